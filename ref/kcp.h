@@ -221,8 +221,32 @@ size_t kcp_exchange_kept(const struct kcp_exchange *x);     /* bytes of kept */
 /* What the formulas of chapter 07 say this rank hands to the wire. */
 struct kcp_traffic kcp_exchange_formula(const struct kcp_exchange *x);
 
-/* ---- chapter 12: the saved block */
-size_t kcp_saved_bytes(const struct kcp_forward *a);
+/* ---- chapter 12: the saved block
+ * The caller's memory. It opens with this header; every tensor stands at the offset its
+ * item gives, dense, aligned to 64 bytes from the start of the block. A stage may
+ * write straight into its place: kcp_saved_begin, then kcp_saved_at(saved, "q").
+ * Names: q k rstd_q rstd_k beta Aqk A h_kept, with reuse_M maps kept, and with save-all
+ * G w u qg kg v_new h. */
+struct kcp_saved_item { char name[16]; uint64_t at, bytes; };
+struct kcp_saved {
+    char magic[8], writer[40];         /* "ref", or the variant that wrote it */
+    uint32_t version, items;
+    int32_t model, save, reuse_M, form, l2norm, actv, acc;    /* bytes per number */
+    int32_t R, r, NS, NC, H, HV, K, V, C, KG;
+    int64_t T, L;
+    uint64_t bytes;                    /* of the whole block */
+    struct kcp_saved_item item[20];
+};
+size_t kcp_saved_bytes(const struct kcp_forward *a);         /* the reference's */
+int    kcp_saved_states(const struct kcp_call *a);           /* rows of h_kept */
+void   kcp_saved_layout(struct kcp_saved *s, const struct kcp_call *a,
+                        const char *writer, size_t actv, size_t acc);
+int    kcp_saved_begin(void *saved, size_t bytes, const struct kcp_call *a,
+                       const char *writer, size_t actv, size_t acc);
+void  *kcp_saved_at(const void *saved, const char *name);
+int    kcp_saved_check(const void *saved, size_t bytes, const struct kcp_call *a,
+                       const char *reader, size_t actv, size_t acc,
+                       char *why, size_t n);
 
 /* ---- stages and variants */
 struct kcp_stage {
