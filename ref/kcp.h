@@ -248,6 +248,29 @@ int    kcp_saved_check(const void *saved, size_t bytes, const struct kcp_call *a
                        const char *reader, size_t actv, size_t acc,
                        char *why, size_t n);
 
+/* ---- chapter 14: rows across a cut, written once over comm
+ * Rank r's first sequence lacks the min(reach, what lies before the cut) rows before
+ * its cut; backward, its last one lacks those after. They lie on as many ranks as it
+ * takes: only these are spoken to. x [T,row] is this rank's shard. */
+struct kcp_halo {
+    const struct kcp_plan *plan;
+    struct kcp_comm *comm;     /* may be NULL when plan->R is 1 */
+    int64_t reach;             /* rows: the window's width less one */
+    int backward;
+    size_t row_bytes;
+    struct CUstream_st *stream;
+};
+int64_t kcp_halo_rows(const struct kcp_halo *h, int r);    /* that rank r receives */
+int     kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo);
+struct kcp_traffic kcp_halo_formula(const struct kcp_halo *h, int r);
+
+/* ---- chapters 13, 14: sums over all tokens
+ * part [NS,n] are this rank's sums, one row a segment; sum [n] on every rank is their
+ * total in global segment order (double, host; one all_gather when R > 1). Canonical
+ * plans: the same bits for every R. */
+int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
+                    const double *part, int64_t n, double *sum);
+
 /* ---- stages and variants */
 struct kcp_stage {
     const char *name;                /* "03_wy" */
