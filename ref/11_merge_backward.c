@@ -1,0 +1,163 @@
+/* 11_merge_backward.c -- the affine map of a stretch, for gradients.
+ *
+ * Book: chapter 11.  Checked by: tests/11_merge_backward.c and its mutants.
+ * Next: 12_h0.c.
+ */
+#include "ref.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Tokens t0 .. t0+rows-1 of one chunk, value head n; scratch of one stretch and head */
+struct walk {
+    const struct kcp_merge_backward *a;
+    int n, rows;
+    int64_t t0;
+    double *d, *dU, *N;        /* [K, max(K,V)], [max(K,V)], [K,K] */
+};
+
+/* Row t of kg and of qg; GDN keeps its gate apart and reads raw k and q. */
+static const double *key(const struct walk *x, int64_t t, double *e)
+{
+    const struct kcp_merge_backward *a = x->a;
+    const double (*kg)[a->HV][a->K] = a->kg, (*k)[a->H][a->K] = a->k;
+    const double (*G)[a->HV][a->KG] = a->G;
+    if (a->model == KCP_KDA)
+        return *e = 1, kg[t][x->n];
+    *e = exp2(G[x->t0 + x->rows - 1][x->n][0] - G[t][x->n][0]);
+    return k[t][x->n / (a->HV / a->H)];
+}
+
+static const double *query(const struct walk *x, int64_t t, double *e)
+{
+    const struct kcp_merge_backward *a = x->a;
+    const double (*qg)[a->HV][a->K] = a->qg, (*q)[a->H][a->K] = a->q;
+    const double (*G)[a->HV][a->KG] = a->G;
+    if (a->model == KCP_KDA)
+        return *e = a->scale, qg[t][x->n];
+    *e = a->scale * exp2(G[t][x->n][0]);
+    return q[t][x->n / (a->HV / a->H)];
+}
+
+/* X <- Lambda X + d, rows of X [K,cols] `pitch` apart */
+static void decay_add(const struct walk *x, int cols, int pitch, double *X_)
+{
+    const int K = x->a->K, KG = x->a->KG, kda = x->a->model == KCP_KDA;
+    const double (*G)[x->a->HV][KG] = x->a->G;
+    const double *G_last = G[x->t0 + x->rows - 1][x->n];
+    const double (*d)[cols] = (const double (*)[cols])x->d;
+    double (*X)[pitch] = (double (*)[pitch])X_;
+
+    for (int i = 0; i < K; i++) {
+        const double decay = exp2(G_last[kda ? i : 0]);
+        for (int v = 0; v < cols; v++)
+            X[i][v] = decay * X[i][v] + d[i][v];
+    }
+}
+
+/* From dh_ext at the chunk's end to dh_ext at its beginning (spec 5):
+ *
+ *   dU      = kg dh_ext + dv_local
+ *   dh_ext <- Lambda dh_ext + scale qg^T dO - w^T dU
+ *
+ * It needs neither h nor v_new, so gradients' maps do not wait for any state. Row t of
+ * dU serves token t alone: the sum over tokens is gathered in d. */
+static void back_h(const struct walk *x, int pitch, double *dh_)
+{
+    const int HV = x->a->HV, K = x->a->K, V = x->a->V, n = x->n;
+    const double (*w)[HV][K] = x->a->w, (*dO)[HV][V] = x->a->do_;
+    const double (*dv_local)[HV][V] = x->a->dv_local;
+    double (*dh)[pitch] = (double (*)[pitch])dh_, (*d)[V] = (double (*)[V])x->d;
+    double *dU = x->dU, ek, eq;
+
+    memset(d, 0, sizeof(double) * K * V);
+    //> back
+    for (int64_t t = x->t0; t < x->t0 + x->rows; t++) {
+        const double *kt = key(x, t, &ek), *qt = query(x, t, &eq);
+        memcpy(dU, dv_local[t][n], sizeof(double) * V);
+        for (int i = 0; i < K; i++)
+            for (int v = 0; v < V; v++)
+                dU[v] += ek * kt[i] * dh[i][v];
+        for (int i = 0; i < K; i++)
+            for (int v = 0; v < V; v++)
+                d[i][v] += eq * qt[i] * dO[t][n][v] - w[t][n][i] * dU[v];
+    }
+    decay_add(x, V, pitch, dh_);
+    //< back
+}
+
+/* The linear part alone, N = M^T:   N <- Lambda N - w^T (kg N) */
+static void back_M(const struct walk *x)
+{
+    const int HV = x->a->HV, K = x->a->K, n = x->n;
+    const double (*w)[HV][K] = x->a->w;
+    double (*N)[K] = (double (*)[K])x->N, (*d)[K] = (double (*)[K])x->d;
+    double *kN = x->dU, ek;
+
+    memset(d, 0, sizeof(double) * K * K);
+    for (int64_t t = x->t0; t < x->t0 + x->rows; t++) {
+        const double *kt = key(x, t, &ek);
+        memset(kN, 0, sizeof(double) * K);
+        for (int p = 0; p < K; p++)
+            for (int i = 0; i < K; i++)
+                kN[i] += ek * kt[p] * N[p][i];
+        for (int p = 0; p < K; p++)
+            for (int i = 0; i < K; i++)
+                d[p][i] -= w[t][n][p] * kN[i];
+    }
+    decay_add(x, K, K, x->N);
+}
+
+/* One stretch and value head, its chunks in reverse; out is [K,V+K], [dh_ext | M]. */
+static void stretch(struct walk *x, int s, int want, double *out_)
+{
+    const struct kcp_merge_backward *a = x->a;
+    const int K = a->K, V = a->V, *cu = a->cu, *cn = a->cn;
+    const double (*dh_end)[a->HV][K][V] = a->dh_end;
+    double (*out)[V + K] = (double (*)[V + K])out_, (*N)[K] = (double (*)[K])x->N;
+
+    for (int i = 0; i < K; i++) {
+        for (int v = 0; v < V && (want & KCP_WANT_H); v++)
+            out[i][v] = dh_end ? dh_end[s][x->n][i][v] : 0;
+        for (int p = 0; p < K; p++)
+            N[i][p] = i == p;
+    }
+    for (int c = cn[s + 1] - 1; c >= cn[s]; c--) {
+        x->t0 = cu[s] + (int64_t)(c - cn[s]) * a->C;
+        x->rows = cu[s + 1] - x->t0 < a->C ? (int)(cu[s + 1] - x->t0) : a->C;
+        if (want & KCP_WANT_H)
+            back_h(x, V + K, out_);
+        if (want & KCP_WANT_M)
+            back_M(x);
+    }
+    for (int i = 0; i < K && (want & KCP_WANT_M); i++)
+        for (int p = 0; p < K; p++)
+            out[i][V + p] = N[p][i];
+}
+
+/* dmap [s] = [dh_ext | M]: the gradient of the state with which stretch s begins is
+ * M^T dS + dh_ext, dS that of the state with which it ends. dh_ext starts from dh_end
+ * (NULL: 0), which is dht where a sequence ends and 0 elsewhere. M is chapter 05's: the
+ * reverse walk yields its transpose, stored back as M, so both passes share one format.
+ * want [s] KCP_WANT_H, KCP_WANT_M; with reuse_M no M is made: forward's is at hand.
+ * dmap [NS,HV,K,V+K] is the caller's; what is not wanted is not touched. */
+int ref_merge_backward(struct kcp_merge_backward *a)
+{
+    const int K = a->K, V = a->V, most = K > V ? K : V;
+    const int *want = a->want;
+    double (*dmap)[a->HV][K][V + K] = a->dmap;
+    const size_t numbers = (size_t)K * most + most + (size_t)K * K;
+    const int wanted = a->reuse_M ? KCP_WANT_H : KCP_WANT_H | KCP_WANT_M;
+    double *scratch = malloc(sizeof(double) * numbers);
+
+    if (!scratch)
+        return KCP_NO_MEMORY;
+    struct walk x = { .a = a, .d = scratch, .dU = scratch + (size_t)K * most };
+    x.N = x.dU + most;
+    for (int s = 0; s < a->NS; s++)
+        for (x.n = 0; x.n < a->HV; x.n++)
+            stretch(&x, s, want[s] & wanted, &dmap[s][x.n][0][0]);
+    free(scratch);
+    return KCP_OK;
+}
