@@ -31,7 +31,7 @@ static void sequence(const struct kcp_conv *a, int s, int64_t *start, int64_t *e
     *end = a->plan->cu_seqlens[n + 1] - x->begin;
 }
 
-/* pre_t = bias + sum_{j<Wc} weight_j x_{t+j-Wc+1}, taps before the sequence's start 0. */
+/* pre_t = bias + sum_{j<Wc} weight_j x_{t+j-Wc+1}; taps before the sequence are 0. */
 static void window(const struct kcp_conv *a, const struct rows *x, int s,
                    const double *w, double *pre)
 {
