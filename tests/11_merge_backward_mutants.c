@@ -1,0 +1,156 @@
+/* 11_merge_backward_mutants.c -- chapter 11 computed wrongly, one flag a mistake.
+ *
+ * Book: chapter 11.  Checked by: the judge, which must reject each, and pass the twin.
+ * Next: 12_h0_mutants.c.
+ * A copy of the reference on purpose: a mutant shares no code with what it resembles.
+ */
+#include "kcp.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    IN_ORDER = 1, DECAY_FIRST = 2, TURNED = 4, NO_END = 8, ALL_M = 16, NO_SCALE = 32,
+    NO_W = 64, WRONG_HEAD = 128, M_NO_DECAY = 256, NO_LOCAL = 512, UNGATED = 1024,
+    STALE_GATE = 2048, WRONG_STRETCH = 4096, NOTHING = 8192, LAST_CHUNK = 1 << 14,
+};
+
+struct cut { int n, m, rows, flags; int64_t t0; };
+
+static double decay(const struct kcp_merge_backward *a, const struct cut *x, int i)
+{
+    const double (*G)[a->HV][a->KG] = a->G;
+    const int back = x->flags & STALE_GATE && x->rows > 1 ? 2 : 1;
+    return exp2(G[x->t0 + x->rows - back][x->n][a->model == KCP_KDA ? i : 0]);
+}
+
+static double key(const struct kcp_merge_backward *a, const struct cut *x, int64_t t,
+                  int i)
+{
+    const double (*kg)[a->HV][a->K] = a->kg, (*k)[a->H][a->K] = a->k;
+    const double (*G)[a->HV][a->KG] = a->G;
+    if (a->model == KCP_KDA)
+        return kg[t][x->n][i];
+    return k[t][x->m][i] * (x->flags & UNGATED ? 1
+        : exp2(G[x->t0 + x->rows - 1][x->n][0] - G[t][x->n][0]));
+}
+
+static double query(const struct kcp_merge_backward *a, const struct cut *x, int64_t t,
+                    int i)
+{
+    const double (*qg)[a->HV][a->K] = a->qg, (*q)[a->H][a->K] = a->q;
+    const double (*G)[a->HV][a->KG] = a->G, s = x->flags & NO_SCALE ? 1 : a->scale;
+    return s * (a->model == KCP_KDA ? qg[t][x->n][i]
+                                    : exp2(G[t][x->n][0]) * q[t][x->m][i]);
+}
+
+/* One chunk of X [K,cols]: the h columns with their inputs, the M columns without. */
+static void back(const struct kcp_merge_backward *a, const struct cut *x, int cols,
+                 int linear, double *X_, double *d_, double *dU)
+{
+    const int K = a->K, V = a->V, f = x->flags, n = x->n;
+    const double (*w)[a->HV][K] = a->w, (*dO)[a->HV][V] = a->do_;
+    const double (*dv_local)[a->HV][V] = a->dv_local;
+    double (*X)[cols] = (double (*)[cols])X_, (*d)[cols] = (double (*)[cols])d_;
+
+    for (int i = 0; i < K; i++)
+        for (int v = 0; v < cols; v++) {
+            d[i][v] = 0;
+            X[i][v] *= f & DECAY_FIRST ? decay(a, x, i) : 1;
+        }
+    for (int64_t t = x->t0; t < x->t0 + x->rows; t++) {
+        for (int v = 0; v < cols; v++)
+            dU[v] = linear || f & NO_LOCAL ? 0 : dv_local[t][n][v];
+        for (int i = 0; i < K; i++)
+            for (int v = 0; v < cols; v++)
+                dU[v] += key(a, x, t, i) * X[i][v];
+        for (int i = 0; i < K; i++)
+            for (int v = 0; v < cols; v++) {
+                if (!linear)
+                    d[i][v] += query(a, x, t, i) * dO[t][n][v];
+                if (!(f & NO_W))
+                    d[i][v] -= w[t][n][i] * dU[v];
+            }
+    }
+    for (int i = 0; i < K; i++)
+        for (int v = 0; v < cols; v++) {
+            const int kept = f & DECAY_FIRST || (linear && f & M_NO_DECAY);
+            X[i][v] = (kept ? 1 : decay(a, x, i)) * X[i][v] + d[i][v];
+        }
+}
+
+static void stretch(const struct kcp_merge_backward *a, struct cut *x, int s, int want,
+                    double *p)
+{
+    const int K = a->K, V = a->V, *cu = a->cu, *cn = a->cn, f = x->flags;
+    const int NC = cn[s + 1] - cn[s];
+    const double (*dh_end)[a->HV][K][V] = a->dh_end;
+    double (*dmap)[a->HV][K][V + K] = a->dmap;
+    double (*dh)[V] = (double (*)[V])p, (*N)[K] = (double (*)[K])(p + K * V);
+    double *d = p + K * V + K * K, *dU = d + K * (V + K);
+    const int from = f & WRONG_STRETCH && s > 0 ? s - 1 : s;
+
+    for (int i = 0; i < K; i++) {
+        for (int v = 0; v < V; v++)
+            dh[i][v] = dh_end && !(f & NO_END) ? dh_end[from][x->n][i][v] : 0;
+        for (int j = 0; j < K; j++)
+            N[i][j] = i == j;
+    }
+    for (int j = 0; j < (f & LAST_CHUNK && NC > 1 ? 1 : NC); j++) {
+        const int c = f & IN_ORDER ? j : NC - 1 - j;
+        x->t0 = cu[s] + (int64_t)c * a->C;
+        x->rows = cu[s + 1] - x->t0 < a->C ? (int)(cu[s + 1] - x->t0) : a->C;
+        back(a, x, V, 0, &dh[0][0], d, dU);
+        back(a, x, K, 1, &N[0][0], d, dU);
+    }
+    for (int i = 0; i < K; i++) {
+        for (int v = 0; v < V && want & KCP_WANT_H; v++)
+            dmap[s][x->n][i][v] = dh[i][v];
+        for (int j = 0; j < K && want & KCP_WANT_M; j++)
+            dmap[s][x->n][i][V + j] = f & TURNED ? N[i][j] : N[j][i];
+    }
+}
+
+static int mutate(struct kcp_merge_backward *a, int flags)
+{
+    const int K = a->K, V = a->V, *want = a->want;
+    double *p = malloc(sizeof(double) * ((size_t)2 * K * (V + K) + V + K));
+    if (!p)
+        return KCP_NO_MEMORY;
+    for (int s = 0; s < a->NS && !(flags & NOTHING); s++)
+        for (int n = 0; n < a->HV; n++) {
+            struct cut x = { .n = n, .m = n / (a->HV / a->H), .flags = flags };
+            if (flags & WRONG_HEAD)
+                x.m = n % a->H;
+            int asked = want[s] & (a->reuse_M ? KCP_WANT_H : KCP_WANT_H | KCP_WANT_M);
+            if (flags & ALL_M)
+                asked |= KCP_WANT_H | KCP_WANT_M;
+            stretch(a, &x, s, asked, p);
+        }
+    free(p);
+    return KCP_OK;
+}
+
+#define RECORD(ident, name, flags, why)                                               \
+    static int run_##ident(void *args) { return mutate(args, flags); }                \
+    KCP_VARIANT(m11_##ident) = { "11_merge_backward", name, why, KCP_F64, KCP_HOST,    \
+                                 "any shape", run_##ident, NULL }
+#define MUTANT(ident, flags, why) RECORD(ident, "mutant_" #ident, flags, why)
+
+RECORD(twin, "twin", 0, "the same code, every flag off");
+MUTANT(in_order, IN_ORDER, "errata 17: walks the chunks first to last");
+MUTANT(decay_first, DECAY_FIRST, "errata 8: decays dS, then dU = kg dS");
+MUTANT(turned, TURNED, "errata 18: M^T where M is asked for");
+MUTANT(no_end, NO_END, "drops dht: starts from 0 where the sequence ends");
+MUTANT(wrong_stretch, WRONG_STRETCH, "off by one: dh_end of the stretch before");
+MUTANT(not_wanted, ALL_M, "writes what nobody wants, over other data");
+MUTANT(no_scale, NO_SCALE, "errata 27: no scale on qg^T dO");
+MUTANT(no_w, NO_W, "without - w^T dU: M is the decay alone");
+MUTANT(wrong_head, WRONG_HEAD, "GDN, HV > H: reads q and k of head n % H");
+MUTANT(M_no_decay, M_NO_DECAY, "M of products I - w^T kg, the decay left out");
+MUTANT(no_local, NO_LOCAL, "dU = kg dS, dv_local left out");
+MUTANT(ungated, UNGATED, "errata 9, 10: GDN, k without exp2(G_last - G)");
+MUTANT(stale_gate, STALE_GATE, "off by one: decays by the last row but one");
+MUTANT(last_chunk, LAST_CHUNK, "the stretch's last chunk alone");
+MUTANT(writes_nothing, NOTHING, "returns at once");

@@ -1,0 +1,62 @@
+/* 12_h0_mutants.c -- compress and expand done wrongly, one flag a mistake.
+ *
+ * Book: chapter 12.  Checked by: the judge, which must reject each, and pass the twin.
+ * Next: 13_backward_mutants.c.
+ */
+#include "kcp.h"
+
+#include <string.h>
+
+enum { LAST = 1, NO_FILL = 2, NO_START = 4, SHIFTED = 8, TURNED = 16, ONE_HEAD = 32,
+       EVERYWHERE = 64, FROM_START = 128, NOTHING = 256 };
+
+/* Element (i, v) of a state, or, TURNED, of the [V,K] numbers read as [K,V]. */
+static int64_t at(const struct kcp_h0 *a, int flags, int64_t e)
+{
+    const int64_t KV = (int64_t)a->K * a->V, kv = e % KV;
+    if (flags & ONE_HEAD)
+        return kv;
+    return flags & TURNED ? e - kv + kv % a->K * a->V + kv / a->K : e;
+}
+
+static int mutate(struct kcp_h0 *a, int flags)
+{
+    const int64_t size = (int64_t)a->HV * a->K * a->V;
+    const double *h_in = a->h_in, *h_start = a->h_start, *kept_in = a->h_kept_in;
+    double *h_kept = a->h_kept, *h_back = a->h_back;
+    const int own = flags & (LAST | SHIFTED) ? a->NS - 1 : 0;
+
+    if (flags & NOTHING || a->NS == 0)
+        return KCP_OK;
+    for (int64_t e = 0; e < size && a->pass == KCP_FORWARD; e++) {
+        const double *from = flags & FROM_START && h_start ? h_start : h_in;
+        h_kept[e] = from[(flags & LAST ? own * size : 0) + at(a, flags, e)];
+    }
+    for (int s = 0; s < a->NS && a->pass == KCP_BACKWARD; s++)
+        for (int64_t e = 0; e < size; e++) {
+            const int given = h_start && !(flags & NO_START);
+            const double start = given ? h_start[s * size + e] : 0;
+            if (s == (flags & SHIFTED ? own : 0) || flags & EVERYWHERE)
+                h_back[s * size + e] = kept_in[at(a, flags, e)];
+            else if (!(flags & NO_FILL))
+                h_back[s * size + e] = start;
+        }
+    return KCP_OK;
+}
+
+#define RECORD(ident, name, flags, why)                                               \
+    static int run_##ident(void *args) { return mutate(args, flags); }                \
+    KCP_VARIANT(m12_##ident) = { "12_h0", name, why, KCP_F64, KCP_HOST, "any shape",   \
+                                 run_##ident, NULL }
+#define MUTANT(ident, flags, why) RECORD(ident, "mutant_" #ident, flags, why)
+
+RECORD(twin, "twin", 0, "the same code, every flag off");
+MUTANT(keeps_last, LAST, "errata 6: keeps the last stretch's state, not the first's");
+MUTANT(no_fill, NO_FILL, "leaves the other rows as they were");
+MUTANT(no_start, NO_START, "zero-fills rows that h0 was given for");
+MUTANT(to_last, SHIFTED, "expands into the last row");
+MUTANT(turned, TURNED, "reads the state as [V,K]");
+MUTANT(one_head, ONE_HEAD, "every head gets head 0's state");
+MUTANT(everywhere, EVERYWHERE, "every stretch gets the kept state");
+MUTANT(from_start, FROM_START, "keeps h0 of the first stretch, not the merged state");
+MUTANT(writes_nothing, NOTHING, "returns at once");
