@@ -1,0 +1,167 @@
+/* cases.c -- which cases a stage is tried on: a covering array, chosen greedily.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/self.c.
+ * Next: check.c.
+ *
+ * An axis is something that can go wrong alone (a length, a number of ranks, a form).
+ * The short list holds every value of every axis and all pairs of regime, ranks and
+ * form; the full list all pairs of all axes. Rows are added while they cover more.
+ */
+#include "judge.h"
+#include <stdlib.h>
+#include <string.h>
+
+const char *const form_name[] = { "all_gather", "chain", "pipeline", "scan" };
+
+enum axis { MODEL, REGIME, GATE, BETA, NORM, HEADS, SIZES, CHUNK, LENS, RANKS, FORM, CUTS,
+            CANON, H0, DHT, LAYOUT, SAVE, REUSE, SCALE, ACT, WINDOW, SHIFT, WANT, AXES };
+static const int heads[][2] = { { 2, 2 }, { 1, 3 }, { 1, 1 }, { 2, 4 } };
+static const int sizes[][2] = { { 16, 16 }, { 5, 7 }, { 32, 16 }, { 16, 48 }, { 8, 3 },
+                                { 64, 64 }, { 128, 64 }, { 64, 128 } };
+static const int chunk[] = { 64, 16, 64, 5, 32 };
+static const int64_t lens[][8] = {              /* ends with -1 */
+    { 150, 0, 70, -1 }, { 15, 16, 17, -1 }, { 63, 64, 65, -1 }, { 0, 0, 210, 0, 33, 0, -1 },
+    { 1, 1, 1, 40, 1, -1 }, { 1, -1 }, { 1025, -1 }, { 1023, -1 }, { 300, -1 },
+    { 2, 129, 65, -1 } };
+static const int ranks_[] = { 4, 2, 1, 3, 5, 8 }, canon[] = { 0, 64, 0, 24 };
+static const int window[] = { 4, 1, 2, 9 };
+#define LEN(a) (int)(sizeof(a) / sizeof *(a))
+static const int values[AXES] = { 2, 3, 3, 3, 2, LEN(heads), LEN(sizes), LEN(chunk),
+    LEN(lens), LEN(ranks_), 4, 3, LEN(canon), 2, 2, 2, 2, 2, 2, 2, LEN(window), 4, 2 };
+
+/* Which axes mean anything to a stage. */
+static int matters(const struct kcp_stage *s, int axis)
+{
+    const int conv = !strncmp(s->name, "14", 2);
+    if (axis == LENS || axis == CUTS || axis == CANON) return 1;
+    if (axis == RANKS) return s->ranks;
+    if (axis == H0) return 1;
+    if (axis == ACT || axis == WINDOW || axis == SHIFT) return conv;
+    if (axis == FORM || axis == SAVE || axis == REUSE) return s->ranks && !conv;
+    return !conv;
+}
+
+/* Does the list owe this pair? (a == b: the single value) */
+static int owed(int full, int a, int b)
+{
+    const int core = 1 << REGIME | 1 << RANKS | 1 << FORM;
+    return a == b || full || ((core >> a & 1) && (core >> b & 1));
+}
+
+#define MOST 10
+typedef unsigned char covered[AXES][MOST][AXES][MOST];
+
+static int gain(const struct kcp_stage *s, int full, covered seen, const int *row, int mark)
+{
+    int fresh = 0;
+    for (int a = 0; a < AXES; a++)
+        for (int b = a; b < AXES; b++) {
+            if (!matters(s, a) || !matters(s, b) || !owed(full, a, b)) continue;
+            fresh += !seen[a][row[a]][b][row[b]];
+            if (mark) seen[a][row[a]][b][row[b]] = 1;
+        }
+    return fresh;
+}
+
+static void draw_cuts(struct kcase *k, int kind, struct stream *s)
+{
+    const int R = k->call.R;
+    const int64_t T = k->call.T;
+    k->uneven = kind > 0;
+    for (int r = 0; r <= R; r++) k->cuts[r] = r == R ? T : r * T / R;
+    for (int r = 1; kind && r < R; r++) k->cuts[r] = (int64_t)(uniform(s) * (T + 1));
+    for (int i = 1; i < R; i++)                                  /* in order */
+        for (int j = i; j > 1 && k->cuts[j - 1] > k->cuts[j]; j--) {
+            int64_t x = k->cuts[j];
+            k->cuts[j] = k->cuts[j - 1], k->cuts[j - 1] = x;
+        }
+    if (kind == 2 && R > 2) k->cuts[R / 2 + 1] = k->cuts[R / 2]; /* an empty rank inside */
+}
+
+static void case_of(struct kcase *k, int id, const int *row, uint64_t seed, int fixed_R)
+{
+    struct kcp_call *c = &k->call;
+    memset(k, 0, sizeof *k);
+    k->id = id, k->seed = seed * 1000003u + id, k->regime = row[REGIME];
+    for (; lens[row[LENS]][c->N] >= 0; c->N++)
+        k->cu[c->N + 1] = k->cu[c->N] + lens[row[LENS]][c->N];
+    c->T = k->cu[c->N];
+    int size = row[SIZES];
+    if (c->T > 400 && sizes[size][0] * sizes[size][1] > 1024) size = 0;  /* stay quick */
+    c->model = row[MODEL], c->gate = row[GATE], c->beta_form = row[BETA];
+    c->l2norm = row[NORM], c->H = heads[row[HEADS]][0], c->HV = heads[row[HEADS]][1];
+    c->K = sizes[size][0], c->V = sizes[size][1], c->C = chunk[row[CHUNK]];
+    c->KG = c->model == KCP_KDA ? c->K : 1;
+    c->R = fixed_R > 0 ? fixed_R : ranks_[row[RANKS]], c->form = row[FORM];
+    c->layout = row[LAYOUT], c->save = row[SAVE], c->reuse_M = row[REUSE];
+    c->scale = row[SCALE] ? 0.3 : 0, c->lower_bound = -5;
+    c->act = row[ACT], c->Wc = window[row[WINDOW]], c->shift = row[SHIFT] == 3;
+    c->D = c->shift ? 6 : 5;
+    k->with_h0 = row[H0], k->with_dht = row[DHT], k->mixed_want = row[WANT];
+    k->L = canon[row[CANON]];
+    if (c->shift) c->Wc = 2, c->act = KCP_ACT_NONE;
+    if (c->scale == 0) {                                         /* K^-1/2 */
+        double x = 1;
+        for (int i = 0; i < 60; i++) x = .5 * (x + 1 / (c->K * x));
+        c->scale = x;
+    }
+    struct stream s = stream_of(k->seed, "cuts");
+    draw_cuts(k, row[CUTS], &s);
+}
+
+struct kcase *cases_make(const struct kcp_stage *s, int full, uint64_t seed, int ranks,
+                         int *n)
+{
+    struct kcase *list = NULL;
+    unsigned char (*seen)[MOST][AXES][MOST] = calloc(1, sizeof(covered));
+    struct stream rnd = stream_of(seed, s->name);
+    for (*n = 0; seen && *n < 400;) {
+        int best[AXES] = { 0 }, best_gain = 0;
+        for (int tries = 0; tries < (*n ? 60 : 1); tries++) {    /* case 0: all first */
+            int row[AXES] = { 0 };
+            for (int a = 0; *n && a < AXES; a++)
+                if (matters(s, a)) row[a] = (int)(uniform(&rnd) * values[a]);
+            int g = gain(s, full, seen, row, 0);
+            if (g > best_gain) best_gain = g, memcpy(best, row, sizeof best);
+        }
+        if (!best_gain) break;
+        gain(s, full, seen, best, 1);
+        struct kcase *more = realloc(list, (*n + 1) * sizeof *list);
+        if (!more) break;
+        list = more;
+        case_of(&list[*n], *n, best, seed, ranks);
+        ++*n;
+    }
+    free(seen);
+    return list;
+}
+
+struct kcp_plan *case_plan(const struct kcase *k, int R)
+{
+    struct kcp_plan *p = NULL;
+    const char *why = "";
+    if (kcp_plan_make(&p, k->call.N, k->cu, R, k->uneven && R > 1 ? k->cuts : NULL, k->L,
+                      k->call.C, k->call.Wc, &why))
+        fprintf(stderr, "judge: case %d has no plan: %s\n", k->id, why);
+    return p;
+}
+
+void case_print(const struct kcase *k, char *buf, size_t n)
+{
+    static const char *const gate[] = { "raw", "softplus", "bounded" };
+    static const char *const beta[] = { "raw", "sigmoid", "sigmoid2" };
+    const struct kcp_call *c = &k->call;
+    int at = snprintf(buf, n, "case %d: %s %s gate=%s beta=%s%s H=%d HV=%d K=%d V=%d C=%d",
+                      k->id, c->model ? "gdn" : "kda", regime_name[k->regime],
+                      gate[c->gate], beta[c->beta_form], c->l2norm ? " l2norm" : "", c->H,
+                      c->HV, c->K, c->V, c->C);
+    at += snprintf(buf + at, n - at, " lengths=");
+    for (int i = 0; i < c->N; i++)
+        at += snprintf(buf + at, n - at, "%s%lld", i ? "," : "",
+                       (long long)(k->cu[i + 1] - k->cu[i]));
+    at += snprintf(buf + at, n - at, " R=%d %s L=%lld%s%s%s", c->R, form_name[c->form],
+                   (long long)k->L, k->uneven ? " uneven" : "", k->with_h0 ? " h0" : "",
+                   k->with_dht ? " dht" : "");
+    for (int r = 0; k->uneven && r <= c->R; r++)
+        at += snprintf(buf + at, n - at, "%s%lld", r ? "," : " cuts=", (long long)k->cuts[r]);
+}

@@ -1,0 +1,50 @@
+/* trial.h -- a table of R seats, one a rank, each with arrays of its own.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/self.c.
+ * Next: trial.c fills and runs them, verdict.c judges.
+ */
+#ifndef KCP_TRIAL_H
+#define KCP_TRIAL_H
+
+#include "judge.h"
+
+#define FENCE 256
+
+struct slot {
+    const struct kcp_field *field;
+    void *base;                    /* in the variant's memory, fences included */
+    char *image;                   /* on the host: what was put there, then what is */
+    size_t bytes;
+    double *want;                  /* outputs: what should be there */
+    int64_t dim[4], n, first;
+    int nd;
+};
+
+struct seat {
+    struct kcp_call call;
+    const struct kcp_plan *plan;
+    const struct memory *mem;
+    enum kcp_storage storage;
+    int ranks, status, n;
+    struct slot slot[32];
+    char *args;
+    void *saved;
+    size_t saved_bytes;
+    struct kcp_traffic traffic;
+};
+
+struct table {
+    const struct kcp_stage *stage;
+    const struct kcp_variant *variant;
+    const struct memory *mem;
+    int R;
+    struct seat *seat;
+};
+
+int  seat_fill(struct seat *s, const struct kcp_stage *stage, const struct bag *in,
+               const struct bag *want);
+int  seat_collect(struct seat *s, char *why, size_t n);
+void seat_free(struct seat *s);
+int  table_run(struct table *t, char *why, size_t n);
+
+#endif

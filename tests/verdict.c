@@ -1,0 +1,256 @@
+/* verdict.c -- from a run to a verdict: expected values, worst element, error map.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/self.c.
+ * Next: core.c.
+ */
+#include "trial.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Inputs and expected outputs of a case; kept for the next variant of the same case. */
+static struct {
+    const struct kcp_stage *stage;
+    struct kcase k;
+    enum kcp_storage judged;
+    enum kcp_pass pass;
+    struct bag in, want;
+    double alive, rms_v;
+} kept;
+
+static void copy_bag(struct bag *to, const struct bag *from)
+{
+    to->n = 0;
+    for (int i = 0; i < from->n; i++) {
+        struct tensor *t = &to->t[to->n++];
+        *t = from->t[i];
+        const size_t n = (size_t)t->n * store_bytes(t->store, KCP_F64);
+        t->p = malloc(n + 8);
+        if (!t->p) abort();
+        memcpy(t->p, from->t[i].p, n);
+    }
+}
+
+static struct kcp_call call_of(const struct kcp_stage *s, const struct kcase *k,
+                               const struct kcp_plan *p, int r, enum kcp_pass pass)
+{
+    struct kcp_call c = k->call;
+    c.pass = pass;
+    c.part = KCP_LOCAL | KCP_REVERSE;
+    c.r = r, c.plan = p;
+    c.NS = p->ctx[r].NS, c.NC = p->ctx[r].NC;
+    if (s->ranks) c.T = p->ctx[r].end - p->ctx[r].begin;
+    else c.R = !strncmp(s->name, "07", 2) ? c.NS : 1;
+    return c;
+}
+
+static double rms(const struct tensor *t)
+{
+    double s = 0;
+    for (int64_t i = 0; t && i < t->n; i++) s += ((double *)t->p)[i] * ((double *)t->p)[i];
+    return t && t->n ? sqrt(s / t->n) : 0;
+}
+
+/* The expected side: the oracle for the layer on ranks, one rank of the reference for
+ * the convolution, and for the rest the reference on the rounded inputs. */
+static int expect(const struct kcp_stage *s, const struct kcase *k, enum kcp_pass pass,
+                  enum kcp_storage judged, const struct kcp_plan *p)
+{
+    const int same = kept.stage == s && kept.judged == judged && kept.pass == pass &&
+                     !memcmp(&kept.k, k, sizeof *k);
+    if (same) return KCP_OK;
+    bag_free(&kept.in), bag_free(&kept.want);
+    kept.stage = NULL;
+    inputs_draw(&kept.in, k, s, judged);
+    int status = KCP_OK;
+    kept.alive = NAN;
+    if (!strncmp(s->name, "14", 2)) {
+        copy_bag(&kept.want, &kept.in);
+        extern int conv_alone(struct bag *, const struct kcase *, enum kcp_pass);
+        status = conv_alone(&kept.want, k, pass);
+    } else if (s->ranks || !strncmp(s->name, "01", 2)) {
+        copy_bag(&kept.want, &kept.in);
+        status = pipeline_oracle(&kept.want, k, pass == KCP_BACKWARD ||
+                                 !strncmp(s->name, "13", 2));
+        kept.alive = alive_far(&kept.want, k, p);
+        if (!s->ranks) {                          /* 01 reads what the gate made */
+            bag_free(&kept.in);
+            copy_bag(&kept.in, &kept.want);
+            bag_round(&kept.in, judged);
+            struct kcp_call c = call_of(s, k, p, 0, pass);
+            copy_bag(&kept.want, &kept.in);
+            status = bag_run(&kept.want, s, &c);
+        }
+    } else {
+        struct kcp_call c = call_of(s, k, p, 0, pass);
+        status = pipeline_chunks(&kept.in, k);
+        bag_round(&kept.in, judged);
+        copy_bag(&kept.want, &kept.in);
+        if (!status) status = bag_run(&kept.want, s, &c);
+    }
+    kept.rms_v = rms(bag_find(&kept.in, "v"));
+    kept.k = *k, kept.judged = judged, kept.pass = pass;
+    if (!status) kept.stage = s;
+    return status;
+}
+
+/* An error map in text: a row a rank, a column a chunk, a digit the size of the error
+ * (0: within tolerance, n: n powers of ten above it, N: NaN). */
+static void draw_map(const struct table *t, const char *field, double tol, char *map,
+                     size_t size)
+{
+    char *p = map, *end = map + size;
+    for (int r = 0; r < t->R; r++) {
+        const struct seat *s = &t->seat[r];
+        for (int i = 0; i < s->n; i++) {
+            const struct slot *o = &s->slot[i];
+            if (strcmp(o->field->name, field) || !o->want || o->field->shape[0] != 'T')
+                continue;
+            p += snprintf(p, end - p, "    rank %d  ", r);
+            const int64_t row = o->n / (o->dim[0] ? o->dim[0] : 1), C = s->call.C;
+            double *x = malloc(8 * (size_t)o->n + 8);
+            decode(x, o->image + FENCE, o->n, o->n ? o->bytes / o->n : 8);
+            for (int64_t c = 0; c * C < o->dim[0] && end - p > 40; c++) {
+                double e = 0, f = 1e-300;
+                for (int64_t j = c * C * row; j < (c + 1) * C * row && j < o->n; j++)
+                    e += pow(x[j] - o->want[j], 2), f += pow(o->want[j], 2);
+                const double over = log10(sqrt(e / f) / tol);
+                *p++ = !(over == over) ? 'N' : over <= 0 ? '.' : over > 8 ? '9'
+                     : (char)('1' + (int)over);
+            }
+            free(x);
+            p += snprintf(p, end - p, "\n");
+        }
+        if (end - p < 80) break;
+    }
+    *p = 0;
+}
+
+static void judge_seat(const struct table *t, const struct seat *s,
+                       enum kcp_storage judged, struct worst *w)
+{
+    for (int i = 0; i < s->n; i++) {
+        const struct slot *o = &s->slot[i];
+        if (!o->want) continue;
+        double *got = malloc(8 * (size_t)o->n + 8);
+        const struct tensor *all = bag_find(&kept.want, o->field->name);
+        if (!got) abort();
+        decode(got, o->image + FENCE, o->n, o->n ? o->bytes / (size_t)o->n : 8);
+        struct slice x = { .stage = t->stage, .field = o->field, .call = &s->call,
+                           .got = got, .want = o->want, .nd = o->nd, .rank = s->call.r,
+                           .first = o->first, .all = all->p, .all_rows = all->dim[0],
+                           .rms_v = kept.rms_v, .judged = judged };
+        memcpy(x.dim, o->dim, sizeof x.dim);
+        check_slice(&x, w);
+        free(got);
+    }
+}
+
+static int table_fill(struct table *t, const struct kcase *k, const struct kcp_plan *p,
+                      enum kcp_pass pass)
+{
+    int status = KCP_OK;
+    t->R = t->stage->ranks ? k->call.R : 1;
+    t->seat = calloc(t->R, sizeof *t->seat);
+    if (!t->seat) return KCP_NO_MEMORY;
+    for (int r = 0; r < t->R && !status; r++) {
+        struct seat *s = &t->seat[r];
+        s->call = call_of(t->stage, k, p, r, pass);
+        s->plan = p, s->mem = t->mem, s->ranks = t->stage->ranks;
+        s->storage = t->variant->storage;
+        status = seat_fill(s, t->stage, &kept.in, &kept.want);
+    }
+    return status;
+}
+
+static void table_free(struct table *t)
+{
+    for (int r = 0; t->seat && r < t->R; r++) seat_free(&t->seat[r]);
+    free(t->seat);
+    t->seat = NULL;
+}
+
+/* Outputs of two runs of the same table, byte for byte. */
+static int same_bits(const struct table *a, const struct table *b, char *why, size_t n)
+{
+    for (int r = 0; r < a->R; r++)
+        for (int i = 0; i < a->seat[r].n; i++)
+            if (memcmp(a->seat[r].slot[i].image, b->seat[r].slot[i].image,
+                       a->seat[r].slot[i].bytes + 2 * FENCE)) {
+                snprintf(why, n, "rank %d: %s differs when run again", r,
+                         a->seat[r].slot[i].field->name);
+                return 0;
+            }
+    return 1;
+}
+
+static int run_once(struct table *t, const struct kcase *k, const struct kcp_plan *p,
+                    enum kcp_pass pass, char *why, size_t n)
+{
+    int status = table_fill(t, k, p, pass);
+    if (!status) status = table_run(t, why, n);
+    for (int r = 0; r < t->R && !status; r++) status = seat_collect(&t->seat[r], why, n);
+    return status;
+}
+
+static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
+                     const struct kcase *k, enum kcp_storage judged, enum kcp_pass pass,
+                     const struct kcp_plan *p, struct trial *out)
+{
+    const struct memory *mem = v->where == KCP_HOST ? &host_memory : device_memory();
+    struct table t = { s, v, mem, 0, NULL }, again = t;
+    if (!mem) {
+        out->outcome = SKIP;
+        snprintf(out->why, sizeof out->why, "no device");
+        return;
+    }
+    int status = expect(s, k, pass, judged, p);
+    if (!status) status = run_once(&t, k, p, pass, out->why, sizeof out->why);
+    out->alive = kept.alive;
+    if (status == KCP_NA) {
+        if (out->outcome == PASS) out->outcome = NA;
+        snprintf(out->why, sizeof out->why, "not its shape (%s)", v->shapes);
+    } else if (status) {
+        out->outcome = FAIL;
+        if (!out->why[0]) snprintf(out->why, sizeof out->why, "returned status %d", status);
+    } else {
+        struct worst w = { 0 };
+        for (int r = 0; r < t.R; r++) {
+            judge_seat(&t, &t.seat[r], judged, &w);
+            out->traffic.bytes += t.seat[r].traffic.bytes;
+            out->traffic.messages += t.seat[r].traffic.messages;
+        }
+        if (w.tol > 0 && (out->worst.tol == 0 || w.err / w.tol > out->worst.err / out->worst.tol))
+            out->worst = w;
+        if (w.nan || !(w.err <= w.tol)) {
+            out->outcome = FAIL;
+            draw_map(&t, w.field, w.tol, out->map, sizeof out->map);
+        } else if (out->outcome != FAIL && w.err > 0.9 * w.tol) out->outcome = MARGINAL;
+        if (k->id < 3 && out->outcome != FAIL && !is_mutant(v)) {    /* and again */
+            status = run_once(&again, k, p, pass, out->why, sizeof out->why);
+            if (status || !same_bits(&t, &again, out->why, sizeof out->why))
+                out->outcome = FAIL;
+            table_free(&again);
+        }
+    }
+    table_free(&t);
+}
+
+int trial_run(const struct kcp_stage *s, const struct kcp_variant *v,
+              const struct kcase *k, enum kcp_storage judged, struct trial *out)
+{
+    *out = (struct trial){ .outcome = PASS, .alive = NAN };
+    struct kcp_plan *p = case_plan(k, s->ranks ? k->call.R : 1);
+    if (!p) return KCP_NO_MEMORY;
+    int backward = !strncmp(s->name, "07", 2);
+    for (int i = 0; i < s->nfields; i++) backward |= s->fields[i].io == KCP_BOUT;
+    pass_run(s, v, k, judged, KCP_FORWARD, p, out);
+    enum outcome forward = out->outcome;
+    if (backward && forward != FAIL && forward != SKIP) {
+        pass_run(s, v, k, judged, KCP_BACKWARD, p, out);
+        if (forward == NA && out->outcome == PASS) out->outcome = PASS;
+        if (forward == PASS && out->outcome == NA) out->outcome = PASS;
+    }
+    kcp_plan_free(p);
+    return KCP_OK;
+}
