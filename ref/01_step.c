@@ -1,0 +1,188 @@
+/* 01_step.c -- the recurrence, token by token, and its adjoint: the oracle of everything.
+ *
+ * Book: chapter 01.  Checked by: tests/01_step.c (finite differences), and every stage
+ * after it is checked against this one.  Next: 02_gate.c.
+ */
+#include "ref.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A state at the interface is [K,V] or [V,K]; inside it is [K,V]. from NULL reads as 0. */
+static void read_state(int K, int V, enum kcp_layout layout, const double *from,
+                       double S[K][V])
+{
+    for (int i = 0; i < K; i++)
+        for (int v = 0; v < V; v++)
+            S[i][v] = !from ? 0 : layout == KCP_KV ? from[i * V + v] : from[v * K + i];
+}
+
+static void write_state(int K, int V, enum kcp_layout layout, double S[K][V], double *to)
+{
+    for (int i = 0; i < K; i++)
+        for (int v = 0; v < V; v++)
+            to[layout == KCP_KV ? i * V + v : v * K + i] = S[i][v];
+}
+
+/* Spec 1, one token of one head:  S <- diag(exp g) S;  e = v - S^T k;
+ * S <- S + k (beta e)^T.  Before the last line S is the decayed state that the adjoint
+ * needs: Sd [K,V] and e [V] keep them when Sd is not NULL. */
+static void step(int K, int V, int KG, double S[K][V], const double *k, const double *x,
+                 const double *g, double beta, double Sd[K][V], double *e)
+{
+    //> step
+    for (int i = 0; i < K; i++) {
+        const double decay = exp(g[KG == 1 ? 0 : i]);
+        for (int v = 0; v < V; v++) S[i][v] *= decay;
+    }
+    for (int v = 0; v < V; v++) e[v] = x[v];
+    for (int i = 0; i < K; i++)
+        for (int v = 0; v < V; v++) e[v] -= S[i][v] * k[i];
+
+    if (Sd) memcpy(Sd, S, sizeof(double) * K * V);
+    for (int i = 0; i < K; i++)
+        for (int v = 0; v < V; v++) S[i][v] += beta * k[i] * e[v];
+    //< step
+}
+
+/* One head of one sequence: o_t = S_t^T (scale q_t), ht the last state. */
+static int head_forward(const struct kcp_step *a, int n, int head)
+{
+    const int H = a->H, HV = a->HV, K = a->K, V = a->V, KG = a->KG, m = head / (HV / H);
+    const int64_t *cu = a->cu_seqlens;
+    const double (*q)[H][K] = a->q, (*k)[H][K] = a->k, (*x)[HV][V] = a->v;
+    const double (*g)[HV][KG] = a->g, (*beta)[HV] = a->beta;
+    const double (*h0)[HV][K * V] = a->h0;
+    double (*o)[HV][V] = a->o, (*ht)[HV][K * V] = a->ht;
+    double (*S)[V] = malloc(sizeof(double) * K * V), *e = malloc(sizeof(double) * V);
+
+    if (S && e) {
+        read_state(K, V, a->layout, h0 ? h0[n][head] : NULL, S);
+        for (int64_t t = cu[n]; t < cu[n + 1]; t++) {
+            step(K, V, KG, S, k[t][m], x[t][head], g[t][head], beta[t][head], NULL, e);
+            for (int v = 0; v < V; v++) o[t][head][v] = 0;
+            for (int i = 0; i < K; i++)
+                for (int v = 0; v < V; v++)
+                    o[t][head][v] += S[i][v] * (a->scale * q[t][m][i]);
+        }
+        write_state(K, V, a->layout, S, ht[n][head]);
+    }
+    free(S), free(e);
+    return S && e ? KCP_OK : KCP_NO_MEMORY;
+}
+
+/* What one token leaves for its adjoint: the decayed state, e, and the state after. */
+struct trace { double *S, *Sd, *e; };
+
+/* The adjoint of one token. On entry dS is the gradient of S_t from later tokens, on
+ * return that of S_{t-1}:
+ *   dS += scale q do^T          dq = scale S do
+ *   dbeta = e . dS^T k          de = beta dS^T k     dv = de
+ *   dk = beta dS e - Sd de      dSd = dS - k de^T
+ *   dg = sum_v dSd Sd           dS <- diag(exp g) dSd */
+static void step_adjoint(const struct kcp_step *a, int64_t t, int head,
+                         const struct trace *z, double *dS_, double *de)
+{
+    const int H = a->H, HV = a->HV, K = a->K, V = a->V, KG = a->KG, m = head / (HV / H);
+    const double (*S)[V] = (void *)z->S, (*Sd)[V] = (void *)z->Sd, *e = z->e;
+    const double *q = ((const double (*)[H][K])a->q)[t][m];
+    const double *k = ((const double (*)[H][K])a->k)[t][m];
+    const double *g = ((const double (*)[HV][KG])a->g)[t][head];
+    const double *dout = ((const double (*)[HV][V])a->do_)[t][head];
+    const double beta = ((const double (*)[HV])a->beta)[t][head];
+    double *dq = ((double (*)[H][K])a->dq)[t][m], *dk = ((double (*)[H][K])a->dk)[t][m];
+    double *dg = ((double (*)[HV][KG])a->dg)[t][head], dbeta = 0;
+    double (*dS)[V] = (void *)dS_;
+
+    for (int v = 0; v < V; v++) de[v] = 0;
+    for (int i = 0; i < K; i++)
+        for (int v = 0; v < V; v++) {
+            dq[i] += a->scale * S[i][v] * dout[v];
+            dS[i][v] += a->scale * q[i] * dout[v];
+            de[v] += dS[i][v] * k[i];
+        }
+    for (int v = 0; v < V; v++) dbeta += e[v] * de[v], de[v] *= beta;
+    for (int i = 0; i < K; i++) {
+        const double decay = exp(g[KG == 1 ? 0 : i]);
+        for (int v = 0; v < V; v++) {
+            dk[i] += beta * dS[i][v] * e[v] - Sd[i][v] * de[v];
+            dS[i][v] -= k[i] * de[v];
+            dg[KG == 1 ? 0 : i] += dS[i][v] * Sd[i][v];
+            dS[i][v] *= decay;
+        }
+    }
+    memcpy(((double (*)[HV][V])a->dv)[t][head], de, sizeof(double) * V);
+    ((double (*)[HV])a->dbeta)[t][head] = dbeta;
+}
+
+/* Run tokens t0..t1 of one head from S; keep a trace of each in z, or none. */
+static void replay(const struct kcp_step *a, int head, int64_t t0, int64_t t1, double *S,
+                   double *e, struct trace *z)
+{
+    const int H = a->H, HV = a->HV, K = a->K, V = a->V, KG = a->KG, m = head / (HV / H);
+    const double (*k)[H][K] = a->k, (*x)[HV][V] = a->v;
+    const double (*g)[HV][KG] = a->g, (*beta)[HV] = a->beta;
+    for (int64_t t = t0; t < t1; t++) {
+        struct trace *y = z ? &z[t - t0] : NULL;
+        step(K, V, KG, (void *)S, k[t][m], x[t][head], g[t][head], beta[t][head],
+             y ? (void *)y->Sd : NULL, y ? y->e : e);
+        if (y) memcpy(y->S, S, sizeof(double) * K * V);
+    }
+}
+
+/* One head of one sequence, backwards. Every B-th state is kept, B = sqrt(length), and a
+ * block of B tokens is replayed from it: memory grows as sqrt(T), work by one forward. */
+static int head_backward(const struct kcp_step *a, int n, int head)
+{
+    const int HV = a->HV, K = a->K, V = a->V;
+    const int64_t *cu = a->cu_seqlens, T0 = cu[n], L = cu[n + 1] - T0;
+    const int64_t B = L ? (int64_t)ceil(sqrt((double)L)) : 1, blocks = (L + B - 1) / B;
+    const size_t kv = (size_t)K * V, one = 2 * kv + V;
+    const double (*h0)[HV][kv] = a->h0, (*dht)[HV][kv] = a->dht;
+    double (*dh0)[HV][kv] = a->dh0;
+    double *kept = malloc(sizeof(double) * kv * (blocks + 1));
+    double *store = malloc(sizeof(double) * one * B), *dS = malloc(sizeof(double) * kv);
+    double *S = malloc(sizeof(double) * kv), *e = malloc(sizeof(double) * V);
+    struct trace *z = malloc(sizeof *z * B);
+    const int ok = kept && store && dS && S && e && z;
+
+    if (ok) {
+        for (int64_t j = 0; j < B; j++)
+            z[j] = (struct trace){ store + j * one, store + j * one + kv,
+                                   store + j * one + 2 * kv };
+        read_state(K, V, a->layout, h0 ? h0[n][head] : NULL, (void *)S);
+        for (int64_t b = 0; b < blocks; b++) {
+            memcpy(kept + b * kv, S, sizeof(double) * kv);
+            const int64_t t0 = T0 + b * B, t1 = b + 1 < blocks ? t0 + B : T0 + L;
+            replay(a, head, t0, t1, S, e, NULL);
+        }
+        read_state(K, V, a->layout, dht ? dht[n][head] : NULL, (void *)dS);
+        for (int64_t b = blocks - 1; b >= 0; b--) {
+            const int64_t t0 = T0 + b * B, t1 = b + 1 < blocks ? t0 + B : T0 + L;
+            replay(a, head, t0, t1, kept + b * kv, e, z);
+            for (int64_t t = t1 - 1; t >= t0; t--)
+                step_adjoint(a, t, head, &z[t - t0], dS, e);
+        }
+        write_state(K, V, a->layout, (void *)dS, dh0[n][head]);
+    }
+    free(kept), free(store), free(dS), free(S), free(e), free(z);
+    return ok ? KCP_OK : KCP_NO_MEMORY;
+}
+
+/* Spec 1. pass forward writes o [T,HV,V] and ht [N,HV,K,V]; backward, from do_ and dht,
+ * writes dq, dk [T,H,K] (summed over the value heads of a group), dv, dg, dbeta, dh0. An
+ * empty sequence has ht = h0 and dh0 = dht. Returns KCP_NO_MEMORY when it must. */
+int ref_step(struct kcp_step *a)
+{
+    int status = KCP_OK;
+    if (a->pass == KCP_BACKWARD) {
+        memset(a->dq, 0, sizeof(double) * a->T * a->H * a->K);
+        memset(a->dk, 0, sizeof(double) * a->T * a->H * a->K);
+        memset(a->dg, 0, sizeof(double) * a->T * a->HV * a->KG);
+    }
+    for (int n = 0; n < a->N && !status; n++)
+        for (int head = 0; head < a->HV && !status; head++)
+            status = a->pass == KCP_FORWARD ? head_forward(a, n, head)
+                                            : head_backward(a, n, head);
+    return status;
+}

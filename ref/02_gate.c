@@ -1,0 +1,159 @@
+/* 02_gate.c -- the front end: L2 norm, beta, the three gates, the sum within a chunk.
+ *
+ * Book: chapter 02.  Checked by: tests/02_gate.c (finite differences).  Next: 03_wy.c.
+ */
+#include "ref.h"
+#include <math.h>
+#include <string.h>
+
+static double sigmoid(double x)
+{
+    return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x));
+}
+
+/* Spec 2:  rstd = 1/sqrt(sum x^2 + 1e-6), y = rstd x.  rows of n; without norm a copy. */
+static void norm(int64_t rows, int n, int on, const double *x_, double *y_, double *rstd)
+{
+    const double (*x)[n] = (void *)x_;
+    double (*y)[n] = (void *)y_;
+    for (int64_t t = 0; t < rows; t++) {
+        double s = 0;
+        for (int i = 0; i < n; i++) s += x[t][i] * x[t][i];
+        rstd[t] = on ? 1 / sqrt(s + 1e-6) : 1;
+        for (int i = 0; i < n; i++) y[t][i] = rstd[t] * x[t][i];
+    }
+}
+
+/* dx = rstd (dy - y sum(dy y)), with y = rstd x made again from the raw x. */
+static void norm_backward(int64_t rows, int n, int on, const double *x_, const double *dy_,
+                          double *dx_)
+{
+    const double (*x)[n] = (void *)x_, (*dy)[n] = (void *)dy_;
+    double (*dx)[n] = (void *)dx_;
+    for (int64_t t = 0; t < rows; t++) {
+        double s = 1e-6, dot = 0;
+        for (int i = 0; i < n; i++) s += x[t][i] * x[t][i], dot += dy[t][i] * x[t][i];
+        for (int i = 0; i < n; i++)
+            dx[t][i] = on ? (dy[t][i] - x[t][i] * dot / s) / sqrt(s) : dy[t][i];
+    }
+}
+
+/* g = log alpha <= 0 of one channel.  raw: x.  softplus: -exp(A_log) softplus(x + dt).
+ * bounded: lb sigmoid(exp(A_log) (x + dt)). */
+static double gate(const struct kcp_gate *a, double x, double A_log, double dt)
+{
+    //> gate
+    const double y = x + dt;
+    switch (a->gate) {
+    case KCP_GATE_SOFTPLUS: return -exp(A_log) * (fmax(y, 0) + log1p(exp(-fabs(y))));
+    case KCP_GATE_BOUNDED:  return a->lower_bound * sigmoid(exp(A_log) * y);
+    default:                return x;
+    }
+    //< gate
+}
+
+/* dx, and what it adds to dA_log (dt_bias gets dx):
+ *   softplus  dx = -exp(A_log) sigma(y) dg             dA_log += dg g
+ *   bounded   dx = dg lb sigma'(z) exp(A_log)          dA_log += dx y
+ * with y = x + dt, z = exp(A_log) y. */
+static double gate_backward(const struct kcp_gate *a, double x, double A_log, double dt,
+                            double dg, double *dA)
+{
+    const double y = x + dt, e = exp(A_log);
+    switch (a->gate) {
+    case KCP_GATE_SOFTPLUS:
+        *dA += dg * gate(a, x, A_log, dt);
+        return -e * sigmoid(y) * dg;
+    case KCP_GATE_BOUNDED: {
+        const double dx = dg * a->lower_bound * sigmoid(e * y) * sigmoid(-e * y) * e;
+        *dA += dx * y;
+        return dx;
+    }
+    default:
+        return dg;
+    }
+}
+
+/* beta = s sigmoid(raw), s = 1 or 2;  d raw = dbeta s sigma (1 - sigma). */
+static double beta_of(enum kcp_beta_form form, double raw)
+{
+    return form == KCP_BETA_RAW ? raw : (form == KCP_BETA_SIGMOID2 ? 2 : 1) * sigmoid(raw);
+}
+
+static double beta_backward(enum kcp_beta_form form, double raw, double dbeta)
+{
+    return form == KCP_BETA_RAW ? dbeta
+         : dbeta * (form == KCP_BETA_SIGMOID2 ? 2 : 1) * sigmoid(raw) * sigmoid(-raw);
+}
+
+/* G_t = sum of g within the chunk up to t, in base 2 (spec 2). The chunk grid restarts at
+ * the start of every stretch. */
+static void chunk_sum(const struct kcp_gate *a)
+{
+    const int HV = a->HV, KG = a->KG, *cu = a->cu;
+    const double (*g)[HV][KG] = a->g, to_base_2 = 1.4426950408889634074;
+    double (*G)[HV][KG] = a->G;
+    for (int s = 0; s < a->NS; s++)
+        for (int64_t t = cu[s]; t < cu[s + 1]; t++)
+            for (int n = 0; n < HV; n++)
+                for (int i = 0; i < KG; i++)
+                    G[t][n][i] = g[t][n][i] * to_base_2 +
+                                 ((t - cu[s]) % a->C ? G[t - 1][n][i] : 0);
+}
+
+static void gate_forward_all(const struct kcp_gate *a)
+{
+    const int HV = a->HV, KG = a->KG;
+    const double (*x)[HV][KG] = a->g_raw, *A_log = a->A_log, (*dt)[KG] = a->dt_bias;
+    const double (*raw)[HV] = a->beta_raw;
+    double (*g)[HV][KG] = a->g, (*beta)[HV] = a->beta;
+    for (int64_t t = 0; t < a->T; t++)
+        for (int n = 0; n < HV; n++) {
+            for (int i = 0; i < KG; i++)
+                g[t][n][i] = gate(a, x[t][n][i], A_log ? A_log[n] : 0, dt ? dt[n][i] : 0);
+            beta[t][n] = beta_of(a->beta_form, raw[t][n]);
+        }
+}
+
+/* One row of partial sums a stretch, so that a sum over segments in their order does not
+ * depend on which rank holds them. */
+static void gate_backward_all(const struct kcp_gate *a)
+{
+    const int HV = a->HV, KG = a->KG, *cu = a->cu;
+    const double (*x)[HV][KG] = a->g_raw, *A_log = a->A_log, (*dt)[KG] = a->dt_bias;
+    const double (*raw)[HV] = a->beta_raw, (*dg)[HV][KG] = a->dg, (*dbeta)[HV] = a->dbeta;
+    double (*dx)[HV][KG] = a->dg_raw, (*draw)[HV] = a->dbeta_raw;
+    double (*dA)[HV] = a->dA_part, (*ddt)[HV][KG] = a->ddt_part, none;
+    if (dA) memset(dA, 0, sizeof(double) * a->NS * HV);
+    if (ddt) memset(ddt, 0, sizeof(double) * a->NS * HV * KG);
+    for (int s = 0; s < a->NS; s++)
+        for (int64_t t = cu[s]; t < cu[s + 1]; t++)
+            for (int n = 0; n < HV; n++) {
+                for (int i = 0; i < KG; i++) {
+                    dx[t][n][i] = gate_backward(a, x[t][n][i], A_log ? A_log[n] : 0,
+                                                dt ? dt[n][i] : 0, dg[t][n][i],
+                                                dA ? &dA[s][n] : &none);
+                    if (ddt) ddt[s][n][i] += dx[t][n][i];
+                }
+                draw[t][n] = beta_backward(a->beta_form, raw[t][n], dbeta[t][n]);
+            }
+}
+
+/* Spec 2. pass forward: q, k [T,H,K] with rstd [T,H], g and G [T,HV,KG], beta [T,HV].
+ * pass backward: the gradients of the raw inputs, and per stretch those of A_log
+ * (dA_part [NS,HV]) and dt_bias (ddt_part [NS,HV,KG]); either may be NULL. */
+int ref_gate(struct kcp_gate *a)
+{
+    const int64_t rows = a->T * a->H;
+    if (a->pass == KCP_FORWARD) {
+        norm(rows, a->K, a->l2norm, a->q_raw, a->q, a->rstd_q);
+        norm(rows, a->K, a->l2norm, a->k_raw, a->k, a->rstd_k);
+        gate_forward_all(a);
+        chunk_sum(a);
+    } else {
+        norm_backward(rows, a->K, a->l2norm, a->q_raw, a->dq, a->dq_raw);
+        norm_backward(rows, a->K, a->l2norm, a->k_raw, a->dk, a->dk_raw);
+        gate_backward_all(a);
+    }
+    return KCP_OK;
+}

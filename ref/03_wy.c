@@ -1,0 +1,118 @@
+/* 03_wy.c -- the WY form: what a chunk of delta rules is, as one triangular solve.
+ *
+ * Book: chapter 03.  Checked by: tests/03_wy.c.  Next: 04_chunk.c.
+ *
+ * Every exponent G_i - G_j has i >= j, so it is <= 0 and nothing can overflow, whatever
+ * the gate. Each exp2 is computed once and used for both Aqk and L.
+ */
+#include "ref.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A chunk of one value head n: tokens t0 .. t0+c of the rank; m its query/key head. */
+struct block { int64_t t0; int c, n, m; };
+
+/* Aqk_ij = scale sum_p q_i k_j exp2(G_i - G_j)   i >= j        (0 elsewhere)
+ * L_ij   = beta_i sum_p k_i k_j exp2(G_i - G_j)  i >  j,       into L [C,C]
+ * GDN's G has no p: its factor stands outside the sum. */
+static void scores(const struct kcp_wy *a, struct block b, double *L_)
+{
+    const int H = a->H, HV = a->HV, K = a->K, C = a->C, KG = a->KG;
+    const double (*q)[H][K] = a->q, (*k)[H][K] = a->k, (*G)[HV][KG] = a->G;
+    const double (*beta)[HV] = a->beta;
+    double (*Aqk)[HV][C] = a->Aqk, (*L)[C] = (void *)L_;
+    for (int i = 0; i < b.c; i++) {
+        const double *qi = q[b.t0 + i][b.m], *ki = k[b.t0 + i][b.m], *Gi = G[b.t0 + i][b.n];
+        for (int j = 0; j < C; j++) Aqk[b.t0 + i][b.n][j] = L[i][j] = 0;
+        //> scores
+        for (int j = 0; j <= i; j++) {
+            const double *kj = k[b.t0 + j][b.m], *Gj = G[b.t0 + j][b.n];
+            double qk = 0, kk = 0;
+            for (int p = 0; p < K; p++) {
+                const double D = KG > 1 ? exp2(Gi[p] - Gj[p]) : 1;
+                qk += qi[p] * kj[p] * D;
+                kk += ki[p] * kj[p] * D;
+            }
+            const double D = KG > 1 ? 1 : exp2(Gi[0] - Gj[0]);
+            Aqk[b.t0 + i][b.n][j] = a->scale * qk * D;
+            L[i][j] = j < i ? beta[b.t0 + i][b.n] * kk * D : 0;
+        }
+        //< scores
+    }
+}
+
+/* A = (I + L)^-1 by forward substitution:  A_i = e_i - sum_{p<i} L_ip A_p, row by row. */
+static void invert(const struct kcp_wy *a, struct block b, const double *L_)
+{
+    const int HV = a->HV, C = a->C;
+    const double (*L)[C] = (void *)L_;
+    double (*A)[HV][C] = (double (*)[HV][C])a->A + b.t0;
+    //> invert
+    for (int i = 0; i < b.c; i++) {
+        for (int j = 0; j < C; j++) A[i][b.n][j] = i == j;
+        for (int p = 0; p < i; p++)
+            for (int j = 0; j <= p; j++) A[i][b.n][j] -= L[i][p] * A[p][b.n][j];
+    }
+    //< invert
+}
+
+/* u = A (beta v)        w = A (beta exp2(G) k) */
+static void solve(const struct kcp_wy *a, struct block b)
+{
+    const int H = a->H, HV = a->HV, K = a->K, V = a->V, C = a->C, KG = a->KG;
+    const double (*k)[H][K] = a->k, (*x)[HV][V] = a->v, (*G)[HV][KG] = a->G;
+    const double (*beta)[HV] = a->beta, (*A)[HV][C] = a->A;
+    double (*u)[HV][V] = (double (*)[HV][V])a->u + b.t0;
+    double (*w)[HV][K] = (double (*)[HV][K])a->w + b.t0;
+    for (int i = 0; i < b.c; i++) {
+        for (int v = 0; v < V; v++) u[i][b.n][v] = 0;
+        for (int p = 0; p < K; p++) w[i][b.n][p] = 0;
+    }
+    for (int j = 0; j < b.c; j++) {
+        const int64_t t = b.t0 + j;
+        double gated_k[K];
+        for (int p = 0; p < K; p++)
+            gated_k[p] = beta[t][b.n] * exp2(G[t][b.n][KG > 1 ? p : 0]) * k[t][b.m][p];
+        for (int i = j; i < b.c; i++) {
+            const double Aij = A[b.t0 + i][b.n][j];
+            for (int v = 0; v < V; v++) u[i][b.n][v] += Aij * (beta[t][b.n] * x[t][b.n][v]);
+            for (int p = 0; p < K; p++) w[i][b.n][p] += Aij * gated_k[p];
+        }
+    }
+}
+
+/* kg = exp2(G_last - G) k        qg = exp2(G) q, without the scale        (KDA only) */
+static void gated(const struct kcp_wy *a, struct block b)
+{
+    const int H = a->H, HV = a->HV, K = a->K, KG = a->KG;
+    const double (*q)[H][K] = a->q, (*k)[H][K] = a->k, (*G)[HV][KG] = a->G;
+    const double *last = G[b.t0 + b.c - 1][b.n];
+    double (*kg)[HV][K] = a->kg, (*qg)[HV][K] = a->qg;
+    for (int64_t t = b.t0; t < b.t0 + b.c; t++)
+        for (int p = 0; p < K; p++) {
+            kg[t][b.n][p] = exp2(last[p] - G[t][b.n][p]) * k[t][b.m][p];
+            qg[t][b.n][p] = exp2(G[t][b.n][p]) * q[t][b.m][p];
+        }
+}
+
+/* Spec 3: Aqk, A [T,HV,C], u [T,HV,V], w [T,HV,K] of every chunk; kg, qg [T,HV,K] for
+ * KDA. Returns KCP_NO_MEMORY when it must. */
+int ref_wy(struct kcp_wy *a)
+{
+    const int *cu = a->cu;
+    double *L = malloc(sizeof(double) * a->C * a->C);
+    if (!L) return KCP_NO_MEMORY;
+    for (int s = 0; s < a->NS; s++)
+        for (int t0 = cu[s]; t0 < cu[s + 1]; t0 += a->C)
+            for (int n = 0; n < a->HV; n++) {
+                const int c = cu[s + 1] - t0 < a->C ? cu[s + 1] - t0 : a->C;
+                const struct block b = { t0, c, n, n / (a->HV / a->H) };
+                scores(a, b, L);
+                invert(a, b, L);
+                solve(a, b);
+                if (a->model == KCP_KDA) gated(a, b);
+            }
+    free(L);
+    return KCP_OK;
+}

@@ -1,0 +1,107 @@
+/* 04_chunk.c -- from chunk to chunk: the state scan, and the output of every token.
+ *
+ * Book: chapter 04.  Checked by: tests/04_chunk.c.  Next: 05_affine.c.
+ */
+#include "ref.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A chunk of one value head n: tokens t0 .. t0+c of the rank; m its query/key head. */
+struct block { int64_t t0; int c, n, m; };
+
+/* KDA reads kg and qg, made in chapter 03. GDN keeps its scalar gate: it reads raw k and
+ * q, and exp2(G_last - G), exp2(G) multiply where the row of a token is used. */
+static const double *key(const struct kcp_chunk *a, struct block b, int64_t t, double *f)
+{
+    const int H = a->H, HV = a->HV, K = a->K, KG = a->KG;
+    const double (*G)[HV][KG] = a->G;
+    if (a->model == KCP_KDA) return *f = 1, ((const double (*)[HV][K])a->kg)[t][b.n];
+    *f = exp2(G[b.t0 + b.c - 1][b.n][0] - G[t][b.n][0]);
+    return ((const double (*)[H][K])a->k)[t][b.m];
+}
+
+static const double *query(const struct kcp_chunk *a, struct block b, int64_t t, double *f)
+{
+    const int H = a->H, HV = a->HV, K = a->K, KG = a->KG;
+    if (a->model == KCP_KDA) return *f = 1, ((const double (*)[HV][K])a->qg)[t][b.n];
+    *f = exp2(((const double (*)[HV][KG])a->G)[t][b.n][0]);
+    return ((const double (*)[H][K])a->q)[t][b.m];
+}
+
+/* v_new = u - w S        the UNDECAYED state at the chunk's start */
+static void correct(const struct kcp_chunk *a, struct block b, double S[a->K][a->V])
+{
+    const int HV = a->HV, K = a->K, V = a->V;
+    const double (*u)[HV][V] = a->u, (*w)[HV][K] = a->w;
+    double (*v_new)[HV][V] = a->v_new;
+    for (int64_t t = b.t0; t < b.t0 + b.c; t++) {
+        for (int v = 0; v < V; v++) v_new[t][b.n][v] = u[t][b.n][v];
+        for (int p = 0; p < K; p++)
+            for (int v = 0; v < V; v++) v_new[t][b.n][v] -= w[t][b.n][p] * S[p][v];
+    }
+}
+
+/* o = scale qg S + tril(Aqk) v_new        scale is already in Aqk */
+static void output(const struct kcp_chunk *a, struct block b, double S[a->K][a->V])
+{
+    const int HV = a->HV, K = a->K, V = a->V, C = a->C;
+    const double (*Aqk)[HV][C] = a->Aqk, (*v_new)[HV][V] = a->v_new;
+    double (*o)[HV][V] = a->o, f;
+    for (int i = 0; i < b.c; i++) {
+        const int64_t t = b.t0 + i;
+        const double *q = query(a, b, t, &f);
+        for (int v = 0; v < V; v++) o[t][b.n][v] = 0;
+        for (int p = 0; p < K; p++)
+            for (int v = 0; v < V; v++) o[t][b.n][v] += a->scale * f * q[p] * S[p][v];
+        for (int j = 0; j <= i; j++)
+            for (int v = 0; v < V; v++)
+                o[t][b.n][v] += Aqk[t][b.n][j] * v_new[b.t0 + j][b.n][v];
+    }
+}
+
+/* S <- diag(exp2(G_last)) S + kg^T v_new */
+static void advance(const struct kcp_chunk *a, struct block b, double S[a->K][a->V])
+{
+    const int HV = a->HV, K = a->K, V = a->V, KG = a->KG;
+    const double *last = ((const double (*)[HV][KG])a->G)[b.t0 + b.c - 1][b.n];
+    const double (*v_new)[HV][V] = a->v_new;
+    double f;
+    //> advance
+    for (int i = 0; i < K; i++) {
+        const double decay = exp2(last[KG > 1 ? i : 0]);
+        for (int v = 0; v < V; v++) S[i][v] *= decay;
+    }
+    for (int64_t t = b.t0; t < b.t0 + b.c; t++) {
+        const double *kg = key(a, b, t, &f);
+        for (int i = 0; i < K; i++)
+            for (int v = 0; v < V; v++) S[i][v] += f * kg[i] * v_new[t][b.n][v];
+    }
+    //< advance
+}
+
+/* Spec 4, for every stretch from h_in [s] (NULL: 0): o and v_new [T,HV,V], the state h
+ * [NC,HV,K,V] at the start of every chunk, h_out [NS,HV,K,V] at each stretch's end. */
+int ref_chunk(struct kcp_chunk *a)
+{
+    const int HV = a->HV, K = a->K, V = a->V, *cu = a->cu, *cn = a->cn;
+    const double (*h_in)[HV][K * V] = a->h_in;
+    double (*h)[HV][K * V] = a->h, (*h_out)[HV][K * V] = a->h_out;
+    const size_t state = sizeof(double) * K * V;
+    for (int s = 0; s < a->NS; s++)
+        for (int n = 0; n < HV; n++) {
+            double (*S)[V] = (void *)h_out[s][n];
+            if (h_in) memcpy(S, h_in[s][n], state);
+            else memset(S, 0, state);
+            for (int c = cn[s]; c < cn[s + 1]; c++) {
+                const int t0 = cu[s] + (c - cn[s]) * a->C, left = cu[s + 1] - t0;
+                const int len = left < a->C ? left : a->C;
+                const struct block b = { t0, len, n, n / (HV / a->H) };
+                memcpy(h[c][n], S, state);
+                correct(a, b, S);
+                output(a, b, S);
+                advance(a, b, S);
+            }
+        }
+    return KCP_OK;
+}

@@ -1,0 +1,76 @@
+/* 05_affine.c -- the affine map of a stretch: S_out = M S_in + h_ext.
+ *
+ * Book: chapter 05.  Checked by: tests/05_affine.c.  Next: 06_plan.c.
+ *
+ * The same scan as chapter 04 on the augmented state [h_ext | M], started from [h | I]
+ * and fed with [u | 0]: the columns do not know which of the two they belong to.
+ */
+#include "ref.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One chunk of one value head, columns j0 .. j1 of X [K,V+K]:
+ *   y <- [u | 0] - w X        X <- Λ X + kg^T y
+ * y [V+K] is scratch; one token at a time is enough, for w X uses the undecayed X. */
+static void chunk_map(const struct kcp_affine *a, int64_t t0, int c, int n, int j0, int j1,
+                      double *X_, double *y_)
+{
+    const int H = a->H, HV = a->HV, K = a->K, V = a->V, KG = a->KG, W = V + K;
+    const int m = n / (HV / H);
+    const double (*u)[HV][V] = a->u, (*w)[HV][K] = a->w, (*G)[HV][KG] = a->G;
+    const double *last = G[t0 + c - 1][n];
+    double (*X)[W] = (void *)X_, (*y)[W] = (void *)y_;
+    //> chunk-map
+    for (int t = 0; t < c; t++) {
+        for (int j = j0; j < j1; j++) y[t][j] = j < V ? u[t0 + t][n][j] : 0;
+        for (int p = 0; p < K; p++)
+            for (int j = j0; j < j1; j++) y[t][j] -= w[t0 + t][n][p] * X[p][j];
+    }
+    for (int i = 0; i < K; i++) {
+        const double decay = exp2(last[KG > 1 ? i : 0]);
+        for (int j = j0; j < j1; j++) X[i][j] *= decay;
+    }
+    //< chunk-map
+    for (int t = 0; t < c; t++) {
+        const int kda = a->model == KCP_KDA;      /* GDN gates the raw key here */
+        const double *kg = kda ? ((const double (*)[HV][K])a->kg)[t0 + t][n]
+                               : ((const double (*)[H][K])a->k)[t0 + t][m];
+        const double f = kda ? 1 : exp2(last[0] - G[t0 + t][n][0]);
+        for (int i = 0; i < K; i++)
+            for (int j = j0; j < j1; j++) X[i][j] += f * kg[i] * y[t][j];
+    }
+}
+
+/* X <- [h_start or 0 | I], in the columns that are wanted. */
+static void start(const struct kcp_affine *a, int s, int n, int j0, int j1, double *X_)
+{
+    const int HV = a->HV, K = a->K, V = a->V;
+    const double (*h)[HV][K][V] = a->h_start;
+    double (*X)[V + K] = (void *)X_;
+    for (int i = 0; i < K; i++)
+        for (int j = j0; j < j1; j++)
+            X[i][j] = j >= V ? j - V == i : h ? h[s][n][i][j] : 0;
+}
+
+/* Spec 5: map [NS,HV,K,V+K] = [h_ext | M] of every stretch, the parts want [NS] names;
+ * h_ext starts from h_start [NS,HV,K,V] (NULL: 0), M from I. 2 C K^2 multiply-adds a
+ * chunk for M, no K^3 product. Returns KCP_NO_MEMORY when it must. */
+int ref_affine(struct kcp_affine *a)
+{
+    const int HV = a->HV, K = a->K, V = a->V, C = a->C, *cu = a->cu, *want = a->want;
+    double (*map)[HV][K][V + K] = a->map;
+    double *y = malloc(sizeof(double) * C * (V + K));
+    if (!y) return KCP_NO_MEMORY;
+    for (int s = 0; s < a->NS; s++) {
+        const int j0 = want[s] & KCP_WANT_H ? 0 : V, j1 = want[s] & KCP_WANT_M ? V + K : V;
+        for (int n = 0; n < HV && j0 < j1; n++) {
+            start(a, s, n, j0, j1, &map[s][n][0][0]);
+            for (int t0 = cu[s]; t0 < cu[s + 1]; t0 += C)
+                chunk_map(a, t0, cu[s + 1] - t0 < C ? cu[s + 1] - t0 : C, n, j0, j1,
+                          &map[s][n][0][0], y);
+        }
+    }
+    free(y);
+    return KCP_OK;
+}
