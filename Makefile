@@ -1,22 +1,90 @@
-# KCP: context parallelism for delta-rule linear attention.
+# KCP: context parallelism for delta-rule linear attention, in C, CUDA and NCCL.
 #
-#   make run            the layer on real text over several ranks      RANKS= TEXT= STEPS=
-#   make test           every stage checked, every mutant caught        FULL=1
-#   make check          the judge alone          STAGE= VARIANT= RANKS= SEED= FULL=1
-#   make bench | book | lab LAB= | grade LAB= | fuzz | sanitize | install PREFIX=
+#   make run            the layer on real text over several ranks     RANKS= TEXT= STEPS=
+#   make test           every stage checked, every mutant caught       FULL=1
+#   make check          the judge alone       STAGE= VARIANT= RANKS= SEED= FULL=1 STRICT=1
+#   make bench | book | lab LAB= | grade LAB= | fuzz | install PREFIX=
+#
+# CUDA_HOME=, NCCL_HOME= say where they are (CUDA_HOME=none: build without), ARCH= for
+# what to compile. What is missing is installed by .ci/setup, or named.
 
 CC      ?= gcc
-B       := build
+B       ?= build
 WARN    := -Wall -Wextra -Werror -Wno-unused-parameter
-CFLAGS  := -std=c11 -D_POSIX_C_SOURCE=200809L -O3 -g -ffp-contract=off $(WARN) -Iref $(EXTRA)
-LDLIBS   = -lpthread -lm
+CFLAGS  := -std=c11 -D_POSIX_C_SOURCE=200809L -O3 -g -fPIC -ffp-contract=off $(WARN) \
+           -Iref -Itests $(EXTRA)
+LDFLAGS := -rdynamic $(EXTRA)
+LDLIBS   = -lpthread -lm -ldl
+.DEFAULT_GOAL := help
 
-REF     := $(wildcard ref/*.c)
-COMM    := $(filter-out comm/nccl.c comm/mpi.c,$(wildcard comm/*.c))
-HOSTV   := $(wildcard cuda/*/*.c)
-STAGES  := $(filter-out tests/main.c tests/criterion.c tests/fuzz_%,$(wildcard tests/*.c))
-obj      = $(patsubst %.c,$B/%.o,$1)
+# ---- what this machine has -----------------------------------------------------------
+CUDA_HOME ?= $(firstword $(patsubst %/bin/nvcc,%,$(wildcard /usr/local/cuda/bin/nvcc)) \
+             $(patsubst %/bin/nvcc,%,$(shell command -v nvcc 2>/dev/null)) none)
+ARCH      ?= sm_90a
+has_blas  := $(shell printf '\#include <cblas.h>\nint main(void){cblas_dscal(0,0,0,0);}' | \
+               $(CC) -x c - -o /dev/null -lopenblas 2>/dev/null && echo yes)
+has_crit  := $(shell printf '\#include <criterion/criterion.h>\nTest(a,b){}' | \
+               $(CC) -x c - -o /dev/null -lcriterion 2>/dev/null && echo yes)
+LDLIBS    += $(if $(has_blas),-lopenblas)
 
-$B/%.o: %.c $(wildcard ref/*.h tests/*.h comm/*.h)
+# ---- the rooms -------------------------------------------------------------------------
+obj      = $(patsubst %.cu,$B/%.cu.o,$(patsubst %.c,$B/%.o,$1))
+ref      := $(wildcard ref/*.c)
+comm     := $(filter-out comm/nccl.c comm/mpi.c,$(wildcard comm/*.c))
+blas     := $(wildcard cuda/*/vB_blas*.c)
+hostv    := $(filter-out $(blas),$(wildcard cuda/*/*.c)) $(if $(has_blas),$(blas))
+judge    := $(filter-out tests/main.c tests/criterion.c tests/fuzz_%,$(wildcard tests/*.c))
+labs     := $(wildcard book/labs/work/*.c)
+include  $(wildcard cuda/cuda.mk)
+core     := $(call obj,$(ref) $(comm) $(hostv) $(judge) $(labs)) $(cuda_obj)
+headers  := $(wildcard ref/*.h comm/*.h tests/*.h cuda/*.h)
+
+$B/%.o: %.c $(headers)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -c $< -o $@
+	$(CC) $(CFLAGS) $(cuda_cflags) -c $< -o $@
+
+$B/kcp-check: $(core) $B/tests/main.o
+	$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -o $@
+$B/kcp-test: $(core) $B/tests/criterion.o
+	$(CC) $(LDFLAGS) $^ -lcriterion $(LDLIBS) $(cuda_ldlibs) -o $@
+
+-include bench/bench.mk book/book.mk tests/fuzz.mk
+
+# ---- the commands ------------------------------------------------------------------------
+.PHONY: help setup said test check clean install
+help:
+	@sed -n '2,9s/^# \{0,1\}//p' Makefile
+
+setup:
+	@sh .ci/setup $(if $(filter none,$(CUDA_HOME)),,cuda)
+
+said:
+	@$(if $(has_blas),true,echo "OpenBLAS not found: the vB_blas variants are left out")
+	@$(if $(filter none,$(CUDA_HOME)),echo "CUDA not found (CUDA_HOME=): host variants only",true)
+
+flags = $(if $(STAGE),--stage $(STAGE)) $(if $(VARIANT),--variant $(VARIANT)) \
+        $(if $(RANKS),--ranks $(RANKS)) $(if $(SEED),--seed $(SEED)) \
+        $(if $(FULL),--full) $(if $(STRICT),--strict)
+check: said $B/kcp-check
+	@$B/kcp-check $(flags)
+
+# A sub-make, so that what setup installed is seen.
+test: setup
+	@$(MAKE) --no-print-directory test-here
+test-here: said $(if $(has_crit),$B/kcp-test,$B/kcp-check) $(test_needs)
+	@$(if $(has_crit),FULL=$(FULL) STAGE=$(STAGE) SEED=$(SEED) $B/kcp-test -j2,\
+	  echo "Criterion not found: kcp-check drives the tests"; $B/kcp-check $(flags))
+	@for t in $(test_scripts); do sh $$t $B || exit 1; done
+
+PREFIX ?= /usr/local
+$B/libkcp.so: $(call obj,$(ref) $(comm)) $(cuda_lib_obj)
+	$(CC) -shared $(LDFLAGS) $^ -lpthread -lm $(cuda_ldlibs) -o $@
+install: $B/libkcp.so
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include/kcp
+	install -m 755 $B/libkcp.so $(DESTDIR)$(PREFIX)/lib/
+	install -m 644 ref/kcp.h ref/stages.h $(DESTDIR)$(PREFIX)/include/kcp/
+	printf 'prefix=%s\nName: kcp\nDescription: context parallelism for delta-rule linear attention\nVersion: 0.1\nLibs: -L$${prefix}/lib -lkcp\nCflags: -I$${prefix}/include/kcp\n' \
+	  '$(PREFIX)' > $(DESTDIR)$(PREFIX)/lib/pkgconfig/kcp.pc
+
+clean:
+	rm -rf $B

@@ -72,6 +72,7 @@ int  inputs_draw(struct bag *b, const struct kcase *k, const struct kcp_stage *s
 void bag_round(struct bag *b, enum kcp_storage storage);
 int  pipeline_chunks(struct bag *b, const struct kcase *k);
 int  pipeline_oracle(struct bag *b, const struct kcase *k, int backward);
+int  pipeline_conv(struct bag *b, const struct kcase *k, enum kcp_pass pass);
 int  bag_grid(struct bag *b, const struct kcp_context *x, const struct kcp_call *c);
 double alive_far(const struct bag *b, const struct kcase *k, const struct kcp_plan *p);
 
@@ -128,7 +129,8 @@ struct trial {
 };
 struct options {
     const char *stage, *variant;
-    int ranks, full, quiet, strict, repeats;
+    int ranks, full, quiet, strict;
+    enum kcp_storage storage;                 /* of --emit */
     uint64_t seed;
 };
 /* judged: the tolerance held to, and the rounding of the inputs; a mutant, written in

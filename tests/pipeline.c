@@ -127,6 +127,29 @@ int pipeline_oracle(struct bag *b, const struct kcase *k, int backward)
     return status;
 }
 
+/* The convolution on one rank: the reference alone, with nothing to exchange. */
+struct alone { struct bag *b; struct kcp_call c; };
+
+static int alone_body(struct kcp_comm *comm, void *arg)
+{
+    struct alone *a = arg;
+    a->c.comm = comm;
+    return bag_run(a->b, stage_find("14_conv"), &a->c);
+}
+
+int pipeline_conv(struct bag *b, const struct kcase *k, enum kcp_pass pass)
+{
+    struct kcp_plan *p = case_plan(k, 1);
+    if (!p) return KCP_NO_MEMORY;
+    struct alone a = { b, k->call };
+    a.c.pass = pass, a.c.R = 1, a.c.r = 0, a.c.plan = p;
+    a.c.NS = p->ctx[0].NS, a.c.NC = p->ctx[0].NC;
+    bag_grid(b, &p->ctx[0], &a.c);
+    int status = kcp_threads_run(1, alone_body, &a, NULL, 0);
+    kcp_plan_free(p);
+    return status;
+}
+
 /* How much of a state that enters the sequence's first token is alive where the last
  * rank takes over: |product of the token maps|_F / sqrt(K), mean over heads. NaN when
  * no sequence reaches across that cut. Needs k, g, beta in the bag. */

@@ -41,6 +41,22 @@ struct table {
     struct seat *seat;
 };
 
+/* The inputs of a case and what should come of them, until the next one is asked for. */
+struct expected {
+    const struct kcp_stage *stage;
+    struct kcase k;
+    enum kcp_storage judged;
+    enum kcp_pass pass;
+    struct bag in, want;
+    double alive, rms_v;
+};
+const struct expected *expected_of(const struct kcp_stage *s, const struct kcase *k,
+                                   enum kcp_pass pass, enum kcp_storage judged,
+                                   const struct kcp_plan *p);
+struct kcp_call call_of(const struct kcp_stage *s, const struct kcase *k,
+                        const struct kcp_plan *p, int r, enum kcp_pass pass);
+int  has_backward(const struct kcp_stage *s);
+
 int  seat_fill(struct seat *s, const struct kcp_stage *stage, const struct bag *in,
                const struct bag *want);
 int  seat_collect(struct seat *s, char *why, size_t n);

@@ -9,14 +9,7 @@
 #include <string.h>
 
 /* Inputs and expected outputs of a case; kept for the next variant of the same case. */
-static struct {
-    const struct kcp_stage *stage;
-    struct kcase k;
-    enum kcp_storage judged;
-    enum kcp_pass pass;
-    struct bag in, want;
-    double alive, rms_v;
-} kept;
+static struct expected kept;
 
 static void copy_bag(struct bag *to, const struct bag *from)
 {
@@ -31,7 +24,7 @@ static void copy_bag(struct bag *to, const struct bag *from)
     }
 }
 
-static struct kcp_call call_of(const struct kcp_stage *s, const struct kcase *k,
+struct kcp_call call_of(const struct kcp_stage *s, const struct kcase *k,
                                const struct kcp_plan *p, int r, enum kcp_pass pass)
 {
     struct kcp_call c = k->call;
@@ -66,8 +59,7 @@ static int expect(const struct kcp_stage *s, const struct kcase *k, enum kcp_pas
     kept.alive = NAN;
     if (!strncmp(s->name, "14", 2)) {
         copy_bag(&kept.want, &kept.in);
-        extern int conv_alone(struct bag *, const struct kcase *, enum kcp_pass);
-        status = conv_alone(&kept.want, k, pass);
+        status = pipeline_conv(&kept.want, k, pass);
     } else if (s->ranks || !strncmp(s->name, "01", 2)) {
         copy_bag(&kept.want, &kept.in);
         status = pipeline_oracle(&kept.want, k, pass == KCP_BACKWARD ||
@@ -199,57 +191,75 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
 {
     const struct memory *mem = v->where == KCP_HOST ? &host_memory : device_memory();
     struct table t = { s, v, mem, 0, NULL }, again = t;
-    if (!mem) {
-        out->outcome = SKIP;
-        snprintf(out->why, sizeof out->why, "no device");
-        return;
-    }
+    *out = (struct trial){ .outcome = mem ? PASS : SKIP, .alive = NAN };
+    snprintf(out->why, sizeof out->why, "%s", mem ? "" : "no device");
+    if (!mem) return;
     int status = expect(s, k, pass, judged, p);
     if (!status) status = run_once(&t, k, p, pass, out->why, sizeof out->why);
     out->alive = kept.alive;
-    if (status == KCP_NA) {
-        if (out->outcome == PASS) out->outcome = NA;
-        snprintf(out->why, sizeof out->why, "not its shape (%s)", v->shapes);
-    } else if (status) {
+    if (status) {
+        out->outcome = status == KCP_NA ? NA : FAIL;
+        if (status == KCP_NA) snprintf(out->why, sizeof out->why, "takes %s", v->shapes);
+        else if (!out->why[0])
+            snprintf(out->why, sizeof out->why, "returned status %d", status);
+        table_free(&t);
+        return;
+    }
+    struct worst *w = &out->worst;
+    for (int r = 0; r < t.R; r++) {
+        judge_seat(&t, &t.seat[r], judged, w);
+        out->traffic.bytes += t.seat[r].traffic.bytes;
+        out->traffic.messages += t.seat[r].traffic.messages;
+    }
+    if (w->nan || !(w->err <= w->tol)) {
         out->outcome = FAIL;
-        if (!out->why[0]) snprintf(out->why, sizeof out->why, "returned status %d", status);
-    } else {
-        struct worst w = { 0 };
-        for (int r = 0; r < t.R; r++) {
-            judge_seat(&t, &t.seat[r], judged, &w);
-            out->traffic.bytes += t.seat[r].traffic.bytes;
-            out->traffic.messages += t.seat[r].traffic.messages;
-        }
-        if (w.tol > 0 && (out->worst.tol == 0 || w.err / w.tol > out->worst.err / out->worst.tol))
-            out->worst = w;
-        if (w.nan || !(w.err <= w.tol)) {
+        draw_map(&t, w->field, w->tol, out->map, sizeof out->map);
+    } else if (w->err > 0.9 * w->tol) out->outcome = MARGINAL;
+    if (k->id < 3 && out->outcome != FAIL && !is_mutant(v)) {        /* and again */
+        status = run_once(&again, k, p, pass, out->why, sizeof out->why);
+        if (status || !same_bits(&t, &again, out->why, sizeof out->why))
             out->outcome = FAIL;
-            draw_map(&t, w.field, w.tol, out->map, sizeof out->map);
-        } else if (out->outcome != FAIL && w.err > 0.9 * w.tol) out->outcome = MARGINAL;
-        if (k->id < 3 && out->outcome != FAIL && !is_mutant(v)) {    /* and again */
-            status = run_once(&again, k, p, pass, out->why, sizeof out->why);
-            if (status || !same_bits(&t, &again, out->why, sizeof out->why))
-                out->outcome = FAIL;
-            table_free(&again);
-        }
+        table_free(&again);
     }
     table_free(&t);
+}
+
+/* Two passes of one case: a failure of either fails; n/a only when both are. */
+static void merge(struct trial *a, const struct trial *b)
+{
+    if (a->outcome == FAIL || b->outcome == NA) return;
+    if (b->outcome == FAIL || a->outcome == NA) { *a = *b; return; }
+    if (b->outcome == MARGINAL) a->outcome = MARGINAL;
+    if (b->worst.tol > 0 && b->worst.err / b->worst.tol > a->worst.err / a->worst.tol)
+        a->worst = b->worst;
+    a->traffic.bytes += b->traffic.bytes;
+    a->traffic.messages += b->traffic.messages;
+}
+
+const struct expected *expected_of(const struct kcp_stage *s, const struct kcase *k,
+                                   enum kcp_pass pass, enum kcp_storage judged,
+                                   const struct kcp_plan *p)
+{
+    return expect(s, k, pass, judged, p) ? NULL : &kept;
+}
+
+int has_backward(const struct kcp_stage *s)
+{
+    int backward = !strncmp(s->name, "07", 2);
+    for (int i = 0; i < s->nfields; i++) backward |= s->fields[i].io == KCP_BOUT;
+    return backward;
 }
 
 int trial_run(const struct kcp_stage *s, const struct kcp_variant *v,
               const struct kcase *k, enum kcp_storage judged, struct trial *out)
 {
-    *out = (struct trial){ .outcome = PASS, .alive = NAN };
     struct kcp_plan *p = case_plan(k, s->ranks ? k->call.R : 1);
     if (!p) return KCP_NO_MEMORY;
-    int backward = !strncmp(s->name, "07", 2);
-    for (int i = 0; i < s->nfields; i++) backward |= s->fields[i].io == KCP_BOUT;
     pass_run(s, v, k, judged, KCP_FORWARD, p, out);
-    enum outcome forward = out->outcome;
-    if (backward && forward != FAIL && forward != SKIP) {
-        pass_run(s, v, k, judged, KCP_BACKWARD, p, out);
-        if (forward == NA && out->outcome == PASS) out->outcome = PASS;
-        if (forward == PASS && out->outcome == NA) out->outcome = PASS;
+    if (has_backward(s) && out->outcome != FAIL && out->outcome != SKIP) {
+        struct trial back;
+        pass_run(s, v, k, judged, KCP_BACKWARD, p, &back);
+        merge(out, &back);
     }
     kcp_plan_free(p);
     return KCP_OK;

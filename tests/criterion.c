@@ -1,0 +1,87 @@
+/* criterion.c -- Criterion on one node: one test, a process of its own, per variant.
+ *
+ * Book: CONTRIBUTING.md.  Checked by: itself.  Next: main.c, the same core without it.
+ *
+ * Options travel by environment (STAGE, VARIANT, SEED, FULL), since each test is a fresh
+ * process. Rank threads return codes; only this thread asserts, and names the variant.
+ */
+#include "judge.h"
+#include <criterion/criterion.h>
+#include <criterion/hooks.h>
+#include <criterion/parameterized.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What one parameter stands for: a variant, a stage's own reference, or a check. */
+struct item { const struct kcp_stage *stage; const struct kcp_variant *v;
+              const struct kcp_check *c; };
+static struct item items[1400];
+static struct kcp_variant refs[32];
+
+static const char *asked(const char *name)
+{
+    const char *s = getenv(name);
+    return s && *s ? s : NULL;
+}
+
+static int find_items(void)
+{
+    const char *stage = asked("STAGE"), *variant = asked("VARIANT");
+    const struct kcp_check *c[200];
+    int n = 0;
+    for (int i = 0; i < kcp_nstages; i++) {
+        const struct kcp_stage *s = &kcp_stages[i];
+        const struct kcp_variant *v[256];
+        if (stage && stage_find(stage) != s) continue;
+        const int nv = kcp_variants(s->name, variant, v, 256);
+        for (int j = 0; j < nv; j++) items[n++] = (struct item){ s, v[j], NULL };
+        if (!s->ranks || (variant && strcmp(variant, "ref"))) continue;
+        refs[i] = (struct kcp_variant){ s->name, "ref", "the reference, on R ranks",
+                                        KCP_F64, KCP_HOST, "any", s->ref, NULL };
+        items[n++] = (struct item){ s, &refs[i], NULL };
+    }
+    const int nc = variant ? 0 : kcp_checks(stage, c, 200);
+    for (int j = 0; j < nc; j++) items[n++] = (struct item){ NULL, NULL, c[j] };
+    return n;
+}
+
+ParameterizedTestParameters(kcp, judged)
+{
+    static int index[1400];
+    const int n = find_items();
+    for (int i = 0; i < n; i++) index[i] = i;
+    return cr_make_param_array(int, index, n);
+}
+
+ParameterizedTest(int *at, kcp, judged)
+{
+    struct options o = { .stage = asked("STAGE"), .variant = asked("VARIANT"), .seed = 1 };
+    struct kcp_report rep = { .quiet = 1 };
+    find_items();
+    const struct item *x = &items[*at];
+    o.full = asked("FULL") != NULL;
+    if (asked("SEED")) o.seed = strtoull(asked("SEED"), NULL, 10);
+    if (x->c) judge_check(x->c, &rep);
+    else judge_variant(x->stage, x->v, &o, &rep);
+    const char *stage = x->c ? x->c->stage : x->stage->name;
+    const char *name = x->c ? x->c->name : x->v->name;
+    fflush(stdout);
+    if (rep.fail || rep.survived) cr_assert_fail("%s %s: %s", stage, name, rep.first);
+    if (rep.skip) cr_skip_test("%s %s", stage, name);
+}
+
+/* Criterion's own closing line omits skips. */
+ReportHook(POST_ALL)(struct criterion_global_stats *g)
+{
+    size_t skipped = 0;
+    for (struct criterion_suite_stats *s = g->suites; s; s = s->next)
+        for (struct criterion_test_stats *t = s->tests; t; t = t->next)
+            if (t->test_status == CR_STATUS_SKIPPED) {
+                skipped++;
+                printf("skipped: %s\n", t->message ? t->message : "no reason given");
+            }
+    const size_t failed = g->tests_failed;
+    printf("%s%s\n", failed ? "FAILED" : "OK", skipped ? ", INCOMPLETE" : "");
+    printf("%zu passed, %zu failed, %zu skipped\n", g->tests_passed, failed, skipped);
+    if (skipped && asked("STRICT") && !failed) exit(3);
+}
