@@ -1,0 +1,68 @@
+// v1_column.cu -- the recurrence on the GPU: a block a head, a thread a column of S.
+// Book: chapter 01, "Code: kernels".
+// Checked by: tests/01_step.c.
+// Next: 02_gate/v1_walk.cu.
+#include "../device.cuh"
+
+// Bound: latency, one token after another; 4 K V flops a token and head. Thread v owns
+// column v of S [K,V], so no sum crosses threads. Two barriers a token: the rows k, q
+// and the decay are complete before they are read, and read before they are replaced.
+template <class X>
+static __global__ void step(const struct kcp_step a)
+{
+    __shared__ float k[KMAX], q[KMAX], decay[KMAX];
+    const int64_t *cu = (const int64_t *)a.cu_seqlens;
+    const int s = blockIdx.x, n = blockIdx.y, v = threadIdx.x;
+    const int m = n / (a.HV / a.H), vk = a.layout == KCP_VK;
+    const int64_t at = ((int64_t)s * a.HV + n) * a.K * a.V;
+    const float *h0 = (const float *)a.h0;
+    float S[KMAX];
+
+    for (int i = 0; i < a.K; i++) {
+        const int64_t iv = vk ? (int64_t)v * a.K + i : (int64_t)i * a.V + v;
+        S[i] = h0 ? h0[at + iv] : 0.0f;
+    }
+    //> kernel-step
+    for (int64_t t = cu[s]; t < cu[s + 1]; t++) {
+        __syncthreads();
+        for (int i = v; i < a.K; i += a.V) {
+            k[i] = in<X>(a.k, t, a.H, m, a.K)[i];
+            q[i] = in<X>(a.q, t, a.H, m, a.K)[i];
+            decay[i] = expf(in<float>(a.g, t, a.HV, n, a.KG)[a.KG == 1 ? 0 : i]);
+        }
+        __syncthreads();
+
+        float x = in<X>(a.v, t, a.HV, n, a.V)[v], o = 0.0f;
+        for (int i = 0; i < a.K; i++) {
+            S[i] *= decay[i];
+            x -= S[i] * k[i];
+        }
+        x *= ((const float *)a.beta)[t * a.HV + n];
+        for (int i = 0; i < a.K; i++) {
+            S[i] += k[i] * x;
+            o += S[i] * q[i];
+        }
+        out<X>(a.o, t, a.HV, n, a.V)[v] = (float)a.scale * o;
+    }
+    //< kernel-step
+    for (int i = 0; i < a.K; i++) {
+        const int64_t iv = vk ? (int64_t)v * a.K + i : (int64_t)i * a.V + v;
+        ((float *)a.ht)[at + iv] = S[i];
+    }
+}
+
+template <class X>
+static int run(void *args)
+{
+    const struct kcp_step *a = (const struct kcp_step *)args;
+    if (a->K > KMAX || a->V > KMAX || a->pass != KCP_FORWARD) return KCP_NA;
+    if (a->N) step<X><<<dim3(a->N, a->HV), a->V, 0, a->stream>>>(*a);
+    return launched();
+}
+
+KCP_VARIANT(step_v1_column) = {
+    "01_step", "v1_column", "a block a head, a thread a column of S",
+    KCP_BF16, KCP_DEVICE, "forward; K, V up to 256", run<bf16>, NULL };
+KCP_VARIANT(step_v1_column_f32) = {
+    "01_step", "v1_column_f32", "a block a head, a thread a column of S",
+    KCP_F32, KCP_DEVICE, "forward; K, V up to 256", run<float>, NULL };

@@ -1,0 +1,226 @@
+// v1_walk.cu -- the front end: a warp a row to normalise, a thread a channel to walk.
+// Book: chapter 02, "Code: kernels".
+// Checked by: tests/02_gate.c.
+// Next: 03_wy/v1_pairs.cu.
+#include "../device.cuh"
+#include "../stages_v1.cuh"
+
+// All kernels here are bound by memory: each input and output is touched once, in rows
+// of contiguous channels. dA_log and ddt_bias are summed chunk by chunk, then the
+// chunks of a stretch in their order, so that the same bits come back every time.
+
+static __device__ float warp_sum(float x)
+{
+    for (int b = 16; b; b /= 2) x += __shfl_xor_sync(~0u, x, b);
+    return x;
+}
+
+static __device__ float sigmoid(float x)
+{
+    return 1.0f / (1.0f + expf(-x));
+}
+
+static __device__ float softplus(float x)
+{
+    return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
+}
+
+// y = x rstd, rstd = 1/sqrt(sum x^2 + 1e-6); with l2norm off rstd = 1. A warp a row.
+template <class X>
+static __global__ void norm(int64_t rows, int K, int l2norm, const void *x_, void *y_,
+                            void *rstd_)
+{
+    const int64_t at = blockIdx.x * (int64_t)blockDim.y + threadIdx.y;
+    if (at >= rows) return;
+    const X *x = (const X *)x_ + at * K;
+    float sum = 0.0f;
+    for (int i = threadIdx.x; i < K; i += 32) sum += (float)x[i] * (float)x[i];
+    const float rstd = l2norm ? 1.0f / sqrtf(warp_sum(sum) + 1e-6f) : 1.0f;
+    for (int i = threadIdx.x; i < K; i += 32)
+        ((X *)y_)[at * K + i] = rstd * (float)x[i];
+    if (threadIdx.x == 0) ((float *)rstd_)[at] = rstd;
+}
+
+// dx = rstd (dy - y sum(dy y)). A warp a row.
+template <class X>
+static __global__ void norm_backward(int64_t rows, int K, int l2norm, const void *x_,
+                                     const void *dy_, void *dx_)
+{
+    const int64_t at = blockIdx.x * (int64_t)blockDim.y + threadIdx.y;
+    if (at >= rows) return;
+    const X *x = (const X *)x_ + at * K, *dy = (const X *)dy_ + at * K;
+    float sum = 0.0f, dot = 0.0f;
+    for (int i = threadIdx.x; i < K; i += 32) {
+        sum += (float)x[i] * (float)x[i];
+        dot += (float)dy[i] * (float)x[i];
+    }
+    const float rstd = l2norm ? 1.0f / sqrtf(warp_sum(sum) + 1e-6f) : 1.0f;
+    const float along = l2norm ? rstd * rstd * warp_sum(dot) : 0.0f;
+    for (int i = threadIdx.x; i < K; i += 32)
+        ((X *)dx_)[at * K + i] = rstd * ((float)dy[i] - along * (float)x[i]);
+}
+
+// beta = s sigmoid(raw), s = 1 or 2, and d raw = d beta s sigmoid' . A thread a token
+// and head.
+template <class X>
+static __global__ void beta(const struct kcp_gate a)
+{
+    const int64_t at = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    if (at >= a.T * a.HV) return;
+    const float raw = ((const X *)a.beta_raw)[at], y = sigmoid(raw);
+    const float s = a.beta_form == KCP_BETA_SIGMOID2 ? 2.0f : 1.0f;
+    const int as_given = a.beta_form == KCP_BETA_RAW;
+
+    if (a.pass == KCP_FORWARD) ((float *)a.beta)[at] = as_given ? raw : s * y;
+    if (a.pass == KCP_BACKWARD)
+        ((float *)a.dbeta_raw)[at] =
+            ((const float *)a.dbeta)[at] * (as_given ? 1.0f : s * y * sigmoid(-raw));
+}
+
+// The gate of one channel: g, and its derivative by x + dt_bias.
+struct gate_form {
+    enum kcp_gate_form form;
+    float expA, dt, lower;
+};
+
+template <class Args>
+static __device__ struct gate_form gate_of(const Args &a, int n, int i)
+{
+    const float *A_log = (const float *)a.A_log, *dt = (const float *)a.dt_bias;
+    return { a.gate, A_log ? expf(A_log[n]) : 1.0f, dt ? dt[n * a.KG + i] : 0.0f,
+             (float)a.lower_bound };
+}
+
+static __device__ float gate_value(const struct gate_form &f, float x)
+{
+    switch (f.form) {
+    case KCP_GATE_SOFTPLUS: return -f.expA * softplus(x + f.dt);
+    case KCP_GATE_BOUNDED: return f.lower * sigmoid(f.expA * (x + f.dt));
+    default: return x;
+    }
+}
+
+static __device__ float gate_slope(const struct gate_form &f, float x)
+{
+    const float z = f.expA * (x + f.dt);
+    switch (f.form) {
+    case KCP_GATE_SOFTPLUS: return -f.expA * sigmoid(x + f.dt);
+    case KCP_GATE_BOUNDED: return f.lower * sigmoid(z) * sigmoid(-z) * f.expA;
+    default: return 1.0f;
+    }
+}
+
+// g and G: a block a chunk and head, a thread a channel, walking down the chunk.
+template <class X>
+static __global__ void gate_forward(const struct kcp_gate a)
+{
+    const int c = blockIdx.x, n = blockIdx.y, i = threadIdx.x;
+    const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+    const struct gate_form f = gate_of(a, n, i);
+    float G = 0.0f;
+    //> kernel-gate
+    for (int64_t t = z.t; t < z.t + z.len; t++) {
+        const float g = gate_value(f, in<X>(a.g_raw, t, a.HV, n, a.KG)[i]);
+        G += g;
+        out<float>(a.g, t, a.HV, n, a.KG)[i] = g;
+        out<float>(a.G, t, a.HV, n, a.KG)[i] = G * 1.44269504088896341f;
+    }
+    //< kernel-gate
+}
+
+// dx, and this chunk's part of dA_log = sum dg g (softplus) or sum dx (x + dt_bias)
+// (bounded), and of ddt_bias = sum dx; both parts [NC,HV,KG] in work.
+template <class X>
+static __global__ void gate_backward(const struct kcp_gate a)
+{
+    const int c = blockIdx.x, n = blockIdx.y, i = threadIdx.x;
+    const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+    const struct gate_form f = gate_of(a, n, i);
+    float *dA = (float *)a.work, *ddt = dA + (int64_t)a.NC * a.HV * a.KG;
+    const int64_t part = ((int64_t)c * a.HV + n) * a.KG + i;
+    float sum_A = 0.0f, sum_dt = 0.0f;
+
+    for (int64_t t = z.t; t < z.t + z.len; t++) {
+        const float x = in<X>(a.g_raw, t, a.HV, n, a.KG)[i];
+        const float dg = in<float>(a.dg, t, a.HV, n, a.KG)[i];
+        const float dx = dg * gate_slope(f, x);
+        out<float>(a.dg_raw, t, a.HV, n, a.KG)[i] = dx;
+        sum_A += a.gate == KCP_GATE_SOFTPLUS ? dg * gate_value(f, x) : dx * (x + f.dt);
+        sum_dt += dx;
+    }
+    dA[part] = sum_A;
+    ddt[part] = sum_dt;
+}
+
+// The parts of a stretch's chunks, added in their order; dA_log over the channels too.
+static __global__ void gate_parts(const struct kcp_gate a)
+{
+    const int s = blockIdx.x, n = blockIdx.y, i = threadIdx.x;
+    const int *cn = (const int *)a.cn;
+    const float *dA = (const float *)a.work, *ddt = dA + (int64_t)a.NC * a.HV * a.KG;
+    __shared__ float sum[KMAX];
+    float sum_A = 0.0f, sum_dt = 0.0f;
+
+    for (int c = cn[s]; c < cn[s + 1]; c++) {
+        sum_A += dA[((int64_t)c * a.HV + n) * a.KG + i];
+        sum_dt += ddt[((int64_t)c * a.HV + n) * a.KG + i];
+    }
+    if (a.ddt_part) out<float>(a.ddt_part, s, a.HV, n, a.KG)[i] = sum_dt;
+    sum[i] = sum_A;
+    __syncthreads();
+    if (i > 0 || !a.dA_part) return;
+    for (int j = 1; j < a.KG; j++) sum_A += sum[j];
+    ((float *)a.dA_part)[(int64_t)s * a.HV + n] = sum_A;
+}
+
+size_t v1_gate_work(const void *args)
+{
+    const struct kcp_gate *a = (const struct kcp_gate *)args;
+    return a->pass == KCP_FORWARD ? 0 : 2 * sizeof(float) * a->NC * a->HV * a->KG;
+}
+
+template <class X>
+static void forward(const struct kcp_gate *a, dim3 rows, dim3 warps, dim3 chunks)
+{
+    const int64_t n = a->T * a->H;
+    norm<X><<<rows, warps, 0, a->stream>>>(n, a->K, a->l2norm, a->q_raw, a->q,
+                                           a->rstd_q);
+    norm<X><<<rows, warps, 0, a->stream>>>(n, a->K, a->l2norm, a->k_raw, a->k,
+                                           a->rstd_k);
+    gate_forward<X><<<chunks, a->KG, 0, a->stream>>>(*a);
+}
+
+template <class X>
+static void backward(const struct kcp_gate *a, dim3 rows, dim3 warps, dim3 chunks)
+{
+    const int64_t n = a->T * a->H;
+    norm_backward<X><<<rows, warps, 0, a->stream>>>(n, a->K, a->l2norm, a->q_raw, a->dq,
+                                                    a->dq_raw);
+    norm_backward<X><<<rows, warps, 0, a->stream>>>(n, a->K, a->l2norm, a->k_raw, a->dk,
+                                                    a->dk_raw);
+    gate_backward<X><<<chunks, a->KG, 0, a->stream>>>(*a);
+    gate_parts<<<dim3(a->NS, a->HV), a->KG, 0, a->stream>>>(*a);
+}
+
+template <class X>
+int v1_gate(void *args)
+{
+    const struct kcp_gate *a = (const struct kcp_gate *)args;
+    if (a->K > KMAX) return KCP_NA;
+    if (!a->T) return KCP_OK;
+    const dim3 warps(32, 8), rows((unsigned)((a->T * a->H + 7) / 8));
+    const dim3 chunks(a->NC, a->HV);
+    if (a->pass == KCP_FORWARD) forward<X>(a, rows, warps, chunks);
+    else backward<X>(a, rows, warps, chunks);
+    beta<X><<<(unsigned)((a->T * a->HV + 255) / 256), 256, 0, a->stream>>>(*a);
+    return launched();
+}
+
+KCP_VARIANT(gate_v1_walk) = {
+    "02_gate", "v1_walk", "a warp a row to normalise, a thread a channel to walk",
+    KCP_BF16, KCP_DEVICE, "K up to 256", v1_gate<bf16>,
+    v1_gate_work };
+KCP_VARIANT(gate_v1_walk_f32) = {
+    "02_gate", "v1_walk_f32", "a warp a row to normalise, a thread a channel to walk",
+    KCP_F32, KCP_DEVICE, "K up to 256", v1_gate<float>,
+    v1_gate_work };

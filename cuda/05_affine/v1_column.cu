@@ -1,0 +1,58 @@
+// v1_column.cu -- (M, h_ext) of a stretch: a thread a column of [h_ext | M].
+// Book: chapter 05, "Code: kernels".
+// Checked by: tests/05_affine.c.
+// Next: 07_merge/v1_column.cu.
+#include "../device.cuh"
+#include "../stages_v1.cuh"
+
+// Chapter 04's scan on the augmented state [h_ext | M], V+K columns wide, from [0 | I]
+// with u_aug = [u | 0]. Bound: latency, as there; 4 C K (K+V) flops a chunk, all in
+// fp32, so M is as good as fp32 makes it.
+template <class X>
+static __global__ void affine(const struct kcp_affine a)
+{
+    const int *cn = (const int *)a.cn;
+    const int s = blockIdx.x, n = blockIdx.y, col = threadIdx.x, VK = a.V + a.K;
+    const int of_h = col < a.V, want = ((const int *)a.want)[s];
+    const float *h0 = (const float *)a.h_start;
+    const int64_t state = ((int64_t)s * a.HV + n) * a.K;
+    float S[KMAX], x[CMAX];
+
+    if (!(want & (of_h ? KCP_WANT_H : KCP_WANT_M))) return;
+    for (int i = 0; i < a.K; i++)
+        S[i] = !of_h ? i == col - a.V : h0 ? h0[(state + i) * a.V + col] : 0.0f;
+
+    for (int c = cn[s]; c < cn[s + 1]; c++) {
+        const struct span z = chunk_span(a, s, c);
+        const int64_t last = z.t + z.len - 1;
+        //> kernel-augmented
+        for (int i = 0; i < z.len; i++) {
+            const X *w = in<X>(a.w, z.t + i, a.HV, n, a.K);
+            x[i] = of_h ? (float)in<X>(a.u, z.t + i, a.HV, n, a.V)[col] : 0.0f;
+            for (int p = 0; p < a.K; p++) x[i] -= (float)w[p] * S[p];
+        }
+        for (int i = 0; i < a.K; i++) S[i] *= exp2f(gate(a, last, n, i));
+        for (int j = 0; j < z.len; j++) {
+            const struct gated<X> k = gated_k<X>(a, z.t + j, n, last);
+            for (int i = 0; i < a.K; i++) S[i] += (float)k.x[i] * (k.e * x[j]);
+        }
+        //< kernel-augmented
+    }
+    for (int i = 0; i < a.K; i++) ((float *)a.map)[(state + i) * VK + col] = S[i];
+}
+
+template <class X>
+int v1_affine(void *args)
+{
+    const struct kcp_affine *a = (const struct kcp_affine *)args;
+    if (!v1_takes((const struct kcp_call *)a)) return KCP_NA;
+    if (a->NS) affine<X><<<dim3(a->NS, a->HV), a->V + a->K, 0, a->stream>>>(*a);
+    return launched();
+}
+
+KCP_VARIANT(affine_v1_column) = {
+    "05_affine", "v1_column", "a thread a column of [h_ext | M]",
+    KCP_BF16, KCP_DEVICE, "K, V up to 256, C up to 64", v1_affine<bf16>, NULL };
+KCP_VARIANT(affine_v1_column_f32) = {
+    "05_affine", "v1_column_f32", "a thread a column of [h_ext | M]",
+    KCP_F32, KCP_DEVICE, "K, V up to 256, C up to 64", v1_affine<float>, NULL };

@@ -1,0 +1,99 @@
+// mapops.cu -- apply one map, compose two: what every form of the exchange calls.
+// Book: chapter 07, "Code: kernels".
+// Checked by: tests/07_merge.c.
+// Next: ../08_forward/v1_stages.cu.
+#include "../device.cuh"
+#include "../mapops.cuh"
+
+enum { COLS = 16, ROWS = 16 };
+
+// op(M) [i][p] of a map [K,V+K].
+static __device__ __forceinline__ float M_of(const float *map, int K, int V,
+                                             int backward, int i, int p)
+{
+    return backward ? map[(int64_t)p * (V + K) + V + i]
+                    : map[(int64_t)i * (V + K) + V + p];
+}
+
+// S_out = op(M) S_in + h, fp32. Bound: 2 K^2 flops a column against 4 (K^2 + 2 K V)
+// bytes a head: memory, once enough columns share M through the cache. A block owns 16
+// columns of one head. S_in is copied to shared memory before any of it is written, so
+// S_out may be S_in; the barrier separates the two.
+static __global__ void apply_map(int K, int V, const float *maps, int backward,
+                                 int first, int v0, int Vb, const float *S_in,
+                                 int ld_in, float *S_out, int ld_out)
+{
+    __shared__ float S[KMAX][COLS];
+    const int n = blockIdx.x, v = blockIdx.y * COLS + threadIdx.x;
+    const float *map = maps + (int64_t)n * K * (V + K);
+
+    if (!first && v < Vb)
+        for (int p = threadIdx.y; p < K; p += ROWS)
+            S[p][threadIdx.x] = S_in[((int64_t)n * K + p) * ld_in + v];
+    __syncthreads();
+    if (v >= Vb) return;
+    //> kernel-apply
+    for (int i = threadIdx.y; i < K; i += ROWS) {
+        float x = map[(int64_t)i * (V + K) + v0 + v];
+        for (int p = 0; p < K && !first; p++)
+            x += M_of(map, K, V, backward, i, p) * S[p][threadIdx.x];
+        S_out[((int64_t)n * K + i) * ld_out + v] = x;
+    }
+    //< kernel-apply
+}
+
+static int apply(int HV, int K, int V, const void *map, int backward, int first, int v0,
+                 int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
+                 struct CUstream_st *stream)
+{
+    if (K > KMAX) return KCP_NA;
+    if (HV && Vb)
+        apply_map<<<dim3(HV, (Vb + COLS - 1) / COLS), dim3(COLS, ROWS), 0, stream>>>(
+            K, V, (const float *)map, backward, first, v0, Vb, (const float *)S_in,
+            ld_in, (float *)S_out, ld_out);
+    return launched();
+}
+
+// (b after a): h = op(M_b) h_a + h_b; M = M_b M_a, or M_a M_b backward. A block a row i
+// of one head, a thread a column; rows of the left factor are read by all threads at
+// once, rows of the right one in order.
+static __global__ void compose_maps(int K, int V, const float *b_, const float *a_,
+                                    int backward, int a_first, float *out_)
+{
+    const int n = blockIdx.x, i = blockIdx.y, col = threadIdx.x, VK = V + K;
+    const float *a = a_ + (int64_t)n * K * VK, *b = b_ + (int64_t)n * K * VK;
+    float x = 0.0f;
+
+    if (col < V) {
+        x = b[i * VK + col];
+        for (int p = 0; p < K; p++)
+            x += M_of(b, K, V, backward, i, p) * a[p * VK + col];
+    } else if (!a_first) {
+        const float *left = backward ? a : b, *right = backward ? b : a;
+        for (int p = 0; p < K; p++) x += left[i * VK + V + p] * right[p * VK + col];
+    } else {
+        return;
+    }
+    out_[((int64_t)n * K + i) * VK + col] = x;
+}
+
+static int compose(int HV, int K, int V, const void *b, const void *a, int backward,
+                   int a_first, void *out, struct CUstream_st *stream)
+{
+    if (K > KMAX || V > KMAX) return KCP_NA;
+    if (HV)
+        compose_maps<<<dim3(HV, K), V + K, 0, stream>>>(
+            K, V, (const float *)b, (const float *)a, backward, a_first, (float *)out);
+    return launched();
+}
+
+static int copy(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                size_t width, size_t rows, struct CUstream_st *stream)
+{
+    if (!width || !rows) return KCP_OK;
+    cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, rows, cudaMemcpyDefault,
+                      stream);
+    return launched();
+}
+
+const struct kcp_mapops cuda_mapops = { "cuda", sizeof(float), apply, compose, copy };

@@ -1,0 +1,45 @@
+// v1_column.cu -- the fold of gathered maps: a block a head, a thread a column of S.
+// Book: chapter 07, "Code: kernels".
+// Checked by: tests/07_merge.c.
+// Next: mapops.cu.
+#include "../device.cuh"
+
+// Bound: latency, K^2 multiply-adds a thread and map, one map after another. Column v
+// of M S + h needs column v of S alone: no barrier. All threads read M at once.
+static __global__ void merge(const struct kcp_merge a)
+{
+    const int *range = (const int *)a.range;
+    const int n = blockIdx.x, v = threadIdx.x, VK = a.V + a.K;
+    const int backward = a.pass == KCP_BACKWARD, j0 = range[0], j1 = range[1];
+    float S[KMAX], next[KMAX];
+
+    for (int i = 0; i < a.K; i++) S[i] = 0.0f;
+    for (int j = j0; j < j1; j++) {
+        const int at = backward ? j0 + j1 - 1 - j : j, first = j == j0;
+        const float *map = (const float *)a.maps + ((int64_t)at * a.HV + n) * a.K * VK;
+        //> kernel-fold
+        for (int i = 0; i < a.K; i++) {
+            next[i] = map[i * VK + v];
+            for (int p = 0; p < a.K && !first; p++)
+                next[i] += map[backward ? p * VK + a.V + i : i * VK + a.V + p] * S[p];
+        }
+        //< kernel-fold
+        for (int i = 0; i < a.K; i++) S[i] = next[i];
+    }
+    for (int i = 0; i < a.K; i++) out<float>(a.S, n, a.K, i, a.V)[v] = S[i];
+}
+
+static int run(void *args)
+{
+    const struct kcp_merge *a = (const struct kcp_merge *)args;
+    if (a->K > KMAX || a->V > KMAX) return KCP_NA;
+    merge<<<a->HV, a->V, 0, a->stream>>>(*a);
+    return launched();
+}
+
+KCP_VARIANT(merge_v1_column) = {
+    "07_merge", "v1_column", "a block a head, a thread a column of S",
+    KCP_BF16, KCP_DEVICE, "K, V up to 256", run, NULL };
+KCP_VARIANT(merge_v1_column_f32) = {
+    "07_merge", "v1_column_f32", "a block a head, a thread a column of S",
+    KCP_F32, KCP_DEVICE, "K, V up to 256", run, NULL };

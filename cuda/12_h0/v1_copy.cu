@@ -1,0 +1,34 @@
+// v1_copy.cu -- initial states compressed and expanded: copies on the stream.
+// Book: chapter 12, "Code: kernels".
+// Checked by: tests/12_h0.c.
+// Next: 14_conv/v1_row.cu.
+#include "../device.cuh"
+
+// Bound: memory, each state read and written once. States are fp32 in any storage.
+static int run(void *args)
+{
+    const struct kcp_h0 *a = (const struct kcp_h0 *)args;
+    const size_t state = sizeof(float) * a->HV * a->K * a->V;
+    const cudaMemcpyKind kind = cudaMemcpyDeviceToDevice;
+
+    if (a->NS == 0) return KCP_OK;
+    if (a->pass == KCP_FORWARD) {
+        cudaMemcpyAsync(a->h_kept, a->h_in, state, kind, a->stream);
+        return launched();
+    }
+    char *others = (char *)a->h_back + state;
+    cudaMemcpyAsync(a->h_back, a->h_kept_in, state, kind, a->stream);
+    if (a->NS > 1 && a->h_start)
+        cudaMemcpyAsync(others, (const char *)a->h_start + state, (a->NS - 1) * state,
+                        kind, a->stream);
+    if (a->NS > 1 && !a->h_start)
+        cudaMemsetAsync(others, 0, (a->NS - 1) * state, a->stream);
+    return launched();
+}
+
+KCP_VARIANT(h0_v1_copy) = {
+    "12_h0", "v1_copy", "copies on the stream",
+    KCP_BF16, KCP_DEVICE, "any shape", run, NULL };
+KCP_VARIANT(h0_v1_copy_f32) = {
+    "12_h0", "v1_copy_f32", "copies on the stream",
+    KCP_F32, KCP_DEVICE, "any shape", run, NULL };

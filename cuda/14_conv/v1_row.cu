@@ -1,0 +1,233 @@
+// v1_row.cu -- causal convolution and token shift: a thread a token and channel.
+// Book: chapter 14, "Code: kernels".
+// Checked by: tests/14_conv.c.
+// Next: ../08_forward/v1_stages.cu.
+#include "../device.cuh"
+
+// Bound: memory; the Wc rows that a token reads come from the cache. The halos travel
+// over comm, on the same stream. Sums over tokens are made chunk by chunk, then chunks,
+// then segments in their order, so they do not depend on how the tokens were cut.
+
+// A stretch and its chunks; where its sequence starts and stops, in local tokens.
+struct stretch {
+    int64_t begin, end, start, stop;
+    int c0, nc, s;
+};
+
+// A call with its arrays in work: the rows before the cut, d pre-activation [T+na,D],
+// sums of chunks [NC,n], of stretches [rows,n] and everybody's [R,rows,n].
+struct conv {
+    struct kcp_conv a;
+    const void *before;
+    float *dpre, *chunk, *mine, *all;
+    int64_t nb, na, rows, n;
+};
+
+static __device__ float weight(const struct conv &x, int d, int j)
+{
+    if (x.a.shift) return j ? -1.0f : 1.0f;
+    return ((const float *)x.a.weight)[(int64_t)d * x.a.Wc + j];
+}
+
+// x_t of channel d; 0 before the sequence's start.
+template <class X>
+static __device__ float tap(const struct conv &x, int64_t start, int64_t t, int d)
+{
+    if (t < start) return 0.0f;
+    if (t < 0) return ((const X *)x.before)[(x.nb + t) * x.a.D + d];
+    return ((const X *)x.a.x)[t * x.a.D + d];
+}
+
+// y_t = act(bias + sum_j weight_j x_{t+j-Wc+1}), or d pre_t = dy_t act'(pre_t).
+template <class X>
+static __global__ void window(const struct conv x, const struct stretch s)
+{
+    const int64_t at = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    const int64_t t = s.begin + at / x.a.D;
+    const int d = at % x.a.D;
+    if (t >= s.end) return;
+    float pre = x.a.bias ? ((const float *)x.a.bias)[d] : 0.0f;
+    //> kernel-window
+    for (int j = 0; j < x.a.Wc; j++)
+        pre += weight(x, d, j) * tap<X>(x, s.start, t + j - x.a.Wc + 1, d);
+    //< kernel-window
+    const float sg = 1.0f / (1.0f + expf(-pre)), silu = x.a.act == KCP_ACT_SILU;
+    if (x.a.pass == KCP_FORWARD)
+        ((X *)x.a.y)[t * x.a.D + d] = silu ? pre * sg : pre;
+    else
+        x.dpre[t * x.a.D + d] = (float)((const X *)x.a.dy)[t * x.a.D + d]
+                              * (silu ? sg * (1.0f + pre * (1.0f - sg)) : 1.0f);
+}
+
+// dx_t = sum_{i<Wc} weight_{Wc-1-i} dpre_{t+i}, rows past the sequence's end 0.
+template <class X>
+static __global__ void into_x(const struct conv x, const struct stretch s)
+{
+    const int64_t at = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    const int64_t t = s.begin + at / x.a.D;
+    const int d = at % x.a.D;
+    if (t >= s.end) return;
+    float dx = 0.0f;
+    for (int i = 0; i < x.a.Wc && t + i < s.stop; i++)
+        dx += weight(x, d, x.a.Wc - 1 - i) * x.dpre[(t + i) * x.a.D + d];
+    ((X *)x.a.dx)[t * x.a.D + d] = dx;
+}
+
+// One chunk's part of dweight_j = sum_t dpre_t x_{t+j-Wc+1}, and of dbias, the sum of
+// dpre_t.
+template <class X>
+static __global__ void into_weight(const struct conv x, const struct stretch s)
+{
+    const int D = x.a.D, Wc = x.a.Wc, d = blockIdx.y * blockDim.x + threadIdx.x;
+    const int64_t from = s.begin + (int64_t)blockIdx.x * x.a.C;
+    const int64_t to = from + x.a.C < s.end ? from + x.a.C : s.end;
+    float *part = x.chunk + (s.c0 + blockIdx.x) * x.n;
+    if (d >= D) return;
+    for (int j = 0; j < Wc; j++) {
+        float dw = 0.0f;
+        for (int64_t t = from; t < to; t++)
+            dw += x.dpre[t * D + d] * tap<X>(x, s.start, t + j - Wc + 1, d);
+        part[(int64_t)d * Wc + j] = dw;
+    }
+    float db = 0.0f;
+    for (int64_t t = from; t < to; t++) db += x.dpre[t * D + d];
+    part[(int64_t)D * Wc + d] = db;
+}
+
+// sum [n] of rows [count,n], in their order.
+static __global__ void add_rows(int64_t n, int64_t count, const float *rows, float *sum)
+{
+    const int64_t e = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    float s = 0.0f;
+    for (int64_t j = 0; j < count && e < n; j++) s += rows[j * n + e];
+    if (e < n) sum[e] = s;
+}
+
+static unsigned blocks(int64_t n)
+{
+    return (unsigned)((n + 255) / 256);
+}
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+// The arrays of a call, from the start of work; returns the bytes they take.
+template <class X>
+static size_t place(struct conv *x, const struct kcp_conv *a)
+{
+    const struct kcp_plan *p = a->plan;
+    x->a = *a;
+    if (a->shift) {
+        x->a.Wc = 2, x->a.act = KCP_ACT_NONE;
+        x->a.bias = NULL, x->a.dweight = NULL, x->a.dbias = NULL;
+    }
+    const struct kcp_halo h = { p, a->comm, x->a.Wc - 1, 0, sizeof(X) * a->D,
+                                a->stream };
+    struct kcp_halo back = h;
+    back.backward = 1;
+    x->nb = kcp_halo_rows(&h, a->r), x->na = kcp_halo_rows(&back, a->r);
+    x->n = (int64_t)a->D * (x->a.Wc + 1), x->rows = 1;
+    for (int j = 0; j < p->R; j++)
+        if (p->ctx[j].NS > x->rows) x->rows = p->ctx[j].NS;
+
+    char *at = (char *)a->work;
+    const int grads = a->pass == KCP_BACKWARD;
+    const size_t row = sizeof(float) * x->n;
+    x->before = at, at += aligned(sizeof(X) * x->nb * a->D);
+    x->dpre = (float *)at, at += grads * aligned(sizeof(float) * (a->T + x->na) * a->D);
+    x->chunk = (float *)at, at += grads * aligned(row * a->NC);
+    x->mine = (float *)at, at += grads * aligned(row * x->rows);
+    x->all = (float *)at, at += grads * aligned(row * x->rows * p->R);
+    return at - (char *)a->work;
+}
+
+template <class X>
+static size_t work(const void *args)
+{
+    const struct kcp_conv *a = (const struct kcp_conv *)args;
+    struct conv x;
+    return a->plan ? place<X>(&x, a) : 0;
+}
+
+static struct stretch stretch_of(const struct kcp_conv *a, int s)
+{
+    const struct kcp_context *x = &a->plan->ctx[a->r];
+    const int64_t *cu = a->plan->cu_seqlens;
+    const int n = a->plan->seg[x->seg0 + s].n;
+    return { x->cu[s], x->cu[s + 1], cu[n] - x->begin, cu[n + 1] - x->begin,
+             x->cn[s], x->cn[s + 1] - x->cn[s], s };
+}
+
+// dweight and dbias: chunks, stretches, then every rank's stretches; rows that a rank
+// does not have are 0.
+static int add_up(const struct conv *x)
+{
+    const struct kcp_conv *a = &x->a;
+    const size_t bytes = sizeof(float) * x->rows * x->n;
+    const int64_t nw = (int64_t)a->D * a->Wc;
+    const cudaMemcpyKind kind = cudaMemcpyDeviceToDevice;
+    const int R = a->plan->R;
+    float *all = R > 1 ? x->all : x->mine, *sum = R > 1 ? x->mine : x->all;
+    int status = KCP_OK;
+
+    cudaMemsetAsync(x->mine, 0, bytes, a->stream);
+    for (int s = 0; s < a->NS; s++) {
+        const struct stretch z = stretch_of(a, s);
+        add_rows<<<blocks(x->n), 256, 0, a->stream>>>(
+            x->n, z.nc, x->chunk + z.c0 * x->n, x->mine + s * x->n);
+    }
+    if (R > 1) status = a->comm->all_gather(a->comm, x->mine, all, bytes, a->stream);
+    if (status) return status;
+    add_rows<<<blocks(x->n), 256, 0, a->stream>>>(x->n, x->rows * R, all, sum);
+    if (a->dweight)
+        cudaMemcpyAsync(a->dweight, sum, sizeof(float) * nw, kind, a->stream);
+    if (a->dbias)
+        cudaMemcpyAsync(a->dbias, sum + nw, sizeof(float) * a->D, kind, a->stream);
+    return launched();
+}
+
+template <class X>
+static int backward(const struct conv *x)
+{
+    const struct kcp_conv *a = &x->a;
+    const struct kcp_halo h = { a->plan, a->comm, a->Wc - 1, 1, sizeof(float) * a->D,
+                                a->stream };
+    const int status = kcp_halo_run(&h, x->dpre, x->dpre + a->T * a->D);
+    if (status) return status;
+    for (int s = 0; s < a->NS; s++) {
+        const struct stretch z = stretch_of(a, s);
+        into_x<X><<<blocks((z.end - z.begin) * a->D), 256, 0, a->stream>>>(*x, z);
+        if (a->dweight || a->dbias)
+            into_weight<X><<<dim3(z.nc, blocks(a->D)), 256, 0, a->stream>>>(*x, z);
+    }
+    return a->dweight || a->dbias ? add_up(x) : launched();
+}
+
+template <class X>
+static int run(void *args)
+{
+    const struct kcp_conv *a = (const struct kcp_conv *)args;
+    struct conv x;
+    if (!a->plan || a->D < 1 || a->plan->ctx[a->r].NS != a->NS) return KCP_BAD;
+    if (!a->shift && (!a->weight || a->Wc < 1)) return KCP_BAD;
+    if (place<X>(&x, a) > a->work_bytes) return KCP_BAD;
+
+    const struct kcp_halo h = { a->plan, a->comm, x.a.Wc - 1, 0, sizeof(X) * a->D,
+                                a->stream };
+    const int status = kcp_halo_run(&h, a->x, (void *)x.before);
+    if (status) return status;
+    for (int s = 0; s < a->NS; s++) {
+        const struct stretch z = stretch_of(a, s);
+        window<X><<<blocks((z.end - z.begin) * a->D), 256, 0, a->stream>>>(x, z);
+    }
+    return a->pass == KCP_FORWARD ? launched() : backward<X>(&x);
+}
+
+KCP_VARIANT(conv_v1_row) = {
+    "14_conv", "v1_row", "a thread a token and channel, a launch a stretch",
+    KCP_BF16, KCP_DEVICE, "any shape", run<bf16>, work<bf16> };
+KCP_VARIANT(conv_v1_row_f32) = {
+    "14_conv", "v1_row_f32", "a thread a token and channel, a launch a stretch",
+    KCP_F32, KCP_DEVICE, "any shape", run<float>, work<float> };

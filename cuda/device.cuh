@@ -1,0 +1,88 @@
+// device.cuh -- what every kernel file shares: rows of tensors, chunks, the gate.
+// Book: chapter 04, "Code: kernels".
+// Checked by: every variant that includes it.
+// Next: 01_step/v1_column.cu.
+#ifndef KCP_DEVICE_CUH
+#define KCP_DEVICE_CUH
+
+#include "kcp.h"
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+typedef __nv_bfloat16 bf16;
+
+// The widest head and the longest chunk that a v1 kernel keeps on chip.
+enum { KMAX = 256, CMAX = 64 };
+
+// Row (t, n) of a tensor [T,H,D] in storage type X.
+template <class X>
+static __device__ __forceinline__ const X *in(const void *a, int64_t t, int H, int n,
+                                              int D)
+{
+    return (const X *)a + (t * H + n) * D;
+}
+
+template <class X>
+static __device__ __forceinline__ X *out(void *a, int64_t t, int H, int n, int D)
+{
+    return (X *)a + (t * H + n) * D;
+}
+
+// Chunk c of stretch s: its first token, and how many tokens it has.
+struct span {
+    int64_t t;
+    int len;
+};
+
+template <class Args>
+static __device__ __forceinline__ struct span chunk_span(const Args &a, int s, int c)
+{
+    const int *cu = (const int *)a.cu, *cn = (const int *)a.cn;
+    const int64_t t = cu[s] + (int64_t)(c - cn[s]) * a.C, left = cu[s + 1] - t;
+    return { t, left < a.C ? (int)left : a.C };
+}
+
+// G of channel i in row t: KDA has one a key row, GDN one a head.
+template <class Args>
+static __device__ __forceinline__ float gate(const Args &a, int64_t t, int n, int i)
+{
+    return in<float>(a.G, t, a.HV, n, a.KG)[a.KG == 1 ? 0 : i];
+}
+
+// Row t of qg or kg. KDA reads it; GDN reads the raw row of the query/key head and has
+// the scalar e = exp2(G), or exp2(G_last - G), for the caller to multiply with.
+template <class X>
+struct gated {
+    const X *x;
+    float e;
+};
+
+template <class X, class Args>
+static __device__ __forceinline__ struct gated<X> gated_q(const Args &a, int64_t t,
+                                                          int n)
+{
+    if (a.KG > 1) return { in<X>(a.qg, t, a.HV, n, a.K), 1.0f };
+    return { in<X>(a.q, t, a.H, n / (a.HV / a.H), a.K), exp2f(gate(a, t, n, 0)) };
+}
+
+template <class X, class Args>
+static __device__ __forceinline__ struct gated<X> gated_k(const Args &a, int64_t t,
+                                                          int n, int64_t last)
+{
+    if (a.KG > 1) return { in<X>(a.kg, t, a.HV, n, a.K), 1.0f };
+    return { in<X>(a.k, t, a.H, n / (a.HV / a.H), a.K),
+             exp2f(gate(a, last, n, 0) - gate(a, t, n, 0)) };
+}
+
+// What the v1 kernels take: any K and V up to 256, chunks up to 64.
+static inline int v1_takes(const struct kcp_call *a)
+{
+    return a->K <= KMAX && a->V <= KMAX && a->C <= CMAX;
+}
+
+static inline int launched(void)
+{
+    return cudaGetLastError() == cudaSuccess ? KCP_OK : KCP_CUDA;
+}
+
+#endif

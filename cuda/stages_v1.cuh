@@ -1,0 +1,24 @@
+// stages_v1.cuh -- the first kernels of the stages, for 08 and 13 to string together.
+// Book: chapter 08, "Code: kernels".
+// Checked by: tests/08_forward.c, tests/13_backward.c.
+// Next: 08_forward/v1_stages.cu.
+#ifndef KCP_STAGES_V1_CUH
+#define KCP_STAGES_V1_CUH
+
+#include "kcp.h"
+
+// Each takes its stage's args struct, launches on its stream, and returns kcp_status;
+// X is the storage type, float or bf16.
+template <class X> int v1_gate(void *args);
+template <class X> int v1_wy(void *args);
+template <class X> int v1_chunk(void *args);
+template <class X> int v1_affine(void *args);
+template <class X> int v1_chunk_backward(void *args);
+template <class X> int v1_wy_backward(void *args);
+template <class X> int v1_merge_backward(void *args);
+
+// Bytes of work that they need.
+size_t v1_gate_work(const void *args);
+size_t v1_wy_backward_work(const void *args);
+
+#endif
