@@ -1,0 +1,211 @@
+/* 08_forward.c -- the whole forward: one rank's program.
+ *
+ * Book: chapter 08.  Checked by: tests/08_forward.c and its mutants.
+ * Next: 09_chunk_backward.c; 13_backward.c is this page read from its end. */
+#include "ref.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What the program holds: tensors lie in the saved block where it has room for them,
+ * else in got, which is freed at the end. */
+struct fore {
+    const struct kcp_forward *a;
+    const struct kcp_plan *plan;
+    const struct kcp_segment *seg;         /* this rank's segments */
+    int full, ngot;                        /* full: some room was refused */
+    void *got[32];
+    double *q, *k, *beta, *G;              /* chapter 02 */
+    double *Aqk, *u, *w, *kg, *qg;         /* chapter 03 */
+    double *h_start, *maps, *states;       /* chapters 05, 07 */
+};
+
+static void *room(struct fore *x, int64_t bytes)
+{
+    void *p = calloc(bytes > 0 ? (size_t)bytes : 1, 1);
+    if (!p)
+        x->full = 1;
+    return x->got[x->ngot++] = p;
+}
+
+/* A tensor of so many numbers: its place in the saved block, or room. */
+static double *place(struct fore *x, const char *name, int64_t numbers)
+{
+    double *p = x->a->saved ? kcp_saved_at(x->a->saved, name) : NULL;
+    return p ? p : room(x, numbers * (int64_t)sizeof *p);
+}
+
+/* This rank's call, handed on to a stage: every args struct opens with it. */
+#define STAGE(type, name)                                                             \
+    struct type name = { 0 };                                                         \
+    memcpy(&name, x->a, sizeof(struct kcp_call));                                     \
+    name.cu = x->a->cu, name.cn = x->a->cn, name.sc = x->a->sc
+
+/* One state between the interface, [V,K] if asked so, and [K,V]. */
+static void state(const struct kcp_forward *a, int out, const double *from, double *to)
+{
+    const int K = a->K, V = a->V, turned = a->layout == KCP_VK;
+    for (int n = 0; n < a->HV; n++)
+        for (int i = 0; i < K; i++)
+            for (int v = 0; v < V; v++) {
+                const int64_t kv = ((int64_t)n * K + i) * V + v;
+                const int64_t vk = turned ? ((int64_t)n * V + v) * K + i : kv;
+                to[out ? vk : kv] = from[out ? kv : vk];
+            }
+}
+
+/* Chapters 02 and 03: every chunk by itself. */
+static int local(struct fore *x)
+{
+    const struct kcp_forward *a = x->a;
+    const int64_t TH = a->T * a->H, TV = a->T * a->HV;
+    STAGE(kcp_gate, gate);
+    gate.pass = KCP_FORWARD;
+    gate.q_raw = a->q_raw, gate.k_raw = a->k_raw, gate.g_raw = a->g_raw;
+    gate.beta_raw = a->beta_raw, gate.A_log = a->A_log, gate.dt_bias = a->dt_bias;
+    gate.q = x->q = place(x, "q", TH * a->K), gate.k = x->k = place(x, "k", TH * a->K);
+    gate.rstd_q = place(x, "rstd_q", TH), gate.rstd_k = place(x, "rstd_k", TH);
+    gate.beta = x->beta = place(x, "beta", TV);
+    gate.G = x->G = place(x, "G", TV * a->KG);
+    gate.g = room(x, TV * a->KG * (int64_t)sizeof(double));
+
+    STAGE(kcp_wy, wy);
+    wy.q = x->q, wy.k = x->k, wy.v = a->v, wy.G = x->G, wy.beta = x->beta;
+    wy.Aqk = x->Aqk = place(x, "Aqk", TV * a->C), wy.A = place(x, "A", TV * a->C);
+    wy.u = x->u = place(x, "u", TV * a->V), wy.w = x->w = place(x, "w", TV * a->K);
+    if (a->model == KCP_KDA) {
+        wy.kg = x->kg = place(x, "kg", TV * a->K);
+        wy.qg = x->qg = place(x, "qg", TV * a->K);
+    }
+    if (x->full)
+        return KCP_NO_MEMORY;
+    const int status = ref_gate(&gate);
+    return status ? status : ref_wy(&wy);
+}
+
+/* Chapters 05 and 07: the maps that somebody reads, then over the cuts. On return
+ * states [s] is the state with which segment s begins. */
+static int carry(struct fore *x)
+{
+    const struct kcp_forward *a = x->a;
+    const int64_t KV = (int64_t)a->HV * a->K * a->V;
+    const int64_t map = (int64_t)a->HV * a->K * (a->V + a->K);
+    const double *h0 = a->h0;
+    int *want = room(x, a->NS * (int64_t)sizeof *want);
+    x->h_start = room(x, a->NS * KV * (int64_t)sizeof *x->h_start);
+    x->states = room(x, a->NS * KV * (int64_t)sizeof *x->states);
+    x->maps = place(x, "maps", a->NS * map);
+    struct kcp_exchange e = {
+        .form = a->form, .blocks = a->blocks, .HV = a->HV, .K = a->K, .V = a->V,
+        .plan = x->plan, .comm = a->comm, .ops = a->ops ? a->ops : &ref_mapops,
+        .maps = x->maps, .states = x->states };
+    e.work = room(x, (int64_t)kcp_exchange_work(&e));
+    if (a->reuse_M && a->saved && kcp_exchange_kept(&e))
+        e.kept = kcp_saved_at(a->saved, "kept");
+    if (x->full)
+        return KCP_NO_MEMORY;
+
+    //> carry
+    for (int s = 0; s < a->NS; s++) {
+        want[s] = kcp_plan_want(x->plan, x->plan->ctx[a->r].seg0 + s, 0);
+        if (x->seg[s].first && h0)
+            state(a, 0, h0 + x->seg[s].n * KV, x->h_start + s * KV);
+    }
+    STAGE(kcp_affine, affine);
+    affine.want = want, affine.k = x->k, affine.kg = x->kg, affine.w = x->w;
+    affine.u = x->u, affine.G = x->G, affine.h_start = x->h_start, affine.map = x->maps;
+    const int status = ref_affine(&affine);
+    if (status)
+        return status;
+    memcpy(x->states, x->h_start, (size_t)(a->NS * KV) * sizeof *x->states);
+    return kcp_exchange_run(&e);
+    //< carry
+}
+
+/* Chapter 12: the initial states that backward cannot make again. */
+static int keep(struct fore *x)
+{
+    const struct kcp_forward *a = x->a;
+    const int64_t KV = (int64_t)a->HV * a->K * a->V;
+    double *kept = kcp_saved_at(a->saved, "h_kept");
+    struct kcp_h0 h = { 0 };
+    memcpy(&h, a, sizeof(struct kcp_call));
+    h.pass = KCP_FORWARD, h.h_in = x->states, h.h_kept = kept;
+    if (!x->plan->L)
+        return ref_h0(&h);
+    memcpy(kept, x->states, (size_t)(a->NS * KV) * sizeof *kept);
+    return KCP_OK;
+}
+
+/* Chapter 04, and the final states of the sequences that end here; one without tokens
+ * hands h0 through, in whatever layout it came. */
+static int output(struct fore *x)
+{
+    const struct kcp_forward *a = x->a;
+    const struct kcp_plan *p = x->plan;
+    const int64_t TV = a->T * a->HV, KV = (int64_t)a->HV * a->K * a->V;
+    const double *h0 = a->h0;
+    double *ht = a->ht, *h_out = room(x, a->NS * KV * (int64_t)sizeof *h_out);
+
+    STAGE(kcp_chunk, chunk);
+    chunk.q = x->q, chunk.k = x->k, chunk.qg = x->qg, chunk.kg = x->kg;
+    chunk.u = x->u, chunk.w = x->w, chunk.Aqk = x->Aqk, chunk.G = x->G;
+    chunk.h_in = x->states, chunk.o = a->o, chunk.h_out = h_out;
+    chunk.v_new = place(x, "v_new", TV * a->V), chunk.h = place(x, "h", a->NC * KV);
+    if (x->full)
+        return KCP_NO_MEMORY;
+    const int status = ref_chunk(&chunk);
+    //> ht
+    for (int s = 0; s < a->NS && !status; s++)
+        if (x->seg[s].last)
+            state(a, 1, h_out + s * KV, ht + x->seg[s].n * KV);
+    for (int n = 0; n < p->N && !status; n++)
+        if (p->ht_rank[n] == a->r && p->cu_seqlens[n] == p->cu_seqlens[n + 1])
+            for (int64_t e = n * KV; e < (n + 1) * KV; e++)
+                ht[e] = h0 ? h0[e] : 0;
+    //< ht
+    return status;
+}
+
+static int program(struct fore *x)
+{
+    const struct kcp_forward *a = x->a;
+    const struct kcp_context *ctx = &x->plan->ctx[a->r];
+    int status;
+    if (a->NS != ctx->NS || a->NC != ctx->NC || a->T != ctx->end - ctx->begin)
+        return KCP_BAD;
+    x->seg = x->plan->seg + ctx->seg0;
+    if (a->saved) {
+        status = kcp_saved_begin(a->saved, a->saved_bytes, (const struct kcp_call *)a,
+                                 "ref", sizeof(double), sizeof(double));
+        if (status)
+            return status;
+        struct kcp_saved *s = a->saved;          /* what is not wanted reads as 0 */
+        memset((char *)a->saved + sizeof *s, 0, s->bytes - sizeof *s);
+    }
+    //> program
+    if ((status = local(x)) || (status = carry(x)))
+        return status;
+    if (a->saved && (status = keep(x)))
+        return status;
+    return output(x);
+    //< program
+}
+
+/* spec 2-5, 7, 9.  o of this rank's shard; ht of the sequences that end here, or that
+ * have no token and are ours by the plan; other rows of ht are not touched. h0 enters
+ * on the rank where its sequence starts. saved (may be NULL) becomes what ref_backward
+ * needs. On a failure the other ranks are told, and end too. */
+int ref_forward(struct kcp_forward *a)
+{
+    struct fore x = { .a = a, .plan = a->plan };
+    const int bad = !a->plan || a->r < 0 || a->r >= a->plan->R ||
+                    (a->plan->R > 1 && !a->comm);
+    const int status = bad ? KCP_BAD : program(&x);
+
+    for (int j = 0; j < x.ngot; j++)
+        free(x.got[j]);
+    if (status && status != KCP_COMM && a->comm)
+        a->comm->fail(a->comm, status, "ref_forward");
+    return status;
+}
