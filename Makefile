@@ -41,12 +41,15 @@ headers  := $(wildcard ref/*.h comm/*.h tests/*.h cuda/*.h)
 
 $B/%.o: %.c $(headers)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(cuda_cflags) -c $< -o $@
+	@echo "  cc $<"
+	@$(CC) $(CFLAGS) $(cuda_cflags) -c $< -o $@
 
 $B/kcp-check: $(core) $B/tests/main.o
-	$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -o $@
+	@echo "  link $@"
+	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -o $@
 $B/kcp-test: $(core) $B/tests/criterion.o
-	$(CC) $(LDFLAGS) $^ -lcriterion $(LDLIBS) $(cuda_ldlibs) -o $@
+	@echo "  link $@"
+	@$(CC) $(LDFLAGS) $^ -lcriterion $(LDLIBS) $(cuda_ldlibs) -o $@
 
 -include bench/bench.mk book/book.mk tests/fuzz.mk
 

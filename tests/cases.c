@@ -41,10 +41,13 @@ static int matters(const struct kcp_stage *s, int axis)
     return !conv;
 }
 
-/* Does the list owe this pair? (a == b: the single value) */
-static int owed(int full, int a, int b)
+/* Does the list owe this pair? (a == b: the single value) A halo is a matter of short
+ * shards and wide windows. */
+static int owed(const struct kcp_stage *s, int full, int a, int b)
 {
-    const int core = 1 << REGIME | 1 << RANKS | 1 << FORM;
+    const int conv = !strncmp(s->name, "14", 2);
+    const int core = conv ? 1 << RANKS | 1 << WINDOW | 1 << LENS | 1 << CUTS
+                          : 1 << REGIME | 1 << RANKS | 1 << FORM;
     return a == b || full || ((core >> a & 1) && (core >> b & 1));
 }
 
@@ -56,7 +59,7 @@ static int gain(const struct kcp_stage *s, int full, covered seen, const int *ro
     int fresh = 0;
     for (int a = 0; a < AXES; a++)
         for (int b = a; b < AXES; b++) {
-            if (!matters(s, a) || !matters(s, b) || !owed(full, a, b)) continue;
+            if (!matters(s, a) || !matters(s, b) || !owed(s, full, a, b)) continue;
             fresh += !seen[a][row[a]][b][row[b]];
             if (mark) seen[a][row[a]][b][row[b]] = 1;
         }
