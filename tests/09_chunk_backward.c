@@ -1,8 +1,8 @@
 /* 09_chunk_backward.c -- chapter 04 is affine in each input: its differences are exact.
  *
  * Book: chapter 09.  Checked by: itself, it can fail.  Next: 10_wy_backward.c.
- * With loss = <dO, o> + <dht, h_out>, moving one input of the scan by any delta moves the
- * loss by <gradient, delta>, without any limit taken.
+ * With loss = <dO, o> + <dht, h_out>, moving one input of the scan by any delta moves
+ * the loss by <gradient, delta>, without any limit taken.
  */
 #include "backward.h"
 
@@ -39,8 +39,8 @@ static void one(struct kcp_report *rep, struct small *x, const char *what)
 
     want = loss(x, x->Aqk, x->u, moved(x, x->h0, delta, st)) - rest;
     got = dot(x->dh_in, delta, st);
-    EXPECT(rep, fabs(got - want) <= 1e-11 * fabs(rest), "%s: <dh_in, delta> = %.15g, the "
-           "loss moved by %.15g", what, got, want);
+    EXPECT(rep, fabs(got - want) <= 1e-11 * fabs(rest), "%s: <dh_in, delta> = %.15g, "
+           "the loss moved by %.15g", what, got, want);
     want = loss(x, x->Aqk, moved(x, x->u, delta, vo), x->h0) - rest;
     got = dot(x->dU, delta, vo);
     EXPECT(rep, fabs(got - want) <= 1e-11 * fabs(rest), "%s: <dU, delta> = %.15g, the "

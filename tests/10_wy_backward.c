@@ -56,7 +56,7 @@ KCP_CHECK(check_10_adjoint) = { "10_wy_backward", "adjoint",
     "every gradient within 1e-13 of the recurrence's adjoint, dg at g = -50 too",
     against_adjoint };
 
-/* errata 38 with numbers: what cancels, kept in bf16, drowns dg where g is saturated. */
+/* errata 38 with numbers: what cancels, kept in bf16, drowns dg of saturated gates. */
 static int cancelling(struct kcp_report *rep)
 {
     static const double gate[] = { -5, -10, -50 }, least[] = { 2e-2, 1, 1e10 };

@@ -43,8 +43,8 @@ static int one(struct kcp_report *rep, struct small *x, const char *what)
 
     applied(x, x->dmap, dS);
     err = apart(dS, x->dh_in, rows * x->c.V);
-    EXPECT(rep, err <= 1e-13, "%s: M^T dht + dh_ext is %.2g from the reverse scan", what,
-           err);
+    EXPECT(rep, err <= 1e-13, "%s: M^T dht + dh_ext is %.2g from the reverse scan",
+           what, err);
 
     SMALL(kcp_affine, f);
     f.want = x->want, f.k = x->k, f.kg = x->kg, f.w = x->w, f.u = x->u, f.G = x->G;
@@ -66,7 +66,7 @@ static int one(struct kcp_report *rep, struct small *x, const char *what)
             touched += v >= x->c.V && !isnan(two[e * ld + v]);
             differ += v < x->c.V && two[e * ld + v] != x->dmap[e * ld + v];
         }
-    EXPECT(rep, !touched, "%s: reuse_M, yet %d numbers of M were written", what, touched);
+    EXPECT(rep, !touched, "%s: reuse_M, yet %d numbers of M written", what, touched);
     EXPECT(rep, !differ, "%s: reuse_M changed %d numbers of dh_ext", what, differ);
     return KCP_OK;
 }

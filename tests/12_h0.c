@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One rank in the middle of one sequence, 16 heads' worth of nothing: no data needed. */
+/* The middle one of three ranks; sizes alone, no data. */
 static struct kcp_forward example(struct kcp_plan **plan, enum kcp_model model)
 {
     const int64_t cu[] = { 0, 1000, 3000 }, cuts[] = { 0, 900, 1600, 3000 };
@@ -42,8 +42,8 @@ static int bytes(struct kcp_report *rep)
         EXPECT(rep, a.NS == 2 && a.NC == 12, "the example has %d stretches, %d chunks",
                a.NS, a.NC);
         a.save = KCP_RECOMPUTE;
-        EXPECT(rep, kcp_saved_bytes(&a) == small, "%s recompute holds %zu bytes, not %zu",
-               model ? "GDN" : "KDA", kcp_saved_bytes(&a), small);
+        EXPECT(rep, kcp_saved_bytes(&a) == small, "%s recompute holds %zu "
+               "bytes, not %zu", model ? "GDN" : "KDA", kcp_saved_bytes(&a), small);
         a.save = KCP_SAVE_ALL;
         EXPECT(rep, kcp_saved_bytes(&a) == small + more, "%s save-all holds %zu bytes, "
                "not %zu", model ? "GDN" : "KDA", kcp_saved_bytes(&a), small + more);

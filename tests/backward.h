@@ -102,7 +102,8 @@ static inline int small_draw(struct small *x, enum kcp_model model, double gate)
     for (int64_t e = 0; e < st; e++)
         x->h0[e] = normal(&s), x->dht[e] = normal(&s);
     for (int c = 0; c < x->c.NC; c++) {
-        const int j = x->sc[c], t0 = cu[j] + (c - x->cn[j]) * x->c.C, w = x->c.HV * x->c.KG;
+        const int j = x->sc[c], w = x->c.HV * x->c.KG;
+        const int t0 = cu[j] + (c - x->cn[j]) * x->c.C;
         const int t1 = t0 + x->c.C < cu[j + 1] ? t0 + x->c.C : cu[j + 1];
         for (int e = t0 * w; e < t1 * w; e++)
             x->G[e] = x->g[e] / log(2) + (e < (t0 + 1) * w ? 0 : x->G[e - w]);
