@@ -21,9 +21,10 @@ LDLIBS   = -lpthread -lm -ldl
 CUDA_HOME ?= $(firstword $(patsubst %/bin/nvcc,%,$(wildcard /usr/local/cuda/bin/nvcc)) \
              $(patsubst %/bin/nvcc,%,$(shell command -v nvcc 2>/dev/null)) none)
 ARCH      ?= sm_90a
-has_blas  := $(shell printf '\#include <cblas.h>\nint main(void){cblas_dscal(0,0,0,0);}' | \
+hash      := \#
+has_blas  := $(shell printf '$(hash)include <cblas.h>\nint main(void){cblas_dscal(0,0,0,0);}' | \
                $(CC) -x c - -o /dev/null -lopenblas 2>/dev/null && echo yes)
-has_crit  := $(shell printf '\#include <criterion/criterion.h>\nTest(a,b){}' | \
+has_crit  := $(shell printf '$(hash)include <criterion/criterion.h>\nTest(a,b){}' | \
                $(CC) -x c - -o /dev/null -lcriterion 2>/dev/null && echo yes)
 LDLIBS    += $(if $(has_blas),-lopenblas)
 
