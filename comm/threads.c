@@ -44,8 +44,15 @@ struct world {
     pthread_cond_t change;
     int (*body)(struct kcp_comm *, void *);
     void *arg;
+    kcp_copy *copy;                      /* between any two of the ranks' memories */
     struct member *member;
 };
+
+static int host_copy(void *to, const void *from, size_t bytes, struct CUstream_st *stream)
+{
+    if (bytes) memcpy(to, from, bytes);
+    return KCP_OK;
+}
 
 /* The first failure counts; the lock is held. */
 static int fail_locked(struct world *w, int rank, int status, const char *why)
@@ -134,9 +141,10 @@ static int all_gather(struct kcp_comm *c, const void *mine, void *all, size_t by
     struct member *m = (struct member *)c;
     struct world *w = m->w;
     char *row = all;
+    int err = w->copy(NULL, NULL, 0, stream);           /* what I show must be there */
     pthread_mutex_lock(&w->lock);
     m->mine = mine, m->bytes = bytes;
-    int err = barrier_locked(m, "all_gather");
+    if (!err) err = barrier_locked(m, "all_gather");
     for (int r = 0; r < w->R && !err; r++)
         if (w->member[r].bytes != bytes)
             err = fail_locked(w, c->r, KCP_COMM, "all_gather of unequal sizes");
@@ -144,11 +152,11 @@ static int all_gather(struct kcp_comm *c, const void *mine, void *all, size_t by
     if (err)
         return err;
 
-    for (int r = 0; r < w->R; r++)
-        if (bytes && w->member[r].mine != row + r * bytes)
-            memcpy(row + r * bytes, w->member[r].mine, bytes);
+    for (int r = 0; r < w->R && !err; r++)
+        if (w->member[r].mine != row + r * bytes)
+            err = w->copy(row + r * bytes, w->member[r].mine, bytes, stream);
     pthread_mutex_lock(&w->lock);
-    err = barrier_locked(m, "all_gather");
+    if (!err) err = barrier_locked(m, "all_gather");
     pthread_mutex_unlock(&w->lock);
     c->traffic.bytes += (int64_t)(c->R - 1) * (int64_t)bytes;
     c->traffic.collectives++;
@@ -165,12 +173,11 @@ static int send_to(struct kcp_comm *c, const void *data, size_t bytes, int to,
     if (!letter)
         return KCP_NO_MEMORY;
     *letter = (struct letter){ NULL, c->r, bytes };
-    if (bytes)
-        memcpy(letter->data, data, bytes);
+    int err = m->w->copy(letter->data, data, bytes, stream);
 
     pthread_mutex_lock(&m->w->lock);
     struct member *other = &m->w->member[to];
-    const int err = m->w->failed ? KCP_COMM : KCP_OK;
+    if (m->w->failed) err = KCP_COMM;
     *other->end = letter;
     other->end = &letter->next;
     pthread_cond_broadcast(&m->w->change);
@@ -201,8 +208,7 @@ static int recv_from(struct kcp_comm *c, void *data, size_t bytes, int from,
             err = fail_locked(m->w, c->r, KCP_COMM, "received another size than asked");
     }
     pthread_mutex_unlock(&m->w->lock);
-    if (!err && bytes)
-        memcpy(data, letter->data, bytes);
+    if (!err) err = m->w->copy(data, letter->data, bytes, stream);
     free(letter);
     return err;
 }
@@ -258,12 +264,18 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* Starts the ranks, waits for all of them; kcp.h says the rest. A thread that cannot
- * be made is a rank that has left. KCP_BAD: R < 1. */
 int kcp_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                     char *why, size_t n)
 {
-    struct world w = { .R = R, .body = body, .arg = arg };
+    return kcp_threads_run_on(R, body, arg, why, n, host_copy);
+}
+
+/* Starts the ranks, waits for all of them; kcp.h says the rest. A thread that cannot
+ * be made is a rank that has left. KCP_BAD: R < 1. */
+int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
+                       char *why, size_t n, kcp_copy *copy)
+{
+    struct world w = { .R = R, .body = body, .arg = arg, .copy = copy };
     if (R < 1)
         return KCP_BAD;
     w.member = calloc((size_t)R, sizeof *w.member);

@@ -178,6 +178,12 @@ struct kcp_comm {
  * Returns the first failing status; why receives "rank 2: reason" (may be NULL). */
 int kcp_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                     char *why, size_t n);
+/* The same on memory that copy can reach, e.g. of one GPU that the ranks share: copy
+ * returns when the bytes have arrived, after what the stream did before; 0 bytes waits
+ * for the stream alone. */
+typedef int kcp_copy(void *to, const void *from, size_t bytes, struct CUstream_st *);
+int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
+                       char *why, size_t n, kcp_copy *copy);
 
 /* ---- maps: compose and apply, one implementation a backend
  * map is [HV,K,V+K] = [h | M]. backward applies M^T. */

@@ -1,0 +1,23 @@
+# cuda.mk -- the kernels, when CUDA was found: one object a variant, ARCH= names the chip.
+#
+# Portable files build for any ARCH from sm_80 up. Hopper-only ones, *_sm90.cu, build for
+# sm_90a and are left out, in words, for anything else.
+
+ifneq ($(CUDA_HOME),none)
+nvcc       := $(CUDA_HOME)/bin/nvcc
+sm          = $(patsubst sm_%,%,$1)
+gencode    := $(foreach a,$(ARCH),-gencode arch=compute_$(call sm,$a),code=sm_$(call sm,$a))
+hopper     := $(wildcard cuda/*/*_sm90.cu)
+kernels    := $(filter-out $(hopper),$(wildcard cuda/*/*.cu)) $(if $(filter sm_90a,$(ARCH)),$(hopper))
+NVFLAGS    := -std=c++17 -O3 -lineinfo -Iref -Icuda -Itests -Xcompiler -Wall,-fPIC -Xptxas -warn-spills
+cuda_lib_obj := $(patsubst %.cu,$B/%.cu.o,$(kernels))
+cuda_obj   := $(cuda_lib_obj) $B/tests/device.cu.o
+cuda_cflags := -DKCP_WITH_CUDA -I$(CUDA_HOME)/include
+cuda_ldlibs := -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/lib64/stubs -lcudart -lstdc++ \
+               -Wl,-rpath,$(CUDA_HOME)/lib64
+
+$B/%.cu.o: %.cu $(wildcard ref/*.h cuda/*.cuh cuda/*/*.cuh tests/*.h)
+	@mkdir -p $(@D)
+	@echo "  nvcc $<"
+	@$(nvcc) $(NVFLAGS) $(gencode) -c $< -o $@
+endif

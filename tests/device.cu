@@ -1,0 +1,49 @@
+// device.cu -- the judge's arrays on a GPU, and R thread ranks that share it.
+// Book: CONTRIBUTING.md, "How the judge works".
+// Checked by: every trial of a device variant.
+// Next: trial.c.
+//
+// NCCL wants a GPU a rank; threads do not, so a kernel for context parallelism can be
+// written and judged on one GPU. Each copy waits: this is for development, not speed.
+#include "judge.h"
+#include "mapops.cuh"
+#include <cuda_runtime.h>
+
+static void *alloc(size_t n)
+{
+    void *p = NULL;
+    return cudaMalloc(&p, n ? n : 1) == cudaSuccess ? p : NULL;
+}
+
+static void release(void *p) { cudaFree(p); }
+
+static int copy(void *to, const void *from, size_t n)
+{
+    return cudaMemcpy(to, from, n, cudaMemcpyDefault) == cudaSuccess ? KCP_OK : KCP_CUDA;
+}
+
+static int sync(void)
+{
+    return cudaDeviceSynchronize() == cudaSuccess ? KCP_OK : KCP_CUDA;
+}
+
+static int wire(void *to, const void *from, size_t n, struct CUstream_st *stream)
+{
+    if (cudaStreamSynchronize(stream) != cudaSuccess) return KCP_CUDA;
+    return n ? copy(to, from, n) : KCP_OK;
+}
+
+static int threads_run(int R, int (*body)(struct kcp_comm *, void *), void *arg,
+                       char *why, size_t n)
+{
+    return kcp_threads_run_on(R, body, arg, why, n, wire);
+}
+
+static const struct memory gpu = { "gpu", alloc, release, copy, sync, threads_run,
+                                   &cuda_mapops };
+
+const struct memory *device_memory(void)
+{
+    int n = 0;
+    return cudaGetDeviceCount(&n) == cudaSuccess && n > 0 ? &gpu : NULL;
+}
