@@ -167,14 +167,16 @@ int judge_all(const struct options *o, struct kcp_report *rep)
         const int nv = kcp_variants(s->name, o->variant, v, 256);
         const int nc = o->variant ? 0 : kcp_checks(s->name, c, 64);
         printf("%s\n", s->name);
-        for (int j = 0; j < nv; j++) judge_variant(s, v[j], o, rep);
+        for (int j = 0; j < nv; j++)
+            if (!o->only_device || v[j]->where == KCP_DEVICE) judge_variant(s, v[j], o, rep);
+        if (o->only_device) continue;
         judge_reference(s, o, rep);
         for (int j = 0; j < nc; j++) judge_check(c[j], rep);
         fflush(stdout);
     }
     /* Checks of what is no stage of the table: 06_plan, and the judge itself. */
     const struct kcp_check *c[128];
-    const int nc = o->variant ? 0 : kcp_checks(o->stage, c, 128);
+    const int nc = o->variant || o->only_device ? 0 : kcp_checks(o->stage, c, 128);
     for (int j = 0; j < nc; j++)
         if (!stage_find(c[j]->stage)) {
             if (!j || strcmp(c[j]->stage, c[j - 1]->stage)) printf("%s\n", c[j]->stage);

@@ -130,6 +130,7 @@ struct trial {
 struct options {
     const char *stage, *variant;
     int ranks, full, quiet, strict;
+    int only_device;                          /* leave out what runs on the host */
     enum kcp_storage storage;                 /* of --emit */
     uint64_t seed;
 };

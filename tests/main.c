@@ -10,7 +10,7 @@
 
 static const char usage[] =
     "usage: kcp-check [--stage NN] [--variant NAME|./mine.so] [--ranks R] [--seed S]\n"
-    "                 [--full] [--quiet] [--strict] [--list]\n"
+    "                 [--full] [--quiet] [--strict] [--device] [--list]\n"
     "       kcp-check --emit DIR --stage NN [--storage f64|f32|bf16]\n"
     "                                            write the judge's cases as .npy\n"
     "       kcp-check --foreign DIR              judge outputs computed elsewhere\n"
@@ -64,6 +64,7 @@ int main(int argc, char **argv)
         if (!strcmp(a, "--full")) o.full = 1;
         else if (!strcmp(a, "--quiet")) o.quiet = rep.quiet = 1;
         else if (!strcmp(a, "--strict")) o.strict = 1;
+        else if (!strcmp(a, "--device")) o.only_device = 1;
         else if (!strcmp(a, "--list")) listing = 1;
         else if (!strcmp(a, "--help")) return fputs(usage, stdout), 0;
         else if (!strcmp(a, "--stage") && next) o.stage = argv[++i];
