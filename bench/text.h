@@ -1,0 +1,129 @@
+/* text.h -- make run: a small language model whose one layer is KDA over R ranks.
+ *
+ * Book: chapter 08 and 13, "Run it".  Checked by: its own closing line.
+ * Next: text_read.c, text_model.c, text_trace.c, text_print.c, text_page.c.
+ */
+#ifndef KCP_TEXT_H
+#define KCP_TEXT_H
+
+#include "ref.h"
+#include <stdio.h>
+
+enum { WIDTH = 48, HEADS = 2, VALUE_HEADS = 4, KEY = 32, VALUE = 32, WINDOW = 4,
+       CHUNK = 64, BYTES = 256, MAX_SEQS = 16, MAX_RANKS = 64, FORMS = 4 };
+
+/* ---- text_read.c: one file a sequence */
+struct text {
+    int N;
+    int64_t T, cu[MAX_SEQS + 1];
+    unsigned char *byte;               /* [T] */
+    char name[MAX_SEQS][64];
+    int64_t size[MAX_SEQS];            /* of the file; more than was taken, perhaps */
+};
+/* paths: NULL or space separated names; at most `most` bytes are taken. 0, or 2 after
+ * one line on stderr. */
+int  text_read(struct text *x, const char *paths, int64_t most);
+
+/* ---- text_model.c: parameters; text_run.c: one rank's program, and all of them */
+enum param {       /* before P_CQ: trained */
+             P_EMBED, P_Q, P_K, P_V, P_G, P_BETA, P_O, P_LOGIT,
+             P_CQ, P_CK, P_CV, P_ALOG, P_DT, P_BBIAS, PARAMS };
+extern const struct shape { const char *name; int rows, cols; } param_shape[PARAMS];
+int64_t param_at(int p);               /* its offset in theta; of PARAMS: the total */
+double *params_make(uint64_t seed);    /* malloc */
+
+/* Token tensors of a whole run, [T, row] each; a rank touches its own rows only. */
+enum tensor { X, PQ, PK, PV, Q_, K_, V_, GRAW, BRAW, O, Z, LOGIT,
+              DZ, DO, DQ, DK, DV, DG, DB, DPQ, DPK, DPV, DX, TENSORS };
+extern const struct row { const char *name; int n; } tensor_row[TENSORS];
+
+enum mark { MARK_EMBED, MARK_CONV, MARK_GATE, MARK_WY, MARK_AFFINE, MARK_EXCHANGE,
+            MARK_CHUNK, MARK_LOSS, MARK_CHUNK_BACK, MARK_MERGE_BACK, MARK_WY_BACK,
+            MARK_GATE_BACK, MARK_CONV_BACK, MARK_GRAD, MARKS };
+extern const char *const mark_name[MARKS];
+struct event { enum mark mark; int back; double from, to, busy; };     /* seconds */
+struct lane { int n; struct event e[96]; struct kcp_traffic wire, formula; };
+
+struct run {
+    const struct text *text;
+    const double *theta;
+    struct kcp_plan *plan;
+    enum kcp_form form;
+    int oracle, look;                  /* use the token recurrence; keep every M */
+    double loss, start;                /* nats a byte; when the ranks set off */
+    double *tensor[TENSORS];
+    double *grad;                      /* as theta, and the loss behind it */
+    double *ht, *dh0;                  /* [N, HV, K, V] */
+    double *M;                         /* look: [S, HV, K, K] of every segment */
+    struct lane lane[MAX_RANKS];
+    char why[160];
+};
+int  run_open(struct run *run, const struct text *text, int R, enum kcp_form form);
+int  run_step(struct run *run, const double *theta);   /* forward and backward */
+void run_close(struct run *run);
+
+/* What one rank has in hand: its rows of every tensor, its context, its wire. */
+struct rank {
+    struct run *run;
+    struct kcp_comm *comm;
+    const struct kcp_context *ctx;
+    int64_t T;
+    double *t[TENSORS];
+    void *saved;                       /* between the layer's two walks */
+    size_t saved_bytes;
+};
+void model_embed(const struct rank *a);
+int  model_loss(const struct rank *a, double *part, int64_t n);
+void model_into_layer(const struct rank *a);
+void model_gradients(const struct rank *a, double *part, int64_t n);
+
+/* ---- text_layer.c: convolutions and KDA, by the chapters' programs */
+int layer_conv(struct rank *a, enum kcp_pass pass);
+int layer_forward(struct rank *a);
+int layer_backward(struct rank *a);
+int oracle_layer(struct rank *a, enum kcp_pass pass);      /* text_oracle.c */
+
+/* ---- text_trace.c: who did what when (the linker's --wrap puts it in between) */
+double seconds(void);
+struct lane *trace_on(struct lane *lane, double start); /* of this thread; the last */
+void   trace_mark(enum mark mark, int back, double from, double busy_from);
+double busy_seconds(void);                              /* of this thread */
+
+/* ---- text_find.c: what was found */
+enum { CHECKED = 26 };                 /* tensors and gradients held against others */
+extern const char *const checked_name[CHECKED];
+struct finding {
+    const struct text *text;
+    const struct run *many, *one, *step;
+    int R, steps, pass;
+    double *loss[2];                   /* [steps + 1] with R ranks, with one */
+    double error_one[CHECKED], error_step[CHECKED], worst_one, worst_step, limit;
+    double form_err[FORMS];
+    struct kcp_traffic form[FORMS], formula[FORMS];    /* of all ranks, both walks */
+    double (*alive)[VALUE_HEADS];      /* [S] share of what enters that leaves */
+    double far;                        /* of what the first cut hands on, at the end */
+    int far_seq, far_rank;             /* -1: nothing crosses a cut */
+    double took;
+};
+extern const char *const form_names[FORMS];
+/* The largest relative RMS of all checked tensors, any rank and head; each in err. */
+double compare_runs(const struct run *got, const struct run *want, double *err);
+int    measure_alive(struct finding *f);
+
+/* ---- text_print.c, text_page.c, text_svg.c */
+void print_plan(const struct finding *f);
+void print_stages(const struct finding *f);
+void print_forms(const struct finding *f);
+void print_errors(const struct finding *f);
+void print_training(const struct finding *f);
+void close_line(const struct finding *f, char *buf, size_t n);
+int  write_page(const struct finding *f, const char *path);
+void print_html(FILE *o, const char *s, int64_t n);         /* n -1: to the end */
+extern const char page_style[];
+double busy(const struct lane *l, int mark, int back);      /* seconds; -1: all */
+void svg_ribbon(FILE *o, const struct finding *f);
+void svg_lanes(FILE *o, const struct finding *f);
+void svg_errors(FILE *o, const struct finding *f);
+void svg_losses(FILE *o, const struct finding *f);
+
+#endif

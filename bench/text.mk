@@ -1,0 +1,17 @@
+# text.mk -- make run: the layer on real text over several ranks.   RANKS= TEXT= STEPS=
+# --wrap sends these calls through bench/text_trace.c, which reads the clock.
+
+text_wrap := ref_gate ref_wy ref_affine ref_chunk ref_chunk_backward ref_wy_backward \
+             ref_merge_backward ref_conv kcp_exchange_run
+text_obj  := $(call obj,$(wildcard ref/*.c) $(filter-out comm/nccl.c comm/mpi.c,\
+               $(wildcard comm/*.c)) $(wildcard bench/text*.c))
+
+$(filter $B/bench/text%,$(text_obj)): bench/text.h
+$B/kcp-text: $(text_obj)
+	$(CC) $^ $(addprefix -Wl$(comma)--wrap=,$(text_wrap)) -lpthread -lm -o $@
+
+.PHONY: run
+run: $B/kcp-text
+	@$B/kcp-text $(if $(RANKS),--ranks '$(RANKS)') $(if $(TEXT),--text '$(TEXT)') \
+	  $(if $(STEPS),--steps '$(STEPS)')
+comma := ,

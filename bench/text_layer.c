@@ -1,0 +1,115 @@
+/* text_layer.c -- the layer of make run: convolutions and KDA on one rank's rows.
+ *
+ * Book: chapters 08, 13, 14.  Checked by: make run's closing line.
+ * Next: text_trace.c, which times the stages inside.
+ */
+#include "text.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct kcp_call call(const struct rank *a)
+{
+    const struct run *run = a->run;
+    struct kcp_call c = { .T = a->T, .N = run->text->N, .NS = a->ctx->NS };
+    c.NC = a->ctx->NC, c.R = run->plan->R, c.r = a->comm->r;
+    c.H = HEADS, c.HV = VALUE_HEADS, c.K = c.KG = KEY, c.V = VALUE, c.C = CHUNK;
+    c.Wc = WINDOW, c.act = KCP_ACT_SILU, c.model = KCP_KDA, c.l2norm = 1;
+    c.gate = KCP_GATE_SOFTPLUS, c.beta_form = KCP_BETA_SIGMOID;
+    c.save = KCP_SAVE_ALL, c.form = run->form, c.scale = 1 / sqrt(KEY);
+    c.plan = run->plan, c.comm = a->comm, c.ops = &ref_mapops;
+    return c;
+}
+
+#define CALL(type, name, a)                                                           \
+    struct type name = { 0 };                                                         \
+    const struct kcp_call name##_call = call(a);                                      \
+    memcpy(&name, &name##_call, sizeof name##_call);                                  \
+    name.cu = a->ctx->cu, name.cn = a->ctx->cn, name.sc = a->ctx->sc
+
+/* Chapter 14 on q, k and v; the last rank's copy of the weights' gradients is kept. */
+int layer_conv(struct rank *a, enum kcp_pass pass)
+{
+    int status = KCP_OK;
+    for (int i = 0; i < 3 && !status; i++) {
+        const struct shape *w = &param_shape[P_CQ + i];
+        double *dw = malloc(sizeof *dw * w->rows * w->cols);
+        CALL(kcp_conv, conv, a);
+        conv.pass = pass, conv.D = w->rows;
+        conv.x = a->t[PQ + i], conv.weight = a->run->theta + param_at(P_CQ + i);
+        conv.y = a->t[Q_ + i], conv.dy = a->t[DQ + i], conv.dx = a->t[DPQ + i];
+        conv.dweight = dw;
+        status = dw ? ref_conv(&conv) : KCP_NO_MEMORY;
+        if (!status && pass == KCP_BACKWARD && a->comm->r == a->comm->R - 1)
+            memcpy(a->run->grad + param_at(P_CQ + i), dw,
+                   sizeof *dw * w->rows * w->cols);
+        free(dw);
+    }
+    return status;
+}
+
+/* ---- the chapters' programs, 08 and 13 */
+
+/* For the report: M of every segment, whether anybody else wants it or not. */
+static int look(struct rank *a, const struct kcp_forward *f)
+{
+    const int64_t map = VALUE_HEADS * KEY * (VALUE + KEY), M = VALUE_HEADS * KEY * KEY;
+    const int NS = a->ctx->NS;
+    int *want = malloc(sizeof *want * (NS + 1));
+    double *maps = malloc(sizeof *maps * (NS * map + 1));
+    CALL(kcp_affine, x, a);
+    x.want = want, x.map = maps;
+    x.kg = kcp_saved_at(f->saved, "kg"), x.w = kcp_saved_at(f->saved, "w");
+    x.u = kcp_saved_at(f->saved, "u"), x.G = kcp_saved_at(f->saved, "G");
+    for (int s = 0; want && s < NS; s++)
+        want[s] = KCP_WANT_M;
+    const int status = want && maps ? ref_affine(&x) : KCP_NO_MEMORY;
+    for (int64_t s = 0; !status && s < NS; s++)
+        for (int64_t i = 0; i < VALUE_HEADS * KEY; i++)
+            memcpy(a->run->M + (a->ctx->seg0 + s) * M + i * KEY,
+                   maps + s * map + i * (VALUE + KEY) + VALUE, sizeof *maps * KEY);
+    free(want);
+    free(maps);
+    return status;
+}
+
+int layer_forward(struct rank *a)
+{
+    const struct run *run = a->run;
+    CALL(kcp_forward, f, a);
+    f.q_raw = a->t[Q_], f.k_raw = a->t[K_], f.v = a->t[V_];
+    f.g_raw = a->t[GRAW], f.beta_raw = a->t[BRAW], f.o = a->t[O], f.ht = run->ht;
+    f.A_log = run->theta + param_at(P_ALOG), f.dt_bias = run->theta + param_at(P_DT);
+    f.saved_bytes = a->saved_bytes = kcp_saved_bytes(&f);
+    f.saved = a->saved = malloc(f.saved_bytes);
+    if (!f.saved)
+        return KCP_NO_MEMORY;
+    int status = ref_forward(&f);
+    if (!status && run->look) {
+        struct lane *lane = trace_on(NULL, 0);
+        status = look(a, &f);
+        trace_on(lane, run->start);
+    }
+    return status;
+}
+
+int layer_backward(struct rank *a)
+{
+    struct run *run = a->run;
+    double dA[VALUE_HEADS], ddt[VALUE_HEADS * KEY];
+    CALL(kcp_backward, b, a);
+    b.q_raw = a->t[Q_], b.k_raw = a->t[K_], b.v = a->t[V_];
+    b.g_raw = a->t[GRAW], b.beta_raw = a->t[BRAW], b.do_ = a->t[DO];
+    b.A_log = run->theta + param_at(P_ALOG), b.dt_bias = run->theta + param_at(P_DT);
+    b.dq_raw = a->t[DQ], b.dk_raw = a->t[DK], b.dv = a->t[DV];
+    b.dg_raw = a->t[DG], b.dbeta_raw = a->t[DB], b.dA_log = dA, b.ddt_bias = ddt;
+    b.dh0 = run->dh0, b.saved = a->saved, b.saved_bytes = a->saved_bytes;
+    const int status = ref_backward(&b);
+    free(a->saved);
+    a->saved = NULL;
+    if (!status && a->comm->r == a->comm->R - 1) {
+        memcpy(run->grad + param_at(P_ALOG), dA, sizeof dA);
+        memcpy(run->grad + param_at(P_DT), ddt, sizeof ddt);
+    }
+    return status;
+}

@@ -1,0 +1,212 @@
+/* text_model.c -- bytes to logits through one KDA layer, and all gradients, on R ranks.
+ *
+ * Book: chapters 08 and 13, "Run it".  Checked by: make run's closing line.
+ * Next: text_layer.c, the layer between the projections.
+ *
+ *   x = E[byte];  q k v = conv(x W);  o = KDA(q, k, v, x Wg, x Wb + b);  z = x + o Wo
+ *   loss = mean over tokens of -log softmax(z U)[next byte of the same sequence]
+ */
+#include "text.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HK = HEADS * KEY, HVV = VALUE_HEADS * VALUE, HVK = VALUE_HEADS * KEY };
+
+const struct shape param_shape[PARAMS] = {
+    { "embedding", BYTES, WIDTH },  { "Wq", WIDTH, HK },      { "Wk", WIDTH, HK },
+    { "Wv", WIDTH, HVV },           { "Wg", WIDTH, HVK },
+    { "Wb", WIDTH, VALUE_HEADS },
+    { "Wo", HVV, WIDTH },           { "U", WIDTH, BYTES },    { "conv q", HK, WINDOW },
+    { "conv k", HK, WINDOW },       { "conv v", HVV, WINDOW },
+    { "A_log", 1, VALUE_HEADS },    { "dt_bias", VALUE_HEADS, KEY },
+    { "b", 1, VALUE_HEADS },
+};
+const struct row tensor_row[TENSORS] = {
+    { "x", WIDTH }, { "pre q", HK }, { "pre k", HK }, { "pre v", HVV }, { "q", HK },
+    { "k", HK }, { "v", HVV }, { "gate", HVK }, { "beta", VALUE_HEADS }, { "o", HVV },
+    { "z", WIDTH }, { "logits", BYTES }, { "dz", WIDTH }, { "do", HVV }, { "dq", HK },
+    { "dk", HK }, { "dv", HVV }, { "dgate", HVK }, { "dbeta", VALUE_HEADS },
+    { "dpre q", HK }, { "dpre k", HK }, { "dpre v", HVV }, { "dx", WIDTH },
+};
+
+int64_t param_at(int p)
+{
+    int64_t at = 0;
+    for (int i = 0; i < p; i++)
+        at += (int64_t)param_shape[i].rows * param_shape[i].cols;
+    return at;
+}
+
+/* (0,1), and a normal by twelve of them: the same numbers on every machine. */
+static double uniform(uint64_t *s)
+{
+    *s += 0x9e3779b97f4a7c15u;
+    uint64_t z = *s;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return ((double)((z ^ (z >> 31)) >> 11) + 0.5) / 9007199254740992.0;
+}
+
+static double normal(uint64_t *s)
+{
+    double sum = -6;
+    for (int i = 0; i < 12; i++)
+        sum += uniform(s);
+    return sum;
+}
+
+/* Gates as trained ones are (spec 2): exp(A_log) from 1 to 16, one a head, evenly; dt
+ * log-uniform in [1e-3, 0.1]. Heads write gently (beta about 0.05), the regime in which
+ * a state outlives a rank. */
+double *params_make(uint64_t seed)
+{
+    double *theta = malloc(sizeof *theta * param_at(PARAMS));
+    uint64_t s = seed;
+    for (int p = 0; theta && p < PARAMS; p++) {
+        double *w = theta + param_at(p);
+        const struct shape *sh = &param_shape[p];
+        const int fan_in = p >= P_CQ && p <= P_CV ? WINDOW : sh->rows;
+        const double size = p == P_EMBED ? 1 : p == P_G ? 0.1 : 1;
+        for (int64_t i = 0; i < (int64_t)sh->rows * sh->cols; i++) {
+            const double dt = exp(log(1e-3) + log(100.0) * uniform(&s));
+            w[i] = size * normal(&s) / (p == P_EMBED ? 1 : sqrt(fan_in));
+            if (p == P_ALOG)
+                w[i] = log(1 + 15.0 * i / (VALUE_HEADS - 1));
+            if (p == P_DT)
+                w[i] = log(expm1(dt));
+            if (p == P_BBIAS)
+                w[i] = -3;
+        }
+    }
+    return theta;
+}
+
+/* c [T,m] += a [T,n] b [n,m] */
+static void times(int64_t T, int n, int m, const double *a, const double *b, double *c)
+{
+    for (int64_t t = 0; t < T; t++)
+        for (int p = 0; p < n; p++)
+            for (int j = 0; j < m; j++)
+                c[t * m + j] += a[t * n + p] * b[p * m + j];
+}
+
+/* c [T,n] += a [T,m] b^T */
+static void times_transposed(int64_t T, int n, int m, const double *a, const double *b,
+                             double *c)
+{
+    static _Thread_local double bt[BYTES * BYTES];
+    for (int p = 0; p < n; p++)
+        for (int j = 0; j < m; j++)
+            bt[j * n + p] = b[p * m + j];
+    times(T, m, n, a, bt, c);
+}
+
+/* dw [n,m] += a [T,n]^T c [T,m], over the tokens of one segment */
+static void outer(int64_t T, int n, int m, const double *a, const double *c, double *dw)
+{
+    for (int64_t t = 0; t < T; t++)
+        for (int p = 0; p < n; p++)
+            for (int j = 0; j < m; j++)
+                dw[p * m + j] += a[t * n + p] * c[t * m + j];
+}
+
+static const struct { enum tensor in, out; enum param w; } projection[] = {
+    { X, PQ, P_Q }, { X, PK, P_K }, { X, PV, P_V }, { X, GRAW, P_G },
+    { X, BRAW, P_BETA }, { O, Z, P_O }, { Z, LOGIT, P_LOGIT },
+};
+enum { INTO_LAYER = 5, PROJECTIONS = 7 };
+static const enum tensor gradient[] = { DPQ, DPK, DPV, DG, DB, DZ, LOGIT };
+
+static void project(const struct rank *a, int i)
+{
+    const struct shape *w = &param_shape[projection[i].w];
+    times(a->T, w->rows, w->cols, a->t[projection[i].in],
+          a->run->theta + param_at(projection[i].w), a->t[projection[i].out]);
+}
+
+static void project_back(const struct rank *a, int i, enum tensor into)
+{
+    const struct shape *w = &param_shape[projection[i].w];
+    times_transposed(a->T, w->rows, w->cols, a->t[gradient[i]],
+                     a->run->theta + param_at(projection[i].w), a->t[into]);
+}
+
+void model_embed(const struct rank *a)
+{
+    const unsigned char *byte = a->run->text->byte + a->ctx->begin;
+    const double *E = a->run->theta, *b = a->run->theta + param_at(P_BBIAS);
+    for (int64_t t = 0; t < a->T; t++) {
+        memcpy(a->t[X] + t * WIDTH, E + byte[t] * WIDTH, sizeof *E * WIDTH);
+        memcpy(a->t[BRAW] + t * VALUE_HEADS, b, sizeof *b * VALUE_HEADS);
+    }
+    for (int i = 0; i < INTO_LAYER; i++)
+        project(a, i);
+}
+
+/* LOGIT becomes the loss's gradient; the loss itself is the last column of part. The
+ * byte after a shard's last one lies on a later rank: a halo of one row of one byte. */
+int model_loss(const struct rank *a, double *part, int64_t n)
+{
+    const struct text *x = a->run->text;
+    const struct kcp_context *c = a->ctx;
+    const unsigned char *byte = x->byte + c->begin;
+    const struct kcp_halo h = { a->run->plan, a->comm, 1, 1, 1, NULL };
+    const struct kcp_segment *seg = a->run->plan->seg + c->seg0;
+    unsigned char next = 0;
+    int64_t count = 0;
+    for (int i = 0; i < x->N; i++)
+        count += x->cu[i + 1] - x->cu[i] - 1;
+
+    memcpy(a->t[Z], a->t[X], sizeof(double) * a->T * WIDTH);
+    project(a, INTO_LAYER);
+    project(a, INTO_LAYER + 1);
+    const int status = kcp_halo_run(&h, byte, &next);
+    for (int s = 0; !status && s < c->NS; s++)
+        for (int64_t t = c->cu[s]; t < c->cu[s + 1]; t++) {
+            double *p = a->t[LOGIT] + t * BYTES, top = p[0], sum = 0;
+            const int ends = t + 1 == c->cu[s + 1] && seg[s].last;
+            const int target = t + 1 < a->T ? byte[t + 1] : next;
+            for (int j = 1; j < BYTES; j++)
+                top = p[j] > top ? p[j] : top;
+            for (int j = 0; j < BYTES; j++)
+                sum += exp(p[j] - top);
+            if (!ends)
+                part[s * n + n - 1] += (log(sum) + top - p[target]) / count;
+            for (int j = 0; j < BYTES; j++)
+                p[j] = ends ? 0 : (exp(p[j] - top) / sum - (j == target)) / count;
+        }
+    return status;
+}
+
+/* dz and do, what the layer's backward starts from. */
+void model_into_layer(const struct rank *a)
+{
+    project_back(a, INTO_LAYER + 1, DZ);
+    project_back(a, INTO_LAYER, DO);
+}
+
+/* Behind the layer: projections and embedding; part [NS, n], one row a segment. */
+void model_gradients(const struct rank *a, double *part, int64_t n)
+{
+    const struct kcp_context *c = a->ctx;
+    const unsigned char *byte = a->run->text->byte + c->begin;
+    memcpy(a->t[DX], a->t[DZ], sizeof(double) * a->T * WIDTH);
+    for (int i = 0; i < INTO_LAYER; i++)
+        project_back(a, i, DX);
+    for (int s = 0; s < c->NS; s++) {
+        const int64_t t0 = c->cu[s], T = c->cu[s + 1] - t0;
+        for (int i = 0; i < PROJECTIONS; i++) {
+            const struct shape *w = &param_shape[projection[i].w];
+            outer(T, w->rows, w->cols, a->t[projection[i].in] + t0 * w->rows,
+                  a->t[gradient[i]] + t0 * w->cols,
+                  part + s * n + param_at(projection[i].w));
+        }
+        for (int64_t t = t0; t < t0 + T; t++) {
+            for (int j = 0; j < WIDTH; j++)
+                part[s * n + byte[t] * WIDTH + j] += a->t[DX][t * WIDTH + j];
+            for (int j = 0; j < VALUE_HEADS; j++)
+                part[s * n + param_at(P_BBIAS) + j] += a->t[DB][t * VALUE_HEADS + j];
+        }
+    }
+}

@@ -1,0 +1,173 @@
+/* text_print.c -- what make run says on the terminal.
+ *
+ * Book: chapter 06 explains the plan.  Checked by: eyes.  Next: text_page.c.
+ */
+#include "text.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RIBBON = 60, COLUMNS = 8 };
+
+static char digit(int r)
+{
+    return "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ+-"[r];
+}
+
+static const char *name_of(const struct text *x, int n)
+{
+    const size_t len = strlen(x->name[n]);
+    return x->name[n] + (len > 24 ? len - 24 : 0);
+}
+
+static void print_rank(const struct finding *f, int r)
+{
+    const struct kcp_plan *p = f->many->plan;
+    const struct kcp_context *c = &p->ctx[r];
+    printf("  rank %-2d %5d..%-5d", r, (int)c->begin, (int)c->end);
+    for (int s = 0; s < c->NS; s++) {
+        const struct kcp_segment *g = &p->seg[c->seg0 + s];
+        const int64_t at = p->cu_seqlens[g->n];
+        printf("%s %s %d..%d%s", s ? "," : "", name_of(f->text, g->n),
+               (int)(g->begin - at), (int)(g->end - at),
+               g->first && g->last ? " whole" : g->first ? " begins"
+               : g->last ? " ends" : " goes through");
+    }
+    if (!c->NS)
+        printf(" holds nothing, joins in");
+    else if (c->pre_num_ranks)
+        printf("; state from %d rank%s, %d halo rows", c->pre_num_ranks,
+               c->pre_num_ranks > 1 ? "s" : "", c->pre_num_conv_tokens < WINDOW - 1
+               ? (int)c->pre_num_conv_tokens : WINDOW - 1);
+    putchar('\n');
+}
+
+void print_plan(const struct finding *f)
+{
+    const struct text *x = f->text;
+    const struct kcp_plan *p = f->many->plan;
+    printf("KCP  a KDA layer, forward and backward, on %d bytes of text, %d rank%s\n",
+           (int)x->T, f->R, f->R > 1 ? "s" : "");
+    printf("     H %d, HV %d, K %d, V %d, chunk %d, double; one map a rank\n", HEADS,
+           VALUE_HEADS, KEY, VALUE, CHUNK);
+    printf("\nWho holds what  (one line a sequence; the digit is the rank)\n");
+    for (int n = 0; n < x->N; n++) {
+        printf("  %-24s ", name_of(x, n));
+        for (int i = 0; i < RIBBON; i++) {
+            const int64_t t = i * x->T / RIBBON;
+            int r = 0;
+            while (p->cuts[r + 1] <= t)
+                r++;
+            putchar(t >= x->cu[n] && t < x->cu[n + 1] ? digit(r) : '.');
+        }
+        printf("  %d of %d bytes\n", (int)(x->cu[n + 1] - x->cu[n]), (int)x->size[n]);
+    }
+    for (int r = 0; r < f->R; r++)
+        print_rank(f, r);
+}
+
+double busy(const struct lane *l, int mark, int back)
+{
+    double s = 0;
+    for (int i = 0; i < l->n; i++)
+        if (mark < 0 || ((int)l->e[i].mark == mark &&
+                         (back < 0 || l->e[i].back == back)))
+            s += l->e[i].busy;
+    return s;
+}
+
+static void print_row(const struct finding *f, int mark, int back, const char *name)
+{
+    const int shown = f->R < COLUMNS ? f->R : COLUMNS;
+    printf("  %-22s", name);
+    for (int r = 0; r < shown; r++)
+        printf(" %8.2f", 1e3 * busy(&f->many->lane[r], mark, back));
+    putchar('\n');
+}
+
+void print_stages(const struct finding *f)
+{
+    const struct kcp_plan *p = f->many->plan;
+    const int shown = f->R < COLUMNS ? f->R : COLUMNS;
+    printf("\nStages  (milliseconds at work, by thread CPU time%s)\n  %-22s",
+           shown < f->R ? "; the first 8 ranks" : "", "");
+    for (int r = 0; r < shown; r++)
+        printf("   rank %-2d", r);
+    putchar('\n');
+    for (int m = 0; m < MARKS; m++) {
+        print_row(f, m, m == MARK_EXCHANGE ? 0 : -1, mark_name[m]);
+        if (m == MARK_CHUNK_BACK + 1)
+            print_row(f, MARK_EXCHANGE, 1, "07 exchange, back");
+    }
+    print_row(f, -1, -1, "all");
+    printf("  %-22s", "alive, % a stretch");
+    for (int r = 0; r < shown; r++) {
+        const struct kcp_context *c = &p->ctx[r];
+        double s = 0;
+        for (int n = 0; n < VALUE_HEADS && c->NS; n++)
+            s += f->alive[c->seg0][n] * f->alive[c->seg0][n] / VALUE_HEADS;
+        c->NS ? printf(" %8.2f", 100 * sqrt(s)) : printf(" %8s", "-");
+    }
+    printf("\n  alive: |M|_F / sqrt(K) of the rank's first stretch, RMS over heads:\n"
+           "  how much of the state that enters leaves it.\n");
+    if (f->far_seq >= 0)
+        printf("  Of what %s's first rank hands on, %.2f %% is alive at its end on "
+               "rank %d.\n", name_of(f->text, f->far_seq), 100 * f->far, f->far_rank);
+}
+
+void print_forms(const struct finding *f)
+{
+    printf("\nOn the wire  (state only, both walks, all ranks)\n"
+           "  %-12s %12s %12s %9s %9s   %s\n", "form", "bytes", "formula", "messages",
+           "gathers", "against one rank");
+    for (int i = 0; i < FORMS; i++)
+        printf("  %-12s %12lld %12lld %9lld %9lld   %.1e\n", form_names[i],
+               (long long)f->form[i].bytes, (long long)f->formula[i].bytes,
+               (long long)f->form[i].messages, (long long)f->form[i].collectives,
+               f->form_err[i]);
+}
+
+void print_errors(const struct finding *f)
+{
+    printf("\nErrors  (relative RMS, the worst rank and head)\n"
+           "  %-12s %9s %10s   %-12s %9s %10s\n", "", "one rank", "recurrence", "",
+           "one rank", "recurrence");
+    for (int i = 0; i < CHECKED / 2; i++)
+        for (int j = i; j < CHECKED; j += CHECKED / 2)
+            printf("  %-12s %9.1e %10.1e%s", checked_name[j], f->error_one[j],
+                   f->error_step[j], j == i ? " " : "\n");
+}
+
+void print_training(const struct finding *f)
+{
+    double apart = 0;
+    if (!f->steps)
+        return;
+    printf("\nTraining  (nats a byte, plain gradient steps)\n  step ");
+    const int every = (f->steps + 7) / 8;
+    for (int i = 0; i <= f->steps; i += every)
+        printf(" %7d", i);
+    for (int w = 0; w < 2; w++) {
+        if (w)
+            printf("\n  R = %-2d", 1);
+        else
+            printf("\n  R = %-2d", f->R);
+        for (int i = 0; i <= f->steps; i += every)
+            printf(" %7.4f", f->loss[w][i]);
+    }
+    for (int i = 0; i <= f->steps; i++)
+        apart = fmax(apart, fabs(f->loss[0][i] - f->loss[1][i]));
+    printf("\n  The curves are at most %.1e apart.\n", apart);
+}
+
+void close_line(const struct finding *f, char *buf, size_t n)
+{
+    char alive[120] = "";
+    if (f->far_seq >= 0)
+        snprintf(alive, sizeof alive, "; %.1f %% of the state is alive at the far end",
+                 100 * f->far);
+    snprintf(buf, n, "%s: forward and backward over %d rank%s agree with one rank to "
+             "%.1e and with the token recurrence to %.1e (limit %.0e)%s.",
+             f->pass ? "PASS" : "FAIL", f->R, f->R > 1 ? "s" : "", f->worst_one,
+             f->worst_step, f->limit, alive);
+}

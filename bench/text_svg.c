@@ -1,0 +1,194 @@
+/* text_svg.c -- the figures of make run's page.
+ *
+ * Book: none.  Checked by: eyes.  Next: text_page.c, which sets them in their places.
+ * x is in percent and y in pixels: a figure widens with the page and its words do not.
+ */
+#include "text.h"
+#include <math.h>
+
+static const char *colour(int r)
+{
+    static const char *const c[] = { "--a", "--b", "--c", "--d", "--e", "--f", "--g",
+                                     "--h" };
+    return c[r % 8];
+}
+
+static void open_figure(FILE *o, double high, const char *what)
+{
+    fprintf(o, "<svg width='100%%' height='%.0f' role='img' aria-label='%s'>", high,
+            what);
+}
+
+static void text(FILE *o, double x, double y, const char *css, const char *s)
+{
+    fprintf(o, "<text x='%.2f%%' y='%.0f' class='%s'>", x, y, css);
+    print_html(o, s, -1);
+    fputs("</text>", o);
+}
+
+static void rect(FILE *o, double x, double y, double w, double h, const char *fill,
+                 const char *title)
+{
+    fprintf(o, "<rect x='%.3f%%' y='%.0f' width='%.3f%%' height='%.0f' "
+            "fill='var(%s)'><title>", x, y, w, h, fill);
+    print_html(o, title, -1);
+    fputs("</title></rect>", o);
+}
+
+static void vline(FILE *o, double x, double y0, double y1, const char *css)
+{
+    fprintf(o, "<line x1='%.3f%%' x2='%.3f%%' y1='%.0f' y2='%.0f' class='%s'/>", x, x,
+            y0, y1, css);
+}
+
+/* The plan: a bar a sequence, a colour a rank, a mark where a state crosses a cut. */
+void svg_ribbon(FILE *o, const struct finding *f)
+{
+    const struct kcp_plan *p = f->many->plan;
+    const double per = 100.0 / (double)p->T, row = 46, high = 26 + row * p->N;
+    char s[200];
+    open_figure(o, high, "who holds what");
+    for (int r = 0; r < p->R; r++) {
+        const double mid = per * 0.5 * (double)(p->cuts[r] + p->cuts[r + 1]);
+        snprintf(s, sizeof s, p->R <= 6 ? "rank %d" : "%d", r);
+        if (p->R <= 16 || r % 4 == 0)
+            text(o, mid, 13, "mid small", s);
+        if (r)
+            vline(o, per * (double)p->cuts[r], 4, high, "cut");
+    }
+    for (int j = 0; j < p->S; j++) {
+        const struct kcp_segment *g = &p->seg[j];
+        const double y = 26 + row * g->n, x = per * (double)g->begin;
+        snprintf(s, sizeof s, "rank %d holds tokens %lld..%lld of %s", g->rank,
+                 (long long)(g->begin - p->cu_seqlens[g->n]),
+                 (long long)(g->end - p->cu_seqlens[g->n]), f->text->name[g->n]);
+        rect(o, x, y + 18, per * (double)(g->end - g->begin), 18, colour(g->rank), s);
+        if (!g->first)
+            fprintf(o, "<circle cx='%.3f%%' cy='%.0f' r='5' class='hop'><title>the "
+                    "state crosses here</title></circle>", x, y + 27);
+    }
+    for (int n = 0; n < p->N; n++) {
+        const double x = per * (double)p->cu_seqlens[n];
+        text(o, x > 60 ? 100 : x, 26 + row * n + 13, x > 60 ? "end name" : "name",
+             f->text->name[n]);
+    }
+    fputs("</svg>\n", o);
+}
+
+static const struct { const char *name, *fill; } kind[] = {
+    { "embedding, projections, loss", "--h" }, { "convolution", "--d" },
+    { "within chunks", "--a" }, { "affine map", "--c" }, { "exchange", "--b" },
+    { "scan over chunks", "--e" },
+};
+enum { KINDS = 6 };
+
+static int kind_of(enum mark m)
+{
+    switch (m) {
+    case MARK_CONV: case MARK_CONV_BACK: return 1;
+    case MARK_GATE: case MARK_WY: case MARK_WY_BACK: case MARK_GATE_BACK: return 2;
+    case MARK_AFFINE: case MARK_MERGE_BACK: return 3;
+    case MARK_EXCHANGE: return 4;
+    case MARK_CHUNK: case MARK_CHUNK_BACK: return 5;
+    default: return 0;
+    }
+}
+
+/* Each rank's stages by the wall clock. */
+void svg_lanes(FILE *o, const struct finding *f)
+{
+    const int shown = f->R < 16 ? f->R : 16;
+    double end = 1e-9;
+    char s[120];
+    for (int r = 0; r < shown; r++)
+        for (int i = 0; i < f->many->lane[r].n; i++)
+            end = fmax(end, f->many->lane[r].e[i].to);
+    const double high = 40.0 * shown + 22;
+    open_figure(o, high, "stages by the clock");
+    for (int r = 0; r < shown; r++) {
+        snprintf(s, sizeof s, "rank %d", r);
+        text(o, 0, 40.0 * r + 12, "small", s);
+        for (int i = 0; i < f->many->lane[r].n; i++) {
+            const struct event *e = &f->many->lane[r].e[i];
+            snprintf(s, sizeof s, "rank %d: %s%s, %.2f ms, %.2f ms of them at work", r,
+                     mark_name[e->mark],
+                     e->mark == MARK_EXCHANGE && e->back ? " back" : "",
+                     1e3 * (e->to - e->from), 1e3 * e->busy);
+            rect(o, 100 * e->from / end, 40.0 * r + 17, 100 * (e->to - e->from) / end,
+                 17, kind[kind_of(e->mark)].fill, s);
+        }
+    }
+    snprintf(s, sizeof s, "%.0f ms", 1e3 * end);
+    text(o, 0, high - 5, "small", "0");
+    text(o, 100, high - 5, "end small", s);
+    fputs("</svg>\n<p class='legend'>", o);
+    for (int k = 0; k < KINDS; k++)
+        fprintf(o, "<span><i style='background:var(%s)'></i>%s</span> ", kind[k].fill,
+                kind[k].name);
+    fputs("</p>\n", o);
+}
+
+/* Relative errors on a logarithmic axis; what agrees to the bit stands at the left. */
+void svg_errors(FILE *o, const struct finding *f)
+{
+    const double left = 22, right = 97, low = -18, top = -10, row = 21;
+    const double high = row * CHECKED + 44, per = (right - left) / (top - low);
+    open_figure(o, high, "relative errors");
+    for (int e = -18; e <= -10; e += 2) {
+        char s[16];
+        snprintf(s, sizeof s, e == -18 ? "exact" : "1e%d", e);
+        vline(o, left + per * (e - low), 4, high - 34, "grid");
+        text(o, left + per * (e - low), high - 18, "mid small", s);
+    }
+    const double limit = left + per * (log10(f->limit) - low);
+    vline(o, limit, 0, high - 34, "limit");
+    text(o, limit, high - 2, "mid small", "limit 1e-11");
+    for (int i = 0; i < CHECKED; i++) {
+        const double y = row * i + 15;
+        const double e[2] = { f->error_one[i], f->error_step[i] };
+        text(o, left - 2, y + 4, "end small", checked_name[i]);
+        for (int w = 0; w < 2; w++) {
+            const double at = e[w] > 0 ? fmin(fmax(log10(e[w]), low), top) : low;
+            fprintf(o, "<circle cx='%.2f%%' cy='%.0f' r='%d' class='dot%d'><title>%s, "
+                    "against %s: %.2e</title></circle>", left + per * (at - low), y,
+                    w ? 4 : 5, w, checked_name[i], w ? "the recurrence" : "one rank",
+                    e[w]);
+        }
+    }
+    fputs("</svg>\n", o);
+}
+
+/* Loss by step: R ranks drawn broad, one rank drawn thin on top of it. */
+void svg_losses(FILE *o, const struct finding *f)
+{
+    double low = f->loss[0][0], top = low;
+    char s[32];
+    for (int i = 0; i <= f->steps; i++)
+        for (int w = 0; w < 2; w++) {
+            low = fmin(low, f->loss[w][i]);
+            top = fmax(top, f->loss[w][i]);
+        }
+    top = ceil(top * 2) / 2, low = floor(low * 2) / 2;
+    open_figure(o, 270, "loss by step");
+    for (double y = low; y <= top + 1e-9; y += top - low > 3 ? 1 : 0.5) {
+        const double at = 12 + 222 * (top - y) / (top - low);
+        snprintf(s, sizeof s, "%.1f", y);
+        fprintf(o, "<line x1='9%%' x2='100%%' y1='%.1f' y2='%.1f' class='grid'/>", at,
+                at);
+        text(o, 7, at + 4, "end small", s);
+    }
+    fputs("<svg x='9%' y='12' width='90%' height='222' viewBox='0 0 1000 1000' "
+          "preserveAspectRatio='none' overflow='visible'>", o);
+    for (int w = 0; w < 2; w++) {
+        fprintf(o, "<polyline class='curve%d' points='", w);
+        for (int i = 0; i <= f->steps; i++)
+            fprintf(o, "%.1f,%.2f ", 1000.0 * i / f->steps,
+                    1000 * (top - f->loss[w][i]) / (top - low));
+        fputs("'/>", o);
+    }
+    fputs("</svg>", o);
+    text(o, 9, 256, "small", "0");
+    snprintf(s, sizeof s, "step %d", f->steps);
+    text(o, 100, 256, "end small", s);
+    fputs("</svg>\n", o);
+}

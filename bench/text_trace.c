@@ -1,0 +1,89 @@
+/* text_trace.c -- who did which stage, when, and what it put on the wire.
+ *
+ * Book: none.  Checked by: eyes.  Next: text_print.c.
+ * The linker's --wrap=f sends every call of f here first: nothing in ref/ knows of it.
+ */
+#include "text.h"
+#include <time.h>
+
+const char *const mark_name[MARKS] = {
+    "embed, project", "14 conv", "02 gate", "03 wy", "05 affine map", "07 exchange",
+    "04 scan, output", "logits, loss", "09 chunk backward", "11 map, reverse",
+    "10 wy backward", "02 gate backward", "14 conv backward", "gradients, sum",
+};
+
+static _Thread_local struct lane *lane;
+static _Thread_local double start;
+
+static double now(clockid_t which)
+{
+    struct timespec t;
+    clock_gettime(which, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double seconds(void)
+{
+    return now(CLOCK_MONOTONIC);
+}
+
+double busy_seconds(void)
+{
+    return now(CLOCK_THREAD_CPUTIME_ID);
+}
+
+struct lane *trace_on(struct lane *to, double from)
+{
+    struct lane *was = lane;
+    lane = to, start = from;
+    return was;
+}
+
+void trace_mark(enum mark mark, int back, double from, double busy_from)
+{
+    const int most = sizeof lane->e / sizeof lane->e[0];
+    if (lane && lane->n < most)
+        lane->e[lane->n++] = (struct event){ mark, back, from - start,
+                                             seconds() - start,
+                                             busy_seconds() - busy_from };
+}
+
+#define BETWEEN(type, f, mark, back)                                                  \
+    int __real_##f(struct type *a);                                                   \
+    int __wrap_##f(struct type *a);                                                   \
+    int __wrap_##f(struct type *a)                                                    \
+    {                                                                                 \
+        const double t = seconds(), busy = busy_seconds();                            \
+        const int status = __real_##f(a);                                             \
+        trace_mark(mark, back, t, busy);                                              \
+        return status;                                                                \
+    }
+#define EITHER(a, forward, backward) ((a)->pass == KCP_FORWARD ? forward : backward)
+
+BETWEEN(kcp_gate, ref_gate, EITHER(a, MARK_GATE, MARK_GATE_BACK), a->pass)
+BETWEEN(kcp_conv, ref_conv, EITHER(a, MARK_CONV, MARK_CONV_BACK), a->pass)
+BETWEEN(kcp_wy, ref_wy, MARK_WY, 0)
+BETWEEN(kcp_affine, ref_affine, MARK_AFFINE, 0)
+BETWEEN(kcp_chunk, ref_chunk, MARK_CHUNK, 0)
+BETWEEN(kcp_chunk_backward, ref_chunk_backward, MARK_CHUNK_BACK, 1)
+BETWEEN(kcp_merge_backward, ref_merge_backward, MARK_MERGE_BACK, 1)
+BETWEEN(kcp_wy_backward, ref_wy_backward, MARK_WY_BACK, 1)
+
+/* The exchange: its time, and what its two walks handed to the wire. */
+int __real_kcp_exchange_run(const struct kcp_exchange *x);
+int __wrap_kcp_exchange_run(const struct kcp_exchange *x);
+int __wrap_kcp_exchange_run(const struct kcp_exchange *x)
+{
+    const double t = seconds(), busy = busy_seconds();
+    const struct kcp_traffic was = x->comm->traffic, f = kcp_exchange_formula(x);
+    const int status = __real_kcp_exchange_run(x);
+    trace_mark(MARK_EXCHANGE, x->backward, t, busy);
+    if (lane) {
+        lane->wire.bytes += x->comm->traffic.bytes - was.bytes;
+        lane->wire.messages += x->comm->traffic.messages - was.messages;
+        lane->wire.collectives += x->comm->traffic.collectives - was.collectives;
+        lane->formula.bytes += f.bytes, lane->formula.messages += f.messages;
+        lane->formula.collectives += f.collectives;
+    }
+    return status;
+}
