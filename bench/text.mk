@@ -3,15 +3,16 @@
 
 text_wrap := ref_gate ref_wy ref_affine ref_chunk ref_chunk_backward ref_wy_backward \
              ref_merge_backward ref_conv kcp_exchange_run
-text_obj  := $(call obj,$(wildcard ref/*.c) $(filter-out comm/nccl.c comm/mpi.c,\
-               $(wildcard comm/*.c)) $(wildcard bench/text*.c))
+text_obj  := $(call obj,$(wildcard bench/text*.c))
 
-$(filter $B/bench/text%,$(text_obj)): bench/text.h
-$B/kcp-text: $(text_obj)
-	$(CC) $^ $(addprefix -Wl$(comma)--wrap=,$(text_wrap)) -lpthread -lm -o $@
+$(text_obj): bench/text.h
+$B/kcp-text: $(call obj,$(ref) $(comm)) $(text_obj)
+	@echo "  link $@"
+	@$(CC) $(LDFLAGS) $^ $(text_wrap:%=-Wl,--wrap=%) -lpthread -lm -o $@
 
-.PHONY: run
-run: $B/kcp-text
+.PHONY: run compiler
+compiler:
+	@command -v $(CC) >/dev/null || sh .ci/setup
+run: compiler $B/kcp-text
 	@$B/kcp-text $(if $(RANKS),--ranks '$(RANKS)') $(if $(TEXT),--text '$(TEXT)') \
 	  $(if $(STEPS),--steps '$(STEPS)')
-comma := ,

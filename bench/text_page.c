@@ -51,15 +51,16 @@ static void plan(FILE *o, const struct finding *f)
 {
     const struct kcp_plan *p = f->many->plan;
     fprintf(o, "<h2>Who holds what</h2><p>%d sequence%s, one a file, lie one after "
-            "another: %lld bytes, one token each. The batch is cut into %d equal shards "
-            "wherever the cuts fall. A ring marks where a sequence crosses a cut: there "
-            "a state must arrive, and %d rows for the convolution.</p><figure>",
+            "another: %lld bytes, one token each. The batch is cut into %d equal "
+            "shards wherever the cuts fall. A ring marks where a sequence crosses a "
+            "cut: there a state must arrive, and %d rows for the "
+            "convolution.</p><figure>",
             f->text->N, f->text->N > 1 ? "s" : "", (long long)p->T, f->R, WINDOW - 1);
     svg_ribbon(o, f);
     fputs("</figure>\n", o);
     if (p->crossing)
-        fputs("<p class='note'>The text at those cuts; left of the bar one rank, right of "
-              "it the next:</p>", o);
+        fputs("<p class='note'>The text at those cuts; left of the bar one rank, right "
+              "of it the next:</p>", o);
     cuts(o, f);
     fputs("<div class='wide'><table><tr><th>rank<th>tokens<th>sequences<th>state "
           "from<th>state to</tr>\n", o);
@@ -67,10 +68,9 @@ static void plan(FILE *o, const struct finding *f)
         const struct kcp_context *c = &p->ctx[r];
         fprintf(o, "<tr><td>%d<td>%lld..%lld<td>%d<td>", r, (long long)c->begin,
                 (long long)c->end, c->n_local);
-        c->pre_num_ranks ? fprintf(o, "%d before", c->pre_num_ranks) : fputs("none", o);
-        fputs("<td>", o);
-        c->post_num_ranks ? fprintf(o, "%d after", c->post_num_ranks) : fputs("none", o);
-        fputs("</tr>\n", o);
+        fprintf(o, c->pre_num_ranks ? "%d before<td>" : "none<td>", c->pre_num_ranks);
+        fprintf(o, c->post_num_ranks ? "%d after</tr>\n" : "none</tr>\n",
+                c->post_num_ranks);
     }
     fputs("</table></div>\n", o);
 }
@@ -79,8 +79,8 @@ static void stages(FILE *o, const struct finding *f)
 {
     const int shown = f->R < 8 ? f->R : 8;
     fprintf(o, "<h2>What each rank did</h2><p>Forward, loss and backward by the wall "
-            "clock, ranks being threads that share %ld cores. In the table, milliseconds "
-            "at work.</p><figure>", sysconf(_SC_NPROCESSORS_ONLN));
+            "clock, ranks being threads that share %ld cores. In the table, "
+            "milliseconds at work.</p><figure>", sysconf(_SC_NPROCESSORS_ONLN));
     svg_lanes(o, f);
     fputs("</figure><div class='wide'><table><tr><th>stage", o);
     for (int r = 0; r < shown; r++)
@@ -100,22 +100,23 @@ static void alive(FILE *o, const struct finding *f)
 {
     const struct kcp_plan *p = f->many->plan;
     fputs("<h2>How much state is alive</h2><p>A stretch of tokens acts on the state as "
-          "<i>S</i> &#8594; <i>MS</i> + <i>h</i>. The share of <i>S</i> that survives is "
-          "|<i>M</i>|/&#8730;<i>K</i>, by head: gates as trained models have them, so one "
-          "head remembers and another forgets.", o);
+          "<i>S</i> &#8594; <i>MS</i> + <i>h</i>. The share of <i>S</i> that survives "
+          "is |<i>M</i>|/&#8730;<i>K</i>, by head: gates as trained models have them, "
+          "so one head remembers and another forgets.", o);
     if (f->far_seq >= 0)
-        fprintf(o, " Of what the first rank of %s hands on, <b>%.1f %%</b> is alive where "
-                "it ends, on rank %d.", f->text->name[f->far_seq], 100 * f->far,
+        fprintf(o, " Of what the first rank of %s hands on, <b>%.1f %%</b> is alive "
+                "where it ends, on rank %d.", f->text->name[f->far_seq], 100 * f->far,
                 f->far_rank);
     fputs("</p><div class='wide'><table class='heat'><tr><th>rank, tokens", o);
     for (int n = 0; n < VALUE_HEADS; n++)
         fprintf(o, "<th>head %d", n);
     for (int j = 0; j < p->S && j < 24; j++) {
-        fprintf(o, "</tr>\n<tr><td>%d, %lld of %s", p->seg[j].rank,
-                (long long)(p->seg[j].end - p->seg[j].begin), f->text->name[p->seg[j].n]);
+        const struct kcp_segment *g = &p->seg[j];
+        fprintf(o, "</tr>\n<tr><td>%d, %lld of %s", g->rank,
+                (long long)(g->end - g->begin), f->text->name[g->n]);
         for (int n = 0; n < VALUE_HEADS; n++)
-            fprintf(o, "<td style='background:color-mix(in srgb,var(--c) %.0f%%,"
-                    "transparent)'>%.3g %%", 75 * sqrt(f->alive[j][n]),
+            fprintf(o, "<td style='background:color-mix(in srgb,var(--c) "
+                    "%.0f%%,transparent)'>%.3g %%", 75 * sqrt(f->alive[j][n]),
                     100 * f->alive[j][n]);
     }
     fputs("</tr></table></div>\n", o);
@@ -126,15 +127,17 @@ static void forms(FILE *o, const struct finding *f)
     double most = 1;
     for (int i = 0; i < FORMS; i++)
         most = fmax(most, (double)f->form[i].bytes);
-    fputs("<h2>What went over the wire</h2><p>Four forms of the exchange compute the same "
-          "states. Bytes that all ranks sent, forward and backward, states and maps only; "
-          "counted, and equal to chapter 07&#8217;s formulas.</p><div class='wide'><table>"
-          "<tr><th>form<th style='width:34%'><th>bytes<th>messages<th>gathers<th>against "
-          "one rank</tr>\n", o);
+    fputs("<h2>What went over the wire</h2><p>Four forms of the exchange compute the "
+          "same states. Bytes that all ranks sent, forward and backward, states and "
+          "maps only; counted, and equal to chapter 07&#8217;s formulas.</p><div "
+          "class='wide'><table><tr><th>form<th "
+          "style='width:34%'><th>bytes<th>messages<th>gathers<th>against one "
+          "rank</tr>\n", o);
     for (int i = 0; i < FORMS; i++)
         fprintf(o, "<tr><td>%s<td><svg width='100%%' height='12'><rect width='%.2f%%' "
-                "height='12' fill='var(--b)'/></svg><td>%lld<td>%lld<td>%lld<td>%.1e</tr>"
-                "\n", form_names[i], 100 * (double)f->form[i].bytes / most,
+                "height='12' "
+                "fill='var(--b)'/></svg><td>%lld<td>%lld<td>%lld<td>%.1e</tr>\n",
+                form_names[i], 100 * (double)f->form[i].bytes / most,
                 (long long)f->form[i].bytes, (long long)f->form[i].messages,
                 (long long)f->form[i].collectives, f->form_err[i]);
     fputs("</table></div>\n", o);
@@ -145,15 +148,17 @@ static void losses(FILE *o, const struct finding *f)
     double apart = 0;
     fputs("<h2>Training</h2>", o);
     if (!f->steps) {
-        fputs("<p><code>make run STEPS=20</code> trains the embedding and the projections "
-              "over these ranks and on one rank, and draws both losses here.</p>\n", o);
+        fputs("<p><code>make run STEPS=20</code> trains the embedding and the "
+              "projections over these ranks and on one rank, and draws both losses "
+              "here.</p>\n", o);
         return;
     }
     for (int i = 0; i <= f->steps; i++)
         apart = fmax(apart, fabs(f->loss[0][i] - f->loss[1][i]));
-    fprintf(o, "<p>The next byte&#8217;s cross-entropy, in nats, over %d plain gradient "
-            "steps on the embedding and the projections: broad, with %d ranks; thin, with "
-            "one. They are at most %.1e apart.</p><figure>", f->steps, f->R, apart);
+    fprintf(o, "<p>The next byte&#8217;s cross-entropy, in nats, over %d plain "
+            "gradient steps on the embedding and the projections: broad, with %d "
+            "ranks; thin, with one. They are at most %.1e apart.</p><figure>",
+            f->steps, f->R, apart);
     svg_losses(o, f);
     fputs("</figure>\n", o);
 }
@@ -170,12 +175,12 @@ int write_page(const struct finding *f, const char *path)
     }
     close_line(f, line, sizeof line);
     char *rest = strchr(line, ':');
-    fprintf(o, "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
-            "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-            "<meta name='color-scheme' content='light dark'><title>KCP: one layer, %d "
-            "rank%s</title>\n<style>%s</style></head>\n<body><main>"
-            "<p class='over'>KCP &#183; make run</p><h1>One layer, %d rank%s, one result"
-            "</h1>\n<div class='verdict%s'><b>%s</b>", f->R, f->R > 1 ? "s" : "",
+    fprintf(o, "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><meta "
+            "name='viewport' content='width=device-width, initial-scale=1'><meta "
+            "name='color-scheme' content='light dark'><title>KCP: one layer, %d "
+            "rank%s</title>\n<style>%s</style></head>\n<body><main><p class='over'>KCP "
+            "&#183; make run</p><h1>One layer, %d rank%s, one result</h1>\n<div "
+            "class='verdict%s'><b>%s</b>", f->R, f->R > 1 ? "s" : "",
             page_style, f->R, f->R > 1 ? "s" : "", f->pass ? "" : " no",
             f->pass ? "Pass" : "Fail");
     print_html(o, rest, -1);
@@ -187,13 +192,15 @@ int write_page(const struct finding *f, const char *path)
     stages(o, f);
     alive(o, f);
     forms(o, f);
-    fputs("<h2>The errors</h2><p>Relative RMS of every output and gradient, the worst rank "
-          "and head.</p><p class='legend'><span><i class='d'></i>against one rank</span> "
-          "<span><i class='r'></i>against the token recurrence</span></p><figure>", o);
+    fputs("<h2>The errors</h2><p>Relative RMS of every output and gradient, the worst "
+          "rank and head.</p><p class='legend'><span><i class='d'></i>against one "
+          "rank</span> <span><i class='r'></i>against the token "
+          "recurrence</span></p><figure>", o);
     svg_errors(o, f);
     fputs("</figure>\n", o);
     losses(o, f);
-    fprintf(o, "<p class='note'>%.1f seconds in all.</p></main></body></html>\n", f->took);
+    fprintf(o, "<p class='note'>%.1f seconds in all.</p></main></body></html>\n",
+            f->took);
     if (fclose(o) || rename(temp, path)) {
         fprintf(stderr, "kcp-text: %s: %s\n", path, strerror(errno));
         return 2;
