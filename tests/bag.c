@@ -85,6 +85,18 @@ int field_used(const struct kcp_field *f, const struct kcp_call *c)
     return 1;
 }
 
+/* The gradient of a parameter is asked for where the parameter is given. */
+static int asked_for(const struct bag *b, const struct kcp_field *f)
+{
+    static const char *const of[][2] = {
+        { "dA_part", "A_log" },   { "ddt_part", "dt_bias" }, { "dA_log", "A_log" },
+        { "ddt_bias", "dt_bias" }, { "dweight", "weight" },  { "dbias", "bias" },
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if (!strcmp(f->name, of[i][0])) return bag_find(b, of[i][1]) != NULL;
+    return 1;
+}
+
 int bag_run(struct bag *b, const struct kcp_stage *s, const struct kcp_call *c)
 {
     char *args = calloc(1, s->args);
@@ -92,7 +104,7 @@ int bag_run(struct bag *b, const struct kcp_stage *s, const struct kcp_call *c)
     memcpy(args, c, sizeof *c);
     for (int i = 0; i < s->nfields; i++) {
         const struct kcp_field *f = &s->fields[i];
-        if (!field_used(f, c)) continue;
+        if (!field_used(f, c) || !asked_for(b, f)) continue;
         struct tensor *t = bag_find(b, f->name);
         if (!field_in(f)) t = bag_add(b, f->name, f->shape, f->store, c);
         if (!t && f->when != KCP_MAYBE) {

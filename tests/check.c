@@ -139,9 +139,10 @@ static void check_head(const struct slice *s, const struct view *v, int64_t h,
             if (d > most && !nan) most = d, at = x;
         }
     if (!n) return;
+    /* A few tokens that happen to be small, or large, are no measure of their head. */
     const int few = s->field->shape[0] == 'T' && s->dim[0] < 64;
-    const double ref = few ? rms_head(s, v, s->all, all_outer, h)
-                           : rms_head(s, v, s->want, v->outer, h);
+    const double ref = fmax(rms_head(s, v, s->want, v->outer, h),
+                            few ? rms_head(s, v, s->all, all_outer, h) : 0);
     const double tol = tolerance(s, v->is_M), size = fmax(ref, 1e-6 * nat);
     const double err = nan ? INFINITY : size > 0 ? sqrt(sum / n) / size : sum ? INFINITY : 0;
     note(w, s, v, err, tol, h, at, nan);

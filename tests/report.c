@@ -35,11 +35,11 @@ void expect_(struct kcp_report *r, int ok, const char *file, int line, const cha
 int report_close(const struct kcp_report *r, int strict)
 {
     const int ran = r->pass + r->marginal + r->fail + r->caught + r->survived;
-    const int bad = r->fail || r->survived || !ran;
+    const int bad = r->fail || r->survived || !(ran || r->skip || r->na);
     printf("%s%s: %d mutants caught, %d survived; %d n/a\n",
            bad ? "FAILED" : "OK", r->skip ? ", INCOMPLETE" : "", r->caught, r->survived,
            r->na);
-    if (!ran) printf("nothing ran: no such stage or variant\n");
+    if (!(ran || r->skip || r->na)) printf("nothing ran: no such stage or variant\n");
     printf("%d passed, %d failed, %d skipped\n", r->pass + r->marginal + r->caught,
            r->fail + r->survived, r->skip);
     return bad ? 1 : r->skip && strict ? 3 : 0;
