@@ -111,7 +111,7 @@ static void gate_forward_all(const struct kcp_gate *a)
         for (int n = 0; n < HV; n++) {
             for (int i = 0; i < KG; i++)
                 g[t][n][i] = gate(a, x[t][n][i], A_log ? A_log[n] : 0, dt ? dt[n][i] : 0);
-            beta[t][n] = beta_of(a->beta_form, raw[t][n]);
+            if (beta) beta[t][n] = beta_of(a->beta_form, raw[t][n]);
         }
 }
 
@@ -139,15 +139,16 @@ static void gate_backward_all(const struct kcp_gate *a)
             }
 }
 
-/* Spec 2. pass forward: q, k [T,H,K] with rstd [T,H], g and G [T,HV,KG], beta [T,HV].
+/* Spec 2. pass forward: q, k [T,H,K] with rstd [T,H], g and G [T,HV,KG], beta [T,HV]; q
+ * with its rstd, k and beta are left out when NULL (chapter 13 keeps them).
  * pass backward: the gradients of the raw inputs, and per stretch those of A_log
  * (dA_part [NS,HV]) and dt_bias (ddt_part [NS,HV,KG]); either may be NULL. */
 int ref_gate(struct kcp_gate *a)
 {
     const int64_t rows = a->T * a->H;
     if (a->pass == KCP_FORWARD) {
-        norm(rows, a->K, a->l2norm, a->q_raw, a->q, a->rstd_q);
-        norm(rows, a->K, a->l2norm, a->k_raw, a->k, a->rstd_k);
+        if (a->q) norm(rows, a->K, a->l2norm, a->q_raw, a->q, a->rstd_q);
+        if (a->k) norm(rows, a->K, a->l2norm, a->k_raw, a->k, a->rstd_k);
         gate_forward_all(a);
         chunk_sum(a);
     } else {

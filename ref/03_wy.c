@@ -96,6 +96,28 @@ static void gated(const struct kcp_wy *a, struct block b)
         }
 }
 
+/* The block of stretch s that begins at t0, for value head n. */
+static struct block block_at(const struct kcp_wy *a, int s, int t0, int n)
+{
+    const int left = ((const int *)a->cu)[s + 1] - t0;
+    return (struct block){ t0, left < a->C ? left : a->C, n, n / (a->HV / a->H) };
+}
+
+/* The second half of spec 3, from A as given: u [T,HV,V], w [T,HV,K]; kg, qg [T,HV,K]
+ * for KDA. Aqk is not touched. Chapter 13 makes them again, from the A it kept. */
+int ref_wy_factors(struct kcp_wy *a)
+{
+    const int *cu = a->cu;
+    for (int s = 0; s < a->NS; s++)
+        for (int t0 = cu[s]; t0 < cu[s + 1]; t0 += a->C)
+            for (int n = 0; n < a->HV; n++) {
+                const struct block b = block_at(a, s, t0, n);
+                solve(a, b);
+                if (a->model == KCP_KDA) gated(a, b);
+            }
+    return KCP_OK;
+}
+
 /* Spec 3: Aqk, A [T,HV,C], u [T,HV,V], w [T,HV,K] of every chunk; kg, qg [T,HV,K] for
  * KDA. Returns KCP_NO_MEMORY when it must. */
 int ref_wy(struct kcp_wy *a)
@@ -106,13 +128,10 @@ int ref_wy(struct kcp_wy *a)
     for (int s = 0; s < a->NS; s++)
         for (int t0 = cu[s]; t0 < cu[s + 1]; t0 += a->C)
             for (int n = 0; n < a->HV; n++) {
-                const int c = cu[s + 1] - t0 < a->C ? cu[s + 1] - t0 : a->C;
-                const struct block b = { t0, c, n, n / (a->HV / a->H) };
+                const struct block b = block_at(a, s, t0, n);
                 scores(a, b, L);
                 invert(a, b, L);
-                solve(a, b);
-                if (a->model == KCP_KDA) gated(a, b);
             }
     free(L);
-    return KCP_OK;
+    return ref_wy_factors(a);
 }

@@ -16,7 +16,7 @@ struct back {
     const struct kcp_segment *seg;         /* this rank's segments */
     char why[160];
     int full, ngot;                        /* full: some room was refused */
-    double *got[48];
+    double *got[40];
     double *q, *k, *beta, *Aqk, *A;        /* chapters 02, 03: in the saved block */
     double *G, *w, *u, *qg, *kg, *v_new, *h;   /* there too, or made again */
     double *dAqk, *dv_local, *dU, *dh, *dh_in, *states;              /* chapter 09 */
@@ -84,36 +84,30 @@ static int open_block(struct back *x)
     return KCP_OK;
 }
 
-/* Recompute: what save-all keeps, made again by the functions that made it (chapters
- * 02, 03, 04), so both modes give the same bits. What else they make is not read. */
+/* Recompute: what save-all keeps, made again from the block and the raw gate by the
+ * functions that made it (chapters 02, 03, 04), so both modes give the same bits. */
 static int again(struct back *x)
 {
     const struct kcp_backward *a = x->a;
-    const int64_t T = a->T, TH = T * a->H, TV = T * a->HV;
-    const int64_t size = (int64_t)a->HV * a->K * a->V;
-    double *kept = kcp_saved_at(a->saved, "h_kept");
+    const int64_t TV = a->T * a->HV, size = (int64_t)a->HV * a->K * a->V;
+    const double *kept = kcp_saved_at(a->saved, "h_kept");
+    double *h_start = room(x, a->NS * size);
     int status;
 
     STAGE(kcp_gate, gate);
     gate.pass = KCP_FORWARD;
-    gate.q_raw = a->q_raw, gate.k_raw = a->k_raw, gate.g_raw = a->g_raw;
-    gate.beta_raw = a->beta_raw, gate.A_log = a->A_log, gate.dt_bias = a->dt_bias;
-    gate.q = room(x, TH * a->K), gate.k = room(x, TH * a->K);
-    gate.rstd_q = room(x, TH), gate.rstd_k = room(x, TH), gate.beta = room(x, TV);
+    gate.g_raw = a->g_raw, gate.A_log = a->A_log, gate.dt_bias = a->dt_bias;
     gate.g = room(x, TV * a->KG), gate.G = x->G = room(x, TV * a->KG);
 
     STAGE(kcp_wy, wy);
-    wy.q = x->q, wy.k = x->k, wy.v = a->v, wy.G = x->G, wy.beta = x->beta;
-    wy.Aqk = room(x, TV * a->C), wy.A = room(x, TV * a->C);
+    wy.q = x->q, wy.k = x->k, wy.v = a->v, wy.G = x->G, wy.beta = x->beta, wy.A = x->A;
     wy.u = x->u = room(x, TV * a->V), wy.w = x->w = room(x, TV * a->K);
-    if (a->model == KCP_KDA) {
-        wy.kg = x->kg = room(x, TV * a->K);
-        wy.qg = x->qg = room(x, TV * a->K);
-    }
+    if (a->model == KCP_KDA)
+        wy.kg = x->kg = room(x, TV * a->K), wy.qg = x->qg = room(x, TV * a->K);
+
     CALL(kcp_h0, h0);
-    h0.pass = KCP_BACKWARD;
-    h0.h_start = room(x, a->NS * size), h0.h_back = room(x, a->NS * size);
-    h0.h_kept_in = kept;
+    h0.pass = KCP_BACKWARD, h0.h_start = h_start, h0.h_kept_in = kept;
+    h0.h_back = room(x, a->NS * size);
 
     STAGE(kcp_chunk, chunk);
     chunk.q = x->q, chunk.k = x->k, chunk.qg = x->qg, chunk.kg = x->kg;
@@ -123,10 +117,13 @@ static int again(struct back *x)
     chunk.h = x->h = room(x, a->NC * size), chunk.h_out = room(x, a->NS * size);
     if (x->full)
         return KCP_NO_MEMORY;
-    rows(x, 0, a->h0, (double *)h0.h_start);
-    if ((status = ref_gate(&gate)) || (status = ref_wy(&wy)) || (status = ref_h0(&h0)))
+    //> again
+    rows(x, 0, a->h0, h_start);
+    if ((status = ref_gate(&gate)) || (status = ref_wy_factors(&wy)) ||
+        (status = ref_h0(&h0)))
         return status;
     return ref_chunk(&chunk);
+    //< again
 }
 
 /* Chapter 11 and the exchange: states [s] becomes the gradient of the state with which

@@ -13,6 +13,7 @@
 int ref_step(struct kcp_step *a);   /* 01 forward, and its adjoint */
 int ref_gate(struct kcp_gate *a);   /* 02 front end, and back */
 int ref_wy(struct kcp_wy *a);   /* 03 Aqk, A, u, w, kg, qg */
+int ref_wy_factors(struct kcp_wy *a);   /* 03 u, w, kg, qg, from A as given */
 int ref_chunk(struct kcp_chunk *a);   /* 04 state scan and output */
 int ref_affine(struct kcp_affine *a);   /* 05 (h_ext, M) of a stretch */
 /* 06 is kcp_plan_make */
