@@ -80,6 +80,13 @@ test-here: said $(if $(has_crit),$B/kcp-test,$B/kcp-check) $(test_needs)
 	  echo "Criterion not found: kcp-check drives the tests"; $B/kcp-check $(flags))
 	@for t in $(test_scripts); do sh $$t $B || exit 1; done
 
+# The C code under the sanitizers; the references are double and small, so it is quick.
+.PHONY: sanitize-host
+sanitize-host:
+	@$(MAKE) --no-print-directory B=build/asan CUDA_HOME=none \
+	  EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=all -O1" build/asan/kcp-check
+	@ASAN_OPTIONS=detect_leaks=1 build/asan/kcp-check --quiet
+
 PREFIX ?= /usr/local
 $B/libkcp.so: $(call obj,$(ref) $(comm)) $(cuda_lib_obj)
 	$(CC) -shared $(LDFLAGS) $^ -lpthread -lm $(cuda_ldlibs) -o $@

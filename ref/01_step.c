@@ -26,9 +26,9 @@ static void write_state(int K, int V, enum kcp_layout layout, double S[K][V], do
 
 /* Spec 1, one token of one head:  S <- diag(exp g) S;  e = v - S^T k;
  * S <- S + k (beta e)^T.  Before the last line S is the decayed state that the adjoint
- * needs: Sd [K,V] and e [V] keep them when Sd is not NULL. */
+ * needs: Sd [K,V] keeps it when it is not NULL. e [V] is always written. */
 static void step(int K, int V, int KG, double S[K][V], const double *k, const double *x,
-                 const double *g, double beta, double Sd[K][V], double *e)
+                 const double *g, double beta, double *Sd, double *e)
 {
     //> step
     for (int i = 0; i < K; i++) {
@@ -125,7 +125,7 @@ static void replay(const struct kcp_step *a, int head, int64_t t0, int64_t t1, d
     for (int64_t t = t0; t < t1; t++) {
         struct trace *y = z ? &z[t - t0] : NULL;
         step(K, V, KG, (void *)S, k[t][m], x[t][head], g[t][head], beta[t][head],
-             y ? (void *)y->Sd : NULL, y ? y->e : e);
+             y ? y->Sd : NULL, y ? y->e : e);
         if (y) memcpy(y->S, S, sizeof(double) * K * V);
     }
 }
