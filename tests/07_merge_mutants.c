@@ -1,0 +1,103 @@
+/* 07_merge_mutants.c -- folds that are wrong on purpose, one flag a mistake.
+ *
+ * Book: chapter 07.  Checked by: the judge, which must reject each, and pass the twin.
+ * Next: 08_forward_mutants.c.
+ * A copy of the reference on purpose: a mutant shares no code with what it resembles.
+ */
+#include "kcp.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    NO_M = 1, TURNED = 2, OUTWARD = 4, ONE_LESS = 8, LATE_START = 16, NEXT_M = 32,
+    WRONG_HEAD = 64, FIRST_TWICE = 128, NOT_ZERO = 256, M_BEFORE_H = 512, BF16_M = 1024,
+    FORWARD_ONLY = 2048, H_ONCE = 4096, NO_LAST_ROW = 8192, NOTHING = 1 << 14,
+};
+
+static double rounded(double x)                    /* to the 8 bits of bf16 */
+{
+    float f = (float)x;
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    u = (u + 0x7fff + (u >> 16 & 1)) & 0xffff0000u;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+/* M of map j as the mutant reads it. */
+static double M_of(const struct kcp_merge *a, int f, int j, int n, int i, int p)
+{
+    const int HV = a->HV, K = a->K, V = a->V, *range = a->range;
+    const double (*map)[HV][K][V + K] = a->maps;
+    const int turned = (a->pass == KCP_BACKWARD) != !!(f & TURNED);
+    const int at = f & M_BEFORE_H ? 0 : V;
+    if (f & NEXT_M)
+        j += a->pass == KCP_BACKWARD ? (j > range[0] ? -1 : 0) : (j + 1 < range[1]);
+    if (f & WRONG_HEAD)
+        n = n / (HV / a->H);
+    const double M = turned ? map[j][n][p][at + i] : map[j][n][i][at + p];
+    return f & BF16_M ? rounded(M) : M;
+}
+
+static int mutate(void *args, int f)
+{
+    const struct kcp_merge *a = args;
+    const int HV = a->HV, K = a->K, V = a->V, *range = a->range;
+    const double (*map)[HV][K][V + K] = a->maps;
+    double (*S)[K][V] = a->S, (*next)[V] = malloc(sizeof(double) * K * V);
+    int back = a->pass == KCP_BACKWARD, j0 = range[0], j1 = range[1];
+
+    if (!next)
+        return KCP_NO_MEMORY;
+    back = f & FORWARD_ONLY ? 0 : f & OUTWARD ? !back : back;
+    for (int n = 0; n < HV && j0 >= j1 && !(f & (NOT_ZERO | NOTHING)); n++)
+        memset(S[n], 0, sizeof S[n]);
+    if (f & ONE_LESS && j1 - j0 > 1)
+        back ? j0++ : j1--;
+    if (f & LATE_START && j1 - j0 > 1)
+        back ? j1-- : j0++;
+    for (int e = j0; e < j1 && !(f & NOTHING); e++) {
+        const int j = back ? j0 + j1 - 1 - e : e, first = e == j0;
+        const int last_row = f & NO_LAST_ROW ? K - 1 : K;
+        for (int n = 0; n < HV; n++) {
+            for (int i = 0; i < K; i++)
+                for (int v = 0; v < V; v++) {
+                    next[i][v] = f & H_ONCE && !first ? 0
+                        : map[j][n][i][(f & M_BEFORE_H ? K : 0) + v];
+                    for (int p = 0; p < last_row && !first && !(f & NO_M); p++)
+                        next[i][v] += M_of(a, f, j, n, i, p) * S[n][p][v];
+                    for (int p = 0; p < K && first && f & FIRST_TWICE; p++)
+                        next[i][v] += M_of(a, f, j, n, i, p) * map[j][n][p][v];
+                }
+            memcpy(S[n], next, sizeof S[n]);
+        }
+    }
+    free(next);
+    return KCP_OK;
+}
+
+#define RECORD(ident, name, flags, shapes, why)                                       \
+    static int run_##ident(void *args) { return mutate(args, flags); }                \
+    KCP_VARIANT(m07_##ident) = { "07_merge", name, why, KCP_F64, KCP_HOST, shapes,     \
+                                 run_##ident, NULL }
+#define MUTANT(ident, flags, why)                                                     \
+    RECORD(ident, "mutant_" #ident, flags, "any shape", why)
+
+RECORD(twin, "twin", 0, "any shape", "the same code, every flag off");
+MUTANT(no_M, NO_M, "keeps the neighbour's h_ext alone");
+MUTANT(turned, TURNED, "errata 18: M where M^T is due, and M^T where M is");
+MUTANT(next_M, NEXT_M, "errata 18: h of one rank with the M of the next in the walk");
+MUTANT(outward, OUTWARD, "errata 19: from the nearest rank outward");
+MUTANT(forward_only, FORWARD_ONLY, "errata 17: backward walks in forward's order");
+MUTANT(one_less, ONE_LESS, "off by one: leaves out the nearest rank");
+MUTANT(late_start, LATE_START, "off by one: leaves out the farthest rank");
+MUTANT(wrong_head, WRONG_HEAD, "HV > H: reads the M of the query head");
+MUTANT(first_twice, FIRST_TWICE, "starts from h of the first map instead of from 0");
+MUTANT(not_zero, NOT_ZERO, "an empty range leaves S as it was");
+MUTANT(M_before_h, M_BEFORE_H, "takes the map for [M | h_ext]");
+MUTANT(h_once, H_ONCE, "adds h_ext of the first map only");
+MUTANT(no_last_row, NO_LAST_ROW, "off by one: the product misses its last row");
+MUTANT(writes_nothing, NOTHING, "returns at once");
+RECORD(bf16_M, "mutant_bf16_M", BF16_M, "any shape, double only",
+       "multiplies by M rounded to bf16");
