@@ -41,19 +41,6 @@ static double *place(struct fore *x, const char *name, int64_t numbers)
     memcpy(&name, x->a, sizeof(struct kcp_call));                                     \
     name.cu = x->a->cu, name.cn = x->a->cn, name.sc = x->a->sc
 
-/* One state between the interface, [V,K] if asked so, and [K,V]. */
-static void state(const struct kcp_forward *a, int out, const double *from, double *to)
-{
-    const int K = a->K, V = a->V, turned = a->layout == KCP_VK;
-    for (int n = 0; n < a->HV; n++)
-        for (int i = 0; i < K; i++)
-            for (int v = 0; v < V; v++) {
-                const int64_t kv = ((int64_t)n * K + i) * V + v;
-                const int64_t vk = turned ? ((int64_t)n * V + v) * K + i : kv;
-                to[out ? vk : kv] = from[out ? kv : vk];
-            }
-}
-
 /* Chapters 02 and 03: every chunk by itself. */
 static int local(struct fore *x)
 {
@@ -109,7 +96,7 @@ static int carry(struct fore *x)
     for (int s = 0; s < a->NS; s++) {
         want[s] = kcp_plan_want(x->plan, x->plan->ctx[a->r].seg0 + s, 0);
         if (x->seg[s].first && h0)
-            state(a, 0, h0 + x->seg[s].n * KV, x->h_start + s * KV);
+            ref_state(a, 0, h0 + x->seg[s].n * KV, x->h_start + s * KV);
     }
     STAGE(kcp_affine, affine);
     affine.want = want, affine.k = x->k, affine.kg = x->kg, affine.w = x->w;
@@ -158,7 +145,7 @@ static int output(struct fore *x)
     //> ht
     for (int s = 0; s < a->NS && !status; s++)
         if (x->seg[s].last)
-            state(a, 1, h_out + s * KV, ht + x->seg[s].n * KV);
+            ref_state(a, 1, h_out + s * KV, ht + x->seg[s].n * KV);
     for (int n = 0; n < p->N && !status; n++)
         if (p->ht_rank[n] == a->r && p->cu_seqlens[n] == p->cu_seqlens[n + 1])
             for (int64_t e = n * KV; e < (n + 1) * KV; e++)

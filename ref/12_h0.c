@@ -42,6 +42,21 @@ int ref_h0(struct kcp_h0 *a)
     return KCP_OK;
 }
 
+/* One sequence's state between the interface, [HV,V,K] if the caller asks for that
+ * layout, and [HV,K,V], as it is inside and on the wire; out: towards the interface. */
+void ref_state(const void *args, int out, const double *from, double *to)
+{
+    const struct kcp_call *a = args;           /* every args struct opens with it */
+    const int K = a->K, V = a->V, turned = a->layout == KCP_VK;
+    for (int n = 0; n < a->HV; n++)
+        for (int i = 0; i < K; i++)
+            for (int v = 0; v < V; v++) {
+                const int64_t kv = ((int64_t)n * K + i) * V + v;
+                const int64_t vk = turned ? ((int64_t)n * V + v) * K + i : kv;
+                to[out ? vk : kv] = from[out ? kv : vk];
+            }
+}
+
 /* ---- the saved block: a header that says who wrote what, then the tensors */
 
 static const char magic[8] = "KCPsaved";

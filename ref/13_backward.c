@@ -39,26 +39,13 @@ static double *room(struct back *x, int64_t numbers)
     CALL(type, name);                                                                 \
     name.cu = x->a->cu, name.cn = x->a->cn, name.sc = x->a->sc
 
-/* One state between the interface, [V,K] if asked so, and [K,V]. */
-static void state(const struct kcp_backward *a, int out, const double *from, double *to)
-{
-    const int K = a->K, V = a->V, turned = a->layout == KCP_VK;
-    for (int n = 0; n < a->HV; n++)
-        for (int i = 0; i < K; i++)
-            for (int v = 0; v < V; v++) {
-                const int64_t kv = ((int64_t)n * K + i) * V + v;
-                const int64_t vk = turned ? ((int64_t)n * V + v) * K + i : kv;
-                to[out ? vk : kv] = from[out ? kv : vk];
-            }
-}
-
 /* Rows of [NS,HV,K,V] that begin (end) a sequence from h0 (dht), zero elsewhere. */
 static void rows(const struct back *x, int ends, const double *given, double *to)
 {
     const int64_t size = (int64_t)x->a->HV * x->a->K * x->a->V;
     for (int s = 0; s < x->a->NS; s++)
         if (given && (ends ? x->seg[s].last : x->seg[s].first))
-            state(x->a, 0, given + x->seg[s].n * size, to + s * size);
+            ref_state(x->a, 0, given + x->seg[s].n * size, to + s * size);
 }
 
 /* The saved block: refused with a reason, or its tensors found. */
@@ -75,12 +62,12 @@ static int open_block(struct back *x)
         snprintf(x->why, sizeof x->why, "saved block: keeps no M for this form");
         return KCP_MISMATCH;
     }
-    x->q = kcp_saved_at(s, "q"), x->k = kcp_saved_at(s, "k");
-    x->beta = kcp_saved_at(s, "beta"), x->A = kcp_saved_at(s, "A");
-    x->Aqk = kcp_saved_at(s, "Aqk"), x->G = kcp_saved_at(s, "G");
-    x->w = kcp_saved_at(s, "w"), x->qg = kcp_saved_at(s, "qg");
-    x->kg = kcp_saved_at(s, "kg"), x->u = kcp_saved_at(s, "u");
-    x->v_new = kcp_saved_at(s, "v_new"), x->h = kcp_saved_at(s, "h");
+    double **at[] = { &x->q, &x->k, &x->beta, &x->Aqk, &x->A, &x->G, &x->w, &x->u,
+                      &x->qg, &x->kg, &x->v_new, &x->h };
+    static const char *const name[] = { "q", "k", "beta", "Aqk", "A", "G", "w", "u",
+                                        "qg", "kg", "v_new", "h" };
+    for (int j = 0; j < 12; j++)
+        *at[j] = kcp_saved_at(s, name[j]);         /* NULL: not in this mode */
     return KCP_OK;
 }
 
@@ -224,7 +211,7 @@ static void initial(struct back *x)
 
     for (int s = 0; s < a->NS; s++)
         if (x->seg[s].first)
-            state(a, 1, x->dh_in + s * size, dh0 + x->seg[s].n * size);
+            ref_state(a, 1, x->dh_in + s * size, dh0 + x->seg[s].n * size);
     for (int n = 0; n < p->N; n++)
         if (p->h0_rank[n] == a->r && p->cu_seqlens[n] == p->cu_seqlens[n + 1])
             for (int64_t e = n * size; e < (n + 1) * size; e++)

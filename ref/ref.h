@@ -23,6 +23,7 @@ int ref_chunk_backward(struct kcp_chunk_backward *a);   /* 09 dAqk, dv_local, re
 int ref_wy_backward(struct kcp_wy_backward *a);   /* 10 dq dk dv dbeta dg */
 int ref_merge_backward(struct kcp_merge_backward *a);   /* 11 (dh_ext, M) in reverse */
 int ref_h0(struct kcp_h0 *a);   /* 12 compress, expand */
+void ref_state(const void *args, int out, const double *from, double *to);
 int ref_backward(struct kcp_backward *a);   /* 13 one rank's backward */
 int ref_conv(struct kcp_conv *a);   /* 14 convolution, token shift */
 
