@@ -129,7 +129,7 @@ static __global__ void gate_forward(const struct kcp_gate a)
 }
 
 // dx, and this chunk's part of dA_log = sum dg g (softplus) or sum dx (x + dt_bias)
-// (bounded), and of ddt_bias = sum dx; both parts [NC,HV,KG] in work.
+// (bounded) or 0 (raw), and of ddt_bias = sum dx; both parts [NC,HV,KG] in work.
 template <class X>
 static __global__ void gate_backward(const struct kcp_gate a)
 {
@@ -145,7 +145,8 @@ static __global__ void gate_backward(const struct kcp_gate a)
         const float dg = in<float>(a.dg, t, a.HV, n, a.KG)[i];
         const float dx = dg * gate_slope(f, x);
         out<float>(a.dg_raw, t, a.HV, n, a.KG)[i] = dx;
-        sum_A += a.gate == KCP_GATE_SOFTPLUS ? dg * gate_value(f, x) : dx * (x + f.dt);
+        if (a.gate == KCP_GATE_SOFTPLUS) sum_A += dg * gate_value(f, x);
+        if (a.gate == KCP_GATE_BOUNDED) sum_A += dx * (x + f.dt);
         sum_dt += dx;
     }
     dA[part] = sum_A;

@@ -100,11 +100,8 @@ static __device__ void values(const struct kcp_wy_backward &a, struct span z, in
         }
 }
 
-// Column d of one chunk: what its thread gathers, row by row.
-struct column {
-    float dq[CMAX], dk[CMAX];            // summed over the group's value heads
-    float dq2[CMAX], dk2[CMAX], dkt[CMAX];
-};
+// What thread d gathers, row by row; dq and dk over the group's value heads.
+struct column { float dq[CMAX], dk[CMAX], dq2[CMAX], dk2[CMAX], dkt[CMAX]; };
 
 // dq2*_i = sum_{j<i} dAqk_ij k_j D_ij, dk2_i = sum_{j<i} dL_ij k_j D_ij, dkt*_j =
 // sum_{i>j} (dAqk_ij q_i + dL_ij beta_i k_i) D_ij: pair by pair, all exponents <= 0.
@@ -203,7 +200,6 @@ static __global__ void wy_backward(const struct kcp_wy_backward a)
     const int c = blockIdx.x, m = blockIdx.y, group = a.HV / a.H, d = threadIdx.x;
     const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
     struct column x;
-
     for (int i = 0; i < z.len; i++) x.dq[i] = x.dk[i] = 0.0f;
     for (int n = m * group; n < (m + 1) * group; n++) {
         const int64_t state = ((int64_t)c * a.HV + n) * a.K * a.V;
@@ -245,10 +241,10 @@ int v1_wy_backward(void *args)
 }
 
 KCP_VARIANT(wy_backward_v1_column) = {
-    "10_wy_backward", "v1_column", "a block a chunk and q/k head, a thread a column",
+    "10_wy_backward", "v1_column", "a block a chunk and head, a thread a column",
     KCP_BF16, KCP_DEVICE, "K, V up to 256, C up to 64", v1_wy_backward<bf16>,
     v1_wy_backward_work };
 KCP_VARIANT(wy_backward_v1_column_f32) = {
-    "10_wy_backward", "v1_column_f32", "a block a chunk and q/k head, a thread a column",
+    "10_wy_backward", "v1_column_f32", "a block a chunk and head, a thread a column",
     KCP_F32, KCP_DEVICE, "K, V up to 256, C up to 64", v1_wy_backward<float>,
     v1_wy_backward_work };

@@ -2,7 +2,7 @@
 // Book: chapter 14, "Code: kernels".
 // Checked by: tests/14_conv.c.
 // Next: ../08_forward/v1_stages.cu.
-#include "../device.cuh"
+#include "../segment_sum.cuh"
 
 // Bound: memory; the Wc rows that a token reads come from the cache. The halos travel
 // over comm, on the same stream. Sums over tokens are made chunk by chunk, then chunks,
@@ -15,11 +15,11 @@ struct stretch {
 };
 
 // A call with its arrays in work: the rows before the cut, d pre-activation [T+na,D],
-// sums of chunks [NC,n], of stretches [rows,n] and everybody's [R,rows,n].
+// sums of chunks [NC,n], of stretches [rows,n], everybody's [R,rows,n], and all [n].
 struct conv {
     struct kcp_conv a;
     const void *before;
-    float *dpre, *chunk, *mine, *all;
+    float *dpre, *chunk, *mine, *all, *sum;
     int64_t nb, na, rows, n;
 };
 
@@ -94,15 +94,6 @@ static __global__ void into_weight(const struct conv x, const struct stretch s)
     part[(int64_t)D * Wc + d] = db;
 }
 
-// sum [n] of rows [count,n], in their order.
-static __global__ void add_rows(int64_t n, int64_t count, const float *rows, float *sum)
-{
-    const int64_t e = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
-    float s = 0.0f;
-    for (int64_t j = 0; j < count && e < n; j++) s += rows[j * n + e];
-    if (e < n) sum[e] = s;
-}
-
 static unsigned blocks(int64_t n)
 {
     return (unsigned)((n + 255) / 256);
@@ -128,9 +119,7 @@ static size_t place(struct conv *x, const struct kcp_conv *a)
     struct kcp_halo back = h;
     back.backward = 1;
     x->nb = kcp_halo_rows(&h, a->r), x->na = kcp_halo_rows(&back, a->r);
-    x->n = (int64_t)a->D * (x->a.Wc + 1), x->rows = 1;
-    for (int j = 0; j < p->R; j++)
-        if (p->ctx[j].NS > x->rows) x->rows = p->ctx[j].NS;
+    x->n = (int64_t)a->D * (x->a.Wc + 1), x->rows = padded_rows(p);
 
     char *at = (char *)a->work;
     const int grads = a->pass == KCP_BACKWARD;
@@ -140,6 +129,7 @@ static size_t place(struct conv *x, const struct kcp_conv *a)
     x->chunk = (float *)at, at += grads * aligned(row * a->NC);
     x->mine = (float *)at, at += grads * aligned(row * x->rows);
     x->all = (float *)at, at += grads * aligned(row * x->rows * p->R);
+    x->sum = (float *)at, at += grads * aligned(row);
     return at - (char *)a->work;
 }
 
@@ -165,26 +155,22 @@ static struct stretch stretch_of(const struct kcp_conv *a, int s)
 static int add_up(const struct conv *x)
 {
     const struct kcp_conv *a = &x->a;
-    const size_t bytes = sizeof(float) * x->rows * x->n;
     const int64_t nw = (int64_t)a->D * a->Wc;
     const cudaMemcpyKind kind = cudaMemcpyDeviceToDevice;
-    const int R = a->plan->R;
-    float *all = R > 1 ? x->all : x->mine, *sum = R > 1 ? x->mine : x->all;
-    int status = KCP_OK;
 
-    cudaMemsetAsync(x->mine, 0, bytes, a->stream);
+    cudaMemsetAsync(x->mine, 0, sizeof(float) * x->rows * x->n, a->stream);
     for (int s = 0; s < a->NS; s++) {
         const struct stretch z = stretch_of(a, s);
         add_rows<<<blocks(x->n), 256, 0, a->stream>>>(
             x->n, z.nc, x->chunk + z.c0 * x->n, x->mine + s * x->n);
     }
-    if (R > 1) status = a->comm->all_gather(a->comm, x->mine, all, bytes, a->stream);
+    const int status = segment_sum(a->plan, a->comm, x->mine, x->n, x->all, x->sum,
+                                   a->stream);
     if (status) return status;
-    add_rows<<<blocks(x->n), 256, 0, a->stream>>>(x->n, x->rows * R, all, sum);
     if (a->dweight)
-        cudaMemcpyAsync(a->dweight, sum, sizeof(float) * nw, kind, a->stream);
+        cudaMemcpyAsync(a->dweight, x->sum, sizeof(float) * nw, kind, a->stream);
     if (a->dbias)
-        cudaMemcpyAsync(a->dbias, sum + nw, sizeof(float) * a->D, kind, a->stream);
+        cudaMemcpyAsync(a->dbias, x->sum + nw, sizeof(float) * a->D, kind, a->stream);
     return launched();
 }
 
