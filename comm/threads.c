@@ -1,61 +1,18 @@
 /* threads.c -- ranks as threads of this process, each with its own struct kcp_comm.
  *
  * Book: chapter 07.  Checked by: tests/07_merge.c, failures injected.
- * Next: exchange.c, written over the calls that this file provides.
+ * Next: threads_calls.c, what a rank may call.
  *
- * One lock guards the world. A send copies its bytes into the receiver's mailbox and
- * never waits; receives, gathers and barriers wait, and wake when the world has failed.
- * It fails when a rank says so, when its body returns an error, when somebody waits for
- * a rank that has already left, and when all who are left wait for one another. */
-#include "kcp.h"
+ * The world fails when a rank says so, when its body returns an error, when somebody
+ * waits for a rank that has left, and when all who are left wait for one another. Then
+ * every call on every rank returns KCP_COMM, and the run says who and why. */
+#include "threads.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct letter {
-    struct letter *next;
-    int from;
-    size_t bytes;
-    char data[];
-};
-
-enum waiting { RUNNING, IN_BARRIER, IN_RECV, GONE };
-
-struct member {                          /* one rank; comm is its first member */
-    struct kcp_comm comm;
-    struct world *w;
-    pthread_t thread;
-    enum waiting state;
-    int from;                            /* IN_RECV: whose letter it waits for */
-    int64_t round;                       /* IN_BARRIER: the one it entered */
-    struct letter *mail, **end;          /* letters in order of arrival */
-    const char *mine;                    /* all_gather: what it shows the others */
-    size_t bytes;
-};
-
-struct world {
-    int R, inside;                       /* ranks inside the barrier */
-    int64_t round;                       /* barriers completed */
-    int failed, status, rank;
-    char why[160];
-    pthread_mutex_t lock;
-    pthread_cond_t change;
-    int (*body)(struct kcp_comm *, void *);
-    void *arg;
-    kcp_copy *copy;                      /* between any two of the ranks' memories */
-    struct member *member;
-};
-
-static int host_copy(void *to, const void *from, size_t bytes, struct CUstream_st *stream)
-{
-    if (bytes) memcpy(to, from, bytes);
-    return KCP_OK;
-}
-
-/* The first failure counts; the lock is held. */
-static int fail_locked(struct world *w, int rank, int status, const char *why)
+int threads_fail(struct world *w, int rank, int status, const char *why)
 {
     if (!w->failed) {
         w->failed = 1, w->status = status, w->rank = rank;
@@ -65,8 +22,7 @@ static int fail_locked(struct world *w, int rank, int status, const char *why)
     return KCP_COMM;
 }
 
-/* The oldest letter from a rank, unlinked; NULL: none has come. */
-static struct letter **find(struct member *m, int from)
+struct letter **threads_mail(struct member *m, int from)
 {
     struct letter **at = &m->mail;
     while (*at && (*at)->from != from)
@@ -80,14 +36,14 @@ static int stuck(struct world *w)
     for (int r = 0; r < w->R; r++) {
         struct member *m = &w->member[r];
         if (m->state == RUNNING || (m->state == IN_BARRIER && m->round < w->round) ||
-            (m->state == IN_RECV && *find(m, m->from)))
+            (m->state == IN_RECV && *threads_mail(m, m->from)))
             return 0;
     }
     return 1;
 }
 
-/* Sleep until something changes. The lock is held; state says what m waits for. */
-static int wait_change(struct member *m, enum waiting state, const char *call)
+/* Before it sleeps it asks who could still wake it. */
+int threads_wait(struct member *m, enum waiting state, const char *call)
 {
     struct world *w = m->w;
     char why[96];
@@ -95,11 +51,11 @@ static int wait_change(struct member *m, enum waiting state, const char *call)
     for (int r = 0; r < w->R && !w->failed; r++)
         if (w->member[r].state == GONE && (state == IN_BARRIER || r == m->from)) {
             snprintf(why, sizeof why, "left while rank %d was in %s", m->comm.r, call);
-            fail_locked(w, r, KCP_COMM, why);
+            threads_fail(w, r, KCP_COMM, why);
         }
     if (!w->failed && stuck(w)) {
         snprintf(why, sizeof why, "in %s, and every other rank waits too", call);
-        fail_locked(w, m->comm.r, KCP_COMM, why);
+        threads_fail(w, m->comm.r, KCP_COMM, why);
     }
     if (!w->failed)
         pthread_cond_wait(&w->change, &w->lock);
@@ -107,123 +63,11 @@ static int wait_change(struct member *m, enum waiting state, const char *call)
     return w->failed ? KCP_COMM : KCP_OK;
 }
 
-//> barrier
-static int barrier_locked(struct member *m, const char *call)
-{
-    struct world *w = m->w;
-    int err = w->failed ? KCP_COMM : KCP_OK;
-    m->round = w->round;
-    if (!err && ++w->inside == w->R) {
-        w->inside = 0;
-        w->round++;
-        pthread_cond_broadcast(&w->change);
-    }
-    while (!err && w->round == m->round)
-        err = wait_change(m, IN_BARRIER, call);
-    return w->round > m->round ? KCP_OK : err;
-}
-//< barrier
-
-static int barrier(struct kcp_comm *c, struct CUstream_st *stream)
-{
-    struct member *m = (struct member *)c;
-    pthread_mutex_lock(&m->w->lock);
-    const int err = barrier_locked(m, "barrier");
-    pthread_mutex_unlock(&m->w->lock);
-    return err;
-}
-
-/* all [R][bytes]; mine may be its own row of all. Each shows its row, copies those of
- * the others, and leaves when everybody has copied. */
-static int all_gather(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
-                      struct CUstream_st *stream)
-{
-    struct member *m = (struct member *)c;
-    struct world *w = m->w;
-    char *row = all;
-    int err = w->copy(NULL, NULL, 0, stream);           /* what I show must be there */
-    pthread_mutex_lock(&w->lock);
-    m->mine = mine, m->bytes = bytes;
-    if (!err) err = barrier_locked(m, "all_gather");
-    for (int r = 0; r < w->R && !err; r++)
-        if (w->member[r].bytes != bytes)
-            err = fail_locked(w, c->r, KCP_COMM, "all_gather of unequal sizes");
-    pthread_mutex_unlock(&w->lock);
-    if (err)
-        return err;
-
-    for (int r = 0; r < w->R && !err; r++)
-        if (w->member[r].mine != row + r * bytes)
-            err = w->copy(row + r * bytes, w->member[r].mine, bytes, stream);
-    pthread_mutex_lock(&w->lock);
-    if (!err) err = barrier_locked(m, "all_gather");
-    pthread_mutex_unlock(&w->lock);
-    c->traffic.bytes += (int64_t)(c->R - 1) * (int64_t)bytes;
-    c->traffic.collectives++;
-    return err;
-}
-
-static int send_to(struct kcp_comm *c, const void *data, size_t bytes, int to,
-                   struct CUstream_st *stream)
-{
-    struct member *m = (struct member *)c;
-    if (to < 0 || to >= c->R || to == c->r)
-        return KCP_BAD;
-    struct letter *letter = malloc(sizeof *letter + bytes);
-    if (!letter)
-        return KCP_NO_MEMORY;
-    *letter = (struct letter){ NULL, c->r, bytes };
-    int err = m->w->copy(letter->data, data, bytes, stream);
-
-    pthread_mutex_lock(&m->w->lock);
-    struct member *other = &m->w->member[to];
-    if (m->w->failed) err = KCP_COMM;
-    *other->end = letter;
-    other->end = &letter->next;
-    pthread_cond_broadcast(&m->w->change);
-    pthread_mutex_unlock(&m->w->lock);
-    c->traffic.bytes += (int64_t)bytes;
-    c->traffic.messages++;
-    return err;
-}
-
-static int recv_from(struct kcp_comm *c, void *data, size_t bytes, int from,
-                     struct CUstream_st *stream)
-{
-    struct member *m = (struct member *)c;
-    struct letter **at, *letter = NULL;
-    if (from < 0 || from >= c->R || from == c->r)
-        return KCP_BAD;
-    pthread_mutex_lock(&m->w->lock);
-    int err = m->w->failed ? KCP_COMM : KCP_OK;
-    m->from = from;
-    while (!err && !*(at = find(m, from)))
-        err = wait_change(m, IN_RECV, "recv");
-    if (!err) {
-        letter = *at;
-        *at = letter->next;
-        if (!*at)
-            m->end = at;
-        if (letter->bytes != bytes)
-            err = fail_locked(m->w, c->r, KCP_COMM, "received another size than asked");
-    }
-    pthread_mutex_unlock(&m->w->lock);
-    if (!err) err = m->w->copy(data, letter->data, bytes, stream);
-    free(letter);
-    return err;
-}
-
-/* Sends do not wait, so a group has nothing to bind together. */
-static int group(struct kcp_comm *c, int begin)
-{
-    return KCP_OK;
-}
-
 static void fail(struct kcp_comm *c, int status, const char *why)
 {
     struct member *m = (struct member *)c;
     pthread_mutex_lock(&m->w->lock);
-    fail_locked(m->w, c->r, status, why);
+    threads_fail(m->w, c->r, status, why);
     pthread_mutex_unlock(&m->w->lock);
 }
 
@@ -258,10 +102,18 @@ static void *run(void *arg)
     pthread_mutex_lock(&w->lock);
     m->state = GONE;
     if (err)
-        fail_locked(w, m->comm.r, err, why);
+        threads_fail(w, m->comm.r, err, why);
     pthread_cond_broadcast(&w->change);      /* who waits for it learns so */
     pthread_mutex_unlock(&w->lock);
     return NULL;
+}
+
+static int host_copy(void *to, const void *from, size_t bytes,
+                     struct CUstream_st *stream)
+{
+    if (bytes)
+        memcpy(to, from, bytes);
+    return KCP_OK;
 }
 
 int kcp_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
@@ -286,9 +138,9 @@ int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *a
     for (int r = 0; r < R; r++) {
         struct member *m = &w.member[r];
         m->comm = (struct kcp_comm){
-            .R = R, .r = r, .backend = "threads", .all_gather = all_gather,
-            .send = send_to, .recv = recv_from, .group = group, .barrier = barrier,
-            .fail = fail, .lost = lost, .free = free_comm };
+            .R = R, .r = r, .backend = "threads", .fail = fail, .lost = lost,
+            .free = free_comm };
+        threads_calls(&m->comm);
         m->w = &w;
         m->end = &m->mail;
     }
