@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 enum { SEED = 2026, MOST_BYTES = 3072, MOST_STEPS = 10000 };
-#define RATE 2.0                       /* of plain gradient steps */
+#define RATE 1.0                       /* of plain gradient steps */
 
 struct options { int ranks, steps; const char *text, *out; };
 
@@ -35,8 +35,8 @@ static int options_read(struct options *o, int argc, char **argv)
     for (int i = 1; i < argc; i += 2) {
         const char *name = argv[i], *v = i + 1 < argc ? argv[i + 1] : NULL;
         if (!v && (!strcmp(name, "--help") || !strcmp(name, "-h"))) {
-            puts("usage: kcp-text [--ranks R] [--text 'FILE ...'] [--steps N] [--out "
-                 "PAGE]");
+            puts("usage: kcp-text [--ranks R] [--text 'FILE ...'] [--steps N] "
+                 "[--out PAGE]");
             exit(0);
         }
         if (!v)

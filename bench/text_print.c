@@ -108,8 +108,8 @@ void print_stages(const struct finding *f)
             s += f->alive[c->seg0][n] * f->alive[c->seg0][n] / VALUE_HEADS;
         c->NS ? printf(" %8.2f", 100 * sqrt(s)) : printf(" %8s", "-");
     }
-    printf("\n  alive: |M|_F / sqrt(K) of the rank's first stretch, RMS over heads:\n  "
-           "how much of the state that enters leaves it.\n");
+    printf("\n  alive: |M|_F / sqrt(K) of the rank's first stretch, RMS over heads:\n"
+           "  how much of the state that enters leaves it.\n");
     if (f->far_seq >= 0)
         printf("  Of what %s's first rank hands on, %.2f %% is alive at its end on "
                "rank %d.\n", name_of(f->text, f->far_seq), 100 * f->far, f->far_rank);
@@ -117,8 +117,8 @@ void print_stages(const struct finding *f)
 
 void print_forms(const struct finding *f)
 {
-    printf("\nOn the wire  (state only, both walks, all ranks)\n  %-12s %12s %12s %9s "
-           "%9s   %s\n", "form", "bytes", "formula", "messages",
+    printf("\nOn the wire  (state only, both walks, all ranks)\n"
+           "  %-12s %12s %12s %9s %9s   %s\n", "form", "bytes", "formula", "messages",
            "gathers", "against one rank");
     for (int i = 0; i < FORMS; i++)
         printf("  %-12s %12lld %12lld %9lld %9lld   %.1e\n", form_names[i],
@@ -129,8 +129,8 @@ void print_forms(const struct finding *f)
 
 void print_errors(const struct finding *f)
 {
-    printf("\nErrors  (relative RMS, the worst rank and head)\n  %-12s %9s %10s   "
-           "%-12s %9s %10s\n", "", "one rank", "recurrence", "",
+    printf("\nErrors  (relative RMS, the worst rank and head)\n"
+           "  %-12s %9s %10s   %-12s %9s %10s\n", "", "one rank", "recurrence", "",
            "one rank", "recurrence");
     for (int i = 0; i < CHECKED / 2; i++)
         for (int j = i; j < CHECKED; j += CHECKED / 2)

@@ -7,36 +7,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* sum = sum_j part_j over all segments j of the plan, in global order. */
+enum { PIECE = 1 << 17 };              /* numbers gathered at once: 1 MiB a rank */
+
+/* sum = sum_j part_j over all segments j of the plan, in global order. Ranks hold
+ * different numbers of segments: each sends as many rows as the longest. */
 int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
                     const double *part, int64_t n, double *sum)
 {
     const int R = plan->R, r = R > 1 ? comm->r : 0;
-    int rows = 1, status = KCP_OK;
+    int64_t rows = 1;
     for (int j = 0; j < R; j++)
         if (plan->ctx[j].NS > rows)
             rows = plan->ctx[j].NS;
+    const int64_t fit = PIECE / (R * rows), most = fit < 1 ? 1 : fit < n ? fit : n;
+    double *mine = calloc(rows * most, sizeof *mine);
+    double *all = malloc(sizeof *all * R * rows * most);
+    int status = mine && all ? KCP_OK : KCP_NO_MEMORY;
 
-    /* Ranks hold different numbers of segments: pad to the largest. */
-    const size_t bytes = sizeof(double) * rows * n;
-    double *mine = calloc(rows * n, sizeof *mine), *all = malloc(R * bytes);
-    if (!mine || !all) {
-        free(mine);
-        free(all);
-        return KCP_NO_MEMORY;
+    for (int64_t i0 = 0; i0 < n && !status; i0 += most) {
+        const int64_t m = n - i0 < most ? n - i0 : most;
+        for (int s = 0; s < plan->ctx[r].NS; s++)
+            memcpy(mine + s * m, part + s * n + i0, sizeof *mine * m);
+        if (R > 1)
+            status = comm->all_gather(comm, mine, all, sizeof *mine * rows * m, NULL);
+        else
+            memcpy(all, mine, sizeof *mine * rows * m);
+        //> segment-order
+        for (int64_t i = 0; i < m; i++)
+            sum[i0 + i] = 0;
+        for (int j = 0; j < R; j++)
+            for (int s = 0; s < plan->ctx[j].NS; s++)
+                for (int64_t i = 0; i < m; i++)
+                    sum[i0 + i] += all[(j * rows + s) * m + i];
+        //< segment-order
     }
-    if (plan->ctx[r].NS)
-        memcpy(mine, part, sizeof(double) * plan->ctx[r].NS * n);
-    if (R > 1)
-        status = comm->all_gather(comm, mine, all, bytes, NULL);
-    else
-        memcpy(all, mine, bytes);
-
-    memset(sum, 0, sizeof *sum * n);
-    for (int j = 0; j < R; j++)
-        for (int s = 0; s < plan->ctx[j].NS; s++)
-            for (int64_t i = 0; i < n; i++)
-                sum[i] += all[((int64_t)j * rows + s) * n + i];
     free(mine);
     free(all);
     return status;

@@ -272,8 +272,8 @@ struct kcp_traffic kcp_halo_formula(const struct kcp_halo *h, int r);
 
 /* ---- chapters 13, 14: sums over all tokens
  * part [NS,n] are this rank's sums, one row a segment; sum [n] on every rank is their
- * total in global segment order (double, host; one all_gather when R > 1). Canonical
- * plans: the same bits for every R. */
+ * total in global segment order (double, host; when R > 1 one all_gather for each MiB).
+ * Canonical plans: the same bits for every R. */
 int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
                     const double *part, int64_t n, double *sum);
 
