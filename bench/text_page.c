@@ -79,8 +79,9 @@ static void stages(FILE *o, const struct finding *f)
 {
     const int shown = f->R < 8 ? f->R : 8;
     fprintf(o, "<h2>What each rank did</h2><p>Forward, loss and backward by the wall "
-            "clock, ranks being threads that share %ld cores. In the table, "
-            "milliseconds at work.</p><figure>", sysconf(_SC_NPROCESSORS_ONLN));
+            "clock. Ranks are threads here and share %ld cores: in a gap another one "
+            "has the core. In the table, milliseconds at work.</p><figure>",
+            sysconf(_SC_NPROCESSORS_ONLN));
     svg_lanes(o, f);
     fputs("</figure><div class='wide'><table><tr><th>stage", o);
     for (int r = 0; r < shown; r++)
@@ -114,12 +115,25 @@ static void alive(FILE *o, const struct finding *f)
         const struct kcp_segment *g = &p->seg[j];
         fprintf(o, "</tr>\n<tr><td>%d, %lld of %s", g->rank,
                 (long long)(g->end - g->begin), f->text->name[g->n]);
-        for (int n = 0; n < VALUE_HEADS; n++)
-            fprintf(o, "<td style='background:color-mix(in srgb,var(--c) "
-                    "%.0f%%,transparent)'>%.3g %%", 75 * sqrt(f->alive[j][n]),
-                    100 * f->alive[j][n]);
+        for (int n = 0; n < VALUE_HEADS; n++) {
+            const double share = f->alive[j][n];
+            fprintf(o, "<td style='background:color-mix(in srgb,var(--c) %.0f%%,"
+                    "transparent)'>", 75 * sqrt(share));
+            fprintf(o, share < 1e-4 ? "&lt; 0.01 %%" : share < 0.1 ? "%.2f %%"
+                    : "%.1f %%", 100 * share);
+        }
     }
     fputs("</tr></table></div>\n", o);
+}
+
+/* 1572864 as 1 572 864, by thin spaces. */
+static void print_count(FILE *o, long long n)
+{
+    if (n >= 1000) {
+        print_count(o, n / 1000);
+        fprintf(o, "&#8239;%03lld", n % 1000);
+    } else
+        fprintf(o, "%lld", n);
 }
 
 static void forms(FILE *o, const struct finding *f)
@@ -133,13 +147,15 @@ static void forms(FILE *o, const struct finding *f)
           "class='wide'><table><tr><th>form<th "
           "style='width:34%'><th>bytes<th>messages<th>gathers<th>against one "
           "rank</tr>\n", o);
-    for (int i = 0; i < FORMS; i++)
+    for (int i = 0; i < FORMS; i++) {
+        const struct kcp_traffic *t = &f->form[i];
         fprintf(o, "<tr><td>%s<td><svg width='100%%' height='12'><rect width='%.2f%%' "
-                "height='12' "
-                "fill='var(--b)'/></svg><td>%lld<td>%lld<td>%lld<td>%.1e</tr>\n",
-                form_names[i], 100 * (double)f->form[i].bytes / most,
-                (long long)f->form[i].bytes, (long long)f->form[i].messages,
-                (long long)f->form[i].collectives, f->form_err[i]);
+                "height='12' fill='var(--k4)'/></svg><td>", form_names[i],
+                100 * (double)t->bytes / most);
+        print_count(o, t->bytes);
+        fprintf(o, "<td>%lld<td>%lld<td>%.1e</tr>\n", (long long)t->messages,
+                (long long)t->collectives, f->form_err[i]);
+    }
     fputs("</table></div>\n", o);
 }
 

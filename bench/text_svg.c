@@ -76,9 +76,9 @@ void svg_ribbon(FILE *o, const struct finding *f)
 }
 
 static const struct { const char *name, *fill; } kind[] = {
-    { "embedding, projections, loss", "--h" }, { "convolution", "--d" },
-    { "within chunks", "--a" }, { "affine map", "--c" }, { "exchange", "--b" },
-    { "scan over chunks", "--e" },
+    { "embedding, projections, loss", "--k0" }, { "convolution", "--k1" },
+    { "within chunks", "--k2" }, { "affine map", "--k3" }, { "exchange", "--k4" },
+    { "scan over chunks", "--k5" },
 };
 enum { KINDS = 6 };
 
