@@ -1,0 +1,155 @@
+/* 02_gate_mutants.c -- the front end computed wrongly, one flag a mistake.
+ *
+ * Book: chapter 02, appendix A.  Checked by: the judge, which must reject each, and pass
+ * the twin.  Next: 03_wy_mutants.c.
+ * A copy of the reference on purpose.
+ */
+#include "kcp.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    NATURAL = 1, TWICE = 2, EXCLUSIVE = 4, NO_RESTART = 8, HEAD_0 = 16, NO_BIAS = 32,
+    NO_EPS = 64, HALF_BETA = 128, DX_FROM_Y = 256, NO_PRIME = 512, WHOLE_SUM = 1024,
+    NO_CHUNK = 2048, NOTHING = 4096, ONE_NAN = 8192, SIGN = 16384, COPIES_K = 32768,
+};
+
+static double sig(double x) { return 1 / (1 + exp(-x)); }
+
+static double gate_of(const struct kcp_gate *a, double x, double A, double dt)
+{
+    const double y = x + dt;
+    if (a->gate == KCP_GATE_SOFTPLUS)
+        return -exp(A) * (fmax(y, 0) + log1p(exp(-fabs(y))));
+    return a->gate == KCP_GATE_BOUNDED ? a->lower_bound * sig(exp(A) * y) : x;
+}
+
+static void norm_rows(const struct kcp_gate *a, int flags, const double *x, double *y,
+                      double *rstd)
+{
+    for (int64_t t = 0; t < a->T * a->H; t++) {
+        double s = flags & NO_EPS ? 0.01 : 1e-6;
+        for (int i = 0; i < a->K; i++) s += x[t * a->K + i] * x[t * a->K + i];
+        rstd[t] = a->l2norm ? 1 / sqrt(s) : 1;
+        for (int i = 0; i < a->K; i++) y[t * a->K + i] = rstd[t] * x[t * a->K + i];
+    }
+}
+
+static void norm_back(const struct kcp_gate *a, int flags, const double *x,
+                      const double *dy, double *dx)
+{
+    for (int64_t t = 0; t < a->T * a->H; t++) {
+        const int K = a->K;
+        double s = 1e-6, dot = 0;
+        for (int i = 0; i < K; i++) s += x[t * K + i] * x[t * K + i];
+        for (int i = 0; i < K; i++) dot += dy[t * K + i] * x[t * K + i];
+        const double r = a->l2norm ? 1 / sqrt(s) : 1;
+        for (int i = 0; i < K; i++)
+            dx[t * K + i] = !a->l2norm || flags & DX_FROM_Y ? r * dy[t * K + i]
+                          : r * (dy[t * K + i] - x[t * K + i] * dot / s);
+    }
+}
+
+static void forward(const struct kcp_gate *a, int flags)
+{
+    const int HV = a->HV, KG = a->KG, *cu = a->cu;
+    const double *A_log = a->A_log, *dt = a->dt_bias, *x = a->g_raw, *b = a->beta_raw;
+    double *g = a->g, *G = a->G, *beta = a->beta;
+    const double unit = flags & NATURAL ? 1 : 1.4426950408889634074;
+    norm_rows(a, flags, a->q_raw, a->q, a->rstd_q);
+    norm_rows(a, flags, flags & COPIES_K ? a->q_raw : a->k_raw, a->k, a->rstd_k);
+    for (int s = 0; s < a->NS; s++)
+        for (int64_t t = cu[s]; t < cu[s + 1]; t++)
+            for (int n = 0; n < HV; n++) {
+                for (int i = 0; i < KG; i++) {
+                    const int64_t at = (t * HV + n) * KG + i, j = n * KG + i;
+                    const int64_t in = flags & NO_RESTART ? t : t - cu[s];
+                    g[at] = gate_of(a, x[at], A_log ? A_log[flags & HEAD_0 ? 0 : n] : 0,
+                                    dt && !(flags & NO_BIAS) ? dt[j] : 0);
+                    const int fresh = flags & NO_CHUNK ? in == 0 : in % a->C == 0;
+                    const double now = g[at] * unit * (flags & TWICE ? unit : 1);
+                    const double last = fresh ? 0 : G[at - HV * KG];
+                    G[at] = last + now;
+                    if (flags & EXCLUSIVE)
+                        G[at] = fresh ? 0 : last + g[at - HV * KG] * unit;
+                }
+                const double y = sig(b[t * HV + n]);
+                beta[t * HV + n] = a->beta_form == KCP_BETA_RAW ? b[t * HV + n]
+                    : a->beta_form == KCP_BETA_SIGMOID2 && !(flags & HALF_BETA) ? 2 * y : y;
+            }
+    if (flags & ONE_NAN && a->T) G[a->T * HV * KG - 1] = NAN;
+}
+
+static void backward(const struct kcp_gate *a, int flags)
+{
+    const int HV = a->HV, KG = a->KG, *cu = a->cu;
+    const double *A_log = a->A_log, *dt = a->dt_bias, *x = a->g_raw, *b = a->beta_raw;
+    const double *dg = a->dg, *db = a->dbeta;
+    double *dx = a->dg_raw, *draw = a->dbeta_raw, *dA = a->dA_part, *ddt = a->ddt_part;
+    norm_back(a, flags, a->q_raw, a->dq, a->dq_raw);
+    norm_back(a, flags, a->k_raw, a->dk, a->dk_raw);
+    if (dA) memset(dA, 0, sizeof(double) * a->NS * HV);
+    if (ddt) memset(ddt, 0, sizeof(double) * a->NS * HV * KG);
+    for (int s = 0; s < a->NS; s++)
+        for (int64_t t = cu[s]; t < cu[s + 1]; t++)
+            for (int n = 0; n < HV; n++) {
+                const int row = flags & WHOLE_SUM ? 0 : s;
+                for (int i = 0; i < KG; i++) {
+                    const int64_t at = (t * HV + n) * KG + i, j = n * KG + i;
+                    const double A = A_log ? A_log[flags & HEAD_0 ? 0 : n] : 0;
+                    const double d = dt && !(flags & NO_BIAS) ? dt[j] : 0, y = x[at] + d;
+                    double add = 0;
+                    dx[at] = dg[at];
+                    if (a->gate == KCP_GATE_SOFTPLUS) {
+                        dx[at] = (flags & SIGN ? 1 : -1) * exp(A) * sig(y) * dg[at];
+                        add = dg[at] * gate_of(a, x[at], A, d);
+                    } else if (a->gate == KCP_GATE_BOUNDED) {
+                        const double z = exp(A) * y;
+                        dx[at] = dg[at] * a->lower_bound * exp(A) *
+                                 (flags & NO_PRIME ? sig(z) : sig(z) * sig(-z));
+                        add = dx[at] * y;
+                    }
+                    if (dA) dA[row * HV + n] += add;
+                    if (ddt) ddt[(row * HV + n) * KG + i] += dx[at];
+                }
+                const double y = b[t * HV + n];
+                draw[t * HV + n] = db[t * HV + n] * (a->beta_form == KCP_BETA_RAW ? 1
+                    : (a->beta_form == KCP_BETA_SIGMOID2 && !(flags & HALF_BETA) ? 2 : 1) *
+                      sig(y) * sig(-y));
+            }
+}
+
+static int wrong(void *args, int flags)
+{
+    const struct kcp_gate *a = args;
+    if (flags & NOTHING) return KCP_OK;
+    if (a->pass == KCP_FORWARD) forward(a, flags);
+    else backward(a, flags);
+    return KCP_OK;
+}
+
+#define MUTANT(name, flags, why)                                                      \
+    static int run_##name(void *a) { return wrong(a, flags); }                        \
+    KCP_VARIANT(m02_##name) = { "02_gate", "mutant_" #name, why, KCP_F64, KCP_HOST,   \
+                                "any", run_##name, NULL }
+MUTANT(natural, NATURAL, "errata 12: G left in natural logs");
+MUTANT(twice, TWICE, "errata 14: base 2 taken twice");
+MUTANT(exclusive, EXCLUSIVE, "the sum leaves out the token itself");
+MUTANT(no_restart, NO_RESTART, "the chunk grid does not restart at stretches");
+MUTANT(no_chunk, NO_CHUNK, "one sum over the whole stretch");
+MUTANT(head_0, HEAD_0, "head 0's A_log for every head");
+MUTANT(no_bias, NO_BIAS, "dt_bias is ignored");
+MUTANT(eps, NO_EPS, "another epsilon");
+MUTANT(half_beta, HALF_BETA, "beta in (0,1) where (0,2) is asked");
+MUTANT(dx_from_y, DX_FROM_Y, "errata 23: norm's backward without its projection");
+MUTANT(no_prime, NO_PRIME, "sigma where sigma' belongs");
+MUTANT(sign, SIGN, "softplus' sign");
+MUTANT(whole_sum, WHOLE_SUM, "every stretch's sums in the first row");
+MUTANT(copies_k, COPIES_K, "normalises q twice");
+MUTANT(writes_nothing, NOTHING, "returns at once");
+MUTANT(one_nan, ONE_NAN, "one NaN");
+
+static int run_twin(void *a) { return wrong(a, 0); }
+KCP_VARIANT(m02_twin) = { "02_gate", "twin", "the same code, every flag off", KCP_F64,
+                          KCP_HOST, "any", run_twin, NULL };
