@@ -1,0 +1,369 @@
+-- book.lua -- the weave: include code, number, cross-refer, refuse what dangles.
+--
+--   ```{.include file=ref/07_merge.c fn=ref_merge}       a function and its comment
+--   ```{.include file=ref/07_merge.c region=fold-step}   between //> and //< fold-step
+--   ```{.example name=05-affine}          a section of what book/example.c printed
+--   ```{.results file=bench.md}           a table made from bench/results/
+--   [affine/alive]{.val}                  one number that book/example.c printed
+--   ![caption](affine.svg){#fig:affine}   a figure that book/figures/ drew
+--   $$ ... $$ {#eq:fold held=07_merge/twin}   an equation and the test that holds it
+--   [@eq:fold] [@sec:fold] [@fig:affine] [@ch:07]        from any chapter to any other
+--
+-- COLLECT writes this chapter's labels; otherwise LABELS names everyone's. Anything
+-- unknown ends the build with one line that says what and where.
+local collect = os.getenv("COLLECT") ~= nil
+local labels = os.getenv("LABELS")
+local out = os.getenv("OUT") or "build/book"
+local draft = os.getenv("DRAFT") ~= nil
+local chapter, page = "?", "?"
+local known, order, shown = {}, {}, {}
+
+local function die(...)
+  io.stderr:write("book: ", page, ": ", string.format(...), "\n")
+  os.exit(1)
+end
+
+-- Not fatal while a chapter waits for code that is still to land.
+local function want(...)
+  if draft then io.stderr:write("book: draft: ", page, ": ", string.format(...), "\n")
+  else die(...) end
+end
+
+local cache = {}
+local function lines_of(path)
+  if cache[path] then return cache[path] end
+  local f = io.open(path)
+  if not f then return nil end
+  local t = {}
+  for l in f:lines() do t[#t + 1] = l end
+  f:close()
+  cache[path] = t
+  return t
+end
+
+local function text(x) return pandoc.utils.stringify(x) end
+
+-- ---- code -----------------------------------------------------------------------
+
+local function is_marker(l) return l:match("^%s*//[<>] [%w_-]+%s*$") end
+
+local function find_region(path, L, name)
+  local a, b
+  for i, l in ipairs(L) do
+    if l:match("^%s*//> (%S+)%s*$") == name then
+      if a then die("%s: region %s begins twice", path, name) end
+      a = i + 1
+    end
+    if l:match("^%s*//< (%S+)%s*$") == name then b = i - 1 end
+  end
+  if not (a and b and a <= b) then return nil end
+  return a, b
+end
+
+-- A function starts in column 0 and ends at the first closing brace in column 0; the
+-- comment that touches it is part of it.
+local function find_fn(path, L, name)
+  local pat, at = "^%a.*[%s%*]" .. name:gsub("%W", "%%%0") .. "%(", nil
+  for i, l in ipairs(L) do
+    local j = i                      -- a declaration ends in a semicolon, some lines on
+    while L[j] and l:match(pat) and not L[j]:match("[;{}]%s*$") do j = j + 1 end
+    if l:match(pat) and not (L[j] or ""):match(";%s*$") then
+      if at then die("%s: %s is defined twice", path, name) end
+      at = i
+    end
+  end
+  if not at then return nil end
+  local b = at
+  while L[b] and not L[b]:match("^}") do b = b + 1 end
+  if not L[b] then die("%s: %s has no end", path, name) end
+  local a = at
+  while a > 1 and (L[a - 1]:match("^ ?%*") or L[a - 1]:match("^/[/%*]")
+        or L[a - 1]:match("^template") or L[a - 1]:match("^static[%w ]*$")) do a = a - 1 end
+  return a, b
+end
+
+local function where(path, line)
+  return pandoc.Link({ pandoc.Str(path .. ":" .. line) },
+                     string.format("src/%s.html#L%d", path, line), "", { class = "where" })
+end
+
+local function code_of(path, L, a, b)
+  local t, margin = {}, math.huge
+  for i = a, b do
+    if not is_marker(L[i]) then
+      t[#t + 1] = L[i]
+      if L[i]:match("%S") then margin = math.min(margin, #L[i]:match("^ *")) end
+    end
+  end
+  for i, l in ipairs(t) do t[i] = l:sub(margin + 1) end
+  if #t > 75 then want("%s:%d: %d lines is too long to show; use regions", path, a, #t) end
+  return table.concat(t, "\n")
+end
+
+local function include(cb)
+  local path = cb.attributes.file or die("include without file=")
+  local L = lines_of(path)
+  if not L then
+    want("no file %s", path)
+    return pandoc.Para { pandoc.Emph { pandoc.Str("(" .. path .. " is still to come)") } }
+  end
+  local lang = (path:match("%.cuh?$") and "cpp") or (path:match("%.[ch]$") and "c") or "text"
+  local parts, first = {}, nil
+  local function take(a, b, name, what)
+    if not a then return want("%s: no %s %s", path, what, name) end
+    first = first or a
+    parts[#parts + 1] = code_of(path, L, a, b)
+    if what == "function" then shown[#shown + 1] = path .. "\t" .. name end
+  end
+  if cb.attributes.fn then
+    for name in cb.attributes.fn:gmatch("%S+") do
+      local a, b = find_fn(path, L, name)
+      take(a, b, name, "function")
+    end
+  elseif cb.attributes.region then
+    local a, b = find_region(path, L, cb.attributes.region)
+    take(a, b, cb.attributes.region, "region")
+  else take(1, #L, "", "file") end
+  if not first then
+    return pandoc.Para { pandoc.Emph { pandoc.Str("(still to come)") } }
+  end
+  return pandoc.Div({ pandoc.Plain { where(path, first) },
+                      pandoc.CodeBlock(table.concat(parts, "\n\n"), pandoc.Attr("", { lang })) },
+                    pandoc.Attr("", { "snippet" }))
+end
+
+-- ---- numbers ----------------------------------------------------------------------
+
+-- What book/example.c printed: sections opened by "== name", values "@name value".
+local sections, values
+local function read_example()
+  sections, values = {}, {}
+  local name
+  for _, l in ipairs(lines_of(out .. "/example.txt") or {}) do
+    local k, v = l:match("^@(%S+) (.*)$")
+    if l:match("^== ") then name = l:sub(4); sections[name] = {}
+    elseif k then values[k] = v
+    elseif name then table.insert(sections[name], l) end
+  end
+end
+
+local function example(cb)
+  if not sections then read_example() end
+  local s = sections[cb.attributes.name or "?"]
+  if not s then
+    want("the example prints no section %s", cb.attributes.name or "?")
+    s = { "(still to come)" }
+  end
+  while s[#s] == "" do s[#s] = nil end
+  return pandoc.Div({ pandoc.Plain { pandoc.Link({ pandoc.Str("printed by book/example.c") },
+                        "src/book/example.c.html", "", { class = "where" }) },
+                      pandoc.CodeBlock(table.concat(s, "\n"), pandoc.Attr("", { "text" })) },
+                    pandoc.Attr("", { "snippet", "printed" }))
+end
+
+local function results(cb)
+  local f = io.open(out .. "/results/" .. (cb.attributes.file or "?"))
+  if not f then
+    return pandoc.Div({ pandoc.Para { pandoc.Str("Not recorded yet.") } }, { class = "unrecorded" })
+  end
+  local md = f:read("a")
+  f:close()
+  return pandoc.Div(pandoc.read(md, "markdown").blocks, pandoc.Attr("", { "results" }))
+end
+
+-- ---- figures ----------------------------------------------------------------------
+
+local figno = 0
+local function figure(img, id)
+  figno = figno + 1
+  local path = out .. "/figures/" .. img.src
+  local f = io.open(path)
+  local svg = f and f:read("a")
+  if f then f:close() end
+  if not svg then
+    if not collect then want("no figure %s", path) end
+    svg = ""
+  elseif not svg:find("<title", 1, true) and not svg:find("role=", 1, true) then
+    die("%s has no text alternative", path)
+  end
+  svg = svg:gsub("<%?xml.-%?>", "")
+  local no = "Figure " .. chapter .. "." .. figno
+  if collect and id ~= "" then order[#order + 1] = { id, no } end
+  local cap = pandoc.List({ pandoc.Strong { pandoc.Str(no .. ".") }, pandoc.Space() })
+  cap:extend(img.caption)
+  return pandoc.Div({ pandoc.RawBlock("html", svg),
+                      pandoc.Div({ pandoc.Plain(cap) }, { class = "caption" }) },
+                    pandoc.Attr(id, { "figure" }))
+end
+
+-- ---- equations --------------------------------------------------------------------
+
+-- held=07_merge/name: a check, variant or mutant of tests/07_merge*.c, or of the judge.
+local function find_test(held)
+  local stage, name = held:match("^([^/]+)/?(.*)$")
+  local files = { "tests/" .. stage .. ".c", "tests/" .. stage .. "_mutants.c",
+                  "tests/judge.c", "tests/pipeline.c" }
+  for l in io.popen("ls tests/*.c 2>/dev/null"):lines() do
+    if l:find(stage, 1, true) then table.insert(files, 3, l) end
+  end
+  for _, f in ipairs(files) do
+    for i, l in ipairs(lines_of(f) or {}) do
+      if name == "" or l:find('"' .. name .. '"', 1, true)
+         or l:find("(" .. name .. ",", 1, true) then return f, i end
+    end
+  end
+end
+
+local eqno = 0
+local function equation(p)
+  local math, tail = nil, ""
+  for _, x in ipairs(p.content) do
+    if x.t == "Math" and x.mathtype == "DisplayMath" then math = x; tail = ""
+    elseif math then tail = tail .. text(x) end
+  end
+  local id, rest = tail:match("^%s*{#(eq:[%w-]+)%s*(.-)}$")
+  if not math then return nil end
+  if not id then
+    if tail:match("{#") then die("cannot read the label in %q", tail) end
+    return nil
+  end
+  eqno = eqno + 1
+  local no = "(" .. chapter .. "." .. eqno .. ")"
+  if collect then order[#order + 1] = { id, no } end
+  local number = pandoc.Str(no)
+  local held = rest:match("held=(%S+)")
+  if held and not collect then
+    local f, i = find_test(held)
+    if f then
+      number = pandoc.Link({ number }, string.format("src/%s.html#L%d", f, i),
+                           "held by " .. held)
+    else want("%s: no test %s", id, held) end
+  elseif not collect then
+    io.stderr:write("book: ", page, ": no test is named for ", id, "\n")
+  end
+  return pandoc.Div({ pandoc.Para { math }, pandoc.Plain { pandoc.Span({ number }, { class = "eqno" }) } },
+                    pandoc.Attr(id, { "equation" }))
+end
+
+-- ---- what the prose must do ---------------------------------------------------------
+
+-- Before a function of ref/ stands a paragraph that names its symbols or its equation.
+local function names_symbols(b)
+  local yes = false
+  pandoc.Div({ b }):walk {
+    Math = function() yes = true end,
+    Cite = function(c) if c.citations[1].id:match("^eq:") then yes = true end end,
+  }
+  return yes
+end
+
+local function check_prose(blocks)
+  local ready = false
+  for _, b in ipairs(blocks) do
+    local inner = b.t == "Div" and b.classes:includes("pair") and b.content or { b }
+    for _, x in ipairs(inner) do
+      if x.t == "CodeBlock" and x.classes:includes("include") then
+        local f = x.attributes.file or ""
+        if f:match("^ref/.*%.c$") and x.attributes.fn and not ready then
+          die("no prose names the symbols of %s before it is shown", x.attributes.fn)
+        end
+        ready = false
+      elseif x.t == "Header" then ready = false
+      elseif names_symbols(x) then ready = true end
+    end
+  end
+end
+
+-- ---- the walk -----------------------------------------------------------------------
+
+local sec = 0
+local function weave(doc)
+  chapter = text(doc.meta.chapter or "0"):gsub("^0(%d)", "%1")
+  page = text(doc.meta.page or "index")
+  if not collect and labels then
+    for l in io.lines(labels) do
+      local id, p, t = l:match("^(%S+)\t(%S+)\t(.+)$")
+      if id then
+        if known[id] then die("label %s is defined in %s and in %s", id, known[id].page, p) end
+        known[id] = { page = p, text = t }
+      end
+    end
+  end
+  if collect and page:match("^[%dA]") then
+    order[#order + 1] = { "ch:" .. page:match("^(%w+)"), "chapter " .. chapter }
+  end
+  if not collect then check_prose(doc.blocks) end
+  doc = doc:walk {
+    traverse = "topdown",
+    Header = function(h)
+      if h.level == 1 and not h.classes:includes("unnumbered") then
+        sec = sec + 1
+        local no = chapter .. "." .. sec
+        if collect and h.identifier:match("^sec:") then
+          order[#order + 1] = { h.identifier, "section " .. no }
+        end
+        table.insert(h.content, 1, pandoc.Span({ pandoc.Str(no) }, { class = "no" }))
+        table.insert(h.content, 2, pandoc.Space())
+      end
+      return h
+    end,
+    CodeBlock = function(cb)
+      if collect then return nil end
+      if cb.classes:includes("include") then return include(cb), false end
+      if cb.classes:includes("example") then return example(cb), false end
+      if cb.classes:includes("results") then return results(cb), false end
+    end,
+    -- texmath makes \mathrm{ext} three italic letters; \text keeps the word upright.
+    Math = function(m) m.text = m.text:gsub("\\mathrm(%b{})", "\\text%1"); return m end,
+    Para = function(p)
+      if #p.content == 1 and p.content[1].t == "Image" and p.content[1].src:match("%.%a+$") then
+        return figure(p.content[1], p.content[1].identifier), false
+      end
+      local d = equation(p)
+      if d then return d:walk { Math = function(m) m.text = m.text:gsub("\\mathrm(%b{})", "\\text%1"); return m end }, false end
+    end,
+    RawInline = function(r) die("raw %s: %s", r.format, r.text) end,
+    RawBlock = function(r)
+      if r.format == "html" and (r.text:match("^<!%-%-") or r.text:match("^%s*<svg")) then return nil end
+      if r.format == "tex" and r.text:match("^\\newcommand") then return {} end
+      die("raw %s: %s", r.format, r.text:sub(1, 60))
+    end,
+  }
+  if collect then
+    for _, o in ipairs(order) do io.stdout:write(o[1], "\t", page, "\t", o[2], "\n") end
+    os.exit(0)
+  end
+  doc = doc:walk {
+    Cite = function(c)
+      local id = #c.citations == 1 and c.citations[1].id
+      if not id or not id:match("^%l+:") then return nil end
+      local k = known[id] or die("nothing is called %s", id)
+      local href = (k.page == page and "" or k.page .. ".html") .. "#" .. id
+      if id:match("^ch:") then href = k.page .. ".html" end
+      return pandoc.Link({ pandoc.Str(k.text) }, href, "", { class = "xref" })
+    end,
+    Span = function(s)
+      if not s.classes:includes("val") then return nil end
+      if not values then read_example() end
+      local v = values[text(s)]
+      if not v then want("the example prints no value %s", text(s)) end
+      return pandoc.Span({ pandoc.Str(v or "?") }, { class = "val" })
+    end,
+    Code = function(c)
+      local f = c.text:match("^%l+/[%w_./-]+%.[chu]+$") or c.text:match("^%l+/[%w_./-]+%.[aljm][uwsk]a?$")
+      if f then
+        if not lines_of(f) then want("no file %s", f); return nil end
+        if f:match("%.[ch]u?h?$") then return pandoc.Link({ c }, "src/" .. f .. ".html") end
+      end
+      return nil
+    end,
+  }
+  local f = io.open(out .. "/" .. page .. ".shown", "w")
+  if f then
+    for _, s in ipairs(shown) do f:write(s, "\n") end
+    f:close()
+  end
+  return doc
+end
+
+return { { Pandoc = weave } }

@@ -1,0 +1,2 @@
+#include <stdio.h>
+int main(void) { printf("== 01-step\nhello\n"); return 0; }

@@ -1,0 +1,56 @@
+// lint.js -- run inside Chromium over every page of the book, at two widths.
+//
+// Book: none.  Run by `make book-lint`, once light and once dark. Each page is loaded
+// in a frame of the width asked for; the report ends in the document's own text.
+const report = [];
+const pages = PAGES;
+const luminance = ([r, g, b]) => [r, g, b].map(v => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+    .reduce((s, v, i) => s + v * [.2126, .7152, .0722][i], 0);
+const rgb = s => { const m = s.match(/[\d.]+/g).map(Number); return m.length > 3 && m[3] === 0 ? null : m; };
+
+function contrast(w, e) {
+    const ink = rgb(w.getComputedStyle(e).color);
+    let paper = null;
+    for (let p = e; p && !paper; p = p.parentElement) paper = rgb(w.getComputedStyle(p).backgroundColor);
+    if (!ink || !paper) return 21;
+    const [a, b] = [luminance(ink), luminance(paper)].sort((x, y) => y - x);
+    return (a + .05) / (b + .05);
+}
+
+function look(w, name, width) {
+    const d = w.document, say = s => report.push(`${name} ${width}: ${s}`);
+    const over = d.documentElement.scrollWidth - d.documentElement.clientWidth;
+    if (over > 1) {
+        const who = [...d.querySelectorAll("main *")].find(e => e.getBoundingClientRect().right > width + 1 && !e.closest("pre, .equation, .scroll, svg"));
+        say(`the page is ${over} px too wide: ${who ? who.tagName + " " + who.className + " " + who.textContent.slice(0, 40) : "?"}`);
+    }
+    for (const e of d.querySelectorAll(".equation > p")) if (e.scrollWidth > e.clientWidth + 1) say(`equation ${e.parentElement.id} is ${e.scrollWidth - e.clientWidth} px too wide`);
+    if (width > 800) for (const e of d.querySelectorAll("pre")) if (e.scrollWidth > e.clientWidth + 1) say(`code is ${e.scrollWidth - e.clientWidth} px too wide: ${e.textContent.slice(0, 50)}`);
+    for (const e of d.querySelectorAll("span.math")) say(`raw TeX: ${e.textContent.slice(0, 60)}`);
+    for (const e of d.querySelectorAll("p, li, td, figcaption, .caption")) if (/\$[^$]+\$|\\[a-z]{3,}\b/.test([...e.childNodes].filter(n => n.nodeType === 3).map(n => n.data).join(""))) say(`raw TeX in text: ${e.textContent.slice(0, 60)}`);
+    for (const e of d.querySelectorAll("p, a, code, td, th, h1, pre span, .caption, svg text")) {
+        const r = e.closest("svg") ? 21 : contrast(w, e);
+        if (r < 4.5) { say(`contrast ${r.toFixed(1)}: ${e.tagName} ${e.className} ${e.textContent.slice(0, 30)}`); break; }
+    }
+    for (const e of d.querySelectorAll("svg")) if (!e.querySelector("title") && !e.getAttribute("aria-label") && !e.getAttribute("aria-hidden")) say("a figure without text alternative");
+    for (const a of d.querySelectorAll("a[href]")) {
+        const h = a.getAttribute("href");
+        if (/^https?:/.test(h)) continue;
+        const [file, id] = h.split("#");
+        if (!file && id && !d.getElementById(decodeURIComponent(id))) say(`dead anchor #${id}`);
+    }
+    for (const e of d.querySelectorAll("[src], link[href]")) if (!/^data:/.test(e.getAttribute("src") || e.getAttribute("href"))) say(`not self-contained: ${e.outerHTML.slice(0, 60)}`);
+}
+
+(async () => {
+    for (const [name, width] of pages) {
+        const f = document.createElement("iframe");
+        f.style.cssText = `width:${width}px;height:900px;border:0`;
+        await new Promise(done => { f.onload = done; f.src = name; document.body.append(f); });
+        await f.contentDocument.fonts.ready;
+        look(f.contentWindow, name, width);
+        f.remove();
+    }
+    document.body.innerHTML = "<pre id=lint></pre>";
+    document.getElementById("lint").textContent = "LINT BEGIN\n" + report.join("\n") + `\nLINT END ${pages.length} views`;
+})();

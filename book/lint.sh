@@ -1,0 +1,34 @@
+#!/bin/sh
+# lint.sh -- load every page in headless Chromium, look, and fail on what it sees.
+#
+# Book: none.  Run by `make book-lint`; CHROME is the command.  Next: lint.js.
+d=$1; shift
+status=0
+pages=
+for c; do pages="$pages[\"$c.html\",1280],[\"$c.html\",390],"; done
+for f in $(cd "$d" && ls src/*/*.html | awk 'NR % 9 == 1'); do pages="$pages[\"$f\",1280],"; done
+{ printf '<!doctype html><meta charset="utf-8"><body><script>'
+  sed "s#PAGES#[$(printf '%s' "$pages" | sed 's/[&#]/\\&/g')]#" "$(dirname "$0")/lint.js"
+  printf '</script>'; } > "$d/lint.html"
+for scheme in light dark; do
+    case $scheme in light) n=1 ;; dark) n=0 ;; esac
+    $CHROME --blink-settings=preferredColorScheme=$n --virtual-time-budget=600000 --timeout=300000 --dump-dom \
+        "file://$(cd "$d" && pwd)/lint.html" 2> "$d/lint.log" > "$d/lint.$scheme"
+    if ! grep -q 'LINT END' "$d/lint.$scheme"; then
+        echo "book-lint: Chromium did not finish ($scheme)"; tail -3 "$d/lint.log"; status=1; continue
+    fi
+    found=$(sed -n '/LINT BEGIN/,/LINT END/p' "$d/lint.$scheme" | sed '1d;$d' | grep -c .)
+    sed -n '/LINT BEGIN/,/LINT END/p' "$d/lint.$scheme" | sed '1d;$d' | grep . | head -60
+    echo "book-lint: $scheme: $found complaints in $(sed -n 's/.*LINT END \([0-9]*\).*/\1/p' "$d/lint.$scheme") views"
+    [ "$found" = 0 ] || status=1
+done
+# Links between pages: the file and the anchor must exist.
+for c; do
+    grep -o 'href="[^"#:]*\.html\(#[^"]*\)\?"' "$d/$c.html" | sed 's/href="//;s/"$//' | sort -u |
+    while IFS='#' read -r file id; do
+        if [ ! -f "$d/$file" ]; then echo "$c.html: no page $file"
+        elif [ -n "$id" ] && ! grep -q "id=\"$id\"" "$d/$file"; then echo "$c.html: no anchor $file#$id"; fi
+    done
+done > "$d/lint.links"
+cat "$d/lint.links"; [ -s "$d/lint.links" ] && status=1
+exit $status

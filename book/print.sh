@@ -1,0 +1,10 @@
+#!/bin/sh
+# print.sh -- the whole book as one page, for the PDF.   sh print.sh build/book index 00-notation ...
+d=$1; shift
+awk '/<body/ { exit } { print }' "$d/$1.html"
+echo '<body>'
+for c; do
+    awk '/<main>/ { on = 1 } on { print } /<\/main>/ { on = 0 }' "$d/$c.html" |
+        sed -E "s/<main>/<main id=\"page-$c\">/; s/href=\"[0-9A-Z][0-9a-z]*-[a-z0-9_]+\.html#/href=\"#/g; s/href=\"([0-9A-Z][0-9a-z]*-[a-z0-9_]+)\.html\"/href=\"#page-\1\"/g; s/href=\"src\/[^\"]*\"//g"
+done
+echo '</body></html>'
