@@ -171,6 +171,88 @@ local function results(cb)
   return pandoc.Div(pandoc.read(md, "markdown").blocks, pandoc.Attr("", { "results" }))
 end
 
+-- ---- kernels and mutants, from the records at the foot of their files ----------------
+
+-- Every record of a file: stage, name, why, and the line it stands on.
+local function records(path)
+  local L, t = lines_of(path) or {}, {}
+  for i, l in ipairs(L) do
+    if l:match("KCP_VARIANT%(") or l:match("KCP_CHECK%(") or l:match("^%s*MUTANT%(") then
+      local s, j = l, i
+      while not s:match("[;\\]%s*$") and L[j + 1] and j < i + 6 do j = j + 1; s = s .. " " .. L[j] end
+      s = s:gsub('"%s*"', "")
+      local words = {}
+      for w in s:gmatch('"([^"]*)"') do words[#words + 1] = w end
+      if #words >= 3 then t[#t + 1] = { stage = words[1], name = words[2], why = words[3], line = i } end
+    end
+  end
+  return t
+end
+
+local function files(pattern)
+  local t, p = {}, io.popen("ls " .. pattern .. " 2>/dev/null")
+  for l in p:lines() do t[#t + 1] = l end
+  p:close()
+  return t
+end
+
+local function kernels(div)
+  local stage = text(div)
+  local items = {}
+  for _, f in ipairs(files("cuda/" .. stage .. "/*.cu cuda/" .. stage .. "/*.c")) do
+    for _, r in ipairs(records(f)) do
+      items[#items + 1] = { pandoc.Plain { pandoc.Link({ pandoc.Code(r.name) },
+          string.format("src/%s.html#L%d", f, r.line)), pandoc.Str(": " .. r.why) } }
+    end
+  end
+  if #items == 0 then
+    return pandoc.Div({ pandoc.Para { pandoc.Str("No variant of this stage is in the tree yet.") } },
+                      { class = "unrecorded" })
+  end
+  local blocks = pandoc.List({ pandoc.Para { pandoc.Str("The variants in the tree, each with the idea that its record states:") },
+                               pandoc.BulletList(items) })
+  local md = lines_of(out .. "/results/" .. stage .. ".md")
+  if md then blocks:extend(pandoc.read(table.concat(md, "\n"), "markdown").blocks) end
+  return pandoc.Div(blocks)
+end
+
+-- Mutants whose "why" names a row of the errata, and where they are.
+local errata_of
+local function erratum(div)
+  if not errata_of then
+    errata_of = {}
+    for _, f in ipairs(files("tests/*.c")) do
+      for _, r in ipairs(records(f)) do
+        for n in r.why:gmatch("errat[a-z]* (%d+)") do
+          errata_of[n] = errata_of[n] or {}
+          table.insert(errata_of[n], { f, r })
+        end
+      end
+    end
+  end
+  local n = div.attributes.no
+  local held = pandoc.List({})
+  for _, e in ipairs(errata_of[n] or {}) do
+    if #held > 0 then held:insert(pandoc.Str(", ")) end
+    held:insert(pandoc.Link({ pandoc.Code(e[2].stage .. "/" .. e[2].name) },
+                            string.format("src/%s.html#L%d", e[1], e[2].line)))
+  end
+  if #held == 0 then
+    if div.attributes.figure then want("erratum %s has a figure but no mutant", n) end
+    held:insert(pandoc.Str(div.attributes.figure and "mutant still to come" or "text only, no mutant"))
+  end
+  local head = pandoc.Para { pandoc.Strong { pandoc.Str(n .. ".") }, pandoc.Space(), pandoc.Str(div.attributes.source),
+      pandoc.Str("."), pandoc.Str(div.attributes.figure and " Error as written: " .. div.attributes.figure .. "." or "") }
+  local tail = pandoc.Para(pandoc.List({ pandoc.Str("Proved by: ") }) .. held)
+  local blocks = pandoc.List({ head })
+  blocks:extend(div.content)
+  if div.attributes.proved then
+    tail = pandoc.Para { pandoc.Str("Proved by: " .. div.attributes.proved) }
+  end
+  blocks:insert(tail)
+  return pandoc.Div(blocks, pandoc.Attr("erratum-" .. n, { "erratum" }))
+end
+
 -- ---- figures ----------------------------------------------------------------------
 
 local figno = 0
@@ -321,6 +403,11 @@ local function weave(doc)
       end
       local d = equation(p)
       if d then return d:walk { Math = function(m) m.text = m.text:gsub("\\mathrm(%b{})", "\\text%1"); return m end }, false end
+    end,
+    Div = function(d)
+      if collect then return nil end
+      if d.classes:includes("kernels") then return kernels(d), false end
+      if d.classes:includes("erratum") then return erratum(d) end
     end,
     RawInline = function(r) die("raw %s: %s", r.format, r.text) end,
     RawBlock = function(r)
