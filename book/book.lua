@@ -132,6 +132,40 @@ local function include(cb)
                     pandoc.Attr("", { "snippet" }))
 end
 
+-- ---- kernels and mutants, from the records at the foot of their files ----------------
+
+-- Every record of a file: stage, name, why, and the line it stands on. Mutant files make
+-- theirs by a macro, MUTANT(ident, flags, "why"): the stage is then in the file's name.
+local function records(path)
+  local L, t = lines_of(path) or {}, {}
+  for i, l in ipairs(L) do
+    local macro = l:match("^([A-Z_]+)%(")
+    if macro and macro:match("VARIANT$") or macro == "KCP_CHECK" or macro == "MUTANT" or macro == "RECORD" or macro == "CHECK" then
+      local s, j = l, i
+      while not s:match("[;\\]%s*$") and L[j + 1] and j < i + 8 do j = j + 1; s = s .. " " .. L[j] end
+      s = s:gsub('"%s+"', "")
+      local words = {}
+      for w in s:gmatch('"([^"]*)"') do words[#words + 1] = w end
+      local stage = path:match("(%w%w_%w+)_mutants%.c$") or path:match("/(%w%w_%w+)%.c$")
+      if #words >= 3 then
+        t[#t + 1] = { stage = words[1], name = words[2], why = words[3], line = i }
+      elseif #words >= 1 and stage then
+        local ident = s:match("^[A-Z_]+%(([%w_]+)")
+        t[#t + 1] = { stage = stage, name = (macro == "MUTANT" and "mutant_" or "") .. ident,
+                      why = words[#words], line = i }
+      end
+    end
+  end
+  return t
+end
+
+local function files(pattern)
+  local t, p = {}, io.popen("ls " .. pattern .. " 2>/dev/null")
+  for l in p:lines() do t[#t + 1] = l end
+  p:close()
+  return t
+end
+
 -- ---- numbers ----------------------------------------------------------------------
 
 -- What book/example.c printed: sections opened by "== name", values "@name value".
@@ -169,31 +203,6 @@ local function results(cb)
   local md = f:read("a")
   f:close()
   return pandoc.Div(pandoc.read(md, "markdown").blocks, pandoc.Attr("", { "results" }))
-end
-
--- ---- kernels and mutants, from the records at the foot of their files ----------------
-
--- Every record of a file: stage, name, why, and the line it stands on.
-local function records(path)
-  local L, t = lines_of(path) or {}, {}
-  for i, l in ipairs(L) do
-    if l:match("KCP_VARIANT%(") or l:match("KCP_CHECK%(") or l:match("^%s*MUTANT%(") then
-      local s, j = l, i
-      while not s:match("[;\\]%s*$") and L[j + 1] and j < i + 6 do j = j + 1; s = s .. " " .. L[j] end
-      s = s:gsub('"%s*"', "")
-      local words = {}
-      for w in s:gmatch('"([^"]*)"') do words[#words + 1] = w end
-      if #words >= 3 then t[#t + 1] = { stage = words[1], name = words[2], why = words[3], line = i } end
-    end
-  end
-  return t
-end
-
-local function files(pattern)
-  local t, p = {}, io.popen("ls " .. pattern .. " 2>/dev/null")
-  for l in p:lines() do t[#t + 1] = l end
-  p:close()
-  return t
 end
 
 local function kernels(div)
@@ -280,18 +289,14 @@ end
 
 -- ---- equations --------------------------------------------------------------------
 
--- held=07_merge/name: a check, variant or mutant of tests/07_merge*.c, or of the judge.
+-- held=07_merge/name: a check, variant or mutant of tests/07_merge*.c; without a name
+-- the first of these files that exists.
 local function find_test(held)
   local stage, name = held:match("^([^/]+)/?(.*)$")
-  local files = { "tests/" .. stage .. ".c", "tests/" .. stage .. "_mutants.c",
-                  "tests/judge.c", "tests/pipeline.c" }
-  for l in io.popen("ls tests/*.c 2>/dev/null"):lines() do
-    if l:find(stage, 1, true) then table.insert(files, 3, l) end
-  end
-  for _, f in ipairs(files) do
-    for i, l in ipairs(lines_of(f) or {}) do
-      if name == "" or l:find('"' .. name .. '"', 1, true)
-         or l:find("(" .. name .. ",", 1, true) then return f, i end
+  for _, f in ipairs { "tests/" .. stage .. ".c", "tests/" .. stage .. "_mutants.c" } do
+    if name == "" and lines_of(f) then return f, 1 end
+    for _, r in ipairs(records(f)) do
+      if r.stage == stage and r.name == name then return f, r.line end
     end
   end
 end
@@ -386,6 +391,8 @@ local function weave(doc)
         end
         table.insert(h.content, 1, pandoc.Span({ pandoc.Str(no) }, { class = "no" }))
         table.insert(h.content, 2, pandoc.Space())
+      elseif h.level > 1 and collect and h.identifier:match("^sec:") then
+        order[#order + 1] = { h.identifier, "section " .. chapter .. "." .. sec }
       end
       return h
     end,

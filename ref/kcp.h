@@ -292,6 +292,7 @@ extern const int kcp_nstages;
 enum kcp_storage { KCP_F64, KCP_F32, KCP_BF16 };
 enum kcp_where { KCP_HOST, KCP_DEVICE };
 
+//> variant
 /* One record a variant, at the foot of its file; "mutant_*" must be rejected. */
 struct kcp_variant {
     const char *stage, *name, *why;  /* "07_merge", "v1_column", one line on its idea */
@@ -308,6 +309,7 @@ struct kcp_variant {
     __attribute__((used, section("kcp_variants")))                                    \
     const struct kcp_variant *const ident##_at = &ident;                              \
     const struct kcp_variant ident
+//< variant
 
 #ifdef __cplusplus
 }

@@ -123,6 +123,7 @@ enum { KCP_WANT_H = 1, KCP_WANT_M = 2 };
     F(KCP_OUT,  KCP_ALWAYS, map,        "NS HV K V+K", KCP_MAP)
 KCP_STRUCT(kcp_affine, KCP_AFFINE)
 
+//> merge_fields
 /* ---- chapter 07: the fold of gathered maps
  * spec 7.  S = h_ext_j0; then S <- M_j S + h_ext_j for j = j0+1 .. j1-1 ascending
  * (pass forward), or from j1-1 down to j0 with M_j^T (pass backward). The first factor
@@ -132,6 +133,7 @@ KCP_STRUCT(kcp_affine, KCP_AFFINE)
     F(KCP_IN,   KCP_ALWAYS, maps,       "R HV K V+K", KCP_MAP)                        \
     F(KCP_OUT,  KCP_ALWAYS, S,          "HV K V",   KCP_ACC)
 KCP_STRUCT(kcp_merge, KCP_MERGE)
+//< merge_fields
 
 /* ---- chapter 08: the whole forward on R ranks
  * One rank's program: token tensors are this rank's shard. h0 and ht are [N,...] by

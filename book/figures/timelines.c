@@ -81,32 +81,34 @@ static void chain(double y0, int blocks, const char *name)
     }
 }
 
+/* At distance d a rank hands on W, the composed maps that end with its own, and keeps
+ * X, the same without its own: h of X is the state it waits for. comm/scan.c. */
 static void scan(double y0)
 {
-    double ready[R], next[R];
+    double W[R], state[R], next[R];
     head(y0, "Scan");
     for (int r = 0; r < R; r++)
-        ready[r] = sum;
+        W[r] = state[r] = sum;
     for (int d = 1; d < R; d *= 2) {
         for (int r = 0; r < R; r++) {
-            next[r] = ready[r];
+            next[r] = W[r];
             if (r < d)
                 continue;
-            const double here = larger(ready[r - d] + a + 2 * wire, ready[r]);
-            arrow(y0, r - d, ready[r - d], r, here);
-            bar(lane(y0, r), here, here + MM, "var(--b)", "var(--b)");
-            next[r] = here + MM;
+            const double here = larger(W[r - d] + a + 2 * wire, W[r]);
+            arrow(y0, r - d, W[r - d], r, here);
+            double t = here;
+            if (2 * d <= R - 1 - r)                     /* W will be asked for again */
+                t += MM;
+            if (d > 1)                                  /* the first X is only copied */
+                t += MM;
+            bar(lane(y0, r), here, t, "var(--b)", "var(--b)");
+            next[r] = state[r] = t;
         }
         for (int r = 0; r < R; r++)
-            ready[r] = next[r];
+            W[r] = next[r];
     }
-    /* A rank needs the prefix that ends before it: one more hop to the right. */
-    main_pass(y0, 0, ready[0]);
-    for (int r = 1; r < R; r++) {
-        const double here = ready[r - 1] + a + wire;
-        arrow(y0, r - 1, ready[r - 1], r, here);
-        main_pass(y0, r, larger(here, ready[r]));
-    }
+    for (int r = 0; r < R; r++)
+        main_pass(y0, r, state[r]);
 }
 
 int main(void)
@@ -114,7 +116,7 @@ int main(void)
     svg_begin(720, 506, "Four forms of the exchange as timelines",
               "Four ranks under each form. All-gather: one collective on all ranks, then folds that grow "
               "with the rank. Chain: one hop after the other. Pipelined chain: the same in four "
-              "overlapping blocks. Scan: two rounds of composing, then one hop.");
+              "overlapping blocks. Scan: two rounds of receiving and composing.");
     gather(26);
     chain(146, 1, "Chain");
     chain(266, BLOCKS, "Chain, pipelined over four blocks of V");
