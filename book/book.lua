@@ -189,8 +189,14 @@ local function example(cb)
     s = { "(still to come)" }
   end
   while s[#s] == "" do s[#s] = nil end
-  return pandoc.Div({ pandoc.Plain { pandoc.Link({ pandoc.Str("printed by book/example.c") },
-                        "src/book/example.c.html", "", { class = "where" }) },
+  local by = "book/example.c"
+  for _, f in ipairs { "book/example.c", "book/precision.c", "book/clusters.c" } do
+    for _, l in ipairs(lines_of(f) or {}) do
+      if l:find("== " .. cb.attributes.name, 1, true) then by = f end
+    end
+  end
+  return pandoc.Div({ pandoc.Plain { pandoc.Link({ pandoc.Str("printed by " .. by) },
+                        "src/" .. by .. ".html", "", { class = "where" }) },
                       pandoc.CodeBlock(table.concat(s, "\n"), pandoc.Attr("", { "text" })) },
                     pandoc.Attr("", { "snippet", "printed" }))
 end

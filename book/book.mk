@@ -45,8 +45,9 @@ $(bk)/%.bin: book/%.c $(booklib)
 $(bk)/figures/%.bin: book/figures/%.c book/figures/svg.h $(booklib)
 	@mkdir -p $(@D)
 	@$(CC) $(CFLAGS) $< $(booklib) $(LDLIBS) -o $@
-$(bk)/example.txt: $(bk)/example.bin
-	@$< > $@.new && mv $@.new $@
+bookprogs := $(patsubst book/%.c,$(bk)/%.bin,$(wildcard book/*.c))
+$(bk)/example.txt: $(bookprogs)
+	@for p in $^; do $$p || exit 1; done > $@.new && mv $@.new $@
 $(bk)/figures/%.svg: $(bk)/figures/%.bin $(wildcard bench/results/*)
 	@$< > $@.new && mv $@.new $@
 .PRECIOUS: $(bk)/%.bin $(bk)/figures/%.bin $(bk)/figures/%.svg

@@ -1,0 +1,242 @@
+/* precision.c -- what the chain of M costs in four arithmetics, emulated on the host.
+ *
+ * Book: chapter 18, which shows what this prints.  Checked by: make book.
+ * Next: clusters.c.  Factors of a product are rounded to the unit's format and added in
+ * single precision, as a tensor core does; gates are live or strong. */
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { K = 32, V = 32, C = 32, CHUNKS = 256, W = V + K };
+enum unit { FP32, TF32X3, TF32, BF16, UNITS };
+static const char *const unit_name[] = { "fp32", "tf32x3", "tf32", "bf16" };
+
+static uint64_t seed;
+
+static double uniform(void)
+{
+    uint64_t z = (seed += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return ((double)((z ^ (z >> 31)) >> 11) + 0.5) / 9007199254740992.0;
+}
+
+static double normal(void)
+{
+    const double r = sqrt(-2 * log(uniform()));
+    return r * cos(6.283185307179586 * uniform());
+}
+
+/* Keep so many bits of the fraction, round to nearest even. */
+static float keep(float x, int bits)
+{
+    uint32_t u;
+    memcpy(&u, &x, 4);
+    const int drop = 23 - bits;
+    u += ((1u << (drop - 1)) - 1) + ((u >> drop) & 1);
+    u &= ~((1u << drop) - 1);
+    memcpy(&x, &u, 4);
+    return x;
+}
+
+static float factor(enum unit f, float x)
+{
+    return f == BF16 ? keep(x, 7) : f == FP32 ? x : keep(x, 10);
+}
+
+/* One product of a unit; tf32x3 adds the two cross terms of the remainders. */
+static float times(enum unit f, float a, float b)
+{
+    const float a1 = factor(f, a), b1 = factor(f, b);
+    if (f != TF32X3)
+        return a1 * b1;
+    return factor(f, a - a1) * b1 + a1 * factor(f, b - b1) + a1 * b1;
+}
+
+/* A chunk's w, kg [C,K] and u [C,V], G_last [K], in double: chapter 03. */
+struct chunk { double w[C][K], kg[C][K], u[C][V], last[K]; };
+
+static void draw(struct chunk *x, int strong)
+{
+    static double k[C][K], G[C][K], beta[C], L[C][C];
+    for (int i = 0; i < C; i++) {
+        double n = 0;
+        for (int d = 0; d < K; d++) {
+            const double z = normal();
+            const double g = strong ? -log1p(exp(-z)) : -fabs(z) / (CHUNKS * C);
+            k[i][d] = normal(), n += k[i][d] * k[i][d];
+            G[i][d] = (i ? G[i - 1][d] : 0) + g / log(2);
+        }
+        for (int d = 0; d < K; d++)
+            k[i][d] /= sqrt(n);
+        beta[i] = 1 / (1 + exp(7 - normal()));
+        for (int v = 0; v < V; v++)
+            x->u[i][v] = beta[i] * normal();
+        for (int d = 0; d < K; d++)
+            x->w[i][d] = beta[i] * exp2(G[i][d]) * k[i][d];
+    }
+    for (int i = 0; i < C; i++)
+        for (int j = 0; j < i; j++) {
+            L[i][j] = 0;
+            for (int d = 0; d < K; d++)
+                L[i][j] += beta[i] * k[i][d] * k[j][d] * exp2(G[i][d] - G[j][d]);
+            for (int d = 0; d < K; d++)
+                x->w[i][d] -= L[i][j] * x->w[j][d];
+            for (int v = 0; v < V; v++)
+                x->u[i][v] -= L[i][j] * x->u[j][v];
+        }
+    for (int d = 0; d < K; d++)
+        x->last[d] = G[C - 1][d];
+    for (int i = 0; i < C; i++)
+        for (int d = 0; d < K; d++)
+            x->kg[i][d] = exp2(x->last[d] - G[i][d]) * k[i][d];
+}
+
+/* X = [h | M] <- Lambda X + kg^T ([u | 0] - w X), in double and in a unit. */
+static void exact(const struct chunk *c, double X[K][W])
+{
+    static double y[C][W];
+    for (int t = 0; t < C; t++)
+        for (int j = 0; j < W; j++) {
+            y[t][j] = j < V ? c->u[t][j] : 0;
+            for (int p = 0; p < K; p++)
+                y[t][j] -= c->w[t][p] * X[p][j];
+        }
+    for (int i = 0; i < K; i++)
+        for (int j = 0; j < W; j++) {
+            X[i][j] *= exp2(c->last[i]);
+            for (int t = 0; t < C; t++)
+                X[i][j] += c->kg[t][i] * y[t][j];
+        }
+}
+
+static void rounded(const struct chunk *c, enum unit f, float X[K][W])
+{
+    static float y[C][W];
+    for (int t = 0; t < C; t++)
+        for (int j = 0; j < W; j++) {
+            float s = 0;
+            for (int p = 0; p < K; p++)
+                s += times(f, (float)c->w[t][p], X[p][j]);
+            y[t][j] = (j < V ? (float)c->u[t][j] : 0) - s;
+        }
+    for (int i = 0; i < K; i++)
+        for (int j = 0; j < W; j++) {
+            float s = 0;
+            for (int t = 0; t < C; t++)
+                s += times(f, (float)c->kg[t][i], y[t][j]);
+            X[i][j] = (float)exp2(c->last[i]) * X[i][j] + s;
+            if (f == BF16)
+                X[i][j] = keep(X[i][j], 7);
+        }
+}
+
+/* sum (x - y)^2 and sum y^2 over columns j0..j1 */
+static double distance(int j0, int j1, float x[K][W], double y[K][W], double *norm)
+{
+    double d = 0;
+    *norm = 0;
+    for (int i = 0; i < K; i++)
+        for (int j = j0; j < j1; j++)
+            d += (x[i][j] - y[i][j]) * (x[i][j] - y[i][j]), *norm += y[i][j] * y[i][j];
+    return d;
+}
+
+static void identity(double X[K][W], float x[UNITS][K][W])
+{
+    memset(X, 0, sizeof(double) * K * W);
+    memset(x, 0, sizeof(float) * UNITS * K * W);
+    for (int i = 0; i < K; i++)
+        for (int f = X[i][V + i] = 1, n = f - 1; n < UNITS; n++)
+            x[n][i][V + i] = 1;
+}
+
+static void growth(int strong)
+{
+    static double X[K][W];
+    static float x[UNITS][K][W];
+    static struct chunk c;
+    seed = 7;
+    identity(X, x);
+    printf("%s gates\nchunks   |M|/sqrt(K)", strong ? "strong" : "live");
+    for (int f = 0; f < UNITS; f++)
+        printf("   M %-7s", unit_name[f]);
+    printf("  size of bf16 M\n");
+    for (int n = 1; n <= (strong ? 4 : CHUNKS); n++) {
+        double norm, size = 0;
+        draw(&c, strong);
+        exact(&c, X);
+        for (int f = 0; f < UNITS; f++)
+            rounded(&c, (enum unit)f, x[f]);
+        if (n & (n - 1))
+            continue;
+        printf("%6d", n);
+        for (int f = 0; f < UNITS; f++) {
+            const double d = distance(V, W, x[f], X, &norm);
+            if (f == 0)
+                printf("   %11.3e", sqrt(norm / K));
+            printf("   %9.1e", sqrt(d / norm));
+        }
+        for (int i = 0; i < K; i++)
+            for (int j = V; j < W; j++)
+                size += (double)x[BF16][i][j] * x[BF16][i][j];
+        printf("   %+10.1f %%\n", 100 * (sqrt(size / norm) - 1));
+    }
+}
+
+/* Four ranks fold: S <- M_j S + h_j. bf16 rounds h, M or both, once, on the wire. */
+static void payload(void)
+{
+    enum { RANKS = 8, ROUND_H = 1, ROUND_M = 2 };
+    static const char *const name[] = { "fp32", "h_ext in bf16", "M in bf16", "both in bf16" };
+    static double X[RANKS][K][W];
+    static float unused[UNITS][K][W];
+    static struct chunk c;
+    seed = 11;
+    for (int r = 0; r < RANKS; r++) {
+        identity(X[r], unused);
+        for (int n = 0; n < CHUNKS / RANKS; n++) {
+            draw(&c, 0);
+            exact(&c, X[r]);
+        }
+    }
+    printf("== 18-payload\npayload          bytes a head   error of S on rank 3   on rank 7\n");
+    for (int way = 0; way < 4; way++) {
+        static double S[K][V], T[K][V];
+        static float s[K][V], t[K][V];
+        printf("%-16s %12d", name[way], K * V * (way & ROUND_H ? 2 : 4) + K * K * (way & ROUND_M ? 2 : 4));
+        memset(S, 0, sizeof S), memset(s, 0, sizeof s);
+        for (int r = 0; r + 1 < RANKS; r++) {
+            double d = 0, norm = 0;
+            for (int i = 0; i < K; i++)
+                for (int v = 0; v < V; v++) {
+                    const float h = (float)X[r][i][v];
+                    T[i][v] = X[r][i][v], t[i][v] = way & ROUND_H ? keep(h, 7) : h;
+                    for (int p = 0; p < K; p++) {
+                        const float M = (float)X[r][i][V + p];
+                        T[i][v] += X[r][i][V + p] * S[p][v];
+                        t[i][v] += (way & ROUND_M ? keep(M, 7) : M) * s[p][v];
+                    }
+                }
+            memcpy(S, T, sizeof S), memcpy(s, t, sizeof s);
+            for (int i = 0; i < K; i++)
+                for (int v = 0; v < V; v++)
+                    d += (s[i][v] - S[i][v]) * (s[i][v] - S[i][v]), norm += S[i][v] * S[i][v];
+            if (r == 2 || r == RANKS - 2)
+                printf("   %18.1e", sqrt(d / norm));
+        }
+        printf("\n");
+    }
+}
+
+int main(void)
+{
+    printf("== 18-growth\nK = %d, chunks of %d tokens; relative error of M\n\n", K, C);
+    growth(0);
+    printf("\n");
+    growth(1);
+    payload();
+    return 0;
+}
