@@ -5,6 +5,7 @@
 #
 # Every name that dangles (function, region, label, citation, figure, number) stops it.
 # DRAFT=1 turns that into warnings, while code that a chapter shows is still to come.
+DRAFT      ?= 1
 
 bk         := build/book
 chapters   := $(sort $(basename $(notdir $(wildcard book/[0-9]*.md)))) \
@@ -12,7 +13,7 @@ chapters   := $(sort $(basename $(notdir $(wildcard book/[0-9]*.md)))) \
 bookcode   := $(sort $(wildcard ref/*.[ch] comm/*.[ch] tests/*.[ch] bench/*.[ch] bench/*/*.[ch] \
               cuda/*.cuh cuda/*/*.c cuda/*/*.cu cuda/*/*.cuh book/*.c book/figures/*.[ch]))
 bookfigs   := $(patsubst book/figures/%.c,$(bk)/figures/%.svg,$(wildcard book/figures/*.c))
-bookweave   = OUT=$(bk) LABELS=$(bk)/labels.tsv $(if $(DRAFT),DRAFT=1) pandoc -f markdown-smart+tex_math_dollars \
+bookweave   = OUT=$(bk) LABELS=$(bk)/labels.tsv $(if $(filter 1,$(DRAFT)),DRAFT=1) pandoc -f markdown-smart+tex_math_dollars \
               --lua-filter book/book.lua --citeproc --bibliography book/refs.bib \
               -M link-citations=true -t html5 --mathml --section-divs --template $(bk)/page.html
 CHROMIUM   := $(firstword $(foreach c,chromium-headless-shell chromium google-chrome chrome,$(shell command -v $c 2>/dev/null)))
@@ -83,7 +84,7 @@ $(bk)/index.html: $(chapters:%=book/%.md) book/index.md $(bk)/page.html book-cov
 $(bk)/print.html: $(chapters:%=$(bk)/%.html) $(bk)/index.html
 	@sh book/print.sh $(bk) index $(chapters) > $@
 $(bk)/kcp.pdf: $(bk)/print.html
-	@$(chrome) --no-pdf-header-footer --print-to-pdf=$@ file://$(CURDIR)/$(bk)/print.html 2> $(bk)/pdf.log || { cat $(bk)/pdf.log; exit 1; }
+	@$(chrome) --no-pdf-header-footer --print-to-pdf=$@ file://$(CURDIR)/$(bk)/print.html 2> $(bk)/pdf.log || { cat $(bk)/pdf.log; exit 1; }; rm -f $(bk)/pdf.log
 
 book-lint: book
 	@test -n "$(CHROMIUM)" || { echo "book-lint: no headless Chromium"; exit 1; }
