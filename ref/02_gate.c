@@ -87,18 +87,22 @@ static double beta_backward(enum kcp_beta_form form, double raw, double dbeta)
 }
 
 /* G_t = sum of g within the chunk up to t, in base 2 (spec 2). The chunk grid restarts at
- * the start of every stretch. */
+ * the start of every stretch. exp(-750) is 0 in double: a gate below that, say the -1e30
+ * that marks a reset, closes no further, and would take the digits of the others. */
 static void chunk_sum(const struct kcp_gate *a)
 {
     const int HV = a->HV, KG = a->KG, *cu = a->cu;
     const double (*g)[HV][KG] = a->g, to_base_2 = 1.4426950408889634074;
+    const double closed = -750;
     double (*G)[HV][KG] = a->G;
     for (int s = 0; s < a->NS; s++)
         for (int64_t t = cu[s]; t < cu[s + 1]; t++)
             for (int n = 0; n < HV; n++)
-                for (int i = 0; i < KG; i++)
-                    G[t][n][i] = g[t][n][i] * to_base_2 +
+                for (int i = 0; i < KG; i++) {
+                    const double x = g[t][n][i] < closed ? closed : g[t][n][i];
+                    G[t][n][i] = x * to_base_2 +
                                  ((t - cu[s]) % a->C ? G[t - 1][n][i] : 0);
+                }
 }
 
 static void gate_forward_all(const struct kcp_gate *a)
