@@ -42,12 +42,13 @@ static int matters(const struct kcp_stage *s, int axis)
 }
 
 /* Does the list owe this pair? (a == b: the single value) A halo is a matter of short
- * shards and wide windows. */
+ * shards and wide windows; overflow is a matter of gates and long chunks. */
 static int owed(const struct kcp_stage *s, int full, int a, int b)
 {
     const int conv = !strncmp(s->name, "14", 2);
     const int core = conv ? 1 << RANKS | 1 << WINDOW | 1 << LENS | 1 << CUTS
-                          : 1 << REGIME | 1 << RANKS | 1 << FORM;
+                   : s->ranks ? 1 << REGIME | 1 << RANKS | 1 << FORM
+                              : 1 << REGIME | 1 << MODEL | 1 << GATE | 1 << CHUNK;
     return a == b || full || ((core >> a & 1) && (core >> b & 1));
 }
 

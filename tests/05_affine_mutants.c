@@ -1,0 +1,140 @@
+/* 05_affine_mutants.c -- the map of a stretch computed wrongly, one flag a mistake.
+ *
+ * Book: chapter 05, appendix A.  Checked by: the judge, which must reject each, and pass
+ * the twin.  Next: 07_merge_mutants.c.
+ * Not a copy: M is the product of the chunks' K x K matrices, as the sources write it.
+ */
+#include "kcp.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    DECAY_FIRST = 1, IN_REVERSE = 2, UNGATED = 4, NO_DECAY = 8, ADDS = 16, TURNED = 32,
+    NO_START = 64, WANTS_ALL = 128, WRONG_HEAD = 256, STALE_GATE = 512, LAST_CHUNK = 1024,
+    NO_H = 2048, M_MINUS_I = 4096, NOTHING = 8192, ONE_NAN = 16384, HALF = 32768,
+};
+
+struct cut { int64_t t0; int rows, n, m; };
+
+static double key(const struct kcp_affine *a, struct cut x, int64_t t, int i, int flags)
+{
+    const double (*G)[a->HV][a->KG] = a->G;
+    const double g = G[x.t0 + x.rows - 1][x.n][a->KG > 1 ? i : 0] -
+                     G[t][x.n][a->KG > 1 ? i : 0];
+    if (a->model == KCP_KDA)
+        return ((const double (*)[a->HV][a->K])a->kg)[t][x.n][i] / (flags & UNGATED ? exp2(g) : 1);
+    return ((const double (*)[a->H][a->K])a->k)[t][x.m][i] * (flags & UNGATED ? 1 : exp2(g));
+}
+
+/* M_c = diag - kg^T w [K,K], h_c = kg^T u [K,V]; decay [K]. */
+static void chunk(const struct kcp_affine *a, struct cut x, int flags, double *Mc, double *hc,
+                  double *decay)
+{
+    const int K = a->K, V = a->V;
+    const double (*u)[a->HV][V] = a->u, (*w)[a->HV][K] = a->w, (*G)[a->HV][a->KG] = a->G;
+    const int64_t last = x.t0 + x.rows - (flags & STALE_GATE && x.rows > 1 ? 2 : 1);
+    memset(Mc, 0, sizeof *Mc * K * K);
+    memset(hc, 0, sizeof *hc * K * V);
+    for (int i = 0; i < K; i++)
+        decay[i] = flags & NO_DECAY ? 1 : exp2(G[last][x.n][a->KG > 1 ? i : 0]);
+    for (int64_t t = x.t0; t < x.t0 + x.rows; t++)
+        for (int i = 0; i < K; i++) {
+            const double kg = key(a, x, t, i, flags);
+            for (int p = 0; p < K; p++) Mc[i * K + p] -= (flags & ADDS ? -1 : 1) * kg * w[t][x.n][p];
+            for (int v = 0; v < V; v++) hc[i * V + v] += kg * u[t][x.n][v];
+        }
+    for (int i = 0; i < K; i++)                  /* w meets the decayed state: errata 7 */
+        for (int p = 0; p < K; p++) {
+            if (flags & DECAY_FIRST) Mc[i * K + p] *= decay[p];
+            if (i == p) Mc[i * K + p] += decay[i];
+        }
+    for (int i = 0; i < K && flags & TURNED; i++)
+        for (int p = 0; p < i; p++) {
+            const double y = Mc[i * K + p];
+            Mc[i * K + p] = Mc[p * K + i], Mc[p * K + i] = y;
+        }
+}
+
+/* X [K,V+K] <- M_c X + [h_c | 0] */
+static void compose(int K, int V, const double *Mc, const double *hc, const double *X, double *Y)
+{
+    const int W = V + K;
+    for (int i = 0; i < K; i++)
+        for (int j = 0; j < W; j++) {
+            double s = j < V ? hc[i * V + j] : 0;
+            for (int p = 0; p < K; p++) s += Mc[i * K + p] * X[p * W + j];
+            Y[i * W + j] = s;
+        }
+}
+
+static void stretch(const struct kcp_affine *a, int s, int n, int flags, double *room)
+{
+    const int K = a->K, V = a->V, W = V + K, *cu = a->cu, *want = a->want;
+    const double *h = flags & NO_START ? NULL : a->h_start;
+    double *X = room, *Y = X + K * W, *Mc = Y + K * W, *hc = Mc + K * K, *decay = hc + K * V;
+    double *to = (double *)a->map + ((size_t)s * a->HV + n) * K * W;
+    const int chunks = (cu[s + 1] - cu[s] + a->C - 1) / a->C;
+    const int m = flags & WRONG_HEAD ? n % a->H : n / (a->HV / a->H);
+    for (int i = 0; i < K; i++)
+        for (int j = 0; j < W; j++)
+            X[i * W + j] = j >= V ? j - V == i
+                : h ? h[((size_t)s * a->HV + n) * K * V + i * V + j] : 0;
+    for (int c = flags & LAST_CHUNK ? chunks - 1 : 0; c < chunks; c++) {
+        const int at = flags & IN_REVERSE ? chunks - 1 - c : c;
+        const int64_t t0 = cu[s] + (int64_t)at * a->C, left = cu[s + 1] - t0;
+        chunk(a, (struct cut){ t0, left < a->C ? (int)left : a->C, n, m }, flags, Mc, hc, decay);
+        if (flags & NO_H && c) memset(hc, 0, sizeof *hc * K * V);
+        compose(K, V, Mc, hc, X, Y);
+        memcpy(X, Y, sizeof *X * K * W);
+    }
+    for (int i = 0; i < K; i++)
+        for (int j = 0; j < W; j++)
+            if (flags & WANTS_ALL || (want[s] & (j < V ? KCP_WANT_H : KCP_WANT_M)))
+                to[i * W + j] = X[i * W + j] - (flags & M_MINUS_I && j - V == i) ;
+    if (flags & HALF)                            /* M below fp32: bfloat16's 8 bits */
+        for (int i = 0; i < K * W; i++) {
+            int e;
+            const double f = frexp(to[i], &e);
+            if (i % W >= V && to[i] == to[i]) to[i] = ldexp(nearbyint(f * 256) / 256, e);
+        }
+}
+
+static int wrong(void *args, int flags)
+{
+    const struct kcp_affine *a = args;
+    const int K = a->K, V = a->V;
+    double *room = malloc(sizeof *room * (2 * K * (V + K) + K * K + K * V + K));
+    if (!room) return KCP_NO_MEMORY;
+    for (int s = 0; s < a->NS && !(flags & NOTHING); s++)
+        for (int n = 0; n < a->HV; n++) stretch(a, s, n, flags, room);
+    free(room);
+    if (flags & ONE_NAN) ((double *)a->map)[0] = NAN;
+    return KCP_OK;
+}
+
+#define MUTANT(name, flags, why)                                                      \
+    static int run_##name(void *a) { return wrong(a, flags); }                        \
+    KCP_VARIANT(m05_##name) = { "05_affine", "mutant_" #name, why, KCP_F64, KCP_HOST, \
+                                "any", run_##name, NULL }
+MUTANT(decay_first, DECAY_FIRST, "errata 7: w meets the decayed state");
+MUTANT(in_reverse, IN_REVERSE, "errata 17's order: chunks from last to first");
+MUTANT(ungated, UNGATED, "errata 9, 10: k without exp2(G_last - G)");
+MUTANT(no_decay, NO_DECAY, "M_c = I - kg^T w");
+MUTANT(adds, ADDS, "M_c = diag + kg^T w");
+MUTANT(turned, TURNED, "M_c transposed");
+MUTANT(no_start, NO_START, "h_ext from 0 where the sequence starts from h0");
+MUTANT(wants_all, WANTS_ALL, "writes what nobody reads");
+MUTANT(wrong_head, WRONG_HEAD, "GDN: value head n reads k of head n % H");
+MUTANT(stale_gate, STALE_GATE, "the decay of the last row but one");
+MUTANT(last_chunk, LAST_CHUNK, "the last chunk stands for the stretch");
+MUTANT(first_h, NO_H, "h_c of the first chunk alone");
+MUTANT(minus_i, M_MINUS_I, "M - I");
+MUTANT(bf16_M, HALF, "errata 11: M kept in bf16");
+MUTANT(writes_nothing, NOTHING, "returns at once");
+MUTANT(one_nan, ONE_NAN, "one NaN");
+
+static int run_twin(void *a) { return wrong(a, 0); }
+KCP_VARIANT(m05_twin) = { "05_affine", "twin", "M as a product of K x K matrices", KCP_F64,
+                          KCP_HOST, "any", run_twin, NULL };
