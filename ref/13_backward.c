@@ -223,8 +223,12 @@ static int program(struct back *x)
     const struct kcp_backward *a = x->a;
     const int64_t TH = a->T * a->H, TV = a->T * a->HV;
     const int64_t size = (int64_t)a->HV * a->K * a->V;
+    const struct kcp_context *ctx = &x->plan->ctx[a->r];
     int status;
 
+    if (a->NS != ctx->NS || a->NC != ctx->NC || a->T != ctx->end - ctx->begin)
+        return KCP_BAD;
+    x->seg = x->plan->seg + ctx->seg0;
     x->dAqk = room(x, TV * a->C), x->dv_local = room(x, TV * a->V);
     x->dU = room(x, TV * a->V), x->dh = room(x, a->NC * size);
     x->dh_in = room(x, a->NS * size), x->states = room(x, a->NS * size);
@@ -256,12 +260,10 @@ static int program(struct back *x)
 int ref_backward(struct kcp_backward *a)
 {
     struct back x = { .a = a, .plan = a->plan };
-    int status = a->plan ? KCP_OK : KCP_BAD;
+    const int bad = !a->plan || a->r < 0 || a->r >= a->plan->R ||
+                    (a->plan->R > 1 && !a->comm);
+    const int status = bad ? KCP_BAD : program(&x);
 
-    if (!status) {
-        x.seg = a->plan->seg + a->plan->ctx[a->r].seg0;
-        status = program(&x);
-    }
     for (int j = 0; j < x.ngot; j++)
         free(x.got[j]);
     if (status && status != KCP_COMM && a->comm)

@@ -141,7 +141,8 @@ int seat_collect(struct seat *s, char *why, size_t size)
     return KCP_OK;
 }
 
-/* Forward first, when backward is tried: the same name's forward, or the reference's. */
+/* Forward first, when backward is tried: the same name's forward, or the reference's. A
+ * mutant and its twin follow the reference's: theirs leave no block. */
 static int run_forward(struct seat *s, const struct kcp_variant *v)
 {
     const struct kcp_stage *back = stage_find("13_backward"), *fw = stage_find("08_forward");
@@ -162,7 +163,8 @@ static int run_forward(struct seat *s, const struct kcp_variant *v)
     a.saved_bytes = s->saved_bytes;
     a.o = s->mem->alloc(no), a.ht = s->mem->alloc(nh);
     int status = !a.saved || !a.o || !a.ht ? KCP_NO_MEMORY : KCP_OK;
-    const int found = kcp_variants("08_forward", v->name, &same, 1);
+    const int wrong = is_mutant(v) || !strcmp(v->name, "twin");
+    const int found = wrong ? 0 : kcp_variants("08_forward", v->name, &same, 1);
     if (!status && found && same->work && (a.work_bytes = same->work(&a)))
         a.work = s->mem->alloc(a.work_bytes);
     if (!status && !found && v->where == KCP_DEVICE) status = KCP_NA;
