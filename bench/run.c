@@ -1,0 +1,48 @@
+/* run.c -- kcp-run: the layer, or one stage of it, on arrays in files.
+ *
+ * Book: chapters 08, 13, 14.  Checked by: tests/run_cli.sh.  Next: run.h.
+ */
+#include "run.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int work(struct run *x, int argc, char **argv)
+{
+    if (options_read(x, argc, argv) != 0)
+        return -1;
+    if (x->o.help)
+        return options_help(), 0;
+    if (x->o.device && !layer_run_device)
+        return run_error(x, RUN_BAD, "--device", "found gpu, expected cpu: this "
+                         "kcp-run was built without CUDA");
+    const double start = now();
+    x->size.gdn = x->o.model == KCP_GDN;
+    if (outputs_ready(x) != 0 || (x->o.stage ? stage_run(x) : layer_run(x)) != 0 ||
+        outputs_write(x) != 0)
+        return -1;
+    print_summary(x, now() - start);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static struct run x;
+    for (int i = 0; i < LETTERS; i++)
+        x.size.of[i] = -1;
+    if (argc < 2)
+        return options_usage(stderr), RUN_BAD;
+    if (work(&x, argc, argv) != 0)
+        fprintf(stderr, "kcp-run: %s\n", x.why);
+    arrays_free(&x);
+    kcp_plan_free(x.plan);
+    free(x.told);
+    return x.exit;
+}
