@@ -52,7 +52,7 @@ $B/kcp-test: $(core) $B/tests/criterion.o
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $^ -lcriterion $(LDLIBS) $(cuda_ldlibs) -o $@
 
--include bench/bench.mk bench/text.mk book/book.mk tests/fuzz.mk
+-include bench/bench.mk bench/run.mk bench/text.mk book/book.mk tests/fuzz.mk
 
 # ---- the commands ------------------------------------------------------------------------
 .PHONY: help setup said test check clean install
