@@ -39,8 +39,8 @@ static int run(struct layer *x, enum kcp_model model)
         .g_raw = x->g, .beta_raw = x->beta, .q = x->qn, .k = x->kn, .rstd_q = x->rstd,
         .rstd_k = x->rstd, .g = x->g_out, .G = x->G, .beta = x->beta_out };
     struct kcp_wy wy = { .cu = cu, .cn = cn, .sc = sc, .q = x->qn, .k = x->kn,
-        .v = x->v, .G = x->G, .beta = x->beta, .Aqk = x->Aqk, .A = x->A, .u = x->u, .w = x->w,
-        .kg = x->kg, .qg = x->qg };
+        .v = x->v, .G = x->G, .beta = x->beta, .Aqk = x->Aqk, .A = x->A, .u = x->u,
+        .w = x->w, .kg = x->kg, .qg = x->qg };
     struct kcp_chunk chunk = { .cu = cu, .cn = cn, .sc = sc, .q = x->qn, .k = x->kn,
         .qg = x->qg, .kg = x->kg, .u = x->u, .w = x->w, .Aqk = x->Aqk, .G = x->G,
         .o = x->o, .v_new = x->v_new, .h = x->h, .h_out = x->ht };
