@@ -102,6 +102,7 @@ static int run_forms(struct finding *f, struct run *many, const struct run *one,
             f->formula[form].collectives += l->formula.collectives;
         }
         f->form_err[form] = compare_runs(run, one, NULL);
+        f->counted &= !memcmp(&f->form[form], &f->formula[form], sizeof f->form[form]);
         if (form)
             run_close(run);
     }
@@ -137,7 +138,7 @@ static int train(struct finding *f, int which, const double *theta0)
 }
 
 static int run_all(struct finding *f, struct run *many, struct run *one,
-                   struct run *step, const char *out)
+                   struct run *step)
 {
     double *theta = params_make(SEED);
     int status = theta ? KCP_OK : KCP_NO_MEMORY;
@@ -169,9 +170,11 @@ static int run_all(struct finding *f, struct run *many, struct run *one,
     if (status)
         return status;
     f->took = seconds() - began;
-    f->pass = f->worst_one <= f->limit && f->worst_step <= f->limit;
+    f->pass = f->counted && f->worst_one <= f->limit && f->worst_step <= f->limit;
+    for (int i = 0; i < FORMS; i++)
+        f->pass &= f->form_err[i] <= f->limit;
     print_training(f);
-    return write_page(f, out);
+    return 0;
 }
 
 int main(int argc, char **argv)
@@ -186,10 +189,13 @@ int main(int argc, char **argv)
         status = text_read(&text, o.text, MOST_BYTES);
     if (status)
         return status;
-    f.R = o.ranks, f.steps = o.steps, f.limit = 1e-11;
     mkdir("build", 0777);
     mkdir("build/run", 0777);
-    if (run_all(&f, &many, &one, &step, o.out))
+    FILE *page = page_open(o.out);
+    if (!page)
+        return 2;
+    f.R = o.ranks, f.steps = o.steps, f.limit = 1e-11, f.counted = 1;
+    if (run_all(&f, &many, &one, &step) || write_page(&f, page, o.out))
         return 1;
     char line[400];
     close_line(&f, line, sizeof line);

@@ -96,9 +96,10 @@ struct finding {
     const struct text *text;
     const struct run *many, *one, *step;
     int R, steps, pass;
+    int counted;                       /* every form's traffic is its formula's */
     double *loss[2];                   /* [steps + 1] with R ranks, with one */
     double error_one[CHECKED], error_step[CHECKED], worst_one, worst_step, limit;
-    double form_err[FORMS];
+    double form_err[FORMS];            /* against one rank */
     struct kcp_traffic form[FORMS], formula[FORMS];    /* of all ranks, both walks */
     double (*alive)[VALUE_HEADS];      /* [S] share of what enters that leaves */
     double far;                        /* of what the first cut hands on, at the end */
@@ -117,7 +118,8 @@ void print_forms(const struct finding *f);
 void print_errors(const struct finding *f);
 void print_training(const struct finding *f);
 void close_line(const struct finding *f, char *buf, size_t n);
-int  write_page(const struct finding *f, const char *path);
+FILE *page_open(const char *path);     /* PATH.part; NULL after a line on stderr */
+int  write_page(const struct finding *f, FILE *o, const char *path);
 void print_html(FILE *o, const char *s, int64_t n);         /* n -1: to the end */
 extern const char page_style[];
 double busy(const struct lane *l, int mark, int back);      /* seconds; -1: all */

@@ -16,3 +16,6 @@ compiler:
 run: compiler $B/kcp-text
 	@$B/kcp-text $(if $(RANKS),--ranks '$(RANKS)') $(if $(TEXT),--text '$(TEXT)') \
 	  $(if $(STEPS),--steps '$(STEPS)')
+
+test_needs   += $B/kcp-text
+test_scripts += tests/text.sh

@@ -141,12 +141,12 @@ static void forms(FILE *o, const struct finding *f)
     double most = 1;
     for (int i = 0; i < FORMS; i++)
         most = fmax(most, (double)f->form[i].bytes);
-    fputs("<h2>What went over the wire</h2><p>Four forms of the exchange compute the "
-          "same states. Bytes that all ranks sent, forward and backward, states and "
-          "maps only; counted, and equal to chapter 07&#8217;s formulas.</p><div "
-          "class='wide'><table><tr><th>form<th "
-          "style='width:34%'><th>bytes<th>messages<th>gathers<th>against one "
-          "rank</tr>\n", o);
+    fprintf(o, "<h2>What went over the wire</h2><p>Four forms of the exchange compute "
+            "the same states. Bytes that all ranks sent, forward and backward, states and "
+            "maps only, counted; %s.</p><div class='wide'><table><tr><th>form<th "
+            "class='bar'><th>bytes<th>messages<th>gathers<th>against one rank</tr>\n",
+            f->counted ? "chapter 07&#8217;s formulas give the same numbers"
+            : "<b>chapter 07&#8217;s formulas give other numbers</b>");
     for (int i = 0; i < FORMS; i++) {
         const struct kcp_traffic *t = &f->form[i];
         fprintf(o, "<tr><td>%s<td><svg width='100%%' height='12'><rect width='%.2f%%' "
@@ -179,16 +179,22 @@ static void losses(FILE *o, const struct finding *f)
     fputs("</figure>\n", o);
 }
 
-int write_page(const struct finding *f, const char *path)
+/* Written beside its place and then moved there: no reader sees half a page. */
+FILE *page_open(const char *path)
+{
+    char temp[512];
+    snprintf(temp, sizeof temp, "%s.part", path);
+    FILE *o = fopen(temp, "w");
+    if (!o)
+        fprintf(stderr, "kcp-text: %s: %s; expected a place to write the page\n", temp,
+                strerror(errno));
+    return o;
+}
+
+int write_page(const struct finding *f, FILE *o, const char *path)
 {
     char line[400], temp[512];
     snprintf(temp, sizeof temp, "%s.part", path);
-    FILE *o = fopen(temp, "w");
-    if (!o) {
-        fprintf(stderr, "kcp-text: %s: %s, expected a place to write\n", temp,
-                strerror(errno));
-        return 2;
-    }
     close_line(f, line, sizeof line);
     char *rest = strchr(line, ':');
     fprintf(o, "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><meta "
@@ -219,7 +225,7 @@ int write_page(const struct finding *f, const char *path)
             f->took);
     if (fclose(o) || rename(temp, path)) {
         fprintf(stderr, "kcp-text: %s: %s\n", path, strerror(errno));
-        return 2;
+        return 1;
     }
     return 0;
 }

@@ -163,11 +163,15 @@ void print_training(const struct finding *f)
 void close_line(const struct finding *f, char *buf, size_t n)
 {
     char alive[120] = "";
+    double forms = 0;
+    for (int i = 0; i < FORMS; i++)
+        forms = fmax(forms, f->form_err[i]);
     if (f->far_seq >= 0)
-        snprintf(alive, sizeof alive, "; %.1f %% of the state is alive at the far end",
-                 100 * f->far);
-    snprintf(buf, n, "%s: forward and backward over %d rank%s agree with one rank to "
-             "%.1e and with the token recurrence to %.1e (limit %.0e)%s.",
-             f->pass ? "PASS" : "FAIL", f->R, f->R > 1 ? "s" : "", f->worst_one,
-             f->worst_step, f->limit, alive);
+        snprintf(alive, sizeof alive, "; %.2g %% of the state is alive at the far "
+                 "end%s", 100 * f->far, f->far < 0.01 ? ", too little to prove much" : "");
+    snprintf(buf, n, "%s: forward and backward over %d rank%s %s with one rank to %.1e "
+             "in every form and with the token recurrence to %.1e (limit %.0e)%s%s.",
+             f->pass ? "PASS" : "FAIL", f->R, f->R > 1 ? "s" : "",
+             f->pass ? "agree" : "must agree", fmax(f->worst_one, forms), f->worst_step,
+             f->limit, f->counted ? "" : "; the bytes are not the formula's", alive);
 }

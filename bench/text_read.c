@@ -1,6 +1,6 @@
 /* text_read.c -- the text of make run: files, or this repository's own prose.
  *
- * Book: none.  Checked by: tests of bad input in .ci/run.  Next: text_model.c.
+ * Book: none.  Checked by: tests/text.sh.  Next: text_model.c.
  */
 #include "text.h"
 #include <errno.h>

@@ -1,0 +1,51 @@
+#!/bin/sh
+# text.sh -- make run from outside: what it refuses, and what it says of three files.
+#
+# Book: none.  Checked by: make test, which runs it.  Next: bench/text.c.
+program=${1:-build}/kcp-text
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+failed=0
+wrong() { echo "text.sh: $*"; failed=1; }
+
+# Bad input: status 2, one line on stderr, nothing else anywhere.
+refuses() {
+    want=$1; shift
+    "$program" --out "$dir/bad.html" "$@" >"$dir/out" 2>"$dir/err"
+    status=$?
+    [ $status = 2 ] || wrong "$* exits with $status, not 2"
+    [ "$(wc -l <"$dir/err")" = 1 ] || wrong "$* says $(wc -l <"$dir/err") lines"
+    grep -q "$want" "$dir/err" || wrong "$* says: $(cat "$dir/err")"
+    [ -s "$dir/out" ] && wrong "$* prints on stdout"
+    [ -e "$dir/bad.html" ] && wrong "$* leaves a page"
+}
+: >"$dir/empty"
+refuses 'RANKS=0: ' --ranks 0
+refuses 'RANKS=abc: ' --ranks abc
+refuses 'RANKS=4x: ' --ranks 4x
+refuses 'RANKS=99999999999999999999: ' --ranks 99999999999999999999
+refuses 'STEPS=-1: ' --steps -1
+refuses 'STEPS=1.5: ' --steps 1.5
+refuses 'missing.*No such file' --text "$dir/missing"
+refuses 'it is empty' --text "$dir/empty"
+refuses 'it is a directory' --text "$dir"
+refuses 'option=--rank: ' --rank 4
+refuses 'nowhere' --text "$0" --out "$dir/nowhere/page.html"
+
+# Three files, five ranks of which some hold a few bytes only, three steps of training.
+head -c 300 "$0" >"$dir/one"
+printf 'ab' >"$dir/two"
+head -c 90 "$0" >"$dir/three"
+for ranks in 1 5; do
+    "$program" --ranks $ranks --steps 3 --out "$dir/page.html" \
+        --text "$dir/one $dir/two $dir/three" >"$dir/out" 2>"$dir/err" ||
+        wrong "$ranks ranks: status $?, $(cat "$dir/err")"
+    grep -q '^PASS: forward and backward over '$ranks "$dir/out" || wrong "no PASS line"
+    [ -s "$dir/err" ] && wrong "$ranks ranks: stderr says $(cat "$dir/err")"
+    awk '/at most/ { if ($6 + 0 <= 1e-11) ok = 1 } END { exit !ok }' "$dir/out" ||
+        wrong "$ranks ranks: the curves part: $(grep 'at most' "$dir/out")"
+    grep -qE 'https?:|src=|<link' "$dir/page.html" && wrong "the page wants a network"
+    grep -q '</html>' "$dir/page.html" || wrong "the page does not end"
+done
+[ $failed = 0 ] && echo "text.sh: 11 refusals and 2 runs as they should be"
+exit $failed
