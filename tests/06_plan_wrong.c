@@ -1,8 +1,50 @@
-/* 06_plan_wrong.c -- plans that are wrong on purpose: brute force must reject each.
+/* 06_plan_wrong.c -- what is no plan, and wrong plans that brute force must reject.
  *
  * Book: chapter 06.  Checked by: the twin, which must pass.  Next: 07_merge.c.
- * Each is the right plan, changed as the mistake would change it. */
+ * A wrong plan is the right one, changed as the mistake would change it. */
 #include "06_plan.h"
+
+#include <limits.h>
+
+/* What is no plan is refused with a sentence, and nothing is allocated. */
+static int refused(struct kcp_report *rep)
+{
+    const int64_t ok[] = { 0, 5, 12 }, late[] = { 1, 5, 12 }, down[] = { 0, 7, 5 };
+    const int64_t huge[] = { 0, INT64_MAX }, wide[] = { 0, (int64_t)1 << 46 };
+    const int64_t cuts[] = { 0, 4, 12 }, cut_late[] = { 1, 4, 12 };
+    const int64_t cut_down[] = { 0, 13, 12 }, cut_short[] = { 0, 4, 11 };
+    const struct {
+        const int64_t *cu;
+        int N, R;
+        const int64_t *cuts, L;
+        int C, Wc;
+    } bad[] = {
+        { ok, -1, 1, NULL, 0, 64, 0 }, { ok, INT_MAX, 1, NULL, 0, 64, 0 },
+        { NULL, 2, 1, NULL, 0, 64, 0 }, { late, 2, 1, NULL, 0, 64, 0 },
+        { down, 2, 1, NULL, 0, 64, 0 }, { ok, 2, 0, NULL, 0, 64, 0 },
+        { ok, 2, -3, NULL, 0, 64, 0 }, { ok, 2, 65537, NULL, 0, 64, 0 },
+        { ok, 2, 2, cut_late, 0, 64, 0 }, { ok, 2, 2, cut_down, 0, 64, 0 },
+        { ok, 2, 2, cut_short, 0, 64, 0 }, { ok, 2, 1, NULL, -1, 64, 0 },
+        { ok, 2, 1, NULL, 0, 0, 0 }, { ok, 2, 1, NULL, 0, 64, -1 },
+        { huge, 1, 1, NULL, 0, 64, 0 }, { huge, 1, 65536, NULL, 0, 64, 0 },
+        { huge, 1, 7, NULL, 1, 64, 0 }, { wide, 1, 65536, NULL, 0, 1, 0 } };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct kcp_plan *p = (struct kcp_plan *)1;
+        const char *why = NULL;
+        const int err = kcp_plan_make(&p, bad[i].N, bad[i].cu, bad[i].R, bad[i].cuts,
+                                      bad[i].L, bad[i].C, bad[i].Wc, &why);
+        EXPECT(rep, err == KCP_BAD && !p && why, "bad plan %d: status %d", (int)i, err);
+    }
+    struct kcp_plan *p;
+    EXPECT(rep, !kcp_plan_make(&p, 2, ok, 2, cuts, 0, 64, 0, NULL), "a good one");
+    kcp_plan_free(p);
+    if (kcp_plan_make(&p, 1, wide, 65536, NULL, 0, INT_MAX, 0, NULL)) return KCP_BAD;
+    EXPECT(rep, p->cuts[65535] == (int64_t)65535 << 30, "r T / R overflows");
+    kcp_plan_free(p);
+    return KCP_OK;
+}
+
+/* ---- plans made wrong */
 
 static void twin(struct kcp_plan *p) { }
 
@@ -104,3 +146,5 @@ static int wrong_plans(struct kcp_report *rep)
 KCP_CHECK(check_06_wrong_plans) = {
     "06_plan", "wrong_plans", "nine wrong plans are told from the right one",
     wrong_plans };
+KCP_CHECK(check_06_refused) = {
+    "06_plan", "refused", "what is no plan is refused, with a sentence", refused };
