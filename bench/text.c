@@ -195,7 +195,11 @@ int main(int argc, char **argv)
     if (!page)
         return 2;
     f.R = o.ranks, f.steps = o.steps, f.limit = 1e-11, f.counted = 1;
-    if (run_all(&f, &many, &one, &step) || write_page(&f, page, o.out))
+    if (run_all(&f, &many, &one, &step)) {
+        page_drop(page, o.out);
+        return 1;
+    }
+    if (write_page(&f, page, o.out))
         return 1;
     char line[400];
     close_line(&f, line, sizeof line);

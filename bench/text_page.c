@@ -142,8 +142,8 @@ static void forms(FILE *o, const struct finding *f)
     for (int i = 0; i < FORMS; i++)
         most = fmax(most, (double)f->form[i].bytes);
     fprintf(o, "<h2>What went over the wire</h2><p>Four forms of the exchange compute "
-            "the same states. Bytes that all ranks sent, forward and backward, states and "
-            "maps only, counted; %s.</p><div class='wide'><table><tr><th>form<th "
+            "the same states. Bytes that all ranks sent, forward and backward, states "
+            "and maps only, counted; %s.</p><div class='wide'><table><tr><th>form<th "
             "class='bar'><th>bytes<th>messages<th>gathers<th>against one rank</tr>\n",
             f->counted ? "chapter 07&#8217;s formulas give the same numbers"
             : "<b>chapter 07&#8217;s formulas give other numbers</b>");
@@ -189,6 +189,14 @@ FILE *page_open(const char *path)
         fprintf(stderr, "kcp-text: %s: %s; expected a place to write the page\n", temp,
                 strerror(errno));
     return o;
+}
+
+void page_drop(FILE *o, const char *path)
+{
+    char temp[512];
+    snprintf(temp, sizeof temp, "%s.part", path);
+    fclose(o);
+    remove(temp);
 }
 
 int write_page(const struct finding *f, FILE *o, const char *path)

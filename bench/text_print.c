@@ -168,10 +168,16 @@ void close_line(const struct finding *f, char *buf, size_t n)
         forms = fmax(forms, f->form_err[i]);
     if (f->far_seq >= 0)
         snprintf(alive, sizeof alive, "; %.2g %% of the state is alive at the far "
-                 "end%s", 100 * f->far, f->far < 0.01 ? ", too little to prove much" : "");
-    snprintf(buf, n, "%s: forward and backward over %d rank%s %s with one rank to %.1e "
-             "in every form and with the token recurrence to %.1e (limit %.0e)%s%s.",
-             f->pass ? "PASS" : "FAIL", f->R, f->R > 1 ? "s" : "",
-             f->pass ? "agree" : "must agree", fmax(f->worst_one, forms), f->worst_step,
-             f->limit, f->counted ? "" : "; the bytes are not the formula's", alive);
+                 "end%s", 100 * f->far, f->far < 0.01 ? ", too little to count" : "");
+    const double one = fmax(f->worst_one, forms);
+    const char *s = f->R > 1 ? "s" : "";
+    if (f->pass)
+        snprintf(buf, n, "PASS: forward and backward over %d rank%s agree with one rank "
+                 "to %.1e in every form and with the token recurrence to %.1e (limit "
+                 "%.0e)%s.", f->R, s, one, f->worst_step, f->limit, alive);
+    else
+        snprintf(buf, n, "FAIL: forward and backward over %d rank%s are %.1e off one "
+                 "rank in the worst form and %.1e off the token recurrence (limit %.0e)"
+                 "%s%s.", f->R, s, one, f->worst_step, f->limit,
+                 f->counted ? "" : "; the bytes are not the formula's", alive);
 }
