@@ -172,9 +172,9 @@ void close_line(const struct finding *f, char *buf, size_t n)
     const double one = fmax(f->worst_one, forms);
     const char *s = f->R > 1 ? "s" : "";
     if (f->pass)
-        snprintf(buf, n, "PASS: forward and backward over %d rank%s agree with one rank "
-                 "to %.1e in every form and with the token recurrence to %.1e (limit "
-                 "%.0e)%s.", f->R, s, one, f->worst_step, f->limit, alive);
+        snprintf(buf, n, "PASS: forward and backward over %d rank%s agree with one "
+                 "rank to %.1e in every form and with the token recurrence to %.1e "
+                 "(limit %.0e)%s.", f->R, s, one, f->worst_step, f->limit, alive);
     else
         snprintf(buf, n, "FAIL: forward and backward over %d rank%s are %.1e off one "
                  "rank in the worst form and %.1e off the token recurrence (limit %.0e)"
