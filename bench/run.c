@@ -23,6 +23,9 @@ static int work(struct run *x, int argc, char **argv)
     if (x->o.device && !layer_run_device)
         return run_error(x, RUN_BAD, "--device", "found gpu, expected cpu: this "
                          "kcp-run was built without CUDA");
+    if (!x->o.stage && (x->o.backward || x->o.shift))
+        return run_error(x, RUN_BAD, x->o.shift ? "--shift" : "--backward", "found "
+                         "without --stage, expected with it");
     const double start = now();
     x->size.gdn = x->o.model == KCP_GDN;
     if (outputs_ready(x) != 0 || (x->o.stage ? stage_run(x) : layer_run(x)) != 0 ||

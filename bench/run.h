@@ -22,7 +22,7 @@ struct options {
     const char *in, *out, *stage, *cuts, *conv;
     int64_t ranks, canonical, chunk, blocks;       /* 0: not given */
     int64_t model, form, gate, beta, save, layout, device, act;   /* enums of kcp.h */
-    int64_t l2norm, reuse_M, shift, help;
+    int64_t l2norm, reuse_M, shift, backward, help;
     double lower_bound, scale;                     /* scale NAN: K^-1/2 */
 };
 
@@ -53,6 +53,7 @@ struct run {
     struct kcp_call call;
     struct array a[64];
     int n, both;                   /* arrays; both: backward too */
+    int from, to;                  /* the passes of a stage */
     int conv;                      /* the layer has convolutions before it */
     const char *note;              /* what was given and not used; NULL: nothing */
     const struct kcp_stage *stage; /* NULL: the whole layer */

@@ -12,7 +12,8 @@ static const char usage[] =
 "       [--gate raw|softplus|bounded] [--lower-bound x] [--l2norm]\n"
 "       [--beta raw|sigmoid|sigmoid2] [--scale s] [--chunk C] [--save recompute|all]\n"
 "       [--reuse-m] [--state-layout kv|vk] [--device cpu|gpu]\n"
-"       [--conv w_q.npy,w_k.npy,w_v.npy] [--act none|silu] [--stage NN] [--shift]\n";
+"       [--conv w_q.npy,w_k.npy,w_v.npy] [--act none|silu]\n"
+"       [--stage NN [--backward] [--shift]]\n";
 
 static const char files[] =
 "\n"
@@ -64,10 +65,11 @@ static const char options[] =
 "\n"
 "  --stage NN             instead: one stage's reference (NN or NN_name) on the\n"
 "                         arrays of its table, <field>.npy each, shapes as there.\n"
-"                         Both passes if the backward's inputs are there. Without cu\n"
-"                         cn sc one rank holds all of cu_seqlens. What a reference\n"
-"                         leaves untouched is NaN. 08, 13, 14 run over --ranks; 14 is\n"
-"                         the token shift with --shift.\n";
+"                         Both passes if the backward's inputs are there; backward\n"
+"                         alone with --backward (07: folds backward). Without cu cn\n"
+"                         sc one rank holds all of cu_seqlens. What a reference leaves\n"
+"                         untouched is NaN. 08, 13, 14 run over --ranks; 14 is the\n"
+"                         token shift with --shift.\n";
 
 void options_usage(FILE *to)
 {

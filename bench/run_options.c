@@ -44,6 +44,7 @@ static const struct option {
     { "--act", "none|silu", ONE_OF, AT(act), 0, 0 },
     { "--stage", "a stage, NN or NN_name", TEXT, AT(stage), 0, 0 },
     { "--shift", "nothing", FLAG, AT(shift), 0, 0 },
+    { "--backward", "nothing", FLAG, AT(backward), 0, 0 },
     { "--help", "nothing", FLAG, AT(help), 0, 0 },
 #undef AT
 };

@@ -8,15 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int backward_only(const struct kcp_field *f)
+/* Of another model, or of a pass that does not run. */
+static int unused(const struct run *x, const struct kcp_field *f)
 {
-    return f->io == KCP_BIN || f->io == KCP_BOUT;
-}
-
-static int other_model(const struct run *x, const struct kcp_field *f)
-{
+    const int back = f->io == KCP_BIN || f->io == KCP_BOUT;
     return (f->when == KCP_ONLY_KDA && x->o.model != KCP_KDA) ||
-           (f->when == KCP_ONLY_GDN && x->o.model != KCP_GDN);
+           (f->when == KCP_ONLY_GDN && x->o.model != KCP_GDN) ||
+           (back && x->to == KCP_FORWARD) ||
+           (f->io == KCP_FOUT && x->from == KCP_BACKWARD);
 }
 
 /* Log decays are at most 0. A map may hold NaN where nobody reads it. */
@@ -31,11 +30,9 @@ static int check(struct run *x, const struct kcp_field *f, const struct array *a
 static int load(struct run *x, const struct kcp_field *f)
 {
     const char *file = strcmp(f->name, "do_") ? f->name : "do";
-    if (!field_is_input(f) || other_model(x, f) || array_find(x, f->name))
+    if (!field_is_input(f) || unused(x, f) || array_find(x, f->name))
         return 0;
     if (field_is_grid(f) && (x->stage->ranks || !array_exists(x, "cu")))
-        return 0;
-    if (backward_only(f) && !x->both)
         return 0;
     if (!array_exists(x, file) &&
         (f->when == KCP_MAYBE || strcmp(f->name, "cu_seqlens") == 0))
@@ -104,17 +101,18 @@ static int make_grid(struct run *x)
 static int load_all(struct run *x)
 {
     const struct kcp_stage *s = x->stage;
-    int needs_grid = s->ranks, passes = 0;
-    x->both = 1;
+    int needs_grid = s->ranks, inputs = 0, there = 1;
     for (int i = 0; i < s->nfields; i++) {
         const struct kcp_field *f = &s->fields[i];
         needs_grid |= field_is_grid(f) || strcmp(f->name, "cu_seqlens") == 0;
         if (f->io == KCP_BIN && f->when == KCP_ALWAYS) {
-            passes = 1;
-            x->both &= array_exists(x, strcmp(f->name, "do_") ? f->name : "do");
+            inputs = 1;
+            there &= array_exists(x, strcmp(f->name, "do_") ? f->name : "do");
         }
     }
-    x->both &= passes;
+    x->from = x->o.backward ? KCP_BACKWARD : KCP_FORWARD;
+    x->to = x->o.backward || (inputs && there) ? KCP_BACKWARD : KCP_FORWARD;
+    x->both = x->to > x->from;
     if (x->o.chunk)
         x->size.of[LC] = x->o.chunk;
     if (needs_grid && plan_read(x) != 0)
@@ -140,8 +138,7 @@ static int make_outs(struct run *x)
         int known = 1;
         for (int d = 0; d < nd; d++)
             known &= dim[d] >= 0;
-        if (field_is_input(f) || other_model(x, f) || (backward_only(f) && !x->both) ||
-            (f->when == KCP_MAYBE && !known))
+        if (field_is_input(f) || unused(x, f) || (f->when == KCP_MAYBE && !known))
             continue;
         if (array_out(x, &x->size, f->name, f->name, field_shape(x, f), f->store) != 0)
             return -1;
@@ -170,8 +167,7 @@ static int body(struct kcp_comm *comm, void *arg)
     struct run *x = arg;
     void *args = malloc(x->stage->args), *saved = NULL;
     int status = args ? KCP_OK : KCP_NO_MEMORY;
-    const int last = x->both ? KCP_BACKWARD : KCP_FORWARD;
-    for (int pass = KCP_FORWARD; pass <= last; pass++) {
+    for (int pass = x->from; pass <= x->to; pass++) {
         if (!status)
             rank_args(x, x->stage, comm, (enum kcp_pass)pass, args);
         if (!status && x->stage == stage_of("13")) {

@@ -33,12 +33,23 @@ static int make_dir(const char *path)
     return 2;
 }
 
-static int write_field(const char *path, const struct tensor *t, enum kcp_storage storage)
+/* The shape of a tensor's file: states may be turned, as --state-layout says. */
+static void file_dims(const struct kcp_field *f, const struct kcp_call *c,
+                      const struct tensor *t, int64_t *dim)
+{
+    const int turned = f && c->layout == KCP_VK && !strcmp(f->shape, "N HV K V");
+    for (int d = 0; d < t->nd; d++)
+        dim[d] = t->dim[turned && d > 1 ? 5 - d : d];
+}
+
+static int write_field(const char *path, const struct kcp_field *f,
+                       const struct kcp_call *c, const struct tensor *t,
+                       enum kcp_storage storage)
 {
     struct npy a = { .nd = t->nd, .data = t->p };
     char why[512];
     int64_t *wide = NULL;
-    memcpy(a.dim, t->dim, sizeof t->dim);
+    file_dims(f, c, t, a.dim);
     a.kind = t->store == KCP_I64 ? NPY_I64 : t->store == KCP_I32 ? NPY_I32
            : storage == KCP_F64 ? NPY_F64 : NPY_F32;
     if (t->store == KCP_I32) {                            /* npy holds int64 in memory */
@@ -66,33 +77,56 @@ static int write_sizes(const char *path, const struct kcp_call *c, const struct 
     return fclose(f) ? 2 : 0;
 }
 
+/* The same for kcp-run, in its own words: kcp-run --stage NN $(cat options.txt) ... */
+static int write_options(const char *path, const struct kcp_stage *s,
+                         const struct kcp_call *c, const struct kcp_plan *p)
+{
+    static const char *const gates[] = { "raw", "softplus", "bounded" };
+    static const char *const betas[] = { "raw", "sigmoid", "sigmoid2" };
+    FILE *f = fopen(path, "w");
+    if (!f) return fprintf(stderr, "kcp-check: %s: cannot write\n", path), 2;
+    fprintf(f, "--model %s --gate %s --beta %s --act %s --state-layout %s --scale %.17g"
+            " --chunk %d%s%s%s", c->model ? "gdn" : "kda", gates[c->gate],
+            betas[c->beta_form], c->act ? "silu" : "none", c->layout ? "vk" : "kv",
+            c->scale, c->C, c->l2norm ? " --l2norm" : "", c->reuse_M ? " --reuse-m" : "",
+            c->shift ? " --shift" : "");
+    if (c->pass == KCP_BACKWARD) fprintf(f, " --backward");
+    if (c->lower_bound < 0) fprintf(f, " --lower-bound %.17g", c->lower_bound);
+    if (s->ranks && p->L) fprintf(f, " --canonical %lld", (long long)p->L);
+    if (s->ranks) fprintf(f, " --form %s --cuts ", form_name[c->form]);
+    for (int r = 0; s->ranks && r <= p->R; r++)
+        fprintf(f, "%s%lld", r ? "," : "", (long long)p->cuts[r]);
+    return fprintf(f, "\n") < 0 || fclose(f) ? 2 : 0;
+}
+
 static int emit_pass(const char *dir, const struct kcp_stage *s, const struct kcase *k,
                      int pass, enum kcp_storage storage)
 {
     struct kcp_plan *p = case_plan(k, s->ranks ? k->call.R : 1);
     const struct expected *x = p ? expected_of(s, k, pass, storage, p) : NULL;
-    char path[4096];
+    char path[4096], file[32];
     int status = x ? 0 : 2;
-    path_of(path, sizeof path, dir, k->id, pass, ".");
+    path_of(path, sizeof path, dir, k->id, pass, "");
     if (!status) status = make_dir(path);
     struct kcp_call c = p ? call_of(s, k, p, 0, pass) : k->call;
     if (s->ranks) c.T = k->call.T;                 /* the whole batch, uncut */
     path_of(path, sizeof path, dir, k->id, pass, "case.txt");
     if (!status) status = write_sizes(path, &c, k);
+    path_of(path, sizeof path, dir, k->id, pass, "options.txt");
+    if (!status) status = write_options(path, s, &c, p);
     for (int i = 0; i < s->nfields && !status; i++) {
         const struct kcp_field *f = &s->fields[i];
         const struct tensor *t = bag_find(&x->in, f->name);
-        char file[32];
         if (!field_in(f) || !field_used(f, &c) || !t) continue;
         snprintf(file, sizeof file, "%s.npy", !strcmp(f->name, "do_") ? "do" : f->name);
         path_of(path, sizeof path, dir, k->id, pass, file);
-        status = write_field(path, t, storage);
+        status = write_field(path, f, &c, t, storage);
     }
     if (!status && s->ranks) {
         path_of(path, sizeof path, dir, k->id, pass, "cu_seqlens.npy");
         struct tensor t = { .nd = 1, .dim = { k->call.N + 1 }, .n = k->call.N + 1,
                             .store = KCP_I64, .p = (void *)k->cu };
-        status = write_field(path, &t, storage);
+        status = write_field(path, NULL, &c, &t, storage);
     }
     kcp_plan_free(p);
     return status;
@@ -135,11 +169,13 @@ static int judge_file(const char *path, const struct kcp_stage *s,
     char why[512], found[128], want[128];
     if (!t) return 0;
     if (npy_read(path, &a, why, sizeof why)) return report_fail(rep, "%s", why), 1;
+    int64_t dim[4];
     int bad = a.nd != t->nd || a.kind == NPY_I64 || a.kind == NPY_I32;
-    for (int d = 0; d < t->nd && !bad; d++) bad = a.dim[d] != t->dim[d];
+    file_dims(f, &k->call, t, dim);
+    for (int d = 0; d < t->nd && !bad; d++) bad = a.dim[d] != dim[d];
     if (bad) report_fail(rep, "%s: found %s, expected %s", path,
                          npy_shape(a.nd, a.dim, found, sizeof found),
-                         npy_shape(t->nd, t->dim, want, sizeof want));
+                         npy_shape(t->nd, dim, want, sizeof want));
     const int cut = s->ranks && f->shape[0] == 'T';
     for (int r = 0; r < (cut ? p->R : 1) && !bad; r++) {
         struct kcp_call c = call_of(s, k, p, r, x->pass);
@@ -163,15 +199,12 @@ static void judge_dir(const char *dir, const struct kcp_stage *s, const struct k
     struct kcp_plan *p = case_plan(k, s->ranks ? k->call.R : 1);
     const struct expected *x = p ? expected_of(s, k, pass, storage, p) : NULL;
     struct worst w = { 0 };
+    const struct kcp_call c = p ? call_of(s, k, p, 0, pass) : k->call;
     char path[4096], file[32];
     int bad = !x;
     for (int i = 0; x && i < s->nfields; i++) {
         const struct kcp_field *f = &s->fields[i];
-        if (field_in(f) || !field_used(f, &k->call)) {
-            struct kcp_call c = k->call;
-            c.pass = pass;
-            if (field_in(f) || !field_used(f, &c)) continue;
-        }
+        if (field_in(f) || !field_used(f, &c)) continue;
         snprintf(file, sizeof file, "%s.npy", f->name);
         path_of(path, sizeof path, dir, k->id, pass, file);
         bad |= judge_file(path, s, f, x, k, p, &w, rep);
