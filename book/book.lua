@@ -274,13 +274,19 @@ local figno = 0
 local function figure(img, id)
   figno = figno + 1
   local path = out .. "/figures/" .. img.src
+  local script = img.src:match("%.js$")
+  if script then path = "book/figures/" .. img.src end
   local f = io.open(path)
   local svg = f and f:read("a")
+  if svg and script then         -- a playable figure: its script makes it, where it stands
+    svg = '<div class="play" role="group" aria-label="' .. text(img.caption):gsub('"', "'")
+          .. '"><noscript>This figure needs a script; the one above it does not.</noscript></div><script>' .. svg .. "</script>"
+  end
   if f then f:close() end
   if not svg then
     if not collect then want("no figure %s", path) end
     svg = ""
-  elseif not svg:find("<title", 1, true) and not svg:find("role=", 1, true) then
+  elseif not svg:find("<title", 1, true) and not svg:find("aria-label=", 1, true) then
     die("%s has no text alternative", path)
   end
   svg = svg:gsub("<%?xml.-%?>", "")
@@ -288,7 +294,7 @@ local function figure(img, id)
   if collect and id ~= "" then order[#order + 1] = { id, no } end
   local cap = pandoc.List({ pandoc.Strong { pandoc.Str(no .. ".") }, pandoc.Space() })
   cap:extend(img.caption)
-  return pandoc.Div({ pandoc.RawBlock("html", svg),
+  return pandoc.Div({ pandoc.RawBlock("html", script and svg or '<div class="scroll">' .. svg .. "</div>"),
                       pandoc.Div({ pandoc.Plain(cap) }, { class = "caption" }) },
                     pandoc.Attr(id, { "figure" }))
 end
@@ -424,7 +430,7 @@ local function weave(doc)
     end,
     RawInline = function(r) die("raw %s: %s", r.format, r.text) end,
     RawBlock = function(r)
-      if r.format == "html" and (r.text:match("^<!%-%-") or r.text:match("^%s*<svg")) then return nil end
+      if r.format == "html" and (r.text:match("^<!%-%-") or r.text:match("^<div class=\"[sp]")) then return nil end
       if r.format == "tex" and r.text:match("^\\newcommand") then return {} end
       die("raw %s: %s", r.format, r.text:sub(1, 60))
     end,

@@ -77,8 +77,8 @@ book-coverage: $(chapters:%=$(bk)/%.html)
 	@cat $(bk)/*.shown /dev/null | awk -F'\t' 'FILENAME == "-" { shown[$$1 FS $$2] = 1; next } { n++; if (($$1 FS $$2) in shown) m++; else miss = miss "  not shown: " $$1 " " $$2 "\n" } \
 	    END { printf "%sthe book shows %d of %d functions of ref/ (%.0f %%)\n", miss, m, n, n ? 100 * m / n : 0 }' - $(bk)/functions.tsv | tee $(bk)/coverage.txt
 
-$(bk)/index.html: $(chapters:%=book/%.md) book/index.md $(bk)/page.html book-coverage
-	@{ cat book/index.md; echo; for c in $(chapters); do sh book/toc.sh $$c; done; echo; \
+$(bk)/index.html: $(chapters:%=book/%.md) book/index.md book/toc.sh $(bk)/page.html book-coverage
+	@{ cat book/index.md; echo; echo '<ul class="toc">'; for c in $(chapters); do sh book/toc.sh $$c; done; echo '</ul>'; \
 	   echo; tail -1 $(bk)/coverage.txt | sed 's/^the/The/;s/$$/./'; } | pandoc -f markdown --template $(bk)/page.html -o $@
 
 $(bk)/print.html: $(chapters:%=$(bk)/%.html) $(bk)/index.html

@@ -1,5 +1,6 @@
 #!/bin/sh
-# toc.sh -- one line of the table of contents, as Markdown.   sh toc.sh 07-merge
+# toc.sh -- one line of the table of contents, as HTML.   sh toc.sh 07-merge
 title=$(sed -n 's/^title: *//p' "book/$1.md" | head -1 | tr -d '"')
 about=$(sed -n 's/^about: *//p' "book/$1.md" | head -1 | tr -d '"')
-printf '%s. [%s](%s.html)\n%s\n\n' "- ${1%%-*}" "$title" "$1" "  $about"
+printf '<li><span class="n">%s</span><span><a href="%s.html">%s</a><small>%s</small></span></li>\n' \
+    "${1%%-*}" "$1" "$title" "$about"

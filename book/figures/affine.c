@@ -45,11 +45,11 @@ static void dot(double x0, const double S[2], const char *ink, const char *name,
 
 int main(void)
 {
-    double zero[2] = { 0, 0 }, one[2] = { 1, 1 }, h[2] = { 0, 0 }, to[2] = { 1, 1 };
+    double zero[2] = { 0, 0 }, one[2] = { -2, 2 }, h[2] = { 0, 0 }, to[2] = { -2, 2 };
     for (int t = 0; t < 2; t++)
         token(t, 0, h), token(t, 0, to);
     svg_begin(720, 330, "The affine map of two tokens",
-              "Left: a square grid of possible start states with the origin and the point 1, 1. "
+              "Left: a square grid of possible start states with the origin and a corner of the grid. "
               "Right: the same grid after two tokens, squeezed to a narrow slanted band and moved "
               "so that the origin lies at h_ext.");
     for (int side = 0; side < 2; side++) {
@@ -60,9 +60,9 @@ int main(void)
     grid(20, 0, "var(--a)");
     grid(420, 2, "var(--b)");
     dot(20, zero, "var(--ink)", "0", 8, 16);
-    dot(20, one, "var(--c)", "S", 8, -6);
-    dot(420, h, "var(--ink)", "h_ext", 9, 4);
-    dot(420, to, "var(--c)", "M S + h_ext", 9, 4);
+    dot(20, one, "var(--c)", "S", 8, -8);
+    dot(420, h, "var(--ink)", "h_ext", 12, 16);
+    dot(420, to, "var(--c)", "M S + h_ext", -30, -12);
     svg_arrow(312, 165, 408, 165, "var(--soft)");
     svg_text(360, 155, "middle", "", "two tokens");
     svg_text(155, 315, "middle", "soft", "states rank 0 may start with");

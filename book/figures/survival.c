@@ -98,7 +98,7 @@ int main(void)
         if (y < 262)
             svg_text(end + 8, y + (c ? 10 : 0), "start", "", "%s", name[c]);
         else
-            svg_text(end + 8, 262, "start", "", "%s", name[c]);
+            svg_text(end + 8, c == CURVES - 1 ? 200 : 262, "start", "", "%s", name[c]);
     }
     svg_text(290, 318, "middle", "soft", "tokens of one sequence, on four ranks");
     svg_end();
