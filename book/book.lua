@@ -146,8 +146,10 @@ local function records(path)
       s = s:gsub('"%s+"', "")
       local words = {}
       for w in s:gmatch('"([^"]*)"') do words[#words + 1] = w end
-      local stage = path:match("(%w%w_%w+)_mutants%.c$") or path:match("/(%w%w_%w+)%.c$")
-      if #words >= 3 then
+      local stage = path:match("/(%w%w_[%w_]-)_mutants%.c$") or path:match("/(%w%w_[%w_]+)%.c$")
+      if macro == "RECORD" and #words >= 2 and stage then
+        t[#t + 1] = { stage = stage, name = words[1], why = words[#words], line = i }
+      elseif #words >= 3 then
         t[#t + 1] = { stage = words[1], name = words[2], why = words[3], line = i }
       elseif #words >= 1 and stage then
         local ident = s:match("^[A-Z_]+%(([%w_]+)")
@@ -238,9 +240,11 @@ local function erratum(div)
     errata_of = {}
     for _, f in ipairs(files("tests/*.c")) do
       for _, r in ipairs(records(f)) do
-        for n in r.why:gmatch("errat[a-z]* (%d+)") do
-          errata_of[n] = errata_of[n] or {}
-          table.insert(errata_of[n], { f, r })
+        for list in r.why:gmatch("errat[a-z]* ([%d, ]+)") do
+          for n in list:gmatch("%d+") do
+            errata_of[n] = errata_of[n] or {}
+            table.insert(errata_of[n], { f, r })
+          end
         end
       end
     end

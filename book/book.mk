@@ -5,7 +5,6 @@
 #
 # Every name that dangles (function, region, label, citation, figure, number) stops it.
 # DRAFT=1 turns that into warnings, while code that a chapter shows is still to come.
-DRAFT      ?= 1
 
 bk         := build/book
 chapters   := $(sort $(basename $(notdir $(wildcard book/[0-9]*.md)))) \
@@ -13,7 +12,7 @@ chapters   := $(sort $(basename $(notdir $(wildcard book/[0-9]*.md)))) \
 bookcode   := $(sort $(wildcard ref/*.[ch] comm/*.[ch] tests/*.[ch] bench/*.[ch] bench/*/*.[ch] \
               cuda/*.cuh cuda/*/*.c cuda/*/*.cu cuda/*/*.cuh book/*.c book/figures/*.[ch]))
 bookfigs   := $(patsubst book/figures/%.c,$(bk)/figures/%.svg,$(wildcard book/figures/*.c))
-bookweave   = OUT=$(bk) LABELS=$(bk)/labels.tsv $(if $(filter 1,$(DRAFT)),DRAFT=1) pandoc -f markdown-smart+tex_math_dollars \
+bookweave   = OUT=$(bk) LABELS=$(bk)/labels.tsv $(if $(filter 1,$(DRAFT)),DRAFT=1) pandoc -f markdown+tex_math_dollars \
               --lua-filter book/book.lua --citeproc --bibliography book/refs.bib \
               -M link-citations=true -t html5 --mathml --section-divs --template $(bk)/page.html
 CHROMIUM   := $(firstword $(foreach c,chromium-headless-shell chromium google-chrome chrome,$(shell command -v $c 2>/dev/null)))
@@ -55,7 +54,7 @@ $(bk)/figures/%.svg: $(bk)/figures/%.bin $(wildcard bench/results/*)
 
 $(bk)/labels.tsv: $(chapters:%=book/%.md) book/book.lua
 	@mkdir -p $(bk)
-	@for c in $(chapters); do OUT=$(bk) COLLECT=1 pandoc -f markdown-smart --lua-filter book/book.lua \
+	@for c in $(chapters); do OUT=$(bk) COLLECT=1 pandoc -f markdown --lua-filter book/book.lua \
 	    -M page=$$c book/letters.md book/$$c.md || exit 1; done > $@.new; mv $@.new $@
 
 booknext = $(word 2,$(shell printf '%s\n' $(chapters) | sed -n '/^$1$$/,$$p'))
