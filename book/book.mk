@@ -87,4 +87,5 @@ $(bk)/kcp.pdf: $(bk)/print.html
 
 book-lint: book
 	@test -n "$(CHROMIUM)" || { echo "book-lint: no headless Chromium"; exit 1; }
+	@sh book/dangling.sh $(bk)
 	@CHROME="$(chrome)" sh book/lint.sh $(bk) index $(chapters)
