@@ -1,0 +1,147 @@
+// v2_warp.cu -- state scan and output by tensor cores: 16 columns of S^T a warp.
+// Book: chapter 04, "Tensor cores".
+// Checked by: tests/04_chunk.c.
+// Next: ../05_affine/v2_pieces.cu.
+#include "../scan.cuh"
+
+// Bound: v1's was one multiply-add at a time out of local memory. Here 6 C K V + 2 C^2 V
+// flops a chunk go to the tensor core, 7.3 MFLOP at K = V = 128, about 2 us of one SM;
+// the other bound is shared memory, each warp reading all of w, qg, kg, Aqk (56 KiB).
+// Chunk c+1 is copied while chunk c is computed. Two barriers a chunk: its tiles have
+// arrived; nobody reads them any more. K/2 + 64 accumulators a thread stay in registers.
+template <int K, int VB>
+struct tiles {
+    bf16 w[CHUNK][K + PAD], q[CHUNK][K + PAD], k[CHUNK][K + PAD];
+    bf16 Aqk[CHUNK][CHUNK + PAD], u[CHUNK][VB + PAD];
+    float decay[K], eq[CHUNK], ek[CHUNK];    // exp2(G_last), of the rows of q, of k
+};
+
+template <int K, int VB>
+static __device__ void fetch(const struct kcp_chunk &a, struct span z, int n, int v0,
+                             struct tiles<K, VB> *s)
+{
+    const struct rows q = rows_of(a, z.t, n, a.qg, a.q), k = rows_of(a, z.t, n, a.kg, a.k);
+    const int64_t HV = a.HV;
+    fetch_rows<K>(s->w[0], in<bf16>(a.w, z.t, a.HV, n, K), HV * K, z.len);
+    fetch_rows<K>(s->q[0], q.x, q.ld, z.len);
+    fetch_rows<K>(s->k[0], k.x, k.ld, z.len);
+    fetch_rows<CHUNK>(s->Aqk[0], in<bf16>(a.Aqk, z.t, a.HV, n, CHUNK), HV * CHUNK, z.len);
+    fetch_rows<VB>(s->u[0], in<bf16>(a.u, z.t, a.HV, n, a.V) + v0, HV * a.V, z.len);
+    copies_commit();
+}
+
+// o^T [16,64] += v_new^T Aqk^T: Aqk is lower triangular, so columns c' feed rows >= c'.
+static __device__ __forceinline__ void add_inner(float (*o)[4], const float (*x)[4],
+                                                 const bf16 *Aqk)
+{
+    const bf16 *row = Aqk + tiles_across(threadIdx.x % 32, CHUNK + PAD);
+    #pragma unroll
+    for (int p = 0; p < CHUNK / 16; p++) {
+        const uint32_t a[4] = { pack(x[2 * p][0], x[2 * p][1]),
+                                pack(x[2 * p][2], x[2 * p][3]),
+                                pack(x[2 * p + 1][0], x[2 * p + 1][1]),
+                                pack(x[2 * p + 1][2], x[2 * p + 1][3]) };
+        #pragma unroll
+        for (int c = p; c < CHUNK / 16; c++) {
+            uint32_t b[4];
+            load_tiles(b, row + c * 16 * (CHUNK + PAD) + p * 16);
+            mma(o[2 * c], a, b[0], b[1]);
+            mma(o[2 * c + 1], a, b[2], b[3]);
+        }
+    }
+}
+
+// One chunk of one warp's columns, v0 and warp 16 columns of the head's.
+template <int K, int VB>
+static __device__ void advance(const struct kcp_chunk &a, struct span z, int n, int v,
+                               const struct tiles<K, VB> *s, float (*S)[4])
+{
+    const int64_t at = (z.t * a.HV + n) * a.V + v, ld = (int64_t)a.HV * a.V;
+    float x[CHUNK / 8][4], y[CHUNK / 8][4] = {};
+
+    //> kernel-mma
+    times_rows<K, 1>(y, S, s->w[0]);
+    from_rows(x, s->u[0] + v % VB, VB + PAD);
+    for (int c = 0; c < CHUNK / 8; c++)
+        for (int j = 0; j < 4; j++) x[c][j] -= y[c][j], y[c][j] = 0.0f;
+    store_rows<CHUNK / 8>((bf16 *)a.v_new + at, ld, z.len, x);
+
+    times_rows<K, 1>(y, S, s->q[0]);
+    scale_columns<CHUNK / 8>(y, s->eq);
+    add_inner(y, x, s->Aqk[0]);
+    store_rows<CHUNK / 8>((bf16 *)a.o + at, ld, z.len, y);
+
+    scale_columns<K / 8>(S, s->decay);
+    scale_columns<CHUNK / 8>(x, s->ek);
+    add_rows_to<K, 1>(S, x, s->k[0]);
+    //< kernel-mma
+}
+
+template <int K, int VB>
+static __global__ __launch_bounds__(2 * VB, 1) void chunk(const struct kcp_chunk a)
+{
+    extern __shared__ __align__(128) unsigned char shared[];
+    struct tiles<K, VB> *s = (struct tiles<K, VB> *)shared;
+    const int *cn = (const int *)a.cn;
+    const int z = blockIdx.x, n = blockIdx.y, v0 = blockIdx.z * VB;
+    const int v = v0 + threadIdx.x / 32 * 16, c0 = cn[z], c1 = cn[z + 1];
+    const int64_t state = ((int64_t)z * a.HV + n) * K * a.V + v;
+    float S[K / 8][4];
+
+    load_state<K>(S, a.h_in ? (const float *)a.h_in + state : NULL, 1, a.V);
+    if (c0 < c1) {
+        const struct span first = chunk_span(a, z, c0);
+        fetch<K, VB>(a, first, n, v0, s);
+        write_gate(a, read_gate(a, first, n, K), K, s->decay, s->eq, s->ek);
+    }
+    for (int c = c0; c < c1; c++) {
+        struct tiles<K, VB> *now = s + (c - c0) % 2, *next = s + (c - c0 + 1) % 2;
+        struct gate_share g = {};
+        if (c + 1 < c1) {
+            const struct span ahead = chunk_span(a, z, c + 1);
+            fetch<K, VB>(a, ahead, n, v0, next);
+            g = read_gate(a, ahead, n, K);
+            copies_wait<1>();
+        } else {
+            copies_wait<0>();
+        }
+        __syncthreads();
+        store_rows<K / 8>((bf16 *)a.h + ((int64_t)c * a.HV + n) * K * a.V + v, a.V, K, S);
+        advance<K, VB>(a, chunk_span(a, z, c), n, v, now, S);
+        write_gate(a, g, K, next->decay, next->eq, next->ek);
+        __syncthreads();
+    }
+    store_state<K>((float *)a.h_out + state, 1, a.V, S);
+}
+
+template <int K, int VB>
+static int launch(const struct kcp_chunk *a)
+{
+    const size_t bytes = 2 * sizeof(struct tiles<K, VB>);
+    cudaFuncSetAttribute(chunk<K, VB>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    chunk<K, VB><<<dim3(a->NS, a->HV, a->V / VB), 2 * VB, bytes, a->stream>>>(*a);
+    return launched();
+}
+
+// Few chains: 64 columns a block, so that more SMs have one. The sums are the same.
+template <int K>
+static int widths(const struct kcp_chunk *a)
+{
+    const int64_t chains = (int64_t)a->NS * a->HV * (a->V / 64);
+    return a->V % 128 == 0 && chains > 132 ? launch<K, 128>(a) : launch<K, 64>(a);
+}
+
+static int run(void *args)
+{
+    const struct kcp_chunk *a = (const struct kcp_chunk *)args;
+    const void *p[] = { a->q, a->k, a->qg, a->kg, a->u, a->w, a->Aqk, a->o, a->v_new, a->h };
+    if (a->C != CHUNK || a->V % 64 || (a->K != 64 && a->K != 128)) return KCP_NA;
+    for (const void *x : p)
+        if (!aligned_16(x)) return KCP_NA;
+    if (!a->NS) return KCP_OK;
+    return a->K == 64 ? widths<64>(a) : widths<128>(a);
+}
+
+KCP_VARIANT(chunk_v2_warp) = {
+    "04_chunk", "v2_warp", "tensor cores: 16 columns of the state a warp, in registers",
+    KCP_BF16, KCP_DEVICE, "K 64 or 128, V a multiple of 64, C 64", run, NULL };

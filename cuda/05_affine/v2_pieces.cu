@@ -1,0 +1,122 @@
+// v2_pieces.cu -- (M, h_ext) by tensor cores: M enters each product in three pieces.
+// Book: chapter 05, "Tensor cores"; chapter 18.
+// Checked by: tests/05_affine.c.
+// Next: ../09_chunk_backward/v2_warp.cu.
+#include "../scan.cuh"
+
+// Chapter 04's v2 on the augmented state. w and kg are bf16, hence exact; an fp32 is the
+// sum of three bf16, so three products of bf16 pieces lose nothing of M but what the
+// accumulator rounds. Bound: 4 C K (V + 3 K) flops a chunk, 16.8 MFLOP at K = V =
+// 128: twice chapter 04's, spread over (V+K)/64 blocks a head. h_ext enters rounded, as
+// in chapter 04. Barriers and copies as there.
+template <int K>
+struct tiles {
+    bf16 w[CHUNK][K + PAD], k[CHUNK][K + PAD], u[CHUNK][64 + PAD];
+    float decay[K], eq[CHUNK], ek[CHUNK];
+};
+
+template <int K>
+static __device__ void fetch(const struct kcp_affine &a, struct span z, int n, int v0,
+                             int of_h, struct tiles<K> *s)
+{
+    const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
+    const int64_t HV = a.HV;
+    fetch_rows<K>(s->w[0], in<bf16>(a.w, z.t, a.HV, n, K), HV * K, z.len);
+    fetch_rows<K>(s->k[0], k.x, k.ld, z.len);
+    if (of_h)
+        fetch_rows<64>(s->u[0], in<bf16>(a.u, z.t, a.HV, n, a.V) + v0, HV * a.V, z.len);
+    copies_commit();
+}
+
+// x = u - w S (u = 0 for M), then S <- Lambda S + kg^T x, on a warp's 16 columns.
+template <int K, int pieces>
+static __device__ void advance(const struct tiles<K> *s, int v, float (*S)[4])
+{
+    float x[CHUNK / 8][4] = {}, y[CHUNK / 8][4] = {};
+    times_rows<K, pieces>(y, S, s->w[0]);
+    if (pieces == 1) from_rows(x, s->u[0] + v, 64 + PAD);
+    for (int c = 0; c < CHUNK / 8; c++)
+        for (int j = 0; j < 4; j++) x[c][j] -= y[c][j];
+    scale_columns<CHUNK / 8>(x, s->ek);
+    scale_columns<K / 8>(S, s->decay);
+    add_rows_to<K, pieces>(S, x, s->k[0]);
+}
+
+template <int K, int pieces>
+static __device__ void walk(const struct kcp_affine &a, int z, int n, int v0,
+                            struct tiles<K> *s, float (*S)[4])
+{
+    const int *cn = (const int *)a.cn, c0 = cn[z], c1 = cn[z + 1];
+    if (c0 < c1) {
+        const struct span first = chunk_span(a, z, c0);
+        fetch<K>(a, first, n, v0, pieces == 1, s);
+        write_gate(a, read_gate(a, first, n, K), K, s->decay, s->eq, s->ek);
+    }
+    for (int c = c0; c < c1; c++) {
+        struct tiles<K> *now = s + (c - c0) % 2, *next = s + (c - c0 + 1) % 2;
+        struct gate_share g = {};
+        if (c + 1 < c1) {
+            const struct span ahead = chunk_span(a, z, c + 1);
+            fetch<K>(a, ahead, n, v0, pieces == 1, next);
+            g = read_gate(a, ahead, n, K);
+            copies_wait<1>();
+        } else {
+            copies_wait<0>();
+        }
+        __syncthreads();
+        advance<K, pieces>(now, threadIdx.x / 32 * 16, S);
+        write_gate(a, g, K, next->decay, next->eq, next->ek);
+        __syncthreads();
+    }
+}
+
+// A block is 64 columns of [h_ext | M]: four warps of 16.
+template <int K>
+static __global__ __launch_bounds__(128, 1) void affine(const struct kcp_affine a)
+{
+    extern __shared__ __align__(128) unsigned char shared[];
+    struct tiles<K> *s = (struct tiles<K> *)shared;
+    const int z = blockIdx.x, n = blockIdx.y, v0 = blockIdx.z * 64, VK = a.V + K;
+    const int col = v0 + threadIdx.x / 32 * 16, of_h = v0 < a.V;
+    const int want = ((const int *)a.want)[z];
+    const int64_t state = ((int64_t)z * a.HV + n) * K;
+    float S[K / 8][4];
+
+    if (!(want & (of_h ? KCP_WANT_H : KCP_WANT_M))) return;
+    if (of_h) {
+        load_state<K>(S, a.h_start ? (const float *)a.h_start + state * a.V + col : NULL,
+                      1, a.V);
+        walk<K, 1>(a, z, n, v0, s, S);
+    } else {
+        const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
+        for (int i = 0; i < K / 8; i++)
+            for (int j = 0; j < 4; j++)
+                S[i][j] = col - a.V + g + j / 2 * 8 == i * 8 + e + j % 2;
+        walk<K, 3>(a, z, n, v0, s, S);
+    }
+    store_state<K>((float *)a.map + state * VK + col, 1, VK, S);
+}
+
+template <int K>
+static int launch(const struct kcp_affine *a)
+{
+    const size_t bytes = 2 * sizeof(struct tiles<K>);
+    cudaFuncSetAttribute(affine<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    affine<K><<<dim3(a->NS, a->HV, (a->V + K) / 64), 128, bytes, a->stream>>>(*a);
+    return launched();
+}
+
+static int run(void *args)
+{
+    const struct kcp_affine *a = (const struct kcp_affine *)args;
+    const void *p[] = { a->k, a->kg, a->u, a->w };
+    if (a->C != CHUNK || a->V % 64 || (a->K != 64 && a->K != 128)) return KCP_NA;
+    for (const void *x : p)
+        if (!aligned_16(x)) return KCP_NA;
+    if (!a->NS) return KCP_OK;
+    return a->K == 64 ? launch<64>(a) : launch<128>(a);
+}
+
+KCP_VARIANT(affine_v2_pieces) = {
+    "05_affine", "v2_pieces", "tensor cores: M enters each product in three bf16 pieces",
+    KCP_BF16, KCP_DEVICE, "K 64 or 128, V a multiple of 64, C 64", run, NULL };
