@@ -120,6 +120,23 @@ static void note(struct worst *w, const struct slice *s, const struct view *v, d
         p += snprintf(p, w->where + sizeof w->where - p, "[%lld]", (long long)index[d]);
 }
 
+/* What an error is measured against: the slice's RMS, and
+ * - for a few tokens at least their head's over all ranks: they may happen to be small;
+ *   when the whole batch is that short, at least a hundredth of the natural size;
+ * - for a parameter's gradient at least a random sum of as many terms: what is left of
+ *   terms that cancel is no measure of them. */
+static double size_of(const struct slice *s, const struct view *v, int64_t h, double nat,
+                      int64_t all_outer)
+{
+    double size = fmax(rms_head(s, v, s->want, v->outer, h), 1e-6 * nat);
+    if (s->field->shape[0] == 'T' && s->dim[0] < 64) {
+        size = fmax(size, rms_head(s, v, s->all, all_outer, h));
+        if (s->all_rows < 64) size = fmax(size, 1e-2 * nat);
+    }
+    if (one_of(s->field->name, "dA_log ddt_bias")) size = fmax(size, s->rms_sum);
+    return size;
+}
+
 static void check_head(const struct slice *s, const struct view *v, int64_t h,
                        double nat, int64_t all_outer, struct worst *w)
 {
@@ -139,11 +156,7 @@ static void check_head(const struct slice *s, const struct view *v, int64_t h,
             if (d > most && !nan) most = d, at = x;
         }
     if (!n) return;
-    /* A few tokens that happen to be small, or large, are no measure of their head. */
-    const int few = s->field->shape[0] == 'T' && s->dim[0] < 64;
-    const double ref = fmax(rms_head(s, v, s->want, v->outer, h),
-                            few ? rms_head(s, v, s->all, all_outer, h) : 0);
-    const double tol = tolerance(s, v->is_M), size = fmax(ref, 1e-6 * nat);
+    const double tol = tolerance(s, v->is_M), size = size_of(s, v, h, nat, all_outer);
     const double err = nan ? INFINITY : size > 0 ? sqrt(sum / n) / size : sum ? INFINITY : 0;
     note(w, s, v, err, tol, h, at, nan);
 }

@@ -96,6 +96,7 @@ struct slice {
     const double *all;                  /* the whole expected tensor */
     int64_t all_rows;
     double rms_v;                       /* RMS(v), the natural size of states */
+    double rms_sum;                     /* sqrt(T) RMS(dg_raw), of a sum over tokens */
     enum kcp_storage judged;
 };
 double tolerance(const struct slice *s, int is_M);

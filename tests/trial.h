@@ -48,7 +48,7 @@ struct expected {
     enum kcp_storage judged;
     enum kcp_pass pass;
     struct bag in, want;
-    double alive, rms_v;
+    double alive, rms_v, rms_sum;
 };
 const struct expected *expected_of(const struct kcp_stage *s, const struct kcase *k,
                                    enum kcp_pass pass, enum kcp_storage judged,

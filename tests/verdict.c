@@ -81,6 +81,7 @@ static int expect(const struct kcp_stage *s, const struct kcase *k, enum kcp_pas
         if (!status) status = bag_run(&kept.want, s, &c);
     }
     kept.rms_v = rms(bag_find(&kept.in, "v"));
+    kept.rms_sum = sqrt((double)k->call.T) * rms(bag_find(&kept.want, "dg_raw"));
     kept.k = *k, kept.judged = judged, kept.pass = pass;
     if (!status) kept.stage = s;
     return status;
@@ -131,7 +132,8 @@ static void judge_seat(const struct table *t, const struct seat *s,
         struct slice x = { .stage = t->stage, .field = o->field, .call = &s->call,
                            .got = got, .want = o->want, .nd = o->nd, .rank = s->call.r,
                            .first = o->first, .all = all->p, .all_rows = all->dim[0],
-                           .rms_v = kept.rms_v, .judged = judged };
+                           .rms_v = kept.rms_v, .rms_sum = kept.rms_sum,
+                           .judged = judged };
         memcpy(x.dim, o->dim, sizeof x.dim);
         check_slice(&x, w);
         free(got);
