@@ -379,6 +379,29 @@ end
 
 -- ---- the walk -----------------------------------------------------------------------
 
+-- texmath makes \mathrm{ext} three italic letters; \text keeps the word upright. Names
+-- of two letters are one symbol.
+local function math_of(m)
+  m.text = m.text:gsub("\\mathrm(%b{})", "\\text%1")
+  m.text = m.text:gsub("%f[%a]HV%f[%A]", "\\mathit{HV}"):gsub("%f[%a]NS%f[%A]", "\\mathit{NS}"):gsub("%f[%a\\]cu%f[%A]", "\\mathit{cu}")
+  return m
+end
+
+-- "erratum 7" leads to its row in appendix A.
+local function errata_links(inlines)
+  for i = 1, #inlines - 2 do
+    local a, n = inlines[i], inlines[i + 2]
+    if a.t == "Str" and (a.text:match("^%(?errat[au]m?$") or a.text == "and" and i > 2 and inlines[i - 2].t == "Link")
+       and inlines[i + 1].t ~= "Str" and n.t == "Str" then
+      local no, rest = n.text:match("^(%d+)(.*)$")
+      if no and tonumber(no) <= 38 then
+        inlines[i + 2] = pandoc.Span { pandoc.Link({ pandoc.Str(no) }, "A-errata.html#erratum-" .. no), pandoc.Str(rest) }
+      end
+    end
+  end
+  return inlines
+end
+
 local sec = 0
 local function weave(doc)
   chapter = text(doc.meta.chapter or "0"):gsub("^0(%d)", "%1")
@@ -393,7 +416,7 @@ local function weave(doc)
     end
   end
   if collect and page:match("^[%dA]") then
-    order[#order + 1] = { "ch:" .. page:match("^(%w+)"), "chapter " .. chapter }
+    order[#order + 1] = { "ch:" .. page:match("^(%w+)"), (chapter:match("%d") and "chapter " or "appendix ") .. chapter }
   end
   if not collect then check_prose(doc.blocks) end
   doc = doc:walk {
@@ -418,14 +441,13 @@ local function weave(doc)
       if cb.classes:includes("example") then return example(cb), false end
       if cb.classes:includes("results") then return results(cb), false end
     end,
-    -- texmath makes \mathrm{ext} three italic letters; \text keeps the word upright.
-    Math = function(m) m.text = m.text:gsub("\\mathrm(%b{})", "\\text%1"); return m end,
+    Math = function(m) return math_of(m) end,
     Para = function(p)
       if #p.content == 1 and p.content[1].t == "Image" and p.content[1].src:match("%.%a+$") then
         return figure(p.content[1], p.content[1].identifier), false
       end
       local d = equation(p)
-      if d then return d:walk { Math = function(m) m.text = m.text:gsub("\\mathrm(%b{})", "\\text%1"); return m end }, false end
+      if d then return d:walk { Math = math_of }, false end
     end,
     Div = function(d)
       if collect then return nil end
@@ -452,6 +474,7 @@ local function weave(doc)
       if id:match("^ch:") then href = k.page .. ".html" end
       return pandoc.Link({ pandoc.Str(k.text) }, href, "", { class = "xref" })
     end,
+    Inlines = page ~= "A-errata" and errata_links or nil,
     Span = function(s)
       if not s.classes:includes("val") then return nil end
       if not values then read_example() end

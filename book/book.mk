@@ -57,6 +57,11 @@ $(bk)/labels.tsv: $(chapters:%=book/%.md) book/book.lua
 	@for c in $(chapters); do OUT=$(bk) COLLECT=1 pandoc -f markdown --lua-filter book/book.lua \
 	    -M page=$$c book/letters.md book/$$c.md || exit 1; done > $@.new; mv $@.new $@
 
+# texmath stretches every parenthesis; TeX only those of matrices.
+bookmath = 's/stretchy="true" form="prefix">([([|])<\/mo><mtable/KEEP\1/g; s/<\/mtable><mo stretchy="true" form="postfix">/KEEPEND/g; \
+    s/stretchy="true" form="(prefix|postfix)">([][()∥|])</stretchy="false" form="\1">\2</g; \
+    s/KEEPEND/<\/mtable><mo stretchy="true" form="postfix">/g; s/KEEP([([|])/stretchy="true" form="prefix">\1<\/mo><mtable/g'
+
 booknext = $(word 2,$(shell printf '%s\n' $(chapters) | sed -n '/^$1$$/,$$p'))
 bookprev = $(lastword x $(shell printf '%s\n' $(chapters) | sed '/^$1$$/,$$d'))
 booktitle = $(shell sed -n 's/^title: *//p' book/$1.md | head -1 | tr -d '"')
@@ -64,7 +69,8 @@ $(bk)/%.html: book/%.md book/letters.md book/refs.bib book/book.lua $(bk)/labels
 	@$(bookweave) -M page=$* $(if $(call booknext,$*),-V next=$(call booknext,$*) -V nexttitle="$(call booktitle,$(call booknext,$*))") \
 	    $(if $(filter-out x,$(call bookprev,$*)),-V prev=$(call bookprev,$*)) -o $@.new book/letters.md $< 2> $(bk)/$*.log \
 	    || { cat $(bk)/$*.log; rm -f $@.new; exit 1; }
-	@cat $(bk)/$*.log; if grep -q 'WARNING' $(bk)/$*.log; then rm -f $@.new; exit 1; fi; mv $@.new $@
+	@cat $(bk)/$*.log; if grep -q 'WARNING' $(bk)/$*.log; then rm -f $@.new; exit 1; fi
+	@sed -E $(bookmath) $@.new > $@ && rm -f $@.new
 
 $(bk)/src/%.html: % book/source.awk book/book.css
 	@mkdir -p $(@D)
