@@ -389,7 +389,7 @@ end
 
 -- "erratum 7" leads to its row in appendix A.
 local function errata_links(inlines)
-  for i = 1, #inlines - 2 do
+  for i = 1, page == "A-errata" and 0 or #inlines - 2 do
     local a, n = inlines[i], inlines[i + 2]
     if a.t == "Str" and (a.text:match("^%(?errat[au]m?$") or a.text == "and" and i > 2 and inlines[i - 2].t == "Link")
        and inlines[i + 1].t ~= "Str" and n.t == "Str" then
@@ -397,6 +397,13 @@ local function errata_links(inlines)
       if no and tonumber(no) <= 38 then
         inlines[i + 2] = pandoc.Span { pandoc.Link({ pandoc.Str(no) }, "A-errata.html#erratum-" .. no), pandoc.Str(rest) }
       end
+    end
+  end
+  for i, x in ipairs(inlines) do          -- a reference that opens a sentence
+    local before = inlines[i - 2]
+    if x.t == "Link" and x.classes:includes("xref")
+       and (i == 1 or inlines[i - 1].t == "Space" and before and before.t == "Str" and before.text:match("[.?!:]$") and not before.text:match("^:")) then
+      x.content = { pandoc.Str((text(x):gsub("^%l", string.upper))) }
     end
   end
   return inlines
@@ -474,7 +481,6 @@ local function weave(doc)
       if id:match("^ch:") then href = k.page .. ".html" end
       return pandoc.Link({ pandoc.Str(k.text) }, href, "", { class = "xref" })
     end,
-    Inlines = page ~= "A-errata" and errata_links or nil,
     Span = function(s)
       if not s.classes:includes("val") then return nil end
       if not values then read_example() end
@@ -491,6 +497,7 @@ local function weave(doc)
       return nil
     end,
   }
+  doc = doc:walk { Inlines = errata_links }
   local f = io.open(out .. "/" .. page .. ".shown", "w")
   if f then
     for _, s in ipairs(shown) do f:write(s, "\n") end
