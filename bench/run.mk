@@ -6,3 +6,11 @@ $(run_obj): bench/run.h
 $B/kcp-run: $(call obj,$(ref) $(comm)) $(run_obj)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $^ -lpthread -lm -o $@
+
+# Files for tests of the command line, made and compared without Python.
+$B/kcp-arrays: $(call obj,tests/cli/arrays.c $(wildcard tests/npy*.c))
+	@echo "  link $@"
+	@$(CC) $(LDFLAGS) $^ -lm -o $@
+
+test_needs   += $B/kcp-run $B/kcp-arrays $B/kcp-check
+test_scripts += tests/run_cli.sh

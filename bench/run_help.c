@@ -67,9 +67,9 @@ static const char options[] =
 "                         arrays of its table, <field>.npy each, shapes as there.\n"
 "                         Both passes if the backward's inputs are there; backward\n"
 "                         alone with --backward (07: folds backward). Without cu cn\n"
-"                         sc one rank holds all of cu_seqlens. What a reference leaves\n"
-"                         untouched is NaN. 08, 13, 14 run over --ranks; 14 is the\n"
-"                         token shift with --shift.\n";
+"                         sc one rank holds all of cu_seqlens. What a reference\n"
+"                         leaves untouched is NaN. 08, 13, 14 run over --ranks; 14 is\n"
+"                         the token shift with --shift.\n";
 
 void options_usage(FILE *to)
 {

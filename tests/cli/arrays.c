@@ -1,0 +1,173 @@
+/* arrays.c -- .npy files for tests of the command line, made and compared here.
+ *
+ * Book: none.  Checked by: tests/run_cli.sh, which uses it.  Next: run_cli.sh.
+ *
+ *     arrays layer DIR T N H HV K V kda|gdn raw|free seed   the layer's inputs
+ *     arrays fill FILE f8|f4|i8|i4 3,4 x                    one number everywhere
+ *     arrays poke FILE element x                            one element changed
+ *     arrays same A B tolerance                             exit 0, or 1 and why
+ */
+#include "npy.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static char why[600];
+
+static int fail(void)
+{
+    fprintf(stderr, "arrays: %s\n", why);
+    return 1;
+}
+
+/* xorshift64*: uniform in (0, 1); and nearly normal, a sum of twelve. */
+static uint64_t seed;
+
+static double uniform(void)
+{
+    seed ^= seed >> 12, seed ^= seed << 25, seed ^= seed >> 27;
+    return ((double)(seed * 2685821657736338717u >> 12) + 0.5) * 0x1p-52;
+}
+
+static double normal(void)
+{
+    double sum = -6;
+    for (int i = 0; i < 12; i++)
+        sum += uniform();
+    return sum;
+}
+
+/* scale normal + shift, or minus its size where below. */
+static int draw(const char *dir, const char *name, int nd, const int64_t *dim,
+                double scale, double shift, int below)
+{
+    struct npy a = { .kind = NPY_F64, .nd = nd };
+    char path[1024];
+    memcpy(a.dim, dim, sizeof *dim * (size_t)nd);
+    const int64_t n = npy_count(nd, dim);
+    double *x = a.data = malloc(sizeof *x * (size_t)n + 8);
+    for (int64_t e = 0; x && e < n; e++) {
+        const double y = scale * normal() + shift;
+        x[e] = below ? -fabs(y) : y;
+    }
+    snprintf(path, sizeof path, "%s/%s.npy", dir, name);
+    const int bad = !x || npy_write(path, &a, why, sizeof why);
+    free(x);
+    return bad ? fail() : 0;
+}
+
+static int layer(char **v)
+{
+    const int64_t T = atoll(v[1]), N = atoll(v[2]), H = atoll(v[3]), HV = atoll(v[4]);
+    const int64_t K = atoll(v[5]), V = atoll(v[6]);
+    const int kda = strcmp(v[7], "kda") == 0, raw = strcmp(v[8], "raw") == 0;
+    const char *dir = v[0];
+    seed = 88172645463325252u + (uint64_t)atoll(v[9]);
+    mkdir(dir, 0777);
+    struct npy cu = { .kind = NPY_I64, .nd = 1, .dim = { N + 1 } };
+    int64_t *u = cu.data = malloc(sizeof *u * (size_t)(N + 1));
+    char path[1024];
+    /* Sequence 1 is empty when there are three or more. */
+    for (int64_t n = 0; u && n <= N; n++)
+        u[n] = N > 2 && n == 2 ? u[1] : n * T / (N ? N : 1);
+    snprintf(path, sizeof path, "%s/cu_seqlens.npy", dir);
+    int bad = !u || npy_write(path, &cu, why, sizeof why) ? fail() : 0;
+    free(u);
+    const int64_t q[] = { T, H, K }, o[] = { T, HV, V }, g[] = { T, HV, K };
+    const int64_t h[] = { N, HV, K, V };
+    bad |= draw(dir, "q", 3, q, 1, 0, 0) || draw(dir, "k", 3, q, 1, 0, 0);
+    bad |= draw(dir, "v", 3, o, 1, 0, 0) || draw(dir, "beta", 2, o, 1, -1, 0);
+    bad |= draw(dir, "g", kda ? 3 : 2, g, raw ? 0.05 : 1, 0, raw);
+    bad |= draw(dir, "h0", 4, h, 1, 0, 0) || draw(dir, "dht", 4, h, 1, 0, 0);
+    bad |= draw(dir, "do", 3, o, 1, 0, 0);
+    if (!raw)
+        bad |= draw(dir, "A_log", 1, g + 1, 0.3, -2, 0) ||
+               draw(dir, "dt_bias", kda ? 2 : 1, g + 1, 0.5, -2, 0);
+    return bad;
+}
+
+static int fill(char **v)
+{
+    static const char *const names[] = { "f8", "f4", "i8", "i4" };
+    static const enum npy_kind kinds[] = { NPY_F64, NPY_F32, NPY_I64, NPY_I32 };
+    struct npy a = { .nd = 0 };
+    int kind = 0;
+    while (kind < 3 && strcmp(names[kind], v[1]))
+        kind++;
+    a.kind = kinds[kind];
+    for (char *s = v[2]; *s && a.nd < NPY_RANK; s += *s == ',')
+        a.dim[a.nd++] = strtoll(s, &s, 10);
+    const int64_t n = npy_count(a.nd, a.dim);
+    double *x = a.data = malloc(8 * (size_t)n + 8);
+    for (int64_t e = 0; x && e < n; e++)
+        if (kind < 2)
+            x[e] = atof(v[3]);
+        else
+            ((int64_t *)a.data)[e] = atoll(v[3]);
+    const int bad = !x || npy_write(v[0], &a, why, sizeof why);
+    free(x);
+    return bad ? fail() : 0;
+}
+
+static int poke(char **v)
+{
+    struct npy a;
+    if (npy_read(v[0], &a, why, sizeof why) != 0)
+        return fail();
+    const int64_t e = atoll(v[1]), n = npy_count(a.nd, a.dim);
+    int bad = e < 0 || e >= n;
+    if (!bad && (a.kind == NPY_I64 || a.kind == NPY_I32))
+        ((int64_t *)a.data)[e] = atoll(v[2]);
+    else if (!bad)
+        ((double *)a.data)[e] = atof(v[2]);
+    bad = bad ? npy_error(why, sizeof why, v[0], "has no element %" PRId64, e)
+              : npy_write(v[0], &a, why, sizeof why);
+    npy_free(&a);
+    return bad ? fail() : 0;
+}
+
+/* RMS(a - b) <= tolerance RMS(b); tolerance 0: the same bits. */
+static int same(char **v)
+{
+    struct npy a, b;
+    if (npy_read(v[0], &a, why, sizeof why) != 0)
+        return fail();
+    if (npy_read(v[1], &b, why, sizeof why) != 0)
+        return npy_free(&a), fail();
+    const double tolerance = atof(v[2]);
+    const int64_t n = npy_count(b.nd, b.dim);
+    int bad = a.kind != b.kind || a.nd != b.nd ||
+              memcmp(a.dim, b.dim, sizeof *a.dim * (size_t)a.nd) != 0;
+    const double *x = a.data, *y = b.data;
+    double error = 0, size = 0;
+    for (int64_t e = 0; !bad && e < n && b.kind < NPY_I64; e++) {
+        error += (x[e] - y[e]) * (x[e] - y[e]);
+        size += y[e] * y[e];
+    }
+    if (!bad)
+        bad = tolerance > 0 ? !(sqrt(error) <= tolerance * sqrt(size))
+                            : memcmp(x, y, 8 * (size_t)n) != 0;
+    if (bad)
+        fprintf(stderr, "%s and %s differ: %g of %g\n", v[0], v[1], sqrt(error),
+                sqrt(size));
+    npy_free(&a);
+    npy_free(&b);
+    return bad;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct { const char *name; int more; int (*run)(char **); } verbs[] = {
+        { "layer", 10, layer }, { "fill", 4, fill }, { "poke", 3, poke },
+        { "same", 3, same },
+    };
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+        if (argc == verbs[i].more + 2 && strcmp(argv[1], verbs[i].name) == 0)
+            return verbs[i].run(argv + 2);
+    fprintf(stderr, "arrays: see the head of tests/cli/arrays.c\n");
+    return 2;
+}

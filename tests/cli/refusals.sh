@@ -1,0 +1,140 @@
+# refusals.sh -- the bad inputs of kcp-run; run_cli.sh reads this with its functions.
+#
+# Book: none.  Checked by: run_cli.sh.  Next: tests/fuzz_npy.c.
+
+rm -rf bad out; cp -r in bad
+header() {  # header FILE dictionary [bytes of data]: version 1.0, whatever it says
+    printf '\223NUMPY\001\000%b%s' "$(printf '\\%03o\\%03o' $((${#2} % 256)) \
+        $((${#2} / 256)))" "$2" >"$1"
+    [ "${3:-0}" -eq 0 ] || head -c "$3" /dev/zero >>"$1"
+}
+f8="'descr': '<f8', 'fortran_order': False"
+
+# Options.
+refused --ranks --ranks 0
+refused --ranks --ranks 1025
+refused --ranks --ranks -1
+refused --ranks --ranks 2x
+refused --ranks --ranks ' 2'
+refused --ranks --ranks 99999999999999999999
+refused --ranks --ranks
+refused --ranks --ranks 2 --ranks 2
+refused command --rank 2
+refused command in2
+refused command -h
+refused --l2norm --l2norm=1
+refused --model --model rwkv
+refused --model --model ''
+refused --form --form ring
+refused --gate --gate Softplus
+refused --beta --beta sig
+refused --save --save none
+refused --state-layout --state-layout vv
+refused --act --act relu
+refused --device --device tpu
+refused --scale --scale nan
+refused --scale --scale inf
+refused --scale --scale 1e999
+refused --scale --scale 1,5
+refused --lower-bound --gate bounded --lower-bound 0
+refused --lower-bound --gate bounded --lower-bound -5.001
+refused --lower-bound --gate bounded --lower-bound nan
+refused --chunk --chunk 0
+refused --chunk --chunk 257
+refused --canonical --canonical 0
+refused --canonical --canonical -4
+refused --stage --stage 06
+refused --stage --stage 3
+refused --ranks --stage 03 --ranks 2
+refused --backward --backward
+for cuts in '' 0 0,,13 0,5, ,13 '0, 13' '0 13' 0,x,13 0,9,5,13 1,13 0,12 0,14 \
+    0,13,13,14 -0,13 0,-1,13 0,99999999999999999999,13 0,5.0,13 0x0,13 +0,13
+do refused --cuts --cuts "$cuts"; done
+refused --cuts --cuts 0,5,13 --ranks 3
+for conv in '' w3.npy w3.npy,w2.npy w3.npy,w2.npy,wv.npy,wv.npy w3.npy,,wv.npy \
+    w3.npy,w2.npy,
+do refused --conv --conv "$conv"; done
+refused wq.npy --conv wq.npy,w2.npy,wv.npy
+refused w3.npy --conv w3.npy,w2.npy,w3.npy
+
+# Shapes and dtypes.
+for f in q k v g beta; do
+    rm bad/$f.npy; refused $f.npy
+    "$arrays" fill bad/$f.npy f8 13 0; refused $f.npy
+    "$arrays" fill bad/$f.npy i8 13,2,3 0; refused $f.npy
+    "$arrays" poke bad/$f.npy 7 nan; refused $f.npy
+    "$arrays" poke bad/$f.npy 0 inf; refused $f.npy
+done
+for f in h0 do dht; do
+    "$arrays" fill bad/$f.npy f8 13,4 0; refused $f.npy
+    "$arrays" poke bad/$f.npy 3 -inf; refused $f.npy
+done
+refused h0.npy --state-layout vk
+refused g.npy --model gdn
+"$arrays" poke bad/g.npy 5 1e-9; refused g.npy
+"$arrays" fill bad/k.npy f8 12,2,3 0; refused k.npy
+"$arrays" fill bad/v.npy f8 13,3,5 0; "$arrays" fill bad/g.npy f8 13,3,3 0
+"$arrays" fill bad/beta.npy f8 13,3 0; rm bad/h0.npy bad/d*.npy; refused v.npy
+"$arrays" fill bad/q.npy f8 13,2,0 0; refused q.npy
+"$arrays" fill bad/q.npy f8 13,0,3 0; refused q.npy
+"$arrays" fill bad/A_log.npy f8 3 0; refused A_log.npy --gate softplus
+"$arrays" fill bad/dt_bias.npy f8 4 0; refused dt_bias.npy --gate softplus
+"$arrays" fill bad/cu_seqlens.npy f8 2 0; refused cu_seqlens.npy
+"$arrays" fill bad/cu_seqlens.npy i8 0 0; refused cu_seqlens.npy
+"$arrays" poke bad/cu_seqlens.npy 0 1; refused cu_seqlens.npy
+"$arrays" poke bad/cu_seqlens.npy 4 14; refused cu_seqlens.npy
+"$arrays" poke bad/cu_seqlens.npy 1 12; refused cu_seqlens.npy
+"$arrays" poke bad/cu_seqlens.npy 1 -3; refused cu_seqlens.npy
+
+# Hostile headers.
+: >bad/q.npy; refused q.npy
+head -c 40 in/q.npy >bad/q.npy; refused q.npy
+head -c 500 in/q.npy >bad/q.npy; refused q.npy
+{ cat in/q.npy; printf x; } >bad/q.npy; refused q.npy
+printf '\223NUMPY\002\000\377\377\377\377{' >bad/q.npy; refused q.npy
+printf '\223NUMPY\011\000\001\000{' >bad/q.npy; refused q.npy
+echo 'not an array at all' >bad/q.npy; refused q.npy
+for shape in '(-13, 2, 3)' '(13, 2, 3' '(13, 2, x)' '13' '(99999999999999999999,)' \
+    '(4294967296, 4294967296, 4294967296)' '(9223372036854775807, 2, 3)' '()' '(13)' \
+    '(1, 1, 1, 1, 1, 1, 1, 1, 1)' '(0, 9223372036854775807, 3)'
+do header bad/q.npy "{$f8, 'shape': $shape, }"; refused q.npy; done
+good="'shape': (13, 2, 3)"
+for dict in "{$f8, $good" "{$f8, }" "{$good, }" "{$f8, $good, 'x': 1}" "$f8" "" "{}" \
+    "{'descr': '>f8', 'fortran_order': False, $good}" \
+    "{'descr': '|O', 'fortran_order': False, $good}" \
+    "{'descr': [('a', '<f8')], 'fortran_order': False, $good}" \
+    "{'descr': '<f8', 'fortran_order': True, $good}" \
+    "{'descr': '<u2', 'fortran_order': False, 'shape': (312, 2, 1)}" \
+    "{$f8, $f8, $good}" "{$f8, $good} trailing"
+do header bad/q.npy "$dict" 624; refused q.npy; done
+rm bad/q.npy; mkdir bad/q.npy; refused q.npy
+rm bad/q.npy; mkfifo bad/q.npy; refused q.npy
+rm bad/q.npy; ln -s nowhere bad/q.npy; refused q.npy
+rm bad/q.npy; ln -s /dev/zero bad/q.npy; refused q.npy
+# Memory that no machine has, from files that are small.
+rm bad/*; for f in q k; do "$arrays" fill bad/$f.npy f8 0,1,65536 0; done
+"$arrays" fill bad/v.npy f8 0,65536,65536 0; "$arrays" fill bad/beta.npy f8 0,65536 0
+"$arrays" fill bad/g.npy f8 0,65536,65536 0
+"$arrays" fill bad/cu_seqlens.npy i8 65537 0
+refused --in
+
+# Stages: a grid and indices of strangers.
+"$B/kcp-check" --emit e --stage 05 --ranks 1 >stdout
+stage() { rm -rf bad; cp -r e/case_000/forward bad; "$arrays" poke bad/$1.npy $2 $3
+          refused $1 --stage 05 $(cat bad/options.txt); }
+stage cu 0 1; stage cu 1 1000000; stage cn 1 7; stage sc 0 1; stage sc 0 -1
+stage want 0 4; stage want 0 -1; stage w 0 nan; stage G 0 1
+
+# Places to write.
+if "$run" --in in --out no/where >stdout 2>stderr; then fail "no parent"; else pass; fi
+[ "$(wc -l <stderr)" -eq 1 ] && [ ! -e no ] && pass || fail "no parent: $(cat stderr)"
+: >file; "$run" --in in --out file >stdout 2>stderr
+[ $? -eq 2 ] && pass || fail "a file"
+"$run" --in nowhere --out out >stdout 2>stderr; [ $? -eq 2 ] && pass || fail "no --in"
+"$run" --in in >stdout 2>stderr; [ $? -eq 2 ] && pass || fail "no --out"
+# An output whose name is taken by a directory: none of the others appears.
+mkdir -p out/dv.npy; "$run" --in in --out out >stdout 2>stderr
+[ $? -eq 2 ] && [ "$(ls out)" = dv.npy ] && pass || fail "dv.npy taken: $(ls out)"
+rm -rf out; mkdir out; chmod 555 out
+if [ "$(id -u)" -ne 0 ]; then refused --out; fi
+chmod 755 out; rm -rf out

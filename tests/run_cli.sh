@@ -1,0 +1,107 @@
+#!/bin/sh
+# run_cli.sh -- kcp-run's command line: every option works, every bad input is refused.
+#
+# Book: none.  Checked by: a refusal that does not come, an output that differs.
+# Usage: run_cli.sh BUILD.  Next: tests/cli/arrays.c.
+B=$(cd "${1:-build}" && pwd) || exit 1
+here=$(cd "$(dirname "$0")" && pwd)
+W=$(mktemp -d) || exit 1
+trap 'chmod -R u+w "$W"; rm -rf "$W"' EXIT
+cd "$W" || exit 1
+run="$B/kcp-run" arrays="$B/kcp-arrays"
+passed=0 failed=0
+
+fail() { failed=$((failed + 1)); echo "  FAIL  kcp-run: $*"; }
+pass() { passed=$((passed + 1)); }
+
+# refused WHAT option...: status 2, one line on stderr that names WHAT and says what was
+# expected, nothing on stdout, nothing in out. Its inputs are a fresh copy of in.
+refused() {
+    what=$1; shift
+    "$run" --in bad --out out "$@" >stdout 2>stderr
+    status=$?
+    if [ $status -ne 2 ]; then fail "status $status for $what $*: $(head -1 stderr)"
+    elif [ "$(wc -l <stderr)" -ne 1 ]; then fail "$(wc -l <stderr) lines for $what $*"
+    elif ! grep -q -- "^kcp-run: .*$what.*found.*expected" stderr
+    then fail "no '$what ... found ... expected' for $*: $(cat stderr)"
+    elif [ -s stdout ] || [ -e out ]; then fail "output for $what $*"
+    else pass; fi
+    rm -rf bad out; cp -r in bad
+}
+# gives DIR option...: status 0 and outputs in DIR.
+gives() {
+    to=$1; shift
+    if "$run" --in in --out "$to" "$@" >stdout 2>stderr && [ -s stdout ]; then pass
+    else fail "status $? for $*: $(cat stderr)"; fi
+}
+# alike A B tolerance: the same files, the same numbers.
+alike() {
+    for f in "$2"/*.npy; do
+        "$arrays" same "$1/${f##*/}" "$f" "$3" 2>stderr && continue
+        fail "$(cat stderr)"
+        return
+    done
+    [ "$(ls "$1")" = "$(ls "$2")" ] && pass || fail "$1 and $2: other files"
+}
+
+# ---- options
+"$arrays" layer in 13 4 2 4 3 5 kda raw 1 || exit 1
+gives one --l2norm --beta sigmoid
+for options in "--ranks 3" "--ranks 7 --form chain" "--ranks=4 --form=pipeline" \
+    "--form scan --cuts 0,0,4,4,9,13" "--cuts=0,1,2,13 --ranks 3 --save all" \
+    "--ranks 40 --form pipeline --blocks 2" "--chunk 1 --ranks 2" "--chunk 256" \
+    "--chunk 4 --reuse-m --ranks 5 --device cpu" "--canonical 4 --ranks 3"; do
+    # shellcheck disable=SC2086
+    gives many --l2norm --beta sigmoid --model kda --gate raw $options
+    alike many one 1e-11
+    rm -rf many
+done
+for R in 1 2 3 8; do gives c$R --canonical 2 --ranks $R --chunk 4; alike c$R c1 0; done
+"$arrays" layer free 13 3 1 2 4 3 gdn free 2 || exit 1
+for gate in "--gate softplus" "--gate bounded --lower-bound -2.5"; do
+    rm -rf one many
+    # shellcheck disable=SC2086
+    "$run" --in free --out one --model gdn $gate --beta sigmoid2 >stdout
+    # shellcheck disable=SC2086
+    "$run" --in free --out many --model gdn $gate --beta sigmoid2 --ranks 4 >stdout
+    alike many one 1e-11
+    [ -e one/dA_log.npy ] && [ -e one/ddt_bias.npy ] && pass || fail "no dA_log"
+done
+# A state in the other layout has the other shape, and is refused in this one.
+"$arrays" fill in/w3.npy f8 6,3 0.25; "$arrays" fill in/w2.npy f4 6,2 0.5
+"$arrays" fill in/wv.npy f8 20,4 0.1
+rm -rf one many; gives one --conv w3.npy,w2.npy,wv.npy --act silu --scale 0.5
+gives many --conv w3.npy,in/w2.npy,in/wv.npy --act silu --scale 0.5 --ranks 6
+alike many one 1e-11
+[ -e one/dw_q.npy ] && [ -e one/dw_k.npy ] && [ -e one/dw_v.npy ] && pass ||
+    fail "no gradient of a convolution"
+rm -rf vk; cp -r in vk
+"$arrays" fill vk/h0.npy f8 4,4,5,3 0.5; "$arrays" fill vk/dht.npy f8 4,4,5,3 0
+if "$run" --in vk --out vk --state-layout vk >stdout && [ -e vk/dh0.npy ]; then pass
+else fail "--state-layout vk, in and out the same"; fi
+# Nothing to do is done: no token, and no backward without do.
+"$arrays" layer none 0 3 1 2 3 2 kda raw 3
+if "$run" --in none --out none/out --ranks 3 >stdout; then pass; else fail "T = 0"; fi
+"$arrays" same none/out/ht.npy none/h0.npy 0 2>stderr && pass || fail "T = 0: ht not h0"
+rm -rf none/out none/do.npy; "$run" --in none --out none/out >stdout
+[ "$(ls none/out | tr '\n' ' ')" = "ht.npy o.npy " ] && pass || fail "back without do"
+"$run" --help >stdout && grep -q cu_seqlens stdout && pass || fail "--help"
+"$run" 2>stderr; [ $? -eq 2 ] && grep -q usage stderr && pass || fail "no arguments"
+
+# ---- stages: the judge's own cases, computed by kcp-run, judged as foreign
+stages="03 05 07 13"
+[ -z "$FULL" ] || stages="01 02 03 04 05 07 08 09 10 11 12 13 14"
+for stage in $stages; do
+    rm -rf e
+    "$B/kcp-check" --emit e --stage $stage --ranks 3 >stdout || fail "emit $stage"
+    for d in e/case_*/*ward; do
+        # shellcheck disable=SC2046
+        "$run" --stage $stage --in "$d" --out "$d" $(cat "$d/options.txt") >stdout ||
+            fail "--stage $stage, $d"
+    done
+    "$B/kcp-check" --foreign e >stdout && pass || fail "stage $stage: $(tail -1 stdout)"
+done
+
+. "$here/cli/refusals.sh"
+echo "kcp-run: $passed passed, $failed failed"
+[ $failed -eq 0 ]
