@@ -55,6 +55,7 @@ static double gate(const struct kcp_gate *a, double x, double A_log, double dt)
 /* dx, and what it adds to dA_log (dt_bias gets dx):
  *   softplus  dx = -exp(A_log) sigma(y) dg             dA_log += dg g
  *   bounded   dx = dg lb sigma'(z) exp(A_log)          dA_log += dx y
+ *   raw       dx = dg                                  neither is used: both get 0
  * with y = x + dt, z = exp(A_log) y. */
 static double gate_backward(const struct kcp_gate *a, double x, double A_log, double dt,
                             double dg, double *dA)
@@ -137,7 +138,7 @@ static void gate_backward_all(const struct kcp_gate *a)
                     dx[t][n][i] = gate_backward(a, x[t][n][i], A_log ? A_log[n] : 0,
                                                 dt ? dt[n][i] : 0, dg[t][n][i],
                                                 dA ? &dA[s][n] : &none);
-                    if (ddt) ddt[s][n][i] += dx[t][n][i];
+                    if (ddt && a->gate != KCP_GATE_RAW) ddt[s][n][i] += dx[t][n][i];
                 }
                 draw[t][n] = beta_backward(a->beta_form, raw[t][n], dbeta[t][n]);
             }

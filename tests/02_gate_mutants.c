@@ -111,7 +111,7 @@ static void backward(const struct kcp_gate *a, int flags)
                         add = dx[at] * y;
                     }
                     if (dA) dA[row * HV + n] += add;
-                    if (ddt) ddt[(row * HV + n) * KG + i] += dx[at];
+                    if (ddt && a->gate != KCP_GATE_RAW) ddt[(row * HV + n) * KG + i] += dx[at];
                 }
                 const double y = b[t * HV + n];
                 draw[t * HV + n] = db[t * HV + n] * (a->beta_form == KCP_BETA_RAW ? 1

@@ -129,7 +129,7 @@ static __global__ void gate_forward(const struct kcp_gate a)
 }
 
 // dx, and this chunk's part of dA_log = sum dg g (softplus) or sum dx (x + dt_bias)
-// (bounded) or 0 (raw), and of ddt_bias = sum dx; both parts [NC,HV,KG] in work.
+// (bounded), and of ddt_bias = sum dx; raw has neither: 0. Parts [NC,HV,KG] in work.
 template <class X>
 static __global__ void gate_backward(const struct kcp_gate a)
 {
@@ -147,7 +147,7 @@ static __global__ void gate_backward(const struct kcp_gate a)
         out<float>(a.dg_raw, t, a.HV, n, a.KG)[i] = dx;
         if (a.gate == KCP_GATE_SOFTPLUS) sum_A += dg * gate_value(f, x);
         if (a.gate == KCP_GATE_BOUNDED) sum_A += dx * (x + f.dt);
-        sum_dt += dx;
+        if (a.gate != KCP_GATE_RAW) sum_dt += dx;
     }
     dA[part] = sum_A;
     ddt[part] = sum_dt;
