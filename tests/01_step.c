@@ -2,8 +2,8 @@
  *
  * Book: chapter 01.  Checked by: itself, it can fail.  Next: 02_gate.c.
  * With x + i eps, eps = 1e-30, Im(loss)/eps is the derivative to full precision:
- * nothing is subtracted. The recurrence here is S_t = A_t S_{t-1} + B_t with A_t written
- * out, so it also proves that the walk of ref/01_step.c is that map.
+ * nothing is subtracted. Here S_t = A_t S_{t-1} + B_t with A_t written out, which also
+ * proves that the walk of ref/01_step.c is that map.
  */
 #include "judge.h"
 
@@ -128,7 +128,7 @@ static int one(struct kcp_report *rep, enum kcp_model model, enum kcp_layout lay
     if ((status = ref_step(&a)))
         return status;
     for (int e = 0; e < ALL; e++) {
-        x.in[e] = CMPLX(x.real[e], eps);
+        x.in[e] = x.real[e] + eps * I;
         x.want[e] = cimag(loss(a.KG, a.scale, layout)) / eps;
         x.in[e] = x.real[e];
     }

@@ -48,9 +48,9 @@ static struct kcp_gate call(enum kcp_model model, enum kcp_gate_form gate,
         .model = model,
         .gate = gate, .beta_form = beta, .l2norm = l2norm, .lower_bound = lb, .cu = cu,
         .cn = cn, .sc = sc, .q_raw = x.q, .k_raw = x.k, .g_raw = x.g,
-        .beta_raw = x.beta, .A_log = x.A_log, .dt_bias = x.dt, .q = x.qn, .k = x.kn, .rstd_q = x.rq,
-        .rstd_k = x.rk, .g = x.gn, .G = x.G, .beta = x.bn, .dq = x.dq, .dk = x.dk,
-        .dg = x.dg, .dbeta = x.dbeta, .dq_raw = x.xq, .dk_raw = x.xk, .dg_raw = x.xg,
+        .beta_raw = x.beta, .A_log = x.A_log, .dt_bias = x.dt, .q = x.qn, .k = x.kn,
+        .rstd_q = x.rq, .rstd_k = x.rk, .g = x.gn, .G = x.G, .beta = x.bn, .dq = x.dq,
+        .dk = x.dk, .dg = x.dg, .dbeta = x.dbeta, .dq_raw = x.xq, .dk_raw = x.xk, .dg_raw = x.xg,
         .dbeta_raw = x.xbeta, .dA_part = x.dA, .ddt_part = x.ddt };
 }
 
@@ -83,7 +83,7 @@ static void norm(int on, const double *in, const double *d, double *y, double *d
         for (int i = 0; i < K; i++) {
             double complex z[K], s = 1e-6, loss = 0;
             for (int p = 0; p < K; p++)
-                z[p] = CMPLX(in[row + p], p == i ? eps : 0), s += z[p] * z[p];
+                z[p] = in[row + p] + (p == i ? eps * I : 0), s += z[p] * z[p];
             const double complex r = on ? 1 / csqrt(s) : 1;
             for (int p = 0; p < K; p++)
                 loss += d[row + p] * z[p] * r;
@@ -109,11 +109,11 @@ static void gates(struct kcp_report *rep, const struct kcp_gate *a)
         for (int e = cu[s] * W; e < cu[s + 1] * W; e++) {
             const double A = x.A_log[e % W / KG], dt = x.dt[e % W];
             g[e] = creal(gate(a, x.g[e], A, dt));
-            dx[e] = x.dg[e] * cimag(gate(a, CMPLX(x.g[e], eps), A, dt)) / eps;
+            dx[e] = x.dg[e] * cimag(gate(a, x.g[e] + eps * I, A, dt)) / eps;
             dA[s * HV + e % W / KG] +=
-                x.dg[e] * cimag(gate(a, x.g[e], CMPLX(A, eps), dt)) / eps;
+                x.dg[e] * cimag(gate(a, x.g[e], A + eps * I, dt)) / eps;
             ddt[s * W + e % W] +=
-                x.dg[e] * cimag(gate(a, x.g[e], A, CMPLX(dt, eps))) / eps;
+                x.dg[e] * cimag(gate(a, x.g[e], A, dt + eps * I)) / eps;
         }
     hold(rep, a, "g", x.gn, g, T * W), hold(rep, a, "dg_raw", x.xg, dx, T * W);
     hold(rep, a, "dA_part", x.dA, dA, NS * HV);
@@ -129,7 +129,7 @@ static void rest(struct kcp_report *rep, const struct kcp_gate *a)
     norm(a->l2norm, x.k, x.dk, y, dx);
     hold(rep, a, "k", x.kn, y, QK), hold(rep, a, "dk_raw", x.xk, dx, QK);
     for (int e = 0; e < BETA; e++) {
-        const double complex z = CMPLX(x.beta[e], eps);
+        const double complex z = x.beta[e] + eps * I;
         const double complex f = a->beta_form == KCP_BETA_RAW ? z : s * sigmoid(z);
         b[e] = creal(f), db[e] = x.dbeta[e] * cimag(f) / eps;
     }

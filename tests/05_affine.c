@@ -127,9 +127,11 @@ static int survival(struct kcp_report *rep)
             beta[t] = 1 / (1 + exp(3 * j - normal(&s)));
         }
         const struct kcp_call call = { .T = T, .N = 1, .NS = 1, .NC = NC, .R = 1,
-            .H = 1, .HV = 1, .K = K, .V = 1, .C = C, .KG = K, .model = KCP_KDA, .scale = 1 };
+            .H = 1, .HV = 1, .K = K, .V = 1, .C = C, .KG = K, .model = KCP_KDA,
+            .scale = 1 };
         struct kcp_wy y = { .cu = cu, .cn = cn, .sc = sc, .q = k, .k = k, .v = v,
-            .G = G, .beta = beta, .Aqk = Aqk, .A = A, .u = u, .w = w, .kg = kg, .qg = qg };
+            .G = G, .beta = beta, .Aqk = Aqk, .A = A, .u = u, .w = w, .kg = kg,
+            .qg = qg };
         struct kcp_affine f = { .cu = cu, .cn = cn, .sc = sc, .want = want, .kg = kg,
             .w = w, .u = u, .G = G, .map = map };
         memcpy(&y, &call, sizeof call), memcpy(&f, &call, sizeof call);
