@@ -226,7 +226,7 @@ local function kernels(div)
     return pandoc.Div({ pandoc.Para { pandoc.Str("No variant of this stage is in the tree yet.") } },
                       { class = "unrecorded" })
   end
-  local blocks = pandoc.List({ pandoc.Para { pandoc.Str("The variants in the tree, each with the idea that its record states:") },
+  local blocks = pandoc.List({ pandoc.Para { pandoc.Str("Variants of "), pandoc.Code(stage), pandoc.Str(" in the tree, each with the idea that its record states:") },
                                pandoc.BulletList(items) })
   local md = lines_of(out .. "/results/" .. stage .. ".md")
   if md then blocks:extend(pandoc.read(table.concat(md, "\n"), "markdown").blocks) end
@@ -258,18 +258,32 @@ local function erratum(div)
   end
   if #held == 0 then
     if div.attributes.figure then want("erratum %s has a figure but no mutant", n) end
-    held:insert(pandoc.Str(div.attributes.figure and "mutant still to come" or "text only, no mutant"))
+    if div.attributes.figure then held:insert(pandoc.Str("mutant still to come")) end
   end
   local head = pandoc.Para { pandoc.Strong { pandoc.Str(n .. ".") }, pandoc.Space(), pandoc.Str(div.attributes.source),
       pandoc.Str("."), pandoc.Str(div.attributes.figure and " Error as written: " .. div.attributes.figure .. "." or "") }
   local tail = pandoc.Para(pandoc.List({ pandoc.Str("Proved by: ") }) .. held)
   local blocks = pandoc.List({ head })
   blocks:extend(div.content)
-  if div.attributes.proved then
-    tail = pandoc.Para { pandoc.Str("Proved by: " .. div.attributes.proved) }
-  end
-  blocks:insert(tail)
+  if #held > 0 then blocks:insert(tail) end
   return pandoc.Div(blocks, pandoc.Attr("erratum-" .. n, { "erratum" }))
+end
+
+-- A file of tab-separated values that says in its comments where it comes from.
+local function tsv(cb)
+  local L = lines_of(cb.attributes.file or "?")
+  if not L then want("no table %s", cb.attributes.file or "?"); return nil end
+  local md, head = {}, true
+  for _, l in ipairs(L) do
+    if not l:match("^#") then
+      md[#md + 1] = "| " .. l:gsub("\t", " | ") .. " |"
+      if head then
+        md[#md + 1] = "|" .. l:gsub("[^\t]+", ":--"):gsub("\t", "|") .. "|"
+        head = false
+      end
+    end
+  end
+  return pandoc.Div(pandoc.read(table.concat(md, "\n"), "markdown").blocks, { class = "results" })
 end
 
 -- ---- figures ----------------------------------------------------------------------
@@ -446,6 +460,7 @@ local function weave(doc)
       if collect then return nil end
       if cb.classes:includes("include") then return include(cb), false end
       if cb.classes:includes("example") then return example(cb), false end
+      if cb.classes:includes("table") then return tsv(cb), false end
       if cb.classes:includes("results") then return results(cb), false end
     end,
     Math = function(m) return math_of(m) end,

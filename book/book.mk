@@ -60,6 +60,7 @@ $(bk)/labels.tsv: $(chapters:%=book/%.md) book/book.lua
 # texmath stretches every parenthesis; TeX only those of matrices.
 bookmath = 's/stretchy="true" form="prefix">([([|])<\/mo><mtable/KEEP\1/g; s/<\/mtable><mo stretchy="true" form="postfix">/KEEPEND/g; \
     s/stretchy="true" form="(prefix|postfix)">([][()∥|])</stretchy="false" form="\1">\2</g; \
+    s/<mo>([a-z]{2,}[0-9]?|ℓ)<\/mo>/<mi>\1<\/mi>/g; \
     s/KEEPEND/<\/mtable><mo stretchy="true" form="postfix">/g; s/KEEP([([|])/stretchy="true" form="prefix">\1<\/mo><mtable/g'
 
 booknext = $(word 2,$(shell printf '%s\n' $(chapters) | sed -n '/^$1$$/,$$p'))
