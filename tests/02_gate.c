@@ -45,13 +45,13 @@ static struct kcp_gate call(enum kcp_model model, enum kcp_gate_form gate,
 {
     return (struct kcp_gate){ .T = T, .N = NS, .NS = NS, .NC = NC, .R = 1, .H = H,
         .HV = HV, .K = K, .V = 1, .C = C, .KG = model == KCP_KDA ? K : 1,
-        .model = model,
-        .gate = gate, .beta_form = beta, .l2norm = l2norm, .lower_bound = lb, .cu = cu,
-        .cn = cn, .sc = sc, .q_raw = x.q, .k_raw = x.k, .g_raw = x.g,
-        .beta_raw = x.beta, .A_log = x.A_log, .dt_bias = x.dt, .q = x.qn, .k = x.kn,
-        .rstd_q = x.rq, .rstd_k = x.rk, .g = x.gn, .G = x.G, .beta = x.bn, .dq = x.dq,
-        .dk = x.dk, .dg = x.dg, .dbeta = x.dbeta, .dq_raw = x.xq, .dk_raw = x.xk, .dg_raw = x.xg,
-        .dbeta_raw = x.xbeta, .dA_part = x.dA, .ddt_part = x.ddt };
+        .model = model, .gate = gate, .beta_form = beta, .l2norm = l2norm,
+        .lower_bound = lb, .cu = cu, .cn = cn, .sc = sc, .q_raw = x.q, .k_raw = x.k,
+        .g_raw = x.g, .beta_raw = x.beta, .A_log = x.A_log, .dt_bias = x.dt, .q = x.qn,
+        .k = x.kn, .rstd_q = x.rq, .rstd_k = x.rk, .g = x.gn, .G = x.G, .beta = x.bn,
+        .dq = x.dq, .dk = x.dk, .dg = x.dg, .dbeta = x.dbeta, .dq_raw = x.xq,
+        .dk_raw = x.xk, .dg_raw = x.xg, .dbeta_raw = x.xbeta, .dA_part = x.dA,
+        .ddt_part = x.ddt };
 }
 
 static double apart(const double *a, const double *b, int n)
