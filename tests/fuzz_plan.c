@@ -1,0 +1,118 @@
+/* fuzz_plan.c -- any numbers as a plan: refused with a sentence, or everything in its
+ * place: each token in one segment, each segment on the rank that holds it.
+ *
+ * Book: chapter 06.  Checked by: make fuzz.  Next: fuzz_main.c.
+ *
+ * Bytes: N, R, C, L, Wc, flags, then N+1 boundaries and, with flag 1, R+1 cuts. Flag 2:
+ * boundaries and cuts are steps, and so mostly legal; else numbers of any size.
+ */
+#include "ref.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MUST(condition)                                                               \
+    do {                                                                              \
+        if (!(condition)) {                                                           \
+            fprintf(stderr, "fuzz_plan: %s, line %d\n", #condition, __LINE__);        \
+            abort();                                                                  \
+        }                                                                             \
+    } while (0)
+
+struct bytes { const uint8_t *at, *end; };
+
+static int64_t take(struct bytes *b, int n)
+{
+    uint64_t x = 0;
+    for (int i = 0; i < n; i++)
+        x |= (uint64_t)(b->at < b->end ? *b->at++ : 0) << 8 * i;
+    return (int64_t)x;
+}
+
+static void numbers(struct bytes *b, int n, int steps, int64_t *to)
+{
+    for (int i = 0; i < n; i++)
+        to[i] = !steps ? take(b, 8) : i ? to[i - 1] + take(b, 1) % 37 : 0;
+}
+
+/* Segments tile the tokens; first and last say where sequences begin and end. */
+static void segments(const struct kcp_plan *p)
+{
+    int64_t at = 0;
+    int crossing = 0;
+    for (int j = 0; j < p->S; j++) {
+        const struct kcp_segment *s = &p->seg[j];
+        MUST(s->begin == at && s->end > at && s->n >= 0 && s->n < p->N);
+        MUST(s->begin >= p->cu_seqlens[s->n] && s->end <= p->cu_seqlens[s->n + 1]);
+        MUST(s->begin >= p->cuts[s->rank] && s->end <= p->cuts[s->rank + 1]);
+        MUST(s->first == (s->begin == p->cu_seqlens[s->n]));
+        MUST(s->last == (s->end == p->cu_seqlens[s->n + 1]));
+        MUST(!p->L || (s->begin - p->cu_seqlens[s->n]) % p->L == 0);
+        MUST(!p->L || s->last || s->end - s->begin == p->L);
+        MUST(j == 0 || s->rank >= p->seg[j - 1].rank);
+        if (s->first)
+            MUST(p->h0_rank[s->n] == s->rank);
+        if (s->last)
+            MUST(p->ht_rank[s->n] == s->rank);
+        else
+            crossing |= p->seg[j + 1].rank != s->rank;
+        MUST((kcp_plan_want(p, j, 0) & KCP_WANT_H) == (s->last ? 0 : KCP_WANT_H));
+        at = s->end;
+    }
+    MUST(at == p->T && p->crossing == crossing);
+}
+
+/* A rank's grid: its segments, cut into chunks that restart at each. */
+static void context(const struct kcp_plan *p, int r)
+{
+    const struct kcp_context *x = &p->ctx[r];
+    MUST(x->begin == p->cuts[r] && x->end == p->cuts[r + 1] && x->begin <= x->end);
+    MUST(x->cu[0] == 0 && x->cn[0] == 0 && x->cu[x->NS] == x->end - x->begin);
+    MUST(x->cn[x->NS] == x->NC && x->cu_seqlens[x->n_local] == x->end - x->begin);
+    for (int s = 0; s < x->NS; s++) {
+        const struct kcp_segment *g = &p->seg[x->seg0 + s];
+        MUST(g->rank == r && x->cu[s + 1] - x->cu[s] == g->end - g->begin);
+        MUST(x->cn[s + 1] - x->cn[s] == (g->end - g->begin + p->C - 1) / p->C);
+        for (int c = x->cn[s]; c < x->cn[s + 1]; c++)
+            MUST(x->sc[c] == s);
+    }
+    MUST(x->pre_num_ranks >= 0 && x->pre_num_ranks <= r);
+    MUST(x->post_num_ranks >= 0 && x->post_num_ranks < p->R - r);
+    for (int n = 0; n < x->n_local; n++)
+        MUST(x->seq[n] >= 0 && x->seq[n] < p->N && (!n || x->seq[n] > x->seq[n - 1]));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct bytes b = { data, data + size };
+    const int flags = (int)take(&b, 1), N = (int)take(&b, 1) % 20;
+    const int R = (int)(int8_t)take(&b, 1), Wc = (int)(int8_t)take(&b, 1);
+    const int C = (int)(int16_t)take(&b, 2);
+    const int64_t L = (int16_t)take(&b, 2);
+    int64_t cu[21], cuts[130];
+    numbers(&b, N + 1, flags & 2, cu);
+    if (R > 0)
+        numbers(&b, R + 1, flags & 2, cuts);
+    if (R > 0 && flags & 4)
+        cuts[R] = cu[N];                 /* the end agrees; the order may not */
+    /* Not the subject here: legal plans of so many chunks that they take seconds. */
+    if (cu[N] / (C > 0 ? C : 1) > 100000 || (L > 0 && cu[N] / L > 100000))
+        return 0;
+
+    struct kcp_plan *p;
+    const char *why = NULL;
+    const int status = kcp_plan_make(&p, N, cu, R, flags & 1 ? cuts : NULL, L, C, Wc,
+                                     &why);
+    MUST(status == KCP_OK || status == KCP_BAD || status == KCP_NO_MEMORY);
+    if (status) {
+        MUST(p == NULL && why && why[0]);
+        return 0;
+    }
+    MUST(p->T == cu[N] && p->R == R && p->cuts[0] == 0 && p->cuts[R] == p->T);
+    segments(p);
+    for (int r = 0; r < R; r++)
+        context(p, r);
+    kcp_plan_free(p);
+    return 0;
+}
