@@ -14,3 +14,8 @@ $B/kcp-arrays: $(call obj,tests/cli/arrays.c $(wildcard tests/npy*.c))
 
 test_needs   += $B/kcp-run $B/kcp-arrays $B/kcp-check
 test_scripts += tests/run_cli.sh
+
+.PHONY: bench bench-cpu
+bench: bench-cpu
+bench-cpu: $B/kcp-run $B/kcp-arrays
+	@sh bench/cpu.sh $B

@@ -23,6 +23,7 @@ $B/fuzz_npy $B/fuzz_plan:
 
 # Seeds: arrays of every dtype, and of sizes that wrap; plans of steps, one a legal one
 # with cuts.
+huge := {'descr': '<f8', 'fortran_order': False, 'shape':
 $B/corpus: $B/kcp-arrays tests/fuzz.mk
 	@rm -rf $@ && mkdir -p $@/npy $@/plan
 	@for t in f8 f4 i8 i4; do for s in 3,4 7 2,0,3; do \
@@ -30,10 +31,10 @@ $B/corpus: $B/kcp-arrays tests/fuzz.mk
 	@sed 's/<f8/<f2/;s/(3, 4)/(12, 4)/' $@/npy/f8.3,4.npy >$@/npy/f2.npy
 	@sed 's/<i4/<u2/;s/(7,)/(14,)/' $@/npy/i4.7.npy >$@/npy/u2.npy
 	@printf '\223NUMPY\001\000\132\000' >$@/npy/big.npy && \
-	  printf "{'descr': '<f8', 'fortran_order': False, 'shape': (9223372036854775807, 4294967296, 2), }\n" \
+	  printf "$(huge) (9223372036854775807, 4294967296, 2), }\n" \
 	  >>$@/npy/big.npy
 	@printf '\223NUMPY\001\000\121\000' >$@/npy/wraps.npy && \
-	  printf "{'descr': '<f8', 'fortran_order': False, 'shape': (2305843009213693952, 8, 3), }\n" \
+	  printf "$(huge) (2305843009213693952, 8, 3), }\n" \
 	  >>$@/npy/wraps.npy
 	@printf '\003\003\004\001\004\000\000\000\005\000\007\003\004\005\001\002' \
 	  >$@/plan/cuts

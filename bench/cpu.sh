@@ -1,0 +1,35 @@
+#!/bin/sh
+# cpu.sh -- what the reference costs on this machine: time, memory, memory against T.
+#
+# Book: chapter 08.  Checked by: its own limits; exit 1 above them.
+# Usage: cpu.sh BUILD.  Next: run.c.
+B=$(cd "${1:-build}" && pwd) || exit 1
+W=$(mktemp -d) || exit 1
+trap 'rm -rf "$W"' EXIT
+cd "$W" || exit 1
+
+# "seconds MiB" from the last line that kcp-run prints.
+cost() {
+    "$B/kcp-run" --in in --out out "$@" >said || exit 1
+    sed -n 's/.*; \([0-9.]*\) s, peak memory \([0-9]*\) MiB$/\1 \2/p' said
+}
+row() { printf '%-34s %7s %9s %9s\n' "$@"; }
+
+echo "kcp-run, KDA in double, forward and backward; H = HV = 4, K = V = 64; files included"
+row "" T seconds "peak MiB"
+for T in 4096 8192; do
+    rm -rf in out
+    "$B/kcp-arrays" layer in $T 1 4 4 64 64 kda free 1 || exit 1
+    layer=$(cost --gate softplus --beta sigmoid --l2norm --ranks 4) || exit 1
+    row "layer over 4 ranks" $T $layer
+    [ $T = 4096 ] && first=$layer || second=$layer
+    # The recurrence wants log decays: those of the gate, from its own stage.
+    "$B/kcp-arrays" layer in $T 1 4 4 64 64 kda raw 1 || exit 1
+    step=$(cost --stage 01) || exit 1
+    row "token recurrence and its adjoint" $T $step
+done
+echo "$first $second $(getconf _NPROCESSORS_ONLN)" | awk '{
+    printf "layer: memory x %.2f for 2 T; asked at T = 4096 of 2 cores (here %d): ", $4 / $2, $5
+    printf "10 s, 1024 MiB, linear in T\n"
+    exit !($1 < 10 && $2 < 1024 && $4 < 2.2 * $2)
+}'
