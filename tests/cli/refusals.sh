@@ -138,3 +138,7 @@ mkdir -p out/dv.npy; "$run" --in in --out out >stdout 2>stderr
 rm -rf out; mkdir out; chmod 555 out
 if [ "$(id -u)" -ne 0 ]; then refused --out; fi
 chmod 755 out; rm -rf out
+# A limit on the size of a file, as a disk that is full: nothing is left behind.
+(ulimit -f 1; exec "$run" --in in --out out >/dev/null 2>stderr)
+[ $? -eq 2 ] && [ "$(wc -l <stderr)" -eq 1 ] && [ ! -e out ] && pass ||
+    fail "a limit on files: $(cat stderr)"
