@@ -3,10 +3,10 @@
 // Checked by: every variant that includes it.
 // Next: 04_chunk/v2_warp.cu.
 //
-// A warp holds 16 columns of a state S [K,V], transposed: D tiles of S^T, rows v, columns
-// i. S^T is then the A of S^T X^T (rows of X are the chunk's), the result, packed, is the
-// A of the update, and no warp ever needs another warp's columns. All warps of a block
-// read the same X from shared memory.
+// A warp holds 16 columns of a state S [K,V], transposed: D tiles of S^T, rows v,
+// columns i. S^T is then the A of S^T X^T (rows of X are the chunk's), the result,
+// packed, is the A of the update, and no warp ever needs another warp's columns. All
+// warps of a block read the same X from shared memory.
 #ifndef KCP_SCAN_CUH
 #define KCP_SCAN_CUH
 
@@ -107,8 +107,8 @@ static __device__ __forceinline__ void from_rows(float (*y)[4], const bf16 *X, i
     }
 }
 
-// D tiles of y^T, rows v, columns i, to rows i of a tensor, `stride` apart; i < len. The
-// tiles are turned in registers, so that a row's 16 columns leave together.
+// D tiles of y^T, rows v, columns i, to rows i of a tensor, `stride` apart; i < len.
+// The tiles are turned in registers, so that a row's 16 columns leave together.
 template <int tiles>
 static __device__ __forceinline__ void store_rows(bf16 *to, int64_t stride, int len,
                                                   const float (*y)[4])
@@ -149,6 +149,18 @@ static __device__ __forceinline__ void load_state(float (*S)[4], const float *x,
             S[i][j] = x ? x[(g + j / 2 * 8) * dv + (i * 8 + e + j % 2) * di] : 0.0f;
 }
 
+// Columns first .. first+15 of the identity.
+template <int K>
+static __device__ __forceinline__ void set_identity(float (*S)[4], int first)
+{
+    const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
+    #pragma unroll
+    for (int i = 0; i < K / 8; i++)
+        #pragma unroll
+        for (int j = 0; j < 4; j++)
+            S[i][j] = first + g + j / 2 * 8 == i * 8 + e + j % 2;
+}
+
 template <int K>
 static __device__ __forceinline__ void store_state(float *x, int64_t dv, int64_t di,
                                                    const float (*S)[4])
@@ -165,8 +177,9 @@ static __device__ __forceinline__ void store_state(float *x, int64_t dv, int64_t
 struct gate_share { float last, row; };
 
 template <class Args>
-static __device__ __forceinline__ struct gate_share read_gate(const Args &a, struct span z,
-                                                              int n, int K)
+static __device__ __forceinline__ struct gate_share read_gate(const Args &a,
+                                                              struct span z, int n,
+                                                              int K)
 {
     const int i = threadIdx.x, row = i < z.len ? i : z.len - 1;
     const int64_t last = z.t + z.len - 1;
@@ -193,7 +206,8 @@ struct rows { const bf16 *x; int64_t ld; };
 
 template <class Args>
 static __device__ __forceinline__ struct rows rows_of(const Args &a, int64_t t, int n,
-                                                      const void *gated, const void *raw)
+                                                      const void *gated,
+                                                      const void *raw)
 {
     if (a.KG > 1) return { in<bf16>(gated, t, a.HV, n, a.K), (int64_t)a.HV * a.K };
     return { in<bf16>(raw, t, a.H, n / (a.HV / a.H), a.K), (int64_t)a.H * a.K };

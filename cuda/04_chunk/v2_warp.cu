@@ -3,12 +3,14 @@
 // Checked by: tests/04_chunk.c.
 // Next: ../05_affine/v2_pieces.cu.
 #include "../scan.cuh"
+#include "../stages_v2.cuh"
 
-// Bound: v1's was one multiply-add at a time out of local memory. Here 6 C K V + 2 C^2 V
-// flops a chunk go to the tensor core, 7.3 MFLOP at K = V = 128, about 2 us of one SM;
-// the other bound is shared memory, each warp reading all of w, qg, kg, Aqk (56 KiB).
-// Chunk c+1 is copied while chunk c is computed. Two barriers a chunk: its tiles have
-// arrived; nobody reads them any more. K/2 + 64 accumulators a thread stay in registers.
+// Bound: v1's was one multiply-add at a time out of local memory. Here 6 C K V + 2 C^2
+// V flops a chunk go to the tensor core, 7.3 MFLOP at K = V = 128, about 2 us of one
+// SM; the other bound is shared memory, each warp reading all of w, qg, kg, Aqk (56
+// KiB). Chunk c+1 is copied while chunk c is computed. Two barriers a chunk: its tiles
+// have arrived; nobody reads them any more. K/2 + 64 accumulators a thread stay in
+// registers.
 template <int K, int VB>
 struct tiles {
     bf16 w[CHUNK][K + PAD], q[CHUNK][K + PAD], k[CHUNK][K + PAD];
@@ -20,12 +22,14 @@ template <int K, int VB>
 static __device__ void fetch(const struct kcp_chunk &a, struct span z, int n, int v0,
                              struct tiles<K, VB> *s)
 {
-    const struct rows q = rows_of(a, z.t, n, a.qg, a.q), k = rows_of(a, z.t, n, a.kg, a.k);
+    const struct rows q = rows_of(a, z.t, n, a.qg, a.q);
+    const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
     const int64_t HV = a.HV;
     fetch_rows<K>(s->w[0], in<bf16>(a.w, z.t, a.HV, n, K), HV * K, z.len);
     fetch_rows<K>(s->q[0], q.x, q.ld, z.len);
     fetch_rows<K>(s->k[0], k.x, k.ld, z.len);
-    fetch_rows<CHUNK>(s->Aqk[0], in<bf16>(a.Aqk, z.t, a.HV, n, CHUNK), HV * CHUNK, z.len);
+    fetch_rows<CHUNK>(s->Aqk[0], in<bf16>(a.Aqk, z.t, a.HV, n, CHUNK), HV * CHUNK,
+                      z.len);
     fetch_rows<VB>(s->u[0], in<bf16>(a.u, z.t, a.HV, n, a.V) + v0, HV * a.V, z.len);
     copies_commit();
 }
@@ -106,7 +110,8 @@ static __global__ __launch_bounds__(2 * VB, 1) void chunk(const struct kcp_chunk
             copies_wait<0>();
         }
         __syncthreads();
-        store_rows<K / 8>((bf16 *)a.h + ((int64_t)c * a.HV + n) * K * a.V + v, a.V, K, S);
+        store_rows<K / 8>((bf16 *)a.h + ((int64_t)c * a.HV + n) * K * a.V + v, a.V, K,
+                          S);
         advance<K, VB>(a, chunk_span(a, z, c), n, v, now, S);
         write_gate(a, g, K, next->decay, next->eq, next->ek);
         __syncthreads();
@@ -118,7 +123,8 @@ template <int K, int VB>
 static int launch(const struct kcp_chunk *a)
 {
     const size_t bytes = 2 * sizeof(struct tiles<K, VB>);
-    cudaFuncSetAttribute(chunk<K, VB>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    cudaFuncSetAttribute(chunk<K, VB>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         bytes);
     chunk<K, VB><<<dim3(a->NS, a->HV, a->V / VB), 2 * VB, bytes, a->stream>>>(*a);
     return launched();
 }
@@ -131,10 +137,11 @@ static int widths(const struct kcp_chunk *a)
     return a->V % 128 == 0 && chains > 132 ? launch<K, 128>(a) : launch<K, 64>(a);
 }
 
-static int run(void *args)
+int v2_chunk(void *args)
 {
     const struct kcp_chunk *a = (const struct kcp_chunk *)args;
-    const void *p[] = { a->q, a->k, a->qg, a->kg, a->u, a->w, a->Aqk, a->o, a->v_new, a->h };
+    const void *p[] = { a->q, a->k, a->qg, a->kg, a->u, a->w, a->Aqk, a->o, a->v_new,
+                        a->h };
     if (a->C != CHUNK || a->V % 64 || (a->K != 64 && a->K != 128)) return KCP_NA;
     for (const void *x : p)
         if (!aligned_16(x)) return KCP_NA;
@@ -144,4 +151,4 @@ static int run(void *args)
 
 KCP_VARIANT(chunk_v2_warp) = {
     "04_chunk", "v2_warp", "tensor cores: 16 columns of the state a warp, in registers",
-    KCP_BF16, KCP_DEVICE, "K 64 or 128, V a multiple of 64, C 64", run, NULL };
+    KCP_BF16, KCP_DEVICE, "K 64 or 128, V a multiple of 64, C 64", v2_chunk, NULL };

@@ -3,10 +3,11 @@
 // Checked by: tests/05_affine.c.
 // Next: ../09_chunk_backward/v2_warp.cu.
 #include "../scan.cuh"
+#include "../stages_v2.cuh"
 
-// Chapter 04's v2 on the augmented state. w and kg are bf16, hence exact; an fp32 is the
-// sum of three bf16, so three products of bf16 pieces lose nothing of M but what the
-// accumulator rounds. Bound: 4 C K (V + 3 K) flops a chunk, 16.8 MFLOP at K = V =
+// Chapter 04's v2 on the augmented state. w and kg are bf16, hence exact; an fp32 is
+// the sum of three bf16, so three products of bf16 pieces lose nothing of M but what
+// the accumulator rounds. Bound: 4 C K (V + 3 K) flops a chunk, 16.8 MFLOP at K = V =
 // 128: twice chapter 04's, spread over (V+K)/64 blocks a head. h_ext enters rounded, as
 // in chapter 04. Barriers and copies as there.
 template <int K>
@@ -84,14 +85,11 @@ static __global__ __launch_bounds__(128, 1) void affine(const struct kcp_affine 
 
     if (!(want & (of_h ? KCP_WANT_H : KCP_WANT_M))) return;
     if (of_h) {
-        load_state<K>(S, a.h_start ? (const float *)a.h_start + state * a.V + col : NULL,
-                      1, a.V);
+        const float *h = (const float *)a.h_start;
+        load_state<K>(S, h ? h + state * a.V + col : NULL, 1, a.V);
         walk<K, 1>(a, z, n, v0, s, S);
     } else {
-        const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
-        for (int i = 0; i < K / 8; i++)
-            for (int j = 0; j < 4; j++)
-                S[i][j] = col - a.V + g + j / 2 * 8 == i * 8 + e + j % 2;
+        set_identity<K>(S, col - a.V);
         walk<K, 3>(a, z, n, v0, s, S);
     }
     store_state<K>((float *)a.map + state * VK + col, 1, VK, S);
@@ -106,7 +104,7 @@ static int launch(const struct kcp_affine *a)
     return launched();
 }
 
-static int run(void *args)
+int v2_affine(void *args)
 {
     const struct kcp_affine *a = (const struct kcp_affine *)args;
     const void *p[] = { a->k, a->kg, a->u, a->w };
@@ -118,5 +116,5 @@ static int run(void *args)
 }
 
 KCP_VARIANT(affine_v2_pieces) = {
-    "05_affine", "v2_pieces", "tensor cores: M enters each product in three bf16 pieces",
-    KCP_BF16, KCP_DEVICE, "K 64 or 128, V a multiple of 64, C 64", run, NULL };
+    "05_affine", "v2_pieces", "tensor cores, M in three exact bf16 pieces",
+    KCP_BF16, KCP_DEVICE, "K 64 or 128, V a multiple of 64, C 64", v2_affine, NULL };

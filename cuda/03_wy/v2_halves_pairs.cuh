@@ -1,0 +1,139 @@
+// v2_halves_pairs.cuh -- Aqk and L of a chunk, squares with an anchor each, halved.
+// Book: chapter 03, "Tensor cores".
+// Checked by: tests/03_wy.c.
+// Next: v2_halves_inverse.cuh.
+#include "v2_halves_inverse.cuh"
+
+// The strict lower triangle of a chunk is squares: rows 32-63 by columns 0-31, then
+// half as large twice, and so on down to single pairs (i, i-1). In a square of size s,
+// row a its first, D_ij = exp2(G_i - G_a) exp2(G_a - G_j): both exponents are <= 0
+// whatever the gate, so the square is a product of two scaled matrices, and bf16 has
+// the range. Squares of one size are packed: 32 rows, 32 columns, tiles of 16 x 16.
+//
+// Bound: v1's was C^2 K/2 exponentials of pairs; here they are 7 C K, plus 3 C K for
+// kg, qg and k~, on 16 units an SM: about 4 us a chunk and head at K = 128, two blocks
+// an SM. Shared memory (112 KiB): q, k, G; L and A; Aqk, then A diag(beta). v takes G's
+// place. A barrier stands between two phases that share one of these.
+template <int K>
+struct room {
+    union {
+        float G[CHUNK][K + PAD];
+        bf16 v[CHUNK][2 * K + PAD];
+    };
+    bf16 q[CHUNK][K + PAD], k[CHUNK][K + PAD];
+    float L[CHUNK][LD], A[CHUNK][LD], beta[CHUNK];
+    bf16 Aqk[CHUNK][CHUNK + PAD];
+};
+
+// Rows of a square: the r-th row and column of all squares of size s, and their anchor.
+static __device__ __forceinline__ int row_of(int r, int s)
+{
+    return (r & ~(s - 1)) * 2 + s + (r & (s - 1));
+}
+static __device__ __forceinline__ int column_of(int r, int s)
+{
+    return row_of(r, s) - s;
+}
+static __device__ __forceinline__ int anchor_of(int r, int s)
+{
+    return row_of(r & ~(s - 1), s);
+}
+
+// x <- x exp2(G_i - G_a), two neighbours.
+static __device__ __forceinline__ float2 decay_of(const float *to, const float *from)
+{
+    const float2 a = *(const float2 *)to, b = *(const float2 *)from;
+    return make_float2(exp2f(a.x - b.x), exp2f(a.y - b.y));
+}
+
+static __device__ __forceinline__ uint32_t times(uint32_t x, float2 y)
+{
+    return pack(__uint_as_float(x << 16) * y.x, __uint_as_float(x & 0xffff0000u) * y.y);
+}
+
+// A 16 x 16 tile of the products q k^T and k k^T: rows lane % 16 and columns are given
+// as pointers' rows; scaled by the gate through anchors when KDA.
+template <int K, int kda>
+static __device__ void product(const struct room<K> &s, int size, int rg, int cg,
+                               float (*qk)[4], float (*kk)[4])
+{
+    const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
+    const int r = 16 * rg, c = 16 * cg, across = lane % 8 + lane / 16 * 8;
+    const int row = size ? row_of(r + lane % 16, size) : r + lane % 16;
+    const int col = size ? column_of(c + across, size) : c + across;
+    const bf16 *q = &s.q[row][lane / 16 * 8], *k = &s.k[row][lane / 16 * 8];
+    const bf16 *kj = &s.k[col][lane / 8 % 2 * 8];
+
+    for (int d = 0; d < K; d += 16) {
+        uint32_t a[4], b[4], x[4];
+        load_tiles(a, q + d);
+        load_tiles(b, k + d);
+        load_tiles(x, kj + d);
+        #pragma unroll
+        for (int h = 0; h < 4 && kda; h++) {
+            const int at = d + e + h / 2 * 8, i = r + g + h % 2 * 8;
+            const float2 D = decay_of(&s.G[row_of(i, size)][at],
+                                      &s.G[anchor_of(i, size)][at]);
+            a[h] = times(a[h], D), b[h] = times(b[h], D);
+        }
+        #pragma unroll
+        for (int h = 0; h < 4 && kda; h++) {
+            const int at = d + e + h % 2 * 8, j = c + g + h / 2 * 8;
+            x[h] = times(x[h], decay_of(&s.G[anchor_of(j, size)][at],
+                                        &s.G[column_of(j, size)][at]));
+        }
+        mma(qk[0], a, x[0], x[1]), mma(qk[1], a, x[2], x[3]);
+        mma(kk[0], b, x[0], x[1]), mma(kk[1], b, x[2], x[3]);
+    }
+}
+
+// KDA: 14 tiles, four of the largest square and two of every size below; then the
+// diagonal, D_ii = 1, a row a warp.
+template <int K>
+static __device__ void pairs_kda(const struct kcp_wy &a, struct room<K> &s)
+{
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    for (int task = warp; task < 14; task += warps) {
+        const int size = task < 4 ? 32 : 32 >> (task - 2) / 2;
+        const int rg = task < 4 ? task / 2 : task % 2, cg = task % 2;
+        float qk[2][4] = {}, kk[2][4] = {};
+        product<K, 1>(s, size, rg, cg, qk, kk);
+        #pragma unroll
+        for (int h = 0; h < 8; h++) {
+            const int r = 16 * rg + lane / 4 + h % 4 / 2 * 8;
+            const int c = 16 * cg + h / 4 * 8 + lane % 4 * 2 + h % 2;
+            if ((r ^ c) & ~(size - 1)) continue;          // of two squares
+            const int i = row_of(r, size), j = column_of(c, size);
+            s.Aqk[i][j] = (float)a.scale * qk[h / 4][h % 4];
+            s.L[i][j] = s.beta[i] * kk[h / 4][h % 4];
+        }
+    }
+    for (int i = warp; i < CHUNK; i += warps) {
+        float x = 0.0f;
+        for (int d = lane; d < K; d += 32) x += (float)s.q[i][d] * (float)s.k[i][d];
+        for (int b = 16; b; b /= 2) x += __shfl_xor_sync(~0u, x, b);
+        if (lane == 0) s.Aqk[i][i] = (float)a.scale * x;
+    }
+}
+
+// GDN: one gate a row, so the ten lower tiles are plain products, decayed afterwards.
+template <int K>
+static __device__ void pairs_gdn(const struct kcp_wy &a, struct room<K> &s)
+{
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    for (int task = warp; task < 16; task += warps) {
+        const int rg = task / 4, cg = task % 4;
+        float qk[2][4] = {}, kk[2][4] = {};
+        if (cg > rg) continue;
+        product<K, 0>(s, 0, rg, cg, qk, kk);
+        #pragma unroll
+        for (int h = 0; h < 8; h++) {
+            const int i = 16 * rg + lane / 4 + h % 4 / 2 * 8;
+            const int j = 16 * cg + h / 4 * 8 + lane % 4 * 2 + h % 2;
+            if (j > i) continue;
+            const float D = exp2f(s.G[i][0] - s.G[j][0]);
+            s.Aqk[i][j] = (float)a.scale * qk[h / 4][h % 4] * D;
+            if (j < i) s.L[i][j] = s.beta[i] * kk[h / 4][h % 4] * D;
+        }
+    }
+}

@@ -1,0 +1,208 @@
+// v2_warp.cu -- scan and output backwards by tensor cores: 16 columns of dS^T a warp.
+// Book: chapter 09, "Tensor cores".
+// Checked by: tests/09_chunk_backward.c.
+// Next: ../11_merge_backward/v2_pieces.cu.
+#include "../scan.cuh"
+#include "../stages_v2.cuh"
+
+// Chapter 04's v2, walked backwards: dS^T stays in registers, chunk c-1 is copied while
+// chunk c is computed, and the two barriers a chunk stand for the same reasons. 6 C K V
+// flops a chunk in series; the local part, 4 C^2 V of them, is a grid of its own.
+template <int K, int VB>
+struct tiles {
+    bf16 w[CHUNK][K + PAD], q[CHUNK][K + PAD], k[CHUNK][K + PAD];
+    bf16 dO[CHUNK][VB + PAD], dv[CHUNK][VB + PAD];
+    float decay[K], eq[CHUNK], ek[CHUNK];
+};
+
+template <int K, int VB>
+static __device__ void fetch(const struct kcp_chunk_backward &a, struct span z, int n,
+                             int v0, struct tiles<K, VB> *s)
+{
+    const struct rows q = rows_of(a, z.t, n, a.qg, a.q);
+    const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
+    const int64_t HV = a.HV, V = a.V;
+    fetch_rows<K>(s->w[0], in<bf16>(a.w, z.t, a.HV, n, K), HV * K, z.len);
+    fetch_rows<K>(s->q[0], q.x, q.ld, z.len);
+    fetch_rows<K>(s->k[0], k.x, k.ld, z.len);
+    fetch_rows<VB>(s->dO[0], in<bf16>(a.do_, z.t, a.HV, n, V) + v0, HV * V, z.len);
+    fetch_rows<VB>(s->dv[0], in<bf16>(a.dv_local, z.t, a.HV, n, V) + v0, HV * V, z.len);
+    copies_commit();
+}
+
+// dU = kg dS + dv_local, then dS <- Lambda dS + scale qg^T dO - w^T dU, on a warp's
+// columns v .. v+15.
+template <int K, int VB>
+static __device__ void retreat(const struct kcp_chunk_backward &a, struct span z, int n,
+                               int v, const struct tiles<K, VB> *s, float (*dS)[4])
+{
+    const int64_t at = (z.t * a.HV + n) * a.V + v, ld = (int64_t)a.HV * a.V;
+    float x[CHUNK / 8][4], y[CHUNK / 8][4] = {};
+
+    //> kernel-mma
+    times_rows<K, 1>(y, dS, s->k[0]);
+    scale_columns<CHUNK / 8>(y, s->ek);
+    from_rows(x, s->dv[0] + v % VB, VB + PAD);
+    for (int c = 0; c < CHUNK / 8; c++)
+        for (int j = 0; j < 4; j++) x[c][j] += y[c][j];
+    store_rows<CHUNK / 8>((bf16 *)a.dU + at, ld, z.len, x);
+
+    scale_columns<K / 8>(dS, s->decay);
+    from_rows(y, s->dO[0] + v % VB, VB + PAD);
+    scale_columns<CHUNK / 8>(y, s->eq);
+    add_rows_to<K, 1>(dS, y, s->q[0]);
+    for (int c = 0; c < CHUNK / 8; c++)
+        for (int j = 0; j < 4; j++) x[c][j] = -x[c][j];
+    add_rows_to<K, 1>(dS, x, s->w[0]);
+    //< kernel-mma
+}
+
+template <int K, int VB>
+static __global__ __launch_bounds__(2 * VB, 1)
+void reverse(const struct kcp_chunk_backward a)
+{
+    extern __shared__ __align__(128) unsigned char shared[];
+    struct tiles<K, VB> *s = (struct tiles<K, VB> *)shared;
+    const int *cn = (const int *)a.cn;
+    const int z = blockIdx.x, n = blockIdx.y, v0 = blockIdx.z * VB;
+    const int v = v0 + threadIdx.x / 32 * 16, c0 = cn[z], c1 = cn[z + 1];
+    const int64_t state = ((int64_t)z * a.HV + n) * K * a.V + v;
+    float dS[K / 8][4];
+
+    load_state<K>(dS, a.dh_out ? (const float *)a.dh_out + state : NULL, 1, a.V);
+    if (c0 < c1) {
+        const struct span first = chunk_span(a, z, c1 - 1);
+        fetch<K, VB>(a, first, n, v0, s);
+        write_gate(a, read_gate(a, first, n, K), K, s->decay, s->eq, s->ek);
+    }
+    for (int c = c1 - 1; c >= c0; c--) {
+        struct tiles<K, VB> *now = s + (c1 - 1 - c) % 2, *next = s + (c1 - c) % 2;
+        struct gate_share g = {};
+        if (c > c0) {
+            const struct span ahead = chunk_span(a, z, c - 1);
+            fetch<K, VB>(a, ahead, n, v0, next);
+            g = read_gate(a, ahead, n, K);
+            copies_wait<1>();
+        } else {
+            copies_wait<0>();
+        }
+        __syncthreads();
+        store_rows<K / 8>((bf16 *)a.dh + ((int64_t)c * a.HV + n) * K * a.V + v, a.V, K,
+                          dS);
+        retreat<K, VB>(a, chunk_span(a, z, c), n, v, now, dS);
+        write_gate(a, g, K, next->decay, next->eq, next->ek);
+        __syncthreads();
+    }
+    store_state<K>((float *)a.dh_in + state, 1, a.V, dS);
+}
+
+// The local part: 64 columns of v at a time pass through shared memory, 128 threads.
+struct part {
+    bf16 dO[CHUNK][64 + PAD], v_new[CHUNK][64 + PAD], Aqk[CHUNK][CHUNK + PAD];
+};
+
+// dv_local [64 rows j, 64] = tril(Aqk)^T dO: a warp 16 rows j, fed by rows i >= j.
+static __device__ void inner(const struct part &s, bf16 *to, int64_t ld, int len)
+{
+    const int lane = threadIdx.x % 32, j0 = threadIdx.x / 32 * 16;
+    float d[8][4] = {};
+    for (int i = j0; i < CHUNK; i += 16) {
+        uint32_t a[4], b[4];
+        load_tiles_t(a, &s.Aqk[i][j0] + tiles_across(lane, CHUNK + PAD));
+        for (int v = 0; v < 4; v++) {
+            load_tiles_t(b, &s.dO[i][v * 16] + tiles_down(lane, 64 + PAD));
+            mma(d[2 * v], a, b[0], b[1]), mma(d[2 * v + 1], a, b[2], b[3]);
+        }
+    }
+    for (int h = 0; h < 16; h++) {
+        const int j = j0 + lane / 4 + h % 2 * 8;
+        const float *x = d[h / 2] + h % 2 * 2;
+        if (j < len)
+            *(uint32_t *)(to + j * ld + h / 2 * 8 + lane % 4 * 2) = pack(x[0], x[1]);
+    }
+}
+
+// d [16 rows i, 64 columns j] += dO v_new^T; a warp 16 rows.
+static __device__ void outer(const struct part &s, float (*d)[4])
+{
+    const int lane = threadIdx.x % 32, i0 = threadIdx.x / 32 * 16;
+    for (int v = 0; v < 64; v += 16) {
+        uint32_t a[4], b[4];
+        load_tiles(a, &s.dO[i0][v] + tiles_down(lane, 64 + PAD));
+        for (int j = 0; j < 4; j++) {
+            load_tiles(b, &s.v_new[j * 16][v] + tiles_across(lane, 64 + PAD));
+            mma(d[2 * j], a, b[0], b[1]), mma(d[2 * j + 1], a, b[2], b[3]);
+        }
+    }
+}
+
+static __global__ __launch_bounds__(128) void local(const struct kcp_chunk_backward a)
+{
+    __shared__ __align__(128) struct part s;
+    const int c = blockIdx.x, n = blockIdx.y, lane = threadIdx.x % 32;
+    const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+    const int64_t ld = (int64_t)a.HV * a.V, at = (z.t * a.HV + n) * a.V;
+    float d[8][4] = {};
+
+    fetch_rows<CHUNK>(s.Aqk[0], in<bf16>(a.Aqk, z.t, a.HV, n, CHUNK),
+                      (int64_t)a.HV * CHUNK, z.len);
+    for (int v = 0; v < a.V; v += 64) {
+        fetch_rows<64>(s.dO[0], (const bf16 *)a.do_ + at + v, ld, z.len);
+        fetch_rows<64>(s.v_new[0], (const bf16 *)a.v_new + at + v, ld, z.len);
+        copies_commit();
+        copies_wait<0>();
+        __syncthreads();
+        inner(s, (bf16 *)a.dv_local + at + v, ld, z.len);
+        outer(s, d);
+        __syncthreads();
+    }
+    for (int h = 0; h < 16; h++) {
+        const int i = threadIdx.x / 32 * 16 + lane / 4 + h % 2 * 8;
+        const int j = h / 2 * 8 + lane % 4 * 2;
+        const float *x = d[h / 2] + h % 2 * 2, scale = a.scale;
+        if (i < z.len)
+            *(uint32_t *)(out<bf16>(a.dAqk, z.t + i, a.HV, n, CHUNK) + j) =
+                pack(j <= i ? scale * x[0] : 0.0f, j < i ? scale * x[1] : 0.0f);
+    }
+}
+
+template <int K, int VB>
+static int launch(const struct kcp_chunk_backward *a)
+{
+    const size_t bytes = 2 * sizeof(struct tiles<K, VB>);
+    const cudaFuncAttribute most = cudaFuncAttributeMaxDynamicSharedMemorySize;
+    if (cudaFuncSetAttribute(reverse<K, VB>, most, bytes) != cudaSuccess) {
+        cudaGetLastError();              // this chip has less: the narrower block fits
+        return KCP_NA;
+    }
+    reverse<K, VB><<<dim3(a->NS, a->HV, a->V / VB), 2 * VB, bytes, a->stream>>>(*a);
+    return launched();
+}
+
+// Few chains: 64 columns a block, so that more SMs have one. The sums are the same.
+template <int K>
+static int widths(const struct kcp_chunk_backward *a)
+{
+    const int64_t chains = (int64_t)a->NS * a->HV * (a->V / 64);
+    const int status = a->V % 128 == 0 && chains > 132 ? launch<K, 128>(a) : KCP_NA;
+    return status == KCP_NA ? launch<K, 64>(a) : status;
+}
+
+int v2_chunk_backward(void *args)
+{
+    const struct kcp_chunk_backward *a = (const struct kcp_chunk_backward *)args;
+    const void *p[] = { a->q, a->k, a->qg, a->kg, a->w, a->Aqk, a->v_new, a->do_,
+                        a->dv_local, a->dU, a->dh, a->dAqk };
+    if (a->C != CHUNK || a->V % 64 || (a->K != 64 && a->K != 128)) return KCP_NA;
+    if (!(a->part & (KCP_LOCAL | KCP_REVERSE))) return KCP_BAD;
+    for (const void *x : p)
+        if (!aligned_16(x)) return KCP_NA;
+    if (!a->NS) return KCP_OK;
+    if (a->part & KCP_LOCAL) local<<<dim3(a->NC, a->HV), 128, 0, a->stream>>>(*a);
+    if (!(a->part & KCP_REVERSE)) return launched();
+    return a->K == 64 ? widths<64>(a) : widths<128>(a);
+}
+
+KCP_VARIANT(chunk_backward_v2_warp) = {
+    "09_chunk_backward", "v2_warp", "tensor cores: 16 columns of dS a warp",
+    KCP_BF16, KCP_DEVICE, "K 64 or 128, V a multiple of 64, C 64", v2_chunk_backward, NULL };

@@ -1,0 +1,130 @@
+// v2_pieces.cu -- a stretch's map for gradients by tensor cores, M in three pieces.
+// Book: chapter 11, "Tensor cores".
+// Checked by: tests/11_merge_backward.c.
+// Next: ../12_h0/v1_copy.cu.
+#include "../scan.cuh"
+#include "../stages_v2.cuh"
+
+// Chapter 05's v2, walked backwards on [dh_ext | N], N = M^T: fp32 columns of N enter
+// each product in three exact bf16 pieces, those of dh_ext rounded. 64 columns a block,
+// four warps. Bound, copies and barriers as there.
+template <int K>
+struct tiles {
+    bf16 w[CHUNK][K + PAD], k[CHUNK][K + PAD], q[CHUNK][K + PAD];
+    bf16 dO[CHUNK][64 + PAD], dv[CHUNK][64 + PAD];
+    float decay[K], eq[CHUNK], ek[CHUNK];
+};
+
+template <int K>
+static __device__ void fetch(const struct kcp_merge_backward &a, struct span z, int n,
+                             int v0, int of_h, struct tiles<K> *s)
+{
+    const struct rows q = rows_of(a, z.t, n, a.qg, a.q);
+    const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
+    const int64_t HV = a.HV, V = a.V;
+    fetch_rows<K>(s->w[0], in<bf16>(a.w, z.t, a.HV, n, K), HV * K, z.len);
+    fetch_rows<K>(s->k[0], k.x, k.ld, z.len);
+    if (of_h) {
+        fetch_rows<K>(s->q[0], q.x, q.ld, z.len);
+        fetch_rows<64>(s->dO[0], in<bf16>(a.do_, z.t, a.HV, n, V) + v0, HV * V, z.len);
+        fetch_rows<64>(s->dv[0], in<bf16>(a.dv_local, z.t, a.HV, n, V) + v0, HV * V,
+                       z.len);
+    }
+    copies_commit();
+}
+
+// x = kg y + dv_local, then y <- Lambda y + scale qg^T dO - w^T x; no dv_local and no
+// dO for columns of N.
+template <int K, int pieces>
+static __device__ void retreat(const struct tiles<K> *s, int v, float (*y)[4])
+{
+    float x[CHUNK / 8][4] = {}, d[CHUNK / 8][4] = {};
+    times_rows<K, pieces>(x, y, s->k[0]);
+    scale_columns<CHUNK / 8>(x, s->ek);
+    scale_columns<K / 8>(y, s->decay);
+    if (pieces == 1) {
+        from_rows(d, s->dO[0] + v, 64 + PAD);
+        scale_columns<CHUNK / 8>(d, s->eq);
+        add_rows_to<K, 1>(y, d, s->q[0]);
+        from_rows(d, s->dv[0] + v, 64 + PAD);
+    }
+    for (int c = 0; c < CHUNK / 8; c++)
+        for (int j = 0; j < 4; j++) x[c][j] = -x[c][j] - d[c][j];
+    add_rows_to<K, pieces>(y, x, s->w[0]);
+}
+
+template <int K, int pieces>
+static __device__ void walk(const struct kcp_merge_backward &a, int z, int n, int v0,
+                            struct tiles<K> *s, float (*y)[4])
+{
+    const int *cn = (const int *)a.cn, c0 = cn[z], c1 = cn[z + 1];
+    if (c0 < c1) {
+        const struct span first = chunk_span(a, z, c1 - 1);
+        fetch<K>(a, first, n, v0, pieces == 1, s);
+        write_gate(a, read_gate(a, first, n, K), K, s->decay, s->eq, s->ek);
+    }
+    for (int c = c1 - 1; c >= c0; c--) {
+        struct tiles<K> *now = s + (c1 - 1 - c) % 2, *next = s + (c1 - c) % 2;
+        struct gate_share g = {};
+        if (c > c0) {
+            const struct span ahead = chunk_span(a, z, c - 1);
+            fetch<K>(a, ahead, n, v0, pieces == 1, next);
+            g = read_gate(a, ahead, n, K);
+            copies_wait<1>();
+        } else {
+            copies_wait<0>();
+        }
+        __syncthreads();
+        retreat<K, pieces>(now, threadIdx.x / 32 * 16, y);
+        write_gate(a, g, K, next->decay, next->eq, next->ek);
+        __syncthreads();
+    }
+}
+
+template <int K>
+static __global__ __launch_bounds__(128, 1) void back(const struct kcp_merge_backward a)
+{
+    extern __shared__ __align__(128) unsigned char shared[];
+    struct tiles<K> *s = (struct tiles<K> *)shared;
+    const int z = blockIdx.x, n = blockIdx.y, v0 = blockIdx.z * 64, VK = a.V + K;
+    const int col = v0 + threadIdx.x / 32 * 16, of_h = v0 < a.V;
+    const int want = ((const int *)a.want)[z];
+    const int64_t state = ((int64_t)z * a.HV + n) * K;
+    const float *dh_end = (const float *)a.dh_end;
+    float *dmap = (float *)a.dmap + state * VK, y[K / 8][4];
+
+    if (of_h ? !(want & KCP_WANT_H) : !(want & KCP_WANT_M) || a.reuse_M) return;
+    if (of_h) {
+        load_state<K>(y, dh_end ? dh_end + state * a.V + col : NULL, 1, a.V);
+        walk<K, 1>(a, z, n, v0, s, y);
+        store_state<K>(dmap + col, 1, VK, y);
+    } else {
+        set_identity<K>(y, col - a.V);
+        walk<K, 3>(a, z, n, v0, s, y);
+        store_state<K>(dmap + (int64_t)(col - a.V) * VK + a.V, VK, 1, y);
+    }
+}
+
+template <int K>
+static int launch(const struct kcp_merge_backward *a)
+{
+    const size_t bytes = 2 * sizeof(struct tiles<K>);
+    cudaFuncSetAttribute(back<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    back<K><<<dim3(a->NS, a->HV, (a->V + K) / 64), 128, bytes, a->stream>>>(*a);
+    return launched();
+}
+
+int v2_merge_backward(void *args)
+{
+    const struct kcp_merge_backward *a = (const struct kcp_merge_backward *)args;
+    const void *p[] = { a->q, a->k, a->qg, a->kg, a->w, a->do_, a->dv_local };
+    if (a->C != CHUNK || a->V % 64 || (a->K != 64 && a->K != 128)) return KCP_NA;
+    for (const void *x : p)
+        if (!aligned_16(x)) return KCP_NA;
+    if (!a->NS) return KCP_OK;
+    return a->K == 64 ? launch<64>(a) : launch<128>(a);
+}
+
+KCP_VARIANT(merge_backward_v2_pieces) = {
+    "11_merge_backward", "v2_pieces", "tensor cores, M in three exact bf16 pieces",
+    KCP_BF16, KCP_DEVICE, "K 64 or 128, V a multiple of 64, C 64", v2_merge_backward, NULL };
