@@ -5,6 +5,9 @@
 #ifndef KCP_STAGES_V2_CUH
 #define KCP_STAGES_V2_CUH
 
+#include "device.cuh"
+#include "stages_v1.cuh"
+
 // Each takes its stage's args struct, bf16, and returns kcp_status: KCP_NA for shapes
 // that it leaves to v1.
 int v2_wy(void *args);
@@ -12,5 +15,23 @@ int v2_chunk(void *args);
 int v2_affine(void *args);
 int v2_chunk_backward(void *args);
 int v2_merge_backward(void *args);
+
+template <int (*best)(void *), int (*any)(void *)>
+static int first_of(void *args)
+{
+    const int status = best(args);
+    return status == KCP_NA ? any(args) : status;
+}
+
+static inline struct stages stages_v2(const char *name)
+{
+    struct stages t = stages_v1<bf16>(name);
+    t.wy = first_of<v2_wy, v1_wy<bf16>>;
+    t.chunk = first_of<v2_chunk, v1_chunk<bf16>>;
+    t.affine = first_of<v2_affine, v1_affine<bf16>>;
+    t.chunk_backward = first_of<v2_chunk_backward, v1_chunk_backward<bf16>>;
+    t.merge_backward = first_of<v2_merge_backward, v1_merge_backward<bf16>>;
+    return t;
+}
 
 #endif

@@ -127,4 +127,5 @@ int v2_merge_backward(void *args)
 
 KCP_VARIANT(merge_backward_v2_pieces) = {
     "11_merge_backward", "v2_pieces", "tensor cores, M in three exact bf16 pieces",
-    KCP_BF16, KCP_DEVICE, "K 64 or 128, V a multiple of 64, C 64", v2_merge_backward, NULL };
+    KCP_BF16, KCP_DEVICE, "K 64 or 128, V a multiple of 64, C 64",
+    v2_merge_backward, NULL };

@@ -1,168 +1,20 @@
-// v1_stages.cu -- the whole backward: the taught stages, one after another on a stream.
+// v1_stages.cu -- the whole backward, of the first kernels.
 // Book: chapter 13, "Code: kernels".
 // Checked by: tests/13_backward.c.
-// Next: ../14_conv/v1_row.cu.
-#include "../stages_v1.cuh"
-#include "v1_stages_room.cuh"
+// Next: v2_stages.cu.
+#include "program.cuh"
 
-// Bound: the sum of its stages'. As in 08, nothing is allocated and the host waits for
-// nothing but comm. Limit: the block's mode and reuse_M must be this call's; a block
-// that is not what this call expects turns every gradient into NaN.
-// Chapters 02, 03, 12, 04 once more: what save-all would have kept, the same bits. What
-// else they make goes where gradients will be written later.
+template <class X> static const char *name();
+template <> const char *name<bf16>() { return "v1_stages"; }
+template <> const char *name<float>() { return "v1_stages_f32"; }
+
 template <class X>
-static int again(struct backward *x)
-{
-    STAGE(kcp_gate, gate);
-    gate.pass = KCP_FORWARD;
-    gate.q_raw = x->a.q_raw, gate.k_raw = x->a.k_raw, gate.g_raw = x->a.g_raw;
-    gate.beta_raw = x->a.beta_raw, gate.A_log = x->a.A_log, gate.dt_bias = x->a.dt_bias;
-    gate.q = x->dq, gate.k = x->dk, gate.rstd_q = gate.rstd_k = x->rstd;
-    gate.g = x->dg, gate.G = x->G, gate.beta = x->dbeta;
-
-    STAGE(kcp_wy, wy);
-    wy.q = x->q, wy.k = x->k, wy.v = x->a.v, wy.G = x->G, wy.beta = x->beta;
-    wy.Aqk = x->dAqk, wy.A = x->A_again, wy.u = x->u, wy.w = x->w;
-    wy.kg = x->kg, wy.qg = x->qg;
-
-    STAGE(kcp_chunk, chunk);
-    chunk.q = x->q, chunk.k = x->k, chunk.qg = x->qg, chunk.kg = x->kg, chunk.u = x->u;
-    chunk.w = x->w, chunk.Aqk = x->Aqk, chunk.G = x->G, chunk.h_in = x->h_start;
-    chunk.v_new = x->v_new, chunk.h = x->h;
-    chunk.o = x->dv_local, chunk.h_out = x->dh_in;
-
-    const struct kcp_call *call = (struct kcp_call *)&x->a;
-    const size_t state = sizeof(float) * x->a.HV * x->a.K * x->a.V;
-    int status = v1_gate<X>(&gate);
-    if (!status) status = v1_wy<X>(&wy);
-    states_in(call, 0, x->a.h0, x->h_start);
-    cudaMemcpyAsync(x->h_start, x->h_kept, kcp_saved_states(call) * state,
-                    cudaMemcpyDeviceToDevice, x->a.stream);
-    return status ? status : v1_chunk<X>(&chunk);
-}
-
-// Chapter 09: part KCP_LOCAL before the exchange, part KCP_REVERSE after it.
-template <class X>
-static int chunks(struct backward *x, int part)
-{
-    STAGE(kcp_chunk_backward, c);
-    c.part = part;
-    c.q = x->q, c.k = x->k, c.qg = x->qg, c.kg = x->kg, c.w = x->w, c.Aqk = x->Aqk;
-    c.v_new = x->v_new, c.G = x->G, c.do_ = x->a.do_, c.dh_out = x->states;
-    c.dAqk = x->dAqk, c.dv_local = x->dv_local, c.dU = x->dU, c.dh = x->dh;
-    c.dh_in = x->dh_in;
-    return v1_chunk_backward<X>(&c);
-}
-
-// Chapters 11 and 07: states [s] becomes the gradient of the state with which segment s
-// ends. With reuse_M, M is the one that forward made.
-template <class X>
-static int carry(struct backward *x)
-{
-    const struct kcp_backward *a = &x->a;
-    const struct kcp_call *call = (const struct kcp_call *)a;
-    STAGE(kcp_merge_backward, m);
-    m.want = x->want, m.q = x->q, m.k = x->k, m.qg = x->qg, m.kg = x->kg, m.w = x->w;
-    m.G = x->G, m.do_ = a->do_, m.dv_local = x->dv_local, m.dh_end = x->states;
-    m.dmap = x->dmap;
-
-    put_wants(call, 1, x->want);
-    states_in(call, 1, a->dht, x->states);
-    if (a->reuse_M && a->NS)
-        cudaMemcpyAsync(x->dmap, take_named(&x->r, "maps", 0, 1),
-                        sizeof(float) * a->NS * a->HV * a->K * (a->V + a->K),
-                        cudaMemcpyDeviceToDevice, a->stream);
-    const int status = v1_merge_backward<X>(&m);
-    return status ? status : kcp_exchange_run(&x->e);
-}
-
-// Chapters 10 and 02: down to the raw inputs and, per segment, the parameters.
-template <class X>
-static int down(struct backward *x)
-{
-    STAGE(kcp_wy_backward, wy);
-    wy.q = x->q, wy.k = x->k, wy.v = x->a.v, wy.G = x->G, wy.beta = x->beta;
-    wy.A = x->A, wy.v_new = x->v_new, wy.h = x->h, wy.do_ = x->a.do_, wy.dAqk = x->dAqk;
-    wy.dU = x->dU, wy.dh = x->dh;
-    wy.dq = x->dq, wy.dk = x->dk, wy.dv = x->a.dv, wy.dbeta = x->dbeta, wy.dg = x->dg;
-    wy.work = x->work_10, wy.work_bytes = v1_wy_backward_work(&wy);
-
-    STAGE(kcp_gate, gate);
-    gate.pass = KCP_BACKWARD;
-    gate.q_raw = x->a.q_raw, gate.k_raw = x->a.k_raw, gate.g_raw = x->a.g_raw;
-    gate.beta_raw = x->a.beta_raw, gate.A_log = x->a.A_log, gate.dt_bias = x->a.dt_bias;
-    gate.dq = x->dq, gate.dk = x->dk, gate.dbeta = x->dbeta, gate.dg = x->dg;
-    gate.dq_raw = x->a.dq_raw, gate.dk_raw = x->a.dk_raw, gate.dg_raw = x->a.dg_raw;
-    gate.dbeta_raw = x->a.dbeta_raw;
-    gate.dA_part = x->dA_part, gate.ddt_part = x->ddt_part, gate.work = x->work_02;
-
-    const size_t row = sizeof(float) * padded_rows(x->a.plan) * x->a.HV;
-    cudaMemsetAsync(x->dA_part, 0, row, x->a.stream);
-    cudaMemsetAsync(x->ddt_part, 0, row * x->a.KG, x->a.stream);
-    const int status = v1_wy_backward<X>(&wy);
-    return status ? status : v1_gate<X>(&gate);
-}
-
-// dh0 of the sequences that start here; dA_log and ddt_bias summed over the ranks.
-static int last(struct backward *x)
-{
-    const struct kcp_backward *a = &x->a;
-    int status = KCP_OK;
-    states_out((const struct kcp_call *)a, 0, x->dh_in, a->dht, a->dh0);
-    if (a->dA_log)
-        status = segment_sum(a->plan, a->comm, x->dA_part, a->HV, x->all,
-                             (float *)a->dA_log, a->stream);
-    if (!status && a->ddt_bias)
-        status = segment_sum(a->plan, a->comm, x->ddt_part, (int64_t)a->HV * a->KG,
-                             x->all, (float *)a->ddt_bias, a->stream);
-    return status ? status : launched();
-}
-
-// All gradients become NaN if the block is not what this call expects.
-static void refuse_others(struct backward *x, int elem)
-{
-    const struct kcp_backward *a = &x->a;
-    const int64_t qk = a->T * a->H * a->K * elem, vo = a->T * a->HV * a->V * elem;
-    const int64_t f = sizeof(float), gate = (int64_t)a->HV * a->KG * f;
-    const struct { void *p; int64_t bytes; } out[] = {
-        { a->dq_raw, qk }, { a->dk_raw, qk }, { a->dv, vo }, { a->dg_raw, a->T * gate },
-        { a->dbeta_raw, a->T * a->HV * f }, { a->dA_log, a->HV * f },
-        { a->ddt_bias, gate } };
-    compare_head<<<1, 256, 0, a->stream>>>(a->saved, x->r.head, x->differs);
-    for (const auto &o : out)
-        if (o.p) refuse<<<128, 256, 0, a->stream>>>(x->differs, o.p, o.bytes);
-}
+static int run(void *args) { return backward_run<X>(args, stages_v1<X>(name<X>())); }
 
 template <class X>
 static size_t work(const void *args)
 {
-    const struct kcp_backward *a = (const struct kcp_backward *)args;
-    struct backward x;
-    return a->plan ? place<X>(&x, a) : 0;
-}
-
-template <class X>
-static int run(void *args)
-{
-    const struct kcp_backward *a = (const struct kcp_backward *)args;
-    struct backward x;
-    if (!a->plan || !a->saved) return KCP_BAD;
-    if (!v1_takes((const struct kcp_call *)a)) return KCP_NA;
-    int status = place<X>(&x, a) <= a->work_bytes ? KCP_OK : KCP_BAD;
-    if (a->saved_bytes < x.r.head.bytes) status = KCP_BAD;
-
-    //> kernel-backward
-    if (!status && a->save != KCP_SAVE_ALL) status = again<X>(&x);
-    if (!status) status = chunks<X>(&x, KCP_LOCAL);
-    if (!status) status = carry<X>(&x);
-    if (!status) status = chunks<X>(&x, KCP_REVERSE);
-    if (!status) status = down<X>(&x);
-    if (!status) status = last(&x);
-    //< kernel-backward
-    if (!status) refuse_others(&x, sizeof(X));
-    if (status && status != KCP_COMM && a->comm)
-        a->comm->fail(a->comm, status, "13_backward v1_stages");
-    return status;
+    return backward_work<X>(args, stages_v1<X>(name<X>()));
 }
 
 KCP_VARIANT(backward_v1_stages) = {

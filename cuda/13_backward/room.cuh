@@ -1,7 +1,7 @@
-// v1_stages_room.cuh -- where the arrays of a whole backward lie.
+// room.cuh -- where the arrays of a whole backward lie.
 // Book: chapter 13, "Code: kernels".
 // Checked by: tests/13_backward.c.
-// Next: v1_stages.cu.
+// Next: program.cuh.
 #include "../layer.cuh"
 #include "../mapops.cuh"
 #include "../segment_sum.cuh"
@@ -9,6 +9,7 @@
 
 struct backward {
     struct kcp_backward a;               // the caller's, its ops filled in
+    struct stages t;
     struct room r;
     void *q, *k, *beta, *Aqk, *A, *h_kept;                // in the saved block
     void *G, *w, *u, *qg, *kg, *v_new, *h;                // there, or made again
@@ -81,24 +82,22 @@ static void place_backward(struct backward *x)
     x->e.work = take(r, kcp_exchange_work(&x->e), 1);
 }
 
-static const char *name_of(float) { return "v1_stages_f32"; }
-static const char *name_of(bf16) { return "v1_stages"; }
-
 template <class X>
-static size_t place(struct backward *x, const struct kcp_backward *args)
+static size_t place(struct backward *x, const struct kcp_backward *args,
+                    const struct stages &t)
 {
     *x = {};
-    x->a = *args;
+    x->a = *args, x->t = t;
     if (!x->a.ops) x->a.ops = &cuda_mapops;
     x->r.base = (char *)x->a.work, x->r.saved = (char *)x->a.saved;
-    kcp_saved_layout(&x->r.head, (struct kcp_call *)&x->a, name_of(X()), sizeof(X),
+    kcp_saved_layout(&x->r.head, (struct kcp_call *)&x->a, t.name, sizeof(X),
                      sizeof(float));
     place_forward<X>(x);
     place_backward<X>(x);
     STAGE(kcp_wy_backward, wy);
     STAGE(kcp_gate, gate);
     gate.pass = KCP_BACKWARD;
-    x->work_10 = take(&x->r, v1_wy_backward_work(&wy), 1);
-    x->work_02 = take(&x->r, v1_gate_work(&gate), 1);
+    x->work_10 = take(&x->r, t.wy_backward_work(&wy), 1);
+    x->work_02 = take(&x->r, t.gate_work(&gate), 1);
     return x->r.used;
 }
