@@ -41,7 +41,8 @@ static int options(int argc, char **argv, struct bench *b)
     int T = 8192, bad_number = 0;
     *c = (struct kcp_call){ .H = 96, .K = 128, .V = 128, .C = 64, .NS = 1, .N = 1, .R = 1,
                             .gate = KCP_GATE_BOUNDED, .beta_form = KCP_BETA_SIGMOID,
-                            .l2norm = 1, .lower_bound = -5 };
+                            .l2norm = 1, .lower_bound = -5,
+                            .part = KCP_LOCAL | KCP_REVERSE };
     const struct { const char *name; int *at, low, high; } ints[] = {
         { "-T", &T, 1, 1 << 24 },      { "-H", &c->H, 1, 1024 }, { "--HV", &c->HV, 1, 1024 },
         { "-K", &c->K, 16, 256 },      { "-V", &c->V, 16, 256 }, { "-C", &c->C, 1, 256 },
@@ -219,7 +220,7 @@ static int bench_variant(struct bench *b, struct shelf *s, const struct kcp_stag
         struct kcp_call c = b->call;
         struct times t;
         void *room = NULL;
-        c.pass = pass, c.part = KCP_LOCAL | KCP_REVERSE;
+        c.pass = pass;
         if (!strncmp(st->name, "07", 2)) c.R = c.NS;
         char *args = args_of(s, st, &c, v->storage);
         int e = args ? prepare(v, args, &room) : KCP_NO_MEMORY;

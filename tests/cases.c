@@ -18,6 +18,8 @@ enum axis { MODEL, REGIME, GATE, BETA, NORM, HEADS, SIZES, CHUNK, LENS, RANKS, F
 static const int heads[][2] = { { 2, 2 }, { 1, 3 }, { 1, 1 }, { 2, 4 } };
 static const int sizes[][2] = { { 16, 16 }, { 5, 7 }, { 32, 16 }, { 16, 48 }, { 8, 3 },
                                 { 64, 64 }, { 128, 64 }, { 64, 128 } };
+/* Tensor-core versions take these alone; they are tried on them beside the list. */
+static const int wide_sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 }, { 128, 64 } };
 static const int chunk[] = { 64, 16, 64, 5, 32 };
 static const int64_t lens[][8] = {              /* ends with -1 */
     { 150, 0, 70, -1 }, { 15, 16, 17, -1 }, { 63, 64, 65, -1 }, { 0, 0, 210, 0, 33, 0, -1 },
@@ -82,19 +84,22 @@ static void draw_cuts(struct kcase *k, int kind, struct stream *s)
     if (kind == 2 && R > 2) k->cuts[R / 2 + 1] = k->cuts[R / 2]; /* an empty rank inside */
 }
 
-static void case_of(struct kcase *k, int id, const int *row, uint64_t seed, int fixed_R)
+static void case_of(struct kcase *k, int id, const int *row, uint64_t seed, int fixed_R,
+                    int wide)
 {
     struct kcp_call *c = &k->call;
     memset(k, 0, sizeof *k);
-    k->id = id, k->seed = seed * 1000003u + id, k->regime = row[REGIME];
+    k->id = id + wide * 1000, k->seed = seed * 1000003u + k->id, k->regime = row[REGIME];
     for (; lens[row[LENS]][c->N] >= 0; c->N++)
         k->cu[c->N + 1] = k->cu[c->N] + lens[row[LENS]][c->N];
     c->T = k->cu[c->N];
-    int size = row[SIZES];
-    if (c->T > 400 && sizes[size][0] * sizes[size][1] > 1024) size = 0;  /* stay quick */
+    const int *size = wide ? wide_sizes[row[SIZES] % 4] : sizes[row[SIZES]];
+    const int slow = c->T > 400 && size[0] * size[1] > 1024;       /* for the references */
+    if (slow && !wide) size = sizes[0];
     c->model = row[MODEL], c->gate = row[GATE], c->beta_form = row[BETA];
-    c->l2norm = row[NORM], c->H = heads[row[HEADS]][0], c->HV = heads[row[HEADS]][1];
-    c->K = sizes[size][0], c->V = sizes[size][1], c->C = chunk[row[CHUNK]];
+    c->l2norm = row[NORM];
+    c->H = slow ? 1 : heads[row[HEADS]][0], c->HV = slow ? 1 : heads[row[HEADS]][1];
+    c->K = size[0], c->V = size[1], c->C = wide ? 64 : chunk[row[CHUNK]];
     c->KG = c->model == KCP_KDA ? c->K : 1;
     c->R = fixed_R > 0 ? fixed_R : ranks_[row[RANKS]], c->form = row[FORM];
     c->layout = row[LAYOUT], c->save = row[SAVE], c->reuse_M = row[REUSE];
@@ -113,8 +118,8 @@ static void case_of(struct kcase *k, int id, const int *row, uint64_t seed, int 
     draw_cuts(k, row[CUTS], &s);
 }
 
-struct kcase *cases_make(const struct kcp_stage *s, int full, uint64_t seed, int ranks,
-                         int *n)
+struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t seed,
+                         int ranks, int *n)
 {
     struct kcase *list = NULL;
     unsigned char (*seen)[MOST][AXES][MOST] = calloc(1, sizeof(covered));
@@ -133,7 +138,7 @@ struct kcase *cases_make(const struct kcp_stage *s, int full, uint64_t seed, int
         struct kcase *more = realloc(list, (*n + 1) * sizeof *list);
         if (!more) break;
         list = more;
-        case_of(&list[*n], *n, best, seed, ranks);
+        case_of(&list[*n], *n, best, seed, ranks, wide);
         ++*n;
     }
     free(seen);

@@ -101,11 +101,27 @@ static void show_tally(const struct kcp_variant *v, const struct tally *y,
     printf("\n");
 }
 
+/* The stage's list; for a device variant, the wide one behind it. */
+static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant *v,
+                             const struct options *o, int *n)
+{
+    int m = 0;
+    struct kcase *list = cases_make(s, o->full, 0, o->seed, o->ranks, n);
+    if (!list || v->where != KCP_DEVICE) return list;
+    struct kcase *wide = cases_make(s, 0, 1, o->seed, o->ranks, &m);
+    struct kcase *both = realloc(list, (*n + m) * sizeof *list);
+    if (!wide || !both) return free(wide), both ? both : list;
+    memcpy(both + *n, wide, m * sizeof *wide);
+    *n += m;
+    free(wide);
+    return both;
+}
+
 int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
                   const struct options *o, struct kcp_report *rep)
 {
     int n;
-    struct kcase *list = cases_make(s, o->full, o->seed, o->ranks, &n);
+    struct kcase *list = list_of(s, v, o, &n);
     struct tally y = { .alive.alive = NAN };
     struct trial t = { .why = "" };
     if (!list) return KCP_NO_MEMORY;

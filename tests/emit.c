@@ -138,7 +138,7 @@ int emit_cases(const char *dir, const struct options *o)
     if (!s) return fprintf(stderr, "kcp-check: --emit: found no stage, expected --stage NN"
                            " of a stage with arrays\n"), 2;
     int n = 0, status = make_dir(dir);
-    struct kcase *list = cases_make(s, o->full, o->seed, o->ranks, &n);
+    struct kcase *list = cases_make(s, o->full, 0, o->seed, o->ranks, &n);
     char path[4096];
     snprintf(path, sizeof path, "%s/cases.txt", dir);
     FILE *f = status ? NULL : fopen(path, "w");
@@ -241,7 +241,7 @@ int judge_foreign(const char *dir, const struct options *o, struct kcp_report *r
     if (!s || strcmp(storages[as], storage) || ranks < 0 || ranks > 8)
         return fprintf(stderr, "kcp-check: %s: unknown stage %s or storage %s\n", path,
                        stage, storage), 2;
-    struct kcase *list = cases_make(s, full, seed, ranks, &n);
+    struct kcase *list = cases_make(s, full, 0, seed, ranks, &n);
     printf("%s, %d cases, %s\n", s->name, n, storage);
     for (int i = 0; i < n; i++)
         for (int pass = 0; pass <= has_backward(s); pass++)

@@ -58,9 +58,10 @@ struct kcase {
 };
 extern const char *const regime_name[], *const form_name[];
 /* The covering list of a stage: every axis value, all pairs of regime, ranks and form;
- * full: all pairs of all axes. ranks > 0 fixes R. *n cases; the caller frees. */
-struct kcase *cases_make(const struct kcp_stage *s, int full, uint64_t seed, int ranks,
-                         int *n);
+ * full: all pairs of all axes. wide: K, V of 64 and 128 and C = 64 alone, which is what
+ * tensor-core versions take. ranks > 0 fixes R. *n cases; the caller frees. */
+struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t seed,
+                         int ranks, int *n);
 void case_print(const struct kcase *k, char *buf, size_t n);
 /* The plan of a case; the caller frees it. NULL when memory is out. */
 struct kcp_plan *case_plan(const struct kcase *k, int R);
