@@ -15,7 +15,7 @@ cost() {
 }
 row() { printf '%-34s %7s %9s %9s\n' "$@"; }
 
-echo "kcp-run, KDA in double, forward and backward; H = HV = 4, K = V = 64; files included"
+echo "kcp-run, KDA in double, forward and backward, files included; HV 4, K = V = 64"
 row "" T seconds "peak MiB"
 for T in 4096 8192; do
     rm -rf in out
@@ -29,7 +29,7 @@ for T in 4096 8192; do
     row "token recurrence and its adjoint" $T $step
 done
 echo "$first $second $(getconf _NPROCESSORS_ONLN)" | awk '{
-    printf "layer: memory x %.2f for 2 T; asked at T = 4096 of 2 cores (here %d): ", $4 / $2, $5
-    printf "10 s, 1024 MiB, linear in T\n"
+    printf "layer: memory x %.2f for 2 T, on %d cores; ", $4 / $2, $5
+    printf "asked of 2 cores at T = 4096: 10 s, 1024 MiB\n"
     exit !($1 < 10 && $2 < 1024 && $4 < 2.2 * $2)
 }'

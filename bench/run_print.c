@@ -21,22 +21,21 @@ static void print_rank(const struct run *x, int r)
     snprintf(tokens, sizeof tokens, "%" PRId64 "..%" PRId64, c->begin, c->end);
     if (t->alive >= 0)
         snprintf(alive, sizeof alive, "%.2g", t->alive);
-    printf("%5d  %-17s %9d %7d %6s %11" PRId64 " %4" PRId64 " %11" PRId64 " %4" PRId64
-           " %8.3f %8.3f\n", r, tokens, c->n_local, c->NC, alive, t->sent_forward.bytes,
-           t->sent_forward.messages + t->sent_forward.collectives,
+    printf("%5d  %-17s %5d %6d %7s %11" PRId64 " %5" PRId64 " %8.3f %11" PRId64 " %5"
+           PRId64 " %8.3f\n", r, tokens, c->n_local, c->NC, alive, t->sent_forward.bytes,
+           t->sent_forward.messages + t->sent_forward.collectives, t->forward,
            t->sent_backward.bytes,
-           t->sent_backward.messages + t->sent_backward.collectives, t->forward,
-           t->backward);
+           t->sent_backward.messages + t->sent_backward.collectives, t->backward);
 }
 
 static void print_ranks(const struct run *x)
 {
     double saved = 0, other = 0;
     const int R = x->plan->R, all = x->o.save == KCP_SAVE_ALL;
-    printf("                                              state   forward sent  n  "
-           "backward sent  n  forward backward\n"
-           " rank  tokens            sequences  chunks  alive       bytes         "
-           "bytes            s        s\n");
+    printf("                                                "
+           " |-------- forward -------| |-------- backward ------|\n"
+           " rank  tokens             seqs chunks   alive"
+           "  bytes sent calls  seconds  bytes sent calls  seconds\n");
     for (int r = 0; r < R; r++) {
         saved += (double)x->told[r].saved;
         other += (double)x->told[r].saved_other;
