@@ -19,3 +19,11 @@ test_scripts += tests/run_cli.sh
 bench: bench-cpu
 bench-cpu: $B/kcp-run $B/kcp-arrays
 	@sh bench/cpu.sh $B
+
+# The command line once more under the address and undefined-behaviour sanitizers.
+.PHONY: sanitize-run
+sanitize-run:
+	@$(MAKE) --no-print-directory B=build/asan CUDA_HOME=none \
+	  EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=all -O1" \
+	  build/asan/kcp-run build/asan/kcp-arrays build/asan/kcp-check
+	@sh tests/run_cli.sh build/asan
