@@ -48,7 +48,10 @@ $(bk)/figures/%.bin: book/figures/%.c book/figures/svg.h $(booklib)
 bookprogs := $(patsubst book/%.c,$(bk)/%.bin,$(wildcard book/*.c))
 $(bk)/example.txt: $(bookprogs)
 	@for p in $^; do $$p || exit 1; done > $@.new && mv $@.new $@
-$(bk)/figures/%.svg: $(bk)/figures/%.bin $(wildcard bench/results/*)
+$(bk)/results/done: $(wildcard bench/results/*.json) book/results.awk
+	@rm -rf $(@D); mkdir -p $(@D)
+	@awk -v out=$(@D) -f book/results.awk $(filter %.json,$^) /dev/null && touch $@
+$(bk)/figures/%.svg: $(bk)/figures/%.bin $(bk)/results/done
 	@$< > $@.new && mv $@.new $@
 .PRECIOUS: $(bk)/%.bin $(bk)/figures/%.bin $(bk)/figures/%.svg
 
@@ -66,7 +69,7 @@ bookmath = 's/stretchy="true" form="prefix">([([|])<\/mo><mtable/KEEP\1/g; s/<\/
 booknext = $(word 2,$(shell printf '%s\n' $(chapters) | sed -n '/^$1$$/,$$p'))
 bookprev = $(lastword x $(shell printf '%s\n' $(chapters) | sed '/^$1$$/,$$d'))
 booktitle = $(shell sed -n 's/^title: *//p' book/$1.md | head -1 | tr -d '"')
-$(bk)/%.html: book/%.md book/letters.md book/refs.bib book/book.lua $(bk)/labels.tsv $(bk)/page.html $(bk)/example.txt $(bookfigs) $(bookcode)
+$(bk)/%.html: book/%.md book/letters.md book/refs.bib book/book.lua $(bk)/labels.tsv $(bk)/page.html $(bk)/example.txt $(bookfigs) $(bk)/results/done $(bookcode)
 	@$(bookweave) -M page=$* $(if $(call booknext,$*),-V next=$(call booknext,$*) -V nexttitle="$(call booktitle,$(call booknext,$*))") \
 	    $(if $(filter-out x,$(call bookprev,$*)),-V prev=$(call bookprev,$*)) -o $@.new book/letters.md $< 2> $(bk)/$*.log \
 	    || { cat $(bk)/$*.log; rm -f $@.new; exit 1; }
@@ -96,3 +99,23 @@ book-lint: book
 	@test -n "$(CHROMIUM)" || { echo "book-lint: no headless Chromium"; exit 1; }
 	@sh book/dangling.sh $(bk)
 	@CHROME="$(chrome)" sh book/lint.sh $(bk) index $(chapters)
+
+# ---- labs: book/labs/NN_name.lab; see book/labs/STAFF.md
+LABFILE   = $(firstword $(wildcard book/labs/$(LAB).lab book/labs/$(LAB)_*.lab))
+LABID     = $(basename $(notdir $(LABFILE)))
+gradecore = $(filter-out $(call obj,$(labs)),$(core))
+.PHONY: lab grade
+lab:
+	@test -n "$(LAB)" -a -f "$(LABFILE)" || { echo "make lab LAB=, one of: $(basename $(notdir $(wildcard book/labs/*.lab)))"; exit 2; }
+	@mkdir -p book/labs/work
+	@if [ -f book/labs/work/$(LABID).c ]; then echo "book/labs/work/$(LABID).c is there already, and stays as it is"; else \
+	    awk -f book/labs/new.awk $(LABFILE) $$(sed -n 's/^file *//p' $(LABFILE)) > book/labs/work/$(LABID).c && \
+	    echo "book/labs/work/$(LABID).c: fill in the TODO, then  make grade LAB=$(LABID)"; fi
+grade:
+	@test -n "$(LAB)" -a -f "$(LABFILE)" || { echo "make grade LAB=, one of: $(basename $(notdir $(wildcard book/labs/*.lab)))"; exit 2; }
+	@sh book/labs/grade.sh $(LABFILE) $B
+$B/book/labs/work/%.o: CFLAGS += -Wno-error -Wno-unused-variable -Wno-unused-but-set-variable -Wno-unused-function -Wno-return-type
+$B/kcp-grade-%: $B/book/labs/work/%.o $(gradecore) $B/tests/main.o
+	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -o $@
+$B/kcp-grade-07b_check: $B/book/labs/work/07b_check.o $(gradecore) $B/book/labs/check_main.o
+	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -o $@

@@ -9,10 +9,10 @@
 
 /* One head: next <- op(M) S + h on columns v0..v0+Vb, op(M) = M, or M^T backward. The
  * first map of a walk finds S = 0: its M is not read, so it may hold anything. */
-//> fold_step
 static void step(int K, int V, const double map[K][V + K], int backward, int first,
                  int v0, int Vb, const double *S, int ld, double next[K][Vb])
 {
+    //> fold_step
     for (int i = 0; i < K; i++) {
         for (int v = 0; v < Vb; v++)
             next[i][v] = map[i][v0 + v];
@@ -22,8 +22,8 @@ static void step(int K, int V, const double map[K][V + K], int backward, int fir
                 next[i][v] += M * S[p * ld + v];
         }
     }
+    //< fold_step
 }
-//< fold_step
 
 /* S_out = op(M) S_in + h for every head; kcp.h says which columns and pitches. */
 static int apply(int HV, int K, int V, const void *maps, int backward, int first,

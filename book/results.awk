@@ -1,0 +1,37 @@
+# results.awk -- tables of chapters and the points of the roofline, from recorded runs.
+#
+# Book: chapters 01 to 19.  Usage: awk -v out=build/book/results -f results.awk
+# bench/results/*.json, as kcp-bench writes them: a head line, then a line a variant.
+function num(key,   s) { s = $0; if (!match(s, "\"" key "\":[-0-9.e+]+")) return ""; s = substr(s, RSTART, RLENGTH); sub(/.*:/, "", s); return s + 0 }
+function str(key,   s) { s = $0; if (!match(s, "\"" key "\":\"[^\"]*\"")) return ""; s = substr(s, RSTART, RLENGTH); sub(/^"[^"]*":"/, "", s); sub(/"$/, "", s); return s }
+/"copy":/ {
+    copy = num("copy"); product = num("product"); file = FILENAME; sub(/.*\//, "", file)
+    what = sprintf("%s, %s gates, T = %d, H = %d%s, K = %d, V = %d, C = %d%s", toupper(str("model")), str("gate"), num("T"), num("H"),
+                   num("HV") > num("H") ? sprintf(", HV = %d", num("HV")) : "", num("K"), num("V"), num("C"),
+                   num("segments") > 1 ? sprintf(", %d segments", num("segments")) : "")
+}
+/"variant":/ {
+    stage = str("stage"); us = num("us"); bytes = num("bytes"); flops = num("flops")
+    if (us <= 0) next
+    f = out "/" stage ".md"; key = stage FS file
+    if (!(key in seen)) {
+        seen[key] = 1
+        printf "%sRecorded in `%s`: %s; in the same run a copy moved %.2f TB/s and a bf16 product did %.0f TFLOP/s.\n\n", \
+               (f in begun) ? "\n" : "", file, what, copy / 1e12, product / 1e12 > f
+        print "| variant | pass | µs | 10 to 90 % | GB/s | TFLOP/s | of its floor |\n|:---------|:------|-----:|----------:|-----:|------:|-----:|" > f
+        begun[f] = 1
+    }
+    floor = bytes / copy; if (flops / product > floor) floor = flops / product
+    printf "| `%s` | %s | %.1f | %.1f to %.1f | %.0f | %.1f | %.0f %% |\n", str("variant"), num("pass") ? "backward" : "forward", us, \
+           num("us_p10"), num("us_p90"), bytes / us / 1e3, flops / us / 1e6, 100 * floor * 1e6 / us > f
+    if (flops && bytes) printf "%s/%s%s %.4g %.4g\n", substr(stage, 1, 2), str("variant"), num("pass") ? "'" : "", flops / bytes, flops / us / 1e6 > (out "/roofline.tsv")
+    if (stage == "08_forward" || stage == "13_backward")
+        print "| " stage " | `" str("variant") "` | " what " | " sprintf("%.3f", us / 1e3) " ms |" > (out "/17.rows")
+}
+END {
+    close(out "/17.rows")
+    if ((getline l < (out "/17.rows")) > 0) {
+        print "| stage | variant | case | median |\n|:------|:------|:----------------|-----:|" > (out "/17.md")
+        do print l > (out "/17.md"); while ((getline l < (out "/17.rows")) > 0)
+    }
+}
