@@ -19,6 +19,8 @@ CHROMIUM   := $(firstword $(foreach c,chromium-headless-shell chromium google-ch
 chrome      = $(CHROMIUM) --headless --no-sandbox --disable-gpu --hide-scrollbars --allow-file-access-from-files
 bookneeds  := $(shell command -v pandoc 2>/dev/null)
 
+# `make test` builds the book where pandoc is, so that nothing it shows can go missing.
+test_needs += $(if $(filter build,$B),$(if $(bookneeds),book))
 .PHONY: book book-lint book-coverage
 ifeq ($(bookneeds),)
 book:
