@@ -192,7 +192,7 @@ local function example(cb)
   end
   while s[#s] == "" do s[#s] = nil end
   local by = "book/example.c"
-  for _, f in ipairs files("book/*.c") do
+  for _, f in ipairs(files("book/*.c")) do
     for _, l in ipairs(lines_of(f) or {}) do
       if l:find("== " .. cb.attributes.name, 1, true) then by = f end
     end
