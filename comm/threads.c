@@ -18,6 +18,8 @@ int threads_fail(struct world *w, int rank, int status, const char *why)
         w->failed = 1, w->status = status, w->rank = rank;
         snprintf(w->why, sizeof w->why, "%s", why);
         pthread_cond_broadcast(&w->change);
+        for (int r = 0; r < w->R; r++)
+            pthread_cond_signal(&w->member[r].wake);
     }
     return KCP_COMM;
 }
@@ -58,7 +60,7 @@ int threads_wait(struct member *m, enum waiting state, const char *call)
         threads_fail(w, m->comm.r, KCP_COMM, why);
     }
     if (!w->failed)
-        pthread_cond_wait(&w->change, &w->lock);
+        pthread_cond_wait(state == IN_RECV ? &m->wake : &w->change, &w->lock);
     m->state = RUNNING;
     return w->failed ? KCP_COMM : KCP_OK;
 }
@@ -88,6 +90,21 @@ static void free_comm(struct kcp_comm *c)    /* kcp_threads_run owns it */
 {
 }
 
+/* Who waits for the rank that left learns so; one more of those who sleep asks whether
+ * they now all wait for one another. */
+static void leave(struct member *m)
+{
+    struct world *w = m->w;
+    int asked = 0;
+    m->state = GONE;
+    pthread_cond_broadcast(&w->change);
+    for (int r = 0; r < w->R; r++) {
+        struct member *other = &w->member[r];
+        if (other->state == IN_RECV && (other->from == m->comm.r || !asked++))
+            pthread_cond_signal(&other->wake);
+    }
+}
+
 static void *run(void *arg)
 {
     static const char *const name[] = { "KCP_OK", "KCP_NA", "KCP_BAD", "KCP_NO_MEMORY",
@@ -100,10 +117,9 @@ static void *run(void *arg)
     snprintf(why, sizeof why, "returned %s (%d)", known ? name[err] : "a status", err);
 
     pthread_mutex_lock(&w->lock);
-    m->state = GONE;
     if (err)
         threads_fail(w, m->comm.r, err, why);
-    pthread_cond_broadcast(&w->change);      /* who waits for it learns so */
+    leave(m);
     pthread_mutex_unlock(&w->lock);
     return NULL;
 }
@@ -143,6 +159,7 @@ int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *a
         threads_calls(&m->comm);
         m->w = &w;
         m->end = &m->mail;
+        pthread_cond_init(&m->wake, NULL);
     }
     int made = 0;
     while (made < R && !pthread_create(&w.member[made].thread, NULL, run,
@@ -155,11 +172,13 @@ int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *a
 
     if (w.failed && why)
         snprintf(why, n, "rank %d: %s", w.rank, w.why);
-    for (int r = 0; r < R; r++)
+    for (int r = 0; r < R; r++) {
         for (struct letter *l = w.member[r].mail, *next; l; l = next) {
             next = l->next;
             free(l);
         }
+        pthread_cond_destroy(&w.member[r].wake);
+    }
     free(w.member);
     pthread_cond_destroy(&w.change);
     pthread_mutex_destroy(&w.lock);

@@ -25,6 +25,7 @@ struct member {                          /* one rank; comm is its first member *
     int from;                            /* IN_RECV: whose letter it waits for */
     int64_t round;                       /* IN_BARRIER: the one it entered */
     struct letter *mail, **end;          /* letters in order of arrival */
+    pthread_cond_t wake;                 /* IN_RECV: a letter has come, or will not */
     const char *mine;                    /* all_gather: what it shows the others */
     size_t bytes;
 };
@@ -35,7 +36,7 @@ struct world {
     int failed, status, rank;
     char why[160];
     pthread_mutex_t lock;
-    pthread_cond_t change;
+    pthread_cond_t change;               /* IN_BARRIER: all are there, or will not be */
     int (*body)(struct kcp_comm *, void *);
     void *arg;
     kcp_copy *copy;                      /* between any two of the ranks' memories */

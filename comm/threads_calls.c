@@ -83,7 +83,7 @@ static int send_to(struct kcp_comm *c, const void *data, size_t bytes, int to,
     if (m->w->failed) err = KCP_COMM;
     *other->end = letter;
     other->end = &letter->next;
-    pthread_cond_broadcast(&m->w->change);
+    pthread_cond_signal(&other->wake);
     pthread_mutex_unlock(&m->w->lock);
     c->traffic.bytes += (int64_t)bytes;
     c->traffic.messages++;
