@@ -423,6 +423,7 @@ local function errata_links(inlines)
   return inlines
 end
 
+local functions
 local sec = 0
 local function weave(doc)
   chapter = text(doc.meta.chapter or "0"):gsub("^0(%d)", "%1")
@@ -504,6 +505,24 @@ local function weave(doc)
       return pandoc.Span({ pandoc.Str(v or "?") }, { class = "val" })
     end,
     Code = function(c)
+      local name = c.text:match("^(ref_[%w_]+)%(?%)?$") or c.text:match("^(kcp_[%w_]+)%(?%)?$")
+      if name and not name:match("_$") then
+        if not functions then
+          functions = {}
+          for l in io.popen("awk -f book/functions.awk ref/*.c comm/*.c"):lines() do
+            local f, n, line = l:match("^(%S+)\t(%S+)\t(%d+)$")
+            functions[n] = functions[n] or { f, line }
+          end
+        end
+        local at = functions[name]
+        if at then return pandoc.Link({ c }, string.format("src/%s.html#L%s", at[1], at[2])) end
+        for _, h in ipairs { "ref/kcp.h", "ref/stages.h", "ref/ref.h" } do
+          for i, l in ipairs(lines_of(h) or {}) do
+            if l:find(name .. "%f[%W]") then return pandoc.Link({ c }, string.format("src/%s.html#L%d", h, i)) end
+          end
+        end
+        want("nothing in ref/ or comm/ is called %s", name)
+      end
       local f = c.text:match("^%l+/[%w_./-]+%.[chu]+$") or c.text:match("^%l+/[%w_./-]+%.[aljm][uwsk]a?$")
       if f then
         if not lines_of(f) then want("no file %s", f); return nil end

@@ -28,9 +28,10 @@ try "an unknown test" '$$x = 1$$ {#eq:dangling held=07_merge/mutant_no_such}'
 try "a macro that texmath cannot convert" 'A $\cancel{x}$ here.'
 try "raw TeX" 'A \vspace{1em} here.'
 try "a file that is not in the tree" 'Read `ref/99_none.c`.'
+try "a function that is not in the tree" 'It calls `ref_murge`.'
 try "a function without prose" '# A header
 
 '"$(inc 'file=ref/07_merge.c fn=ref_merge')"
 rm -f "$d"/dangling.*
-[ $fail = 0 ] && echo "book-lint: the weave refuses 14 kinds of dangling names"
+[ $fail = 0 ] && echo "book-lint: the weave refuses 15 kinds of dangling names"
 exit $fail
