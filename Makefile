@@ -31,7 +31,7 @@ LDLIBS    += $(if $(has_blas),-lopenblas)
 # ---- the rooms -------------------------------------------------------------------------
 obj      = $(patsubst %.cu,$B/%.cu.o,$(patsubst %.c,$B/%.o,$1))
 ref      := $(wildcard ref/*.c)
-comm     := $(filter-out comm/nccl.c comm/mpi.c,$(wildcard comm/*.c))
+comm     := $(wildcard comm/*.c)
 blas     := $(wildcard cuda/*/vB_blas*.c)
 hostv    := $(filter-out $(blas),$(wildcard cuda/*/*.c)) $(if $(has_blas),$(blas))
 judge    := $(filter-out tests/main.c tests/criterion.c tests/fuzz_%,$(wildcard tests/*.c))
@@ -52,7 +52,8 @@ $B/kcp-test: $(core) $B/tests/criterion.o
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $^ -lcriterion $(LDLIBS) $(cuda_ldlibs) -o $@
 
--include bench/bench.mk bench/run.mk bench/text.mk book/book.mk tests/fuzz.mk
+-include bench/bench.mk bench/run.mk bench/text.mk book/book.mk book/examples.mk \
+         tests/fuzz.mk tests/processes.mk
 
 # ---- the commands ------------------------------------------------------------------------
 .PHONY: help setup said test check clean install
@@ -65,6 +66,8 @@ setup:
 said:
 	@$(if $(has_blas),true,echo "OpenBLAS not found: the vB_blas variants are left out")
 	@$(if $(filter none,$(CUDA_HOME)),echo "CUDA not found (CUDA_HOME=): host variants only",true)
+	@$(if $(filter none,$(CUDA_HOME))$(filter-out none,$(NCCL_HOME)),true,\
+	  echo "NCCL not found (NCCL_HOME=): ranks share one GPU")
 
 flags = $(if $(STAGE),--stage $(STAGE)) $(if $(VARIANT),--variant $(VARIANT)) \
         $(if $(RANKS),--ranks $(RANKS)) $(if $(SEED),--seed $(SEED)) \
@@ -89,7 +92,7 @@ sanitize-host:
 
 PREFIX ?= /usr/local
 $B/libkcp.so: $(call obj,$(ref) $(comm)) $(cuda_lib_obj)
-	$(CC) -shared $(LDFLAGS) $^ -lpthread -lm $(cuda_ldlibs) -o $@
+	$(CC) -shared $(LDFLAGS) $^ -lpthread -lm -ldl $(cuda_ldlibs) -o $@
 install: $B/libkcp.so
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include/kcp
 	install -m 755 $B/libkcp.so $(DESTDIR)$(PREFIX)/lib/

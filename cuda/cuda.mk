@@ -1,7 +1,8 @@
 # cuda.mk -- the kernels, when CUDA was found: one object a variant, ARCH= names the chip.
 #
 # Portable files build for any ARCH from sm_80 up. Hopper-only ones, *_sm90.cu, build for
-# sm_90a and are left out, in words, for anything else.
+# sm_90a and are left out, in words, for anything else. NCCL (NCCL_HOME=) is compiled
+# against and not linked: comm/nccl.c opens it when the first communicator is made.
 
 ifneq ($(CUDA_HOME),none)
 nvcc       := $(CUDA_HOME)/bin/nvcc
@@ -12,9 +13,14 @@ kernels    := $(filter-out $(hopper),$(wildcard cuda/*/*.cu)) $(if $(filter sm_9
 NVFLAGS    := -std=c++17 -O3 -lineinfo -Iref -Icuda -Itests -Xcompiler -Wall,-fPIC -Xptxas -warn-spills
 cuda_lib_obj := $(patsubst %.cu,$B/%.cu.o,$(kernels))
 cuda_obj   := $(cuda_lib_obj) $B/tests/device.cu.o
-cuda_cflags := -DKCP_WITH_CUDA -I$(CUDA_HOME)/include
-cuda_ldlibs := -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/lib64/stubs -lcudart -lstdc++ \
-               -Wl,-rpath,$(CUDA_HOME)/lib64
+comma      := ,
+NCCL_HOME  ?= $(patsubst %/include/nccl.h,%,$(firstword \
+                $(wildcard $(patsubst %,%/include/nccl.h,$(CUDA_HOME) /usr/local /usr)) none))
+nccl       := $(filter-out none,$(NCCL_HOME))
+cuda_cflags := -DKCP_WITH_CUDA -isystem $(CUDA_HOME)/include \
+               $(if $(nccl),-DKCP_WITH_NCCL $(if $(filter /usr,$(nccl)),,-isystem $(nccl)/include))
+cuda_ldlibs := -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/lib64/stubs -lcudart -lstdc++ -ldl \
+               -Wl,-rpath,$(CUDA_HOME)/lib64 $(addprefix -Wl$(comma)-rpath$(comma),$(addsuffix /lib,$(nccl)))
 
 $B/%.cu.o: %.cu $(wildcard ref/*.h cuda/*.cuh cuda/*/*.cuh tests/*.h)
 	@mkdir -p $(@D)

@@ -185,6 +185,36 @@ typedef int kcp_copy(void *to, const void *from, size_t bytes, struct CUstream_s
 int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                        char *why, size_t n, kcp_copy *copy);
 
+/* Who a launcher says we are: mpirun, torchrun or srun, by their variables; R is 1 and
+ * launcher NULL without one. KCP_BAD: a value is none, and why says which. */
+struct kcp_who { int R, r, local; const char *launcher; };
+int kcp_who(struct kcp_who *who, char *why, size_t n);
+/* Process ranks on host memory: every process of the job calls it, and returns when all
+ * are connected. They meet at MASTER_ADDR:MASTER_PORT (else the first host of
+ * SLURM_NODELIST, else this machine), or through KCP_RENDEZVOUS=file:/path. What waits
+ * longer than KCP_TIMEOUT_S (60) fails; a process that ends is lost at once, and lost()
+ * names it on all the others. comm->free says goodbye. */
+int kcp_processes(struct kcp_comm **comm, struct kcp_who *who, char *why, size_t n);
+
+/* Over NCCL, when this was built with CUDA and NCCL (else KCP_NA): pointers are of the
+ * rank's own GPU, and calls return when the work is on the stream, as NCCL's do.
+ * barrier waits for the stream and for every rank, KCP_TIMEOUT_S at most; when a rank
+ * is lost the communicator is aborted, so that no stream waits for ever, and barrier
+ * and all later calls return KCP_COMM: what a stream did before counts only then.
+ * R threads of this process, rank r on GPU r: */
+int kcp_nccl_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
+                         char *why, size_t n);
+/* On the calling thread's GPU, over ranks that can talk already (threads or processes),
+ * which carry NCCL's id and know who is lost; host must outlive it. */
+int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size_t n);
+/* Around a caller's ncclComm_t (of any kind; it stays the caller's, but after a failure
+ * it is aborted and gone). Here a lost rank is known by the timeout only. */
+struct ncclComm;
+int kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl);
+/* Ranks of one color, ordered by key, r among equals: every rank calls it; color < 0
+ * gets *comm NULL. free it before the comm that it came from. */
+int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **comm);
+
 /* ---- maps: compose and apply, one implementation a backend
  * map is [HV,K,V+K] = [h | M]. backward applies M^T. */
 struct kcp_mapops {

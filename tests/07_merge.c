@@ -89,7 +89,7 @@ int merge_draw(struct whole *a, struct stream *s, int R, int64_t L)
 }
 
 /* This rank's maps, NaN where kcp_plan_want says that nobody reads. */
-static void own_maps(const struct whole *a, const struct kcp_context *x, double *maps_)
+void merge_own_maps(const struct whole *a, const struct kcp_context *x, double *maps_)
 {
     double (*maps)[HV][K][V + K] = (double (*)[HV][K][V + K])maps_;
     for (int s = 0; s < x->NS; s++) {
@@ -124,7 +124,7 @@ int merge_body(struct kcp_comm *comm, void *arg)
         e.kept = a->kept[comm->r];
     for (size_t i = 0; i < x->NS * STATE + work; i++)
         ((double *)e.states)[i] = NAN;
-    own_maps(a, x, maps);
+    merge_own_maps(a, x, maps);
     for (int s = 0; s < x->NS; s++) {
         const struct kcp_segment *g = &a->plan->seg[x->seg0 + s];
         if (a->backward ? g->last : g->first)

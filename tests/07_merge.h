@@ -26,6 +26,8 @@ struct whole {
 int merge_pick(struct stream *s, int n);                  /* 0 .. n-1 */
 /* Draw a plan of R ranks and its maps, fold both walks; 0: no memory. */
 int merge_draw(struct whole *a, struct stream *s, int R, int64_t L);
+/* maps [NS,HV,K,V+K] of one rank, NaN where nobody may read. */
+void merge_own_maps(const struct whole *a, const struct kcp_context *x, double *maps);
 /* One rank: its own maps and states, the exchange, its answers into got. */
 int merge_body(struct kcp_comm *comm, void *arg);
 /* Run all ranks; how many segments begin with a wrong state, or -1: it failed. */

@@ -182,17 +182,21 @@ int judge_all(const struct options *o, struct kcp_report *rep)
         if (o->stage && stage_find(o->stage) != s) continue;
         const int nv = kcp_variants(s->name, o->variant, v, 256);
         const int nc = o->variant ? 0 : kcp_checks(s->name, c, 64);
+        const int apart = ranks_mine() >= 0;          /* processes: what has ranks */
+        if (apart && !s->ranks) continue;
         printf("%s\n", s->name);
         for (int j = 0; j < nv; j++)
-            if (!o->only_device || v[j]->where == KCP_DEVICE) judge_variant(s, v[j], o, rep);
+            if (v[j]->where == KCP_DEVICE ? o->only_device || !apart : !o->only_device)
+                judge_variant(s, v[j], o, rep);
         if (o->only_device) continue;
         judge_reference(s, o, rep);
-        for (int j = 0; j < nc; j++) judge_check(c[j], rep);
+        for (int j = 0; j < nc && !apart; j++) judge_check(c[j], rep);
         fflush(stdout);
     }
     /* Checks of what is no stage of the table: 06_plan, and the judge itself. */
     const struct kcp_check *c[128];
-    const int nc = o->variant || o->only_device ? 0 : kcp_checks(o->stage, c, 128);
+    const int nc = o->variant || o->only_device || ranks_mine() >= 0
+                 ? 0 : kcp_checks(o->stage, c, 128);
     for (int j = 0; j < nc; j++)
         if (!stage_find(c[j]->stage)) {
             if (!j || strcmp(c[j]->stage, c[j - 1]->stage)) printf("%s\n", c[j]->stage);

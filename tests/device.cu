@@ -39,8 +39,15 @@ static int threads_run(int R, int (*body)(struct kcp_comm *, void *), void *arg,
     return kcp_threads_run_on(R, body, arg, why, n, wire);
 }
 
+static int choose(int i)
+{
+    int n = 0;
+    const int known = cudaGetDeviceCount(&n) == cudaSuccess && i < n;
+    return known && cudaSetDevice(i) == cudaSuccess ? KCP_OK : KCP_CUDA;
+}
+
 static const struct memory gpu = { "gpu", alloc, release, copy, sync, threads_run,
-                                   &cuda_mapops };
+                                   &cuda_mapops, choose };
 
 const struct memory *device_memory(void)
 {

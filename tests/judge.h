@@ -116,9 +116,26 @@ struct memory {
     int   (*threads_run)(int R, int (*body)(struct kcp_comm *, void *), void *arg,
                          char *why, size_t n);
     const struct kcp_mapops *mapops;
+    int   (*gpu)(int i);                      /* the calling thread's from here on */
 };
 extern const struct memory host_memory;
 const struct memory *device_memory(void);     /* NULL: no device, or built without */
+
+/* ---- ranks (ranks.c): threads of this process; or processes, of which this one fills,
+ * runs and judges its own seat, and all agree on the verdict */
+struct trial;
+/* backend: NULL, "threads" or "nccl". Sets *R to the launcher's when there is one.
+ * Status 0, or 1 or 2 for main, with one line said. */
+int  ranks_open(const char *backend, int device, int *R);
+void ranks_close(void);
+int  ranks_mine(void);                        /* this process's rank; -1: all are here */
+int  ranks_apart(void);                       /* each on a GPU of its own? */
+int  ranks_run(const struct memory *m, int R, int (*body)(struct kcp_comm *, void *),
+               void *arg, char *why, size_t n);
+void ranks_doing(const char *what);           /* said when a rank is lost */
+void ranks_agree(struct trial *t);            /* the worst of all processes' */
+/* Exchanges of random plans and maps, every form, bit for bit: trials of them. */
+int  exchange_trials(int trials, int R, int device);
 
 /* ---- trials (trial.c): one variant on one case */
 struct trial {

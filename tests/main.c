@@ -11,9 +11,13 @@
 static const char usage[] =
     "usage: kcp-check [--stage NN] [--variant NAME|./mine.so] [--ranks R] [--seed S]\n"
     "                 [--full] [--quiet] [--strict] [--device] [--list]\n"
+    "                 [--backend threads|nccl]\n"
     "       kcp-check --emit DIR --stage NN [--storage f64|f32|bf16]\n"
     "                                            write the judge's cases as .npy\n"
     "       kcp-check --foreign DIR              judge outputs computed elsewhere\n"
+    "       kcp-check --exchange N [--device]    N random exchanges, every form; 0: no end\n"
+    "  --ranks R are threads, which share a GPU; with --device --backend nccl a GPU each;\n"
+    "  under mpirun, torchrun or srun they are its processes, with --device a GPU each\n"
     "exit status: 0 all right, 1 something failed, 2 usage, 3 skips under --strict\n";
 
 static int bad(const char *option, const char *found, const char *expected)
@@ -56,8 +60,8 @@ int main(int argc, char **argv)
 {
     struct options o = { .seed = 1 };
     struct kcp_report rep = { 0 };
-    const char *emit = NULL, *foreign = NULL;
-    int listing = 0;
+    const char *emit = NULL, *foreign = NULL, *backend = NULL;
+    int listing = 0, exchange = -1;
     long long x;
     for (int i = 1; i < argc; i++) {
         const char *a = argv[i], *next = argv[i + 1];
@@ -71,7 +75,14 @@ int main(int argc, char **argv)
         else if (!strcmp(a, "--variant") && next) o.variant = argv[++i];
         else if (!strcmp(a, "--emit") && next) emit = argv[++i];
         else if (!strcmp(a, "--foreign") && next) foreign = argv[++i];
-        else if (!strcmp(a, "--storage")) {
+        else if (!strcmp(a, "--backend")) {
+            if (!next || (strcmp(next, "nccl") && strcmp(next, "threads")))
+                return bad(a, next, "threads or nccl");
+            backend = argv[++i];
+        } else if (!strcmp(a, "--exchange")) {
+            if (!number(next, 0, 1000000, &x)) return bad(a, next, "a number of plans");
+            exchange = (int)x, i++;
+        } else if (!strcmp(a, "--storage")) {
             if (next && !strcmp(next, "f64")) o.storage = KCP_F64;
             else if (next && !strcmp(next, "f32")) o.storage = KCP_F32;
             else if (next && !strcmp(next, "bf16")) o.storage = KCP_BF16;
@@ -91,10 +102,17 @@ int main(int argc, char **argv)
     if (listing) return list(&o);
     if (emit) return emit_cases(emit, &o);
     if (foreign) return judge_foreign(foreign, &o, &rep);
-    if (o.variant && strchr(o.variant, '/')) return judge_object(o.variant, &o, &rep);
     const struct kcp_variant *v;
-    if (o.variant && strcmp(o.variant, "ref") && !kcp_variants(o.stage, o.variant, &v, 1))
+    const int object = o.variant && strchr(o.variant, '/');
+    if (o.variant && !object && strcmp(o.variant, "ref") && !kcp_variants(o.stage, o.variant, &v, 1))
         return bad("--variant", o.variant, "a name that --list prints, or ./mine.so");
+    int status = ranks_open(backend, o.only_device, &o.ranks);
+    if (status) return status;
     printf("seed %llu%s\n", (unsigned long long)o.seed, o.full ? ", full" : "");
-    return judge_all(&o, &rep);
+    if (exchange >= 0) status = exchange_trials(exchange, o.ranks ? o.ranks : 3,
+                                                o.only_device);
+    else if (object) status = judge_object(o.variant, &o, &rep);
+    else status = judge_all(&o, &rep);
+    ranks_close();
+    return status;
 }

@@ -13,9 +13,10 @@ static int host_copy(void *to, const void *from, size_t n)
     return KCP_OK;
 }
 static int host_sync(void) { return KCP_OK; }
+static int host_gpu(int i) { return KCP_OK; }
 
 const struct memory host_memory = { "host", host_alloc, free, host_copy, host_sync,
-                                    kcp_threads_run, &ref_mapops };
+                                    kcp_threads_run, &ref_mapops, host_gpu };
 
 #ifndef KCP_WITH_CUDA
 const struct memory *device_memory(void) { return NULL; }

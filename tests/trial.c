@@ -194,8 +194,13 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     if (!status && t->variant->work && (c->work_bytes = t->variant->work(s->args)))
         if (!(c->work = work = s->mem->alloc(c->work_bytes))) status = KCP_NO_MEMORY;
     if (!status) status = t->variant->run(s->args);
+    /* Over NCCL a stream that ran to its end may have been aborted. */
+    if (comm && !status && ranks_apart()) {
+        s->traffic = comm->traffic;
+        status = comm->barrier(comm, NULL);
+    }
     if (s->mem->sync() && !status) status = KCP_CUDA;
-    if (comm) s->traffic = comm->traffic;
+    if (comm && !ranks_apart()) s->traffic = comm->traffic;
     if (work) s->mem->free(work);
     if (s->saved) s->mem->free(s->saved);
     s->status = status;
@@ -206,7 +211,7 @@ static int rank_body(struct kcp_comm *comm, void *arg)
 int table_run(struct table *t, char *why, size_t n)
 {
     int status = t->stage->ranks
-        ? t->mem->threads_run(t->R, rank_body, t, why, n) : rank_body(NULL, t);
+        ? ranks_run(t->mem, t->R, rank_body, t, why, n) : rank_body(NULL, t);
     for (int r = 0; r < t->R && !status; r++) status = t->seat[r].status;
     return status;
 }

@@ -149,6 +149,8 @@ static int table_fill(struct table *t, const struct kcase *k, const struct kcp_p
     if (!t->seat) return KCP_NO_MEMORY;
     for (int r = 0; r < t->R && !status; r++) {
         struct seat *s = &t->seat[r];
+        if (t->stage->ranks && ranks_mine() >= 0 && r != ranks_mine()) continue;
+        if (t->stage->ranks && ranks_apart() && ranks_mine() < 0) t->mem->gpu(r);
         s->call = call_of(t->stage, k, p, r, pass);
         s->plan = p, s->mem = t->mem, s->ranks = t->stage->ranks;
         s->storage = t->variant->storage;
@@ -197,6 +199,9 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
     snprintf(out->why, sizeof out->why, "%s", mem ? "" : "no device");
     if (!mem) return;
     int status = expect(s, k, pass, judged, p);
+    snprintf(out->why, sizeof out->why, "%s %s, case %d", s->name, v->name, k->id);
+    ranks_doing(out->why);
+    out->why[0] = 0;
     if (!status) status = run_once(&t, k, p, pass, out->why, sizeof out->why);
     out->alive = kept.alive;
     if (status) {
@@ -205,6 +210,7 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
         else if (!out->why[0])
             snprintf(out->why, sizeof out->why, "returned status %d", status);
         table_free(&t);
+        if (s->ranks) ranks_agree(out);
         return;
     }
     struct worst *w = &out->worst;
@@ -217,11 +223,16 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
         out->outcome = FAIL;
         draw_map(&t, w->field, w->tol, out->map, sizeof out->map);
     } else if (w->err > 0.9 * w->tol) out->outcome = MARGINAL;
+    if (s->ranks) ranks_agree(out);
     if (k->id % 1000 < 3 && out->outcome != FAIL && !is_mutant(v)) {        /* and again */
         status = run_once(&again, k, p, pass, out->why, sizeof out->why);
         if (status || !same_bits(&t, &again, out->why, sizeof out->why))
             out->outcome = FAIL;
         table_free(&again);
+        const struct kcp_traffic first = out->traffic;
+        out->traffic = (struct kcp_traffic){ 0 };
+        if (s->ranks) ranks_agree(out);
+        out->traffic = first;
     }
     table_free(&t);
 }
