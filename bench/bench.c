@@ -3,8 +3,8 @@
  *
  * Book: chapter 17.  Checked by: tests/cli.sh.  Next: bench_cost.c.
  *
- * Inputs come from the chain of first variants on the device, as the judge's come from
- * the chain of references. Buffers are far larger than the L2 at bench shapes.
+ * Inputs come from a chain of variants on the device, as the judge's come from the chain
+ * of references. Buffers are far larger than the L2 at bench shapes.
  */
 #include "bench.h"
 #include <cuda_runtime_api.h>
@@ -142,7 +142,7 @@ static int prepare(const struct kcp_variant *v, char *args, void **room)
     return KCP_OK;
 }
 
-/* The chain that makes every stage's inputs: first variants, once each. */
+/* The chain that makes every stage's inputs: the newest variant that takes them. */
 static int fill_chain(struct shelf *s, const struct bench *b)
 {
     static const char *const chain[] = { "02_gate", "03_wy", "04_chunk", "05_affine",
@@ -151,14 +151,17 @@ static int fill_chain(struct shelf *s, const struct bench *b)
         const struct kcp_stage *st = stage_find(chain[i]);
         const struct kcp_variant *all[64], *v = NULL;
         const int n = kcp_variants(st->name, NULL, all, 64);
-        for (int j = 0; j < n && !v; j++)
-            if (all[j]->where == KCP_DEVICE && all[j]->storage == KCP_BF16) v = all[j];
-        char *args = v ? args_of(s, st, &b->call, KCP_BF16) : NULL;
-        void *room = NULL;
-        int e = args ? prepare(v, args, &room) : KCP_NO_MEMORY;
-        if (!e) e = v->run(args);
-        if (!e && cudaDeviceSynchronize()) e = KCP_CUDA;
-        cudaFree(room), free(args);
+        int e = KCP_NA;
+        for (int j = n - 1; j >= 0 && e == KCP_NA; j--) {
+            v = all[j];
+            if (v->where != KCP_DEVICE || v->storage != KCP_BF16) continue;
+            char *args = args_of(s, st, &b->call, KCP_BF16);
+            void *room = NULL;
+            e = args ? prepare(v, args, &room) : KCP_NO_MEMORY;
+            if (!e) e = v->run(args);
+            if (!e && cudaDeviceSynchronize()) e = KCP_CUDA;
+            cudaFree(room), free(args);
+        }
         if (e) return fprintf(stderr, "kcp-bench: %s: status %d\n", chain[i], e), e;
     }
     return KCP_OK;

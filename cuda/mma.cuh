@@ -1,4 +1,4 @@
-// mma.cuh -- the tensor core as six small functions, for sm_80 and up.
+// mma.cuh -- the tensor core as a few small functions, for sm_80 and up.
 // Book: chapter 04, "Tensor cores".
 // Checked by: every variant that includes it.
 // Next: 04_chunk/v2_warp.cu.
@@ -74,6 +74,14 @@ static __device__ __forceinline__ void copies_wait(void)
 }
 
 // ---- plain helpers
+// 2^x by the special function unit alone: 2 ulp; below 2^-126 it is 0.
+static __device__ __forceinline__ float exp2_fast(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 static __device__ __forceinline__ uint32_t pack(float low, float high)
 {
     const __nv_bfloat162 x = __floats2bfloat162_rn(low, high);

@@ -10,6 +10,7 @@
 
 // Each takes its stage's args struct, bf16, and returns kcp_status: KCP_NA for shapes
 // that it leaves to v1.
+int v2_gate(void *args);
 int v2_wy(void *args);
 int v2_chunk(void *args);
 int v2_affine(void *args);
@@ -26,6 +27,7 @@ static int first_of(void *args)
 static inline struct stages stages_v2(const char *name)
 {
     struct stages t = stages_v1<bf16>(name);
+    t.gate = first_of<v2_gate, v1_gate<bf16>>;
     t.wy = first_of<v2_wy, v1_wy<bf16>>;
     t.chunk = first_of<v2_chunk, v1_chunk<bf16>>;
     t.affine = first_of<v2_affine, v1_affine<bf16>>;

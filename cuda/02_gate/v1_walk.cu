@@ -122,7 +122,7 @@ static __global__ void gate_forward(const struct kcp_gate a)
     for (int64_t t = z.t; t < z.t + z.len; t++) {
         const float g = gate_value(f, in<X>(a.g_raw, t, a.HV, n, a.KG)[i]);
         G += g;
-        out<float>(a.g, t, a.HV, n, a.KG)[i] = g;
+        if (a.g) out<float>(a.g, t, a.HV, n, a.KG)[i] = g;
         out<float>(a.G, t, a.HV, n, a.KG)[i] = G * 1.44269504088896341f;
     }
     //< kernel-gate

@@ -5,6 +5,10 @@
 #include "v2_halves_pairs.cuh"
 #include "../stages_v2.cuh"
 
+// 16 warps: one for each tile of the pairs. Two blocks of them fill the registers of an SM
+// and hide each other's barriers.
+enum { THREADS = 512 };
+
 // kg = exp2(G_last - G) k, qg = exp2(G) q (KDA alone); k <- k~ = exp2(G) k, in place.
 template <int K>
 static __device__ void gated_rows(const struct kcp_wy &a, struct span z, int n,
@@ -16,7 +20,7 @@ static __device__ void gated_rows(const struct kcp_wy &a, struct span z, int n,
         const float2 none = make_float2(0.0f, 0.0f);
         const float *G = &s.G[i][kda ? d : 0];
         const float g0 = G[0], g1 = G[kda ? 1 : 0];
-        const float2 E = make_float2(exp2f(g0), exp2f(g1));
+        const float2 E = make_float2(exp2_fast(g0), exp2_fast(g1));
         uint32_t *k = (uint32_t *)&s.k[i][d];
         if (kda && i < z.len) {
             const float2 rest = decay_of(&s.G[z.len - 1][d], G);
@@ -41,14 +45,13 @@ static __device__ void square_out(const struct kcp_wy &a, struct span z, int n,
     }
 }
 
-// y = (A diag beta) x, x [64,ld] in shared memory: warps take 16 rows and half of the
+// y = (A diag beta) x, x [64,ld] in shared memory: warps take 16 rows and a fourth of the
 // columns each. A is lower triangular: rows 16 r .. need columns up to them.
 static __device__ void multiply(const bf16 *Ab, const bf16 *x, int ld, int columns,
                                 bf16 *y, int64_t stride, int len)
 {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, r = warp / 2 * 16;
-    const int first = warp % 2 * columns / 2;
-    for (int c = first; c < first + columns / 2; c += 16) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, r = warp / 4 * 16;
+    for (int c = warp % 4 * 16; c < columns; c += 64) {
         float d[2][4] = {};
         for (int p = 0; p <= r; p += 16) {
             uint32_t a[4], b[4];
@@ -87,7 +90,7 @@ static __device__ void fetch(const struct kcp_wy &a, struct span z, int n,
 }
 
 template <int K>
-static __global__ __launch_bounds__(256, 2) void wy(const struct kcp_wy a)
+static __global__ __launch_bounds__(THREADS, 2) void wy(const struct kcp_wy a)
 {
     extern __shared__ __align__(128) unsigned char shared[];
     struct room<K> &s = *(struct room<K> *)shared;
@@ -131,7 +134,7 @@ static int launch(const struct kcp_wy *a)
 {
     const size_t bytes = sizeof(struct room<K>);
     cudaFuncSetAttribute(wy<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    wy<K><<<dim3(a->NC, a->HV), 256, bytes, a->stream>>>(*a);
+    wy<K><<<dim3(a->NC, a->HV), THREADS, bytes, a->stream>>>(*a);
     return launched();
 }
 

@@ -43,7 +43,7 @@ static __device__ __forceinline__ int anchor_of(int r, int s)
 static __device__ __forceinline__ float2 decay_of(const float *to, const float *from)
 {
     const float2 a = *(const float2 *)to, b = *(const float2 *)from;
-    return make_float2(exp2f(a.x - b.x), exp2f(a.y - b.y));
+    return make_float2(exp2_fast(a.x - b.x), exp2_fast(a.y - b.y));
 }
 
 static __device__ __forceinline__ uint32_t times(uint32_t x, float2 y)

@@ -21,7 +21,7 @@ static __global__ void chunk(const struct kcp_chunk a)
     for (int c = cn[s]; c < cn[s + 1]; c++) {
         const struct span z = chunk_span(a, s, c);
         const int64_t last = z.t + z.len - 1;
-        for (int i = 0; i < a.K; i++)
+        for (int i = 0; i < a.K && a.h; i++)
             ((X *)a.h)[(((int64_t)c * a.HV + n) * a.K + i) * a.V + v] = S[i];
 
         //> kernel-v-new
@@ -29,7 +29,7 @@ static __global__ void chunk(const struct kcp_chunk a)
             const X *w = in<X>(a.w, z.t + i, a.HV, n, a.K);
             x[i] = in<X>(a.u, z.t + i, a.HV, n, a.V)[v];
             for (int p = 0; p < a.K; p++) x[i] -= (float)w[p] * S[p];
-            out<X>(a.v_new, z.t + i, a.HV, n, a.V)[v] = x[i];
+            if (a.v_new) out<X>(a.v_new, z.t + i, a.HV, n, a.V)[v] = x[i];
         }
         //< kernel-v-new
         for (int i = 0; i < z.len; i++) {

@@ -68,7 +68,7 @@ static __device__ void advance(const struct kcp_chunk &a, struct span z, int n, 
     from_rows(x, s->u[0] + v % VB, VB + PAD);
     for (int c = 0; c < CHUNK / 8; c++)
         for (int j = 0; j < 4; j++) x[c][j] -= y[c][j], y[c][j] = 0.0f;
-    store_rows<CHUNK / 8>((bf16 *)a.v_new + at, ld, z.len, x);
+    if (a.v_new) store_rows<CHUNK / 8>((bf16 *)a.v_new + at, ld, z.len, x);
 
     times_rows<K, 1>(y, S, s->q[0]);
     scale_columns<CHUNK / 8>(y, s->eq);
@@ -110,8 +110,9 @@ static __global__ __launch_bounds__(2 * VB, 1) void chunk(const struct kcp_chunk
             copies_wait<0>();
         }
         __syncthreads();
-        store_rows<K / 8>((bf16 *)a.h + ((int64_t)c * a.HV + n) * K * a.V + v, a.V, K,
-                          S);
+        if (a.h)
+            store_rows<K / 8>((bf16 *)a.h + ((int64_t)c * a.HV + n) * K * a.V + v, a.V,
+                              K, S);
         advance<K, VB>(a, chunk_span(a, z, c), n, v, now, S);
         write_gate(a, g, K, next->decay, next->eq, next->ek);
         __syncthreads();

@@ -13,7 +13,7 @@ struct forward {
     struct kcp_forward a;                // the caller's, its ops filled in
     struct stages t;
     struct room r;
-    void *q, *k, *rstd_q, *rstd_k, *g, *G, *beta;         // chapter 02
+    void *q, *k, *rstd_q, *rstd_k, *G, *beta;         // chapter 02
     void *Aqk, *A, *u, *w, *kg, *qg;                      // 03
     void *v_new, *h, *h_out;                              // 04
     void *maps, *states, *h_kept;                         // 05, 07, 12
@@ -48,7 +48,7 @@ static size_t place(struct forward *x, const struct kcp_forward *args,
     x->k = take_named(r, "k", TH * a->K, sizeof(X));
     x->rstd_q = take_named(r, "rstd_q", TH, f);
     x->rstd_k = take_named(r, "rstd_k", TH, f);
-    x->g = take(r, TV * a->KG, f), x->G = take_named(r, "G", TV * a->KG, f);
+    x->G = take_named(r, "G", TV * a->KG, f);      // nobody reads g itself here
     x->beta = take_named(r, "beta", TV, f);
     x->Aqk = take_named(r, "Aqk", TV * a->C, sizeof(X));
     x->A = take_named(r, "A", TV * a->C, sizeof(X));
@@ -78,7 +78,7 @@ static int front(struct forward *x)
     gate.q_raw = x->a.q_raw, gate.k_raw = x->a.k_raw, gate.g_raw = x->a.g_raw;
     gate.beta_raw = x->a.beta_raw, gate.A_log = x->a.A_log, gate.dt_bias = x->a.dt_bias;
     gate.q = x->q, gate.k = x->k, gate.rstd_q = x->rstd_q, gate.rstd_k = x->rstd_k;
-    gate.g = x->g, gate.G = x->G, gate.beta = x->beta;
+    gate.G = x->G, gate.beta = x->beta;
 
     STAGE(kcp_wy, wy);
     wy.q = x->q, wy.k = x->k, wy.v = x->a.v, wy.G = x->G, wy.beta = x->beta;
@@ -101,6 +101,12 @@ static int carry(struct forward *x)
     return status ? status : kcp_exchange_run(&x->e);
 }
 
+// Does the block keep v_new and h for backward?
+static int keeps_all(const struct forward *x)
+{
+    return x->a.saved && x->a.save == KCP_SAVE_ALL;
+}
+
 // Chapters 04 and 12: the output, the last states, and the block for backward.
 static int outputs(struct forward *x)
 {
@@ -110,6 +116,7 @@ static int outputs(struct forward *x)
     chunk.q = x->q, chunk.k = x->k, chunk.qg = x->qg, chunk.kg = x->kg, chunk.u = x->u;
     chunk.w = x->w, chunk.Aqk = x->Aqk, chunk.G = x->G, chunk.h_in = x->states;
     chunk.o = x->a.o, chunk.v_new = x->v_new, chunk.h = x->h, chunk.h_out = x->h_out;
+    if (!keeps_all(x)) chunk.v_new = chunk.h = NULL;     // nobody reads them here
 
     const int status = x->t.chunk(&chunk);
     if (status) return status;

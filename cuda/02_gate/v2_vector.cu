@@ -1,0 +1,143 @@
+// v2_vector.cu -- the front end at the memory's speed: 16 bytes a thread, 16 rows ahead.
+// Book: chapter 02, "Code: kernels".
+// Checked by: tests/02_gate.c.
+// Next: ../03_wy/v2_halves.cu.
+//
+// Bound: memory. A token-head reads 2 (2K + K) and writes 2 2K + 4K bytes: 1792 at K =
+// 128, 0.35 ms for case A. v1 reached 60 % of it: its threads asked for two bytes at a
+// time, and walked a chunk with one load in flight. Here 16 lanes take a row of q or k,
+// 8 numbers each; a warp takes 16 tokens of a chunk's gate, all loaded before the first
+// is used. g itself is written only where somebody asks for it (NULL: nobody).
+#include "../scan.cuh"
+#include "../stages_v2.cuh"
+
+enum { ROWS = 16, SPANS = 4 };           // a chunk of 64 is four spans of 16 tokens
+
+static __device__ __forceinline__ float low(uint32_t x) { return __uint_as_float(x << 16); }
+static __device__ __forceinline__ float high(uint32_t x)
+{
+    return __uint_as_float(x & 0xffff0000u);
+}
+
+// y = x rstd. K / 8 lanes a row; blockIdx.y picks q or k.
+template <int K>
+static __global__ __launch_bounds__(256) void norm_rows(const struct kcp_gate a)
+{
+    const int lanes = K / 8, lane = threadIdx.x % lanes;
+    const int64_t row = (blockIdx.x * 256ll + threadIdx.x) / lanes;
+    if (row >= a.T * a.H) return;        // whole groups of lanes leave together
+    const void *from = blockIdx.y ? a.k_raw : a.q_raw;
+    void *to = blockIdx.y ? a.k : a.q, *rstd_ = blockIdx.y ? a.rstd_k : a.rstd_q;
+    const uint4 x = ((const uint4 *)from)[row * lanes + lane];
+    const uint32_t *w = &x.x;
+    float sum = 0.0f;
+    #pragma unroll
+    for (int i = 0; i < 4; i++) sum += low(w[i]) * low(w[i]) + high(w[i]) * high(w[i]);
+    const unsigned mask = lanes == 32 ? ~0u
+        : ((1u << lanes) - 1) << (threadIdx.x % 32 / lanes * lanes);
+    for (int b = lanes / 2; b; b /= 2) sum += __shfl_xor_sync(mask, sum, b);
+    const float rstd = a.l2norm ? 1.0f / sqrtf(sum + 1e-6f) : 1.0f;
+    uint4 y;
+    uint32_t *v = &y.x;
+    #pragma unroll
+    for (int i = 0; i < 4; i++) v[i] = pack(rstd * low(w[i]), rstd * high(w[i]));
+    ((uint4 *)to)[row * lanes + lane] = y;
+    if (lane == 0) ((float *)rstd_)[row] = rstd;
+}
+
+struct gate_of_channel { float expA, dt; };
+
+// exp by the special function unit; its error, 2 ulp and 1e-7 of the exponent, is far
+// below bf16's input.
+static __device__ __forceinline__ float activate(const struct kcp_gate &a,
+                                                 struct gate_of_channel f, float x)
+{
+    const float y = x + f.dt;
+    if (a.gate == KCP_GATE_RAW) return x;
+    if (a.gate == KCP_GATE_BOUNDED)
+        return (float)a.lower_bound / (1.0f + __expf(-f.expA * y));
+    return -f.expA * (fmaxf(y, 0.0f) + log1pf(__expf(-fabsf(y))));
+}
+
+// G of a chunk and head: warp w sums tokens 16 w .. of four channels a lane; the sums of
+// the spans before are added from shared memory.
+template <int K>
+static __global__ __launch_bounds__(K) void gate_sums(const struct kcp_gate a)
+{
+    __shared__ float last[SPANS][K];
+    const int c = blockIdx.x, n = blockIdx.y, lanes = K / 4;
+    const int i = threadIdx.x % lanes * 4, span = threadIdx.x / lanes;
+    const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+    const float *A_log = (const float *)a.A_log, *dt = (const float *)a.dt_bias;
+    const float expA = A_log ? expf(A_log[n]) : 1.0f;
+    uint2 x[ROWS];
+    float sum[4] = {};
+
+    #pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        const int t = span * ROWS + r;
+        x[r] = t < z.len ? *(const uint2 *)(in<bf16>(a.g_raw, z.t + t, a.HV, n, K) + i)
+                         : make_uint2(0, 0);
+    }
+    struct gate_of_channel f[4];
+    for (int d = 0; d < 4; d++) f[d] = { expA, dt ? dt[n * K + i + d] : 0.0f };
+    float4 G[ROWS];
+    //> kernel-sums
+    #pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        const int t = span * ROWS + r;
+        const float4 g = { activate(a, f[0], low(x[r].x)), activate(a, f[1], high(x[r].x)),
+                           activate(a, f[2], low(x[r].y)), activate(a, f[3], high(x[r].y)) };
+        sum[0] += g.x, sum[1] += g.y, sum[2] += g.z, sum[3] += g.w;
+        G[r] = make_float4(sum[0], sum[1], sum[2], sum[3]);
+        if (a.g && t < z.len) *(float4 *)(out<float>(a.g, z.t + t, a.HV, n, K) + i) = g;
+    }
+    //< kernel-sums
+    for (int d = 0; d < 4; d++) last[span][i + d] = sum[d], sum[d] = 0.0f;
+    __syncthreads();
+    for (int s = 0; s < span; s++)
+        for (int d = 0; d < 4; d++) sum[d] += last[s][i + d];
+    const float base_2 = 1.44269504088896341f;
+    #pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        const int t = span * ROWS + r;
+        const float4 y = { (sum[0] + G[r].x) * base_2, (sum[1] + G[r].y) * base_2,
+                           (sum[2] + G[r].z) * base_2, (sum[3] + G[r].w) * base_2 };
+        if (t < z.len) *(float4 *)(out<float>(a.G, z.t + t, a.HV, n, K) + i) = y;
+    }
+}
+
+static __global__ void beta_all(const struct kcp_gate a)
+{
+    const int64_t at = blockIdx.x * 256ll + threadIdx.x;
+    if (at >= a.T * a.HV) return;
+    const float raw = (float)((const bf16 *)a.beta_raw)[at];
+    const float s = a.beta_form == KCP_BETA_SIGMOID2 ? 2.0f : 1.0f;
+    ((float *)a.beta)[at] = a.beta_form == KCP_BETA_RAW ? raw : s / (1.0f + expf(-raw));
+}
+
+template <int K>
+static int launch(const struct kcp_gate *a)
+{
+    const int64_t threads = a->T * a->H * (K / 8), betas = a->T * a->HV;
+    if (!a->T) return KCP_OK;
+    norm_rows<K><<<dim3((unsigned)((threads + 255) / 256), 2), 256, 0, a->stream>>>(*a);
+    gate_sums<K><<<dim3(a->NC, a->HV), K, 0, a->stream>>>(*a);
+    beta_all<<<(unsigned)((betas + 255) / 256), 256, 0, a->stream>>>(*a);
+    return launched();
+}
+
+int v2_gate(void *args)
+{
+    const struct kcp_gate *a = (const struct kcp_gate *)args;
+    const void *p[] = { a->q_raw, a->k_raw, a->g_raw, a->q, a->k, a->g, a->G };
+    if (a->pass != KCP_FORWARD || a->model != KCP_KDA) return KCP_NA;
+    if (a->C != CHUNK || (a->K != 64 && a->K != 128)) return KCP_NA;
+    for (const void *x : p)
+        if (!aligned_16(x)) return KCP_NA;
+    return a->K == 64 ? launch<64>(a) : launch<128>(a);
+}
+
+KCP_VARIANT(gate_v2_vector) = {
+    "02_gate", "v2_vector", "16 bytes a thread, 16 tokens in flight a channel",
+    KCP_BF16, KCP_DEVICE, "KDA forward, K 64 or 128, C 64", v2_gate, NULL };
