@@ -16,12 +16,20 @@ int v2_chunk(void *args);
 int v2_affine(void *args);
 int v2_chunk_backward(void *args);
 int v2_merge_backward(void *args);
+int v2_wy_backward(void *args);
+size_t v2_wy_backward_work(const void *args);
 
 template <int (*best)(void *), int (*any)(void *)>
 static int first_of(void *args)
 {
     const int status = best(args);
     return status == KCP_NA ? any(args) : status;
+}
+
+static inline size_t wy_backward_work(const void *args)
+{
+    const size_t best = v2_wy_backward_work(args), any = v1_wy_backward_work(args);
+    return best > any ? best : any;
 }
 
 static inline struct stages stages_v2(const char *name)
@@ -33,6 +41,8 @@ static inline struct stages stages_v2(const char *name)
     t.affine = first_of<v2_affine, v1_affine<bf16>>;
     t.chunk_backward = first_of<v2_chunk_backward, v1_chunk_backward<bf16>>;
     t.merge_backward = first_of<v2_merge_backward, v1_merge_backward<bf16>>;
+    t.wy_backward = first_of<v2_wy_backward, v1_wy_backward<bf16>>;
+    t.wy_backward_work = wy_backward_work;
     return t;
 }
 

@@ -1,0 +1,161 @@
+// v2_tiles_pairs.cuh -- dq2*, dk2, dkt* of a chunk: tiles of the strict lower triangle.
+// Book: chapter 10, "Tensor cores".
+// Checked by: tests/10_wy_backward.c.
+// Next: v2_tiles_steps.cuh.
+#include "v2_tiles_room.cuh"
+
+// A square of size s of the strict lower triangle has its first row a as anchor: D_ij =
+// exp2(G_i - G_a) exp2(G_a - G_j), both exponents <= 0 (chapter 03, v2). Tiles below
+// the diagonal lie in squares of 32 and 16; a tile on the diagonal is taken four times,
+// for its squares of 8, 4, 2 and 1, the rest of it masked. No pair i = j is in any
+// square, so the sums are the starred ones.
+//
+// A pair adds to dG_i what it takes from dG_j, and dg sums dG over the rows: what
+// cancels there must be the same number twice. So dG is made of the very factors,
+// rounded to bf16, that entered the products; an unrounded one on either side would
+// leave their rounding behind, coherent over all rows above (a tenth of dA_log when it
+// was tried).
+
+// Is row i in the lower half of a square, column j in a left one? Of which anchor?
+static __device__ __forceinline__ int lower(int i, int s) { return i / s % 2; }
+static __device__ __forceinline__ int anchor_row(int i, int s) { return i / s * s; }
+static __device__ __forceinline__ int anchor_column(int j, int s)
+{
+    return j / s * s + s;
+}
+
+// Two entries of a tile, (i, j) and its neighbour, 0 where they are in no square of s.
+static __device__ __forceinline__ uint32_t keep(uint32_t x, int i0, int j0, int i1,
+                                                int j1, int s)
+{
+    if (!lower(i0, s) || j0 / s != i0 / s - 1) x &= 0xffff0000u;
+    if (!lower(i1, s) || j1 / s != i1 / s - 1) x &= 0x0000ffffu;
+    return x;
+}
+
+// exp2(G_i - G_a) of a row, exp2(G_a - G_j) of a column; 0 where there is no square.
+template <class Room>
+static __device__ __forceinline__ float of_row(const Room &r, int i, int d, int s)
+{
+    return lower(i, s) ? exp2f(r.G[i][d] - r.G[anchor_row(i, s)][d]) : 0.0f;
+}
+
+template <class Room>
+static __device__ __forceinline__ float of_column(const Room &r, int j, int d, int s)
+{
+    return lower(j, s) ? 0.0f : exp2f(r.G[anchor_column(j, s)][d] - r.G[j][d]);
+}
+
+static __device__ __forceinline__ uint32_t by(uint32_t x, float low, float high)
+{
+    return pack(__uint_as_float(x << 16) * low,
+                __uint_as_float(x & 0xffff0000u) * high);
+}
+
+static __device__ __forceinline__ float rounded(float x)
+{
+    return (float)(bf16)x;
+}
+
+// Tile (I, J) with squares of size s, on 16 columns d0 ..: P_i += dq2, Q_i += dk2, W_j
+// += dkt, and dG_i, dG_j. s = 0: D is in the matrices already (GDN).
+template <int K, int V, int I, int J, int s>
+static __device__ __forceinline__ void tile(struct room<K, V> &r, int d0, slab &P,
+                                            slab &Q, slab &W)
+{
+    const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
+    const int down = tiles_down(lane, K + PAD);
+    constexpr int size = s ? s : 1;
+    uint32_t a[4], l[4], b[4], q[4];
+    float x[2][4] = {}, y[2][4] = {}, z[2][4] = {};
+
+    // rows i: sums over j of dAqk_ij k_j and dL_ij k_j
+    load_tiles(a, &r.dAqk[16 * I][16 * J] + tiles_down(lane, LC));
+    load_tiles(l, &r.dA[16 * I][16 * J] + tiles_down(lane, LC));
+    load_tiles_t(b, &r.k[16 * J][d0] + down);
+    #pragma unroll
+    for (int h = 0; h < 4 && s; h++) {
+        const int i = 16 * I + g + h % 2 * 8, j = 16 * J + e + h / 2 * 8;
+        const int jb = 16 * J + e + h % 2 * 8, d = d0 + g + h / 2 * 8;
+        if (s < 16) a[h] = keep(a[h], i, j, i, j + 1, size);
+        if (s < 16) l[h] = keep(l[h], i, j, i, j + 1, size);
+        b[h] = by(b[h], of_column(r, jb, d, size), of_column(r, jb + 1, d, size));
+    }
+    mma(x[0], a, b[0], b[1]), mma(x[1], a, b[2], b[3]);
+    mma(y[0], l, b[0], b[1]), mma(y[1], l, b[2], b[3]);
+
+    // columns j: sums over i of dAqk_ij q_i + dL_ij beta_i k_i
+    load_tiles_t(a, &r.dAqk[16 * I][16 * J] + tiles_across(lane, LC));
+    load_tiles_t(l, &r.dA[16 * I][16 * J] + tiles_across(lane, LC));
+    load_tiles_t(q, &r.q[16 * I][d0] + down);
+    load_tiles_t(b, &r.k[16 * I][d0] + down);
+    #pragma unroll
+    for (int h = 0; h < 4; h++) {
+        const int j = 16 * J + g + h % 2 * 8, i = 16 * I + e + h / 2 * 8;
+        const int ib = 16 * I + e + h % 2 * 8, d = d0 + g + h / 2 * 8;
+        const float E0 = s ? of_row(r, ib, d, size) : 1.0f;
+        const float E1 = s ? of_row(r, ib + 1, d, size) : 1.0f;
+        if (s && s < 16) a[h] = keep(a[h], i, j, i + 1, j, size);
+        if (s && s < 16) l[h] = keep(l[h], i, j, i + 1, j, size);
+        q[h] = by(q[h], E0, E1);
+        b[h] = by(b[h], E0 * r.beta[ib], E1 * r.beta[ib + 1]);
+    }
+    mma(z[0], a, q[0], q[1]), mma(z[1], a, q[2], q[3]);
+    mma(z[0], l, b[0], b[1]), mma(z[1], l, b[2], b[3]);
+
+    #pragma unroll
+    for (int h = 0; h < 8; h++) {
+        const int c = h / 4, j = h % 4, d = d0 + column_in(c, j);
+        const int u = row_in(I, j), t = row_in(J, j);
+        const float E = s ? of_row(r, u, d, size) : 1.0f;
+        const float F = s ? of_column(r, t, d, size) : 1.0f;
+        P[I][c][j] += E * x[c][j];
+        Q[I][c][j] += E * y[c][j];
+        W[J][c][j] += F * z[c][j];
+        r.dG[u][d] += rounded((float)r.q[u][d] * E) * x[c][j]
+                    + rounded((float)r.k[u][d] * (E * r.beta[u])) * y[c][j];
+        r.dG[t][d] -= rounded((float)r.k[t][d] * F) * z[c][j];
+    }
+}
+
+template <int K, int V, int I>
+static __device__ __forceinline__ void diagonal_tile(struct room<K, V> &r, int d0,
+                                                     slab &P, slab &Q, slab &W)
+{
+    tile<K, V, I, I, 8>(r, d0, P, Q, W);
+    tile<K, V, I, I, 4>(r, d0, P, Q, W);
+    tile<K, V, I, I, 2>(r, d0, P, Q, W);
+    tile<K, V, I, I, 1>(r, d0, P, Q, W);
+}
+
+template <int K, int V>
+static __device__ void pairs_kda(struct room<K, V> &r, int d0, slab &P, slab &Q,
+                                 slab &W)
+{
+    tile<K, V, 2, 0, 32>(r, d0, P, Q, W);
+    tile<K, V, 2, 1, 32>(r, d0, P, Q, W);
+    tile<K, V, 3, 0, 32>(r, d0, P, Q, W);
+    tile<K, V, 3, 1, 32>(r, d0, P, Q, W);
+    tile<K, V, 1, 0, 16>(r, d0, P, Q, W);
+    tile<K, V, 3, 2, 16>(r, d0, P, Q, W);
+    diagonal_tile<K, V, 0>(r, d0, P, Q, W);
+    diagonal_tile<K, V, 1>(r, d0, P, Q, W);
+    diagonal_tile<K, V, 2>(r, d0, P, Q, W);
+    diagonal_tile<K, V, 3>(r, d0, P, Q, W);
+}
+
+template <int K, int V>
+static __device__ void pairs_gdn(struct room<K, V> &r, int d0, slab &P, slab &Q,
+                                 slab &W)
+{
+    tile<K, V, 0, 0, 0>(r, d0, P, Q, W);
+    tile<K, V, 1, 0, 0>(r, d0, P, Q, W);
+    tile<K, V, 1, 1, 0>(r, d0, P, Q, W);
+    tile<K, V, 2, 0, 0>(r, d0, P, Q, W);
+    tile<K, V, 2, 1, 0>(r, d0, P, Q, W);
+    tile<K, V, 2, 2, 0>(r, d0, P, Q, W);
+    tile<K, V, 3, 0, 0>(r, d0, P, Q, W);
+    tile<K, V, 3, 1, 0>(r, d0, P, Q, W);
+    tile<K, V, 3, 2, 0>(r, d0, P, Q, W);
+    tile<K, V, 3, 3, 0>(r, d0, P, Q, W);
+}
