@@ -54,11 +54,12 @@ int nccl_fail(struct wire *w, int rank, int status, const char *why, int tell)
         w->failed = 1, w->rank = other;
         snprintf(w->why, sizeof w->why, "%s", known[0] ? known : why);
     }
-    if (w->at && !w->grouped) {
-        w->nccl->ncclCommAbort(w->at);
+    ncclComm_t at = w->grouped ? NULL : w->at;           /* else the group's end does */
+    if (at)
         w->at = NULL;
-    }
     pthread_mutex_unlock(&w->lock);
+    if (at)
+        w->nccl->ncclCommAbort(at);
     if (first && tell && w->host && !known[0])
         w->host->fail(w->host, status, why);
     return KCP_COMM;
@@ -70,6 +71,7 @@ static void *watch(void *arg)
     struct wire *w = arg;
     char why[160];
     int rank;
+    cudaSetDevice(w->device);
     while (!w->stop && !w->failed) {
         ncclResult_t result = ncclSuccess;
         if (w->host && w->host->lost(w->host, &rank, why, sizeof why)) {
@@ -86,6 +88,7 @@ static void *watch(void *arg)
         }
         poll(NULL, 0, 10);
     }
+    w->watched = 1;
     return NULL;
 }
 //< watch
@@ -112,6 +115,12 @@ static void free_comm(struct kcp_comm *c)
 {
     struct wire *w = (struct wire *)c;
     w->stop = 1;
+    for (int i = 0; i < 500 && w->watching && !w->watched; i++)
+        poll(NULL, 0, 10);
+    if (w->watching && !w->watched) {         /* NCCL does not let go: neither do we */
+        pthread_detach(w->watch);
+        return;
+    }
     if (w->watching)
         pthread_join(w->watch, NULL);
     if (w->ours && w->at && !w->failed &&

@@ -33,7 +33,7 @@ struct wire {                          /* one rank; comm is its first member */
     double seconds;
     pthread_mutex_t lock;
     pthread_t watch;
-    int watching, stop, grouped, failed, rank;
+    int watching, watched, stop, grouped, failed, rank;
     char why[160];
 };
 

@@ -1,0 +1,100 @@
+#!/bin/sh
+# gpu_nccl.sh -- the ranks on GPUs of their own: judged, killed, stopped; a table last.
+#
+# Book: chapter 19.  Checked by: its table.  Next: ../comm/nccl.c.
+#
+#   sh bench/gpu_nccl.sh [BUILD]       on a machine of 2 GPUs or more; table and logs go to $OUT
+#
+# Every row is one run of kcp-check: as threads of one process, or as processes with
+# torchrun's variables. NCCL is found as the loader finds it, or beside PyTorch.
+B=${1:-build}
+program=$B/kcp-check
+OUT=${OUT:-$B/nccl}
+mkdir -p "$OUT"
+L=$(mktemp -d) || exit 1
+unset MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCAL_RANK KCP_RENDEZVOUS
+gpus=$(nvidia-smi -L | wc -l)
+[ "$gpus" -ge 2 ] || { echo "gpu_nccl.sh: $gpus GPUs, expected 2 or more"; exit 1; }
+for home in $(python3 -c '
+import sysconfig, os
+for k in ("purelib", "platlib"):
+    for d in ("nccl", "cu13", "cuda_runtime"):
+        p = os.path.join(sysconfig.get_paths()[k], "nvidia", d, "lib")
+        if os.path.isdir(p): print(p)' 2>/dev/null); do
+    LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$home
+done
+export LD_LIBRARY_PATH
+ldd "$program" | grep 'not found' && { echo "gpu_nccl.sh: carry these"; exit 1; }
+table=$OUT/nccl.txt
+printf '%-30s %-9s %5s  %-6s %5s  %s\n' what ranks n status s says >"$table"
+failed=0
+now() { date +%s.%N; }
+row() {     # what ranks n status began file
+    s=$(awk -v a="$5" -v b="$(now)" 'BEGIN { printf "%.1f", b - a }')
+    printf '%-30s %-9s %5s  %-6s %5s  %s\n' "$1" "$2" "$3" "$4" "$s" \
+        "$(tail -n 40 "$6" | grep -E 'OK|FAIL|lost|kcp-check:|passed' | tail -1 | cut -c1-110)" \
+        >>"$table"
+    tail -1 "$table"
+    [ "$4" = 0 ] || failed=1
+}
+threads() {         # n options...
+    n=$1; shift; log=$L/threads-$n$(echo "$*" | tr -c 'a-z0-9\n' _).txt; t=$(now)
+    timeout 100 "$program" --device --backend nccl --ranks $n "$@" >"$log" 2>&1
+    row "$*" threads $n $? $t "$log"
+}
+start() {           # n options...: ids of the processes in $ids
+    n=$1; shift; ids=""; r=0
+    while [ $r -lt $n ]; do
+        WORLD_SIZE=$n RANK=$r LOCAL_RANK=$r KCP_RENDEZVOUS="file:$L/meet.$$" \
+            "$program" --device "$@" >"$L/rank$r" 2>&1 &
+        ids="$ids $!"; r=$((r + 1))
+    done
+}
+processes() {       # n options...
+    t=$(now); start "$@"; status=0
+    for id in $ids; do wait $id || status=$?; done
+    n=$1; shift; log=$L/processes-$n$(echo "$*" | tr -c 'a-z0-9\n' _).txt
+    cat "$L"/rank? >"$log"; rm -f "$L"/rank?
+    row "$*" processes $n $status $t "$log"
+}
+# A signal to the last of n processes, once they exchange: the others must end with 1
+# and name it. s is the time from the signal until all of them had ended.
+struck() {          # signal n
+    export KCP_TIMEOUT_S=8
+    start $2 --exchange 0
+    last=$(($2 - 1)); victim=${ids##* }; others=${ids% *}; status=0; i=0
+    until grep -q 'exchange trials' "$L/rank0" || [ $i = 300 ]; do
+        sleep 0.1; i=$((i + 1)); done
+    sleep 3
+    t=$(now); kill -$1 $victim
+    (sleep 40; kill -KILL $ids 2>/dev/null) & dog=$!
+    for id in $others; do wait $id; [ $? = 1 ] || status=hung; done
+    r=0
+    while [ $r -lt $last ]; do
+        grep -q "rank $last was lost in exchange" "$L/rank$r" || status=unnamed
+        r=$((r + 1)); done
+    cat "$L"/rank? >"$L/$1-$2.txt"
+    row "$1 rank $last of --exchange 0" processes $2 $status $t "$L/rank0"
+    kill $dog 2>/dev/null; kill -KILL $victim 2>/dev/null; wait $victim 2>/dev/null
+    rm -f "$L"/rank?
+    unset KCP_TIMEOUT_S
+}
+for n in 2 4; do
+    [ $n -le "$gpus" ] || continue
+    for how in threads processes; do
+        $how $n --exchange 25
+        for stage in 08 13 14; do $how $n --stage $stage; done
+    done
+    struck KILL $n
+done
+struck STOP 2
+if command -v mpirun >/dev/null 2>&1; then
+    t=$(now)
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 60 \
+        mpirun --oversubscribe -n 2 "$program" --device --exchange 5 >"$L/mpirun.txt" 2>&1
+    row "--exchange 5" mpirun 2 $? $t "$L/mpirun.txt"
+fi
+echo; nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | sort | uniq -c
+cat "$table"
+tar czf "$OUT/nccl_logs.tgz" -C "$L" . && rm -rf "$L"
+exit $failed
