@@ -1,0 +1,239 @@
+/* self.c -- the judge judged: what it must see, it is shown.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.
+ * Next: main.c.
+ *
+ * Each tamperer below is the reference of 04 with one thing done to its result or to
+ * memory that is not its own. The trial must say exactly what is wrong.
+ */
+#include "judge.h"
+#include <glob.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double *o_of(void *a) { return ((struct kcp_chunk *)a)->o; }
+
+static int honest(void *a) { return ref_chunk(a); }
+static int one_nan(void *a) { return ref_chunk(a), o_of(a)[0] = NAN, KCP_OK; }
+static int one_inf(void *a) { return ref_chunk(a), o_of(a)[0] = INFINITY, KCP_OK; }
+static int not_mine(void *a) { return KCP_NA; }
+static int refuses(void *a) { return KCP_BAD; }
+static int outside(void *a)
+{
+    const struct kcp_chunk *c = a;
+    ref_chunk(a);
+    o_of(a)[c->T * c->HV * c->V] = 1;
+    return KCP_OK;
+}
+static int before(void *a) { return ref_chunk(a), o_of(a)[-1] = 1, KCP_OK; }
+static int into_input(void *a)
+{
+    ref_chunk(a);
+    ((double *)((struct kcp_chunk *)a)->u)[0] += 1;
+    return KCP_OK;
+}
+static int moving(void *a)
+{
+    static int runs;
+    ref_chunk(a);
+    o_of(a)[0] *= 1 + 1e-15 * (runs++ % 2);
+    return KCP_OK;
+}
+
+/* The whole result off by a factor of 1 + x: error x in every head. */
+static double off_by;
+static int scaled(void *a)
+{
+    const struct kcp_chunk *c = a;
+    ref_chunk(a);
+    for (int64_t i = 0; i < c->T * c->HV * c->V; i++) o_of(a)[i] *= 1 + off_by;
+    return KCP_OK;
+}
+
+/* One head of small values wrong: invisible in the whole, plain in its own slice. */
+static int one_head(void *a)
+{
+    const struct kcp_chunk *c = a;
+    ref_chunk(a);
+    for (int64_t t = 0; t < c->T; t++)
+        for (int v = 0; v < c->V; v++) o_of(a)[(t * c->HV + c->HV - 1) * c->V + v] *= 1.01;
+    return KCP_OK;
+}
+
+/* 05 with want: what is not wanted is written all the same, as 0. */
+static int unwanted(void *args)
+{
+    const struct kcp_affine *a = args;
+    const int *want = a->want;
+    const int64_t n = (int64_t)a->HV * a->K * (a->V + a->K);
+    for (int s = 0; s < a->NS; s++)
+        if (want[s] != 3)
+            for (int64_t i = 0; i < n; i++) ((double *)a->map)[s * n + i] = 0;
+    return ref_affine(args);
+}
+
+static enum outcome tried(const char *stage, int (*run)(void *), int mixed,
+                          struct trial *t)
+{
+    const struct kcp_variant v = { stage, "tampered", "", KCP_F64, KCP_HOST, "any", run,
+                                   NULL };
+    const struct kcp_stage *s = stage_find(stage);
+    int n;
+    struct kcase *list = cases_make(s, 0, 0, 1, 0, &n);
+    t->outcome = SKIP;
+    for (int i = 0; i < n; i++) {
+        if (mixed && !list[i].mixed_want) continue;
+        if (list[i].call.HV < 2 || list[i].call.T < 64) continue;
+        list[i].id = 0;                         /* the repeated run is for the first */
+        trial_run(s, &v, &list[i], KCP_F64, t);
+        break;
+    }
+    free(list);
+    return t->outcome;
+}
+
+static int sees(struct kcp_report *rep)
+{
+    struct trial t;
+    EXPECT(rep, tried("04_chunk", honest, 0, &t) == PASS, "the honest one: %s", t.why);
+    EXPECT(rep, tried("04_chunk", one_nan, 0, &t) == FAIL && t.worst.nan, "one NaN");
+    EXPECT(rep, tried("04_chunk", one_inf, 0, &t) == FAIL && t.worst.nan, "one Inf");
+    EXPECT(rep, tried("04_chunk", not_mine, 0, &t) == NA, "n/a is not ok");
+    EXPECT(rep, tried("04_chunk", refuses, 0, &t) == FAIL, "a status is a failure");
+    EXPECT(rep, tried("04_chunk", outside, 0, &t) == FAIL && strstr(t.why, "past"),
+           "a write past the end: %s", t.why);
+    EXPECT(rep, tried("04_chunk", before, 0, &t) == FAIL && strstr(t.why, "before"),
+           "a write before the start: %s", t.why);
+    EXPECT(rep, tried("04_chunk", into_input, 0, &t) == FAIL && strstr(t.why, "input"),
+           "a write into an input: %s", t.why);
+    EXPECT(rep, tried("04_chunk", moving, 0, &t) == FAIL && strstr(t.why, "again"),
+           "not the same bits when run again: %s", t.why);
+    EXPECT(rep, tried("04_chunk", one_head, 0, &t) == FAIL && t.worst.head > 0,
+           "one wrong head, in its own slice");
+    EXPECT(rep, tried("05_affine", unwanted, 1, &t) == FAIL && t.worst.nan,
+           "a write where the reference leaves memory untouched");
+    return KCP_OK;
+}
+KCP_CHECK(check_00_sees) = { "00_judge", "sees",
+    "NaN, Inf, n/a, stray writes, moving bits, one head, unwanted parts: each named", sees };
+
+static int tells(struct kcp_report *rep)
+{
+    static const struct { double by; enum outcome is; } row[] = {
+        { 0.5e-12, PASS }, { 0.95e-12, MARGINAL }, { 1.1e-12, FAIL }, { -1.1e-12, FAIL } };
+    struct trial t;
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        off_by = row[i].by;
+        const enum outcome got = tried("04_chunk", scaled, 0, &t);
+        EXPECT(rep, got == row[i].is, "off by %g: %s, error %g", off_by, outcome_name[got],
+               t.worst.err);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_00_tells) = { "00_judge", "tells",
+    "just under, within 10 % of and just over the tolerance are told apart", tells };
+
+static int rounds(struct kcp_report *rep)
+{
+    const struct { double x, is; } row[] = {
+        { 1 + 0x1p-8, 1 },               { 1 + 3 * 0x1p-8, 1 + 0x1p-6 },   /* to even */
+        { 1 + 0x1p-8 + 0x1p-20, 1 + 0x1p-7 }, { -1 - 0x1.8p-8, -1 - 0x1p-7 } };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        EXPECT(rep, to_storage(row[i].x, KCP_BF16) == row[i].is, "%a becomes %a, not %a",
+               row[i].x, to_storage(row[i].x, KCP_BF16), row[i].is);
+    double x[3] = { 0.5, -2, NAN }, y[3];
+    unsigned char bytes[24];
+    memset(&x[2], 0xff, 8);
+    for (size_t width = 2; width <= 8; width *= 2) {
+        encode(bytes, x, 3, width);
+        decode(y, bytes, 3, width);
+        EXPECT(rep, !memcmp(x, y, sizeof x), "%zu bytes: poison and numbers survive", width);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_00_rounds) = { "00_judge", "rounds",
+    "bf16 to nearest even; poison survives every storage", rounds };
+
+static int enough(struct kcp_report *rep)
+{
+    for (int i = 0; i < kcp_nstages; i++) {
+        const struct kcp_variant *v[256];
+        const int n = kcp_variants(kcp_stages[i].name, NULL, v, 256);
+        int mutants = 0, twins = 0;
+        for (int j = 0; j < n; j++)
+            mutants += is_mutant(v[j]), twins += !strncmp(v[j]->name, "twin", 4);
+        EXPECT(rep, mutants >= 5 && twins >= 1, "%s: %d mutants, %d twins",
+               kcp_stages[i].name, mutants, twins);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_00_enough) = { "00_judge", "enough",
+    "every stage has at least five mutants and a twin", enough };
+
+/* Every pair of regime, ranks and form; every length, in the short list of a stage of
+ * ranks: what cases.c promises, counted from outside. */
+static int covers(struct kcp_report *rep)
+{
+    int n, pair[3][9][4] = { { { 0 } } }, lengths = 0;
+    struct kcase *list = cases_make(stage_find("08_forward"), 0, 0, 1, 0, &n);
+    for (int i = 0; i < n; i++) {
+        const struct kcp_call *c = &list[i].call;
+        for (int f = 0; f < 4; f++) {
+            pair[list[i].regime][c->R][f] |= f == (int)c->form;
+        }
+        lengths |= (c->T == 1025) | (c->T == 1023) << 1 | (c->T == 1) << 2;
+    }
+    for (int r = 0; r < 3; r++)
+        for (int f = 0; f < 4; f++) {
+            int any = 0;
+            for (int R = 1; R < 9; R++) any |= pair[r][R][f];
+            EXPECT(rep, any, "no case of %s with %s", regime_name[r], form_name[f]);
+        }
+    static const int ranks[] = { 1, 2, 3, 4, 5, 8 };
+    for (int i = 0; i < 6; i++)
+        for (int f = 0; f < 4; f++) {
+            const int any = pair[0][ranks[i]][f] | pair[1][ranks[i]][f] | pair[2][ranks[i]][f];
+            EXPECT(rep, any, "no case of R = %d with %s", ranks[i], form_name[f]);
+        }
+    EXPECT(rep, lengths == 7, "lengths 1, 1023, 1025: %d", lengths);
+    free(list);
+    return KCP_OK;
+}
+KCP_CHECK(check_00_covers) = { "00_judge", "covers",
+    "the short list holds every pair of regime, ranks and form, and the long lengths",
+    covers };
+
+/* Records linked, against the files on disk: a variant must not get lost on its way. */
+static int counts(struct kcp_report *rep)
+{
+    glob_t files;
+    int on_disk = 0, linked = 0;
+    if (glob("cuda/*/v*.c", 0, NULL, &files)) {
+        printf("  (no sources here: the number of variants is not compared)\n");
+        return KCP_NA;
+    }
+    const struct kcp_variant *v[1024];
+    const int n = kcp_variants(NULL, NULL, v, 1024);
+    for (int i = 0; i < n; i++) linked += !strncmp(v[i]->name, "vB_blas", 7);
+    on_disk = (int)files.gl_pathc;
+    globfree(&files);
+    EXPECT(rep, linked == on_disk || linked == 0, "%d vB records linked, %d files on disk",
+           linked, on_disk);
+#ifdef KCP_WITH_CUDA
+    int kernels = 0, seen = 0;
+    if (!glob("cuda/*/v*.cu", 0, NULL, &files)) kernels = (int)files.gl_pathc;
+    globfree(&files);
+    const char *last_stage = "", *last = "";
+    for (int i = 0; i < n; i++) {                /* v1_x and v1_x_f32 are one file */
+        if (v[i]->where != KCP_DEVICE || strstr(v[i]->name, "_f32")) continue;
+        seen += strcmp(last_stage, v[i]->stage) || strcmp(last, v[i]->name);
+        last_stage = v[i]->stage, last = v[i]->name;
+    }
+    EXPECT(rep, seen == kernels, "%d device variants linked, %d files on disk", seen,
+           kernels);
+#endif
+    return KCP_OK;
+}
+KCP_CHECK(check_00_counts) = { "00_judge", "counts",
+    "as many variant records as files on disk", counts };
