@@ -40,7 +40,7 @@ $(bk)/page.html: book/page.html book/book.css $(bk)/fonts.css
 	@awk '/css-text/ { while ((getline l < "$(bk)/fonts.css") > 0) print l; \
 	    while ((getline l < "book/book.css") > 0) { gsub(/\$$/, "$$$$", l); print l }; next } 1' $< > $@
 # What the book's worked example prints, and its figures: programs over ref/.
-booklib := $(call obj,$(ref) $(comm))
+booklib := $(call obj,$(ref) $(filter-out comm/nccl%,$(comm)))
 $(bk)/%.bin: book/%.c $(booklib)
 	@mkdir -p $(@D)
 	@$(CC) $(CFLAGS) $< $(booklib) $(LDLIBS) -o $@
