@@ -127,9 +127,11 @@ local function include(cb)
   if not first then
     return pandoc.Para { pandoc.Emph { pandoc.Str("(still to come)") } }
   end
-  return pandoc.Div({ pandoc.Plain { where(path, first) },
+  local source = path:match("%.[ch]$") or path:match("%.cuh?$")
+  local from = source and where(path, first) or pandoc.Span({ pandoc.Str(path) }, { class = "where" })
+  return pandoc.Div({ pandoc.Plain { from },
                       pandoc.CodeBlock(table.concat(parts, "\n\n"), pandoc.Attr("", { lang })) },
-                    pandoc.Attr("", { "snippet" }))
+                    pandoc.Attr("", { "snippet", source and "code" or "wrapped" }))
 end
 
 -- ---- kernels and mutants, from the records at the foot of their files ----------------
