@@ -1,0 +1,10 @@
+# examples.mk -- two programs to copy: KDA and GDN over ranks, through kcp.h alone.
+
+examples := $(patsubst book/examples/%.c,$B/%,$(wildcard book/examples/*.c))
+.PHONY: examples
+examples: $(examples)
+$(examples): $B/%: $B/book/examples/%.o $(call obj,$(ref) $(comm)) $(cuda_lib_obj)
+	@echo "  link $@"
+	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -o $@
+test_needs   += $(examples)
+test_scripts += tests/examples.sh
