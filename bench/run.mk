@@ -5,7 +5,7 @@ run_obj := $(call obj,$(wildcard bench/run*.c) $(wildcard tests/npy*.c))
 $(run_obj): bench/run.h
 $B/kcp-run: $(call obj,$(ref) $(comm)) $(run_obj)
 	@echo "  link $@"
-	@$(CC) $(LDFLAGS) $^ -lpthread -lm -o $@
+	@$(CC) $(LDFLAGS) $^ -lpthread -lm -ldl $(cuda_ldlibs) -o $@
 
 # Files for tests of the command line, made and compared without Python.
 $B/kcp-arrays: $(call obj,tests/cli/arrays.c $(wildcard tests/npy*.c))

@@ -8,7 +8,7 @@ text_obj  := $(call obj,$(wildcard bench/text*.c))
 $(text_obj): bench/text.h
 $B/kcp-text: $(call obj,$(ref) $(comm)) $(text_obj)
 	@echo "  link $@"
-	@$(CC) $(LDFLAGS) $^ $(text_wrap:%=-Wl,--wrap=%) -lpthread -lm -o $@
+	@$(CC) $(LDFLAGS) $^ $(text_wrap:%=-Wl,--wrap=%) -lpthread -lm -ldl $(cuda_ldlibs) -o $@
 
 .PHONY: run compiler
 compiler:
