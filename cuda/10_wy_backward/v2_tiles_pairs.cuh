@@ -37,13 +37,13 @@ static __device__ __forceinline__ uint32_t keep(uint32_t x, int i0, int j0, int 
 template <class Room>
 static __device__ __forceinline__ float of_row(const Room &r, int i, int d, int s)
 {
-    return lower(i, s) ? exp2f(r.G[i][d] - r.G[anchor_row(i, s)][d]) : 0.0f;
+    return lower(i, s) ? exp2_fast(r.G[i][d] - r.G[anchor_row(i, s)][d]) : 0.0f;
 }
 
 template <class Room>
 static __device__ __forceinline__ float of_column(const Room &r, int j, int d, int s)
 {
-    return lower(j, s) ? 0.0f : exp2f(r.G[anchor_column(j, s)][d] - r.G[j][d]);
+    return lower(j, s) ? 0.0f : exp2_fast(r.G[anchor_column(j, s)][d] - r.G[j][d]);
 }
 
 static __device__ __forceinline__ uint32_t by(uint32_t x, float low, float high)
