@@ -33,7 +33,7 @@ enum kcp_status {
     KCP_MISMATCH,    /* a saved block was written by someone else */
 };
 
-enum kcp_model { KCP_KDA, KCP_GDN };
+enum kcp_model { KCP_KDA, KCP_GDN, KCP_DPLR, KCP_GDN2, KCP_GLA };  /* from 2: 16 */
 enum kcp_pass  { KCP_FORWARD, KCP_BACKWARD };
 enum kcp_gate_form { KCP_GATE_RAW, KCP_GATE_SOFTPLUS, KCP_GATE_BOUNDED };
 enum kcp_beta_form { KCP_BETA_RAW, KCP_BETA_SIGMOID, KCP_BETA_SIGMOID2 };
@@ -43,7 +43,7 @@ enum kcp_save  { KCP_RECOMPUTE, KCP_SAVE_ALL };
 enum kcp_layout { KCP_KV, KCP_VK };          /* of h0, ht, dh0, dht at the interface */
 
 /* What opens every args struct: the sizes, by the book's letters, the options of the
- * layer, and where it runs. KG is the width of the gate: K for KDA, 1 for GDN. */
+ * layer, and where it runs. KG is the width of the gate: 1 for GDN, else K. */
 #define KCP_CALL                                                                      \
     int64_t T;                     /* tokens on this rank                          */ \
     int N, NS, NC;                 /* sequences; stretches, chunks on this rank    */ \
@@ -315,6 +315,7 @@ struct kcp_stage {
     size_t args;                     /* sizeof its struct */
     int ranks;                       /* 1: one rank's program over comm */
     int (*ref)(void *args);
+    int (*oracle)(void *args);       /* 16: the token recurrence, one rank; or NULL */
 };
 extern const struct kcp_stage kcp_stages[];
 extern const int kcp_nstages;

@@ -11,6 +11,7 @@
 
 REF(step) REF(gate) REF(wy) REF(chunk) REF(affine) REF(merge) REF(forward)
 REF(chunk_backward) REF(wy_backward) REF(merge_backward) REF(h0) REF(backward) REF(conv)
+REF(family) REF(family_step)
 
 #define STAGE kcp_step
 static const struct kcp_field step[] = { KCP_STEP(ROW) };
@@ -51,9 +52,14 @@ static const struct kcp_field backward[] = { KCP_BACKWARD_(ROW) };
 #define STAGE kcp_conv
 static const struct kcp_field conv[] = { KCP_CONV(ROW) };
 #undef STAGE
+#define STAGE kcp_family
+static const struct kcp_field family[] = { KCP_FAMILY(ROW) };
+#undef STAGE
 
-#define ENTRY(number, f, ranks)                                                       \
-    { number "_" #f, f, sizeof f / sizeof *f, sizeof(struct kcp_##f), ranks, run_##f }
+#define ENTRY(number, f, ranks) HELD(number, f, ranks, NULL)
+#define HELD(number, f, ranks, oracle)                                                \
+    { number "_" #f, f, sizeof f / sizeof *f, sizeof(struct kcp_##f), ranks, run_##f, \
+      oracle }
 const struct kcp_stage kcp_stages[] = {
     ENTRY("01", step, 0),
     ENTRY("02", gate, 0),
@@ -68,5 +74,6 @@ const struct kcp_stage kcp_stages[] = {
     ENTRY("12", h0, 0),
     ENTRY("13", backward, 1),
     ENTRY("14", conv, 1),
+    HELD("16", family, 1, run_family_step),
 };
 const int kcp_nstages = sizeof kcp_stages / sizeof *kcp_stages;

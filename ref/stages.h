@@ -273,4 +273,37 @@ struct kcp_backward {
     F(KCP_BOUT, KCP_MAYBE,  dbias,      "D",        KCP_ACC)
 KCP_STRUCT(kcp_conv, KCP_CONV)
 
+/* ---- chapter 16: the rest of the family, forward and backward on R ranks
+ * spec 11.  model says which: KCP_DPLR reads a and b, KCP_GDN2 reads b and omega, GLA
+ * none of them; what a model does not read may be NULL, with its gradient. g is the
+ * natural log of the decay, already activated; KG is K. h0, ht, dh0, dht by global
+ * sequence, as in 08 and 13. h_kept, kcp_saved_states() states of the caller's, carries
+ * the initial states from forward to backward; NULL: backward makes them again. */
+#define KCP_FAMILY(F)                                                                 \
+    KCP_GRID(F)                                                                       \
+    F(KCP_IN,   KCP_ALWAYS, q,          "T H K",    KCP_ACTV)                         \
+    F(KCP_IN,   KCP_ALWAYS, k,          "T H K",    KCP_ACTV)                         \
+    F(KCP_IN,   KCP_ALWAYS, v,          "T HV V",   KCP_ACTV)                         \
+    F(KCP_IN,   KCP_ALWAYS, g,          "T HV K",   KCP_ACC)                          \
+    F(KCP_IN,   KCP_MAYBE,  a,          "T HV K",   KCP_ACTV)                         \
+    F(KCP_IN,   KCP_MAYBE,  b,          "T HV K",   KCP_ACTV)                         \
+    F(KCP_IN,   KCP_MAYBE,  omega,      "T HV V",   KCP_ACTV)                         \
+    F(KCP_IN,   KCP_MAYBE,  h0,         "N HV K V", KCP_ACC)                          \
+    F(KCP_FOUT, KCP_ALWAYS, o,          "T HV V",   KCP_ACTV)                         \
+    F(KCP_FOUT, KCP_ALWAYS, ht,         "N HV K V", KCP_ACC)                          \
+    F(KCP_BIN,  KCP_ALWAYS, do_,        "T HV V",   KCP_ACTV)                         \
+    F(KCP_BIN,  KCP_MAYBE,  dht,        "N HV K V", KCP_ACC)                          \
+    F(KCP_BOUT, KCP_ALWAYS, dq,         "T H K",    KCP_ACTV)                         \
+    F(KCP_BOUT, KCP_ALWAYS, dk,         "T H K",    KCP_ACTV)                         \
+    F(KCP_BOUT, KCP_ALWAYS, dv,         "T HV V",   KCP_ACTV)                         \
+    F(KCP_BOUT, KCP_ALWAYS, dg,         "T HV K",   KCP_ACC)                          \
+    F(KCP_BOUT, KCP_MAYBE,  da,         "T HV K",   KCP_ACTV)                         \
+    F(KCP_BOUT, KCP_MAYBE,  db,         "T HV K",   KCP_ACTV)                         \
+    F(KCP_BOUT, KCP_MAYBE,  domega,     "T HV V",   KCP_ACTV)                         \
+    F(KCP_BOUT, KCP_ALWAYS, dh0,        "N HV K V", KCP_ACC)
+struct kcp_family {
+    KCP_CALL KCP_FAMILY(KCP_MEMBER)
+    void *h_kept;
+};
+
 #endif

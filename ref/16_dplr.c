@@ -1,0 +1,128 @@
+/* 16_dplr.c -- DPLR, a diagonal plus a low rank; RWKV-7 is one (a = -κ, b = η κ).
+ *
+ * Book: chapter 16.  Checked by: tests/16_family.c and its mutants.
+ * Next: 16_family.c.
+ */
+#include "16_family.h"
+
+#include <math.h>
+
+/* spec 11.  x = S^T a, before the decay;   S <- diag(exp g) S + b x^T + k v^T */
+static void step(const struct family_token *x, double *S_)
+{
+    double (*S)[x->V] = (void *)S_, found[x->V];
+    //> dplr-step
+    for (int v = 0; v < x->V; v++)
+        found[v] = 0;
+    for (int i = 0; i < x->K; i++)
+        for (int v = 0; v < x->V; v++)
+            found[v] += S[i][v] * x->a[i];
+    for (int i = 0; i < x->K; i++)
+        for (int v = 0; v < x->V; v++)
+            S[i][v] = exp(x->g[i]) * S[i][v] + x->b[i] * found[v] + x->k[i] * x->v[v];
+    //< dplr-step
+}
+
+/* With x = S^T a what the token found:
+ *   dx = dS^T b      db = dS x      dk = dS v      dv = dS^T k      da = S dx
+ *   dg = exp(g) sum_v dS S          dS <- diag(exp g) dS + a dx^T */
+static void adjoint(const struct family_token *x, const double *S_, double *dS_)
+{
+    const double (*S)[x->V] = (void *)S_;
+    double (*dS)[x->V] = (void *)dS_, found[x->V], dfound[x->V];
+    for (int v = 0; v < x->V; v++)
+        found[v] = dfound[v] = 0;
+    for (int i = 0; i < x->K; i++)
+        for (int v = 0; v < x->V; v++) {
+            found[v] += S[i][v] * x->a[i];
+            dfound[v] += dS[i][v] * x->b[i];
+        }
+    for (int i = 0; i < x->K; i++)
+        for (int v = 0; v < x->V; v++) {
+            x->db[i] += dS[i][v] * found[v];
+            x->dk[i] += dS[i][v] * x->v[v];
+            x->dv[v] += dS[i][v] * x->k[i];
+            x->da[i] += S[i][v] * dfound[v];
+            dS[i][v] *= exp(x->g[i]);
+            x->dg[i] += dS[i][v] * S[i][v];
+            dS[i][v] += x->a[i] * dfound[v];
+        }
+}
+
+/* Two rows a token: 2i holds what it found and copies along b, 2i+1 what it writes along
+ * k. What token i finds has faded by G_{i-1}, not G_i, since a acts before the decay:
+ *
+ *   Aab_ij = sum_p a_i b_j exp2(G_{i-1} - G_j), Aak_ij with k_j          i > j
+ *   x = (I - Aab)^-1 (exp2(G_{i-1}) a S + Aak v)                M_c = Λ + bg^T w */
+static void form(const struct family_chunk *x)
+{
+    //> dplr-form
+    for (int i = 0; i < x->c; i++) {
+        double *u = drow(x->u, 2 * i), *w = drow(x->w, 2 * i);
+        family_gated(x, x->a, i, i - 1, w);
+        for (int p = 0; p < x->K; p++)
+            w[p] = -w[p];                              /* the form says u - w S */
+        for (int j = 0; j < i; j++) {
+            const double Aab = family_score(x, x->a, i, i - 1, x->b, j);
+            const double Aak = family_score(x, x->a, i, i - 1, x->k, j);
+            for (int v = 0; v < x->V; v++)
+                u[v] += Aab * drow(x->u, 2 * j)[v] + Aak * row(x->v, j)[v];
+            for (int p = 0; p < x->K; p++)
+                w[p] += Aab * drow(x->w, 2 * j)[p];
+        }
+        for (int v = 0; v < x->V; v++)
+            drow(x->u, 2 * i + 1)[v] = row(x->v, i)[v];
+    }
+    family_write(x, x->b, 0);
+    family_write(x, x->k, 1);
+    family_read(x);
+    //< dplr-form
+}
+
+static double dot(int V, const double *x, const double *y)
+{
+    double s = 0;
+    for (int v = 0; v < V; v++)
+        s += x[v] * y[v];
+    return s;
+}
+
+/* With z = (I - Aab)^-T dx, dx the even rows of dU, x those of v_new:
+ *   d(exp2(G_{i-1}) a) = z h^T     dAab_ij = z_i x_j     dAak_ij = z_i v_j
+ *   dv_j = dU_{2j+1} + sum_{i>j} Aak_ij z_i */
+static void back(const struct family_chunk *x)
+{
+    const double (*h)[x->V] = (void *)x->h;
+    double (*z)[x->V] = (void *)x->z, d[x->K];
+    //> dplr-back
+    for (int i = 0; i < x->c; i++)
+        for (int v = 0; v < x->V; v++) {
+            z[i][v] = row(x->dU, 2 * i)[v];
+            drow(x->v, i)[v] += row(x->dU, 2 * i + 1)[v];
+        }
+    for (int i = x->c - 1; i >= 0; i--)
+        for (int j = 0; j < i; j++) {
+            const double Aab = family_score(x, x->a, i, i - 1, x->b, j);
+            const double Aak = family_score(x, x->a, i, i - 1, x->k, j);
+            for (int v = 0; v < x->V; v++) {
+                z[j][v] += Aab * z[i][v];
+                drow(x->v, j)[v] += Aak * z[i][v];
+            }
+        }
+    for (int i = 0; i < x->c; i++) {
+        for (int p = 0; p < x->K; p++)
+            d[p] = dot(x->V, z[i], h[p]);
+        family_gated_back(x, d, x->a, i, i - 1);
+        for (int j = 0; j < i; j++) {
+            family_score_back(x, dot(x->V, z[i], row(x->v_new, 2 * j)), x->a, i, i - 1,
+                              x->b, j);
+            family_score_back(x, dot(x->V, z[i], row(x->v, j)), x->a, i, i - 1, x->k, j);
+        }
+    }
+    //< dplr-back
+    family_write_back(x, x->b, 0);
+    family_write_back(x, x->k, 1);
+    family_read_back(x);
+}
+
+const struct family_model kcp_dplr = { "dplr", 2, step, adjoint, form, back };

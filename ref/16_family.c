@@ -1,0 +1,222 @@
+/* 16_family.c -- any model of the family on R ranks: one rank's program.
+ *
+ * Book: chapter 16.  Checked by: tests/16_family.c and its mutants.
+ * Next: the book's recipe, and a model of your own.
+ *
+ * Nothing here knows a model: it makes the form, and hands it to chapters 04, 05, 07,
+ * 09, 11 and 12 as if KDA had made it.
+ */
+#include "16_family.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The form's call, handed on to a stage. */
+#define STAGE(type, name)                                                             \
+    struct type name = { 0 };                                                         \
+    memcpy(&name, &x->form, sizeof(struct kcp_call));                                 \
+    name.cu = x->cu, name.cn = x->a->cn, name.sc = x->a->sc
+
+/* Chapter 02's sum of the gate; then the model's form. */
+static int local(struct family_rank *x)
+{
+    const struct kcp_family *a = x->a;
+    const int64_t row = (int64_t)a->HV * a->K, m = x->m->rows;
+    struct kcp_gate gate = { 0 };
+    memcpy(&gate, a, sizeof(struct kcp_call));
+    gate.KG = a->K, gate.gate = KCP_GATE_RAW, gate.pass = KCP_FORWARD;
+    gate.cu = a->cu, gate.cn = a->cn, gate.sc = a->sc;
+    gate.g_raw = a->g, gate.g = family_room(x, a->T * row), gate.G = x->G_t;
+    const int status = x->full ? KCP_NO_MEMORY : ref_gate(&gate);
+    if (status)
+        return status;
+    for (int64_t e = 0; e < a->T * m && m > 1; e++)
+        memcpy(x->G + e * row, x->G_t + e / m * row, sizeof(double) * row);
+    family_every(x, 0);
+    return KCP_OK;
+}
+
+/* Rows of [NS,HV,K,V] that begin (end) a sequence from h0 (dht). */
+static void states_of(const struct family_rank *x, int ends, const double *given, double *to)
+{
+    const int64_t KV = (int64_t)x->a->HV * x->a->K * x->a->V;
+    for (int s = 0; s < x->a->NS; s++)
+        if (given && (ends ? x->seg[s].last : x->seg[s].first))
+            ref_state(x->a, 0, given + x->seg[s].n * KV, to + s * KV);
+}
+
+/* Chapters 05 or 11, then 07: states [s] becomes the state with which segment s begins,
+ * or the gradient of the one with which it ends. */
+static int carry(struct family_rank *x, int backward, double *states)
+{
+    const struct kcp_family *a = x->a;
+    int *want = family_room(x, a->NS), status;
+    struct kcp_exchange e = {
+        .form = a->form, .backward = backward, .blocks = a->blocks, .HV = a->HV,
+        .K = a->K, .V = a->V, .plan = x->plan, .comm = a->comm,
+        .ops = a->ops ? a->ops : &ref_mapops, .maps = x->maps, .states = states };
+    e.work = family_room(x, (int64_t)(kcp_exchange_work(&e) / sizeof(double) + 1));
+    if (x->full)
+        return KCP_NO_MEMORY;
+    for (int s = 0; s < a->NS; s++)
+        want[s] = kcp_plan_want(x->plan, x->plan->ctx[a->r].seg0 + s, backward);
+    if (backward) {
+        STAGE(kcp_merge_backward, b);
+        b.want = want, b.qg = x->qg, b.kg = x->kg, b.w = x->w, b.G = x->G;
+        b.do_ = x->dO, b.dv_local = x->dv_local, b.dh_end = states, b.dmap = x->maps;
+        b.reuse_M = 0, status = ref_merge_backward(&b);
+    } else {
+        STAGE(kcp_affine, f);
+        f.want = want, f.kg = x->kg, f.w = x->w, f.u = x->u, f.G = x->G;
+        f.h_start = x->h_start, f.map = x->maps, status = ref_affine(&f);
+        memcpy(states, x->h_start, sizeof(double) * a->NS * a->HV * a->K * a->V);
+    }
+    return status ? status : kcp_exchange_run(&e);
+}
+
+/* The initial states: from the cuts; in backward, from h_kept when there is one. */
+static int enter(struct family_rank *x)
+{
+    const struct kcp_family *a = x->a;
+    const int64_t KV = (int64_t)a->HV * a->K * a->V;
+    const int back = a->pass == KCP_BACKWARD;
+    struct kcp_h0 h = { 0 };
+    int status = KCP_OK;
+    memcpy(&h, a, sizeof(struct kcp_call));
+    h.h_in = h.h_back = x->states, h.h_start = x->h_start;
+    h.h_kept = a->h_kept, h.h_kept_in = a->h_kept;
+    states_of(x, 0, a->h0, x->h_start);
+    if (!back || !a->h_kept)
+        status = carry(x, 0, x->states);
+    if (status || !a->h_kept)
+        return status;
+    if (!x->plan->L)
+        return ref_h0(&h);
+    memcpy(back ? x->states : a->h_kept, back ? a->h_kept : x->states,
+           sizeof(double) * a->NS * KV);
+    return KCP_OK;
+}
+
+/* Chapter 04. */
+static int scan(struct family_rank *x)
+{
+    STAGE(kcp_chunk, c);
+    c.qg = x->qg, c.kg = x->kg, c.u = x->u, c.w = x->w, c.Aqk = x->Aqk, c.G = x->G;
+    c.h_in = x->states, c.o = x->o, c.v_new = x->v_new, c.h = x->h, c.h_out = x->h_out;
+    return ref_chunk(&c);
+}
+
+/* Chapter 09, a part of it. */
+static int reverse(struct family_rank *x, int part)
+{
+    STAGE(kcp_chunk_backward, c);
+    c.part = part;
+    c.qg = x->qg, c.kg = x->kg, c.w = x->w, c.Aqk = x->Aqk, c.v_new = x->v_new;
+    c.G = x->G, c.do_ = x->dO, c.dh_out = x->ends;
+    c.dAqk = x->dAqk, c.dv_local = x->dv_local, c.dU = x->dU, c.dh = x->dh;
+    c.dh_in = x->dh_in;
+    return ref_chunk_backward(&c);
+}
+
+/* dO on the row in which each token's query reads, zero on the others. */
+static void spread(struct family_rank *x)
+{
+    const int64_t row = (int64_t)x->a->HV * x->a->V, m = x->m->rows;
+    for (int64_t t = 0; t < x->a->T; t++)
+        memcpy(x->dO + ((t + 1) * m - 1) * row, (const double *)x->a->do_ + t * row,
+               sizeof(double) * row);
+}
+
+static void zero(void *p, int64_t numbers)
+{
+    if (p && numbers)
+        memset(p, 0, sizeof(double) * numbers);
+}
+
+/* ht (dh0) of the sequences that end (start) here; one without tokens hands h0 (dht)
+ * through, in whatever layout it came. */
+static void leave(const struct family_rank *x, int back)
+{
+    const struct kcp_family *a = x->a;
+    const struct kcp_plan *p = x->plan;
+    const int64_t KV = (int64_t)a->HV * a->K * a->V;
+    const double *from = back ? x->dh_in : x->h_out, *given = back ? a->dht : a->h0;
+    double *to = back ? a->dh0 : a->ht;
+    for (int s = 0; s < a->NS; s++)
+        if (back ? x->seg[s].first : x->seg[s].last)
+            ref_state(a, 1, from + s * KV, to + x->seg[s].n * KV);
+    for (int n = 0; n < p->N; n++)
+        if ((back ? p->h0_rank : p->ht_rank)[n] == a->r &&
+            p->cu_seqlens[n] == p->cu_seqlens[n + 1])
+            for (int64_t e = n * KV; e < (n + 1) * KV; e++)
+                to[e] = given ? given[e] : 0;
+}
+
+static int program(struct family_rank *x)
+{
+    const struct kcp_family *a = x->a;
+    const struct kcp_context *ctx = &x->plan->ctx[a->r];
+    const int64_t T = a->T, key = T * a->HV * a->K, value = T * a->HV * a->V;
+    const int64_t m = x->m->rows, row = (int64_t)a->HV * a->V;
+    int status;
+    if (a->NS != ctx->NS || a->NC != ctx->NC || a->T != ctx->end - ctx->begin)
+        return KCP_BAD;
+    x->seg = x->plan->seg + ctx->seg0;
+    //> program
+    if ((status = family_prepare(x)) || (status = local(x)) || (status = enter(x)) ||
+        (status = scan(x)))
+        return status;
+    if (a->pass == KCP_FORWARD) {
+        for (int64_t t = 0; t < T; t++)
+            memcpy((double *)a->o + t * row, x->o + ((t + 1) * m - 1) * row,
+                   sizeof(double) * row);
+        leave(x, 0);
+        return KCP_OK;
+    }
+    spread(x);
+    states_of(x, 1, a->dht, x->ends);
+    if ((status = reverse(x, KCP_LOCAL)) || (status = carry(x, 1, x->ends)) ||
+        (status = reverse(x, KCP_REVERSE)))
+        return status;
+    zero(a->dq, T * a->H * a->K), zero(a->dk, T * a->H * a->K), zero(a->dv, value);
+    zero(a->dg, key), zero(a->da, key), zero(a->db, key), zero(a->domega, value);
+    family_every(x, 1);
+    leave(x, 1);
+    return KCP_OK;
+    //< program
+}
+
+/* spec 11, 4-9.  As ref_forward and ref_backward: o, and ht of the sequences that end
+ * here; or all gradients of this rank's shard, and dh0 of those that start here. On a
+ * failure the other ranks are told, and end too. */
+int kcp_family_run(const struct family_model *m, const struct kcp_family *a)
+{
+    struct family_rank x = { .m = m, .a = a, .plan = a->plan };
+    const int bad = !a->plan || a->r < 0 || a->r >= a->plan->R ||
+                    (a->plan->R > 1 && !a->comm);
+    const int status = bad ? KCP_BAD : program(&x);
+    for (int j = 0; j < x.ngot; j++)
+        free(x.got[j]);
+    if (status && status != KCP_COMM && a->comm)
+        a->comm->fail(a->comm, status, m->name);
+    return status;
+}
+
+static const struct family_model *model_of(const struct kcp_family *a)
+{
+    return a->model == KCP_DPLR && a->a && a->b      ? &kcp_dplr
+         : a->model == KCP_GDN2 && a->b && a->omega  ? &kcp_gdn2
+         : a->model == KCP_GLA                       ? &kcp_gla : NULL;
+}
+
+/* The stage, and its oracle. KCP_BAD: not a model of this chapter, or an input of its
+ * that is missing. */
+int ref_family(struct kcp_family *a)
+{
+    return model_of(a) ? kcp_family_run(model_of(a), a) : KCP_BAD;
+}
+
+int ref_family_step(struct kcp_family *a)
+{
+    return model_of(a) ? kcp_family_walk(model_of(a), a) : KCP_BAD;
+}

@@ -1,0 +1,100 @@
+/* 16_family.h -- what a recurrence must supply to get everything else.
+ *
+ * Book: chapter 16.  Checked by: tests/16_family.c.
+ * Next: 16_gla.c, the shortest model; 16_family.c, which runs any model on R ranks.
+ *
+ * A model is four functions. Two define it, token by token. The other two write a chunk
+ * in the one form that chapters 04, 05, 09 and 11 scan, and go back through it:
+ *
+ *   v_new = u - w S      o = scale qg S + tril(Aqk) v_new      S <- Λ S + kg^T v_new
+ *
+ * A token may need two rows of the form (DPLR: one for what it copies, one for what it
+ * writes); then C tokens are a chunk of 2 C rows, and those chapters notice nothing.
+ */
+#ifndef KCP_16_FAMILY_H
+#define KCP_16_FAMILY_H
+
+#include "ref.h"
+
+/* Token t of value head n: its rows. Gradients add to what they find. */
+struct family_token {
+    int K, V;
+    const double *q, *k, *v, *g, *a, *b, *omega;
+    double *dq, *dk, *dv, *dg, *da, *db, *domega;
+};
+
+/* One row a token of a tensor and of its gradient: that of token i is x + i step. */
+struct family_rows { const double *x; double *d; int64_t step; };
+static inline const double *row(struct family_rows y, int i) { return y.x + i * y.step; }
+static inline double *drow(struct family_rows y, int i) { return y.d + i * y.step; }
+
+/* A chunk of value head n: c tokens. Row e of the form belongs to token e / rows. */
+struct family_chunk {
+    int c, rows, K, V;
+    double scale;
+    struct family_rows q, k, v, a, b, omega, dO;      /* d is NULL in forward */
+    struct family_rows bk;                 /* scratch [C,K] and its gradient */
+    struct family_rows G;                  /* log2, summed within the chunk; d is dG */
+    struct family_rows u, w, kg, qg, Aqk;  /* the form, zero at first: fill d */
+    struct family_rows v_new, dU, dAqk;    /* backward: chapters 04, 09 made x; */
+    const double *h, *dh;                  /* [K,V] at the chunk's start, its end */
+    double *L, *z;                         /* scratch [C,C], [C,V] */
+};
+
+struct family_model {
+    const char *name;
+    int rows;                              /* of the form, for each token */
+    /* S [K,V] <- the state after the token. */
+    void (*step)(const struct family_token *x, double *S);
+    /* dS: of the state after the token -> of S, the state before it. */
+    void (*adjoint)(const struct family_token *x, const double *S, double *dS);
+    void (*form)(const struct family_chunk *x);       /* u, w, kg, qg, Aqk */
+    void (*back)(const struct family_chunk *x);       /* to the inputs' gradients, dG */
+};
+extern const struct family_model kcp_dplr, kcp_gdn2, kcp_gla;
+
+/* One rank's forward or backward of any model; and all of it token by token, on one
+ * rank. KCP_BAD: no plan, or not this call's; KCP_NO_MEMORY. */
+int kcp_family_run(const struct family_model *m, const struct kcp_family *a);
+int kcp_family_walk(const struct family_model *m, const struct kcp_family *a);
+
+/* ---- what forms are made of (16_form.c)
+ * score: sum_p y_i[p] z_j[p] exp2(G_e[p] - G_j[p]), e = i, or i-1 for what acts before
+ * the decay. score_back: dA, its gradient, into those of y_i, z_j, G_e and G_j; the two
+ * last cancel when e = j, and are left out. */
+double family_score(const struct family_chunk *x, struct family_rows y, int i, int e,
+                    struct family_rows z, int j);
+void family_score_back(const struct family_chunk *x, double dA, struct family_rows y,
+                       int i, int e, struct family_rows z, int j);
+/* gated [K] = exp2(G_e) y_i, e >= -1; and d, its gradient, into those of y_i and G_e. */
+void family_gated(const struct family_chunk *x, struct family_rows y, int i, int e,
+                  double *gated);
+void family_gated_back(const struct family_chunk *x, const double *d,
+                       struct family_rows y, int i, int e);
+/* Every token writes along k in its row r of the form, and q reads in its last row: kg,
+ * qg and the columns r of Aqk; and back through them. */
+void family_write(const struct family_chunk *x, struct family_rows k, int r);
+void family_write_back(const struct family_chunk *x, struct family_rows k, int r);
+void family_read(const struct family_chunk *x);
+void family_read_back(const struct family_chunk *x);
+
+/* ---- one rank's run (16_chunks.c, 16_family.c): all it holds; got is freed at the end */
+struct family_rank {
+    const struct family_model *m;
+    const struct kcp_family *a;
+    const struct kcp_plan *plan;
+    const struct kcp_segment *seg;         /* this rank's segments */
+    struct kcp_call form;                  /* the call, told in rows of the form */
+    int full, ngot;
+    void *got[40];
+    int *cu;                               /* [NS+1] in rows of the form */
+    double *G_t, *G;                       /* [T,HV,K]; the same for every row */
+    double *u, *w, *kg, *qg, *Aqk, *bk, *L, *z;
+    double *h_start, *maps, *states, *o, *v_new, *h, *h_out;
+    double *dO, *dAqk, *dv_local, *dU, *dh, *dh_in, *ends;
+};
+void *family_room(struct family_rank *x, int64_t numbers);
+int   family_prepare(struct family_rank *x);
+void  family_every(struct family_rank *x, int back);     /* chunk: form, or back */
+
+#endif

@@ -1,0 +1,52 @@
+/* 16_gla.c -- GLA, gated linear attention: it writes without looking.
+ *
+ * Book: chapter 16.  Checked by: tests/16_family.c and its mutants.
+ * Next: 16_gdn2.c.
+ */
+#include "16_family.h"
+
+#include <math.h>
+
+/* spec 11.  S <- diag(exp g) S + k v^T */
+static void step(const struct family_token *x, double *S_)
+{
+    double (*S)[x->V] = (void *)S_;
+    for (int i = 0; i < x->K; i++)
+        for (int v = 0; v < x->V; v++)
+            S[i][v] = exp(x->g[i]) * S[i][v] + x->k[i] * x->v[v];
+}
+
+/* dk = dS v      dv = dS^T k      dg = exp(g) sum_v dS S      dS <- diag(exp g) dS */
+static void adjoint(const struct family_token *x, const double *S_, double *dS_)
+{
+    const double (*S)[x->V] = (void *)S_;
+    double (*dS)[x->V] = (void *)dS_;
+    for (int i = 0; i < x->K; i++)
+        for (int v = 0; v < x->V; v++) {
+            x->dk[i] += dS[i][v] * x->v[v];
+            x->dv[v] += dS[i][v] * x->k[i];
+            dS[i][v] *= exp(x->g[i]);
+            x->dg[i] += dS[i][v] * S[i][v];
+        }
+}
+
+/* Nothing is corrected: u = v, w = 0, so M_c = Λ and h_c = kg^T v. */
+static void form(const struct family_chunk *x)
+{
+    for (int i = 0; i < x->c; i++)
+        for (int v = 0; v < x->V; v++)
+            drow(x->u, i)[v] = row(x->v, i)[v];
+    family_write(x, x->k, 0);
+    family_read(x);
+}
+
+static void back(const struct family_chunk *x)
+{
+    for (int i = 0; i < x->c; i++)
+        for (int v = 0; v < x->V; v++)
+            drow(x->v, i)[v] += row(x->dU, i)[v];
+    family_write_back(x, x->k, 0);
+    family_read_back(x);
+}
+
+const struct family_model kcp_gla = { "gla", 1, step, adjoint, form, back };
