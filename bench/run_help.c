@@ -7,7 +7,7 @@
 #include <string.h>
 
 static const char usage[] =
-"usage: kcp-run --in DIR --out DIR [--model kda|gdn] [--ranks R] [--cuts a,b,..]\n"
+"usage: kcp-run --in DIR --out DIR [--model M] [--ranks R] [--cuts a,b,..]\n"
 "       [--form all_gather|chain|pipeline|scan] [--blocks B] [--canonical L]\n"
 "       [--gate raw|softplus|bounded] [--lower-bound x] [--l2norm]\n"
 "       [--beta raw|sigmoid|sigmoid2] [--scale s] [--chunk C] [--save recompute|all]\n"
@@ -39,6 +39,7 @@ static const char files[] =
 static const char options[] =
 "\n"
 "  --model kda|gdn        a gate per channel, or per head                       [kda]\n"
+"    dplr|gdn2|gla        with --stage 16: another recurrence\n"
 "  --ranks R              threads, each with its shard; 1 to 1024, and there may be\n"
 "                         more than tokens                    [1, or as --cuts says]\n"
 "  --cuts a,b,..          R+1 boundaries from 0 to T, not decreasing [floor(r T / R)]\n"

@@ -24,7 +24,7 @@ static const struct option {
 #define AT(field) offsetof(struct options, field)
     { "--in", "a directory", TEXT, AT(in), 0, 0 },
     { "--out", "a directory", TEXT, AT(out), 0, 0 },
-    { "--model", "kda|gdn", ONE_OF, AT(model), 0, 0 },
+    { "--model", "kda|gdn|dplr|gdn2|gla", ONE_OF, AT(model), 0, 0 },
     { "--ranks", "a whole number from 1 to 1024", WHOLE, AT(ranks), 1, MOST_RANKS },
     { "--cuts", "R+1 whole numbers from 0 to T, with commas", TEXT, AT(cuts), 0, 0 },
     { "--form", "all_gather|chain|pipeline|scan", ONE_OF, AT(form), 0, 0 },

@@ -21,16 +21,20 @@ int family_prepare(struct family_rank *x)
 {
     const struct kcp_family *a = x->a;
     const int m = x->m->rows, *cu = a->cu;
-    const int64_t T = a->T, R = T * m * a->HV, C = a->C, KV = (int64_t)a->HV * a->K * a->V;
+    const int64_t T = a->T, R = T * m * a->HV, C = a->C;
+    const int64_t KV = (int64_t)a->HV * a->K * a->V;
     const int64_t map = KV + (int64_t)a->HV * a->K * a->K;
     memcpy(&x->form, a, sizeof x->form);
     x->form.model = KCP_KDA, x->form.KG = a->K;
     x->form.T = T * m, x->form.C = a->C * m;
     x->cu = family_room(x, a->NS + 1);
-    x->G_t = family_room(x, T * a->HV * a->K), x->G = m > 1 ? family_room(x, R * a->K) : x->G_t;
-    x->u = family_room(x, R * a->V), x->w = family_room(x, R * a->K), x->Aqk = family_room(x, R * m * C);
+    x->G_t = family_room(x, T * a->HV * a->K);
+    x->G = m > 1 ? family_room(x, R * a->K) : x->G_t;
+    x->u = family_room(x, R * a->V), x->w = family_room(x, R * a->K);
+    x->Aqk = family_room(x, R * m * C);
     x->kg = family_room(x, R * a->K), x->qg = family_room(x, R * a->K);
-    x->bk = family_room(x, 2 * C * a->K), x->L = family_room(x, C * C), x->z = family_room(x, C * a->V);
+    x->bk = family_room(x, 2 * C * a->K), x->L = family_room(x, C * C);
+    x->z = family_room(x, C * a->V);
     x->h_start = family_room(x, a->NS * KV), x->states = family_room(x, a->NS * KV);
     x->ends = family_room(x, a->NS * KV), x->maps = family_room(x, a->NS * map);
     x->o = family_room(x, R * a->V), x->v_new = family_room(x, R * a->V);
@@ -66,7 +70,8 @@ static struct family_chunk chunk_at(const struct family_rank *x, int s, int c, i
                               .scale = a->scale, .L = x->L, .z = x->z };
     y.q = rows(a->q, a->dq, t, a->H, n / (HV / a->H), K);
     y.k = rows(a->k, a->dk, t, a->H, n / (HV / a->H), K);
-    y.v = rows(a->v, a->dv, t, HV, n, V), y.omega = rows(a->omega, a->domega, t, HV, n, V);
+    y.v = rows(a->v, a->dv, t, HV, n, V);
+    y.omega = rows(a->omega, a->domega, t, HV, n, V);
     y.a = rows(a->a, a->da, t, HV, n, K), y.b = rows(a->b, a->db, t, HV, n, K);
     y.G = rows(x->G_t, a->dg, t, HV, n, K), y.dO = rows(a->do_, NULL, t, HV, n, V);
     y.bk = rows(x->bk, x->bk + C * K, 0, 1, 0, K);

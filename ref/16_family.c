@@ -37,7 +37,8 @@ static int local(struct family_rank *x)
 }
 
 /* Rows of [NS,HV,K,V] that begin (end) a sequence from h0 (dht). */
-static void states_of(const struct family_rank *x, int ends, const double *given, double *to)
+static void states_of(const struct family_rank *x, int ends, const double *given,
+                      double *to)
 {
     const int64_t KV = (int64_t)x->a->HV * x->a->K * x->a->V;
     for (int s = 0; s < x->a->NS; s++)

@@ -25,8 +25,14 @@ struct family_token {
 
 /* One row a token of a tensor and of its gradient: that of token i is x + i step. */
 struct family_rows { const double *x; double *d; int64_t step; };
-static inline const double *row(struct family_rows y, int i) { return y.x + i * y.step; }
-static inline double *drow(struct family_rows y, int i) { return y.d + i * y.step; }
+static inline const double *row(struct family_rows y, int i)
+{
+    return y.x + i * y.step;
+}
+static inline double *drow(struct family_rows y, int i)
+{
+    return y.d + i * y.step;
+}
 
 /* A chunk of value head n: c tokens. Row e of the form belongs to token e / rows. */
 struct family_chunk {

@@ -91,6 +91,7 @@ static int asked_for(const struct bag *b, const struct kcp_field *f)
     static const char *const of[][2] = {
         { "dA_part", "A_log" },   { "ddt_part", "dt_bias" }, { "dA_log", "A_log" },
         { "ddt_bias", "dt_bias" }, { "dweight", "weight" },  { "dbias", "bias" },
+        { "da", "a" }, { "db", "b" }, { "domega", "omega" },
     };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
         if (!strcmp(f->name, of[i][0])) return bag_find(b, of[i][1]) != NULL;

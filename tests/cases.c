@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const model_name[] = { "kda", "gdn", "dplr", "gdn2", "gla" };
 const char *const form_name[] = { "all_gather", "chain", "pipeline", "scan" };
 
 enum axis { MODEL, REGIME, GATE, BETA, NORM, HEADS, SIZES, CHUNK, LENS, RANKS, FORM, CUTS,
@@ -35,6 +36,8 @@ static const int values[AXES] = { 2, 3, 3, 3, 2, LEN(heads), LEN(sizes), LEN(chu
 static int matters(const struct kcp_stage *s, int axis)
 {
     const int conv = !strncmp(s->name, "14", 2);
+    if (!strncmp(s->name, "16", 2) && (axis == GATE || axis == BETA || axis == NORM ||
+        axis == SAVE || axis == REUSE)) return 0;       /* its inputs are activated */
     if (axis == LENS || axis == CUTS || axis == CANON) return 1;
     if (axis == RANKS) return s->ranks;
     if (axis == H0) return 1;
@@ -49,9 +52,17 @@ static int owed(const struct kcp_stage *s, int full, int a, int b)
 {
     const int conv = !strncmp(s->name, "14", 2);
     const int core = conv ? 1 << RANKS | 1 << WINDOW | 1 << LENS | 1 << CUTS
+                   : s->oracle ? 1 << REGIME | 1 << RANKS | 1 << FORM | 1 << MODEL
                    : s->ranks ? 1 << REGIME | 1 << RANKS | 1 << FORM
                               : 1 << REGIME | 1 << MODEL | 1 << GATE | 1 << CHUNK;
     return a == b || full || ((core >> a & 1) && (core >> b & 1));
+}
+
+/* Chapter 16 has three models of its own. */
+static int first_model(const struct kcp_stage *s) { return s->oracle ? KCP_DPLR : 0; }
+static int values_of(const struct kcp_stage *s, int axis)
+{
+    return axis == MODEL && s->oracle ? 3 : values[axis];
 }
 
 #define MOST 10
@@ -84,8 +95,8 @@ static void draw_cuts(struct kcase *k, int kind, struct stream *s)
     if (kind == 2 && R > 2) k->cuts[R / 2 + 1] = k->cuts[R / 2]; /* an empty rank inside */
 }
 
-static void case_of(struct kcase *k, int id, const int *row, uint64_t seed, int fixed_R,
-                    int wide)
+static void case_of(struct kcase *k, int id, const int *row, int model0, uint64_t seed,
+                    int fixed_R, int wide)
 {
     struct kcp_call *c = &k->call;
     memset(k, 0, sizeof *k);
@@ -97,11 +108,11 @@ static void case_of(struct kcase *k, int id, const int *row, uint64_t seed, int 
     const int *size = wide ? wide_sizes[row[SIZES] % 4] : sizes[row[SIZES]];
     const int slow = c->T > 400 && size[0] * size[1] > 1024;       /* for the references */
     if (slow && !wide) size = sizes[0];
-    c->model = row[MODEL], c->gate = row[GATE], c->beta_form = row[BETA];
+    c->model = model0 + row[MODEL], c->gate = row[GATE], c->beta_form = row[BETA];
     c->l2norm = row[NORM];
     c->H = slow ? 1 : heads[row[HEADS]][0], c->HV = slow ? 1 : heads[row[HEADS]][1];
     c->K = size[0], c->V = size[1], c->C = wide ? 64 : chunk[row[CHUNK]];
-    c->KG = c->model == KCP_KDA ? c->K : 1;
+    c->KG = c->model == KCP_GDN ? 1 : c->K;
     c->R = fixed_R > 0 ? fixed_R : ranks_[row[RANKS]], c->form = row[FORM];
     c->layout = row[LAYOUT], c->save = row[SAVE], c->reuse_M = row[REUSE];
     c->scale = row[SCALE] ? 0.3 : 0, c->lower_bound = -5;
@@ -130,7 +141,7 @@ struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t
         for (int tries = 0; tries < (*n ? 60 : 1); tries++) {    /* case 0: all first */
             int row[AXES] = { 0 };
             for (int a = 0; *n && a < AXES; a++)
-                if (matters(s, a)) row[a] = (int)(uniform(&rnd) * values[a]);
+                if (matters(s, a)) row[a] = (int)(uniform(&rnd) * values_of(s, a));
             int g = gain(s, full, seen, row, 0);
             if (g > best_gain) best_gain = g, memcpy(best, row, sizeof best);
         }
@@ -139,7 +150,7 @@ struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t
         struct kcase *more = realloc(list, (*n + 1) * sizeof *list);
         if (!more) break;
         list = more;
-        case_of(&list[*n], *n, best, seed, ranks, wide);
+        case_of(&list[*n], *n, best, first_model(s), seed, ranks, wide);
         ++*n;
     }
     free(seen);
@@ -162,7 +173,7 @@ void case_print(const struct kcase *k, char *buf, size_t n)
     static const char *const beta[] = { "raw", "sigmoid", "sigmoid2" };
     const struct kcp_call *c = &k->call;
     int at = snprintf(buf, n, "case %d: %s %s gate=%s beta=%s%s H=%d HV=%d K=%d V=%d C=%d",
-                      k->id, c->model ? "gdn" : "kda", regime_name[k->regime],
+                      k->id, model_name[c->model], regime_name[k->regime],
                       gate[c->gate], beta[c->beta_form], c->l2norm ? " l2norm" : "", c->H,
                       c->HV, c->K, c->V, c->C);
     at += snprintf(buf + at, n - at, " lengths=");

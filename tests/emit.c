@@ -86,7 +86,7 @@ static int write_options(const char *path, const struct kcp_stage *s,
     FILE *f = fopen(path, "w");
     if (!f) return fprintf(stderr, "kcp-check: %s: cannot write\n", path), 2;
     fprintf(f, "--model %s --gate %s --beta %s --act %s --state-layout %s --scale %.17g"
-            " --chunk %d%s%s%s", c->model ? "gdn" : "kda", gates[c->gate],
+            " --chunk %d%s%s%s", model_name[c->model], gates[c->gate],
             betas[c->beta_form], c->act ? "silu" : "none", c->layout ? "vk" : "kv",
             c->scale, c->C, c->l2norm ? " --l2norm" : "", c->reuse_M ? " --reuse-m" : "",
             c->shift ? " --shift" : "");

@@ -156,6 +156,18 @@ static void draw_layer(struct bag *b, const struct kcase *k)
     memcpy(bag_add(b, "cu_seqlens", "N+1", KCP_I64, c)->p, k->cu, 8 * (c->N + 1));
 }
 
+/* Chapter 16: its own rows, the layer's decays and states. */
+static void draw_family(struct bag *b, const struct kcase *k)
+{
+    const struct kcp_call *c = &k->call;
+    struct tensor *g = bag_add(b, "g", "T HV K", KCP_ACC, c);
+    struct stream s = stream_of(k->seed, "g");
+    for (int64_t i = 0; i < g->n; i++) ((double *)g->p)[i] = decay(k, &s);
+    if (k->with_h0) fill_normal(bag_add(b, "h0", "N HV K V", KCP_ACC, c), k->seed, .5);
+    if (k->with_dht) fill_normal(bag_add(b, "dht", "N HV K V", KCP_ACC, c), k->seed, .5);
+    family_draw(b, k);
+}
+
 static void draw_conv(struct bag *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;
@@ -169,8 +181,9 @@ static void draw_conv(struct bag *b, const struct kcase *k)
 int inputs_draw(struct bag *b, const struct kcase *k, const struct kcp_stage *s,
                 enum kcp_storage storage)
 {
-    if (strncmp(s->name, "14", 2)) draw_layer(b, k);
-    else draw_conv(b, k);
+    if (!strncmp(s->name, "14", 2)) draw_conv(b, k);
+    else if (s->oracle) draw_family(b, k);
+    else draw_layer(b, k);
     bag_round(b, storage);
     return KCP_OK;
 }

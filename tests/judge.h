@@ -56,7 +56,7 @@ struct kcase {
     int64_t L;                          /* canonical segment length, or 0 */
     uint64_t seed;
 };
-extern const char *const regime_name[], *const form_name[];
+extern const char *const regime_name[], *const form_name[], *const model_name[];
 /* The covering list of a stage: every axis value, all pairs of regime, ranks and form;
  * full: all pairs of all axes. wide: K, V of 64 and 128 and C = 64 alone, which is what
  * tensor-core versions take. ranks > 0 fixes R. *n cases; the caller frees. */
@@ -74,6 +74,11 @@ void bag_round(struct bag *b, enum kcp_storage storage);
 int  pipeline_chunks(struct bag *b, const struct kcase *k);
 int  pipeline_oracle(struct bag *b, const struct kcase *k, int backward);
 int  pipeline_conv(struct bag *b, const struct kcase *k, enum kcp_pass pass);
+void family_draw(struct bag *b, const struct kcase *k);                /* family.c */
+int  pipeline_family(struct bag *b, const struct kcp_stage *s, const struct kcase *k,
+                     enum kcp_pass pass);
+double alive_family(const struct bag *b, const struct kcp_stage *s,
+                    const struct kcase *k, const struct kcp_plan *p);
 int  bag_grid(struct bag *b, const struct kcp_context *x, const struct kcp_call *c);
 double alive_far(const struct bag *b, const struct kcase *k, const struct kcp_plan *p);
 
