@@ -24,11 +24,18 @@ function str(key,   s) { s = $0; if (!match(s, "\"" key "\":\"[^\"]*\"")) return
     floor = bytes / copy; if (flops / product > floor) floor = flops / product
     printf "| `%s` | %s | %.1f | %.1f to %.1f | %.0f | %.1f | %.0f %% |\n", str("variant"), num("pass") ? "backward" : "forward", us, \
            num("us_p10"), num("us_p90"), bytes / us / 1e3, flops / us / 1e6, 100 * floor * 1e6 / us > f
-    if (flops && bytes) printf "%s/%s%s %.4g %.4g\n", substr(stage, 1, 2), str("variant"), num("pass") ? "'" : "", flops / bytes, flops / us / 1e6 > (out "/roofline.tsv")
+    if (flops && bytes) {              # the roofline shows the fastest of each stage and pass
+        pair = stage FS num("pass")
+        if (!(pair in best) || flops / us > best[pair]) {
+            best[pair] = flops / us
+            point[pair] = sprintf("%s/%s%s %.4g %.4g", substr(stage, 1, 2), str("variant"), num("pass") ? "'" : "", flops / bytes, flops / us / 1e6)
+        }
+    }
     if (stage == "08_forward" || stage == "13_backward")
         print "| " stage " | `" str("variant") "` | " what " | " sprintf("%.3f", us / 1e3) " ms |" > (out "/17.rows")
 }
 END {
+    for (pair in point) print point[pair] | ("sort > " out "/roofline.tsv")
     close(out "/17.rows")
     if ((getline l < (out "/17.rows")) > 0) {
         print "| stage | variant | case | median |\n|:------|:------|:----------------|-----:|" > (out "/17.md")
