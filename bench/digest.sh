@@ -1,0 +1,12 @@
+#!/bin/sh
+# The digest of what a variant is made of: its own file, the headers of its stage, of
+# cuda/ and of ref/; for the programs that string stages together, every kernel.
+# usage: sh bench/digest.sh 04_chunk v2_warp
+stage=$1 name=${2%_f32}
+own="cuda/$stage/$name.cu"
+[ -r "$own" ] || { echo "-"; exit 0; }
+case $stage in
+08_*|13_*) files=$(ls cuda/*/*.cu cuda/*/*.cuh) ;;
+*) files="$own $(ls cuda/$stage/*.cuh 2>/dev/null)" ;;
+esac
+cat $files cuda/*.cuh ref/kcp.h ref/stages.h | sha256sum | cut -c1-16
