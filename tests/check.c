@@ -133,7 +133,8 @@ static double size_of(const struct slice *s, const struct view *v, int64_t h, do
         size = fmax(size, rms_head(s, v, s->all, all_outer, h));
         if (s->all_rows < 64) size = fmax(size, 1e-2 * nat);
     }
-    if (one_of(s->field->name, "dA_log ddt_bias")) size = fmax(size, s->rms_sum);
+    if (one_of(s->field->name, "dA_log")) size = fmax(size, s->rms_sum * sqrt(s->call->KG));
+    if (one_of(s->field->name, "ddt_bias")) size = fmax(size, s->rms_sum);
     return size;
 }
 
