@@ -418,7 +418,7 @@ local function errata_links(inlines)
   for i, x in ipairs(inlines) do          -- a reference that opens a sentence
     local before = inlines[i - 2]
     if x.t == "Link" and x.classes:includes("xref")
-       and (i == 1 or inlines[i - 1].t == "Space" and before and before.t == "Str" and before.text:match("[.?!:]$") and not before.text:match("^:")) then
+       and (i == 1 or inlines[i - 1].t == "Space" and before and before.t ~= "Link" and before.t ~= "Math" and text(before):match("[.?!]$")) then
       x.content = { pandoc.Str((text(x):gsub("^%l", string.upper))) }
     end
   end
