@@ -27,8 +27,8 @@ built=1
 if ! make --no-print-directory "$B/book/labs/work/$id.o" > "$tmp/$id.build" 2>&1; then
     echo "grade: $work does not compile:"; grep -m 6 -A 3 'error:' "$tmp/$id.build" || tail -3 "$tmp/$id.build"
     built=0
-elif nm -u "$B/book/labs/work/$id.o" | grep -q ' ref_'; then
-    echo "grade: $work calls $(nm -u "$B/book/labs/work/$id.o" | sed -n 's/.* \(ref_[a-z_0-9]*\).*/\1/p' | tr '\n' ' '): the reference is not yours to call"
+elif called=$(nm -u "$B/book/labs/work/$id.o" | awk '$NF ~ /^(ref_|kcp_stages$|kcp_variants$|dl(v?sym|m?open)$)/ { printf "%s ", $NF }'); [ -n "$called" ]; then
+    echo "grade: $work calls ${called% }: the reference is not yours to call"
     built=0
 elif ! make --no-print-directory "$B/kcp-grade-$id" > "$tmp/$id.build" 2>&1; then
     echo "grade: $work does not link:"; tail -3 "$tmp/$id.build"; built=0
