@@ -125,4 +125,4 @@ static void back(const struct family_chunk *x)
     family_read_back(x);
 }
 
-const struct family_model kcp_dplr = { "dplr", 2, step, adjoint, form, back };
+const struct family_model ref_dplr = { "dplr", 2, step, adjoint, form, back };

@@ -205,9 +205,9 @@ int kcp_family_run(const struct family_model *m, const struct kcp_family *a)
 
 static const struct family_model *model_of(const struct kcp_family *a)
 {
-    return a->model == KCP_DPLR && a->a && a->b      ? &kcp_dplr
-         : a->model == KCP_GDN2 && a->b && a->omega  ? &kcp_gdn2
-         : a->model == KCP_GLA                       ? &kcp_gla : NULL;
+    return a->model == KCP_DPLR && a->a && a->b      ? &ref_dplr
+         : a->model == KCP_GDN2 && a->b && a->omega  ? &ref_gdn2
+         : a->model == KCP_GLA                       ? &ref_gla : NULL;
 }
 
 /* The stage, and its oracle. KCP_BAD: not a model of this chapter, or an input of its

@@ -47,6 +47,7 @@ struct family_chunk {
     double *L, *z;                         /* scratch [C,C], [C,V] */
 };
 
+//> model
 struct family_model {
     const char *name;
     int rows;                              /* of the form, for each token */
@@ -57,7 +58,9 @@ struct family_model {
     void (*form)(const struct family_chunk *x);       /* u, w, kg, qg, Aqk */
     void (*back)(const struct family_chunk *x);       /* to the inputs' gradients, dG */
 };
-extern const struct family_model kcp_dplr, kcp_gdn2, kcp_gla;
+//< model
+extern const struct family_model ref_dplr, ref_gdn2, ref_gla;
+int ref_gdn2_run(const struct kcp_family *a);         /* what lab 16 is cut from */
 
 /* One rank's forward or backward of any model; and all of it token by token, on one
  * rank. KCP_BAD: no plan, or not this call's; KCP_NO_MEMORY. */

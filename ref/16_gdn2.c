@@ -135,4 +135,10 @@ static void back(const struct family_chunk *x)
     family_read_back(x);
 }
 
-const struct family_model kcp_gdn2 = { "gdn2", 1, step, adjoint, form, back };
+const struct family_model ref_gdn2 = { "gdn2", 1, step, adjoint, form, back };
+
+/* The model in the program that runs any model. */
+int ref_gdn2_run(const struct kcp_family *a)
+{
+    return a->model == KCP_GDN2 ? kcp_family_run(&ref_gdn2, a) : KCP_NA;
+}

@@ -49,4 +49,4 @@ static void back(const struct family_chunk *x)
     family_read_back(x);
 }
 
-const struct family_model kcp_gla = { "gla", 1, step, adjoint, form, back };
+const struct family_model ref_gla = { "gla", 1, step, adjoint, form, back };
