@@ -41,7 +41,7 @@ static __device__ void through_A(const struct kcp_wy_backward &a, struct span z,
         }
     }
     turned_by_columns(Q, s.A[0], s.dw[0] + d0, K + PAD);
-    EACH(t, c, j) Q[t][c][j] *= exp2f(s.G[row_in(t, j)][a.KG > 1
+    EACH(t, c, j) Q[t][c][j] *= exp2_fast(s.G[row_in(t, j)][a.KG > 1
                                                         ? d0 + column_in(c, j) : 0]);
 }
 
@@ -86,7 +86,7 @@ static __device__ void gather(const struct kcp_wy_backward &a, struct span z, in
         const float p = P[t][c][j], b = Q[t][c][j], w = W[t][c][j];
         float *dG = &s.dG[i][d];
         if (i == last)
-            *dG += exp2f(s.G[i][kda ? d : 0]) * s.h_dS[d] + s.k_dks[d];
+            *dG += exp2_fast(s.G[i][kda ? d : 0]) * s.h_dS[d] + s.k_dks[d];
         x[t][j / 2] += k * b;
         y[t][j / 2] += *dG;
         if (i > last) continue;
@@ -181,7 +181,7 @@ int v2_wy_backward(void *args)
 {
     const struct kcp_wy_backward *a = (const struct kcp_wy_backward *)args;
     const void *p[] = { a->q, a->k, a->v, a->A, a->v_new, a->h, a->do_, a->dAqk, a->dU,
-                        a->dh, a->dv };
+                        a->dh, a->dv, a->KG > 1 ? a->G : a->dv };
     const int K = a->K, V = a->V;
     if (a->C != CHUNK || (K != 64 && K != 128) || (V != 64 && V != 128)) return KCP_NA;
     for (const void *x : p)

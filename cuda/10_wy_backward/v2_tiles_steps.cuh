@@ -20,13 +20,15 @@ static __device__ void fetch(const struct kcp_wy_backward &a, struct span z, int
     fetch_rows<CHUNK>(s.A[0], in<bf16>(a.A, z.t, a.HV, n, CHUNK), HV * CHUNK, z.len);
     fetch_rows<CHUNK>(s.dAqk[0], in<bf16>(a.dAqk, z.t, a.HV, n, CHUNK), HV * CHUNK,
                       z.len);
-    copies_commit();
-    for (int at = threadIdx.x; at < CHUNK * a.KG; at += blockDim.x) {
-        const int i = at / a.KG, t = i < z.len ? i : z.len - 1;
-        s.G[i][at % a.KG] = in<float>(a.G, z.t + t, a.HV, n, a.KG)[at % a.KG];
+    for (int at = threadIdx.x; at < CHUNK * K / 4 && a.KG > 1; at += blockDim.x) {
+        const int i = at / (K / 4), t = i < z.len ? i : z.len - 1, d = at % (K / 4) * 4;
+        copy_async(&s.G[i][d], in<float>(a.G, z.t + t, a.HV, n, K) + d, 1);
     }
-    for (int i = threadIdx.x; i < CHUNK; i += blockDim.x)
+    copies_commit();
+    for (int i = threadIdx.x; i < CHUNK; i += blockDim.x) {
+        if (a.KG == 1) s.G[i][0] = gate(a, z.t + (i < z.len ? i : z.len - 1), n, 0);
         s.beta[i] = i < z.len ? in<float>(a.beta, z.t + i, 1, 0, a.HV)[n] : 0.0f;
+    }
 }
 
 // P = dq1 = scale E (dO h^T), W = dk_s = exp2(G_last - G) (v_new dS^T), dw = -dU h^T,
@@ -43,8 +45,8 @@ static __device__ void states(const struct kcp_wy_backward &a, struct room<K, V>
     EACH(t, c, j) {
         const int i = row_in(t, j), d = d0 + column_in(c, j);
         const float G = s.G[i][kda ? d : 0], G_last = s.G[CHUNK - 1][kda ? d : 0];
-        P[t][c][j] *= (float)a.scale * exp2f(G);
-        W[t][c][j] *= exp2f(G_last - G);
+        P[t][c][j] *= (float)a.scale * exp2_fast(G);
+        W[t][c][j] *= exp2_fast(G_last - G);
         s.dw[i][d] = -dw[t][c][j];
     }
     float x = 0.0f;
@@ -68,7 +70,7 @@ static __device__ void turn_over(const struct kcp_wy_backward &a, struct span z,
     __syncthreads();
     for (int at = threadIdx.x; at < CHUNK * K; at += blockDim.x) {
         const int i = at / K, d = at % K;
-        s.kE[i][d] = exp2f(s.G[i][a.KG > 1 ? d : 0]) * (float)s.k[i][d];
+        s.kE[i][d] = exp2_fast(s.G[i][a.KG > 1 ? d : 0]) * (float)s.k[i][d];
     }
     for (int i = threadIdx.x; i < CHUNK; i += blockDim.x)
         s.diagonal[i] = (float)s.dAqk[i][i];
