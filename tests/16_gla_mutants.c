@@ -66,8 +66,10 @@ static int alone(void *args)
     struct kcp_family *a = args, b = *a;
     struct kcp_plan *p = NULL;
     int64_t cu[2] = { 0, a->T };
-    if (a->T < 1 || a->N != 1)
+    if (a->N != 1)
         return ref_family(a);
+    if (a->T < 1)                        /* an empty rank has nothing to do alone */
+        return KCP_OK;
     const int bad = kcp_plan_make(&p, 1, cu, 1, NULL, a->plan->L, a->C, 0, NULL);
     if (bad)
         return bad;
