@@ -1,0 +1,174 @@
+// v1_form.cuh -- the form of a chunk of any model: a block a chunk and head.
+// Book: chapter 16, "Code: kernels".
+// Checked by: tests/16_family.c, through v1_stages.cu.
+// Next: v1_back.cuh.
+#ifndef KCP_16_V1_FORM_CUH
+#define KCP_16_V1_FORM_CUH
+
+#include "../device.cuh"
+
+// The call and where its form lies. Row e of the form belongs to token e / m; G is the
+// same for every row of a token. Chunks are of C tokens, C m rows: at most CMAX.
+struct family {
+    struct kcp_family a;
+    int m, C, NC;
+    const int *cu, *cn, *sc;             // the grid, in rows
+    float *G, *L, *B;                    // [mT,HV,K]; Aab or L, and Aak [T,HV,C]
+    void *u, *w, *kg, *qg, *Aqk;
+    const void *v_new, *h, *dh, *dAqk, *dU;
+    float *z, *dL, *dB;                  // [T,HV,V], [T,HV,C] twice
+};
+
+// Chunk c: its first token, and how many.
+static __device__ __forceinline__ struct span tokens(const struct family &x, int c)
+{
+    const int s = x.sc[c];
+    const int64_t t = x.cu[s] / x.m + (int64_t)(c - x.cn[s]) * x.C;
+    const int64_t left = x.cu[s + 1] / x.m - t;
+    return { t, left < x.C ? (int)left : x.C };
+}
+
+// G of token t, channel d: any of its rows.
+static __device__ __forceinline__ float G_of(const struct family &x, int64_t t, int n,
+                                             int d)
+{
+    return x.G[(t * x.m * x.a.HV + n) * x.a.K + d];
+}
+
+template <class X>
+static __device__ __forceinline__ float query(const struct family &x, int64_t t, int n,
+                                              int d)
+{
+    return (float)in<X>(x.a.q, t, x.a.H, n / (x.a.HV / x.a.H), x.a.K)[d];
+}
+
+template <class X>
+static __device__ __forceinline__ float key(const struct family &x, int64_t t, int n,
+                                            int d)
+{
+    return (float)in<X>(x.a.k, t, x.a.H, n / (x.a.HV / x.a.H), x.a.K)[d];
+}
+
+template <class X>
+static __device__ __forceinline__ float gate_b(const struct family &x, int64_t t, int n,
+                                               int d)
+{
+    return (float)in<X>(x.a.b, t, x.a.HV, n, x.a.K)[d];
+}
+
+// What a token looks with: a, or b k.
+template <class X>
+static __device__ __forceinline__ float look(const struct family &x, int64_t t, int n,
+                                             int d)
+{
+    if (x.m == 2) return (float)in<X>(x.a.a, t, x.a.HV, n, x.a.K)[d];
+    return gate_b<X>(x, t, n, d) * key<X>(x, t, n, d);
+}
+
+// What row r of a token writes along: b and k, or k.
+template <class X>
+static __device__ __forceinline__ float along(const struct family &x, int64_t t, int n,
+                                              int r, int d)
+{
+    return r < x.m - 1 ? gate_b<X>(x, t, n, d) : key<X>(x, t, n, d);
+}
+
+// G in base 2, summed within the chunk: a thread a channel. A gate below -750 is shut.
+static __global__ void family_gate(const struct family x)
+{
+    const struct span s = tokens(x, blockIdx.x);
+    const int n = blockIdx.y, d = threadIdx.x;
+    float G = 0.0f;
+    for (int64_t t = s.t; t < s.t + s.len; t++) {
+        const float g = in<float>(x.a.g, t, x.a.HV, n, x.a.K)[d];
+        G += fmaxf(g, -750.0f) * 1.4426950408889634f;
+        for (int r = 0; r < x.m; r++) x.G[((t * x.m + r) * x.a.HV + n) * x.a.K + d] = G;
+    }
+}
+
+// Bound: C^2 K / 2 exponentials a score. A thread a pair i, j: the columns of Aqk, and
+// the systems' matrices, none of whose exponents is above 0. What looks before the decay
+// (DPLR) has faded by G of the token before.
+template <class X>
+static __global__ void family_scores(const struct family x)
+{
+    const struct span s = tokens(x, blockIdx.x);
+    const int n = blockIdx.y, HV = x.a.HV, K = x.a.K, m = x.m;
+    for (int at = threadIdx.x; at < s.len * x.C; at += blockDim.x) {
+        const int i = at / x.C, j = at % x.C;
+        const int64_t ti = s.t + i, tj = s.t + j, te = m == 2 ? ti - 1 : ti;
+        float qk[2] = { 0.0f, 0.0f }, L = 0.0f, B = 0.0f;
+        //> kernel-scores
+        for (int d = 0; d < K && j <= i; d++) {
+            const float D = query<X>(x, ti, n, d) *
+                            exp2f(G_of(x, ti, n, d) - G_of(x, tj, n, d));
+            for (int r = 0; r < m; r++) qk[r] += D * along<X>(x, tj, n, r, d);
+            if (j == i || x.a.model == KCP_GLA) continue;
+            const float E = look<X>(x, ti, n, d) *
+                            exp2f(G_of(x, te, n, d) - G_of(x, tj, n, d));
+            L += E * along<X>(x, tj, n, 0, d);
+            B += E * key<X>(x, tj, n, d);
+        }
+        //< kernel-scores
+        X *Aqk = out<X>(x.Aqk, (ti + 1) * m - 1, HV, n, x.C * m) + j * m;
+        for (int r = 0; r < m; r++) Aqk[r] = (float)x.a.scale * qk[r];
+        x.L[(ti * HV + n) * x.C + j] = m == 2 ? -L : L;      // x = r - L x
+        x.B[(ti * HV + n) * x.C + j] = B;
+    }
+}
+
+// Column d of w, kg and qg.
+template <class X>
+static __device__ void key_column(const struct family &x, struct span s, int n, int d)
+{
+    const int HV = x.a.HV, K = x.a.K, m = x.m;
+    const float last = G_of(x, s.t + s.len - 1, n, d);
+    float w[CMAX];
+    for (int i = 0; i < s.len; i++) {
+        const int64_t t = s.t + i, e = t * m;
+        const float G = G_of(x, t, n, d);
+        const float faded = m == 1 ? exp2f(G) : i ? exp2f(G_of(x, t - 1, n, d)) : 1.0f;
+        w[i] = x.a.model == KCP_GLA ? 0.0f : faded * look<X>(x, t, n, d);
+        if (m == 2) w[i] = -w[i];                            // the form says u - w S
+        for (int j = 0; j < i && x.a.model != KCP_GLA; j++)
+            w[i] -= x.L[(t * HV + n) * x.C + j] * w[j];
+        out<X>(x.w, e, HV, n, K)[d] = w[i];
+        for (int r = 0; r < m; r++)
+            out<X>(x.kg, e + r, HV, n, K)[d] = exp2f(last - G) * along<X>(x, t, n, r, d);
+        out<X>(x.qg, e + m - 1, HV, n, K)[d] = exp2f(G) * query<X>(x, t, n, d);
+    }
+}
+
+// Column v of u.
+template <class X>
+static __device__ void value_column(const struct family &x, struct span s, int n, int v)
+{
+    const int HV = x.a.HV, V = x.a.V, m = x.m;
+    float u[CMAX];
+    for (int i = 0; i < s.len; i++) {
+        const int64_t t = s.t + i;
+        const float value = in<X>(x.a.v, t, HV, n, V)[v];
+        u[i] = m == 2 ? 0.0f : value;
+        if (x.a.model == KCP_GDN2) u[i] *= (float)in<X>(x.a.omega, t, HV, n, V)[v];
+        for (int j = 0; j < i && x.a.model != KCP_GLA; j++) {
+            const int64_t ij = (t * HV + n) * x.C + j;
+            u[i] -= x.L[ij] * u[j];
+            if (m == 2) u[i] += x.B[ij] * (float)in<X>(x.a.v, s.t + j, HV, n, V)[v];
+        }
+        out<X>(x.u, t * m, HV, n, V)[v] = u[i];
+        if (m == 2) out<X>(x.u, t * m + 1, HV, n, V)[v] = value;
+    }
+}
+
+// A thread a column of w or of u: the systems are solved from the first row down, and no
+// column waits for another.
+template <class X>
+static __global__ void family_columns(const struct family x)
+{
+    const struct span s = tokens(x, blockIdx.x);
+    const int n = blockIdx.y, col = threadIdx.x;
+    if (col < x.a.K) key_column<X>(x, s, n, col);
+    else value_column<X>(x, s, n, col - x.a.K);
+}
+
+#endif
