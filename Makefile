@@ -82,6 +82,7 @@ test-here: said $(if $(has_crit),$B/kcp-test,$B/kcp-check) $(test_needs)
 	@$(if $(has_crit),FULL=$(FULL) STAGE=$(STAGE) SEED=$(SEED) $B/kcp-test -j2,\
 	  echo "Criterion not found: kcp-check drives the tests"; $B/kcp-check $(flags))
 	@for t in $(test_scripts); do sh $$t $B || exit 1; done
+	@sh bench/stale.sh
 
 # The C code under the sanitizers; the references are double and small, so it is quick.
 .PHONY: sanitize-host

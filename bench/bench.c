@@ -117,7 +117,8 @@ static char *args_of(struct shelf *s, const struct kcp_stage *st, const struct k
         const struct kcp_field *f = &st->fields[i];
         int64_t dim[4], n = 1;
         if (!field_used(f, c)) continue;
-        void *p = shelf_find(s, !strcmp(f->name, "maps") ? "map" : f->name);
+        void *p = shelf_find(s, !strcmp(f->name, "maps") ? "map"
+                              : !strcmp(f->name, "h_kept_in") ? "h_in" : f->name);
         const int nd = shape_dims(c, f->shape, dim);
         for (int d = 0; d < nd; d++) n *= dim[d];
         if (!p && !field_in(f))
