@@ -73,7 +73,10 @@ static size_t place(struct program *x, const struct kcp_family *args)
     }
     x->e = { a->form, 0, a->blocks, 0, a->HV, a->K, a->V, a->plan, a->comm,
              a->ops ? a->ops : &cuda_mapops, x->maps, x->states, NULL, NULL, a->stream };
-    x->e.work = take(r, kcp_exchange_work(&x->e), 1);
+    struct kcp_exchange back = x->e;     // one room for both directions
+    back.backward = 1;
+    const size_t there = kcp_exchange_work(&x->e), again = kcp_exchange_work(&back);
+    x->e.work = take(r, there > again ? there : again, 1);
     return r->used;
 }
 
@@ -101,7 +104,8 @@ static void put_grid(struct program *x)
         return at;
     });
     put(x->sc, x->f.NC, a->stream, [&](int j) {
-        while (j >= before + (seen = (cu[s + 1] - cu[s] + C - 1) / C)) before += seen, s++;
+        while (j >= before + (seen = (cu[s + 1] - cu[s] + C - 1) / C))
+            before += seen, s++;
         return s;
     });
 }
