@@ -74,7 +74,7 @@ static int group(struct kcp_comm *c, int begin)          /* sends do not wait */
 static int barrier(struct kcp_comm *c, struct CUstream_st *stream)
 {
     const struct kcp_traffic before = c->traffic;
-    char none[1];
+    char none[1] = { 0 };
     const int err = all_gather(c, none, none, 0, stream);
     c->traffic = before;
     return err;
