@@ -13,7 +13,7 @@ static struct expected kept;
 
 static void copy_bag(struct bag *to, const struct bag *from)
 {
-    to->n = 0;
+    bag_free(to);
     for (int i = 0; i < from->n; i++) {
         struct tensor *t = &to->t[to->n++];
         *t = from->t[i];
