@@ -267,9 +267,13 @@ int has_backward(const struct kcp_stage *s)
     return backward;
 }
 
+/* A rank is a thread: OpenBLAS, where it is linked, must not start more of its own. */
+extern void openblas_set_num_threads(int n) __attribute__((weak));
+
 int trial_run(const struct kcp_stage *s, const struct kcp_variant *v,
               const struct kcase *k, enum kcp_storage judged, struct trial *out)
 {
+    if (openblas_set_num_threads) openblas_set_num_threads(1);
     struct kcp_plan *p = case_plan(k, s->ranks ? k->call.R : 1);
     if (!p) return KCP_NO_MEMORY;
     pass_run(s, v, k, judged, KCP_FORWARD, p, out);
