@@ -1,4 +1,4 @@
-/* 01_step.c -- the recurrence, token by token, and its adjoint: the oracle of everything.
+/* 01_step.c -- the recurrence, token by token, and its adjoint: the oracle of it all.
  *
  * Book: chapter 01.  Checked by: tests/01_step.c (finite differences), and every stage
  * after it is checked against this one.  Next: 02_gate.c.
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A state at the interface is [K,V] or [V,K]; inside it is [K,V]. from NULL reads as 0. */
+/* A state at the interface is [K,V] or [V,K]; inside it is [K,V]. from NULL means 0. */
 static void read_state(int K, int V, enum kcp_layout layout, const double *from,
                        double S[K][V])
 {
@@ -17,7 +17,8 @@ static void read_state(int K, int V, enum kcp_layout layout, const double *from,
             S[i][v] = !from ? 0 : layout == KCP_KV ? from[i * V + v] : from[v * K + i];
 }
 
-static void write_state(int K, int V, enum kcp_layout layout, double S[K][V], double *to)
+static void write_state(int K, int V, enum kcp_layout layout, double S[K][V],
+                        double *to)
 {
     for (int i = 0; i < K; i++)
         for (int v = 0; v < V; v++)
@@ -116,8 +117,8 @@ static void step_adjoint(const struct kcp_step *a, int64_t t, int head,
 }
 
 /* Run tokens t0..t1 of one head from S; keep a trace of each in z, or none. */
-static void replay(const struct kcp_step *a, int head, int64_t t0, int64_t t1, double *S,
-                   double *e, struct trace *z)
+static void replay(const struct kcp_step *a, int head, int64_t t0, int64_t t1,
+                   double *S, double *e, struct trace *z)
 {
     const int H = a->H, HV = a->HV, K = a->K, V = a->V, KG = a->KG, m = head / (HV / H);
     const double (*k)[H][K] = a->k, (*x)[HV][V] = a->v;
@@ -130,8 +131,8 @@ static void replay(const struct kcp_step *a, int head, int64_t t0, int64_t t1, d
     }
 }
 
-/* One head of one sequence, backwards. Every B-th state is kept, B = sqrt(length), and a
- * block of B tokens is replayed from it: memory grows as sqrt(T), work by one forward. */
+/* One head of one sequence, backwards. Every B-th state is kept, B = sqrt(length), and
+ * a block of B tokens is replayed from it: memory grows as sqrt(T), work by a forward. */
 static int head_backward(const struct kcp_step *a, int n, int head)
 {
     const int HV = a->HV, K = a->K, V = a->V;
@@ -170,8 +171,8 @@ static int head_backward(const struct kcp_step *a, int n, int head)
 }
 
 /* Spec 1. pass forward writes o [T,HV,V] and ht [N,HV,K,V]; backward, from do_ and dht,
- * writes dq, dk [T,H,K] (summed over the value heads of a group), dv, dg, dbeta, dh0. An
- * empty sequence has ht = h0 and dh0 = dht. Returns KCP_NO_MEMORY when it must. */
+ * writes dq, dk [T,H,K] (summed over the value heads of a group), dv, dg, dbeta, dh0.
+ * An empty sequence has ht = h0 and dh0 = dht. Returns KCP_NO_MEMORY when it must. */
 int ref_step(struct kcp_step *a)
 {
     int status = KCP_OK;

@@ -11,8 +11,9 @@ static double sigmoid(double x)
     return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x));
 }
 
-/* Spec 2:  rstd = 1/sqrt(sum x^2 + 1e-6), y = rstd x.  rows of n; without norm a copy. */
-static void norm(int64_t rows, int n, int on, const double *x_, double *y_, double *rstd)
+/* Spec 2:  rstd = 1/sqrt(sum x^2 + 1e-6), y = rstd x.  rows of n; norm off: a copy. */
+static void norm(int64_t rows, int n, int on, const double *x_, double *y_,
+                 double *rstd)
 {
     const double (*x)[n] = (void *)x_;
     double (*y)[n] = (void *)y_;
@@ -25,8 +26,8 @@ static void norm(int64_t rows, int n, int on, const double *x_, double *y_, doub
 }
 
 /* dx = rstd (dy - y sum(dy y)), with y = rstd x made again from the raw x. */
-static void norm_backward(int64_t rows, int n, int on, const double *x_, const double *dy_,
-                          double *dx_)
+static void norm_backward(int64_t rows, int n, int on, const double *x_,
+                          const double *dy_, double *dx_)
 {
     const double (*x)[n] = (void *)x_, (*dy)[n] = (void *)dy_;
     double (*dx)[n] = (void *)dx_;
@@ -78,7 +79,8 @@ static double gate_backward(const struct kcp_gate *a, double x, double A_log, do
 /* beta = s sigmoid(raw), s = 1 or 2;  d raw = dbeta s sigma (1 - sigma). */
 static double beta_of(enum kcp_beta_form form, double raw)
 {
-    return form == KCP_BETA_RAW ? raw : (form == KCP_BETA_SIGMOID2 ? 2 : 1) * sigmoid(raw);
+    const double s = form == KCP_BETA_SIGMOID2 ? 2 : 1;
+    return form == KCP_BETA_RAW ? raw : s * sigmoid(raw);
 }
 
 static double beta_backward(enum kcp_beta_form form, double raw, double dbeta)
@@ -115,7 +117,8 @@ static void gate_forward_all(const struct kcp_gate *a)
     for (int64_t t = 0; t < a->T; t++)
         for (int n = 0; n < HV; n++) {
             for (int i = 0; i < KG; i++)
-                g[t][n][i] = gate(a, x[t][n][i], A_log ? A_log[n] : 0, dt ? dt[n][i] : 0);
+                g[t][n][i] = gate(a, x[t][n][i], A_log ? A_log[n] : 0,
+                                  dt ? dt[n][i] : 0);
             if (beta) beta[t][n] = beta_of(a->beta_form, raw[t][n]);
         }
 }
@@ -126,7 +129,8 @@ static void gate_backward_all(const struct kcp_gate *a)
 {
     const int HV = a->HV, KG = a->KG, *cu = a->cu;
     const double (*x)[HV][KG] = a->g_raw, *A_log = a->A_log, (*dt)[KG] = a->dt_bias;
-    const double (*raw)[HV] = a->beta_raw, (*dg)[HV][KG] = a->dg, (*dbeta)[HV] = a->dbeta;
+    const double (*raw)[HV] = a->beta_raw, (*dbeta)[HV] = a->dbeta;
+    const double (*dg)[HV][KG] = a->dg;
     double (*dx)[HV][KG] = a->dg_raw, (*draw)[HV] = a->dbeta_raw;
     double (*dA)[HV] = a->dA_part, (*ddt)[HV][KG] = a->ddt_part, none;
     if (dA) memset(dA, 0, sizeof(double) * a->NS * HV);

@@ -23,7 +23,8 @@ static void scores(const struct kcp_wy *a, struct block b, double *L_)
     const double (*beta)[HV] = a->beta;
     double (*Aqk)[HV][C] = a->Aqk, (*L)[C] = (void *)L_;
     for (int i = 0; i < b.c; i++) {
-        const double *qi = q[b.t0 + i][b.m], *ki = k[b.t0 + i][b.m], *Gi = G[b.t0 + i][b.n];
+        const double *qi = q[b.t0 + i][b.m], *ki = k[b.t0 + i][b.m];
+        const double *Gi = G[b.t0 + i][b.n];
         for (int j = 0; j < C; j++) Aqk[b.t0 + i][b.n][j] = L[i][j] = 0;
         //> scores
         for (int j = 0; j <= i; j++) {
@@ -42,7 +43,7 @@ static void scores(const struct kcp_wy *a, struct block b, double *L_)
     }
 }
 
-/* A = (I + L)^-1 by forward substitution:  A_i = e_i - sum_{p<i} L_ip A_p, row by row. */
+/* A = (I + L)^-1 by forward substitution, row by row:  A_i = e_i - sum_{p<i} L_ip A_p */
 static void invert(const struct kcp_wy *a, struct block b, const double *L_)
 {
     const int HV = a->HV, C = a->C;
@@ -76,7 +77,8 @@ static void solve(const struct kcp_wy *a, struct block b)
             gated_k[p] = beta[t][b.n] * exp2(G[t][b.n][KG > 1 ? p : 0]) * k[t][b.m][p];
         for (int i = j; i < b.c; i++) {
             const double Aij = A[b.t0 + i][b.n][j];
-            for (int v = 0; v < V; v++) u[i][b.n][v] += Aij * (beta[t][b.n] * x[t][b.n][v]);
+            for (int v = 0; v < V; v++)
+                u[i][b.n][v] += Aij * (beta[t][b.n] * x[t][b.n][v]);
             for (int p = 0; p < K; p++) w[i][b.n][p] += Aij * gated_k[p];
         }
     }

@@ -10,9 +10,10 @@
 /* A chunk of one value head n: tokens t0 .. t0+c of the rank; m its query/key head. */
 struct block { int64_t t0; int c, n, m; };
 
-/* KDA reads kg and qg, made in chapter 03. GDN keeps its scalar gate: it reads raw k and
- * q, and exp2(G_last - G), exp2(G) multiply where the row of a token is used. */
-static const double *key(const struct kcp_chunk *a, struct block b, int64_t t, double *f)
+/* KDA reads kg and qg, made in chapter 03. GDN keeps its scalar gate: it reads raw k
+ * and q, and exp2(G_last - G), exp2(G) multiply where the row of a token is used. */
+static const double *key(const struct kcp_chunk *a, struct block b, int64_t t,
+                         double *f)
 {
     const int H = a->H, HV = a->HV, K = a->K, KG = a->KG;
     const double (*G)[HV][KG] = a->G;
@@ -21,7 +22,8 @@ static const double *key(const struct kcp_chunk *a, struct block b, int64_t t, d
     return ((const double (*)[H][K])a->k)[t][b.m];
 }
 
-static const double *query(const struct kcp_chunk *a, struct block b, int64_t t, double *f)
+static const double *query(const struct kcp_chunk *a, struct block b, int64_t t,
+                           double *f)
 {
     const int H = a->H, HV = a->HV, K = a->K, KG = a->KG;
     if (a->model == KCP_KDA) return *f = 1, ((const double (*)[HV][K])a->qg)[t][b.n];

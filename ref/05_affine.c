@@ -13,8 +13,8 @@
 /* One chunk of one value head, columns j0 .. j1 of X [K,V+K]:
  *   y <- [u | 0] - w X        X <- Λ X + kg^T y
  * y [V+K] is scratch; one token at a time is enough, for w X uses the undecayed X. */
-static void chunk_map(const struct kcp_affine *a, int64_t t0, int c, int n, int j0, int j1,
-                      double *X_, double *y_)
+static void chunk_map(const struct kcp_affine *a, int64_t t0, int c, int n, int j0,
+                      int j1, double *X_, double *y_)
 {
     const int H = a->H, HV = a->HV, K = a->K, V = a->V, KG = a->KG, W = V + K;
     const int m = n / (HV / H);
@@ -63,7 +63,8 @@ int ref_affine(struct kcp_affine *a)
     double *y = malloc(sizeof(double) * C * (V + K));
     if (!y) return KCP_NO_MEMORY;
     for (int s = 0; s < a->NS; s++) {
-        const int j0 = want[s] & KCP_WANT_H ? 0 : V, j1 = want[s] & KCP_WANT_M ? V + K : V;
+        const int j0 = want[s] & KCP_WANT_H ? 0 : V;
+        const int j1 = want[s] & KCP_WANT_M ? V + K : V;
         for (int n = 0; n < HV && j0 < j1; n++) {
             start(a, s, n, j0, j1, &map[s][n][0][0]);
             for (int t0 = cu[s]; t0 < cu[s + 1]; t0 += C)
