@@ -16,7 +16,8 @@
 static const char usage[] =
     "usage: kcp-bench [--stage NN] [--variant NAME] [-T tokens] [-H heads] [--HV heads]\n"
     "                 [-K size] [-V size] [-C chunk] [--model kda|gdn] [--gate live|strong]\n"
-    "                 [--segments S] [--warmup n] [--iters n] [--json FILE]\n"
+    "                 [--segments S] [--save recompute|all] [--warmup n] [--iters n]\n"
+    "                 [--json FILE]\n"
     "times each variant on one GPU; kcp-check judges them\n";
 
 static int bad(const char *option, const char *found, const char *expected)
@@ -65,6 +66,8 @@ static int options(int argc, char **argv, struct bench *b)
         else if (!strcmp(a, "--json") && next) b->json = argv[++i];
         else if (!strcmp(a, "--model") && next && (!strcmp(next, "kda") || !strcmp(next, "gdn")))
             c->model = argv[++i][0] == 'g' ? KCP_GDN : KCP_KDA;
+        else if (!strcmp(a, "--save") && next && !strcmp(next, "all")) c->save = KCP_SAVE_ALL, i++;
+        else if (!strcmp(a, "--save") && next && !strcmp(next, "recompute")) i++;
         else if (!strcmp(a, "--gate") && next && !strcmp(next, "live")) b->regime = LIVE, i++;
         else if (!strcmp(a, "--gate") && next && !strcmp(next, "strong")) b->regime = STRONG, i++;
         else return bad("option", a, "one of --help");
@@ -276,10 +279,10 @@ static int body(struct kcp_comm *comm, void *arg)
     if (b->json && !json) return bad("--json", b->json, "a file I can write");
     if (json)
         fprintf(json, "{\"T\":%lld,\"H\":%d,\"HV\":%d,\"K\":%d,\"V\":%d,\"C\":%d,"
-                "\"segments\":%d,\"model\":\"%s\",\"gate\":\"%s\",\"copy\":%.4g,"
+                "\"segments\":%d,\"model\":\"%s\",\"gate\":\"%s\",\"save\":\"%s\",\"copy\":%.4g,"
                 "\"product\":%.4g,\"rows\":[\n  {}", (long long)c->T, c->H, c->HV, c->K, c->V,
-                c->C, c->NS, c->model ? "gdn" : "kda", regime_name[b->regime], b->copy,
-                b->product);
+                c->C, c->NS, c->model ? "gdn" : "kda", regime_name[b->regime],
+                c->save ? "all" : "recompute", b->copy, b->product);
     e = bench_all(b, json);
     if (json) fprintf(json, "\n]}\n"), fclose(json);
     kcp_plan_free(plan);
@@ -297,9 +300,10 @@ int main(int argc, char **argv)
     }
     if (measure_controls(&b)) return fprintf(stderr, "kcp-bench: no room for controls\n"), 1;
     printf("# copy %.2f TB/s, bf16 product %.0f TFLOP/s; T=%lld H=%d HV=%d K=%d V=%d C=%d"
-           " segments=%d %s %s; %d warm-up, median of %d\n", b.copy / 1e12, b.product / 1e12,
+           " segments=%d %s %s save=%s; %d warm-up, median of %d\n", b.copy / 1e12, b.product / 1e12,
            (long long)b.call.T, b.call.H, b.call.HV, b.call.K, b.call.V, b.call.C, b.call.NS,
-           b.call.model ? "gdn" : "kda", regime_name[b.regime], b.warmup, b.iters);
+           b.call.model ? "gdn" : "kda", regime_name[b.regime],
+           b.call.save ? "all" : "recompute", b.warmup, b.iters);
     char why[200] = "";
     const int e = kcp_threads_run(1, body, &b, why, sizeof why);
     if (e) fprintf(stderr, "kcp-bench: %s\n", why);

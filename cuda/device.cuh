@@ -61,7 +61,7 @@ template <class X, class Args>
 static __device__ __forceinline__ struct gated<X> gated_q(const Args &a, int64_t t,
                                                           int n)
 {
-    if (a.KG > 1) return { in<X>(a.qg, t, a.HV, n, a.K), 1.0f };
+    if (a.model != KCP_GDN) return { in<X>(a.qg, t, a.HV, n, a.K), 1.0f };
     return { in<X>(a.q, t, a.H, n / (a.HV / a.H), a.K), exp2f(gate(a, t, n, 0)) };
 }
 
@@ -69,7 +69,7 @@ template <class X, class Args>
 static __device__ __forceinline__ struct gated<X> gated_k(const Args &a, int64_t t,
                                                           int n, int64_t last)
 {
-    if (a.KG > 1) return { in<X>(a.kg, t, a.HV, n, a.K), 1.0f };
+    if (a.model != KCP_GDN) return { in<X>(a.kg, t, a.HV, n, a.K), 1.0f };
     return { in<X>(a.k, t, a.H, n / (a.HV / a.H), a.K),
              exp2f(gate(a, last, n, 0) - gate(a, t, n, 0)) };
 }
