@@ -1,84 +1,16 @@
 /* bench.c -- kcp-bench: every variant of every stage, timed, beside the machine's own
  * copy and product measured in the same run.
  *
- * Book: chapter 17.  Checked by: tests/cli.sh.  Next: bench_cost.c.
+ * Book: chapter 17.  Checked by: its controls.  Next: bench_options.c.
  *
  * Inputs come from a chain of variants on the device, as the judge's come from the chain
  * of references. Buffers are far larger than the L2 at bench shapes.
  */
 #include "bench.h"
 #include <cuda_runtime_api.h>
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char usage[] =
-    "usage: kcp-bench [--stage NN] [--variant NAME] [-T tokens] [-H heads] [--HV heads]\n"
-    "                 [-K size] [-V size] [-C chunk] [--model kda|gdn] [--gate live|strong]\n"
-    "                 [--segments S] [--save recompute|all] [--warmup n] [--iters n]\n"
-    "                 [--json FILE]\n"
-    "times each variant on one GPU; kcp-check judges them\n";
-
-static int bad(const char *option, const char *found, const char *expected)
-{
-    fprintf(stderr, "kcp-bench: %s: found '%s', expected %s\n", option, found ? found : "",
-            expected);
-    return 2;
-}
-
-static int number(const char *s, int low, int high, int *out)
-{
-    char *end;
-    errno = 0;
-    const long x = s ? strtol(s, &end, 10) : 0;
-    *out = (int)x;
-    return s && *s && !*end && !errno && x >= low && x <= high;
-}
-
-static int options(int argc, char **argv, struct bench *b)
-{
-    struct kcp_call *c = &b->call;
-    int T = 8192, bad_number = 0;
-    *c = (struct kcp_call){ .H = 96, .K = 128, .V = 128, .C = 64, .NS = 1, .N = 1, .R = 1,
-                            .gate = KCP_GATE_BOUNDED, .beta_form = KCP_BETA_SIGMOID,
-                            .l2norm = 1, .lower_bound = -5,
-                            .part = KCP_LOCAL | KCP_REVERSE };
-    const struct { const char *name; int *at, low, high; } ints[] = {
-        { "-T", &T, 1, 1 << 24 },      { "-H", &c->H, 1, 1024 }, { "--HV", &c->HV, 1, 1024 },
-        { "-K", &c->K, 16, 256 },      { "-V", &c->V, 16, 256 }, { "-C", &c->C, 1, 256 },
-        { "--segments", &c->NS, 1, 65536 }, { "--warmup", &b->warmup, 0, 10000 },
-        { "--iters", &b->iters, 5, 100000 },
-    };
-    for (int i = 1; i < argc; i++) {
-        const char *a = argv[i], *next = argv[i + 1];
-        int known = 0;
-        for (size_t j = 0; j < sizeof ints / sizeof *ints; j++)
-            if (!strcmp(a, ints[j].name)) {
-                known = 1;
-                bad_number = !number(next, ints[j].low, ints[j].high, ints[j].at);
-                if (bad_number) return bad(a, next, "a whole number in its range");
-            }
-        if (known) i++;
-        else if (!strcmp(a, "--help")) return fputs(usage, stdout), -1;
-        else if (!strcmp(a, "--stage") && next) b->stage = argv[++i];
-        else if (!strcmp(a, "--variant") && next) b->variant = argv[++i];
-        else if (!strcmp(a, "--json") && next) b->json = argv[++i];
-        else if (!strcmp(a, "--model") && next && (!strcmp(next, "kda") || !strcmp(next, "gdn")))
-            c->model = argv[++i][0] == 'g' ? KCP_GDN : KCP_KDA;
-        else if (!strcmp(a, "--save") && next && !strcmp(next, "all")) c->save = KCP_SAVE_ALL, i++;
-        else if (!strcmp(a, "--save") && next && !strcmp(next, "recompute")) i++;
-        else if (!strcmp(a, "--gate") && next && !strcmp(next, "live")) b->regime = LIVE, i++;
-        else if (!strcmp(a, "--gate") && next && !strcmp(next, "strong")) b->regime = STRONG, i++;
-        else return bad("option", a, "one of --help");
-    }
-    if (!c->HV) c->HV = c->H;
-    if (c->HV % c->H) return bad("--HV", "", "a multiple of -H");
-    if (b->stage && !stage_find(b->stage)) return bad("--stage", b->stage, "a stage, e.g. 04");
-    c->T = T, c->scale = 1 / sqrt(c->K), c->KG = c->model == KCP_KDA ? c->K : 1;
-    if (c->NS > T) return bad("--segments", "", "at most -T");
-    return 0;
-}
 
 /* One sequence in NS equal stretches; the grid on the device. */
 static int fill_grid(struct shelf *s, struct kcp_call *c)
@@ -184,10 +116,15 @@ static void print_row(const struct bench *b, const struct kcp_stage *st,
 {
     const double bytes = cost_bytes(st, c, v->storage), flops = cost_flops(st, c);
     const double floor_us = fmax(bytes / b->copy, flops / b->product) * 1e6;
-    printf("%-18s%-9s%-22s%10.1f%10.1f%10.1f%9.0f%9.1f%8.1f\n", st->name,
+    printf("%-18s%-9s%-22s%10.1f%10.1f%10.1f%9.0f%9.1f%8.1f", st->name,
            has_pass(st) ? (c->pass ? "backward" : "forward") : "", v->name, t->median, t->low,
            t->high, bytes / t->median / 1e3, flops / t->median / 1e6,
            100 * floor_us / t->median);
+    double then = 0;
+    if (b->against) then = recorded_us(b->against, st->name, v->name, c->pass);
+    if (then > 0) printf("%9.3f", t->median / then);
+    else if (b->against) printf("%9s", "-");
+    printf("\n");
     if (json)
         fprintf(json, ",\n  {\"stage\":\"%s\",\"variant\":\"%s\",\"pass\":%d,\"us\":%.2f,"
                 "\"us_p10\":%.2f,\"us_p90\":%.2f,\"bytes\":%.0f,\"flops\":%.0f}", st->name,
@@ -250,14 +187,17 @@ static int bench_all(struct bench *b, FILE *json)
     if (!e) e = fill_chain(&s, b);
     printf("%-18s%-9s%-22s%10s%10s%10s%9s%9s%8s\n", "stage", "pass", "variant", "us", "p10",
            "p90", "GB/s", "TFLOP/s", "% floor");
+    if (b->against) printf("# last: as a multiple of the time in %s\n", b->against);
     for (int i = 0; i < kcp_nstages && !e; i++) {
         const struct kcp_stage *st = &kcp_stages[i];
         const struct kcp_variant *v[64];
-        if (b->stage ? stage_find(b->stage) != st : !strncmp(st->name, "14", 2)) continue;
-        const int n = kcp_variants(st->name, b->variant, v, 64);
-        for (int j = 0; j < n && !e; j++)
-            if (v[j]->where == KCP_DEVICE && v[j]->storage == KCP_BF16)
-                e = bench_variant(b, &s, st, v[j], json);
+        if (!bench_asked(b, st)) continue;
+        int n = 0;
+        const int all = kcp_variants(st->name, b->variant, v, 64);
+        for (int j = 0; j < all; j++)
+            if (v[j]->where == KCP_DEVICE && v[j]->storage == KCP_BF16) v[n++] = v[j];
+        for (int j = b->newest && n ? n - 1 : 0; j < n && !e; j++)
+            e = bench_variant(b, &s, st, v[j], json);
         fflush(stdout);
     }
     shelf_free(&s);
@@ -269,20 +209,18 @@ static int body(struct kcp_comm *comm, void *arg)
     struct bench *b = arg;
     const struct kcp_call *c = &b->call;
     const char *why = "";
+    char head[200];
     const int64_t cu[] = { 0, c->T };
     struct kcp_plan *plan;
     const int64_t L = c->NS > 1 ? (c->T + c->NS - 1) / c->NS : 0;
     int e = kcp_plan_make(&plan, 1, cu, 1, NULL, L, c->C, 4, &why);
-    if (e) return bad("plan", why, "a batch that can be cut");
+    if (e) return bench_bad("plan", why, "a batch that can be cut");
     b->call.comm = comm, b->call.plan = plan, b->call.ops = device_memory()->mapops;
     FILE *json = b->json ? fopen(b->json, "w") : NULL;
-    if (b->json && !json) return bad("--json", b->json, "a file I can write");
+    if (b->json && !json) return bench_bad("--json", b->json, "a file I can write");
     if (json)
-        fprintf(json, "{\"T\":%lld,\"H\":%d,\"HV\":%d,\"K\":%d,\"V\":%d,\"C\":%d,"
-                "\"segments\":%d,\"model\":\"%s\",\"gate\":\"%s\",\"save\":\"%s\",\"copy\":%.4g,"
-                "\"product\":%.4g,\"rows\":[\n  {}", (long long)c->T, c->H, c->HV, c->K, c->V,
-                c->C, c->NS, c->model ? "gdn" : "kda", regime_name[b->regime],
-                c->save ? "all" : "recompute", b->copy, b->product);
+        fprintf(json, "{%s,\"copy\":%.4g,\"product\":%.4g,\"rows\":[\n  {}",
+                case_head(b, head, sizeof head), b->copy, b->product);
     e = bench_all(b, json);
     if (json) fprintf(json, "\n]}\n"), fclose(json);
     kcp_plan_free(plan);
@@ -292,8 +230,10 @@ static int body(struct kcp_comm *comm, void *arg)
 int main(int argc, char **argv)
 {
     struct bench b = { .warmup = 20, .iters = 100 };
-    const int status = options(argc, argv, &b);
+    const int status = bench_options(argc, argv, &b);
     if (status) return status < 0 ? 0 : status;
+    if (b.against && !same_case(&b))
+        return bench_bad("--against", b.against, "a record of this case");
     if (!device_memory()) {
         fprintf(stderr, "kcp-bench: no GPU here: nothing was timed\n");
         return 1;

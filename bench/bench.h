@@ -1,7 +1,7 @@
 /* bench.h -- kcp-bench: the variants of a stage, timed on one GPU beside their floors.
  *
- * Book: chapter 17.  Checked by: tests/cli.sh (its options); a record counts only with
- * the judge's verdict beside it.  Next: bench.c.
+ * Book: chapter 17.  Checked by: bench/record.sh: a record counts only with the judge's
+ * verdict beside it.  Next: bench.c.
  */
 #ifndef KCP_BENCH_H
 #define KCP_BENCH_H
@@ -15,10 +15,21 @@ extern "C" {
 struct bench {
     struct kcp_call call;              /* sizes and options of the layer            */
     enum regime regime;
-    int warmup, iters;
-    const char *stage, *variant, *json, *against;
+    int warmup, iters, newest;         /* newest: the last variant of each stage     */
+    const char *stage, *stages, *variant, *json, *against;
     double copy, product;              /* measured: bytes/s of a copy, flop/s bf16  */
 };
+
+/* 0; -1: help was given; 2: bad usage, said. */
+int bench_options(int argc, char **argv, struct bench *b);
+int bench_asked(const struct bench *b, const struct kcp_stage *st);
+int bench_bad(const char *option, const char *found, const char *expected);
+
+/* The head line of a record, from its sizes to its gates; returns s. */
+const char *case_head(const struct bench *b, char *s, size_t n);
+/* Is --against a record of this case? The median of one of its rows, 0 if not there. */
+int    same_case(const struct bench *b);
+double recorded_us(const char *file, const char *stage, const char *variant, int pass);
 
 /* Tensors on the device, by the names of the field tables. */
 struct shelf { int n; struct { char name[16]; void *p; size_t bytes; } t[80]; };

@@ -1,7 +1,19 @@
 # bench.mk -- kcp-bench on a GPU, and what `make bench` prints on any machine.
 
-benchobj := $B/bench/bench.o $B/bench/bench_cost.o $B/bench/bench_device.cu.o
-$B/bench/bench_device.cu.o: bench/bench.h
+benchobj := $(call obj,$(wildcard bench/bench*.c bench/bench*.cu))
+$(benchobj): bench/bench.h
 $B/kcp-bench: $(core) $(benchobj)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -lcublas -o $@
+
+# On a machine with a GPU `make bench` times the newest kernels too; without, says so.
+.PHONY: bench-gpu
+bench: bench-gpu
+ifneq ($(CUDA_HOME),none)
+bench-gpu: $B/kcp-bench
+	@if nvidia-smi -L >/dev/null 2>&1; then $B/kcp-bench --newest; \
+	  else echo "no GPU here: the kernels were not timed"; fi
+else
+bench-gpu:
+	@echo "CUDA not found (CUDA_HOME=): the kernels were not timed"
+endif

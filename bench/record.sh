@@ -5,7 +5,8 @@
 # FOLDER holds machine.txt (one line: GPU, driver, date), judge.txt (kcp-check's output)
 # and *.json (kcp-bench's). A row enters only when the judge passed its variant in the
 # same run; with it goes the digest of the sources it was built from (digest.sh), so
-# that stale.sh can say when they have changed. The verdicts stand in NAME-judge.txt.
+# that stale.sh can say when they have changed. Other systems' rows ("peer") enter as
+# they are: what they compute is not judged here. The verdicts stand in NAME-judge.txt.
 dir=$1 name=$2 commit=$3
 for f in machine.txt judge.txt; do
     [ -r "$dir/$f" ] || { echo "record.sh: $dir/$f: not found, expected a run's output" >&2; exit 2; }
@@ -21,6 +22,7 @@ for j in "$dir"/*.json; do
         /"copy"/ { sub(/^{/, "{\"machine\":\"" machine "\",\"commit\":\"" commit "\","); print; next }
         /"stage"/ {
             s = str("stage"); v = str("variant")
+            if ($0 ~ /"peer":/) { sub(/,$/, ""); sub(/^ *,?/, ""); printf "%s  %s", n++ ? ",\n" : "", $0; next }
             if (!((s, v) in ok)) { print "record.sh: " s " " v ": no verdict ok in this run, left out" > "/dev/stderr"; next }
             cmd = "sh bench/digest.sh " s " " v; cmd | getline d; close(cmd)
             sub(/},?$/, ",\"digest\":\"" d "\"}"); sub(/^ *,?/, "")

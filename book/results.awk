@@ -21,6 +21,12 @@ function str(key,   s) { s = $0; if (!match(s, "\"" key "\":\"[^\"]*\"")) return
         print "| variant | pass | µs | 10 to 90 % | GB/s | TFLOP/s | of its floor |\n|:---------|:------|-----:|----------:|-----:|------:|-----:|" > f
         begun[f] = 1
     }
+    if (str("peer") != "") {
+        printf "| `%s` (%s) | %s | %.1f | %.1f to %.1f | | | |\n", str("variant"), str("peer"), num("pass") ? "backward" : "forward", us, num("us_p10"), num("us_p90") > f
+        if (stage == "08_forward" || stage == "13_backward")
+            print "| " stage " | `" str("variant") "` | " what " | " sprintf("%.3f", us / 1e3) " ms |" > (out "/17.rows")
+        next
+    }
     floor = bytes / copy; if (flops / product > floor) floor = flops / product
     printf "| `%s` | %s | %.1f | %.1f to %.1f | %.0f | %.1f | %.0f %% |\n", str("variant"), num("pass") ? "backward" : "forward", us, \
            num("us_p10"), num("us_p90"), bytes / us / 1e3, flops / us / 1e6, 100 * floor * 1e6 / us > f

@@ -1,0 +1,67 @@
+#!/bin/sh
+# gpu_bench.sh -- one run on a GPU: judged, timed, beside other systems; a table last.
+#
+# Book: chapter 17.  Checked by: bench/record.sh, which takes no row without a verdict.
+# Next: peers/fla_ops.py.
+#
+#   sh bench/gpu_bench.sh [BUILD]        everything goes to $OUT (BUILD/bench without one)
+#   sh bench/record.sh $OUT NAME COMMIT  afterwards, where the results are kept
+#
+# LIMIT: seconds that it may take (470). ALL=1: the slow first variants too. CASES: what
+# of the list below to time. .peers/ (see peers/fetch.sh) holds the other systems'
+# sources; what is not there is said and skipped.
+B=${1:-build} LIMIT=${LIMIT:-470}
+OUT=${OUT:-$B/bench}
+began=$(date +%s)
+left() { echo $((LIMIT - $(date +%s) + began)); }
+say() { echo "gpu_bench.sh: $* ($(left) s left)"; }
+within() {                     # seconds to keep back, command...: what remains is its limit
+    t=$(($(left) - $1)); shift
+    [ $t -gt 10 ] || { say "no time left for $2"; return 1; }
+    timeout $t "$@"
+}
+gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
+[ "$gpus" -ge 1 ] || { echo "gpu_bench.sh: no GPU here: nothing was run"; exit 1; }
+mkdir -p "$OUT" || exit 1
+echo "$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1)," \
+    "$(date -u +%F)" | tee "$OUT/machine.txt"
+
+make -j"$(nproc)" B="$B" "$B/kcp-check" "$B/kcp-bench" >"$B.txt" 2>&1 ||
+    { tail -5 "$B.txt"; exit 1; }
+say built
+
+# The verdicts: a process a stage, since the references take the time, not the GPU.
+judged=$(mktemp -d) || exit 1
+trap 'rm -rf "$judged"' EXIT
+ids="" failed=0
+for s in $(ls cuda/*/v[0-9]*.cu | sed 's#cuda/\([0-9][0-9]\).*#\1#' | sort -u); do
+    within 150 "$B/kcp-check" --device --stage "$s" >"$judged/$s" 2>&1 & ids="$ids $!"
+done
+for id in $ids; do wait "$id" || failed=$((failed + 1)); done
+cat "$judged"/* >"$OUT/judge.txt"
+grep -E '^ +(FAIL|MARGINAL|skip)' "$OUT/judge.txt"
+say "judged: $failed stages failed"
+
+# Ours: a file a case, to which the peers append.
+A="-T 8192 -H 96" S="-T 65536 -H 32 --segments 8"
+CASES=${CASES:-a_live a_strong a_gdn b_live b_gdn}
+for c in $CASES; do
+    options="--newest --stages 08,13"
+    case $c in a_live) options=$([ -n "$ALL" ] || echo --newest) ;; esac
+    case $c in a_*) options="$A $options" ;; *) options="$S $options" ;; esac
+    case $c in *strong*) options="$options --gate strong" ;; esac
+    case $c in *gdn*) options="$options --model gdn" ;; esac
+    within 5 "$B/kcp-bench" --json "$OUT/$c.json" $options || say "$c: not timed to its end"
+done
+say "timed ours"
+
+# Theirs: the first case compiles and tunes for minutes.
+export TRITON_CACHE_AUTOTUNING=1 FLA_FLASH_KDA=0 PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH="$PWD/.peers${PYTHONPATH:+:$PYTHONPATH}"
+[ -r .peers/FLA_COMMIT ] && FLA_COMMIT=$(cat .peers/FLA_COMMIT) && export FLA_COMMIT
+files=$(for c in $CASES; do [ -s "$OUT/$c.json" ] && echo "$OUT/$c.json"; done)
+within 60 python3 bench/peers/flashkda.py $files
+within 5 python3 bench/peers/fla_ops.py --seconds $(($(left) - 60)) $files
+say "timed theirs"
+
+sh bench/table.sh "$OUT"/*.json | tee "$OUT/table.txt"

@@ -1,0 +1,143 @@
+"""common.py -- what the adapters share: cases, inputs, timing, rows.
+
+Book: chapter 17.  Checked by: the heads and rows of the files that it writes.
+Next: fla_ops.py.
+
+A case is the head line of a file that kcp-bench wrote; an adapter appends its rows to
+that file, each with "peer": whose they are. Inputs are drawn as ../bench_device.cu draws
+them: the same regimes through the same gates, not the same bits.
+"""
+import json
+import math
+import os
+import time
+
+began = time.monotonic()
+IDLE = "found no GPU, or no package"
+
+
+def head(path, words):
+    """The case of a file; of words such as T=131072 when there is no such file."""
+    if os.path.exists(path):
+        with open(path) as f:
+            first = f.readline()
+        return json.loads(first.rstrip().removesuffix("[") + "[]}")
+    case = dict(T=8192, H=96, HV=0, K=128, V=128, C=64, segments=1, ranks=1,
+                model="kda", gate="live")
+    for word in words:
+        name, value = word.split("=", 1)
+        case[name] = int(value) if isinstance(case[name], int) else value
+    case["HV"] = case["HV"] or case["H"]
+    return case
+
+
+def append(path, case, rows):
+    """Into kcp-bench's list, one row a line; a new file gets the case as its head."""
+    tail = "\n]}\n"
+    if os.path.exists(path):
+        with open(path) as f:
+            text = f.read()
+        if not text.endswith(tail):
+            raise ValueError(f"{path}: found no end of rows, expected kcp-bench's file")
+        text = text[:-len(tail)]
+    else:
+        text = json.dumps(case, separators=(",", ":"))[:-1] + ',"rows":[\n  {}'
+    for row in rows:
+        text += ",\n  " + json.dumps(row, separators=(",", ":"))
+    with open(path, "w") as f:
+        f.write(text + tail)
+
+
+def row(stage, variant, back, us, peer, **more):
+    """us: median, 10 % and 90 %. Bytes and flops are 0: we did not count a peer's."""
+    return {"stage": stage, "variant": variant, "pass": back, "us": round(us[0], 2),
+            "us_p10": round(us[1], 2), "us_p90": round(us[2], 2), "bytes": 0, "flops": 0,
+            "peer": peer, **more}
+
+
+def spread(us):
+    us, n = sorted(us), len(us)
+    return us[n // 2], us[n // 10], us[n - 1 - n // 10]
+
+
+def time_calls(torch, calls, warmup=20, iters=100):
+    """Microseconds of each of calls, run one after another, iters times over: events
+    between them, nothing waits in between, as time_calls in ../bench_device.cu. The
+    last of the list is the time of all of them."""
+    n = len(calls)
+    at = [torch.cuda.Event(enable_timing=True) for _ in range(n * iters + 1)]
+    for _ in range(warmup):
+        for call in calls:
+            call()
+    torch.cuda.synchronize()
+    at[0].record()
+    for i in range(iters):
+        for j, call in enumerate(calls):
+            call()
+            at[i * n + j + 1].record()
+    torch.cuda.synchronize()
+    us = [1000 * a.elapsed_time(b) for a, b in zip(at, at[1:])]
+    each = [spread(us[j::n]) for j in range(n)]
+    return each + [spread([sum(us[i * n:i * n + n]) for i in range(iters)])]
+
+
+def controls(torch):
+    """Bytes/s of a copy of 2 GiB, read and written; flop/s of an 8192^3 bf16 product."""
+    a = torch.empty(1 << 30, dtype=torch.bfloat16, device="cuda").normal_()
+    b = torch.empty_like(a)
+    copy = time_calls(torch, [lambda: b.copy_(a)], 3, 20)[0][0]
+    n = 8192
+    x, y = a[:n * n].view(n, n), a[n * n:2 * n * n].view(n, n)
+    z = torch.empty_like(x)
+    product = time_calls(torch, [lambda: torch.mm(x, y, out=z)], 3, 10)[0][0]
+    return {"copy": 2 * (2 << 30) / copy * 1e6, "product": 2 * n ** 3 / product * 1e6}
+
+
+def inputs(torch, case, tokens, seed, states=True):
+    """tokens rows of the case's tensors; gates and their regimes: ../bench_device.cu."""
+    T, H, HV, K, V = tokens, case["H"], case["HV"], case["K"], case["V"]
+    kda = case["model"] == "kda"
+    KG = K if kda else 1
+    torch.manual_seed(seed)
+
+    def normal(*shape, dtype=torch.bfloat16):
+        return torch.randn(*shape, device="cuda", dtype=torch.float32).to(dtype)
+
+    x = {"q": normal(1, T, H, K), "k": normal(1, T, H, K), "v": normal(1, T, HV, V),
+         "do": normal(1, T, HV, V)}
+    A_log = 0.5 * (torch.arange(HV, device="cuda", dtype=torch.float32) + 0.5) / HV
+    i = torch.arange(HV * KG, device="cuda", dtype=torch.float32)
+    dt_bias = torch.log(torch.expm1(torch.exp(-6.9 + 4.6 * (i % 17) / 17)))
+    z = torch.randn(T, HV, KG, device="cuda", dtype=torch.float32)
+    if case["gate"] == "live":
+        g = -z.abs() / case["T"] - 1e-7
+    elif case["gate"] == "strong":
+        g = -torch.log1p(torch.exp(-z))
+    else:
+        raise ValueError(f"gate: found {case['gate']}, expected live or strong")
+    A, dt = torch.exp(A_log).view(HV, 1), dt_bias.view(HV, KG)
+    if kda:                                  # bounded: g = -5 sigmoid(A (g_raw + dt))
+        p = torch.clamp(g / -5.0, max=0.9995)
+        raw = torch.log(p / (1 - p)) / A - dt
+    else:                                    # softplus: g = -A softplus(g_raw + dt)
+        raw = torch.log(torch.expm1(-g / A)) - dt
+    shape = (1, T, HV, K) if kda else (1, T, HV)
+    x["g"] = raw.to(torch.bfloat16).reshape(shape).contiguous()
+    beta = torch.randn(1, T, HV, device="cuda", dtype=torch.float32)
+    x["beta"] = (beta - (3 if case["gate"] == "live" else 0)).to(torch.bfloat16)
+    x["A_log"], x["dt_bias"] = A_log, dt_bias
+    if states:
+        x["h0"] = normal(1, HV, K, V, dtype=torch.float32)
+        x["dht"] = normal(1, HV, K, V, dtype=torch.float32)
+    x["scale"] = 1 / math.sqrt(K)
+    return x
+
+
+def say(row):
+    print(f"{row['stage']:<18}{row['variant']:<31}{row['us']:10.1f}{row['us_p10']:10.1f}"
+          f"{row['us_p90']:10.1f}", flush=True)
+
+
+def gone(limit):
+    """Has this process used its seconds?"""
+    return bool(limit) and time.monotonic() - began > limit

@@ -1,0 +1,182 @@
+"""fla_ops.py -- the Triton kernels of flash-linear-attention, timed beside ours.
+
+Book: chapter 17.  Checked by: its controls, measured in the same run.
+Next: flashkda.py.
+
+    python3 bench/peers/fla_ops.py [--seconds S] FILE.json... [T=8192 H=96 model=kda]
+    torchrun --nproc-per-node 4 bench/peers/fla_ops.py FILE.json T=131072 H=32
+
+Each file is a case that kcp-bench timed, or a new one made of the words. As processes of
+torchrun it times their context parallelism instead: the forward, then forward and
+backward; one rank's share alone; and, for four, two groups of two with half the heads
+each. Medians there are the slowest rank's. Set TRITON_CACHE_AUTOTUNING=1 and give the
+first case minutes to compile. Not installed: one line says so, exit 0.
+"""
+import os
+import sys
+
+import common
+
+
+def load():
+    try:
+        import torch
+        if not torch.cuda.is_available():
+            raise ImportError("no GPU")
+        import fla
+        from fla.ops.gated_delta_rule import chunk_gated_delta_rule
+        from fla.ops.kda import chunk_kda
+    except ImportError as e:
+        print(f"fla_ops.py: {common.IDLE} ({e}): flash-linear-attention was not timed")
+        sys.exit(0)
+    commit = os.environ.get("FLA_COMMIT", "")
+    peer = f"flash-linear-attention {fla.__version__} {commit}".strip()
+    return torch, chunk_kda, chunk_gated_delta_rule, peer
+
+
+torch, chunk_kda, chunk_gdn, peer = load()
+LEARNED = ("q", "k", "v", "g", "beta", "A_log", "dt_bias", "h0")
+
+
+def layer(case, x, context=None):
+    """The layer as they call it: norm, gate and beta inside."""
+    more = dict(scale=x["scale"], use_qk_l2norm_in_kernel=True, use_gate_in_kernel=True,
+                use_beta_sigmoid_in_kernel=True, A_log=x["A_log"], dt_bias=x["dt_bias"])
+    if context is not None:
+        more["cp_context"] = context
+    elif "cu" in x:
+        more["cu_seqlens"] = x["cu"]
+    elif "h0" in x:
+        more.update(initial_state=x["h0"], output_final_state=True)
+    if case["model"] == "kda":
+        more.update(safe_gate=True, lower_bound=-5.0)
+    call = chunk_kda if case["model"] == "kda" else chunk_gdn
+    return call(q=x["q"], k=x["k"], v=x["v"], g=x["g"], beta=x["beta"], **more)
+
+
+def passes(case, x, context=None, iters=100):
+    """Spreads of the forward without gradients, the backward, and of both."""
+    def inference():
+        with torch.no_grad():
+            layer(case, x, context)
+
+    learned = [x[n].requires_grad_() for n in LEARNED if n in x]
+    kept = {}
+
+    def forward():
+        kept["y"] = layer(case, x, context)
+
+    def backward():
+        o, ht = kept.pop("y")
+        outputs = [(o, x["do"])] + ([(ht, x["dht"])] if ht is not None else [])
+        torch.autograd.grad([y for y, _ in outputs], learned, [d for _, d in outputs])
+
+    alone = common.time_calls(torch, [inference], iters=iters)[0]
+    try:
+        back = common.time_calls(torch, [forward, backward], iters=iters)
+    except RuntimeError as e:               # e.g. Triton of a version they refuse
+        if context is not None:
+            raise
+        print(f"fla_ops.py: {case['model']} backward not run: {str(e)[:200]!r}")
+        return alone, None, None
+    return alone, back[1], back[2]
+
+
+def rows_of(name, times, **more):
+    alone, back, both = times
+    rows = [common.row("08_forward", name, 0, alone, peer, **more)]
+    if back:
+        rows.append(common.row("13_backward", name, 0, back, peer, **more))
+        rows.append(common.row("forward_backward", name, 0, both, peer, **more))
+    for r in rows:
+        common.say(r)
+    return rows
+
+
+def title(case, where=""):
+    print(f"# {peer}; T={case['T']} H={case['H']} {case['model']} {case['gate']}{where}")
+
+
+def one_gpu(path, words):
+    case = common.head(path, words)
+    title(case)
+    x = common.inputs(torch, case, case["T"], 1)
+    if "copy" not in case:
+        case.update(common.controls(torch))
+    common.append(path, case, rows_of("fla_" + case["model"], passes(case, x)))
+
+
+def slowest(times):
+    """Of all ranks, element by element."""
+    import torch.distributed as dist
+    n = [len(t) if t else 0 for t in times]
+    flat = torch.tensor([u for t in times for u in t or ()], device="cuda")
+    dist.all_reduce(flat, op=dist.ReduceOp.MAX)
+    flat = iter(flat.tolist())
+    return [tuple(next(flat) for _ in range(k)) for k in n]
+
+
+def context_parallel(path, words, limit):
+    import torch.distributed as dist
+    from fla.ops.cp import build_cp_context
+    R, r = dist.get_world_size(), dist.get_rank()
+    case = common.head(path, [*words, f"ranks={R}"])
+    cu = torch.tensor([0, case["T"]], dtype=torch.long, device="cuda")
+    name, rows = "fla_" + case["model"], []
+
+    def trial(label, heads, group, ranks, context):
+        late = slowest([(float(common.gone(limit)),)])[0][0]
+        if late:
+            return print(f"fla_ops.py: {label}: no time left: not timed") if r == 0 else None
+        here = dict(case, H=case["H"] // heads, HV=case["HV"] // heads)
+        x = common.inputs(torch, here, case["T"] // ranks, 1 + r, states=False)
+        cp = build_cp_context(cu, group=group) if context else None
+        if not cp:
+            x["cu"] = torch.tensor([0, case["T"] // ranks], dtype=torch.long, device="cuda")
+        dist.barrier()
+        times = slowest(passes(here, x, cp, iters=100))
+        if r == 0:
+            rows.extend(rows_of(name + label, times, ranks=R))
+
+    if r == 0:
+        if "copy" not in case:
+            case.update(common.controls(torch))
+        title(case, f" on {R}")
+    dist.barrier()
+    trial(f"_cp{R}", 1, dist.group.WORLD, R, True)
+    trial("_share_alone", 1, None, R, False)
+    if R == 4 and case["H"] % 2 == 0:
+        pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]     # by every rank
+        trial("_cp2_heads2", 2, pairs[r // 2], 2, True)
+    if r == 0:
+        common.append(path, case, rows)
+    dist.barrier()
+
+
+def main(words):
+    limit, files, case = 0.0, [], []
+    while words:
+        word = words.pop(0)
+        if word == "--seconds":
+            limit = float(words.pop(0))
+        else:
+            (case if "=" in word else files).append(word)
+    if not files:
+        sys.exit("fla_ops.py: found no file, expected FILE.json...")
+    many = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    if many:
+        import torch.distributed as dist
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        dist.init_process_group("nccl")
+    for path in files:
+        if many:
+            context_parallel(path, case, limit)
+        elif common.gone(limit):
+            print(f"fla_ops.py: {path}: no time left: not timed")
+        else:
+            one_gpu(path, case)
+    if many:
+        dist.destroy_process_group()
+
+
+main(sys.argv[1:])
