@@ -25,21 +25,25 @@ def load():
             raise ImportError("no GPU")
         import fla
         from fla.ops.gated_delta_rule import chunk_gated_delta_rule
+        from fla.ops.generalized_delta_rule import chunk_dplr_delta_rule
         from fla.ops.kda import chunk_kda
     except ImportError as e:
         print(f"fla_ops.py: {common.IDLE} ({e}): flash-linear-attention was not timed")
         sys.exit(0)
     commit = os.environ.get("FLA_COMMIT", "")
     peer = f"flash-linear-attention {fla.__version__} {commit}".strip()
-    return torch, chunk_kda, chunk_gated_delta_rule, peer
+    return torch, chunk_kda, chunk_gated_delta_rule, chunk_dplr_delta_rule, peer
 
 
-torch, chunk_kda, chunk_gdn, peer = load()
-LEARNED = ("q", "k", "v", "g", "beta", "A_log", "dt_bias", "h0")
+torch, chunk_kda, chunk_gdn, chunk_dplr, peer = load()
+LEARNED = ("q", "k", "v", "a", "b", "gk", "g", "beta", "A_log", "dt_bias", "h0")
 
 
 def layer(case, x, context=None):
-    """The layer as they call it: norm, gate and beta inside."""
+    """The layer as they call it: norm, gate and beta inside, but for DPLR."""
+    if case["model"] == "dplr":
+        return chunk_dplr(x["q"], x["k"], x["v"], x["a"], x["b"], x["gk"], x["scale"],
+                          x["h0"], True, lower_bound=-0.6065)
     more = dict(scale=x["scale"], use_qk_l2norm_in_kernel=True, use_gate_in_kernel=True,
                 use_beta_sigmoid_in_kernel=True, A_log=x["A_log"], dt_bias=x["dt_bias"])
     if context is not None:
