@@ -4,6 +4,7 @@
 // Next: v1_stages.cu, which says whose kernels.
 #include "../layer.cuh"
 #include "../mapops.cuh"
+#include "../parts.cuh"
 #include "../stages_v1.cuh"
 
 // Bound: the sum of its stages'; what they hand to one another goes through memory.
@@ -95,10 +96,14 @@ static int carry(struct forward *x)
     map.want = x->want, map.k = x->k, map.kg = x->kg, map.w = x->w, map.u = x->u;
     map.G = x->G, map.h_start = x->states, map.map = x->maps;
 
+    part(PART_SUM, x->a.stream);
     put_wants((struct kcp_call *)&x->a, 0, x->want);
     states_in((struct kcp_call *)&x->a, 0, x->a.h0, x->states);
-    const int status = x->t.affine(&map);
-    return status ? status : kcp_exchange_run(&x->e);
+    int status = x->t.affine(&map);
+    part(PART_EXCHANGE, x->a.stream);
+    if (!status) status = kcp_exchange_run(&x->e);
+    part(PART_MAIN, x->a.stream);
+    return status;
 }
 
 // Does the block keep v_new and h for backward?

@@ -3,6 +3,7 @@
 // Checked by: tests/13_backward.c.
 // Next: v1_stages.cu, which says whose kernels.
 #include "room.cuh"
+#include "../parts.cuh"
 
 // Bound: the sum of its stages'. As in 08, nothing is allocated and the host waits for
 // nothing but comm. Limit: the block's mode and reuse_M must be this call's; a block
@@ -62,14 +63,18 @@ static int carry(struct backward *x)
     m.G = x->G, m.do_ = a->do_, m.dv_local = x->dv_local, m.dh_end = x->states;
     m.dmap = x->dmap;
 
+    part(PART_SUM, a->stream);
     put_wants(call, 1, x->want);
     states_in(call, 1, a->dht, x->states);
     if (a->reuse_M && a->NS)
         cudaMemcpyAsync(x->dmap, take_named(&x->r, "maps", 0, 1),
                         sizeof(float) * a->NS * a->HV * a->K * (a->V + a->K),
                         cudaMemcpyDeviceToDevice, a->stream);
-    const int status = x->t.merge_backward(&m);
-    return status ? status : kcp_exchange_run(&x->e);
+    int status = x->t.merge_backward(&m);
+    part(PART_EXCHANGE, a->stream);
+    if (!status) status = kcp_exchange_run(&x->e);
+    part(PART_MAIN, a->stream);
+    return status;
 }
 
 // Chapters 10 and 02: down to the raw inputs and, per segment, the parameters.
