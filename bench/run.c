@@ -6,6 +6,7 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 static double now(void)
@@ -28,10 +29,11 @@ static int work(struct run *x, int argc, char **argv)
         return run_error(x, RUN_BAD, x->o.shift ? "--shift" : "--backward", "found "
                          "without --stage, expected with it");
     const struct kcp_stage *stage = x->o.stage ? stage_of(x->o.stage) : NULL;
-    if ((x->o.model >= KCP_DPLR) != (stage && stage->oracle))
+    const int family = stage && !strncmp(stage->name, "16", 2);
+    if ((x->o.model >= KCP_DPLR) != family)
         return run_error(x, RUN_BAD, "--model", "found %s --stage 16, expected dplr, "
                          "gdn2 and gla with it, kda and gdn without",
-                         stage && stage->oracle ? "kda or gdn with" : "dplr, gdn2 or gla without");
+                         family ? "kda or gdn with" : "dplr, gdn2 or gla without");
     const double start = now();
     x->size.gdn = x->o.model == KCP_GDN;
     if (outputs_ready(x) != 0 || (x->o.stage ? stage_run(x) : layer_run(x)) != 0 ||

@@ -30,7 +30,7 @@ static struct array *array_new(struct run *x, const char *name, const char *file
 
 int array_split(const struct array *a)
 {
-    return strncmp(a->shape, "T ", 2) == 0;
+    return strncmp(a->shape, "T ", 2) == 0 || strcmp(a->shape, "T") == 0;
 }
 
 /* DIR/file.npy; or file itself, where it is the name of a file already (--conv). */

@@ -41,6 +41,7 @@ enum kcp_act   { KCP_ACT_NONE, KCP_ACT_SILU };
 enum kcp_form  { KCP_ALL_GATHER, KCP_CHAIN, KCP_PIPELINE, KCP_SCAN };
 enum kcp_save  { KCP_RECOMPUTE, KCP_SAVE_ALL };
 enum kcp_layout { KCP_KV, KCP_VK };          /* of h0, ht, dh0, dht at the interface */
+enum kcp_walk  { KCP_AUTO, KCP_SEQUENTIAL, KCP_BLELLOCH };         /* 15: its forms */
 
 /* What opens every args struct: the sizes, by the book's letters, the options of the
  * layer, and where it runs. KG is the width of the gate: 1 for GDN, else K. */
@@ -49,7 +50,7 @@ enum kcp_layout { KCP_KV, KCP_VK };          /* of h0, ht, dh0, dht at the inter
     int N, NS, NC;                 /* sequences; stretches, chunks on this rank    */ \
     int R, r;                      /* ranks, this rank                             */ \
     int H, HV, K, V, C, KG;                                                           \
-    int D, Wc;                     /* chapter 14: channels, width of the window    */ \
+    int D, Wc;                     /* 14: channels, width; 15: spikes of a head    */ \
     enum kcp_model model;                                                             \
     enum kcp_pass pass;            /* 01, 02, 14: which of the two walks           */ \
     int part;                      /* 09: KCP_LOCAL, KCP_REVERSE, or both          */ \
@@ -59,6 +60,7 @@ enum kcp_layout { KCP_KV, KCP_VK };          /* of h0, ht, dh0, dht at the inter
     enum kcp_layout layout;                                                           \
     enum kcp_save save;                                                               \
     enum kcp_form form;                                                               \
+    enum kcp_walk walk;            /* 15: auto chooses by the length of a stretch  */ \
     int blocks;                    /* pipeline: blocks of V; 0 chooses             */ \
     int l2norm, reuse_M, shift;    /* flags; shift: 14 is the token shift          */ \
     double scale, lower_bound;                                                        \
@@ -315,7 +317,7 @@ struct kcp_stage {
     size_t args;                     /* sizeof its struct */
     int ranks;                       /* 1: one rank's program over comm */
     int (*ref)(void *args);
-    int (*oracle)(void *args);       /* 16: the token recurrence, one rank; or NULL */
+    int (*oracle)(void *args);       /* 15, 16: the token recurrence; or NULL */
 };
 extern const struct kcp_stage kcp_stages[];
 extern const int kcp_nstages;

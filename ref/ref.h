@@ -26,6 +26,8 @@ int ref_h0(struct kcp_h0 *a);   /* 12 compress, expand */
 void ref_state(const void *args, int out, const double *from, double *to);
 int ref_backward(struct kcp_backward *a);   /* 13 one rank's backward */
 int ref_conv(struct kcp_conv *a);   /* 14 convolution, token shift */
+int ref_scan_step(struct kcp_scan *a);   /* 15 token by token, and the adjoint */
+int ref_scan(struct kcp_scan *a);   /* 15 one rank's forward or backward */
 int ref_family_step(struct kcp_family *a);   /* 16 token by token, and the adjoint */
 int ref_family(struct kcp_family *a);   /* 16 one rank's forward or backward */
 

@@ -11,7 +11,7 @@
 
 REF(step) REF(gate) REF(wy) REF(chunk) REF(affine) REF(merge) REF(forward)
 REF(chunk_backward) REF(wy_backward) REF(merge_backward) REF(h0) REF(backward) REF(conv)
-REF(family) REF(family_step)
+REF(scan) REF(scan_step) REF(family) REF(family_step)
 
 #define STAGE kcp_step
 static const struct kcp_field step[] = { KCP_STEP(ROW) };
@@ -52,6 +52,9 @@ static const struct kcp_field backward[] = { KCP_BACKWARD_(ROW) };
 #define STAGE kcp_conv
 static const struct kcp_field conv[] = { KCP_CONV(ROW) };
 #undef STAGE
+#define STAGE kcp_scan
+static const struct kcp_field scan[] = { KCP_SCAN_(ROW) };
+#undef STAGE
 #define STAGE kcp_family
 static const struct kcp_field family[] = { KCP_FAMILY(ROW) };
 #undef STAGE
@@ -74,6 +77,7 @@ const struct kcp_stage kcp_stages[] = {
     ENTRY("12", h0, 0),
     ENTRY("13", backward, 1),
     ENTRY("14", conv, 1),
+    HELD("15", scan, 1, run_scan_step),
     HELD("16", family, 1, run_family_step),
 };
 const int kcp_nstages = sizeof kcp_stages / sizeof *kcp_stages;

@@ -273,6 +273,46 @@ struct kcp_backward {
     F(KCP_BOUT, KCP_MAYBE,  dbias,      "D",        KCP_ACC)
 KCP_STRUCT(kcp_conv, KCP_CONV)
 
+/* ---- chapter 15: Spike-KDA
+ * spec 11.  alpha = sigma(alpha_base + W_alpha spike), beta = sigma(beta_base + w_beta
+ * spike): D spikes a head; KDA with these gates and scale 1, C the tile of its scan.
+ * drop [t] = 1: the token is the identity, and repeats the last output that its sequence
+ * emitted; before the first, o0 (NULL: 0). active [t][n] = 0: the identity, which emits.
+ * A mask may be NULL, on every rank or on none. ot: the last output emitted; ht and ot
+ * are the h0 and o0 with which the sequence goes on. h0, o0, ht, ot and their gradients
+ * by global sequence. dW_alpha and dw_beta come back summed over the ranks. */
+#define KCP_SCAN_(F)                                                                  \
+    KCP_GRID(F)                                                                       \
+    F(KCP_IN,   KCP_ALWAYS, q,          "T H K",    KCP_ACTV)                         \
+    F(KCP_IN,   KCP_ALWAYS, k,          "T H K",    KCP_ACTV)                         \
+    F(KCP_IN,   KCP_ALWAYS, v,          "T HV V",   KCP_ACTV)                         \
+    F(KCP_IN,   KCP_ALWAYS, spike,      "T HV D",   KCP_ACTV)                         \
+    F(KCP_IN,   KCP_ALWAYS, alpha_base, "T HV K",   KCP_ACTV)                         \
+    F(KCP_IN,   KCP_ALWAYS, beta_base,  "T HV",     KCP_ACTV)                         \
+    F(KCP_IN,   KCP_ALWAYS, W_alpha,    "HV K D",   KCP_ACC)                          \
+    F(KCP_IN,   KCP_ALWAYS, w_beta,     "HV D",     KCP_ACC)                          \
+    F(KCP_IN,   KCP_MAYBE,  drop,       "T",        KCP_I32)                          \
+    F(KCP_IN,   KCP_MAYBE,  active,     "T HV",     KCP_I32)                          \
+    F(KCP_IN,   KCP_MAYBE,  h0,         "N HV K V", KCP_ACC)                          \
+    F(KCP_IN,   KCP_MAYBE,  o0,         "N HV V",   KCP_ACC)                          \
+    F(KCP_FOUT, KCP_ALWAYS, o,          "T HV V",   KCP_ACTV)                         \
+    F(KCP_FOUT, KCP_ALWAYS, ht,         "N HV K V", KCP_ACC)                          \
+    F(KCP_FOUT, KCP_ALWAYS, ot,         "N HV V",   KCP_ACC)                          \
+    F(KCP_BIN,  KCP_ALWAYS, do_,        "T HV V",   KCP_ACTV)                         \
+    F(KCP_BIN,  KCP_MAYBE,  dht,        "N HV K V", KCP_ACC)                          \
+    F(KCP_BIN,  KCP_MAYBE,  dot,        "N HV V",   KCP_ACC)                          \
+    F(KCP_BOUT, KCP_ALWAYS, dq,         "T H K",    KCP_ACTV)                         \
+    F(KCP_BOUT, KCP_ALWAYS, dk,         "T H K",    KCP_ACTV)                         \
+    F(KCP_BOUT, KCP_ALWAYS, dv,         "T HV V",   KCP_ACTV)                         \
+    F(KCP_BOUT, KCP_ALWAYS, dspike,     "T HV D",   KCP_ACC)                          \
+    F(KCP_BOUT, KCP_ALWAYS, dalpha_base, "T HV K",  KCP_ACC)                          \
+    F(KCP_BOUT, KCP_ALWAYS, dbeta_base, "T HV",     KCP_ACC)                          \
+    F(KCP_BOUT, KCP_ALWAYS, dW_alpha,   "HV K D",   KCP_ACC)                          \
+    F(KCP_BOUT, KCP_ALWAYS, dw_beta,    "HV D",     KCP_ACC)                          \
+    F(KCP_BOUT, KCP_ALWAYS, dh0,        "N HV K V", KCP_ACC)                          \
+    F(KCP_BOUT, KCP_ALWAYS, do0,        "N HV V",   KCP_ACC)
+KCP_STRUCT(kcp_scan, KCP_SCAN_)
+
 /* ---- chapter 16: the rest of the family, forward and backward on R ranks
  * spec 11.  model says which: KCP_DPLR reads a and b, KCP_GDN2 reads b and omega, GLA
  * none of them; what a model does not read may be NULL, with its gradient. g is the

@@ -15,7 +15,8 @@ const char *const model_name[] = { "kda", "gdn", "dplr", "gdn2", "gla" };
 const char *const form_name[] = { "all_gather", "chain", "pipeline", "scan" };
 
 enum axis { MODEL, REGIME, GATE, BETA, NORM, HEADS, SIZES, CHUNK, LENS, RANKS, FORM, CUTS,
-            CANON, H0, DHT, LAYOUT, SAVE, REUSE, SCALE, ACT, WINDOW, SHIFT, WANT, AXES };
+            CANON, H0, DHT, LAYOUT, SAVE, REUSE, SCALE, ACT, WINDOW, SHIFT, WANT, WALK,
+            MASKS, AXES };
 static const int heads[][2] = { { 2, 2 }, { 1, 3 }, { 1, 1 }, { 2, 4 } };
 static const int sizes[][2] = { { 16, 16 }, { 5, 7 }, { 32, 16 }, { 16, 48 }, { 8, 3 },
                                 { 64, 64 }, { 128, 64 }, { 64, 128 } };
@@ -30,13 +31,17 @@ static const int ranks_[] = { 4, 2, 1, 3, 5, 8 }, canon[] = { 0, 64, 0, 24 };
 static const int window[] = { 4, 1, 2, 9 };
 #define LEN(a) (int)(sizeof(a) / sizeof *(a))
 static const int values[AXES] = { 2, 3, 3, 3, 2, LEN(heads), LEN(sizes), LEN(chunk),
-    LEN(lens), LEN(ranks_), 4, 3, LEN(canon), 2, 2, 2, 2, 2, 2, 2, LEN(window), 4, 2 };
+    LEN(lens), LEN(ranks_), 4, 3, LEN(canon), 2, 2, 2, 2, 2, 2, 2, LEN(window), 4, 2, 3, 4 };
+
+static int spike(const struct kcp_stage *s) { return !strncmp(s->name, "15", 2); }
 
 /* Which axes mean anything to a stage. */
 static int matters(const struct kcp_stage *s, int axis)
 {
     const int conv = !strncmp(s->name, "14", 2);
-    if (!strncmp(s->name, "16", 2) && (axis == GATE || axis == BETA || axis == NORM ||
+    if (axis == WALK || axis == MASKS) return spike(s);
+    if (spike(s) && (axis == MODEL || axis == SCALE)) return 0;
+    if (s->oracle && (axis == GATE || axis == BETA || axis == NORM ||
         axis == SAVE || axis == REUSE)) return 0;       /* its inputs are activated */
     if (axis == LENS || axis == CUTS || axis == CANON) return 1;
     if (axis == RANKS) return s->ranks;
@@ -52,6 +57,7 @@ static int owed(const struct kcp_stage *s, int full, int a, int b)
 {
     const int conv = !strncmp(s->name, "14", 2);
     const int core = conv ? 1 << RANKS | 1 << WINDOW | 1 << LENS | 1 << CUTS
+                   : spike(s) ? 1 << RANKS | 1 << FORM | 1 << MASKS
                    : s->oracle ? 1 << REGIME | 1 << RANKS | 1 << FORM | 1 << MODEL
                    : s->ranks ? 1 << REGIME | 1 << RANKS | 1 << FORM
                               : 1 << REGIME | 1 << MODEL | 1 << GATE | 1 << CHUNK;
@@ -59,10 +65,11 @@ static int owed(const struct kcp_stage *s, int full, int a, int b)
 }
 
 /* Chapter 16 has three models of its own. */
-static int first_model(const struct kcp_stage *s) { return s->oracle ? KCP_DPLR : 0; }
+static int family(const struct kcp_stage *s) { return !strncmp(s->name, "16", 2); }
+static int first_model(const struct kcp_stage *s) { return family(s) ? KCP_DPLR : 0; }
 static int values_of(const struct kcp_stage *s, int axis)
 {
-    return axis == MODEL && s->oracle ? 3 : values[axis];
+    return axis == MODEL && family(s) ? 3 : values[axis];
 }
 
 #define MOST 10
@@ -95,8 +102,8 @@ static void draw_cuts(struct kcase *k, int kind, struct stream *s)
     if (kind == 2 && R > 2) k->cuts[R / 2 + 1] = k->cuts[R / 2]; /* an empty rank inside */
 }
 
-static void case_of(struct kcase *k, int id, const int *row, int model0, uint64_t seed,
-                    int fixed_R, int wide)
+static void case_of(struct kcase *k, int id, const int *row, const struct kcp_stage *stage,
+                    uint64_t seed, int fixed_R, int wide)
 {
     struct kcp_call *c = &k->call;
     memset(k, 0, sizeof *k);
@@ -108,7 +115,7 @@ static void case_of(struct kcase *k, int id, const int *row, int model0, uint64_
     const int *size = wide ? wide_sizes[row[SIZES] % 4] : sizes[row[SIZES]];
     const int slow = c->T > 400 && size[0] * size[1] > 1024;       /* for the references */
     if (slow && !wide) size = sizes[0];
-    c->model = model0 + row[MODEL], c->gate = row[GATE], c->beta_form = row[BETA];
+    c->model = first_model(stage) + row[MODEL], c->gate = row[GATE], c->beta_form = row[BETA];
     c->l2norm = row[NORM];
     c->H = slow ? 1 : heads[row[HEADS]][0], c->HV = slow ? 1 : heads[row[HEADS]][1];
     c->K = size[0], c->V = size[1], c->C = wide ? 64 : chunk[row[CHUNK]];
@@ -120,6 +127,7 @@ static void case_of(struct kcase *k, int id, const int *row, int model0, uint64_
     c->D = c->shift ? 6 : 5;
     k->with_h0 = row[H0], k->with_dht = row[DHT], k->mixed_want = row[WANT];
     k->L = canon[row[CANON]];
+    k->masks = row[MASKS], c->walk = row[WALK], k->spike = spike(stage);
     if (c->shift) c->Wc = 2, c->act = KCP_ACT_NONE;
     if (c->scale == 0) {                                         /* K^-1/2 */
         double x = 1;
@@ -150,7 +158,7 @@ struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t
         struct kcase *more = realloc(list, (*n + 1) * sizeof *list);
         if (!more) break;
         list = more;
-        case_of(&list[*n], *n, best, first_model(s), seed, ranks, wide);
+        case_of(&list[*n], *n, best, s, seed, ranks, wide);
         ++*n;
     }
     free(seen);
@@ -183,6 +191,7 @@ void case_print(const struct kcase *k, char *buf, size_t n)
     at += snprintf(buf + at, n - at, " R=%d %s L=%lld%s%s%s", c->R, form_name[c->form],
                    (long long)k->L, k->uneven ? " uneven" : "", k->with_h0 ? " h0" : "",
                    k->with_dht ? " dht" : "");
+    if (k->spike) at += snprintf(buf + at, n - at, " walk=%d masks=%d", c->walk, k->masks);
     for (int r = 0; k->uneven && r <= c->R; r++)
         at += snprintf(buf + at, n - at, "%s%lld", r ? "," : " cuts=", (long long)k->cuts[r]);
 }

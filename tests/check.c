@@ -21,7 +21,7 @@ static int one_of(const char *name, const char *list)
 
 static int is_state(const char *f)
 {
-    return one_of(f, "o v_new u S map maps h h_out h_in h_back h_kept ht");
+    return one_of(f, "o v_new u S map maps h h_out h_in h_back h_kept ht ot");
 }
 
 /* The table of spec 12, by field name and by what is judged. */
@@ -34,7 +34,8 @@ double tolerance(const struct slice *s, int is_M)
     const int twice = as == KCP_BF16 && s->call->beta_form == KCP_BETA_SIGMOID2;
     const double *row = state;
     if (is_M) return as == KCP_F64 ? 1e-12 : 1e-5;
-    if (one_of(f, "dg dbeta dg_raw dbeta_raw dA_part ddt_part dA_log ddt_bias")) row = gates;
+    if (one_of(f, "dg dbeta dg_raw dbeta_raw dA_part ddt_part dA_log ddt_bias dspike "
+                  "dalpha_base dbeta_base dW_alpha dw_beta")) row = gates;
     else if (f[0] == 'd') row = grad;
     else if (!strncmp(s->stage->name, "08", 2)) row = whole;
     else if (one_of(f, "g G beta rstd_q rstd_k") && as == KCP_BF16) return 1e-5;

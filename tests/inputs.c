@@ -182,7 +182,12 @@ int inputs_draw(struct bag *b, const struct kcase *k, const struct kcp_stage *s,
                 enum kcp_storage storage)
 {
     if (!strncmp(s->name, "14", 2)) draw_conv(b, k);
-    else if (s->oracle) draw_family(b, k);
+    else if (!strncmp(s->name, "15", 2)) {
+        struct tensor *g = bag_add(b, "alpha_base", "T HV K", KCP_ACTV, &k->call);
+        struct stream x = stream_of(k->seed, "g");
+        for (int64_t i = 0; i < g->n; i++) ((double *)g->p)[i] = decay(k, &x);
+        spike_draw(b, k);
+    } else if (s->oracle) draw_family(b, k);
     else draw_layer(b, k);
     bag_round(b, storage);
     return KCP_OK;

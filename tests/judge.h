@@ -53,6 +53,7 @@ struct kcase {
     enum regime regime;
     int64_t cu[13], cuts[17];           /* of sequences; of ranks, when uneven */
     int uneven, with_h0, with_dht, mixed_want;
+    int spike, masks;                   /* 15: a few, none, half, long runs */
     int64_t L;                          /* canonical segment length, or 0 */
     uint64_t seed;
 };
@@ -75,6 +76,8 @@ int  pipeline_chunks(struct bag *b, const struct kcase *k);
 int  pipeline_oracle(struct bag *b, const struct kcase *k, int backward);
 int  pipeline_conv(struct bag *b, const struct kcase *k, enum kcp_pass pass);
 void family_draw(struct bag *b, const struct kcase *k);                /* family.c */
+void spike_draw(struct bag *b, const struct kcase *k);                 /* spike.c */
+double alive_spike(const struct bag *b, const struct kcase *k, const struct kcp_plan *p);
 int  pipeline_family(struct bag *b, const struct kcp_stage *s, const struct kcase *k,
                      enum kcp_pass pass);
 double alive_family(const struct bag *b, const struct kcp_stage *s,

@@ -20,8 +20,9 @@ static int first_letter(const struct kcp_field *f, const char *letter)
 
 static int owns(const struct seat *s, const struct kcp_field *f, int n)
 {
-    const int dht = !strcmp(f->name, "ht") || !strcmp(f->name, "dht");
-    return (dht ? s->plan->ht_rank : s->plan->h0_rank)[n] == s->call.r;
+    const int at_end = !strcmp(f->name, "ht") || !strcmp(f->name, "dht") ||
+                       !strcmp(f->name, "ot") || !strcmp(f->name, "dot");
+    return (at_end ? s->plan->ht_rank : s->plan->h0_rank)[n] == s->call.r;
 }
 
 /* The rows of the whole tensor that this rank holds, as doubles it may change. */
@@ -74,9 +75,15 @@ static int fill_slot(struct seat *s, const struct kcp_field *f, const struct bag
         return f->when == KCP_MAYBE ? KCP_OK : KCP_BAD;
     else {
         s->n++;
-        if (f->store == KCP_I32 || f->store == KCP_I64)
-            return place(s, o, t->p, (size_t)t->n * width);
         int64_t n = 1;
+        if (f->store == KCP_I32 || f->store == KCP_I64) {
+            shape_dims(&s->call, f->shape, o->dim);
+            for (int d = 0; d < t->nd; d++) n *= o->dim[d];
+            const int64_t row = o->dim[0] ? n / o->dim[0] : 0;
+            const int cut = x && first_letter(f, "T");
+            return place(s, o, (char *)t->p + (cut ? x->begin * row * (int)width : 0),
+                         (size_t)n * width);
+        }
         double *rows = rows_of(s, f, t, o->dim, &o->first);
         if (!rows) return KCP_NO_MEMORY;
         for (int d = 0; d < t->nd; d++) n *= o->dim[d];

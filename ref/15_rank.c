@@ -1,0 +1,189 @@
+/* 15_rank.c -- Spike-KDA between ranks: maps of segments, the exchange, who gets what.
+ *
+ * Book: chapter 15.  Checked by: tests/15_scan.c and its mutants.  Next: 16_family.h.
+ */
+#include "15_scan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void *room(struct spike_rank *x, int64_t numbers)
+{
+    void *p = calloc(numbers > 0 ? (size_t)numbers : 1, sizeof(double));
+    if (!p)
+        x->full = 1;
+    return x->got[x->ngot++] = p;
+}
+
+/* count arrays of so many numbers, as pointers into one room. */
+static double **pool(struct spike_rank *x, int64_t count, int64_t numbers)
+{
+    double **p = room(x, count), *all = room(x, count * numbers);
+    for (int64_t j = 0; j < count && !x->full; j++)
+        p[j] = all + j * numbers;
+    return p;
+}
+
+/* C maps and C states; forward nothing that grows with T. */
+static int prepare(struct spike_rank *x)
+{
+    const struct kcp_scan *a = x->a;
+    const int64_t KV = (int64_t)a->HV * a->K * a->V, row = (int64_t)a->HV * a->V + 1;
+    const int64_t map = (int64_t)a->HV * a->K * (a->V + a->K);
+    int rows = 1, longest = 1;
+    for (int r = 0; r < x->plan->R; r++)
+        rows = x->plan->ctx[r].NS > rows ? x->plan->ctx[r].NS : rows;
+    for (int c = 0; c < a->NC; c++)
+        longest = scan_tile(x, c).n > longest ? scan_tile(x, c).n : longest;
+    x->alpha = room(x, a->K), x->spare = room(x, map);
+    x->node = pool(x, longest, map), x->before = pool(x, longest, KV);
+    x->maps = room(x, a->NS * map), x->states = room(x, a->NS * KV);
+    x->rows = room(x, (rows + 1) * row), x->all = room(x, x->plan->R * rows * row);
+    if (a->pass == KCP_BACKWARD) {
+        x->after = pool(x, longest, KV), x->ends = room(x, a->NS * KV);
+        x->dO = room(x, a->T * a->HV * a->V), x->tile_h = room(x, a->NC * KV);
+        x->part = room(x, (a->NS + 1) * a->HV * (a->K + 1) * a->D);
+    }
+    return x->full ? KCP_NO_MEMORY : KCP_OK;
+}
+
+/* maps [s] = [h | M] of segment s, from [states | I], tile by tile; states hold what
+ * begins (backward: ends) a sequence, and 0. */
+static int map_of(struct spike_rank *x, int s, int backward, const double *states)
+{
+    const struct kcp_scan *a = x->a;
+    const int K = a->K, V = a->V, ld = V + K, *cn = a->cn;
+    const int want = kcp_plan_want(x->plan, x->plan->ctx[a->r].seg0 + s, backward);
+    double (*map)[K][ld] = (void *)(x->maps + (int64_t)s * a->HV * K * ld);
+    int status = KCP_OK;
+    for (int n = 0; n < a->HV && want; n++)
+        for (int i = 0; i < K; i++)
+            for (int v = 0; v < ld; v++)
+                map[n][i][v] = v < V ? states[((s * a->HV + n) * K + i) * V + v]
+                                     : v - V == i;
+    for (int c = 0; c < cn[s + 1] - cn[s] && want && !status; c++)
+        status = scan_advance(
+            x, scan_tile(x, backward ? cn[s + 1] - 1 - c : cn[s] + c), backward,
+            want & KCP_WANT_M ? ld : V, ld, &map[0][0][0]);
+    for (int n = 0; n < a->HV && backward && !scan_chosen(x, s); n++)
+        for (int i = 0; i < K; i++)
+            for (int p = 0; p < i; p++) {                      /* M, not M^T */
+                const double M = map[n][i][V + p];
+                map[n][i][V + p] = map[n][p][V + i], map[n][p][V + i] = M;
+            }
+    return status;
+}
+
+/* states [s] <- the state with which segment s begins; backward the gradient of the one
+ * with which it ends. Chapter 07 does the rest. */
+static int carry(struct spike_rank *x, int backward, double *states)
+{
+    const struct kcp_scan *a = x->a;
+    const int64_t KV = (int64_t)a->HV * a->K * a->V;
+    const double *given = backward ? a->dht : a->h0;
+    struct kcp_exchange e = {
+        .form = a->form, .backward = backward, .blocks = a->blocks, .HV = a->HV,
+        .K = a->K, .V = a->V, .plan = x->plan, .comm = a->comm, .ops = x->ops,
+        .maps = x->maps, .states = states };
+    int status = KCP_OK;
+    e.work = room(x, (int64_t)(kcp_exchange_work(&e) / sizeof(double) + 1));
+    if (x->full)
+        return KCP_NO_MEMORY;
+    for (int s = 0; s < a->NS; s++)
+        if (given && (backward ? x->seg[s].last : x->seg[s].first))
+            ref_state(a, 0, given + x->seg[s].n * KV, states + s * KV);
+    for (int s = 0; s < a->NS && !status; s++)
+        status = map_of(x, s, backward, states);
+    return status ? status : kcp_exchange_run(&e);
+}
+
+/* Backward: the state with which every tile begins, tile after tile. */
+static int tile_states(struct spike_rank *x)
+{
+    const struct kcp_scan *a = x->a;
+    const int64_t KV = (int64_t)a->HV * a->K * a->V;
+    int status = KCP_OK;
+    for (int c = 0; c < a->NC && !status; c++) {
+        const struct tile y = scan_tile(x, c);
+        memcpy(x->tile_h + c * KV, x->states + y.s * KV, sizeof(double) * KV);
+        status = scan_advance(x, y, 0, a->V, a->V, x->states + y.s * KV);
+    }
+    return status;
+}
+
+/* A sequence without tokens hands `from` through, or 0. */
+static void pass_on(const struct spike_rank *x, const int *owner, const double *from,
+                    int64_t numbers, double *to)
+{
+    const struct kcp_plan *p = x->plan;
+    for (int n = 0; n < p->N; n++)
+        if (owner[n] == x->a->r && p->cu_seqlens[n] == p->cu_seqlens[n + 1])
+            for (int64_t e = n * numbers; e < (n + 1) * numbers; e++)
+                to[e] = from ? from[e] : 0;
+}
+
+/* ht and ot of the sequences that end here; dh0 and do0 of those that start here. */
+static void leave(const struct spike_rank *x, int back)
+{
+    const struct kcp_scan *a = x->a;
+    const int64_t KV = (int64_t)a->HV * a->K * a->V, row = (int64_t)a->HV * a->V;
+    const int *owner = back ? x->plan->h0_rank : x->plan->ht_rank;
+    for (int s = 0; s < a->NS; s++)
+        if (back ? x->seg[s].first : x->seg[s].last)
+            ref_state(a, 1, (back ? x->ends : x->states) + s * KV,
+                      (double *)(back ? a->dh0 : a->ht) + x->seg[s].n * KV);
+    pass_on(x, owner, back ? a->dht : a->h0, KV, back ? a->dh0 : a->ht);
+    pass_on(x, owner, back ? a->dot : a->o0, row, back ? a->do0 : a->ot);
+}
+
+/* dW_alpha and dw_beta: the segments' sums [K D | D] of all heads, over all ranks. */
+static int into_weights(struct spike_rank *x)
+{
+    const struct kcp_scan *a = x->a;
+    const int64_t W = (int64_t)a->HV * a->K * a->D, w = (int64_t)a->HV * a->D;
+    double *sum = x->part + a->NS * (W + w);
+    const int status = kcp_segment_sum(x->plan, a->comm, x->part, W + w, sum);
+    memcpy(a->dW_alpha, sum, sizeof *sum * W);
+    memcpy(a->dw_beta, sum + W, sizeof *sum * w);
+    return status;
+}
+
+static int program(struct spike_rank *x)
+{
+    const struct kcp_scan *a = x->a;
+    const struct kcp_context *ctx = &x->plan->ctx[a->r];
+    const int back = a->pass == KCP_BACKWARD;
+    int status;
+    if (a->NS != ctx->NS || a->NC != ctx->NC || a->T != ctx->end - ctx->begin)
+        return KCP_BAD;
+    x->seg = x->plan->seg + ctx->seg0;
+    //> program
+    if ((status = prepare(x)) || (back && (status = scan_spread(x))) ||
+        (status = carry(x, 0, x->states)))
+        return status;
+    if (!back)
+        status = scan_outputs(x) ? KCP_NO_MEMORY : scan_repeat(x);
+    else if (!(status = tile_states(x)) && !(status = carry(x, 1, x->ends)) &&
+             !(status = scan_gradients(x)))
+        status = into_weights(x);
+    if (!status)
+        leave(x, back);
+    //< program
+    return status;
+}
+
+/* spec 11, 6, 7.  o, ht and ot, or all gradients, of this rank's shard. KCP_BAD: no
+ * plan, or not this call's; KCP_NO_MEMORY. On a failure the other ranks are told. */
+int ref_scan(struct kcp_scan *a)
+{
+    struct spike_rank x = { .a = a, .plan = a->plan,
+                            .ops = a->ops ? a->ops : &ref_mapops };
+    const int bad = !a->plan || a->r < 0 || a->r >= a->plan->R ||
+                    (a->plan->R > 1 && !a->comm);
+    const int status = bad ? KCP_BAD : program(&x);
+    for (int j = 0; j < x.ngot; j++)
+        free(x.got[j]);
+    if (status && status != KCP_COMM && a->comm)
+        a->comm->fail(a->comm, status, "15_scan");
+    return status;
+}

@@ -1,0 +1,164 @@
+/* 15_repeat.c -- outputs that dropped tokens repeat, and gradients that they give back.
+ *
+ * Book: chapter 15.  Checked by: tests/15_scan.c.  Next: 15_scan.c.
+ *
+ * A segment says one row to those after it (the last output that it knows of), and in
+ * reverse one to those before it (what its leading dropped tokens owe). Every rank
+ * gathers the rows of all segments, so the sums' order is that of the segments, whoever
+ * holds them.
+ */
+#include "15_scan.h"
+
+#include <string.h>
+
+/* A row of the gather: HV V numbers, then 1 where the walk may stop. */
+static int64_t width(const struct spike_rank *x)
+{
+    return (int64_t)x->a->HV * x->a->V + 1;
+}
+
+static int64_t rows_a_rank(const struct spike_rank *x)
+{
+    int rows = 1;
+    for (int r = 0; r < x->plan->R; r++)
+        rows = x->plan->ctx[r].NS > rows ? x->plan->ctx[r].NS : rows;
+    return rows;
+}
+
+/* Without a mask nobody repeats, and the rows, all 0, need not travel. */
+static int gather(struct spike_rank *x)
+{
+    const size_t bytes = sizeof(double) * (size_t)(rows_a_rank(x) * width(x));
+    if (x->a->drop && x->plan->crossing && x->plan->R > 1)
+        return x->a->comm->all_gather(x->a->comm, x->rows, x->all, bytes, x->a->stream);
+    memcpy(x->all + x->a->r * (int64_t)(bytes / sizeof(double)), x->rows, bytes);
+    return KCP_OK;
+}
+
+/* The row of segment j of the plan. */
+static const double *row_of(const struct spike_rank *x, int64_t j)
+{
+    const int rank = x->plan->seg[j].rank;
+    const int64_t s = j - x->plan->ctx[rank].seg0;
+    return x->all + (rank * rows_a_rank(x) + s) * width(x);
+}
+
+static void add(const double *x, int64_t n, double *y)
+{
+    for (int64_t e = 0; e < n && x; e++)
+        y[e] += x[e];
+}
+
+static const double *sequence(const void *rows, int n, int64_t numbers)
+{
+    return rows ? (const double *)rows + n * numbers : NULL;
+}
+
+/* The last output of segment s, or what its sequence brought, o0: a row and its 1. One
+ * whose tokens are all dropped, and which does not start its sequence, has none. */
+static void last_of(struct spike_rank *x, int s)
+{
+    const struct kcp_scan *a = x->a;
+    const int64_t row = width(x) - 1;
+    double *mine = x->rows + s * (row + 1);
+    int64_t t = ((const int *)a->cu)[s + 1] - 1;
+    while (t >= ((const int *)a->cu)[s] && spike_dropped(a, t))
+        t--;
+    const int any = t >= ((const int *)a->cu)[s];
+    memset(mine, 0, sizeof *mine * row);
+    if (any)
+        add((const double *)a->o + t * row, row, mine);
+    else if (x->seg[s].first)
+        add(sequence(a->o0, x->seg[s].n, row), row, mine);
+    mine[row] = any || x->seg[s].first;
+}
+
+/* Forward: o_t = the last output emitted before it, for every dropped t; ot. */
+int scan_repeat(struct spike_rank *x)
+{
+    const struct kcp_scan *a = x->a;
+    const int64_t row = width(x) - 1;
+    const int *cu = a->cu;
+    for (int s = 0; s < a->NS; s++)
+        last_of(x, s);
+    const int status = gather(x);
+    for (int s = 0; s < a->NS && !status; s++) {
+        int64_t j = x->plan->ctx[a->r].seg0 + s - 1;
+        while (a->drop && !x->seg[s].first && !row_of(x, j)[row])
+            j--;
+        const double *o0 = sequence(a->o0, x->seg[s].n, row);
+        const double *last = x->seg[s].first ? o0 : row_of(x, j);
+        for (int64_t t = cu[s]; t < cu[s + 1]; t++) {
+            double *o = (double *)a->o + t * row;
+            if (spike_dropped(a, t)) {
+                memset(o, 0, sizeof *o * row);
+                add(last, row, o);
+            }
+            last = o;
+        }
+        if (x->seg[s].last)
+            memcpy((double *)a->ot + x->seg[s].n * row, last, sizeof *last * row);
+    }
+    return status;
+}
+
+/* dO of tokens t1-1 .. t0, walking back: `owed` collects what dropped tokens owe, and
+ * the first that emits gets it. to: [T,HV,V], or NULL. Returns where it stopped. */
+static int64_t collect(const struct spike_rank *x, int64_t t0, int64_t t1, double *owed,
+                       double *to)
+{
+    const struct kcp_scan *a = x->a;
+    const int64_t row = width(x) - 1;
+    for (int64_t t = t1 - 1; t >= t0; t--) {
+        add((const double *)a->do_ + t * row, row, owed);
+        if (spike_dropped(a, t))
+            continue;
+        memcpy(to + t * row, owed, sizeof *owed * row);
+        memset(owed, 0, sizeof *owed * row);
+    }
+    return t0;
+}
+
+/* What the dropped tokens at segment s's start owe; the 1: somebody before them emits,
+ * or the sequence ends there, so what comes after s is not theirs to hand on. */
+static void owed_by(struct spike_rank *x, int s)
+{
+    const struct kcp_scan *a = x->a;
+    const int64_t row = width(x) - 1, t0 = ((const int *)a->cu)[s];
+    int64_t t = t0;
+    double *mine = x->rows + s * (row + 1);
+    while (t < ((const int *)a->cu)[s + 1] && spike_dropped(a, t))
+        t++;
+    const int all = t == ((const int *)a->cu)[s + 1];
+    memset(mine, 0, sizeof *mine * row);
+    if (all && x->seg[s].last)
+        add(sequence(a->dot, x->seg[s].n, row), row, mine);
+    collect(x, t0, t, mine, NULL);
+    mine[row] = !all || x->seg[s].last;
+}
+
+/* Backward: x->dO = do_ plus what is owed by the repeats; 0 on dropped rows; do0. */
+int scan_spread(struct spike_rank *x)
+{
+    const struct kcp_scan *a = x->a;
+    const int64_t row = width(x) - 1, seg0 = x->plan->ctx[a->r].seg0;
+    const int *cu = a->cu;
+    double *owed = x->rows + rows_a_rank(x) * width(x);
+    for (int s = 0; s < a->NS; s++)
+        owed_by(x, s);
+    const int status = gather(x);
+    for (int s = 0; s < a->NS && !status; s++) {
+        int64_t j = seg0 + s + 1;
+        while (a->drop && !x->seg[s].last && !row_of(x, j)[row])
+            j++;
+        memset(owed, 0, sizeof *owed * row);
+        if (x->seg[s].last)
+            add(sequence(a->dot, x->seg[s].n, row), row, owed);
+        for (; !x->seg[s].last && j > seg0 + s; j--)
+            add(row_of(x, j), row, owed);
+        collect(x, cu[s], cu[s + 1], owed, x->dO);
+        if (x->seg[s].first)
+            memcpy((double *)a->do0 + x->seg[s].n * row, owed, sizeof *owed * row);
+    }
+    return status;
+}

@@ -1,0 +1,170 @@
+/* 15_scan.c -- Spike-KDA's tiles: token by token, or updates, scan and emit.
+ *
+ * Book: chapter 15.  Checked by: tests/15_scan.c and its mutants.  Next: 15_rank.c.
+ *
+ * Three passes a tile of C tokens. Forward holds C maps and C states, whatever T is;
+ * backward 2 C states, and of all tokens one state a tile and one row a token.
+ */
+#include "15_scan.h"
+
+#include <string.h>
+
+enum { SHORT = 16 };           /* auto: a stretch of so many tokens is scanned */
+
+int scan_chosen(const struct spike_rank *x, int s)
+{
+    const int *cu = x->a->cu;
+    return x->a->walk == KCP_BLELLOCH ||
+           (x->a->walk == KCP_AUTO && cu[s + 1] - cu[s] >= SHORT);
+}
+
+static int64_t state_size(const struct spike_rank *x)
+{
+    return (int64_t)x->a->HV * x->a->K * x->a->V;
+}
+
+struct tile scan_tile(const struct spike_rank *x, int c)
+{
+    const struct kcp_scan *a = x->a;
+    const int s = ((const int *)a->sc)[c], left = ((const int *)a->cu)[s + 1];
+    const int64_t t = ((const int *)a->cu)[s] +
+                      (int64_t)(c - ((const int *)a->cn)[s]) * a->C;
+    return (struct tile){ s, left - t < a->C ? (int)(left - t) : a->C, t };
+}
+
+static struct spike_token token(const struct spike_rank *x, int64_t t, int n)
+{
+    const int64_t W = (int64_t)x->a->HV * x->a->K * x->a->D;
+    return spike_token(x->a, t, n, x->dO, x->part, x->part ? x->part + W : NULL,
+                       x->alpha);
+}
+
+/* One token of every head on W columns of S [HV,K,ld], forward or back. */
+static void walk(const struct spike_rank *x, int64_t t, int backward, int W, int ld,
+                 double *S)
+{
+    for (int n = 0; n < x->a->HV; n++) {
+        const struct spike_token y = token(x, t, n);
+        (backward ? spike_back : spike_step)(&y, W, ld, S + (int64_t)n * x->a->K * ld);
+    }
+}
+
+/* The states before all tokens of a tile, S before the first (backward: the gradients
+ * dS after them, S after the last): by the tree, or by walking. */
+static int fill(struct spike_rank *x, struct tile y, int backward, const double *S,
+                double **state)
+{
+    const size_t bytes = sizeof(double) * (size_t)state_size(x);
+    int status = KCP_OK;
+    if (scan_chosen(x, y.s)) {
+        memcpy(state[y.n - 1], S, bytes);
+        scan_updates(x, y, backward);
+        status = scan_up(x, y.n, backward);
+        return status ? status : scan_down(x, y.n, backward, state);
+    }
+    memcpy(state[0], S, bytes);
+    for (int e = 1; e < y.n; e++) {
+        memcpy(state[e], state[e - 1], bytes);
+        walk(x, backward ? y.t0 + y.n - e : y.t0 + e - 1, backward, x->a->V, x->a->V,
+             state[e]);
+    }
+    return KCP_OK;
+}
+
+/* Pass 3.  Each token from the state before it; S becomes the tile's last. */
+static void emit(struct spike_rank *x, struct tile y, double *S)
+{
+    const struct kcp_scan *a = x->a;
+    const int64_t KV = (int64_t)a->K * a->V;
+    for (int e = 0; e < y.n; e++)
+        for (int n = 0; n < a->HV; n++) {
+            const struct spike_token t = token(x, y.t0 + e, n);
+            spike_step(&t, a->V, a->V, x->before[e] + n * KV);
+            if (t.emits)
+                spike_read(&t, x->before[e] + n * KV,
+                           (double *)a->o + ((y.t0 + e) * a->HV + n) * a->V);
+        }
+    memcpy(S, x->before[y.n - 1], sizeof *S * a->HV * KV);
+}
+
+/* The same for a stretch that is walked: no state is kept. */
+static void walk_emit(struct spike_rank *x, struct tile y, double *S)
+{
+    const struct kcp_scan *a = x->a;
+    const int64_t KV = (int64_t)a->K * a->V;
+    for (int64_t t = y.t0; t < y.t0 + y.n; t++) {
+        walk(x, t, 0, a->V, a->V, S);
+        for (int n = 0; n < a->HV && !spike_dropped(a, t); n++) {
+            const struct spike_token z = token(x, t, n);
+            spike_read(&z, S + n * KV, (double *)a->o + (t * a->HV + n) * a->V);
+        }
+    }
+}
+
+/* A tile's map on W columns of S [HV,K,ld], V of a state or V+K of a map. In reverse,
+ * walking leaves a map's M transposed. */
+int scan_advance(struct spike_rank *x, struct tile y, int backward, int W, int ld,
+                 double *S)
+{
+    const int HV = x->a->HV, K = x->a->K, V = x->a->V;
+    int status;
+    if (!scan_chosen(x, y.s)) {
+        for (int e = 0; e < y.n; e++)
+            walk(x, backward ? y.t0 + y.n - 1 - e : y.t0 + e, backward, W, ld, S);
+        return KCP_OK;
+    }
+    scan_updates(x, y, backward);
+    if ((status = scan_up(x, y.n, backward)))
+        return status;
+    double *map = x->node[y.n - 1];
+    if (W == V)
+        return x->ops->apply(HV, K, V, map, backward, 0, 0, V, S, ld, S, ld,
+                             x->a->stream);
+    status = x->ops->compose(HV, K, V, map, S, backward, 0, x->spare, x->a->stream);
+    memcpy(S, x->spare, sizeof *S * HV * K * (V + K));
+    return status;
+}
+
+/* Forward: o of every token that emits; states [s] becomes segment s's last. */
+int scan_outputs(struct spike_rank *x)
+{
+    int status = KCP_OK;
+    for (int c = 0; c < x->a->NC && !status; c++) {
+        const struct tile y = scan_tile(x, c);
+        double *S = x->states + y.s * state_size(x);
+        if (!scan_chosen(x, y.s))
+            walk_emit(x, y, S);
+        else if (!(status = fill(x, y, 0, S, x->before)))
+            emit(x, y, S);
+    }
+    return status;
+}
+
+/* Every tile, the last first: all gradients; ends [s] becomes that of the state with
+ * which segment s begins. part is of one segment at a time. */
+int scan_gradients(struct spike_rank *x)
+{
+    const struct kcp_scan *a = x->a;
+    const int64_t KV = state_size(x), one = (int64_t)a->HV * (a->K + 1) * a->D;
+    double *const part = x->part;
+    int status = KCP_OK;
+    spike_clear(a);
+    for (int c = a->NC - 1; c >= 0 && !status; c--) {
+        const struct tile y = scan_tile(x, c);
+        double *dS = x->ends + y.s * KV;
+        x->part = part + y.s * one;
+        if ((status = fill(x, y, 0, x->tile_h + c * KV, x->before)) ||
+            (status = fill(x, y, 1, dS, x->after)))
+            break;
+        for (int64_t j = (int64_t)y.n * a->HV - 1; j >= 0; j--) {
+            const int e = (int)(j / a->HV), n = (int)(j % a->HV);
+            const int64_t at = (int64_t)n * a->K * a->V;
+            const struct spike_token t = token(x, y.t0 + e, n);
+            spike_gradients(&t, x->before[e] + at, x->after[y.n - 1 - e] + at);
+        }
+        memcpy(dS, x->after[y.n - 1], sizeof *dS * KV);
+        walk(x, y.t0, 1, a->V, a->V, dS);
+    }
+    x->part = part;
+    return status;
+}

@@ -1,0 +1,74 @@
+/* 15_scan.h -- what the files of chapter 15 share: a token, a tile, one rank's run.
+ *
+ * Book: chapter 15.  Checked by: tests/15_scan.c.
+ * Next: 15_spike.c, the token; 15_tree.c, the scan; 15_scan.c, the
+ *       three passes; 15_rank.c, one rank's program.
+ */
+#ifndef KCP_15_SCAN_H
+#define KCP_15_SCAN_H
+
+#include "ref.h"
+
+/* Token t of value head n. A masked one has alpha = 1 and beta = 0: the identity.
+ * Gradients are NULL in forward. */
+struct spike_token {
+    int K, V, D, acts, emits;
+    const double *q, *k, *v, *spike, *W, *w, *dO;
+    double *alpha, beta;                   /* alpha [K]: the caller's room */
+    double *dq, *dk, *dv, *dspike, *dalpha_base, *dbeta_base, *dW, *dw;
+};
+
+/* ---- the token (15_spike.c)
+ * dO [T,HV,V] are the outputs' gradients with those of their repeats, dW [HV,K,D] and
+ * dw [HV,D] where the sums go; all NULL in forward. */
+int  spike_dropped(const struct kcp_scan *a, int64_t t);
+struct spike_token spike_token(const struct kcp_scan *a, int64_t t, int n,
+                               const double *dO, double *dW, double *dw,
+                               double *alpha);
+/* S <- A S + B on W columns, ld apart by row; columns from V on have v = 0. */
+void spike_step(const struct spike_token *x, int W, int ld, double *S);
+void spike_read(const struct spike_token *x, const double *S, double *o);
+/* dS <- A^T (dS + q dO^T), columns as above. */
+void spike_back(const struct spike_token *x, int W, int ld, double *dS);
+/* All gradients of the token: S [K,V] before it, dS [K,V] after it, without q dO^T. */
+void spike_gradients(const struct spike_token *x, const double *S, const double *dS);
+/* Every gradient of a call that tokens add to, set to 0. */
+void spike_clear(const struct kcp_scan *a);
+
+/* ---- one rank's run: rooms, all of them of a tile, of segments, or (dO, tile_h:
+ * backward only) one row a token and one state a tile */
+struct spike_rank {
+    const struct kcp_scan *a;
+    const struct kcp_plan *plan;
+    const struct kcp_segment *seg;
+    const struct kcp_mapops *ops;
+    int full, ngot;
+    void *got[24];                         /* freed at the end */
+    double *alpha;                         /* [K] */
+    double **node, *spare;                 /* C maps [HV,K,V+K], and one more */
+    double **before, **after;              /* C states each: before, after a token */
+    double *maps, *states, *ends;          /* segments' */
+    double *dO, *tile_h, *part;            /* [T,HV,V], [NC,HV,K,V], [NS,HV (K+1) D] */
+    double *rows, *all;                    /* what repeat and spread gather */
+};
+/* n tokens from t0 on, of segment s. backward counts them from the last. */
+struct tile { int s, n; int64_t t0; };
+
+/* ---- the scan of a tile (15_tree.c); 1 <= n <= C. KCP_NO_MEMORY. */
+void scan_updates(struct spike_rank *x, struct tile y, int backward);
+int  scan_up(struct spike_rank *x, int n, int backward);
+int  scan_down(struct spike_rank *x, int n, int backward, double **state);
+
+/* ---- the three passes, tile by tile (15_scan.c) */
+struct tile scan_tile(const struct spike_rank *x, int c);
+int  scan_chosen(const struct spike_rank *x, int s);   /* the scan, in stretch s? */
+int  scan_advance(struct spike_rank *x, struct tile y, int backward, int W, int ld,
+                  double *S);
+int  scan_outputs(struct spike_rank *x);
+int  scan_gradients(struct spike_rank *x);
+
+/* ---- repeated outputs (15_repeat.c), across cuts too */
+int scan_repeat(struct spike_rank *x);
+int scan_spread(struct spike_rank *x);
+
+#endif

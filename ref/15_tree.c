@@ -1,0 +1,89 @@
+/* 15_tree.c -- Blelloch's scan over the maps of a tile: updates, up, down.
+ *
+ * Book: chapter 15.  Checked by: tests/15_scan.c.  Next: 15_repeat.c.
+ *
+ * Any number of tokens, no padding: the block of 2 d leaves from i on may be cut short
+ * by the tile's end, and its summary stands at its last leaf. What goes down is a state,
+ * not a map: every prefix would be applied to one and the same state.
+ */
+#include "15_scan.h"
+
+static void swap(double **a, double **b)
+{
+    double *c = *a;
+    *a = *b, *b = c;
+}
+
+/* The map of a token, [B | A] = [beta k v^T | diag(alpha) - beta k (alpha k)^T]; in
+ * reverse [A^T q dO^T | A], the exchange's way of writing a map that acts by A^T. */
+static void map_of(const struct spike_token *x, int backward, double *map_)
+{
+    const int K = x->K, V = x->V;
+    double (*map)[V + K] = (void *)map_, qk = 0;
+    for (int p = 0; p < K && backward; p++)
+        qk += x->q[p] * x->k[p];
+    //> updates
+    for (int i = 0; i < K; i++) {
+        const double b = x->beta * x->k[i];
+        const double Aq = x->emits ? x->alpha[i] * (x->q[i] - b * qk) : 0;
+        const double h = backward ? Aq : b;
+        for (int v = 0; v < V; v++)
+            map[i][v] = h * (backward ? x->dO[v] : x->v[v]);
+        for (int p = 0; p < K; p++)
+            map[i][V + p] = (i == p ? x->alpha[i] : 0) - b * x->alpha[p] * x->k[p];
+    }
+    //< updates
+}
+
+/* Pass 1.  Leaf e is the map of token e of the tile, backward of token n-1-e. */
+void scan_updates(struct spike_rank *x, struct tile y, int backward)
+{
+    const int HV = x->a->HV, K = x->a->K, V = x->a->V;
+    for (int e = 0; e < y.n; e++)
+        for (int n = 0; n < HV; n++) {
+            const struct spike_token t = spike_token(
+                x->a, backward ? y.t0 + y.n - 1 - e : y.t0 + e, n, x->dO, NULL, NULL,
+                x->alpha);
+            map_of(&t, backward, x->node[e] + (int64_t)n * K * (V + K));
+        }
+}
+
+/* Pass 2, up.  right <- right o left, for blocks of 2, 4, 8 ... leaves: node[n-1] is
+ * the map of the tile, and every left child keeps its own. */
+int scan_up(struct spike_rank *x, int n, int backward)
+{
+    const struct kcp_scan *a = x->a;
+    int status = KCP_OK;
+    //> up
+    for (int d = 1; d < n; d *= 2)
+        for (int i = 0; i + d < n && !status; i += 2 * d) {
+            const int left = i + d - 1, right = (i + 2 * d < n ? i + 2 * d : n) - 1;
+            status = x->ops->compose(a->HV, a->K, a->V, x->node[right], x->node[left],
+                                     backward, 0, x->spare, a->stream);
+            swap(&x->node[right], &x->spare);
+        }
+    //< up
+    return status;
+}
+
+/* Pass 2, down.  state[n-1] holds the state before the tile. A block's state goes to
+ * its left half as it is, and through the left half's map to its right half: in the end
+ * state[e] is the state before leaf e. */
+int scan_down(struct spike_rank *x, int n, int backward, double **state)
+{
+    const struct kcp_scan *a = x->a;
+    int top = 1, status = KCP_OK;
+    while (2 * top < n)
+        top *= 2;
+    //> down
+    for (int d = top; d >= 1; d /= 2)
+        for (int i = 0; i + d < n && !status; i += 2 * d) {
+            const int left = i + d - 1, right = (i + 2 * d < n ? i + 2 * d : n) - 1;
+            status = x->ops->apply(a->HV, a->K, a->V, x->node[left], backward, 0, 0,
+                                   a->V, state[right], a->V, state[left], a->V,
+                                   a->stream);
+            swap(&state[left], &state[right]);
+        }
+    //< down
+    return status;
+}
