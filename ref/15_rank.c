@@ -24,22 +24,26 @@ static double **pool(struct spike_rank *x, int64_t count, int64_t numbers)
     return p;
 }
 
-/* C maps and C states; forward nothing that grows with T. */
+/* A tree needs C maps and C states, a walk nothing; neither grows with T in forward. */
 static int prepare(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;
     const int64_t KV = (int64_t)a->HV * a->K * a->V, row = (int64_t)a->HV * a->V + 1;
     const int64_t map = (int64_t)a->HV * a->K * (a->V + a->K);
-    int rows = 1, longest = 1;
+    int rows = 1, maps = 0, longest = 1;
     for (int r = 0; r < x->plan->R; r++)
         rows = x->plan->ctx[r].NS > rows ? x->plan->ctx[r].NS : rows;
-    for (int c = 0; c < a->NC; c++)
-        longest = scan_tile(x, c).n > longest ? scan_tile(x, c).n : longest;
+    for (int c = 0; c < a->NC; c++) {
+        const struct tile y = scan_tile(x, c);
+        longest = y.n > longest ? y.n : longest;
+        maps = scan_chosen(x, y.s) && y.n > maps ? y.n : maps;
+    }
+    const int back = a->pass == KCP_BACKWARD;
     x->alpha = room(x, a->K), x->spare = room(x, map);
-    x->node = pool(x, longest, map), x->before = pool(x, longest, KV);
+    x->node = pool(x, maps, map), x->before = pool(x, back ? longest : maps, KV);
     x->maps = room(x, a->NS * map), x->states = room(x, a->NS * KV);
     x->rows = room(x, (rows + 1) * row), x->all = room(x, x->plan->R * rows * row);
-    if (a->pass == KCP_BACKWARD) {
+    if (back) {
         x->after = pool(x, longest, KV), x->ends = room(x, a->NS * KV);
         x->dO = room(x, a->T * a->HV * a->V), x->tile_h = room(x, a->NC * KV);
         x->part = room(x, (a->NS + 1) * a->HV * (a->K + 1) * a->D);

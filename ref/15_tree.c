@@ -3,8 +3,8 @@
  * Book: chapter 15.  Checked by: tests/15_scan.c.  Next: 15_repeat.c.
  *
  * Any number of tokens, no padding: the block of 2 d leaves from i on may be cut short
- * by the tile's end, and its summary stands at its last leaf. What goes down is a state,
- * not a map: every prefix would be applied to one and the same state.
+ * by the tile's end, and its summary stands at its last leaf. A state goes down, not a
+ * map: every prefix would be applied to one and the same state.
  */
 #include "15_scan.h"
 

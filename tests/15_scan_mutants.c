@@ -304,27 +304,30 @@ static int run(void *args, int flags)
     return status;
 }
 
-#define SPIKE(ident, flag, why)                                                       \
-    static int run_##ident(void *args) { return run(args, flag); }                    \
-    KCP_VARIANT(spike_##ident) = { "15_scan", #ident, why, KCP_F64, KCP_HOST, "any",  \
-                                   run_##ident, NULL };
-SPIKE(twin, 0, "nothing wrong")
-SPIKE(mutant_undecayed, UNDECAYED, "errata 1: the delta looks at the undecayed state")
-SPIKE(mutant_scaled, SCALED, "errata 26: KDA's scale on q")
-SPIKE(mutant_no_spikes, NO_SPIKES, "the bases alone make the gates")
-SPIKE(mutant_spikes_turned, SPIKES_TURNED, "W_alpha meets the spikes in reverse")
-SPIKE(mutant_one_beta, ONE_BETA, "every head has the first head's w_beta")
-SPIKE(mutant_wrong_group, WRONG_GROUP, "value head n reads query head n % H")
-SPIKE(mutant_drop_decays, DROP_DECAYS, "a dropped token still decays the state")
-SPIKE(mutant_drop_emits, DROP_EMITS, "a dropped token emits its own output")
-SPIKE(mutant_drop_zero, DROP_ZERO, "a dropped token's output is zero")
-SPIKE(mutant_repeat_once, LAST_IS_LAST, "the second of two dropped tokens repeats 0")
-SPIKE(mutant_repeat_local, REPEAT_LOCAL, "a repeat does not cross a cut")
-SPIKE(mutant_runs_on, RUNS_ON, "a sequence repeats the one before it")
-SPIKE(mutant_silent_mute, SILENT_MUTE, "a silent head repeats instead of emitting")
-SPIKE(mutant_silent_talks, TALKS, "active is ignored")
-SPIKE(mutant_not_owed, NOT_OWED, "the gradients of repeats are lost")
-SPIKE(mutant_owed_local, OWED_LOCAL, "the gradients of repeats stop at a cut")
-SPIKE(mutant_no_sigma, NO_SIGMA, "the gates' gradients without alpha (1 - alpha)")
-SPIKE(mutant_local_sum, LOCAL_SUM, "dW_alpha and dw_beta of this rank's tokens alone")
-SPIKE(mutant_no_beta_spike, NO_BETA_SPIKE, "dspike without what beta asks for")
+#define MUTANT(what, flag, why)                                                       \
+    static int run_##what(void *args) { return run(args, flag); }                     \
+    KCP_VARIANT(spike_mutant_##what) = { "15_scan", "mutant_" #what, why, KCP_F64,    \
+                                         KCP_HOST, "any", run_##what, NULL }
+MUTANT(undecayed, UNDECAYED, "errata 1: the delta looks at the undecayed state");
+MUTANT(scaled, SCALED, "errata 26: KDA's scale on q");
+MUTANT(no_spikes, NO_SPIKES, "the bases alone make the gates");
+MUTANT(spikes_turned, SPIKES_TURNED, "W_alpha meets the spikes in reverse");
+MUTANT(one_beta, ONE_BETA, "every head has the first head's w_beta");
+MUTANT(wrong_group, WRONG_GROUP, "value head n reads query head n % H");
+MUTANT(drop_decays, DROP_DECAYS, "a dropped token still decays the state");
+MUTANT(drop_emits, DROP_EMITS, "a dropped token emits its own output");
+MUTANT(drop_zero, DROP_ZERO, "a dropped token's output is zero");
+MUTANT(repeat_once, LAST_IS_LAST, "the second of two dropped tokens repeats 0");
+MUTANT(repeat_local, REPEAT_LOCAL, "a repeat does not cross a cut");
+MUTANT(runs_on, RUNS_ON, "a sequence repeats the one before it");
+MUTANT(silent_mute, SILENT_MUTE, "a silent head repeats instead of emitting");
+MUTANT(silent_talks, TALKS, "active is ignored");
+MUTANT(not_owed, NOT_OWED, "the gradients of repeats are lost");
+MUTANT(owed_local, OWED_LOCAL, "the gradients of repeats stop at a cut");
+MUTANT(no_sigma, NO_SIGMA, "the gates' gradients without alpha (1 - alpha)");
+MUTANT(local_sum, LOCAL_SUM, "dW_alpha and dw_beta of this rank's tokens alone");
+MUTANT(no_beta_spike, NO_BETA_SPIKE, "dspike without what beta asks for");
+
+static int twin(void *args) { return run(args, 0); }
+KCP_VARIANT(spike_twin) = { "15_scan", "twin", "nothing wrong", KCP_F64, KCP_HOST,
+                            "any", twin, NULL };
