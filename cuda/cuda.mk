@@ -14,10 +14,14 @@ NVFLAGS    := -std=c++17 -O3 -lineinfo -Iref -Icuda -Itests -Xcompiler -Wall,-fP
 cuda_lib_obj := $(patsubst %.cu,$B/%.cu.o,$(kernels))
 cuda_obj   := $(cuda_lib_obj) $B/tests/device.cu.o
 comma      := ,
+ifneq ($(filter sm_90a,$(ARCH)),)
+NVFLAGS    += -DKCP_HOPPER
+$B/%_sm90.cu.o: gencode := -gencode arch=compute_90a,code=sm_90a
+endif
 NCCL_HOME  ?= $(patsubst %/include/nccl.h,%,$(firstword \
                 $(wildcard $(patsubst %,%/include/nccl.h,$(CUDA_HOME) /usr/local /usr)) none))
 nccl       := $(filter-out none,$(NCCL_HOME))
-cuda_cflags := -DKCP_WITH_CUDA -isystem $(CUDA_HOME)/include \
+cuda_cflags := -DKCP_WITH_CUDA $(if $(filter sm_90a,$(ARCH)),-DKCP_HOPPER) -isystem $(CUDA_HOME)/include \
                $(if $(nccl),-DKCP_WITH_NCCL $(if $(filter /usr,$(nccl)),,-isystem $(nccl)/include))
 cuda_ldlibs := -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/lib64/stubs -lcudart -lstdc++ -ldl \
                -Wl,-rpath,$(CUDA_HOME)/lib64 $(addprefix -Wl$(comma)-rpath$(comma),$(addsuffix /lib,$(nccl)))

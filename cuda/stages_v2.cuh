@@ -7,6 +7,7 @@
 
 #include "device.cuh"
 #include "stages_v1.cuh"
+#include "stages_v3.cuh"
 
 // Each takes its stage's args struct, bf16, and returns kcp_status: KCP_NA for shapes
 // that it leaves to v1.
@@ -43,6 +44,11 @@ static inline struct stages stages_v2(const char *name)
     t.merge_backward = first_of<v2_merge_backward, v1_merge_backward<bf16>>;
     t.wy_backward = first_of<v2_wy_backward, v1_wy_backward<bf16>>;
     t.wy_backward_work = wy_backward_work;
+#ifdef KCP_HOPPER
+    t.affine = first_of<v3_affine, first_of<v2_affine, v1_affine<bf16>>>;
+    t.merge_backward =
+        first_of<v3_merge_backward, first_of<v2_merge_backward, v1_merge_backward<bf16>>>;
+#endif
     return t;
 }
 

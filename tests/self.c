@@ -224,6 +224,10 @@ static int counts(struct kcp_report *rep)
     int kernels = 0, seen = 0;
     if (!glob("cuda/*/v*.cu", 0, NULL, &files)) kernels = (int)files.gl_pathc;
     globfree(&files);
+#ifndef KCP_HOPPER
+    if (!glob("cuda/*/v*_sm90.cu", 0, NULL, &files)) kernels -= (int)files.gl_pathc;
+    globfree(&files);
+#endif
     const char *last_stage = "", *last = "";
     for (int i = 0; i < n; i++) {                /* v1_x and v1_x_f32 are one file */
         if (v[i]->where != KCP_DEVICE || strstr(v[i]->name, "_f32")) continue;

@@ -4,6 +4,7 @@
 // Next: ../08_forward/v1_stages.cu.
 #include "../device.cuh"
 #include "../mapops.cuh"
+#include "../stages_v3.cuh"
 
 enum { COLS = 16, ROWS = 16 };
 
@@ -47,6 +48,11 @@ static int apply(int HV, int K, int V, const void *map, int backward, int first,
                  struct CUstream_st *stream)
 {
     if (K > KMAX) return KCP_NA;
+#ifdef KCP_HOPPER
+    const int status = v2_apply(HV, K, V, map, backward, first, v0, Vb, S_in, ld_in,
+                                S_out, ld_out, stream);
+    if (status != KCP_NA) return status;
+#endif
     if (HV && Vb)
         apply_map<<<dim3(HV, (Vb + COLS - 1) / COLS), dim3(COLS, ROWS), 0, stream>>>(
             K, V, (const float *)map, backward, first, v0, Vb, (const float *)S_in,
@@ -81,6 +87,10 @@ static int compose(int HV, int K, int V, const void *b, const void *a, int backw
                    int a_first, void *out, struct CUstream_st *stream)
 {
     if (K > KMAX || V > KMAX) return KCP_NA;
+#ifdef KCP_HOPPER
+    const int status = v2_compose(HV, K, V, b, a, backward, a_first, out, stream);
+    if (status != KCP_NA) return status;
+#endif
     if (HV)
         compose_maps<<<dim3(HV, K), V + K, 0, stream>>>(
             K, V, (const float *)b, (const float *)a, backward, a_first, (float *)out);

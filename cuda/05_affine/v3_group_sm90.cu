@@ -1,0 +1,136 @@
+// v3_group_sm90.cu -- (M, h_ext) by warpgroups: a head's whole map on one processor.
+// Book: chapter 05, "A warpgroup at once".
+// Checked by: tests/05_affine.c.
+// Next: ../11_merge_backward/v3_group_sm90.cu.
+#include "../group_scan.cuh"
+#include "../stages_v3.cuh"
+
+// v2 reads w and kg once for every 64 columns and multiplies M in three pieces. Here a
+// block owns all 256 columns of [h_ext | M], 128 KiB of fp32 in the registers of two
+// warpgroups, each with 64 columns of both. M has two pieces: what they leave out, 2^-18
+// of an element, is a fifth of what spec 12 allows. Bound: 4 C K (V + 2 K) flops a chunk,
+// 12.6 MFLOP, 1.75 us of a processor at its peak; 48 KiB a chunk, read once. While one
+// warpgroup has M the other has h_ext, so that one splits numbers while the other's
+// products run. Copies run three chunks ahead. No block-wide barrier: a tile is full
+// when the copies of all warps have come, empty when all warps have read it.
+enum { W, KG, U, STAGES = 4, WARPS = 8 };
+typedef struct ring<3, STAGES> tiles;
+
+static __device__ void fetch(const struct kcp_affine &a, struct span z, int n, int of_h,
+                             bf16 (*to)[2 * PANEL])
+{
+    const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
+    const int64_t HV = a.HV;
+    fetch_panels(to[W], in<bf16>(a.w, z.t, HV, n, DIM), HV * DIM, z.len);
+    fetch_panels(to[KG], k.x, k.ld, z.len);
+    if (of_h) fetch_panels(to[U], in<bf16>(a.u, z.t, HV, n, DIM), HV * DIM, z.len);
+}
+
+// M <- Lambda M - kg^T (w M), on a warpgroup's 64 columns.
+static __device__ __forceinline__ void advance_M(const tiles *s, int at, int gdn,
+                                                 float (*M)[4])
+{
+    float y[8][4];
+    group_times_rows<2>(y, M, s->tile[at][W]);
+    if (gdn) scale_columns<8>(y, s->ek[at]);
+    group_decay_minus(M, y, s->tile[at][KG], s->decay[at]);
+}
+
+// h <- Lambda h + kg^T (u - w h).
+static __device__ __forceinline__ void advance_h(const tiles *s, int at, int gdn,
+                                                 float (*h)[4])
+{
+    float x[8][4], y[8][4];
+    group_times_rows<1>(y, h, s->tile[at][W]);
+    from_panel(x, s->tile[at][U] + threadIdx.x / 128 * PANEL);
+    #pragma unroll
+    for (int i = 0; i < 32; i++) x[i / 4][i % 4] -= y[i / 4][i % 4];
+    if (gdn) scale_columns<8>(x, s->ek[at]);
+    scale_columns<16>(h, s->decay[at]);
+    group_add_rows(h, x, s->tile[at][KG]);
+}
+
+// All chunks of stretch z.
+static __device__ __forceinline__ void walk(const struct kcp_affine &a, int z, int n,
+                                            int want, tiles *s, float (*M)[4],
+                                            float (*h)[4])
+{
+    const int *cn = (const int *)a.cn, c0 = cn[z], count = cn[z + 1] - c0;
+    const int of_h = want & KCP_WANT_H, of_M = want & KCP_WANT_M, gdn = a.KG == 1;
+    const int group = threadIdx.x / 128;
+    struct gate_share g = {};
+
+    for (int i = 0; i < STAGES - 1; i++) {
+        if (i < count) fetch(a, chunk_span(a, z, c0 + i), n, of_h, s->tile[i]);
+        copies_commit();
+    }
+    if (count) g = read_gate(a, chunk_span(a, z, c0), n, DIM);
+    for (int i = -1; i < count; i++) {
+        const int at = i & STAGES - 1, next = i + 1 & STAGES - 1;
+        const int ahead = i + STAGES - 1;
+        if (i >= 0) {
+            turn_wait(&s->full[at], i / STAGES);
+            if (of_M && group == 0) advance_M(s, at, gdn, M);
+            if (of_h && group == 1) advance_h(s, at, gdn, h);
+            if (ahead < count) {
+                if (i > 0) turn_wait(&s->empty[ahead & STAGES - 1], ahead / STAGES - 1);
+                fetch(a, chunk_span(a, z, c0 + ahead), n, of_h,
+                      s->tile[ahead & STAGES - 1]);
+            }
+            copies_commit();
+        }
+        if (i + 1 < count) {
+            copies_wait<STAGES - 2>();
+            write_gate(a, g, DIM, s->decay[next], s->eq[next], s->ek[next]);
+            show_async();
+            warp_arrive(&s->full[next]);
+        }
+        if (i + 2 < count) g = read_gate(a, chunk_span(a, z, c0 + i + 2), n, DIM);
+        if (i >= 0) {
+            if (of_M && group == 1) advance_M(s, at, gdn, M);
+            if (of_h && group == 0) advance_h(s, at, gdn, h);
+            warp_arrive(&s->empty[at]);
+        }
+    }
+}
+
+static __global__ __launch_bounds__(256, 1) void affine(const struct kcp_affine a)
+{
+    extern __shared__ __align__(1024) unsigned char shared[];
+    tiles *s = (tiles *)shared;
+    const int z = blockIdx.x, n = blockIdx.y, want = ((const int *)a.want)[z];
+    const int col = threadIdx.x / 32 * 16;
+    const int64_t state = ((int64_t)z * a.HV + n) * DIM;
+    const float *h0 = (const float *)a.h_start;
+    float *map = (float *)a.map + state * 2 * DIM + col, M[16][4], h[16][4];
+
+    if (!want) return;
+    if (threadIdx.x < STAGES) {
+        turn_init(&s->full[threadIdx.x], WARPS);
+        turn_init(&s->empty[threadIdx.x], WARPS);
+    }
+    __syncthreads();
+    set_identity<DIM>(M, col);
+    load_state<DIM>(h, h0 ? h0 + state * DIM + col : NULL, 1, DIM);
+    walk(a, z, n, want, s, M, h);
+    if (want & KCP_WANT_H) store_state<DIM>(map, 1, 2 * DIM, h);
+    if (want & KCP_WANT_M) store_state<DIM>(map + DIM, 1, 2 * DIM, M);
+}
+
+int v3_affine(void *args)
+{
+    const struct kcp_affine *a = (const struct kcp_affine *)args;
+    const void *p[] = { a->k, a->kg, a->u, a->w };
+    if (a->C != CHUNK || a->V != DIM || a->K != DIM || !on_hopper()) return KCP_NA;
+    for (const void *x : p)
+        if (!aligned_16(x)) return KCP_NA;
+    if (!a->NS) return KCP_OK;
+    cudaFuncSetAttribute(affine, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         sizeof(tiles));
+    affine<<<dim3(a->NS, a->HV), 256, sizeof(tiles), a->stream>>>(*a);
+    return launched();
+}
+
+KCP_VARIANT(affine_v3_group) = {
+    "05_affine", "v3_group_sm90", "warpgroups: all columns of a head on one processor",
+    KCP_BF16, KCP_DEVICE, "K = V = 128, C 64; sm_90a", v3_affine, NULL };

@@ -1,0 +1,138 @@
+// v3_group_sm90.cu -- a stretch's map for gradients by warpgroups, a head a processor.
+// Book: chapter 11, "A warpgroup at once".
+// Checked by: tests/11_merge_backward.c.
+// Next: ../12_h0/v1_copy.cu.
+#include "../group_scan.cuh"
+#include "../stages_v3.cuh"
+
+// Chapter 05's v3, walked backwards on [dh_ext | N], N = M^T: 64 columns of both to each
+// of two warpgroups, N in two pieces. Bound: C K (6 V + 8 K) flops a chunk, 14.7 MFLOP,
+// 2 us of a processor at its peak; 80 KiB a chunk, read once, which leaves room for two
+// stages: a chunk is copied while the one before it is in its second half. With reuse_M
+// there are no columns of N. Turns as in chapter 05.
+enum { W, KG, QG, DO, DV, STAGES = 2, WARPS = 8 };
+typedef struct ring<5, STAGES> tiles;
+
+static __device__ void fetch(const struct kcp_merge_backward &a, struct span z, int n,
+                             int of_h, bf16 (*to)[2 * PANEL])
+{
+    const struct rows q = rows_of(a, z.t, n, a.qg, a.q);
+    const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
+    const int64_t HV = a.HV, ld = HV * DIM;
+    fetch_panels(to[W], in<bf16>(a.w, z.t, HV, n, DIM), ld, z.len);
+    fetch_panels(to[KG], k.x, k.ld, z.len);
+    if (!of_h) return;
+    fetch_panels(to[QG], q.x, q.ld, z.len);
+    fetch_panels(to[DO], in<bf16>(a.do_, z.t, HV, n, DIM), ld, z.len);
+    fetch_panels(to[DV], in<bf16>(a.dv_local, z.t, HV, n, DIM), ld, z.len);
+}
+
+// N <- Lambda N - w^T (kg N), on a warpgroup's 64 columns.
+static __device__ __forceinline__ void retreat_N(const tiles *s, int at, int gdn,
+                                                 float (*N)[4])
+{
+    float x[8][4];
+    group_times_rows<2>(x, N, s->tile[at][KG]);
+    if (gdn) scale_columns<8>(x, s->ek[at]);
+    group_decay_minus(N, x, s->tile[at][W], s->decay[at]);
+}
+
+// x = kg y + dv_local, then y <- Lambda y + scale qg^T dO - w^T x.
+static __device__ __forceinline__ void retreat_h(const tiles *s, int at, int gdn,
+                                                 float (*y)[4])
+{
+    const int half = threadIdx.x / 128 * PANEL;
+    float x[8][4], d[8][4];
+    group_times_rows<1>(x, y, s->tile[at][KG]);
+    if (gdn) scale_columns<8>(x, s->ek[at]);
+    from_panel(d, s->tile[at][DV] + half);
+    #pragma unroll
+    for (int i = 0; i < 32; i++) x[i / 4][i % 4] = -x[i / 4][i % 4] - d[i / 4][i % 4];
+    scale_columns<16>(y, s->decay[at]);
+    group_add_rows(y, x, s->tile[at][W]);
+    from_panel(d, s->tile[at][DO] + half);
+    scale_columns<8>(d, s->eq[at]);
+    group_add_rows(y, d, s->tile[at][QG]);
+}
+
+// All chunks of stretch z, the last one first.
+static __device__ __forceinline__ void walk(const struct kcp_merge_backward &a, int z,
+                                            int n, int want, tiles *s, float (*N)[4],
+                                            float (*y)[4])
+{
+    const int *cn = (const int *)a.cn, last = cn[z + 1] - 1, count = last + 1 - cn[z];
+    const int of_h = want & KCP_WANT_H, of_N = want & KCP_WANT_M, gdn = a.KG == 1;
+    const int group = threadIdx.x / 128;
+    struct gate_share g = {};
+
+    if (count) {
+        fetch(a, chunk_span(a, z, last), n, of_h, s->tile[0]);
+        copies_commit();
+        g = read_gate(a, chunk_span(a, z, last), n, DIM);
+    }
+    for (int i = -1; i < count; i++) {
+        const int at = i & 1, next = at ^ 1;
+        if (i >= 0) {
+            turn_wait(&s->full[at], i / STAGES);
+            if (of_N && group == 0) retreat_N(s, at, gdn, N);
+            if (of_h && group == 1) retreat_h(s, at, gdn, y);
+            if (i + 1 < count) {
+                if (i > 0) turn_wait(&s->empty[next], (i + 1) / STAGES - 1);
+                fetch(a, chunk_span(a, z, last - i - 1), n, of_h, s->tile[next]);
+                copies_commit();
+            }
+            if (of_N && group == 1) retreat_N(s, at, gdn, N);
+            if (of_h && group == 0) retreat_h(s, at, gdn, y);
+            warp_arrive(&s->empty[at]);
+        }
+        if (i + 1 < count) {
+            copies_wait<0>();
+            write_gate(a, g, DIM, s->decay[next], s->eq[next], s->ek[next]);
+            show_async();
+            warp_arrive(&s->full[next]);
+        }
+        if (i + 2 < count) g = read_gate(a, chunk_span(a, z, last - i - 2), n, DIM);
+    }
+}
+
+static __global__ __launch_bounds__(256, 1) void back(const struct kcp_merge_backward a)
+{
+    extern __shared__ __align__(1024) unsigned char shared[];
+    tiles *s = (tiles *)shared;
+    const int z = blockIdx.x, n = blockIdx.y, col = threadIdx.x / 32 * 16;
+    const int want = ((const int *)a.want)[z] & (a.reuse_M ? KCP_WANT_H : ~0);
+    const int64_t state = ((int64_t)z * a.HV + n) * DIM;
+    const float *dh_end = (const float *)a.dh_end;
+    float *dmap = (float *)a.dmap + state * 2 * DIM, N[16][4], y[16][4];
+
+    if (!want) return;
+    if (threadIdx.x < STAGES) {
+        turn_init(&s->full[threadIdx.x], WARPS);
+        turn_init(&s->empty[threadIdx.x], WARPS);
+    }
+    __syncthreads();
+    set_identity<DIM>(N, col);
+    load_state<DIM>(y, dh_end ? dh_end + state * DIM + col : NULL, 1, DIM);
+    walk(a, z, n, want, s, N, y);
+    if (want & KCP_WANT_H) store_state<DIM>(dmap + col, 1, 2 * DIM, y);
+    if (want & KCP_WANT_M) store_state<DIM>(dmap + col * 2 * DIM + DIM, 2 * DIM, 1, N);
+}
+
+int v3_merge_backward(void *args)
+{
+    const struct kcp_merge_backward *a = (const struct kcp_merge_backward *)args;
+    const void *p[] = { a->q, a->k, a->qg, a->kg, a->w, a->do_, a->dv_local };
+    if (a->C != CHUNK || a->V != DIM || a->K != DIM || !on_hopper()) return KCP_NA;
+    for (const void *x : p)
+        if (!aligned_16(x)) return KCP_NA;
+    if (!a->NS) return KCP_OK;
+    cudaFuncSetAttribute(back, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         sizeof(tiles));
+    back<<<dim3(a->NS, a->HV), 256, sizeof(tiles), a->stream>>>(*a);
+    return launched();
+}
+
+KCP_VARIANT(merge_backward_v3_group) = {
+    "11_merge_backward", "v3_group_sm90",
+    "warpgroups: all columns of a head on one processor",
+    KCP_BF16, KCP_DEVICE, "K = V = 128, C 64; sm_90a", v3_merge_backward, NULL };
