@@ -19,16 +19,20 @@ struct ring {
     uint64_t full[stages], empty[stages];
 };
 
-// Rows t .. t+len-1 of a tensor, `stride` apart, to two panels; later rows become 0.
+// Rows t .. t+len-1 of a tensor, `stride` apart, to so many panels, by all threads of the
+// block; later rows become 0.
+template <int panels = 2, int threads = 256>
 static __device__ __forceinline__ void fetch_panels(bf16 *to, const bf16 *from,
                                                     int64_t stride, int len)
 {
-    const int row = threadIdx.x / 16, piece = threadIdx.x % 16;
+    const int step = threads / (8 * panels);
+    const int row = threadIdx.x / (8 * panels), piece = threadIdx.x % (8 * panels);
     char *at = (char *)(to + piece / 8 * PANEL) + in_panel(row, piece % 8);
     #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const int r = row + 16 * i;
-        copy_async(at + 2048 * i, from + (r < len ? r : 0) * stride + piece * 8, r < len);
+    for (int i = 0; i < CHUNK / step; i++) {
+        const int r = row + step * i;
+        copy_async(at + 128 * step * i, from + (r < len ? r : 0) * stride + piece * 8,
+                   r < len);
     }
 }
 

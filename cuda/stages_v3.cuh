@@ -6,6 +6,7 @@
 #define KCP_STAGES_V3_CUH
 
 // As in stages_v2.cuh: bf16, KCP_NA for shapes that they leave to v2.
+int v3_chunk(void *args);
 int v3_affine(void *args);
 int v3_merge_backward(void *args);
 

@@ -62,6 +62,8 @@ enum kcp_walk  { KCP_AUTO, KCP_SEQUENTIAL, KCP_BLELLOCH };         /* 15: its fo
     enum kcp_form form;                                                               \
     enum kcp_walk walk;            /* 15: auto chooses by the length of a stretch  */ \
     int blocks;                    /* pipeline: blocks of V; 0 chooses             */ \
+    int strip_chunks;              /* 08, 13, classic plan: chunks in a strip of a    \
+                                      segment, a processor's; 0 chooses            */ \
     int l2norm, reuse_M, shift;    /* flags; shift: 14 is the token shift          */ \
     double scale, lower_bound;                                                        \
     const struct kcp_plan *plan;   /* 07, 08, 11-14                                */ \

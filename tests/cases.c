@@ -123,6 +123,7 @@ static void case_of(struct kcase *k, int id, const int *row, const struct kcp_st
     c->R = fixed_R > 0 ? fixed_R : ranks_[row[RANKS]], c->form = row[FORM];
     c->layout = row[LAYOUT], c->save = row[SAVE], c->reuse_M = row[REUSE];
     c->scale = row[SCALE] ? 0.3 : 0, c->lower_bound = -5;
+    c->strip_chunks = id % 3;
     c->act = row[ACT], c->Wc = window[row[WINDOW]], c->shift = row[SHIFT] == 3;
     c->D = c->shift ? 6 : 5;
     k->with_h0 = row[H0], k->with_dht = row[DHT], k->mixed_want = row[WANT];

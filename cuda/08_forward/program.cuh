@@ -6,6 +6,7 @@
 #include "../mapops.cuh"
 #include "../parts.cuh"
 #include "../stages_v1.cuh"
+#include "../strips.cuh"
 
 // Bound: the sum of its stages'; what they hand to one another goes through memory.
 // Nothing is allocated and the host waits for nothing but comm, so one rank's program
@@ -19,6 +20,7 @@ struct forward {
     void *v_new, *h, *h_out;                              // 04
     void *maps, *states, *h_kept;                         // 05, 07, 12
     int *want;
+    struct strips p;
     struct kcp_exchange e;
 };
 
@@ -64,6 +66,9 @@ static size_t place(struct forward *x, const struct kcp_forward *args,
     x->h_out = take(r, a->NS * KV, f), x->states = take(r, a->NS * KV, f);
     x->maps = take_named(r, "maps", a->NS * (KV + KK), f);
     x->want = (int *)take(r, a->NS, sizeof(int));
+    const struct strips whole = { 0, a->NS, (int *)a->cu, (int *)a->cn, x->want,
+                                  x->maps, x->states, x->h_out, NULL };
+    x->p = place_strips((struct kcp_call *)a, r, &whole);
     if (a->saved) x->h_kept = take_named(r, "h_kept", 0, f);
     x->e.maps = x->maps, x->e.states = x->states;
     if (a->saved && a->reuse_M) x->e.kept = take_named(r, "kept", 0, 1);
@@ -89,19 +94,25 @@ static int front(struct forward *x)
     return status ? status : x->t.wy(&wy);
 }
 
-// Chapters 05 and 07: states [s] becomes the state with which segment s begins.
+// Chapters 05 and 07: states [s] becomes the state with which segment s begins, and
+// those of its strips follow.
 static int carry(struct forward *x)
 {
+    const struct kcp_call *call = (const struct kcp_call *)&x->a;
     STAGE(kcp_affine, map);
-    map.want = x->want, map.k = x->k, map.kg = x->kg, map.w = x->w, map.u = x->u;
-    map.G = x->G, map.h_start = x->states, map.map = x->maps;
+    ON_STRIPS(map, x->p);
+    map.want = x->p.want, map.k = x->k, map.kg = x->kg, map.w = x->w, map.u = x->u;
+    map.G = x->G, map.h_start = x->p.starts, map.map = x->p.maps;
 
     part(PART_SUM, x->a.stream);
-    put_wants((struct kcp_call *)&x->a, 0, x->want);
-    states_in((struct kcp_call *)&x->a, 0, x->a.h0, x->states);
+    put_strips(call, 0, &x->p);
+    states_in(call, 0, x->a.h0, x->states);
+    spread(call, &x->p, 0, x->states, x->p.starts);
     int status = x->t.affine(&map);
+    if (!status) status = compose_strips(call, &x->p, 0, x->maps);
     part(PART_EXCHANGE, x->a.stream);
     if (!status) status = kcp_exchange_run(&x->e);
+    if (!status) status = start_strips(call, &x->p, 0, x->states);
     part(PART_MAIN, x->a.stream);
     return status;
 }
@@ -118,13 +129,15 @@ static int outputs(struct forward *x)
     const struct kcp_call *call = (struct kcp_call *)&x->a;
     const size_t state = sizeof(float) * x->a.HV * x->a.K * x->a.V;
     STAGE(kcp_chunk, chunk);
+    ON_STRIPS(chunk, x->p);
     chunk.q = x->q, chunk.k = x->k, chunk.qg = x->qg, chunk.kg = x->kg, chunk.u = x->u;
-    chunk.w = x->w, chunk.Aqk = x->Aqk, chunk.G = x->G, chunk.h_in = x->states;
-    chunk.o = x->a.o, chunk.v_new = x->v_new, chunk.h = x->h, chunk.h_out = x->h_out;
+    chunk.w = x->w, chunk.Aqk = x->Aqk, chunk.G = x->G, chunk.h_in = x->p.starts;
+    chunk.o = x->a.o, chunk.v_new = x->v_new, chunk.h = x->h, chunk.h_out = x->p.ends;
     if (!keeps_all(x)) chunk.v_new = chunk.h = NULL;     // nobody reads them here
 
     const int status = x->t.chunk(&chunk);
     if (status) return status;
+    gather(call, &x->p, 0, x->p.ends, x->h_out);
     states_out(call, 1, x->h_out, x->a.h0, x->a.ht);
     if (x->a.saved) {
         cudaMemcpyAsync(x->h_kept, x->states, kcp_saved_states(call) * state,

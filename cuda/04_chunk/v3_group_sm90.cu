@@ -1,0 +1,198 @@
+// v3_group_sm90.cu -- state scan and output by warpgroups: 64 columns of S^T each.
+// Book: chapter 04, "A warpgroup at once".
+// Checked by: tests/04_chunk.c.
+// Next: ../05_affine/v2_pieces.cu.
+#include "../group_scan.cuh"
+#include "../stages_v3.cuh"
+
+// v2's warps each read all of w, qg, kg and Aqk through their registers: 8 x 56 KiB of
+// shared memory a chunk. Here the tensor core reads them, once for 64 columns. Bound:
+// 6 C K V + 2 C^2 V flops a chunk, 7.3 MFLOP, 1.02 us of a processor at its peak, and 88
+// KiB of memory a chunk when h and v_new are not asked for. S is rounded once for both
+// wS and qg S, v_new once for o and S. Three stages of 72 KiB; turns as in chapter 05.
+enum { W, QG, KG, U, STAGES = 3 };
+
+template <int groups>
+struct tiles {
+    bf16 Aqk[STAGES][PANEL];
+    struct ring<4, STAGES> r;
+};
+
+template <int groups>
+static __device__ void fetch(const struct kcp_chunk &a, struct span z, int n, int v0,
+                             tiles<groups> *s, int at)
+{
+    const struct rows q = rows_of(a, z.t, n, a.qg, a.q);
+    const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
+    const int64_t HV = a.HV;
+    const bf16 *u = in<bf16>(a.u, z.t, HV, n, DIM) + v0;
+    bf16 (*to)[2 * PANEL] = s->r.tile[at];
+    fetch_panels<2, 128 * groups>(to[W], in<bf16>(a.w, z.t, HV, n, DIM), HV * DIM, z.len);
+    fetch_panels<2, 128 * groups>(to[QG], q.x, q.ld, z.len);
+    fetch_panels<2, 128 * groups>(to[KG], k.x, k.ld, z.len);
+    fetch_panels<groups, 128 * groups>(to[U], u, HV * DIM, z.len);
+    fetch_panels<1, 128 * groups>(s->Aqk[at], in<bf16>(a.Aqk, z.t, HV, n, CHUNK),
+                                  HV * CHUNK, z.len);
+}
+
+// One product of registers a [steps] with a tile; the sum goes on with `add`.
+template <int steps>
+static __device__ __forceinline__ void product(float (*y)[4], const uint32_t (*a)[1][4],
+                                               const bf16 *X, int add)
+{
+    #pragma unroll
+    for (int i = 0; i < steps; i++)
+        group_mma_64<0>(y, a[i][0],
+                        rows_at(X) + i / 4 * NEXT_PANEL + i % 4 * STEP_ROWS, add || i);
+    group_commit();
+}
+
+// y = S^T w^T and o = S^T qg^T, both under way on return: they share S, rounded.
+template <class Tile>
+static __device__ __forceinline__ void begin(const Tile *tile, const float (*S)[4],
+                                             uint32_t (*b)[1][4], float (*y)[4],
+                                             float (*o)[4])
+{
+    #pragma unroll
+    for (int i = 0; i < 8; i++) split<1>(b[i], S + 2 * i);
+    group_begin();
+    product<8>(y, b, tile[W], 0);
+    product<8>(o, b, tile[QG], 0);
+}
+
+// The rest of a chunk; v is the first of this warp's 16 columns.
+template <int groups>
+static __device__ __forceinline__ void finish(const struct kcp_chunk &a, struct span z,
+                                              int n, int v, const tiles<groups> *s, int at,
+                                              float (*S)[4], uint32_t (*b)[1][4],
+                                              float (*y)[4], float (*o)[4])
+{
+    const int64_t to = (z.t * a.HV + n) * DIM + v, ld = (int64_t)a.HV * DIM;
+    const bf16 (*tile)[2 * PANEL] = s->r.tile[at];
+    float x[8][4];
+
+    //> kernel-group
+    from_panel(x, tile[U] + threadIdx.x / 128 * PANEL);
+    group_wait<1>();
+    hold<8>(y);
+    #pragma unroll
+    for (int i = 0; i < 32; i++) x[i / 4][i % 4] -= y[i / 4][i % 4];
+    if (a.v_new) store_rows<8>((bf16 *)a.v_new + to, ld, z.len, x);
+    group_wait<0>();
+    hold<8>(o);
+    #pragma unroll
+    for (int i = 0; i < 4; i++) split<1>(b[i], x + 2 * i);
+    if (a.model == KCP_GDN) scale_columns<8>(x, s->r.ek[at]);
+    #pragma unroll
+    for (int i = 0; i < 4; i++) split<1>(b[4 + i], x + 2 * i);
+    scale_columns<8>(o, s->r.eq[at]);
+    scale_columns<16>(S, s->r.decay[at]);
+    group_begin();
+    product<4>(o, b, s->Aqk[at], 1);
+    #pragma unroll
+    for (int i = 0; i < 4; i++)
+        group_mma_128<1>(S, b[4 + i][0], columns_at(tile[KG]) + i * STEP_COLUMNS);
+    group_commit();
+    group_wait<1>();
+    hold<8>(o);
+    store_rows<8>((bf16 *)a.o + to, ld, z.len, o);
+    group_wait<0>();
+    hold<16>(S);
+    //< kernel-group
+}
+
+// This thread's copies of the next chunk have come; the gate's g is of that chunk.
+template <int groups>
+static __device__ __forceinline__ void declare(const struct kcp_chunk &a,
+                                               struct gate_share g, tiles<groups> *s,
+                                               int at)
+{
+    copies_wait<STAGES - 2>();
+    write_gate(a, g, DIM, s->r.decay[at], s->r.eq[at], s->r.ek[at]);
+    show_async();
+    warp_arrive(&s->r.full[at]);
+}
+
+// All chunks of stretch z. Chunk i+2 is fetched, and chunk i+1 declared to be there,
+// while the products of chunk i run.
+template <int groups>
+static __device__ __forceinline__ void walk(const struct kcp_chunk &a, int z, int n,
+                                            int v0, tiles<groups> *s, float (*S)[4])
+{
+    const int *cn = (const int *)a.cn, c0 = cn[z], count = cn[z + 1] - c0;
+    const int v = v0 + threadIdx.x / 32 * 16;
+    struct gate_share g = {};
+
+    for (int i = 0; i < STAGES - 1; i++) {
+        if (i < count) fetch<groups>(a, chunk_span(a, z, c0 + i), n, v0, s, i);
+        copies_commit();
+    }
+    if (count) declare<groups>(a, read_gate(a, chunk_span(a, z, c0), n, DIM), s, 0);
+    if (count > 1) g = read_gate(a, chunk_span(a, z, c0 + 1), n, DIM);
+    for (int i = 0; i < count; i++) {
+        const int at = i % STAGES, ahead = (i + 2) % STAGES;
+        float y[8][4], o[8][4];
+        uint32_t b[8][1][4];
+        if (a.h)
+            store_rows<16>((bf16 *)a.h + ((c0 + i) * (int64_t)a.HV + n) * DIM * DIM + v,
+                           DIM, DIM, S);
+        turn_wait(&s->r.full[at], i / STAGES);
+        begin(s->r.tile[at], S, b, y, o);
+        if (i + 2 < count) {
+            if (i > 0) turn_wait(&s->r.empty[ahead], (i + 2) / STAGES - 1);
+            fetch<groups>(a, chunk_span(a, z, c0 + i + 2), n, v0, s, ahead);
+        }
+        copies_commit();
+        if (i + 1 < count) declare<groups>(a, g, s, (i + 1) % STAGES);
+        if (i + 2 < count) g = read_gate(a, chunk_span(a, z, c0 + i + 2), n, DIM);
+        finish<groups>(a, chunk_span(a, z, c0 + i), n, v, s, at, S, b, y, o);
+        warp_arrive(&s->r.empty[at]);
+    }
+}
+
+template <int groups>
+static __global__ __launch_bounds__(128 * groups, 1) void chunk(const struct kcp_chunk a)
+{
+    extern __shared__ __align__(1024) unsigned char shared[];
+    tiles<groups> *s = (tiles<groups> *)shared;
+    const int z = blockIdx.x, n = blockIdx.y, v0 = blockIdx.z * 64 * groups;
+    const int64_t state = ((int64_t)z * a.HV + n) * DIM * DIM + v0
+                        + threadIdx.x / 32 * 16;
+    float S[16][4];
+
+    if (threadIdx.x < STAGES) {
+        turn_init(&s->r.full[threadIdx.x], 4 * groups);
+        turn_init(&s->r.empty[threadIdx.x], 4 * groups);
+    }
+    __syncthreads();
+    load_state<DIM>(S, a.h_in ? (const float *)a.h_in + state : NULL, 1, DIM);
+    walk<groups>(a, z, n, v0, s, S);
+    store_state<DIM>((float *)a.h_out + state, 1, DIM, S);
+}
+
+template <int groups>
+static int launch(const struct kcp_chunk *a)
+{
+    cudaFuncSetAttribute(chunk<groups>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         sizeof(tiles<groups>));
+    chunk<groups><<<dim3(a->NS, a->HV, 2 / groups), 128 * groups, sizeof(tiles<groups>),
+                    a->stream>>>(*a);
+    return launched();
+}
+
+// Few chains: a warpgroup a block, so that more processors have one.
+int v3_chunk(void *args)
+{
+    const struct kcp_chunk *a = (const struct kcp_chunk *)args;
+    const void *p[] = { a->q, a->k, a->qg, a->kg, a->u, a->w, a->Aqk, a->o, a->v_new,
+                        a->h };
+    if (a->C != CHUNK || a->V != DIM || a->K != DIM || !on_hopper()) return KCP_NA;
+    for (const void *x : p)
+        if (!aligned_16(x)) return KCP_NA;
+    if (!a->NS) return KCP_OK;
+    return (int64_t)a->NS * a->HV * 2 > 132 ? launch<2>(a) : launch<1>(a);
+}
+
+KCP_VARIANT(chunk_v3_group) = {
+    "04_chunk", "v3_group_sm90", "warpgroups: the tensor core reads shared memory itself",
+    KCP_BF16, KCP_DEVICE, "K = V = 128, C 64; sm_90a", v3_chunk, NULL };
