@@ -22,7 +22,7 @@ struct strips {
 };
 
 // Grid and arrays of a stage's call are the strips'.
-#define ON_STRIPS(c, p) c.NS = (p).NS, c.cu = (p).cu, c.cn = (p).cn
+#define ON_STRIPS(c, p) (c.NS = (p).NS, c.cu = (p).cu, c.cn = (p).cn)
 
 static inline const struct kcp_segment *segments_of(const struct kcp_call *a)
 {

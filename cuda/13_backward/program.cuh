@@ -8,9 +8,10 @@
 // Bound: the sum of its stages'. As in 08, nothing is allocated and the host waits for
 // nothing but comm. Limit: the block's mode and reuse_M must be this call's; a block
 // that is not what this call expects turns every gradient into NaN.
-// Chapters 02, 03, 12, 04 once more: what save-all would have kept, the same bits. What
-// else they make goes where gradients will be written later.
-static int again(struct backward *x)
+
+// Chapters 02, 03 once more, the same bits; what else they make goes where gradients will
+// be written later.
+static int front_again(struct backward *x)
 {
     STAGE(kcp_gate, gate);
     gate.pass = KCP_FORWARD;
@@ -23,56 +24,92 @@ static int again(struct backward *x)
     wy.q = x->q, wy.k = x->k, wy.v = x->a.v, wy.G = x->G, wy.beta = x->beta;
     wy.Aqk = x->dAqk, wy.A = x->A_again, wy.u = x->u, wy.w = x->w;
     wy.kg = x->kg, wy.qg = x->qg;
+    const int status = x->t.gate(&gate);
+    return status ? status : x->t.wy(&wy);
+}
 
-    STAGE(kcp_chunk, chunk);
-    chunk.q = x->q, chunk.k = x->k, chunk.qg = x->qg, chunk.kg = x->kg, chunk.u = x->u;
-    chunk.w = x->w, chunk.Aqk = x->Aqk, chunk.G = x->G, chunk.h_in = x->h_start;
-    chunk.v_new = x->v_new, chunk.h = x->h;
-    chunk.o = x->dv_local, chunk.h_out = x->dh_in;
-
+// Chapters 12 and 05: the states with which segments began were kept, or are h0; those
+// of strips follow by maps made again.
+static int starts_again(struct backward *x, const struct strips *f)
+{
     const struct kcp_call *call = (struct kcp_call *)&x->a;
     const size_t state = sizeof(float) * x->a.HV * x->a.K * x->a.V;
-    int status = x->t.gate(&gate);
-    if (!status) status = x->t.wy(&wy);
+    int status = KCP_OK;
+    STAGE(kcp_affine, map);
+    ON_STRIPS(map, *f);
+    map.want = f->want, map.k = x->k, map.kg = x->kg, map.w = x->w, map.u = x->u;
+    map.G = x->G, map.h_start = f->starts, map.map = f->maps;
+
     states_in(call, 0, x->a.h0, x->h_start);
+    if (f->L) {
+        put_strips(call, 0, f);
+        spread(call, f, 0, x->h_start, f->starts);
+        status = x->t.affine(&map);
+    }
     cudaMemcpyAsync(x->h_start, x->h_kept, kcp_saved_states(call) * state,
                     cudaMemcpyDeviceToDevice, x->a.stream);
+    return status ? status : start_strips(call, f, 0, x->h_start);
+}
+
+// What save-all would have kept: chapter 04 after the ones above.
+static int again(struct backward *x)
+{
+    struct strips f = x->p;
+    if (!f.L) f.starts = x->h_start;
+    int status = front_again(x);
+    if (!status) status = starts_again(x, &f);
+
+    STAGE(kcp_chunk, chunk);
+    ON_STRIPS(chunk, f);
+    chunk.q = x->q, chunk.k = x->k, chunk.qg = x->qg, chunk.kg = x->kg, chunk.u = x->u;
+    chunk.w = x->w, chunk.Aqk = x->Aqk, chunk.G = x->G, chunk.h_in = f.starts;
+    chunk.v_new = x->v_new, chunk.h = x->h;
+    chunk.o = x->dv_local, chunk.h_out = f.ends;
     return status ? status : x->t.chunk(&chunk);
 }
 
-// Chapter 09: part KCP_LOCAL before the exchange, part KCP_REVERSE after it.
+// Chapter 09: part KCP_LOCAL before the exchange, part KCP_REVERSE after it, on strips.
 static int chunks(struct backward *x, int part)
 {
     STAGE(kcp_chunk_backward, c);
+    if (part == KCP_REVERSE) ON_STRIPS(c, x->p);
     c.part = part;
     c.q = x->q, c.k = x->k, c.qg = x->qg, c.kg = x->kg, c.w = x->w, c.Aqk = x->Aqk;
-    c.v_new = x->v_new, c.G = x->G, c.do_ = x->a.do_, c.dh_out = x->states;
+    c.v_new = x->v_new, c.G = x->G, c.do_ = x->a.do_, c.dh_out = x->p.starts;
     c.dAqk = x->dAqk, c.dv_local = x->dv_local, c.dU = x->dU, c.dh = x->dh;
-    c.dh_in = x->dh_in;
-    return x->t.chunk_backward(&c);
+    c.dh_in = x->p.ends;
+    const int status = x->t.chunk_backward(&c);
+    if (part == KCP_REVERSE)
+        gather((const struct kcp_call *)&x->a, &x->p, 1, x->p.ends, x->dh_in);
+    return status;
 }
 
 // Chapters 11 and 07: states [s] becomes the gradient of the state with which segment s
-// ends. With reuse_M, M is the one that forward made.
+// ends, and those of its strips follow. With reuse_M, M is the one that forward made; of
+// strips it was not kept, and is made again.
 static int carry(struct backward *x)
 {
     const struct kcp_backward *a = &x->a;
     const struct kcp_call *call = (const struct kcp_call *)a;
     STAGE(kcp_merge_backward, m);
-    m.want = x->want, m.q = x->q, m.k = x->k, m.qg = x->qg, m.kg = x->kg, m.w = x->w;
-    m.G = x->G, m.do_ = a->do_, m.dv_local = x->dv_local, m.dh_end = x->states;
-    m.dmap = x->dmap;
+    ON_STRIPS(m, x->p);
+    m.want = x->p.want, m.q = x->q, m.k = x->k, m.qg = x->qg, m.kg = x->kg, m.w = x->w;
+    m.G = x->G, m.do_ = a->do_, m.dv_local = x->dv_local, m.dh_end = x->p.starts;
+    m.dmap = x->p.maps, m.reuse_M = a->reuse_M && !x->p.L;
 
     part(PART_SUM, a->stream);
-    put_wants(call, 1, x->want);
+    put_strips(call, 1, &x->p);
     states_in(call, 1, a->dht, x->states);
-    if (a->reuse_M && a->NS)
+    spread(call, &x->p, 1, x->states, x->p.starts);
+    if (m.reuse_M && a->NS)
         cudaMemcpyAsync(x->dmap, take_named(&x->r, "maps", 0, 1),
                         sizeof(float) * a->NS * a->HV * a->K * (a->V + a->K),
                         cudaMemcpyDeviceToDevice, a->stream);
     int status = x->t.merge_backward(&m);
+    if (!status) status = compose_strips(call, &x->p, 1, x->dmap);
     part(PART_EXCHANGE, a->stream);
     if (!status) status = kcp_exchange_run(&x->e);
+    if (!status) status = start_strips(call, &x->p, 1, x->states);
     part(PART_MAIN, a->stream);
     return status;
 }

@@ -6,6 +6,7 @@
 #include "../mapops.cuh"
 #include "../segment_sum.cuh"
 #include "../stages_v1.cuh"
+#include "../strips.cuh"
 
 struct backward {
     struct kcp_backward a;               // the caller's, its ops filled in
@@ -20,6 +21,7 @@ struct backward {
     void *rstd, *A_again, *h_start;                       // of recompute alone
     void *work_10, *work_02;
     int *want, *differs;
+    struct strips p;                     // backward's; recompute has them first
     struct kcp_exchange e;
 };
 
@@ -75,6 +77,9 @@ static void place_backward(struct backward *x)
     x->all = (float *)take(r, a->plan->R * rows * gate, f);
     x->want = (int *)take(r, a->NS, sizeof(int));
     x->differs = (int *)take(r, 1, sizeof(int));
+    const struct strips whole = { 0, a->NS, (int *)a->cu, (int *)a->cn, x->want,
+                                  x->dmap, x->states, x->dh_in, NULL };
+    x->p = place_strips((struct kcp_call *)a, r, &whole);
 
     x->e = { a->form, 1, a->blocks, a->reuse_M, a->HV, a->K, a->V, a->plan, a->comm,
              a->ops, x->dmap, x->states, NULL, NULL, a->stream };
