@@ -5,7 +5,7 @@
 #ifndef KCP_GROUP_SCAN_CUH
 #define KCP_GROUP_SCAN_CUH
 
-#include "hopper.cuh"
+#include "group.cuh"
 #include "scan.cuh"
 
 enum { DIM = 128 };                      // K and V

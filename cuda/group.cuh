@@ -1,4 +1,4 @@
-// hopper.cuh -- the tensor core of sm_90a as a few small functions: a warpgroup at once.
+// group.cuh -- the tensor core of sm_90a as a few small functions: a warpgroup at once.
 // Book: chapter 05, "A warpgroup at once"; chapter 17.
 // Checked by: every variant that includes it.
 // Next: 05_affine/v3_group_sm90.cu.
@@ -7,8 +7,8 @@
 // mma.cuh. So is D, 64 x N: warp i has rows 16 i .. 16 i + 15, in tiles of 8 columns. B
 // lies in shared memory, where a panel is [64][64] bf16: row r at byte 128 r, its eight
 // pieces of 16 bytes in the order piece ^ (r % 8), so that eight rows meet all banks.
-#ifndef KCP_HOPPER_CUH
-#define KCP_HOPPER_CUH
+#ifndef KCP_GROUP_CUH
+#define KCP_GROUP_CUH
 
 #include "mma.cuh"
 
