@@ -12,7 +12,7 @@
 
 #include "mma.cuh"
 
-enum { PANEL = 64 * 64 };                // elements; panels begin at multiples of 1024 B
+enum { PANEL = 64 * 64 };                // elements; a panel begins at 1024 bytes
 
 // Byte of element (row, 8 piece) in a panel.
 static __device__ __forceinline__ int in_panel(int row, int piece)
@@ -20,19 +20,20 @@ static __device__ __forceinline__ int in_panel(int row, int piece)
     return row * 128 + ((piece ^ (row & 7)) << 4);
 }
 
-// What tells the tensor core where B is. Rows of X are B's columns (B = X^T): one panel,
-// 16 columns of X a step, the next step 32 bytes on.
+// What tells the tensor core where B is: the address, the distance of panels and of
+// groups of eight rows, in 16 bytes, and how a row is ordered. Rows of X are B's
+// columns (B = X^T): one panel, 16 columns of X a step, the next step 32 bytes on.
 static __device__ __forceinline__ uint64_t rows_at(const bf16 *X)
 {
-    return (uint64_t)(shared_at(X) >> 4 & 0x3fff) | 1ull << 16 | 64ull << 32 | 1ull << 62;
+    return 1ull << 62 | 64ull << 32 | 1ull << 16 | (shared_at(X) >> 4 & 0x3fff);
 }
 
-// Rows of X are B's rows (B = X): 16 rows of X a step, 2048 bytes on; a second panel, of
-// X's next 64 columns, `panel` elements on.
+// Rows of X are B's rows (B = X): 16 rows of X a step, 2048 bytes on; a second panel,
+// of X's next 64 columns, `panel` elements on.
 static __device__ __forceinline__ uint64_t columns_at(const bf16 *X, int panel = PANEL)
 {
-    return (uint64_t)(shared_at(X) >> 4 & 0x3fff) | (uint64_t)(panel / 8) << 16
-         | 64ull << 32 | 1ull << 62;
+    return 1ull << 62 | 64ull << 32 | (uint64_t)(panel / 8) << 16
+         | (shared_at(X) >> 4 & 0x3fff);
 }
 
 enum { STEP_ROWS = 32 >> 4, STEP_COLUMNS = 2048 >> 4, NEXT_PANEL = 2 * PANEL >> 4 };
@@ -66,8 +67,7 @@ static __device__ __forceinline__ void hold(float (*d)[4])
 }
 
 #define D4(i) "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
-#define D32(i) D4(i), D4(i + 1), D4(i + 2), D4(i + 3), D4(i + 4), D4(i + 5), D4(i + 6), \
-               D4(i + 7)
+#define D16(i) D4(i), D4(i + 1), D4(i + 2), D4(i + 3)
 
 // d [64,64] = a b, or += with add; turned: b is given by columns_at.
 template <int turned>
@@ -76,10 +76,10 @@ static __device__ __forceinline__ void group_mma_64(float (*d)[4], const uint32_
 {
     asm volatile("{ .reg .pred p; setp.ne.b32 p, %37, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,"
-        "%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, {%32,%33,%34,%35}, %36, p, 1, 1, %38;"
-        " }"
-        : D32(0) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add),
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
+        "{%32,%33,%34,%35}, %36, p, 1, 1, %38; }"
+        : D16(0), D16(4) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add),
           "n"(turned));
 }
 
@@ -90,12 +90,13 @@ static __device__ __forceinline__ void group_mma_128(float (*d)[4], const uint32
 {
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,"
-        "%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,"
-        "%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,"
-        "%62,%63}, {%64,%65,%66,%67}, %68, 1, 1, 1, %69;"
-        : D32(0), D32(8) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),
-          "n"(turned));
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
+        "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
+        "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, "
+        "{%64,%65,%66,%67}, %68, 1, 1, 1, %69;"
+        : D16(0), D16(4), D16(8), D16(12)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(turned));
 }
 
 // ---- barriers in shared memory: `count` arrivals, or a turn, open one
@@ -107,7 +108,8 @@ static __device__ __forceinline__ void turn_init(uint64_t *bar, int count)
 
 static __device__ __forceinline__ void turn_arrive(uint64_t *bar)
 {
-    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" :: "r"(shared_at(bar)) : "memory");
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" :: "r"(shared_at(bar))
+                 : "memory");
 }
 
 // Until turn number `turn` (0, 1, ...) of the barrier is over.
@@ -128,8 +130,8 @@ static inline int on_hopper(void)
     return major == 9;
 }
 
-// What this thread wrote to shared memory, copies that arrived included, becomes visible
-// to the tensor core, which reads by another path.
+// What this thread wrote to shared memory, copies that arrived included, becomes
+// visible to the tensor core, which reads by another path.
 static __device__ __forceinline__ void show_async(void)
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -1,4 +1,4 @@
-// group_scan.cuh -- what the warpgroup scans of 05 and 11 share: tiles, turns, products.
+// group_scan.cuh -- what warpgroup scans share: tiles in turns, products, the state.
 // Book: chapter 05, "A warpgroup at once".
 // Checked by: every variant that includes it.
 // Next: 05_affine/v3_group_sm90.cu.
@@ -19,8 +19,8 @@ struct ring {
     uint64_t full[stages], empty[stages];
 };
 
-// Rows t .. t+len-1 of a tensor, `stride` apart, to so many panels, by all threads of the
-// block; later rows become 0.
+// Rows t .. t+len-1 of a tensor, `stride` apart, to so many panels, by all threads of
+// the block; later rows become 0.
 template <int panels = 2, int threads = 256>
 static __device__ __forceinline__ void fetch_panels(bf16 *to, const bf16 *from,
                                                     int64_t stride, int len)
@@ -94,8 +94,8 @@ static __device__ __forceinline__ void group_decay_minus(float (*S)[4],
     for (int half = 0; half < 2; half++) {
         #pragma unroll
         for (int i = 0; i < 8; i++)
-            group_mma_64<1>(d[half], a[i / 2][i % 2],
-                            columns_at(X) + half * NEXT_PANEL + i / 2 * STEP_COLUMNS, i);
+            group_mma_64<1>(d[half], a[i / 2][i % 2], columns_at(X) + half * NEXT_PANEL
+                            + i / 2 * STEP_COLUMNS, i);
         group_commit();
     }
     #pragma unroll
@@ -110,7 +110,8 @@ static __device__ __forceinline__ void group_decay_minus(float (*S)[4],
 }
 
 // S^T [64,128] += y^T X, y rounded to bf16.
-static __device__ __forceinline__ void group_add_rows(float (*S)[4], const float (*y)[4],
+static __device__ __forceinline__ void group_add_rows(float (*S)[4],
+                                                      const float (*y)[4],
                                                       const bf16 *X)
 {
     uint32_t a[4][1][4];

@@ -3,23 +3,25 @@
 // Checked by: tests/07_merge.c and every form of the exchange.
 // Next: 07_merge/v2_group_sm90.cu.
 //
-// X <- op(M) X + h on 64 columns of a head, K = 128: a block of one warpgroup, X^T in its
-// registers as in group_scan.cuh. Both factors are fp32 here. Each is the sum of three
-// bf16 pieces, and of the nine products the six largest are formed, the small ones first:
-// what is left out is below 2^-24. Bound: 6 x 2 K^2 64 flops a link, 1.75 us of a
-// processor at its peak, behind 64 KiB of M from memory; the next M is copied meanwhile.
+// X <- op(M) X + h on 64 columns of a head, K = 128: a block of one warpgroup, X^T in
+// its registers as in group_scan.cuh. Both factors are fp32 here. Each is the sum of
+// three bf16 pieces, and of the nine products the six largest are formed, the small
+// ones first: what is left out is below 2^-24. Bound: 6 x 2 K^2 64 flops a link, 1.75
+// us of a processor at its peak, behind 64 KiB of M from memory; the next M is copied
+// meanwhile.
 #ifndef KCP_MAP_WALK_CUH
 #define KCP_MAP_WALK_CUH
 
 #include "group_scan.cuh"
 
 struct map_room {
-    bf16 M[3][4 * PANEL];                // pieces: columns [0,64) of all rows, then [64,128)
-    float raw[DIM * DIM];                // a thread's share is read by that thread alone
+    bf16 M[3][4 * PANEL];                // pieces: all rows, 64 columns and 64 more
+    float raw[DIM * DIM];                // a thread reads what it copied itself
 };
 
 // M, rows VK apart, to where this thread will find its share.
-static __device__ __forceinline__ void fetch_M(const float *M, int VK, struct map_room *s)
+static __device__ __forceinline__ void fetch_M(const float *M, int VK,
+                                               struct map_room *s)
 {
     for (int at = threadIdx.x; at < DIM * DIM / 4; at += 128)
         copy_async((bf16 *)(s->raw + 4 * at),
@@ -49,7 +51,8 @@ static __device__ __forceinline__ void split_M(struct map_room *s)
 template <int backward>
 static __device__ __forceinline__ void times_M(float (*X)[4], const struct map_room *s)
 {
-    const int order[6][2] = { { 2, 0 }, { 1, 1 }, { 0, 2 }, { 1, 0 }, { 0, 1 }, { 0, 0 } };
+    const int order[6][2] = { { 2, 0 }, { 1, 1 }, { 0, 2 }, { 1, 0 }, { 0, 1 },
+                              { 0, 0 } };
     uint32_t a[8][3][4];
     #pragma unroll
     for (int i = 0; i < 8; i++) split<3>(a[i], X + 2 * i);

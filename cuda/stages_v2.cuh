@@ -47,8 +47,8 @@ static inline struct stages stages_v2(const char *name)
 #ifdef KCP_HOPPER
     t.chunk = first_of<v3_chunk, first_of<v2_chunk, v1_chunk<bf16>>>;
     t.affine = first_of<v3_affine, first_of<v2_affine, v1_affine<bf16>>>;
-    t.merge_backward =
-        first_of<v3_merge_backward, first_of<v2_merge_backward, v1_merge_backward<bf16>>>;
+    t.merge_backward = first_of<v3_merge_backward,
+                                first_of<v2_merge_backward, v1_merge_backward<bf16>>>;
 #endif
     return t;
 }

@@ -1,4 +1,4 @@
-// strips.cuh -- a rank's segments cut into strips, whose maps serve the rank and its start.
+// strips.cuh -- a rank's segments cut into strips: one set of maps, for two uses.
 // Book: chapter 17, "When to split a sequence".
 // Checked by: tests/08_forward.c, tests/13_backward.c.
 // Next: 08_forward/program.cuh.
@@ -10,10 +10,10 @@
 
 // The plan's unit is the segment; a rank with few chains cuts its segments further, at
 // multiples of L tokens, chunks as they were. Chapter 05 makes the maps of the strips,
-// once: composed, they are the segment's map, which the exchange wants; applied one after
-// another to the state that came, they are the states with which the strips begin.
-// L = 0: a strip is a segment, and everything here is the segment's own. So it is with a
-// canonical plan, whose bits may depend on nothing but its segments.
+// once: composed, they are the segment's map, which the exchange wants; applied one
+// after another to the state that came, they are the states with which the strips
+// begin. L = 0: a strip is a segment, and everything here is the segment's own. So it
+// is with a canonical plan, whose bits may depend on nothing but its segments.
 struct strips {
     int64_t L;
     int NS;                              // strips on this rank
@@ -114,8 +114,8 @@ static inline void put_strips(const struct kcp_call *a, int backward,
 }
 
 // Rows of y [strips] that begin (end, backward) a segment from x [NS], others 0.
-static inline void spread(const struct kcp_call *a, const struct strips *p, int backward,
-                          void *x, void *y)
+static inline void spread(const struct kcp_call *a, const struct strips *p,
+                          int backward, void *x, void *y)
 {
     struct mover m = { a, { (float *)x, 0 }, { (float *)y, 0 }, {} };
     if (!p->L) return;
@@ -129,8 +129,8 @@ static inline void spread(const struct kcp_call *a, const struct strips *p, int 
 }
 
 // Rows of y [NS] from the last (first, backward) strip of each segment of x.
-static inline void gather(const struct kcp_call *a, const struct strips *p, int backward,
-                          void *x, void *y)
+static inline void gather(const struct kcp_call *a, const struct strips *p,
+                          int backward, void *x, void *y)
 {
     struct mover m = { a, { (float *)x, 0 }, { (float *)y, 0 }, {} };
     if (!p->L) return;
@@ -152,8 +152,8 @@ static inline char *state_at(const struct kcp_call *a, void *states, int at)
     return (char *)states + sizeof(float) * at * a->HV * a->K * a->V;
 }
 
-// maps [s] <- the maps of segment s's strips, one after another, where it is wanted. The
-// spare map and maps [s] take turns so that the last product lands in maps [s].
+// maps [s] <- the maps of segment s's strips, one after another, where it is wanted.
+// The spare map and maps [s] take turns so that the last product lands in maps [s].
 static inline int compose_strips(const struct kcp_call *a, const struct strips *p,
                                 int backward, void *maps)
 {
@@ -167,8 +167,9 @@ static inline int compose_strips(const struct kcp_call *a, const struct strips *
         char *x = map_at(a, p->maps, from), *to = map_at(a, maps, s);
         for (int j = 1; j < count && want && !status; j++) {
             char *out = (count - 1 - j) % 2 ? (char *)p->spare : to;
-            status = a->ops->compose(a->HV, a->K, a->V, map_at(a, p->maps, from + j * step),
-                                     x, backward, starts, out, a->stream);
+            status = a->ops->compose(a->HV, a->K, a->V,
+                                     map_at(a, p->maps, from + j * step), x, backward,
+                                     starts, out, a->stream);
             x = out;
         }
         if (want && count == 1)

@@ -1,4 +1,4 @@
-/* strips.h -- into how many strips a rank cuts its segments, so that few chains fill a chip.
+/* strips.h -- into how many strips a rank cuts its segments, to fill a chip.
  *
  * Book: chapter 17, "When to split a sequence".  Checked by: tests/08_forward.c.
  * Next: strips.cuh. */
@@ -7,8 +7,8 @@
 
 #include "kcp.h"
 
-/* In links of chapter 04's scan, a chunk each: a link of chapter 05's, and one strip more
- * to compose and to fold. Measured on an H200: see chapter 17. */
+/* In links of chapter 04's scan, a chunk each: a link of chapter 05's, and one strip
+ * more to compose and to fold. Measured on an H200: see chapter 17. */
 #define KCP_LINK_M 1.0
 #define KCP_LINK_FOLD 5.0
 enum { KCP_MOST_STRIPS = 64 };
@@ -30,9 +30,10 @@ static inline double kcp_strip_cost(const struct kcp_context *x, int HV, int C, 
          + (double)(strips - x->NS) * KCP_LINK_FOLD;
 }
 
-/* The cheapest length of a strip, or 0 when whole segments are: a strip more costs every
- * chunk its map and is worth it only while processors stand idle. */
-static inline int64_t kcp_strip_length(const struct kcp_context *x, int HV, int C, int P)
+/* The cheapest length of a strip, or 0 when whole segments are: a strip more costs
+ * every chunk its map and is worth it only while processors stand idle. */
+static inline int64_t kcp_strip_length(const struct kcp_context *x, int HV, int C,
+                                       int P)
 {
     int64_t longest = 0, best = 0;
     for (int s = 0; s < x->NS; s++)

@@ -22,12 +22,14 @@ static int cheapest(struct kcp_report *rep)
     int cut = 0;
     for (int i = 0; i < 300; i++) {
         const int HV = 1 + (int)(uniform(&s) * 140);
-        const int cu[] = { 0, 1 + (int)(uniform(&s) * 60000), 60001 + (int)(uniform(&s) * 9e4) };
+        const int cu[] = { 0, 1 + (int)(uniform(&s) * 60000),
+                           60001 + (int)(uniform(&s) * 90000) };
         const struct kcp_context x = { .NS = 2, .cu = (int *)cu };
         const int64_t L = kcp_strip_length(&x, HV, C, P);
         const int64_t longest = cu[1] > cu[2] - cu[1] ? cu[1] : cu[2] - cu[1];
         const double cost = kcp_strip_cost(&x, HV, C, P, L ? L : longest);
-        EXPECT(rep, L % C == 0 && L >= 0 && L < longest, "HV %d: strips of %lld", HV, (long long)L);
+        EXPECT(rep, L % C == 0 && L >= 0 && L < longest, "HV %d: strips of %lld", HV,
+               (long long)L);
         double least = kcp_strip_cost(&x, HV, C, P, longest);
         for (int m = 2; m <= KCP_MOST_STRIPS; m++) {
             const int64_t l = (longest + m * C - 1) / (m * C) * C;
@@ -54,10 +56,12 @@ static int named(struct kcp_report *rep)
            (long long)length(32, 32768, 0));
     EXPECT(rep, length(4, 300, 0) == 0, "a short sequence: strips of %lld",
            (long long)length(4, 300, 0));
-    EXPECT(rep, length(132, 1 << 20, 0) == 0, "as many heads as processors: strips of %lld",
+    EXPECT(rep, length(132, 1 << 20, 0) == 0, "a head a processor: strips of %lld",
            (long long)length(132, 1 << 20, 0));
-    EXPECT(rep, length(2, 0, 0) == 0, "an empty rank: strips of %lld", (long long)length(2, 0, 0));
+    EXPECT(rep, length(2, 0, 0) == 0, "an empty rank: strips of %lld",
+           (long long)length(2, 0, 0));
     return KCP_OK;
 }
 KCP_CHECK(check_08_named) = { "08_forward", "strips_named",
-    "the cases the rule was measured for: four strips for 32 heads, none for 96", named };
+    "the cases the rule was measured for: four strips for 32 heads, none for 96",
+    named };

@@ -6,8 +6,8 @@
 #include "../stages_v3.cuh"
 
 // v2's warps each read all of w, qg, kg and Aqk through their registers: 8 x 56 KiB of
-// shared memory a chunk. Here the tensor core reads them, once for 64 columns. Bound:
-// 6 C K V + 2 C^2 V flops a chunk, 7.3 MFLOP, 1.02 us of a processor at its peak, and 88
+// shared memory a chunk. Here the tensor core reads them, once for 64 columns. Bound: 6
+// C K V + 2 C^2 V flops a chunk, 7.3 MFLOP, 1.02 us of a processor at its peak, and 88
 // KiB of memory a chunk when h and v_new are not asked for. S is rounded once for both
 // wS and qg S, v_new once for o and S. Three stages of 72 KiB; turns as in chapter 05.
 enum { W, QG, KG, U, STAGES = 3 };
@@ -27,7 +27,8 @@ static __device__ void fetch(const struct kcp_chunk &a, struct span z, int n, in
     const int64_t HV = a.HV;
     const bf16 *u = in<bf16>(a.u, z.t, HV, n, DIM) + v0;
     bf16 (*to)[2 * PANEL] = s->r.tile[at];
-    fetch_panels<2, 128 * groups>(to[W], in<bf16>(a.w, z.t, HV, n, DIM), HV * DIM, z.len);
+    const bf16 *w = in<bf16>(a.w, z.t, HV, n, DIM);
+    fetch_panels<2, 128 * groups>(to[W], w, HV * DIM, z.len);
     fetch_panels<2, 128 * groups>(to[QG], q.x, q.ld, z.len);
     fetch_panels<2, 128 * groups>(to[KG], k.x, k.ld, z.len);
     fetch_panels<groups, 128 * groups>(to[U], u, HV * DIM, z.len);
@@ -63,9 +64,10 @@ static __device__ __forceinline__ void begin(const Tile *tile, const float (*S)[
 // The rest of a chunk; v is the first of this warp's 16 columns.
 template <int groups>
 static __device__ __forceinline__ void finish(const struct kcp_chunk &a, struct span z,
-                                              int n, int v, const tiles<groups> *s, int at,
-                                              float (*S)[4], uint32_t (*b)[1][4],
-                                              float (*y)[4], float (*o)[4])
+                                              int n, int v, const tiles<groups> *s,
+                                              int at, float (*S)[4],
+                                              uint32_t (*b)[1][4], float (*y)[4],
+                                              float (*o)[4])
 {
     const int64_t to = (z.t * a.HV + n) * DIM + v, ld = (int64_t)a.HV * DIM;
     const bf16 (*tile)[2 * PANEL] = s->r.tile[at];
@@ -151,7 +153,8 @@ static __device__ __forceinline__ void walk(const struct kcp_chunk &a, int z, in
 }
 
 template <int groups>
-static __global__ __launch_bounds__(128 * groups, 1) void chunk(const struct kcp_chunk a)
+static __global__ __launch_bounds__(128 * groups, 1)
+void chunk(const struct kcp_chunk a)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
     tiles<groups> *s = (tiles<groups> *)shared;
@@ -194,5 +197,5 @@ int v3_chunk(void *args)
 }
 
 KCP_VARIANT(chunk_v3_group) = {
-    "04_chunk", "v3_group_sm90", "warpgroups: the tensor core reads shared memory itself",
+    "04_chunk", "v3_group_sm90", "warpgroups: the tensor core reads the factors itself",
     KCP_BF16, KCP_DEVICE, "K = V = 128, C 64; sm_90a", v3_chunk, NULL };

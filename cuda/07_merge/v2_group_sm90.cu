@@ -6,21 +6,24 @@
 #include "../stages_v3.cuh"
 
 // v1 walks on the plain units, a thread a column, and waits for memory at every row of
-// M. Here 64 columns of one head are a block, see map_walk.cuh. Bound: a link's 1.75 us,
-// one after another, and 64 KiB of M each, shared by V / 64 blocks through the cache.
+// M. Here 64 columns of one head are a block, see map_walk.cuh. Bound: a link's 1.75
+// us, one after another, and 64 KiB of M each, shared by V / 64 blocks through the
+// cache.
 template <int backward>
 static __global__ __launch_bounds__(128, 1) void merge(const struct kcp_merge a)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
-    const int *range = (const int *)a.range, j0 = range[0], j1 = range[1], VK = a.V + DIM;
+    const int *range = (const int *)a.range, j0 = range[0], j1 = range[1];
+    const int VK = a.V + DIM;
     const int n = blockIdx.x, v = blockIdx.y * 64, warp = threadIdx.x / 32 * 16;
-    const int64_t head = (int64_t)DIM * VK, step = backward ? -a.HV * head : a.HV * head;
+    const int64_t head = (int64_t)DIM * VK, step = (backward ? -a.HV : a.HV) * head;
     const float *h = (const float *)a.maps + n * head + v
                    + (backward ? j1 - 1 : j0) * a.HV * head;
     float X[16][4];
 
     load_state<DIM>(X, j0 < j1 ? h + warp : NULL, 1, VK);
-    const struct walk_of_maps w = { h - v + a.V + step, h + step, step, j1 - j0 - 1, VK };
+    const struct walk_of_maps w = { h - v + a.V + step, h + step, step, j1 - j0 - 1,
+                                    VK };
     walk_maps<backward>(w, X, (struct map_room *)shared);
     store_state<DIM>((float *)a.S + (int64_t)n * DIM * a.V + v + warp, 1, a.V, X);
 }
@@ -48,8 +51,8 @@ static __global__ __launch_bounds__(128, 1) void apply(const struct one a)
     store_state<DIM>(a.S_out + row * a.ld_out + v + warp, 1, a.ld_out, X);
 }
 
-// One link under a whole map [h | M]: columns of h as in apply; those of M have no h, and
-// backward, where M = M_a M_b, they are rows: M^T = M_b^T M_a^T.
+// One link under a whole map [h | M]: columns of h as in apply; those of M have no h,
+// and backward, where M = M_a M_b, they are rows: M^T = M_b^T M_a^T.
 template <int backward>
 static __global__ __launch_bounds__(128, 1) void compose(int V, const float *b,
                                                          const float *a, float *out)
@@ -62,7 +65,8 @@ static __global__ __launch_bounds__(128, 1) void compose(int V, const float *b,
     float X[16][4];
 
     load_state<DIM>(X, a + at, turned ? VK : 1, turned ? 1 : VK);
-    const struct walk_of_maps w = { b + head + V, of_h ? b + head + v : NULL, 0, 1, VK };
+    const struct walk_of_maps w = { b + head + V, of_h ? b + head + v : NULL, 0, 1,
+                                    VK };
     walk_maps<backward>(w, X, (struct map_room *)shared);
     store_state<DIM>(out + at, turned ? VK : 1, turned ? 1 : VK, X);
 }
@@ -70,7 +74,8 @@ static __global__ __launch_bounds__(128, 1) void compose(int V, const float *b,
 // May these take it? Rows of M must be aligned for 16-byte copies.
 static int takes(int K, int V, int columns, const void *map)
 {
-    return K == DIM && V % 64 == 0 && columns % 64 == 0 && aligned_16(map) && on_hopper();
+    return K == DIM && V % 64 == 0 && columns % 64 == 0 && aligned_16(map)
+        && on_hopper();
 }
 
 template <class Kernel>
@@ -100,8 +105,8 @@ int v2_compose(int HV, int K, int V, const void *b, const void *a, int backward,
     if (!takes(K, V, 64, b)) return KCP_NA;
     if (HV)
         roomy(backward ? compose<1> : compose<0>)<<<
-            dim3(HV, (a_first ? V : V + K) / 64), 128, sizeof(struct map_room), stream>>>(
-            V, (const float *)b, (const float *)a, (float *)out);
+            dim3(HV, (a_first ? V : V + K) / 64), 128, sizeof(struct map_room),
+            stream>>>(V, (const float *)b, (const float *)a, (float *)out);
     return launched();
 }
 

@@ -5,11 +5,11 @@
 #include "../group_scan.cuh"
 #include "../stages_v3.cuh"
 
-// Chapter 05's v3, walked backwards on [dh_ext | N], N = M^T: 64 columns of both to each
-// of two warpgroups, N in two pieces. Bound: C K (6 V + 8 K) flops a chunk, 14.7 MFLOP,
-// 2 us of a processor at its peak; 80 KiB a chunk, read once, which leaves room for two
-// stages: a chunk is copied while the one before it is in its second half. With reuse_M
-// there are no columns of N. Turns as in chapter 05.
+// Chapter 05's v3, walked backwards on [dh_ext | N], N = M^T: 64 columns of both to
+// each of two warpgroups, N in two pieces. Bound: C K (6 V + 8 K) flops a chunk, 14.7
+// MFLOP, 2 us of a processor at its peak; 80 KiB a chunk, read once, which leaves room
+// for two stages: a chunk is copied while the one before it is in its second half. With
+// reuse_M there are no columns of N. Turns as in chapter 05.
 enum { W, KG, QG, DO, DV, STAGES = 2, WARPS = 8 };
 typedef struct ring<5, STAGES> tiles;
 

@@ -9,8 +9,8 @@
 // nothing but comm. Limit: the block's mode and reuse_M must be this call's; a block
 // that is not what this call expects turns every gradient into NaN.
 
-// Chapters 02, 03 once more, the same bits; what else they make goes where gradients will
-// be written later.
+// Chapters 02, 03 once more, the same bits; what else they make goes where gradients
+// will be written later.
 static int front_again(struct backward *x)
 {
     STAGE(kcp_gate, gate);
@@ -85,8 +85,8 @@ static int chunks(struct backward *x, int part)
 }
 
 // Chapters 11 and 07: states [s] becomes the gradient of the state with which segment s
-// ends, and those of its strips follow. With reuse_M, M is the one that forward made; of
-// strips it was not kept, and is made again.
+// ends, and those of its strips follow. With reuse_M, M is the one that forward made;
+// of strips it was not kept, and is made again.
 static int carry(struct backward *x)
 {
     const struct kcp_backward *a = &x->a;
