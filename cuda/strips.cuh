@@ -113,16 +113,19 @@ static inline void put_strips(const struct kcp_call *a, int backward,
     put_rest(&x);
 }
 
-// Rows of y [strips] that begin (end, backward) a segment from x [NS], others 0.
+// Rows of y [strips] that begin (end, backward) a segment from x [NS]; others become 0,
+// or with `only` are left alone.
 static inline void spread(const struct kcp_call *a, const struct strips *p,
-                          int backward, void *x, void *y)
+                          int backward, int only, void *x, void *y)
 {
     struct mover m = { a, { (float *)x, 0 }, { (float *)y, 0 }, {} };
     if (!p->L) return;
     for (int s = 0, at = 0; s < a->NS; s++) {
         const int count = strips_of(p, segments_of(a) + s);
-        for (int j = 0; j < count; j++)
-            move(&m, j == (backward ? count - 1 : 0) ? s : -1, at + j);
+        for (int j = 0; j < count; j++) {
+            const int edge = j == (backward ? count - 1 : 0);
+            if (edge || !only) move(&m, edge ? s : -1, at + j);
+        }
         at += count;
     }
     flush(&m);
@@ -186,7 +189,7 @@ static inline int start_strips(const struct kcp_call *a, const struct strips *p,
 {
     int status = KCP_OK;
     if (!p->L) return KCP_OK;
-    spread(a, p, backward, states, p->starts);
+    spread(a, p, backward, 1, states, p->starts);
     for (int s = 0, at = 0; s < a->NS; s++) {
         const struct kcp_segment *g = segments_of(a) + s;
         const int count = strips_of(p, g), starts = backward ? g->last : g->first;

@@ -102,12 +102,13 @@ static int carry(struct forward *x)
     STAGE(kcp_affine, map);
     ON_STRIPS(map, x->p);
     map.want = x->p.want, map.k = x->k, map.kg = x->kg, map.w = x->w, map.u = x->u;
-    map.G = x->G, map.h_start = x->p.starts, map.map = x->p.maps;
+    map.G = x->G, map.map = x->p.maps;
+    if (x->a.h0) map.h_start = x->p.starts;
 
     part(PART_SUM, x->a.stream);
     put_strips(call, 0, &x->p);
     states_in(call, 0, x->a.h0, x->states);
-    spread(call, &x->p, 0, x->states, x->p.starts);
+    if (x->a.h0) spread(call, &x->p, 0, 0, x->states, x->p.starts);
     int status = x->t.affine(&map);
     if (!status) status = compose_strips(call, &x->p, 0, x->maps);
     part(PART_EXCHANGE, x->a.stream);

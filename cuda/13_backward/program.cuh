@@ -38,12 +38,13 @@ static int starts_again(struct backward *x, const struct strips *f)
     STAGE(kcp_affine, map);
     ON_STRIPS(map, *f);
     map.want = f->want, map.k = x->k, map.kg = x->kg, map.w = x->w, map.u = x->u;
-    map.G = x->G, map.h_start = f->starts, map.map = f->maps;
+    map.G = x->G, map.map = f->maps;
+    if (x->a.h0) map.h_start = f->starts;
 
     states_in(call, 0, x->a.h0, x->h_start);
     if (f->L) {
         put_strips(call, 0, f);
-        spread(call, f, 0, x->h_start, f->starts);
+        if (x->a.h0) spread(call, f, 0, 0, x->h_start, f->starts);
         status = x->t.affine(&map);
     }
     cudaMemcpyAsync(x->h_start, x->h_kept, kcp_saved_states(call) * state,
@@ -94,13 +95,14 @@ static int carry(struct backward *x)
     STAGE(kcp_merge_backward, m);
     ON_STRIPS(m, x->p);
     m.want = x->p.want, m.q = x->q, m.k = x->k, m.qg = x->qg, m.kg = x->kg, m.w = x->w;
-    m.G = x->G, m.do_ = a->do_, m.dv_local = x->dv_local, m.dh_end = x->p.starts;
+    m.G = x->G, m.do_ = a->do_, m.dv_local = x->dv_local;
+    if (a->dht) m.dh_end = x->p.starts;
     m.dmap = x->p.maps, m.reuse_M = a->reuse_M && !x->p.L;
 
     part(PART_SUM, a->stream);
     put_strips(call, 1, &x->p);
     states_in(call, 1, a->dht, x->states);
-    spread(call, &x->p, 1, x->states, x->p.starts);
+    if (a->dht) spread(call, &x->p, 1, 0, x->states, x->p.starts);
     if (m.reuse_M && a->NS)
         cudaMemcpyAsync(x->dmap, take_named(&x->r, "maps", 0, 1),
                         sizeof(float) * a->NS * a->HV * a->K * (a->V + a->K),
