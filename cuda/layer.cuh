@@ -61,8 +61,8 @@ struct states {
 };
 struct moves { int count, from[128], to[128]; };
 
-// State to[j] of y = state from[j] of x, or 0 where from[j] < 0. A block a state and
-// head; bound by memory, x or y being read or written across its rows when turned.
+// State to[j] of y = state from[j] of x, or 0 where from[j] < 0. Eight blocks a state
+// and head; bound by memory, x or y being read or written across its rows when turned.
 static __global__ void move_states(int HV, int K, int V, const struct states x,
                                    const struct states y, const struct moves m)
 {
@@ -70,7 +70,8 @@ static __global__ void move_states(int HV, int K, int V, const struct states x,
     const int from = m.from[blockIdx.x];
     const float *a = from < 0 ? NULL : x.x + (from * (int64_t)HV + n) * KV;
     float *b = y.x + (m.to[blockIdx.x] * (int64_t)HV + n) * KV;
-    for (int e = threadIdx.x; e < KV; e += blockDim.x) {
+    const int step = gridDim.z * blockDim.x;
+    for (int e = blockIdx.z * blockDim.x + threadIdx.x; e < KV; e += step) {
         const int t = e % V * K + e / V;
         b[y.turned ? t : e] = a ? a[x.turned ? t : e] : 0.0f;
     }
@@ -85,7 +86,7 @@ struct mover {
 static inline void flush(struct mover *x)
 {
     if (x->m.count)
-        move_states<<<dim3(x->m.count, x->a->HV), 256, 0, x->a->stream>>>(
+        move_states<<<dim3(x->m.count, x->a->HV, 8), 256, 0, x->a->stream>>>(
             x->a->HV, x->a->K, x->a->V, x->x, x->y, x->m);
     x->m.count = 0;
 }
@@ -145,12 +146,15 @@ static __global__ void compare_head(const void *saved, const struct kcp_saved he
 
 // What is made from someone else's block becomes NaN: asking the block first would make
 // the host wait for the device. 0xff bytes are a NaN in fp32 and in bf16.
-static __global__ void refuse(const int *differs, void *out, int64_t bytes)
+struct refused { void *p[8]; int64_t bytes[8]; int count; };
+
+static __global__ void refuse(const int *differs, const struct refused x)
 {
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t at = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
-         at < bytes && *differs; at += step)
-        ((char *)out)[at] = (char)0xff;
+    for (int j = 0; j < x.count && *differs; j++)
+        for (int64_t at = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+             at < x.bytes[j]; at += step)
+            ((char *)x.p[j])[at] = (char)0xff;
 }
 
 #endif

@@ -13,6 +13,7 @@ struct stages {
     int (*gate)(void *), (*wy)(void *), (*chunk)(void *), (*affine)(void *);
     int (*chunk_backward)(void *), (*wy_backward)(void *), (*merge_backward)(void *);
     size_t (*gate_work)(const void *), (*wy_backward_work)(const void *);
+    int (*again)(const struct kcp_gate *, const struct kcp_wy *);   // 13's own; or NULL
 };
 
 // Each takes its stage's args struct, launches on its stream, and returns kcp_status;
@@ -34,7 +35,7 @@ static inline struct stages stages_v1(const char *name)
 {
     return { name, v1_gate<X>, v1_wy<X>, v1_chunk<X>, v1_affine<X>,
              v1_chunk_backward<X>, v1_wy_backward<X>, v1_merge_backward<X>,
-             v1_gate_work, v1_wy_backward_work };
+             v1_gate_work, v1_wy_backward_work, NULL };
 }
 
 #endif

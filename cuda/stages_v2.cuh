@@ -45,7 +45,10 @@ static inline struct stages stages_v2(const char *name)
     t.wy_backward = first_of<v2_wy_backward, v1_wy_backward<bf16>>;
     t.wy_backward_work = wy_backward_work;
 #ifdef KCP_HOPPER
-    t.chunk = first_of<v3_chunk, first_of<v2_chunk, v1_chunk<bf16>>>;
+    t.chunk = first_of<v4_chunk,
+                       first_of<v3_chunk, first_of<v2_chunk, v1_chunk<bf16>>>>;
+    t.chunk_backward = first_of<
+        v3_chunk_backward, first_of<v2_chunk_backward, v1_chunk_backward<bf16>>>;
     t.affine = first_of<v3_affine, first_of<v2_affine, v1_affine<bf16>>>;
     t.merge_backward = first_of<v3_merge_backward,
                                 first_of<v2_merge_backward, v1_merge_backward<bf16>>>;

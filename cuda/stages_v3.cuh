@@ -9,6 +9,8 @@
 int v3_chunk(void *args);
 int v3_affine(void *args);
 int v3_merge_backward(void *args);
+int v4_chunk(void *args);
+int v3_chunk_backward(void *args);
 
 // Of kcp_mapops; KCP_NA likewise.
 int v2_apply(int HV, int K, int V, const void *map, int backward, int first, int v0,

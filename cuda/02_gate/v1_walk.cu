@@ -184,10 +184,12 @@ template <class X>
 static void forward(const struct kcp_gate *a, dim3 rows, dim3 warps, dim3 chunks)
 {
     const int64_t n = a->T * a->H;
-    norm<X><<<rows, warps, 0, a->stream>>>(n, a->K, a->l2norm, a->q_raw, a->q,
-                                           a->rstd_q);
-    norm<X><<<rows, warps, 0, a->stream>>>(n, a->K, a->l2norm, a->k_raw, a->k,
-                                           a->rstd_k);
+    if (a->q)
+        norm<X><<<rows, warps, 0, a->stream>>>(n, a->K, a->l2norm, a->q_raw, a->q,
+                                               a->rstd_q);
+    if (a->k)
+        norm<X><<<rows, warps, 0, a->stream>>>(n, a->K, a->l2norm, a->k_raw, a->k,
+                                               a->rstd_k);
     gate_forward<X><<<chunks, a->KG, 0, a->stream>>>(*a);
 }
 
@@ -213,7 +215,8 @@ int v1_gate(void *args)
     const dim3 chunks(a->NC, a->HV);
     if (a->pass == KCP_FORWARD) forward<X>(a, rows, warps, chunks);
     else backward<X>(a, rows, warps, chunks);
-    beta<X><<<(unsigned)((a->T * a->HV + 255) / 256), 256, 0, a->stream>>>(*a);
+    if (a->pass == KCP_BACKWARD || a->beta)
+        beta<X><<<(unsigned)((a->T * a->HV + 255) / 256), 256, 0, a->stream>>>(*a);
     return launched();
 }
 

@@ -1,4 +1,4 @@
-// v2_vector.cu -- the front end at the memory's speed: 16 bytes a thread, 16 rows ahead.
+// v2_vector.cu -- the front end at the memory's speed: 16 bytes, 16 rows ahead.
 // Book: chapter 02, "Code: kernels".
 // Checked by: tests/02_gate.c.
 // Next: ../03_wy/v2_halves.cu.
@@ -8,16 +8,10 @@
 // time, and walked a chunk with one load in flight. Here 16 lanes take a row of q or k,
 // 8 numbers each; a warp takes 16 tokens of a chunk's gate, all loaded before the first
 // is used. g itself is written only where somebody asks for it (NULL: nobody).
-#include "../scan.cuh"
+#include "v2_vector_back.cuh"
 #include "../stages_v2.cuh"
 
 enum { ROWS = 16, SPANS = 4 };           // a chunk of 64 is four spans of 16 tokens
-
-static __device__ __forceinline__ float low(uint32_t x) { return __uint_as_float(x << 16); }
-static __device__ __forceinline__ float high(uint32_t x)
-{
-    return __uint_as_float(x & 0xffff0000u);
-}
 
 // y = x rstd. K / 8 lanes a row; blockIdx.y picks q or k.
 template <int K>
@@ -28,14 +22,13 @@ static __global__ __launch_bounds__(256) void norm_rows(const struct kcp_gate a)
     if (row >= a.T * a.H) return;        // whole groups of lanes leave together
     const void *from = blockIdx.y ? a.k_raw : a.q_raw;
     void *to = blockIdx.y ? a.k : a.q, *rstd_ = blockIdx.y ? a.rstd_k : a.rstd_q;
+    if (!to) return;
     const uint4 x = ((const uint4 *)from)[row * lanes + lane];
     const uint32_t *w = &x.x;
     float sum = 0.0f;
     #pragma unroll
     for (int i = 0; i < 4; i++) sum += low(w[i]) * low(w[i]) + high(w[i]) * high(w[i]);
-    const unsigned mask = lanes == 32 ? ~0u
-        : ((1u << lanes) - 1) << (threadIdx.x % 32 / lanes * lanes);
-    for (int b = lanes / 2; b; b /= 2) sum += __shfl_xor_sync(mask, sum, b);
+    sum = group_sum(sum, lanes);
     const float rstd = a.l2norm ? 1.0f / sqrtf(sum + 1e-6f) : 1.0f;
     uint4 y;
     uint32_t *v = &y.x;
@@ -59,8 +52,8 @@ static __device__ __forceinline__ float activate(const struct kcp_gate &a,
     return -f.expA * (fmaxf(y, 0.0f) + log1pf(__expf(-fabsf(y))));
 }
 
-// G of a chunk and head: warp w sums tokens 16 w .. of four channels a lane; the sums of
-// the spans before are added from shared memory.
+// G of a chunk and head: warp w sums tokens 16 w .. of four channels a lane; the sums
+// of the spans before are added from shared memory.
 template <int K>
 static __global__ __launch_bounds__(K) void gate_sums(const struct kcp_gate a)
 {
@@ -86,8 +79,9 @@ static __global__ __launch_bounds__(K) void gate_sums(const struct kcp_gate a)
     #pragma unroll
     for (int r = 0; r < ROWS; r++) {
         const int t = span * ROWS + r;
-        const float4 g = { activate(a, f[0], low(x[r].x)), activate(a, f[1], high(x[r].x)),
-                           activate(a, f[2], low(x[r].y)), activate(a, f[3], high(x[r].y)) };
+        const float4 g = {
+            activate(a, f[0], low(x[r].x)), activate(a, f[1], high(x[r].x)),
+            activate(a, f[2], low(x[r].y)), activate(a, f[3], high(x[r].y)) };
         sum[0] += g.x, sum[1] += g.y, sum[2] += g.z, sum[3] += g.w;
         G[r] = make_float4(sum[0], sum[1], sum[2], sum[3]);
         if (a.g && t < z.len) *(float4 *)(out<float>(a.g, z.t + t, a.HV, n, K) + i) = g;
@@ -107,31 +101,91 @@ static __global__ __launch_bounds__(K) void gate_sums(const struct kcp_gate a)
     }
 }
 
+// GDN's G, one number a head: a lane a head, a warp eight tokens of the chunk.
+static __global__ __launch_bounds__(256) void head_sums(const struct kcp_gate a)
+{
+    __shared__ float last[WARPS][32];
+    const int groups = (a.HV + 31) / 32, c = blockIdx.x / groups, w = threadIdx.x / 32;
+    const int lane = threadIdx.x % 32, n = blockIdx.x % groups * 32 + lane;
+    const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+    const float *A_log = (const float *)a.A_log, *dt = (const float *)a.dt_bias;
+    float g[TOKENS], sum = 0.0f, before = 0.0f;
+    struct gate_of_channel f = { 1.0f, 0.0f };
+
+    if (n < a.HV) f = { A_log ? expf(A_log[n]) : 1.0f, dt ? dt[n] : 0.0f };
+    #pragma unroll
+    for (int r = 0; r < TOKENS; r++) {
+        const int t = w * TOKENS + r, here = n < a.HV && t < z.len;
+        g[r] = here ? (float)in<bf16>(a.g_raw, z.t + t, a.HV, n, 1)[0] : 0.0f;
+    }
+    #pragma unroll
+    for (int r = 0; r < TOKENS; r++) sum += g[r] = activate(a, f, g[r]);
+    last[w][lane] = sum;
+    __syncthreads();
+    for (int s = 0; s < w; s++) before += last[s][lane];
+    #pragma unroll
+    for (int r = 0; r < TOKENS; r++) {
+        const int t = w * TOKENS + r;
+        before += g[r];
+        if (n >= a.HV || t >= z.len) continue;
+        if (a.g) out<float>(a.g, z.t + t, a.HV, n, 1)[0] = g[r];
+        out<float>(a.G, z.t + t, a.HV, n, 1)[0] = before * 1.44269504088896341f;
+    }
+}
+
+// beta = s sigmoid(raw), and d raw = d beta s sigmoid'.
 static __global__ void beta_all(const struct kcp_gate a)
 {
     const int64_t at = blockIdx.x * 256ll + threadIdx.x;
     if (at >= a.T * a.HV) return;
     const float raw = (float)((const bf16 *)a.beta_raw)[at];
     const float s = a.beta_form == KCP_BETA_SIGMOID2 ? 2.0f : 1.0f;
-    ((float *)a.beta)[at] = a.beta_form == KCP_BETA_RAW ? raw : s / (1.0f + expf(-raw));
+    const float y = 1.0f / (1.0f + expf(-raw)), rest = 1.0f / (1.0f + expf(raw));
+    const int as_given = a.beta_form == KCP_BETA_RAW;
+    if (a.pass == KCP_FORWARD) ((float *)a.beta)[at] = as_given ? raw : s * y;
+    else ((float *)a.dbeta_raw)[at] =
+            ((const float *)a.dbeta)[at] * (as_given ? 1.0f : s * y * rest);
+}
+
+template <int K>
+static void forward(const struct kcp_gate *a)
+{
+    const unsigned blocks = (unsigned)((a->T * a->H * (K / 8) + 255) / 256);
+    if (a->q || a->k) norm_rows<K><<<dim3(blocks, 2), 256, 0, a->stream>>>(*a);
+    if (a->model == KCP_KDA) gate_sums<K><<<dim3(a->NC, a->HV), K, 0, a->stream>>>(*a);
+    else head_sums<<<(unsigned)a->NC * ((a->HV + 31) / 32), 256, 0, a->stream>>>(*a);
+}
+
+template <int K>
+static void backward(const struct kcp_gate *a)
+{
+    const unsigned rows = (unsigned)((a->T * a->H * (K / 8) + 255) / 256);
+    const int64_t W = (int64_t)a->HV * a->KG;
+    const int N = a->model == KCP_KDA ? 4 : 1;
+    const unsigned blocks = (unsigned)(a->NC * ((W + 32 * N - 1) / (32 * N)));
+    norm_rows_back<K><<<dim3(rows, 2), 256, 0, a->stream>>>(*a);
+    if (N == 4) gate_back<4><<<blocks, 256, 0, a->stream>>>(*a);
+    else gate_back<1><<<blocks, 256, 0, a->stream>>>(*a);
+    add_parts<<<(unsigned)a->NS * a->HV, SUMS, 0, a->stream>>>(*a);
 }
 
 template <int K>
 static int launch(const struct kcp_gate *a)
 {
-    const int64_t threads = a->T * a->H * (K / 8), betas = a->T * a->HV;
     if (!a->T) return KCP_OK;
-    norm_rows<K><<<dim3((unsigned)((threads + 255) / 256), 2), 256, 0, a->stream>>>(*a);
-    gate_sums<K><<<dim3(a->NC, a->HV), K, 0, a->stream>>>(*a);
-    beta_all<<<(unsigned)((betas + 255) / 256), 256, 0, a->stream>>>(*a);
+    if (a->pass == KCP_FORWARD) forward<K>(a);
+    else backward<K>(a);
+    if (a->pass == KCP_BACKWARD || a->beta)
+        beta_all<<<(unsigned)((a->T * a->HV + 255) / 256), 256, 0, a->stream>>>(*a);
     return launched();
 }
 
 int v2_gate(void *args)
 {
     const struct kcp_gate *a = (const struct kcp_gate *)args;
-    const void *p[] = { a->q_raw, a->k_raw, a->g_raw, a->q, a->k, a->g, a->G };
-    if (a->pass != KCP_FORWARD || a->model != KCP_KDA) return KCP_NA;
+    const void *p[] = { a->q_raw, a->k_raw, a->g_raw, a->q, a->k, a->g, a->G, a->dq,
+                        a->dk, a->dg, a->dq_raw, a->dk_raw, a->dg_raw };
+    if (a->model > KCP_GDN) return KCP_NA;
     if (a->C != CHUNK || (a->K != 64 && a->K != 128)) return KCP_NA;
     for (const void *x : p)
         if (!aligned_16(x)) return KCP_NA;
@@ -140,4 +194,4 @@ int v2_gate(void *args)
 
 KCP_VARIANT(gate_v2_vector) = {
     "02_gate", "v2_vector", "16 bytes a thread, 16 tokens in flight a channel",
-    KCP_BF16, KCP_DEVICE, "KDA forward, K 64 or 128, C 64", v2_gate, NULL };
+    KCP_BF16, KCP_DEVICE, "K 64 or 128, C 64", v2_gate, v1_gate_work };

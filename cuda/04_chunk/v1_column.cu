@@ -32,7 +32,7 @@ static __global__ void chunk(const struct kcp_chunk a)
             if (a.v_new) out<X>(a.v_new, z.t + i, a.HV, n, a.V)[v] = x[i];
         }
         //< kernel-v-new
-        for (int i = 0; i < z.len; i++) {
+        for (int i = 0; i < z.len && a.o; i++) {
             const struct gated<X> q = gated_q<X>(a, z.t + i, n);
             const X *Aqk = in<X>(a.Aqk, z.t + i, a.HV, n, a.C);
             float o = 0.0f;

@@ -26,10 +26,12 @@ static __device__ void fetch(const struct kcp_chunk &a, struct span z, int n, in
     const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
     const int64_t HV = a.HV;
     fetch_rows<K>(s->w[0], in<bf16>(a.w, z.t, a.HV, n, K), HV * K, z.len);
-    fetch_rows<K>(s->q[0], q.x, q.ld, z.len);
     fetch_rows<K>(s->k[0], k.x, k.ld, z.len);
-    fetch_rows<CHUNK>(s->Aqk[0], in<bf16>(a.Aqk, z.t, a.HV, n, CHUNK), HV * CHUNK,
-                      z.len);
+    if (a.o) {                           // NULL: chapter 13 wants h and v_new alone
+        fetch_rows<K>(s->q[0], q.x, q.ld, z.len);
+        fetch_rows<CHUNK>(s->Aqk[0], in<bf16>(a.Aqk, z.t, a.HV, n, CHUNK), HV * CHUNK,
+                          z.len);
+    }
     fetch_rows<VB>(s->u[0], in<bf16>(a.u, z.t, a.HV, n, a.V) + v0, HV * a.V, z.len);
     copies_commit();
 }
@@ -70,10 +72,12 @@ static __device__ void advance(const struct kcp_chunk &a, struct span z, int n, 
         for (int j = 0; j < 4; j++) x[c][j] -= y[c][j], y[c][j] = 0.0f;
     if (a.v_new) store_rows<CHUNK / 8>((bf16 *)a.v_new + at, ld, z.len, x);
 
-    times_rows<K, 1>(y, S, s->q[0]);
-    scale_columns<CHUNK / 8>(y, s->eq);
-    add_inner(y, x, s->Aqk[0]);
-    store_rows<CHUNK / 8>((bf16 *)a.o + at, ld, z.len, y);
+    if (a.o) {
+        times_rows<K, 1>(y, S, s->q[0]);
+        scale_columns<CHUNK / 8>(y, s->eq);
+        add_inner(y, x, s->Aqk[0]);
+        store_rows<CHUNK / 8>((bf16 *)a.o + at, ld, z.len, y);
+    }
 
     scale_columns<K / 8>(S, s->decay);
     scale_columns<CHUNK / 8>(x, s->ek);

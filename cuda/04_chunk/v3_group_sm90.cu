@@ -190,6 +190,7 @@ int v3_chunk(void *args)
     const void *p[] = { a->q, a->k, a->qg, a->kg, a->u, a->w, a->Aqk, a->o, a->v_new,
                         a->h };
     if (a->C != CHUNK || a->V != DIM || a->K != DIM || !on_hopper()) return KCP_NA;
+    if (!a->o) return KCP_NA;
     for (const void *x : p)
         if (!aligned_16(x)) return KCP_NA;
     if (!a->NS) return KCP_OK;

@@ -9,22 +9,24 @@
 // nothing but comm. Limit: the block's mode and reuse_M must be this call's; a block
 // that is not what this call expects turns every gradient into NaN.
 
-// Chapters 02, 03 once more, the same bits; what else they make goes where gradients
-// will be written later.
+// Chapters 02, 03 once more: what save-all would have kept and no more (q, k and beta
+// are in the block). Aqk and A, where 03 makes them again, are dropped.
 static int front_again(struct backward *x)
 {
     STAGE(kcp_gate, gate);
     gate.pass = KCP_FORWARD;
     gate.q_raw = x->a.q_raw, gate.k_raw = x->a.k_raw, gate.g_raw = x->a.g_raw;
     gate.beta_raw = x->a.beta_raw, gate.A_log = x->a.A_log, gate.dt_bias = x->a.dt_bias;
-    gate.q = x->dq, gate.k = x->dk, gate.rstd_q = gate.rstd_k = x->rstd;
-    gate.g = x->dg, gate.G = x->G, gate.beta = x->dbeta;
+    gate.G = x->G;
 
     STAGE(kcp_wy, wy);
     wy.q = x->q, wy.k = x->k, wy.v = x->a.v, wy.G = x->G, wy.beta = x->beta;
-    wy.Aqk = x->dAqk, wy.A = x->A_again, wy.u = x->u, wy.w = x->w;
+    wy.Aqk = x->Aqk, wy.A = x->A, wy.u = x->u, wy.w = x->w;
     wy.kg = x->kg, wy.qg = x->qg;
-    const int status = x->t.gate(&gate);
+    int status = x->t.again ? x->t.again(&gate, &wy) : KCP_NA;
+    if (status != KCP_NA) return status;
+    wy.Aqk = x->dAqk, wy.A = x->A_again;
+    status = x->t.gate(&gate);
     return status ? status : x->t.wy(&wy);
 }
 
@@ -64,8 +66,7 @@ static int again(struct backward *x)
     ON_STRIPS(chunk, f);
     chunk.q = x->q, chunk.k = x->k, chunk.qg = x->qg, chunk.kg = x->kg, chunk.u = x->u;
     chunk.w = x->w, chunk.Aqk = x->Aqk, chunk.G = x->G, chunk.h_in = f.starts;
-    chunk.v_new = x->v_new, chunk.h = x->h;
-    chunk.o = x->dv_local, chunk.h_out = f.ends;
+    chunk.v_new = x->v_new, chunk.h = x->h, chunk.h_out = f.ends;
     return status ? status : x->t.chunk(&chunk);
 }
 
@@ -163,13 +164,15 @@ static void refuse_others(struct backward *x, int elem)
     const struct kcp_backward *a = &x->a;
     const int64_t qk = a->T * a->H * a->K * elem, vo = a->T * a->HV * a->V * elem;
     const int64_t f = sizeof(float), gate = (int64_t)a->HV * a->KG * f;
-    const struct { void *p; int64_t bytes; } out[] = {
-        { a->dq_raw, qk }, { a->dk_raw, qk }, { a->dv, vo }, { a->dg_raw, a->T * gate },
-        { a->dbeta_raw, a->T * a->HV * f }, { a->dA_log, a->HV * f },
-        { a->ddt_bias, gate } };
+    void *p[] = { a->dq_raw, a->dk_raw, a->dv, a->dg_raw, a->dbeta_raw, a->dA_log,
+                  a->ddt_bias };
+    const int64_t bytes[] = { qk, qk, vo, a->T * gate, a->T * a->HV * f, a->HV * f,
+                              gate };
+    struct refused out = {};
+    for (int j = 0; j < 7; j++)
+        if (p[j]) out.p[out.count] = p[j], out.bytes[out.count++] = bytes[j];
     compare_head<<<1, 256, 0, a->stream>>>(a->saved, x->r.head, x->differs);
-    for (const auto &o : out)
-        if (o.p) refuse<<<128, 256, 0, a->stream>>>(x->differs, o.p, o.bytes);
+    refuse<<<264, 256, 0, a->stream>>>(x->differs, out);
 }
 
 template <class X>

@@ -18,7 +18,7 @@ struct backward {
     void *dmap, *states;                                  // 11, 07
     void *dq, *dk, *dbeta, *dg;                           // 10
     float *dA_part, *ddt_part, *all;                      // 02, summed over the ranks
-    void *rstd, *A_again, *h_start;                       // of recompute alone
+    void *A_again, *h_start;                              // of recompute alone
     void *work_10, *work_02;
     int *want, *differs;
     struct strips p;                     // backward's; recompute has them first
@@ -35,7 +35,7 @@ template <class X>
 static void place_forward(struct backward *x)
 {
     const struct kcp_backward *a = &x->a;
-    const int64_t TH = a->T * a->H, TV = a->T * a->HV, f = sizeof(float);
+    const int64_t TV = a->T * a->HV, f = sizeof(float);
     const int64_t KV = (int64_t)a->HV * a->K * a->V;
     struct room *r = &x->r;
 
@@ -52,7 +52,7 @@ static void place_forward(struct backward *x)
     x->v_new = take_named(r, "v_new", TV * a->V, sizeof(X));
     x->h = take_named(r, "h", a->NC * KV, sizeof(X));
     if (a->save == KCP_SAVE_ALL) return;
-    x->rstd = take(r, TH, f), x->A_again = take(r, TV * a->C, sizeof(X));
+    x->A_again = take(r, TV * a->C, sizeof(X));
     x->h_start = take(r, a->NS * KV, f);
 }
 

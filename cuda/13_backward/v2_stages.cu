@@ -4,12 +4,16 @@
 // Next: ../14_conv/v1_row.cu.
 #include "../stages_v2.cuh"
 #include "program.cuh"
+#include "v2_stages_again.cuh"
 
-static int run(void *args) { return backward_run<bf16>(args, stages_v2("v2_stages")); }
+static int run(void *args)
+{
+    return backward_run<bf16>(args, stages_v2_again("v2_stages"));
+}
 
 static size_t work(const void *args)
 {
-    return backward_work<bf16>(args, stages_v2("v2_stages"));
+    return backward_work<bf16>(args, stages_v2_again("v2_stages"));
 }
 
 KCP_VARIANT(backward_v2_stages) = {

@@ -1,0 +1,165 @@
+// v2_vector_back.cuh -- the front end backwards: 16 bytes and eight tokens a thread.
+// Book: chapter 02, "Code: kernels".
+// Checked by: tests/02_gate.c.
+// Next: v2_vector.cu.
+#include "../scan.cuh"
+
+// Bound: memory. A token-head reads 4 2K of q, k, their gradients and 2K + 4K of the
+// gate and its own, and writes 2 2K + 4K: 2816 bytes at K = 128, 0.52 ms for case A.
+// Sums of dA_log and ddt_bias are made by eight tokens, by chunk, by stretch, in the
+// same order.
+enum { TOKENS = 8, WARPS = CHUNK / TOKENS, SUMS = 512 };
+
+static __device__ __forceinline__ float low(uint32_t x)
+{
+    return __uint_as_float(x << 16);
+}
+static __device__ __forceinline__ float high(uint32_t x)
+{
+    return __uint_as_float(x & 0xffff0000u);
+}
+
+// The lanes of a group of `lanes`, a power of two, add up.
+static __device__ __forceinline__ float group_sum(float x, int lanes)
+{
+    const unsigned mask = lanes == 32 ? ~0u
+        : ((1u << lanes) - 1) << (threadIdx.x % 32 / lanes * lanes);
+    for (int b = lanes / 2; b; b /= 2) x += __shfl_xor_sync(mask, x, b);
+    return x;
+}
+
+// dx = rstd (dy - y sum(dy y)), y = rstd x. K / 8 lanes a row; blockIdx.y picks q or k.
+template <int K>
+static __global__ __launch_bounds__(256) void norm_rows_back(const struct kcp_gate a)
+{
+    const int lanes = K / 8;
+    const int64_t at = blockIdx.x * 256ll + threadIdx.x;
+    if (at >= a.T * a.H * lanes) return; // whole groups of lanes leave together
+    const uint4 x = ((const uint4 *)(blockIdx.y ? a.k_raw : a.q_raw))[at];
+    const uint4 dy = ((const uint4 *)(blockIdx.y ? a.dk : a.dq))[at];
+    const uint32_t *u = &x.x, *w = &dy.x;
+    float sum = 0.0f, dot = 0.0f;
+    #pragma unroll
+    for (int i = 0; i < 4; i++) {
+        sum += low(u[i]) * low(u[i]) + high(u[i]) * high(u[i]);
+        dot += low(w[i]) * low(u[i]) + high(w[i]) * high(u[i]);
+    }
+    sum = group_sum(sum, lanes), dot = group_sum(dot, lanes);
+    const float rstd = a.l2norm ? 1.0f / sqrtf(sum + 1e-6f) : 1.0f;
+    const float along = a.l2norm ? rstd * rstd * dot : 0.0f;
+    uint4 dx;
+    uint32_t *v = &dx.x;
+    #pragma unroll
+    for (int i = 0; i < 4; i++)
+        v[i] = pack(rstd * (low(w[i]) - along * low(u[i])),
+                    rstd * (high(w[i]) - along * high(u[i])));
+    ((uint4 *)(blockIdx.y ? a.dk_raw : a.dq_raw))[at] = dx;
+}
+
+// A channel's gate, and what a token adds: dx, and its part of dA_log.
+struct slope { float expA, dt; };
+
+static __device__ __forceinline__ float gate_slope(const struct kcp_gate &a,
+                                                   struct slope f, float x, float dg,
+                                                   float *dA)
+{
+    const float y = x + f.dt;
+    if (a.gate == KCP_GATE_BOUNDED) {    // sigma' = e / (1+e)^2 loses no digits
+        const float e = __expf(-fabsf(f.expA * y)), s = 1.0f / (1.0f + e);
+        const float dx = dg * (float)a.lower_bound * f.expA * e * s * s;
+        *dA += dx * y;
+        return dx;
+    }
+    if (a.gate == KCP_GATE_SOFTPLUS) {
+        const float e = __expf(-fabsf(y)), s = (y >= 0.0f ? 1.0f : e) / (1.0f + e);
+        *dA -= dg * f.expA * (fmaxf(y, 0.0f) + log1pf(e));
+        return -f.expA * s * dg;
+    }
+    return dg;
+}
+
+// N neighbouring numbers of a row: g in bf16, gradients in fp32.
+template <int N> struct vec;
+template <> struct vec<4> { typedef float4 f; typedef uint2 b; };
+template <> struct vec<1> { typedef float f; typedef bf16 b; };
+
+// One chunk's dg_raw and its parts [NC,HV KG] of dA_log and ddt_bias, in work. A lane N
+// of the HV KG columns, a warp eight tokens, all loaded before the first is used.
+template <int N>
+static __global__ __launch_bounds__(256) void gate_back(const struct kcp_gate a)
+{
+    __shared__ float sums[2][WARPS][32 * N];
+    const int64_t W = (int64_t)a.HV * a.KG, groups = (W + 32 * N - 1) / (32 * N);
+    const int c = blockIdx.x / groups, lane = threadIdx.x % 32, w = threadIdx.x / 32;
+    const int64_t e = (blockIdx.x % groups * 32 + lane) * N;
+    const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+    const float *A_log = (const float *)a.A_log, *dt = (const float *)a.dt_bias;
+    float dA[N] = {}, ddt[N] = {}, *work = (float *)a.work;
+    typename vec<N>::b x[TOKENS];
+    typename vec<N>::f dg[TOKENS];
+
+    #pragma unroll
+    for (int r = 0; r < TOKENS; r++) {
+        const int t = w * TOKENS + r, here = e < W && t < z.len;
+        const int64_t at = (z.t + t) * W + e;
+        x[r] = typename vec<N>::b(), dg[r] = typename vec<N>::f();
+        if (here) x[r] = *(const typename vec<N>::b *)((const bf16 *)a.g_raw + at);
+        if (here) dg[r] = *(const typename vec<N>::f *)((const float *)a.dg + at);
+    }
+    struct slope f[N] = {};
+    for (int d = 0; d < N && e < W; d++)
+        f[d] = { A_log ? expf(A_log[(e + d) / a.KG]) : 1.0f, dt ? dt[e + d] : 0.0f };
+    //> kernel-gate-back
+    #pragma unroll
+    for (int r = 0; r < TOKENS; r++) {
+        const int t = w * TOKENS + r;
+        const bf16 *in = (const bf16 *)&x[r];
+        float *d = (float *)&dg[r];
+        #pragma unroll
+        for (int j = 0; j < N; j++) {
+            d[j] = gate_slope(a, f[j], (float)in[j], d[j], &dA[j]);
+            ddt[j] += a.gate == KCP_GATE_RAW ? 0.0f : d[j];
+        }
+        if (e < W && t < z.len)
+            *(typename vec<N>::f *)((float *)a.dg_raw + (z.t + t) * W + e) = dg[r];
+    }
+    //< kernel-gate-back
+    for (int d = 0; d < N; d++)
+        sums[0][w][lane * N + d] = dA[d], sums[1][w][lane * N + d] = ddt[d];
+    __syncthreads();
+    for (int at = threadIdx.x; at < 2 * 32 * N; at += 256) {
+        const int which = at / (32 * N), j = at % (32 * N);
+        const int64_t to = blockIdx.x % groups * 32 * N + j;
+        float s = 0.0f;
+        for (int i = 0; i < WARPS; i++) s += sums[which][i][j];
+        if (to < W) work[(which * (int64_t)a.NC + c) * W + to] = s;
+    }
+}
+
+// The parts of a stretch's chunks: SUMS / KG threads a channel take every so many
+// chunks each; dA_log over the channels too.
+static __global__ __launch_bounds__(SUMS) void add_parts(const struct kcp_gate a)
+{
+    __shared__ float sums[2][SUMS];
+    const int s = blockIdx.x / a.HV, n = blockIdx.x % a.HV, *cn = (const int *)a.cn;
+    const int per = SUMS / a.KG, i = threadIdx.x % a.KG, part = threadIdx.x / a.KG;
+    const int64_t W = (int64_t)a.HV * a.KG, e = (int64_t)n * a.KG + i;
+    const float *dA = (const float *)a.work, *ddt = dA + a.NC * W;
+    float sum_A = 0.0f, sum_dt = 0.0f;
+
+    #pragma unroll 8
+    for (int c = cn[s] + part; c < cn[s + 1]; c += per)
+        sum_A += dA[c * W + e], sum_dt += ddt[c * W + e];
+    sums[0][threadIdx.x] = sum_A, sums[1][threadIdx.x] = sum_dt;
+    for (int b = SUMS / 2; b; b /= 2) {
+        __syncthreads();
+        const int j = threadIdx.x;
+        if (j < b) sums[0][j] += sums[0][j + b];
+        if (j < b && b >= a.KG) sums[1][j] += sums[1][j + b];
+    }
+    __syncthreads();
+    if (a.ddt_part && threadIdx.x < a.KG)
+        out<float>(a.ddt_part, s, a.HV, n, a.KG)[threadIdx.x] = sums[1][threadIdx.x];
+    if (a.dA_part && threadIdx.x == 0)
+        ((float *)a.dA_part)[(int64_t)s * a.HV + n] = sums[0][0];
+}

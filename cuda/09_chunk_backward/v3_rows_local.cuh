@@ -1,0 +1,102 @@
+// v3_rows_local.cuh -- dAqk and dv_local of a chunk: every tile read once, rows whole.
+// Book: chapter 09, "Whole rows".
+// Checked by: tests/09_chunk_backward.c.
+// Next: v3_rows_sm90.cu.
+#include "../scan.cuh"
+
+// Bound: memory, 40 KiB in and 24 KiB out a chunk and head, 0.19 ms for case A. v2
+// waits for each half of V apart, and writes 16 bytes a row. Eight warps: 16 rows and
+// half of the columns each. Barriers: the tiles are here; they have been read, and
+// results take their places; results are there.
+template <int V>
+struct part {
+    bf16 dO[CHUNK][V + PAD], v_new[CHUNK][V + PAD], Aqk[CHUNK][CHUNK + PAD];
+};
+
+// d [16 rows j0 .., V/2 columns v0 ..] = tril(Aqk)^T dO: rows i >= j.
+template <int V>
+static __device__ void inner(const struct part<V> &s, int j0, int v0, float (*d)[4])
+{
+    const int lane = threadIdx.x % 32;
+    for (int i = j0; i < CHUNK; i += 16) {
+        uint32_t a[4], b[4];
+        load_tiles_t(a, &s.Aqk[i][j0] + tiles_across(lane, CHUNK + PAD));
+        #pragma unroll
+        for (int v = 0; v < V / 32; v++) {
+            load_tiles_t(b, &s.dO[i][v0 + v * 16] + tiles_down(lane, V + PAD));
+            mma(d[2 * v], a, b[0], b[1]), mma(d[2 * v + 1], a, b[2], b[3]);
+        }
+    }
+}
+
+// d [16 rows i0 .., 32 columns j0 ..] = dO v_new^T; above the diagonal 0.
+template <int V>
+static __device__ void outer(const struct part<V> &s, int i0, int j0, float (*d)[4])
+{
+    const int lane = threadIdx.x % 32;
+    for (int v = 0; v < V && j0 <= i0; v += 16) {
+        uint32_t a[4], b[4];
+        load_tiles(a, &s.dO[i0][v] + tiles_down(lane, V + PAD));
+        #pragma unroll
+        for (int j = 0; j < 2; j++) {
+            load_tiles(b, &s.v_new[j0 + j * 16][v] + tiles_across(lane, V + PAD));
+            mma(d[2 * j], a, b[0], b[1]), mma(d[2 * j + 1], a, b[2], b[3]);
+        }
+    }
+}
+
+template <int V>
+static __global__ __launch_bounds__(256, 3)
+void local(const struct kcp_chunk_backward a)
+{
+    extern __shared__ __align__(1024) unsigned char shared[];
+    struct part<V> &s = *(struct part<V> *)shared;
+    const int n = blockIdx.x % a.HV, c = blockIdx.x / a.HV, lane = threadIdx.x % 32;
+    const int r = threadIdx.x / 64 * 16, half = threadIdx.x / 32 % 2;
+    const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+    const int64_t HV = a.HV, ld = HV * V;
+    float x[V / 16][4] = {}, y[4][4] = {};
+
+    fetch_rows<CHUNK>(s.Aqk[0], in<bf16>(a.Aqk, z.t, HV, n, CHUNK), HV * CHUNK, z.len);
+    fetch_rows<V>(s.dO[0], in<bf16>(a.do_, z.t, HV, n, V), ld, z.len);
+    fetch_rows<V>(s.v_new[0], in<bf16>(a.v_new, z.t, HV, n, V), ld, z.len);
+    copies_commit();
+    copies_wait<0>();
+    __syncthreads();
+    inner<V>(s, r, half * (V / 2), x);
+    outer<V>(s, r, half * 32, y);
+    __syncthreads();
+    #pragma unroll
+    for (int h = 0; h < V / 8; h++)
+        *(uint32_t *)&s.dO[r + lane / 4 + h % 2 * 8]
+                          [half * (V / 2) + h / 2 * 8 + lane % 4 * 2] =
+            pack(x[h / 2][h % 2 * 2], x[h / 2][h % 2 * 2 + 1]);
+    #pragma unroll
+    for (int h = 0; h < 8; h++) {
+        const int i = r + lane / 4 + h % 2 * 8;
+        const int j = half * 32 + h / 2 * 8 + lane % 4 * 2;
+        const float *d = y[h / 2] + h % 2 * 2, scale = a.scale;
+        *(uint32_t *)&s.Aqk[i][j] = pack(j <= i ? scale * d[0] : 0.0f,
+                                         j < i ? scale * d[1] : 0.0f);
+    }
+    __syncthreads();
+    for (int at = threadIdx.x; at < z.len * V / 8; at += 256) {
+        const int i = at / (V / 8), v = at % (V / 8) * 8;
+        *(uint4 *)(out<bf16>(a.dv_local, z.t + i, HV, n, V) + v) =
+            *(const uint4 *)&s.dO[i][v];
+    }
+    for (int at = threadIdx.x; at < z.len * CHUNK / 8; at += 256) {
+        const int i = at / (CHUNK / 8), j = at % (CHUNK / 8) * 8;
+        *(uint4 *)(out<bf16>(a.dAqk, z.t + i, HV, n, CHUNK) + j) =
+            *(const uint4 *)&s.Aqk[i][j];
+    }
+}
+
+template <int V>
+static int launch_local(const struct kcp_chunk_backward *a)
+{
+    const size_t bytes = sizeof(struct part<V>);
+    cudaFuncSetAttribute(local<V>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    local<V><<<(unsigned)a->NC * a->HV, 256, bytes, a->stream>>>(*a);
+    return launched();
+}

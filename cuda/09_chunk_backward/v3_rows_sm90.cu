@@ -1,0 +1,131 @@
+// v3_rows_sm90.cu -- the reverse scan by warpgroups: a head on one processor.
+// Book: chapter 09, "Whole rows".
+// Checked by: tests/09_chunk_backward.c.
+// Next: ../10_wy_backward/v1_column.cu.
+#include "../group_store.cuh"
+#include "v3_rows_local.cuh"
+#include "../stages_v2.cuh"
+
+// v2's link takes 7 us: eight warps read every tile of 16 KiB from shared memory, and
+// write dh and dU 32 bytes a row. Here two warpgroups of 64 columns each read them
+// once, and rows leave whole. Bound: memory, 128 KiB a link for 96 processors of 132:
+// 2.9 us of their share; 6 C K V flops are 1 us of a processor. Chunk c-1 is copied all
+// through link c. One barrier a link: the chunk is here, and everybody is done with the
+// last.
+enum { W, KG, QG, DO, DV, TENSORS };
+
+struct tiles {
+    bf16 tile[2][TENSORS][2 * PANEL], out[2][2 * PANEL];
+    float decay[2][DIM], eq[2][CHUNK], ek[2][CHUNK];
+};
+
+static __device__ void fetch(const struct kcp_chunk_backward &a, struct span z, int n,
+                             bf16 (*to)[2 * PANEL])
+{
+    const struct rows q = rows_of(a, z.t, n, a.qg, a.q);
+    const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
+    const int64_t HV = a.HV, ld = HV * DIM;
+    fetch_panels(to[KG], k.x, k.ld, z.len);
+    fetch_panels(to[DV], in<bf16>(a.dv_local, z.t, HV, n, DIM), ld, z.len);
+    fetch_panels(to[DO], in<bf16>(a.do_, z.t, HV, n, DIM), ld, z.len);
+    fetch_panels(to[QG], q.x, q.ld, z.len);
+    fetch_panels(to[W], in<bf16>(a.w, z.t, HV, n, DIM), ld, z.len);
+    copies_commit();
+}
+
+// dU = kg dS + dv_local, in dv_local's place, then dS <- Lambda dS + scale qg^T dO -
+// w^T dU; dS of the chunk's end and dU leave while the tensor core works.
+static __device__ __forceinline__ void retreat(const struct kcp_chunk_backward &a,
+                                               struct span z, int n, int c,
+                                               struct tiles *s, int at, float (*dS)[4])
+{
+    const int group = threadIdx.x / 128, v = group * 64;
+    bf16 *dv = s->tile[at][DV] + group * PANEL, *out_ = s->out[group];
+    uint32_t x_[4][1][4], d_[4][1][4];
+    float x[8][4], d[8][4];
+
+    //> kernel-rows
+    put_panel<16>(out_, dS);
+    group_times_rows<1>(x, dS, s->tile[at][KG]);
+    if (a.KG == 1) scale_columns<8>(x, s->ek[at]);
+    from_panel(d, dv);
+    #pragma unroll
+    for (int i = 0; i < 32; i++) x[i / 4][i % 4] += d[i / 4][i % 4];
+    put_panel<8>(dv, x);
+    group_meet();
+
+    from_panel(d, s->tile[at][DO] + group * PANEL);
+    scale_columns<8>(d, s->eq[at]);
+    scale_columns<16>(dS, s->decay[at]);
+    #pragma unroll
+    for (int i = 0; i < 32; i++) x[i / 4][i % 4] = -x[i / 4][i % 4];
+    #pragma unroll
+    for (int i = 0; i < 4; i++) split<1>(x_[i], x + 2 * i), split<1>(d_[i], d + 2 * i);
+    group_begin();
+    begin_add_rows(dS, d_, s->tile[at][QG]);
+    begin_add_rows(dS, x_, s->tile[at][W]);
+    group_commit();
+    copy_panel<128>((bf16 *)a.dh + ((int64_t)c * a.HV + n) * DIM * DIM + v, DIM, DIM,
+                    out_);
+    copy_panel<64>(out<bf16>(a.dU, z.t, a.HV, n, DIM) + v, (int64_t)a.HV * DIM, z.len,
+                   dv);
+    group_wait<0>();
+    keep(x_), keep(d_);
+    hold<16>(dS);
+    //< kernel-rows
+}
+
+static __global__ __launch_bounds__(256, 1)
+void reverse(const struct kcp_chunk_backward a)
+{
+    extern __shared__ __align__(1024) unsigned char shared[];
+    struct tiles *s = (struct tiles *)shared;
+    const int *cn = (const int *)a.cn;
+    const int z = blockIdx.x, n = blockIdx.y, col = threadIdx.x / 32 * 16;
+    const int count = cn[z + 1] - cn[z], last = cn[z + 1] - 1;
+    const int64_t state = ((int64_t)z * a.HV + n) * DIM * DIM + col;
+    const float *dh_out = (const float *)a.dh_out;
+    struct gate_share g = {};
+    float dS[16][4];
+
+    load_state<DIM>(dS, dh_out ? dh_out + state : NULL, 1, DIM);
+    if (count) {
+        fetch(a, chunk_span(a, z, last), n, s->tile[0]);
+        g = read_gate(a, chunk_span(a, z, last), n, DIM);
+    }
+    for (int i = 0; i < count; i++) {
+        const int at = i & 1, c = last - i;
+        copies_wait<0>();
+        write_gate(a, g, DIM, s->decay[at], s->eq[at], s->ek[at]);
+        show_async();
+        __syncthreads();
+        if (i + 1 < count) {
+            fetch(a, chunk_span(a, z, c - 1), n, s->tile[at ^ 1]);
+            g = read_gate(a, chunk_span(a, z, c - 1), n, DIM);
+        }
+        retreat(a, chunk_span(a, z, c), n, c, s, at, dS);
+    }
+    store_state<DIM>((float *)a.dh_in + state, 1, DIM, dS);
+}
+
+int v3_chunk_backward(void *args)
+{
+    const struct kcp_chunk_backward *a = (const struct kcp_chunk_backward *)args;
+    const void *p[] = { a->q, a->k, a->qg, a->kg, a->w, a->Aqk, a->v_new, a->do_,
+                        a->dv_local, a->dU, a->dh, a->dAqk };
+    if (a->C != CHUNK || a->V != DIM || a->K != DIM || !on_hopper()) return KCP_NA;
+    if (!(a->part & (KCP_LOCAL | KCP_REVERSE))) return KCP_BAD;
+    for (const void *x : p)
+        if (!aligned_16(x)) return KCP_NA;
+    if (!a->NS) return KCP_OK;
+    const int status = a->part & KCP_LOCAL && a->NC ? launch_local<DIM>(a) : KCP_OK;
+    if (status || !(a->part & KCP_REVERSE)) return status;
+    cudaFuncSetAttribute(reverse, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         sizeof(struct tiles));
+    reverse<<<dim3(a->NS, a->HV), 256, sizeof(struct tiles), a->stream>>>(*a);
+    return launched();
+}
+
+KCP_VARIANT(chunk_backward_v3_rows) = {
+    "09_chunk_backward", "v3_rows_sm90", "warpgroups: a head's dS on one processor",
+    KCP_BF16, KCP_DEVICE, "K = V = 128, C 64; sm_90a", v3_chunk_backward, NULL };
