@@ -1,4 +1,4 @@
-/* bench.h -- kcp-bench: the variants of a stage, timed on one GPU beside their floors.
+/* bench.h -- kcp-bench: the variants of a stage, timed on GPUs beside their floors.
  *
  * Book: chapter 17.  Checked by: bench/record.sh: a record counts only with the judge's
  * verdict beside it.  Next: bench.c.
@@ -12,24 +12,22 @@
 extern "C" {
 #endif
 
-struct bench {
-    struct kcp_call call;              /* sizes and options of the layer            */
+struct bench {                         /* what was asked for, and the controls */
+    struct kcp_call call;              /* sizes and options of the layer, all ranks' */
     enum regime regime;
-    int warmup, iters, newest;         /* newest: the last variant of each stage     */
-    const char *stage, *stages, *variant, *json, *against;
-    double copy, product;              /* measured: bytes/s of a copy, flop/s bf16  */
+    int warmup, iters, newest;         /* newest: the last variant of each stage */
+    int ranks;                         /* whole layers over so many; 0: stages */
+    int from, to, factor;              /* tokens: a sweep, when to > from */
+    const char *stage, *stages, *variant, *json, *against, *backend, *forms;
+    double copy, product;              /* measured: bytes/s of a copy, flop/s bf16 */
+    double gather_us;                  /* all_gather of gather_bytes a rank */
+    size_t gather_bytes;
 };
 
 /* 0; -1: help was given; 2: bad usage, said. */
 int bench_options(int argc, char **argv, struct bench *b);
 int bench_asked(const struct bench *b, const struct kcp_stage *st);
 int bench_bad(const char *option, const char *found, const char *expected);
-
-/* The head line of a record, from its sizes to its gates; returns s. */
-const char *case_head(const struct bench *b, char *s, size_t n);
-/* Is --against a record of this case? The median of one of its rows, 0 if not there. */
-int    same_case(const struct bench *b);
-double recorded_us(const char *file, const char *stage, const char *variant, int pass);
 
 /* Tensors on the device, by the names of the field tables. */
 struct shelf { int n; struct { char name[16]; void *p; size_t bytes; } t[80]; };
@@ -38,16 +36,57 @@ void *shelf_find(const struct shelf *s, const char *name);
 void *shelf_add(struct shelf *s, const char *name, size_t bytes);
 void  shelf_free(struct shelf *s);
 
+/* One rank at work: its own call, plan and tensors. world: all ranks of this run; the
+ * layer may be cut into parts of the heads, each on the ranks of call.comm. */
+struct runner {
+    struct bench *b;
+    struct kcp_call call;
+    struct kcp_comm *world;
+    struct kcp_plan *plan;
+    struct shelf shelf;
+    int head_parts;
+    FILE *json;                        /* of rank 0 */
+};
+int  runner_open(struct runner *x, struct kcp_comm *comm, int head_parts);
+void runner_close(struct runner *x);
+/* The inputs of every stage, by the newest variants that take them. */
+int  runner_chain(struct runner *x);
+/* One variant, both passes if it has two; a row each. */
+int  runner_variant(struct runner *x, const struct kcp_stage *st,
+                    const struct kcp_variant *v);
+/* Whole layers over ranks: every form of the exchange (bench_ranks.c). */
+int  runner_layers(struct runner *x);
+
+/* Microseconds: the median of the calls, 10 % and 90 %; and the medians of the parts of
+ * a layer (cuda/parts.cuh), 0 where it marks none. */
+enum { FRONT, SUM, EXCHANGE, MAIN, PARTS };
+struct times { double median, low, high, part[PARTS]; };
+int  time_calls(int (*run)(void *), void *args, struct CUstream_st *stream, int warmup,
+                int iters, struct times *t);
+int  measure_controls(struct bench *b);
+int  measure_gather(struct runner *x, size_t bytes);
+/* t becomes, number by number, the slowest rank's. */
+int  slowest(struct runner *x, struct times *t);
+
+/* Random raw inputs in a regime, drawn as tests/inputs.c draws them. */
+int  fill_inputs(struct runner *x);
+
 /* What a call must do at the least: each input read once, each output written once, and
  * the multiply-adds of chapter NN's equations, counted as two. Per rank. */
-double cost_bytes(const struct kcp_stage *s, const struct kcp_call *c, enum kcp_storage as);
+double cost_bytes(const struct kcp_stage *s, const struct kcp_call *c,
+                  enum kcp_storage as);
 double cost_flops(const struct kcp_stage *s, const struct kcp_call *c);
 
-/* device.cu: random raw inputs in a regime (as tests/inputs.c draws them), timing. */
-int  fill_inputs(struct shelf *s, const struct bench *b);
-int  measure_controls(struct bench *b);
-struct times { double median, low, high; };        /* microseconds */
-int  time_calls(int (*run)(void *), void *args, int warmup, int iters, struct times *t);
+/* bench_record.c: the head of a record, from its sizes to its gates; its rows, and a
+ * row of an earlier one. */
+FILE *record_open(const struct bench *b);
+void  record_close(FILE *json);
+int   same_case(const struct bench *b);
+void  print_heads(const struct runner *x);
+int   has_pass(const struct kcp_stage *s);
+void  print_row(const struct runner *x, const struct kcp_stage *st,
+                const struct kcp_variant *v, const struct kcp_call *c,
+                const struct times *t);
 
 #ifdef __cplusplus
 }

@@ -1,12 +1,13 @@
 /* bench_cost.c -- bytes and flops that a stage cannot do without.
  *
  * Book: chapter 17, "Floors".  Checked by: itself against field notes' bytes a
- * token-head, printed by kcp-bench --cost.  Next: bench_device.cu.
+ * token-head.  Next: bench_inputs.cu.
  */
 #include "bench.h"
 #include <string.h>
 
-double cost_bytes(const struct kcp_stage *s, const struct kcp_call *c, enum kcp_storage as)
+double cost_bytes(const struct kcp_stage *s, const struct kcp_call *c,
+                  enum kcp_storage as)
 {
     double bytes = 0;
     for (int i = 0; i < s->nfields; i++) {
@@ -29,9 +30,13 @@ double cost_flops(const struct kcp_stage *s, const struct kcp_call *c)
     const double affine = 4 * K * (K + V), local = 2 * C * V, reverse = 6 * K * V;
     const double back = 6 * K * V + 2 * C * K + 2 * C * V + 2 * C * C + 4 * C * K;
     const struct { const char *stage; double flops; } row[] = {
-        { "01_step", 8 * K * V },   { "03_wy", wy },          { "04_chunk", chunk },
-        { "05_affine", affine },    { "07_merge", 0 },        { "08_forward", wy + chunk },
-        { "09_chunk_backward", local + reverse },             { "10_wy_backward", back },
+        { "01_step", 8 * K * V },
+        { "03_wy", wy },
+        { "04_chunk", chunk },
+        { "05_affine", affine },
+        { "08_forward", wy + chunk },
+        { "09_chunk_backward", local + reverse },
+        { "10_wy_backward", back },
         { "11_merge_backward", affine + 2 * K * V },
         { "13_backward", 2 * C * V + C * K + chunk + local + reverse + back },
     };

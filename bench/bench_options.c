@@ -1,7 +1,7 @@
 /* bench_options.c -- kcp-bench's command line: a case, and what of it to time.
  *
  * Book: chapter 17.  Checked by: every bad value is answered with one line.
- * Next: bench_record.c.
+ * Next: bench_setup.c.
  */
 #include "bench.h"
 #include <errno.h>
@@ -10,16 +10,23 @@
 #include <string.h>
 
 static const char usage[] =
-    "usage: kcp-bench [--stage NN] [--variant NAME] [-T tokens] [-H heads] [--HV heads]\n"
-    "                 [-K size] [-V size] [-C chunk] [--model kda|gdn] [--gate live|strong]\n"
-    "                 [--stages 08,13] [--newest] [--segments S] [--save recompute|all]\n"
-    "                 [--warmup n] [--iters n] [--json FILE] [--against RECORD]\n"
-    "times each variant on one GPU; kcp-check judges them\n";
+    "usage: kcp-bench [option value]...      times variants; kcp-check judges them\n"
+    "what:    --stage NN | --stages 08,13   --variant NAME   --newest (of each stage)\n"
+    "case:    -T tokens   -H heads   --HV heads   -K size   -V size   -C chunk\n"
+    "         --model kda|gdn   --gate live|strong   --segments S (of the sequence)\n"
+    "         --save recompute|all   --reuse-M (13 takes M from 08)\n"
+    "ranks:   -g, --ranks R   whole layers over R ranks, each with T / R tokens:\n"
+    "                         front, t_sum, t_exchange, t_main apart, every form\n"
+    "         --forms all_gather,chain,pipeline,scan    --backend nccl|threads\n"
+    "sweep:   -b, -e   tokens from and to   -f factor\n"
+    "timing:  -w, --warmup n   -n, --iters n\n"
+    "records: --json FILE   --against RECORD\n"
+    "Under mpirun, torchrun or srun every process is a rank, on a GPU of its own.\n";
 
 int bench_bad(const char *option, const char *found, const char *expected)
 {
-    fprintf(stderr, "kcp-bench: %s: found '%s', expected %s\n", option, found ? found : "",
-            expected);
+    fprintf(stderr, "kcp-bench: %s: found '%s', expected %s\n", option,
+            found ? found : "", expected);
     return 2;
 }
 
@@ -32,51 +39,94 @@ static int number(const char *s, int low, int high, int *out)
     return s && *s && !*end && !errno && x >= low && x <= high;
 }
 
-int bench_options(int argc, char **argv, struct bench *b)
+static int is(const char *a, const char *name) { return strcmp(a, name) == 0; }
+
+/* -1: not one of these; else how bench_options goes on. */
+static int read_number(const char *a, const char *next, struct bench *b, int *T)
 {
     struct kcp_call *c = &b->call;
-    int T = 8192, bad_number = 0;
-    *c = (struct kcp_call){ .H = 96, .K = 128, .V = 128, .C = 64, .NS = 1, .N = 1, .R = 1,
-                            .gate = KCP_GATE_BOUNDED, .beta_form = KCP_BETA_SIGMOID,
-                            .l2norm = 1, .lower_bound = -5,
-                            .part = KCP_LOCAL | KCP_REVERSE };
     const struct { const char *name; int *at, low, high; } ints[] = {
-        { "-T", &T, 1, 1 << 24 },      { "-H", &c->H, 1, 1024 }, { "--HV", &c->HV, 1, 1024 },
-        { "-K", &c->K, 16, 256 },      { "-V", &c->V, 16, 256 }, { "-C", &c->C, 1, 256 },
-        { "--segments", &c->NS, 1, 65536 }, { "--warmup", &b->warmup, 0, 10000 },
-        { "--iters", &b->iters, 5, 100000 },
+        { "-T", T, 1, 1 << 24 },           { "-H", &c->H, 1, 1024 },
+        { "--HV", &c->HV, 1, 1024 },       { "-K", &c->K, 16, 256 },
+        { "-V", &c->V, 16, 256 },          { "-C", &c->C, 1, 256 },
+        { "--segments", &c->NS, 1, 65536 },
+        { "--warmup", &b->warmup, 0, 10000 }, { "-w", &b->warmup, 0, 10000 },
+        { "--iters", &b->iters, 5, 100000 },  { "-n", &b->iters, 5, 100000 },
+        { "--ranks", &b->ranks, 1, 8 },    { "-g", &b->ranks, 1, 8 },
+        { "-b", &b->from, 1, 1 << 24 },    { "-e", &b->to, 1, 1 << 24 },
+        { "-f", &b->factor, 2, 1024 },
     };
+    for (size_t j = 0; j < sizeof ints / sizeof *ints; j++)
+        if (is(a, ints[j].name))
+            return number(next, ints[j].low, ints[j].high, ints[j].at) ? 0
+                : bench_bad(a, next, "a whole number in its range");
+    return -1;
+}
+
+static int read_word(const char *a, const char *next, struct bench *b)
+{
+    struct kcp_call *c = &b->call;
+    const struct { const char *name, **at; } words[] = {
+        { "--stage", &b->stage },     { "--stages", &b->stages },
+        { "--variant", &b->variant }, { "--json", &b->json },
+        { "--against", &b->against }, { "--forms", &b->forms },
+        { "--backend", &b->backend },
+    };
+    const struct { const char *name, *word; int *at, value; } one_of[] = {
+        { "--model", "kda", (int *)&c->model, KCP_KDA },
+        { "--model", "gdn", (int *)&c->model, KCP_GDN },
+        { "--gate", "live", (int *)&b->regime, LIVE },
+        { "--gate", "strong", (int *)&b->regime, STRONG },
+        { "--save", "all", (int *)&c->save, KCP_SAVE_ALL },
+        { "--save", "recompute", (int *)&c->save, KCP_RECOMPUTE },
+    };
+    for (size_t j = 0; j < sizeof words / sizeof *words && next; j++)
+        if (is(a, words[j].name)) return *words[j].at = next, 0;
+    for (size_t j = 0; j < sizeof one_of / sizeof *one_of && next; j++)
+        if (is(a, one_of[j].name) && is(next, one_of[j].word))
+            return *one_of[j].at = one_of[j].value, 0;
+    return bench_bad("option", a, "one of --help, and a value that it takes");
+}
+
+/* The options together: what one says about another. */
+static int settle(struct bench *b, int T)
+{
+    struct kcp_call *c = &b->call;
+    if (!b->from) b->from = T;
+    if (!b->to) b->to = b->from;
+    if (!b->factor) b->factor = 2;
+    if (!c->HV) c->HV = c->H;
+    c->T = b->from, c->scale = 1 / sqrt(c->K), c->KG = c->model == KCP_KDA ? c->K : 1;
+    if (c->HV % c->H) return bench_bad("--HV", "", "a multiple of -H");
+    if (b->stage && !stage_find(b->stage))
+        return bench_bad("--stage", b->stage, "a stage, e.g. 04");
+    if (c->NS > c->T) return bench_bad("--segments", "", "at most -T");
+    if (b->to > b->from && (b->json || b->against))
+        return bench_bad("-e", "", "one size with --json and --against");
+    if (b->backend && !is(b->backend, "nccl") && !is(b->backend, "threads"))
+        return bench_bad("--backend", b->backend, "nccl or threads");
+    return 0;
+}
+
+int bench_options(int argc, char **argv, struct bench *b)
+{
+    int T = 8192;
+    b->call = (struct kcp_call){ .H = 96, .K = 128, .V = 128, .C = 64, .NS = 1, .N = 1,
+        .R = 1, .gate = KCP_GATE_BOUNDED, .beta_form = KCP_BETA_SIGMOID, .l2norm = 1,
+        .lower_bound = -5, .part = KCP_LOCAL | KCP_REVERSE };
     for (int i = 1; i < argc; i++) {
         const char *a = argv[i], *next = argv[i + 1];
-        int known = 0;
-        for (size_t j = 0; j < sizeof ints / sizeof *ints; j++)
-            if (!strcmp(a, ints[j].name)) {
-                known = 1;
-                bad_number = !number(next, ints[j].low, ints[j].high, ints[j].at);
-                if (bad_number) return bench_bad(a, next, "a whole number in its range");
-            }
-        if (known) i++;
-        else if (!strcmp(a, "--help")) return fputs(usage, stdout), -1;
-        else if (!strcmp(a, "--stage") && next) b->stage = argv[++i];
-        else if (!strcmp(a, "--variant") && next) b->variant = argv[++i];
-        else if (!strcmp(a, "--json") && next) b->json = argv[++i];
-        else if (!strcmp(a, "--against") && next) b->against = argv[++i];
-        else if (!strcmp(a, "--stages") && next) b->stages = argv[++i];
-        else if (!strcmp(a, "--newest")) b->newest = 1;
-        else if (!strcmp(a, "--model") && next && (!strcmp(next, "kda") || !strcmp(next, "gdn")))
-            c->model = argv[++i][0] == 'g' ? KCP_GDN : KCP_KDA;
-        else if (!strcmp(a, "--save") && next && !strcmp(next, "all")) c->save = KCP_SAVE_ALL, i++;
-        else if (!strcmp(a, "--save") && next && !strcmp(next, "recompute")) c->save = KCP_RECOMPUTE, i++;
-        else if (!strcmp(a, "--gate") && next && !strcmp(next, "live")) b->regime = LIVE, i++;
-        else if (!strcmp(a, "--gate") && next && !strcmp(next, "strong")) b->regime = STRONG, i++;
-        else return bench_bad("option", a, "one of --help");
+        if (is(a, "--help")) return fputs(usage, stdout), -1;
+        if (is(a, "--newest")) b->newest = 1;
+        else if (is(a, "--reuse-M")) b->call.reuse_M = 1;
+        else {
+            int e = read_number(a, next, b, &T);
+            if (e < 0) e = read_word(a, next, b);
+            if (e) return e;
+            i++;
+        }
     }
-    if (!c->HV) c->HV = c->H;
-    if (c->HV % c->H) return bench_bad("--HV", "", "a multiple of -H");
-    if (b->stage && !stage_find(b->stage)) return bench_bad("--stage", b->stage, "a stage, e.g. 04");
-    c->T = T, c->scale = 1 / sqrt(c->K), c->KG = c->model == KCP_KDA ? c->K : 1;
-    if (c->NS > T) return bench_bad("--segments", "", "at most -T");
-    return 0;
+    return settle(b, T);
 }
 
 /* --stage names one, --stages a list of numbers; else all but 14, which takes other

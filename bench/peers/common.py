@@ -4,7 +4,7 @@ Book: chapter 17.  Checked by: the heads and rows of the files that it writes.
 Next: fla_ops.py.
 
 A case is the head line of a file that kcp-bench wrote; an adapter appends its rows to
-that file, each with "peer": whose they are. Inputs are drawn as ../bench_device.cu draws
+that file, each with "peer": whose they are. Inputs are drawn as ../bench_inputs.cu draws
 them: the same regimes through the same gates, not the same bits.
 """
 import json
@@ -62,7 +62,7 @@ def spread(us):
 
 def time_calls(torch, calls, warmup=20, iters=100):
     """Microseconds of each of calls, run one after another, iters times over: events
-    between them, nothing waits in between, as time_calls in ../bench_device.cu. The
+    between them, nothing waits in between, as time_calls in ../bench_time.cu. The
     last of the list is the time of all of them."""
     n = len(calls)
     at = [torch.cuda.Event(enable_timing=True) for _ in range(n * iters + 1)]
@@ -94,7 +94,7 @@ def controls(torch):
 
 
 def inputs(torch, case, tokens, seed, states=True):
-    """tokens rows of the case's tensors; gates and their regimes: ../bench_device.cu."""
+    """tokens rows of the case's tensors; gates and their regimes: ../bench_inputs.cu."""
     T, H, HV, K, V = tokens, case["H"], case["HV"], case["K"], case["V"]
     kda = case["model"] == "kda"
     KG = K if kda else 1

@@ -1,0 +1,133 @@
+/* bench_setup.c -- a rank's plan, grid and tensors, and the args of a stage over them.
+ *
+ * Book: chapter 17.  Checked by: kcp-check, which judges what makes the inputs.
+ * Next: bench_run.c.
+ */
+#include "bench_setup.h"
+#include <cuda_runtime_api.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* This rank's grid, as the plan cut it, on the device. */
+static int fill_grid(struct runner *x)
+{
+    const struct kcp_context *at = &x->plan->ctx[x->call.r];
+    struct kcp_call *c = &x->call;
+    c->T = at->end - at->begin, c->NS = at->NS, c->NC = at->NC;
+    int *want = malloc(sizeof(int) * ((size_t)c->NS + 1));
+    if (!want) return KCP_NO_MEMORY;
+    for (int i = 0; i < c->NS; i++) want[i] = KCP_WANT_H | KCP_WANT_M;
+    const int range[] = { 0, c->NS };
+    const int64_t whole[] = { 0, c->T };
+    const struct { const char *name; const void *from; size_t bytes; } rows[] = {
+        { "cu", at->cu, 4 * ((size_t)c->NS + 1) },
+        { "cn", at->cn, 4 * ((size_t)c->NS + 1) },
+        { "sc", at->sc, 4 * (size_t)c->NC }, { "want", want, 4 * (size_t)c->NS },
+        { "range", range, 8 }, { "cu_seqlens", whole, 16 },
+    };
+    int e = KCP_OK;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && !e; i++) {
+        void *p = shelf_add(&x->shelf, rows[i].name, rows[i].bytes);
+        if (!p || cudaMemcpy(p, rows[i].from, rows[i].bytes, cudaMemcpyHostToDevice))
+            e = KCP_NO_MEMORY;
+    }
+    free(want);
+    return e;
+}
+
+/* More segments than ranks: a canonical plan, so that each rank has several chains. */
+int runner_open(struct runner *x, struct kcp_comm *comm, int head_parts)
+{
+    const struct kcp_call *all = &x->b->call;
+    const int64_t cu[] = { 0, all->T };
+    const int64_t L = all->NS > comm->R ? (all->T + all->NS - 1) / all->NS : 0;
+    const char *why = "";
+    struct CUstream_st *stream;
+    x->call = *all, x->head_parts = head_parts;
+    x->call.H /= head_parts, x->call.HV /= head_parts;
+    x->call.R = comm->R, x->call.r = comm->r, x->call.comm = comm;
+    x->call.ops = device_memory()->mapops;
+    if (kcp_plan_make(&x->plan, 1, cu, comm->R, NULL, L, all->C, 4, &why))
+        return bench_bad("plan", why, "a batch that can be cut"), KCP_BAD;
+    x->call.plan = x->plan;
+    if (cudaStreamCreate(&stream)) return KCP_CUDA;
+    x->call.stream = stream;
+    const int e = fill_grid(x);
+    return e ? e : fill_inputs(x);
+}
+
+void runner_close(struct runner *x)
+{
+    if (x->call.stream) cudaStreamDestroy(x->call.stream);
+    kcp_plan_free(x->plan);
+    shelf_free(&x->shelf);
+    x->plan = NULL, x->call.stream = NULL;
+}
+
+/* The stage's args over the shelf: inputs must be there, outputs get room. */
+char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_call *c,
+              enum kcp_storage as)
+{
+    struct shelf *s = &x->shelf;
+    char *args = calloc(1, st->args);
+    if (args) memcpy(args, c, sizeof *c);
+    for (int i = 0; args && i < st->nfields; i++) {
+        const struct kcp_field *f = &st->fields[i];
+        int64_t dim[4], n = 1;
+        if (!field_used(f, c)) continue;
+        void *p = shelf_find(s, !strcmp(f->name, "maps") ? "map"
+                              : !strcmp(f->name, "h_kept_in") ? "h_in" : f->name);
+        const int nd = shape_dims(c, f->shape, dim);
+        for (int d = 0; d < nd; d++) n *= dim[d];
+        if (!p && !field_in(f))
+            p = shelf_add(s, f->name, (size_t)n * store_bytes(f->store, as));
+        if (!p && f->when != KCP_MAYBE) {
+            fprintf(stderr, "kcp-bench: %s: no room or no input for %s\n", st->name,
+                    f->name);
+            free(args);
+            return NULL;
+        }
+        memcpy(args + f->at, &p, sizeof p);
+    }
+    return args;
+}
+
+int prepare(const struct kcp_variant *v, char *args, void **room)
+{
+    struct kcp_call *c = (struct kcp_call *)args;
+    *room = NULL;
+    c->work_bytes = v->work ? v->work(args) : 0;
+    if (c->work_bytes && cudaMalloc(room, c->work_bytes)) return KCP_NO_MEMORY;
+    c->work = *room;
+    return KCP_OK;
+}
+
+static int run_once(struct runner *x, const struct kcp_stage *st,
+                    const struct kcp_variant *v)
+{
+    void *room = NULL;
+    char *args = args_of(x, st, &x->call, KCP_BF16);
+    int e = args ? prepare(v, args, &room) : KCP_NO_MEMORY;
+    if (!e) e = v->run(args);
+    if (!e && cudaDeviceSynchronize()) e = KCP_CUDA;
+    cudaFree(room), free(args);
+    return e;
+}
+
+/* Of each stage the newest variant that takes the shape. */
+int runner_chain(struct runner *x)
+{
+    static const char *const chain[] = { "02_gate", "03_wy", "04_chunk", "05_affine",
+        "09_chunk_backward", "11_merge_backward", "10_wy_backward" };
+    for (size_t i = 0; i < sizeof chain / sizeof *chain; i++) {
+        const struct kcp_stage *st = stage_find(chain[i]);
+        const struct kcp_variant *v[64];
+        const int n = kcp_variants(st->name, NULL, v, 64);
+        int e = KCP_NA;
+        for (int j = n - 1; j >= 0 && e == KCP_NA; j--)
+            if (v[j]->where == KCP_DEVICE && v[j]->storage == KCP_BF16)
+                e = run_once(x, st, v[j]);
+        if (e) return fprintf(stderr, "kcp-bench: %s: status %d\n", chain[i], e), e;
+    }
+    return KCP_OK;
+}
