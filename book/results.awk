@@ -6,6 +6,9 @@ function num(key,   s) { s = $0; if (!match(s, "\"" key "\":[-0-9.e+]+")) return
 function str(key,   s) { s = $0; if (!match(s, "\"" key "\":\"[^\"]*\"")) return ""; s = substr(s, RSTART, RLENGTH); sub(/^"[^"]*":"/, "", s); sub(/"$/, "", s); return s }
 /"copy":/ {
     copy = num("copy"); product = num("product"); file = FILENAME; sub(/.*\//, "", file)
+    ranks = num("ranks") > 1 ? num("ranks") : 1
+    if (ranks > 1 && num("gather_us"))
+        gather[++gathers] = sprintf("all-gather of %.1f MiB a rank over %d GPUs: %.0f µs (`%s`)", num("gather_bytes") / 1048576, ranks, num("gather_us"), file)
     what = sprintf("%s, %s gates, T = %d, H = %d%s, K = %d, V = %d, C = %d%s", toupper(str("model")), str("gate"), num("T"), num("H"),
                    num("HV") > num("H") ? sprintf(", HV = %d", num("HV")) : "", num("K"), num("V"), num("C"),
                    num("segments") > 1 ? sprintf(", %d segments", num("segments")) : "")
@@ -13,6 +16,16 @@ function str(key,   s) { s = $0; if (!match(s, "\"" key "\":\"[^\"]*\"")) return
 /"variant":/ {
     stage = str("stage"); us = num("us"); bytes = num("bytes"); flops = num("flops")
     if (us <= 0) next
+    if (ranks > 1 || num("front") != "") {         # whole layers over ranks: chapter 19
+        if (!layers++)
+            print "| case | stage | whose | form | time, ms | front | t_sum | t_exchange | t_main |\n|:-----|:---|:---|:---|----:|----:|----:|----:|----:|" > (out "/19.md")
+        where = (ranks > 1) ? ranks " GPUs" : "1 GPU"; whose = str("peer"); how = str("form")
+        if (whose != "") whose = " (" whose ")"
+        if (num("head_parts") > 1) how = how ", heads in " num("head_parts")
+        parts = (num("front") == "") ? " | | |" : sprintf("%.3f | %.3f | %.3f | %.3f", num("front") / 1e3, num("sum") / 1e3, num("exchange") / 1e3, num("main") / 1e3)
+        print "| " what ", " where " | " stage " | `" str("variant") "`" whose " | " how " | " sprintf("%.3f", us / 1e3) " | " parts " |" > (out "/19.md")
+        next
+    }
     f = out "/" stage ".md"; key = stage FS file
     if (!(key in seen)) {
         seen[key] = 1
@@ -41,6 +54,8 @@ function str(key,   s) { s = $0; if (!match(s, "\"" key "\":\"[^\"]*\"")) return
         print "| " stage " | `" str("variant") "` | " what " | " sprintf("%.3f", us / 1e3) " ms |" > (out "/17.rows")
 }
 END {
+    for (i = 1; i <= gathers; i++) said = said (i == 1 ? "\nControls of the same runs: " : "; ") gather[i]
+    if (gathers) print said "." > (out "/19.md")
     for (pair in point) print point[pair] | ("sort > " out "/roofline.tsv")
     close(out "/17.rows")
     if ((getline l < (out "/17.rows")) > 0) {
