@@ -4,7 +4,7 @@
 # Book: chapter 17.  Checked by: bench/record.sh, which takes no row without a verdict.
 # Next: peers/fla_ops.py.
 #
-#   sh bench/gpu_bench.sh [BUILD]        everything goes to $OUT (BUILD/bench without one)
+#   sh bench/gpu_bench.sh [BUILD]        everything goes to $OUT, else BUILD/bench
 #   sh bench/record.sh $OUT NAME COMMIT  afterwards, where the results are kept
 #
 # LIMIT: seconds that it may take (470). ALL=1: the slow first variants too. CASES: what
@@ -15,7 +15,7 @@ OUT=${OUT:-$B/bench}
 began=$(date +%s)
 left() { echo $((LIMIT - $(date +%s) + began)); }
 say() { echo "gpu_bench.sh: $* ($(left) s left)"; }
-within() {                     # seconds to keep back, command...: what remains is its limit
+within() {           # seconds to keep back, command...: what remains is its limit
     t=$(($(left) - $1)); shift
     [ $t -gt 10 ] || { say "no time left for $2"; return 1; }
     timeout $t "$@"
@@ -51,7 +51,8 @@ for c in $CASES; do
     case $c in a_*) options="$A $options" ;; *) options="$S $options" ;; esac
     case $c in *strong*) options="$options --gate strong" ;; esac
     case $c in *gdn*) options="$options --model gdn" ;; esac
-    within 5 "$B/kcp-bench" --json "$OUT/$c.json" $options || say "$c: not timed to its end"
+    within 5 "$B/kcp-bench" --json "$OUT/$c.json" $options ||
+        say "$c: not timed to its end"
 done
 say "timed ours"
 

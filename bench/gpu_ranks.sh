@@ -1,0 +1,63 @@
+#!/bin/sh
+# gpu_ranks.sh -- one run on several GPUs: judged over NCCL, then whole layers timed
+# over 1, 2 and all ranks, and another system's context parallelism; a table last.
+#
+# Book: chapter 19.  Checked by: bench/record.sh, which takes no row without a verdict.
+# Next: peers/fla_ops.py.
+#
+#   sh bench/gpu_ranks.sh [BUILD]        BUILD/kcp-check, kcp-bench are there
+#   sh bench/record.sh $OUT NAME COMMIT  afterwards, where the results are kept
+#
+# LIMIT: seconds that it may take (240). TOKENS, HEADS: the case (131072, 32). MORE:
+# further options of kcp-bench. .peers/ as for gpu_bench.sh.
+B=${1:-build} LIMIT=${LIMIT:-240} TOKENS=${TOKENS:-131072} HEADS=${HEADS:-32}
+OUT=${OUT:-$B/ranks}
+began=$(date +%s)
+left() { echo $((LIMIT - $(date +%s) + began)); }
+say() { echo "gpu_ranks.sh: $* ($(left) s left)"; }
+within() {           # seconds to keep back, command...: what remains is its limit
+    t=$(($(left) - $1)); shift
+    [ $t -gt 8 ] || { say "no time left for $2 $3"; return 1; }
+    timeout $t "$@"
+}
+gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
+[ "$gpus" -ge 2 ] || { echo "gpu_ranks.sh: $gpus GPUs, expected 2 or more"; exit 1; }
+mkdir -p "$OUT" || exit 1
+name=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1)
+echo "$gpus x $name, $(date -u +%F)" | tee "$OUT/machine.txt"
+
+# Once over all GPUs, every form: the verdicts that a record needs.
+for s in 08 13; do
+    within 60 "$B/kcp-check" --device --backend nccl --ranks "$gpus" --stage $s
+done >"$OUT/judge.txt" 2>&1
+grep -E '^ +(FAIL|MARGINAL)|passed' "$OUT/judge.txt"
+say judged
+
+# Ours. One segment a rank, and four: 32 chains leave three quarters of a GPU idle.
+# Alone, one GPU takes whichever of its plans is best.
+ours() {                       # file, options...
+    f=$1; shift
+    within 5 "$B/kcp-bench" --json "$OUT/$f.json" -T "$TOKENS" -H "$HEADS" -w 5 -n 30 \
+        $MORE "$@" || say "$f: not timed to its end"
+}
+for model in kda gdn; do
+    ours ${model}_${gpus}x1 --model $model --ranks "$gpus"
+    ours ${model}_${gpus}x4 --model $model --ranks "$gpus" --segments $((4 * gpus))
+    [ $model = kda ] || continue
+    [ -r .peers/FLA_COMMIT ] && FLA_COMMIT=$(cat .peers/FLA_COMMIT) && export FLA_COMMIT
+    export TRITON_CACHE_AUTOTUNING=1 FLA_FLASH_KDA=0 PYTHONDONTWRITEBYTECODE=1
+    PYTHONPATH="$PWD/.peers" within ${KEEP:-70} torchrun --nproc-per-node "$gpus" \
+        bench/peers/fla_ops.py --seconds $(($(left) - 75)) "$OUT/kda_${gpus}x1.json" \
+        2>"$OUT/torchrun.txt" || tail -3 "$OUT/torchrun.txt"
+    say "timed theirs"
+    ours kda_1x8 --model kda --ranks 1 --segments 8
+    ours kda_1x1 --model kda --ranks 1
+    ours kda_2x4 --model kda --ranks 2 --segments 8
+    ours kda_2x1 --model kda --ranks 2
+done
+ours gdn_1x8 --model gdn --ranks 1 --segments 8
+ours gdn_2x4 --model gdn --ranks 2 --segments 8
+ours kda_${gpus}x4_reuse --ranks "$gpus" --segments $((4 * gpus)) --reuse-M
+ours kda_${gpus}x4_strong --ranks "$gpus" --segments $((4 * gpus)) --gate strong
+say "timed ours"
+sh bench/table.sh "$OUT"/*.json | tee "$OUT/table.txt"
