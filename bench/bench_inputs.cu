@@ -102,6 +102,59 @@ static int draw_one(struct runner *x, const char *name, size_t n, int what)
     return cudaDeviceSynchronize() == cudaSuccess ? KCP_OK : KCP_CUDA;
 }
 
+// ---- chapter 16: rows of unit length; DPLR forgets along a (tests/family.c)
+template <class X>
+static __global__ void unit_rows(X *x, X *minus, int K, unsigned long long seed)
+{
+    const long long row = blockIdx.x;
+    float sum = 0;
+    for (int i = 0; i < K; i++) {                    // every thread the same sum
+        const float z = normal_at(seed, row * K + i);
+        sum += z * z;
+    }
+    for (int i = threadIdx.x; i < K; i += blockDim.x) {
+        const float y = normal_at(seed, row * K + i) * rsqrtf(sum);
+        if (x) x[row * K + i] = (X)y;
+        if (minus) minus[row * K + i] = (X)-y;
+    }
+}
+
+// y = sigmoid(normal + center), times -a where there is one.
+template <class X>
+static __global__ void rates(X *y, const X *a, long long n, float center,
+                             unsigned long long seed)
+{
+    const long long i = blockIdx.x * 256ll + threadIdx.x;
+    if (i >= n) return;
+    const float s = 1 / (1 + expf(-(normal_at(seed, i) + center)));
+    y[i] = (X)(a ? s * -(float)a[i] : s);
+}
+
+static int fill_family(struct runner *x)
+{
+    typedef __nv_bfloat16 X;
+    const struct kcp_call *c = &x->call;
+    const size_t T = (size_t)c->T, QK = T * c->H * c->K, n = T * c->HV * c->K;
+    const size_t VV = T * c->HV * c->V;
+    struct shelf *s = &x->shelf;
+    X *q = (X *)shelf_add(s, "q", QK * 2), *k = (X *)shelf_add(s, "k", QK * 2);
+    X *a = c->model == KCP_DPLR ? (X *)shelf_add(s, "a", n * 2) : NULL;
+    X *b = c->model != KCP_GLA ? (X *)shelf_add(s, "b", n * 2) : NULL;
+    X *w = c->model == KCP_GDN2 ? (X *)shelf_add(s, "omega", VV * 2) : NULL;
+    if (!q || !k || (!b && c->model != KCP_GLA)) return KCP_NO_MEMORY;
+    const float center = x->b->regime == LIVE ? -3 : 0;
+    unit_rows<<<(unsigned)(QK / c->K), 32>>>(q, (X *)NULL, c->K, 1);
+    unit_rows<<<(unsigned)(QK / c->K), 32>>>(k, (X *)NULL, c->K, 2);
+    if (a) unit_rows<<<(unsigned)(n / c->K), 32>>>((X *)NULL, a, c->K, 3);
+    if (b) rates<<<(unsigned)((n + 255) / 256), 256>>>(b, a, n, center, 4);
+    if (w) rates<<<(unsigned)((VV + 255) / 256), 256>>>(w, (X *)NULL, VV, 0, 5);
+    x->call.gate = KCP_GATE_RAW;
+    int e = draw_one<X>(x, "v", VV, ROWS);
+    if (!e) e = draw_one<X>(x, "do_", VV, ROWS);
+    if (!e) e = draw_one<float>(x, "g", n, GATE);
+    return e;
+}
+
 // A_log and dt_bias are the same on all ranks. Over ranks there are no states to begin
 // and end with, as in the other systems' context parallelism.
 int fill_inputs(struct runner *x)
@@ -110,6 +163,7 @@ int fill_inputs(struct runner *x)
     const struct kcp_call *c = &x->call;
     const size_t T = (size_t)c->T, QK = T * c->H * c->K;
     const size_t state = (size_t)c->NS * c->HV * c->K * c->V;
+    if (c->model > KCP_GDN) return fill_family(x);
     const char *states[] = { "h0", "dht", "h_in", "h_start", "dh_out", "dh_end" };
     int e = draw_one<float>(x, "A_log", c->HV, A_LOG);
     if (!e) e = draw_one<float>(x, "dt_bias", (size_t)c->HV * c->KG, DT_BIAS);

@@ -13,7 +13,7 @@ static const char usage[] =
     "usage: kcp-bench [option value]...      times variants; kcp-check judges them\n"
     "what:    --stage NN | --stages 08,13   --variant NAME   --newest (of each stage)\n"
     "case:    -T tokens   -H heads   --HV heads   -K size   -V size   -C chunk\n"
-    "         --model kda|gdn   --gate live|strong   --segments S (of the sequence)\n"
+    "         --model kda|gdn|dplr|gdn2|gla   --gate live|strong   --segments S\n"
     "         --save recompute|all   --reuse-M (13 takes M from 08)\n"
     "ranks:   -g, --ranks R   whole layers over R ranks, each with T / R tokens:\n"
     "                         front, t_sum, t_exchange, t_main apart, every form\n"
@@ -75,6 +75,9 @@ static int read_word(const char *a, const char *next, struct bench *b)
     const struct { const char *name, *word; int *at, value; } one_of[] = {
         { "--model", "kda", (int *)&c->model, KCP_KDA },
         { "--model", "gdn", (int *)&c->model, KCP_GDN },
+        { "--model", "dplr", (int *)&c->model, KCP_DPLR },
+        { "--model", "gdn2", (int *)&c->model, KCP_GDN2 },
+        { "--model", "gla", (int *)&c->model, KCP_GLA },
         { "--gate", "live", (int *)&b->regime, LIVE },
         { "--gate", "strong", (int *)&b->regime, STRONG },
         { "--save", "all", (int *)&c->save, KCP_SAVE_ALL },
@@ -96,7 +99,7 @@ static int settle(struct bench *b, int T)
     if (!b->to) b->to = b->from;
     if (!b->factor) b->factor = 2;
     if (!c->HV) c->HV = c->H;
-    c->T = b->from, c->scale = 1 / sqrt(c->K), c->KG = c->model == KCP_KDA ? c->K : 1;
+    c->T = b->from, c->scale = 1 / sqrt(c->K), c->KG = c->model == KCP_GDN ? 1 : c->K;
     if (c->HV % c->H) return bench_bad("--HV", "", "a multiple of -H");
     if (b->stage && !stage_find(b->stage))
         return bench_bad("--stage", b->stage, "a stage, e.g. 04");
@@ -129,12 +132,13 @@ int bench_options(int argc, char **argv, struct bench *b)
     return settle(b, T);
 }
 
-/* --stage names one, --stages a list of numbers; else all but 14, which takes other
- * shapes, and 16, which takes other models. */
+/* --stage names one, --stages a list of numbers; else all of 01 to 13, and for the
+ * other models 16, which alone takes them. */
 int bench_asked(const struct bench *b, const struct kcp_stage *st)
 {
     const char two[] = { st->name[0], st->name[1], 0 };
     if (b->stage) return stage_find(b->stage) == st;
     if (b->stages) return strstr(b->stages, two) != NULL;
-    return strcmp(two, "14") && strcmp(two, "16");
+    if (b->call.model > KCP_GDN) return !strcmp(two, "16");
+    return atoi(two) < 14;
 }

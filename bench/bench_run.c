@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 08 fills a saved block; 13 reads the one that the same name's 08 has filled. */
+/* 16 keeps states; 08 fills a saved block; 13 reads the one that the same name's 08 has
+ * filled. */
 static int save_forward(struct runner *x, const struct kcp_variant *v,
                         const struct kcp_stage *st, char *args)
 {
@@ -20,6 +21,13 @@ static int save_forward(struct runner *x, const struct kcp_variant *v,
         f->saved_bytes = kcp_saved_bytes(f);
         f->saved = shelf_add(&x->shelf, "saved", f->saved_bytes);
         return f->saved ? KCP_OK : KCP_NO_MEMORY;
+    }
+    if (!strncmp(st->name, "16", 2)) {
+        const struct kcp_call *c = &x->call;
+        const size_t state = sizeof(float) * c->HV * c->K * (size_t)c->V;
+        ((struct kcp_family *)(void *)args)->h_kept =
+            shelf_add(&x->shelf, "h_kept_16", kcp_saved_states(c) * state);
+        return KCP_OK;
     }
     if (strncmp(st->name, "13", 2)) return KCP_NA;
     const struct kcp_stage *forward = stage_find("08_forward");
@@ -75,9 +83,10 @@ static const struct kcp_variant *choose(const struct bench *b,
 
 static int layers(struct runner *x)
 {
-    static const char *const names[] = { "08_forward", "13_backward" };
+    static const char *const names[] = { "08_forward", "13_backward", "16_family" };
+    const int family = x->call.model > KCP_GDN;
     int e = KCP_OK;
-    for (int s = 0; s < 2 && !e; s++) {
+    for (int s = family ? 2 : 0; s < (family ? 3 : 2) && !e; s++) {
         const struct kcp_stage *st = stage_find(names[s]);
         const struct kcp_variant *v = choose(x->b, st);
         for (int form = 0; form <= KCP_SCAN && !e && v; form++) {

@@ -119,7 +119,8 @@ int runner_chain(struct runner *x)
 {
     static const char *const chain[] = { "02_gate", "03_wy", "04_chunk", "05_affine",
         "09_chunk_backward", "11_merge_backward", "10_wy_backward" };
-    for (size_t i = 0; i < sizeof chain / sizeof *chain; i++) {
+    const int n_chain = x->call.model > KCP_GDN ? 0 : sizeof chain / sizeof *chain;
+    for (int i = 0; i < n_chain; i++) {
         const struct kcp_stage *st = stage_find(chain[i]);
         const struct kcp_variant *v[64];
         const int n = kcp_variants(st->name, NULL, v, 64);
