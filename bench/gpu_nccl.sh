@@ -3,7 +3,7 @@
 #
 # Book: chapter 19.  Checked by: its table.  Next: ../comm/nccl.c.
 #
-#   sh bench/gpu_nccl.sh [BUILD]       on a machine of 2 GPUs or more; table and logs go to $OUT
+#   sh bench/gpu_nccl.sh [BUILD]     on a machine of 2 GPUs or more; its table: $OUT
 #
 # Every row is one run of kcp-check: as threads of one process, or as processes with
 # torchrun's variables. NCCL is found as the loader finds it, or beside PyTorch.
@@ -32,7 +32,8 @@ now() { date +%s.%N; }
 row() {     # what ranks n status began file
     s=$(awk -v a="$5" -v b="$(now)" 'BEGIN { printf "%.1f", b - a }')
     printf '%-30s %-9s %5s  %-6s %5s  %s\n' "$1" "$2" "$3" "$4" "$s" \
-        "$(tail -n 40 "$6" | grep -E 'OK|FAIL|lost|kcp-check:|passed' | tail -1 | cut -c1-110)" \
+        "$(tail -n 40 "$6" | grep -E 'OK|FAIL|lost|kcp-check:|passed' |
+           tail -1 | cut -c1-110)" \
         >>"$table"
     tail -1 "$table"
     [ "$4" = 0 ] || failed=1
@@ -91,7 +92,8 @@ struck STOP 2
 if command -v mpirun >/dev/null 2>&1; then
     t=$(now)
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 60 \
-        mpirun --oversubscribe -n 2 "$program" --device --exchange 5 >"$L/mpirun.txt" 2>&1
+        mpirun --oversubscribe -n 2 "$program" --device --exchange 5 \
+            >"$L/mpirun.txt" 2>&1
     row "--exchange 5" mpirun 2 $? $t "$L/mpirun.txt"
 fi
 echo; nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | sort | uniq -c

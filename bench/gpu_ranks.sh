@@ -40,24 +40,28 @@ ours() {                       # file, options...
     within 5 "$B/kcp-bench" --json "$OUT/$f.json" -T "$TOKENS" -H "$HEADS" -w 5 -n 30 \
         $MORE "$@" || say "$f: not timed to its end"
 }
-for model in kda gdn; do
-    ours ${model}_${gpus}x1 --model $model --ranks "$gpus"
-    ours ${model}_${gpus}x4 --model $model --ranks "$gpus" --segments $((4 * gpus))
-    [ $model = kda ] || continue
-    [ -r .peers/FLA_COMMIT ] && FLA_COMMIT=$(cat .peers/FLA_COMMIT) && export FLA_COMMIT
-    export TRITON_CACHE_AUTOTUNING=1 FLA_FLASH_KDA=0 PYTHONDONTWRITEBYTECODE=1
-    PYTHONPATH="$PWD/.peers" within ${KEEP:-70} torchrun --nproc-per-node "$gpus" \
-        bench/peers/fla_ops.py --seconds $(($(left) - 75)) "$OUT/kda_${gpus}x1.json" \
-        2>"$OUT/torchrun.txt" || tail -3 "$OUT/torchrun.txt"
-    say "timed theirs"
-    ours kda_1x8 --model kda --ranks 1 --segments 8
-    ours kda_1x1 --model kda --ranks 1
-    ours kda_2x4 --model kda --ranks 2 --segments 8
-    ours kda_2x1 --model kda --ranks 2
-done
-ours gdn_1x8 --model gdn --ranks 1 --segments 8
-ours gdn_2x4 --model gdn --ranks 2 --segments 8
+all="$OUT/kda_${gpus}x1.json $OUT/gdn_${gpus}x1.json"
+ours kda_${gpus}x1 --ranks "$gpus"
+ours gdn_${gpus}x1 --ranks "$gpus" --model gdn
+ours kda_${gpus}x4 --ranks "$gpus" --segments $((4 * gpus))
+say "timed ours over all"
+
+# Theirs, while there is time for the rest of ours.
+[ -r .peers/FLA_COMMIT ] && FLA_COMMIT=$(cat .peers/FLA_COMMIT) && export FLA_COMMIT
+export TRITON_CACHE_AUTOTUNING=1 FLA_FLASH_KDA=0 PYTHONDONTWRITEBYTECODE=1
+PYTHONPATH="$PWD/.peers" within ${KEEP:-60} torchrun --nproc-per-node "$gpus" \
+    bench/peers/fla_ops.py --seconds $(($(left) - 75)) $all 2>"$OUT/torchrun.txt" ||
+    tail -3 "$OUT/torchrun.txt"
+say "timed theirs"
+
+ours gdn_${gpus}x4 --ranks "$gpus" --segments $((4 * gpus)) --model gdn
 ours kda_${gpus}x4_reuse --ranks "$gpus" --segments $((4 * gpus)) --reuse-M
+ours kda_1x8 --ranks 1 --segments 8
+ours kda_1x1 --ranks 1
+ours gdn_1x8 --ranks 1 --segments 8 --model gdn
+ours kda_2x4 --ranks 2 --segments 8
+ours kda_2x1 --ranks 2
+ours gdn_2x4 --ranks 2 --segments 8 --model gdn
 ours kda_${gpus}x4_strong --ranks "$gpus" --segments $((4 * gpus)) --gate strong
 say "timed ours"
 sh bench/table.sh "$OUT"/*.json | tee "$OUT/table.txt"

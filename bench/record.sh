@@ -9,24 +9,41 @@
 # they are: what they compute is not judged here. The verdicts stand in NAME-judge.txt.
 dir=$1 name=$2 commit=$3
 for f in machine.txt judge.txt; do
-    [ -r "$dir/$f" ] || { echo "record.sh: $dir/$f: not found, expected a run's output" >&2; exit 2; }
+    [ -r "$dir/$f" ] && continue
+    echo "record.sh: $dir/$f: not found, expected a run's output" >&2; exit 2
 done
-[ -n "$commit" ] || { echo "record.sh: found no commit, expected FOLDER NAME COMMIT" >&2; exit 2; }
+if [ -z "$commit" ]; then
+    echo "record.sh: found no commit, expected FOLDER NAME COMMIT" >&2; exit 2
+fi
 mkdir -p bench/results
-{ echo "# $(head -1 "$dir/machine.txt"), commit $commit"; cat "$dir/judge.txt"; } > "bench/results/$name-judge.txt"
+{ echo "# $(head -1 "$dir/machine.txt"), commit $commit"; cat "$dir/judge.txt"; } \
+    > "bench/results/$name-judge.txt"
 for j in "$dir"/*.json; do
     to=bench/results/$name-$(basename "$j")
     awk -v machine="$(head -1 "$dir/machine.txt")" -v commit="$commit" '
-        function str(k,  s) { s = $0; sub(".*\"" k "\":\"", "", s); sub(/".*/, "", s); return s }
-        FNR == NR { if ($0 ~ /^[0-9][0-9]_/) stage = $1; if ($1 == "ok") ok[stage, $2] = 1; next }
-        /"copy"/ { sub(/^{/, "{\"machine\":\"" machine "\",\"commit\":\"" commit "\","); print; next }
+        function str(k,  s) {
+            s = $0; sub(".*\"" k "\":\"", "", s); sub(/".*/, "", s); return s
+        }
+        function put(row) {
+            sub(/^ *,?/, "", row); printf "%s  %s", n++ ? ",\n" : "", row
+        }
+        FNR == NR { if ($0 ~ /^[0-9][0-9]_/) stage = $1
+                    if ($1 == "ok") ok[stage, $2] = 1
+                    next }
+        /"copy"/ {
+            sub(/^{/, "{\"machine\":\"" machine "\",\"commit\":\"" commit "\",")
+            print; next
+        }
         /"stage"/ {
             s = str("stage"); v = str("variant")
-            if ($0 ~ /"peer":/) { sub(/,$/, ""); sub(/^ *,?/, ""); printf "%s  %s", n++ ? ",\n" : "", $0; next }
-            if (!((s, v) in ok)) { print "record.sh: " s " " v ": no verdict ok in this run, left out" > "/dev/stderr"; next }
+            if ($0 ~ /"peer":/) { sub(/,$/, ""); put($0); next }
+            if (!((s, v) in ok)) {
+                print "record.sh: " s " " v ": no verdict ok in this run, left out" \
+                    > "/dev/stderr"
+                next
+            }
             cmd = "sh bench/digest.sh " s " " v; cmd | getline d; close(cmd)
-            sub(/},?$/, ",\"digest\":\"" d "\"}"); sub(/^ *,?/, "")
-            printf "%s  %s", n++ ? ",\n" : "", $0
+            sub(/},?$/, ",\"digest\":\"" d "\"}"); put($0)
         }
         /^\]}/ { print "\n]}" }' "$dir/judge.txt" "$j" > "$to" || exit 1
     echo "$to: $(grep -c '"digest"' "$to") rows"

@@ -4,8 +4,8 @@ Book: chapter 17.  Checked by: the heads and rows of the files that it writes.
 Next: fla_ops.py.
 
 A case is the head line of a file that kcp-bench wrote; an adapter appends its rows to
-that file, each with "peer": whose they are. Inputs are drawn as ../bench_inputs.cu draws
-them: the same regimes through the same gates, not the same bits.
+that file, each with "peer": whose they are. Inputs are drawn as ../bench_inputs.cu
+draws them: the same regimes through the same gates, not the same bits.
 """
 import json
 import math
@@ -51,8 +51,8 @@ def append(path, case, rows):
 def row(stage, variant, back, us, peer, **more):
     """us: median, 10 % and 90 %. Bytes and flops are 0: we did not count a peer's."""
     return {"stage": stage, "variant": variant, "pass": back, "us": round(us[0], 2),
-            "us_p10": round(us[1], 2), "us_p90": round(us[2], 2), "bytes": 0, "flops": 0,
-            "peer": peer, **more}
+            "us_p10": round(us[1], 2), "us_p90": round(us[2], 2), "bytes": 0,
+            "flops": 0, "peer": peer, **more}
 
 
 def spread(us):
@@ -82,7 +82,7 @@ def time_calls(torch, calls, warmup=20, iters=100):
 
 
 def controls(torch):
-    """Bytes/s of a copy of 2 GiB, read and written; flop/s of an 8192^3 bf16 product."""
+    """Bytes/s of a copy of 2 GiB, read and written; flop/s of an 8192^3 product."""
     a = torch.empty(1 << 30, dtype=torch.bfloat16, device="cuda").normal_()
     b = torch.empty_like(a)
     copy = time_calls(torch, [lambda: b.copy_(a)], 3, 20)[0][0]
@@ -94,7 +94,7 @@ def controls(torch):
 
 
 def inputs(torch, case, tokens, seed, states=True):
-    """tokens rows of the case's tensors; gates and their regimes: ../bench_inputs.cu."""
+    """tokens rows of the case's tensors; gates and regimes: ../bench_inputs.cu."""
     T, H, HV, K, V = tokens, case["H"], case["HV"], case["K"], case["V"]
     kda = case["model"] == "kda"
     KG = K if kda else 1
@@ -136,7 +136,7 @@ def inputs(torch, case, tokens, seed, states=True):
 
 
 def dplr(torch, case, tokens):
-    """RWKV-7's use of it: a = -k normalised, b = k normalised times a rate, g > -0.61."""
+    """RWKV-7's use of it: a = -k normalised, b = -a times a rate, g > -0.61."""
     T, H, K, V = tokens, case["H"], case["K"], case["V"]
 
     def normal(*shape):
@@ -157,8 +157,8 @@ def dplr(torch, case, tokens):
 
 
 def say(row):
-    print(f"{row['stage']:<18}{row['variant']:<31}{row['us']:10.1f}{row['us_p10']:10.1f}"
-          f"{row['us_p90']:10.1f}", flush=True)
+    print(f"{row['stage']:<18}{row['variant']:<31}{row['us']:10.1f}"
+          f"{row['us_p10']:10.1f}{row['us_p90']:10.1f}", flush=True)
 
 
 def gone(limit):

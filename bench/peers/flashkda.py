@@ -5,8 +5,8 @@ Next: ../gpu_bench.sh.
 
     python3 bench/peers/flashkda.py FILE.json... [T=8192 H=96 gate=live]
 
-Files as for fla_ops.py. KDA with K = V = 128 and HV = H alone; its states are [V,K]. Not
-installed: one line says so, exit 0.
+Files as for fla_ops.py. KDA with K = V = 128 and HV = H alone; its states are [V,K].
+Not installed: one line says so, exit 0.
 """
 import os
 import sys
@@ -37,8 +37,9 @@ def one_gpu(path, words):
     dt_bias = x["dt_bias"].view(case["HV"], case["K"])
 
     def forward():
-        flash_kda.fwd(x["q"], x["k"], x["v"], x["g"], x["beta"], x["scale"], o, x["A_log"],
-                      dt_bias, -5.0, initial_state=x["h0"], final_state=ht)
+        flash_kda.fwd(x["q"], x["k"], x["v"], x["g"], x["beta"], x["scale"], o,
+                      x["A_log"], dt_bias, -5.0, initial_state=x["h0"],
+                      final_state=ht)
 
     with torch.no_grad():
         us = common.time_calls(torch, [forward])[0]
