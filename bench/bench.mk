@@ -1,7 +1,7 @@
 # bench.mk -- kcp-bench on a GPU, and what `make bench` prints on any machine.
 
 benchobj := $(call obj,$(wildcard bench/bench*.c bench/bench*.cu))
-$(benchobj): bench/bench.h
+$(benchobj): bench/bench.h bench/bench_setup.h
 $B/kcp-bench: $(core) $(benchobj)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -lcublas -o $@
@@ -10,6 +10,7 @@ $B/kcp-bench: $(core) $(benchobj)
 .PHONY: bench-gpu
 bench: bench-gpu
 ifneq ($(CUDA_HOME),none)
+test_needs   += $(if $(wildcard $(CUDA_HOME)/include/cublas_v2.h),$B/kcp-bench)
 bench-gpu: $B/kcp-bench
 	@if nvidia-smi -L >/dev/null 2>&1; then $B/kcp-bench --newest; \
 	  else echo "no GPU here: the kernels were not timed"; fi
@@ -17,3 +18,4 @@ else
 bench-gpu:
 	@echo "CUDA not found (CUDA_HOME=): the kernels were not timed"
 endif
+test_scripts += tests/bench_cli.sh
