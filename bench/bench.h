@@ -51,7 +51,7 @@ int  runner_open(struct runner *x, struct kcp_comm *comm, int head_parts);
 void runner_close(struct runner *x);
 /* The inputs of every stage, by the newest variants that take them. */
 int  runner_chain(struct runner *x);
-/* One variant, both passes if it has two; a row each. */
+/* One variant, both passes if it has two; a row each. KCP_NA: it takes neither. */
 int  runner_variant(struct runner *x, const struct kcp_stage *st,
                     const struct kcp_variant *v);
 /* Whole layers over ranks: every form of the exchange (bench_ranks.c). */

@@ -50,6 +50,7 @@ int runner_variant(struct runner *x, const struct kcp_stage *st,
                    const struct kcp_variant *v)
 {
     const struct bench *b = x->b;
+    int status = KCP_NA;
     for (int pass = 0; pass <= has_pass(st); pass++) {
         struct kcp_call c = x->call;
         struct times t;
@@ -67,8 +68,9 @@ int runner_variant(struct runner *x, const struct kcp_stage *st,
         cudaFree(room), free(args);
         if (e == KCP_CUDA || e == KCP_COMM || (e && e != KCP_NA && x->world->R > 1))
             return e;
+        if (e != KCP_NA) status = KCP_OK;
     }
-    return KCP_OK;
+    return status;
 }
 
 /* The newest variant of a stage, or the one that was asked for. */
@@ -95,6 +97,7 @@ static int layers(struct runner *x)
             if (x->call.reuse_M && form) continue;
             x->call.form = form;
             e = runner_variant(x, st, v);
+            if (e == KCP_NA) e = KCP_OK;
             fflush(stdout);
         }
     }
