@@ -35,9 +35,8 @@ comm     := $(wildcard comm/*.c)
 blas     := $(wildcard cuda/*/vB_blas*.c)
 hostv    := $(filter-out $(blas),$(wildcard cuda/*/*.c)) $(if $(has_blas),$(blas))
 judge    := $(filter-out tests/main.c tests/criterion.c tests/fuzz_%,$(wildcard tests/*.c))
-labs     := $(wildcard book/labs/work/*.c)
 include  $(wildcard cuda/cuda.mk)
-core     := $(call obj,$(ref) $(comm) $(hostv) $(judge) $(labs)) $(cuda_obj)
+core     := $(call obj,$(ref) $(comm) $(hostv) $(judge)) $(cuda_obj)
 headers  := $(wildcard ref/*.h comm/*.h tests/*.h cuda/*.h)
 
 $B/%.o: %.c $(headers)
@@ -53,7 +52,7 @@ $B/kcp-test: $(core) $B/tests/criterion.o
 	@$(CC) $(LDFLAGS) $^ -lcriterion $(LDLIBS) $(cuda_ldlibs) -o $@
 
 -include bench/bench.mk bench/run.mk bench/text.mk book/book.mk book/examples.mk \
-         tests/fuzz.mk tests/processes.mk
+         book/labs/labs.mk tests/fuzz.mk tests/processes.mk
 
 # ---- the commands ------------------------------------------------------------------------
 .PHONY: help setup said test check clean install

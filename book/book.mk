@@ -111,23 +111,3 @@ book-lint: book
 	@test -n "$(CHROMIUM)" || { echo "book-lint: no headless Chromium"; exit 1; }
 	@sh book/dangling.sh $(bk)
 	@CHROME="$(chrome)" sh book/lint.sh $(bk) index $(chapters)
-
-# ---- labs: book/labs/NN_name.lab; see book/labs/STAFF.md
-LABFILE   = $(firstword $(wildcard book/labs/$(LAB).lab book/labs/$(LAB)_*.lab))
-LABID     = $(basename $(notdir $(LABFILE)))
-gradecore = $(filter-out $(call obj,$(labs)),$(core))
-.PHONY: lab grade
-lab:
-	@test -n "$(LAB)" -a -f "$(LABFILE)" || { echo "make lab LAB=, one of: $(basename $(notdir $(wildcard book/labs/*.lab)))"; exit 2; }
-	@mkdir -p book/labs/work
-	@if [ -f book/labs/work/$(LABID).c ]; then echo "book/labs/work/$(LABID).c is there already, and stays as it is"; else \
-	    awk -f book/labs/new.awk $(LABFILE) $$(sed -n 's/^file *//p' $(LABFILE)) > book/labs/work/$(LABID).c && \
-	    echo "book/labs/work/$(LABID).c: fill in the TODO, then  make grade LAB=$(LABID)"; fi
-grade:
-	@test -n "$(LAB)" -a -f "$(LABFILE)" || { echo "make grade LAB=, one of: $(basename $(notdir $(wildcard book/labs/*.lab)))"; exit 2; }
-	@sh book/labs/grade.sh $(LABFILE) $B
-$B/book/labs/work/%.o: CFLAGS += -Wno-error -Wno-unused-variable -Wno-unused-but-set-variable -Wno-unused-function -Wno-return-type
-$B/kcp-grade-%: $B/book/labs/work/%.o $(gradecore) $B/tests/main.o
-	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -o $@
-$B/kcp-grade-07b_check: $B/book/labs/work/07b_check.o $(gradecore) $B/book/labs/check_main.o
-	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -o $@

@@ -1,7 +1,7 @@
 /* cases.c -- which cases a stage is tried on: a covering array, chosen greedily.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/self.c.
- * Next: check.c.
+ * Next: case_text.c.
  *
  * An axis is something that can go wrong alone (a length, a number of ranks, a form).
  * The short list holds every value of every axis and all pairs of regime, ranks and
@@ -102,8 +102,15 @@ static void draw_cuts(struct kcase *k, int kind, struct stream *s)
     if (kind == 2 && R > 2) k->cuts[R / 2 + 1] = k->cuts[R / 2]; /* an empty rank inside */
 }
 
+double case_scale(int K)
+{
+    double x = 1;
+    for (int i = 0; i < 60; i++) x = .5 * (x + 1 / (K * x));
+    return x;
+}
+
 static void case_of(struct kcase *k, int id, const int *row, const struct kcp_stage *stage,
-                    uint64_t seed, int fixed_R, int wide)
+                    uint64_t seed, int R, int wide)
 {
     struct kcp_call *c = &k->call;
     memset(k, 0, sizeof *k);
@@ -120,7 +127,7 @@ static void case_of(struct kcase *k, int id, const int *row, const struct kcp_st
     c->H = slow ? 1 : heads[row[HEADS]][0], c->HV = slow ? 1 : heads[row[HEADS]][1];
     c->K = size[0], c->V = size[1], c->C = wide ? 64 : chunk[row[CHUNK]];
     c->KG = c->model == KCP_GDN ? 1 : c->K;
-    c->R = fixed_R > 0 ? fixed_R : ranks_[row[RANKS]], c->form = row[FORM];
+    c->R = R > 0 ? R : ranks_[row[RANKS]], c->form = row[FORM];
     c->layout = row[LAYOUT], c->save = row[SAVE], c->reuse_M = row[REUSE];
     c->scale = row[SCALE] ? 0.3 : 0, c->lower_bound = -5;
     c->strip_chunks = id % 3;
@@ -130,11 +137,7 @@ static void case_of(struct kcase *k, int id, const int *row, const struct kcp_st
     k->L = canon[row[CANON]];
     k->masks = row[MASKS], c->walk = row[WALK], k->spike = spike(stage);
     if (c->shift) c->Wc = 2, c->act = KCP_ACT_NONE;
-    if (c->scale == 0) {                                         /* K^-1/2 */
-        double x = 1;
-        for (int i = 0; i < 60; i++) x = .5 * (x + 1 / (c->K * x));
-        c->scale = x;
-    }
+    if (c->scale == 0) c->scale = case_scale(c->K);
     struct stream s = stream_of(k->seed, "cuts");
     draw_cuts(k, row[CUTS], &s);
 }
@@ -159,7 +162,7 @@ struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t
         struct kcase *more = realloc(list, (*n + 1) * sizeof *list);
         if (!more) break;
         list = more;
-        case_of(&list[*n], *n, best, s, seed, ranks, wide);
+        case_of(&list[*n], *n, best, s, seed, s->ranks ? ranks : 1, wide);
         ++*n;
     }
     free(seen);
@@ -174,25 +177,4 @@ struct kcp_plan *case_plan(const struct kcase *k, int R)
                       k->call.C, k->call.Wc, &why))
         fprintf(stderr, "judge: case %d has no plan: %s\n", k->id, why);
     return p;
-}
-
-void case_print(const struct kcase *k, char *buf, size_t n)
-{
-    static const char *const gate[] = { "raw", "softplus", "bounded" };
-    static const char *const beta[] = { "raw", "sigmoid", "sigmoid2" };
-    const struct kcp_call *c = &k->call;
-    int at = snprintf(buf, n, "case %d: %s %s gate=%s beta=%s%s H=%d HV=%d K=%d V=%d C=%d",
-                      k->id, model_name[c->model], regime_name[k->regime],
-                      gate[c->gate], beta[c->beta_form], c->l2norm ? " l2norm" : "", c->H,
-                      c->HV, c->K, c->V, c->C);
-    at += snprintf(buf + at, n - at, " lengths=");
-    for (int i = 0; i < c->N; i++)
-        at += snprintf(buf + at, n - at, "%s%lld", i ? "," : "",
-                       (long long)(k->cu[i + 1] - k->cu[i]));
-    at += snprintf(buf + at, n - at, " R=%d %s L=%lld%s%s%s", c->R, form_name[c->form],
-                   (long long)k->L, k->uneven ? " uneven" : "", k->with_h0 ? " h0" : "",
-                   k->with_dht ? " dht" : "");
-    if (k->spike) at += snprintf(buf + at, n - at, " walk=%d masks=%d", c->walk, k->masks);
-    for (int r = 0; k->uneven && r <= c->R; r++)
-        at += snprintf(buf + at, n - at, "%s%lld", r ? "," : " cuts=", (long long)k->cuts[r]);
 }

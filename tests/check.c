@@ -104,21 +104,30 @@ static double natural(const struct slice *s, const struct view *w, int64_t outer
     return rms_head(s, w, s->all, outer, -1);
 }
 
+/* "[12][0][3]": element at, by its global indices. */
+static int index_of(const struct slice *s, int64_t at, char *text, size_t n)
+{
+    int64_t index[4];
+    char *p = text;
+    for (int d = s->nd - 1; d >= 0; d--) index[d] = at % s->dim[d], at /= s->dim[d];
+    index[0] += s->first;
+    for (int d = 0; d < s->nd; d++)
+        p += snprintf(p, text + n - p, "[%lld]", (long long)index[d]);
+    return (int)(p - text);
+}
+
+/* at is the worst element, first the first that is further off than the mean may be. */
 static void note(struct worst *w, const struct slice *s, const struct view *v, double err,
-                 double tol, int64_t head, int64_t at, int nan)
+                 double tol, int64_t head, int64_t at, int64_t first, int nan)
 {
     if (!(err / tol > w->err / w->tol) && w->tol > 0 && !(nan && !w->nan)) return;
-    int64_t i = at;
-    char *p = w->where;
     w->err = err, w->tol = tol, w->rank = s->rank, w->head = (int)head, w->nan = nan;
     w->got = s->got[at], w->want = s->want[at];
     snprintf(w->field, sizeof w->field, "%s", s->field->store != KCP_MAP ? s->field->name
              : v->is_M ? "M" : s->field->name[0] == 'd' ? "dh_ext" : "h_ext");
-    int64_t index[4];
-    for (int d = s->nd - 1; d >= 0; d--) index[d] = i % s->dim[d], i /= s->dim[d];
-    index[0] += s->first;
-    for (int d = 0; d < s->nd; d++)
-        p += snprintf(p, w->where + sizeof w->where - p, "[%lld]", (long long)index[d]);
+    const int n = index_of(s, at, w->where, sizeof w->where);
+    snprintf(w->where + n, sizeof w->where - n, " of [%s]", s->field->shape);
+    index_of(s, first, w->first, sizeof w->first);
 }
 
 /* What an error is measured against: the slice's RMS, and
@@ -142,8 +151,9 @@ static double size_of(const struct slice *s, const struct view *v, int64_t h, do
 static void check_head(const struct slice *s, const struct view *v, int64_t h,
                        double nat, int64_t all_outer, struct worst *w)
 {
+    const double tol = tolerance(s, v->is_M), size = size_of(s, v, h, nat, all_outer);
     double sum = 0, most = -1;
-    int64_t n = 0, at = 0;
+    int64_t n = 0, at = 0, first = -1;
     int nan = 0;
     for (int64_t a = 0; a < v->outer; a++)
         for (int64_t i = 0; i < v->inner; i++) {
@@ -153,14 +163,14 @@ static void check_head(const struct slice *s, const struct view *v, int64_t h,
             if (free_of && untouched(s->got[x])) continue;
             const double d = fabs(s->got[x] - s->want[x]);
             n++;
+            if (first < 0 && (free_of || !(d <= tol * size))) first = x;
             if (free_of || !(d <= 1e300)) { if (!nan) at = x; nan = 1; continue; }
             sum += d * d;
             if (d > most && !nan) most = d, at = x;
         }
     if (!n) return;
-    const double tol = tolerance(s, v->is_M), size = size_of(s, v, h, nat, all_outer);
     const double err = nan ? INFINITY : size > 0 ? sqrt(sum / n) / size : sum ? INFINITY : 0;
-    note(w, s, v, err, tol, h, at, nan);
+    note(w, s, v, err, tol, h, at, first < 0 ? at : first, nan);
 }
 
 void check_slice(const struct slice *s, struct worst *w)

@@ -50,21 +50,34 @@ static void judge_mutant(const struct kcp_stage *s, const struct kcp_variant *v,
 
 struct tally { int ok, marginal, fail, na, skip; struct trial worst, alive; int at; };
 
+static int never_written(double x)
+{
+    uint64_t u;
+    memcpy(&u, &x, 8);
+    return u == ~(uint64_t)0;
+}
+
+/* Which tensor is off, by how much, its worst element, and the case in --case's words. */
 static void show_failure(const struct kcp_stage *s, const struct kcp_variant *v,
                          const struct kcase *k, const struct trial *t,
                          struct kcp_report *rep)
 {
-    char about[400];
+    const struct worst *w = &t->worst;
+    char about[600], rank[24] = "", got[32], want[48];
     case_print(k, about, sizeof about);
-    if (t->worst.tol > 0 && !(t->worst.err <= t->worst.tol))
-        report_fail(rep, "%s %s: %s rank %d head %d: error %.2e > %.0e; worst at %s%s: %.9g,"
-                    " should be %.9g", s->name, v->name, t->worst.field, t->worst.rank,
-                    t->worst.head, t->worst.err, t->worst.tol, t->worst.field,
-                    t->worst.where, t->worst.got, t->worst.want);
+    if (s->ranks) snprintf(rank, sizeof rank, " rank %d", w->rank);
+    snprintf(got, sizeof got, "is %.9g", w->got);
+    snprintf(want, sizeof want, "should be %.9g", w->want);
+    if (never_written(w->got)) snprintf(got, sizeof got, "was never written");
+    if (never_written(w->want)) snprintf(want, sizeof want, "nobody may write there");
+    if (w->tol > 0 && !(w->err <= w->tol))
+        report_fail(rep, "%s %s: %s%s%s head %d: error %.2e > %.0e; worst at %s%s: it %s,"
+                    " %s; off from %s on", s->name, v->name, t->backward ? "backward, " : "", w->field,
+                    rank, w->head, w->err, w->tol, w->field, w->where, got, want,
+                    w->first);
     else report_fail(rep, "%s %s: %s", s->name, v->name, t->why);
-    printf("        %s\n        again: make check STAGE=%.2s VARIANT=%s SEED=%llu\n%s",
-           about, s->name, v->name,
-           (unsigned long long)(k->seed / 1000003u), t->map);
+    printf("        case %d alone: --stage %.2s --variant %s --case '%s'\n%s", k->id,
+           s->name, v->name, about, t->map);
 }
 
 static void count(struct tally *y, const struct trial *t, int at)
@@ -106,6 +119,10 @@ static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant
                              const struct options *o, int *n)
 {
     int m = 0;
+    if (o->alone) {
+        struct kcase *one = malloc(sizeof *one);
+        return one ? *one = *o->alone, *n = 1, one : NULL;
+    }
     struct kcase *list = cases_make(s, o->full, 0, o->seed, o->ranks, n);
     if (!list || v->where != KCP_DEVICE) return list;
     struct kcase *wide = cases_make(s, 0, 1, o->seed, o->ranks, &m);
@@ -120,7 +137,10 @@ static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant
 int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
                   const struct options *o, struct kcp_report *rep)
 {
+    static struct kcp_stage held;                   /* to another reference, when asked */
     int n;
+    if (o->reference && !strcmp(o->reference->stage, s->name))
+        held = *s, held.ref = o->reference->run, s = &held;
     struct kcase *list = list_of(s, v, o, &n);
     struct tally y = { .alive.alive = NAN };
     struct trial t = { .why = "" };

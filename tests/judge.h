@@ -63,7 +63,10 @@ extern const char *const regime_name[], *const form_name[], *const model_name[];
  * tensor-core versions take. ranks > 0 fixes R. *n cases; the caller frees. */
 struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t seed,
                          int ranks, int *n);
+/* A case in words, and back (case_text.c): 0, or 1 and the word that is wrong. */
 void case_print(const struct kcase *k, char *buf, size_t n);
+int  case_parse(const char *text, struct kcase *k, char *why, size_t n);
+double case_scale(int K);                     /* K^-1/2 */
 /* The plan of a case; the caller frees it. NULL when memory is out. */
 struct kcp_plan *case_plan(const struct kcase *k, int R);
 
@@ -90,7 +93,7 @@ enum outcome { PASS, MARGINAL, FAIL, NA, SKIP };
 extern const char *const outcome_name[];
 struct worst {
     double err, tol, got, want;         /* err / tol is the largest seen */
-    char field[16], where[64];
+    char field[16], where[96], first[64];
     int rank, head, nan;
 };
 /* One rank's slice of a tensor, and what it should be. */
@@ -148,6 +151,7 @@ int  exchange_trials(int trials, int R, int device);
 /* ---- trials (trial.c): one variant on one case */
 struct trial {
     enum outcome outcome;
+    int backward;                             /* in which of the two walks */
     struct worst worst;
     double alive;
     struct kcp_traffic traffic;               /* of all ranks */
@@ -160,6 +164,8 @@ struct options {
     int only_device;                          /* leave out what runs on the host */
     enum kcp_storage storage;                 /* of --emit */
     uint64_t seed;
+    const struct kcase *alone;                /* this case and no other */
+    const struct kcp_variant *reference;      /* what its stage is held to, or NULL */
 };
 /* judged: the tolerance held to, and the rounding of the inputs; a mutant, written in
  * double, is held to all three. */

@@ -11,11 +11,13 @@
 static const char usage[] =
     "usage: kcp-check [--stage NN] [--variant NAME|./mine.so] [--ranks R] [--seed S]\n"
     "                 [--full] [--quiet] [--strict] [--device] [--list]\n"
-    "                 [--backend threads|nccl]\n"
+    "                 [--backend threads|nccl] [--case TEXT] [--reference ./its.so]\n"
     "       kcp-check --emit DIR --stage NN [--storage f64|f32|bf16]\n"
     "                                            write the judge's cases as .npy\n"
     "       kcp-check --foreign DIR              judge outputs computed elsewhere\n"
     "       kcp-check --exchange N [--device]    N random exchanges, every form; 0: no end\n"
+    "  --case 'live kda H=1 HV=3 K=5 V=7 C=64 lengths=150,0,70 R=4 chain h0' is one case\n"
+    "  alone, in the words that a failure prints; --reference: what --stage is held to\n"
     "  --ranks R are threads, which share a GPU; with --device --backend nccl a GPU each;\n"
     "  under mpirun, torchrun or srun they are its processes, with --device a GPU each\n"
     "exit status: 0 all right, 1 something failed, 2 usage, 3 skips under --strict\n";
@@ -44,6 +46,18 @@ static int list(const struct options *o)
     return 0;
 }
 
+/* What the stage is held to instead of its own reference: a function that has one. */
+static int other_reference(const char *path, struct options *o)
+{
+    char why[256] = "";
+    o->reference = variant_load(path, why, sizeof why);
+    if (!o->reference) return bad("--reference", path, why);
+    const struct kcp_stage *s = stage_find(o->reference->stage);
+    if (!s || s->ranks || !o->stage || s != stage_find(o->stage))
+        return bad("--reference", o->reference->stage, "--stage, one without ranks");
+    return 0;
+}
+
 static int judge_object(const char *path, struct options *o, struct kcp_report *rep)
 {
     char why[256] = "";
@@ -60,7 +74,9 @@ int main(int argc, char **argv)
 {
     struct options o = { .seed = 1 };
     struct kcp_report rep = { 0 };
-    const char *emit = NULL, *foreign = NULL, *backend = NULL;
+    struct kcase alone;
+    const char *emit = NULL, *foreign = NULL, *backend = NULL, *reference = NULL;
+    char why[300];
     int listing = 0, exchange = -1;
     long long x;
     for (int i = 1; i < argc; i++) {
@@ -75,6 +91,12 @@ int main(int argc, char **argv)
         else if (!strcmp(a, "--variant") && next) o.variant = argv[++i];
         else if (!strcmp(a, "--emit") && next) emit = argv[++i];
         else if (!strcmp(a, "--foreign") && next) foreign = argv[++i];
+        else if (!strcmp(a, "--reference") && next) reference = argv[++i];
+        else if (!strcmp(a, "--case") && next) {
+            if (case_parse(argv[++i], &alone, why, sizeof why))
+                return bad(a, why, "words as a failure prints them");
+            o.alone = &alone;
+        }
         else if (!strcmp(a, "--backend")) {
             if (!next || (strcmp(next, "nccl") && strcmp(next, "threads")))
                 return bad(a, next, "threads or nccl");
@@ -106,7 +128,8 @@ int main(int argc, char **argv)
     const int object = o.variant && strchr(o.variant, '/');
     if (o.variant && !object && strcmp(o.variant, "ref") && !kcp_variants(o.stage, o.variant, &v, 1))
         return bad("--variant", o.variant, "a name that --list prints, or ./mine.so");
-    int status = ranks_open(backend, o.only_device, &o.ranks);
+    int status = reference ? other_reference(reference, &o) : 0;
+    if (!status) status = ranks_open(backend, o.only_device, &o.ranks);
     if (status) return status;
     printf("seed %llu%s\n", (unsigned long long)o.seed, o.full ? ", full" : "");
     if (exchange >= 0) status = exchange_trials(exchange, o.ranks ? o.ranks : 3,

@@ -155,6 +155,26 @@ static int rounds(struct kcp_report *rep)
 KCP_CHECK(check_00_rounds) = { "00_judge", "rounds",
     "bf16 to nearest even; poison survives every storage", rounds };
 
+/* What --case reads is the case that was printed, of every stage, short and full. */
+static int words(struct kcp_report *rep)
+{
+    for (int i = 0; i < 2 * kcp_nstages; i++) {
+        int n;
+        struct kcase *list = cases_make(&kcp_stages[i / 2], i % 2, 0, 1, 0, &n), back;
+        char text[600], why[300] = "";
+        for (int j = 0; j < n; j++) {
+            case_print(&list[j], text, sizeof text);
+            const int bad = case_parse(text, &back, why, sizeof why);
+            back.id = list[j].id;
+            EXPECT(rep, !bad && !memcmp(&back, &list[j], sizeof back), "%s: %s", text, why);
+        }
+        free(list);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_00_words) = { "00_judge", "words",
+    "a case that is printed and read again is the same case", words };
+
 static int enough(struct kcp_report *rep)
 {
     for (int i = 0; i < kcp_nstages; i++) {

@@ -104,7 +104,11 @@ static void draw_map(const struct table *t, const char *field, double tol, char 
             const struct slot *o = &s->slot[i];
             if (strcmp(o->field->name, field) || !o->want || o->field->shape[0] != 'T')
                 continue;
-            p += snprintf(p, end - p, "    rank %d  ", r);
+            if (p == map)
+                p += snprintf(p, end - p, "        by chunk: . right, a digit: powers of"
+                              " ten beyond what is allowed\n");
+            p += snprintf(p, end - p, t->stage->ranks ? "    rank %d  " : "    chunks  ",
+                          r);
             const int64_t row = o->n / (o->dim[0] ? o->dim[0] : 1), C = s->call.C;
             double *x = malloc(8 * (size_t)o->n + 8);
             decode(x, o->image + FENCE, o->n, o->n ? o->bytes / o->n : 8);
@@ -200,7 +204,8 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
 {
     const struct memory *mem = v->where == KCP_HOST ? &host_memory : device_memory();
     struct table t = { s, v, mem, 0, NULL }, again = t;
-    *out = (struct trial){ .outcome = mem ? PASS : SKIP, .alive = NAN };
+    *out = (struct trial){ .outcome = mem ? PASS : SKIP, .alive = NAN,
+                           .backward = pass == KCP_BACKWARD };
     snprintf(out->why, sizeof out->why, "%s", mem ? "" : "no device");
     if (!mem) return;
     int status = expect(s, k, pass, judged, p);

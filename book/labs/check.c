@@ -1,6 +1,6 @@
 /* check.c -- the frame of the lab in which the student writes the check.
  *
- * Book: chapter 07, exercises.  Used by: make lab LAB=07b_check.  Next: check_main.c. */
+ * Book: chapter 07, exercises.  Used by: make lab LAB=07b.  Next: check_main.c. */
 #include "kcp.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ int lab_check(int (*merge)(void *args))
     for (int j = 0; j < R; j++)
         for (int i = 0; i < K; i++)
             for (int p = 0; p < V + K; p++)
-                maps[j][i][p] = (z = z * 1664525u + 1013904223u) / 4294967296.0 - 0.4;
+                maps[j][i][p] = (z = z * 1664525u + 1013904223u) / 4294967296.0 - .4;
     for (int backward = 0; backward < 2; backward++) {
         const int range[2] = { 0, R };
         struct kcp_merge a = { .R = R, .H = 1, .HV = 1, .K = K, .V = V, .N = 1,
@@ -31,7 +31,8 @@ int lab_check(int (*merge)(void *args))
                 for (int v = 0; v < V; v++) {
                     next[i][v] = maps[j][i][v];
                     for (int p = 0; p < K; p++)
-                        next[i][v] += (backward ? maps[j][p][V + i] : maps[j][i][V + p]) * want[p][v];
+                        next[i][v] += want[p][v] * (backward ? maps[j][p][V + i]
+                                                             : maps[j][i][V + p]);
                 }
             memcpy(want, next, sizeof want);
         }

@@ -1,39 +1,71 @@
-# new.awk -- copy a reference with one region taken out: what the book shows, a lab asks.
+# new.awk -- copy a reference with a region taken out: what the book shows, a lab asks.
 #
-# Book: labs/STAFF.md.  Next: grade.sh.
+# Book: labs/STAFF.md.  Next: lab.sh, grade.sh.
 # awk -f new.awk 07_merge.lab ../../ref/07_merge.c > work/07_merge.c
+#   -v fill=FILE   what stands in the gap instead of nothing
+#   -v so=1        a shared object's record, which kcp-check --reference loads
 FNR == NR {
     key = $1; sub(/^[^ ]+ +/, "")
     if (key == "todo") todo[++n] = $0; else set[key] = $0
     next
 }
 FNR == 1 {
-    print "/* Lab " set["lab"] ": " set["title"] "."
-    print " *"
-    print " * Book: " set["book"] ".  Fill in the gap marked TODO, then run"
-    print " *     make grade LAB=" set["lab"]
-    print " * The judge compares with the reference; do not call it: ref_* will not link. */"
+    kernel = set["kind"] == "kernel"; check = set["kind"] == "check"
+    a = kernel ? "// " : " * "
+    print (kernel ? a : "/* ") "Lab " set["lab"] ": " set["title"] "."
+    print (kernel ? "//" : " *")
+    print a "Book: " set["book"] ".  Fill in the gap marked TODO, then run"
+    print a "    make grade LAB=" set["lab"]
+    print a "The judge compares with the reference; what calls it is refused." \
+        (kernel ? "" : " */")
     head = 1
 }
-head && /\*\// { head = 0; next }
-head { next }
-{
+head && kernel && /^\/\// { next }
+head && !kernel && !/\*\// { next }
+head { head = 0; if (!kernel) next }
+/^KCP_VARIANT/ { record = 1 }
+record { if (/};/) record = 0; next }
+kernel {
+    sub(/#include "\.\.\//, "#include \"")
+    gsub(set["fn"], "lab_" substr(set["fn"], 4))
+}
+!kernel {
     gsub(/(^|[^a-z_])ref_/, "&\001"); gsub(/ref_\001/, "lab_")
-    if (set["kind"] != "check" && $0 ~ /^int lab_|^void lab_|^const struct kcp_mapops lab_/) $0 = "static " $0
+    if (!check && $0 ~ /^int lab_|^void lab_|^const struct kcp_mapops lab_/)
+        $0 = "static " $0
 }
 /^[ \t]*\/\/> / && $2 == set["region"] {
     match($0, /^[ \t]*/); pad = substr($0, 1, RLENGTH)
-    for (i = 1; i <= n; i++) print pad (i == 1 ? "/* TODO: " : " * ") todo[i] (i == n ? " */" : "")
+    for (i = 1; i <= n && !so; i++)
+        print pad (kernel ? "// " : i == 1 ? "/* " : " * ") (i == 1 ? "TODO: " : "") \
+            todo[i] (i == n && !kernel ? " */" : "")
+    while (fill && (getline line < fill) > 0) print line
     gap = 1; next
 }
 /^[ \t]*\/\/< / && $2 == set["region"] { gap = 0; next }
 /^[ \t]*\/\/[<>] / { next }
 gap { next }
 { print }
+function put_record(name, storage, run) {
+    print "\nKCP_VARIANT(lab_" set["lab"] "_" name ") = {"
+    print "    \"" set["stage"] "\", \"" name "\", \"yours\", " storage ","
+    print "    " (kernel ? "KCP_DEVICE" : "KCP_HOST") ", \"what yours takes\", " run \
+        ", NULL };"
+}
 END {
-    if (set["kind"] == "check") exit
-    fn = set["fn"]; sub(/^ref_/, "lab_", fn)
+    if (check) exit
+    fn = set["fn"]; sub(/^(ref|v[0-9])_/, "lab_", fn)
+    if (kernel) {
+        put_record("lab", "KCP_BF16", fn "<bf16>")
+        put_record("lab_f32", "KCP_F32", fn "<float>")
+        exit
+    }
     print "\nstatic int run(void *args)\n{\n    return " fn "(args);\n}"
-    print "KCP_VARIANT(lab_" set["lab"] ") = { \"" set["stage"] "\", \"lab\", \"yours\", KCP_F64, KCP_HOST,"
-    print "                             \"any shape\", run, NULL };"
+    if (!so) put_record("lab", "KCP_F64", "run")
+    else {
+        print "static const struct kcp_variant other = {"
+        print "    \"" set["stage"] "\", \"" so "\","
+        print "    \"another recurrence\", KCP_F64, KCP_HOST, \"any\", run, NULL };"
+        print "const struct kcp_variant *const kcp_variant = &other;"
+    }
 }
