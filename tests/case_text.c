@@ -167,8 +167,11 @@ int case_parse(const char *text, struct kcase *k, char *why, size_t n)
     if (c->HV % c->H) return snprintf(why, n, "HV=%d, H=%d", c->HV, c->H), 1;
     if (ncuts && ncuts != c->R + 1)
         return snprintf(why, n, "R=%d and %d cuts", c->R, ncuts), 1;
-    struct kcp_plan *p = case_plan(k, c->R);
-    if (!p) return snprintf(why, n, "these cuts"), 1;
+    struct kcp_plan *p;
+    const char *wrong = "no memory";
+    if (kcp_plan_make(&p, c->N, k->cu, c->R, ncuts ? k->cuts : NULL, k->L, c->C, c->Wc,
+                      &wrong))
+        return snprintf(why, n, "cuts: %s", wrong), 1;
     kcp_plan_free(p);
     return 0;
 }

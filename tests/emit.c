@@ -138,11 +138,19 @@ int emit_cases(const char *dir, const struct options *o)
     if (!s) return fprintf(stderr, "kcp-check: --emit: found no stage, expected --stage NN"
                            " of a stage with arrays\n"), 2;
     int n = 0, status = make_dir(dir);
-    struct kcase *list = cases_make(s, o->full, 0, o->seed, o->ranks, &n);
     char path[4096];
     snprintf(path, sizeof path, "%s/cases.txt", dir);
-    FILE *f = status ? NULL : fopen(path, "w");
-    if (!f) return free(list), 2;
+    FILE *f = status ? NULL : fopen(path, "r");
+    if (f) {                       /* another list's cases, and outputs beside them */
+        fclose(f);
+        return fprintf(stderr, "kcp-check: %s: found one, expected a directory without"
+                       " cases\n", path), 2;
+    }
+    if (!status && !(f = fopen(path, "w")))
+        fprintf(stderr, "kcp-check: %s: %s, expected a file I can write\n", path,
+                strerror(errno));
+    if (!f) return 2;
+    struct kcase *list = cases_make(s, o->full, 0, o->seed, o->ranks, &n);
     fprintf(f, "stage %s\nseed %llu\nfull %d\nranks %d\nstorage %s\n", s->name,
             (unsigned long long)o->seed, o->full, o->ranks, storages[o->storage]);
     status = fclose(f) ? 2 : 0;
@@ -239,8 +247,8 @@ int judge_foreign(const char *dir, const struct options *o, struct kcp_report *r
     while (as < 2 && strcmp(storages[as], storage)) as++;
     const struct kcp_stage *s = stage_find(stage);
     if (!s || strcmp(storages[as], storage) || ranks < 0 || ranks > 8)
-        return fprintf(stderr, "kcp-check: %s: unknown stage %s or storage %s\n", path,
-                       stage, storage), 2;
+        return fprintf(stderr, "kcp-check: %s: found stage %s, storage %s, expected"
+                       " what --emit wrote\n", path, stage, storage), 2;
     struct kcase *list = cases_make(s, full, 0, seed, ranks, &n);
     printf("%s, %d cases, %s\n", s->name, n, storage);
     for (int i = 0; i < n; i++)

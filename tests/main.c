@@ -20,7 +20,17 @@ static const char usage[] =
     "  alone, in the words that a failure prints; --reference: what --stage is held to\n"
     "  --ranks R are threads, which share a GPU; with --device --backend nccl a GPU each;\n"
     "  under mpirun, torchrun or srun they are its processes, with --device a GPU each\n"
+    "  of an option given twice the last counts\n"
     "exit status: 0 all right, 1 something failed, 2 usage, 3 skips under --strict\n";
+
+/* What the command line asks for, beside the judge's options. */
+struct asked {
+    struct options o;
+    const char *emit, *foreign, *backend, *reference, *words, *storage;
+    const char *ranks, *seed, *exchange;
+    int list, help, trials;
+    struct kcase alone;
+};
 
 static int bad(const char *option, const char *found, const char *expected)
 {
@@ -33,8 +43,89 @@ static int number(const char *s, long long low, long long high, long long *out)
 {
     char *end;
     errno = 0;
-    *out = s ? strtoll(s, &end, 10) : 0;
-    return s && *s && !*end && !errno && *out >= low && *out <= high;
+    *out = strtoll(s, &end, 10);
+    return *s && !*end && !errno && *out >= low && *out <= high;
+}
+
+static int read_words(int argc, char **argv, struct asked *x)
+{
+    const struct { const char *name; int *at; } flags[] = {
+        { "--full", &x->o.full },     { "--quiet", &x->o.quiet },
+        { "--strict", &x->o.strict }, { "--device", &x->o.only_device },
+        { "--list", &x->list },       { "--help", &x->help } };
+    const struct { const char *name, **at, *expected; } values[] = {
+        { "--stage", &x->o.stage, "a stage, e.g. 05 or 05_affine" },
+        { "--variant", &x->o.variant, "a name that --list prints, or ./mine.so" },
+        { "--emit", &x->emit, "a directory" },
+        { "--foreign", &x->foreign, "a directory" },
+        { "--backend", &x->backend, "threads or nccl" },
+        { "--case", &x->words, "words as a failure prints them" },
+        { "--reference", &x->reference, "a shared object, ./its.so" },
+        { "--storage", &x->storage, "f64, f32 or bf16" },
+        { "--ranks", &x->ranks, "a number of ranks, 1 to 8" },
+        { "--seed", &x->seed, "a seed, 0 to 1000000000000" },
+        { "--exchange", &x->exchange, "a number of plans, 0 to 1000000" } };
+    for (int i = 1; i < argc; i++) {
+        int known = 0;
+        for (size_t j = 0; j < sizeof flags / sizeof *flags; j++)
+            if (!strcmp(argv[i], flags[j].name)) known = *flags[j].at = 1;
+        for (size_t j = 0; j < sizeof values / sizeof *values && !known; j++)
+            if (!strcmp(argv[i], values[j].name)) {
+                const char *next = argv[i + 1];
+                if (!next || !*next || !strncmp(next, "--", 2))
+                    return bad(argv[i], next, values[j].expected);
+                *values[j].at = argv[++i], known = 1;
+            }
+        if (!known) return bad("option", argv[i], "one of --help");
+    }
+    return 0;
+}
+
+/* The words that stand for numbers or one of a few names. */
+static int read_values(struct asked *x)
+{
+    static const char *const storages[] = { "f64", "f32", "bf16" };
+    struct options *o = &x->o;
+    char why[300];
+    long long n;
+    const struct kcp_check *c;
+    if (x->ranks && !number(x->ranks, 1, 8, &n))
+        return bad("--ranks", x->ranks, "a number of ranks, 1 to 8");
+    if (x->ranks) o->ranks = (int)n;
+    if (x->seed && !number(x->seed, 0, 1000000000000, &n))
+        return bad("--seed", x->seed, "a seed, 0 to 1000000000000");
+    o->seed = x->seed ? (uint64_t)n : 1;
+    if (x->exchange && !number(x->exchange, 0, 1000000, &n))
+        return bad("--exchange", x->exchange, "a number of plans, 0 to 1000000");
+    x->trials = x->exchange ? (int)n : -1;
+    for (int s = 0; x->storage && s < 3; s++)
+        if (!strcmp(x->storage, storages[s])) o->storage = s, x->storage = NULL;
+    if (x->storage) return bad("--storage", x->storage, "f64, f32 or bf16");
+    if (x->backend && strcmp(x->backend, "nccl") && strcmp(x->backend, "threads"))
+        return bad("--backend", x->backend, "threads or nccl");
+    if (o->stage && !stage_find(o->stage) && !kcp_checks(o->stage, &c, 1))
+        return bad("--stage", o->stage, "a stage, e.g. 05 or 05_affine");
+    if (x->words && case_parse(x->words, &x->alone, why, sizeof why))
+        return bad("--case", why, "words as a failure prints them");
+    if (x->words) o->alone = &x->alone;
+    return 0;
+}
+
+/* What cannot be asked for together: nothing that was said is left unsaid. */
+static int agrees(const struct asked *x)
+{
+    const int ways = !!x->emit + !!x->foreign + !!x->exchange + x->list;
+    if (ways > 1)
+        return bad("option", x->emit ? "--emit" : x->foreign ? "--foreign" : "--exchange",
+                   "one of --list, --emit, --foreign, --exchange");
+    if ((ways && x->words) || (x->words && !x->o.stage))
+        return bad("--case", x->words, "a --stage to be judged on it");
+    if (ways && x->reference)
+        return bad("--reference", x->reference, "a --stage to be held to it");
+    if (ways && !x->list && x->o.variant)
+        return bad("--variant", x->o.variant, "no --emit, --foreign or --exchange");
+    if (x->o.storage && !x->emit) return bad("--storage", "it", "--emit too");
+    return 0;
 }
 
 static int list(const struct options *o)
@@ -46,96 +137,69 @@ static int list(const struct options *o)
     return 0;
 }
 
-/* What the stage is held to instead of its own reference: a function that has one. */
-static int other_reference(const char *path, struct options *o)
+/* A variant of a stage from a shared object; NULL after one line. */
+static const struct kcp_variant *object(const char *option, const char *path)
 {
-    char why[256] = "";
-    o->reference = variant_load(path, why, sizeof why);
-    if (!o->reference) return bad("--reference", path, why);
-    const struct kcp_stage *s = stage_find(o->reference->stage);
-    if (!s || s->ranks || !o->stage || s != stage_find(o->stage))
-        return bad("--reference", o->reference->stage, "--stage, one without ranks");
+    char why[256] = "", expected[400];
+    const struct kcp_variant *v = variant_load(path, why, sizeof why);
+    snprintf(expected, sizeof expected, "an object with a variant's record: %s", why);
+    if (!v) return bad(option, path, expected), NULL;
+    if (!stage_find(v->stage)) return bad(option, v->stage, "a stage"), NULL;
+    return v;
+}
+
+/* What the stage is held to instead of its own reference: a function that has one. */
+static int other_reference(struct asked *x)
+{
+    const struct kcp_variant *v = object("--reference", x->reference);
+    const struct kcp_stage *s = v ? stage_find(v->stage) : NULL;
+    if (!v) return 2;
+    if (s->ranks || !x->o.stage || s != stage_find(x->o.stage))
+        return bad("--reference", v->stage, "--stage, one without ranks");
+    x->o.reference = v;
     return 0;
 }
 
-static int judge_object(const char *path, struct options *o, struct kcp_report *rep)
+static int judge(struct asked *x, const struct kcp_variant *mine)
 {
-    char why[256] = "";
-    const struct kcp_variant *v = variant_load(path, why, sizeof why);
-    if (!v) return bad("--variant", path, why);
-    const struct kcp_stage *s = stage_find(v->stage);
-    if (!s) return bad("--variant", v->stage, "a variant of a known stage");
-    printf("%s\n", s->name);
-    judge_variant(s, v, o, rep);
-    return report_close(rep, o->strict);
+    struct kcp_report rep = { .quiet = x->o.quiet };
+    struct options *o = &x->o;
+    int status = ranks_open(x->backend, o->only_device, &o->ranks);
+    if (status) return status;
+    printf("seed %llu%s\n", (unsigned long long)o->seed, o->full ? ", full" : "");
+    if (x->exchange)
+        status = exchange_trials(x->trials, o->ranks ? o->ranks : 3, o->only_device);
+    else if (mine) {
+        printf("%s\n", stage_find(mine->stage)->name);
+        judge_variant(stage_find(mine->stage), mine, o, &rep);
+        status = report_close(&rep, o->strict);
+    } else status = judge_all(o, &rep);
+    ranks_close();
+    return status;
 }
 
 int main(int argc, char **argv)
 {
-    struct options o = { .seed = 1 };
+    static struct asked x;
     struct kcp_report rep = { 0 };
-    struct kcase alone;
-    const char *emit = NULL, *foreign = NULL, *backend = NULL, *reference = NULL;
-    char why[300];
-    int listing = 0, exchange = -1;
-    long long x;
-    for (int i = 1; i < argc; i++) {
-        const char *a = argv[i], *next = argv[i + 1];
-        if (!strcmp(a, "--full")) o.full = 1;
-        else if (!strcmp(a, "--quiet")) o.quiet = rep.quiet = 1;
-        else if (!strcmp(a, "--strict")) o.strict = 1;
-        else if (!strcmp(a, "--device")) o.only_device = 1;
-        else if (!strcmp(a, "--list")) listing = 1;
-        else if (!strcmp(a, "--help")) return fputs(usage, stdout), 0;
-        else if (!strcmp(a, "--stage") && next) o.stage = argv[++i];
-        else if (!strcmp(a, "--variant") && next) o.variant = argv[++i];
-        else if (!strcmp(a, "--emit") && next) emit = argv[++i];
-        else if (!strcmp(a, "--foreign") && next) foreign = argv[++i];
-        else if (!strcmp(a, "--reference") && next) reference = argv[++i];
-        else if (!strcmp(a, "--case") && next) {
-            if (case_parse(argv[++i], &alone, why, sizeof why))
-                return bad(a, why, "words as a failure prints them");
-            o.alone = &alone;
-        }
-        else if (!strcmp(a, "--backend")) {
-            if (!next || (strcmp(next, "nccl") && strcmp(next, "threads")))
-                return bad(a, next, "threads or nccl");
-            backend = argv[++i];
-        } else if (!strcmp(a, "--exchange")) {
-            if (!number(next, 0, 1000000, &x)) return bad(a, next, "a number of plans");
-            exchange = (int)x, i++;
-        } else if (!strcmp(a, "--storage")) {
-            if (next && !strcmp(next, "f64")) o.storage = KCP_F64;
-            else if (next && !strcmp(next, "f32")) o.storage = KCP_F32;
-            else if (next && !strcmp(next, "bf16")) o.storage = KCP_BF16;
-            else return bad(a, next, "f64, f32 or bf16");
-            i++;
-        } else if (!strcmp(a, "--ranks")) {
-            if (!number(next, 1, 8, &x)) return bad(a, next, "a number of ranks, 1 to 8");
-            o.ranks = (int)x, i++;
-        } else if (!strcmp(a, "--seed")) {
-            if (!number(next, 0, 1000000000000, &x)) return bad(a, next, "a seed >= 0");
-            o.seed = (uint64_t)x, i++;
-        } else return bad("option", a, "one of --help");
-    }
-    const struct kcp_check *c;
-    if (o.stage && !stage_find(o.stage) && !kcp_checks(o.stage, &c, 1))
-        return bad("--stage", o.stage, "a stage, e.g. 05 or 05_affine");
-    if (listing) return list(&o);
-    if (emit) return emit_cases(emit, &o);
-    if (foreign) return judge_foreign(foreign, &o, &rep);
-    const struct kcp_variant *v;
-    const int object = o.variant && strchr(o.variant, '/');
-    if (o.variant && !object && strcmp(o.variant, "ref") && !kcp_variants(o.stage, o.variant, &v, 1))
-        return bad("--variant", o.variant, "a name that --list prints, or ./mine.so");
-    int status = reference ? other_reference(reference, &o) : 0;
-    if (!status) status = ranks_open(backend, o.only_device, &o.ranks);
+    const struct kcp_variant *v = NULL, *mine = NULL;
+    int status = read_words(argc, argv, &x);
+    if (!status && x.help) return fputs(usage, stdout), 0;
+    if (!status) status = read_values(&x);
+    if (!status) status = agrees(&x);
+    if (!status && x.reference) status = other_reference(&x);
     if (status) return status;
-    printf("seed %llu%s\n", (unsigned long long)o.seed, o.full ? ", full" : "");
-    if (exchange >= 0) status = exchange_trials(exchange, o.ranks ? o.ranks : 3,
-                                                o.only_device);
-    else if (object) status = judge_object(o.variant, &o, &rep);
-    else status = judge_all(&o, &rep);
-    ranks_close();
-    return status;
+    struct options *o = &x.o;
+    rep.quiet = o->quiet;
+    if (o->variant && strchr(o->variant, '/')) {
+        if (!(mine = object("--variant", o->variant))) return 2;
+        if (o->stage && stage_find(o->stage) != stage_find(mine->stage))
+            return bad("--variant", mine->stage, "one of --stage");
+    } else if (o->variant && strcmp(o->variant, "ref") &&
+               !kcp_variants(o->stage, o->variant, &v, 1))
+        return bad("--variant", o->variant, "a name that --list prints, or ./mine.so");
+    if (x.list) return list(o);
+    if (x.emit) return emit_cases(x.emit, o);
+    if (x.foreign) return judge_foreign(x.foreign, o, &rep);
+    return judge(&x, mine);
 }

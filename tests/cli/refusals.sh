@@ -119,7 +119,7 @@ rm bad/*; for f in q k; do "$arrays" fill bad/$f.npy f8 0,1,65536 0; done
 refused --in
 
 # Stages: a grid and indices of strangers.
-"$B/kcp-check" --emit e --stage 05 --ranks 1 >stdout
+rm -rf e; "$B/kcp-check" --emit e --stage 05 --ranks 1 >stdout
 stage() { rm -rf bad; cp -r e/case_000/forward bad; "$arrays" poke bad/$1.npy $2 $3
           refused $1 --stage 05 $(cat bad/options.txt); }
 stage cu 0 1; stage cu 1 1000000; stage cn 1 7; stage sc 0 1; stage sc 0 -1

@@ -1,0 +1,155 @@
+#!/bin/sh
+# cli.sh -- kcp-check's command line: every option works, every bad input is refused.
+#
+# Book: CONTRIBUTING.md.  Checked by: a refusal that does not come, a word that differs.
+# Usage: cli.sh BUILD.  Next: run_cli.sh, the same for kcp-run.
+B=$(cd "${1:-build}" && pwd) || exit 1
+W=$(mktemp -d) || exit 1
+trap 'chmod -R u+w "$W"; rm -rf "$W"' EXIT
+cd "$W" || exit 1
+check="$B/kcp-check" passed=0 failed=0
+unset WORLD_SIZE RANK SLURM_NTASKS OMPI_COMM_WORLD_SIZE
+fail() { failed=$((failed + 1)); echo "  FAIL  kcp-check: $*"; }
+pass() { passed=$((passed + 1)); }
+
+# refused WHAT option...: status 2, nothing on stdout, one line that names WHAT.
+refused() {
+    what=$1; shift
+    "$check" "$@" >stdout 2>stderr
+    status=$?
+    if [ $status -ne 2 ]; then fail "status $status for $*: $(head -1 stderr)"
+    elif [ "$(wc -l <stderr)" -ne 1 ]; then fail "$(wc -l <stderr) lines for $*"
+    elif ! grep -q -- "^kcp-check: .*$what" stderr || ! grep -q ' expected ' stderr
+    then fail "no '$what' and 'expected' for $*: $(cat stderr)"
+    elif [ -s stdout ]; then fail "output for $*: $(head -1 stdout)"
+    else pass; fi
+}
+# says STATUS WORDS option...: that status, and WORDS in what it prints.
+says() {
+    want=$1 words=$2; shift 2
+    "$check" "$@" >stdout 2>stderr
+    status=$?
+    [ $status -eq "$want" ] || fail "status $status, not $want, for $*: $(cat stderr)"
+    grep -q -- "$words" stdout && pass || fail "no '$words' for $*: $(tail -1 stdout)"
+}
+
+# ---- options
+says 0 'usage: kcp-check' --help
+says 0 '05_affine  .*mutant_wrong_head' --list
+says 0 '^03_wy .* twin ' --list --stage 03
+[ "$("$check" --list --stage 03 | grep -vc '^03_wy')" = 0 ] && pass || fail "--list --stage"
+says 0 '^1 passed, 0 failed, 0 skipped' --stage 3 --variant twin
+says 0 '^seed 77' --stage 03_wy --variant twin --seed 77
+says 0 '^seed 1, full' --stage 07 --variant twin --full
+says 0 '0 survived' --stage 07 --variant mutant_turned --quiet
+[ "$(wc -l <stdout)" -le 5 ] && pass || fail "--quiet is not: $(wc -l <stdout) lines"
+says 0 'ok .* ref ' --stage 08 --variant ref --ranks 2 --seed 3 \
+    --case 'kda H=1 K=4 V=4 lengths=9 R=2 chain'
+says 0 'ok .* 1 ok' --stage 05 --variant twin --case 'gdn strong HV=2 lengths=3,0,70'
+says 0 '0 numbers wrong' --exchange 3 --ranks 3
+says 0 '0 numbers wrong' --exchange 1 --backend threads
+# Without a GPU nothing of one runs, and --strict says so by its status.
+if "$check" --stage 07 --device | grep -q 'no device'; then
+    says 0 'INCOMPLETE' --stage 07 --device
+    says 3 'INCOMPLETE' --stage 07 --device --strict
+fi
+says 1 'nothing ran' --stage 14 --variant twin --device
+# Of an option given twice the last counts.
+says 0 '^seed 5' --stage 03 --variant twin --seed 4 --seed 5
+
+# ---- cases out, outputs in: what kcp-run computes from them passes, what it spoils fails
+for storage in f64 bf16; do
+    rm -rf e
+    says 0 "cases of 03_wy in e, inputs rounded to $storage" --emit e --stage 03 \
+        --storage $storage
+    says 1 'A.npy' --foreign e
+done
+rm -rf e
+says 0 'cases of 05_affine' --emit e --stage 05 --ranks 2 --seed 9
+for d in e/case_*/*ward; do
+    # shellcheck disable=SC2046
+    [ ! -x "$B/kcp-run" ] || "$B/kcp-run" --stage 05 --in "$d" --out "$d" \
+        $(cat "$d/options.txt") >/dev/null || fail "kcp-run: $d"
+done
+if [ -x "$B/kcp-run" ]; then
+    says 0 '0 failed' --foreign e
+    cp e/case_001/forward/w.npy e/case_000/forward/map.npy
+    says 1 'case_000/forward/map.npy: found .*, expected' --foreign e
+fi
+ls -R e | cksum >before
+refused 'cases.txt: found one' --emit e --stage 05
+ls -R e | cksum | cmp -s - before && pass || fail "a refused --emit leaves its marks"
+
+# ---- a variant, and a reference, from a shared object
+cat >mine.c <<'C'
+#include "kcp.h"
+static int run(void *args)
+{
+    struct kcp_merge *a = args;
+    const double (*maps)[a->HV][a->K][a->V + a->K] = a->maps;
+    double (*S)[a->K][a->V] = a->S;
+    const int *range = a->range;
+    for (int n = 0; n < a->HV; n++)
+        for (int i = 0; i < a->K; i++)
+            for (int v = 0; v < a->V; v++)
+                S[n][i][v] = range[1] > range[0] ? maps[range[0]][n][i][v] : 0;
+    return KCP_OK;
+}
+static const struct kcp_variant mine = { "07_merge", "mine", "h of the first map alone",
+                                         KCP_F64, KCP_HOST, "any shape", run, NULL };
+const struct kcp_variant *const kcp_variant = &mine;
+C
+${CC:-cc} -std=c11 -shared -fPIC -I"$B/../ref" -I"$OLDPWD/ref" mine.c -o mine.so ||
+    fail "mine.so does not compile"
+says 1 'FAIL .*07_merge mine: .* should be' --variant ./mine.so
+says 1 "case 0 alone: --stage 07 --variant mine --case '" --variant ./mine.so --stage 07
+says 0 '1 passed' --stage 07 --reference ./mine.so --variant ./mine.so
+says 1 'FAIL' --stage 07 --reference ./mine.so --variant twin
+refused '--variant.*07_merge' --variant ./mine.so --stage 05
+refused '--reference.*07_merge' --reference ./mine.so --stage 05
+refused '--reference.*07_merge' --reference ./mine.so
+refused './none.so.*record.*cannot open' --variant ./none.so
+refused './mine.c' --reference ./mine.c --stage 07
+: >empty.so; refused './empty.so' --variant ./empty.so
+
+# ---- bad words
+for option in --stage --variant --emit --foreign --backend --case --reference --storage \
+    --ranks --seed --exchange; do
+    refused "$option: found ''" $option
+    refused "$option: found ''" $option ''
+    refused "$option: found '--full'" $option --full
+done
+for word in stage -h --Full --stage=05 '' ' ' --; do refused 'option: found' "$word"; done
+for x in 0 9 -1 2x ' ' 1.5 99999999999999999999; do refused --ranks --ranks "$x"; done
+for x in -1 x 1e3 99999999999999; do refused --seed --seed "$x"; done
+for x in -1 many 1000001; do refused --exchange --exchange "$x"; done
+for x in 99 x 5affine 05_ -5; do refused --stage --stage "$x"; done
+for x in f16 F64 double; do refused --storage --emit e2 --stage 03 --storage $x; done
+refused --backend --backend mpi
+refused '--variant.*nope' --variant nope
+refused '--variant.*twin2' --stage 05 --variant twin2
+for x in live,kda K=0 K=x HV=3x 'H=2 HV=3' lengths= lengths=-1 lengths=1,,2 R=17 cuts=0 \
+    'lengths=9 R=2 cuts=0,10,9' 'lengths=9 R=3 cuts=0,4,9' gate=hard scale=nan scale=0 \
+    C=257 L=0 warm seed=-1 lengths=1,1,1,1,1,1,1,1,1,1,1,1,1; do
+    refused --case --stage 05 --case "$x"
+done
+refused --case --case 'live'
+refused 'stage' --emit e2
+refused 'stage' --emit e2 --stage 06
+refused 'no/where' --emit no/where --stage 03
+: >file; refused 'file' --emit file --stage 03
+[ ! -e e2 ] && pass || fail "a refused --emit leaves a directory"
+refused 'cases.txt' --foreign nowhere
+mkdir f; echo nonsense >f/cases.txt; refused 'cases.txt' --foreign f
+printf 'stage 03_wy\nseed 1\nfull 0\nranks 0\nstorage f16\n' >f/cases.txt
+refused 'found.*storage f16' --foreign f
+printf 'stage 99_none\nseed 1\nfull 0\nranks 0\nstorage f64\n' >f/cases.txt
+refused 'stage 99_none' --foreign f
+refused '--emit' --emit e2 --stage 03 --foreign e
+refused '--exchange' --exchange 1 --list
+refused --case --case live --stage 03 --emit e2
+refused --variant --variant twin --stage 03 --emit e2
+refused --reference --reference ./mine.so --stage 07 --emit e2
+refused --storage --storage bf16 --stage 03
+echo "kcp-check: $passed passed, $failed failed"
+[ $failed -eq 0 ]
