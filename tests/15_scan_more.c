@@ -31,9 +31,13 @@ static long scratch(int64_t tokens, enum kcp_walk walk)
     for (int j = 0; j < 7; j++) memcpy(part[j].p, &at, sizeof at), at += n * part[j].n;
     a.ht = at, a.ot = at + kv, a.W_alpha = at + kv + heads * v_;
     a.w_beta = (double *)a.W_alpha + heads * k_ * d_;
-    for (int j = 0; j < 32; j++) {                  /* use up what lies in the heap */
+    /* Use up what lies in the heap, until eight blocks in a row are new memory. */
+    for (int j = 0, fresh = 0; j < 1024 && fresh < 8; j++) {
+        getrusage(RUSAGE_SELF, &was);
         char *full = malloc(1 << 20);
         if (full) memset(full, j + 1, 1 << 20);
+        getrusage(RUSAGE_SELF, &is);
+        fresh = is.ru_maxrss - was.ru_maxrss >= 1000 ? fresh + 1 : 0;
     }
     getrusage(RUSAGE_SELF, &was);
     const int status = ref_scan(&a);

@@ -34,6 +34,7 @@ static const int values[AXES] = { 2, 3, 3, 3, 2, LEN(heads), LEN(sizes), LEN(chu
     LEN(lens), LEN(ranks_), 4, 3, LEN(canon), 2, 2, 2, 2, 2, 2, 2, LEN(window), 4, 2, 3, 4 };
 
 static int spike(const struct kcp_stage *s) { return !strncmp(s->name, "15", 2); }
+static int family(const struct kcp_stage *s) { return !strncmp(s->name, "16", 2); }
 
 /* Which axes mean anything to a stage. */
 static int matters(const struct kcp_stage *s, int axis)
@@ -57,15 +58,14 @@ static int owed(const struct kcp_stage *s, int full, int a, int b)
 {
     const int conv = !strncmp(s->name, "14", 2);
     const int core = conv ? 1 << RANKS | 1 << WINDOW | 1 << LENS | 1 << CUTS
-                   : spike(s) ? 1 << RANKS | 1 << FORM | 1 << MASKS
-                   : s->oracle ? 1 << REGIME | 1 << RANKS | 1 << FORM | 1 << MODEL
-                   : s->ranks ? 1 << REGIME | 1 << RANKS | 1 << FORM
+                   : spike(s) ? 1 << RANKS | 1 << FORM | 1 << MASKS | 1 << HEADS
+                   : family(s) ? 1 << REGIME | 1 << RANKS | 1 << FORM | 1 << MODEL | 1 << HEADS
+                   : s->ranks ? 1 << REGIME | 1 << RANKS | 1 << FORM | 1 << HEADS
                               : 1 << REGIME | 1 << MODEL | 1 << GATE | 1 << CHUNK;
     return a == b || full || ((core >> a & 1) && (core >> b & 1));
 }
 
 /* Chapter 16 has three models of its own. */
-static int family(const struct kcp_stage *s) { return !strncmp(s->name, "16", 2); }
 static int first_model(const struct kcp_stage *s) { return family(s) ? KCP_DPLR : 0; }
 static int values_of(const struct kcp_stage *s, int axis)
 {
@@ -124,7 +124,8 @@ static void case_of(struct kcase *k, int id, const int *row, const struct kcp_st
     if (slow && !wide) size = sizes[0];
     c->model = first_model(stage) + row[MODEL], c->gate = row[GATE], c->beta_form = row[BETA];
     c->l2norm = row[NORM];
-    c->H = slow ? 1 : heads[row[HEADS]][0], c->HV = slow ? 1 : heads[row[HEADS]][1];
+    c->H = slow && wide ? 1 : heads[row[HEADS]][0];
+    c->HV = slow && wide ? 1 : heads[row[HEADS]][1];
     c->K = size[0], c->V = size[1], c->C = wide ? 64 : chunk[row[CHUNK]];
     c->KG = c->model == KCP_GDN ? 1 : c->K;
     c->R = R > 0 ? R : ranks_[row[RANKS]], c->form = row[FORM];

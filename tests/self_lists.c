@@ -1,0 +1,113 @@
+/* self_lists.c -- the judge judged: its lists of cases, and its list of variants.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.  Next: main.c.
+ */
+#include "judge.h"
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What --case reads is the case that was printed, of every stage, short and full. */
+static int words(struct kcp_report *rep)
+{
+    for (int i = 0; i < 2 * kcp_nstages; i++) {
+        int n;
+        struct kcase *list = cases_make(&kcp_stages[i / 2], i % 2, 0, 1, 0, &n), back;
+        char text[600], why[300] = "";
+        for (int j = 0; j < n; j++) {
+            case_print(&list[j], text, sizeof text);
+            const int bad = case_parse(text, &back, why, sizeof why);
+            back.id = list[j].id;
+            EXPECT(rep, !bad && !memcmp(&back, &list[j], sizeof back), "%s: %s", text, why);
+        }
+        free(list);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_00_words) = { "00_judge", "words",
+    "a case that is printed and read again is the same case", words };
+
+/* Every pair of regime, ranks and form; every length, in the short list of a stage of
+ * ranks: what cases.c promises, counted from outside. */
+static int covers(struct kcp_report *rep)
+{
+    int n, pair[3][9][4] = { { { 0 } } }, lengths = 0;
+    struct kcase *list = cases_make(stage_find("08_forward"), 0, 0, 1, 0, &n);
+    for (int i = 0; i < n; i++) {
+        const struct kcp_call *c = &list[i].call;
+        for (int f = 0; f < 4; f++) {
+            pair[list[i].regime][c->R][f] |= f == (int)c->form;
+        }
+        lengths |= (c->T == 1025) | (c->T == 1023) << 1 | (c->T == 1) << 2;
+    }
+    for (int r = 0; r < 3; r++)
+        for (int f = 0; f < 4; f++) {
+            int any = 0;
+            for (int R = 1; R < 9; R++) any |= pair[r][R][f];
+            EXPECT(rep, any, "no case of %s with %s", regime_name[r], form_name[f]);
+        }
+    static const int ranks[] = { 1, 2, 3, 4, 5, 8 };
+    for (int i = 0; i < 6; i++)
+        for (int f = 0; f < 4; f++) {
+            const int any = pair[0][ranks[i]][f] | pair[1][ranks[i]][f] | pair[2][ranks[i]][f];
+            EXPECT(rep, any, "no case of R = %d with %s", ranks[i], form_name[f]);
+        }
+    EXPECT(rep, lengths == 7, "lengths 1, 1023, 1025: %d", lengths);
+    static const char *const of_ranks[] = { "08_forward", "13_backward", "15_scan",
+                                            "16_family" };
+    for (int i = 0; i < 4; i++) {                /* one head, several, HV > H, on many */
+        free(list);
+        list = cases_make(stage_find(of_ranks[i]), 0, 0, 1, 0, &n);
+        int seen[9] = { 0 };
+        for (int j = 0; j < n; j++) {
+            const struct kcp_call *c = &list[j].call;
+            seen[c->R] |= c->HV == 1 ? 1 : c->HV == c->H ? 2 : c->H == 1 ? 4 : 8;
+        }
+        for (int j = 0; j < 6; j++)
+            EXPECT(rep, seen[ranks[j]] == 15, "%s, R = %d: heads %x", of_ranks[i],
+                   ranks[j], seen[ranks[j]]);
+    }
+    free(list);
+    return KCP_OK;
+}
+KCP_CHECK(check_00_covers) = { "00_judge", "covers",
+    "the short list holds every pair of regime, ranks and form, of ranks and heads, and"
+    " the long lengths", covers };
+
+/* Records linked, against the files on disk: a variant must not get lost on its way. */
+static int counts(struct kcp_report *rep)
+{
+    glob_t files;
+    int on_disk = 0, linked = 0;
+    if (glob("cuda/*/v*.c", 0, NULL, &files)) {
+        printf("  (no sources here: the number of variants is not compared)\n");
+        return KCP_NA;
+    }
+    const struct kcp_variant *v[1024];
+    const int n = kcp_variants(NULL, NULL, v, 1024);
+    for (int i = 0; i < n; i++) linked += !strncmp(v[i]->name, "vB_blas", 7);
+    on_disk = (int)files.gl_pathc;
+    globfree(&files);
+    EXPECT(rep, linked == on_disk || linked == 0, "%d vB records linked, %d files on disk",
+           linked, on_disk);
+#ifdef KCP_WITH_CUDA
+    int kernels = 0, seen = 0;
+    if (!glob("cuda/*/v*.cu", 0, NULL, &files)) kernels = (int)files.gl_pathc;
+    globfree(&files);
+#ifndef KCP_HOPPER
+    if (!glob("cuda/*/v*_sm90.cu", 0, NULL, &files)) kernels -= (int)files.gl_pathc;
+    globfree(&files);
+#endif
+    const char *last_stage = "", *last = "";
+    for (int i = 0; i < n; i++) {                /* v1_x and v1_x_f32 are one file */
+        if (v[i]->where != KCP_DEVICE || strstr(v[i]->name, "_f32")) continue;
+        seen += strcmp(last_stage, v[i]->stage) || strcmp(last, v[i]->name);
+        last_stage = v[i]->stage, last = v[i]->name;
+    }
+    EXPECT(rep, seen == kernels, "%d device variants linked, %d files on disk", seen,
+           kernels);
+#endif
+    return KCP_OK;
+}
+KCP_CHECK(check_00_counts) = { "00_judge", "counts",
+    "as many variant records as files on disk", counts };
