@@ -1,7 +1,7 @@
 /* nccl.c -- ranks as GPUs: a communicator each, watched, aborted when a rank is lost.
  *
  * Book: chapter 19.  Checked by: bench/gpu_nccl.sh, a process killed in an exchange.
- * Next: nccl_calls.c, what a rank may call.
+ * Next: nccl_threads.c; nccl_calls.c, what a rank may call.
  *
  * Other ranks are known through host, ranks that can talk without a GPU: threads of
  * this process or processes. It carries NCCL's id, and while the GPUs exchange a watch
@@ -12,32 +12,9 @@
 #ifdef KCP_WITH_NCCL
 #include "nccl.h"
 
-#include <dlfcn.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-
-static struct nccl calls;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static const char *missing;
-
-static void load(void)
-{
-    void *lib = dlopen("libnccl.so.2", RTLD_NOW | RTLD_GLOBAL);
-    if (!lib)
-        missing = "libnccl.so.2 was not found (LD_LIBRARY_PATH=)";
-#define FIND(f)                                                                       \
-    if (lib && !(*(void **)&calls.f = dlsym(lib, #f))) missing = "no " #f " in libnccl";
-    NCCL_CALLS(FIND)
-}
-
-const struct nccl *nccl_open(char *why, size_t n)
-{
-    pthread_once(&once, load);
-    if (missing)
-        snprintf(why, n, "%s", missing);
-    return missing ? NULL : &calls;
-}
 
 int nccl_fail(struct wire *w, int rank, int status, const char *why, int tell)
 {
@@ -241,61 +218,13 @@ int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **
     return err;
 }
 
-struct job { int (*body)(struct kcp_comm *, void *); void *arg; };
-
-static int on_gpu(struct kcp_comm *host, void *arg)
-{
-    const struct job *j = arg;
-    struct kcp_comm *comm;
-    char why[160] = "";
-    if (cudaSetDevice(host->r))
-        return KCP_CUDA;
-    int err = kcp_nccl_over(&comm, host, why, sizeof why);
-    if (err)
-        return err;
-    err = j->body(comm, j->arg);
-    if (err) {
-        snprintf(why, sizeof why, "returned status %d", err);
-        comm->fail(comm, err, why);
-    }
-    comm->free(comm);
-    return err;
-}
-
-int kcp_nccl_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
-                         char *why, size_t n)
-{
-    struct job j = { body, arg };
-    char none[160];
-    int gpus = 0;
-    why = why ? why : none, n = why == none ? sizeof none : n;
-    if (!nccl_open(why, n))
-        return KCP_NA;
-    if (cudaGetDeviceCount(&gpus) || R > gpus) {
-        snprintf(why, n, "%d ranks, %d GPUs: NCCL wants one each", R, gpus);
-        return KCP_BAD;
-    }
-    return kcp_threads_run(R, on_gpu, &j, why, n);
-}
-
 #else
-static int none(char *why, size_t n)
-{
-    if (why)
-        snprintf(why, n, "built without NCCL");
-    return KCP_NA;
-}
-
-int kcp_nccl_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
-                         char *why, size_t n)
-{
-    return none(why, n);
-}
-
 int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size_t n)
 {
     *comm = NULL;
-    return none(why, n);
+    if (why)
+        snprintf(why, n, "built without NCCL");
+    return KCP_NA;
 }
 
 int kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl)

@@ -32,6 +32,9 @@ struct process {                       /* comm is its first member */
     struct post *mail, **end;
 };
 
+/* A frame to a rank, as it stands; and the thread that reads, until p->stop. */
+int process_post(struct process *p, int to, struct frame f, const void *data);
+void *process_reader(void *process);
 /* A frame to a rank that is there to read it; KCP_COMM, and all are told, if not. */
 int process_reach(struct process *p, int to, struct frame f, const void *data,
                   const char *call);

@@ -6,45 +6,36 @@
 // X <- op(M) X + h on 64 columns of a head, K = 128: a block of one warpgroup, X^T in
 // its registers as in group_scan.cuh. Both factors are fp32 here. Each is the sum of
 // three bf16 pieces, and of the nine products the six largest are formed, the small
-// ones first: what is left out is below 2^-24. Bound: 12 K^2 flops a column and link,
-// 1.75 us of a processor at its peak, behind 64 KiB of M from memory; the next M is
-// copied meanwhile. A block forms `rows` rows of op(M) X: all 128 when a link follows,
-// else 64, so that twice as many processors share a lone link.
+// ones first: what is left out is below 2^-24. Bound: 6 x 2 K^2 64 flops a link, 1.75
+// us of a processor at its peak, behind 64 KiB of M from memory; the next M is copied
+// meanwhile.
 #ifndef KCP_MAP_WALK_CUH
 #define KCP_MAP_WALK_CUH
 
 #include "group_scan.cuh"
 
-// The part of M that gives `rows` rows of op(M) X: rows of M, or columns, backward. A
-// piece is panels of 64 columns, one after another.
-template <int rows, int backward>
 struct map_room {
-    enum { HIGH = backward ? DIM : rows, WIDE = backward ? rows : DIM };
-    bf16 M[3][HIGH * WIDE];
-    float raw[HIGH * WIDE];              // a thread reads what it copied itself
+    bf16 M[3][4 * PANEL];                // pieces: all rows, 64 columns and 64 more
+    float raw[DIM * DIM];                // a thread reads what it copied itself
 };
 
 // M, rows VK apart, to where this thread will find its share.
-template <int rows, int backward>
 static __device__ __forceinline__ void fetch_M(const float *M, int VK,
-                                               map_room<rows, backward> *s)
+                                               struct map_room *s)
 {
-    const int wide = s->WIDE / 4;
-    for (int at = threadIdx.x; at < s->HIGH * wide; at += 128)
+    for (int at = threadIdx.x; at < DIM * DIM / 4; at += 128)
         copy_async((bf16 *)(s->raw + 4 * at),
-                   (const bf16 *)(M + (int64_t)(at / wide) * VK + at % wide * 4), 1);
+                   (const bf16 *)(M + (int64_t)(at / 32) * VK + at % 32 * 4), 1);
     copies_commit();
 }
 
-template <int rows, int backward>
-static __device__ __forceinline__ void split_M(map_room<rows, backward> *s)
+static __device__ __forceinline__ void split_M(struct map_room *s)
 {
-    const int wide = s->WIDE / 4;
     #pragma unroll 4
-    for (int at = threadIdx.x; at < s->HIGH * wide; at += 128) {
-        const int i = at / wide, p = at % wide * 4;
+    for (int at = threadIdx.x; at < DIM * DIM / 4; at += 128) {
+        const int i = at / 32, p = at % 32 * 4;
         float4 x = *(const float4 *)(s->raw + 4 * at);
-        char *to = (char *)(s->M[0] + p / 64 * 64 * s->HIGH) + in_panel(i, p % 64 / 8)
+        char *to = (char *)(s->M[0] + p / 64 * 2 * PANEL) + in_panel(i, p % 64 / 8)
                  + p % 8 * 2;
         #pragma unroll
         for (int piece = 0; piece < 3; piece++) {
@@ -56,33 +47,30 @@ static __device__ __forceinline__ void split_M(map_room<rows, backward> *s)
     }
 }
 
-// Y^T [64,rows] = X^T op(M)^T from M's pieces; Y may be X.
-template <int rows, int backward>
-static __device__ __forceinline__ void times_M(float (*Y)[4], const float (*X)[4],
-                                               const map_room<rows, backward> *s)
+// X^T [64,128] <- X^T op(M)^T from M's pieces.
+template <int backward>
+static __device__ __forceinline__ void times_M(float (*X)[4], const struct map_room *s)
 {
     const int order[6][2] = { { 2, 0 }, { 1, 1 }, { 0, 2 }, { 1, 0 }, { 0, 1 },
                               { 0, 0 } };
-    const int panel = 64 * s->HIGH;
     uint32_t a[8][3][4];
     #pragma unroll
     for (int i = 0; i < 8; i++) split<3>(a[i], X + 2 * i);
     #pragma unroll
-    for (int i = 0; i < rows / 2; i++) Y[i / 4][i % 4] = 0.0f;
+    for (int i = 0; i < 64; i++) X[i / 4][i % 4] = 0.0f;
     group_begin();
     #pragma unroll
-    for (int o = 0; o < 6; o++)
+    for (int o = 0; o < 6; o++) {
+        const bf16 *M = s->M[order[o][1]];
         #pragma unroll
-        for (int i = 0; i < 8; i++) {
-            const bf16 *M = s->M[order[o][1]];
-            const uint64_t b = backward ? columns_at(M, panel) + i * STEP_COLUMNS
-                             : rows_at(M) + i / 4 * (panel / 8) + i % 4 * STEP_ROWS;
-            if (rows == 64) group_mma_64<backward>(Y, a[i][order[o][0]], b, 1);
-            else group_mma_128<backward>(Y, a[i][order[o][0]], b);
-        }
+        for (int i = 0; i < 8; i++)
+            group_mma_128<backward>(X, a[i][order[o][0]],
+                backward ? columns_at(M, 2 * PANEL) + i * STEP_COLUMNS
+                         : rows_at(M) + i / 4 * 2 * NEXT_PANEL + i % 4 * STEP_ROWS);
+    }
     group_commit();
     group_wait<0>();
-    hold<rows / 8>(Y);
+    hold<16>(X);
 }
 
 // What a block walks over: map [1], [2], ... of a head, `step` floats apart, each with
@@ -97,7 +85,7 @@ struct walk_of_maps {
 // them any more.
 template <int backward>
 static __device__ __forceinline__ void walk_maps(struct walk_of_maps w, float (*X)[4],
-                                                 map_room<DIM, backward> *s)
+                                                 struct map_room *s)
 {
     const int warp = threadIdx.x / 32 * 16;
     if (w.count > 0) fetch_M(w.M, w.VK, s);
@@ -106,35 +94,18 @@ static __device__ __forceinline__ void walk_maps(struct walk_of_maps w, float (*
         split_M(s);
         w.M += w.step;
         if (j + 1 < w.count) fetch_M(w.M, w.VK, s);
-        float h[16][4];
-        load_state<DIM>(h, w.h + warp, 1, w.VK);
         show_async();
         __syncthreads();
-        times_M(X, X, s);
-        #pragma unroll
-        for (int i = 0; i < 64; i++) X[i / 4][i % 4] += h[i / 4][i % 4];
-        w.h += w.step;
+        times_M<backward>(X, s);
+        if (w.h) {
+            float h[16][4];
+            load_state<DIM>(h, w.h + warp, 1, w.VK);
+            #pragma unroll
+            for (int i = 0; i < 64; i++) X[i / 4][i % 4] += h[i / 4][i % 4];
+            w.h += w.step;
+        }
         __syncthreads();
     }
-}
-
-// A lone link: rows row .. row+63 of Y = op(M) X + h.
-template <int backward>
-static __device__ __forceinline__ void one_link(const float *M, const float *h, int VK,
-                                                int row, float (*Y)[4],
-                                                const float (*X)[4],
-                                                map_room<64, backward> *s)
-{
-    fetch_M(M + (backward ? row : (int64_t)row * VK), VK, s);
-    load_state<64>(Y, h ? h + (int64_t)row * VK + threadIdx.x / 32 * 16 : NULL, 1, VK);
-    float y[8][4];
-    copies_wait<0>();
-    split_M(s);
-    show_async();
-    __syncthreads();
-    times_M(y, X, s);
-    #pragma unroll
-    for (int i = 0; i < 32; i++) Y[i / 4][i % 4] += y[i / 4][i % 4];
 }
 
 #endif

@@ -9,7 +9,7 @@
 
 /* In links of chapter 04's scan, a chunk each: a link of chapter 05's, and one strip
  * more to compose and to fold. Measured on an H200: see chapter 17. */
-#define KCP_LINK_M 1.2
+#define KCP_LINK_M 1.0
 #define KCP_LINK_FOLD 5.0
 enum { KCP_MOST_STRIPS = 64 };
 

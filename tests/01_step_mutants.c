@@ -1,7 +1,7 @@
 /* 01_step_mutants.c -- the recurrence computed wrongly, one flag a mistake.
  *
- * Book: chapter 01, appendix A.  Checked by: the judge, which must reject each, and pass
- * the twin.  Next: 02_gate_mutants.c.
+ * Book: chapter 01, appendix A.  Checked by: the judge, which must reject each, and
+ * pass the twin.  Next: 02_gate_mutants.c.
  * A copy of the reference on purpose; backward keeps every state, for brevity.
  */
 #include "kcp.h"
@@ -13,7 +13,8 @@
 enum {
     UNDECAYED = 1, NOT_VECTOR = 2, NO_SCALE = 4, WRONG_HEAD = 8, NO_H0 = 16, NO_CU = 32,
     STALE_GATE = 64, BEFORE = 128, SWAPPED = 256, BASE_2 = 512, NOTHING = 1024,
-    ONE_NAN = 2048, NO_DELTA = 4096, NO_DHT = 8192, DG_SHORT = 16384, OVERWRITES = 32768,
+    ONE_NAN = 2048, NO_DELTA = 4096, NO_DHT = 8192, DG_SHORT = 16384,
+    OVERWRITES = 32768,
 };
 
 static double decay_of(const struct kcp_step *a, int64_t t, int n, int i, int flags)
@@ -33,11 +34,13 @@ static void token(const struct kcp_step *a, int64_t t, int n, int m, int flags,
     const double *x = (const double *)a->v + (t * a->HV + n) * V;
     const double beta = ((const double *)a->beta)[t * a->HV + n];
     for (int i = 0; i < K; i++)
-        for (int v = 0; v < V; v++) Sd[i * V + v] = decay_of(a, t, n, i, flags) * S_prev[i * V + v];
+        for (int v = 0; v < V; v++)
+            Sd[i * V + v] = decay_of(a, t, n, i, flags) * S_prev[i * V + v];
     const double *seen = flags & UNDECAYED ? S_prev : Sd;
     for (int v = 0; v < V; v++) {
         e[v] = x[v];
-        for (int i = 0; i < K && !(flags & NO_DELTA); i++) e[v] -= seen[i * V + v] * k[i];
+        for (int i = 0; i < K && !(flags & NO_DELTA); i++)
+            e[v] -= seen[i * V + v] * k[i];
     }
     for (int i = 0; i < K; i++)
         for (int v = 0; v < V; v++) S[i * V + v] = Sd[i * V + v] + beta * k[i] * e[v];
@@ -50,7 +53,8 @@ static size_t at(const struct kcp_step *a, int i, int v, int flags)
 }
 
 static void back(const struct kcp_step *a, int64_t t, int n, int m, int flags,
-                 const double *S, const double *Sd, const double *e, double *dS, double *de)
+                 const double *S, const double *Sd, const double *e, double *dS,
+                 double *de)
 {
     const int K = a->K, V = a->V;
     const double *q = (const double *)a->q + (t * a->H + m) * K;
@@ -58,7 +62,8 @@ static void back(const struct kcp_step *a, int64_t t, int n, int m, int flags,
     const double *dO = (const double *)a->do_ + (t * a->HV + n) * V;
     const double beta = ((const double *)a->beta)[t * a->HV + n];
     const double scale = flags & NO_SCALE ? 1 : a->scale;
-    double *dq = (double *)a->dq + (t * a->H + m) * K, *dk = (double *)a->dk + (t * a->H + m) * K;
+    const int64_t row = (t * a->H + m) * K;
+    double *dq = (double *)a->dq + row, *dk = (double *)a->dk + row;
     double *dg = (double *)a->dg + (t * a->HV + n) * a->KG, dbeta = 0;
     if (flags & OVERWRITES) memset(dq, 0, sizeof(double) * K);
     memset(de, 0, sizeof(double) * V);
@@ -72,9 +77,11 @@ static void back(const struct kcp_step *a, int64_t t, int n, int m, int flags,
     for (int i = 0; i < K; i++)
         for (int v = 0; v < V; v++) {
             const double full = dS[i * V + v];
-            dk[i] += beta * full * e[v] - (flags & NO_DELTA ? 0 : Sd[i * V + v] * de[v]);
+            dk[i] += beta * full * e[v] -
+                     (flags & NO_DELTA ? 0 : Sd[i * V + v] * de[v]);
             dS[i * V + v] -= flags & NO_DELTA ? 0 : k[i] * de[v];
-            dg[a->KG == 1 ? 0 : i] += (flags & DG_SHORT ? full : dS[i * V + v]) * Sd[i * V + v];
+            dg[a->KG == 1 ? 0 : i] += (flags & DG_SHORT ? full : dS[i * V + v])
+                * Sd[i * V + v];
             dS[i * V + v] *= decay_of(a, t, n, i, flags);
         }
     memcpy((double *)a->dv + (t * a->HV + n) * V, de, sizeof(double) * V);
@@ -112,18 +119,22 @@ static int head(const struct kcp_step *a, int n_, int n, int flags)
             if (flags & NO_CU && n_) S[i * V + v] = last[i * V + v];
         }
     for (int64_t t = 0; t < L; t++) {
-        token(a, cu[n_] + t, n, m, flags, S + t * kv, S + (t + 1) * kv, Sd + t * kv, e + t * V);
+        token(a, cu[n_] + t, n, m, flags, S + t * kv, S + (t + 1) * kv, Sd + t * kv,
+              e + t * V);
         if (a->pass == KCP_FORWARD)
-            output(a, cu[n_] + t, n, m, flags, flags & BEFORE ? S + t * kv : S + (t + 1) * kv);
+            output(a, cu[n_] + t, n, m, flags,
+                   flags & BEFORE ? S + t * kv : S + (t + 1) * kv);
     }
     memcpy(last, S + L * kv, sizeof(double) * kv);
     double *to = (double *)(a->pass == KCP_FORWARD ? a->ht : a->dh0)
                + ((size_t)n_ * a->HV + n) * kv;
     if (a->pass == KCP_BACKWARD) {
         for (int i = 0; i < K; i++)
-            for (int v = 0; v < V; v++) dS[i * V + v] = dht ? dht[at(a, i, v, flags)] : 0;
+            for (int v = 0; v < V; v++)
+                dS[i * V + v] = dht ? dht[at(a, i, v, flags)] : 0;
         for (int64_t t = L - 1; t >= 0; t--)
-            back(a, cu[n_] + t, n, m, flags, flags & BEFORE ? S + t * kv : S + (t + 1) * kv,
+            back(a, cu[n_] + t, n, m, flags,
+                 flags & BEFORE ? S + t * kv : S + (t + 1) * kv,
                  Sd + t * kv, e + t * V, dS, de);
     }
     const double *is = a->pass == KCP_FORWARD ? S + L * kv : dS;

@@ -1,7 +1,7 @@
 /* 02_gate_mutants.c -- the front end computed wrongly, one flag a mistake.
  *
- * Book: chapter 02, appendix A.  Checked by: the judge, which must reject each, and pass
- * the twin.  Next: 03_wy_mutants.c.
+ * Book: chapter 02, appendix A.  Checked by: the judge, which must reject each, and
+ * pass the twin.  Next: 03_wy_mutants.c.
  * A copy of the reference on purpose.
  */
 #include "kcp.h"
@@ -76,7 +76,8 @@ static void forward(const struct kcp_gate *a, int flags)
                 }
                 const double y = sig(b[t * HV + n]);
                 beta[t * HV + n] = a->beta_form == KCP_BETA_RAW ? b[t * HV + n]
-                    : a->beta_form == KCP_BETA_SIGMOID2 && !(flags & HALF_BETA) ? 2 * y : y;
+                    : a->beta_form == KCP_BETA_SIGMOID2 && !(flags & HALF_BETA)
+                          ? 2 * y : y;
             }
     if (flags & ONE_NAN && a->T) G[a->T * HV * KG - 1] = NAN;
 }
@@ -98,7 +99,8 @@ static void backward(const struct kcp_gate *a, int flags)
                 for (int i = 0; i < KG; i++) {
                     const int64_t at = (t * HV + n) * KG + i, j = n * KG + i;
                     const double A = A_log ? A_log[flags & HEAD_0 ? 0 : n] : 0;
-                    const double d = dt && !(flags & NO_BIAS) ? dt[j] : 0, y = x[at] + d;
+                    const double d = dt && !(flags & NO_BIAS) ? dt[j] : 0;
+                    const double y = x[at] + d;
                     double add = 0;
                     dx[at] = dg[at];
                     if (a->gate == KCP_GATE_SOFTPLUS) {
@@ -111,11 +113,13 @@ static void backward(const struct kcp_gate *a, int flags)
                         add = dx[at] * y;
                     }
                     if (dA) dA[row * HV + n] += add;
-                    if (ddt && a->gate != KCP_GATE_RAW) ddt[(row * HV + n) * KG + i] += dx[at];
+                    if (ddt && a->gate != KCP_GATE_RAW)
+                        ddt[(row * HV + n) * KG + i] += dx[at];
                 }
                 const double y = b[t * HV + n];
                 draw[t * HV + n] = db[t * HV + n] * (a->beta_form == KCP_BETA_RAW ? 1
-                    : (a->beta_form == KCP_BETA_SIGMOID2 && !(flags & HALF_BETA) ? 2 : 1) *
+                    : (a->beta_form == KCP_BETA_SIGMOID2 && !(flags & HALF_BETA)
+                           ? 2 : 1) *
                       sig(y) * sig(-y));
             }
 }

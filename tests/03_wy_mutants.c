@@ -1,7 +1,7 @@
 /* 03_wy_mutants.c -- the WY form computed wrongly, one flag a mistake.
  *
- * Book: chapter 03, appendix A.  Checked by: the judge, which must reject each, and pass
- * the twin.  Next: 04_chunk_mutants.c.
+ * Book: chapter 03, appendix A.  Checked by: the judge, which must reject each, and
+ * pass the twin.  Next: 04_chunk_mutants.c.
  * A copy of the reference on purpose.
  */
 #include "kcp.h"
@@ -12,8 +12,9 @@
 
 enum {
     W_UNGATED = 1, KG_FROM_START = 2, NO_SCALE = 4, NO_BETA = 8, BETA_J = 16,
-    NO_DIAGONAL = 32, WITH_DIAGONAL = 64, WRONG_HEAD = 128, NATURAL = 256, FACTORED = 512,
-    STALE_LAST = 1024, NO_INVERSE = 2048, SIGN = 4096, TRANSPOSED = 8192, NO_RESET = 16384,
+    NO_DIAGONAL = 32, WITH_DIAGONAL = 64, WRONG_HEAD = 128, NATURAL = 256,
+    FACTORED = 512, STALE_LAST = 1024, NO_INVERSE = 2048, SIGN = 4096,
+    TRANSPOSED = 8192, NO_RESET = 16384,
     QG_SCALE = 32768, NOTHING = 65536, ONE_NAN = 131072, TWO_TERMS = 262144,
 };
 
@@ -28,7 +29,7 @@ static double ratio(const struct kcp_wy *a, struct cut x, int64_t i, int64_t j, 
     const double (*G)[a->HV][a->KG] = a->G;
     const int at = a->KG > 1 ? p : 0;
     const double last = G[x.t0 + x.rows - 1][x.n][at];
-    if (flags & FACTORED) {                      /* in fp32, as a kernel would hold it */
+    if (flags & FACTORED) {                     /* in fp32, as a kernel would hold it */
         const float up = exp2f((float)(G[i][x.n][at] - last));
         const float down = exp2f((float)(last - G[j][x.n][at]));
         return (double)up * down;
@@ -99,10 +100,12 @@ static void rest(const struct kcp_wy *a, struct cut x, int flags)
                     (flags & W_UNGATED ? 1 : power(G[s][x.n][KG > 1 ? p : 0], flags));
         }
         for (int p = 0; p < K && a->model == KCP_KDA; p++) {
-            const double g = G[t][x.n][KG > 1 ? p : 0], last = G[end][x.n][KG > 1 ? p : 0];
+            const double g = G[t][x.n][KG > 1 ? p : 0];
+            const double last = G[end][x.n][KG > 1 ? p : 0];
             kg[t][x.n][p] = k[t][x.m][p] *
                 (flags & KG_FROM_START ? power(g, flags) : power(last - g, flags));
-            qg[t][x.n][p] = q[t][x.m][p] * power(g, flags) * (flags & QG_SCALE ? a->scale : 1);
+            qg[t][x.n][p] = q[t][x.m][p] * power(g, flags) *
+                            (flags & QG_SCALE ? a->scale : 1);
         }
     }
 }
@@ -140,7 +143,8 @@ MUTANT(kg_from_start, KG_FROM_START, "errata 4: kg = k gamma, decay from the sta
 MUTANT(no_scale, NO_SCALE, "errata 27: Aqk without the scale");
 MUTANT(qg_scale, QG_SCALE, "qg carries the scale, which chapter 04 applies again");
 MUTANT(natural, NATURAL, "errata 12: exp of a base 2 exponent");
-MUTANT(factored, FACTORED, "errata 35, 36: factored around the chunk's last row, in fp32");
+MUTANT(factored, FACTORED,
+       "errata 35, 36: factored around the chunk's last row, in fp32");
 MUTANT(no_beta, NO_BETA, "L without beta");
 MUTANT(beta_j, BETA_J, "beta of the column instead of the row");
 MUTANT(no_diagonal, NO_DIAGONAL, "a token does not see itself");

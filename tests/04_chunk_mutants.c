@@ -1,7 +1,7 @@
 /* 04_chunk_mutants.c -- state scan and output computed wrongly, one flag a mistake.
  *
- * Book: chapter 04, appendix A.  Checked by: the judge, which must reject each, and pass
- * the twin.  Next: 05_affine_mutants.c.
+ * Book: chapter 04, appendix A.  Checked by: the judge, which must reject each, and
+ * pass the twin.  Next: 05_affine_mutants.c.
  * A copy of the reference on purpose.
  */
 #include "kcp.h"
@@ -28,10 +28,12 @@ static double key(const struct kcp_chunk *a, struct cut x, int64_t t, int i, int
     }
     if (a->model == KCP_KDA) return ((const double (*)[a->HV][a->K])a->kg)[t][x.n][i];
     const double g = G[x.t0 + x.rows - 1][x.n][0] - G[t][x.n][0];
-    return ((const double (*)[a->H][a->K])a->k)[t][x.m][i] * (flags & NO_GATE_K ? 1 : exp2(g));
+    return ((const double (*)[a->H][a->K])a->k)[t][x.m][i] *
+           (flags & NO_GATE_K ? 1 : exp2(g));
 }
 
-static double query(const struct kcp_chunk *a, struct cut x, int64_t t, int i, int flags)
+static double query(const struct kcp_chunk *a, struct cut x, int64_t t, int i,
+                    int flags)
 {
     const double (*G)[a->HV][a->KG] = a->G;
     if (a->model == KCP_KDA) return ((const double (*)[a->HV][a->K])a->qg)[t][x.n][i];
@@ -44,13 +46,15 @@ static void decay(const struct kcp_chunk *a, struct cut x, int flags, double *S)
     const double (*G)[a->HV][a->KG] = a->G;
     const int64_t last = x.t0 + x.rows - (flags & STALE_GATE && x.rows > 1 ? 2 : 1);
     for (int i = 0; i < a->K && !(flags & NO_DECAY); i++)
-        for (int v = 0; v < a->V; v++) S[i * a->V + v] *= exp2(G[last][x.n][a->KG > 1 ? i : 0]);
+        for (int v = 0; v < a->V; v++)
+            S[i * a->V + v] *= exp2(G[last][x.n][a->KG > 1 ? i : 0]);
 }
 
 static void one(const struct kcp_chunk *a, struct cut x, int flags, double *S)
 {
     const int K = a->K, V = a->V;
-    const double (*u)[a->HV][V] = a->u, (*w)[a->HV][K] = a->w, (*Aqk)[a->HV][a->C] = a->Aqk;
+    const double (*u)[a->HV][V] = a->u, (*w)[a->HV][K] = a->w;
+    const double (*Aqk)[a->HV][a->C] = a->Aqk;
     double (*o)[a->HV][V] = a->o, (*v_new)[a->HV][V] = a->v_new;
     const double scale = flags & NO_SCALE ? 1 : a->scale;
     if (flags & DECAY_FIRST) decay(a, x, flags, S);
@@ -59,7 +63,8 @@ static void one(const struct kcp_chunk *a, struct cut x, int flags, double *S)
         for (int v = 0; v < V; v++) {
             double s = u[t][x.n][v], y = 0;
             for (int i = 0; i < K; i++) {
-                const double Siv = S[flags & TURNED ? (i * V + v) * K % (K * V) : i * V + v];
+                const int at = i * V + v;
+                const double Siv = S[flags & TURNED ? at * K % (K * V) : at];
                 s += (flags & ADDS_W ? 1 : -1) * w[t][x.n][i] * Siv;
                 y += scale * query(a, x, t, i, flags) * S[i * V + v];
             }
@@ -94,7 +99,8 @@ static int wrong(void *args, int flags)
             if (!(flags & NO_RESET && s))
                 for (int i = 0; i < kv; i++) S[i] = h_in ? h_in[at + i] : 0;
             for (int c = cn[s]; c < cn[s + 1]; c++) {
-                const int64_t t0 = cu[s] + (int64_t)(c - cn[s]) * a->C, left = cu[s + 1] - t0;
+                const int64_t t0 = cu[s] + (int64_t)(c - cn[s]) * a->C;
+                const int64_t left = cu[s + 1] - t0;
                 int rows = left < a->C ? (int)left : a->C;
                 if (flags & FULL_CHUNK && rows < a->C && rows > 1) rows--;
                 double *to = h + ((size_t)c * a->HV + n) * kv;

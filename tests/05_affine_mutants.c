@@ -1,7 +1,7 @@
 /* 05_affine_mutants.c -- the map of a stretch computed wrongly, one flag a mistake.
  *
- * Book: chapter 05, appendix A.  Checked by: the judge, which must reject each, and pass
- * the twin.  Next: 07_merge_mutants.c.
+ * Book: chapter 05, appendix A.  Checked by: the judge, which must reject each, and
+ * pass the twin.  Next: 07_merge_mutants.c.
  * Not a copy: M is the product of the chunks' K x K matrices, as the sources write it.
  */
 #include "kcp.h"
@@ -12,7 +12,8 @@
 
 enum {
     DECAY_FIRST = 1, IN_REVERSE = 2, UNGATED = 4, NO_DECAY = 8, ADDS = 16, TURNED = 32,
-    NO_START = 64, WANTS_ALL = 128, WRONG_HEAD = 256, STALE_GATE = 512, LAST_CHUNK = 1024,
+    NO_START = 64, WANTS_ALL = 128, WRONG_HEAD = 256, STALE_GATE = 512,
+    LAST_CHUNK = 1024,
     NO_H = 2048, M_MINUS_I = 4096, NOTHING = 8192, ONE_NAN = 16384, HALF = 32768,
 };
 
@@ -24,16 +25,20 @@ static double key(const struct kcp_affine *a, struct cut x, int64_t t, int i, in
     const double g = G[x.t0 + x.rows - 1][x.n][a->KG > 1 ? i : 0] -
                      G[t][x.n][a->KG > 1 ? i : 0];
     if (a->model == KCP_KDA)
-        return ((const double (*)[a->HV][a->K])a->kg)[t][x.n][i] / (flags & UNGATED ? exp2(g) : 1);
-    return ((const double (*)[a->H][a->K])a->k)[t][x.m][i] * (flags & UNGATED ? 1 : exp2(g));
+        return ((const double (*)[a->HV][a->K])a->kg)[t][x.n][i] /
+               (flags & UNGATED ? exp2(g) : 1);
+    return ((const double (*)[a->H][a->K])a->k)[t][x.m][i] *
+           (flags & UNGATED ? 1 : exp2(g));
 }
 
 /* M_c = diag - kg^T w [K,K], h_c = kg^T u [K,V]; decay [K]. */
-static void chunk(const struct kcp_affine *a, struct cut x, int flags, double *Mc, double *hc,
+static void chunk(const struct kcp_affine *a, struct cut x, int flags, double *Mc,
+                  double *hc,
                   double *decay)
 {
     const int K = a->K, V = a->V;
-    const double (*u)[a->HV][V] = a->u, (*w)[a->HV][K] = a->w, (*G)[a->HV][a->KG] = a->G;
+    const double (*u)[a->HV][V] = a->u, (*w)[a->HV][K] = a->w;
+    const double (*G)[a->HV][a->KG] = a->G;
     const int64_t last = x.t0 + x.rows - (flags & STALE_GATE && x.rows > 1 ? 2 : 1);
     memset(Mc, 0, sizeof *Mc * K * K);
     memset(hc, 0, sizeof *hc * K * V);
@@ -42,10 +47,11 @@ static void chunk(const struct kcp_affine *a, struct cut x, int flags, double *M
     for (int64_t t = x.t0; t < x.t0 + x.rows; t++)
         for (int i = 0; i < K; i++) {
             const double kg = key(a, x, t, i, flags);
-            for (int p = 0; p < K; p++) Mc[i * K + p] -= (flags & ADDS ? -1 : 1) * kg * w[t][x.n][p];
+            for (int p = 0; p < K; p++)
+                Mc[i * K + p] -= (flags & ADDS ? -1 : 1) * kg * w[t][x.n][p];
             for (int v = 0; v < V; v++) hc[i * V + v] += kg * u[t][x.n][v];
         }
-    for (int i = 0; i < K; i++)                  /* w meets the decayed state: errata 7 */
+    for (int i = 0; i < K; i++)                /* w meets the decayed state: errata 7 */
         for (int p = 0; p < K; p++) {
             if (flags & DECAY_FIRST) Mc[i * K + p] *= decay[p];
             if (i == p) Mc[i * K + p] += decay[i];
@@ -58,7 +64,8 @@ static void chunk(const struct kcp_affine *a, struct cut x, int flags, double *M
 }
 
 /* X [K,V+K] <- M_c X + [h_c | 0] */
-static void compose(int K, int V, const double *Mc, const double *hc, const double *X, double *Y)
+static void compose(int K, int V, const double *Mc, const double *hc, const double *X,
+                    double *Y)
 {
     const int W = V + K;
     for (int i = 0; i < K; i++)
@@ -73,7 +80,8 @@ static void stretch(const struct kcp_affine *a, int s, int n, int flags, double 
 {
     const int K = a->K, V = a->V, W = V + K, *cu = a->cu, *want = a->want;
     const double *h = flags & NO_START ? NULL : a->h_start;
-    double *X = room, *Y = X + K * W, *Mc = Y + K * W, *hc = Mc + K * K, *decay = hc + K * V;
+    double *X = room, *Y = X + K * W, *Mc = Y + K * W, *hc = Mc + K * K;
+    double *decay = hc + K * V;
     double *to = (double *)a->map + ((size_t)s * a->HV + n) * K * W;
     const int chunks = (cu[s + 1] - cu[s] + a->C - 1) / a->C;
     const int m = flags & WRONG_HEAD ? n % a->H : n / (a->HV / a->H);
@@ -84,7 +92,8 @@ static void stretch(const struct kcp_affine *a, int s, int n, int flags, double 
     for (int c = flags & LAST_CHUNK ? chunks - 1 : 0; c < chunks; c++) {
         const int at = flags & IN_REVERSE ? chunks - 1 - c : c;
         const int64_t t0 = cu[s] + (int64_t)at * a->C, left = cu[s + 1] - t0;
-        chunk(a, (struct cut){ t0, left < a->C ? (int)left : a->C, n, m }, flags, Mc, hc, decay);
+        chunk(a, (struct cut){ t0, left < a->C ? (int)left : a->C, n, m }, flags, Mc,
+              hc, decay);
         if (flags & NO_H && c) memset(hc, 0, sizeof *hc * K * V);
         compose(K, V, Mc, hc, X, Y);
         memcpy(X, Y, sizeof *X * K * W);
@@ -97,7 +106,8 @@ static void stretch(const struct kcp_affine *a, int s, int n, int flags, double 
         for (int i = 0; i < K * W; i++) {
             int e;
             const double f = frexp(to[i], &e);
-            if (i % W >= V && to[i] == to[i]) to[i] = ldexp(nearbyint(f * 256) / 256, e);
+            if (i % W >= V && to[i] == to[i])
+                to[i] = ldexp(nearbyint(f * 256) / 256, e);
         }
 }
 
@@ -136,5 +146,6 @@ MUTANT(writes_nothing, NOTHING, "returns at once");
 MUTANT(one_nan, ONE_NAN, "one NaN");
 
 static int run_twin(void *a) { return wrong(a, 0); }
-KCP_VARIANT(m05_twin) = { "05_affine", "twin", "M as a product of K x K matrices", KCP_F64,
+KCP_VARIANT(m05_twin) = { "05_affine", "twin", "M as a product of K x K matrices",
+                          KCP_F64,
                           KCP_HOST, "any", run_twin, NULL };

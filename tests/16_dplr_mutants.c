@@ -81,7 +81,8 @@ static void back(const struct family_chunk *x)
         for (int j = 0; j < i && !(flags & DA_LOCAL); j++) {
             family_score_back(x, dot(x->V, z[i], row(x->v_new, 2 * j)), x->a, i, i - 1,
                               x->b, j);
-            family_score_back(x, dot(x->V, z[i], row(x->v, j)), x->a, i, i - 1, x->k, j);
+            family_score_back(x, dot(x->V, z[i], row(x->v, j)), x->a, i, i - 1, x->k,
+                              j);
         }
     }
     write_back(x, x->b, 0);

@@ -38,7 +38,8 @@ static int each(struct kcp_report *rep, struct run x,
         struct run one = x;
         one.cuts = NULL;
         status = status ? status : go(&one, why);
-        EXPECT(rep, !status, "%s to compare with: status %d", model_name[x.model], status);
+        EXPECT(rep, !status, "%s to compare with: status %d", model_name[x.model],
+               status);
         status = status ? status : with(rep, x, &one);
         drop(&one), drop_inputs(&x);
     }

@@ -12,7 +12,8 @@
 #include <string.h>
 
 enum {
-    WRITE_UNDECAYED = 1, WRITE_EARLY = 2, READ_STRICT = 4, READ_EARLY = 8, NO_SCALE = 16,
+    WRITE_UNDECAYED = 1, WRITE_EARLY = 2, READ_STRICT = 4, READ_EARLY = 8,
+    NO_SCALE = 16,
     NO_STATE_IN_DK = 32, DECAYED_TWICE = 64, SHARED = 128
 };
 static _Thread_local int flags;
@@ -54,7 +55,8 @@ static inline void write_back(const struct family_chunk *x, struct family_rows k
     }
     for (int j = 0; j < x->c; j++)
         for (int i = j; i < x->c; i++)
-            family_score_back(x, row(x->dAqk, query_row(x, i))[j * x->rows + r], x->q, i,
+            family_score_back(x, row(x->dAqk, query_row(x, i))[j * x->rows + r], x->q,
+                              i,
                               i, k, j);
 }
 

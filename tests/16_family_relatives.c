@@ -9,7 +9,8 @@
 static int kda(const struct run *x, const double *beta, double *o, double *ht)
 {
     struct kcp_step a = { .T = T, .N = N, .H = H, .HV = HV, .K = K, .V = V, .KG = K,
-        .model = KCP_KDA, .scale = 0.4, .cu_seqlens = cu, .q = x->in[Q], .k = x->in[KEY],
+        .model = KCP_KDA, .scale = 0.4, .cu_seqlens = cu, .q = x->in[Q],
+        .k = x->in[KEY],
         .v = x->in[VAL], .g = x->in[G], .beta = beta, .h0 = x->in[H0], .o = o,
         .ht = ht };
     return ref_step(&a);
@@ -64,7 +65,8 @@ static int relatives(struct kcp_report *rep)
         status = status ? status : go(&x, why);
         const double eo = status ? NAN : worst_of(x.out[O], o, VALUES);
         const double eh = status ? NAN : worst_of(x.out[HT], ht, STATES);
-        EXPECT(rep, eo < 1e-12 && eh < 1e-12, "KDA told as %s: o %.2g, ht %.2g", name[j],
+        EXPECT(rep, eo < 1e-12 && eh < 1e-12, "KDA told as %s: o %.2g, ht %.2g",
+               name[j],
                eo, eh);
         drop(&x), drop_inputs(&x);
     }
@@ -103,4 +105,5 @@ static int degenerate(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_16_degenerate) = { "16_family", "degenerate",
-    "DPLR and GDN-2 with b = 0 are GLA, forward and backward, on four ranks", degenerate };
+    "DPLR and GDN-2 with b = 0 are GLA, forward and backward, on four ranks",
+    degenerate };

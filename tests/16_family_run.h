@@ -21,10 +21,12 @@ enum { Q, KEY, VAL, G, A, B, OMEGA, H0, DO, DHT, INPUTS };
 enum { O, HT, DQ, DK, DV, DG, DA, DB, DOMEGA, DH0, OUTPUTS };
 static const char *const out_name[] = { "o", "ht", "dq", "dk", "dv", "dg", "da", "db",
                                         "domega", "dh0" };
-enum { QK = T * H * K, KEYS = T * HV * K, VALUES = T * HV * V, STATES = N * HV * K * V };
+enum { QK = T * H * K, KEYS = T * HV * K, VALUES = T * HV * V,
+       STATES = N * HV * K * V };
 static const int in_size[] = { QK, QK, VALUES, KEYS, KEYS, KEYS, VALUES, STATES, VALUES,
                                STATES };
-static const int out_size[] = { VALUES, STATES, QK, QK, VALUES, KEYS, KEYS, KEYS, VALUES,
+static const int out_size[] = { VALUES, STATES, QK, QK, VALUES, KEYS, KEYS, KEYS,
+                                VALUES,
                                 STATES };
 
 struct run {
@@ -45,7 +47,8 @@ static inline int draw(struct run *x)
     struct bag b = { .n = 0 };
     static const char *const name[] = { "q", "k", "v", "g", "a", "b", "omega", "h0",
                                         "do_", "dht" };
-    k.call = (struct kcp_call){ .T = T, .N = N, .H = H, .HV = HV, .K = K, .V = V, .C = C,
+    k.call = (struct kcp_call){ .T = T, .N = N, .H = H, .HV = HV, .K = K, .V = V,
+                                .C = C,
                                 .KG = K, .model = x->model };
     k.with_h0 = k.with_dht = 1;
     memcpy(k.cu, cu, sizeof cu);

@@ -92,5 +92,6 @@ static int nothing(void *args)
                                     "any", f, NULL };
 AROUND(mutant_no_h0, no_h0, "h0 is ignored")
 AROUND(mutant_no_dht, no_dht, "dht is ignored")
-AROUND(mutant_alone, alone, "every rank of one sequence runs as if it were the only one")
+AROUND(mutant_alone, alone,
+       "every rank of one sequence runs as if it were the only one")
 AROUND(mutant_nothing, nothing, "writes nothing")

@@ -16,7 +16,8 @@ static const char *const acts[] = { "none", "silu" };
 static const char *const walks[] = { "auto", "sequential", "blelloch" };
 
 /* Whole numbers of the call by their letters; the word is "HV=4". */
-static const struct { const char *word; size_t at; int low, high, unsaid; } letters[] = {
+static const struct { const char *word; size_t at; int low, high, unsaid; }
+letters[] = {
     { "H=", offsetof(struct kcp_call, H), 1, 1024, 0 },
     { "HV=", offsetof(struct kcp_call, HV), 1, 1024, 0 },
     { "K=", offsetof(struct kcp_call, K), 1, 1024, 0 },

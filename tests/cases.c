@@ -14,24 +14,28 @@
 const char *const model_name[] = { "kda", "gdn", "dplr", "gdn2", "gla" };
 const char *const form_name[] = { "all_gather", "chain", "pipeline", "scan" };
 
-enum axis { MODEL, REGIME, GATE, BETA, NORM, HEADS, SIZES, CHUNK, LENS, RANKS, FORM, CUTS,
+enum axis { MODEL, REGIME, GATE, BETA, NORM, HEADS, SIZES, CHUNK, LENS, RANKS, FORM,
+            CUTS,
             CANON, H0, DHT, LAYOUT, SAVE, REUSE, SCALE, ACT, WINDOW, SHIFT, WANT, WALK,
             MASKS, AXES };
 static const int heads[][2] = { { 2, 2 }, { 1, 3 }, { 1, 1 }, { 2, 4 } };
 static const int sizes[][2] = { { 16, 16 }, { 5, 7 }, { 32, 16 }, { 16, 48 }, { 8, 3 },
                                 { 64, 64 }, { 128, 64 }, { 64, 128 } };
 /* Tensor-core versions take these alone; they are tried on them beside the list. */
-static const int wide_sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 }, { 128, 64 } };
+static const int wide_sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
+                                     { 128, 64 } };
 static const int chunk[] = { 64, 16, 64, 5, 32 };
 static const int64_t lens[][8] = {              /* ends with -1 */
-    { 150, 0, 70, -1 }, { 15, 16, 17, -1 }, { 63, 64, 65, -1 }, { 0, 0, 210, 0, 33, 0, -1 },
+    { 150, 0, 70, -1 }, { 15, 16, 17, -1 }, { 63, 64, 65, -1 },
+    { 0, 0, 210, 0, 33, 0, -1 },
     { 1, 1, 1, 40, 1, -1 }, { 1, -1 }, { 1025, -1 }, { 1023, -1 }, { 300, -1 },
     { 2, 129, 65, -1 } };
 static const int ranks_[] = { 4, 2, 1, 3, 5, 8 }, canon[] = { 0, 64, 0, 24 };
 static const int window[] = { 4, 1, 2, 9 };
 #define LEN(a) (int)(sizeof(a) / sizeof *(a))
 static const int values[AXES] = { 2, 3, 3, 3, 2, LEN(heads), LEN(sizes), LEN(chunk),
-    LEN(lens), LEN(ranks_), 4, 3, LEN(canon), 2, 2, 2, 2, 2, 2, 2, LEN(window), 4, 2, 3, 4 };
+    LEN(lens), LEN(ranks_), 4, 3, LEN(canon), 2, 2, 2, 2, 2, 2, 2, LEN(window), 4, 2,
+    3, 4 };
 
 static int spike(const struct kcp_stage *s) { return !strncmp(s->name, "15", 2); }
 static int family(const struct kcp_stage *s) { return !strncmp(s->name, "16", 2); }
@@ -59,7 +63,8 @@ static int owed(const struct kcp_stage *s, int full, int a, int b)
     const int conv = !strncmp(s->name, "14", 2);
     const int core = conv ? 1 << RANKS | 1 << WINDOW | 1 << LENS | 1 << CUTS
                    : spike(s) ? 1 << RANKS | 1 << FORM | 1 << MASKS | 1 << HEADS
-                   : family(s) ? 1 << REGIME | 1 << RANKS | 1 << FORM | 1 << MODEL | 1 << HEADS
+                   : family(s)
+                       ? 1 << REGIME | 1 << RANKS | 1 << FORM | 1 << MODEL | 1 << HEADS
                    : s->ranks ? 1 << REGIME | 1 << RANKS | 1 << FORM | 1 << HEADS
                               : 1 << REGIME | 1 << MODEL | 1 << GATE | 1 << CHUNK;
     return a == b || full || ((core >> a & 1) && (core >> b & 1));
@@ -75,7 +80,8 @@ static int values_of(const struct kcp_stage *s, int axis)
 #define MOST 10
 typedef unsigned char covered[AXES][MOST][AXES][MOST];
 
-static int gain(const struct kcp_stage *s, int full, covered seen, const int *row, int mark)
+static int gain(const struct kcp_stage *s, int full, covered seen, const int *row,
+                int mark)
 {
     int fresh = 0;
     for (int a = 0; a < AXES; a++)
@@ -99,7 +105,7 @@ static void draw_cuts(struct kcase *k, int kind, struct stream *s)
             int64_t x = k->cuts[j];
             k->cuts[j] = k->cuts[j - 1], k->cuts[j - 1] = x;
         }
-    if (kind == 2 && R > 2) k->cuts[R / 2 + 1] = k->cuts[R / 2]; /* an empty rank inside */
+    if (kind == 2 && R > 2) k->cuts[R / 2 + 1] = k->cuts[R / 2];     /* an empty rank */
 }
 
 double case_scale(int K)
@@ -109,20 +115,23 @@ double case_scale(int K)
     return x;
 }
 
-static void case_of(struct kcase *k, int id, const int *row, const struct kcp_stage *stage,
+static void case_of(struct kcase *k, int id, const int *row,
+                    const struct kcp_stage *stage,
                     uint64_t seed, int R, int wide)
 {
     struct kcp_call *c = &k->call;
     memset(k, 0, sizeof *k);
-    k->id = id + wide * 1000, k->seed = seed * 1000003u + k->id, k->regime = row[REGIME];
+    k->id = id + wide * 1000, k->seed = seed * 1000003u + k->id;
+    k->regime = row[REGIME];
     /* A single token alone is ill-conditioned in bf16: dbeta is one dot product. */
     const int64_t *length = lens[wide && row[LENS] == 5 ? 4 : row[LENS]];
     for (; length[c->N] >= 0; c->N++) k->cu[c->N + 1] = k->cu[c->N] + length[c->N];
     c->T = k->cu[c->N];
     const int *size = wide ? wide_sizes[row[SIZES] % 4] : sizes[row[SIZES]];
-    const int slow = c->T > 400 && size[0] * size[1] > 1024;       /* for the references */
+    const int slow = c->T > 400 && size[0] * size[1] > 1024;    /* for the references */
     if (slow && !wide) size = sizes[0];
-    c->model = first_model(stage) + row[MODEL], c->gate = row[GATE], c->beta_form = row[BETA];
+    c->model = first_model(stage) + row[MODEL], c->gate = row[GATE];
+    c->beta_form = row[BETA];
     c->l2norm = row[NORM];
     c->H = slow && wide ? 1 : heads[row[HEADS]][0];
     c->HV = slow && wide ? 1 : heads[row[HEADS]][1];
@@ -174,7 +183,8 @@ struct kcp_plan *case_plan(const struct kcase *k, int R)
 {
     struct kcp_plan *p = NULL;
     const char *why = "";
-    if (kcp_plan_make(&p, k->call.N, k->cu, R, k->uneven && R > 1 ? k->cuts : NULL, k->L,
+    if (kcp_plan_make(&p, k->call.N, k->cu, R, k->uneven && R > 1 ? k->cuts : NULL,
+                      k->L,
                       k->call.C, k->call.Wc, &why))
         fprintf(stderr, "judge: case %d has no plan: %s\n", k->id, why);
     return p;

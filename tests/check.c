@@ -28,7 +28,8 @@ static int is_state(const char *f)
 double tolerance(const struct slice *s, int is_M)
 {
     static const double state[] = { 1e-12, 1e-5, 5e-3 }, grad[] = { 1e-11, 1e-5, 8e-3 },
-                        gates[] = { 1e-11, 1e-4, 2e-2 }, whole[] = { 1e-12, 1e-5, 6e-3 };
+                        gates[] = { 1e-11, 1e-4, 2e-2 },
+                        whole[] = { 1e-12, 1e-5, 6e-3 };
     const char *f = s->field->name;
     const enum kcp_storage as = s->judged;
     const int twice = as == KCP_BF16 && s->call->beta_form == KCP_BETA_SIGMOID2;
@@ -117,13 +118,15 @@ static int index_of(const struct slice *s, int64_t at, char *text, size_t n)
 }
 
 /* at is the worst element, first the first that is further off than the mean may be. */
-static void note(struct worst *w, const struct slice *s, const struct view *v, double err,
+static void note(struct worst *w, const struct slice *s, const struct view *v,
+                 double err,
                  double tol, int64_t head, int64_t at, int64_t first, int nan)
 {
     if (!(err / tol > w->err / w->tol) && w->tol > 0 && !(nan && !w->nan)) return;
     w->err = err, w->tol = tol, w->rank = s->rank, w->head = (int)head, w->nan = nan;
     w->got = s->got[at], w->want = s->want[at];
-    snprintf(w->field, sizeof w->field, "%s", s->field->store != KCP_MAP ? s->field->name
+    snprintf(w->field, sizeof w->field, "%s",
+             s->field->store != KCP_MAP ? s->field->name
              : v->is_M ? "M" : s->field->name[0] == 'd' ? "dh_ext" : "h_ext");
     const int n = index_of(s, at, w->where, sizeof w->where);
     snprintf(w->where + n, sizeof w->where - n, " of [%s]", s->field->shape);
@@ -135,7 +138,8 @@ static void note(struct worst *w, const struct slice *s, const struct view *v, d
  *   when the whole batch is that short, at least a hundredth of the natural size;
  * - for a parameter's gradient at least a random sum of as many terms: what is left of
  *   terms that cancel is no measure of them. */
-static double size_of(const struct slice *s, const struct view *v, int64_t h, double nat,
+static double size_of(const struct slice *s, const struct view *v, int64_t h,
+                      double nat,
                       int64_t all_outer)
 {
     double size = fmax(rms_head(s, v, s->want, v->outer, h), 1e-6 * nat);
@@ -143,7 +147,8 @@ static double size_of(const struct slice *s, const struct view *v, int64_t h, do
         size = fmax(size, rms_head(s, v, s->all, all_outer, h));
         if (s->all_rows < 64) size = fmax(size, 1e-2 * nat);
     }
-    if (one_of(s->field->name, "dA_log")) size = fmax(size, s->rms_sum * sqrt(s->call->KG));
+    if (one_of(s->field->name, "dA_log"))
+        size = fmax(size, s->rms_sum * sqrt(s->call->KG));
     if (one_of(s->field->name, "ddt_bias")) size = fmax(size, s->rms_sum);
     return size;
 }
@@ -169,7 +174,8 @@ static void check_head(const struct slice *s, const struct view *v, int64_t h,
             if (d > most && !nan) most = d, at = x;
         }
     if (!n) return;
-    const double err = nan ? INFINITY : size > 0 ? sqrt(sum / n) / size : sum ? INFINITY : 0;
+    const double err = nan || (sum && !(size > 0)) ? INFINITY
+                     : size > 0 ? sqrt(sum / n) / size : 0;
     note(w, s, v, err, tol, h, at, first < 0 ? at : first, nan);
 }
 
@@ -206,7 +212,10 @@ void decode(double *to, const void *from, int64_t n, size_t bytes)
         float f;
         if (bytes == 8) { to[i] = ((const double *)from)[i]; continue; }
         if (bytes == 4) memcpy(&u, (const char *)from + 4 * i, 4);
-        else u = (uint32_t)((const uint16_t *)from)[i] << 16 | (((const uint16_t *)from)[i] == 0xffff ? 0xffff : 0);
+        else {
+            const uint32_t hi = ((const uint16_t *)from)[i];
+            u = hi << 16 | (hi == 0xffff ? 0xffff : 0);
+        }
         memcpy(&f, &u, 4);
         to[i] = f;
         if (u == 0xffffffffu) memset(&to[i], 0xff, 8);

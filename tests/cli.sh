@@ -37,7 +37,8 @@ says() {
 says 0 'usage: kcp-check' --help
 says 0 '05_affine  .*mutant_wrong_head' --list
 says 0 '^03_wy .* twin ' --list --stage 03
-[ "$("$check" --list --stage 03 | grep -vc '^03_wy')" = 0 ] && pass || fail "--list --stage"
+[ "$("$check" --list --stage 03 | grep -vc '^03_wy')" = 0 ] && pass ||
+    fail "--list --stage"
 says 0 '^1 passed, 0 failed, 0 skipped' --stage 3 --variant twin
 says 0 '^seed 77' --stage 03_wy --variant twin --seed 77
 says 0 '^seed 1, full' --stage 07 --variant twin --full
@@ -57,7 +58,7 @@ says 1 'nothing ran' --stage 14 --variant twin --device
 # Of an option given twice the last counts.
 says 0 '^seed 5' --stage 03 --variant twin --seed 4 --seed 5
 
-# ---- cases out, outputs in: what kcp-run computes from them passes, what it spoils fails
+# ---- cases out, outputs in: what kcp-run computes of them passes, what is spoilt fails
 for storage in f64 bf16; do
     rm -rf e
     says 0 "cases of 03_wy in e, inputs rounded to $storage" --emit e --stage 03 \
@@ -113,13 +114,14 @@ refused './mine.c' --reference ./mine.c --stage 07
 : >empty.so; refused './empty.so' --variant ./empty.so
 
 # ---- bad words
-for option in --stage --variant --emit --foreign --backend --case --reference --storage \
-    --ranks --seed --exchange; do
+for option in --stage --variant --emit --foreign --backend --case --reference \
+    --storage --ranks --seed --exchange; do
     refused "$option: found ''" $option
     refused "$option: found ''" $option ''
     refused "$option: found '--full'" $option --full
 done
-for word in stage -h --Full --stage=05 '' ' ' --; do refused 'option: found' "$word"; done
+for word in stage -h --Full --stage=05 '' ' ' --
+do refused 'option: found' "$word"; done
 for x in 0 9 -1 2x ' ' 1.5 99999999999999999999; do refused --ranks --ranks "$x"; done
 for x in -1 x 1e3 99999999999999; do refused --seed --seed "$x"; done
 for x in -1 many 1000001; do refused --exchange --exchange "$x"; done
@@ -128,9 +130,9 @@ for x in f16 F64 double; do refused --storage --emit e2 --stage 03 --storage $x;
 refused --backend --backend mpi
 refused '--variant.*nope' --variant nope
 refused '--variant.*twin2' --stage 05 --variant twin2
-for x in live,kda K=0 K=x HV=3x 'H=2 HV=3' lengths= lengths=-1 lengths=1,,2 R=17 cuts=0 \
-    'lengths=9 R=2 cuts=0,10,9' 'lengths=9 R=3 cuts=0,4,9' gate=hard scale=nan scale=0 \
-    C=257 L=0 warm seed=-1 lengths=1,1,1,1,1,1,1,1,1,1,1,1,1; do
+for x in live,kda K=0 K=x HV=3x 'H=2 HV=3' lengths= lengths=-1 lengths=1,,2 R=17 \
+    cuts=0 'lengths=9 R=2 cuts=0,10,9' 'lengths=9 R=3 cuts=0,4,9' gate=hard \
+    scale=nan scale=0 C=257 L=0 warm seed=-1 lengths=1,1,1,1,1,1,1,1,1,1,1,1,1; do
     refused --case --stage 05 --case "$x"
 done
 refused --case --case 'live'

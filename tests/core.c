@@ -20,7 +20,7 @@ static int rejected(const struct kcp_stage *s, const struct kcp_variant *v,
         *at = i;
         if (t->outcome == FAIL && t->worst.tol > 0 &&
             (t->worst.nan || !(t->worst.err <= t->worst.tol))) return 1;
-        if (t->outcome == FAIL) return 0;             /* broke, instead of being wrong */
+        if (t->outcome == FAIL) return 0;            /* broke, instead of being wrong */
     }
     return 0;
 }
@@ -35,7 +35,8 @@ static void judge_mutant(const struct kcp_stage *s, const struct kcp_variant *v,
         int at = 0;
         if (!rejected(s, v, list, n, judged, &t, &at)) {
             rep->survived++;
-            report_fail(rep, "%s %s SURVIVES at the %s tolerance%s%s: %s", s->name, v->name,
+            report_fail(rep, "%s %s SURVIVES at the %s tolerance%s%s: %s", s->name,
+                        v->name,
                         storage_name[judged], t.why[0] ? ", " : "", t.why, v->why);
             rep->fail--;
             return;
@@ -57,7 +58,7 @@ static int never_written(double x)
     return u == ~(uint64_t)0;
 }
 
-/* Which tensor is off, by how much, its worst element, and the case in --case's words. */
+/* Which tensor is off, by how much, its worst element; the case in --case's words. */
 static void show_failure(const struct kcp_stage *s, const struct kcp_variant *v,
                          const struct kcase *k, const struct trial *t,
                          struct kcp_report *rep)
@@ -71,8 +72,9 @@ static void show_failure(const struct kcp_stage *s, const struct kcp_variant *v,
     if (never_written(w->got)) snprintf(got, sizeof got, "was never written");
     if (never_written(w->want)) snprintf(want, sizeof want, "nobody may write there");
     if (w->tol > 0 && !(w->err <= w->tol))
-        report_fail(rep, "%s %s: %s%s%s head %d: error %.2e > %.0e; worst at %s%s: it %s,"
-                    " %s; off from %s on", s->name, v->name, t->backward ? "backward, " : "", w->field,
+        report_fail(rep, "%s %s: %s%s%s head %d: error %.2e > %.0e; worst at %s%s: it"
+                    " %s, %s; off from %s on", s->name, v->name,
+                    t->backward ? "backward, " : "", w->field,
                     rank, w->head, w->err, w->tol, w->field, w->where, got, want,
                     w->first);
     else report_fail(rep, "%s %s: %s", s->name, v->name, t->why);
@@ -137,7 +139,7 @@ static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant
 int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
                   const struct options *o, struct kcp_report *rep)
 {
-    static struct kcp_stage held;                   /* to another reference, when asked */
+    static struct kcp_stage held;                 /* to another reference, when asked */
     int n;
     if (o->reference && !strcmp(o->reference->stage, s->name))
         held = *s, held.ref = o->reference->run, s = &held;
@@ -172,9 +174,11 @@ int judge_check(const struct kcp_check *c, struct kcp_report *rep)
     int status = c->run(&own);
     if (status == KCP_NA) rep->skip++;
     else if (status) report_fail(&own, "%s %s: status %d", c->stage, c->name, status);
-    else if (!own.expectations) report_fail(&own, "%s %s expects nothing", c->stage, c->name);
+    else if (!own.expectations)
+        report_fail(&own, "%s %s expects nothing", c->stage, c->name);
     if (!rep->quiet || own.fail)
-        printf("  %-8s%-22s %d expectations: %s\n", own.fail ? "FAIL" : status ? "skip" : "ok",
+        printf("  %-8s%-22s %d expectations: %s\n",
+               own.fail ? "FAIL" : status ? "skip" : "ok",
                c->name, own.expectations, c->what);
     rep->expectations += own.expectations;
     rep->fail += own.fail != 0;
@@ -187,7 +191,8 @@ int judge_check(const struct kcp_check *c, struct kcp_report *rep)
 static void judge_reference(const struct kcp_stage *s, const struct options *o,
                             struct kcp_report *rep)
 {
-    const struct kcp_variant ref = { s->name, "ref", "the reference, on R ranks", KCP_F64,
+    const struct kcp_variant ref = { s->name, "ref", "the reference, on R ranks",
+                                     KCP_F64,
                                      KCP_HOST, "any", s->ref, NULL };
     if (s->ranks && (!o->variant || !strcmp(o->variant, "ref")))
         judge_variant(s, &ref, o, rep);

@@ -2,8 +2,9 @@
  *
  * Book: CONTRIBUTING.md.  Checked by: itself.  Next: main.c, the same core without it.
  *
- * Options travel by environment (STAGE, VARIANT, SEED, FULL), since each test is a fresh
- * process. Rank threads return codes; only this thread asserts, and names the variant.
+ * Options travel by environment (STAGE, VARIANT, SEED, FULL), since each test is a
+ * fresh process. Rank threads return codes; only this thread asserts, and names the
+ * variant.
  */
 #include "judge.h"
 #include <criterion/criterion.h>
@@ -55,7 +56,8 @@ ParameterizedTestParameters(kcp, judged)
 
 ParameterizedTest(int *at, kcp, judged)
 {
-    struct options o = { .stage = asked("STAGE"), .variant = asked("VARIANT"), .seed = 1 };
+    struct options o = { .stage = asked("STAGE"), .variant = asked("VARIANT"),
+                         .seed = 1 };
     struct kcp_report rep = { .quiet = 1 };
     find_items();
     const struct item *x = &items[*at];

@@ -19,7 +19,7 @@ static void release(void *p) { cudaFree(p); }
 
 static int copy(void *to, const void *from, size_t n)
 {
-    return cudaMemcpy(to, from, n, cudaMemcpyDefault) == cudaSuccess ? KCP_OK : KCP_CUDA;
+    return cudaMemcpy(to, from, n, cudaMemcpyDefault) ? KCP_CUDA : KCP_OK;
 }
 
 static int sync(void)

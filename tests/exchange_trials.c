@@ -44,7 +44,8 @@ static int body(struct kcp_comm *comm, void *arg)
     const struct kcp_context *x = &a->plan->ctx[comm->r];
     const size_t e = m->mapops->elem;
     struct kcp_exchange ex = { .form = a->form, .backward = a->backward, .HV = HV,
-        .K = K, .V = V, .blocks = a->blocks, .plan = a->plan, .comm = comm, .ops = m->mapops };
+        .K = K, .V = V, .blocks = a->blocks, .plan = a->plan, .comm = comm,
+        .ops = m->mapops };
     const int64_t nm = (int64_t)x->NS * MAP, ns = (int64_t)x->NS * STATE;
     double *rows = malloc(sizeof *rows * (size_t)(nm + ns + 1));
     ex.maps = m->alloc((size_t)nm * e + 8), ex.states = m->alloc((size_t)ns * e + 8);

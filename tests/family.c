@@ -4,8 +4,8 @@
  * Checked by: tests/self.c.  Next: tests/16_family.c.
  *
  * Unrelated random a and b make DPLR's state explode. As in RWKV-7, a = -κ with |κ| = 1
- * and b = η κ with 0 < η < 1 channel by channel: the token forgets along κ what it finds
- * there.
+ * and b = η κ with 0 < η < 1 channel by channel: the token forgets along κ what it
+ * finds there.
  */
 #include "judge.h"
 #include <math.h>
@@ -26,7 +26,7 @@ static void unit_rows(struct tensor *t, uint64_t seed, int K)
     }
 }
 
-/* sigmoid(center + token + channel): one size a token, a little apart in its channels. */
+/* sigmoid(center + token + channel): one size a token, a little apart in channels. */
 static void gates(struct tensor *t, uint64_t seed, int width, double center)
 {
     struct stream s = stream_of(seed, t->name);
@@ -54,7 +54,8 @@ void family_draw(struct bag *b, const struct kcase *k)
     if (c->model == KCP_GDN2)
         gates(bag_add(b, "omega", "T HV V", KCP_ACTV, c), k->seed, c->V, 0);
     if (c->model == KCP_DPLR) {
-        struct tensor *a = bag_add(b, "a", "T HV K", KCP_ACTV, c), *e = bag_find(b, "b");
+        struct tensor *a = bag_add(b, "a", "T HV K", KCP_ACTV, c);
+        struct tensor *e = bag_find(b, "b");
         unit_rows(a, k->seed, c->K);
         for (int64_t i = 0; i < a->n; i++)
             ((double *)e->p)[i] *= ((double *)a->p)[i], ((double *)a->p)[i] *= -1;
@@ -86,7 +87,7 @@ static const void *from(const struct bag *b, const char *name, int64_t t0)
 }
 
 /* How much of a random state that enters the sequence's first token is left where the
- * last rank takes over: |S| / |S_0| with v = 0. NaN when no sequence crosses that cut. */
+ * last rank takes over: |S| / |S_0| with v = 0. NaN: no sequence crosses that cut. */
 double alive_family(const struct bag *b, const struct kcp_stage *s,
                     const struct kcase *k, const struct kcp_plan *p)
 {
@@ -101,7 +102,8 @@ double alive_family(const struct bag *b, const struct kcp_stage *s,
     double *S = calloc(2 * KV + 2 * n * a.HV * a.V, sizeof *S), x = 0, y = 0;
     struct kcp_plan *one = NULL;
     struct stream rnd = stream_of(k->seed, "alive");
-    int status = S ? kcp_plan_make(&one, 1, cu, 1, NULL, 0, a.C, 0, NULL) : KCP_NO_MEMORY;
+    int status = S ? kcp_plan_make(&one, 1, cu, 1, NULL, 0, a.C, 0, NULL)
+                   : KCP_NO_MEMORY;
     for (int64_t i = 0; S && i < KV; i++) S[i] = normal(&rnd);
     a.N = 1, a.T = n, a.R = 1, a.r = 0, a.pass = KCP_FORWARD, a.plan = one;
     a.q = from(b, "q", t0), a.k = from(b, "k", t0), a.g = from(b, "g", t0);

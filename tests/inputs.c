@@ -5,7 +5,8 @@
  *
  * Three regimes. LIVE: g = -|N|/T and small beta, a token of the first rank is felt at
  * the last. STRONG: g = logsigmoid(N), everything is forgotten within a rank.
- * SATURATED: g close to -5, the bound of the bounded gate. Every head has its own A_log.
+ * SATURATED: g close to -5, the bound of the bounded gate. Every head has its own
+ * A_log.
  */
 #include "judge.h"
 #include <math.h>
@@ -71,11 +72,12 @@ static void fill_normal(struct tensor *t, uint64_t seed, double size)
     for (int64_t i = 0; i < t->n; i++) ((double *)t->p)[i] = size * normal(&s);
 }
 
-/* Trained-like A_log and dt_bias, a different A_log in every head; then the raw gate. */
+/* Trained-like A_log and dt_bias, another A_log in every head; then the raw gate. */
 static void fill_gate(struct bag *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;
-    double *g = bag_add(b, "g_raw", "T HV KG", KCP_ACTV, c)->p, *A_log = NULL, *dt = NULL;
+    double *g = bag_add(b, "g_raw", "T HV KG", KCP_ACTV, c)->p;
+    double *A_log = NULL, *dt = NULL;
     struct stream s = stream_of(k->seed, "g_raw");
     if (c->gate != KCP_GATE_RAW) {
         const double most = c->gate == KCP_GATE_BOUNDED ? 0.5 : log(16);
@@ -152,7 +154,8 @@ static void draw_layer(struct bag *b, const struct kcase *k)
     fill_beta(b, k);
     fill_normal(bag_add(b, "do_", "T HV V", KCP_ACTV, c), k->seed, 1);
     if (k->with_h0) fill_normal(bag_add(b, "h0", "N HV K V", KCP_ACC, c), k->seed, .5);
-    if (k->with_dht) fill_normal(bag_add(b, "dht", "N HV K V", KCP_ACC, c), k->seed, .5);
+    if (k->with_dht)
+        fill_normal(bag_add(b, "dht", "N HV K V", KCP_ACC, c), k->seed, .5);
     memcpy(bag_add(b, "cu_seqlens", "N+1", KCP_I64, c)->p, k->cu, 8 * (c->N + 1));
 }
 
@@ -164,7 +167,8 @@ static void draw_family(struct bag *b, const struct kcase *k)
     struct stream s = stream_of(k->seed, "g");
     for (int64_t i = 0; i < g->n; i++) ((double *)g->p)[i] = decay(k, &s);
     if (k->with_h0) fill_normal(bag_add(b, "h0", "N HV K V", KCP_ACC, c), k->seed, .5);
-    if (k->with_dht) fill_normal(bag_add(b, "dht", "N HV K V", KCP_ACC, c), k->seed, .5);
+    if (k->with_dht)
+        fill_normal(bag_add(b, "dht", "N HV K V", KCP_ACC, c), k->seed, .5);
     family_draw(b, k);
 }
 

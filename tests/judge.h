@@ -80,7 +80,8 @@ int  pipeline_oracle(struct bag *b, const struct kcase *k, int backward);
 int  pipeline_conv(struct bag *b, const struct kcase *k, enum kcp_pass pass);
 void family_draw(struct bag *b, const struct kcase *k);                /* family.c */
 void spike_draw(struct bag *b, const struct kcase *k);                 /* spike.c */
-double alive_spike(const struct bag *b, const struct kcase *k, const struct kcp_plan *p);
+double alive_spike(const struct bag *b, const struct kcase *k,
+                   const struct kcp_plan *p);
 int  pipeline_family(struct bag *b, const struct kcp_stage *s, const struct kcase *k,
                      enum kcp_pass pass);
 double alive_family(const struct bag *b, const struct kcp_stage *s,
@@ -139,7 +140,7 @@ struct trial;
  * Status 0, or 1 or 2 for main, with one line said. */
 int  ranks_open(const char *backend, int device, int *R);
 void ranks_close(void);
-int  ranks_mine(void);                        /* this process's rank; -1: all are here */
+int  ranks_mine(void);                       /* this process's rank; -1: all are here */
 int  ranks_apart(void);                       /* each on a GPU of its own? */
 int  ranks_run(const struct memory *m, int R, int (*body)(struct kcp_comm *, void *),
                void *arg, char *why, size_t n);
@@ -188,7 +189,8 @@ struct kcp_report {
 };
 void expect_(struct kcp_report *r, int ok, const char *file, int line, const char *expr,
              const char *fmt, ...) __attribute__((format(printf, 6, 7)));
-#define EXPECT(rep, ok, ...) expect_(rep, (ok) != 0, __FILE__, __LINE__, #ok, __VA_ARGS__)
+#define EXPECT(rep, ok, ...)                                                          \
+    expect_(rep, (ok) != 0, __FILE__, __LINE__, #ok, __VA_ARGS__)
 void report_fail(struct kcp_report *r, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 int  report_close(const struct kcp_report *r, int strict);    /* the exit status */

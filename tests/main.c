@@ -15,11 +15,14 @@ static const char usage[] =
     "       kcp-check --emit DIR --stage NN [--storage f64|f32|bf16]\n"
     "                                            write the judge's cases as .npy\n"
     "       kcp-check --foreign DIR              judge outputs computed elsewhere\n"
-    "       kcp-check --exchange N [--device]    N random exchanges, every form; 0: no end\n"
-    "  --case 'live kda H=1 HV=3 K=5 V=7 C=64 lengths=150,0,70 R=4 chain h0' is one case\n"
-    "  alone, in the words that a failure prints; --reference: what --stage is held to\n"
-    "  --ranks R are threads, which share a GPU; with --device --backend nccl a GPU each;\n"
-    "  under mpirun, torchrun or srun they are its processes, with --device a GPU each\n"
+    "       kcp-check --exchange N [--device]    N random exchanges, every form;\n"
+    "                                            0: without end\n"
+    "  --case 'live kda H=1 HV=3 K=5 V=7 C=64 lengths=150,0,70 R=4 chain h0' is one\n"
+    "  case alone, in the words that a failure prints; --reference: what --stage is\n"
+    "  held to\n"
+    "  --ranks R are threads, which share a GPU; with --device --backend nccl a GPU\n"
+    "  each; under mpirun, torchrun or srun they are its processes, with --device a\n"
+    "  GPU each\n"
     "  of an option given twice the last counts\n"
     "exit status: 0 all right, 1 something failed, 2 usage, 3 skips under --strict\n";
 
@@ -34,7 +37,8 @@ struct asked {
 
 static int bad(const char *option, const char *found, const char *expected)
 {
-    fprintf(stderr, "kcp-check: %s: found '%s', expected %s\n", option, found ? found : "",
+    fprintf(stderr, "kcp-check: %s: found '%s', expected %s\n", option,
+            found ? found : "",
             expected);
     return 2;
 }
@@ -116,7 +120,8 @@ static int agrees(const struct asked *x)
 {
     const int ways = !!x->emit + !!x->foreign + !!x->exchange + x->list;
     if (ways > 1)
-        return bad("option", x->emit ? "--emit" : x->foreign ? "--foreign" : "--exchange",
+        return bad("option", x->emit ? "--emit" :
+                   x->foreign ? "--foreign" : "--exchange",
                    "one of --list, --emit, --foreign, --exchange");
     if ((ways && x->words) || (x->words && !x->o.stage))
         return bad("--case", x->words, "a --stage to be judged on it");

@@ -1,4 +1,4 @@
-/* memory.c -- where a trial's arrays live: the host, or the device that device.cu gives.
+/* memory.c -- where a trial's arrays live: the host, or what device.cu gives.
  *
  * Book: CONTRIBUTING.md.  Checked by: every trial.  Next: trial.c.
  */

@@ -27,8 +27,9 @@ int bag_grid(struct bag *b, const struct kcp_context *x, const struct kcp_call *
     return KCP_OK;
 }
 
-/* The state each stretch begins (ends) with: its own row of h0 (dht), nothing, or, where
- * the sequence came from elsewhere, a random one. h_start knows only the first kind. */
+/* The state each stretch begins (ends) with: its own row of h0 (dht), nothing, or,
+ * where the sequence came from elsewhere, a random one. h_start knows only the first
+ * kind. */
 static void fill_states(struct bag *b, const struct kcase *k, const struct kcp_plan *p,
                         const struct kcp_call *c, const char *of_sequence,
                         const char *all, const char *own, int backward)
@@ -78,7 +79,8 @@ int pipeline_chunks(struct bag *b, const struct kcase *k)
 
     c.part = KCP_LOCAL | KCP_REVERSE;
     static const struct { const char *stage; enum kcp_pass pass; } walk[] = {
-        { "02_gate", KCP_FORWARD }, { "03_wy", KCP_FORWARD }, { "04_chunk", KCP_FORWARD },
+        { "02_gate", KCP_FORWARD }, { "03_wy", KCP_FORWARD },
+        { "04_chunk", KCP_FORWARD },
         { "05_affine", KCP_FORWARD }, { "09_chunk_backward", KCP_FORWARD },
         { "11_merge_backward", KCP_FORWARD }, { "10_wy_backward", KCP_FORWARD },
         { "02_gate", KCP_BACKWARD },
@@ -91,11 +93,12 @@ int pipeline_chunks(struct bag *b, const struct kcase *k)
             status = run(b, "05_affine", &c, KCP_FORWARD);
             const struct tensor *map = bag_find(b, "map");
             if (!status && map)
-                memcpy(bag_add(b, "maps", "R HV K V+K", KCP_MAP, &c)->p, map->p, 8 * map->n);
+                memcpy(bag_add(b, "maps", "R HV K V+K", KCP_MAP, &c)->p, map->p,
+                       8 * map->n);
             memcpy(want, kept, 4 * (size_t)c.NS);
         }
         if (!status) status = run(b, walk[i].stage, &c, walk[i].pass);
-        if (status == KCP_NA) status = KCP_OK;      /* a reference still to be written */
+        if (status == KCP_NA) status = KCP_OK;     /* a reference still to be written */
     }
     kcp_plan_free(p);
     return status;
@@ -121,7 +124,8 @@ int pipeline_oracle(struct bag *b, const struct kcase *k, int backward)
     if (!status && bag_find(b, "dA_part")) {
         memcpy(bag_add(b, "dA_log", "HV", KCP_ACC, &c)->p, bag_find(b, "dA_part")->p,
                8 * (size_t)c.HV);
-        memcpy(bag_add(b, "ddt_bias", "HV KG", KCP_ACC, &c)->p, bag_find(b, "ddt_part")->p,
+        memcpy(bag_add(b, "ddt_bias", "HV KG", KCP_ACC, &c)->p,
+               bag_find(b, "ddt_part")->p,
                8 * (size_t)c.HV * c.KG);
     }
     return status;

@@ -32,7 +32,8 @@ grep -q '^OK: 320 exchanges.* 0 numbers wrong' "$dir/0" || wrong "$(cat "$dir/0"
 for stage in 08 13; do
     start 3 --stage $stage --variant ref
     for id in $ids; do wait $id || wrong "stage $stage: $(cat "$dir/0")"; done
-    grep -q '  ok      ref .* messages' "$dir/0" || wrong "stage $stage: $(cat "$dir/0")"
+    grep -q '  ok      ref .* messages' "$dir/0" ||
+        wrong "stage $stage: $(cat "$dir/0")"
 done
 start 4 --stage 14
 for id in $ids; do wait $id || wrong "stage 14: $(cat "$dir/0")"; done

@@ -46,7 +46,8 @@ int kcp_variants(const char *stage, const char *name, const struct kcp_variant *
     int n = 0;
     for (const struct kcp_variant *const *v = __start_kcp_variants;
          v < __stop_kcp_variants && n < 1024; v++)
-        if (names(stage, (*v)->stage) && (!name || !strcmp(name, (*v)->name))) all[n++] = *v;
+        if (names(stage, (*v)->stage) && (!name || !strcmp(name, (*v)->name)))
+            all[n++] = *v;
     qsort(all, n, sizeof *all, by_name);
     for (int i = 0; i < n && i < max; i++) out[i] = all[i];
     return n < max ? n : max;
@@ -55,9 +56,10 @@ int kcp_variants(const char *stage, const char *name, const struct kcp_variant *
 int kcp_checks(const char *stage, const struct kcp_check **out, int max)
 {
     int n = 0;
-    for (const struct kcp_check *const *c = __start_kcp_checks; c < __stop_kcp_checks; c++)
+    for (const struct kcp_check *const *c = __start_kcp_checks; c < __stop_kcp_checks;
+         c++)
         if (names(stage, (*c)->stage) && n < max) out[n++] = *c;
-    for (int i = 1; i < n; i++)                                   /* by stage, then name */
+    for (int i = 1; i < n; i++)                                /* by stage, then name */
         for (int j = i; j > 0; j--) {
             int s = strcmp(out[j - 1]->stage, out[j]->stage);
             if (s < 0 || (!s && strcmp(out[j - 1]->name, out[j]->name) <= 0)) break;

@@ -31,7 +31,7 @@ void expect_(struct kcp_report *r, int ok, const char *file, int line, const cha
     report_fail(r, "%s:%d: %s: %s", file, line, expr, text);
 }
 
-/* Exit status: 0; 1 when anything failed, or nothing ran; 3 when strict and incomplete. */
+/* Exit status: 0; 1: something failed, or nothing ran; 3: strict and incomplete. */
 int report_close(const struct kcp_report *r, int strict)
 {
     const int ran = r->pass + r->marginal + r->fail + r->caught + r->survived;

@@ -56,7 +56,8 @@ static int one_head(void *a)
     const struct kcp_chunk *c = a;
     ref_chunk(a);
     for (int64_t t = 0; t < c->T; t++)
-        for (int v = 0; v < c->V; v++) o_of(a)[(t * c->HV + c->HV - 1) * c->V + v] *= 1.01;
+        for (int v = 0; v < c->V; v++)
+            o_of(a)[(t * c->HV + c->HV - 1) * c->V + v] *= 1.01;
     return KCP_OK;
 }
 
@@ -115,17 +116,20 @@ static int sees(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_sees) = { "00_judge", "sees",
-    "NaN, Inf, n/a, stray writes, moving bits, one head, unwanted parts: each named", sees };
+    "NaN, Inf, n/a, stray writes, moving bits, one head, unwanted parts: each named",
+    sees };
 
 static int tells(struct kcp_report *rep)
 {
     static const struct { double by; enum outcome is; } row[] = {
-        { 0.5e-12, PASS }, { 0.95e-12, MARGINAL }, { 1.1e-12, FAIL }, { -1.1e-12, FAIL } };
+        { 0.5e-12, PASS }, { 0.95e-12, MARGINAL }, { 1.1e-12, FAIL },
+        { -1.1e-12, FAIL } };
     struct trial t;
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         off_by = row[i].by;
         const enum outcome got = tried("04_chunk", scaled, 0, &t);
-        EXPECT(rep, got == row[i].is, "off by %g: %s, error %g", off_by, outcome_name[got],
+        EXPECT(rep, got == row[i].is, "off by %g: %s, error %g", off_by,
+               outcome_name[got],
                t.worst.err);
     }
     return KCP_OK;
@@ -139,7 +143,8 @@ static int rounds(struct kcp_report *rep)
         { 1 + 0x1p-8, 1 },               { 1 + 3 * 0x1p-8, 1 + 0x1p-6 },   /* to even */
         { 1 + 0x1p-8 + 0x1p-20, 1 + 0x1p-7 }, { -1 - 0x1.8p-8, -1 - 0x1p-7 } };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++)
-        EXPECT(rep, to_storage(row[i].x, KCP_BF16) == row[i].is, "%a becomes %a, not %a",
+        EXPECT(rep, to_storage(row[i].x, KCP_BF16) == row[i].is,
+               "%a becomes %a, not %a",
                row[i].x, to_storage(row[i].x, KCP_BF16), row[i].is);
     double x[3] = { 0.5, -2, NAN }, y[3];
     unsigned char bytes[24];
@@ -147,7 +152,8 @@ static int rounds(struct kcp_report *rep)
     for (size_t width = 2; width <= 8; width *= 2) {
         encode(bytes, x, 3, width);
         decode(y, bytes, 3, width);
-        EXPECT(rep, !memcmp(x, y, sizeof x), "%zu bytes: poison and numbers survive", width);
+        EXPECT(rep, !memcmp(x, y, sizeof x), "%zu bytes: poison and numbers survive",
+               width);
     }
     return KCP_OK;
 }

@@ -18,7 +18,8 @@ static int words(struct kcp_report *rep)
             case_print(&list[j], text, sizeof text);
             const int bad = case_parse(text, &back, why, sizeof why);
             back.id = list[j].id;
-            EXPECT(rep, !bad && !memcmp(&back, &list[j], sizeof back), "%s: %s", text, why);
+            EXPECT(rep, !bad && !memcmp(&back, &list[j], sizeof back), "%s: %s", text,
+                   why);
         }
         free(list);
     }
@@ -49,13 +50,14 @@ static int covers(struct kcp_report *rep)
     static const int ranks[] = { 1, 2, 3, 4, 5, 8 };
     for (int i = 0; i < 6; i++)
         for (int f = 0; f < 4; f++) {
-            const int any = pair[0][ranks[i]][f] | pair[1][ranks[i]][f] | pair[2][ranks[i]][f];
+            const int any =
+                pair[0][ranks[i]][f] | pair[1][ranks[i]][f] | pair[2][ranks[i]][f];
             EXPECT(rep, any, "no case of R = %d with %s", ranks[i], form_name[f]);
         }
     EXPECT(rep, lengths == 7, "lengths 1, 1023, 1025: %d", lengths);
     static const char *const of_ranks[] = { "08_forward", "13_backward", "15_scan",
                                             "16_family" };
-    for (int i = 0; i < 4; i++) {                /* one head, several, HV > H, on many */
+    for (int i = 0; i < 4; i++) {               /* one head, several, HV > H, on many */
         free(list);
         list = cases_make(stage_find(of_ranks[i]), 0, 0, 1, 0, &n);
         int seen[9] = { 0 };
@@ -88,7 +90,8 @@ static int counts(struct kcp_report *rep)
     for (int i = 0; i < n; i++) linked += !strncmp(v[i]->name, "vB_blas", 7);
     on_disk = (int)files.gl_pathc;
     globfree(&files);
-    EXPECT(rep, linked == on_disk || linked == 0, "%d vB records linked, %d files on disk",
+    EXPECT(rep, linked == on_disk || linked == 0,
+           "%d vB records linked, %d files on disk",
            linked, on_disk);
 #ifdef KCP_WITH_CUDA
     int kernels = 0, seen = 0;

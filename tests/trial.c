@@ -3,9 +3,9 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/self.c.
  * Next: core.c.
  *
- * A rank gets arrays of its own: its shard of every token tensor, and of the states only
- * the rows it owns (the others are NaN, so that reading them shows). Stages of one rank
- * are tried the same way with R = 1.
+ * A rank gets arrays of its own: its shard of every token tensor, and of the states
+ * only the rows it owns (the others are NaN, so that reading them shows). Stages of one
+ * rank are tried the same way with R = 1.
  */
 #include "trial.h"
 #include <math.h>
@@ -97,7 +97,8 @@ static int fill_slot(struct seat *s, const struct kcp_field *f, const struct bag
         else o->want = rows;
         return status;
     }
-    const int *grid = !strcmp(f->name, "cu") ? x->cu : !strcmp(f->name, "cn") ? x->cn : x->sc;
+    const int *grid = !strcmp(f->name, "cu") ? x->cu
+                    : !strcmp(f->name, "cn") ? x->cn : x->sc;
     return place(s, o, grid, 4 * (size_t)(f->shape[1] == 'S' ? x->NS + 1 : x->NC));
 }
 
@@ -125,20 +126,23 @@ void seat_free(struct seat *s)
     *s = (struct seat){ 0 };
 }
 
-/* Copy everything back. Outputs replace their image; inputs and fences must match it. */
+/* Copy all of it back. Outputs replace their image; inputs and fences must match. */
 int seat_collect(struct seat *s, char *why, size_t size)
 {
     for (int i = 0; i < s->n; i++) {
         struct slot *o = &s->slot[i];
         const size_t all = o->bytes + 2 * FENCE;
         char *now = malloc(all);
-        if (!now || s->mem->copy(now, o->base, all)) { free(now); return KCP_NO_MEMORY; }
+        if (!now || s->mem->copy(now, o->base, all))
+            return free(now), KCP_NO_MEMORY;
         const int in = field_in(o->field);
         const char *broken = memcmp(now, o->image, FENCE) ? "before"
-            : memcmp(now + FENCE + o->bytes, o->image + FENCE + o->bytes, FENCE) ? "past"
+            : memcmp(now + FENCE + o->bytes, o->image + FENCE + o->bytes, FENCE)
+            ? "past"
             : in && memcmp(now, o->image, all) ? "into input" : NULL;
         if (broken) {
-            snprintf(why, size, "rank %d wrote %s %s", s->call.r, broken, o->field->name);
+            snprintf(why, size, "rank %d wrote %s %s", s->call.r, broken,
+                     o->field->name);
             free(now);
             return KCP_BAD;
         }
@@ -152,7 +156,8 @@ int seat_collect(struct seat *s, char *why, size_t size)
  * mutant and its twin follow the reference's: theirs leave no block. */
 static int run_forward(struct seat *s, const struct kcp_variant *v)
 {
-    const struct kcp_stage *back = stage_find("13_backward"), *fw = stage_find("08_forward");
+    const struct kcp_stage *back = stage_find("13_backward");
+    const struct kcp_stage *fw = stage_find("08_forward");
     const struct kcp_variant *same;
     struct kcp_forward a;
     if (!fw) return KCP_NA;

@@ -1,7 +1,7 @@
 /* trial.h -- a table of R seats, one a rank, each with arrays of its own.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/self.c.
- * Next: trial.c fills and runs them, verdict.c judges.
+ * Next: trial.c fills and runs them, expected.c, verdict.c judges.
  */
 #ifndef KCP_TRIAL_H
 #define KCP_TRIAL_H
@@ -41,7 +41,7 @@ struct table {
     struct seat *seat;
 };
 
-/* The inputs of a case and what should come of them, until the next one is asked for. */
+/* The inputs of a case and what should come of them, until the next is asked for. */
 struct expected {
     const struct kcp_stage *stage;
     struct kcase k;
@@ -50,6 +50,9 @@ struct expected {
     struct bag in, want;
     double alive, rms_v, rms_sum;
 };
+int expected_find(const struct kcp_stage *s, const struct kcase *k, enum kcp_pass pass,
+                  enum kcp_storage judged, const struct kcp_plan *p,
+                  const struct expected **x);
 const struct expected *expected_of(const struct kcp_stage *s, const struct kcase *k,
                                    enum kcp_pass pass, enum kcp_storage judged,
                                    const struct kcp_plan *p);

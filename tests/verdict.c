@@ -1,4 +1,4 @@
-/* verdict.c -- from a run to a verdict: expected values, worst element, error map.
+/* verdict.c -- from a run to a verdict: what is off, where, and a map of it.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/self.c.
  * Next: core.c.
@@ -8,89 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Inputs and expected outputs of a case; kept for the next variant of the same case. */
-static struct expected kept;
-
-static void copy_bag(struct bag *to, const struct bag *from)
-{
-    bag_free(to);
-    for (int i = 0; i < from->n; i++) {
-        struct tensor *t = &to->t[to->n++];
-        *t = from->t[i];
-        const size_t n = (size_t)t->n * store_bytes(t->store, KCP_F64);
-        t->p = malloc(n + 8);
-        if (!t->p) abort();
-        memcpy(t->p, from->t[i].p, n);
-    }
-}
-
-struct kcp_call call_of(const struct kcp_stage *s, const struct kcase *k,
-                               const struct kcp_plan *p, int r, enum kcp_pass pass)
-{
-    struct kcp_call c = k->call;
-    c.pass = pass;
-    c.part = KCP_LOCAL | KCP_REVERSE;
-    c.r = r, c.plan = p;
-    c.NS = p->ctx[r].NS, c.NC = p->ctx[r].NC;
-    if (s->ranks) c.T = p->ctx[r].end - p->ctx[r].begin;
-    else c.R = !strncmp(s->name, "07", 2) ? c.NS : 1;
-    return c;
-}
-
-static double rms(const struct tensor *t)
-{
-    double s = 0;
-    for (int64_t i = 0; t && i < t->n; i++) s += ((double *)t->p)[i] * ((double *)t->p)[i];
-    return t && t->n ? sqrt(s / t->n) : 0;
-}
-
-/* The expected side: the oracle for the layer on ranks, one rank of the reference for
- * the convolution, and for the rest the reference on the rounded inputs. */
-static int expect(const struct kcp_stage *s, const struct kcase *k, enum kcp_pass pass,
-                  enum kcp_storage judged, const struct kcp_plan *p)
-{
-    const int same = kept.stage == s && kept.judged == judged && kept.pass == pass &&
-                     !memcmp(&kept.k, k, sizeof *k);
-    if (same) return KCP_OK;
-    bag_free(&kept.in), bag_free(&kept.want);
-    kept.stage = NULL;
-    inputs_draw(&kept.in, k, s, judged);
-    int status = KCP_OK;
-    kept.alive = NAN;
-    if (!strncmp(s->name, "14", 2)) {
-        copy_bag(&kept.want, &kept.in);
-        status = pipeline_conv(&kept.want, k, pass);
-    } else if (s->oracle) {
-        copy_bag(&kept.want, &kept.in);
-        status = pipeline_family(&kept.want, s, k, pass);
-        kept.alive = !strncmp(s->name, "15", 2) ? alive_spike(&kept.in, k, p)
-                                                : alive_family(&kept.in, s, k, p);
-    } else if (s->ranks || !strncmp(s->name, "01", 2)) {
-        copy_bag(&kept.want, &kept.in);
-        status = pipeline_oracle(&kept.want, k, pass == KCP_BACKWARD ||
-                                 !strncmp(s->name, "13", 2));
-        kept.alive = alive_far(&kept.want, k, p);
-        if (!s->ranks) {                          /* 01 reads what the gate made */
-            bag_free(&kept.in);
-            copy_bag(&kept.in, &kept.want);
-            bag_round(&kept.in, judged);
-            struct kcp_call c = call_of(s, k, p, 0, pass);
-            copy_bag(&kept.want, &kept.in);
-            status = bag_run(&kept.want, s, &c);
-        }
-    } else {
-        struct kcp_call c = call_of(s, k, p, 0, pass);
-        status = pipeline_chunks(&kept.in, k);
-        bag_round(&kept.in, judged);
-        copy_bag(&kept.want, &kept.in);
-        if (!status) status = bag_run(&kept.want, s, &c);
-    }
-    kept.rms_v = rms(bag_find(&kept.in, "v"));
-    kept.rms_sum = sqrt((double)k->call.T) * rms(bag_find(&kept.want, "dg_raw"));
-    kept.k = *k, kept.judged = judged, kept.pass = pass;
-    if (!status) kept.stage = s;
-    return status;
-}
+/* Of the case that is being judged. */
+static const struct expected *kept;
 
 /* An error map in text: a row a rank, a column a chunk, a digit the size of the error
  * (0: within tolerance, n: n powers of ten above it, N: NaN). */
@@ -105,9 +24,11 @@ static void draw_map(const struct table *t, const char *field, double tol, char 
             if (strcmp(o->field->name, field) || !o->want || o->field->shape[0] != 'T')
                 continue;
             if (p == map)
-                p += snprintf(p, end - p, "        by chunk: . right, a digit: powers of"
+                p += snprintf(p, end - p,
+                              "        by chunk: . right, a digit: powers of"
                               " ten beyond what is allowed\n");
-            p += snprintf(p, end - p, t->stage->ranks ? "    rank %d  " : "    chunks  ",
+            p += snprintf(p, end - p,
+                          t->stage->ranks ? "    rank %d  " : "    chunks  ",
                           r);
             const int64_t row = o->n / (o->dim[0] ? o->dim[0] : 1), C = s->call.C;
             double *x = malloc(8 * (size_t)o->n + 8);
@@ -135,13 +56,13 @@ static void judge_seat(const struct table *t, const struct seat *s,
         const struct slot *o = &s->slot[i];
         if (!o->want) continue;
         double *got = malloc(8 * (size_t)o->n + 8);
-        const struct tensor *all = bag_find(&kept.want, o->field->name);
+        const struct tensor *all = bag_find(&kept->want, o->field->name);
         if (!got) abort();
         decode(got, o->image + FENCE, o->n, o->n ? o->bytes / (size_t)o->n : 8);
         struct slice x = { .stage = t->stage, .field = o->field, .call = &s->call,
                            .got = got, .want = o->want, .nd = o->nd, .rank = s->call.r,
                            .first = o->first, .all = all->p, .all_rows = all->dim[0],
-                           .rms_v = kept.rms_v, .rms_sum = kept.rms_sum,
+                           .rms_v = kept->rms_v, .rms_sum = kept->rms_sum,
                            .judged = judged };
         memcpy(x.dim, o->dim, sizeof x.dim);
         check_slice(&x, w);
@@ -163,7 +84,7 @@ static int table_fill(struct table *t, const struct kcase *k, const struct kcp_p
         s->call = call_of(t->stage, k, p, r, pass);
         s->plan = p, s->mem = t->mem, s->ranks = t->stage->ranks;
         s->storage = t->variant->storage;
-        status = seat_fill(s, t->stage, &kept.in, &kept.want);
+        status = seat_fill(s, t->stage, &kept->in, &kept->want);
     }
     return status;
 }
@@ -194,7 +115,8 @@ static int run_once(struct table *t, const struct kcase *k, const struct kcp_pla
 {
     int status = table_fill(t, k, p, pass);
     if (!status) status = table_run(t, why, n);
-    for (int r = 0; r < t->R && !status; r++) status = seat_collect(&t->seat[r], why, n);
+    for (int r = 0; r < t->R && !status; r++)
+        status = seat_collect(&t->seat[r], why, n);
     return status;
 }
 
@@ -208,15 +130,16 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
                            .backward = pass == KCP_BACKWARD };
     snprintf(out->why, sizeof out->why, "%s", mem ? "" : "no device");
     if (!mem) return;
-    int status = expect(s, k, pass, judged, p);
+    int status = expected_find(s, k, pass, judged, p, &kept);
     snprintf(out->why, sizeof out->why, "%s %s, case %d", s->name, v->name, k->id);
     ranks_doing(out->why);
     out->why[0] = 0;
     if (!status) status = run_once(&t, k, p, pass, out->why, sizeof out->why);
-    out->alive = kept.alive;
+    if (kept) out->alive = kept->alive;
     if (status) {
         out->outcome = status == KCP_NA ? NA : FAIL;
-        if (status == KCP_NA) snprintf(out->why, sizeof out->why, "takes %s", v->shapes);
+        if (status == KCP_NA)
+            snprintf(out->why, sizeof out->why, "takes %s", v->shapes);
         else if (!out->why[0])
             snprintf(out->why, sizeof out->why, "returned status %d", status);
         table_free(&t);
@@ -234,7 +157,7 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
         draw_map(&t, w->field, w->tol, out->map, sizeof out->map);
     } else if (w->err > 0.9 * w->tol) out->outcome = MARGINAL;
     if (s->ranks) ranks_agree(out);
-    if (k->id % 1000 < 3 && out->outcome != FAIL && !is_mutant(v)) {        /* and again */
+    if (k->id % 1000 < 3 && out->outcome != FAIL && !is_mutant(v)) {     /* and again */
         status = run_once(&again, k, p, pass, out->why, sizeof out->why);
         if (status || !same_bits(&t, &again, out->why, sizeof out->why))
             out->outcome = FAIL;
@@ -257,20 +180,6 @@ static void merge(struct trial *a, const struct trial *b)
         a->worst = b->worst;
     a->traffic.bytes += b->traffic.bytes;
     a->traffic.messages += b->traffic.messages;
-}
-
-const struct expected *expected_of(const struct kcp_stage *s, const struct kcase *k,
-                                   enum kcp_pass pass, enum kcp_storage judged,
-                                   const struct kcp_plan *p)
-{
-    return expect(s, k, pass, judged, p) ? NULL : &kept;
-}
-
-int has_backward(const struct kcp_stage *s)
-{
-    int backward = !strncmp(s->name, "07", 2);
-    for (int i = 0; i < s->nfields; i++) backward |= s->fields[i].io == KCP_BOUT;
-    return backward;
 }
 
 /* A rank is a thread: OpenBLAS, where it is linked, must not start more of its own. */

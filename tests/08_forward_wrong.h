@@ -1,0 +1,38 @@
+/* 08_forward_wrong.h -- a second program for one rank, which goes wrong on demand.
+ *
+ * Book: chapter 08.  Checked by: the judge.
+ * Next: 08_forward_cut.c, what crosses a cut.
+ */
+#ifndef KCP_08_FORWARD_WRONG_H
+#define KCP_08_FORWARD_WRONG_H
+
+#include "ref.h"
+
+enum {
+    NO_M = 1, TURNED = 2, ONE_LESS = 4, ONE_MORE = 8, FIRST_SEQ = 16, NO_H0 = 32,
+    H0_TWICE = 64, H0_LATE = 128, STALE_GATE = 256, DECAY_FIRST = 512, UNDECAYED = 1024,
+    LAST_CHUNK = 2048, WRONG_HEAD = 4096, EMPTY_IS_ZERO = 8192, NO_CU = 1 << 14,
+    NO_LAYOUT = 1 << 15, OWN_SCALE = 1 << 16, HT_EARLY = 1 << 17, EMPTY_HT = 1 << 18,
+    UNGATED = 1 << 19, NOTHING = 1 << 20, M_DECAY = 1 << 21, OUTWARD = 1 << 22,
+};
+
+struct fore {
+    struct kcp_forward *a;
+    const struct kcp_context *ctx;
+    const struct kcp_segment *seg;
+    int f, full, ngot;
+    void *got[32];
+    double *q, *k, *g, *G, *beta, *u, *w, *kg, *qg, *Aqk;
+};
+
+/* All chunks of segment s over X [K,ld] columns [c0,c1). row: room for a chunk's v_new;
+ * pre: it is the pre-process, where the mistakes are made. */
+void fore_advance(const struct fore *x, int n, int s, int c0, int c1, int ld, double *X,
+                  double *row, int pre);
+/* One head of h0 into S [K,ld]; out: of S into ht. n is the sequence. */
+void fore_state(const struct fore *x, int out, int n, int head, double *S, int ld);
+/* This rank's map [HV,K,V+K], and the fold of all ranks' before this one. */
+void fore_describe(const struct fore *x, double *map, double *row);
+void fore_fold(const struct fore *x, const double *all, int n, double *S, double *next);
+
+#endif

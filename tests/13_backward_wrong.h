@@ -1,0 +1,62 @@
+/* 13_backward_wrong.h -- a second backward for one rank, which goes wrong on demand.
+ *
+ * Book: chapter 13.  Checked by: the judge.
+ * Next: 13_backward_cut.c, what crosses a cut.
+ */
+#ifndef KCP_13_BACKWARD_WRONG_H
+#define KCP_13_BACKWARD_WRONG_H
+
+#include "ref.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    NOT_TURNED = 1, OUTWARD = 2, OWN_M = 4, LAST_MAP = 8, NO_DHT = 16, H_DECAYED = 32,
+    NO_EXCHANGE = 64, NO_H0 = 128, OWN_SUM = 256, ALL_DH0 = 512, EMPTY_0 = 1024,
+    AS_KV = 2048, NEIGHBOUR = 4096, TWICE = 8192, NOTHING = 1 << 14,
+};
+
+struct plot {                   /* flags of the program; a stage replaced, or NULL */
+    int flags;
+    const struct kcp_variant *c09, *wy10, *m11;
+};
+struct back {
+    const struct kcp_backward *a;
+    const struct kcp_segment *seg;
+    struct plot x;
+    int ngot;
+    double *got[64];
+    double *q, *k, *beta, *Aqk, *A, *G, *w, *u, *qg, *kg, *v_new, *h;
+    double *dAqk, *dv_local, *dU, *dh, *dh_in, *states, *dmap;
+    double *dq, *dk, *dbeta, *dg, *dA_part, *ddt_part;
+};
+
+static inline double *room(struct back *x, int64_t n)
+{
+    return x->got[x->ngot++] = calloc(n > 0 ? n : 1, sizeof(double));
+}
+
+#define CALL(type, name)                                                              \
+    struct type name = { 0 };                                                         \
+    memcpy(&name, x->a, sizeof(struct kcp_call))
+#define STAGE(type, name)                                                             \
+    CALL(type, name);                                                                 \
+    name.cu = x->a->cu, name.cn = x->a->cn, name.sc = x->a->sc
+
+static inline int64_t size(const struct back *x)
+{
+    return (int64_t)x->a->HV * x->a->K * x->a->V;
+}
+
+static inline int64_t turn(const struct back *x, int64_t e)  /* [K,V] to the caller's */
+{
+    const int64_t K = x->a->K, V = x->a->V, n = e / (K * V), i = e / V % K, v = e % V;
+    return x->a->layout == KCP_VK && !(x->x.flags & AS_KV) ? (n * V + v) * K + i : e;
+}
+
+/* Forward again, from the saved states; and dS at the end of every segment. */
+int back_again(struct back *x);
+int back_carry(struct back *x);
+
+#endif
