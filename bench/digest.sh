@@ -6,7 +6,7 @@ stage=$1 name=${2%_f32}
 own="cuda/$stage/$name.cu"
 [ -r "$own" ] || { echo "-"; exit 0; }
 case $stage in
-08_*|13_*) files=$(ls cuda/0*/*.cu* cuda/1[0-4]*/*.cu*) ;;
+08_*|13_*|16_*) files=$(ls cuda/0*/*.cu* cuda/1[0-46]*/*.cu*) ;;
 *) files="$own $(ls cuda/$stage/*.cuh 2>/dev/null)" ;;
 esac
 cat $files cuda/*.cuh ref/kcp.h ref/stages.h | sha256sum | cut -c1-16
