@@ -17,8 +17,8 @@ int v2_chunk(void *args);
 int v2_affine(void *args);
 int v2_chunk_backward(void *args);
 int v2_merge_backward(void *args);
-int v2_wy_backward(void *args);
-size_t v2_wy_backward_work(const void *args);
+int v3_wy_backward(void *args);
+size_t v3_wy_backward_work(const void *args);
 
 template <int (*best)(void *), int (*any)(void *)>
 static int first_of(void *args)
@@ -29,7 +29,7 @@ static int first_of(void *args)
 
 static inline size_t wy_backward_work(const void *args)
 {
-    const size_t best = v2_wy_backward_work(args), any = v1_wy_backward_work(args);
+    const size_t best = v3_wy_backward_work(args), any = v1_wy_backward_work(args);
     return best > any ? best : any;
 }
 
@@ -42,7 +42,7 @@ static inline struct stages stages_v2(const char *name)
     t.affine = first_of<v2_affine, v1_affine<bf16>>;
     t.chunk_backward = first_of<v2_chunk_backward, v1_chunk_backward<bf16>>;
     t.merge_backward = first_of<v2_merge_backward, v1_merge_backward<bf16>>;
-    t.wy_backward = first_of<v2_wy_backward, v1_wy_backward<bf16>>;
+    t.wy_backward = first_of<v3_wy_backward, v1_wy_backward<bf16>>;
     t.wy_backward_work = wy_backward_work;
 #ifdef KCP_HOPPER
     t.chunk = first_of<v4_chunk,

@@ -1,5 +1,5 @@
 // v2_tiles.cu -- dq dk dv dbeta dg by tensor cores: a block a chunk and q/k head.
-// Book: chapter 10, "Tensor cores".
+// Book: chapter 10, "Two kernels".
 // Checked by: tests/10_wy_backward.c.
 // Next: ../11_merge_backward/v1_column.cu.
 #include "v2_tiles_steps.cuh"

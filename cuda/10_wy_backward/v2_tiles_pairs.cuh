@@ -1,5 +1,5 @@
 // v2_tiles_pairs.cuh -- dq2*, dk2, dkt* of a chunk: tiles of the strict lower triangle.
-// Book: chapter 10, "Tensor cores".
+// Book: chapter 10, "Two kernels".
 // Checked by: tests/10_wy_backward.c.
 // Next: v2_tiles_steps.cuh.
 #include "v2_tiles_room.cuh"

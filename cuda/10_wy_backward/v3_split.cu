@@ -1,0 +1,209 @@
+// v3_split.cu -- dq dk dv dbeta dg in two kernels: through the inverse, then the pairs.
+// Book: chapter 10, "Two kernels".
+// Checked by: tests/10_wy_backward.c.
+// Next: ../11_merge_backward/v1_column.cu.
+#include "v3_split_solve.cuh"
+#include "v3_split_pairs.cuh"
+#include "../stages_v2.cuh"
+
+// dq or dk of one element: of the whole group when n is its last head; heads before it
+// leave their sum in sums.
+static __device__ __forceinline__ void add_head(int n, int group, float *sum, float x,
+                                                bf16 *to)
+{
+    if (n % group) x += *sum;
+    if (n % group == group - 1) *to = x;
+    else *sum = x;
+}
+
+// Row by row from the last, so that dkt of a row is whole when its turn comes: dq, dk,
+// and what dbeta and dg add up; the block's own sums to whole.
+template <int K, int heads>
+static __device__ __forceinline__ void gather(const struct kcp_wy_backward &a,
+                                              const struct between &b, struct span z,
+                                              int n, int d0, struct pair_room &s,
+                                              struct column &x)
+{
+    const int group = a.HV / a.H, ld = a.H * K;
+    const int64_t first = (z.t * a.H + n / group) * K + d0 + x.d;
+    bf16 *dq = (bf16 *)a.dq + first, *dk = (bf16 *)a.dk + first;
+    float *sums = heads == 1 ? NULL : b.sums + first;
+    float by_rows = 0.0f, by_columns = 0.0f, up = 0.0f, far[4] = {};
+    #pragma unroll
+    for (int r = 0; r < 16; r++) x.dkt[r] = 0.0f;
+    #pragma unroll
+    for (int r = 15; r >= 0; r--) {
+        const int i = 16 * x.B + r;
+        const float q = s.q[i][x.d], k = x.k[r], beta = s.beta[i];
+        const float A = s.diagonal[i][r].x, E = exp2_fast(x.G[r]);
+        const float P = (float)a.scale * E * (float)s.raw[0][i][x.d];
+        const float W = exp2_fast(x.G_last - x.G[r]) * (float)s.raw[1][i][x.d];
+        const float Q = E * (float)s.raw[2][i][x.d];
+        float dq2 = 0.0f, dk2 = 0.0f, dkt = 0.0f;
+        row_pairs(s, r, q, beta * k, x, dq2, dk2);
+        up += q * dq2 + k * (beta * dk2 - x.dkt[r]);
+        dq2 += P, dk2 += Q;
+        float rows = q * P + beta * k * Q;
+        by_rows += rows;
+        if (x.B) {
+            const float E16 = exp2_fast(x.G[r] - x.G[0]);
+            const float y0 = E16 * (float)s.qE[0][x.B - 1][r][x.d];
+            const float y1 = E16 * (float)s.qE[1][x.B - 1][r][x.d];
+            rows += q * y0 + beta * k * y1;
+            dq2 += y0, dk2 += y1;
+        }
+        #pragma unroll
+        for (int I = 1; I < 4; I++)
+            if (I > x.B) {
+                const float y = exp2_fast(x.G_first[I] - x.G[r])
+                              * (float)s.kF[tile_of(I, x.B)][r][x.d];
+                dkt += y;
+                far[I] += k * y;
+            }
+        by_columns += k * W;
+        x.up[r] = up += rows;
+        x.down[r] = k * (W + dkt);
+        x.of_beta[r] = k * dk2;
+        if (i >= z.len) continue;
+        const int64_t at = (int64_t)i * ld;
+        const float dq_ = dq2 + A * k, dk_ = W + dkt + x.dkt[r] + beta * dk2 + A * q;
+        if (heads == 1) {
+            dq[at] = dq_, dk[at] = dk_;
+        } else {
+            add_head(n, group, sums + at, dq_, dq + at);
+            add_head(n, group, sums + a.T * a.H * K + at, dk_, dk + at);
+        }
+    }
+    s.whole[0][x.B][x.d] = by_rows, s.whole[1][x.B][x.d] = by_columns;
+    s.whole[2][x.B][x.d] = far[2], s.whole[3][x.B][x.d] = far[3];
+}
+
+// dg_t = exp2(G_last) sum_v h dS + what lies in other blocks + sums of the own one.
+template <int K>
+static __device__ __forceinline__ void gates(const struct kcp_wy_backward &a,
+                                             struct span z, int n, int d0, float h_dS,
+                                             struct pair_room &s, struct column &x)
+{
+    float sum = exp2_fast(x.G_last) * h_dS;
+    #pragma unroll
+    for (int B = 0; B < 4; B++) {
+        if (B > x.B) sum += s.whole[0][B][x.d];
+        if (B < x.B) sum += s.whole[1][B][x.d];
+        for (int I = B + 2; I < 4; I++)
+            if (B < x.B && x.B < I) sum += s.whole[I][B][x.d];
+    }
+    float *dg = out<float>(a.dg, z.t, a.HV, n, a.KG) + d0 + x.d;
+    const int ld = a.HV * a.KG;
+    #pragma unroll
+    for (int r = 0; r < 16; r++) {
+        const int i = 16 * x.B + r;
+        x.up[r] += sum;
+        sum += x.down[r];
+        if (a.KG > 1 && i < z.len) dg[(int64_t)i * ld] = x.up[r];
+    }
+    if (a.KG == 1) add_rows(x.up, d0 == 0, s.of_gate[threadIdx.x / 32 % 2] + 16 * x.B);
+}
+
+// A block a chunk and query/key head, 64 columns of K at a time.
+template <int K, int heads>
+static __global__ __launch_bounds__(256, 2)
+void wy_pairs(const struct kcp_wy_backward a, const struct between b)
+{
+    extern __shared__ __align__(128) unsigned char shared[];
+    struct pair_room &s = *(struct pair_room *)shared;
+    const int c = blockIdx.x, m = blockIdx.y, group = a.HV / a.H, i = threadIdx.x;
+    const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+
+    for (int n = m * group; n < (m + 1) * group; n++) {
+        fetch_matrices(a, b.dL, z, n, s);
+        #pragma unroll 1
+        for (int d0 = 0; d0 < K; d0 += COLS) {
+            struct column x;
+            x.d = i % COLS, x.B = __shfl_sync(~0u, i / COLS, 0);
+            fetch_raw(a, b, z, n, d0, s);
+            const float h_dS = b.h_dS[((int64_t)c * a.HV + n) * K + d0 + x.d];
+            load_column(a, z, n, d0 + x.d, x);
+            copies_wait<0>();
+            __syncthreads();
+            make_factors(s, x);
+            __syncthreads();
+            products(s);
+            gather<K, heads>(a, b, z, n, d0, s, x);
+            add_rows(x.of_beta, d0 == 0, s.of_beta[i / 32 % 2] + 16 * x.B);
+            __syncthreads();
+            gates<K>(a, z, n, d0, h_dS, s, x);
+        }
+        __syncthreads();
+        if (i < z.len) {
+            float *to = out<float>(a.dbeta, z.t + i, 1, 0, a.HV) + n;
+            *to += s.of_beta[0][i] + s.of_beta[1][i];
+            to = out<float>(a.dg, z.t + i, 1, 0, a.HV) + n;
+            if (a.KG == 1) *to = s.of_gate[0][i] + s.of_gate[1][i];
+        }
+        __syncthreads();
+    }
+}
+
+// Where the first kernel's results lie; dq and dk hold P and W until they are known,
+// unless several value heads share them.
+static size_t place(const struct kcp_wy_backward *a, struct between *b)
+{
+    const size_t rows = (size_t)a->T * a->HV, bf = sizeof(bf16), f = sizeof(float);
+    char *p = (char *)a->work;
+    b->P = (bf16 *)a->dq, b->W = (bf16 *)a->dk;
+    b->Q = (bf16 *)p, p += rows * a->K * bf;
+    b->dL = (bf16 *)p, p += rows * CHUNK * bf;
+    b->h_dS = (float *)p, p += (size_t)a->NC * a->HV * a->K * f;
+    if (a->HV == a->H) return p - (char *)a->work;
+    b->P = (bf16 *)p, p += rows * a->K * bf;
+    b->W = (bf16 *)p, p += rows * a->K * bf;
+    b->sums = (float *)p, p += 2 * (size_t)a->T * a->H * a->K * f;
+    return p - (char *)a->work;
+}
+
+template <int K, int V>
+static int launch(const struct kcp_wy_backward *a)
+{
+    struct between b = {};
+    const size_t one = sizeof(struct room<K, V>), two = sizeof(struct pair_room);
+    const cudaFuncAttribute most = cudaFuncAttributeMaxDynamicSharedMemorySize;
+    if (cudaFuncSetAttribute(wy_solve<K, V>, most, one) != cudaSuccess ||
+        cudaFuncSetAttribute(wy_pairs<K, 1>, most, two) != cudaSuccess ||
+        cudaFuncSetAttribute(wy_pairs<K, 2>, most, two) != cudaSuccess) {
+        cudaGetLastError();              // this chip has less shared memory
+        return KCP_NA;
+    }
+    place(a, &b);
+    wy_solve<K, V><<<dim3(a->NC, a->HV), 2 * K, one, a->stream>>>(*a, b);
+    const dim3 grid(a->NC, a->H);
+    if (a->HV == a->H) wy_pairs<K, 1><<<grid, 256, two, a->stream>>>(*a, b);
+    else wy_pairs<K, 2><<<grid, 256, two, a->stream>>>(*a, b);
+    return launched();
+}
+
+size_t v3_wy_backward_work(const void *args)
+{
+    struct between b = {};
+    return place((const struct kcp_wy_backward *)args, &b);
+}
+
+int v3_wy_backward(void *args)
+{
+    const struct kcp_wy_backward *a = (const struct kcp_wy_backward *)args;
+    const void *p[] = { a->q, a->k, a->v, a->A, a->v_new, a->h, a->do_, a->dAqk, a->dU,
+                        a->dh, a->dv, a->dq, a->dk, a->work,
+                        a->KG > 1 ? a->G : a->work };
+    const int K = a->K, V = a->V;
+    if (a->C != CHUNK || (K != 64 && K != 128) || (V != 64 && V != 128)) return KCP_NA;
+    for (const void *x : p)
+        if (!aligned_16(x)) return KCP_NA;
+    if (a->work_bytes < v3_wy_backward_work(args)) return KCP_BAD;
+    if (!a->NC) return KCP_OK;
+    if (K == 64) return V == 64 ? launch<64, 64>(a) : launch<64, 128>(a);
+    return V == 64 ? launch<128, 64>(a) : launch<128, 128>(a);
+}
+
+KCP_VARIANT(wy_backward_v3_split) = {
+    "10_wy_backward", "v3_split", "two kernels; dg from the pairs that straddle a row",
+    KCP_BF16, KCP_DEVICE, "K and V 64 or 128, C 64", v3_wy_backward,
+    v3_wy_backward_work };

@@ -1,0 +1,208 @@
+// v3_split_pairs.cuh -- v3's second kernel: the pairs, and all paths brought together.
+// Book: chapter 10, "Two kernels".
+// Checked by: tests/10_wy_backward.c.
+// Next: v3_split.cu.
+#include "v3_split_room.cuh"
+
+// Off the diagonal, tile (I, J) of 16 rows and columns has the first row a of I as
+// anchor: D_ij = E_i F_j, E_i = exp2(G_i - G_a), F_j = exp2(G_a - G_j), both <= 1. A
+// thread owns 16 rows (block B) of a column d: it makes the factors, the tensor core
+// multiplies, and the thread applies what factor is left. The tiles on the diagonal it
+// takes pair by pair, in fp32, out of registers.
+//
+// dg_t is the sum over pairs j < t <= i. Off the diagonal those are summed as such:
+// sums by rows i >= t, sums by columns j < t, and whole tiles (I, J) with J < B < I.
+// Nothing is added to be taken away again, so no rounding has to match another.
+enum { COLS = 64, LX = COLS + PAD, TILES = 6, LT = 56 };
+
+struct pair_room {
+    bf16 tri[2][48][LT];                 // dAqk, dL: rows from 16, columns to 47
+    float2 diagonal[CHUNK][16];          // dAqk_ij, dL_ij of the tiles on the diagonal
+    bf16 raw[3][CHUNK][LX], q[CHUNK][LX];   // P, W, Q
+    bf16 kF[TILES][16][LX];              // k F of tile (I, J); then its sums by columns
+    bf16 qE[2][3][16][LX];               // q E and beta k E; then the sums by rows
+    float whole[4][4][COLS];             // over a block: rows, columns, I = 2, I = 3
+    float beta[CHUNK], of_beta[2][CHUNK], of_gate[2][CHUNK];
+};
+
+static __device__ __forceinline__ int tile_of(int I, int J)
+{
+    return I * (I - 1) / 2 + J;
+}
+
+// The chunk's dAqk, dL and beta; four columns of a row of the diagonal tiles a thread.
+static __device__ void fetch_matrices(const struct kcp_wy_backward &a, const bf16 *dL_,
+                                      struct span z, int n, struct pair_room &s)
+{
+    const int64_t stride = (int64_t)a.HV * CHUNK;
+    for (int at = threadIdx.x; at < 2 * 48 * 6; at += blockDim.x) {
+        const int w = at / 288, i = at / 6 % 48, j = at % 6 * 8, t = i + 16;
+        if (j / 16 >= t / 16) continue;
+        const bf16 *from = in<bf16>(w ? dL_ : a.dAqk, z.t, a.HV, n, CHUNK) + j;
+        copy_async(&s.tri[w][i][j], from + (t < z.len ? t : 0) * stride, t < z.len);
+    }
+    const int i = threadIdx.x / 4, j = threadIdx.x % 4 * 4, there = i < z.len;
+    const int64_t at = (z.t * a.HV + n) * CHUNK + (there ? i : 0) * stride
+                     + i / 16 * 16 + j;
+    const uint2 x = *(const uint2 *)((const bf16 *)a.dAqk + at);
+    const uint2 y = *(const uint2 *)(dL_ + at);
+    const uint32_t *p = &x.x, *q = &y.x;
+    #pragma unroll
+    for (int e = 0; e < 4; e++) {
+        const float u = e % 2 ? high(p[e / 2]) : low(p[e / 2]);
+        const float v = e % 2 ? high(q[e / 2]) : low(q[e / 2]);
+        s.diagonal[i][j + e] = make_float2(there ? u : 0.0f, there ? v : 0.0f);
+    }
+    if (threadIdx.x < CHUNK)
+        s.beta[threadIdx.x] = threadIdx.x < z.len
+            ? in<float>(a.beta, z.t + threadIdx.x, 1, 0, a.HV)[n] : 0.0f;
+}
+
+// P, W, Q and q of 64 columns.
+static __device__ void fetch_raw(const struct kcp_wy_backward &a,
+                                 const struct between &b, struct span z, int n, int d0,
+                                 struct pair_room &s)
+{
+    const bf16 *from[3] = { b.P, b.W, b.Q };
+    #pragma unroll
+    for (int w = 0; w < 3; w++)
+        for (int at = threadIdx.x; at < CHUNK * COLS / 8; at += blockDim.x) {
+            const int i = at / (COLS / 8), d = at % (COLS / 8) * 8, there = i < z.len;
+            const int64_t t = z.t + (there ? i : 0);
+            copy_async(&s.raw[w][i][d], in<bf16>(from[w], t, a.HV, n, a.K) + d0 + d,
+                       there);
+        }
+    const bf16 *q = in<bf16>(a.q, z.t, a.H, n / (a.HV / a.H), a.K) + d0;
+    for (int at = threadIdx.x; at < CHUNK * COLS / 8; at += blockDim.x) {
+        const int i = at / (COLS / 8), d = at % (COLS / 8) * 8, there = i < z.len;
+        copy_async(&s.q[i][d], q + (there ? i : 0) * (int64_t)a.H * a.K + d, there);
+    }
+    copies_commit();
+}
+
+// What thread (d, B) holds of its 16 rows. G ends with that of the blocks' first rows.
+struct column {
+    int d, B;                            // of the half of K that is being worked on
+    float G[16], k[16], G_first[4], G_last;
+    float dkt[16];                       // of the tile on the diagonal
+    float of_beta[16], up[16], down[16]; // k (Q + dk2); sums of dG by rows, by columns
+};
+
+static __device__ __forceinline__ void load_column(const struct kcp_wy_backward &a,
+                                                   struct span z, int n, int d,
+                                                   struct column &x)
+{
+    const int last = z.len - 1, ldk = a.H * a.K, ldG = a.HV * a.KG;
+    const bf16 *k = in<bf16>(a.k, z.t, a.H, n / (a.HV / a.H), a.K) + d;
+    const float *G = in<float>(a.G, z.t, a.HV, n, a.KG) + (a.KG > 1 ? d : 0);
+    #pragma unroll
+    for (int r = 0; r < 16; r++) {
+        const int i = min(16 * x.B + r, last);
+        x.G[r] = G[(int64_t)i * ldG];
+        x.k[r] = i < 16 * x.B + r ? 0.0f : (float)k[(int64_t)i * ldk];
+    }
+    #pragma unroll
+    for (int I = 1; I < 4; I++) x.G_first[I] = G[(int64_t)min(16 * I, last) * ldG];
+    x.G_last = G[(int64_t)last * ldG];
+}
+
+static __device__ __forceinline__ void make_factors(struct pair_room &s,
+                                                    const struct column &x)
+{
+    #pragma unroll
+    for (int I = 1; I < 4; I++)
+        if (I > x.B)
+            #pragma unroll
+            for (int r = 0; r < 16; r++)
+                s.kF[tile_of(I, x.B)][r][x.d] =
+                    x.k[r] * exp2_fast(x.G_first[I] - x.G[r]);
+    if (x.B)
+        #pragma unroll
+        for (int r = 0; r < 16; r++) {
+            const float E = exp2_fast(x.G[r] - x.G[0]);
+            s.qE[0][x.B - 1][r][x.d] = (float)s.q[16 * x.B + r][x.d] * E;
+            s.qE[1][x.B - 1][r][x.d] = x.k[r] * E * s.beta[16 * x.B + r];
+        }
+}
+
+// Four warps sum by rows, sum_J dAqk (kF) and dL (kF), over the factors qE; four by
+// columns, dAqk^T (qE) + dL^T (beta kE) tile by tile, over the factors kF.
+static __device__ __forceinline__ void products(struct pair_room &s)
+{
+    const int lane = threadIdx.x % 32, d0 = threadIdx.x / 32 % 4 * 16;
+    const int by_rows = threadIdx.x < 128, down = tiles_down(lane, LX) + d0;
+    float y[TILES][2][4] = {};
+    uint32_t a[4], b[4];
+
+    //> kernel-tiles
+    #pragma unroll
+    for (int I = 1; I < 4; I++)
+        #pragma unroll
+        for (int J = 0; J < I; J++)
+            #pragma unroll
+            for (int w = 0; w < 2; w++) {
+                const bf16 *tile = &s.tri[w][16 * (I - 1)][16 * J];
+                const int to = tile_of(I, J);
+                if (by_rows) {
+                    load_tiles(a, tile + tiles_down(lane, LT));
+                    load_tiles_t(b, s.kF[to][0] + down);
+                    mma(y[3 * w + I - 1][0], a, b[0], b[1]);
+                    mma(y[3 * w + I - 1][1], a, b[2], b[3]);
+                } else {
+                    load_tiles_t(a, tile + tiles_across(lane, LT));
+                    load_tiles_t(b, s.qE[w][I - 1][0] + down);
+                    mma(y[to][0], a, b[0], b[1]), mma(y[to][1], a, b[2], b[3]);
+                }
+            }
+    //< kernel-tiles
+    __syncthreads();
+    bf16 *to = by_rows ? s.qE[0][0][0] : s.kF[0][0];
+    #pragma unroll
+    for (int h = 0; h < 4 * TILES; h++)
+        *(uint32_t *)(to + (h / 4 * 16 + lane / 4 + h % 2 * 8) * LX + d0 + h / 2 % 2 * 8
+                      + lane % 4 * 2) =
+            pack(y[h / 4][h / 2 % 2][h % 2 * 2], y[h / 4][h / 2 % 2][h % 2 * 2 + 1]);
+    __syncthreads();
+}
+
+// Row i of the tile on the diagonal, pair by pair, j < i, exponents <= 0: dq2* and dk2
+// of the row, and its share of all dkt*_j.
+static __device__ __forceinline__ void row_pairs(const struct pair_room &s, int i,
+                                                 float q, float beta_k,
+                                                 struct column &x, float &dq2,
+                                                 float &dk2)
+{
+    //> kernel-diagonal
+    const float4 *row = (const float4 *)s.diagonal[16 * x.B + i];
+    #pragma unroll
+    for (int j = 0; j < i; j++) {
+        const float4 two = row[j / 2];               // dAqk_ij, dL_ij of two columns
+        const float A = j % 2 ? two.z : two.x, L = j % 2 ? two.w : two.y;
+        const float D = exp2_fast(x.G[i] - x.G[j]), kD = x.k[j] * D;
+        dq2 += A * kD;
+        dk2 += L * kD;
+        x.dkt[j] += (A * q + L * beta_k) * D;
+    }
+    //< kernel-diagonal
+}
+
+// 16 rows' sums over the warp's 32 columns: halves change places, so that lane l ends
+// with row l / 2. Added to the sums of the columns before.
+template <int half>
+static __device__ __forceinline__ void fold(float (&x)[16])
+{
+    const bool up = threadIdx.x & 2 * half;
+    #pragma unroll
+    for (int r = 0; r < half; r++) {
+        const float low = x[r], high = x[r + half];
+        x[r] = (up ? high : low) + __shfl_xor_sync(~0u, up ? low : high, 2 * half);
+    }
+}
+
+static __device__ __forceinline__ void add_rows(float (&x)[16], int first, float *to)
+{
+    const int lane = threadIdx.x % 32;
+    fold<8>(x), fold<4>(x), fold<2>(x), fold<1>(x);
+    const float sum = x[0] + __shfl_xor_sync(~0u, x[0], 1);
+    if (lane % 2 == 0) to[lane / 2] = first ? sum : to[lane / 2] + sum;
+}

@@ -1,0 +1,129 @@
+// v3_split_room.cuh -- what v3's two kernels share, and the first one's shared memory.
+// Book: chapter 10, "Two kernels".
+// Checked by: tests/10_wy_backward.c.
+// Next: v3_split_solve.cuh.
+#pragma once
+#include "../scan.cuh"
+
+enum { LC = CHUNK + PAD };               // a row of a [64,64] matrix
+
+// What the first kernel leaves for the second, before the factors of the gate: P = dO
+// h^T, W = v_new dS^T, Q = A^T dw [T,HV,K]; dL [T,HV,C]; h_dS = sum_v h dS [NC,HV,K].
+// sums [2,T,H,K] gathers dq and dk of a group of heads.
+struct between {
+    bf16 *P, *W, *Q, *dL;
+    float *h_dS, *sums;
+};
+
+// h and dS, once used, give way: dS to k~ and dA, h to dw and v, dO to v_new and X.
+template <int K, int V>
+struct room {
+    union {
+        bf16 h[K][V + PAD];
+        struct { bf16 dw[CHUNK][K + PAD], v[CHUNK][V + PAD]; };
+    };
+    union {
+        bf16 dS[K][V + PAD];
+        struct {
+            bf16 kE[CHUNK][K + PAD], dA[CHUNK][LC];
+            float of_beta[K / 16][CHUNK];
+        };
+    };
+    union { bf16 dO[CHUNK][V + PAD], v_new[CHUNK][V + PAD], X[CHUNK][LC]; };
+    bf16 dU[CHUNK][V + PAD], A[CHUNK][LC];
+    float beta[CHUNK];
+};
+
+static __device__ __forceinline__ float low(uint32_t x)
+{
+    return __uint_as_float(x << 16);
+}
+static __device__ __forceinline__ float high(uint32_t x)
+{
+    return __uint_as_float(x & 0xffff0000u);
+}
+
+// A warp's share of a [64,16] result: D tiles, [16 rows][8 columns][4].
+typedef float slab[4][2][4];
+
+static __device__ __forceinline__ int row_in(int t, int j)
+{
+    return 16 * t + threadIdx.x % 32 / 4 + j / 2 * 8;
+}
+static __device__ __forceinline__ int column_in(int c, int j)
+{
+    return 8 * c + threadIdx.x % 4 * 2 + j % 2;
+}
+
+// x and y += X H^T and Y H^T: X and Y [64,depth], H [16,depth], all rows depth + PAD.
+template <int depth, int two>
+static __device__ __forceinline__ void rows_by_rows(slab &x, slab &y, const bf16 *X,
+                                                    const bf16 *Y, const bf16 *H)
+{
+    const int lane = threadIdx.x % 32, ld = depth + PAD;
+    const int down = tiles_down(lane, ld), across = tiles_across(lane, ld);
+    #pragma unroll
+    for (int p = 0; p < depth; p += 16) {
+        uint32_t a[4], b[4];
+        load_tiles(b, H + p + across);
+        #pragma unroll
+        for (int t = 0; t < 4; t++) {
+            load_tiles(a, X + t * 16 * ld + p + down);
+            mma(x[t][0], a, b[0], b[1]), mma(x[t][1], a, b[2], b[3]);
+            if (!two) continue;
+            load_tiles(a, Y + t * 16 * ld + p + down);
+            mma(y[t][0], a, b[0], b[1]), mma(y[t][1], a, b[2], b[3]);
+        }
+    }
+}
+
+// d += A^T X, A [64,64] lower triangular, X 16 columns of [64,ld].
+static __device__ __forceinline__ void turned_by_columns(slab &d, const bf16 *A,
+                                                         const bf16 *X, int ld)
+{
+    const int lane = threadIdx.x % 32;
+    #pragma unroll
+    for (int i = 0; i < 4; i++) {
+        uint32_t a[4], b[4];
+        load_tiles_t(b, X + i * 16 * ld + tiles_down(lane, ld));
+        #pragma unroll
+        for (int t = 0; t <= i; t++) {
+            load_tiles_t(a, A + i * 16 * LC + t * 16 + tiles_across(lane, LC));
+            mma(d[t][0], a, b[0], b[1]), mma(d[t][1], a, b[2], b[3]);
+        }
+    }
+}
+
+// A slab to rows [64] of a tensor, `stride` apart, as bf16.
+static __device__ __forceinline__ void put(bf16 *to, int64_t stride, int len,
+                                           const slab &x)
+{
+    #pragma unroll
+    for (int h = 0; h < 16; h++) {
+        const int i = row_in(h / 4, h % 2 * 2), c = h / 2 % 2;
+        const float *y = x[h / 4][c] + h % 2 * 2;
+        if (i >= len) continue;
+        *(uint32_t *)(to + i * stride + column_in(c, 0)) = pack(y[0], y[1]);
+    }
+}
+
+// The ten 16 x 16 tiles on and below the diagonal, one a warp after another.
+static __device__ __forceinline__ int tile_row(int task)
+{
+    return task < 1 ? 0 : task < 3 ? 1 : task < 6 ? 2 : 3;
+}
+
+// d += X Y^T of two rows of tiles, [16,depth] each.
+template <int depth>
+static __device__ __forceinline__ void tile_product(float (*d)[4], const bf16 *X,
+                                                    const bf16 *Y)
+{
+    const int lane = threadIdx.x % 32, ld = depth + PAD;
+    uint32_t a[4], b[4];
+    #pragma unroll
+    for (int p = 0; p < depth; p += 16) {
+        load_tiles(a, X + p + tiles_down(lane, ld));
+        load_tiles(b, Y + p + tiles_across(lane, ld));
+        mma(d[0], a, b[0], b[1]), mma(d[1], a, b[2], b[3]);
+    }
+}
