@@ -6,28 +6,18 @@
 #include "v3_split_pairs.cuh"
 #include "../stages_v2.cuh"
 
-// dq or dk of one element: of the whole group when n is its last head; heads before it
-// leave their sum in sums.
-static __device__ __forceinline__ void add_head(int n, int group, float *sum, float x,
-                                                bf16 *to)
-{
-    if (n % group) x += *sum;
-    if (n % group == group - 1) *to = x;
-    else *sum = x;
-}
-
 // Row by row from the last, so that dkt of a row is whole when its turn comes: dq, dk,
 // and what dbeta and dg add up; the block's own sums to whole.
 template <int K, int heads>
 static __device__ __forceinline__ void gather(const struct kcp_wy_backward &a,
                                               const struct between &b, struct span z,
-                                              int n, int d0, struct pair_room &s,
-                                              struct column &x)
+                                              int m, int n, int d0,
+                                              struct pair_room &s, struct column &x)
 {
-    const int group = a.HV / a.H, ld = a.H * K;
-    const int64_t first = (z.t * a.H + n / group) * K + d0 + x.d;
+    const int ld = a.H * K, group = a.HV / a.H;
+    const int more = n > m * group, last = heads == 1 || n + 1 == (m + 1) * group;
+    const int64_t first = (z.t * a.H + m) * K + d0 + x.d;
     bf16 *dq = (bf16 *)a.dq + first, *dk = (bf16 *)a.dk + first;
-    float *sums = heads == 1 ? NULL : b.sums + first;
     float by_rows = 0.0f, by_columns = 0.0f, up = 0.0f, far[4] = {};
     #pragma unroll
     for (int r = 0; r < 16; r++) x.dkt[r] = 0.0f;
@@ -37,7 +27,7 @@ static __device__ __forceinline__ void gather(const struct kcp_wy_backward &a,
         const float q = s.q[i][x.d], k = x.k[r], beta = s.beta[i];
         const float A = s.diagonal[i][r].x, E = exp2_fast(x.G[r]);
         const float P = (float)a.scale * E * (float)s.raw[0][i][x.d];
-        const float W = exp2_fast(x.G_last - x.G[r]) * (float)s.raw[1][i][x.d];
+        const float W = exp2_fast(s.G_last[x.d] - x.G[r]) * (float)s.raw[1][i][x.d];
         const float Q = E * (float)s.raw[2][i][x.d];
         float dq2 = 0.0f, dk2 = 0.0f, dkt = 0.0f;
         row_pairs(s, r, q, beta * k, x, dq2, dk2);
@@ -55,7 +45,7 @@ static __device__ __forceinline__ void gather(const struct kcp_wy_backward &a,
         #pragma unroll
         for (int I = 1; I < 4; I++)
             if (I > x.B) {
-                const float y = exp2_fast(x.G_first[I] - x.G[r])
+                const float y = exp2_fast(s.G_first[I][x.d] - x.G[r])
                               * (float)s.kF[tile_of(I, x.B)][r][x.d];
                 dkt += y;
                 far[I] += k * y;
@@ -63,16 +53,15 @@ static __device__ __forceinline__ void gather(const struct kcp_wy_backward &a,
         by_columns += k * W;
         x.up[r] = up += rows;
         x.down[r] = k * (W + dkt);
-        x.of_beta[r] = k * dk2;
+        s.kQ[i][x.d] = k * dk2;
         if (i >= z.len) continue;
-        const int64_t at = (int64_t)i * ld;
-        const float dq_ = dq2 + A * k, dk_ = W + dkt + x.dkt[r] + beta * dk2 + A * q;
-        if (heads == 1) {
-            dq[at] = dq_, dk[at] = dk_;
-        } else {
-            add_head(n, group, sums + at, dq_, dq + at);
-            add_head(n, group, sums + a.T * a.H * K + at, dk_, dk + at);
+        float2 y = { dq2 + A * k, W + dkt + x.dkt[r] + beta * dk2 + A * q };
+        if (heads > 1) {                 // the heads before the last leave their sum
+            float2 *sum = row_at(b.sums + first, i, 8 * ld);
+            if (more) y.x += sum->x, y.y += sum->y;
+            if (!last) *sum = y;
         }
+        if (last) *row_at(dq, i, 2 * ld) = y.x, *row_at(dk, i, 2 * ld) = y.y;
     }
     s.whole[0][x.B][x.d] = by_rows, s.whole[1][x.B][x.d] = by_columns;
     s.whole[2][x.B][x.d] = far[2], s.whole[3][x.B][x.d] = far[3];
@@ -84,7 +73,7 @@ static __device__ __forceinline__ void gates(const struct kcp_wy_backward &a,
                                              struct span z, int n, int d0, float h_dS,
                                              struct pair_room &s, struct column &x)
 {
-    float sum = exp2_fast(x.G_last) * h_dS;
+    float sum = h_dS;
     #pragma unroll
     for (int B = 0; B < 4; B++) {
         if (B > x.B) sum += s.whole[0][B][x.d];
@@ -93,15 +82,15 @@ static __device__ __forceinline__ void gates(const struct kcp_wy_backward &a,
             if (B < x.B && x.B < I) sum += s.whole[I][B][x.d];
     }
     float *dg = out<float>(a.dg, z.t, a.HV, n, a.KG) + d0 + x.d;
-    const int ld = a.HV * a.KG;
+    const int ld = 4 * a.HV * a.KG;
     #pragma unroll
     for (int r = 0; r < 16; r++) {
         const int i = 16 * x.B + r;
         x.up[r] += sum;
         sum += x.down[r];
-        if (a.KG > 1 && i < z.len) dg[(int64_t)i * ld] = x.up[r];
+        if (a.KG > 1 && i < z.len) *row_at(dg, i, ld) = x.up[r];
     }
-    if (a.KG == 1) add_rows(x.up, d0 == 0, s.of_gate[threadIdx.x / 32 % 2] + 16 * x.B);
+    if (a.KG == 1) add_rows(x.up, d0 == 0, s.of_gate[x.d / 32] + 16 * x.B);
 }
 
 // A block a chunk and query/key head, 64 columns of K at a time.
@@ -111,33 +100,39 @@ void wy_pairs(const struct kcp_wy_backward a, const struct between b)
 {
     extern __shared__ __align__(128) unsigned char shared[];
     struct pair_room &s = *(struct pair_room *)shared;
-    const int c = blockIdx.x, m = blockIdx.y, group = a.HV / a.H, i = threadIdx.x;
-    const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+    const int c = blockIdx.x, m = blockIdx.y, i = threadIdx.x;
+    const int group = heads == 1 ? 1 : a.HV / a.H;
+    if (i == 0) s.z = chunk_span(a, ((const int *)a.sc)[c], c);
+    __syncthreads();
 
     for (int n = m * group; n < (m + 1) * group; n++) {
-        fetch_matrices(a, b.dL, z, n, s);
+        fetch_raw(a, b, s.z, m, n, 0, s);
         #pragma unroll 1
         for (int d0 = 0; d0 < K; d0 += COLS) {
             struct column x;
-            x.d = i % COLS, x.B = __shfl_sync(~0u, i / COLS, 0);
-            fetch_raw(a, b, z, n, d0, s);
-            const float h_dS = b.h_dS[((int64_t)c * a.HV + n) * K + d0 + x.d];
-            load_column(a, z, n, d0 + x.d, x);
+            where(x);
+            load_column(a, s.z, m, n, d0 + x.d, s, x);
+            if (d0 == 0) fetch_matrices(a, b.dL, s.z, n, s);
             copies_wait<0>();
             __syncthreads();
             make_factors(s, x);
             __syncthreads();
             products(s);
-            gather<K, heads>(a, b, z, n, d0, s, x);
-            add_rows(x.of_beta, d0 == 0, s.of_beta[i / 32 % 2] + 16 * x.B);
+            gather<K, heads>(a, b, s.z, m, n, d0, s, x);
+            where(x);
+            for (int r = 0; r < 16; r++) x.k[r] = s.kQ[16 * x.B + r][x.d];
+            add_rows(x.k, d0 == 0, s.of_beta[x.d / 32] + 16 * x.B);
+            const float h_dS = exp2_fast(s.G_last[x.d])
+                             * b.h_dS[((int64_t)c * a.HV + n) * K + d0 + x.d];
             __syncthreads();
-            gates<K>(a, z, n, d0, h_dS, s, x);
+            if (d0 + COLS < K) fetch_raw(a, b, s.z, m, n, d0 + COLS, s);
+            gates<K>(a, s.z, n, d0, h_dS, s, x);
         }
         __syncthreads();
-        if (i < z.len) {
-            float *to = out<float>(a.dbeta, z.t + i, 1, 0, a.HV) + n;
+        if (i < s.z.len) {
+            float *to = out<float>(a.dbeta, s.z.t + i, 1, 0, a.HV) + n;
             *to += s.of_beta[0][i] + s.of_beta[1][i];
-            to = out<float>(a.dg, z.t + i, 1, 0, a.HV) + n;
+            to = out<float>(a.dg, s.z.t + i, 1, 0, a.HV) + n;
             if (a.KG == 1) *to = s.of_gate[0][i] + s.of_gate[1][i];
         }
         __syncthreads();
@@ -157,7 +152,7 @@ static size_t place(const struct kcp_wy_backward *a, struct between *b)
     if (a->HV == a->H) return p - (char *)a->work;
     b->P = (bf16 *)p, p += rows * a->K * bf;
     b->W = (bf16 *)p, p += rows * a->K * bf;
-    b->sums = (float *)p, p += 2 * (size_t)a->T * a->H * a->K * f;
+    b->sums = (float2 *)p, p += (size_t)a->T * a->H * a->K * sizeof *b->sums;
     return p - (char *)a->work;
 }
 

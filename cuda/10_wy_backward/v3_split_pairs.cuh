@@ -16,11 +16,14 @@
 enum { COLS = 64, LX = COLS + PAD, TILES = 6, LT = 56 };
 
 struct pair_room {
-    bf16 tri[2][48][LT];                 // dAqk, dL: rows from 16, columns to 47
+    struct span z;                       // here, for registers are short
+    __align__(16) bf16 tri[2][48][LT];   // dAqk, dL: rows from 16, columns to 47
     float2 diagonal[CHUNK][16];          // dAqk_ij, dL_ij of the tiles on the diagonal
     bf16 raw[3][CHUNK][LX], q[CHUNK][LX];   // P, W, Q
     bf16 kF[TILES][16][LX];              // k F of tile (I, J); then its sums by columns
     bf16 qE[2][3][16][LX];               // q E and beta k E; then the sums by rows
+    float kQ[CHUNK][COLS];               // k (Q + dk2), which dbeta sums
+    float G_first[4][COLS], G_last[COLS];   // of the blocks; of the chunk
     float whole[4][4][COLS];             // over a block: rows, columns, I = 2, I = 3
     float beta[CHUNK], of_beta[2][CHUNK], of_gate[2][CHUNK];
 };
@@ -60,50 +63,50 @@ static __device__ void fetch_matrices(const struct kcp_wy_backward &a, const bf1
 
 // P, W, Q and q of 64 columns.
 static __device__ void fetch_raw(const struct kcp_wy_backward &a,
-                                 const struct between &b, struct span z, int n, int d0,
-                                 struct pair_room &s)
+                                 const struct between &b, struct span z, int m, int n,
+                                 int d0, struct pair_room &s)
 {
-    const bf16 *from[3] = { b.P, b.W, b.Q };
-    #pragma unroll
-    for (int w = 0; w < 3; w++)
-        for (int at = threadIdx.x; at < CHUNK * COLS / 8; at += blockDim.x) {
-            const int i = at / (COLS / 8), d = at % (COLS / 8) * 8, there = i < z.len;
-            const int64_t t = z.t + (there ? i : 0);
-            copy_async(&s.raw[w][i][d], in<bf16>(from[w], t, a.HV, n, a.K) + d0 + d,
-                       there);
-        }
-    const bf16 *q = in<bf16>(a.q, z.t, a.H, n / (a.HV / a.H), a.K) + d0;
-    for (int at = threadIdx.x; at < CHUNK * COLS / 8; at += blockDim.x) {
-        const int i = at / (COLS / 8), d = at % (COLS / 8) * 8, there = i < z.len;
-        copy_async(&s.q[i][d], q + (there ? i : 0) * (int64_t)a.H * a.K + d, there);
-    }
+    const int64_t at = (z.t * a.HV + n) * a.K + d0;
+    const bf16 *q = in<bf16>(a.q, z.t, a.H, m, a.K) + d0;
+    fetch_block<CHUNK, COLS, 256>(s.raw[0][0], b.P + at, a.HV * a.K, z.len);
+    fetch_block<CHUNK, COLS, 256>(s.raw[1][0], b.W + at, a.HV * a.K, z.len);
+    fetch_block<CHUNK, COLS, 256>(s.raw[2][0], b.Q + at, a.HV * a.K, z.len);
+    fetch_block<CHUNK, COLS, 256>(s.q[0], q, a.H * a.K, z.len);
     copies_commit();
 }
 
-// What thread (d, B) holds of its 16 rows. G ends with that of the blocks' first rows.
+// What thread (d, B) holds of its 16 rows.
 struct column {
     int d, B;                            // of the half of K that is being worked on
-    float G[16], k[16], G_first[4], G_last;
+    float G[16], k[16];
     float dkt[16];                       // of the tile on the diagonal
-    float of_beta[16], up[16], down[16]; // k (Q + dk2); sums of dG by rows, by columns
+    float up[16], down[16];              // sums of dG by rows, by columns
 };
 
+// Its place, made anew each time: no register need hold it in between.
+static __device__ __forceinline__ void where(struct column &x)
+{
+    int i = threadIdx.x;
+    asm volatile("" : "+r"(i));
+    x.d = i % COLS, x.B = __shfl_sync(~0u, i / COLS, 0);
+}
+
 static __device__ __forceinline__ void load_column(const struct kcp_wy_backward &a,
-                                                   struct span z, int n, int d,
+                                                   struct span z, int m, int n, int d,
+                                                   struct pair_room &s,
                                                    struct column &x)
 {
-    const int last = z.len - 1, ldk = a.H * a.K, ldG = a.HV * a.KG;
-    const bf16 *k = in<bf16>(a.k, z.t, a.H, n / (a.HV / a.H), a.K) + d;
+    const int last = z.len - 1, ldk = 2 * a.H * a.K, ldG = 4 * a.HV * a.KG;
+    const bf16 *k = in<bf16>(a.k, z.t, a.H, m, a.K) + d;
     const float *G = in<float>(a.G, z.t, a.HV, n, a.KG) + (a.KG > 1 ? d : 0);
     #pragma unroll
     for (int r = 0; r < 16; r++) {
         const int i = min(16 * x.B + r, last);
-        x.G[r] = G[(int64_t)i * ldG];
-        x.k[r] = i < 16 * x.B + r ? 0.0f : (float)k[(int64_t)i * ldk];
+        x.G[r] = *row_at(G, i, ldG);
+        x.k[r] = i < 16 * x.B + r ? 0.0f : (float)*row_at(k, i, ldk);
     }
-    #pragma unroll
-    for (int I = 1; I < 4; I++) x.G_first[I] = G[(int64_t)min(16 * I, last) * ldG];
-    x.G_last = G[(int64_t)last * ldG];
+    s.G_first[x.B][x.d] = x.G[0];
+    if (x.B == 3) s.G_last[x.d] = x.G[15];           // rows past the last repeat it
 }
 
 static __device__ __forceinline__ void make_factors(struct pair_room &s,
@@ -111,11 +114,12 @@ static __device__ __forceinline__ void make_factors(struct pair_room &s,
 {
     #pragma unroll
     for (int I = 1; I < 4; I++)
-        if (I > x.B)
+        if (I > x.B) {
+            const float G = s.G_first[I][x.d];
             #pragma unroll
             for (int r = 0; r < 16; r++)
-                s.kF[tile_of(I, x.B)][r][x.d] =
-                    x.k[r] * exp2_fast(x.G_first[I] - x.G[r]);
+                s.kF[tile_of(I, x.B)][r][x.d] = x.k[r] * exp2_fast(G - x.G[r]);
+        }
     if (x.B)
         #pragma unroll
         for (int r = 0; r < 16; r++) {

@@ -9,10 +9,11 @@ enum { LC = CHUNK + PAD };               // a row of a [64,64] matrix
 
 // What the first kernel leaves for the second, before the factors of the gate: P = dO
 // h^T, W = v_new dS^T, Q = A^T dw [T,HV,K]; dL [T,HV,C]; h_dS = sum_v h dS [NC,HV,K].
-// sums [2,T,H,K] gathers dq and dk of a group of heads.
+// sums [T,H,K] gathers dq and dk of a group of heads.
 struct between {
     bf16 *P, *W, *Q, *dL;
-    float *h_dS, *sums;
+    float *h_dS;
+    float2 *sums;
 };
 
 // h and dS, once used, give way: dS to k~ and dA, h to dw and v, dO to v_new and X.
@@ -41,6 +42,32 @@ static __device__ __forceinline__ float low(uint32_t x)
 static __device__ __forceinline__ float high(uint32_t x)
 {
     return __uint_as_float(x & 0xffff0000u);
+}
+
+// Row i of rows that lie `bytes` apart; in C it is five instructions.
+template <class X>
+static __device__ __forceinline__ X *row_at(X *p, int i, int bytes)
+{
+    int64_t at;
+    asm("mul.wide.s32 %0, %1, %2;" : "=l"(at) : "r"(i), "r"(bytes));
+    return (X *)((char *)p + at);
+}
+
+// Rows 0 .. of a tensor, `stride` elements apart, to shared memory [rows,width+PAD];
+// those from len on become 0.
+template <int rows, int width, int threads>
+static __device__ __forceinline__ void fetch_block(bf16 *to, const void *from,
+                                                   int stride, int len)
+{
+    enum { lanes = width / 8, step = threads / lanes };
+    const int i0 = threadIdx.x / lanes, d = threadIdx.x % lanes * 8;
+    const bf16 *x = (const bf16 *)from + d;
+    #pragma unroll
+    for (int r = 0; r < rows / step; r++) {
+        const int i = i0 + r * step, there = i < len;
+        copy_async(to + i * (width + PAD) + d, row_at(x, there ? i : 0, 2 * stride),
+                   there);
+    }
 }
 
 // A warp's share of a [64,16] result: D tiles, [16 rows][8 columns][4].
@@ -94,16 +121,21 @@ static __device__ __forceinline__ void turned_by_columns(slab &d, const bf16 *A,
     }
 }
 
-// A slab to rows [64] of a tensor, `stride` apart, as bf16.
-static __device__ __forceinline__ void put(bf16 *to, int64_t stride, int len,
-                                           const slab &x)
+// A slab to rows [64] of a tensor, `stride` apart, as bf16. Two lanes trade halves, so
+// that each has four columns and a row's 16 leave as one sector.
+static __device__ __forceinline__ void put(bf16 *to, int stride, int len, const slab &x)
 {
+    const bool odd = threadIdx.x % 2;
+    bf16 *first = to + threadIdx.x % 4 / 2 * 4 + odd * 8;
     #pragma unroll
-    for (int h = 0; h < 16; h++) {
-        const int i = row_in(h / 4, h % 2 * 2), c = h / 2 % 2;
-        const float *y = x[h / 4][c] + h % 2 * 2;
+    for (int h = 0; h < 8; h++) {
+        const int i = row_in(h / 2, h % 2 * 2);
+        const float *y = x[h / 2][0] + h % 2 * 2, *z = x[h / 2][1] + h % 2 * 2;
+        const uint32_t p = pack(y[0], y[1]), q = pack(z[0], z[1]);
+        const uint32_t other = __shfl_xor_sync(~0u, odd ? p : q, 1);
         if (i >= len) continue;
-        *(uint32_t *)(to + i * stride + column_in(c, 0)) = pack(y[0], y[1]);
+        *(uint2 *)row_at(first, i, 2 * stride) =
+            odd ? make_uint2(other, q) : make_uint2(p, other);
     }
 }
 
@@ -120,7 +152,7 @@ static __device__ __forceinline__ void tile_product(float (*d)[4], const bf16 *X
 {
     const int lane = threadIdx.x % 32, ld = depth + PAD;
     uint32_t a[4], b[4];
-    #pragma unroll
+    #pragma unroll 4
     for (int p = 0; p < depth; p += 16) {
         load_tiles(a, X + p + tiles_down(lane, ld));
         load_tiles(b, Y + p + tiles_across(lane, ld));

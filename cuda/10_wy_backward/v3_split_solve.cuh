@@ -8,19 +8,15 @@ template <int K, int V>
 static __device__ void fetch(const struct kcp_wy_backward &a, struct span z, int c,
                              int n, struct room<K, V> &s)
 {
-    const int64_t HV = a.HV, state = ((int64_t)c * a.HV + n) * K * V;
-    for (int at = threadIdx.x; at < K * V / 8; at += blockDim.x) {
-        const int i = at / (V / 8), v = at % (V / 8) * 8;
-        copy_async(&s.h[i][v], (const bf16 *)a.h + state + i * V + v, 1);
-    }
-    fetch_rows<V>(s.dO[0], in<bf16>(a.do_, z.t, a.HV, n, V), HV * V, z.len);
-    fetch_rows<V>(s.dU[0], in<bf16>(a.dU, z.t, a.HV, n, V), HV * V, z.len);
+    const int64_t state = ((int64_t)c * a.HV + n) * K * V, row = z.t * a.HV + n;
+    const int ld = a.HV * V;
+    fetch_block<K, V, 2 * K>(s.h[0], (const bf16 *)a.h + state, V, K);
+    fetch_block<CHUNK, V, 2 * K>(s.dO[0], (const bf16 *)a.do_ + row * V, ld, z.len);
+    fetch_block<CHUNK, V, 2 * K>(s.dU[0], (const bf16 *)a.dU + row * V, ld, z.len);
     copies_commit();
-    for (int at = threadIdx.x; at < K * V / 8; at += blockDim.x) {
-        const int i = at / (V / 8), v = at % (V / 8) * 8;
-        copy_async(&s.dS[i][v], (const bf16 *)a.dh + state + i * V + v, 1);
-    }
-    fetch_rows<CHUNK>(s.A[0], in<bf16>(a.A, z.t, a.HV, n, CHUNK), HV * CHUNK, z.len);
+    fetch_block<K, V, 2 * K>(s.dS[0], (const bf16 *)a.dh + state, V, K);
+    fetch_block<CHUNK, CHUNK, 2 * K>(s.A[0], (const bf16 *)a.A + row * CHUNK,
+                                     a.HV * CHUNK, z.len);
     copies_commit();
     for (int i = threadIdx.x; i < CHUNK; i += blockDim.x)
         s.beta[i] = i < z.len ? in<float>(a.beta, z.t + i, 1, 0, a.HV)[n] : 0.0f;
@@ -44,24 +40,67 @@ static __device__ void dot_states(const bf16 *h, const bf16 *dS, float *to)
     if (lane % 2 == 0) to[lane / 2] = x;
 }
 
+// k and G of the elements that a thread will make k~ of: eight at a time.
+template <int K>
+struct keys { uint4 k[4]; float4 G[8]; };
+
+template <int K>
+static __device__ __forceinline__ void load_keys(const struct kcp_wy_backward &a,
+                                                 struct span z, int n,
+                                                 struct keys<K> &x)
+{
+    const int d = threadIdx.x % (K / 8) * 8, m = n / (a.HV / a.H);
+    const bf16 *k = in<bf16>(a.k, z.t, a.H, m, K) + d;
+    const float *G = in<float>(a.G, z.t, a.HV, n, a.KG) + (a.KG > 1 ? d : 0);
+    #pragma unroll
+    for (int r = 0; r < 4; r++) {
+        const int i = min(threadIdx.x / (K / 8) + 16 * r, z.len - 1);
+        const float *g = row_at(G, i, 4 * a.HV * a.KG);
+        x.k[r] = *(const uint4 *)row_at(k, i, 2 * a.H * K);
+        if (a.KG > 1) {
+            x.G[2 * r] = *(const float4 *)g, x.G[2 * r + 1] = *(const float4 *)(g + 4);
+        } else
+            x.G[2 * r] = x.G[2 * r + 1] = make_float4(*g, *g, *g, *g);
+    }
+}
+
+// k~ = exp2(G) k.
+template <int K, int V>
+static __device__ __forceinline__ void decayed_keys(struct room<K, V> &s,
+                                                    const struct keys<K> &x)
+{
+    #pragma unroll
+    for (int r = 0; r < 4; r++) {
+        const uint4 k = x.k[r];
+        const float4 y = x.G[2 * r], z = x.G[2 * r + 1];
+        *(uint4 *)&s.kE[threadIdx.x / (K / 8) + 16 * r][threadIdx.x % (K / 8) * 8] =
+            make_uint4(pack(low(k.x) * exp2_fast(y.x), high(k.x) * exp2_fast(y.y)),
+                       pack(low(k.y) * exp2_fast(y.z), high(k.y) * exp2_fast(y.w)),
+                       pack(low(k.z) * exp2_fast(z.x), high(k.z) * exp2_fast(z.y)),
+                       pack(low(k.w) * exp2_fast(z.z), high(k.w) * exp2_fast(z.w)));
+    }
+}
+
 // P and dw need h, W needs dS; each leaves room for what comes next.
 template <int K, int V>
 static __device__ void states(const struct kcp_wy_backward &a, const struct between &b,
-                              struct span z, int c, int n, struct room<K, V> &s, int d0)
+                              struct span z, int c, int n, struct room<K, V> &s, int d0,
+                              struct keys<K> &keys)
 {
-    const int64_t row = (z.t * a.HV + n) * K + d0, HV = a.HV;
+    const int64_t row = z.t * a.HV + n;
     slab P = {}, dw = {}, W = {};
     copies_wait<1>();
     __syncthreads();
     rows_by_rows<V, 1>(P, dw, s.dO[0], s.dU[0], s.h[d0]);
     copies_wait<0>();
     __syncthreads();
-    fetch_rows<V>(s.v_new[0], in<bf16>(a.v_new, z.t, a.HV, n, V), HV * V, z.len);
+    fetch_block<CHUNK, V, 2 * K>(s.v_new[0], (const bf16 *)a.v_new + row * V, a.HV * V,
+                                 z.len);
     copies_commit();
-    dot_states<V>(s.h[d0], s.dS[d0], b.h_dS + ((int64_t)c * HV + n) * K + d0);
-    put(b.P + row, HV * K, z.len, P);
+    dot_states<V>(s.h[d0], s.dS[d0], b.h_dS + ((int64_t)c * a.HV + n) * K + d0);
+    put(b.P + row * K + d0, a.HV * K, z.len, P);
     __syncthreads();
-    fetch_rows<V>(s.v[0], in<bf16>(a.v, z.t, a.HV, n, V), HV * V, z.len);
+    fetch_block<CHUNK, V, 2 * K>(s.v[0], (const bf16 *)a.v + row * V, a.HV * V, z.len);
     copies_commit();
     #pragma unroll
     for (int h = 0; h < 16; h++) {
@@ -69,38 +108,11 @@ static __device__ void states(const struct kcp_wy_backward &a, const struct betw
         const float *y = dw[h / 4][h / 2 % 2] + h % 2 * 2;
         *(uint32_t *)&s.dw[i][d0 + e] = pack(-y[0], -y[1]);
     }
+    load_keys<K>(a, z, n, keys);
     copies_wait<1>();
     __syncthreads();
     rows_by_rows<V, 0>(W, W, s.v_new[0], s.v_new[0], s.dS[d0]);
-    put(b.W + row, HV * K, z.len, W);
-}
-
-// k~ = exp2(G) k, eight numbers a thread at a time.
-template <int K, int V>
-static __device__ void decayed_keys(const struct kcp_wy_backward &a, struct span z,
-                                    int n, struct room<K, V> &s)
-{
-    const int m = n / (a.HV / a.H);
-    #pragma unroll
-    for (int at = threadIdx.x; at < CHUNK * K / 8; at += 2 * K) {
-        const int i = at / (K / 8), d = at % (K / 8) * 8;
-        const int64_t t = z.t + (i < z.len ? i : z.len - 1);
-        const uint4 x = *(const uint4 *)(in<bf16>(a.k, t, a.H, m, K) + d);
-        const float *from = in<float>(a.G, t, a.HV, n, a.KG);
-        const uint32_t *k = &x.x;
-        float G[8];
-        if (a.KG > 1) {
-            *(float4 *)G = *(const float4 *)(from + d);
-            *(float4 *)(G + 4) = *(const float4 *)(from + d + 4);
-        } else
-            for (int j = 0; j < 8; j++) G[j] = from[0];
-        uint4 y;
-        uint32_t *to = &y.x;
-        for (int j = 0; j < 4; j++)
-            to[j] = pack(low(k[j]) * exp2_fast(G[2 * j]),
-                         high(k[j]) * exp2_fast(G[2 * j + 1]));
-        *(uint4 *)&s.kE[i][d] = y;
-    }
+    put(b.W + row * K + d0, a.HV * K, z.len, W);
 }
 
 // dA = tril((dU v^T + dw k~^T) diag(beta), -1).
@@ -144,7 +156,7 @@ static __device__ void make_X(struct room<K, V> &s)
 
 // dL = -tril(A^T X, -1), to global memory.
 template <int K, int V>
-static __device__ void make_dL(struct room<K, V> &s, bf16 *dL, int64_t stride, int len)
+static __device__ void make_dL(struct room<K, V> &s, bf16 *dL, int stride, int len)
 {
     const int lane = threadIdx.x % 32;
     for (int task = threadIdx.x / 32; task < 10; task += K / 16) {
@@ -161,7 +173,7 @@ static __device__ void make_dL(struct room<K, V> &s, bf16 *dL, int64_t stride, i
             const int i = row_in(I, h % 2 * 2), j = 16 * J + column_in(h / 2, 0);
             const float *x = d[h / 2] + h % 2 * 2;
             if (i < len)
-                *(uint32_t *)(dL + i * stride + j) =
+                *(uint32_t *)row_at(dL + j, i, 2 * stride) =
                     pack(j < i ? -x[0] : 0.0f, j + 1 < i ? -x[1] : 0.0f);
         }
     }
@@ -183,7 +195,7 @@ static __device__ void through_A(const struct kcp_wy_backward &a, bf16 *Q_,
             x[h / 8 * 2 + h % 4 / 2] += y * (float)s.v[i][v];
             y *= s.beta[i];
         }
-        put(out<bf16>(a.dv, z.t, a.HV, n, V) + v0, (int64_t)a.HV * V, z.len, dvb);
+        put(out<bf16>(a.dv, z.t, a.HV, n, V) + v0, a.HV * V, z.len, dvb);
     }
     #pragma unroll
     for (int h = 0; h < 8; h++) {
@@ -193,25 +205,26 @@ static __device__ void through_A(const struct kcp_wy_backward &a, bf16 *Q_,
     }
     slab Q = {};
     turned_by_columns(Q, s.A[0], s.dw[0] + d0, K + PAD);
-    put(Q_ + d0, (int64_t)a.HV * K, z.len, Q);
+    put(Q_ + d0, a.HV * K, z.len, Q);
 }
 
 // A block a chunk and value head, two blocks an SM. A warp owns 16 columns of all
 // [64,K] and [64,V]; a barrier stands before each phase that reads others' columns.
 template <int K, int V>
-static __global__ __launch_bounds__(2 * K, K == 128 ? 2 : 4)
+static __global__ __launch_bounds__(2 * K, 2)
 void wy_solve(const struct kcp_wy_backward a, const struct between b)
 {
     extern __shared__ __align__(128) unsigned char shared[];
     struct room<K, V> &s = *(struct room<K, V> *)shared;
     const int c = blockIdx.x, n = blockIdx.y, d0 = threadIdx.x / 32 * 16;
     const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
-    const int64_t row = z.t * a.HV + n, HV = a.HV;
+    const int64_t row = z.t * a.HV + n;
+    struct keys<K> keys;
 
     fetch<K, V>(a, z, c, n, s);
-    states<K, V>(a, b, z, c, n, s, d0);
+    states<K, V>(a, b, z, c, n, s, d0, keys);
     __syncthreads();
-    decayed_keys<K, V>(a, z, n, s);
+    decayed_keys<K, V>(s, keys);
     copies_wait<0>();
     __syncthreads();
     make_dA<K, V>(s);
@@ -221,8 +234,8 @@ void wy_solve(const struct kcp_wy_backward a, const struct between b)
     if (threadIdx.x < z.len) {
         float sum = 0.0f;
         for (int w = 0; w < K / 16; w++) sum += s.of_beta[w][threadIdx.x];
-        ((float *)a.dbeta)[row + threadIdx.x * HV] = sum;
+        ((float *)a.dbeta)[row + (int64_t)threadIdx.x * a.HV] = sum;
     }
     __syncthreads();
-    make_dL<K, V>(s, b.dL + row * CHUNK, HV * CHUNK, z.len);
+    make_dL<K, V>(s, b.dL + row * CHUNK, a.HV * CHUNK, z.len);
 }
