@@ -68,10 +68,10 @@ static __device__ __forceinline__ void add_tile(slab &S, int I, const float (*x)
             for (int h = 0; h < 8; h++) S[t][h / 4][h % 4] += x[h / 4][h % 4];
 }
 
-// Tile (I, J) with squares of size 2^b, on 16 columns d0 ..: P_i += dq2, Q_i += dk2, W_j
-// += dkt, and dG_i, dG_j. GDN: D is in the matrices already. One body for all tiles, in
-// a loop: unrolled, the 22 of them are 240 KiB of instructions, and the warps wait for
-// those (13.2 ms for case A, half of it so).
+// Tile (I, J) with squares of size 2^b, on 16 columns d0 ..: P_i += dq2, Q_i += dk2,
+// W_j += dkt, and dG_i, dG_j. GDN: D is in the matrices already. One body for all
+// tiles, in a loop: unrolled, the 22 of them are 240 KiB of instructions, and the warps
+// wait for those (13.2 ms for case A, half of it so).
 template <int K, int V, int kda>
 static __device__ __forceinline__ void tile(struct room<K, V> &r, int I, int J, int b_,
                                             int d0, slab &P, slab &Q, slab &W)
@@ -135,7 +135,8 @@ static __device__ void pairs_kda(struct room<K, V> &r, int d0, slab &P, slab &Q,
 {
     #pragma unroll 1
     for (int task = 0; task < 22; task++) {
-        const int I = task < 4 ? 2 + task / 2 : task < 6 ? task * 2 - 7 : (task - 6) / 4;
+        const int I = task < 4 ? 2 + task / 2 : task < 6 ? 2 * task - 7
+                                              : (task - 6) / 4;
         const int J = task < 4 ? task % 2 : task < 6 ? task * 2 - 8 : I;
         const int b = task < 4 ? 5 : task < 6 ? 4 : 3 - (task - 6) % 4;
         tile<K, V, 1>(r, I, J, b, d0, P, Q, W);
