@@ -8,7 +8,7 @@
 // gate and its own, and writes 2 2K + 4K: 2816 bytes at K = 128, 0.52 ms for case A.
 // Sums of dA_log and ddt_bias are made by eight tokens, by chunk, by stretch, in the
 // same order.
-enum { TOKENS = 8, WARPS = CHUNK / TOKENS, SUMS = 512 };
+enum { TOKENS = 8, AHEAD = 4, WARPS = CHUNK / TOKENS, SUMS = 512 };
 
 static __device__ __forceinline__ float low(uint32_t x)
 {
@@ -65,13 +65,14 @@ static __device__ __forceinline__ float gate_slope(const struct kcp_gate &a,
 {
     const float y = x + f.dt;
     if (a.gate == KCP_GATE_BOUNDED) {    // sigma' = e / (1+e)^2 loses no digits
-        const float e = __expf(-fabsf(f.expA * y)), s = 1.0f / (1.0f + e);
+        const float e = __expf(-fabsf(f.expA * y)), s = __fdividef(1.0f, 1.0f + e);
         const float dx = dg * (float)a.lower_bound * f.expA * e * s * s;
         *dA += dx * y;
         return dx;
     }
     if (a.gate == KCP_GATE_SOFTPLUS) {
-        const float e = __expf(-fabsf(y)), s = (y >= 0.0f ? 1.0f : e) / (1.0f + e);
+        const float e = __expf(-fabsf(y));
+        const float s = __fdividef(y >= 0.0f ? 1.0f : e, 1.0f + e);
         *dA -= dg * f.expA * (fmaxf(y, 0.0f) + log1pf(e));
         return -f.expA * s * dg;
     }
@@ -83,10 +84,44 @@ template <int N> struct vec;
 template <> struct vec<4> { typedef float4 f; typedef uint2 b; };
 template <> struct vec<1> { typedef float f; typedef bf16 b; };
 
-// One chunk's dg_raw and its parts [NC,HV KG] of dA_log and ddt_bias, in work. A lane N
-// of the HV KG columns, a warp eight tokens, all loaded before the first is used.
+// AHEAD tokens of a lane's N columns from t on: all loaded before the first is used.
 template <int N>
-static __global__ __launch_bounds__(256) void gate_back(const struct kcp_gate a)
+static __device__ __forceinline__ void tokens_back(const struct kcp_gate &a,
+                                                   struct span z, int t, int64_t e,
+                                                   const struct slope *f, float *dA,
+                                                   float *ddt)
+{
+    const int64_t W = (int64_t)a.HV * a.KG;
+    typename vec<N>::b x[AHEAD];
+    typename vec<N>::f dg[AHEAD];
+    #pragma unroll
+    for (int r = 0; r < AHEAD; r++) {
+        const int64_t at = (z.t + t + r) * W + e;
+        x[r] = typename vec<N>::b(), dg[r] = typename vec<N>::f();
+        if (e >= W || t + r >= z.len) continue;
+        x[r] = *(const typename vec<N>::b *)((const bf16 *)a.g_raw + at);
+        dg[r] = *(const typename vec<N>::f *)((const float *)a.dg + at);
+    }
+    //> kernel-gate-back
+    #pragma unroll
+    for (int r = 0; r < AHEAD; r++) {
+        const bf16 *in = (const bf16 *)&x[r];
+        float *d = (float *)&dg[r];
+        #pragma unroll
+        for (int j = 0; j < N; j++) {
+            d[j] = gate_slope(a, f[j], (float)in[j], d[j], &dA[j]);
+            ddt[j] += a.gate == KCP_GATE_RAW ? 0.0f : d[j];
+        }
+        if (e < W && t + r < z.len)
+            *(typename vec<N>::f *)((float *)a.dg_raw + (z.t + t + r) * W + e) = dg[r];
+    }
+    //< kernel-gate-back
+}
+
+// One chunk's dg_raw and its parts [NC,HV KG] of dA_log and ddt_bias, in work. A lane N
+// of the HV KG columns, a warp eight tokens.
+template <int N>
+static __global__ __launch_bounds__(256, 3) void gate_back(const struct kcp_gate a)
 {
     __shared__ float sums[2][WARPS][32 * N];
     const int64_t W = (int64_t)a.HV * a.KG, groups = (W + 32 * N - 1) / (32 * N);
@@ -95,35 +130,13 @@ static __global__ __launch_bounds__(256) void gate_back(const struct kcp_gate a)
     const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
     const float *A_log = (const float *)a.A_log, *dt = (const float *)a.dt_bias;
     float dA[N] = {}, ddt[N] = {}, *work = (float *)a.work;
-    typename vec<N>::b x[TOKENS];
-    typename vec<N>::f dg[TOKENS];
-
-    #pragma unroll
-    for (int r = 0; r < TOKENS; r++) {
-        const int t = w * TOKENS + r, here = e < W && t < z.len;
-        const int64_t at = (z.t + t) * W + e;
-        x[r] = typename vec<N>::b(), dg[r] = typename vec<N>::f();
-        if (here) x[r] = *(const typename vec<N>::b *)((const bf16 *)a.g_raw + at);
-        if (here) dg[r] = *(const typename vec<N>::f *)((const float *)a.dg + at);
-    }
     struct slope f[N] = {};
+
     for (int d = 0; d < N && e < W; d++)
-        f[d] = { A_log ? expf(A_log[(e + d) / a.KG]) : 1.0f, dt ? dt[e + d] : 0.0f };
-    //> kernel-gate-back
-    #pragma unroll
-    for (int r = 0; r < TOKENS; r++) {
-        const int t = w * TOKENS + r;
-        const bf16 *in = (const bf16 *)&x[r];
-        float *d = (float *)&dg[r];
-        #pragma unroll
-        for (int j = 0; j < N; j++) {
-            d[j] = gate_slope(a, f[j], (float)in[j], d[j], &dA[j]);
-            ddt[j] += a.gate == KCP_GATE_RAW ? 0.0f : d[j];
-        }
-        if (e < W && t < z.len)
-            *(typename vec<N>::f *)((float *)a.dg_raw + (z.t + t) * W + e) = dg[r];
-    }
-    //< kernel-gate-back
+        f[d] = { A_log ? __expf(A_log[(e + d) / a.KG]) : 1.0f, dt ? dt[e + d] : 0.0f };
+    #pragma unroll 1
+    for (int t = w * TOKENS; t < (w + 1) * TOKENS; t += AHEAD)
+        tokens_back<N>(a, z, t, e, f, dA, ddt);
     for (int d = 0; d < N; d++)
         sums[0][w][lane * N + d] = dA[d], sums[1][w][lane * N + d] = ddt[d];
     __syncthreads();
