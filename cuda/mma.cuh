@@ -82,6 +82,14 @@ static __device__ __forceinline__ float exp2_fast(float x)
     return y;
 }
 
+// 1/x likewise: 1 ulp; of what is above 2^126 it is 0.
+static __device__ __forceinline__ float reciprocal_fast(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 static __device__ __forceinline__ uint32_t pack(float low, float high)
 {
     const __nv_bfloat162 x = __floats2bfloat162_rn(low, high);

@@ -45,10 +45,11 @@ struct gate_of_channel { float expA, dt; };
 static __device__ __forceinline__ float activate(const struct kcp_gate &a,
                                                  struct gate_of_channel f, float x)
 {
-    const float y = x + f.dt;
+    const float y = x + f.dt, log2e = 1.44269504088896341f;
     if (a.gate == KCP_GATE_RAW) return x;
     if (a.gate == KCP_GATE_BOUNDED)
-        return (float)a.lower_bound / (1.0f + __expf(-f.expA * y));
+        return (float)a.lower_bound
+             * reciprocal_fast(1.0f + exp2_fast(-log2e * f.expA * y));
     return -f.expA * (fmaxf(y, 0.0f) + log1pf(__expf(-fabsf(y))));
 }
 

@@ -65,14 +65,15 @@ static __device__ __forceinline__ float gate_slope(const struct kcp_gate &a,
 {
     const float y = x + f.dt;
     if (a.gate == KCP_GATE_BOUNDED) {    // sigma' = e / (1+e)^2 loses no digits
-        const float e = __expf(-fabsf(f.expA * y)), s = __fdividef(1.0f, 1.0f + e);
+        const float e = exp2_fast(-1.44269504088896341f * f.expA * fabsf(y));
+        const float s = reciprocal_fast(1.0f + e);
         const float dx = dg * (float)a.lower_bound * f.expA * e * s * s;
         *dA += dx * y;
         return dx;
     }
     if (a.gate == KCP_GATE_SOFTPLUS) {
         const float e = __expf(-fabsf(y));
-        const float s = __fdividef(y >= 0.0f ? 1.0f : e, 1.0f + e);
+        const float s = (y >= 0.0f ? 1.0f : e) * reciprocal_fast(1.0f + e);
         *dA -= dg * f.expA * (fmaxf(y, 0.0f) + log1pf(e));
         return -f.expA * s * dg;
     }

@@ -12,14 +12,17 @@ struct again_room {
     float sums[1024 / K][K], beta[CHUNK], E[CHUNK];
 };
 
-// exp and log by the special function unit, as forward's v2 (chapter 02) has it.
+// exp and log by the special function unit, as forward's v2 (chapter 02) has it;
+// `bounded`, known when this is compiled, keeps the other forms off its path.
+template <int bounded>
 static __device__ __forceinline__ float activated(const struct kcp_gate &a, float expA,
                                                   float dt, float x)
 {
-    const float y = x + dt;
+    const float y = x + dt, log2e = 1.44269504088896341f;
+    if (bounded)
+        return (float)a.lower_bound
+             * reciprocal_fast(1.0f + exp2_fast(-log2e * expA * y));
     if (a.gate == KCP_GATE_RAW) return fmaxf(x, -750.0f);
-    if (a.gate == KCP_GATE_BOUNDED)
-        return (float)a.lower_bound / (1.0f + __expf(-expA * y));
     return fmaxf(-expA * (fmaxf(y, 0.0f) + log1pf(__expf(-fabsf(y)))), -750.0f);
 }
 
@@ -32,6 +35,21 @@ static __device__ __forceinline__ void unpack4(float *y, uint2 x)
 static __device__ __forceinline__ uint2 pack4(const float *x)
 {
     return make_uint2(pack(x[0], x[1]), pack(x[2], x[3]));
+}
+
+// g of R tokens and four channels, summed: the first len of them, later ones add 0.
+template <int R, int bounded>
+static __device__ __forceinline__ void sum_rows(const struct kcp_gate &f, float expA,
+                                                const float *dt, int len,
+                                                float (*G)[4], float *sum)
+{
+    #pragma unroll
+    for (int r = 0; r < R; r++)
+        #pragma unroll
+        for (int d = 0; d < 4; d++) {
+            const float g = activated<bounded>(f, expA, dt[d], G[r][d]);
+            G[r][d] = sum[d] += r < len ? g : 0.0f;
+        }
 }
 
 // KDA: G, qg, kg of a thread's tokens and channels, and beta k~ in k's place in X.
@@ -54,14 +72,10 @@ static __device__ void gate_rows_kda(const struct kcp_gate &f, const struct kcp_
     }
     if (dt) *(float4 *)bias = *(const float4 *)(dt + n * K + i);
     #pragma unroll
-    for (int r = 0; r < R; r++) {
-        unpack4(G[r], x[r]);
-        #pragma unroll
-        for (int d = 0; d < 4; d++) {
-            if (part * R + r < z.len) sum[d] += activated(f, expA, bias[d], G[r][d]);
-            G[r][d] = sum[d];
-        }
-    }
+    for (int r = 0; r < R; r++) unpack4(G[r], x[r]);
+    const int left = z.len - part * R;
+    if (f.gate == KCP_GATE_BOUNDED) sum_rows<R, 1>(f, expA, bias, left, G, sum);
+    else sum_rows<R, 0>(f, expA, bias, left, G, sum);
     *(float4 *)&s.sums[part][i] = make_float4(sum[0], sum[1], sum[2], sum[3]);
     copies_wait<0>();
     __syncthreads();
@@ -102,9 +116,12 @@ static __device__ void gate_rows_gdn(const struct kcp_gate &f, const struct kcp_
     float g = 0.0f;
     if (t < CHUNK) {
         const float *A_log = (const float *)f.A_log, *dt = (const float *)f.dt_bias;
-        if (t < z.len)
-            g = activated(f, A_log ? expf(A_log[n]) : 1.0f, dt ? dt[n] : 0.0f,
-                          (float)in<bf16>(f.g_raw, z.t + t, a.HV, n, 1)[0]);
+        const float expA = A_log ? expf(A_log[n]) : 1.0f, bias = dt ? dt[n] : 0.0f;
+        const int64_t at = z.t + (t < z.len ? t : 0);
+        const float x = in<bf16>(f.g_raw, at, a.HV, n, 1)[0];
+        g = f.gate == KCP_GATE_BOUNDED ? activated<1>(f, expA, bias, x)
+                                       : activated<0>(f, expA, bias, x);
+        if (t >= z.len) g = 0.0f;
         for (int b = 1; b < 32; b *= 2) {
             const float y = __shfl_up_sync(~0u, g, b);
             if (lane >= b) g += y;
