@@ -68,7 +68,7 @@ static void say_case(const struct bench *b)
            " C=%d segments=%d %s %s save=%s; %d warm-up, median of %d\n",
            b->copy / 1e12, b->product / 1e12, (long long)c->T, c->H, c->HV, c->K, c->V,
            c->C, c->NS, model_name[c->model], regime_name[b->regime],
-           c->save ? "all" : "recompute", b->warmup, b->iters);
+           b->unsaved ? "none" : c->save ? "all" : "recompute", b->warmup, b->iters);
 }
 
 int main(int argc, char **argv)

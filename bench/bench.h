@@ -16,6 +16,7 @@ struct bench {                         /* what was asked for, and the controls *
     struct kcp_call call;              /* sizes and options of the layer, all ranks' */
     enum regime regime;
     int warmup, iters, newest;         /* newest: the last variant of each stage */
+    int unsaved;                       /* 08 leaves nothing for 13 */
     int ranks;                         /* whole layers over so many; 0: stages */
     int from, to, factor;              /* tokens: a sweep, when to > from */
     const char *stage, *stages, *variant, *json, *against, *backend, *forms;

@@ -14,7 +14,7 @@ static const char usage[] =
     "what:    --stage NN | --stages 08,13   --variant NAME   --newest (of each stage)\n"
     "case:    -T tokens   -H heads   --HV heads   -K size   -V size   -C chunk\n"
     "         --model kda|gdn|dplr|gdn2|gla   --gate live|strong   --segments S\n"
-    "         --save recompute|all   --reuse-M (13 takes M from 08)\n"
+    "         --save recompute|all|none   --reuse-M (13 takes M from 08)\n"
     "ranks:   -g, --ranks R   whole layers over R ranks, each with T / R tokens:\n"
     "                         front, t_sum, t_exchange, t_main apart, every form\n"
     "         --forms all_gather,chain,pipeline,scan    --backend nccl|threads\n"
@@ -82,6 +82,7 @@ static int read_word(const char *a, const char *next, struct bench *b)
         { "--gate", "strong", (int *)&b->regime, STRONG },
         { "--save", "all", (int *)&c->save, KCP_SAVE_ALL },
         { "--save", "recompute", (int *)&c->save, KCP_RECOMPUTE },
+        { "--save", "none", &b->unsaved, 1 },
     };
     for (size_t j = 0; j < sizeof words / sizeof *words && next; j++)
         if (is(a, words[j].name)) return *words[j].at = next, 0;

@@ -15,7 +15,7 @@ static const char *case_head(const struct bench *b, char *s, size_t n)
              "\"segments\":%d,\"ranks\":%d,\"model\":\"%s\",\"gate\":\"%s\","
              "\"save\":\"%s\"", (long long)c->T, c->H, c->HV, c->K, c->V, c->C, c->NS,
              b->ranks ? b->ranks : 1, model_name[c->model], regime_name[b->regime],
-             c->save ? "all" : "recompute");
+             b->unsaved ? "none" : c->save ? "all" : "recompute");
     return s;
 }
 

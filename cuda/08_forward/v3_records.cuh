@@ -1,0 +1,64 @@
+// v3_records.cuh -- the record of a chunk: what prepare makes and the scan consumes.
+// Book: chapter 17, "Code: kernels".
+// Checked by: tests/08_forward.c.
+// Next: v3_records_pairs.cuh.
+#ifndef KCP_V3_RECORDS_CUH
+#define KCP_V3_RECORDS_CUH
+
+#include "../bulk.cuh"
+#include "../scan.cuh"
+
+// Of chapter 03's factors prepare leaves out u and w: with k~ = exp2(G) k,
+//     v_new = u - w S = A beta (v - k~ S),
+// so the scan needs k~ and A beta and the raw v, which prepare then never touches.
+//
+//   prepare  reads q, k, g: 6K;  writes k~, qg, kg, A beta, Aqk: 6K + 4C bytes/th
+//   scan     reads the record and v: 6K + 4C + 2V;  writes o: 2V
+//
+// 3330 bytes a token-head at K = V = 128: 0.61 ms for case A at 4.3 TB/s.
+//
+// A record is contiguous, in panels (group.cuh), three parts that a scan waits for one
+// by one; each part comes on chip as one bulk copy. A map needs the first two alone.
+enum { BYTES = 2 * PANEL };
+
+template <int K>
+struct record {
+    unsigned char k[K / 64][BYTES];      // -k~, columns 64 j .. in panel j
+    unsigned char Ab[BYTES];             // A diag(beta)
+    unsigned char kg[K / 64][BYTES];
+    unsigned char q[K / 64][BYTES];      // scale qg
+    unsigned char Aqk[BYTES];
+    float decay[K];                      // exp2(G_last): with the second part
+};
+
+// What the kernels are given: the layer's call, and where things lie. Stretch s begins
+// with state from[s] of h_in, laid out as h_layout says, and ends with row to[s] of ht,
+// -1: nowhere. to13: what the saved block keeps (NULL: nothing is kept).
+struct records {
+    struct kcp_forward a;
+    void *record;                        // [NC][HV]
+    const void *h_in;
+    enum kcp_layout h_layout;
+    const int *from, *to, *want;         // [NS]
+    void *maps;                          // chapter 05's, where a map is wanted
+    int kept;                            // rows of h_kept
+    struct { void *q, *k, *rstd_q, *rstd_k, *beta, *Aqk, *A, *h_kept; } to13;
+};
+
+template <int K>
+static __device__ __forceinline__ struct record<K> *record_of(const struct records &x,
+                                                              int c, int n)
+{
+    return (struct record<K> *)x.record + ((int64_t)c * x.a.HV + n);
+}
+
+static __device__ __forceinline__ float low(uint32_t x)
+{
+    return __uint_as_float(x << 16);
+}
+static __device__ __forceinline__ float high(uint32_t x)
+{
+    return __uint_as_float(x & 0xffff0000u);
+}
+
+#endif

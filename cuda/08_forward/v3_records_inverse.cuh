@@ -1,0 +1,143 @@
+// v3_records_inverse.cuh -- prepare, last part: (I + L)^-1 by spans, on the tensor core.
+// Book: chapter 17, "Code: kernels".
+// Checked by: tests/08_forward.c.
+// Next: v3_records_pairs.cuh.
+#ifndef KCP_V3_RECORDS_INVERSE_CUH
+#define KCP_V3_RECORDS_INVERSE_CUH
+
+#include "v3_records_gate.cuh"
+
+// Numbers enter these products in two bf16 pieces, so that 16 bits of them count.
+struct pieces { uint32_t top[4], rest[4]; };
+
+static __device__ __forceinline__ void split(float low, float high, uint32_t &top,
+                                             uint32_t &rest)
+{
+    top = pack(low, high);
+    unpack_rest(top, low, high);
+    rest = pack(low, high);
+}
+
+// Two D tiles, a square of 16, as the A of a product; or, in the same registers' order,
+// of its transpose's rows as the B.
+static __device__ __forceinline__ struct pieces as_a(const float (*d)[4])
+{
+    struct pieces p;
+    #pragma unroll
+    for (int i = 0; i < 4; i++)
+        split(d[i / 2][i % 2 * 2], d[i / 2][i % 2 * 2 + 1], p.top[i], p.rest[i]);
+    return p;
+}
+
+// Fragments in shared memory lie as the lanes hold them: b0, b1 of rows 0-7, of 8-15.
+static __device__ __forceinline__ void put(uint4 (*at)[32], const struct pieces &p)
+{
+    const int lane = threadIdx.x % 32;
+    at[0][lane] = make_uint4(p.top[0], p.top[2], p.top[1], p.top[3]);
+    at[1][lane] = make_uint4(p.rest[0], p.rest[2], p.rest[1], p.rest[3]);
+}
+
+// d [16,16] += x y^T: three of the four products of pieces.
+static __device__ __forceinline__ void add_product(float (*d)[4], const struct pieces &x,
+                                                   const uint4 (*y)[32])
+{
+    const uint4 top = y[0][threadIdx.x % 32], rest = y[1][threadIdx.x % 32];
+    mma(d[0], x.top, top.x, top.y), mma(d[1], x.top, top.z, top.w);
+    mma(d[0], x.top, rest.x, rest.y), mma(d[1], x.top, rest.z, rest.w);
+    mma(d[0], x.rest, top.x, top.y), mma(d[1], x.rest, top.z, top.w);
+}
+
+// The inverse of I + L for one span, L in shared memory: lane j < 16 owns column j and
+// leaves it there in L's place.
+static __device__ __forceinline__ void invert_span(float (*L)[SPAN + 4])
+{
+    const int j = threadIdx.x % 16;
+    float x[SPAN];
+    #pragma unroll
+    for (int i = 0; i < SPAN; i++) x[i] = i == j;
+    #pragma unroll
+    for (int p = 0; p < SPAN; p += 4)
+        #pragma unroll
+        for (int i = p + 1; i < SPAN; i++) {
+            const float4 l = *(const float4 *)&L[i][p];
+            x[i] -= l.x * x[p];
+            if (i > p + 1) x[i] -= l.y * x[p + 1];
+            if (i > p + 2) x[i] -= l.z * x[p + 2];
+            if (i > p + 3) x[i] -= l.w * x[p + 3];
+        }
+    __syncwarp();
+    #pragma unroll
+    for (int i = 0; i < SPAN; i++)
+        if (threadIdx.x % 32 < SPAN) L[i][j] = x[i];
+    __syncwarp();
+}
+
+// Two neighbours of row i, piece p of a panel or of a row of a tensor.
+static __device__ __forceinline__ void put_pair(unsigned char *panel, int i, int p,
+                                                uint32_t x)
+{
+    *(uint32_t *)(panel + in_panel(i, p) + threadIdx.x % 4 * 4) = x;
+}
+
+static __device__ __forceinline__ void put_row(const struct records &x, void *to,
+                                               struct span z, int n, int i, int p,
+                                               uint32_t pair)
+{
+    if (i < z.len)
+        *(uint32_t *)(out<bf16>(to, z.t + i, x.a.HV, n, CHUNK) + p * 8 +
+                      threadIdx.x % 4 * 2) = pair;
+}
+
+// Square (I, J) of A, given as A_IJ^T in D tiles: A beta to the record, A to the block.
+static __device__ __forceinline__ void square_out(const struct records &x, struct span z,
+                                                  int n, int I, int J,
+                                                  const float (*d)[4],
+                                                  const float *beta, unsigned char *Ab)
+{
+    int g;                               // anew: no address is kept from before
+    asm volatile("mov.u32 %0, %laneid;" : "=r"(g));
+    g /= 4;
+    #pragma unroll
+    for (int h = 0; h < 4; h++) {
+        const int i = I * SPAN + h / 2 * 8 + g, p = J * 2 + h % 2;
+        const float b = beta[J * SPAN + h % 2 * 8 + g];
+        const float *y = d[h / 2] + h % 2 * 2;
+        put_pair(Ab, i, p, transpose_tile(pack(b * y[0], b * y[1])));
+        if (x.to13.A)
+            put_row(x, x.to13.A, z, n, i, p, transpose_tile(pack(y[0], y[1])));
+    }
+}
+
+// Column J of the squares of A, by warp J, going down: A_IJ^T = -(sum_M A_MJ^T L_IM^T)
+// A_II^T. What a product leaves in registers, packed, feeds the next one.
+template <int K>
+static __device__ __forceinline__ void column_of_squares(const struct records &x,
+                                                         struct span z, int n, int J,
+                                                         struct prepare<K> &s,
+                                                         unsigned char *Ab)
+{
+    const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
+    struct pieces A[SPANS - 1];
+    float d[2][4];
+    #pragma unroll
+    for (int h = 0; h < 8; h++)          // A_JJ^T
+        d[h / 4][h % 4] = s.square[J][h / 4 * 8 + e + h % 2][g + h % 4 / 2 * 8];
+    square_out(x, z, n, J, J, d, s.beta, Ab);
+    A[0] = as_a(d);
+    #pragma unroll
+    for (int below = 1; below < SPANS; below++) {
+        const int I = J + below;
+        if (I >= SPANS) continue;
+        float y[2][4] = {}, w[2][4] = {};
+        #pragma unroll
+        for (int m = 0; m < below; m++)
+            add_product(y, A[m], s.L[square_of(I, J + m)]);
+        add_product(w, as_a(y), s.A[I]);
+        #pragma unroll
+        for (int h = 0; h < 8; h++) w[h / 4][h % 4] = -w[h / 4][h % 4];
+        square_out(x, z, n, I, J, w, s.beta, Ab);
+        if (below < SPANS - 1) A[below] = as_a(w);
+    }
+}
+
+#endif

@@ -1,0 +1,204 @@
+// v3_records_sm90.cu -- the whole forward from packed records: prepare, maps, scan.
+// Book: chapter 17, "Code: kernels".
+// Checked by: tests/08_forward.c.
+// Next: ../13_backward/v3_records.cu.
+#include "../stages_v2.cuh"
+#include "program.cuh"
+#include "v3_records_maps.cuh"
+#include "v3_records_prepare.cuh"
+#include "v3_records_scan.cuh"
+
+static struct stages stages(void) { return stages_v2("v3_records"); }
+
+// What the kernels take. Where save-all wants every factor as a tensor, and for other
+// shapes, the stages of v2 run instead.
+static int takes(const struct kcp_forward *a)
+{
+    const void *p[] = { a->q_raw, a->k_raw, a->v, a->g_raw, a->o };
+    if (a->C != CHUNK || (a->K != 64 && a->K != 128) || (a->V != 64 && a->V != 128))
+        return 0;
+    if (a->saved && a->save == KCP_SAVE_ALL) return 0;
+    for (const void *x : p)
+        if (!aligned_16(x)) return 0;
+    return 1;
+}
+
+// This rank's forward. alone: every stretch is a whole sequence and nothing crosses a
+// cut, so that h0 and ht are all the states there are; else states and maps as in v1's
+// program, of strips where a rank cuts its segments (strips.cuh).
+struct fused {
+    struct records x;
+    struct room r;
+    struct kcp_exchange e;
+    struct strips p;
+    void *states, *maps, *h_kept;        // [NS] of the segments
+    int alone;
+};
+
+static int is_alone(const struct kcp_forward *a)
+{
+    const struct kcp_segment *seg = segments_of((const struct kcp_call *)a);
+    int alone = !a->plan->crossing;
+    for (int s = 0; s < a->NS; s++) alone = alone && seg[s].first && seg[s].last;
+    return alone;
+}
+
+// Into strips of how many chunks? 0: no strips. A map costs more than it saves while
+// half as many chains as there are processors can run (chapter 17).
+static int strip_chunks(const struct kcp_forward *a)
+{
+    return a->strip_chunks;
+}
+
+static void place_block(struct fused *f)
+{
+    struct records *x = &f->x;
+    struct room *r = &f->r;
+    x->to13.q = take_named(r, "q", 0, 1), x->to13.k = take_named(r, "k", 0, 1);
+    x->to13.rstd_q = take_named(r, "rstd_q", 0, 1);
+    x->to13.rstd_k = take_named(r, "rstd_k", 0, 1);
+    x->to13.beta = take_named(r, "beta", 0, 1);
+    x->to13.Aqk = take_named(r, "Aqk", 0, 1), x->to13.A = take_named(r, "A", 0, 1);
+    f->h_kept = take_named(r, "h_kept", 0, 1);
+}
+
+// What maps and their exchange need.
+static void place_maps(struct fused *f)
+{
+    struct kcp_forward *a = &f->x.a;
+    struct room *r = &f->r;
+    const int64_t KV = (int64_t)a->HV * a->K * a->V, KK = (int64_t)a->HV * a->K * a->K;
+    f->maps = take_named(r, "maps", a->NS * (KV + KK), sizeof(float));
+    f->states = take(r, a->NS * KV, sizeof(float));
+    f->e = { a->form, 0, a->blocks, a->reuse_M, a->HV, a->K, a->V, a->plan, a->comm,
+             a->ops, f->maps, f->states, NULL, NULL, a->stream };
+    if (a->saved && a->reuse_M) f->e.kept = take_named(r, "kept", 0, 1);
+    f->e.work = take(r, kcp_exchange_work(&f->e), 1);
+    f->p.want = (int *)take(r, a->NS, sizeof(int));
+    f->p.maps = f->maps, f->p.starts = f->states;
+    a->strip_chunks = strip_chunks(a);
+    if (a->strip_chunks && !a->plan->L)
+        f->p = place_strips((const struct kcp_call *)a, r, &f->p);
+    f->x.maps = f->p.maps, f->x.h_in = f->p.starts, f->x.h_layout = KCP_KV;
+    f->x.want = f->p.want;
+}
+
+// Where everything lies; returns the bytes of work.
+static size_t place_fused(struct fused *f, const struct kcp_forward *args)
+{
+    *f = {};
+    f->x.a = *args;
+    struct kcp_forward *a = &f->x.a;
+    struct room *r = &f->r;
+    if (!a->ops) a->ops = &cuda_mapops;
+    r->base = (char *)a->work, r->saved = (char *)a->saved;
+    kcp_saved_layout(&r->head, (const struct kcp_call *)a, stages().name, sizeof(bf16),
+                     sizeof(float));
+    if (a->saved) place_block(f);
+    f->p = { 0, a->NS, (int *)a->cu, (int *)a->cn, NULL, NULL, NULL, NULL, NULL };
+    f->x.record = take(r, (int64_t)a->NC * a->HV,
+                       a->K == 128 ? sizeof(struct record<128>) : sizeof(struct record<64>));
+    f->x.h_in = a->h0, f->x.h_layout = a->layout;
+    f->alone = is_alone(a) && !strip_chunks(a);
+    if (!f->alone) place_maps(f);
+    f->x.from = (int *)take(r, f->p.NS, sizeof(int));
+    f->x.to = (int *)take(r, f->p.NS, sizeof(int));
+    if (f->alone && a->saved)
+        f->x.to13.h_kept = f->h_kept, f->x.kept = kcp_saved_states((struct kcp_call *)a);
+    return r->used;
+}
+
+// Row of h_in that a stretch begins with, row of ht that it ends with, -1: none.
+static void put_rows(const struct fused *f)
+{
+    const struct kcp_call *a = (const struct kcp_call *)&f->x.a;
+    struct putter from = { (int *)f->x.from, {}, a->stream };
+    struct putter to = { (int *)f->x.to, {}, a->stream };
+    for (int s = 0, at = 0; s < a->NS; s++) {
+        const struct kcp_segment *g = segments_of(a) + s;
+        for (int j = strips_of(&f->p, g); j--; at++) {
+            put(&from, f->alone ? g->n : at);
+            put(&to, j || !g->last ? -1 : g->n);
+        }
+    }
+    put_rest(&from), put_rest(&to);
+}
+
+// A sequence without tokens hands h0 through, on the rank that owns it.
+static void pass_states(const struct kcp_forward *a)
+{
+    const struct kcp_plan *p = a->plan;
+    const struct states from = { (float *)a->h0, 0 }, to = { (float *)a->ht, 0 };
+    struct mover m = { (const struct kcp_call *)a, from, to, {} };
+    for (int n = 0; n < p->N; n++)
+        if (p->ht_rank[n] == a->r && p->cu_seqlens[n] == p->cu_seqlens[n + 1])
+            move(&m, n, n);
+    flush(&m);
+}
+
+// Chapters 05 and 07: the state with which every strip begins.
+static int carry_fused(struct fused *f, const struct records *on_strips)
+{
+    const struct kcp_call *call = (const struct kcp_call *)&f->x.a;
+    const size_t state = sizeof(float) * call->HV * call->K * call->V;
+    part(PART_SUM, call->stream);
+    put_strips(call, 0, &f->p);
+    states_in(call, 0, f->x.a.h0, f->states);
+    spread(call, &f->p, 0, 0, f->states, f->p.starts);
+    int status = KCP_OK;
+    if (call->NS)
+        status = call->K == 128 ? records_maps<128>(on_strips) : records_maps<64>(on_strips);
+    if (!status) status = compose_strips(call, &f->p, 0, f->maps);
+    part(PART_EXCHANGE, call->stream);
+    if (!status) status = kcp_exchange_run(&f->e);
+    if (!status) status = start_strips(call, &f->p, 0, f->states);
+    if (!status && f->h_kept)
+        cudaMemcpyAsync(f->h_kept, f->states, kcp_saved_states(call) * state,
+                        cudaMemcpyDeviceToDevice, call->stream);
+    return status;
+}
+
+static int fused_run(const struct kcp_forward *args)
+{
+    struct fused f;
+    int status = place_fused(&f, args) <= args->work_bytes ? KCP_OK : KCP_BAD;
+    const struct kcp_forward *a = &f.x.a;
+    if (a->saved && a->saved_bytes < f.r.head.bytes) status = KCP_BAD;
+    struct records on_strips = f.x;
+    on_strips.a.cu = f.p.cu, on_strips.a.cn = f.p.cn, on_strips.a.NS = f.p.NS;
+
+    //> kernel-fused
+    if (!status && a->NS) {
+        put_rows(&f);
+        status = a->K == 128 ? prepare_records<128>(&f.x) : prepare_records<64>(&f.x);
+    }
+    if (!status && !f.alone) status = carry_fused(&f, &on_strips);
+    part(PART_MAIN, a->stream);
+    if (!status && a->NS)
+        status = a->K == 128 ? scan_records<128>(&on_strips) : scan_records<64>(&on_strips);
+    //< kernel-fused
+    if (!status) pass_states(a);
+    if (!status && a->saved) write_head<<<1, 256, 0, a->stream>>>(a->saved, f.r.head);
+    if (status && status != KCP_COMM && a->comm)
+        a->comm->fail(a->comm, status, stages().name);
+    return status ? status : launched();
+}
+
+static int run(void *args)
+{
+    const struct kcp_forward *a = (const struct kcp_forward *)args;
+    return a->plan && takes(a) ? fused_run(a) : forward_run<bf16>(args, stages());
+}
+
+static size_t work(const void *args)
+{
+    const struct kcp_forward *a = (const struct kcp_forward *)args;
+    struct fused f;
+    if (!a->plan || !takes(a)) return forward_work<bf16>(args, stages());
+    return place_fused(&f, a);
+}
+
+KCP_VARIANT(forward_v3_records) = {
+    "08_forward", "v3_records", "two kernels: packed records of chunks, and their scan",
+    KCP_BF16, KCP_DEVICE, "K, V 64 or 128, C 64; others, and save-all, as v2_stages",
+    run, work };

@@ -1,0 +1,21 @@
+// v3_records.cu -- v2's backward after the fused forward, whose block it reads.
+// Book: chapter 17, "Code: kernels".
+// Checked by: tests/13_backward.c.
+// Next: ../14_conv/v1_row.cu.
+#include "../stages_v2.cuh"
+#include "program.cuh"
+#include "v2_stages_again.cuh"
+
+static int run(void *args)
+{
+    return backward_run<bf16>(args, stages_v2_again("v3_records"));
+}
+
+static size_t work(const void *args)
+{
+    return backward_work<bf16>(args, stages_v2_again("v3_records"));
+}
+
+KCP_VARIANT(backward_v3_records) = {
+    "13_backward", "v3_records", "v2's stages, on the block that the fused forward left",
+    KCP_BF16, KCP_DEVICE, "K, V up to 256, C up to 64", run, work };

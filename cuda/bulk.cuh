@@ -1,0 +1,62 @@
+// bulk.cuh -- Hopper's copy engine, and registers that warpgroups hand to one another.
+// Book: chapter 17, "Code: kernels".
+// Checked by: every variant that includes it.
+// Next: 08_forward/v3_records.cuh.
+#ifndef KCP_BULK_CUH
+#define KCP_BULK_CUH
+
+#include "group.cuh"
+
+// A contiguous piece of global memory to shared memory, both aligned to 16 bytes; bar
+// counts the bytes.
+static __device__ __forceinline__ void bulk_copy(void *to, const void *from,
+                                                 uint32_t bytes, uint64_t *bar)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];"
+                 :: "r"(shared_at(to)), "l"(from), "r"(bytes), "r"(shared_at(bar))
+                 : "memory");
+}
+
+// Arrive, and announce so many bytes of copies: the turn is over when they are there.
+static __device__ __forceinline__ void turn_expect(uint64_t *bar, uint32_t bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                 :: "r"(shared_at(bar)), "r"(bytes) : "memory");
+}
+
+// Barriers are set up by one thread; the copy engine must see them too.
+static __device__ __forceinline__ void turns_show(void)
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// The 128 threads of warpgroup w wait for one another.
+static __device__ __forceinline__ void group_sync(int w)
+{
+    asm volatile("bar.sync %0, 128;" :: "r"(w + 1) : "memory");
+}
+
+// A warpgroup gives registers away, or takes them: n a thread from here on.
+template <int n>
+static __device__ __forceinline__ void give_registers(void)
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(n));
+}
+
+template <int n>
+static __device__ __forceinline__ void take_registers(void)
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(n));
+}
+
+// Four 8 x 8 tiles of bf16 from registers to shared memory, each transposed on its way.
+static __device__ __forceinline__ void store_tiles_t(bf16 *row, const uint32_t *r)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};"
+                 :: "r"(shared_at(row)), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+                 : "memory");
+}
+
+#endif
