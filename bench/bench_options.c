@@ -14,6 +14,7 @@ static const char usage[] =
     "what:    --stage NN | --stages 08,13   --variant NAME   --newest (of each stage)\n"
     "case:    -T tokens   -H heads   --HV heads   -K size   -V size   -C chunk\n"
     "         --model kda|gdn|dplr|gdn2|gla   --gate live|strong   --segments S\n"
+    "         --sequences N (packed, of uneven lengths)\n"
     "         --save recompute|all|none   --reuse-M (13 takes M from 08)\n"
     "ranks:   -g, --ranks R   whole layers over R ranks, each with T / R tokens:\n"
     "                         front, t_sum, t_exchange, t_main apart, every form\n"
@@ -49,7 +50,7 @@ static int read_number(const char *a, const char *next, struct bench *b, int *T)
         { "-T", T, 1, 1 << 24 },           { "-H", &c->H, 1, 1024 },
         { "--HV", &c->HV, 1, 1024 },       { "-K", &c->K, 16, 256 },
         { "-V", &c->V, 16, 256 },          { "-C", &c->C, 1, 256 },
-        { "--segments", &c->NS, 1, 65536 },
+        { "--segments", &c->NS, 1, 65536 },   { "--sequences", &c->N, 1, 4096 },
         { "--warmup", &b->warmup, 0, 10000 }, { "-w", &b->warmup, 0, 10000 },
         { "--iters", &b->iters, 5, 100000 },  { "-n", &b->iters, 5, 100000 },
         { "--ranks", &b->ranks, 1, 8 },    { "-g", &b->ranks, 1, 8 },
@@ -104,6 +105,8 @@ static int settle(struct bench *b, int T)
     if (c->HV % c->H) return bench_bad("--HV", "", "a multiple of -H");
     if (b->stage && !stage_find(b->stage))
         return bench_bad("--stage", b->stage, "a stage, e.g. 04");
+    if (c->N > c->T / 16)
+        return bench_bad("--sequences", "", "sixteen tokens a sequence or more");
     if (c->NS > c->T) return bench_bad("--segments", "", "at most -T");
     if (b->to > b->from && (b->json || b->against))
         return bench_bad("-e", "", "one size with --json and --against");

@@ -8,8 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Where the sequences of a packed batch begin: lengths as 1 to 5, by turns, and few of
+ * them whole chunks. cu [N+1]. */
+static void pack(int N, int64_t T, int64_t *cu)
+{
+    int64_t all = 0, before = 0;
+    for (int n = 0; n < N; n++) all += 1 + 3 * n % 5;
+    for (int n = 0; n <= N; n++) cu[n] = T * before / all, before += 1 + 3 * n % 5;
+}
+
 /* This rank's grid, as the plan cut it, on the device. */
-static int fill_grid(struct runner *x)
+static int fill_grid(struct runner *x, const int64_t *sequences)
 {
     const struct kcp_context *at = &x->plan->ctx[x->call.r];
     struct kcp_call *c = &x->call;
@@ -18,12 +27,11 @@ static int fill_grid(struct runner *x)
     if (!want) return KCP_NO_MEMORY;
     for (int i = 0; i < c->NS; i++) want[i] = KCP_WANT_H | KCP_WANT_M;
     const int range[] = { 0, c->NS };
-    const int64_t whole[] = { 0, c->T };
     const struct { const char *name; const void *from; size_t bytes; } rows[] = {
         { "cu", at->cu, 4 * ((size_t)c->NS + 1) },
         { "cn", at->cn, 4 * ((size_t)c->NS + 1) },
         { "sc", at->sc, 4 * (size_t)c->NC }, { "want", want, 4 * (size_t)c->NS },
-        { "range", range, 8 }, { "cu_seqlens", whole, 16 },
+        { "range", range, 8 }, { "cu_seqlens", sequences, 8 * ((size_t)c->N + 1) },
     };
     int e = KCP_OK;
     for (size_t i = 0; i < sizeof rows / sizeof *rows && !e; i++) {
@@ -39,7 +47,7 @@ static int fill_grid(struct runner *x)
 int runner_open(struct runner *x, struct kcp_comm *comm, int head_parts)
 {
     const struct kcp_call *all = &x->b->call;
-    const int64_t cu[] = { 0, all->T };
+    int64_t *cu = malloc(sizeof *cu * ((size_t)all->N + 1));
     const int64_t L = all->NS > comm->R ? (all->T + all->NS - 1) / all->NS : 0;
     const char *why = "";
     struct CUstream_st *stream;
@@ -47,13 +55,17 @@ int runner_open(struct runner *x, struct kcp_comm *comm, int head_parts)
     x->call.H /= head_parts, x->call.HV /= head_parts;
     x->call.R = comm->R, x->call.r = comm->r, x->call.comm = comm;
     x->call.ops = device_memory()->mapops;
-    if (kcp_plan_make(&x->plan, 1, cu, comm->R, NULL, L, all->C, 4, &why))
-        return bench_bad("plan", why, "a batch that can be cut"), KCP_BAD;
+    if (!cu) return KCP_NO_MEMORY;
+    pack(all->N, all->T, cu);
+    int e = kcp_plan_make(&x->plan, all->N, cu, comm->R, NULL, L, all->C, 4, &why);
+    if (e) bench_bad("plan", why, "a batch that can be cut");
     x->call.plan = x->plan;
-    if (cudaStreamCreate(&stream)) return KCP_CUDA;
-    x->call.stream = stream;
-    const int e = fill_grid(x);
-    return e ? e : fill_inputs(x);
+    if (!e && cudaStreamCreate(&stream)) e = KCP_CUDA;
+    if (!e) x->call.stream = stream;
+    if (!e) e = fill_grid(x, cu);
+    if (!e) e = fill_inputs(x);
+    free(cu);
+    return e;
 }
 
 void runner_close(struct runner *x)

@@ -43,12 +43,18 @@ grep -E '^ +(FAIL|MARGINAL|skip)' "$OUT/judge.txt"
 say "judged: $failed stages failed"
 
 # Ours: a file a case, to which the peers append.
-A="-T 8192 -H 96" S="-T 65536 -H 32 --segments 8"
-CASES=${CASES:-a_live a_strong a_gdn b_live b_gdn}
+CASES=${CASES:-a_live a_strong a_less a_more a_gdn b_live h8 gdn32 gdn64 packed}
 for c in $CASES; do
     options="--newest --stages 08,13"
     case $c in a_live) options=$([ -n "$ALL" ] || echo --newest) ;; esac
-    case $c in a_*) options="$A $options" ;; *) options="$S $options" ;; esac
+    case $c in
+        a_less) size="-T 8191 -H 96" ;;     a_more) size="-T 8193 -H 96" ;;
+        a_*) size="-T 8192 -H 96" ;;        b_*) size="-T 65536 -H 32" ;;
+        h8) size="-T 65536 -H 8" ;;         packed) size="-T 32768 -H 64 --sequences 20" ;;
+        gdn32) size="-T 8192 -H 32" ;;      gdn64) size="-T 32768 -H 16 --HV 64" ;;
+        *) size="-T 8192 -H 96" ;;
+    esac
+    options="$size $options"
     case $c in *strong*) options="$options --gate strong" ;; esac
     case $c in *gdn*) options="$options --model gdn" ;; esac
     within 5 "$B/kcp-bench" --json "$OUT/$c.json" $options ||

@@ -15,6 +15,7 @@ awk '
         where = sprintf("%s %s, T = %d, H = %d%s", toupper(str("model")), str("gate"),
                         num("T"), num("H"),
                         num("ranks") > 1 ? ", " num("ranks") " GPUs" : "")
+        if (num("sequences") > 1) where = where ", " num("sequences") " sequences"
         if (num("segments") > 1) where = where ", " num("segments") " segments"
     }
     /"variant":/ && /"stage":"(08|13|forward_)/ {

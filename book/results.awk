@@ -11,7 +11,7 @@ function str(key,   s) { s = $0; if (!match(s, "\"" key "\":\"[^\"]*\"")) return
         gather[++gathers] = sprintf("all-gather of %.1f MiB a rank over %d GPUs: %.0f µs (`%s`)", num("gather_bytes") / 1048576, ranks, num("gather_us"), file)
     what = sprintf("%s, %s gates, T = %d, H = %d%s, K = %d, V = %d, C = %d%s", toupper(str("model")), str("gate"), num("T"), num("H"),
                    num("HV") > num("H") ? sprintf(", HV = %d", num("HV")) : "", num("K"), num("V"), num("C"),
-                   num("segments") > 1 ? sprintf(", %d segments", num("segments")) : "")
+                   (num("sequences") > 1 ? sprintf(", %d packed sequences", num("sequences")) : "") (num("segments") > 1 ? sprintf(", %d segments", num("segments")) : ""))
 }
 /"variant":/ {
     stage = str("stage"); us = num("us"); bytes = num("bytes"); flops = num("flops")

@@ -21,9 +21,9 @@ def head(path, words):
     if os.path.exists(path):
         with open(path) as f:
             first = f.readline()
-        return json.loads(first.rstrip().removesuffix("[") + "[]}")
+        return {"sequences": 1, **json.loads(first.rstrip().removesuffix("[") + "[]}")}
     case = dict(T=8192, H=96, HV=0, K=128, V=128, C=64, segments=1, ranks=1,
-                model="kda", gate="live")
+                sequences=1, model="kda", gate="live")
     for word in words:
         name, value = word.split("=", 1)
         case[name] = int(value) if isinstance(case[name], int) else value
@@ -93,6 +93,16 @@ def controls(torch):
     return {"copy": 2 * (2 << 30) / copy * 1e6, "product": 2 * n ** 3 / product * 1e6}
 
 
+def packed(torch, case):
+    """Where a batch's sequences begin, as pack in ../bench_setup.c says."""
+    T, N, cu, before = case["T"], case["sequences"], [], 0
+    total = sum(1 + 3 * n % 5 for n in range(N))
+    for n in range(N + 1):
+        cu.append(T * before // total)
+        before += 1 + 3 * n % 5
+    return torch.tensor(cu, dtype=torch.long, device="cuda")
+
+
 def inputs(torch, case, tokens, seed, states=True):
     """tokens rows of the case's tensors; gates and regimes: ../bench_inputs.cu."""
     T, H, HV, K, V = tokens, case["H"], case["HV"], case["K"], case["V"]
@@ -128,9 +138,12 @@ def inputs(torch, case, tokens, seed, states=True):
     beta = torch.randn(1, T, HV, device="cuda", dtype=torch.float32)
     x["beta"] = (beta - (3 if case["gate"] == "live" else 0)).to(torch.bfloat16)
     x["A_log"], x["dt_bias"] = A_log, dt_bias
+    N = case["sequences"]
+    if N > 1:
+        x["cu"] = packed(torch, case)
     if states:
-        x["h0"] = normal(1, HV, K, V, dtype=torch.float32)
-        x["dht"] = normal(1, HV, K, V, dtype=torch.float32)
+        x["h0"] = normal(N, HV, K, V, dtype=torch.float32)
+        x["dht"] = normal(N, HV, K, V, dtype=torch.float32)
     x["scale"] = 1 / math.sqrt(K)
     return x
 

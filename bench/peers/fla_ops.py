@@ -50,7 +50,7 @@ def layer(case, x, context=None):
         more["cp_context"] = context
     elif "cu" in x:
         more["cu_seqlens"] = x["cu"]
-    elif "h0" in x:
+    if context is None and "h0" in x:
         more.update(initial_state=x["h0"], output_final_state=True)
     if case["model"] == "kda":
         more.update(safe_gate=True, lower_bound=-5.0)

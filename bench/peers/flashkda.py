@@ -39,7 +39,7 @@ def one_gpu(path, words):
     def forward():
         flash_kda.fwd(x["q"], x["k"], x["v"], x["g"], x["beta"], x["scale"], o,
                       x["A_log"], dt_bias, -5.0, initial_state=x["h0"],
-                      final_state=ht)
+                      final_state=ht, cu_seqlens=x.get("cu"))
 
     with torch.no_grad():
         us = common.time_calls(torch, [forward])[0]
