@@ -2,8 +2,8 @@
  *
  * Book: CONTRIBUTING.md.  Checked by: itself.  Next: main.c, the same core without it.
  *
- * Options travel by environment (STAGE, VARIANT, SEED, FULL), since each test is a
- * fresh process. Rank threads return codes; only this thread asserts, and names the
+ * Options travel by environment (STAGE, VARIANT, SEED, FULL; and on GPUs DEVICE=1,
+ * BACKEND=nccl, RANKS=4), since each test is a fresh process. Rank threads return codes; only this thread asserts, and names the
  * variant.
  */
 #include "judge.h"
@@ -35,13 +35,15 @@ static int find_items(void)
         const struct kcp_variant *v[256];
         if (stage && stage_find(stage) != s) continue;
         const int nv = kcp_variants(s->name, variant, v, 256);
-        for (int j = 0; j < nv; j++) items[n++] = (struct item){ s, v[j], NULL };
-        if (!s->ranks || (variant && strcmp(variant, "ref"))) continue;
+        for (int j = 0; j < nv; j++)
+            if (!asked("DEVICE") || v[j]->where == KCP_DEVICE)
+                items[n++] = (struct item){ s, v[j], NULL };
+        if (asked("DEVICE") || !s->ranks || (variant && strcmp(variant, "ref"))) continue;
         refs[i] = (struct kcp_variant){ s->name, "ref", "the reference, on R ranks",
                                         KCP_F64, KCP_HOST, "any", s->ref, NULL };
         items[n++] = (struct item){ s, &refs[i], NULL };
     }
-    const int nc = variant ? 0 : kcp_checks(stage, c, 200);
+    const int nc = variant || asked("DEVICE") ? 0 : kcp_checks(stage, c, 200);
     for (int j = 0; j < nc; j++) items[n++] = (struct item){ NULL, NULL, c[j] };
     return n;
 }
@@ -62,9 +64,13 @@ ParameterizedTest(int *at, kcp, judged)
     find_items();
     const struct item *x = &items[*at];
     o.full = asked("FULL") != NULL;
+    o.only_device = asked("DEVICE") != NULL;
+    if (asked("RANKS")) o.ranks = atoi(asked("RANKS"));
+    cr_assert(!ranks_open(asked("BACKEND"), o.only_device, &o.ranks), "no such ranks");
     if (asked("SEED")) o.seed = strtoull(asked("SEED"), NULL, 10);
     if (x->c) judge_check(x->c, &rep);
     else judge_variant(x->stage, x->v, &o, &rep);
+    ranks_close();
     const char *stage = x->c ? x->c->stage : x->stage->name;
     const char *name = x->c ? x->c->name : x->v->name;
     fflush(stdout);
