@@ -56,13 +56,12 @@ static int fill(struct spike_rank *x, struct tile y, int backward, const double 
 {
     const size_t bytes = sizeof(double) * (size_t)state_size(x);
     int status = KCP_OK;
+    memcpy(state[0], S, bytes);
     if (scan_chosen(x, y.s)) {
-        memcpy(state[y.n - 1], S, bytes);
         scan_updates(x, y, backward);
         status = scan_up(x, y.n, backward);
         return status ? status : scan_down(x, y.n, backward, state);
     }
-    memcpy(state[0], S, bytes);
     for (int e = 1; e < y.n; e++) {
         memcpy(state[e], state[e - 1], bytes);
         walk(x, backward ? y.t0 + y.n - e : y.t0 + e - 1, backward, x->a->V, x->a->V,

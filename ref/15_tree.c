@@ -8,12 +8,6 @@
  */
 #include "15_scan.h"
 
-static void swap(double **a, double **b)
-{
-    double *c = *a;
-    *a = *b, *b = c;
-}
-
 /* The map of a token, [B | A] = [beta k v^T | diag(alpha) - beta k (alpha k)^T]; in
  * reverse [A^T q dO^T | A], the exchange's way of writing a map that acts by A^T. */
 static void map_of(const struct spike_token *x, int backward, double *map_)
@@ -60,15 +54,16 @@ int scan_up(struct spike_rank *x, int n, int backward)
             const int left = i + d - 1, right = (i + 2 * d < n ? i + 2 * d : n) - 1;
             status = x->ops->compose(a->HV, a->K, a->V, x->node[right], x->node[left],
                                      backward, 0, x->spare, a->stream);
-            swap(&x->node[right], &x->spare);
+            double *const old = x->node[right];
+            x->node[right] = x->spare, x->spare = old;
         }
     //< up
     return status;
 }
 
-/* Pass 2, down.  state[n-1] holds the state before the tile. A block's state goes to
- * its left half as it is, and through the left half's map to its right half: in the end
- * state[e] is the state before leaf e. */
+/* Pass 2, down.  state[0] holds the state before the tile, and a block's state stands at
+ * its first leaf: there its left half finds it as it is, and its right half gets it
+ * through the left half's map. In the end state[e] is the state before leaf e. */
 int scan_down(struct spike_rank *x, int n, int backward, double **state)
 {
     const struct kcp_scan *a = x->a;
@@ -78,11 +73,9 @@ int scan_down(struct spike_rank *x, int n, int backward, double **state)
     //> down
     for (int d = top; d >= 1; d /= 2)
         for (int i = 0; i + d < n && !status; i += 2 * d) {
-            const int left = i + d - 1, right = (i + 2 * d < n ? i + 2 * d : n) - 1;
-            status = x->ops->apply(a->HV, a->K, a->V, x->node[left], backward, 0, 0,
-                                   a->V, state[right], a->V, state[left], a->V,
-                                   a->stream);
-            swap(&state[left], &state[right]);
+            const double *left = x->node[i + d - 1];
+            status = x->ops->apply(a->HV, a->K, a->V, left, backward, 0, 0, a->V,
+                                   state[i], a->V, state[i + d], a->V, a->stream);
         }
     //< down
     return status;
