@@ -84,7 +84,7 @@ for n in 2 4; do
     [ $n -le "$gpus" ] || continue
     for how in threads processes; do
         $how $n --exchange 25
-        for stage in 08 13 14; do $how $n --stage $stage; done
+        for stage in 08 13 14 15; do $how $n --stage $stage; done
     done
     struck KILL $n
 done

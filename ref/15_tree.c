@@ -61,7 +61,7 @@ int scan_up(struct spike_rank *x, int n, int backward)
     return status;
 }
 
-/* Pass 2, down.  state[0] holds the state before the tile, and a block's state stands at
+/* Pass 2, down.  state[0] holds the state before the tile; a block's state stands at
  * its first leaf: there its left half finds it as it is, and its right half gets it
  * through the left half's map. In the end state[e] is the state before leaf e. */
 int scan_down(struct spike_rank *x, int n, int backward, double **state)

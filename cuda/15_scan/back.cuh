@@ -1,0 +1,130 @@
+// back.cuh -- all gradients of a tile's tokens, from the states on both sides of each.
+// Book: chapter 15, "Code: kernels".
+// Checked by: tests/15_scan.c.
+// Next: repeat.cuh.
+#ifndef KCP_15_BACK_CUH
+#define KCP_15_BACK_CUH
+
+#include "token.cuh"
+
+// With F = dS + q dO^T, e = v - S_d^T k, z = F^T k (columns, first half), then
+//   dq = S' dO      dk = beta (F e - S_d z)      dalpha = sum_v (F - beta k z^T) S
+// (rows, second half: a warp a row, lanes over v). Bound: memory, two states read twice
+// a token. dq, dk of a value head go to dq_part, dk_part [C,HV,K]. Barriers: vectors
+// before columns, columns before rows, rows before dspike.
+template <class X>
+static __global__ void gradients(const struct tile x, float *dq_part, float *dk_part)
+{
+    __shared__ float k[KMAX], q[KMAX], alpha[KMAX], dy[KMAX];
+    __shared__ float e[KMAX], z[KMAX], dO[KMAX];
+    const struct kcp_scan &a = x.a;
+    const int at = blockIdx.x, n = blockIdx.y, K = a.K, V = a.V, D = a.D;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    const int64_t t = x.t0 + at, row = (int64_t)at * a.HV + n, KV = (int64_t)K * V;
+    const float *S = x.before + row * KV, beta = x.beta[row];
+    const float *dS = x.after + ((int64_t)(x.n - 1 - at) * a.HV + n) * KV;
+    fetch<X>(x, at, n, k, q, alpha);
+    for (int v = threadIdx.x; v < V; v += blockDim.x)
+        dO[v] = dropped(a, t) ? 0.0f : x.dO[(t * a.HV + n) * V + v];
+    __syncthreads();
+    for (int v = threadIdx.x; v < V; v += blockDim.x) {
+        float err = in<X>(a.v, t, a.HV, n, V)[v], sum = 0.0f;
+        for (int i = 0; i < K; i++) {
+            err -= alpha[i] * S[(int64_t)i * V + v] * k[i];
+            sum += k[i] * (dS[(int64_t)i * V + v] + q[i] * dO[v]);
+        }
+        e[v] = err, z[v] = sum;
+        out<X>(a.dv, t, a.HV, n, V)[v] = beta * sum;
+    }
+    __syncthreads();
+    for (int i = warp; i < K; i += warps) {
+        float dq = 0.0f, dk = 0.0f, da = 0.0f;
+        const float b = beta * k[i];
+        for (int v = lane; v < V; v += 32) {
+            const float s = S[(int64_t)i * V + v], Sd = alpha[i] * s;
+            const float F = dS[(int64_t)i * V + v] + q[i] * dO[v];
+            dq += (Sd + b * e[v]) * dO[v];
+            dk += F * e[v] - Sd * z[v];
+            da += (F - b * z[v]) * s;
+        }
+        dq = warp_sum(dq), dk = warp_sum(dk), da = warp_sum(da);
+        if (lane) continue;
+        dq_part[row * K + i] = dq, dk_part[row * K + i] = beta * dk;
+        dy[i] = da * x.slope[row * K + i];
+        out<float>(a.dalpha_base, t, a.HV, n, K)[i] = dy[i];
+    }
+    float db = 0.0f;
+    for (int v = lane; v < V; v += 32) db += e[v] * z[v];
+    db = warp_sum(db) * x.beta_slope[row];
+    if (threadIdx.x == 0) ((float *)a.dbeta_base)[t * a.HV + n] = db;
+    __syncthreads();
+    for (int d = threadIdx.x; d < D; d += blockDim.x) {
+        const float *W = (const float *)a.W_alpha + (int64_t)n * K * D;
+        float ds = db * ((const float *)a.w_beta)[n * D + d];
+        for (int i = 0; i < K; i++) ds += dy[i] * W[(int64_t)i * D + d];
+        out<float>(a.dspike, t, a.HV, n, D)[d] = ds;
+    }
+}
+
+// dq, dk of a query/key head: its value heads, in their order.
+template <class X>
+static __global__ void add_group(const struct tile x, const float *dq_part,
+                                 const float *dk_part)
+{
+    const struct kcp_scan &a = x.a;
+    const int m = blockIdx.y, group = a.HV / a.H;
+    for (int i = threadIdx.x; i < a.K; i += blockDim.x) {
+        float dq = 0.0f, dk = 0.0f;
+        for (int n = m * group; n < (m + 1) * group; n++) {
+            const int64_t at = ((int64_t)blockIdx.x * a.HV + n) * a.K + i;
+            dq += dq_part[at], dk += dk_part[at];
+        }
+        out<X>(a.dq, x.t0 + blockIdx.x, a.H, m, a.K)[i] = dq;
+        out<X>(a.dk, x.t0 + blockIdx.x, a.H, m, a.K)[i] = dk;
+    }
+}
+
+// A chunk's part of dW_alpha [HV,K,D] and dw_beta [HV,D], one behind the other.
+template <class X>
+static __global__ void into_weights(const struct kcp_scan a, float *part)
+{
+    const int c = blockIdx.x, s = ((const int *)a.sc)[c], K = a.K, D = a.D;
+    const struct span x = chunk_span(a, s, c);
+    const int64_t W = (int64_t)a.HV * K * D, all = W + (int64_t)a.HV * D;
+    const int64_t j = blockIdx.y * (int64_t)blockDim.x + threadIdx.x;
+    if (j >= all) return;
+    const int d = j % D, i = j < W ? j / D % K : 0;
+    const int n = j < W ? j / D / K : (j - W) / D;
+    float sum = 0.0f;
+    for (int64_t t = x.t; t < x.t + x.len; t++) {
+        const float dy = j < W ? in<float>(a.dalpha_base, t, a.HV, n, K)[i]
+                               : ((const float *)a.dbeta_base)[t * a.HV + n];
+        sum += dy * (float)in<X>(a.spike, t, a.HV, n, D)[d];
+    }
+    part[c * all + j] = sum;
+}
+
+// A map's M [K,K] for each head, turned in place: a block a head.
+static __global__ void turn_M(int K, int V, float *maps)
+{
+    float *map = maps + (int64_t)blockIdx.x * K * (V + K);
+    for (int e = threadIdx.x; e < K * K; e += blockDim.x) {
+        const int i = e / K, p = e % K;
+        if (p >= i) continue;
+        const float M = map[(int64_t)i * (V + K) + V + p];
+        map[(int64_t)i * (V + K) + V + p] = map[(int64_t)p * (V + K) + V + i];
+        map[(int64_t)p * (V + K) + V + i] = M;
+    }
+}
+
+// A map [start | I].
+static __global__ void begin_map(int K, int V, const float *start, float *map)
+{
+    const int64_t n = blockIdx.x;
+    for (int e = threadIdx.x; e < K * (V + K); e += blockDim.x) {
+        const int i = e / (V + K), c = e % (V + K);
+        map[n * K * (V + K) + e] = c < V ? start[(n * K + i) * V + c] : c - V == i;
+    }
+}
+
+#endif

@@ -1,0 +1,343 @@
+// program.cuh -- one rank's Spike-KDA: tiles walked or scanned, maps, repeats, back.
+// Book: chapter 15, "Code: kernels".
+// Checked by: tests/15_scan.c.
+// Next: v1_plain.cu and v2_mma.cu, which say how products are done.
+#ifndef KCP_15_PROGRAM_CUH
+#define KCP_15_PROGRAM_CUH
+
+#include "../layer.cuh"
+#include "../mapops.cuh"
+#include "back.cuh"
+#include "repeat.cuh"
+#include "tree.cuh"
+
+// Nothing is allocated and the host waits for nothing but comm. Forward holds, of all
+// tokens, nothing; backward dO of each and a state a tile.
+struct scan {
+    struct kcp_scan a;
+    products *run;
+    int auto_from;                       // auto scans stretches of so many tokens
+    const struct kcp_context *ctx;
+    struct room r;
+    struct tile x;
+    struct repeats p;
+    struct kcp_exchange e;
+    int *want;
+    float *maps, *states, *ends, *tmp, *tile_h;
+    float *dq_part, *dk_part, *part, *mine, *all, *sum;
+};
+
+static int scanned(const struct scan *x, int s)
+{
+    return x->a.walk == KCP_BLELLOCH ||
+           (x->a.walk == KCP_AUTO && x->ctx->cu[s + 1] - x->ctx->cu[s] >= x->auto_from);
+}
+
+static int64_t state_size(const struct scan *x)
+{
+    return (int64_t)x->a.HV * x->a.K * x->a.V;
+}
+
+static size_t place(struct scan *x, const struct kcp_scan *args, products *run,
+                    int auto_from)
+{
+    *x = {};
+    struct kcp_scan *a = &x->a;
+    *a = *args, x->run = run, x->auto_from = auto_from;
+    x->ctx = &a->plan->ctx[a->r];
+    const int64_t KV = state_size(x), map = KV + (int64_t)a->HV * a->K * a->K;
+    const int64_t rows = padded_rows(a->plan), row = (int64_t)a->HV * a->V;
+    const int64_t f4 = sizeof(float), n = (int64_t)a->HV * (a->K + 1) * a->D;
+    const int back = a->pass == KCP_BACKWARD;
+    int64_t C = 0, maps = 0;
+    for (int s = 0; s < a->NS; s++) {
+        const int len = x->ctx->cu[s + 1] - x->ctx->cu[s], c = len < a->C ? len : a->C;
+        C = c > C ? c : C, maps = scanned(x, s) && c > maps ? c : maps;
+    }
+    struct room *r = &x->r;
+    r->base = (char *)a->work;
+    x->x.a = *a;
+    x->x.alpha = (float *)take(r, C * a->HV * a->K, f4);
+    x->x.slope = (float *)take(r, C * a->HV * a->K, f4);
+    x->x.beta = (float *)take(r, C * a->HV, f4);
+    x->x.beta_slope = (float *)take(r, C * a->HV, f4);
+    x->x.node = (float *)take(r, maps * map, f4);
+    x->x.before = (float *)take(r, (back ? C : maps) * KV, f4);
+    x->want = (int *)take(r, a->NS, 4);
+    x->maps = (float *)take(r, a->NS * map, f4), x->tmp = (float *)take(r, KV, f4);
+    x->states = (float *)take(r, a->NS * KV, f4);
+    x->p = { *a, (float *)take(r, rows * (row + 1), f4),
+             (float *)take(r, a->plan->R * rows * (row + 1), f4), NULL,
+             (int *)take(r, a->plan->S, 4), (int *)take(r, 4 * a->NS, 4),
+             x->ctx->seg0, (int)row };
+    if (back) {
+        x->x.after = (float *)take(r, C * KV, f4);
+        x->ends = (float *)take(r, a->NS * KV, f4);
+        x->tile_h = (float *)take(r, a->NC * KV, f4);
+        x->p.dO = (float *)take(r, a->T * row, f4), x->x.dO = x->p.dO;
+        x->dq_part = (float *)take(r, C * a->HV * a->K, f4);
+        x->dk_part = (float *)take(r, C * a->HV * a->K, f4);
+        x->part = (float *)take(r, a->NC * n, f4);
+        x->mine = (float *)take(r, rows * n, f4), x->sum = (float *)take(r, n, f4);
+        x->all = (float *)take(r, a->plan->R * rows * n, f4);
+    }
+    const struct kcp_mapops *ops = a->ops ? a->ops : &cuda_mapops;
+    x->e = { a->form, 0, a->blocks, 0, a->HV, a->K, a->V, a->plan, a->comm, ops,
+             x->maps, x->states, NULL, NULL, a->stream };
+    struct kcp_exchange turned = x->e;   // one room for both directions
+    turned.backward = 1;
+    const size_t there = kcp_exchange_work(&x->e), again = kcp_exchange_work(&turned);
+    x->e.work = take(r, there > again ? there : again, 1);
+    return r->used;
+}
+
+// Small tables of the plan to the device, as kernels' arguments.
+template <class F>
+static void put(int *to, int n, struct CUstream_st *stream, F number)
+{
+    struct marks m;
+    for (m.at = 0; m.at < n; m.at += m.count) {
+        m.count = n - m.at < 256 ? n - m.at : 256;
+        for (int j = 0; j < m.count; j++) m.x[j] = number(m.at + j);
+        put_marks<<<1, 256, 0, stream>>>(to, m);
+    }
+}
+
+static void put_tables(struct scan *x)
+{
+    const struct kcp_plan *p = x->a.plan;
+    const struct kcp_segment *seg = p->seg + x->ctx->seg0;
+    const int rows = (int)padded_rows(p);
+    put(x->p.place, p->S, x->a.stream, [&](int j) {
+        return p->seg[j].rank * rows + j - p->ctx[p->seg[j].rank].seg0;
+    });
+    put(x->p.facts, 4 * x->a.NS, x->a.stream, [&](int j) {
+        const struct kcp_segment *g = &seg[j / 4];
+        const int fact[] = { x->ctx->cu[j / 4], x->ctx->cu[j / 4 + 1],
+                             (g->first ? FIRST : 0) | (g->last ? LAST : 0), g->n };
+        return fact[j % 4];
+    });
+}
+
+// Tile c of segment s, its gates made.
+template <class X>
+static struct tile tile_of(const struct scan *x, int s, int c)
+{
+    struct tile y = x->x;
+    y.t0 = x->ctx->cu[s] + (int64_t)(c - x->ctx->cn[s]) * x->a.C;
+    const int64_t left = x->ctx->cu[s + 1] - y.t0;
+    y.n = left < x->a.C ? (int)left : x->a.C;
+    gates<X><<<dim3(y.n, x->a.HV), 128, 0, x->a.stream>>>(y);
+    return y;
+}
+
+static struct product product_of(const struct scan *x, const struct tile &y, float *z)
+{
+    return { UP, x->a.HV, x->a.K, x->a.V, y.n, 1, x->a.V, y.node, z, x->tmp, NULL };
+}
+
+static void copy_floats(const struct scan *x, float *to, const float *from, int64_t n)
+{
+    cudaMemcpyAsync(to, from, sizeof(float) * n, cudaMemcpyDeviceToDevice, x->a.stream);
+}
+
+// Updates and the way up.
+template <class X>
+static int tree(const struct scan *x, const struct tile &y, int back)
+{
+    updates<X><<<dim3(y.n, x->a.HV), 256, 0, x->a.stream>>>(y, back);
+    return tree_up(product_of(x, y, NULL), x->run, x->a.stream);
+}
+
+// The root of a tile's tree on W columns of S: a map's, or V of a state's, ld apart.
+static int root(const struct scan *x, const struct tile &y, int W, int ld, float *S)
+{
+    struct product p = product_of(x, y, NULL);
+    const int64_t map = state_size(x) + (int64_t)x->a.HV * x->a.K * x->a.K;
+    p.what = W == x->a.V ? ROOT : UNDER, p.from = S, p.ld = ld;
+    const int status = x->run(&p, x->a.stream);
+    if (p.what == UNDER) copy_floats(x, S, y.node + (y.n - 1) * map, map);
+    else
+        cudaMemcpy2DAsync(S, sizeof(float) * ld, x->tmp, sizeof(float) * W,
+                          sizeof(float) * W, (size_t)x->a.HV * x->a.K,
+                          cudaMemcpyDeviceToDevice, x->a.stream);
+    return status;
+}
+
+template <class X>
+static int advance(const struct scan *x, int s, int c, int back, int W, int ld,
+                   float *S)
+{
+    const struct tile y = tile_of<X>(x, s, c);
+    if (scanned(x, s)) {
+        const int status = tree<X>(x, y, back);
+        return status ? status : root(x, y, W, ld, S);
+    }
+    if (back) walk_tile<X, 1>(y, W, ld, S, NULL, 0);
+    else walk_tile<X, 0>(y, W, ld, S, NULL, 0);
+    return launched();
+}
+
+// Segment maps, tile by tile, then chapter 07.
+template <class X>
+static int carry(struct scan *x, int back, float *states)
+{
+    const struct kcp_scan *a = &x->a;
+    const int *cn = x->ctx->cn, ld = a->V + a->K;
+    const int64_t KV = state_size(x), map = (int64_t)a->HV * a->K * ld;
+    int status = KCP_OK;
+    states_in((const struct kcp_call *)a, back, back ? a->dht : a->h0, states);
+    for (int s = 0; s < a->NS && !status; s++) {
+        const int want = kcp_plan_want(a->plan, x->ctx->seg0 + s, back);
+        const int W = want & KCP_WANT_M ? ld : a->V;
+        if (!want) continue;
+        begin_map<<<a->HV, 256, 0, a->stream>>>(a->K, a->V, states + s * KV,
+                                                x->maps + s * map);
+        for (int c = 0; c < cn[s + 1] - cn[s] && !status; c++)
+            status = advance<X>(x, s, back ? cn[s + 1] - 1 - c : cn[s] + c, back, W, ld,
+                                x->maps + s * map);
+        if (back)
+            turn_M<<<a->HV, 256, 0, a->stream>>>(a->K, a->V, x->maps + s * map);
+    }
+    x->e.backward = back, x->e.states = states;
+    return status ? status : kcp_exchange_run(&x->e);
+}
+
+template <class X>
+static int outputs(struct scan *x)
+{
+    const struct kcp_scan *a = &x->a;
+    const int64_t KV = state_size(x);
+    int status = KCP_OK;
+    for (int s = 0; s < a->NS; s++)
+        for (int c = x->ctx->cn[s]; c < x->ctx->cn[s + 1] && !status; c++) {
+            const struct tile y = tile_of<X>(x, s, c);
+            float *S = x->states + s * KV;
+            if (!scanned(x, s)) {
+                walk_tile<X, 0>(y, a->V, a->V, S, NULL, 1);
+                continue;
+            }
+            copy_floats(x, y.before, S, KV);
+            status = tree<X>(x, y, 0);
+            if (!status)
+                status = tree_down(product_of(x, y, y.before), x->run, a->stream);
+            const int threads = (a->V + 31) / 32 * 32;
+            emit<X><<<dim3(y.n, a->HV), threads, 0, a->stream>>>(y, S);
+        }
+    return status ? status : launched();
+}
+
+// States before all tokens of a tile, or gradients after them; S moves over the tile.
+template <class X>
+static int fill(struct scan *x, int s, const struct tile &y, int back, float *S,
+                float *states)
+{
+    if (!scanned(x, s)) {
+        if (back) walk_tile<X, 1>(y, x->a.V, x->a.V, S, states, 0);
+        else walk_tile<X, 0>(y, x->a.V, x->a.V, S, states, 0);
+        return launched();
+    }
+    copy_floats(x, states, S, state_size(x));
+    int status = tree<X>(x, y, back);
+    if (!status) status = tree_down(product_of(x, y, states), x->run, x->a.stream);
+    return status || !back ? status : root(x, y, x->a.V, x->a.V, S);
+}
+
+template <class X>
+static int tile_gradients(struct scan *x)
+{
+    const struct kcp_scan *a = &x->a;
+    const int64_t KV = state_size(x);
+    int status = KCP_OK;
+    for (int s = 0; s < a->NS; s++)
+        for (int c = x->ctx->cn[s]; c < x->ctx->cn[s + 1] && !status; c++) {
+            copy_floats(x, x->tile_h + c * KV, x->states + s * KV, KV);
+            status = advance<X>(x, s, c, 0, a->V, a->V, x->states + s * KV);
+        }
+    if (!status) status = carry<X>(x, 1, x->ends);
+    for (int s = 0; s < a->NS; s++)
+        for (int c = x->ctx->cn[s + 1] - 1; c >= x->ctx->cn[s] && !status; c--) {
+            const struct tile y = tile_of<X>(x, s, c);
+            status = fill<X>(x, s, y, 0, x->tile_h + c * KV, y.before);
+            if (!status) status = fill<X>(x, s, y, 1, x->ends + s * KV, y.after);
+            gradients<X><<<dim3(y.n, a->HV), 256, 0, a->stream>>>(y, x->dq_part,
+                                                                   x->dk_part);
+            add_group<X><<<dim3(y.n, a->H), 128, 0, a->stream>>>(y, x->dq_part,
+                                                                  x->dk_part);
+        }
+    return status ? status : launched();
+}
+
+// dW_alpha, dw_beta: chunks, then segments, then ranks, each in their order.
+template <class X>
+static int weights(struct scan *x)
+{
+    const struct kcp_scan *a = &x->a;
+    const int64_t w = (int64_t)a->HV * a->D, W = w * a->K, n = W + w;
+    const unsigned parts = (unsigned)((n + 255) / 256);
+    const int *cn = x->ctx->cn;
+    cudaMemsetAsync(x->mine, 0, sizeof(float) * padded_rows(a->plan) * n, a->stream);
+    if (a->NC) into_weights<X><<<dim3(a->NC, parts), 256, 0, a->stream>>>(*a, x->part);
+    for (int s = 0; s < a->NS; s++)
+        add_rows<<<parts, 256, 0, a->stream>>>(n, cn[s + 1] - cn[s],
+                                               x->part + cn[s] * n, x->mine + s * n);
+    const int status = segment_sum(a->plan, a->comm, x->mine, n, x->all, x->sum,
+                                   a->stream);
+    copy_floats(x, (float *)a->dW_alpha, x->sum, W);
+    copy_floats(x, (float *)a->dw_beta, x->sum + W, w);
+    return status;
+}
+
+// What a sequence without tokens hands through.
+static void rows_on(const struct scan *x, const int *owner, const void *from, void *to)
+{
+    const struct kcp_plan *p = x->a.plan;
+    const size_t row = sizeof(float) * x->a.HV * x->a.V;
+    for (int n = 0; n < p->N; n++) {
+        if (owner[n] != x->a.r || p->cu_seqlens[n] != p->cu_seqlens[n + 1]) continue;
+        if (from)
+            cudaMemcpyAsync((char *)to + n * row, (const char *)from + n * row, row,
+                            cudaMemcpyDeviceToDevice, x->a.stream);
+        else cudaMemsetAsync((char *)to + n * row, 0, row, x->a.stream);
+    }
+}
+
+template <class X>
+static int scan_run(void *args, products *run, int auto_from)
+{
+    const struct kcp_scan *a = (const struct kcp_scan *)args;
+    const struct kcp_call *call = (const struct kcp_call *)a;
+    struct scan x;
+    if (!a->plan || a->D < 1) return KCP_BAD;
+    if (a->K > KMAX || a->V > KMAX) return KCP_NA;
+    int status = place(&x, a, run, auto_from) <= a->work_bytes ? KCP_OK : KCP_BAD;
+    if (!status) put_tables(&x);
+    if (!status && a->pass == KCP_BACKWARD)
+        status = spread_gradients<X>(&x.p, x.ctx);
+    if (!status) status = carry<X>(&x, 0, x.states);
+    if (!status && a->pass == KCP_BACKWARD) {
+        status = tile_gradients<X>(&x);
+        if (!status) status = weights<X>(&x);
+        states_out(call, 0, x.ends, a->dht, a->dh0);
+        rows_on(&x, a->plan->h0_rank, a->dot, a->do0);
+    } else if (!status) {
+        status = outputs<X>(&x);
+        if (!status) status = repeat_outputs<X>(&x.p, x.ctx);
+        states_out(call, 1, x.states, a->h0, a->ht);
+        rows_on(&x, a->plan->ht_rank, a->o0, a->ot);
+    }
+    if (!status) status = launched();
+    if (status && status != KCP_COMM && a->comm)
+        a->comm->fail(a->comm, status, "15_scan");
+    return status;
+}
+
+template <class X>
+static size_t scan_work(const void *args, int auto_from)
+{
+    const struct kcp_scan *a = (const struct kcp_scan *)args;
+    struct scan x;
+    return a->plan ? place(&x, a, NULL, auto_from) : 0;
+}
+
+#endif

@@ -1,0 +1,154 @@
+// repeat.cuh -- outputs that dropped tokens repeat, and what they owe, across cuts too.
+// Book: chapter 15, "Code: kernels".
+// Checked by: tests/15_scan.c.
+// Next: program.cuh.
+#ifndef KCP_15_REPEAT_CUH
+#define KCP_15_REPEAT_CUH
+
+#include "../segment_sum.cuh"
+#include "token.cuh"
+
+// rows [padded,row]: a segment's HV V numbers, then 1 where a walk may stop; all
+// [R,padded,row]: everybody's, segment j of the plan at place [j]. facts [NS,4]: begin,
+// end, flags, sequence.
+enum { FIRST = 1, LAST = 2 };
+struct repeats {
+    struct kcp_scan a;
+    float *rows, *all, *dO;
+    int *place, *facts;
+    int seg0, row;                       // row: HV V
+};
+
+static __device__ __forceinline__ const float *row_at(const struct repeats &x, int j)
+{
+    return x.all + (int64_t)x.place[j] * (x.row + 1);
+}
+
+static __device__ __forceinline__ float given(const void *rows, int n,
+                                              const struct repeats &x, int c)
+{
+    return rows ? ((const float *)rows)[(int64_t)n * x.row + c] : 0.0f;
+}
+
+// What a segment tells those after it: the last output it knows of. A block a segment;
+// every thread finds the same token.
+template <class X>
+static __global__ void last_of(const struct repeats x)
+{
+    const int s = blockIdx.x, *f = x.facts + 4 * s;
+    float *mine = x.rows + (int64_t)s * (x.row + 1);
+    int t = f[1] - 1;
+    while (t >= f[0] && dropped(x.a, t)) t--;
+    for (int c = threadIdx.x; c < x.row; c += blockDim.x)
+        mine[c] = t >= f[0] ? (float)((const X *)x.a.o)[(int64_t)t * x.row + c]
+                : f[2] & FIRST ? given(x.a.o0, f[3], x, c) : 0.0f;
+    if (threadIdx.x == 0) mine[x.row] = t >= f[0] || f[2] & FIRST;
+}
+
+// o_t of a dropped token, and ot: a block a token and a part of its row. Emitted rows
+// are read, dropped ones written, so no block waits for another.
+template <class X>
+static __global__ void repeat(const struct repeats x, int s)
+{
+    const int *f = x.facts + 4 * s, t = f[0] + blockIdx.x;
+    const int c = blockIdx.y * blockDim.x + threadIdx.x;
+    const int ends = t == f[1] - 1 && f[2] & LAST, is = dropped(x.a, t);
+    if (c >= x.row || !(is || ends)) return;
+    int from = t, j = x.seg0 + s - 1;
+    while (from >= f[0] && dropped(x.a, from)) from--;
+    float o;
+    if (from >= f[0]) o = ((const X *)x.a.o)[(int64_t)from * x.row + c];
+    else if (f[2] & FIRST) o = given(x.a.o0, f[3], x, c);
+    else {
+        while (row_at(x, j)[x.row] == 0.0f) j--;
+        o = row_at(x, j)[c];
+    }
+    if (is) ((X *)x.a.o)[(int64_t)t * x.row + c] = o;
+    if (ends) ((float *)x.a.ot)[(int64_t)f[3] * x.row + c] = o;
+}
+
+// What tokens t0 .. t1-1, all dropped, owe on top of what is owed after them.
+template <class X>
+static __device__ __forceinline__ float owed(const struct repeats &x, int t0, int t1,
+                                             float after, int c)
+{
+    for (int t = t1 - 1; t >= t0; t--)
+        after += (float)((const X *)x.a.do_)[(int64_t)t * x.row + c];
+    return after;
+}
+
+template <class X>
+static __global__ void owed_by(const struct repeats x)
+{
+    const int s = blockIdx.x, *f = x.facts + 4 * s;
+    float *mine = x.rows + (int64_t)s * (x.row + 1);
+    int t = f[0];
+    while (t < f[1] && dropped(x.a, t)) t++;
+    const int all = t == f[1], last = f[2] & LAST;
+    for (int c = threadIdx.x; c < x.row; c += blockDim.x)
+        mine[c] = owed<X>(x, f[0], t,
+                          all && last ? given(x.a.dot, f[3], x, c) : 0.0f, c);
+    if (threadIdx.x == 0) mine[x.row] = !all || last;
+}
+
+// dO [t] = do_ [t] + what the dropped tokens after it owe; block -1 of the grid is the
+// sequence's start, whose debt is do0.
+template <class X>
+static __global__ void spread(const struct repeats x, int s)
+{
+    const int *f = x.facts + 4 * s, t = f[0] + blockIdx.x - 1, start = t < f[0];
+    const int c = blockIdx.y * blockDim.x + threadIdx.x;
+    if (c >= x.row || (start ? !(f[2] & FIRST) : dropped(x.a, t))) return;
+    int to = t + 1, j = x.seg0 + s + 1;
+    while (to < f[1] && dropped(x.a, to)) to++;
+    float after = 0.0f;
+    if (to == f[1] && f[2] & LAST) after = given(x.a.dot, f[3], x, c);
+    else if (to == f[1] && x.a.drop) {
+        while (row_at(x, j)[x.row] == 0.0f) j++;
+        for (; j > x.seg0 + s; j--) after += row_at(x, j)[c];
+    }
+    const float debt = owed<X>(x, t + 1, to, after, c);
+    if (start) ((float *)x.a.do0)[(int64_t)f[3] * x.row + c] = debt;
+    else x.dO[(int64_t)t * x.row + c] =
+        (float)((const X *)x.a.do_)[(int64_t)t * x.row + c] + debt;
+}
+
+// The rows of all ranks; without a mask, or a cut inside a sequence, nobody asks.
+static int gather_rows(const struct repeats *x, int64_t padded, struct kcp_comm *comm)
+{
+    const struct kcp_scan *a = &x->a;
+    const size_t bytes = sizeof(float) * padded * (x->row + 1);
+    if (a->drop && a->plan->crossing && a->plan->R > 1)
+        return comm->all_gather(comm, x->rows, x->all, bytes, a->stream);
+    cudaMemcpyAsync((char *)x->all + a->r * bytes, x->rows, bytes,
+                    cudaMemcpyDeviceToDevice, a->stream);
+    return launched();
+}
+
+template <class X>
+static int repeat_outputs(const struct repeats *x, const struct kcp_context *ctx)
+{
+    const struct kcp_scan *a = &x->a;
+    const int parts = (x->row + 255) / 256;
+    if (a->NS) last_of<X><<<a->NS, 256, 0, a->stream>>>(*x);
+    const int status = gather_rows(x, padded_rows(a->plan), a->comm);
+    for (int s = 0; s < a->NS && !status; s++)
+        repeat<X><<<dim3(ctx->cu[s + 1] - ctx->cu[s], parts), 256, 0, a->stream>>>(*x,
+                                                                                   s);
+    return status ? status : launched();
+}
+
+template <class X>
+static int spread_gradients(const struct repeats *x, const struct kcp_context *ctx)
+{
+    const struct kcp_scan *a = &x->a;
+    const int parts = (x->row + 255) / 256;
+    if (a->NS) owed_by<X><<<a->NS, 256, 0, a->stream>>>(*x);
+    const int status = gather_rows(x, padded_rows(a->plan), a->comm);
+    for (int s = 0; s < a->NS && !status; s++)
+        spread<X><<<dim3(ctx->cu[s + 1] - ctx->cu[s] + 1, parts), 256, 0, a->stream>>>(
+            *x, s);
+    return status ? status : launched();
+}
+
+#endif

@@ -1,0 +1,228 @@
+// token.cuh -- Spike-KDA's token on the device: gates, updates, emit, and the walk.
+// Book: chapter 15, "Code: kernels".
+// Checked by: tests/15_scan.c, through v1_plain.cu and v2_mma.cu.
+// Next: tree.cuh.
+#ifndef KCP_15_TOKEN_CUH
+#define KCP_15_TOKEN_CUH
+
+#include "../device.cuh"
+
+// A tile of n tokens from t0 on, and the arrays of one: gates [C,HV,K], [C,HV], maps
+// [C,HV,K,V+K], states [C,HV,K,V] before and after its tokens. slope is alpha's
+// derivative, 0 where the token is masked. dO [T,HV,V] is do_ with what repeats owe.
+struct tile {
+    struct kcp_scan a;
+    int64_t t0;
+    int n;
+    float *alpha, *slope, *beta, *beta_slope, *node, *before, *after;
+    const float *dO;
+};
+
+static __device__ __forceinline__ int dropped(const struct kcp_scan &a, int64_t t)
+{
+    return a.drop ? ((const int *)a.drop)[t] : 0;
+}
+
+// Token of leaf e: in reverse the last one comes first.
+static __device__ __forceinline__ int token_of(const struct tile &x, int e, int back)
+{
+    return back ? x.n - 1 - e : e;
+}
+
+// sigma(y) and its derivative, without the cancellation of 1 - sigma.
+static __device__ __forceinline__ void sigma(float y, int acts, float *s, float *slope,
+                                             float masked)
+{
+    const float p = 1.0f / (1.0f + expf(-y)), m = 1.0f / (1.0f + expf(y));
+    *s = acts ? p : masked;
+    *slope = acts ? p * m : 0.0f;
+}
+
+// alpha and beta of a tile: a block a token and head, a thread a channel.
+template <class X>
+static __global__ void gates(const struct tile x)
+{
+    const struct kcp_scan &a = x.a;
+    const int e = blockIdx.x, n = blockIdx.y, K = a.K, D = a.D;
+    const int64_t t = x.t0 + e, row = t * a.HV + n, at = (int64_t)e * a.HV + n;
+    const int acts = !dropped(a, t) && (!a.active || ((const int *)a.active)[row]);
+    const X *spike = in<X>(a.spike, t, a.HV, n, D);
+    for (int i = threadIdx.x; i < K; i += blockDim.x) {
+        const float *W = (const float *)a.W_alpha + ((int64_t)n * K + i) * D;
+        float y = in<X>(a.alpha_base, t, a.HV, n, K)[i];
+        for (int d = 0; d < D; d++) y += W[d] * (float)spike[d];
+        sigma(y, acts, x.alpha + at * K + i, x.slope + at * K + i, 1.0f);
+    }
+    if (threadIdx.x) return;
+    float y = ((const X *)a.beta_base)[row];
+    for (int d = 0; d < D; d++)
+        y += ((const float *)a.w_beta)[n * D + d] * (float)spike[d];
+    sigma(y, acts, x.beta + at, x.beta_slope + at, 0.0f);
+}
+
+// The sum of one number a thread over a warp, the same on every lane.
+static __device__ __forceinline__ float warp_sum(float y)
+{
+    for (int m = 16; m; m /= 2) y += __shfl_xor_sync(0xffffffffu, y, m);
+    return y;
+}
+
+// Rows of a token into shared memory: the caller's barrier follows.
+template <class X>
+static __device__ __forceinline__ void fetch(const struct tile &x, int at, int n,
+                                             float *k, float *q, float *alpha)
+{
+    const struct kcp_scan &a = x.a;
+    const int m = n / (a.HV / a.H);
+    for (int i = threadIdx.x; i < a.K; i += blockDim.x) {
+        k[i] = in<X>(a.k, x.t0 + at, a.H, m, a.K)[i];
+        q[i] = in<X>(a.q, x.t0 + at, a.H, m, a.K)[i];
+        alpha[i] = x.alpha[((int64_t)at * a.HV + n) * a.K + i];
+    }
+}
+
+// Pass 1.  Leaf e <- [beta k v^T | A], A = diag(alpha) - beta k (alpha k)^T; in reverse
+// [A^T q dO^T | A^T]. Bound: memory, 4 K (K+V) bytes written a leaf. A block a leaf and
+// head, a thread a column; the barrier stands between the vectors and their products.
+template <class X>
+static __global__ void updates(const struct tile x, int back)
+{
+    __shared__ float k[KMAX], q[KMAX], alpha[KMAX];
+    const struct kcp_scan &a = x.a;
+    const int n = blockIdx.y, K = a.K, V = a.V, at = token_of(x, blockIdx.x, back);
+    const int64_t t = x.t0 + at;
+    const float beta = x.beta[(int64_t)at * a.HV + n];
+    float *map = x.node + ((int64_t)blockIdx.x * a.HV + n) * K * (V + K), qk = 0.0f;
+    fetch<X>(x, at, n, k, q, alpha);
+    __syncthreads();
+    for (int i = 0; i < K && back; i++) qk += q[i] * k[i];
+    for (int c = threadIdx.x; c < V + K; c += blockDim.x) {
+        const int p = c - V;
+        const float value = p >= 0 ? (back ? k[p] : alpha[p] * k[p])
+                          : !back ? (float)in<X>(a.v, t, a.HV, n, V)[c]
+                          : dropped(a, t) ? 0.0f : x.dO[(t * a.HV + n) * V + c];
+        //> kernel-updates
+        for (int i = 0; i < K; i++) {
+            const float b = beta * k[i], h = back ? alpha[i] * (q[i] - b * qk) : b;
+            const float turned = back ? alpha[i] * b : b;
+            const float M = (p == i ? alpha[i] : 0.0f) - turned * value;
+            map[(int64_t)i * (V + K) + c] = p < 0 ? h * value : M;
+        }
+        //< kernel-updates
+    }
+}
+
+// Pass 3.  o = S'^T q from the state before the token; the last one's S' goes to S. A
+// thread a column: S' = S_d + beta k e^T is not needed for o, only k q is.
+template <class X>
+static __global__ void emit(const struct tile x, float *S_last)
+{
+    __shared__ float k[KMAX], q[KMAX], alpha[KMAX];
+    const struct kcp_scan &a = x.a;
+    const int e = blockIdx.x, n = blockIdx.y, K = a.K, V = a.V;
+    const int64_t t = x.t0 + e, row = (int64_t)e * a.HV + n;
+    const float *S = x.before + row * K * V, beta = x.beta[row];
+    fetch<X>(x, e, n, k, q, alpha);
+    __syncthreads();
+    const int v = threadIdx.x;
+    if (v >= V) return;
+    float o = 0.0f, kq = 0.0f, err = in<X>(a.v, t, a.HV, n, V)[v];
+    //> kernel-emit
+    for (int i = 0; i < K; i++) {
+        const float Sd = alpha[i] * S[(int64_t)i * V + v];
+        err -= Sd * k[i];
+        o += Sd * q[i];
+        kq += k[i] * q[i];
+    }
+    if (!dropped(a, t)) out<X>(a.o, t, a.HV, n, V)[v] = o + beta * kq * err;
+    //< kernel-emit
+    if (e != x.n - 1) return;
+    for (int i = 0; i < K; i++) {
+        const int64_t iv = (int64_t)i * V + v;
+        S_last[(int64_t)n * K * V + iv] = alpha[i] * S[iv] + beta * k[i] * err;
+    }
+}
+
+enum { COLUMNS = 4 };
+
+// The sequential form: a warp owns 4 columns of a state or map [HV,K,ld], its lanes the
+// rows, so a token costs shuffles and no barrier. back: dS <- A^T (dS + q dO^T). keep
+// [C,HV,K,V]: the state that each token finds. o is written when emits is asked for.
+template <class X, int rows, int back>
+static __global__ void walk(const struct tile x, int W, int ld, float *state,
+                            float *keep, int emits)
+{
+    const struct kcp_scan &a = x.a;
+    const int n = blockIdx.x, K = a.K, V = a.V, m = n / (a.HV / a.H);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int c0 = (blockIdx.y * (blockDim.x / 32) + warp) * COLUMNS;
+    float S[rows][COLUMNS];
+    if (c0 >= W) return;
+    #pragma unroll
+    for (int j = 0; j < rows; j++)
+        #pragma unroll
+        for (int c = 0; c < COLUMNS; c++) {
+            const int i = lane + 32 * j, there = i < K && c0 + c < W;
+            S[j][c] = there ? state[((int64_t)n * K + i) * ld + c0 + c] : 0.0f;
+        }
+    for (int e = 0; e < x.n; e++) {
+        const int at = token_of(x, e, back);
+        const int64_t t = x.t0 + at, row = (int64_t)at * a.HV + n;
+        const int lives = !dropped(a, t);
+        const float beta = x.beta[row];
+        float k[rows], q[rows], al[rows], sum[COLUMNS], o[COLUMNS], value[COLUMNS];
+        #pragma unroll
+        for (int j = 0; j < rows; j++) {
+            const int i = lane + 32 * j;
+            k[j] = i < K ? (float)in<X>(a.k, t, a.H, m, K)[i] : 0.0f;
+            q[j] = i < K ? (float)in<X>(a.q, t, a.H, m, K)[i] : 0.0f;
+            al[j] = i < K ? x.alpha[row * K + i] : 0.0f;
+        }
+        #pragma unroll
+        for (int c = 0; c < COLUMNS; c++) {
+            const int v = c0 + c;
+            value[c] = v >= V ? 0.0f : !back ? (float)in<X>(a.v, t, a.HV, n, V)[v]
+                     : lives ? x.dO[(t * a.HV + n) * V + v] : 0.0f;
+            sum[c] = o[c] = 0.0f;
+            #pragma unroll
+            for (int j = 0; j < rows; j++) {
+                const int i = lane + 32 * j;
+                if (keep && i < K && v < V)
+                    keep[(((int64_t)e * a.HV + n) * K + i) * V + v] = S[j][c];
+                S[j][c] = back ? S[j][c] + q[j] * value[c] : al[j] * S[j][c];
+                sum[c] += S[j][c] * k[j];
+            }
+            sum[c] = warp_sum(sum[c]);
+            const float b = beta * (back ? -sum[c] : value[c] - sum[c]);
+            #pragma unroll
+            for (int j = 0; j < rows; j++) {
+                S[j][c] = (back ? al[j] : 1.0f) * (S[j][c] + k[j] * b);
+                o[c] += S[j][c] * q[j];
+            }
+            if (!emits || !lives) continue;
+            o[c] = warp_sum(o[c]);
+            if (lane == 0 && v < V) out<X>(a.o, t, a.HV, n, V)[v] = o[c];
+        }
+    }
+    #pragma unroll
+    for (int j = 0; j < rows; j++)
+        #pragma unroll
+        for (int c = 0; c < COLUMNS; c++) {
+            const int i = lane + 32 * j;
+            if (i < K && c0 + c < W)
+                state[((int64_t)n * K + i) * ld + c0 + c] = S[j][c];
+        }
+}
+
+template <class X, int back>
+static void walk_tile(const struct tile &x, int W, int ld, float *state, float *keep,
+                      int emits)
+{
+    const int warps = (W + COLUMNS - 1) / COLUMNS;
+    const dim3 grid(x.a.HV, (warps + 3) / 4);
+    auto f = x.a.K <= 32 ? walk<X, 1, back> : x.a.K <= 64 ? walk<X, 2, back>
+           : x.a.K <= 128 ? walk<X, 4, back> : walk<X, 8, back>;
+    f<<<grid, 128, 0, x.a.stream>>>(x, W, ld, state, keep, emits);
+}
+
+#endif

@@ -1,0 +1,68 @@
+// tree.cuh -- which products the scan of a tile is made of; how they are done is the
+// variants' own affair.
+// Book: chapter 15, "Code: kernels".
+// Checked by: tests/15_scan.c.
+// Next: back.cuh.
+#ifndef KCP_15_TREE_CUH
+#define KCP_15_TREE_CUH
+
+#include "../device.cuh"
+
+// One level of the tree: out = M_L R + [h_L | 0] for each of its blocks and heads.
+//   UP    right <- right o left, in place: rows of L are read before they are written
+//   DOWN  z [i + d] = M_left z [i] + h_left
+//   ROOT  to = M_root from + h_root, V columns, ld apart
+//   UNDER root <- root o from
+enum level { UP, DOWN, ROOT, UNDER };
+struct product {
+    enum level what;
+    int HV, K, V, n, d, ld;
+    float *node, *z, *to;
+    const float *from;
+};
+
+struct factors { const float *L, *R; float *out; int ldR, ldO, columns; };
+
+static __device__ __forceinline__ struct factors factors_of(const struct product &x,
+                                                            int block, int head)
+{
+    const int W = x.V + x.K, i = 2 * x.d * block, left = i + x.d - 1;
+    const int right = (i + 2 * x.d < x.n ? i + 2 * x.d : x.n) - 1;
+    const int64_t map = (int64_t)x.K * W, state = (int64_t)x.K * x.V;
+    auto node = [&](int e) { return x.node + ((int64_t)e * x.HV + head) * map; };
+    auto z = [&](int e) { return x.z + ((int64_t)e * x.HV + head) * state; };
+    switch (x.what) {
+    case UP: return { node(right), node(left), node(right), W, W, W };
+    case DOWN: return { node(left), z(i), z(i + x.d), x.V, x.V, x.V };
+    case ROOT: return { node(x.n - 1), x.from + (int64_t)head * x.K * x.ld,
+                        x.to + head * state, x.ld, x.V, x.V };
+    default: return { node(x.n - 1), x.from + head * map, node(x.n - 1), W, W, W };
+    }
+}
+
+static inline int blocks_of(const struct product *x)
+{
+    if (x->what == ROOT || x->what == UNDER) return 1;
+    return (x->n - x->d + 2 * x->d - 1) / (2 * x->d);
+}
+
+typedef int products(const struct product *x, struct CUstream_st *stream);
+
+static inline int tree_up(struct product x, products *run, struct CUstream_st *stream)
+{
+    int status = KCP_OK;
+    x.what = UP;
+    for (x.d = 1; x.d < x.n && !status; x.d *= 2) status = run(&x, stream);
+    return status;
+}
+
+static inline int tree_down(struct product x, products *run, struct CUstream_st *stream)
+{
+    int status = KCP_OK;
+    x.what = DOWN;
+    for (x.d = 1; 2 * x.d < x.n;) x.d *= 2;
+    for (; x.d >= 1 && x.n > 1 && !status; x.d /= 2) status = run(&x, stream);
+    return status;
+}
+
+#endif

@@ -1,0 +1,62 @@
+// v1_plain.cu -- the scan's products on the plain units, in fp32: a thread a column.
+// Book: chapter 15, "Code: kernels".
+// Checked by: tests/15_scan.c.
+// Next: v2_mma.cu.
+#include "program.cuh"
+
+enum { ROWS = 16, THREADS = 256, AUTO_FROM = 64 };
+
+// Bound: 2 K flops an element of out, fp32 units; R comes from the L2 once for each 16
+// rows. A block owns 16 whole rows of out, and has M_L's in shared memory before any is
+// written: so out may be L's map. The barrier separates the two.
+static __global__ void multiply(const struct product x)
+{
+    __shared__ float M[ROWS][KMAX];
+    const struct factors f = factors_of(x, blockIdx.x, blockIdx.y);
+    const int K = x.K, V = x.V, W = V + K, row0 = blockIdx.z * ROWS;
+    const int rows = K - row0 < ROWS ? K - row0 : ROWS;
+    for (int j = threadIdx.x; j < ROWS * K; j += THREADS) {
+        const int r = j / K, p = j % K;
+        M[r][p] = r < rows ? f.L[(int64_t)(row0 + r) * W + V + p] : 0.0f;
+    }
+    __syncthreads();
+    for (int c = threadIdx.x; c < f.columns; c += THREADS) {
+        float y[ROWS];
+        //> kernel-multiply
+        for (int r = 0; r < ROWS; r++)
+            y[r] = c < V && r < rows ? f.L[(int64_t)(row0 + r) * W + c] : 0.0f;
+        for (int p = 0; p < K; p++) {
+            const float R = f.R[(int64_t)p * f.ldR + c];
+            #pragma unroll
+            for (int r = 0; r < ROWS; r++) y[r] += M[r][p] * R;
+        }
+        //< kernel-multiply
+        for (int r = 0; r < rows; r++) f.out[(int64_t)(row0 + r) * f.ldO + c] = y[r];
+    }
+}
+
+static int plain(const struct product *x, struct CUstream_st *stream)
+{
+    const dim3 grid(blocks_of(x), x->HV, (x->K + ROWS - 1) / ROWS);
+    multiply<<<grid, THREADS, 0, stream>>>(*x);
+    return launched();
+}
+
+template <class X>
+static int run(void *args)
+{
+    return scan_run<X>(args, plain, AUTO_FROM);
+}
+
+template <class X>
+static size_t work(const void *args)
+{
+    return scan_work<X>(args, AUTO_FROM);
+}
+
+KCP_VARIANT(scan_v1_plain) = {
+    "15_scan", "v1_plain", "three passes a tile; fp32 products, a thread a column",
+    KCP_BF16, KCP_DEVICE, "K, V up to 256", run<bf16>, work<bf16> };
+KCP_VARIANT(scan_v1_plain_f32) = {
+    "15_scan", "v1_plain_f32", "three passes a tile; fp32 products, a thread a column",
+    KCP_F32, KCP_DEVICE, "K, V up to 256", run<float>, work<float> };

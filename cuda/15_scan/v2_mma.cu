@@ -1,0 +1,169 @@
+// v2_mma.cu -- the scan's products on the tensor cores, fp32 by three products of tf32.
+// Book: chapter 15, "Code: kernels".
+// Checked by: tests/15_scan.c.
+// Next: ../16_family/v1_stages.cu.
+#include "program.cuh"
+#include "../mma.cuh"
+
+// Bound: memory. Composing reads two maps and writes one, 12 K (K+V) bytes, for
+// 2 K^2 (K+V) flops: K / 6 flops a byte, 21 at K = 128, where tf32x3 could do 50. So a
+// block owns a whole product, R is read once, and out may be L's map: all of L has been
+// read before the first store. A warp owns 32 x 64 of out, 64 registers of sums. Slices
+// of 32 p come by copies in flight, two buffers; the barriers part their reader and
+// their writer.
+enum { DEPTH = 32, PITCH = DEPTH + 4, TALL = 32, WIDE = 64, AUTO_FROM = 64 };
+
+static __device__ __forceinline__ uint32_t to_tf32(float x)
+{
+    uint32_t y;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
+    return y;
+}
+
+// x = big + small, each of 11 bits.
+static __device__ __forceinline__ void split(float x, uint32_t *big, uint32_t *small)
+{
+    *big = to_tf32(x);
+    *small = to_tf32(x - __uint_as_float(*big));
+}
+
+static __device__ __forceinline__ void mma_tf32(float *d, const uint32_t *a,
+                                                const uint32_t *b)
+{
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// Slice p0 .. p0+31: columns of M_L to [K,PITCH], rows of R to [32,columns+8].
+template <int K, int columns>
+static __device__ __forceinline__ void fetch_slice(const struct factors &f, int V,
+                                                   int p0, float *L, float *R)
+{
+    for (int j = threadIdx.x; j < K * DEPTH / 4; j += blockDim.x) {
+        const int i = j / (DEPTH / 4), p = j % (DEPTH / 4) * 4;
+        copy_async(L + i * PITCH + p, f.L + (int64_t)i * (V + K) + V + p0 + p, 1);
+    }
+    for (int j = threadIdx.x; j < DEPTH * columns / 4; j += blockDim.x) {
+        const int p = j / (columns / 4), c = j % (columns / 4) * 4;
+        copy_async(R + p * (columns + 8) + c, f.R + (int64_t)(p0 + p) * f.ldR + c, 1);
+    }
+    copies_commit();
+}
+
+// y [32,64] += rows of L by columns of R, 8 p at a time; the smallest of the four
+// products of the parts, of the size 2^-22, is left out.
+template <int columns>
+static __device__ __forceinline__ void add_slice(float (*y)[8][4], const float *L,
+                                                 const float *R)
+{
+    const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4;
+    //> kernel-tf32x3
+    #pragma unroll 1
+    for (int p = 0; p < DEPTH; p += 8) {
+        uint32_t a[2][4], rest[2][4];
+        #pragma unroll
+        for (int m = 0; m < 2; m++)
+            #pragma unroll
+            for (int j = 0; j < 4; j++)
+                split(L[(m * 16 + j % 2 * 8 + g) * PITCH + p + j / 2 * 4 + e], &a[m][j],
+                      &rest[m][j]);
+        #pragma unroll
+        for (int c = 0; c < 8; c++) {
+            uint32_t b[2], small[2];
+            for (int j = 0; j < 2; j++)
+                split(R[(p + j * 4 + e) * (columns + 8) + c * 8 + g], &b[j], &small[j]);
+            #pragma unroll
+            for (int m = 0; m < 2; m++) {
+                mma_tf32(y[m][c], rest[m], b);
+                mma_tf32(y[m][c], a[m], small);
+                mma_tf32(y[m][c], a[m], b);
+            }
+        }
+    }
+    //< kernel-tf32x3
+}
+
+template <int K, int columns>
+static __global__ void __launch_bounds__(K / TALL * (columns / WIDE) * 32)
+multiply(const struct product x)
+{
+    extern __shared__ float4 shared[];
+    const struct factors f = factors_of(x, blockIdx.x, blockIdx.y);
+    const int V = x.V, W = V + K;
+    const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
+    const int warp = threadIdx.x / 32, row0 = warp % (K / TALL) * TALL;
+    const int col0 = warp / (K / TALL) * WIDE;
+    enum { SLICE = K * PITCH + DEPTH * (columns + 8) };
+    float *L = (float *)shared, *R = L + K * PITCH, y[2][8][4] = {};
+
+    fetch_slice<K, columns>(f, V, 0, L, R);
+    for (int p = 0, at = 0; p < K; p += DEPTH, at = SLICE - at) {
+        const int next = SLICE - at;
+        if (p + DEPTH < K) {
+            fetch_slice<K, columns>(f, V, p + DEPTH, L + next, R + next);
+            copies_wait<1>();
+        } else copies_wait<0>();
+        __syncthreads();
+        add_slice<columns>(y, L + at + row0 * PITCH, R + at + col0);
+        __syncthreads();
+    }
+    #pragma unroll
+    for (int m = 0; m < 2; m++)
+        #pragma unroll
+        for (int j = 0; j < 2; j++)
+            #pragma unroll
+            for (int c = 0; c < 8; c++) {
+                const int i = row0 + m * 16 + j * 8 + g, v = col0 + c * 8 + e;
+                float2 z = { y[m][c][2 * j], y[m][c][2 * j + 1] };
+                if (v < V) {
+                    const float2 h = *(const float2 *)(f.L + (int64_t)i * W + v);
+                    z.x += h.x, z.y += h.y;
+                }
+                *(float2 *)(f.out + (int64_t)i * f.ldO + v) = z;
+            }
+}
+
+template <int K, int columns>
+static int launch(const struct product *x, struct CUstream_st *stream)
+{
+    const size_t bytes = 2 * sizeof(float) * (K * PITCH + DEPTH * (columns + 8));
+    const int threads = K / TALL * (columns / WIDE) * 32;
+    cudaFuncSetAttribute(multiply<K, columns>,
+                         cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    multiply<K, columns><<<dim3(blocks_of(x), x->HV), threads, bytes, stream>>>(*x);
+    return launched();
+}
+
+static int tensor_cores(const struct product *x, struct CUstream_st *stream)
+{
+    const int columns = x->what == DOWN || x->what == ROOT ? x->V : x->V + x->K;
+    if (x->K == 64)
+        return columns == 64 ? launch<64, 64>(x, stream)
+             : columns == 128 ? launch<64, 128>(x, stream) : launch<64, 192>(x, stream);
+    return columns == 64 ? launch<128, 64>(x, stream)
+         : columns == 128 ? launch<128, 128>(x, stream)
+         : columns == 192 ? launch<128, 192>(x, stream) : launch<128, 256>(x, stream);
+}
+
+template <class X>
+static int run(void *args)
+{
+    const struct kcp_scan *a = (const struct kcp_scan *)args;
+    if ((a->K != 64 && a->K != 128) || (a->V != 64 && a->V != 128)) return KCP_NA;
+    return scan_run<X>(args, tensor_cores, AUTO_FROM);
+}
+
+template <class X>
+static size_t work(const void *args)
+{
+    return scan_work<X>(args, AUTO_FROM);
+}
+
+KCP_VARIANT(scan_v2_mma) = {
+    "15_scan", "v2_mma", "products on the tensor cores, three of tf32 each",
+    KCP_BF16, KCP_DEVICE, "K and V of 64 or 128", run<bf16>, work<bf16> };
+KCP_VARIANT(scan_v2_mma_f32) = {
+    "15_scan", "v2_mma_f32", "products on the tensor cores, three of tf32 each",
+    KCP_F32, KCP_DEVICE, "K and V of 64 or 128", run<float>, work<float> };
