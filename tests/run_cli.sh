@@ -89,8 +89,8 @@ rm -rf none/out none/do.npy; "$run" --in none --out none/out >stdout
 "$run" 2>stderr; [ $? -eq 2 ] && grep -q usage stderr && pass || fail "no arguments"
 
 # ---- stages: the judge's own cases, computed by kcp-run, judged as foreign
-stages="03 05 07 13"
-[ -z "$FULL" ] || stages="01 02 03 04 05 07 08 09 10 11 12 13 14"
+stages="03 05 07 13 15"
+[ -z "$FULL" ] || stages="01 02 03 04 05 07 08 09 10 11 12 13 14 15"
 for stage in $stages; do
     rm -rf e
     "$B/kcp-check" --emit e --stage $stage --ranks 3 >stdout || fail "emit $stage"

@@ -50,7 +50,7 @@ static __global__ void gradients(const struct tile x, float *dq_part, float *dk_
         dq = warp_sum(dq), dk = warp_sum(dk), da = warp_sum(da);
         if (lane) continue;
         dq_part[row * K + i] = dq, dk_part[row * K + i] = beta * dk;
-        dy[i] = da * x.slope[row * K + i];
+        dy[i] = da * alpha[i] * x.fade[row * K + i];
         out<float>(a.dalpha_base, t, a.HV, n, K)[i] = dy[i];
     }
     float db = 0.0f;
@@ -104,26 +104,30 @@ static __global__ void into_weights(const struct kcp_scan a, float *part)
     part[c * all + j] = sum;
 }
 
-// A map's M [K,K] for each head, turned in place: a block a head.
-static __global__ void turn_M(int K, int V, float *maps)
-{
-    float *map = maps + (int64_t)blockIdx.x * K * (V + K);
-    for (int e = threadIdx.x; e < K * K; e += blockDim.x) {
-        const int i = e / K, p = e % K;
-        if (p >= i) continue;
-        const float M = map[(int64_t)i * (V + K) + V + p];
-        map[(int64_t)i * (V + K) + V + p] = map[(int64_t)p * (V + K) + V + i];
-        map[(int64_t)p * (V + K) + V + i] = M;
-    }
-}
-
-// A map [start | I].
-static __global__ void begin_map(int K, int V, const float *start, float *map)
+// A map [start | I], or [start | 0] when it will be made of differences from I.
+static __global__ void begin_map(int K, int V, const float *start, float diagonal,
+                                 float *map)
 {
     const int64_t n = blockIdx.x;
     for (int e = threadIdx.x; e < K * (V + K); e += blockDim.x) {
         const int i = e / (V + K), c = e % (V + K);
-        map[n * K * (V + K) + e] = c < V ? start[(n * K + i) * V + c] : c - V == i;
+        map[n * K * (V + K) + e] = c < V ? start[(n * K + i) * V + c]
+                                 : c - V == i ? diagonal : 0.0f;
+    }
+}
+
+// As the exchange wants it: M itself, and not M^T. A block a head.
+static __global__ void end_map(int K, int V, float diagonal, int turn, float *maps)
+{
+    float *map = maps + (int64_t)blockIdx.x * K * (V + K);
+    for (int e = threadIdx.x; e < K * K; e += blockDim.x) {
+        const int i = e / K, p = e % K;
+        float *ip = map + (int64_t)i * (V + K) + V + p;
+        float *pi = map + (int64_t)p * (V + K) + V + i;
+        if (p == i) *ip += diagonal;
+        if (p >= i || !turn) continue;
+        const float M = *ip;
+        *ip = *pi, *pi = M;
     }
 }
 

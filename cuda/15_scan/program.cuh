@@ -58,7 +58,7 @@ static size_t place(struct scan *x, const struct kcp_scan *args, products *run,
     r->base = (char *)a->work;
     x->x.a = *a;
     x->x.alpha = (float *)take(r, C * a->HV * a->K, f4);
-    x->x.slope = (float *)take(r, C * a->HV * a->K, f4);
+    x->x.fade = (float *)take(r, C * a->HV * a->K, f4);
     x->x.beta = (float *)take(r, C * a->HV, f4);
     x->x.beta_slope = (float *)take(r, C * a->HV, f4);
     x->x.node = (float *)take(r, maps * map, f4);
@@ -191,13 +191,14 @@ static int carry(struct scan *x, int back, float *states)
         const int want = kcp_plan_want(a->plan, x->ctx->seg0 + s, back);
         const int W = want & KCP_WANT_M ? ld : a->V;
         if (!want) continue;
-        begin_map<<<a->HV, 256, 0, a->stream>>>(a->K, a->V, states + s * KV,
+        const float diagonal = scanned(x, s) ? 0.0f : 1.0f;
+        begin_map<<<a->HV, 256, 0, a->stream>>>(a->K, a->V, states + s * KV, diagonal,
                                                 x->maps + s * map);
         for (int c = 0; c < cn[s + 1] - cn[s] && !status; c++)
             status = advance<X>(x, s, back ? cn[s + 1] - 1 - c : cn[s] + c, back, W, ld,
                                 x->maps + s * map);
-        if (back)
-            turn_M<<<a->HV, 256, 0, a->stream>>>(a->K, a->V, x->maps + s * map);
+        end_map<<<a->HV, 256, 0, a->stream>>>(a->K, a->V, 1.0f - diagonal, back,
+                                              x->maps + s * map);
     }
     x->e.backward = back, x->e.states = states;
     return status ? status : kcp_exchange_run(&x->e);

@@ -8,13 +8,14 @@
 #include "../device.cuh"
 
 // A tile of n tokens from t0 on, and the arrays of one: gates [C,HV,K], [C,HV], maps
-// [C,HV,K,V+K], states [C,HV,K,V] before and after its tokens. slope is alpha's
-// derivative, 0 where the token is masked. dO [T,HV,V] is do_ with what repeats owe.
+// [C,HV,K,V+K], states [C,HV,K,V] before and after its tokens. fade is 1 -
+// alpha, as exact as alpha however close to 1 that is. A masked token has alpha = 1 and
+// fade = beta = 0. dO [T,HV,V] is do_ with what repeats owe.
 struct tile {
     struct kcp_scan a;
     int64_t t0;
     int n;
-    float *alpha, *slope, *beta, *beta_slope, *node, *before, *after;
+    float *alpha, *fade, *beta, *beta_slope, *node, *before, *after;
     const float *dO;
 };
 
@@ -29,13 +30,9 @@ static __device__ __forceinline__ int token_of(const struct tile &x, int e, int 
     return back ? x.n - 1 - e : e;
 }
 
-// sigma(y) and its derivative, without the cancellation of 1 - sigma.
-static __device__ __forceinline__ void sigma(float y, int acts, float *s, float *slope,
-                                             float masked)
+static __device__ __forceinline__ float sigma(float y)
 {
-    const float p = 1.0f / (1.0f + expf(-y)), m = 1.0f / (1.0f + expf(y));
-    *s = acts ? p : masked;
-    *slope = acts ? p * m : 0.0f;
+    return 1.0f / (1.0f + expf(-y));
 }
 
 // alpha and beta of a tile: a block a token and head, a thread a channel.
@@ -51,13 +48,15 @@ static __global__ void gates(const struct tile x)
         const float *W = (const float *)a.W_alpha + ((int64_t)n * K + i) * D;
         float y = in<X>(a.alpha_base, t, a.HV, n, K)[i];
         for (int d = 0; d < D; d++) y += W[d] * (float)spike[d];
-        sigma(y, acts, x.alpha + at * K + i, x.slope + at * K + i, 1.0f);
+        x.alpha[at * K + i] = acts ? sigma(y) : 1.0f;
+        x.fade[at * K + i] = acts ? sigma(-y) : 0.0f;
     }
     if (threadIdx.x) return;
     float y = ((const X *)a.beta_base)[row];
     for (int d = 0; d < D; d++)
         y += ((const float *)a.w_beta)[n * D + d] * (float)spike[d];
-    sigma(y, acts, x.beta + at, x.beta_slope + at, 0.0f);
+    x.beta[at] = acts ? sigma(y) : 0.0f;
+    x.beta_slope[at] = acts ? sigma(y) * sigma(-y) : 0.0f;
 }
 
 // The sum of one number a thread over a warp, the same on every lane.
@@ -81,17 +80,18 @@ static __device__ __forceinline__ void fetch(const struct tile &x, int at, int n
     }
 }
 
-// Pass 1.  Leaf e <- [beta k v^T | A], A = diag(alpha) - beta k (alpha k)^T; in reverse
-// [A^T q dO^T | A^T]. Bound: memory, 4 K (K+V) bytes written a leaf. A block a leaf and
-// head, a thread a column; the barrier stands between the vectors and their products.
+// Pass 1.  Leaf e <- [beta k v^T | A - I], A = diag(alpha) - beta k (alpha k)^T; in
+// reverse [A^T q dO^T | A^T - I]. A slow decay is a small difference from I, and its
+// digits would drown in A. Bound: memory, 4 K (K+V) bytes written a leaf. A block a
+// leaf and head, a thread a column; the barrier parts the vectors from their products.
 template <class X>
 static __global__ void updates(const struct tile x, int back)
 {
     __shared__ float k[KMAX], q[KMAX], alpha[KMAX];
     const struct kcp_scan &a = x.a;
     const int n = blockIdx.y, K = a.K, V = a.V, at = token_of(x, blockIdx.x, back);
-    const int64_t t = x.t0 + at;
-    const float beta = x.beta[(int64_t)at * a.HV + n];
+    const int64_t t = x.t0 + at, row = (int64_t)at * a.HV + n;
+    const float beta = x.beta[row], *fade = x.fade + row * K;
     float *map = x.node + ((int64_t)blockIdx.x * a.HV + n) * K * (V + K), qk = 0.0f;
     fetch<X>(x, at, n, k, q, alpha);
     __syncthreads();
@@ -105,8 +105,8 @@ static __global__ void updates(const struct tile x, int back)
         for (int i = 0; i < K; i++) {
             const float b = beta * k[i], h = back ? alpha[i] * (q[i] - b * qk) : b;
             const float turned = back ? alpha[i] * b : b;
-            const float M = (p == i ? alpha[i] : 0.0f) - turned * value;
-            map[(int64_t)i * (V + K) + c] = p < 0 ? h * value : M;
+            const float A = (p == i ? -fade[i] : 0.0f) - turned * value;
+            map[(int64_t)i * (V + K) + c] = p < 0 ? h * value : A;
         }
         //< kernel-updates
     }

@@ -8,10 +8,13 @@
 
 #include "../device.cuh"
 
-// One level of the tree: out = M_L R + [h_L | 0] for each of its blocks and heads.
+// One level of the tree, its maps [h | X] with X = M - I:  out = L + R + X_L R for each
+// of its blocks and heads. That composes, (I + X_2)(I + X_1) = I + X_2 + X_1 + X_2 X_1
+// and h_2 + h_1 + X_2 h_1, and it applies, h + z + X z: where memory lives long, X is
+// small, and so is what rounding the product adds.
 //   UP    right <- right o left, in place: rows of L are read before they are written
-//   DOWN  z [i + d] = M_left z [i] + h_left
-//   ROOT  to = M_root from + h_root, V columns, ld apart
+//   DOWN  z [i + d] = left's map of z [i]
+//   ROOT  to = the root's map of from, V columns, ld apart
 //   UNDER root <- root o from
 enum level { UP, DOWN, ROOT, UNDER };
 struct product {

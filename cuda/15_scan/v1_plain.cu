@@ -7,31 +7,32 @@
 enum { ROWS = 16, THREADS = 256, AUTO_FROM = 64 };
 
 // Bound: 2 K flops an element of out, fp32 units; R comes from the L2 once for each 16
-// rows. A block owns 16 whole rows of out, and has M_L's in shared memory before any is
+// rows. A block owns 16 whole rows of out, and has X_L's in shared memory before any is
 // written: so out may be L's map. The barrier separates the two.
 static __global__ void multiply(const struct product x)
 {
-    __shared__ float M[ROWS][KMAX];
+    __shared__ float X[ROWS][KMAX];
     const struct factors f = factors_of(x, blockIdx.x, blockIdx.y);
     const int K = x.K, V = x.V, W = V + K, row0 = blockIdx.z * ROWS;
     const int rows = K - row0 < ROWS ? K - row0 : ROWS;
     for (int j = threadIdx.x; j < ROWS * K; j += THREADS) {
         const int r = j / K, p = j % K;
-        M[r][p] = r < rows ? f.L[(int64_t)(row0 + r) * W + V + p] : 0.0f;
+        X[r][p] = r < rows ? f.L[(int64_t)(row0 + r) * W + V + p] : 0.0f;
     }
     __syncthreads();
     for (int c = threadIdx.x; c < f.columns; c += THREADS) {
-        float y[ROWS];
+        float y[ROWS] = {};
         //> kernel-multiply
-        for (int r = 0; r < ROWS; r++)
-            y[r] = c < V && r < rows ? f.L[(int64_t)(row0 + r) * W + c] : 0.0f;
         for (int p = 0; p < K; p++) {
             const float R = f.R[(int64_t)p * f.ldR + c];
             #pragma unroll
-            for (int r = 0; r < ROWS; r++) y[r] += M[r][p] * R;
+            for (int r = 0; r < ROWS; r++) y[r] += X[r][p] * R;
+        }
+        for (int r = 0; r < rows; r++) {
+            const int64_t i = row0 + r;
+            f.out[i * f.ldO + c] = f.L[i * W + c] + (f.R[i * f.ldR + c] + y[r]);
         }
         //< kernel-multiply
-        for (int r = 0; r < rows; r++) f.out[(int64_t)(row0 + r) * f.ldO + c] = y[r];
     }
 }
 

@@ -36,7 +36,7 @@ static __device__ __forceinline__ void mma_tf32(float *d, const uint32_t *a,
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// Slice p0 .. p0+31: columns of M_L to [K,PITCH], rows of R to [32,columns+8].
+// Slice p0 .. p0+31: columns of X_L to [K,PITCH], rows of R to [32,columns+8].
 template <int K, int columns>
 static __device__ __forceinline__ void fetch_slice(const struct factors &f, int V,
                                                    int p0, float *L, float *R)
@@ -116,12 +116,10 @@ multiply(const struct product x)
             #pragma unroll
             for (int c = 0; c < 8; c++) {
                 const int i = row0 + m * 16 + j * 8 + g, v = col0 + c * 8 + e;
-                float2 z = { y[m][c][2 * j], y[m][c][2 * j + 1] };
-                if (v < V) {
-                    const float2 h = *(const float2 *)(f.L + (int64_t)i * W + v);
-                    z.x += h.x, z.y += h.y;
-                }
-                *(float2 *)(f.out + (int64_t)i * f.ldO + v) = z;
+                const float2 l = *(const float2 *)(f.L + (int64_t)i * W + v);
+                const float2 r = *(const float2 *)(f.R + (int64_t)i * f.ldR + v);
+                *(float2 *)(f.out + (int64_t)i * f.ldO + v) = {
+                    l.x + (r.x + y[m][c][2 * j]), l.y + (r.y + y[m][c][2 * j + 1]) };
             }
 }
 
