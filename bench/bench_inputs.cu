@@ -49,7 +49,7 @@ static __device__ float normal_at(unsigned long long seed, unsigned long long i)
 }
 
 // What a number is drawn for.
-enum draw { ROWS, GATE, BETA, A_LOG, DT_BIAS };
+enum draw { ROWS, GATE, BETA, A_LOG, DT_BIAS, ALPHA, SPIKES, WEIGHTS };
 
 static __device__ float gate_input(float z, const struct kcp_call &c, int regime,
                                    float A, float dt)
@@ -79,6 +79,13 @@ static __global__ void draw_all(X *x, long long n, int what, unsigned long long 
         y = z - (regime == LIVE ? 3 : 0);
         if (c.beta_form == KCP_BETA_RAW) y = 1 / (1 + expf(-y));
     }
+    if (what == ALPHA) {                             // the logit of exp(g)
+        struct kcp_call raw = c;
+        raw.gate = KCP_GATE_RAW;
+        y = -logf(expm1f(-gate_input(z, raw, regime, 0, 0)));
+    }
+    if (what == SPIKES) y = z > 0.5f;
+    if (what == WEIGHTS) y = 0.1f * z;
     if (what == A_LOG) y = 0.5f * (i + 0.5f) / c.HV;
     if (what == DT_BIAS) y = logf(expm1f(expf(-6.9f + 4.6f * (i % 17) / 17)));
     x[i] = (X)y;
@@ -155,6 +162,18 @@ static int fill_family(struct runner *x)
     return e;
 }
 
+static int fill_spikes(struct runner *x)
+{
+    typedef __nv_bfloat16 X;
+    const struct kcp_call *c = &x->call;
+    const size_t rows = (size_t)c->T * c->HV, D = c->D;
+    int e = draw_one<X>(x, "alpha_base", rows * c->K, ALPHA);
+    if (!e) e = draw_one<X>(x, "beta_base", rows, BETA);
+    if (!e) e = draw_one<X>(x, "spike", rows * D, SPIKES);
+    if (!e) e = draw_one<float>(x, "W_alpha", c->HV * c->K * D, WEIGHTS);
+    return e ? e : draw_one<float>(x, "w_beta", c->HV * D, WEIGHTS);
+}
+
 // A_log and dt_bias are the same on all ranks. Over ranks there are no states to begin
 // and end with, as in the other systems' context parallelism.
 int fill_inputs(struct runner *x)
@@ -175,5 +194,5 @@ int fill_inputs(struct runner *x)
     if (!e) e = draw_one<X>(x, "beta_raw", T * c->HV, BETA);
     for (int i = 0; i < 6 && !e && !x->b->ranks; i++)
         e = draw_one<float>(x, states[i], state, ROWS);
-    return e;
+    return e || !bench_asked(x->b, stage_find("15")) ? e : fill_spikes(x);
 }

@@ -13,6 +13,7 @@ static const char usage[] =
     "usage: kcp-bench [option value]...      times variants; kcp-check judges them\n"
     "what:    --stage NN | --stages 08,13   --variant NAME   --newest (of each stage)\n"
     "case:    -T tokens   -H heads   --HV heads   -K size   -V size   -C chunk\n"
+    "         -D spikes   --walk auto|sequential|scan (15)\n"
     "         --model kda|gdn|dplr|gdn2|gla   --gate live|strong   --segments S\n"
     "         --sequences N (packed, of uneven lengths)\n"
     "         --save recompute|all|none   --reuse-M (13 takes M from 08)\n"
@@ -49,7 +50,8 @@ static int read_number(const char *a, const char *next, struct bench *b, int *T)
     const struct { const char *name; int *at, low, high; } ints[] = {
         { "-T", T, 1, 1 << 24 },           { "-H", &c->H, 1, 1024 },
         { "--HV", &c->HV, 1, 1024 },       { "-K", &c->K, 16, 256 },
-        { "-V", &c->V, 16, 256 },          { "-C", &c->C, 1, 256 },
+        { "-V", &c->V, 16, 256 },          { "-C", &c->C, 1, 8192 },
+        { "-D", &c->D, 1, 64 },
         { "--segments", &c->NS, 1, 65536 },   { "--sequences", &c->N, 1, 4096 },
         { "--warmup", &b->warmup, 0, 10000 }, { "-w", &b->warmup, 0, 10000 },
         { "--iters", &b->iters, 5, 100000 },  { "-n", &b->iters, 5, 100000 },
@@ -81,6 +83,9 @@ static int read_word(const char *a, const char *next, struct bench *b)
         { "--model", "gla", (int *)&c->model, KCP_GLA },
         { "--gate", "live", (int *)&b->regime, LIVE },
         { "--gate", "strong", (int *)&b->regime, STRONG },
+        { "--walk", "auto", (int *)&c->walk, KCP_AUTO },
+        { "--walk", "sequential", (int *)&c->walk, KCP_SEQUENTIAL },
+        { "--walk", "scan", (int *)&c->walk, KCP_BLELLOCH },
         { "--save", "all", (int *)&c->save, KCP_SAVE_ALL },
         { "--save", "recompute", (int *)&c->save, KCP_RECOMPUTE },
         { "--save", "none", &b->unsaved, 1 },
@@ -118,8 +123,8 @@ static int settle(struct bench *b, int T)
 int bench_options(int argc, char **argv, struct bench *b)
 {
     int T = 8192;
-    b->call = (struct kcp_call){ .H = 96, .K = 128, .V = 128, .C = 64, .NS = 1, .N = 1,
-        .R = 1, .gate = KCP_GATE_BOUNDED, .beta_form = KCP_BETA_SIGMOID, .l2norm = 1,
+    b->call = (struct kcp_call){ .H = 96, .K = 128, .V = 128, .C = 64, .D = 4, .NS = 1,
+        .N = 1, .R = 1, .gate = KCP_GATE_BOUNDED, .beta_form = KCP_BETA_SIGMOID, .l2norm = 1,
         .lower_bound = -5, .part = KCP_LOCAL | KCP_REVERSE };
     for (int i = 1; i < argc; i++) {
         const char *a = argv[i], *next = argv[i + 1];

@@ -11,14 +11,16 @@
 static const char *case_head(const struct bench *b, char *s, size_t n)
 {
     const struct kcp_call *c = &b->call;
+    const char *walk = c->walk == KCP_SEQUENTIAL ? ",\"walk\":\"sequential\""
+                     : c->walk == KCP_BLELLOCH ? ",\"walk\":\"scan\"" : "";
     char packed[32] = "";
     if (c->N > 1) snprintf(packed, sizeof packed, "\"sequences\":%d,", c->N);
     snprintf(s, n, "\"T\":%lld,\"H\":%d,\"HV\":%d,\"K\":%d,\"V\":%d,\"C\":%d,%s"
              "\"segments\":%d,\"ranks\":%d,\"model\":\"%s\",\"gate\":\"%s\","
-             "\"save\":\"%s\"", (long long)c->T, c->H, c->HV, c->K, c->V, c->C, packed,
+             "\"save\":\"%s\"%s", (long long)c->T, c->H, c->HV, c->K, c->V, c->C, packed,
              c->NS, b->ranks ? b->ranks : 1, model_name[c->model],
              regime_name[b->regime],
-             b->unsaved ? "none" : c->save ? "all" : "recompute");
+             b->unsaved ? "none" : c->save ? "all" : "recompute", walk);
     return s;
 }
 

@@ -104,27 +104,28 @@ static __global__ void into_weights(const struct kcp_scan a, float *part)
     part[c * all + j] = sum;
 }
 
-// A map [start | I], or [start | 0] when it will be made of differences from I.
-static __global__ void begin_map(int K, int V, const float *start, float diagonal,
+// A map [start | I]; or [start | 0] with a decay [HV,K] of 1, for a tree.
+static __global__ void begin_map(int K, int V, const float *start, float *decay,
                                  float *map)
 {
     const int64_t n = blockIdx.x;
     for (int e = threadIdx.x; e < K * (V + K); e += blockDim.x) {
         const int i = e / (V + K), c = e % (V + K);
         map[n * K * (V + K) + e] = c < V ? start[(n * K + i) * V + c]
-                                 : c - V == i ? diagonal : 0.0f;
+                                 : c - V == i && !decay ? 1.0f : 0.0f;
     }
+    for (int i = threadIdx.x; i < K && decay; i += blockDim.x) decay[n * K + i] = 1.0f;
 }
 
-// As the exchange wants it: M itself, and not M^T. A block a head.
-static __global__ void end_map(int K, int V, float diagonal, int turn, float *maps)
+// As the exchange wants it: M whole, and not M^T. A block a head.
+static __global__ void end_map(int K, int V, const float *decay, int turn, float *maps)
 {
     float *map = maps + (int64_t)blockIdx.x * K * (V + K);
     for (int e = threadIdx.x; e < K * K; e += blockDim.x) {
         const int i = e / K, p = e % K;
         float *ip = map + (int64_t)i * (V + K) + V + p;
         float *pi = map + (int64_t)p * (V + K) + V + i;
-        if (p == i) *ip += diagonal;
+        if (p == i && decay) *ip += decay[(int64_t)blockIdx.x * K + i];
         if (p >= i || !turn) continue;
         const float M = *ip;
         *ip = *pi, *pi = M;

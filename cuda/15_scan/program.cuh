@@ -23,7 +23,7 @@ struct scan {
     struct repeats p;
     struct kcp_exchange e;
     int *want;
-    float *maps, *states, *ends, *tmp, *tile_h;
+    float *maps, *decay, *states, *ends, *tmp, *tile_h;    // decay: of one map
     float *dq_part, *dk_part, *part, *mine, *all, *sum;
 };
 
@@ -62,6 +62,8 @@ static size_t place(struct scan *x, const struct kcp_scan *args, products *run,
     x->x.beta = (float *)take(r, C * a->HV, f4);
     x->x.beta_slope = (float *)take(r, C * a->HV, f4);
     x->x.node = (float *)take(r, maps * map, f4);
+    x->x.decay = (float *)take(r, maps * a->HV * a->K, f4);
+    x->decay = (float *)take(r, (int64_t)a->HV * a->K, f4);
     x->x.before = (float *)take(r, (back ? C : maps) * KV, f4);
     x->want = (int *)take(r, a->NS, 4);
     x->maps = (float *)take(r, a->NS * map, f4), x->tmp = (float *)take(r, KV, f4);
@@ -133,7 +135,8 @@ static struct tile tile_of(const struct scan *x, int s, int c)
 
 static struct product product_of(const struct scan *x, const struct tile &y, float *z)
 {
-    return { UP, x->a.HV, x->a.K, x->a.V, y.n, 1, x->a.V, y.node, z, x->tmp, NULL };
+    return { UP, x->a.HV, x->a.K, x->a.V, y.n, 1, x->a.V, y.node, y.decay, z, x->tmp,
+             NULL, x->decay };
 }
 
 static void copy_floats(const struct scan *x, float *to, const float *from, int64_t n)
@@ -156,8 +159,11 @@ static int root(const struct scan *x, const struct tile &y, int W, int ld, float
     const int64_t map = state_size(x) + (int64_t)x->a.HV * x->a.K * x->a.K;
     p.what = W == x->a.V ? ROOT : UNDER, p.from = S, p.ld = ld;
     const int status = x->run(&p, x->a.stream);
-    if (p.what == UNDER) copy_floats(x, S, y.node + (y.n - 1) * map, map);
-    else
+    if (p.what == UNDER) {
+        const int64_t D = (int64_t)x->a.HV * x->a.K;
+        copy_floats(x, S, y.node + (y.n - 1) * map, map);
+        copy_floats(x, x->decay, y.decay + (y.n - 1) * D, D);
+    } else
         cudaMemcpy2DAsync(S, sizeof(float) * ld, x->tmp, sizeof(float) * W,
                           sizeof(float) * W, (size_t)x->a.HV * x->a.K,
                           cudaMemcpyDeviceToDevice, x->a.stream);
@@ -191,13 +197,13 @@ static int carry(struct scan *x, int back, float *states)
         const int want = kcp_plan_want(a->plan, x->ctx->seg0 + s, back);
         const int W = want & KCP_WANT_M ? ld : a->V;
         if (!want) continue;
-        const float diagonal = scanned(x, s) ? 0.0f : 1.0f;
-        begin_map<<<a->HV, 256, 0, a->stream>>>(a->K, a->V, states + s * KV, diagonal,
+        float *decay = scanned(x, s) ? x->decay : NULL;
+        begin_map<<<a->HV, 256, 0, a->stream>>>(a->K, a->V, states + s * KV, decay,
                                                 x->maps + s * map);
         for (int c = 0; c < cn[s + 1] - cn[s] && !status; c++)
             status = advance<X>(x, s, back ? cn[s + 1] - 1 - c : cn[s] + c, back, W, ld,
                                 x->maps + s * map);
-        end_map<<<a->HV, 256, 0, a->stream>>>(a->K, a->V, 1.0f - diagonal, back,
+        end_map<<<a->HV, 256, 0, a->stream>>>(a->K, a->V, decay, back,
                                               x->maps + s * map);
     }
     x->e.backward = back, x->e.states = states;

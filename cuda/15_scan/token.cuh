@@ -8,14 +8,14 @@
 #include "../device.cuh"
 
 // A tile of n tokens from t0 on, and the arrays of one: gates [C,HV,K], [C,HV], maps
-// [C,HV,K,V+K], states [C,HV,K,V] before and after its tokens. fade is 1 -
-// alpha, as exact as alpha however close to 1 that is. A masked token has alpha = 1 and
-// fade = beta = 0. dO [T,HV,V] is do_ with what repeats owe.
+// [C,HV,K,V+K] and their decays [C,HV,K], states [C,HV,K,V] before and after its
+// tokens. fade is 1 - alpha, as exact as alpha however close to 1 that is. A masked
+// token has alpha = 1 and fade = beta = 0. dO [T,HV,V] is do_ with what repeats owe.
 struct tile {
     struct kcp_scan a;
     int64_t t0;
     int n;
-    float *alpha, *fade, *beta, *beta_slope, *node, *before, *after;
+    float *alpha, *fade, *beta, *beta_slope, *node, *decay, *before, *after;
     const float *dO;
 };
 
@@ -80,10 +80,10 @@ static __device__ __forceinline__ void fetch(const struct tile &x, int at, int n
     }
 }
 
-// Pass 1.  Leaf e <- [beta k v^T | A - I], A = diag(alpha) - beta k (alpha k)^T; in
-// reverse [A^T q dO^T | A^T - I]. A slow decay is a small difference from I, and its
-// digits would drown in A. Bound: memory, 4 K (K+V) bytes written a leaf. A block a
-// leaf and head, a thread a column; the barrier parts the vectors from their products.
+// Pass 1.  A = diag(alpha) - beta k (alpha k)^T: leaf e <- [beta k v^T | A - diag(alpha)],
+// in reverse [A^T q dO^T | A^T - diag(alpha)], and its decay alpha. Bound: memory, 4 K
+// (K+V) bytes written a leaf. A block a leaf and head, a thread a column; the barrier
+// parts the vectors from their products.
 template <class X>
 static __global__ void updates(const struct tile x, int back)
 {
@@ -91,10 +91,12 @@ static __global__ void updates(const struct tile x, int back)
     const struct kcp_scan &a = x.a;
     const int n = blockIdx.y, K = a.K, V = a.V, at = token_of(x, blockIdx.x, back);
     const int64_t t = x.t0 + at, row = (int64_t)at * a.HV + n;
-    const float beta = x.beta[row], *fade = x.fade + row * K;
+    const float beta = x.beta[row];
     float *map = x.node + ((int64_t)blockIdx.x * a.HV + n) * K * (V + K), qk = 0.0f;
     fetch<X>(x, at, n, k, q, alpha);
     __syncthreads();
+    for (int i = threadIdx.x; i < K; i += blockDim.x)
+        x.decay[((int64_t)blockIdx.x * a.HV + n) * K + i] = alpha[i];
     for (int i = 0; i < K && back; i++) qk += q[i] * k[i];
     for (int c = threadIdx.x; c < V + K; c += blockDim.x) {
         const int p = c - V;
@@ -105,8 +107,7 @@ static __global__ void updates(const struct tile x, int back)
         for (int i = 0; i < K; i++) {
             const float b = beta * k[i], h = back ? alpha[i] * (q[i] - b * qk) : b;
             const float turned = back ? alpha[i] * b : b;
-            const float A = (p == i ? -fade[i] : 0.0f) - turned * value;
-            map[(int64_t)i * (V + K) + c] = p < 0 ? h * value : A;
+            map[(int64_t)i * (V + K) + c] = p < 0 ? h * value : -turned * value;
         }
         //< kernel-updates
     }

@@ -8,10 +8,12 @@
 
 #include "../device.cuh"
 
-// One level of the tree, its maps [h | X] with X = M - I:  out = L + R + X_L R for each
-// of its blocks and heads. That composes, (I + X_2)(I + X_1) = I + X_2 + X_1 + X_2 X_1
-// and h_2 + h_1 + X_2 h_1, and it applies, h + z + X z: where memory lives long, X is
-// small, and so is what rounding the product adds.
+// One level of the tree, for each of its blocks and heads. A map is [h | X] and D, M =
+// diag(D) + X: what decays, and what is corrected. Composing 2 after 1,
+//   D = D_2 D_1     h = h_2 + D_2 h_1 + X_2 h_1     X = X_2 D_1 + D_2 X_1 + X_2 X_1
+// and applying, h + D z + X z, are one rule: out = L E + D R + X_L R, E = D_1 on the
+// columns of X, else 1. Where memory lives long X is small, and so is what rounding the
+// product adds; where it dies at once D is small, and nothing cancels.
 //   UP    right <- right o left, in place: rows of L are read before they are written
 //   DOWN  z [i + d] = left's map of z [i]
 //   ROOT  to = the root's map of from, V columns, ld apart
@@ -20,11 +22,22 @@ enum level { UP, DOWN, ROOT, UNDER };
 struct product {
     enum level what;
     int HV, K, V, n, d, ld;
-    float *node, *z, *to;
-    const float *from;
+    float *node, *decay, *z, *to;
+    const float *from, *from_decay;
 };
 
-struct factors { const float *L, *R; float *out; int ldR, ldO, columns; };
+// D [K] is L's and becomes D E when there is an E [K], R's; a state R has none.
+struct factors {
+    const float *L, *R, *E;
+    float *D, *out;
+    int ldR, ldO, columns;
+};
+
+// E of column c.
+static __device__ __forceinline__ float scale_of(const struct factors &f, int V, int c)
+{
+    return f.E && c >= V ? f.E[c - V] : 1.0f;
+}
 
 static __device__ __forceinline__ struct factors factors_of(const struct product &x,
                                                             int block, int head)
@@ -33,13 +46,17 @@ static __device__ __forceinline__ struct factors factors_of(const struct product
     const int right = (i + 2 * x.d < x.n ? i + 2 * x.d : x.n) - 1;
     const int64_t map = (int64_t)x.K * W, state = (int64_t)x.K * x.V;
     auto node = [&](int e) { return x.node + ((int64_t)e * x.HV + head) * map; };
+    auto decay = [&](int e) { return x.decay + ((int64_t)e * x.HV + head) * x.K; };
     auto z = [&](int e) { return x.z + ((int64_t)e * x.HV + head) * state; };
     switch (x.what) {
-    case UP: return { node(right), node(left), node(right), W, W, W };
-    case DOWN: return { node(left), z(i), z(i + x.d), x.V, x.V, x.V };
-    case ROOT: return { node(x.n - 1), x.from + (int64_t)head * x.K * x.ld,
-                        x.to + head * state, x.ld, x.V, x.V };
-    default: return { node(x.n - 1), x.from + head * map, node(x.n - 1), W, W, W };
+    case UP: return { node(right), node(left), decay(left), decay(right), node(right),
+                      W, W, W };
+    case DOWN: return { node(left), z(i), NULL, decay(left), z(i + x.d),
+                        x.V, x.V, x.V };
+    case ROOT: return { node(x.n - 1), x.from + (int64_t)head * x.K * x.ld, NULL,
+                        decay(x.n - 1), x.to + head * state, x.ld, x.V, x.V };
+    default: return { node(x.n - 1), x.from + head * map, x.from_decay + head * x.K,
+                      decay(x.n - 1), node(x.n - 1), W, W, W };
     }
 }
 

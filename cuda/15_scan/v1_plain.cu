@@ -11,7 +11,7 @@ enum { ROWS = 16, THREADS = 256, AUTO_FROM = 64 };
 // written: so out may be L's map. The barrier separates the two.
 static __global__ void multiply(const struct product x)
 {
-    __shared__ float X[ROWS][KMAX];
+    __shared__ float X[ROWS][KMAX], D[ROWS];
     const struct factors f = factors_of(x, blockIdx.x, blockIdx.y);
     const int K = x.K, V = x.V, W = V + K, row0 = blockIdx.z * ROWS;
     const int rows = K - row0 < ROWS ? K - row0 : ROWS;
@@ -19,8 +19,12 @@ static __global__ void multiply(const struct product x)
         const int r = j / K, p = j % K;
         X[r][p] = r < rows ? f.L[(int64_t)(row0 + r) * W + V + p] : 0.0f;
     }
+    if (threadIdx.x < rows) D[threadIdx.x] = f.D[row0 + threadIdx.x];
     __syncthreads();
+    if (f.E && threadIdx.x < rows)
+        f.D[row0 + threadIdx.x] = D[threadIdx.x] * f.E[row0 + threadIdx.x];
     for (int c = threadIdx.x; c < f.columns; c += THREADS) {
+        const float E = scale_of(f, V, c);
         float y[ROWS] = {};
         //> kernel-multiply
         for (int p = 0; p < K; p++) {
@@ -30,7 +34,8 @@ static __global__ void multiply(const struct product x)
         }
         for (int r = 0; r < rows; r++) {
             const int64_t i = row0 + r;
-            f.out[i * f.ldO + c] = f.L[i * W + c] + (f.R[i * f.ldR + c] + y[r]);
+            const float R = D[r] * f.R[i * f.ldR + c];
+            f.out[i * f.ldO + c] = f.L[i * W + c] * E + (R + y[r]);
         }
         //< kernel-multiply
     }

@@ -109,18 +109,25 @@ multiply(const struct product x)
         add_slice<columns>(y, L + at + row0 * PITCH, R + at + col0);
         __syncthreads();
     }
+    const float *E = f.E && col0 >= V ? f.E + col0 - V : NULL;
     #pragma unroll
-    for (int m = 0; m < 2; m++)
+    for (int j = 0; j < 4; j++) {
+        const int i = row0 + j * 8 + g;
+        const float D = f.D[i], *l = f.L + (int64_t)i * W + col0 + e;
+        const float *r = f.R + (int64_t)i * f.ldR + col0 + e;
+        float *out = f.out + (int64_t)i * f.ldO + col0 + e;
         #pragma unroll
-        for (int j = 0; j < 2; j++)
-            #pragma unroll
-            for (int c = 0; c < 8; c++) {
-                const int i = row0 + m * 16 + j * 8 + g, v = col0 + c * 8 + e;
-                const float2 l = *(const float2 *)(f.L + (int64_t)i * W + v);
-                const float2 r = *(const float2 *)(f.R + (int64_t)i * f.ldR + v);
-                *(float2 *)(f.out + (int64_t)i * f.ldO + v) = {
-                    l.x + (r.x + y[m][c][2 * j]), l.y + (r.y + y[m][c][2 * j + 1]) };
-            }
+        for (int c = 0; c < 8; c++) {
+            const float *sum = &y[j / 2][c][j % 2 * 2];
+            const float2 s = E ? *(const float2 *)(E + c * 8 + e) : float2{ 1.0f, 1.0f };
+            const float2 a = *(const float2 *)(l + c * 8), b = *(const float2 *)(r + c * 8);
+            *(float2 *)(out + c * 8) = { a.x * s.x + (D * b.x + sum[0]),
+                                         a.y * s.y + (D * b.y + sum[1]) };
+        }
+    }
+    if (!f.E) return;
+    __syncthreads();
+    for (int i = threadIdx.x; i < K; i += blockDim.x) f.D[i] *= f.E[i];
 }
 
 template <int K, int columns>
