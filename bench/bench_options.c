@@ -124,8 +124,8 @@ int bench_options(int argc, char **argv, struct bench *b)
 {
     int T = 8192;
     b->call = (struct kcp_call){ .H = 96, .K = 128, .V = 128, .C = 64, .D = 4, .NS = 1,
-        .N = 1, .R = 1, .gate = KCP_GATE_BOUNDED, .beta_form = KCP_BETA_SIGMOID, .l2norm = 1,
-        .lower_bound = -5, .part = KCP_LOCAL | KCP_REVERSE };
+        .N = 1, .R = 1, .gate = KCP_GATE_BOUNDED, .beta_form = KCP_BETA_SIGMOID,
+        .l2norm = 1, .lower_bound = -5, .part = KCP_LOCAL | KCP_REVERSE };
     for (int i = 1; i < argc; i++) {
         const char *a = argv[i], *next = argv[i + 1];
         if (is(a, "--help")) return fputs(usage, stdout), -1;

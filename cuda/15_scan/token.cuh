@@ -80,10 +80,10 @@ static __device__ __forceinline__ void fetch(const struct tile &x, int at, int n
     }
 }
 
-// Pass 1.  A = diag(alpha) - beta k (alpha k)^T: leaf e <- [beta k v^T | A - diag(alpha)],
-// in reverse [A^T q dO^T | A^T - diag(alpha)], and its decay alpha. Bound: memory, 4 K
-// (K+V) bytes written a leaf. A block a leaf and head, a thread a column; the barrier
-// parts the vectors from their products.
+// Pass 1.  A = diag(alpha) - beta k (alpha k)^T: leaf e <- [beta k v^T | A -
+// diag(alpha)], in reverse [A^T q dO^T | A^T - diag(alpha)], and its decay alpha. Bound:
+// memory, 4 K (K+V) bytes written a leaf. A block a leaf and head, a thread a column;
+// the barrier parts the vectors from their products.
 template <class X>
 static __global__ void updates(const struct tile x, int back)
 {

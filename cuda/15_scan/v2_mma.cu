@@ -119,8 +119,9 @@ multiply(const struct product x)
         #pragma unroll
         for (int c = 0; c < 8; c++) {
             const float *sum = &y[j / 2][c][j % 2 * 2];
-            const float2 s = E ? *(const float2 *)(E + c * 8 + e) : float2{ 1.0f, 1.0f };
-            const float2 a = *(const float2 *)(l + c * 8), b = *(const float2 *)(r + c * 8);
+            const float2 one = { 1.0f, 1.0f }, a = *(const float2 *)(l + c * 8);
+            const float2 s = E ? *(const float2 *)(E + c * 8 + e) : one;
+            const float2 b = *(const float2 *)(r + c * 8);
             *(float2 *)(out + c * 8) = { a.x * s.x + (D * b.x + sum[0]),
                                          a.y * s.y + (D * b.y + sum[1]) };
         }

@@ -1,0 +1,124 @@
+// rank.cuh -- one rank's rooms for Spike-KDA: of a tile, of its segments, of its tokens.
+// Book: chapter 15, "Code: kernels".
+// Checked by: tests/15_scan.c.
+// Next: program.cuh, which fills them.
+#ifndef KCP_15_RANK_CUH
+#define KCP_15_RANK_CUH
+
+#include "../layer.cuh"
+#include "../mapops.cuh"
+#include "back.cuh"
+#include "repeat.cuh"
+#include "tree.cuh"
+
+// Nothing is allocated and the host waits for nothing but comm. Forward holds, of all
+// tokens, nothing; backward dO of each and a state a tile.
+struct scan {
+    struct kcp_scan a;
+    products *run;
+    int auto_from;                       // auto scans stretches of so many tokens
+    const struct kcp_context *ctx;
+    struct room r;
+    struct tile x;
+    struct repeats p;
+    struct kcp_exchange e;
+    int *want;
+    float *maps, *decay, *states, *ends, *tmp, *tile_h;    // decay: of one map
+    float *dq_part, *dk_part, *part, *mine, *all, *sum;
+};
+
+static int scanned(const struct scan *x, int s)
+{
+    return x->a.walk == KCP_BLELLOCH ||
+           (x->a.walk == KCP_AUTO && x->ctx->cu[s + 1] - x->ctx->cu[s] >= x->auto_from);
+}
+
+static int64_t state_size(const struct scan *x)
+{
+    return (int64_t)x->a.HV * x->a.K * x->a.V;
+}
+
+static size_t place(struct scan *x, const struct kcp_scan *args, products *run,
+                    int auto_from)
+{
+    *x = {};
+    struct kcp_scan *a = &x->a;
+    *a = *args, x->run = run, x->auto_from = auto_from;
+    x->ctx = &a->plan->ctx[a->r];
+    const int64_t KV = state_size(x), map = KV + (int64_t)a->HV * a->K * a->K;
+    const int64_t rows = padded_rows(a->plan), row = (int64_t)a->HV * a->V;
+    const int64_t f4 = sizeof(float), n = (int64_t)a->HV * (a->K + 1) * a->D;
+    const int back = a->pass == KCP_BACKWARD;
+    int64_t C = 0, maps = 0;
+    for (int s = 0; s < a->NS; s++) {
+        const int len = x->ctx->cu[s + 1] - x->ctx->cu[s], c = len < a->C ? len : a->C;
+        C = c > C ? c : C, maps = scanned(x, s) && c > maps ? c : maps;
+    }
+    struct room *r = &x->r;
+    r->base = (char *)a->work;
+    x->x.a = *a;
+    x->x.alpha = (float *)take(r, C * a->HV * a->K, f4);
+    x->x.fade = (float *)take(r, C * a->HV * a->K, f4);
+    x->x.beta = (float *)take(r, C * a->HV, f4);
+    x->x.beta_slope = (float *)take(r, C * a->HV, f4);
+    x->x.node = (float *)take(r, maps * map, f4);
+    x->x.decay = (float *)take(r, maps * a->HV * a->K, f4);
+    x->decay = (float *)take(r, (int64_t)a->HV * a->K, f4);
+    x->x.before = (float *)take(r, (back ? C : maps) * KV, f4);
+    x->want = (int *)take(r, a->NS, 4);
+    x->maps = (float *)take(r, a->NS * map, f4), x->tmp = (float *)take(r, KV, f4);
+    x->states = (float *)take(r, a->NS * KV, f4);
+    x->p = { *a, (float *)take(r, rows * (row + 1), f4),
+             (float *)take(r, a->plan->R * rows * (row + 1), f4), NULL,
+             (int *)take(r, a->plan->S, 4), (int *)take(r, 4 * a->NS, 4),
+             x->ctx->seg0, (int)row };
+    if (back) {
+        x->x.after = (float *)take(r, C * KV, f4);
+        x->ends = (float *)take(r, a->NS * KV, f4);
+        x->tile_h = (float *)take(r, a->NC * KV, f4);
+        x->p.dO = (float *)take(r, a->T * row, f4), x->x.dO = x->p.dO;
+        x->dq_part = (float *)take(r, C * a->HV * a->K, f4);
+        x->dk_part = (float *)take(r, C * a->HV * a->K, f4);
+        x->part = (float *)take(r, a->NC * n, f4);
+        x->mine = (float *)take(r, rows * n, f4), x->sum = (float *)take(r, n, f4);
+        x->all = (float *)take(r, a->plan->R * rows * n, f4);
+    }
+    const struct kcp_mapops *ops = a->ops ? a->ops : &cuda_mapops;
+    x->e = { a->form, 0, a->blocks, 0, a->HV, a->K, a->V, a->plan, a->comm, ops,
+             x->maps, x->states, NULL, NULL, a->stream };
+    struct kcp_exchange turned = x->e;   // one room for both directions
+    turned.backward = 1;
+    const size_t there = kcp_exchange_work(&x->e), again = kcp_exchange_work(&turned);
+    x->e.work = take(r, there > again ? there : again, 1);
+    return r->used;
+}
+
+// Small tables of the plan to the device, as kernels' arguments.
+template <class F>
+static void put(int *to, int n, struct CUstream_st *stream, F number)
+{
+    struct marks m;
+    for (m.at = 0; m.at < n; m.at += m.count) {
+        m.count = n - m.at < 256 ? n - m.at : 256;
+        for (int j = 0; j < m.count; j++) m.x[j] = number(m.at + j);
+        put_marks<<<1, 256, 0, stream>>>(to, m);
+    }
+}
+
+static void put_tables(struct scan *x)
+{
+    const struct kcp_plan *p = x->a.plan;
+    const struct kcp_segment *seg = p->seg + x->ctx->seg0;
+    const int rows = (int)padded_rows(p);
+    put(x->p.place, p->S, x->a.stream, [&](int j) {
+        return p->seg[j].rank * rows + j - p->ctx[p->seg[j].rank].seg0;
+    });
+    put(x->p.facts, 4 * x->a.NS, x->a.stream, [&](int j) {
+        const struct kcp_segment *g = &seg[j / 4];
+        const int fact[] = { x->ctx->cu[j / 4], x->ctx->cu[j / 4 + 1],
+                             (g->first ? FIRST : 0) | (g->last ? LAST : 0), g->n };
+        return fact[j % 4];
+    });
+}
+
+#endif
