@@ -96,7 +96,7 @@ $B/libkcp.so: $(call obj,$(ref) $(comm)) $(cuda_lib_obj)
 install: $B/libkcp.so
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include/kcp
 	install -m 755 $B/libkcp.so $(DESTDIR)$(PREFIX)/lib/
-	install -m 644 ref/kcp.h ref/stages.h ref/ref.h $(DESTDIR)$(PREFIX)/include/kcp/
+	install -m 644 ref/kcp.h ref/stages.h ref/layer.h ref/ref.h $(DESTDIR)$(PREFIX)/include/kcp/
 	printf 'prefix=%s\nName: kcp\nDescription: context parallelism for delta-rule linear attention\nVersion: 0.1\nLibs: -L$${prefix}/lib -lkcp\nCflags: -I$${prefix}/include/kcp\n' \
 	  '$(PREFIX)' > $(DESTDIR)$(PREFIX)/lib/pkgconfig/kcp.pc
 

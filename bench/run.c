@@ -16,15 +16,26 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* --device, --dtype and --variant: whose code runs. */
+static int where(struct run *x, const struct kcp_stage *stage)
+{
+    const char *what, *extra = x->o.variant ? "--variant" : "--dtype";
+    char why[400];
+    if (!x->o.device)
+        return x->o.variant || x->o.dtype >= 0
+            ? run_error(x, RUN_BAD, extra, "found without --device gpu, expected with "
+                        "it") : 0;
+    x->gpu = device_open(x->o.dtype == 1 ? KCP_F32 : KCP_BF16, x->o.variant, stage,
+                         &what, why, sizeof why);
+    return x->gpu ? 0 : run_error(x, RUN_BAD, what, "%s", why);
+}
+
 static int work(struct run *x, int argc, char **argv)
 {
     if (options_read(x, argc, argv) != 0)
         return -1;
     if (x->o.help)
         return options_help(), 0;
-    if (x->o.device && !layer_run_device)
-        return run_error(x, RUN_BAD, "--device", "found gpu, expected cpu: this "
-                         "kcp-run was built without CUDA");
     if (!x->o.stage && (x->o.backward || x->o.shift))
         return run_error(x, RUN_BAD, x->o.shift ? "--shift" : "--backward", "found "
                          "without --stage, expected with it");
@@ -34,6 +45,8 @@ static int work(struct run *x, int argc, char **argv)
         return run_error(x, RUN_BAD, "--model", "found %s --stage 16, expected dplr, "
                          "gdn2 and gla with it, kda and gdn without",
                          family ? "kda or gdn with" : "dplr, gdn2 or gla without");
+    if (where(x, stage) != 0)
+        return -1;
     const double start = now();
     x->size.gdn = x->o.model == KCP_GDN;
     if (outputs_ready(x) != 0 || (x->o.stage ? stage_run(x) : layer_run(x)) != 0 ||
@@ -56,5 +69,6 @@ int main(int argc, char **argv)
     arrays_free(&x);
     kcp_plan_free(x.plan);
     free(x.told);
+    device_close(x.gpu);
     return x.exit;
 }

@@ -10,6 +10,7 @@
 
 #include "npy.h"
 #include "ref.h"
+#include "run_device.h"
 
 #include <stdio.h>
 
@@ -19,10 +20,11 @@ enum { MOST_RANKS = 1024, MOST_SIZE = 65536, MOST_CHUNK = 256 };
 enum { RUN_OK = 0, RUN_FAILED = 1, RUN_BAD = 2 };
 
 struct options {
-    const char *in, *out, *stage, *cuts, *conv;
+    const char *in, *out, *stage, *cuts, *conv, *variant;
     int64_t ranks, canonical, chunk, blocks;       /* 0: not given */
     int64_t model, form, gate, beta, save, layout, device, act;   /* enums of kcp.h */
     int64_t l2norm, reuse_M, shift, backward, help;
+    int64_t dtype;                                 /* 0: bf16, 1: f32; -1: not given */
     double lower_bound, scale;                     /* scale NAN: K^-1/2 */
 };
 
@@ -58,6 +60,7 @@ struct run {
     const char *note;              /* what was given and not used; NULL: nothing */
     const struct kcp_stage *stage; /* NULL: the whole layer */
     struct kcp_plan *plan;
+    struct device *gpu;            /* NULL: the references, on the host */
     struct told *told;             /* [R] */
     char why[600];                 /* one line, when anything returns non-zero */
     int exit;
@@ -99,8 +102,13 @@ int  call_make(struct run *x);
 /* run_layer.c, run_stage.c: load, run; outputs are left in x->a. */
 int  layer_run(struct run *x);
 int  stage_run(struct run *x);
-/* The same layer on a device, where a build has one: cuda/ may define it. */
-int  layer_run_device(struct run *x) __attribute__((weak));
+/* run_ranks.c: a stage's args, computed by its reference or on the GPU; the block that
+ * 08 leaves there, its bytes and its memory. */
+int    stage_go(struct run *x, const struct kcp_stage *s, void *args,
+                struct kcp_comm *comm);
+size_t saved_size(const struct run *x, const struct kcp_forward *f);
+void  *saved_room(const struct run *x, size_t bytes);
+void   saved_free(const struct run *x, void *saved);
 /* A field's shape in files: states as --state-layout says. */
 const char *field_shape(const struct run *x, const struct kcp_field *f);
 int  field_is_input(const struct kcp_field *f);

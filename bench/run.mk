@@ -1,9 +1,10 @@
 # run.mk -- kcp-run: the layer, or one stage, on arrays in .npy files.
 
-run_obj := $(call obj,$(wildcard bench/run*.c) $(wildcard tests/npy*.c))
+run_obj := $(call obj,$(wildcard bench/run*.c) $(wildcard tests/npy*.c) tests/bag.c \
+             tests/check.c tests/memory.c)
 
-$(run_obj): bench/run.h
-$B/kcp-run: $(call obj,$(ref) $(comm)) $(run_obj)
+$(run_obj): bench/run.h bench/run_device.h
+$B/kcp-run: $(call obj,$(ref) $(comm)) $(run_obj) $(cuda_obj)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $^ -lpthread -lm -ldl $(cuda_ldlibs) -o $@
 
@@ -13,7 +14,7 @@ $B/kcp-arrays: $(call obj,tests/cli/arrays.c $(wildcard tests/npy*.c))
 	@$(CC) $(LDFLAGS) $^ -lm -o $@
 
 test_needs   += $B/kcp-run $B/kcp-arrays $B/kcp-check
-test_scripts += tests/run_cli.sh
+test_scripts += tests/run_cli.sh tests/run_device.sh
 
 .PHONY: bench bench-cpu
 bench: bench-cpu

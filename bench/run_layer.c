@@ -160,17 +160,17 @@ static int forward(struct run *x, struct rank *a, struct kcp_comm *comm)
         a->y[i + 3] = x->both ? malloc(sizeof(double) * n) : NULL;
         if (!a->y[i] || (x->both && !a->y[i + 3]))
             return KCP_NO_MEMORY;
-        status = ref_conv(&a->conv[i]);
+        status = stage_go(x, stage_of("14"), &a->conv[i], comm);
     }
     if (x->conv)
         a->f.q_raw = a->y[0], a->f.k_raw = a->y[1], a->f.v = a->y[2];
     struct kcp_forward other = a->f;
     other.save = a->f.save == KCP_RECOMPUTE ? KCP_SAVE_ALL : KCP_RECOMPUTE;
-    told->saved = a->f.saved_bytes = kcp_saved_bytes(&a->f);
-    told->saved_other = kcp_saved_bytes(&other);
-    if (x->both && !(a->f.saved = malloc(a->f.saved_bytes)))
+    told->saved = a->f.saved_bytes = saved_size(x, &a->f);
+    told->saved_other = saved_size(x, &other);
+    if (x->both && !(a->f.saved = saved_room(x, a->f.saved_bytes)))
         return KCP_NO_MEMORY;
-    status = status ? status : ref_forward(&a->f);
+    status = status ? status : stage_go(x, stage_of("08"), &a->f, comm);
     told->sent_forward = comm->traffic;
     told->forward = now() - start;
     return status ? status : rank_alive(&a->f, &told->alive);
@@ -188,10 +188,10 @@ static int backward(struct run *x, struct rank *a, struct kcp_comm *comm)
         a->b.A_log = a->b.dt_bias = a->b.dA_log = a->b.ddt_bias = NULL;
     if (x->conv)
         a->b.dq_raw = a->y[3], a->b.dk_raw = a->y[4], a->b.dv = a->y[5];
-    int status = ref_backward(&a->b);
+    int status = stage_go(x, stage_of("13"), &a->b, comm);
     for (int i = 0; x->conv && i < 3 && !status; i++) {
         a->conv[i].pass = KCP_BACKWARD, a->conv[i].dy = a->y[i + 3];
-        status = ref_conv(&a->conv[i]);
+        status = stage_go(x, stage_of("14"), &a->conv[i], comm);
     }
     told->sent_backward = comm->traffic;
     told->backward = now() - start;
@@ -207,7 +207,7 @@ static int body(struct kcp_comm *comm, void *arg)
         status = backward(x, &a, comm);
     for (int i = 0; i < 6; i++)
         free(a.y[i]);
-    free(a.f.saved);
+    saved_free(x, a.f.saved);
     return status;
 }
 
@@ -232,7 +232,5 @@ int layer_run(struct run *x)
 {
     if (load_all(x) != 0 || plan_make(x) != 0 || make_outs(x) != 0)
         return -1;
-    if (x->o.device)
-        return layer_run_device(x) != 0 ? -1 : check_outs(x);
     return ranks_go(x, x->plan->R, body) != 0 ? -1 : check_outs(x);
 }

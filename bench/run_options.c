@@ -40,6 +40,8 @@ static const struct option {
     { "--reuse-m", "nothing", FLAG, AT(reuse_M), 0, 0 },
     { "--state-layout", "kv|vk", ONE_OF, AT(layout), 0, 0 },
     { "--device", "cpu|gpu", ONE_OF, AT(device), 0, 0 },
+    { "--dtype", "bf16|f32", ONE_OF, AT(dtype), 0, 0 },
+    { "--variant", "a name that kcp-check --list prints", TEXT, AT(variant), 0, 0 },
     { "--conv", "three files, of q, k and v, with commas", TEXT, AT(conv), 0, 0 },
     { "--act", "none|silu", ONE_OF, AT(act), 0, 0 },
     { "--stage", "a stage, NN or NN_name", TEXT, AT(stage), 0, 0 },
@@ -132,7 +134,7 @@ static const struct option *find(const char *arg, size_t n)
 int options_read(struct run *x, int argc, char **argv)
 {
     int seen[OPTIONS] = { 0 };
-    x->o = (struct options){ .lower_bound = -5, .scale = NAN };
+    x->o = (struct options){ .lower_bound = -5, .scale = NAN, .dtype = -1 };
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0)
             return x->o.help = 1, 0;

@@ -67,6 +67,9 @@ void print_summary(const struct run *x, double seconds)
                x->plan->moved);
     if (!x->stage)
         print_ranks(x);
+    if (x->gpu)
+        printf("on the GPU by %s in %s; seconds hold the copies there and back\n",
+               device_name(x->gpu), x->o.dtype == 1 ? "f32" : "bf16");
     if (x->note)
         printf("note: %s\n", x->note);
     printf("wrote");

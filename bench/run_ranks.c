@@ -1,9 +1,10 @@
-/* run_ranks.c -- what each rank is handed: its shard of every array, by the table.
+/* run_ranks.c -- what each rank is handed, its shard by the table; and where it runs.
  *
  * Book: chapters 06, 08.  Checked by: tests/run_cli.sh.  Next: run_layer.c.
  */
 #include "run.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 int field_is_input(const struct kcp_field *f)
@@ -79,6 +80,33 @@ void rank_args(struct run *x, const struct kcp_stage *s, struct kcp_comm *comm,
 int ranks_go(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
 {
     char why[400] = "a rank failed";
-    const int status = kcp_threads_run(R, body, x, why, sizeof why);
-    return status ? run_error(x, RUN_FAILED, "ranks", "%s", why) : 0;
+    const int status = x->gpu ? device_ranks(x->gpu, R, body, x, why, sizeof why)
+                              : kcp_threads_run(R, body, x, why, sizeof why);
+    return status ? run_error(x, status == KCP_NA ? RUN_BAD : RUN_FAILED, "ranks", "%s",
+                              why) : 0;
+}
+
+int stage_go(struct run *x, const struct kcp_stage *s, void *args,
+             struct kcp_comm *comm)
+{
+    return x->gpu ? device_go(x->gpu, s, args, comm) : s->ref(args);
+}
+
+size_t saved_size(const struct run *x, const struct kcp_forward *f)
+{
+    return x->gpu ? device_saved(x->gpu, (const struct kcp_call *)f)
+                  : kcp_saved_bytes(f);
+}
+
+void *saved_room(const struct run *x, size_t bytes)
+{
+    return x->gpu ? device_room(bytes) : malloc(bytes);
+}
+
+void saved_free(const struct run *x, void *saved)
+{
+    if (x->gpu)
+        device_release(saved);
+    else
+        free(saved);
 }

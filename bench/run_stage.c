@@ -152,11 +152,12 @@ static int before_13(struct run *x, struct kcp_comm *comm, struct kcp_backward *
     struct kcp_forward f;
     rank_args(x, stage_of("08"), comm, KCP_FORWARD, &f);
     const size_t state = (size_t)f.HV * (size_t)f.K * (size_t)f.V;
-    f.saved_bytes = b->saved_bytes = kcp_saved_bytes(&f);
-    b->saved = f.saved = malloc(f.saved_bytes);
+    f.saved_bytes = b->saved_bytes = saved_size(x, &f);
+    b->saved = f.saved = saved_room(x, f.saved_bytes);
     f.o = malloc(sizeof(double) * ((size_t)(f.T * f.HV * f.V) + 1));
     f.ht = malloc(sizeof(double) * ((size_t)f.N * state + 1));
-    const int status = f.saved && f.o && f.ht ? ref_forward(&f) : KCP_NO_MEMORY;
+    const int status = !f.saved || !f.o || !f.ht ? KCP_NO_MEMORY
+                     : stage_go(x, stage_of("08"), &f, comm);
     free(f.o);
     free(f.ht);
     return status;
@@ -174,10 +175,10 @@ static int body(struct kcp_comm *comm, void *arg)
             status = before_13(x, comm, args);
             saved = (void *)((struct kcp_backward *)args)->saved;
         }
-        status = status ? status : x->stage->ref(args);
+        status = status ? status : stage_go(x, x->stage, args, comm);
     }
     x->told[comm->r].sent_forward = comm->traffic;
-    free(saved);
+    saved_free(x, saved);
     free(args);
     return status;
 }
@@ -191,9 +192,8 @@ int stage_run(struct run *x)
     if (!x->stage->ranks && (x->o.cuts || x->o.ranks > 1))
         return run_error(x, RUN_BAD, x->o.cuts ? "--cuts" : "--ranks", "found with "
                          "--stage %s, expected one rank", x->stage->name);
-    if (x->o.device || x->o.conv)
-        return run_error(x, RUN_BAD, x->o.conv ? "--conv" : "--device", "found with "
-                         "--stage, expected without");
+    if (x->o.conv)
+        return run_error(x, RUN_BAD, "--conv", "found with --stage, expected without");
     if (load_all(x) != 0 || make_outs(x) != 0)
         return -1;
     if (!x->told && !(x->told = calloc(1, sizeof *x->told)))

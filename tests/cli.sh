@@ -55,6 +55,7 @@ if "$check" --stage 07 --device | grep -q 'no device'; then
     says 3 'INCOMPLETE' --stage 07 --device --strict
 fi
 says 1 'nothing ran' --stage 14 --variant twin --device
+says 0 '^1 passed' --stage 03 --variant twin --repeats 5
 # Of an option given twice the last counts.
 says 0 '^seed 5' --stage 03 --variant twin --seed 4 --seed 5
 
@@ -115,7 +116,7 @@ refused './mine.c' --reference ./mine.c --stage 07
 
 # ---- bad words
 for option in --stage --variant --emit --foreign --backend --case --reference \
-    --storage --ranks --seed --exchange; do
+    --storage --ranks --seed --exchange --repeats; do
     refused "$option: found ''" $option
     refused "$option: found ''" $option ''
     refused "$option: found '--full'" $option --full
@@ -124,6 +125,7 @@ for word in stage -h --Full --stage=05 '' ' ' --
 do refused 'option: found' "$word"; done
 for x in 0 9 -1 2x ' ' 1.5 99999999999999999999; do refused --ranks --ranks "$x"; done
 for x in -1 x 1e3 99999999999999; do refused --seed --seed "$x"; done
+for x in 0 -1 2x 100001; do refused --repeats --repeats "$x"; done
 for x in -1 many 1000001; do refused --exchange --exchange "$x"; done
 for x in 99 x 5affine 05_ -5; do refused --stage --stage "$x"; done
 for x in f16 F64 double; do refused --storage --emit e2 --stage 03 --storage $x; done
@@ -153,5 +155,6 @@ refused --case --case live --stage 03 --emit e2
 refused --variant --variant twin --stage 03 --emit e2
 refused --reference --reference ./mine.so --stage 07 --emit e2
 refused --storage --storage bf16 --stage 03
+refused --repeats --repeats 2 --exchange 1
 echo "kcp-check: $passed passed, $failed failed"
 [ $failed -eq 0 ]

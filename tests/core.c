@@ -198,6 +198,8 @@ static void judge_reference(const struct kcp_stage *s, const struct options *o,
         judge_variant(s, &ref, o, rep);
 }
 
+static int on_gpu(const struct kcp_check *c) { return !strncmp(c->name, "gpu_", 4); }
+
 int judge_all(const struct options *o, struct kcp_report *rep)
 {
     for (int i = 0; i < kcp_nstages; i++) {
@@ -213,17 +215,16 @@ int judge_all(const struct options *o, struct kcp_report *rep)
         for (int j = 0; j < nv; j++)
             if (v[j]->where == KCP_DEVICE ? o->only_device || !apart : !o->only_device)
                 judge_variant(s, v[j], o, rep);
-        if (o->only_device) continue;
-        judge_reference(s, o, rep);
-        for (int j = 0; j < nc && !apart; j++) judge_check(c[j], rep);
+        if (!o->only_device) judge_reference(s, o, rep);
+        for (int j = 0; j < nc && !apart; j++)
+            if (!o->only_device || on_gpu(c[j])) judge_check(c[j], rep);
         fflush(stdout);
     }
     /* Checks of what is no stage of the table: 06_plan, and the judge itself. */
     const struct kcp_check *c[128];
-    const int nc = o->variant || o->only_device || ranks_mine() >= 0
-                 ? 0 : kcp_checks(o->stage, c, 128);
+    const int nc = o->variant || ranks_mine() >= 0 ? 0 : kcp_checks(o->stage, c, 128);
     for (int j = 0; j < nc; j++)
-        if (!stage_find(c[j]->stage)) {
+        if (!stage_find(c[j]->stage) && (!o->only_device || on_gpu(c[j]))) {
             if (!j || strcmp(c[j]->stage, c[j - 1]->stage)) printf("%s\n", c[j]->stage);
             judge_check(c[j], rep);
         }

@@ -76,6 +76,26 @@ static int body(struct kcp_comm *comm, void *arg)
     return err;
 }
 
+int exchange_on(struct kcp_comm *comm, const struct memory *m, uint64_t seed,
+                long long *wrong)
+{
+    struct round t = { calloc(1, sizeof *t.a), m, { 0 } };
+    struct stream s = stream_of(seed, "exchange_on");
+    int err = t.a ? KCP_OK : KCP_NO_MEMORY;
+    for (int plan = 0; plan < 2 && !err; plan++) {
+        if (!merge_draw(t.a, &s, comm->R, plan ? 2 : 0)) err = KCP_NO_MEMORY;
+        for (int k = 0; k < 8 && !err; k++) {
+            t.a->form = (enum kcp_form)(k / 2), t.a->backward = k % 2;
+            err = body(comm, &t);
+            *wrong += t.wrong[comm->r];
+        }
+        if (t.a->plan) kcp_plan_free(t.a->plan);
+        t.a->plan = NULL;
+    }
+    free(t.a);
+    return err;
+}
+
 /* 0, or 1 when a number is wrong or a rank failed. trials 0: until killed. */
 int exchange_trials(int trials, int R, int device)
 {

@@ -9,6 +9,7 @@
 #ifndef KCP_JUDGE_H
 #define KCP_JUDGE_H
 
+#include "layer.h"
 #include "ref.h"
 #include <stdio.h>
 
@@ -148,6 +149,10 @@ void ranks_doing(const char *what);           /* said when a rank is lost */
 void ranks_agree(struct trial *t);            /* the worst of all processes' */
 /* Exchanges of random plans and maps, every form, bit for bit: trials of them. */
 int  exchange_trials(int trials, int R, int device);
+/* One such plan over ranks that are there already, each with its own copy of it. *wrong
+ * grows by this rank's wrong numbers. */
+int  exchange_on(struct kcp_comm *comm, const struct memory *m, uint64_t seed,
+                 long long *wrong);
 
 /* ---- trials (trial.c): one variant on one case */
 struct trial {
@@ -170,12 +175,11 @@ struct options {
 };
 /* judged: the tolerance held to, and the rounding of the inputs; a mutant, written in
  * double, is held to all three. */
+extern int trial_repeats;                     /* the same bits so many times: 1 */
 int trial_run(const struct kcp_stage *s, const struct kcp_variant *v,
               const struct kcase *k, enum kcp_storage judged, struct trial *out);
 
-/* ---- variants and checks, found by the linker (registry.c) */
-int kcp_variants(const char *stage, const char *name, const struct kcp_variant **out,
-                 int max);
+/* ---- variants and checks, found by the linker (comm/variants.c, registry.c) */
 const struct kcp_stage *stage_find(const char *name);
 int is_mutant(const struct kcp_variant *v);
 /* A variant from a shared object; NULL and *why on failure. */
@@ -195,7 +199,8 @@ void report_fail(struct kcp_report *r, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 int  report_close(const struct kcp_report *r, int strict);    /* the exit status */
 
-/* An extra check of a stage, beside its variants: tests/NN_name.c. */
+/* An extra check of a stage, beside its variants: tests/NN_name.c. One named gpu_* is
+ * run under --device too, and returns KCP_NA, with a line, where there is none. */
 struct kcp_check { const char *stage, *name, *what; int (*run)(struct kcp_report *); };
 #define KCP_CHECK(ident)                                                              \
     extern const struct kcp_check ident;                                              \

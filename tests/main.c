@@ -12,6 +12,7 @@ static const char usage[] =
     "usage: kcp-check [--stage NN] [--variant NAME|./mine.so] [--ranks R] [--seed S]\n"
     "                 [--full] [--quiet] [--strict] [--device] [--list]\n"
     "                 [--backend threads|nccl] [--case TEXT] [--reference ./its.so]\n"
+    "                 [--repeats N]\n"
     "       kcp-check --emit DIR --stage NN [--storage f64|f32|bf16]\n"
     "                                            write the judge's cases as .npy\n"
     "       kcp-check --foreign DIR              judge outputs computed elsewhere\n"
@@ -20,6 +21,7 @@ static const char usage[] =
     "  --case 'live kda H=1 HV=3 K=5 V=7 C=64 lengths=150,0,70 R=4 chain h0' is one\n"
     "  case alone, in the words that a failure prints; --reference: what --stage is\n"
     "  held to\n"
+    "  --repeats N: a variant's first cases N times more, the same bits each time (1)\n"
     "  --ranks R are threads, which share a GPU; with --device --backend nccl a GPU\n"
     "  each; under mpirun, torchrun or srun they are its processes, with --device a\n"
     "  GPU each\n"
@@ -30,7 +32,7 @@ static const char usage[] =
 struct asked {
     struct options o;
     const char *emit, *foreign, *backend, *reference, *words, *storage;
-    const char *ranks, *seed, *exchange;
+    const char *ranks, *seed, *exchange, *repeats;
     int list, help, trials;
     struct kcase alone;
 };
@@ -68,6 +70,7 @@ static int read_words(int argc, char **argv, struct asked *x)
         { "--storage", &x->storage, "f64, f32 or bf16" },
         { "--ranks", &x->ranks, "a number of ranks, 1 to 8" },
         { "--seed", &x->seed, "a seed, 0 to 1000000000000" },
+        { "--repeats", &x->repeats, "a number of repeats, 1 to 100000" },
         { "--exchange", &x->exchange, "a number of plans, 0 to 1000000" } };
     for (int i = 1; i < argc; i++) {
         int known = 0;
@@ -101,6 +104,9 @@ static int read_values(struct asked *x)
     o->seed = x->seed ? (uint64_t)n : 1;
     if (x->exchange && !number(x->exchange, 0, 1000000, &n))
         return bad("--exchange", x->exchange, "a number of plans, 0 to 1000000");
+    if (x->repeats && !number(x->repeats, 1, 100000, &n))
+        return bad("--repeats", x->repeats, "a number of repeats, 1 to 100000");
+    if (x->repeats) trial_repeats = (int)n;
     x->trials = x->exchange ? (int)n : -1;
     for (int s = 0; x->storage && s < 3; s++)
         if (!strcmp(x->storage, storages[s])) o->storage = s, x->storage = NULL;
@@ -129,6 +135,7 @@ static int agrees(const struct asked *x)
         return bad("--reference", x->reference, "a --stage to be held to it");
     if (ways && !x->list && x->o.variant)
         return bad("--variant", x->o.variant, "no --emit, --foreign or --exchange");
+    if (ways && x->repeats) return bad("--repeats", x->repeats, "variants to judge");
     if (x->o.storage && !x->emit) return bad("--storage", "it", "--emit too");
     return 0;
 }

@@ -6,6 +6,7 @@
  *     arrays fill FILE f8|f4|i8|i4 3,4 x                    one number everywhere
  *     arrays poke FILE element x                            one element changed
  *     arrays same A B tolerance                             exit 0, or 1 and why
+ *     arrays off A B                                        RMS(A - B) / RMS(B)
  */
 #include "npy.h"
 
@@ -159,11 +160,35 @@ static int same(char **v)
     return bad;
 }
 
+static int off(char **v)
+{
+    struct npy a, b;
+    if (npy_read(v[0], &a, why, sizeof why) != 0)
+        return fail();
+    if (npy_read(v[1], &b, why, sizeof why) != 0)
+        return npy_free(&a), fail();
+    const double *x = a.data, *y = b.data;
+    double error = 0, size = 0;
+    const int bad = a.kind != NPY_F64 || b.kind != NPY_F64 ||
+                    npy_count(a.nd, a.dim) != npy_count(b.nd, b.dim);
+    for (int64_t e = 0; !bad && e < npy_count(b.nd, b.dim); e++) {
+        error += (x[e] - y[e]) * (x[e] - y[e]);
+        size += y[e] * y[e];
+    }
+    if (bad)
+        fprintf(stderr, "%s and %s: other numbers\n", v[0], v[1]);
+    else
+        printf("%.2e\n", error > 0 ? sqrt(error / size) : error);
+    npy_free(&a);
+    npy_free(&b);
+    return bad;
+}
+
 int main(int argc, char **argv)
 {
     static const struct { const char *name; int more; int (*run)(char **); } verbs[] = {
         { "layer", 10, layer }, { "fill", 4, fill }, { "poke", 3, poke },
-        { "same", 3, same },
+        { "same", 3, same }, { "off", 2, off },
     };
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
         if (argc == verbs[i].more + 2 && strcmp(argv[1], verbs[i].name) == 0)

@@ -32,6 +32,11 @@ refused --save --save none
 refused --state-layout --state-layout vv
 refused --act --act relu
 refused --device --device tpu
+refused --dtype --dtype f32
+refused --dtype --device gpu --dtype f64
+refused --variant --variant v1_stages
+refused --variant --device cpu --variant v1_stages
+refused --variant --device gpu --variant ''
 refused --scale --scale nan
 refused --scale --scale inf
 refused --scale --scale 1e999

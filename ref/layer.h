@@ -1,0 +1,79 @@
+/* layer.h -- a whole layer called from an application: ranks, sizes, forward, backward.
+ *
+ * Book: chapter 08.  Checked by: tests/08_layer.c, tests/examples.sh.
+ * Next: ../book/examples/kda.c, to copy.
+ *
+ * The caller owns everything: arrays, workspace, saved block, plan, comm, stream. On a
+ * GPU every array of an args struct is the GPU's (plan, comm and ops are the host's); a
+ * call puts work on args->stream and comes back: it allocates nothing, and waits for
+ * nothing but comm, which waits only where ranks share a GPU. A graph may capture it.
+ * Numbers of storage ACTV (stages.h) are of layer->storage; ACC are fp32, of a KCP_F64
+ * layer double. Every function returns a kcp_status or bytes; none prints or exits.
+ */
+#ifndef KCP_LAYER_H
+#define KCP_LAYER_H
+
+#include "kcp.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Whose code a layer is: forward and backward of one name, for the block that one
+ * writes is the other's to read. */
+struct kcp_layer {
+    enum kcp_storage storage;
+    enum kcp_where where;
+    const struct kcp_mapops *ops;
+    const struct kcp_variant *forward, *backward, *conv;
+};
+
+/* The references of chapters 08, 13 and 14: double, on the host. */
+void kcp_layer_ref(struct kcp_layer *layer);
+/* The GPU's of a storage (KCP_BF16, KCP_F32): name's, as "v1_stages"; NULL: the newest.
+ * KCP_NA: this program has none (built without CUDA). KCP_BAD: no such name; why (may
+ * be NULL) lists those there are. Whether there is a GPU is not asked. */
+int  kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage,
+                   const char *name, char *why, size_t n);
+
+/* What a rank knows of itself, into the call that opens every args struct: T, N, NS,
+ * NC, C, R, r of plan (chapter 06), plan, comm, ops. comm may be NULL when R is 1. Left
+ * to the caller: H, HV, K, V, KG, the options, the stream; and the grid cu [NS+1],
+ * cn [NS+1], sc [NC]: plan->ctx[r] has it on the host, a GPU wants a copy. */
+void kcp_layer_call(const struct kcp_layer *layer, struct kcp_call *call,
+                    const struct kcp_plan *plan, struct kcp_comm *comm);
+
+/* Bytes of the block that forward leaves and backward reads, and of the workspaces, by
+ * sizes and options; arrays need not be there yet, but a->saved is as it will be at the
+ * call. 0: none, or no plan. Layers that follow one another on one stream may share a
+ * workspace; each keeps a saved block of its own until its backward has run. */
+size_t kcp_layer_saved(const struct kcp_layer *layer, const struct kcp_call *call);
+size_t kcp_layer_forward_work(const struct kcp_layer *layer,
+                              const struct kcp_forward *a);
+size_t kcp_layer_backward_work(const struct kcp_layer *layer,
+                               const struct kcp_backward *a);
+size_t kcp_layer_conv_work(const struct kcp_layer *layer, const struct kcp_conv *a);
+
+/* Chapters 08, 13 and 14 on this rank: shapes and equations stand at the structs, in
+ * stages.h. Every rank of the plan calls it, with the same options; a rank without
+ * tokens too. a->saved NULL: forward leaves nothing, and there is no way back.
+ * KCP_BAD: an array is missing, work or saved is too short, or the grid is not the
+ * plan's. KCP_NA: not this layer's shape, by its record's `shapes`. KCP_CUDA: a launch
+ * was refused. KCP_COMM: comm->lost says who. KCP_MISMATCH: the block is another
+ * writer's or another call's; a GPU does not wait to say so, its gradients are NaN. */
+int kcp_layer_forward(const struct kcp_layer *layer, struct kcp_forward *a);
+int kcp_layer_backward(const struct kcp_layer *layer, struct kcp_backward *a);
+int kcp_layer_conv(const struct kcp_layer *layer, struct kcp_conv *a);
+
+/* ---- variants, as the linker found them in this program or library
+ * Those of a stage ("05", "5" or "05_affine"; NULL: of all) and a name (NULL: of any),
+ * sorted by stage, mutants first, then by name: the last is the newest. Returns how
+ * many were written to out, max at most. */
+int kcp_variants(const char *stage, const char *name, const struct kcp_variant **out,
+                 int max);
+const struct kcp_stage *kcp_stage_find(const char *name);  /* as there; NULL: none */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

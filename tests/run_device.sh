@@ -1,0 +1,99 @@
+#!/bin/sh
+# run_device.sh -- kcp-run --device gpu: what the CPU says, but for rounding; or refused.
+#
+# Book: chapter 08.  Checked by: --device cpu, in double, on the same files.
+# Usage: run_device.sh BUILD [a table of the errors].  Next: ../bench/run_device.c.
+#
+# An error is RMS(gpu - cpu) / RMS(cpu) of a whole array. The CPU's inputs are not
+# rounded to bf16, so more than a kernel's own error is allowed here; the judge is strict.
+B=$(cd "${1:-build}" && pwd) || exit 1
+table=${2:-/dev/null}
+W=$(mktemp -d) || exit 1
+trap 'rm -rf "$W"' EXIT
+cd "$W" || exit 1
+run="$B/kcp-run" arrays="$B/kcp-arrays" passed=0 failed=0
+fail() { failed=$((failed + 1)); echo "  FAIL  kcp-run --device gpu: $*"; }
+pass() { passed=$((passed + 1)); }
+: >errors
+
+# refused WORDS option...: status 2, one line that says WORDS, nothing written.
+refused() {
+    words=$1; shift
+    "$run" --in in --out out --device gpu "$@" >stdout 2>stderr
+    status=$?
+    if [ $status -ne 2 ] || [ "$(wc -l <stderr)" -ne 1 ] || [ -s stdout ] || [ -e out ]
+    then fail "status $status for $*: $(cat stderr)"
+    elif ! grep -q -- "^kcp-run: $words" stderr; then fail "$*: $(cat stderr)"
+    else pass; fi
+}
+# near NAME bound option...: cpu and gpu on in; every output within bound.
+near() {
+    name=$1 bound=$2 gpu=$3; shift 3
+    rm -rf cpu dev
+    "$run" --in in --out cpu "$@" >stdout 2>stderr || fail "cpu $*: $(cat stderr)"
+    # shellcheck disable=SC2086
+    "$run" --in in --out dev --device gpu $gpu "$@" >stdout 2>stderr || {
+        fail "$gpu $*: $(cat stderr)"; return; }
+    grep -q '^on the GPU by' stdout || fail "$gpu: does not say whose kernels"
+    [ "$(ls cpu)" = "$(ls dev)" ] || fail "$gpu $*: other files: $(ls dev)"
+    for f in cpu/*.npy; do
+        off=$("$arrays" off "dev/${f##*/}" "$f") || fail "$name $f"
+        f=${f##*/}; printf '%s %s %s\n' "$name" "${f%.npy}" "$off" >>errors
+        awk -v x="$off" -v y="$bound" 'BEGIN { exit !(x + 0 <= y + 0) }' && pass ||
+            fail "$name, $gpu $*: ${f%.npy} is off by $off, allowed $bound"
+    done
+}
+
+"$arrays" layer in 300 3 2 4 64 64 kda raw 1 || exit 1
+has_cuda=1
+"$run" --in in --out out --device gpu 2>stderr >stdout && rm -rf out
+if grep -q 'built without CUDA' stderr; then has_cuda=0; fi
+if [ $has_cuda = 1 ]; then
+    refused '--variant: found v9, expected one of v.*v1_stages' --variant v9
+    refused '--variant: found v1_stages, .* v1_stages_f32' --variant v1_stages --dtype f32
+    refused '--variant: found v9, expected one of .*v1_column' --variant v9 --stage 05
+    refused '--stage: found 15_scan, expected' --stage 15
+fi
+if grep -q 'no GPU' stderr || [ $has_cuda = 0 ]; then
+    refused '--device: found gpu, expected cpu' --ranks 2
+    echo "kcp-run --device gpu: $(sed 's/^.*expected cpu: //' stderr): refused in words," \
+        "$passed passed, $failed failed"
+    [ $failed -eq 0 ]; exit
+fi
+# With a GPU. The gates are live: see what kcp-run prints of it.
+layer="--l2norm --beta sigmoid"
+# shellcheck disable=SC2086
+{
+near kda-f32 2e-4 '--dtype f32' $layer
+near kda-bf16 3e-2 '' $layer
+near kda-bf16-v1 3e-2 '--variant v1_stages' $layer --save all
+near kda-bf16-3-chain 3e-2 '' $layer --ranks 3 --form chain --reuse-m
+near kda-f32-5-cuts 2e-4 '--dtype f32' $layer --cuts 0,1,100,100,101,300 --form scan
+"$arrays" fill in/w.npy f8 128,4 0.25; "$arrays" fill in/wv.npy f8 256,3 0.3
+near kda-f32-conv 2e-4 '--dtype f32' $layer --ranks 3 --conv w.npy,w.npy,wv.npy --act silu
+near kda-bf16-conv 3e-2 '' $layer --ranks 2 --conv w.npy,w.npy,wv.npy --act silu
+rm -rf in; "$arrays" layer in 300 3 2 4 64 128 gdn free 2
+near gdn-f32 2e-4 '--dtype f32' --model gdn --gate softplus $layer --canonical 64
+near gdn-bf16 3e-2 '' --model gdn --gate softplus $layer
+near gdn-bf16-4-pipeline 3e-2 '' --model gdn --gate softplus $layer --ranks 4 \
+    --form pipeline
+}
+# A shape that no kernel takes is bad input.
+rm -rf in out; "$arrays" layer in 20 1 1 1 272 16 kda raw 3
+refused 'ranks: .*no variant of 08_forward takes' --l2norm
+# One stage: the judge's case, its outputs by the GPU, judged as foreign.
+for stage in 03 05 07; do
+    rm -rf e; "$B/kcp-check" --emit e --stage $stage --storage bf16 >stdout
+    for d in e/case_*/*ward; do
+        # shellcheck disable=SC2046
+        "$run" --stage $stage --in "$d" --out "$d" --device gpu \
+            $(cat "$d/options.txt") >stdout 2>stderr || fail "--stage $stage, $d: $(cat stderr)"
+    done
+    "$B/kcp-check" --foreign e >stdout && pass || fail "stage $stage: $(tail -1 stdout)"
+done
+awk '!($1 in worst) || $3 + 0 > worst[$1] + 0 { worst[$1] = $3; at[$1] = $2; }
+     !seen[$1]++ { name[++n] = $1 }
+     END { for (i = 1; i <= n; i++) printf "%-22s worst %-9s %s\n", name[i], at[name[i]],
+           worst[name[i]] }' errors | tee "$table"
+echo "kcp-run --device gpu: $passed passed, $failed failed"
+[ $failed -eq 0 ]
