@@ -1,11 +1,11 @@
 #!/bin/sh
-# run_device.sh -- kcp-run --device gpu: what the CPU says, but for rounding; or refused.
+# run_device.sh -- kcp-run --device gpu: as the CPU, but for rounding; or refused.
 #
 # Book: chapter 08.  Checked by: --device cpu, in double, on the same files.
 # Usage: run_device.sh BUILD [a table of the errors].  Next: ../bench/run_device.c.
 #
 # An error is RMS(gpu - cpu) / RMS(cpu) of a whole array. The CPU's inputs are not
-# rounded to bf16, so more than a kernel's own error is allowed here; the judge is strict.
+# rounded to bf16, so more than a kernel's own error is allowed; the judge is strict.
 B=$(cd "${1:-build}" && pwd) || exit 1
 table=${2:-/dev/null}
 W=$(mktemp -d) || exit 1
@@ -46,18 +46,19 @@ near() {
 
 "$arrays" layer in 300 3 2 4 64 64 kda raw 1 || exit 1
 has_cuda=1
-"$run" --in in --out out --device gpu 2>stderr >stdout && rm -rf out
-if grep -q 'built without CUDA' stderr; then has_cuda=0; fi
+"$run" --in in --out out --device gpu 2>first >stdout && rm -rf out
+if grep -q 'built without CUDA' first; then has_cuda=0; fi
 if [ $has_cuda = 1 ]; then
     refused '--variant: found v9, expected one of v.*v1_stages' --variant v9
-    refused '--variant: found v1_stages, .* v1_stages_f32' --variant v1_stages --dtype f32
+    refused '--variant: found v1_stages, .* v1_stages_f32' --dtype f32 \
+        --variant v1_stages
     refused '--variant: found v9, expected one of .*v1_column' --variant v9 --stage 05
     refused '--stage: found 15_scan, expected' --stage 15
 fi
-if grep -q 'no GPU' stderr || [ $has_cuda = 0 ]; then
+if grep -q 'no GPU' first || [ $has_cuda = 0 ]; then
     refused '--device: found gpu, expected cpu' --ranks 2
-    echo "kcp-run --device gpu: $(sed 's/^.*expected cpu: //' stderr): refused in words," \
-        "$passed passed, $failed failed"
+    echo "kcp-run --device gpu: $(sed 's/^.*expected cpu: //' first): refused in" \
+        "words, $passed passed, $failed failed"
     [ $failed -eq 0 ]; exit
 fi
 # With a GPU. The gates are live: see what kcp-run prints of it.
@@ -70,8 +71,9 @@ near kda-bf16-v1 3e-2 '--variant v1_stages' $layer --save all
 near kda-bf16-3-chain 3e-2 '' $layer --ranks 3 --form chain --reuse-m
 near kda-f32-5-cuts 2e-4 '--dtype f32' $layer --cuts 0,1,100,100,101,300 --form scan
 "$arrays" fill in/w.npy f8 128,4 0.25; "$arrays" fill in/wv.npy f8 256,3 0.3
-near kda-f32-conv 2e-4 '--dtype f32' $layer --ranks 3 --conv w.npy,w.npy,wv.npy --act silu
-near kda-bf16-conv 3e-2 '' $layer --ranks 2 --conv w.npy,w.npy,wv.npy --act silu
+conv="--conv w.npy,w.npy,wv.npy --act silu"
+near kda-f32-conv 2e-4 '--dtype f32' $layer --ranks 3 $conv
+near kda-bf16-conv 3e-2 '' $layer --ranks 2 $conv
 rm -rf in; "$arrays" layer in 300 3 2 4 64 128 gdn free 2
 near gdn-f32 2e-4 '--dtype f32' --model gdn --gate softplus $layer --canonical 64
 near gdn-bf16 3e-2 '' --model gdn --gate softplus $layer
@@ -87,13 +89,14 @@ for stage in 03 05 07; do
     for d in e/case_*/*ward; do
         # shellcheck disable=SC2046
         "$run" --stage $stage --in "$d" --out "$d" --device gpu \
-            $(cat "$d/options.txt") >stdout 2>stderr || fail "--stage $stage, $d: $(cat stderr)"
+            $(cat "$d/options.txt") >stdout 2>stderr ||
+            fail "--stage $stage, $d: $(cat stderr)"
     done
     "$B/kcp-check" --foreign e >stdout && pass || fail "stage $stage: $(tail -1 stdout)"
 done
 awk '!($1 in worst) || $3 + 0 > worst[$1] + 0 { worst[$1] = $3; at[$1] = $2; }
      !seen[$1]++ { name[++n] = $1 }
-     END { for (i = 1; i <= n; i++) printf "%-22s worst %-9s %s\n", name[i], at[name[i]],
-           worst[name[i]] }' errors | tee "$table"
+     END { for (i = 1; i <= n; i++)
+           printf "%-22s worst %-9s %s\n", name[i], at[name[i]], worst[name[i]] }' errors | tee "$table"
 echo "kcp-run --device gpu: $passed passed, $failed failed"
 [ $failed -eq 0 ]
