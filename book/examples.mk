@@ -1,8 +1,10 @@
-# examples.mk -- two programs to copy: KDA and GDN over ranks, through kcp.h alone.
+# examples.mk -- two programs to copy: KDA and GDN over ranks, through layer.h alone.
 
 examples := $(patsubst book/examples/%.c,$B/%,$(wildcard book/examples/*.c))
 .PHONY: examples
 examples: $(examples)
+$(patsubst book/examples/%.c,$B/book/examples/%.o,$(wildcard book/examples/*.c)): \
+  book/examples/place.h
 $(examples): $B/%: $B/book/examples/%.o $(call obj,$(ref) $(comm)) $(cuda_lib_obj)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -o $@

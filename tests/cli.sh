@@ -56,6 +56,8 @@ if "$check" --stage 07 --device | grep -q 'no device'; then
 fi
 says 1 'nothing ran' --stage 14 --variant twin --device
 says 0 '^1 passed' --stage 03 --variant twin --repeats 5
+says 0 '^1 passed' --variant layer_picks
+says 0 '^1 passed' --stage 00 --variant words
 # Of an option given twice the last counts.
 says 0 '^seed 5' --stage 03 --variant twin --seed 4 --seed 5
 

@@ -198,7 +198,12 @@ static void judge_reference(const struct kcp_stage *s, const struct options *o,
         judge_variant(s, &ref, o, rep);
 }
 
-static int on_gpu(const struct kcp_check *c) { return !strncmp(c->name, "gpu_", 4); }
+/* Is this check asked for: all, one by its name, those that --device runs? */
+static int wanted(const struct options *o, const struct kcp_check *c)
+{
+    return (!o->variant || !strcmp(o->variant, c->name)) &&
+           (!o->only_device || !strncmp(c->name, "gpu_", 4));
+}
 
 int judge_all(const struct options *o, struct kcp_report *rep)
 {
@@ -208,7 +213,7 @@ int judge_all(const struct options *o, struct kcp_report *rep)
         const struct kcp_check *c[64];
         if (o->stage && stage_find(o->stage) != s) continue;
         const int nv = kcp_variants(s->name, o->variant, v, 256);
-        const int nc = o->variant ? 0 : kcp_checks(s->name, c, 64);
+        const int nc = kcp_checks(s->name, c, 64);
         const int apart = ranks_mine() >= 0;          /* processes: what has ranks */
         if (apart && !s->ranks) continue;
         printf("%s\n", s->name);
@@ -217,14 +222,14 @@ int judge_all(const struct options *o, struct kcp_report *rep)
                 judge_variant(s, v[j], o, rep);
         if (!o->only_device) judge_reference(s, o, rep);
         for (int j = 0; j < nc && !apart; j++)
-            if (!o->only_device || on_gpu(c[j])) judge_check(c[j], rep);
+            if (wanted(o, c[j])) judge_check(c[j], rep);
         fflush(stdout);
     }
     /* Checks of what is no stage of the table: 06_plan, and the judge itself. */
     const struct kcp_check *c[128];
-    const int nc = o->variant || ranks_mine() >= 0 ? 0 : kcp_checks(o->stage, c, 128);
+    const int nc = ranks_mine() >= 0 ? 0 : kcp_checks(o->stage, c, 128);
     for (int j = 0; j < nc; j++)
-        if (!stage_find(c[j]->stage) && (!o->only_device || on_gpu(c[j]))) {
+        if (!stage_find(c[j]->stage) && wanted(o, c[j])) {
             if (!j || strcmp(c[j]->stage, c[j - 1]->stage)) printf("%s\n", c[j]->stage);
             judge_check(c[j], rep);
         }

@@ -2,18 +2,44 @@
 # examples.sh -- the examples say the same on any number of ranks, or refuse.
 #
 # Book: chapters 08 and 13.  Checked by: make test, which runs it.
-# Next: ../book/examples/kda.c.
+# Usage: examples.sh BUILD.  Next: ../book/examples/kda.c.
 B=${1:-build}
 failed=0
 unset RANK WORLD_SIZE
+fail() { echo "examples.sh: $*"; failed=1; }
+# close A B bound: the same words, every number within bound of B's size.
+close() {
+    echo "$1" "$2" | awk -v bound="$3" '{
+        n = NF / 2
+        for (i = 1; i <= n; i++) {
+            x = $i; y = $(i + n)
+            if (y ~ /[0-9]\./) { if (x !~ /^-?[0-9]+\.[0-9]+$/) exit 1
+                                 d = x - y; if (d < 0) d = -d; if (y < 0) y = -y
+                                 if (!(d <= bound * y)) exit 1 }
+            else if (x != y) exit 1
+        } }'
+}
+gpu="no GPU here: on the host alone"
 for name in kda gdn; do
-    one=$("$B/$name" 1) || { echo "examples.sh: $name 1: status $?"; failed=1; }
+    one=$("$B/$name" 1) || fail "$name 1: status $?"
     for ranks in 2 3 5; do
-        many=$("$B/$name" $ranks) || { echo "examples.sh: $name: status $?"; failed=1; }
+        many=$("$B/$name" $ranks) || fail "$name $ranks: status $?"
         [ -n "$one" ] && [ "$one" = "$many" ] ||
-            { echo "examples.sh: $name $ranks: $many, not $one"; failed=1; }
+            fail "$name $ranks: $many, not $one"
     done
-    "$B/$name" 0 2>/dev/null && { echo "examples.sh: $name takes 0 ranks"; failed=1; }
+    "$B/$name" 0 2>/dev/null && fail "$name takes 0 ranks"
+    "$B/$name" 2 f16 2>/dev/null && fail "$name takes f16"
+    "$B/$name" 1 bf16 >/dev/null 2>&1
+    [ $? -eq 2 ] && continue                   # no GPU, or built without CUDA
+    gpu="and on the GPU"
+    for ranks in 1 2 3; do
+        for as in f32:1e-3 bf16:5e-2; do
+            many=$("$B/$name" $ranks ${as%:*}) || fail "$name $ranks $as: status $?"
+            echo "$many on the GPU, ${as%:*}, $ranks"
+            close "$many" "$one" ${as#*:} || fail "$name $ranks $as: $many, not $one"
+        done
+    done
 done
-[ $failed = 0 ] && echo "examples.sh: KDA and GDN say the same on 1, 2, 3 and 5 ranks"
+[ $failed = 0 ] &&
+    echo "examples.sh: KDA and GDN say the same on 1, 2, 3 and 5 ranks; $gpu"
 exit $failed

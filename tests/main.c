@@ -12,7 +12,7 @@ static const char usage[] =
     "usage: kcp-check [--stage NN] [--variant NAME|./mine.so] [--ranks R] [--seed S]\n"
     "                 [--full] [--quiet] [--strict] [--device] [--list]\n"
     "                 [--backend threads|nccl] [--case TEXT] [--reference ./its.so]\n"
-    "                 [--repeats N]\n"
+    "                 [--repeats N]                --variant: or a check's name\n"
     "       kcp-check --emit DIR --stage NN [--storage f64|f32|bf16]\n"
     "                                            write the judge's cases as .npy\n"
     "       kcp-check --foreign DIR              judge outputs computed elsewhere\n"
@@ -140,6 +140,17 @@ static int agrees(const struct asked *x)
     return 0;
 }
 
+/* A variant or a check, of the stage if one was said. */
+static int known(const struct options *o)
+{
+    const struct kcp_variant *v = NULL;
+    const struct kcp_check *c[256];
+    int found = !strcmp(o->variant, "ref") || kcp_variants(o->stage, o->variant, &v, 1);
+    for (int i = kcp_checks(o->stage, c, 256) - 1; i >= 0; i--)
+        found |= !strcmp(o->variant, c[i]->name);
+    return found;
+}
+
 static int list(const struct options *o)
 {
     const struct kcp_variant *v[1024];
@@ -194,7 +205,7 @@ int main(int argc, char **argv)
 {
     static struct asked x;
     struct kcp_report rep = { 0 };
-    const struct kcp_variant *v = NULL, *mine = NULL;
+    const struct kcp_variant *mine = NULL;
     int status = read_words(argc, argv, &x);
     if (!status && x.help) return fputs(usage, stdout), 0;
     if (!status) status = read_values(&x);
@@ -207,8 +218,7 @@ int main(int argc, char **argv)
         if (!(mine = object("--variant", o->variant))) return 2;
         if (o->stage && stage_find(o->stage) != stage_find(mine->stage))
             return bad("--variant", mine->stage, "one of --stage");
-    } else if (o->variant && strcmp(o->variant, "ref") &&
-               !kcp_variants(o->stage, o->variant, &v, 1))
+    } else if (o->variant && !known(o))
         return bad("--variant", o->variant, "a name that --list prints, or ./mine.so");
     if (x.list) return list(o);
     if (x.emit) return emit_cases(x.emit, o);

@@ -169,12 +169,13 @@ static int off(char **v)
         return npy_free(&a), fail();
     const double *x = a.data, *y = b.data;
     double error = 0, size = 0;
-    const int bad = a.kind != NPY_F64 || b.kind != NPY_F64 ||
-                    npy_count(a.nd, a.dim) != npy_count(b.nd, b.dim);
+    int bad = a.kind != NPY_F64 || b.kind != NPY_F64 ||
+              npy_count(a.nd, a.dim) != npy_count(b.nd, b.dim);
     for (int64_t e = 0; !bad && e < npy_count(b.nd, b.dim); e++) {
         error += (x[e] - y[e]) * (x[e] - y[e]);
         size += y[e] * y[e];
     }
+    bad = bad || !isfinite(error);
     if (bad)
         fprintf(stderr, "%s and %s: other numbers\n", v[0], v[1]);
     else
