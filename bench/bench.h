@@ -46,6 +46,7 @@ struct runner {
     struct kcp_plan *plan;
     struct shelf shelf;
     int head_parts;
+    size_t work, saved;                /* bytes that the last call was given */
     FILE *json;                        /* of rank 0 */
 };
 int  runner_open(struct runner *x, struct kcp_comm *comm, int head_parts);

@@ -110,7 +110,7 @@ static int settle(struct bench *b, int T)
     if (c->HV % c->H) return bench_bad("--HV", "", "a multiple of -H");
     if (b->stage && !stage_find(b->stage))
         return bench_bad("--stage", b->stage, "a stage, e.g. 04");
-    if (c->N > c->T / 16)
+    if (c->N > 1 && c->N > c->T / 16)
         return bench_bad("--sequences", "", "sixteen tokens a sequence or more");
     if (c->NS > c->T) return bench_bad("--segments", "", "at most -T");
     if (b->to > b->from && (b->json || b->against))

@@ -114,7 +114,8 @@ static void record_row(const struct runner *x, const char *key, const struct tim
                        double bytes, double flops)
 {
     fprintf(x->json, ",\n  {%s%.2f,\"us_p10\":%.2f,\"us_p90\":%.2f,\"bytes\":%.0f,"
-            "\"flops\":%.0f", key, t->median, t->low, t->high, bytes, flops);
+            "\"flops\":%.0f,\"work\":%zu,\"saved\":%zu", key, t->median, t->low, t->high,
+            bytes, flops, x->work, x->saved);
     if (x->b->ranks)
         fprintf(x->json, ",\"ranks\":%d,\"front\":%.2f,\"sum\":%.2f,\"exchange\":%.2f,"
                 "\"main\":%.2f", x->b->ranks, t->part[FRONT], t->part[SUM],
