@@ -80,6 +80,20 @@ struck() {          # signal n
     rm -f "$L"/rank?
     unset KCP_TIMEOUT_S
 }
+alone() {           # ranks what command...: a run that finds its GPUs by itself
+    n=$1 what=$2; shift 2; log=$L/$(echo "$what" | tr -c 'a-z0-9\n' _).txt; t=$(now)
+    timeout 150 "$@" >"$log" 2>&1
+    row "$what" threads "$n" $? $t "$log"
+}
+has() { for f in "$@"; do
+    [ -x "$B/$f" ] || { echo "no $B/$f: not run"; return 1; }; done; }
+most=4; [ "$gpus" -ge 4 ] || most=2
+alone 1-$most "a caller's, and split" "$program" --device --stage 19
+alone 1 "captured in a graph" "$program" --device --stage 08 --variant gpu_graph
+here=$(cd "$(dirname "$0")/.." && pwd)
+has kcp-run kcp-arrays && alone 1-5 "kcp-run --device gpu" \
+    sh "$here/tests/run_device.sh" "$B" "$(cd "$OUT" && pwd)/run_device.txt"
+has kda gdn && alone 1-3 "examples" sh "$here/tests/examples.sh" "$B"
 for n in 2 4; do
     [ $n -le "$gpus" ] || continue
     for how in threads processes; do

@@ -8,5 +8,5 @@ $(patsubst book/examples/%.c,$B/book/examples/%.o,$(wildcard book/examples/*.c))
 $(examples): $B/%: $B/book/examples/%.o $(call obj,$(ref) $(comm)) $(cuda_lib_obj)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -o $@
-test_needs   += $(examples)
-test_scripts += tests/examples.sh
+test_needs   += $(examples) $B/libkcp.so
+test_scripts += tests/examples.sh tests/install.sh

@@ -198,12 +198,6 @@ static void judge_reference(const struct kcp_stage *s, const struct options *o,
         judge_variant(s, &ref, o, rep);
 }
 
-/* Is this check asked for: all, one by its name, those that --device runs? */
-static int wanted(const struct options *o, const struct kcp_check *c)
-{
-    return (!o->variant || !strcmp(o->variant, c->name)) &&
-           (!o->only_device || !strncmp(c->name, "gpu_", 4));
-}
 
 int judge_all(const struct options *o, struct kcp_report *rep)
 {
@@ -222,14 +216,14 @@ int judge_all(const struct options *o, struct kcp_report *rep)
                 judge_variant(s, v[j], o, rep);
         if (!o->only_device) judge_reference(s, o, rep);
         for (int j = 0; j < nc && !apart; j++)
-            if (wanted(o, c[j])) judge_check(c[j], rep);
+            if (check_asked(o, c[j])) judge_check(c[j], rep);
         fflush(stdout);
     }
     /* Checks of what is no stage of the table: 06_plan, and the judge itself. */
     const struct kcp_check *c[128];
     const int nc = ranks_mine() >= 0 ? 0 : kcp_checks(o->stage, c, 128);
     for (int j = 0; j < nc; j++)
-        if (!stage_find(c[j]->stage) && wanted(o, c[j])) {
+        if (!stage_find(c[j]->stage) && check_asked(o, c[j])) {
             if (!j || strcmp(c[j]->stage, c[j - 1]->stage)) printf("%s\n", c[j]->stage);
             judge_check(c[j], rep);
         }

@@ -3,8 +3,8 @@
  * Book: CONTRIBUTING.md.  Checked by: itself.  Next: main.c, the same core without it.
  *
  * Options travel by environment (STAGE, VARIANT, SEED, FULL; and on GPUs DEVICE=1,
- * BACKEND=nccl, RANKS=4), since each test is a fresh process. Rank threads return codes; only this thread asserts, and names the
- * variant.
+ * BACKEND=nccl, RANKS=4), since each test is a fresh process. Rank threads return
+ * codes; only this thread asserts, and names the variant.
  */
 #include "judge.h"
 #include <criterion/criterion.h>
@@ -38,13 +38,17 @@ static int find_items(void)
         for (int j = 0; j < nv; j++)
             if (!asked("DEVICE") || v[j]->where == KCP_DEVICE)
                 items[n++] = (struct item){ s, v[j], NULL };
-        if (asked("DEVICE") || !s->ranks || (variant && strcmp(variant, "ref"))) continue;
+        if (asked("DEVICE") || !s->ranks || (variant && strcmp(variant, "ref")))
+            continue;
         refs[i] = (struct kcp_variant){ s->name, "ref", "the reference, on R ranks",
                                         KCP_F64, KCP_HOST, "any", s->ref, NULL };
         items[n++] = (struct item){ s, &refs[i], NULL };
     }
-    const int nc = variant || asked("DEVICE") ? 0 : kcp_checks(stage, c, 200);
-    for (int j = 0; j < nc; j++) items[n++] = (struct item){ NULL, NULL, c[j] };
+    const struct options o = { .variant = variant,
+                               .only_device = asked("DEVICE") != NULL };
+    const int nc = kcp_checks(stage, c, 200);
+    for (int j = 0; j < nc; j++)
+        if (check_asked(&o, c[j])) items[n++] = (struct item){ NULL, NULL, c[j] };
     return n;
 }
 

@@ -208,6 +208,8 @@ struct kcp_check { const char *stage, *name, *what; int (*run)(struct kcp_report
     const struct kcp_check *const ident##_at = &ident;                                \
     const struct kcp_check ident
 int kcp_checks(const char *stage, const struct kcp_check **out, int max);
+/* All are, or the one that --variant names; under --device only gpu_*. */
+int check_asked(const struct options *o, const struct kcp_check *c);
 
 /* ---- the core (core.c): what Criterion, kcp-check and the labs all call */
 int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,

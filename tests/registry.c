@@ -40,6 +40,12 @@ int kcp_checks(const char *stage, const struct kcp_check **out, int max)
     return n;
 }
 
+int check_asked(const struct options *o, const struct kcp_check *c)
+{
+    return (!o->variant || !strcmp(o->variant, c->name)) &&
+           (!o->only_device || !strncmp(c->name, "gpu_", 4));
+}
+
 const struct kcp_variant *variant_load(const char *path, char *why, size_t n)
 {
     void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);

@@ -1,0 +1,36 @@
+#!/bin/sh
+# install.sh -- what make install leaves is enough for a program of one's own.
+#
+# Book: chapter 08.  Checked by: make test, which runs it.
+# Usage: install.sh BUILD.  Next: ../book/examples/kda.c, which is compiled here.
+B=${1:-build}
+W=$(mktemp -d) || exit 1
+trap 'rm -rf "$W"' EXIT
+here=$(cd "$(dirname "$0")/.." && pwd)
+stop() { echo "install.sh: $*"; exit 1; }
+make -s -C "$here" B="$B" PREFIX="$W" install >"$W/log" 2>&1 ||
+    stop "$(tail -3 "$W/log")"
+cat >"$W/list.c" <<'C'
+#include <layer.h>
+#include <stdio.h>
+int main(void)
+{
+    const struct kcp_variant *v[1024];
+    struct kcp_layer layer;
+    char why[200];
+    const int n = kcp_variants("08", NULL, v, 1024);
+    const int status = kcp_layer_gpu(&layer, KCP_BF16, NULL, why, sizeof why);
+    printf("%d %d\n", n, status);
+    return (status == KCP_OK) != (n > 0);
+}
+C
+for source in "$W/list.c" "$here/book/examples/kda.c"; do
+    ${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -I"$W/include/kcp" "$source" \
+        -o "$W/$(basename "$source" .c)" -L"$W/lib" -lkcp >"$W/log" 2>&1 ||
+        stop "$(tail -3 "$W/log")"
+done
+LD_LIBRARY_PATH="$W/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+export LD_LIBRARY_PATH
+says=$("$W/list") || stop "libkcp.so: variants, status: $says"
+[ "$("$W/kda" 2)" = "$("$B/kda" 2)" ] || stop "kda by libkcp.so says $("$W/kda" 2)"
+echo "install.sh: kda by libkcp.so and its headers; forwards for a GPU: ${says% *}"
