@@ -102,10 +102,11 @@ void wy_pairs(const struct kcp_wy_backward a, const struct between b)
     struct pair_room &s = *(struct pair_room *)shared;
     const int c = blockIdx.x, m = blockIdx.y, i = threadIdx.x;
     const int group = heads == 1 ? 1 : a.HV / a.H;
-    if (i == 0) s.z = chunk_span(a, ((const int *)a.sc)[c], c);
+    if (i == 0)
+        s.z = chunk_span(a, ((const int *)a.sc)[c], c), s.end = (m + 1) * group;
     __syncthreads();
 
-    for (int n = m * group; n < (m + 1) * group; n++) {
+    for (int n = m * group; n < (heads == 1 ? m + 1 : s.end); n++) {
         fetch_raw(a, b, s.z, m, n, 0, s);
         #pragma unroll 1
         for (int d0 = 0; d0 < K; d0 += COLS) {

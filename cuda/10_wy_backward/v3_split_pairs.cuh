@@ -16,7 +16,8 @@
 enum { COLS = 64, LX = COLS + PAD, TILES = 6, LT = 56 };
 
 struct pair_room {
-    struct span z;                       // here, for registers are short
+    struct span z;                       // here, for registers are short,
+    int end;                             // and the end of the value heads
     __align__(16) bf16 tri[2][48][LT];   // dAqk, dL: rows from 16, columns to 47
     float2 diagonal[CHUNK][16];          // dAqk_ij, dL_ij of the tiles on the diagonal
     bf16 raw[3][CHUNK][LX], q[CHUNK][LX];   // P, W, Q
