@@ -37,7 +37,7 @@ hostv    := $(filter-out $(blas),$(wildcard cuda/*/*.c)) $(if $(has_blas),$(blas
 judge    := $(filter-out tests/main.c tests/criterion.c tests/fuzz_%,$(wildcard tests/*.c))
 include  $(wildcard cuda/cuda.mk)
 core     := $(call obj,$(ref) $(comm) $(hostv) $(judge)) $(cuda_obj)
-headers  := $(wildcard ref/*.h comm/*.h tests/*.h cuda/*.h)
+headers  := $(wildcard ref/*.h comm/*.h tests/*.h cuda/*.h book/*.h)
 
 $B/%.o: %.c $(headers)
 	@mkdir -p $(@D)

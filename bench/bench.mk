@@ -18,4 +18,4 @@ else
 bench-gpu:
 	@echo "CUDA not found (CUDA_HOME=): the kernels were not timed"
 endif
-test_scripts += tests/bench_cli.sh
+test_scripts += tests/bench_cli.sh tests/tables.sh

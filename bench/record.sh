@@ -7,6 +7,7 @@
 # same run; with it goes the digest of the sources it was built from (digest.sh), so
 # that stale.sh can say when they have changed. Other systems' rows ("peer") enter as
 # they are: what they compute is not judged here. The verdicts stand in NAME-judge.txt.
+# The README's tables are made anew; the book's are when the book is.
 dir=$1 name=$2 commit=$3
 for f in machine.txt judge.txt; do
     [ -r "$dir/$f" ] && continue
@@ -48,3 +49,4 @@ for j in "$dir"/*.json; do
         /^\]}/ { print "\n]}" }' "$dir/judge.txt" "$j" > "$to" || exit 1
     echo "$to: $(grep -c '"digest"' "$to") rows"
 done
+[ -n "$KEEP_README" ] || sh bench/readme.sh

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Say which variants' GPU records are older than their sources, and which have none.
 # Never a failure: a machine without a GPU cannot make a record.
+sh bench/readme.sh --check
 ls bench/results/*.json >/dev/null 2>&1 || { echo "records: none yet"; exit 0; }
 for f in cuda/*/v[0-9]*.cu; do
     stage=$(basename "$(dirname "$f")") name=$(basename "$f" .cu)

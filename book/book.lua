@@ -172,6 +172,14 @@ end
 
 -- ---- numbers ----------------------------------------------------------------------
 
+-- texmath makes \mathrm{ext} three italic letters; \text keeps the word upright. Names
+-- of two letters are one symbol.
+local function math_of(m)
+  m.text = m.text:gsub("\\mathrm(%b{})", "\\text%1")
+  m.text = m.text:gsub("%f[%a]HV%f[%A]", "\\mathit{HV}"):gsub("%f[%a]NS%f[%A]", "\\mathit{NS}"):gsub("%f[%a\\]cu%f[%A]", "\\mathit{cu}")
+  return m
+end
+
 -- What book/example.c printed: sections opened by "== name", values "@name value".
 local sections, values
 local function read_example()
@@ -205,6 +213,16 @@ local function example(cb)
                     pandoc.Attr("", { "snippet", "printed" }))
 end
 
+-- Markdown that a table holds: its formulas know the book's letters.
+local function markdown(md)
+  local letters = table.concat(lines_of("book/letters.md") or {}, "\n")
+  local blocks = pandoc.List({})
+  for _, b in ipairs(pandoc.read(letters .. "\n\n" .. md, "markdown").blocks) do
+    if b.t ~= "RawBlock" then blocks:insert(b) end
+  end
+  return pandoc.Div(blocks):walk({ Math = math_of }).content
+end
+
 local function results(cb)
   local f = io.open(out .. "/results/" .. (cb.attributes.file or "?"))
   if not f then
@@ -212,7 +230,7 @@ local function results(cb)
   end
   local md = f:read("a")
   f:close()
-  return pandoc.Div(pandoc.read(md, "markdown").blocks, pandoc.Attr("", { "results" }))
+  return pandoc.Div(markdown(md), pandoc.Attr("", { "results" }))
 end
 
 local function kernels(div)
@@ -230,8 +248,8 @@ local function kernels(div)
   end
   local blocks = pandoc.List({ pandoc.Para { pandoc.Str("Variants of "), pandoc.Code(stage), pandoc.Str(" in the tree, each with the idea that its record states:") },
                                pandoc.BulletList(items) })
-  local md = lines_of(out .. "/results/" .. stage .. ".md")
-  if md then blocks:extend(pandoc.read(table.concat(md, "\n"), "markdown").blocks) end
+  local md = not div.classes:includes("names") and lines_of(out .. "/results/" .. stage .. ".md")
+  if md then blocks:extend(markdown(table.concat(md, "\n"))) end
   return pandoc.Div(blocks)
 end
 
@@ -259,15 +277,15 @@ local function erratum(div)
                             string.format("src/%s.html#L%d", e[1], e[2].line)))
   end
   if #held == 0 then
-    if div.attributes.figure then want("erratum %s has a figure but no mutant", n) end
-    if div.attributes.figure then held:insert(pandoc.Str("mutant still to come")) end
+    if not div.attributes.none then want("erratum %s has neither a mutant nor a reason", n) end
+    held:insert(pandoc.Str(div.attributes.none or "still to come"))
   end
   local head = pandoc.Para { pandoc.Strong { pandoc.Str(n .. ".") }, pandoc.Space(), pandoc.Str(div.attributes.source),
       pandoc.Str("."), pandoc.Str(div.attributes.figure and " Error as written: " .. div.attributes.figure .. "." or "") }
-  local tail = pandoc.Para(pandoc.List({ pandoc.Str("Proved by: ") }) .. held)
+  local by = errata_of[n] and "Proved by: " or "Nothing to run: "
   local blocks = pandoc.List({ head })
   blocks:extend(div.content)
-  if #held > 0 then blocks:insert(tail) end
+  blocks:insert(pandoc.Para(pandoc.List({ pandoc.Str(by) }) .. held))
   return pandoc.Div(blocks, pandoc.Attr("erratum-" .. n, { "erratum" }))
 end
 
@@ -275,17 +293,22 @@ end
 local function tsv(cb)
   local L = lines_of(cb.attributes.file or "?")
   if not L then want("no table %s", cb.attributes.file or "?"); return nil end
-  local md, head = {}, true
+  local md, wide, words = {}, {}, {}
   for _, l in ipairs(L) do
     if not l:match("^#") then
       md[#md + 1] = "| " .. l:gsub("\t", " | ") .. " |"
-      if head then
-        md[#md + 1] = "|" .. l:gsub("[^\t]+", ":--"):gsub("\t", "|") .. "|"
-        head = false
+      local i = 0
+      for cell in (l .. "\t"):gmatch("([^\t]*)\t") do
+        i = i + 1
+        wide[i] = math.max(wide[i] or 4, math.min(#cell, 40))
+        if #md > 1 and not cell:match("^[%d., ]*$") then words[i] = true end
       end
     end
   end
-  return pandoc.Div(pandoc.read(table.concat(md, "\n"), "markdown").blocks, { class = "results" })
+  local rule = "|"          -- as wide as its longest cell; numbers to the right
+  for i, n in ipairs(wide) do rule = rule .. (words[i] and ":" .. ("-"):rep(n) or ("-"):rep(n) .. ":") .. "|" end
+  table.insert(md, 2, rule)
+  return pandoc.Div(markdown(table.concat(md, "\n")), { class = "results" })
 end
 
 -- ---- figures ----------------------------------------------------------------------
@@ -395,14 +418,6 @@ end
 
 -- ---- the walk -----------------------------------------------------------------------
 
--- texmath makes \mathrm{ext} three italic letters; \text keeps the word upright. Names
--- of two letters are one symbol.
-local function math_of(m)
-  m.text = m.text:gsub("\\mathrm(%b{})", "\\text%1")
-  m.text = m.text:gsub("%f[%a]HV%f[%A]", "\\mathit{HV}"):gsub("%f[%a]NS%f[%A]", "\\mathit{NS}"):gsub("%f[%a\\]cu%f[%A]", "\\mathit{cu}")
-  return m
-end
-
 -- "erratum 7" leads to its row in appendix A.
 local function errata_links(inlines)
   for i = 1, page == "A-errata" and 0 or #inlines - 2 do
@@ -423,6 +438,40 @@ local function errata_links(inlines)
     end
   end
   return inlines
+end
+
+-- A sign after a formula stays on its line.
+local function unbroken(inlines)
+  for i = #inlines - 1, 1, -1 do
+    local a, b = inlines[i], inlines[i + 1]
+    if a.t == "Math" and a.mathtype == "InlineMath" and b.t == "Str" and b.text:match("^[.,;:)?]") then
+      inlines[i] = pandoc.Span({ a, b }, { class = "unbroken" })
+      inlines:remove(i + 1)
+    end
+  end
+  return inlines
+end
+
+-- A long name may break after its underscores and slashes, and nowhere else.
+local function breakable(c)
+  if not c.text:match("[_/]") or #c.text < 14 then return nil end
+  local s = c.text:gsub("&", "&amp;"):gsub("<", "&lt;"):gsub("([_/]+)", "%1<wbr>")
+  return pandoc.RawInline("html", "<code>" .. s .. "</code>")
+end
+
+-- A chapter that cites nobody has no list of references.
+local function cites(doc)
+  local yes = false
+  doc:walk { Cite = function() yes = true end }
+  return yes
+end
+
+local function without_references(doc)
+  for i = #doc.blocks, 1, -1 do
+    local b = doc.blocks[i]
+    if b.identifier == "refs" or b.t == "Header" and text(b) == "References" then doc.blocks:remove(i) end
+  end
+  return doc
 end
 
 local functions
@@ -534,6 +583,8 @@ local function weave(doc)
     end,
   }
   doc = doc:walk { Inlines = errata_links }
+  doc = doc:walk { Inlines = unbroken, Code = breakable }
+  if not cites(doc) then doc = without_references(doc) end
   local f = io.open(out .. "/" .. page .. ".shown", "w")
   if f then
     for _, s in ipairs(shown) do f:write(s, "\n") end

@@ -10,7 +10,7 @@ bk         := build/book
 chapters   := $(sort $(basename $(notdir $(wildcard book/[0-9]*.md)))) \
               $(basename $(notdir $(wildcard book/A-*.md)))
 bookcode   := $(sort $(wildcard ref/*.[ch] comm/*.[ch] tests/*.[ch] bench/*.[ch] bench/*/*.[ch] \
-              cuda/*.cuh cuda/*/*.c cuda/*/*.cu cuda/*/*.cuh book/*.c book/figures/*.[ch] book/examples/*.[ch] book/labs/*.c))
+              cuda/*.h cuda/*.cuh cuda/*/*.c cuda/*/*.cu cuda/*/*.cuh book/*.[ch] book/figures/*.[ch] book/examples/*.[ch] book/labs/*.c))
 bookfigs   := $(patsubst book/figures/%.c,$(bk)/figures/%.svg,$(wildcard book/figures/*.c))
 bookweave   = OUT=$(bk) LABELS=$(bk)/labels.tsv $(if $(filter 1,$(DRAFT)),DRAFT=1) pandoc -f markdown+tex_math_dollars \
               --lua-filter book/book.lua --citeproc --bibliography book/refs.bib \
@@ -41,7 +41,7 @@ $(bk)/page.html: book/page.html book/book.css $(bk)/fonts.css
 	    while ((getline l < "book/book.css") > 0) { gsub(/\$$/, "$$$$", l); print l }; next } 1' $< > $@
 # What the book's worked example prints, and its figures: programs over ref/.
 booklib := $(call obj,$(ref) $(filter-out comm/nccl%,$(comm)))
-$(bk)/%.bin: book/%.c $(booklib)
+$(bk)/%.bin: book/%.c $(wildcard book/*.h) $(booklib)
 	@mkdir -p $(@D)
 	@$(CC) $(CFLAGS) $< $(booklib) $(LDLIBS) -o $@
 $(bk)/figures/%.bin: book/figures/%.c book/figures/svg.h $(booklib)
@@ -50,9 +50,8 @@ $(bk)/figures/%.bin: book/figures/%.c book/figures/svg.h $(booklib)
 bookprogs := $(patsubst book/%.c,$(bk)/%.bin,$(wildcard book/*.c))
 $(bk)/example.txt: $(bookprogs)
 	@for p in $^; do $$p || exit 1; done > $@.new && mv $@.new $@
-$(bk)/results/done: $(wildcard bench/results/*.json) book/results.awk
-	@rm -rf $(@D); mkdir -p $(@D)
-	@awk -v out=$(@D) -f book/results.awk $(filter %.json,$^) /dev/null && touch $@
+$(bk)/results/done: $(wildcard bench/results/*.json bench/results/*-judge.txt book/tables/*.awk book/data/*.tsv) bench/tables.sh $(bookcode)
+	@sh bench/tables.sh $(@D) && touch $@
 $(bk)/figures/%.svg: $(bk)/figures/%.bin $(bk)/results/done
 	@$< > $@.new && mv $@.new $@
 .PRECIOUS: $(bk)/%.bin $(bk)/figures/%.bin $(bk)/figures/%.svg

@@ -1,85 +1,24 @@
 /* clusters.c -- the cost model: floors of one GPU, forms of the exchange, two levels.
  *
- * Book: chapters 17 and 19, which show what this prints.  Checked by: make book.
- * Next: figures/roofline.c.  Events are simulated rank by rank; every assumption is a
- * constant below and is printed with the results. */
-#include <math.h>
+ * Book: chapters 17 and 19, which show what this prints.  Checked by: tests/17_hopper.c
+ * and tests/19_clusters.c.  Next: proposals.c. */
+#include "model.h"
+
 #include <stdio.h>
-
-/* Microseconds, bytes a microsecond. Inside: measured on four H200s, rounded. Between
- * nodes: assumed, one 400 Gbit/s card a GPU. */
-struct wire { double a, bw; };
-static const struct wire inside = { 10, 380e3 }, between = { 20, 45e3 };
-static const double HV = 32, K = 128, V = 128, rate = 10e6;   /* rate: flop/us, fp32 */
-static const double main_ns = 1.0, sum_ns = 0.6;              /* a token-head */
-
-static double B(void) { return 4 * HV * K * V; }
-static double BM(void) { return 4 * HV * K * K; }
-static double t_MS(void) { return 2 * HV * K * K * V / rate; }
-static double t_MM(void) { return 2 * HV * K * K * (V + K) / rate; }
-
-/* When the last of R ranks knows its state; every rank is ready at 0. share: a rank
- * carries 1/share of the heads. */
-static double gather(struct wire w, int R)
-{
-    return R < 2 ? 0 : w.a + (R - 1) * (B() + BM()) / w.bw + (R > 2 ? R - 2 : 0) * t_MS();
-}
-
-static double chain(struct wire w, int R, int blocks)
-{
-    double last = 0, ready[64] = { 0 };
-    for (int r = 1; r < R; r++) {
-        double unit = 0, wire = 0;
-        for (int b = 0; b < blocks; b++) {
-            const double sent = fmax(ready[b], wire);
-            wire = sent + B() / blocks / w.bw;
-            ready[b] = fmax(wire + w.a, unit);
-            if (r + 1 < R)
-                unit = ready[b] += t_MS() / blocks;
-        }
-        last = ready[blocks - 1];
-    }
-    return last;
-}
-
-static double scan(struct wire w, int R, double share)
-{
-    static double W[4096], next[4096];
-    double last = 0;
-    for (int r = 0; r < R; r++)
-        W[r] = 0;
-    for (int d = 1; d < R; d *= 2) {
-        for (int r = 0; r < R; r++) {
-            next[r] = W[r];
-            if (r < d)
-                continue;
-            const double here = fmax(W[r - d] + w.a + (B() + BM()) / share / w.bw, W[r]);
-            next[r] = here + (2 * d <= R - 1 - r) * t_MM() / share + (d > 1) * t_MM() / share;
-            last = fmax(last, next[r]);
-        }
-        for (int r = 0; r < R; r++)
-            W[r] = next[r];
-    }
-    return last;
-}
-
-/* Inside each of R / g nodes, then between them by 1/g of the heads a GPU, then one
- * state a GPU and its application. */
-static double two_levels(int R, int g)
-{
-    if (R <= g)
-        return scan(inside, R, 1);
-    return scan(inside, g, 1) + scan(between, R / g, g) + inside.a + B() / inside.bw + t_MS();
-}
 
 static void floors(void)
 {
     static const struct { const char *name; double th; } at[] = {
         { "T = 8192, 96 heads", 8192.0 * 96 }, { "T = 65536, 32 heads", 65536.0 * 32 } };
     const double D = 128, C = 64, copy = 4.3e12, tensor = 790e12;
-    const double flop = 6 * D * D + 8 * C * D + 4.0 / 3 * C * C, bytes = 5 * D * 2 + 2;
-    printf("== 17-floors\nbytes/th %.0f, operations/th %.0f; a copy of %.1f TB/s, products of %.0f TFLOP/s\n\n",
-           bytes, flop, copy / 1e12, tensor / 1e12);
+    const double flop = 6 * D * D + 5 * C * D + C * C / 3, bytes = 5 * D * 2 + 2;
+    const double tiles = 6 * D * D + 8 * C * D + 4.0 / 3 * C * C, sm = tensor / 132;
+    printf("== 17-floors\nbytes/th %.0f, operations/th %.0f (in whole tiles %.0f);\n"
+           "a copy of %.1f TB/s, products of %.0f TFLOP/s\n\n", bytes, flop, tiles,
+           copy / 1e12, tensor / 1e12);
+    printf("@17/chunk %.1f\n@17/chunk_us %.1f\n@17/processor %.0f\n@17/special_us %.1f\n",
+           tiles * C * 1e-6, tiles * C / sm * 1e6, sm * 1e-12,
+           5 * C * D / 16 / 1.98e3);
     printf("case                   token-heads   by bytes, ms   by operations, ms   links in series\n");
     for (int i = 0; i < 2; i++)
         printf("%-20s %13.0f %14.3f %19.3f %17.0f\n", at[i].name, at[i].th,

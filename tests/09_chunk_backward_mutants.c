@@ -12,10 +12,11 @@
 enum {
     DECAY_FIRST = 1, IN_ORDER = 2, NO_W = 4, NO_SCALE = 8, NO_DHT = 16, AT_START = 32,
     TRANSPOSED = 64, NO_DIAGONAL = 128, WRONG_HEAD = 256, STALE_GATE = 512,
-    NO_RESET = 1024, NO_LOCAL = 2048, NOTHING = 4096, AQK_SCALE = 8192,
+    NO_RESET = 1024, NO_LOCAL = 2048, NOTHING = 4096, AQK_SCALE = 8192, NEXT_GATE = 16384,
 };
 
-struct cut { int n, m, rows; int64_t t0; };
+/* before: the last row of the chunk before, or of this one. */
+struct cut { int n, m, rows; int64_t t0, before; };
 
 static void local(const struct kcp_chunk_backward *a, struct cut x, int flags)
 {
@@ -71,7 +72,7 @@ static void reverse(const struct kcp_chunk_backward *a, struct cut x, int flags,
             dU[t][n][v] = s + (flags & NO_LOCAL ? 0 : dv_local[t][n][v]);
         }
     if (!(flags & DECAY_FIRST))
-        decay(a, G_last, dS_);
+        decay(a, flags & NEXT_GATE ? G[x.before][n] : G_last, dS_);
     for (int64_t t = x.t0; t < end; t++)
         for (int i = 0; i < K; i++) {
             const double qt = kda ? qg[t][n][i] : exp2(G[t][n][0]) * q[t][x.m][i];
@@ -107,6 +108,7 @@ static int mutate(struct kcp_chunk_backward *a, int flags)
                 const int c = flags & IN_ORDER ? j : NC - 1 - j;
                 x.t0 = cu[s] + (int64_t)c * a->C;
                 x.rows = cu[s + 1] - x.t0 < a->C ? (int)(cu[s + 1] - x.t0) : a->C;
+                x.before = c > 0 ? x.t0 - 1 : x.t0 + x.rows - 1;
                 if (a->part & KCP_LOCAL)
                     local(a, x, flags);
                 if (go && !(flags & AT_START))
@@ -128,6 +130,7 @@ static int mutate(struct kcp_chunk_backward *a, int flags)
 
 RECORD(twin, "twin", 0, "the same code, every flag off");
 MUTANT(decay_first, DECAY_FIRST, "errata 8: decays dS, then dU = kg dS");
+MUTANT(next_gate, NEXT_GATE, "errata 28: decays by the gate of the chunk before");
 MUTANT(in_order, IN_ORDER, "errata 17: walks the chunks first to last");
 MUTANT(no_w, NO_W, "dS without - w^T dU: the delta rule's part of M forgotten");
 MUTANT(no_scale, NO_SCALE, "errata 27: no scale anywhere");

@@ -111,5 +111,5 @@ static int memory(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_15_memory) = { "15_scan", "memory",
-    "measured: forward holds C maps and states, and no more for eight times the tokens",
-    memory };
+    "errata 25: measured, forward holds C maps and states, and no more for eight times "
+    "the tokens", memory };

@@ -58,7 +58,7 @@ fi
 echo "a GPU, a driver, a day" >"$W/machine.txt"
 printf '08_forward\n  ok       v2_stages   5 cases\n  FAIL     v1_stages\n' \
     >"$W/judge.txt"
-sh bench/record.sh "$W" bench-cli abc1234 >/dev/null 2>"$W/err"
+KEEP_README=1 sh bench/record.sh "$W" bench-cli abc1234 >/dev/null 2>"$W/err"
 kept=bench/results/bench-cli-a.json
 grep -q '"machine":"a GPU, a driver, a day","commit":"abc1234"' $kept || wrong "no head"
 grep -q '"variant":"v2_stages".*"digest":"[0-9a-f]*"}' $kept || wrong "a row got lost"

@@ -1,0 +1,23 @@
+#!/bin/sh
+# readme.sh -- put the tables of recorded runs into README.md, between their marks.
+#
+# Book: none.  Checked by: make test, which asks whether it is due.  Next: none.
+# usage: sh bench/readme.sh [--check]      --check: say whether it would change
+cd "$(dirname "$0")/.." || exit 1
+w=$(mktemp -d) || exit 1
+trap 'rm -rf "$w"' EXIT
+sh bench/tables.sh "$w/t" || exit 1
+awk -v table="$w/t/readme.md" '
+    /^<!-- measured -->$/ { print; print ""; while ((getline l < table) > 0) print l
+                            print ""; inside = 1; found++ }
+    /^<!-- until here -->$/ { inside = 0; found++ }
+    !inside { if (!/^<!-- measured -->$/) print }
+    END { exit found != 2 }' README.md > "$w/new" ||
+    { echo "readme.sh: README.md: found no marks, expected two" >&2; exit 1; }
+cmp -s "$w/new" README.md && exit 0
+if [ "$1" = --check ]; then
+    echo "README.md: its tables are not those of the records: sh bench/readme.sh"
+    exit 1
+fi
+cat "$w/new" > README.md
+echo "README.md: its tables are those of the records"

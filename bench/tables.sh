@@ -1,0 +1,18 @@
+#!/bin/sh
+# tables.sh -- tables made from recorded runs, as Markdown: the book's, the README's.
+#
+# Book: chapters 01 to 19.  Checked by: tests/tables.sh.  Next: readme.sh.
+# usage: sh bench/tables.sh DIR [FILE...]     from bench/results/ unless files are named
+out=$1; shift
+[ -n "$out" ] || { echo "tables.sh: found no folder, expected one" >&2; exit 2; }
+rm -rf "$out"; mkdir -p "$out" || exit 1
+for f in cuda/*/v[0-9]*.cu; do
+    stage=$(basename "$(dirname "$f")") name=$(basename "$f" .cu)
+    echo "$stage $name $(sh bench/digest.sh "$stage" "$name")"
+done > "$out/digests"
+[ $# -gt 0 ] || set -- $(ls bench/results/*.json bench/results/*-judge.txt 2>/dev/null)
+cd "$(dirname "$0")/.." || exit 1
+t=book/tables
+awk -v out="$out" -v digests="$out/digests" -f $t/read.awk -f $t/stages.awk \
+    -f $t/ranks.awk -f $t/judge.awk -f $t/predictions.awk -f $t/readme.awk \
+    -f $t/all.awk "$@" /dev/null

@@ -1,0 +1,95 @@
+/* model.h -- what an exchange costs: its events simulated, rank by rank.
+ *
+ * Book: chapter 19.  Checked by: tests/19_clusters.c.  Next: clusters.c.
+ * Every assumption is a constant below and is printed with the results. */
+#ifndef BOOK_MODEL_H
+#define BOOK_MODEL_H
+
+#include <math.h>
+#include <string.h>
+
+/* Microseconds, bytes a microsecond. Inside: measured on four H200s, rounded. Between
+ * nodes: assumed, one 400 Gbit/s card a GPU. */
+struct wire { double a, bw; };
+static const struct wire inside = { 10, 380e3 }, between = { 20, 45e3 };
+static const double HV = 32, K = 128, V = 128, rate = 10e6;   /* rate: flop/us, fp32 */
+static const double main_ns = 1.0, sum_ns = 0.6;              /* a token-head */
+
+static inline double B(void) { return 4 * HV * K * V; }
+static inline double BM(void) { return 4 * HV * K * K; }
+static inline double t_MS(void) { return 2 * HV * K * K * V / rate; }
+static inline double t_MM(void) { return 2 * HV * K * K * (V + K) / rate; }
+
+/* When the last of R ranks knows its state; every rank is ready at 0. share: a rank
+ * carries 1/share of the heads. */
+static inline double gather(struct wire w, int R)
+{
+    const double folds = (R > 2 ? R - 2 : 0) * t_MS();
+    return R < 2 ? 0 : w.a + (R - 1) * (B() + BM()) / w.bw + folds;
+}
+
+static inline double chain(struct wire w, int R, int blocks)
+{
+    double last = 0, ready[64] = { 0 };
+    for (int r = 1; r < R; r++) {
+        double unit = 0, wire = 0;
+        for (int b = 0; b < blocks; b++) {
+            const double sent = fmax(ready[b], wire);
+            wire = sent + B() / blocks / w.bw;
+            ready[b] = fmax(wire + w.a, unit);
+            if (r + 1 < R)
+                unit = ready[b] += t_MS() / blocks;
+        }
+        last = ready[blocks - 1];
+    }
+    return last;
+}
+
+static inline double scan(struct wire w, int R, double share)
+{
+    static double W[4096], next[4096];
+    double last = 0;
+    for (int r = 0; r < R; r++)
+        W[r] = 0;
+    for (int d = 1; d < R; d *= 2) {
+        for (int r = 0; r < R; r++) {
+            next[r] = W[r];
+            if (r < d)
+                continue;
+            const double got = W[r - d] + w.a + (B() + BM()) / share / w.bw;
+            const int on = 2 * d <= R - 1 - r, after = d > 1;
+            next[r] = fmax(got, W[r]) + (on + after) * t_MM() / share;
+            last = fmax(last, next[r]);
+        }
+        for (int r = 0; r < R; r++)
+            W[r] = next[r];
+    }
+    return last;
+}
+
+/* The same on two levels, rank by rank: W [r] is when rank r has the map of its node up
+ * to itself, node [m] when the GPUs of node m have the state it begins with. */
+static inline double two_levels(int R, int g)
+{
+    static double node[4096], next[4096];
+    double last = 0;
+    if (R <= g)
+        return scan(inside, R, 1);
+    const int m = R / g;
+    for (int j = 0; j < m; j++)
+        node[j] = scan(inside, g, 1);
+    for (int d = 1; d < m; d *= 2) {
+        memcpy(next, node, sizeof next);
+        for (int j = d; j < m; j++) {
+            const double got = node[j - d] + between.a + (B() + BM()) / g / between.bw;
+            const int on = 2 * d <= m - 1 - j, after = d > 1;
+            next[j] = fmax(got, node[j]) + (on + after) * t_MM() / g;
+        }
+        memcpy(node, next, sizeof node);
+    }
+    for (int j = 1; j < m; j++)              /* one state a GPU, and its application */
+        last = fmax(last, node[j] + inside.a + B() / inside.bw + t_MS());
+    return last;
+}
+
+#endif

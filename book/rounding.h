@@ -1,0 +1,83 @@
+/* rounding.h -- the arithmetics of a tensor core, emulated: a chunk of [h | M].
+ *
+ * Book: chapter 18.  Checked by: tests/18_precision.c.  Next: precision.c.
+ * Factors of a product are rounded to the unit's format, added in single precision. */
+#ifndef BOOK_ROUNDING_H
+#define BOOK_ROUNDING_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { K = 32, V = 32, C = 32, W = V + K };
+enum unit { FP32, TF32X3, TF32, BF16, UNITS };
+
+/* A chunk's w, kg [C,K] and u [C,V], G_last [K], in double: chapter 03. */
+struct chunk { double w[C][K], kg[C][K], u[C][V], last[K]; };
+
+/* Keep so many bits of the fraction, round to nearest even. */
+static inline float keep(float x, int bits)
+{
+    uint32_t u;
+    memcpy(&u, &x, 4);
+    const int drop = 23 - bits;
+    u += ((1u << (drop - 1)) - 1) + ((u >> drop) & 1);
+    u &= ~((1u << drop) - 1);
+    memcpy(&x, &u, 4);
+    return x;
+}
+
+static inline float factor(enum unit f, float x)
+{
+    return f == BF16 ? keep(x, 7) : f == FP32 ? x : keep(x, 10);
+}
+
+/* One product of a unit; tf32x3 adds the two cross terms of the remainders. */
+static inline float times(enum unit f, float a, float b)
+{
+    const float a1 = factor(f, a), b1 = factor(f, b);
+    if (f != TF32X3)
+        return a1 * b1;
+    return factor(f, a - a1) * b1 + a1 * factor(f, b - b1) + a1 * b1;
+}
+
+/* X = [h | M] <- Lambda X + kg^T ([u | 0] - w X), in double and in a unit. */
+static inline void exact(const struct chunk *c, double X[K][W])
+{
+    static double y[C][W];
+    for (int t = 0; t < C; t++)
+        for (int j = 0; j < W; j++) {
+            y[t][j] = j < V ? c->u[t][j] : 0;
+            for (int p = 0; p < K; p++)
+                y[t][j] -= c->w[t][p] * X[p][j];
+        }
+    for (int i = 0; i < K; i++)
+        for (int j = 0; j < W; j++) {
+            X[i][j] *= exp2(c->last[i]);
+            for (int t = 0; t < C; t++)
+                X[i][j] += c->kg[t][i] * y[t][j];
+        }
+}
+
+static inline void rounded(const struct chunk *c, enum unit f, float X[K][W])
+{
+    static float y[C][W];
+    for (int t = 0; t < C; t++)
+        for (int j = 0; j < W; j++) {
+            float s = 0;
+            for (int p = 0; p < K; p++)
+                s += times(f, (float)c->w[t][p], X[p][j]);
+            y[t][j] = (j < V ? (float)c->u[t][j] : 0) - s;
+        }
+    for (int i = 0; i < K; i++)
+        for (int j = 0; j < W; j++) {
+            float s = 0;
+            for (int t = 0; t < C; t++)
+                s += times(f, (float)c->kg[t][i], y[t][j]);
+            X[i][j] = (float)exp2(c->last[i]) * X[i][j] + s;
+            if (f == BF16)
+                X[i][j] = keep(X[i][j], 7);
+        }
+}
+
+#endif

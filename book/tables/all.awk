@@ -1,0 +1,17 @@
+# all.awk -- which tables there are.
+#
+# Book: chapters 01 to 19.  Checked by: tests/tables.sh.  Next: ../book.mk.
+END {
+    sort_rows()
+    stage_tables()
+    whole_tables(out "/08_forward.md", "08_forward")
+    whole_tables(out "/13_backward.md", "13_backward")
+    whole_tables(out "/17.md", "")
+    roofline()
+    rank_tables(out "/19.md")
+    form_tables(out "/19-forms.md")
+    judge_table(out "/18.md")
+    prediction_table("book/data/predictions.tsv", out "/predictions.md")
+    part_table("book/data/predictions-maps.tsv", out "/predictions-maps.md")
+    readme_tables(out "/readme.md")
+}

@@ -1,0 +1,128 @@
+# ranks.awk -- whole layers over ranks: the best of each number of GPUs, and the forms.
+#
+# Book: chapter 19.  Checked by: tests/tables.sh.  Next: judge.awk.
+function plan_of(i,   s)
+{
+    s = segments_[i] > ranks_[i] ? segments_[i] / ranks_[i] " segments" : "one segment"
+    if (ranks_[i] > 1) s = s " a rank"
+    if (parts[i] > 1) s = s ", heads in " parts[i]
+    if (reuse_[i]) s = s ", M kept"
+    return s
+}
+
+# Ours, alone: the fastest plan of one GPU for the same case and stage.
+function alone(i,   j, t)
+{
+    for (j = 1; j <= rows; j++)
+        if (peer[j] == "" && kase[j] == kase[i] && stage[j] == stage[i] &&
+            ranks_[j] == 1 && (!t || time[j] < t)) t = time[j]
+    return t
+}
+
+function is_best(i,   j)
+{
+    for (j = 1; j <= rows; j++)
+        if (peer[j] == "" && is_layer[j] && kase[j] == kase[i] &&
+            stage[j] == stage[i] && ranks_[j] == ranks_[i] && time[j] < time[i])
+            return 0
+    return 1
+}
+
+function times_alone(i,   t)
+{
+    t = alone(i)
+    return (t && ranks_[i] > 1) ? sprintf("%.2f", t / time[i]) : ""
+}
+
+# The plan, with its form where there is an exchange; front, sum, exchange, main.
+function layer_cells(i,   s)
+{
+    s = plan_of(i)
+    if (ranks_[i] > 1) s = form[i] ", " s
+    return sprintf("%s | %.3f | %.3f | %.3f | %.3f | %.3f | %s", s, time[i] / 1e3,
+                   front[i] / 1e3, sum[i] / 1e3, exchange[i] / 1e3, main_[i] / 1e3,
+                   times_alone(i))
+}
+
+# By pass, then by GPUs, ours first.
+function layers_of(what, f,   s, R, theirs, j, i, n)
+{
+    n = split("08_forward 13_backward forward_backward", s, " ")
+    for (j = 1; j <= n; j++)
+        for (R = 1; R <= most; R++)
+            for (theirs = 0; theirs <= 1; theirs++)
+                for (i = 1; i <= rows; i++) {
+                    if (!is_layer[i] || kase[i] != what || stage[i] != s[j] ||
+                        ranks_[i] != R || (peer[i] != "") != theirs) continue
+                    if (theirs)
+                        print "| " direction(i) " | " R " | " whose(i) " | | " \
+                              sprintf("%.3f", time[i] / 1e3) " | | | | | |" > f
+                    else if (is_best(i))
+                        print "| " direction(i) " | " R " | " whose(i) " | " \
+                              layer_cells(i) " |" > f
+                }
+    notes(f)
+}
+
+function rank_tables(f,   j, i, last)
+{
+    for (j = 1; j <= rows; j++) {
+        i = sorted[j]
+        if (is_layer[i] && ranks_[i] > most) most = ranks_[i]
+    }
+    for (j = 1; j <= rows; j++) {
+        i = sorted[j]
+        if (!is_layer[i] || kase[i] == last || most < 2) continue
+        last = kase[i]
+        printf "\n%s; %s, commit `%s`. Milliseconds.\n\n", last, machine_[i],
+               commit_[i] > f
+        print "| pass | GPUs | whose | fastest plan | time | front | t_sum " \
+              "| t_exchange | t_main | times one GPU |" > f
+        print "|:---|--:|:------|:------|---:|---:|---:|---:|---:|---:|" > f
+        layers_of(last, f)
+    }
+    for (j = 1; j <= gathers; j++) said = said (j == 1 ? "" : "; ") gather[j]
+    if (gathers)
+        print "\nControls, the all-gather alone in the same runs: " said "." > f
+    close(f)
+}
+
+# Every form beside the others: time, and the exchange's part of it.
+function form_row(group, f,   k, i, n, name, p)
+{
+    n = split("all_gather chain pipeline scan", name, " ")
+    split(group, p, SUBSEP)
+    printf "| %s | %s | %s | %s |", p[1], p[2] ~ /back/ ? "backward" : "forward",
+           p[4], p[5] > f
+    for (k = 1; k <= n; k++) {
+        if (!((group, name[k]) in form_at)) { printf " |" > f; continue }
+        i = form_at[group, name[k]]
+        printf " %.3f (%.3f) |", time[i] / 1e3, exchange[i] / 1e3 > f
+    }
+    print "" > f
+}
+
+function form_tables(f,   s, R, x, j, i, g, begun, seen)
+{
+    split("08_forward 13_backward", s, " ")
+    for (x = 1; x <= 2; x++)
+        for (R = 2; R <= most; R++)
+            for (j = 1; j <= rows; j++) {
+                i = sorted[j]
+                if (!is_layer[i] || ranks_[i] != R || stage[i] != s[x] || peer[i] != "")
+                    continue
+                g = kase[i] SUBSEP s[x] SUBSEP variant[i] SUBSEP R SUBSEP plan_of(i)
+                form_at[g, form[i]] = i
+                if (!(g in seen)) groups[++ngroups] = g
+                seen[g] = 1
+            }
+    for (j = 1; j <= ngroups; j++) {
+        if (j == 1) {
+            print "| case | pass | GPUs | plan | all-gather | chain | pipeline " \
+                  "| scan |" > f
+            print "|:-------|:---|--:|:-----|---:|---:|---:|---:|" > f
+        }
+        form_row(groups[j], f)
+    }
+    close(f)
+}
