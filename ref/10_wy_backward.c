@@ -240,12 +240,8 @@ int ref_wy_backward(struct kcp_wy_backward *a)
             for (x.n = 0; x.n < a->HV; x.n++) {
                 x.m = x.n / (a->HV / a->H);
                 memset(scratch, 0, bytes);
-                states(&x);
-                factors(&x);
-                inverse(&x);
-                pairs(&x);
-                gather(&x);
-                gates(&x);
+                states(&x), factors(&x), inverse(&x);
+                pairs(&x), gather(&x), gates(&x);
             }
         }
     free(scratch);

@@ -3,115 +3,9 @@
  * Book: chapter 13.  Checked by: tests/13_backward.c and its mutants.
  * Next: 14_conv.c.
  */
-#include "ref.h"
+#include "13_backward.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-/* What the program holds. Everything it allocates is in got, and freed at the end. */
-struct back {
-    const struct kcp_backward *a;
-    const struct kcp_plan *plan;
-    const struct kcp_segment *seg;         /* this rank's segments */
-    char why[160];
-    int full, ngot;                        /* full: some room was refused */
-    double *got[40];
-    double *q, *k, *beta, *Aqk, *A;        /* chapters 02, 03: in the saved block */
-    double *G, *w, *u, *qg, *kg, *v_new, *h;   /* there too, or made again */
-    double *dAqk, *dv_local, *dU, *dh, *dh_in, *states;              /* chapter 09 */
-    double *dq, *dk, *dbeta, *dg, *dA_part, *ddt_part;               /* chapter 10 */
-};
-
-static double *room(struct back *x, int64_t numbers)
-{
-    double *p = calloc(numbers > 0 ? numbers : 1, sizeof *p);
-    if (!p)
-        x->full = 1;
-    return x->got[x->ngot++] = p;
-}
-
-/* This rank's call, handed on to a stage: every args struct opens with it. */
-#define CALL(type, name)                                                              \
-    struct type name = { 0 };                                                         \
-    memcpy(&name, x->a, sizeof(struct kcp_call))
-#define STAGE(type, name)                                                             \
-    CALL(type, name);                                                                 \
-    name.cu = x->a->cu, name.cn = x->a->cn, name.sc = x->a->sc
-
-/* Rows of [NS,HV,K,V] that begin (end) a sequence from h0 (dht), zero elsewhere. */
-static void rows(const struct back *x, int ends, const double *given, double *to)
-{
-    const int64_t size = (int64_t)x->a->HV * x->a->K * x->a->V;
-    for (int s = 0; s < x->a->NS; s++)
-        if (given && (ends ? x->seg[s].last : x->seg[s].first))
-            ref_state(x->a, 0, given + x->seg[s].n * size, to + s * size);
-}
-
-/* The saved block: refused with a reason, or its tensors found. */
-static int open_block(struct back *x)
-{
-    const struct kcp_backward *a = x->a;
-    const struct kcp_saved *s = a->saved;
-    const int status = kcp_saved_check(
-        s, a->saved_bytes, (const struct kcp_call *)a, "ref", sizeof(double),
-        sizeof(double), x->why, sizeof x->why);
-    if (status != KCP_OK)
-        return status;
-    if (a->reuse_M && (!s->reuse_M || s->form != (int)a->form)) {
-        snprintf(x->why, sizeof x->why, "saved block: keeps no M for this form");
-        return KCP_MISMATCH;
-    }
-    double **at[] = { &x->q, &x->k, &x->beta, &x->Aqk, &x->A, &x->G, &x->w, &x->u,
-                      &x->qg, &x->kg, &x->v_new, &x->h };
-    static const char *const name[] = { "q", "k", "beta", "Aqk", "A", "G", "w", "u",
-                                        "qg", "kg", "v_new", "h" };
-    for (int j = 0; j < 12; j++)
-        *at[j] = kcp_saved_at(s, name[j]);         /* NULL: not in this mode */
-    return KCP_OK;
-}
-
-/* Recompute: what save-all keeps, made again from the block and the raw gate by the
- * functions that made it (chapters 02, 03, 04), so both modes give the same bits. */
-static int again(struct back *x)
-{
-    const struct kcp_backward *a = x->a;
-    const int64_t TV = a->T * a->HV, size = (int64_t)a->HV * a->K * a->V;
-    const double *kept = kcp_saved_at(a->saved, "h_kept");
-    double *h_start = room(x, a->NS * size);
-    int status;
-
-    STAGE(kcp_gate, gate);
-    gate.pass = KCP_FORWARD;
-    gate.g_raw = a->g_raw, gate.A_log = a->A_log, gate.dt_bias = a->dt_bias;
-    gate.g = room(x, TV * a->KG), gate.G = x->G = room(x, TV * a->KG);
-
-    STAGE(kcp_wy, wy);
-    wy.q = x->q, wy.k = x->k, wy.v = a->v, wy.G = x->G, wy.beta = x->beta, wy.A = x->A;
-    wy.u = x->u = room(x, TV * a->V), wy.w = x->w = room(x, TV * a->K);
-    if (a->model == KCP_KDA)
-        wy.kg = x->kg = room(x, TV * a->K), wy.qg = x->qg = room(x, TV * a->K);
-
-    CALL(kcp_h0, h0);
-    h0.pass = KCP_BACKWARD, h0.h_start = h_start, h0.h_kept_in = kept;
-    h0.h_back = room(x, a->NS * size);
-
-    STAGE(kcp_chunk, chunk);
-    chunk.q = x->q, chunk.k = x->k, chunk.qg = x->qg, chunk.kg = x->kg;
-    chunk.u = x->u, chunk.w = x->w, chunk.Aqk = x->Aqk, chunk.G = x->G;
-    chunk.h_in = x->plan->L ? kept : h0.h_back;
-    chunk.o = room(x, TV * a->V), chunk.v_new = x->v_new = room(x, TV * a->V);
-    chunk.h = x->h = room(x, a->NC * size), chunk.h_out = room(x, a->NS * size);
-    if (x->full)
-        return KCP_NO_MEMORY;
-    //> again
-    rows(x, 0, a->h0, h_start);
-    if ((status = ref_gate(&gate)) || (status = ref_wy_factors(&wy)) ||
-        (status = ref_h0(&h0)))
-        return status;
-    return ref_chunk(&chunk);
-    //< again
-}
 
 /* Chapter 11 and the exchange: states [s] becomes the gradient of the state with which
  * segment s ends. With reuse_M, M is the one that forward made. */
@@ -119,12 +13,12 @@ static int carry(struct back *x)
 {
     const struct kcp_backward *a = x->a;
     const int64_t map = (int64_t)a->HV * a->K * (a->V + a->K);
-    int *want = (int *)room(x, a->NS), status;
+    int *want = (int *)backward_room(x, a->NS), status;
 
     STAGE(kcp_merge_backward, m);
     m.want = want, m.q = x->q, m.k = x->k, m.qg = x->qg, m.kg = x->kg, m.w = x->w;
     m.G = x->G, m.do_ = a->do_, m.dv_local = x->dv_local, m.dh_end = x->states;
-    m.dmap = room(x, a->NS * map);
+    m.dmap = backward_room(x, a->NS * map);
     struct kcp_exchange e = {
         .form = a->form, .backward = 1, .blocks = a->blocks, .reuse_M = a->reuse_M,
         .HV = a->HV, .K = a->K, .V = a->V, .plan = x->plan, .comm = a->comm,
@@ -132,8 +26,8 @@ static int carry(struct back *x)
     };
     const size_t kept = a->reuse_M ? kcp_exchange_kept(&e) : 0;
     const size_t work = kcp_exchange_work(&e);
-    e.kept = room(x, (int64_t)(kept / sizeof(double) + 1));
-    e.work = room(x, (int64_t)(work / sizeof(double) + 1));
+    e.kept = backward_room(x, (int64_t)(kept / sizeof(double) + 1));
+    e.work = backward_room(x, (int64_t)(work / sizeof(double) + 1));
     if (x->full)
         return KCP_NO_MEMORY;
 
@@ -144,7 +38,7 @@ static int carry(struct back *x)
     }
     for (int s = 0; s < a->NS; s++)
         want[s] = kcp_plan_want(x->plan, x->plan->ctx[a->r].seg0 + s, 1);
-    rows(x, 1, a->dht, x->states);
+    backward_rows(x, 1, a->dht, x->states);
     status = ref_merge_backward(&m);
     return status ? status : kcp_exchange_run(&e);
     //< carry
@@ -229,20 +123,21 @@ static int program(struct back *x)
     if (a->NS != ctx->NS || a->NC != ctx->NC || a->T != ctx->end - ctx->begin)
         return KCP_BAD;
     x->seg = x->plan->seg + ctx->seg0;
-    x->dAqk = room(x, TV * a->C), x->dv_local = room(x, TV * a->V);
-    x->dU = room(x, TV * a->V), x->dh = room(x, a->NC * size);
-    x->dh_in = room(x, a->NS * size), x->states = room(x, a->NS * size);
-    x->dq = room(x, TH * a->K), x->dk = room(x, TH * a->K);
-    x->dbeta = room(x, TV), x->dg = room(x, TV * a->KG);
-    x->dA_part = room(x, (int64_t)a->NS * a->HV);
-    x->ddt_part = room(x, (int64_t)a->NS * a->HV * a->KG);
+    x->dAqk = backward_room(x, TV * a->C), x->dv_local = backward_room(x, TV * a->V);
+    x->dU = backward_room(x, TV * a->V), x->dh = backward_room(x, a->NC * size);
+    x->dh_in = backward_room(x, a->NS * size);
+    x->states = backward_room(x, a->NS * size);
+    x->dq = backward_room(x, TH * a->K), x->dk = backward_room(x, TH * a->K);
+    x->dbeta = backward_room(x, TV), x->dg = backward_room(x, TV * a->KG);
+    x->dA_part = backward_room(x, (int64_t)a->NS * a->HV);
+    x->ddt_part = backward_room(x, (int64_t)a->NS * a->HV * a->KG);
     if (x->full)
         return KCP_NO_MEMORY;
 
     //> program
-    if ((status = open_block(x)))
+    if ((status = backward_open(x)))
         return status;
-    if (!x->h && (status = again(x)))
+    if (!x->h && (status = backward_again(x)))
         return status;
     if ((status = chunks(x, KCP_LOCAL)) || (status = carry(x)) ||
         (status = chunks(x, KCP_REVERSE)) || (status = down(x)))

@@ -1,9 +1,8 @@
 /* 10_wy_backward_mutants.c -- chapter 10 computed wrongly, one flag a mistake.
  *
  * Book: chapter 10.  Checked by: the judge, which must reject each, and pass the twin.
- * Next: 11_merge_backward_mutants.c.
- * A copy of the reference on purpose: a mutant shares no code with what it resembles.
- */
+ * Next: 11_merge_backward_mutants.c. A copy of the reference on purpose: a mutant
+ * shares no code with what it resembles. */
 #include "kcp.h"
 
 #include <math.h>
@@ -43,7 +42,7 @@ static double gate(const struct kcp_wy_backward *a, const struct cut *x, int i, 
 static void states(const struct kcp_wy_backward *a, const struct cut *x)
 {
     const int HV = a->HV, K = a->K, V = a->V, n = x->n, f = x->flags;
-    const int last = x->rows - 1;
+    const int last = x->rows - 1, end = f & STALE_GATE && last > 0 ? last - 1 : last;
     const double (*dO)[HV][V] = a->do_, (*v_new)[HV][V] = a->v_new;
     const double (*dU)[HV][V] = a->dU, scale = f & NO_SCALE ? 1 : a->scale;
     const double *h = (const double *)a->h + ((int64_t)x->c * HV + n) * K * V;
@@ -51,7 +50,6 @@ static void states(const struct kcp_wy_backward *a, const struct cut *x)
 
     for (int i = 0; i <= last; i++)
         for (int d = 0; d < K; d++) {
-            const int end = f & STALE_GATE && last > 0 ? last - 1 : last;
             double sq = 0, sk = 0, sw = 0;
             for (int v = 0; v < V; v++) {
                 const int at = f & H_TURNED ? (d * V + v) % K * V + (d * V + v) / K
@@ -144,8 +142,8 @@ static double dG_row(const struct kcp_wy_backward *a, const struct cut *x, int i
 
 static void gather(const struct kcp_wy_backward *a, const struct cut *x)
 {
-    const int HV = a->HV, K = a->K, V = a->V, C = a->C, KG = a->KG, end = x->rows - 1;
-    const int n = x->n, m = x->m, f = x->flags;
+    const int HV = a->HV, K = a->K, V = a->V, C = a->C, KG = a->KG, n = x->n, m = x->m;
+    const int end = x->rows - 1, f = x->flags;
     const double (*q)[a->H][K] = a->q, (*k)[a->H][K] = a->k, (*v)[HV][V] = a->v;
     const double (*beta)[HV] = a->beta, (*dAqk)[HV][C] = a->dAqk;
     const double (*h)[HV][K][V] = a->h, (*dS)[HV][K][V] = a->dh;
@@ -154,7 +152,7 @@ static void gather(const struct kcp_wy_backward *a, const struct cut *x)
 
     for (int i = 0; i <= end; i++) {
         const int64_t t = x->t0 + i;
-        const double b = beta[t][n], ii = dAqk[t][n][i];
+        const double b = beta[t][n], ii = dAqk[t][n][i], keep = !(f & OVERWRITE);
         dbeta[t][n] = 0;
         for (int p = 0; p < V; p++) {
             dv[t][n][p] = b * x->dvb[i * V + p];
@@ -163,18 +161,16 @@ static void gather(const struct kcp_wy_backward *a, const struct cut *x)
         for (int d = 0; d < K; d++) {
             const int e = i * K + d;
             const double kd = k[t][m][d], Edkgb = x->E[e] * x->dkgb[e];
-            const double own_q = x->dq1[e] + x->dq2[e] + ii * kd;
-            const double own_k = x->dks[e] + b * (Edkgb + x->dk2[e]) + x->dkt[e]
-                               + ii * q[t][m][d];
-            dq[t][m][d] = (f & OVERWRITE ? 0 : dq[t][m][d]) + own_q;
-            dk[t][m][d] = (f & OVERWRITE ? 0 : dk[t][m][d]) + own_k;
+            dq[t][m][d] = keep * dq[t][m][d] + x->dq1[e] + x->dq2[e] + ii * kd;
+            dk[t][m][d] = keep * dk[t][m][d] + x->dks[e] + b * (Edkgb + x->dk2[e])
+                        + x->dkt[e] + ii * q[t][m][d];
             dbeta[t][n] += Edkgb * kd + (f & DBETA_SHORT ? 0 : x->dk2[e] * kd);
         }
     }
     for (int e = 0; e < KG; e++) {
         double sum = 0, last = 0, hdS = 0;
         const int d1 = KG == K || f & FIRST_KEY ? e + 1 : K;
-        for (int i = end; i >= 0; i--)
+        for (int i = 0; i <= end; i++)
             dg[x->t0 + i][n][e] = 0;
         for (int d = e; d < d1; d++) {
             for (int v = 0; v < V; v++)
@@ -186,30 +182,28 @@ static void gather(const struct kcp_wy_backward *a, const struct cut *x)
             last += exp2(gate(a, x, end, e)) * hdS;
         dg[x->t0 + end][n][e] += last;
         for (int i = end; i >= 0; i--) {
-            const double dG = dg[x->t0 + i][n][e];
-            dg[x->t0 + i][n][e] = (f & BASE_2 ? log(2) : 1)
-                                * (f & EXCLUSIVE ? sum : sum + dG);
-            sum += dG;
+            double *at = &dg[x->t0 + i][n][e];
+            const double after = sum;
+            sum += *at, *at = (f & BASE_2 ? log(2) : 1) * (f & EXCLUSIVE ? after : sum);
         }
     }
 }
 
 static int mutate(struct kcp_wy_backward *a, int flags)
 {
-    const int64_t K = a->K, V = a->V, C = a->C;
-    const int *cu = a->cu, *cn = a->cn;
+    const int64_t K = a->K, V = a->V, C = a->C, qk = sizeof(double) * a->T * a->H * K;
     const size_t bytes = sizeof(double) * C * (8 * K + V + 3 * C);
+    const int *cu = a->cu, *cn = a->cn;
     double *p = malloc(bytes), *s = p + 8 * C * K, *z = s + C * V;
-    struct cut x = { .flags = flags, .E = p, .dq1 = p + C * K, .dks = p + 2 * C * K,
-                     .dw = p + 3 * C * K, .dkgb = p + 4 * C * K, .dq2 = p + 5 * C * K,
-                     .dk2 = p + 6 * C * K, .dkt = p + 7 * C * K, .dvb = s, .dA = z,
-                     .X = z + C * C, .dL = z + 2 * C * C };
+    struct cut x = {
+        .flags = flags, .E = p, .dq1 = p + C * K, .dks = p + 2 * C * K, .dvb = s,
+        .dw = p + 3 * C * K, .dkgb = p + 4 * C * K, .dq2 = p + 5 * C * K, .dA = z,
+        .dk2 = p + 6 * C * K, .dkt = p + 7 * C * K, .X = z + C * C,
+        .dL = z + 2 * C * C };
     if (!p)
         return KCP_NO_MEMORY;
-    if (a->T > 0 && !(flags & NOTHING)) {
-        memset(a->dq, 0, sizeof(double) * a->T * a->H * K);
-        memset(a->dk, 0, sizeof(double) * a->T * a->H * K);
-    }
+    if (a->T > 0 && !(flags & NOTHING))
+        memset(a->dq, 0, qk), memset(a->dk, 0, qk);
     for (int j = 0; j < a->NS && !(flags & NOTHING); j++)
         for (int c = cn[j]; c < cn[j + 1]; c++)
             for (x.n = 0; x.n < a->HV; x.n++) {
@@ -218,10 +212,8 @@ static int mutate(struct kcp_wy_backward *a, int flags)
                 x.m = flags & WRONG_HEAD ? x.n % a->H : x.n / (a->HV / a->H);
                 x.c = flags & ONE_CHUNK && c > 0 ? c - 1 : c;
                 memset(p, 0, bytes);
-                states(a, &x);
-                through_A(a, &x);
-                pairs(a, &x);
-                gather(a, &x);
+                states(a, &x), through_A(a, &x);
+                pairs(a, &x), gather(a, &x);
             }
     free(p);
     return KCP_OK;

@@ -1,0 +1,43 @@
+/* 13_backward.h -- what the two files of chapter 13 share: what one rank's run holds.
+ *
+ * Book: chapter 13.  Checked by: tests/13_backward.c.
+ * Next: 13_again.c, what forward left; 13_backward.c, the program.
+ */
+#ifndef KCP_REF_13_BACKWARD_H
+#define KCP_REF_13_BACKWARD_H
+
+#include "ref.h"
+
+#include <string.h>
+
+/* What the program holds. Everything it allocates is in got, and freed at the end. */
+struct back {
+    const struct kcp_backward *a;
+    const struct kcp_plan *plan;
+    const struct kcp_segment *seg;         /* this rank's segments */
+    char why[160];
+    int full, ngot;                        /* full: some room was refused */
+    double *got[40];
+    double *q, *k, *beta, *Aqk, *A;        /* chapters 02, 03: in the saved block */
+    double *G, *w, *u, *qg, *kg, *v_new, *h;   /* there too, or made again */
+    double *dAqk, *dv_local, *dU, *dh, *dh_in, *states;              /* chapter 09 */
+    double *dq, *dk, *dbeta, *dg, *dA_part, *ddt_part;               /* chapter 10 */
+};
+
+/* This rank's call, handed on to a stage: every args struct opens with it. */
+#define CALL(type, name)                                                              \
+    struct type name = { 0 };                                                         \
+    memcpy(&name, x->a, sizeof(struct kcp_call))
+#define STAGE(type, name)                                                             \
+    CALL(type, name);                                                                 \
+    name.cu = x->a->cu, name.cn = x->a->cn, name.sc = x->a->sc
+
+/* ---- what forward left, and what is made again of it (13_again.c)
+ * Room for so many numbers, zeroed; NULL sets full. */
+double *backward_room(struct back *x, int64_t numbers);
+void    backward_rows(const struct back *x, int ends, const double *given, double *to);
+/* KCP_MISMATCH: somebody else's block, or another mode's; why says whose. */
+int     backward_open(struct back *x);
+int     backward_again(struct back *x);        /* KCP_NO_MEMORY */
+
+#endif
