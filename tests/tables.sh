@@ -14,8 +14,8 @@ lacks() {
 head() {                        # file, T, segments, ranks, gate, more
     printf '{"machine":"a GPU, a day","commit":"abc1234","T":%s,"H":32,"HV":32,' $2
     printf '"K":128,"V":128,"C":64,"segments":%s,"ranks":%s,"model":"kda",' $3 $4
-    printf '"gate":"%s","save":"recompute","copy":4e12,"product":8e14%s,"rows":[\n  {}' \
-        $5 "$6"
+    printf '"gate":"%s","save":"recompute","copy":4e12,"product":8e14%s,' $5 "$6"
+    printf '"rows":[\n  {}'
 } >"$W/$1"
 row() {                         # file, stage, variant, us, more
     printf ',\n  {"stage":"%s","variant":"%s","pass":0,"us":%s,"us_p10":%s,' $2 $3 $4 $4
@@ -53,7 +53,8 @@ head r1.json 131072 8 1 live
 row r1.json 08_forward v2_stages 8000 "$(layer all_gather 1 3000 2000 0 3000)"
 end r1.json
 printf '# a GPU, a day, commit abc1234\n05_affine\n  ok      v2_pieces  %s\n' \
-    'bf16  19 ok, 15 n/a  worst M 3.0e-07 of 1e-05 (case 12)  alive 1e+00' >"$W/x-judge.txt"
+    'bf16  19 ok, 15 n/a  worst M 3.0e-07 of 1e-05 (case 12)  alive 1e+00' \
+    >"$W/x-judge.txt"
 
 sh bench/tables.sh "$W/t" "$W"/*.json "$W"/x-judge.txt || failed=1
 wants 04_chunk.md '`v1_column` | forward | 900.0 | 900.0 to 900.0 | 1111 | 111.1 | 28 %'
@@ -65,7 +66,7 @@ wants 17.md '`fla_kda` (flash-linear-attention 0.5.2) | 6.000'
 wants 17.md '`flashkda` (FlashKDA) | 4.500'
 wants 17.md '| both | `fla_kda`'
 wants 17.md '^\*\*KDA, strong'
-wants 19.md '| forward | 4 | `v2_stages`† | chain, one segment a rank, heads in 2 | 2.000 '
+wants 19.md '| forward | 4 | `v2_stages`† | chain, one segment a rank, heads in 2 | 2.0'
 wants 19.md '| 0.600 | 0.300 | 0.090 | 1.010 | 4.00 |'
 wants 19.md '| forward | 1 | `v2_stages`† | 8 segments | 8.000'
 wants 19.md '`fla_kda_cp4`'

@@ -61,7 +61,7 @@ int main(void)
     grid(420, 2, "var(--b)");
     dot(20, zero, "var(--ink)", "0", 8, 16);
     dot(20, one, "var(--c)", "S", 8, -8);
-    dot(420, h, "var(--ink)", "h_ext", 12, 16);
+    dot(420, h, "var(--ink)", "h_ext", 26, -14);
     dot(420, to, "var(--c)", "M S + h_ext", -30, -12);
     svg_arrow(312, 165, 408, 165, "var(--soft)");
     svg_text(360, 155, "middle", "", "two tokens");

@@ -59,10 +59,10 @@
             if (!g.last) s += `<path d="M${X(g.end) - 8} 68h16m-5 -4l5 4l-5 4" style="fill:none;stroke:var(--${wash[g.n]});stroke-width:1.5"/>`;
         }
         for (let r = 0; r <= set.R; r++) {
-            s += `<line x1="${X(c[r])}" y1="24" x2="${X(c[r])}" y2="272" style="stroke:var(--ink);stroke-dasharray:3 3;opacity:.5"/>`;
+            if (r && r < set.R) s += `<line x1="${X(c[r])}" y1="24" x2="${X(c[r])}" y2="272" style="stroke:var(--ink);stroke-dasharray:3 3;opacity:.5"/>`;
             if (r < set.R && X(c[r + 1]) - X(c[r]) > 14) s += text((X(c[r]) + X(c[r + 1])) / 2, 18, X(c[r + 1]) - X(c[r]) > 50 ? "rank " + r : r, "soft");
         }
-        for (const e of [0, 2, 4, 6, 8]) s += `<line x1="10" y1="${120 + 18 * e}" x2="${W - 10}" y2="${120 + 18 * e}" style="stroke:var(--line)"/>` + text(W - 12, 116 + 18 * e, e ? "1e-" + e : "1", "soft", "end");
+        for (const e of [0, 2, 4, 6, 8]) s += `<line x1="10" y1="${120 + 18 * e}" x2="${W - 10}" y2="${120 + 18 * e}" style="stroke:var(--line)"/>` + text(14, 116 + 18 * e, e ? "1e-" + e : "1", "soft", "start");
         s += `<polyline points="${alive.map((a, i) => X(cu[1] + i).toFixed(1) + "," + Y(a).toFixed(1)).join(" ")}" style="fill:none;stroke:var(--b);stroke-width:2"/>`;
         const last = alive[alive.length - 1];
         picture.innerHTML = `<svg viewBox="0 0 ${W} 290" role="img"><title>The plan and the survival of sequence 1</title>${s}${text(14, 286, "what is alive of the state with which sequence 1 begins", "soft", "start")}</svg>`;

@@ -66,7 +66,7 @@ int main(void)
 {
     const double strength[CURVES] = { 0, 1.0 / 1024, 1.0 / 128, 1.0 / 16, -1 };
     const char *name[CURVES] = { "no decay", "mean gate 1/1024", "1/128", "1/16",
-                                 "logsigmoid of a normal" };
+                                 "logsigmoid" };
     const char *ink[CURVES] = { "var(--c)", "var(--a)", "var(--d)", "var(--b)", "var(--soft)" };
     svg_begin(720, 330, "How much of the first state is alive",
               "Log scale. Without decay a few per cent survive 1024 tokens because keys overwrite; "
@@ -98,7 +98,7 @@ int main(void)
         if (y < 262)
             svg_text(end + 8, y + (c ? 10 : 0), "start", "", "%s", name[c]);
         else
-            svg_text(end + 8, c == CURVES - 1 ? 200 : 262, "start", "", "%s", name[c]);
+            svg_text(end + 8, c == CURVES - 1 ? 200 : 244, "start", "", "%s", name[c]);
     }
     svg_text(290, 318, "middle", "soft", "tokens of one sequence, on four ranks");
     svg_end();

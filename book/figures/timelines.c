@@ -122,8 +122,8 @@ int main(void)
     chain(266, BLOCKS, "Chain, pipelined over four blocks of V");
     scan(386);
     svg_text(92, 494, "start", "soft",
-             "assumed: %.0f us a message, %.1f us for 2 MiB, %.0f us to apply or compose; the end of "
-             "the map's pass at the left", a, wire, MS);
+             "assumed: %.0f us a message, %.1f us for 2 MiB, %.0f us to apply or compose; "
+             "left, the map's pass ends", a, wire, MS);
     svg_end();
     return 0;
 }

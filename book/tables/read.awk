@@ -94,7 +94,7 @@ function case_order(   m)
     parts[i] = num("head_parts"); is_layer[i] = layer; ranks_[i] = ranks
     segments_[i] = segments; front[i] = num("front"); sum[i] = num("sum")
     exchange[i] = num("exchange"); main_[i] = num("main"); reuse_[i] = reuse
-    from[i] = file; machine_[i] = machine; commit_[i] = commit; copy_[i] = copy
+    work[i] = num("work"); saved[i] = num("saved"); from[i] = file; machine_[i] = machine; commit_[i] = commit; copy_[i] = copy
     product_[i] = product; T_[i] = T; HV_[i] = HV; model_[i] = model; gate_[i] = gate
     rank[i] = order_of[what] sprintf(" %06d %s %d %s", segments, s, p != "", v)
 }

@@ -77,12 +77,19 @@ function fastest_peer(i,   j, t)
     return t
 }
 
+# GiB of room that the call was lent, and of the block kept for backward.
+function memory(i)
+{
+    if (work[i] == "") return ""
+    return sprintf("%.2f, %.2f", work[i] / 1073741824, saved[i] / 1073741824)
+}
+
 function whole_row(i, f,   t)
 {
     t = peer[i] == "" ? fastest_peer(i) : 0
-    printf "| %s | %s | %.3f | %.3f to %.3f | %s | %s |\n", direction(i), whose(i),
+    printf "| %s | %s | %.3f | %.3f to %.3f | %s | %s | %s |\n", direction(i), whose(i),
            time[i] / 1e3, low[i] / 1e3, high[i] / 1e3, bytes[i] ? share(i) : "",
-           t ? sprintf("%.2f", t / time[i]) : "" > f
+           t ? sprintf("%.2f", t / time[i]) : "", memory(i) > f
 }
 
 # Whole layers: 08.md, 13.md, and all of them in 17.md.
@@ -95,8 +102,8 @@ function whole_tables(f, only,   j, i, group, last)
         if (group != last) {
             heading(i, f)
             print "| pass | whose | ms | 10 to 90 % | of its floor " \
-                  "| fastest peer / it |" > f
-            print "|:---|:--------|---:|-----:|---:|---:|" > f
+                  "| fastest peer / it | room, kept: GiB |" > f
+            print "|:---|:--------|---:|-----:|---:|---:|---:|" > f
             last = group
         }
         whole_row(i, f)
