@@ -100,6 +100,11 @@ for n in 2 4; do
         $how $n --exchange 25
         for stage in 08 13 14 15; do $how $n --stage $stage; done
     done
+    for stage in 08 13; do
+        alone $n "100 times the same bits: $stage" "$program" --device --backend nccl \
+            --ranks $n --stage $stage --repeats 100 \
+            --case "kda live H=2 K=128 V=128 lengths=900,77 R=$n l2norm h0 dht"
+    done
     struck KILL $n
 done
 struck STOP 2
