@@ -1,4 +1,4 @@
-/* process_letters.c -- letters between processes: written, read by a thread, waited for.
+/* process_letters.c -- letters between processes: written, read by a thread, awaited.
  *
  * Book: chapter 19.  Checked by: tests/processes.sh, processes killed and stopped.
  * Next: process_calls.c, what a rank may call.

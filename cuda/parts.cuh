@@ -1,4 +1,4 @@
-// parts.cuh -- where a layer goes from one of its parts to the next, for a bench to time.
+// parts.cuh -- where a layer goes from one part to the next, for a bench to time.
 // Book: chapter 17.
 // Checked by: bench/bench_time.cu, whose parts add up to the whole.
 // Next: layer.cuh.

@@ -132,7 +132,8 @@ static void replay(const struct kcp_step *a, int head, int64_t t0, int64_t t1,
 }
 
 /* One head of one sequence, backwards. Every B-th state is kept, B = sqrt(length), and
- * a block of B tokens is replayed from it: memory grows as sqrt(T), work by a forward. */
+ * a block of B tokens is replayed from it: memory grows as sqrt(T), work by a forward
+ * pass. */
 static int head_backward(const struct kcp_step *a, int n, int head)
 {
     const int HV = a->HV, K = a->K, V = a->V;

@@ -89,9 +89,9 @@ static double beta_backward(enum kcp_beta_form form, double raw, double dbeta)
          : dbeta * (form == KCP_BETA_SIGMOID2 ? 2 : 1) * sigmoid(raw) * sigmoid(-raw);
 }
 
-/* G_t = sum of g within the chunk up to t, in base 2 (spec 2). The chunk grid restarts at
- * the start of every stretch. exp(-750) is 0 in double: a gate below that, say the -1e30
- * that marks a reset, closes no further, and would take the digits of the others. */
+/* G_t = sum of g within the chunk up to t, in base 2 (spec 2). The chunk grid restarts
+ * at the start of every stretch. exp(-750) is 0 in double: a gate below that, say the
+ * -1e30 that marks a reset, closes no further, and would take the others' digits. */
 static void chunk_sum(const struct kcp_gate *a)
 {
     const int HV = a->HV, KG = a->KG, *cu = a->cu;
@@ -123,8 +123,8 @@ static void gate_forward_all(const struct kcp_gate *a)
         }
 }
 
-/* One row of partial sums a stretch, so that a sum over segments in their order does not
- * depend on which rank holds them. */
+/* One row of partial sums a stretch, so that a sum over segments in their order does
+ * not depend on which rank holds them. */
 static void gate_backward_all(const struct kcp_gate *a)
 {
     const int HV = a->HV, KG = a->KG, *cu = a->cu;

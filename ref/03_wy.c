@@ -43,7 +43,9 @@ static void scores(const struct kcp_wy *a, struct block b, double *L_)
     }
 }
 
-/* A = (I + L)^-1 by forward substitution, row by row:  A_i = e_i - sum_{p<i} L_ip A_p */
+/* A = (I + L)^-1 by forward substitution, row by row:
+ *
+ *   A_i = e_i - sum_{p<i} L_ip A_p */
 static void invert(const struct kcp_wy *a, struct block b, const double *L_)
 {
     const int HV = a->HV, C = a->C;

@@ -276,11 +276,12 @@ KCP_STRUCT(kcp_conv, KCP_CONV)
 /* ---- chapter 15: Spike-KDA
  * spec 11.  alpha = sigma(alpha_base + W_alpha spike), beta = sigma(beta_base + w_beta
  * spike): D spikes a head; KDA with these gates and scale 1, C the tile of its scan.
- * drop [t] = 1: the token is the identity, and repeats the last output that its sequence
- * emitted; before the first, o0 (NULL: 0). active [t][n] = 0: the identity, which emits.
- * A mask may be NULL, on every rank or on none. ot: the last output emitted; ht and ot
- * are the h0 and o0 with which the sequence goes on. h0, o0, ht, ot and their gradients
- * by global sequence. dW_alpha and dw_beta come back summed over the ranks. */
+ * drop [t] = 1: the token is the identity, and repeats the last output that its
+ * sequence emitted; before the first, o0 (NULL: 0). active [t][n] = 0: the identity,
+ * which emits. A mask may be NULL, on every rank or on none. ot: the last output
+ * emitted; ht and ot are the h0 and o0 with which the sequence goes on. h0, o0, ht, ot
+ * and their gradients by global sequence. dW_alpha and dw_beta come back summed over
+ * the ranks. */
 #define KCP_SCAN_(F)                                                                  \
     KCP_GRID(F)                                                                       \
     F(KCP_IN,   KCP_ALWAYS, q,          "T H K",    KCP_ACTV)                         \

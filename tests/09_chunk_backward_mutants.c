@@ -12,7 +12,8 @@
 enum {
     DECAY_FIRST = 1, IN_ORDER = 2, NO_W = 4, NO_SCALE = 8, NO_DHT = 16, AT_START = 32,
     TRANSPOSED = 64, NO_DIAGONAL = 128, WRONG_HEAD = 256, STALE_GATE = 512,
-    NO_RESET = 1024, NO_LOCAL = 2048, NOTHING = 4096, AQK_SCALE = 8192, NEXT_GATE = 16384,
+    NO_RESET = 1024, NO_LOCAL = 2048, NOTHING = 4096, AQK_SCALE = 8192,
+    NEXT_GATE = 16384,
 };
 
 /* before: the last row of the chunk before, or of this one. */

@@ -69,13 +69,12 @@ static int write_sizes(const char *path, const struct kcp_call *c,
     if (!f) return fprintf(stderr, "kcp-check: %s: cannot write\n", path), 2;
     fprintf(f,
             "T %lld\nN %d\nNS %d\nNC %d\nR %d\nH %d\nHV %d\nK %d\nV %d\nC %d\nKG %d\n"
-            "D %d\nWc %d\n", (long long)c->T, c->N, c->NS, c->NC, c->R, c->H,
-            c->HV, c->K,
-            c->V, c->C, c->KG, c->D, c->Wc);
+            "D %d\nWc %d\n", (long long)c->T, c->N, c->NS, c->NC, c->R, c->H, c->HV,
+            c->K, c->V, c->C, c->KG, c->D, c->Wc);
     fprintf(f, "model %d\ngate %d\nbeta_form %d\nact %d\nlayout %d\nl2norm %d\n"
             "reuse_M %d\nshift %d\nscale %.17g\nlower_bound %.17g\nL %lld\n", c->model,
-            c->gate, c->beta_form, c->act, c->layout, c->l2norm, c->reuse_M, c->shift, c->scale,
-            c->lower_bound, (long long)k->L);
+            c->gate, c->beta_form, c->act, c->layout, c->l2norm, c->reuse_M, c->shift,
+            c->scale, c->lower_bound, (long long)k->L);
     return fclose(f) ? 2 : 0;
 }
 

@@ -5,8 +5,8 @@
 #include "v2_halves_pairs.cuh"
 #include "../stages_v2.cuh"
 
-// 16 warps: one for each tile of the pairs. Two blocks of them fill the registers of an SM
-// and hide each other's barriers.
+// 16 warps: one for each tile of the pairs. Two blocks of them fill the registers of an
+// SM and hide each other's barriers.
 enum { THREADS = 512 };
 
 // kg = exp2(G_last - G) k, qg = exp2(G) q (KDA alone); k <- k~ = exp2(G) k, in place.
@@ -45,8 +45,8 @@ static __device__ void square_out(const struct kcp_wy &a, struct span z, int n,
     }
 }
 
-// y = (A diag beta) x, x [64,ld] in shared memory: warps take 16 rows and a fourth of the
-// columns each. A is lower triangular: rows 16 r .. need columns up to them.
+// y = (A diag beta) x, x [64,ld] in shared memory: warps take 16 rows and a fourth of
+// the columns each. A is lower triangular: rows 16 r .. need columns up to them.
 static __device__ void multiply(const bf16 *Ab, const bf16 *x, int ld, int columns,
                                 bf16 *y, int64_t stride, int len)
 {
