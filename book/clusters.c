@@ -8,56 +8,83 @@
 
 static void floors(void)
 {
-    static const struct { const char *name; double th; } at[] = {
-        { "T = 8192, 96 heads", 8192.0 * 96 }, { "T = 65536, 32 heads", 65536.0 * 32 } };
+    static const struct { const char *name; double tokens, heads; } at[] = {
+        { "T = 8192, 96 heads", 8192, 96 }, { "T = 65536, 32 heads", 65536, 32 } };
     const double D = 128, C = 64, copy = 4.3e12, tensor = 790e12;
     const double flop = 6 * D * D + 5 * C * D + C * C / 3, bytes = 5 * D * 2 + 2;
     const double tiles = 6 * D * D + 8 * C * D + 4.0 / 3 * C * C, sm = tensor / 132;
     printf("== 17-floors\nbytes/th %.0f, operations/th %.0f (in whole tiles %.0f);\n"
            "a copy of %.1f TB/s, products of %.0f TFLOP/s\n\n", bytes, flop, tiles,
            copy / 1e12, tensor / 1e12);
-    printf("@17/chunk %.1f\n@17/chunk_us %.1f\n@17/processor %.0f\n@17/special_us %.1f\n",
-           tiles * C * 1e-6, tiles * C / sm * 1e6, sm * 1e-12,
-           5 * C * D / 16 / 1.98e3);
-    printf("case                   token-heads   by bytes, ms   by operations, ms   links in series\n");
-    for (int i = 0; i < 2; i++)
-        printf("%-20s %13.0f %14.3f %19.3f %17.0f\n", at[i].name, at[i].th,
-               at[i].th * bytes / copy * 1e3, at[i].th * flop / tensor * 1e3,
-               i ? 65536 / C : 8192 / C);
+    printf("@17/chunk %.1f\n@17/chunk_us %.1f\n@17/processor %.0f\n", tiles * C * 1e-6,
+           tiles * C / sm * 1e6, sm * 1e-12);
+    printf("@17/special_us %.1f\n", 5 * C * D / 16 / 1.98e3);           /* 1.98 GHz */
+    printf("case                   token-heads   by bytes, ms   by operations, ms   "
+           "links in series\n");
+    for (int i = 0; i < 2; i++) {
+        const double th = at[i].tokens * at[i].heads;
+        printf("%-20s %13.0f %14.3f %19.3f %17.0f\n", at[i].name, th,
+               th * bytes / copy * 1e3, th * flop / tensor * 1e3, at[i].tokens / C);
+    }
 }
 
 static void forms(const char *name, struct wire w)
 {
-    printf("%s: %.0f us a message, %.0f GB/s; microseconds until the last rank has its state\n",
-           name, w.a, w.bw / 1e3);
+    printf("%s: %.0f us a message, %.0f GB/s; microseconds until the last rank\n"
+           "has its state\n", name, w.a, w.bw / 1e3);
     printf("  R   all-gather       chain   pipelined x8        scan\n");
     for (int R = 2; R <= 64; R *= 2)
         printf("%3d %12.0f %11.0f %14.0f %11.0f\n", R, gather(w, R), chain(w, R, 1),
                chain(w, R, 8), scan(w, R, 1));
 }
 
+/* What the text says of the table. */
+struct said { double twice, far, hidden4, hidden64; int meet; };
+
+static struct said levels(double tokens)
+{
+    static const int ranks[] = { 1, 2, 4, 8, 32, 64, 128, 256, 512, 1024, 4096 };
+    struct said say = { 0 };
+    printf("== 19-levels\n%.0f tokens of one sequence, %.0f heads; %.1f ns a token-head "
+           "for the main\npass and %.1f for the map's; nodes of 8 GPUs; times in ms\n\n",
+           tokens, HV, main_ns, sum_ns);
+    printf("   R   tokens/rank     main      map   one level   two levels    total   "
+           "efficiency\n");
+    for (int i = 0; i < 11; i++) {
+        const int R = ranks[i];
+        const double th = tokens / R * HV, all = tokens * HV * main_ns * 1e-6;
+        const double t_main = th * main_ns * 1e-6, t_sum = (R > 1) * th * sum_ns * 1e-6;
+        const double one = scan(R > 8 ? between : inside, R, 1) * 1e-3;
+        const double two = two_levels(R, 8) * 1e-3, total = t_main + t_sum + two;
+        printf("%4d %13.0f %8.3f %8.3f %11.3f %12.3f %8.3f %10.0f %%\n", R, tokens / R,
+               t_main, t_sum, one, two, total, 100 * all / (R * total));
+        say.twice = R == 2 ? all / total : say.twice;
+        say.far = R == 4096 ? two : say.far;
+        say.hidden4 = R == 4 ? 100 * two / total : say.hidden4;
+        say.hidden64 = R == 64 ? 100 * two / total : say.hidden64;
+        say.meet = !say.meet && two > t_main + t_sum ? R : say.meet;
+    }
+    return say;
+}
+
 int main(void)
 {
     const double tokens = 1 << 20;
     floors();
-    printf("== 19-forms\n%.0f heads, K = V = %.0f, single precision: %.0f MiB of states and as much of matrices;\n"
-           "applying a map takes %.1f us and composing two %.1f us at %.0f TFLOP/s\n\n", HV, K,
-           B() / 1048576, t_MS(), t_MM(), rate / 1e6);
+    printf("== 19-forms\n%.0f heads, K = V = %.0f, single precision: %.0f MiB of states "
+           "and as much of\nmatrices; applying a map takes %.1f us and composing two %.1f "
+           "us at %.0f TFLOP/s\n\n", HV, K, B() / 1048576, t_MS(), t_MM(), rate / 1e6);
     forms("inside a node", inside);
     printf("\n");
     forms("between nodes", between);
-    printf("== 19-levels\n%.0f tokens of one sequence, %.0f heads; %.1f ns a token-head for the main pass and %.1f for\n"
-           "the map's; nodes of 8 GPUs; times in ms\n\n", tokens, HV, main_ns, sum_ns);
-    printf("   R   tokens/rank     main      map   one level   two levels    total   efficiency\n");
-    for (int i = 0; i < 10; i++) {
-        static const int ranks[] = { 1, 2, 4, 8, 32, 64, 128, 512, 1024, 4096 };
-        const int R = ranks[i];
-        const double th = tokens / R * HV, all = tokens * HV * main_ns * 1e-6;
-        const double t_main = th * main_ns * 1e-6, t_sum = R > 1 ? th * sum_ns * 1e-6 : 0;
-        const double one = scan(R > 8 ? between : inside, R, 1) * 1e-3, two = two_levels(R, 8) * 1e-3;
-        const double total = t_main + t_sum + two;
-        printf("%4d %13.0f %8.3f %8.3f %11.3f %12.3f %8.3f %10.0f %%\n", R, tokens / R, t_main,
-               t_sum, one, two, total, 100 * all / (R * total));
-    }
+    const struct said say = levels(tokens);
+    printf("@19/twice %.2f\n@19/far %.2f\n", say.twice, say.far);
+    printf("@19/meet %d\n@19/before %d\n@19/tokens %.0f\n", say.meet, say.meet / 2,
+           tokens / say.meet);
+    printf("@19/hidden4 %.1f\n@19/hidden64 %.0f\n", say.hidden4, say.hidden64);
+    printf("@19/a %.0f\n@19/bw %.0f\n@19/a_far %.0f\n@19/bw_far %.0f\n", inside.a,
+           inside.bw * 1e-3, between.a, between.bw * 1e-3);
+    /* Ulysses: three quarters of q, k, v, g and beta of a rank's tokens, in bf16. */
+    printf("@19/inputs %.0f\n", 0.75 * 65536 / 4 * 32 * (4 * 128 * 2 + 2) / 1048576);
     return 0;
 }
