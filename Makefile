@@ -3,7 +3,7 @@
 #   make run            the layer on real text over several ranks     RANKS= TEXT= STEPS=
 #   make test           every stage checked, every mutant caught       FULL=1
 #   make check          the judge alone       STAGE= VARIANT= RANKS= SEED= FULL=1 STRICT=1
-#   make bench | book | lab LAB= | grade LAB= | fuzz | install PREFIX=
+#   make bench | sanitize | book | lab LAB= | grade LAB= | fuzz | install PREFIX=
 #
 # CUDA_HOME=, NCCL_HOME= say where they are (CUDA_HOME=none: build without), ARCH= for
 # what to compile. What is missing is installed by .ci/setup, or named.

@@ -18,4 +18,17 @@ else
 bench-gpu:
 	@echo "CUDA not found (CUDA_HOME=): the kernels were not timed"
 endif
-test_scripts += tests/bench_cli.sh tests/tables.sh
+test_scripts += tests/bench_cli.sh tests/sanitize.sh tests/tables.sh
+
+# Every kernel under compute-sanitizer, one process a tool; JOBS= at once, STAGE= one.
+.PHONY: sanitize
+ifneq ($(CUDA_HOME),none)
+$B/sanitize-control: bench/sanitize_control.cu
+	@mkdir -p $(@D)
+	@$(nvcc) $(NVFLAGS) $(gencode) $< -o $@
+sanitize: $B/kcp-check $B/sanitize-control
+	@PATH="$$PATH:$(CUDA_HOME)/bin" sh bench/sanitize.sh $B
+else
+sanitize:
+	@echo "CUDA not found (CUDA_HOME=): there is nothing to sanitize"; exit 1
+endif

@@ -4,6 +4,7 @@
 # usage: sh bench/digest.sh 04_chunk v2_warp
 stage=$1 name=${2%_f32}
 own="cuda/$stage/$name.cu"
+[ -r "$own" ] || own="cuda/$stage/${name}_sm90.cu"
 [ -r "$own" ] || { echo "-"; exit 0; }
 case $stage in
 08_*|13_*|16_*) files=$(ls cuda/0*/*.cu* cuda/1[0-46]*/*.cu*) ;;

@@ -7,9 +7,12 @@
 # same run; with it goes the digest of the sources it was built from (digest.sh), so
 # that stale.sh can say when they have changed. Other systems' rows ("peer") enter as
 # they are: what they compute is not judged here. The verdicts stand in NAME-judge.txt.
+# sanitize.txt, sanitize.sh's table, may lie there alone: it gets digests too
 # The README's tables are made anew; the book's are when the book is.
 dir=$1 name=$2 commit=$3
-for f in machine.txt judge.txt; do
+kept=judge.txt
+[ -r "$dir/judge.txt" ] || [ ! -r "$dir/sanitize.txt" ] || kept=sanitize.txt
+for f in machine.txt $kept; do
     [ -r "$dir/$f" ] && continue
     echo "record.sh: $dir/$f: not found, expected a run's output" >&2; exit 2
 done
@@ -17,6 +20,18 @@ if [ -z "$commit" ]; then
     echo "record.sh: found no commit, expected FOLDER NAME COMMIT" >&2; exit 2
 fi
 mkdir -p bench/results
+if [ -r "$dir/sanitize.txt" ]; then
+    to=bench/results/$name-sanitize.txt
+    { echo "# $(head -1 "$dir/machine.txt"), commit $commit"
+      while read -r stage v rest; do
+          d=$(sh bench/digest.sh "$stage" "$v")
+          [ "$stage" != stage ] || d=digest
+          printf '%-20s %-18s' "$stage" "$v"
+          printf ' %9s' $rest "  $d"; echo
+      done <"$dir/sanitize.txt"; } >"$to"
+    echo "$to: $(($(wc -l <"$to") - 2)) variants"
+fi
+[ $kept = judge.txt ] || exit 0
 { echo "# $(head -1 "$dir/machine.txt"), commit $commit"; cat "$dir/judge.txt"; } \
     > "bench/results/$name-judge.txt"
 for j in "$dir"/*.json; do

@@ -3,13 +3,25 @@
 # Never a failure: a machine without a GPU cannot make a record.
 sh bench/readme.sh --check
 ls bench/results/*.json >/dev/null 2>&1 || { echo "records: none yet"; exit 0; }
+tables=$(ls bench/results/*-sanitize.txt 2>/dev/null)
+[ -n "$tables" ] || echo "records: make sanitize has left no table yet"
 for f in cuda/*/v[0-9]*.cu; do
-    stage=$(basename "$(dirname "$f")") name=$(basename "$f" .cu)
+    stage=$(basename "$(dirname "$f")")
+    name=$(sed -n "s/^ *\"$stage\", *\"\(v[^\"]*\)\".*/\1/p" "$f" | head -1)
+    now=$(sh bench/digest.sh "$stage" "$name")
     row="\"stage\":\"$stage\",\"variant\":\"$name\""
     known=$(sed -n "s/.*$row.*\"digest\":\"\([^\"]*\)\".*/\1/p" bench/results/*.json)
     if [ -z "$known" ]; then echo "records: $stage $name: not recorded"
-    elif ! echo "$known" | grep -q "$(sh bench/digest.sh "$stage" "$name")"; then
+    elif ! echo "$known" | grep -q "$now"; then
         echo "records: $stage $name: recorded, but its source is newer"
+    fi
+    [ -n "$tables" ] || continue
+    clean=$(cat $tables |
+        awk -v s="$stage" -v v="$name" '$1 == s && $2 == v && $3 $4 $5 $6 == "0000" {
+            print $7 }')
+    if [ -z "$clean" ]; then echo "records: $stage $name: no sanitizer's record"
+    elif ! echo "$clean" | grep -q "$now"; then
+        echo "records: $stage $name: sanitized, but its source is newer"
     fi
 done | awk '{ print; n++ }
             END { if (!n) print "records: every kernel is recorded as it stands" }'

@@ -37,6 +37,7 @@ says() {
 says 0 'usage: kcp-check' --help
 says 0 '05_affine  .*mutant_wrong_head' --list
 says 0 '^03_wy .* twin ' --list --stage 03
+"$check" --list --device | grep -q 'twin\|mutant\|vB_' && fail '--list --device' || pass
 [ "$("$check" --list --stage 03 | grep -vc '^03_wy')" = 0 ] && pass ||
     fail "--list --stage"
 says 0 '^1 passed, 0 failed, 0 skipped' --stage 3 --variant twin

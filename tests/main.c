@@ -156,7 +156,8 @@ static int list(const struct options *o)
     const struct kcp_variant *v[1024];
     const int n = kcp_variants(o->stage, o->variant, v, 1024);
     for (int i = 0; i < n; i++)
-        printf("%-20s %-28s %s\n", v[i]->stage, v[i]->name, v[i]->why);
+        if (!o->only_device || v[i]->where == KCP_DEVICE)
+            printf("%-20s %-28s %s\n", v[i]->stage, v[i]->name, v[i]->why);
     return 0;
 }
 

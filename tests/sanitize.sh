@@ -1,0 +1,90 @@
+#!/bin/sh
+# sanitize.sh -- bench/sanitize.sh without a GPU: its table, its refusals, its record.
+#
+# Book: chapter 17.  Checked by: make test, which runs it.  Next: ../bench/sanitize.sh.
+# A compute-sanitizer, a judge and a GPU that are scripts stand where they would be.
+B=${1:-build} W=$(mktemp -d) || exit 1
+trap 'rm -rf "$W" bench/results/sanitize-test-sanitize.txt' EXIT
+failed=0
+wrong() { echo "sanitize.sh: $*"; failed=1; }
+mkdir -p "$W/bin" "$W/b"
+echo 'echo GPU 0' >"$W/bin/nvidia-smi"
+# The judge lists three variants; the tool's number, or what happens, is in $FIND.
+cat >"$W/b/kcp-check" <<'END'
+printf '04_chunk v1_column\n08_forward v3_records\n13_backward v2_stages\n'
+END
+cat >"$W/bin/compute-sanitizer" <<'END'
+tool=$2; shift 2
+n=0 right="1 passed, 0 failed, 0 skipped"
+case "$*" in
+    *control*none) n=${NONE:-0} ;;
+    *control*) n=1; [ "$tool" != "$BLIND" ] || n=0 ;;
+    *"$WHICH"*) [ "$tool" != "${TOOL:-memcheck}" ] || n=$FIND ;;
+esac
+case $n in
+    slow) exec sleep 5 ;;
+    crash) exit 139 ;;
+    wrong) n=0 right="0 passed, 1 failed, 0 skipped" ;;
+    skipped) n=0 right="0 passed, 0 failed, 1 skipped" ;;
+esac
+echo "$right"
+if [ $tool = racecheck ]; then echo "==== RACECHECK SUMMARY: $n hazards displayed"
+else echo "==== ERROR SUMMARY: $n errors"; fi
+END
+chmod +x "$W/bin"/* "$W/b/kcp-check"
+# run STATUS LINE: the table, or what is said, has a line that matches.
+run() {
+    PATH="$W/bin:$PATH" OUT="$W/out" JOBS=4 EACH=1 sh bench/sanitize.sh "$W/b" \
+        >"$W/said" 2>&1
+    status=$?
+    [ $status = "$1" ] || wrong "status $status, not $1, for '$2': $(cat "$W/said")"
+    grep -q -- "$2" "$W/said" || wrong "no '$2' in: $(cat "$W/said")"
+}
+export WHICH FIND TOOL BLIND NONE LIMIT
+WHICH=none-of-them FIND=0
+run 0 '^13_backward *v2_stages *0 *0 *0 *0$'
+run 0 '3 of 3 variants clean'
+cp "$W/out/sanitize.txt" "$W/sanitize.txt"
+WHICH=v3_records
+for FIND in 7 slow wrong; do run 1 "^08_forward *v3_records *$FIND *0 *0 *0\$"; done
+FIND=crash;   run 1 '^08_forward *v3_records *none *0 *0 *0$'
+FIND=skipped; run 1 '^08_forward *v3_records *wrong *0 *0 *0$'
+TOOL=racecheck FIND=3; run 1 '^08_forward *v3_records *0 *3 *0 *0$'
+run 1 '2 of 3 variants clean'
+WHICH='chain H=1' TOOL=synccheck
+run 1 '^13_backward *v2_stages *0 *0 *0 *3$'        # the second case alone
+WHICH=none-of-them
+BLIND=synccheck; run 1 "synccheck finds '0' in its own fault"
+BLIND= NONE=2;   run 1 "memcheck finds '1' in its own fault, '2' in none"
+NONE= LIMIT=0;   run 1 '^04_chunk *v1_column *- *- *- *-$'
+echo 'exit 9' >"$W/bin/nvidia-smi"
+run 1 'no GPU here'
+
+# The table is kept with the digests of the sources as they stand.
+echo "a GPU, a day" >"$W/machine.txt"
+sh bench/record.sh "$W" sanitize-test abc1234 >"$W/said" || wrong "$(cat "$W/said")"
+digest=$(sh bench/digest.sh 08_forward v3_records)
+case $digest in -|'') wrong "08 v3_records has no digest" ;; esac
+grep -q "^08_forward *v3_records *0 *0 *0 *0 *$digest\$" \
+    bench/results/sanitize-test-sanitize.txt || wrong "no row with $digest is kept"
+sh bench/stale.sh | grep -q '08_forward v3_records: .*sanitize' &&
+    wrong "a table as its sources stand is called old"
+sed -i 's/[0-9a-f]*$/0000/' bench/results/sanitize-test-sanitize.txt
+sh bench/stale.sh |
+    grep -q '08_forward v3_records: sanitized, but its source is newer' ||
+    wrong "a table older than its sources is not called so"
+
+# The judge's references take every case that the kernels will be given.
+sed -n '/^sizes=/,/^}/p' bench/sanitize.sh >"$W/cases"
+. "$W/cases"
+for s in 01 02 03 04 05 07 08 09 10 11 12 13 14 15 16; do
+    case $s in 08|13|14|16) v=ref ;; *) v=twin ;; esac
+    cases $s >"$W/of"
+    [ "$(wc -l <"$W/of")" = 2 ] || wrong "$s: not two cases"
+    while read -r words; do
+        "$B/kcp-check" --stage $s --variant $v --case "$words" >"$W/said" 2>&1 ||
+            wrong "$s: $words: $(cat "$W/said")"
+    done <"$W/of"
+done
+[ $failed = 0 ] && echo "sanitize.sh: what a tool finds, or not, is in its table"
+exit $failed
