@@ -6,6 +6,12 @@ $B/kcp-bench: $(core) $(benchobj)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -lcublas -o $@
 
+# The chain of M in four arithmetics, for chapter 18.
+$B/kcp-precision: bench/precision.cu book/rounding.h
+	@mkdir -p $(@D)
+	@echo "  nvcc $<"
+	@$(nvcc) -std=c++17 -O3 -Xcompiler -Wall $(gencode) $< -o $@
+
 # On a machine with a GPU `make bench` times the newest kernels too; without, says so.
 .PHONY: bench-gpu
 bench: bench-gpu

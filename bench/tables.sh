@@ -12,8 +12,10 @@ for f in cuda/*/v[0-9]*.cu; do
     echo "$stage $name $(sh bench/digest.sh "$stage" "$name")"
 done > "$out/digests"
 [ $# -gt 0 ] || set -- $(ls bench/results/*.json bench/results/*-judge.txt 2>/dev/null)
-cd "$(dirname "$0")/.." || exit 1
 t=book/tables
+for f in bench/results/*-precision.txt; do          # chapter 18: the last one stands
+    [ -r "$f" ] && { echo '```text'; cat "$f"; echo '```'; } > "$out/18-gpu.md"
+done
 awk -v out="$out" -v digests="$out/digests" -f $t/read.awk -f $t/stages.awk \
     -f $t/ranks.awk -f $t/judge.awk -f $t/predictions.awk -f $t/readme.awk \
     -f $t/all.awk "$@" /dev/null

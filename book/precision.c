@@ -1,66 +1,13 @@
 /* precision.c -- what the chain of M costs in four arithmetics, emulated on the host.
  *
- * Book: chapter 18, which shows what this prints.  Checked by: tests/18_precision.c, the
- * arithmetics.  Next: clusters.c.  Gates are live or strong. */
+ * Book: chapter 18, which shows what this prints.  Checked by: tests/18_precision.c (its
+ * arithmetics), bench/precision.cu (on a GPU).  Next: clusters.c. */
 #include "rounding.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { CHUNKS = 256 };
 static const char *const unit_name[] = { "fp32", "tf32x3", "tf32", "bf16" };
-
-static uint64_t seed;
-
-static double uniform(void)
-{
-    uint64_t z = (seed += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return ((double)((z ^ (z >> 31)) >> 11) + 0.5) / 9007199254740992.0;
-}
-
-static double normal(void)
-{
-    const double r = sqrt(-2 * log(uniform()));
-    return r * cos(6.283185307179586 * uniform());
-}
-
-static void draw(struct chunk *x, int strong)
-{
-    static double k[C][K], G[C][K], beta[C], L[C][C];
-    for (int i = 0; i < C; i++) {
-        double n = 0;
-        for (int d = 0; d < K; d++) {
-            const double z = normal();
-            const double g = strong ? -log1p(exp(-z)) : -fabs(z) / (CHUNKS * C);
-            k[i][d] = normal(), n += k[i][d] * k[i][d];
-            G[i][d] = (i ? G[i - 1][d] : 0) + g / log(2);
-        }
-        for (int d = 0; d < K; d++)
-            k[i][d] /= sqrt(n);
-        beta[i] = 1 / (1 + exp(7 - normal()));
-        for (int v = 0; v < V; v++)
-            x->u[i][v] = beta[i] * normal();
-        for (int d = 0; d < K; d++)
-            x->w[i][d] = beta[i] * exp2(G[i][d]) * k[i][d];
-    }
-    for (int i = 0; i < C; i++)
-        for (int j = 0; j < i; j++) {
-            L[i][j] = 0;
-            for (int d = 0; d < K; d++)
-                L[i][j] += beta[i] * k[i][d] * k[j][d] * exp2(G[i][d] - G[j][d]);
-            for (int d = 0; d < K; d++)
-                x->w[i][d] -= L[i][j] * x->w[j][d];
-            for (int v = 0; v < V; v++)
-                x->u[i][v] -= L[i][j] * x->u[j][v];
-        }
-    for (int d = 0; d < K; d++)
-        x->last[d] = G[C - 1][d];
-    for (int i = 0; i < C; i++)
-        for (int d = 0; d < K; d++)
-            x->kg[i][d] = exp2(x->last[d] - G[i][d]) * k[i][d];
-}
 
 /* sum (x - y)^2 and sum y^2 over columns j0..j1 */
 static double distance(int j0, int j1, float x[K][W], double y[K][W], double *norm)
@@ -87,7 +34,7 @@ static void growth(int strong)
     static double X[K][W];
     static float x[UNITS][K][W];
     static struct chunk c;
-    seed = 7;
+    chunk_seed = 7;
     identity(X, x);
     printf("%s gates\nchunks   |M|/sqrt(K)", strong ? "strong" : "live");
     for (int f = 0; f < UNITS; f++)
@@ -95,7 +42,7 @@ static void growth(int strong)
     printf("  size of bf16 M\n");
     for (int n = 1; n <= (strong ? 4 : CHUNKS); n++) {
         double norm, size = 0;
-        draw(&c, strong);
+        chunk_draw(&c, strong);
         exact(&c, X);
         for (int f = 0; f < UNITS; f++)
             rounded(&c, (enum unit)f, x[f]);
@@ -119,23 +66,26 @@ static void growth(int strong)
 static void payload(void)
 {
     enum { RANKS = 8, ROUND_H = 1, ROUND_M = 2 };
-    static const char *const name[] = { "fp32", "h_ext in bf16", "M in bf16", "both in bf16" };
+    static const char *const name[] = { "fp32", "h_ext in bf16", "M in bf16",
+                                        "both in bf16" };
     static double X[RANKS][K][W];
     static float unused[UNITS][K][W];
     static struct chunk c;
-    seed = 11;
+    chunk_seed = 11;
     for (int r = 0; r < RANKS; r++) {
         identity(X[r], unused);
         for (int n = 0; n < CHUNKS / RANKS; n++) {
-            draw(&c, 0);
+            chunk_draw(&c, 0);
             exact(&c, X[r]);
         }
     }
-    printf("== 18-payload\npayload          bytes a head   error of S on rank 3   on rank 7\n");
+    printf("== 18-payload\n%-16s %12s   %20s   %9s\n", "payload", "bytes a head",
+           "error of S on rank 3", "on rank 7");
     for (int way = 0; way < 4; way++) {
         static double S[K][V], T[K][V];
         static float s[K][V], t[K][V];
-        printf("%-16s %12d", name[way], K * V * (way & ROUND_H ? 2 : 4) + K * K * (way & ROUND_M ? 2 : 4));
+        printf("%-16s %12d", name[way], K * V * (way & ROUND_H ? 2 : 4) +
+               K * K * (way & ROUND_M ? 2 : 4));
         memset(S, 0, sizeof S), memset(s, 0, sizeof s);
         for (int r = 0; r + 1 < RANKS; r++) {
             double d = 0, norm = 0;
@@ -152,9 +102,10 @@ static void payload(void)
             memcpy(S, T, sizeof S), memcpy(s, t, sizeof s);
             for (int i = 0; i < K; i++)
                 for (int v = 0; v < V; v++)
-                    d += (s[i][v] - S[i][v]) * (s[i][v] - S[i][v]), norm += S[i][v] * S[i][v];
+                    d += (s[i][v] - S[i][v]) * (s[i][v] - S[i][v]),
+                    norm += S[i][v] * S[i][v];
             if (r == 2 || r == RANKS - 2)
-                printf("   %18.1e", sqrt(d / norm));
+                printf(r == 2 ? "   %20.1e" : "   %9.1e", sqrt(d / norm));
         }
         printf("\n");
     }

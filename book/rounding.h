@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { K = 32, V = 32, C = 32, W = V + K };
+enum { K = 32, V = 32, C = 32, W = V + K, CHUNKS = 256 };
 enum unit { FP32, TF32X3, TF32, BF16, UNITS };
 
 /* A chunk's w, kg [C,K] and u [C,V], G_last [K], in double: chapter 03. */
@@ -78,6 +78,59 @@ static inline void rounded(const struct chunk *c, enum unit f, float X[K][W])
             if (f == BF16)
                 X[i][j] = keep(X[i][j], 7);
         }
+}
+
+static uint64_t chunk_seed;
+
+static inline double chunk_uniform(void)
+{
+    uint64_t z = (chunk_seed += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return ((double)((z ^ (z >> 31)) >> 11) + 0.5) / 9007199254740992.0;
+}
+
+static inline double chunk_normal(void)
+{
+    const double r = sqrt(-2 * log(chunk_uniform()));
+    return r * cos(6.283185307179586 * chunk_uniform());
+}
+
+/* The next chunk, of random unit keys: memory lives through CHUNKS of them, or dies. */
+static inline void chunk_draw(struct chunk *x, int strong)
+{
+    static double k[C][K], G[C][K], beta[C], L[C][C];
+    for (int i = 0; i < C; i++) {
+        double n = 0;
+        for (int d = 0; d < K; d++) {
+            const double z = chunk_normal();
+            const double g = strong ? -log1p(exp(-z)) : -fabs(z) / (CHUNKS * C);
+            k[i][d] = chunk_normal(), n += k[i][d] * k[i][d];
+            G[i][d] = (i ? G[i - 1][d] : 0) + g / log(2);
+        }
+        for (int d = 0; d < K; d++)
+            k[i][d] /= sqrt(n);
+        beta[i] = 1 / (1 + exp(7 - chunk_normal()));
+        for (int v = 0; v < V; v++)
+            x->u[i][v] = beta[i] * chunk_normal();
+        for (int d = 0; d < K; d++)
+            x->w[i][d] = beta[i] * exp2(G[i][d]) * k[i][d];
+    }
+    for (int i = 0; i < C; i++)
+        for (int j = 0; j < i; j++) {
+            L[i][j] = 0;
+            for (int d = 0; d < K; d++)
+                L[i][j] += beta[i] * k[i][d] * k[j][d] * exp2(G[i][d] - G[j][d]);
+            for (int d = 0; d < K; d++)
+                x->w[i][d] -= L[i][j] * x->w[j][d];
+            for (int v = 0; v < V; v++)
+                x->u[i][v] -= L[i][j] * x->u[j][v];
+        }
+    for (int d = 0; d < K; d++)
+        x->last[d] = G[C - 1][d];
+    for (int i = 0; i < C; i++)
+        for (int d = 0; d < K; d++)
+            x->kg[i][d] = exp2(x->last[d] - G[i][d]) * k[i][d];
 }
 
 #endif
