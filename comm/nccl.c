@@ -208,7 +208,11 @@ int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **
         ? all->nccl->ncclCommSplit(all->at, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key,
                                    &w->at, &config) : ncclInternalError;
     pthread_mutex_unlock(&all->lock);
+    if (result == ncclSuccess)                /* which NCCL says too early: w->at is */
+        result = ncclInProgress;              /* written when all has settled */
     int err = all->failed ? KCP_COMM : nccl_settle(all, all->at, result, "split");
+    if (!err && !w->at && color >= 0)
+        err = KCP_COMM;
     if (!err && w->at)
         err = nccl_settle(w, w->at, ncclInProgress, "split");
     if (!err && w->at)
