@@ -17,8 +17,8 @@ static const char *case_head(const struct bench *b, char *s, size_t n)
     if (c->N > 1) snprintf(packed, sizeof packed, "\"sequences\":%d,", c->N);
     snprintf(s, n, "\"T\":%lld,\"H\":%d,\"HV\":%d,\"K\":%d,\"V\":%d,\"C\":%d,%s"
              "\"segments\":%d,\"ranks\":%d,\"model\":\"%s\",\"gate\":\"%s\","
-             "\"save\":\"%s\"%s", (long long)c->T, c->H, c->HV, c->K, c->V, c->C, packed,
-             c->NS, b->ranks ? b->ranks : 1, model_name[c->model],
+             "\"save\":\"%s\"%s", (long long)c->T, c->H, c->HV, c->K, c->V, c->C,
+             packed, c->NS, b->ranks ? b->ranks : 1, model_name[c->model],
              regime_name[b->regime],
              b->unsaved ? "none" : c->save ? "all" : "recompute", walk);
     return s;
@@ -114,8 +114,8 @@ static void record_row(const struct runner *x, const char *key, const struct tim
                        double bytes, double flops)
 {
     fprintf(x->json, ",\n  {%s%.2f,\"us_p10\":%.2f,\"us_p90\":%.2f,\"bytes\":%.0f,"
-            "\"flops\":%.0f,\"work\":%zu,\"saved\":%zu", key, t->median, t->low, t->high,
-            bytes, flops, x->work, x->saved);
+            "\"flops\":%.0f,\"work\":%zu,\"saved\":%zu", key, t->median, t->low,
+            t->high, bytes, flops, x->work, x->saved);
     if (x->b->ranks)
         fprintf(x->json, ",\"ranks\":%d,\"front\":%.2f,\"sum\":%.2f,\"exchange\":%.2f,"
                 "\"main\":%.2f", x->b->ranks, t->part[FRONT], t->part[SUM],

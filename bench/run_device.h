@@ -27,6 +27,6 @@ int  device_go(const struct device *d, const struct kcp_stage *s, void *args,
 size_t device_saved(const struct device *d, const struct kcp_call *c);
 void *device_room(size_t bytes);
 void  device_release(void *p);
-const char *device_name(const struct device *d);       /* of the variant, or its stage */
+const char *device_name(const struct device *d);      /* of the variant, or its stage */
 
 #endif

@@ -32,8 +32,8 @@ static struct kcp_plan *plan_of(int R)
 static void plan(void)
 {
     struct kcp_plan *p = plan_of(2);
-    printf("== 06-example\n       tokens  local cu  first  last  pre  post  conv tokens  "
-           "reads of it: h_ext  M\n");
+    printf("== 06-example\n       tokens  local cu  first  last  pre  post  conv tokens"
+           "  reads of it: h_ext  M\n");
     for (int r = 0; r < 2; r++) {
         const struct kcp_context *x = &p->ctx[r];
         const struct kcp_segment *s = &p->seg[x->seg0];

@@ -126,8 +126,8 @@ static double size(double A[K][K])
 static void low_rank(void)
 {
     static double X[K][W], A[K][K];
-    printf("== 19-low-rank\none rank of %d tokens, K = V = %d; sizes as |.|_F / sqrt(K);"
-           "\nranks that keep the error under 1 %%\n\n", SHARD, K);
+    printf("== 19-low-rank\none rank of %d tokens, K = V = %d; sizes as |.|_F / "
+           "sqrt(K);\nranks that keep the error under 1 %%\n\n", SHARD, K);
     printf("gates                   |M - I|       |M|   rank of M - I   rank of M   "
            "rank of S\n");
     for (int g = 0; g < REGIMES; g++) {
@@ -178,7 +178,8 @@ static void truncated(void)
 {
     static double X[RANKS][K][W], S[K][V], near[K][V];
     printf("== 19-truncated\nthe state with which rank %d of %d begins, ranks of %d "
-           "tokens: error when only\nthe nearest ranks count\n\n", RANKS - 1, RANKS, SHARD);
+           "tokens: error when only\nthe nearest ranks count\n\n", RANKS - 1, RANKS,
+           SHARD);
     printf("gates                  nearest        two       four\n");
     for (int g = 1; g < REGIMES; g++) {
         seed = 4;

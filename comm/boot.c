@@ -1,12 +1,9 @@
 /* boot.c -- R processes find one another: a connection between any two, by TCP.
  *
- * Book: chapter 19.  Checked by: tests/processes.sh.
- * Next: process.c, a rank's calls over these connections.
- *
+ * Book: chapter 19.  Checked by: tests/processes.sh.  Next: process.c.
  * Everybody calls rank 0, tells who he is and where he listens, and gets the table of
  * all; then a rank calls those below it. Limits: R (R-1) / 2 connections, so hundreds
- * of processes and not tens of thousands; the key keeps jobs apart and is no secret:
- * the network between the ranks is trusted. */
+ * of processes; the key keeps jobs apart and is no secret: the network is trusted. */
 #include "boot.h"
 
 #include <errno.h>
@@ -242,10 +239,8 @@ int boot_meet(const struct kcp_who *who, const struct meeting *at, double second
 {
     struct hello me = { "kcp 1", at->key, who->R, who->r, 0, 0 };
     struct address *where = calloc((size_t)who->R, sizeof *where);
-    if (!where)
-        return KCP_NO_MEMORY;
-    for (int r = 0; r < who->R; r++)
-        fd[r] = -1;
+    if (!where) return KCP_NO_MEMORY;
+    for (int r = 0; r < who->R; r++) fd[r] = -1;
     const int err = meet_all(&me, at, boot_now() + seconds, fd, where, why, n);
     for (int r = 0; r < who->R && err; r++)
         if (fd[r] >= 0)

@@ -50,8 +50,8 @@ int family_prepare(struct family_rank *x)
 }
 
 /* Rows of head n of tensor p [.,heads,width], from row t on. */
-static struct family_rows rows(const void *p, const void *d, int64_t t, int heads, int n,
-                               int width)
+static struct family_rows rows(const void *p, const void *d, int64_t t, int heads,
+                               int n, int width)
 {
     const int64_t at = (t * heads + n) * width;
     return (struct family_rows){ p ? (const double *)p + at : NULL,
@@ -59,8 +59,8 @@ static struct family_rows rows(const void *p, const void *d, int64_t t, int head
 }
 
 /* Value head n of chunk c, which begins at token t. */
-static struct family_chunk chunk_at(const struct family_rank *x, int s, int c, int64_t t,
-                                    int n)
+static struct family_chunk chunk_at(const struct family_rank *x, int s, int c,
+                                    int64_t t, int n)
 {
     const struct kcp_family *a = x->a;
     const int HV = a->HV, K = a->K, V = a->V, m = x->m->rows, C = a->C;

@@ -49,7 +49,7 @@ static void adjoint(const struct family_token *x, const double *S_, double *dS_)
         }
 }
 
-/* Two rows a token: 2i holds what it found and copies along b, 2i+1 what it writes along
+/* Two rows a token: 2i holds what it found and copies along b, 2i+1 what it writes on
  * k. What token i finds has faded by G_{i-1}, not G_i, since a acts before the decay:
  *
  *   Aab_ij = sum_p a_i b_j exp2(G_{i-1} - G_j), Aak_ij with k_j          i > j
@@ -116,7 +116,8 @@ static void back(const struct family_chunk *x)
         for (int j = 0; j < i; j++) {
             family_score_back(x, dot(x->V, z[i], row(x->v_new, 2 * j)), x->a, i, i - 1,
                               x->b, j);
-            family_score_back(x, dot(x->V, z[i], row(x->v, j)), x->a, i, i - 1, x->k, j);
+            family_score_back(x, dot(x->V, z[i], row(x->v, j)), x->a, i, i - 1, x->k,
+                              j);
         }
     }
     //< dplr-back

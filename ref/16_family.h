@@ -75,7 +75,7 @@ double family_score(const struct family_chunk *x, struct family_rows y, int i, i
                     struct family_rows z, int j);
 void family_score_back(const struct family_chunk *x, double dA, struct family_rows y,
                        int i, int e, struct family_rows z, int j);
-/* gated [K] = exp2(G_e) y_i, e >= -1; and d, its gradient, into those of y_i and G_e. */
+/* gated [K] = exp2(G_e) y_i, e >= -1; and d, its gradient, into that of y_i and G_e. */
 void family_gated(const struct family_chunk *x, struct family_rows y, int i, int e,
                   double *gated);
 void family_gated_back(const struct family_chunk *x, const double *d,
@@ -87,7 +87,7 @@ void family_write_back(const struct family_chunk *x, struct family_rows k, int r
 void family_read(const struct family_chunk *x);
 void family_read_back(const struct family_chunk *x);
 
-/* ---- one rank's run (16_chunks.c, 16_family.c): all it holds; got is freed at the end */
+/* ---- one rank's run (16_chunks.c, 16_family.c): all it holds; got is freed last */
 struct family_rank {
     const struct family_model *m;
     const struct kcp_family *a;

@@ -19,7 +19,8 @@ static int last_row(const struct family_chunk *x, int i)
 double family_score(const struct family_chunk *x, struct family_rows y, int i, int e,
                     struct family_rows z, int j)
 {
-    const double *yi = row(y, i), *zj = row(z, j), *Ge = row(x->G, e), *Gj = row(x->G, j);
+    const double *yi = row(y, i), *zj = row(z, j);
+    const double *Ge = row(x->G, e), *Gj = row(x->G, j);
     double s = 0;
     for (int p = 0; p < x->K; p++)
         s += yi[p] * zj[p] * (e == j ? 1 : exp2(Ge[p] - Gj[p]));
@@ -29,7 +30,8 @@ double family_score(const struct family_chunk *x, struct family_rows y, int i, i
 void family_score_back(const struct family_chunk *x, double dA, struct family_rows y,
                        int i, int e, struct family_rows z, int j)
 {
-    const double *yi = row(y, i), *zj = row(z, j), *Ge = row(x->G, e), *Gj = row(x->G, j);
+    const double *yi = row(y, i), *zj = row(z, j);
+    const double *Ge = row(x->G, e), *Gj = row(x->G, j);
     for (int p = 0; p < x->K; p++) {
         const double D = dA * (e == j ? 1 : exp2(Ge[p] - Gj[p]));
         drow(y, i)[p] += D * zj[p];
@@ -60,7 +62,7 @@ void family_gated_back(const struct family_chunk *x, const double *d,
     }
 }
 
-/* kg = exp2(G_last - G) k        Aqk_ij = scale sum_p q_i k_j exp2(G_i - G_j), i >= j */
+/* kg = exp2(G_last - G) k       Aqk_ij = scale sum_p q_i k_j exp2(G_i - G_j), i >= j */
 void family_write(const struct family_chunk *x, struct family_rows k, int r)
 {
     const double *G_last = row(x->G, x->c - 1);
@@ -70,7 +72,8 @@ void family_write(const struct family_chunk *x, struct family_rows k, int r)
         for (int p = 0; p < x->K; p++)
             drow(x->kg, e)[p] = exp2(G_last[p] - row(x->G, j)[p]) * row(k, j)[p];
         for (int i = j; i < x->c; i++)
-            drow(x->Aqk, last_row(x, i))[e] = x->scale * family_score(x, x->q, i, i, k, j);
+            drow(x->Aqk, last_row(x, i))[e] =
+                x->scale * family_score(x, x->q, i, i, k, j);
     }
     //< write
 }

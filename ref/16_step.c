@@ -78,8 +78,8 @@ static void zero(void *p, int64_t numbers)
         memset(p, 0, sizeof(double) * numbers);
 }
 
-/* spec 11.  All of a batch on one rank, a->plan that of R = 1: o and ht, or from do_ and
- * dht every gradient. An empty sequence has ht = h0 and dh0 = dht. */
+/* spec 11.  All of a batch on one rank, a->plan that of R = 1: o and ht, or from do_
+ * and dht every gradient. An empty sequence has ht = h0 and dh0 = dht. */
 int kcp_family_walk(const struct family_model *m, const struct kcp_family *a)
 {
     if (!a->plan || a->plan->R != 1)
@@ -87,7 +87,8 @@ int kcp_family_walk(const struct family_model *m, const struct kcp_family *a)
     const int64_t KV = (int64_t)a->K * a->V, *cu = a->plan->cu_seqlens;
     const int64_t key = a->T * a->HV * a->K, value = a->T * a->HV * a->V;
     const int back = a->pass == KCP_BACKWARD;
-    double *S = calloc((a->T + 2) * KV, sizeof *S), *dS = S ? S + (a->T + 1) * KV : NULL;
+    double *S = calloc((a->T + 2) * KV, sizeof *S);
+    double *dS = S ? S + (a->T + 1) * KV : NULL;
     if (!S)
         return KCP_NO_MEMORY;
     if (back) {

@@ -1,4 +1,4 @@
-/* 15_scan_mutants.h -- what the mutants of Spike-KDA share: the whole batch on each rank.
+/* 15_scan_mutants.h -- what mutants of Spike-KDA share: the whole batch on each rank.
  *
  * Book: chapter 15.  Checked by: the twin, which must pass.
  * Next: 15_scan_mutants.c, which walks it token by token.

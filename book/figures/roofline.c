@@ -97,8 +97,8 @@ int main(void)
     svg_begin(720, HEIGHT, "Roofline of the H200 and the recorded variants",
               "Attainable rate against operations per byte: a slope, the measured "
               "copy, and a flat roof, the measured product of matrices. Each recorded "
-              "variant of each stage is a point below, in TFLOP/s; the tables of the chapters "
-              "have the same numbers.");
+              "variant of each stage is a point below, in TFLOP/s; the tables of the "
+              "chapters have the same numbers.");
     axes(copy, tensor);
     for (int i = 0; i < n; i++) {
         const double px = x(p[i].intensity), py = y(p[i].rate);

@@ -43,6 +43,7 @@ function in_words(   s)
         s = s sprintf(", K = %d, V = %d", num("K"), num("V"))
     if (num("C") != 64) s = s sprintf(", C = %d", num("C"))
     if (num("sequences") > 1) s = s ", " num("sequences") " sequences"
+    if (str("walk") != "") s = s ", by " str("walk")
     if (str("save") == "all") s = s ", all kept"
     if (str("save") == "none") s = s ", nothing kept"
     gsub(/ = /, " = ", s)
@@ -55,7 +56,7 @@ function case_order(   m)
     m = index("kda gdn", str("model"))
     return sprintf("%d %09d %05d %05d %d %s %d %s", m ? m : 9, num("T"), num("H"),
                    num("K"), 10 + index("livestrongsaturated", str("gate")),
-                   str("model"), num("sequences"), str("save"))
+                   str("model"), num("sequences"), str("save") str("walk"))
 }
 
 /"T":/ {
@@ -94,7 +95,8 @@ function case_order(   m)
     parts[i] = num("head_parts"); is_layer[i] = layer; ranks_[i] = ranks
     segments_[i] = segments; front[i] = num("front"); sum[i] = num("sum")
     exchange[i] = num("exchange"); main_[i] = num("main"); reuse_[i] = reuse
-    work[i] = num("work"); saved[i] = num("saved"); from[i] = file; machine_[i] = machine; commit_[i] = commit; copy_[i] = copy
+    work[i] = num("work"); saved[i] = num("saved"); from[i] = file; copy_[i] = copy
+    machine_[i] = machine; commit_[i] = commit
     product_[i] = product; T_[i] = T; HV_[i] = HV; model_[i] = model; gate_[i] = gate
     rank[i] = order_of[what] sprintf(" %06d %s %d %s", segments, s, p != "", v)
 }
