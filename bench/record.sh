@@ -48,7 +48,7 @@ for j in "$dir"/*.json; do
                     next }
         /"copy"/ {
             sub(/^{/, "{\"machine\":\"" machine "\",\"commit\":\"" commit "\",")
-            print; next
+            print; n = 0; next                     # a file may hold several cases
         }
         /"stage"/ {
             s = str("stage"); v = str("variant")

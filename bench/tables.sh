@@ -16,6 +16,6 @@ t=book/tables
 for f in bench/results/*-precision.txt; do          # chapter 18: the last one stands
     [ -r "$f" ] && { echo '```text'; cat "$f"; echo '```'; } > "$out/18-gpu.md"
 done
-awk -v out="$out" -v digests="$out/digests" -f $t/read.awk -f $t/stages.awk \
-    -f $t/ranks.awk -f $t/judge.awk -f $t/predictions.awk -f $t/readme.awk \
-    -f $t/all.awk "$@" /dev/null
+awk -v out="$out" -v digests="$out/digests" -f $t/walks.awk -f $t/read.awk \
+    -f $t/stages.awk -f $t/ranks.awk -f $t/judge.awk -f $t/predictions.awk \
+    -f $t/readme.awk -f $t/all.awk "$@" /dev/null

@@ -1,4 +1,4 @@
-/* 15_scan_more.c -- Spike-KDA: streaming, and chapter 01's step.
+/* 15_scan_more.c -- Spike-KDA: streaming, auto, and chapter 01's step.
  *
  * Book: chapter 15.  Checked by: itself, it can fail.  Next: 15_scan_memory.c.
  */
@@ -83,6 +83,51 @@ static int streaming(struct kcp_report *rep)
 KCP_CHECK(check_15_streaming) = { "15_scan", "streaming",
     "a sequence in three calls, from ht and ot, and its gradients back: as in one call",
     streaming };
+
+/* ---- auto: which form it takes is seen by what composes */
+static int composed;
+
+static int counts(int HV_, int K_, int V_, const void *b, const void *a, int backward,
+                  int a_first, void *out, struct CUstream_st *stream)
+{
+    composed++;
+    return ref_mapops.compose(HV_, K_, V_, b, a, backward, a_first, out, stream);
+}
+
+/* How many maps a walk over so many tokens composes; -1: an error. */
+static int compositions(struct run *x, enum kcp_walk walk, int64_t tokens)
+{
+    double *rest = calloc(HV * (K + 1) * V, sizeof *rest);
+    double *state[6] = { x->in[H0], x->in[O0], rest, rest + HV * K * V };
+    x->walk = walk, composed = 0;
+    const int status = rest ? piece(x, KCP_FORWARD, 0, tokens, state) : KCP_NO_MEMORY;
+    free(rest);
+    return status ? -1 : composed;
+}
+
+static int by_length(struct kcp_report *rep)
+{
+    const struct kcp_mapops counting = { "counting", 8, ref_mapops.apply, counts,
+                                         ref_mapops.copy };
+    struct run x = { .R = 1, .ops = &counting };
+    int status = draw(&x, 2), turn = 0, turns = 0;
+    for (int j = 0; j < OUTPUTS && !status; j++)
+        if (!(x.out[j] = malloc(sizeof(double) * out_size[j]))) status = KCP_NO_MEMORY;
+    for (int n = 1; n <= 80 && !status; n++) {
+        const int by_scan = compositions(&x, KCP_BLELLOCH, n);
+        const int by_auto = compositions(&x, KCP_AUTO, n);
+        EXPECT(rep, n < 2 || by_scan >= n - (n + C - 1) / C, "scan of %d: %d", n,
+               by_scan);
+        EXPECT(rep, !compositions(&x, KCP_SEQUENTIAL, n), "a walk of %d composes", n);
+        EXPECT(rep, by_auto == 0 || by_auto == by_scan, "auto of %d: %d", n, by_auto);
+        if (n > 1 && (by_auto > 0) != turn) turn = by_auto > 0, turns++;
+    }
+    EXPECT(rep, turns == 1 && turn, "auto turns %d times from 2 to 80 tokens", turns);
+    drop(&x), drop_inputs(&x);
+    return status;
+}
+KCP_CHECK(check_15_auto) = { "15_scan", "auto",
+    "short stretches are walked, long ones scanned: one length parts them", by_length };
 
 /* ---- without masks it is KDA, g = log alpha, scale 1; through sigma
  *      dalpha_base = dg (1 - alpha)      dbeta_base = dbeta beta (1 - beta) */

@@ -36,6 +36,7 @@ struct run {
     const int64_t *cuts;
     enum kcp_form form;
     struct kcp_plan *plan;
+    const struct kcp_mapops *ops;           /* NULL: the reference's */
     double *in[INPUTS], *out[OUTPUTS];
     int *drop, *active;
     double (*sums)[WAS + WBS];              /* [R]: every rank's dW_alpha and dw_beta */
@@ -74,7 +75,7 @@ static inline struct kcp_scan call(const struct run *x, struct kcp_comm *comm)
         .T = c->end - c->begin, .N = N, .NS = c->NS, .NC = c->NC, .R = x->R,
         .r = comm->r, .H = H, .HV = HV, .K = K, .V = V, .C = C, .D = D, .KG = K,
         .form = x->form, .walk = x->walk, .blocks = 2, .plan = x->plan, .comm = comm,
-        .ops = &ref_mapops, .cu = c->cu, .cn = c->cn, .sc = c->sc,
+        .ops = x->ops ? x->ops : &ref_mapops, .cu = c->cu, .cn = c->cn, .sc = c->sc,
         .q = in[Q] + qk, .k = in[KEY] + qk, .v = in[VAL] + n * V,
         .spike = in[SPIKE] + n * D, .alpha_base = in[ABASE] + n * K,
         .beta_base = in[BBASE] + n, .W_alpha = in[WA], .w_beta = in[WB],

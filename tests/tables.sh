@@ -16,7 +16,7 @@ head() {                        # file, T, segments, ranks, gate, more
     printf '"K":128,"V":128,"C":64,"segments":%s,"ranks":%s,"model":"kda",' $3 $4
     printf '"gate":"%s","save":"recompute","copy":4e12,"product":8e14%s,' $5 "$6"
     printf '"rows":[\n  {}'
-} >"$W/$1"
+} >>"$W/$1"
 row() {                         # file, stage, variant, us, more
     printf ',\n  {"stage":"%s","variant":"%s","pass":0,"us":%s,"us_p10":%s,' $2 $3 $4 $4
     printf '"us_p90":%s,"bytes":1000000000,"flops":100000000000%s}' $4 "$5"
@@ -56,7 +56,19 @@ printf '# a GPU, a day, commit abc1234\n05_affine\n  ok      v2_pieces  %s\n' \
     'bf16  19 ok, 15 n/a  worst M 3.0e-07 of 1e-05 (case 12)  alive 1e+00' \
     >"$W/x-judge.txt"
 
+# Chapter 15: cases behind one another in one file; the best tile, the two versions.
+walk() { head x-scan.json 8192 1 1 live ",\"walk\":\"$1\""; }
+room() { printf ',"work":%s,"saved":0%s' $1 "$(now 15_scan v2_mma)"; }
+walk sequential; row x-scan.json 15_scan v2_mma 5000 "$(room 1048576)"; end x-scan.json
+walk scan; row x-scan.json 15_scan v1_plain 9000 "$old"
+row x-scan.json 15_scan v2_mma 7000 "$(room 3145728)"; end x-scan.json
+head x-scan.json 8192 1 1 live; row x-scan.json 08_forward v9_gone 500 "$old"
+end x-scan.json
+
 sh bench/tables.sh "$W/t" "$W"/*.json "$W"/x-judge.txt || failed=1
+wants 15-forms.md '| forward | 5.000 | 7.000 | 64 |  | 0.500† | 1.0 | 3.0 | 0.0 | chunks |'
+wants 15_scan.md '`v1_plain` | 128 | 32 | 8192 | 64 | forward | 9.000† |'
+lacks 08_forward.md 'v9_gone` | 0.500'
 wants 04_chunk.md '`v1_column` | forward | 900.0 | 900.0 to 900.0 | 1111 | 111.1 | 28 %'
 wants 08_forward.md '`v2_stages` | 3.000 | 3.000 to 3.000 | 8 % | 1.50'
 wants 08_forward.md '`v2_stages`† | 3.100'

@@ -10,6 +10,8 @@ END {
     roofline()
     rank_tables(out "/19.md")
     form_tables(out "/19-forms.md")
+    walk_table(out "/15-forms.md")
+    version_table(out "/15_scan.md")
     judge_table(out "/18.md")
     prediction_table("book/data/predictions.tsv", out "/predictions.md")
     part_table("book/data/predictions-maps.tsv", out "/predictions-maps.md")

@@ -1,0 +1,145 @@
+/* canonical.c -- kernels on canonical segments: not a bit may depend on R or the form.
+ *
+ * Book: chapters 06, 08, 13, 15, 16.  Checked by: itself, it can fail; on a GPU, whose
+ * ranks are threads here.  Next: 08_graph.c.
+ * The references are held to it by 08_forward.c, 13_backward.c, 15_scan.c, 16_family.c.
+ */
+#include "trial.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One run: its seats and the plan that they sit by. */
+struct sitting { struct table t; struct kcp_plan *p; };
+
+static void leave(struct sitting *x)
+{
+    for (int r = 0; x->t.seat && r < x->t.R; r++) seat_free(&x->t.seat[r]);
+    free(x->t.seat);
+    kcp_plan_free(x->p);
+    x->t.seat = NULL, x->p = NULL;
+}
+
+static int sit(struct sitting *x, const struct kcase *k, enum kcp_pass pass,
+               const struct expected *e, char *why, size_t n)
+{
+    struct table *t = &x->t;
+    t->R = k->call.R;
+    t->seat = calloc(t->R, sizeof *t->seat);
+    x->p = case_plan(k, t->R);
+    int status = t->seat && x->p ? KCP_OK : KCP_NO_MEMORY;
+    for (int r = 0; r < t->R && !status; r++) {
+        struct seat *s = &t->seat[r];
+        s->call = call_of(t->stage, k, x->p, r, pass);
+        s->plan = x->p, s->mem = t->mem, s->ranks = 1, s->storage = t->variant->storage;
+        status = seat_fill(s, t->stage, &e->in, &e->want);
+    }
+    status = status ? status : table_run(t, why, n);
+    for (int r = 0; r < t->R && !status; r++)
+        status = seat_collect(&t->seat[r], why, n);
+    return status;
+}
+
+/* Bytes of output o that are not those of the only rank's, `one`: rows of tokens from
+ * where this rank's begin, states that it owns, sums whole. */
+static int64_t other_bytes(const struct slot *o, const struct slot *one)
+{
+    const int64_t rows = o->dim[0], n = o->n;
+    const size_t row = rows ? o->bytes / (size_t)rows : 0;
+    const char *got = o->image + FENCE, *want = one->image + FENCE;
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        if (isnan(o->want[i * (n / rows)])) continue;
+        const char *a = got + i * row, *b = want + (o->first + i) * row;
+        for (size_t j = 0; j < row; j++) bytes += a[j] != b[j];
+    }
+    return bytes;
+}
+
+static void compare(struct kcp_report *rep, const struct sitting *x,
+                    const struct sitting *one, const char *what)
+{
+    for (int r = 0; r < x->t.R; r++)
+        for (int i = 0; i < x->t.seat[r].n; i++) {
+            const struct slot *o = &x->t.seat[r].slot[i], *first = NULL;
+            for (int j = 0; j < one->t.seat[0].n; j++)
+                if (one->t.seat[0].slot[j].field == o->field)
+                    first = &one->t.seat[0].slot[j];
+            if (!o->want || !first) continue;
+            const int64_t bytes = other_bytes(o, first);
+            EXPECT(rep, !bytes, "%s: rank %d of %d, %s: %s: %lld bytes are not those "
+                   "of one rank", what, r, x->t.R, form_name[x->t.seat[r].call.form],
+                   o->field->name, (long long)bytes);
+        }
+}
+
+/* One variant, one pass, one case: R and form against the only rank's. */
+static int every_R(struct kcp_report *rep, const struct kcp_variant *v,
+                   const struct kcp_stage *s, struct kcase k, enum kcp_pass pass)
+{
+    static const int R[] = { 2, 3, 4, 8 };
+    struct sitting one = { { s, v, device_memory(), 0, NULL }, NULL }, x = one;
+    char why[160] = "";
+    struct kcp_plan *p = case_plan(&k, 1);
+    const struct expected *e = p ? expected_of(s, &k, pass, v->storage, p) : NULL;
+    int status = e ? sit(&one, &k, pass, e, why, sizeof why) : KCP_BAD;
+    for (int form = KCP_ALL_GATHER; form <= KCP_PIPELINE && !status; form++)
+        for (int j = 0; j < 4 && !status; j++) {
+            k.call.R = R[j], k.call.form = form;
+            for (int r = 0; r <= R[j]; r++) k.cuts[r] = r * k.call.T / R[j];
+            status = sit(&x, &k, pass, e, why, sizeof why);
+            if (!status) compare(rep, &x, &one, v->name);
+            leave(&x);
+        }
+    EXPECT(rep, !status || status == KCP_NA, "%s, R = %d: status %d %s", v->name,
+           k.call.R, status, why);
+    leave(&one);
+    kcp_plan_free(p);
+    return status == KCP_NO_MEMORY ? status : KCP_OK;
+}
+
+static int canonical(struct kcp_report *rep, const char *stage, const char *const *words)
+{
+    const struct kcp_stage *s = stage_find(stage);
+    const struct kcp_variant *v[256];
+    const int n = kcp_variants(s->name, NULL, v, 256);
+    if (!device_memory() || ranks_apart() || ranks_mine() >= 0)
+        return printf("  (no GPU that threads share: canonical bits not looked at)\n"),
+               KCP_NA;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; words[j] && v[i]->where == KCP_DEVICE; j++) {
+            struct kcase k;
+            char why[160];
+            if (case_parse(words[j], &k, why, sizeof why)) return KCP_BAD;
+            for (int pass = 0; pass <= has_backward(s); pass++) {
+                const int err = every_R(rep, v[i], s, k, (enum kcp_pass)pass);
+                if (err) return err;
+            }
+        }
+    return KCP_OK;
+}
+
+static const char *const layers[] = {
+    "kda live H=1 HV=2 K=64 V=64 lengths=150,0,300 L=64 l2norm beta=sigmoid h0 dht",
+    "gdn strong H=2 K=128 V=128 lengths=330 L=128 l2norm save=all h0 dht", NULL };
+static const char *const scans[] = {
+    "kda live H=1 HV=2 K=64 V=64 C=16 lengths=150,0,200 L=48 h0 dht walk=blelloch"
+    " masks=3",
+    "kda strong H=2 K=64 V=64 C=64 lengths=300 L=64 h0 dht walk=sequential masks=2",
+    "kda live H=1 HV=3 K=20 V=12 C=16 lengths=200 L=32 h0 dht masks=1", NULL };
+static const char *const families[] = {
+    "dplr live H=2 K=64 V=64 lengths=150,0,200 L=64 h0 dht",
+    "gdn2 strong H=1 HV=2 K=64 V=64 lengths=300 L=64 h0 dht",
+    "gla live H=2 K=64 V=64 lengths=300 L=64 h0 dht", NULL };
+
+static int of_08(struct kcp_report *rep) { return canonical(rep, "08", layers); }
+static int of_13(struct kcp_report *rep) { return canonical(rep, "13", layers); }
+static int of_15(struct kcp_report *rep) { return canonical(rep, "15", scans); }
+static int of_16(struct kcp_report *rep) { return canonical(rep, "16", families); }
+
+#define WHAT "kernels on canonical segments: the same bits for R = 1, 2, 3, 4, 8, 3 forms"
+KCP_CHECK(check_08_gpu_canonical) = { "08_forward", "gpu_canonical", WHAT, of_08 };
+KCP_CHECK(check_13_gpu_canonical) = { "13_backward", "gpu_canonical", WHAT, of_13 };
+KCP_CHECK(check_15_gpu_canonical) = { "15_scan", "gpu_canonical", WHAT, of_15 };
+KCP_CHECK(check_16_gpu_canonical) = { "16_family", "gpu_canonical", WHAT, of_16 };
