@@ -5,10 +5,14 @@
 #
 #   sh bench/gpu_nccl.sh [BUILD]     on a machine of 2 GPUs or more; its table: $OUT
 #
+# STAGES are judged (08 13 14 15 16), REPEATED a hundred times (08 13); ONE: also what
+# needs no second GPU (1; empty: leave it out).
+#
 # Every row is one run of kcp-check: as threads of one process, or as processes with
 # torchrun's variables. NCCL is found as the loader finds it, or beside PyTorch.
 B=${1:-build}
 program=$B/kcp-check
+ONE=${ONE-1} STAGES=${STAGES:-08 13 14 15 16} REPEATED=${REPEATED-08 13}
 OUT=${OUT:-$B/nccl}
 mkdir -p "$OUT"
 L=$(mktemp -d) || exit 1
@@ -89,18 +93,19 @@ has() { for f in "$@"; do
     [ -x "$B/$f" ] || { echo "no $B/$f: not run"; return 1; }; done; }
 most=4; [ "$gpus" -ge 4 ] || most=2
 alone 1-$most "a caller's, and split" "$program" --device --stage 19
-alone 1 "captured in a graph" "$program" --device --stage 08 --variant gpu_graph
 here=$(cd "$(dirname "$0")/.." && pwd)
-has kcp-run kcp-arrays && alone 1-5 "kcp-run --device gpu" \
+[ -n "$ONE" ] && alone 1 "captured in a graph" "$program" --device --stage 08 \
+    --variant gpu_graph
+[ -n "$ONE" ] && has kcp-run kcp-arrays && alone 1-5 "kcp-run --device gpu" \
     sh "$here/tests/run_device.sh" "$B" "$(cd "$OUT" && pwd)/run_device.txt"
-has kda gdn && alone 1-3 "examples" sh "$here/tests/examples.sh" "$B"
+[ -n "$ONE" ] && has kda gdn && alone 1-3 "examples" sh "$here/tests/examples.sh" "$B"
 for n in 2 4; do
     [ $n -le "$gpus" ] || continue
     for how in threads processes; do
         $how $n --exchange 25
-        for stage in 08 13 14 15; do $how $n --stage $stage; done
+        for stage in $STAGES; do $how $n --stage $stage; done
     done
-    for stage in 08 13; do
+    for stage in $REPEATED; do
         alone $n "100 times the same bits: $stage" "$program" --device --backend nccl \
             --ranks $n --stage $stage --repeats 100 \
             --case "kda live H=2 K=128 V=128 lengths=900,77 R=$n l2norm h0 dht"
