@@ -46,8 +46,8 @@ static __device__ void fetch_matrices(const struct kcp_wy_backward &a, const bf1
         copy_async(&s.tri[w][i][j], from + (t < z.len ? t : 0) * stride, t < z.len);
     }
     const int i = threadIdx.x / 4, j = threadIdx.x % 4 * 4, there = i < z.len;
-    const int64_t at = (z.t * a.HV + n) * CHUNK + (there ? i : 0) * stride
-                     + i / 16 * 16 + j;
+    const int64_t at = (z.t * a.HV + n) * CHUNK + j
+                     + (there ? i * stride + i / 16 * 16 : 0);
     const uint2 x = *(const uint2 *)((const bf16 *)a.dAqk + at);
     const uint2 y = *(const uint2 *)(dL_ + at);
     const uint32_t *p = &x.x, *q = &y.x;
