@@ -148,8 +148,7 @@ static double size_of(const struct slice *s, const struct view *v, int64_t h,
         if (s->all_rows < 64) size = fmax(size, 1e-2 * nat);
     }
     if (one_of(s->field->name, "ot")) size = fmax(size, 1e-2 * nat);   /* one token */
-    if (one_of(s->field->name, "dA_log"))
-        size = fmax(size, s->rms_sum * sqrt(s->call->KG));
+    if (one_of(s->field->name, "dA_log")) size = fmax(size, s->rms_dA);
     if (one_of(s->field->name, "ddt_bias")) size = fmax(size, s->rms_sum);
     return size;
 }

@@ -45,6 +45,24 @@ static double rms(const struct tensor *t)
     return t && t->n ? sqrt(s / t->n) : 0;
 }
 
+/* What tokens add to dA_log is dx (x + dt), of softplus dx softplus / sigmoid of that:
+ * the RMS of a sum of them, as many as a head has, if their signs were random. */
+static double rms_dA(const struct bag *in, const struct bag *want,
+                     const struct kcp_call *c)
+{
+    const struct tensor *x = bag_find(in, "g_raw"), *dt = bag_find(in, "dt_bias");
+    const struct tensor *dx = bag_find(want, "dg_raw");
+    const int64_t W = (int64_t)c->HV * c->KG;
+    double sum = 0;
+    for (int64_t i = 0; x && dx && i < dx->n; i++) {
+        const double y = ((double *)x->p)[i] + (dt ? ((double *)dt->p)[i % W] : 0);
+        const double by = c->gate != KCP_GATE_SOFTPLUS ? y
+                        : y < -30 ? 1 : y > 30 ? y : log1p(exp(y)) * (1 + exp(-y));
+        sum += pow(((double *)dx->p)[i] * by, 2);
+    }
+    return sqrt(sum / c->HV);
+}
+
 /* The expected side: the oracle for the layer on ranks, one rank of the reference for
  * the convolution, and for the rest the reference on the rounded inputs. */
 static int expect(const struct kcp_stage *s, const struct kcase *k, enum kcp_pass pass,
@@ -88,6 +106,8 @@ static int expect(const struct kcp_stage *s, const struct kcase *k, enum kcp_pas
     }
     kept.rms_v = rms(bag_find(&kept.in, "v"));
     kept.rms_sum = sqrt((double)k->call.T) * rms(bag_find(&kept.want, "dg_raw"));
+    kept.rms_dA = fmax(kept.rms_sum * sqrt(k->call.KG),
+                       rms_dA(&kept.in, &kept.want, &k->call));
     kept.k = *k, kept.judged = judged, kept.pass = pass;
     if (!status) kept.stage = s;
     return status;

@@ -48,7 +48,7 @@ struct expected {
     enum kcp_storage judged;
     enum kcp_pass pass;
     struct bag in, want;
-    double alive, rms_v, rms_sum;
+    double alive, rms_v, rms_sum, rms_dA;
 };
 int expected_find(const struct kcp_stage *s, const struct kcase *k, enum kcp_pass pass,
                   enum kcp_storage judged, const struct kcp_plan *p,

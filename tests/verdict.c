@@ -63,6 +63,7 @@ static void judge_seat(const struct table *t, const struct seat *s,
                            .got = got, .want = o->want, .nd = o->nd, .rank = s->call.r,
                            .first = o->first, .all = all->p, .all_rows = all->dim[0],
                            .rms_v = kept->rms_v, .rms_sum = kept->rms_sum,
+                           .rms_dA = kept->rms_dA,
                            .judged = judged };
         memcpy(x.dim, o->dim, sizeof x.dim);
         check_slice(&x, w);
