@@ -1,75 +1,9 @@
-/* example.c -- the worked example: every chapter's reference on three tokens, printed.
+/* example.c -- the worked example: the reference of each chapter on three tokens.
  *
- * Book: all chapters; book.lua shows each section ("== name") where it is asked for.
- * Checked by: make book, which compiles and runs it; it stops if a result differs from
- * the token recurrence by more than 1e-12.  Next: precision.c. */
-#include "ref.h"
-#include "tokens.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-enum { T = EX_T, K = EX_K, V = EX_V, C = EX_C, MOST = 3 };
-
-/* What the recurrence of chapter 01 says: the rest is held against it. */
-static double g[T][K], o[T][V], ht[K][V], ones[T][V] = { { 1, 1 }, { 1, 1 }, { 1, 1 } };
-static double dq[T][K], dk[T][K], dv[T][V], dg[T][K], dbeta[T], dh0[K][V];
-static double worst;
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "example.c: %s\n", what);
-    exit(1);
-}
-
-static void same(const double *x, const double *y, int n, const char *what)
-{
-    for (int i = 0; i < n; i++) {
-        if (!(fabs(x[i] - y[i]) <= 1e-12))
-            fail(what);
-        if (fabs(x[i] - y[i]) > worst)
-            worst = fabs(x[i] - y[i]);
-    }
-}
-
-/* A matrix as rows of text: name, then each row. Zero is printed without a sign. */
-static void show(const char *name, const double *x, int rows, int cols)
-{
-    for (int i = 0; i < rows; i++) {
-        printf("%-8s", i ? "" : name);
-        for (int j = 0; j < cols; j++)
-            printf(" %10.6f", x[i * cols + j] == 0 ? 0 : x[i * cols + j]);
-        printf("\n");
-    }
-}
-
-static struct kcp_plan *plan_of(int R, const int64_t *cuts)
-{
-    static const int64_t cu[] = { 0, T };
-    struct kcp_plan *p;
-    const char *why;
-    if (kcp_plan_make(&p, 1, cu, R, cuts, 0, C, 4, &why))
-        fail(why);
-    return p;
-}
-
-/* Two ranks: tokens 0, 1 and token 2. Three ranks: one each. */
-static struct kcp_plan *ranks(int R)
-{
-    static const int64_t one[] = { 0, 3 }, two[] = { 0, 2, 3 }, three[] = { 0, 1, 2, 3 };
-    return plan_of(R, R == 1 ? one : R == 2 ? two : three);
-}
-
-static void fill(struct kcp_call *a, const struct kcp_plan *p, int r)
-{
-    memset(a, 0, sizeof *a);
-    a->T = p->ctx[r].end - p->ctx[r].begin, a->N = 1, a->NS = p->ctx[r].NS;
-    a->NC = p->ctx[r].NC, a->R = p->R, a->r = r, a->H = a->HV = 1;
-    a->K = a->KG = K, a->V = V, a->C = C, a->model = KCP_KDA, a->scale = 1;
-    a->plan = p, a->ops = &ref_mapops;
-}
+ * Book: chapters 01 to 05, 07, 09 to 11; book.lua shows each section ("== name") where
+ * it is asked for.  Checked by: make book, which compiles and runs it.
+ * Next: example_more.c, example_whole.c. */
+#include "example.h"
 
 /* ---- one rank's stages, 02 to 05, 09 to 11: what the chapters print */
 struct rank {
@@ -79,12 +13,6 @@ struct rank {
     double dAqk[T][C], dvl[T][V], dU[T][V], dh[T][K][V], dh_in[K][V], dmap[K][V + K];
     double dq[T][K], dk[T][K], dv[T][V], dbeta[T], dg[T][K];
 };
-
-#define STAGE(type, name)                                                             \
-    struct type name;                                                                 \
-    memset(&name, 0, sizeof name);                                                    \
-    fill((struct kcp_call *)&name, p, r);                                             \
-    name.cu = p->ctx[r].cu, name.cn = p->ctx[r].cn, name.sc = p->ctx[r].sc
 
 static void forward(const struct kcp_plan *p, int r, const double *h_in, struct rank *x)
 {
@@ -106,14 +34,16 @@ static void forward(const struct kcp_plan *p, int r, const double *h_in, struct 
         fail("a forward stage refused");
 }
 
-static void backward(const struct kcp_plan *p, int r, const double *dh_out, struct rank *x)
+static void backward(const struct kcp_plan *p, int r, const double *dh_out,
+                     struct rank *x)
 {
     const int64_t t = p->ctx[r].begin;
     const int want = KCP_WANT_H | KCP_WANT_M;
     STAGE(kcp_chunk_backward, a);
     a.part = KCP_LOCAL | KCP_REVERSE, a.qg = x->qg, a.kg = x->kg, a.w = x->w;
     a.Aqk = x->Aqk, a.v_new = x->v_new, a.G = x->G, a.do_ = ones[t], a.dh_out = dh_out;
-    a.dAqk = x->dAqk, a.dv_local = x->dvl, a.dU = x->dU, a.dh = x->dh, a.dh_in = x->dh_in;
+    a.dAqk = x->dAqk, a.dv_local = x->dvl, a.dU = x->dU, a.dh = x->dh;
+    a.dh_in = x->dh_in;
     STAGE(kcp_merge_backward, b);
     b.want = &want, b.qg = x->qg, b.kg = x->kg, b.w = x->w, b.G = x->G, b.do_ = ones[t];
     b.dv_local = x->dvl, b.dmap = x->dmap;
@@ -126,36 +56,25 @@ static void backward(const struct kcp_plan *p, int r, const double *dh_out, stru
         fail("a backward stage refused");
 }
 
-/* ---- 01: the recurrence, and its states after one, two and three tokens */
-static void recurrence(void)
+/* ---- 01: the tokens, and the states after one, two and three of them */
+static void tokens(void)
 {
-    struct kcp_step a;
-    memset(&a, 0, sizeof a);
-    a.N = a.H = a.HV = 1, a.K = a.KG = K, a.V = V, a.scale = 1, a.C = C;
-    a.q = ex_q, a.k = ex_k, a.v = ex_v, a.g = g, a.beta = ex_beta, a.o = o, a.ht = ht;
-
-    printf("== 01-tokens\ntoken   key           value       beta   decay of rows   query\n");
+    recurrence(T);
+    printf("== 01-tokens\ntoken   key           value       beta   decay of rows   "
+           "query\n");
     for (int t = 0; t < T; t++)
-        printf("%3d    (%4.1f,%4.1f)   (%4.1f,%4.1f)  %5.2f   (%4.2f, %4.2f)    (%g, %g)\n", t,
-               ex_k[t][0], ex_k[t][1], ex_v[t][0], ex_v[t][1], ex_beta[t], exp(g[t][0]),
-               exp(g[t][1]), ex_q[t][0], ex_q[t][1]);
+        printf("%3d    (%4.1f,%4.1f)   (%4.1f,%4.1f)  %5.2f   (%4.2f, %4.2f)    (%g, "
+               "%g)\n", t, ex_k[t][0], ex_k[t][1], ex_v[t][0], ex_v[t][1], ex_beta[t],
+               exp(g[t][0]), exp(g[t][1]), ex_q[t][0], ex_q[t][1]);
     printf("== 01-states\n");
     for (int t = 0; t < T; t++) {
-        const int64_t cu[] = { 0, t + 1 };
         char name[16];
-        a.T = t + 1, a.cu_seqlens = cu;
-        if (ref_step(&a))
-            fail("ref_step refused");
+        recurrence(t + 1);
         snprintf(name, sizeof name, "S_%d", t);
         show(name, &ht[0][0], K, V);
         snprintf(name, sizeof name, "o_%d", t);
         show(name, o[t], 1, V);
     }
-    const int64_t cu[] = { 0, T };
-    a.pass = KCP_BACKWARD, a.cu_seqlens = cu, a.do_ = ones;
-    a.dq = dq, a.dk = dk, a.dv = dv, a.dg = dg, a.dbeta = dbeta, a.dh0 = dh0;
-    if (ref_step(&a))
-        fail("ref_step refused");
 }
 
 /* ---- 02 to 05, on the two ranks, rank 1 from the state that rank 0 ends with */
@@ -167,11 +86,13 @@ static void two_ranks(struct rank x[2])
     backward(p, 1, NULL, &x[1]);
     backward(p, 0, &x[1].dh_in[0][0], &x[0]);
 
-    printf("== 02-gate\n          g (natural)           G (base 2, summed in the chunk)\n");
+    printf("== 02-gate\n          g (natural)           G (base 2, summed in the "
+           "chunk)\n");
     for (int t = 0; t < T; t++) {
         const struct rank *y = &x[t / 2];
-        printf("token %d  %9.6f %9.6f   %6.2f %6.2f%s\n", t, y->g[t % 2][0], y->g[t % 2][1],
-               y->G[t % 2][0], y->G[t % 2][1], t == 2 ? "   a new chunk" : "");
+        printf("token %d  %9.6f %9.6f   %6.2f %6.2f%s\n", t, y->g[t % 2][0],
+               y->g[t % 2][1], y->G[t % 2][0], y->G[t % 2][1],
+               t == 2 ? "   a new chunk" : "");
     }
     printf("== 03-wy\n");
     show("Aqk", &x[0].Aqk[0][0], 2, C);
@@ -220,12 +141,14 @@ static void two_ranks(struct rank x[2])
         show("dS start", &x[r].dh_in[0][0], K, V);
     }
     same(&x[0].dh_in[0][0], &dh0[0][0], K * V, "dh0 differs from the adjoint");
-    printf("== 10-wy_backward\n          dq                     dk                     dg                     dbeta\n");
+    printf("== 10-wy_backward\n          dq                     dk                     "
+           "dg                     dbeta\n");
     for (int t = 0; t < T; t++) {
         const struct rank *z = &x[t / 2];
         const int i = t % 2;
-        printf("token %d  %9.6f %9.6f   %9.6f %9.6f   %9.6f %9.6f   %9.6f\n", t, z->dq[i][0],
-               z->dq[i][1], z->dk[i][0], z->dk[i][1], z->dg[i][0], z->dg[i][1], z->dbeta[i]);
+        printf("token %d  %9.6f %9.6f   %9.6f %9.6f   %9.6f %9.6f   %9.6f\n", t,
+               z->dq[i][0], z->dq[i][1], z->dk[i][0], z->dk[i][1], z->dg[i][0],
+               z->dg[i][1], z->dbeta[i]);
         same(z->dq[i], dq[t], K, "dq"), same(z->dk[i], dk[t], K, "dk");
         same(z->dv[i], dv[t], V, "dv"), same(z->dg[i], dg[t], K, "dg");
         same(&z->dbeta[i], &dbeta[t], 1, "dbeta");
@@ -254,7 +177,8 @@ static void three_ranks(void)
     printf("== 07-merge\n");
     for (int r = 0; r < 3; r++) {
         printf("rank %d: h_%d (left) and M_%d%s\n", r, r, r,
-               r == 1 ? "" : r == 0 ? "; nobody reads this M" : "; nobody reads this map");
+               r == 1 ? "" : r == 0 ? "; nobody reads this M"
+                                    : "; nobody reads this map");
         show("", &maps[r][0][0], K, V + K);
     }
     range[0] = 0, range[1] = 2;
@@ -281,128 +205,11 @@ static void three_ranks(void)
     kcp_plan_free(p);
 }
 
-/* ---- 06: the test vector of the specification */
-static void plan_table(void)
-{
-    static const int64_t cu[] = { 0, 5, 12 };
-    struct kcp_plan *p;
-    const char *why;
-    if (kcp_plan_make(&p, 2, cu, 3, NULL, 0, 4, 4, &why))
-        fail(why);
-    printf("== 06-plan\n       tokens   local cu    sequences  pre  post  is_first  is_last  conv tokens\n");
-    for (int r = 0; r < 3; r++) {
-        const struct kcp_context *x = &p->ctx[r];
-        char local[32] = "", seq[32] = "";
-        for (int i = 0; i <= x->n_local; i++)
-            snprintf(local + strlen(local), sizeof local - strlen(local), "%d ", x->cu_seqlens[i]);
-        for (int i = 0; i < x->n_local; i++)
-            snprintf(seq + strlen(seq), sizeof seq - strlen(seq), "%d ", x->seq[i]);
-        printf("rank %d  %2d..%-2d   %-10s  %-9s  %3d  %4d  %8d  %7d  %11d\n", r, (int)x->begin,
-               (int)x->end - 1, local, seq, x->pre_num_ranks, x->post_num_ranks,
-               x->is_first_rank, x->is_last_rank, (int)x->pre_num_conv_tokens);
-    }
-    kcp_plan_free(p);
-}
-
-/* ---- 08, 12, 13: whole passes on R ranks that are threads */
-struct job {
-    const struct kcp_plan *p;
-    enum kcp_form form;
-    enum kcp_save save;
-    double o[T][V], dh0[K][V], dq[T][K], dg[T][K], ht[K][V];
-    int64_t bytes[MOST], messages[MOST];
-    size_t saved[MOST];
-};
-
-static int body(struct kcp_comm *comm, void *arg)
-{
-    struct job *j = arg;
-    const struct kcp_plan *p = j->p;
-    const int r = comm->r;
-    const int64_t t = p->ctx[r].begin;
-    double rest[3][T][K], db[T];
-    STAGE(kcp_forward, f);
-    f.comm = comm, f.form = j->form, f.save = j->save;
-    f.q_raw = ex_q[t], f.k_raw = ex_k[t], f.v = ex_v[t], f.g_raw = g[t];
-    f.beta_raw = ex_beta + t, f.o = j->o[t], f.ht = j->ht;
-    f.saved_bytes = j->saved[r] = kcp_saved_bytes(&f);
-    f.saved = malloc(f.saved_bytes);
-    int status = f.saved ? ref_forward(&f) : KCP_NO_MEMORY;
-    j->bytes[r] = comm->traffic.bytes, j->messages[r] = comm->traffic.messages;
-
-    STAGE(kcp_backward, b);
-    b.comm = comm, b.form = j->form, b.save = j->save, b.do_ = ones[t];
-    b.q_raw = f.q_raw, b.k_raw = f.k_raw, b.v = f.v, b.g_raw = f.g_raw;
-    b.beta_raw = f.beta_raw, b.saved = f.saved, b.saved_bytes = f.saved_bytes;
-    b.dq_raw = j->dq[t], b.dk_raw = rest[0], b.dv = rest[1], b.dg_raw = j->dg[t];
-    b.dbeta_raw = db, b.dh0 = j->dh0;
-    if (!status)
-        status = ref_backward(&b);
-    free(f.saved);
-    return status;
-}
-
-static void run(struct job *j)
-{
-    char why[160] = "";
-    if (kcp_threads_run(j->p->R, body, j, why, sizeof why))
-        fail(why);
-    same(&j->o[0][0], &o[0][0], T * V, "o on several ranks");
-    same(&j->ht[0][0], &ht[0][0], K * V, "ht on several ranks");
-    same(&j->dq[0][0], &dq[0][0], T * K, "dq on several ranks");
-    same(&j->dg[0][0], &dg[0][0], T * K, "dg on several ranks");
-    same(&j->dh0[0][0], &dh0[0][0], K * V, "dh0 on several ranks");
-}
-
-static void whole(void)
-{
-    static const char *const form[] = { "all-gather", "chain", "pipeline", "scan" };
-    struct job j[MOST + 1] = { { 0 } };
-    for (int R = 1; R <= MOST; R++) {
-        j[R].p = ranks(R);
-        run(&j[R]);
-    }
-    printf("== 08-forward\n          one rank               two ranks              three ranks\n");
-    for (int t = 0; t < T; t++)
-        printf("o_%d     %9.6f %9.6f    %9.6f %9.6f    %9.6f %9.6f\n", t, j[1].o[t][0], j[1].o[t][1],
-               j[2].o[t][0], j[2].o[t][1], j[3].o[t][0], j[3].o[t][1]);
-    printf("\nthree ranks, bytes (messages) that each handed to the wire\n");
-    for (int f = 0; f < 4; f++) {
-        struct job x = { .p = j[3].p, .form = (enum kcp_form)f };
-        run(&x);
-        printf("%-11s", form[f]);
-        for (int r = 0; r < 3; r++)
-            printf("   rank %d: %3d (%d)", r, (int)x.bytes[r], (int)x.messages[r]);
-        printf("\n");
-    }
-    printf("== 12-h0\nbytes of the saved block   rank 0   rank 1   (in double; headers and alignment included)\n");
-    for (int s = 0; s < 2; s++) {
-        struct job x = { .p = j[2].p, .save = s ? KCP_SAVE_ALL : KCP_RECOMPUTE };
-        run(&x);
-        printf("%-24s %8zu %8zu\n", s ? "save all" : "recompute", x.saved[0], x.saved[1]);
-    }
-    printf("== 13-backward\n          one rank               two ranks              three ranks\n");
-    for (int i = 0; i < K; i++)
-        printf("dh0     %9.6f %9.6f    %9.6f %9.6f    %9.6f %9.6f\n", j[1].dh0[i][0], j[1].dh0[i][1],
-               j[2].dh0[i][0], j[2].dh0[i][1], j[3].dh0[i][0], j[3].dh0[i][1]);
-    for (int t = 0; t < T; t++)
-        printf("dg_%d    %9.6f %9.6f    %9.6f %9.6f    %9.6f %9.6f\n", t, j[1].dg[t][0], j[1].dg[t][1],
-               j[2].dg[t][0], j[2].dg[t][1], j[3].dg[t][0], j[3].dg[t][1]);
-    printf("largest difference from the recurrence, over all forms and ranks: %.1e\n", worst);
-    for (int R = 1; R <= MOST; R++)
-        kcp_plan_free((struct kcp_plan *)j[R].p);
-}
-
 int main(void)
 {
     struct rank x[2];
-    for (int t = 0; t < T; t++)
-        for (int i = 0; i < K; i++)
-            g[t][i] = ex_log2_decay[t][i] * log(2);
-    recurrence();
+    tokens();
     two_ranks(x);
-    plan_table();
     three_ranks();
-    whole();
     return 0;
 }

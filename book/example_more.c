@@ -1,4 +1,4 @@
-/* example_more.c -- the worked example in chapters 06, 14 and 16: plan, halo, family.
+/* example_more.c -- the worked example in chapters 06, 14 and 16.
  *
  * Book: chapters 06, 14 and 16.  Checked by: make book, which stops if two ranks differ
  * from one or KDA told as another model from KDA.  Next: leaveout.c. */
@@ -43,6 +43,32 @@ static void plan(void)
                x->cu_seqlens[1], s->first, s->last, x->pre_num_ranks, x->post_num_ranks,
                (int)x->pre_num_conv_tokens, want & KCP_WANT_H ? "yes" : "no",
                want & KCP_WANT_M ? "yes" : "no");
+    }
+    kcp_plan_free(p);
+}
+
+/* ---- 06: the test vector of the specification */
+static void plan_table(void)
+{
+    static const int64_t cu[] = { 0, 5, 12 };
+    struct kcp_plan *p;
+    const char *why;
+    if (kcp_plan_make(&p, 2, cu, 3, NULL, 0, 4, 4, &why))
+        fail(why);
+    printf("== 06-plan\n       tokens   local cu    sequences  pre  post  is_first  "
+           "is_last  conv tokens\n");
+    for (int r = 0; r < 3; r++) {
+        const struct kcp_context *x = &p->ctx[r];
+        char local[32] = "", seq[32] = "";
+        for (int i = 0; i <= x->n_local; i++)
+            snprintf(local + strlen(local), sizeof local - strlen(local), "%d ",
+                     x->cu_seqlens[i]);
+        for (int i = 0; i < x->n_local; i++)
+            snprintf(seq + strlen(seq), sizeof seq - strlen(seq), "%d ", x->seq[i]);
+        printf("rank %d  %2d..%-2d   %-10s  %-9s  %3d  %4d  %8d  %7d  %11d\n", r,
+               (int)x->begin, (int)x->end - 1, local, seq, x->pre_num_ranks,
+               x->post_num_ranks,
+               x->is_first_rank, x->is_last_rank, (int)x->pre_num_conv_tokens);
     }
     kcp_plan_free(p);
 }
@@ -162,6 +188,7 @@ static void models(void)
 
 int main(void)
 {
+    plan_table();
     plan();
     halo();
     models();

@@ -67,7 +67,7 @@
         const last = alive[alive.length - 1];
         picture.innerHTML = `<svg viewBox="0 0 ${W} 290" role="img"><title>The plan and the survival of sequence 1</title>${s}${text(14, 286, "what is alive of the state with which sequence 1 begins", "soft", "start")}</svg>`;
         said.textContent = `${maps} cut${maps === 1 ? "" : "s"} carr${maps === 1 ? "ies" : "y"} a state; ${matrices} segment${matrices === 1 ? "" : "s"} must send M as well; ` +
-            `at the end of sequence 1 ${last < 1e-8 ? "nothing" : last.toExponential(1)} of its first state is alive` + (last < 1e-6 && matrices ? ": no test could see a wrong M." : ".");
+            `at the end of sequence 1, ${last < 1e-8 ? "nothing" : last.toExponential(1)} of its first state is alive` + (last < 1e-6 && matrices ? ": no test could see a wrong M." : ".");
     }
 
     function slider(name, min, max, step, label, show) {

@@ -46,7 +46,7 @@ function in_words(   s)
     if (str("walk") != "") s = s ", by " str("walk")
     if (str("save") == "all") s = s ", all kept"
     if (str("save") == "none") s = s ", nothing kept"
-    gsub(/ = /, " = ", s)
+    gsub(/ = /, "\302\240=\302\240", s)
     return s
 }
 

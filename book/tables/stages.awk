@@ -36,8 +36,8 @@ function segments_of(i,   j)
 # One stage: every variant, what it moves and how near its floor it comes.
 function stage_row(i, f)
 {
-    printf "| %s | %s | %.1f | %.1f to %.1f |", whose(i), direction(i), time[i], low[i],
-           high[i] > f
+    printf "| %s | %s | %.1f | %.1f\302\240to\302\240%.1f |", whose(i),
+           direction(i), time[i], low[i], high[i] > f
     if (peer[i] != "" || !bytes[i]) print " | | |" > f
     else
         printf " %.0f | %s | %s |\n", bytes[i] / time[i] / 1e3,
@@ -87,8 +87,8 @@ function memory(i)
 function whole_row(i, f,   t)
 {
     t = peer[i] == "" ? fastest_peer(i) : 0
-    printf "| %s | %s | %.3f | %.3f to %.3f | %s | %s | %s |\n", direction(i), whose(i),
-           time[i] / 1e3, low[i] / 1e3, high[i] / 1e3, bytes[i] ? share(i) : "",
+    printf "| %s | %s | %.3f | %.3f\302\240to\302\240%.3f | %s | %s | %s |\n",
+           direction(i), whose(i), time[i] / 1e3, low[i] / 1e3, high[i] / 1e3, bytes[i] ? share(i) : "",
            t ? sprintf("%.2f", t / time[i]) : "", memory(i) > f
 }
 

@@ -1,0 +1,102 @@
+/* example.h -- the worked example's calls: plans, sizes, and what the recurrence says.
+ *
+ * Book: all chapters.  Checked by: make book, which stops where a result differs from
+ * the token recurrence by more than 1e-12.  Next: example.c. */
+#ifndef BOOK_EXAMPLE_H
+#define BOOK_EXAMPLE_H
+
+#include "ref.h"
+#include "tokens.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { T = EX_T, K = EX_K, V = EX_V, C = EX_C, MOST = 3 };
+
+/* What the recurrence of chapter 01 says: the rest is held against it. */
+static double g[T][K], o[T][V], ht[K][V], ones[T][V] = { { 1, 1 }, { 1, 1 }, { 1, 1 } };
+static double dq[T][K], dk[T][K], dv[T][V], dg[T][K], dbeta[T], dh0[K][V];
+static double worst;
+
+static inline void fail(const char *what)
+{
+    fprintf(stderr, "the worked example: %s\n", what);
+    exit(1);
+}
+
+static inline void same(const double *x, const double *y, int n, const char *what)
+{
+    for (int i = 0; i < n; i++) {
+        if (!(fabs(x[i] - y[i]) <= 1e-12))
+            fail(what);
+        if (fabs(x[i] - y[i]) > worst)
+            worst = fabs(x[i] - y[i]);
+    }
+}
+
+/* A matrix as rows of text: name, then each row. Zero is printed without a sign. */
+static inline void show(const char *name, const double *x, int rows, int cols)
+{
+    for (int i = 0; i < rows; i++) {
+        printf("%-8s", i ? "" : name);
+        for (int j = 0; j < cols; j++)
+            printf(" %10.6f", x[i * cols + j] == 0 ? 0 : x[i * cols + j]);
+        printf("\n");
+    }
+}
+
+static inline struct kcp_plan *plan_of(int R, const int64_t *cuts)
+{
+    static const int64_t cu[] = { 0, T };
+    struct kcp_plan *p;
+    const char *why;
+    if (kcp_plan_make(&p, 1, cu, R, cuts, 0, C, 4, &why))
+        fail(why);
+    return p;
+}
+
+/* Two ranks: tokens 0, 1 and token 2. Three ranks: one each. */
+static inline struct kcp_plan *ranks(int R)
+{
+    static const int64_t one[] = { 0, 3 }, two[] = { 0, 2, 3 };
+    static const int64_t three[] = { 0, 1, 2, 3 };
+    return plan_of(R, R == 1 ? one : R == 2 ? two : three);
+}
+
+static inline void fill(struct kcp_call *a, const struct kcp_plan *p, int r)
+{
+    memset(a, 0, sizeof *a);
+    a->T = p->ctx[r].end - p->ctx[r].begin, a->N = 1, a->NS = p->ctx[r].NS;
+    a->NC = p->ctx[r].NC, a->R = p->R, a->r = r, a->H = a->HV = 1;
+    a->K = a->KG = K, a->V = V, a->C = C, a->model = KCP_KDA, a->scale = 1;
+    a->plan = p, a->ops = &ref_mapops;
+}
+
+#define STAGE(type, name)                                                             \
+    struct type name;                                                                 \
+    memset(&name, 0, sizeof name);                                                    \
+    fill((struct kcp_call *)&name, p, r);                                             \
+    name.cu = p->ctx[r].cu, name.cn = p->ctx[r].cn, name.sc = p->ctx[r].sc
+
+/* The recurrence and its adjoint over the first n tokens, do being one everywhere. */
+static inline void recurrence(int n)
+{
+    const int64_t cu[] = { 0, n };
+    struct kcp_step a;
+    for (int t = 0; t < T; t++)
+        for (int i = 0; i < K; i++)
+            g[t][i] = ex_log2_decay[t][i] * log(2);
+    memset(&a, 0, sizeof a);
+    a.T = n, a.N = a.H = a.HV = 1, a.K = a.KG = K, a.V = V, a.scale = 1, a.C = C;
+    a.q = ex_q, a.k = ex_k, a.v = ex_v, a.g = g, a.beta = ex_beta, a.o = o, a.ht = ht;
+    a.cu_seqlens = cu, a.do_ = ones;
+    a.dq = dq, a.dk = dk, a.dv = dv, a.dg = dg, a.dbeta = dbeta, a.dh0 = dh0;
+    const int forward = ref_step(&a);
+    a.pass = KCP_BACKWARD;
+    if (forward || ref_step(&a))
+        fail("ref_step refused");
+}
+
+#endif

@@ -1,0 +1,120 @@
+/* example_whole.c -- the worked example's whole passes, on ranks that are threads.
+ *
+ * Book: chapters 08, 12 and 13.  Checked by: make book, which stops where any form or
+ * number of ranks differs from the token recurrence.  Next: example_more.c. */
+#include "example.h"
+
+/* ---- 08, 12, 13: whole passes on R ranks that are threads */
+struct job {
+    const struct kcp_plan *p;
+    enum kcp_form form;
+    enum kcp_save save;
+    double o[T][V], dh0[K][V], dq[T][K], dg[T][K], ht[K][V];
+    int64_t bytes[MOST], messages[MOST];
+    size_t saved[MOST];
+};
+
+static int body(struct kcp_comm *comm, void *arg)
+{
+    struct job *j = arg;
+    const struct kcp_plan *p = j->p;
+    const int r = comm->r;
+    const int64_t t = p->ctx[r].begin;
+    double rest[3][T][K], db[T];
+    STAGE(kcp_forward, f);
+    f.comm = comm, f.form = j->form, f.save = j->save;
+    f.q_raw = ex_q[t], f.k_raw = ex_k[t], f.v = ex_v[t], f.g_raw = g[t];
+    f.beta_raw = ex_beta + t, f.o = j->o[t], f.ht = j->ht;
+    f.saved_bytes = j->saved[r] = kcp_saved_bytes(&f);
+    f.saved = malloc(f.saved_bytes);
+    int status = f.saved ? ref_forward(&f) : KCP_NO_MEMORY;
+    j->bytes[r] = comm->traffic.bytes, j->messages[r] = comm->traffic.messages;
+
+    STAGE(kcp_backward, b);
+    b.comm = comm, b.form = j->form, b.save = j->save, b.do_ = ones[t];
+    b.q_raw = f.q_raw, b.k_raw = f.k_raw, b.v = f.v, b.g_raw = f.g_raw;
+    b.beta_raw = f.beta_raw, b.saved = f.saved, b.saved_bytes = f.saved_bytes;
+    b.dq_raw = j->dq[t], b.dk_raw = rest[0], b.dv = rest[1], b.dg_raw = j->dg[t];
+    b.dbeta_raw = db, b.dh0 = j->dh0;
+    if (!status)
+        status = ref_backward(&b);
+    free(f.saved);
+    return status;
+}
+
+static void run(struct job *j)
+{
+    char why[160] = "";
+    if (kcp_threads_run(j->p->R, body, j, why, sizeof why))
+        fail(why);
+    same(&j->o[0][0], &o[0][0], T * V, "o on several ranks");
+    same(&j->ht[0][0], &ht[0][0], K * V, "ht on several ranks");
+    same(&j->dq[0][0], &dq[0][0], T * K, "dq on several ranks");
+    same(&j->dg[0][0], &dg[0][0], T * K, "dg on several ranks");
+    same(&j->dh0[0][0], &dh0[0][0], K * V, "dh0 on several ranks");
+}
+
+static void heads(void)
+{
+    printf("          one rank               two ranks              three ranks\n");
+}
+
+/* Two numbers of each number of ranks. */
+static void row(const char *name, int t, const double *a, const double *b,
+                const double *c)
+{
+    char full[16] = "";
+    snprintf(full, sizeof full, "%s", name);
+    if (t >= 0)
+        snprintf(full, sizeof full, "%s%d", name, t);
+    printf("%-7s %9.6f %9.6f    %9.6f %9.6f    %9.6f %9.6f\n", full, a[0], a[1], b[0],
+           b[1], c[0], c[1]);
+}
+
+static void whole(void)
+{
+    static const char *const form[] = { "all-gather", "chain", "pipeline", "scan" };
+    struct job j[MOST + 1] = { { 0 } };
+    for (int R = 1; R <= MOST; R++) {
+        j[R].p = ranks(R);
+        run(&j[R]);
+    }
+    printf("== 08-forward\n");
+    heads();
+    for (int t = 0; t < T; t++)
+        row("o_", t, j[1].o[t], j[2].o[t], j[3].o[t]);
+    printf("\nthree ranks, bytes (messages) that each handed to the wire\n");
+    for (int f = 0; f < 4; f++) {
+        struct job x = { .p = j[3].p, .form = (enum kcp_form)f };
+        run(&x);
+        printf("%-11s", form[f]);
+        for (int r = 0; r < 3; r++)
+            printf("   rank %d: %3d (%d)", r, (int)x.bytes[r], (int)x.messages[r]);
+        printf("\n");
+    }
+    printf("== 12-h0\nbytes of the saved block   rank 0   rank 1   (in double; headers "
+           "and alignment included)\n");
+    for (int s = 0; s < 2; s++) {
+        struct job x = { .p = j[2].p, .save = s ? KCP_SAVE_ALL : KCP_RECOMPUTE };
+        run(&x);
+        printf("%-24s %8zu %8zu\n", s ? "save all" : "recompute", x.saved[0],
+               x.saved[1]);
+    }
+    printf("== 13-backward\n");
+    heads();
+    for (int i = 0; i < K; i++)
+        row("dh0", -1, j[1].dh0[i], j[2].dh0[i], j[3].dh0[i]);
+    for (int t = 0; t < T; t++)
+        row("dg_", t, j[1].dg[t], j[2].dg[t], j[3].dg[t]);
+    printf("largest difference from the recurrence, over all forms and ranks: %.1e\n",
+           worst);
+    for (int R = 1; R <= MOST; R++)
+        kcp_plan_free((struct kcp_plan *)j[R].p);
+}
+
+int main(void)
+{
+    recurrence(T);
+    whole();
+    return 0;
+}
