@@ -3,7 +3,7 @@
 #
 # Book: chapter 17.  Checked by: tests/sanitize.sh.  Next: record.sh, which keeps it.
 #
-#   make sanitize                  or  sh bench/sanitize.sh [BUILD]; STAGE= for one
+#   make sanitize           STAGE= one stage, NEWEST=1 of each stage the last variant
 #
 # $OUT/sanitize.txt gets the table: 0: clean, and right by the judge; a number: so
 # much was found. JOBS processes at once (all cores), EACH seconds a process; after
@@ -53,7 +53,8 @@ else
 fi
 rc=$?
 found=$(sed -n 's/.*ERROR SUMMARY: \([0-9]*\) error.*/\1/p
-    s/.*RACECHECK SUMMARY: \([0-9]*\) hazard.*/\1/p' "$log" | tail -1)
+    s/.*RACECHECK SUMMARY: \([0-9]*\) hazard.*/\1/p' "$log" | head -1)
+! grep -q 'Internal Sanitizer Error' "$log" || found=broken
 [ $rc != 124 ] || found=slow
 [ $stage = control ] || [ "$found" != 0 ] ||
     grep -q "^1 passed, 0 failed" "$log" || found=wrong
@@ -63,7 +64,11 @@ END=$(($(date +%s) + LIMIT)); export END
 list=$OUT/list; : >"$list"
 for t in $tools; do echo "$t control $t 0"; echo "$t control none 0"; done >>"$list"
 stage=${STAGE:+--stage $STAGE}
-"$B/kcp-check" --list --device $stage | awk '{ print $1, $2 }' >"$OUT/variants"
+"$B/kcp-check" --list --device $stage | awk '{ print $1, $2 }' |
+    awk -v newest="$NEWEST" '!newest { print }
+        newest && $1 != last && n++ { print last, name }
+        newest && ($1 != last || $2 !~ /_f32$/) { last = $1; name = $2 }
+        END { if (newest && n) print last, name }' >"$OUT/variants"
 for n in 1 2; do
     while read -r s v; do
         for t in $tools; do echo "$t $s $v $n $(cases $s | sed -n ${n}p)"; done

@@ -9,9 +9,10 @@ failed=0
 wrong() { echo "sanitize.sh: $*"; failed=1; }
 mkdir -p "$W/bin" "$W/b"
 echo 'echo GPU 0' >"$W/bin/nvidia-smi"
-# The judge lists three variants; the tool's number, or what happens, is in $FIND.
+# The judge lists four variants; the tool's number, or what happens, is in $FIND.
 cat >"$W/b/kcp-check" <<'END'
-printf '04_chunk v1_column\n08_forward v3_records\n13_backward v2_stages\n'
+printf '04_chunk v1_column\n04_chunk v1_column_f32\n'
+printf '08_forward v3_records\n13_backward v2_stages\n'
 END
 cat >"$W/bin/compute-sanitizer" <<'END'
 tool=$2; shift 2
@@ -24,6 +25,7 @@ esac
 case $n in
     slow) exec sleep 5 ;;
     crash) exit 139 ;;
+    tool) n=1; echo "==== Internal Sanitizer Error: no more" ;;
     wrong) n=0 right="0 passed, 1 failed, 0 skipped" ;;
     skipped) n=0 right="0 passed, 0 failed, 1 skipped" ;;
 esac
@@ -40,17 +42,21 @@ run() {
     [ $status = "$1" ] || wrong "status $status, not $1, for '$2': $(cat "$W/said")"
     grep -q -- "$2" "$W/said" || wrong "no '$2' in: $(cat "$W/said")"
 }
-export WHICH FIND TOOL BLIND NONE LIMIT
+export NEWEST WHICH FIND TOOL BLIND NONE LIMIT
 WHICH=none-of-them FIND=0
 run 0 '^13_backward *v2_stages *0 *0 *0 *0$'
-run 0 '3 of 3 variants clean'
+run 0 '4 of 4 variants clean'
 cp "$W/out/sanitize.txt" "$W/sanitize.txt"
+NEWEST=1; run 0 '3 of 3 variants clean'
+grep -q f32 "$W/said" && wrong "NEWEST=1 takes _f32 too"
+NEWEST=
 WHICH=v3_records
 for FIND in 7 slow wrong; do run 1 "^08_forward *v3_records *$FIND *0 *0 *0\$"; done
 FIND=crash;   run 1 '^08_forward *v3_records *none *0 *0 *0$'
 FIND=skipped; run 1 '^08_forward *v3_records *wrong *0 *0 *0$'
+TOOL=racecheck FIND=tool; run 1 '^08_forward *v3_records *0 *broken *0 *0$'
 TOOL=racecheck FIND=3; run 1 '^08_forward *v3_records *0 *3 *0 *0$'
-run 1 '2 of 3 variants clean'
+run 1 '3 of 4 variants clean'
 WHICH='chain H=1' TOOL=synccheck
 run 1 '^13_backward *v2_stages *0 *0 *0 *3$'        # the second case alone
 WHICH=none-of-them
