@@ -141,6 +141,12 @@ for x in live,kda K=0 K=x HV=3x 'H=2 HV=3' lengths= lengths=-1 lengths=1,,2 R=17
     refused --case --stage 05 --case "$x"
 done
 refused --case --case 'live'
+refused --case --stage 04 --case 'live dplr'
+refused --case --stage 16 --case 'live kda'
+refused --case --stage 08 --ranks 3 --case 'live kda R=2'
+"$check" --stage 05 --variant twin --case 'K=1000 V=1000 H=1000 lengths=1000000' \
+    >stdout 2>stderr
+[ $? = 2 ] && grep -q '^kcp-check: memory: found none' stderr && pass || fail 'no memory'
 refused 'stage' --emit e2
 refused 'stage' --emit e2 --stage 06
 refused 'no/where' --emit no/where --stage 03

@@ -18,8 +18,7 @@ static void copy_bag(struct bag *to, const struct bag *from)
         struct tensor *t = &to->t[to->n++];
         *t = from->t[i];
         const size_t n = (size_t)t->n * store_bytes(t->store, KCP_F64);
-        t->p = malloc(n + 8);
-        if (!t->p) abort();
+        t->p = room_for(n + 8);
         memcpy(t->p, from->t[i].p, n);
     }
 }

@@ -140,6 +140,21 @@ static int agrees(const struct asked *x)
     return 0;
 }
 
+/* The models of a stage are its own, and so many ranks as somebody said. */
+static int case_fits(const struct kcase *k, const struct options *o)
+{
+    const struct kcp_stage *s = stage_find(o->stage);
+    char found[80], expected[80];
+    const int family = s && !strncmp(s->name, "16", 2), R = k->call.R;
+    snprintf(found, sizeof found, "%s", model_name[k->call.model]);
+    if (s && family != (k->call.model >= KCP_DPLR))
+        return bad("--case", found, family ? "dplr, gdn2 or gla" : "kda or gdn");
+    snprintf(found, sizeof found, "R=%d", R);
+    snprintf(expected, sizeof expected, "R=%d, as many as there are", o->ranks);
+    const int other = s && s->ranks && o->ranks && R != o->ranks;
+    return other ? bad("--case", found, expected) : 0;
+}
+
 /* A variant or a check, of the stage if one was said. */
 static int known(const struct options *o)
 {
@@ -189,7 +204,8 @@ static int judge(struct asked *x, const struct kcp_variant *mine)
     struct kcp_report rep = { .quiet = x->o.quiet };
     struct options *o = &x->o;
     int status = ranks_open(x->backend, o->only_device, &o->ranks);
-    if (status) return status;
+    if (!status && o->alone) status = case_fits(o->alone, o);
+    if (status) return ranks_close(), status;
     printf("seed %llu%s\n", (unsigned long long)o->seed, o->full ? ", full" : "");
     if (x->exchange)
         status = exchange_trials(x->trials, o->ranks ? o->ranks : 3, o->only_device);

@@ -39,6 +39,13 @@ start 4 --stage 14
 for id in $ids; do wait $id || wrong "stage 14: $(cat "$dir/0")"; done
 grep -q '^OK: .* 0 survived' "$dir/0" || wrong "stage 14: $(cat "$dir/0")"
 
+# A case of other ranks than there are is refused by all, and nobody waits.
+start 3 --stage 13 --variant ref --case 'live gdn R=2 lengths=30'
+for id in $ids; do wait $id; [ $? = 2 ] || wrong "R=2 on 3 processes: $(cat "$dir/0")"
+done
+grep -q "^kcp-check: --case: found 'R=2', expected R=3" "$dir/1" ||
+    wrong "$(cat "$dir/1")"
+
 # A process ends, or stands still, in the middle of an exchange: all others end within
 # the timeout and name it.
 for signal in KILL STOP; do

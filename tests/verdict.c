@@ -55,9 +55,8 @@ static void judge_seat(const struct table *t, const struct seat *s,
     for (int i = 0; i < s->n; i++) {
         const struct slot *o = &s->slot[i];
         if (!o->want) continue;
-        double *got = malloc(8 * (size_t)o->n + 8);
+        double *got = room_for(8 * (size_t)o->n + 8);
         const struct tensor *all = bag_find(&kept->want, o->field->name);
-        if (!got) abort();
         decode(got, o->image + FENCE, o->n, o->n ? o->bytes / (size_t)o->n : 8);
         struct slice x = { .stage = t->stage, .field = o->field, .call = &s->call,
                            .got = got, .want = o->want, .nd = o->nd, .rank = s->call.r,
