@@ -7,6 +7,7 @@
  * of references. Buffers are far larger than the L2 at bench shapes.
  */
 #include "bench.h"
+#include "said.h"
 #include <string.h>
 
 /* The last of a stage's variants that takes the shape. */
@@ -56,7 +57,8 @@ static int body(struct kcp_comm *comm, void *arg)
         if (!x.json) e = bench_bad("--json", x.b->json, "a file I can write");
     }
     if (!e) e = x.b->ranks ? runner_layers(&x) : stages(&x);
-    if (x.json) record_close(x.json);
+    if (x.json && record_close(x.json) && !e)
+        e = bench_bad("--json", x.b->json, "room for the record");
     runner_close(&x);
     return e;
 }
@@ -71,7 +73,7 @@ static void say_case(const struct bench *b)
            b->unsaved ? "none" : c->save ? "all" : "recompute", b->warmup, b->iters);
 }
 
-int main(int argc, char **argv)
+static int do_all(int argc, char **argv)
 {
     struct bench b = { .warmup = 20, .iters = 100 };
     const int status = bench_options(argc, argv, &b);
@@ -101,3 +103,5 @@ int main(int argc, char **argv)
     ranks_close();
     return e ? 1 : 0;
 }
+
+int main(int argc, char **argv) { return all_said("kcp-bench", do_all(argc, argv)); }

@@ -82,7 +82,7 @@ double cost_flops(const struct kcp_stage *s, const struct kcp_call *c);
 /* bench_record.c: the head of a record, from its sizes to its gates; its rows, and a
  * row of an earlier one. */
 FILE *record_open(const struct bench *b);
-void  record_close(FILE *json);
+int   record_close(FILE *json);        /* not 0: some of it was not taken */
 int   same_case(const struct bench *b);
 void  print_heads(const struct runner *x);
 int   has_pass(const struct kcp_stage *s);

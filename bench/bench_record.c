@@ -38,10 +38,11 @@ FILE *record_open(const struct bench *b)
     return f;
 }
 
-void record_close(FILE *json)
+int record_close(FILE *json)
 {
     fprintf(json, "\n]}\n");
-    fclose(json);
+    const int lost = ferror(json);
+    return fclose(json) || lost;
 }
 
 int same_case(const struct bench *b)

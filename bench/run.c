@@ -3,6 +3,7 @@
  * Book: chapters 08, 13, 14.  Checked by: tests/run_cli.sh.  Next: run.h.
  */
 #include "run.h"
+#include "said.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -56,7 +57,7 @@ static int work(struct run *x, int argc, char **argv)
     return 0;
 }
 
-int main(int argc, char **argv)
+static int do_all(int argc, char **argv)
 {
     static struct run x;
     signal(SIGXFSZ, SIG_IGN);          /* a limit on files is an error to report */
@@ -72,3 +73,5 @@ int main(int argc, char **argv)
     device_close(x.gpu);
     return x.exit;
 }
+
+int main(int argc, char **argv) { return all_said("kcp-run", do_all(argc, argv)); }

@@ -37,6 +37,10 @@ if [ -x "$program" ]; then
     refuses -g -g 9
     refuses -n -n 4
     refuses -f -b 1024 -e 4096 -f 1
+    if [ -c /dev/full ]; then
+        "$program" --help >/dev/full 2>"$W/err" && wrong "a full disk is not said"
+        grep -q '^kcp-bench: stdout: found' "$W/err" || wrong "$(cat "$W/err")"
+    fi
     refuses option --gate weak
     refuses option --model rwkv
     refuses option --colour blue

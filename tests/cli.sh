@@ -62,6 +62,16 @@ says 0 '^1 passed' --stage 00 --variant words
 # Of an option given twice the last counts.
 says 0 '^seed 5' --stage 03 --variant twin --seed 4 --seed 5
 
+# What is not taken is not lost unheard.
+if [ -c /dev/full ]; then
+    for words in --list --help '--stage 03 --variant twin' '--exchange 1'; do
+        # shellcheck disable=SC2086
+        "$check" $words >/dev/full 2>stderr
+        [ $? = 2 ] && grep -q '^kcp-check: stdout: found .* expected' stderr && pass ||
+            fail "a full disk is not said: $words"
+    done
+fi
+
 # ---- cases out, outputs in: what kcp-run computes of them passes, what is spoilt fails
 for storage in f64 bf16; do
     rm -rf e

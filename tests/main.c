@@ -4,6 +4,7 @@
  */
 #include "judge.h"
 #include "emit.h"
+#include "said.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -218,7 +219,7 @@ static int judge(struct asked *x, const struct kcp_variant *mine)
     return status;
 }
 
-int main(int argc, char **argv)
+static int do_all(int argc, char **argv)
 {
     static struct asked x;
     struct kcp_report rep = { 0 };
@@ -242,3 +243,5 @@ int main(int argc, char **argv)
     if (x.foreign) return judge_foreign(x.foreign, o, &rep);
     return judge(&x, mine);
 }
+
+int main(int argc, char **argv) { return all_said("kcp-check", do_all(argc, argv)); }

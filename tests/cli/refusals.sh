@@ -143,6 +143,10 @@ mkdir -p out/dv.npy; "$run" --in in --out out >stdout 2>stderr
 rm -rf out; mkdir out; chmod 555 out
 if [ "$(id -u)" -ne 0 ]; then refused --out; fi
 chmod 755 out; rm -rf out
+if [ -c /dev/full ]; then
+    "$run" --help >/dev/full 2>stderr
+    [ $? -eq 2 ] && grep -q '^kcp-run: stdout: found' stderr && pass || fail "stdout full"
+fi
 # A limit on the size of a file, as a disk that is full: nothing is left behind.
 (ulimit -f 1; exec "$run" --in in --out out >/dev/null 2>stderr)
 [ $? -eq 2 ] && [ "$(wc -l <stderr)" -eq 1 ] && [ ! -e out ] && pass ||
