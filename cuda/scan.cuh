@@ -79,13 +79,13 @@ static __device__ __forceinline__ void add_rows_to(float (*S)[4], const float (*
     }
 }
 
-// Rows t .. t+len-1 of a tensor, `stride` apart, to shared memory [64,width+PAD]; rows
+// Rows t .. t+len-1 of a tensor, `stride` apart, to shared memory [rows,width+PAD]; rows
 // from len on become 0.
-template <int width>
+template <int width, int rows = CHUNK>
 static __device__ __forceinline__ void fetch_rows(bf16 *to, const bf16 *from,
                                                   int64_t stride, int len)
 {
-    for (int at = threadIdx.x; at < CHUNK * width / 8; at += blockDim.x) {
+    for (int at = threadIdx.x; at < rows * width / 8; at += blockDim.x) {
         const int i = at / (width / 8), d = at % (width / 8) * 8;
         copy_async(to + i * (width + PAD) + d, from + (i < len ? i : 0) * stride + d,
                    i < len);

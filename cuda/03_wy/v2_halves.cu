@@ -103,7 +103,7 @@ static __global__ __launch_bounds__(THREADS, 2) void wy(const struct kcp_wy a)
     if (a.KG > 1) pairs_kda<K>(a, s);
     else pairs_gdn<K>(a, s);
     __syncthreads();
-    if (threadIdx.x < CHUNK) invert_squares(s.L, s.A);
+    if (threadIdx.x < CHUNK) invert_squares<LD>(s.L, s.A);
     else gated_rows<K>(a, z, n, s, CHUNK);
     square_out(a, z, n, a.Aqk, s.Aqk[0], CHUNK + PAD);
     __syncthreads();
@@ -114,8 +114,8 @@ static __global__ __launch_bounds__(THREADS, 2) void wy(const struct kcp_wy a)
         copy_async(s.v[0] + i * ld + v, in<bf16>(a.v, t, a.HV, n, a.V) + v, i < z.len);
     }
     copies_commit();
-    join_squares<16>(s.L, s.A);
-    join_squares<32>(s.L, s.A);
+    join_squares<16, LD>(s.L, s.A);
+    join_squares<32, LD>(s.L, s.A);
     square_out(a, z, n, a.A, s.A[0], LD);
     for (int at = threadIdx.x; at < CHUNK * CHUNK; at += blockDim.x) {
         const int i = at / CHUNK, j = at % CHUNK;

@@ -25,32 +25,6 @@ struct room {
     bf16 Aqk[CHUNK][CHUNK + PAD];
 };
 
-// Rows of a square: the r-th row and column of all squares of size s, and their anchor.
-static __device__ __forceinline__ int row_of(int r, int s)
-{
-    return (r & ~(s - 1)) * 2 + s + (r & (s - 1));
-}
-static __device__ __forceinline__ int column_of(int r, int s)
-{
-    return row_of(r, s) - s;
-}
-static __device__ __forceinline__ int anchor_of(int r, int s)
-{
-    return row_of(r & ~(s - 1), s);
-}
-
-// x <- x exp2(G_i - G_a), two neighbours.
-static __device__ __forceinline__ float2 decay_of(const float *to, const float *from)
-{
-    const float2 a = *(const float2 *)to, b = *(const float2 *)from;
-    return make_float2(exp2_fast(a.x - b.x), exp2_fast(a.y - b.y));
-}
-
-static __device__ __forceinline__ uint32_t times(uint32_t x, float2 y)
-{
-    return pack(__uint_as_float(x << 16) * y.x, __uint_as_float(x & 0xffff0000u) * y.y);
-}
-
 // A 16 x 16 tile of the products q k^T and k k^T: rows lane % 16 and columns are given
 // as pointers' rows; scaled by the gate through anchors when KDA.
 template <int K, int kda>

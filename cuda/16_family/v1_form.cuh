@@ -5,28 +5,7 @@
 #ifndef KCP_16_V1_FORM_CUH
 #define KCP_16_V1_FORM_CUH
 
-#include "../device.cuh"
-
-// The call and where its form lies. Row e of the form belongs to token e / m; G is the
-// same for every row of a token. Chunks are of C tokens, C m rows: at most CMAX.
-struct family {
-    struct kcp_family a;
-    int m, C, NC;
-    const int *cu, *cn, *sc;             // the grid, in rows
-    float *G, *L, *B;                    // [mT,HV,K]; Aab or L, and Aak [T,HV,C]
-    void *u, *w, *kg, *qg, *Aqk;
-    const void *v_new, *h, *dh, *dAqk, *dU;
-    float *z, *dL, *dB;                  // [T,HV,V], [T,HV,C] twice
-};
-
-// Chunk c: its first token, and how many.
-static __device__ __forceinline__ struct span tokens(const struct family &x, int c)
-{
-    const int s = x.sc[c];
-    const int64_t t = x.cu[s] / x.m + (int64_t)(c - x.cn[s]) * x.C;
-    const int64_t left = x.cu[s + 1] / x.m - t;
-    return { t, left < x.C ? (int)left : x.C };
-}
+#include "program.cuh"
 
 // G of token t, channel d: any of its rows.
 static __device__ __forceinline__ float G_of(const struct family &x, int64_t t, int n,

@@ -1,0 +1,192 @@
+// v2_back.cuh -- back through the form of any model by tensor cores: a block a chunk.
+// Book: chapter 16, "Tensor cores".
+// Checked by: tests/16_family.c, through v2_tiles.cu.
+// Next: v2_tiles.cu.
+#ifndef KCP_16_V2_BACK_CUH
+#define KCP_16_V2_BACK_CUH
+
+#include "v2_back_pairs.cuh"
+
+// Bound: v1's was C^2 pairs one after another in each thread. A warp owns 16 channels d
+// of everything [C,K] and keeps dq, d(look), dk and db in registers; products go to the
+// tensor core, exponentials, about 22 C K a size of square, are what is left.
+
+// dG = q dq + look d(look) - k dk - b db, of the states; the pairs add theirs later.
+template <int model, int K, int V, int C>
+static __device__ void start_dG(struct back_room<model, K, V> &s, int d0, int last,
+                                const struct slab<C> &P, const struct slab<C> &Y,
+                                const struct slab<C> &W, const struct slab<C> &U)
+{
+    float sum[2][2] = {};
+    EACH(C, t, c, j) {
+        const int i = row_in(t, j), d = d0 + column_in(c, j);
+        const float k = s.k[i][d];
+        float own = k * W.x[t][c][j], look = 0.0f;
+        if (s.m == 2) own += (float)s.b[i][d] * U.x[t][c][j];
+        if (s.looks) look = (float)s.a[i][d] * Y.x[t][c][j] * (s.m == 2 ? 1.0f : k);
+        if (i >= last) own = 0.0f;
+        sum[c][j % 2] += own;
+        s.dG[i][d] = (float)s.q[i][d] * P.x[t][c][j] - own + (s.m == 2 ? 0.0f : look);
+        if (s.m == 2) s.dE[i][d] = look;
+    }
+    #pragma unroll
+    for (int h = 0; h < 4; h++) {
+        float y = sum[h / 2][h % 2];
+        for (int b = 4; b < 32; b *= 2) y += __shfl_xor_sync(~0u, y, b);
+        if (threadIdx.x % 32 < 4) s.sum_k[d0 + column_in(h / 2, h % 2)] = y;
+    }
+}
+
+// The pairs set apart: (i, i), and (i, i-1) of what looks before the decay.
+template <int model, int K, int V, int C>
+static __device__ void add_apart(const struct back_room<model, K, V> &s, int d0,
+                                 struct slab<C> &P, struct slab<C> &Y,
+                                 struct slab<C> &W, struct slab<C> &U)
+{
+    EACH(C, t, c, j) {
+        const int i = row_in(t, j), d = d0 + column_in(c, j);
+        const float q = s.q[i][d];
+        P.x[t][c][j] += s.by_k[i] * (float)s.k[i][d];
+        W.x[t][c][j] += s.by_k[i] * q;
+        if (s.m == 1) continue;
+        const float a = i + 1 < C ? (float)s.a[i + 1][d] : 0.0f;
+        P.x[t][c][j] += s.by_b[i] * (float)s.b[i][d];
+        U.x[t][c][j] += s.by_b[i] * q + s.next_b[i + 1] * a;
+        W.x[t][c][j] += s.next_k[i + 1] * a;
+        if (i) Y.x[t][c][j] += s.next_b[i] * (float)s.b[i - 1][d]
+                             + s.next_k[i] * (float)s.k[i - 1][d];
+    }
+}
+
+// Results to the tiles of their inputs; dq and dk are those of the whole group when n
+// is its last head, heads before it leave their sum in x.z [2,T,H,K].
+template <int model, int K, int V, int C>
+static __device__ void gather(const struct family &x, struct span z, int n,
+                              struct back_room<model, K, V> &s, int d0,
+                              const struct slab<C> &P, const struct slab<C> &Y,
+                              const struct slab<C> &W, const struct slab<C> &U)
+{
+    const int H = x.a.H, group = x.a.HV / H, part = n % group;
+    EACH(C, t, c, j) {
+        const int i = row_in(t, j), d = d0 + column_in(c, j);
+        float dq = P.x[t][c][j], dk = W.x[t][c][j];
+        if (s.m == 1 && s.looks) {
+            const float k = s.k[i][d];
+            dk += (float)s.a[i][d] * Y.x[t][c][j];
+            s.a[i][d] = k * Y.x[t][c][j];
+        } else if (s.m == 2) {
+            s.a[i][d] = Y.x[t][c][j], s.b[i][d] = U.x[t][c][j];
+        }
+        if (group > 1 && i < z.len) {
+            float *sum = x.z + ((z.t + i) * H + n / group) * K + d;
+            const int64_t next = x.a.T * H * K;
+            if (part) dq += sum[0], dk += sum[next];
+            sum[0] = dq, sum[next] = dk;
+        }
+        s.q[i][d] = dq, s.k[i][d] = dk;
+    }
+}
+
+// Rows of a tile to a tensor [T,heads,width].
+template <int width>
+static __device__ void put_tokens(struct span z, int heads, int n, void *to,
+                                  const bf16 *from)
+{
+    for (int at = threadIdx.x; at < z.len * width / 8; at += blockDim.x) {
+        const int i = at / (width / 8), d = at % (width / 8) * 8;
+        *(uint4 *)(out<bf16>(to, z.t + i, heads, n, width) + d) =
+            *(const uint4 *)(from + i * (width + PAD) + d);
+    }
+}
+
+// dv, and GDN-2's domega = z v, before z's neighbours give way.
+template <int model, int K, int V>
+static __device__ void put_values(const struct family &x, struct span z, int n,
+                                  const struct back_room<model, K, V> &s)
+{
+    const struct kcp_family &a = x.a;
+    const int gated = model == KCP_GDN2;
+    if (!gated) put_tokens<V>(z, a.HV, n, a.dv, s.m == 2 ? s.dV[0] : s.z[0]);
+    for (int at = threadIdx.x; gated && at < z.len * V; at += blockDim.x) {
+        const int i = at / V, v = at % V;
+        const float y = s.z[i][v];
+        out<bf16>(a.domega, z.t + i, a.HV, n, V)[v] = y * (float)s.v[i][v];
+        out<bf16>(a.dv, z.t + i, a.HV, n, V)[v] =
+            y * (float)in<bf16>(a.omega, z.t + i, a.HV, n, V)[v];
+    }
+}
+
+// dg: the sum of dG over rows t .. last; dE of a row belongs to the token before it.
+template <int model, int K, int V>
+static __device__ void put_gate(const struct family &x, struct span z, int n,
+                                const struct back_room<model, K, V> &s)
+{
+    const int d = threadIdx.x, last = z.len - 1;
+    if (d >= K) return;
+    float sum = exp2_fast(s.G[s.C][d]) * s.h_dS[d] + s.sum_k[d];
+    for (int t = last; t >= 0; t--) {
+        out<float>(x.a.dg, z.t + t, x.a.HV, n, K)[d] = sum += s.dG[t][d];
+        if (s.m == 2) sum += s.dE[t][d];
+    }
+}
+
+template <int model, int K, int V>
+static __global__ __launch_bounds__(2 * K, K == 128 || V == 128 ? 1
+                                           : traits<model>::m == 2 ? 3 : 2)
+void back(const struct family x)
+{
+    extern __shared__ __align__(128) unsigned char shared[];
+    typedef struct back_room<model, K, V> R;
+    enum { C = R::C };
+    R &s = *(R *)shared;
+    const struct span z = tokens(x, blockIdx.x);
+    const int group = x.a.HV / x.a.H, d0 = threadIdx.x / 32 * 16;
+
+    for (int n = blockIdx.y * group; n < (int)(blockIdx.y + 1) * group; n++) {
+        struct slab<C> P = {}, Y = {}, W = {}, U = {};
+        fetch_states(x, z, blockIdx.x, n, s);
+        copies_wait<0>();
+        __syncthreads();
+        sum_gate<C>(s.G);
+        if (threadIdx.x < C) {
+            s.by_k[threadIdx.x] = s.of_qk[threadIdx.x][threadIdx.x];
+            if (s.m == 2) s.by_b[threadIdx.x] = s.of_qb[threadIdx.x][threadIdx.x];
+            s.next_k[threadIdx.x + 1] = s.next_b[threadIdx.x + 1] = 0.0f;
+        }
+        solve_back(s);
+        __syncthreads();
+        states(s, (float)x.a.scale, d0, P, Y, W, U);
+        systems(s);
+        put_values(x, z, n, s);
+        __syncthreads();
+        fetch_inputs(x, z, n, s);
+        __syncthreads();
+        start_dG(s, d0, z.len - 1, P, Y, W, U);
+        pairs_back(s, d0, P, Y, W, U);
+        add_apart(s, d0, P, Y, W, U);
+        __syncwarp();
+        gather(x, z, n, s, d0, P, Y, W, U);
+        __syncthreads();
+        put_gate(x, z, n, s);
+        if (n % group == group - 1) {
+            put_tokens<K>(z, x.a.H, blockIdx.y, x.a.dq, s.q[0]);
+            put_tokens<K>(z, x.a.H, blockIdx.y, x.a.dk, s.k[0]);
+        }
+        if (s.m == 2) put_tokens<K>(z, x.a.HV, n, x.a.da, s.a[0]);
+        if (s.looks)
+            put_tokens<K>(z, x.a.HV, n, x.a.db, s.m == 2 ? s.b[0] : s.a[0]);
+        __syncthreads();
+    }
+}
+
+template <int model, int K, int V>
+static int back_of(const struct family *x)
+{
+    const size_t bytes = sizeof(struct back_room<model, K, V>);
+    cudaFuncSetAttribute(back<model, K, V>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         bytes);
+    back<model, K, V><<<dim3(x->NC, x->a.H), 2 * K, bytes, x->a.stream>>>(*x);
+    return launched();
+}
+
+#endif

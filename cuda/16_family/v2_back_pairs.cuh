@@ -1,0 +1,192 @@
+// v2_back_pairs.cuh -- back through the scores of a chunk of any model, tile by tile.
+// Book: chapter 16, "Tensor cores".
+// Checked by: tests/16_family.c, through v2_tiles.cu.
+// Next: v2_back.cuh.
+#ifndef KCP_16_V2_BACK_PAIRS_CUH
+#define KCP_16_V2_BACK_PAIRS_CUH
+
+#include "v2_back_states.cuh"
+
+// Chapter 10's tiles, with the anchor one token earlier as in v2_form_pairs.cuh, and up
+// to four matrices: gradients of the scores q k, q b, a b, a k. dG is made of the very
+// factors, rounded to bf16, that entered the products, for the reason given there.
+
+// Squares of size 2^b: is row i in the lower half of one, column j in a left one? G at
+// their anchors; of what looks before the decay, `early`, G is the row's before.
+static __device__ __forceinline__ int lower(int i, int b) { return i >> b & 1; }
+
+template <class Room>
+static __device__ __forceinline__ float of_row(const Room &s, int i, int d, int b,
+                                               int early)
+{
+    return lower(i, b) ? exp2_fast(s.G[i + 1 - early][d] - s.G[i >> b << b][d]) : 0.0f;
+}
+
+template <class Room>
+static __device__ __forceinline__ float of_column(const Room &s, int j, int d, int b)
+{
+    const int anchor = (j >> b << b) + (1 << b);
+    return lower(j, b) ? 0.0f : exp2_fast(s.G[anchor][d] - s.G[j + 1][d]);
+}
+
+// Two entries of a tile, (i0, j0) and its neighbour, 0 where they are in no square.
+static __device__ __forceinline__ uint32_t keep(uint32_t x, int i0, int j0, int i1,
+                                                int j1, int b)
+{
+    if (!lower(i0, b) || j0 >> b != (i0 >> b) - 1) x &= 0xffff0000u;
+    if (!lower(i1, b) || j1 >> b != (i1 >> b) - 1) x &= 0x0000ffffu;
+    return x;
+}
+
+static __device__ __forceinline__ float rounded(float x)
+{
+    return (float)(bf16)x;
+}
+
+// Tile (I, J) of a matrix as A fragments: rows i; or turned, rows j. Masked.
+static __device__ __forceinline__ void rows_of_tile(uint32_t *a, const bf16 *M, int ld,
+                                                    int I, int J, int b)
+{
+    const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
+    load_tiles(a, M + 16 * I * ld + 16 * J + tiles_down(lane, ld));
+    #pragma unroll
+    for (int h = 0; h < 4; h++) {
+        const int i = 16 * I + g + h % 2 * 8, j = 16 * J + e + h / 2 * 8;
+        a[h] = keep(a[h], i, j, i, j + 1, b);
+    }
+}
+
+static __device__ __forceinline__ void columns_of_tile(uint32_t *a, const bf16 *M,
+                                                       int ld, int I, int J, int b)
+{
+    const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
+    load_tiles_t(a, M + 16 * I * ld + 16 * J + tiles_across(lane, ld));
+    #pragma unroll
+    for (int h = 0; h < 4; h++) {
+        const int j = 16 * J + g + h % 2 * 8, i = 16 * I + e + h / 2 * 8;
+        a[h] = keep(a[h], i, j, i + 1, j, b);
+    }
+}
+
+static __device__ __forceinline__ void mma_16(float (*d)[4], const uint32_t *a,
+                                              const uint32_t *x)
+{
+    mma(d[0], a, x[0], x[1]), mma(d[1], a, x[2], x[3]);
+}
+
+// Sums over j, for the rows of tile (I, J): x of q, y of what looks.
+template <class Room>
+static __device__ __forceinline__ void sum_rows(const Room &s, int I, int J, int b,
+                                                int d0, float (*x)[4], float (*y)[4])
+{
+    enum { K = sizeof s.q[0] / sizeof(bf16) - PAD, LB = Room::LB };
+    const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
+    uint32_t a[4], k[4], b_[4];
+    load_tiles_t(k, &s.k[16 * J][d0] + tiles_down(lane, K + PAD));
+    if (s.m == 2) load_tiles_t(b_, &s.b[16 * J][d0] + tiles_down(lane, K + PAD));
+    #pragma unroll
+    for (int h = 0; h < 4; h++) {
+        const int j = 16 * J + e + h % 2 * 8, d = d0 + g + h / 2 * 8;
+        const float2 F = make_float2(of_column(s, j, d, b), of_column(s, j + 1, d, b));
+        k[h] = times(k[h], F);
+        if (s.m == 2) b_[h] = times(b_[h], F);
+    }
+    rows_of_tile(a, s.of_qk[0], LB, I, J, b), mma_16(x, a, k);
+    if (s.looks) rows_of_tile(a, s.dL[0], LB, I, J, b), mma_16(y, a, s.m == 2 ? b_ : k);
+    if (s.m == 1) return;
+    rows_of_tile(a, s.of_qb[0], LB, I, J, b), mma_16(x, a, b_);
+    rows_of_tile(a, s.dB[0], LB, I, J, b), mma_16(y, a, k);
+}
+
+// Sums over i, for the columns of tile (I, J): w of k, u of b.
+template <class Room>
+static __device__ __forceinline__ void sum_columns(const Room &s, int I, int J, int b,
+                                                   int d0, float (*w)[4],
+                                                   float (*u)[4])
+{
+    enum { K = sizeof s.q[0] / sizeof(bf16) - PAD, LB = Room::LB };
+    const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
+    const int down = tiles_down(lane, K + PAD);
+    uint32_t a[4], q[4], l[4] = {}, k[4] = {};
+    load_tiles_t(q, &s.q[16 * I][d0] + down);
+    if (s.looks) load_tiles_t(l, &s.a[16 * I][d0] + down);
+    if (s.looks && s.m == 1) load_tiles_t(k, &s.k[16 * I][d0] + down);
+    #pragma unroll
+    for (int h = 0; h < 4; h++) {
+        const int i = 16 * I + e + h % 2 * 8, d = d0 + g + h / 2 * 8;
+        float2 E = make_float2(of_row(s, i, d, b, 0), of_row(s, i + 1, d, b, 0));
+        q[h] = times(q[h], E);
+        if (!s.looks) continue;
+        if (s.m == 2)
+            E = make_float2(of_row(s, i, d, b, 1), of_row(s, i + 1, d, b, 1));
+        else
+            E.x *= __uint_as_float(k[h] << 16),
+            E.y *= __uint_as_float(k[h] & 0xffff0000u);
+        l[h] = times(l[h], E);
+    }
+    columns_of_tile(a, s.of_qk[0], LB, I, J, b), mma_16(w, a, q);
+    if (s.looks)
+        columns_of_tile(a, s.dL[0], LB, I, J, b), mma_16(s.m == 2 ? u : w, a, l);
+    if (s.m == 1) return;
+    columns_of_tile(a, s.of_qb[0], LB, I, J, b), mma_16(u, a, q);
+    columns_of_tile(a, s.dB[0], LB, I, J, b), mma_16(w, a, l);
+}
+
+// S[I] += x, I the same in the whole warp: the slab stays in registers.
+template <int C>
+static __device__ __forceinline__ void add_tile(struct slab<C> &S, int I,
+                                                const float (*x)[4])
+{
+    #pragma unroll
+    for (int t = 0; t < C / 16; t++)
+        if (t == I)
+            #pragma unroll
+            for (int h = 0; h < 8; h++) S.x[t][h / 4][h % 4] += x[h / 4][h % 4];
+}
+
+template <class Room, int C>
+static __device__ __forceinline__ void tile(Room &s, int I, int J, int b, int d0,
+                                            struct slab<C> &P, struct slab<C> &Y,
+                                            struct slab<C> &W, struct slab<C> &U)
+{
+    float x[2][4] = {}, y[2][4] = {}, w[2][4] = {}, u[2][4] = {};
+    sum_rows(s, I, J, b, d0, x, y);
+    sum_columns(s, I, J, b, d0, w, u);
+    #pragma unroll
+    for (int h = 0; h < 8; h++) {
+        const int c = h / 4, j = h % 4, d = d0 + column_in(c, j);
+        const int i = row_in(I, j), t = row_in(J, j);
+        const float E = of_row(s, i, d, b, 0), F = of_column(s, t, d, b);
+        const float e = s.m == 2 ? of_row(s, i, d, b, 1) : E;
+        float of_i = rounded((float)s.q[i][d] * E) * x[c][j];
+        if (s.m == 2) s.dE[i][d] += rounded((float)s.a[i][d] * e) * y[c][j];
+        else if (s.looks)
+            of_i += rounded((float)s.a[i][d] * (E * (float)s.k[i][d])) * y[c][j];
+        s.dG[i][d] += of_i;
+        float of_j = rounded((float)s.k[t][d] * F) * w[c][j];
+        if (s.m == 2) of_j += rounded((float)s.b[t][d] * F) * u[c][j];
+        s.dG[t][d] -= of_j;
+        x[c][j] *= E, y[c][j] *= e, w[c][j] *= F, u[c][j] *= F;
+    }
+    add_tile(P, I, x), add_tile(W, J, w);
+    if (s.looks) add_tile(Y, I, y);
+    if (s.m == 2) add_tile(U, J, u);
+}
+
+// Below the diagonal squares of 32 and 16; on it those of 8, 4, 2 and 1.
+template <class Room, int C>
+static __device__ void pairs_back(Room &s, int d0, struct slab<C> &P,
+                                  struct slab<C> &Y, struct slab<C> &W,
+                                  struct slab<C> &U)
+{
+    const int far = C == CHUNK ? 4 : 0, near = C / 32, all = far + near + C / 4;
+    #pragma unroll 1
+    for (int task = 0; task < all; task++) {
+        const int on = task - far - near, at = task - far;
+        const int I = task < far ? 2 + task / 2 : on < 0 ? 2 * at + 1 : on / 4;
+        const int J = task < far ? task % 2 : on < 0 ? 2 * at : I;
+        tile(s, I, J, task < far ? 5 : on < 0 ? 4 : 3 - on % 4, d0, P, Y, W, U);
+    }
+}
+
+#endif

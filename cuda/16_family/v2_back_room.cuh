@@ -1,0 +1,114 @@
+// v2_back_room.cuh -- the way back through a chunk: shared memory, and what is fetched.
+// Book: chapter 16, "Tensor cores".
+// Checked by: tests/16_family.c, through v2_tiles.cu.
+// Next: v2_back_states.cuh.
+#ifndef KCP_16_V2_BACK_ROOM_CUH
+#define KCP_16_V2_BACK_ROOM_CUH
+
+#include "v2_form.cuh"
+
+// h and dS give way to q, k, a and b; what belongs to values to dG. x is what the first
+// row of a token wrote; z begins as its dU, dV is the second row's, and becomes dv. dE
+// is dG of what looks before the decay: row i belongs to G of token i - 1.
+template <int model, int K, int V>
+struct back_room : traits<model> {
+    enum { C = traits<model>::C, S = traits<model>::looks ? C : 1,
+           D = traits<model>::m == 2 ? C : 1, LB = C + PAD };
+    float G[C + 1][K + PAD];
+    union {
+        struct { bf16 h[K][V + PAD], dS[K][V + PAD]; };
+        struct {
+            bf16 q[C][K + PAD], k[C][K + PAD], a[S][K + PAD], b[D][K + PAD];
+        };
+    };
+    union {
+        struct { bf16 dO[C][V + PAD], x[C][V + PAD], v[C][V + PAD]; };
+        struct { float dG[C][K + PAD], dE[D][K + PAD]; };
+    };
+    bf16 z[C][V + PAD], dV[D][V + PAD];
+    bf16 Ab[S][LB], B[D][LB], of_qk[C][LB], of_qb[D][LB], dL[S][LB], dB[D][LB];
+    float by_k[C], by_b[C], next_k[C + 1], next_b[C + 1], h_dS[K], sum_k[K];
+};
+
+// A warp's share of a [C,16] result: D tiles.
+template <int C> struct slab { float x[C / 16][2][4]; };
+
+#define EACH(C, t, c, j)                                                              \
+    _Pragma("unroll") for (int t = 0; t < C / 16; t++)                                \
+    _Pragma("unroll") for (int c = 0; c < 2; c++)                                     \
+    _Pragma("unroll") for (int j = 0; j < 4; j++)
+
+static __device__ __forceinline__ int row_in(int t, int j)
+{
+    return 16 * t + threadIdx.x % 32 / 4 + j / 2 * 8;
+}
+static __device__ __forceinline__ int column_in(int c, int j)
+{
+    return 8 * c + threadIdx.x % 4 * 2 + j % 2;
+}
+
+// Row r of each of a chunk's tokens, of a tensor in rows of the form.
+template <int width, int C>
+static __device__ void fetch_form(const struct family &x, struct span z, int n, int r,
+                                  bf16 *to, const void *from)
+{
+    fetch_rows<width, C>(to, in<bf16>(from, z.t * x.m + r, x.a.HV, n, width),
+                         (int64_t)x.m * x.a.HV * width, z.len);
+}
+
+template <int model, int K, int V>
+static __device__ void fetch_states(const struct family &x, struct span z, int c, int n,
+                                    struct back_room<model, K, V> &s)
+{
+    typedef struct back_room<model, K, V> R;
+    const struct kcp_family &a = x.a;
+    const int64_t HV = a.HV, state = (c * HV + n) * K * V;
+    for (int at = threadIdx.x; at < K * V / 8; at += blockDim.x) {
+        const int i = at / (V / 8), v = at % (V / 8) * 8;
+        copy_async(&s.h[i][v], (const bf16 *)x.h + state + i * V + v, 1);
+        copy_async(&s.dS[i][v], (const bf16 *)x.dh + state + i * V + v, 1);
+    }
+    fetch_rows<V, R::C>(s.dO[0], in<bf16>(a.do_, z.t, HV, n, V), HV * V, z.len);
+    fetch_rows<V, R::C>(s.v[0], in<bf16>(a.v, z.t, HV, n, V), HV * V, z.len);
+    fetch_form<V, R::C>(x, z, n, 0, s.x[0], x.v_new);
+    fetch_form<V, R::C>(x, z, n, 0, s.z[0], x.dU);
+    if (s.m == 2) fetch_form<V, R::D>(x, z, n, 1, s.dV[0], x.dU);
+    if (s.looks)
+        fetch_rows<R::C, R::S>(s.Ab[0], in<bf16>(x.L, z.t, HV, n, R::C), HV * R::C,
+                               z.len);
+    if (s.m == 2)
+        fetch_rows<R::C, R::D>(s.B[0], in<bf16>(x.B, z.t, HV, n, R::C), HV * R::C,
+                               z.len);
+    fetch_gate<R::C>(a, z, n, s.G);
+    copies_commit();
+    for (int at = threadIdx.x; at < R::C * CHUNK / 2; at += blockDim.x) {
+        const int i = at / (CHUNK / 2), j = at % (CHUNK / 2) * 2;
+        const uint32_t *row = (const uint32_t *)in<bf16>(
+            x.dAqk, (z.t + i) * s.m + s.m - 1, HV, n, CHUNK);
+        const uint32_t y = i < z.len ? row[j / 2] : 0;
+        if (s.m == 1) *(uint32_t *)&s.of_qk[i][j] = y;
+        else s.of_qb[i][j / 2] = ((const bf16 *)&y)[0],
+             s.of_qk[i][j / 2] = ((const bf16 *)&y)[1];
+    }
+}
+
+// The inputs, in the place of h and dS.
+template <int model, int K, int V>
+static __device__ void fetch_inputs(const struct family &x, struct span z, int n,
+                                    struct back_room<model, K, V> &s)
+{
+    typedef struct back_room<model, K, V> R;
+    const struct kcp_family &a = x.a;
+    const int H = a.H, HV = a.HV, qk = n / (HV / H);
+    const int64_t ld = (int64_t)HV * K;
+    fetch_rows<K, R::C>(s.q[0], in<bf16>(a.q, z.t, H, qk, K), (int64_t)H * K, z.len);
+    fetch_rows<K, R::C>(s.k[0], in<bf16>(a.k, z.t, H, qk, K), (int64_t)H * K, z.len);
+    if (s.looks)
+        fetch_rows<K, R::S>(s.a[0], in<bf16>(s.m == 2 ? a.a : a.b, z.t, HV, n, K), ld,
+                            z.len);
+    if (s.m == 2) fetch_rows<K, R::D>(s.b[0], in<bf16>(a.b, z.t, HV, n, K), ld, z.len);
+    copies_commit();
+    copies_wait<0>();
+}
+
+#endif

@@ -1,0 +1,148 @@
+// v2_back_states.cuh -- back through a chunk: its systems, and the two states it meets.
+// Book: chapter 16, "Tensor cores".
+// Checked by: tests/16_family.c, through v2_tiles.cu.
+// Next: v2_back_pairs.cuh.
+#ifndef KCP_16_V2_BACK_STATES_CUH
+#define KCP_16_V2_BACK_STATES_CUH
+
+#include "v2_back_room.cuh"
+
+// y [C,16] += A^T x, A [C,C] lower triangular in shared memory, x as B fragments.
+template <int C>
+static __device__ __forceinline__ void upper_times(float (*y)[2][4], const bf16 *A,
+                                                   const uint32_t (*x)[4])
+{
+    const int lane = threadIdx.x % 32, ld = C + PAD;
+    #pragma unroll
+    for (int i = 0; i < C / 16; i++)
+        #pragma unroll
+        for (int t = 0; t <= i; t++) {
+            uint32_t a[4];
+            load_tiles_t(a, A + i * 16 * ld + t * 16 + tiles_across(lane, ld));
+            mma(y[t][0], a, x[i][0], x[i][1]), mma(y[t][1], a, x[i][2], x[i][3]);
+        }
+}
+
+// 16 columns of a result [C,16], to shared memory; add: to what is there.
+template <int C>
+static __device__ __forceinline__ void put_columns(bf16 *to, int ld,
+                                                   const float (*y)[2][4], int add)
+{
+    #pragma unroll
+    for (int h = 0; h < C / 4; h++) {
+        const float *o = y[h / 4][h / 2 % 2] + h % 2 * 2;
+        uint32_t *at = (uint32_t *)(to + row_in(h / 4, h % 2 * 2) * ld +
+                                    column_in(h / 2 % 2, 0));
+        const uint32_t was = add ? *at : 0;
+        *at = pack(o[0] + __uint_as_float(was << 16),
+                   o[1] + __uint_as_float(was & 0xffff0000u));
+    }
+}
+
+// z = A^T dU in its place, and dv = dV + Aak^T z: 16 value columns a warp.
+template <int model, int K, int V>
+static __device__ void solve_back(struct back_room<model, K, V> &s)
+{
+    enum { C = traits<model>::C };
+    const int lane = threadIdx.x % 32;
+    for (int c = threadIdx.x / 32 * 16; c < V && s.looks; c += blockDim.x / 2) {
+        uint32_t x[C / 16][4];
+        float y[C / 16][2][4] = {};
+        #pragma unroll
+        for (int p = 0; p < C / 16; p++)
+            load_tiles_t(x[p], &s.z[p * 16][c] + tiles_down(lane, V + PAD));
+        upper_times<C>(y, s.Ab[0], x);
+        put_columns<C>(&s.z[0][c], V + PAD, y, 0);
+        if (s.m == 1) continue;
+        turn<C>(x, y);
+        for (int h = 0; h < C / 2; h++) y[h / 8][h / 4 % 2][h % 4] = 0.0f;
+        upper_times<C>(y, s.B[0], x);
+        put_columns<C>(&s.dV[0][c], V + PAD, y, 1);
+    }
+}
+
+// d [C,16] = X Y^T, X [C,V], Y 16 rows of [K,V].
+template <int C, int V>
+static __device__ __forceinline__ void rows_by_rows(struct slab<C> &d, const bf16 *X,
+                                                    const bf16 *Y)
+{
+    const int lane = threadIdx.x % 32;
+    #pragma unroll 1
+    for (int p = 0; p < V; p += 16) {
+        uint32_t a[4], b[4];
+        load_tiles(b, Y + p + tiles_across(lane, V + PAD));
+        #pragma unroll
+        for (int t = 0; t < C / 16; t++) {
+            load_tiles(a, X + t * 16 * (V + PAD) + p + tiles_down(lane, V + PAD));
+            mma(d.x[t][0], a, b[0], b[1]), mma(d.x[t][1], a, b[2], b[3]);
+        }
+    }
+}
+
+// P = dq, Y = d(look), W, U = dk, db through the states at the chunk's start and end.
+template <int model, int K, int V, int C>
+static __device__ void states(struct back_room<model, K, V> &s, float scale, int d0,
+                              struct slab<C> &P, struct slab<C> &Y, struct slab<C> &W,
+                              struct slab<C> &U)
+{
+    const int lane = threadIdx.x % 32;
+    rows_by_rows<C, V>(P, s.dO[0], s.h[d0]);
+    rows_by_rows<C, V>(W, s.m == 2 ? s.v[0] : s.x[0], s.dS[d0]);
+    if (s.looks) rows_by_rows<C, V>(Y, s.z[0], s.h[d0]);
+    if (s.m == 2) rows_by_rows<C, V>(U, s.x[0], s.dS[d0]);
+    EACH(C, t, c, j) {
+        const int i = row_in(t, j), d = d0 + column_in(c, j);
+        const float E = exp2_fast(s.G[i + 1][d]);
+        const float rest = exp2_fast(s.G[C][d] - s.G[i + 1][d]);
+        P.x[t][c][j] *= scale * E;
+        W.x[t][c][j] *= rest;
+        U.x[t][c][j] *= rest;
+        Y.x[t][c][j] *= s.m == 2 ? exp2_fast(s.G[i][d]) : -E;
+    }
+    float x = 0.0f;
+    const int d = d0 + lane / 2;
+    for (int v = lane % 2; v < V; v += 2) x += (float)s.h[d][v] * (float)s.dS[d][v];
+    x += __shfl_xor_sync(~0u, x, 1);
+    if (lane % 2 == 0) s.h_dS[d] = x;
+}
+
+// A 16 x 16 tile of z y^T to a matrix, its strict lower triangle; the pair (i, i-1),
+// which needs no decay when the look comes before it, is set apart.
+template <class Room>
+static __device__ void tile_of_systems(Room &s, const bf16 *y, int I, int J, float sign,
+                                       bf16 *to, float *next)
+{
+    enum { V = sizeof s.z[0] / sizeof(bf16) - PAD };
+    const int lane = threadIdx.x % 32, ld = V + PAD;
+    float d[2][4] = {};
+    for (int p = 0; p < V; p += 16) {
+        uint32_t a[4], b[4];
+        load_tiles(a, &s.z[16 * I][p] + tiles_down(lane, ld));
+        load_tiles(b, y + 16 * J * ld + p + tiles_across(lane, ld));
+        mma(d[0], a, b[0], b[1]), mma(d[1], a, b[2], b[3]);
+    }
+    #pragma unroll
+    for (int h = 0; h < 8; h++) {
+        const int i = row_in(I, h % 4), j = 16 * J + column_in(h / 4, h % 4);
+        const float x = sign * d[h / 4][h % 4];
+        const int apart = s.early && j == i - 1;
+        to[i * s.LB + j] = (bf16)(j < i && !apart ? x : 0.0f);
+        if (apart) next[i] = x;
+    }
+}
+
+// dAab = z x^T and dAak = z v^T, or GDN-2's dL = -z v_new^T.
+template <class Room>
+static __device__ void systems(Room &s)
+{
+    const int tiles = !s.looks ? 0 : s.C == CHUNK ? 10 : 3, halves = s.m;
+    for (int task = threadIdx.x / 32; task < tiles * halves; task += blockDim.x / 32) {
+        const int at = task / halves, I = at < 1 ? 0 : at < 3 ? 1 : at < 6 ? 2 : 3;
+        const int J = at - I * (I + 1) / 2;
+        if (task % halves) tile_of_systems(s, s.v[0], I, J, 1.0f, s.dB[0], s.next_k);
+        else tile_of_systems(s, s.x[0], I, J, s.m == 2 ? 1.0f : -1.0f, s.dL[0],
+                             s.next_b);
+    }
+}
+
+#endif

@@ -1,0 +1,200 @@
+// v2_form.cuh -- the form of a chunk of any model by tensor cores: a block a chunk.
+// Book: chapter 16, "Tensor cores".
+// Checked by: tests/16_family.c, through v2_tiles.cu.
+// Next: v2_back_room.cuh.
+#ifndef KCP_16_V2_FORM_CUH
+#define KCP_16_V2_FORM_CUH
+
+#include "v2_form_pairs.cuh"
+
+// Bound: memory. DPLR at K = V = 64 reads 896 bytes a token and head and writes 1280,
+// rows of zeros among them. Five exponentials a number and size of square are half of
+// that. 51 KiB of shared memory let four blocks hide each other's barriers.
+
+// q, k, b and a become qg, kg, bg and what looks at the chunk's first state; v becomes
+// omega v. A thread has a pair of channels from here to the stores.
+template <int model, int K, int V>
+static __device__ void gate_rows(const struct family &x, struct span z, int n,
+                                 struct form_room<model, K, V> &s, int first)
+{
+    for (int at = threadIdx.x - first; at < s.C * K / 2; at += blockDim.x - first) {
+        const int i = at / (K / 2), d = at % (K / 2) * 2;
+        const float2 E = decay_of(&s.G[i + 1][d], &s.G[0][d]);
+        const float2 rest = decay_of(&s.G[s.C][d], &s.G[i + 1][d]);
+        uint32_t *q = (uint32_t *)&s.q[i][d], *k = (uint32_t *)&s.k[i][d];
+        if (s.looks) {
+            uint32_t *a = (uint32_t *)&s.a[i][d];
+            float2 D = s.m == 2 ? decay_of(&s.G[i][d], &s.G[0][d]) : E;
+            if (s.m == 1) {
+                D.x *= __uint_as_float(*k << 16);
+                D.y *= __uint_as_float(*k & 0xffff0000u);
+            }
+            *a = times(*a, D);
+        }
+        if (s.m == 2) {
+            uint32_t *b = (uint32_t *)&s.b[i][d];
+            *b = times(*b, rest);
+        }
+        *q = times(*q, E), *k = times(*k, rest);
+    }
+    for (int at = threadIdx.x - first; at < z.len * V && model == KCP_GDN2;
+         at += blockDim.x - first) {
+        const int i = at / V, v = at % V;
+        s.v[i][v] = (float)s.v[i][v] *
+                    (float)in<bf16>(x.a.omega, z.t + i, x.a.HV, n, V)[v];
+    }
+}
+
+// A matrix of the systems, kept for the way back: [T,HV,C].
+template <int C>
+static __device__ void put_square(const struct family &x, struct span z, int n,
+                                  void *to, const bf16 *from)
+{
+    for (int at = threadIdx.x; at < z.len * C / 8; at += blockDim.x) {
+        const int i = at / (C / 8), j = at % (C / 8) * 8;
+        *(uint4 *)(out<bf16>(to, z.t + i, x.a.HV, n, C) + j) =
+            *(const uint4 *)(from + i * (C + PAD) + j);
+    }
+}
+
+// What is known before the systems are solved.
+template <int model, int K, int V>
+static __device__ void put_known(const struct family &x, struct span z, int n,
+                                 struct form_room<model, K, V> &s)
+{
+    const int own = s.m - 1;             // the row in which a token writes k and reads
+    put_rows<K>(x, z, n, own, x.kg, s.k[0], K + PAD);
+    put_rows<K>(x, z, n, own, x.qg, s.q[0], K + PAD);
+    put_rows<CHUNK>(x, z, n, own, x.Aqk, s.Aqk[0], CHUNK + PAD);
+    if (s.m == 2) {
+        put_rows<V>(x, z, n, 1, x.u, s.v[0], V + PAD);
+        put_rows<K>(x, z, n, 1, x.w, NULL, 0);
+        put_rows<K>(x, z, n, 0, x.kg, s.b[0], K + PAD);
+        put_rows<K>(x, z, n, 0, x.qg, NULL, 0);
+        put_rows<CHUNK>(x, z, n, 0, x.Aqk, NULL, 0);
+    } else if (!s.looks) {
+        put_rows<V>(x, z, n, 0, x.u, s.v[0], V + PAD);
+        put_rows<K>(x, z, n, 0, x.w, NULL, 0);
+    }
+}
+
+// y [C,16] = A x, A [C,C] lower triangular in shared memory, x as B fragments.
+template <int C>
+static __device__ __forceinline__ void lower_times(float (*y)[2][4], const bf16 *A,
+                                                   const uint32_t (*x)[4])
+{
+    const int lane = threadIdx.x % 32, ld = C + PAD;
+    #pragma unroll
+    for (int r = 0; r < C / 16; r++)
+        #pragma unroll
+        for (int p = 0; p <= r; p++) {
+            uint32_t a[4];
+            load_tiles(a, A + r * 16 * ld + p * 16 + tiles_down(lane, ld));
+            mma(y[r][0], a, x[p][0], x[p][1]), mma(y[r][1], a, x[p][2], x[p][3]);
+        }
+}
+
+// A result as the next product's B fragments: its tiles, rounded and turned.
+template <int C>
+static __device__ __forceinline__ void turn(uint32_t (*x)[4], const float (*y)[2][4])
+{
+    #pragma unroll
+    for (int r = 0; r < C / 16; r++)
+        #pragma unroll
+        for (int h = 0; h < 4; h++)
+            x[r][h] = transpose_tile(pack(y[r][h / 2][h % 2 * 2],
+                                          y[r][h / 2][h % 2 * 2 + 1]));
+}
+
+// u or w in their right side's place, 16 columns a warp: u = A Aak v, w = -A ag (DPLR);
+// u = A omega v, w = A bk_g (GDN-2).
+template <int model, int K, int V>
+static __device__ void solve(struct form_room<model, K, V> &s)
+{
+    const int lane = threadIdx.x % 32;
+    enum { C = traits<model>::C };
+    for (int c = threadIdx.x / 32 * 16; c < K + V; c += blockDim.x / 2) {
+        const int of_u = c >= K, ld = (of_u ? V : K) + PAD;
+        bf16 *x_ = of_u ? &s.v[0][c - K] : &s.a[0][c];
+        uint32_t x[C / 16][4];
+        float y[C / 16][2][4] = {};
+        #pragma unroll
+        for (int p = 0; p < C / 16; p++)
+            load_tiles_t(x[p], x_ + p * 16 * ld + tiles_down(lane, ld));
+        if (of_u && s.m == 2) {
+            lower_times<C>(y, s.B[0], x);
+            turn<C>(x, y);
+            for (int h = 0; h < C / 2; h++) y[h / 8][h / 4 % 2][h % 4] = 0.0f;
+        }
+        lower_times<C>(y, s.Ab[0], x);
+        const float sign = s.m == 2 && !of_u ? -1.0f : 1.0f;
+        #pragma unroll
+        for (int h = 0; h < C / 4; h++) {
+            const int i = h / 4 * 16 + lane / 4 + h % 2 * 8;
+            const float *o = y[h / 4][h / 2 % 2] + h % 2 * 2;
+            *(uint32_t *)(x_ + i * ld + h / 2 % 2 * 8 + lane % 4 * 2) =
+                pack(sign * o[0], sign * o[1]);
+        }
+    }
+}
+
+template <int model, int K, int V>
+static __global__ __launch_bounds__(traits<model>::threads,
+                                    K == 64 && V == 64 ? traits<model>::blocks : 1)
+void form(const struct family x)
+{
+    extern __shared__ __align__(128) unsigned char shared[];
+    typedef struct form_room<model, K, V> R;
+    enum { C = R::C, LS = R::LS };
+    R &s = *(R *)shared;
+    const struct span z = tokens(x, blockIdx.x);
+    const int n = blockIdx.y;
+    const float scale = x.a.scale;
+
+    fetch(x, z, n, s);
+    for (int at = threadIdx.x; at < s.S * s.LS; at += blockDim.x)
+        s.L[0][at] = s.A[0][at] = 0.0f;
+    for (int at = threadIdx.x; at < C * (CHUNK + PAD); at += blockDim.x)
+        s.Aqk[0][at] = 0.0f;
+    for (int at = threadIdx.x; at < s.D * s.LB; at += blockDim.x) s.B[0][at] = 0.0f;
+    copies_wait<0>();
+    __syncthreads();
+    sum_gate<C>(s.G);
+    __syncthreads();
+    if (threadIdx.x < K)
+        out<float>(x.G, (z.t + z.len) * s.m - 1, x.a.HV, n, K)[threadIdx.x] =
+            s.G[C][threadIdx.x];
+    scores(s, scale);
+    diagonal(s, scale);
+    __syncthreads();
+    if (s.looks && threadIdx.x < C) invert_squares<LS>(s.L, s.A);
+    else gate_rows(x, z, n, s, s.looks ? C : 0);
+    __syncthreads();
+    put_known(x, z, n, s);
+    if (s.m == 2 && x.a.pass == KCP_BACKWARD)
+        put_square<C>(x, z, n, x.B, s.B[0]);
+    if (!s.looks) return;
+    join_squares<16, LS>(s.L, s.A);
+    if (C == CHUNK) join_squares<32, LS>(s.L, s.A);
+    for (int at = threadIdx.x; at < C * C; at += blockDim.x)
+        s.Ab[at / C][at % C] = s.A[at / C][at % C];
+    __syncthreads();
+    solve(s);
+    __syncthreads();
+    put_rows<K>(x, z, n, 0, x.w, s.a[0], K + PAD);
+    put_rows<V>(x, z, n, 0, x.u, s.v[0], V + PAD);
+    if (x.a.pass == KCP_BACKWARD) put_square<C>(x, z, n, x.L, s.Ab[0]);
+}
+
+template <int model, int K, int V>
+static int form_of(const struct family *x)
+{
+    const size_t bytes = sizeof(struct form_room<model, K, V>);
+    cudaFuncSetAttribute(form<model, K, V>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         bytes);
+    form<model, K, V><<<dim3(x->NC, x->a.HV), traits<model>::threads, bytes,
+                        x->a.stream>>>(*x);
+    return launched();
+}
+
+#endif

@@ -1,0 +1,94 @@
+// v2_form_room.cuh -- a chunk of any model in shared memory: its rows, its gate, copies.
+// Book: chapter 16, "Tensor cores".
+// Checked by: tests/16_family.c, through v2_tiles.cu.
+// Next: v2_form_pairs.cuh.
+#ifndef KCP_16_V2_FORM_ROOM_CUH
+#define KCP_16_V2_FORM_ROOM_CUH
+
+#include "program.cuh"
+#include "../03_wy/v2_halves_inverse.cuh"
+
+// What a model is to the kernels: rows of the form a token has, tokens of a chunk, does
+// it look at the state before it writes, and does that look come before the decay.
+template <int model>
+struct traits {
+    enum { m = model == KCP_DPLR ? 2 : 1, C = CHUNK / m, looks = model != KCP_GLA,
+           early = m - 1, threads = model == KCP_DPLR ? 192 : 384,
+           blocks = model == KCP_DPLR ? 3 : 2 };
+};
+
+// a is what a token looks with: DPLR's a, or GDN-2's gate b, for which b k is made on
+// the fly. G of token i stands in row i + 1, row 0 is the chunk's start. Tensors that a
+// model lacks have one row.
+template <int model, int K, int V>
+struct form_room : traits<model> {
+    enum { C = traits<model>::C, S = traits<model>::looks ? C : 1,
+           D = traits<model>::m == 2 ? C : 1, LS = C + 4, LB = C + PAD };
+    float G[C + 1][K + PAD];
+    bf16 q[C][K + PAD], k[C][K + PAD], v[C][V + PAD];
+    bf16 a[S][K + PAD], b[D][K + PAD];
+    float L[S][LS], A[S][LS];
+    bf16 Ab[S][LB], B[D][LB], Aqk[C][CHUNK + PAD];
+};
+
+// g of a chunk, to the rows from 1 on; past the chunk's end zeros.
+template <int C, int ld>
+static __device__ void fetch_gate(const struct kcp_family &a, struct span z, int n,
+                                  float (*G)[ld])
+{
+    const int K = ld - PAD;
+    for (int at = threadIdx.x; at < C * K / 4; at += blockDim.x) {
+        const int i = at / (K / 4), d = at % (K / 4) * 4;
+        copy_async(&G[i + 1][d],
+                   in<float>(a.g, z.t + (i < z.len ? i : 0), a.HV, n, K) + d, i < z.len);
+    }
+}
+
+// q, k, v, a, b and g of a chunk; rows past its end get zeros.
+template <int model, int K, int V>
+static __device__ void fetch(const struct family &x, struct span z, int n,
+                             struct form_room<model, K, V> &s)
+{
+    typedef struct form_room<model, K, V> R;
+    const struct kcp_family &a = x.a;
+    const int H = a.H, HV = a.HV, qk = n / (HV / H);
+    const int64_t ld = (int64_t)HV * K;
+    fetch_rows<K, R::C>(s.q[0], in<bf16>(a.q, z.t, H, qk, K), (int64_t)H * K, z.len);
+    fetch_rows<K, R::C>(s.k[0], in<bf16>(a.k, z.t, H, qk, K), (int64_t)H * K, z.len);
+    fetch_rows<V, R::C>(s.v[0], in<bf16>(a.v, z.t, HV, n, V), (int64_t)HV * V, z.len);
+    if (s.looks)
+        fetch_rows<K, R::S>(s.a[0], in<bf16>(s.m == 2 ? a.a : a.b, z.t, HV, n, K), ld,
+                           z.len);
+    if (s.m == 2) fetch_rows<K, R::D>(s.b[0], in<bf16>(a.b, z.t, HV, n, K), ld, z.len);
+    fetch_gate<R::C>(a, z, n, s.G);
+    copies_commit();
+}
+
+// G in base 2, summed within the chunk, in place; past its end it stays. A gate below
+// -750 is shut.
+template <int C, int ld>
+static __device__ void sum_gate(float (*G)[ld])
+{
+    const int d = threadIdx.x;
+    if (d >= ld - PAD) return;
+    float sum = 0.0f;
+    G[0][d] = 0.0f;
+    #pragma unroll 8
+    for (int i = 1; i <= C; i++)
+        G[i][d] = sum += fmaxf(G[i][d], -750.0f) * 1.4426950408889634f;
+}
+
+// Rows r of the form, r < m, of the chunk's tokens: from a tile, or zeros.
+template <int width>
+static __device__ void put_rows(const struct family &x, struct span z, int n, int r,
+                                void *to, const bf16 *from, int ld)
+{
+    for (int at = threadIdx.x; at < z.len * width / 8; at += blockDim.x) {
+        const int i = at / (width / 8), d = at % (width / 8) * 8;
+        const uint4 none = { 0, 0, 0, 0 };
+        *(uint4 *)(out<bf16>(to, (z.t + i) * x.m + r, x.a.HV, n, width) + d) =
+            from ? *(const uint4 *)(from + i * ld + d) : none;
+    }
+}
+
+#endif

@@ -1,0 +1,53 @@
+// v2_tiles.cu -- any model of the family by tensor cores, on the rows of its form.
+// Book: chapter 16, "Tensor cores".
+// Checked by: tests/16_family.c.
+// Next: ../../book/16-family.md, the recipe.
+#include "v2_back.cuh"
+#include "../stages_v2.cuh"
+
+template <int model, int K, int V>
+static int step(const struct family *x, int back)
+{
+    return back ? back_of<model, K, V>(x) : form_of<model, K, V>(x);
+}
+
+template <int model>
+static int sized(const struct family *x, int back)
+{
+    const int K = x->a.K, V = x->a.V;
+    if (K == 64)
+        return V == 64 ? step<model, 64, 64>(x, back) : step<model, 64, 128>(x, back);
+    return V == 64 ? step<model, 128, 64>(x, back) : step<model, 128, 128>(x, back);
+}
+
+template <int back>
+static int any(const struct family *x)
+{
+    return x->a.model == KCP_DPLR   ? sized<KCP_DPLR>(x, back)
+           : x->a.model == KCP_GDN2 ? sized<KCP_GDN2>(x, back)
+                                    : sized<KCP_GLA>(x, back);
+}
+
+static struct engine tiles(void)
+{
+    return { stages_v2("v2_tiles"), any<0>, any<1>, 1 };
+}
+
+static int run(void *args)
+{
+    const struct kcp_family *a = (const struct kcp_family *)args;
+    const void *p[] = { a->q, a->k, a->v, a->g, a->a, a->b, a->omega, a->do_, a->o };
+    if ((a->K != 64 && a->K != 128) || (a->V != 64 && a->V != 128)) return KCP_NA;
+    for (const void *x : p)
+        if (!aligned_16(x)) return KCP_NA;
+    return family_run<bf16>(a, tiles());
+}
+
+static size_t work(const void *args)
+{
+    return family_work<bf16>((const struct kcp_family *)args, tiles());
+}
+
+KCP_VARIANT(family_v2_tiles) = {
+    "16_family", "v2_tiles", "tensor cores: the form in tiles, the scans of 04 to 11",
+    KCP_BF16, KCP_DEVICE, "K and V 64 or 128", run, work };
