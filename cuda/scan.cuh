@@ -14,9 +14,9 @@
 
 enum { CHUNK = 64, PAD = 8 };            // PAD spreads rows over the banks
 
-// y^T [16,64] += S^T [16,K] X^T, X [64,K] in shared memory. The state enters in bf16
-// pieces: 1 rounds it, 3 keep all of an fp32, for X is exact already.
-template <int K, int pieces>
+// y^T [16,rows] += S^T [16,K] X^T, X [rows,K] in shared memory. The state enters in
+// bf16 pieces: 1 rounds it, 3 keep all of an fp32, for X is exact already.
+template <int K, int pieces, int rows = CHUNK>
 static __device__ __forceinline__ void times_rows(float (*y)[4], const float (*S)[4],
                                                   const bf16 *X)
 {
@@ -35,7 +35,7 @@ static __device__ __forceinline__ void times_rows(float (*y)[4], const float (*S
                 unpack_rest(a[p][j], rest[2 * j], rest[2 * j + 1]);
             }
         #pragma unroll
-        for (int c = 0; c < CHUNK / 16; c++) {
+        for (int c = 0; c < rows / 16; c++) {
             uint32_t b[4];
             load_tiles(b, row + c * 16 * (K + PAD) + i * 16);
             #pragma unroll
@@ -47,14 +47,14 @@ static __device__ __forceinline__ void times_rows(float (*y)[4], const float (*S
     }
 }
 
-// S^T [16,K] += y^T [16,64] X, in as many pieces of y.
-template <int K, int pieces>
+// S^T [16,K] += y^T [16,rows] X, in as many pieces of y.
+template <int K, int pieces, int rows = CHUNK>
 static __device__ __forceinline__ void add_rows_to(float (*S)[4], const float (*y)[4],
                                                    const bf16 *X)
 {
     const bf16 *row = X + tiles_down(threadIdx.x % 32, K + PAD);
     #pragma unroll
-    for (int c = 0; c < CHUNK / 16; c++) {
+    for (int c = 0; c < rows / 16; c++) {
         float rest[8] = { y[2 * c][0], y[2 * c][1], y[2 * c][2], y[2 * c][3],
                           y[2 * c + 1][0], y[2 * c + 1][1], y[2 * c + 1][2],
                           y[2 * c + 1][3] };
@@ -79,8 +79,8 @@ static __device__ __forceinline__ void add_rows_to(float (*S)[4], const float (*
     }
 }
 
-// Rows t .. t+len-1 of a tensor, `stride` apart, to shared memory [rows,width+PAD]; rows
-// from len on become 0.
+// Rows t .. t+len-1 of a tensor, `stride` apart, to shared memory [rows,width+PAD];
+// rows from len on become 0.
 template <int width, int rows = CHUNK>
 static __device__ __forceinline__ void fetch_rows(bf16 *to, const bf16 *from,
                                                   int64_t stride, int len)
@@ -92,12 +92,13 @@ static __device__ __forceinline__ void fetch_rows(bf16 *to, const bf16 *from,
     }
 }
 
-// y^T [16,64] from X [64,ld] in shared memory, columns v .. v+15 of it.
+// y^T [16,rows] from X [rows,ld] in shared memory, columns v .. v+15 of it.
+template <int rows = CHUNK>
 static __device__ __forceinline__ void from_rows(float (*y)[4], const bf16 *X, int ld)
 {
     const bf16 *row = X + tiles_across(threadIdx.x % 32, ld);
     #pragma unroll
-    for (int c = 0; c < CHUNK / 16; c++) {
+    for (int c = 0; c < rows / 16; c++) {
         uint32_t r[4];
         load_tiles_t(r, row + c * 16 * ld);
         #pragma unroll

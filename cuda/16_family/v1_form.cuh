@@ -5,7 +5,7 @@
 #ifndef KCP_16_V1_FORM_CUH
 #define KCP_16_V1_FORM_CUH
 
-#include "program.cuh"
+#include "room.cuh"
 
 // G of token t, channel d: any of its rows.
 static __device__ __forceinline__ float G_of(const struct family &x, int64_t t, int n,
@@ -66,8 +66,8 @@ static __global__ void family_gate(const struct family x)
 }
 
 // Bound: C^2 K / 2 exponentials a score. A thread a pair i, j: the columns of Aqk, and
-// the systems' matrices, none of whose exponents is above 0. What looks before the decay
-// (DPLR) has faded by G of the token before.
+// the systems' matrices, none of whose exponents is above 0. What looks before the
+// decay (DPLR) has faded by G of the token before.
 template <class X>
 static __global__ void family_scores(const struct family x)
 {
@@ -113,7 +113,8 @@ static __device__ void key_column(const struct family &x, struct span s, int n, 
             w[i] -= x.L[(t * HV + n) * x.C + j] * w[j];
         out<X>(x.w, e, HV, n, K)[d] = w[i];
         for (int r = 0; r < m; r++)
-            out<X>(x.kg, e + r, HV, n, K)[d] = exp2f(last - G) * along<X>(x, t, n, r, d);
+            out<X>(x.kg, e + r, HV, n, K)[d] =
+                exp2f(last - G) * along<X>(x, t, n, r, d);
         out<X>(x.qg, e + m - 1, HV, n, K)[d] = exp2f(G) * query<X>(x, t, n, d);
     }
 }
@@ -139,8 +140,8 @@ static __device__ void value_column(const struct family &x, struct span s, int n
     }
 }
 
-// A thread a column of w or of u: the systems are solved from the first row down, and no
-// column waits for another.
+// A thread a column of w or of u: the systems are solved from the first row down, and
+// no column waits for another.
 template <class X>
 static __global__ void family_columns(const struct family x)
 {

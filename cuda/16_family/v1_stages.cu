@@ -1,7 +1,8 @@
-// v1_stages.cu -- any model of the family: its form, then the first kernels of 04 to 11.
+// v1_stages.cu -- any model: its form, then the first kernels of 04 to 11.
 // Book: chapter 16, "Code: kernels".
 // Checked by: tests/16_family.c.
 // Next: v2_tiles.cu.
+#include "program.cuh"
 #include "v1_back.cuh"
 
 template <class X>
@@ -33,7 +34,7 @@ static int back(const struct family *x)
 template <class X>
 static struct engine first(void)
 {
-    return { stages_v1<X>("v1_stages"), form<X>, back<X>, 0 };
+    return { stages_v1<X>("v1_stages"), form<X>, back<X>, 0, NULL, NULL, NULL };
 }
 
 template <class X>

@@ -149,14 +149,13 @@ void back(const struct family x)
         __syncthreads();
         sum_gate<C>(s.G);
         if (threadIdx.x < C) {
-            s.by_k[threadIdx.x] = s.of_qk[threadIdx.x][threadIdx.x];
-            if (s.m == 2) s.by_b[threadIdx.x] = s.of_qb[threadIdx.x][threadIdx.x];
+            if (s.m == 1) s.by_k[threadIdx.x] = s.of_qk[threadIdx.x][threadIdx.x];
             s.next_k[threadIdx.x + 1] = s.next_b[threadIdx.x + 1] = 0.0f;
         }
         solve_back(s);
         __syncthreads();
         states(s, (float)x.a.scale, d0, P, Y, W, U);
-        systems(s);
+        systems(s, (float)x.a.scale);
         put_values(x, z, n, s);
         __syncthreads();
         fetch_inputs(x, z, n, s);

@@ -47,15 +47,6 @@ static __device__ __forceinline__ int column_in(int c, int j)
     return 8 * c + threadIdx.x % 4 * 2 + j % 2;
 }
 
-// Row r of each of a chunk's tokens, of a tensor in rows of the form.
-template <int width, int C>
-static __device__ void fetch_form(const struct family &x, struct span z, int n, int r,
-                                  bf16 *to, const void *from)
-{
-    fetch_rows<width, C>(to, in<bf16>(from, z.t * x.m + r, x.a.HV, n, width),
-                         (int64_t)x.m * x.a.HV * width, z.len);
-}
-
 template <int model, int K, int V>
 static __device__ void fetch_states(const struct family &x, struct span z, int c, int n,
                                     struct back_room<model, K, V> &s)
@@ -79,17 +70,9 @@ static __device__ void fetch_states(const struct family &x, struct span z, int c
     if (s.m == 2)
         fetch_rows<R::C, R::D>(s.B[0], in<bf16>(x.B, z.t, HV, n, R::C), HV * R::C,
                                z.len);
+    if (s.m == 1) fetch_form<R::C, R::C>(x, z, n, 0, s.of_qk[0], x.dAqk);
     fetch_gate<R::C>(a, z, n, s.G);
     copies_commit();
-    for (int at = threadIdx.x; at < R::C * CHUNK / 2; at += blockDim.x) {
-        const int i = at / (CHUNK / 2), j = at % (CHUNK / 2) * 2;
-        const uint32_t *row = (const uint32_t *)in<bf16>(
-            x.dAqk, (z.t + i) * s.m + s.m - 1, HV, n, CHUNK);
-        const uint32_t y = i < z.len ? row[j / 2] : 0;
-        if (s.m == 1) *(uint32_t *)&s.of_qk[i][j] = y;
-        else s.of_qb[i][j / 2] = ((const bf16 *)&y)[0],
-             s.of_qk[i][j / 2] = ((const bf16 *)&y)[1];
-    }
 }
 
 // The inputs, in the place of h and dS.

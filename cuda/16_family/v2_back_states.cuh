@@ -106,42 +106,45 @@ static __device__ void states(struct back_room<model, K, V> &s, float scale, int
     if (lane % 2 == 0) s.h_dS[d] = x;
 }
 
-// A 16 x 16 tile of z y^T to a matrix, its strict lower triangle; the pair (i, i-1),
-// which needs no decay when the look comes before it, is set apart.
-template <class Room>
-static __device__ void tile_of_systems(Room &s, const bf16 *y, int I, int J, float sign,
-                                       bf16 *to, float *next)
+// A 16 x 16 tile of factor X Y^T, rows of values, to the lower triangle of a matrix;
+// apart: the pairs (i, i - apart), which need no decay, go there as they are.
+template <int V, int C>
+static __device__ void tile_of(const bf16 (*X)[V + PAD], const bf16 (*Y)[V + PAD],
+                               int I, int J, float factor, bf16 (*to)[C + PAD], int apart,
+                               float *there)
 {
-    enum { V = sizeof s.z[0] / sizeof(bf16) - PAD };
     const int lane = threadIdx.x % 32, ld = V + PAD;
     float d[2][4] = {};
     for (int p = 0; p < V; p += 16) {
         uint32_t a[4], b[4];
-        load_tiles(a, &s.z[16 * I][p] + tiles_down(lane, ld));
-        load_tiles(b, y + 16 * J * ld + p + tiles_across(lane, ld));
+        load_tiles(a, X[16 * I] + p + tiles_down(lane, ld));
+        load_tiles(b, Y[16 * J] + p + tiles_across(lane, ld));
         mma(d[0], a, b[0], b[1]), mma(d[1], a, b[2], b[3]);
     }
     #pragma unroll
     for (int h = 0; h < 8; h++) {
         const int i = row_in(I, h % 4), j = 16 * J + column_in(h / 4, h % 4);
-        const float x = sign * d[h / 4][h % 4];
-        const int apart = s.early && j == i - 1;
-        to[i * s.LB + j] = (bf16)(j < i && !apart ? x : 0.0f);
-        if (apart) next[i] = x;
+        const float x = factor * d[h / 4][h % 4];
+        to[i][j] = j < i && j != i - apart ? (bf16)x : (bf16)0.0f;
+        if (there && j == i - apart) there[i] = x;
     }
 }
 
-// dAab = z x^T and dAak = z v^T, or GDN-2's dL = -z v_new^T.
-template <class Room>
-static __device__ void systems(Room &s)
+// DPLR: dAab = z x^T, dAak = z v^T, dAqb = scale dO x^T, dAqk = scale dO v^T. GDN-2:
+// dL = -z v_new^T; its dAqk, as GLA's, is chapter 09's.
+template <int model, int K, int V>
+static __device__ void systems(struct back_room<model, K, V> &s, float scale)
 {
-    const int tiles = !s.looks ? 0 : s.C == CHUNK ? 10 : 3, halves = s.m;
-    for (int task = threadIdx.x / 32; task < tiles * halves; task += blockDim.x / 32) {
-        const int at = task / halves, I = at < 1 ? 0 : at < 3 ? 1 : at < 6 ? 2 : 3;
-        const int J = at - I * (I + 1) / 2;
-        if (task % halves) tile_of_systems(s, s.v[0], I, J, 1.0f, s.dB[0], s.next_k);
-        else tile_of_systems(s, s.x[0], I, J, s.m == 2 ? 1.0f : -1.0f, s.dL[0],
-                             s.next_b);
+    enum { C = traits<model>::C, m = traits<model>::m };
+    const int tiles = !s.looks ? 0 : C == CHUNK ? 10 : 3, of = m == 2 ? 4 : 1;
+    for (int task = threadIdx.x / 32; task < tiles * of; task += blockDim.x / 32) {
+        const int at = task / of, I = at < 1 ? 0 : at < 3 ? 1 : at < 6 ? 2 : 3;
+        const int J = at - I * (I + 1) / 2, which = task % of;
+        if (m == 1) tile_of<V, C>(s.z, s.x, I, J, -1.0f, s.dL, 0, NULL);
+        else if (which == 0) tile_of<V, C>(s.z, s.x, I, J, 1.0f, s.dL, 1, s.next_b);
+        else if (which == 1) tile_of<V, C>(s.z, s.v, I, J, 1.0f, s.dB, 1, s.next_k);
+        else if (which == 2) tile_of<V, C>(s.dO, s.x, I, J, scale, s.of_qb, 0, s.by_b);
+        else tile_of<V, C>(s.dO, s.v, I, J, scale, s.of_qk, 0, s.by_k);
     }
 }
 

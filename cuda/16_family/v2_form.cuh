@@ -66,13 +66,13 @@ static __device__ void put_known(const struct family &x, struct span z, int n,
     put_rows<K>(x, z, n, own, x.kg, s.k[0], K + PAD);
     put_rows<K>(x, z, n, own, x.qg, s.q[0], K + PAD);
     put_rows<CHUNK>(x, z, n, own, x.Aqk, s.Aqk[0], CHUNK + PAD);
-    if (s.m == 2) {
+    if (s.m == 2) put_rows<K>(x, z, n, 0, x.kg, s.b[0], K + PAD);
+    if (s.m == 2 && x.spread) {
         put_rows<V>(x, z, n, 1, x.u, s.v[0], V + PAD);
         put_rows<K>(x, z, n, 1, x.w, NULL, 0);
-        put_rows<K>(x, z, n, 0, x.kg, s.b[0], K + PAD);
         put_rows<K>(x, z, n, 0, x.qg, NULL, 0);
-        put_rows<CHUNK>(x, z, n, 0, x.Aqk, NULL, 0);
-    } else if (!s.looks) {
+    }
+    if (!s.looks) {
         put_rows<V>(x, z, n, 0, x.u, s.v[0], V + PAD);
         put_rows<K>(x, z, n, 0, x.w, NULL, 0);
     }

@@ -60,8 +60,8 @@ template <class Room>
 static __device__ __forceinline__ void put_pair(Room &s, int look, float scale, int i,
                                                 int j, float by_k, float by_b)
 {
-    if (!look) s.Aqk[i][s.m * j + s.m - 1] = scale * by_k;
-    if (!look && s.m == 2) s.Aqk[i][2 * j] = scale * by_b;
+    if (!look) s.Aqk[i][s.early * s.C + j] = scale * by_k;       // DPLR: Aqb before it
+    if (!look && s.m == 2) s.Aqk[i][j] = scale * by_b;
     if (look) s.L[i][j] = s.m == 2 ? -by_b : by_k;
     if (look && s.m == 2) s.B[i][j] = by_k;
 }

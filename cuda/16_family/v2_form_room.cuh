@@ -1,11 +1,11 @@
-// v2_form_room.cuh -- a chunk of any model in shared memory: its rows, its gate, copies.
+// v2_form_room.cuh -- a chunk of any model in shared memory: rows, gate, copies.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family.c, through v2_tiles.cu.
 // Next: v2_form_pairs.cuh.
 #ifndef KCP_16_V2_FORM_ROOM_CUH
 #define KCP_16_V2_FORM_ROOM_CUH
 
-#include "program.cuh"
+#include "room.cuh"
 #include "../03_wy/v2_halves_inverse.cuh"
 
 // What a model is to the kernels: rows of the form a token has, tokens of a chunk, does
@@ -40,7 +40,8 @@ static __device__ void fetch_gate(const struct kcp_family &a, struct span z, int
     for (int at = threadIdx.x; at < C * K / 4; at += blockDim.x) {
         const int i = at / (K / 4), d = at % (K / 4) * 4;
         copy_async(&G[i + 1][d],
-                   in<float>(a.g, z.t + (i < z.len ? i : 0), a.HV, n, K) + d, i < z.len);
+                   in<float>(a.g, z.t + (i < z.len ? i : 0), a.HV, n, K) + d,
+                   i < z.len);
     }
 }
 
@@ -76,6 +77,15 @@ static __device__ void sum_gate(float (*G)[ld])
     #pragma unroll 8
     for (int i = 1; i <= C; i++)
         G[i][d] = sum += fmaxf(G[i][d], -750.0f) * 1.4426950408889634f;
+}
+
+// Row r of each of a chunk's tokens, of a tensor in rows of the form.
+template <int width, int C>
+static __device__ void fetch_form(const struct family &x, struct span z, int n, int r,
+                                  bf16 *to, const void *from)
+{
+    fetch_rows<width, C>(to, in<bf16>(from, z.t * x.m + r, x.a.HV, n, width),
+                         (int64_t)x.m * x.a.HV * width, z.len);
 }
 
 // Rows r of the form, r < m, of the chunk's tokens: from a tile, or zeros.

@@ -2,7 +2,9 @@
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family.c.
 // Next: ../../book/16-family.md, the recipe.
+#include "program.cuh"
 #include "v2_back.cuh"
+#include "v2_scan.cuh"
 #include "../stages_v2.cuh"
 
 template <int model, int K, int V>
@@ -28,15 +30,39 @@ static int any(const struct family *x)
                                     : sized<KCP_GLA>(x, back);
 }
 
+static int scan_any(const struct program *x)
+{
+    void *keep = x->f.a.pass == KCP_BACKWARD ? x->h : NULL;
+    if (!x->f.a.NS) return KCP_OK;
+    return x->f.a.K == 64 ? scan_of<64, 0>(&x->f, x->states, x->h_out, keep)
+                          : scan_of<128, 0>(&x->f, x->states, x->h_out, keep);
+}
+
+static int reverse_any(const struct program *x)
+{
+    if (!x->f.a.NS) return KCP_OK;
+    return x->f.a.K == 64 ? scan_of<64, 1>(&x->f, x->ends, x->dh_in, x->dh)
+                          : scan_of<128, 1>(&x->f, x->ends, x->dh_in, x->dh);
+}
+
+static int local_any(const struct program *x)
+{
+    const struct kcp_family *a = &x->f.a;
+    local<<<dim3(x->f.NC, a->HV, a->V / 64), 128, 0, a->stream>>>(x->f, x->dv_local);
+    return launched();
+}
+
 static struct engine tiles(void)
 {
-    return { stages_v2("v2_tiles"), any<0>, any<1>, 1 };
+    return { stages_v2("v2_tiles"), any<0>, any<1>, 1, scan_any, local_any,
+             reverse_any };
 }
 
 static int run(void *args)
 {
     const struct kcp_family *a = (const struct kcp_family *)args;
-    const void *p[] = { a->q, a->k, a->v, a->g, a->a, a->b, a->omega, a->do_, a->o };
+    const void *p[] = { a->q, a->k, a->v, a->g, a->a, a->b, a->omega, a->do_, a->o,
+                        a->dq, a->dk, a->dv, a->da, a->db };
     if ((a->K != 64 && a->K != 128) || (a->V != 64 && a->V != 128)) return KCP_NA;
     for (const void *x : p)
         if (!aligned_16(x)) return KCP_NA;
