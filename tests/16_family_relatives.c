@@ -1,9 +1,12 @@
-/* 16_family_relatives.c -- models that are special cases of one another must agree.
+/* 16_family_relatives.c -- models that are special cases of one another must agree;
+ * and what a model supplies is short.
  *
  * Book: chapter 16.  Checked by: itself, it can fail.  Next: 16_family_mutants.c.
  * KDA knows nothing of the family's code: chapter 01 judges it from outside.
  */
 #include "16_family_run.h"
+
+#include <stdio.h>
 
 /* KDA's o of the batch, its key's beta being in x's b. */
 static int kda(const struct run *x, const double *beta, double *o, double *ht)
@@ -107,3 +110,35 @@ static int degenerate(struct kcp_report *rep)
 KCP_CHECK(check_16_degenerate) = { "16_family", "degenerate",
     "DPLR and GDN-2 with b = 0 are GLA, forward and backward, on four ranks",
     degenerate };
+
+/* Lines of a file from the one that begins with `from` up to the next that begins with
+ * `to`, in columns of 88; NULL: all of it. -1: no such file, or nothing in it. */
+static int lines_of(const char *path, const char *from, const char *to)
+{
+    FILE *f = fopen(path, "r");
+    char line[4096];
+    int n = 0, inside = !from;
+    while (f && fgets(line, sizeof line, f)) {
+        if (inside && to && n && !strncmp(line, to, strlen(to))) break;
+        if (from && !strncmp(line, from, strlen(from))) inside = 1;
+        if (inside) n += 1 + (int)(strlen(line) / 88);
+    }
+    if (f) fclose(f);
+    return n ? n : -1;
+}
+
+/* A page has 50 lines. */
+static int short_enough(struct kcp_report *rep)
+{
+    const char *const models[] = { "ref/16_dplr.c", "ref/16_gdn2.c", "ref/16_gla.c" };
+    if (lines_of("ref/16_family.c", NULL, NULL) < 0) return KCP_NA;
+    for (int j = 0; j < 3; j++) {
+        const int n = lines_of(models[j], NULL, NULL);
+        EXPECT(rep, n > 0 && n <= 150, "%s: %d lines, not 1 .. 150", models[j], n);
+    }
+    const int n = lines_of("book/16-family.md", "# The recipe", "# ");
+    EXPECT(rep, n > 0 && n <= 50, "the recipe: %d lines, not 1 .. 50", n);
+    return KCP_OK;
+}
+KCP_CHECK(check_16_short) = { "16_family", "short_enough",
+    "a model's reference is at most 150 lines, the recipe a page", short_enough };

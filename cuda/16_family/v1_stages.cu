@@ -53,5 +53,5 @@ KCP_VARIANT(family_v1_stages) = {
     "16_family", "v1_stages", "the model's form, then KDA's first kernels on its rows",
     KCP_BF16, KCP_DEVICE, "K, V up to 256", run<bf16>, work<bf16> };
 KCP_VARIANT(family_v1_stages_f32) = {
-    "16_family", "v1_stages_f32", "the model's form, then KDA's first kernels on its rows",
+    "16_family", "v1_stages_f32", "the model's form, then KDA's kernels on its rows",
     KCP_F32, KCP_DEVICE, "K, V up to 256", run<float>, work<float> };

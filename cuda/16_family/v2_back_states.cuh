@@ -110,8 +110,8 @@ static __device__ void states(struct back_room<model, K, V> &s, float scale, int
 // apart: the pairs (i, i - apart), which need no decay, go there as they are.
 template <int V, int C>
 static __device__ void tile_of(const bf16 (*X)[V + PAD], const bf16 (*Y)[V + PAD],
-                               int I, int J, float factor, bf16 (*to)[C + PAD], int apart,
-                               float *there)
+                               int I, int J, float factor, bf16 (*to)[C + PAD],
+                               int apart, float *there)
 {
     const int lane = threadIdx.x % 32, ld = V + PAD;
     float d[2][4] = {};
