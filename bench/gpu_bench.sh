@@ -43,7 +43,7 @@ grep -E '^ +(FAIL|MARGINAL|skip)' "$OUT/judge.txt"
 say "judged: $failed stages failed"
 
 # Ours: a file a case, to which the peers append.
-CASES=${CASES:-a_live a_strong a_less a_more a_gdn b_live h8 gdn32 gdn64 packed}
+CASES=${CASES:-a_live a_strong a_less a_more a_gdn b_live h8 gdn32 gdn64 packed dplr}
 for c in $CASES; do
     options="--newest --stages 08,13"
     case $c in a_live) options=$([ -n "$ALL" ] || echo --newest) ;; esac
@@ -52,8 +52,10 @@ for c in $CASES; do
         a_*) size="-T 8192 -H 96" ;;        b_*) size="-T 65536 -H 32" ;;
         h8) size="-T 65536 -H 8" ;;         packed) size="-T 32768 -H 64 --sequences 20" ;;
         gdn32) size="-T 8192 -H 32" ;;      gdn64) size="-T 32768 -H 16 --HV 64" ;;
+        dplr) size="-T 8192 -H 64 -K 64 -V 64 --model dplr" ;;
         *) size="-T 8192 -H 96" ;;
     esac
+    [ $c = dplr ] && options="--newest --stages 16"
     options="$size $options"
     case $c in *strong*) options="$options --gate strong" ;; esac
     case $c in *gdn*) options="$options --model gdn" ;; esac

@@ -18,8 +18,9 @@ awk '
         if (num("sequences") > 1) where = where ", " num("sequences") " sequences"
         if (num("segments") > 1) where = where ", " num("segments") " segments"
     }
-    /"variant":/ && /"stage":"(08|13|forward_)/ {
+    /"variant":/ && /"stage":"(08|13|16|forward_)/ {
         n++; c[n] = where; s[n] = str("stage"); v[n] = str("variant")
+        if (s[n] ~ /^16/) s[n] = num("pass") ? "16_backward" : "16_forward"
         if (str("form") != "") v[n] = v[n] " " str("form")
         if (num("head_parts") > 1) v[n] = v[n] ", heads in " num("head_parts")
         us[n] = num("us"); lo[n] = num("us_p10"); hi[n] = num("us_p90")
