@@ -1,11 +1,11 @@
 // v2_back.cuh -- back through the form of any model by tensor cores: a block a chunk.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family.c, through v2_tiles.cu.
-// Next: v2_tiles.cu.
+// Next: v2_link.cuh.
 #ifndef KCP_16_V2_BACK_CUH
 #define KCP_16_V2_BACK_CUH
 
-#include "v2_back_pairs.cuh"
+#include "v2_back_near.cuh"
 
 // Bound: v1's was C^2 pairs one after another in each thread. A warp owns 16 channels d
 // of everything [C,K] and keeps dq, d(look), dk and db in registers; products go to the
@@ -37,54 +37,16 @@ static __device__ void start_dG(struct back_room<model, K, V> &s, int d0, int la
     }
 }
 
-// The pairs set apart: (i, i), and (i, i-1) of what looks before the decay.
+// The slabs, rounded, to where the rows' last step finds them.
 template <int model, int K, int V, int C>
-static __device__ void add_apart(const struct back_room<model, K, V> &s, int d0,
-                                 struct slab<C> &P, struct slab<C> &Y,
-                                 struct slab<C> &W, struct slab<C> &U)
+static __device__ void put_far(struct back_room<model, K, V> &s, int d0,
+                               const struct slab<C> &P, const struct slab<C> &Y,
+                               const struct slab<C> &W, const struct slab<C> &U)
 {
-    EACH(C, t, c, j) {
-        const int i = row_in(t, j), d = d0 + column_in(c, j);
-        const float q = s.q[i][d];
-        P.x[t][c][j] += s.by_k[i] * (float)s.k[i][d];
-        W.x[t][c][j] += s.by_k[i] * q;
-        if (s.m == 1) continue;
-        const float a = i + 1 < C ? (float)s.a[i + 1][d] : 0.0f;
-        P.x[t][c][j] += s.by_b[i] * (float)s.b[i][d];
-        U.x[t][c][j] += s.by_b[i] * q + s.next_b[i + 1] * a;
-        W.x[t][c][j] += s.next_k[i + 1] * a;
-        if (i) Y.x[t][c][j] += s.next_b[i] * (float)s.b[i - 1][d]
-                             + s.next_k[i] * (float)s.k[i - 1][d];
-    }
-}
-
-// Results to the tiles of their inputs; dq and dk are those of the whole group when n
-// is its last head, heads before it leave their sum in x.z [2,T,H,K].
-template <int model, int K, int V, int C>
-static __device__ void gather(const struct family &x, struct span z, int n,
-                              struct back_room<model, K, V> &s, int d0,
-                              const struct slab<C> &P, const struct slab<C> &Y,
-                              const struct slab<C> &W, const struct slab<C> &U)
-{
-    const int H = x.a.H, group = x.a.HV / H, part = n % group;
-    EACH(C, t, c, j) {
-        const int i = row_in(t, j), d = d0 + column_in(c, j);
-        float dq = P.x[t][c][j], dk = W.x[t][c][j];
-        if (s.m == 1 && s.looks) {
-            const float k = s.k[i][d];
-            dk += (float)s.a[i][d] * Y.x[t][c][j];
-            s.a[i][d] = k * Y.x[t][c][j];
-        } else if (s.m == 2) {
-            s.a[i][d] = Y.x[t][c][j], s.b[i][d] = U.x[t][c][j];
-        }
-        if (group > 1 && i < z.len) {
-            float *sum = x.z + ((z.t + i) * H + n / group) * K + d;
-            const int64_t next = x.a.T * H * K;
-            if (part) dq += sum[0], dk += sum[next];
-            sum[0] = dq, sum[next] = dk;
-        }
-        s.q[i][d] = dq, s.k[i][d] = dk;
-    }
+    put_columns<C>(s.far[0][0] + d0, K + PAD, P.x, 0);
+    put_columns<C>(s.far[1][0] + d0, K + PAD, W.x, 0);
+    if (s.looks) put_columns<C>(s.far[s.looks * 2][0] + d0, K + PAD, Y.x, 0);
+    if (s.m == 2) put_columns<C>(s.far[s.m + 1][0] + d0, K + PAD, U.x, 0);
 }
 
 // Rows of a tile to a tensor [T,heads,width].
@@ -150,7 +112,7 @@ void back(const struct family x)
         sum_gate<C>(s.G);
         if (threadIdx.x < C) {
             if (s.m == 1) s.by_k[threadIdx.x] = s.of_qk[threadIdx.x][threadIdx.x];
-            s.next_k[threadIdx.x + 1] = s.next_b[threadIdx.x + 1] = 0.0f;
+            else s.next_k[threadIdx.x + 1] = s.next_b[threadIdx.x + 1] = 0.0f;
         }
         solve_back(s);
         __syncthreads();
@@ -162,18 +124,13 @@ void back(const struct family x)
         __syncthreads();
         start_dG(s, d0, z.len - 1, P, Y, W, U);
         pairs_back(s, d0, P, Y, W, U);
-        add_apart(s, d0, P, Y, W, U);
-        __syncwarp();
-        gather(x, z, n, s, d0, P, Y, W, U);
+        __syncthreads();
+        put_far(s, d0, P, Y, W, U);
+        __syncthreads();
+        for (int at = threadIdx.x; at < C / 16 * K; at += blockDim.x)
+            rows_back(x, z, n, s, at / K, at % K);
         __syncthreads();
         put_gate(x, z, n, s);
-        if (n % group == group - 1) {
-            put_tokens<K>(z, x.a.H, blockIdx.y, x.a.dq, s.q[0]);
-            put_tokens<K>(z, x.a.H, blockIdx.y, x.a.dk, s.k[0]);
-        }
-        if (s.m == 2) put_tokens<K>(z, x.a.HV, n, x.a.da, s.a[0]);
-        if (s.looks)
-            put_tokens<K>(z, x.a.HV, n, x.a.db, s.m == 2 ? s.b[0] : s.a[0]);
         __syncthreads();
     }
 }

@@ -1,15 +1,16 @@
 // v2_back_pairs.cuh -- back through the scores of a chunk of any model, tile by tile.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family.c, through v2_tiles.cu.
-// Next: v2_back.cuh.
+// Next: v2_back_near.cuh.
 #ifndef KCP_16_V2_BACK_PAIRS_CUH
 #define KCP_16_V2_BACK_PAIRS_CUH
 
 #include "v2_back_states.cuh"
 
-// Chapter 10's tiles, with the anchor one token earlier as in v2_form_pairs.cuh, and up
-// to four matrices: gradients of the scores q k, q b, a b, a k. dG is made of the very
-// factors, rounded to bf16, that entered the products, for the reason given there.
+// Chapter 10's tiles below the diagonal, with the anchor one token earlier as in
+// v2_form_pairs.cuh, and up to four matrices: gradients of the scores q k, q b, a b and
+// a k. dG is made of the very factors, rounded to bf16, that entered the products, for
+// the reason given there.
 
 // Squares of size 2^b: is row i in the lower half of one, column j in a left one? G at
 // their anchors; of what looks before the decay, `early`, G is the row's before.
@@ -173,19 +174,17 @@ static __device__ __forceinline__ void tile(Room &s, int I, int J, int b, int d0
     if (s.m == 2) add_tile(U, J, u);
 }
 
-// Below the diagonal squares of 32 and 16; on it those of 8, 4, 2 and 1.
+// The tiles below the diagonal: squares of 32, then of 16.
 template <class Room, int C>
 static __device__ void pairs_back(Room &s, int d0, struct slab<C> &P,
                                   struct slab<C> &Y, struct slab<C> &W,
                                   struct slab<C> &U)
 {
-    const int far = C == CHUNK ? 4 : 0, near = C / 32, all = far + near + C / 4;
+    const int far = C == CHUNK ? 4 : 0;
     #pragma unroll 1
-    for (int task = 0; task < all; task++) {
-        const int on = task - far - near, at = task - far;
-        const int I = task < far ? 2 + task / 2 : on < 0 ? 2 * at + 1 : on / 4;
-        const int J = task < far ? task % 2 : on < 0 ? 2 * at : I;
-        tile(s, I, J, task < far ? 5 : on < 0 ? 4 : 3 - on % 4, d0, P, Y, W, U);
+    for (int task = 0; task < far + C / 32; task++) {
+        const int at = task - far, I = at < 0 ? 2 + task / 2 : 2 * at + 1;
+        tile(s, I, at < 0 ? task % 2 : 2 * at, at < 0 ? 5 : 4, d0, P, Y, W, U);
     }
 }
 

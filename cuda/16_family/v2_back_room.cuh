@@ -7,14 +7,20 @@
 
 #include "v2_form.cuh"
 
+// Gradients of the scores that share a decay, of G_e to column j: of q k and q b with q
+// of row e, of a b and a k with what looks from there; within the same 16 rows.
+template <int m> struct near { bf16 qk, qb, ab, ak; };
+template <> struct near<1> { bf16 qk, ab; };
+
 // h and dS give way to q, k, a and b; what belongs to values to dG. x is what the first
 // row of a token wrote; z begins as its dU, dV is the second row's, and becomes dv. dE
-// is dG of what looks before the decay: row i belongs to G of token i - 1.
+// is dG of what looks before the decay: row i belongs to G of token i - 1. far: dq, dk,
+// d(look), db but for pairs of the same 16 rows.
 template <int model, int K, int V>
 struct back_room : traits<model> {
     enum { C = traits<model>::C, S = traits<model>::looks ? C : 1,
            D = traits<model>::m == 2 ? C : 1, LB = C + PAD };
-    float G[C + 1][K + PAD];
+    float G[C + 1][K + GATE];
     union {
         struct { bf16 h[K][V + PAD], dS[K][V + PAD]; };
         struct {
@@ -25,9 +31,15 @@ struct back_room : traits<model> {
         struct { bf16 dO[C][V + PAD], x[C][V + PAD], v[C][V + PAD]; };
         struct { float dG[C][K + PAD], dE[D][K + PAD]; };
     };
-    bf16 z[C][V + PAD], dV[D][V + PAD];
-    bf16 Ab[S][LB], B[D][LB], of_qk[C][LB], of_qb[D][LB], dL[S][LB], dB[D][LB];
-    float by_k[C], by_b[C], next_k[C + 1], next_b[C + 1], h_dS[K], sum_k[K];
+    union {
+        struct {
+            bf16 z[C][V + PAD], dV[D][V + PAD];
+            bf16 Ab[S][LB], B[D][LB], of_qk[C][LB], of_qb[D][LB], dL[S][LB], dB[D][LB];
+        };
+        bf16 far[2 + S / C + D / C][C][K + PAD];
+    };
+    struct near<traits<model>::m> near[C / 16][16][16];
+    float by_k[C], by_b[D], next_k[D + 1], next_b[D + 1], h_dS[K], sum_k[K];
 };
 
 // A warp's share of a [C,16] result: D tiles.

@@ -106,12 +106,13 @@ static __device__ void states(struct back_room<model, K, V> &s, float scale, int
     if (lane % 2 == 0) s.h_dS[d] = x;
 }
 
-// A 16 x 16 tile of factor X Y^T, rows of values, to the lower triangle of a matrix;
-// apart: the pairs (i, i - apart), which need no decay, go there as they are.
+// A 16 x 16 tile of factor X Y^T, rows of values: below the diagonal to a matrix, on it
+// to near[I][i - early][j]. The pairs (i, i - early) count as nothing there: they go
+// apart.
 template <int V, int C>
 static __device__ void tile_of(const bf16 (*X)[V + PAD], const bf16 (*Y)[V + PAD],
                                int I, int J, float factor, bf16 (*to)[C + PAD],
-                               int apart, float *there)
+                               bf16 *near, int step, int early, float *apart)
 {
     const int lane = threadIdx.x % 32, ld = V + PAD;
     float d[2][4] = {};
@@ -125,9 +126,31 @@ static __device__ void tile_of(const bf16 (*X)[V + PAD], const bf16 (*Y)[V + PAD
     for (int h = 0; h < 8; h++) {
         const int i = row_in(I, h % 4), j = 16 * J + column_in(h / 4, h % 4);
         const float x = factor * d[h / 4][h % 4];
-        to[i][j] = j < i && j != i - apart ? (bf16)x : (bf16)0.0f;
-        if (there && j == i - apart) there[i] = x;
+        const int e = ((i - early) & 15) * 16 + j % 16 + I * 256;
+        if (I != J) to[i][j] = apart && j == i - early ? (bf16)0.0f : (bf16)x;
+        else near[e * step] = j < i - early ? (bf16)x : (bf16)0.0f;
+        if (apart && j == i - early) apart[i] = x;
     }
+}
+
+// DPLR's other three; the overload is for models that have none.
+template <int model, int K, int V>
+static __device__ __forceinline__ void other_of(struct back_room<model, K, V> &s,
+                                                struct near<2> *e, int which, int I,
+                                                int J, float scale)
+{
+    enum { C = traits<model>::C };
+    if (which == 1)
+        tile_of<V, C>(s.z, s.v, I, J, 1.0f, s.dB, &e->ak, 4, 1, s.next_k);
+    else if (which == 2)
+        tile_of<V, C>(s.dO, s.x, I, J, scale, s.of_qb, &e->qb, 4, 0, s.by_b);
+    else tile_of<V, C>(s.dO, s.v, I, J, scale, s.of_qk, &e->qk, 4, 0, s.by_k);
+}
+
+template <int model, int K, int V>
+static __device__ __forceinline__ void other_of(struct back_room<model, K, V> &,
+                                                struct near<1> *, int, int, int, float)
+{
 }
 
 // DPLR: dAab = z x^T, dAak = z v^T, dAqb = scale dO x^T, dAqk = scale dO v^T. GDN-2:
@@ -137,15 +160,19 @@ static __device__ void systems(struct back_room<model, K, V> &s, float scale)
 {
     enum { C = traits<model>::C, m = traits<model>::m };
     const int tiles = !s.looks ? 0 : C == CHUNK ? 10 : 3, of = m == 2 ? 4 : 1;
+    struct near<m> *e = s.near[0][0];
+    const int step = sizeof *e / sizeof(bf16);
     for (int task = threadIdx.x / 32; task < tiles * of; task += blockDim.x / 32) {
         const int at = task / of, I = at < 1 ? 0 : at < 3 ? 1 : at < 6 ? 2 : 3;
         const int J = at - I * (I + 1) / 2, which = task % of;
-        if (m == 1) tile_of<V, C>(s.z, s.x, I, J, -1.0f, s.dL, 0, NULL);
-        else if (which == 0) tile_of<V, C>(s.z, s.x, I, J, 1.0f, s.dL, 1, s.next_b);
-        else if (which == 1) tile_of<V, C>(s.z, s.v, I, J, 1.0f, s.dB, 1, s.next_k);
-        else if (which == 2) tile_of<V, C>(s.dO, s.x, I, J, scale, s.of_qb, 0, s.by_b);
-        else tile_of<V, C>(s.dO, s.v, I, J, scale, s.of_qk, 0, s.by_k);
+        const float sign = m == 2 ? 1.0f : -1.0f;
+        if (which == 0)
+            tile_of<V, C>(s.z, s.x, I, J, sign, s.dL, &e->ab, step, s.early,
+                          m == 2 ? s.next_b : NULL);
+        else other_of(s, e, which, I, J, scale);
     }
+    for (int at = threadIdx.x; at < C * 16 && m == 1; at += blockDim.x)
+        e[at].qk = s.of_qk[at / 16][at / 256 * 16 + at % 16];
 }
 
 #endif

@@ -17,6 +17,8 @@ struct traits {
            blocks = model == KCP_DPLR ? 3 : 2 };
 };
 
+enum { GATE = 4 };                       // PAD for rows of fp32
+
 // a is what a token looks with: DPLR's a, or GDN-2's gate b, for which b k is made on
 // the fly. G of token i stands in row i + 1, row 0 is the chunk's start. Tensors that a
 // model lacks have one row.
@@ -24,7 +26,7 @@ template <int model, int K, int V>
 struct form_room : traits<model> {
     enum { C = traits<model>::C, S = traits<model>::looks ? C : 1,
            D = traits<model>::m == 2 ? C : 1, LS = C + 4, LB = C + PAD };
-    float G[C + 1][K + PAD];
+    float G[C + 1][K + GATE];
     bf16 q[C][K + PAD], k[C][K + PAD], v[C][V + PAD];
     bf16 a[S][K + PAD], b[D][K + PAD];
     float L[S][LS], A[S][LS];
@@ -36,7 +38,7 @@ template <int C, int ld>
 static __device__ void fetch_gate(const struct kcp_family &a, struct span z, int n,
                                   float (*G)[ld])
 {
-    const int K = ld - PAD;
+    const int K = ld - GATE;
     for (int at = threadIdx.x; at < C * K / 4; at += blockDim.x) {
         const int i = at / (K / 4), d = at % (K / 4) * 4;
         copy_async(&G[i + 1][d],
@@ -71,7 +73,7 @@ template <int C, int ld>
 static __device__ void sum_gate(float (*G)[ld])
 {
     const int d = threadIdx.x;
-    if (d >= ld - PAD) return;
+    if (d >= ld - GATE) return;
     float sum = 0.0f;
     G[0][d] = 0.0f;
     #pragma unroll 8

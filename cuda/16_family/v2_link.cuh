@@ -1,0 +1,247 @@
+// v2_link.cuh -- one link of DPLR's scan and of its reverse: a token's two writes.
+// Book: chapter 16, "Tensor cores".
+// Checked by: tests/16_family.c, through v2_tiles.cu.
+// Next: v2_scan.cuh.
+#ifndef KCP_16_V2_LINK_CUH
+#define KCP_16_V2_LINK_CUH
+
+#include "v2_back_room.cuh"
+
+// Half of the form's rows are zeros for w, qg and Aqk. Chapter 04's v2 reads them and
+// multiplies by them; here a link takes 32 tokens, x and v apart. Bound: latency. A
+// head is one chain of T / 32 links, and only what the next link needs is in the chain:
+// four warps, 16 columns each, make x and S. Four more make what leaves, a link behind,
+// from the very fragments that the chain multiplied with: o, or h and x. One barrier a
+// link: its tiles have arrived, and everybody is done with the link before.
+enum { TOKENS = CHUNK / 2 };
+
+// u and v are 64 columns; the reverse scan has dO in u's place.
+template <int K>
+struct link {
+    bf16 w[TOKENS][K + PAD], q[TOKENS][K + PAD], k[TOKENS][K + PAD], b[TOKENS][K + PAD];
+    bf16 Aqb[TOKENS][CHUNK + PAD];       // and Aqk behind it
+    bf16 u[TOKENS][64 + PAD], v[TOKENS][64 + PAD];
+    float G[K];
+};
+
+// What the chain hands over: S of the link's start (end) and x (dx), as A fragments.
+template <int K>
+struct handed { uint4 S[K / 16][128], x[TOKENS / 16][128]; };
+
+template <int K>
+struct belt {
+    enum { ahead = K == 64 ? 2 : 1, slots = ahead + 2 };
+    struct link<K> link[slots];
+    struct handed<K> handed[2];
+};
+
+template <int K, int reverse>
+static __device__ void fetch_link(const struct family &x, struct span z, int n, int v0,
+                                  struct link<K> *s)
+{
+    const struct kcp_family &a = x.a;
+    const int64_t ld = (int64_t)a.HV * a.V;
+    fetch_form<K, TOKENS>(x, z, n, 0, s->w[0], x.w);
+    fetch_form<K, TOKENS>(x, z, n, 1, s->q[0], x.qg);
+    fetch_form<K, TOKENS>(x, z, n, 1, s->k[0], x.kg);
+    fetch_form<K, TOKENS>(x, z, n, 0, s->b[0], x.kg);
+    fetch_form<CHUNK, TOKENS>(x, z, n, 1, s->Aqb[0], x.Aqk);
+    if (reverse) {
+        fetch_rows<64, TOKENS>(s->u[0], in<bf16>(a.do_, z.t, a.HV, n, a.V) + v0, ld,
+                               z.len);
+    } else {
+        fetch_rows<64, TOKENS>(s->u[0], in<bf16>(x.u, 2 * z.t, a.HV, n, a.V) + v0,
+                               2 * ld, z.len);
+        fetch_rows<64, TOKENS>(s->v[0], in<bf16>(a.v, z.t, a.HV, n, a.V) + v0, ld,
+                               z.len);
+    }
+    if (threadIdx.x < K / 4)
+        copy_async(s->G + threadIdx.x * 4,
+                   in<float>(x.G, 2 * (z.t + z.len) - 1, a.HV, n, K) + threadIdx.x * 4,
+                   1);
+}
+
+// S^T <- S^T exp2(G_last): columns i of the tiles.
+template <int K>
+static __device__ __forceinline__ void fade(float (*S)[4], const float *G)
+{
+    #pragma unroll
+    for (int i = 0; i < K / 8; i++) {
+        const float2 g = *(const float2 *)(G + i * 8 + threadIdx.x % 4 * 2);
+        const float low = exp2_fast(g.x), high = exp2_fast(g.y);
+        S[i][0] *= low, S[i][1] *= high, S[i][2] *= low, S[i][3] *= high;
+    }
+}
+
+// S in fragments, rounded; kept for the others.
+template <int K>
+static __device__ __forceinline__ void hand_over(uint4 (*to)[128], const float (*S)[4],
+                                                 uint32_t (*a)[4])
+{
+    #pragma unroll
+    for (int i = 0; i < K / 16; i++) {
+        #pragma unroll
+        for (int h = 0; h < 4; h++)
+            a[i][h] = pack(S[2 * i + h / 2][h % 2 * 2],
+                           S[2 * i + h / 2][h % 2 * 2 + 1]);
+        to[i][threadIdx.x % 128] = make_uint4(a[i][0], a[i][1], a[i][2], a[i][3]);
+    }
+}
+
+template <int K>
+static __device__ __forceinline__ void take_over(uint32_t (*a)[4], uint4 (*from)[128])
+{
+    #pragma unroll
+    for (int i = 0; i < K / 16; i++) {
+        const uint4 y = from[i][threadIdx.x % 128];
+        a[i][0] = y.x, a[i][1] = y.y, a[i][2] = y.z, a[i][3] = y.w;
+    }
+}
+
+// y^T [16,32] += a X^T, X [32,depth]; `lower`: X is lower triangular.
+template <int depth, int lower>
+static __device__ __forceinline__ void by_rows(float (*y)[4], const uint32_t (*a)[4],
+                                               const bf16 *X, int ld)
+{
+    const int lane = threadIdx.x % 32;
+    #pragma unroll
+    for (int i = 0; i < depth / 16; i++)
+        #pragma unroll
+        for (int c = lower ? i : 0; c < TOKENS / 16; c++) {
+            uint32_t b[4];
+            load_tiles(b, X + c * 16 * ld + i * 16 + tiles_across(lane, ld));
+            mma(y[2 * c], a[i], b[0], b[1]), mma(y[2 * c + 1], a[i], b[2], b[3]);
+        }
+}
+
+// y^T [16,width] += a X, X [32,width]; `lower`: X is lower triangular.
+template <int width, int lower>
+static __device__ __forceinline__ void by_columns(float (*y)[4], const uint32_t (*a)[4],
+                                                  const bf16 *X, int ld)
+{
+    const int lane = threadIdx.x % 32;
+    #pragma unroll
+    for (int c = 0; c < TOKENS / 16; c++)
+        #pragma unroll
+        for (int i = 0; i < (lower ? c + 1 : width / 16); i++) {
+            uint32_t b[4];
+            load_tiles_t(b, X + c * 16 * ld + i * 16 + tiles_down(lane, ld));
+            mma(y[2 * i], a[c], b[0], b[1]), mma(y[2 * i + 1], a[c], b[2], b[3]);
+        }
+}
+
+// 16 columns of a tile [32,64], as they are, in fragments; as numbers.
+static __device__ __forceinline__ void fragments(uint32_t (*a)[4], const bf16 *X)
+{
+    const bf16 *row = X + tiles_across(threadIdx.x % 32, 64 + PAD);
+    #pragma unroll
+    for (int c = 0; c < TOKENS / 16; c++) load_tiles_t(a[c], row + c * 16 * (64 + PAD));
+}
+
+// Fragments to rows of a tensor, as store_rows does.
+template <int tiles>
+static __device__ __forceinline__ void store_fragments(bf16 *to, int64_t ld, int len,
+                                                       const uint32_t (*a)[4])
+{
+    const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
+    #pragma unroll
+    for (int i = 0; i < tiles; i++) {
+        const uint32_t low = transpose_tile(a[i / 2][i % 2 * 2]);
+        const uint32_t high = transpose_tile(a[i / 2][i % 2 * 2 + 1]);
+        if (i * 8 + g >= len) continue;
+        *(uint32_t *)(to + (i * 8 + g) * ld + e) = low;
+        *(uint32_t *)(to + (i * 8 + g) * ld + 8 + e) = high;
+    }
+}
+
+// x = u - w S, S <- Lambda S + bg^T x + kg^T v.
+template <int K>
+static __device__ __forceinline__ void advance(const struct link<K> *s, int v,
+                                               struct handed<K> *to, float (*S)[4])
+{
+    uint32_t S_[K / 16][4], v_[TOKENS / 16][4], x_[TOKENS / 16][4];
+    float x[4][4], y[4][4] = {};
+    //> kernel-link
+    hand_over<K>(to->S, S, S_);
+    by_rows<K, 0>(y, S_, s->w[0], K + PAD);
+    from_rows<TOKENS>(x, s->u[0] + v, 64 + PAD);
+    #pragma unroll
+    for (int h = 0; h < 16; h++) x[h / 4][h % 4] -= y[h / 4][h % 4];
+    hand_over<TOKENS>(to->x, x, x_);
+    fragments(v_, s->v[0] + v);
+    fade<K>(S, s->G);
+    by_columns<K, 0>(S, v_, s->k[0], K + PAD);
+    by_columns<K, 0>(S, x_, s->b[0], K + PAD);
+    //< kernel-link
+}
+
+// o = scale qg S + Aqb x + Aqk v; on the way back h and x are kept instead.
+template <int K>
+static __device__ __forceinline__ void leave(const struct family &x, struct span z,
+                                             int64_t at, const struct link<K> *s, int v,
+                                             struct handed<K> *from, bf16 *h)
+{
+    const int64_t ld = (int64_t)x.a.HV * x.a.V;
+    uint32_t S_[K / 16][4], v_[TOKENS / 16][4], x_[TOKENS / 16][4];
+    float y[4][4] = {};
+    take_over<K>(S_, from->S), take_over<TOKENS>(x_, from->x);
+    if (h) {
+        store_fragments<K / 8>(h, x.a.V, K, S_);
+        store_fragments<4>((bf16 *)x.v_new + 2 * z.t * ld + at, 2 * ld, z.len, x_);
+        return;
+    }
+    fragments(v_, s->v[0] + v);
+    by_rows<K, 0>(y, S_, s->q[0], K + PAD);
+    #pragma unroll
+    for (int j = 0; j < 16; j++) y[j / 4][j % 4] *= (float)x.a.scale;
+    by_rows<TOKENS, 1>(y, x_, s->Aqb[0], CHUNK + PAD);
+    by_rows<TOKENS, 1>(y, v_, s->Aqb[0] + TOKENS, CHUNK + PAD);
+    store_rows<4>((bf16 *)x.a.o + z.t * ld + at, ld, z.len, y);
+}
+
+// dx = bg dS + Aqb^T dO, dS <- Lambda dS + scale qg^T dO - w^T dx.
+template <int K>
+static __device__ __forceinline__ void retreat(const struct link<K> *s, int v,
+                                               float scale, struct handed<K> *to,
+                                               float (*dS)[4])
+{
+    uint32_t S_[K / 16][4], d_[TOKENS / 16][4], x_[TOKENS / 16][4];
+    float d[4][4], f[4][4] = {};
+    fragments(d_, s->u[0] + v);
+    by_columns<TOKENS, 1>(f, d_, s->Aqb[0], CHUNK + PAD);
+    hand_over<K>(to->S, dS, S_);
+    by_rows<K, 0>(f, S_, s->b[0], K + PAD);
+    hand_over<TOKENS>(to->x, f, x_);
+    from_rows<TOKENS>(d, s->u[0] + v, 64 + PAD);
+    #pragma unroll
+    for (int h = 0; h < 8; h++) {
+        x_[h / 4][h % 4] ^= 0x80008000u;                  // -dx
+        d_[h / 4][h % 4] = pack(scale * d[h / 2][h % 2 * 2],
+                                scale * d[h / 2][h % 2 * 2 + 1]);
+    }
+    fade<K>(dS, s->G);
+    by_columns<K, 0>(dS, d_, s->q[0], K + PAD);
+    by_columns<K, 0>(dS, x_, s->w[0], K + PAD);
+}
+
+// dS and both rows of dU; the second is dv = kg dS + Aqk^T dO.
+template <int K>
+static __device__ __forceinline__ void leave_back(const struct family &x, struct span z,
+                                                  int64_t at, const struct link<K> *s,
+                                                  int v, struct handed<K> *from,
+                                                  bf16 *dh)
+{
+    const int64_t ld = (int64_t)x.a.HV * x.a.V;
+    bf16 *row = (bf16 *)x.dU + 2 * z.t * ld + at;
+    uint32_t S_[K / 16][4], d_[TOKENS / 16][4], x_[TOKENS / 16][4];
+    float y[4][4] = {};
+    take_over<K>(S_, from->S), take_over<TOKENS>(x_, from->x);
+    fragments(d_, s->u[0] + v);
+    by_columns<TOKENS, 1>(y, d_, s->Aqb[0] + TOKENS, CHUNK + PAD);
+    by_rows<K, 0>(y, S_, s->k[0], K + PAD);
+    store_fragments<K / 8>(dh, x.a.V, K, S_);
+    store_fragments<4>(row, 2 * ld, z.len, x_);
+    store_rows<4>(row + ld, 2 * ld, z.len, y);
+}
+
+#endif
