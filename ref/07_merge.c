@@ -94,7 +94,9 @@ const struct kcp_mapops ref_mapops = {
 int ref_merge(struct kcp_merge *a)
 {
     const int HV = a->HV, K = a->K, V = a->V, backward = a->pass == KCP_BACKWARD;
+    //> shape
     const double (*map)[HV][K][V + K] = a->maps;
+    //< shape
     const int *range = a->range, j0 = range[0], j1 = range[1];
     int err = KCP_OK;
 

@@ -88,7 +88,8 @@ function whole_row(i, f,   t)
 {
     t = peer[i] == "" ? fastest_peer(i) : 0
     printf "| %s | %s | %.3f | %.3f\302\240to\302\240%.3f | %s | %s | %s |\n",
-           direction(i), whose(i), time[i] / 1e3, low[i] / 1e3, high[i] / 1e3, bytes[i] ? share(i) : "",
+           direction(i), whose(i), time[i] / 1e3, low[i] / 1e3, high[i] / 1e3,
+           bytes[i] ? share(i) : "",
            t ? sprintf("%.2f", t / time[i]) : "", memory(i) > f
 }
 
