@@ -166,8 +166,8 @@ static int one(struct kcp_report *rep, const struct kcp_layer *layer, const char
 static int graph(struct kcp_report *rep)
 {
     static const char *const words[] = {
-        "kda live H=2 HV=4 K=64 V=64 lengths=150,0,300 l2norm beta=sigmoid gate=bounded"
-        " h0 dht",
+        ("kda live H=2 HV=4 K=64 V=64 lengths=150,0,300 l2norm beta=sigmoid"
+         " gate=bounded h0 dht"),
         "kda strong H=2 K=128 V=128 lengths=500 l2norm save=all h0 dht",
         "gdn live H=1 HV=2 K=128 V=64 lengths=17,430 gate=softplus save=all reuse_M",
         "gdn live H=2 K=64 V=64 lengths=65,200,1 L=64 h0 dht layout=vk" };
