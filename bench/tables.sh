@@ -11,7 +11,11 @@ for f in cuda/*/v[0-9]*.cu; do
     name=$(sed -n "s/^ *\"$stage\", *\"\(v[^\"]*\)\".*/\1/p" "$f" | head -1)
     echo "$stage $name $(sh bench/digest.sh "$stage" "$name")"
 done > "$out/digests"
-[ $# -gt 0 ] || set -- $(ls bench/results/*.json bench/results/*-judge.txt 2>/dev/null)
+# Later goes after earlier: by day, and of one day a run with a longer name.
+[ $# -gt 0 ] || set -- $(ls bench/results/*.json bench/results/*-judge.txt 2>/dev/null |
+    awk '{ f = $0; sub(/.*\//, "", f); n = f; sub(/-[^-]*$/, "", n)
+           printf "%s %03d %s %s\n", substr(f, 1, 10), length(n), f, $0 }' |
+    sort | cut -d' ' -f4)
 t=book/tables
 for f in bench/results/*-precision.txt; do          # chapter 18: the last one stands
     [ -r "$f" ] && { echo '```text'; cat "$f"; echo '```'; } > "$out/18-gpu.md"

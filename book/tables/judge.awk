@@ -16,18 +16,23 @@ FILENAME ~ /judge\.txt$/ && $1 ~ /^(ok|FAIL|MARGINAL)$/ && / worst / {
 
 FILENAME ~ /judge\.txt$/ && /^[0-9][0-9]_[a-z0-9_]+$/ { judge_stage = $1 }
 
-function judge_table(f,   n, j, p, i, k)
+function judge_table(f,   n, j, p, i, k, where, seen)
 {
     for (i = 2; i <= judges; i++)
         for (k = i; k > 1 && judged[k - 1] > judged[k]; k--) {
             j = judged[k]; judged[k] = judged[k - 1]; judged[k - 1] = j
         }
     for (n = 1; n <= judges; n++) {
+        j = judge_on[judged[n]]
+        if (!(j in seen)) where = where (where == "" ? "" : "; ") j
+        seen[j] = 1
+    }
+    for (n = 1; n <= judges; n++) {
         j = judged[n]
         split(j, p, SUBSEP)
         if (n == 1) {
             printf "Judged on %s: of all cases the worst error, and what is " \
-                   "allowed.\n\n", judge_on[j] > f
+                   "allowed.\n\n", where > f
             print "| stage | variant | storage | cases | worst | error | allowed |" > f
             print "|:-----|:-----|:--|:----|:--|---:|---:|" > f
         }
