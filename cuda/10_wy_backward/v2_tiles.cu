@@ -1,7 +1,7 @@
 // v2_tiles.cu -- dq dk dv dbeta dg by tensor cores: a block a chunk and q/k head.
-// Book: chapter 10, "Two kernels".
+// Book: chapter 10, "One kernel, and what it spends".
 // Checked by: tests/10_wy_backward.c.
-// Next: ../11_merge_backward/v1_column.cu.
+// Next: v3_split.cu.
 #include "v2_tiles_steps.cuh"
 #include "../stages_v2.cuh"
 

@@ -1,5 +1,5 @@
 // v2_tiles_pairs.cuh -- dq2*, dk2, dkt* of a chunk: tiles of the strict lower triangle.
-// Book: chapter 10, "Two kernels".
+// Book: chapter 10, "One kernel, and what it spends".
 // Checked by: tests/10_wy_backward.c.
 // Next: v2_tiles_steps.cuh.
 #include "v2_tiles_room.cuh"
@@ -81,6 +81,7 @@ static __device__ __forceinline__ void tile(struct room<K, V> &r, int I, int J, 
     uint32_t a[4], l[4], b[4], q[4];
     float x[2][4] = {}, y[2][4] = {}, z[2][4] = {};
 
+    //> kernel-halves
     // rows i: sums over j of dAqk_ij k_j and dL_ij k_j
     load_tiles(a, &r.dAqk[16 * I][16 * J] + tiles_down(lane, LC));
     load_tiles(l, &r.dA[16 * I][16 * J] + tiles_down(lane, LC));
@@ -95,6 +96,7 @@ static __device__ __forceinline__ void tile(struct room<K, V> &r, int I, int J, 
     }
     mma(x[0], a, b[0], b[1]), mma(x[1], a, b[2], b[3]);
     mma(y[0], l, b[0], b[1]), mma(y[1], l, b[2], b[3]);
+    //< kernel-halves
 
     // columns j: sums over i of dAqk_ij q_i + dL_ij beta_i k_i
     load_tiles_t(a, &r.dAqk[16 * I][16 * J] + tiles_across(lane, LC));

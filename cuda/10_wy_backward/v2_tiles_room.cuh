@@ -1,5 +1,5 @@
 // v2_tiles_room.cuh -- shared memory of chapter 10's tensor-core kernel, and products.
-// Book: chapter 10, "Two kernels".
+// Book: chapter 10, "One kernel, and what it spends".
 // Checked by: tests/10_wy_backward.c.
 // Next: v2_tiles_pairs.cuh.
 #include "../scan.cuh"

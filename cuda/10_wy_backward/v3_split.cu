@@ -6,6 +6,12 @@
 #include "v3_split_pairs.cuh"
 #include "../stages_v2.cuh"
 
+// Bound: memory, for K = V = 128 a token and head 4100 bytes in the first kernel, 0.75
+// ms for case A, and 3080 in the second, 0.56 ms. The second has 55 000 instructions a
+// chunk and head besides, 0.7 ms if every clock issued one. Both have two blocks of
+// eight warps an SM, 112 KiB and 128 registers a thread each; barriers stand where a
+// phase reads what other warps wrote.
+
 // Row by row from the last, so that dkt of a row is whole when its turn comes: dq, dk,
 // and what dbeta and dg add up; the block's own sums to whole.
 template <int K, int heads>
