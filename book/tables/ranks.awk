@@ -97,7 +97,7 @@ function form_row(group, f,   k, i, n, name, p)
     for (k = 1; k <= n; k++) {
         if (!((group, name[k]) in form_at)) { printf " |" > f; continue }
         i = form_at[group, name[k]]
-        printf " %.3f (%.3f) |", time[i] / 1e3, exchange[i] / 1e3 > f
+        printf " %.3f\302\240(%.3f) |", time[i] / 1e3, exchange[i] / 1e3 > f
     }
     print "" > f
 }

@@ -121,7 +121,11 @@ function floor_us(i,   b, f)
 function whose(i,   s)
 {
     s = "`" variant[i] "`"
-    if (peer[i] != "") return s " (" peer[i] ")"
+    if (peer[i] != "") {
+        if (index("; " others ";", "; " peer[i] ";") == 0)
+            others = others (others == "" ? "" : "; ") peer[i]
+        return s
+    }
     if (!is_fresh[i]) { s = s "†"; daggers = 1 }
     return s
 }
@@ -138,7 +142,9 @@ function notes(f)
 {
     if (daggers) print "\n† of sources that have changed since, or are gone." > f
     if (cached) print "\nMore than 100 %: the arrays stayed in the chip's cache." > f
+    if (others != "") print "\nOthers: " others "." > f
     daggers = cached = 0
+    others = ""
 }
 
 # Where the rows of a table come from: machine, commit and file, each once.

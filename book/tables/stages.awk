@@ -44,7 +44,8 @@ function stage_row(i, f)
                flops[i] ? sprintf("%.1f", flops[i] / time[i] / 1e6) : "", share(i) > f
 }
 
-function stage_tables(   j, i, f, group, last, old, small)
+function stage_tables(   j, i, f, group, last, old, small,
+                      theirs)
 {
     for (j = 1; j <= rows; j++) {
         i = sorted[j]
@@ -60,10 +61,11 @@ function stage_tables(   j, i, f, group, last, old, small)
         }
         stage_row(i, f)
         old[f] = old[f] || daggers; small[f] = small[f] || cached
-        daggers = cached = 0
+        if (others != "") theirs[f] = others
+        daggers = cached = 0; others = ""
     }
     for (f in old) {
-        daggers = old[f]; cached = small[f]
+        daggers = old[f]; cached = small[f]; others = theirs[f]
         notes(f)
     }
 }
