@@ -73,6 +73,21 @@ static int unwanted(void *args)
     return ref_affine(args);
 }
 
+/* 07 that folds 0 through the first map: right, but for an M that nobody need write. */
+static int reads_first_M(void *args)
+{
+    const struct kcp_merge *a = args;
+    const int W = a->V + a->K, *range = a->range;
+    const double *maps = a->maps;
+    const int status = ref_merge(args);
+    for (int64_t i = 0; i < (int64_t)a->HV * a->K * a->V && range[0] < range[1]; i++) {
+        const int at = a->pass == KCP_BACKWARD ? range[1] - 1 : range[0];
+        const int64_t row = (int64_t)at * a->HV * a->K + i / a->V;
+        ((double *)a->S)[i] += 0 * maps[row * W + a->V];
+    }
+    return status;
+}
+
 static enum outcome tried(const char *stage, int (*run)(void *), int mixed,
                           struct trial *t)
 {
@@ -113,6 +128,8 @@ static int sees(struct kcp_report *rep)
            "one wrong head, in its own slice");
     EXPECT(rep, tried("05_affine", unwanted, 1, &t) == FAIL && t.worst.nan,
            "a write where the reference leaves memory untouched");
+    EXPECT(rep, tried("07_merge", reads_first_M, 0, &t) == FAIL && t.worst.nan,
+           "a read of what nobody wrote");
     return KCP_OK;
 }
 KCP_CHECK(check_00_sees) = { "00_judge", "sees",

@@ -43,6 +43,19 @@ static double *rows_of(const struct seat *s, const struct kcp_field *f,
     return x;
 }
 
+/* The fold starts from h of its first map; M of that one may never have been written,
+ * nor any map outside the range. */
+static void poison_maps(const struct kcp_call *c, const struct tensor *range,
+                        const struct tensor *t, double *maps)
+{
+    const int *at = range->p, first = c->pass == KCP_BACKWARD ? at[1] - 1 : at[0];
+    const int64_t W = c->V + c->K, map = c->HV * c->K * W;
+    for (int64_t i = 0; i < t->n; i++) {
+        const int j = (int)(i / map);
+        if (j < at[0] || j >= at[1] || (j == first && i % W >= c->V)) maps[i] = NAN;
+    }
+}
+
 static int place(struct seat *s, struct slot *o, const void *bytes, size_t n)
 {
     char *image = malloc(n + 2 * FENCE);
@@ -88,6 +101,8 @@ static int fill_slot(struct seat *s, const struct kcp_field *f, const struct bag
         if (!rows) return KCP_NO_MEMORY;
         for (int d = 0; d < t->nd; d++) n *= o->dim[d];
         o->nd = t->nd, o->n = n;
+        if (s->poison && !strcmp(f->name, "maps"))
+            poison_maps(&s->call, bag_find(in, "range"), t, rows);
         void *coded = malloc((size_t)n * width + 8);
         if (coded && field_in(f)) encode(coded, rows, n, width);
         int status = coded ? place(s, o, field_in(f) ? coded : NULL, (size_t)n * width)

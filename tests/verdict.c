@@ -83,7 +83,7 @@ static int table_fill(struct table *t, const struct kcase *k, const struct kcp_p
         if (t->stage->ranks && ranks_apart() && ranks_mine() < 0) t->mem->gpu(r);
         s->call = call_of(t->stage, k, p, r, pass);
         s->plan = p, s->mem = t->mem, s->ranks = t->stage->ranks;
-        s->storage = t->variant->storage;
+        s->storage = t->variant->storage, s->poison = !is_mutant(t->variant);
         status = seat_fill(s, t->stage, &kept->in, &kept->want);
     }
     return status;
