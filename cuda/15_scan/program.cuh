@@ -65,8 +65,8 @@ static int advance(const struct scan *x, int s, int c, int back, int W, int ld,
         const int status = tree<X>(x, y, back);
         return status ? status : root(x, y, W, ld, S);
     }
-    if (back) walk_tile<X, 1>(y, W, ld, S, NULL, 0);
-    else walk_tile<X, 0>(y, W, ld, S, NULL, 0);
+    if (back) walk_tile<X, 1, 0>(y, W, ld, S, NULL);
+    else walk_tile<X, 0, 0>(y, W, ld, S, NULL);
     return launched();
 }
 
@@ -107,7 +107,7 @@ static int outputs(struct scan *x)
             const struct tile y = tile_of<X>(x, s, c);
             float *S = x->states + s * KV;
             if (!scanned(x, s)) {
-                walk_tile<X, 0>(y, a->V, a->V, S, NULL, 1);
+                walk_tile<X, 0, 1>(y, a->V, a->V, S, NULL);
                 continue;
             }
             copy_floats(x, y.before, S, KV);
@@ -126,8 +126,8 @@ static int fill(struct scan *x, int s, const struct tile &y, int back, float *S,
                 float *states)
 {
     if (!scanned(x, s)) {
-        if (back) walk_tile<X, 1>(y, x->a.V, x->a.V, S, states, 0);
-        else walk_tile<X, 0>(y, x->a.V, x->a.V, S, states, 0);
+        if (back) walk_tile<X, 1, 0>(y, x->a.V, x->a.V, S, states);
+        else walk_tile<X, 0, 0>(y, x->a.V, x->a.V, S, states);
         return launched();
     }
     copy_floats(x, states, S, state_size(x));

@@ -1,4 +1,4 @@
-// rank.cuh -- one rank's rooms for Spike-KDA: of a tile, of its segments, of its tokens.
+// rank.cuh -- one rank's rooms for Spike-KDA: a tile's, its segments', its tokens'.
 // Book: chapter 15, "Code: kernels".
 // Checked by: tests/15_scan.c.
 // Next: program.cuh, which fills them.
@@ -10,6 +10,7 @@
 #include "back.cuh"
 #include "repeat.cuh"
 #include "tree.cuh"
+#include "walk.cuh"
 
 // Nothing is allocated and the host waits for nothing but comm. Forward holds, of all
 // tokens, nothing; backward dO of each and a state a tile.

@@ -1,7 +1,7 @@
-// token.cuh -- Spike-KDA's token on the device: gates, updates, emit, and the walk.
+// token.cuh -- Spike-KDA's token on the device: gates, updates, emit.
 // Book: chapter 15, "Code: kernels".
 // Checked by: tests/15_scan.c, through v1_plain.cu and v2_mma.cu.
-// Next: tree.cuh.
+// Next: walk.cuh.
 #ifndef KCP_15_TOKEN_CUH
 #define KCP_15_TOKEN_CUH
 
@@ -80,10 +80,10 @@ static __device__ __forceinline__ void fetch(const struct tile &x, int at, int n
     }
 }
 
-// Pass 1.  A = diag(alpha) - beta k (alpha k)^T: leaf e <- [beta k v^T | A -
-// diag(alpha)], in reverse [A^T q dO^T | A^T - diag(alpha)], and its decay alpha. Bound:
-// memory, 4 K (K+V) bytes written a leaf. A block a leaf and head, a thread a column;
-// the barrier parts the vectors from their products.
+// Pass 1.  A = diag(alpha) - beta k (alpha k)^T: leaf e <- [beta k v^T | A
+// - diag(alpha)], in reverse [A^T q dO^T | A^T - diag(alpha)], and its decay alpha.
+// Bound: memory, 4 K (K+V) bytes written a leaf. A block a leaf and head, a thread a
+// column; the barrier parts the vectors from their products.
 template <class X>
 static __global__ void updates(const struct tile x, int back)
 {
@@ -142,88 +142,6 @@ static __global__ void emit(const struct tile x, float *S_last)
         const int64_t iv = (int64_t)i * V + v;
         S_last[(int64_t)n * K * V + iv] = alpha[i] * S[iv] + beta * k[i] * err;
     }
-}
-
-enum { COLUMNS = 4 };
-
-// The sequential form: a warp owns 4 columns of a state or map [HV,K,ld], its lanes the
-// rows, so a token costs shuffles and no barrier. back: dS <- A^T (dS + q dO^T). keep
-// [C,HV,K,V]: the state that each token finds. o is written when emits is asked for.
-template <class X, int rows, int back>
-static __global__ void walk(const struct tile x, int W, int ld, float *state,
-                            float *keep, int emits)
-{
-    const struct kcp_scan &a = x.a;
-    const int n = blockIdx.x, K = a.K, V = a.V, m = n / (a.HV / a.H);
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int c0 = (blockIdx.y * (blockDim.x / 32) + warp) * COLUMNS;
-    float S[rows][COLUMNS];
-    if (c0 >= W) return;
-    #pragma unroll
-    for (int j = 0; j < rows; j++)
-        #pragma unroll
-        for (int c = 0; c < COLUMNS; c++) {
-            const int i = lane + 32 * j, there = i < K && c0 + c < W;
-            S[j][c] = there ? state[((int64_t)n * K + i) * ld + c0 + c] : 0.0f;
-        }
-    for (int e = 0; e < x.n; e++) {
-        const int at = token_of(x, e, back);
-        const int64_t t = x.t0 + at, row = (int64_t)at * a.HV + n;
-        const int lives = !dropped(a, t);
-        const float beta = x.beta[row];
-        float k[rows], q[rows], al[rows], sum[COLUMNS], o[COLUMNS], value[COLUMNS];
-        #pragma unroll
-        for (int j = 0; j < rows; j++) {
-            const int i = lane + 32 * j;
-            k[j] = i < K ? (float)in<X>(a.k, t, a.H, m, K)[i] : 0.0f;
-            q[j] = i < K ? (float)in<X>(a.q, t, a.H, m, K)[i] : 0.0f;
-            al[j] = i < K ? x.alpha[row * K + i] : 0.0f;
-        }
-        #pragma unroll
-        for (int c = 0; c < COLUMNS; c++) {
-            const int v = c0 + c;
-            value[c] = v >= V ? 0.0f : !back ? (float)in<X>(a.v, t, a.HV, n, V)[v]
-                     : lives ? x.dO[(t * a.HV + n) * V + v] : 0.0f;
-            sum[c] = o[c] = 0.0f;
-            #pragma unroll
-            for (int j = 0; j < rows; j++) {
-                const int i = lane + 32 * j;
-                if (keep && i < K && v < V)
-                    keep[(((int64_t)e * a.HV + n) * K + i) * V + v] = S[j][c];
-                S[j][c] = back ? S[j][c] + q[j] * value[c] : al[j] * S[j][c];
-                sum[c] += S[j][c] * k[j];
-            }
-            sum[c] = warp_sum(sum[c]);
-            const float b = beta * (back ? -sum[c] : value[c] - sum[c]);
-            #pragma unroll
-            for (int j = 0; j < rows; j++) {
-                S[j][c] = (back ? al[j] : 1.0f) * (S[j][c] + k[j] * b);
-                o[c] += S[j][c] * q[j];
-            }
-            if (!emits || !lives) continue;
-            o[c] = warp_sum(o[c]);
-            if (lane == 0 && v < V) out<X>(a.o, t, a.HV, n, V)[v] = o[c];
-        }
-    }
-    #pragma unroll
-    for (int j = 0; j < rows; j++)
-        #pragma unroll
-        for (int c = 0; c < COLUMNS; c++) {
-            const int i = lane + 32 * j;
-            if (i < K && c0 + c < W)
-                state[((int64_t)n * K + i) * ld + c0 + c] = S[j][c];
-        }
-}
-
-template <class X, int back>
-static void walk_tile(const struct tile &x, int W, int ld, float *state, float *keep,
-                      int emits)
-{
-    const int warps = (W + COLUMNS - 1) / COLUMNS;
-    const dim3 grid(x.a.HV, (warps + 3) / 4);
-    auto f = x.a.K <= 32 ? walk<X, 1, back> : x.a.K <= 64 ? walk<X, 2, back>
-           : x.a.K <= 128 ? walk<X, 4, back> : walk<X, 8, back>;
-    f<<<grid, 128, 0, x.a.stream>>>(x, W, ld, state, keep, emits);
 }
 
 #endif
