@@ -34,7 +34,8 @@ static void copy_floats(const struct scan *x, float *to, const float *from, int6
 template <class X>
 static int tree(const struct scan *x, const struct tile &y, int back)
 {
-    updates<X><<<dim3(y.n, x->a.HV), 256, 0, x->a.stream>>>(y, back);
+    const int threads = threads_for(x->a.V + x->a.K, 256);
+    updates<X><<<dim3(y.n, x->a.HV), threads, 0, x->a.stream>>>(y, back);
     return tree_up(product_of(x, y, NULL), x->run, x->a.stream);
 }
 
@@ -114,8 +115,7 @@ static int outputs(struct scan *x)
             status = tree<X>(x, y, 0);
             if (!status)
                 status = tree_down(product_of(x, y, y.before), x->run, a->stream);
-            const int threads = (a->V + 31) / 32 * 32;
-            emit<X><<<dim3(y.n, a->HV), threads, 0, a->stream>>>(y, S);
+            emit<X><<<dim3(y.n, a->HV), threads_for(a->V, KMAX), 0, a->stream>>>(y, S);
         }
     return status ? status : launched();
 }

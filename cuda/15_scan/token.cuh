@@ -30,6 +30,13 @@ static __device__ __forceinline__ int token_of(const struct tile &x, int e, int 
     return back ? x.n - 1 - e : e;
 }
 
+// Whole warps, one thread a number, up to most.
+static inline int threads_for(int numbers, int most)
+{
+    const int threads = (numbers + 31) / 32 * 32;
+    return threads < most ? threads : most;
+}
+
 static __device__ __forceinline__ float sigma(float y)
 {
     return 1.0f / (1.0f + expf(-y));

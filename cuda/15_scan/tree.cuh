@@ -66,6 +66,11 @@ static inline int blocks_of(const struct product *x)
     return (x->n - x->d + 2 * x->d - 1) / (2 * x->d);
 }
 
+static inline int columns_of(const struct product *x)
+{
+    return x->what == DOWN || x->what == ROOT ? x->V : x->V + x->K;
+}
+
 typedef int products(const struct product *x, struct CUstream_st *stream);
 
 static inline int tree_up(struct product x, products *run, struct CUstream_st *stream)

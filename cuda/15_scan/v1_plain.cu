@@ -15,7 +15,7 @@ static __global__ void multiply(const struct product x)
     const struct factors f = factors_of(x, blockIdx.x, blockIdx.y);
     const int K = x.K, V = x.V, W = V + K, row0 = blockIdx.z * ROWS;
     const int rows = K - row0 < ROWS ? K - row0 : ROWS;
-    for (int j = threadIdx.x; j < ROWS * K; j += THREADS) {
+    for (int j = threadIdx.x; j < ROWS * K; j += blockDim.x) {
         const int r = j / K, p = j % K;
         X[r][p] = r < rows ? f.L[(int64_t)(row0 + r) * W + V + p] : 0.0f;
     }
@@ -23,10 +23,11 @@ static __global__ void multiply(const struct product x)
     __syncthreads();
     if (f.E && threadIdx.x < rows)
         f.D[row0 + threadIdx.x] = D[threadIdx.x] * f.E[row0 + threadIdx.x];
-    for (int c = threadIdx.x; c < f.columns; c += THREADS) {
+    for (int c = threadIdx.x; c < f.columns; c += blockDim.x) {
         const float E = scale_of(f, V, c);
         float y[ROWS] = {};
         //> kernel-multiply
+        #pragma unroll 4
         for (int p = 0; p < K; p++) {
             const float R = f.R[(int64_t)p * f.ldR + c];
             #pragma unroll
@@ -44,7 +45,7 @@ static __global__ void multiply(const struct product x)
 static int plain(const struct product *x, struct CUstream_st *stream)
 {
     const dim3 grid(blocks_of(x), x->HV, (x->K + ROWS - 1) / ROWS);
-    multiply<<<grid, THREADS, 0, stream>>>(*x);
+    multiply<<<grid, threads_for(columns_of(x), THREADS), 0, stream>>>(*x);
     return launched();
 }
 

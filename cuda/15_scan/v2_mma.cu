@@ -144,7 +144,7 @@ static int launch(const struct product *x, struct CUstream_st *stream)
 
 static int tensor_cores(const struct product *x, struct CUstream_st *stream)
 {
-    const int columns = x->what == DOWN || x->what == ROOT ? x->V : x->V + x->K;
+    const int columns = columns_of(x);
     if (x->K == 64)
         return columns == 64 ? launch<64, 64>(x, stream)
              : columns == 128 ? launch<64, 128>(x, stream) : launch<64, 192>(x, stream);
