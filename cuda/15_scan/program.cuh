@@ -83,6 +83,8 @@ static int carry(struct scan *x, int back, float *states)
     for (int s = 0; s < a->NS && !status; s++) {
         const int want = kcp_plan_want(a->plan, x->ctx->seg0 + s, back);
         const int W = want & KCP_WANT_M ? ld : a->V;
+        if (!want && a->plan->R > 1)             // nobody asks, but it may travel
+            cudaMemsetAsync(x->maps + s * map, 0, sizeof(float) * map, a->stream);
         if (!want) continue;
         float *decay = scanned(x, s) ? x->decay : NULL;
         begin_map<<<a->HV, 256, 0, a->stream>>>(a->K, a->V, states + s * KV, decay,
@@ -196,14 +198,14 @@ static void rows_on(const struct scan *x, const int *owner, const void *from, vo
 }
 
 template <class X>
-static int scan_run(void *args, products *run, int auto_from)
+static int scan_run(void *args, products *run, struct pace pace)
 {
     const struct kcp_scan *a = (const struct kcp_scan *)args;
     const struct kcp_call *call = (const struct kcp_call *)a;
     struct scan x;
     if (!a->plan || a->D < 1) return KCP_BAD;
     if (a->K > KMAX || a->V > KMAX) return KCP_NA;
-    int status = place(&x, a, run, auto_from) <= a->work_bytes ? KCP_OK : KCP_BAD;
+    int status = place(&x, a, run, pace) <= a->work_bytes ? KCP_OK : KCP_BAD;
     if (!status) put_tables(&x);
     if (!status && a->pass == KCP_BACKWARD)
         status = spread_gradients<X>(&x.p, x.ctx);
@@ -226,11 +228,11 @@ static int scan_run(void *args, products *run, int auto_from)
 }
 
 template <class X>
-static size_t scan_work(const void *args, int auto_from)
+static size_t scan_work(const void *args, struct pace pace)
 {
     const struct kcp_scan *a = (const struct kcp_scan *)args;
     struct scan x;
-    return a->plan ? place(&x, a, NULL, auto_from) : 0;
+    return a->plan ? place(&x, a, NULL, pace) : 0;
 }
 
 #endif

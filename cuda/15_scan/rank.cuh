@@ -12,12 +12,17 @@
 #include "tree.cuh"
 #include "walk.cuh"
 
+// What auto goes by, in nanoseconds: a walked token, whatever the heads; a launch that
+// the next one waits for; a number of a leaf's map, through all levels. Measured
+// (chapter 15), and of no meaning for results but for which of two forms they take.
+struct pace { float token, launch, number; };
+
 // Nothing is allocated and the host waits for nothing but comm. Forward holds, of all
 // tokens, nothing; backward dO of each and a state a tile.
 struct scan {
     struct kcp_scan a;
     products *run;
-    int auto_from;                       // auto scans stretches of so many tokens
+    struct pace pace;
     const struct kcp_context *ctx;
     struct room r;
     struct tile x;
@@ -28,10 +33,16 @@ struct scan {
     float *dq_part, *dk_part, *part, *mine, *all, *sum;
 };
 
+// Stretch s by the scan? auto: where its tiles are long enough to pay for the levels.
 static int scanned(const struct scan *x, int s)
 {
-    return x->a.walk == KCP_BLELLOCH ||
-           (x->a.walk == KCP_AUTO && x->ctx->cu[s + 1] - x->ctx->cu[s] >= x->auto_from);
+    const struct kcp_scan *a = &x->a;
+    if (a->walk != KCP_AUTO) return a->walk == KCP_BLELLOCH;
+    const int len = x->ctx->cu[s + 1] - x->ctx->cu[s], n = len < a->C ? len : a->C;
+    int launches = 5;
+    for (int d = 1; d < n; d *= 2) launches += 2;
+    const float map = (float)a->HV * a->K * (a->K + a->V);
+    return launches * x->pace.launch + n * map * x->pace.number < n * x->pace.token;
 }
 
 static int64_t state_size(const struct scan *x)
@@ -40,11 +51,11 @@ static int64_t state_size(const struct scan *x)
 }
 
 static size_t place(struct scan *x, const struct kcp_scan *args, products *run,
-                    int auto_from)
+                    struct pace pace)
 {
     *x = {};
     struct kcp_scan *a = &x->a;
-    *a = *args, x->run = run, x->auto_from = auto_from;
+    *a = *args, x->run = run, x->pace = pace;
     x->ctx = &a->plan->ctx[a->r];
     const int64_t KV = state_size(x), map = KV + (int64_t)a->HV * a->K * a->K;
     const int64_t rows = padded_rows(a->plan), row = (int64_t)a->HV * a->V;

@@ -117,7 +117,10 @@ static __global__ void spread(const struct repeats x, int s)
 static int gather_rows(const struct repeats *x, int64_t padded, struct kcp_comm *comm)
 {
     const struct kcp_scan *a = &x->a;
-    const size_t bytes = sizeof(float) * padded * (x->row + 1);
+    const size_t one = sizeof(float) * (x->row + 1), bytes = one * padded;
+    if (a->NS < padded)
+        cudaMemsetAsync((char *)x->rows + a->NS * one, 0, bytes - a->NS * one,
+                        a->stream);
     if (a->drop && a->plan->crossing && a->plan->R > 1)
         return comm->all_gather(comm, x->rows, x->all, bytes, a->stream);
     cudaMemcpyAsync((char *)x->all + a->r * bytes, x->rows, bytes,

@@ -4,7 +4,8 @@
 // Next: v2_mma.cu.
 #include "program.cuh"
 
-enum { ROWS = 16, THREADS = 256, AUTO_FROM = 64 };
+enum { ROWS = 16, THREADS = 256 };
+static const struct pace pace = { 170, 7500, 0.03f };
 
 // Bound: 2 K flops an element of out, fp32 units; R comes from the L2 once for each 16
 // rows. A block owns 16 whole rows of out, and has X_L's in shared memory before any is
@@ -52,13 +53,13 @@ static int plain(const struct product *x, struct CUstream_st *stream)
 template <class X>
 static int run(void *args)
 {
-    return scan_run<X>(args, plain, AUTO_FROM);
+    return scan_run<X>(args, plain, pace);
 }
 
 template <class X>
 static size_t work(const void *args)
 {
-    return scan_work<X>(args, AUTO_FROM);
+    return scan_work<X>(args, pace);
 }
 
 KCP_VARIANT(scan_v1_plain) = {

@@ -11,7 +11,8 @@
 // read before the first store. A warp owns 32 x 64 of out, 64 registers of sums. Slices
 // of 32 p come by copies in flight, two buffers; the barriers part their reader and
 // their writer.
-enum { DEPTH = 32, PITCH = DEPTH + 4, TALL = 32, WIDE = 64, AUTO_FROM = 64 };
+enum { DEPTH = 32, PITCH = DEPTH + 4, TALL = 32, WIDE = 64 };
+static const struct pace pace = { 170, 10500, 0.015f };
 
 static __device__ __forceinline__ uint32_t to_tf32(float x)
 {
@@ -158,13 +159,13 @@ static int run(void *args)
 {
     const struct kcp_scan *a = (const struct kcp_scan *)args;
     if ((a->K != 64 && a->K != 128) || (a->V != 64 && a->V != 128)) return KCP_NA;
-    return scan_run<X>(args, tensor_cores, AUTO_FROM);
+    return scan_run<X>(args, tensor_cores, pace);
 }
 
 template <class X>
 static size_t work(const void *args)
 {
-    return scan_work<X>(args, AUTO_FROM);
+    return scan_work<X>(args, pace);
 }
 
 KCP_VARIANT(scan_v2_mma) = {

@@ -8,13 +8,15 @@
 #include "token.cuh"
 
 // Bound: latency. A token needs the state of the one before it, and within it a sum
-// over rows comes before the update. So a warp owns COLUMNS columns of a state or map
-// [HV,K,ld], its lanes the rows: the sum is five shuffles and no barrier, and the sums
-// for o, S'^T q = S_d^T q + beta (k q) e, go with it. A block's warps share tokens: it
-// stages GROUP of them at a time in shared memory, and fetches the next into registers
-// while it walks these. The barrier parts what is read from what is written; with two
-// buffers there is one a group.
-enum { COLUMNS = 4, WARPS = 4, ACROSS = COLUMNS * WARPS, WALKERS = 32 * WARPS };
+// over rows comes before the update. A state or map [HV,K,ld] stays in registers, its
+// columns over warps: of 8 columns a warp has, eight lanes own two, each every eighth
+// four of their rows. A sum over rows is then three shuffles deep and needs no barrier;
+// the sums for o, S'^T q = S_d^T q + beta (k q) e, go in the same three rounds. A
+// block's warps share tokens: it stages GROUP of them at a time in shared memory, and
+// fetches the next into registers while it walks these. The barrier parts what is read
+// from what is written; with two buffers there is one a group.
+enum { COLUMNS = 2, LANES = 8, WARPS = 4, ACROSS = 32 / LANES * COLUMNS * WARPS,
+       WALKERS = 32 * WARPS };
 
 template <int rows>
 struct staged {                        // of GROUP tokens, rows * 32 keys each
@@ -24,13 +26,19 @@ struct staged {                        // of GROUP tokens, rows * 32 keys each
     int lives[GROUP];
 };
 
-// What a thread holds of the group that comes next: the same places in each row.
+// What a thread holds of the group that comes next, as it lies in memory: a number that
+// is not looked at is not waited for. v is forward's, dO backward's value.
 enum { HOLDS = 1024 / WALKERS, VALUES = 32 * ACROSS / WALKERS };
-struct held { float k[HOLDS], q[HOLDS], alpha[HOLDS], value[VALUES], beta; int lives; };
+template <class X>
+struct held {
+    X k[HOLDS], q[HOLDS], v[VALUES];
+    float alpha[HOLDS], dO[VALUES], beta;
+    int drop;
+};
 
 template <class X, int rows, int back>
 static __device__ __forceinline__ void hold(const struct tile &x, int n, int e0, int c0,
-                                            struct held *y)
+                                            struct held<X> *y)
 {
     const struct kcp_scan &a = x.a;
     const int K = a.K, V = a.V, m = n / (a.HV / a.H), group = staged<rows>::GROUP;
@@ -39,26 +47,30 @@ static __device__ __forceinline__ void hold(const struct tile &x, int n, int e0,
         const int at = threadIdx.x + WALKERS * j, e = e0 + at / (32 * rows);
         const int i = at % (32 * rows), there = e < x.n && i < K;
         const int u = there ? token_of(x, e, back) : 0;
-        y->k[j] = there ? (float)in<X>(a.k, x.t0 + u, a.H, m, K)[i] : 0.0f;
-        y->q[j] = there ? (float)in<X>(a.q, x.t0 + u, a.H, m, K)[i] : 0.0f;
-        y->alpha[j] = there ? x.alpha[((int64_t)u * a.HV + n) * K + i] : 0.0f;
+        y->k[j] = y->q[j] = (X)0.0f, y->alpha[j] = 0.0f;
+        if (!there) continue;
+        y->k[j] = in<X>(a.k, x.t0 + u, a.H, m, K)[i];
+        y->q[j] = in<X>(a.q, x.t0 + u, a.H, m, K)[i];
+        y->alpha[j] = x.alpha[((int64_t)u * a.HV + n) * K + i];
     }
     #pragma unroll
-    for (int j = 0; j < (VALUES + rows - 1) / rows; j++) {
+    for (int j = 0; j < VALUES / rows; j++) {
         const int at = threadIdx.x + WALKERS * j, e = e0 + at / ACROSS;
-        const int v = c0 + at % ACROSS, there = at / ACROSS < group && e < x.n && v < V;
+        const int v = c0 + at % ACROSS, there = e < x.n && v < V;
         const int64_t t = x.t0 + (there ? token_of(x, e, back) : 0);
-        y->value[j] = !there ? 0.0f : !back ? (float)in<X>(a.v, t, a.HV, n, V)[v]
-                    : dropped(a, t) ? 0.0f : x.dO[(t * a.HV + n) * V + v];
+        y->v[j] = (X)0.0f, y->dO[j] = 0.0f;
+        if (there && back) y->dO[j] = x.dO[(t * a.HV + n) * V + v];
+        if (there && !back) y->v[j] = in<X>(a.v, t, a.HV, n, V)[v];
     }
     const int e = e0 + threadIdx.x, there = threadIdx.x < group && e < x.n;
     const int u = there ? token_of(x, e, back) : 0;
-    y->beta = there ? x.beta[(int64_t)u * a.HV + n] : 0.0f;
-    y->lives = there && !dropped(a, x.t0 + u);
+    y->beta = 0.0f, y->drop = 0;
+    if (there) y->beta = x.beta[(int64_t)u * a.HV + n];
+    if (there && a.drop) y->drop = ((const int *)a.drop)[x.t0 + u];
 }
 
-template <int rows>
-static __device__ __forceinline__ void stage(const struct held &y,
+template <class X, int rows, int back>
+static __device__ __forceinline__ void stage(const struct held<X> &y,
                                              struct staged<rows> *s)
 {
     #pragma unroll
@@ -67,109 +79,133 @@ static __device__ __forceinline__ void stage(const struct held &y,
         s->k[0][at] = y.k[j], s->q[0][at] = y.q[j], s->alpha[0][at] = y.alpha[j];
     }
     #pragma unroll
-    for (int j = 0; j < (VALUES + rows - 1) / rows; j++) {
-        const int at = threadIdx.x + WALKERS * j;
-        if (at / ACROSS < s->GROUP) s->value[0][at] = y.value[j];
-    }
+    for (int j = 0; j < VALUES / rows; j++)
+        s->value[0][threadIdx.x + WALKERS * j] = back ? y.dO[j] : (float)y.v[j];
     if (threadIdx.x < s->GROUP)
-        s->beta[threadIdx.x] = y.beta, s->lives[threadIdx.x] = y.lives;
+        s->beta[threadIdx.x] = y.beta, s->lives[threadIdx.x] = !y.drop;
 }
 
-// Several sums over a warp at once: their shuffles follow each other without waiting.
+// Sums over eight lanes: the shuffles of a round stand behind one another (volatile
+// keeps them there), and only then is the first one waited for.
 template <int many>
-static __device__ __forceinline__ void warp_sums(float (&y)[many])
+static __device__ __forceinline__ void lane_sums(float (&y)[many])
 {
     #pragma unroll
-    for (int m = 16; m; m /= 2)
+    for (int m = 1; m < LANES; m *= 2) {
+        float z[many];
         #pragma unroll
-        for (int c = 0; c < many; c++) y[c] += __shfl_xor_sync(0xffffffffu, y[c], m);
+        for (int c = 0; c < many; c++)
+            asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
+                         : "=f"(z[c]) : "f"(y[c]), "r"(m));
+        #pragma unroll
+        for (int c = 0; c < many; c++) y[c] += z[c];
+    }
+}
+
+// A thread's rows of a token's vector: four together.
+template <int rows>
+static __device__ __forceinline__ void rows_of(const float *from, float (&y)[rows][4])
+{
+    #pragma unroll
+    for (int j = 0; j < rows; j++) {
+        const float4 x = ((const float4 *)from)[threadIdx.x % LANES + LANES * j];
+        y[j][0] = x.x, y[j][1] = x.y, y[j][2] = x.z, y[j][3] = x.w;
+    }
 }
 
 // One token: S <- S_d + beta k (v - S_d^T k)^T and o = S'^T q; back: dS <- A^T (dS + q
 // dO^T). sum is S^T k, then S^T q, then k q.
 template <int rows, int back, int emits>
 static __device__ __forceinline__ void token(const struct staged<rows> &s, int g,
-                                             float (&S)[rows][COLUMNS], float *o)
+                                             float (&S)[rows][4][COLUMNS], float *o)
 {
-    const int lane = threadIdx.x % 32, own = threadIdx.x / 32 * COLUMNS;
-    float k[rows], q[rows], alpha[rows], sum[emits ? 2 * COLUMNS + 1 : COLUMNS] = {};
+    const float beta = s.beta[g], *own = &s.value[g][threadIdx.x / LANES * COLUMNS];
+    float value[COLUMNS];
+    float k[rows][4], q[rows][4], alpha[rows][4];
+    float sum[emits ? 2 * COLUMNS + 1 : COLUMNS] = {};
+    rows_of<rows>(s.k[g], k), rows_of<rows>(s.q[g], q);
+    rows_of<rows>(s.alpha[g], alpha);
     #pragma unroll
-    for (int j = 0; j < rows; j++) {
-        const int i = lane + 32 * j;
-        k[j] = s.k[g][i], q[j] = s.q[g][i], alpha[j] = s.alpha[g][i];
-        if (emits) sum[2 * COLUMNS * emits] += k[j] * q[j];
+    for (int c = 0; c < COLUMNS; c++) value[c] = back && !s.lives[g] ? 0.0f : own[c];
+    #pragma unroll
+    for (int j = 0; j < rows; j++)
         #pragma unroll
-        for (int c = 0; c < COLUMNS; c++) {
-            S[j][c] = back ? S[j][c] + q[j] * s.value[g][own + c] : alpha[j] * S[j][c];
-            sum[c] += S[j][c] * k[j];
-            if (emits) sum[COLUMNS * emits + c] += S[j][c] * q[j];
+        for (int e = 0; e < 4; e++) {
+            if (emits) sum[2 * COLUMNS * emits] += k[j][e] * q[j][e];
+            #pragma unroll
+            for (int c = 0; c < COLUMNS; c++) {
+                float *x = &S[j][e][c];
+                *x = back ? *x + q[j][e] * value[c] : alpha[j][e] * *x;
+                sum[c] += *x * k[j][e];
+                if (emits) sum[COLUMNS * emits + c] += *x * q[j][e];
+            }
         }
-    }
-    warp_sums(sum);
+    lane_sums(sum);
     #pragma unroll
     for (int c = 0; c < COLUMNS; c++) {
-        const float b = s.beta[g] * (back ? -sum[c] : s.value[g][own + c] - sum[c]);
+        const float b = beta * (back ? -sum[c] : value[c] - sum[c]);
         #pragma unroll
         for (int j = 0; j < rows; j++)
-            S[j][c] = (back ? alpha[j] : 1.0f) * (S[j][c] + k[j] * b);
+            #pragma unroll
+            for (int e = 0; e < 4; e++)
+                S[j][e][c] = (back ? alpha[j][e] : 1.0f) * (S[j][e][c] + k[j][e] * b);
         if (emits) o[c] = sum[COLUMNS * emits + c] + sum[2 * COLUMNS * emits] * b;
     }
 }
 
-// n rows of K x COLUMNS at `to`, V apart: four at once where they are aligned.
-template <int rows>
-static __device__ __forceinline__ void put_state(const float (&S)[rows][COLUMNS], int K,
-                                                 int W, int ld, int v, float *to)
+// A thread's part of [K,W], rows ld apart, to or from memory: two columns from v on.
+template <int rows, int put>
+static __device__ __forceinline__ void move_state(float (&S)[rows][4][COLUMNS], int K,
+                                                  int W, int ld, int v, float *at)
 {
-    const int lane = threadIdx.x % 32;
     const int together = v + COLUMNS <= W && ld % COLUMNS == 0;
     #pragma unroll
-    for (int j = 0; j < rows; j++) {
-        const int i = lane + 32 * j;
-        if (i >= K) continue;
-        float *row = to + (int64_t)i * ld + v;
-        if (together) *(float4 *)row = { S[j][0], S[j][1], S[j][2], S[j][3] };
-        else
-            for (int c = 0; c < COLUMNS; c++)
-                if (v + c < W) row[c] = S[j][c];
-    }
+    for (int j = 0; j < rows; j++)
+        #pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const int i = 4 * (threadIdx.x % LANES + LANES * j) + e;
+            float *x = at + (int64_t)i * ld + v, *y = S[j][e];
+            if (put && i < K && together) *(float2 *)x = { y[0], y[1] };
+            else
+                for (int c = 0; c < COLUMNS; c++) {
+                    const int there = i < K && v + c < W;
+                    if (put && there) x[c] = y[c];
+                    if (!put) y[c] = there ? x[c] : 0.0f;
+                }
+        }
 }
 
 // keep [C,HV,K,V]: the state that each token finds.
 template <class X, int rows, int back, int emits>
-static __global__ void __launch_bounds__(WALKERS)
+static __global__ void __launch_bounds__(WALKERS, 3)
 walk(const struct tile x, int W, int ld, float *state, float *keep)
 {
-    __shared__ struct staged<rows> s[2];
+    __shared__ __align__(16) struct staged<rows> s[2];
     enum { GROUP = staged<rows>::GROUP };
     const struct kcp_scan &a = x.a;
-    const int n = blockIdx.x, K = a.K, V = a.V, lane = threadIdx.x % 32;
-    const int c0 = blockIdx.y * ACROSS, own = c0 + threadIdx.x / 32 * COLUMNS;
-    float S[rows][COLUMNS], o[COLUMNS];
-    struct held next;
+    const int n = blockIdx.x, K = a.K, V = a.V;
+    const int c0 = blockIdx.y * ACROSS, own = c0 + threadIdx.x / LANES * COLUMNS;
+    float S[rows][4][COLUMNS], o[COLUMNS];
+    struct held<X> next;
     hold<X, rows, back>(x, n, 0, c0, &next);
-    #pragma unroll
-    for (int j = 0; j < rows; j++)
-        #pragma unroll
-        for (int c = 0; c < COLUMNS; c++) {
-            const int i = lane + 32 * j, there = i < K && own + c < W;
-            S[j][c] = there ? state[((int64_t)n * K + i) * ld + own + c] : 0.0f;
-        }
+    move_state<rows, 0>(S, K, W, ld, own, state + (int64_t)n * K * ld);
     for (int e0 = 0, at = 0; e0 < x.n; e0 += GROUP, at = 1 - at) {
-        stage<rows>(next, &s[at]);
+        stage<X, rows, back>(next, &s[at]);
         __syncthreads();
         if (e0 + GROUP < x.n) hold<X, rows, back>(x, n, e0 + GROUP, c0, &next);
-        for (int g = 0; g < GROUP && e0 + g < x.n; g++) {
+        const int here = x.n - e0 < GROUP ? x.n - e0 : GROUP;
+        for (int g = 0; g < here; g++) {
             const int64_t row = (int64_t)(e0 + g) * a.HV + n;
-            if (keep && own < V) put_state(S, K, V, V, own, keep + row * K * V);
+            if (keep) move_state<rows, 1>(S, K, V, V, own, keep + row * K * V);
             token<rows, back, emits>(s[at], g, S, o);
+            const int tells = emits && threadIdx.x % LANES == 0 && s[at].lives[g];
             #pragma unroll
             for (int c = 0; c < COLUMNS * emits; c++)
-                if (lane == c && own + c < V && s[at].lives[g])
+                if (tells && own + c < V)
                     out<X>(a.o, x.t0 + e0 + g, a.HV, n, V)[own + c] = o[c];
         }
     }
-    if (own < W) put_state(S, K, W, ld, own, state + (int64_t)n * K * ld);
+    move_state<rows, 1>(S, K, W, ld, own, state + (int64_t)n * K * ld);
 }
 
 template <class X, int back, int emits>
