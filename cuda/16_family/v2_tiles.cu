@@ -7,27 +7,46 @@
 #include "v2_scan.cuh"
 #include "../stages_v2.cuh"
 
+enum { MAKE, GO_BACK, FITS };
+
+// Has a block of this chip the shared memory?
 template <int model, int K, int V>
-static int step(const struct family *x, int back)
+static int fits(void)
 {
-    return back ? back_of<model, K, V>(x) : form_of<model, K, V>(x);
+    const size_t need[] = { sizeof(struct form_room<model, K, V>),
+                            sizeof(struct back_room<model, K, V>),
+                            model == KCP_DPLR ? sizeof(struct belt<K>) : 0 };
+    int device = 0, has = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&has, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    for (size_t bytes : need)
+        if (bytes > (size_t)has) return KCP_NA;
+    return KCP_OK;
+}
+
+template <int model, int K, int V>
+static int step(const struct family *x, int what)
+{
+    return what == MAKE      ? form_of<model, K, V>(x)
+           : what == GO_BACK ? back_of<model, K, V>(x)
+                             : fits<model, K, V>();
 }
 
 template <int model>
-static int sized(const struct family *x, int back)
+static int sized(const struct family *x, int what)
 {
     const int K = x->a.K, V = x->a.V;
     if (K == 64)
-        return V == 64 ? step<model, 64, 64>(x, back) : step<model, 64, 128>(x, back);
-    return V == 64 ? step<model, 128, 64>(x, back) : step<model, 128, 128>(x, back);
+        return V == 64 ? step<model, 64, 64>(x, what) : step<model, 64, 128>(x, what);
+    return V == 64 ? step<model, 128, 64>(x, what) : step<model, 128, 128>(x, what);
 }
 
-template <int back>
+template <int what>
 static int any(const struct family *x)
 {
-    return x->a.model == KCP_DPLR   ? sized<KCP_DPLR>(x, back)
-           : x->a.model == KCP_GDN2 ? sized<KCP_GDN2>(x, back)
-                                    : sized<KCP_GLA>(x, back);
+    return x->a.model == KCP_DPLR   ? sized<KCP_DPLR>(x, what)
+           : x->a.model == KCP_GDN2 ? sized<KCP_GDN2>(x, what)
+                                    : sized<KCP_GLA>(x, what);
 }
 
 static int scan_any(const struct program *x)
@@ -54,7 +73,7 @@ static int local_any(const struct program *x)
 
 static struct engine tiles(void)
 {
-    return { stages_v2("v2_tiles"), any<0>, any<1>, 1, scan_any, local_any,
+    return { stages_v2("v2_tiles"), any<MAKE>, any<GO_BACK>, 1, scan_any, local_any,
              reverse_any };
 }
 
@@ -66,7 +85,10 @@ static int run(void *args)
     if ((a->K != 64 && a->K != 128) || (a->V != 64 && a->V != 128)) return KCP_NA;
     for (const void *x : p)
         if (!aligned_16(x)) return KCP_NA;
-    return family_run<bf16>(a, tiles());
+    struct family x = {};
+    x.a = *a;
+    const int status = any<FITS>(&x);
+    return status ? status : family_run<bf16>(a, tiles());
 }
 
 static size_t work(const void *args)
