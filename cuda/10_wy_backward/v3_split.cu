@@ -59,7 +59,7 @@ static __device__ __forceinline__ void gather(const struct kcp_wy_backward &a,
         by_columns += k * W;
         x.up[r] = up += rows;
         x.down[r] = k * (W + dkt);
-        s.kQ[i][x.d] = k * dk2;
+        keep(s, i, x.d, k * dk2);
         if (i >= z.len) continue;
         float2 y = { dq2 + A * k, W + dkt + x.dkt[r] + beta * dk2 + A * q };
         if (heads > 1) {                 // the heads before the last leave their sum
@@ -114,20 +114,22 @@ void wy_pairs(const struct kcp_wy_backward a, const struct between b)
 
     for (int n = m * group; n < (heads == 1 ? m + 1 : s.end); n++) {
         fetch_raw(a, b, s.z, m, n, 0, s);
+        fetch_column(a, s.z, m, n, 0, s);
+        fetch_matrices(a, b.dL, s.z, n, s);
         #pragma unroll 1
         for (int d0 = 0; d0 < K; d0 += COLS) {
             struct column x;
-            where(x);
-            load_column(a, s.z, m, n, d0 + x.d, s, x);
-            if (d0 == 0) fetch_matrices(a, b.dL, s.z, n, s);
             copies_wait<0>();
             __syncthreads();
+            where(x);
+            load_column(s, x);
             make_factors(s, x);
             __syncthreads();
+            if (d0 + COLS < K) fetch_column(a, s.z, m, n, d0 + COLS, s);
             products(s);
             gather<K, heads>(a, b, s.z, m, n, d0, s, x);
             where(x);
-            for (int r = 0; r < 16; r++) x.k[r] = s.kQ[16 * x.B + r][x.d];
+            for (int r = 0; r < 16; r++) x.k[r] = kept(s, 16 * x.B + r, x.d);
             add_rows(x.k, d0 == 0, s.of_beta[x.d / 32] + 16 * x.B);
             const float h_dS = exp2_fast(s.G_last[x.d])
                              * b.h_dS[((int64_t)c * a.HV + n) * K + d0 + x.d];

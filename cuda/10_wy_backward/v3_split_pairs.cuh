@@ -16,14 +16,15 @@
 enum { COLS = 64, LX = COLS + PAD, TILES = 6, LT = 56 };
 
 struct pair_room {
+    float G[CHUNK][COLS];                // first: its address is the block's own
+    bf16 k[CHUNK][COLS];
     struct span z;                       // here, for registers are short,
     int end;                             // and the end of the value heads
     __align__(16) bf16 tri[2][48][LT];   // dAqk, dL: rows from 16, columns to 47
     float2 diagonal[CHUNK][16];          // dAqk_ij, dL_ij of the tiles on the diagonal
-    bf16 raw[3][CHUNK][LX], q[CHUNK][LX];   // P, W, Q
+    bf16 raw[3][CHUNK][LX], q[CHUNK][LX];   // P, W, Q; then k (Q + dk2), in halves
     bf16 kF[TILES][16][LX];              // k F of tile (I, J); then its sums by columns
     bf16 qE[2][3][16][LX];               // q E and beta k E; then the sums by rows
-    float kQ[CHUNK][COLS];               // k (Q + dk2), which dbeta sums
     float G_first[4][COLS], G_last[COLS];   // of the blocks; of the chunk
     float whole[4][4][COLS];             // over a block: rows, columns, I = 2, I = 3
     float beta[CHUNK], of_beta[2][CHUNK], of_gate[2][CHUNK];
@@ -62,6 +63,18 @@ static __device__ void fetch_matrices(const struct kcp_wy_backward &a, const bf1
             ? in<float>(a.beta, z.t + threadIdx.x, 1, 0, a.HV)[n] : 0.0f;
 }
 
+// What dbeta sums, k (Q + dk2), in the places of P and W, which its thread has used.
+static __device__ __forceinline__ void keep(struct pair_room &s, int i, int d, float x)
+{
+    *(uint16_t *)&s.raw[0][i][d] = __float_as_uint(x) >> 16;
+    *(uint16_t *)&s.raw[1][i][d] = __float_as_uint(x) & 0xffff;
+}
+static __device__ __forceinline__ float kept(const struct pair_room &s, int i, int d)
+{
+    const uint32_t high = *(const uint16_t *)&s.raw[0][i][d];
+    return __uint_as_float(high << 16 | *(const uint16_t *)&s.raw[1][i][d]);
+}
+
 // P, W, Q and q of 64 columns.
 static __device__ void fetch_raw(const struct kcp_wy_backward &a,
                                  const struct between &b, struct span z, int m, int n,
@@ -73,6 +86,34 @@ static __device__ void fetch_raw(const struct kcp_wy_backward &a,
     fetch_block<CHUNK, COLS, 256>(s.raw[1][0], b.W + at, a.HV * a.K, z.len);
     fetch_block<CHUNK, COLS, 256>(s.raw[2][0], b.Q + at, a.HV * a.K, z.len);
     fetch_block<CHUNK, COLS, 256>(s.q[0], q, a.H * a.K, z.len);
+    copies_commit();
+}
+
+// G and k of 64 columns, on their way while the 64 before are worked on. Rows past the
+// last repeat its G, and have no k.
+static __device__ __forceinline__ void fetch_column(const struct kcp_wy_backward &a,
+                                                    struct span z, int m, int n, int d0,
+                                                    struct pair_room &s)
+{
+    const bf16 *k = in<bf16>(a.k, z.t, a.H, m, a.K) + d0;
+    const float *G = in<float>(a.G, z.t, a.HV, n, a.KG) + (a.KG > 1 ? d0 : 0);
+    int t = threadIdx.x;
+    asm volatile("" : "+r"(t));
+    #pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const int i = t / 8 + 32 * r, d = t % 8 * 8, there = i < z.len;
+        copy_async(&s.k[i][d], row_at(k, there ? i : 0, 2 * a.H * a.K) + d, there);
+    }
+    #pragma unroll
+    for (int r = 0; r < 4 && a.KG > 1; r++) {
+        const int i = t / 16 + 16 * r, d = t % 16 * 4;
+        copy_async(&s.G[i][d], row_at(G, min(i, z.len - 1), 4 * a.HV * a.KG) + d, 1);
+    }
+    if (a.KG == 1 && d0 == 0) {          // GDN: one number a row, for all columns
+        const float g = *row_at(G, min(t / 4, z.len - 1), 4 * a.HV);
+        for (int r = 0; r < 4; r++)
+            *(float4 *)&s.G[t / 4][16 * r + t % 4 * 4] = make_float4(g, g, g, g);
+    }
     copies_commit();
 }
 
@@ -92,22 +133,16 @@ static __device__ __forceinline__ void where(struct column &x)
     x.d = i % COLS, x.B = __shfl_sync(~0u, i / COLS, 0);
 }
 
-static __device__ __forceinline__ void load_column(const struct kcp_wy_backward &a,
-                                                   struct span z, int m, int n, int d,
-                                                   struct pair_room &s,
+static __device__ __forceinline__ void load_column(struct pair_room &s,
                                                    struct column &x)
 {
-    const int last = z.len - 1, ldk = 2 * a.H * a.K, ldG = 4 * a.HV * a.KG;
-    const bf16 *k = in<bf16>(a.k, z.t, a.H, m, a.K) + d;
-    const float *G = in<float>(a.G, z.t, a.HV, n, a.KG) + (a.KG > 1 ? d : 0);
     #pragma unroll
     for (int r = 0; r < 16; r++) {
-        const int i = min(16 * x.B + r, last);
-        x.G[r] = *row_at(G, i, ldG);
-        x.k[r] = i < 16 * x.B + r ? 0.0f : (float)*row_at(k, i, ldk);
+        x.G[r] = s.G[16 * x.B + r][x.d];
+        x.k[r] = s.k[16 * x.B + r][x.d];
     }
     s.G_first[x.B][x.d] = x.G[0];
-    if (x.B == 3) s.G_last[x.d] = x.G[15];           // rows past the last repeat it
+    if (x.B == 3) s.G_last[x.d] = x.G[15];
 }
 
 static __device__ __forceinline__ void make_factors(struct pair_room &s,
@@ -116,7 +151,7 @@ static __device__ __forceinline__ void make_factors(struct pair_room &s,
     #pragma unroll
     for (int I = 1; I < 4; I++)
         if (I > x.B) {
-            const float G = s.G_first[I][x.d];
+            const float G = s.G[16 * I][x.d];
             #pragma unroll
             for (int r = 0; r < 16; r++)
                 s.kF[tile_of(I, x.B)][r][x.d] = x.k[r] * exp2_fast(G - x.G[r]);
@@ -134,8 +169,10 @@ static __device__ __forceinline__ void make_factors(struct pair_room &s,
 // columns, dAqk^T (qE) + dL^T (beta kE) tile by tile, over the factors kF.
 static __device__ __forceinline__ void products(struct pair_room &s)
 {
-    const int lane = threadIdx.x % 32, d0 = threadIdx.x / 32 % 4 * 16;
-    const int by_rows = threadIdx.x < 128, down = tiles_down(lane, LX) + d0;
+    int i = threadIdx.x;
+    asm volatile("" : "+r"(i));
+    const int lane = i % 32, d0 = i / 32 % 4 * 16;
+    const int by_rows = i < 128, down = tiles_down(lane, LX) + d0;
     float y[TILES][2][4] = {};
     uint32_t a[4], b[4];
 
