@@ -161,8 +161,8 @@ static int check_split(struct kcp_report *rep) { return none(); }
 #endif
 
 KCP_CHECK(check_19_from) = { "19_nccl", "gpu_from",
-    "kcp_nccl_from: a caller's communicator, blocking and not, on 1, 2 and 4 GPUs",
+    "kcp_nccl_from: a caller's, blocking or not; on 1, 2 and 4 GPUs if there are",
     check_from };
 KCP_CHECK(check_19_split) = { "19_nccl", "gpu_split",
-    "kcp_nccl_split: halves in another order, and all but one, on 1, 2 and 4 GPUs",
+    "kcp_nccl_split: halves turned round, all but one; on 1, 2 and 4 GPUs if there are",
     check_split };
