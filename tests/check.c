@@ -138,7 +138,9 @@ static void note(struct worst *w, const struct slice *s, const struct view *v,
 
 /* What an error is measured against: the slice's RMS, and
  * - for a few tokens at least their head's over all ranks: they may happen to be small;
- *   when the whole batch is that short, at least a hundredth of the natural size;
+ *   when the whole batch is that short, at least a hundredth of the natural size, and
+ *   all of it for one number a token (dbeta, GDN's dg), a dot product: with the states
+ *   rounded to bf16 and nothing else, one that happens to cancel is off by 4e-2;
  * - for a parameter's gradient at least a random sum of as many terms: what is left of
  *   terms that cancel is no measure of them. */
 static double size_of(const struct slice *s, const struct view *v, int64_t h,
@@ -148,7 +150,8 @@ static double size_of(const struct slice *s, const struct view *v, int64_t h,
     double size = fmax(rms_head(s, v, s->want, v->outer, h), 1e-6 * nat);
     if (s->field->shape[0] == 'T' && s->dim[0] < 64) {
         size = fmax(size, rms_head(s, v, s->all, all_outer, h));
-        if (s->all_rows < 64) size = fmax(size, 1e-2 * nat);
+        const int one = v->inner == 1 && s->field->name[0] == 'd';
+        if (s->all_rows < 64) size = fmax(size, one ? nat : 1e-2 * nat);
     }
     if (one_of(s->field->name, "ot")) size = fmax(size, 1e-2 * nat);   /* one token */
     if (one_of(s->field->name, "dA_log")) size = fmax(size, s->rms_dA);

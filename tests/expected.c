@@ -44,6 +44,13 @@ static double rms(const struct tensor *t)
     return t && t->n ? sqrt(s / t->n) : 0;
 }
 
+/* A token's dg is a sum over the rest of its chunk, so what is off in one dG is off in
+ * all dg before it: of C such terms in step a sum is sqrt(2 C / 3) times a random one. */
+static double in_step(const struct kcp_call *c)
+{
+    return sqrt(fmax(1, 2.0 / 3 * fmin(c->C, (double)c->T)));
+}
+
 /* What tokens add to dA_log is dx (x + dt), of softplus dx softplus / sigmoid of that:
  * the RMS of a sum of them, as many as a head has, if their signs were random. */
 static double rms_dA(const struct bag *in, const struct bag *want,
@@ -104,9 +111,10 @@ static int expect(const struct kcp_stage *s, const struct kcase *k, enum kcp_pas
         if (!status) status = bag_run(&kept.want, s, &c);
     }
     kept.rms_v = rms(bag_find(&kept.in, "v"));
-    kept.rms_sum = sqrt((double)k->call.T) * rms(bag_find(&kept.want, "dg_raw"));
-    kept.rms_dA = fmax(kept.rms_sum * sqrt(k->call.KG),
-                       rms_dA(&kept.in, &kept.want, &k->call));
+    kept.rms_sum = in_step(&k->call) * sqrt((double)k->call.T)
+                 * rms(bag_find(&kept.want, "dg_raw"));
+    kept.rms_dA = fmax(kept.rms_sum * sqrt(k->call.KG), in_step(&k->call)
+                       * rms_dA(&kept.in, &kept.want, &k->call));
     kept.k = *k, kept.judged = judged, kept.pass = pass;
     if (!status) kept.stage = s;
     return status;

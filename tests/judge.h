@@ -111,7 +111,7 @@ struct slice {
     const double *all;                  /* the whole expected tensor */
     int64_t all_rows;
     double rms_v;                       /* RMS(v), the natural size of states */
-    double rms_sum;                     /* sqrt(T) RMS(dg_raw), of a sum over tokens */
+    double rms_sum;                     /* of a sum of dg_raw over tokens, by chance */
     double rms_dA;                      /* likewise of what they add to dA_log */
     enum kcp_storage judged;
 };
