@@ -45,9 +45,11 @@ static struct said levels(double tokens)
 {
     static const int ranks[] = { 1, 2, 4, 8, 32, 64, 128, 256, 512, 1024, 4096 };
     struct said say = { 0 };
-    printf("== 19-levels\n%.0f tokens of one sequence, %.0f heads; %.1f ns a "
-           "token-head for the main\npass and %.1f for the map's; nodes of 8 GPUs; times "
-           "in ms\n\n", tokens, HV, main_ns, sum_ns);
+    printf(
+        "== 19-levels\n%.0f tokens of one sequence, %.0f heads; %.1f ns a "
+        "token-head for the main\npass and %.1f for the map's; nodes of 8 GPUs; times "
+        "in ms\n\n",
+        tokens, HV, main_ns, sum_ns);
     printf("   R   tokens/rank     main      map   one level   two levels    total   "
            "efficiency\n");
     for (int i = 0; i < 11; i++) {
@@ -71,9 +73,11 @@ int main(void)
 {
     const double tokens = 1 << 20;
     floors();
-    printf("== 19-forms\n%.0f heads, K = V = %.0f, single precision: %.0f MiB of "
-           "states and as much of\nmatrices; applying a map takes %.1f us and composing "
-           "two %.1f us at %.0f TFLOP/s\n\n", HV, K, B() / 1048576, t_MS(), t_MM(), rate / 1e6);
+    printf(
+        "== 19-forms\n%.0f heads, K = V = %.0f, single precision: %.0f MiB of "
+        "states and as much of\nmatrices; applying a map takes %.1f us and composing "
+        "two %.1f us at %.0f TFLOP/s\n\n",
+        HV, K, B() / 1048576, t_MS(), t_MM(), rate / 1e6);
     forms("inside a node", inside);
     printf("\n");
     forms("between nodes", between);

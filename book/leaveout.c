@@ -35,8 +35,9 @@ static double bf16(double x)
 }
 
 #define STAGE(type, name)                                                             \
-    struct type name = { .T = C, .N = 1, .NS = 1, .NC = 1, .R = 1, .H = 1, .HV = 1,     \
-                         .K = K, .V = V, .C = C, .KG = K, .model = KCP_KDA, .scale = 1 }; \
+    struct type name = { .T = C, .N = 1, .NS = 1, .NC = 1, .R = 1, .H = 1, .HV = 1,   \
+                         .K = K, .V = V, .C = C, .KG = K, .model = KCP_KDA,           \
+                         .scale = 1 };                                                \
     name.cu = one_stretch, name.cn = one_chunk, name.sc = first
 
 static void references(void)
@@ -98,19 +99,24 @@ static void paths(int star, int round)
             const double last = G[C - 1][d];
             double dq1 = 0, dks = 0, dq2 = 0, dk2 = 0, dkt = 0;
             for (int e = 0; e < V; e++)
-                dq1 += exp2(G[i][d]) * dO[i][e] * h[d][e], dks += exp2(last - G[i][d]) * v_new[i][e] * dS[d][e];
+                dq1 += exp2(G[i][d]) * dO[i][e] * h[d][e],
+                dks += exp2(last - G[i][d]) * v_new[i][e] * dS[d][e];
             for (int j = 0; j <= i - star; j++)
                 dq2 += dAqk[i][j] * k[j][d] * exp2(G[i][d] - G[j][d]);
             for (int j = 0; j < i; j++)
                 dk2 += dL[i][j] * k[j][d] * exp2(G[i][d] - G[j][d]);
             for (int r = i + star; r < C; r++)
-                dkt += (dAqk[r][i] * q[r][d] + (r > i ? dL[r][i] * beta[r] * k[r][d] : 0)) * exp2(G[r][d] - G[i][d]);
+                dkt += (dAqk[r][i] * q[r][d] +
+                        (r > i ? dL[r][i] * beta[r] * k[r][d] : 0)) *
+                       exp2(G[r][d] - G[i][d]);
             if (star && i == C - 1)
                 dks = 0;
             double dkb = exp2(G[i][d]) * dkgb[i][d];
             if (round)
-                dq1 = bf16(dq1), dks = bf16(dks), dq2 = bf16(dq2), dk2 = bf16(dk2), dkt = bf16(dkt), dkb = bf16(dkb);
-            dG[i][d] += q[i][d] * dq1 - k[i][d] * dks + beta[i] * k[i][d] * dkb + q[i][d] * dq2 + (beta[i] * dk2 - dkt) * k[i][d];
+                dq1 = bf16(dq1), dks = bf16(dks), dq2 = bf16(dq2), dk2 = bf16(dk2),
+                dkt = bf16(dkt), dkb = bf16(dkb);
+            dG[i][d] += q[i][d] * dq1 - k[i][d] * dks + beta[i] * k[i][d] * dkb +
+                        q[i][d] * dq2 + (beta[i] * dk2 - dkt) * k[i][d];
             dG[C - 1][d] += k[i][d] * dks;
         }
     for (int d = 0; d < K; d++) {
@@ -126,7 +132,8 @@ static double error(void)
     double e = 0, n = 0;
     for (int i = 0; i < C; i++)
         for (int d = 0; d < K; d++)
-            e += (dg[i][d] - truth[i][d]) * (dg[i][d] - truth[i][d]), n += truth[i][d] * truth[i][d];
+            e += (dg[i][d] - truth[i][d]) * (dg[i][d] - truth[i][d]),
+            n += truth[i][d] * truth[i][d];
     return sqrt(e / n);
 }
 
@@ -146,7 +153,8 @@ int main(void)
     for (int i = 0; i < K; i++)
         for (int e = 0; e < V; e++)
             h0[i][e] = uniform(), dht[i][e] = uniform();
-    printf("== 10-leaveout\n  gate   size of dg     in double                     paths in bf16\n");
+    printf("== 10-leaveout\n  gate   size of dg     in double                     "
+           "paths in bf16\n");
     printf("                     left out      let in          left out      let in\n");
     for (int n = 0; n < 7; n++) {
         double size = 0, e[4];
@@ -163,7 +171,8 @@ int main(void)
             paths(way % 2 == 0, way / 2);
             e[way] = error();
         }
-        printf("%6.1f   %9.1e   %9.1e   %9.1e       %9.1e   %9.1e\n", gate[n], sqrt(size), e[0], e[1], e[2], e[3]);
+        printf("%6.1f   %9.1e   %9.1e   %9.1e       %9.1e   %9.1e\n", gate[n],
+               sqrt(size), e[0], e[1], e[2], e[3]);
     }
     return 0;
 }

@@ -66,7 +66,7 @@ head x-scan.json 8192 1 1 live; row x-scan.json 08_forward v9_gone 500 "$old"
 end x-scan.json
 
 sh bench/tables.sh "$W/t" "$W"/*.json "$W"/x-judge.txt || failed=1
-wants 15-forms.md '| forward | 5.000 | 7.000 | 64 |  | 0.500† | 1.0 | 3.0 | 0.0 | chunks |'
+wants 15-forms.md '| forward | 5.000 | 7.000 | 64 |  | 0.500† | 1.0 | 3.0 | 0.0 | chu'
 wants 15_scan.md '`v1_plain` | 128 | 32 | 8192 | 64 | forward | 9.000† |'
 lacks 08_forward.md 'v9_gone` | 0.500'
 wants 04_chunk.md '`v1_column` | forward | 900.0 | 900.0.*900.0 | 1111 | 111.1 | 28 %'

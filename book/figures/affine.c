@@ -18,7 +18,7 @@ static void token(int t, int v, double S[2])
         S[i] += ex_beta[t] * ex_k[t][i] * e;
 }
 
-/* The plane from -2.6 to 2.6 in a square of 270 units, row 0 of the state to the right. */
+/* The plane from -2.6 to 2.6 in a square of 270 units, row 0 of a state goes right. */
 static double px(double x0, double a) { return x0 + 135 + a * 52; }
 static double py(double b) { return 165 - b * 52; }
 
@@ -26,20 +26,22 @@ static void grid(double x0, int tokens, const char *ink)
 {
     for (int k = -2; k <= 2; k++)
         for (int way = 0; way < 2; way++) {
-            double a[2] = { way ? k : -2, way ? -2 : k }, b[2] = { way ? k : 2, way ? 2 : k };
+            double a[2] = { way ? k : -2, way ? -2 : k },
+                   b[2] = { way ? k : 2, way ? 2 : k };
             char style[96];
             for (int t = 0; t < tokens; t++)
                 token(t, 0, a), token(t, 0, b);
-            snprintf(style, sizeof style, "stroke:%s;stroke-width:%s", ink, k ? "1" : "2");
+            snprintf(style, sizeof style, "stroke:%s;stroke-width:%s", ink,
+                     k ? "1" : "2");
             svg_line(px(x0, a[0]), py(a[1]), px(x0, b[0]), py(b[1]), style);
         }
 }
 
-static void dot(double x0, const double S[2], const char *ink, const char *name, double dx,
-                double dy)
+static void dot(double x0, const double S[2], const char *ink, const char *name,
+                double dx, double dy)
 {
-    printf("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4.5\" style=\"fill:%s\"/>\n", px(x0, S[0]),
-           py(S[1]), ink);
+    printf("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4.5\" style=\"fill:%s\"/>\n",
+           px(x0, S[0]), py(S[1]), ink);
     svg_text(px(x0, S[0]) + dx, py(S[1]) + dy, "start", "", "%s", name);
 }
 
@@ -49,8 +51,10 @@ int main(void)
     for (int t = 0; t < 2; t++)
         token(t, 0, h), token(t, 0, to);
     svg_begin(720, 330, "The affine map of two tokens",
-              "Left: a square grid of possible start states with the origin and a corner of the grid. "
-              "Right: the same grid after two tokens, squeezed to a narrow slanted band and moved "
+              "Left: a square grid of possible start states with the origin and a "
+              "corner of the grid. "
+              "Right: the same grid after two tokens, squeezed to a narrow slanted "
+              "band and moved "
               "so that the origin lies at h_ext.");
     for (int side = 0; side < 2; side++) {
         const double x0 = 20 + side * 400;

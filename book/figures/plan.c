@@ -12,7 +12,8 @@ static double x(int64_t t) { return 30 + t * 22.0; }
 int main(void)
 {
     const int64_t cu[N + 1] = { 0, 6, 22, 25, 30 };
-    const char *wash[N] = { "var(--wash-a)", "var(--wash-b)", "var(--wash-c)", "var(--wash-d)" };
+    const char *wash[N] = { "var(--wash-a)", "var(--wash-b)", "var(--wash-c)",
+                            "var(--wash-d)" };
     const char *ink[N] = { "var(--a)", "var(--b)", "var(--c)", "var(--d)" };
     struct kcp_plan *p;
     const char *why;
@@ -21,8 +22,10 @@ int main(void)
         return 1;
     }
     svg_begin(720, 250, "The plan for a packed batch",
-              "Sequences of 6, 16, 3 and 5 tokens on three ranks of ten tokens. Sequence 1 crosses "
-              "both cuts; rank 1 lies wholly inside it, so its map needs M as well as h_ext.");
+              "Sequences of 6, 16, 3 and 5 tokens on three ranks of ten tokens. "
+              "Sequence 1 crosses "
+              "both cuts; rank 1 lies wholly inside it, so its map needs M as well as "
+              "h_ext.");
     for (int n = 0; n < N; n++)
         svg_text((x(cu[n]) + x(cu[n + 1])) / 2, 26, "middle", "", "sequence %d", n);
     for (int j = 0; j < p->S; j++) {
@@ -44,12 +47,15 @@ int main(void)
     }
     for (int r = 0; r < R; r++) {
         const struct kcp_context *c = &p->ctx[r];
-        svg_line(x(c->begin), 34, x(c->begin), 232, "stroke:var(--ink);stroke-dasharray:3 3");
+        svg_line(x(c->begin), 34, x(c->begin), 232,
+                 "stroke:var(--ink);stroke-dasharray:3 3");
         svg_text(x(c->begin) + 10, 156, "start", "", "rank %d", r);
-        svg_text(x(c->begin) + 10, 178, "start", "mono", "pre_num_ranks %d", c->pre_num_ranks);
-        svg_text(x(c->begin) + 10, 196, "start", "mono", "post_num_ranks %d", c->post_num_ranks);
-        svg_text(x(c->begin) + 10, 214, "start", "mono", "%d segment%s, %d chunks of 4", c->NS,
-                 c->NS == 1 ? "" : "s", c->NC);
+        svg_text(x(c->begin) + 10, 178, "start", "mono", "pre_num_ranks %d",
+                 c->pre_num_ranks);
+        svg_text(x(c->begin) + 10, 196, "start", "mono", "post_num_ranks %d",
+                 c->post_num_ranks);
+        svg_text(x(c->begin) + 10, 214, "start", "mono", "%d segment%s, %d chunks of 4",
+                 c->NS, c->NS == 1 ? "" : "s", c->NC);
     }
     svg_line(x(30), 34, x(30), 232, "stroke:var(--ink);stroke-dasharray:3 3");
     svg_end();

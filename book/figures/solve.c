@@ -14,7 +14,8 @@ static void triangle(double x0, double y0, int n, double s, int unit, const char
                      in ? (i == j ? "var(--wash-c)" : wash) : "none");
             svg_rect(x0 + j * s, y0 + i * s, s, s, style);
             if (i == j && unit)
-                svg_text(x0 + j * s + s / 2, y0 + i * s + s / 2 + 4, "middle", "mono", "1");
+                svg_text(x0 + j * s + s / 2, y0 + i * s + s / 2 + 4, "middle", "mono",
+                         "1");
         }
 }
 
@@ -34,9 +35,11 @@ int main(void)
 {
     const int n = 6;
     const double s = 30, y = 50;
-    svg_begin(720, 290, "The triangular solve of one chunk",
-              "A unit lower triangular matrix I plus L of six rows times the unknown corrections "
-              "x0 to x5 equals the known right hand side. Row 3 needs x0, x1 and x2 only.");
+    svg_begin(
+        720, 290, "The triangular solve of one chunk",
+        "A unit lower triangular matrix I plus L of six rows times the unknown "
+        "corrections "
+        "x0 to x5 equals the known right hand side. Row 3 needs x0, x1 and x2 only.");
     svg_text(20 + n * s / 2, 34, "middle", "", "I + L");
     triangle(20, y, n, s, 1, "var(--wash-a)");
     svg_rect(20, y + 3 * s, n * s, s, "fill:none;stroke:var(--b);stroke-width:2");
@@ -51,7 +54,8 @@ int main(void)
     svg_text(430, y + 104, "start", "", "and no state is needed: L and b come");
     svg_text(430, y + 124, "start", "", "from this chunk alone.");
     svg_text(20, y + n * s + 34, "start", "soft",
-             "L holds how strongly token i meets what the earlier tokens j of its chunk wrote.");
+             "L holds how strongly token i meets what the earlier tokens j of its "
+             "chunk wrote.");
     svg_end();
     return 0;
 }

@@ -28,7 +28,7 @@ static double normal(void)
 
 static double M[K][K];
 
-/* M <- A_t M with a random unit key; g is strength |N(0,1)| a channel, or logsigmoid. */
+/* M <- A_t M with a random unit key; g is strength |N(0,1)| a channel or logsigmoid. */
 static void token(double strength)
 {
     double k[K], length = 0, row[K];
@@ -67,16 +67,19 @@ int main(void)
     const double strength[CURVES] = { 0, 1.0 / 1024, 1.0 / 128, 1.0 / 16, -1 };
     const char *name[CURVES] = { "no decay", "mean gate 1/1024", "1/128", "1/16",
                                  "logsigmoid" };
-    const char *ink[CURVES] = { "var(--c)", "var(--a)", "var(--d)", "var(--b)", "var(--soft)" };
+    const char *ink[CURVES] = { "var(--c)", "var(--a)", "var(--d)", "var(--b)",
+                                "var(--soft)" };
     svg_begin(720, 330, "How much of the first state is alive",
-              "Log scale. Without decay a few per cent survive 1024 tokens because keys overwrite; "
+              "Log scale. Without decay a few per cent survive 1024 tokens because "
+              "keys overwrite; "
               "with logsigmoid gates nothing survives 30 tokens.");
     for (int e = 0; e <= 8; e += 2) {
         svg_line(60, 30 + 30 * e, 520, 30 + 30 * e, "stroke:var(--line)");
         svg_text(52, 34 + 30 * e, "end", "soft", e ? "1e-%d" : "1", e);
     }
     for (int r = 1; r <= 4; r++) {
-        svg_line(px(r * T / 4), 24, px(r * T / 4), 276, "stroke:var(--line);stroke-width:2");
+        svg_line(px(r * T / 4), 24, px(r * T / 4), 276,
+                 "stroke:var(--line);stroke-width:2");
         svg_text(px(r * T / 4 - T / 8), 292, "middle", "soft", "rank %d", r - 1);
     }
     for (int c = 0; c < CURVES; c++) {
@@ -85,7 +88,8 @@ int main(void)
         memset(M, 0, sizeof M);
         for (int i = 0; i < K; i++)
             M[i][i] = 1;
-        printf("<polyline style=\"fill:none;stroke:%s;stroke-width:2\" points=\"", ink[c]);
+        printf("<polyline style=\"fill:none;stroke:%s;stroke-width:2\" points=\"",
+               ink[c]);
         for (int t = 0; t <= T; t++) {
             const double a = alive();
             if (t % 8 == 0 || a < 0.01)

@@ -10,8 +10,8 @@
 
 static inline void svg_begin(int w, int h, const char *title, const char *desc)
 {
-    printf("<svg viewBox=\"0 0 %d %d\" role=\"img\"><title>%s</title><desc>%s</desc>\n", w,
-           h, title, desc);
+    printf("<svg viewBox=\"0 0 %d %d\" role=\"img\"><title>%s</title><desc>%s</desc>\n",
+           w, h, title, desc);
 }
 
 static inline void svg_end(void)
@@ -22,18 +22,21 @@ static inline void svg_end(void)
 /* style: CSS, e.g. "fill:var(--wash-a);stroke:var(--a)" */
 static inline void svg_rect(double x, double y, double w, double h, const char *style)
 {
-    printf("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"2\" style=\"%s\"/>\n",
+    printf("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"2\" "
+           "style=\"%s\"/>\n",
            x, y, w, h, style);
 }
 
-static inline void svg_line(double x1, double y1, double x2, double y2, const char *style)
+static inline void svg_line(double x1, double y1, double x2, double y2,
+                            const char *style)
 {
-    printf("<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" style=\"%s\"/>\n", x1, y1,
-           x2, y2, style);
+    printf("<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" style=\"%s\"/>\n", x1,
+           y1, x2, y2, style);
 }
 
 /* An arrow: a line and a small head, both in the same colour. */
-static inline void svg_arrow(double x1, double y1, double x2, double y2, const char *ink)
+static inline void svg_arrow(double x1, double y1, double x2, double y2,
+                             const char *ink)
 {
     const double dx = x2 - x1, dy = y2 - y1;
     double n = dx * dx + dy * dy, r = 1;
@@ -51,7 +54,8 @@ static inline void svg_text(double x, double y, const char *anchor, const char *
                             const char *fmt, ...)
 {
     va_list ap;
-    printf("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" class=\"%s\">", x, y, anchor, class);
+    printf("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" class=\"%s\">", x, y, anchor,
+           class);
     va_start(ap, fmt);
     vprintf(fmt, ap);
     va_end(ap);

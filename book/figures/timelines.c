@@ -29,7 +29,8 @@ static void head(double y0, const char *name)
     svg_text(4, y0 - 6, "start", "", "%s", name);
     for (int r = 0; r < R; r++) {
         svg_text(84, lane(y0, r) + 14, "end", "soft", "rank %d", r);
-        svg_line(x(0), lane(y0, r) + 10, x(stop), lane(y0, r) + 10, "stroke:var(--line)");
+        svg_line(x(0), lane(y0, r) + 10, x(stop), lane(y0, r) + 10,
+                 "stroke:var(--line)");
         bar(lane(y0, r), 0, sum, "var(--wash-a)", "var(--a)");
     }
 }
@@ -59,7 +60,7 @@ static void gather(double y0)
 /* One block is the plain chain; the columns of S go on independently. */
 static void chain(double y0, int blocks, const char *name)
 {
-    double ready[BLOCKS];                  /* when the sender has block b of the state */
+    double ready[BLOCKS]; /* when the sender has block b of the state */
     head(y0, name);
     main_pass(y0, 0, sum);
     for (int b = 0; b < blocks; b++)
@@ -114,16 +115,20 @@ static void scan(double y0)
 int main(void)
 {
     svg_begin(720, 506, "Four forms of the exchange as timelines",
-              "Four ranks under each form. All-gather: one collective on all ranks, then folds that grow "
-              "with the rank. Chain: one hop after the other. Pipelined chain: the same in four "
+              "Four ranks under each form. All-gather: one collective on all ranks, "
+              "then folds that grow "
+              "with the rank. Chain: one hop after the other. Pipelined chain: the "
+              "same in four "
               "overlapping blocks. Scan: two rounds of receiving and composing.");
     gather(26);
     chain(146, 1, "Chain");
     chain(266, BLOCKS, "Chain, pipelined over four blocks of V");
     scan(386);
-    svg_text(92, 494, "start", "soft",
-             "assumed: %.0f us a message, %.1f us for 2 MiB, %.0f us to apply or compose; "
-             "left, the map's pass ends", a, wire, MS);
+    svg_text(
+        92, 494, "start", "soft",
+        "assumed: %.0f us a message, %.1f us for 2 MiB, %.0f us to apply or compose; "
+        "left, the map's pass ends",
+        a, wire, MS);
     svg_end();
     return 0;
 }
