@@ -45,7 +45,7 @@ static double rms(const struct tensor *t)
 }
 
 /* A token's dg is a sum over the rest of its chunk, so what is off in one dG is off in
- * all dg before it: of C such terms in step a sum is sqrt(2 C / 3) times a random one. */
+ * all dg before it: a sum of C such terms is sqrt(2 C / 3) times a random one. */
 static double in_step(const struct kcp_call *c)
 {
     return sqrt(fmax(1, 2.0 / 3 * fmin(c->C, (double)c->T)));

@@ -31,7 +31,7 @@ struct tensor *bag_find(const struct bag *b, const char *name);
 struct tensor *bag_add(struct bag *b, const char *name, const char *shape,
                        enum kcp_store store, const struct kcp_call *c);
 void bag_free(struct bag *b);
-void *room_for(size_t bytes);                     /* exit status 2 where there is none */
+void *room_for(size_t bytes);                 /* exit status 2 where there is none */
 /* The number a letter of a shape stands for, e.g. "NS+1"; -1 when there is none. */
 int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len);
 int     shape_dims(const struct kcp_call *c, const char *shape, int64_t dim[4]);

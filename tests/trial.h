@@ -26,7 +26,7 @@ struct seat {
     const struct memory *mem;
     enum kcp_storage storage;
     int ranks, status, n;
-    int poison;                        /* NaN where nobody reads; mutants fail by values */
+    int poison;                     /* NaN where nobody reads; mutants fail by values */
     struct slot slot[32];
     char *args;
     void *saved;

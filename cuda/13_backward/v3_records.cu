@@ -17,5 +17,5 @@ static size_t work(const void *args)
 }
 
 KCP_VARIANT(backward_v3_records) = {
-    "13_backward", "v3_records", "v2's stages, on the block that the fused forward left",
+    "13_backward", "v3_records", "v2's stages, on the block of the fused forward",
     KCP_BF16, KCP_DEVICE, "K, V up to 256, C up to 64", run, work };
