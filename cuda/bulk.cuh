@@ -25,6 +25,13 @@ static __device__ __forceinline__ void turn_expect(uint64_t *bar, uint32_t bytes
                  :: "r"(shared_at(bar)), "r"(bytes) : "memory");
 }
 
+// An arrival of this thread, once the copies are there that copy_async asked for.
+static __device__ __forceinline__ void copies_arrive(uint64_t *bar)
+{
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];"
+                 :: "r"(shared_at(bar)) : "memory");
+}
+
 // Barriers are set up by one thread; the copy engine must see them too.
 static __device__ __forceinline__ void turns_show(void)
 {

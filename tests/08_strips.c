@@ -2,6 +2,7 @@
  *
  * Book: chapter 17.  Checked by: itself, against every cut there is.
  * Next: 09_chunk_backward.c. */
+#include "../cuda/08_forward/v3_records_cut.h"
 #include "../cuda/strips.h"
 #include "judge.h"
 
@@ -65,3 +66,42 @@ static int named(struct kcp_report *rep)
 KCP_CHECK(check_08_named) = { "08_forward", "strips_named",
     "the cases the rule was measured for: four strips for 32 heads, none for 96",
     named };
+
+/* The fused forward's own rule, whose scan has two halves of a chain on two processors
+ * and records to hide. */
+static int records(int HV, int64_t T, int crossing, int *windows)
+{
+    const int cu[] = { 0, (int)T };
+    const int chunks = (int)((T + C - 1) / C);
+    const struct kcp_context x = { .NS = 1, .cu = (int *)cu, .NC = chunks };
+    const int best = kcp_records_strip(&x, HV, 128, P, crossing);
+    const double cost = kcp_records_cost(&x, HV, 128, P, crossing, best ? best * C : T);
+    *windows = kcp_windows(&x, HV, 128, P, crossing);
+    for (int m = 2; m <= 64; m++) {
+        const int64_t L = (T + m * C - 1) / (m * C) * C;
+        if (L < T && kcp_records_cost(&x, HV, 128, P, crossing, L) < cost) return -1;
+    }
+    return best;
+}
+
+static int fused(struct kcp_report *rep)
+{
+    const struct { int HV, T, crossing, strip, windows; } is[] = {
+        { 96, 8192, 0, 0, 1 },    { 32, 65536, 0, 0, 4 },   { 32, 8192, 0, 0, 2 },
+        { 64, 32768, 0, 0, 1 },   { 8, 65536, 0, 128, 1 },  { 32, 32768, 1, 256, 1 },
+        { 4, 300, 0, 0, 2 },      { 132, 1 << 20, 0, 0, 1 },
+    };
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
+        int windows = 0;
+        const int got = records(is[i].HV, is[i].T, is[i].crossing, &windows);
+        EXPECT(rep, got == is[i].strip, "%d heads of %d: strips of %d chunks, not %d",
+               is[i].HV, is[i].T, got, is[i].strip);
+        if (!got)
+            EXPECT(rep, windows == is[i].windows, "%d heads of %d: %d windows, not %d",
+                   is[i].HV, is[i].T, windows, is[i].windows);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_08_fused) = { "08_forward", "strips_fused",
+    "the fused forward's rule: the cases it was measured for, and no cut is cheaper",
+    fused };

@@ -31,25 +31,84 @@ struct record {
     float decay[K];                      // exp2(G_last): with the second part
 };
 
+// One gate a head: decay stays outside the products. k and q [64,K], normalised, q with
+// the scale, are a query/key head's; a value head has its matrices and factors of rows.
+template <int K>
+struct shared_rows { unsigned char k[K / 64][BYTES], q[K / 64][BYTES]; };
+
+struct head_record {
+    unsigned char Ab[BYTES], Aqk[BYTES];
+    float F[CHUNK], B[CHUNK], decay[4];  // exp2(G), exp2(G_last - G), exp2(G_last)
+};
+
 // What the kernels are given: the layer's call, and where things lie. Stretch s begins
 // with state from[s] of h_in, laid out as h_layout says, and ends with row to[s] of ht,
 // -1: nowhere. to13: what the saved block keeps (NULL: nothing is kept).
 struct records {
     struct kcp_forward a;
-    void *record;                        // [NC][HV]
+    void *record, *rows;                 // [NC][HV]; GDN: and [NC][H]
     const void *h_in;
     enum kcp_layout h_layout;
     const int *from, *to, *want;         // [NS]
     void *maps;                          // chapter 05's, where a map is wanted
     int kept;                            // rows of h_kept
+    int first, count;                    // a stretch's chunks of this launch: a window
+    void *carry;                         // [HV,K,V] from one window to the next
     struct { void *q, *k, *rstd_q, *rstd_k, *beta, *Aqk, *A, *h_kept; } to13;
 };
+
+static __host__ __device__ inline int chunks_of(const struct records &x)
+{
+    return x.count < x.a.NC - x.first ? x.count : x.a.NC - x.first;
+}
+
+// A scan leaves processors idle when chains are few. So a long stretch goes in windows,
+// and the next window's prepare runs beside the scan of the one before: it is launched
+// when every block of the scan has begun. Its last block ends after the scan, so that
+// whoever waits for the one has waited for both.
+static __device__ __forceinline__ void let_next_begin(void)
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+static __device__ __forceinline__ void wait_for_scan(void)
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+template <class Kernel>
+static int launch_beside(Kernel kernel, size_t bytes, int blocks,
+                         const struct records *x)
+{
+    cudaLaunchAttribute beside = {};
+    beside.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    beside.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t c = {};
+    c.gridDim = dim3(blocks), c.blockDim = dim3(256), c.dynamicSmemBytes = bytes;
+    c.stream = x->a.stream, c.attrs = &beside, c.numAttrs = x->first > 0;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    cudaLaunchKernelEx(&c, kernel, *x);
+    return launched();
+}
 
 template <int K>
 static __device__ __forceinline__ struct record<K> *record_of(const struct records &x,
                                                               int c, int n)
 {
     return (struct record<K> *)x.record + ((int64_t)c * x.a.HV + n);
+}
+
+static __device__ __forceinline__ struct head_record *head_of(const struct records &x,
+                                                              int c, int n)
+{
+    return (struct head_record *)x.record + ((int64_t)c * x.a.HV + n);
+}
+
+template <int K>
+static __device__ __forceinline__ struct shared_rows<K> *rows_of_head(
+    const struct records &x, int c, int m)
+{
+    return (struct shared_rows<K> *)x.rows + ((int64_t)c * x.a.H + m);
 }
 
 static __device__ __forceinline__ float low(uint32_t x)

@@ -1,4 +1,4 @@
-// v3_records_inverse.cuh -- prepare, last part: (I + L)^-1 by spans, on the tensor core.
+// v3_records_inverse.cuh -- prepare, last part: (I + L)^-1 by spans, in products.
 // Book: chapter 17, "Code: kernels".
 // Checked by: tests/08_forward.c.
 // Next: v3_records_pairs.cuh.
@@ -38,7 +38,8 @@ static __device__ __forceinline__ void put(uint4 (*at)[32], const struct pieces 
 }
 
 // d [16,16] += x y^T: three of the four products of pieces.
-static __device__ __forceinline__ void add_product(float (*d)[4], const struct pieces &x,
+static __device__ __forceinline__ void add_product(float (*d)[4],
+                                                   const struct pieces &x,
                                                    const uint4 (*y)[32])
 {
     const uint4 top = y[0][threadIdx.x % 32], rest = y[1][threadIdx.x % 32];
@@ -47,12 +48,26 @@ static __device__ __forceinline__ void add_product(float (*d)[4], const struct p
     mma(d[0], x.rest, top.x, top.y), mma(d[1], x.rest, top.z, top.w);
 }
 
-// The inverse of I + L for one span, L in shared memory: lane j < 16 owns column j and
-// leaves it there in L's place.
-static __device__ __forceinline__ void invert_span(float (*L)[SPAN + 4])
+// The fragments of a square in shared memory, rows i, columns j.
+static __device__ __forceinline__ struct pieces square_as_a(const float (*x)[SPAN + 4])
+{
+    const int g = threadIdx.x % 32 / 4, e = threadIdx.x % 4 * 2;
+    float d[2][4];
+    #pragma unroll
+    for (int h = 0; h < 4; h++) {
+        const float2 y = *(const float2 *)&x[g + h % 2 * 8][h / 2 * 8 + e];
+        d[h / 2][h % 2 * 2] = y.x, d[h / 2][h % 2 * 2 + 1] = y.y;
+    }
+    return as_a(d);
+}
+
+// The inverses of I + L for spans I and I + 1, a half of the warp each: a lane owns a
+// column and leaves it in L's place; then as fragments.
+template <int K>
+static __device__ __forceinline__ void invert_spans(int I, struct prepare<K> &s)
 {
     const int j = threadIdx.x % 16;
-    float x[SPAN];
+    float (*L)[SPAN + 4] = s.square[I + threadIdx.x % 32 / 16], x[SPAN];
     #pragma unroll
     for (int i = 0; i < SPAN; i++) x[i] = i == j;
     #pragma unroll
@@ -67,9 +82,10 @@ static __device__ __forceinline__ void invert_span(float (*L)[SPAN + 4])
         }
     __syncwarp();
     #pragma unroll
-    for (int i = 0; i < SPAN; i++)
-        if (threadIdx.x % 32 < SPAN) L[i][j] = x[i];
+    for (int i = 0; i < SPAN; i++) L[i][j] = x[i];
     __syncwarp();
+    put(s.A[I], square_as_a(s.square[I]));
+    put(s.A[I + 1], square_as_a(s.square[I + 1]));
 }
 
 // Two neighbours of row i, piece p of a panel or of a row of a tensor.
@@ -89,8 +105,8 @@ static __device__ __forceinline__ void put_row(const struct records &x, void *to
 }
 
 // Square (I, J) of A, given as A_IJ^T in D tiles: A beta to the record, A to the block.
-static __device__ __forceinline__ void square_out(const struct records &x, struct span z,
-                                                  int n, int I, int J,
+static __device__ __forceinline__ void square_out(const struct records &x,
+                                                  struct span z, int n, int I, int J,
                                                   const float (*d)[4],
                                                   const float *beta, unsigned char *Ab)
 {

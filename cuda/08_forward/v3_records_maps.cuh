@@ -1,4 +1,4 @@
-// v3_records_maps.cuh -- (M, h_ext) of the stretches that others need, from the records.
+// v3_records_maps.cuh -- (M, h_ext) of stretches that others need, from the records.
 // Book: chapter 17, "Code: kernels"; chapter 05.
 // Checked by: tests/08_forward.c.
 // Next: v3_records_sm90.cu.
@@ -7,96 +7,127 @@
 
 #include "v3_records_chain.cuh"
 
-// d += x X^T, or a state += x X, with x in `pieces` pieces of bf16, one after another: X
-// is bf16, so three pieces lose nothing of an fp32 but what the accumulator rounds.
-template <int steps, int pieces, int p = 0>
-static __device__ __forceinline__ void times_pieces(float (*d)[4], const float (*x)[4],
-                                                    const unsigned char *X, int add)
+// x in `pieces` pieces of bf16: X is bf16, so two leave 2^-17 of an fp32. d = x X^T, or
+// += with add. The products of all pieces are under way at once.
+template <int steps, int pieces>
+struct split_rows { uint32_t a[pieces][steps][4]; };
+
+template <int steps, int pieces>
+static __device__ __forceinline__ void split_into(struct split_rows<steps, pieces> &to,
+                                                  const float (*x)[4])
 {
-    uint32_t a[steps][4];
-    as_rows<2 * steps, p>(a, x);
-    group_begin();
-    times_panels<steps>(d, a, X, add || p);
-    group_commit();
-    group_wait<0>();
-    if constexpr (p + 1 < pieces) times_pieces<steps, pieces, p + 1>(d, x, X, add);
+    as_rows<2 * steps, 0>(to.a[0], x);
+    if (pieces > 1) as_rows<2 * steps, 1>(to.a[pieces - 1], x);
 }
 
-template <int K, int pieces, int p = 0>
-static __device__ __forceinline__ void add_pieces(float (*S)[4], const float (*x)[4],
-                                                  const unsigned char *X)
+template <int steps, int pieces>
+static __device__ __forceinline__ void times_pieces(
+    float (*d)[4], const struct split_rows<steps, pieces> &x, const unsigned char *X,
+    int add)
 {
-    uint32_t a[CHUNK / 16][4];
-    as_rows<CHUNK / 8, p>(a, x);
     group_begin();
-    add_panels<K>(S, a, X);
+    #pragma unroll
+    for (int p = 0; p < pieces; p++) times_panels<steps>(d, x.a[p], X, add || p);
     group_commit();
-    group_wait<0>();
-    if constexpr (p + 1 < pieces) add_pieces<K, pieces, p + 1>(S, x, X);
 }
 
 // S <- Lambda S + kg^T A beta (v - k~ S) along stretch z: h_ext; without v, from I: M.
-template <int K, int pieces>
-static __device__ __forceinline__ void map_walk(const struct records &x, int z, int of_v,
-                                                struct chain<K, 1, 2> &m, float (*S)[4])
+template <int K, int WGS, int pieces, int kda>
+static __device__ __forceinline__ void map_walk(const struct records &x, int z,
+                                                struct chain<K, WGS, 2> &m,
+                                                float (*S)[4])
 {
-    const int *cn = (const int *)x.a.cn;
-    const int c0 = __shfl_sync(~0u, cn[z], 0), c1 = __shfl_sync(~0u, cn[z + 1], 0);
-    float y[CHUNK / 8][4], b[CHUNK / 8][4];
+    const int of_v = pieces == 1, c0 = __shfl_sync(~0u, first_chunk(x, z), 0);
+    const int count = __shfl_sync(~0u, chunk_count(x, z), 0);
+    float y[CHUNK / 8][4];
+    struct split_rows<K / 16, pieces> a;
+    struct split_rows<CHUNK / 16, pieces> b;
 
-    for (int turn = 0; turn < c1 - c0; turn++) {
+    for (int turn = 0; turn < count; turn++) {
         const auto &r = m.turn[turn % TURNS];
         const int at = turn % FIRST_TURNS;
+        const int len = of_v ? chunk_span(x.a, z, c0 + turn).len : 0;
+        uint32_t v[4][4] = {};
+        split_into(a, S);
         wait_full(m, PART_K, turn);
-        if (of_v) load_v(y, m.v[at][0], 64 + PAD, chunk_span(x.a, z, c0 + turn).len);
-        times_pieces<K / 16, pieces>(y, S, m.k[at].x[0], of_v);
-        give_back(m, PART_K, turn);
+        if (of_v && kda) load_v(y, m.v[at][0], 64 * WGS + PAD, len);
+        if (of_v && !kda) load_v_raw(v, m.v[at][0], 64 * WGS + PAD);
+        times_pieces(y, a, m.k[at].x[0], of_v && kda);
         wait_full(m, PART_A, turn);
-        scale_columns<K / 8>(S, m.decay[turn % TURNS]);
-        times_pieces<CHUNK / 16, pieces>(b, y, r.Ab, 0);
-        add_pieces<K, pieces>(S, b, r.kg[0]);
+        if (kda) scale_columns<K / 8>(S, m.decay[turn % TURNS]);
+        else scale_all(S, K / 8, m.head[turn % TURNS].decay[0]);
+        group_wait<0>();
+        hold<CHUNK / 8>(y);
+        if (kda) give_back(m, PART_K, turn);
+        else v_minus(y, v, m.head[turn % TURNS].F, len);
+        split_into(b, y);
+        times_pieces(y, b, r.Ab, 0);
+        group_wait<0>();
+        hold<CHUNK / 8>(y);
+        if (!kda) scale_columns<CHUNK / 8>(y, m.head[turn % TURNS].B);
+        split_into(b, y);
+        group_begin();
+        #pragma unroll
+        for (int p = 0; p < pieces; p++) 
+            add_panels<K>(S, b.a[p], kda ? r.kg[0] : m.k[at].x[0]);
+        group_commit();
+        group_wait<0>();
+        hold<K / 8>(S);
         give_back(m, PART_A, turn);
+        if (!kda) give_back(m, PART_K, turn);
     }
 }
 
-// A block is 64 columns of [h_ext | M], those of M first, for they take thrice as long.
-// Bound: the tensor core, 4 C K (V + 3 K) + 2 C^2 (V + 3 K) flops a chunk and head.
-template <int K>
-static __global__ __launch_bounds__(256, 1) void maps_kernel(const struct records x)
+// A block is 64 WGS columns of [h_ext | M], those of M first, for they take longer.
+// Bound: the tensor core, 4 C K (V + 2 K) + 2 C^2 (V + 2 K) flops a chunk and head.
+template <int K, int WGS, int kda>
+static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
+    const struct records x)
 {
     extern __shared__ __align__(1024) unsigned char on_chip[];
-    struct chain<K, 1, 2> &m = *(struct chain<K, 1, 2> *)on_chip;
-    const int n = blockIdx.x, z = blockIdx.y, of_v = blockIdx.z >= K / 64;
-    const int v0 = (blockIdx.z - (of_v ? K / 64 : 0)) * 64, VK = x.a.V + K;
+    struct chain<K, WGS, 2> &m = *(struct chain<K, WGS, 2> *)on_chip;
+    const int wide = 64 * WGS, n = blockIdx.x, z = blockIdx.y;
+    const int of_v = blockIdx.z >= K / wide, VK = x.a.V + K;
+    const int v0 = (blockIdx.z - (of_v ? K / wide : 0)) * wide;
     if (!(x.want[z] & (of_v ? KCP_WANT_H : KCP_WANT_M))) return;
 
-    chain_init(m);
-    if (__shfl_sync(~0u, threadIdx.x / 128, 0)) {
-        copy_ahead<K, 1>(x, z, n, v0, of_v, m);
+    chain_init(m, of_v);
+    if (__shfl_sync(~0u, threadIdx.x / 128, 0) == WGS) {
+        give_registers<WGS == 1 ? 56 : 40>();
+        copy_ahead<K, WGS, 2, kda>(x, z, n, v0, of_v, m);
         return;
     }
+    take_registers<232>();
     const int64_t state = ((int64_t)z * x.a.HV + n) * K, v = v0 + threadIdx.x / 32 * 16;
     float *map = (float *)x.maps + state * VK + v, S[K / 8][4];
     if (of_v) {
         load_state<K>(S, (const float *)x.h_in + state * x.a.V + v, 1, x.a.V);
-        map_walk<K, 1>(x, z, 1, m, S);
+        map_walk<K, WGS, 1, kda>(x, z, m, S);
         store_state<K>(map, 1, VK, S);
     } else {
         set_identity<K>(S, v);
-        map_walk<K, 3>(x, z, 0, m, S);
+        map_walk<K, WGS, 2, kda>(x, z, m, S);
         store_state<K>(map + x.a.V, 1, VK, S);
     }
 }
 
-template <int K>
+template <int K, int WGS, int kda>
+static int maps_of(const struct records *x)
+{
+    const size_t bytes = sizeof(struct chain<K, WGS, 2>);
+    const dim3 grid(x->a.HV, x->a.NS, (K + x->a.V) / (64 * WGS));
+    auto kernel = maps_kernel<K, WGS, kda>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    kernel<<<grid, 128 * WGS + 128, bytes, x->a.stream>>>(*x);
+    return launched();
+}
+
+// M and h_ext of 128 columns each: two warpgroups share a chunk's record.
+template <int K, int kda>
 static int records_maps(const struct records *x)
 {
-    const size_t bytes = sizeof(struct chain<K, 1, 2>);
-    const dim3 grid(x->a.HV, x->a.NS, (K + x->a.V) / 64);
-    cudaFuncSetAttribute(maps_kernel<K>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         bytes);
-    maps_kernel<K><<<grid, 256, bytes, x->a.stream>>>(*x);
-    return launched();
+    return K == 128 && x->a.V == 128 ? maps_of<K, K / 64, kda>(x)
+                                     : maps_of<K, 1, kda>(x);
 }
 
 #endif

@@ -5,7 +5,8 @@
 #include "../stages_v2.cuh"
 #include "program.cuh"
 #include "v3_records_maps.cuh"
-#include "v3_records_prepare.cuh"
+#include "v3_records_cut.h"
+#include "v3_records_gdn.cuh"
 #include "v3_records_scan.cuh"
 
 static struct stages stages(void) { return stages_v2("v3_records"); }
@@ -21,6 +22,28 @@ static int takes(const struct kcp_forward *a)
     for (const void *x : p)
         if (!aligned_16(x)) return 0;
     return 1;
+}
+
+// The three kernels, by K and by the gate.
+static int run_prepare(const struct records *x)
+{
+    if (x->a.KG == 1)
+        return x->a.K == 128 ? prepare_gdn_records<128>(x) : prepare_gdn_records<64>(x);
+    return x->a.K == 128 ? prepare_records<128>(x) : prepare_records<64>(x);
+}
+
+static int run_maps(const struct records *x)
+{
+    if (x->a.KG == 1)
+        return x->a.K == 128 ? records_maps<128, 0>(x) : records_maps<64, 0>(x);
+    return x->a.K == 128 ? records_maps<128, 1>(x) : records_maps<64, 1>(x);
+}
+
+static int run_scan(const struct records *x)
+{
+    if (x->a.KG == 1)
+        return x->a.K == 128 ? scan_records<128, 0>(x) : scan_records<64, 0>(x);
+    return x->a.K == 128 ? scan_records<128, 1>(x) : scan_records<64, 1>(x);
 }
 
 // This rank's forward. alone: every stretch is a whole sequence and nothing crosses a
@@ -43,11 +66,12 @@ static int is_alone(const struct kcp_forward *a)
     return alone;
 }
 
-// Into strips of how many chunks? 0: no strips. A map costs more than it saves while
-// half as many chains as there are processors can run (chapter 17).
+// Into strips of how many chunks? 0: no strips. A canonical plan is never cut.
 static int strip_chunks(const struct kcp_forward *a)
 {
-    return a->strip_chunks;
+    if (a->strip_chunks || a->plan->L) return a->strip_chunks;
+    return kcp_records_strip(&a->plan->ctx[a->r], a->HV, a->V, processors(),
+                             !is_alone(a));
 }
 
 static void place_block(struct fused *f)
@@ -97,14 +121,20 @@ static size_t place_fused(struct fused *f, const struct kcp_forward *args)
     if (a->saved) place_block(f);
     f->p = { 0, a->NS, (int *)a->cu, (int *)a->cn, NULL, NULL, NULL, NULL, NULL };
     f->x.record = take(r, (int64_t)a->NC * a->HV,
-                       a->K == 128 ? sizeof(struct record<128>) : sizeof(struct record<64>));
+                       a->KG == 1 ? sizeof(struct head_record)
+                     : a->K == 64 ? sizeof(struct record<64>)
+                                  : sizeof(struct record<128>));
+    f->x.rows = take(r, a->KG == 1 ? (int64_t)a->NC * a->H : 0, 4 * a->K / 64 * PANEL);
+    f->x.count = a->NC;
+    f->x.carry = take(r, a->NS == 1 ? (int64_t)a->HV * a->K * a->V : 0, sizeof(float));
     f->x.h_in = a->h0, f->x.h_layout = a->layout;
     f->alone = is_alone(a) && !strip_chunks(a);
     if (!f->alone) place_maps(f);
     f->x.from = (int *)take(r, f->p.NS, sizeof(int));
     f->x.to = (int *)take(r, f->p.NS, sizeof(int));
     if (f->alone && a->saved)
-        f->x.to13.h_kept = f->h_kept, f->x.kept = kcp_saved_states((struct kcp_call *)a);
+        f->x.to13.h_kept = f->h_kept,
+        f->x.kept = kcp_saved_states((const struct kcp_call *)a);
     return r->used;
 }
 
@@ -146,8 +176,7 @@ static int carry_fused(struct fused *f, const struct records *on_strips)
     states_in(call, 0, f->x.a.h0, f->states);
     spread(call, &f->p, 0, 0, f->states, f->p.starts);
     int status = KCP_OK;
-    if (call->NS)
-        status = call->K == 128 ? records_maps<128>(on_strips) : records_maps<64>(on_strips);
+    if (call->NS) status = run_maps(on_strips);
     if (!status) status = compose_strips(call, &f->p, 0, f->maps);
     part(PART_EXCHANGE, call->stream);
     if (!status) status = kcp_exchange_run(&f->e);
@@ -156,6 +185,32 @@ static int carry_fused(struct fused *f, const struct records *on_strips)
         cudaMemcpyAsync(f->h_kept, f->states, kcp_saved_states(call) * state,
                         cudaMemcpyDeviceToDevice, call->stream);
     return status;
+}
+
+// Records of a window, and their scan, window after window; or all records first, for
+// maps and states that cross cuts.
+static int records_and_scan(struct fused *f, struct records *on_strips)
+{
+    const struct kcp_forward *a = &f->x.a;
+    const struct kcp_context *ctx = &a->plan->ctx[a->r];
+    const int n = kcp_windows(ctx, a->HV, a->V, processors(), !f->alone);
+    const int chunks = (a->NC + n - 1) / n;
+    int status = KCP_OK;
+    put_rows(f);
+    //> kernel-fused
+    for (int first = 0; first < a->NC && f->alone && !status; first += chunks) {
+        f->x.first = on_strips->first = first, f->x.count = on_strips->count = chunks;
+        status = run_prepare(&f->x);
+        for (int p = PART_SUM; p <= PART_MAIN && !first; p++)
+            part((enum part)p, a->stream);
+        if (!status) status = run_scan(on_strips);
+    }
+    if (f->alone) return status;
+    status = run_prepare(&f->x);
+    if (!status) status = carry_fused(f, on_strips);
+    part(PART_MAIN, a->stream);
+    return status ? status : run_scan(on_strips);
+    //< kernel-fused
 }
 
 static int fused_run(const struct kcp_forward *args)
@@ -167,16 +222,8 @@ static int fused_run(const struct kcp_forward *args)
     struct records on_strips = f.x;
     on_strips.a.cu = f.p.cu, on_strips.a.cn = f.p.cn, on_strips.a.NS = f.p.NS;
 
-    //> kernel-fused
-    if (!status && a->NS) {
-        put_rows(&f);
-        status = a->K == 128 ? prepare_records<128>(&f.x) : prepare_records<64>(&f.x);
-    }
-    if (!status && !f.alone) status = carry_fused(&f, &on_strips);
-    part(PART_MAIN, a->stream);
-    if (!status && a->NS)
-        status = a->K == 128 ? scan_records<128>(&on_strips) : scan_records<64>(&on_strips);
-    //< kernel-fused
+    if (!status && a->NS) status = records_and_scan(&f, &on_strips);
+    else if (!status && !f.alone) status = carry_fused(&f, &on_strips);
     if (!status) pass_states(a);
     if (!status && a->saved) write_head<<<1, 256, 0, a->stream>>>(a->saved, f.r.head);
     if (status && status != KCP_COMM && a->comm)
