@@ -12,7 +12,8 @@ for f in cuda/*/v[0-9]*.cu; do
     echo "$stage $name $(sh bench/digest.sh "$stage" "$name")"
 done > "$out/digests"
 # Later goes after earlier: by day, and of one day a run with a longer name.
-[ $# -gt 0 ] || set -- $(ls bench/results/*.json bench/results/*-judge.txt 2>/dev/null |
+[ $# -gt 0 ] || set -- $(ls bench/results/*.json bench/results/*-judge.txt \
+        bench/results/*nccl*.txt 2>/dev/null |
     awk '{ f = $0; sub(/.*\//, "", f); n = f; sub(/-[^-]*$/, "", n)
            printf "%s %03d %s %s\n", substr(f, 1, 10), length(n), f, $0 }' |
     sort | cut -d' ' -f4)
@@ -21,5 +22,5 @@ for f in bench/results/*-precision.txt; do          # chapter 18: the last one s
     [ -r "$f" ] && { echo '```text'; cat "$f"; echo '```'; } > "$out/18-gpu.md"
 done
 awk -v out="$out" -v digests="$out/digests" -f $t/walks.awk -f $t/read.awk \
-    -f $t/stages.awk -f $t/ranks.awk -f $t/judge.awk -f $t/predictions.awk \
+    -f $t/stages.awk -f $t/ranks.awk -f $t/judge.awk -f $t/nccl.awk -f $t/predictions.awk \
     -f $t/readme.awk -f $t/all.awk "$@" /dev/null

@@ -50,7 +50,7 @@ $(bk)/figures/%.bin: book/figures/%.c book/figures/svg.h $(booklib)
 bookprogs := $(patsubst book/%.c,$(bk)/%.bin,$(wildcard book/*.c))
 $(bk)/example.txt: $(bookprogs)
 	@for p in $^; do $$p || exit 1; done > $@.new && mv $@.new $@
-$(bk)/results/done: $(wildcard bench/results/*.json bench/results/*-judge.txt book/tables/*.awk book/data/*.tsv) bench/tables.sh $(bookcode)
+$(bk)/results/done: $(wildcard bench/results/*.json bench/results/*.txt book/tables/*.awk book/data/*.tsv) bench/tables.sh $(bookcode)
 	@sh bench/tables.sh $(@D) && touch $@
 $(bk)/figures/%.svg: $(bk)/figures/%.bin $(bk)/results/done
 	@$< > $@.new && mv $@.new $@

@@ -65,7 +65,11 @@ row x-scan.json 15_scan v2_mma 7000 "$(room 3145728)"; end x-scan.json
 head x-scan.json 8192 1 1 live; row x-scan.json 08_forward v9_gone 500 "$old"
 end x-scan.json
 
-sh bench/tables.sh "$W/t" "$W"/*.json "$W"/x-judge.txt || failed=1
+printf '%-30s %-9s %5s  %-6s %5s  %s\n' what ranks n status s says \
+    'KILL rank 1 of --exchange 0' processes 2 0 0.3 'rank 1 was lost' >"$W/x-nccl.txt"
+
+sh bench/tables.sh "$W/t" "$W"/*.json "$W"/x-judge.txt "$W"/x-nccl.txt || failed=1
+wants 19-nccl.md '`KILL rank 1 of --exchange 0` | processes | 2 | 0 | 0.3 | rank 1 was'
 wants 15-forms.md '| forward | 5.000 | 7.000 | 64 |  | 0.500† | 1.0 | 3.0 | 0.0 | chu'
 wants 15_scan.md '`v1_plain` | 128 | 32 | 8192 | 64 | forward | 9.000† |'
 lacks 08_forward.md 'v9_gone` | 0.500'
