@@ -2,9 +2,9 @@
 # try.sh -- every lab as a student would hand it in: empty, wrong in three ways, right.
 #
 # Book: labs/STAFF.md.  Usage: try.sh BUILD, or make try LAB=07.  Next: tried.txt, what
-# it printed. The right answer is the region that was cut out; the wrong ones are edits
-# of it, the "wrong" lines of the lab. Nobody's own work is touched. SAID=file keeps all
-# that the grader said.
+# it printed: the points are held to it, and make tried writes it anew. The right answer
+# is the region that was cut out; the wrong ones are edits of it, the "wrong" lines of
+# the lab. Nobody's own work is touched. SAID=file keeps all that the grader said.
 B=${1:-${B:-build}} MAKE=${MAKE:-make} bad=0 tried=0 unknown=0
 W=$B/try
 rm -rf "$W"; mkdir -p "$W" || exit 1
@@ -33,6 +33,12 @@ for f in book/labs/${LAB:+$LAB}*.lab; do
         printf '%-18s %-7s %s\n' "$id" "$try" "$score"
         { printf '\n---- %s, %s\n' "$id" "$try"
           grep -v '^make' "$W/said" | sed "s,$W/,book/labs/work/,g"; } >>"$said"
+        # A kernel's points are known where there is a GPU; tried.txt was printed without.
+        case $src in
+            *.cu) ;;
+            *) [ -n "$SAID" ] || grep -q "^$id *$try *$score\$" book/labs/tried.txt ||
+                   { echo "try: $id, $try: not the points of tried.txt"; bad=1; } ;;
+        esac
         got=${score%%/*} of=${score#*/} tried=$((tried + 1))
         ! grep -q 'not run' "$W/said" || unknown=$((unknown + 1))
         # Without a GPU a kernel compiles, and no more is known; v1 is not the fastest.
