@@ -69,6 +69,27 @@ scores 1 x | y' 'score 1 a | b'; do
     grep -q "staff:[12]: found .*, expected" "$W/said" && holds ||
         wrong "$(cat "$W/said")"
 done
+
+# The rows of a kernel that look at the clock, on times that are typed here.
+mkdir -p "$W/b"
+cat >"$W/b/kcp-grade-bench-k" <<'END'
+#!/bin/sh
+echo '# copy 4.27 TB/s; T=8192'
+echo '05_affine                  v1_column                 1000.0   990.0  1010.0'
+echo '05_affine                  v3_group_sm90              440.0   430.0   450.0'
+echo "05_affine                  lab                        $MINE   880.0   900.0"
+END
+chmod +x "$W/b/kcp-grade-bench-k"
+for want in '900 v1_column 0.95 ok yours 900.0 us, v1_column 1000.0 us' \
+    '1100 v1_column 0.95 slower yours 1100.0 us, v1_column 1000.0 us' \
+    '880 best 0.5 ok yours 880.0 us, v3_group_sm90 440.0 us' \
+    '890 best 0.5 slower yours 890.0 us, v3_group_sm90 440.0 us'; do
+    # shellcheck disable=SC2086
+    said=$(set -- $want; B=$W/b id=k stage=05_affine out=$W/said MINE=$1
+           export MINE; . book/labs/rows.sh; make_it() { :; }; add() { echo "$3 $4"; }
+           speed title 1 "$2" "$3" 2>&1)
+    [ "$said" = "${want#* * * }" ] && holds || wrong "speed says '$said', not '$want'"
+done
 rm -f "$B/kcp-grade-07"* "$B/kcp-grade-01"*
 echo "labs.sh: $passed as it should be, $failed not"
 [ $failed = 0 ]

@@ -126,8 +126,8 @@ speed() {
         $2 == "lab" { mine = $3; next }
         $3 + 0 > 0 && (than == "best" || $2 == than) && (!best || $3 < best) {
             best = $3; name = $2 }
-        END { if (mine > 0 && best > 0) printf "%s yours %.1f us, %s %.1f us",
-                  best >= ratio * mine ? "ok" : "slower", mine, name, best }' "$out")
+        END { if (mine > 0 && best > 0) printf("%s yours %.1f us, %s %.1f us",
+                  (best >= ratio * mine) ? "ok" : "slower", mine, name, best) }' "$out")
     if [ -z "$said" ]; then add "$title" "$points" failed "$(tail -1 "$out")"
     else add "$title" "$points" "${said%% *}" "${said#* }"; fi
 }

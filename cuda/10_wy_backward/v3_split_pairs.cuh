@@ -9,7 +9,6 @@
 // thread owns 16 rows (block B) of a column d: it makes the factors, the tensor core
 // multiplies, and the thread applies what factor is left. The tiles on the diagonal it
 // takes pair by pair, in fp32, out of registers.
-//
 // dg_t is the sum over pairs j < t <= i. Off the diagonal those are summed as such:
 // sums by rows i >= t, sums by columns j < t, and whole tiles (I, J) with J < B < I.
 // Nothing is added to be taken away again, so no rounding has to match another.
@@ -46,6 +45,7 @@ static __device__ void fetch_matrices(const struct kcp_wy_backward &a, const bf1
         const bf16 *from = in<bf16>(w ? dL_ : a.dAqk, z.t, a.HV, n, CHUNK) + j;
         copy_async(&s.tri[w][i][j], from + (t < z.len ? t : 0) * stride, t < z.len);
     }
+    copies_commit();
     const int i = threadIdx.x / 4, j = threadIdx.x % 4 * 4, there = i < z.len;
     const int64_t at = (z.t * a.HV + n) * CHUNK + j
                      + (there ? i * stride + i / 16 * 16 : 0);
