@@ -99,7 +99,7 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 [ -n "$ONE" ] && has kcp-run kcp-arrays && alone 1-5 "kcp-run --device gpu" \
     sh "$here/tests/run_device.sh" "$B" "$(cd "$OUT" && pwd)/run_device.txt"
 [ -n "$ONE" ] && has kda gdn && alone 1-3 "examples" sh "$here/tests/examples.sh" "$B"
-for n in 2 4; do
+for n in ${COUNTS:-2 4}; do
     [ $n -le "$gpus" ] || continue
     for how in threads processes; do
         $how $n --exchange 25
