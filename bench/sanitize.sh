@@ -6,8 +6,10 @@
 #   make sanitize           STAGE= one stage, NEWEST=1 of each stage the last variant
 #
 # $OUT/sanitize.txt gets the table: 0: clean, and right by the judge; a number: so
-# much was found. JOBS processes at once (all cores), EACH seconds a process; after
-# LIMIT seconds none is started; what was not run says "-". Status 1 unless all are 0.
+# much was found ("c": bytes that were copied, none that a kernel read; "0of1": the first
+# case alone was run; "broken", "slow", "none": the tool's own end). JOBS processes at
+# once (all cores), EACH seconds a process; after LIMIT seconds none is started; what was
+# not run says "-". Status 1 unless all are 0.
 B=${1:-build} JOBS=${JOBS:-$(nproc)} LIMIT=${LIMIT:-3600} EACH=${EACH:-120}
 OUT=${OUT:-$B/sanitize}
 tools="memcheck racecheck initcheck synccheck"
@@ -54,6 +56,9 @@ fi
 rc=$?
 found=$(sed -n 's/.*ERROR SUMMARY: \([0-9]*\) error.*/\1/p
     s/.*RACECHECK SUMMARY: \([0-9]*\) hazard.*/\1/p' "$log" | head -1)
+if [ "$tool" = initcheck ] && [ "${found:-0}" != 0 ]; then      # copied, or read?
+    grep -q 'Uninitialized __' "$log" || found=${found}c
+fi
 ! grep -q 'Internal Sanitizer Error' "$log" || found=broken
 [ $rc != 124 ] || found=slow
 [ $stage = control ] || [ "$found" != 0 ] ||
@@ -91,7 +96,8 @@ done
         for t in $tools; do         # the worse of the cases
             cat "$OUT/logs/$t.$s.$v".[12].row 2>/dev/null |
                 awk '{ if (!n++ || x == 0) x = $4 }
-                     END { printf " %9s", n == 2 || x != 0 ? x : "-" }'
+                     END { if (!n) x = "-"; if (n == 1 && x == 0) x = "0of1"
+                           printf " %9s", x }'
         done
         echo
     done <"$OUT/variants"

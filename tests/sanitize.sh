@@ -54,6 +54,7 @@ WHICH=v3_records
 for FIND in 7 slow wrong; do run 1 "^08_forward *v3_records *$FIND *0 *0 *0\$"; done
 FIND=crash;   run 1 '^08_forward *v3_records *none *0 *0 *0$'
 FIND=skipped; run 1 '^08_forward *v3_records *wrong *0 *0 *0$'
+TOOL=initcheck FIND=5; run 1 '^08_forward *v3_records *0 *0 *5c *0$'
 TOOL=racecheck FIND=tool; run 1 '^08_forward *v3_records *0 *broken *0 *0$'
 TOOL=racecheck FIND=3; run 1 '^08_forward *v3_records *0 *3 *0 *0$'
 run 1 '3 of 4 variants clean'
