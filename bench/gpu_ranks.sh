@@ -50,7 +50,7 @@ say "timed ours over all"
 [ -r .peers/FLA_COMMIT ] && FLA_COMMIT=$(cat .peers/FLA_COMMIT) && export FLA_COMMIT
 export TRITON_CACHE_AUTOTUNING=1 FLA_FLASH_KDA=0 PYTHONDONTWRITEBYTECODE=1
 PYTHONPATH="$PWD/.peers" within ${KEEP:-60} torchrun --nproc-per-node "$gpus" \
-    bench/peers/fla_ops.py --seconds $(($(left) - 75)) $all 2>"$OUT/torchrun.txt" ||
+    bench/peers/fla_ops.py --seconds $(($(left) - ${KEEP:-60} - 15)) $all 2>"$OUT/torchrun.txt" ||
     tail -3 "$OUT/torchrun.txt"
 say "timed theirs"
 
