@@ -10,7 +10,7 @@ bk         := build/book
 chapters   := $(sort $(basename $(notdir $(wildcard book/[0-9]*.md)))) \
               $(basename $(notdir $(wildcard book/A-*.md)))
 bookcode   := $(sort $(wildcard ref/*.[ch] comm/*.[ch] tests/*.[ch] bench/*.[ch] bench/*/*.[ch] bench/*.cu \
-              cuda/*.h cuda/*.cuh cuda/*/*.c cuda/*/*.cu cuda/*/*.cuh book/*.[ch] book/figures/*.[ch] book/examples/*.[ch] book/labs/*.c))
+              cuda/*.h cuda/*/*.h cuda/*.cuh cuda/*/*.c cuda/*/*.cu cuda/*/*.cuh book/*.[ch] book/figures/*.[ch] book/examples/*.[ch] book/labs/*.c))
 bookfigs   := $(patsubst book/figures/%.c,$(bk)/figures/%.svg,$(wildcard book/figures/*.c))
 bookweave   = OUT=$(bk) LABELS=$(bk)/labels.tsv $(if $(filter 1,$(DRAFT)),DRAFT=1) pandoc -f markdown+tex_math_dollars \
               --lua-filter book/book.lua --citeproc --bibliography book/refs.bib \
