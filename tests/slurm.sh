@@ -4,7 +4,7 @@
 # Book: chapter 19.  Checked by: make test, which runs it.  Next: processes.sh.
 # Wants root and Debian's slurm-wlm (slurmctld, slurmd, munged); without, it says so.
 # Nothing of a Slurm that runs here is touched: ports, keys and folders are its own.
-# SBATCH=1 hands lab 14, with the right answer, to book/labs/lab.sbatch besides.
+# FULL=1 hands lab 14, with the right answer, to book/labs/lab.sbatch besides.
 program=$(cd "${1:-build}" && pwd)/kcp-check
 PATH=$PATH:/usr/sbin
 for need in slurmctld slurmd munged srun sbatch; do
@@ -99,7 +99,7 @@ took=$(($(date +%s) - began))
     wrong "three ranks should name rank 2: $(cat "$W/said")"
 
 # A lab as a student hands it in: one node, then two.
-if [ -n "$SBATCH" ]; then
+if [ -n "$FULL" ]; then
     mkdir "$W/work"
     src=$(sed -n 's/^file *//p' book/labs/14_halo.lab)
     region=$(sed -n 's/^region *//p' book/labs/14_halo.lab)

@@ -122,6 +122,7 @@ speed() {
         return
     fi
     said=$(awk -v than="$name" -v ratio="$ratio" '
+        $1 !~ /^[0-9][0-9]_/ { next }
         $2 == "forward" || $2 == "backward" { $2 = $3; $3 = $4 }
         $2 == "lab" { mine = $3; next }
         $3 + 0 > 0 && (than == "best" || $2 == than) && (!best || $3 < best) {
