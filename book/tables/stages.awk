@@ -95,12 +95,21 @@ function whole_row(i, f,   t)
            t ? sprintf("%.2f", t / time[i]) : "", memory(i) > f
 }
 
+# Both passes of a model that chapter 16 shows, by another system.
+function of_family(i,   j)
+{
+    for (j = 1; j <= rows; j++)
+        if (from[j] == from[i] && stage[j] == "08_forward") return 0
+    return stage[i] == "forward_backward"
+}
+
 # Whole layers: 08.md, 13.md, and all of them in 17.md.
 function whole_tables(f, only,   j, i, group, last)
 {
     for (j = 1; j <= rows; j++) {
         i = sorted[j]
         if (is_layer[i] || !whole(stage[i]) || only && stage[i] != only) continue
+        if (of_family(i)) continue
         group = kase[i] SUBSEP segments_of(i)
         if (group != last) {
             heading(i, f)
