@@ -150,15 +150,27 @@ void *process_reader(void *arg)
     return NULL;
 }
 
-/* Who waits for us may himself be waited for: the one not heard of is the lost one. */
+enum { HEARD_MS = 2500 };              /* who lives is heard from more often than that */
+
+/* Whom we wait for may himself wait: the one not heard of is the lost one. */
 static int silent(const struct process *p, int from)
 {
     const double now = boot_now();
     for (int r = 0; r < p->comm.R; r++)
-        if (r != p->comm.r && now - p->heard[r] > 2.5 &&
+        if (r != p->comm.r && now - p->heard[r] > HEARD_MS / 1e3 &&
             p->heard[r] < p->heard[from])
             from = r;
     return from;
+}
+
+/* Is it time to name one? Who began to wait early on a busy machine may be the first
+ * whose time is up, while the lost one's last word is still fresh: as long as all are
+ * heard from, one word's time more. */
+static int too_long(const struct process *p, int from, double until)
+{
+    const double now = boot_now(), word = HEARD_MS / 1e3;
+    const int quiet = now - p->heard[silent(p, from)] > word;
+    return now > (quiet ? until : until + word);
 }
 
 struct post *process_wait(struct process *p, int from, int kind, const char *call)
@@ -181,7 +193,7 @@ struct post *process_wait(struct process *p, int from, int kind, const char *cal
         t.tv_sec += 1;
         if (p->gone[from])
             snprintf(why, sizeof why, "left while rank %d was in %s", p->comm.r, call);
-        else if (boot_now() > until) {
+        else if (too_long(p, from, until)) {
             from = silent(p, from);
             snprintf(why, sizeof why, "rank %d waited in %s longer than KCP_TIMEOUT_S",
                      p->comm.r, call);
