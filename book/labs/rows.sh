@@ -75,7 +75,7 @@ line_of() {
     [ $ext = c ] && [ -z "$shown" ] && make_it "$program-asan" || return 0
     shown=yes stood=$1 limit=60
     shift
-    [ -z "$stood" ] || limit="-s SEGV ${LIMIT:-10}"
+    [ -z "$stood" ] || limit="-s SEGV $((${LIMIT:-10} + 5))"
     # shellcheck disable=SC2086
     ASAN_OPTIONS=detect_leaks=0:protect_shadow_gap=0:handle_abort=1 \
         UBSAN_OPTIONS=print_stacktrace=1 timeout $limit "$program-asan" "$@" \
