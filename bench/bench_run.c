@@ -102,7 +102,7 @@ static int layers(struct runner *x)
     int e = KCP_OK;
     for (int s = family ? 2 : 0; s < (family ? 3 : 2) && !e; s++) {
         const struct kcp_stage *st = stage_find(names[s]);
-        const struct kcp_variant *v = choose(x->b, st);
+        const struct kcp_variant *v = bench_asked(x->b, st) ? choose(x->b, st) : NULL;
         for (int form = 0; form <= KCP_SCAN && !e && v; form++) {
             if (x->b->forms && !strstr(x->b->forms, form_name[form])) continue;
             if (!x->b->forms && x->call.R == 1 && form) continue;

@@ -5,14 +5,17 @@
 #
 #   sh bench/gpu_nccl.sh [BUILD]     on a machine of 2 GPUs or more; its table: $OUT
 #
-# STAGES are judged (08 13 14 15 16), REPEATED a hundred times (08 13); ONE: also what
-# needs no second GPU (1; empty: leave it out).
+# STAGES are judged (08 13 14 15 16; 08/v3_records: one variant), over COUNTS ranks
+# (2 4), HOW as (threads processes), REPEATED a hundred times (08 13). Empty, each of
+# these leaves something out: ONE, what needs no second GPU; SPLIT, a caller's
+# communicator; STRUCK, who is lost (KILL STOP).
 #
 # Every row is one run of kcp-check: as threads of one process, or as processes with
 # torchrun's variables. NCCL is found as the loader finds it, or beside PyTorch.
 B=${1:-build}
 program=$B/kcp-check
-ONE=${ONE-1} STAGES=${STAGES:-08 13 14 15 16} REPEATED=${REPEATED-08 13}
+ONE=${ONE-1} SPLIT=${SPLIT-1} STRUCK=${STRUCK-KILL STOP} COUNTS=${COUNTS:-2 4}
+HOW=${HOW:-threads processes} STAGES=${STAGES-08 13 14 15 16} REPEATED=${REPEATED-08 13}
 OUT=${OUT:-$B/nccl}
 mkdir -p "$OUT"
 L=$(mktemp -d) || exit 1
@@ -35,7 +38,8 @@ failed=0
 now() { date +%s.%N; }
 row() {     # what ranks n status began file
     s=$(awk -v a="$5" -v b="$(now)" 'BEGIN { printf "%.1f", b - a }')
-    printf '%-30s %-9s %5s  %-6s %5s  %s\n' "$1" "$2" "$3" "$4" "$s" \
+    named=$(echo "$1" | sed 's/--stage \([0-9]*\) --variant /\1 /')
+    printf '%-30s %-9s %5s  %-6s %5s  %s\n' "$named" "$2" "$3" "$4" "$s" \
         "$(tail -n 40 "$6" | grep -E 'OK|FAIL|lost|kcp-check:|passed' |
            tail -1 | cut -c1-110)" \
         >>"$table"
@@ -92,28 +96,31 @@ alone() {           # ranks what command...: a run that finds its GPUs by itself
 has() { for f in "$@"; do
     [ -x "$B/$f" ] || { echo "no $B/$f: not run"; return 1; }; done; }
 most=4; [ "$gpus" -ge 4 ] || most=2
-alone 1-$most "a caller's, and split" "$program" --device --stage 19
+[ -n "$SPLIT" ] && alone 1-$most "a caller's, and split" "$program" --device --stage 19
 here=$(cd "$(dirname "$0")/.." && pwd)
 [ -n "$ONE" ] && alone 1 "captured in a graph" "$program" --device --stage 08 \
     --variant gpu_graph
 [ -n "$ONE" ] && has kcp-run kcp-arrays && alone 1-5 "kcp-run --device gpu" \
     sh "$here/tests/run_device.sh" "$B" "$(cd "$OUT" && pwd)/run_device.txt"
 [ -n "$ONE" ] && has kda gdn && alone 1-3 "examples" sh "$here/tests/examples.sh" "$B"
-for n in ${COUNTS:-2 4}; do
+for n in $COUNTS; do
     [ $n -le "$gpus" ] || continue
-    for how in threads processes; do
+    for how in $HOW; do
         $how $n --exchange 25
-        for stage in $STAGES; do $how $n --stage $stage; done
+        for stage in $STAGES; do
+            # shellcheck disable=SC2046
+            $how $n --stage $(echo $stage | sed 's#/# --variant #')
+        done
     done
     for stage in $REPEATED; do
         alone $n "100 times the same bits: $stage" "$program" --device --backend nccl \
             --ranks $n --stage $stage --repeats 100 \
             --case "kda live H=2 K=128 V=128 lengths=900,77 R=$n l2norm h0 dht"
     done
-    struck KILL $n
+    case $STRUCK in *KILL*) struck KILL $n ;; esac
 done
-struck STOP 2
-if command -v mpirun >/dev/null 2>&1; then
+case $STRUCK in *STOP*) struck STOP 2 ;; esac
+if [ -n "$ONE" ] && command -v mpirun >/dev/null 2>&1; then
     t=$(now)
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 60 \
         mpirun --oversubscribe -n 2 "$program" --device --exchange 5 \

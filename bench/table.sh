@@ -16,6 +16,7 @@ awk '
                         num("T"), num("H"),
                         num("ranks") > 1 ? ", " num("ranks") " GPUs" : "")
         if (num("sequences") > 1) where = where ", " num("sequences") " sequences"
+        if (str("save") == "none") where = where ", nothing kept"
         if (num("segments") > 1) where = where ", " num("segments") " segments"
     }
     /"variant":/ && /"stage":"(08|13|16|forward_)/ {

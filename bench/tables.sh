@@ -22,5 +22,5 @@ for f in bench/results/*-precision.txt; do          # chapter 18: the last one s
     [ -r "$f" ] && { echo '```text'; cat "$f"; echo '```'; } > "$out/18-gpu.md"
 done
 awk -v out="$out" -v digests="$out/digests" -f $t/walks.awk -f $t/read.awk \
-    -f $t/stages.awk -f $t/ranks.awk -f $t/judge.awk -f $t/nccl.awk -f $t/predictions.awk \
-    -f $t/readme.awk -f $t/all.awk "$@" /dev/null
+    -f $t/stages.awk -f $t/edges.awk -f $t/ranks.awk -f $t/judge.awk -f $t/nccl.awk \
+    -f $t/predictions.awk -f $t/readme.awk -f $t/all.awk "$@" /dev/null

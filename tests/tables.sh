@@ -41,6 +41,13 @@ head b.json 8192 1 1 live; row b.json 08_forward v2_stages 1000 $old
 row b.json 08_forward v9_gone 7000 $old; end b.json
 head s.json 8192 1 1 strong; row s.json 08_forward v2_stages 3100 $old; end s.json
 
+# A token less and more, nothing kept: a row of six.
+bare() {                        # T, gate, us
+    head e.json $1 1 1 $2; row e.json 08_forward v2_stages $3 $old; end e.json
+}
+for T in 4095 4096 4097; do bare $T live 6$T; bare $T strong 7$T; done
+sed -i.old 's/"recompute"/"none"/' "$W/e.json"
+
 # Ranks: every form, the parts of a layer, one GPU alone, two groups of heads, a peer.
 head r4.json 131072 4 4 live ',"gather_bytes":4194304,"gather_us":65'
 for f in all_gather chain pipeline scan; do
@@ -69,6 +76,8 @@ printf '%-30s %-9s %5s  %-6s %5s  %s\n' what ranks n status s says \
     'KILL rank 1 of --exchange 0' processes 2 0 0.3 'rank 1 was lost' >"$W/x-nccl.txt"
 
 sh bench/tables.sh "$W/t" "$W"/*.json "$W"/x-judge.txt "$W"/x-nccl.txt || failed=1
+wants 17-edges.md '32 | 64.095† | 64.096† | 64.097† | 74.095† | 74.096† | 74.097† |'
+lacks 17.md '64.097'
 wants 19-nccl.md '`KILL rank 1 of --exchange 0` | processes | 2 | 0 | 0.3 | rank 1 was'
 wants 15-forms.md '| forward | 5.000 | 7.000 | 64 |  | 0.500† | 1.0 | 3.0 | 0.0 | chu'
 wants 15_scan.md '`v1_plain` | 128 | 32 | 8192 | 64 | forward | 9.000† |'

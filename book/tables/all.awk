@@ -7,6 +7,7 @@ END {
     whole_tables(out "/08_forward.md", "08_forward")
     whole_tables(out "/13_backward.md", "13_backward")
     whole_tables(out "/17.md", "")
+    edge_table(out "/17-edges.md")
     roofline()
     rank_tables(out "/19.md")
     form_tables(out "/19-forms.md")

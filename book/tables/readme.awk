@@ -1,11 +1,17 @@
 # readme.awk -- the README's tables: the fastest of ours beside other systems.
 #
 # Book: none.  Checked by: bench/readme.sh, which puts them there.  Next: all.awk.
-function peers_beside(i,   j, s)
+# Theirs of the same file, or of the same run over as many ranks. Their forward keeps
+# nothing: it stands beside both of ours.
+function peers_beside(i,   j, s, what, beside)
 {
+    what = kase[i]
+    sub(/, nothing kept/, "", what)
     for (j = 1; j <= rows; j++) {
-        if (peer[j] == "" || from[j] != from[i] || stage[j] != stage[i]) continue
-        if (variant[j] ~ /share_alone|heads2/) continue
+        if (peer[j] == "" || stage[j] != stage[i]) continue
+        if (from[j] != from[i] && (kase[j] != what || ranks_[j] != ranks_[i] ||
+            machine_[j] commit_[j] != machine_[i] commit_[i])) continue
+        if (variant[j] ~ /share_alone|heads2/ || beside[variant[j]]++) continue
         s = s (s == "" ? "" : ", ") "`" variant[j] "` " sprintf("%.3f", time[j] / 1e3)
         if (!(peer[j] in named)) systems[++nsystems] = peer[j]
         named[peer[j]] = 1
@@ -32,7 +38,8 @@ function readme_one(f,   j, k, i, s, begun, done)
 {
     split("08_forward 13_backward", s, " ")
     for (j = 1; j <= rows; j++) {
-        if (!whole(stage[sorted[j]]) || kase[sorted[j]] in done) continue
+        if (!whole(stage[sorted[j]]) || kase[sorted[j]] in done || is_edge(sorted[j]))
+            continue
         done[kase[sorted[j]]] = 1
         for (k = 1; k <= 2; k++) {
             i = best_of(kase[sorted[j]], s[k], 1)

@@ -1,6 +1,6 @@
 # stages.awk -- what was recorded of each stage on one GPU, and of whole layers.
 #
-# Book: chapters 01 to 17.  Checked by: tests/tables.sh.  Next: ranks.awk.
+# Book: chapters 01 to 17.  Checked by: tests/tables.sh.  Next: edges.awk.
 function whole(s) { return s ~ /^(08_forward|13_backward|forward_backward)$/ }
 
 function direction(i)
@@ -109,7 +109,7 @@ function whole_tables(f, only,   j, i, group, last)
     for (j = 1; j <= rows; j++) {
         i = sorted[j]
         if (is_layer[i] || !whole(stage[i]) || only && stage[i] != only) continue
-        if (of_family(i)) continue
+        if (of_family(i) || is_edge(i)) continue
         group = kase[i] SUBSEP segments_of(i)
         if (group != last) {
             heading(i, f)
