@@ -71,6 +71,11 @@ walk scan; row x-scan.json 15_scan v1_plain 9000 "$old"
 row x-scan.json 15_scan v2_mma 7000 "$(room 3145728)"; end x-scan.json
 head x-scan.json 8192 1 1 live; row x-scan.json 08_forward v9_gone 500 "$old"
 end x-scan.json
+for w in sequential scan; do            # without chunks, and a tile timed twice
+    head x-scan.json 256 1 1 live ",\"walk\":\"$w\""
+    row x-scan.json 15_scan v1_plain ${#w}00 "$old"; end x-scan.json
+done
+walk scan; row x-scan.json 15_scan v2_mma 7000 "$(room 3145728)"; end x-scan.json
 
 printf '%-30s %-9s %5s  %-6s %5s  %s\n' what ranks n status s says \
     'KILL rank 1 of --exchange 0' processes 2 0 0.3 'rank 1 was lost' >"$W/x-nccl.txt"
@@ -80,6 +85,8 @@ wants 17-edges.md '32 | 64.095† | 64.096† | 64.097† | 74.095† | 74.096�
 lacks 17.md '64.097'
 wants 19-nccl.md '`KILL rank 1 of --exchange 0` | processes | 2 | 0 | 0.3 | rank 1 was'
 wants 15-forms.md '| forward | 5.000 | 7.000 | 64 |  | 0.500† | 1.0 | 3.0 | 0.0 | chu'
+wants 15-forms.md '| 256 | forward | 1.000† | 0.400† | 64 |  |  | .*| scan |'
+[ "$(grep -c 'v2_mma' "$W/t/15_scan.md")" = 1 ] || { echo "tables.sh: twice"; failed=1; }
 wants 15_scan.md '`v1_plain` | 128 | 32 | 8192 | 64 | forward | 9.000† |'
 lacks 08_forward.md 'v9_gone` | 0.500'
 wants 04_chunk.md '`v1_column` | forward | 900.0 | 900.0.*900.0 | 1111 | 111.1 | 28 %'

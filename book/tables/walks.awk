@@ -32,7 +32,7 @@ function scan_row(   us, s, v, fresh, k, form_)
     if (form_ == "scan") {
         tile = k sprintf(" %05d", at_C)
         if (!(tile in versions)) tiles[++ntiles] = tile
-        versions[tile] = versions[tile] v " "
+        if (!((tile, v) in took)) versions[tile] = versions[tile] v " "
         took[tile, v] = us; took_fresh[tile, v] = fresh
     }
     if (!(k in seen_case)) scan_cases[++nscan] = k
@@ -70,7 +70,7 @@ function winner(k,   n, name, i, best)
 {
     n = split("walk scan chunks", name, " ")
     for (i = 1; i <= n; i++)
-        if ((k, name[i]) in best_us &&
+        if (best_us[k, name[i]] &&
             (!best || best_us[k, name[i]] < best_us[k, name[best]])) best = i
     return name[best]
 }
