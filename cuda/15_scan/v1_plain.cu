@@ -5,7 +5,7 @@
 #include "program.cuh"
 
 enum { ROWS = 16, THREADS = 256 };
-static const struct pace pace = { 170, 7500, 0.03f };
+static const struct pace pace = { 256, 7500, 0.03f };
 
 // Bound: 2 K flops an element of out, fp32 units; R comes from the L2 once for each 16
 // rows. A block owns 16 whole rows of out, and has X_L's in shared memory before any is

@@ -12,7 +12,7 @@
 // of 32 p come by copies in flight, two buffers; the barriers part their reader and
 // their writer.
 enum { DEPTH = 32, PITCH = DEPTH + 4, TALL = 32, WIDE = 64 };
-static const struct pace pace = { 170, 10500, 0.015f };
+static const struct pace pace = { 315, 10500, 0.015f };
 
 static __device__ __forceinline__ uint32_t to_tf32(float x)
 {
