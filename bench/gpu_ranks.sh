@@ -8,8 +8,9 @@
 #   sh bench/gpu_ranks.sh [BUILD]        BUILD/kcp-check, kcp-bench are there
 #   sh bench/record.sh $OUT NAME COMMIT  afterwards, where the results are kept
 #
-# LIMIT: seconds that it may take (240). TOKENS, HEADS: the case (131072, 32). MORE:
-# further options of kcp-bench. .peers/ as for gpu_bench.sh.
+# LIMIT: seconds that it may take (240); KEEP of them after theirs (60). TOKENS, HEADS:
+# the case (131072, 32). JUDGED: stages, or 08/v3_records (08 13). MORE: further options
+# of kcp-bench. .peers/ as for gpu_bench.sh.
 B=${1:-build} LIMIT=${LIMIT:-240} TOKENS=${TOKENS:-131072} HEADS=${HEADS:-32}
 OUT=${OUT:-$B/ranks}
 began=$(date +%s)
@@ -27,41 +28,52 @@ name=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -
 echo "$gpus x $name, $(date -u +%F)" | tee "$OUT/machine.txt"
 
 # Once over all GPUs, every form: the verdicts that a record needs.
-for s in 08 13; do
-    within 60 "$B/kcp-check" --device --backend nccl --ranks "$gpus" --stage $s
-done >"$OUT/judge.txt" 2>&1
+for s in ${JUDGED-08 13}; do
+    within 60 "$B/kcp-check" --device --backend nccl --ranks "$gpus" \
+        --stage $(echo $s | sed 's#/# --variant #') >"$OUT/judge.${s%%/*}.part" 2>&1 &
+done
+wait
+cat "$OUT"/judge.*.part >"$OUT/judge.txt"; rm -f "$OUT"/judge.*.part
 grep -E '^ +(FAIL|MARGINAL)|passed' "$OUT/judge.txt"
 say judged
 
-# Ours. One segment a rank, and four: 32 chains leave three quarters of a GPU idle.
+# Ours: the case as it is taught, then theirs beside it; the rest while there is time.
+# One segment a rank, and four: 32 chains leave three quarters of a GPU idle.
 # Alone, one GPU takes whichever of its plans is best.
 ours() {                       # file, options...
     f=$1; shift
     within 5 "$B/kcp-bench" --json "$OUT/$f.json" -T "$TOKENS" -H "$HEADS" -w 5 -n 30 \
         $MORE "$@" || say "$f: not timed to its end"
 }
+four="--ranks $gpus --segments $((4 * gpus))" bare="--stages 08 --save none"
 all="$OUT/kda_${gpus}x1.json $OUT/gdn_${gpus}x1.json"
 ours kda_${gpus}x1 --ranks "$gpus"
 ours gdn_${gpus}x1 --ranks "$gpus" --model gdn
-ours kda_${gpus}x4 --ranks "$gpus" --segments $((4 * gpus))
 say "timed ours over all"
 
-# Theirs, while there is time for the rest of ours.
 [ -r .peers/FLA_COMMIT ] && FLA_COMMIT=$(cat .peers/FLA_COMMIT) && export FLA_COMMIT
 export TRITON_CACHE_AUTOTUNING=1 FLA_FLASH_KDA=0 PYTHONDONTWRITEBYTECODE=1
-PYTHONPATH="$PWD/.peers" within ${KEEP:-60} torchrun --nproc-per-node "$gpus" \
-    bench/peers/fla_ops.py --seconds $(($(left) - ${KEEP:-60} - 15)) $all 2>"$OUT/torchrun.txt" ||
+JOBS=$(($(nproc) / gpus)) PYTHONPATH="$PWD/.peers" within ${KEEP:-60} \
+    torchrun --nproc-per-node "$gpus" bench/peers/fla_ops.py \
+    --seconds $(($(left) - ${KEEP:-60} - 15)) $all 2>"$OUT/torchrun.txt" ||
     tail -3 "$OUT/torchrun.txt"
 say "timed theirs"
 
-ours gdn_${gpus}x4 --ranks "$gpus" --segments $((4 * gpus)) --model gdn
-ours kda_${gpus}x4_reuse --ranks "$gpus" --segments $((4 * gpus)) --reuse-M
-ours kda_1x8 --ranks 1 --segments 8
+ours kda_${gpus}x1_bare --ranks "$gpus" $bare
+ours kda_${gpus}x4_bare $four $bare
+ours kda_${gpus}x4 $four
+ours gdn_${gpus}x4 $four --model gdn
+ours gdn_${gpus}x1_bare --ranks "$gpus" $bare --model gdn
+ours gdn_${gpus}x4_bare $four $bare --model gdn
 ours kda_1x1 --ranks 1
+ours kda_1x8 --ranks 1 --segments 8
+ours kda_1x8_bare --ranks 1 --segments 8 $bare
 ours gdn_1x8 --ranks 1 --segments 8 --model gdn
+ours gdn_1x1 --ranks 1 --model gdn
 ours kda_2x4 --ranks 2 --segments 8
-ours kda_2x1 --ranks 2
 ours gdn_2x4 --ranks 2 --segments 8 --model gdn
-ours kda_${gpus}x4_strong --ranks "$gpus" --segments $((4 * gpus)) --gate strong
+ours kda_${gpus}x4_strong $four --gate strong
+ours kda_${gpus}x4_reuse $four --reuse-M
+ours kda_2x1 --ranks 2
 say "timed ours"
 sh bench/table.sh "$OUT"/*.json | tee "$OUT/table.txt"

@@ -1,7 +1,7 @@
 """fla_ops.py -- the Triton kernels of flash-linear-attention, timed beside ours.
 
 Book: chapter 17.  Checked by: its controls, measured in the same run.
-Next: flashkda.py.
+Next: ahead.py.
 
     python3 bench/peers/fla_ops.py [--seconds S] FILE.json... [T=8192 H=96 model=kda]
     torchrun --nproc-per-node 4 bench/peers/fla_ops.py FILE.json T=131072 H=32
@@ -9,12 +9,14 @@ Next: flashkda.py.
 Each file is a case that kcp-bench timed, or a new one made of the words. As processes
 of torchrun it times their context parallelism instead: the forward, then forward and
 backward; one rank's share alone; and, for four, two groups of two with half the heads
-each. Medians there are the slowest rank's. Set TRITON_CACHE_AUTOTUNING=1 and give the
-first case minutes to compile. Not installed: one line says so, exit 0.
+each. Medians there are the slowest rank's. With TRITON_CACHE_AUTOTUNING=1 what was chosen
+is kept; the first case compiles and chooses, a minute or two on many cores (ahead.py).
+Not installed: one line says so, exit 0.
 """
 import os
 import sys
 
+import ahead
 import common
 
 
@@ -132,7 +134,7 @@ def context_parallel(path, words, limit):
     def bounds(tokens):
         return torch.tensor([0, tokens], dtype=torch.long, device="cuda")
 
-    name, rows = "fla_" + case["model"], []
+    name = "fla_" + case["model"]
 
     def trial(label, heads, group, ranks, context):
         late = slowest([(float(common.gone(limit)),)])[0][0]
@@ -148,7 +150,7 @@ def context_parallel(path, words, limit):
         dist.barrier()
         times = slowest(passes(here, x, cp, iters=100))
         if r == 0:
-            rows.extend(rows_of(name + label, times, ranks=R))
+            common.append(path, case, rows_of(name + label, times, ranks=R))
 
     if r == 0:
         if "copy" not in case:
@@ -160,8 +162,6 @@ def context_parallel(path, words, limit):
     if R == 4 and case["H"] % 2 == 0:
         pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]     # by every rank
         trial("_cp2_heads2", 2, pairs[r // 2], 2, True)
-    if r == 0:
-        common.append(path, case, rows)
     dist.barrier()
 
 
@@ -191,4 +191,6 @@ def main(words):
         dist.destroy_process_group()
 
 
-main(sys.argv[1:])
+if __name__ == "__main__":
+    ahead.install()
+    main(sys.argv[1:])

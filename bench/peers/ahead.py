@@ -1,0 +1,122 @@
+"""ahead.py -- Triton's candidates compiled by many processes, before one is chosen.
+
+Book: chapter 17.  Checked by: the same choice, made by their tuner on the GPU.
+Next: flashkda.py.
+
+    python3 bench/peers/ahead.py [tune] [ranks=4] [T=131072 H=32 model=kda]
+
+Triton compiles the candidates of a kernel one after another as it times them: many
+minutes of one core. Here each is compiled first, by as many processes as there are cores, into
+Triton's cache; the tuner then finds it there. What is tried and what is chosen stays
+theirs. As a program: only the compiling, nothing timed and nothing chosen, so that it
+may share its GPU; of ranks, as their first, second and last. With tune, on a GPU of
+its own: the choice too, kept in the cache.
+"""
+import os
+import sys
+import time
+from functools import partial
+
+JOBS = int(os.environ.get("JOBS", "0")) or len(os.sched_getaffinity(0))
+
+
+def compile_one(tuner, config, args, meta, active, target):
+    """In a child: CUDA must not be asked for anything here."""
+    active.get_current_device = lambda: 0
+    active.get_current_stream = lambda device: 0
+    active.get_current_target = lambda: target
+    kernel = tuner.fn.run(*args, **{**meta, **config.all_kwargs(), "warmup": True})
+    if config == tuner.prune_configs(meta)[0]:
+        active.launcher_cls(kernel.src, kernel.metadata)      # one stub in C for all
+
+
+def compile_all(tuner, args, meta):
+    """Children take numbers of candidates from a pipe until it is empty."""
+    from triton.runtime import driver
+    active = driver.active
+    target = active.get_current_target()
+    configs = tuner.prune_configs(meta)
+    take, put = os.pipe()
+    os.write(put, b"".join(i.to_bytes(2, "little") for i in range(len(configs))))
+    os.close(put)
+    children = []
+    for _ in range(min(JOBS, len(configs))):
+        pid = os.fork()
+        if pid:
+            children.append(pid)
+            continue
+        os.nice(5)
+        while number := os.read(take, 2):
+            config = configs[int.from_bytes(number, "little")]
+            try:
+                compile_one(tuner, config, args, meta, active, target)
+            except Exception as e:           # the tuner meets it again, and judges it
+                say(f"{tuner.base_fn.__name__}: {config}: {e!r}"[:200])
+        os._exit(0)
+    os.close(take)
+    for pid in children:
+        os.waitpid(pid, 0)
+
+
+def say(words):
+    if os.environ.get("AHEAD_SAYS"):
+        print("ahead.py:", words, flush=True)
+
+
+def install(choose=True):
+    """From now on. A candidate is timed for 25 ms, not their 100. Without choose each
+    runs once, the first that can stands, and nothing is kept."""
+    from triton.runtime.autotuner import Autotuner
+    from triton.testing import do_bench
+    time_one = Autotuner._bench
+
+    def once(call, **_):
+        call()
+        return [1.0] * 3
+
+    def bench(self, *args, config, **meta):
+        if config == self.prune_configs(meta)[0]:
+            began = time.monotonic()
+            self.do_bench = partial(do_bench, warmup=5, rep=25) if choose else once
+            compile_all(self, args, meta)
+            say(f"{self.base_fn.__name__}: {len(self.configs)} candidates in"
+                f" {time.monotonic() - began:.1f} s")
+        return time_one(self, *args, config=config, **meta)
+
+    Autotuner._bench = bench
+
+
+def pretended(torch, ops, case, ranks):
+    """A rank's share without the others: Torch's group of nobody."""
+    import torch.distributed as dist
+    from fla.ops.cp import build_cp_context
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+    for r in sorted({0, 1, ranks - 1}):
+        dist.init_process_group("fake", store=FakeStore(), rank=r, world_size=ranks)
+        x = ops.common.inputs(torch, case, case["T"] // ranks, 1, states=False)
+        cu = torch.tensor([0, case["T"]], dtype=torch.long, device="cuda")
+        ops.passes(case, x, build_cp_context(cu, group=dist.group.WORLD), iters=1)
+        dist.destroy_process_group()
+
+
+def main(words):
+    tune = "tune" in words
+    words = [w for w in words if "=" in w]
+    for name in ("TRITON_CACHE_AUTOTUNING", "FLA_CACHE_RESULTS"):
+        os.environ[name] = str(int(tune))
+    import fla_ops as ops
+    install(choose=tune)
+    case = ops.common.head("", words)
+    torch, began = ops.torch, time.monotonic()
+    if case["ranks"] > 1:
+        pretended(torch, ops, case, case["ranks"])
+        case["T"] //= case["ranks"]
+    x = ops.common.inputs(torch, case, case["T"], 1, states=case["ranks"] == 1)
+    if case["ranks"] > 1:
+        x["cu"] = torch.tensor([0, case["T"]], dtype=torch.long, device="cuda")
+    ops.passes(case, x, iters=1)
+    print(f"ahead.py: {' '.join(words)}: {time.monotonic() - began:.0f} s, {JOBS} jobs")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
