@@ -6,9 +6,9 @@ Next: flashkda.py.
     python3 bench/peers/ahead.py [tune] [ranks=4] [T=131072 H=32 model=kda]
 
 Triton compiles the candidates of a kernel one after another as it times them: many
-minutes of one core. Here each is compiled first, by as many processes as there are cores, into
-Triton's cache; the tuner then finds it there. What is tried and what is chosen stays
-theirs. As a program: only the compiling, nothing timed and nothing chosen, so that it
+minutes of one core. Here each is compiled first, by as many processes as there are
+cores, into Triton's cache; the tuner then finds it there. What is tried and what is
+chosen stays theirs. As a program: only the compiling, nothing timed and nothing chosen, so that it
 may share its GPU; of ranks, as their first, second and last. With tune, on a GPU of
 its own: the choice too, kept in the cache.
 """

@@ -9,9 +9,9 @@ Next: ahead.py.
 Each file is a case that kcp-bench timed, or a new one made of the words. As processes
 of torchrun it times their context parallelism instead: the forward, then forward and
 backward; one rank's share alone; and, for four, two groups of two with half the heads
-each. Medians there are the slowest rank's. With TRITON_CACHE_AUTOTUNING=1 what was chosen
-is kept; the first case compiles and chooses, a minute or two on many cores (ahead.py).
-Not installed: one line says so, exit 0.
+each. Medians there are the slowest rank's. With TRITON_CACHE_AUTOTUNING=1 what was
+chosen is kept; the first case compiles and chooses, a minute or two on many cores
+(ahead.py). Not installed: one line says so, exit 0.
 """
 import os
 import sys
