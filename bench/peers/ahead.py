@@ -8,9 +8,9 @@ Next: flashkda.py.
 Triton compiles the candidates of a kernel one after another as it times them: many
 minutes of one core. Here each is compiled first, by as many processes as there are
 cores, into Triton's cache; the tuner then finds it there. What is tried and what is
-chosen stays theirs. As a program: only the compiling, nothing timed and nothing chosen, so that it
-may share its GPU; of ranks, as their first, second and last. With tune, on a GPU of
-its own: the choice too, kept in the cache.
+chosen stays theirs. As a program: only the compiling, nothing timed and nothing
+chosen, so that it may share its GPU; of ranks, as their first, second and last. With
+tune, on a GPU of its own: the choice too, kept in the cache.
 """
 import os
 import sys
