@@ -113,8 +113,10 @@ for n in $COUNTS; do
         done
     done
     for stage in $REPEATED; do
-        alone $n "100 times the same bits: $stage" "$program" --device --backend nccl \
-            --ranks $n --stage $stage --repeats 100 \
+        # shellcheck disable=SC2046
+        alone $n "100 times the same bits: ${stage%%/*}" "$program" --device \
+            --backend nccl --ranks $n --repeats 100 \
+            --stage $(echo $stage | sed 's#/# --variant #') \
             --case "kda live H=2 K=128 V=128 lengths=900,77 R=$n l2norm h0 dht"
     done
     case $STRUCK in *KILL*) struck KILL $n ;; esac

@@ -30,7 +30,8 @@ echo "$gpus x $name, $(date -u +%F)" | tee "$OUT/machine.txt"
 # Once over all GPUs, every form: the verdicts that a record needs.
 for s in ${JUDGED-08 13}; do
     within 60 "$B/kcp-check" --device --backend nccl --ranks "$gpus" \
-        --stage $(echo $s | sed 's#/# --variant #') >"$OUT/judge.${s%%/*}.part" 2>&1 &
+        --stage $(echo $s | sed 's#/# --variant #') \
+        >"$OUT/judge.$(echo $s | tr / .).part" 2>&1 &
 done
 wait
 cat "$OUT"/judge.*.part >"$OUT/judge.txt"; rm -f "$OUT"/judge.*.part
