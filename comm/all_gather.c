@@ -80,16 +80,28 @@ static int columns(const struct walk *w, void *to, int to_ld, int to_at,
                         (size_t)x->HV * x->K, x->stream);
 }
 
+/* What is wanted of local segment s to its place in this rank's row: nobody has made
+ * the rest, and nobody reads it. */
+static int put(const struct walk *w, const struct rows *g, void *all, int s)
+{
+    const struct kcp_exchange *x = w->x;
+    const int j = w->ctx->seg0 + s, want = kcp_plan_want(x->plan, j, x->backward);
+    const int ld = g->unit == w->map ? x->V + x->K : x->V;
+    const int from = want & KCP_WANT_H ? 0 : x->V, to = want & KCP_WANT_M ? ld : x->V;
+    if (from >= to)
+        return KCP_OK;
+    return columns(w, slot(w, g, all, &x->plan->seg[j]), ld, from,
+                   (char *)x->maps + s * w->map, x->V + x->K, from, to - from);
+}
+
 static int gather(const struct walk *w, const struct rows *g, void *all)
 {
     const struct kcp_exchange *x = w->x;
     const struct parcel t = parcel(x->plan, w->r, g->entered, g->leaving);
-    const int width = g->unit == w->map ? x->V + x->K : x->V;
     int err = KCP_OK;
     for (int s = 0; s < w->NS && !err; s++)
         if (s < t.a || s >= t.b)
-            err = columns(w, slot(w, g, all, &x->plan->seg[w->ctx->seg0 + s]), width, 0,
-                          (char *)x->maps + s * w->map, x->V + x->K, 0, width);
+            err = put(w, g, all, s);
     const size_t row = g->P * g->unit;
     return err ? err : x->comm->all_gather(x->comm, (char *)all + w->r * row, all, row,
                                            x->stream);

@@ -127,6 +127,21 @@ static inline void states_out(const struct kcp_call *a, int ends, const void *x,
     flush(&m);
 }
 
+// ---- the exchange: of an all-gather's row a rank fills what is wanted of its maps, and
+// the rest travels too; so that nothing unwritten leaves a GPU, it is 0
+static inline int exchange(const struct kcp_exchange *e)
+{
+    const int kept = e->kept && !e->backward;
+    size_t all = kept ? kcp_exchange_kept(e) : kcp_exchange_work(e);
+    if (e->backward && e->reuse_M) all -= sizeof(float) * e->HV * e->K * (e->V + e->K);
+    if (e->form == KCP_ALL_GATHER && e->plan->crossing) {
+        const size_t row = all / e->plan->R;
+        cudaMemsetAsync((char *)(kept ? e->kept : e->work) + e->comm->r * row, 0, row,
+                        e->stream);
+    }
+    return kcp_exchange_run(e);
+}
+
 // ---- the header of the saved block, written and compared on the device
 static __global__ void write_head(void *saved, const struct kcp_saved head)
 {

@@ -24,6 +24,11 @@ static const int sizes[][2] = { { 16, 16 }, { 5, 7 }, { 32, 16 }, { 16, 48 }, { 
 /* Tensor-core versions take these alone; they are tried on them beside the list. */
 static const int wide_sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
                                      { 128, 64 } };
+/* What only the first kernels claim: a few, small, all with more value heads than query
+ * heads. Case i takes row i, lengths of a few chunks, and of every other axis value i. */
+static const int tall_sizes[][2] = { { 192, 16 }, { 144, 256 }, { 48, 208 },
+                                     { 256, 240 } };
+static const int tall_lens[] = { 0, 2, 9, 1 };
 static const int chunk[] = { 64, 16, 64, 5, 32 };
 static const int64_t lens[][8] = {              /* ends with -1 */
     { 150, 0, 70, -1 }, { 15, 16, 17, -1 }, { 63, 64, 65, -1 },
@@ -127,7 +132,8 @@ static void case_of(struct kcase *k, int id, const int *row,
     const int64_t *length = lens[wide && row[LENS] == 5 ? 4 : row[LENS]];
     for (; length[c->N] >= 0; c->N++) k->cu[c->N + 1] = k->cu[c->N] + length[c->N];
     c->T = k->cu[c->N];
-    const int *size = wide ? wide_sizes[row[SIZES] % 4] : sizes[row[SIZES]];
+    const int *size = wide == 2 ? tall_sizes[id % 4]
+                    : wide ? wide_sizes[row[SIZES] % 4] : sizes[row[SIZES]];
     const int slow = c->T > 400 && size[0] * size[1] > 1024;    /* for the references */
     if (slow && !wide) size = sizes[0];
     c->model = first_model(stage) + row[MODEL], c->gate = row[GATE];
@@ -176,6 +182,19 @@ struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t
         ++*n;
     }
     free(seen);
+    return list;
+}
+
+struct kcase *cases_tall(const struct kcp_stage *s, uint64_t seed, int ranks, int *n)
+{
+    struct kcase *list = malloc(4 * sizeof *list);
+    for (*n = 0; list && *n < 4; ++*n) {
+        int row[AXES] = { 0 };
+        for (int a = 0; a < AXES; a++)
+            if (matters(s, a)) row[a] = *n % values_of(s, a);
+        row[LENS] = tall_lens[*n], row[HEADS] = *n % 2 ? 3 : 1;
+        case_of(&list[*n], *n, row, s, seed, s->ranks ? ranks : 1, 2);
+    }
     return list;
 }
 

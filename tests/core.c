@@ -116,7 +116,8 @@ static void show_tally(const struct kcp_variant *v, const struct tally *y,
     printf("\n");
 }
 
-/* The stage's list; for a device variant, the wide one behind it. */
+/* The stage's list; for a device variant, the wide one behind it; for the first ones,
+ * which claim any K and V up to 256, the tall one too. */
 static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant *v,
                              const struct options *o, int *n)
 {
@@ -127,13 +128,15 @@ static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant
     }
     struct kcase *list = cases_make(s, o->full, 0, o->seed, o->ranks, n);
     if (!list || v->where != KCP_DEVICE) return list;
-    struct kcase *wide = cases_make(s, 0, 1, o->seed, o->ranks, &m);
-    struct kcase *both = realloc(list, (*n + m) * sizeof *list);
-    if (!wide || !both) return free(wide), both ? both : list;
-    memcpy(both + *n, wide, m * sizeof *wide);
-    *n += m;
-    free(wide);
-    return both;
+    for (int tall = 0; tall <= !strncmp(v->name, "v1", 2); tall++) {
+        struct kcase *more = tall ? cases_tall(s, o->seed, o->ranks, &m)
+                                  : cases_make(s, 0, 1, o->seed, o->ranks, &m);
+        struct kcase *both = realloc(list, (*n + m) * sizeof *list);
+        if (both) list = both;
+        if (more && both) memcpy(list + *n, more, m * sizeof *more), *n += m;
+        free(more);
+    }
+    return list;
 }
 
 int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,

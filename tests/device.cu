@@ -46,8 +46,13 @@ static int choose(int i)
     return known && cudaSetDevice(i) == cudaSuccess ? KCP_OK : KCP_CUDA;
 }
 
+static int fill(void *p, int byte, size_t n)
+{
+    return cudaMemset(p, byte, n) == cudaSuccess ? KCP_OK : KCP_CUDA;
+}
+
 static const struct memory gpu = { "gpu", alloc, release, copy, sync, threads_run,
-                                   &cuda_mapops, choose };
+                                   &cuda_mapops, choose, fill };
 
 const struct memory *device_memory(void)
 {

@@ -65,6 +65,8 @@ extern const char *const regime_name[], *const form_name[], *const model_name[];
  * tensor-core versions take. ranks > 0 fixes R. *n cases; the caller frees. */
 struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t seed,
                          int ranks, int *n);
+/* Four of K and V beyond 128, unequal, HV > H: for kernels that claim any size. */
+struct kcase *cases_tall(const struct kcp_stage *s, uint64_t seed, int ranks, int *n);
 /* A case in words, and back (case_text.c): 0, or 1 and the word that is wrong. */
 void case_print(const struct kcase *k, char *buf, size_t n);
 int  case_parse(const char *text, struct kcase *k, char *why, size_t n);
@@ -132,7 +134,12 @@ struct memory {
                          char *why, size_t n);
     const struct kcp_mapops *mapops;
     int   (*gpu)(int i);                      /* the calling thread's from here on */
+    int   (*fill)(void *p, int byte, size_t n);
 };
+/* What nobody wrote: all ones, a NaN in every storage type. With room_bare it stays as
+ * the allocator left it, which is what initcheck wants to see. */
+extern int room_bare;
+void *room_unwritten(const struct memory *m, size_t n);
 extern const struct memory host_memory;
 const struct memory *device_memory(void);     /* NULL: no device, or built without */
 

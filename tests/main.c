@@ -13,7 +13,7 @@ static const char usage[] =
     "usage: kcp-check [--stage NN] [--variant NAME|./mine.so] [--ranks R] [--seed S]\n"
     "                 [--full] [--quiet] [--strict] [--device] [--list]\n"
     "                 [--backend threads|nccl] [--case TEXT] [--reference ./its.so]\n"
-    "                 [--repeats N]                --variant: or a check's name\n"
+    "                 [--repeats N] [--bare]       --variant: or a check's name\n"
     "       kcp-check --emit DIR --stage NN [--storage f64|f32|bf16]\n"
     "                                            write the judge's cases as .npy\n"
     "       kcp-check --foreign DIR              judge outputs computed elsewhere\n"
@@ -23,6 +23,7 @@ static const char usage[] =
     "  case alone, in the words that a failure prints; --reference: what --stage is\n"
     "  held to\n"
     "  --repeats N: a variant's first cases N times more, the same bits each time (1)\n"
+    "  --bare: workspaces as the allocator leaves them, not full of NaN\n"
     "  --ranks R are threads, which share a GPU; with --device --backend nccl a GPU\n"
     "  each; under mpirun, torchrun or srun they are its processes, with --device a\n"
     "  GPU each\n"
@@ -59,7 +60,8 @@ static int read_words(int argc, char **argv, struct asked *x)
     const struct { const char *name; int *at; } flags[] = {
         { "--full", &x->o.full },     { "--quiet", &x->o.quiet },
         { "--strict", &x->o.strict }, { "--device", &x->o.only_device },
-        { "--list", &x->list },       { "--help", &x->help } };
+        { "--list", &x->list },       { "--help", &x->help },
+        { "--bare", &room_bare } };
     const struct { const char *name, **at, *expected; } values[] = {
         { "--stage", &x->o.stage, "a stage, e.g. 05 or 05_affine" },
         { "--variant", &x->o.variant, "a name that --list prints, or ./mine.so" },
@@ -71,7 +73,7 @@ static int read_words(int argc, char **argv, struct asked *x)
         { "--storage", &x->storage, "f64, f32 or bf16" },
         { "--ranks", &x->ranks, "a number of ranks, 1 to 8" },
         { "--seed", &x->seed, "a seed, 0 to 1000000000000" },
-        { "--repeats", &x->repeats, "a number of repeats, 1 to 100000" },
+        { "--repeats", &x->repeats, "a number of repeats, 0 to 100000" },
         { "--exchange", &x->exchange, "a number of plans, 0 to 1000000" } };
     for (int i = 1; i < argc; i++) {
         int known = 0;
@@ -105,8 +107,8 @@ static int read_values(struct asked *x)
     o->seed = x->seed ? (uint64_t)n : 1;
     if (x->exchange && !number(x->exchange, 0, 1000000, &n))
         return bad("--exchange", x->exchange, "a number of plans, 0 to 1000000");
-    if (x->repeats && !number(x->repeats, 1, 100000, &n))
-        return bad("--repeats", x->repeats, "a number of repeats, 1 to 100000");
+    if (x->repeats && !number(x->repeats, 0, 100000, &n))
+        return bad("--repeats", x->repeats, "a number of repeats, 0 to 100000");
     if (x->repeats) trial_repeats = (int)n;
     x->trials = x->exchange ? (int)n : -1;
     for (int s = 0; x->storage && s < 3; s++)

@@ -1,7 +1,7 @@
 /* self.c -- the judge judged: what it must see, it is shown.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.
- * Next: self_lists.c.
+ * Next: self_room.c.
  *
  * Each tamperer below is the reference of 04 with one thing done to its result or to
  * memory that is not its own. The trial must say exactly what is wrong.

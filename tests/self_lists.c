@@ -76,6 +76,36 @@ KCP_CHECK(check_00_covers) = { "00_judge", "covers",
     "the short list holds every pair of regime, ranks and form, of ranks and heads, and"
     " the long lengths", covers };
 
+/* K or V beyond 128, unequal, HV > H, in words that can be said again; and references
+ * that take them, shown by the mutants' twin of one stage of ranks and one without. */
+static int tall(struct kcp_report *rep)
+{
+    for (int i = 0; i < kcp_nstages; i++) {
+        const struct kcp_stage *s = &kcp_stages[i];
+        int n;
+        struct kcase *list = cases_tall(s, 1, 0, &n), back;
+        char text[600], why[300] = "";
+        for (int j = 0; j < n; j++) {
+            const struct kcp_call *c = &list[j].call;
+            case_print(&list[j], text, sizeof text);
+            EXPECT(rep, c->HV > c->H && c->K != c->V && (c->K > 128 || c->V > 128) &&
+                   c->K % 16 + c->V % 16 == 0 && c->K < 257 && c->V < 257, "%s", text);
+            EXPECT(rep, !case_parse(text, &back, why, sizeof why), "%s: %s", text, why);
+        }
+        const struct kcp_variant *v;
+        const int shown = !strncmp(s->name, "05", 2) || !strncmp(s->name, "08", 2);
+        if (shown && kcp_variants(s->name, "twin", &v, 1) == 1) {
+            struct trial t;
+            trial_run(s, v, &list[0], KCP_F64, &t);
+            EXPECT(rep, t.outcome == PASS, "%s: %s", s->name, t.why);
+        }
+        free(list);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_00_tall) = { "00_judge", "tall",
+    "what only the first kernels claim is asked of them", tall };
+
 /* Records linked, against the files on disk: a variant must not get lost on its way. */
 static int counts(struct kcp_report *rep)
 {

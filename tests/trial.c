@@ -186,14 +186,14 @@ static int run_forward(struct seat *s, const struct kcp_variant *v)
     const size_t no = (size_t)a.T * a.HV * a.V * width + 8;
     const size_t nh = (size_t)a.N * a.HV * a.K * a.V * (width == 8 ? 8 : 4) + 8;
     s->saved_bytes = kcp_saved_bytes(&a);
-    s->saved = a.saved = s->mem->alloc(s->saved_bytes + 8);
+    s->saved = a.saved = room_unwritten(s->mem, s->saved_bytes + 8);
     a.saved_bytes = s->saved_bytes;
-    a.o = s->mem->alloc(no), a.ht = s->mem->alloc(nh);
+    a.o = room_unwritten(s->mem, no), a.ht = room_unwritten(s->mem, nh);
     int status = !a.saved || !a.o || !a.ht ? KCP_NO_MEMORY : KCP_OK;
     const int wrong = is_mutant(v) || !strcmp(v->name, "twin");
     const int found = wrong ? 0 : kcp_variants("08_forward", v->name, &same, 1);
     if (!status && found && same->work && (a.work_bytes = same->work(&a)))
-        a.work = s->mem->alloc(a.work_bytes);
+        a.work = room_unwritten(s->mem, a.work_bytes);
     if (!status && !found && v->where == KCP_DEVICE) status = KCP_NA;
     if (!status) status = found ? same->run(&a) : ref_forward(&a);
     if (s->mem->sync()) status = KCP_CUDA;
@@ -219,7 +219,8 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     }
     if (comm) comm->traffic = (struct kcp_traffic){ 0 };
     if (!status && t->variant->work && (c->work_bytes = t->variant->work(s->args)))
-        if (!(c->work = work = s->mem->alloc(c->work_bytes))) status = KCP_NO_MEMORY;
+        if (!(c->work = work = room_unwritten(s->mem, c->work_bytes)))
+            status = KCP_NO_MEMORY;
     if (!status) status = t->variant->run(s->args);
     /* Over NCCL a stream that ran to its end may have been aborted. */
     if (comm && !status && ranks_apart()) {

@@ -112,7 +112,7 @@ static int carry(struct forward *x)
     int status = x->t.affine(&map);
     if (!status) status = compose_strips(call, &x->p, 0, x->maps);
     part(PART_EXCHANGE, x->a.stream);
-    if (!status) status = kcp_exchange_run(&x->e);
+    if (!status) status = exchange(&x->e);
     if (!status) status = start_strips(call, &x->p, 0, x->states);
     part(PART_MAIN, x->a.stream);
     return status;

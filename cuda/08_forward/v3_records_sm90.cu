@@ -179,7 +179,7 @@ static int carry_fused(struct fused *f, const struct records *on_strips)
     if (call->NS) status = run_maps(on_strips);
     if (!status) status = compose_strips(call, &f->p, 0, f->maps);
     part(PART_EXCHANGE, call->stream);
-    if (!status) status = kcp_exchange_run(&f->e);
+    if (!status) status = exchange(&f->e);
     if (!status) status = start_strips(call, &f->p, 0, f->states);
     if (!status && f->h_kept)
         cudaMemcpyAsync(f->h_kept, f->states, kcp_saved_states(call) * state,

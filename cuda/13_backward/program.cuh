@@ -111,7 +111,7 @@ static int carry(struct backward *x)
     int status = x->t.merge_backward(&m);
     if (!status) status = compose_strips(call, &x->p, 1, x->dmap);
     part(PART_EXCHANGE, a->stream);
-    if (!status) status = kcp_exchange_run(&x->e);
+    if (!status) status = exchange(&x->e);
     if (!status) status = start_strips(call, &x->p, 1, x->states);
     part(PART_MAIN, a->stream);
     return status;

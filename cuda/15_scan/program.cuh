@@ -96,7 +96,7 @@ static int carry(struct scan *x, int back, float *states)
                                               x->maps + s * map);
     }
     x->e.backward = back, x->e.states = states;
-    return status ? status : kcp_exchange_run(&x->e);
+    return status ? status : exchange(&x->e);
 }
 
 template <class X>

@@ -22,7 +22,7 @@ static int forward(struct program *x)
         map.G = x->f.G, map.h_start = x->states, map.map = x->maps;
         put_wants(call, 0, x->want);
         status = x->by.t.affine(&map);
-        if (!status) status = kcp_exchange_run(&x->e);
+        if (!status) status = exchange(&x->e);
     }
     if (!status && a->h_kept)
         cudaMemcpyAsync(back ? x->states : a->h_kept, back ? a->h_kept : x->states,
@@ -59,7 +59,7 @@ static int carry_back(struct program *x)
     states_in(call, 1, a->dht, x->ends);
     x->e.backward = 1, x->e.states = x->ends;
     const int status = x->by.t.merge_backward(&b);
-    return status ? status : kcp_exchange_run(&x->e);
+    return status ? status : exchange(&x->e);
 }
 
 // Rows in which queries read, of the form's [mT,..] and of the caller's [T,..].
