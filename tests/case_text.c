@@ -176,3 +176,15 @@ int case_parse(const char *text, struct kcase *k, char *why, size_t n)
     kcp_plan_free(p);
     return 0;
 }
+
+/* Cases apart by semicolons: how many, 0 with what is wrong in why. */
+int cases_parse(const char *text, struct kcase *k, int max, char *why, size_t n)
+{
+    char copy[4096], *rest = NULL;
+    int count = 0;
+    snprintf(why, n, "%s", text);
+    snprintf(copy, sizeof copy, "%s", text);
+    for (char *w = strtok_r(copy, ";", &rest); w; w = strtok_r(NULL, ";", &rest))
+        if (count == max || case_parse(w, &k[count++], why, n)) return 0;
+    return count;
+}

@@ -24,8 +24,8 @@ static const int sizes[][2] = { { 16, 16 }, { 5, 7 }, { 32, 16 }, { 16, 48 }, { 
 /* Tensor-core versions take these alone; they are tried on them beside the list. */
 static const int wide_sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
                                      { 128, 64 } };
-/* What only the first kernels claim: a few, small, all with more value heads than query
- * heads. Case i takes row i, lengths of a few chunks, and of every other axis value i. */
+/* What only the first kernels claim: a few, small, all with more value heads than
+ * query heads. Case i takes row i of these, and value i of every other axis. */
 static const int tall_sizes[][2] = { { 192, 16 }, { 144, 256 }, { 48, 208 },
                                      { 256, 240 } };
 static const int tall_lens[] = { 0, 2, 9, 1 };

@@ -48,6 +48,11 @@ says 0 '0 survived' --stage 07 --variant mutant_turned --quiet
 says 0 'ok .* ref ' --stage 08 --variant ref --ranks 2 --seed 3 \
     --case 'kda H=1 K=4 V=4 lengths=9 R=2 chain'
 says 0 'ok .* 1 ok' --stage 05 --variant twin --case 'gdn strong HV=2 lengths=3,0,70'
+says 0 '^1 passed' --stage 08 --variant ref --case 'kda lengths=9; gdn lengths=9 R=2'
+grep -q 'ok .* 2 ok' stdout && pass || fail 'two cases are not two'
+refused --case --stage 08 --case ';'
+refused --case --stage 08 --case 'kda; ring'
+refused --case --stage 08 --case "$(printf 'kda;%.0s' 1 2 3 4 5 6 7 8 9)"
 says 0 '0 numbers wrong' --exchange 3 --ranks 3
 says 0 '0 numbers wrong' --exchange 1 --backend threads
 # Without a GPU nothing of one runs, and --strict says so by its status.

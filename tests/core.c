@@ -123,8 +123,8 @@ static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant
 {
     int m = 0;
     if (o->alone) {
-        struct kcase *one = malloc(sizeof *one);
-        return one ? *one = *o->alone, *n = 1, one : NULL;
+        struct kcase *some = malloc((*n = o->nalone) * sizeof *some);
+        return some ? memcpy(some, o->alone, *n * sizeof *some) : NULL;
     }
     struct kcase *list = cases_make(s, o->full, 0, o->seed, o->ranks, n);
     if (!list || v->where != KCP_DEVICE) return list;

@@ -70,6 +70,7 @@ struct kcase *cases_tall(const struct kcp_stage *s, uint64_t seed, int ranks, in
 /* A case in words, and back (case_text.c): 0, or 1 and the word that is wrong. */
 void case_print(const struct kcase *k, char *buf, size_t n);
 int  case_parse(const char *text, struct kcase *k, char *why, size_t n);
+int  cases_parse(const char *text, struct kcase *k, int max, char *why, size_t n);
 double case_scale(int K);                     /* K^-1/2 */
 /* The plan of a case; the caller frees it. NULL when memory is out. */
 struct kcp_plan *case_plan(const struct kcase *k, int R);
@@ -179,7 +180,8 @@ struct options {
     int only_device;                          /* leave out what runs on the host */
     enum kcp_storage storage;                 /* of --emit */
     uint64_t seed;
-    const struct kcase *alone;                /* this case and no other */
+    const struct kcase *alone;                /* these cases and no other, or NULL */
+    int nalone;
     const struct kcp_variant *reference;      /* what its stage is held to, or NULL */
 };
 /* judged: the tolerance held to, and the rounding of the inputs; a mutant, written in

@@ -20,8 +20,8 @@ static const char usage[] =
     "       kcp-check --exchange N [--device]    N random exchanges, every form;\n"
     "                                            0: without end\n"
     "  --case 'live kda H=1 HV=3 K=5 V=7 C=64 lengths=150,0,70 R=4 chain h0' is one\n"
-    "  case alone, in the words that a failure prints; --reference: what --stage is\n"
-    "  held to\n"
+    "  case alone, in the words that a failure prints, or up to eight, apart by ';'\n"
+    "  --reference: what --stage is held to\n"
     "  --repeats N: a variant's first cases N times more, the same bits each time (1)\n"
     "  --bare: workspaces as the allocator leaves them, not full of NaN\n"
     "  --ranks R are threads, which share a GPU; with --device --backend nccl a GPU\n"
@@ -36,7 +36,7 @@ struct asked {
     const char *emit, *foreign, *backend, *reference, *words, *storage;
     const char *ranks, *seed, *exchange, *repeats;
     int list, help, trials;
-    struct kcase alone;
+    struct kcase alone[8];
 };
 
 static int bad(const char *option, const char *found, const char *expected)
@@ -118,9 +118,9 @@ static int read_values(struct asked *x)
         return bad("--backend", x->backend, "threads or nccl");
     if (o->stage && !stage_find(o->stage) && !kcp_checks(o->stage, &c, 1))
         return bad("--stage", o->stage, "a stage, e.g. 05 or 05_affine");
-    if (x->words && case_parse(x->words, &x->alone, why, sizeof why))
+    if (x->words && !(o->nalone = cases_parse(x->words, x->alone, 8, why, sizeof why)))
         return bad("--case", why, "words as a failure prints them");
-    if (x->words) o->alone = &x->alone;
+    if (x->words) o->alone = x->alone;
     return 0;
 }
 
@@ -207,7 +207,7 @@ static int judge(struct asked *x, const struct kcp_variant *mine)
     struct kcp_report rep = { .quiet = x->o.quiet };
     struct options *o = &x->o;
     int status = ranks_open(x->backend, o->only_device, &o->ranks);
-    if (!status && o->alone) status = case_fits(o->alone, o);
+    for (int i = 0; i < o->nalone && !status; i++) status = case_fits(&o->alone[i], o);
     if (status) return ranks_close(), status;
     printf("seed %llu%s\n", (unsigned long long)o->seed, o->full ? ", full" : "");
     if (x->exchange)
