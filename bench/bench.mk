@@ -29,7 +29,7 @@ test_scripts += tests/bench_cli.sh tests/sanitize.sh tests/tables.sh
 # Every kernel under compute-sanitizer, one process a tool; JOBS= at once, STAGE= one.
 .PHONY: sanitize
 ifneq ($(CUDA_HOME),none)
-$B/sanitize-control: bench/sanitize_control.cu
+$B/sanitize-control: bench/sanitize_control.cu $(wildcard cuda/*.cuh)
 	@mkdir -p $(@D)
 	@$(nvcc) $(NVFLAGS) $(gencode) $< -o $@
 sanitize: $B/kcp-check $B/sanitize-control

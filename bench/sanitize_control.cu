@@ -1,13 +1,18 @@
 // sanitize_control.cu -- one fault a tool of compute-sanitizer must see, and none.
 //
 // Book: chapter 17.  Checked by: sanitize.sh, which runs it first.
-// Next: sanitize.sh.  sanitize-control memcheck|racecheck|initcheck|synccheck|none
+// Next: sanitize.sh.  sanitize-control memcheck|racecheck|initcheck|synccheck|none, and
+// for racecheck turns|late|lane: barriers in shared memory, as kernels for sm_90a use.
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <string.h>
+#ifdef KCP_HOPPER
+#include "group.cuh"
+#endif
 
+enum fault { NONE, MEMCHECK, RACECHECK, INITCHECK, SYNCCHECK, TURNS, LATE, LANE };
 static const char *const faults[] = { "none", "memcheck", "racecheck", "initcheck",
-                                      "synccheck" };
+                                      "synccheck", "turns", "late", "lane" };
 
 // Each thread adds its neighbour's number: past the end, unwritten, with no barrier
 // between write and read, or a barrier without half a warp.
@@ -16,26 +21,69 @@ __global__ void neighbour(int fault, const int *x, int *y)
     __shared__ int row[64];
     const int t = threadIdx.x;
     row[t] = x[t];
-    if (fault != 2) __syncthreads();
-    y[t] = row[63 - t] + (fault == 1 && t == 63 ? x[1 << 20] : 0);
-    if (fault == 4 && t % 32 < 16) __syncthreads();
-    if (fault == 4 && t < 16) __syncwarp(0xffff0000);
+    if (fault != RACECHECK) __syncthreads();
+    y[t] = row[63 - t] + (fault == MEMCHECK && t == 63 ? x[1 << 20] : 0);
+    if (fault == SYNCCHECK && t % 32 < 16) __syncthreads();
+    if (fault == SYNCCHECK && t < 16) __syncwarp(0xffff0000);
 }
+
+enum { THREADS = 128, COUNT = 8, STAGES = 2 };
+
+#ifdef KCP_HOPPER
+// The ring of group_scan.cuh, small: each thread copies 16 bytes and reads another's.
+// TURNS: right, each thread arrives for itself. LATE: nobody waits until all have read
+// what is replaced. LANE: right too, lane 0 arrives for its warp behind __syncwarp; the
+// tool does not follow that from lane to lane, and reports 31 lanes of 32.
+__device__ void arrive(int fault, uint64_t *bar)
+{
+    if (fault == LANE) __syncwarp();
+    if (fault != LANE || threadIdx.x % 32 == 0) turn_arrive(bar);
+}
+
+__global__ void turns(int fault, const int4 *x, int *y)
+{
+    __shared__ int4 tile[STAGES][THREADS];
+    __shared__ uint64_t full[STAGES], empty[STAGES];
+    const int t = threadIdx.x, arrivals = fault == LANE ? THREADS / 32 : THREADS;
+    int sum = 0;
+    if (t < STAGES) turn_init(&full[t], arrivals), turn_init(&empty[t], arrivals);
+    __syncthreads();
+    for (int i = -1; i < COUNT; i++) {
+        const int at = i & 1, next = at ^ 1;
+        if (i + 1 < COUNT) {
+            if (i + 1 >= STAGES && fault != LATE)
+                turn_wait(&empty[next], (i + 1) / STAGES - 1);
+            copy_async(&tile[next][t], x + (i + 1) * THREADS + t, 1);
+            copies_commit();
+            copies_wait<0>();
+            arrive(fault, &full[next]);
+        }
+        if (i < 0) continue;
+        turn_wait(&full[at], i / STAGES);
+        sum += tile[at][THREADS - 1 - t].x;
+        arrive(fault, &empty[at]);
+    }
+    y[t] = sum;
+}
+#endif
 
 int main(int argc, char **argv)
 {
     int fault = -1, *x, *y;
-    for (int i = 0; argc == 2 && i < 5; i++)
+    for (int i = NONE; argc == 2 && i <= LANE; i++)
         if (!strcmp(argv[1], faults[i])) fault = i;
     if (fault < 0) {
-        fprintf(stderr, "sanitize-control: found '%s', expected a tool or none\n",
-                argc == 2 ? argv[1] : "");
+        fprintf(stderr, "sanitize-control: found '%s', expected a tool, none, turns, "
+                "late or lane\n", argc == 2 ? argv[1] : "");
         return 2;
     }
-    const size_t bytes = 64 * sizeof *x;
+    const size_t bytes = COUNT * THREADS * sizeof(int4);
     if (cudaMalloc((void **)&x, bytes) || cudaMalloc((void **)&y, bytes))
         return puts("sanitize-control: no device"), 3;
-    if (fault != 3) cudaMemset(x, 0, bytes);
-    neighbour<<<1, 64>>>(fault, x, y);
+    if (fault != INITCHECK) cudaMemset(x, 0, bytes);
+    if (fault < TURNS) neighbour<<<1, 64>>>(fault, x, y);
+#ifdef KCP_HOPPER
+    else turns<<<1, THREADS>>>(fault, (const int4 *)x, y);
+#endif
     return cudaDeviceSynchronize() != cudaSuccess;
 }

@@ -11,7 +11,8 @@
 enum { DIM = 128 };                      // K and V
 
 // A ring of stages: the chunk's tensors, two panels each, what its gate gives, and two
-// turns, of warps whose copies have come and of warps that have read.
+// turns, of threads whose copies have come and of threads that have read. Each arrives
+// itself: what a lane does for its warp, no checker of races can follow.
 template <int tensors, int stages>
 struct ring {
     bf16 tile[stages][tensors][2 * PANEL];
@@ -141,13 +142,6 @@ static __device__ __forceinline__ void from_panel(float (*y)[4], const bf16 *X)
             y[2 * c + j / 4][j % 4] =
                 __uint_as_float(j % 2 ? r[j / 2] & 0xffff0000u : r[j / 2] << 16);
     }
-}
-
-// Lane 0 speaks for its warp.
-static __device__ __forceinline__ void warp_arrive(uint64_t *bar)
-{
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) turn_arrive(bar);
 }
 
 #endif

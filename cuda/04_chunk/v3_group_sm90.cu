@@ -112,7 +112,7 @@ static __device__ __forceinline__ void declare(const struct kcp_chunk &a,
     copies_wait<STAGES - 2>();
     write_gate(a, g, DIM, s->r.decay[at], s->r.eq[at], s->r.ek[at]);
     show_async();
-    warp_arrive(&s->r.full[at]);
+    turn_arrive(&s->r.full[at]);
 }
 
 // All chunks of stretch z. Chunk i+2 is fetched, and chunk i+1 declared to be there,
@@ -148,7 +148,7 @@ static __device__ __forceinline__ void walk(const struct kcp_chunk &a, int z, in
         if (i + 1 < count) declare<groups>(a, g, s, (i + 1) % STAGES);
         if (i + 2 < count) g = read_gate(a, chunk_span(a, z, c0 + i + 2), n, DIM);
         finish<groups>(a, chunk_span(a, z, c0 + i), n, v, s, at, S, b, y, o);
-        warp_arrive(&s->r.empty[at]);
+        turn_arrive(&s->r.empty[at]);
     }
 }
 
@@ -164,8 +164,8 @@ void chunk(const struct kcp_chunk a)
     float S[16][4];
 
     if (threadIdx.x < STAGES) {
-        turn_init(&s->r.full[threadIdx.x], 4 * groups);
-        turn_init(&s->r.empty[threadIdx.x], 4 * groups);
+        turn_init(&s->r.full[threadIdx.x], 128 * groups);
+        turn_init(&s->r.empty[threadIdx.x], 128 * groups);
     }
     __syncthreads();
     load_state<DIM>(S, a.h_in ? (const float *)a.h_in + state : NULL, 1, DIM);

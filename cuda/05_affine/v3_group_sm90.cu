@@ -12,8 +12,8 @@
 // a chunk, 12.6 MFLOP, 1.75 us of a processor at its peak; 48 KiB a chunk, read once.
 // While one warpgroup has M the other has h_ext, so that one splits numbers while the
 // other's products run. Copies run three chunks ahead. No block-wide barrier: a tile is
-// full when the copies of all warps have come, empty when all warps have read it.
-enum { W, KG, U, STAGES = 4, WARPS = 8 };
+// full when the copies of all threads have come, empty when all have read it.
+enum { W, KG, U, STAGES = 4, THREADS = 256 };
 typedef struct ring<3, STAGES> tiles;
 
 static __device__ void fetch(const struct kcp_affine &a, struct span z, int n, int of_h,
@@ -83,18 +83,18 @@ static __device__ __forceinline__ void walk(const struct kcp_affine &a, int z, i
             copies_wait<STAGES - 2>();
             write_gate(a, g, DIM, s->decay[next], s->eq[next], s->ek[next]);
             show_async();
-            warp_arrive(&s->full[next]);
+            turn_arrive(&s->full[next]);
         }
         if (i + 2 < count) g = read_gate(a, chunk_span(a, z, c0 + i + 2), n, DIM);
         if (i >= 0) {
             if (of_M && group == 1) advance_M(s, at, gdn, M);
             if (of_h && group == 0) advance_h(s, at, gdn, h);
-            warp_arrive(&s->empty[at]);
+            turn_arrive(&s->empty[at]);
         }
     }
 }
 
-static __global__ __launch_bounds__(256, 1) void affine(const struct kcp_affine a)
+static __global__ __launch_bounds__(THREADS, 1) void affine(const struct kcp_affine a)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
     tiles *s = (tiles *)shared;
@@ -106,8 +106,8 @@ static __global__ __launch_bounds__(256, 1) void affine(const struct kcp_affine 
 
     if (!want) return;
     if (threadIdx.x < STAGES) {
-        turn_init(&s->full[threadIdx.x], WARPS);
-        turn_init(&s->empty[threadIdx.x], WARPS);
+        turn_init(&s->full[threadIdx.x], THREADS);
+        turn_init(&s->empty[threadIdx.x], THREADS);
     }
     __syncthreads();
     set_identity<DIM>(M, col);
@@ -127,7 +127,7 @@ int v3_affine(void *args)
     if (!a->NS) return KCP_OK;
     cudaFuncSetAttribute(affine, cudaFuncAttributeMaxDynamicSharedMemorySize,
                          sizeof(tiles));
-    affine<<<dim3(a->NS, a->HV), 256, sizeof(tiles), a->stream>>>(*a);
+    affine<<<dim3(a->NS, a->HV), THREADS, sizeof(tiles), a->stream>>>(*a);
     return launched();
 }
 

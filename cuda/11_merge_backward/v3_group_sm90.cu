@@ -10,7 +10,7 @@
 // MFLOP, 2 us of a processor at its peak; 80 KiB a chunk, read once, which leaves room
 // for two stages: a chunk is copied while the one before it is in its second half. With
 // reuse_M there are no columns of N. Turns as in chapter 05.
-enum { W, KG, QG, DO, DV, STAGES = 2, WARPS = 8 };
+enum { W, KG, QG, DO, DV, STAGES = 2, THREADS = 256 };
 typedef struct ring<5, STAGES> tiles;
 
 static __device__ void fetch(const struct kcp_merge_backward &a, struct span z, int n,
@@ -83,19 +83,20 @@ static __device__ __forceinline__ void walk(const struct kcp_merge_backward &a, 
             }
             if (of_N && group == 1) retreat_N(s, at, gdn, N);
             if (of_h && group == 0) retreat_h(s, at, gdn, y);
-            warp_arrive(&s->empty[at]);
+            turn_arrive(&s->empty[at]);
         }
         if (i + 1 < count) {
             copies_wait<0>();
             write_gate(a, g, DIM, s->decay[next], s->eq[next], s->ek[next]);
             show_async();
-            warp_arrive(&s->full[next]);
+            turn_arrive(&s->full[next]);
         }
         if (i + 2 < count) g = read_gate(a, chunk_span(a, z, last - i - 2), n, DIM);
     }
 }
 
-static __global__ __launch_bounds__(256, 1) void back(const struct kcp_merge_backward a)
+static __global__ __launch_bounds__(THREADS, 1)
+void back(const struct kcp_merge_backward a)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
     tiles *s = (tiles *)shared;
@@ -107,8 +108,8 @@ static __global__ __launch_bounds__(256, 1) void back(const struct kcp_merge_bac
 
     if (!want) return;
     if (threadIdx.x < STAGES) {
-        turn_init(&s->full[threadIdx.x], WARPS);
-        turn_init(&s->empty[threadIdx.x], WARPS);
+        turn_init(&s->full[threadIdx.x], THREADS);
+        turn_init(&s->empty[threadIdx.x], THREADS);
     }
     __syncthreads();
     set_identity<DIM>(N, col);
@@ -128,7 +129,7 @@ int v3_merge_backward(void *args)
     if (!a->NS) return KCP_OK;
     cudaFuncSetAttribute(back, cudaFuncAttributeMaxDynamicSharedMemorySize,
                          sizeof(tiles));
-    back<<<dim3(a->NS, a->HV), 256, sizeof(tiles), a->stream>>>(*a);
+    back<<<dim3(a->NS, a->HV), THREADS, sizeof(tiles), a->stream>>>(*a);
     return launched();
 }
 

@@ -52,6 +52,7 @@ static __device__ void solve_back(struct back_room<model, K, V> &s)
         for (int p = 0; p < C / 16; p++)
             load_tiles_t(x[p], &s.z[p * 16][c] + tiles_down(lane, V + PAD));
         upper_times<C>(y, s.Ab[0], x);
+        __syncwarp();                        // all lanes have read what is replaced
         put_columns<C>(&s.z[0][c], V + PAD, y, 0);
         if (s.m == 1) continue;
         turn<C>(x, y);
