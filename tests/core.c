@@ -113,6 +113,7 @@ static void show_tally(const struct kcp_variant *v, const struct tally *y,
     if (y->alive.traffic.messages)
         printf("  %lld messages, %.2f MB", (long long)y->alive.traffic.messages,
                y->alive.traffic.bytes / 1e6);
+    if (y->na) printf("  n/a: takes %s", v->shapes);
     printf("\n");
 }
 
