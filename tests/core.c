@@ -117,8 +117,8 @@ static void show_tally(const struct kcp_variant *v, const struct tally *y,
     printf("\n");
 }
 
-/* The stage's list; for a device variant, the wide one behind it; for the first ones,
- * which claim any K and V up to 256, the tall one too. */
+/* The stage's list; for a device variant, the wide one behind it; for the first ones
+ * and all that claim any K and V up to 256, the tall one too. */
 static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant *v,
                              const struct options *o, int *n)
 {
@@ -129,7 +129,8 @@ static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant
     }
     struct kcase *list = cases_make(s, o->full, 0, o->seed, o->ranks, n);
     if (!list || v->where != KCP_DEVICE) return list;
-    for (int tall = 0; tall <= !strncmp(v->name, "v1", 2); tall++) {
+    const int any = !strncmp(v->name, "v1", 2) || strstr(v->shapes, "up to 256");
+    for (int tall = 0; tall <= any; tall++) {
         struct kcase *more = tall ? cases_tall(s, o->seed, o->ranks, &m)
                                   : cases_make(s, 0, 1, o->seed, o->ranks, &m);
         struct kcase *both = realloc(list, (*n + m) * sizeof *list);

@@ -127,6 +127,7 @@ static __device__ void solve(struct form_room<model, K, V> &s)
             for (int h = 0; h < C / 2; h++) y[h / 8][h / 4 % 2][h % 4] = 0.0f;
         }
         lower_times<C>(y, s.Ab[0], x);
+        __syncwarp();                        // all lanes have read what is replaced
         const float sign = s.m == 2 && !of_u ? -1.0f : 1.0f;
         #pragma unroll
         for (int h = 0; h < C / 4; h++) {
