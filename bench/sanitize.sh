@@ -3,13 +3,13 @@
 #
 # Book: chapter 17.  Checked by: tests/sanitize.sh.  Next: record.sh, which keeps it.
 #
-#   make sanitize           STAGE= one stage, NEWEST=1 of each stage the last variant first
+#   make sanitize        STAGE= one stage, NEWEST=1 of each stage the last variant first
 #
 # $OUT/sanitize.txt gets the table: 0: clean, and right by the judge; a number: so
-# much was found ("c": bytes that were copied, none that a kernel read; "broken", "slow",
-# "none": the tool's own end; "wrong": clean, but not what the judge expects). JOBS
-# processes at once (all cores), EACH seconds a process; after LIMIT seconds none is
-# started; what was not run says "-". Status 1 unless all are 0.
+# much was found ("c": bytes that were copied, none that a kernel read; "broken",
+# "slow", "none": the tool's own end; "wrong": clean, but not what the judge expects).
+# JOBS processes at once (all cores), EACH seconds a process; after LIMIT seconds none
+# is started; what was not run says "-". Status 1 unless all are 0.
 B=${1:-build} JOBS=${JOBS:-$(nproc)} LIMIT=${LIMIT:-3600} EACH=${EACH:-120}
 OUT=${OUT:-$B/sanitize}
 tools="memcheck racecheck initcheck synccheck"
@@ -20,21 +20,28 @@ command -v compute-sanitizer >/dev/null ||
 rm -rf "$OUT/logs"; mkdir -p "$OUT/logs" || exit 2
 
 # Two cases that every variant takes: two sequences over two ranks, a ragged chunk, a
-# lone token; and the other model, other heads, the states in strips.
+# lone token; and the other model, other heads, the states in strips. Of a layer there
+# is a third, on one rank and with everything kept. racecheck, which is slow, gets fewer
+# tokens of what reads much shared memory.
 sizes="K=128 V=128 C=64 h0 dht"
 cases() {
-    many="lengths=330,0,1" one="lengths=65"
+    many="lengths=330,0,1" one="lengths=65" layer="HV=2 R=2 $sizes lengths=450,0,1"
+    spike="$sizes lengths=70,0,1" walk="$sizes $one"
+    [ "$2" != racecheck ] || { layer="HV=1 R=2 $sizes lengths=400"
+        spike="K=64 V=64 C=16 h0 dht lengths=20,0,1" walk=$spike; }
     case $1 in
         02*) echo "live kda gate=softplus l2norm H=1 HV=2 $sizes $many;" \
                   "live gdn gate=softplus beta=sigmoid2 H=1 HV=1 $sizes $one" ;;
-        08*|13*) echo "live kda save=all H=1 HV=2 R=2 $sizes lengths=450,0,1;" \
+        01*) [ "$2" != racecheck ] || many="lengths=70,0,1"
+             echo "live kda H=1 HV=2 $sizes $many; live gdn H=1 HV=1 $sizes $one" ;;
+        08*|13*) echo "live kda H=1 $layer; live kda save=all H=1 HV=1 $sizes $one;" \
                   "live gdn chain H=1 HV=1 R=2 strip=1 $sizes lengths=200" ;;
         07*) echo "live kda H=1 HV=2 R=4 $sizes lengths=270,0,1;" \
                   "live gdn H=1 HV=1 R=3 $sizes $one" ;;
         14*) echo "live kda act=silu R=2 D=40 Wc=4 $sizes $many;" \
                   "live kda R=2 D=5 Wc=9 shift $sizes lengths=9,3" ;;
-        15*) echo "live kda spike H=1 HV=2 R=2 masks=1 $sizes lengths=70,0,1;" \
-                  "live kda spike H=1 HV=1 R=2 walk=blelloch $sizes $one" ;;
+        15*) echo "live kda spike H=1 HV=2 R=2 masks=1 $spike;" \
+                  "live kda spike H=1 HV=1 R=2 walk=blelloch $walk" ;;
         16*) echo "live dplr H=1 HV=2 R=2 $sizes lengths=150,0,1;" \
                   "live gdn2 H=1 HV=1 R=2 $sizes $one" ;;
         *) echo "live kda H=1 HV=2 $sizes $many; live gdn H=1 HV=1 $sizes $one" ;;
@@ -84,7 +91,7 @@ awk '{ s[NR] = $1; v[NR] = $2 }
         print old, s[i], v[i] } }' "$OUT/variants" |
     sort -s $([ -n "$NEWEST" ] || echo -k 2,2) -k 1,1n |
     while read -r age s v; do
-        for t in $tools; do echo "$t $s $v $(cases $s)"; done
+        for t in $tools; do echo "$t $s $v $(cases $s $t)"; done
     done >>"$list"
 xargs -P "$JOBS" -L 1 sh "$OUT/one.sh" <"$list"
 
@@ -100,8 +107,8 @@ for t in $tools; do pair $t $t none; done
 if grep -q _sm90 "$OUT/variants"; then
     pair racecheck late turns
     echo "sanitize.sh: racecheck, barriers in shared memory: each thread arrives:" \
-         "$(of racecheck turns); nobody waits: $(of racecheck late); right, but lane 0" \
-         "arrives for its warp: $(of racecheck lane), its limit"
+         "$(of racecheck turns); nobody waits: $(of racecheck late); right, but" \
+         "lane 0 arrives for its warp: $(of racecheck lane), its limit"
 fi
 {
     printf '%-20s %-18s' stage variant; printf ' %9s' $tools; echo
