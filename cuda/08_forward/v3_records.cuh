@@ -76,19 +76,34 @@ static __device__ __forceinline__ void wait_for_scan(void)
     asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
-template <class Kernel>
-static int launch_beside(Kernel kernel, size_t bytes, int blocks,
-                         const struct records *x)
+template <class Kernel, class... More>
+static int launch_beside(Kernel kernel, size_t bytes, dim3 blocks, int threads,
+                         const struct records *x, More... more)
 {
     cudaLaunchAttribute beside = {};
     beside.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     beside.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t c = {};
-    c.gridDim = dim3(blocks), c.blockDim = dim3(256), c.dynamicSmemBytes = bytes;
-    c.stream = x->a.stream, c.attrs = &beside, c.numAttrs = x->first > 0;
+    c.gridDim = blocks, c.blockDim = dim3(threads), c.dynamicSmemBytes = bytes;
+    c.stream = x->a.stream, c.attrs = &beside, c.numAttrs = 1;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    cudaLaunchKernelEx(&c, kernel, *x);
+    cudaLaunchKernelEx(&c, kernel, *x, more...);
     return launched();
+}
+
+// x, and nothing that was made of it before: addresses are made again where they are
+// needed, instead of being kept in registers.
+static __device__ __forceinline__ int anew(int x)
+{
+    asm volatile("" : "+r"(x));
+    return x;
+}
+
+static __device__ __forceinline__ int this_thread(void)
+{
+    int t;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(t));
+    return t;
 }
 
 template <int K>

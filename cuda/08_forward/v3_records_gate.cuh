@@ -50,15 +50,22 @@ static __device__ __forceinline__ int square_of(int I, int J)
 struct gate_of { float times, plus, top; };
 
 template <int form>
-static __device__ __forceinline__ struct gate_of gate_of(const struct kcp_forward &a,
-                                                         int n, int i)
+static __device__ __forceinline__ struct gate_of gate_from(const struct kcp_forward &a,
+                                                           float e, float dt)
 {
     const float base_2 = 1.44269504088896341f;
-    const float dt = a.dt_bias ? ((const float *)a.dt_bias)[n * a.KG + i] : 0.0f;
-    const float e = a.A_log ? expf(((const float *)a.A_log)[n]) : 1.0f;
     if (form == KCP_GATE_BOUNDED)        // lb / (1 + 2^(times x + plus))
         return { -e * base_2, -e * base_2 * dt, (float)a.lower_bound * base_2 };
     return { -e * base_2, dt, base_2 };
+}
+
+template <int form>
+static __device__ __forceinline__ struct gate_of gate_of(const struct kcp_forward &a,
+                                                         int n, int i)
+{
+    const float dt = a.dt_bias ? ((const float *)a.dt_bias)[n * a.KG + i] : 0.0f;
+    const float e = a.A_log ? expf(((const float *)a.A_log)[n]) : 1.0f;
+    return gate_from<form>(a, e, dt);
 }
 
 template <int form>

@@ -199,7 +199,7 @@ static int prepare_gdn_form(const struct records *x)
 {
     const int parts = (x->a.HV / x->a.H + SHARE - 1) / SHARE;
     return launch_beside(prepare_gdn_kernel<K, form>, sizeof(struct prepare_gdn<K>),
-                         chunks_of(*x) * x->a.H * parts, x);
+                         chunks_of(*x) * x->a.H * parts, 256, x);
 }
 
 template <int K>

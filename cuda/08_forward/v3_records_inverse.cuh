@@ -61,13 +61,10 @@ static __device__ __forceinline__ struct pieces square_as_a(const float (*x)[SPA
     return as_a(d);
 }
 
-// The inverses of I + L for spans I and I + 1, a half of the warp each: a lane owns a
-// column and leaves it in L's place; then as fragments.
-template <int K>
-static __device__ __forceinline__ void invert_spans(int I, struct prepare<K> &s)
+// (I + L)^-1 of a span in L's place: a lane owns column j, 16 lanes or 32 in pairs.
+static __device__ __forceinline__ void invert_square(float (*L)[SPAN + 4], int j)
 {
-    const int j = threadIdx.x % 16;
-    float (*L)[SPAN + 4] = s.square[I + threadIdx.x % 32 / 16], x[SPAN];
+    float x[SPAN];
     #pragma unroll
     for (int i = 0; i < SPAN; i++) x[i] = i == j;
     #pragma unroll
@@ -84,24 +81,41 @@ static __device__ __forceinline__ void invert_spans(int I, struct prepare<K> &s)
     #pragma unroll
     for (int i = 0; i < SPAN; i++) L[i][j] = x[i];
     __syncwarp();
+}
+
+// The inverses of spans I and I + 1, a half of the warp each; then as fragments.
+template <int K>
+static __device__ __forceinline__ void invert_spans(int I, struct prepare<K> &s)
+{
+    invert_square(s.square[I + threadIdx.x % 32 / 16], threadIdx.x % 16);
     put(s.A[I], square_as_a(s.square[I]));
     put(s.A[I + 1], square_as_a(s.square[I + 1]));
 }
 
-// Two neighbours of row i, piece p of a panel or of a row of a tensor.
-static __device__ __forceinline__ void put_pair(unsigned char *panel, int i, int p,
-                                                uint32_t x)
+// Row i, columns of square J, to a panel or to a row of a tensor, 32 bytes at once: a
+// lane's two neighbours of either half, changed for those of the lane beside it, are
+// four neighbours of one half.
+static __device__ __forceinline__ uint2 four_of(uint32_t left, uint32_t right)
 {
-    *(uint32_t *)(panel + in_panel(i, p) + threadIdx.x % 4 * 4) = x;
+    const int odd = threadIdx.x % 2;
+    const uint32_t other = __shfl_xor_sync(~0u, odd ? left : right, 1);
+    return odd ? make_uint2(other, right) : make_uint2(left, other);
+}
+
+static __device__ __forceinline__ void put_four(unsigned char *panel, int i, int J,
+                                                uint2 x)
+{
+    const int at = in_panel(i, J * 2 + threadIdx.x % 2) + threadIdx.x % 4 / 2 * 8;
+    *(uint2 *)(panel + at) = x;
 }
 
 static __device__ __forceinline__ void put_row(const struct records &x, void *to,
-                                               struct span z, int n, int i, int p,
-                                               uint32_t pair)
+                                               struct span z, int n, int i, int J,
+                                               uint2 four)
 {
     if (i < z.len)
-        *(uint32_t *)(out<bf16>(to, z.t + i, x.a.HV, n, CHUNK) + p * 8 +
-                      threadIdx.x % 4 * 2) = pair;
+        *(uint2 *)(out<bf16>(to, z.t + i, x.a.HV, n, CHUNK) + J * SPAN +
+                   threadIdx.x % 2 * 8 + threadIdx.x % 4 / 2 * 4) = four;
 }
 
 // Square (I, J) of A, given as A_IJ^T in D tiles: A beta to the record, A to the block.
@@ -113,32 +127,45 @@ static __device__ __forceinline__ void square_out(const struct records &x,
     int g;                               // anew: no address is kept from before
     asm volatile("mov.u32 %0, %laneid;" : "=r"(g));
     g /= 4;
+    const float b[2] = { beta[J * SPAN + g], beta[J * SPAN + 8 + g] };
     #pragma unroll
-    for (int h = 0; h < 4; h++) {
-        const int i = I * SPAN + h / 2 * 8 + g, p = J * 2 + h % 2;
-        const float b = beta[J * SPAN + h % 2 * 8 + g];
-        const float *y = d[h / 2] + h % 2 * 2;
-        put_pair(Ab, i, p, transpose_tile(pack(b * y[0], b * y[1])));
+    for (int h = 0; h < 2; h++) {
+        const int i = I * SPAN + h * 8 + g;
+        const float *l = d[h], *r = d[h] + 2;
+        put_four(Ab, i, J, four_of(transpose_tile(pack(b[0] * l[0], b[0] * l[1])),
+                                   transpose_tile(pack(b[1] * r[0], b[1] * r[1]))));
         if (x.to13.A)
-            put_row(x, x.to13.A, z, n, i, p, transpose_tile(pack(y[0], y[1])));
+            put_row(x, x.to13.A, z, n, i, J,
+                    four_of(transpose_tile(pack(l[0], l[1])),
+                            transpose_tile(pack(r[0], r[1]))));
     }
 }
 
-// Column J of the squares of A, by warp J, going down: A_IJ^T = -(sum_M A_MJ^T L_IM^T)
-// A_II^T. What a product leaves in registers, packed, feeds the next one.
-template <int K>
-static __device__ __forceinline__ void column_of_squares(const struct records &x,
-                                                         struct span z, int n, int J,
-                                                         struct prepare<K> &s,
-                                                         unsigned char *Ab)
+// A_JJ^T, to the record, and as D tiles.
+template <class Room>
+static __device__ __forceinline__ void diagonal_square(float (*d)[4], int J,
+                                                       const Room &s)
 {
     const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
+    #pragma unroll
+    for (int h = 0; h < 8; h++)
+        d[h / 4][h % 4] = s.square[J][h / 4 * 8 + e + h % 2][g + h % 4 / 2 * 8];
+}
+
+// Column J of the squares of A, by a warp, going down: A_IJ^T = -(sum_M A_MJ^T L_IM^T)
+// A_II^T. What a product leaves in registers, packed, feeds the next one. diagonal: its
+// first square goes out too.
+template <int K, class Room>
+static __device__ __forceinline__ void column_of_squares(const struct records &x,
+                                                         struct span z, int n, int J,
+                                                         const Room &s,
+                                                         unsigned char *Ab,
+                                                         int diagonal = 1)
+{
     struct pieces A[SPANS - 1];
     float d[2][4];
-    #pragma unroll
-    for (int h = 0; h < 8; h++)          // A_JJ^T
-        d[h / 4][h % 4] = s.square[J][h / 4 * 8 + e + h % 2][g + h % 4 / 2 * 8];
-    square_out(x, z, n, J, J, d, s.beta, Ab);
+    diagonal_square(d, J, s);
+    if (diagonal) square_out(x, z, n, J, J, d, s.beta, Ab);
     A[0] = as_a(d);
     #pragma unroll
     for (int below = 1; below < SPANS; below++) {

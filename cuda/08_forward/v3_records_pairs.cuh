@@ -74,7 +74,6 @@ static __device__ __forceinline__ struct row_of_slice row(
     const float2 norm = m.norm[i];
     unpack_row(q, raw.q, norm.x), unpack_row(k, raw.k, norm.y);
     eight_floats(G, &m.G[I][i % SPAN][at]);
-    //> kernel-records-row
     for (int d = 0; d < 8; d++) kB[d] = k[d] * exp2_fast(-G[d]);
     col[square_of(I, I)][w.h][lane] = pack_row(kB);
     eight_floats(last, &m.G[I][SPAN - 1][at]);
@@ -90,7 +89,6 @@ static __device__ __forceinline__ struct row_of_slice row(
     if (I < 3) col[square_of(I + 1, I)][w.h][lane] = ends;
     if (I < 2) col[square_of(I + 2, I)][w.h][lane] = pack_times(kB, f[D1 + I] + at);
     if (I < 1) col[square_of(3, 0)][w.h][lane] = pack_times(kB, f[D12] + at);
-    //< kernel-records-row
     return { qF, kF };
 }
 

@@ -19,7 +19,7 @@ static __device__ __forceinline__ void scores_out(const struct records &x,
     const int lane = threadIdx.x % 32, e = lane % 4 * 2, in_span = w.h * 8 + lane / 4;
     const int i = w.I * SPAN + in_span;
     const float own = s.own[i], b = s.beta[i];
-    uint32_t top[2], rest[2];
+    uint32_t top[2], rest[2], pair[2];
     #pragma unroll
     for (int h = 0; h < 2; h++) {
         const int j = h * 8 + e;
@@ -28,12 +28,13 @@ static __device__ __forceinline__ void scores_out(const struct records &x,
             a[0] = j > in_span ? 0.0f : j == in_span ? own : a[0];
             a[1] = j + 1 > in_span ? 0.0f : j + 1 == in_span ? own : a[1];
         }
-        const uint32_t pair = pack(a[0], a[1]);
-        put_pair(Aqk, i, J * 2 + h, pair);
-        if (x.to13.Aqk) put_row(x, x.to13.Aqk, z, n, i, J * 2 + h, pair);
+        pair[h] = pack(a[0], a[1]);
         if (on) *(float2 *)&s.square[w.I][in_span][j] = make_float2(a[2] * b, a[3] * b);
         else split(a[2] * b, a[3] * b, top[h], rest[h]);
     }
+    const uint2 four = four_of(pair[0], pair[1]);
+    put_four(Aqk, i, J, four);
+    if (x.to13.Aqk) put_row(x, x.to13.Aqk, z, n, i, J, four);
     if (on) return;
     uint4 (*L)[32] = s.L[square_of(w.I, J)];
     ((uint2 *)&L[0][lane])[w.h] = make_uint2(top[0], top[1]);
@@ -144,7 +145,7 @@ template <int K, int form>
 static int prepare_form(const struct records *x)
 {
     return launch_beside(prepare_kernel<K, form>, sizeof(struct prepare<K>),
-                         chunks_of(*x) * x->a.HV, x);
+                         chunks_of(*x) * x->a.HV, 256, x);
 }
 
 template <int K>

@@ -136,6 +136,7 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
 
     let_next_begin();
     chain_init(room.m, 1);
+    wait_for_scan();
     if (__shfl_sync(~0u, threadIdx.x / 128, 0) == WGS) {
         give_registers<WGS == 1 ? 56 : 40>();
         copy_ahead<K, WGS, 4, kda>(x, z, n, v0, 1, room.m);
@@ -164,10 +165,7 @@ static int scan_records_of(const struct records *x)
 {
     const size_t bytes = sizeof(struct scan_room<K, WGS>);
     const dim3 grid(x->a.HV, x->a.NS, x->a.V / (64 * WGS));
-    auto kernel = scan_kernel<K, WGS, kda>;
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    kernel<<<grid, 128 * WGS + 128, bytes, x->a.stream>>>(*x);
-    return launched();
+    return launch_beside(scan_kernel<K, WGS, kda>, bytes, grid, 128 * WGS + 128, x);
 }
 
 // Few chains: 64 columns a block, so that more SMs have one.

@@ -7,6 +7,7 @@
 #include "v3_records_maps.cuh"
 #include "v3_records_cut.h"
 #include "v3_records_gdn.cuh"
+#include "v3_records_kda.cuh"
 #include "v3_records_scan.cuh"
 
 static struct stages stages(void) { return stages_v2("v3_records"); }
@@ -29,7 +30,7 @@ static int run_prepare(const struct records *x)
 {
     if (x->a.KG == 1)
         return x->a.K == 128 ? prepare_gdn_records<128>(x) : prepare_gdn_records<64>(x);
-    return x->a.K == 128 ? prepare_records<128>(x) : prepare_records<64>(x);
+    return x->a.K == 128 ? prepare_kda_records<128>(x) : prepare_kda_records<64>(x);
 }
 
 static int run_maps(const struct records *x)
@@ -130,8 +131,7 @@ static size_t place_fused(struct fused *f, const struct kcp_forward *args)
     f->x.h_in = a->h0, f->x.h_layout = a->layout;
     f->alone = is_alone(a) && !strip_chunks(a);
     if (!f->alone) place_maps(f);
-    f->x.from = (int *)take(r, f->p.NS, sizeof(int));
-    f->x.to = (int *)take(r, f->p.NS, sizeof(int));
+    f->x.from = (int *)take(r, 2 * f->p.NS, sizeof(int)), f->x.to = f->x.from + f->p.NS;
     if (f->alone && a->saved)
         f->x.to13.h_kept = f->h_kept,
         f->x.kept = kcp_saved_states((const struct kcp_call *)a);
@@ -142,16 +142,14 @@ static size_t place_fused(struct fused *f, const struct kcp_forward *args)
 static void put_rows(const struct fused *f)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;
-    struct putter from = { (int *)f->x.from, {}, a->stream };
-    struct putter to = { (int *)f->x.to, {}, a->stream };
-    for (int s = 0, at = 0; s < a->NS; s++) {
-        const struct kcp_segment *g = segments_of(a) + s;
-        for (int j = strips_of(&f->p, g); j--; at++) {
-            put(&from, f->alone ? g->n : at);
-            put(&to, j || !g->last ? -1 : g->n);
+    struct putter rows = { (int *)f->x.from, {}, a->stream };
+    for (int to = 0; to < 2; to++)
+        for (int s = 0, at = 0; s < a->NS; s++) {
+            const struct kcp_segment *g = segments_of(a) + s;
+            for (int j = strips_of(&f->p, g); j--; at++)
+                put(&rows, !to ? (f->alone ? g->n : at) : j || !g->last ? -1 : g->n);
         }
-    }
-    put_rest(&from), put_rest(&to);
+    put_rest(&rows);
 }
 
 // A sequence without tokens hands h0 through, on the rank that owns it.
