@@ -12,22 +12,40 @@
 //     v_new = u - w S = A beta (v - k~ S),
 // so the scan needs k~ and A beta and the raw v, which prepare then never touches.
 //
-//   prepare  reads q, k, g: 6K;  writes k~, qg, kg, A beta, Aqk: 6K + 4C bytes/th
-//   scan     reads the record and v: 6K + 4C + 2V;  writes o: 2V
+//   prepare  reads q, k, g: 6K;  writes k~, qg, kg, A beta, Aqk: 6K + 2.5C
+//   scan     reads the record and v: 6K + 2.5C + 2V;  writes o: 2V
 //
-// 3330 bytes a token-head at K = V = 128: 0.61 ms for case A at 4.3 TB/s.
+// 3136 bytes a token-head at K = V = 128: 0.57 ms for case A at 4.3 TB/s.
 //
-// A record is contiguous, in panels (group.cuh), three parts that a scan waits for one
-// by one; each part comes on chip as one bulk copy. A map needs the first two alone.
+// A record is contiguous, in panels (group.cuh) and triangles, three parts that a scan
+// waits for one by one; each comes on chip as a few bulk copies. A map needs the first
+// two alone.
 enum { BYTES = 2 * PANEL };
+
+// A beta and Aqk are lower triangular, and memory has only what is not zero: by columns
+// of squares of 16, column J with the rows 16 J .., 32 bytes each, in the order of the
+// tensor core's 32-byte rows. 5 KiB instead of 8; on chip there are zeros above. Byte
+// of (row i, 8 columns of piece):
+enum { TRIANGLE = 10 * 512 };
+
+static __device__ __forceinline__ int column_at(int J)
+{
+    return 2048 * J - 256 * J * (J - 1);
+}
+
+static __device__ __forceinline__ int in_triangle(int i, int piece)
+{
+    const int J = piece / 2, row = i - 16 * J;
+    return column_at(J) + row * 32 + ((piece ^ row / 4) % 2 << 4);
+}
 
 template <int K>
 struct record {
     unsigned char k[K / 64][BYTES];      // -k~, columns 64 j .. in panel j
-    unsigned char Ab[BYTES];             // A diag(beta)
+    unsigned char Ab[TRIANGLE];          // A diag(beta)
     unsigned char kg[K / 64][BYTES];
     unsigned char q[K / 64][BYTES];      // scale qg
-    unsigned char Aqk[BYTES];
+    unsigned char Aqk[TRIANGLE];
     float decay[K];                      // exp2(G_last): with the second part
 };
 
@@ -37,7 +55,7 @@ template <int K>
 struct shared_rows { unsigned char k[K / 64][BYTES], q[K / 64][BYTES]; };
 
 struct head_record {
-    unsigned char Ab[BYTES], Aqk[BYTES];
+    unsigned char Ab[TRIANGLE], Aqk[TRIANGLE];
     float F[CHUNK], B[CHUNK], decay[4];  // exp2(G), exp2(G_last - G), exp2(G_last)
 };
 

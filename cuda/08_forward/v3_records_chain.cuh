@@ -59,6 +59,24 @@ static __device__ __forceinline__ void give_back(Chain &m, int part, int turn)
     turn_arrive(&m.empty[part][place_of(part, turn)]);
 }
 
+// A triangle to where its columns have all 64 rows.
+static __device__ __forceinline__ void copy_triangle(unsigned char *to,
+                                                     const unsigned char *from,
+                                                     uint64_t *full)
+{
+    #pragma unroll
+    for (int J = 0; J < 4; J++)
+        bulk_copy(to + 2560 * J, from + column_at(J), 2048 - 512 * J, full);
+}
+
+// The zeros above, once: nothing is copied there.
+static __device__ __forceinline__ void zeros_above(unsigned char *to)
+{
+    for (int J = 1; J < 4; J++)
+        for (int i = threadIdx.x; i < 32 * J; i += blockDim.x)
+            *(uint4 *)(to + 2048 * J + 16 * i) = make_uint4(0, 0, 0, 0);
+}
+
 // of_v: beside one lane that announces -k~, 32 arrive when their pieces of v have come.
 template <int K, int WGS, int parts>
 static __device__ __forceinline__ void chain_init(struct chain<K, WGS, parts> &m,
@@ -71,6 +89,11 @@ static __device__ __forceinline__ void chain_init(struct chain<K, WGS, parts> &m
         }
         turns_show();
     }
+    for (int i = 0; i < TURNS; i++) {
+        zeros_above(m.turn[i].Ab);
+        if (parts == 4) zeros_above(m.turn[i].Aqk);
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncthreads();
 }
 
@@ -87,14 +110,15 @@ static __device__ __forceinline__ void copy_part(const struct record<K> *r, int 
         turn_expect(full, panels);
         bulk_copy(m.k[at].x, r->k, panels, full);
     } else if (part == PART_A) {
-        turn_expect(full, BYTES + panels + sizeof r->decay);
-        bulk_copy(m.turn[at].Ab, r->Ab, BYTES + panels, full);
+        turn_expect(full, TRIANGLE + panels + sizeof r->decay);
+        copy_triangle(m.turn[at].Ab, r->Ab, full);
+        bulk_copy(m.turn[at].kg, r->kg, panels, full);
         bulk_copy(m.decay[at], r->decay, sizeof r->decay, full);
     } else {
-        const uint32_t bytes = part == PART_Q ? panels : BYTES;
+        const uint32_t bytes = part == PART_Q ? panels : TRIANGLE;
         turn_expect(full, bytes);
         if (part == PART_Q) bulk_copy(m.turn[at].q, r->q, bytes, full);
-        else bulk_copy(m.turn[at].Aqk, r->Aqk, bytes, full);
+        else copy_triangle(m.turn[at].Aqk, r->Aqk, full);
     }
 }
 
@@ -112,13 +136,13 @@ static __device__ __forceinline__ void copy_part(const struct shared_rows<K> *ro
         turn_expect(full, panels);
         bulk_copy(m.k[at].x, rows->k, panels, full);
     } else if (part == PART_A) {
-        turn_expect(full, BYTES + sizeof m.head[at]);
-        bulk_copy(m.turn[at].Ab, r->Ab, BYTES, full);
+        turn_expect(full, TRIANGLE + sizeof m.head[at]);
+        copy_triangle(m.turn[at].Ab, r->Ab, full);
         bulk_copy(&m.head[at], r->F, sizeof m.head[at], full);
     } else {
-        turn_expect(full, part == PART_Q ? panels : BYTES);
+        turn_expect(full, part == PART_Q ? panels : TRIANGLE);
         if (part == PART_Q) bulk_copy(m.turn[at].q, rows->q, panels, full);
-        else bulk_copy(m.turn[at].Aqk, r->Aqk, BYTES, full);
+        else copy_triangle(m.turn[at].Aqk, r->Aqk, full);
     }
 }
 
@@ -229,6 +253,17 @@ static __device__ __forceinline__ void times_panels(float (*d)[4],
     for (int p = 0; p < steps; p++)
         group_mma_64<0>(d, a[p], rows_at((const bf16 *)(X + p / 4 * BYTES)) +
                         p % 4 * STEP_ROWS, add || p);
+}
+
+// d [64,64] = a X^T, or += with add, X [64,64] a triangle's columns.
+static __device__ __forceinline__ void times_triangle(float (*d)[4],
+                                                      const uint32_t (*a)[4],
+                                                      const unsigned char *X, int add)
+{
+    const uint64_t at = 3ull << 62 | 16ull << 32 | 1ull << 16
+                      | (shared_at(X) >> 4 & 0x3fff);
+    #pragma unroll
+    for (int J = 0; J < 4; J++) group_mma_64<0>(d, a[J], at + 128 * J, add || J);
 }
 
 // S^T [64,K] += a X, X [64,K] in panels.

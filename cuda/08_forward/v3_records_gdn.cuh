@@ -146,7 +146,7 @@ static __device__ __forceinline__ void head_out(const struct records &x, int c, 
     }
     struct share d = with_decay(w, i, w.I, G, s);
     scores_out<K, 1>(x, z, n, w, w.I, d, s, r->Aqk);
-    zeros_out(x, z, n, w, r->Aqk, r->Ab);
+    zeros_out(x, z, n, w);
     __syncthreads();
     if (w.I == 0) invert_spans<K>(2 * w.h, s);
     __syncthreads();

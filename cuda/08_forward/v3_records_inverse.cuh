@@ -92,7 +92,7 @@ static __device__ __forceinline__ void invert_spans(int I, struct prepare<K> &s)
     put(s.A[I + 1], square_as_a(s.square[I + 1]));
 }
 
-// Row i, columns of square J, to a panel or to a row of a tensor, 32 bytes at once: a
+// Row i, columns of square J, to a triangle or a row of a tensor, 32 bytes at once: a
 // lane's two neighbours of either half, changed for those of the lane beside it, are
 // four neighbours of one half.
 static __device__ __forceinline__ uint2 four_of(uint32_t left, uint32_t right)
@@ -102,11 +102,11 @@ static __device__ __forceinline__ uint2 four_of(uint32_t left, uint32_t right)
     return odd ? make_uint2(other, right) : make_uint2(left, other);
 }
 
-static __device__ __forceinline__ void put_four(unsigned char *panel, int i, int J,
+static __device__ __forceinline__ void put_four(unsigned char *to, int i, int J,
                                                 uint2 x)
 {
-    const int at = in_panel(i, J * 2 + threadIdx.x % 2) + threadIdx.x % 4 / 2 * 8;
-    *(uint2 *)(panel + at) = x;
+    const int at = in_triangle(i, J * 2 + threadIdx.x % 2) + threadIdx.x % 4 / 2 * 8;
+    *(uint2 *)(to + at) = x;
 }
 
 static __device__ __forceinline__ void put_row(const struct records &x, void *to,

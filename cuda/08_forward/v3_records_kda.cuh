@@ -34,14 +34,14 @@ static __device__ __forceinline__ void squares_out(const struct records &x, int 
     struct record<K> *r = record_of<K>(x, anew(c), n);
     if (of_k) pairs_of_k(I, y, room);
     else pairs_of_q(x, z, n, I, y, s.own, r->Aqk);
-    zeros_out(x, z, n, { I, of_k }, r->Aqk, r->Ab);
+    zeros_out(x, z, n, { I, of_k });
     __syncthreads();
     if (of_k) diagonal_out(x, z, n, I, room, r->Ab);
     else column_of_squares<K>(x, z, n, I, room, r->Ab, 0);
 }
 
-// Bound: memory, 6K read and 6K + 4C written a token-head. A block has some chunks of a
-// head, the last one first, and asks for the next one's rows as soon as this one's
+// Bound: memory, 6K read and 6K + 2.5C written a token-head. A block has some chunks of
+// a head, the last one first, and asks for the next one's rows as soon as this one's
 // tiles have been read. Eight warps: two a span, for q and for k; spans take turns at
 // the four schedulers, for the last has the most squares. Barriers: the rows are there;
 // norms, beta and sums are; tiles; pairs; L and the spans' inverses.

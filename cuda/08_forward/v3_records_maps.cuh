@@ -61,7 +61,10 @@ static __device__ __forceinline__ void map_walk(const struct records &x, int z,
         if (kda) give_back(m, PART_K, turn);
         else v_minus(y, v, m.head[turn % TURNS].F, len);
         split_into(b, y);
-        times_pieces(y, b, r.Ab, 0);
+        group_begin();
+        #pragma unroll
+        for (int p = 0; p < pieces; p++) times_triangle(y, b.a[p], r.Ab, p);
+        group_commit();
         group_wait<0>();
         hold<CHUNK / 8>(y);
         if (!kda) scale_columns<CHUNK / 8>(y, m.head[turn % TURNS].B);

@@ -93,7 +93,7 @@ static __device__ __forceinline__ void walk(const struct records &x, int z, int 
         as_rows<CHUNK / 8>(b, y);
         wait_full(m, PART_A, turn);
         group_begin();
-        times_panels<CHUNK / 16>(y, b, r.Ab, 0);                       // v_new
+        times_triangle(y, b, r.Ab, 0);                                 // v_new
         group_commit();
         scale_columns<K / 8>(S, m.decay[turn % TURNS]);
         group_wait<0>();
@@ -104,7 +104,7 @@ static __device__ __forceinline__ void walk(const struct records &x, int z, int 
         group_begin();
         add_panels<K>(S, b, r.kg[0]);
         wait_full(m, PART_S, turn);
-        times_panels<CHUNK / 16>(o, b, r.Aqk, 1);
+        times_triangle(o, b, r.Aqk, 1);
         group_commit();
         //< kernel-records-walk
         w.t += CHUNK, w.len = min((int64_t)CHUNK, end - w.t);

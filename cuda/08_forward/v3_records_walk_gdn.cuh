@@ -45,7 +45,7 @@ static __device__ __forceinline__ void walk_gdn(const struct records &x, int z, 
         v_minus(y, packed, f.F, w.len);
         as_rows<CHUNK / 8>(b, y);
         group_begin();
-        times_panels<CHUNK / 16>(y, b, r.Ab, 0);                       // v_new
+        times_triangle(y, b, r.Ab, 0);                                 // v_new
         group_commit();
         scale_all(S, K / 8, f.decay[0]);
         group_wait<1>();
@@ -61,7 +61,7 @@ static __device__ __forceinline__ void walk_gdn(const struct records &x, int z, 
         wait_full(m, PART_S, turn);
         group_begin();
         add_panels<K>(S, a, m.k[at].x[0]);
-        times_panels<CHUNK / 16>(o, b, r.Aqk, 1);
+        times_triangle(o, b, r.Aqk, 1);
         group_commit();
         w.t += CHUNK, w.len = min((int64_t)CHUNK, end - w.t);
         group_wait<0>();
