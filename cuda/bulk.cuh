@@ -18,6 +18,38 @@ static __device__ __forceinline__ void bulk_copy(void *to, const void *from,
                  : "memory");
 }
 
+// The same to this place in both blocks of a cluster; each one's bar counts them.
+static __device__ __forceinline__ void bulk_copy_both(void *to, const void *from,
+                                                      uint32_t bytes, uint64_t *bar)
+{
+    const uint16_t both = 3;
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1], %2, [%3], %4;"
+                 :: "r"(shared_at(to)), "l"(from), "r"(bytes), "r"(shared_at(bar)),
+                 "h"(both) : "memory");
+}
+
+// Blocks of a cluster: who am I, an arrival at another's barrier, and all wait for all.
+static __device__ __forceinline__ uint32_t cluster_rank(void)
+{
+    uint32_t r;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+    return r;
+}
+
+static __device__ __forceinline__ void turn_arrive_at(uint64_t *bar, int rank)
+{
+    asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [there]; }"
+                 :: "r"(shared_at(bar)), "r"(rank) : "memory");
+}
+
+static __device__ __forceinline__ void cluster_sync(void)
+{
+    asm volatile("barrier.cluster.arrive.aligned;\n"
+                 "barrier.cluster.wait.aligned;" ::: "memory");
+}
+
 // Arrive, and announce so many bytes of copies: the turn is over when they are there.
 static __device__ __forceinline__ void turn_expect(uint64_t *bar, uint32_t bytes)
 {

@@ -87,7 +87,7 @@ static int records(int HV, int64_t T, int crossing, int *windows)
 static int fused(struct kcp_report *rep)
 {
     const struct { int HV, T, crossing, strip, windows; } is[] = {
-        { 96, 8192, 0, 0, 1 },    { 32, 65536, 0, 0, 4 },   { 32, 8192, 0, 0, 2 },
+        { 96, 8192, 0, 0, 1 },    { 32, 65536, 0, 0, 4 },   { 32, 8192, 0, 0, 3 },
         { 64, 32768, 0, 0, 1 },   { 8, 65536, 0, 128, 1 },  { 32, 32768, 1, 256, 1 },
         { 4, 300, 0, 0, 2 },      { 132, 1 << 20, 0, 0, 1 },
     };

@@ -54,9 +54,12 @@ struct record {
 template <int K>
 struct shared_rows { unsigned char k[K / 64][BYTES], q[K / 64][BYTES]; };
 
+// F, Q: exp2(G), of k S and q S; B: exp2(G_last - G); decay: exp2(G_last).
+struct row_factors { float F[CHUNK], B[CHUNK], Q[CHUNK], decay[8]; };
+
 struct head_record {
     unsigned char Ab[TRIANGLE], Aqk[TRIANGLE];
-    float F[CHUNK], B[CHUNK], decay[4];  // exp2(G), exp2(G_last - G), exp2(G_last)
+    struct row_factors f;
 };
 
 // What the kernels are given: the layer's call, and where things lie. Stretch s begins
@@ -94,19 +97,30 @@ static __device__ __forceinline__ void wait_for_scan(void)
     asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
+// pair: 2, neighbours along z are a cluster.
+template <class Kernel, class... More>
+static int launch_pairs(Kernel kernel, size_t bytes, dim3 blocks, int threads, int pair,
+                        const struct records *x, More... more)
+{
+    cudaLaunchAttribute how[2] = {};
+    how[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    how[0].val.programmaticStreamSerializationAllowed = 1;
+    how[1].id = cudaLaunchAttributeClusterDimension;
+    how[1].val.clusterDim.x = how[1].val.clusterDim.y = 1;
+    how[1].val.clusterDim.z = pair;
+    cudaLaunchConfig_t c = {};
+    c.gridDim = blocks, c.blockDim = dim3(threads), c.dynamicSmemBytes = bytes;
+    c.stream = x->a.stream, c.attrs = how, c.numAttrs = pair;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    cudaLaunchKernelEx(&c, kernel, *x, more...);
+    return launched();
+}
+
 template <class Kernel, class... More>
 static int launch_beside(Kernel kernel, size_t bytes, dim3 blocks, int threads,
                          const struct records *x, More... more)
 {
-    cudaLaunchAttribute beside = {};
-    beside.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    beside.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t c = {};
-    c.gridDim = blocks, c.blockDim = dim3(threads), c.dynamicSmemBytes = bytes;
-    c.stream = x->a.stream, c.attrs = &beside, c.numAttrs = 1;
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    cudaLaunchKernelEx(&c, kernel, *x, more...);
-    return launched();
+    return launch_pairs(kernel, bytes, blocks, threads, 1, x, more...);
 }
 
 // x, and nothing that was made of it before: addresses are made again where they are

@@ -29,7 +29,7 @@ static inline int kcp_windows(const struct kcp_context *x, int HV, int V, int P,
                               int crossing)
 {
     if (crossing || x->NS != 1 || 2 * kcp_scan_blocks(HV, V, P) > P) return 1;
-    return x->NC < 4 ? 1 : x->NC < 512 ? 2 : 4;
+    return x->NC < 4 ? 1 : x->NC < 128 ? 2 : x->NC < 512 ? 3 : 4;
 }
 
 /* What maps, fold and scan cost with strips of L tokens, and the records that nothing

@@ -135,8 +135,9 @@ static __device__ __forceinline__ void head_out(const struct records &x, int c, 
     if (t < CHUNK) {
         const float last = G[CHUNK - 1];
         s.beta[t] = beta[t];
-        r->F[t] = exp2_fast(G[t]), r->B[t] = exp2_fast(last - G[t]);
-        if (t < 4) r->decay[t] = exp2_fast(last);
+        r->f.F[t] = r->f.Q[t] = exp2_fast(G[t]);
+        r->f.B[t] = exp2_fast(last - G[t]);
+        if (t < 8) r->f.decay[t] = exp2_fast(last);
     }
     __syncthreads();
     #pragma unroll 1
@@ -160,6 +161,7 @@ template <int K, int form>
 static __global__ __launch_bounds__(256, 3) void prepare_gdn_kernel(
     const struct records x)
 {
+    let_next_begin();
     extern __shared__ __align__(128) unsigned char shared[];
     struct prepare_gdn<K> &r = *(struct prepare_gdn<K> *)shared;
     struct prepare<K> &s = r.p;

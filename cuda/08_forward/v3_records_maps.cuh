@@ -34,7 +34,7 @@ static __device__ __forceinline__ void times_pieces(
 // S <- Lambda S + kg^T A beta (v - k~ S) along stretch z: h_ext; without v, from I: M.
 template <int K, int WGS, int pieces, int kda>
 static __device__ __forceinline__ void map_walk(const struct records &x, int z,
-                                                struct chain<K, WGS, 2> &m,
+                                                struct chain<K, WGS, 2, kda> &m,
                                                 float (*S)[4])
 {
     const int of_v = pieces == 1, c0 = __shfl_sync(~0u, first_chunk(x, z), 0);
@@ -44,7 +44,7 @@ static __device__ __forceinline__ void map_walk(const struct records &x, int z,
     struct split_rows<CHUNK / 16, pieces> b;
 
     for (int turn = 0; turn < count; turn++) {
-        const auto &r = m.turn[turn % TURNS];
+        const auto &r = m.turn[turn % m.LATER];
         const int at = turn % FIRST_TURNS;
         const int len = of_v ? chunk_span(x.a, z, c0 + turn).len : 0;
         uint32_t v[4][4] = {};
@@ -55,11 +55,11 @@ static __device__ __forceinline__ void map_walk(const struct records &x, int z,
         times_pieces(y, a, m.k[at].x[0], of_v && kda);
         wait_full(m, PART_A, turn);
         if (kda) scale_columns<K / 8>(S, m.decay[turn % TURNS]);
-        else scale_all(S, K / 8, m.head[turn % TURNS].decay[0]);
+        else scale_all(S, K / 8, m.head[turn % m.LATER].decay[0]);
         group_wait<0>();
         hold<CHUNK / 8>(y);
         if (kda) give_back(m, PART_K, turn);
-        else v_minus(y, v, m.head[turn % TURNS].F, len);
+        else v_minus(y, v, m.head[turn % m.LATER].F, len);
         split_into(b, y);
         group_begin();
         #pragma unroll
@@ -67,7 +67,7 @@ static __device__ __forceinline__ void map_walk(const struct records &x, int z,
         group_commit();
         group_wait<0>();
         hold<CHUNK / 8>(y);
-        if (!kda) scale_columns<CHUNK / 8>(y, m.head[turn % TURNS].B);
+        if (!kda) scale_columns<CHUNK / 8>(y, m.head[turn % m.LATER].B);
         split_into(b, y);
         group_begin();
         #pragma unroll
@@ -88,7 +88,7 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
     const struct records x)
 {
     extern __shared__ __align__(1024) unsigned char on_chip[];
-    struct chain<K, WGS, 2> &m = *(struct chain<K, WGS, 2> *)on_chip;
+    struct chain<K, WGS, 2, kda> &m = *(struct chain<K, WGS, 2, kda> *)on_chip;
     const int wide = 64 * WGS, n = blockIdx.x, z = blockIdx.y;
     const int of_v = blockIdx.z >= K / wide, VK = x.a.V + K;
     const int v0 = (blockIdx.z - (of_v ? K / wide : 0)) * wide;
@@ -97,7 +97,7 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
     chain_init(m, of_v);
     if (__shfl_sync(~0u, threadIdx.x / 128, 0) == WGS) {
         give_registers<WGS == 1 ? 56 : 40>();
-        copy_ahead<K, WGS, 2, kda>(x, z, n, v0, of_v, m);
+        copy_ahead(x, z, n, v0, of_v, m);
         return;
     }
     take_registers<232>();
@@ -117,7 +117,7 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
 template <int K, int WGS, int kda>
 static int maps_of(const struct records *x)
 {
-    const size_t bytes = sizeof(struct chain<K, WGS, 2>);
+    const size_t bytes = sizeof(struct chain<K, WGS, 2, kda>);
     const dim3 grid(x->a.HV, x->a.NS, (K + x->a.V) / (64 * WGS));
     auto kernel = maps_kernel<K, WGS, kda>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);

@@ -7,9 +7,9 @@
 
 #include "v3_records_chain.cuh"
 
-template <int K, int WGS>
+template <int K, int WGS, int kda>
 struct scan_room {
-    struct chain<K, WGS, 4> m;
+    struct chain<K, WGS, 4, kda> m;
     bf16 o[WGS][CHUNK][64 + PAD];
 };
 
@@ -58,12 +58,12 @@ static __device__ __forceinline__ struct state_view view_of(const struct kcp_for
 // One warpgroup's columns along a chain. Products run one behind the other, and each is
 // waited for as late as what it makes is needed: o of a chunk is stored while the next
 // chunk's k~ S runs.
-template <int K, int WGS>
+template <int K, int WGS, int blocks>
 static __device__ __forceinline__ void walk(const struct records &x, int z, int n,
-                                            int v0, struct scan_room<K, WGS> &room,
+                                            int v0, struct scan_room<K, WGS, 1> &room,
                                             float (*S)[4])
 {
-    struct chain<K, WGS, 4> &m = room.m;
+    struct chain<K, WGS, 4, 1> &m = room.m;
     const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0);
     const int c0 = __shfl_sync(~0u, first_chunk(x, z), 0);
     const int count = __shfl_sync(~0u, chunk_count(x, z), 0);
@@ -88,7 +88,7 @@ static __device__ __forceinline__ void walk(const struct records &x, int z, int 
         group_commit();
         group_wait<1>();
         hold<CHUNK / 8>(y);
-        give_back(m, PART_K, turn);
+        give_back<blocks>(m, PART_K, turn);
 
         as_rows<CHUNK / 8>(b, y);
         wait_full(m, PART_A, turn);
@@ -98,7 +98,7 @@ static __device__ __forceinline__ void walk(const struct records &x, int z, int 
         scale_columns<K / 8>(S, m.decay[turn % TURNS]);
         group_wait<0>();
         hold<CHUNK / 8>(y), hold<CHUNK / 8>(o);
-        give_back(m, PART_Q, turn);
+        give_back<blocks>(m, PART_Q, turn);
 
         as_rows<CHUNK / 8>(b, y);
         group_begin();
@@ -114,7 +114,7 @@ static __device__ __forceinline__ void walk(const struct records &x, int z, int 
         }
         group_wait<0>();
         hold<K / 8>(S), hold<CHUNK / 8>(o);
-        give_back(m, PART_A, turn), give_back(m, PART_S, turn);
+        give_back<blocks>(m, PART_A, turn), give_back<blocks>(m, PART_S, turn);
         pack_o(packed, o);
     }
     w = chunk_span(x.a, z, c0 + count - 1);
@@ -126,20 +126,21 @@ static __device__ __forceinline__ void walk(const struct records &x, int z, int 
 // Bound: memory, 6K + 4C + 2V read and 2V written a token-head. In series: T / C chunks
 // of four products each; a chunk is 2300 cycles of tensor core for the two warpgroups,
 // which take turns. Registers: S 64, its bf16 32, y 32, o 32, b 16 of 232 a thread.
-template <int K, int WGS, int kda>
+template <int K, int WGS, int kda, int blocks>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
     const struct records x)
 {
     extern __shared__ __align__(1024) unsigned char on_chip[];
-    struct scan_room<K, WGS> &room = *(struct scan_room<K, WGS> *)on_chip;
+    struct scan_room<K, WGS, kda> &room = *(struct scan_room<K, WGS, kda> *)on_chip;
     const int n = blockIdx.x, z = blockIdx.y, v0 = blockIdx.z * 64 * WGS;
 
     let_next_begin();
-    chain_init(room.m, 1);
+    chain_init<blocks>(room.m, 1);
     wait_for_scan();
     if (__shfl_sync(~0u, threadIdx.x / 128, 0) == WGS) {
         give_registers<WGS == 1 ? 56 : 40>();
-        copy_ahead<K, WGS, 4, kda>(x, z, n, v0, 1, room.m);
+        copy_ahead<blocks>(x, z, n, v0, 1, room.m);
+        if (blocks > 1) cluster_sync();
         return;
     }
     take_registers<232>();
@@ -154,27 +155,30 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
         const struct state_view k = view_of(x.a, x.to13.h_kept, KCP_KV, z, n, v);
         store_state<K>(k.p, k.dv, k.di, S);
     }
-    if (kda) walk<K, WGS>(x, z, n, v0, room, S);
-    else walk_gdn<K, WGS>(x, z, n, v0, room, S);
+    if constexpr (kda) walk<K, WGS, blocks>(x, z, n, v0, room, S);
+    else walk_gdn<K, WGS, blocks>(x, z, n, v0, room, S);
     const struct state_view t = !ends ? c : view_of(x.a, x.a.ht, x.a.layout, to, n, v);
     if (!ends || to >= 0) store_state<K>(t.p, t.dv, t.di, S);
+    if (blocks > 1) cluster_sync();      // the other may still write here
 }
 
-template <int K, int WGS, int kda>
+// blocks: 2, the halves of a head's columns are a cluster and share their copies.
+template <int K, int WGS, int kda, int blocks>
 static int scan_records_of(const struct records *x)
 {
-    const size_t bytes = sizeof(struct scan_room<K, WGS>);
+    const size_t bytes = sizeof(struct scan_room<K, WGS, kda>);
     const dim3 grid(x->a.HV, x->a.NS, x->a.V / (64 * WGS));
-    return launch_beside(scan_kernel<K, WGS, kda>, bytes, grid, 128 * WGS + 128, x);
+    return launch_pairs(scan_kernel<K, WGS, kda, blocks>, bytes, grid, 128 * WGS + 128,
+                        blocks, x);
 }
 
 // Few chains: 64 columns a block, so that more SMs have one.
 template <int K, int kda>
 static int scan_records(const struct records *x)
 {
-    const int64_t halves = (int64_t)x->a.HV * x->a.NS * 2;
-    return x->a.V == 128 && halves > 132 ? scan_records_of<K, 2, kda>(x)
-                                         : scan_records_of<K, 1, kda>(x);
+    if (x->a.V == 64) return scan_records_of<K, 1, kda, 1>(x);
+    return (int64_t)x->a.HV * x->a.NS * 2 > 132 ? scan_records_of<K, 2, kda, 1>(x)
+                                                : scan_records_of<K, 1, kda, 2>(x);
 }
 
 #endif

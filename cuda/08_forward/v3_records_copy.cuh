@@ -1,0 +1,213 @@
+// v3_records_copy.cuh -- records on chip: parts in turn, copied ahead by warps.
+// Book: chapter 17, "Code: kernels".
+// Checked by: tests/08_forward.c.
+// Next: v3_records_chain.cuh.
+#ifndef KCP_V3_RECORDS_COPY_CUH
+#define KCP_V3_RECORDS_COPY_CUH
+
+#include "v3_records.cuh"
+
+// On chip: records in turn, in parts that arrive, and are given back, on their own:
+// -k~ with v beside it, three chunks ahead; A beta, kg and decay; qg; Aqk, two ahead, or
+// three with one gate a head, where kg is k. A map leaves the last two out. A warpgroup
+// has 64 columns of the state, S^T in registers as in scan.cuh.
+enum { PART_K, PART_A, PART_Q, PART_S, FIRST_TURNS = 3, TURNS = 2 };
+
+template <int K, int WGS, int parts, int kda>
+struct chain {
+    enum { LATER = kda ? TURNS : FIRST_TURNS };
+    struct __align__(1024) { unsigned char x[K / 64][BYTES]; } k[FIRST_TURNS];
+    struct __align__(1024) {
+        unsigned char Ab[BYTES], kg[kda ? K / 64 : 0][BYTES];
+        unsigned char q[parts == 4 ? K / 64 : 0][BYTES], Aqk[parts == 4 ? BYTES : 0];
+    } turn[LATER];
+    float decay[kda ? TURNS : 0][K];
+    struct row_factors head[kda ? 0 : LATER];
+    bf16 v[FIRST_TURNS][CHUNK][64 * WGS + PAD];
+    uint64_t full[parts][FIRST_TURNS], empty[parts][FIRST_TURNS];
+};
+
+// The window's chunks of a stretch.
+static __device__ __forceinline__ int first_chunk(const struct records &x, int z)
+{
+    return ((const int *)x.a.cn)[z] + x.first;
+}
+static __device__ __forceinline__ int chunk_count(const struct records &x, int z)
+{
+    return min(((const int *)x.a.cn)[z + 1] - first_chunk(x, z), x.count);
+}
+
+// Chunk number `turn` of a chain: its place among a part's, and that place's round.
+template <class Chain>
+static __device__ __forceinline__ int place_of(const Chain &m, int part, int turn)
+{
+    return turn % (part ? (int)Chain::LATER : (int)FIRST_TURNS);
+}
+template <class Chain>
+static __device__ __forceinline__ int round_of(const Chain &m, int part, int turn)
+{
+    return turn / (part ? (int)Chain::LATER : (int)FIRST_TURNS);
+}
+
+template <class Chain>
+static __device__ __forceinline__ void wait_full(Chain &m, int part, int turn)
+{
+    turn_wait(&m.full[part][place_of(m, part, turn)], round_of(m, part, turn));
+}
+
+// blocks: 2, a pair of blocks of a cluster fills both rooms, and both must be free; a
+// lane for each tells them that its warp is done.
+template <int blocks = 1, class Chain>
+static __device__ __forceinline__ void give_back(Chain &m, int part, int turn)
+{
+    uint64_t *bar = &m.empty[part][place_of(m, part, turn)];
+    if (blocks == 1) {
+        turn_arrive(bar);
+        return;
+    }
+    __syncwarp();
+    if (threadIdx.x % 32 < blocks) turn_arrive_at(bar, threadIdx.x % 32);
+}
+
+// A piece of a record, all of it; or this block's half, to both blocks of a pair.
+template <int blocks>
+static __device__ __forceinline__ void copy_piece(void *to, const void *from,
+                                                  uint32_t bytes, uint64_t *bar)
+{
+    const uint32_t at = blocks == 1 ? 0 : cluster_rank() * (bytes / 2);
+    if (blocks == 1) bulk_copy(to, from, bytes, bar);
+    else bulk_copy_both((char *)to + at, (const char *)from + at, bytes / 2, bar);
+}
+
+// A triangle to where its columns have all 64 rows.
+template <int blocks>
+static __device__ __forceinline__ void copy_triangle(unsigned char *to,
+                                                     const unsigned char *from,
+                                                     uint64_t *full)
+{
+    #pragma unroll
+    for (int J = 0; J < 4; J++)
+        copy_piece<blocks>(to + 2560 * J, from + column_at(J), 2048 - 512 * J, full);
+}
+
+// The zeros above, once: nothing is copied there.
+static __device__ __forceinline__ void zeros_above(unsigned char *to)
+{
+    for (int J = 1; J < 4; J++)
+        for (int i = threadIdx.x; i < 32 * J; i += blockDim.x)
+            *(uint4 *)(to + 2048 * J + 16 * i) = make_uint4(0, 0, 0, 0);
+}
+
+// of_v: beside one lane that announces -k~, 32 arrive when their pieces of v have come.
+template <int blocks = 1, int K, int WGS, int parts, int kda>
+static __device__ __forceinline__ void chain_init(struct chain<K, WGS, parts, kda> &m,
+                                                  int of_v)
+{
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < parts * FIRST_TURNS; i++) {
+            turn_init(&m.full[0][0] + i, i < FIRST_TURNS && of_v ? 33 : 1);
+            turn_init(&m.empty[0][0] + i, blocks > 1 ? 4 * WGS * blocks : 128 * WGS);
+        }
+        turns_show();
+    }
+    for (int i = 0; i < m.LATER; i++) {
+        zeros_above(m.turn[i].Ab);
+        if (parts == 4) zeros_above(m.turn[i].Aqk);
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    if (blocks > 1) cluster_sync();
+    else __syncthreads();
+}
+
+// One part of a chunk's record, by lane 0 of the warp that copies.
+template <int blocks, int K, class Chain>
+static __device__ __forceinline__ void copy_part(const struct record<K> *r, int part,
+                                                 int turn, Chain &m)
+{
+    const int at = place_of(m, part, turn);
+    uint64_t *full = &m.full[part][at];
+    const uint32_t panels = K / 64 * BYTES;
+    if (part == PART_K) {
+        turn_expect(full, panels);
+        copy_piece<blocks>(m.k[at].x, r->k, panels, full);
+    } else if (part == PART_A) {
+        turn_expect(full, TRIANGLE + panels + sizeof r->decay);
+        copy_triangle<blocks>(m.turn[at].Ab, r->Ab, full);
+        copy_piece<blocks>(m.turn[at].kg, r->kg, panels, full);
+        copy_piece<blocks>(m.decay[at], r->decay, sizeof r->decay, full);
+    } else {
+        const uint32_t bytes = part == PART_Q ? panels : TRIANGLE;
+        turn_expect(full, bytes);
+        if (part == PART_Q) copy_piece<blocks>(m.turn[at].q, r->q, bytes, full);
+        else copy_triangle<blocks>(m.turn[at].Aqk, r->Aqk, full);
+    }
+}
+
+// The same with one gate a head: k is kg, too.
+template <int blocks, int K, class Chain>
+static __device__ __forceinline__ void copy_part(const struct shared_rows<K> *rows,
+                                                 const struct head_record *r, int part,
+                                                 int turn, Chain &m)
+{
+    const int at = place_of(m, part, turn);
+    uint64_t *full = &m.full[part][at];
+    const uint32_t panels = K / 64 * BYTES;
+    if (part == PART_K) {
+        turn_expect(full, panels);
+        copy_piece<blocks>(m.k[at].x, rows->k, panels, full);
+    } else if (part == PART_A) {
+        turn_expect(full, TRIANGLE + sizeof r->f);
+        copy_triangle<blocks>(m.turn[at].Ab, r->Ab, full);
+        copy_piece<blocks>(&m.head[at], &r->f, sizeof r->f, full);
+    } else {
+        turn_expect(full, part == PART_Q ? panels : TRIANGLE);
+        if (part == PART_Q) copy_piece<blocks>(m.turn[at].q, rows->q, panels, full);
+        else copy_triangle<blocks>(m.turn[at].Aqk, r->Aqk, full);
+    }
+}
+
+// A chunk's rows of v, by the warp: 16 bytes a lane, for rows are too short and too
+// many for the engine; 0 past the end.
+template <int WGS>
+static __device__ __forceinline__ void copy_v(const struct records &x, struct span w,
+                                              int n, int v0,
+                                              bf16 (*to)[64 * WGS + PAD],
+                                              uint64_t *full)
+{
+    const int lane = threadIdx.x % 32, pieces = 8 * WGS, at = lane % pieces * 8;
+    const int64_t step = (int64_t)x.a.HV * x.a.V;
+    const bf16 *v = in<bf16>(x.a.v, w.t, x.a.HV, n, x.a.V) + v0 + at;
+    #pragma unroll 4
+    for (int t = lane / pieces; t < w.len; t += 32 / pieces)
+        copy_async(&to[t][at], v + t * step, 1);
+    for (int t = w.len + lane / pieces; t < CHUNK; t += 32 / pieces)
+        copy_async(&to[t][at], x.a.v, 0);
+    copies_arrive(full);
+}
+
+// A warp copies one part, of chunk after chunk, each as soon as its place is free.
+template <int blocks = 1, int K, int WGS, int parts, int kda>
+static __device__ void copy_ahead(const struct records &x, int z, int n, int v0,
+                                  int of_v, struct chain<K, WGS, parts, kda> &m)
+{
+    const int c0 = first_chunk(x, z), count = chunk_count(x, z), kv = x.a.HV / x.a.H;
+    const int part = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
+    for (int turn = 0; turn < count && part < parts; turn++) {
+        const int at = place_of(m, part, turn);
+        if (round_of(m, part, turn))
+            turn_wait(&m.empty[part][at], round_of(m, part, turn) - 1);
+        if constexpr (kda) {
+            if (threadIdx.x % 32 == 0)
+                copy_part<blocks>(record_of<K>(x, c0 + turn, n), part, turn, m);
+        } else if (threadIdx.x % 32 == 0) {
+            copy_part<blocks>(rows_of_head<K>(x, c0 + turn, n / kv),
+                              head_of(x, c0 + turn, n), part, turn, m);
+        }
+        __syncwarp();
+        if (part == PART_K && of_v)
+            copy_v<WGS>(x, chunk_span(x.a, z, c0 + turn), n, v0, m.v[at],
+                        &m.full[PART_K][at]);
+    }
+}
+
+#endif
