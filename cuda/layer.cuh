@@ -61,7 +61,7 @@ struct states {
 };
 struct moves { int count, from[128], to[128]; };
 
-// State to[j] of y = state from[j] of x, or 0 where from[j] < 0. Eight blocks a state
+// State to[j] of y = state from[j] of x, or 0 where from[j] < 0. 32 blocks a state
 // and head; bound by memory, x or y being read or written across its rows when turned.
 static __global__ void move_states(int HV, int K, int V, const struct states x,
                                    const struct states y, const struct moves m)
@@ -86,7 +86,7 @@ struct mover {
 static inline void flush(struct mover *x)
 {
     if (x->m.count)
-        move_states<<<dim3(x->m.count, x->a->HV, 8), 256, 0, x->a->stream>>>(
+        move_states<<<dim3(x->m.count, x->a->HV, 32), 256, 0, x->a->stream>>>(
             x->a->HV, x->a->K, x->a->V, x->x, x->y, x->m);
     x->m.count = 0;
 }

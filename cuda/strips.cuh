@@ -7,6 +7,7 @@
 
 #include "layer.cuh"
 #include "strips.h"
+#include "strips_fold.cuh"
 
 // The plan's unit is the segment; a rank with few chains cuts its segments further, at
 // multiples of L tokens, chunks as they were. Chapter 05 makes the maps of the strips,
@@ -182,6 +183,26 @@ static inline int compose_strips(const struct kcp_call *a, const struct strips *
     return status;
 }
 
+// Forward on the device: one kernel a chain of strips, all segments at once.
+static inline int fold_forward(const struct kcp_call *a, const struct strips *p,
+                               void *states)
+{
+    struct folds f = {};
+    int status = KCP_OK;
+    for (int s = 0, at = 0; s < a->NS && !status; s++) {
+        f.at[f.count] = at, f.strips[f.count] = strips_of(p, segments_of(a) + s);
+        at += f.strips[f.count];
+        f.begins[f.count++] = segments_of(a)[s].first;
+        if (f.count < FOLD_MOST && s + 1 < a->NS) continue;
+        const int few = (int64_t)a->HV * a->V * f.count <= 132 * 8;
+        status = (a->K == 64 ? fold_launch<64, 16>
+                  : few ? fold_launch<128, 8> : fold_launch<128, 16>)(
+            a->HV, a->V, p->maps, states, p->starts, &f, a->stream);
+        f.first = s + 1, f.count = 0;
+    }
+    return status;
+}
+
 // starts <- the state with which every strip begins (ends, backward), from those of the
 // segments.
 static inline int start_strips(const struct kcp_call *a, const struct strips *p,
@@ -189,6 +210,8 @@ static inline int start_strips(const struct kcp_call *a, const struct strips *p,
 {
     int status = KCP_OK;
     if (!p->L) return KCP_OK;
+    if (!backward && (a->K == 128 || a->K == 64) && a->V % 16 == 0)
+        return fold_forward(a, p, states);
     spread(a, p, backward, 1, states, p->starts);
     for (int s = 0, at = 0; s < a->NS; s++) {
         const struct kcp_segment *g = segments_of(a) + s;

@@ -49,19 +49,13 @@ static __device__ __forceinline__ void scale_all(float (*S)[4], int tiles, float
         for (int j = 0; j < 4; j++) S[i][j] *= by;
 }
 
-// Piece p of D tiles, rounded to bf16, as the A of the next product: what the pieces
-// before it left out.
-template <int tiles, int p = 0>
+// D tiles, rounded to bf16, as the A of the next product.
+template <int tiles>
 static __device__ __forceinline__ void as_rows(uint32_t (*a)[4], const float (*d)[4])
 {
     #pragma unroll
-    for (int i = 0; i < tiles * 2; i++) {
-        float low = d[i / 2][i % 2 * 2], high = d[i / 2][i % 2 * 2 + 1];
-        uint32_t top = pack(low, high);
-        #pragma unroll
-        for (int j = 0; j < p; j++) unpack_rest(top, low, high), top = pack(low, high);
-        a[i / 4][i % 4] = top;
-    }
+    for (int i = 0; i < tiles * 2; i++)
+        a[i / 4][i % 4] = pack(d[i / 2][i % 2 * 2], d[i / 2][i % 2 * 2 + 1]);
 }
 
 // d [64,64] += a X^T, X [64,16 steps] in panels.

@@ -9,22 +9,23 @@
 
 // On chip: records in turn, in parts that arrive, and are given back, on their own:
 // -k~ with v beside it, three chunks ahead; A beta, kg and decay; qg; Aqk, two ahead, or
-// three with one gate a head, where kg is k. A map leaves the last two out. A warpgroup
-// has 64 columns of the state, S^T in registers as in scan.cuh.
-enum { PART_K, PART_A, PART_Q, PART_S, FIRST_TURNS = 3, TURNS = 2 };
+// three with one gate a head, where kg is k. A map leaves the last two out, and has
+// A beta and kg four chunks ahead. A warpgroup has 64 columns of the state, S^T in
+// registers as in scan.cuh.
+enum { PART_K, PART_A, PART_Q, PART_S, FIRST_TURNS = 3, TURNS = 2, MAP_TURNS = 4 };
 
 template <int K, int WGS, int parts, int kda>
 struct chain {
-    enum { LATER = kda ? TURNS : FIRST_TURNS };
+    enum { LATER = !kda ? FIRST_TURNS : parts == 2 ? MAP_TURNS : TURNS };
     struct __align__(1024) { unsigned char x[K / 64][BYTES]; } k[FIRST_TURNS];
     struct __align__(1024) {
         unsigned char Ab[BYTES], kg[kda ? K / 64 : 0][BYTES];
         unsigned char q[parts == 4 ? K / 64 : 0][BYTES], Aqk[parts == 4 ? BYTES : 0];
     } turn[LATER];
-    float decay[kda ? TURNS : 0][K];
+    float decay[kda ? LATER : 0][K];
     struct row_factors head[kda ? 0 : LATER];
     bf16 v[FIRST_TURNS][CHUNK][64 * WGS + PAD];
-    uint64_t full[parts][FIRST_TURNS], empty[parts][FIRST_TURNS];
+    uint64_t full[parts][MAP_TURNS], empty[parts][MAP_TURNS];
 };
 
 // The window's chunks of a stretch.
@@ -98,14 +99,15 @@ static __device__ __forceinline__ void zeros_above(unsigned char *to)
             *(uint4 *)(to + 2048 * J + 16 * i) = make_uint4(0, 0, 0, 0);
 }
 
-// of_v: beside one lane that announces -k~, 32 arrive when their pieces of v have come.
+// arrivals, at the first part: one lane announces -k~; beside it, of lanes whose pieces
+// of v have come.
 template <int blocks = 1, int K, int WGS, int parts, int kda>
 static __device__ __forceinline__ void chain_init(struct chain<K, WGS, parts, kda> &m,
-                                                  int of_v)
+                                                  int arrivals)
 {
     if (threadIdx.x == 0) {
-        for (int i = 0; i < parts * FIRST_TURNS; i++) {
-            turn_init(&m.full[0][0] + i, i < FIRST_TURNS && of_v ? 33 : 1);
+        for (int i = 0; i < parts * MAP_TURNS; i++) {
+            turn_init(&m.full[0][0] + i, i < MAP_TURNS ? arrivals : 1);
             turn_init(&m.empty[0][0] + i, blocks > 1 ? 4 * WGS * blocks : 128 * WGS);
         }
         turns_show();
@@ -188,11 +190,11 @@ static __device__ __forceinline__ void copy_v(const struct records &x, struct sp
 // A warp copies one part, of chunk after chunk, each as soon as its place is free.
 template <int blocks = 1, int K, int WGS, int parts, int kda>
 static __device__ void copy_ahead(const struct records &x, int z, int n, int v0,
-                                  int of_v, struct chain<K, WGS, parts, kda> &m)
+                                  struct chain<K, WGS, parts, kda> &m)
 {
     const int c0 = first_chunk(x, z), count = chunk_count(x, z), kv = x.a.HV / x.a.H;
     const int part = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
-    for (int turn = 0; turn < count && part < parts; turn++) {
+    for (int turn = 0; turn < count; turn++) {
         const int at = place_of(m, part, turn);
         if (round_of(m, part, turn))
             turn_wait(&m.empty[part][at], round_of(m, part, turn) - 1);
@@ -204,7 +206,7 @@ static __device__ void copy_ahead(const struct records &x, int z, int n, int v0,
                               head_of(x, c0 + turn, n), part, turn, m);
         }
         __syncwarp();
-        if (part == PART_K && of_v)
+        if (part == PART_K)
             copy_v<WGS>(x, chunk_span(x.a, z, c0 + turn), n, v0, m.v[at],
                         &m.full[PART_K][at]);
     }

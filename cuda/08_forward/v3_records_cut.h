@@ -9,11 +9,11 @@
 
 /* Microseconds on an H200, chunks of 64: a record; a link of the scan, of 64 columns
  * and of 128; a link of a map; one strip more to fold. Measured: chapter 17. */
-#define KCP_RECORD 0.042
+#define KCP_RECORD 0.033
 #define KCP_LINK_64 1.2
 #define KCP_LINK_128 2.6
-#define KCP_LINK_MAP 2.6
-#define KCP_FOLD 16.0
+#define KCP_LINK_MAP 1.75
+#define KCP_FOLD 4.5
 
 /* Blocks of the scan: 64 columns of a chain while there is a processor for each. */
 static inline int64_t kcp_scan_blocks(int64_t chains, int V, int P)

@@ -7,82 +7,148 @@
 
 #include "v3_records_chain.cuh"
 
-// x in `pieces` pieces of bf16: X is bf16, so two leave 2^-17 of an fp32. d = x X^T, or
-// += with add. The products of all pieces are under way at once.
-template <int steps, int pieces>
-struct split_rows { uint32_t a[pieces][steps][4]; };
-
-template <int steps, int pieces>
-static __device__ __forceinline__ void split_into(struct split_rows<steps, pieces> &to,
-                                                  const float (*x)[4])
+// A warp copies one part of the records, chunk after chunk, as soon as a place is free.
+template <int part, int K, int WGS, int kda>
+static __device__ void copy_parts(const struct records &x, int z, int n,
+                                  struct chain<K, WGS, 2, kda> &m)
 {
-    as_rows<2 * steps, 0>(to.a[0], x);
-    if (pieces > 1) as_rows<2 * steps, 1>(to.a[pieces - 1], x);
-}
-
-template <int steps, int pieces>
-static __device__ __forceinline__ void times_pieces(
-    float (*d)[4], const struct split_rows<steps, pieces> &x, const unsigned char *X,
-    int add)
-{
-    group_begin();
-    #pragma unroll
-    for (int p = 0; p < pieces; p++) times_panels<steps>(d, x.a[p], X, add || p);
-    group_commit();
-}
-
-// S <- Lambda S + kg^T A beta (v - k~ S) along stretch z: h_ext; without v, from I: M.
-template <int K, int WGS, int pieces, int kda>
-static __device__ __forceinline__ void map_walk(const struct records &x, int z,
-                                                struct chain<K, WGS, 2, kda> &m,
-                                                float (*S)[4])
-{
-    const int of_v = pieces == 1, c0 = __shfl_sync(~0u, first_chunk(x, z), 0);
-    const int count = __shfl_sync(~0u, chunk_count(x, z), 0);
-    float y[CHUNK / 8][4];
-    struct split_rows<K / 16, pieces> a;
-    struct split_rows<CHUNK / 16, pieces> b;
-
+    const int c0 = first_chunk(x, z), count = chunk_count(x, z), kv = x.a.HV / x.a.H;
     for (int turn = 0; turn < count; turn++) {
-        const auto &r = m.turn[turn % m.LATER];
-        const int at = turn % FIRST_TURNS;
-        const int len = of_v ? chunk_span(x.a, z, c0 + turn).len : 0;
-        uint32_t v[4][4] = {};
-        split_into(a, S);
-        wait_full(m, PART_K, turn);
-        if (of_v && kda) load_v(y, m.v[at][0], 64 * WGS + PAD, len);
-        if (of_v && !kda) load_v_raw(v, m.v[at][0], 64 * WGS + PAD);
-        times_pieces(y, a, m.k[at].x[0], of_v && kda);
-        wait_full(m, PART_A, turn);
-        if (kda) scale_columns<K / 8>(S, m.decay[turn % TURNS]);
-        else scale_all(S, K / 8, m.head[turn % m.LATER].decay[0]);
-        group_wait<0>();
-        hold<CHUNK / 8>(y);
-        if (kda) give_back(m, PART_K, turn);
-        else v_minus(y, v, m.head[turn % m.LATER].F, len);
-        split_into(b, y);
-        group_begin();
-        #pragma unroll
-        for (int p = 0; p < pieces; p++) times_triangle(y, b.a[p], r.Ab, p);
-        group_commit();
-        group_wait<0>();
-        hold<CHUNK / 8>(y);
-        if (!kda) scale_columns<CHUNK / 8>(y, m.head[turn % m.LATER].B);
-        split_into(b, y);
-        group_begin();
-        #pragma unroll
-        for (int p = 0; p < pieces; p++) 
-            add_panels<K>(S, b.a[p], kda ? r.kg[0] : m.k[at].x[0]);
-        group_commit();
-        group_wait<0>();
-        hold<K / 8>(S);
-        give_back(m, PART_A, turn);
-        if (!kda) give_back(m, PART_K, turn);
+        if (round_of(m, part, turn))
+            turn_wait(&m.empty[part][place_of(m, part, turn)],
+                      round_of(m, part, turn) - 1);
+        if constexpr (kda) {
+            if (threadIdx.x % 32 == 0)
+                copy_part<1>(record_of<K>(x, c0 + turn, n), part, turn, m);
+        } else if (threadIdx.x % 32 == 0) {
+            copy_part<1>(rows_of_head<K>(x, c0 + turn, n / kv),
+                         head_of(x, c0 + turn, n), part, turn, m);
+        }
+        __syncwarp();
     }
 }
 
-// A block is 64 WGS columns of [h_ext | M], those of M first, for they take longer.
-// Bound: the tensor core, 4 C K (V + 2 K) + 2 C^2 (V + 2 K) flops a chunk and head.
+// Two warps have v, rows in turn: one warp with -k~ and v came too late. Rows past the
+// end are 0.
+template <int K, int WGS, int kda>
+static __device__ void copy_rows(const struct records &x, int z, int n, int v0,
+                                 struct chain<K, WGS, 2, kda> &m)
+{
+    const int lane = threadIdx.x % 64, pieces = 8 * WGS, at = lane % pieces * 8;
+    const int row = lane / pieces, step = 64 / pieces, count = chunk_count(x, z);
+    const int64_t ld = (int64_t)x.a.HV * x.a.V, end = ((const int *)x.a.cu)[z + 1];
+    int64_t t = chunk_span(x.a, z, first_chunk(x, z)).t;
+    const bf16 *v = in<bf16>(x.a.v, t, x.a.HV, n, x.a.V) + v0 + at;
+    for (int turn = 0; turn < count; turn++, t += CHUNK, v += CHUNK * ld) {
+        const int place = turn % FIRST_TURNS, len = min((int64_t)CHUNK, end - t);
+        if (turn >= FIRST_TURNS)
+            turn_wait(&m.empty[PART_K][place], turn / FIRST_TURNS - 1);
+        #pragma unroll
+        for (int i = 0; i < CHUNK; i += step)
+            copy_async(&m.v[place][row + i][at], v + (row + i < len ? row + i : 0) * ld,
+                       row + i < len);
+        copies_arrive(&m.full[PART_K][place]);
+    }
+}
+
+// The chunk's k~ has come, and y begins with its rows of v; for M with nothing.
+template <int K, int WGS>
+static __device__ __forceinline__ void begin_link(float (*y)[4], int turn, int of_v,
+                                                  struct chain<K, WGS, 2, 1> &m)
+{
+    const bf16 *v = m.v[turn % FIRST_TURNS][0] + threadIdx.x / 32 * 16;
+    wait_full(m, PART_K, turn);
+    if (of_v) from_rows(y, v, 64 * WGS + PAD);
+}
+
+// S <- Lambda S + kg^T A beta (v - k~ S) along stretch z: h_ext; without v, from I: M.
+// S is kept in fp32 and enters products rounded, as in the scan.
+template <int K, int WGS>
+static __device__ __forceinline__ void map_walk(const struct records &x, int z,
+                                                int of_v,
+                                                struct chain<K, WGS, 2, 1> &m,
+                                                float (*S)[4])
+{
+    const int count = __shfl_sync(~0u, chunk_count(x, z), 0);
+    float y[CHUNK / 8][4];
+    uint32_t a[K / 16][4], b[CHUNK / 16][4];
+
+    if (count) begin_link<K, WGS>(y, 0, of_v, m);
+    for (int turn = 0; turn < count; turn++) {
+        const int at = turn % m.LATER;
+        as_rows<K / 8>(a, S);
+        group_begin();
+        times_panels<K / 16>(y, a, m.k[turn % FIRST_TURNS].x[0], of_v);
+        group_commit();
+        group_wait<0>();
+        hold<CHUNK / 8>(y);
+        give_back(m, PART_K, turn);
+        as_rows<CHUNK / 8>(b, y);
+        wait_full(m, PART_A, turn);
+        group_begin();
+        times_triangle(y, b, m.turn[at].Ab, 0);
+        group_commit();
+        scale_columns<K / 8>(S, m.decay[at]);
+        group_wait<0>();
+        hold<CHUNK / 8>(y);
+        as_rows<CHUNK / 8>(b, y);
+        group_begin();
+        add_panels<K>(S, b, m.turn[at].kg[0]);
+        group_commit();
+        if (turn + 1 < count) begin_link<K, WGS>(y, turn + 1, of_v, m);
+        group_wait<0>();
+        hold<K / 8>(S);
+        give_back(m, PART_A, turn);
+    }
+}
+
+// The same with one gate a head: factors of rows stay outside the products.
+template <int K, int WGS>
+static __device__ __forceinline__ void map_walk_gdn(const struct records &x, int z,
+                                                    int of_v,
+                                                    struct chain<K, WGS, 2, 0> &m,
+                                                    float (*S)[4])
+{
+    const int c0 = __shfl_sync(~0u, first_chunk(x, z), 0);
+    const int count = __shfl_sync(~0u, chunk_count(x, z), 0);
+    float y[CHUNK / 8][4];
+    uint32_t a[K / 16][4], b[CHUNK / 16][4];
+
+    for (int turn = 0; turn < count; turn++) {
+        const auto &f = m.head[turn % m.LATER];
+        const int at = turn % FIRST_TURNS;
+        const int len = of_v ? chunk_span(x.a, z, c0 + turn).len : 0;
+        uint32_t v[4][4] = {};
+        as_rows<K / 8>(a, S);
+        wait_full(m, PART_K, turn);
+        if (of_v) load_v_raw(v, m.v[at][0], 64 * WGS + PAD);
+        group_begin();
+        times_panels<K / 16>(y, a, m.k[at].x[0], 0);
+        group_commit();
+        wait_full(m, PART_A, turn);
+        group_wait<0>();
+        hold<CHUNK / 8>(y);
+        v_minus(y, v, f.F, len);
+        as_rows<CHUNK / 8>(b, y);
+        group_begin();
+        times_triangle(y, b, m.turn[turn % m.LATER].Ab, 0);
+        group_commit();
+        scale_all(S, K / 8, f.decay[0]);
+        group_wait<0>();
+        hold<CHUNK / 8>(y);
+        scale_columns<CHUNK / 8>(y, f.B);
+        as_rows<CHUNK / 8>(b, y);
+        group_begin();
+        add_panels<K>(S, b, m.k[at].x[0]);
+        group_commit();
+        group_wait<0>();
+        hold<K / 8>(S);
+        give_back(m, PART_A, turn), give_back(m, PART_K, turn);
+    }
+}
+
+// A block is 64 WGS columns of [h_ext | M].
+// Bound: the tensor core, 4 C K (V + K) + 2 C^2 (V + K) flops a chunk and head.
 template <int K, int WGS, int kda>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
     const struct records x)
@@ -94,24 +160,26 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
     const int v0 = (blockIdx.z - (of_v ? K / wide : 0)) * wide;
     if (!(x.want[z] & (of_v ? KCP_WANT_H : KCP_WANT_M))) return;
 
-    chain_init(m, of_v);
-    if (__shfl_sync(~0u, threadIdx.x / 128, 0) == WGS) {
+    chain_init(m, of_v ? 65 : 1);
+    wait_for_scan();
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0) - 4 * WGS;
+    if (warp >= 0) {
         give_registers<WGS == 1 ? 56 : 40>();
-        copy_ahead(x, z, n, v0, of_v, m);
+        if (warp == 0) copy_parts<PART_K>(x, z, n, m);
+        if (warp == 1) copy_parts<PART_A>(x, z, n, m);
+        if (warp >= 2 && of_v) copy_rows(x, z, n, v0, m);
         return;
     }
     take_registers<232>();
     const int64_t state = ((int64_t)z * x.a.HV + n) * K, v = v0 + threadIdx.x / 32 * 16;
-    float *map = (float *)x.maps + state * VK + v, S[K / 8][4];
-    if (of_v) {
-        load_state<K>(S, (const float *)x.h_in + state * x.a.V + v, 1, x.a.V);
-        map_walk<K, WGS, 1, kda>(x, z, m, S);
-        store_state<K>(map, 1, VK, S);
-    } else {
-        set_identity<K>(S, v);
-        map_walk<K, WGS, 2, kda>(x, z, m, S);
-        store_state<K>(map + x.a.V, 1, VK, S);
-    }
+    const int64_t own = ((int64_t)x.own[z] * x.a.HV + n) * K * x.a.V + v;
+    float S[K / 8][4];
+    if (of_v)
+        load_state<K>(S, own < 0 ? NULL : (const float *)x.h_own + own, 1, x.a.V);
+    else set_identity<K>(S, v);
+    if constexpr (kda) map_walk<K, WGS>(x, z, of_v, m, S);
+    else map_walk_gdn<K, WGS>(x, z, of_v, m, S);
+    store_state<K>((float *)x.maps + state * VK + v + (of_v ? 0 : x.a.V), 1, VK, S);
 }
 
 template <int K, int WGS, int kda>
@@ -119,10 +187,7 @@ static int maps_of(const struct records *x)
 {
     const size_t bytes = sizeof(struct chain<K, WGS, 2, kda>);
     const dim3 grid(x->a.HV, x->a.NS, (K + x->a.V) / (64 * WGS));
-    auto kernel = maps_kernel<K, WGS, kda>;
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    kernel<<<grid, 128 * WGS + 128, bytes, x->a.stream>>>(*x);
-    return launched();
+    return launch_beside(maps_kernel<K, WGS, kda>, bytes, grid, 128 * WGS + 128, x);
 }
 
 // M and h_ext of 128 columns each: two warpgroups share a chunk's record.

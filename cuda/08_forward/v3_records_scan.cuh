@@ -135,11 +135,11 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
     const int n = blockIdx.x, z = blockIdx.y, v0 = blockIdx.z * 64 * WGS;
 
     let_next_begin();
-    chain_init<blocks>(room.m, 1);
+    chain_init<blocks>(room.m, 33);
     wait_for_scan();
     if (__shfl_sync(~0u, threadIdx.x / 128, 0) == WGS) {
         give_registers<WGS == 1 ? 56 : 40>();
-        copy_ahead<blocks>(x, z, n, v0, 1, room.m);
+        copy_ahead<blocks>(x, z, n, v0, room.m);
         if (blocks > 1) cluster_sync();
         return;
     }

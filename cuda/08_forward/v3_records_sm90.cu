@@ -105,7 +105,7 @@ static void place_maps(struct fused *f)
     if (a->strip_chunks && !a->plan->L)
         f->p = place_strips((const struct kcp_call *)a, r, &f->p);
     f->x.maps = f->p.maps, f->x.h_in = f->p.starts, f->x.h_layout = KCP_KV;
-    f->x.want = f->p.want;
+    f->x.want = f->p.want, f->x.h_own = f->states;
 }
 
 // Where everything lies; returns the bytes of work.
@@ -131,25 +131,28 @@ static size_t place_fused(struct fused *f, const struct kcp_forward *args)
     f->x.h_in = a->h0, f->x.h_layout = a->layout;
     f->alone = is_alone(a) && !strip_chunks(a);
     if (!f->alone) place_maps(f);
-    f->x.from = (int *)take(r, 2 * f->p.NS, sizeof(int)), f->x.to = f->x.from + f->p.NS;
-    if (f->alone && a->saved)
-        f->x.to13.h_kept = f->h_kept,
-        f->x.kept = kcp_saved_states((const struct kcp_call *)a);
+    f->x.from = (int *)take(r, 3 * f->p.NS, sizeof(int));
+    f->x.to = f->x.from + f->p.NS, f->x.own = f->x.to + f->p.NS;
+    if (!f->alone || !a->saved) return r->used;
+    f->x.to13.h_kept = f->h_kept, f->x.kept = kcp_saved_states((struct kcp_call *)a);
     return r->used;
 }
 
-// Row of h_in that a stretch begins with, row of ht that it ends with, -1: none.
+// Row of h_in that a stretch begins with; of ht that it ends with, of h_own that its map
+// begins with, -1: none.
 static void put_rows(const struct fused *f)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;
-    struct putter rows = { (int *)f->x.from, {}, a->stream };
-    for (int to = 0; to < 2; to++)
+    struct putter x = { (int *)f->x.from, {}, a->stream };
+    for (int row = 0; row < 3; row++)
         for (int s = 0, at = 0; s < a->NS; s++) {
             const struct kcp_segment *g = segments_of(a) + s;
-            for (int j = strips_of(&f->p, g); j--; at++)
-                put(&rows, !to ? (f->alone ? g->n : at) : j || !g->last ? -1 : g->n);
+            for (int j = 0, m = strips_of(&f->p, g); j < m; j++, at++)
+                put(&x, row == 0 ? (f->alone ? g->n : at)
+                      : row == 1 ? (j + 1 < m || !g->last ? -1 : g->n)
+                                 : (j || !g->first ? -1 : s));
         }
-    put_rest(&rows);
+    put_rest(&x);
 }
 
 // A sequence without tokens hands h0 through, on the rank that owns it.
@@ -169,11 +172,8 @@ static int carry_fused(struct fused *f, const struct records *on_strips)
 {
     const struct kcp_call *call = (const struct kcp_call *)&f->x.a;
     const size_t state = sizeof(float) * call->HV * call->K * call->V;
-    part(PART_SUM, call->stream);
-    put_strips(call, 0, &f->p);
-    states_in(call, 0, f->x.a.h0, f->states);
-    spread(call, &f->p, 0, 0, f->states, f->p.starts);
     int status = KCP_OK;
+    part(PART_SUM, call->stream);
     if (call->NS) status = run_maps(on_strips);
     if (!status) status = compose_strips(call, &f->p, 0, f->maps);
     part(PART_EXCHANGE, call->stream);
@@ -204,6 +204,8 @@ static int records_and_scan(struct fused *f, struct records *on_strips)
         if (!status) status = run_scan(on_strips);
     }
     if (f->alone) return status;
+    put_strips((const struct kcp_call *)a, 0, &f->p);
+    states_in((const struct kcp_call *)a, 0, a->h0, f->states);
     status = run_prepare(&f->x);
     if (!status) status = carry_fused(f, on_strips);
     part(PART_MAIN, a->stream);
