@@ -18,6 +18,20 @@ static __device__ __forceinline__ void bulk_copy(void *to, const void *from,
                  : "memory");
 }
 
+// And back to global memory; bulk_read: what was sent has been read, its place is free.
+static __device__ __forceinline__ void bulk_store(void *to, const void *from,
+                                                  uint32_t bytes)
+{
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n"
+                 "cp.async.bulk.commit_group;"
+                 :: "l"(to), "r"(shared_at(from)), "r"(bytes) : "memory");
+}
+
+static __device__ __forceinline__ void bulk_read(void)
+{
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
 // The same to this place in both blocks of a cluster; each one's bar counts them.
 static __device__ __forceinline__ void bulk_copy_both(void *to, const void *from,
                                                       uint32_t bytes, uint64_t *bar)

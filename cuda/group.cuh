@@ -83,6 +83,18 @@ static __device__ __forceinline__ void group_mma_64(float (*d)[4], const uint32_
           "n"(turned));
 }
 
+// d [64,64] = X Y^T, or += with add: 16 columns of both, given by rows_at.
+static __device__ __forceinline__ void group_mma_rows(float (*d)[4], uint64_t X,
+                                                      uint64_t Y, int add)
+{
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %34, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
+        "%32, %33, p, 1, 1, 0, 0; }"
+        : D16(0), D16(4) : "l"(X), "l"(Y), "r"(add));
+}
+
 // d [64,128] += a b.
 template <int turned>
 static __device__ __forceinline__ void group_mma_128(float (*d)[4], const uint32_t *a,

@@ -49,12 +49,14 @@ struct record {
     float decay[K];                      // exp2(G_last): with the second part
 };
 
-// One gate a head: decay stays outside the products. k and q [64,K], normalised, q with
-// the scale, are a query/key head's; a value head has its matrices and factors of rows.
+// One gate a head: decay stays outside the products, and so do the norms. k and q [64,K]
+// as they came, in panels, are a query/key head's; a value head has its matrices and
+// factors of rows.
 template <int K>
 struct shared_rows { unsigned char k[K / 64][BYTES], q[K / 64][BYTES]; };
 
-// F, Q: exp2(G), of k S and q S; B: exp2(G_last - G); decay: exp2(G_last).
+// F = exp2(G) / |k|, B = exp2(G_last - G) / |k|, Q = scale exp2(G) / |q|, 0 past the
+// chunk's end; decay = exp2(G_last).
 struct row_factors { float F[CHUNK], B[CHUNK], Q[CHUNK], decay[8]; };
 
 struct head_record {

@@ -187,10 +187,17 @@ static __device__ __forceinline__ void copy_v(const struct records &x, struct sp
     copies_arrive(full);
 }
 
+// What a warp that copies does besides, a chunk whose part was given back: nothing.
+struct nothing_else {
+    __device__ void operator()(int part, int turn) const {}
+};
+
 // A warp copies one part, of chunk after chunk, each as soon as its place is free.
-template <int blocks = 1, int K, int WGS, int parts, int kda>
+template <int blocks = 1, int K, int WGS, int parts, int kda,
+          class Else = struct nothing_else>
 static __device__ void copy_ahead(const struct records &x, int z, int n, int v0,
-                                  struct chain<K, WGS, parts, kda> &m)
+                                  struct chain<K, WGS, parts, kda> &m,
+                                  const Else &besides = Else())
 {
     const int c0 = first_chunk(x, z), count = chunk_count(x, z), kv = x.a.HV / x.a.H;
     const int part = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
@@ -209,7 +216,10 @@ static __device__ void copy_ahead(const struct records &x, int z, int n, int v0,
         if (part == PART_K)
             copy_v<WGS>(x, chunk_span(x.a, z, c0 + turn), n, v0, m.v[at],
                         &m.full[PART_K][at]);
+        if (turn >= m.LATER) besides(part, turn - m.LATER);
     }
+    for (int turn = max(count - m.LATER, 0); turn < count; turn++)
+        besides(part, turn);
 }
 
 #endif

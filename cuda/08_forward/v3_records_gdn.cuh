@@ -1,207 +1,185 @@
-// v3_records_gdn.cuh -- prepare for one gate a head: value heads share rows, products.
+// v3_records_gdn.cuh -- prepare, one gate a head: a value head's part, the kernel.
 // Book: chapter 17, "Code: kernels".
 // Checked by: tests/08_forward.c.
 // Next: v3_records_scan.cuh.
 #ifndef KCP_V3_RECORDS_GDN_CUH
 #define KCP_V3_RECORDS_GDN_CUH
 
-#include "v3_records_prepare.cuh"
+#include "v3_records_gdn_rows.cuh"
 
-// With one gate a head, decay leaves the products over channels: q k^T and k k^T are
-// made once for the value heads of a query/key head, of the numbers as they are, and a
-// pair's decay is exp2 of a difference, exact at any gate. k and q go to memory once,
-// normalised.
-enum { SHARE = 4 };                      // value heads of a block
-
-template <int K>
-struct prepare_gdn {
-    struct prepare<K> p;
-    float G[SHARE][CHUNK], beta[SHARE][CHUNK];
-    int n, heads, c;                     // the first one, how many, the chunk
+// A value head: its number, gate and beta, the chunk's rows and their norms.
+struct head_of_chunk {
+    const struct span &z;
+    int n;
+    const float *G, *beta;
+    const float2 *norm;
 };
 
-// G and beta of a value head, by a warp: a lane has rows lane and lane + 32. Below
-// 2^-200 a decay is 0 as fp32; so G keeps its digits.
-template <int form>
-static __device__ __forceinline__ void head_sums(const struct records &x, struct span z,
-                                                 int n, float *G, float *beta)
+// Factors of rows, by 64 threads.
+static __device__ __forceinline__ void factors_out(const struct head_of_chunk &h,
+                                                   struct row_factors &f)
 {
-    const int lane = threadIdx.x % 32;
-    const struct gate_of f = gate_of<form>(x.a, n, 0);
-    float before = 0.0f;
-    #pragma unroll
-    for (int h = 0; h < 2; h++) {
-        const int i = 32 * h + lane, there = i < z.len;
-        const int64_t t = z.t + (there ? i : 0);
-        const float g = (float)*in<bf16>(x.a.g_raw, t, x.a.HV, n, 1);
-        float sum = there ? fmaxf(decay_of<form>(f, g), -200.0f) : 0.0f;
-        for (int b = 1; b < 32; b *= 2) {
-            const float y = __shfl_up_sync(~0u, sum, b, 32);
-            if (lane >= b) sum += y;
-        }
-        G[i] = sum += before;
-        before = __shfl_sync(~0u, sum, 31);
-        beta[i] = beta_of(x, z, n, i);
-    }
+    const int t = threadIdx.x;
+    if (t >= CHUNK) return;
+    const float last = h.G[CHUNK - 1], to_start = exp2_fast(h.G[t]);
+    f.F[t] = to_start * h.norm[t].y, f.Q[t] = to_start * h.norm[t].x;
+    f.B[t] = exp2_fast(last - h.G[t]) * h.norm[t].y;
+    if (t < 8) f.decay[t] = exp2_fast(last);
 }
 
-// k and q, normalised, q with the scale, into the rows that the scan reads.
-template <int K>
-static __device__ __forceinline__ void rows_out(const struct row_of_slice *raw, int i,
-                                                float2 norm, struct shared_rows<K> *to)
+// Above the diagonal what the call keeps is zero.
+static __device__ __forceinline__ void zeros_kept(const struct records &x,
+                                                  const struct head_of_chunk &h, int I)
 {
-    #pragma unroll
-    for (int at = 0; at < K / 32; at++) {
-        const int panel = at / 2 * BYTES + in_panel(i, at % 2 * 4 + threadIdx.x % 4);
-        float y[8];
-        unpack_row(y, raw[at].q, norm.x);
-        *(uint4 *)(to->q[0] + panel) = pack_row(y);
-        unpack_row(y, raw[at].k, norm.y);
-        *(uint4 *)(to->k[0] + panel) = pack_row(y);
-    }
+    for (int of_A = 0; of_A < 2; of_A++) zeros_out(x, h.z, h.n, { I, of_A });
 }
 
-// A thread's share of square J, in shared memory where the columns were.
-template <int K>
-static __device__ __forceinline__ float4 *share_at(struct prepare<K> &s, struct role w,
-                                                   int J, int part)
+// Square (I, J): norms and decay on the products, Aqk out, L where the inverse wants it.
+static __device__ __forceinline__ void square_scores(const struct records &x,
+                                                     const struct head_of_chunk &h,
+                                                     int I, int J, const float (*qk)[4],
+                                                     const float (*kk)[4],
+                                                     unsigned char *Aqk,
+                                                     struct squares &s)
 {
-    return (float4 *)&s.col[part][square_of(w.I, J)][w.h][threadIdx.x % 32];
-}
-
-// Rows of k as the columns of every square: [slice][span], K / 8 of col's 20 places.
-template <int K>
-static __device__ __forceinline__ void columns_out(const struct row_of_slice *raw,
-                                                   struct role w, struct prepare<K> &s)
-{
+    const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
+    const int on = I == J;
+    uint32_t top[2][2], rest[2][2];
     #pragma unroll
-    for (int at = 0; at < K / 32; at++)
-        s.col[0][at * SPANS + w.I][w.h][threadIdx.x % 32] = raw[at].k;
-}
-
-// A warp's squares without decay, of raw rows.
-template <int K>
-static __device__ __forceinline__ void plain_scores(const struct row_of_slice *raw,
-                                                    struct role w, struct prepare<K> &s)
-{
-    const uint4 (*col)[2][32] = s.col[0];
-    struct share y[SPANS] = {};
-    #pragma unroll
-    for (int at = 0; at < K / 32; at++) {
-        const struct row_of_slice rows = {     // its own k lies there, too
-            raw[at].q, col[at * SPANS + w.I][w.h][threadIdx.x % 32] };
+    for (int r = 0; r < 2; r++) {
+        uint32_t pair[2];
+        const int row = r * 8 + g, i = I * SPAN + row;
+        const float G = h.G[i], nq = h.norm[i].x, nk = -h.norm[i].y * h.beta[i];
         #pragma unroll
-        for (int J = 0; J < 3; J++)
-            if (J < w.I) add_slice(y[J], rows, col[at * SPANS + J]);
-        add_slice(y[3], rows, col[at * SPANS + w.I]);
+        for (int t = 0; t < 2; t++) {
+            const int col = t * 8 + e, j = J * SPAN + col;
+            const float2 Gj = *(const float2 *)&h.G[j];
+            const float4 n = *(const float4 *)&h.norm[j];
+            const float f0 = n.y * exp2_fast(fminf(G - Gj.x, 0.0f));
+            const float f1 = n.w * exp2_fast(fminf(G - Gj.y, 0.0f));
+            const float a0 = qk[t][2 * r] * (nq * f0), a1 = qk[t][2 * r + 1] * (nq * f1);
+            const float l0 = kk[t][2 * r] * (nk * f0), l1 = kk[t][2 * r + 1] * (nk * f1);
+            pair[t] = pack(on && col > row ? 0.0f : a0, on && col + 1 > row ? 0.0f : a1);
+            if (on) *(float2 *)&s.square[I][row][col] = make_float2(-l0, -l1);
+            else split(l0, l1, top[r][t], rest[r][t]);
+        }
+        const uint2 four = four_of(pair[0], pair[1]);
+        put_four(Aqk, i, J, four);
+        if (x.to13.Aqk) put_row(x, x.to13.Aqk, h.z, h.n, i, J, four);
     }
-    __syncthreads();
+    if (on) return;
+    uint4 (*N)[32] = s.N[below(I, J)];
+    N[0][lane] = make_uint4(top[0][0], top[0][1], top[1][0], top[1][1]);
+    N[1][lane] = make_uint4(rest[0][0], rest[0][1], rest[1][0], rest[1][1]);
+}
+
+// One value head: its gate's factors, scores, inverse; then all of its record at once.
+static __device__ __forceinline__ void head_out(const struct records &x, int c,
+                                                const struct head_of_chunk &h, int I,
+                                                const float (*qk)[4],
+                                                const float (*kk)[4],
+                                                struct head_record &out,
+                                                struct squares &s)
+{
+    factors_out(h, out.f);
+    zeros_kept(x, h, I);
     #pragma unroll
     for (int J = 0; J < SPANS; J++)
-        if (J < w.I || J == 3)
-            for (int t = 0; t < 2; t++)
-                *share_at(s, w, J < 3 ? J : w.I, t) = *(const float4 *)y[J].d[t];
+        if (J <= I)
+            square_scores(x, h, I, J, qk + 2 * J, kk + 2 * J, out.Aqk, s);
+    invert_span(I, s);
+    __syncthreads();
+    const struct squares_to to = { x, h.z, h.n, h.beta, out.Ab };
+    invert_pairs(I, to, s);
+    show_async();
+    __syncthreads();
+    if (threadIdx.x == 0) bulk_store(head_of(x, c, h.n), &out, sizeof out);
 }
 
-// Norms and decay of a square: y[t][0..1] of q, y[t][2..3] of k.
-template <int K>
-static __device__ __forceinline__ struct share with_decay(struct role w, int i, int J,
-                                                          const float *G,
-                                                          struct prepare<K> &s)
+// The warp's products, to shared memory for the heads to come, or back.
+static __device__ __forceinline__ void keep_products(int I, const float (*qk)[4],
+                                                     const float (*kk)[4],
+                                                     float4 (*to)[4][32])
 {
-    struct share y;
+    const int lane = threadIdx.x % 32;
     #pragma unroll
-    for (int t = 0; t < 2; t++) *(float4 *)y.d[t] = *share_at(s, w, J, t);
-    #pragma unroll
-    for (int x = 0; x < 8; x++) {
-        const int j = J * SPAN + x / 4 * 8 + threadIdx.x % 4 * 2 + x % 2;
-        const float f = s.norm[j].y * exp2_fast(fminf(G[i] - G[j], 0.0f));
-        y.d[x / 4][x % 4] *= f * (x % 4 < 2 ? s.norm[i].x : s.norm[i].y);
-    }
-    return y;
+    for (int T = 0; T < 2 * SPANS; T++)
+        if (T / 2 <= I) {
+            float4 (*at)[32] = to[square_of(I, T / 2)];
+            at[T % 2][lane] = *(const float4 *)qk[T];
+            at[T % 2 + 2][lane] = *(const float4 *)kk[T];
+        }
 }
 
-// One value head: its gate's factors, scores, inverse.
-template <int K>
-static __device__ __forceinline__ void head_out(const struct records &x, int c, int n,
-                                                struct role w, int i,
-                                                const float *G, const float *beta,
-                                                struct prepare<K> &s)
+static __device__ __forceinline__ void kept_products(int I, float (*qk)[4],
+                                                     float (*kk)[4],
+                                                     const float4 (*from)[4][32])
 {
-    struct head_record *r = head_of(x, c, n);
-    const struct span z = s.rows;
-    const int t = threadIdx.x;
-    asm volatile("" : "+r"(w.I), "+r"(w.h), "+r"(i));    // no address outlives a head
-    if (t < CHUNK) {
-        const float last = G[CHUNK - 1];
-        s.beta[t] = beta[t];
-        r->f.F[t] = r->f.Q[t] = exp2_fast(G[t]);
-        r->f.B[t] = exp2_fast(last - G[t]);
-        if (t < 8) r->f.decay[t] = exp2_fast(last);
+    const int lane = threadIdx.x % 32;
+    #pragma unroll
+    for (int T = 0; T < 2 * SPANS; T++) {
+        const float4 (*at)[32] = from[square_of(I, min(T / 2, I))];
+        *(float4 *)qk[T] = at[T % 2][lane];
+        *(float4 *)kk[T] = at[T % 2 + 2][lane];
     }
-    __syncthreads();
-    #pragma unroll 1
-    for (int J = 0; J < w.I; J++) {
-        struct share d = with_decay(w, i, J, G, s);
-        scores_out<K, 0>(x, z, n, w, J, d, s, r->Aqk);
-    }
-    struct share d = with_decay(w, i, w.I, G, s);
-    scores_out<K, 1>(x, z, n, w, w.I, d, s, r->Aqk);
-    zeros_out(x, z, n, w);
-    __syncthreads();
-    if (w.I == 0) invert_spans<K>(2 * w.h, s);
-    __syncthreads();
-    if (w.h == 0) column_of_squares<K>(x, z, n, w.I, s, r->Ab);
-    __syncthreads();
 }
 
-// Bound: the issue of instructions; 4K read and written a token and query/key head, 4C
-// written a token-head.
-template <int K, int form>
-static __global__ __launch_bounds__(256, 3) void prepare_gdn_kernel(
+// Bound: memory, 4K read and written a token and query/key head, 2.5C written a
+// token-head. Rows come by asynchronous copies and leave, as records do, by the copy
+// engine; four to six blocks a processor hide the inverse's steps from one another.
+template <int K, int form, int many>
+static __global__ __launch_bounds__(128, many ? 4 : 5) void prepare_gdn_kernel(
     const struct records x)
 {
     let_next_begin();
-    extern __shared__ __align__(128) unsigned char shared[];
-    struct prepare_gdn<K> &r = *(struct prepare_gdn<K> *)shared;
-    struct prepare<K> &s = r.p;
+    extern __shared__ __align__(1024) unsigned char on_chip[];
+    struct prepare_gdn<K, many> &r = *(struct prepare_gdn<K, many> *)on_chip;
     const struct kcp_forward &a = x.a;
     const int kv = a.HV / a.H, parts = (kv + SHARE - 1) / SHARE;
     const int part = blockIdx.x % parts, m = blockIdx.x / parts % a.H;
-    const int c = x.first + blockIdx.x / parts / a.H, n = m * kv + part * SHARE;
-    const int heads = min(SHARE, kv - part * SHARE);
-    const int warp = __shfl_sync(~0u, (threadIdx.x / 32 + blockIdx.x) % 8, 0);
-    const struct role w = { warp / 2, warp % 2 };
+    const int c = x.first + chunks_of(x) - 1 - blockIdx.x / parts / a.H;
+    const int n = m * kv + part * SHARE, heads = min(SHARE, kv - part * SHARE);
+    int I = __shfl_sync(~0u, threadIdx.x / 32, 0);
     const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+    float qk[2 * SPANS][4], kk[2 * SPANS][4];
 
-    const struct lane_row l = row_of_lane(a, z, w);
-    const int64_t base = (z.t * a.H + m) * K;
-    struct row_of_slice raw[K / 32];
-    raw_rows<K>(a, base + l.at, raw);
-    if (warp < heads) head_sums<form>(x, z, n + warp, r.G[warp], r.beta[warp]);
-    if (threadIdx.x == 0)
-        s.rows = z, s.base = base, r.n = n, r.heads = heads, r.c = c;
-    columns_out<K>(raw, w, s);
-    norms<K>(a, z, raw, l, s);
+    rows_in<K>(x, z, m, r.raw);
+    copies_commit();
+    if (I < heads) head_sums<form>(x, z, n + I, r.G[many ? I : 0], r.beta[many ? I : 0]);
+    if (threadIdx.x == 0) r.z = z, r.c = c, r.n = n, r.heads = heads;
+    copies_wait<0>();
+    show_async();
     __syncthreads();
-    const int head = r.n / kv;
-    if (r.n % kv == 0) {
-        rows_out<K>(raw, l.i, s.norm[l.i], rows_of_head<K>(x, r.c, head));
-        if (x.to13.q) rows_kept<K>(x, s.rows, head, l, s);
+    products<K>(x, z, I, r.raw, part ? NULL : rows_of_head<K>(x, c, m), qk, kk, r.norm);
+    if (threadIdx.x == 0) bulk_read();
+    __syncthreads();
+    if (x.to13.q && part == 0) {
+        rows_kept<K>(x, z, m, r.norm, r.raw);
+        __syncthreads();
     }
-    plain_scores<K>(raw, w, s);
+    if (many) keep_products(I, qk, kk, r.scores);
     #pragma unroll 1
-    for (int j = 0; j < r.heads; j++)
-        head_out<K>(x, r.c, r.n + j, w, l.i, r.G[j], r.beta[j], s);
+    for (int j = 0; j < (many ? r.heads : 1); j++) {
+        const struct head_of_chunk h = { r.z, r.n + j, r.G[j], r.beta[j], r.norm };
+        asm volatile("" : "+r"(I));         // no address outlives a head
+        if (many) kept_products(I, qk, kk, r.scores);
+        if (j && threadIdx.x == 0) bulk_read();
+        if (j) __syncthreads();
+        head_out(x, r.c, h, I, qk, kk, r.out, r.s);
+    }
+    if (threadIdx.x == 0) bulk_read();
     if (blockIdx.x + 1 == gridDim.x) wait_for_scan();
 }
 
 template <int K, int form>
 static int prepare_gdn_form(const struct records *x)
 {
-    const int parts = (x->a.HV / x->a.H + SHARE - 1) / SHARE;
-    return launch_beside(prepare_gdn_kernel<K, form>, sizeof(struct prepare_gdn<K>),
-                         chunks_of(*x) * x->a.H * parts, 256, x);
+    const int kv = x->a.HV / x->a.H, parts = (kv + SHARE - 1) / SHARE;
+    const int blocks = chunks_of(*x) * x->a.H * parts;
+    return kv > 1 ? launch_beside(prepare_gdn_kernel<K, form, 1>,
+                                  sizeof(struct prepare_gdn<K, 1>), blocks, 128, x)
+                  : launch_beside(prepare_gdn_kernel<K, form, 0>,
+                                  sizeof(struct prepare_gdn<K, 0>), blocks, 128, x);
 }
 
 template <int K>

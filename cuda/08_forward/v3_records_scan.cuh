@@ -10,7 +10,8 @@
 template <int K, int WGS, int kda>
 struct scan_room {
     struct chain<K, WGS, 4, kda> m;
-    bf16 o[WGS][CHUNK][64 + PAD];
+    bf16 o[WGS][CHUNK][64 + PAD];        // a chunk's rows on their way out
+    uint64_t o_full[kda ? 0 : WGS], o_empty[kda ? 0 : WGS];
 };
 
 // o^T, packed as soon as it is there: registers of products may not be read while
@@ -135,15 +136,22 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
     const int n = blockIdx.x, z = blockIdx.y, v0 = blockIdx.z * 64 * WGS;
 
     let_next_begin();
+    if (!kda && threadIdx.x < WGS)
+        turn_init(&room.o_full[threadIdx.x], 4), turn_init(&room.o_empty[threadIdx.x], 1);
     chain_init<blocks>(room.m, 33);
     wait_for_scan();
     if (__shfl_sync(~0u, threadIdx.x / 128, 0) == WGS) {
         give_registers<WGS == 1 ? 56 : 40>();
-        copy_ahead<blocks>(x, z, n, v0, room.m);
+        const struct o_out<scan_room<K, WGS, kda>, WGS> out = {
+            room, o_rows(x, z, n) + v0, (int64_t)x.a.HV * x.a.V, rows_left(x, z) };
+        if constexpr (kda) copy_ahead<blocks>(x, z, n, v0, room.m);
+        else copy_ahead<blocks>(x, z, n, v0, room.m, out);
         if (blocks > 1) cluster_sync();
         return;
     }
     take_registers<232>();
+    const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0);
+    const int count = __shfl_sync(~0u, chunk_count(x, z), 0);
     const int v = v0 + threadIdx.x / 32 * 16, to = x.to[z];
     const int ends = ((const int *)x.a.cn)[z + 1] <= first_chunk(x, z) + x.count;
     const struct state_view c = view_of(x.a, x.carry, KCP_KV, z, n, v);
@@ -156,7 +164,7 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
         store_state<K>(k.p, k.dv, k.di, S);
     }
     if constexpr (kda) walk<K, WGS, blocks>(x, z, n, v0, room, S);
-    else walk_gdn<K, WGS, blocks>(x, z, n, v0, room, S);
+    else walk_links(walk_gdn<K, WGS, blocks>{ room, wg }, count, S);
     const struct state_view t = !ends ? c : view_of(x.a, x.a.ht, x.a.layout, to, n, v);
     if (!ends || to >= 0) store_state<K>(t.p, t.dv, t.di, S);
     if (blocks > 1) cluster_sync();      // the other may still write here
