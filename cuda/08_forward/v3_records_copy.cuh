@@ -8,8 +8,8 @@
 #include "v3_records.cuh"
 
 // On chip: records in turn, in parts that arrive, and are given back, on their own:
-// -k~ with v beside it, three chunks ahead; A beta, kg and decay; qg; Aqk, two ahead, or
-// three with one gate a head, where kg is k. A map leaves the last two out, and has
+// -k~ with v beside it, three chunks ahead; A beta, kg and decay; qg; Aqk, two ahead,
+// or three with one gate a head, where kg is k. A map leaves the last two out, and has
 // A beta and kg four chunks ahead. A warpgroup has 64 columns of the state, S^T in
 // registers as in scan.cuh.
 enum { PART_K, PART_A, PART_Q, PART_S, FIRST_TURNS = 3, TURNS = 2, MAP_TURNS = 4 };

@@ -34,7 +34,7 @@ static __device__ __forceinline__ void zeros_kept(const struct records &x,
     for (int of_A = 0; of_A < 2; of_A++) zeros_out(x, h.z, h.n, { I, of_A });
 }
 
-// Square (I, J): norms and decay on the products, Aqk out, L where the inverse wants it.
+// Square (I, J): norms and decay on the products, Aqk out, L where its inverse is made.
 static __device__ __forceinline__ void square_scores(const struct records &x,
                                                      const struct head_of_chunk &h,
                                                      int I, int J, const float (*qk)[4],
@@ -57,9 +57,10 @@ static __device__ __forceinline__ void square_scores(const struct records &x,
             const float4 n = *(const float4 *)&h.norm[j];
             const float f0 = n.y * exp2_fast(fminf(G - Gj.x, 0.0f));
             const float f1 = n.w * exp2_fast(fminf(G - Gj.y, 0.0f));
-            const float a0 = qk[t][2 * r] * (nq * f0), a1 = qk[t][2 * r + 1] * (nq * f1);
-            const float l0 = kk[t][2 * r] * (nk * f0), l1 = kk[t][2 * r + 1] * (nk * f1);
-            pair[t] = pack(on && col > row ? 0.0f : a0, on && col + 1 > row ? 0.0f : a1);
+            const float *q = qk[t] + 2 * r, *k = kk[t] + 2 * r;
+            const float l0 = k[0] * (nk * f0), l1 = k[1] * (nk * f1);
+            pair[t] = pack(on && col > row ? 0.0f : q[0] * (nq * f0),
+                           on && col + 1 > row ? 0.0f : q[1] * (nq * f1));
             if (on) *(float2 *)&s.square[I][row][col] = make_float2(-l0, -l1);
             else split(l0, l1, top[r][t], rest[r][t]);
         }
@@ -145,7 +146,8 @@ static __global__ __launch_bounds__(128, many ? 4 : 5) void prepare_gdn_kernel(
 
     rows_in<K>(x, z, m, r.raw);
     copies_commit();
-    if (I < heads) head_sums<form>(x, z, n + I, r.G[many ? I : 0], r.beta[many ? I : 0]);
+    const int own = many ? I : 0;
+    if (I < heads) head_sums<form>(x, z, n + I, r.G[own], r.beta[own]);
     if (threadIdx.x == 0) r.z = z, r.c = c, r.n = n, r.heads = heads;
     copies_wait<0>();
     show_async();

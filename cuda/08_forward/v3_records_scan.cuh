@@ -136,8 +136,10 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
     const int n = blockIdx.x, z = blockIdx.y, v0 = blockIdx.z * 64 * WGS;
 
     let_next_begin();
-    if (!kda && threadIdx.x < WGS)
-        turn_init(&room.o_full[threadIdx.x], 4), turn_init(&room.o_empty[threadIdx.x], 1);
+    if (!kda && threadIdx.x < WGS) {
+        turn_init(&room.o_full[threadIdx.x], 4);
+        turn_init(&room.o_empty[threadIdx.x], 1);
+    }
     chain_init<blocks>(room.m, 33);
     wait_for_scan();
     if (__shfl_sync(~0u, threadIdx.x / 128, 0) == WGS) {

@@ -8,7 +8,7 @@
 #include "v3_records_inverse.cuh"
 
 // A chunk's squares of 16: -L below the diagonal and the diagonal's inverses as
-// fragments (bf16 and its rest), L's diagonal in fp32. (3, 2) is of A, when it is there.
+// fragments (bf16 and its rest), L's diagonal in fp32; of A, later, square (3, 2).
 struct squares {
     uint4 N[6][2][32], A[SPANS][2][32], A32[2][32];
     float square[SPANS][SPAN][SPAN + 4];
