@@ -60,9 +60,9 @@ static __device__ __forceinline__ void pairs_of_q(const struct records &x,
         const int row = h * 8 + g, i = I * SPAN + row;
         const float own_i = (float)own[i];
         #pragma unroll
-        for (int x = 0; x < 4; x++) {
-            const int j = x / 2 * 8 + e + x % 2;
-            float &p = y[3][x / 2][h * 2 + x % 2];
+        for (int k = 0; k < 4; k++) {
+            const int j = k / 2 * 8 + e + k % 2;
+            float &p = y[3][k / 2][h * 2 + k % 2];
             p = j > row ? 0.0f : j == row ? own_i : p;
         }
         #pragma unroll
