@@ -1,7 +1,7 @@
 // v3_records.cuh -- the record of a chunk: what prepare makes and the scan consumes.
 // Book: chapter 17, "Code: kernels".
 // Checked by: tests/08_forward.c.
-// Next: v3_records_pairs.cuh.
+// Next: v3_records_gate.cuh.
 #ifndef KCP_V3_RECORDS_CUH
 #define KCP_V3_RECORDS_CUH
 
@@ -49,8 +49,8 @@ struct record {
     float decay[K];                      // exp2(G_last): with the second part
 };
 
-// One gate a head: decay stays outside the products, and so do the norms. k and q [64,K]
-// as they came, in panels, are a query/key head's; a value head has its matrices and
+// One gate a head: decay stays outside the products, and so do the norms. k and q
+// [64,K] as they came, in panels, are a query/key head's; a value head has its matrices and
 // factors of rows.
 template <int K>
 struct shared_rows { unsigned char k[K / 64][BYTES], q[K / 64][BYTES]; };

@@ -5,8 +5,33 @@
 #ifndef KCP_V3_RECORDS_GDN_ROWS_CUH
 #define KCP_V3_RECORDS_GDN_ROWS_CUH
 
-#include "v3_records_prepare.cuh"
 #include "v3_records_spans.cuh"
+
+static __device__ __forceinline__ void unpack_row(float *y, uint4 u, float times)
+{
+    const uint32_t w[4] = { u.x, u.y, u.z, u.w };
+    #pragma unroll
+    for (int i = 0; i < 8; i++) y[i] = times * (i % 2 ? high(w[i / 2]) : low(w[i / 2]));
+}
+
+static __device__ __forceinline__ uint4 pack_row(const float *x)
+{
+    return make_uint4(pack(x[0], x[1]), pack(x[2], x[3]), pack(x[4], x[5]),
+                      pack(x[6], x[7]));
+}
+
+// beta of a chunk's row, 0 past its end, and what the block keeps of it.
+static __device__ __forceinline__ float beta_of(const struct records &x, struct span z,
+                                                int n, int i)
+{
+    if (i >= z.len) return 0.0f;
+    const int64_t at = (z.t + i) * x.a.HV + n;
+    float b = (float)((const bf16 *)x.a.beta_raw)[at];
+    const float top = x.a.beta_form == KCP_BETA_SIGMOID2 ? 2.0f : 1.0f;
+    if (x.a.beta_form != KCP_BETA_RAW) b = top / (1.0f + __expf(-b));
+    if (x.to13.beta) ((float *)x.to13.beta)[at] = b;
+    return b;
+}
 
 // With one gate a head, decay leaves the products over channels: q k^T and k k^T are
 // made once for the value heads of a query/key head, of the numbers as they are, and a

@@ -1,7 +1,7 @@
 // v3_records_inverse.cuh -- prepare, last part: (I + L)^-1 by spans, in products.
 // Book: chapter 17, "Code: kernels".
 // Checked by: tests/08_forward.c.
-// Next: v3_records_pairs.cuh.
+// Next: v3_records_tiles.cuh.
 #ifndef KCP_V3_RECORDS_INVERSE_CUH
 #define KCP_V3_RECORDS_INVERSE_CUH
 
@@ -83,15 +83,6 @@ static __device__ __forceinline__ void invert_square(float (*L)[SPAN + 4], int j
     __syncwarp();
 }
 
-// The inverses of spans I and I + 1, a half of the warp each; then as fragments.
-template <int K>
-static __device__ __forceinline__ void invert_spans(int I, struct prepare<K> &s)
-{
-    invert_square(s.square[I + threadIdx.x % 32 / 16], threadIdx.x % 16);
-    put(s.A[I], square_as_a(s.square[I]));
-    put(s.A[I + 1], square_as_a(s.square[I + 1]));
-}
-
 // Row i, columns of square J, to a triangle or a row of a tensor, 32 bytes at once: a
 // lane's two neighbours of either half, changed for those of the lane beside it, are
 // four neighbours of one half.
@@ -116,6 +107,19 @@ static __device__ __forceinline__ void put_row(const struct records &x, void *to
     if (i < z.len)
         *(uint2 *)(out<bf16>(to, z.t + i, x.a.HV, n, CHUNK) + J * SPAN +
                    threadIdx.x % 2 * 8 + threadIdx.x % 4 / 2 * 4) = four;
+}
+
+// Above the diagonal the block's Aqk and A are zero: a warp has its span's rows of one
+// of them.
+static __device__ __forceinline__ void zeros_out(const struct records &x, struct span z,
+                                                 int n, struct role w)
+{
+    const int i = w.I * SPAN + threadIdx.x % 16, half = threadIdx.x % 32 / 16;
+    void *to = w.h ? x.to13.A : x.to13.Aqk;
+    if (!to || i >= z.len) return;
+    for (int p = 2 * w.I + 2 + half; p < CHUNK / 8; p += 2)
+        *(uint4 *)(out<bf16>(to, z.t + i, x.a.HV, n, CHUNK) + p * 8) =
+            make_uint4(0, 0, 0, 0);
 }
 
 // Square (I, J) of A, given as A_IJ^T in D tiles: A beta to the record, A to the block.
@@ -153,19 +157,17 @@ static __device__ __forceinline__ void diagonal_square(float (*d)[4], int J,
 }
 
 // Column J of the squares of A, by a warp, going down: A_IJ^T = -(sum_M A_MJ^T L_IM^T)
-// A_II^T. What a product leaves in registers, packed, feeds the next one. diagonal: its
-// first square goes out too.
-template <int K, class Room>
+// A_II^T. What a product leaves in registers, packed, feeds the next one. The first
+// square, on the diagonal, goes out elsewhere.
+template <class Room>
 static __device__ __forceinline__ void column_of_squares(const struct records &x,
                                                          struct span z, int n, int J,
                                                          const Room &s,
-                                                         unsigned char *Ab,
-                                                         int diagonal = 1)
+                                                         unsigned char *Ab)
 {
     struct pieces A[SPANS - 1];
     float d[2][4];
     diagonal_square(d, J, s);
-    if (diagonal) square_out(x, z, n, J, J, d, s.beta, Ab);
     A[0] = as_a(d);
     #pragma unroll
     for (int below = 1; below < SPANS; below++) {

@@ -5,7 +5,6 @@
 #ifndef KCP_V3_RECORDS_KDA_CUH
 #define KCP_V3_RECORDS_KDA_CUH
 
-#include "v3_records_prepare.cuh"
 #include "v3_records_squares.cuh"
 
 // Chunk c of this rank. One stretch needs no look into its tables.
@@ -37,7 +36,7 @@ static __device__ __forceinline__ void squares_out(const struct records &x, int 
     zeros_out(x, z, n, { I, of_k });
     __syncthreads();
     if (of_k) diagonal_out(x, z, n, I, room, r->Ab);
-    else column_of_squares<K>(x, z, n, I, room, r->Ab, 0);
+    else column_of_squares(x, z, n, I, room, r->Ab);
 }
 
 // Bound: memory, 6K read and 6K + 2.5C written a token-head. A block has some chunks of

@@ -138,8 +138,8 @@ static size_t place_fused(struct fused *f, const struct kcp_forward *args)
     return r->used;
 }
 
-// Row of h_in that a stretch begins with; of ht that it ends with, of h_own that its map
-// begins with, -1: none.
+// Row of h_in that a stretch begins with; of ht that it ends with, of h_own that its
+// map begins with, -1: none.
 static void put_rows(const struct fused *f)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;
@@ -241,8 +241,7 @@ static size_t work(const void *args)
 {
     const struct kcp_forward *a = (const struct kcp_forward *)args;
     struct fused f;
-    if (!a->plan || !takes(a)) return forward_work<bf16>(args, stages());
-    return place_fused(&f, a);
+    return a->plan && takes(a) ? place_fused(&f, a) : forward_work<bf16>(args, stages());
 }
 
 KCP_VARIANT(forward_v3_records) = {

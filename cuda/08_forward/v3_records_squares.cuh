@@ -8,7 +8,7 @@
 #include "v3_records_rows.cuh"
 
 // A warp's squares: span I's rows, of q or of k, with the columns of the spans above
-// and of its own, y[3]. Within a span D_ij = exp2(G_i) exp2(-G_j), both within the range
+// and of its own, y[3]. Within a span D_ij = exp2(G_i) exp2(-G_j), both in the range
 // of bf16 unless the span is deep; between spans all factors are <= 1, at any gate.
 template <int K, int I>
 static __device__ __forceinline__ void pairs(int of_k, const struct tiles<K> &s,
