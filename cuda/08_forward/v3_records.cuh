@@ -50,8 +50,8 @@ struct record {
 };
 
 // One gate a head: decay stays outside the products, and so do the norms. k and q
-// [64,K] as they came, in panels, are a query/key head's; a value head has its matrices and
-// factors of rows.
+// [64,K] as they came, in panels, are a query/key head's; a value head has its
+// matrices and factors of rows.
 template <int K>
 struct shared_rows { unsigned char k[K / 64][BYTES], q[K / 64][BYTES]; };
 

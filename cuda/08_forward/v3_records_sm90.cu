@@ -9,7 +9,6 @@
 #include "v3_records_gdn.cuh"
 #include "v3_records_kda.cuh"
 #include "v3_records_scan.cuh"
-
 static struct stages stages(void) { return stages_v2("v3_records"); }
 
 // What the kernels take. Where save-all wants every factor as a tensor, and for other
@@ -25,7 +24,7 @@ static int takes(const struct kcp_forward *a)
     return 1;
 }
 
-// The three kernels, by K and by the gate.
+// By K and by the gate.
 static int run_prepare(const struct records *x)
 {
     if (x->a.KG == 1)
@@ -241,7 +240,8 @@ static size_t work(const void *args)
 {
     const struct kcp_forward *a = (const struct kcp_forward *)args;
     struct fused f;
-    return a->plan && takes(a) ? place_fused(&f, a) : forward_work<bf16>(args, stages());
+    return a->plan && takes(a) ? place_fused(&f, a)
+                               : forward_work<bf16>(args, stages());
 }
 
 KCP_VARIANT(forward_v3_records) = {
