@@ -95,6 +95,7 @@ alone() {           # ranks what command...: a run that finds its GPUs by itself
 }
 has() { for f in "$@"; do
     [ -x "$B/$f" ] || { echo "no $B/$f: not run"; return 1; }; done; }
+only() { echo "--stage $1" | sed 's#/# --variant #'; }      # 08, or 08/v3_records
 most=4; [ "$gpus" -ge 4 ] || most=2
 [ -n "$SPLIT" ] && alone 1-$most "a caller's, and split" "$program" --device --stage 19
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -109,14 +110,13 @@ for n in $COUNTS; do
         $how $n --exchange 25
         for stage in $STAGES; do
             # shellcheck disable=SC2046
-            $how $n --stage $(echo $stage | sed 's#/# --variant #')
+            $how $n $(only $stage)
         done
     done
     for stage in $REPEATED; do
         # shellcheck disable=SC2046
         alone $n "100 times the same bits: ${stage%%/*}" "$program" --device \
-            --backend nccl --ranks $n --repeats 100 \
-            --stage $(echo $stage | sed 's#/# --variant #') \
+            --backend nccl --ranks $n --repeats 100 $(only $stage) \
             --case "kda live H=2 K=128 V=128 lengths=900,77 R=$n l2norm h0 dht"
     done
     case $STRUCK in *KILL*) struck KILL $n ;; esac

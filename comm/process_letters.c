@@ -150,7 +150,7 @@ void *process_reader(void *arg)
     return NULL;
 }
 
-enum { HEARD_MS = 2500 };              /* who lives is heard from more often than that */
+enum { HEARD_MS = 2500 };           /* who lives is heard from more often than that */
 
 /* Whom we wait for may himself wait: the one not heard of is the lost one. */
 static int silent(const struct process *p, int from)

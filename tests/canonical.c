@@ -99,7 +99,8 @@ static int every_R(struct kcp_report *rep, const struct kcp_variant *v,
     return status == KCP_NO_MEMORY ? status : KCP_OK;
 }
 
-static int canonical(struct kcp_report *rep, const char *stage, const char *const *words)
+static int canonical(struct kcp_report *rep, const char *stage,
+                     const char *const *words)
 {
     const struct kcp_stage *s = stage_find(stage);
     const struct kcp_variant *v[256];
@@ -138,7 +139,8 @@ static int of_13(struct kcp_report *rep) { return canonical(rep, "13", layers); 
 static int of_15(struct kcp_report *rep) { return canonical(rep, "15", scans); }
 static int of_16(struct kcp_report *rep) { return canonical(rep, "16", families); }
 
-#define WHAT "kernels on canonical segments: the same bits for R = 1, 2, 3, 4, 8, 3 forms"
+#define WHAT "kernels on canonical segments: the same bits for R = 1, 2, 3, 4, 8, " \
+             "3 forms"
 KCP_CHECK(check_08_gpu_canonical) = { "08_forward", "gpu_canonical", WHAT, of_08 };
 KCP_CHECK(check_13_gpu_canonical) = { "13_backward", "gpu_canonical", WHAT, of_13 };
 KCP_CHECK(check_15_gpu_canonical) = { "15_scan", "gpu_canonical", WHAT, of_15 };

@@ -183,7 +183,8 @@ int cases_parse(const char *text, struct kcase *k, int max, char *why, size_t n)
     char copy[4096], *rest = NULL;
     int count = 0;
     snprintf(why, n, "%s", text);
-    snprintf(copy, sizeof copy, "%s", text);
+    if (strlen(text) >= sizeof copy) return 0;
+    strcpy(copy, text);
     for (char *w = strtok_r(copy, ";", &rest); w; w = strtok_r(NULL, ";", &rest))
         if (count == max || case_parse(w, &k[count++], why, n)) return 0;
     return count;

@@ -3,9 +3,9 @@
  * Book: chapter 16, and field notes "Inputs are part of the proof".
  * Checked by: tests/self.c.  Next: tests/16_family.c.
  *
- * Unrelated random a and b make DPLR's state explode. As in RWKV-7, a = -κ with |κ| = 1
- * and b = η κ with 0 < η < 1 channel by channel: the token forgets along κ what it
- * finds there.
+ * Unrelated random a and b make DPLR's state explode. As in RWKV-7, a = -κ with
+ * |κ| = 1 and b = η κ with 0 < η < 1 channel by channel: the token forgets along κ what
+ * it finds there.
  */
 #include "judge.h"
 #include <math.h>
