@@ -70,12 +70,13 @@ tell() {
     whole=0
 }
 # The line of the student's file at which it broke: the same run again, under the
-# sanitizers. stood: it was stopped because it did not end.
+# sanitizers. stood: it was stopped because it did not end, by one signal: timeout would
+# send another to its group, and that one may be caught inside the first one's report.
 line_of() {
     [ $ext = c ] && [ -z "$shown" ] && make_it "$program-asan" || return 0
     shown=yes stood=$1 limit=60
     shift
-    [ -z "$stood" ] || limit="-s SEGV $((${LIMIT:-10} + 5))"
+    [ -z "$stood" ] || limit="--foreground -s SEGV $((${LIMIT:-10} + 5))"
     # shellcheck disable=SC2086
     ASAN_OPTIONS=detect_leaks=0:protect_shadow_gap=0:handle_abort=1 \
         UBSAN_OPTIONS=print_stacktrace=1 timeout $limit "$program-asan" "$@" \
