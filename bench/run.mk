@@ -1,7 +1,7 @@
 # run.mk -- kcp-run: the layer, or one stage, on arrays in .npy files.
 
 run_obj := $(call obj,$(wildcard bench/run*.c) $(wildcard tests/npy*.c) tests/bag.c \
-             tests/check.c tests/memory.c tests/said.c)
+             tests/check.c tests/in_turn.c tests/memory.c tests/said.c)
 
 $(run_obj): bench/run.h bench/run_device.h
 $B/kcp-run: $(call obj,$(ref) $(comm)) $(run_obj) $(cuda_obj)

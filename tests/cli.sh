@@ -64,6 +64,12 @@ fi
 says 1 'nothing ran' --stage 14 --variant twin --device
 says 0 '^1 passed' --stage 03 --variant twin --repeats 5
 says 0 '^1 passed' --stage 03 --variant twin --repeats 0 --bare
+for form in all_gather chain pipeline scan; do
+    says 0 'ok .* 2 ok' --stage 13 --variant ref --in-turn --repeats 3 \
+        --case "kda live R=4 $form lengths=70,9 h0; gdn live R=3 $form lengths=40 dht"
+done
+says 0 'ok .* 2 ok' --stage 14 --variant ref --in-turn \
+    --case 'kda live R=3 lengths=20; kda live R=2 Wc=9 lengths=9'
 says 0 '^1 passed' --variant layer_picks
 says 0 '^1 passed' --stage 00 --variant words
 # Of an option given twice the last counts.

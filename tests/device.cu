@@ -29,8 +29,11 @@ static int sync(void)
 
 static int wire(void *to, const void *from, size_t n, struct CUstream_st *stream)
 {
-    if (cudaStreamSynchronize(stream) != cudaSuccess) return KCP_CUDA;
-    return n ? copy(to, from, n) : KCP_OK;
+    turn_begin();
+    int status = cudaStreamSynchronize(stream) ? KCP_CUDA : KCP_OK;
+    if (!status && n) status = copy(to, from, n);
+    turn_end();
+    return status;
 }
 
 static int threads_run(int R, int (*body)(struct kcp_comm *, void *), void *arg,

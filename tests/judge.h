@@ -144,6 +144,14 @@ void *room_unwritten(const struct memory *m, size_t n);
 extern const struct memory host_memory;
 const struct memory *device_memory(void);     /* NULL: no device, or built without */
 
+/* ---- ranks in turn (in_turn.c): one at a time on what they share, where asked for */
+extern int ranks_in_turn;
+void turn_begin(void);                        /* a copy between two ranks has it too */
+void turn_end(void);
+int  ranks_threads(const struct memory *m, int R,
+                   int (*body)(struct kcp_comm *, void *), void *arg, char *why,
+                   size_t n);
+
 /* ---- ranks (ranks.c): threads of this process; or processes, of which this one fills,
  * runs and judges its own seat, and all agree on the verdict */
 struct trial;

@@ -13,7 +13,7 @@ static const char usage[] =
     "usage: kcp-check [--stage NN] [--variant NAME|./mine.so] [--ranks R] [--seed S]\n"
     "                 [--full] [--quiet] [--strict] [--device] [--list]\n"
     "                 [--backend threads|nccl] [--case TEXT] [--reference ./its.so]\n"
-    "                 [--repeats N] [--bare]       --variant: or a check's name\n"
+    "                 [--repeats N] [--bare] [--in-turn]\n"
     "       kcp-check --emit DIR --stage NN [--storage f64|f32|bf16]\n"
     "                                            write the judge's cases as .npy\n"
     "       kcp-check --foreign DIR              judge outputs computed elsewhere\n"
@@ -21,9 +21,10 @@ static const char usage[] =
     "                                            0: without end\n"
     "  --case 'live kda H=1 HV=3 K=5 V=7 C=64 lengths=150,0,70 R=4 chain h0' is one\n"
     "  case alone, in the words that a failure prints, or up to eight, apart by ';'\n"
-    "  --reference: what --stage is held to\n"
+    "  --variant: or a check's name; --reference: what --stage is held to\n"
     "  --repeats N: a variant's first cases N times more, the same bits each time (1)\n"
     "  --bare: workspaces as the allocator leaves them, not full of NaN\n"
+    "  --in-turn: ranks that share a GPU use it one at a time\n"
     "  --ranks R are threads, which share a GPU; with --device --backend nccl a GPU\n"
     "  each; under mpirun, torchrun or srun they are its processes, with --device a\n"
     "  GPU each\n"
@@ -61,7 +62,7 @@ static int read_words(int argc, char **argv, struct asked *x)
         { "--full", &x->o.full },     { "--quiet", &x->o.quiet },
         { "--strict", &x->o.strict }, { "--device", &x->o.only_device },
         { "--list", &x->list },       { "--help", &x->help },
-        { "--bare", &room_bare } };
+        { "--bare", &room_bare },     { "--in-turn", &ranks_in_turn } };
     const struct { const char *name, **at, *expected; } values[] = {
         { "--stage", &x->o.stage, "a stage, e.g. 05 or 05_affine" },
         { "--variant", &x->o.variant, "a name that --list prints, or ./mine.so" },

@@ -167,7 +167,7 @@ int ranks_run(const struct memory *m, int R, int (*body)(struct kcp_comm *, void
               void *arg, char *why, size_t n)
 {
     if (!host && apart && m != &host_memory) return pool_run(R, body, arg, why, n);
-    if (!host) return m->threads_run(R, body, arg, why, n);
+    if (!host) return ranks_threads(m, R, body, arg, why, n);
     struct kcp_comm *comm = m == &host_memory ? host : gpu;
     int rank, status = comm ? body(comm, arg) : KCP_NA;
     char first[160];
