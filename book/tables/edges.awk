@@ -28,7 +28,7 @@ function edge_cell(name, gate, by,   i)
     return sprintf("%.3f%s", time[i] / 1e3, is_fresh[i] ? "" : "†")
 }
 
-function edge_table(f,   j, i, k, n, by, name, names, seen)
+function edge_table(f,   j, i, k, n, by, name, names, seen, T)
 {
     for (j = 1; j <= rows; j++) {
         i = sorted[j]
@@ -44,9 +44,10 @@ function edge_table(f,   j, i, k, n, by, name, names, seen)
     }
     for (j = 1; j <= n; j++) {
         if (j == 1) {
-            print "| forward, nothing kept, ms | live, T - 1 | T | T + 1 " \
-                  "| strong, T - 1 | T | T + 1 |" > f
-            print "|:--------|---:|---:|---:|---:|---:|---:|" > f
+            T = "T\302\240"
+            print "| forward, nothing kept, ms | live, " T "-\302\2401 | T | " T \
+                  "+\302\2401 | strong, " T "-\302\2401 | T | " T "+\302\2401 |" > f
+            print "|:------------|----:|---:|----:|----:|---:|----:|" > f
         }
         printf "| %s |", names[j] > f
         for (k = 0; k < 6; k++)

@@ -78,7 +78,7 @@ function rank_tables(f,   j, i, last)
                commit_[i] > f
         print "| pass | GPUs | whose | fastest plan | time | front | t_sum " \
               "| t_exchange | t_main | times one GPU |" > f
-        print "|:---|--:|:------|:------|---:|---:|---:|---:|---:|---:|" > f
+        print "|:----|--:|:--------|:-------------|---:|---:|---:|----:|---:|----:|" > f
         layers_of(last, f)
     }
     for (j = 1; j <= gathers; j++) said = said (j == 1 ? "" : "; ") gather[j]
@@ -120,7 +120,7 @@ function form_tables(f,   s, R, x, j, i, g, begun, seen)
         if (j == 1) {
             print "| case | pass | GPUs | plan | all-gather | chain | pipeline " \
                   "| scan |" > f
-            print "|:-------|:---|--:|:-----|---:|---:|---:|---:|" > f
+            print "|:-----------|:----|--:|:----------|-----:|-----:|-----:|-----:|" > f
         }
         form_row(groups[j], f)
     }
