@@ -7,7 +7,7 @@
 enum { R = 4, BLOCKS = 4 };
 
 /* microseconds: delay of a message, 2 MiB at 380 GB/s, apply a map, compose two */
-static const double a = 10, wire = 5.5, MS = 13, MM = 13;
+static const double a = 10, wire = 5.5, MS = 13, MM = 27;
 static const double sum = 24, stop = 150;
 
 static double x(double t) { return 92 + t * 4.1; }
@@ -126,9 +126,9 @@ int main(void)
     scan(386);
     svg_text(
         92, 494, "start", "soft",
-        "assumed: %.0f us a message, %.1f us for 2 MiB, %.0f us to apply or compose; "
-        "left, the map's pass ends",
-        a, wire, MS);
+        "assumed, in us: a message %.0f, 2 MiB %.1f, applying a map %.0f, "
+        "composing two %.0f; left, the map's pass",
+        a, wire, MS, MM);
     svg_end();
     return 0;
 }
