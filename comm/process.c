@@ -64,7 +64,9 @@ static void free_comm(struct kcp_comm *c)
     for (int i = 0; i < 2; i++)
         if (p->stop[i] >= 0)
             close(p->stop[i]);
-    free(p->fd), free(p->gone), free(p->heard), free(p->writing);
+    for (int r = 0; r < c->R && p->coming; r++)
+        free(p->coming[r].post);
+    free(p->fd), free(p->gone), free(p->heard), free(p->coming), free(p->writing);
     free(p);
 }
 
@@ -87,10 +89,11 @@ int kcp_processes(struct kcp_comm **comm, struct kcp_who *who, char *why, size_t
     p->seconds = seconds, p->end = &p->mail, p->stop[0] = p->stop[1] = -1;
     p->fd = malloc(R * sizeof *p->fd), p->gone = calloc(R, sizeof *p->gone);
     p->heard = calloc(R, sizeof *p->heard), p->writing = calloc(R, sizeof *p->writing);
+    p->coming = calloc(R, sizeof *p->coming);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->change, NULL);
-    err = p->fd && p->gone && p->heard && p->writing && !pipe(p->stop) ? KCP_OK
-                                                                     : KCP_NO_MEMORY;
+    err = p->fd && p->gone && p->heard && p->coming && p->writing && !pipe(p->stop)
+        ? KCP_OK : KCP_NO_MEMORY;
     for (size_t r = 0; r < R && p->fd; r++)
         p->fd[r] = -1;
     if (!err)

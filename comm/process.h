@@ -18,11 +18,20 @@ struct post {
     char data[];
 };
 
+/* The frame that is coming from a rank: so many bytes of it, head first, are here. */
+struct coming {
+    struct frame f;
+    size_t got;
+    struct post *post;                 /* of a letter; of a failure the words */
+    char why[160];
+};
+
 struct process {                       /* comm is its first member */
     struct kcp_comm comm;
     double seconds;                    /* the timeout */
     int *fd, *gone;                    /* [R]; gone: it said goodbye */
     double *heard;                     /* [R] when */
+    struct coming *coming;             /* [R] */
     pthread_mutex_t lock, *writing;    /* [R] one frame at a time on a connection */
     pthread_cond_t change;
     pthread_t reader;

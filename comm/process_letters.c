@@ -9,10 +9,12 @@
  * silent (it is heard from every second), or when it says so itself. */
 #include "process.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 
 static void told(struct process *p, int rank, int status, const char *why)
@@ -63,37 +65,35 @@ int process_reach(struct process *p, int to, struct frame f, const void *data,
     return process_announce(p, to, KCP_COMM, why);
 }
 
-/* One frame from rank r, its head read already. */
-static int take(struct process *p, int r, const struct frame *f)
+/* The head is here: room for what follows it. */
+static int make_room(struct coming *c, int r)
 {
-    const double until = boot_now() + p->seconds;
-    char why[160] = "";
-    if (f->kind == FAILED) {
-        if (f->bytes >= sizeof why || boot_read_all(p->fd[r], why, f->bytes, until))
-            return KCP_COMM;
-        told(p, f->rank, f->status, why);
-    }
-    if (f->kind == GOODBYE) {
-        pthread_mutex_lock(&p->lock);
-        p->gone[r] = 1;
-        pthread_cond_broadcast(&p->change);
-        pthread_mutex_unlock(&p->lock);
-    }
-    if (f->kind > GATHERED)
-        return KCP_OK;
-    struct post *l = malloc(sizeof *l + f->bytes);
-    if (!l)
+    if (c->f.kind == FAILED)
+        return c->f.bytes < sizeof c->why ? KCP_OK : KCP_COMM;
+    if (c->f.kind > GATHERED)
+        return c->f.bytes ? KCP_COMM : KCP_OK;
+    c->post = malloc(sizeof *c->post + c->f.bytes);
+    if (!c->post)
         return KCP_NO_MEMORY;
-    *l = (struct post){ NULL, r, f->kind, f->bytes };
-    if (boot_read_all(p->fd[r], l->data, f->bytes, until)) {
-        free(l);
-        return KCP_COMM;
+    *c->post = (struct post){ NULL, r, c->f.kind, c->f.bytes };
+    return KCP_OK;
+}
+
+/* One frame from rank r, all of it. */
+static void take(struct process *p, int r, struct coming *c)
+{
+    if (c->f.kind == FAILED) {
+        c->why[c->f.bytes] = 0;
+        told(p, c->f.rank, c->f.status, c->why);
     }
     pthread_mutex_lock(&p->lock);
-    *p->end = l, p->end = &l->next;
+    if (c->f.kind == GOODBYE)
+        p->gone[r] = 1;
+    if (c->post)
+        *p->end = c->post, p->end = &c->post->next;
     pthread_cond_broadcast(&p->change);
     pthread_mutex_unlock(&p->lock);
-    return KCP_OK;
+    c->post = NULL, c->got = 0;
 }
 
 /* Nobody waits for a receiver here: a connection that is being written is alive. */
@@ -109,19 +109,37 @@ static void say_alive(struct process *p)
         }
 }
 
+/* What is there of the frame that rank r sends, and no more: who stands still in the
+ * middle of one must not keep us from hearing the others. */
+static int read_some(struct process *p, int r)
+{
+    struct coming *c = &p->coming[r];
+    const size_t head = sizeof c->f, all = head + (c->got < head ? 0 : c->f.bytes);
+    char *data = c->post ? c->post->data : c->why;
+    char *at = c->got < head ? (char *)&c->f + c->got : data + (c->got - head);
+    const ssize_t k = recv(p->fd[r], at, all - c->got, MSG_DONTWAIT);
+    if (k <= 0)
+        return k < 0 && (errno == EAGAIN || errno == EINTR) ? KCP_OK : KCP_COMM;
+    p->heard[r] = boot_now();
+    c->got += (size_t)k;
+    if (c->got < all)
+        return KCP_OK;
+    const int err = all == head ? make_room(c, r) : KCP_OK;
+    if (!err && c->got == head + c->f.bytes)
+        take(p, r, c);
+    return err;
+}
+
 //> lost
 static void listen_to(struct process *p, int r)
 {
-    struct frame f;
-    p->heard[r] = boot_now();
-    if (boot_read_all(p->fd[r], &f, sizeof f, boot_now() + p->seconds) ||
-        take(p, r, &f)) {
-        if (!p->gone[r])
-            told(p, r, KCP_COMM, "its connection closed: the process ended");
-        pthread_mutex_lock(&p->lock);
-        p->gone[r] = 1;
-        pthread_mutex_unlock(&p->lock);
-    }
+    if (!read_some(p, r))
+        return;
+    if (!p->gone[r])
+        told(p, r, KCP_COMM, "its connection closed: the process ended");
+    pthread_mutex_lock(&p->lock);
+    p->gone[r] = 1;
+    pthread_mutex_unlock(&p->lock);
 }
 //< lost
 
