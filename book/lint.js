@@ -24,6 +24,8 @@ function look(w, name, width) {
         const who = [...d.querySelectorAll("main *")].find(e => e.getBoundingClientRect().right > width + 1 && !e.closest("pre, .equation, .scroll, svg"));
         say(`the page is ${over} px too wide: ${who ? who.tagName + " " + who.className + " " + who.textContent.slice(0, 40) : "?"}`);
     }
+    const cut = [...d.querySelectorAll("main *")].find(e => e.getBoundingClientRect().left < -1 && !e.closest("svg, math"));
+    if (cut) say(`begins left of the page: ${cut.tagName} ${cut.className} ${cut.textContent.slice(0, 40)}`);
     for (const e of d.querySelectorAll(".equation > p")) if (e.scrollWidth > e.clientWidth + 1) say(`equation ${e.parentElement.id} is ${e.scrollWidth - e.clientWidth} px too wide`);
     if (width > 800) for (const e of d.querySelectorAll("pre")) if (e.scrollWidth > e.clientWidth + 1) say(`code is ${e.scrollWidth - e.clientWidth} px too wide: ${e.textContent.slice(0, 50)}`);
     for (const e of d.querySelectorAll("span.math")) say(`raw TeX: ${e.textContent.slice(0, 60)}`);

@@ -5,7 +5,7 @@
 d=$1; shift
 status=0
 pages=
-for c; do pages="$pages[\"$c.html\",1280],[\"$c.html\",390],"; done
+for c; do pages="$pages[\"$c.html\",1280],[\"$c.html\",390],[\"$c.html\",1450],[\"$c.html\",1600],"; done
 for f in $(cd "$d" && ls src/*/*.html | awk 'NR % 9 == 1'); do pages="$pages[\"$f\",1280],"; done
 { printf '<!doctype html><meta charset="utf-8"><body><script>'
   sed "s#PAGES#[$(printf '%s' "$pages" | sed 's/[&#]/\\&/g')]#" "$(dirname "$0")/lint.js"
