@@ -30,6 +30,7 @@ layer() {                       # form, heads' parts, front, sum, exchange, main
 # One GPU: a row of sources as they stand wins over a later one of others; peers.
 head a.json 8192 1 1 live
 row a.json 04_chunk v1_column 900 "$(now 04_chunk v1_column)"
+row a.json 07_merge v1_column 40 "$(now 07_merge v1_column)"
 row a.json 08_forward v2_stages 3000 "$(now 08_forward v2_stages)"
 row a.json 13_backward v2_stages 9000 "$(now 13_backward v2_stages)"
 row a.json 08_forward fla_kda 6000 ',"peer":"flash-linear-attention 0.5.2"'
@@ -58,6 +59,7 @@ row r4.json 08_forward fla_kda_cp4 5000 ',"peer":"flash-linear-attention","ranks
 end r4.json
 head r1.json 131072 8 1 live
 row r1.json 08_forward v2_stages 8000 "$(layer all_gather 1 3000 2000 0 3000)"
+row r1.json 07_merge v1_column 8000 "$old"
 end r1.json
 printf '# a GPU, a day, commit abc1234\n05_affine\n  ok      v2_pieces  %s\n' \
     'bf16  19 ok, 15 n/a  worst M 3.0e-07 of 1e-05 (case 12)  alive 1e+00' \
@@ -90,6 +92,9 @@ wants 15-forms.md '| 256 | forward | 1.000† | 0.400† | 64 |  |  | .*| scan |
 wants 15_scan.md '`v1_plain` | 128 | 32 | 8192 | 64 | forward | 9.000† |'
 lacks 08_forward.md 'v9_gone` | 0.500'
 wants 04_chunk.md '`v1_column` | forward | 900.0 | 900.0.*900.0 | 1111 | 111.1 | 28 %'
+wants 07_merge.md '`v1_column` | forward | 40.0 | 40.0.*40.0 | | | |$'    # one map
+wants 07_merge.md '`v1_column`† | forward | 8000.0 | .* | 125 | 10.9 | 3 %'  # 7 of 8
+lacks roofline.tsv '07/v1_column 100 2500'
 wants 08_forward.md '`v2_stages` | 3.000 | 3.000.*3.000 | 8 % | 1.50'
 wants 08_forward.md '`v2_stages`† | 3.100'
 wants 08_forward.md '`v9_gone`† | 7.000'
