@@ -42,6 +42,16 @@ hand_in $lab 'for (;;) ;';                      graded "$file:$line: it was here
 hand_in $lab 'return ref_merge(NULL);';         graded "calls ref_merge"
 hand_in $lab 'return not_mine(next);';          graded "$file:$line"
 hand_in $lab '((double *)map)[0] = 1;';         graded 'wrote into input maps'
+# It neither ends the judge, nor speaks in its place, nor leaves processes, nor fills
+# the disk.
+hand_in $lab 'extern int puts(const char *); puts("1 passed, 0 failed"); exit(0);'
+graded "calls exit"
+hand_in $lab 'extern int fork(void); fork();';  graded "calls fork"
+hand_in $lab 'extern int puts(const char *); for (;;) puts("and again");'
+graded "it prints without end"
+[ "$(wc -c <"$B/grade/$lab.1")" -lt 17000000 ] && holds || wrong "megabytes are left"
+hand_in $lab 'extern int close(int); close(1); close(2);'
+graded "it ended without a verdict"
 lab=07b_check
 hand_in $lab 'return *(volatile int *)0;';      graded "$file:$line: load of null"
 

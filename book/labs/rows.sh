@@ -7,8 +7,14 @@ make_it() {
     $MAKE --no-print-directory -s B="$B" LABWORK="$W" "$1" >"$tmp/$id.build" 2>&1
 }
 
-# What would be called only for the judge's own answer, or to find it at run time.
+# What would be called only for the judge's own answer, or to find it at run time; and
+# what would end the judge, speak in its place, or leave processes behind it.
 forbidden='^(ref_|kcp_stages$|kcp_variants$|dl(v?sym|m?open)$|_Z[0-9]+v[0-9B]_)'
+ending='^(_?exit|_Exit|quick_exit|v?fork|_Fork|clone|exec[lv][pe]*|fexecve|popen|'
+ending="${ending}system|posix_spawnp?|kill|killpg|signal|sigaction|syscall|prctl)$"
+calls() {
+    nm -u "$B/grade/$id.$o" | awk -v no="$1" '$NF ~ no { printf "%s ", $NF }'
+}
 build() {
     built=no
     rm -f "$program" "$program-asan" "$B/kcp-grade-bench-$id"
@@ -22,10 +28,11 @@ build() {
             tail -3 "$tmp/$id.build"
         return
     fi
-    called=$(nm -u "$B/grade/$id.$o" |
-             awk -v no="$forbidden" '$NF ~ no { printf "%s ", $NF }')
+    called=$(calls "$forbidden") ended=$(calls "$ending")
     if [ -n "$called" ]; then
         echo "   $work calls ${called% }: the reference is not yours to call"
+    elif [ -n "$ended" ]; then
+        echo "   $work calls ${ended% }: the judge's process is not yours to end"
     elif ! make_it "$program"; then
         echo "   $work does not link:"
         grep -v '^make' "$tmp/$id.build" | grep "$id\|undefined\|multiple" |
@@ -79,8 +86,8 @@ line_of() {
     [ -z "$stood" ] || limit="--foreground -s SEGV $((${LIMIT:-10} + 5))"
     # shellcheck disable=SC2086
     ASAN_OPTIONS=detect_leaks=0:protect_shadow_gap=0:handle_abort=1 \
-        UBSAN_OPTIONS=print_stacktrace=1 timeout $limit "$program-asan" "$@" \
-        >"$out.asan" 2>&1
+        UBSAN_OPTIONS=print_stacktrace=1 sh -c "$small" \
+        timeout -k 5 $limit "$program-asan" "$@" >"$out.asan" 2>&1
     at=$(grep -o "$work:[0-9]*" "$out.asan" | head -1)
     what=$(sed -n 's/.*runtime error: //p
                    s/.*AddressSanitizer: \([a-zA-Z-]*\).*/\1/p' "$out.asan" | head -1)
@@ -88,24 +95,28 @@ line_of() {
     echo "   $at: ${stood:-$what}: $(sed -n "${at##*:}s/^ *//p" "$work")"
 }
 
-# judge TITLE POINTS option...: run the program, say what came of it.
+# judge TITLE POINTS option...: run the program, say what came of it. One that prints
+# without end is stopped at 16 MiB, before it fills the disk.
+small='ulimit -f 32768; exec "$0" "$@"'
+last() { tail -1 "$out" | grep . || echo "it ended without a verdict"; }
 judge() {
     title=$1 points=$2
     shift 2
     # shellcheck disable=SC2086
-    timeout ${LIMIT:-120} $LAUNCH "$program" "$@" >"$out" 2>&1
+    sh -c "$small" timeout -k 5 ${LIMIT:-120} $LAUNCH "$program" "$@" >"$out" 2>&1
     rc=$?
     case $rc in
         0) if grep -q 'skipped: no device' "$out"
            then add "$title" "$points" "not run" "compiled, not run: no GPU"
            elif grep -q 'passed, 0 failed' "$out" && ! grep -q '^0 passed' "$out"
            then add "$title" "$points" ok
-           else add "$title" "$points" failed "$(tail -1 "$out")"; fi ;;
-        1) add "$title" "$points" failed; tell
+           else add "$title" "$points" failed "$(last)"; fi ;;
+        1) add "$title" "$points" failed "$([ -s "$out" ] || last)"; tell
            ! grep -q 'wrote \(past\|before\|into\)' "$out" || line_of "" "$@" ;;
-        2) add "$title" "$points" failed "$(tail -1 "$out")" ;;
+        2) add "$title" "$points" failed "$(last)" ;;
         124) add "$title" "$points" "too slow" "no answer in ${LIMIT:-120} s"
              line_of "it was here when it was stopped" "$@" ;;
+        153) add "$title" "$points" failed "it prints without end" ;;
         *) add "$title" "$points" crashed "signal $((rc > 128 ? rc - 128 : rc))"
            line_of "" "$@" ;;
     esac
