@@ -5,6 +5,7 @@
 #include "run.h"
 #include "said.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,15 +32,47 @@ static int where(struct run *x, const struct kcp_stage *stage)
     return x->gpu ? 0 : run_error(x, RUN_BAD, what, "%s", why);
 }
 
+/* Ranks are threads here: processes would all do the same, and write the same files. */
+static int alone(struct run *x)
+{
+    struct kcp_who who;
+    char why[200];
+    if (kcp_who(&who, why, sizeof why))
+        return run_error(x, RUN_BAD, "launcher", "found %s", why);
+    return who.R == 1 ? 0 : run_error(x, RUN_BAD, who.launcher, "found %d processes, "
+                                      "expected one, with --ranks", who.R);
+}
+
+/* An option that would change nothing is a mistake; of a stage's, emit says all. */
+static int without(struct run *x)
+{
+    struct options *o = &x->o;
+    const int layer = !o->stage, bounded = o->gate == KCP_GATE_BOUNDED;
+    const struct { int wrong; const char *option, *with; } pairs[] = {
+        { layer && o->shift, "--shift", "--stage" },
+        { layer && o->backward, "--backward", "--stage" },
+        { layer && o->act && !o->conv, "--act", "--conv" },
+        { layer && !isnan(o->lower_bound) && !bounded, "--lower-bound",
+          "--gate bounded" },
+        { o->blocks && o->form != KCP_PIPELINE, "--blocks", "--form pipeline" },
+    };
+    if (isnan(o->lower_bound))
+        o->lower_bound = -5;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        if (pairs[i].wrong)
+            return run_error(x, RUN_BAD, pairs[i].option, "found without %s, expected "
+                             "with it", pairs[i].with);
+    return 0;
+}
+
 static int work(struct run *x, int argc, char **argv)
 {
     if (options_read(x, argc, argv) != 0)
         return -1;
     if (x->o.help)
         return options_help(), 0;
-    if (!x->o.stage && (x->o.backward || x->o.shift))
-        return run_error(x, RUN_BAD, x->o.shift ? "--shift" : "--backward", "found "
-                         "without --stage, expected with it");
+    if (alone(x) != 0 || without(x) != 0)
+        return -1;
     const struct kcp_stage *stage = x->o.stage ? stage_of(x->o.stage) : NULL;
     const int family = stage && !strncmp(stage->name, "16", 2);
     if ((x->o.model >= KCP_DPLR) != family)

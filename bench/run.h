@@ -25,7 +25,7 @@ struct options {
     int64_t model, form, gate, beta, save, layout, device, act;   /* enums of kcp.h */
     int64_t l2norm, reuse_M, shift, backward, help;
     int64_t dtype;                                 /* 0: bf16, 1: f32; -1: not given */
-    double lower_bound, scale;                     /* scale NAN: K^-1/2 */
+    double lower_bound, scale;                     /* NAN: -5, K^-1/2 */
 };
 
 /* The letters of shapes and what they stand for; -1: not known yet. GDN's KG is 1. */

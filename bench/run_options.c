@@ -134,7 +134,7 @@ static const struct option *find(const char *arg, size_t n)
 int options_read(struct run *x, int argc, char **argv)
 {
     int seen[OPTIONS] = { 0 };
-    x->o = (struct options){ .lower_bound = -5, .scale = NAN, .dtype = -1 };
+    x->o = (struct options){ .lower_bound = NAN, .scale = NAN, .dtype = -1 };
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0)
             return x->o.help = 1, 0;

@@ -88,6 +88,9 @@ int call_make(struct run *x)
         return run_error(x, RUN_BAD, array_find(x, "v") ? "v.npy" : "--in", "found "
                          "HV = %d value heads, expected a multiple of H = %d",
                          (int)z[LHV], (int)z[LH]);
+    if (z[LV] >= 0 && o->blocks > z[LV])
+        return run_error(x, RUN_BAD, "--blocks", "found %d, expected at most V = %d",
+                         (int)o->blocks, (int)z[LV]);
 #define SIZE(letter) (z[letter] < 0 ? 0 : (int)z[letter])
     *c = (struct kcp_call){
         .T = SIZE(LT), .N = SIZE(LN), .NS = SIZE(LNS), .NC = SIZE(LNC), .R = SIZE(LR),

@@ -5,6 +5,7 @@
  * Next: text_read.c.
  */
 #include "text.h"
+#include "said.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,7 +14,7 @@
 enum { SEED = 2026, MOST_BYTES = 3072, MOST_STEPS = 10000 };
 #define RATE 1.0                       /* of plain gradient steps */
 
-struct options { int ranks, steps; const char *text, *out; };
+struct options { int ranks, steps, help; const char *text, *out; };
 
 static int refuse(const char *option, const char *found, const char *expected)
 {
@@ -31,13 +32,14 @@ static int number(const char *s, int low, int high)
 
 static int options_read(struct options *o, int argc, char **argv)
 {
-    *o = (struct options){ 4, 0, NULL, "build/run/index.html" };
+    *o = (struct options){ .ranks = 4 };
     for (int i = 1; i < argc; i += 2) {
         const char *name = argv[i], *v = i + 1 < argc ? argv[i + 1] : NULL;
         if (!v && (!strcmp(name, "--help") || !strcmp(name, "-h"))) {
             puts("usage: kcp-text [--ranks R] [--text 'FILE ...'] [--steps N] "
                  "[--out PAGE]");
-            exit(0);
+            o->help = 1;
+            return 0;
         }
         if (!v)
             return refuse("option", name, "a value after it");
@@ -177,7 +179,20 @@ static int run_all(struct finding *f, struct run *many, struct run *one,
     return 0;
 }
 
-int main(int argc, char **argv)
+/* Ranks are threads here: processes would all do the same, and write one page. */
+static int alone(void)
+{
+    struct kcp_who who;
+    char why[200];
+    if (kcp_who(&who, why, sizeof why))
+        return fprintf(stderr, "kcp-text: %s\n", why), 2;
+    if (who.R > 1)
+        return fprintf(stderr, "kcp-text: %s started %d processes; expected one, with "
+                       "--ranks\n", who.launcher, who.R), 2;
+    return 0;
+}
+
+static int do_all(int argc, char **argv)
 {
     struct options o;
     static struct text text;
@@ -185,12 +200,17 @@ int main(int argc, char **argv)
     struct finding f = { .text = &text, .many = &many, .one = &one, .step = &step };
     began = seconds();
     int status = options_read(&o, argc, argv);
-    if (!status)
+    if (!status && !o.help)
+        status = alone();
+    if (!status && !o.help)
         status = text_read(&text, o.text, MOST_BYTES);
-    if (status)
+    if (status || o.help)
         return status;
-    mkdir("build", 0777);
-    mkdir("build/run", 0777);
+    if (!o.out) {
+        mkdir("build", 0777);
+        mkdir("build/run", 0777);
+        o.out = "build/run/index.html";
+    }
     FILE *page = page_open(o.out);
     if (!page)
         return 2;
@@ -213,3 +233,5 @@ int main(int argc, char **argv)
     free(text.byte);
     return f.pass ? 0 : 1;
 }
+
+int main(int argc, char **argv) { return all_said("kcp-text", do_all(argc, argv)); }

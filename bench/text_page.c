@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* n bytes (-1: to the end) as text: markup escaped, bytes beyond ASCII as dots. */
@@ -183,11 +184,18 @@ static void losses(FILE *o, const struct finding *f)
 FILE *page_open(const char *path)
 {
     char temp[512];
-    snprintf(temp, sizeof temp, "%s.part", path);
-    FILE *o = fopen(temp, "w");
+    struct stat st;
+    const int there = stat(path, &st) == 0;
+    FILE *o = NULL;
+    if (snprintf(temp, sizeof temp, "%s.part", path) >= (int)sizeof temp)
+        errno = ENAMETOOLONG;
+    else if (there && !S_ISREG(st.st_mode))
+        errno = S_ISDIR(st.st_mode) ? EISDIR : EEXIST;    /* a device is not replaced */
+    else
+        o = fopen(temp, "w");
     if (!o)
-        fprintf(stderr, "kcp-text: %s: %s; expected a place to write the page\n", temp,
-                strerror(errno));
+        fprintf(stderr, "kcp-text: %.400s: %s; expected a place to write the page\n",
+                there ? path : temp, strerror(errno));
     return o;
 }
 

@@ -81,14 +81,17 @@ static void append(struct text *x, const char *path, const unsigned char *s, int
     x->cu[++x->N] = x->T += m;
 }
 
+/* Names with spaces between them; or one name that has spaces in it. */
 static int read_list(struct text *x, const char *paths, int64_t most)
 {
     char *list = strdup(paths), *save = NULL;
+    struct stat st;
+    const char *between = stat(paths, &st) ? " " : "";
     int left = 0, status = 0;
     for (const char *p = paths; *p; p++)
-        left += *p != ' ' && (p[1] == ' ' || !p[1]);
-    for (char *p = list ? strtok_r(list, " ", &save) : NULL; p && !status;
-         p = strtok_r(NULL, " ", &save)) {
+        left += *between ? *p != ' ' && (p[1] == ' ' || !p[1]) : !p[1];
+    for (char *p = list ? strtok_r(list, between, &save) : NULL; p && !status;
+         p = strtok_r(NULL, between, &save)) {
         int64_t n;
         const char *why;
         unsigned char *s = slurp(p, &n, &why);

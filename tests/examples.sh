@@ -29,6 +29,7 @@ for name in kda gdn; do
     done
     "$B/$name" 0 2>/dev/null && fail "$name takes 0 ranks"
     "$B/$name" 2 f16 2>/dev/null && fail "$name takes f16"
+    "$B/$name" 65 2>&1 | grep -q 'at most 64' || fail "$name 65: does not say why not"
     "$B/$name" 1 bf16 >/dev/null 2>&1
     [ $? -eq 2 ] && continue                   # no GPU, or built without CUDA
     gpu="and on the GPU"

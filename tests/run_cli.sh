@@ -10,6 +10,7 @@ trap 'chmod -R u+w "$W"; rm -rf "$W"' EXIT
 cd "$W" || exit 1
 run="$B/kcp-run" arrays="$B/kcp-arrays"
 passed=0 failed=0
+unset WORLD_SIZE RANK SLURM_NTASKS OMPI_COMM_WORLD_SIZE
 
 fail() { failed=$((failed + 1)); echo "  FAIL  kcp-run: $*"; }
 pass() { passed=$((passed + 1)); }

@@ -2,7 +2,8 @@
 # text.sh -- make run from outside: what it refuses, and what it says of three files.
 #
 # Book: none.  Checked by: make test, which runs it.  Next: bench/text.c.
-program=${1:-build}/kcp-text
+program=$(cd "${1:-build}" && pwd)/kcp-text || exit 1
+unset WORLD_SIZE RANK SLURM_NTASKS OMPI_COMM_WORLD_SIZE
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 failed=0
@@ -31,6 +32,27 @@ refuses 'it is empty' --text "$dir/empty"
 refuses 'it is a directory' --text "$dir"
 refuses 'option=--rank: ' --rank 4
 refuses 'nowhere' --text "$0" --out "$dir/nowhere/page.html"
+long=$(printf '%600s' '' | tr ' ' x)
+refuses 'File name too long' --text "$0" --out "$dir/$long"
+mkdir "$dir/page"
+refuses 'page: Is a directory' --text "$0" --out "$dir/page"
+# What is no file is not replaced by one; a pipe here, because a test may run as root.
+mkfifo "$dir/pipe"
+refuses 'pipe: File exists' --text "$0" --out "$dir/pipe"
+[ -p "$dir/pipe" ] || wrong "a page took the place of a pipe"
+RANK=0 WORLD_SIZE=2; export RANK WORLD_SIZE
+refuses 'torchrun started 2 processes' --text "$0"
+unset RANK WORLD_SIZE
+if [ -c /dev/full ]; then
+    "$program" --text "$0" --out "$dir/page.html" >/dev/full 2>"$dir/err"
+    [ $? = 2 ] && grep -q '^kcp-text: stdout: found' "$dir/err" ||
+        wrong "a full disk is not said: $(cat "$dir/err")"
+fi
+# A name with spaces is a name; away from the tree nothing is left there but the page.
+head -c 300 "$0" >"$dir/with spaces"
+(cd "$dir/page" && "$program" --text "$dir/with spaces" --out one.html) >"$dir/out" \
+    2>"$dir/err" || wrong "with spaces: $(cat "$dir/err")"
+[ "$(ls "$dir/page")" = one.html ] || wrong "it leaves $(ls "$dir/page")"
 
 # Three files, five ranks of which some hold a few bytes only, three steps of training.
 head -c 300 "$0" >"$dir/one"
@@ -47,5 +69,5 @@ for ranks in 1 5; do
     grep -qE 'https?:|src=|<link' "$dir/page.html" && wrong "the page wants a network"
     grep -q '</html>' "$dir/page.html" || wrong "the page does not end"
 done
-[ $failed = 0 ] && echo "text.sh: 11 refusals and 2 runs as they should be"
+[ $failed = 0 ] && echo "text.sh: 15 refusals and 3 runs as they should be"
 exit $failed

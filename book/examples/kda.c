@@ -103,7 +103,7 @@ static int rank(struct kcp_comm *comm, void *arg)
 int main(int argc, char **argv)
 {
     static struct job j;
-    const char *bad = "";
+    const char *bad = "found more than 64 ranks, expected at most 64";
     int status = place_choose(&j.place, argc, argv);
     if (!status && (j.place.R > 64 || kcp_plan_make(&j.plan, N, cu_seqlens, j.place.R,
                                                     NULL, 0, C, 0, &bad)))
