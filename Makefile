@@ -20,6 +20,14 @@ LDLIBS   = -lpthread -lm -ldl
 # ---- what this machine has -----------------------------------------------------------
 CUDA_HOME ?= $(firstword $(patsubst %/bin/nvcc,%,$(wildcard /usr/local/cuda/bin/nvcc)) \
              $(patsubst %/bin/nvcc,%,$(shell command -v nvcc 2>/dev/null)) none)
+ifeq ($(filter none,$(CUDA_HOME))$(wildcard $(CUDA_HOME)/bin/nvcc),)
+$(error CUDA_HOME=$(CUDA_HOME): found no bin/nvcc there, expected where CUDA is, or none)
+endif
+ifneq ($(NCCL_HOME),)
+ifeq ($(filter none,$(NCCL_HOME))$(wildcard $(NCCL_HOME)/include/nccl.h),)
+$(error NCCL_HOME=$(NCCL_HOME): found no include/nccl.h there, expected NCCL's, or none)
+endif
+endif
 ARCH      ?= sm_90a
 hash      := \#
 has_blas  := $(shell printf '$(hash)include <cblas.h>\nint main(void){cblas_dscal(0,0,0,0);}' | \
@@ -68,8 +76,8 @@ said:
 	@$(if $(filter none,$(CUDA_HOME))$(filter-out none,$(NCCL_HOME)),true,\
 	  echo "NCCL not found (NCCL_HOME=): ranks share one GPU")
 
-flags = $(if $(STAGE),--stage $(STAGE)) $(if $(VARIANT),--variant $(VARIANT)) \
-        $(if $(RANKS),--ranks $(RANKS)) $(if $(SEED),--seed $(SEED)) \
+flags = $(if $(STAGE),--stage '$(STAGE)') $(if $(VARIANT),--variant '$(VARIANT)') \
+        $(if $(RANKS),--ranks '$(RANKS)') $(if $(SEED),--seed '$(SEED)') \
         $(if $(FULL),--full) $(if $(STRICT),--strict)
 check: said $B/kcp-check
 	@$B/kcp-check $(flags)
@@ -94,11 +102,13 @@ PREFIX ?= /usr/local
 $B/libkcp.so: $(call obj,$(ref) $(comm)) $(cuda_lib_obj)
 	$(CC) -shared $(LDFLAGS) $^ -lpthread -lm -ldl $(cuda_ldlibs) -o $@
 install: $B/libkcp.so
-	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include/kcp
-	install -m 755 $B/libkcp.so $(DESTDIR)$(PREFIX)/lib/
-	install -m 644 ref/kcp.h ref/stages.h ref/layer.h ref/ref.h $(DESTDIR)$(PREFIX)/include/kcp/
-	printf 'prefix=%s\nName: kcp\nDescription: context parallelism for delta-rule linear attention\nVersion: 0.1\nLibs: -L$${prefix}/lib -lkcp\nCflags: -I$${prefix}/include/kcp\n' \
-	  '$(PREFIX)' > $(DESTDIR)$(PREFIX)/lib/pkgconfig/kcp.pc
+	@case '$(PREFIX)' in /*) ;; *) echo "PREFIX=$(PREFIX): expected a path from /" >&2; \
+	  exit 2 ;; esac
+	install -d '$(DESTDIR)$(PREFIX)/lib/pkgconfig' '$(DESTDIR)$(PREFIX)/include/kcp'
+	install -m 755 $B/libkcp.so '$(DESTDIR)$(PREFIX)/lib/'
+	install -m 644 ref/kcp.h ref/stages.h ref/layer.h ref/ref.h '$(DESTDIR)$(PREFIX)/include/kcp/'
+	printf 'prefix=%s\nName: kcp\nDescription: context parallelism for delta-rule linear attention\nVersion: 0.1\nLibs: -L"$${prefix}/lib" -lkcp\nCflags: -I"$${prefix}/include/kcp"\n' \
+	  '$(PREFIX)' > '$(DESTDIR)$(PREFIX)/lib/pkgconfig/kcp.pc'
 
 clean:
 	rm -rf $B

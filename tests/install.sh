@@ -4,12 +4,22 @@
 # Book: chapter 08.  Checked by: make test, which runs it.
 # Usage: install.sh BUILD.  Next: ../book/examples/kda.c, which is compiled here.
 B=${1:-build}
-W=$(mktemp -d) || exit 1
+W=$(mktemp -d "${TMPDIR:-/tmp}/a place XXXXXX") || exit 1
 trap 'rm -rf "$W"' EXIT
 here=$(cd "$(dirname "$0")/.." && pwd)
 stop() { echo "install.sh: $*"; exit 1; }
 make -s -C "$here" B="$B" PREFIX="$W" install >"$W/log" 2>&1 ||
     stop "$(tail -3 "$W/log")"
+for prefix in "" here; do
+    make -s -C "$here" B="$B" DESTDIR="$W/not/" PREFIX=$prefix install 2>"$W/log" &&
+        stop "PREFIX='$prefix' is taken"
+    grep -q '^PREFIX=.*expected' "$W/log" && [ ! -e "$W/not" ] ||
+        stop "PREFIX='$prefix': $(cat "$W/log")"
+done
+for home in CUDA_HOME NCCL_HOME; do
+    make -C "$here" $home=/no/where help >"$W/log" 2>&1 && stop "$home=/no/where is taken"
+    grep -q "$home=/no/where: found no .*expected" "$W/log" || stop "$(cat "$W/log")"
+done
 cat >"$W/list.c" <<'C'
 #include <layer.h>
 #include <stdio.h>
