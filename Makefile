@@ -47,17 +47,28 @@ include  $(wildcard cuda/cuda.mk)
 core     := $(call obj,$(ref) $(comm) $(hostv) $(judge)) $(cuda_obj)
 headers  := $(wildcard ref/*.h comm/*.h tests/*.h cuda/*.h book/*.h)
 
-$B/%.o: %.c $(headers)
+# How it is compiled, and of what it is linked: where either has become another, as with
+# CUDA_HOME=none, or when a file is gone, what was made of the old is made anew.
+kept = $(if $(findstring n,$(firstword -$(MAKEFLAGS))),$(wildcard $B/$1),$(shell \
+         mkdir -p $B; s='$(subst ','\'',$(strip $2))'; printf '%s\n' "$$s" | \
+         cmp -s - $B/$1 || printf '%s\n' "$$s" >$B/$1)$B/$1)
+ifneq ($(filter-out help clean setup,$(or $(MAKECMDGOALS),help)),)
+flags_at := $(call kept,made.flags,$(CFLAGS) $(cuda_cflags) $(NVFLAGS) $(ARCH))
+list_at  := $(call kept,made.list,$(core) $(LDLIBS))
+endif
+$(cuda_obj): $(flags_at)
+
+$B/%.o: %.c $(headers) $(flags_at)
 	@mkdir -p $(@D)
 	@echo "  cc $<"
 	@$(CC) $(CFLAGS) $(cuda_cflags) -c $< -o $@
 
-$B/kcp-check: $(core) $B/tests/main.o
+$B/kcp-check: $(core) $B/tests/main.o $(list_at)
 	@echo "  link $@"
-	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -o $@
-$B/kcp-test: $(core) $B/tests/criterion.o
+	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -o $@
+$B/kcp-test: $(core) $B/tests/criterion.o $(list_at)
 	@echo "  link $@"
-	@$(CC) $(LDFLAGS) $^ -lcriterion $(LDLIBS) $(cuda_ldlibs) -o $@
+	@$(CC) $(LDFLAGS) $(filter %.o,$^) -lcriterion $(LDLIBS) $(cuda_ldlibs) -o $@
 
 -include bench/bench.mk bench/run.mk bench/text.mk book/book.mk book/examples.mk \
          book/labs/labs.mk tests/fuzz.mk tests/processes.mk
@@ -99,8 +110,8 @@ sanitize-host:
 	@ASAN_OPTIONS=detect_leaks=1 build/asan/kcp-check --quiet
 
 PREFIX ?= /usr/local
-$B/libkcp.so: $(call obj,$(ref) $(comm)) $(cuda_lib_obj)
-	$(CC) -shared $(LDFLAGS) $^ -lpthread -lm -ldl $(cuda_ldlibs) -o $@
+$B/libkcp.so: $(call obj,$(ref) $(comm)) $(cuda_lib_obj) $(list_at)
+	$(CC) -shared $(LDFLAGS) $(filter %.o,$^) -lpthread -lm -ldl $(cuda_ldlibs) -o $@
 install: $B/libkcp.so
 	@case '$(PREFIX)' in /*) ;; *) echo "PREFIX=$(PREFIX): expected a path from /" >&2; \
 	  exit 2 ;; esac

@@ -1,10 +1,10 @@
 # bench.mk -- kcp-bench on a GPU, and what `make bench` prints on any machine.
 
 benchobj := $(call obj,$(wildcard bench/bench*.c bench/bench*.cu))
-$(benchobj): bench/bench.h bench/bench_setup.h
-$B/kcp-bench: $(core) $(benchobj)
+$(benchobj): bench/bench.h bench/bench_setup.h $(flags_at)
+$B/kcp-bench: $(core) $(benchobj) $(list_at)
 	@echo "  link $@"
-	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -lcublas -o $@
+	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -lcublas -o $@
 
 # The chain of M in four arithmetics, for chapter 18.
 $B/kcp-precision: bench/precision.cu book/rounding.h

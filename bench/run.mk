@@ -4,9 +4,9 @@ run_obj := $(call obj,$(wildcard bench/run*.c) $(wildcard tests/npy*.c) tests/ba
              tests/check.c tests/in_turn.c tests/memory.c tests/said.c)
 
 $(run_obj): bench/run.h bench/run_device.h
-$B/kcp-run: $(call obj,$(ref) $(comm)) $(run_obj) $(cuda_obj)
+$B/kcp-run: $(call obj,$(ref) $(comm)) $(run_obj) $(cuda_obj) $(list_at)
 	@echo "  link $@"
-	@$(CC) $(LDFLAGS) $^ -lpthread -lm -ldl $(cuda_ldlibs) -o $@
+	@$(CC) $(LDFLAGS) $(filter %.o,$^) -lpthread -lm -ldl $(cuda_ldlibs) -o $@
 
 # Files for tests of the command line, made and compared without Python.
 $B/kcp-arrays: $(call obj,tests/cli/arrays.c $(wildcard tests/npy*.c))

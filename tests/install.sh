@@ -5,7 +5,8 @@
 # Usage: install.sh BUILD.  Next: ../book/examples/kda.c, which is compiled here.
 B=${1:-build}
 W=$(mktemp -d "${TMPDIR:-/tmp}/a place XXXXXX") || exit 1
-trap 'rm -rf "$W"' EXIT
+one=$(mktemp -d) || exit 1
+trap 'rm -rf "$W" "$one"' EXIT
 here=$(cd "$(dirname "$0")/.." && pwd)
 stop() { echo "install.sh: $*"; exit 1; }
 make -s -C "$here" B="$B" PREFIX="$W" install >"$W/log" 2>&1 ||
@@ -20,6 +21,16 @@ for home in CUDA_HOME NCCL_HOME; do
     make -C "$here" $home=/no/where help >"$W/log" 2>&1 && stop "$home=/no/where is taken"
     grep -q "$home=/no/where: found no .*expected" "$W/log" || stop "$(cat "$W/log")"
 done
+# An object is made anew when it is to be compiled in another way, and not else.
+makes() {                                               # WORDS option...
+    words=$1; shift
+    said=$(make --no-print-directory -C "$here" CUDA_HOME=none B="$one" "$@" \
+        "$one/tests/said.o" 2>&1 | grep -v 'up to date')
+    [ "$said" = "$words" ] || stop "make $*: $said"
+}
+makes '  cc tests/said.c'
+makes ''
+makes '  cc tests/said.c' EXTRA=-DOTHER
 cat >"$W/list.c" <<'C'
 #include <layer.h>
 #include <stdio.h>
