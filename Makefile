@@ -53,10 +53,11 @@ kept = $(if $(findstring n,$(firstword -$(MAKEFLAGS))),$(wildcard $B/$1),$(shell
          mkdir -p $B; s='$(subst ','\'',$(strip $2))'; printf '%s\n' "$$s" | \
          cmp -s - $B/$1 || printf '%s\n' "$$s" >$B/$1)$B/$1)
 ifneq ($(filter-out help clean setup,$(or $(MAKECMDGOALS),help)),)
-flags_at := $(call kept,made.flags,$(CFLAGS) $(cuda_cflags) $(NVFLAGS) $(ARCH))
+flags_at := $(call kept,made.flags,$(CFLAGS) $(cuda_cflags))
 list_at  := $(call kept,made.list,$(core) $(LDLIBS))
+nvcc_at  := $(if $(cuda_obj),$(call kept,made.nvcc,$(NVFLAGS) $(ARCH)))
 endif
-$(cuda_obj): $(flags_at)
+$(cuda_obj): $(nvcc_at)
 
 $B/%.o: %.c $(headers) $(flags_at)
 	@mkdir -p $(@D)

@@ -1,7 +1,7 @@
 # bench.mk -- kcp-bench on a GPU, and what `make bench` prints on any machine.
 
 benchobj := $(call obj,$(wildcard bench/bench*.c bench/bench*.cu))
-$(benchobj): bench/bench.h bench/bench_setup.h $(flags_at)
+$(benchobj): bench/bench.h bench/bench_setup.h $(nvcc_at)
 $B/kcp-bench: $(core) $(benchobj) $(list_at)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -lcublas -o $@
