@@ -115,6 +115,8 @@ static int settle(struct bench *b, int T)
     if (c->NS > c->T) return bench_bad("--segments", "", "at most -T");
     if (b->to > b->from && (b->json || b->against))
         return bench_bad("-e", "", "one size with --json and --against");
+    if (b->json && b->against && strcmp(b->json, b->against) == 0)
+        return bench_bad("--json", b->json, "another file than that of --against");
     if (b->backend && !is(b->backend, "nccl") && !is(b->backend, "threads"))
         return bench_bad("--backend", b->backend, "nccl or threads");
     return 0;

@@ -53,6 +53,7 @@ if [ -x "$program" ]; then
     refuses --against --against "$W/a.json" --gate strong
     refuses --against --against "$W/a.json" -T 4096
     refuses --against --against "$W/missing.json"
+    refuses --json -T 8192 --json "$W/a.json" --against "$W/a.json"
     [ -e "$W/b.json" ] && wrong "a refusal leaves a record"
 else
     echo "bench_cli.sh: no kcp-bench (built without CUDA): its options were not tried"
