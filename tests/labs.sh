@@ -81,6 +81,14 @@ scores 1 x | y' 'score 1 a | b'; do
         wrong "$(cat "$W/said")"
 done
 
+# An option that is no number is not the student's mistake.
+for option in SEED=x SEED=-1 LIMIT=x LIMIT=0 LAUNCH=no-such-command LABWORK="$W/a b"; do
+    $MAKE -s grade B="$B" LAB=01 LABWORK="$W" STAFF= "$option" >"$W/said" 2>&1 &&
+        wrong "$option is taken"
+    grep -qF "$option: " "$W/said" && ! grep -q 'Score' "$W/said" && holds ||
+        wrong "$option: $(cat "$W/said")"
+done
+
 # The rows of a kernel that look at the clock, on times that are typed here.
 mkdir -p "$W/b"
 cat >"$W/b/kcp-grade-bench-k" <<'END'

@@ -9,6 +9,11 @@ get() { sed -n "s/^$1  *//p" "$lab" | head -1; }
 id=$(get lab) stage=$(get stage) kind=$(get kind) src=$(get file)
 case $src in *.cu) ext=cu o=cu.o ;; *) ext=c o=o ;; esac
 work=$W/$id.$ext tmp=$B/grade program=$B/kcp-grade-$id
+wants() { echo "grade: $1: expected $2" >&2; exit 2; }
+case $SEED in *[!0-9]*|0?*|??????????*) wants "SEED=$SEED" "a whole number" ;; esac
+case $LIMIT in *[!0-9]*|0*|??????*) wants "LIMIT=$LIMIT" "seconds, from 1" ;; esac
+[ -z "$LAUNCH" ] || command -v "${LAUNCH%% *}" >/dev/null ||
+    wants "LAUNCH=$LAUNCH" "a command and its options"
 mkdir -p "$tmp" || exit 2
 [ -f "$work" ] || { echo "grade: there is no $work yet: make lab LAB=$id"; exit 2; }
 echo "Lab $id: $(get title)"

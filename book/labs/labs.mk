@@ -17,6 +17,8 @@ graders  := $B/kcp-grade
 lab-known:
 	@test -n "$(LAB)" -a -f "$(LABFILE)" || { echo "LAB=$(LAB): found no such lab, \
 	expected one of: $(basename $(notdir $(wildcard book/labs/*.lab)))" >&2; exit 2; }
+	@test -z "$(word 2,$(LABWORK))" || { echo "LABWORK=$(LABWORK): found a space, \
+	expected a path without" >&2; exit 2; }
 lab: lab-known
 	@LABWORK=$(LABWORK) sh book/labs/lab.sh $(LABFILE) $(STAFF)
 grade: lab-known
