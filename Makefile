@@ -16,6 +16,8 @@ CFLAGS  := -std=c11 -D_POSIX_C_SOURCE=200809L -O3 -g -fPIC -ffp-contract=off $(W
 LDFLAGS := -rdynamic $(EXTRA)
 LDLIBS   = -lpthread -lm -ldl
 .DEFAULT_GOAL := help
+override FULL   := $(filter-out 0,$(FULL))
+override STRICT := $(filter-out 0,$(STRICT))
 
 # ---- what this machine has -----------------------------------------------------------
 CUDA_HOME ?= $(firstword $(patsubst %/bin/nvcc,%,$(wildcard /usr/local/cuda/bin/nvcc)) \

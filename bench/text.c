@@ -220,7 +220,7 @@ static int do_all(int argc, char **argv)
         return 1;
     }
     if (write_page(&f, page, o.out))
-        return 1;
+        return 2;
     char line[400];
     close_line(&f, line, sizeof line);
     printf("\n%s\nPage: %s\n", line, o.out);

@@ -14,8 +14,8 @@ $B/kcp-text: $(call obj,$(ref) $(comm)) $(text_obj)
 compiler:
 	@command -v $(CC) >/dev/null || sh .ci/setup
 run: compiler $B/kcp-text
-	@$B/kcp-text $(if $(RANKS),--ranks '$(RANKS)') $(if $(TEXT),--text '$(TEXT)') \
-	  $(if $(STEPS),--steps '$(STEPS)')
+	@$B/kcp-text $(if $(RANKS),--ranks '$(RANKS)') $(if $(STEPS),--steps '$(STEPS)') \
+	  $(if $(TEXT),--text '$(subst ','\'',$(TEXT))')
 
 test_needs   += $B/kcp-text
 test_scripts += tests/text.sh

@@ -239,9 +239,11 @@ int write_page(const struct finding *f, FILE *o, const char *path)
     losses(o, f);
     fprintf(o, "<p class='note'>%.1f seconds in all.</p></main></body></html>\n",
             f->took);
-    if (fclose(o) || rename(temp, path)) {
-        fprintf(stderr, "kcp-text: %s: %s\n", path, strerror(errno));
-        return 1;
-    }
-    return 0;
+    const int lost = ferror(o);
+    if (!(fclose(o) || lost || rename(temp, path)))
+        return 0;
+    fprintf(stderr, "kcp-text: %s: %s; expected room for the page\n", path,
+            strerror(errno));
+    remove(temp);
+    return 2;
 }

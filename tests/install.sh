@@ -21,6 +21,8 @@ for home in CUDA_HOME NCCL_HOME; do
     make -C "$here" $home=/no/where help >"$W/log" 2>&1 && stop "$home=/no/where is taken"
     grep -q "$home=/no/where: found no .*expected" "$W/log" || stop "$(cat "$W/log")"
 done
+make -n -C "$here" CUDA_HOME=none check FULL=0 STRICT=0 | grep -q -- '--full\|--strict' &&
+    stop "FULL=0 is taken for 1"
 # An object is made anew when it is to be compiled in another way, and not else.
 makes() {                                               # WORDS option...
     words=$1; shift

@@ -48,6 +48,13 @@ if [ -c /dev/full ]; then
     [ $? = 2 ] && grep -q '^kcp-text: stdout: found' "$dir/err" ||
         wrong "a full disk is not said: $(cat "$dir/err")"
 fi
+# A page that finds no room is no page, and the old one stays.
+echo old >"$dir/page.html"
+(trap '' XFSZ; ulimit -f 2
+    "$program" --text "$0" --out "$dir/page.html" 2>&1 >/dev/null) |
+    grep -q 'expected room for the page' || wrong "a lack of room is not said"
+[ "$(cat "$dir/page.html")" = old ] && [ ! -e "$dir/page.html.part" ] ||
+    wrong "a page without room: $(ls -l "$dir")"
 # A name with spaces is a name; away from the tree nothing is left there but the page.
 head -c 300 "$0" >"$dir/with spaces"
 (cd "$dir/page" && "$program" --text "$dir/with spaces" --out one.html) >"$dir/out" \
