@@ -139,6 +139,9 @@ refused '--reference.*07_merge' --reference ./mine.so
 refused './none.so.*record.*cannot open' --variant ./none.so
 refused './mine.c' --reference ./mine.c --stage 07
 : >empty.so; refused './empty.so' --variant ./empty.so
+sed '/kcp_variant = /d' mine.c >nameless.c
+${CC:-cc} -std=c11 -shared -fPIC -w -I"$B/../ref" -I"$OLDPWD/ref" nameless.c -o nameless.so
+refused 'no symbol kcp_variant' --variant ./nameless.so
 
 # ---- bad words
 for option in --stage --variant --emit --foreign --backend --case --reference \
@@ -175,6 +178,11 @@ refused 'stage' --emit e2 --stage 06
 refused 'no/where' --emit no/where --stage 03
 : >file; refused 'file' --emit file --stage 03
 [ ! -e e2 ] && pass || fail "a refused --emit leaves a directory"
+# A limit on the size of a file, as a disk that is full; then there is room again.
+said=$(trap '' XFSZ; ulimit -f 0; "$check" --emit e3 --stage 03 2>&1; echo $?)
+case $said in "kcp-check: e3/"*"expected room to write it
+2") pass ;; *) fail "a full disk under --emit: $said" ;; esac
+says 0 'cases of 03_wy' --emit e3 --stage 03
 refused 'cases.txt' --foreign nowhere
 mkdir f; echo nonsense >f/cases.txt; refused 'cases.txt' --foreign f
 printf 'stage 03_wy\nseed 1\nfull 0\nranks 0\nstorage f16\n' >f/cases.txt

@@ -33,6 +33,17 @@ static int make_dir(const char *path)
     return 2;
 }
 
+/* The last bytes of a file are lost or found when it is closed. */
+static int close_file(FILE *f, const char *path)
+{
+    errno = 0;
+    const int lost = ferror(f);
+    if (!fclose(f) && !lost) return 0;
+    fprintf(stderr, "kcp-check: %s: %s, expected room to write it\n", path,
+            errno ? strerror(errno) : "an error");
+    return 2;
+}
+
 void emit_dims(const struct kcp_field *f, const struct kcp_call *c,
                const struct tensor *t, int64_t *dim)
 {
@@ -75,7 +86,7 @@ static int write_sizes(const char *path, const struct kcp_call *c,
             "reuse_M %d\nshift %d\nscale %.17g\nlower_bound %.17g\nL %lld\n", c->model,
             c->gate, c->beta_form, c->act, c->layout, c->l2norm, c->reuse_M, c->shift,
             c->scale, c->lower_bound, (long long)k->L);
-    return fclose(f) ? 2 : 0;
+    return close_file(f, path);
 }
 
 /* The same for kcp-run, in its own words: kcp-run --stage NN $(cat options.txt) ... */
@@ -98,7 +109,8 @@ static int write_options(const char *path, const struct kcp_stage *s,
     if (s->ranks) fprintf(f, " --form %s --cuts ", form_name[c->form]);
     for (int r = 0; s->ranks && r <= p->R; r++)
         fprintf(f, "%s%lld", r ? "," : "", (long long)p->cuts[r]);
-    return fprintf(f, "\n") < 0 || fclose(f) ? 2 : 0;
+    fprintf(f, "\n");
+    return close_file(f, path);
 }
 
 static int emit_pass(const char *dir, const struct kcp_stage *s, const struct kcase *k,
@@ -155,13 +167,15 @@ int emit_cases(const char *dir, const struct options *o)
     struct kcase *list = cases_make(s, o->full, 0, o->seed, o->ranks, &n);
     fprintf(f, "stage %s\nseed %llu\nfull %d\nranks %d\nstorage %s\n", s->name,
             (unsigned long long)o->seed, o->full, o->ranks, emit_storage[o->storage]);
-    status = fclose(f) ? 2 : 0;
+    status = close_file(f, path);
     for (int i = 0; i < n && !status; i++) {
         snprintf(path, sizeof path, "%s/case_%03d", dir, i);
         status = make_dir(path);
         for (int pass = 0; pass <= has_backward(s) && !status; pass++)
             status = emit_pass(dir, s, &list[i], pass, o->storage);
     }
+    snprintf(path, sizeof path, "%s/cases.txt", dir);
+    if (status) remove(path);                      /* so that it may be tried again */
     if (!status) printf("%d cases of %s in %s, inputs rounded to %s\n", n, s->name, dir,
                         emit_storage[o->storage]);
     free(list);

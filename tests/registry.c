@@ -58,6 +58,6 @@ const struct kcp_variant *variant_load(const char *path, char *why, size_t n)
     const struct kcp_variant *const *exported = dlsym(so, "kcp_variant");
     if (exported) return *exported;
     if (first && last && first < last) return *first;
-    snprintf(why, n, "%s: no variant record (see KCP_VARIANT in kcp.h)", path);
+    snprintf(why, n, "%s: no symbol kcp_variant, a pointer to its record", path);
     return NULL;
 }
