@@ -200,11 +200,12 @@ static int do_all(int argc, char **argv)
     struct finding f = { .text = &text, .many = &many, .one = &one, .step = &step };
     began = seconds();
     int status = options_read(&o, argc, argv);
-    if (!status && !o.help)
-        status = alone();
-    if (!status && !o.help)
-        status = text_read(&text, o.text, MOST_BYTES);
     if (status || o.help)
+        return status;
+    status = alone();
+    if (!status)
+        status = text_read(&text, o.text, MOST_BYTES);
+    if (status)
         return status;
     if (!o.out) {
         mkdir("build", 0777);
