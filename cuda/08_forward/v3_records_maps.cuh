@@ -8,7 +8,7 @@
 #include "v3_records_chain.cuh"
 
 // A warp copies one part of the records, chunk after chunk, as soon as a place is free.
-template <int part, int K, int WGS, int kda>
+template <int part, int blocks, int K, int WGS, int kda>
 static __device__ void copy_parts(const struct records &x, int z, int n,
                                   struct chain<K, WGS, 2, kda> &m)
 {
@@ -19,10 +19,10 @@ static __device__ void copy_parts(const struct records &x, int z, int n,
                       round_of(m, part, turn) - 1);
         if constexpr (kda) {
             if (threadIdx.x % 32 == 0)
-                copy_part<1>(record_of<K>(x, c0 + turn, n), part, turn, m);
+                copy_part<blocks>(record_of<K>(x, c0 + turn, n), part, turn, m);
         } else if (threadIdx.x % 32 == 0) {
-            copy_part<1>(rows_of_head<K>(x, c0 + turn, n / kv),
-                         head_of(x, c0 + turn, n), part, turn, m);
+            copy_part<blocks>(rows_of_head<K>(x, c0 + turn, n / kv),
+                              head_of(x, c0 + turn, n), part, turn, m);
         }
         __syncwarp();
     }
@@ -63,7 +63,7 @@ static __device__ __forceinline__ void begin_link(float (*y)[4], int turn, int o
 
 // S <- Lambda S + kg^T A beta (v - k~ S) along stretch z: h_ext; without v, from I: M.
 // S is kept in fp32 and enters products rounded, as in the scan.
-template <int K, int WGS>
+template <int K, int WGS, int blocks>
 static __device__ __forceinline__ void map_walk(const struct records &x, int z,
                                                 int of_v,
                                                 struct chain<K, WGS, 2, 1> &m,
@@ -82,7 +82,7 @@ static __device__ __forceinline__ void map_walk(const struct records &x, int z,
         group_commit();
         group_wait<0>();
         hold<CHUNK / 8>(y);
-        give_back(m, PART_K, turn);
+        give_back<blocks>(m, PART_K, turn);
         as_rows<CHUNK / 8>(b, y);
         wait_full(m, PART_A, turn);
         group_begin();
@@ -98,12 +98,12 @@ static __device__ __forceinline__ void map_walk(const struct records &x, int z,
         if (turn + 1 < count) begin_link<K, WGS>(y, turn + 1, of_v, m);
         group_wait<0>();
         hold<K / 8>(S);
-        give_back(m, PART_A, turn);
+        give_back<blocks>(m, PART_A, turn);
     }
 }
 
 // The same with one gate a head: factors of rows stay outside the products.
-template <int K, int WGS>
+template <int K, int WGS, int blocks>
 static __device__ __forceinline__ void map_walk_gdn(const struct records &x, int z,
                                                     int of_v,
                                                     struct chain<K, WGS, 2, 0> &m,
@@ -143,13 +143,15 @@ static __device__ __forceinline__ void map_walk_gdn(const struct records &x, int
         group_commit();
         group_wait<0>();
         hold<K / 8>(S);
-        give_back(m, PART_A, turn), give_back(m, PART_K, turn);
+        give_back<blocks>(m, PART_A, turn), give_back<blocks>(m, PART_K, turn);
     }
 }
 
-// A block is 64 WGS columns of [h_ext | M].
+// A block is 64 WGS columns of [h_ext | M]. blocks: 2, h_ext and M have a block each, of
+// as many columns; they are a cluster and share their copies. Left alone they drift
+// apart, and memory is read for either.
 // Bound: the tensor core, 4 C K (V + K) + 2 C^2 (V + K) flops a chunk and head.
-template <int K, int WGS, int kda>
+template <int K, int WGS, int kda, int blocks>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
     const struct records x)
 {
@@ -158,16 +160,19 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
     const int wide = 64 * WGS, n = blockIdx.x, z = blockIdx.y;
     const int of_v = blockIdx.z >= K / wide, VK = x.a.V + K;
     const int v0 = (blockIdx.z - (of_v ? K / wide : 0)) * wide;
-    if (!(x.want[z] & (of_v ? KCP_WANT_H : KCP_WANT_M))) return;
+    const int mine = blocks > 1 ? KCP_WANT_H | KCP_WANT_M
+                   : of_v ? KCP_WANT_H : KCP_WANT_M;
+    if (!(x.want[z] & mine)) return;
 
-    chain_init(m, of_v ? 65 : 1);
+    chain_init<blocks>(m, of_v ? 65 : 1);
     wait_for_scan();
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0) - 4 * WGS;
     if (warp >= 0) {
         give_registers<WGS == 1 ? 56 : 40>();
-        if (warp == 0) copy_parts<PART_K>(x, z, n, m);
-        if (warp == 1) copy_parts<PART_A>(x, z, n, m);
+        if (warp == 0) copy_parts<PART_K, blocks>(x, z, n, m);
+        if (warp == 1) copy_parts<PART_A, blocks>(x, z, n, m);
         if (warp >= 2 && of_v) copy_rows(x, z, n, v0, m);
+        if (blocks > 1) cluster_sync();
         return;
     }
     take_registers<232>();
@@ -177,25 +182,27 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
     if (of_v)
         load_state<K>(S, own < 0 ? NULL : (const float *)x.h_own + own, 1, x.a.V);
     else set_identity<K>(S, v);
-    if constexpr (kda) map_walk<K, WGS>(x, z, of_v, m, S);
-    else map_walk_gdn<K, WGS>(x, z, of_v, m, S);
+    if constexpr (kda) map_walk<K, WGS, blocks>(x, z, of_v, m, S);
+    else map_walk_gdn<K, WGS, blocks>(x, z, of_v, m, S);
     store_state<K>((float *)x.maps + state * VK + v + (of_v ? 0 : x.a.V), 1, VK, S);
+    if (blocks > 1) cluster_sync();      // the other may still write here
 }
 
-template <int K, int WGS, int kda>
+template <int K, int WGS, int kda, int blocks>
 static int maps_of(const struct records *x)
 {
     const size_t bytes = sizeof(struct chain<K, WGS, 2, kda>);
     const dim3 grid(x->a.HV, x->a.NS, (K + x->a.V) / (64 * WGS));
-    return launch_beside(maps_kernel<K, WGS, kda>, bytes, grid, 128 * WGS + 128, x);
+    return launch_pairs(maps_kernel<K, WGS, kda, blocks>, bytes, grid, 128 * WGS + 128,
+                        blocks, x);
 }
 
-// M and h_ext of 128 columns each: two warpgroups share a chunk's record.
+// M and h_ext of as many columns: two blocks, and all warpgroups of one share a chunk's
+// record.
 template <int K, int kda>
 static int records_maps(const struct records *x)
 {
-    return K == 128 && x->a.V == 128 ? maps_of<K, K / 64, kda>(x)
-                                     : maps_of<K, 1, kda>(x);
+    return K == x->a.V ? maps_of<K, K / 64, kda, 2>(x) : maps_of<K, 1, kda, 1>(x);
 }
 
 #endif
