@@ -68,32 +68,33 @@ KCP_CHECK(check_08_named) = { "08_forward", "strips_named",
     named };
 
 /* The fused forward's own rule, whose scan has two halves of a chain on two processors
- * and records to hide. */
-static int records(int HV, int64_t T, int crossing, int *windows)
+ * and records to hide. Strips of how many chunks; -1: another number costs less. */
+static int records(const struct kcp_cut *c, int64_t T)
 {
-    const int cu[] = { 0, (int)T };
-    const int chunks = (int)((T + C - 1) / C);
-    const struct kcp_context x = { .NS = 1, .cu = (int *)cu, .NC = chunks };
-    const int best = kcp_records_strip(&x, HV, 128, P, crossing);
-    const double cost = kcp_records_cost(&x, HV, 128, P, crossing, best ? best * C : T);
-    *windows = kcp_windows(&x, HV, 128, P, crossing);
+    const int best = kcp_records_strip(c);
+    const double cost = kcp_records_cost(c, best ? best * C : T);
     for (int m = 2; m <= 64; m++) {
         const int64_t L = (T + m * C - 1) / (m * C) * C;
-        if (L < T && kcp_records_cost(&x, HV, 128, P, crossing, L) < cost) return -1;
+        if (L < T && kcp_records_cost(c, L) < cost) return -1;
     }
     return best;
 }
 
 static int fused(struct kcp_report *rep)
 {
-    const struct { int HV, T, crossing, strip, windows; } is[] = {
-        { 96, 8192, 0, 0, 1 },    { 32, 65536, 0, 0, 4 },   { 32, 8192, 0, 0, 3 },
-        { 64, 32768, 0, 0, 1 },   { 8, 65536, 0, 128, 1 },  { 32, 32768, 1, 256, 1 },
-        { 4, 300, 0, 0, 2 },      { 132, 1 << 20, 0, 0, 1 },
+    const struct { int HV, KG, T, crossing, strip, windows; } is[] = {
+        { 96, 128, 8192, 0, 0, 1 },   { 32, 128, 65536, 0, 0, 6 },
+        { 32, 1, 8192, 0, 0, 3 },     { 64, 128, 32768, 0, 0, 1 },
+        { 8, 128, 65536, 0, 128, 1 }, { 32, 128, 32768, 1, 256, 1 },
+        { 4, 128, 300, 0, 0, 2 },     { 132, 128, 1 << 20, 0, 0, 1 },
     };
     for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
-        int windows = 0;
-        const int got = records(is[i].HV, is[i].T, is[i].crossing, &windows);
+        const int cu[] = { 0, is[i].T };
+        const struct kcp_context x = { .NS = 1, .cu = (int *)cu,
+                                       .NC = (is[i].T + C - 1) / C };
+        const struct kcp_cut c = { &x, is[i].HV, is[i].HV, is[i].KG, 128, P,
+                                   is[i].crossing };
+        const int got = records(&c, is[i].T), windows = kcp_windows(&c);
         EXPECT(rep, got == is[i].strip, "%d heads of %d: strips of %d chunks, not %d",
                is[i].HV, is[i].T, got, is[i].strip);
         if (!got)
@@ -105,3 +106,40 @@ static int fused(struct kcp_report *rep)
 KCP_CHECK(check_08_fused) = { "08_forward", "strips_fused",
     "the fused forward's rule: the cases it was measured for, and no cut is cheaper",
     fused };
+
+/* Windows cover every chunk once, none is empty, none has more than the one before, and
+ * no number of them costs less. */
+static int windows(struct kcp_report *rep)
+{
+    struct stream s = stream_of(9, "windows");
+    int many = 0;
+    for (int i = 0; i < 2000; i++) {
+        const int NC = 1 + (int)(uniform(&s) * (i % 2 ? 40 : 2000));
+        const int HV = 1 + (int)(uniform(&s) * 66), V = i % 3 ? 128 : 64;
+        const int cu[] = { 0, NC * C };
+        const struct kcp_context x = { .NS = 1, .cu = (int *)cu, .NC = NC };
+        const struct kcp_cut c = { &x, HV, HV, i % 5 ? 128 : 1, V, P, 0 };
+        const int n = kcp_windows(&c), full = HV * V / 64 > P / 2;
+        const double ratio = full ? 1 : kcp_window_ratio(&c);
+        EXPECT(rep, (n > 1) == (NC >= 4 && !full), "%d chunks of %d heads: %d windows",
+               NC, HV, n);
+        int before = NC, at = 0;
+        for (int j = 0; j < n; j++) {
+            const int end = kcp_window_begin(NC, ratio, n, j + 1);
+            EXPECT(rep, kcp_window_begin(NC, ratio, n, j) == at && end > at &&
+                   end - at <= before + 1, "%d chunks: window %d from %d to %d", NC, j,
+                   at, end);
+            before = end - at, at = end;
+        }
+        EXPECT(rep, at == NC, "%d chunks: windows end at %d", NC, at);
+        for (int m = 2; m <= 8 && n > 1; m++)
+            EXPECT(rep, kcp_windows_cost(&c, n) <= kcp_windows_cost(&c, m),
+                   "%d chunks: %d windows, %d cost less", NC, n, m);
+        many += n > 2;
+    }
+    EXPECT(rep, many > 100, "%d of 2000 have more than two windows", many);
+    return KCP_OK;
+}
+KCP_CHECK(check_08_windows) = { "08_forward", "strips_windows",
+    "windows cover every chunk once, shrink, and no number of them costs less",
+    windows };

@@ -66,15 +66,15 @@ struct head_record {
 
 // What the kernels are given: the layer's call, and where things lie. Stretch s begins
 // with state from[s] of h_in, laid out as h_layout says, and ends with row to[s] of ht,
-// -1: nowhere; its map with state own[s] of h_own, -1: 0. to13: what the saved block
-// keeps (NULL: nothing is kept).
+// -1: nowhere; its map with state own[s] of h_own, -1: 0. order: the stretches, long ones
+// first. to13: what the saved block keeps (NULL: nothing is kept).
 struct records {
     struct kcp_forward a;
     void *record, *rows;                 // [NC][HV]; GDN: and [NC][H]
     const void *h_in;
     enum kcp_layout h_layout;
     const void *h_own;
-    const int *from, *to, *own, *want;   // [NS]
+    const int *from, *to, *own, *order, *want;   // [NS]
     void *maps;                          // chapter 05's, where a map is wanted
     int kept;                            // rows of h_kept
     int first, count;                    // a stretch's chunks of this launch: a window

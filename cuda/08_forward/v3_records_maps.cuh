@@ -1,7 +1,7 @@
 // v3_records_maps.cuh -- (M, h_ext) of stretches that others need, from the records.
 // Book: chapter 17, "Code: kernels"; chapter 05.
 // Checked by: tests/08_forward.c.
-// Next: v3_records_sm90.cu.
+// Next: v3_records_place.cuh.
 #ifndef KCP_V3_RECORDS_MAPS_CUH
 #define KCP_V3_RECORDS_MAPS_CUH
 

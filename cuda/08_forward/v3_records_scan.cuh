@@ -133,7 +133,7 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
 {
     extern __shared__ __align__(1024) unsigned char on_chip[];
     struct scan_room<K, WGS, kda> &room = *(struct scan_room<K, WGS, kda> *)on_chip;
-    const int n = blockIdx.x, z = blockIdx.y, v0 = blockIdx.z * 64 * WGS;
+    const int n = blockIdx.x, z = x.order[blockIdx.y], v0 = blockIdx.z * 64 * WGS;
 
     let_next_begin();
     if (!kda && threadIdx.x < WGS) {

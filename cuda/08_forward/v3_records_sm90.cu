@@ -3,13 +3,12 @@
 // Checked by: tests/08_forward.c.
 // Next: ../13_backward/v3_records.cu.
 #include "../stages_v2.cuh"
-#include "program.cuh"
+#include "v3_records_place.cuh"
 #include "v3_records_maps.cuh"
-#include "v3_records_cut.h"
 #include "v3_records_gdn.cuh"
 #include "v3_records_kda.cuh"
 #include "v3_records_scan.cuh"
-static struct stages stages(void) { return stages_v2("v3_records"); }
+static struct stages stages(void) { return stages_v2(fused_name); }
 
 // What the kernels take. Where save-all wants every factor as a tensor, and for other
 // shapes, the stages of v2 run instead.
@@ -44,114 +43,6 @@ static int run_scan(const struct records *x)
     if (x->a.KG == 1)
         return x->a.K == 128 ? scan_records<128, 0>(x) : scan_records<64, 0>(x);
     return x->a.K == 128 ? scan_records<128, 1>(x) : scan_records<64, 1>(x);
-}
-
-// This rank's forward. alone: every stretch is a whole sequence and nothing crosses a
-// cut, so that h0 and ht are all the states there are; else states and maps as in v1's
-// program, of strips where a rank cuts its segments (strips.cuh).
-struct fused {
-    struct records x;
-    struct room r;
-    struct kcp_exchange e;
-    struct strips p;
-    void *states, *maps, *h_kept;        // [NS] of the segments
-    int alone;
-};
-
-static int is_alone(const struct kcp_forward *a)
-{
-    const struct kcp_segment *seg = segments_of((const struct kcp_call *)a);
-    int alone = !a->plan->crossing;
-    for (int s = 0; s < a->NS; s++) alone = alone && seg[s].first && seg[s].last;
-    return alone;
-}
-
-// Into strips of how many chunks? 0: no strips. A canonical plan is never cut.
-static int strip_chunks(const struct kcp_forward *a)
-{
-    if (a->strip_chunks || a->plan->L) return a->strip_chunks;
-    return kcp_records_strip(&a->plan->ctx[a->r], a->HV, a->V, processors(),
-                             !is_alone(a));
-}
-
-static void place_block(struct fused *f)
-{
-    struct records *x = &f->x;
-    struct room *r = &f->r;
-    x->to13.q = take_named(r, "q", 0, 1), x->to13.k = take_named(r, "k", 0, 1);
-    x->to13.rstd_q = take_named(r, "rstd_q", 0, 1);
-    x->to13.rstd_k = take_named(r, "rstd_k", 0, 1);
-    x->to13.beta = take_named(r, "beta", 0, 1);
-    x->to13.Aqk = take_named(r, "Aqk", 0, 1), x->to13.A = take_named(r, "A", 0, 1);
-    f->h_kept = take_named(r, "h_kept", 0, 1);
-}
-
-// What maps and their exchange need.
-static void place_maps(struct fused *f)
-{
-    struct kcp_forward *a = &f->x.a;
-    struct room *r = &f->r;
-    const int64_t KV = (int64_t)a->HV * a->K * a->V, KK = (int64_t)a->HV * a->K * a->K;
-    f->maps = take_named(r, "maps", a->NS * (KV + KK), sizeof(float));
-    f->states = take(r, a->NS * KV, sizeof(float));
-    f->e = { a->form, 0, a->blocks, a->reuse_M, a->HV, a->K, a->V, a->plan, a->comm,
-             a->ops, f->maps, f->states, NULL, NULL, a->stream };
-    if (a->saved && a->reuse_M) f->e.kept = take_named(r, "kept", 0, 1);
-    f->e.work = take(r, kcp_exchange_work(&f->e), 1);
-    f->p.want = (int *)take(r, a->NS, sizeof(int));
-    f->p.maps = f->maps, f->p.starts = f->states;
-    a->strip_chunks = strip_chunks(a);
-    if (a->strip_chunks && !a->plan->L)
-        f->p = place_strips((const struct kcp_call *)a, r, &f->p);
-    f->x.maps = f->p.maps, f->x.h_in = f->p.starts, f->x.h_layout = KCP_KV;
-    f->x.want = f->p.want, f->x.h_own = f->states;
-}
-
-// Where everything lies; returns the bytes of work.
-static size_t place_fused(struct fused *f, const struct kcp_forward *args)
-{
-    *f = {};
-    f->x.a = *args;
-    struct kcp_forward *a = &f->x.a;
-    struct room *r = &f->r;
-    if (!a->ops) a->ops = &cuda_mapops;
-    r->base = (char *)a->work, r->saved = (char *)a->saved;
-    kcp_saved_layout(&r->head, (const struct kcp_call *)a, stages().name, sizeof(bf16),
-                     sizeof(float));
-    if (a->saved) place_block(f);
-    f->p = { 0, a->NS, (int *)a->cu, (int *)a->cn, NULL, NULL, NULL, NULL, NULL };
-    f->x.record = take(r, (int64_t)a->NC * a->HV,
-                       a->KG == 1 ? sizeof(struct head_record)
-                     : a->K == 64 ? sizeof(struct record<64>)
-                                  : sizeof(struct record<128>));
-    f->x.rows = take(r, a->KG == 1 ? (int64_t)a->NC * a->H : 0, 4 * a->K / 64 * PANEL);
-    f->x.count = a->NC;
-    f->x.carry = take(r, a->NS == 1 ? (int64_t)a->HV * a->K * a->V : 0, sizeof(float));
-    f->x.h_in = a->h0, f->x.h_layout = a->layout;
-    f->alone = is_alone(a) && !strip_chunks(a);
-    if (!f->alone) place_maps(f);
-    f->x.from = (int *)take(r, 3 * f->p.NS, sizeof(int));
-    f->x.to = f->x.from + f->p.NS, f->x.own = f->x.to + f->p.NS;
-    if (!f->alone || !a->saved) return r->used;
-    f->x.to13.h_kept = f->h_kept, f->x.kept = kcp_saved_states((struct kcp_call *)a);
-    return r->used;
-}
-
-// Row of h_in that a stretch begins with; of ht that it ends with, of h_own that its
-// map begins with, -1: none.
-static void put_rows(const struct fused *f)
-{
-    const struct kcp_call *a = (const struct kcp_call *)&f->x.a;
-    struct putter x = { (int *)f->x.from, {}, a->stream };
-    for (int row = 0; row < 3; row++)
-        for (int s = 0, at = 0; s < a->NS; s++) {
-            const struct kcp_segment *g = segments_of(a) + s;
-            for (int j = 0, m = strips_of(&f->p, g); j < m; j++, at++)
-                put(&x, row == 0 ? (f->alone ? g->n : at)
-                      : row == 1 ? (j + 1 < m || !g->last ? -1 : g->n)
-                                 : (j || !g->first ? -1 : s));
-        }
-    put_rest(&x);
 }
 
 // A sequence without tokens hands h0 through, on the rank that owns it.
@@ -189,16 +80,18 @@ static int carry_fused(struct fused *f, const struct records *on_strips)
 static int records_and_scan(struct fused *f, struct records *on_strips)
 {
     const struct kcp_forward *a = &f->x.a;
-    const struct kcp_context *ctx = &a->plan->ctx[a->r];
-    const int n = kcp_windows(ctx, a->HV, a->V, processors(), !f->alone);
-    const int chunks = (a->NC + n - 1) / n;
+    const struct kcp_cut c = cut_of(a);
+    const double ratio = kcp_window_ratio(&c);
+    const int n = f->alone && a->NC ? kcp_windows(&c) : 0;
     int status = KCP_OK;
     put_rows(f);
     //> kernel-fused
-    for (int first = 0; first < a->NC && f->alone && !status; first += chunks) {
-        f->x.first = on_strips->first = first, f->x.count = on_strips->count = chunks;
+    for (int i = 0; i < n && !status; i++) {
+        f->x.first = kcp_window_begin(a->NC, ratio, n, i);
+        f->x.count = kcp_window_begin(a->NC, ratio, n, i + 1) - f->x.first;
+        on_strips->first = f->x.first, on_strips->count = f->x.count;
         status = run_prepare(&f->x);
-        for (int p = PART_SUM; p <= PART_MAIN && !first; p++)
+        for (int p = PART_SUM; p <= PART_MAIN && i == 0; p++)
             part((enum part)p, a->stream);
         if (!status) status = run_scan(on_strips);
     }
