@@ -9,14 +9,15 @@
 
 // On chip: records in turn, in parts that arrive, and are given back, on their own:
 // -k~ with v beside it, three chunks ahead; A beta, kg and decay; qg; Aqk, two ahead,
-// or three with one gate a head, where kg is k. A map leaves the last two out, and has
-// A beta and kg four chunks ahead. A warpgroup has 64 columns of the state, S^T in
-// registers as in scan.cuh.
+// or three for one warpgroup, and with one gate a head, where kg is k. A map leaves the
+// last two out, and has A beta and kg four chunks ahead. A warpgroup has 64 columns of
+// the state, S^T in registers as in scan.cuh.
 enum { PART_K, PART_A, PART_Q, PART_S, FIRST_TURNS = 3, TURNS = 2, MAP_TURNS = 4 };
 
 template <int K, int WGS, int parts, int kda>
 struct chain {
-    enum { LATER = !kda ? FIRST_TURNS : parts == 2 ? MAP_TURNS : TURNS };
+    enum { LATER = parts == 2 && kda ? MAP_TURNS
+                 : WGS == 2 && kda ? TURNS : FIRST_TURNS };
     struct __align__(1024) { unsigned char x[K / 64][BYTES]; } k[FIRST_TURNS];
     struct __align__(1024) {
         unsigned char Ab[BYTES], kg[kda ? K / 64 : 0][BYTES];

@@ -10,7 +10,7 @@
 template <int K, int WGS, int kda>
 struct scan_room {
     struct chain<K, WGS, 4, kda> m;
-    bf16 o[WGS][CHUNK][64 + PAD];        // a chunk's rows on their way out
+    bf16 o[kda && WGS == 1 ? 0 : WGS][CHUNK][64 + PAD];  // rows on their way out
     uint64_t o_full[kda ? 0 : WGS], o_empty[kda ? 0 : WGS];
 };
 
@@ -56,6 +56,20 @@ static __device__ __forceinline__ struct state_view view_of(const struct kcp_for
     return { x ? (float *)x + at + v * dv : NULL, dv, di };
 }
 
+// Where o is turned: one warpgroup has no room for it but that of this turn's v, which
+// all of its warps have read.
+template <int K, int WGS>
+static __device__ __forceinline__ auto o_room(struct scan_room<K, WGS, 1> &room, int wg,
+                                              int turn)
+{
+    if constexpr (WGS == 1) {
+        group_sync(wg);
+        return room.m.v[turn % FIRST_TURNS];
+    } else {
+        return room.o[wg];
+    }
+}
+
 // One warpgroup's columns along a chain. Products run one behind the other, and each is
 // waited for as late as what it makes is needed: o of a chunk is stored while the next
 // chunk's k~ S runs.
@@ -76,13 +90,14 @@ static __device__ __forceinline__ void walk(const struct records &x, int z, int 
     wait_full(m, PART_K, 0);
     load_v(y, m.v[0][0], 64 * WGS + PAD, w.len);
     for (int turn = 0; turn < count; turn++) {
-        const auto &r = m.turn[turn % TURNS];
+        const auto &r = m.turn[turn % m.LATER];
         //> kernel-records-walk
         as_rows<K / 8>(a, S);
         group_begin();
         times_panels<K / 16>(y, a, m.k[turn % FIRST_TURNS].x[0], 1);   // v - k~ S
         group_commit();
-        store_o(x.a, { w.t - CHUNK, turn ? CHUNK : 0 }, n, v0, room.o[wg], packed);
+        store_o(x.a, { w.t - CHUNK, turn ? CHUNK : 0 }, n, v0, o_room(room, wg, turn),
+                packed);
         wait_full(m, PART_Q, turn);
         group_begin();
         times_panels<K / 16>(o, a, r.q[0], 0);
@@ -96,7 +111,7 @@ static __device__ __forceinline__ void walk(const struct records &x, int z, int 
         group_begin();
         times_triangle(y, b, r.Ab, 0);                                 // v_new
         group_commit();
-        scale_columns<K / 8>(S, m.decay[turn % TURNS]);
+        scale_columns<K / 8>(S, m.decay[turn % m.LATER]);
         group_wait<0>();
         hold<CHUNK / 8>(y), hold<CHUNK / 8>(o);
         give_back<blocks>(m, PART_Q, turn);
@@ -119,7 +134,7 @@ static __device__ __forceinline__ void walk(const struct records &x, int z, int 
         pack_o(packed, o);
     }
     w = chunk_span(x.a, z, c0 + count - 1);
-    if (count) store_o(x.a, w, n, v0, room.o[wg], packed);
+    if (count) store_o(x.a, w, n, v0, o_room(room, wg, count), packed);
 }
 
 #include "v3_records_walk_gdn.cuh"
