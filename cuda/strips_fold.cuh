@@ -138,4 +138,33 @@ static int fold_launch(int HV, int V, const void *maps, const void *states,
     return launched();
 }
 
+// One map and one state, for a rank that has one: S_out = M S_in + h on columns v0 .. of
+// h. S_in is on chip before any of S_out is written: they may be the same.
+template <int K, int COLS>
+static __global__ __launch_bounds__(FOLD_THREADS) void fold_once(
+    int V, const float *maps, int v0, const float *S_in, int ld_in, float *S_out,
+    int ld_out)
+{
+    enum { PARTS = fold<K, COLS>::PARTS, OUT = fold<K, COLS>::OUT };
+    extern __shared__ __align__(16) unsigned char of_fold[];
+    struct fold<K, COLS> &s = *(struct fold<K, COLS> *)of_fold;
+    const int v = blockIdx.y * COLS, VK = V + K;
+    const int lane = threadIdx.x % 32, rows = 32 / PARTS, part = lane / rows;
+    const int row = threadIdx.x / 32 * rows + lane % rows, own = v + part * OUT;
+    const int64_t at = (int64_t)blockIdx.x * K + row;
+    const float *map = maps + (int64_t)blockIdx.x * K * VK;
+    float4 next[fold<K, COLS>::PIECES];
+    float x[COLS] = {}, y[OUT];
+
+    fold_read<K, COLS>(next, map + V, VK);
+    for (int c = 0; c < OUT; c++) {
+        fold_row(s, 0, row)[part * OUT + c] = S_in[at * ld_in + own + c];
+        y[c] = map[row * VK + v0 + own + c];
+    }
+    fold_put(s, next);
+    __syncthreads();
+    fold_times(x, s, 0, row, part);
+    for (int c = 0; c < OUT; c++) S_out[at * ld_out + own + c] = y[c] + x[c];
+}
+
 #endif

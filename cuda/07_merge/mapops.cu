@@ -4,7 +4,9 @@
 // Next: ../08_forward/v1_stages.cu.
 #include "../device.cuh"
 #include "../mapops.cuh"
+#include "../scan.cuh"
 #include "../stages_v3.cuh"
+#include "../strips_fold.cuh"
 
 enum { COLS = 16, ROWS = 16 };
 
@@ -43,11 +45,31 @@ static __global__ void apply_map(int K, int V, const float *maps, int backward,
     //< kernel-apply
 }
 
+// The usual sizes, forward: rows of M and columns of S from shared memory. A link of
+// chapter 07's walk by tensor cores takes longer to begin than all of this.
+template <int K>
+static int apply_once(int HV, int V, const void *map, int v0, int Vb, const void *S_in,
+                      int ld_in, void *S_out, int ld_out, struct CUstream_st *stream)
+{
+    const size_t bytes = sizeof(struct fold<K, COLS>);
+    auto kernel = fold_once<K, COLS>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    if (HV && Vb)
+        kernel<<<dim3(HV, Vb / COLS), FOLD_THREADS, bytes, stream>>>(
+            V, (const float *)map, v0, (const float *)S_in, ld_in, (float *)S_out,
+            ld_out);
+    return launched();
+}
+
 static int apply(int HV, int K, int V, const void *map, int backward, int first, int v0,
                  int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
                  struct CUstream_st *stream)
 {
     if (K > KMAX) return KCP_NA;
+    if (!backward && !first && (K == 64 || K == 128) && V % 4 == 0 && Vb % COLS == 0
+        && aligned_16(map))
+        return (K == 64 ? apply_once<64> : apply_once<128>)(HV, V, map, v0, Vb, S_in,
+                                                           ld_in, S_out, ld_out, stream);
 #ifdef KCP_HOPPER
     const int status = v2_apply(HV, K, V, map, backward, first, v0, Vb, S_in, ld_in,
                                 S_out, ld_out, stream);
