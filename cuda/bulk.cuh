@@ -104,7 +104,15 @@ static __device__ __forceinline__ void take_registers(void)
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(n));
 }
 
-// Four 8 x 8 tiles of bf16 from registers to shared memory, each transposed on its way.
+// Four 8 x 8 tiles of bf16 from registers to shared memory; lane 8 j + i has the
+// address (shared_at) of row i of tile j.
+static __device__ __forceinline__ void store_tiles(uint32_t row, const uint32_t *r)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};"
+                 :: "r"(row), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
+}
+
+// The same, each tile transposed on its way.
 static __device__ __forceinline__ void store_tiles_t(bf16 *row, const uint32_t *r)
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};"

@@ -56,8 +56,9 @@ template <int K>
 struct shared_rows { unsigned char k[K / 64][BYTES], q[K / 64][BYTES]; };
 
 // F = exp2(G) / |k|, B = exp2(G_last - G) / |k|, Q = scale exp2(G) / |q|, 0 past the
-// chunk's end; decay = exp2(G_last).
-struct row_factors { float F[CHUNK], B[CHUNK], Q[CHUNK], decay[8]; };
+// chunk's end; decay = exp2(G_last). Q is o's alone, and comes with the rows of q.
+struct row_factors { float F[CHUNK], B[CHUNK], decay[8], Q[CHUNK]; };
+enum { FACTORS_S = offsetof(struct row_factors, Q) };
 
 struct head_record {
     unsigned char Ab[TRIANGLE], Aqk[TRIANGLE];
@@ -160,6 +161,15 @@ static __device__ __forceinline__ struct shared_rows<K> *rows_of_head(
     const struct records &x, int c, int m)
 {
     return (struct shared_rows<K> *)x.rows + ((int64_t)c * x.a.H + m);
+}
+
+// To memory 32 bytes of a row at once: a lane's two neighbours of either half of 16,
+// changed for those of the lane beside it, are four neighbours of one half.
+static __device__ __forceinline__ uint2 four_of(uint32_t left, uint32_t right)
+{
+    const int odd = threadIdx.x % 2;
+    const uint32_t other = __shfl_xor_sync(~0u, odd ? left : right, 1);
+    return odd ? make_uint2(other, right) : make_uint2(left, other);
 }
 
 static __device__ __forceinline__ float low(uint32_t x)

@@ -70,15 +70,28 @@ static __device__ __forceinline__ void times_panels(float (*d)[4],
                         p % 4 * STEP_ROWS, add || p);
 }
 
-// d [64,64] = a X^T, or += with add, X [64,64] a triangle's columns.
+// Where a triangle's columns are: a step of 16 of them, the next 2048 bytes on.
+static __device__ __forceinline__ uint64_t triangle_at(const unsigned char *X)
+{
+    return 3ull << 62 | 16ull << 32 | 1ull << 16 | (shared_at(X) >> 4 & 0x3fff);
+}
+
+// d [64,64] = a X^T, or += with add, X [64,64] a triangle's columns; steps of them.
+template <int steps>
+static __device__ __forceinline__ void triangle_steps(float (*d)[4],
+                                                      const uint32_t (*a)[4],
+                                                      const unsigned char *X, int first,
+                                                      int add)
+{
+    #pragma unroll
+    for (int J = 0; J < steps; J++)
+        group_mma_64<0>(d, a[J], triangle_at(X) + 128 * (first + J), add || first + J);
+}
 static __device__ __forceinline__ void times_triangle(float (*d)[4],
                                                       const uint32_t (*a)[4],
                                                       const unsigned char *X, int add)
 {
-    const uint64_t at = 3ull << 62 | 16ull << 32 | 1ull << 16
-                      | (shared_at(X) >> 4 & 0x3fff);
-    #pragma unroll
-    for (int J = 0; J < 4; J++) group_mma_64<0>(d, a[J], at + 128 * J, add || J);
+    triangle_steps<4>(d, a, X, 0, add);
 }
 
 // S^T [64,K] += a X, X [64,K] in panels.

@@ -9,23 +9,25 @@
 
 // On chip: records in turn, in parts that arrive, and are given back, on their own:
 // -k~ with v beside it, three chunks ahead; A beta, kg and decay; qg; Aqk, two ahead,
-// or three for one warpgroup, and with one gate a head, where kg is k. A map leaves the
-// last two out, and has A beta and kg four chunks ahead. A warpgroup has 64 columns of
-// the state, S^T in registers as in scan.cuh.
+// or three for one warpgroup, and with one gate a head, where kg is k; then one
+// warpgroup has k and v four ahead. A map leaves the last two out, and has A beta and
+// kg four chunks ahead. A warpgroup has 64 columns of the state, S^T in registers as in
+// scan.cuh.
 enum { PART_K, PART_A, PART_Q, PART_S, FIRST_TURNS = 3, TURNS = 2, MAP_TURNS = 4 };
 
 template <int K, int WGS, int parts, int kda>
 struct chain {
-    enum { LATER = parts == 2 && kda ? MAP_TURNS
+    enum { FIRST = !kda && parts == 4 && WGS == 1 ? MAP_TURNS : FIRST_TURNS,
+           LATER = parts == 2 && kda ? MAP_TURNS
                  : WGS == 2 && kda ? TURNS : FIRST_TURNS };
-    struct __align__(1024) { unsigned char x[K / 64][BYTES]; } k[FIRST_TURNS];
+    struct __align__(1024) { unsigned char x[K / 64][BYTES]; } k[FIRST];
     struct __align__(1024) {
         unsigned char Ab[BYTES], kg[kda ? K / 64 : 0][BYTES];
         unsigned char q[parts == 4 ? K / 64 : 0][BYTES], Aqk[parts == 4 ? BYTES : 0];
     } turn[LATER];
     float decay[kda ? LATER : 0][K];
     struct row_factors head[kda ? 0 : LATER];
-    bf16 v[FIRST_TURNS][CHUNK][64 * WGS + PAD];
+    bf16 v[FIRST][CHUNK][64 * WGS + PAD];
     uint64_t full[parts][MAP_TURNS], empty[parts][MAP_TURNS];
 };
 
@@ -43,12 +45,12 @@ static __device__ __forceinline__ int chunk_count(const struct records &x, int z
 template <class Chain>
 static __device__ __forceinline__ int place_of(const Chain &m, int part, int turn)
 {
-    return turn % (part ? (int)Chain::LATER : (int)FIRST_TURNS);
+    return turn % (part ? (unsigned)Chain::LATER : (unsigned)Chain::FIRST);
 }
 template <class Chain>
 static __device__ __forceinline__ int round_of(const Chain &m, int part, int turn)
 {
-    return turn / (part ? (int)Chain::LATER : (int)FIRST_TURNS);
+    return turn / (part ? (unsigned)Chain::LATER : (unsigned)Chain::FIRST);
 }
 
 template <class Chain>
@@ -159,13 +161,16 @@ static __device__ __forceinline__ void copy_part(const struct shared_rows<K> *ro
         turn_expect(full, panels);
         copy_piece<blocks>(m.k[at].x, rows->k, panels, full);
     } else if (part == PART_A) {
-        turn_expect(full, TRIANGLE + sizeof r->f);
+        turn_expect(full, TRIANGLE + FACTORS_S);
         copy_triangle<blocks>(m.turn[at].Ab, r->Ab, full);
-        copy_piece<blocks>(&m.head[at], &r->f, sizeof r->f, full);
+        copy_piece<blocks>(&m.head[at], &r->f, FACTORS_S, full);
+    } else if (part == PART_Q) {
+        turn_expect(full, panels + sizeof r->f.Q);
+        copy_piece<blocks>(m.turn[at].q, rows->q, panels, full);
+        copy_piece<blocks>(m.head[at].Q, r->f.Q, sizeof r->f.Q, full);
     } else {
-        turn_expect(full, part == PART_Q ? panels : TRIANGLE);
-        if (part == PART_Q) copy_piece<blocks>(m.turn[at].q, rows->q, panels, full);
-        else copy_triangle<blocks>(m.turn[at].Aqk, r->Aqk, full);
+        turn_expect(full, TRIANGLE);
+        copy_triangle<blocks>(m.turn[at].Aqk, r->Aqk, full);
     }
 }
 

@@ -83,16 +83,7 @@ static __device__ __forceinline__ void invert_square(float (*L)[SPAN + 4], int j
     __syncwarp();
 }
 
-// Row i, columns of square J, to a triangle or a row of a tensor, 32 bytes at once: a
-// lane's two neighbours of either half, changed for those of the lane beside it, are
-// four neighbours of one half.
-static __device__ __forceinline__ uint2 four_of(uint32_t left, uint32_t right)
-{
-    const int odd = threadIdx.x % 2;
-    const uint32_t other = __shfl_xor_sync(~0u, odd ? left : right, 1);
-    return odd ? make_uint2(other, right) : make_uint2(left, other);
-}
-
+// Row i, columns of square J, to a triangle or a row of a tensor.
 static __device__ __forceinline__ void put_four(unsigned char *to, int i, int J,
                                                 uint2 x)
 {

@@ -1,48 +1,24 @@
 // v3_records_scan.cuh -- the kernel that consumes the records: a chain a block.
 // Book: chapter 17, "Code: kernels".
 // Checked by: tests/08_forward.c.
-// Next: v3_records_maps.cuh.
+// Next: v3_records_walk_kda.cuh.
 #ifndef KCP_V3_RECORDS_SCAN_CUH
 #define KCP_V3_RECORDS_SCAN_CUH
 
 #include "v3_records_chain.cuh"
 
-template <int K, int WGS, int kda>
+// apart: o is made by a warpgroup of its own, of S and v_new that the other hands it.
+template <int K>
+struct __align__(1024) handed { unsigned char S[K / 64][BYTES], v[BYTES]; };
+
+template <int K, int WGS, int kda, int apart>
 struct scan_room {
     struct chain<K, WGS, 4, kda> m;
-    bf16 o[kda && WGS == 1 ? 0 : WGS][CHUNK][64 + PAD];  // rows on their way out
-    uint64_t o_full[kda ? 0 : WGS], o_empty[kda ? 0 : WGS];
+    struct handed<K> handed[apart];
+    bf16 o[WGS == 1 ? 0 : WGS][CHUNK][64 + PAD];  // rows on their way out
+    uint64_t o_full[kda || apart ? 0 : WGS], o_empty[kda || apart ? 0 : WGS];
+    uint64_t h_full[apart], h_empty[apart];
 };
-
-// o^T, packed as soon as it is there: registers of products may not be read while
-// others are under way.
-static __device__ __forceinline__ void pack_o(uint32_t (*p)[4], const float (*o)[4])
-{
-    #pragma unroll
-    for (int i = 0; i < 16; i++)
-        p[i / 4][i % 4] = pack(o[i / 2][i % 2 * 2], o[i / 2][i % 2 * 2 + 1]);
-}
-
-// To rows of the output, turned in shared memory so that rows leave whole.
-static __device__ __forceinline__ void store_o(const struct kcp_forward &a,
-                                               struct span w, int n, int v0,
-                                               bf16 (*to)[64 + PAD],
-                                               const uint32_t (*p)[4])
-{
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, at = threadIdx.x % 128;
-    const int wg = threadIdx.x / 128;
-    #pragma unroll
-    for (int i = 0; i < 4; i++)
-        store_tiles_t(&to[i * 16 + lane / 16 * 8 + lane % 8]
-                         [warp % 4 * 16 + lane / 8 % 2 * 8], p[i]);
-    group_sync(wg);
-    const int64_t step = (int64_t)a.HV * a.V;
-    bf16 *o = out<bf16>(a.o, w.t, a.HV, n, a.V) + v0 + 64 * wg + at % 8 * 8;
-    #pragma unroll
-    for (int i = at / 8; i < CHUNK; i += 16)
-        if (i < w.len) *(uint4 *)(o + i * step) = *(const uint4 *)&to[i][at % 8 * 8];
-    group_sync(wg);
-}
 
 // Where the states of a row of x lie: how far a column, a key row is from the next.
 struct state_view { float *p; int64_t dv, di; };
@@ -56,117 +32,42 @@ static __device__ __forceinline__ struct state_view view_of(const struct kcp_for
     return { x ? (float *)x + at + v * dv : NULL, dv, di };
 }
 
-// Where o is turned: one warpgroup has no room for it but that of this turn's v, which
-// all of its warps have read.
-template <int K, int WGS>
-static __device__ __forceinline__ auto o_room(struct scan_room<K, WGS, 1> &room, int wg,
-                                              int turn)
+#include "v3_records_walk_kda.cuh"
+#include "v3_records_walk_apart.cuh"
+
+// The turns that are not the chain's: arrivals of warps.
+template <int K, int WGS, int kda, int apart>
+static __device__ __forceinline__ void room_init(
+    struct scan_room<K, WGS, kda, apart> &room)
 {
-    if constexpr (WGS == 1) {
-        group_sync(wg);
-        return room.m.v[turn % FIRST_TURNS];
-    } else {
-        return room.o[wg];
+    const int i = threadIdx.x;
+    if constexpr (apart) {
+        if (i == 0) turn_init(room.h_full, 4), turn_init(room.h_empty, 4);
+    } else if constexpr (!kda) {
+        if (i < WGS) turn_init(&room.o_full[i], 4), turn_init(&room.o_empty[i], 1);
     }
 }
 
-// One warpgroup's columns along a chain. Products run one behind the other, and each is
-// waited for as late as what it makes is needed: o of a chunk is stored while the next
-// chunk's k~ S runs.
-template <int K, int WGS, int blocks>
-static __device__ __forceinline__ void walk(const struct records &x, int z, int n,
-                                            int v0, struct scan_room<K, WGS, 1> &room,
-                                            float (*S)[4])
+// The warps that copy, and take o to memory where it is not made apart.
+template <int K, int WGS, int kda, int blocks, int apart>
+static __device__ __forceinline__ void copy_all(
+    const struct records &x, int z, int n, int v0,
+    struct scan_room<K, WGS, kda, apart> &room)
 {
-    struct chain<K, WGS, 4, 1> &m = room.m;
-    const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0);
-    const int c0 = __shfl_sync(~0u, first_chunk(x, z), 0);
-    const int count = __shfl_sync(~0u, chunk_count(x, z), 0);
-    const int64_t end = ((const int *)x.a.cu)[z + 1];
-    struct span w = chunk_span(x.a, z, c0);
-    float y[CHUNK / 8][4], o[CHUNK / 8][4];
-    uint32_t a[K / 16][4], b[CHUNK / 16][4], packed[4][4] = {};
-
-    wait_full(m, PART_K, 0);
-    load_v(y, m.v[0][0], 64 * WGS + PAD, w.len);
-    for (int turn = 0; turn < count; turn++) {
-        const auto &r = m.turn[turn % m.LATER];
-        //> kernel-records-walk
-        as_rows<K / 8>(a, S);
-        group_begin();
-        times_panels<K / 16>(y, a, m.k[turn % FIRST_TURNS].x[0], 1);   // v - k~ S
-        group_commit();
-        store_o(x.a, { w.t - CHUNK, turn ? CHUNK : 0 }, n, v0, o_room(room, wg, turn),
-                packed);
-        wait_full(m, PART_Q, turn);
-        group_begin();
-        times_panels<K / 16>(o, a, r.q[0], 0);
-        group_commit();
-        group_wait<1>();
-        hold<CHUNK / 8>(y);
-        give_back<blocks>(m, PART_K, turn);
-
-        as_rows<CHUNK / 8>(b, y);
-        wait_full(m, PART_A, turn);
-        group_begin();
-        times_triangle(y, b, r.Ab, 0);                                 // v_new
-        group_commit();
-        scale_columns<K / 8>(S, m.decay[turn % m.LATER]);
-        group_wait<0>();
-        hold<CHUNK / 8>(y), hold<CHUNK / 8>(o);
-        give_back<blocks>(m, PART_Q, turn);
-
-        as_rows<CHUNK / 8>(b, y);
-        group_begin();
-        add_panels<K>(S, b, r.kg[0]);
-        wait_full(m, PART_S, turn);
-        times_triangle(o, b, r.Aqk, 1);
-        group_commit();
-        //< kernel-records-walk
-        w.t += CHUNK, w.len = min((int64_t)CHUNK, end - w.t);
-        if (turn + 1 < count) {
-            wait_full(m, PART_K, turn + 1);
-            load_v(y, m.v[(turn + 1) % FIRST_TURNS][0], 64 * WGS + PAD, w.len);
-        }
-        group_wait<0>();
-        hold<K / 8>(S), hold<CHUNK / 8>(o);
-        give_back<blocks>(m, PART_A, turn), give_back<blocks>(m, PART_S, turn);
-        pack_o(packed, o);
-    }
-    w = chunk_span(x.a, z, c0 + count - 1);
-    if (count) store_o(x.a, w, n, v0, o_room(room, wg, count), packed);
-}
-
-#include "v3_records_walk_gdn.cuh"
-
-// Bound: memory, 6K + 4C + 2V read and 2V written a token-head. In series: T / C chunks
-// of four products each; a chunk is 2300 cycles of tensor core for the two warpgroups,
-// which take turns. Registers: S 64, its bf16 32, y 32, o 32, b 16 of 232 a thread.
-template <int K, int WGS, int kda, int blocks>
-static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
-    const struct records x)
-{
-    extern __shared__ __align__(1024) unsigned char on_chip[];
-    struct scan_room<K, WGS, kda> &room = *(struct scan_room<K, WGS, kda> *)on_chip;
-    const int n = blockIdx.x, z = x.order[blockIdx.y], v0 = blockIdx.z * 64 * WGS;
-
-    let_next_begin();
-    if (!kda && threadIdx.x < WGS) {
-        turn_init(&room.o_full[threadIdx.x], 4);
-        turn_init(&room.o_empty[threadIdx.x], 1);
-    }
-    chain_init<blocks>(room.m, 33);
-    wait_for_scan();
-    if (__shfl_sync(~0u, threadIdx.x / 128, 0) == WGS) {
-        give_registers<WGS == 1 ? 56 : 40>();
-        const struct o_out<scan_room<K, WGS, kda>, WGS> out = {
+    if constexpr (kda || apart) copy_ahead<blocks>(x, z, n, v0, room.m);
+    else {
+        const struct o_out<struct scan_room<K, WGS, 0, 0>, WGS> out = {
             room, o_rows(x, z, n) + v0, (int64_t)x.a.HV * x.a.V, rows_left(x, z) };
-        if constexpr (kda) copy_ahead<blocks>(x, z, n, v0, room.m);
-        else copy_ahead<blocks>(x, z, n, v0, room.m, out);
-        if (blocks > 1) cluster_sync();
-        return;
+        copy_ahead<blocks>(x, z, n, v0, room.m, out);
     }
-    take_registers<232>();
+}
+
+// The warps that have the state: from where it lies, along the chain, and back.
+template <int K, int WGS, int kda, int blocks, int apart>
+static __device__ __forceinline__ void walk_all(
+    const struct records &x, int z, int n, int v0,
+    struct scan_room<K, WGS, kda, apart> &room)
+{
     const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0);
     const int count = __shfl_sync(~0u, chunk_count(x, z), 0);
     const int v = v0 + threadIdx.x / 32 * 16, to = x.to[z];
@@ -181,29 +82,69 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
         store_state<K>(k.p, k.dv, k.di, S);
     }
     if constexpr (kda) walk<K, WGS, blocks>(x, z, n, v0, room, S);
+    else if constexpr (apart) walk_state<K, blocks>(room, count, S);
     else walk_links(walk_gdn<K, WGS, blocks>{ room, wg }, count, S);
     const struct state_view t = !ends ? c : view_of(x.a, x.a.ht, x.a.layout, to, n, v);
     if (!ends || to >= 0) store_state<K>(t.p, t.dv, t.di, S);
+}
+
+// Bound: memory, 6K + 4C + 2V read and 2V written a token-head. In series: T / C chunks
+// of four products each; a chunk is 2300 cycles of tensor core for the two warpgroups,
+// which take turns. Registers: S 64, its bf16 32, y 32, o 32, b 16 of 232 a thread.
+// apart: a second warpgroup makes o; of three that are launched with 168 a thread.
+template <int K, int WGS, int kda, int blocks, int apart>
+static __global__ __launch_bounds__(128 * (WGS + apart) + 128, 1) void scan_kernel(
+    const struct records x)
+{
+    extern __shared__ __align__(1024) unsigned char on_chip[];
+    auto &room = *(struct scan_room<K, WGS, kda, apart> *)on_chip;
+    const int n = blockIdx.x, z = x.order[blockIdx.y], v0 = blockIdx.z * 64 * WGS;
+
+    let_next_begin();
+    room_init(room);
+    chain_init<blocks>(room.m, 33);
+    wait_for_scan();
+    const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0);
+    if (wg == WGS + apart) {
+        give_registers<WGS == 1 ? 56 : 40>();
+        copy_all<K, WGS, kda, blocks, apart>(x, z, n, v0, room);
+        if (blocks > 1) cluster_sync();
+        return;
+    }
+    if constexpr (apart) {
+        if (wg == WGS) {
+            walk_o<K, blocks>(x, z, n, v0, room);
+            if (blocks > 1) cluster_sync();
+            return;
+        }
+    }
+    take_registers<232>();
+    walk_all<K, WGS, kda, blocks, apart>(x, z, n, v0, room);
     if (blocks > 1) cluster_sync();      // the other may still write here
 }
 
 // blocks: 2, the halves of a head's columns are a cluster and share their copies.
-template <int K, int WGS, int kda, int blocks>
+template <int K, int WGS, int kda, int blocks, int apart>
 static int scan_records_of(const struct records *x)
 {
-    const size_t bytes = sizeof(struct scan_room<K, WGS, kda>);
+    const size_t bytes = sizeof(struct scan_room<K, WGS, kda, apart>);
+    static_assert(bytes <= 227 * 1024, "on chip");
+    const int threads = 128 * (WGS + apart) + 128;
     const dim3 grid(x->a.HV, x->a.NS, x->a.V / (64 * WGS));
-    return launch_pairs(scan_kernel<K, WGS, kda, blocks>, bytes, grid, 128 * WGS + 128,
+    return launch_pairs(scan_kernel<K, WGS, kda, blocks, apart>, bytes, grid, threads,
                         blocks, x);
 }
 
-// Few chains: 64 columns a block, so that more SMs have one.
+// Few chains: 64 columns a block, so that more SMs have one; with one gate a head there
+// is room for o apart.
 template <int K, int kda>
 static int scan_records(const struct records *x)
 {
-    if (x->a.V == 64) return scan_records_of<K, 1, kda, 1>(x);
-    return (int64_t)x->a.HV * x->a.NS * 2 > 132 ? scan_records_of<K, 2, kda, 1>(x)
-                                                : scan_records_of<K, 1, kda, 2>(x);
+    const int apart = !kda;
+    if (x->a.V == 64) return scan_records_of<K, 1, kda, 1, apart>(x);
+    return (int64_t)x->a.HV * x->a.NS * 2 > 132
+         ? scan_records_of<K, 2, kda, 1, 0>(x)
+         : scan_records_of<K, 1, kda, 2, apart>(x);
 }
 
 #endif

@@ -1,7 +1,7 @@
 // v3_records_walk_gdn.cuh -- the scan's walk with one gate a head: decay on rows.
 // Book: chapter 17, "Code: kernels".
 // Checked by: tests/08_forward.c.
-// Next: v3_records_maps.cuh.
+// Next: v3_records_walk_apart.cuh.
 #ifndef KCP_V3_RECORDS_WALK_GDN_CUH
 #define KCP_V3_RECORDS_WALK_GDN_CUH
 
@@ -76,7 +76,7 @@ struct o_out {
 // middle, where no product is under way: the compiler waits there for all of them.
 template <int K, int WGS, int blocks>
 struct walk_gdn {
-    struct scan_room<K, WGS, 0> &room;
+    struct scan_room<K, WGS, 0, 0> &room;
     int wg;
     float y[CHUNK / 8][4], o[CHUNK / 8][4];
 
@@ -116,8 +116,8 @@ struct walk_gdn {
         hold<K / 8>(S);
         group_wait<1>();
         hold<CHUNK / 8>(o);
-        give_back<blocks>(m, PART_Q, turn);
         scale_columns<CHUNK / 8>(o, f.Q);
+        give_back<blocks>(m, PART_Q, turn);
         group_wait<0>();
         hold<CHUNK / 8>(y);
     }
