@@ -19,6 +19,18 @@ static __device__ __forceinline__ int square_of(int I, int J)
     return I * (I + 1) / 2 + J;
 }
 
+// Chunk c of this rank. One stretch needs no look into its tables.
+static __device__ __forceinline__ struct span span_of(const struct kcp_forward &a,
+                                                      int c)
+{
+    int t = c * CHUNK, end = (int)a.T;
+    if (a.NS != 1) {
+        const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+        t = (int)z.t, end = t + z.len;
+    }
+    return { (uint32_t)t, min(end - t, (int)CHUNK) };    // half of t needs no register
+}
+
 // Base 2 decay of one token and channel from the raw gate, form by form; 2^-1000 is 0,
 // and differences of sums stay numbers.
 struct gate_of { float times, plus, top; };

@@ -7,189 +7,203 @@
 
 #include "v3_records_gdn_rows.cuh"
 
-// A value head: its number, gate and beta, the chunk's rows and their norms.
-struct head_of_chunk {
-    const struct span &z;
-    int n;
-    const float *G, *beta;
-    const float2 *norm;
-};
-
-// Factors of rows, by 64 threads.
-static __device__ __forceinline__ void factors_out(const struct head_of_chunk &h,
-                                                   struct row_factors &f)
+// Factors of row i, to the record and for the squares.
+static __device__ __forceinline__ void row_factors_out(const struct head_of_chunk &w,
+                                                       int i, struct row_factors &to,
+                                                       struct pair_factors &f)
 {
-    const int t = threadIdx.x;
-    if (t >= CHUNK) return;
-    const float last = h.G[CHUNK - 1], to_start = exp2_fast(h.G[t]);
-    f.F[t] = to_start * h.norm[t].y, f.Q[t] = to_start * h.norm[t].x;
-    f.B[t] = exp2_fast(last - h.G[t]) * h.norm[t].y;
-    if (t < 8) f.decay[t] = exp2_fast(last);
+    const float2 n = w.norm[i];
+    const float G = w.G[i], last = w.G[CHUNK - 1], to_start = exp2_fast(G);
+    const float to_first = exp2_fast(G - w.G[i / SPAN * SPAN]);
+    to.F[i] = to_start * n.y, to.Q[i] = to_start * n.x;
+    to.B[i] = exp2_fast(last - G) * n.y;
+    if (i < 8) to.decay[i] = exp2_fast(last);
+    f.q[i] = n.x * to_first, f.k[i] = -n.y * w.beta[i] * to_first;
 }
 
-// Above the diagonal what the call keeps is zero.
-static __device__ __forceinline__ void zeros_kept(const struct records &x,
-                                                  const struct head_of_chunk &h, int I)
+// By so many threads.
+template <int threads>
+static __device__ __forceinline__ void factors_out(const struct head_of_chunk &w,
+                                                   struct row_factors &to,
+                                                   struct pair_factors &f)
 {
-    for (int of_A = 0; of_A < 2; of_A++) zeros_out(x, h.z, h.n, { I, of_A });
-}
-
-// Square (I, J): norms and decay on the products, Aqk out, L where its inverse is made.
-static __device__ __forceinline__ void square_scores(const struct records &x,
-                                                     const struct head_of_chunk &h,
-                                                     int I, int J, const float (*qk)[4],
-                                                     const float (*kk)[4],
-                                                     unsigned char *Aqk,
-                                                     struct squares &s)
-{
-    const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
-    const int on = I == J;
-    uint32_t top[2][2], rest[2][2];
+    const int t = threadIdx.x % threads;
     #pragma unroll
-    for (int r = 0; r < 2; r++) {
-        uint32_t pair[2];
-        const int row = r * 8 + g, i = I * SPAN + row;
-        const float G = h.G[i], nq = h.norm[i].x, nk = -h.norm[i].y * h.beta[i];
+    for (int i = 0; i < CHUNK; i += threads)
+        if (i + t < CHUNK) row_factors_out(w, i + t, to, f);
+    #pragma unroll
+    for (int i = 0; i < above(SPANS); i += threads) {
+        const int y = i + t, I = y < above(2) ? 1 : y < above(3) ? 2 : 3;
+        const int j = y - above(I);
+        if (y < above(SPANS))
+            f.to[y] = w.norm[j].y * exp2_fast(w.G[I * SPAN] - w.G[j]);
+    }
+}
+
+// What warp I needs of its value head; of what the block keeps, zeros above the
+// diagonal, of all rows or of the warp's span's.
+template <int many, int kept, class Room>
+static __device__ __forceinline__ struct head_of_chunk head_of_chunk(
+    const struct records &x, int I, const Room &r)
+{
+    struct head_of_chunk w = {};
+    const int own = many ? I : 0, n = r.n + own, row = lane_row();
+    w.G = r.G[own], w.beta = r.beta[own], w.norm = r.norm;
+    w.to = head_of(x, r.c, n)->Ab + lane_in_square();
+    asm volatile("" : "+l"(w.to));       // one address, and constants
+    if (!kept || own >= r.heads) return w;
+    const int64_t at = ((r.z.t + row) * x.a.HV + n) * CHUNK + lane_column();
+    w.rows = r.z.len - row, w.step = x.a.HV * CHUNK;
+    if (x.to13.A) w.A = (bf16 *)x.to13.A + at;
+    if (x.to13.Aqk) w.Aqk = (bf16 *)x.to13.Aqk + at;
+    for (int J = many ? 0 : I; J < SPANS; J += many ? 1 : SPANS)
+        for (int of_A = 0; of_A < 2; of_A++) zeros_out(x, r.z, n, { J, of_A });
+    return w;
+}
+
+// A head by one warp. A (I + L) = I, so by columns, the last one first,
+//     A_IJ = (sum_M A_IM N_MJ) A_JJ,  J < M <= I:
+// N is wanted in its own column alone, and what is kept of A, in registers, are rows'
+// beginnings. Spans are inverted two at a time, by half a warp each.
+static __device__ __forceinline__ void head_by_warp(const struct head_of_chunk &w,
+                                                    const scores &qk, const scores &kk,
+                                                    struct head_room<2> &r)
+{
+    struct pieces A[SPANS][SPANS];       // [J][I]
+    #pragma unroll
+    for (int J = SPANS - 1; J >= 0; J--) {
+        float d[2][4], y[SPANS][2][4] = {};
+        __syncwarp();
+        if (J % 2) {
+            diagonal_scores(w, J - 1, qk, kk, r.square[0]);
+            diagonal_scores(w, J, qk, kk, r.square[1]);
+            __syncwarp();
+            invert_square(r.square[threadIdx.x % 32 / 16].x, threadIdx.x % 16);
+        }
+        square_rows(d, r.square[J % 2]);
+        put_inverse(w, J, J, d);
+        A[J][J] = as_a(d);
         #pragma unroll
-        for (int t = 0; t < 2; t++) {
-            const int col = t * 8 + e, j = J * SPAN + col;
-            const float2 Gj = *(const float2 *)&h.G[j];
-            const float4 n = *(const float4 *)&h.norm[j];
-            const float f0 = n.y * exp2_fast(fminf(G - Gj.x, 0.0f));
-            const float f1 = n.w * exp2_fast(fminf(G - Gj.y, 0.0f));
-            const float *q = qk[t] + 2 * r, *k = kk[t] + 2 * r;
-            const float l0 = k[0] * (nk * f0), l1 = k[1] * (nk * f1);
-            pair[t] = pack(on && col > row ? 0.0f : q[0] * (nq * f0),
-                           on && col + 1 > row ? 0.0f : q[1] * (nq * f1));
-            if (on) *(float2 *)&s.square[I][row][col] = make_float2(-l0, -l1);
-            else split(l0, l1, top[r][t], rest[r][t]);
+        for (int M = SPANS - 1; M > J; M--)
+            add_products(y + M, A[M] + M, minus_L(M, J, kk, r.f), SPANS - M);
+        if (J == SPANS - 1) continue;
+        const struct pieces B = square_as_b(r.square[J % 2]);
+        #pragma unroll
+        for (int I = J + 1; I < SPANS; I++) {
+            float u[2][4] = {};
+            const struct pieces of_y = as_a(y[I]);
+            add_products(&u, &of_y, B, 1);
+            put_inverse(w, I, J, u);
+            A[J][I] = as_a(u);
         }
-        const uint2 four = four_of(pair[0], pair[1]);
-        put_four(Aqk, i, J, four);
-        if (x.to13.Aqk) put_row(x, x.to13.Aqk, h.z, h.n, i, J, four);
     }
-    if (on) return;
-    uint4 (*N)[32] = s.N[below(I, J)];
-    N[0][lane] = make_uint4(top[0][0], top[0][1], top[1][0], top[1][1]);
-    N[1][lane] = make_uint4(rest[0][0], rest[0][1], rest[1][0], rest[1][1]);
+    #pragma unroll
+    for (int I = 1; I < SPANS; I++)
+        #pragma unroll
+        for (int J = 0; J < I; J++) square_scores(w, I, J, qk, r.f);
 }
 
-// One value head: its gate's factors, scores, inverse; then all of its record at once.
-static __device__ __forceinline__ void head_out(const struct records &x, int c,
-                                                const struct head_of_chunk &h, int I,
-                                                const float (*qk)[4],
-                                                const float (*kk)[4],
-                                                struct head_record &out,
-                                                struct squares &s)
+// A head by four warps: warp I has row I of q's squares, column I of N, and row I of A.
+static __device__ __forceinline__ void head_by_four(const struct head_of_chunk &w,
+                                                    int I, const scores &qk,
+                                                    const scores &kk,
+                                                    struct head_room<SPANS> &r,
+                                                    struct squares &to)
 {
-    factors_out(h, out.f);
-    zeros_kept(x, h, I);
-    #pragma unroll
-    for (int J = 0; J < SPANS; J++)
-        if (J <= I)
-            square_scores(x, h, I, J, qk + 2 * J, kk + 2 * J, out.Aqk, s);
-    invert_span(I, s);
+    struct pieces A[SPANS - 1];
+    float d[2][4];
+    diagonal_scores(w, I, qk, kk, r.square[I]);
+    __syncwarp();
+    invert_square(r.square[I].x, threadIdx.x % 16);
+    if (I < SPANS - 1) put(to.B[I], square_as_b(r.square[I]));
+    #pragma unroll 1
+    for (int M = I + 1; M < SPANS; M++) put(to.N[below(M, I)], minus_L(M, I, kk, r.f));
+    #pragma unroll 1
+    for (int J = 0; J < I; J++) square_scores(w, I, J, qk, r.f);
+    square_rows(d, r.square[I]);
+    put_inverse(w, I, I, d);
+    A[0] = as_a(d);
     __syncthreads();
-    const struct squares_to to = { x, h.z, h.n, h.beta, out.Ab };
-    invert_pairs(I, to, s);
-    show_async();
-    __syncthreads();
-    if (threadIdx.x == 0) bulk_store(head_of(x, c, h.n), &out, sizeof out);
-}
-
-// The warp's products, to shared memory for the heads to come, or back.
-static __device__ __forceinline__ void keep_products(int I, const float (*qk)[4],
-                                                     const float (*kk)[4],
-                                                     float4 (*to)[4][32])
-{
-    const int lane = threadIdx.x % 32;
     #pragma unroll
-    for (int T = 0; T < 2 * SPANS; T++)
-        if (T / 2 <= I) {
-            float4 (*at)[32] = to[square_of(I, T / 2)];
-            at[T % 2][lane] = *(const float4 *)qk[T];
-            at[T % 2 + 2][lane] = *(const float4 *)kk[T];
-        }
-}
-
-static __device__ __forceinline__ void kept_products(int I, float (*qk)[4],
-                                                     float (*kk)[4],
-                                                     const float4 (*from)[4][32])
-{
-    const int lane = threadIdx.x % 32;
-    #pragma unroll
-    for (int T = 0; T < 2 * SPANS; T++) {
-        const float4 (*at)[32] = from[square_of(I, min(T / 2, I))];
-        *(float4 *)qk[T] = at[T % 2][lane];
-        *(float4 *)kk[T] = at[T % 2 + 2][lane];
+    for (int below_I = 1; below_I < SPANS; below_I++) {
+        const int J = I - below_I;
+        if (J < 0) continue;
+        float y[2][4] = {}, u[2][4] = {};
+        #pragma unroll
+        for (int m = 0; m < below_I; m++) add_product(y, A[m], to.N[below(I - m, J)]);
+        add_product(u, as_a(y), to.B[J]);
+        put_inverse(w, I, J, u);
+        if (below_I < SPANS - 1) A[below_I] = as_a(u);
     }
 }
+
+// How value heads share a query/key head's rows: kv of them, in `parts` blocks, `heads`
+// in each, or what is left.
+struct shares { int kv, heads; uint32_t parts, H; };
 
 // Bound: memory, 4K read and written a token and query/key head, 2.5C written a
-// token-head. Rows come by asynchronous copies and leave, as records do, by the copy
-// engine; four to six blocks a processor hide the inverse's steps from one another.
-template <int K, int form, int many>
-static __global__ __launch_bounds__(128, many ? 4 : 5) void prepare_gdn_kernel(
-    const struct records x)
+// token-head. Rows come by asynchronous copies and leave by the copy engine; what is
+// made of them for a head, a warp writes square by square, and waits for no other.
+// Barriers: the rows are there; q's are done with, and norms there; k's are; products
+// are (or, four warps a head, the squares below the diagonal and the spans' inverses).
+template <int K, int many, int kept>
+static __global__ __launch_bounds__(128, many ? 5 - kept : 6) void prepare_gdn_kernel(
+    const struct records x, struct shares share)
 {
     let_next_begin();
     extern __shared__ __align__(1024) unsigned char on_chip[];
     struct prepare_gdn<K, many> &r = *(struct prepare_gdn<K, many> *)on_chip;
-    const struct kcp_forward &a = x.a;
-    const int kv = a.HV / a.H, parts = (kv + SHARE - 1) / SHARE;
-    const int part = blockIdx.x % parts, m = blockIdx.x / parts % a.H;
-    const int c = x.first + chunks_of(x) - 1 - blockIdx.x / parts / a.H;
-    const int n = m * kv + part * SHARE, heads = min(SHARE, kv - part * SHARE);
-    int I = __shfl_sync(~0u, threadIdx.x / 32, 0);
-    const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
-    float qk[2 * SPANS][4], kk[2 * SPANS][4];
+    const int part = blockIdx.x % share.parts, m = blockIdx.x / share.parts % share.H;
+    const int c = x.first + chunks_of(x) - 1 - blockIdx.x / share.parts / share.H;
+    const int n = m * share.kv + part * share.heads;
+    const int heads = min(share.heads, share.kv - part * share.heads);
+    const int I = __shfl_sync(~0u, threadIdx.x / 32, 0), own = many ? I : 0;
+    const struct span z = span_of(x.a, c);
+    float d[2 * SPANS][4];
 
     rows_in<K>(x, z, m, r.raw);
     copies_commit();
-    const int own = many ? I : 0;
-    if (I < heads) head_sums<form>(x, z, n + I, r.G[own], r.beta[own]);
+    if (I < heads) head_sums(x, z, n + I, r.G[own], r.beta[own]);
     if (threadIdx.x == 0) r.z = z, r.c = c, r.n = n, r.heads = heads;
     copies_wait<0>();
     show_async();
     __syncthreads();
-    products<K>(x, z, I, r.raw, part ? NULL : rows_of_head<K>(x, c, m), qk, kk, r.norm);
-    if (threadIdx.x == 0) bulk_read();
+    products<K, many, kept>(x, I, m, part ? NULL : rows_of_head<K>(x, c, m), d, r);
+    const struct head_of_chunk w = head_of_chunk<many, kept>(x, I, r);
+    struct row_factors &to = head_of(x, r.c, r.n + own)->f;
+    if (!many) factors_out<128>(w, to, r.head[0].f);
+    group_wait<0>();
+    hold<2 * SPANS>(d);
     __syncthreads();
-    if (x.to13.q && part == 0) {
-        rows_kept<K>(x, z, m, r.norm, r.raw);
+    keep_squares(I, I, SPANS - 1, d, 1, r.kk);
+    if constexpr (many) {
+        if (I < r.heads) factors_out<32>(w, to, r.head[I].f);
         __syncthreads();
+        if (I < r.heads) head_by_warp(w, r.qk, r.kk, r.head[I]);
+    } else {
+        __syncwarp();
+        head_by_four(w, I, r.qk, r.kk, r.head[0], r.four[0]);
     }
-    if (many) keep_products(I, qk, kk, r.scores);
-    #pragma unroll 1
-    for (int j = 0; j < (many ? r.heads : 1); j++) {
-        const struct head_of_chunk h = { r.z, r.n + j, r.G[j], r.beta[j], r.norm };
-        asm volatile("" : "+r"(I));         // no address outlives a head
-        if (many) kept_products(I, qk, kk, r.scores);
-        if (j && threadIdx.x == 0) bulk_read();
-        if (j) __syncthreads();
-        head_out(x, r.c, h, I, qk, kk, r.out, r.s);
-    }
-    if (threadIdx.x == 0) bulk_read();
     if (blockIdx.x + 1 == gridDim.x) wait_for_scan();
 }
 
-template <int K, int form>
-static int prepare_gdn_form(const struct records *x)
+template <int K, int many>
+static int prepare_gdn_many(const struct records *x, struct shares s)
 {
-    const int kv = x->a.HV / x->a.H, parts = (kv + SHARE - 1) / SHARE;
-    const int blocks = chunks_of(*x) * x->a.H * parts;
-    return kv > 1 ? launch_beside(prepare_gdn_kernel<K, form, 1>,
-                                  sizeof(struct prepare_gdn<K, 1>), blocks, 128, x)
-                  : launch_beside(prepare_gdn_kernel<K, form, 0>,
-                                  sizeof(struct prepare_gdn<K, 0>), blocks, 128, x);
+    const int kept = x->to13.q || x->to13.Aqk || x->to13.A;
+    return launch_beside(kept ? prepare_gdn_kernel<K, many, 1>
+                              : prepare_gdn_kernel<K, many, 0>,
+                         sizeof(struct prepare_gdn<K, many>),
+                         chunks_of(*x) * s.H * s.parts, 128, x, s);
 }
 
 template <int K>
 static int prepare_gdn_records(const struct records *x)
 {
-    return x->a.gate == KCP_GATE_BOUNDED ? prepare_gdn_form<K, KCP_GATE_BOUNDED>(x)
-         : x->a.gate == KCP_GATE_RAW ? prepare_gdn_form<K, KCP_GATE_RAW>(x)
-                                     : prepare_gdn_form<K, KCP_GATE_SOFTPLUS>(x);
+    const int kv = x->a.HV / x->a.H, parts = (kv + SHARE - 1) / SHARE;
+    const struct shares s = { kv, (kv + parts - 1) / parts, (uint32_t)parts,
+                              (uint32_t)x->a.H };
+    return kv > 1 ? prepare_gdn_many<K, 1>(x, s) : prepare_gdn_many<K, 0>(x, s);
 }
 
 #endif

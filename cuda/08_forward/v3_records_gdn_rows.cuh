@@ -20,17 +20,11 @@ static __device__ __forceinline__ uint4 pack_row(const float *x)
                       pack(x[6], x[7]));
 }
 
-// beta of a chunk's row, 0 past its end, and what the block keeps of it.
-static __device__ __forceinline__ float beta_of(const struct records &x, struct span z,
-                                                int n, int i)
+static __device__ __forceinline__ float beta_of(const struct records &x, float raw)
 {
-    if (i >= z.len) return 0.0f;
-    const int64_t at = (z.t + i) * x.a.HV + n;
-    float b = (float)((const bf16 *)x.a.beta_raw)[at];
     const float top = x.a.beta_form == KCP_BETA_SIGMOID2 ? 2.0f : 1.0f;
-    if (x.a.beta_form != KCP_BETA_RAW) b = top / (1.0f + __expf(-b));
-    if (x.to13.beta) ((float *)x.to13.beta)[at] = b;
-    return b;
+    return x.a.beta_form == KCP_BETA_RAW ? raw
+                                         : __fdividef(top, 1.0f + __expf(-raw));
 }
 
 // With one gate a head, decay leaves the products over channels: q k^T and k k^T are
@@ -39,16 +33,27 @@ static __device__ __forceinline__ float beta_of(const struct records &x, struct 
 // I has span I, 16 rows of both products.
 enum { SHARE = 4 };                      // value heads of a block, at most
 
-// many: more heads than one; the products wait in shared memory for each. Rows are gone
-// when the first head begins.
+// What a value head needs besides the products: two spans at a time, or all four.
+template <int spans>
+struct head_room {
+    struct span_square square[spans];
+    struct pair_factors f;
+};
+
+// Where four warps have one head: -L and the diagonal's inverses, as a product's B.
+struct squares { uint4 N[6][2][32], B[SPANS - 1][2][32]; };
+
+// many: more heads than one, a warp each; the products wait for them in shared memory.
+// Rows of q are gone when qk is written, those of k when kk is.
 template <int K, int many>
 struct __align__(1024) prepare_gdn {
     union {
         struct shared_rows<K> raw;
         struct {
-            struct head_record out;
-            struct squares s;
-            float4 scores[many ? 10 : 0][4][32];
+            scores kk;
+            struct squares four[many ? 0 : 1];
+            struct head_room<many ? 2 : SPANS> head[many ? SHARE : 1];
+            scores qk;
         };
     };
     float G[many ? SHARE : 1][CHUNK], beta[many ? SHARE : 1][CHUNK];
@@ -57,28 +62,45 @@ struct __align__(1024) prepare_gdn {
     int c, n, heads;                     // the chunk, the first head, how many
 };
 
-// G and beta of a value head, by a warp: a lane has rows lane and lane + 32. Below
-// 2^-200 a decay is 0 as fp32; so G keeps its digits.
+// Base 2 decay of two rows from their raw gates; not below 2^-200, which is 0 as fp32,
+// so that sums of it keep their digits.
 template <int form>
+static __device__ __forceinline__ void decays(const struct records &x, int n, float *g)
+{
+    const struct gate_of f = gate_of<form>(x.a, n, 0);
+    #pragma unroll
+    for (int h = 0; h < 2; h++) g[h] = fmaxf(decay_of<form>(f, g[h]), -200.0f);
+}
+
+// G and beta of a value head, by a warp: a lane has rows lane and lane + 32. Past the
+// end there is no decay, and beta is 0.
 static __device__ __forceinline__ void head_sums(const struct records &x, struct span z,
                                                  int n, float *G, float *beta)
 {
     const int lane = threadIdx.x % 32;
-    const struct gate_of f = gate_of<form>(x.a, n, 0);
-    float before = 0.0f;
+    float g[2], b[2], before = 0.0f;
     #pragma unroll
     for (int h = 0; h < 2; h++) {
-        const int i = 32 * h + lane, there = i < z.len;
-        const int64_t t = z.t + (there ? i : 0);
-        const float g = (float)*in<bf16>(x.a.g_raw, t, x.a.HV, n, 1);
-        float sum = there ? fmaxf(decay_of<form>(f, g), -200.0f) : 0.0f;
-        for (int b = 1; b < 32; b *= 2) {
-            const float y = __shfl_up_sync(~0u, sum, b, 32);
-            if (lane >= b) sum += y;
+        const int64_t at = (z.t + min(lane + 32 * h, z.len - 1)) * x.a.HV + n;
+        g[h] = (float)((const bf16 *)x.a.g_raw)[at];
+        b[h] = (float)((const bf16 *)x.a.beta_raw)[at];
+    }
+    if (x.a.gate == KCP_GATE_BOUNDED) decays<KCP_GATE_BOUNDED>(x, n, g);
+    else if (x.a.gate == KCP_GATE_RAW) decays<KCP_GATE_RAW>(x, n, g);
+    else decays<KCP_GATE_SOFTPLUS>(x, n, g);
+    #pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const int i = lane + 32 * h, there = i < z.len;
+        float sum = there ? g[h] : 0.0f;
+        for (int d = 1; d < 32; d *= 2) {
+            const float y = __shfl_up_sync(~0u, sum, d, 32);
+            if (lane >= d) sum += y;
         }
         G[i] = sum += before;
         before = __shfl_sync(~0u, sum, 31);
-        beta[i] = beta_of(x, z, n, i);
+        beta[i] = there ? beta_of(x, b[h]) : 0.0f;
+        if (there && x.to13.beta)
+            ((float *)x.to13.beta)[(z.t + i) * x.a.HV + n] = beta[i];
     }
 }
 
@@ -87,72 +109,84 @@ template <int K>
 static __device__ __forceinline__ void rows_in(const struct records &x, struct span z,
                                                int m, struct shared_rows<K> &to)
 {
-    const int pieces = K / 8, p = threadIdx.x % pieces;
-    const int64_t at = (z.t * x.a.H + m) * K + p * 8, step = (int64_t)x.a.H * K;
+    const int pieces = K / 8, rows = 128 / pieces, p = threadIdx.x % pieces;
+    const int first = threadIdx.x / pieces;
+    const int panel = p / 8 * BYTES + in_panel(first, p % 8);
+    const int64_t at = (z.t * x.a.H + m) * K + p * 8;
+    const bf16 *q = (const bf16 *)x.a.q_raw + at, *k = (const bf16 *)x.a.k_raw + at;
     #pragma unroll
-    for (int i = threadIdx.x / pieces; i < CHUNK; i += 128 / pieces) {
-        const int there = i < z.len, panel = p / 8 * BYTES + in_panel(i, p % 8);
-        const int64_t from = at + (there ? i : 0) * step;
-        copy_async(to.q[0] + panel, (const bf16 *)x.a.q_raw + from, there);
-        copy_async(to.k[0] + panel, (const bf16 *)x.a.k_raw + from, there);
+    for (int r = 0; r < CHUNK; r += rows) {
+        const int there = first + r < z.len;
+        const int64_t from = (int64_t)(there ? first + r : 0) * (x.a.H * K);
+        copy_async(to.q[0] + panel + r * 128, q + from, there);
+        copy_async(to.k[0] + panel + r * 128, k + from, there);
     }
 }
 
-// d = X Y^T, X and Y [64,K] in panels.
+// d = X Y^T, X and Y [64,K] in panels, is under way.
 template <int K>
 static __device__ __forceinline__ void rows_rows(float (*d)[4],
                                                  const unsigned char (*X)[BYTES],
                                                  const unsigned char (*Y)[BYTES])
 {
+    group_begin();
     #pragma unroll
     for (int p = 0; p < K / 16; p++)
         group_mma_rows(d, rows_at((const bf16 *)X[p / 4]) + p % 4 * STEP_ROWS,
                        rows_at((const bf16 *)Y[p / 4]) + p % 4 * STEP_ROWS, p);
+    group_commit();
 }
 
-// The diagonal of a warp's rows: lanes of e / 2 = g / 2 have it, rows g and g + 8.
-static __device__ __forceinline__ float2 diagonal(const float (*d)[4], int I)
-{
-    float2 y = {};
-    const int odd = threadIdx.x % 32 / 4 % 2;
-    #pragma unroll
-    for (int J = 0; J < SPANS; J++)
-        if (J == I)
-            y = make_float2(odd ? d[2 * J][1] : d[2 * J][0],
-                            odd ? d[2 * J + 1][3] : d[2 * J + 1][2]);
-    return y;
-}
-
-// Both products and the norms. Rows go to memory meanwhile, as they are.
+// The products of span I's rows with one another: a fragment is its transpose's B.
 template <int K>
-static __device__ __forceinline__ void products(const struct records &x, struct span z,
-                                                int I, const struct shared_rows<K> &r,
-                                                struct shared_rows<K> *to,
-                                                float (*qk)[4], float (*kk)[4],
-                                                float2 *norm)
+static __device__ __forceinline__ void span_rows(float (*d)[4], int I,
+                                                 const unsigned char (*X)[BYTES])
+{
+    const int lane = threadIdx.x % 32, at = in_panel(I * SPAN + lane % 16, lane / 16);
+    #pragma unroll
+    for (int p = 0; p < K / 16; p++) {
+        uint32_t a[4];
+        load_tiles(a, (const bf16 *)(X[p / 4] + (at ^ p % 4 << 5)));
+        mma(d[0], a, a[0], a[2]), mma(d[1], a, a[1], a[3]);
+    }
+}
+
+// times / |row| of the span's rows g and g + 8, from the diagonal of their products:
+// lanes of e / 2 = g / 2 have it. 0 past the end.
+template <int K>
+static __device__ __forceinline__ void norms_out(const struct records &x, int I,
+                                                 int len,
+                                                 const unsigned char (*X)[BYTES],
+                                                 float times, float *norm)
 {
     const int g = threadIdx.x % 32 / 4;
-    group_begin();
-    rows_rows<K>(qk, r.q, r.q);
-    rows_rows<K>(kk, r.k, r.k);
-    group_commit();
-    if (to && threadIdx.x == 0) bulk_store(to, &r, sizeof r);
-    group_wait<0>();
-    hold<8>(qk), hold<8>(kk);
-    const float2 q = diagonal(qk, I), k = diagonal(kk, I);
-    group_begin();
-    rows_rows<K>(qk, r.q, r.k);
-    group_commit();
+    float d[2][4] = {};
+    span_rows<K>(d, I, X);
     #pragma unroll
     for (int h = 0; h < 2; h++) {
-        const int i = I * SPAN + 8 * h + g, there = i < z.len;
-        const float nq = x.a.l2norm ? rsqrtf((h ? q.y : q.x) + 1e-6f) : 1.0f;
-        const float nk = x.a.l2norm ? rsqrtf((h ? k.y : k.x) + 1e-6f) : 1.0f;
-        if (threadIdx.x % 4 == g / 2)
-            norm[i] = there ? make_float2(nq * (float)x.a.scale, nk) : float2();
+        const int i = I * SPAN + 8 * h + g;
+        const float sum = g % 2 ? d[h][2 * h + 1] : d[h][2 * h];
+        const float n = x.a.l2norm ? rsqrtf(sum + 1e-6f) : 1.0f;
+        if (threadIdx.x % 4 == g / 2) norm[2 * i] = i < len ? n * times : 0.0f;
     }
-    group_wait<0>();
-    hold<8>(qk);
+}
+
+// The warp's squares, from J = first to last, to where heads find them: a lane's pairs
+// to the four neighbours they belong to. turned: (I, J) lies where (J, I) would.
+static __device__ __forceinline__ void keep_squares(int I, int first, int last,
+                                                    const float (*d)[4], int turned,
+                                                    scores &to)
+{
+    const int lane = threadIdx.x % 32, at = lane / 4 * 8 + lane % 4;
+    #pragma unroll
+    for (int T = 0; T < 2 * SPANS; T++) {
+        const int J = T / 2;
+        if (J < first || J > last) continue;
+        float4 (*square)[32] = to[turned ? square_of(J, I) : square_of(I, J)];
+        #pragma unroll
+        for (int h = 0; h < 2; h++)
+            ((float2 *)square[h])[at + T % 2 * 4] = *(const float2 *)&d[T][2 * h];
+    }
 }
 
 // What the block keeps of q and k, once for the heads that share them.
@@ -175,6 +209,32 @@ static __device__ __forceinline__ void rows_kept(const struct records &x, struct
         if (p == 0)
             ((float *)x.to13.rstd_q)[row] = nq, ((float *)x.to13.rstd_k)[row] = nk;
     }
+}
+
+// Norms and q k^T, which takes the place of q's rows; then k k^T, which is left under
+// way, so that no thread holds both. Rows go to memory meanwhile, as they are.
+template <int K, int many, int kept>
+static __device__ __forceinline__ void products(const struct records &x, int I, int m,
+                                                struct shared_rows<K> *to,
+                                                float (*d)[4],
+                                                struct prepare_gdn<K, many> &r)
+{
+    typedef struct prepare_gdn<K, many> room;
+    static_assert(offsetof(room, qk) >= sizeof r.raw.k, "qk is not where k's rows are");
+    rows_rows<K>(d, r.raw.q, r.raw.k);
+    if (to && threadIdx.x == 0) bulk_store(to, &r.raw, sizeof r.raw);
+    norms_out<K>(x, I, r.z.len, r.raw.q, (float)x.a.scale, &r.norm[0].x);
+    norms_out<K>(x, I, r.z.len, r.raw.k, 1.0f, &r.norm[0].y);
+    group_wait<0>();
+    hold<2 * SPANS>(d);
+    if (threadIdx.x == 0) bulk_read();
+    __syncthreads();
+    if (kept && x.to13.q && to) {
+        rows_kept<K>(x, r.z, m, r.norm, r.raw);
+        __syncthreads();
+    }
+    keep_squares(I, 0, I, d, 0, r.qk);
+    rows_rows<K>(d, r.raw.k, r.raw.k);
 }
 
 #endif

@@ -7,18 +7,6 @@
 
 #include "v3_records_squares.cuh"
 
-// Chunk c of this rank. One stretch needs no look into its tables.
-static __device__ __forceinline__ struct span span_of(const struct kcp_forward &a,
-                                                      int c)
-{
-    int t = c * CHUNK, end = (int)a.T;
-    if (a.NS != 1) {
-        const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
-        t = (int)z.t, end = t + z.len;
-    }
-    return { (uint32_t)t, min(end - t, (int)CHUNK) };    // half of t needs no register
-}
-
 // A warp's squares to the record, and A from those of k: its spans' inverses, then a
 // column of squares a warp. y: see pairs.
 template <int K>
