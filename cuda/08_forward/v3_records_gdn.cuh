@@ -49,8 +49,7 @@ static __device__ __forceinline__ struct head_of_chunk head_of_chunk(
     struct head_of_chunk w = {};
     const int own = many ? I : 0, n = r.n + own, row = lane_row();
     w.G = r.G[own], w.beta = r.beta[own], w.norm = r.norm;
-    w.to = head_of(x, r.c, n)->Ab + lane_in_square();
-    asm volatile("" : "+l"(w.to));       // one address, and constants
+    w.to = head_of(x, r.c, n)->Ab + anew(lane_in_square());
     if (!kept || own >= r.heads) return w;
     const int64_t at = ((r.z.t + row) * x.a.HV + n) * CHUNK + lane_column();
     w.rows = r.z.len - row, w.step = x.a.HV * CHUNK;
@@ -71,6 +70,10 @@ static __device__ __forceinline__ void head_by_warp(const struct head_of_chunk &
 {
     struct pieces A[SPANS][SPANS];       // [J][I]
     #pragma unroll
+    for (int I = 1; I < SPANS; I++)
+        #pragma unroll
+        for (int J = 0; J < I; J++) square_scores(w, I, J, qk, r.f);
+    #pragma unroll
     for (int J = SPANS - 1; J >= 0; J--) {
         float d[2][4], y[SPANS][2][4] = {};
         __syncwarp();
@@ -78,7 +81,8 @@ static __device__ __forceinline__ void head_by_warp(const struct head_of_chunk &
             diagonal_scores(w, J - 1, qk, kk, r.square[0]);
             diagonal_scores(w, J, qk, kk, r.square[1]);
             __syncwarp();
-            invert_square(r.square[threadIdx.x % 32 / 16].x, threadIdx.x % 16);
+            const int column = (threadIdx.x + 4 * J) % 16;  // no unit vector is kept
+            invert_square(r.square[threadIdx.x % 32 / 16].x, column);
         }
         square_rows(d, r.square[J % 2]);
         put_inverse(w, J, J, d);
@@ -97,10 +101,6 @@ static __device__ __forceinline__ void head_by_warp(const struct head_of_chunk &
             A[J][I] = as_a(u);
         }
     }
-    #pragma unroll
-    for (int I = 1; I < SPANS; I++)
-        #pragma unroll
-        for (int J = 0; J < I; J++) square_scores(w, I, J, qk, r.f);
 }
 
 // A head by four warps: warp I has row I of q's squares, column I of N, and row I of A.
@@ -147,7 +147,7 @@ struct shares { int kv, heads; uint32_t parts, H; };
 // Barriers: the rows are there; q's are done with, and norms there; k's are; products
 // are (or, four warps a head, the squares below the diagonal and the spans' inverses).
 template <int K, int many, int kept>
-static __global__ __launch_bounds__(128, many ? 5 - kept : 6) void prepare_gdn_kernel(
+static __global__ __launch_bounds__(128, many && kept ? 4 : 6) void prepare_gdn_kernel(
     const struct records x, struct shares share)
 {
     let_next_begin();
