@@ -109,12 +109,12 @@ static __global__ __launch_bounds__(FOLD_THREADS) void fold_strips(
 
     for (int c = 0; c < OUT; c++)
         fold_row(s, 0, row)[part * OUT + c] = start[c] = state[c];
-    if (count > 1) fold_read<K, COLS>(next, map + V, VK);
+    if (count > 1 && !begins) fold_read<K, COLS>(next, map + V, VK);
     for (int j = 0; j + 1 < count; j++) {
         const float *h = map + row * VK + v0 + part * OUT;
         float x[COLS] = {}, y[OUT];
         __syncthreads();
-        fold_put(s, next);
+        if (j || !begins) fold_put(s, next);
         for (int c = 0; c < OUT; c++) y[c] = h[c];
         map += map_step, start += step;
         if (j + 2 < count) fold_read<K, COLS>(next, map + V, VK);
