@@ -32,7 +32,16 @@ ifneq ($(CUDA_HOME),none)
 $B/sanitize-control: bench/sanitize_control.cu $(wildcard cuda/*.cuh)
 	@mkdir -p $(@D)
 	@$(nvcc) $(NVFLAGS) $(gencode) $< -o $@
-sanitize: $B/kcp-check $B/sanitize-control
+# racecheck's own build: each lane arrives where one does for its warp.
+lanes := $(if $(filter sm_90a,$(ARCH)),$B/kcp-check-lanes)
+$B/lanes_sm90.cu.o: cuda/08_forward/v3_records_sm90.cu $(wildcard ref/*.h cuda/*.cuh \
+                    cuda/*/*.cuh)
+	@mkdir -p $(@D)
+	@$(nvcc) $(NVFLAGS) -DKCP_EVERY_LANE_ARRIVES $(gencode) -c $< -o $@
+$B/kcp-check-lanes: $(filter-out %/v3_records_sm90.cu.o,$(core)) $B/lanes_sm90.cu.o \
+                    $B/tests/main.o
+	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -o $@
+sanitize: $B/kcp-check $B/sanitize-control $(lanes)
 	@PATH="$$PATH:$(CUDA_HOME)/bin" sh bench/sanitize.sh $B
 else
 sanitize:

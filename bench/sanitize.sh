@@ -9,7 +9,8 @@
 # $OUT/sanitize.txt gets the table: 0: clean, and right by the judge; a number: so
 # much was found, "7+" before it was stopped ("c": bytes that were copied, none that a
 # kernel read; "broken", "slow", "none": the tool's own end; "wrong": clean, but not
-# what the judge expects). JOBS processes at once (all cores), EACH seconds a process;
+# what the judge expects; "0l": 0 in racecheck's own build, where every lane arrives for
+# itself, see CONTRIBUTING.md). JOBS processes at once (all cores), EACH seconds each;
 # after LIMIT seconds none is started; what was not run says "-". MISSING may be a file,
 # too, of lines "stage variant tool"; ALONE=racecheck: one rank where there are more.
 # Status 1 unless all that was asked for is 0.
@@ -74,13 +75,16 @@ export B OUT EACH PLAIN RACE
 cat >"$OUT/one.sh" <<'ONE'
 tool=$1 stage=$2 name=$3; shift 3
 log=$OUT/logs/$tool.$stage.$name start=$(date +%s) how= options=$PLAIN
-left=$((END - start))
+left=$((END - start)) judge=$B/kcp-check lanes=
+case $tool.$name in racecheck.v3_records)
+    [ ! -x "$judge-lanes" ] || judge=$judge-lanes lanes=l ;;
+esac
 [ $left -gt 0 ] || exit 0
 [ $((left + 10)) -gt "$EACH" ] || EACH=$((left + 10))
 [ $tool != initcheck ] || how=--bare
 [ $tool != racecheck ] || how=--in-turn options="$PLAIN $RACE"
 if [ "$stage" = control ]; then set -- "$B/sanitize-control" $name
-else set -- "$B/kcp-check" --device --repeats 0 $how --stage $stage --variant $name \
+else set -- "$judge" --device --repeats 0 $how --stage $stage --variant $name \
     --case "$*"; fi
 timeout -k 5 "$EACH" compute-sanitizer --tool $tool $options "$@" >"$log" 2>&1
 rc=$?
@@ -97,6 +101,7 @@ fi
 [ $stage = control ] || [ "$found" != 0 ] ||
     { grep -q "^1 passed, 0 failed" "$log" && ! grep -q ' ok.*, [0-9]* n/a' "$log"; } ||
     found=wrong
+[ "$found" != 0 ] || found=0$lanes
 echo "$stage $name $tool ${found:-none} $(($(date +%s) - start)) s" >"$log.row"
 ONE
 END=$(($(date +%s) + LIMIT)); export END
@@ -105,7 +110,7 @@ stage=${STAGE:+--stage $STAGE}
 # The age of a variant in its stage: 0 the last, behind it the ones before, then fp32.
 "$B/kcp-check" --list --device $stage | awk '{ print $1, $2 }' >"$OUT/variants"
 for t in $tools; do echo "$t control $t"; echo "$t control none"; done >>"$list"
-for c in turns late lane; do
+for c in turns late lane mapped both; do
     ! grep -q _sm90 "$OUT/variants" || echo "racecheck control $c" >>"$list"
 done
 case $MISSING in
@@ -143,8 +148,9 @@ for t in $tools; do pair $t $t none; done
 if grep -q _sm90 "$OUT/variants"; then
     pair racecheck late turns
     echo "sanitize.sh: racecheck, barriers in shared memory: each thread arrives:" \
-         "$(of racecheck turns); nobody waits: $(of racecheck late); right, but" \
-         "lane 0 arrives for its warp: $(of racecheck lane), its limit"
+         "$(of racecheck turns); so in a pair of blocks: $(of racecheck both); nobody" \
+         "waits: $(of racecheck late); right, but lane 0 arrives for its warp:" \
+         "$(of racecheck lane), or at a mapped address: $(of racecheck mapped)"
 fi
 {
     printf '%-20s %-18s' stage variant; printf ' %9s' $tools; echo
@@ -161,7 +167,7 @@ cat "$OUT/sanitize.txt"
 all=$(awk '{ print $1, $2 }' "$OUT/asked" | sort -u | grep -c .)
 clean=$(awk 'FILENAME ~ /asked$/ { n[$1 " " $2]++; next }
     FNR == 1 { for (i = 3; i <= 6; i++) tool[i] = $i; next }
-    { for (i = 3; i <= 6; i++) got[$1 " " $2] += $i == "0" }
+    { for (i = 3; i <= 6; i++) got[$1 " " $2] += $i ~ /^0l?$/ }
     END { for (x in n) if (got[x] == n[x]) clean++; print clean + 0 }' \
     "$OUT/asked" "$OUT/sanitize.txt")
 late=$(while read -r s v t; do [ -e "$OUT/logs/$t.$s.$v.row" ] || echo "$s $v"

@@ -2,17 +2,20 @@
 //
 // Book: chapter 17.  Checked by: sanitize.sh, which runs it first.
 // Next: sanitize.sh.  sanitize-control memcheck|racecheck|initcheck|synccheck|none, and
-// for racecheck turns|late|lane: barriers in shared memory, as kernels for sm_90a use.
+// for racecheck turns|late|lane|mapped|both: barriers in shared memory, as kernels for
+// sm_90a use.
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <string.h>
 #ifdef KCP_HOPPER
-#include "group.cuh"
+#include "bulk.cuh"
 #endif
 
-enum fault { NONE, MEMCHECK, RACECHECK, INITCHECK, SYNCCHECK, TURNS, LATE, LANE };
+enum fault { NONE, MEMCHECK, RACECHECK, INITCHECK, SYNCCHECK, TURNS, LATE, LANE,
+             MAPPED, BOTH };
 static const char *const faults[] = { "none", "memcheck", "racecheck", "initcheck",
-                                      "synccheck", "turns", "late", "lane" };
+                                      "synccheck", "turns", "late", "lane",
+                                      "mapped", "both" };
 
 // Each thread adds its neighbour's number: past the end, unwritten, with no barrier
 // between write and read, or a barrier without half a warp.
@@ -33,11 +36,21 @@ enum { THREADS = 128, COUNT = 8, STAGES = 2 };
 // The ring of group_scan.cuh, small: each thread copies 16 bytes and reads another's.
 // TURNS: right, each thread arrives for itself. LATE: nobody waits until all have read
 // what is replaced. LANE: right too, lane 0 arrives for its warp behind __syncwarp; the
-// tool does not follow that from lane to lane, and reports 31 lanes of 32.
+// tool does not follow that from lane to lane, and reports 31 lanes of 32. MAPPED:
+// right too, each thread arrives for itself at the address that a cluster has for the
+// barrier. BOTH: right, two blocks at the same pace: each thread tells its own block's
+// barrier directly and the other's at its address.
 __device__ void arrive(int fault, uint64_t *bar)
 {
     if (fault == LANE) __syncwarp();
     if (fault != LANE || threadIdx.x % 32 == 0) turn_arrive(bar);
+}
+
+__device__ void give_back(int fault, uint64_t *bar)
+{
+    if (fault == MAPPED) turn_arrive_at(bar, cluster_rank());
+    else arrive(fault, bar);
+    if (fault == BOTH) turn_arrive_at(bar, cluster_rank() ^ 1);
 }
 
 __global__ void turns(int fault, const int4 *x, int *y)
@@ -46,8 +59,12 @@ __global__ void turns(int fault, const int4 *x, int *y)
     __shared__ uint64_t full[STAGES], empty[STAGES];
     const int t = threadIdx.x, arrivals = fault == LANE ? THREADS / 32 : THREADS;
     int sum = 0;
-    if (t < STAGES) turn_init(&full[t], arrivals), turn_init(&empty[t], arrivals);
-    __syncthreads();
+    if (t < STAGES) {
+        turn_init(&full[t], arrivals);
+        turn_init(&empty[t], fault == BOTH ? 2 * THREADS : arrivals);
+    }
+    if (fault == BOTH) cluster_sync();
+    else __syncthreads();
     for (int i = -1; i < COUNT; i++) {
         const int at = i & 1, next = at ^ 1;
         if (i + 1 < COUNT) {
@@ -61,20 +78,33 @@ __global__ void turns(int fault, const int4 *x, int *y)
         if (i < 0) continue;
         turn_wait(&full[at], i / STAGES);
         sum += tile[at][THREADS - 1 - t].x;
-        arrive(fault, &empty[at]);
+        give_back(fault, &empty[at]);
     }
-    y[t] = sum;
+    y[blockIdx.x * THREADS + t] = sum;
+    if (fault == BOTH) cluster_sync();
+}
+
+static void launch(int fault, const int4 *x, int *y)
+{
+    cudaLaunchAttribute a = {};
+    cudaLaunchConfig_t c = {};
+    const unsigned blocks = fault == BOTH ? 2 : 1;
+    a.id = cudaLaunchAttributeClusterDimension;
+    a.val.clusterDim.x = blocks, a.val.clusterDim.y = a.val.clusterDim.z = 1;
+    c.gridDim = dim3(blocks), c.blockDim = dim3(THREADS);
+    c.attrs = &a, c.numAttrs = 1;
+    cudaLaunchKernelEx(&c, turns, fault, x, y);
 }
 #endif
 
 int main(int argc, char **argv)
 {
     int fault = -1, *x, *y;
-    for (int i = NONE; argc == 2 && i <= LANE; i++)
+    for (int i = NONE; argc == 2 && i <= BOTH; i++)
         if (!strcmp(argv[1], faults[i])) fault = i;
     if (fault < 0) {
         fprintf(stderr, "sanitize-control: found '%s', expected a tool, none, turns, "
-                "late or lane\n", argc == 2 ? argv[1] : "");
+                "late, lane, mapped or both\n", argc == 2 ? argv[1] : "");
         return 2;
     }
     const size_t bytes = COUNT * THREADS * sizeof(int4);
@@ -83,7 +113,7 @@ int main(int argc, char **argv)
     if (fault != INITCHECK) cudaMemset(x, 0, bytes);
     if (fault < TURNS) neighbour<<<1, 64>>>(fault, x, y);
 #ifdef KCP_HOPPER
-    else turns<<<1, THREADS>>>(fault, (const int4 *)x, y);
+    else launch(fault, (const int4 *)x, y);
 #endif
     return cudaDeviceSynchronize() != cudaSuccess;
 }

@@ -17,7 +17,7 @@ done | awk -v missing="$2" '
     !listed {
         for (i = 1; i <= 4; i++) {
             at = $1 " " $2 " " $7 " " i
-            if ($(i + 2) != "-" && word[at] != "0") word[at] = $(i + 2)
+            if ($(i + 2) != "-" && word[at] !~ /^0l?$/) word[at] = $(i + 2)
         }
         next
     }
@@ -27,7 +27,7 @@ done | awk -v missing="$2" '
             at = $1 " " $2 " " $3 " " i
             x = at in word && word[at] != "" ? word[at] : "-"
             row = row sprintf(" %9s", x)
-            if (missing && x != "0") print $1, $2, tool[i]
+            if (missing && x !~ /^0l?$/) print $1, $2, tool[i]
         }
         if (!missing) printf "%-20s %-18s%s %18s\n", $1, $2, row, $3
     }' $(ls bench/results/*-sanitize.txt 2>/dev/null) listed=1 -

@@ -18,7 +18,7 @@ for f in cuda/*/v[0-9]*.cu; do
     [ -n "$tables" ] || continue
     clean=$(cat $tables |
         awk -v s="$stage" -v v="$name" '$1 == s && $2 == v {        # in all tables
-            for (i = 3; i <= 6; i++) if ($i == "0" && !got[$7, i]++) n[$7]++ }
+            for (i = 3; i <= 6; i++) if ($i ~ /^0l?$/ && !got[$7, i]++) n[$7]++ }
             END { for (digest in n) if (n[digest] == 4) print digest }')
     if [ -z "$clean" ]; then echo "records: $stage $name: no sanitizer's record"
     elif ! echo "$clean" | grep -q "$now"; then

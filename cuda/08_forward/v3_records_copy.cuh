@@ -60,13 +60,25 @@ static __device__ __forceinline__ void wait_full(Chain &m, int part, int turn)
 }
 
 // blocks: 2, a pair of blocks of a cluster fills both rooms, and both must be free; a
-// lane for each tells them that its warp is done.
+// lane for each tells them that its warp is done: the barrier of the warp orders what
+// its lanes have read before that arrival. racecheck follows neither this nor arrivals
+// at mapped addresses; in a build for it each thread tells both, its own directly.
+#ifdef KCP_EVERY_LANE_ARRIVES
+enum { ARRIVING = 128 };                 // threads of a warpgroup that arrive
+#else
+enum { ARRIVING = 4 };
+#endif
 template <int blocks = 1, class Chain>
 static __device__ __forceinline__ void give_back(Chain &m, int part, int turn)
 {
     uint64_t *bar = &m.empty[part][place_of(m, part, turn)];
     if (blocks == 1) {
         turn_arrive(bar);
+        return;
+    }
+    if (ARRIVING == 128) {
+        turn_arrive(bar);
+        turn_arrive_at(bar, cluster_rank() ^ 1);
         return;
     }
     __syncwarp();
@@ -111,7 +123,8 @@ static __device__ __forceinline__ void chain_init(struct chain<K, WGS, parts, kd
     if (threadIdx.x == 0) {
         for (int i = 0; i < parts * MAP_TURNS; i++) {
             turn_init(&m.full[0][0] + i, i < MAP_TURNS ? arrivals : 1);
-            turn_init(&m.empty[0][0] + i, blocks > 1 ? 4 * WGS * blocks : 128 * WGS);
+            turn_init(&m.empty[0][0] + i,
+                      blocks > 1 ? ARRIVING * WGS * blocks : 128 * WGS);
         }
         turns_show();
     }
