@@ -224,6 +224,7 @@ static __device__ void copy_ahead(const struct records &x, int z, int n, int v0,
         const int at = place_of(m, part, turn);
         if (round_of(m, part, turn))
             turn_wait(&m.empty[part][at], round_of(m, part, turn) - 1);
+        __syncwarp();                    // a late lane might miss the round
         if constexpr (kda) {
             if (threadIdx.x % 32 == 0)
                 copy_part<blocks>(record_of<K>(x, c0 + turn, n), part, turn, m);

@@ -17,6 +17,7 @@ static __device__ void copy_parts(const struct records &x, int z, int n,
         if (round_of(m, part, turn))
             turn_wait(&m.empty[part][place_of(m, part, turn)],
                       round_of(m, part, turn) - 1);
+        __syncwarp();                    // a late lane might miss the round
         if constexpr (kda) {
             if (threadIdx.x % 32 == 0)
                 copy_part<blocks>(record_of<K>(x, c0 + turn, n), part, turn, m);
@@ -24,7 +25,6 @@ static __device__ void copy_parts(const struct records &x, int z, int n,
             copy_part<blocks>(rows_of_head<K>(x, c0 + turn, n / kv),
                               head_of(x, c0 + turn, n), part, turn, m);
         }
-        __syncwarp();
     }
 }
 
