@@ -94,17 +94,16 @@ static __device__ __forceinline__ void times_triangle(float (*d)[4],
     triangle_steps<4>(d, a, X, 0, add);
 }
 
-// S^T [64,K] += a X, X [64,K] in panels.
+// S^T [64,K] += a X, X [64,K] in panels: all of K a product, twice as wide.
 template <int K>
 static __device__ __forceinline__ void add_panels(float (*S)[4], const uint32_t (*a)[4],
                                                   const unsigned char *X)
 {
+    const uint64_t at = columns_at((const bf16 *)X);
     #pragma unroll
     for (int p = 0; p < CHUNK / 16; p++)
-        #pragma unroll
-        for (int j = 0; j < K / 64; j++)
-            group_mma_64<1>(S + 8 * j, a[p], columns_at((const bf16 *)(X + j * BYTES)) +
-                            p * STEP_COLUMNS, 1);
+        if constexpr (K == 128) group_mma_128<1>(S, a[p], at + p * STEP_COLUMNS);
+        else group_mma_64<1>(S, a[p], at + p * STEP_COLUMNS, 1);
 }
 
 #endif
