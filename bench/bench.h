@@ -62,6 +62,7 @@ int  runner_layers(struct runner *x);
 /* Microseconds: the median of the calls, 10 % and 90 %; and the medians of the parts of
  * a layer (cuda/parts.cuh), 0 where it marks none. */
 enum { FRONT, SUM, EXCHANGE, MAIN, PARTS };
+enum { CONV_WIDTH = 4 };               /* taps of chapter 14, as the models have them */
 struct times { double median, low, high, part[PARTS]; };
 int  time_calls(int (*run)(void *), void *args, struct CUstream_st *stream, int warmup,
                 int iters, struct times *t);

@@ -174,6 +174,17 @@ static int fill_spikes(struct runner *x)
     return e ? e : draw_one<float>(x, "w_beta", c->HV * D, WEIGHTS);
 }
 
+// Chapter 14 over the rows of v: D channels.
+static int fill_conv(struct runner *x)
+{
+    typedef __nv_bfloat16 X;
+    const size_t D = (size_t)x->call.HV * x->call.V, n = (size_t)x->call.T * D;
+    int e = draw_one<X>(x, "x", n, ROWS);
+    if (!e) e = draw_one<X>(x, "dy", n, ROWS);
+    if (!e) e = draw_one<float>(x, "weight", D * CONV_WIDTH, WEIGHTS);
+    return e ? e : draw_one<float>(x, "bias", D, WEIGHTS);
+}
+
 // A_log and dt_bias are the same on all ranks. Over ranks there are no states to begin
 // and end with, as in the other systems' context parallelism.
 int fill_inputs(struct runner *x)
@@ -194,5 +205,6 @@ int fill_inputs(struct runner *x)
     if (!e) e = draw_one<X>(x, "beta_raw", T * c->HV, BETA);
     for (int i = 0; i < 6 && !e && !x->b->ranks; i++)
         e = draw_one<float>(x, states[i], state, ROWS);
+    if (!e && bench_asked(x->b, stage_find("14"))) e = fill_conv(x);
     return e || !bench_asked(x->b, stage_find("15")) ? e : fill_spikes(x);
 }

@@ -143,7 +143,7 @@ int bench_options(int argc, char **argv, struct bench *b)
     return settle(b, T);
 }
 
-/* --stage names one, --stages a list of numbers; else all of 01 to 13, and for the
+/* --stage names one, --stages a list of numbers; else all of 01 to 14, and for the
  * other models 16, which alone takes them. */
 int bench_asked(const struct bench *b, const struct kcp_stage *st)
 {
@@ -151,5 +151,5 @@ int bench_asked(const struct bench *b, const struct kcp_stage *st)
     if (b->stage) return stage_find(b->stage) == st;
     if (b->stages) return strstr(b->stages, two) != NULL;
     if (b->call.model > KCP_GDN) return !strcmp(two, "16");
-    return atoi(two) < 14;
+    return atoi(two) < 15;
 }

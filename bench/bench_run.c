@@ -29,7 +29,7 @@ static int save_forward(struct runner *x, const struct kcp_variant *v,
             shelf_add(&x->shelf, "h_kept_16", kcp_saved_states(c) * state);
         return KCP_OK;
     }
-    if (!strncmp(st->name, "15", 2)) return KCP_OK;
+    if (!strncmp(st->name, "14", 2) || !strncmp(st->name, "15", 2)) return KCP_OK;
     if (strncmp(st->name, "13", 2)) return KCP_NA;
     const struct kcp_stage *forward = stage_find("08_forward");
     const struct kcp_variant *fw;
@@ -68,6 +68,8 @@ int runner_variant(struct runner *x, const struct kcp_stage *st,
         void *room = NULL;
         c.pass = pass;
         if (!strncmp(st->name, "07", 2)) c.R = c.NS;
+        if (!strncmp(st->name, "14", 2))
+            c.D = c.HV * c.V, c.Wc = CONV_WIDTH, c.act = KCP_ACT_SILU;
         char *args = args_of(x, st, &c, v->storage);
         int e = args ? prepare(v, args, &room) : KCP_NO_MEMORY;
         if (!e && st->ranks && !(x->b->unsaved && !strncmp(st->name, "08", 2)))
