@@ -7,17 +7,6 @@
 
 #include "v3_records_copy.cuh"
 
-// y^T [64,64] of a warpgroup from rows of v; columns past the chunk's end are 0.
-static __device__ __forceinline__ void load_v(float (*y)[4], const bf16 *v, int ld,
-                                              int len)
-{
-    from_rows(y, v + threadIdx.x / 32 * 16, ld);
-    if (len == CHUNK) return;
-    #pragma unroll
-    for (int i = 0; i < 32; i++)
-        if (i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2 >= len) y[i / 4][i % 4] = 0.0f;
-}
-
 // v as it lies in memory, and y^T <- v^T - y^T, its columns times F; v is 0 past the
 // end.
 static __device__ __forceinline__ void load_v_raw(uint32_t (*r)[4], const bf16 *v,

@@ -137,54 +137,49 @@ static __device__ __forceinline__ void chain_init(struct chain<K, WGS, parts, kd
     else __syncthreads();
 }
 
-// One part of a chunk's record, by lane 0 of the warp that copies.
-template <int blocks, int K, class Chain>
-static __device__ __forceinline__ void copy_part(const struct record<K> *r, int part,
-                                                 int turn, Chain &m)
+// One part of a chunk's record to its place, by a lane. With one gate a head k is kg,
+// too, and factors of rows take the place of decay.
+template <int blocks, int K, int WGS, int parts, int kda>
+static __device__ __forceinline__ void copy_part(const struct records &x, int c, int n,
+                                                 int part, int at,
+                                                 struct chain<K, WGS, parts, kda> &m)
 {
-    const int at = place_of(m, part, turn);
     uint64_t *full = &m.full[part][at];
     const uint32_t panels = K / 64 * BYTES;
+    const struct record<K> *r = record_of<K>(x, c, n);
+    const struct shared_rows<K> *rows = rows_of_head<K>(x, c, n / (x.a.HV / x.a.H));
+    const struct head_record *head = head_of(x, c, n);
     if (part == PART_K) {
         turn_expect(full, panels);
-        copy_piece<blocks>(m.k[at].x, r->k, panels, full);
+        copy_piece<blocks>(m.k[at].x, kda ? r->k : rows->k, panels, full);
     } else if (part == PART_A) {
-        turn_expect(full, TRIANGLE + panels + sizeof r->decay);
-        copy_triangle<blocks>(m.turn[at].Ab, r->Ab, full);
-        copy_piece<blocks>(m.turn[at].kg, r->kg, panels, full);
-        copy_piece<blocks>(m.decay[at], r->decay, sizeof r->decay, full);
+        turn_expect(full, TRIANGLE + (kda ? panels + sizeof r->decay : FACTORS_S));
+        copy_triangle<blocks>(m.turn[at].Ab, kda ? r->Ab : head->Ab, full);
+        if (kda) copy_piece<blocks>(m.turn[at].kg, r->kg, panels, full);
+        if (kda) copy_piece<blocks>(m.decay[at], r->decay, sizeof r->decay, full);
+        else copy_piece<blocks>(&m.head[at], &head->f, FACTORS_S, full);
+    } else if (part == PART_Q) {
+        turn_expect(full, panels + (kda ? 0 : sizeof head->f.Q));
+        copy_piece<blocks>(m.turn[at].q, kda ? r->q : rows->q, panels, full);
+        if (!kda)
+            copy_piece<blocks>(m.head[at].Q, head->f.Q, sizeof head->f.Q, full);
     } else {
-        const uint32_t bytes = part == PART_Q ? panels : TRIANGLE;
-        turn_expect(full, bytes);
-        if (part == PART_Q) copy_piece<blocks>(m.turn[at].q, r->q, bytes, full);
-        else copy_triangle<blocks>(m.turn[at].Aqk, r->Aqk, full);
+        turn_expect(full, TRIANGLE);
+        copy_triangle<blocks>(m.turn[at].Aqk, kda ? r->Aqk : head->Aqk, full);
     }
 }
 
-// The same with one gate a head: k is kg, too.
-template <int blocks, int K, class Chain>
-static __device__ __forceinline__ void copy_part(const struct shared_rows<K> *rows,
-                                                 const struct head_record *r, int part,
-                                                 int turn, Chain &m)
+// The same by a warp, as soon as the place is free.
+template <int blocks, int K, int WGS, int parts, int kda>
+static __device__ __forceinline__ void copy_next(const struct records &x, int c, int n,
+                                                 int part, int turn,
+                                                 struct chain<K, WGS, parts, kda> &m)
 {
-    const int at = place_of(m, part, turn);
-    uint64_t *full = &m.full[part][at];
-    const uint32_t panels = K / 64 * BYTES;
-    if (part == PART_K) {
-        turn_expect(full, panels);
-        copy_piece<blocks>(m.k[at].x, rows->k, panels, full);
-    } else if (part == PART_A) {
-        turn_expect(full, TRIANGLE + FACTORS_S);
-        copy_triangle<blocks>(m.turn[at].Ab, r->Ab, full);
-        copy_piece<blocks>(&m.head[at], &r->f, FACTORS_S, full);
-    } else if (part == PART_Q) {
-        turn_expect(full, panels + sizeof r->f.Q);
-        copy_piece<blocks>(m.turn[at].q, rows->q, panels, full);
-        copy_piece<blocks>(m.head[at].Q, r->f.Q, sizeof r->f.Q, full);
-    } else {
-        turn_expect(full, TRIANGLE);
-        copy_triangle<blocks>(m.turn[at].Aqk, r->Aqk, full);
-    }
+    const int at = place_of(m, part, turn), round = round_of(m, part, turn);
+    if (round) turn_wait(&m.empty[part][at], round - 1);
+    __syncwarp();                        // a late lane might miss the round
+    if (threadIdx.x % 32 == 0) copy_part<blocks>(x, c, n, part, at, m);
+    __syncwarp();
 }
 
 // A chunk's rows of v, by the warp: 16 bytes a lane, for rows are too short and too
@@ -206,40 +201,20 @@ static __device__ __forceinline__ void copy_v(const struct records &x, struct sp
     copies_arrive(full);
 }
 
-// What a warp that copies does besides, a chunk whose part was given back: nothing.
-struct nothing_else {
-    __device__ void operator()(int part, int turn) const {}
-};
-
-// A warp copies one part, of chunk after chunk, each as soon as its place is free.
-template <int blocks = 1, int K, int WGS, int parts, int kda,
-          class Else = struct nothing_else>
+// A warp copies one part, of chunk after chunk; the first part's, v besides.
+template <int blocks, int K, int WGS, int kda>
 static __device__ void copy_ahead(const struct records &x, int z, int n, int v0,
-                                  struct chain<K, WGS, parts, kda> &m,
-                                  const Else &besides = Else())
+                                  struct chain<K, WGS, 4, kda> &m)
 {
-    const int c0 = first_chunk(x, z), count = chunk_count(x, z), kv = x.a.HV / x.a.H;
+    const int c0 = first_chunk(x, z), count = chunk_count(x, z);
     const int part = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
     for (int turn = 0; turn < count; turn++) {
-        const int at = place_of(m, part, turn);
-        if (round_of(m, part, turn))
-            turn_wait(&m.empty[part][at], round_of(m, part, turn) - 1);
-        __syncwarp();                    // a late lane might miss the round
-        if constexpr (kda) {
-            if (threadIdx.x % 32 == 0)
-                copy_part<blocks>(record_of<K>(x, c0 + turn, n), part, turn, m);
-        } else if (threadIdx.x % 32 == 0) {
-            copy_part<blocks>(rows_of_head<K>(x, c0 + turn, n / kv),
-                              head_of(x, c0 + turn, n), part, turn, m);
-        }
-        __syncwarp();
+        copy_next<blocks>(x, c0 + turn, n, part, turn, m);
+        const int at = place_of(m, PART_K, turn);
         if (part == PART_K)
             copy_v<WGS>(x, chunk_span(x.a, z, c0 + turn), n, v0, m.v[at],
                         &m.full[PART_K][at]);
-        if (turn >= m.LATER) besides(part, turn - m.LATER);
     }
-    for (int turn = max(count - m.LATER, 0); turn < count; turn++)
-        besides(part, turn);
 }
 
 #endif

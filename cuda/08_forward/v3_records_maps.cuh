@@ -7,25 +7,14 @@
 
 #include "v3_records_chain.cuh"
 
-// A warp copies one part of the records, chunk after chunk, as soon as a place is free.
+// A warp copies one part of the records, chunk after chunk.
 template <int part, int blocks, int K, int WGS, int kda>
 static __device__ void copy_parts(const struct records &x, int z, int n,
                                   struct chain<K, WGS, 2, kda> &m)
 {
-    const int c0 = first_chunk(x, z), count = chunk_count(x, z), kv = x.a.HV / x.a.H;
-    for (int turn = 0; turn < count; turn++) {
-        if (round_of(m, part, turn))
-            turn_wait(&m.empty[part][place_of(m, part, turn)],
-                      round_of(m, part, turn) - 1);
-        __syncwarp();                    // a late lane might miss the round
-        if constexpr (kda) {
-            if (threadIdx.x % 32 == 0)
-                copy_part<blocks>(record_of<K>(x, c0 + turn, n), part, turn, m);
-        } else if (threadIdx.x % 32 == 0) {
-            copy_part<blocks>(rows_of_head<K>(x, c0 + turn, n / kv),
-                              head_of(x, c0 + turn, n), part, turn, m);
-        }
-    }
+    const int c0 = first_chunk(x, z), count = chunk_count(x, z);
+    for (int turn = 0; turn < count; turn++)
+        copy_next<blocks>(x, c0 + turn, n, part, turn, m);
 }
 
 // Two warps have v, rows in turn: one warp with -k~ and v came too late. Rows past the

@@ -1,0 +1,72 @@
+// v3_records_walk.cuh -- what the scan's two walks share: o's way out, links in turn.
+// Book: chapter 17, "Code: kernels".
+// Checked by: tests/08_forward.c.
+// Next: v3_records_walk_kda.cuh.
+#ifndef KCP_V3_RECORDS_WALK_CUH
+#define KCP_V3_RECORDS_WALK_CUH
+
+#include "v3_records_chain.cuh"
+
+// o^T, packed as soon as it is there: registers of products may not be read while
+// others are under way.
+static __device__ __forceinline__ void pack_o(uint32_t (*p)[4], const float (*o)[4])
+{
+    #pragma unroll
+    for (int i = 0; i < 16; i++)
+        p[i / 4][i % 4] = pack(o[i / 2][i % 2 * 2], o[i / 2][i % 2 * 2 + 1]);
+}
+
+// Where this lane's pieces of o go: its first row of the next chunk, from a row to the
+// next, and how many rows are left from there.
+struct o_out { bf16 *to; int64_t step; int left; };
+
+static __device__ __forceinline__ struct o_out o_out(const struct records &x, int z,
+                                                     int n, int v0, int count)
+{
+    const int lane = threadIdx.x % 32;
+    const struct span w = chunk_span(x.a, z, first_chunk(x, z));
+    const int64_t step = (int64_t)x.a.HV * x.a.V;
+    const int64_t rows = ((const int *)x.a.cu)[z + 1] - (int64_t)w.t;
+    bf16 *o = out<bf16>(x.a.o, w.t, x.a.HV, n, x.a.V);
+    return { o + v0 + threadIdx.x / 32 * 16 + lane / 16 * 8 + lane % 16 * step, step,
+             (int)min(rows, (int64_t)count * CHUNK) - lane % 16 };
+}
+
+// A chunk's o to memory: a warp's 16 columns, turned where its own 16 of a chunk's v
+// were, which it has read; no other warp has business there, so that none waits.
+template <int ld>
+static __device__ __forceinline__ void store_o(struct o_out &to, bf16 *v,
+                                               const uint32_t (*p)[4])
+{
+    const int lane = threadIdx.x % 32;
+    v += threadIdx.x / 32 * 16;
+    __syncwarp();
+    #pragma unroll
+    for (int i = 0; i < 4; i++)
+        store_tiles_t(v + (i * 16 + lane / 16 * 8 + lane % 8) * ld + lane / 8 % 2 * 8,
+                      p[i]);
+    __syncwarp();
+    #pragma unroll
+    for (int i = 0; i < CHUNK; i += 16)
+        if (i < to.left)
+            *(uint4 *)(to.to + i * to.step) =
+                *(const uint4 *)&v[(i + lane % 16) * ld + lane / 16 * 8];
+    __syncwarp();
+    to.to += CHUNK * to.step, to.left -= CHUNK;
+}
+
+// A link is cut where no product is under way, in its middle: the compiler waits there
+// for all of them. front: the state as it was before the chunk to v_new and q S; back:
+// v_new into the state and into o. The next front runs beside the end of back.
+template <class Walk>
+static __device__ __forceinline__ void walk_links(Walk w, int count, float (*S)[4])
+{
+    if (count == 0) return;
+    w.front(0, S);
+    for (int turn = 0; turn + 1 < count; turn++)
+        w.back(turn, turn + 1, S), w.front(turn + 1, S);
+    w.back(count - 1, 0, S);
+    w.last(count);
+}
+
+#endif
