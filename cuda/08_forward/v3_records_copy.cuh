@@ -29,6 +29,7 @@ struct chain {
     struct row_factors head[kda ? 0 : LATER];
     bf16 v[FIRST][CHUNK][64 * WGS + PAD];
     uint64_t full[parts][MAP_TURNS], empty[parts][MAP_TURNS];
+    uint64_t turned[WGS];                // the scan's o, on its way out
 };
 
 // The window's chunks of a stretch.
@@ -126,6 +127,7 @@ static __device__ __forceinline__ void chain_init(struct chain<K, WGS, parts, kd
             turn_init(&m.empty[0][0] + i,
                       blocks > 1 ? ARRIVING * WGS * blocks : 128 * WGS);
         }
+        for (int i = 0; i < WGS; i++) turn_init(&m.turned[i], 128);
         turns_show();
     }
     for (int i = 0; i < m.LATER; i++) {

@@ -16,27 +16,28 @@ static __device__ __forceinline__ void pack_o(uint32_t (*p)[4], const float (*o)
         p[i / 4][i % 4] = pack(o[i / 2][i % 2 * 2], o[i / 2][i % 2 * 2 + 1]);
 }
 
-// Where this lane's pieces of o go: its first row of the next chunk, from a row to the
+// Where this thread's pieces of o go: its first row of the next chunk, from a row to the
 // next, and how many rows are left from there.
 struct o_out { bf16 *to; int64_t step; int left; };
 
 static __device__ __forceinline__ struct o_out o_out(const struct records &x, int z,
                                                      int n, int v0, int count)
 {
-    const int lane = threadIdx.x % 32;
+    const int wg = threadIdx.x / 128, at = threadIdx.x % 128;
     const struct span w = chunk_span(x.a, z, first_chunk(x, z));
     const int64_t step = (int64_t)x.a.HV * x.a.V;
     const int64_t rows = ((const int *)x.a.cu)[z + 1] - (int64_t)w.t;
     bf16 *o = out<bf16>(x.a.o, w.t, x.a.HV, n, x.a.V);
-    return { o + v0 + threadIdx.x / 32 * 16 + lane / 16 * 8 + lane % 16 * step, step,
-             (int)min(rows, (int64_t)count * CHUNK) - lane % 16 };
+    return { o + v0 + 64 * wg + at % 8 * 8 + at / 8 * step, step,
+             (int)min(rows, (int64_t)count * CHUNK) - at / 8 };
 }
 
-// A chunk's o to memory: a warp's 16 columns, turned where its own 16 of a chunk's v
-// were, which it has read; no other warp has business there, so that none waits.
+// o of a chunk is turned where the next chunk's v is, each warp's 16 columns where it has
+// read v's; and leaves later, whole rows by the warpgroup, before that place is given
+// back. Between the two a warp need not wait.
 template <int ld>
-static __device__ __forceinline__ void store_o(struct o_out &to, bf16 *v,
-                                               const uint32_t (*p)[4])
+static __device__ __forceinline__ void turn_o(bf16 *v, const uint32_t (*p)[4],
+                                              uint64_t *turned)
 {
     const int lane = threadIdx.x % 32;
     v += threadIdx.x / 32 * 16;
@@ -45,13 +46,20 @@ static __device__ __forceinline__ void store_o(struct o_out &to, bf16 *v,
     for (int i = 0; i < 4; i++)
         store_tiles_t(v + (i * 16 + lane / 16 * 8 + lane % 8) * ld + lane / 8 % 2 * 8,
                       p[i]);
-    __syncwarp();
+    turn_arrive(turned + threadIdx.x / 128);
+}
+
+template <int ld>
+static __device__ __forceinline__ void rows_of_o(struct o_out &to, const bf16 *v,
+                                                 uint64_t *turned, int turn)
+{
+    const int wg = threadIdx.x / 128, at = threadIdx.x % 128;
+    turn_wait(turned + wg, turn);
     #pragma unroll
     for (int i = 0; i < CHUNK; i += 16)
         if (i < to.left)
             *(uint4 *)(to.to + i * to.step) =
-                *(const uint4 *)&v[(i + lane % 16) * ld + lane / 16 * 8];
-    __syncwarp();
+                *(const uint4 *)&v[(i + at / 8) * ld + 64 * wg + at % 8 * 8];
     to.to += CHUNK * to.step, to.left -= CHUNK;
 }
 

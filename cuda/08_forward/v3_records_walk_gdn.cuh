@@ -52,7 +52,7 @@ struct walk_gdn {
         times_panels<K / 16>(o, a, r.q[0], 0);
         group_commit();
         load_v_raw(v, m.v[at][0], LD);
-        if (turn) store_o<LD>(to, m.v[at][0], packed);
+        if (turn) turn_o<LD>(m.v[at][0], packed, m.turned);
         wait_full(m, PART_A, turn);
         group_wait<1>();
         hold<CHUNK / 8>(y);
@@ -85,6 +85,7 @@ struct walk_gdn {
         group_begin();
         times_triangle(o, b, m.turn[turn % m.LATER].Aqk, 1);
         group_commit();
+        if (turn) rows_of_o<LD>(to, m.v[turn % m.FIRST][0], m.turned, turn - 1);
         group_wait<1>();
         hold<K / 8>(S);
         give_back<blocks>(m, PART_K, turn), give_back<blocks>(m, PART_A, turn);
@@ -96,7 +97,8 @@ struct walk_gdn {
         group_wait<0>();
         hold<CHUNK / 8>(o);
         pack_o(packed, o);
-        store_o<LD>(to, m.v[turn % m.FIRST][0], packed);
+        turn_o<LD>(m.v[turn % m.FIRST][0], packed, m.turned);
+        rows_of_o<LD>(to, m.v[turn % m.FIRST][0], m.turned, turn - 1);
     }
 };
 

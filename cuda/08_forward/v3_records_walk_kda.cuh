@@ -9,7 +9,7 @@
 
 // One warpgroup's columns along a chain. Products run one behind the other, and each is
 // waited for as late as what it makes is needed. In series: k~ S, v_new, S; o's products
-// run behind them, and o of a chunk leaves while the next chunk's k~ S runs.
+// run behind them, and o of a chunk leaves beside the next chunk's.
 template <int K, int WGS, int blocks>
 struct walk_kda {
     enum { LD = 64 * WGS + PAD };        // a row of v to the next
@@ -42,11 +42,10 @@ struct walk_kda {
         group_begin();
         times_panels<K / 16>(o, a, r.q[0], 0);
         group_commit();
-        if (turn) store_o<LD>(to, m.v[turn % m.FIRST][0], packed);
+        if (turn) turn_o<LD>(m.v[turn % m.FIRST][0], packed, m.turned);
         wait_full(m, PART_A, turn);
         group_wait<1>();
         hold<CHUNK / 8>(y);
-        give_back<blocks>(m, PART_K, turn);
 
         as_rows<CHUNK / 8>(b, y);
         group_begin();
@@ -71,6 +70,8 @@ struct walk_kda {
         times_triangle(o, b, r.Aqk, 1);
         group_commit();
         //< kernel-records-walk
+        if (turn) rows_of_o<LD>(to, m.v[turn % m.FIRST][0], m.turned, turn - 1);
+        give_back<blocks>(m, PART_K, turn);
         if (next) begin(next);
         group_wait<1>();
         hold<K / 8>(S);
@@ -83,7 +84,8 @@ struct walk_kda {
         group_wait<0>();
         hold<CHUNK / 8>(o);
         pack_o(packed, o);
-        store_o<LD>(to, m.v[turn % m.FIRST][0], packed);
+        turn_o<LD>(m.v[turn % m.FIRST][0], packed, m.turned);
+        rows_of_o<LD>(to, m.v[turn % m.FIRST][0], m.turned, turn - 1);
     }
 };
 
