@@ -139,18 +139,37 @@ static __device__ __forceinline__ void chain_init(struct chain<K, WGS, parts, kd
     else __syncthreads();
 }
 
+// Where a stretch's records lie, chunk after chunk: no address is made anew, for a warp
+// that copies must keep ahead.
+template <int K>
+struct source {
+    const struct record<K> *r;
+    const struct shared_rows<K> *rows;
+    const struct head_record *head;
+    int H, HV;
+
+    __device__ __forceinline__ void step(void) { r += HV, rows += H, head += HV; }
+};
+
+template <int K>
+static __device__ __forceinline__ struct source<K> source_of(const struct records &x,
+                                                             int c, int n)
+{
+    return { record_of<K>(x, c, n), rows_of_head<K>(x, c, n / (x.a.HV / x.a.H)),
+             head_of(x, c, n), x.a.H, x.a.HV };
+}
+
 // One part of a chunk's record to its place, by a lane. With one gate a head k is kg,
 // too, and factors of rows take the place of decay.
-template <int blocks, int K, int WGS, int parts, int kda>
-static __device__ __forceinline__ void copy_part(const struct records &x, int c, int n,
-                                                 int part, int at,
+template <int part, int blocks, int K, int WGS, int parts, int kda>
+static __device__ __forceinline__ void copy_part(const struct source<K> &from, int at,
                                                  struct chain<K, WGS, parts, kda> &m)
 {
+    const auto *r = from.r;
+    const auto *rows = from.rows;
+    const auto *head = from.head;
     uint64_t *full = &m.full[part][at];
     const uint32_t panels = K / 64 * BYTES;
-    const struct record<K> *r = record_of<K>(x, c, n);
-    const struct shared_rows<K> *rows = rows_of_head<K>(x, c, n / (x.a.HV / x.a.H));
-    const struct head_record *head = head_of(x, c, n);
     if (part == PART_K) {
         turn_expect(full, panels);
         copy_piece<blocks>(m.k[at].x, kda ? r->k : rows->k, panels, full);
@@ -171,52 +190,72 @@ static __device__ __forceinline__ void copy_part(const struct records &x, int c,
     }
 }
 
-// The same by a warp, as soon as the place is free.
-template <int blocks, int K, int WGS, int parts, int kda>
-static __device__ __forceinline__ void copy_next(const struct records &x, int c, int n,
-                                                 int part, int turn,
-                                                 struct chain<K, WGS, parts, kda> &m)
-{
-    const int at = place_of(m, part, turn), round = round_of(m, part, turn);
-    if (round) turn_wait(&m.empty[part][at], round - 1);
-    __syncwarp();                        // a late lane might miss the round
-    if (threadIdx.x % 32 == 0) copy_part<blocks>(x, c, n, part, at, m);
-    __syncwarp();
-}
+// A stretch's rows of v, chunk after chunk, by so many lanes, 16 bytes each: rows are
+// too short and too many for the engine. 0 past the end.
+template <int WGS, int lanes>
+struct rows_of_v {
+    const bf16 *v;                       // this lane's piece of the chunk's first row
+    int64_t ld;
+    int left;
 
-// A chunk's rows of v, by the warp: 16 bytes a lane, for rows are too short and too
-// many for the engine; 0 past the end.
-template <int WGS>
-static __device__ __forceinline__ void copy_v(const struct records &x, struct span w,
-                                              int n, int v0,
-                                              bf16 (*to)[64 * WGS + PAD],
-                                              uint64_t *full)
-{
-    const int lane = threadIdx.x % 32, pieces = 8 * WGS, at = lane % pieces * 8;
-    const int64_t step = (int64_t)x.a.HV * x.a.V;
-    const bf16 *v = in<bf16>(x.a.v, w.t, x.a.HV, n, x.a.V) + v0 + at;
-    #pragma unroll 4
-    for (int t = lane / pieces; t < w.len; t += 32 / pieces)
-        copy_async(&to[t][at], v + t * step, 1);
-    for (int t = w.len + lane / pieces; t < CHUNK; t += 32 / pieces)
-        copy_async(&to[t][at], x.a.v, 0);
-    copies_arrive(full);
-}
-
-// A warp copies one part, of chunk after chunk; the first part's, v besides.
-template <int blocks, int K, int WGS, int kda>
-static __device__ void copy_ahead(const struct records &x, int z, int n, int v0,
-                                  struct chain<K, WGS, 4, kda> &m)
-{
-    const int c0 = first_chunk(x, z), count = chunk_count(x, z);
-    const int part = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
-    for (int turn = 0; turn < count; turn++) {
-        copy_next<blocks>(x, c0 + turn, n, part, turn, m);
-        const int at = place_of(m, PART_K, turn);
-        if (part == PART_K)
-            copy_v<WGS>(x, chunk_span(x.a, z, c0 + turn), n, v0, m.v[at],
-                        &m.full[PART_K][at]);
+    __device__ __forceinline__ void copy(bf16 (*to)[64 * WGS + PAD], uint64_t *full)
+    {
+        const int lane = threadIdx.x % lanes, pieces = 8 * WGS, row = lane / pieces;
+        #pragma unroll
+        for (int i = row; i < CHUNK + row; i += lanes / pieces)
+            copy_async(&to[i][lane % pieces * 8], v + (i < left ? i : 0) * ld, i < left);
+        copies_arrive(full);
+        v += CHUNK * ld, left -= CHUNK;
     }
+};
+
+template <int WGS, int lanes>
+static __device__ __forceinline__ struct rows_of_v<WGS, lanes> rows_of_v_of(
+    const struct records &x, int z, int n, int v0)
+{
+    const int64_t t = chunk_span(x.a, z, first_chunk(x, z)).t;
+    const bf16 *v = in<bf16>(x.a.v, t, x.a.HV, n, x.a.V) + v0;
+    const int64_t left = ((const int *)x.a.cu)[z + 1] - t;
+    return { v + threadIdx.x % lanes % (8 * WGS) * 8, (int64_t)x.a.HV * x.a.V,
+             (int)min(left, (int64_t)x.count * CHUNK) };
+}
+
+// A warp copies one part, of chunk after chunk, each as soon as its place is free; and
+// v besides, or v alone, as it is told.
+template <int part, int of_record, int blocks, int K, int WGS, int parts, int kda,
+          int lanes>
+static __device__ void copy_parts(const struct records &x, int z, int n,
+                                  struct chain<K, WGS, parts, kda> &m,
+                                  struct rows_of_v<WGS, lanes> *v)
+{
+    enum { PLACES = part ? m.LATER : m.FIRST };
+    struct source<K> from = source_of<K>(x, first_chunk(x, z), n);
+    int at = 0, round = 0;
+    for (int left = chunk_count(x, z); left > 0; left--, from.step()) {
+        if (round) turn_wait(&m.empty[part][at], round - 1);
+        __syncwarp();                    // a late lane might miss the round
+        if (of_record && threadIdx.x % 32 == 0) copy_part<part, blocks>(from, at, m);
+        __syncwarp();
+        if (v) v->copy(m.v[at], &m.full[PART_K][at]);
+        at = at + 1 == PLACES ? 0 : at + 1, round += at == 0;
+    }
+}
+
+// The four warps of a scan that copy.
+template <int blocks, int K, int WGS, int kda>
+static __device__ __forceinline__ void copy_ahead(const struct records &x, int z, int n,
+                                                  int v0,
+                                                  struct chain<K, WGS, 4, kda> &m)
+{
+    const int part = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
+    struct rows_of_v<WGS, 32> v = {}, *none = NULL;
+    if (part == PART_K) {
+        v = rows_of_v_of<WGS, 32>(x, z, n, v0);
+        copy_parts<PART_K, 1, blocks>(x, z, n, m, &v);
+    }
+    if (part == PART_A) copy_parts<PART_A, 1, blocks>(x, z, n, m, none);
+    if (part == PART_Q) copy_parts<PART_Q, 1, blocks>(x, z, n, m, none);
+    if (part == PART_S) copy_parts<PART_S, 1, blocks>(x, z, n, m, none);
 }
 
 #endif

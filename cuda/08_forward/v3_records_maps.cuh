@@ -7,36 +7,19 @@
 
 #include "v3_records_chain.cuh"
 
-// A warp copies one part of the records, chunk after chunk.
-template <int part, int blocks, int K, int WGS, int kda>
-static __device__ void copy_parts(const struct records &x, int z, int n,
-                                  struct chain<K, WGS, 2, kda> &m)
+// Two warps have v, rows in turn: one warp with -k~ and v came too late.
+template <int blocks, int K, int WGS, int kda>
+static __device__ __forceinline__ void copy_map(const struct records &x, int z, int n,
+                                                int v0, int of_v,
+                                                struct chain<K, WGS, 2, kda> &m)
 {
-    const int c0 = first_chunk(x, z), count = chunk_count(x, z);
-    for (int turn = 0; turn < count; turn++)
-        copy_next<blocks>(x, c0 + turn, n, part, turn, m);
-}
-
-// Two warps have v, rows in turn: one warp with -k~ and v came too late. Rows past the
-// end are 0.
-template <int K, int WGS, int kda>
-static __device__ void copy_rows(const struct records &x, int z, int n, int v0,
-                                 struct chain<K, WGS, 2, kda> &m)
-{
-    const int lane = threadIdx.x % 64, pieces = 8 * WGS, at = lane % pieces * 8;
-    const int row = lane / pieces, step = 64 / pieces, count = chunk_count(x, z);
-    const int64_t ld = (int64_t)x.a.HV * x.a.V, end = ((const int *)x.a.cu)[z + 1];
-    int64_t t = chunk_span(x.a, z, first_chunk(x, z)).t;
-    const bf16 *v = in<bf16>(x.a.v, t, x.a.HV, n, x.a.V) + v0 + at;
-    for (int turn = 0; turn < count; turn++, t += CHUNK, v += CHUNK * ld) {
-        const int place = turn % FIRST_TURNS, len = min((int64_t)CHUNK, end - t);
-        if (turn >= FIRST_TURNS)
-            turn_wait(&m.empty[PART_K][place], turn / FIRST_TURNS - 1);
-        #pragma unroll
-        for (int i = 0; i < CHUNK; i += step)
-            copy_async(&m.v[place][row + i][at], v + (row + i < len ? row + i : 0) * ld,
-                       row + i < len);
-        copies_arrive(&m.full[PART_K][place]);
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
+    struct rows_of_v<WGS, 64> *none = NULL;
+    if (warp == 0) copy_parts<PART_K, 1, blocks>(x, z, n, m, none);
+    if (warp == 1) copy_parts<PART_A, 1, blocks>(x, z, n, m, none);
+    if (warp >= 2 && of_v) {
+        struct rows_of_v<WGS, 64> v = rows_of_v_of<WGS, 64>(x, z, n, v0);
+        copy_parts<PART_K, 0, blocks>(x, z, n, m, &v);
     }
 }
 
@@ -155,12 +138,9 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
 
     chain_init<blocks>(m, of_v ? 65 : 1);
     wait_for_scan();
-    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0) - 4 * WGS;
-    if (warp >= 0) {
+    if (__shfl_sync(~0u, threadIdx.x / 128, 0) == WGS) {
         give_registers<WGS == 1 ? 56 : 40>();
-        if (warp == 0) copy_parts<PART_K, blocks>(x, z, n, m);
-        if (warp == 1) copy_parts<PART_A, blocks>(x, z, n, m);
-        if (warp >= 2 && of_v) copy_rows(x, z, n, v0, m);
+        copy_map<blocks>(x, z, n, v0, of_v, m);
         if (blocks > 1) cluster_sync();
         return;
     }
