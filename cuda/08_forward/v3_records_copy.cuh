@@ -7,28 +7,26 @@
 
 #include "v3_records.cuh"
 
-// On chip: records in turn, in parts that arrive, and are given back, on their own:
-// -k~ with v beside it, three chunks ahead; A beta, kg and decay; qg; Aqk, two ahead,
-// or three for one warpgroup, and with one gate a head, where kg is k; then one
-// warpgroup has k and v four ahead. A map leaves the last two out, and has A beta and
-// kg four chunks ahead. A warpgroup has 64 columns of the state, S^T in registers as in
-// scan.cuh.
-enum { PART_K, PART_A, PART_Q, PART_S, FIRST_TURNS = 3, TURNS = 2, MAP_TURNS = 4 };
+// On chip: records in turn, in parts that arrive, and are given back, on their own: -k~
+// with v beside it; A beta, kg and decay; qg; Aqk: three chunks ahead, the last two of
+// two warpgroups two. With one gate a head kg is k; then one warpgroup has k and v four
+// ahead. A map leaves the last two out, and has A beta and kg four ahead. A warpgroup has
+// 64 columns of the state, S^T in registers as in scan.cuh.
+enum { PART_K, PART_A, PART_Q, PART_S, MOST_PLACES = 4 };
 
 template <int K, int WGS, int parts, int kda>
 struct chain {
-    enum { FIRST = !kda && parts == 4 && WGS == 1 ? MAP_TURNS : FIRST_TURNS,
-           LATER = parts == 2 && kda ? MAP_TURNS
-                 : WGS == 2 && kda ? TURNS : FIRST_TURNS };
+    enum { FIRST = !kda && parts == 4 && WGS == 1 ? 4 : 3,
+           SECOND = parts == 2 && kda ? 4 : 3, LATER = WGS == 2 && kda ? 2 : 3 };
     struct __align__(1024) { unsigned char x[K / 64][BYTES]; } k[FIRST];
-    struct __align__(1024) {
-        unsigned char Ab[BYTES], kg[kda ? K / 64 : 0][BYTES];
-        unsigned char q[parts == 4 ? K / 64 : 0][BYTES], Aqk[parts == 4 ? BYTES : 0];
-    } turn[LATER];
-    float decay[kda ? LATER : 0][K];
-    struct row_factors head[kda ? 0 : LATER];
+    struct __align__(1024) { unsigned char Ab[BYTES], kg[kda ? K / 64 : 0][BYTES]; }
+        second[SECOND];
+    struct __align__(1024) { unsigned char q[K / 64][BYTES], Aqk[BYTES]; }
+        later[parts == 4 ? LATER : 0];
+    float decay[kda ? SECOND : 0][K];
+    struct row_factors head[kda ? 0 : SECOND];
     bf16 v[FIRST][CHUNK][64 * WGS + PAD];
-    uint64_t full[parts][MAP_TURNS], empty[parts][MAP_TURNS];
+    uint64_t full[parts][MOST_PLACES], empty[parts][MOST_PLACES];
     uint64_t turned[WGS];                // the scan's o, on its way out
 };
 
@@ -42,16 +40,22 @@ static __device__ __forceinline__ int chunk_count(const struct records &x, int z
     return min(((const int *)x.a.cn)[z + 1] - first_chunk(x, z), x.count);
 }
 
+template <class Chain>
+static __host__ __device__ constexpr int places(int part)
+{
+    return part == PART_K ? Chain::FIRST : part == PART_A ? Chain::SECOND : Chain::LATER;
+}
+
 // Chunk number `turn` of a chain: its place among a part's, and that place's round.
 template <class Chain>
 static __device__ __forceinline__ int place_of(const Chain &m, int part, int turn)
 {
-    return turn % (part ? (unsigned)Chain::LATER : (unsigned)Chain::FIRST);
+    return turn % (unsigned)places<Chain>(part);
 }
 template <class Chain>
 static __device__ __forceinline__ int round_of(const Chain &m, int part, int turn)
 {
-    return turn / (part ? (unsigned)Chain::LATER : (unsigned)Chain::FIRST);
+    return turn / (unsigned)places<Chain>(part);
 }
 
 template <class Chain>
@@ -122,18 +126,16 @@ static __device__ __forceinline__ void chain_init(struct chain<K, WGS, parts, kd
                                                   int arrivals)
 {
     if (threadIdx.x == 0) {
-        for (int i = 0; i < parts * MAP_TURNS; i++) {
-            turn_init(&m.full[0][0] + i, i < MAP_TURNS ? arrivals : 1);
+        for (int i = 0; i < parts * MOST_PLACES; i++) {
+            turn_init(&m.full[0][0] + i, i < MOST_PLACES ? arrivals : 1);
             turn_init(&m.empty[0][0] + i,
                       blocks > 1 ? ARRIVING * WGS * blocks : 128 * WGS);
         }
         for (int i = 0; i < WGS; i++) turn_init(&m.turned[i], 128);
         turns_show();
     }
-    for (int i = 0; i < m.LATER; i++) {
-        zeros_above(m.turn[i].Ab);
-        if (parts == 4) zeros_above(m.turn[i].Aqk);
-    }
+    for (int i = 0; i < m.SECOND; i++) zeros_above(m.second[i].Ab);
+    for (int i = 0; i < m.LATER && parts == 4; i++) zeros_above(m.later[i].Aqk);
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     if (blocks > 1) cluster_sync();
     else __syncthreads();
@@ -175,18 +177,18 @@ static __device__ __forceinline__ void copy_part(const struct source<K> &from, i
         copy_piece<blocks>(m.k[at].x, kda ? r->k : rows->k, panels, full);
     } else if (part == PART_A) {
         turn_expect(full, TRIANGLE + (kda ? panels + sizeof r->decay : FACTORS_S));
-        copy_triangle<blocks>(m.turn[at].Ab, kda ? r->Ab : head->Ab, full);
-        if (kda) copy_piece<blocks>(m.turn[at].kg, r->kg, panels, full);
+        copy_triangle<blocks>(m.second[at].Ab, kda ? r->Ab : head->Ab, full);
+        if (kda) copy_piece<blocks>(m.second[at].kg, r->kg, panels, full);
         if (kda) copy_piece<blocks>(m.decay[at], r->decay, sizeof r->decay, full);
         else copy_piece<blocks>(&m.head[at], &head->f, FACTORS_S, full);
     } else if (part == PART_Q) {
         turn_expect(full, panels + (kda ? 0 : sizeof head->f.Q));
-        copy_piece<blocks>(m.turn[at].q, kda ? r->q : rows->q, panels, full);
+        copy_piece<blocks>(m.later[at].q, kda ? r->q : rows->q, panels, full);
         if (!kda)
             copy_piece<blocks>(m.head[at].Q, head->f.Q, sizeof head->f.Q, full);
     } else {
         turn_expect(full, TRIANGLE);
-        copy_triangle<blocks>(m.turn[at].Aqk, kda ? r->Aqk : head->Aqk, full);
+        copy_triangle<blocks>(m.later[at].Aqk, kda ? r->Aqk : head->Aqk, full);
     }
 }
 
@@ -228,7 +230,7 @@ static __device__ void copy_parts(const struct records &x, int z, int n,
                                   struct chain<K, WGS, parts, kda> &m,
                                   struct rows_of_v<WGS, lanes> *v)
 {
-    enum { PLACES = part ? m.LATER : m.FIRST };
+    enum { PLACES = places<struct chain<K, WGS, parts, kda>>(part) };
     struct source<K> from = source_of<K>(x, first_chunk(x, z), n);
     int at = 0, round = 0;
     for (int left = chunk_count(x, z); left > 0; left--, from.step()) {

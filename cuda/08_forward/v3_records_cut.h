@@ -8,14 +8,16 @@
 #include "kcp.h"
 
 /* Microseconds on an H200, chunks of 64: a record (one gate a head: a query/key head's
- * share of it, a value head's); a link of the scan, of 64 columns and of 128; a link of
- * a map; one strip more to fold, one window more. Measured: chapter 17. */
-#define KCP_RECORD 0.033
-#define KCP_RECORD_ROWS 0.0154
-#define KCP_RECORD_HEAD 0.0102
-#define KCP_LINK_64 1.2
+ * share of it, a value head's); a link of the scan, of 64 columns, the same while records
+ * are made beside it, and of 128; a link of a map; one strip more to fold, one window
+ * more. Measured: chapter 17. */
+#define KCP_RECORD 0.0353
+#define KCP_RECORD_ROWS 0.021
+#define KCP_RECORD_HEAD 0.0022
+#define KCP_LINK_64 1.0
+#define KCP_LINK_BESIDE 1.4
 #define KCP_LINK_128 2.6
-#define KCP_LINK_MAP 1.5
+#define KCP_LINK_MAP 1.15
 #define KCP_FOLD 4.5
 #define KCP_WINDOW 13
 
@@ -44,7 +46,7 @@ static inline double kcp_window_ratio(const struct kcp_cut *c)
 {
     const int64_t blocks = kcp_scan_blocks(c->HV, c->V, c->P);
     const double beside = kcp_records_time(c) * c->P / (double)(c->P - blocks);
-    return KCP_LINK_64 < beside ? KCP_LINK_64 / beside : 1.0;
+    return KCP_LINK_BESIDE < beside ? KCP_LINK_BESIDE / beside : 1.0;
 }
 
 /* Chunks before window i of n, of all NC. */

@@ -28,7 +28,7 @@ template <int K, int WGS>
 static __device__ __forceinline__ void begin_link(float (*y)[4], int turn, int of_v,
                                                   struct chain<K, WGS, 2, 1> &m)
 {
-    const bf16 *v = m.v[turn % FIRST_TURNS][0] + threadIdx.x / 32 * 16;
+    const bf16 *v = m.v[turn % m.FIRST][0] + threadIdx.x / 32 * 16;
     wait_full(m, PART_K, turn);
     if (of_v) from_rows(y, v, 64 * WGS + PAD);
 }
@@ -47,10 +47,10 @@ static __device__ __forceinline__ void map_walk(const struct records &x, int z,
 
     if (count) begin_link<K, WGS>(y, 0, of_v, m);
     for (int turn = 0; turn < count; turn++) {
-        const int at = turn % m.LATER;
+        const int at = turn % m.SECOND;
         as_rows<K / 8>(a, S);
         group_begin();
-        times_panels<K / 16>(y, a, m.k[turn % FIRST_TURNS].x[0], of_v);
+        times_panels<K / 16>(y, a, m.k[turn % m.FIRST].x[0], of_v);
         group_commit();
         group_wait<0>();
         hold<CHUNK / 8>(y);
@@ -58,14 +58,14 @@ static __device__ __forceinline__ void map_walk(const struct records &x, int z,
         as_rows<CHUNK / 8>(b, y);
         wait_full(m, PART_A, turn);
         group_begin();
-        times_triangle(y, b, m.turn[at].Ab, 0);
+        times_triangle(y, b, m.second[at].Ab, 0);
         group_commit();
         scale_columns<K / 8>(S, m.decay[at]);
         group_wait<0>();
         hold<CHUNK / 8>(y);
         as_rows<CHUNK / 8>(b, y);
         group_begin();
-        add_panels<K>(S, b, m.turn[at].kg[0]);
+        add_panels<K>(S, b, m.second[at].kg[0]);
         group_commit();
         if (turn + 1 < count) begin_link<K, WGS>(y, turn + 1, of_v, m);
         group_wait<0>();
@@ -87,8 +87,8 @@ static __device__ __forceinline__ void map_walk_gdn(const struct records &x, int
     uint32_t a[K / 16][4], b[CHUNK / 16][4];
 
     for (int turn = 0; turn < count; turn++) {
-        const auto &f = m.head[turn % m.LATER];
-        const int at = turn % FIRST_TURNS;
+        const auto &f = m.head[turn % m.SECOND];
+        const int at = turn % m.FIRST;
         const int len = of_v ? chunk_span(x.a, z, c0 + turn).len : 0;
         uint32_t v[4][4] = {};
         as_rows<K / 8>(a, S);
@@ -103,7 +103,7 @@ static __device__ __forceinline__ void map_walk_gdn(const struct records &x, int
         v_minus(y, v, f.F, len);
         as_rows<CHUNK / 8>(b, y);
         group_begin();
-        times_triangle(y, b, m.turn[turn % m.LATER].Ab, 0);
+        times_triangle(y, b, m.second[turn % m.SECOND].Ab, 0);
         group_commit();
         scale_all(S, K / 8, f.decay[0]);
         group_wait<0>();

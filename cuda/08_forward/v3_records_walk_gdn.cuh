@@ -34,8 +34,7 @@ struct walk_gdn {
     // S as it was before the chunk: v_new to y, Q (q S) to o, and S decays.
     __device__ __forceinline__ void front(int turn, float (*S)[4])
     {
-        const auto &r = m.turn[turn % m.LATER];
-        const auto &f = m.head[turn % m.LATER];
+        const auto &f = m.head[turn % m.SECOND];
         const int at = turn % m.FIRST;
         uint32_t a[K / 16][4], b[CHUNK / 16][4], packed[4][4], v[4][4];
         as_rows<K / 8>(a, S);
@@ -49,7 +48,7 @@ struct walk_gdn {
         if (turn) give_back<blocks>(m, PART_S, turn - 1);
         wait_full(m, PART_Q, turn);
         group_begin();
-        times_panels<K / 16>(o, a, r.q[0], 0);
+        times_panels<K / 16>(o, a, m.later[turn % m.LATER].q[0], 0);
         group_commit();
         load_v_raw(v, m.v[at][0], LD);
         if (turn) turn_o<LD>(m.v[at][0], packed, m.turned);
@@ -60,7 +59,7 @@ struct walk_gdn {
         v_minus(y, v, f.F, CHUNK);
         as_rows<CHUNK / 8>(b, y);
         group_begin();
-        times_triangle(y, b, r.Ab, 0);                                 // v_new
+        times_triangle(y, b, m.second[turn % m.SECOND].Ab, 0);         // v_new
         group_commit();
         scale_all(S, K / 8, f.decay[0]);
         hold<K / 8>(S);
@@ -76,14 +75,14 @@ struct walk_gdn {
     __device__ __forceinline__ void back(int turn, int next, float (*S)[4])
     {
         uint32_t a[CHUNK / 16][4], b[CHUNK / 16][4];
-        as_rows_times<CHUNK / 8>(a, y, m.head[turn % m.LATER].B);
+        as_rows_times<CHUNK / 8>(a, y, m.head[turn % m.SECOND].B);
         group_begin();
         add_panels<K>(S, a, m.k[turn % m.FIRST].x[0]);
         group_commit();
         as_rows<CHUNK / 8>(b, y);
         wait_full(m, PART_S, turn);
         group_begin();
-        times_triangle(o, b, m.turn[turn % m.LATER].Aqk, 1);
+        times_triangle(o, b, m.later[turn % m.LATER].Aqk, 1);
         group_commit();
         if (turn) rows_of_o<LD>(to, m.v[turn % m.FIRST][0], m.turned, turn - 1);
         group_wait<1>();

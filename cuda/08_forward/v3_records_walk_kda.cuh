@@ -26,7 +26,7 @@ struct walk_kda {
 
     __device__ __forceinline__ void front(int turn, float (*S)[4])
     {
-        const auto &r = m.turn[turn % m.LATER];
+        const int at = turn % m.SECOND;
         uint32_t a[K / 16][4], b[CHUNK / 16][4], packed[4][4];
         if (turn == 0) begin(0);
         as_rows<K / 8>(a, S);
@@ -40,7 +40,7 @@ struct walk_kda {
         if (turn) give_back<blocks>(m, PART_S, turn - 1);
         wait_full(m, PART_Q, turn);
         group_begin();
-        times_panels<K / 16>(o, a, r.q[0], 0);
+        times_panels<K / 16>(o, a, m.later[turn % m.LATER].q[0], 0);
         group_commit();
         if (turn) turn_o<LD>(m.v[turn % m.FIRST][0], packed, m.turned);
         wait_full(m, PART_A, turn);
@@ -49,9 +49,9 @@ struct walk_kda {
 
         as_rows<CHUNK / 8>(b, y);
         group_begin();
-        times_triangle(y, b, r.Ab, 0);                                 // v_new
+        times_triangle(y, b, m.second[at].Ab, 0);                      // v_new
         group_commit();
-        scale_columns<K / 8>(S, m.decay[turn % m.LATER]);
+        scale_columns<K / 8>(S, m.decay[at]);
         group_wait<0>();
         hold<CHUNK / 8>(y), hold<CHUNK / 8>(o);
         give_back<blocks>(m, PART_Q, turn);
@@ -59,15 +59,14 @@ struct walk_kda {
 
     __device__ __forceinline__ void back(int turn, int next, float (*S)[4])
     {
-        const auto &r = m.turn[turn % m.LATER];
         uint32_t b[CHUNK / 16][4];
         as_rows<CHUNK / 8>(b, y);
         group_begin();
-        add_panels<K>(S, b, r.kg[0]);
+        add_panels<K>(S, b, m.second[turn % m.SECOND].kg[0]);
         group_commit();
         wait_full(m, PART_S, turn);
         group_begin();
-        times_triangle(o, b, r.Aqk, 1);
+        times_triangle(o, b, m.later[turn % m.LATER].Aqk, 1);
         group_commit();
         //< kernel-records-walk
         if (turn) rows_of_o<LD>(to, m.v[turn % m.FIRST][0], m.turned, turn - 1);
