@@ -27,6 +27,7 @@ struct chain {
     struct row_factors head[kda ? 0 : SECOND];
     bf16 v[FIRST][CHUNK][64 * WGS + PAD];
     uint64_t full[parts][MOST_PLACES], empty[parts][MOST_PLACES];
+    uint64_t v_empty[parts == 4 ? FIRST : 0];
     uint64_t turned[WGS];                // the scan's o, on its way out
 };
 
@@ -131,6 +132,8 @@ static __device__ __forceinline__ void chain_init(struct chain<K, WGS, parts, kd
             turn_init(&m.empty[0][0] + i,
                       blocks > 1 ? ARRIVING * WGS * blocks : 128 * WGS);
         }
+        for (int i = 0; i < m.FIRST && parts == 4; i++)
+            turn_init(&m.v_empty[i], 128 * WGS);
         for (int i = 0; i < WGS; i++) turn_init(&m.turned[i], 128);
         turns_show();
     }
@@ -238,6 +241,7 @@ static __device__ void copy_parts(const struct records &x, int z, int n,
         __syncwarp();                    // a late lane might miss the round
         if (of_record && threadIdx.x % 32 == 0) copy_part<part, blocks>(from, at, m);
         __syncwarp();
+        if (v && parts == 4 && round) turn_wait(&m.v_empty[at], round - 1);
         if (v) v->copy(m.v[at], &m.full[PART_K][at]);
         at = at + 1 == PLACES ? 0 : at + 1, round += at == 0;
     }

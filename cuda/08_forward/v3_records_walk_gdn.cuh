@@ -85,6 +85,7 @@ struct walk_gdn {
         times_triangle(o, b, m.later[turn % m.LATER].Aqk, 1);
         group_commit();
         if (turn) rows_of_o<LD>(to, m.v[turn % m.FIRST][0], m.turned, turn - 1);
+        turn_arrive(&m.v_empty[turn % m.FIRST]);
         group_wait<1>();
         hold<K / 8>(S);
         give_back<blocks>(m, PART_K, turn), give_back<blocks>(m, PART_A, turn);

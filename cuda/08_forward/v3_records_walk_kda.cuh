@@ -46,6 +46,7 @@ struct walk_kda {
         wait_full(m, PART_A, turn);
         group_wait<1>();
         hold<CHUNK / 8>(y);
+        give_back<blocks>(m, PART_K, turn);
 
         as_rows<CHUNK / 8>(b, y);
         group_begin();
@@ -70,7 +71,7 @@ struct walk_kda {
         group_commit();
         //< kernel-records-walk
         if (turn) rows_of_o<LD>(to, m.v[turn % m.FIRST][0], m.turned, turn - 1);
-        give_back<blocks>(m, PART_K, turn);
+        turn_arrive(&m.v_empty[turn % m.FIRST]);
         if (next) begin(next);
         group_wait<1>();
         hold<K / 8>(S);
