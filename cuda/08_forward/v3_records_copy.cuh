@@ -8,16 +8,19 @@
 #include "v3_records.cuh"
 
 // On chip: records in turn, in parts that arrive, and are given back, on their own: -k~
-// with v beside it; A beta, kg and decay; qg; Aqk: three chunks ahead, the last two of
-// two warpgroups two. With one gate a head kg is k; then one warpgroup has k and v four
-// ahead. A map leaves the last two out, and has A beta and kg four ahead. A warpgroup has
-// 64 columns of the state, S^T in registers as in scan.cuh.
+// with v beside it; A beta, kg and decay; qg; Aqk: three chunks ahead; with one gate a
+// head, where kg is k, a lone warpgroup has k and v four ahead. Two warpgroups with a
+// gate a channel have two: memory is their bound, and 96 chains that read farther ahead
+// drift apart, which cost 4 % of its rate. A map leaves the last two parts out, and has
+// A beta and kg four ahead. A warpgroup has 64 columns of the state, S^T in registers as
+// in scan.cuh.
 enum { PART_K, PART_A, PART_Q, PART_S, MOST_PLACES = 4 };
 
 template <int K, int WGS, int parts, int kda>
 struct chain {
-    enum { FIRST = !kda && parts == 4 && WGS == 1 ? 4 : 3,
-           SECOND = parts == 2 && kda ? 4 : 3, LATER = WGS == 2 && kda ? 2 : 3 };
+    enum { TWO = kda && parts == 4 && WGS == 2,
+           FIRST = TWO ? 2 : !kda && parts == 4 && WGS == 1 ? 4 : 3,
+           SECOND = TWO ? 2 : parts == 2 && kda ? 4 : 3, LATER = TWO ? 2 : 3 };
     struct __align__(1024) { unsigned char x[K / 64][BYTES]; } k[FIRST];
     struct __align__(1024) { unsigned char Ab[BYTES], kg[kda ? K / 64 : 0][BYTES]; }
         second[SECOND];

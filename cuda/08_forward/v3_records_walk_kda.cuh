@@ -9,10 +9,11 @@
 
 // One warpgroup's columns along a chain. Products run one behind the other, and each is
 // waited for as late as what it makes is needed. In series: k~ S, v_new, S; o's products
-// run behind them, and o of a chunk leaves beside the next chunk's.
+// run behind them, and o of a chunk leaves beside the next chunk's products.
 template <int K, int WGS, int blocks>
 struct walk_kda {
-    enum { LD = 64 * WGS + PAD };        // a row of v to the next
+    enum { LD = 64 * WGS + PAD,          // a row of v to the next
+           EARLY = WGS == 2 };           // o leaves in front, beside the other's products
     struct chain<K, WGS, 4, 1> &m;
     struct o_out to;
     float y[CHUNK / 8][4], o[CHUNK / 8][4];
@@ -22,6 +23,14 @@ struct walk_kda {
     {
         wait_full(m, PART_K, turn);
         from_rows(y, m.v[turn % m.FIRST][0] + threadIdx.x / 32 * 16, LD);
+    }
+
+    // The chunk before's, from where this one's v was; which can be filled again.
+    __device__ __forceinline__ void rows_out(int turn)
+    {
+        const int at = turn % m.FIRST;
+        if (turn) rows_of_o<LD>(to, m.v[at][0], m.turned, turn - 1);
+        turn_arrive(&m.v_empty[at]);
     }
 
     __device__ __forceinline__ void front(int turn, float (*S)[4])
@@ -43,6 +52,7 @@ struct walk_kda {
         times_panels<K / 16>(o, a, m.later[turn % m.LATER].q[0], 0);
         group_commit();
         if (turn) turn_o<LD>(m.v[turn % m.FIRST][0], packed, m.turned);
+        if (EARLY) rows_out(turn);
         wait_full(m, PART_A, turn);
         group_wait<1>();
         hold<CHUNK / 8>(y);
@@ -70,8 +80,7 @@ struct walk_kda {
         times_triangle(o, b, m.later[turn % m.LATER].Aqk, 1);
         group_commit();
         //< kernel-records-walk
-        if (turn) rows_of_o<LD>(to, m.v[turn % m.FIRST][0], m.turned, turn - 1);
-        turn_arrive(&m.v_empty[turn % m.FIRST]);
+        if (!EARLY) rows_out(turn);
         if (next) begin(next);
         group_wait<1>();
         hold<K / 8>(S);
