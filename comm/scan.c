@@ -8,7 +8,7 @@
  * (clipped at the start), sends W to m+d, and what comes from m-d goes under both. When
  * the start is reached, h of X is the state: exclusive without an extra hop. A rank
  * may end one sequence's scan and begin another's.
- * t_sum + log2 R (a + 2S/bw + t_MM) + t_main. */
+ * t_sum + l (a + (B + B_M)/bw) + 2 (l - 1) t_MM + t_main, l = log2 R rounded up. */
 #include "exchange.h"
 
 /* Ranks that hold the entering sequence before us, or the leaving one after us. */

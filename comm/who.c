@@ -33,10 +33,11 @@ static int number(const char *name, long low, long high, long unless_set, long *
                   char *why, size_t n)
 {
     const char *s = set(name);
-    char *end;
+    char *end = "";
     errno = 0;
     *out = s ? strtol(s, &end, 10) : unless_set;
-    if (s ? *end || errno || *out < low || *out > high : *out < low || *out > high) {
+    if (s && (*s < '0' || *s > '9')) errno = EINVAL;     /* no sign, no blank */
+    if (*end || errno || *out < low || *out > high) {
         snprintf(why, n, "%s=%.40s: expected a whole number from %ld to %ld", name,
                  s ? s : "", low, high);
         return KCP_BAD;

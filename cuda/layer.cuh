@@ -127,8 +127,8 @@ static inline void states_out(const struct kcp_call *a, int ends, const void *x,
     flush(&m);
 }
 
-// ---- the exchange: of an all-gather's row a rank fills what is wanted of its maps, and
-// the rest travels too; so that nothing unwritten leaves a GPU, it is 0
+// ---- the exchange: of an all-gather's row a rank fills what is wanted of its maps,
+// and the rest travels too; so that nothing unwritten leaves a GPU, it is 0
 static inline int exchange(const struct kcp_exchange *e)
 {
     const int kept = e->kept && !e->backward;

@@ -138,7 +138,7 @@ static int fold_launch(int HV, int V, const void *maps, const void *states,
     return launched();
 }
 
-// One map and one state, for a rank that has one: S_out = M S_in + h on columns v0 .. of
+// One map and one state, for a rank that has one: S_out = M S_in + h, columns v0 .. of
 // h. S_in is on chip before any of S_out is written: they may be the same.
 template <int K, int COLS>
 static __global__ __launch_bounds__(FOLD_THREADS) void fold_once(

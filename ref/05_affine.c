@@ -12,7 +12,7 @@
 
 /* One chunk of one value head, columns j0 .. j1 of X [K,V+K]:
  *   y <- [u | 0] - w X        X <- Λ X + kg^T y
- * y [V+K] is scratch; one token at a time is enough, for w X uses the undecayed X. */
+ * y [c,V+K] is scratch; token after token, for w X uses the undecayed X. */
 static void chunk_map(const struct kcp_affine *a, int64_t t0, int c, int n, int j0,
                       int j1, double *X_, double *y_)
 {

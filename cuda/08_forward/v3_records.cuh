@@ -67,8 +67,8 @@ struct head_record {
 
 // What the kernels are given: the layer's call, and where things lie. Stretch s begins
 // with state from[s] of h_in, laid out as h_layout says, and ends with row to[s] of ht,
-// -1: nowhere; its map with state own[s] of h_own, -1: 0. order: the stretches, long ones
-// first. to13: what the saved block keeps (NULL: nothing is kept).
+// -1: nowhere; its map with state own[s] of h_own, -1: 0. order: the stretches, long
+// ones first. to13: what the saved block keeps (NULL: nothing is kept).
 struct records {
     struct kcp_forward a;
     void *record, *rows;                 // [NC][HV]; GDN: and [NC][H]
@@ -97,7 +97,8 @@ static __device__ __forceinline__ void let_next_begin(void)
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
-static __device__ __forceinline__ void wait_for_scan(void)
+// For the kernel before this one in the stream, and so for all before that.
+static __device__ __forceinline__ void wait_for_earlier(void)
 {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 }

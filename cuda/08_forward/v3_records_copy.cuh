@@ -12,8 +12,8 @@
 // head, where kg is k, a lone warpgroup has k and v four ahead. Two warpgroups with a
 // gate a channel have two: memory is their bound, and 96 chains that read farther ahead
 // drift apart, which cost 4 % of its rate. A map leaves the last two parts out, and has
-// A beta and kg four ahead. A warpgroup has 64 columns of the state, S^T in registers as
-// in scan.cuh.
+// A beta and kg four ahead. A warpgroup has 64 columns of the state, S^T in registers
+// as in scan.cuh.
 enum { PART_K, PART_A, PART_Q, PART_S, MOST_PLACES = 4 };
 
 template <int K, int WGS, int parts, int kda>
@@ -47,7 +47,8 @@ static __device__ __forceinline__ int chunk_count(const struct records &x, int z
 template <class Chain>
 static __host__ __device__ constexpr int places(int part)
 {
-    return part == PART_K ? Chain::FIRST : part == PART_A ? Chain::SECOND : Chain::LATER;
+    return part == PART_K ? Chain::FIRST
+         : part == PART_A ? Chain::SECOND : Chain::LATER;
 }
 
 // Chunk number `turn` of a chain: its place among a part's, and that place's round.
@@ -211,7 +212,8 @@ struct rows_of_v {
         const int lane = threadIdx.x % lanes, pieces = 8 * WGS, row = lane / pieces;
         #pragma unroll
         for (int i = row; i < CHUNK + row; i += lanes / pieces)
-            copy_async(&to[i][lane % pieces * 8], v + (i < left ? i : 0) * ld, i < left);
+            copy_async(&to[i][lane % pieces * 8], v + (i < left ? i : 0) * ld,
+                       i < left);
         copies_arrive(full);
         v += CHUNK * ld, left -= CHUNK;
     }

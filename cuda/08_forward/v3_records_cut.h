@@ -8,9 +8,9 @@
 #include "kcp.h"
 
 /* Microseconds on an H200, chunks of 64: a record (one gate a head: a query/key head's
- * share of it, a value head's); a link of the scan, of 64 columns, the same while records
- * are made beside it, and of 128; a link of a map; one strip more to fold, one window
- * more. Measured: chapter 17. */
+ * share of it, a value head's); a link of the scan, of 64 columns, the same while
+ * records are made beside it, and of 128; a link of a map; one strip more to fold, one
+ * window more. Measured: chapter 17. */
 #define KCP_RECORD 0.0353
 #define KCP_RECORD_ROWS 0.021
 #define KCP_RECORD_HEAD 0.0022

@@ -184,7 +184,7 @@ static __global__ __launch_bounds__(128, many && kept ? 4 : 6) void prepare_gdn_
         __syncwarp();
         head_by_four(w, I, r.qk, r.kk, r.head[0], r.four[0]);
     }
-    if (blockIdx.x + 1 == gridDim.x) wait_for_scan();
+    if (blockIdx.x + 1 == gridDim.x) wait_for_earlier();
 }
 
 template <int K, int many>

@@ -86,7 +86,7 @@ static __global__ __launch_bounds__(256, 3) void prepare_kda_kernel(
         if (left) ask_gates<K>(a, z, n, warp, s);
         squares_out<K>(x, c, n, w.I, of_k, s, y);
     }
-    if (blockIdx.x + 1 == gridDim.x) wait_for_scan();
+    if (blockIdx.x + 1 == gridDim.x) wait_for_earlier();
 }
 
 // Chunks of a block: several, so that their copies hide, while there are blocks enough.

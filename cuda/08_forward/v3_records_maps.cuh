@@ -119,8 +119,8 @@ static __device__ __forceinline__ void map_walk_gdn(const struct records &x, int
     }
 }
 
-// A block is 64 WGS columns of [h_ext | M]. blocks: 2, h_ext and M have a block each, of
-// as many columns; they are a cluster and share their copies. Left alone they drift
+// A block is 64 WGS columns of [h_ext | M]. blocks: 2, h_ext and M have a block each,
+// of as many columns; they are a cluster and share their copies. Left alone they drift
 // apart, and memory is read for either.
 // Bound: the tensor core, 4 C K (V + K) + 2 C^2 (V + K) flops a chunk and head.
 template <int K, int WGS, int kda, int blocks>
@@ -137,7 +137,7 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
     if (!(x.want[z] & mine)) return;
 
     chain_init<blocks>(m, of_v ? 65 : 1);
-    wait_for_scan();
+    wait_for_earlier();
     if (__shfl_sync(~0u, threadIdx.x / 128, 0) == WGS) {
         give_registers<WGS == 1 ? 56 : 40>();
         copy_map<blocks>(x, z, n, v0, of_v, m);

@@ -33,7 +33,8 @@ static int is_alone(const struct kcp_forward *a)
 
 static struct kcp_cut cut_of(const struct kcp_forward *a)
 {
-    return { &a->plan->ctx[a->r], a->H, a->HV, a->KG, a->V, processors(), !is_alone(a) };
+    return { &a->plan->ctx[a->r], a->H, a->HV, a->KG, a->V, processors(),
+             !is_alone(a) };
 }
 
 // Into strips of how many chunks? 0: no strips. A canonical plan is never cut.

@@ -45,8 +45,8 @@ static __device__ __forceinline__ void walk_all(const struct records &x, int z, 
     if (!ends || to >= 0) store_state<K>(t.p, t.dv, t.di, S);
 }
 
-// Bound: memory, 6K + 2.5C + 2V read and 2V written a token-head. In series: T / C links
-// of three products each; a link is about 1000 cycles of tensor core a warpgroup.
+// Bound: memory, 6K + 2.5C + 2V read and 2V written a token-head. In series: T / C
+// links of three products each; a link is about 1000 cycles of tensor core a warpgroup.
 // Registers: S 64, its bf16 32, y 32, o 32, packed 16, b 16 of 232 a thread.
 template <int K, int WGS, int kda, int blocks>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
@@ -58,7 +58,7 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
 
     let_next_begin();
     chain_init<blocks>(m, 33);
-    wait_for_scan();
+    wait_for_earlier();
     const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0);
     if (wg == WGS) {
         give_registers<WGS == 1 ? 56 : 40>();

@@ -16,8 +16,8 @@ static __device__ __forceinline__ void pack_o(uint32_t (*p)[4], const float (*o)
         p[i / 4][i % 4] = pack(o[i / 2][i % 2 * 2], o[i / 2][i % 2 * 2 + 1]);
 }
 
-// Where this thread's pieces of o go: its first row of the next chunk, from a row to the
-// next, and how many rows are left from there.
+// Where this thread's pieces of o go: its first row of the next chunk, from a row to
+// the next, and how many rows are left from there.
 struct o_out { bf16 *to; int64_t step; int left; };
 
 static __device__ __forceinline__ struct o_out o_out(const struct records &x, int z,
@@ -32,9 +32,9 @@ static __device__ __forceinline__ struct o_out o_out(const struct records &x, in
              (int)min(rows, (int64_t)count * CHUNK) - at / 8 };
 }
 
-// o of a chunk is turned where the next chunk's v is, each warp's 16 columns where it has
-// read v's; and leaves later, whole rows by the warpgroup, before that place is given
-// back. Between the two a warp need not wait.
+// o of a chunk is turned where the next chunk's v is, each warp's 16 columns where it
+// has read v's; and leaves later, whole rows by the warpgroup, before that place is
+// given back. Between the two a warp need not wait.
 template <int ld>
 static __device__ __forceinline__ void turn_o(bf16 *v, const uint32_t (*p)[4],
                                               uint64_t *turned)

@@ -22,8 +22,8 @@ static __device__ __forceinline__ void as_rows_times(uint32_t (*a)[4],
     }
 }
 
-// As walk_kda, with k and q as they are: y = v - F (k S), o = Q (q S) + Aqk v_new, and S
-// takes k^T (B v_new), so that one k serves twice.
+// As walk_kda, with k and q as they are: y = v - F (k S), o = Q (q S) + Aqk v_new, and
+// S takes k^T (B v_new), so that one k serves twice.
 template <int K, int WGS, int blocks>
 struct walk_gdn {
     enum { LD = 64 * WGS + PAD };        // a row of v to the next

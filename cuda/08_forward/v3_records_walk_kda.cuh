@@ -8,12 +8,13 @@
 #include "v3_records_walk.cuh"
 
 // One warpgroup's columns along a chain. Products run one behind the other, and each is
-// waited for as late as what it makes is needed. In series: k~ S, v_new, S; o's products
-// run behind them, and o of a chunk leaves beside the next chunk's products.
+// waited for as late as what it makes is needed. In series: k~ S, v_new, S. o's products
+// run behind them, and o of a chunk leaves beside the next chunk's: in back, while S
+// takes v_new; of two warpgroups in front, where the other has products to run.
 template <int K, int WGS, int blocks>
 struct walk_kda {
     enum { LD = 64 * WGS + PAD,          // a row of v to the next
-           EARLY = WGS == 2 };           // o leaves in front, beside the other's products
+           EARLY = WGS == 2 };           // o leaves in front
     struct chain<K, WGS, 4, 1> &m;
     struct o_out to;
     float y[CHUNK / 8][4], o[CHUNK / 8][4];
