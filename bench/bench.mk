@@ -32,12 +32,13 @@ ifneq ($(CUDA_HOME),none)
 $B/sanitize-control: bench/sanitize_control.cu $(wildcard cuda/*.cuh)
 	@mkdir -p $(@D)
 	@$(nvcc) $(NVFLAGS) $(gencode) $< -o $@
-# racecheck's own build: each lane arrives where one does for its warp.
+# The sanitizers' own build: each lane arrives where one does for its warp, and threads
+# write what the copy engine does.
 lanes := $(if $(filter sm_90a,$(ARCH)),$B/kcp-check-lanes)
 $B/lanes_sm90.cu.o: cuda/08_forward/v3_records_sm90.cu $(wildcard ref/*.h cuda/*.cuh \
                     cuda/*/*.cuh)
 	@mkdir -p $(@D)
-	@$(nvcc) $(NVFLAGS) -DKCP_EVERY_LANE_ARRIVES $(gencode) -c $< -o $@
+	@$(nvcc) $(NVFLAGS) -DKCP_FOR_SANITIZERS $(gencode) -c $< -o $@
 $B/kcp-check-lanes: $(filter-out %/v3_records_sm90.cu.o,$(core)) $B/lanes_sm90.cu.o \
                     $B/tests/main.o
 	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -o $@

@@ -9,11 +9,11 @@
 # $OUT/sanitize.txt gets the table: 0: clean, and right by the judge; a number: so
 # much was found, "7+" before it was stopped ("c": bytes that were copied, none that a
 # kernel read; "broken", "slow", "none": the tool's own end; "wrong": clean, but not
-# what the judge expects; "0l": 0 in racecheck's own build, where every lane arrives for
-# itself, see CONTRIBUTING.md). JOBS processes at once (all cores), EACH seconds each;
-# after LIMIT seconds none is started; what was not run says "-". MISSING may be a file,
-# too, of lines "stage variant tool"; ALONE=racecheck: one rank where there are more.
-# Status 1 unless all that was asked for is 0.
+# what the judge expects; "0l": 0 in the build for racecheck and initcheck, where every
+# lane arrives for itself and threads write, see CONTRIBUTING.md). JOBS processes at once
+# (all cores), EACH seconds each; after LIMIT seconds none is started; what was not run
+# says "-". MISSING may be a file, too, of lines "stage variant tool"; ALONE=racecheck:
+# one rank where there are more. Status 1 unless all that was asked for is 0.
 B=${1:-build} JOBS=${JOBS:-$(nproc)} LIMIT=${LIMIT:-3600} EACH=${EACH:-120}
 OUT=${OUT:-$B/sanitize}
 tools="memcheck racecheck initcheck synccheck"
@@ -76,7 +76,7 @@ cat >"$OUT/one.sh" <<'ONE'
 tool=$1 stage=$2 name=$3; shift 3
 log=$OUT/logs/$tool.$stage.$name start=$(date +%s) how= options=$PLAIN
 left=$((END - start)) judge=$B/kcp-check lanes=
-case $tool.$name in racecheck.v3_records)
+case $tool.$name in racecheck.v3_records | initcheck.v3_records)
     [ ! -x "$judge-lanes" ] || judge=$judge-lanes lanes=l ;;
 esac
 [ $left -gt 0 ] || exit 0
@@ -113,6 +113,7 @@ for t in $tools; do echo "$t control $t"; echo "$t control none"; done >>"$list"
 for c in turns late lane mapped both; do
     ! grep -q _sm90 "$OUT/variants" || echo "racecheck control $c" >>"$list"
 done
+! grep -q _sm90 "$OUT/variants" || echo "initcheck control stored" >>"$list"
 case $MISSING in
     '') while read -r s v; do for t in $tools; do echo $s $v $t; done; done \
             <"$OUT/variants" >"$OUT/asked" ;;
@@ -150,7 +151,8 @@ if grep -q _sm90 "$OUT/variants"; then
     echo "sanitize.sh: racecheck, barriers in shared memory: each thread arrives:" \
          "$(of racecheck turns); so in a pair of blocks: $(of racecheck both); nobody" \
          "waits: $(of racecheck late); right, but lane 0 arrives for its warp:" \
-         "$(of racecheck lane), or at a mapped address: $(of racecheck mapped)"
+         "$(of racecheck lane), or at a mapped address: $(of racecheck mapped);" \
+         "initcheck, written by the copy engine: $(of initcheck stored)"
 fi
 {
     printf '%-20s %-18s' stage variant; printf ' %9s' $tools; echo

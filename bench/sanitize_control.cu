@@ -3,7 +3,7 @@
 // Book: chapter 17.  Checked by: sanitize.sh, which runs it first.
 // Next: sanitize.sh.  sanitize-control memcheck|racecheck|initcheck|synccheck|none, and
 // for racecheck turns|late|lane|mapped|both: barriers in shared memory, as kernels for
-// sm_90a use.
+// sm_90a use; for initcheck stored: numbers that the copy engine wrote.
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,10 +12,10 @@
 #endif
 
 enum fault { NONE, MEMCHECK, RACECHECK, INITCHECK, SYNCCHECK, TURNS, LATE, LANE,
-             MAPPED, BOTH };
+             MAPPED, BOTH, STORED };
 static const char *const faults[] = { "none", "memcheck", "racecheck", "initcheck",
                                       "synccheck", "turns", "late", "lane",
-                                      "mapped", "both" };
+                                      "mapped", "both", "stored" };
 
 // Each thread adds its neighbour's number: past the end, unwritten, with no barrier
 // between write and read, or a barrier without half a warp.
@@ -84,8 +84,24 @@ __global__ void turns(int fault, const int4 *x, int *y)
     if (fault == BOTH) cluster_sync();
 }
 
-static void launch(int fault, const int4 *x, int *y)
+// STORED: right, each number is written by the copy engine before it is read.
+__global__ void stored(int *x)
 {
+    __shared__ __align__(16) int row[64];
+    row[threadIdx.x] = threadIdx.x;
+    show_async();
+    __syncthreads();
+    if (threadIdx.x == 0) bulk_store(x, row, sizeof row), bulk_read();
+    __syncthreads();                     // the row lives until it has been read
+}
+
+static void launch(int fault, int4 *x, int *y)
+{
+    if (fault == STORED) {
+        stored<<<1, 64>>>((int *)x);
+        neighbour<<<1, 64>>>(NONE, (const int *)x, y);
+        return;
+    }
     cudaLaunchAttribute a = {};
     cudaLaunchConfig_t c = {};
     const unsigned blocks = fault == BOTH ? 2 : 1;
@@ -100,20 +116,20 @@ static void launch(int fault, const int4 *x, int *y)
 int main(int argc, char **argv)
 {
     int fault = -1, *x, *y;
-    for (int i = NONE; argc == 2 && i <= BOTH; i++)
+    for (int i = NONE; argc == 2 && i <= STORED; i++)
         if (!strcmp(argv[1], faults[i])) fault = i;
     if (fault < 0) {
         fprintf(stderr, "sanitize-control: found '%s', expected a tool, none, turns, "
-                "late, lane, mapped or both\n", argc == 2 ? argv[1] : "");
+                "late, lane, mapped, both or stored\n", argc == 2 ? argv[1] : "");
         return 2;
     }
     const size_t bytes = COUNT * THREADS * sizeof(int4);
     if (cudaMalloc((void **)&x, bytes) || cudaMalloc((void **)&y, bytes))
         return puts("sanitize-control: no device"), 3;
-    if (fault != INITCHECK) cudaMemset(x, 0, bytes);
+    if (fault != INITCHECK && fault != STORED) cudaMemset(x, 0, bytes);
     if (fault < TURNS) neighbour<<<1, 64>>>(fault, x, y);
 #ifdef KCP_HOPPER
-    else launch(fault, (const int4 *)x, y);
+    else launch(fault, (int4 *)x, y);
 #endif
     return cudaDeviceSynchronize() != cudaSuccess;
 }

@@ -84,10 +84,10 @@ MISSING= ALONE=initcheck; run 0 '5 of 5 variants clean'
 grep '^initcheck 13' "$W/out/list" | grep -q ' R=' && wrong "ALONE: there is an R"
 grep '^racecheck 13' "$W/out/list" | grep -q ' R=2' || wrong "ALONE: racecheck has no R"
 ALONE=
-# Under racecheck 08 has a build of its own, and its 0 says so.
+# Under racecheck and initcheck 08 has a build of its own, and its 0 says so.
 cp "$W/b/kcp-check" "$W/b/kcp-check-lanes"
-run 0 '^08_forward *v3_records *0 *0l *0 *0$'
-WHICH=v3_records TOOL=racecheck FIND=3; run 1 '^08_forward *v3_records *0 *3 *0 *0$'
+run 0 '^08_forward *v3_records *0 *0l *0l *0$'
+WHICH=v3_records TOOL=racecheck FIND=3; run 1 '^08_forward *v3_records *0 *3 *0l *0$'
 WHICH=none-of-them; rm "$W/b/kcp-check-lanes"
 BLIND=synccheck; run 1 "synccheck finds '0' in its own fault"
 BLIND= LATE=0;   run 1 "racecheck finds '0' in its own fault, '0' in turns"

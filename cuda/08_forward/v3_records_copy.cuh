@@ -73,7 +73,7 @@ static __device__ __forceinline__ void wait_full(Chain &m, int part, int turn)
 // lane for each tells them that its warp is done: the barrier of the warp orders what
 // its lanes have read before that arrival. racecheck follows neither this nor arrivals
 // at mapped addresses; in a build for it each thread tells both, its own directly.
-#ifdef KCP_EVERY_LANE_ARRIVES
+#ifdef KCP_FOR_SANITIZERS
 enum { ARRIVING = 128 };                 // threads of a warpgroup that arrive
 #else
 enum { ARRIVING = 4 };
