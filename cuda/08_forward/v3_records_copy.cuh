@@ -21,6 +21,8 @@ struct chain {
     enum { TWO = kda && parts == 4 && WGS == 2,
            FIRST = TWO ? 2 : !kda && parts == 4 && WGS == 1 ? 4 : 3,
            SECOND = TWO ? 2 : parts == 2 && kda ? 4 : 3, LATER = TWO ? 2 : 3 };
+    static_assert(FIRST > 1, "o of a chunk lies where another's v does not");
+    static_assert(kda || (int)SECOND == (int)LATER, "Q lies with the other factors");
     struct __align__(1024) { unsigned char x[K / 64][BYTES]; } k[FIRST];
     struct __align__(1024) { unsigned char Ab[BYTES], kg[kda ? K / 64 : 0][BYTES]; }
         second[SECOND];

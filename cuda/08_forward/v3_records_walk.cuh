@@ -69,7 +69,7 @@ static __device__ __forceinline__ void rows_of_o(struct o_out &to, const bf16 *v
 template <class Walk>
 static __device__ __forceinline__ void walk_links(Walk w, int count, float (*S)[4])
 {
-    if (count == 0) return;
+    if (count <= 0) return;
     w.front(0, S);
     for (int turn = 0; turn + 1 < count; turn++)
         w.back(turn, turn + 1, S), w.front(turn + 1, S);
