@@ -98,10 +98,7 @@ function case_order(   m)
     work[i] = num("work"); saved[i] = num("saved"); from[i] = file; copy_[i] = copy
     machine_[i] = machine; commit_[i] = commit
     product_[i] = product; T_[i] = T; HV_[i] = HV; model_[i] = model; gate_[i] = gate
-    if (s == "07_merge") {              # n maps are n - 1 products; of one no M is read
-        flops[i] *= 1 - 1 / segments
-        if (segments == 1) bytes[i] = 0
-    }
+    if (s == "07_merge" && segments == 1) bytes[i] = flops[i] = 0   # no M is read
     rank[i] = order_of[what] sprintf(" %06d %s %d %s", segments, s, p != "", v)
 }
 
