@@ -68,9 +68,10 @@ ours gdn_${gpus}x1_bare --ranks "$gpus" $bare --model gdn
 ours gdn_${gpus}x4_bare $four $bare --model gdn
 ours kda_1x1 --ranks 1
 ours kda_1x8 --ranks 1 --segments 8
-ours kda_1x8_bare --ranks 1 --segments 8 $bare
+ours kda_1x1_bare --ranks 1 $bare
 ours gdn_1x8 --ranks 1 --segments 8 --model gdn
 ours gdn_1x1 --ranks 1 --model gdn
+ours gdn_1x1_bare --ranks 1 $bare --model gdn
 ours kda_2x4 --ranks 2 --segments 8
 ours gdn_2x4 --ranks 2 --segments 8 --model gdn
 ours kda_${gpus}x4_strong $four --gate strong

@@ -58,9 +58,19 @@ row r4.json 08_forward v2_stages 2000 "$(layer chain 2 600 300 90 1010)"
 row r4.json 08_forward fla_kda_cp4 5000 ',"peer":"flash-linear-attention","ranks":4'
 end r4.json
 head r1.json 131072 8 1 live
-row r1.json 08_forward v2_stages 8000 "$(layer all_gather 1 3000 2000 0 3000)"
+row r1.json 08_forward v2_stages 9000 "$(layer all_gather 1 3000 2000 0 3000)"
 row r1.json 07_merge v1_column 8000 "$old"
 end r1.json
+# Alone, in one segment; and in eight only, which is no measure of four GPUs.
+head r0.json 131072 1 1 live
+row r0.json 08_forward v2_stages 8000 "$(layer all_gather 1 3000 2000 0 3000)"
+end r0.json
+head r8.json 262144 8 1 live
+row r8.json 08_forward v2_stages 9000 "$(layer all_gather 1 3000 2000 0 3000)"
+end r8.json
+head r9.json 262144 4 4 live
+row r9.json 08_forward v2_stages 3000 "$(layer chain 1 700 400 100 1300)"
+end r9.json
 printf '# a GPU, a day, commit abc1234\n05_affine\n  ok      v2_pieces  %s\n' \
     'bf16  19 ok, 15 n/a  worst M 3.0e-07 of 1e-05 (case 12)  alive 1e+00' \
     >"$W/x-judge.txt"
@@ -106,7 +116,8 @@ wants 17.md '| both | `fla_kda`'
 wants 17.md '^\*\*KDA, strong'
 wants 19.md '| forward | 4 | `v2_stages`† | chain, one segment a rank, heads in 2 | 2.0'
 wants 19.md '| 0.600 | 0.300 | 0.090 | 1.010 | 4.00 |'
-wants 19.md '| forward | 1 | `v2_stages`† | 8 segments | 8.000'
+wants 19.md '| 3.000 | 0.700 | 0.400 | 0.100 | 1.300 |  |'
+wants 19.md '| forward | 1 | `v2_stages`† | one segment | 8.000'
 wants 19.md '`fla_kda_cp4`'
 wants 19.md '4.0 MiB a rank over 4 GPUs: 65 µs'
 wants 19-forms.md '2.500.*(0.100) | 2.500.*(0.100) | 2.500.*(0.100) | 2.500.*(0.100) |'

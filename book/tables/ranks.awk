@@ -10,13 +10,17 @@ function plan_of(i,   s)
     return s
 }
 
-# Ours, alone: the fastest plan of one GPU for the same case and stage.
-function alone(i,   j, t)
+# Ours, alone: the fastest plan of one GPU for the same case and stage; none where one
+# segment was not timed there, for cut in many it may be far from the fastest.
+function alone(i,   j, t, uncut)
 {
-    for (j = 1; j <= rows; j++)
-        if (peer[j] == "" && kase[j] == kase[i] && stage[j] == stage[i] &&
-            ranks_[j] == 1 && (!t || time[j] < t)) t = time[j]
-    return t
+    for (j = 1; j <= rows; j++) {
+        if (peer[j] != "" || kase[j] != kase[i] || stage[j] != stage[i] ||
+            ranks_[j] != 1) continue
+        if (!t || time[j] < t) t = time[j]
+        uncut = uncut || segments_[j] == 1
+    }
+    return uncut ? t : 0
 }
 
 function is_best(i,   j)

@@ -43,7 +43,7 @@ function readme_one(f,   j, k, i, s, begun, done)
         done[kase[sorted[j]]] = 1
         for (k = 1; k <= 2; k++) {
             i = best_of(kase[sorted[j]], s[k], 1)
-            if (!i) continue
+            if (!i || !alone(i)) continue
             if (!begun++) {
                 print "| one GPU | pass | ours | ms | of its floor | others, ms |" > f
                 print "|:--|:--|:--|--:|--:|:--|" > f
