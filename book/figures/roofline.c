@@ -16,7 +16,7 @@ struct point { char name[64]; double intensity, rate; };
 static struct box taken[3 * MOST];
 static int ntaken;
 
-static double x(double intensity) { return 60 + (log10(intensity) - 0.7) * 262; }
+static double x(double intensity) { return 60 + log10(intensity) * 213; }
 static double y(double tflops) { return 340 - log10(tflops) * 100; }
 
 static void take(double x0, double y0, double x1, double y1)
@@ -39,7 +39,7 @@ static double covered(struct box b)
 /* The nearest place around the point that is free, with a line to it when it is far. */
 static void name_it(const struct point *p)
 {
-    const double px = x(p->intensity), py = y(p->rate), w = 6.1 * strlen(p->name) + 2;
+    const double px = x(p->intensity), py = y(p->rate), w = 6.7 * strlen(p->name) + 2;
     struct box best = { 0 };
     double least = 1e9, away = 0;
     for (int ring = 0; ring < 12; ring++)
@@ -63,17 +63,15 @@ static void axes(double copy, double tensor)
 {
     for (int e = 0; e <= 3; e++) {
         const double at = pow(10, e);
-        if (e)
-            svg_line(x(at), 24, x(at), 420, "stroke:var(--line)");
-        if (e)
-            svg_text(x(at), 438, "middle", "soft", "%g", at);
+        svg_line(x(at), 24, x(at), 420, "stroke:var(--line)");
+        svg_text(x(at), 438, "middle", "soft", "%g", at);
         svg_line(60, y(at), 700, y(at), "stroke:var(--line)");
         svg_text(52, y(at) + 4, "end", "soft", "%g", at);
     }
     const double knee = tensor / copy;
-    svg_line(x(5), y(5 * copy), x(knee), y(tensor), "stroke:var(--a);stroke-width:2");
+    svg_line(x(1), y(copy), x(knee), y(tensor), "stroke:var(--a);stroke-width:2");
     svg_line(x(knee), y(tensor), 700, y(tensor), "stroke:var(--a);stroke-width:2");
-    svg_text(x(15), y(15 * copy) - 6, "end", "", "%.1f TB/s", copy);
+    svg_text(x(10), y(10 * copy) - 6, "end", "", "%.1f TB/s", copy);
     svg_text(690, y(tensor) - 8, "end", "", "%.0f TFLOP/s", tensor);
     svg_text(380, HEIGHT - 12, "middle", "soft", "operations a byte");
     svg_text(8, 16, "start", "soft", "TFLOP/s");
@@ -106,7 +104,7 @@ int main(void)
                px, py);
         take(px - 4, py - 4, px + 4, py + 4);
     }
-    for (double at = 5; at < tensor / copy; at *= 1.05)        /* keep off the slope */
+    for (double at = 1; at < tensor / copy; at *= 1.05)        /* keep off the slope */
         take(x(at) - 3, y(at * copy) - 3, x(at) + 3, y(at * copy) + 3);
     for (int i = 0; i < n; i++)
         name_it(&p[i]);
