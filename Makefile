@@ -47,7 +47,7 @@ hostv    := $(filter-out $(blas),$(wildcard cuda/*/*.c)) $(if $(has_blas),$(blas
 judge    := $(filter-out tests/main.c tests/criterion.c tests/fuzz_%,$(wildcard tests/*.c))
 include  $(wildcard cuda/cuda.mk)
 core     := $(call obj,$(ref) $(comm) $(hostv) $(judge)) $(cuda_obj)
-headers  := $(wildcard ref/*.h comm/*.h tests/*.h cuda/*.h book/*.h)
+headers  := $(wildcard ref/*.h comm/*.h tests/*.h cuda/*.h cuda/*/*.h book/*.h)
 
 # How it is compiled, and of what it is linked: where either has become another, as with
 # CUDA_HOME=none, or when a file is gone, what was made of the old is made anew.
