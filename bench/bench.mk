@@ -35,13 +35,12 @@ $B/sanitize-control: bench/sanitize_control.cu $(wildcard cuda/*.cuh)
 # The sanitizers' own build: each lane arrives where one does for its warp, and threads
 # write what the copy engine does.
 lanes := $(if $(filter sm_90a,$(ARCH)),$B/kcp-check-lanes)
-$B/lanes_sm90.cu.o: cuda/08_forward/v3_records_sm90.cu $(wildcard ref/*.h cuda/*.cuh \
-                    cuda/*/*.cuh)
+$B/lanes_sm90.cu.o: cuda/08_forward/v3_records_sm90.cu $(kernel_headers) $(nvcc_at)
 	@mkdir -p $(@D)
 	@$(nvcc) $(NVFLAGS) -DKCP_FOR_SANITIZERS $(gencode) -c $< -o $@
 $B/kcp-check-lanes: $(filter-out %/v3_records_sm90.cu.o,$(core)) $B/lanes_sm90.cu.o \
-                    $B/tests/main.o
-	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -o $@
+                    $B/tests/main.o $(list_at)
+	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -o $@
 sanitize: $B/kcp-check $B/sanitize-control $(lanes)
 	@PATH="$$PATH:$(CUDA_HOME)/bin" sh bench/sanitize.sh $B
 else

@@ -26,7 +26,8 @@ cuda_cflags := -DKCP_WITH_CUDA $(if $(filter sm_90a,$(ARCH)),-DKCP_HOPPER) -isys
 cuda_ldlibs := -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/lib64/stubs -lcudart -lstdc++ -ldl \
                -Wl,-rpath,$(CUDA_HOME)/lib64 $(addprefix -Wl$(comma)-rpath$(comma),$(addsuffix /lib,$(nccl)))
 
-$B/%.cu.o: %.cu $(wildcard ref/*.h cuda/*.cuh cuda/*/*.cuh tests/*.h)
+kernel_headers := $(wildcard ref/*.h cuda/*.h cuda/*/*.h cuda/*.cuh cuda/*/*.cuh tests/*.h)
+$B/%.cu.o: %.cu $(kernel_headers)
 	@mkdir -p $(@D)
 	@echo "  nvcc $<"
 	@$(nvcc) $(NVFLAGS) $(gencode) -c $< -o $@

@@ -33,6 +33,12 @@ makes() {                                               # WORDS option...
 makes '  cc tests/said.c'
 makes ''
 makes '  cc tests/said.c' EXTRA=-DOTHER
+# Or when a header is newer that lies beside the kernels: what is C, and what is CUDA.
+for object in tests/08_strips.o cuda/08_forward/v3_records_sm90.cu.o; do
+    [ -f "$B/$object" ] || continue
+    make -n -C "$here" B="$B" -W cuda/08_forward/v3_records_cut.h "$B/$object" |
+        grep -q "cc ${object%.o}" || stop "$object is not made anew for v3_records_cut.h"
+done
 cat >"$W/list.c" <<'C'
 #include <layer.h>
 #include <stdio.h>
