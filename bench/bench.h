@@ -59,10 +59,11 @@ int  runner_variant(struct runner *x, const struct kcp_stage *st,
 /* Whole layers over ranks: every form of the exchange (bench_ranks.c). */
 int  runner_layers(struct runner *x);
 
+enum { CONV_WIDTH = 4 };               /* taps of chapter 14, as the models have them */
+
 /* Microseconds: the median of the calls, 10 % and 90 %; and the medians of the parts of
  * a layer (cuda/parts.cuh), 0 where it marks none. */
 enum { FRONT, SUM, EXCHANGE, MAIN, PARTS };
-enum { CONV_WIDTH = 4 };               /* taps of chapter 14, as the models have them */
 struct times { double median, low, high, part[PARTS]; };
 int  time_calls(int (*run)(void *), void *args, struct CUstream_st *stream, int warmup,
                 int iters, struct times *t);

@@ -10,10 +10,8 @@
  * read a chunk's last row. */
 static double rows_of_G(const struct kcp_stage *s, const struct kcp_call *c)
 {
-    const int last = c->KG > 1 && (!strncmp(s->name, "04", 2) ||
-                                   !strncmp(s->name, "05", 2) ||
-                                   !strncmp(s->name, "09", 2) ||
-                                   !strncmp(s->name, "11", 2));
+    const char two[] = { s->name[0], s->name[1], 0 };
+    const int last = c->KG > 1 && strstr("04 05 09 11", two);
     return last ? (double)c->NC / (double)c->T : 1;
 }
 
