@@ -1,7 +1,7 @@
 // v3_records_chain.cuh -- what the scan and the maps share: products with records.
 // Book: chapter 17, "Code: kernels".
 // Checked by: tests/08_forward.c.
-// Next: v3_records_scan.cuh.
+// Next: v3_records_walk.cuh.
 #ifndef KCP_V3_RECORDS_CHAIN_CUH
 #define KCP_V3_RECORDS_CHAIN_CUH
 
@@ -65,22 +65,14 @@ static __device__ __forceinline__ uint64_t triangle_at(const unsigned char *X)
     return 3ull << 62 | 16ull << 32 | 1ull << 16 | (shared_at(X) >> 4 & 0x3fff);
 }
 
-// d [64,64] = a X^T, or += with add, X [64,64] a triangle's columns; steps of them.
-template <int steps>
-static __device__ __forceinline__ void triangle_steps(float (*d)[4],
-                                                      const uint32_t (*a)[4],
-                                                      const unsigned char *X, int first,
-                                                      int add)
-{
-    #pragma unroll
-    for (int J = 0; J < steps; J++)
-        group_mma_64<0>(d, a[J], triangle_at(X) + 128 * (first + J), add || first + J);
-}
+// d [64,64] = a X^T, or += with add, X [64,64] a triangle's columns.
 static __device__ __forceinline__ void times_triangle(float (*d)[4],
                                                       const uint32_t (*a)[4],
                                                       const unsigned char *X, int add)
 {
-    triangle_steps<4>(d, a, X, 0, add);
+    #pragma unroll
+    for (int J = 0; J < 4; J++)
+        group_mma_64<0>(d, a[J], triangle_at(X) + 128 * J, add || J);
 }
 
 // S^T [64,K] += a X, X [64,K] in panels: all of K a product, twice as wide.

@@ -1,101 +1,11 @@
-// v3_records_copy.cuh -- records on chip: parts in turn, copied ahead by warps.
+// v3_records_copy.cuh -- records to the chip: warps copy parts ahead, in turn.
 // Book: chapter 17, "Code: kernels".
 // Checked by: tests/08_forward.c.
 // Next: v3_records_chain.cuh.
 #ifndef KCP_V3_RECORDS_COPY_CUH
 #define KCP_V3_RECORDS_COPY_CUH
 
-#include "v3_records.cuh"
-
-// On chip: records in turn, in parts that arrive, and are given back, on their own: -k~
-// with v beside it; A beta, kg and decay; qg; Aqk: three chunks ahead; with one gate a
-// head, where kg is k, a lone warpgroup has k and v four ahead. Two warpgroups with a
-// gate a channel have two: memory is their bound, and 96 chains that read farther ahead
-// drift apart, which cost 4 % of its rate. A map leaves the last two parts out, and has
-// A beta and kg four ahead. A warpgroup has 64 columns of the state, S^T in registers
-// as in scan.cuh.
-enum { PART_K, PART_A, PART_Q, PART_S, MOST_PLACES = 4 };
-
-template <int K, int WGS, int parts, int kda>
-struct chain {
-    enum { TWO = kda && parts == 4 && WGS == 2,
-           FIRST = TWO ? 2 : !kda && parts == 4 && WGS == 1 ? 4 : 3,
-           SECOND = TWO ? 2 : parts == 2 && kda ? 4 : 3, LATER = TWO ? 2 : 3 };
-    static_assert(FIRST > 1, "o of a chunk lies where another's v does not");
-    static_assert(kda || (int)SECOND == (int)LATER, "Q lies with the other factors");
-    struct __align__(1024) { unsigned char x[K / 64][BYTES]; } k[FIRST];
-    struct __align__(1024) { unsigned char Ab[BYTES], kg[kda ? K / 64 : 0][BYTES]; }
-        second[SECOND];
-    struct __align__(1024) { unsigned char q[K / 64][BYTES], Aqk[BYTES]; }
-        later[parts == 4 ? LATER : 0];
-    float decay[kda ? SECOND : 0][K];
-    struct row_factors head[kda ? 0 : SECOND];
-    bf16 v[FIRST][CHUNK][64 * WGS + PAD];
-    uint64_t full[parts][MOST_PLACES], empty[parts][MOST_PLACES];
-    uint64_t v_empty[parts == 4 ? FIRST : 0];
-    uint64_t turned[WGS];                // the scan's o, on its way out
-};
-
-// The window's chunks of a stretch.
-static __device__ __forceinline__ int first_chunk(const struct records &x, int z)
-{
-    return ((const int *)x.a.cn)[z] + x.first;
-}
-static __device__ __forceinline__ int chunk_count(const struct records &x, int z)
-{
-    return min(((const int *)x.a.cn)[z + 1] - first_chunk(x, z), x.count);
-}
-
-template <class Chain>
-static __host__ __device__ constexpr int places(int part)
-{
-    return part == PART_K ? Chain::FIRST
-         : part == PART_A ? Chain::SECOND : Chain::LATER;
-}
-
-// Chunk number `turn` of a chain: its place among a part's, and that place's round.
-template <class Chain>
-static __device__ __forceinline__ int place_of(const Chain &m, int part, int turn)
-{
-    return turn % (unsigned)places<Chain>(part);
-}
-template <class Chain>
-static __device__ __forceinline__ int round_of(const Chain &m, int part, int turn)
-{
-    return turn / (unsigned)places<Chain>(part);
-}
-
-template <class Chain>
-static __device__ __forceinline__ void wait_full(Chain &m, int part, int turn)
-{
-    turn_wait(&m.full[part][place_of(m, part, turn)], round_of(m, part, turn));
-}
-
-// blocks: 2, a pair of blocks of a cluster fills both rooms, and both must be free; a
-// lane for each tells them that its warp is done: the barrier of the warp orders what
-// its lanes have read before that arrival. racecheck follows neither this nor arrivals
-// at mapped addresses; in a build for it each thread tells both, its own directly.
-#ifdef KCP_FOR_SANITIZERS
-enum { ARRIVING = 128 };                 // threads of a warpgroup that arrive
-#else
-enum { ARRIVING = 4 };
-#endif
-template <int blocks = 1, class Chain>
-static __device__ __forceinline__ void give_back(Chain &m, int part, int turn)
-{
-    uint64_t *bar = &m.empty[part][place_of(m, part, turn)];
-    if (blocks == 1) {
-        turn_arrive(bar);
-        return;
-    }
-    if (ARRIVING == 128) {
-        turn_arrive(bar);
-        turn_arrive_at(bar, cluster_rank() ^ 1);
-        return;
-    }
-    __syncwarp();
-    if (threadIdx.x % 32 < blocks) turn_arrive_at(bar, threadIdx.x % 32);
-}
+#include "v3_records_turns.cuh"
 
 // A piece of a record, all of it; or this block's half, to both blocks of a pair.
 template <int blocks>
@@ -116,38 +26,6 @@ static __device__ __forceinline__ void copy_triangle(unsigned char *to,
     #pragma unroll
     for (int J = 0; J < 4; J++)
         copy_piece<blocks>(to + 2560 * J, from + column_at(J), 2048 - 512 * J, full);
-}
-
-// The zeros above, once: nothing is copied there.
-static __device__ __forceinline__ void zeros_above(unsigned char *to)
-{
-    for (int J = 1; J < 4; J++)
-        for (int i = threadIdx.x; i < 32 * J; i += blockDim.x)
-            *(uint4 *)(to + 2048 * J + 16 * i) = make_uint4(0, 0, 0, 0);
-}
-
-// arrivals, at the first part: one lane announces -k~; beside it, of lanes whose pieces
-// of v have come.
-template <int blocks = 1, int K, int WGS, int parts, int kda>
-static __device__ __forceinline__ void chain_init(struct chain<K, WGS, parts, kda> &m,
-                                                  int arrivals)
-{
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < parts * MOST_PLACES; i++) {
-            turn_init(&m.full[0][0] + i, i < MOST_PLACES ? arrivals : 1);
-            turn_init(&m.empty[0][0] + i,
-                      blocks > 1 ? ARRIVING * WGS * blocks : 128 * WGS);
-        }
-        for (int i = 0; i < m.FIRST && parts == 4; i++)
-            turn_init(&m.v_empty[i], 128 * WGS);
-        for (int i = 0; i < WGS; i++) turn_init(&m.turned[i], 128);
-        turns_show();
-    }
-    for (int i = 0; i < m.SECOND; i++) zeros_above(m.second[i].Ab);
-    for (int i = 0; i < m.LATER && parts == 4; i++) zeros_above(m.later[i].Aqk);
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    if (blocks > 1) cluster_sync();
-    else __syncthreads();
 }
 
 // Where a stretch's records lie, chunk after chunk: no address is made anew, for a warp
@@ -233,23 +111,25 @@ static __device__ __forceinline__ struct rows_of_v<WGS, lanes> rows_of_v_of(
 }
 
 // A warp copies one part, of chunk after chunk, each as soon as its place is free; and
-// v besides, or v alone, as it is told.
-template <int part, int of_record, int blocks, int K, int WGS, int parts, int kda,
-          int lanes>
-static __device__ void copy_parts(const struct records &x, int z, int n,
-                                  struct chain<K, WGS, parts, kda> &m,
-                                  struct rows_of_v<WGS, lanes> *v)
+// v besides, or v alone: lanes of it copy v, 0: none.
+template <int part, int of_record, int lanes, int blocks, int K, int WGS, int parts,
+          int kda>
+static __device__ void copy_parts(const struct records &x, int z, int n, int v0,
+                                  struct chain<K, WGS, parts, kda> &m)
 {
     enum { PLACES = places<struct chain<K, WGS, parts, kda>>(part) };
     struct source<K> from = source_of<K>(x, first_chunk(x, z), n);
+    struct rows_of_v<WGS, lanes> v = {};
+    if constexpr (lanes > 0) v = rows_of_v_of<WGS, lanes>(x, z, n, v0);
     int at = 0, round = 0;
     for (int left = chunk_count(x, z); left > 0; left--, from.step()) {
         if (round) turn_wait(&m.empty[part][at], round - 1);
         __syncwarp();                    // a late lane might miss the round
         if (of_record && threadIdx.x % 32 == 0) copy_part<part, blocks>(from, at, m);
-        __syncwarp();
-        if (v && parts == 4 && round) turn_wait(&m.v_empty[at], round - 1);
-        if (v) v->copy(m.v[at], &m.full[PART_K][at]);
+        if constexpr (lanes > 0) {
+            if (parts == 4 && round) turn_wait(&m.v_empty[at], round - 1);
+            v.copy(m.v[at], &m.full[PART_K][at]);
+        }
         at = at + 1 == PLACES ? 0 : at + 1, round += at == 0;
     }
 }
@@ -261,14 +141,10 @@ static __device__ __forceinline__ void copy_ahead(const struct records &x, int z
                                                   struct chain<K, WGS, 4, kda> &m)
 {
     const int part = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
-    struct rows_of_v<WGS, 32> v = {}, *none = NULL;
-    if (part == PART_K) {
-        v = rows_of_v_of<WGS, 32>(x, z, n, v0);
-        copy_parts<PART_K, 1, blocks>(x, z, n, m, &v);
-    }
-    if (part == PART_A) copy_parts<PART_A, 1, blocks>(x, z, n, m, none);
-    if (part == PART_Q) copy_parts<PART_Q, 1, blocks>(x, z, n, m, none);
-    if (part == PART_S) copy_parts<PART_S, 1, blocks>(x, z, n, m, none);
+    if (part == PART_K) copy_parts<PART_K, 1, 32, blocks>(x, z, n, v0, m);
+    if (part == PART_A) copy_parts<PART_A, 1, 0, blocks>(x, z, n, v0, m);
+    if (part == PART_Q) copy_parts<PART_Q, 1, 0, blocks>(x, z, n, v0, m);
+    if (part == PART_S) copy_parts<PART_S, 1, 0, blocks>(x, z, n, v0, m);
 }
 
 #endif

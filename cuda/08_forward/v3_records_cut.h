@@ -1,7 +1,7 @@
 /* v3_records_cut.h -- where the fused forward cuts: strips of a segment, windows.
  *
  * Book: chapter 17, "Records".  Checked by: tests/08_strips.c.
- * Next: v3_records_chain.cuh. */
+ * Next: v3_records_place.cuh. */
 #ifndef KCP_V3_RECORDS_CUT_H
 #define KCP_V3_RECORDS_CUT_H
 

@@ -20,13 +20,6 @@ static __device__ __forceinline__ uint4 pack_row(const float *x)
                       pack(x[6], x[7]));
 }
 
-static __device__ __forceinline__ float beta_of(const struct records &x, float raw)
-{
-    const float top = x.a.beta_form == KCP_BETA_SIGMOID2 ? 2.0f : 1.0f;
-    return x.a.beta_form == KCP_BETA_RAW ? raw
-                                         : __fdividef(top, 1.0f + __expf(-raw));
-}
-
 // With one gate a head, decay leaves the products over channels: q k^T and k k^T are
 // made once for the value heads of a query/key head, of the numbers as they are, and a
 // pair's decay is exp2 of a difference, exact at any gate. A block is a warpgroup: warp
@@ -61,48 +54,6 @@ struct __align__(1024) prepare_gdn {
     struct span z;                       // these here, so that no registers hold them:
     int c, n, heads;                     // the chunk, the first head, how many
 };
-
-// Base 2 decay of two rows from their raw gates; not below 2^-200, which is 0 as fp32,
-// so that sums of it keep their digits.
-template <int form>
-static __device__ __forceinline__ void decays(const struct records &x, int n, float *g)
-{
-    const struct gate_of f = gate_of<form>(x.a, n, 0);
-    #pragma unroll
-    for (int h = 0; h < 2; h++) g[h] = fmaxf(decay_of<form>(f, g[h]), -200.0f);
-}
-
-// G and beta of a value head, by a warp: a lane has rows lane and lane + 32. Past the
-// end there is no decay, and beta is 0.
-static __device__ __forceinline__ void head_sums(const struct records &x, struct span z,
-                                                 int n, float *G, float *beta)
-{
-    const int lane = threadIdx.x % 32;
-    float g[2], b[2], before = 0.0f;
-    #pragma unroll
-    for (int h = 0; h < 2; h++) {
-        const int64_t at = (z.t + min(lane + 32 * h, z.len - 1)) * x.a.HV + n;
-        g[h] = (float)((const bf16 *)x.a.g_raw)[at];
-        b[h] = (float)((const bf16 *)x.a.beta_raw)[at];
-    }
-    if (x.a.gate == KCP_GATE_BOUNDED) decays<KCP_GATE_BOUNDED>(x, n, g);
-    else if (x.a.gate == KCP_GATE_RAW) decays<KCP_GATE_RAW>(x, n, g);
-    else decays<KCP_GATE_SOFTPLUS>(x, n, g);
-    #pragma unroll
-    for (int h = 0; h < 2; h++) {
-        const int i = lane + 32 * h, there = i < z.len;
-        float sum = there ? g[h] : 0.0f;
-        for (int d = 1; d < 32; d *= 2) {
-            const float y = __shfl_up_sync(~0u, sum, d, 32);
-            if (lane >= d) sum += y;
-        }
-        G[i] = sum += before;
-        before = __shfl_sync(~0u, sum, 31);
-        beta[i] = there ? beta_of(x, b[h]) : 0.0f;
-        if (there && x.to13.beta)
-            ((float *)x.to13.beta)[(z.t + i) * x.a.HV + n] = beta[i];
-    }
-}
 
 // Rows of q and k of query/key head m to panels, 0 past the end.
 template <int K>

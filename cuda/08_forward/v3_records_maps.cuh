@@ -1,7 +1,7 @@
 // v3_records_maps.cuh -- (M, h_ext) of stretches that others need, from the records.
 // Book: chapter 17, "Code: kernels"; chapter 05.
 // Checked by: tests/08_forward.c.
-// Next: v3_records_place.cuh.
+// Next: v3_records_cut.h.
 #ifndef KCP_V3_RECORDS_MAPS_CUH
 #define KCP_V3_RECORDS_MAPS_CUH
 
@@ -14,13 +14,9 @@ static __device__ __forceinline__ void copy_map(const struct records &x, int z, 
                                                 struct chain<K, WGS, 2, kda> &m)
 {
     const int warp = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
-    struct rows_of_v<WGS, 64> *none = NULL;
-    if (warp == 0) copy_parts<PART_K, 1, blocks>(x, z, n, m, none);
-    if (warp == 1) copy_parts<PART_A, 1, blocks>(x, z, n, m, none);
-    if (warp >= 2 && of_v) {
-        struct rows_of_v<WGS, 64> v = rows_of_v_of<WGS, 64>(x, z, n, v0);
-        copy_parts<PART_K, 0, blocks>(x, z, n, m, &v);
-    }
+    if (warp == 0) copy_parts<PART_K, 1, 0, blocks>(x, z, n, v0, m);
+    if (warp == 1) copy_parts<PART_A, 1, 0, blocks>(x, z, n, v0, m);
+    if (warp >= 2 && of_v) copy_parts<PART_K, 0, 64, blocks>(x, z, n, v0, m);
 }
 
 // The chunk's k~ has come, and y begins with its rows of v; for M with nothing.

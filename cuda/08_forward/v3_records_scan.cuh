@@ -1,7 +1,7 @@
 // v3_records_scan.cuh -- the kernel that consumes the records: a chain a block.
 // Book: chapter 17, "Code: kernels".
 // Checked by: tests/08_forward.c.
-// Next: v3_records_walk_kda.cuh.
+// Next: v3_records_maps.cuh.
 #ifndef KCP_V3_RECORDS_SCAN_CUH
 #define KCP_V3_RECORDS_SCAN_CUH
 

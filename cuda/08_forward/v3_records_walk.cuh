@@ -63,6 +63,19 @@ static __device__ __forceinline__ void rows_of_o(struct o_out &to, const bf16 *v
     to.to += CHUNK * to.step, to.left -= CHUNK;
 }
 
+// The last chunk's o: no other v is there, its own place will do.
+template <class Walk>
+static __device__ __forceinline__ void last_o(Walk &w, int count)
+{
+    uint32_t packed[4][4];
+    bf16 *v = w.m.v[count % w.m.FIRST][0];
+    group_wait<0>();
+    hold<CHUNK / 8>(w.o);
+    pack_o(packed, w.o);
+    turn_o<Walk::LD>(v, packed, w.m.turned);
+    rows_of_o<Walk::LD>(w.to, v, w.m.turned, count - 1);
+}
+
 // A link is cut where no product is under way, in its middle: the compiler waits there
 // for all of them. front: the state as it was before the chunk to v_new and q S; back:
 // v_new into the state and into o. The next front runs beside the end of back.
@@ -74,7 +87,7 @@ static __device__ __forceinline__ void walk_links(Walk w, int count, float (*S)[
     for (int turn = 0; turn + 1 < count; turn++)
         w.back(turn, turn + 1, S), w.front(turn + 1, S);
     w.back(count - 1, 0, S);
-    w.last(count);
+    last_o(w, count);
 }
 
 #endif

@@ -1,7 +1,7 @@
 // v3_records_walk_gdn.cuh -- the scan's walk with one gate a head: decay on rows.
 // Book: chapter 17, "Code: kernels".
 // Checked by: tests/08_forward.c.
-// Next: v3_records_maps.cuh.
+// Next: v3_records_scan.cuh.
 #ifndef KCP_V3_RECORDS_WALK_GDN_CUH
 #define KCP_V3_RECORDS_WALK_GDN_CUH
 
@@ -89,16 +89,6 @@ struct walk_gdn {
         group_wait<1>();
         hold<K / 8>(S);
         give_back<blocks>(m, PART_K, turn), give_back<blocks>(m, PART_A, turn);
-    }
-
-    __device__ __forceinline__ void last(int turn)
-    {
-        uint32_t packed[4][4];
-        group_wait<0>();
-        hold<CHUNK / 8>(o);
-        pack_o(packed, o);
-        turn_o<LD>(m.v[turn % m.FIRST][0], packed, m.turned);
-        rows_of_o<LD>(to, m.v[turn % m.FIRST][0], m.turned, turn - 1);
     }
 };
 

@@ -8,8 +8,8 @@
 #include "v3_records_walk.cuh"
 
 // One warpgroup's columns along a chain. Products run one behind the other, and each is
-// waited for as late as what it makes is needed. In series: k~ S, v_new, S. o's products
-// run behind them, and o of a chunk leaves beside the next chunk's: in back, while S
+// waited for as late as what it makes is needed. In series: k~ S, v_new, S. Products of
+// o run behind them, and o of a chunk leaves beside the next chunk's: in back, while S
 // takes v_new; of two warpgroups in front, where the other has products to run.
 template <int K, int WGS, int blocks>
 struct walk_kda {
@@ -86,16 +86,6 @@ struct walk_kda {
         group_wait<1>();
         hold<K / 8>(S);
         give_back<blocks>(m, PART_A, turn);
-    }
-
-    __device__ __forceinline__ void last(int turn)
-    {
-        uint32_t packed[4][4];
-        group_wait<0>();
-        hold<CHUNK / 8>(o);
-        pack_o(packed, o);
-        turn_o<LD>(m.v[turn % m.FIRST][0], packed, m.turned);
-        rows_of_o<LD>(to, m.v[turn % m.FIRST][0], m.turned, turn - 1);
     }
 };
 
