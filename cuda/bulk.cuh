@@ -5,6 +5,8 @@
 #ifndef KCP_BULK_CUH
 #define KCP_BULK_CUH
 
+#include <cudaTypedefs.h>
+
 #include "group.cuh"
 
 // A contiguous piece of global memory to shared memory, both aligned to 16 bytes; bar
@@ -41,6 +43,42 @@ static __device__ __forceinline__ void bulk_copy_both(void *to, const void *from
                  ".multicast::cluster [%0], [%1], %2, [%3], %4;"
                  :: "r"(shared_at(to)), "l"(from), "r"(bytes), "r"(shared_at(bar)),
                  "h"(both) : "memory");
+}
+
+// Rows of a head of x [T,heads,K], bf16, as the copy engine takes them: 64 channels of
+// so many rows at once, in the order of a panel (group.cuh); zeros past row T. 0 where
+// the driver does not know how.
+static inline int head_rows(CUtensorMap *map, const void *x, int64_t T, int heads,
+                            int K, uint32_t rows)
+{
+    static void *known;                  // ranks that are threads find the same
+    void *found = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    cudaDriverEntryPointQueryResult how = cudaDriverEntryPointSuccess;
+    if (!found)
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000,
+                                         cudaEnableDefault, &how);
+    __atomic_store_n(&known, found, __ATOMIC_RELAXED);
+    if (!found) return 0;
+    const PFN_cuTensorMapEncodeTiled_v12000 encode =
+        (PFN_cuTensorMapEncodeTiled_v12000)found;
+    const cuuint64_t size[3] = { (cuuint64_t)K, (cuuint64_t)heads, (cuuint64_t)T };
+    const cuuint64_t step[2] = { 2 * size[0], 2 * size[0] * size[1] };
+    const cuuint32_t box[3] = { 64, 1, rows }, every[3] = { 1, 1, 1 };
+    return encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, (void *)x, size, step, box,
+                  every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+// Rows from t on of head n, 64 channels, to a panel; bar counts the bytes.
+static __device__ __forceinline__ void copy_rows(void *to, const CUtensorMap &map,
+                                                 int channel, int n, int t,
+                                                 uint64_t *bar)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile"
+                 ".mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];"
+                 :: "r"(shared_at(to)), "l"(&map), "r"(channel), "r"(n), "r"(t),
+                 "r"(shared_at(bar)) : "memory");
 }
 
 // Blocks of a cluster: who am I, an arrival at another's barrier, and all wait for all.
@@ -82,13 +120,7 @@ static __device__ __forceinline__ void copies_arrive(uint64_t *bar)
 static __device__ __forceinline__ void turns_show(void)
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
-// The 128 threads of warpgroup w wait for one another.
-static __device__ __forceinline__ void group_sync(int w)
-{
-    asm volatile("bar.sync %0, 128;" :: "r"(w + 1) : "memory");
+    show_async();
 }
 
 // A warpgroup gives registers away, or takes them: n a thread from here on.
@@ -104,15 +136,8 @@ static __device__ __forceinline__ void take_registers(void)
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(n));
 }
 
-// Four 8 x 8 tiles of bf16 from registers to shared memory; lane 8 j + i has the
-// address (shared_at) of row i of tile j.
-static __device__ __forceinline__ void store_tiles(uint32_t row, const uint32_t *r)
-{
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};"
-                 :: "r"(row), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
-}
-
-// The same, each tile transposed on its way.
+// Four 8 x 8 tiles of bf16 from registers to shared memory, each transposed on its way;
+// lane 8 j + i has the address of row i of tile j.
 static __device__ __forceinline__ void store_tiles_t(bf16 *row, const uint32_t *r)
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};"

@@ -143,7 +143,8 @@ static inline int on_hopper(void)
 }
 
 // What this thread wrote to shared memory, copies that arrived included, becomes
-// visible to the tensor core, which reads by another path.
+// visible to the tensor core and the copy engine, which have another path there; and
+// the engine may write where this thread has read or written.
 static __device__ __forceinline__ void show_async(void)
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -15,9 +15,9 @@
 //   prepare  reads q, k, g: 6K;  writes k~, qg, kg, A beta, Aqk: 6K + 2.5C
 //   scan     reads the record and v: 6K + 2.5C + 2V;  writes o: 2V
 //
-// 3136 bytes a token-head at K = V = 128: 0.57 ms for case A at 4.3 TB/s.
+// 3152 bytes a token-head at K = V = 128 with decay: 0.58 ms for case A at 4.3 TB/s.
 //
-// A record is contiguous, in panels (group.cuh) and triangles, three parts that a scan
+// A record is contiguous, in panels (group.cuh) and triangles, four parts that a scan
 // waits for one by one; each comes on chip as a few bulk copies. A map needs the first
 // two alone.
 enum { BYTES = 2 * PANEL };
@@ -82,6 +82,12 @@ struct records {
     void *carry;                         // [HV,K,V] from one window to the next
     struct { void *q, *k, *rstd_q, *rstd_k, *beta, *Aqk, *A, *h_kept; } to13;
 };
+
+// Does a launch keep anything for backward?
+static inline int keeps_any(const struct records &x)
+{
+    return x.to13.q || x.to13.beta || x.to13.Aqk || x.to13.A;
+}
 
 static __host__ __device__ inline int chunks_of(const struct records &x)
 {

@@ -1,7 +1,7 @@
 // v3_records_gdn.cuh -- prepare, one gate a head: a value head's part, the kernel.
 // Book: chapter 17, "Code: kernels".
 // Checked by: tests/08_forward.c.
-// Next: v3_records_scan.cuh.
+// Next: v3_records_turns.cuh.
 #ifndef KCP_V3_RECORDS_GDN_CUH
 #define KCP_V3_RECORDS_GDN_CUH
 
@@ -190,9 +190,8 @@ static __global__ __launch_bounds__(128, many && kept ? 4 : 6) void prepare_gdn_
 template <int K, int many>
 static int prepare_gdn_many(const struct records *x, struct shares s)
 {
-    const int kept = x->to13.q || x->to13.Aqk || x->to13.A;
-    return launch_beside(kept ? prepare_gdn_kernel<K, many, 1>
-                              : prepare_gdn_kernel<K, many, 0>,
+    return launch_beside(keeps_any(*x) ? prepare_gdn_kernel<K, many, 1>
+                                       : prepare_gdn_kernel<K, many, 0>,
                          sizeof(struct prepare_gdn<K, many>),
                          chunks_of(*x) * s.H * s.parts, 128, x, s);
 }

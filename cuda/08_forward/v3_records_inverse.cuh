@@ -83,14 +83,15 @@ static __device__ __forceinline__ void invert_square(float (*L)[SPAN + 4], int j
     __syncwarp();
 }
 
-// Row i, columns of square J, to a triangle or a row of a tensor.
-static __device__ __forceinline__ void put_four(unsigned char *to, int i, int J,
-                                                uint2 x)
+// Where a lane's four of a square's first eight rows go; the next eight are 256 bytes
+// on, the next square of the column 512 (in_triangle).
+static __device__ __forceinline__ int four_in_square(void)
 {
-    const int at = in_triangle(i, J * 2 + threadIdx.x % 2) + threadIdx.x % 4 / 2 * 8;
-    *(uint2 *)(to + at) = x;
+    const int lane = this_thread() % 32;
+    return in_triangle(lane / 4, lane % 2) + lane % 4 / 2 * 8;
 }
 
+// And in a row of a tensor.
 static __device__ __forceinline__ void put_row(const struct records &x, void *to,
                                                struct span z, int n, int i, int J,
                                                uint2 four)
@@ -113,11 +114,13 @@ static __device__ __forceinline__ void zeros_out(const struct records &x, struct
             make_uint4(0, 0, 0, 0);
 }
 
-// Square (I, J) of A, given as A_IJ^T in D tiles: A beta to the record, A to the block.
+// Square (I, J) of A, given as A_IJ^T in D tiles: A beta to the record, where this lane
+// has its part, A to the block.
+template <int keeps>
 static __device__ __forceinline__ void square_out(const struct records &x,
                                                   struct span z, int n, int I, int J,
                                                   const float (*d)[4],
-                                                  const float *beta, unsigned char *Ab)
+                                                  const float *beta, unsigned char *to)
 {
     int g;                               // anew: no address is kept from before
     asm volatile("mov.u32 %0, %laneid;" : "=r"(g));
@@ -127,9 +130,10 @@ static __device__ __forceinline__ void square_out(const struct records &x,
     for (int h = 0; h < 2; h++) {
         const int i = I * SPAN + h * 8 + g;
         const float *l = d[h], *r = d[h] + 2;
-        put_four(Ab, i, J, four_of(transpose_tile(pack(b[0] * l[0], b[0] * l[1])),
-                                   transpose_tile(pack(b[1] * r[0], b[1] * r[1]))));
-        if (x.to13.A)
+        *(uint2 *)(to + h * 256) =
+            four_of(transpose_tile(pack(b[0] * l[0], b[0] * l[1])),
+                    transpose_tile(pack(b[1] * r[0], b[1] * r[1])));
+        if (keeps && x.to13.A)
             put_row(x, x.to13.A, z, n, i, J,
                     four_of(transpose_tile(pack(l[0], l[1])),
                             transpose_tile(pack(r[0], r[1]))));
@@ -150,12 +154,13 @@ static __device__ __forceinline__ void diagonal_square(float (*d)[4], int J,
 // Column J of the squares of A, by a warp, going down: A_IJ^T = -(sum_M A_MJ^T L_IM^T)
 // A_II^T. What a product leaves in registers, packed, feeds the next one. The first
 // square, on the diagonal, goes out elsewhere.
-template <class Room>
+template <int keeps, class Room>
 static __device__ __forceinline__ void column_of_squares(const struct records &x,
                                                          struct span z, int n, int J,
                                                          const Room &s,
                                                          unsigned char *Ab)
 {
+    unsigned char *to = Ab + four_in_square() + column_at(J);
     struct pieces A[SPANS - 1];
     float d[2][4];
     diagonal_square(d, J, s);
@@ -163,7 +168,7 @@ static __device__ __forceinline__ void column_of_squares(const struct records &x
     #pragma unroll
     for (int below = 1; below < SPANS; below++) {
         const int I = J + below;
-        if (I >= SPANS) continue;
+        if (I >= SPANS) return;
         float y[2][4] = {}, w[2][4] = {};
         #pragma unroll
         for (int m = 0; m < below; m++)
@@ -171,7 +176,7 @@ static __device__ __forceinline__ void column_of_squares(const struct records &x
         add_product(w, as_a(y), s.A[I]);
         #pragma unroll
         for (int h = 0; h < 8; h++) w[h / 4][h % 4] = -w[h / 4][h % 4];
-        square_out(x, z, n, I, J, w, s.beta, Ab);
+        square_out<keeps>(x, z, n, I, J, w, s.beta, to + below * 512);
         if (below < SPANS - 1) A[below] = as_a(w);
     }
 }

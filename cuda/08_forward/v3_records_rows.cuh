@@ -25,16 +25,15 @@ static __device__ __forceinline__ struct asked ask_gate(const struct kcp_forward
 }
 
 // What it stands for.
+template <int keeps>
 static __device__ __forceinline__ float beta_of_raw(const struct records &x,
                                                     struct span z, int n,
                                                     unsigned short raw)
 {
     const int i = threadIdx.x;
-    float b = low(raw);
-    const float top = x.a.beta_form == KCP_BETA_SIGMOID2 ? 2.0f : 1.0f;
-    if (x.a.beta_form != KCP_BETA_RAW) b = __fdividef(top, 1.0f + __expf(-b));
+    float b = beta_of(x, low(raw));
     if (i >= z.len) b = 0.0f;
-    else if (x.to13.beta) ((float *)x.to13.beta)[(z.t + i) * x.a.HV + n] = b;
+    else if (keeps && x.to13.beta) ((float *)x.to13.beta)[(z.t + i) * x.a.HV + n] = b;
     return b;
 }
 
@@ -73,11 +72,10 @@ static __device__ __forceinline__ int sums(const struct kcp_forward &a,
 
 // The rows' squares are the diagonals of q q^T and k k^T, which the tensor core makes
 // of the numbers as they are; so is q k^T's, which needs no decay and no rounding. A's
-// rows are eight of q and the same eight of k. m: the head whose norms the block for
-// backward keeps, -1: nothing is kept.
-template <int K>
+// rows are eight of q and the same eight of k. The block for backward keeps the norms.
+template <int K, int keeps>
 static __device__ __forceinline__ void row_norms(const struct records &x, struct span z,
-                                                 int first, int m, struct tiles<K> &s)
+                                                 int first, struct tiles<K> &s)
 {
     const int lane = this_thread() % 32, g = lane / 4;
     const int a_at = in_panel(first + lane % 8, lane / 16) + lane / 8 % 2 * BYTES;
@@ -104,8 +102,8 @@ static __device__ __forceinline__ void row_norms(const struct records &x, struct
         const int i = first + h * 8 + g;
         s.norm[i] = make_float2(nq * (float)x.a.scale, nk);
         s.own[i] = (bf16)(qk * nq * nk * (float)x.a.scale);
-        if (m < 0 || i >= z.len) continue;
-        const int64_t at = (z.t + i) * x.a.H + m;
+        if (!keeps || s.kept < 0 || i >= z.len) continue;
+        const int64_t at = (z.t + i) * x.a.H + s.kept;
         ((float *)x.to13.rstd_q)[at] = nq, ((float *)x.to13.rstd_k)[at] = nk;
     }
 }
@@ -113,9 +111,10 @@ static __device__ __forceinline__ void row_norms(const struct records &x, struct
 // What the block for backward keeps of q and k, once for the heads that share them.
 template <int K>
 static __device__ __forceinline__ void keep_rows(const struct records &x, struct span z,
-                                                 int m, const struct owned<K> &w,
+                                                 const struct owned<K> &w,
                                                  const struct tiles<K> &s)
 {
+    const int m = s.kept;
     const float back = 1.0f / (float)x.a.scale;
     #pragma unroll 4
     for (int r = 0; r < w.ROWS; r++) {
@@ -194,34 +193,38 @@ static __device__ __forceinline__ void rows_out(const struct owned<K> &w,
     const int in_kg = offsetof(struct record<K>, kg);
     const float minus[2] = { -f.start[0], -f.start[1] };
     const float D[2] = { exp2_fast(f.last[0]), exp2_fast(f.last[1]) };
+    enum { HALF = owned<K>::ROWS / 2 };
     #pragma unroll
-    for (int i = 0; i < w.ROWS; i += 2) {
+    for (int i = 0; i < HALF; i++) {
+        const uint32_t line = anew(w.at ^ i << 4);       // rows i and i + HALF: in_row
+        const uint32_t lines[2] = { line, line ^ HALF % 8 << 4 };
         float kB[2][2];
         #pragma unroll
         for (int j = 0; j < 2; j++) {
-            const int at = anew(in_row(w, i + j));
-            const float2 norm = s.norm[w.row + i + j];
+            const int r = i + j * HALF, at = lines[j] + r * 128;
+            unsigned char *row = to + lines[j] + r * 128;
+            const float2 norm = s.norm[w.row + r];
             const uint32_t qs = *(const uint32_t *)(m.q + at);
             const uint32_t ks = *(const uint32_t *)(m.k + at);
             //> kernel-records-row
             float q[2] = { norm.x * low(qs), norm.x * high(qs) }, up[2];
             float k[2] = { norm.y * low(ks), norm.y * high(ks) };
             for (int d = 0; d < 2; d++) {
-                const float g = G[i + j][d], F = exp2_fast(g);
+                const float g = G[r][d], F = exp2_fast(g);
                 up[d] = k[d] * exp2_fast(-g);
                 kB[j][d] = deep ? k[d] * exp2_fast(f.last[d] - g) : up[d] * D[d];
                 q[d] *= F, k[d] *= F;
             }
             put_two(m.q + at, q), put_two(m.k + at, k), put_two(m.g + at, up);
-            put_times(to + in_q + at, q, f.start), put_times(to + in_k + at, k, minus);
-            put_times(to + in_kg + at, kB[j], f.end);
+            put_times(row + in_q, q, f.start), put_times(row + in_k, k, minus);
+            put_times(row + in_kg, kB[j], f.end);
             if (w.I < 3) put_two(m.one[0] + at, kB[j]);
             //< kernel-records-row
         }
         if (w.I < 2)
             #pragma unroll
             for (int j = 0; j < 2; j++) {
-                const int at = anew(in_row(w, i + j));
+                const int at = lines[j] + (i + j * HALF) * 128;
                 put_times(m.two[0] + at, kB[j], f.one);
                 if (w.I < 1) put_times(m.far + at, kB[j], f.two);
             }

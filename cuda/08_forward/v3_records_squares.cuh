@@ -49,12 +49,14 @@ static __device__ __forceinline__ void all_pairs(int I, int of_k,
 }
 
 // Squares of Aqk, to the record and to the block.
+template <int keeps>
 static __device__ __forceinline__ void pairs_of_q(const struct records &x,
                                                   struct span z, int n, int I,
                                                   float (*y)[2][4], const bf16 *own,
                                                   unsigned char *Aqk)
 {
     const int g = this_thread() % 32 / 4, e = this_thread() % 4 * 2;
+    Aqk += four_in_square() + I * 512;
     #pragma unroll
     for (int h = 0; h < 2; h++) {
         const int row = h * 8 + g, i = I * SPAN + row;
@@ -70,8 +72,9 @@ static __device__ __forceinline__ void pairs_of_q(const struct records &x,
             if (J < 3 && J >= I) continue;
             const float *l = y[J][0] + h * 2, *r = y[J][1] + h * 2;
             const uint2 four = four_of(pack(l[0], l[1]), pack(r[0], r[1]));
-            put_four(Aqk, i, J < 3 ? J : I, four);
-            if (x.to13.Aqk) put_row(x, x.to13.Aqk, z, n, i, J < 3 ? J : I, four);
+            const int column = J < 3 ? J : I;
+            *(uint2 *)(Aqk + (column_at(column) - column * 512 + h * 256)) = four;
+            if (keeps && x.to13.Aqk) put_row(x, x.to13.Aqk, z, n, i, column, four);
         }
     }
 }
@@ -100,6 +103,7 @@ static __device__ __forceinline__ void pairs_of_k(int I, float (*y)[2][4],
     put(s.A[I], square_as_a(s.square[I]));
 }
 
+template <int keeps>
 static __device__ __forceinline__ void diagonal_out(const struct records &x,
                                                     struct span z, int n, int I,
                                                     const struct inverse_room &s,
@@ -107,7 +111,7 @@ static __device__ __forceinline__ void diagonal_out(const struct records &x,
 {
     float d[2][4];
     diagonal_square(d, I, s);
-    square_out(x, z, n, I, I, d, s.beta, Ab);
+    square_out<keeps>(x, z, n, I, I, d, s.beta, Ab + four_in_square() + column_at(I));
 }
 
 // The pairs of a span one by one, for gates that no pair of factors can hold. Slow, and

@@ -18,6 +18,10 @@ struct half_tiles {
     unsigned char one[3][BYTES / SPANS], far[BYTES / SPANS], two[2][BYTES / SPANS];
 };
 
+// A chunk's first token, and how many it has. Shared memory keeps this: a register that
+// spills comes back from the second level.
+struct __align__(8) span_here { uint32_t t; int len; };
+
 template <int K>
 struct tiles {
     struct half_tiles half[2];           // K = 64 has one half; L lies in the other
@@ -25,7 +29,9 @@ struct tiles {
     float2 norm[CHUNK];                  // scale / |q|, 1 / |k|
     bf16 own[CHUNK];                     // Aqk_ii
     uint64_t full;                       // rows have come
+    struct span_here at[2];              // of the chunk in work, and of the next
     int lowest;                          // chunk of the first one's stretch
+    int m, kept;                         // query/key head; the same, or -1: not kept
 };
 
 // What the inverse needs, where the columns were.
@@ -70,43 +76,77 @@ static __device__ __forceinline__ int in_row(const struct owned<K> &w, int r)
     return (w.at ^ (r % 8) << 4) + r * 128;
 }
 
-// Rows of a chunk on their way to shared memory, by one warp: `rows` of them from row
-// first on, zeros past the chunk's end. what: q, k or the gate.
-template <int K, int rows>
-static __device__ __forceinline__ void ask_rows(const void *x, int64_t at, int stride,
-                                                int first, int len, struct tiles<K> &s,
-                                                int what)
+// Rows of q, k and the gate as the copy engine takes them.
+struct row_maps { CUtensorMap q, k, g; };
+
+template <int K>
+static int map_rows(struct row_maps *m, const struct kcp_forward &a)
 {
-    const int lane = this_thread() % 32, row = lane / (K / 8), piece = lane % (K / 8);
-    const bf16 *from = (const bf16 *)x + at + piece * 8;
-    const int to = in_panel(first + row, piece % 8) + what * BYTES;
+    return head_rows(&m->q, a.q_raw, a.T, a.H, K, CHUNK) &&
+           head_rows(&m->k, a.k_raw, a.T, a.H, K, CHUNK) &&
+           head_rows(&m->g, a.g_raw, a.T, a.HV, K, CHUNK) ? KCP_OK : KCP_CUDA;
+}
+
+// A thread asks for 64 rows from token t on, of query/key head m and value head n.
+template <int K>
+static __device__ __forceinline__ void ask_rows(const struct row_maps &from, int t,
+                                                int m, int n, struct tiles<K> &s)
+{
+    turn_expect(&s.full, 3 * K / 64 * BYTES);
     #pragma unroll
-    for (int r = 0; r < rows; r += 256 / K) {
-        const int i = first + row + r, there = i < len;
-        copy_async(s.half[piece / 8].q + (to ^ r % 8 << 4) + r * 128,
-                   from + (there ? i : 0) * stride, there);
+    for (int h = 0; h < K / 64; h++) {
+        copy_rows(s.half[h].q, from.q, h * 64, m, t, &s.full);
+        copy_rows(s.half[h].k, from.k, h * 64, m, t, &s.full);
+        copy_rows(s.half[h].g, from.g, h * 64, n, t, &s.full);
     }
 }
 
-// What a warp alone reads of its span: rows of q, or of k; then its half of the gates.
+// One thread asks for chunk c, the last of a block's share; and then, as soon as tiles
+// have been read, for the one before.
 template <int K>
-static __device__ __forceinline__ void ask_own(const struct kcp_forward &a,
-                                               struct span z, int m, int warp,
-                                               struct tiles<K> &s)
+static __device__ __forceinline__ void ask_first(const struct records &x,
+                                                 const struct row_maps &from, int c,
+                                                 int n, struct tiles<K> &s)
 {
-    warp = anew(warp);
-    ask_rows<K, SPAN>(warp % 2 ? a.k_raw : a.q_raw, (z.t * a.H + m) * K, a.H * K,
-                      warp / 2 * SPAN, z.len, s, warp % 2);
+    const int kv = x.a.HV / x.a.H;
+    const struct span z = span_of(x.a, c);
+    s.m = n / kv, s.kept = x.to13.q && n % kv == 0 ? n / kv : -1;
+    s.lowest = x.a.NS == 1 ? 0 : ((const int *)x.a.cn)[((const int *)x.a.sc)[c]];
+    s.at[0] = { (uint32_t)z.t, z.len };
+    ask_rows(from, z.t, s.m, n, s);
 }
 
 template <int K>
-static __device__ __forceinline__ void ask_gates(const struct kcp_forward &a,
-                                                 struct span z, int n, int warp,
-                                                 struct tiles<K> &s)
+static __device__ __forceinline__ void ask_next(const struct kcp_forward &a,
+                                                const struct row_maps &from, int c,
+                                                int turn, int n, struct tiles<K> &s)
 {
-    ask_rows<K, SPAN / 2>(a.g_raw, (z.t * a.HV + n) * K, a.HV * K, anew(warp) * 8,
-                          z.len, s, 2);
-    copies_arrive(&s.full);
+    struct span z = { s.at[turn % 2].t - CHUNK, CHUNK };
+    if (c < s.lowest) z = span_of(a, c);
+    s.at[(turn + 1) % 2] = { (uint32_t)z.t, z.len };
+    ask_rows(from, z.t, s.m, n, s);
+}
+
+// Of chunk number `turn` of the block's, from shared memory each time.
+template <int K>
+static __device__ __forceinline__ struct span span_at(const struct tiles<K> &s,
+                                                      int turn)
+{
+    struct span_here y;
+    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+                 : "=r"(y.t), "=r"(y.len) : "r"(shared_at(&s.at[turn % 2])));
+    return { y.t, y.len };
+}
+
+// Rows past the chunk's end are another sequence's: zeros, for all threads.
+template <int K>
+static __device__ __forceinline__ void zero_rows(int len, struct tiles<K> &s)
+{
+    for (int at = len * 8 + threadIdx.x; at < CHUNK * 8; at += blockDim.x)
+        for (int h = 0; h < K / 64; h++)
+            ((uint4 *)s.half[h].q)[at] = ((uint4 *)s.half[h].k)[at] =
+                make_uint4(0, 0, 0, 0);
+    __syncthreads();
 }
 
 #endif
