@@ -61,6 +61,12 @@ JOBS=$(($(nproc) / gpus)) PYTHONPATH="$PWD/.peers" within ${KEEP:-60} \
 say "timed theirs"
 
 ours kda_${gpus}x1_bare --ranks "$gpus" $bare
+ours kda_${gpus}x1_strong_bare --ranks "$gpus" $bare --gate strong
+for by in less:-1 more:1; do        # a token shorter, a token longer
+    T=$((TOKENS + ${by#*:})) name=kda_${gpus}x1_${by%:*}
+    ours ${name}_bare --ranks "$gpus" $bare -T $T
+    ours ${name}_strong_bare --ranks "$gpus" $bare -T $T --gate strong
+done
 ours kda_${gpus}x4_bare $four $bare
 ours kda_${gpus}x4 $four
 ours gdn_${gpus}x4 $four --model gdn
