@@ -83,6 +83,18 @@ void bag_free(struct bag *b)
     b->n = 0;
 }
 
+void bag_copy(struct bag *to, const struct bag *from)
+{
+    bag_free(to);
+    for (int i = 0; i < from->n; i++) {
+        struct tensor *t = &to->t[to->n++];
+        *t = from->t[i];
+        const size_t n = (size_t)t->n * store_bytes(t->store, KCP_F64);
+        t->p = room_for(n + 8);
+        memcpy(t->p, from->t[i].p, n);
+    }
+}
+
 int field_in(const struct kcp_field *f) { return f->io == KCP_IN || f->io == KCP_BIN; }
 
 /* Does this pass of this call read or write the field at all? */

@@ -1,7 +1,7 @@
 /* canonical.c -- kernels on canonical segments: not a bit may depend on R or the form.
  *
  * Book: chapters 06, 08, 13, 15, 16.  Checked by: itself, it can fail; on a GPU, whose
- * ranks are threads here.  Next: 08_graph.c.
+ * ranks are threads here.  Next: alone.c.
  * The references are held to it by 08_forward.c, 13_backward.c, 15_scan.c, 16_family.c.
  */
 #include "trial.h"
@@ -10,10 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One run: its seats and the plan that they sit by. */
-struct sitting { struct table t; struct kcp_plan *p; };
-
-static void leave(struct sitting *x)
+void sitting_free(struct sitting *x)
 {
     for (int r = 0; x->t.seat && r < x->t.R; r++) seat_free(&x->t.seat[r]);
     free(x->t.seat);
@@ -21,8 +18,8 @@ static void leave(struct sitting *x)
     x->t.seat = NULL, x->p = NULL;
 }
 
-static int sit(struct sitting *x, const struct kcase *k, enum kcp_pass pass,
-               const struct expected *e, char *why, size_t n)
+int sitting_run(struct sitting *x, const struct kcase *k, enum kcp_pass pass,
+                const struct bag *in, const struct bag *want, char *why, size_t n)
 {
     struct table *t = &x->t;
     t->R = k->call.R;
@@ -33,7 +30,7 @@ static int sit(struct sitting *x, const struct kcase *k, enum kcp_pass pass,
         struct seat *s = &t->seat[r];
         s->call = call_of(t->stage, k, x->p, r, pass);
         s->plan = x->p, s->mem = t->mem, s->ranks = 1, s->storage = t->variant->storage;
-        status = seat_fill(s, t->stage, &e->in, &e->want);
+        status = seat_fill(s, t->stage, in, want);
     }
     status = status ? status : table_run(t, why, n);
     for (int r = 0; r < t->R && !status; r++)
@@ -83,18 +80,19 @@ static int every_R(struct kcp_report *rep, const struct kcp_variant *v,
     char why[160] = "";
     struct kcp_plan *p = case_plan(&k, 1);
     const struct expected *e = p ? expected_of(s, &k, pass, v->storage, p) : NULL;
-    int status = e ? sit(&one, &k, pass, e, why, sizeof why) : KCP_BAD;
+    int status = e ? sitting_run(&one, &k, pass, &e->in, &e->want, why, sizeof why)
+                   : KCP_BAD;
     for (int form = KCP_ALL_GATHER; form <= KCP_PIPELINE && !status; form++)
         for (int j = 0; j < 4 && !status; j++) {
             k.call.R = R[j], k.call.form = form;
             for (int r = 0; r <= R[j]; r++) k.cuts[r] = r * k.call.T / R[j];
-            status = sit(&x, &k, pass, e, why, sizeof why);
+            status = sitting_run(&x, &k, pass, &e->in, &e->want, why, sizeof why);
             if (!status) compare(rep, &x, &one, v->name);
-            leave(&x);
+            sitting_free(&x);
         }
     EXPECT(rep, !status || status == KCP_NA, "%s, R = %d: status %d %s", v->name,
            k.call.R, status, why);
-    leave(&one);
+    sitting_free(&one);
     kcp_plan_free(p);
     return status == KCP_NO_MEMORY ? status : KCP_OK;
 }

@@ -11,18 +11,6 @@
 /* Inputs and expected outputs of a case; kept for the next variant of the same case. */
 static struct expected kept;
 
-static void copy_bag(struct bag *to, const struct bag *from)
-{
-    bag_free(to);
-    for (int i = 0; i < from->n; i++) {
-        struct tensor *t = &to->t[to->n++];
-        *t = from->t[i];
-        const size_t n = (size_t)t->n * store_bytes(t->store, KCP_F64);
-        t->p = room_for(n + 8);
-        memcpy(t->p, from->t[i].p, n);
-    }
-}
-
 struct kcp_call call_of(const struct kcp_stage *s, const struct kcase *k,
                                const struct kcp_plan *p, int r, enum kcp_pass pass)
 {
@@ -83,31 +71,31 @@ static int expect(const struct kcp_stage *s, const struct kcase *k, enum kcp_pas
     int status = KCP_OK;
     kept.alive = NAN;
     if (!strncmp(s->name, "14", 2)) {
-        copy_bag(&kept.want, &kept.in);
+        bag_copy(&kept.want, &kept.in);
         status = pipeline_conv(&kept.want, k, pass);
     } else if (s->oracle) {
-        copy_bag(&kept.want, &kept.in);
+        bag_copy(&kept.want, &kept.in);
         status = pipeline_family(&kept.want, s, k, pass);
         kept.alive = !strncmp(s->name, "15", 2) ? alive_spike(&kept.in, k, p)
                                                 : alive_family(&kept.in, s, k, p);
     } else if (s->ranks || !strncmp(s->name, "01", 2)) {
-        copy_bag(&kept.want, &kept.in);
+        bag_copy(&kept.want, &kept.in);
         status = pipeline_oracle(&kept.want, k, pass == KCP_BACKWARD ||
                                  !strncmp(s->name, "13", 2));
         kept.alive = alive_far(&kept.want, k, p);
         if (!s->ranks) {                          /* 01 reads what the gate made */
             bag_free(&kept.in);
-            copy_bag(&kept.in, &kept.want);
+            bag_copy(&kept.in, &kept.want);
             bag_round(&kept.in, judged);
             struct kcp_call c = call_of(s, k, p, 0, pass);
-            copy_bag(&kept.want, &kept.in);
+            bag_copy(&kept.want, &kept.in);
             status = bag_run(&kept.want, s, &c);
         }
     } else {
         struct kcp_call c = call_of(s, k, p, 0, pass);
         status = pipeline_chunks(&kept.in, k);
         bag_round(&kept.in, judged);
-        copy_bag(&kept.want, &kept.in);
+        bag_copy(&kept.want, &kept.in);
         if (!status) status = bag_run(&kept.want, s, &c);
     }
     kept.rms_v = rms(bag_find(&kept.in, "v"));

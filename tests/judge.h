@@ -31,6 +31,7 @@ struct tensor *bag_find(const struct bag *b, const char *name);
 struct tensor *bag_add(struct bag *b, const char *name, const char *shape,
                        enum kcp_store store, const struct kcp_call *c);
 void bag_free(struct bag *b);
+void bag_copy(struct bag *to, const struct bag *from);  /* what `to` had is freed */
 void *room_for(size_t bytes);                 /* exit status 2 where there is none */
 /* The number a letter of a shape stands for, e.g. "NS+1"; -1 when there is none. */
 int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len);

@@ -67,4 +67,11 @@ int  seat_collect(struct seat *s, char *why, size_t n);
 void seat_free(struct seat *s);
 int  table_run(struct table *t, char *why, size_t n);
 
+/* One run (canonical.c): its seats, R of them, and the plan that they sit by. x->t has
+ * stage, variant and memory; status of the first rank that failed, and why. */
+struct sitting { struct table t; struct kcp_plan *p; };
+int  sitting_run(struct sitting *x, const struct kcase *k, enum kcp_pass pass,
+                 const struct bag *in, const struct bag *want, char *why, size_t n);
+void sitting_free(struct sitting *x);
+
 #endif

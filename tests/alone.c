@@ -1,0 +1,169 @@
+/* alone.c -- a sequence of NaN stays alone: the others' bits are as without it.
+ *
+ * Book: chapters 08, 13, 16.  Checked by: itself: a twin that spills must be seen.
+ * Next: 08_graph.c.
+ *
+ * Rows behind a chunk's end are the next sequence's. Times a beta of 0 they change no
+ * number that the judge draws; but 0 times what is no number is none.
+ */
+#include "trial.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Does the field begin with this letter: a row a token, or a sequence? */
+static int row_a(const struct kcp_field *f, char letter)
+{
+    return f->shape[0] == letter && (f->shape[1] == ' ' || !f->shape[1]);
+}
+
+/* The same inputs, but all of sequence `bad` is NaN. */
+static void spoil(struct bag *to, const struct bag *from, const struct kcp_stage *s,
+                  const struct kcase *k, int bad)
+{
+    bag_copy(to, from);
+    for (int i = 0; i < s->nfields; i++) {
+        const struct kcp_field *f = &s->fields[i];
+        const struct tensor *t = field_in(f) ? bag_find(to, f->name) : NULL;
+        if (!t || !t->n || f->store == KCP_I32 || f->store == KCP_I64) continue;
+        const int64_t row = t->n / t->dim[0], first = row_a(f, 'T') ? k->cu[bad] : bad;
+        const int64_t end = row_a(f, 'T') ? k->cu[bad + 1] : bad + 1;
+        if (!row_a(f, 'T') && !row_a(f, 'N')) continue;
+        for (int64_t e = first * row; e < end * row; e++) ((double *)t->p)[e] = NAN;
+    }
+}
+
+static int sequence_of(const struct kcase *k, int64_t token)
+{
+    int s = 0;
+    while (token >= k->cu[s + 1]) s++;
+    return s;
+}
+
+/* Bytes of an output that are others than before: of the other sequences, and of the
+ * bad one. A rank's rows of states that it does not own are expected to be NaN. */
+static void other_bytes(const struct slot *now, const struct slot *then,
+                        const struct kcase *k, int bad, int64_t bytes[2])
+{
+    const int64_t rows = now->dim[0];
+    const size_t row = rows ? now->bytes / (size_t)rows : 0;
+    const int tokens = row_a(now->field, 'T');
+    if (!now->want || (!tokens && !row_a(now->field, 'N'))) return;
+    for (int64_t i = 0; i < rows; i++) {
+        if (isnan(now->want[i * (now->n / rows)])) continue;
+        const char *a = now->image + FENCE + i * row;
+        const char *b = then->image + FENCE + i * row;
+        const int s = tokens ? sequence_of(k, now->first + i) : (int)i;
+        for (size_t j = 0; j < row; j++) bytes[s == bad] += a[j] != b[j];
+    }
+}
+
+/* One variant, one pass, one case: each sequence in turn is no number. Bytes that
+ * changed in the others, and in those that were spoiled. */
+static int one_by_one(const struct kcp_variant *v, const struct kcp_stage *s,
+                      const struct memory *mem, const struct kcase *k,
+                      enum kcp_pass pass, int64_t bytes[2], char *why, size_t n)
+{
+    struct sitting clean = { { s, v, mem, 0, NULL }, NULL }, x = clean;
+    struct kcp_plan *p = case_plan(k, k->call.R);
+    const struct expected *e = p ? expected_of(s, k, pass, v->storage, p) : NULL;
+    struct bag in = { 0 };
+    int status = e ? sitting_run(&clean, k, pass, &e->in, &e->want, why, n) : KCP_BAD;
+    for (int bad = 0; bad < k->call.N && !status; bad++) {
+        if (k->cu[bad] == k->cu[bad + 1]) continue;
+        spoil(&in, &e->in, s, k, bad);
+        status = sitting_run(&x, k, pass, &in, &e->want, why, n);
+        for (int r = 0; r < x.t.R && !status; r++)
+            for (int i = 0; i < x.t.seat[r].n; i++)
+                other_bytes(&x.t.seat[r].slot[i], &clean.t.seat[r].slot[i], k, bad,
+                            bytes);
+        sitting_free(&x);
+    }
+    bag_free(&in);
+    sitting_free(&clean);
+    kcp_plan_free(p);
+    return status;
+}
+
+static const char *const layers[] = {
+    "kda live H=1 HV=2 K=64 V=64 C=64 lengths=150,33,0,300 R=2 l2norm beta=sigmoid h0 "
+    "dht gate=softplus",
+    "gdn live H=1 HV=2 K=128 V=128 C=64 lengths=70,130 l2norm beta=sigmoid h0 dht "
+    "gate=softplus", NULL };
+static const char *const families[] = {
+    "dplr live H=1 HV=2 K=64 V=64 C=64 lengths=100,33,70 R=2 h0 dht",
+    "gdn2 live H=1 HV=2 K=64 V=64 C=64 lengths=100,33,70 h0 dht",
+    "gla live H=2 K=64 V=64 C=64 lengths=100,33,70 h0 dht", NULL };
+
+/* On the host the twins alone; on a GPU whose ranks are threads every kernel. */
+static int alone(struct kcp_report *rep, const char *stage, const char *const *words)
+{
+    const struct kcp_stage *s = stage_find(stage);
+    const struct kcp_variant *v[256];
+    const int n = kcp_variants(s->name, NULL, v, 256);
+    const int device = device_memory() && !ranks_apart() && ranks_mine() < 0;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; words[j]; j++) {
+            const int host = v[i]->where == KCP_HOST && !strncmp(v[i]->name, "twin", 4);
+            struct kcase k;
+            char why[160] = "";
+            if (!host && !(device && v[i]->where == KCP_DEVICE)) continue;
+            if (case_parse(words[j], &k, why, sizeof why)) return KCP_BAD;
+            for (int pass = 0; pass <= has_backward(s); pass++) {
+                int64_t bytes[2] = { 0 };
+                const int status = one_by_one(
+                    v[i], s, host ? &host_memory : device_memory(), &k,
+                    (enum kcp_pass)pass, bytes, why, sizeof why);
+                if (status == KCP_NO_MEMORY) return status;
+                if (status == KCP_NA) continue;
+                EXPECT(rep, !status, "%s: status %d %s", v[i]->name, status, why);
+                EXPECT(rep, !bytes[0], "%s, %s: a sequence of NaN changes %lld bytes "
+                       "of the others", v[i]->name, words[j], (long long)bytes[0]);
+                EXPECT(rep, bytes[1] > 0, "%s: it does not change its own",
+                       v[i]->name);
+            }
+        }
+    return KCP_OK;
+}
+
+/* The twin, but the last token of a stretch sees the row behind it, times 0. */
+static int (*twin_run)(void *);
+static int spills(void *args)
+{
+    struct kcp_forward *f = args;
+    const int status = twin_run(args), *cu = f->cu, row = f->HV * f->V;
+    for (int s = 0; s < f->NS && !status; s++)
+        for (int e = 0; e < row && cu[s + 1] > cu[s] && cu[s + 1] < f->T; e++)
+            ((double *)f->o)[(cu[s + 1] - 1) * row + e] +=
+                0 * ((const double *)f->v)[cu[s + 1] * row + e];
+    return status;
+}
+
+static int of_08(struct kcp_report *rep)
+{
+    const struct kcp_stage *s = stage_find("08");
+    const struct kcp_variant *twin;
+    struct kcase k;
+    char why[160] = "";
+    int64_t bytes[2] = { 0 };
+    if (!kcp_variants("08", "twin", &twin, 1) ||
+        case_parse(layers[0], &k, why, sizeof why))
+        return KCP_BAD;
+    struct kcp_variant wrong = *twin;
+    twin_run = twin->run, wrong.run = spills;
+    const int status = one_by_one(&wrong, s, &host_memory, &k, KCP_FORWARD, bytes, why,
+                                  sizeof why);
+    EXPECT(rep, !status && bytes[0], "status %d %s: a forward that spills is not seen",
+           status, why);
+    return alone(rep, "08", layers);
+}
+
+static int of_13(struct kcp_report *rep) { return alone(rep, "13", layers); }
+static int of_16(struct kcp_report *rep) { return alone(rep, "16", families); }
+
+#define WHAT "one sequence is NaN: not a bit of the others changes, on the host and " \
+             "by every kernel"
+KCP_CHECK(check_08_alone) = { "08_forward", "alone", WHAT, of_08 };
+KCP_CHECK(check_13_alone) = { "13_backward", "alone", WHAT, of_13 };
+KCP_CHECK(check_16_alone) = { "16_family", "alone", WHAT, of_16 };
