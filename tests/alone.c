@@ -9,14 +9,7 @@
 #include "trial.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
-
-/* Does the field begin with this letter: a row a token, or a sequence? */
-static int row_a(const struct kcp_field *f, char letter)
-{
-    return f->shape[0] == letter && (f->shape[1] == ' ' || !f->shape[1]);
-}
 
 /* The same inputs, but all of sequence `bad` is NaN. */
 static void spoil(struct bag *to, const struct bag *from, const struct kcp_stage *s,
@@ -27,9 +20,9 @@ static void spoil(struct bag *to, const struct bag *from, const struct kcp_stage
         const struct kcp_field *f = &s->fields[i];
         const struct tensor *t = field_in(f) ? bag_find(to, f->name) : NULL;
         if (!t || !t->n || f->store == KCP_I32 || f->store == KCP_I64) continue;
-        const int64_t row = t->n / t->dim[0], first = row_a(f, 'T') ? k->cu[bad] : bad;
-        const int64_t end = row_a(f, 'T') ? k->cu[bad + 1] : bad + 1;
-        if (!row_a(f, 'T') && !row_a(f, 'N')) continue;
+        const int64_t row = t->n / t->dim[0], first = row_a(f, "T") ? k->cu[bad] : bad;
+        const int64_t end = row_a(f, "T") ? k->cu[bad + 1] : bad + 1;
+        if (!row_a(f, "T") && !row_a(f, "N")) continue;
         for (int64_t e = first * row; e < end * row; e++) ((double *)t->p)[e] = NAN;
     }
 }
@@ -48,8 +41,8 @@ static void other_bytes(const struct slot *now, const struct slot *then,
 {
     const int64_t rows = now->dim[0];
     const size_t row = rows ? now->bytes / (size_t)rows : 0;
-    const int tokens = row_a(now->field, 'T');
-    if (!now->want || (!tokens && !row_a(now->field, 'N'))) return;
+    const int tokens = row_a(now->field, "T");
+    if (!now->want || (!tokens && !row_a(now->field, "N"))) return;
     for (int64_t i = 0; i < rows; i++) {
         if (isnan(now->want[i * (now->n / rows)])) continue;
         const char *a = now->image + FENCE + i * row;
@@ -65,25 +58,47 @@ static int one_by_one(const struct kcp_variant *v, const struct kcp_stage *s,
                       const struct memory *mem, const struct kcase *k,
                       enum kcp_pass pass, int64_t bytes[2], char *why, size_t n)
 {
-    struct sitting clean = { { s, v, mem, 0, NULL }, NULL }, x = clean;
+    struct table clean = { s, v, mem, 0, NULL }, x = clean;
     struct kcp_plan *p = case_plan(k, k->call.R);
     const struct expected *e = p ? expected_of(s, k, pass, v->storage, p) : NULL;
     struct bag in = { 0 };
-    int status = e ? sitting_run(&clean, k, pass, &e->in, &e->want, why, n) : KCP_BAD;
+    int status = e ? table_fill(&clean, k, p, pass, &e->in, &e->want) : KCP_BAD;
+    if (!status) status = table_run(&clean, why, n);
     for (int bad = 0; bad < k->call.N && !status; bad++) {
         if (k->cu[bad] == k->cu[bad + 1]) continue;
         spoil(&in, &e->in, s, k, bad);
-        status = sitting_run(&x, k, pass, &in, &e->want, why, n);
-        for (int r = 0; r < x.t.R && !status; r++)
-            for (int i = 0; i < x.t.seat[r].n; i++)
-                other_bytes(&x.t.seat[r].slot[i], &clean.t.seat[r].slot[i], k, bad,
-                            bytes);
-        sitting_free(&x);
+        status = table_fill(&x, k, p, pass, &in, &e->want);
+        if (!status) status = table_run(&x, why, n);
+        for (int r = 0; r < x.R && !status; r++)
+            for (int i = 0; i < x.seat[r].n; i++)
+                other_bytes(&x.seat[r].slot[i], &clean.seat[r].slot[i], k, bad, bytes);
+        table_free(&x);
     }
     bag_free(&in);
-    sitting_free(&clean);
+    table_free(&clean);
     kcp_plan_free(p);
     return status;
+}
+
+/* Both passes of a case: the bad sequence's bytes change, and no others. */
+static int held(struct kcp_report *rep, const struct kcp_variant *v,
+                const struct kcp_stage *s, const struct memory *mem, const char *words)
+{
+    struct kcase k;
+    char why[160] = "";
+    if (case_parse(words, &k, why, sizeof why)) return KCP_BAD;
+    for (int pass = 0; pass <= has_backward(s); pass++) {
+        int64_t bytes[2] = { 0 };
+        const int status = one_by_one(v, s, mem, &k, (enum kcp_pass)pass, bytes, why,
+                                      sizeof why);
+        if (status == KCP_NO_MEMORY) return status;
+        if (status == KCP_NA) continue;
+        EXPECT(rep, !status, "%s: status %d %s", v->name, status, why);
+        EXPECT(rep, !bytes[0], "%s, %s: a sequence of NaN changes %lld bytes of the "
+               "others", v->name, words, (long long)bytes[0]);
+        EXPECT(rep, bytes[1] > 0, "%s: it does not change its own", v->name);
+    }
+    return KCP_OK;
 }
 
 static const char *const layers[] = {
@@ -102,29 +117,15 @@ static int alone(struct kcp_report *rep, const char *stage, const char *const *w
     const struct kcp_stage *s = stage_find(stage);
     const struct kcp_variant *v[256];
     const int n = kcp_variants(s->name, NULL, v, 256);
-    const int device = device_memory() && !ranks_apart() && ranks_mine() < 0;
-    for (int i = 0; i < n; i++)
-        for (int j = 0; words[j]; j++) {
-            const int host = v[i]->where == KCP_HOST && !strncmp(v[i]->name, "twin", 4);
-            struct kcase k;
-            char why[160] = "";
-            if (!host && !(device && v[i]->where == KCP_DEVICE)) continue;
-            if (case_parse(words[j], &k, why, sizeof why)) return KCP_BAD;
-            for (int pass = 0; pass <= has_backward(s); pass++) {
-                int64_t bytes[2] = { 0 };
-                const int status = one_by_one(
-                    v[i], s, host ? &host_memory : device_memory(), &k,
-                    (enum kcp_pass)pass, bytes, why, sizeof why);
-                if (status == KCP_NO_MEMORY) return status;
-                if (status == KCP_NA) continue;
-                EXPECT(rep, !status, "%s: status %d %s", v[i]->name, status, why);
-                EXPECT(rep, !bytes[0], "%s, %s: a sequence of NaN changes %lld bytes "
-                       "of the others", v[i]->name, words[j], (long long)bytes[0]);
-                EXPECT(rep, bytes[1] > 0, "%s: it does not change its own",
-                       v[i]->name);
-            }
-        }
-    return KCP_OK;
+    int err = KCP_OK;
+    for (int i = 0; i < n && !err; i++) {
+        const int twin = v[i]->where == KCP_HOST && !strncmp(v[i]->name, "twin", 4);
+        const struct memory *mem = twin ? &host_memory
+                                 : v[i]->where == KCP_DEVICE ? gpu_of_threads() : NULL;
+        for (int j = 0; words[j] && mem && !err; j++)
+            err = held(rep, v[i], s, mem, words[j]);
+    }
+    return err;
 }
 
 /* The twin, but the last token of a stretch sees the row behind it, times 0. */

@@ -7,35 +7,25 @@
 #include "trial.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-void sitting_free(struct sitting *x)
+/* One run: its table and the plan that it sits by. */
+struct sitting { struct table t; struct kcp_plan *p; };
+
+static void leave(struct sitting *x)
 {
-    for (int r = 0; x->t.seat && r < x->t.R; r++) seat_free(&x->t.seat[r]);
-    free(x->t.seat);
+    table_free(&x->t);
     kcp_plan_free(x->p);
-    x->t.seat = NULL, x->p = NULL;
+    x->p = NULL;
 }
 
-int sitting_run(struct sitting *x, const struct kcase *k, enum kcp_pass pass,
-                const struct bag *in, const struct bag *want, char *why, size_t n)
+static int sit(struct sitting *x, const struct kcase *k, enum kcp_pass pass,
+               const struct expected *e, char *why, size_t n)
 {
-    struct table *t = &x->t;
-    t->R = k->call.R;
-    t->seat = calloc(t->R, sizeof *t->seat);
-    x->p = case_plan(k, t->R);
-    int status = t->seat && x->p ? KCP_OK : KCP_NO_MEMORY;
-    for (int r = 0; r < t->R && !status; r++) {
-        struct seat *s = &t->seat[r];
-        s->call = call_of(t->stage, k, x->p, r, pass);
-        s->plan = x->p, s->mem = t->mem, s->ranks = 1, s->storage = t->variant->storage;
-        status = seat_fill(s, t->stage, in, want);
-    }
-    status = status ? status : table_run(t, why, n);
-    for (int r = 0; r < t->R && !status; r++)
-        status = seat_collect(&t->seat[r], why, n);
-    return status;
+    x->p = case_plan(k, k->call.R);
+    const int status = x->p ? table_fill(&x->t, k, x->p, pass, &e->in, &e->want)
+                            : KCP_NO_MEMORY;
+    return status ? status : table_run(&x->t, why, n);
 }
 
 /* Bytes of output o that are not those of the only rank's, `one`: rows of tokens from
@@ -76,23 +66,22 @@ static int every_R(struct kcp_report *rep, const struct kcp_variant *v,
                    const struct kcp_stage *s, struct kcase k, enum kcp_pass pass)
 {
     static const int R[] = { 2, 3, 4, 8 };
-    struct sitting one = { { s, v, device_memory(), 0, NULL }, NULL }, x = one;
+    struct sitting one = { { s, v, gpu_of_threads(), 0, NULL }, NULL }, x = one;
     char why[160] = "";
     struct kcp_plan *p = case_plan(&k, 1);
     const struct expected *e = p ? expected_of(s, &k, pass, v->storage, p) : NULL;
-    int status = e ? sitting_run(&one, &k, pass, &e->in, &e->want, why, sizeof why)
-                   : KCP_BAD;
+    int status = e ? sit(&one, &k, pass, e, why, sizeof why) : KCP_BAD;
     for (int form = KCP_ALL_GATHER; form <= KCP_PIPELINE && !status; form++)
         for (int j = 0; j < 4 && !status; j++) {
             k.call.R = R[j], k.call.form = form;
             for (int r = 0; r <= R[j]; r++) k.cuts[r] = r * k.call.T / R[j];
-            status = sitting_run(&x, &k, pass, &e->in, &e->want, why, sizeof why);
+            status = sit(&x, &k, pass, e, why, sizeof why);
             if (!status) compare(rep, &x, &one, v->name);
-            sitting_free(&x);
+            leave(&x);
         }
     EXPECT(rep, !status || status == KCP_NA, "%s, R = %d: status %d %s", v->name,
            k.call.R, status, why);
-    sitting_free(&one);
+    leave(&one);
     kcp_plan_free(p);
     return status == KCP_NO_MEMORY ? status : KCP_OK;
 }
@@ -103,7 +92,7 @@ static int canonical(struct kcp_report *rep, const char *stage,
     const struct kcp_stage *s = stage_find(stage);
     const struct kcp_variant *v[256];
     const int n = kcp_variants(s->name, NULL, v, 256);
-    if (!device_memory() || ranks_apart() || ranks_mine() >= 0)
+    if (!gpu_of_threads())
         return printf("  (no GPU that threads share: canonical bits not looked at)\n"),
                KCP_NA;
     for (int i = 0; i < n; i++)

@@ -1,7 +1,7 @@
 /* trial.c -- one variant on one case: fenced, poisoned arrays in, judged slices out.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/self.c.
- * Next: core.c.
+ * Next: table.c.
  *
  * A rank gets arrays of its own: its shard of every token tensor, and of the states
  * only the rows it owns (the others are NaN, so that reading them shows). Stages of one
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int first_letter(const struct kcp_field *f, const char *letter)
+int row_a(const struct kcp_field *f, const char *letter)
 {
     const size_t n = strlen(letter);
     return !strncmp(f->shape, letter, n) && (f->shape[n] == ' ' || !f->shape[n]);
@@ -34,10 +34,10 @@ static double *rows_of(const struct seat *s, const struct kcp_field *f,
     for (int d = 0; d < t->nd; d++) n *= dim[d];
     for (int d = 1; d < t->nd; d++) row *= dim[d];
     double *x = malloc(8 * (size_t)n + 8);
-    *first = s->ranks && first_letter(f, "T") ? s->plan->ctx[s->call.r].begin : 0;
+    *first = s->ranks && row_a(f, "T") ? s->plan->ctx[s->call.r].begin : 0;
     if (!x) return NULL;
     memcpy(x, (double *)t->p + *first * row, 8 * (size_t)n);
-    if (s->ranks && first_letter(f, "N"))
+    if (s->ranks && row_a(f, "N"))
         for (int i = 0; i < s->call.N; i++)
             if (!owns(s, f, i)) memset(x + i * row, 0xff, 8 * (size_t)row);
     return x;
@@ -93,7 +93,7 @@ static int fill_slot(struct seat *s, const struct kcp_field *f, const struct bag
             shape_dims(&s->call, f->shape, o->dim);
             for (int d = 0; d < t->nd; d++) n *= o->dim[d];
             const int64_t row = o->dim[0] ? n / o->dim[0] : 0;
-            const int cut = x && first_letter(f, "T");
+            const int cut = x && row_a(f, "T");
             return place(s, o, (char *)t->p + (cut ? x->begin * row * (int)width : 0),
                          (size_t)n * width);
         }
@@ -165,81 +165,4 @@ int seat_collect(struct seat *s, char *why, size_t size)
         o->image = now;
     }
     return KCP_OK;
-}
-
-/* Forward first, when backward is tried: the same name's forward, or the reference's. A
- * mutant and its twin follow the reference's: theirs leave no block. */
-static int run_forward(struct seat *s, const struct kcp_variant *v)
-{
-    const struct kcp_stage *back = stage_find("13_backward");
-    const struct kcp_stage *fw = stage_find("08_forward");
-    const struct kcp_variant *same;
-    struct kcp_forward a;
-    if (!fw) return KCP_NA;
-    memset(&a, 0, sizeof a);
-    memcpy(&a, s->args, sizeof(struct kcp_call));
-    for (int i = 0; i < fw->nfields; i++)
-        for (int j = 0; j < back->nfields; j++)
-            if (!strcmp(fw->fields[i].name, back->fields[j].name))
-                memcpy((char *)&a + fw->fields[i].at, s->args + back->fields[j].at, 8);
-    const size_t width = s->storage == KCP_F64 ? 8 : s->storage == KCP_F32 ? 4 : 2;
-    const size_t no = (size_t)a.T * a.HV * a.V * width + 8;
-    const size_t nh = (size_t)a.N * a.HV * a.K * a.V * (width == 8 ? 8 : 4) + 8;
-    s->saved_bytes = kcp_saved_bytes(&a);
-    s->saved = a.saved = room_unwritten(s->mem, s->saved_bytes + 8);
-    a.saved_bytes = s->saved_bytes;
-    a.o = room_unwritten(s->mem, no), a.ht = room_unwritten(s->mem, nh);
-    int status = !a.saved || !a.o || !a.ht ? KCP_NO_MEMORY : KCP_OK;
-    const int wrong = is_mutant(v) || !strcmp(v->name, "twin");
-    const int found = wrong ? 0 : kcp_variants("08_forward", v->name, &same, 1);
-    if (!status && found && same->work && (a.work_bytes = same->work(&a)))
-        a.work = room_unwritten(s->mem, a.work_bytes);
-    if (!status && !found && v->where == KCP_DEVICE) status = KCP_NA;
-    if (!status) status = found ? same->run(&a) : ref_forward(&a);
-    if (s->mem->sync()) status = KCP_CUDA;
-    s->mem->free(a.o), s->mem->free(a.ht);
-    if (a.work) s->mem->free(a.work);
-    return status;
-}
-
-static int rank_body(struct kcp_comm *comm, void *arg)
-{
-    struct table *t = arg;
-    struct seat *s = &t->seat[comm ? comm->r : 0];
-    struct kcp_call *c = (struct kcp_call *)s->args;
-    void *work = NULL;
-    int status = KCP_OK;
-    c->comm = comm;
-    c->ops = s->mem->mapops;
-    c->plan = s->plan;
-    if (s->ranks && !strncmp(t->stage->name, "13", 2)) {
-        status = run_forward(s, t->variant);
-        ((struct kcp_backward *)s->args)->saved = s->saved;
-        ((struct kcp_backward *)s->args)->saved_bytes = s->saved_bytes;
-    }
-    if (comm) comm->traffic = (struct kcp_traffic){ 0 };
-    if (!status && t->variant->work && (c->work_bytes = t->variant->work(s->args)))
-        if (!(c->work = work = room_unwritten(s->mem, c->work_bytes)))
-            status = KCP_NO_MEMORY;
-    if (!status) status = t->variant->run(s->args);
-    /* Over NCCL a stream that ran to its end may have been aborted. */
-    if (comm && !status && ranks_apart()) {
-        s->traffic = comm->traffic;
-        status = comm->barrier(comm, NULL);
-    }
-    if (s->mem->sync() && !status) status = KCP_CUDA;
-    if (comm && !ranks_apart()) s->traffic = comm->traffic;
-    if (work) s->mem->free(work);
-    if (s->saved) s->mem->free(s->saved);
-    s->status = status;
-    /* "Not my shape" must not look like a lost rank. */
-    return status == KCP_NA ? KCP_OK : status;
-}
-
-int table_run(struct table *t, char *why, size_t n)
-{
-    int status = t->stage->ranks
-        ? ranks_run(t->mem, t->R, rank_body, t, why, n) : rank_body(NULL, t);
-    for (int r = 0; r < t->R && !status; r++) status = t->seat[r].status;
-    return status;
 }

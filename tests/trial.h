@@ -1,7 +1,7 @@
 /* trial.h -- a table of R seats, one a rank, each with arrays of its own.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/self.c.
- * Next: trial.c fills and runs them, expected.c, verdict.c judges.
+ * Next: trial.c fills them, table.c runs them, expected.c, verdict.c judges.
  */
 #ifndef KCP_TRIAL_H
 #define KCP_TRIAL_H
@@ -65,13 +65,12 @@ int  seat_fill(struct seat *s, const struct kcp_stage *stage, const struct bag *
                const struct bag *want);
 int  seat_collect(struct seat *s, char *why, size_t n);
 void seat_free(struct seat *s);
-int  table_run(struct table *t, char *why, size_t n);
-
-/* One run (canonical.c): its seats, R of them, and the plan that they sit by. x->t has
- * stage, variant and memory; status of the first rank that failed, and why. */
-struct sitting { struct table t; struct kcp_plan *p; };
-int  sitting_run(struct sitting *x, const struct kcase *k, enum kcp_pass pass,
-                 const struct bag *in, const struct bag *want, char *why, size_t n);
-void sitting_free(struct sitting *x);
+/* Seats for all ranks of a case; this process's alone where it has one. */
+int  table_fill(struct table *t, const struct kcase *k, const struct kcp_plan *p,
+                enum kcp_pass pass, const struct bag *in, const struct bag *want);
+int  table_run(struct table *t, char *why, size_t n);    /* and copy outputs back */
+void table_free(struct table *t);
+int  row_a(const struct kcp_field *f, const char *letter);  /* a row a token, "T"? */
+const struct memory *gpu_of_threads(void);     /* NULL: none, or ranks have their own */
 
 #endif

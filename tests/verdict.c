@@ -70,32 +70,6 @@ static void judge_seat(const struct table *t, const struct seat *s,
     }
 }
 
-static int table_fill(struct table *t, const struct kcase *k, const struct kcp_plan *p,
-                      enum kcp_pass pass)
-{
-    int status = KCP_OK;
-    t->R = t->stage->ranks ? k->call.R : 1;
-    t->seat = calloc(t->R, sizeof *t->seat);
-    if (!t->seat) return KCP_NO_MEMORY;
-    for (int r = 0; r < t->R && !status; r++) {
-        struct seat *s = &t->seat[r];
-        if (t->stage->ranks && ranks_mine() >= 0 && r != ranks_mine()) continue;
-        if (t->stage->ranks && ranks_apart() && ranks_mine() < 0) t->mem->gpu(r);
-        s->call = call_of(t->stage, k, p, r, pass);
-        s->plan = p, s->mem = t->mem, s->ranks = t->stage->ranks;
-        s->storage = t->variant->storage, s->poison = !is_mutant(t->variant);
-        status = seat_fill(s, t->stage, &kept->in, &kept->want);
-    }
-    return status;
-}
-
-static void table_free(struct table *t)
-{
-    for (int r = 0; t->seat && r < t->R; r++) seat_free(&t->seat[r]);
-    free(t->seat);
-    t->seat = NULL;
-}
-
 /* Outputs of two runs of the same table, byte for byte. */
 static int same_bits(const struct table *a, const struct table *b, char *why, size_t n)
 {
@@ -110,19 +84,11 @@ static int same_bits(const struct table *a, const struct table *b, char *why, si
     return 1;
 }
 
-static int run_filled(struct table *t, char *why, size_t n)
-{
-    int status = table_run(t, why, n);
-    for (int r = 0; r < t->R && !status; r++)
-        status = seat_collect(&t->seat[r], why, n);
-    return status;
-}
-
 static int run_once(struct table *t, const struct kcase *k, const struct kcp_plan *p,
                     enum kcp_pass pass, char *why, size_t n)
 {
-    const int status = table_fill(t, k, p, pass);
-    return status ? status : run_filled(t, why, n);
+    const int status = table_fill(t, k, p, pass, &kept->in, &kept->want);
+    return status ? status : table_run(t, why, n);
 }
 
 /* Where it ran before: the inputs are as they were, the outputs NaN again. */
@@ -136,7 +102,7 @@ static int run_again(struct table *t, char *why, size_t n)
             memset(o->image + FENCE, 0xff, o->bytes);
             status = t->mem->copy(o->base, o->image, o->bytes + 2 * FENCE);
         }
-    return status ? status : run_filled(t, why, n);
+    return status ? status : table_run(t, why, n);
 }
 
 int trial_repeats = 1;
