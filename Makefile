@@ -12,7 +12,7 @@ CC      ?= gcc
 B       ?= build
 WARN    := -Wall -Wextra -Werror -Wno-unused-parameter
 CFLAGS  := -std=c11 -D_POSIX_C_SOURCE=200809L -O3 -g -fPIC -ffp-contract=off $(WARN) \
-           -Iref -Itests $(EXTRA)
+           -Iref -I. $(EXTRA)
 LDFLAGS := -rdynamic $(EXTRA)
 LDLIBS   = -lpthread -lm -ldl
 .DEFAULT_GOAL := help
@@ -40,14 +40,14 @@ LDLIBS    += $(if $(has_blas),-lopenblas)
 
 # ---- the rooms -------------------------------------------------------------------------
 obj      = $(patsubst %.cu,$B/%.cu.o,$(patsubst %.c,$B/%.o,$1))
-ref      := $(wildcard ref/*.c)
-comm     := $(wildcard comm/*.c)
+ref      := $(wildcard ref/*.c ref/core/*.c)
+comm     := $(wildcard comm/*.c comm/*/*.c)
 blas     := $(wildcard cuda/*/vB_blas*.c)
 hostv    := $(filter-out $(blas),$(wildcard cuda/*/*.c)) $(if $(has_blas),$(blas))
-judge    := $(filter-out tests/main.c tests/criterion.c tests/fuzz_%,$(wildcard tests/*.c))
+judge    := $(filter-out tests/judge/main.c tests/judge/criterion.c,\
+              $(wildcard tests/judge/*.c tests/npy/*.c tests/[0-9]*/*.c))
 include  $(wildcard cuda/cuda.mk)
 core     := $(call obj,$(ref) $(comm) $(hostv) $(judge)) $(cuda_obj)
-headers  := $(wildcard ref/*.h comm/*.h tests/*.h cuda/*.h cuda/*/*.h book/*.h)
 
 # How it is compiled, and of what it is linked: where either has become another, as with
 # CUDA_HOME=none, or when a file is gone, what was made of the old is made anew.
@@ -61,20 +61,23 @@ nvcc_at  := $(if $(cuda_obj),$(call kept,made.nvcc,$(NVFLAGS) $(ARCH)))
 endif
 $(cuda_obj): $(nvcc_at)
 
-$B/%.o: %.c $(headers) $(flags_at)
+# What each object includes the compiler says itself (-MMD): a header rebuilds its own.
+$B/%.o: %.c $(flags_at)
 	@mkdir -p $(@D)
 	@echo "  cc $<"
-	@$(CC) $(CFLAGS) $(cuda_cflags) -c $< -o $@
+	@$(CC) $(CFLAGS) $(cuda_cflags) -MMD -MP -c $< -o $@
 
-$B/kcp-check: $(core) $B/tests/main.o $(list_at)
+$B/kcp-check: $(core) $B/tests/judge/main.o $(list_at)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -o $@
-$B/kcp-test: $(core) $B/tests/criterion.o $(list_at)
+$B/kcp-test: $(core) $B/tests/judge/criterion.o $(list_at)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) -lcriterion $(LDLIBS) $(cuda_ldlibs) -o $@
 
 -include bench/bench.mk bench/run.mk bench/text.mk book/book.mk book/examples.mk \
          book/labs/labs.mk tests/fuzz.mk tests/processes.mk
+
+-include $(shell find $B -name '*.d' 2>/dev/null)
 
 # ---- the commands ------------------------------------------------------------------------
 .PHONY: help setup said test check clean install

@@ -1,12 +1,12 @@
 # bench.mk -- kcp-bench on a GPU, and what `make bench` prints on any machine.
 
-benchobj := $(call obj,$(wildcard bench/bench*.c bench/bench*.cu))
-$(benchobj): bench/bench.h bench/bench_setup.h $(nvcc_at)
+benchobj := $(call obj,$(wildcard bench/bench/*.c bench/bench/*.cu))
+$(filter %.cu.o,$(benchobj)): $(nvcc_at)
 $B/kcp-bench: $(core) $(benchobj) $(list_at)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -lcublas -o $@
 
-# The chain of M in four arithmetics, for chapter 18.
+# The chain of M in four arithmetics, for chapter 19.
 $B/kcp-precision: bench/precision.cu book/rounding.h
 	@mkdir -p $(@D)
 	@echo "  nvcc $<"
@@ -24,22 +24,22 @@ else
 bench-gpu:
 	@echo "CUDA not found (CUDA_HOME=): the kernels were not timed"
 endif
-test_scripts += tests/bench_cli.sh tests/sanitize.sh tests/tables.sh
+test_scripts += tests/cli/bench_cli.sh tests/cli/sanitize.sh tests/cli/tables.sh
 
 # Every kernel under compute-sanitizer, one process a tool; JOBS= at once, STAGE= one.
 .PHONY: sanitize
 ifneq ($(CUDA_HOME),none)
-$B/sanitize-control: bench/sanitize_control.cu $(wildcard cuda/*.cuh)
+$B/sanitize-control: bench/sanitize_control.cu $(wildcard cuda/tile/*.cuh)
 	@mkdir -p $(@D)
 	@$(nvcc) $(NVFLAGS) $(gencode) $< -o $@
 # The sanitizers' own build: each lane arrives where one does for its warp, and threads
 # write what the copy engine does.
 lanes := $(if $(filter sm_90a,$(ARCH)),$B/kcp-check-lanes)
-$B/lanes_sm90.cu.o: cuda/08_forward/v3_records_sm90.cu $(kernel_headers) $(nvcc_at)
+$B/lanes_sm90.cu.o: cuda/18_hopper/v3_records_sm90.cu $(wildcard cuda/18_hopper/*.cuh cuda/tile/*.cuh cuda/host/*) $(nvcc_at)
 	@mkdir -p $(@D)
 	@$(nvcc) $(NVFLAGS) -DKCP_FOR_SANITIZERS $(gencode) -c $< -o $@
 $B/kcp-check-lanes: $(filter-out %/v3_records_sm90.cu.o,$(core)) $B/lanes_sm90.cu.o \
-                    $B/tests/main.o $(list_at)
+                    $B/tests/judge/main.o $(list_at)
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -o $@
 sanitize: $B/kcp-check $B/sanitize-control $(lanes)
 	@PATH="$$PATH:$(CUDA_HOME)/bin" sh bench/sanitize.sh $B

@@ -1,7 +1,7 @@
 #!/bin/sh
 # gpu_bench.sh -- one run on a GPU: judged, timed, beside other systems; a table last.
 #
-# Book: chapter 17.  Checked by: bench/record.sh, which takes no row without a verdict.
+# Book: chapter 18.  Checked by: bench/record.sh, which takes no row without a verdict.
 # Next: peers/fla_ops.py.
 #
 #   sh bench/gpu_bench.sh [BUILD]        everything goes to $OUT, else BUILD/bench

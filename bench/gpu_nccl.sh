@@ -1,7 +1,7 @@
 #!/bin/sh
 # gpu_nccl.sh -- the ranks on GPUs of their own: judged, killed, stopped; a table last.
 #
-# Book: chapter 19.  Checked by: its table.  Next: ../comm/nccl.c.
+# Book: chapter 20.  Checked by: its table.  Next: ../comm/nccl.c.
 #
 #   sh bench/gpu_nccl.sh [BUILD]     on a machine of 2 GPUs or more; its table: $OUT
 #

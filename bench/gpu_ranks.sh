@@ -2,7 +2,7 @@
 # gpu_ranks.sh -- one run on several GPUs: judged over NCCL, then whole layers timed
 # over 1, 2 and all ranks, and another system's context parallelism; a table last.
 #
-# Book: chapter 19.  Checked by: bench/record.sh, which takes no row without a verdict.
+# Book: chapter 20.  Checked by: bench/record.sh, which takes no row without a verdict.
 # Next: peers/fla_ops.py.
 #
 #   sh bench/gpu_ranks.sh [BUILD]        BUILD/kcp-check, kcp-bench are there

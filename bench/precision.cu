@@ -1,12 +1,12 @@
-// precision.cu -- the chain of M on a GPU, in the arithmetics that chapter 18 emulates.
+// precision.cu -- the chain of M on a GPU, in the arithmetics that chapter 19 emulates.
 //
-// Book: chapter 18.  Checked by: the same chunks in double on the host, beside it.
+// Book: chapter 19.  Checked by: the same chunks in double on the host, beside it.
 // Next: gpu_bench.sh.  usage: build/kcp-precision > bench/results/NAME-precision.txt
 //
 // One block walks the chunks; four warps own a tile of 16 by 16 each. Factors are
 // rounded on their way into the tensor core, sums are its own: how it adds is what the
 // emulation cannot know.
-#include "../book/rounding.h"
+#include "book/rounding.h"
 
 #include <cuda_bf16.h>
 #include <mma.h>

@@ -1,20 +1,19 @@
 # run.mk -- kcp-run: the layer, or one stage, on arrays in .npy files.
 
-run_obj := $(call obj,$(wildcard bench/run*.c) $(wildcard tests/npy*.c) tests/bag.c \
-             tests/check.c tests/in_turn.c tests/memory.c tests/said.c)
+run_obj := $(call obj,$(wildcard bench/run/*.c) $(wildcard tests/npy/*.c) tests/judge/tensor_set.c \
+             tests/judge/check.c tests/judge/in_turn.c tests/judge/memory.c tests/judge/said.c)
 
-$(run_obj): bench/run.h bench/run_device.h
 $B/kcp-run: $(call obj,$(ref) $(comm)) $(run_obj) $(cuda_obj) $(list_at)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) -lpthread -lm -ldl $(cuda_ldlibs) -o $@
 
 # Files for tests of the command line, made and compared without Python.
-$B/kcp-arrays: $(call obj,tests/cli/arrays.c $(wildcard tests/npy*.c))
+$B/kcp-arrays: $(call obj,tests/cli/arrays.c $(wildcard tests/npy/*.c))
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $^ -lm -o $@
 
 test_needs   += $B/kcp-run $B/kcp-arrays $B/kcp-check
-test_scripts += tests/run_cli.sh tests/run_device.sh
+test_scripts += tests/cli/run_cli.sh tests/cli/run_device.sh
 
 .PHONY: bench bench-cpu
 bench: bench-cpu
@@ -27,4 +26,4 @@ sanitize-run:
 	@$(MAKE) --no-print-directory B=build/asan CUDA_HOME=none \
 	  EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=all -O1" \
 	  build/asan/kcp-run build/asan/kcp-arrays build/asan/kcp-check
-	@sh tests/run_cli.sh build/asan
+	@sh tests/cli/run_cli.sh build/asan

@@ -1,7 +1,7 @@
 #!/bin/sh
 # sanitize.sh -- every kernel on tiny cases under compute-sanitizer, one process a tool.
 #
-# Book: chapter 17.  Checked by: tests/sanitize.sh.  Next: record.sh, which keeps it.
+# Book: chapter 18.  Checked by: tests/cli/sanitize.sh.  Next: record.sh, which keeps it.
 #
 #   make sanitize        STAGE= one stage, NEWEST=1 each stage's last variant first,
 #                        MISSING=1 what no table of these sources knows yet

@@ -1,6 +1,6 @@
 // sanitize_control.cu -- one fault a tool of compute-sanitizer must see, and none.
 //
-// Book: chapter 17.  Checked by: sanitize.sh, which runs it first.
+// Book: chapter 18.  Checked by: sanitize.sh, which runs it first.
 // Next: sanitize.sh.  sanitize-control memcheck|racecheck|initcheck|synccheck|none, and
 // for racecheck turns|late|lane|mapped|both: barriers in shared memory, as kernels for
 // sm_90a use; for initcheck stored: numbers that the copy engine wrote.
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #ifdef KCP_HOPPER
-#include "bulk.cuh"
+#include "cuda/tile/tma.cuh"
 #endif
 
 enum fault { NONE, MEMCHECK, RACECHECK, INITCHECK, SYNCCHECK, TURNS, LATE, LANE,

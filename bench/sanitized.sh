@@ -1,7 +1,7 @@
 #!/bin/sh
 # sanitized.sh -- what the sanitizers are known to have found, and what is not known.
 #
-# Book: chapter 17.  Checked by: tests/sanitize.sh.  Next: stale.sh, sanitize.sh.
+# Book: chapter 18.  Checked by: tests/cli/sanitize.sh.  Next: stale.sh, sanitize.sh.
 #
 #   sh bench/sanitized.sh [BUILD]             a row a variant: its tools' words, digest
 #   sh bench/sanitized.sh [BUILD] missing     "stage variant tool" where it is not 0

@@ -1,7 +1,7 @@
 #!/bin/sh
 # tables.sh -- tables made from recorded runs, as Markdown: the book's, the README's.
 #
-# Book: chapters 01 to 19.  Checked by: tests/tables.sh.  Next: readme.sh.
+# Book: chapters 01 to 20.  Checked by: tests/cli/tables.sh.  Next: readme.sh.
 # usage: sh bench/tables.sh DIR [FILE...]     from bench/results/ unless files are named
 out=$1; shift
 [ -n "$out" ] || { echo "tables.sh: found no folder, expected one" >&2; exit 2; }
@@ -18,7 +18,7 @@ done > "$out/digests"
            printf "%s %03d %s %s\n", substr(f, 1, 10), length(n), f, $0 }' |
     sort | cut -d' ' -f4)
 t=book/tables
-for f in bench/results/*-precision.txt; do          # chapter 18: the last one stands
+for f in bench/results/*-precision.txt; do          # chapter 19: the last one stands
     [ -r "$f" ] && { echo '```text'; cat "$f"; echo '```'; } > "$out/18-gpu.md"
 done
 awk -v out="$out" -v digests="$out/digests" -f $t/walks.awk -f $t/read.awk \

@@ -1,11 +1,10 @@
 # text.mk -- make run: the layer on real text over several ranks.   RANKS= TEXT= STEPS=
-# --wrap sends these calls through bench/text_trace.c, which reads the clock.
+# --wrap sends these calls through bench/text/trace.c, which reads the clock.
 
 text_wrap := ref_gate ref_wy ref_affine ref_chunk ref_chunk_backward ref_wy_backward \
              ref_merge_backward ref_conv kcp_exchange_run
-text_obj  := $(call obj,$(wildcard bench/text*.c) tests/said.c)
+text_obj  := $(call obj,$(wildcard bench/text/*.c) tests/judge/said.c)
 
-$(text_obj): bench/text.h
 $B/kcp-text: $(call obj,$(ref) $(comm)) $(text_obj)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $^ $(text_wrap:%=-Wl,--wrap=%) -lpthread -lm -ldl $(cuda_ldlibs) -o $@
@@ -18,4 +17,4 @@ run: compiler $B/kcp-text
 	  $(if $(TEXT),--text '$(subst ','\'',$(TEXT))')
 
 test_needs   += $B/kcp-text
-test_scripts += tests/text.sh
+test_scripts += tests/cli/text.sh

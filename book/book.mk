@@ -9,8 +9,8 @@
 bk         := build/book
 chapters   := $(sort $(basename $(notdir $(wildcard book/[0-9]*.md)))) \
               $(basename $(notdir $(wildcard book/A-*.md)))
-bookcode   := $(sort $(wildcard ref/*.[ch] comm/*.[ch] tests/*.[ch] bench/*.[ch] bench/*/*.[ch] bench/*.cu \
-              cuda/*.h cuda/*/*.h cuda/*.cuh cuda/*/*.c cuda/*/*.cu cuda/*/*.cuh book/*.[ch] book/figures/*.[ch] book/examples/*.[ch] book/labs/*.c))
+bookcode   := $(sort $(wildcard ref/*.[ch] ref/*/*.[ch] comm/*.[ch] comm/*/*.[ch] tests/*/*.[ch] bench/*/*.[ch] bench/*.cu bench/*/*.cu \
+              cuda/*/*.h cuda/*/*.c cuda/*/*.cu cuda/*/*.cuh cuda/*/*/*.h cuda/*/*/*.cu cuda/*/*/*.cuh book/*.[ch] book/figures/*.[ch] book/examples/*.[ch] book/labs/*.c))
 bookfigs   := $(patsubst book/figures/%.c,$(bk)/figures/%.svg,$(wildcard book/figures/*.c))
 bookweave   = OUT=$(bk) LABELS=$(bk)/labels.tsv $(if $(filter 1,$(DRAFT)),DRAFT=1) pandoc -f markdown+tex_math_dollars \
               --lua-filter book/book.lua --citeproc --bibliography book/refs.bib \
@@ -40,7 +40,7 @@ $(bk)/page.html: book/page.html book/book.css $(bk)/fonts.css
 	@awk '/css-text/ { while ((getline l < "$(bk)/fonts.css") > 0) print l; \
 	    while ((getline l < "book/book.css") > 0) { gsub(/\$$/, "$$$$", l); print l }; next } 1' $< > $@
 # What the book's worked example prints, and its figures: programs over ref/.
-booklib := $(call obj,$(ref) $(filter-out comm/nccl%,$(comm)))
+booklib := $(call obj,$(ref) $(filter-out comm/backend/nccl%,$(comm)))
 $(bk)/%.bin: book/%.c $(wildcard book/*.h) $(booklib)
 	@mkdir -p $(@D)
 	@$(CC) $(CFLAGS) $< $(booklib) $(LDLIBS) -o $@

@@ -1,7 +1,7 @@
 /* clusters.c -- the cost model: floors of one GPU, forms of the exchange, two levels.
  *
- * Book: chapters 17 and 19, which show what this prints.  Checked by: tests/17_hopper.c
- * and tests/19_clusters.c.  Next: proposals.c. */
+ * Book: chapters 18 and 20, which show what this prints.  Checked by: tests/18_hopper/checks.c
+ * and tests/20_clusters/checks.c.  Next: proposals.c. */
 #include "model.h"
 
 #include <stdio.h>
@@ -16,9 +16,9 @@ static void floors(void)
     printf("== 17-floors\nbytes/th %.0f, operations/th %.0f (in whole tiles %.0f);\n"
            "a copy of %.1f TB/s, products of %.0f TFLOP/s\n\n", bytes, flop, tiles,
            copy / 1e12, tensor / 1e12);
-    printf("@17/chunk %.1f\n@17/chunk_us %.1f\n@17/processor %.0f\n", tiles * C * 1e-6,
+    printf("@18/chunk %.1f\n@18/chunk_us %.1f\n@18/processor %.0f\n", tiles * C * 1e-6,
            tiles * C / sm * 1e6, sm * 1e-12);
-    printf("@17/special_us %.1f\n", 5 * C * D / 16 / 1.98e3);           /* 1.98 GHz */
+    printf("@18/special_us %.1f\n", 5 * C * D / 16 / 1.98e3);           /* 1.98 GHz */
     printf("case                   token-heads   by bytes, ms   by operations, ms   "
            "links in series\n");
     for (int i = 0; i < 2; i++) {
@@ -82,13 +82,13 @@ int main(void)
     printf("\n");
     forms("between nodes", between);
     const struct said say = levels(tokens);
-    printf("@19/twice %.2f\n@19/far %.2f\n", say.twice, say.far);
-    printf("@19/meet %d\n@19/before %d\n@19/tokens %.0f\n", say.meet, say.meet / 2,
+    printf("@20/twice %.2f\n@20/far %.2f\n", say.twice, say.far);
+    printf("@20/meet %d\n@20/before %d\n@20/tokens %.0f\n", say.meet, say.meet / 2,
            tokens / say.meet);
-    printf("@19/hidden4 %.1f\n@19/hidden64 %.0f\n", say.hidden4, say.hidden64);
-    printf("@19/a %.0f\n@19/bw %.0f\n@19/a_far %.0f\n@19/bw_far %.0f\n", inside.a,
+    printf("@20/hidden4 %.1f\n@20/hidden64 %.0f\n", say.hidden4, say.hidden64);
+    printf("@20/a %.0f\n@20/bw %.0f\n@20/a_far %.0f\n@20/bw_far %.0f\n", inside.a,
            inside.bw * 1e-3, between.a, between.bw * 1e-3);
     /* Ulysses: three quarters of q, k, v, g and beta of a rank's tokens, in bf16. */
-    printf("@19/inputs %.0f\n", 0.75 * 65536 / 4 * 32 * (4 * 128 * 2 + 2) / 1048576);
+    printf("@20/inputs %.0f\n", 0.75 * 65536 / 4 * 32 * (4 * 128 * 2 + 2) / 1048576);
     return 0;
 }

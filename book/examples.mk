@@ -3,10 +3,8 @@
 examples := $(patsubst book/examples/%.c,$B/%,$(wildcard book/examples/*.c))
 .PHONY: examples
 examples: $(examples)
-$(patsubst book/examples/%.c,$B/book/examples/%.o,$(wildcard book/examples/*.c)): \
-  book/examples/place.h
 $(examples): $B/%: $B/book/examples/%.o $(call obj,$(ref) $(comm)) $(cuda_lib_obj)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -o $@
 test_needs   += $(examples) $B/libkcp.so
-test_scripts += tests/examples.sh tests/install.sh
+test_scripts += tests/cli/examples.sh tests/cli/install.sh

@@ -1,6 +1,6 @@
 /* proposals.c -- what some of the sources' optimisations would cost, measured.
  *
- * Book: chapter 19, which shows what this prints.  Checked by: make book.
+ * Book: chapter 20, which shows what this prints.  Checked by: make book.
  * Next: figures/roofline.c.  Tokens are drawn as chapter 05's figure draws them: random
  * unit keys, gates of a given mean, beta = sigmoid(N(b,1)); K = V = 64. */
 #include <math.h>

@@ -2,7 +2,7 @@
  *
  * Book: chapter 15, which shows what this prints.  Checked by: make book.
  * Next: clusters.c.  Times and memory are those of the machine that builds the page. */
-#include "15_scan.h"
+#include "ref/15_scan.h"
 #include "tokens.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* halo.c -- the rows of a token tensor that lie just across a cut.
  *
- * Book: chapter 14.  Checked by: tests/14_conv.c.  Next: segment_sum.c.
+ * Book: chapter 14.  Checked by: tests/14_conv/checks.c.  Next: segment_sum.c.
  * Every rank knows the plan, so nobody asks: each computes who needs what.
  */
 #include "kcp.h"

@@ -1,6 +1,6 @@
 /* segment_sum.c -- sums over all tokens that do not depend on who held which.
  *
- * Book: chapters 13 and 14.  Checked by: tests/14_conv.c.  Next: ref/14_conv.c.
+ * Book: chapters 13 and 14.  Checked by: tests/14_conv/checks.c.  Next: ref/14_conv.c.
  * Rounding depends on the order of additions; segments have one, ranks have not.
  */
 #include "kcp.h"

@@ -2,17 +2,17 @@
 #
 # Portable files build for any ARCH from sm_80 up. Hopper-only ones, *_sm90.cu, build for
 # sm_90a and are left out, in words, for anything else. NCCL (NCCL_HOME=) is compiled
-# against and not linked: comm/nccl.c opens it when the first communicator is made.
+# against and not linked: comm/backend/nccl.c opens it when the first communicator is made.
 
 ifneq ($(CUDA_HOME),none)
 nvcc       := $(CUDA_HOME)/bin/nvcc
 sm          = $(patsubst sm_%,%,$1)
 gencode    := $(foreach a,$(ARCH),-gencode arch=compute_$(call sm,$a),code=sm_$(call sm,$a))
-hopper     := $(wildcard cuda/*/*_sm90.cu)
-kernels    := $(filter-out $(hopper),$(wildcard cuda/*/*.cu)) $(if $(filter sm_90a,$(ARCH)),$(hopper))
-NVFLAGS    := -std=c++17 -O3 -lineinfo -Iref -Icuda -Itests -Xcompiler -Wall,-fPIC -Xptxas -warn-spills
+hopper     := $(wildcard cuda/*/*_sm90.cu cuda/*/*/*_sm90.cu)
+kernels    := $(filter-out $(hopper),$(wildcard cuda/*/*.cu cuda/*/*/*.cu)) $(if $(filter sm_90a,$(ARCH)),$(hopper))
+NVFLAGS    := -std=c++17 -O3 -lineinfo -Iref -I. -Xcompiler -Wall,-fPIC -Xptxas -warn-spills
 cuda_lib_obj := $(patsubst %.cu,$B/%.cu.o,$(kernels))
-cuda_obj   := $(cuda_lib_obj) $B/tests/device.cu.o
+cuda_obj   := $(cuda_lib_obj) $B/tests/judge/device.cu.o
 comma      := ,
 ifneq ($(filter sm_90a,$(ARCH)),)
 NVFLAGS    += -DKCP_HOPPER
@@ -26,9 +26,8 @@ cuda_cflags := -DKCP_WITH_CUDA $(if $(filter sm_90a,$(ARCH)),-DKCP_HOPPER) -isys
 cuda_ldlibs := -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/lib64/stubs -lcudart -lstdc++ -ldl \
                -Wl,-rpath,$(CUDA_HOME)/lib64 $(addprefix -Wl$(comma)-rpath$(comma),$(addsuffix /lib,$(nccl)))
 
-kernel_headers := $(wildcard ref/*.h cuda/*.h cuda/*/*.h cuda/*.cuh cuda/*/*.cuh tests/*.h)
-$B/%.cu.o: %.cu $(kernel_headers)
+$B/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	@echo "  nvcc $<"
-	@$(nvcc) $(NVFLAGS) $(gencode) -c $< -o $@
+	@$(nvcc) $(NVFLAGS) $(gencode) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 endif

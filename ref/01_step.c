@@ -1,6 +1,6 @@
 /* 01_step.c -- the recurrence, token by token, and its adjoint: the oracle of it all.
  *
- * Book: chapter 01.  Checked by: tests/01_step.c (finite differences), and every stage
+ * Book: chapter 01.  Checked by: tests/01_step/checks.c (finite differences), and every stage
  * after it is checked against this one.  Next: 02_gate.c.
  */
 #include "ref.h"

@@ -1,6 +1,6 @@
 /* 06_plan.c -- who holds what: from (cu_seqlens, R, cuts, L) to segments and contexts.
  *
- * Book: chapter 06.  Checked by: tests/06_plan.c, against brute force.
+ * Book: chapter 06.  Checked by: tests/06_plan/checks.c, against brute force.
  * Next: 07_merge.c, which carries the state over the cuts. */
 #include "ref.h"
 

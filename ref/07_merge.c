@@ -1,7 +1,7 @@
 /* 07_merge.c -- affine maps in double: apply one, compose two, fold many.
  *
- * Book: chapter 07 (and 11: the same with M^T).  Checked by: tests/07_merge.c.
- * Next: comm/exchange.c, which carries the maps between ranks. */
+ * Book: chapter 07 (and 11: the same with M^T).  Checked by: tests/07_merge/checks.c.
+ * Next: comm/form/exchange.c, which carries the maps between ranks. */
 #include "ref.h"
 
 #include <stdlib.h>

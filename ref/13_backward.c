@@ -1,6 +1,6 @@
 /* 13_backward.c -- the whole backward: one rank's program.
  *
- * Book: chapter 13.  Checked by: tests/13_backward.c and its mutants.
+ * Book: chapter 13.  Checked by: tests/13_backward/checks.c and its mutants.
  * Next: 14_conv.c.
  */
 #include "13_backward.h"

@@ -1,6 +1,6 @@
 /* 15_scan.h -- what the files of chapter 15 share: a token, a tile, one rank's run.
  *
- * Book: chapter 15.  Checked by: tests/15_scan.c.
+ * Book: chapter 15.  Checked by: tests/15_scan/checks.c.
  * Next: 15_spike.c, the token; 15_tree.c, the scan; 15_scan.c, the
  *       three passes; 15_rank.c, one rank's program.
  */

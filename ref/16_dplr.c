@@ -1,6 +1,6 @@
 /* 16_dplr.c -- DPLR, a diagonal plus a low rank; RWKV-7 is one (a = -κ, b = η κ).
  *
- * Book: chapter 16.  Checked by: tests/16_family.c and its mutants.
+ * Book: chapter 16.  Checked by: tests/16_family/checks.c and its mutants.
  * Next: 16_family.c.
  */
 #include "16_family.h"

@@ -1,6 +1,6 @@
 /* 16_family.c -- any model of the family on R ranks: one rank's program.
  *
- * Book: chapter 16.  Checked by: tests/16_family.c and its mutants.
+ * Book: chapter 16.  Checked by: tests/16_family/checks.c and its mutants.
  * Next: the book's recipe, and a model of your own.
  *
  * Nothing here knows a model: it makes the form, and hands it to chapters 04, 05, 07,

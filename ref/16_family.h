@@ -1,6 +1,6 @@
 /* 16_family.h -- what a recurrence must supply to get everything else.
  *
- * Book: chapter 16.  Checked by: tests/16_family.c.
+ * Book: chapter 16.  Checked by: tests/16_family/checks.c.
  * Next: 16_gla.c, the shortest model; 16_family.c, which runs any model on R ranks.
  *
  * A model is four functions. Two define it, token by token. The other two write a chunk

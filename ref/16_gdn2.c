@@ -1,7 +1,7 @@
 /* 16_gdn2.c -- GDN-2: the delta rule with gates of its own for what it erases, b [K],
  * and for what it writes, omega [V].
  *
- * Book: chapter 16.  Checked by: tests/16_family.c and its mutants.
+ * Book: chapter 16.  Checked by: tests/16_family/checks.c and its mutants.
  * Next: 16_dplr.c. */
 #include "16_family.h"
 

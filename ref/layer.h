@@ -1,6 +1,6 @@
 /* layer.h -- a whole layer called from an application: ranks, sizes, forward, backward.
  *
- * Book: chapter 08.  Checked by: tests/08_layer.c, tests/examples.sh.
+ * Book: chapter 08.  Checked by: tests/08_forward/layer.c, tests/cli/examples.sh.
  * Next: ../book/examples/kda.c, to copy.
  *
  * The caller owns everything: arrays, workspace, saved block, plan, comm, stream. On a

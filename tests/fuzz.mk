@@ -5,12 +5,12 @@
 SECONDS ?= 30
 fuzz_c   = $(CFLAGS) -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
            -fno-sanitize-recover=all
-fuzz_npy_src  := tests/fuzz_npy.c tests/npy.c tests/npy_head.c tests/npy_write.c
-fuzz_plan_src := tests/fuzz_plan.c ref/06_plan.c
+fuzz_npy_src  := tests/fuzz/npy.c tests/npy/read.c tests/npy/head.c tests/npy/write.c
+fuzz_plan_src := tests/fuzz/plan.c ref/06_plan.c
 
-$B/replay_npy: $(fuzz_npy_src) tests/fuzz_main.c tests/npy.h
-$B/replay_plan: $(fuzz_plan_src) tests/fuzz_main.c ref/kcp.h
-$B/fuzz_npy: $(fuzz_npy_src) tests/npy.h
+$B/replay_npy: $(fuzz_npy_src) tests/fuzz/main.c tests/npy/npy.h
+$B/replay_plan: $(fuzz_plan_src) tests/fuzz/main.c ref/kcp.h
+$B/fuzz_npy: $(fuzz_npy_src) tests/npy/npy.h
 $B/fuzz_plan: $(fuzz_plan_src) ref/kcp.h
 $B/replay_npy $B/replay_plan:
 	@mkdir -p $(@D)

@@ -1,6 +1,6 @@
 """ahead.py -- Triton's candidates compiled by many processes, before one is chosen.
 
-Book: chapter 17.  Checked by: the same choice, made by their tuner on the GPU.
+Book: chapter 18.  Checked by: the same choice, made by their tuner on the GPU.
 Next: flashkda.py.
 
     python3 bench/peers/ahead.py [tune] [ranks=4] [T=131072 H=32 model=kda]

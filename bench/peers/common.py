@@ -1,6 +1,6 @@
 """common.py -- what the adapters share: cases, inputs, timing, rows.
 
-Book: chapter 17.  Checked by: the heads and rows of the files that it writes.
+Book: chapter 18.  Checked by: the heads and rows of the files that it writes.
 Next: fla_ops.py.
 
 A case is the head line of a file that kcp-bench wrote; an adapter appends its rows to

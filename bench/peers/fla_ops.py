@@ -1,6 +1,6 @@
 """fla_ops.py -- the Triton kernels of flash-linear-attention, timed beside ours.
 
-Book: chapter 17.  Checked by: its controls, measured in the same run.
+Book: chapter 18.  Checked by: its controls, measured in the same run.
 Next: ahead.py.
 
     python3 bench/peers/fla_ops.py [--seconds S] FILE.json... [T=8192 H=96 model=kda]

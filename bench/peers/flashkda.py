@@ -1,6 +1,6 @@
 """flashkda.py -- FlashKDA's forward, timed beside ours.
 
-Book: chapter 17.  Checked by: its controls, measured in the same run.
+Book: chapter 18.  Checked by: its controls, measured in the same run.
 Next: ../gpu_bench.sh.
 
     python3 bench/peers/flashkda.py FILE.json... [T=8192 H=96 gate=live]

@@ -1,6 +1,6 @@
 /* gdn.c -- GDN over R ranks through layer.h: plan, comm, sizes, forward, backward.
  *
- * Book: chapter 08.  Checked by: tests/examples.sh.  Next: ../../ref/layer.h.
+ * Book: chapter 08.  Checked by: tests/cli/examples.sh.  Next: ../../ref/layer.h.
  *
  *   make examples; build/gdn 3                   three threads, the references
  *   build/gdn 1 bf16                             a GPU; build/gdn 4 bf16: four, NCCL

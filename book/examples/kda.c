@@ -1,6 +1,6 @@
 /* kda.c -- KDA over R ranks through layer.h: plan, comm, sizes, forward, backward.
  *
- * Book: chapter 08.  Checked by: tests/examples.sh.  Next: gdn.c, the other gate.
+ * Book: chapter 08.  Checked by: tests/cli/examples.sh.  Next: gdn.c, the other gate.
  *
  *   make examples; build/kda 3                   three threads, the references
  *   build/kda 1 bf16                             a GPU; build/kda 4 bf16: four, NCCL

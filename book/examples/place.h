@@ -1,7 +1,7 @@
 /* place.h -- what the examples need around layer.h: memory, numbers, ranks, on the
  * host or on GPUs.
  *
- * Book: chapter 08.  Checked by: tests/examples.sh.  Next: kda.c, gdn.c.
+ * Book: chapter 08.  Checked by: tests/cli/examples.sh.  Next: kda.c, gdn.c.
  *
  * Yours will be your framework's: device memory, tensors of bf16, a stream, and an
  * ncclComm_t for kcp_nccl_from. Compile with -DKCP_WITH_CUDA for the GPU half. */

@@ -2,7 +2,7 @@
  *
  * Book: chapter 05.  Checked by: make book-lint.  Next: survival.c.
  * One column of the state is a point of the plane; a token moves it (eq. 1.3). */
-#include "../tokens.h"
+#include "book/tokens.h"
 #include "svg.h"
 
 #include <math.h>

@@ -83,7 +83,7 @@ static void chain(double y0, int blocks, const char *name)
 }
 
 /* At distance d a rank hands on W, the composed maps that end with its own, and keeps
- * X, the same without its own: h of X is the state it waits for. comm/scan.c. */
+ * X, the same without its own: h of X is the state it waits for. comm/form/scan.c. */
 static void scan(double y0)
 {
     double W[R], state[R], next[R];

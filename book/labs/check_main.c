@@ -3,7 +3,7 @@
  * Book: labs/STAFF.md.  Used by: make grade LAB=07b_check.  Next: none.
  * kcp-grade-07b_check NAME|./planted.so: exit 0 when the check is right about it.
  */
-#include "judge.h"
+#include "tests/judge/judge.h"
 #include <string.h>
 
 int lab_check(int (*merge)(void *args));

@@ -10,7 +10,7 @@ LABID     = $(basename $(notdir $(LABFILE)))
 lab_warn := -Wno-error -Wno-unused-variable -Wno-unused-but-set-variable \
             -Wno-unused-function -Wno-return-type
 lab_asan := -fsanitize=address,undefined -fno-sanitize-recover=all -O0
-lab_main  = $B/tests/main.o
+lab_main  = $B/tests/judge/main.o
 graders  := $B/kcp-grade
 
 .PHONY: lab grade try tried lab-known
@@ -27,7 +27,7 @@ grade: lab-known
 try:
 	@LAB=$(LAB) MAKE="$(MAKE)" CC="$(CC)" sh book/labs/try.sh $B
 # tried.txt anew, as a machine without a GPU prints it: a head, the points, all the words.
-tried: $B/tests/main.o
+tried: $B/tests/judge/main.o
 	@LAB= SAID=$B/tried.said MAKE="$(MAKE)" CC="$(CC)" sh book/labs/try.sh $B \
 	  >$B/tried.points && { sed '/^01_step/,$$d' book/labs/tried.txt; \
 	  cat $B/tried.points $B/tried.said; } >$B/tried.new && \
@@ -47,14 +47,14 @@ $B/grade/%.cu.o: $(LABWORK)/%.cu FORCE
 
 # The check of lab 07b is held to variants by a main of its own.
 $(graders)-07b_check $(graders)-07b_check-asan: lab_main = $B/book/labs/check_main.o
-$(graders)-%: $B/grade/%.o $(core) $B/tests/main.o $B/book/labs/check_main.o
+$(graders)-%: $B/grade/%.o $(core) $B/tests/judge/main.o $B/book/labs/check_main.o
 	@$(CC) $(LDFLAGS) $< $(core) $(lab_main) $(LDLIBS) $(cuda_ldlibs) -o $@
-$(graders)-%-asan: $B/grade/%.asan.o $(core) $B/tests/main.o $B/book/labs/check_main.o
+$(graders)-%-asan: $B/grade/%.asan.o $(core) $B/tests/judge/main.o $B/book/labs/check_main.o
 	@$(CC) $(LDFLAGS) $(lab_asan) $< $(core) $(lab_main) $(LDLIBS) $(cuda_ldlibs) -o $@
-$(graders)-%: $B/grade/%.cu.o $(core) $B/tests/main.o
+$(graders)-%: $B/grade/%.cu.o $(core) $B/tests/judge/main.o
 	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -o $@
 $(graders)-bench-%: $B/grade/%.cu.o $(core) $(benchobj)
 	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -lcublas -o $@
 
 # make test: a broken file breaks nothing else; with FULL=1 every lab is handed in.
-test_scripts += tests/labs.sh $(if $(FULL),book/labs/try.sh)
+test_scripts += tests/cli/labs.sh $(if $(FULL),book/labs/try.sh)

@@ -1,6 +1,6 @@
 # rows.sh -- the ways to judge a row; grade.sh reads this with its variables.
 #
-# Book: labs/STAFF.md.  Checked by: try.sh, tests/labs.sh.  Next: check_main.c.
+# Book: labs/STAFF.md.  Checked by: try.sh, tests/cli/labs.sh.  Next: check_main.c.
 # built is yes, or no, or why nothing was compiled here.
 
 make_it() {
@@ -19,9 +19,9 @@ build() {
     built=no
     rm -f "$program" "$program-asan" "$B/kcp-grade-bench-$id"
     if [ $ext = cu ] && [ -z "$NVCC" ]; then built="not compiled: no nvcc"; return; fi
-    [ -e "$B/tests/main.o" ] ||
+    [ -e "$B/tests/judge/main.o" ] ||
         echo "   (compiling what it is held to: minutes, the first time)"
-    make_it "$B/tests/main.o"
+    make_it "$B/tests/judge/main.o"
     if ! make_it "$B/grade/$id.$o"; then
         echo "   $work does not compile:"
         grep -v '^make' "$tmp/$id.build" | grep -m 4 -A 3 'error' | sed 's/^/   /' ||

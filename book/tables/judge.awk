@@ -1,6 +1,6 @@
 # judge.awk -- what the judge measured on a GPU: the worst error of each variant.
 #
-# Book: chapter 18.  Checked by: tests/tables.sh.  Next: predictions.awk.
+# Book: chapter 19.  Checked by: tests/cli/tables.sh.  Next: predictions.awk.
 # NAME-judge.txt: a line "# machine, commit", then kcp-check's output.
 FILENAME ~ /judge\.txt$/ && /^# / { judged_on = substr($0, 3) }
 

@@ -1,6 +1,6 @@
 # nccl.awk -- ranks on GPUs of their own: what was run, killed, stopped; the last record.
 #
-# Book: chapter 19.  Checked by: tests/tables.sh.  Next: predictions.awk.
+# Book: chapter 20.  Checked by: tests/cli/tables.sh.  Next: predictions.awk.
 # The table that bench/gpu_nccl.sh leaves: words in columns of fixed width.
 function trimmed(from, n,   s)
 {

@@ -1,6 +1,6 @@
 # predictions.awk -- what was predicted before a run, and what the run gave.
 #
-# Book: chapter 17.  Checked by: tests/tables.sh.  Next: readme.awk.
+# Book: chapter 18.  Checked by: tests/cli/tables.sh.  Next: readme.awk.
 # book/data/predictions.tsv: whole passes; predictions-maps.tsv: parts of a layer over
 # ranks. Floors at the rates of `rates`, the line that opens the file.
 function fastest(model, gate, T, H, s,   i, best)
@@ -35,7 +35,7 @@ function prediction_table(tsv, f,   line, c, i, floor_, b, o, rate)
     close(f)
 }
 
-# The fastest layer of ours over four ranks, of the case that chapter 19 opens with.
+# The fastest layer of ours over four ranks, of the case that chapter 20 opens with.
 function fastest_layer(s, T, H,   i, best)
 {
     for (i = 1; i <= rows; i++)

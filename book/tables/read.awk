@@ -1,6 +1,6 @@
 # read.awk -- records of GPU runs, read and chosen; the tables are made by its siblings.
 #
-# Book: chapters 01 to 19.  Checked by: tests/tables.sh.  Next: stages.awk.
+# Book: chapters 01 to 20.  Checked by: tests/cli/tables.sh.  Next: stages.awk.
 # usage: awk -v out=DIR -v digests=FILE -f read.awk -f ... bench/results/*
 # A file is a head line (the case, the machine, the controls), then a line a row, as
 # kcp-bench and record.sh write them; NAME-judge.txt holds verdicts. The same row may

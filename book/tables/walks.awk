@@ -1,6 +1,6 @@
 # walks.awk -- chapter 15: walk, scan and chunks side by side, in time and in room.
 #
-# Book: chapter 15.  Checked by: tests/tables.sh.  Next: read.awk, for all other files.
+# Book: chapter 15.  Checked by: tests/cli/tables.sh.  Next: read.awk, for all other files.
 # NAME-scan.json holds many small cases of kcp-bench, one behind the other. Of several
 # tile lengths or versions of a form the fastest counts, sources as they stand first.
 FILENAME ~ /-scan\.json$/ {

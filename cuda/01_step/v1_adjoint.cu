@@ -1,8 +1,8 @@
 // v1_adjoint.cu -- the recurrence backwards: a block a head, a state kept in 64.
 // Book: chapter 01, "Code: kernels".
-// Checked by: tests/01_step.c.
+// Checked by: tests/01_step/checks.c.
 // Next: ../02_gate/v1_walk.cu.
-#include "../device.cuh"
+#include "cuda/tile/device.cuh"
 
 // Bound: latency, three walks over the tokens: forward to keep the state every KEEP
 // tokens; then, the last KEEP first, forward to keep each decayed state, and back. dS

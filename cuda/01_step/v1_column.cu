@@ -1,8 +1,8 @@
 // v1_column.cu -- the recurrence on the GPU: a block a head, a thread a column of S.
 // Book: chapter 01, "Code: kernels".
-// Checked by: tests/01_step.c.
+// Checked by: tests/01_step/checks.c.
 // Next: 02_gate/v1_walk.cu.
-#include "../device.cuh"
+#include "cuda/tile/device.cuh"
 
 // Bound: latency, one token after another; 4 K V flops a token and head. Thread v owns
 // column v of S [K,V], so no sum crosses threads. Two barriers a token: the rows k, q

@@ -1,9 +1,9 @@
 // v1_walk.cu -- the front end: a warp a row to normalise, a thread a channel to walk.
 // Book: chapter 02, "Code: kernels".
-// Checked by: tests/02_gate.c.
+// Checked by: tests/02_gate/checks.c.
 // Next: 03_wy/v1_pairs.cu.
-#include "../device.cuh"
-#include "../stages_v1.cuh"
+#include "cuda/tile/device.cuh"
+#include "cuda/host/stages_v1.cuh"
 
 // All kernels here are bound by memory: each input and output is touched once, in rows
 // of contiguous channels. dA_log and ddt_bias are summed chunk by chunk, then the

@@ -1,6 +1,6 @@
 // v2_vector.cu -- the front end at the memory's speed: 16 bytes, 16 rows ahead.
 // Book: chapter 02, "Code: kernels".
-// Checked by: tests/02_gate.c.
+// Checked by: tests/02_gate/checks.c.
 // Next: ../03_wy/v2_halves.cu.
 //
 // Bound: memory. A token-head reads 2 (2K + K) and writes 2 2K + 4K bytes: 1792 at K =
@@ -9,7 +9,7 @@
 // 8 numbers each; a warp takes 16 tokens of a chunk's gate, all loaded before the first
 // is used. g itself is written only where somebody asks for it (NULL: nobody).
 #include "v2_vector_back.cuh"
-#include "../stages_v2.cuh"
+#include "cuda/host/stages_v2.cuh"
 
 enum { ROWS = 16, SPANS = 4 };           // a chunk of 64 is four spans of 16 tokens
 

@@ -1,8 +1,8 @@
 // v2_vector_back.cuh -- the front end backwards: 16 bytes and eight tokens a thread.
 // Book: chapter 02, "Code: kernels".
-// Checked by: tests/02_gate.c.
+// Checked by: tests/02_gate/checks.c.
 // Next: v2_vector.cu.
-#include "../scan.cuh"
+#include "cuda/tile/warp_scan.cuh"
 
 // Bound: memory. A token-head reads 4 2K of q, k, their gradients and 2K + 4K of the
 // gate and its own, and writes 2 2K + 4K: 2816 bytes at K = 128, 0.52 ms for case A.

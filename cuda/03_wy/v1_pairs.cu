@@ -1,9 +1,9 @@
 // v1_pairs.cu -- the WY form: a block a chunk and head, every pair of rows on its own.
 // Book: chapter 03, "Code: kernels".
-// Checked by: tests/03_wy.c.
+// Checked by: tests/03_wy/checks.c.
 // Next: 04_chunk/v1_column.cu.
-#include "../device.cuh"
-#include "../stages_v1.cuh"
+#include "cuda/tile/device.cuh"
+#include "cuda/host/stages_v1.cuh"
 
 // Bound: C^2 K/2 exponentials a chunk and head; no factoring of exp2(G_i - G_j), so no
 // exponent is above 0 and no gate overflows. q, k, G come from the cache, L and A [C,C]

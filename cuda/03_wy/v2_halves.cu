@@ -1,9 +1,9 @@
 // v2_halves.cu -- the WY form by tensor cores: squares with an anchor each, halved.
 // Book: chapter 03, "Tensor cores".
-// Checked by: tests/03_wy.c.
+// Checked by: tests/03_wy/checks.c.
 // Next: ../04_chunk/v2_warp.cu.
 #include "v2_halves_pairs.cuh"
-#include "../stages_v2.cuh"
+#include "cuda/host/stages_v2.cuh"
 
 // 16 warps: one for each tile of the pairs. Two blocks of them fill the registers of an
 // SM and hide each other's barriers.

@@ -1,11 +1,11 @@
 // v2_halves_inverse.cuh -- squares of a chunk's pairs; (I + L)^-1, square by square.
 // Book: chapter 03, "Tensor cores".
-// Checked by: tests/03_wy.c.
+// Checked by: tests/03_wy/checks.c.
 // Next: v2_halves.cu.
 #ifndef KCP_03_V2_HALVES_INVERSE_CUH
 #define KCP_03_V2_HALVES_INVERSE_CUH
 
-#include "../scan.cuh"
+#include "cuda/tile/warp_scan.cuh"
 
 enum { LD = CHUNK + 4 };                 // rows aligned to 16 bytes, spread over banks
 

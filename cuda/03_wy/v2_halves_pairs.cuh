@@ -1,6 +1,6 @@
 // v2_halves_pairs.cuh -- Aqk and L of a chunk, squares with an anchor each, halved.
 // Book: chapter 03, "Tensor cores".
-// Checked by: tests/03_wy.c.
+// Checked by: tests/03_wy/checks.c.
 // Next: v2_halves_inverse.cuh.
 #include "v2_halves_inverse.cuh"
 

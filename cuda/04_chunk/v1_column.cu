@@ -1,9 +1,9 @@
 // v1_column.cu -- state scan and output: a block a stretch and head, a thread a column.
 // Book: chapter 04, "Code: kernels".
-// Checked by: tests/04_chunk.c.
+// Checked by: tests/04_chunk/checks.c.
 // Next: 05_affine/v1_column.cu.
-#include "../device.cuh"
-#include "../stages_v1.cuh"
+#include "cuda/tile/device.cuh"
+#include "cuda/host/stages_v1.cuh"
 
 // Bound: latency, one chunk after another on one SM; 6 C K V flops a chunk. Column v of
 // the state needs only column v: thread v keeps it, and the chunk's v_new, in its own

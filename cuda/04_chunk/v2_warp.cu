@@ -1,9 +1,9 @@
 // v2_warp.cu -- state scan and output by tensor cores: 16 columns of S^T a warp.
 // Book: chapter 04, "Tensor cores".
-// Checked by: tests/04_chunk.c.
+// Checked by: tests/04_chunk/checks.c.
 // Next: ../05_affine/v2_pieces.cu.
-#include "../scan.cuh"
-#include "../stages_v2.cuh"
+#include "cuda/tile/warp_scan.cuh"
+#include "cuda/host/stages_v2.cuh"
 
 // Bound: v1's was one multiply-add at a time out of local memory. Here 6 C K V + 2 C^2
 // V flops a chunk go to the tensor core, 7.3 MFLOP at K = V = 128, about 2 us of one

@@ -1,9 +1,9 @@
 // v3_group_sm90.cu -- state scan and output by warpgroups: 64 columns of S^T each.
 // Book: chapter 04, "A warpgroup at once".
-// Checked by: tests/04_chunk.c.
+// Checked by: tests/04_chunk/checks.c.
 // Next: ../05_affine/v2_pieces.cu.
-#include "../group_scan.cuh"
-#include "../stages_v3.cuh"
+#include "cuda/tile/warpgroup_scan.cuh"
+#include "cuda/host/stages_v3.cuh"
 
 // v2's warps each read all of w, qg, kg and Aqk through their registers: 8 x 56 KiB of
 // shared memory a chunk. Here the tensor core reads them, once for 64 columns. Bound: 6

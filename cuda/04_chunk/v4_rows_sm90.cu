@@ -1,9 +1,9 @@
 // v4_rows_sm90.cu -- state scan and output by warpgroups: a head on one processor.
 // Book: chapter 09, "Whole rows".
-// Checked by: tests/04_chunk.c.
+// Checked by: tests/04_chunk/checks.c.
 // Next: ../05_affine/v2_pieces.cu.
-#include "../group_store.cuh"
-#include "../stages_v2.cuh"
+#include "cuda/tile/warpgroup_store.cuh"
+#include "cuda/host/stages_v2.cuh"
 
 // v3's bound, with h and v_new asked for, is the unit that stores: its warps write 32
 // bytes a row, and it takes a row at a time, 3000 clocks a link. Here rows leave whole.

@@ -1,9 +1,9 @@
 // v1_column.cu -- (M, h_ext) of a stretch: a thread a column of [h_ext | M].
 // Book: chapter 05, "Code: kernels".
-// Checked by: tests/05_affine.c.
+// Checked by: tests/05_affine/checks.c.
 // Next: 07_merge/v1_column.cu.
-#include "../device.cuh"
-#include "../stages_v1.cuh"
+#include "cuda/tile/device.cuh"
+#include "cuda/host/stages_v1.cuh"
 
 // Chapter 04's scan on the augmented state [h_ext | M], V+K columns wide, from [0 | I]
 // with u_aug = [u | 0]. Bound: latency, as there; 4 C K (K+V) flops a chunk, all in

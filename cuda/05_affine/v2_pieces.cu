@@ -1,9 +1,9 @@
 // v2_pieces.cu -- (M, h_ext) by tensor cores: M enters each product in three pieces.
-// Book: chapter 05, "Tensor cores"; chapter 18.
-// Checked by: tests/05_affine.c.
+// Book: chapter 05, "Tensor cores"; chapter 19.
+// Checked by: tests/05_affine/checks.c.
 // Next: ../09_chunk_backward/v2_warp.cu.
-#include "../scan.cuh"
-#include "../stages_v2.cuh"
+#include "cuda/tile/warp_scan.cuh"
+#include "cuda/host/stages_v2.cuh"
 
 // Chapter 04's v2 on the augmented state. w and kg are bf16, hence exact; an fp32 is
 // the sum of three bf16, so three products of bf16 pieces lose nothing of M but what

@@ -1,9 +1,9 @@
 // v3_group_sm90.cu -- (M, h_ext) by warpgroups: a head's whole map on one processor.
 // Book: chapter 05, "A warpgroup at once".
-// Checked by: tests/05_affine.c.
+// Checked by: tests/05_affine/checks.c.
 // Next: ../11_merge_backward/v3_group_sm90.cu.
-#include "../group_scan.cuh"
-#include "../stages_v3.cuh"
+#include "cuda/tile/warpgroup_scan.cuh"
+#include "cuda/host/stages_v3.cuh"
 
 // v2 reads w and kg once for every 64 columns and multiplies M in three pieces. Here a
 // block owns all 256 columns of [h_ext | M], 128 KiB of fp32 in the registers of two

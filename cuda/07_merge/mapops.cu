@@ -1,12 +1,12 @@
 // mapops.cu -- apply one map, compose two: what every form of the exchange calls.
 // Book: chapter 07, "Code: kernels".
-// Checked by: tests/07_merge.c.
+// Checked by: tests/07_merge/checks.c.
 // Next: ../08_forward/v1_stages.cu.
-#include "../device.cuh"
-#include "../mapops.cuh"
-#include "../scan.cuh"
-#include "../stages_v3.cuh"
-#include "../strips_fold.cuh"
+#include "cuda/tile/device.cuh"
+#include "cuda/host/mapops.cuh"
+#include "cuda/tile/warp_scan.cuh"
+#include "cuda/host/stages_v3.cuh"
+#include "cuda/host/split_sequence_fold.cuh"
 
 enum { COLS = 16, ROWS = 16 };
 

@@ -1,8 +1,8 @@
 // v1_column.cu -- the fold of gathered maps: a block a head, a thread a column of S.
 // Book: chapter 07, "Code: kernels".
-// Checked by: tests/07_merge.c.
+// Checked by: tests/07_merge/checks.c.
 // Next: mapops.cu.
-#include "../device.cuh"
+#include "cuda/tile/device.cuh"
 
 // Bound: latency, K^2 multiply-adds a thread and map, one map after another. Column v
 // of M S + h needs column v of S alone: no barrier. All threads read M at once.

@@ -1,9 +1,9 @@
 // v2_group_sm90.cu -- the fold, apply and compose by warpgroups, fp32 in three pieces.
 // Book: chapter 07, "Tensor cores".
-// Checked by: tests/07_merge.c and every form of the exchange.
+// Checked by: tests/07_merge/checks.c and every form of the exchange.
 // Next: mapops.cu, which calls apply and compose.
-#include "../map_walk.cuh"
-#include "../stages_v3.cuh"
+#include "v2_group_columns.cuh"
+#include "cuda/host/stages_v3.cuh"
 
 // v1 walks on the plain units, a thread a column, and waits for memory at every row of
 // M. Here 64 columns of one head are a block, see map_walk.cuh. Bound: a link's 1.75

@@ -1,12 +1,12 @@
 // program.cuh -- the whole forward: the taught stages, one after another on a stream.
 // Book: chapter 08, "Code: kernels".
-// Checked by: tests/08_forward.c.
+// Checked by: tests/08_forward/checks.c.
 // Next: v1_stages.cu, which says whose kernels.
-#include "../layer.cuh"
-#include "../mapops.cuh"
-#include "../parts.cuh"
-#include "../stages_v1.cuh"
-#include "../strips.cuh"
+#include "cuda/host/workspace.cuh"
+#include "cuda/host/mapops.cuh"
+#include "cuda/host/profile_hooks.cuh"
+#include "cuda/host/stages_v1.cuh"
+#include "cuda/host/split_sequence.cuh"
 
 // Bound: the sum of its stages'; what they hand to one another goes through memory.
 // Nothing is allocated and the host waits for nothing but comm, so one rank's program

@@ -1,6 +1,6 @@
 // v1_stages.cu -- the whole forward, of the first kernels.
 // Book: chapter 08, "Code: kernels".
-// Checked by: tests/08_forward.c.
+// Checked by: tests/08_forward/checks.c.
 // Next: v2_stages.cu.
 #include "program.cuh"
 

@@ -1,8 +1,8 @@
 // v2_stages.cu -- the whole forward, of the tensor-core kernels where they fit.
 // Book: chapter 08, "Code: kernels".
-// Checked by: tests/08_forward.c.
+// Checked by: tests/08_forward/checks.c.
 // Next: ../09_chunk_backward/v1_column.cu.
-#include "../stages_v2.cuh"
+#include "cuda/host/stages_v2.cuh"
 #include "program.cuh"
 
 static int run(void *args) { return forward_run<bf16>(args, stages_v2("v2_stages")); }

@@ -1,9 +1,9 @@
 // v1_column.cu -- scan and output backwards: pairs alone, then a thread a column.
 // Book: chapter 09, "Code: kernels".
-// Checked by: tests/09_chunk_backward.c.
+// Checked by: tests/09_chunk_backward/checks.c.
 // Next: 10_wy_backward/v1_column.cu.
-#include "../device.cuh"
-#include "../stages_v1.cuh"
+#include "cuda/tile/device.cuh"
+#include "cuda/host/stages_v1.cuh"
 
 // dAqk = scale tril(dO v_new^T), a thread a pair; dv_local = tril(Aqk)^T dO, a thread a
 // column. Chunks do not wait for one another: the bound is their reads.

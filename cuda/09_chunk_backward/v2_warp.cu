@@ -1,9 +1,9 @@
 // v2_warp.cu -- scan and output backwards by tensor cores: 16 columns of dS^T a warp.
 // Book: chapter 09, "Tensor cores".
-// Checked by: tests/09_chunk_backward.c.
+// Checked by: tests/09_chunk_backward/checks.c.
 // Next: ../11_merge_backward/v2_pieces.cu.
-#include "../scan.cuh"
-#include "../stages_v2.cuh"
+#include "cuda/tile/warp_scan.cuh"
+#include "cuda/host/stages_v2.cuh"
 
 // Chapter 04's v2, walked backwards: dS^T stays in registers, chunk c-1 is copied while
 // chunk c is computed, and the two barriers a chunk stand for the same reasons. 6 C K V

@@ -1,8 +1,8 @@
 // v3_rows_local.cuh -- dAqk and dv_local of a chunk: every tile read once, rows whole.
 // Book: chapter 09, "Whole rows".
-// Checked by: tests/09_chunk_backward.c.
+// Checked by: tests/09_chunk_backward/checks.c.
 // Next: v3_rows_sm90.cu.
-#include "../scan.cuh"
+#include "cuda/tile/warp_scan.cuh"
 
 // Bound: memory, 40 KiB in and 24 KiB out a chunk and head, 0.19 ms for case A. v2
 // waits for each half of V apart, and writes 16 bytes a row. Eight warps: 16 rows and

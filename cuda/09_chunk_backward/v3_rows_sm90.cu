@@ -1,10 +1,10 @@
 // v3_rows_sm90.cu -- the reverse scan by warpgroups: a head on one processor.
 // Book: chapter 09, "Whole rows".
-// Checked by: tests/09_chunk_backward.c.
+// Checked by: tests/09_chunk_backward/checks.c.
 // Next: ../10_wy_backward/v1_column.cu.
-#include "../group_store.cuh"
+#include "cuda/tile/warpgroup_store.cuh"
 #include "v3_rows_local.cuh"
-#include "../stages_v2.cuh"
+#include "cuda/host/stages_v2.cuh"
 
 // v2's link takes 7 us: eight warps read every tile of 16 KiB from shared memory, and
 // write dh and dU 32 bytes a row. Here two warpgroups of 64 columns each read them

@@ -1,9 +1,9 @@
 // v1_column.cu -- dq dk dv dbeta dg through WY: a block a chunk and query/key head.
 // Book: chapter 10, "Code: kernels".
-// Checked by: tests/10_wy_backward.c.
+// Checked by: tests/10_wy_backward/checks.c.
 // Next: 11_merge_backward/v1_column.cu.
-#include "../device.cuh"
-#include "../stages_v1.cuh"
+#include "cuda/tile/device.cuh"
+#include "cuda/host/stages_v1.cuh"
 
 // Bound: reads; every dot product walks rows in the cache; 5 C/2 exponentials a token,
 // head and column. Thread d owns column d of q, k, G and all gradients of it, for the

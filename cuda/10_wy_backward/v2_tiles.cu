@@ -1,9 +1,9 @@
 // v2_tiles.cu -- dq dk dv dbeta dg by tensor cores: a block a chunk and q/k head.
 // Book: chapter 10, "One kernel, and what it spends".
-// Checked by: tests/10_wy_backward.c.
+// Checked by: tests/10_wy_backward/checks.c.
 // Next: v3_split.cu.
 #include "v2_tiles_steps.cuh"
-#include "../stages_v2.cuh"
+#include "cuda/host/stages_v2.cuh"
 
 // Bound: v1's were scattered reads of h and dS, and C^2 K/2 exponentials. Here all
 // products, 6 C K V + 2 C^2 (K+V) + 14 C^2 K/2 flops, go to the tensor core, out of

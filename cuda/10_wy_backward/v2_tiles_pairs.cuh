@@ -1,6 +1,6 @@
 // v2_tiles_pairs.cuh -- dq2*, dk2, dkt* of a chunk: tiles of the strict lower triangle.
 // Book: chapter 10, "One kernel, and what it spends".
-// Checked by: tests/10_wy_backward.c.
+// Checked by: tests/10_wy_backward/checks.c.
 // Next: v2_tiles_steps.cuh.
 #include "v2_tiles_room.cuh"
 

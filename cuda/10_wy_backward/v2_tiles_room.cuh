@@ -1,8 +1,8 @@
 // v2_tiles_room.cuh -- shared memory of chapter 10's tensor-core kernel, and products.
 // Book: chapter 10, "One kernel, and what it spends".
-// Checked by: tests/10_wy_backward.c.
+// Checked by: tests/10_wy_backward/checks.c.
 // Next: v2_tiles_pairs.cuh.
-#include "../scan.cuh"
+#include "cuda/tile/warp_scan.cuh"
 
 enum { LC = CHUNK + PAD };               // a row of a [64,64] matrix
 

@@ -1,6 +1,6 @@
 // v2_tiles_steps.cuh -- the first steps of a chunk: what is fetched, and two states.
 // Book: chapter 10, "One kernel, and what it spends".
-// Checked by: tests/10_wy_backward.c.
+// Checked by: tests/10_wy_backward/checks.c.
 // Next: v2_tiles.cu.
 #include "v2_tiles_pairs.cuh"
 

@@ -1,10 +1,10 @@
 // v3_split.cu -- dq dk dv dbeta dg in two kernels: through the inverse, then the pairs.
 // Book: chapter 10, "Two kernels".
-// Checked by: tests/10_wy_backward.c.
+// Checked by: tests/10_wy_backward/checks.c.
 // Next: ../11_merge_backward/v1_column.cu.
 #include "v3_split_solve.cuh"
 #include "v3_split_pairs.cuh"
-#include "../stages_v2.cuh"
+#include "cuda/host/stages_v2.cuh"
 
 // Bound: memory, for K = V = 128 a token and head 4100 bytes in the first kernel, 0.75
 // ms for case A, and 3080 in the second, 0.56 ms. The second has 55 000 instructions a

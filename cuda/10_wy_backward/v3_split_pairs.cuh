@@ -1,6 +1,6 @@
 // v3_split_pairs.cuh -- v3's second kernel: the pairs, and all paths brought together.
 // Book: chapter 10, "Two kernels".
-// Checked by: tests/10_wy_backward.c.
+// Checked by: tests/10_wy_backward/checks.c.
 // Next: v3_split.cu.
 #include "v3_split_room.cuh"
 

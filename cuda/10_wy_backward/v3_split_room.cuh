@@ -1,9 +1,9 @@
 // v3_split_room.cuh -- what v3's two kernels share, and the first one's shared memory.
 // Book: chapter 10, "Two kernels".
-// Checked by: tests/10_wy_backward.c.
+// Checked by: tests/10_wy_backward/checks.c.
 // Next: v3_split_solve.cuh.
 #pragma once
-#include "../scan.cuh"
+#include "cuda/tile/warp_scan.cuh"
 
 enum { LC = CHUNK + PAD };               // a row of a [64,64] matrix
 

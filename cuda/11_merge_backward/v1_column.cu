@@ -1,9 +1,9 @@
 // v1_column.cu -- the map of a stretch for gradients: a thread a column [dh_ext | N].
 // Book: chapter 11, "Code: kernels".
-// Checked by: tests/11_merge_backward.c.
+// Checked by: tests/11_merge_backward/checks.c.
 // Next: 12_h0/v1_copy.cu.
-#include "../device.cuh"
-#include "../stages_v1.cuh"
+#include "cuda/tile/device.cuh"
+#include "cuda/host/stages_v1.cuh"
 
 // Chapter 09's reverse scan on the augmented gradient [dh_ext | N], from [dh_end | I]:
 // columns of N have no dv_local and no dO, so that N = M^T at the end, and it is stored

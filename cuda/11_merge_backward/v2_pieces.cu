@@ -1,9 +1,9 @@
 // v2_pieces.cu -- a stretch's map for gradients by tensor cores, M in three pieces.
 // Book: chapter 11, "Tensor cores".
-// Checked by: tests/11_merge_backward.c.
+// Checked by: tests/11_merge_backward/checks.c.
 // Next: ../12_h0/v1_copy.cu.
-#include "../scan.cuh"
-#include "../stages_v2.cuh"
+#include "cuda/tile/warp_scan.cuh"
+#include "cuda/host/stages_v2.cuh"
 
 // Chapter 05's v2, walked backwards on [dh_ext | N], N = M^T: fp32 columns of N enter
 // each product in three exact bf16 pieces, those of dh_ext rounded. 64 columns a block,

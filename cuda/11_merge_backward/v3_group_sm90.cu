@@ -1,9 +1,9 @@
 // v3_group_sm90.cu -- a stretch's map for gradients by warpgroups, a head a processor.
 // Book: chapter 11, "A warpgroup at once".
-// Checked by: tests/11_merge_backward.c.
+// Checked by: tests/11_merge_backward/checks.c.
 // Next: ../12_h0/v1_copy.cu.
-#include "../group_scan.cuh"
-#include "../stages_v3.cuh"
+#include "cuda/tile/warpgroup_scan.cuh"
+#include "cuda/host/stages_v3.cuh"
 
 // Chapter 05's v3, walked backwards on [dh_ext | N], N = M^T: 64 columns of both to
 // each of two warpgroups, N in two pieces. Bound: C K (6 V + 8 K) flops a chunk, 14.7

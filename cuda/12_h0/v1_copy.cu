@@ -1,8 +1,8 @@
 // v1_copy.cu -- initial states compressed and expanded: copies on the stream.
 // Book: chapter 12, "Code: kernels".
-// Checked by: tests/12_h0.c.
+// Checked by: tests/12_h0/checks.c.
 // Next: 14_conv/v1_row.cu.
-#include "../device.cuh"
+#include "cuda/tile/device.cuh"
 
 // Bound: memory, each state read and written once. States are fp32 in any storage.
 static int run(void *args)

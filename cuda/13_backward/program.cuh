@@ -1,9 +1,9 @@
 // program.cuh -- the whole backward: the taught stages, one after another on a stream.
 // Book: chapter 13, "Code: kernels".
-// Checked by: tests/13_backward.c.
+// Checked by: tests/13_backward/checks.c.
 // Next: v1_stages.cu, which says whose kernels.
-#include "room.cuh"
-#include "../parts.cuh"
+#include "workspace.cuh"
+#include "cuda/host/profile_hooks.cuh"
 
 // Bound: the sum of its stages'. As in 08, nothing is allocated and the host waits for
 // nothing but comm. Limit: the block's mode and reuse_M must be this call's; a block

@@ -1,6 +1,6 @@
 // v1_stages.cu -- the whole backward, of the first kernels.
 // Book: chapter 13, "Code: kernels".
-// Checked by: tests/13_backward.c.
+// Checked by: tests/13_backward/checks.c.
 // Next: v2_stages.cu.
 #include "program.cuh"
 

@@ -1,10 +1,10 @@
 // v2_stages.cu -- the whole backward, of the tensor-core kernels where they fit.
 // Book: chapter 13, "Code: kernels".
-// Checked by: tests/13_backward.c.
+// Checked by: tests/13_backward/checks.c.
 // Next: ../14_conv/v1_row.cu.
-#include "../stages_v2.cuh"
+#include "cuda/host/stages_v2.cuh"
 #include "program.cuh"
-#include "v2_stages_again.cuh"
+#include "v2_stages_recompute.cuh"
 
 static int run(void *args)
 {

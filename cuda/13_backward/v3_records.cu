@@ -1,10 +1,10 @@
 // v3_records.cu -- v2's backward after the fused forward, whose block it reads.
-// Book: chapter 17, "Code: kernels".
-// Checked by: tests/13_backward.c.
+// Book: chapter 18, "Code: kernels".
+// Checked by: tests/13_backward/checks.c.
 // Next: ../14_conv/v1_row.cu.
-#include "../stages_v2.cuh"
+#include "cuda/host/stages_v2.cuh"
 #include "program.cuh"
-#include "v2_stages_again.cuh"
+#include "v2_stages_recompute.cuh"
 
 static int run(void *args)
 {

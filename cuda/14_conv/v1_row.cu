@@ -1,8 +1,8 @@
 // v1_row.cu -- causal convolution and token shift: a thread a token and channel.
 // Book: chapter 14, "Code: kernels".
-// Checked by: tests/14_conv.c.
+// Checked by: tests/14_conv/checks.c.
 // Next: ../08_forward/v1_stages.cu.
-#include "../segment_sum.cuh"
+#include "cuda/host/segment_sum.cuh"
 
 // Bound: memory; the Wc rows that a token reads come from the cache. The halos travel
 // over comm, on the same stream. Sums over tokens are made chunk by chunk, then chunks,

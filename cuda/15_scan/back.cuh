@@ -1,6 +1,6 @@
 // back.cuh -- all gradients of a tile's tokens, from the states on both sides of each.
 // Book: chapter 15, "Code: kernels".
-// Checked by: tests/15_scan.c.
+// Checked by: tests/15_scan/checks.c.
 // Next: repeat.cuh.
 #ifndef KCP_15_BACK_CUH
 #define KCP_15_BACK_CUH

@@ -1,6 +1,6 @@
 // program.cuh -- one rank's Spike-KDA: tiles walked or scanned, maps, repeats, back.
 // Book: chapter 15, "Code: kernels".
-// Checked by: tests/15_scan.c.
+// Checked by: tests/15_scan/checks.c.
 // Next: v1_plain.cu and v2_mma.cu, which say how products are done.
 #ifndef KCP_15_PROGRAM_CUH
 #define KCP_15_PROGRAM_CUH

@@ -1,12 +1,12 @@
 // rank.cuh -- one rank's rooms for Spike-KDA: a tile's, its segments', its tokens'.
 // Book: chapter 15, "Code: kernels".
-// Checked by: tests/15_scan.c.
+// Checked by: tests/15_scan/checks.c.
 // Next: program.cuh, which fills them.
 #ifndef KCP_15_RANK_CUH
 #define KCP_15_RANK_CUH
 
-#include "../layer.cuh"
-#include "../mapops.cuh"
+#include "cuda/host/workspace.cuh"
+#include "cuda/host/mapops.cuh"
 #include "back.cuh"
 #include "repeat.cuh"
 #include "tree.cuh"

@@ -1,11 +1,11 @@
 // repeat.cuh -- outputs that dropped tokens repeat, and what they owe, across cuts too.
 // Book: chapter 15, "Code: kernels".
-// Checked by: tests/15_scan.c.
+// Checked by: tests/15_scan/checks.c.
 // Next: program.cuh.
 #ifndef KCP_15_REPEAT_CUH
 #define KCP_15_REPEAT_CUH
 
-#include "../segment_sum.cuh"
+#include "cuda/host/segment_sum.cuh"
 #include "token.cuh"
 
 // rows [padded,row]: a segment's HV V numbers, then 1 where a walk may stop; all

@@ -1,11 +1,11 @@
 // token.cuh -- Spike-KDA's token on the device: gates, updates, emit.
 // Book: chapter 15, "Code: kernels".
-// Checked by: tests/15_scan.c, through v1_plain.cu and v2_mma.cu.
+// Checked by: tests/15_scan/checks.c, through v1_plain.cu and v2_mma.cu.
 // Next: walk.cuh.
 #ifndef KCP_15_TOKEN_CUH
 #define KCP_15_TOKEN_CUH
 
-#include "../device.cuh"
+#include "cuda/tile/device.cuh"
 
 // A tile of n tokens from t0 on, and the arrays of one: gates [C,HV,K], [C,HV], maps
 // [C,HV,K,V+K] and their decays [C,HV,K], states [C,HV,K,V] before and after its

@@ -1,12 +1,12 @@
 // tree.cuh -- which products the scan of a tile is made of; how they are done is the
 // variants' own affair.
 // Book: chapter 15, "Code: kernels".
-// Checked by: tests/15_scan.c.
+// Checked by: tests/15_scan/checks.c.
 // Next: back.cuh.
 #ifndef KCP_15_TREE_CUH
 #define KCP_15_TREE_CUH
 
-#include "../device.cuh"
+#include "cuda/tile/device.cuh"
 
 // One level of the tree, for each of its blocks and heads. A map is [h | X] and D, M =
 // diag(D) + X: what decays, and what is corrected. Composing 2 after 1,

@@ -1,6 +1,6 @@
 // v1_plain.cu -- the scan's products on the plain units, in fp32: a thread a column.
 // Book: chapter 15, "Code: kernels".
-// Checked by: tests/15_scan.c.
+// Checked by: tests/15_scan/checks.c.
 // Next: v2_mma.cu.
 #include "program.cuh"
 

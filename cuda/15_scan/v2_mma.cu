@@ -1,9 +1,9 @@
 // v2_mma.cu -- the scan's products on the tensor cores, fp32 by three products of tf32.
 // Book: chapter 15, "Code: kernels".
-// Checked by: tests/15_scan.c.
+// Checked by: tests/15_scan/checks.c.
 // Next: ../16_family/v1_stages.cu.
 #include "program.cuh"
-#include "../mma.cuh"
+#include "cuda/tile/mma.cuh"
 
 // Bound: memory. Composing reads two maps and writes one, 12 K (K+V) bytes, for
 // 2 K^2 (K+V) flops: K / 6 flops a byte, 21 at K = 128, where tf32x3 could do 50. So a

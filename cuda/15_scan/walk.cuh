@@ -1,6 +1,6 @@
 // walk.cuh -- the sequential form: a state in registers, tokens one after the other.
 // Book: chapter 15, "Code: kernels".
-// Checked by: tests/15_scan.c, through v1_plain.cu and v2_mma.cu.
+// Checked by: tests/15_scan/checks.c, through v1_plain.cu and v2_mma.cu.
 // Next: tree.cuh.
 #ifndef KCP_15_WALK_CUH
 #define KCP_15_WALK_CUH

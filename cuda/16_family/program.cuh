@@ -1,11 +1,11 @@
 // program.cuh -- one rank's forward or backward of any model, of any version's kernels.
 // Book: chapter 16, "Code: kernels".
-// Checked by: tests/16_family.c.
+// Checked by: tests/16_family/checks.c.
 // Next: v1_form.cuh.
 #ifndef KCP_16_PROGRAM_CUH
 #define KCP_16_PROGRAM_CUH
 
-#include "room.cuh"
+#include "workspace.cuh"
 
 // Chapters 05, 07 and 04; with h_kept, backward needs no exchange here.
 static int forward(struct program *x)

@@ -1,11 +1,11 @@
 // v1_form.cuh -- the form of a chunk of any model: a block a chunk and head.
 // Book: chapter 16, "Code: kernels".
-// Checked by: tests/16_family.c, through v1_stages.cu.
+// Checked by: tests/16_family/checks.c, through v1_stages.cu.
 // Next: v1_back.cuh.
 #ifndef KCP_16_V1_FORM_CUH
 #define KCP_16_V1_FORM_CUH
 
-#include "room.cuh"
+#include "workspace.cuh"
 
 // G of token t, channel d: any of its rows.
 static __device__ __forceinline__ float G_of(const struct family &x, int64_t t, int n,

@@ -1,6 +1,6 @@
 // v2_back.cuh -- back through the form of any model by tensor cores: a block a chunk.
 // Book: chapter 16, "Tensor cores".
-// Checked by: tests/16_family.c, through v2_tiles.cu.
+// Checked by: tests/16_family/checks.c, through v2_tiles.cu.
 // Next: v2_link.cuh.
 #ifndef KCP_16_V2_BACK_CUH
 #define KCP_16_V2_BACK_CUH

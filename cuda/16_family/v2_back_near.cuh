@@ -1,6 +1,6 @@
 // v2_back_near.cuh -- back through the pairs of the same 16 rows, one by one; results.
 // Book: chapter 16, "Tensor cores".
-// Checked by: tests/16_family.c, through v2_tiles.cu.
+// Checked by: tests/16_family/checks.c, through v2_tiles.cu.
 // Next: v2_back.cuh.
 #ifndef KCP_16_V2_BACK_NEAR_CUH
 #define KCP_16_V2_BACK_NEAR_CUH

@@ -1,6 +1,6 @@
 // v2_back_pairs.cuh -- back through the scores of a chunk of any model, tile by tile.
 // Book: chapter 16, "Tensor cores".
-// Checked by: tests/16_family.c, through v2_tiles.cu.
+// Checked by: tests/16_family/checks.c, through v2_tiles.cu.
 // Next: v2_back_near.cuh.
 #ifndef KCP_16_V2_BACK_PAIRS_CUH
 #define KCP_16_V2_BACK_PAIRS_CUH

@@ -1,6 +1,6 @@
 // v2_back_room.cuh -- the way back through a chunk: shared memory, and what is fetched.
 // Book: chapter 16, "Tensor cores".
-// Checked by: tests/16_family.c, through v2_tiles.cu.
+// Checked by: tests/16_family/checks.c, through v2_tiles.cu.
 // Next: v2_back_states.cuh.
 #ifndef KCP_16_V2_BACK_ROOM_CUH
 #define KCP_16_V2_BACK_ROOM_CUH

@@ -1,6 +1,6 @@
 // v2_back_states.cuh -- back through a chunk: its systems, and the two states it meets.
 // Book: chapter 16, "Tensor cores".
-// Checked by: tests/16_family.c, through v2_tiles.cu.
+// Checked by: tests/16_family/checks.c, through v2_tiles.cu.
 // Next: v2_back_pairs.cuh.
 #ifndef KCP_16_V2_BACK_STATES_CUH
 #define KCP_16_V2_BACK_STATES_CUH

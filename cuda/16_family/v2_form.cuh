@@ -1,6 +1,6 @@
 // v2_form.cuh -- the form of a chunk of any model by tensor cores: a block a chunk.
 // Book: chapter 16, "Tensor cores".
-// Checked by: tests/16_family.c, through v2_tiles.cu.
+// Checked by: tests/16_family/checks.c, through v2_tiles.cu.
 // Next: v2_back_room.cuh.
 #ifndef KCP_16_V2_FORM_CUH
 #define KCP_16_V2_FORM_CUH

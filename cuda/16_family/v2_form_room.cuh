@@ -1,12 +1,12 @@
 // v2_form_room.cuh -- a chunk of any model in shared memory: rows, gate, copies.
 // Book: chapter 16, "Tensor cores".
-// Checked by: tests/16_family.c, through v2_tiles.cu.
+// Checked by: tests/16_family/checks.c, through v2_tiles.cu.
 // Next: v2_form_pairs.cuh.
 #ifndef KCP_16_V2_FORM_ROOM_CUH
 #define KCP_16_V2_FORM_ROOM_CUH
 
-#include "room.cuh"
-#include "../03_wy/v2_halves_inverse.cuh"
+#include "workspace.cuh"
+#include "cuda/03_wy/v2_halves_inverse.cuh"
 
 // What a model is to the kernels: rows of the form a token has, tokens of a chunk, does
 // it look at the state before it writes, and does that look come before the decay.

@@ -1,6 +1,6 @@
 // v2_link.cuh -- one link of DPLR's scan and of its reverse: a token's two writes.
 // Book: chapter 16, "Tensor cores".
-// Checked by: tests/16_family.c, through v2_tiles.cu.
+// Checked by: tests/16_family/checks.c, through v2_tiles.cu.
 // Next: v2_scan.cuh.
 #ifndef KCP_16_V2_LINK_CUH
 #define KCP_16_V2_LINK_CUH

@@ -1,11 +1,11 @@
 // v2_tiles.cu -- any model of the family by tensor cores, on the rows of its form.
 // Book: chapter 16, "Tensor cores".
-// Checked by: tests/16_family.c.
+// Checked by: tests/16_family/checks.c.
 // Next: ../../book/16-family.md, the recipe.
 #include "program.cuh"
 #include "v2_back.cuh"
 #include "v2_scan.cuh"
-#include "../stages_v2.cuh"
+#include "cuda/host/stages_v2.cuh"
 
 enum { MAKE, GO_BACK, FITS };
 

@@ -1,6 +1,6 @@
 /* arrays.c -- .npy files for tests of the command line, made and compared here.
  *
- * Book: none.  Checked by: tests/run_cli.sh, which uses it.  Next: run_cli.sh.
+ * Book: none.  Checked by: tests/cli/run_cli.sh, which uses it.  Next: run_cli.sh.
  *
  *     arrays layer DIR T N H HV K V kda|gdn raw|free seed   the layer's inputs
  *     arrays fill FILE f8|f4|i8|i4 3,4 x                    one number everywhere
@@ -8,7 +8,7 @@
  *     arrays same A B tolerance                             exit 0, or 1 and why
  *     arrays off A B                                        RMS(A - B) / RMS(B)
  */
-#include "npy.h"
+#include "tests/npy/npy.h"
 
 #include <inttypes.h>
 #include <math.h>

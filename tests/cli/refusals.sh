@@ -1,6 +1,6 @@
 # refusals.sh -- the bad inputs of kcp-run; run_cli.sh reads this with its functions.
 #
-# Book: none.  Checked by: run_cli.sh.  Next: tests/fuzz_npy.c.
+# Book: none.  Checked by: run_cli.sh.  Next: tests/fuzz/npy.c.
 
 rm -rf bad out; cp -r in bad
 header() {  # header FILE dictionary [bytes of data]: version 1.0, whatever it says

@@ -1,0 +1,98 @@
+/* bench.h -- kcp-bench: the variants of a stage, timed on GPUs beside their floors.
+ *
+ * Book: chapter 18.  Checked by: bench/record.sh: a record counts only with the judge's
+ * verdict beside it.  Next: bench.c.
+ */
+#ifndef KCP_BENCH_H
+#define KCP_BENCH_H
+
+#include "tests/judge/judge.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct bench {                         /* what was asked for, and the controls */
+    struct kcp_call call;              /* sizes and options of the layer, all ranks' */
+    enum regime regime;
+    int warmup, iters, newest;         /* newest: the last variant of each stage */
+    int unsaved;                       /* 08 leaves nothing for 13 */
+    int ranks;                         /* whole layers over so many; 0: stages */
+    int from, to, factor;              /* tokens: a sweep, when to > from */
+    const char *stage, *stages, *variant, *json, *against, *backend, *forms;
+    double copy, product;              /* measured: bytes/s of a copy, flop/s bf16 */
+    double gather_us;                  /* all_gather of gather_bytes a rank */
+    size_t gather_bytes;
+};
+
+/* 0; -1: help was given; 2: bad usage, said. */
+int bench_options(int argc, char **argv, struct bench *b);
+int bench_asked(const struct bench *b, const struct kcp_stage *st);
+int bench_bad(const char *option, const char *found, const char *expected);
+
+/* Tensors on the device, by the names of the field tables. */
+struct shelf { int n; struct { char name[16]; void *p; size_t bytes; } t[80]; };
+void *shelf_find(const struct shelf *s, const char *name);
+/* Room for a field under this call; NULL when the device is full. */
+void *shelf_add(struct shelf *s, const char *name, size_t bytes);
+void  shelf_free(struct shelf *s);
+
+/* One rank at work: its own call, plan and tensors. world: all ranks of this run; the
+ * layer may be cut into parts of the heads, each on the ranks of call.comm. */
+struct runner {
+    struct bench *b;
+    struct kcp_call call;
+    struct kcp_comm *world;
+    struct kcp_plan *plan;
+    struct shelf shelf;
+    int head_parts;
+    size_t work, saved;                /* bytes that the last call was given */
+    FILE *json;                        /* of rank 0 */
+};
+int  runner_open(struct runner *x, struct kcp_comm *comm, int head_parts);
+void runner_close(struct runner *x);
+/* The inputs of every stage, by the newest variants that take them. */
+int  runner_chain(struct runner *x);
+/* One variant, both passes if it has two; a row each. KCP_NA: it takes neither. */
+int  runner_variant(struct runner *x, const struct kcp_stage *st,
+                    const struct kcp_variant *v);
+/* Whole layers over ranks: every form of the exchange (bench_ranks.c). */
+int  runner_layers(struct runner *x);
+
+enum { CONV_WIDTH = 4 };               /* taps of chapter 14, as the models have them */
+
+/* Microseconds: the median of the calls, 10 % and 90 %; and the medians of the parts of
+ * a layer (cuda/host/profile_hooks.cuh), 0 where it marks none. */
+enum { FRONT, SUM, EXCHANGE, MAIN, PARTS };
+struct times { double median, low, high, part[PARTS]; };
+int  time_calls(int (*run)(void *), void *args, struct CUstream_st *stream, int warmup,
+                int iters, struct times *t);
+int  measure_controls(struct bench *b);
+int  measure_gather(struct runner *x, size_t bytes);
+/* t becomes, number by number, the slowest rank's. */
+int  slowest(struct runner *x, struct times *t);
+
+/* Random raw inputs in a regime, drawn as tests/judge/inputs.c draws them. */
+int  fill_inputs(struct runner *x);
+
+/* What a call must do at the least: each input read once, each output written once, and
+ * the multiply-adds of chapter NN's equations, counted as two. Per rank. */
+double cost_bytes(const struct kcp_stage *s, const struct kcp_call *c,
+                  enum kcp_storage as);
+double cost_flops(const struct kcp_stage *s, const struct kcp_call *c);
+
+/* bench_record.c: the head of a record, from its sizes to its gates; its rows, and a
+ * row of an earlier one. */
+FILE *record_open(const struct bench *b);
+int   record_close(FILE *json);        /* not 0: some of it was not taken */
+int   same_case(const struct bench *b);
+void  print_heads(const struct runner *x);
+int   has_pass(const struct kcp_stage *s);
+void  print_row(const struct runner *x, const struct kcp_stage *st,
+                const struct kcp_variant *v, const struct kcp_call *c,
+                const struct times *t);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,59 @@
+/* bench_cost.c -- bytes and flops that a stage cannot do without.
+ *
+ * Book: chapter 18, "Floors".  Checked by: itself against field notes' bytes a
+ * token-head.  Next: bench_inputs.cu.
+ */
+#include "bench.h"
+#include <string.h>
+
+/* Chapters 04, 05, 09 and 11 have kg and qg where each channel has a gate: of G they
+ * read a chunk's last row. */
+static double rows_of_G(const struct kcp_stage *s, const struct kcp_call *c)
+{
+    const char two[] = { s->name[0], s->name[1], 0 };
+    const int last = c->KG > 1 && strstr("04 05 09 11", two);
+    return last ? (double)c->NC / (double)c->T : 1;
+}
+
+double cost_bytes(const struct kcp_stage *s, const struct kcp_call *c,
+                  enum kcp_storage as)
+{
+    double bytes = 0;
+    for (int i = 0; i < s->nfields; i++) {
+        const struct kcp_field *f = &s->fields[i];
+        int64_t dim[4];
+        double n = 1;
+        if (!field_used(f, c)) continue;
+        const int nd = shape_dims(c, f->shape, dim);
+        for (int d = 0; d < nd; d++) n *= (double)dim[d];
+        if (!strcmp(f->name, "G")) n *= rows_of_G(s, c);
+        bytes += n * (double)store_bytes(f->store, as);
+    }
+    return bytes;
+}
+
+/* Flops a token and value head, in K, V, C, by the equations of the chapter. */
+double cost_flops(const struct kcp_stage *s, const struct kcp_call *c)
+{
+    const double K = c->K, V = c->V, C = c->C, th = (double)c->T * c->HV;
+    const double wy = 3 * C * K + C * V + C * C / 3, chunk = 6 * K * V + C * V;
+    const double affine = 4 * K * (K + V), local = 2 * C * V, reverse = 6 * K * V;
+    const double back = 6 * K * V + 2 * C * K + 2 * C * V + 2 * C * C + 4 * C * K;
+    const struct { const char *stage; double flops; } row[] = {
+        { "01_step", 8 * K * V },
+        { "03_wy", wy },
+        { "04_chunk", chunk },
+        { "05_affine", affine },
+        { "08_forward", wy + chunk },
+        { "09_chunk_backward", local + reverse },
+        { "10_wy_backward", back },
+        { "11_merge_backward", affine + 2 * K * V },
+        { "15_scan", (c->pass ? 24 : 8) * K * V },    /* token by token */
+        { "13_backward", 2 * C * V + C * K + chunk + local + reverse + back },
+    };
+    if (!strcmp(s->name, "07_merge")) return 2. * (c->R - 1) * c->HV * K * K * V;
+    if (!strcmp(s->name, "14_conv")) return 2. * c->Wc * c->D * (double)c->T;
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        if (!strcmp(s->name, row[i].stage)) return row[i].flops * th;
+    return 0;
+}

@@ -1,0 +1,210 @@
+// bench_inputs.cu -- kcp-bench's tensors: the shelf, and raw inputs in a regime.
+// Book: chapter 18.
+// Checked by: the regimes are those of tests/judge/inputs.c.
+// Next: bench_time.cu.
+#include "bench.h"
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+#include <string.h>
+
+void *shelf_find(const struct shelf *s, const char *name)
+{
+    for (int i = 0; i < s->n; i++)
+        if (!strcmp(s->t[i].name, name)) return s->t[i].p;
+    return NULL;
+}
+
+void *shelf_add(struct shelf *s, const char *name, size_t bytes)
+{
+    void *p = shelf_find(s, name);
+    if (p) return p;
+    if (s->n == 80 || cudaMalloc(&p, bytes ? bytes : 1) != cudaSuccess) return NULL;
+    cudaMemset(p, 0xff, bytes);
+    snprintf(s->t[s->n].name, sizeof s->t[0].name, "%s", name);
+    s->t[s->n].p = p, s->t[s->n].bytes = bytes;
+    s->n++;
+    return p;
+}
+
+void shelf_free(struct shelf *s)
+{
+    for (int i = 0; i < s->n; i++) cudaFree(s->t[i].p);
+    s->n = 0;
+}
+
+static __device__ unsigned long long mix(unsigned long long z)       // splitmix64
+{
+    z += 0x9e3779b97f4a7c15ull;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+}
+
+static __device__ float normal_at(unsigned long long seed, unsigned long long i)
+{
+    const unsigned long long a = mix(seed ^ mix(i));
+    const float u = ((unsigned)(a >> 40) + 0.5f) * 0x1p-24f;
+    const float w = (float)(a & 0xffffff) * 0x1p-24f;
+    return sqrtf(-2 * logf(u)) * cospif(2 * w);
+}
+
+// What a number is drawn for.
+enum draw { ROWS, GATE, BETA, A_LOG, DT_BIAS, ALPHA, SPIKES, WEIGHTS };
+
+static __device__ float gate_input(float z, const struct kcp_call &c, int regime,
+                                   float A, float dt)
+{
+    const float g = regime == LIVE ? -fabsf(z) / (float)c.T - 1e-7f
+                  : regime == STRONG ? -log1pf(expf(-z)) : -5 / (1 + expf(-6 - z));
+    if (c.gate == KCP_GATE_RAW) return g;
+    if (c.gate == KCP_GATE_SOFTPLUS) return logf(expm1f(-g / expf(A))) - dt;
+    const float p = fminf(g / (float)c.lower_bound, 0.9995f);
+    return logf(p / (1 - p)) / expf(A) - dt;
+}
+
+template <class X>
+static __global__ void draw_all(X *x, long long n, int what, unsigned long long seed,
+                                struct kcp_call c, int regime, const float *A,
+                                const float *dt)
+{
+    long long i = blockIdx.x * 256ll + threadIdx.x;
+    if (i >= n) return;
+    const float z = normal_at(seed, i);
+    float y = z;
+    if (what == GATE) {
+        const int at = (int)(i % ((long long)c.HV * c.KG));
+        y = gate_input(z, c, regime, A ? A[at / c.KG] : 0, dt ? dt[at] : 0);
+    }
+    if (what == BETA) {
+        y = z - (regime == LIVE ? 3 : 0);
+        if (c.beta_form == KCP_BETA_RAW) y = 1 / (1 + expf(-y));
+    }
+    if (what == ALPHA) {                             // the logit of exp(g)
+        struct kcp_call raw = c;
+        raw.gate = KCP_GATE_RAW;
+        y = -logf(expm1f(-gate_input(z, raw, regime, 0, 0)));
+    }
+    if (what == SPIKES) y = z > 0.5f;
+    if (what == WEIGHTS) y = 0.1f * z;
+    if (what == A_LOG) y = 0.5f * (i + 0.5f) / c.HV;
+    if (what == DT_BIAS) y = logf(expm1f(expf(-6.9f + 4.6f * (i % 17) / 17)));
+    x[i] = (X)y;
+}
+
+// Every rank draws its own; live gates are as weak as the whole sequence is long.
+template <class X>
+static int draw_one(struct runner *x, const char *name, size_t n, int what)
+{
+    const float *A = (const float *)shelf_find(&x->shelf, "A_log");
+    const float *dt = (const float *)shelf_find(&x->shelf, "dt_bias");
+    unsigned long long seed = 1469598103934665603ull + x->world->r;
+    for (const char *p = name; *p; p++) seed = (seed ^ *p) * 1099511628211ull;
+    struct kcp_call c = x->call;
+    c.T = x->b->call.T;
+    X *y = (X *)shelf_add(&x->shelf, name, n * sizeof *y);
+    if (!y) return KCP_NO_MEMORY;
+    if (!n) return KCP_OK;
+    draw_all<<<(unsigned)((n + 255) / 256), 256>>>(y, (long long)n, what, seed, c,
+                                                   x->b->regime, A, dt);
+    return cudaDeviceSynchronize() == cudaSuccess ? KCP_OK : KCP_CUDA;
+}
+
+// ---- chapter 16: rows of unit length; DPLR forgets along a (tests/judge/family.c)
+template <class X>
+static __global__ void unit_rows(X *x, X *minus, int K, unsigned long long seed)
+{
+    const long long row = blockIdx.x;
+    float sum = 0;
+    for (int i = 0; i < K; i++) {                    // every thread the same sum
+        const float z = normal_at(seed, row * K + i);
+        sum += z * z;
+    }
+    for (int i = threadIdx.x; i < K; i += blockDim.x) {
+        const float y = normal_at(seed, row * K + i) * rsqrtf(sum);
+        if (x) x[row * K + i] = (X)y;
+        if (minus) minus[row * K + i] = (X)-y;
+    }
+}
+
+// y = sigmoid(normal + center), times -a where there is one.
+template <class X>
+static __global__ void rates(X *y, const X *a, long long n, float center,
+                             unsigned long long seed)
+{
+    const long long i = blockIdx.x * 256ll + threadIdx.x;
+    if (i >= n) return;
+    const float s = 1 / (1 + expf(-(normal_at(seed, i) + center)));
+    y[i] = (X)(a ? s * -(float)a[i] : s);
+}
+
+static int fill_family(struct runner *x)
+{
+    typedef __nv_bfloat16 X;
+    const struct kcp_call *c = &x->call;
+    const size_t T = (size_t)c->T, QK = T * c->H * c->K, n = T * c->HV * c->K;
+    const size_t VV = T * c->HV * c->V;
+    struct shelf *s = &x->shelf;
+    X *q = (X *)shelf_add(s, "q", QK * 2), *k = (X *)shelf_add(s, "k", QK * 2);
+    X *a = c->model == KCP_DPLR ? (X *)shelf_add(s, "a", n * 2) : NULL;
+    X *b = c->model != KCP_GLA ? (X *)shelf_add(s, "b", n * 2) : NULL;
+    X *w = c->model == KCP_GDN2 ? (X *)shelf_add(s, "omega", VV * 2) : NULL;
+    if (!q || !k || (!b && c->model != KCP_GLA)) return KCP_NO_MEMORY;
+    const float center = x->b->regime == LIVE ? -3 : 0;
+    unit_rows<<<(unsigned)(QK / c->K), 32>>>(q, (X *)NULL, c->K, 1);
+    unit_rows<<<(unsigned)(QK / c->K), 32>>>(k, (X *)NULL, c->K, 2);
+    if (a) unit_rows<<<(unsigned)(n / c->K), 32>>>((X *)NULL, a, c->K, 3);
+    if (b) rates<<<(unsigned)((n + 255) / 256), 256>>>(b, a, n, center, 4);
+    if (w) rates<<<(unsigned)((VV + 255) / 256), 256>>>(w, (X *)NULL, VV, 0, 5);
+    x->call.gate = KCP_GATE_RAW;
+    int e = draw_one<X>(x, "v", VV, ROWS);
+    if (!e) e = draw_one<X>(x, "do_", VV, ROWS);
+    if (!e) e = draw_one<float>(x, "g", n, GATE);
+    return e;
+}
+
+static int fill_spikes(struct runner *x)
+{
+    typedef __nv_bfloat16 X;
+    const struct kcp_call *c = &x->call;
+    const size_t rows = (size_t)c->T * c->HV, D = c->D;
+    int e = draw_one<X>(x, "alpha_base", rows * c->K, ALPHA);
+    if (!e) e = draw_one<X>(x, "beta_base", rows, BETA);
+    if (!e) e = draw_one<X>(x, "spike", rows * D, SPIKES);
+    if (!e) e = draw_one<float>(x, "W_alpha", c->HV * c->K * D, WEIGHTS);
+    return e ? e : draw_one<float>(x, "w_beta", c->HV * D, WEIGHTS);
+}
+
+// Chapter 14 over the rows of v: D channels.
+static int fill_conv(struct runner *x)
+{
+    typedef __nv_bfloat16 X;
+    const size_t D = (size_t)x->call.HV * x->call.V, n = (size_t)x->call.T * D;
+    int e = draw_one<X>(x, "x", n, ROWS);
+    if (!e) e = draw_one<X>(x, "dy", n, ROWS);
+    if (!e) e = draw_one<float>(x, "weight", D * CONV_WIDTH, WEIGHTS);
+    return e ? e : draw_one<float>(x, "bias", D, WEIGHTS);
+}
+
+// A_log and dt_bias are the same on all ranks. Over ranks there are no states to begin
+// and end with, as in the other systems' context parallelism.
+int fill_inputs(struct runner *x)
+{
+    typedef __nv_bfloat16 X;
+    const struct kcp_call *c = &x->call;
+    const size_t T = (size_t)c->T, QK = T * c->H * c->K;
+    const size_t state = (size_t)c->NS * c->HV * c->K * c->V;
+    if (c->model > KCP_GDN) return fill_family(x);
+    const char *states[] = { "h0", "dht", "h_in", "h_start", "dh_out", "dh_end" };
+    int e = draw_one<float>(x, "A_log", c->HV, A_LOG);
+    if (!e) e = draw_one<float>(x, "dt_bias", (size_t)c->HV * c->KG, DT_BIAS);
+    if (!e) e = draw_one<X>(x, "q_raw", QK, ROWS);
+    if (!e) e = draw_one<X>(x, "k_raw", QK, ROWS);
+    if (!e) e = draw_one<X>(x, "v", T * c->HV * c->V, ROWS);
+    if (!e) e = draw_one<X>(x, "do_", T * c->HV * c->V, ROWS);
+    if (!e) e = draw_one<X>(x, "g_raw", T * c->HV * c->KG, GATE);
+    if (!e) e = draw_one<X>(x, "beta_raw", T * c->HV, BETA);
+    for (int i = 0; i < 6 && !e && !x->b->ranks; i++)
+        e = draw_one<float>(x, states[i], state, ROWS);
+    if (!e && bench_asked(x->b, stage_find("14"))) e = fill_conv(x);
+    return e || !bench_asked(x->b, stage_find("15")) ? e : fill_spikes(x);
+}

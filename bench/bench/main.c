@@ -1,0 +1,107 @@
+/* bench.c -- kcp-bench: every variant of every stage, timed, beside the machine's own
+ * copy and product measured in the same run; or whole layers over ranks.
+ *
+ * Book: chapter 18.  Checked by: its controls.  Next: bench_options.c.
+ *
+ * Inputs come from a chain of variants on the device, as the judge's come from a chain
+ * of references. Buffers are far larger than the L2 at bench shapes.
+ */
+#include "bench.h"
+#include "tests/judge/said.h"
+#include <string.h>
+
+/* The last of a stage's variants that takes the shape. */
+static int newest(struct runner *x, const struct kcp_stage *st,
+                  const struct kcp_variant **v, int n)
+{
+    int e = KCP_NA;
+    for (int j = n - 1; j >= 0 && e == KCP_NA; j--)
+        e = runner_variant(x, st, v[j]);
+    return e == KCP_NA ? KCP_OK : e;
+}
+
+static int stages(struct runner *x)
+{
+    const struct bench *b = x->b;
+    int e = runner_chain(x);
+    if (e) return e;
+    print_heads(x);
+    for (int i = 0; i < kcp_nstages && !e; i++) {
+        const struct kcp_stage *st = &kcp_stages[i];
+        const struct kcp_variant *v[64];
+        if (!bench_asked(b, st)) continue;
+        int n = 0;
+        const int all = kcp_variants(st->name, b->variant, v, 64);
+        for (int j = 0; j < all; j++)
+            if (v[j]->where == KCP_DEVICE && v[j]->storage == KCP_BF16) v[n++] = v[j];
+        e = b->newest ? newest(x, st, v, n) : KCP_OK;
+        for (int j = 0; j < n && !e && !b->newest; j++) {
+            e = runner_variant(x, st, v[j]);
+            if (e == KCP_NA) e = KCP_OK;
+        }
+        fflush(stdout);
+    }
+    return e;
+}
+
+static int body(struct kcp_comm *comm, void *arg)
+{
+    struct runner x = { .b = arg, .world = comm };
+    const int first = comm->r == 0;
+    int e = runner_open(&x, comm, 1);
+    if (!e && x.b->ranks > 1)
+        e = measure_gather(&x, sizeof(float) * x.call.HV * x.call.K
+                                   * (size_t)(x.call.V + x.call.K));
+    if (!e && first && x.b->json) {
+        x.json = record_open(x.b);
+        if (!x.json) e = bench_bad("--json", x.b->json, "a file I can write");
+    }
+    if (!e) e = x.b->ranks ? runner_layers(&x) : stages(&x);
+    if (x.json && record_close(x.json) && !e)
+        e = bench_bad("--json", x.b->json, "room for the record");
+    runner_close(&x);
+    return e;
+}
+
+static void say_case(const struct bench *b)
+{
+    const struct kcp_call *c = &b->call;
+    printf("# copy %.2f TB/s, bf16 product %.0f TFLOP/s; T=%lld H=%d HV=%d K=%d V=%d"
+           " C=%d segments=%d %s %s save=%s; %d warm-up, median of %d\n",
+           b->copy / 1e12, b->product / 1e12, (long long)c->T, c->H, c->HV, c->K, c->V,
+           c->C, c->NS, model_name[c->model], regime_name[b->regime],
+           b->unsaved ? "none" : c->save ? "all" : "recompute", b->warmup, b->iters);
+}
+
+static int do_all(int argc, char **argv)
+{
+    struct bench b = { .warmup = 20, .iters = 100 };
+    const int status = bench_options(argc, argv, &b);
+    if (status) return status < 0 ? 0 : status;
+    if (b.against && !same_case(&b))
+        return bench_bad("--against", b.against, "a record of this case");
+    const struct memory *m = device_memory();
+    if (!m) {
+        fprintf(stderr, "kcp-bench: no GPU here: nothing was timed\n");
+        return 1;
+    }
+    if (!b.backend && b.ranks > 1) {         /* a GPU each when there are as many */
+        if (!m->gpu(b.ranks - 1)) b.backend = "nccl";
+        m->gpu(0);
+    }
+    int e = ranks_open(b.backend, 1, &b.ranks);
+    if (e) return e;
+    if (measure_controls(&b))
+        return fprintf(stderr, "kcp-bench: no room for controls\n"), 1;
+    for (int64_t T = b.from; T <= b.to && !e; T *= b.factor) {
+        char why[200] = "";
+        b.call.T = T;
+        say_case(&b);
+        e = ranks_run(m, b.ranks > 1 ? b.ranks : 1, body, &b, why, sizeof why);
+        if (e) fprintf(stderr, "kcp-bench: status %d: %s\n", e, why);
+    }
+    ranks_close();
+    return e ? 1 : 0;
+}
+
+int main(int argc, char **argv) { return all_said("kcp-bench", do_all(argc, argv)); }

@@ -1,0 +1,148 @@
+/* bench_run.c -- one variant timed; and whole layers over ranks, form by form.
+ *
+ * Book: chapter 18.  Checked by: its parts, which add up to the whole.
+ * Next: bench_inputs.cu.
+ *
+ * Over ranks every number is the slowest rank's. A rank that comes early waits in the
+ * exchange: its part holds the others' lateness too, as in any run of a model.
+ */
+#include "setup.h"
+#include <cuda_runtime_api.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* 16 keeps states; 08 fills a saved block; 13 reads the one that the same name's 08 has
+ * filled. */
+static int save_forward(struct runner *x, const struct kcp_variant *v,
+                        const struct kcp_stage *st, char *args)
+{
+    struct kcp_forward *f = (void *)args;
+    if (!strncmp(st->name, "08", 2)) {
+        f->saved_bytes = kcp_saved_bytes(f);
+        f->saved = shelf_add(&x->shelf, "saved", f->saved_bytes);
+        return f->saved ? KCP_OK : KCP_NO_MEMORY;
+    }
+    if (!strncmp(st->name, "16", 2)) {
+        const struct kcp_call *c = &x->call;
+        const size_t state = sizeof(float) * c->HV * c->K * (size_t)c->V;
+        ((struct kcp_family *)(void *)args)->h_kept =
+            shelf_add(&x->shelf, "h_kept_16", kcp_saved_states(c) * state);
+        return KCP_OK;
+    }
+    if (!strncmp(st->name, "14", 2) || !strncmp(st->name, "15", 2)) return KCP_OK;
+    if (strncmp(st->name, "13", 2)) return KCP_NA;
+    const struct kcp_stage *forward = stage_find("08_forward");
+    const struct kcp_variant *fw;
+    if (!kcp_variants(forward->name, v->name, &fw, 1)) return KCP_NA;
+    void *room = NULL;
+    char *first = args_of(x, forward, (struct kcp_call *)args, v->storage);
+    int e = first ? prepare(fw, first, &room) : KCP_NO_MEMORY;
+    if (!e) e = save_forward(x, fw, forward, first);
+    if (!e) e = fw->run(first);
+    if (!e && cudaDeviceSynchronize()) e = KCP_CUDA;
+    struct kcp_backward *k = (void *)args;
+    k->saved = shelf_find(&x->shelf, "saved");
+    k->saved_bytes = e ? 0 : ((struct kcp_forward *)first)->saved_bytes;
+    cudaFree(room), free(first);
+    return e;
+}
+
+/* What a call holds beside its inputs and outputs: all of it was handed to it. */
+static void note_room(struct runner *x, const struct kcp_stage *st, const char *args)
+{
+    x->work = ((const struct kcp_call *)(const void *)args)->work_bytes;
+    x->saved = !strncmp(st->name, "08", 2)
+                   ? ((const struct kcp_forward *)(const void *)args)->saved_bytes
+             : !strncmp(st->name, "13", 2)
+                   ? ((const struct kcp_backward *)(const void *)args)->saved_bytes : 0;
+}
+
+int runner_variant(struct runner *x, const struct kcp_stage *st,
+                   const struct kcp_variant *v)
+{
+    const struct bench *b = x->b;
+    int status = KCP_NA;
+    for (int pass = 0; pass <= has_pass(st); pass++) {
+        struct kcp_call c = x->call;
+        struct times t;
+        void *room = NULL;
+        c.pass = pass;
+        if (!strncmp(st->name, "07", 2)) c.R = c.NS;
+        if (!strncmp(st->name, "14", 2))
+            c.D = c.HV * c.V, c.Wc = CONV_WIDTH, c.act = KCP_ACT_SILU;
+        char *args = args_of(x, st, &c, v->storage);
+        int e = args ? prepare(v, args, &room) : KCP_NO_MEMORY;
+        if (!e && st->ranks && !(x->b->unsaved && !strncmp(st->name, "08", 2)))
+            e = save_forward(x, v, st, args);
+        if (!e) e = time_calls(v->run, args, c.stream, b->warmup, b->iters, &t);
+        if (!e) e = slowest(x, &t);
+        if (!e) note_room(x, st, args), print_row(x, st, v, &c, &t);
+        else if (e != KCP_NA && x->world->r == 0)
+            printf("%-18s%-9s%-22s status %d\n", st->name, "", v->name, e);
+        cudaFree(room), free(args);
+        if (e == KCP_CUDA || e == KCP_COMM || (e && e != KCP_NA && x->world->R > 1))
+            return e;
+        if (e != KCP_NA) status = KCP_OK;
+    }
+    return status;
+}
+
+/* The newest variant of a stage, or the one that was asked for. */
+static const struct kcp_variant *choose(const struct bench *b,
+                                        const struct kcp_stage *st)
+{
+    const struct kcp_variant *v[64];
+    for (int j = kcp_variants(st->name, b->variant, v, 64) - 1; j >= 0; j--)
+        if (v[j]->where == KCP_DEVICE && v[j]->storage == KCP_BF16) return v[j];
+    return NULL;
+}
+
+static int layers(struct runner *x)
+{
+    static const char *const names[] = { "08_forward", "13_backward", "16_family" };
+    const int family = x->call.model > KCP_GDN;
+    int e = KCP_OK;
+    for (int s = family ? 2 : 0; s < (family ? 3 : 2) && !e; s++) {
+        const struct kcp_stage *st = stage_find(names[s]);
+        const struct kcp_variant *v = bench_asked(x->b, st) ? choose(x->b, st) : NULL;
+        for (int form = 0; form <= KCP_SCAN && !e && v; form++) {
+            if (x->b->forms && !strstr(x->b->forms, form_name[form])) continue;
+            if (!x->b->forms && x->call.R == 1 && form) continue;
+            if (x->call.reuse_M && form) continue;
+            x->call.form = form;
+            e = runner_variant(x, st, v);
+            if (e == KCP_NA) e = KCP_OK;
+            fflush(stdout);
+        }
+    }
+    return e;
+}
+
+/* The same ranks, half as many in each of two groups that have half of the heads. */
+static int heads_in_two(struct runner *x)
+{
+    struct runner half = { .b = x->b, .world = x->world, .json = x->json };
+    const struct kcp_comm *all = x->world;
+    struct kcp_comm *comm = NULL;
+    const int color = all->r / (all->R / 2);
+    int e = kcp_nccl_split(x->world, color, all->r, &comm);
+    if (e == KCP_NA) {
+        if (all->r == 0) printf("# heads in 2: these ranks cannot be split\n");
+        return KCP_OK;
+    }
+    if (!e) e = runner_open(&half, comm, 2);
+    if (!e) e = layers(&half);
+    runner_close(&half);
+    if (comm) comm->free(comm);
+    return e;
+}
+
+int runner_layers(struct runner *x)
+{
+    const int R = x->world->R;
+    if (x->world->r == 0) print_heads(x);
+    int e = layers(x);
+    if (e || R < 4 || R % 2 || x->call.H % 2) return e;
+    shelf_free(&x->shelf);
+    return heads_in_two(x);
+}

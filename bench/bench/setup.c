@@ -1,0 +1,150 @@
+/* bench_setup.c -- a rank's plan, grid and tensors, and the args of a stage over them.
+ *
+ * Book: chapter 18.  Checked by: kcp-check, which judges what makes the inputs.
+ * Next: bench_run.c.
+ */
+#include "setup.h"
+#include <cuda_runtime_api.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Where the sequences of a packed batch begin: lengths as 1 to 5, by turns, and few of
+ * them whole chunks. cu [N+1]. */
+static void pack(int N, int64_t T, int64_t *cu)
+{
+    int64_t all = 0, before = 0;
+    for (int n = 0; n < N; n++) all += 1 + 3 * n % 5;
+    for (int n = 0; n <= N; n++) cu[n] = T * before / all, before += 1 + 3 * n % 5;
+}
+
+/* This rank's grid, as the plan cut it, on the device. */
+static int fill_grid(struct runner *x, const int64_t *sequences)
+{
+    const struct kcp_context *at = &x->plan->ctx[x->call.r];
+    struct kcp_call *c = &x->call;
+    c->T = at->end - at->begin, c->NS = at->NS, c->NC = at->NC;
+    int *want = malloc(sizeof(int) * ((size_t)c->NS + 1));
+    if (!want) return KCP_NO_MEMORY;
+    for (int i = 0; i < c->NS; i++) want[i] = KCP_WANT_H | KCP_WANT_M;
+    const int range[] = { 0, c->NS };
+    const struct { const char *name; const void *from; size_t bytes; } rows[] = {
+        { "cu", at->cu, 4 * ((size_t)c->NS + 1) },
+        { "cn", at->cn, 4 * ((size_t)c->NS + 1) },
+        { "sc", at->sc, 4 * (size_t)c->NC }, { "want", want, 4 * (size_t)c->NS },
+        { "range", range, 8 }, { "cu_seqlens", sequences, 8 * ((size_t)c->N + 1) },
+    };
+    int e = KCP_OK;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && !e; i++) {
+        void *p = shelf_add(&x->shelf, rows[i].name, rows[i].bytes);
+        if (!p || cudaMemcpy(p, rows[i].from, rows[i].bytes, cudaMemcpyHostToDevice))
+            e = KCP_NO_MEMORY;
+    }
+    free(want);
+    return e;
+}
+
+/* More segments than ranks: a canonical plan, so that each rank has several chains. */
+int runner_open(struct runner *x, struct kcp_comm *comm, int head_parts)
+{
+    const struct kcp_call *all = &x->b->call;
+    int64_t *cu = malloc(sizeof *cu * ((size_t)all->N + 1));
+    const int64_t L = all->NS > comm->R ? (all->T + all->NS - 1) / all->NS : 0;
+    const char *why = "";
+    struct CUstream_st *stream;
+    x->call = *all, x->head_parts = head_parts;
+    x->call.H /= head_parts, x->call.HV /= head_parts;
+    x->call.R = comm->R, x->call.r = comm->r, x->call.comm = comm;
+    x->call.ops = device_memory()->mapops;
+    if (!cu) return KCP_NO_MEMORY;
+    pack(all->N, all->T, cu);
+    int e = kcp_plan_make(&x->plan, all->N, cu, comm->R, NULL, L, all->C, 4, &why);
+    if (e) bench_bad("plan", why, "a batch that can be cut");
+    x->call.plan = x->plan;
+    if (!e && cudaStreamCreate(&stream)) e = KCP_CUDA;
+    if (!e) x->call.stream = stream;
+    if (!e) e = fill_grid(x, cu);
+    if (!e) e = fill_inputs(x);
+    free(cu);
+    return e;
+}
+
+void runner_close(struct runner *x)
+{
+    if (x->call.stream) cudaStreamDestroy(x->call.stream);
+    kcp_plan_free(x->plan);
+    shelf_free(&x->shelf);
+    x->plan = NULL, x->call.stream = NULL;
+}
+
+/* The stage's args over the shelf: inputs must be there, outputs get room. */
+char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_call *c,
+              enum kcp_storage as)
+{
+    struct shelf *s = &x->shelf;
+    char *args = calloc(1, st->args);
+    if (args) memcpy(args, c, sizeof *c);
+    for (int i = 0; args && i < st->nfields; i++) {
+        const struct kcp_field *f = &st->fields[i];
+        int64_t dim[4], n = 1;
+        if (!field_used(f, c)) continue;
+        void *p = shelf_find(s, !strcmp(f->name, "maps") ? "map"
+                              : !strcmp(f->name, "h_kept_in") ? "h_in" : f->name);
+        const int nd = shape_dims(c, f->shape, dim);
+        for (int d = 0; d < nd; d++) n *= dim[d];
+        if (!p && !field_in(f))
+            p = shelf_add(s, f->name, (size_t)n * store_bytes(f->store, as));
+        if (!p && f->when != KCP_MAYBE) {
+            fprintf(stderr, "kcp-bench: %s: no room or no input for %s\n", st->name,
+                    f->name);
+            free(args);
+            return NULL;
+        }
+        memcpy(args + f->at, &p, sizeof p);
+    }
+    return args;
+}
+
+int prepare(const struct kcp_variant *v, char *args, void **room)
+{
+    struct kcp_call *c = (struct kcp_call *)args;
+    *room = NULL;
+    c->work_bytes = v->work ? v->work(args) : 0;
+    if (c->work_bytes && cudaMalloc(room, c->work_bytes)) return KCP_NO_MEMORY;
+    c->work = *room;
+    return KCP_OK;
+}
+
+static int run_once(struct runner *x, const struct kcp_stage *st,
+                    const struct kcp_variant *v)
+{
+    void *room = NULL;
+    char *args = args_of(x, st, &x->call, KCP_BF16);
+    int e = args ? prepare(v, args, &room) : KCP_NO_MEMORY;
+    if (!e) e = v->run(args);
+    if (!e && cudaDeviceSynchronize()) e = KCP_CUDA;
+    cudaFree(room), free(args);
+    return e;
+}
+
+/* Of each stage the newest variant that takes the shape. 15 needs no more of it than q
+ * and k, and has longer tiles than the others' chunks. */
+int runner_chain(struct runner *x)
+{
+    static const char *const chain[] = { "02_gate", "03_wy", "04_chunk", "05_affine",
+        "09_chunk_backward", "11_merge_backward", "10_wy_backward" };
+    const char *asked = x->b->stage;
+    const int n_chain = x->call.model > KCP_GDN ? 0
+        : asked && stage_find(asked) == stage_find("15") ? 1
+        : sizeof chain / sizeof *chain;
+    for (int i = 0; i < n_chain; i++) {
+        const struct kcp_stage *st = stage_find(chain[i]);
+        const struct kcp_variant *v[64];
+        const int n = kcp_variants(st->name, NULL, v, 64);
+        int e = KCP_NA;
+        for (int j = n - 1; j >= 0 && e == KCP_NA; j--)
+            if (v[j]->where == KCP_DEVICE && v[j]->storage == KCP_BF16)
+                e = run_once(x, st, v[j]);
+        if (e) return fprintf(stderr, "kcp-bench: %s: status %d\n", chain[i], e), e;
+    }
+    return KCP_OK;
+}

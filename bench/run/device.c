@@ -1,0 +1,221 @@
+/* run_device.c -- kcp-run --device gpu: every field up in the variant's storage, down.
+ *
+ * Book: chapter 08.  Checked by: tests/cli/run_device.sh, against --device cpu.
+ * Next: run_write.c.
+ * Nothing here knows a stage but 08 and 13, whose variants go in pairs. Each call makes
+ * its copies anew: this is for results, kcp-bench is for time.
+ */
+#include "device.h"
+#include "tests/judge/judge.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct device {
+    const struct memory *mem;
+    enum kcp_storage storage;
+    const char *variant;               /* asked for, or NULL: the newest */
+    const struct kcp_stage *stage;     /* asked for, or NULL: the layer */
+    struct kcp_layer layer;
+};
+
+enum { MOST = 64 };
+
+/* Newest first: those of a stage that may run here. */
+static int candidates(const struct device *d, const struct kcp_stage *s,
+                      const struct kcp_variant *out[MOST])
+{
+    const struct kcp_variant *v[256];
+    const int pair = !strncmp(s->name, "08", 2) ? 1 : !strncmp(s->name, "13", 2) * 2;
+    int n = 0;
+    if (pair)
+        return out[0] = pair == 1 ? d->layer.forward : d->layer.backward, 1;
+    const char *name = d->stage == s ? d->variant : NULL;
+    for (int i = kcp_variants(s->name, name, v, 256) - 1; i >= 0 && n < MOST; i--)
+        if (v[i]->where == KCP_DEVICE && v[i]->storage == d->storage)
+            out[n++] = v[i];
+    return n;
+}
+
+/* No such variant of a stage by itself: the line that lists those there are. */
+static void list(struct device *d, const char *found, char *why, size_t n)
+{
+    const struct kcp_variant *v[MOST];
+    d->variant = NULL;
+    const int count = candidates(d, d->stage, v);
+    size_t at = (size_t)snprintf(why, n, "found %.60s, expected one of", found);
+    for (int i = 0; i < count && at < n; i++)
+        at += (size_t)snprintf(why + at, n - at, " %s", v[i]->name);
+    if (!count)
+        snprintf(why, n, "found %s, expected a stage with a variant for a GPU in this "
+                 "storage", d->stage->name);
+}
+
+struct device *device_open(enum kcp_storage storage, const char *variant,
+                           const struct kcp_stage *stage, const char **what, char *why,
+                           size_t n)
+{
+    const struct kcp_variant *v[MOST];
+    struct device *d = calloc(1, sizeof *d);
+    *what = "--device";
+    snprintf(why, n, "found no memory for it, expected some");
+    if (!d)
+        return NULL;
+    *d = (struct device){ device_memory(), storage, variant, stage, { 0 } };
+    const int pair = !stage || !strncmp(stage->name, "08", 2) ||
+                     !strncmp(stage->name, "13", 2);
+    const int status = kcp_layer_gpu(&d->layer, storage, pair ? variant : NULL, why, n);
+    int bad = 1;
+    if (status == KCP_NA)
+        snprintf(why, n, "found gpu, expected cpu: this kcp-run was built without "
+                 "CUDA");
+    else if (status || (!pair && !candidates(d, stage, v))) {
+        *what = variant ? "--variant" : "--stage";
+        if (!status)
+            list(d, variant ? variant : "none", why, n);
+    } else if (!d->mem)
+        snprintf(why, n, "found gpu, expected cpu: there is no GPU here");
+    else
+        bad = 0;
+    return bad ? free(d), NULL : d;
+}
+
+void device_close(struct device *d) { free(d); }
+
+int device_ranks(const struct device *d, int R, int (*body)(struct kcp_comm *, void *),
+                 void *arg, char *why, size_t n)
+{
+    const int enough = R > 1 && !d->mem->gpu(R - 1);
+    d->mem->gpu(0);
+    const int status = enough ? kcp_nccl_threads_run(R, body, arg, why, n) : KCP_NA;
+    return status == KCP_NA ? d->mem->threads_run(R, body, arg, why, n) : status;
+}
+
+size_t device_saved(const struct device *d, const struct kcp_call *c)
+{
+    return kcp_layer_saved(&d->layer, c);
+}
+
+void *device_room(size_t bytes) { return device_memory()->alloc(bytes); }
+void device_release(void *p) { if (p) device_memory()->free(p); }
+
+const char *device_name(const struct device *d)
+{
+    const struct kcp_variant *v[MOST];
+    const int n = d->stage ? candidates(d, d->stage, v) : 0;
+    return !d->stage ? d->layer.forward->name : n ? v[0]->name : d->stage->name;
+}
+
+/* ---- one call */
+
+/* One array of the args: n numbers of so many bytes in rows; on the GPU at `at`. */
+struct ship {
+    const struct kcp_field *f;
+    double *host;
+    void *at;
+    int64_t n, row;
+    size_t width;
+};
+
+/* Does this rank write row n of a state by global sequence? */
+static int owns(const struct kcp_call *c, const struct kcp_field *f, int64_t n)
+{
+    const int ends = !strcmp(f->name, "ht") || !strcmp(f->name, "ot");
+    return (ends ? c->plan->ht_rank : c->plan->h0_rank)[n] == c->r;
+}
+
+static int up(const struct device *d, const struct kcp_call *c, struct ship *x)
+{
+    const int whole = x->f->store == KCP_I32 || x->f->store == KCP_I64;
+    int64_t dim[4] = { 0 };
+    const int nd = shape_dims(c, x->f->shape, dim);
+    x->width = store_bytes(x->f->store, d->storage);
+    x->n = x->row = 1;
+    for (int i = 0; i < nd; i++)
+        x->n *= dim[i], x->row *= i ? dim[i] : 1;
+    const size_t bytes = (size_t)x->n * x->width;
+    char *coded = malloc(bytes + 8);
+    x->at = d->mem->alloc(bytes + 8);
+    int status = coded && x->at ? KCP_OK : KCP_NO_MEMORY;
+    if (!status && !field_in(x->f))
+        memset(coded, 0xff, bytes);
+    else if (!status && whole)
+        memcpy(coded, x->host, bytes);
+    else if (!status)
+        encode(coded, x->host, x->n, x->width);
+    if (!status)
+        status = d->mem->copy(x->at, coded, bytes);
+    free(coded);
+    return status;
+}
+
+static int down(const struct device *d, const struct kcp_call *c, const struct ship *x)
+{
+    const size_t bytes = (size_t)x->n * x->width;
+    const int states = c->plan && !strncmp(x->f->shape, "N ", 2);
+    char *coded = malloc(bytes + 8);
+    int status = coded ? d->mem->copy(coded, x->at, bytes) : KCP_NO_MEMORY;
+    for (int64_t e = 0; !status && e < x->n; e += states ? x->row : x->n)
+        if (!states || owns(c, x->f, e / x->row))
+            decode(x->host + e, coded + (size_t)e * x->width, states ? x->row : x->n,
+                   x->width);
+    free(coded);
+    return status;
+}
+
+/* The newest of the candidates that takes it. */
+static int run(const struct device *d, const struct kcp_stage *s, void *args,
+               struct kcp_comm *comm)
+{
+    const struct kcp_variant *v[MOST];
+    struct kcp_call *c = args;
+    char takes[200];
+    const int n = candidates(d, s, v);
+    int status = KCP_NA;
+    for (int i = 0; i < n && status == KCP_NA; i++) {
+        c->work_bytes = v[i]->work ? v[i]->work(args) : 0;
+        c->work = c->work_bytes ? d->mem->alloc(c->work_bytes) : NULL;
+        status = c->work || !c->work_bytes ? v[i]->run(args) : KCP_NO_MEMORY;
+        if (!status && s->ranks)
+            status = comm->barrier(comm, c->stream);
+        if (d->mem->sync() && !status)
+            status = KCP_CUDA;
+        device_release(c->work);
+    }
+    if (status == KCP_NA) {
+        snprintf(takes, sizeof takes, "found a shape that no variant of %s takes here, "
+                 "expected %s", s->name, n ? v[0]->shapes : "--device cpu");
+        comm->fail(comm, KCP_NA, takes);
+    }
+    return status;
+}
+
+int device_go(const struct device *d, const struct kcp_stage *s, void *args,
+              struct kcp_comm *comm)
+{
+    char *on = malloc(s->args);
+    struct ship x[MOST];
+    int n = 0, status = on ? KCP_OK : KCP_NO_MEMORY;
+    struct kcp_call *c = (struct kcp_call *)on;
+    if (on)
+        memcpy(on, args, s->args), c->ops = d->mem->mapops;
+    for (int i = 0; i < s->nfields && !status; i++) {
+        const struct kcp_field *f = &s->fields[i];
+        double *host;
+        memcpy(&host, on + f->at, sizeof host);
+        if (!host || !field_used(f, c))
+            continue;
+        x[n] = (struct ship){ .f = f, .host = host };
+        status = up(d, c, &x[n]);
+        memcpy(on + f->at, &x[n++].at, sizeof host);
+    }
+    if (!status)
+        status = run(d, s, on, comm);
+    for (int i = 0; i < n; i++) {
+        if (!status && !field_in(x[i].f))
+            status = down(d, c, &x[i]);
+        device_release(x[i].at);
+    }
+    free(on);
+    return status;
+}

@@ -1,0 +1,236 @@
+/* run_layer.c -- the layer on real arrays: 14, 08, and back through 13 and 14.
+ *
+ * Book: chapters 08, 13, 14.  Checked by: tests/cli/run_cli.sh.  Next: run_stage.c.
+ * Files have the names of the fields, less "_raw" and "_": q.npy is q_raw, do.npy do_.
+ */
+#include "run.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const char *const conv_in[] = { "q_raw", "k_raw", "v" };
+static const char *const conv_dx[] = { "dq_raw", "dk_raw", "dv" };
+static const char *const conv_w[] = { "w_q", "w_k", "w_v" };
+static const char *const conv_dw[] = { "dw_q", "dw_k", "dw_v" };
+
+static const char *file_of(const char *name, char file[24])
+{
+    size_t n = strlen(name);
+    n -= n > 4 && strcmp(name + n - 4, "_raw") == 0 ? 4 : name[n - 1] == '_';
+    snprintf(file, 24, "%.*s", (int)n, name);
+    return file;
+}
+
+/* One input; one that may be NULL only if it is there. */
+static int load(struct run *x, const struct kcp_field *f)
+{
+    char file[24];
+    if (!field_is_input(f) || field_is_grid(f) || array_find(x, f->name))
+        return 0;
+    if (f->when == KCP_MAYBE && !array_exists(x, file_of(f->name, file)))
+        return 0;
+    if (array_load(x, &x->size, f->name, file_of(f->name, file), field_shape(x, f),
+                   f->store) != 0)
+        return -1;
+    struct array *a = array_find(x, f->name);
+    snprintf(a->file, sizeof a->file, "%s", file);
+    const int raw = x->o.gate == KCP_GATE_RAW;
+    if (raw && strncmp(f->shape, "HV", 2) == 0)
+        x->note = "A_log.npy and dt_bias.npy: not used by --gate raw, gradients 0";
+    return array_check(x, a, raw && strcmp(f->name, "g_raw") == 0);
+}
+
+/* --conv a,b,c: [D,Wc], D the flattened channels of q, k, v. */
+static int load_conv(struct run *x)
+{
+    const int64_t *z = x->size.of;
+    const char *s = x->o.conv;
+    int count = 0;
+    for (int more = 1; more; more = *s++ == ',') {
+        char file[1024];
+        const size_t n = strcspn(s, ",");
+        if (n == 0 || n >= sizeof file || count == 3)
+            break;
+        snprintf(file, sizeof file, "%.*s", (int)n, s);
+        struct sizes own = x->size;
+        own.of[LD] = count < 2 ? z[LH] * z[LK] : z[LHV] * z[LV];
+        own.of[LWC] = -1;
+        if (array_load(x, &own, conv_w[count], file, "D Wc", KCP_ACC) != 0 ||
+            array_check(x, array_find(x, conv_w[count]), 0) != 0)
+            return -1;
+        count++, s += n;
+    }
+    if (count != 3 || s[-1])
+        return run_error(x, RUN_BAD, "--conv", "found \"%.80s\", expected three files, "
+                         "of q, k and v, with commas", x->o.conv);
+    return x->conv = 1, 0;
+}
+
+static int load_all(struct run *x)
+{
+    const struct kcp_stage *fw = stage_of("08"), *bw = stage_of("13");
+    if (plan_read(x) != 0)
+        return -1;
+    for (int i = 0; i < fw->nfields; i++)
+        if (load(x, &fw->fields[i]) != 0)
+            return -1;
+    x->both = array_exists(x, "do");
+    if (!x->both && array_exists(x, "dht"))
+        x->note = "dht.npy: not used, for there is no do.npy";
+    for (int i = 0; x->both && i < bw->nfields; i++)
+        if (load(x, &bw->fields[i]) != 0)
+            return -1;
+    return x->o.conv ? load_conv(x) : 0;
+}
+
+/* An output of 08 or 13; of a parameter's gradient only if the parameter is there. */
+static int make_out(struct run *x, const struct kcp_field *f)
+{
+    char file[24];
+    if (field_is_input(f) || (f->when == KCP_MAYBE && !array_find(x, f->name + 1)))
+        return 0;
+    return array_out(x, &x->size, f->name, file_of(f->name, file), field_shape(x, f),
+                     f->store);
+}
+
+static int make_outs(struct run *x)
+{
+    const struct kcp_stage *fw = stage_of("08"), *bw = stage_of("13");
+    for (int i = 0; i < fw->nfields; i++)
+        if (make_out(x, &fw->fields[i]) != 0)
+            return -1;
+    for (int i = 0; x->both && i < bw->nfields; i++)
+        if (make_out(x, &bw->fields[i]) != 0)
+            return -1;
+    for (int i = 0; x->both && x->conv && i < 3; i++) {
+        const struct array *w = array_find(x, conv_w[i]);
+        struct sizes own = x->size;
+        own.of[LD] = w->dim[0], own.of[LWC] = w->dim[1];
+        if (array_out(x, &own, conv_dw[i], conv_dw[i], "D Wc", KCP_ACC) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- one rank */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The convolution of q (0), k (1) or v (2) on this rank; x, dx are the files' own. */
+static struct kcp_conv conv_args(struct run *x, int i, struct kcp_comm *comm)
+{
+    struct kcp_conv a;
+    struct array *w = array_find(x, conv_w[i]), *dw = array_find(x, conv_dw[i]);
+    rank_args(x, stage_of("14"), comm, KCP_FORWARD, &a);
+    a.D = (int)w->dim[0], a.Wc = (int)w->dim[1], a.weight = w->p;
+    const int64_t at = x->plan->ctx[comm->r].begin * a.D;
+    a.x = (double *)array_find(x, conv_in[i])->p + at;
+    if (dw) {
+        a.dx = (double *)array_find(x, conv_dx[i])->p + at;
+        a.dweight = (double *)dw->p + comm->r * dw->n;
+    }
+    return a;
+}
+
+struct rank {
+    struct kcp_conv conv[3];
+    struct kcp_forward f;
+    struct kcp_backward b;
+    double *y[6];              /* convolved q, k, v, and their gradients */
+};
+
+static int forward(struct run *x, struct rank *a, struct kcp_comm *comm)
+{
+    struct told *told = &x->told[comm->r];
+    const double start = now();
+    int status = KCP_OK;
+    rank_args(x, stage_of("08"), comm, KCP_FORWARD, &a->f);
+    if (x->o.gate == KCP_GATE_RAW)
+        a->f.A_log = a->f.dt_bias = NULL;
+    for (int i = 0; x->conv && i < 3 && !status; i++) {
+        a->conv[i] = conv_args(x, i, comm);
+        const size_t n = (size_t)(a->f.T * a->conv[i].D + 1);
+        a->conv[i].y = a->y[i] = malloc(sizeof(double) * n);
+        a->y[i + 3] = x->both ? malloc(sizeof(double) * n) : NULL;
+        if (!a->y[i] || (x->both && !a->y[i + 3]))
+            return KCP_NO_MEMORY;
+        status = stage_go(x, stage_of("14"), &a->conv[i], comm);
+    }
+    if (x->conv)
+        a->f.q_raw = a->y[0], a->f.k_raw = a->y[1], a->f.v = a->y[2];
+    struct kcp_forward other = a->f;
+    other.save = a->f.save == KCP_RECOMPUTE ? KCP_SAVE_ALL : KCP_RECOMPUTE;
+    told->saved = a->f.saved_bytes = saved_size(x, &a->f);
+    told->saved_other = saved_size(x, &other);
+    if (x->both && !(a->f.saved = saved_room(x, a->f.saved_bytes)))
+        return KCP_NO_MEMORY;
+    status = status ? status : stage_go(x, stage_of("08"), &a->f, comm);
+    told->sent_forward = comm->traffic;
+    told->forward = now() - start;
+    return status ? status : rank_alive(&a->f, &told->alive);
+}
+
+static int backward(struct run *x, struct rank *a, struct kcp_comm *comm)
+{
+    struct told *told = &x->told[comm->r];
+    const double start = now();
+    comm->traffic = (struct kcp_traffic){ 0, 0, 0 };
+    rank_args(x, stage_of("13"), comm, KCP_BACKWARD, &a->b);
+    a->b.q_raw = a->f.q_raw, a->b.k_raw = a->f.k_raw, a->b.v = a->f.v;
+    a->b.saved = a->f.saved, a->b.saved_bytes = a->f.saved_bytes;
+    if (x->o.gate == KCP_GATE_RAW)
+        a->b.A_log = a->b.dt_bias = a->b.dA_log = a->b.ddt_bias = NULL;
+    if (x->conv)
+        a->b.dq_raw = a->y[3], a->b.dk_raw = a->y[4], a->b.dv = a->y[5];
+    int status = stage_go(x, stage_of("13"), &a->b, comm);
+    for (int i = 0; x->conv && i < 3 && !status; i++) {
+        a->conv[i].pass = KCP_BACKWARD, a->conv[i].dy = a->y[i + 3];
+        status = stage_go(x, stage_of("14"), &a->conv[i], comm);
+    }
+    told->sent_backward = comm->traffic;
+    told->backward = now() - start;
+    return status;
+}
+
+static int body(struct kcp_comm *comm, void *arg)
+{
+    struct run *x = arg;
+    struct rank a = { .y = { NULL } };
+    int status = forward(x, &a, comm);
+    if (!status && x->both)
+        status = backward(x, &a, comm);
+    for (int i = 0; i < 6; i++)
+        free(a.y[i]);
+    saved_free(x, a.f.saved);
+    return status;
+}
+
+/* Sums over ranks came back the same on each, and every number is finite. */
+static int check_outs(struct run *x)
+{
+    for (int i = 0; i < x->n; i++) {
+        struct array *a = &x->a[i];
+        if (a->out && x->o.gate == KCP_GATE_RAW && strncmp(a->shape, "HV", 2) == 0)
+            memset(a->p, 0, sizeof(double) * (size_t)(a->n * a->copies));
+        for (int r = 1; a->out && r < a->copies; r++)
+            if (memcmp(a->p, (double *)a->p + r * a->n, sizeof(double) * (size_t)a->n))
+                return run_error(x, RUN_FAILED, a->file, "found another sum on rank "
+                                 "%d, expected the same bits on every rank", r);
+        if (a->out && array_check(x, a, 0) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+int layer_run(struct run *x)
+{
+    if (load_all(x) != 0 || plan_make(x) != 0 || make_outs(x) != 0)
+        return -1;
+    return ranks_go(x, x->plan->R, body) != 0 ? -1 : check_outs(x);
+}

@@ -1,0 +1,144 @@
+/* run_load.c -- from .npy files to the arrays that the references take, checked.
+ *
+ * Book: chapter 00.  Checked by: tests/cli/run_cli.sh.  Next: run_plan.c.
+ */
+#include "run.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct array *array_find(struct run *x, const char *name)
+{
+    for (int i = 0; i < x->n; i++)
+        if (strcmp(x->a[i].name, name) == 0)
+            return &x->a[i];
+    return NULL;
+}
+
+static struct array *array_new(struct run *x, const char *name, const char *file,
+                               const char *shape, enum kcp_store store)
+{
+    struct array *a = &x->a[x->n++];
+    *a = (struct array){ .shape = shape, .store = store, .copies = 1 };
+    snprintf(a->name, sizeof a->name, "%s", name);
+    snprintf(a->file, sizeof a->file, "%s", file);
+    return a;
+}
+
+int array_split(const struct array *a)
+{
+    return strncmp(a->shape, "T ", 2) == 0 || strcmp(a->shape, "T") == 0;
+}
+
+/* DIR/file.npy; or file itself, where it is the name of a file already (--conv). */
+static const char *path_of(struct run *x, const char *file, char *path)
+{
+    struct stat st;
+    const size_t n = strlen(file);
+    const int named = n > 4 && strcmp(file + n - 4, ".npy") == 0;
+    snprintf(path, NPY_NAME, "%s/%s%s", x->o.in, file, named ? "" : ".npy");
+    if (named && lstat(path, &st) != 0 && lstat(file, &st) == 0)
+        snprintf(path, NPY_NAME, "%s", file);
+    return path;
+}
+
+int array_exists(struct run *x, const char *file)
+{
+    char path[NPY_NAME];
+    struct stat st;
+    return lstat(path_of(x, file, path), &st) == 0;
+}
+
+/* int64_t to int, in place, for the references' I32. */
+static int narrow(struct run *x, const char *path, struct array *a)
+{
+    const int64_t *wide = a->p;
+    int *to = a->p;
+    for (int64_t e = 0; e < a->n; e++) {
+        if (wide[e] < INT32_MIN || wide[e] > INT32_MAX)
+            return run_error(x, RUN_BAD, path, "found %" PRId64 ", expected an int32",
+                             wide[e]);
+        const int value = (int)wide[e];
+        memcpy(to + e, &value, sizeof value);
+    }
+    return 0;
+}
+
+int array_load(struct run *x, struct sizes *z, const char *name, const char *file,
+               const char *shape, enum kcp_store store)
+{
+    char path[NPY_NAME], found[200], want[200];
+    const int whole = store == KCP_I32 || store == KCP_I64;
+    struct npy in;
+    if (npy_read(path_of(x, file, path), &in, x->why, sizeof x->why) != 0)
+        return x->exit = RUN_BAD, -1;
+    struct array *a = array_new(x, name, name, shape, store);
+    a->p = in.data, a->nd = in.nd, a->n = npy_count(in.nd, in.dim);
+    memcpy(a->dim, in.dim, sizeof a->dim);
+
+    const int is_whole = in.kind == NPY_I64 || in.kind == NPY_I32;
+    if (is_whole != whole || in.kind == NPY_BF16)
+        return run_error(x, RUN_BAD, path, "found %s, expected %s",
+                         npy_kind_name(in.kind), whole ? "int64 or int32"
+                         : "float64, float32 or float16");
+    if (sizes_bind(z, shape, in.nd, in.dim) != 0)
+        return run_error(x, RUN_BAD, path, "found shape %s, expected %s, sizes from 1 "
+                         "to 65536", npy_shape(in.nd, in.dim, found, sizeof found),
+                         sizes_text(z, shape, want, sizeof want));
+    return store == KCP_I32 ? narrow(x, path, a) : 0;
+}
+
+int array_out(struct run *x, const struct sizes *z, const char *name, const char *file,
+              const char *shape, enum kcp_store store)
+{
+    struct array *a = array_new(x, name, file, shape, store);
+    a->out = 1;
+    a->nd = sizes_dims(z, shape, a->dim);
+    a->n = npy_count(a->nd, a->dim);
+    if (x->plan && shape[0] != 'T' && shape[0] != 'N')
+        a->copies = x->plan->R;
+    const size_t bytes = sizeof(double) * (size_t)a->n * (size_t)a->copies;
+    if (a->n < 0 || !(a->p = malloc(bytes + 8)))
+        return run_error(x, RUN_FAILED, name, "found no memory for it");
+    memset(a->p, 0xff, bytes);
+    return 0;
+}
+
+/* "[3,0,2]" of element e. */
+static char *place(const struct array *a, int64_t e, char *s, size_t n)
+{
+    int64_t at[NPY_RANK];
+    for (int d = a->nd - 1; d >= 0; d--) {
+        at[d] = e % a->dim[d];
+        e /= a->dim[d];
+    }
+    return npy_shape(a->nd, at, s, n);
+}
+
+int array_check(struct run *x, const struct array *a, int below)
+{
+    const double *p = a->p;
+    char name[64], at[200];
+    snprintf(name, sizeof name, "%s%s.npy", a->out ? "result " : "",
+             strcmp(a->name, "do_") ? a->file : "do");
+    for (int64_t e = 0; e < a->n; e++) {
+        if (!isfinite(p[e]))
+            return run_error(x, a->out ? RUN_FAILED : RUN_BAD, name,
+                             "found %g at %s, expected finite numbers", p[e],
+                             place(a, e, at, sizeof at));
+        if (below && p[e] > 0)
+            return run_error(x, RUN_BAD, name, "found %g at %s, expected log decays, "
+                             "which are at most 0", p[e], place(a, e, at, sizeof at));
+    }
+    return 0;
+}
+
+void arrays_free(struct run *x)
+{
+    for (int i = 0; i < x->n; i++)
+        free(x->a[i].p);
+    x->n = 0;
+}

@@ -1,0 +1,110 @@
+/* run.c -- kcp-run: the layer, or one stage of it, on arrays in files.
+ *
+ * Book: chapters 08, 13, 14.  Checked by: tests/cli/run_cli.sh.  Next: run.h.
+ */
+#include "run.h"
+#include "tests/judge/said.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* --device, --dtype and --variant: whose code runs. */
+static int where(struct run *x, const struct kcp_stage *stage)
+{
+    const char *what, *extra = x->o.variant ? "--variant" : "--dtype";
+    char why[400];
+    if (!x->o.device)
+        return x->o.variant || x->o.dtype >= 0
+            ? run_error(x, RUN_BAD, extra, "found without --device gpu, expected with "
+                        "it") : 0;
+    x->gpu = device_open(x->o.dtype == 1 ? KCP_F32 : KCP_BF16, x->o.variant, stage,
+                         &what, why, sizeof why);
+    return x->gpu ? 0 : run_error(x, RUN_BAD, what, "%s", why);
+}
+
+/* Ranks are threads here: processes would all do the same, and write the same files. */
+static int alone(struct run *x)
+{
+    struct kcp_who who;
+    char why[200];
+    if (kcp_who(&who, why, sizeof why))
+        return run_error(x, RUN_BAD, "launcher", "found %s", why);
+    return who.R == 1 ? 0 : run_error(x, RUN_BAD, who.launcher, "found %d processes, "
+                                      "expected one, with --ranks", who.R);
+}
+
+/* An option that would change nothing is a mistake; of a stage's, emit says all. */
+static int without(struct run *x)
+{
+    struct options *o = &x->o;
+    const int layer = !o->stage, bounded = o->gate == KCP_GATE_BOUNDED;
+    const struct { int wrong; const char *option, *with; } pairs[] = {
+        { layer && o->shift, "--shift", "--stage" },
+        { layer && o->backward, "--backward", "--stage" },
+        { layer && o->act && !o->conv, "--act", "--conv" },
+        { layer && !isnan(o->lower_bound) && !bounded, "--lower-bound",
+          "--gate bounded" },
+        { o->blocks && o->form != KCP_PIPELINE, "--blocks", "--form pipeline" },
+    };
+    if (isnan(o->lower_bound))
+        o->lower_bound = -5;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        if (pairs[i].wrong)
+            return run_error(x, RUN_BAD, pairs[i].option, "found without %s, expected "
+                             "with it", pairs[i].with);
+    return 0;
+}
+
+static int work(struct run *x, int argc, char **argv)
+{
+    if (options_read(x, argc, argv) != 0)
+        return -1;
+    if (x->o.help)
+        return options_help(), 0;
+    if (alone(x) != 0 || without(x) != 0)
+        return -1;
+    const struct kcp_stage *stage = x->o.stage ? stage_of(x->o.stage) : NULL;
+    const int family = stage && !strncmp(stage->name, "16", 2);
+    if ((x->o.model >= KCP_DPLR) != family)
+        return run_error(x, RUN_BAD, "--model", "found %s --stage 16, expected dplr, "
+                         "gdn2 and gla with it, kda and gdn without",
+                         family ? "kda or gdn with" : "dplr, gdn2 or gla without");
+    if (where(x, stage) != 0)
+        return -1;
+    const double start = now();
+    x->size.gdn = x->o.model == KCP_GDN;
+    if (outputs_ready(x) != 0 || (x->o.stage ? stage_run(x) : layer_run(x)) != 0 ||
+        outputs_write(x) != 0)
+        return -1;
+    print_summary(x, now() - start);
+    return 0;
+}
+
+static int do_all(int argc, char **argv)
+{
+    static struct run x;
+    signal(SIGXFSZ, SIG_IGN);          /* a limit on files is an error to report */
+    for (int i = 0; i < LETTERS; i++)
+        x.size.of[i] = -1;
+    if (argc < 2)
+        return options_usage(stderr), RUN_BAD;
+    if (work(&x, argc, argv) != 0)
+        fprintf(stderr, "kcp-run: %s\n", x.why);
+    arrays_free(&x);
+    kcp_plan_free(x.plan);
+    free(x.told);
+    device_close(x.gpu);
+    return x.exit;
+}
+
+int main(int argc, char **argv) { return all_said("kcp-run", do_all(argc, argv)); }

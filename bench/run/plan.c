@@ -1,0 +1,174 @@
+/* run_plan.c -- sequences and cuts from files and options; will it fit in memory?
+ *
+ * Book: chapter 06.  Checked by: tests/cli/run_cli.sh, tests/fuzz/plan.c.
+ * Next: run_layer.c.
+ */
+#include "run.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* cu_seqlens [N+1]; absent: one sequence of all tokens. */
+int plan_read(struct run *x)
+{
+    if (array_exists(x, "cu_seqlens"))
+        return array_load(x, &x->size, "cu_seqlens", "cu_seqlens", "N+1", KCP_I64);
+    x->size.of[LN] = 1;
+    return 0;
+}
+
+static int check_sequences(struct run *x, const int64_t *cu)
+{
+    const int64_t N = x->size.of[LN], T = x->size.of[LT];
+    const char *file = "cu_seqlens.npy";
+    if (cu[0] != 0)
+        return run_error(x, RUN_BAD, file, "found %" PRId64 " first, expected 0",
+                         cu[0]);
+    for (int64_t n = 0; n < N; n++)
+        if (cu[n + 1] < cu[n])
+            return run_error(x, RUN_BAD, file, "found %" PRId64 " after %" PRId64
+                             ", expected boundaries that do not decrease", cu[n + 1],
+                             cu[n]);
+    if (cu[N] != T)
+        return run_error(x, RUN_BAD, file, "found %" PRId64 " last, expected T = %"
+                         PRId64, cu[N], T);
+    return 0;
+}
+
+/* "0,5,12": digits and commas, nothing else; from 0 to T, never down. */
+static int read_cuts(struct run *x, int64_t **cuts, int *count)
+{
+    const char *s = x->o.cuts;
+    const int64_t T = x->size.of[LT];
+    int64_t *cut = malloc(sizeof *cut * (strlen(s) / 2 + 2));
+    int n = 0;
+    *cuts = cut;
+    if (!cut)
+        return run_error(x, RUN_FAILED, "--cuts", "found no memory for them");
+    for (int more = 1; more; more = *s++ == ',') {
+        char *end;
+        errno = 0;
+        const long long at = strtoll(s, &end, 10);
+        if (!isdigit((unsigned char)*s) || errno || (*end && *end != ','))
+            return run_error(x, RUN_BAD, "--cuts", "found \"%.60s\", expected R+1 "
+                             "whole numbers with commas, as 0,5,12", x->o.cuts);
+        if (n && at < cut[n - 1])
+            return run_error(x, RUN_BAD, "--cuts", "found %lld after %" PRId64
+                             ", expected boundaries that do not decrease", at,
+                             cut[n - 1]);
+        cut[n++] = at;
+        s = end;
+    }
+    if (cut[0] != 0 || cut[n - 1] != T)
+        return run_error(x, RUN_BAD, "--cuts", "found %" PRId64 " to %" PRId64
+                         ", expected 0 to T = %" PRId64, cut[0], cut[n - 1], T);
+    if (n < 2 || n - 1 > MOST_RANKS || (x->o.ranks && x->o.ranks != n - 1))
+        return run_error(x, RUN_BAD, "--cuts", "found %d boundaries, expected R+1 = %s%"
+                         PRId64, n, x->o.ranks ? "" : "2 to ",
+                         1 + (x->o.ranks ? x->o.ranks : MOST_RANKS));
+    *count = n;
+    return 0;
+}
+
+/* Sizes and options to the struct that every stage's args begin with. A stage that has
+ * no query/key heads has as many as value heads. */
+int call_make(struct run *x)
+{
+    int64_t *z = x->size.of;
+    const struct options *o = &x->o;
+    struct kcp_call *c = &x->call;
+    if (z[LH] < 0)
+        z[LH] = z[LHV];
+    if (z[LH] > 0 && z[LHV] % z[LH])
+        return run_error(x, RUN_BAD, array_find(x, "v") ? "v.npy" : "--in", "found "
+                         "HV = %d value heads, expected a multiple of H = %d",
+                         (int)z[LHV], (int)z[LH]);
+    if (z[LV] >= 0 && o->blocks > z[LV])
+        return run_error(x, RUN_BAD, "--blocks", "found %d, expected at most V = %d",
+                         (int)o->blocks, (int)z[LV]);
+#define SIZE(letter) (z[letter] < 0 ? 0 : (int)z[letter])
+    *c = (struct kcp_call){
+        .T = SIZE(LT), .N = SIZE(LN), .NS = SIZE(LNS), .NC = SIZE(LNC), .R = SIZE(LR),
+        .H = SIZE(LH), .HV = SIZE(LHV), .K = SIZE(LK), .V = SIZE(LV), .C = SIZE(LC),
+        .D = SIZE(LD), .Wc = SIZE(LWC), .model = o->model,
+        .part = KCP_LOCAL | KCP_REVERSE, .gate = o->gate, .beta_form = o->beta,
+        .act = o->act, .layout = o->layout,
+        .save = o->save, .form = o->form, .blocks = (int)o->blocks,
+        .l2norm = (int)o->l2norm, .reuse_M = (int)o->reuse_M, .shift = (int)o->shift,
+        .lower_bound = o->lower_bound, .ops = &ref_mapops,
+    };
+#undef SIZE
+    c->KG = c->model == KCP_GDN ? 1 : c->K;
+    c->scale = isnan(o->scale) ? 1 / sqrt(c->K > 0 ? c->K : 1) : o->scale;
+    return 0;
+}
+
+/* Bytes, about: arrays in and out, what 08 and 13 hold per token and per chunk, and
+ * the maps that the form gathers. In double precision, so that nothing overflows. */
+static double memory_needed(const struct run *x)
+{
+    const struct kcp_plan *p = x->plan;
+    const struct kcp_call *c = &x->call;
+    const double state = 8.0 * c->HV * c->K * c->V;
+    const double map = state + 8.0 * c->HV * c->K * c->K;
+    const double token = 8.0 * (4.0 * c->H * c->K + c->HV * (14.0 * c->K + 8.0 * c->V +
+                                3.0 * c->C + 8.0));
+    double bytes = 4.0 * c->N * state + c->T * token;
+    for (int r = 0; r < p->R; r++) {
+        struct kcp_comm at = { .R = p->R, .r = r };
+        const struct kcp_exchange e = {
+            .form = c->form, .blocks = c->blocks, .reuse_M = c->reuse_M, .HV = c->HV,
+            .K = c->K, .V = c->V, .plan = p, .comm = &at, .ops = c->ops };
+        bytes += (double)kcp_exchange_work(&e) + (double)kcp_exchange_kept(&e);
+        bytes += 2.0 * p->ctx[r].NC * state + p->ctx[r].NS * (map + 5 * state);
+    }
+    return bytes;
+}
+
+static int check_memory(struct run *x)
+{
+    const double have = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    const double need = memory_needed(x);
+    if (have > 0 && need > have)
+        return run_error(x, RUN_BAD, "--in", "found arrays that need about %.3g GiB on "
+                         "%d ranks, expected at most the %.3g GiB of this machine",
+                         need / 0x1p30, x->plan->R, have / 0x1p30);
+    return 0;
+}
+
+int plan_make(struct run *x)
+{
+    const struct array *given = array_find(x, "cu_seqlens");
+    const int64_t all[2] = { 0, x->size.of[LT] };
+    const int64_t *cu = given ? given->p : all;
+    int64_t *cuts = NULL;
+    int count = 0;
+    const char *why = NULL;
+    if (check_sequences(x, cu) != 0)
+        return -1;
+    if (x->o.cuts && read_cuts(x, &cuts, &count) != 0)
+        return free(cuts), -1;
+    const int R = count ? count - 1 : x->o.ranks ? (int)x->o.ranks : 1;
+    if (x->size.of[LC] < 0)
+        x->size.of[LC] = x->o.chunk ? x->o.chunk : 64;
+    x->size.of[LR] = R;
+    int Wc = 0;
+    for (int i = 0; i < x->n; i++)
+        if (strcmp(x->a[i].shape, "D Wc") == 0 && x->a[i].dim[1] > Wc)
+            Wc = (int)x->a[i].dim[1];
+    kcp_plan_make(&x->plan, (int)x->size.of[LN], cu, R, cuts, x->o.canonical,
+                  (int)x->size.of[LC], Wc, &why);
+    free(cuts);
+    if (!x->plan)
+        return run_error(x, RUN_BAD, "plan", "found that %s, expected another batch",
+                         why);
+    x->told = calloc((size_t)R, sizeof *x->told);
+    if (!x->told)
+        return run_error(x, RUN_FAILED, "plan", "found no memory for it");
+    return call_make(x) != 0 ? -1 : check_memory(x);
+}

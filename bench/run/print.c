@@ -1,0 +1,82 @@
+/* run_print.c -- the summary: who held what, what went over the wire, what it cost.
+ *
+ * Book: chapters 06, 07, 12.  Checked by: tests/cli/run_cli.sh.  Next: ref/08_forward.c.
+ */
+#include "run.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <sys/resource.h>
+
+static const char *const models[] = { "KDA", "GDN" };
+static const char *const forms[] = { "all_gather", "chain", "pipeline", "scan" };
+
+enum { ROWS = 32 };            /* ranks that are printed one by one */
+
+static void print_rank(const struct run *x, int r)
+{
+    const struct kcp_context *c = &x->plan->ctx[r];
+    const struct told *t = &x->told[r];
+    char tokens[48], alive[16] = "-";
+    snprintf(tokens, sizeof tokens, "%" PRId64 "..%" PRId64, c->begin, c->end);
+    if (t->alive >= 0)
+        snprintf(alive, sizeof alive, "%.2g", t->alive);
+    printf("%5d  %-17s %5d %6d %7s %11" PRId64 " %5" PRId64 " %8.3f %11" PRId64
+           " %5" PRId64 " %8.3f\n",
+           r, tokens, c->n_local, c->NC, alive, t->sent_forward.bytes,
+           t->sent_forward.messages + t->sent_forward.collectives, t->forward,
+           t->sent_backward.bytes,
+           t->sent_backward.messages + t->sent_backward.collectives, t->backward);
+}
+
+static void print_ranks(const struct run *x)
+{
+    double saved = 0, other = 0;
+    const int R = x->plan->R, all = x->o.save == KCP_SAVE_ALL;
+    printf("                                                "
+           " |-------- forward -------| |-------- backward ------|\n"
+           " rank  tokens             seqs chunks   alive"
+           "  bytes sent calls  seconds  bytes sent calls  seconds\n");
+    for (int r = 0; r < R; r++) {
+        saved += (double)x->told[r].saved;
+        other += (double)x->told[r].saved_other;
+        if (r < ROWS || r == R - 1)
+            print_rank(x, r);
+        else if (r == ROWS)
+            printf("  ...  %d ranks more\n", R - ROWS - 1);
+    }
+    printf("kept for backward by --save recompute %.1f MiB, by --save all %.1f MiB, of "
+           "all ranks\n", (all ? other : saved) / 0x1p20,
+           (all ? saved : other) / 0x1p20);
+}
+
+void print_summary(const struct run *x, double seconds)
+{
+    const struct kcp_call *c = &x->call;
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    if (x->stage)
+        printf("stage %s%s", x->stage->name, x->both ? ", both passes" : "");
+    else
+        printf("%s %s, %s, %d rank%s%s", models[c->model], x->both
+               ? "forward and backward" : "forward", forms[c->form], x->plan->R,
+               x->plan->R == 1 ? "" : "s", x->conv ? ", convolutions before it" : "");
+    printf("; T %" PRId64 ", N %d, H %d, HV %d, K %d, V %d, C %d\n", c->T, c->N, c->H,
+           c->HV, c->K, c->V, c->C);
+    if (x->plan && x->plan->L)
+        printf("canonical segments of %" PRId64 " tokens; cuts moved: %d\n", x->plan->L,
+               x->plan->moved);
+    if (!x->stage)
+        print_ranks(x);
+    if (x->gpu)
+        printf("on the GPU by %s in %s; seconds hold the copies there and back\n",
+               device_name(x->gpu), x->o.dtype == 1 ? "f32" : "bf16");
+    if (x->note)
+        printf("note: %s\n", x->note);
+    printf("wrote");
+    for (int i = 0; i < x->n; i++)
+        if (x->a[i].out)
+            printf(" %s", x->a[i].file);
+    printf(" to %s; %.2f s, peak memory %.0f MiB\n", x->o.out, seconds,
+           (double)used.ru_maxrss / 1024);
+}

@@ -1,0 +1,112 @@
+/* run_ranks.c -- what each rank is handed, its shard by the table; and where it runs.
+ *
+ * Book: chapters 06, 08.  Checked by: tests/cli/run_cli.sh.  Next: run_layer.c.
+ */
+#include "run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int field_is_input(const struct kcp_field *f)
+{
+    return f->io == KCP_IN || f->io == KCP_BIN;
+}
+
+int field_is_grid(const struct kcp_field *f)
+{
+    return strcmp(f->name, "cu") == 0 || strcmp(f->name, "cn") == 0 ||
+           strcmp(f->name, "sc") == 0;
+}
+
+/* The layer's files know no KG: GDN's gate is [T,HV]. */
+const char *field_shape(const struct run *x, const struct kcp_field *f)
+{
+    if (x->o.layout == KCP_VK && strcmp(f->shape, "N HV K V") == 0)
+        return "N HV V K";
+    if (!x->stage && x->o.model == KCP_GDN && strcmp(f->shape, "T HV KG") == 0)
+        return "T HV";
+    if (!x->stage && x->o.model == KCP_GDN && strcmp(f->shape, "HV KG") == 0)
+        return "HV";
+    return f->shape;
+}
+
+const struct kcp_stage *stage_of(const char *name)
+{
+    for (int i = 0; i < kcp_nstages; i++) {
+        const struct kcp_stage *s = &kcp_stages[i];
+        if (strcmp(s->name, name) == 0 ||
+            (strlen(name) == 2 && strncmp(s->name, name, 2) == 0))
+            return s;
+    }
+    return NULL;
+}
+
+/* Rows of tokens begin at the rank's first token; states stay whole, by global sequence
+ * (a rank touches the rows it owns); of a sum over ranks each has a copy of its own. */
+static void *shard(const struct run *x, const struct array *a, int r)
+{
+    const size_t elem = a->store == KCP_I32 ? sizeof(int) : sizeof(double);
+    size_t at = 0;
+    if (a->copies > 1)
+        at = (size_t)r * (size_t)a->n;
+    else if (array_split(a) && x->plan && a->dim[0] > 0)
+        at = (size_t)(a->n / a->dim[0]) * (size_t)x->plan->ctx[r].begin;
+    return (char *)a->p + at * elem;
+}
+
+void rank_args(struct run *x, const struct kcp_stage *s, struct kcp_comm *comm,
+               enum kcp_pass pass, void *args)
+{
+    struct kcp_call c = x->call;
+    const struct kcp_context *ctx = x->plan ? &x->plan->ctx[comm->r] : NULL;
+    c.pass = pass;
+    if (s->ranks) {
+        c.plan = x->plan, c.comm = comm, c.r = comm->r, c.R = comm->R;
+        c.T = ctx->end - ctx->begin, c.NS = ctx->NS, c.NC = ctx->NC;
+    }
+    memset(args, 0, s->args);
+    memcpy(args, &c, sizeof c);
+    for (int i = 0; i < s->nfields; i++) {
+        const struct kcp_field *f = &s->fields[i];
+        const struct array *a = array_find(x, f->name);
+        void *p = a ? shard(x, a, comm->r) : NULL;
+        if (!a && ctx && field_is_grid(f))
+            p = f->name[0] == 's' ? ctx->sc : f->name[1] == 'u' ? ctx->cu : ctx->cn;
+        memcpy((char *)args + f->at, &p, sizeof p);
+    }
+}
+
+/* The ranks are threads; the first that fails ends all, and is named. */
+int ranks_go(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
+{
+    char why[400] = "a rank failed";
+    const int status = x->gpu ? device_ranks(x->gpu, R, body, x, why, sizeof why)
+                              : kcp_threads_run(R, body, x, why, sizeof why);
+    return status ? run_error(x, status == KCP_NA ? RUN_BAD : RUN_FAILED, "ranks", "%s",
+                              why) : 0;
+}
+
+int stage_go(struct run *x, const struct kcp_stage *s, void *args,
+             struct kcp_comm *comm)
+{
+    return x->gpu ? device_go(x->gpu, s, args, comm) : s->ref(args);
+}
+
+size_t saved_size(const struct run *x, const struct kcp_forward *f)
+{
+    return x->gpu ? device_saved(x->gpu, (const struct kcp_call *)f)
+                  : kcp_saved_bytes(f);
+}
+
+void *saved_room(const struct run *x, size_t bytes)
+{
+    return x->gpu ? device_room(bytes) : malloc(bytes);
+}
+
+void saved_free(const struct run *x, void *saved)
+{
+    if (x->gpu)
+        device_release(saved);
+    else
+        free(saved);
+}

@@ -1,0 +1,131 @@
+/* run.h -- kcp-run from the inside: options, named arrays, the walk over the ranks.
+ *
+ * Book: chapters 08, 13, 14.  Checked by: tests/cli/run_cli.sh.  Next: run_options.c.
+ *
+ * main reads the options, loads arrays by the field tables of ref/core/registry.c, makes the
+ * plan, runs the references on thread ranks, and writes every output or none.
+ */
+#ifndef KCP_RUN_H
+#define KCP_RUN_H
+
+#include "tests/npy/npy.h"
+#include "ref.h"
+#include "device.h"
+
+#include <stdio.h>
+
+/* Limits, stated in --help. */
+enum { MOST_RANKS = 1024, MOST_SIZE = 65536, MOST_CHUNK = 256 };
+/* What main exits with. RUN_BAD: an input is wrong, and nothing was written. */
+enum { RUN_OK = 0, RUN_FAILED = 1, RUN_BAD = 2 };
+
+struct options {
+    const char *in, *out, *stage, *cuts, *conv, *variant;
+    int64_t ranks, canonical, chunk, blocks;       /* 0: not given */
+    int64_t model, form, gate, beta, save, layout, device, act;   /* enums of kcp.h */
+    int64_t l2norm, reuse_M, shift, backward, help;
+    int64_t dtype;                                 /* 0: bf16, 1: f32; -1: not given */
+    double lower_bound, scale;                     /* NAN: -5, K^-1/2 */
+};
+
+/* The letters of shapes and what they stand for; -1: not known yet. GDN's KG is 1. */
+enum letter { LT, LN, LNS, LNC, LR, LH, LHV, LK, LV, LC, LD, LWC, LETTERS };
+struct sizes { int64_t of[LETTERS]; int gdn; };
+
+/* An array by its name in the stage's struct; file is its name in a directory. */
+struct array {
+    char name[16], file[24];
+    const char *shape;             /* in letters */
+    int nd, out, copies;           /* copies: of a sum, one a rank */
+    int64_t dim[NPY_RANK], n;
+    enum kcp_store store;
+    void *p;                       /* double *, int * or int64_t *, as store says */
+};
+
+/* What one rank tells main. Seconds, and what it handed to the wire. */
+struct told {
+    double forward, backward, alive;       /* alive < 0: no state enters this rank */
+    struct kcp_traffic sent_forward, sent_backward;
+    size_t saved, saved_other;             /* bytes: the mode asked for, the other */
+};
+
+struct run {
+    struct options o;
+    struct sizes size;
+    struct kcp_call call;
+    struct array a[64];
+    int n, both;                   /* arrays; both: backward too */
+    int from, to;                  /* the passes of a stage */
+    int conv;                      /* the layer has convolutions before it */
+    const char *note;              /* what was given and not used; NULL: nothing */
+    const struct kcp_stage *stage; /* NULL: the whole layer */
+    struct kcp_plan *plan;
+    struct device *gpu;            /* NULL: the references, on the host */
+    struct told *told;             /* [R] */
+    char why[600];                 /* one line, when anything returns non-zero */
+    int exit;
+};
+
+/* run->why <- "what: format", run->exit <- code; returns -1. */
+int run_error(struct run *x, int code, const char *what, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Each below returns 0, or -1 with run_error said. */
+int  options_read(struct run *x, int argc, char **argv);        /* run_options.c */
+void options_help(void);                                        /* run_help.c */
+void options_usage(FILE *to);
+
+/* run_shape.c. bind: dim has this shape, or -1; unknown letters become known. */
+int  sizes_bind(struct sizes *z, const char *shape, int nd, const int64_t *dim);
+int  sizes_dims(const struct sizes *z, const char *shape, int64_t *dim);
+char *sizes_text(const struct sizes *z, const char *shape, char *s, size_t n);
+
+/* run_load.c */
+struct array *array_find(struct run *x, const char *name);
+int  array_exists(struct run *x, const char *file);    /* in --in, or as a path */
+int  array_load(struct run *x, struct sizes *z, const char *name, const char *file,
+                const char *shape, enum kcp_store store);
+/* An output, filled with NaN; of a sum over ranks there are R, one a rank. */
+int  array_out(struct run *x, const struct sizes *z, const char *name, const char *file,
+               const char *shape, enum kcp_store store);
+int  array_split(const struct array *a);       /* do ranks hold rows of it? */
+/* Every number finite; at most 0 where below says so. */
+int  array_check(struct run *x, const struct array *a, int below);
+void arrays_free(struct run *x);
+
+/* run_plan.c. plan_read: cu_seqlens before the other arrays, for N; plan_make: after
+ * them, with the cuts, the sizes in x->call, and whether all this fits in memory. */
+int  plan_read(struct run *x);
+int  plan_make(struct run *x);
+int  call_make(struct run *x);
+
+/* run_layer.c, run_stage.c: load, run; outputs are left in x->a. */
+int  layer_run(struct run *x);
+int  stage_run(struct run *x);
+/* run_ranks.c: a stage's args, computed by its reference or on the GPU; the block that
+ * 08 leaves there, its bytes and its memory. */
+int    stage_go(struct run *x, const struct kcp_stage *s, void *args,
+                struct kcp_comm *comm);
+size_t saved_size(const struct run *x, const struct kcp_forward *f);
+void  *saved_room(const struct run *x, size_t bytes);
+void   saved_free(const struct run *x, void *saved);
+/* A field's shape in files: states as --state-layout says. */
+const char *field_shape(const struct run *x, const struct kcp_field *f);
+int  field_is_input(const struct kcp_field *f);
+int  field_is_grid(const struct kcp_field *f);
+/* Rank r's args: the call, and a pointer for every field of the stage's table. */
+void rank_args(struct run *x, const struct kcp_stage *s, struct kcp_comm *comm,
+               enum kcp_pass pass, void *args);
+int  ranks_go(struct run *x, int R, int (*body)(struct kcp_comm *, void *));
+/* run_alive.c: |M|_F / sqrt(K) of this rank's part of the sequence that enters it. */
+int  rank_alive(const struct kcp_forward *f, double *alive);
+const struct kcp_stage *stage_of(const char *name);     /* "08" or "08_forward" */
+
+/* run_write.c: all outputs appear, or none. */
+int  outputs_ready(struct run *x);         /* before any work: can DIR be written? */
+int  outputs_write(struct run *x);
+
+/* run_print.c */
+void print_summary(const struct run *x, double seconds);
+
+#endif

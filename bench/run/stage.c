@@ -1,0 +1,202 @@
+/* run_stage.c -- --stage NN: one stage's reference on the stage's own arrays.
+ *
+ * Book: chapter 00.  Checked by: tests/cli/run_cli.sh.  Next: run_write.c.
+ * Nothing here knows a stage: fields, shapes and passes come from kcp_stages[].
+ */
+#include "run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Of another model, or of a pass that does not run. */
+static int unused(const struct run *x, const struct kcp_field *f)
+{
+    const int back = f->io == KCP_BIN || f->io == KCP_BOUT;
+    return (f->when == KCP_ONLY_KDA && x->o.model != KCP_KDA) ||
+           (f->when == KCP_ONLY_GDN && x->o.model != KCP_GDN) ||
+           (back && x->to == KCP_FORWARD) ||
+           (f->io == KCP_FOUT && x->from == KCP_BACKWARD);
+}
+
+/* Log decays are at most 0. A map may hold NaN where nobody reads it. */
+static int check(struct run *x, const struct kcp_field *f, const struct array *a)
+{
+    const int raw = x->o.gate == KCP_GATE_RAW && strcmp(f->name, "g_raw") == 0;
+    if (f->store == KCP_I32 || f->store == KCP_I64 || f->store == KCP_MAP)
+        return 0;
+    return array_check(x, a, raw || !strcmp(f->name, "g") || !strcmp(f->name, "G"));
+}
+
+static int load(struct run *x, const struct kcp_field *f)
+{
+    const char *file = strcmp(f->name, "do_") ? f->name : "do";
+    if (!field_is_input(f) || unused(x, f) || array_find(x, f->name))
+        return 0;
+    if (field_is_grid(f) && (x->stage->ranks || !array_exists(x, "cu")))
+        return 0;
+    if (!array_exists(x, file) &&
+        (f->when == KCP_MAYBE || strcmp(f->name, "cu_seqlens") == 0))
+        return 0;
+    if (array_load(x, &x->size, f->name, file, field_shape(x, f), f->store) != 0)
+        return -1;
+    return check(x, f, array_find(x, f->name));
+}
+
+/* A local grid of strangers: the references index by it. */
+static int check_grid(struct run *x)
+{
+    const struct array *cu = array_find(x, "cu"), *cn = array_find(x, "cn");
+    const struct array *sc = array_find(x, "sc");
+    const int *u = cu ? cu->p : NULL, *n = cn ? cn->p : NULL, *s = sc ? sc->p : NULL;
+    if (!u || !n || !s)
+        return 0;
+    const int NS = (int)x->size.of[LNS], C = (int)x->size.of[LC];
+    int good = u[0] == 0 && n[0] == 0 && u[NS] == x->size.of[LT] &&
+               n[NS] == x->size.of[LNC];
+    for (int j = 0; j < NS && good; j++) {
+        good = u[j + 1] >= u[j] && u[j + 1] <= x->size.of[LT] && n[j + 1] >= n[j] &&
+               n[j + 1] - n[j] == ((int64_t)u[j + 1] - u[j] + C - 1) / C;
+        good = good && n[j + 1] <= x->size.of[LNC];
+        for (int c = n[j]; good && c < n[j + 1]; c++)
+            good = s[c] == j;
+    }
+    return good ? 0 : run_error(x, RUN_BAD, "cu.npy, cn.npy, sc.npy", "found a grid "
+                                "that is none, expected stretches of chunks of C = %d "
+                                "from 0 to T", C);
+}
+
+/* Small integers that a reference trusts. */
+static int check_whole(struct run *x)
+{
+    const struct array *want = array_find(x, "want"), *range = array_find(x, "range");
+    for (int64_t s = 0; want && s < want->n; s++)
+        if (((int *)want->p)[s] < 0 || ((int *)want->p)[s] > 3)
+            return run_error(x, RUN_BAD, "want.npy", "found %d, expected 0 to 3",
+                             ((int *)want->p)[s]);
+    const int *j = range ? range->p : NULL;
+    if (j && (j[0] < 0 || j[1] < j[0] || j[1] > x->size.of[LR]))
+        return run_error(x, RUN_BAD, "range.npy", "found %d to %d, expected a range "
+                         "within 0 to %d", j[0], j[1], (int)x->size.of[LR]);
+    return 0;
+}
+
+/* No cu.npy: the grid of one rank that holds all, from cu_seqlens or one sequence. */
+static int make_grid(struct run *x)
+{
+    if (plan_make(x) != 0)
+        return -1;
+    const struct kcp_context *ctx = &x->plan->ctx[0];
+    struct sizes *z = &x->size;
+    if (x->stage->ranks)
+        return 0;
+    if ((z->of[LNS] >= 0 && z->of[LNS] != ctx->NS) ||
+        (z->of[LNC] >= 0 && z->of[LNC] != ctx->NC))
+        return run_error(x, RUN_BAD, "cu_seqlens.npy", "found %d stretches, %d chunks, "
+                         "expected those of the other arrays (or give cu, cn, sc)",
+                         ctx->NS, ctx->NC);
+    z->of[LNS] = ctx->NS, z->of[LNC] = ctx->NC;
+    return call_make(x);
+}
+
+static int load_all(struct run *x)
+{
+    const struct kcp_stage *s = x->stage;
+    int needs_grid = s->ranks, inputs = 0, there = 1;
+    for (int i = 0; i < s->nfields; i++) {
+        const struct kcp_field *f = &s->fields[i];
+        needs_grid |= field_is_grid(f) || strcmp(f->name, "cu_seqlens") == 0;
+        if (f->io == KCP_BIN && f->when == KCP_ALWAYS) {
+            inputs = 1;
+            there &= array_exists(x, strcmp(f->name, "do_") ? f->name : "do");
+        }
+    }
+    x->from = x->o.backward ? KCP_BACKWARD : KCP_FORWARD;
+    x->to = x->o.backward || (inputs && there) ? KCP_BACKWARD : KCP_FORWARD;
+    x->both = x->to > x->from;
+    if (x->o.chunk)
+        x->size.of[LC] = x->o.chunk;
+    if (needs_grid && plan_read(x) != 0)
+        return -1;
+    for (int i = 0; i < s->nfields; i++)
+        if (load(x, &s->fields[i]) != 0)
+            return -1;
+    const int given = array_find(x, "cu") != NULL;
+    if (given && x->size.of[LC] < 0)
+        x->size.of[LC] = 64;
+    if (needs_grid && !given ? make_grid(x) : call_make(x))
+        return -1;
+    return check_grid(x) != 0 ? -1 : check_whole(x);
+}
+
+/* Every output the passes write; a MAYBE one only where its sizes are known. */
+static int make_outs(struct run *x)
+{
+    for (int i = 0; i < x->stage->nfields; i++) {
+        const struct kcp_field *f = &x->stage->fields[i];
+        int64_t dim[NPY_RANK];
+        const int nd = sizes_dims(&x->size, field_shape(x, f), dim);
+        int known = 1;
+        for (int d = 0; d < nd; d++)
+            known &= dim[d] >= 0;
+        if (field_is_input(f) || unused(x, f) || (f->when == KCP_MAYBE && !known))
+            continue;
+        if (array_out(x, &x->size, f->name, f->name, field_shape(x, f), f->store) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* 13 reads what 08 left: the same inputs through 08 first. */
+static int before_13(struct run *x, struct kcp_comm *comm, struct kcp_backward *b)
+{
+    struct kcp_forward f;
+    rank_args(x, stage_of("08"), comm, KCP_FORWARD, &f);
+    const size_t state = (size_t)f.HV * (size_t)f.K * (size_t)f.V;
+    f.saved_bytes = b->saved_bytes = saved_size(x, &f);
+    b->saved = f.saved = saved_room(x, f.saved_bytes);
+    f.o = malloc(sizeof(double) * ((size_t)(f.T * f.HV * f.V) + 1));
+    f.ht = malloc(sizeof(double) * ((size_t)f.N * state + 1));
+    const int status = !f.saved || !f.o || !f.ht ? KCP_NO_MEMORY
+                     : stage_go(x, stage_of("08"), &f, comm);
+    free(f.o);
+    free(f.ht);
+    return status;
+}
+
+static int body(struct kcp_comm *comm, void *arg)
+{
+    struct run *x = arg;
+    void *args = malloc(x->stage->args), *saved = NULL;
+    int status = args ? KCP_OK : KCP_NO_MEMORY;
+    for (int pass = x->from; pass <= x->to; pass++) {
+        if (!status)
+            rank_args(x, x->stage, comm, (enum kcp_pass)pass, args);
+        if (!status && x->stage == stage_of("13")) {
+            status = before_13(x, comm, args);
+            saved = (void *)((struct kcp_backward *)args)->saved;
+        }
+        status = status ? status : stage_go(x, x->stage, args, comm);
+    }
+    x->told[comm->r].sent_forward = comm->traffic;
+    saved_free(x, saved);
+    free(args);
+    return status;
+}
+
+int stage_run(struct run *x)
+{
+    x->stage = stage_of(x->o.stage);
+    if (!x->stage)
+        return run_error(x, RUN_BAD, "--stage", "found \"%.40s\", expected NN or "
+                         "NN_name from kcp-run --help", x->o.stage);
+    if (!x->stage->ranks && (x->o.cuts || x->o.ranks > 1))
+        return run_error(x, RUN_BAD, x->o.cuts ? "--cuts" : "--ranks", "found with "
+                         "--stage %s, expected one rank", x->stage->name);
+    if (x->o.conv)
+        return run_error(x, RUN_BAD, "--conv", "found with --stage, expected without");
+    if (load_all(x) != 0 || make_outs(x) != 0)
+        return -1;
+    if (!x->told && !(x->told = calloc(1, sizeof *x->told)))
+        return run_error(x, RUN_FAILED, "--stage", "found no memory");
+    return ranks_go(x, x->stage->ranks ? x->plan->R : 1, body);
+}

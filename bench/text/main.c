@@ -1,0 +1,238 @@
+/* text.c -- make run: a KDA layer on real text over R ranks, held to one rank and to
+ * the token recurrence; then, if asked, trained on R ranks and on one.
+ *
+ * Book: chapters 08 and 13, "Run it".  Checked by: its closing line and exit status.
+ * Next: text_read.c.
+ */
+#include "text.h"
+#include "tests/judge/said.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SEED = 2026, MOST_BYTES = 3072, MOST_STEPS = 10000 };
+#define RATE 1.0                       /* of plain gradient steps */
+
+struct options { int ranks, steps, help; const char *text, *out; };
+
+static int refuse(const char *option, const char *found, const char *expected)
+{
+    fprintf(stderr, "kcp-text: %s=%s: expected %s\n", option, found, expected);
+    return 2;
+}
+
+/* A whole number in low..high, or -1. */
+static int number(const char *s, int low, int high)
+{
+    char *end;
+    const long v = strtol(s, &end, 10);
+    return *s && !*end && *s != ' ' && v >= low && v <= high ? (int)v : -1;
+}
+
+static int options_read(struct options *o, int argc, char **argv)
+{
+    *o = (struct options){ .ranks = 4 };
+    for (int i = 1; i < argc; i += 2) {
+        const char *name = argv[i], *v = i + 1 < argc ? argv[i + 1] : NULL;
+        if (!v && (!strcmp(name, "--help") || !strcmp(name, "-h"))) {
+            puts("usage: kcp-text [--ranks R] [--text 'FILE ...'] [--steps N] "
+                 "[--out PAGE]");
+            o->help = 1;
+            return 0;
+        }
+        if (!v)
+            return refuse("option", name, "a value after it");
+        if (!strcmp(name, "--ranks")) {
+            if ((o->ranks = number(v, 1, MAX_RANKS)) < 0)
+                return refuse("RANKS", v, "a number in 1..64");
+        } else if (!strcmp(name, "--steps")) {
+            if ((o->steps = number(v, 0, MOST_STEPS)) < 0)
+                return refuse("STEPS", v, "a number in 0..10000");
+        } else if (!strcmp(name, "--text"))
+            o->text = v;
+        else if (!strcmp(name, "--out"))
+            o->out = v;
+        else
+            return refuse("option", name, "--ranks, --text, --steps or --out");
+    }
+    return 0;
+}
+
+/* On a terminal, after two seconds: what is being done. */
+static double began;
+static void progress(const char *what, int i, int n)
+{
+    static int shown;
+    if (what && isatty(2) && seconds() - began > 2) {
+        fprintf(stderr, n ? "\r\033[K%s %d of %d " : "\r\033[K%s ", what, i, n);
+        shown = 1;
+    } else if (!what && shown) {
+        fputs("\r\033[K", stderr);
+        shown = 0;
+    }
+}
+
+static int say(const struct run *run, int status)
+{
+    progress(NULL, 0, 0);
+    if (status)
+        fprintf(stderr, "kcp-text: %s\n", *run->why ? run->why : "out of memory");
+    return status;
+}
+
+/* The same step under each form; all but the first are compared and forgotten. */
+static int run_forms(struct finding *f, struct run *many, const struct run *one,
+                     const double *theta)
+{
+    for (int form = FORMS - 1; form >= 0; form--) {
+        struct run other, *run = form ? &other : many;
+        progress(form_names[form], FORMS - form, FORMS);
+        int status = run_open(run, f->text, f->R, form);
+        run->look = form == 0;
+        if (!status)
+            status = run_step(run, theta);
+        if (status)
+            return say(run, status);
+        for (int r = 0; r < f->R; r++) {
+            const struct lane *l = &run->lane[r];
+            f->form[form].bytes += l->wire.bytes;
+            f->form[form].messages += l->wire.messages;
+            f->form[form].collectives += l->wire.collectives;
+            f->formula[form].bytes += l->formula.bytes;
+            f->formula[form].messages += l->formula.messages;
+            f->formula[form].collectives += l->formula.collectives;
+        }
+        f->form_err[form] = compare_runs(run, one, NULL);
+        f->counted &= !memcmp(&f->form[form], &f->formula[form], sizeof f->form[form]);
+        if (form)
+            run_close(run);
+    }
+    return 0;
+}
+
+/* theta <- theta - RATE dloss/dtheta on the embedding and the projections. */
+static int train(struct finding *f, int which, const double *theta0)
+{
+    struct run run;
+    const int64_t n = param_at(PARAMS), trained = param_at(P_CQ);
+    double *theta = malloc(sizeof *theta * n), *loss = f->loss[which];
+    int status = theta && loss ? KCP_OK : KCP_NO_MEMORY;
+    if (!status)
+        status = run_open(&run, f->text, which ? 1 : f->R, KCP_ALL_GATHER);
+    if (status) {
+        free(theta);
+        fprintf(stderr, "kcp-text: out of memory\n");
+        return status;
+    }
+    memcpy(theta, theta0, sizeof *theta * n);
+    for (int i = 0; i <= f->steps && !status; i++) {
+        progress(which ? "training on one rank, step" : "training, step", i, f->steps);
+        status = run_step(&run, theta);
+        loss[i] = run.loss;
+        for (int64_t j = 0; j < trained && !status; j++)
+            theta[j] -= RATE * run.grad[j];
+    }
+    status = say(&run, status);
+    run_close(&run);
+    free(theta);
+    return status;
+}
+
+static int run_all(struct finding *f, struct run *many, struct run *one,
+                   struct run *step)
+{
+    double *theta = params_make(SEED);
+    int status = theta ? KCP_OK : KCP_NO_MEMORY;
+    if (!status && !(status = run_open(one, f->text, 1, KCP_ALL_GATHER)))
+        status = run_step(one, theta);
+    if (!status && !(status = run_open(step, f->text, 1, KCP_ALL_GATHER))) {
+        step->oracle = 1;
+        progress("token recurrence", 0, 0);
+        status = run_step(step, theta);
+    }
+    if (status)
+        return say(*step->why ? step : one, status);
+    if ((status = run_forms(f, many, one, theta)))
+        return status;
+    f->worst_one = compare_runs(many, one, f->error_one);
+    f->worst_step = compare_runs(many, step, f->error_step);
+    measure_alive(f);
+    progress(NULL, 0, 0);
+    print_plan(f);
+    print_stages(f);
+    print_forms(f);
+    print_errors(f);
+    fflush(stdout);
+    for (int which = 0; which < 2 && f->steps && !status; which++) {
+        f->loss[which] = malloc(sizeof(double) * (f->steps + 1));
+        status = train(f, which, theta);
+    }
+    free(theta);
+    if (status)
+        return status;
+    f->took = seconds() - began;
+    f->pass = f->counted && f->worst_one <= f->limit && f->worst_step <= f->limit;
+    for (int i = 0; i < FORMS; i++)
+        f->pass &= f->form_err[i] <= f->limit;
+    print_training(f);
+    return 0;
+}
+
+/* Ranks are threads here: processes would all do the same, and write one page. */
+static int alone(void)
+{
+    struct kcp_who who;
+    char why[200];
+    if (kcp_who(&who, why, sizeof why))
+        return fprintf(stderr, "kcp-text: %s\n", why), 2;
+    if (who.R > 1)
+        return fprintf(stderr, "kcp-text: %s started %d processes; expected one, with "
+                       "--ranks\n", who.launcher, who.R), 2;
+    return 0;
+}
+
+static int do_all(int argc, char **argv)
+{
+    struct options o;
+    static struct text text;
+    static struct run many, one, step;
+    struct finding f = { .text = &text, .many = &many, .one = &one, .step = &step };
+    began = seconds();
+    int status = options_read(&o, argc, argv);
+    if (status || o.help)
+        return status;
+    status = alone();
+    if (!status)
+        status = text_read(&text, o.text, MOST_BYTES);
+    if (status)
+        return status;
+    if (!o.out) {
+        mkdir("build", 0777);
+        mkdir("build/run", 0777);
+        o.out = "build/run/index.html";
+    }
+    FILE *page = page_open(o.out);
+    if (!page)
+        return 2;
+    f.R = o.ranks, f.steps = o.steps, f.limit = 1e-11, f.counted = 1;
+    if (run_all(&f, &many, &one, &step)) {
+        page_drop(page, o.out);
+        return 1;
+    }
+    if (write_page(&f, page, o.out))
+        return 2;
+    char line[400];
+    close_line(&f, line, sizeof line);
+    printf("\n%s\nPage: %s\n", line, o.out);
+    run_close(&many);
+    run_close(&one);
+    run_close(&step);
+    free(f.loss[0]);
+    free(f.loss[1]);
+    free(f.alive);
+    free(text.byte);
+    return f.pass ? 0 : 1;
+}
+
+int main(int argc, char **argv) { return all_said("kcp-text", do_all(argc, argv)); }

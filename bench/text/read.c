@@ -1,0 +1,145 @@
+/* text_read.c -- the text of make run: files, or this repository's own prose.
+ *
+ * Book: none.  Checked by: tests/cli/text.sh.  Next: text_model.c.
+ */
+#include "text.h"
+#include <errno.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { FEW = 256, FILE_MOST = 1 << 24 };     /* prose shorter than FEW is not enough */
+
+static int refuse(const char *name, const char *found)
+{
+    fprintf(stderr, "kcp-text: TEXT=%s: %s; expected a file of at least 2 bytes\n",
+            name, found);
+    return 2;
+}
+
+/* The whole file, *n its bytes; NULL, and why, when there is nothing to read. */
+static unsigned char *slurp(const char *path, int64_t *n, const char **why)
+{
+    struct stat st;
+    unsigned char *buf = NULL;
+    FILE *f = fopen(path, "rb");
+    *why = f ? "it is empty" : strerror(errno);
+    if (f && !fstat(fileno(f), &st) && S_ISDIR(st.st_mode))
+        *why = "it is a directory";
+    else if (f && (buf = malloc(FILE_MOST)))
+        *n = (int64_t)fread(buf, 1, FILE_MOST, f);
+    if (f)
+        fclose(f);
+    if (buf && *n >= 2)
+        return buf;
+    free(buf);
+    return NULL;
+}
+
+/* Keep what stands between comment marks: C sources read as prose. */
+static int64_t comments(unsigned char *s, int64_t n)
+{
+    int64_t kept = 0;
+    for (int64_t i = 0, in = 0; i + 1 < n; i++) {
+        const int opens = !in && s[i] == '/' && s[i + 1] == '*';
+        const int closes = in && s[i] == '*' && s[i + 1] == '/';
+        if (opens || closes) {
+            in = opens, i++;
+            s[kept++] = '\n';
+        } else if (in && !(s[i] == '*' && i && s[i - 1] == ' '))
+            s[kept++] = s[i];
+    }
+    return kept;
+}
+
+/* Share of the rest a file may take: the first is long, so that it covers a whole rank,
+ * and the others make the batch uneven. It ends with a line or a word. */
+static int64_t take(const unsigned char *s, int64_t n, int64_t rest, int last)
+{
+    int64_t most = last ? rest : rest * 5 / 8;
+    if (n <= most)
+        return n;
+    for (int64_t i = most; i > most - 80 && i > 1; i--)
+        if (s[i - 1] == '\n')
+            return i;
+    for (int64_t i = most; i > most - 40 && i > 1; i--)
+        if (s[i - 1] == ' ')
+            return i;
+    return most;
+}
+
+static void append(struct text *x, const char *path, const unsigned char *s, int64_t n,
+                   int64_t size, int64_t most, int last)
+{
+    const int64_t m = take(s, n, most - x->T, last);
+    if (x->N == MAX_SEQS || m < 2)
+        return;
+    memcpy(x->byte + x->T, s, m);
+    snprintf(x->name[x->N], sizeof x->name[0], "%s", path);
+    x->size[x->N] = size;
+    x->cu[++x->N] = x->T += m;
+}
+
+/* Names with spaces between them; or one name that has spaces in it. */
+static int read_list(struct text *x, const char *paths, int64_t most)
+{
+    char *list = strdup(paths), *save = NULL;
+    struct stat st;
+    const char *between = stat(paths, &st) ? " " : "";
+    int left = 0, status = 0;
+    for (const char *p = paths; *p; p++)
+        left += *between ? *p != ' ' && (p[1] == ' ' || !p[1]) : !p[1];
+    for (char *p = list ? strtok_r(list, between, &save) : NULL; p && !status;
+         p = strtok_r(NULL, between, &save)) {
+        int64_t n;
+        const char *why;
+        unsigned char *s = slurp(p, &n, &why);
+        if (s)
+            append(x, p, s, n, n, most, --left == 0);
+        else
+            status = refuse(p, why);
+        free(s);
+    }
+    free(list);
+    if (!status && !x->N)
+        return refuse(paths, "no name in it");
+    return status;
+}
+
+/* README.md and the book's chapters; if they are hardly there, what the sources say. */
+static int read_own(struct text *x, int64_t most)
+{
+    const char *const prose[] = { "README.md", "book/[0-9]*.md", "ref/*.[ch]" };
+    for (int p = 0; p < 3 && (p < 2 || x->T < FEW); p++) {
+        glob_t g;
+        if (glob(prose[p], 0, NULL, &g))
+            continue;
+        for (size_t i = 0; i < g.gl_pathc && x->N < 3; i++) {
+            int64_t n, size;
+            const char *why;
+            unsigned char *s = slurp(g.gl_pathv[i], &n, &why);
+            if (!s)
+                continue;
+            size = n;
+            if (p == 2)
+                n = comments(s, n);
+            append(x, g.gl_pathv[i], s, n, size, most, x->N == 2);
+            free(s);
+        }
+        globfree(&g);
+    }
+    if (!x->T)
+        fprintf(stderr, "kcp-text: no README.md, book/*.md or ref/*.c here: run it in "
+                "the repository's root, or give TEXT=\n");
+    return x->T ? 0 : 2;
+}
+
+int text_read(struct text *x, const char *paths, int64_t most)
+{
+    memset(x, 0, sizeof *x);
+    x->byte = malloc(most);
+    if (!x->byte)
+        return 2;
+    return paths ? read_list(x, paths, most) : read_own(x, most);
+}

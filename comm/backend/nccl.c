@@ -1,0 +1,245 @@
+/* nccl.c -- ranks as GPUs: a communicator each, watched, aborted when a rank is lost.
+ *
+ * Book: chapter 20.  Checked by: bench/gpu_nccl.sh, a process killed in an exchange.
+ * Next: nccl_threads.c; nccl_calls.c, what a rank may call.
+ *
+ * Other ranks are known through host, ranks that can talk without a GPU: threads of
+ * this process or processes. It carries NCCL's id, and while the GPUs exchange a watch
+ * thread asks it, and NCCL, every 10 ms whether somebody was lost. */
+#include "kcp.h"
+#include <stdio.h>
+
+#ifdef KCP_WITH_NCCL
+#include "nccl.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+int nccl_fail(struct wire *w, int rank, int status, const char *why, int tell)
+{
+    int other = rank;
+    char known[160] = "";
+    for (int i = 0; i < 30 && tell && w->host; i++) {    /* NCCL may notice first who */
+        if (w->host->lost(w->host, &other, known, sizeof known))
+            break;
+        poll(NULL, 0, status == KCP_COMM ? 10 : 0);
+    }
+    pthread_mutex_lock(&w->lock);
+    const int first = !w->failed;
+    if (first) {
+        w->failed = 1, w->rank = other;
+        snprintf(w->why, sizeof w->why, "%s", known[0] ? known : why);
+    }
+    ncclComm_t at = w->grouped ? NULL : w->at;           /* else the group's end does */
+    if (at)
+        w->at = NULL;
+    pthread_mutex_unlock(&w->lock);
+    if (at)
+        w->nccl->ncclCommAbort(at);
+    if (first && tell && w->host && !known[0])
+        w->host->fail(w->host, status, why);
+    return KCP_COMM;
+}
+
+//> watch
+static void *watch(void *arg)
+{
+    struct wire *w = arg;
+    char why[160];
+    int rank;
+    cudaSetDevice(w->device);
+    while (!w->stop && !w->failed) {
+        ncclResult_t result = ncclSuccess;
+        if (w->host && w->host->lost(w->host, &rank, why, sizeof why)) {
+            nccl_fail(w, rank, KCP_COMM, why, 0);
+            break;
+        }
+        pthread_mutex_lock(&w->lock);
+        if (w->at)
+            w->nccl->ncclCommGetAsyncError(w->at, &result);
+        pthread_mutex_unlock(&w->lock);
+        if (result != ncclSuccess && result != ncclInProgress) {
+            snprintf(why, sizeof why, "NCCL: %s", w->nccl->ncclGetErrorString(result));
+            nccl_fail(w, w->comm.r, KCP_COMM, why, 1);
+        }
+        poll(NULL, 0, 10);
+    }
+    w->watched = 1;
+    return NULL;
+}
+//< watch
+
+static void fail(struct kcp_comm *c, int status, const char *why)
+{
+    nccl_fail((struct wire *)c, c->r, status, why, 1);
+}
+
+static int lost(struct kcp_comm *c, int *rank, char *why, size_t n)
+{
+    struct wire *w = (struct wire *)c;
+    pthread_mutex_lock(&w->lock);
+    const int failed = w->failed;
+    if (failed && rank)
+        *rank = w->rank;
+    if (failed && why)
+        snprintf(why, n, "%s", w->why);
+    pthread_mutex_unlock(&w->lock);
+    return failed;
+}
+
+static void free_comm(struct kcp_comm *c)
+{
+    struct wire *w = (struct wire *)c;
+    w->stop = 1;
+    for (int i = 0; i < 500 && w->watching && !w->watched; i++)
+        poll(NULL, 0, 10);
+    if (w->watching && !w->watched) {         /* NCCL does not let go: neither do we */
+        pthread_detach(w->watch);
+        return;
+    }
+    if (w->watching)
+        pthread_join(w->watch, NULL);
+    if (w->ours && w->at && !w->failed &&
+        !nccl_settle(w, w->at, w->nccl->ncclCommFinalize(w->at), "finalize"))
+        w->nccl->ncclCommDestroy(w->at);
+    if (w->token)
+        cudaFree(w->token);
+    pthread_mutex_destroy(&w->lock);
+    free(w);
+}
+
+static struct wire *make(struct kcp_comm *host, char *why, size_t n)
+{
+    const struct nccl *nccl = nccl_open(why, n);
+    struct wire *w = nccl ? calloc(1, sizeof *w) : NULL;
+    if (!w)
+        return NULL;
+    w->comm = (struct kcp_comm){ .backend = "nccl", .fail = fail, .lost = lost,
+                                 .free = free_comm };
+    nccl_calls(&w->comm);
+    w->nccl = nccl, w->host = host, w->ours = 1;
+    pthread_mutex_init(&w->lock, NULL);
+    if (boot_timeout(&w->seconds, why, n) || cudaGetDevice(&w->device) ||
+        cudaMalloc((void **)&w->token, sizeof *w->token) ||
+        cudaMemset(w->token, 0, sizeof *w->token)) {
+        if (!why[0])
+            snprintf(why, n, "no CUDA device");
+        free_comm(&w->comm);
+        return NULL;
+    }
+    return w;
+}
+
+static int begin(struct wire *w, struct kcp_comm **comm)
+{
+    if (w->nccl->ncclCommCount(w->at, &w->comm.R) ||
+        w->nccl->ncclCommUserRank(w->at, &w->comm.r))
+        return KCP_COMM;
+    w->watching = !pthread_create(&w->watch, NULL, watch, w);
+    *comm = &w->comm;
+    return KCP_OK;
+}
+
+/* Host's rank 0 draws the id; KCP_COMM, and host->fail, when the GPUs do not meet. */
+int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size_t n)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclUniqueId id;
+    *comm = NULL;
+    why[0] = 0;
+    struct wire *w = make(host, why, n);
+    int err = w ? KCP_OK : KCP_CUDA;
+    if (w && host->r == 0 && w->nccl->ncclGetUniqueId(&id))
+        err = KCP_COMM;
+    for (int r = 1; r < host->R && !err; r++)
+        if (host->r == 0)
+            err = host->send(host, &id, sizeof id, r, NULL);
+        else if (host->r == r)
+            err = host->recv(host, &id, sizeof id, 0, NULL);
+    config.blocking = 0;
+    if (!err) {
+        w->comm.r = host->r;
+        const ncclResult_t result =
+            w->nccl->ncclCommInitRankConfig(&w->at, host->R, id, host->r, &config);
+        err = nccl_settle(w, w->at, result, "init");
+    }
+    if (!err)
+        err = begin(w, comm);
+    if (err) {
+        if (w && w->failed)
+            snprintf(why, n, "%s", w->why);
+        else if (!why[0])
+            snprintf(why, n, "NCCL did not start");
+        host->fail(host, err, why);
+        if (w)
+            free_comm(&w->comm);
+    }
+    return err;
+}
+
+int kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl)
+{
+    char why[160] = "";
+    *comm = NULL;
+    struct wire *w = make(NULL, why, sizeof why);
+    if (!w)
+        return KCP_CUDA;
+    w->at = nccl, w->ours = 0;
+    const int err = begin(w, comm);
+    if (err)
+        free_comm(&w->comm);
+    return err;
+}
+
+int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **comm)
+{
+    struct wire *all = (struct wire *)from, *w;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    char why[160] = "";
+    *comm = NULL;
+    if (strcmp(from->backend, "nccl"))
+        return KCP_NA;
+    if (!(w = make(all->host, why, sizeof why)))
+        return KCP_CUDA;
+    config.blocking = 0;
+    pthread_mutex_lock(&all->lock);
+    ncclResult_t result = all->at && !all->failed
+        ? all->nccl->ncclCommSplit(all->at, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key,
+                                   &w->at, &config) : ncclInternalError;
+    pthread_mutex_unlock(&all->lock);
+    if (result == ncclSuccess)                /* which NCCL says too early: w->at is */
+        result = ncclInProgress;              /* written when all has settled */
+    int err = all->failed ? KCP_COMM : nccl_settle(all, all->at, result, "split");
+    if (!err && !w->at && color >= 0)
+        err = KCP_COMM;
+    if (!err && w->at)
+        err = nccl_settle(w, w->at, ncclInProgress, "split");
+    if (!err && w->at)
+        err = begin(w, comm);
+    if (!*comm)
+        free_comm(&w->comm);
+    return err;
+}
+
+#else
+int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size_t n)
+{
+    *comm = NULL;
+    if (why)
+        snprintf(why, n, "built without NCCL");
+    return KCP_NA;
+}
+
+int kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl)
+{
+    *comm = NULL;
+    return KCP_NA;
+}
+
+int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **comm)
+{
+    *comm = NULL;
+    return KCP_NA;
+}
+#endif

@@ -1,0 +1,46 @@
+/* nccl.h -- the NCCL calls that we use, found when the first communicator is made.
+ *
+ * Book: chapter 20.  Checked by: bench/gpu_nccl.sh.  Next: nccl.c.
+ *
+ * Not linked but opened, so that a program built with NCCL starts where there is none,
+ * and uses the one that is loaded already (a caller's ncclComm_t is of that one). */
+#ifndef KCP_NCCL_H
+#define KCP_NCCL_H
+
+#include "comm/bootstrap.h"
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+#include <pthread.h>
+
+#define NCCL_CALLS(F)                                                                 \
+    F(ncclGetUniqueId) F(ncclCommInitRankConfig) F(ncclCommSplit)                     \
+    F(ncclCommGetAsyncError) F(ncclCommAbort) F(ncclCommFinalize) F(ncclCommDestroy)  \
+    F(ncclCommCount) F(ncclCommUserRank) F(ncclGetErrorString) F(ncclAllGather)       \
+    F(ncclAllReduce) F(ncclSend) F(ncclRecv) F(ncclGroupStart) F(ncclGroupEnd)
+#define NCCL_MEMBER(f) __typeof__(f) *f;
+struct nccl { NCCL_CALLS(NCCL_MEMBER) };
+
+/* NULL, and why: no libnccl.so.2 here, or one without what we need. */
+const struct nccl *nccl_open(char *why, size_t n);
+
+struct wire {                          /* one rank; comm is its first member */
+    struct kcp_comm comm;
+    const struct nccl *nccl;
+    ncclComm_t at;                     /* NULL once aborted */
+    struct kcp_comm *host;             /* who knows the lost; may be NULL */
+    int ours, device, *token;
+    double seconds;
+    pthread_mutex_t lock;
+    pthread_t watch;
+    int watching, watched, stop, grouped, failed, rank;
+    char why[160];
+};
+
+/* Remember the first failure, tell the host ranks when it is ours, abort. */
+int nccl_fail(struct wire *w, int rank, int status, const char *why, int tell);
+/* After a call: wait until NCCL has taken it over, or has failed, or time is up. */
+int nccl_settle(struct wire *w, ncclComm_t at, ncclResult_t result, const char *call);
+void nccl_calls(struct kcp_comm *c);
+
+#endif

@@ -1,0 +1,144 @@
+/* nccl_calls.c -- what a rank may call over NCCL: on a stream, with a timeout.
+ *
+ * Book: chapter 20.  Checked by: bench/gpu_nccl.sh, through every form.
+ * Next: ../ref/08_forward.c, a rank's program.
+ *
+ * The communicator does not block: a call returns at once and is polled until NCCL has
+ * put it on the stream. The lock is held for moments only, so that another thread can
+ * abort; inside a group NCCL holds on to the communicator, and the group's end aborts.
+ */
+#ifdef KCP_WITH_NCCL
+#include "nccl.h"
+
+#include <sched.h>
+#include <stdio.h>
+
+int nccl_settle(struct wire *w, ncclComm_t at, ncclResult_t result, const char *call)
+{
+    const double until = boot_now() + w->seconds;
+    char why[160] = "";
+    while (result == ncclInProgress && !why[0]) {
+        sched_yield();
+        pthread_mutex_lock(&w->lock);
+        if (w->failed)
+            result = ncclInternalError;
+        else if (w->nccl->ncclCommGetAsyncError(at, &result))
+            result = ncclInternalError;
+        pthread_mutex_unlock(&w->lock);
+        if (boot_now() > until)
+            snprintf(why, sizeof why, "%s made no progress for %.0f s", call,
+                     w->seconds);
+    }
+    if (w->failed)
+        return KCP_COMM;
+    if (result == ncclSuccess)
+        return KCP_OK;
+    if (!why[0])
+        snprintf(why, sizeof why, "%s: NCCL: %s", call,
+                 w->nccl->ncclGetErrorString(result));
+    return nccl_fail(w, w->comm.r, KCP_COMM, why, 1);
+}
+
+/* The call, unless the communicator is gone; in a group its end settles. */
+#define CALL(w, name, call)                                                           \
+    ncclResult_t result = ncclInternalError;                                          \
+    pthread_mutex_lock(&(w)->lock);                                                   \
+    const int there = (w)->at && !(w)->failed, grouped = (w)->grouped;                \
+    if (there) result = (w)->nccl->call;                                              \
+    pthread_mutex_unlock(&(w)->lock);                                                 \
+    if (!there) return KCP_COMM;                                                      \
+    if (grouped && result == ncclInProgress) result = ncclSuccess;                    \
+    return nccl_settle(w, (w)->at, result, name)
+
+static int all_gather(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
+                      struct CUstream_st *stream)
+{
+    struct wire *w = (struct wire *)c;
+    c->traffic.bytes += (int64_t)(c->R - 1) * (int64_t)bytes;
+    c->traffic.collectives++;
+    CALL(w, "all_gather", ncclAllGather(mine, all, bytes, ncclChar, w->at, stream));
+}
+
+static int send_to(struct kcp_comm *c, const void *data, size_t bytes, int to,
+                   struct CUstream_st *stream)
+{
+    struct wire *w = (struct wire *)c;
+    if (to < 0 || to >= c->R || to == c->r)
+        return KCP_BAD;
+    c->traffic.bytes += (int64_t)bytes;
+    c->traffic.messages++;
+    CALL(w, "send", ncclSend(data, bytes, ncclChar, to, w->at, stream));
+}
+
+static int recv_from(struct kcp_comm *c, void *data, size_t bytes, int from,
+                     struct CUstream_st *stream)
+{
+    struct wire *w = (struct wire *)c;
+    if (from < 0 || from >= c->R || from == c->r)
+        return KCP_BAD;
+    CALL(w, "recv", ncclRecv(data, bytes, ncclChar, from, w->at, stream));
+}
+
+static int group(struct kcp_comm *c, int begin)
+{
+    struct wire *w = (struct wire *)c;
+    pthread_mutex_lock(&w->lock);
+    const int was = w->grouped, failed = w->failed || !w->at;
+    ncclResult_t result = ncclSuccess;
+    if (begin && !failed && (result = w->nccl->ncclGroupStart()) == ncclSuccess)
+        w->grouped = 1;
+    if (!begin && was) {
+        result = w->nccl->ncclGroupEnd();
+        w->grouped = 0;
+        if (w->failed && w->at) {
+            w->nccl->ncclCommAbort(w->at);
+            w->at = NULL;
+        }
+    }
+    pthread_mutex_unlock(&w->lock);
+    return failed ? KCP_COMM : nccl_settle(w, w->at, result, "group");
+}
+
+//> wait
+/* All ranks here, and what the stream did has arrived. */
+static int barrier(struct kcp_comm *c, struct CUstream_st *stream)
+{
+    struct wire *w = (struct wire *)c;
+    const double until = boot_now() + w->seconds;
+    ncclResult_t result = ncclInternalError;
+    char why[160];
+    pthread_mutex_lock(&w->lock);
+    if (w->at && !w->failed)
+        result = w->nccl->ncclAllReduce(w->token, w->token, 1, ncclInt, ncclSum, w->at,
+                                        stream);
+    pthread_mutex_unlock(&w->lock);
+    int err = w->failed ? KCP_COMM : nccl_settle(w, w->at, result, "barrier");
+    while (!err) {
+        const cudaError_t cuda = cudaStreamQuery(stream);
+        if (w->failed)
+            return KCP_COMM;
+        if (cuda == cudaSuccess)
+            return KCP_OK;
+        if (cuda != cudaErrorNotReady)
+            snprintf(why, sizeof why, "barrier: %s", cudaGetErrorString(cuda));
+        else if (boot_now() > until)
+            snprintf(why, sizeof why, "the stream made no progress for %.0f s, in or "
+                     "before barrier", w->seconds);
+        else {
+            sched_yield();
+            continue;
+        }
+        err = nccl_fail(w, c->r, cuda == cudaErrorNotReady ? KCP_COMM : KCP_CUDA, why,
+                        1);
+    }
+    return err;
+}
+//< wait
+
+void nccl_calls(struct kcp_comm *c)
+{
+    c->all_gather = all_gather, c->send = send_to, c->recv = recv_from;
+    c->group = group, c->barrier = barrier;
+}
+#endif
+typedef int kcp_nccl_calls_is_not_empty;

@@ -1,0 +1,111 @@
+// map_walk.cuh -- maps applied one after another to columns that stay in registers.
+// Book: chapter 07, "Tensor cores".
+// Checked by: tests/07_merge/checks.c and every form of the exchange.
+// Next: 07_merge/v2_group_sm90.cu.
+//
+// X <- op(M) X + h on 64 columns of a head, K = 128: a block of one warpgroup, X^T in
+// its registers as in group_scan.cuh. Both factors are fp32 here. Each is the sum of
+// three bf16 pieces, and of the nine products the six largest are formed, the small
+// ones first: what is left out is below 2^-24. Bound: 6 x 2 K^2 64 flops a link, 1.75
+// us of a processor at its peak, behind 64 KiB of M from memory; the next M is copied
+// meanwhile.
+#ifndef KCP_MAP_WALK_CUH
+#define KCP_MAP_WALK_CUH
+
+#include "cuda/tile/warpgroup_scan.cuh"
+
+struct map_room {
+    bf16 M[3][4 * PANEL];                // pieces: all rows, 64 columns and 64 more
+    float raw[DIM * DIM];                // a thread reads what it copied itself
+};
+
+// M, rows VK apart, to where this thread will find its share.
+static __device__ __forceinline__ void fetch_M(const float *M, int VK,
+                                               struct map_room *s)
+{
+    for (int at = threadIdx.x; at < DIM * DIM / 4; at += 128)
+        copy_async((bf16 *)(s->raw + 4 * at),
+                   (const bf16 *)(M + (int64_t)(at / 32) * VK + at % 32 * 4), 1);
+    copies_commit();
+}
+
+static __device__ __forceinline__ void split_M(struct map_room *s)
+{
+    #pragma unroll 4
+    for (int at = threadIdx.x; at < DIM * DIM / 4; at += 128) {
+        const int i = at / 32, p = at % 32 * 4;
+        float4 x = *(const float4 *)(s->raw + 4 * at);
+        char *to = (char *)(s->M[0] + p / 64 * 2 * PANEL) + in_panel(i, p % 64 / 8)
+                 + p % 8 * 2;
+        #pragma unroll
+        for (int piece = 0; piece < 3; piece++) {
+            const uint2 y = { pack(x.x, x.y), pack(x.z, x.w) };
+            *(uint2 *)(to + piece * sizeof s->M[0]) = y;
+            unpack_rest(y.x, x.x, x.y);
+            unpack_rest(y.y, x.z, x.w);
+        }
+    }
+}
+
+// X^T [64,128] <- X^T op(M)^T from M's pieces.
+template <int backward>
+static __device__ __forceinline__ void times_M(float (*X)[4], const struct map_room *s)
+{
+    const int order[6][2] = { { 2, 0 }, { 1, 1 }, { 0, 2 }, { 1, 0 }, { 0, 1 },
+                              { 0, 0 } };
+    uint32_t a[8][3][4];
+    #pragma unroll
+    for (int i = 0; i < 8; i++) split<3>(a[i], X + 2 * i);
+    #pragma unroll
+    for (int i = 0; i < 64; i++) X[i / 4][i % 4] = 0.0f;
+    group_begin();
+    #pragma unroll
+    for (int o = 0; o < 6; o++) {
+        const bf16 *M = s->M[order[o][1]];
+        #pragma unroll
+        for (int i = 0; i < 8; i++)
+            group_mma_128<backward>(X, a[i][order[o][0]],
+                backward ? columns_at(M, 2 * PANEL) + i * STEP_COLUMNS
+                         : rows_at(M) + i / 4 * 2 * NEXT_PANEL + i % 4 * STEP_ROWS);
+    }
+    group_commit();
+    group_wait<0>();
+    hold<16>(X);
+}
+
+// What a block walks over: map [1], [2], ... of a head, `step` floats apart, each with
+// its h left of its M, V columns of it; X has columns v .. v+63 of h, or none: h NULL.
+struct walk_of_maps {
+    const float *M, *h;
+    int64_t step;
+    int count, VK;
+};
+
+// X <- ... M_2 (M_1 X + h_1) + h_2 ... Each barrier: all pieces are there; nobody reads
+// them any more.
+template <int backward>
+static __device__ __forceinline__ void walk_maps(struct walk_of_maps w, float (*X)[4],
+                                                 struct map_room *s)
+{
+    const int warp = threadIdx.x / 32 * 16;
+    if (w.count > 0) fetch_M(w.M, w.VK, s);
+    for (int j = 0; j < w.count; j++) {
+        copies_wait<0>();
+        split_M(s);
+        w.M += w.step;
+        if (j + 1 < w.count) fetch_M(w.M, w.VK, s);
+        show_async();
+        __syncthreads();
+        times_M<backward>(X, s);
+        if (w.h) {
+            float h[16][4];
+            load_state<DIM>(h, w.h + warp, 1, w.VK);
+            #pragma unroll
+            for (int i = 0; i < 64; i++) X[i / 4][i % 4] += h[i / 4][i % 4];
+            w.h += w.step;
+        }
+        __syncthreads();
+    }
+}
+
+#endif

@@ -1,0 +1,136 @@
+// v2_stages_again.cuh -- what backward needs once more, from the A that forward kept.
+// Book: chapter 13, "Code: kernels".
+// Checked by: tests/13_backward/checks.c.
+// Next: v2_stages.cu.
+#include "v2_stages_recompute_rows.cuh"
+
+// G, u, w, and KDA's kg and qg: chapters 02 and 03 without the pairs and the inverse,
+// for the block holds q, k, beta and A. [w | u] = A [beta k~ | beta v] is one product.
+//
+// Bound: memory. A token-head reads q, k, v, g (8 K) and A (2 C), and writes G (4 K),
+// u, w, kg, qg (8 K): 2690 bytes at K = V = 128, 0.49 ms for case A; 02 and 03 had 1.8.
+// All of a block's reads leave at once, g to registers and the rest to shared memory;
+// three blocks hide each other's phases. A thread walks K/16 tokens of four channels.
+// Barriers: copies and the spans' sums are there; X is; X has been read; [w | u] is.
+
+// X <- A X: a warp 16 rows and half of the columns, a fourth at a time; A is lower
+// triangular.
+template <int K, int V>
+static __device__ void times_A(struct again_room<K, V> &s)
+{
+    const int W = K + V, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int r = warp / 2 * 16, c0 = warp % 2 * (W / 2);
+    uint32_t y[W / 16][2];
+    #pragma unroll
+    for (int h = 0; h < W / 16; h += W / 32) {
+        float d[W / 32][4] = {};
+        //> kernel-again
+        for (int p = 0; p <= r; p += 16) {
+            uint32_t a[4], b[4];
+            load_tiles(a, &s.A[r][p] + tiles_down(lane, CHUNK + PAD));
+            #pragma unroll
+            for (int c = 0; c < W / 64; c++) {
+                load_tiles_t(b, &s.X[p][c0 + h * 8 + c * 16]
+                                + tiles_down(lane, W + PAD));
+                mma(d[2 * c], a, b[0], b[1]), mma(d[2 * c + 1], a, b[2], b[3]);
+            }
+        }
+        //< kernel-again
+        #pragma unroll
+        for (int c = 0; c < W / 32; c++) {
+            y[h + c][0] = pack(d[c][0], d[c][1]);
+            y[h + c][1] = pack(d[c][2], d[c][3]);
+        }
+    }
+    __syncthreads();
+    #pragma unroll
+    for (int c = 0; c < W / 16; c++) {
+        uint32_t *to = (uint32_t *)&s.X[r + lane / 4][c0 + c * 8 + lane % 4 * 2];
+        to[0] = y[c][0], to[8 * (W + PAD) / 2] = y[c][1];
+    }
+}
+
+// A's and q's rows, k beside v in X; zeros past the chunk's end.
+template <int K, int V>
+static __device__ void fetch_again(const struct kcp_wy &a, struct span z, int n,
+                                   struct again_room<K, V> &s)
+{
+    const int m = n / (a.HV / a.H);
+    const int64_t H = a.H, HV = a.HV;
+    const bf16 *k = in<bf16>(a.k, z.t, a.H, m, K), *v = in<bf16>(a.v, z.t, a.HV, n, V);
+    fetch_rows<CHUNK>(s.A[0], in<bf16>(a.A, z.t, a.HV, n, CHUNK), HV * CHUNK, z.len);
+    if (a.model == KCP_KDA)
+        fetch_rows<K>(s.q[0], in<bf16>(a.q, z.t, a.H, m, K), H * K, z.len);
+    for (int at = threadIdx.x; at < CHUNK * (K + V) / 8; at += 256) {
+        const int t = at / ((K + V) / 8), d = at % ((K + V) / 8) * 8, here = t < z.len;
+        const int64_t row = here ? t : 0;
+        copy_async(&s.X[t][d],
+                   d < K ? k + row * H * K + d : v + row * HV * V + d - K, here);
+    }
+    copies_commit();
+    for (int t = threadIdx.x; t < CHUNK; t += 256)
+        s.beta[t] = t < z.len ? in<float>(a.beta, z.t + t, 1, 0, a.HV)[n] : 0.0f;
+}
+
+template <int K, int V>
+static __global__ __launch_bounds__(256, 3) void make_again(const struct kcp_gate f,
+                                                            const struct kcp_wy a)
+{
+    extern __shared__ __align__(128) unsigned char shared[];
+    struct again_room<K, V> &s = *(struct again_room<K, V> *)shared;
+    const int n = blockIdx.x % a.HV, c = blockIdx.x / a.HV;
+    const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+
+    fetch_again<K, V>(a, z, n, s);
+    if (a.model == KCP_GDN) gate_rows_gdn<K, V>(f, a, z, n, s);
+    else gate_rows_kda<K, V>(f, a, z, n, s);
+    for (int at = threadIdx.x; at < CHUNK * V / 4; at += 256) {
+        const int t = at / (V / 4), d = at % (V / 4) * 4;
+        uint2 *v = (uint2 *)&s.X[t][K + d];
+        float y[4];
+        unpack4(y, *v);
+        for (int e = 0; e < 4; e++) y[e] *= s.beta[t];
+        *v = pack4(y);
+    }
+    __syncthreads();
+    times_A<K, V>(s);
+    __syncthreads();
+    for (int at = threadIdx.x; at < z.len * (K + V) / 8; at += 256) {
+        const int t = at / ((K + V) / 8), d = at % ((K + V) / 8) * 8;
+        bf16 *to = d < K ? out<bf16>(a.w, z.t + t, a.HV, n, K) + d
+                         : out<bf16>(a.u, z.t + t, a.HV, n, V) + d - K;
+        *(uint4 *)to = *(const uint4 *)&s.X[t][d];
+    }
+}
+
+template <int K, int V>
+static int launch_again(const struct kcp_gate *f, const struct kcp_wy *a)
+{
+    const size_t bytes = sizeof(struct again_room<K, V>);
+    cudaFuncSetAttribute(make_again<K, V>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         bytes);
+    make_again<K, V><<<(unsigned)a->NC * a->HV, 256, bytes, a->stream>>>(*f, *a);
+    return launched();
+}
+
+// KCP_NA leaves it to chapters 02 and 03.
+static int v2_again(const struct kcp_gate *f, const struct kcp_wy *a)
+{
+    const void *p[] = { f->g_raw, f->dt_bias, a->q, a->k, a->v, a->G, a->A, a->u, a->w,
+                        a->kg, a->qg };
+    const int K = a->K, V = a->V;
+    if (a->C != CHUNK || (K != 64 && K != 128) || (V != 64 && V != 128)) return KCP_NA;
+    for (const void *x : p)
+        if (!aligned_16(x)) return KCP_NA;
+    if (!a->NC) return KCP_OK;
+    if (K == 64 && V == 64) return launch_again<64, 64>(f, a);
+    if (K == 64) return launch_again<64, 128>(f, a);
+    return V == 64 ? launch_again<128, 64>(f, a) : launch_again<128, 128>(f, a);
+}
+
+static inline struct stages stages_v2_again(const char *name)
+{
+    struct stages t = stages_v2(name);
+    t.again = v2_again;
+    return t;
+}

@@ -1,0 +1,168 @@
+// room.cuh -- what a version of the family's kernels brings, and where all of it lies.
+// Book: chapter 16, "Code: kernels".
+// Checked by: tests/16_family/checks.c.
+// Next: program.cuh.
+#ifndef KCP_16_ROOM_CUH
+#define KCP_16_ROOM_CUH
+
+#include "cuda/host/workspace.cuh"
+#include "cuda/host/mapops.cuh"
+#include "cuda/host/stages_v1.cuh"
+
+// The call and where its form lies. Row e of the form belongs to token e / m; G is the
+// same for every row of a token. Chunks are of C tokens, C m rows: at most CMAX.
+struct family {
+    struct kcp_family a;
+    int m, C, NC, spread;                // spread: chapters 05 and 11 read the rows
+    const int *cu, *cn, *sc;             // the grid, in rows
+    float *G, *L, *B;                    // [mT,HV,K]; Aab or L, and Aak [T,HV,C]
+    void *u, *w, *kg, *qg, *Aqk;
+    const void *v_new, *h, *dh, *dAqk, *dU;
+    float *z, *dL, *dB;                  // [T,HV,V], [T,HV,C] twice: v1's
+};
+
+// Chunk c: its first token, and how many.
+static __device__ __forceinline__ struct span tokens(const struct family &x, int c)
+{
+    const int s = x.sc[c];
+    const int64_t t = x.cu[s] / x.m + (int64_t)(c - x.cn[s]) * x.C;
+    const int64_t left = x.cu[s + 1] / x.m - t;
+    return { t, left < x.C ? (int)left : x.C };
+}
+
+// What a version brings: the form, the way back through it, and the kernels of 04, 05,
+// 09 and 11 for its rows. whole: chunks have CMAX rows whatever the plan's are, and the
+// way back keeps what it needs on chip.
+struct program;
+struct engine {
+    struct stages t;
+    int (*form)(const struct family *), (*back)(const struct family *);
+    int whole;
+    int (*scan)(const struct program *), (*local)(const struct program *);
+    int (*reverse)(const struct program *);     // of two rows a token; or NULL
+};
+
+// Bound: the sum of its stages'. Only the form and the way back through it are the
+// family's own; scan, map, reverse scan and reverse map are KDA's kernels on its rows.
+struct program {
+    struct family f;
+    struct engine by;
+    struct kcp_call form;                // the call, told in rows
+    struct room r;
+    int *cu, *cn, *sc, *want;
+    void *states, *ends, *maps, *o, *v_new, *h, *h_out;
+    void *dO, *dAqk, *dv_local, *dU, *dh, *dh_in;
+    struct kcp_exchange e;
+};
+
+#define FORM(type, name)                                                              \
+    struct type name = {};                                                            \
+    memcpy((void *)&name, &x->form, sizeof(struct kcp_call));                         \
+    name.cu = x->cu, name.cn = x->cn, name.sc = x->sc
+
+// Tokens of a chunk: as many as make CMAX rows, whatever the plan's chunk is.
+static int chunks_of(const struct kcp_family *a, int C)
+{
+    const struct kcp_context *ctx = &a->plan->ctx[a->r];
+    int n = 0;
+    for (int s = 0; s < ctx->NS; s++) n += (ctx->cu[s + 1] - ctx->cu[s] + C - 1) / C;
+    return n;
+}
+
+// Is a map of this rank wanted, so that chapters 05 and 11 read the form's rows?
+static int crosses(const struct kcp_family *a)
+{
+    const int seg0 = a->plan->ctx[a->r].seg0;
+    int want = 0;
+    for (int s = 0; s < a->NS; s++)
+        want |= kcp_plan_want(a->plan, seg0 + s, 0) |
+                kcp_plan_want(a->plan, seg0 + s, 1);
+    return want != 0;
+}
+
+template <class X>
+static size_t place(struct program *x, const struct kcp_family *args,
+                    const struct engine &by)
+{
+    *x = {};
+    struct family *f = &x->f;
+    struct kcp_family *a = &f->a;
+    *a = *args, x->by = by;
+    f->m = a->model == KCP_DPLR ? 2 : 1;
+    f->spread = crosses(a);
+    f->C = a->C * f->m <= CMAX && !by.whole ? a->C : CMAX / f->m;
+    f->NC = chunks_of(a, f->C);
+    const int64_t R = a->T * f->m * a->HV, S = a->T * a->HV * f->C, n4 = sizeof(float);
+    const int64_t KV = (int64_t)a->HV * a->K * a->V, KK = (int64_t)a->HV * a->K * a->K;
+    const int64_t x4 = sizeof(X), CR = (int64_t)f->C * f->m;
+    struct room *r = &x->r;
+    memcpy(&x->form, a, sizeof x->form);
+    x->form.model = KCP_KDA, x->form.KG = a->K, x->form.T = a->T * f->m;
+    x->form.C = (int)CR, x->form.NC = f->NC, x->form.reuse_M = 0;
+    r->base = (char *)a->work;
+    x->cu = (int *)take(r, a->NS + 1, 4), x->cn = (int *)take(r, a->NS + 1, 4);
+    x->sc = (int *)take(r, f->NC, 4), x->want = (int *)take(r, a->NS, 4);
+    f->cu = x->cu, f->cn = x->cn, f->sc = x->sc;
+    f->G = (float *)take(r, R * a->K, n4);
+    f->L = (float *)take(r, S, n4), f->B = (float *)take(r, S, n4);
+    f->u = take(r, R * a->V, x4), f->w = take(r, R * a->K, x4);
+    f->kg = take(r, R * a->K, x4), f->qg = take(r, R * a->K, x4);
+    f->Aqk = take(r, R * CR, x4);
+    x->states = take(r, a->NS * KV, n4), x->ends = take(r, a->NS * KV, n4);
+    x->maps = take(r, a->NS * (KV + KK), n4), x->o = a->o;
+    if (f->m == 2 && !by.scan) x->o = take(r, R * a->V, x4);
+    f->v_new = x->v_new = take(r, R * a->V, x4);
+    f->h = x->h = take(r, f->NC * KV, x4), x->h_out = take(r, a->NS * KV, n4);
+    if (a->pass == KCP_BACKWARD) {
+        x->dO = f->m == 1 ? (void *)a->do_ : take(r, R * a->V, x4);
+        x->dv_local = take(r, R * a->V, x4);
+        f->dAqk = x->dAqk = take(r, R * CR, x4), f->dU = x->dU = take(r, R * a->V, x4);
+        f->dh = x->dh = take(r, f->NC * KV, x4), x->dh_in = take(r, a->NS * KV, n4);
+    }
+    if (a->pass == KCP_BACKWARD && by.whole && a->HV > a->H)
+        f->z = (float *)take(r, 2 * a->T * a->H * a->K, n4);
+    if (a->pass == KCP_BACKWARD && !by.whole) {
+        f->z = (float *)take(r, R * a->V, n4);
+        f->dL = (float *)take(r, S, n4), f->dB = (float *)take(r, S, n4);
+    }
+    x->e = { a->form, 0, a->blocks, 0, a->HV, a->K, a->V, a->plan, a->comm,
+             a->ops ? a->ops : &cuda_mapops, x->maps, x->states, NULL, NULL,
+             a->stream };
+    struct kcp_exchange back = x->e;     // one room for both directions
+    back.backward = 1;
+    const size_t there = kcp_exchange_work(&x->e), again = kcp_exchange_work(&back);
+    x->e.work = take(r, there > again ? there : again, 1);
+    return r->used;
+}
+
+// Numbers of the grid to the device, as kernels' arguments.
+template <class F>
+static void put(int *to, int n, struct CUstream_st *stream, F number)
+{
+    struct marks m;
+    for (m.at = 0; m.at < n; m.at += m.count) {
+        m.count = n - m.at < 256 ? n - m.at : 256;
+        for (int j = 0; j < m.count; j++) m.x[j] = number(m.at + j);
+        put_marks<<<1, 256, 0, stream>>>(to, m);
+    }
+}
+
+static void put_grid(struct program *x)
+{
+    const struct kcp_family *a = &x->f.a;
+    const int *cu = a->plan->ctx[a->r].cu, m = x->f.m, C = x->f.C;
+    int s = 0, c = 0, seen = 0, before = 0;
+    put(x->cu, a->NS + 1, a->stream, [&](int j) { return cu[j] * m; });
+    put(x->cn, a->NS + 1, a->stream, [&](int j) {
+        const int at = c;
+        if (j < a->NS) c += (cu[j + 1] - cu[j] + C - 1) / C;
+        return at;
+    });
+    put(x->sc, x->f.NC, a->stream, [&](int j) {
+        while (j >= before + (seen = (cu[s + 1] - cu[s] + C - 1) / C))
+            before += seen, s++;
+        return s;
+    });
+}
+
+#endif

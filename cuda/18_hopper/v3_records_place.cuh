@@ -1,0 +1,153 @@
+// v3_records_place.cuh -- a rank's fused forward: where everything lies, which rows.
+// Book: chapter 18, "Code: kernels".
+// Checked by: tests/08_forward/checks.c.
+// Next: v3_records_sm90.cu.
+#ifndef KCP_V3_RECORDS_PLACE_CUH
+#define KCP_V3_RECORDS_PLACE_CUH
+
+#include "cuda/08_forward/program.cuh"
+#include "v3_records.cuh"
+#include "v3_records_cut.h"
+
+static const char *const fused_name = "v3_records";
+
+// This rank's forward. alone: every stretch is a whole sequence and nothing crosses a
+// cut, so that h0 and ht are all the states there are; else states and maps as in v1's
+// program, of strips where a rank cuts its segments (strips.cuh).
+struct fused {
+    struct records x;
+    struct room r;
+    struct kcp_exchange e;
+    struct strips p;
+    void *states, *maps, *h_kept;        // [NS] of the segments
+    int alone;
+};
+
+static int is_alone(const struct kcp_forward *a)
+{
+    const struct kcp_segment *seg = segments_of((const struct kcp_call *)a);
+    int alone = !a->plan->crossing;
+    for (int s = 0; s < a->NS; s++) alone = alone && seg[s].first && seg[s].last;
+    return alone;
+}
+
+static struct kcp_cut cut_of(const struct kcp_forward *a)
+{
+    return { &a->plan->ctx[a->r], a->H, a->HV, a->KG, a->V, processors(),
+             !is_alone(a) };
+}
+
+// Into strips of how many chunks? 0: no strips. A canonical plan is never cut.
+static int strip_chunks(const struct kcp_forward *a)
+{
+    if (a->strip_chunks || a->plan->L) return a->strip_chunks;
+    const struct kcp_cut c = cut_of(a);
+    return kcp_records_strip(&c);
+}
+
+static void place_block(struct fused *f)
+{
+    struct records *x = &f->x;
+    struct room *r = &f->r;
+    x->to13.q = take_named(r, "q", 0, 1), x->to13.k = take_named(r, "k", 0, 1);
+    x->to13.rstd_q = take_named(r, "rstd_q", 0, 1);
+    x->to13.rstd_k = take_named(r, "rstd_k", 0, 1);
+    x->to13.beta = take_named(r, "beta", 0, 1);
+    x->to13.Aqk = take_named(r, "Aqk", 0, 1), x->to13.A = take_named(r, "A", 0, 1);
+    f->h_kept = take_named(r, "h_kept", 0, 1);
+}
+
+// What maps and their exchange need.
+static void place_maps(struct fused *f)
+{
+    struct kcp_forward *a = &f->x.a;
+    struct room *r = &f->r;
+    const int64_t KV = (int64_t)a->HV * a->K * a->V, KK = (int64_t)a->HV * a->K * a->K;
+    f->maps = take_named(r, "maps", a->NS * (KV + KK), sizeof(float));
+    f->states = take(r, a->NS * KV, sizeof(float));
+    f->e = { a->form, 0, a->blocks, a->reuse_M, a->HV, a->K, a->V, a->plan, a->comm,
+             a->ops, f->maps, f->states, NULL, NULL, a->stream };
+    if (a->saved && a->reuse_M) f->e.kept = take_named(r, "kept", 0, 1);
+    f->e.work = take(r, kcp_exchange_work(&f->e), 1);
+    f->p.want = (int *)take(r, a->NS, sizeof(int));
+    f->p.maps = f->maps, f->p.starts = f->states;
+    a->strip_chunks = strip_chunks(a);
+    if (a->strip_chunks && !a->plan->L)
+        f->p = place_strips((const struct kcp_call *)a, r, &f->p);
+    f->x.maps = f->p.maps, f->x.h_in = f->p.starts, f->x.h_layout = KCP_KV;
+    f->x.want = f->p.want, f->x.h_own = f->states;
+}
+
+// Where everything lies; returns the bytes of work.
+static size_t place_fused(struct fused *f, const struct kcp_forward *args)
+{
+    *f = {};
+    f->x.a = *args;
+    struct kcp_forward *a = &f->x.a;
+    struct room *r = &f->r;
+    if (!a->ops) a->ops = &cuda_mapops;
+    r->base = (char *)a->work, r->saved = (char *)a->saved;
+    kcp_saved_layout(&r->head, (const struct kcp_call *)a, fused_name, sizeof(bf16),
+                     sizeof(float));
+    if (a->saved) place_block(f);
+    f->p = { 0, a->NS, (int *)a->cu, (int *)a->cn, NULL, NULL, NULL, NULL, NULL };
+    f->x.record = take(r, (int64_t)a->NC * a->HV,
+                       a->KG == 1 ? sizeof(struct head_record)
+                     : a->K == 64 ? sizeof(struct record<64>)
+                                  : sizeof(struct record<128>));
+    f->x.rows = take(r, a->KG == 1 ? (int64_t)a->NC * a->H : 0, 4 * a->K / 64 * PANEL);
+    f->x.count = a->NC;
+    f->x.carry = take(r, a->NS == 1 ? (int64_t)a->HV * a->K * a->V : 0, sizeof(float));
+    f->x.h_in = a->h0, f->x.h_layout = a->layout;
+    f->alone = is_alone(a) && !strip_chunks(a);
+    if (!f->alone) place_maps(f);
+    f->x.from = (int *)take(r, 4 * f->p.NS, sizeof(int));
+    f->x.to = f->x.from + f->p.NS, f->x.own = f->x.to + f->p.NS;
+    f->x.order = f->x.own + f->p.NS;
+    if (!f->alone || !a->saved) return r->used;
+    f->x.to13.h_kept = f->h_kept, f->x.kept = kcp_saved_states((struct kcp_call *)a);
+    return r->used;
+}
+
+static int64_t strip_length(const struct strips *p, const struct kcp_segment *g, int j)
+{
+    const int64_t rest = g->end - g->begin - j * p->L;
+    return p->L && p->L < rest ? p->L : rest;
+}
+
+// Stretches in the order in which the scan begins them: long ones first, by sixteenths
+// of the longest, so that the blocks that end alone are short.
+static void put_order(const struct fused *f, struct putter *x)
+{
+    const struct kcp_call *a = (const struct kcp_call *)&f->x.a;
+    const struct kcp_segment *g = segments_of(a);
+    int64_t longest = 1;
+    for (int s = 0; s < a->NS; s++)
+        if (strip_length(&f->p, g + s, 0) > longest)
+            longest = strip_length(&f->p, g + s, 0);
+    for (int sixteenth = 16; sixteenth >= 0; sixteenth--)
+        for (int s = 0, at = 0; s < a->NS; s++)
+            for (int j = 0, m = strips_of(&f->p, g + s); j < m; j++, at++)
+                if (16 * strip_length(&f->p, g + s, j) / longest == sixteenth)
+                    put(x, at);
+}
+
+// Row of h_in that a stretch begins with; of ht that it ends with, of h_own that its
+// map begins with, -1: none.
+static void put_rows(const struct fused *f)
+{
+    const struct kcp_call *a = (const struct kcp_call *)&f->x.a;
+    struct putter x = { (int *)f->x.from, {}, a->stream };
+    for (int row = 0; row < 3; row++)
+        for (int s = 0, at = 0; s < a->NS; s++) {
+            const struct kcp_segment *g = segments_of(a) + s;
+            for (int j = 0, m = strips_of(&f->p, g); j < m; j++, at++)
+                put(&x, row == 0 ? (f->alone ? g->n : at)
+                      : row == 1 ? (j + 1 < m || !g->last ? -1 : g->n)
+                                 : (j || !g->first ? -1 : s));
+        }
+    put_order(f, &x);
+    put_rest(&x);
+}
+
+#endif

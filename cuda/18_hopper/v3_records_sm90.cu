@@ -1,0 +1,143 @@
+// v3_records_sm90.cu -- the whole forward from packed records: prepare, maps, scan.
+// Book: chapter 18, "Code: kernels".
+// Checked by: tests/08_forward/checks.c.
+// Next: ../13_backward/v3_records.cu.
+#include "cuda/host/stages_v2.cuh"
+#include "v3_records_place.cuh"
+#include "v3_records_maps.cuh"
+#include "v3_records_gdn.cuh"
+#include "v3_records_kda.cuh"
+#include "v3_records_scan.cuh"
+static struct stages stages(void) { return stages_v2(fused_name); }
+
+// What the kernels take. Where save-all wants every factor as a tensor, and for other
+// shapes, the stages of v2 run instead.
+static int takes(const struct kcp_forward *a)
+{
+    const void *p[] = { a->q_raw, a->k_raw, a->v, a->g_raw, a->o };
+    if (a->C != CHUNK || (a->K != 64 && a->K != 128) || (a->V != 64 && a->V != 128))
+        return 0;
+    if (a->saved && a->save == KCP_SAVE_ALL) return 0;
+    for (const void *x : p)
+        if (!aligned_16(x)) return 0;
+    return 1;
+}
+
+// By K and by the gate.
+static int run_prepare(const struct records *x)
+{
+    if (x->a.KG == 1)
+        return x->a.K == 128 ? prepare_gdn_records<128>(x) : prepare_gdn_records<64>(x);
+    return x->a.K == 128 ? prepare_kda_records<128>(x) : prepare_kda_records<64>(x);
+}
+
+static int run_maps(const struct records *x)
+{
+    if (x->a.KG == 1)
+        return x->a.K == 128 ? records_maps<128, 0>(x) : records_maps<64, 0>(x);
+    return x->a.K == 128 ? records_maps<128, 1>(x) : records_maps<64, 1>(x);
+}
+
+static int run_scan(const struct records *x)
+{
+    if (x->a.KG == 1)
+        return x->a.K == 128 ? scan_records<128, 0>(x) : scan_records<64, 0>(x);
+    return x->a.K == 128 ? scan_records<128, 1>(x) : scan_records<64, 1>(x);
+}
+
+// A sequence without tokens hands h0 through, on the rank that owns it.
+static void pass_states(const struct kcp_forward *a)
+{
+    const struct kcp_plan *p = a->plan;
+    const struct states from = { (float *)a->h0, 0 }, to = { (float *)a->ht, 0 };
+    struct mover m = { (const struct kcp_call *)a, from, to, {} };
+    for (int n = 0; n < p->N; n++)
+        if (p->ht_rank[n] == a->r && p->cu_seqlens[n] == p->cu_seqlens[n + 1])
+            move(&m, n, n);
+    flush(&m);
+}
+
+// Chapters 05 and 07: the state with which every strip begins.
+static int carry_fused(struct fused *f, const struct records *on_strips)
+{
+    const struct kcp_call *call = (const struct kcp_call *)&f->x.a;
+    const size_t state = sizeof(float) * call->HV * call->K * call->V;
+    int status = KCP_OK;
+    part(PART_SUM, call->stream);
+    if (call->NS) status = run_maps(on_strips);
+    if (!status) status = compose_strips(call, &f->p, 0, f->maps);
+    part(PART_EXCHANGE, call->stream);
+    if (!status) status = exchange(&f->e);
+    if (!status) status = start_strips(call, &f->p, 0, f->states);
+    if (!status && f->h_kept)
+        cudaMemcpyAsync(f->h_kept, f->states, kcp_saved_states(call) * state,
+                        cudaMemcpyDeviceToDevice, call->stream);
+    return status;
+}
+
+// Records of a window, and their scan, window after window; or all records first, for
+// maps and states that cross cuts.
+static int records_and_scan(struct fused *f, struct records *on_strips)
+{
+    const struct kcp_forward *a = &f->x.a;
+    const struct kcp_cut c = cut_of(a);
+    const double ratio = kcp_window_ratio(&c);
+    const int n = f->alone && a->NC ? kcp_windows(&c) : 0;
+    int status = KCP_OK;
+    put_rows(f);
+    //> kernel-fused
+    for (int i = 0; i < n && !status; i++) {
+        f->x.first = kcp_window_begin(a->NC, ratio, n, i);
+        f->x.count = kcp_window_begin(a->NC, ratio, n, i + 1) - f->x.first;
+        on_strips->first = f->x.first, on_strips->count = f->x.count;
+        status = run_prepare(&f->x);
+        for (int p = PART_SUM; p <= PART_MAIN && i == 0; p++)
+            part((enum part)p, a->stream);
+        if (!status) status = run_scan(on_strips);
+    }
+    if (f->alone) return status;
+    put_strips((const struct kcp_call *)a, 0, &f->p);
+    states_in((const struct kcp_call *)a, 0, a->h0, f->states);
+    status = run_prepare(&f->x);
+    if (!status) status = carry_fused(f, on_strips);
+    part(PART_MAIN, a->stream);
+    return status ? status : run_scan(on_strips);
+    //< kernel-fused
+}
+
+static int fused_run(const struct kcp_forward *args)
+{
+    struct fused f;
+    int status = place_fused(&f, args) <= args->work_bytes ? KCP_OK : KCP_BAD;
+    const struct kcp_forward *a = &f.x.a;
+    if (a->saved && a->saved_bytes < f.r.head.bytes) status = KCP_BAD;
+    struct records on_strips = f.x;
+    on_strips.a.cu = f.p.cu, on_strips.a.cn = f.p.cn, on_strips.a.NS = f.p.NS;
+
+    if (!status && a->NS) status = records_and_scan(&f, &on_strips);
+    else if (!status && !f.alone) status = carry_fused(&f, &on_strips);
+    if (!status) pass_states(a);
+    if (!status && a->saved) write_head<<<1, 256, 0, a->stream>>>(a->saved, f.r.head);
+    if (status && status != KCP_COMM && a->comm)
+        a->comm->fail(a->comm, status, stages().name);
+    return status ? status : launched();
+}
+
+static int run(void *args)
+{
+    const struct kcp_forward *a = (const struct kcp_forward *)args;
+    return a->plan && takes(a) ? fused_run(a) : forward_run<bf16>(args, stages());
+}
+
+static size_t work(const void *args)
+{
+    const struct kcp_forward *a = (const struct kcp_forward *)args;
+    struct fused f;
+    return a->plan && takes(a) ? place_fused(&f, a)
+                               : forward_work<bf16>(args, stages());
+}
+
+KCP_VARIANT(forward_v3_records) = {
+    "08_forward", "v3_records", "two kernels: packed records of chunks, and their scan",
+    KCP_BF16, KCP_DEVICE, "K, V 64 or 128, C 64; others, and save-all, as v2_stages",
+    run, work };

@@ -1,0 +1,232 @@
+// strips.cuh -- a rank's segments cut into strips: one set of maps, for two uses.
+// Book: chapter 18, "When to split a sequence".
+// Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
+// Next: 08_forward/program.cuh.
+#ifndef KCP_STRIPS_CUH
+#define KCP_STRIPS_CUH
+
+#include "workspace.cuh"
+#include "split_sequence.h"
+#include "split_sequence_fold.cuh"
+
+// The plan's unit is the segment; a rank with few chains cuts its segments further, at
+// multiples of L tokens, chunks as they were. Chapter 05 makes the maps of the strips,
+// once: composed, they are the segment's map, which the exchange wants; applied one
+// after another to the state that came, they are the states with which the strips
+// begin. L = 0: a strip is a segment, and everything here is the segment's own. So it
+// is with a canonical plan, whose bits may depend on nothing but its segments.
+struct strips {
+    int64_t L;
+    int NS;                              // strips on this rank
+    int *cu, *cn, *want;                 // [NS+1], [NS+1], [NS]
+    void *maps, *starts, *ends, *spare;  // [NS] maps, states; one map [1]
+};
+
+// Grid and arrays of a stage's call are the strips'.
+#define ON_STRIPS(c, p) (c.NS = (p).NS, c.cu = (p).cu, c.cn = (p).cn)
+
+static inline const struct kcp_segment *segments_of(const struct kcp_call *a)
+{
+    return a->plan->seg + a->plan->ctx[a->r].seg0;
+}
+
+static inline int strips_of(const struct strips *p, const struct kcp_segment *s)
+{
+    return p->L ? (int)((s->end - s->begin + p->L - 1) / p->L) : 1;
+}
+
+static inline int processors(void)
+{
+    int device = 0, count = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+    return count;
+}
+
+// whole: what a rank that does not split has, its arrays and grid.
+static inline struct strips place_strips(const struct kcp_call *a, struct room *r,
+                                       const struct strips *whole)
+{
+    struct strips p = *whole;
+    const struct kcp_context *ctx = &a->plan->ctx[a->r];
+    const int64_t state = (int64_t)a->HV * a->K * a->V, f = sizeof(float);
+    p.L = a->plan->L ? 0
+        : a->strip_chunks ? (int64_t)a->strip_chunks * a->C
+        : kcp_strip_length(ctx, a->HV, a->C, processors());
+    if (!p.L) return p;
+    p.NS = 0;
+    for (int s = 0; s < a->NS; s++) p.NS += strips_of(&p, segments_of(a) + s);
+    p.cu = (int *)take(r, 3 * p.NS + 2, sizeof(int));
+    p.cn = p.cu + p.NS + 1, p.want = p.cn + p.NS + 1;
+    p.starts = take(r, p.NS * state, f), p.ends = take(r, p.NS * state, f);
+    p.maps = take(r, p.NS * (state + (int64_t)a->HV * a->K * a->K), f);
+    p.spare = take(r, state + (int64_t)a->HV * a->K * a->K, f);
+    return p;
+}
+
+// ---- numbers to the device, 256 at a time
+struct putter { int *to; struct marks m; struct CUstream_st *stream; };
+
+static inline void put(struct putter *x, int value)
+{
+    if (x->m.count == 256) {
+        put_marks<<<1, 256, 0, x->stream>>>(x->to, x->m);
+        x->m.at += 256, x->m.count = 0;
+    }
+    x->m.x[x->m.count++] = value;
+}
+
+static inline void put_rest(struct putter *x)
+{
+    if (x->m.count) put_marks<<<1, 256, 0, x->stream>>>(x->to, x->m);
+}
+
+// The strips' grid, one of three rows: boundaries, chunks, wants.
+static inline int row_of(const struct kcp_call *a, int row, int backward,
+                         const struct kcp_segment *s, int64_t t, int64_t end)
+{
+    if (row == 0) return (int)(t - a->plan->ctx[a->r].begin);
+    if (row == 1) return (int)((end - t + a->C - 1) / a->C);
+    const int first = s->first && t == s->begin, last = s->last && end == s->end;
+    return (backward ? first : last) ? 0
+         : first || last ? KCP_WANT_H : KCP_WANT_H | KCP_WANT_M;
+}
+
+// Fills the grid and the wants; L = 0: the wants, as put_wants does.
+static inline void put_strips(const struct kcp_call *a, int backward,
+                             const struct strips *p)
+{
+    if (!p->L) return put_wants(a, backward, p->want);
+    struct putter x = { p->cu, {}, a->stream };
+    for (int row = 0; row < 3; row++) {
+        int chunks = 0;
+        for (int s = 0; s < a->NS; s++) {
+            const struct kcp_segment *g = segments_of(a) + s;
+            for (int64_t t = g->begin; t < g->end; t += p->L) {
+                const int64_t end = t + p->L < g->end ? t + p->L : g->end;
+                const int y = row_of(a, row, backward, g, t, end);
+                put(&x, row == 1 ? chunks : y);
+                chunks += y;
+            }
+        }
+        if (row < 2) put(&x, row ? chunks : (int)a->T);
+    }
+    put_rest(&x);
+}
+
+// Rows of y [strips] that begin (end, backward) a segment from x [NS]; others become 0,
+// or with `only` are left alone.
+static inline void spread(const struct kcp_call *a, const struct strips *p,
+                          int backward, int only, void *x, void *y)
+{
+    struct mover m = { a, { (float *)x, 0 }, { (float *)y, 0 }, {} };
+    if (!p->L) return;
+    for (int s = 0, at = 0; s < a->NS; s++) {
+        const int count = strips_of(p, segments_of(a) + s);
+        for (int j = 0; j < count; j++) {
+            const int edge = j == (backward ? count - 1 : 0);
+            if (edge || !only) move(&m, edge ? s : -1, at + j);
+        }
+        at += count;
+    }
+    flush(&m);
+}
+
+// Rows of y [NS] from the last (first, backward) strip of each segment of x.
+static inline void gather(const struct kcp_call *a, const struct strips *p,
+                          int backward, void *x, void *y)
+{
+    struct mover m = { a, { (float *)x, 0 }, { (float *)y, 0 }, {} };
+    if (!p->L) return;
+    for (int s = 0, at = 0; s < a->NS; s++) {
+        const int count = strips_of(p, segments_of(a) + s);
+        move(&m, backward ? at : at + count - 1, s);
+        at += count;
+    }
+    flush(&m);
+}
+
+static inline char *map_at(const struct kcp_call *a, void *maps, int at)
+{
+    return (char *)maps + sizeof(float) * at * a->HV * a->K * (a->V + a->K);
+}
+
+static inline char *state_at(const struct kcp_call *a, void *states, int at)
+{
+    return (char *)states + sizeof(float) * at * a->HV * a->K * a->V;
+}
+
+// maps [s] <- the maps of segment s's strips, one after another, where it is wanted.
+// The spare map and maps [s] take turns so that the last product lands in maps [s].
+static inline int compose_strips(const struct kcp_call *a, const struct strips *p,
+                                int backward, void *maps)
+{
+    const size_t bytes = sizeof(float) * a->HV * a->K * (a->V + a->K);
+    int status = KCP_OK;
+    for (int s = 0, at = 0; s < a->NS && p->L; s++) {
+        const struct kcp_segment *g = segments_of(a) + s;
+        const int count = strips_of(p, g), starts = backward ? g->last : g->first;
+        const int want = kcp_plan_want(a->plan, a->plan->ctx[a->r].seg0 + s, backward);
+        const int from = backward ? at + count - 1 : at, step = backward ? -1 : 1;
+        char *x = map_at(a, p->maps, from), *to = map_at(a, maps, s);
+        for (int j = 1; j < count && want && !status; j++) {
+            char *out = (count - 1 - j) % 2 ? (char *)p->spare : to;
+            status = a->ops->compose(a->HV, a->K, a->V,
+                                     map_at(a, p->maps, from + j * step), x, backward,
+                                     starts, out, a->stream);
+            x = out;
+        }
+        if (want && count == 1)
+            cudaMemcpyAsync(to, x, bytes, cudaMemcpyDeviceToDevice, a->stream);
+        at += count;
+    }
+    return status;
+}
+
+// Forward on the device: one kernel a chain of strips, all segments at once.
+static inline int fold_forward(const struct kcp_call *a, const struct strips *p,
+                               void *states)
+{
+    struct folds f = {};
+    int status = KCP_OK;
+    for (int s = 0, at = 0; s < a->NS && !status; s++) {
+        f.at[f.count] = at, f.strips[f.count] = strips_of(p, segments_of(a) + s);
+        at += f.strips[f.count];
+        f.begins[f.count++] = segments_of(a)[s].first;
+        if (f.count < FOLD_MOST && s + 1 < a->NS) continue;
+        const int few = (int64_t)a->HV * a->V * f.count <= 132 * 8;
+        status = (a->K == 64 ? fold_launch<64, 16>
+                  : few ? fold_launch<128, 8> : fold_launch<128, 16>)(
+            a->HV, a->V, p->maps, states, p->starts, &f, a->stream);
+        f.first = s + 1, f.count = 0;
+    }
+    return status;
+}
+
+// starts <- the state with which every strip begins (ends, backward), from those of the
+// segments.
+static inline int start_strips(const struct kcp_call *a, const struct strips *p,
+                              int backward, void *states)
+{
+    int status = KCP_OK;
+    if (!p->L) return KCP_OK;
+    if (!backward && (a->K == 128 || a->K == 64) && a->V % 16 == 0)
+        return fold_forward(a, p, states);
+    spread(a, p, backward, 1, states, p->starts);
+    for (int s = 0, at = 0; s < a->NS; s++) {
+        const struct kcp_segment *g = segments_of(a) + s;
+        const int count = strips_of(p, g), starts = backward ? g->last : g->first;
+        const int from = backward ? at + count - 1 : at, step = backward ? -1 : 1;
+        for (int j = 0; j + 1 < count && !status; j++) {
+            const int i = from + j * step;
+            status = a->ops->apply(a->HV, a->K, a->V, map_at(a, p->maps, i), backward,
+                                   starts && j == 0, 0, a->V, state_at(a, p->starts, i),
+                                   a->V, state_at(a, p->starts, i + step), a->V,
+                                   a->stream);
+        }
+        at += count;
+    }
+    return status;
+}
+
+#endif

@@ -1,0 +1,170 @@
+// strips_fold.cuh -- the states with which strips begin, all in one kernel.
+// Book: chapter 18, "When to split a sequence".
+// Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
+// Next: strips.cuh.
+#ifndef KCP_STRIPS_FOLD_CUH
+#define KCP_STRIPS_FOLD_CUH
+
+#include "cuda/tile/device.cuh"
+
+// S <- M S + h, strip after strip, in plain fp32. A block has COLS columns of a head's
+// state, which never meet another block's: only its own barriers are in series.
+// A thread has a row of M and a PARTth of its columns; the next M is on its way to
+// registers while this one, in shared memory, is multiplied. Bound: reads of shared
+// memory, a float4 of S for four products.
+enum { FOLD_THREADS = 256, FOLD_MOST = 64 };
+
+// Segments first .. of a rank: the first strip of each, how many, and whether a
+// sequence begins there, so that the first map is its h alone.
+struct folds { int first, count, at[FOLD_MOST], strips[FOLD_MOST], begins[FOLD_MOST]; };
+
+// Rows of M lie four numbers apart more than they are long, rows of S four more from
+// part to part: what the lanes of a warp read at once lies in different banks.
+template <int K, int COLS>
+struct fold {
+    enum { PARTS = FOLD_THREADS / K, OWN = K / PARTS, OUT = COLS / PARTS,
+           PIECES = K * K / 4 / FOLD_THREADS };
+    float M[K][K + 4], S[2][K * COLS + 4 * PARTS];
+};
+
+template <int K, int COLS>
+static __device__ __forceinline__ float *fold_row(struct fold<K, COLS> &s, int side,
+                                                  int p)
+{
+    return s.S[side] + p * COLS + p / fold<K, COLS>::OWN * 4;
+}
+
+// A thread's pieces of M [K,K], 16 bytes each, rows VK apart.
+template <int K, int COLS>
+static __device__ __forceinline__ void fold_read(float4 *next, const float *M, int VK)
+{
+    #pragma unroll
+    for (int i = 0; i < fold<K, COLS>::PIECES; i++) {
+        const int at = i * FOLD_THREADS + threadIdx.x;
+        next[i] = *(const float4 *)(M + at / (K / 4) * VK + at % (K / 4) * 4);
+    }
+}
+
+template <int K, int COLS>
+static __device__ __forceinline__ void fold_put(struct fold<K, COLS> &s,
+                                                const float4 *next)
+{
+    #pragma unroll
+    for (int i = 0; i < fold<K, COLS>::PIECES; i++) {
+        const int at = i * FOLD_THREADS + threadIdx.x;
+        *(float4 *)&s.M[at / (K / 4)][at % (K / 4) * 4] = next[i];
+    }
+}
+
+// x [COLS] of a row over the thread's columns of M; then the sum over the parts, of
+// which each keeps OUT columns: part's own half changes sides with the other's.
+template <int K, int COLS>
+static __device__ __forceinline__ void fold_times(float *x, struct fold<K, COLS> &s,
+                                                  int side, int row, int part)
+{
+    enum { PARTS = fold<K, COLS>::PARTS, OWN = fold<K, COLS>::OWN };
+    const float *M = &s.M[row][part * OWN], *S = fold_row(s, side, part * OWN);
+    #pragma unroll 2
+    for (int p = 0; p < OWN; p += 4) {
+        const float4 m = *(const float4 *)(M + p);
+        #pragma unroll
+        for (int e = 0; e < 4 * COLS; e += 4) {
+            const float4 y = *(const float4 *)(S + p * COLS + e);
+            const float f = e / COLS == 0 ? m.x : e / COLS == 1 ? m.y
+                          : e / COLS == 2 ? m.z : m.w;
+            float *to = x + e % COLS;
+            to[0] = fmaf(f, y.x, to[0]), to[1] = fmaf(f, y.y, to[1]);
+            to[2] = fmaf(f, y.z, to[2]), to[3] = fmaf(f, y.w, to[3]);
+        }
+    }
+    #pragma unroll
+    for (int b = 1; b < PARTS; b *= 2) {
+        const int half = COLS / (2 * b), up = part / (PARTS / (2 * b)) % 2;
+        #pragma unroll
+        for (int c = 0; c < half; c++) {
+            const float mine = up ? x[c + half] : x[c], yours = up ? x[c] : x[c + half];
+            x[c] = mine + __shfl_xor_sync(~0u, yours, 16 / b);
+        }
+    }
+}
+
+template <int K, int COLS>
+static __global__ __launch_bounds__(FOLD_THREADS) void fold_strips(
+    int HV, int V, const float *maps, const float *states, float *starts,
+    const struct folds f)
+{
+    enum { PARTS = fold<K, COLS>::PARTS, OUT = fold<K, COLS>::OUT };
+    extern __shared__ __align__(16) unsigned char of_fold[];
+    struct fold<K, COLS> &s = *(struct fold<K, COLS> *)of_fold;
+    const int n = blockIdx.x, v0 = blockIdx.y * COLS, VK = V + K;
+    const int lane = threadIdx.x % 32, rows = 32 / PARTS, part = lane / rows;
+    const int row = threadIdx.x / 32 * rows + lane % rows, at = f.at[blockIdx.z];
+    const int count = f.strips[blockIdx.z], begins = f.begins[blockIdx.z];
+    const int64_t map_step = (int64_t)HV * K * VK, step = (int64_t)HV * K * V;
+    const int64_t own = (int64_t)(n * K + row) * V + v0 + part * OUT;
+    const float *map = maps + at * map_step + (int64_t)n * K * VK;
+    const float *state = states + (f.first + blockIdx.z) * step + own;
+    float *start = starts + at * step + own;
+    float4 next[fold<K, COLS>::PIECES];
+
+    for (int c = 0; c < OUT; c++)
+        fold_row(s, 0, row)[part * OUT + c] = start[c] = state[c];
+    if (count > 1 && !begins) fold_read<K, COLS>(next, map + V, VK);
+    for (int j = 0; j + 1 < count; j++) {
+        const float *h = map + row * VK + v0 + part * OUT;
+        float x[COLS] = {}, y[OUT];
+        __syncthreads();
+        if (j || !begins) fold_put(s, next);
+        for (int c = 0; c < OUT; c++) y[c] = h[c];
+        map += map_step, start += step;
+        if (j + 2 < count) fold_read<K, COLS>(next, map + V, VK);
+        __syncthreads();
+        if (j || !begins) fold_times(x, s, j % 2, row, part);
+        for (int c = 0; c < OUT; c++)
+            fold_row(s, (j + 1) % 2, row)[part * OUT + c] = start[c] = y[c] + x[c];
+    }
+}
+
+// More columns a block while every processor has one.
+template <int K, int COLS>
+static int fold_launch(int HV, int V, const void *maps, const void *states,
+                       void *starts, const struct folds *f, struct CUstream_st *stream)
+{
+    const size_t bytes = sizeof(struct fold<K, COLS>);
+    auto kernel = fold_strips<K, COLS>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    kernel<<<dim3(HV, V / COLS, f->count), FOLD_THREADS, bytes, stream>>>(
+        HV, V, (const float *)maps, (const float *)states, (float *)starts, *f);
+    return launched();
+}
+
+// One map and one state, for a rank that has one: S_out = M S_in + h, columns v0 .. of
+// h. S_in is on chip before any of S_out is written: they may be the same.
+template <int K, int COLS>
+static __global__ __launch_bounds__(FOLD_THREADS) void fold_once(
+    int V, const float *maps, int v0, const float *S_in, int ld_in, float *S_out,
+    int ld_out)
+{
+    enum { PARTS = fold<K, COLS>::PARTS, OUT = fold<K, COLS>::OUT };
+    extern __shared__ __align__(16) unsigned char of_fold[];
+    struct fold<K, COLS> &s = *(struct fold<K, COLS> *)of_fold;
+    const int v = blockIdx.y * COLS, VK = V + K;
+    const int lane = threadIdx.x % 32, rows = 32 / PARTS, part = lane / rows;
+    const int row = threadIdx.x / 32 * rows + lane % rows, own = v + part * OUT;
+    const int64_t at = (int64_t)blockIdx.x * K + row;
+    const float *map = maps + (int64_t)blockIdx.x * K * VK;
+    float4 next[fold<K, COLS>::PIECES];
+    float x[COLS] = {}, y[OUT];
+
+    fold_read<K, COLS>(next, map + V, VK);
+    for (int c = 0; c < OUT; c++) {
+        fold_row(s, 0, row)[part * OUT + c] = S_in[at * ld_in + own + c];
+        y[c] = map[row * VK + v0 + own + c];
+    }
+    fold_put(s, next);
+    __syncthreads();
+    fold_times(x, s, 0, row, part);
+    for (int c = 0; c < OUT; c++) S_out[at * ld_out + own + c] = y[c] + x[c];
+}
+
+#endif

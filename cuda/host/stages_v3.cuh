@@ -1,0 +1,22 @@
+// stages_v3.cuh -- the warpgroup kernels of the stages, when they were built.
+// Book: chapter 08, "Code: kernels".
+// Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
+// Next: 08_forward/v2_stages.cu.
+#ifndef KCP_STAGES_V3_CUH
+#define KCP_STAGES_V3_CUH
+
+// As in stages_v2.cuh: bf16, KCP_NA for shapes that they leave to v2.
+int v3_chunk(void *args);
+int v3_affine(void *args);
+int v3_merge_backward(void *args);
+int v4_chunk(void *args);
+int v3_chunk_backward(void *args);
+
+// Of kcp_mapops; KCP_NA likewise.
+int v2_apply(int HV, int K, int V, const void *map, int backward, int first, int v0,
+             int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
+             struct CUstream_st *stream);
+int v2_compose(int HV, int K, int V, const void *b, const void *a, int backward,
+               int a_first, void *out, struct CUstream_st *stream);
+
+#endif

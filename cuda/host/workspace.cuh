@@ -1,0 +1,175 @@
+// layer.cuh -- what a whole forward and backward share: room, marks, states, the block.
+// Book: chapters 08, 12 and 13.
+// Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
+// Next: 08_forward/v1_stages.cu.
+#ifndef KCP_LAYER_CUH
+#define KCP_LAYER_CUH
+
+#include "cuda/tile/device.cuh"
+#include <string.h>
+
+// The caller's work, handed out piece by piece; base NULL only counts. Pieces that the
+// saved block keeps lie there instead (chapter 12).
+struct room {
+    char *base, *saved;
+    size_t used;
+    struct kcp_saved head;               // what the block opens with
+};
+
+static inline void *take(struct room *x, int64_t count, size_t elem)
+{
+    char *p = x->base ? x->base + x->used : NULL;
+    x->used += (count * elem + 255) / 256 * 256;
+    return p;
+}
+
+static inline void *take_named(struct room *x, const char *name, int64_t count,
+                               size_t elem)
+{
+    for (uint32_t j = 0; x->saved && j < x->head.items; j++)
+        if (strcmp(x->head.item[j].name, name) == 0)
+            return x->saved + x->head.item[j].at;
+    return take(x, count, elem);
+}
+
+// ---- a few numbers to the device, as arguments of a kernel: no host memory is read
+// after the call returns, so that a graph may replay it
+struct marks { int at, count, x[256]; };
+
+static __global__ void put_marks(int *to, const struct marks m)
+{
+    if (threadIdx.x < m.count) to[m.at + threadIdx.x] = m.x[threadIdx.x];
+}
+
+// want [NS] of this rank's segments.
+static inline void put_wants(const struct kcp_call *a, int backward, int *want)
+{
+    const int seg0 = a->plan->ctx[a->r].seg0;
+    struct marks m;
+    for (m.at = 0; m.at < a->NS; m.at += m.count) {
+        m.count = a->NS - m.at < 256 ? a->NS - m.at : 256;
+        for (int j = 0; j < m.count; j++)
+            m.x[j] = kcp_plan_want(a->plan, seg0 + m.at + j, backward);
+        put_marks<<<1, 256, 0, a->stream>>>(want, m);
+    }
+}
+
+// ---- states between the interface, [V,K] if asked so, and [K,V]
+struct states {
+    float *x;
+    int turned;                          // [V,K]
+};
+struct moves { int count, from[128], to[128]; };
+
+// State to[j] of y = state from[j] of x, or 0 where from[j] < 0. 32 blocks a state
+// and head; bound by memory, x or y being read or written across its rows when turned.
+static __global__ void move_states(int HV, int K, int V, const struct states x,
+                                   const struct states y, const struct moves m)
+{
+    const int64_t KV = (int64_t)K * V, n = blockIdx.y;
+    const int from = m.from[blockIdx.x];
+    const float *a = from < 0 ? NULL : x.x + (from * (int64_t)HV + n) * KV;
+    float *b = y.x + (m.to[blockIdx.x] * (int64_t)HV + n) * KV;
+    const int step = gridDim.z * blockDim.x;
+    for (int e = blockIdx.z * blockDim.x + threadIdx.x; e < KV; e += step) {
+        const int t = e % V * K + e / V;
+        b[y.turned ? t : e] = a ? a[x.turned ? t : e] : 0.0f;
+    }
+}
+
+struct mover {
+    const struct kcp_call *a;
+    struct states x, y;
+    struct moves m;
+};
+
+static inline void flush(struct mover *x)
+{
+    if (x->m.count)
+        move_states<<<dim3(x->m.count, x->a->HV, 32), 256, 0, x->a->stream>>>(
+            x->a->HV, x->a->K, x->a->V, x->x, x->y, x->m);
+    x->m.count = 0;
+}
+
+static inline void move(struct mover *x, int from, int to)
+{
+    if (x->m.count == 128) flush(x);
+    x->m.from[x->m.count] = x->x.x ? from : -1;
+    x->m.to[x->m.count++] = to;
+}
+
+// Rows of y [NS,HV,K,V] that begin (end) a sequence from x (h0, dht), 0 elsewhere.
+static inline void states_in(const struct kcp_call *a, int ends, const void *x, void *y)
+{
+    const struct kcp_segment *seg = a->plan->seg + a->plan->ctx[a->r].seg0;
+    struct mover m = { a, { (float *)x, a->layout == KCP_VK }, { (float *)y, 0 }, {} };
+    for (int s = 0; s < a->NS; s++)
+        move(&m, (ends ? seg[s].last : seg[s].first) ? seg[s].n : -1, s);
+    flush(&m);
+}
+
+// The converse: states that end (begin) a sequence to y (ht, dh0); a sequence without
+// tokens hands `given` (h0, dht) through, on the rank that owns it.
+static inline void states_out(const struct kcp_call *a, int ends, const void *x,
+                              const void *given, void *y)
+{
+    const struct kcp_plan *p = a->plan;
+    const struct kcp_segment *seg = p->seg + p->ctx[a->r].seg0;
+    const int turned = a->layout == KCP_VK, *owner = ends ? p->ht_rank : p->h0_rank;
+    struct mover m = { a, { (float *)x, 0 }, { (float *)y, turned }, {} };
+    for (int s = 0; s < a->NS; s++)
+        if (ends ? seg[s].last : seg[s].first) move(&m, s, seg[s].n);
+    flush(&m);
+    m.x = { (float *)given, turned };
+    for (int n = 0; n < p->N; n++)
+        if (owner[n] == a->r && p->cu_seqlens[n] == p->cu_seqlens[n + 1])
+            move(&m, n, n);
+    flush(&m);
+}
+
+// ---- the exchange: of an all-gather's row a rank fills what is wanted of its maps,
+// and the rest travels too; so that nothing unwritten leaves a GPU, it is 0
+static inline int exchange(const struct kcp_exchange *e)
+{
+    const int kept = e->kept && !e->backward;
+    size_t all = kept ? kcp_exchange_kept(e) : kcp_exchange_work(e);
+    if (e->backward && e->reuse_M) all -= sizeof(float) * e->HV * e->K * (e->V + e->K);
+    if (e->form == KCP_ALL_GATHER && e->plan->crossing) {
+        const size_t row = all / e->plan->R;
+        cudaMemsetAsync((char *)(kept ? e->kept : e->work) + e->comm->r * row, 0, row,
+                        e->stream);
+    }
+    return kcp_exchange_run(e);
+}
+
+// ---- the header of the saved block, written and compared on the device
+static __global__ void write_head(void *saved, const struct kcp_saved head)
+{
+    for (int i = threadIdx.x; i < (int)sizeof head; i += blockDim.x)
+        ((char *)saved)[i] = ((const char *)&head)[i];
+}
+
+static __global__ void compare_head(const void *saved, const struct kcp_saved head,
+                                    int *differs)
+{
+    int d = 0;
+    for (int i = threadIdx.x; i < (int)sizeof head; i += blockDim.x)
+        d |= ((const char *)saved)[i] != ((const char *)&head)[i];
+    d = __syncthreads_or(d);
+    if (threadIdx.x == 0) *differs = d;
+}
+
+// What is made from someone else's block becomes NaN: asking the block first would make
+// the host wait for the device. 0xff bytes are a NaN in fp32 and in bf16.
+struct refused { void *p[8]; int64_t bytes[8]; int count; };
+
+static __global__ void refuse(const int *differs, const struct refused x)
+{
+    const int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int j = 0; j < x.count && *differs; j++)
+        for (int64_t at = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+             at < x.bytes[j]; at += step)
+            ((char *)x.p[j])[at] = (char)0xff;
+}
+
+#endif

@@ -1,0 +1,71 @@
+// group_store.cuh -- a warpgroup's results to memory: turned in panels, whole rows out.
+// Book: chapter 09, "Whole rows".
+// Checked by: every variant that includes it.
+// Next: 09_chunk_backward/v3_rows_sm90.cu.
+//
+// Registers hold S^T: a warp that stored them itself would write 32 bytes a row, and
+// the load-store unit takes a row at a time. Four warps turn their 64 columns in shared
+// memory and write 128 bytes a row, while the tensor core has the next product.
+#ifndef KCP_GROUP_STORE_CUH
+#define KCP_GROUP_STORE_CUH
+
+#include "warpgroup_scan.cuh"
+
+// y^T [16,8 tiles] of a warp to its 16 columns of a panel [8 tiles][64], rounded: what
+// from_panel reads.
+template <int tiles>
+static __device__ __forceinline__ void put_panel(bf16 *X, const float (*y)[4])
+{
+    const int lane = threadIdx.x % 32, row = lane % 8 + lane / 16 * 8;
+    const int piece = threadIdx.x / 32 % 4 * 2 + lane / 8 % 2;
+    const uint32_t at = shared_at((const char *)X + in_panel(row, piece));
+    #pragma unroll
+    for (int c = 0; c < tiles / 2; c++)
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], "
+                     "{%1,%2,%3,%4};"
+                     :: "r"(at + c * 2048), "r"(pack(y[2 * c][0], y[2 * c][1])),
+                        "r"(pack(y[2 * c][2], y[2 * c][3])),
+                        "r"(pack(y[2 * c + 1][0], y[2 * c + 1][1])),
+                        "r"(pack(y[2 * c + 1][2], y[2 * c + 1][3])) : "memory");
+}
+
+// Rows of a panel to rows of a tensor, `stride` apart, by the warpgroup.
+template <int rows>
+static __device__ __forceinline__ void copy_panel(bf16 *to, int64_t stride, int len,
+                                                  const bf16 *X)
+{
+    const int row = threadIdx.x % 128 / 8, piece = threadIdx.x % 8;
+    const char *from = (const char *)X + in_panel(row, piece);
+    #pragma unroll
+    for (int i = 0; i < rows / 16; i++)
+        if (row + 16 * i < len)
+            *(uint4 *)(to + (row + 16 * i) * stride + piece * 8) =
+                *(const uint4 *)(from + 2048 * i);
+}
+
+// The four warps of a warpgroup meet.
+static __device__ __forceinline__ void group_meet(void)
+{
+    asm volatile("bar.sync %0, 128;" :: "r"(1 + (int)threadIdx.x / 128) : "memory");
+}
+
+// A's registers stay what they are until the products that read them are over.
+static __device__ __forceinline__ void keep(const uint32_t (*a)[1][4])
+{
+    #pragma unroll
+    for (int c = 0; c < 4; c++)
+        asm volatile("" :: "r"(a[c][0][0]), "r"(a[c][0][1]), "r"(a[c][0][2]),
+                           "r"(a[c][0][3]) : "memory");
+}
+
+// S^T [64,128] += y^T X begun, y in a: group_wait, keep and hold end it.
+static __device__ __forceinline__ void begin_add_rows(float (*S)[4],
+                                                      const uint32_t (*a)[1][4],
+                                                      const bf16 *X)
+{
+    #pragma unroll
+    for (int c = 0; c < 4; c++)
+        group_mma_128<1>(S, a[c][0], columns_at(X) + c * STEP_COLUMNS);
+}
+
+#endif

@@ -1,0 +1,95 @@
+/* 13_again.c -- what backward finds in forward's block, and what it makes again.
+ *
+ * Book: chapter 13.  Checked by: tests/13_backward/checks.c and its mutants.
+ * Next: 13_backward.c.
+ */
+#include "13_backward.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+double *backward_room(struct back *x, int64_t numbers)
+{
+    double *p = calloc(numbers > 0 ? numbers : 1, sizeof *p);
+    if (!p)
+        x->full = 1;
+    return x->got[x->ngot++] = p;
+}
+
+/* Rows of [NS,HV,K,V] that begin (end) a sequence from h0 (dht), zero elsewhere. */
+void backward_rows(const struct back *x, int ends, const double *given, double *to)
+{
+    const int64_t size = (int64_t)x->a->HV * x->a->K * x->a->V;
+    for (int s = 0; s < x->a->NS; s++)
+        if (given && (ends ? x->seg[s].last : x->seg[s].first))
+            ref_state(x->a, 0, given + x->seg[s].n * size, to + s * size);
+}
+
+/* The saved block: refused with a reason, or its tensors found. */
+int backward_open(struct back *x)
+{
+    const struct kcp_backward *a = x->a;
+    const struct kcp_saved *s = a->saved;
+    const int status = kcp_saved_check(
+        s, a->saved_bytes, (const struct kcp_call *)a, "ref", sizeof(double),
+        sizeof(double), x->why, sizeof x->why);
+    if (status != KCP_OK)
+        return status;
+    if (a->reuse_M && (!s->reuse_M || s->form != (int)a->form)) {
+        snprintf(x->why, sizeof x->why, "saved block: keeps no M for this form");
+        return KCP_MISMATCH;
+    }
+    double **at[] = { &x->q, &x->k, &x->beta, &x->Aqk, &x->A, &x->G, &x->w, &x->u,
+                      &x->qg, &x->kg, &x->v_new, &x->h };
+    static const char *const name[] = { "q", "k", "beta", "Aqk", "A", "G", "w", "u",
+                                        "qg", "kg", "v_new", "h" };
+    for (int j = 0; j < 12; j++)
+        *at[j] = kcp_saved_at(s, name[j]);         /* NULL: not in this mode */
+    return KCP_OK;
+}
+
+/* Recompute: what save-all keeps, made again from the block and the raw gate by the
+ * functions that made it (chapters 02, 03, 04), so both modes give the same bits. */
+int backward_again(struct back *x)
+{
+    const struct kcp_backward *a = x->a;
+    const int64_t TV = a->T * a->HV, size = (int64_t)a->HV * a->K * a->V;
+    const double *kept = kcp_saved_at(a->saved, "h_kept");
+    double *h_start = backward_room(x, a->NS * size);
+    int status;
+
+    STAGE(kcp_gate, gate);
+    gate.pass = KCP_FORWARD;
+    gate.g_raw = a->g_raw, gate.A_log = a->A_log, gate.dt_bias = a->dt_bias;
+    gate.g = backward_room(x, TV * a->KG), gate.G = x->G = backward_room(x, TV * a->KG);
+
+    STAGE(kcp_wy, wy);
+    wy.q = x->q, wy.k = x->k, wy.v = a->v, wy.G = x->G, wy.beta = x->beta, wy.A = x->A;
+    wy.u = x->u = backward_room(x, TV * a->V);
+    wy.w = x->w = backward_room(x, TV * a->K);
+    if (a->model == KCP_KDA)
+        wy.kg = x->kg = backward_room(x, TV * a->K),
+        wy.qg = x->qg = backward_room(x, TV * a->K);
+
+    CALL(kcp_h0, h0);
+    h0.pass = KCP_BACKWARD, h0.h_start = h_start, h0.h_kept_in = kept;
+    h0.h_back = backward_room(x, a->NS * size);
+
+    STAGE(kcp_chunk, chunk);
+    chunk.q = x->q, chunk.k = x->k, chunk.qg = x->qg, chunk.kg = x->kg;
+    chunk.u = x->u, chunk.w = x->w, chunk.Aqk = x->Aqk, chunk.G = x->G;
+    chunk.h_in = x->plan->L ? kept : h0.h_back;
+    chunk.o = backward_room(x, TV * a->V);
+    chunk.v_new = x->v_new = backward_room(x, TV * a->V);
+    chunk.h = x->h = backward_room(x, a->NC * size);
+    chunk.h_out = backward_room(x, a->NS * size);
+    if (x->full)
+        return KCP_NO_MEMORY;
+    //> again
+    backward_rows(x, 0, a->h0, h_start);
+    if ((status = ref_gate(&gate)) || (status = ref_wy_factors(&wy)) ||
+        (status = ref_h0(&h0)))
+        return status;
+    return ref_chunk(&chunk);
+    //< again
+}

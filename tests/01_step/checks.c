@@ -1,0 +1,195 @@
+/* 01_step.c -- the oracle's oracle: dense complex maps, 1e-30 off the real axis.
+ *
+ * Book: chapter 01.  Checked by: itself, it can fail.  Next: 02_gate.c.
+ * With x + i eps, eps = 1e-30, Im(loss)/eps is the derivative to full precision:
+ * nothing is subtracted. Here S_t = A_t S_{t-1} + B_t with A_t written out, which also
+ * proves that the walk of ref/01_step.c is that map.
+ */
+#include "tests/judge/judge.h"
+
+#include <complex.h>
+#include <math.h>
+#include <string.h>
+
+enum { T = 17, N = 4, H = 2, HV = 4, K = 5, V = 3 };
+enum { QK = T * H * K, VO = T * HV * V, GATES = T * HV * K, BETA = T * HV,
+       STATE = N * HV * K * V };
+
+static const int64_t cu[N + 1] = { 0, 9, 9, 10, T };      /* ragged, empty, one token */
+static const double eps = 1e-30;
+
+/* Inputs in the order q k v g beta h0, each a stretch of one array. */
+enum { AT_Q, AT_K = QK, AT_V = 2 * QK, AT_G = AT_V + VO, AT_BETA = AT_G + GATES,
+       AT_H0 = AT_BETA + BETA, ALL = AT_H0 + STATE };
+static struct {
+    double complex in[ALL];
+    double real[ALL], grad[ALL], want[ALL], o[VO], ht[STATE], dO[VO], dht[STATE];
+    double want_o[VO], want_ht[STATE];
+} x;
+
+static int place(enum kcp_layout layout, int s, int n, int i, int v)
+{
+    return (s * HV + n) * K * V + (layout == KCP_VK ? v * K + i : i * V + v);
+}
+
+/* loss = <dO, o> + <dht, ht> of sequence s, value head n. */
+static double complex loss_of(int s, int n, int KG, double scale,
+                              enum kcp_layout layout)
+{
+    double complex S[K][V], next[K][V], loss = 0;
+    for (int i = 0; i < K; i++)
+        for (int v = 0; v < V; v++)
+            S[i][v] = x.in[AT_H0 + place(layout, s, n, i, v)];
+    for (int64_t t = cu[s]; t < cu[s + 1]; t++) {
+        const double complex *q = x.in + AT_Q + (t * H + n / (HV / H)) * K;
+        const double complex *k = q + AT_K, *w = x.in + AT_V + (t * HV + n) * V;
+        const double complex *g = x.in + AT_G + (t * HV + n) * KG;
+        const double complex beta = x.in[AT_BETA + t * HV + n];
+        for (int i = 0; i < K; i++)
+            for (int v = 0; v < V; v++) {
+                next[i][v] = beta * k[i] * w[v];
+                for (int p = 0; p < K; p++)
+                    next[i][v] += ((i == p) - beta * k[i] * k[p]) *
+                                  cexp(g[KG > 1 ? p : 0]) * S[p][v];
+            }
+        memcpy(S, next, sizeof S);
+        for (int v = 0; v < V; v++) {
+            double complex o = 0;
+            for (int p = 0; p < K; p++)
+                o += S[p][v] * (scale * q[p]);
+            x.want_o[(t * HV + n) * V + v] = creal(o);
+            loss += x.dO[(t * HV + n) * V + v] * o;
+        }
+    }
+    for (int i = 0; i < K; i++)
+        for (int v = 0; v < V; v++) {
+            x.want_ht[place(layout, s, n, i, v)] = creal(S[i][v]);
+            loss += x.dht[place(layout, s, n, i, v)] * S[i][v];
+        }
+    return loss;
+}
+
+static double complex loss(int KG, double scale, enum kcp_layout layout)
+{
+    double complex all = 0;
+    for (int s = 0; s < N; s++)
+        for (int n = 0; n < HV; n++)
+            all += loss_of(s, n, KG, scale, layout);
+    return all;
+}
+
+static double apart(const double *a, const double *b, int n)
+{
+    double d = 0, r = 0;
+    for (int e = 0; e < n; e++)
+        d += (a[e] - b[e]) * (a[e] - b[e]), r += b[e] * b[e];
+    return r > 0 ? sqrt(d / r) : sqrt(d);
+}
+
+static void draw(double gate)
+{
+    struct stream s = stream_of(1, "01_step");
+    for (int e = 0; e < ALL; e++)
+        x.real[e] = e >= AT_G && e < AT_BETA
+                        ? gate < 0 ? gate * uniform(&s) : -0.02 * fabs(normal(&s))
+                    : e >= AT_BETA && e < AT_H0 ? uniform(&s)
+                                                : normal(&s) / sqrt(e < AT_V ? K : 1);
+    for (int e = 0; e < VO; e++)
+        x.dO[e] = normal(&s);
+    for (int e = 0; e < STATE; e++)
+        x.dht[e] = normal(&s);
+    for (int e = 0; e < ALL; e++)
+        x.in[e] = x.real[e];
+}
+
+static struct kcp_step step(enum kcp_model model, enum kcp_layout layout)
+{
+    return (struct kcp_step){ .T = T, .N = N, .R = 1, .H = H, .HV = HV, .K = K, .V = V,
+        .KG = model == KCP_KDA ? K : 1, .model = model, .layout = layout, .scale = 0.4,
+        .cu_seqlens = cu, .q = x.real + AT_Q, .k = x.real + AT_K, .v = x.real + AT_V,
+        .g = x.real + AT_G, .beta = x.real + AT_BETA, .h0 = x.real + AT_H0, .o = x.o,
+        .ht = x.ht, .do_ = x.dO, .dht = x.dht, .dq = x.grad + AT_Q, .dk = x.grad + AT_K,
+        .dv = x.grad + AT_V, .dg = x.grad + AT_G, .dbeta = x.grad + AT_BETA,
+        .dh0 = x.grad + AT_H0 };
+}
+
+static int one(struct kcp_report *rep, enum kcp_model model, enum kcp_layout layout,
+               double gate)
+{
+    static const char *const name[] = { "dq", "dk", "dv", "dg", "dbeta", "dh0" };
+    static const int at[] = { AT_Q, AT_K, AT_V, AT_G, AT_BETA, AT_H0, ALL };
+    struct kcp_step a = step(model, layout);
+    int status;
+    draw(gate);
+    memset(x.grad, 0, sizeof x.grad);
+    if ((status = ref_step(&a)))
+        return status;
+    a.pass = KCP_BACKWARD;
+    if ((status = ref_step(&a)))
+        return status;
+    for (int e = 0; e < ALL; e++) {
+        x.in[e] = x.real[e] + eps * I;
+        x.want[e] = cimag(loss(a.KG, a.scale, layout)) / eps;
+        x.in[e] = x.real[e];
+    }
+    EXPECT(rep, apart(x.o, x.want_o, VO) <= 1e-13, "o differs by %g at gate %g",
+           apart(x.o, x.want_o, VO), gate);
+    EXPECT(rep, apart(x.ht, x.want_ht, STATE) <= 1e-13, "ht differs by %g at gate %g",
+           apart(x.ht, x.want_ht, STATE), gate);
+    for (int j = 0; j < 6; j++) {
+        const double d = apart(x.grad + at[j], x.want + at[j], at[j + 1] - at[j]);
+        EXPECT(rep, d <= 1e-13, "%s, %s: %s differs by %g at gate %g",
+               model ? "GDN" : "KDA", layout == KCP_VK ? "[V,K]" : "[K,V]", name[j], d,
+               gate);
+    }
+    return KCP_OK;
+}
+
+static int complex_step(struct kcp_report *rep)
+{
+    static const double gate[] = { 0, -1, -5, -50 };
+    int status = KCP_OK;
+    for (int j = 0; j < 16 && !status; j++)
+        status = one(rep, j & 1 ? KCP_GDN : KCP_KDA, j & 2 ? KCP_VK : KCP_KV,
+                     gate[j / 4]);
+    return status;
+}
+KCP_CHECK(check_01_complex) = { "01_step", "complex_step",
+    "forward is the product of dense maps; every gradient its exact derivative",
+    complex_step };
+
+/* An empty sequence hands its state on; h0 and dht NULL are 0; a row reads no other. */
+static int empty(struct kcp_report *rep)
+{
+    static double ht[STATE], dh0[STATE], grad[ALL], zero[STATE];
+    const int row = HV * K * V;
+    int status;
+    for (int j = 0; j < 2; j++) {
+        struct kcp_step a = step(KCP_KDA, j ? KCP_VK : KCP_KV);
+        draw(0);
+        for (a.pass = KCP_FORWARD; a.pass <= KCP_BACKWARD; a.pass++)
+            if ((status = ref_step(&a)))
+                return status;
+        EXPECT(rep, !memcmp(x.ht + row, x.real + AT_H0 + row, sizeof(double) * row),
+               "an empty sequence's ht is not its h0, layout %d", j);
+        EXPECT(rep, !memcmp(x.grad + AT_H0 + row, x.dht + row, sizeof(double) * row),
+               "an empty sequence's dh0 is not its dht, layout %d", j);
+        for (int k = 0; k < 2; k++) {
+            a.h0 = k ? zero : NULL, a.dht = k ? zero : NULL;
+            a.ht = k ? ht : x.ht, a.dh0 = k ? dh0 : x.grad + AT_H0;
+            for (a.pass = KCP_FORWARD; a.pass <= KCP_BACKWARD; a.pass++)
+                if ((status = ref_step(&a)))
+                    return status;
+            if (k == 0)
+                memcpy(grad, x.grad, sizeof grad);
+        }
+        EXPECT(rep, !memcmp(ht, x.ht, sizeof ht), "h0 NULL is not h0 = 0");
+        EXPECT(rep, !memcmp(dh0, x.grad + AT_H0, sizeof dh0),
+               "dht NULL is not dht = 0");
+        EXPECT(rep, !memcmp(grad, x.grad, sizeof(double) * AT_H0),
+               "gradients with dht NULL are not those with dht = 0");
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_01_empty) = { "01_step", "empty",
+    "an empty sequence: ht = h0, dh0 = dht; NULL states are 0: bit for bit", empty };

@@ -1,0 +1,92 @@
+/* 04_chunk.c -- chunks against the recurrence: the same outputs, the same states.
+ *
+ * Book: chapter 04.  Checked by: itself, it can fail.  Next: 05_affine.c.
+ */
+#include "tests/judge/front.h"
+
+static const double gates[] = { 0, -1, -5, -50 };
+static const int chunks[] = { 4, 8, 16, 64 };
+
+static int recurrence(struct kcp_report *rep)
+{
+    int status = KCP_OK;
+    for (int j = 0; j < 32 && !status; j++) {
+        struct front x;
+        const double gate = gates[j / 8];
+        status = front_draw(&x, j % 2 ? KCP_GDN : KCP_KDA, chunks[j / 2 % 4], gate);
+        status = status ? status : front_wy(&x);
+        status = status ? status : front_chunk(&x);
+        status = status ? status : front_step(&x);
+        if (!status) {
+            const double o = apart(x.o, x.o_step, x.c.T * x.c.HV * x.c.V);
+            const double S = apart(x.h_out, x.ht, FRONT_NS * x.c.HV * x.c.K * x.c.V);
+            EXPECT(rep, o <= 1e-13 && S <= 1e-13,
+                   "%s, C = %d, gate %g: o differs by %g, the last states by %g",
+                   j % 2 ? "GDN" : "KDA", x.c.C, gate, o, S);
+        }
+        front_free(&x);
+    }
+    return status;
+}
+KCP_CHECK(check_04_recurrence) = { "04_chunk", "recurrence",
+    "o and the last states: C = 4..64, ragged chunks, gates to -50: the recurrence's",
+    recurrence };
+
+/* Each chunk as a sequence of its own, from h [c]: it must end in h [c+1], or h_out. */
+static int states(struct kcp_report *rep)
+{
+    int status = KCP_OK;
+    for (int j = 0; j < 8 && !status; j++) {
+        struct front x;
+        status = front_draw(&x, j % 2 ? KCP_GDN : KCP_KDA, 16, gates[j / 2]);
+        status = status ? status : front_wy(&x);
+        status = status ? status : front_chunk(&x);
+        const int64_t KV = (int64_t)x.c.HV * x.c.K * x.c.V;
+        double *o = front_room(&x, x.c.T * x.c.HV * x.c.V);
+        double *ht = front_room(&x, x.c.NC * KV);
+        int64_t cu[64] = { 0 };
+        for (int c = 0; c < x.c.NC; c++) {
+            const int s = x.sc[c], end = x.cu[s] + (c + 1 - x.cn[s]) * x.c.C;
+            cu[c + 1] = end < x.cu[s + 1] ? end : x.cu[s + 1];
+        }
+        struct kcp_step a = { .cu_seqlens = cu };
+        memcpy(&a, &x.c, sizeof x.c);
+        a.N = x.c.NC, a.q = x.q, a.k = x.k, a.v = x.v, a.g = x.g, a.beta = x.beta;
+        a.h0 = x.h, a.o = o, a.ht = ht;
+        status = status ? status : x.full ? KCP_NO_MEMORY : ref_step(&a);
+        for (int c = 0; c < x.c.NC && !status; c++) {
+            const int last = c + 1 == x.cn[x.sc[c] + 1];
+            const double *next = last ? x.h_out + x.sc[c] * KV : x.h + (c + 1) * KV;
+            EXPECT(rep, apart(next, ht + c * KV, KV) <= 1e-13,
+                   "%s, gate %g: the state after chunk %d differs by %g",
+                   j % 2 ? "GDN" : "KDA", gates[j / 2], c,
+                   apart(next, ht + c * KV, KV));
+        }
+        front_free(&x);
+    }
+    return status;
+}
+KCP_CHECK(check_04_states) = { "04_chunk", "states",
+    "h of every chunk is where the recurrence arrives from the chunk before", states };
+
+/* GDN is KDA with the same gate in every channel. */
+static int gdn_is_kda(struct kcp_report *rep)
+{
+    int status = KCP_OK;
+    for (int j = 0; j < 4 && !status; j++) {
+        struct front x, y = { 0 };
+        status = front_draw(&x, KCP_GDN, 16, gates[j]);
+        status = status ? status : front_repeat(&x, &y, gates[j]);
+        if (!status && !(status = front_wy(&x)) && !(status = front_wy(&y)) &&
+            !(status = front_chunk(&x)) && !(status = front_chunk(&y))) {
+            const int64_t vo = x.c.T * x.c.HV * x.c.V;
+            const double o = apart(x.o, y.o, vo), v_new = apart(x.v_new, y.v_new, vo);
+            EXPECT(rep, o <= 1e-13 && v_new <= 1e-13,
+                   "gate %g: o, v_new differ by %g %g", gates[j], o, v_new);
+        }
+        front_free(&x), front_free(&y);
+    }
+    return status;
+}
+KCP_CHECK(check_04_gdn_is_kda) = { "04_chunk", "gdn_is_kda",
+    "GDN equals KDA with its gate in every channel", gdn_is_kda };

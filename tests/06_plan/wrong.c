@@ -1,0 +1,150 @@
+/* 06_plan_wrong.c -- what is no plan, and wrong plans that brute force must reject.
+ *
+ * Book: chapter 06.  Checked by: the twin, which must pass.  Next: 07_merge.c.
+ * A wrong plan is the right one, changed as the mistake would change it. */
+#include "plan_case.h"
+
+#include <limits.h>
+
+/* What is no plan is refused with a sentence, and nothing is allocated. */
+static int refused(struct kcp_report *rep)
+{
+    const int64_t ok[] = { 0, 5, 12 }, late[] = { 1, 5, 12 }, down[] = { 0, 7, 5 };
+    const int64_t huge[] = { 0, INT64_MAX }, wide[] = { 0, (int64_t)1 << 46 };
+    const int64_t cuts[] = { 0, 4, 12 }, cut_late[] = { 1, 4, 12 };
+    const int64_t cut_down[] = { 0, 13, 12 }, cut_short[] = { 0, 4, 11 };
+    const struct {
+        const int64_t *cu;
+        int N, R;
+        const int64_t *cuts, L;
+        int C, Wc;
+    } bad[] = {
+        { ok, -1, 1, NULL, 0, 64, 0 }, { ok, INT_MAX, 1, NULL, 0, 64, 0 },
+        { NULL, 2, 1, NULL, 0, 64, 0 }, { late, 2, 1, NULL, 0, 64, 0 },
+        { down, 2, 1, NULL, 0, 64, 0 }, { ok, 2, 0, NULL, 0, 64, 0 },
+        { ok, 2, -3, NULL, 0, 64, 0 }, { ok, 2, 65537, NULL, 0, 64, 0 },
+        { ok, 2, 2, cut_late, 0, 64, 0 }, { ok, 2, 2, cut_down, 0, 64, 0 },
+        { ok, 2, 2, cut_short, 0, 64, 0 }, { ok, 2, 1, NULL, -1, 64, 0 },
+        { ok, 2, 1, NULL, 0, 0, 0 }, { ok, 2, 1, NULL, 0, 64, -1 },
+        { huge, 1, 1, NULL, 0, 64, 0 }, { huge, 1, 65536, NULL, 0, 64, 0 },
+        { huge, 1, 7, NULL, 1, 64, 0 }, { wide, 1, 65536, NULL, 0, 1, 0 } };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct kcp_plan *p = (struct kcp_plan *)1;
+        const char *why = NULL;
+        const int err = kcp_plan_make(&p, bad[i].N, bad[i].cu, bad[i].R, bad[i].cuts,
+                                      bad[i].L, bad[i].C, bad[i].Wc, &why);
+        EXPECT(rep, err == KCP_BAD && !p && why, "bad plan %d: status %d", (int)i, err);
+    }
+    struct kcp_plan *p;
+    EXPECT(rep, !kcp_plan_make(&p, 2, ok, 2, cuts, 0, 64, 0, NULL), "a good one");
+    kcp_plan_free(p);
+    if (kcp_plan_make(&p, 1, wide, 65536, NULL, 0, INT_MAX, 0, NULL)) return KCP_BAD;
+    EXPECT(rep, p->cuts[65535] == (int64_t)65535 << 30, "r T / R overflows");
+    kcp_plan_free(p);
+    return KCP_OK;
+}
+
+/* ---- plans made wrong */
+
+static void twin(struct kcp_plan *p) { }
+
+static void empty_ranks_not_counted(struct kcp_plan *p)
+{
+    for (int r = 0; r < p->R; r++) {
+        struct kcp_context *x = &p->ctx[r];
+        for (int j = r - 1, pre = x->pre_num_ranks; j >= r - pre; j--)
+            x->pre_num_ranks -= p->ctx[j].NS == 0;
+    }
+}
+
+static void first_for_last(struct kcp_plan *p)              /* errata 6's confusion */
+{
+    for (int r = 0; r < p->R; r++)
+        if (p->ctx[r].n_local > 1) {
+            p->ctx[r].is_last_rank = 1;
+            p->ctx[r].post_num_ranks = 0;
+        }
+}
+
+static void halo_from_neighbour_only(struct kcp_plan *p)
+{
+    for (int r = 1; r < p->R; r++) {
+        const int64_t near = p->ctx[r - 1].end - p->ctx[r - 1].begin;
+        if (p->ctx[r].pre_num_conv_tokens > near)
+            p->ctx[r].pre_num_conv_tokens = near;
+    }
+}
+
+static void one_grid_for_the_rank(struct kcp_plan *p)
+{
+    for (int r = 0; r < p->R; r++)
+        for (int s = 0; s < p->ctx[r].NS; s++)
+            p->ctx[r].cn[s + 1] = (p->ctx[r].cu[s + 1] + p->C - 1) / p->C;
+}
+
+static void empty_sequence_after_the_cut(struct kcp_plan *p)
+{
+    for (int n = 0; n < p->N; n++)
+        if (p->cu_seqlens[n] == p->cu_seqlens[n + 1] && p->h0_rank[n])
+            p->h0_rank[n]--;
+}
+
+static void two_ranks_always_cross(struct kcp_plan *p) { p->crossing = p->R > 1; }
+
+static void rank_end_is_last(struct kcp_plan *p)
+{
+    for (int j = 0; j + 1 < p->S; j++)
+        p->seg[j].last |= p->seg[j].rank != p->seg[j + 1].rank;
+}
+
+static void canonical_from_the_rank(struct kcp_plan *p)     /* not from the sequence */
+{
+    for (int j = 1; p->L && j < p->S; j++)
+        if (p->seg[j].n == p->seg[j - 1].n && p->seg[j].end - p->seg[j].begin < p->L)
+            p->seg[j].begin++, p->seg[j - 1].end++;
+}
+
+static void local_numbers_for_global(struct kcp_plan *p)
+{
+    for (int r = 0; r < p->R; r++)
+        for (int m = 0; m < p->ctx[r].n_local; m++)
+            p->ctx[r].seq[m] = m;
+}
+
+struct hunt { void (*spoil)(struct kcp_plan *); int64_t found, seen; };
+
+static int hunt(const struct asked *a, struct kcp_plan *p, void *arg)
+{
+    struct hunt *h = arg;
+    h->spoil(p);
+    h->found += plan_wrong(p, a) != NULL;
+    h->seen++;
+    return !h->found;
+}
+
+static int wrong_plans(struct kcp_report *rep)
+{
+#define WRONG(f) { f, #f }
+    static const struct {
+        void (*spoil)(struct kcp_plan *);
+        const char *name;
+    } list[] = {
+        WRONG(twin), WRONG(empty_ranks_not_counted), WRONG(first_for_last),
+        WRONG(halo_from_neighbour_only), WRONG(one_grid_for_the_rank),
+        WRONG(empty_sequence_after_the_cut), WRONG(two_ranks_always_cross),
+        WRONG(rank_end_is_last), WRONG(canonical_from_the_rank),
+        WRONG(local_numbers_for_global) };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        struct hunt h = { list[i].spoil, 0, 0 };
+        plan_cases(hunt, &h);
+        EXPECT(rep, (i > 0) == (h.found > 0), "%s: rejected %lld times in %lld plans",
+               list[i].name, (long long)h.found, (long long)h.seen);
+    }
+    return KCP_OK;
+}
+
+KCP_CHECK(check_06_wrong_plans) = {
+    "06_plan", "wrong_plans", "nine wrong plans are told from the right one",
+    wrong_plans };
+KCP_CHECK(check_06_refused) = {
+    "06_plan", "refused", "what is no plan is refused, with a sentence", refused };

@@ -1,0 +1,214 @@
+/* 07_merge_wrong.c -- ranks that fail are named; maps that apply wrongly are seen.
+ *
+ * Book: chapter 07.  Checked by: the twin, which must pass.  Next: 08_forward.c. */
+#include "folded.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static int no_apply(int hv, int k, int v, const void *map, int backward, int first,
+                    int v0, int Vb, const void *in, int ld_in, void *out, int ld_out,
+                    struct CUstream_st *stream)
+{
+    return KCP_CUDA;
+}
+
+static int no_copy(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                   size_t width, size_t rows, struct CUstream_st *stream)
+{
+    return KCP_CUDA;
+}
+
+static int no_compose(int hv, int k, int v, const void *b, const void *a, int backward,
+                      int a_first, void *out, struct CUstream_st *stream)
+{
+    return KCP_CUDA;
+}
+
+static const struct kcp_mapops refuses = {
+    "refuses", sizeof(double), no_apply, no_compose, no_copy };
+
+/* ---- a rank that fails, leaves, or waits for nobody ends the run, named */
+
+enum { FAILS = 1, RETURNS, LEAVES, WAITS, SIZES };
+
+static int failing(struct kcp_comm *c, void *arg)
+{
+    const struct whole *a = arg;
+    double x = 0, all[MAX_R];
+    if (a->bad_how == FAILS && c->r == a->bad_rank) {
+        c->fail(c, KCP_CUDA, "its device is on fire");
+        return KCP_OK;
+    }
+    if (a->bad_how == RETURNS && c->r == a->bad_rank)
+        return KCP_MISMATCH;
+    if (a->bad_how == LEAVES && c->r == a->bad_rank)
+        return KCP_OK;
+    if (a->bad_how == WAITS && c->r == a->bad_rank)
+        return c->recv(c, &x, sizeof x, (c->r + 1) % c->R, NULL);
+    if (a->bad_how == SIZES && c->r == a->bad_rank)
+        return c->all_gather(c, &x, all, sizeof(float), NULL);
+    return c->r % 2 && a->bad_how < WAITS ? c->recv(c, &x, sizeof x, a->bad_rank, NULL)
+                                          : c->all_gather(c, &x, all, sizeof x, NULL);
+}
+
+/* Nobody waits for a timeout, 60 s; a busy machine may take its time. */
+enum { AT_ONCE = 30 };
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + 1e-9 * t.tv_nsec;
+}
+
+static int failures(struct kcp_report *rep)
+{
+    static const char *const reason[] = { "", "its device is on fire", "KCP_MISMATCH",
+                                          "left while rank", "every other rank waits",
+                                          "unequal sizes" };
+    static const int status[] = { 0, KCP_CUDA, KCP_MISMATCH, KCP_COMM, KCP_COMM,
+                                  KCP_COMM };
+    struct whole *a = calloc(1, sizeof *a);
+    for (int R = 2; R <= MAX_R && a; R++)
+        for (a->bad_how = FAILS; a->bad_how <= SIZES; a->bad_how++) {
+            char why[200] = "", rank[16];
+            const double t = seconds();
+            a->bad_rank = R / 2;
+            const int err = kcp_threads_run(R, failing, a, why, sizeof why);
+            snprintf(rank, sizeof rank, "rank %d: ", a->bad_rank);
+            EXPECT(rep, err == status[a->bad_how], "how %d: %d", a->bad_how, err);
+            EXPECT(rep, strstr(why, reason[a->bad_how]), "how %d: %s", a->bad_how, why);
+            EXPECT(rep, a->bad_how >= WAITS || !strncmp(why, rank, strlen(rank)),
+                   "how %d: %s, not %s", a->bad_how, why, rank);
+            EXPECT(rep, seconds() - t < AT_ONCE, "how %d: %.1f s", a->bad_how,
+                   seconds() - t);
+        }
+    free(a);
+    return KCP_OK;
+}
+
+/* The device of one rank refuses in the middle of each form. */
+static int middle(struct kcp_report *rep)
+{
+    const int64_t cu[] = { 0, 36 };
+    struct whole *a = calloc(1, sizeof *a);
+    if (!a || kcp_plan_make(&a->plan, 1, cu, 6, NULL, 0, 4, 0, NULL))
+        return KCP_NO_MEMORY;
+    a->ops = &ref_mapops, a->bad_ops = &refuses, a->bad_rank = 3;
+    for (int form = KCP_ALL_GATHER; form <= KCP_SCAN; form++) {
+        char why[200] = "";
+        const double t = seconds();
+        a->form = form;
+        const int err = kcp_threads_run(6, merge_body, a, why, sizeof why);
+        EXPECT(rep, err == KCP_CUDA && !strncmp(why, "rank 3: ", 8),
+               "form %d: status %d, %s", form, err, why);
+        EXPECT(rep, seconds() - t < AT_ONCE, "form %d took %.1f s", form,
+               seconds() - t);
+    }
+    kcp_plan_free(a->plan);
+    free(a);
+    return KCP_OK;
+}
+
+/* ---- wrong maps under the right exchange: the comparison must see each */
+
+#define APPLY                                                                         \
+    int hv, int k, int v, const void *map, int backward, int first, int v0, int Vb,   \
+    const void *in, int ld_in, void *out, int ld_out, struct CUstream_st *stream
+#define COMPOSE                                                                       \
+    int hv, int k, int v, const void *b, const void *a, int backward, int a_first,    \
+    void *out, struct CUstream_st *stream
+
+static int not_turned(APPLY)
+{
+    return ref_mapops.apply(hv, k, v, map, 0, first, v0, Vb, in, ld_in, out, ld_out,
+                            stream);
+}
+
+static int never_first(APPLY)
+{
+    return ref_mapops.apply(hv, k, v, map, backward, 0, v0, Vb, in, ld_in, out, ld_out,
+                            stream);
+}
+
+static int always_first(APPLY)
+{
+    return ref_mapops.apply(hv, k, v, map, backward, 1, v0, Vb, in, ld_in, out, ld_out,
+                            stream);
+}
+
+static int first_block(APPLY)                     /* h of columns 0.., whatever v0 */
+{
+    return ref_mapops.apply(hv, k, v, map, backward, first, 0, Vb, in, ld_in, out,
+                            ld_out, stream);
+}
+
+static int other_order(COMPOSE)
+{
+    return ref_mapops.compose(hv, k, v, a, b, backward, a_first, out, stream);
+}
+
+static int composed_forward(COMPOSE)
+{
+    return ref_mapops.compose(hv, k, v, b, a, 0, a_first, out, stream);
+}
+
+static int last_only(COMPOSE)                     /* forgets what came before */
+{
+    memcpy(out, b, sizeof(double) * MAP);
+    return KCP_OK;
+}
+
+static int last_row_lost(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                         size_t width, size_t rows, struct CUstream_st *stream)
+{
+    return ref_mapops.copy(to, to_pitch, from, from_pitch, width - 8, rows, stream);
+}
+
+static int wrong_maps(struct kcp_report *rep)
+{
+    const struct kcp_mapops *const r = &ref_mapops;
+    const struct kcp_mapops list[] = {
+        { "twin", 8, r->apply, r->compose, r->copy },
+        { "not_turned", 8, not_turned, r->compose, r->copy },
+        { "never_first", 8, never_first, r->compose, r->copy },
+        { "always_first", 8, always_first, r->compose, r->copy },
+        { "first_block", 8, first_block, r->compose, r->copy },
+        { "other_order", 8, r->apply, other_order, r->copy },
+        { "composed_forward", 8, r->apply, composed_forward, r->copy },
+        { "last_only", 8, r->apply, last_only, r->copy },
+        { "last_row_lost", 8, r->apply, r->compose, last_row_lost } };
+    struct whole *a = calloc(1, sizeof *a);
+    for (size_t i = 0; i < sizeof list / sizeof *list && a; i++) {
+        struct stream s = stream_of(9, "wrong_maps");
+        int wrong = 0;
+        a->ops = &list[i];
+        for (int trial = 0; trial < 30 && !wrong; trial++) {
+            if (!merge_draw(a, &s, 3 + trial % 7, trial % 2 * 3))
+                return KCP_NO_MEMORY;
+            for (int form = KCP_ALL_GATHER; form <= KCP_SCAN; form++)
+                for (a->backward = 0; a->backward < 2; a->backward++) {
+                    char why[200] = "";
+                    a->form = form;
+                    const int n = merge_run(a, why, sizeof why);
+                    EXPECT(rep, n >= 0, "%s: %s", list[i].name, why);
+                    wrong += n;
+                }
+            kcp_plan_free(a->plan);
+        }
+        EXPECT(rep, (i > 0) == (wrong > 0), "%s: %d wrong states", list[i].name, wrong);
+    }
+    free(a);
+    return KCP_OK;
+}
+
+KCP_CHECK(check_07_failures) = {
+    "07_merge", "failures", "a rank that fails, leaves or waits is named at once",
+    failures };
+KCP_CHECK(check_07_middle) = {
+    "07_merge", "middle", "a device that refuses inside an exchange ends all ranks",
+    middle };
+KCP_CHECK(check_07_wrong_maps) = {
+    "07_merge", "wrong_maps", "eight wrong ways to apply and compose are seen",
+    wrong_maps };

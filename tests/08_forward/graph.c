@@ -1,0 +1,197 @@
+/* 08_graph.c -- a whole layer captured in a CUDA graph: the same bits when replayed.
+ *
+ * Book: chapters 08 and 13.  Checked by: its own second call, on arrays poisoned anew.
+ * Next: 08_layer.c.
+ *
+ * What allocates or makes the host wait cannot be captured: that forward and backward
+ * (through layer.h, one rank, a stream of the caller's) are captured at all proves that
+ * they do neither. */
+#include "tests/judge/trial.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef KCP_WITH_CUDA
+#include <cuda_runtime_api.h>
+
+/* 08 and 13 of one layer, seated with arrays of their own. */
+struct pair {
+    struct kcp_layer layer;
+    struct seat seat[2];
+    void *saved, *work;
+    struct CUstream_st *stream;
+};
+
+static struct kcp_forward *fore(const struct pair *x)
+{
+    return (void *)x->seat[0].args;
+}
+static struct kcp_backward *back(const struct pair *x)
+{
+    return (void *)x->seat[1].args;
+}
+
+static int seats(struct pair *x, const struct kcase *k, const struct kcp_plan *p)
+{
+    static const char *const names[] = { "08_forward", "13_backward" };
+    int err = KCP_OK;
+    for (int i = 0; i < 2 && !err; i++) {
+        const struct kcp_stage *s = stage_find(names[i]);
+        const struct expected *e = expected_of(s, k, (enum kcp_pass)i,
+                                               x->layer.storage, p);
+        struct seat *t = &x->seat[i];
+        if (!e) return KCP_BAD;
+        t->call = call_of(s, k, p, 0, (enum kcp_pass)i);
+        kcp_layer_call(&x->layer, &t->call, p, NULL);
+        t->call.stream = x->stream;
+        t->plan = p, t->mem = device_memory(), t->ranks = 1;
+        t->storage = x->layer.storage;
+        err = seat_fill(t, s, &e->in, &e->want);
+    }
+    return err;
+}
+
+/* Everything that the two calls want, asked for once. */
+static int open_pair(struct pair *x, const struct kcase *k, const struct kcp_plan *p)
+{
+    const struct memory *m = device_memory();
+    if (cudaStreamCreate(&x->stream)) return KCP_CUDA;
+    const int err = seats(x, k, p);
+    if (err) return err;
+    const size_t kept = kcp_layer_saved(&x->layer, &x->seat[0].call);
+    fore(x)->saved = x->saved = m->alloc(kept);
+    back(x)->saved = x->saved;
+    fore(x)->saved_bytes = back(x)->saved_bytes = kept;
+    const size_t f = kcp_layer_forward_work(&x->layer, fore(x));
+    const size_t b = kcp_layer_backward_work(&x->layer, back(x));
+    x->work = m->alloc(f > b ? f : b);
+    fore(x)->work = back(x)->work = x->work;
+    fore(x)->work_bytes = f, back(x)->work_bytes = b;
+    return x->saved && x->work ? KCP_OK : KCP_NO_MEMORY;
+}
+
+static void close_pair(struct pair *x)
+{
+    const struct memory *m = device_memory();
+    for (int i = 0; i < 2; i++)
+        if (x->seat[i].args) seat_free(&x->seat[i]);
+    if (x->saved) m->free(x->saved);
+    if (x->work) m->free(x->work);
+    if (x->stream) cudaStreamDestroy(x->stream);
+}
+
+static int go(struct pair *x)
+{
+    const int err = kcp_layer_forward(&x->layer, fore(x));
+    return err ? err : kcp_layer_backward(&x->layer, back(x));
+}
+
+static int collect(struct pair *x, char *why, size_t n)
+{
+    int err = cudaStreamSynchronize(x->stream) ? KCP_CUDA : KCP_OK;
+    for (int i = 0; i < 2 && !err; i++) err = seat_collect(&x->seat[i], why, n);
+    return err;
+}
+
+/* Outputs, the block and the workspace become NaN: what is there later was written. */
+static int poison(struct pair *x)
+{
+    int err = cudaMemset(x->saved, 0xff, fore(x)->saved_bytes) ||
+              cudaMemset(x->work, 0xff, back(x)->work_bytes);
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < x->seat[i].n; j++) {
+            const struct slot *o = &x->seat[i].slot[j];
+            char *at = (char *)o->base + FENCE;
+            if (o->want) err |= cudaMemset(at, 0xff, o->bytes) != cudaSuccess;
+        }
+    return err || cudaDeviceSynchronize() ? KCP_CUDA : KCP_OK;
+}
+
+static void compare(struct kcp_report *rep, const struct pair *a, const struct pair *b,
+                    const char *what, int replay)
+{
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < a->seat[i].n; j++) {
+            const struct slot *x = &a->seat[i].slot[j], *y = &b->seat[i].slot[j];
+            EXPECT(rep, !memcmp(x->image, y->image, x->bytes + 2 * FENCE),
+                   "%s: %s of replay %d is not the direct run's", what, x->field->name,
+                   replay);
+        }
+}
+
+static int replay(struct kcp_report *rep, const struct pair *direct, struct pair *x,
+                  const char *what)
+{
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    char why[160] = "";
+    size_t nodes = 0;
+    int err = cudaStreamBeginCapture(x->stream, cudaStreamCaptureModeGlobal);
+    if (!err) err = go(x);
+    const int ended = cudaStreamEndCapture(x->stream, &graph);
+    EXPECT(rep, !err && !ended, "%s: not captured: status %d, %s", what, err,
+           cudaGetErrorString(ended));
+    if (err || ended || cudaGraphGetNodes(graph, NULL, &nodes) ||
+        cudaGraphInstantiateWithFlags(&exec, graph, 0)) return KCP_CUDA;
+    EXPECT(rep, nodes > 8, "%s: %zu nodes", what, nodes);
+    for (int i = 0; i < 3 && !err; i++) {
+        err = poison(x);
+        if (!err && cudaGraphLaunch(exec, x->stream)) err = KCP_CUDA;
+        if (!err) err = collect(x, why, sizeof why);
+        if (!err) compare(rep, direct, x, what, i);
+    }
+    cudaGraphExecDestroy(exec), cudaGraphDestroy(graph);
+    return err;
+}
+
+static int one(struct kcp_report *rep, const struct kcp_layer *layer, const char *words)
+{
+    struct kcase k;
+    char why[300] = "", what[400];
+    struct pair direct = { .layer = *layer }, again = direct;
+    if (case_parse(words, &k, why, sizeof why)) return KCP_BAD;
+    struct kcp_plan *p = case_plan(&k, 1);
+    snprintf(what, sizeof what, "%s, %s", layer->forward->name, words);
+    int err = p ? open_pair(&direct, &k, p) : KCP_NO_MEMORY;
+    if (!err) err = open_pair(&again, &k, p);
+    if (!err) err = go(&direct);
+    if (!err) err = collect(&direct, why, sizeof why);
+    if (!err) err = replay(rep, &direct, &again, what);
+    EXPECT(rep, !err, "%s: status %d %s", what, err, why);
+    close_pair(&direct), close_pair(&again);
+    kcp_plan_free(p);
+    return KCP_OK;
+}
+
+static int graph(struct kcp_report *rep)
+{
+    static const char *const words[] = {
+        ("kda live H=2 HV=4 K=64 V=64 lengths=150,0,300 l2norm beta=sigmoid"
+         " gate=bounded h0 dht"),
+        "kda strong H=2 K=128 V=128 lengths=500 l2norm save=all h0 dht",
+        "gdn live H=1 HV=2 K=128 V=64 lengths=17,430 gate=softplus save=all reuse_M",
+        "gdn live H=2 K=64 V=64 lengths=65,200,1 L=64 h0 dht layout=vk" };
+    const struct kcp_variant *v[256];
+    const int n = kcp_variants("08_forward", NULL, v, 256);
+    struct kcp_layer layer;
+    if (!device_memory()) return printf("  (no GPU here: no graph)\n"), KCP_NA;
+    for (int i = 0; i < n; i++) {
+        if (v[i]->where != KCP_DEVICE ||
+            kcp_layer_gpu(&layer, v[i]->storage, v[i]->name, NULL, 0)) continue;
+        for (int j = 0; j < 4; j++) {
+            const int err = one(rep, &layer, words[j]);
+            if (err) return err;
+        }
+    }
+    return KCP_OK;
+}
+#else
+static int graph(struct kcp_report *rep)
+{
+    return printf("  (built without CUDA: no graph)\n"), KCP_NA;
+}
+#endif
+
+KCP_CHECK(check_08_graph) = {
+    "08_forward", "gpu_graph", "08 and 13 captured in a graph, replayed: the same bits",
+    graph };

@@ -1,0 +1,148 @@
+/* 08_forward_mutants.c -- whole forwards that are wrong across the cuts.
+ *
+ * Book: chapter 08.  Checked by: the judge, which must reject each, and pass the twin.
+ * Next: 09_chunk_backward_mutants.c.
+ * A second program for one rank: it gathers one map a rank whatever the form, walks
+ * the chunks with its own loops, and asks the references only for what happens inside a
+ * rank (02, 03, 04); what crosses a cut is its own, and goes wrong on demand. */
+#include "wrong.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double *room(struct fore *x, int64_t n)
+{
+    double *p = calloc(n > 0 ? (size_t)n : 1, sizeof *p);
+    x->full |= !p;
+    return x->got[x->ngot++] = p;
+}
+
+#define STAGE(type, name)                                                             \
+    struct type name = { 0 };                                                         \
+    memcpy(&name, x->a, sizeof(struct kcp_call));                                     \
+    name.cu = x->a->cu, name.cn = x->a->cn, name.sc = x->a->sc
+
+static int local(struct fore *x)
+{
+    const struct kcp_forward *a = x->a;
+    const int64_t TH = a->T * a->H, TV = a->T * a->HV;
+    STAGE(kcp_gate, gate);
+    gate.pass = KCP_FORWARD;
+    gate.q_raw = a->q_raw, gate.k_raw = a->k_raw, gate.g_raw = a->g_raw;
+    gate.beta_raw = a->beta_raw, gate.A_log = a->A_log, gate.dt_bias = a->dt_bias;
+    gate.q = x->q = room(x, TH * a->K), gate.k = x->k = room(x, TH * a->K);
+    gate.rstd_q = room(x, TH), gate.rstd_k = room(x, TH);
+    gate.beta = x->beta = room(x, TV);
+    gate.g = x->g = room(x, TV * a->KG), gate.G = x->G = room(x, TV * a->KG);
+
+    STAGE(kcp_wy, wy);
+    wy.q = x->q, wy.k = x->k, wy.v = a->v, wy.G = x->G, wy.beta = x->beta;
+    wy.Aqk = x->Aqk = room(x, TV * a->C), wy.A = room(x, TV * a->C);
+    wy.u = x->u = room(x, TV * a->V), wy.w = x->w = room(x, TV * a->K);
+    wy.kg = x->kg = room(x, TV * a->K), wy.qg = x->qg = room(x, TV * a->K);
+    if (a->model == KCP_GDN)
+        wy.kg = wy.qg = NULL;
+    if (x->f & OWN_SCALE)
+        wy.scale = 1 / sqrt(a->K);
+    if (x->full)
+        return KCP_NO_MEMORY;
+    const int status = ref_gate(&gate);
+    return status ? status : ref_wy(&wy);
+}
+
+/* The state with which every segment begins, walked on within the rank; and ht. */
+static void states(const struct fore *x, const double *all, double *h_in, double *row)
+{
+    const struct kcp_forward *a = x->a;
+    const int K = a->K, V = a->V, f = x->f;
+    for (int n = 0; n < a->HV; n++) {
+        double *S = row + (int64_t)a->C * (V + K), *next = S + K * V;
+        for (int s = 0; s < a->NS; s++) {
+            const int on = s > 0 && x->seg[s].n == x->seg[s - 1].n;
+            if (x->seg[s].first && !(f & NO_CU && s > 0))
+                fore_state(x, 0, x->seg[s].n, n, S, V);
+            else if (s == 0 && !on)
+                fore_fold(x, all, n, S, next);
+            memcpy(h_in + ((int64_t)s * a->HV + n) * K * V, S, sizeof(double) * K * V);
+            if (f & HT_EARLY && x->seg[s].last) fore_state(x, 1, x->seg[s].n, n, S, V);
+            fore_advance(x, n, s, 0, V, V, S, row, 0);
+            if (!(f & HT_EARLY) && x->seg[s].last)
+                fore_state(x, 1, x->seg[s].n, n, S, V);
+        }
+    }
+}
+
+static int program(struct fore *x)
+{
+    struct kcp_forward *a = x->a;
+    const struct kcp_plan *p = a->plan;
+    const int K = a->K, V = a->V, HV = a->HV;
+    const int64_t map = (int64_t)HV * K * (V + K), KV = (int64_t)HV * K * V;
+    double *all = room(x, a->R * map), *mine = room(x, map);
+    double *h_in = room(x, a->NS * KV);
+    double *row = room(x, (int64_t)a->C * (V + K) + 2 * K * V), *ht = a->ht;
+    const double *h0 = a->h0;
+    int status = local(x);
+    if (status || x->full)
+        return status ? status : KCP_NO_MEMORY;
+    fore_describe(x, mine, row);
+    if ((status = a->comm->all_gather(a->comm, mine, all, 8 * (size_t)map, NULL)))
+        return status;
+    states(x, all, h_in, row);
+
+    STAGE(kcp_chunk, c);
+    c.q = x->q, c.k = x->k, c.qg = x->qg, c.kg = x->kg, c.u = x->u, c.w = x->w;
+    c.Aqk = x->Aqk, c.G = x->G, c.h_in = h_in, c.o = a->o;
+    c.v_new = room(x, a->T * HV * V), c.h = room(x, a->NC * KV);
+    c.h_out = room(x, a->NS * KV);
+    if (x->f & OWN_SCALE)
+        c.scale = 1 / sqrt(K);
+    status = x->full ? KCP_NO_MEMORY : ref_chunk(&c);
+    for (int n = 0; n < p->N; n++)
+        for (int64_t e = n * KV; e < (n + 1) * KV; e++)
+            if (p->ht_rank[n] == a->r && p->cu_seqlens[n] == p->cu_seqlens[n + 1])
+                ht[e] = h0 && !(x->f & EMPTY_HT) ? h0[e] : 0;
+    return status;
+}
+
+static int mutate(void *args, int flags)
+{
+    struct kcp_forward *a = args;
+    struct fore x = { .a = a, .ctx = &a->plan->ctx[a->r], .f = flags };
+    x.seg = a->plan->seg + x.ctx->seg0;
+    const int status = flags & NOTHING ? KCP_OK : program(&x);
+    for (int j = 0; j < x.ngot; j++) free(x.got[j]);
+    return status;
+}
+
+#define RECORD(ident, name, flags, why)                                               \
+    static int run_##ident(void *args) { return mutate(args, flags); }                \
+    KCP_VARIANT(m08_##ident) = { "08_forward", name, why, KCP_F64, KCP_HOST,           \
+                                 "any shape", run_##ident, NULL }
+#define MUTANT(ident, flags, why) RECORD(ident, "mutant_" #ident, flags, why)
+
+RECORD(twin, "twin", 0, "the same code, every flag off");
+MUTANT(no_M, NO_M, "the fold drops M: the neighbour's h_ext alone");
+MUTANT(turned, TURNED, "the fold multiplies by M^T");
+MUTANT(one_less, ONE_LESS, "the fold stops one rank too early");
+MUTANT(one_more, ONE_MORE, "the fold begins before the sequence does");
+MUTANT(outward, OUTWARD, "errata 19, forward: folds from the nearest rank outward");
+MUTANT(first_seq, FIRST_SEQ, "errata 6: describes the FIRST local sequence");
+MUTANT(undecayed, UNDECAYED, "errata 1: pre-process, delta on the undecayed state");
+MUTANT(decay_first, DECAY_FIRST, "errata 7: pre-process, decays h before v_new");
+MUTANT(M_no_decay, M_DECAY, "M of products I - kg^T w, the decay left out");
+MUTANT(stale_gate, STALE_GATE, "pre-process, decays by the last row but one");
+MUTANT(last_chunk, LAST_CHUNK, "pre-process, the stretch's last chunk alone");
+MUTANT(ungated, UNGATED, "errata 10: GDN, kg without exp2(G_last - G)");
+MUTANT(wrong_head, WRONG_HEAD, "HV > H: the map of the query head");
+MUTANT(empty_is_zero, EMPTY_IS_ZERO, "an empty rank sends M = 0, not the identity");
+MUTANT(no_h0, NO_H0, "ignores h0");
+MUTANT(h0_late, H0_LATE, "h0 in the output pass, not in the map that later ranks read");
+MUTANT(h0_twice, H0_TWICE, "h0 enters the map twice");
+MUTANT(no_cu, NO_CU, "a sequence goes on from the one before it on the rank");
+MUTANT(no_layout, NO_LAYOUT, "reads and writes [K,V] where [V,K] is asked for");
+MUTANT(own_scale, OWN_SCALE, "errata 15: scale is K^-1/2 whatever is asked");
+MUTANT(ht_early, HT_EARLY, "ht is the state before the last segment");
+MUTANT(empty_ht, EMPTY_HT, "ht of a sequence without tokens is 0, not h0");
+MUTANT(writes_nothing, NOTHING, "returns at once");

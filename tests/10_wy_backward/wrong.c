@@ -1,0 +1,109 @@
+/* 10_wy_backward_wrong.c -- two more mistakes of chapter 10; a formula that divides.
+ *
+ * Book: chapter 10.  Checked by: the judge, which must reject both mutants.
+ * Next: 11_merge_backward.c. What is wrong is added to the reference's answer. */
+#include "tests/judge/judge.h"
+#include "ref.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* y += by x, of every gradient of the stage. */
+static void add(const struct kcp_wy_backward *a, const struct kcp_wy_backward *x,
+                double by)
+{
+    const int64_t T = a->T, TK = T * a->H * a->K, TV = T * a->HV;
+    const struct { double *y; const double *x; int64_t n; } part[] = {
+        { a->dq, x->dq, TK }, { a->dk, x->dk, TK }, { a->dv, x->dv, TV * a->V },
+        { a->dbeta, x->dbeta, TV }, { a->dg, x->dg, TV * a->KG } };
+    for (int p = 0; p < 5; p++)
+        for (int64_t i = 0; i < part[p].n; i++)
+            part[p].y[i] += by * part[p].x[i];
+}
+
+/* Every gradient is linear in (dO, dAqk, dU, dh): with dU alone and h turned, less the
+ * same with h as it is, nothing is left but the change of dw = -dU h^T. */
+static int dw_turned(void *args)
+{
+    const struct kcp_wy_backward *a = args;
+    const int64_t K = a->K, V = a->V, HV = a->HV, TV = a->T * HV, H = a->NC * HV;
+    const int64_t room = 2 * a->T * a->H * K + TV * (V + 1 + a->KG);
+    const int64_t zeros = TV * (V + a->C) + H * K * V;
+    int status = ref_wy_backward(args);
+    double *p = calloc(room + zeros + H * K * V + 1, sizeof *p), *z = p + room;
+    double *turned = z + zeros;
+    if (!p) return KCP_NO_MEMORY;
+    struct kcp_wy_backward x = *a;
+    x.dq = p, x.dk = p + a->T * a->H * K, x.dv = p + 2 * a->T * a->H * K;
+    x.dbeta = (double *)x.dv + TV * V, x.dg = (double *)x.dbeta + TV;
+    x.do_ = z, x.dAqk = z + TV * V, x.dh = z + TV * (V + a->C);
+    for (int64_t b = 0; b < H; b++)
+        for (int64_t e = 0; e < K * V; e++)
+            turned[b * K * V + e] =
+                ((const double *)a->h)[b * K * V + e % K * V + e / K];
+    for (int way = 0; way < 2 && !status; way++) {
+        x.h = way ? a->h : turned;
+        status = ref_wy_backward(&x);
+        add(a, &x, way ? -1 : 1);
+    }
+    free(p);
+    return status;
+}
+KCP_VARIANT(m10_dw_turned) = { "10_wy_backward", "mutant_dw_turned",
+    "errata 30: dw = -dU S, reads h as [V,K]", KCP_F64, KCP_HOST, "any shape",
+    dw_turned, NULL };
+
+/* dbeta of token t, key part: sum_i dkgb_i x_i k_i, dkgb = A^T dw; x = G - exp2(G). */
+static int gate_for_factor(void *args)
+{
+    const struct kcp_wy_backward *a = args;
+    const int HV = a->HV, K = a->K, V = a->V, C = a->C, kda = a->model == KCP_KDA;
+    const int *cu = a->cu, *cn = a->cn, status = ref_wy_backward(args);
+    const double (*A)[HV][C] = a->A, (*G)[HV][a->KG] = a->G, (*dU)[HV][V] = a->dU;
+    const double (*k)[a->H][K] = a->k, (*h)[HV][K][V] = a->h;
+    double (*dbeta)[HV] = a->dbeta;
+    for (int s = 0; s < a->NS; s++)
+        for (int64_t j = cu[s]; j < cu[s + 1]; j++)
+            for (int n = 0; n < HV; n++) {
+                const int64_t c = (j - cu[s]) / C, t0 = cu[s] + c * C;
+                for (int64_t i = j; i < t0 + C && i < cu[s + 1]; i++)
+                    for (int d = 0; d < K; d++) {
+                        const double g = G[j][n][kda ? d : 0];
+                        double dw = 0;
+                        for (int v = 0; v < V; v++)
+                            dw -= dU[i][n][v] * h[cn[s] + c][n][d][v];
+                        dbeta[j][n] += A[i][n][j - t0] * dw * (g - exp2(g)) *
+                                       k[j][n / (HV / a->H)][d];
+                    }
+            }
+    return status;
+}
+KCP_VARIANT(m10_gate_for_factor) = { "10_wy_backward", "mutant_gate_for_factor",
+    "errata 33: dbeta with G k where exp2(G) k is due", KCP_F64, KCP_HOST, "any shape",
+    gate_for_factor, NULL };
+
+/* One token, one chunk: u = beta v, w = 0 where h = 0; dbeta = dU v for any beta. */
+static int divided(struct kcp_report *rep)
+{
+    static const int cu[] = { 0, 1 }, cn[] = { 0, 1 }, sc[] = { 0 };
+    double q = 1, k = 1, v = 3, G = 0, A = 1, h = 0, dh = 0, do_ = 0, dAqk = 0;
+    double v_new = 0;
+    for (int i = 0; i < 2; i++) {
+        double beta = i ? 0 : 0.25, dU = 2, dq, dk, dv, dbeta, dg;
+        struct kcp_wy_backward a = { .T = 1, .N = 1, .NS = 1, .NC = 1, .R = 1, .H = 1,
+            .HV = 1, .K = 1, .V = 1, .KG = 1, .C = 1, .scale = 1, .model = KCP_KDA,
+            .cu = (int *)cu, .cn = (int *)cn, .sc = (int *)sc, .q = &q, .k = &k,
+            .v = &v, .G = &G, .beta = &beta, .A = &A, .h = &h, .dh = &dh, .do_ = &do_,
+            .v_new = &v_new, .dU = &dU, .dAqk = &dAqk, .dq = &dq, .dk = &dk, .dv = &dv,
+            .dbeta = &dbeta, .dg = &dg };
+        const int status = ref_wy_backward(&a);
+        const double theirs = beta * dU * v / beta;      /* sum of u dU, over beta */
+        EXPECT(rep, !status && dbeta == 6, "beta %g: dbeta is %g, not 6", beta, dbeta);
+        EXPECT(rep, i ? isnan(theirs) : theirs == 6, "beta %g: divided, %g", beta,
+               theirs);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_10_divided) = { "10_wy_backward", "divided",
+    "errata 32: at beta = 0 dbeta is a number; the form that divides by beta is none",
+    divided };

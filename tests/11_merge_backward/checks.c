@@ -1,0 +1,93 @@
+/* 11_merge_backward.c -- the map of gradients is the transpose of the map of states.
+ *
+ * Book: chapter 11.  Checked by: itself, it can fail.  Next: 12_h0.c.
+ */
+#include "tests/judge/backward.h"
+
+/* M^T dht + dh_ext of every stretch and head */
+static void applied(const struct small *x, const double *dmap, double *dS)
+{
+    const int K = x->c.K, V = x->c.V;
+    for (int n = 0; n < x->c.NS * x->c.HV; n++)
+        for (int i = 0; i < K; i++)
+            for (int v = 0; v < V; v++) {
+                const double *map = dmap + (int64_t)n * K * (V + K);
+                double s = map[i * (V + K) + v];
+                for (int p = 0; p < K; p++)
+                    s += map[p * (V + K) + V + i] * x->dht[(n * K + p) * V + v];
+                dS[(n * K + i) * V + v] = s;
+            }
+}
+
+static double columns_apart(const struct small *x, const double *a, const double *b,
+                            int from, int to)
+{
+    const int ld = x->c.V + x->c.K;
+    double d = 0, r = 0;
+    for (int64_t e = 0; e < (int64_t)x->c.NS * x->c.HV * x->c.K; e++)
+        for (int v = from; v < to; v++) {
+            d += (a[e * ld + v] - b[e * ld + v]) * (a[e * ld + v] - b[e * ld + v]);
+            r += b[e * ld + v] * b[e * ld + v];
+        }
+    return sqrt(d / r);
+}
+
+static int one(struct kcp_report *rep, struct small *x, const char *what)
+{
+    const int64_t ld = x->c.V + x->c.K, rows = (int64_t)x->c.NS * x->c.HV * x->c.K;
+    double *map = small_room(x, rows * ld), *dS = small_room(x, rows * x->c.V);
+    double *two = small_room(x, rows * ld), err;
+    int status;
+    if (x->full)
+        return KCP_NO_MEMORY;
+
+    applied(x, x->dmap, dS);
+    err = apart(dS, x->dh_in, rows * x->c.V);
+    EXPECT(rep, err <= 1e-13, "%s: M^T dht + dh_ext is %.2g from the reverse scan",
+           what, err);
+
+    SMALL(kcp_affine, f);
+    f.want = x->want, f.k = x->k, f.kg = x->kg, f.w = x->w, f.u = x->u, f.G = x->G;
+    f.map = map;
+    if ((status = ref_affine(&f)))
+        return status;
+    err = columns_apart(x, x->dmap, map, x->c.V, (int)ld);
+    EXPECT(rep, err <= 1e-13, "%s: M of the reverse walk is %.2g from forward's", what,
+           err);
+
+    SMALL(kcp_merge_backward, m);
+    m.want = x->want, m.q = x->q, m.k = x->k, m.qg = x->qg, m.kg = x->kg, m.w = x->w;
+    m.G = x->G, m.do_ = x->dO, m.dv_local = x->dv_local, m.dmap = two, m.reuse_M = 1;
+    if ((status = ref_merge_backward(&m)))
+        return status;
+    int touched = 0, differ = 0;
+    for (int64_t e = 0; e < rows; e++)
+        for (int v = 0; v < ld; v++) {
+            touched += v >= x->c.V && !isnan(two[e * ld + v]);
+            differ += v < x->c.V && two[e * ld + v] != x->dmap[e * ld + v];
+        }
+    EXPECT(rep, !touched, "%s: reuse_M, yet %d numbers of M written", what, touched);
+    EXPECT(rep, !differ, "%s: reuse_M changed %d numbers of dh_ext", what, differ);
+    return KCP_OK;
+}
+
+static int transpose(struct kcp_report *rep)
+{
+    static const double gate[] = { 0, -1, -5, -50 };
+    int status = KCP_OK;
+    for (int model = 0; model < 2; model++)
+        for (int j = 0; j < 4 && !status; j++) {
+            struct small x;
+            char what[64];
+            snprintf(what, sizeof what, "%s, gate %g", model ? "GDN" : "KDA", gate[j]);
+            status = small_draw(&x, model ? KCP_GDN : KCP_KDA, gate[j]);
+            status = status ? status : small_forward(&x);
+            status = status ? status : small_backward(&x, NULL);
+            status = status ? status : one(rep, &x, what);
+            small_free(&x);
+        }
+    return status;
+}
+KCP_CHECK(check_11_transpose) = { "11_merge_backward", "transpose",
+    "M^T dht + dh_ext is the reverse scan's dh_in; M is chapter 05's; reuse_M spares M",
+    transpose };

@@ -1,0 +1,145 @@
+/* 12_h0.c -- the saved block: bytes of each mode, and who may read it.
+ *
+ * Book: chapter 12.  Checked by: itself, it can fail.  Next: 13_backward.c.
+ */
+#include "tests/judge/judge.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The middle one of three ranks; sizes alone, no data. */
+static struct kcp_forward example(struct kcp_plan **plan, enum kcp_model model)
+{
+    const int64_t cu[] = { 0, 1000, 3000 }, cuts[] = { 0, 900, 1600, 3000 };
+    struct kcp_forward a = { 0 };
+    if (kcp_plan_make(plan, 2, cu, 3, cuts, 0, 64, 0, NULL))
+        return a;
+    a.plan = *plan, a.N = 2, a.R = 3, a.r = 1, a.NS = (*plan)->ctx[1].NS;
+    a.NC = (*plan)->ctx[1].NC, a.T = 700, a.H = 2, a.HV = 4, a.K = 16, a.V = 32;
+    a.C = 64, a.model = model, a.KG = model == KCP_KDA ? 16 : 1;
+    return a;
+}
+
+static size_t up(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+/* The table of spec 9, counted by hand. */
+static int bytes(struct kcp_report *rep)
+{
+    for (int model = 0; model < 2; model++) {
+        struct kcp_plan *plan = NULL;
+        struct kcp_forward a = example(&plan, model ? KCP_GDN : KCP_KDA);
+        if (!plan)
+            return KCP_NO_MEMORY;
+        const size_t T = 700, d = sizeof(double), state = 4 * 16 * 32 * d;
+        const size_t small = up(sizeof(struct kcp_saved)) + 2 * up(T * 2 * 16 * d)
+            + 2 * up(T * 2 * d) + up(T * 4 * d) + 2 * up(T * 4 * 64 * d) + up(state);
+        const size_t more = up(T * 4 * a.KG * d) + up(T * 4 * 16 * d)
+            + 2 * up(T * 4 * 32 * d) + up(a.NC * state)
+            + (model ? 0 : 2 * up(T * 4 * 16 * d));
+        EXPECT(rep, a.NS == 2 && a.NC == 12, "the example has %d stretches, %d chunks",
+               a.NS, a.NC);
+        a.save = KCP_RECOMPUTE;
+        EXPECT(rep, kcp_saved_bytes(&a) == small, "%s recompute holds %zu "
+               "bytes, not %zu", model ? "GDN" : "KDA", kcp_saved_bytes(&a), small);
+        a.save = KCP_SAVE_ALL;
+        EXPECT(rep, kcp_saved_bytes(&a) == small + more, "%s save-all holds %zu bytes, "
+               "not %zu", model ? "GDN" : "KDA", kcp_saved_bytes(&a), small + more);
+        EXPECT(rep, kcp_saved_states((struct kcp_call *)&a) == 1,
+               "classic mode keeps %d states", kcp_saved_states((struct kcp_call *)&a));
+        kcp_plan_free(plan);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_12_bytes) = { "12_h0", "bytes",
+    "bytes of recompute and save-all are what the list of tensors says", bytes };
+
+/* Places do not overlap, are aligned, and are found by name. */
+static int layout(struct kcp_report *rep)
+{
+    struct kcp_plan *plan = NULL;
+    struct kcp_forward a = example(&plan, KCP_KDA);
+    if (!plan)
+        return KCP_NO_MEMORY;
+    struct kcp_saved s;
+    a.save = KCP_SAVE_ALL;
+    kcp_saved_layout(&s, (struct kcp_call *)&a, "ref", 8, 8);
+    uint64_t end = sizeof s;
+    for (uint32_t j = 0; j < s.items; j++) {
+        EXPECT(rep, s.item[j].at >= end && s.item[j].at % 64 == 0, "%s stands at %llu, "
+               "after %llu", s.item[j].name, (unsigned long long)s.item[j].at,
+               (unsigned long long)end);
+        end = s.item[j].at + s.item[j].bytes;
+        EXPECT(rep, kcp_saved_at(&s, s.item[j].name) == (char *)&s + s.item[j].at,
+               "%s is not found at its place", s.item[j].name);
+    }
+    EXPECT(rep, end <= s.bytes, "the block of %llu bytes ends before its last tensor",
+           (unsigned long long)s.bytes);
+    EXPECT(rep, !kcp_saved_at(&s, "v"), "v is kept, though backward is given it again");
+    kcp_plan_free(plan);
+    return KCP_OK;
+}
+KCP_CHECK(check_12_layout) = { "12_h0", "layout",
+    "tensors of the block lie apart, aligned, and are found by name", layout };
+
+static int check(struct kcp_saved *block, size_t n, struct kcp_forward a, char *why)
+{
+    why[0] = 0;
+    return kcp_saved_check(block, n, (struct kcp_call *)&a, "ref", 8, 8, why, 160);
+}
+
+/* Each way in which a block can be someone else's. */
+static int foreign(struct kcp_report *rep)
+{
+    struct kcp_plan *plan = NULL;
+    struct kcp_forward a = example(&plan, KCP_KDA), b;
+    if (!plan)
+        return KCP_NO_MEMORY;
+    const size_t n = kcp_saved_bytes(&a);
+    struct kcp_saved *block = calloc(1, n);
+    char why[160];
+    if (!block) {
+        kcp_plan_free(plan);
+        return KCP_NO_MEMORY;
+    }
+#define OPEN(writer) kcp_saved_begin(block, n, (struct kcp_call *)&a, writer, 8, 8)
+#define REFUSED(status, word)                                                         \
+    EXPECT(rep, check(block, n, b, why) == status && strstr(why, word),               \
+           "said \"%s\", without \"%s\"", why, word)
+    EXPECT(rep, kcp_saved_begin(block, n - 1, (struct kcp_call *)&a, "ref", 8, 8)
+                    == KCP_BAD, "a block one byte too short was opened");
+    b = a;
+    EXPECT(rep, OPEN("ref") == KCP_OK && check(block, n, b, why) == KCP_OK,
+           "its own block is refused: %s", why);
+    EXPECT(rep, check(block, n - 1, b, why) == KCP_BAD, "a truncated block is read");
+    EXPECT(rep, check(block, 8, b, why) == KCP_BAD, "a truncated header is read");
+    EXPECT(rep, check(NULL, n, b, why) == KCP_BAD, "no block at all is read");
+    b = a, b.save = KCP_SAVE_ALL;
+    EXPECT(rep, check(block, n, b, why) == KCP_OK, "the mode is the block's: %s", why);
+    b = a, b.C = 32;
+    REFUSED(KCP_MISMATCH, "C is 64");
+    b = a, b.r = 2;
+    REFUSED(KCP_MISMATCH, "r is 1");
+    b = a, b.T = 701;
+    REFUSED(KCP_MISMATCH, "T is 700");
+    b = a, b.model = KCP_GDN, b.KG = 1;
+    REFUSED(KCP_MISMATCH, "model");
+    b = a, b.l2norm = 1;
+    REFUSED(KCP_MISMATCH, "l2norm");
+    OPEN("v2_fused"), b = a;
+    REFUSED(KCP_MISMATCH, "written by v2_fused, read by ref");
+    OPEN("ref"), block->version++;
+    REFUSED(KCP_MISMATCH, "version");
+    OPEN("ref"), block->magic[0] = 'k';
+    REFUSED(KCP_MISMATCH, "does not open with");
+    OPEN("ref"), block->item[3].at += 64;
+    REFUSED(KCP_MISMATCH, "table");
+    free(block);
+    kcp_plan_free(plan);
+    return KCP_OK;
+}
+KCP_CHECK(check_12_foreign) = { "12_h0", "foreign",
+    "a block of another writer, call, version or length is refused, with the reason",
+    foreign };

@@ -1,0 +1,161 @@
+/* 13_backward.h -- one batch through 08 and 13 on R thread ranks, outputs put together.
+ *
+ * Book: chapters 12 and 13.  Checked by: what includes it.  Next: 13_backward.c.
+ * Six sequences, two without tokens and one of one token; h0, dht, softplus gates, two
+ * value heads a key head, K != V.
+ */
+#ifndef KCP_TEST_13_H
+#define KCP_TEST_13_H
+
+#include "tests/judge/judge.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N = 6, T = 421, H = 2, HV = 4, K = 8, V = 6, MOST = 12 };
+static const int64_t cu[N + 1] = { 0, 260, 260, 261, 330, 421, 421 };
+
+enum { Q, KK, VV, G, BETA, A_LOG, DT, H0, DO, DHT, INPUTS };
+enum { O, HT, DQ, DK, DV, DG, DBETA, DA, DDT, DH0, OUTPUTS };
+static const char *const out_name[] = { "o", "ht", "dq", "dk", "dv", "dg", "dbeta",
+                                        "dA_log", "ddt_bias", "dh0" };
+
+/* One run: how the batch is cut and carried, and what came out, whole. */
+struct run {
+    enum kcp_model model;
+    int R, reuse_M, spoil;              /* spoil: the block of this rank, 1 up */
+    int64_t L;
+    const int64_t *cuts;
+    enum kcp_form form;
+    enum kcp_save save;
+    enum kcp_layout layout;
+    struct kcp_plan *plan;
+    const double *in[INPUTS];
+    double *out[OUTPUTS], *params;      /* params: dA_log, ddt_bias of every rank */
+    struct kcp_traffic traffic[MOST], formula[MOST];
+    size_t held;
+};
+
+static inline int64_t wide(const struct run *x)
+{
+    return x->model == KCP_KDA ? K : 1;
+}
+
+static inline int64_t in_size(const struct run *x, int j)
+{
+    const int64_t w = wide(x), n[] = {
+        T * H * K, T * H * K, T * HV * V, T * HV * w, T * HV, HV, HV * w,
+        N * HV * K * V, T * HV * V, N * HV * K * V };
+    return n[j];
+}
+
+static inline int64_t out_size(const struct run *x, int j)
+{
+    const int64_t w = wide(x), n[] = {
+        T * HV * V, N * HV * K * V, T * H * K, T * H * K, T * HV * V, T * HV * w,
+        T * HV, HV, HV * w, N * HV * K * V };
+    return n[j];
+}
+
+/* Inputs that keep the state alive over the whole of the longest sequence. */
+static inline double *draw(struct run *x)
+{
+    int64_t all = 0;
+    for (int j = 0; j < INPUTS; j++)
+        all += in_size(x, j);
+    double *p = malloc(sizeof *p * all), *at = p;
+    struct stream s = stream_of(13, "13_backward");
+    for (int j = 0; p && j < INPUTS; j++) {
+        x->in[j] = at;
+        for (int64_t e = 0; e < in_size(x, j); e++)
+            *at++ = j == G ? -5 + .5 * normal(&s) : j == BETA ? -1 + normal(&s)
+                  : j == A_LOG ? log(1 + uniform(&s)) : normal(&s);
+    }
+    return p;
+}
+
+static inline struct kcp_forward call(const struct run *x, struct kcp_comm *comm)
+{
+    const struct kcp_context *c = &x->plan->ctx[comm->r];
+    const int64_t t = c->begin, w = wide(x);
+    return (struct kcp_forward){
+        .T = c->end - c->begin, .N = N, .NS = c->NS, .NC = c->NC, .R = x->R,
+        .r = comm->r, .H = H, .HV = HV, .K = K, .V = V, .C = x->plan->C, .KG = (int)w,
+        .model = x->model, .gate = KCP_GATE_SOFTPLUS, .beta_form = KCP_BETA_SIGMOID2,
+        .l2norm = 1, .scale = 0.4, .layout = x->layout, .save = x->save,
+        .form = x->form, .reuse_M = x->reuse_M, .plan = x->plan, .comm = comm,
+        .ops = &ref_mapops, .cu = c->cu, .cn = c->cn, .sc = c->sc,
+        .q_raw = x->in[Q] + t * H * K, .k_raw = x->in[KK] + t * H * K,
+        .v = x->in[VV] + t * HV * V, .g_raw = x->in[G] + t * HV * w,
+        .beta_raw = x->in[BETA] + t * HV, .A_log = x->in[A_LOG], .dt_bias = x->in[DT],
+        .h0 = x->in[H0], .o = x->out[O] + t * HV * V, .ht = x->out[HT],
+    };
+}
+
+/* One rank: forward, then backward from the block that it left. */
+static inline int body(struct kcp_comm *comm, void *arg)
+{
+    struct run *x = arg;
+    struct kcp_forward f = call(x, comm);
+    const int64_t t = x->plan->ctx[comm->r].begin, w = wide(x);
+    struct kcp_backward b = { 0 };
+    f.saved_bytes = kcp_saved_bytes(&f);
+    f.saved = malloc(f.saved_bytes);
+    int status = f.saved ? ref_forward(&f) : KCP_NO_MEMORY;
+
+    memcpy(&b, &f, sizeof(struct kcp_call));
+    b.cu = f.cu, b.cn = f.cn, b.sc = f.sc, b.q_raw = f.q_raw, b.k_raw = f.k_raw;
+    b.v = f.v, b.g_raw = f.g_raw, b.beta_raw = f.beta_raw, b.A_log = f.A_log;
+    b.dt_bias = f.dt_bias, b.h0 = f.h0;
+    b.saved = f.saved, b.saved_bytes = f.saved_bytes;
+    b.do_ = x->in[DO] + t * HV * V, b.dht = x->in[DHT];
+    b.dq_raw = x->out[DQ] + t * H * K, b.dk_raw = x->out[DK] + t * H * K;
+    b.dv = x->out[DV] + t * HV * V, b.dg_raw = x->out[DG] + t * HV * w;
+    b.dbeta_raw = x->out[DBETA] + t * HV, b.dh0 = x->out[DH0];
+    b.dA_log = x->params + comm->r * HV * (1 + w), b.ddt_bias = (double *)b.dA_log + HV;
+    if (f.saved && x->spoil == comm->r + 1)
+        memcpy(((struct kcp_saved *)f.saved)->writer, "someone", 8);
+    comm->traffic = (struct kcp_traffic){ 0 };
+    status = status ? status : ref_backward(&b);
+    x->traffic[comm->r] = comm->traffic;
+    if (comm->r == 0)
+        x->held = f.saved_bytes;
+    const struct kcp_exchange e = {
+        .form = x->form, .backward = 1, .reuse_M = x->reuse_M, .HV = HV, .K = K, .V = V,
+        .plan = x->plan, .comm = comm, .ops = &ref_mapops };
+    x->formula[comm->r] = kcp_exchange_formula(&e);
+    free(f.saved);
+    return status;
+}
+
+static inline void drop(struct run *x)
+{
+    for (int j = 0; j < OUTPUTS; j++)
+        free(x->out[j]);
+    free(x->params);
+    kcp_plan_free(x->plan);
+}
+
+static inline int go(struct run *x, char *why)
+{
+    int status = kcp_plan_make(&x->plan, N, cu, x->R, x->cuts, x->L, 16, 0, NULL);
+    const int64_t params = HV * (1 + wide(x));
+    why[0] = 0;
+    x->params = malloc(sizeof(double) * x->R * params);
+    for (int j = 0; j < OUTPUTS; j++)
+        if ((x->out[j] = malloc(sizeof(double) * out_size(x, j))))
+            memset(x->out[j], 0xff, sizeof(double) * out_size(x, j));
+        else
+            status = KCP_NO_MEMORY;
+    if (!status && !x->params)
+        status = KCP_NO_MEMORY;
+    status = status ? status : kcp_threads_run(x->R, body, x, why, 160);
+    if (!status) {
+        memcpy(x->out[DA], x->params, sizeof(double) * HV);
+        memcpy(x->out[DDT], x->params + HV, sizeof(double) * HV * wide(x));
+    }
+    return status;
+}
+
+#endif

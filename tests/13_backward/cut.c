@@ -1,0 +1,175 @@
+/* 13_backward_cut.c -- forward again, then what crosses a cut: maps, and their fold.
+ *
+ * Book: chapter 13.  Checked by: the judge.  Next: 13_backward_mutants.c, the program.
+ */
+#include "wrong.h"
+
+#include <math.h>
+
+static void rows(const struct back *x, int ends, const double *given, double *to)
+{
+    for (int s = 0; given && s < x->a->NS; s++)
+        if (ends ? x->seg[s].last : x->seg[s].first)
+            for (int64_t e = 0; e < size(x); e++)
+                to[s * size(x) + e] = given[x->seg[s].n * size(x) + turn(x, e)];
+}
+
+/* errata 7: h decayed first, then v_new = u - w h from it; KDA and GDN. */
+static void scan_decayed(const struct back *x, const double *h_in)
+{
+    const struct kcp_backward *a = x->a;
+    const int HV = a->HV, K = a->K, V = a->V, kda = a->model == KCP_KDA, *cu = a->cu;
+    const int *cn = a->cn, *sc = a->sc;
+    const double (*G)[HV][a->KG] = (void *)x->G, (*u)[HV][V] = (void *)x->u;
+    const double (*w)[HV][K] = (void *)x->w, (*kg)[HV][K] = (void *)x->kg;
+    const double (*k)[a->H][K] = (void *)x->k;
+    double (*h)[HV][K][V] = (void *)x->h, (*v_new)[HV][V] = (void *)x->v_new;
+
+    for (int c = 0; c < a->NC; c++)
+        for (int n = 0; n < HV; n++) {
+            const int s = sc[c], first = c == cn[s], m = n / (HV / a->H);
+            const int64_t t0 = cu[s] + (int64_t)(c - cn[s]) * a->C;
+            const int64_t t1 = t0 + a->C < cu[s + 1] ? t0 + a->C : cu[s + 1];
+            double S[K][V];
+            if (first)
+                memcpy(h[c][n], h_in + s * size(x) + (int64_t)n * K * V, sizeof S);
+            for (int i = 0; i < K; i++)
+                for (int v = 0; v < V; v++)
+                    S[i][v] = exp2(G[t1 - 1][n][kda ? i : 0]) * h[c][n][i][v];
+            for (int64_t t = t0; t < t1; t++)
+                for (int v = 0; v < V; v++) {
+                    v_new[t][n][v] = u[t][n][v];
+                    for (int i = 0; i < K; i++)
+                        v_new[t][n][v] -= w[t][n][i] * S[i][v];
+                }
+            for (int64_t t = t0; t < t1 && c + 1 < cn[s + 1]; t++)
+                for (int i = 0; i < K; i++)
+                    for (int v = 0; v < V; v++)
+                        S[i][v] += v_new[t][n][v] * (kda ? kg[t][n][i] : k[t][m][i]
+                                   * exp2(G[t1 - 1][n][0] - G[t][n][0]));
+            if (c + 1 < cn[s + 1])
+                memcpy(h[c + 1][n], S, sizeof S);
+        }
+}
+
+int back_again(struct back *x)
+{
+    const struct kcp_backward *a = x->a;
+    const int64_t T = a->T, TH = T * a->H, TV = T * a->HV;
+    double *kept = kcp_saved_at(a->saved, "h_kept");
+
+    STAGE(kcp_gate, g);
+    g.pass = KCP_FORWARD, g.q_raw = a->q_raw, g.k_raw = a->k_raw, g.g_raw = a->g_raw;
+    g.beta_raw = a->beta_raw, g.A_log = a->A_log, g.dt_bias = a->dt_bias;
+    g.q = x->q = room(x, TH * a->K), g.k = x->k = room(x, TH * a->K);
+    g.rstd_q = room(x, TH), g.rstd_k = room(x, TH), g.beta = x->beta = room(x, TV);
+    g.g = room(x, TV * a->KG), g.G = x->G = room(x, TV * a->KG);
+    STAGE(kcp_wy, y);
+    y.q = x->q, y.k = x->k, y.v = a->v, y.G = x->G, y.beta = x->beta;
+    y.Aqk = x->Aqk = room(x, TV * a->C), y.A = x->A = room(x, TV * a->C);
+    y.u = x->u = room(x, TV * a->V), y.w = x->w = room(x, TV * a->K);
+    if (a->model == KCP_KDA)
+        y.kg = x->kg = room(x, TV * a->K), y.qg = x->qg = room(x, TV * a->K);
+    STAGE(kcp_chunk, c);
+    double *h_in = room(x, a->NS * size(x));
+    c.q = x->q, c.k = x->k, c.qg = x->qg, c.kg = x->kg, c.u = x->u, c.w = x->w;
+    c.Aqk = x->Aqk, c.G = x->G, c.h_in = h_in, c.o = room(x, TV * a->V);
+    c.v_new = x->v_new = room(x, TV * a->V), c.h = x->h = room(x, a->NC * size(x));
+    c.h_out = room(x, a->NS * size(x));
+    rows(x, 0, a->h0, h_in);
+    const int held = kcp_saved_states((const struct kcp_call *)a);
+    if (!(x->x.flags & NO_H0))
+        memcpy(h_in, kept, sizeof(double) * held * size(x));
+    int status = ref_gate(&g);
+    status = status ? status : ref_wy(&y);
+    status = status ? status : ref_chunk(&c);
+    if (x->x.flags & H_DECAYED)
+        scan_decayed(x, h_in);
+    return status;
+}
+
+/* Every rank's maps to every rank, by global segment; the caller frees all. */
+static int gather(struct back *x, const struct kcp_plan *p, double **all)
+{
+    const int64_t map = size(x) + (int64_t)x->a->HV * x->a->K * x->a->K;
+    int most = 1, status = KCP_OK;
+    for (int r = 0; r < p->R; r++)
+        most = p->ctx[r].NS > most ? p->ctx[r].NS : most;
+    double *mine = room(x, most * map), *wire = room(x, p->R * most * map);
+    *all = room(x, p->S * map);
+    memcpy(mine, x->dmap, sizeof(double) * x->a->NS * map);
+    if (p->R > 1)
+        status = x->a->comm->all_gather(x->a->comm, mine, wire,
+                                        sizeof(double) * most * map, NULL);
+    else
+        memcpy(wire, mine, sizeof(double) * most * map);
+    for (int r = 0; r < p->R; r++)
+        memcpy(*all + p->ctx[r].seg0 * map, wire + r * most * map,
+               sizeof(double) * p->ctx[r].NS * map);
+    return status;
+}
+
+/* dS <- op(M) dS + dh_ext of one map, for all heads; first: dS <- dh_ext. */
+static void apply(const struct back *x, const double *map_, const double *M_, int first,
+                  double *S_)
+{
+    const int HV = x->a->HV, K = x->a->K, V = x->a->V, f = x->x.flags;
+    const double (*map)[K][V + K] = (void *)map_, (*M)[K][V + K] = (void *)M_;
+    double (*S)[K][V] = (void *)S_, next[K][V];
+    for (int n = 0; n < HV; n++) {
+        for (int i = 0; i < K; i++)
+            for (int v = 0; v < V; v++) {
+                next[i][v] = map[n][i][v];
+                for (int p = 0; p < K && !first; p++)
+                    next[i][v] += S[n][p][v] * (f & (NOT_TURNED | OWN_M)
+                                                    ? M[n][i][V + p] : M[n][p][V + i]);
+            }
+        memcpy(S[n], next, sizeof next);
+    }
+}
+
+/* The fold of every segment of this rank, over the later ones of its sequence. */
+static int exchange(struct back *x)
+{
+    const struct kcp_plan *p = x->a->plan;
+    const int64_t map = size(x) + (int64_t)x->a->HV * x->a->K * x->a->K;
+    const int f = x->x.flags, seg0 = p->ctx[x->a->r].seg0;
+    double *all;
+    int status = gather(x, p, &all);
+
+    for (int s = 0; s < x->a->NS && !status && !(f & NO_EXCHANGE); s++) {
+        const int j0 = seg0 + s + 1;
+        int j1 = j0;
+        while (j1 < p->S && p->seg[j1].n == p->seg[j0 - 1].n)
+            j1++;
+        for (int step = 0; step < j1 - j0; step++) {
+            const int j = f & OUTWARD ? j0 + step : j1 - 1 - step;
+            const struct kcp_context *c = &p->ctx[p->seg[j].rank];
+            const int says = f & LAST_MAP && j == c->seg0 ? c->seg0 + c->NS - 1 : j;
+            if (f & NEIGHBOUR && j > j0)
+                continue;
+            apply(x, all + says * map, all + (f & OWN_M ? j - 1 : says) * map,
+                  step == 0 || f & NEIGHBOUR, x->states + s * size(x));
+            if (f & TWICE && step == 0 && j1 - j0 > 1)
+                apply(x, all + j * map, all + j * map, 0, x->states + s * size(x));
+        }
+    }
+    return status;
+}
+
+int back_carry(struct back *x)
+{
+    const struct kcp_backward *a = x->a;
+    const int64_t map = size(x) + (int64_t)a->HV * a->K * a->K;
+    int *want = (int *)room(x, a->NS);
+    STAGE(kcp_merge_backward, m);
+    m.want = want, m.q = x->q, m.k = x->k, m.qg = x->qg, m.kg = x->kg, m.w = x->w;
+    m.G = x->G, m.do_ = a->do_, m.dv_local = x->dv_local, m.dh_end = x->states;
+    m.dmap = x->dmap = room(x, a->NS * map);
+    m.reuse_M = 0;
+    for (int s = 0; s < a->NS; s++)
+        want[s] = KCP_WANT_H | KCP_WANT_M;
+    rows(x, 1, x->x.flags & NO_DHT ? NULL : a->dht, x->states);
+    int status = x->x.m11 ? x->x.m11->run(&m) : ref_merge_backward(&m);
+    return status ? status : exchange(x);
+}

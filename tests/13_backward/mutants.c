@@ -1,0 +1,137 @@
+/* 13_backward_mutants.c -- the whole backward put together wrongly.
+ *
+ * Book: chapter 13.  Checked by: the judge, which must reject each, and pass the twin.
+ * Next: 14_conv_mutants.c.
+ * A copy of the program, not of the stages: those are called, right or (the mutants of
+ * chapters 09 to 11) wrong. The exchange is its own: every map to every rank.
+ */
+#include "wrong.h"
+
+extern const struct kcp_variant m09_decay_first, m09_in_order, m10_beta_outside,
+    m10_undecayed, m10_diagonal, m11_decay_first, m11_in_order, m11_no_end;
+
+static int chunks(struct back *x, int part)
+{
+    STAGE(kcp_chunk_backward, c);
+    c.part = part;
+    c.q = x->q, c.k = x->k, c.qg = x->qg, c.kg = x->kg, c.w = x->w, c.Aqk = x->Aqk;
+    c.v_new = x->v_new, c.G = x->G, c.do_ = x->a->do_, c.dh_out = x->states;
+    c.dAqk = x->dAqk, c.dv_local = x->dv_local, c.dU = x->dU, c.dh = x->dh;
+    c.dh_in = x->dh_in;
+    return x->x.c09 ? x->x.c09->run(&c) : ref_chunk_backward(&c);
+}
+
+static int down(struct back *x)
+{
+    const struct kcp_backward *a = x->a;
+    STAGE(kcp_wy_backward, y);
+    y.q = x->q, y.k = x->k, y.v = a->v, y.G = x->G, y.beta = x->beta, y.A = x->A;
+    y.v_new = x->v_new, y.h = x->h, y.do_ = a->do_, y.dAqk = x->dAqk, y.dU = x->dU;
+    y.dh = x->dh, y.dq = x->dq, y.dk = x->dk, y.dv = a->dv, y.dbeta = x->dbeta;
+    y.dg = x->dg;
+    STAGE(kcp_gate, g);
+    g.pass = KCP_BACKWARD, g.q_raw = a->q_raw, g.k_raw = a->k_raw, g.g_raw = a->g_raw;
+    g.beta_raw = a->beta_raw, g.A_log = a->A_log, g.dt_bias = a->dt_bias;
+    g.dq = x->dq, g.dk = x->dk, g.dbeta = x->dbeta, g.dg = x->dg, g.dq_raw = a->dq_raw;
+    g.dk_raw = a->dk_raw, g.dg_raw = a->dg_raw, g.dbeta_raw = a->dbeta_raw;
+    g.dA_part = x->dA_part, g.ddt_part = x->ddt_part;
+    const int status = x->x.wy10 ? x->x.wy10->run(&y) : ref_wy_backward(&y);
+    return status ? status : ref_gate(&g);
+}
+
+static int parameters(struct back *x, const double *part, int64_t n, double *sum)
+{
+    if (sum && x->x.flags & OWN_SUM) {
+        memset(sum, 0, sizeof(double) * n);
+        for (int64_t e = 0; e < x->a->NS * n; e++)
+            sum[e % n] += part[e];
+        return KCP_OK;
+    }
+    return sum ? kcp_segment_sum(x->a->plan, x->a->comm, part, n, sum) : KCP_OK;
+}
+
+static void initial(struct back *x)
+{
+    const struct kcp_plan *p = x->a->plan;
+    const double *dht = x->a->dht;
+    double *dh0 = x->a->dh0;
+    for (int s = 0; s < x->a->NS; s++)
+        for (int64_t e = 0; e < size(x); e++)
+            if (x->seg[s].first || x->x.flags & ALL_DH0)
+                dh0[x->seg[s].n * size(x) + turn(x, e)] = x->dh_in[s * size(x) + e];
+    for (int n = 0; n < p->N; n++)
+        for (int64_t e = 0; e < size(x); e++)
+            if (p->h0_rank[n] == x->a->r && p->cu_seqlens[n] == p->cu_seqlens[n + 1])
+                dh0[n * size(x) + e] = dht && !(x->x.flags & EMPTY_0)
+                                           ? dht[n * size(x) + e] : 0;
+}
+
+static int mutate(const struct kcp_backward *a, struct plot plot)
+{
+    const int64_t TH = a->T * a->H, TV = a->T * a->HV;
+    struct back y = { .a = a, .x = plot }, *x = &y;
+    y.seg = a->plan->seg + a->plan->ctx[a->r].seg0;
+    int status = plot.flags & NOTHING ? KCP_OK : back_again(x);
+
+    if (plot.flags & NOTHING)
+        return status;
+    x->dAqk = room(x, TV * a->C), x->dv_local = room(x, TV * a->V);
+    x->dU = room(x, TV * a->V), x->dh = room(x, a->NC * size(x));
+    x->dh_in = room(x, a->NS * size(x)), x->states = room(x, a->NS * size(x));
+    x->dq = room(x, TH * a->K), x->dk = room(x, TH * a->K);
+    x->dbeta = room(x, TV), x->dg = room(x, TV * a->KG);
+    x->dA_part = room(x, (int64_t)a->NS * a->HV);
+    x->ddt_part = room(x, (int64_t)a->NS * a->HV * a->KG);
+    status = status ? status : chunks(x, KCP_LOCAL);
+    status = status ? status : back_carry(x);
+    status = status ? status : chunks(x, KCP_REVERSE);
+    status = status ? status : down(x);
+    if (!status)
+        initial(x);
+    status = status ? status : parameters(x, x->dA_part, a->HV, a->dA_log);
+    status = status ? status : parameters(x, x->ddt_part, (int64_t)a->HV * a->KG,
+                                          a->ddt_bias);
+    for (int j = 0; j < x->ngot; j++)
+        free(x->got[j]);
+    return status;
+}
+
+#define RECORD(ident, name, why, ...)                                                 \
+    static int run_##ident(void *args)                                                \
+    {                                                                                 \
+        return mutate(args, (struct plot){ __VA_ARGS__ });                            \
+    }                                                                                 \
+    KCP_VARIANT(m13_##ident) = { "13_backward", name, why, KCP_F64, KCP_HOST,          \
+                                 "any shape", run_##ident, NULL }
+#define MUTANT(ident, why, ...) RECORD(ident, "mutant_" #ident, why, __VA_ARGS__)
+
+RECORD(twin, "twin", "the same code, every flag off", .flags = 0);
+MUTANT(undecayed, "errata 1: the delta's key meets the undecayed state",
+       .wy10 = &m10_undecayed);
+MUTANT(last_map, "errata 6: a rank describes its LAST sequence to earlier ranks",
+       .flags = LAST_MAP);
+MUTANT(h_decayed, "errata 7: recomputes with h decayed before v_new",
+       .flags = H_DECAYED);
+MUTANT(dS_decayed, "errata 8: pre-process decays dS, then dU = kg dS",
+       .m11 = &m11_decay_first);
+MUTANT(dS_decayed_too, "errata 8: the reverse scan decays dS, then dU = kg dS",
+       .c09 = &m09_decay_first);
+MUTANT(in_order, "errata 17: pre-process walks the chunks first to last",
+       .m11 = &m11_in_order);
+MUTANT(own_M, "errata 18: dS_r = M_r dS_{r+1} + dH_{r+1}", .flags = OWN_M);
+MUTANT(not_turned, "applies M where M^T belongs", .flags = NOT_TURNED);
+MUTANT(outward, "errata 19: folds from the nearest later rank outward",
+       .flags = OUTWARD);
+MUTANT(beta_outside, "errata 34: beta outside the sum", .wy10 = &m10_beta_outside);
+MUTANT(diagonal, "errata 38: what cancels let into dG", .wy10 = &m10_diagonal);
+MUTANT(no_dht, "drops dht", .flags = NO_DHT);
+MUTANT(no_dht_map, "drops dht where it enters the map", .m11 = &m11_no_end);
+MUTANT(no_exchange, "dS = 0 at every cut", .flags = NO_EXCHANGE);
+MUTANT(neighbour, "dS from the next segment alone", .flags = NEIGHBOUR);
+MUTANT(twice, "the farthest map applied twice", .flags = TWICE);
+MUTANT(no_state, "recomputes from 0: forward's merged state forgotten", .flags = NO_H0);
+MUTANT(own_sum, "dA_log, ddt_bias of this rank's tokens alone", .flags = OWN_SUM);
+MUTANT(all_dh0, "dh0 from ranks where the sequence does not start", .flags = ALL_DH0);
+MUTANT(empty_0, "dh0 = 0 for a sequence without tokens", .flags = EMPTY_0);
+MUTANT(as_kv, "reads dht and writes dh0 as [K,V] whatever is asked", .flags = AS_KV);
+MUTANT(writes_nothing, "returns at once", .flags = NOTHING);

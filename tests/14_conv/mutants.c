@@ -1,0 +1,222 @@
+/* 14_conv_mutants.c -- convolutions across ranks that are wrong on purpose.
+ *
+ * Book: chapter 14.  Checked by: the judge, which must reject each.  Next: 14_conv.c.
+ * The twin has every flag off and must pass. Rows travel by one all_gather here, so
+ * that a mistake is a line of index arithmetic and not a message.
+ */
+#include "tests/judge/judge.h"
+#include "ref.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SHORT_HALO = 1, PAST_START = 2, BROADCAST = 4, NEAREST_ONLY = 8,
+    GRAD_DROPPED = 16, GRAD_NEAREST = 32, REVERSED = 64, SILU_AT_Y = 128,
+    SHIFT_SIGN = 256, LOCAL_SUM = 512, PAST_END = 1024, NOT_CAUSAL = 2048,
+    NO_BIAS = 4096, NOTHING = 8192
+};
+
+/* Every rank's rows, [T of the plan, D], from each rank's shard. */
+static int gather(const struct kcp_conv *a, const double *mine, double *all)
+{
+    const struct kcp_plan *p = a->plan;
+    int64_t most = 1;
+    for (int j = 0; j < p->R; j++)
+        if (p->cuts[j + 1] - p->cuts[j] > most)
+            most = p->cuts[j + 1] - p->cuts[j];
+    const size_t pad = most * a->D;
+    double *one = calloc(pad, sizeof *one), *wire = calloc(pad * p->R, sizeof *wire);
+    if (!one || !wire)
+        return KCP_NO_MEMORY;
+    memcpy(one, mine, sizeof *one * a->T * a->D);
+    int status = KCP_OK;
+    if (p->R > 1)
+        status = a->comm->all_gather(a->comm, one, wire, sizeof *one * pad, NULL);
+    else
+        memcpy(wire, one, sizeof *one * pad);
+    for (int j = 0; j < p->R; j++)
+        memcpy(all + p->cuts[j] * a->D, wire + j * pad,
+               sizeof *all * (p->cuts[j + 1] - p->cuts[j]) * a->D);
+    free(one);
+    free(wire);
+    return status;
+}
+
+/* Row t (global) of a tensor as rank r sees it, into buf; zeros where it sees none. */
+static const double *seen(const struct kcp_conv *a, const double *all, int64_t t,
+                          int flags, double *buf)
+{
+    const struct kcp_plan *p = a->plan;
+    const int64_t begin = p->cuts[a->r], end = p->cuts[a->r + 1], reach = a->Wc - 1;
+    int64_t from = t;
+    int none = 0, near = t < begin ? a->r - 1 : a->r + 1;
+    if (t < begin) {
+        none |= (flags & SHORT_HALO) && t == begin - reach;
+        none |= (flags & NEAREST_ONLY) && t < p->cuts[near];
+        if ((flags & BROADCAST) && begin - p->cuts[near] < reach)
+            from = begin - 1;
+    }
+    if (t >= end) {
+        none |= (flags & GRAD_DROPPED) != 0;
+        none |= (flags & GRAD_NEAREST) && t >= p->cuts[near + 1];
+    }
+    for (int d = 0; d < a->D; d++)
+        buf[d] = none ? 0 : all[from * a->D + d];
+    return buf;
+}
+
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+/* pre of global token t; x holds every rank's rows. */
+static void window(const struct kcp_conv *a, const double *x, const double *w, int n,
+                   int64_t t, int flags, double *pre, double *buf)
+{
+    const int D = a->D, Wc = a->Wc;
+    const double *bias = flags & NO_BIAS ? NULL : a->bias;
+    const int64_t start = flags & PAST_START ? 0 : a->plan->cu_seqlens[n];
+    for (int d = 0; d < D; d++)
+        pre[d] = bias ? bias[d] : 0;
+    for (int j = 0; j < Wc; j++) {
+        int64_t from = t + j - Wc + 1 + !!(flags & NOT_CAUSAL);
+        if (from < start || from >= a->plan->cu_seqlens[n + 1])
+            continue;
+        seen(a, x, from, flags, buf);
+        for (int d = 0; d < D; d++)
+            pre[d] += w[d * Wc + j] * buf[d];
+    }
+}
+
+static void adjoint(const struct kcp_conv *a, const double *dpre, const double *w,
+                    int n, int64_t t, int flags, double *dx, double *buf)
+{
+    const int D = a->D, Wc = a->Wc;
+    const int64_t end = flags & PAST_END ? a->plan->T : a->plan->cu_seqlens[n + 1];
+    for (int d = 0; d < D; d++)
+        dx[d] = 0;
+    for (int i = 0; i < Wc && t + i < end; i++) {
+        seen(a, dpre, t + i, flags, buf);
+        for (int d = 0; d < D; d++)
+            dx[d] += w[d * Wc + Wc - 1 - i] * buf[d];
+    }
+}
+
+static void weights(const struct kcp_conv *a, const double *x, const double *dpre,
+                    int s, int flags, double *dw, double *buf)
+{
+    const struct kcp_plan *p = a->plan;
+    const int n = p->seg[p->ctx[a->r].seg0 + s].n, D = a->D, Wc = a->Wc, *cu = a->cu;
+    const int64_t begin = p->cuts[a->r];
+    const int64_t start = flags & PAST_START ? 0 : p->cu_seqlens[n];
+    for (int64_t t = cu[s]; t < cu[s + 1]; t++)
+        for (int j = 0; j <= Wc; j++) {
+            const int64_t from = j < Wc ? begin + t + j - Wc + 1 : begin + t;
+            if (from < start)
+                continue;
+            seen(a, x, from, flags, buf);
+            for (int d = 0; d < D; d++)
+                if (j < Wc)
+                    dw[d * Wc + j] += dpre[t * D + d] * buf[d];
+                else
+                    dw[D * Wc + d] += dpre[t * D + d];
+        }
+}
+
+static int backward(const struct kcp_conv *a, const double *x, const double *w,
+                    int flags, double *dpre, double *alldp, double *part, double *buf)
+{
+    const struct kcp_plan *p = a->plan;
+    const int *cu = a->cu, D = a->D;
+    const int64_t begin = p->cuts[a->r], n = (int64_t)D * (a->Wc + 1);
+    const double *dy = a->dy;
+    for (int64_t i = 0; i < a->T * D; i++) {
+        const double pre = dpre[i], sg = sigmoid(pre), y = pre * sg;
+        const double at = flags & SILU_AT_Y ? y : pre, s = sigmoid(at);
+        dpre[i] = a->act == KCP_ACT_SILU ? dy[i] * s * (1 + at * (1 - s)) : dy[i];
+    }
+    int status = gather(a, dpre, alldp);
+    for (int s = 0; !status && s < a->NS; s++) {
+        const int seq = p->seg[p->ctx[a->r].seg0 + s].n;
+        for (int64_t t = cu[s]; t < cu[s + 1]; t++)
+            adjoint(a, alldp, w, seq, begin + t, flags, (double *)a->dx + t * D, buf);
+        weights(a, x, dpre, s, flags, part + s * n, buf);
+    }
+    double *sum = part + a->NS * n;
+    if (!status && (a->dweight || a->dbias))
+        status = kcp_segment_sum(p, a->comm, part, n, sum);
+    if (flags & LOCAL_SUM) {
+        memset(sum, 0, sizeof *sum * n);
+        for (int64_t i = 0; i < a->NS * n; i++)
+            sum[i % n] += part[i];
+    }
+    if (!status && a->dweight)
+        memcpy(a->dweight, sum, sizeof *sum * D * a->Wc);
+    if (!status && a->dbias)
+        memcpy(a->dbias, sum + D * a->Wc, sizeof *sum * D);
+    return status;
+}
+
+static int conv(void *args, int flags)
+{
+    struct kcp_conv b = *(const struct kcp_conv *)args, *a = &b;
+    if (flags & NOTHING)
+        return KCP_OK;
+    if (a->shift)
+        a->Wc = 2, a->act = KCP_ACT_NONE, a->bias = a->dweight = a->dbias = NULL;
+    const int D = a->D, Wc = a->Wc, *cu = a->cu;
+    const int64_t all = a->plan->T * D, n = (int64_t)D * (Wc + 1);
+    const int64_t begin = a->plan->cuts[a->r];
+    double *x = calloc(2 * all + a->T * D + (a->NS + 2) * n + D, sizeof *x);
+    if (!x)
+        return KCP_NO_MEMORY;
+    double *alldp = x + all, *pre = alldp + all, *part = pre + a->T * D;
+    double *w = part + (a->NS + 1) * n, *buf = w + n;
+    for (int64_t i = 0; i < (int64_t)D * Wc; i++) {
+        const int64_t j = flags & REVERSED ? i / Wc * Wc + Wc - 1 - i % Wc : i;
+        w[i] = a->shift ? 1 - 2 * (i % 2) : ((const double *)a->weight)[j];
+        if (a->shift && (flags & SHIFT_SIGN))
+            w[i] = -w[i];
+    }
+    int status = gather(a, a->x, x);
+    for (int s = 0; !status && s < a->NS; s++)
+        for (int64_t t = cu[s]; t < cu[s + 1]; t++)
+            window(a, x, w, a->plan->seg[a->plan->ctx[a->r].seg0 + s].n, begin + t,
+                   flags, pre + t * D, buf);
+    if (!status && a->pass == KCP_BACKWARD)
+        status = backward(a, x, w, flags, pre, alldp, part, buf);
+    const int silu = a->act == KCP_ACT_SILU;
+    for (int64_t i = 0; !status && a->pass == KCP_FORWARD && i < a->T * D; i++)
+        ((double *)a->y)[i] = pre[i] * (silu ? sigmoid(pre[i]) : 1);
+    free(x);
+    return status;
+}
+
+#define MUTANT(what, flags, why)                                                      \
+    static int what(void *args) { return conv(args, flags); }                        \
+    KCP_VARIANT(conv_##what) = { "14_conv", "mutant_" #what, why, KCP_F64, KCP_HOST,  \
+                                 "any shape", what, NULL }
+
+MUTANT(short_halo, SHORT_HALO, "the halo is one row too short");
+MUTANT(past_start, PAST_START, "the halo and the taps ignore the sequence's start");
+MUTANT(broadcast, BROADCAST, "a shard shorter than the halo: one row stands for all");
+MUTANT(nearest_only, NEAREST_ONLY, "the halo comes from the neighbour alone");
+MUTANT(grad_dropped, GRAD_DROPPED, "the halo's gradient is not sent back");
+MUTANT(grad_nearest, GRAD_NEAREST, "the gradient goes back to the neighbour alone");
+MUTANT(past_end, PAST_END, "the gradient's mask forgets the sequence's end");
+MUTANT(reversed, REVERSED, "the weights are read from the far end");
+MUTANT(silu_at_y, SILU_AT_Y, "SiLU' is taken at y, not at what went in");
+MUTANT(shift_sign, SHIFT_SIGN, "the token shift is x_t - x_{t-1}");
+MUTANT(local_sum, LOCAL_SUM, "each rank keeps its own sum for dweight and dbias");
+MUTANT(not_causal, NOT_CAUSAL, "the window ends one token late");
+MUTANT(no_bias, NO_BIAS, "the bias is left out");
+MUTANT(writes_nothing, NOTHING, "returns at once");
+
+static int twin(void *args)
+{
+    return conv(args, 0);
+}
+KCP_VARIANT(conv_twin) = { "14_conv", "twin", "the same code, no flag", KCP_F64,
+                           KCP_HOST, "any shape", twin, NULL };

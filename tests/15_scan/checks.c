@@ -1,0 +1,185 @@
+/* 15_scan.c -- Spike-KDA: its adjoint by differences, every cut, every bit, both walks.
+ *
+ * Book: chapter 15.  Checked by: itself, it can fail.  Next: 15_scan_more.c.
+ */
+#include "run.h"
+
+/* Runs x and holds it to `to`, bit by bit (tol < 0) or within tol. */
+static int hold(struct kcp_report *rep, struct run x, const struct run *to, double tol,
+                const char *what)
+{
+    char why[160];
+    int worst = 0;
+    const int status = go(&x, why);
+    const double err = status ? NAN : apart(&x, to, &worst);
+    EXPECT(rep, !status, "%s, R = %d: status %d, %s", what, x.R, status, why);
+    EXPECT(rep, status || err <= tol, "%s, %s, walk %d, R = %d, L = %lld: %s differs "
+           "by %.2g", what, form_name[x.form], x.walk, x.R, (long long)x.L,
+           out_name[worst], err);
+    for (int r = 0; r < x.R && !status && !x.oracle; r++)
+        EXPECT(rep, x.traffic[r].bytes == x.formula[r].bytes &&
+               x.traffic[r].messages == x.formula[r].messages &&
+               x.traffic[r].collectives == x.formula[r].collectives,
+               "%s, rank %d sent %lld bytes, not %lld", what, r,
+               (long long)x.traffic[r].bytes, (long long)x.formula[r].bytes);
+    drop(&x);
+    return status == KCP_NO_MEMORY ? status : KCP_OK;
+}
+
+/* What `to` is: one run of x, with masks of each kind and without. */
+static int each(struct kcp_report *rep, struct run x,
+                int (*with)(struct kcp_report *, struct run, const struct run *))
+{
+    int status = KCP_OK;
+    for (int masks = 0; masks < 4 && !status; masks++) {
+        char why[160];
+        x.no_masks = masks == 1;
+        status = draw(&x, masks == 1 ? 0 : masks);
+        struct run one = x;
+        status = status ? status : go(&one, why);
+        EXPECT(rep, !status, "what to compare with: status %d", status);
+        status = status ? status : with(rep, x, &one);
+        drop(&one), drop_inputs(&x);
+    }
+    return status;
+}
+
+static const int64_t uneven[] = { 0, 3, 3, 130, 131, 205, 263, 421 };
+static const int64_t late[] = { 0, 0, 0, 64, 400, 421, 421 };
+static const int64_t fine[] = { 0, 20, 21, 22, 24, 30, 31, 40, 50, 60, 61, 300, 421 };
+
+static int cut_anyhow(struct kcp_report *rep, struct run x, const struct run *one)
+{
+    int status = KCP_OK;
+    x.oracle = 0;
+    for (int form = 0; form < 4 && !status; form++)
+        for (int R = 1; R <= MOST && !status; R += R < 5 ? 1 : 7) {
+            x.form = form, x.R = R, x.cuts = NULL, x.walk = R % 3;
+            status = hold(rep, x, one, 1e-12, "even cuts against token by token");
+        }
+    for (int form = 0; form < 4 && !status; form++) {
+        x.form = form, x.R = 7, x.cuts = uneven, x.walk = form % 3;
+        status = hold(rep, x, one, 1e-12, "uneven cuts, an empty rank");
+        x.R = 6, x.cuts = late, x.walk = (form + 1) % 3;
+        status = status ? status : hold(rep, x, one, 1e-12, "empty ranks at both ends");
+        x.R = 12, x.cuts = fine;
+        status = status ? status : hold(rep, x, one, 1e-12, "ranks that drop it all");
+    }
+    return status;
+}
+
+static int every_cut(struct kcp_report *rep)
+{
+    return each(rep, (struct run){ .R = 1, .oracle = 1 }, cut_anyhow);
+}
+KCP_CHECK(check_15_every_cut) = { "15_scan", "every_cut",
+    "1..12 ranks, uneven, empty, all dropped, every form and walk: o, ht, ot, all "
+    "gradients within 1e-12 of the token recurrence, bytes by formula", every_cut };
+
+static int cut_canonically(struct kcp_report *rep, struct run x, const struct run *one)
+{
+    static const int R[] = { 1, 2, 3, 4, 8 };
+    int status = KCP_OK;
+    for (int form = KCP_ALL_GATHER; form <= KCP_PIPELINE && !status; form++)
+        for (int j = 0; j < 5 && !status; j++) {
+            x.form = form, x.R = R[j];
+            status = hold(rep, x, one, -1, "canonical segments");
+        }
+    x.form = KCP_ALL_GATHER, x.R = 7, x.cuts = uneven;
+    return status ? status : hold(rep, x, one, -1, "canonical segments, moved cuts");
+}
+
+static int canonical(struct kcp_report *rep)
+{
+    int status = KCP_OK;
+    for (int walk = KCP_AUTO; walk <= KCP_BLELLOCH && !status; walk++)
+        status = each(rep, (struct run){ .R = 1, .L = 48, .walk = walk },
+                      cut_canonically);
+    return status;
+}
+KCP_CHECK(check_15_canonical) = { "15_scan", "canonical",
+    "canonical segments: the same bits for R = 1, 2, 3, 4, 8, each walk", canonical };
+
+static int other_walk(struct kcp_report *rep, struct run x, const struct run *one)
+{
+    int status = hold(rep, x, one, -1, "the same again");
+    x.walk = KCP_BLELLOCH;
+    status = status ? status : hold(rep, x, one, 1e-13, "scanned against walked");
+    x.walk = KCP_AUTO, x.R = 3;
+    return status ? status : hold(rep, x, one, 1e-13, "auto on three ranks");
+}
+
+static int walks(struct kcp_report *rep)
+{
+    return each(rep, (struct run){ .R = 1, .walk = KCP_SEQUENTIAL }, other_walk);
+}
+KCP_CHECK(check_15_walks) = { "15_scan", "walks",
+    "run twice: the same bits; the scan against the sequential form within 1e-13",
+    walks };
+
+/* loss = sum o do + sum ht dht + sum ot dot */
+static double loss(struct run *x)
+{
+    struct kcp_comm comm = { .R = 1 };
+    struct kcp_scan a = call(x, &comm);
+    static const int of[][2] = { { O, DO }, { HT, DHT }, { OT, DOT } };
+    double sum = 0;
+    if (x->oracle ? ref_scan_step(&a) : ref_scan(&a))
+        return NAN;
+    for (int j = 0; j < 3; j++)
+        for (int e = 0; e < out_size[of[j][0]]; e++)
+            sum += x->out[of[j][0]][e] * x->in[of[j][1]][e];
+    return sum;
+}
+
+/* Five points: exact, but for rounding, for polynomials up to degree 4. */
+static double slope(struct run *x, double *at)
+{
+    const double h = 1e-2, here = *at;
+    double f[4];
+    for (int j = 0; j < 4; j++) {
+        *at = here + h * (j < 2 ? j - 2 : j - 1);
+        f[j] = loss(x);
+    }
+    *at = here;
+    return (f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * h);
+}
+
+static int some_slopes(struct kcp_report *rep, struct run x, const struct run *one)
+{
+    static const int of[] = { Q, KEY, VAL, SPIKE, ABASE, BBASE, WA, WB, H0, O0 };
+    static const int grad[] = { DQ, DK, DV, DSPIKE, DABASE, DBBASE, DWA, DWB, DH0,
+                                DO0 };
+    struct stream s = stream_of(15, "slopes");
+    for (int j = 0; j < OUTPUTS; j++)
+        if (!(x.out[j] = malloc(sizeof(double) * out_size[j]))) return KCP_NO_MEMORY;
+    x.plan = one->plan, x.sums = NULL;
+    for (int j = 0; j < 10; j++) {
+        const int n = in_size[of[j]];
+        double r = 0;
+        for (int e = 0; e < n; e++)
+            r += one->out[grad[j]][e] * one->out[grad[j]][e];
+        r = sqrt(r / n);
+        for (int i = 0; i < (x.oracle ? 12 : 4); i++) {
+            const int e = (int)(uniform(&s) * n);
+            const double is = one->out[grad[j]][e], by = slope(&x, &x.in[of[j]][e]);
+            const double tol = of[j] >= SPIKE && of[j] <= WB ? 1e-6 : 1e-9;  /* sigma */
+            EXPECT(rep, fabs(is - by) <= tol * fmax(fmax(r, fabs(by)), 1e-3),
+                   "%s[%d] is %.12g, by differences %.12g", out_name[grad[j]], e, is,
+                   by);
+        }
+    }
+    x.plan = NULL;
+    drop(&x);
+    return KCP_OK;
+}
+
+static int differences(struct kcp_report *rep)
+{
+    const int status = each(rep, (struct run){ .R = 1, .oracle = 1 }, some_slopes);
+    return status ? status : each(rep, (struct run){ .R = 1, .walk = KCP_BLELLOCH },
+                                  some_slopes);
+}
+KCP_CHECK(check_15_differences) = { "15_scan", "differences",
+    "every gradient, W_alpha's, w_beta's and the bases' too, against differences of "
+    "the loss, token by token and by the scan", differences };

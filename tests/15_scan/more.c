@@ -1,0 +1,193 @@
+/* 15_scan_more.c -- Spike-KDA: streaming, auto, and chapter 01's step.
+ *
+ * Book: chapter 15.  Checked by: itself, it can fail.  Next: 15_scan_memory.c.
+ */
+#include "run.h"
+
+/* ---- a sequence in pieces: ht and ot go in as h0 and o0 */
+/* state: h0, o0, and what goes out; backward also dht, dot. */
+static int piece(const struct run *x, int pass, int64_t t0, int64_t t1,
+                 double *state[6])
+{
+    struct kcp_plan *p = NULL;
+    struct kcp_comm comm = { .R = 1 };
+    const int64_t ends[2] = { 0, t1 - t0 };
+    if (kcp_plan_make(&p, 1, ends, 1, NULL, 0, C, 0, NULL)) return KCP_NO_MEMORY;
+    struct run y = *x;
+    y.R = 1, y.plan = p;
+    struct kcp_scan a = call(&y, &comm);
+    a.N = 1, a.T = t1 - t0, a.pass = pass;
+    const int64_t qk = t0 * H * K, n = t0 * HV;
+    a.q = x->in[Q] + qk, a.k = x->in[KEY] + qk, a.v = x->in[VAL] + n * V;
+    a.spike = x->in[SPIKE] + n * D, a.alpha_base = x->in[ABASE] + n * K;
+    a.beta_base = x->in[BBASE] + n, a.drop = x->drop + t0, a.active = x->active + n;
+    a.o = x->out[O] + n * V, a.do_ = x->in[DO] + n * V, a.dq = x->out[DQ] + qk;
+    a.dk = x->out[DK] + qk, a.dv = x->out[DV] + n * V;
+    a.dspike = x->out[DSPIKE] + n * D;
+    a.dalpha_base = x->out[DABASE] + n * K, a.dbeta_base = x->out[DBBASE] + n;
+    a.h0 = state[0], a.o0 = state[1], a.ht = a.dh0 = state[2], a.ot = a.do0 = state[3];
+    a.dht = state[4], a.dot = state[5];
+    const int status = ref_scan(&a);
+    kcp_plan_free(p);
+    return status;
+}
+
+/* Sequence 4, tokens 330 .. 420, in pieces of 1, 30 and 60; then back. */
+static int stream_one(struct kcp_report *rep, enum kcp_walk walk)
+{
+    enum { s = 4, kv = HV * K * V, row = HV * V };
+    static const int64_t at[] = { 330, 331, 361, 421 };
+    struct run x = { .walk = walk, .R = 1 }, y;
+    char why[160];
+    int worst = 0, status = draw(&x, 3);
+    status = status ? status : go(&x, why);
+    y = x, y.sums = NULL;
+    double *S = calloc(8 * (kv + row), sizeof *S), *O_ = S + 8 * kv;
+    double (*sums)[WAS + WBS] = calloc(1, sizeof *sums);
+    for (int j = 0; j < OUTPUTS; j++) {
+        y.out[j] = malloc(sizeof(double) * out_size[j]);
+        memcpy(y.out[j], x.out[j], sizeof(double) * out_size[j]);
+    }
+    y.sums = sums;
+    memcpy(S, x.in[H0] + s * kv, sizeof *S * kv);
+    memcpy(O_, x.in[O0] + s * row, sizeof *S * row);
+    for (int j = 0; j < 3 && !status; j++) {
+        double *state[6] = { S + j * kv, O_ + j * row, S + (j + 1) * kv,
+                             O_ + (j + 1) * row };
+        status = piece(&y, KCP_FORWARD, at[j], at[j + 1], state);
+    }
+    memcpy(y.out[HT] + s * kv, S + 3 * kv, sizeof *S * kv);
+    memcpy(y.out[OT] + s * row, O_ + 3 * row, sizeof *S * row);
+    memcpy(S + 7 * kv, x.in[DHT] + s * kv, sizeof *S * kv);
+    memcpy(O_ + 7 * row, x.in[DOT] + s * row, sizeof *S * row);
+    for (int j = 2; j >= 0 && !status; j--) {
+        double *state[6] = { S + j * kv, O_ + j * row, S + (j + 4) * kv,
+                             O_ + (j + 4) * row, S + (j + 5) * kv, O_ + (j + 5) * row };
+        status = piece(&y, KCP_BACKWARD, at[j], at[j + 1], state);
+    }
+    memcpy(y.out[DH0] + s * kv, S + 4 * kv, sizeof *S * kv);
+    memcpy(y.out[DO0] + s * row, O_ + 4 * row, sizeof *S * row);
+    const double err = status ? NAN : apart(&y, &x, &worst);
+    EXPECT(rep, err <= (walk == KCP_SEQUENTIAL ? -1 : 1e-13),
+           "walk %d: %s differs by %.2g", walk, out_name[worst], err);
+    y.plan = NULL;
+    drop(&y), drop(&x), drop_inputs(&x), free(S);
+    return status;
+}
+
+static int streaming(struct kcp_report *rep)
+{
+    const int status = stream_one(rep, KCP_SEQUENTIAL);
+    return status ? status : stream_one(rep, KCP_BLELLOCH);
+}
+KCP_CHECK(check_15_streaming) = { "15_scan", "streaming",
+    "a sequence in three calls, from ht and ot, and its gradients back: as in one call",
+    streaming };
+
+/* ---- auto: which form it takes is seen by what composes */
+static int composed;
+
+static int counts(int HV_, int K_, int V_, const void *b, const void *a, int backward,
+                  int a_first, void *out, struct CUstream_st *stream)
+{
+    composed++;
+    return ref_mapops.compose(HV_, K_, V_, b, a, backward, a_first, out, stream);
+}
+
+/* How many maps a walk over so many tokens composes; -1: an error. */
+static int compositions(struct run *x, enum kcp_walk walk, int64_t tokens)
+{
+    double *rest = calloc(HV * (K + 1) * V, sizeof *rest);
+    double *state[6] = { x->in[H0], x->in[O0], rest, rest + HV * K * V };
+    x->walk = walk, composed = 0;
+    const int status = rest ? piece(x, KCP_FORWARD, 0, tokens, state) : KCP_NO_MEMORY;
+    free(rest);
+    return status ? -1 : composed;
+}
+
+static int by_length(struct kcp_report *rep)
+{
+    const struct kcp_mapops counting = { "counting", 8, ref_mapops.apply, counts,
+                                         ref_mapops.copy };
+    struct run x = { .R = 1, .ops = &counting };
+    int status = draw(&x, 2), turn = 0, turns = 0;
+    for (int j = 0; j < OUTPUTS && !status; j++)
+        if (!(x.out[j] = malloc(sizeof(double) * out_size[j]))) status = KCP_NO_MEMORY;
+    for (int n = 1; n <= 80 && !status; n++) {
+        const int by_scan = compositions(&x, KCP_BLELLOCH, n);
+        const int by_auto = compositions(&x, KCP_AUTO, n);
+        EXPECT(rep, n < 2 || by_scan >= n - (n + C - 1) / C, "scan of %d: %d", n,
+               by_scan);
+        EXPECT(rep, !compositions(&x, KCP_SEQUENTIAL, n), "a walk of %d composes", n);
+        EXPECT(rep, by_auto == 0 || by_auto == by_scan, "auto of %d: %d", n, by_auto);
+        if (n > 1 && (by_auto > 0) != turn) turn = by_auto > 0, turns++;
+    }
+    EXPECT(rep, turns == 1 && turn, "auto turns %d times from 2 to 80 tokens", turns);
+    drop(&x), drop_inputs(&x);
+    return status;
+}
+KCP_CHECK(check_15_auto) = { "15_scan", "auto",
+    "short stretches are walked, long ones scanned: one length parts them", by_length };
+
+/* ---- without masks it is KDA, g = log alpha, scale 1; through sigma
+ *      dalpha_base = dg (1 - alpha)      dbeta_base = dbeta beta (1 - beta) */
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+
+static int kda_of(const struct run *x, double *g, double *beta)
+{
+    for (int64_t t = 0; t < T; t++)
+        for (int n = 0; n < HV; n++) {
+            const double *spike = x->in[SPIKE] + (t * HV + n) * D;
+            double b = x->in[BBASE][t * HV + n];
+            for (int d = 0; d < D; d++) b += x->in[WB][n * D + d] * spike[d];
+            beta[t * HV + n] = sigmoid(b);
+            for (int i = 0; i < K; i++) {
+                double y = x->in[ABASE][(t * HV + n) * K + i];
+                for (int d = 0; d < D; d++)
+                    y += x->in[WA][(n * K + i) * D + d] * spike[d];
+                g[(t * HV + n) * K + i] = -log1p(exp(-y));
+            }
+        }
+    return KCP_OK;
+}
+
+static int is_kda(struct kcp_report *rep)
+{
+    struct run x = { .walk = KCP_BLELLOCH, .R = 3, .no_masks = 1 }, y;
+    char why[160];
+    int worst = 0, status = draw(&x, 0);
+    status = status ? status : go(&x, why);
+    double *g = malloc(sizeof *g * 2 * (KEYS + T * HV)), *beta = g + 2 * KEYS;
+    double *dg = g + KEYS, *dbeta = beta + T * HV;
+    kda_of(&x, g, beta);
+    y = x;
+    for (int j = 0; j < OUTPUTS; j++) {
+        y.out[j] = malloc(sizeof(double) * out_size[j]);
+        memcpy(y.out[j], x.out[j], sizeof(double) * out_size[j]);
+    }
+    struct kcp_step a = { .T = T, .N = N, .H = H, .HV = HV, .K = K, .V = V, .KG = K,
+        .scale = 1, .cu_seqlens = cu, .q = x.in[Q], .k = x.in[KEY], .v = x.in[VAL],
+        .g = g, .beta = beta, .h0 = x.in[H0], .o = y.out[O], .ht = y.out[HT],
+        .dht = x.in[DHT], .dq = y.out[DQ], .dk = y.out[DK], .dv = y.out[DV], .dg = dg,
+        .dbeta = dbeta, .dh0 = y.out[DH0] };
+    double *of_last = malloc(sizeof(double) * VALUES);     /* ot is an output as well */
+    memcpy(of_last, x.in[DO], sizeof(double) * VALUES);
+    for (int n = 0; n < N; n++)
+        for (int e = 0; e < HV * V && cu[n] < cu[n + 1]; e++)
+            of_last[(cu[n + 1] - 1) * HV * V + e] += x.in[DOT][n * HV * V + e];
+    a.do_ = of_last;
+    status = status ? status : ref_step(&a);
+    a.pass = KCP_BACKWARD;
+    status = status ? status : ref_step(&a);
+    for (int e = 0; e < KEYS; e++) y.out[DABASE][e] = dg[e] * -expm1(g[e]);
+    for (int e = 0; e < T * HV; e++)
+        y.out[DBBASE][e] = dbeta[e] * beta[e] * (1 - beta[e]);
+    const double err = status ? NAN : apart(&x, &y, &worst);
+    EXPECT(rep, err <= 1e-12, "%s is off chapter 01's by %.2g", out_name[worst], err);
+    y.plan = NULL, y.sums = NULL;
+    drop(&y), drop(&x), drop_inputs(&x), free(g), free(of_last);
+    return status;
+}
+KCP_CHECK(check_15_is_kda) = { "15_scan", "is_kda",
+    "without masks, on three ranks: chapter 01's step with g = log alpha, scale 1",
+    is_kda };

@@ -1,0 +1,105 @@
+/* 15_scan_mutants.h -- what mutants of Spike-KDA share: the whole batch on each rank.
+ *
+ * Book: chapter 15.  Checked by: the twin, which must pass.
+ * Next: 15_scan_mutants.c, which walks it token by token.
+ */
+#ifndef KCP_15_SCAN_MUTANTS_H
+#define KCP_15_SCAN_MUTANTS_H
+
+#include "tests/judge/judge.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { UNDECAYED = 1, SCALED = 2, NO_SPIKES = 4, SPIKES_TURNED = 8, ONE_BETA = 16,
+       WRONG_GROUP = 32, DROP_DECAYS = 64, DROP_EMITS = 128, DROP_ZERO = 256,
+       REPEAT_LOCAL = 512, RUNS_ON = 1 << 10, SILENT_MUTE = 1 << 11, TALKS = 1 << 12,
+       NOT_OWED = 1 << 13, OWED_LOCAL = 1 << 14, NO_SIGMA = 1 << 15,
+       LOCAL_SUM = 1 << 16, NO_BETA_SPIKE = 1 << 17, LAST_IS_LAST = 1 << 18 };
+
+enum { Q, KEY, VAL, SPIKE, ABASE, BBASE, DROP, ACTIVE, DO, TOKENS };
+struct whole {
+    struct kcp_scan a;
+    int flags;
+    double *x[TOKENS];                 /* [T, .] of the whole batch */
+    double *h0, *o0, *dht, *dot;       /* [N, .], every row */
+    double *o, *S, *dS, *alpha, *last, *dO;
+};
+
+/* Rows of all ranks, `width` numbers each; a mask's int becomes a double. */
+static int gather(const struct whole *w, const void *from, int is_int, int64_t width,
+                  double *to)
+{
+    const struct kcp_plan *p = w->a.plan;
+    int64_t most = 1;
+    for (int r = 0; r < p->R; r++)
+        most = p->cuts[r + 1] - p->cuts[r] > most ? p->cuts[r + 1] - p->cuts[r] : most;
+    double *mine = calloc(most * width * (p->R + 1) + 1, sizeof *mine);
+    double *all = mine + most * width;
+    if (!mine) return KCP_NO_MEMORY;
+    for (int64_t e = 0; e < w->a.T * width; e++)
+        mine[e] = is_int ? ((const int *)from)[e] : ((const double *)from)[e];
+    int status = KCP_OK;
+    if (p->R > 1)
+        status = w->a.comm->all_gather(w->a.comm, mine, all, 8 * most * width, NULL);
+    else memcpy(all, mine, 8 * most * width);
+    for (int r = 0; r < p->R; r++)
+        memcpy(to + p->cuts[r] * width, all + r * most * width,
+               8 * (p->cuts[r + 1] - p->cuts[r]) * width);
+    free(mine);
+    return status;
+}
+
+/* Rows of [N, width]: each from the rank that owns it. */
+static int gather_states(const struct whole *w, const double *from, const int *owner,
+                         int64_t width, double *to)
+{
+    const int64_t n = w->a.N * width;
+    double *all = malloc(8 * (n * w->a.plan->R + 1));
+    int status = all ? KCP_OK : KCP_NO_MEMORY;
+    memset(to, 0, 8 * n);
+    if (!status && from && w->a.plan->R > 1)
+        status = w->a.comm->all_gather(w->a.comm, from, all, 8 * n, NULL);
+    else if (!status && from) memcpy(all, from, 8 * n);
+    for (int64_t e = 0; e < n && from && !status; e++)
+        to[e] = all[owner[e / width] * n + e];
+    free(all);
+    return status;
+}
+
+static int is_cut(const struct whole *w, int64_t t)
+{
+    for (int r = 1; r < w->a.plan->R; r++)
+        if (w->a.plan->cuts[r] == t) return 1;
+    return 0;
+}
+
+static int collect(struct whole *w, double *room)
+{
+    const struct kcp_scan *a = &w->a;
+    const struct kcp_plan *p = a->plan;
+    const int64_t KV = (int64_t)a->HV * a->K * a->V, row = (int64_t)a->HV * a->V;
+    const int64_t T = p->T;
+    const struct { const void *from; int is_int; int64_t width; } x[TOKENS] = {
+        { a->q, 0, a->H * a->K }, { a->k, 0, a->H * a->K }, { a->v, 0, row },
+        { a->spike, 0, a->HV * a->D }, { a->alpha_base, 0, a->HV * a->K },
+        { a->beta_base, 0, a->HV }, { a->drop, 1, 1 }, { a->active, 1, a->HV },
+        { a->pass ? a->do_ : NULL, 0, row } };
+    int status = KCP_OK;
+    for (int j = 0; j < TOKENS && !status; j++) {
+        w->x[j] = room, room += T * x[j].width;
+        if (x[j].from) status = gather(w, x[j].from, x[j].is_int, x[j].width, w->x[j]);
+    }
+    w->h0 = room, room += a->N * KV, w->dht = room, room += a->N * KV;
+    w->o0 = room, room += a->N * row, w->dot = room, room += a->N * row;
+    if (!status) status = gather_states(w, a->h0, p->h0_rank, KV, w->h0);
+    if (!status) status = gather_states(w, a->o0, p->h0_rank, row, w->o0);
+    if (!status && a->pass) status = gather_states(w, a->dht, p->ht_rank, KV, w->dht);
+    if (!status && a->pass) status = gather_states(w, a->dot, p->ht_rank, row, w->dot);
+    w->o = room, room += T * row, w->S = room, room += (T + 1) * a->K * a->V;
+    w->dS = room, w->last = w->dS + a->K * a->V, w->dO = w->last + a->V;
+    w->alpha = w->dO + a->V;
+    return status;
+}
+
+#endif

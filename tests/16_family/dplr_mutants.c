@@ -1,0 +1,108 @@
+/* 16_dplr_mutants.c -- DPLR that is wrong on purpose; the twin has every flag off.
+ *
+ * Book: chapter 16.  Checked by: the judge, which must reject each.
+ * Next: 16_family.c.
+ */
+#include "mutants.h"
+
+enum {
+    AFTER_DECAY = SHARED, NO_AAK = 2 * SHARED, NO_AAB = 4 * SHARED, W_SIGN = 8 * SHARED,
+    ONE_WRITE = 16 * SHARED, NO_DV = 32 * SHARED, NO_SOLVE = 64 * SHARED,
+    DA_AFTER = 128 * SHARED, DA_LOCAL = 256 * SHARED, SWAPPED = 512 * SHARED
+};
+
+/* Which row of G fades what token i finds. */
+static int at(int i, int wrong)
+{
+    return flags & wrong && i ? i : i - 1;
+}
+
+static void form(const struct family_chunk *x)
+{
+    const struct family_rows a = flags & SWAPPED ? x->b : x->a;
+    for (int i = 0; i < x->c; i++) {
+        double *u = drow(x->u, 2 * i), *w = drow(x->w, 2 * i);
+        family_gated(x, a, i, at(i, AFTER_DECAY), w);
+        for (int p = 0; p < x->K; p++)
+            w[p] = flags & W_SIGN ? w[p] : -w[p];
+        for (int j = 0; j < i; j++) {
+            const int e = at(i, AFTER_DECAY);
+            const double Aab = flags & NO_AAB ? 0 : family_score(x, a, i, e, x->b, j);
+            const double Aak = flags & NO_AAK ? 0 : family_score(x, a, i, e, x->k, j);
+            for (int v = 0; v < x->V; v++)
+                u[v] += Aab * drow(x->u, 2 * j)[v] + Aak * row(x->v, j)[v];
+            for (int p = 0; p < x->K; p++)
+                w[p] += Aab * drow(x->w, 2 * j)[p];
+        }
+        for (int v = 0; v < x->V; v++)
+            drow(x->u, 2 * i + 1)[v] = row(x->v, i)[v];
+    }
+    if (!(flags & ONE_WRITE))
+        write_(x, flags & SWAPPED ? x->a : x->b, 0);
+    write_(x, x->k, 1);
+    read_(x);
+}
+
+static double dot(int V, const double *x, const double *y)
+{
+    double s = 0;
+    for (int v = 0; v < V; v++)
+        s += x[v] * y[v];
+    return s;
+}
+
+static void through_system(const struct family_chunk *x, double (*z)[x->V])
+{
+    for (int i = 0; i < x->c; i++)
+        for (int v = 0; v < x->V; v++) {
+            z[i][v] = row(x->dU, 2 * i)[v];
+            drow(x->v, i)[v] += row(x->dU, 2 * i + 1)[v];
+        }
+    for (int i = x->c - 1; i >= 0; i--)
+        for (int j = 0; j < i; j++) {
+            const double Aab = family_score(x, x->a, i, i - 1, x->b, j);
+            const double Aak = family_score(x, x->a, i, i - 1, x->k, j);
+            for (int v = 0; v < x->V; v++) {
+                z[j][v] += flags & NO_SOLVE ? 0 : Aab * z[i][v];
+                drow(x->v, j)[v] += flags & NO_DV ? 0 : Aak * z[i][v];
+            }
+        }
+}
+
+static void back(const struct family_chunk *x)
+{
+    const double (*h)[x->V] = (void *)x->h;
+    double (*z)[x->V] = (void *)x->z, d[x->K];
+    through_system(x, z);
+    for (int i = 0; i < x->c; i++) {
+        for (int p = 0; p < x->K; p++)
+            d[p] = dot(x->V, z[i], h[p]);
+        family_gated_back(x, d, x->a, i, at(i, DA_AFTER));
+        for (int j = 0; j < i && !(flags & DA_LOCAL); j++) {
+            family_score_back(x, dot(x->V, z[i], row(x->v_new, 2 * j)), x->a, i, i - 1,
+                              x->b, j);
+            family_score_back(x, dot(x->V, z[i], row(x->v, j)), x->a, i, i - 1, x->k,
+                              j);
+        }
+    }
+    write_back(x, x->b, 0);
+    write_back(x, x->k, 1);
+    family_read_back(x);
+}
+
+static const struct family_model model = { "dplr", 2, NULL, NULL, form, back };
+
+#define DPLR(ident, flag, why) WRONG(KCP_DPLR, model, ident, flag, why)
+DPLR(twin_dplr, 0, "nothing wrong, DPLR")
+DPLR(mutant_dplr_after_decay, AFTER_DECAY, "a acts after the decay")
+DPLR(mutant_dplr_no_Aak, NO_AAK, "a token does not find the chunk's writes")
+DPLR(mutant_dplr_no_Aab, NO_AAB, "a token does not find the chunk's copies")
+DPLR(mutant_dplr_w_sign, W_SIGN, "w with the sign of the delta rule")
+DPLR(mutant_dplr_one_write, ONE_WRITE, "what is found is not copied")
+DPLR(mutant_dplr_swapped, SWAPPED, "a and b change places")
+DPLR(mutant_dplr_undecayed, WRITE_UNDECAYED, "k and b, not kg and bg, into the state")
+DPLR(mutant_dplr_strict, READ_STRICT, "a token does not read its own writes")
+DPLR(mutant_dplr_no_dv, NO_DV, "dv without what later tokens find")
+DPLR(mutant_dplr_no_solve, NO_SOLVE, "back without the transposed system")
+DPLR(mutant_dplr_da_after, DA_AFTER, "da with the inclusive sum")
+DPLR(mutant_dplr_da_local, DA_LOCAL, "da from the chunk's first state alone")

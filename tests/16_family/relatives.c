@@ -1,0 +1,144 @@
+/* 16_family_relatives.c -- models that are special cases of one another must agree;
+ * and what a model supplies is short.
+ *
+ * Book: chapter 16.  Checked by: itself, it can fail.  Next: 16_family_mutants.c.
+ * KDA knows nothing of the family's code: chapter 01 judges it from outside.
+ */
+#include "run.h"
+
+#include <stdio.h>
+
+/* KDA's o of the batch, its key's beta being in x's b. */
+static int kda(const struct run *x, const double *beta, double *o, double *ht)
+{
+    struct kcp_step a = { .T = T, .N = N, .H = H, .HV = HV, .K = K, .V = V, .KG = K,
+        .model = KCP_KDA, .scale = 0.4, .cu_seqlens = cu, .q = x->in[Q],
+        .k = x->in[KEY],
+        .v = x->in[VAL], .g = x->in[G], .beta = beta, .h0 = x->in[H0], .o = o,
+        .ht = ht };
+    return ref_step(&a);
+}
+
+static double worst_of(const double *x, const double *y, int n)
+{
+    double d = 0, r = 0;
+    for (int e = 0; e < n; e++) {
+        d += (x[e] - y[e]) * (x[e] - y[e]);
+        r += y[e] * y[e];
+    }
+    return sqrt(d / r);
+}
+
+/* Told as a model of the family, on three ranks. DPLR: a = exp(g) k, b = -beta k, and
+ * beta v for v. GDN-2: b = omega = beta. */
+static void tell(struct run *x, const double *beta)
+{
+    for (int t = 0; t < T; t++)
+        for (int n = 0; n < HV; n++) {
+            const double be = beta[t * HV + n];
+            for (int p = 0; p < K; p++) {
+                const int e = (t * HV + n) * K + p;
+                const double k = x->in[KEY][(t * H + n / (HV / H)) * K + p];
+                x->in[A][e] = exp(x->in[G][e]) * k;
+                x->in[B][e] = x->model == KCP_DPLR ? -be * k : be;
+            }
+            for (int v = 0; v < V; v++) {
+                const int e = (t * HV + n) * V + v;
+                x->in[OMEGA][e] = be;
+                if (x->model == KCP_DPLR) x->in[VAL][e] *= be;
+            }
+        }
+}
+
+static int relatives(struct kcp_report *rep)
+{
+    const char *const name[] = { "DPLR", "GDN-2" };
+    double *beta = malloc(sizeof *beta * T * HV), *o = malloc(sizeof *o * VALUES);
+    double *ht = malloc(sizeof *ht * STATES);
+    int status = beta && o && ht ? KCP_OK : KCP_NO_MEMORY;
+    struct stream s = stream_of(16, "relatives");
+    for (int e = 0; e < T * HV && !status; e++) beta[e] = 1.5 * uniform(&s);
+    for (int j = 0; j < 2 && !status; j++) {
+        struct run x = { .model = j ? KCP_GDN2 : KCP_DPLR, .R = 3, .form = KCP_CHAIN };
+        char why[160];
+        status = draw(&x);
+        for (int e = 0; e < KEYS; e++) x.in[G][e] *= 20;      /* a decay that is felt */
+        status = status ? status : kda(&x, beta, o, ht);
+        tell(&x, beta);
+        status = status ? status : go(&x, why);
+        const double eo = status ? NAN : worst_of(x.out[O], o, VALUES);
+        const double eh = status ? NAN : worst_of(x.out[HT], ht, STATES);
+        EXPECT(rep, eo < 1e-12 && eh < 1e-12, "KDA told as %s: o %.2g, ht %.2g",
+               name[j],
+               eo, eh);
+        drop(&x), drop_inputs(&x);
+    }
+    free(beta), free(o), free(ht);
+    return status;
+}
+KCP_CHECK(check_16_relatives) = { "16_family", "relatives",
+    "KDA told as DPLR and as GDN-2, on three ranks: chapter 01's o and ht to 1e-12",
+    relatives };
+
+/* GDN-2 that erases nothing and writes all is GLA, DPLR that copies nothing too: the
+ * gradients that they share are the same numbers. */
+static int degenerate(struct kcp_report *rep)
+{
+    static const int shared[] = { O, HT, DQ, DK, DV, DG, DH0 };
+    struct run gla = { .model = KCP_GLA, .R = 4 };
+    char why[160];
+    int status = draw(&gla);
+    status = status ? status : go(&gla, why);
+    EXPECT(rep, !status, "GLA: status %d", status);
+    for (int j = 0; j < 2 && !status; j++) {
+        struct run x = { .model = j ? KCP_GDN2 : KCP_DPLR, .R = 4 };
+        status = draw(&x);
+        for (int e = 0; e < KEYS; e++) x.in[B][e] = 0;
+        for (int e = 0; e < VALUES; e++) x.in[OMEGA][e] = 1;
+        status = status ? status : go(&x, why);
+        for (int i = 0; i < 7 && !status; i++) {
+            const double e = worst_of(x.out[shared[i]], gla.out[shared[i]],
+                                      out_size[shared[i]]);
+            EXPECT(rep, e < 1e-12, "%s with b = 0 is not GLA: %s differs by %.2g",
+                   j ? "GDN-2" : "DPLR", out_name[shared[i]], e);
+        }
+        drop(&x), drop_inputs(&x);
+    }
+    drop(&gla), drop_inputs(&gla);
+    return status;
+}
+KCP_CHECK(check_16_degenerate) = { "16_family", "degenerate",
+    "DPLR and GDN-2 with b = 0 are GLA, forward and backward, on four ranks",
+    degenerate };
+
+/* Lines of a file from the one that begins with `from` up to the next that begins with
+ * `to`, in columns of 88; NULL: all of it. -1: no such file, or nothing in it. */
+static int lines_of(const char *path, const char *from, const char *to)
+{
+    FILE *f = fopen(path, "r");
+    char line[4096];
+    int n = 0, inside = !from;
+    while (f && fgets(line, sizeof line, f)) {
+        if (inside && to && n && !strncmp(line, to, strlen(to))) break;
+        if (from && !strncmp(line, from, strlen(from))) inside = 1;
+        if (inside) n += 1 + (int)(strlen(line) / 88);
+    }
+    if (f) fclose(f);
+    return n ? n : -1;
+}
+
+/* A page has 50 lines. */
+static int short_enough(struct kcp_report *rep)
+{
+    const char *const models[] = { "ref/16_dplr.c", "ref/16_gdn2.c", "ref/16_gla.c" };
+    if (lines_of("ref/16_family.c", NULL, NULL) < 0) return KCP_NA;
+    for (int j = 0; j < 3; j++) {
+        const int n = lines_of(models[j], NULL, NULL);
+        EXPECT(rep, n > 0 && n <= 150, "%s: %d lines, not 1 .. 150", models[j], n);
+    }
+    const int n = lines_of("book/16-family.md", "# The recipe", "# ");
+    EXPECT(rep, n > 0 && n <= 50, "the recipe: %d lines, not 1 .. 50", n);
+    return KCP_OK;
+}
+KCP_CHECK(check_16_short) = { "16_family", "short_enough",
+    "a model's reference is at most 150 lines, the recipe a page", short_enough };

@@ -1,0 +1,145 @@
+/* 16_family_run.h -- one batch of any model on R thread ranks, outputs put together.
+ *
+ * Book: chapter 16.  Checked by: what includes it.  Next: 16_family.c.
+ * Six sequences, two without tokens and one of one token; h0, dht, two value heads a
+ * key head, K != V.
+ */
+#ifndef KCP_TEST_16_H
+#define KCP_TEST_16_H
+
+#include "tests/judge/judge.h"
+#include "ref/16_family.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N = 6, T = 421, H = 2, HV = 4, K = 6, V = 5, C = 16, MOST = 12 };
+static const int64_t cu[N + 1] = { 0, 260, 260, 261, 330, 421, 421 };
+
+enum { Q, KEY, VAL, G, A, B, OMEGA, H0, DO, DHT, INPUTS };
+enum { O, HT, DQ, DK, DV, DG, DA, DB, DOMEGA, DH0, OUTPUTS };
+static const char *const out_name[] = { "o", "ht", "dq", "dk", "dv", "dg", "da", "db",
+                                        "domega", "dh0" };
+enum { QK = T * H * K, KEYS = T * HV * K, VALUES = T * HV * V,
+       STATES = N * HV * K * V };
+static const int in_size[] = { QK, QK, VALUES, KEYS, KEYS, KEYS, VALUES, STATES, VALUES,
+                               STATES };
+static const int out_size[] = { VALUES, STATES, QK, QK, VALUES, KEYS, KEYS, KEYS,
+                                VALUES,
+                                STATES };
+
+struct run {
+    enum kcp_model model;
+    int R, keep, walk;                  /* keep: h_kept is given; walk: the oracle */
+    int64_t L;
+    const int64_t *cuts;
+    enum kcp_form form;
+    struct kcp_plan *plan;
+    double *in[INPUTS], *out[OUTPUTS];
+    struct kcp_traffic traffic[MOST], formula[MOST];
+};
+
+/* Inputs of the judge's live regime: the layer's, then the model's own. */
+static inline int draw(struct run *x)
+{
+    struct kcase k = { .regime = LIVE, .seed = 16 };
+    struct bag b = { .n = 0 };
+    static const char *const name[] = { "q", "k", "v", "g", "a", "b", "omega", "h0",
+                                        "do_", "dht" };
+    k.call = (struct kcp_call){ .T = T, .N = N, .H = H, .HV = HV, .K = K, .V = V,
+                                .C = C,
+                                .KG = K, .model = x->model };
+    k.with_h0 = k.with_dht = 1;
+    memcpy(k.cu, cu, sizeof cu);
+    inputs_draw(&b, &k, stage_find("16"), KCP_F64);
+    for (int j = 0; j < INPUTS; j++) {
+        const struct tensor *t = bag_find(&b, name[j]);
+        if (!(x->in[j] = calloc(in_size[j], sizeof(double)))) return KCP_NO_MEMORY;
+        if (t) memcpy(x->in[j], t->p, sizeof(double) * in_size[j]);
+    }
+    bag_free(&b);
+    return KCP_OK;
+}
+
+static inline struct kcp_family call(const struct run *x, struct kcp_comm *comm)
+{
+    const struct kcp_context *c = &x->plan->ctx[comm->r];
+    const int64_t t = c->begin, qk = t * H * K, key = t * HV * K, value = t * HV * V;
+    return (struct kcp_family){
+        .T = c->end - c->begin, .N = N, .NS = c->NS, .NC = c->NC, .R = x->R,
+        .r = comm->r, .H = H, .HV = HV, .K = K, .V = V, .C = C, .KG = K,
+        .model = x->model, .scale = 0.4, .form = x->form, .blocks = 2,
+        .plan = x->plan, .comm = comm, .ops = &ref_mapops,
+        .cu = c->cu, .cn = c->cn, .sc = c->sc,
+        .q = x->in[Q] + qk, .k = x->in[KEY] + qk, .v = x->in[VAL] + value,
+        .g = x->in[G] + key, .a = x->in[A] + key, .b = x->in[B] + key,
+        .omega = x->in[OMEGA] + value, .h0 = x->in[H0],
+        .o = x->out[O] + value, .ht = x->out[HT], .do_ = x->in[DO] + value,
+        .dht = x->in[DHT], .dq = x->out[DQ] + qk, .dk = x->out[DK] + qk,
+        .dv = x->out[DV] + value, .dg = x->out[DG] + key, .da = x->out[DA] + key,
+        .db = x->out[DB] + key, .domega = x->out[DOMEGA] + value, .dh0 = x->out[DH0] };
+}
+
+static inline int body(struct kcp_comm *comm, void *arg)
+{
+    struct run *x = arg;
+    struct kcp_family a = call(x, comm);
+    const struct kcp_exchange e = { .form = x->form, .blocks = 2, .HV = HV, .K = K,
+        .V = V, .plan = x->plan, .comm = comm, .ops = &ref_mapops };
+    if (x->keep)
+        a.h_kept = malloc(sizeof(double) * (a.NS + 1) * HV * K * V);
+    int status = x->walk ? ref_family_step(&a) : ref_family(&a);
+    x->traffic[comm->r] = comm->traffic;
+    x->formula[comm->r] = kcp_exchange_formula(&e);
+    a.pass = KCP_BACKWARD;
+    status = status ? status : x->walk ? ref_family_step(&a) : ref_family(&a);
+    free(a.h_kept);
+    return status;
+}
+
+static inline void drop(struct run *x)
+{
+    for (int j = 0; j < OUTPUTS; j++)
+        free(x->out[j]);
+    kcp_plan_free(x->plan);
+}
+
+static inline void drop_inputs(struct run *x)
+{
+    for (int j = 0; j < INPUTS; j++)
+        free(x->in[j]);
+}
+
+static inline int go(struct run *x, char *why)
+{
+    int status = kcp_plan_make(&x->plan, N, cu, x->R, x->cuts, x->L, C, 0, NULL);
+    why[0] = 0;
+    for (int j = 0; j < OUTPUTS; j++)
+        if ((x->out[j] = malloc(sizeof(double) * out_size[j])))
+            memset(x->out[j], 0xff, sizeof(double) * out_size[j]);
+        else
+            status = KCP_NO_MEMORY;
+    return status ? status : kcp_threads_run(x->R, body, x, why, 160);
+}
+
+/* The worst relative RMS of an output against another run's; -1: all bits are equal. */
+static inline double apart(const struct run *a, const struct run *b, int *worst)
+{
+    double most = -1;
+    for (int j = 0; j < OUTPUTS; j++) {
+        double d = 0, r = 0;
+        if (memcmp(a->out[j], b->out[j], sizeof(double) * out_size[j]) == 0)
+            continue;
+        for (int e = 0; e < out_size[j]; e++) {
+            d += (a->out[j][e] - b->out[j][e]) * (a->out[j][e] - b->out[j][e]);
+            r += b->out[j][e] * b->out[j][e];
+        }
+        const double err = r > 0 ? sqrt(d / r) : NAN;
+        if (!(err <= most))
+            most = err, *worst = j;
+    }
+    return most;
+}
+
+#endif

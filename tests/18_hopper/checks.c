@@ -1,0 +1,137 @@
+/* 18_hopper.c -- the floors of chapter 18 and its rule for splitting, counted again.
+ *
+ * Book: chapter 18.  Checked by: itself: arrays of the stage, loops of the equations.
+ * Next: 19_precision.c. */
+#include "cuda/host/split_sequence.h"
+#include "tests/judge/front.h"
+
+#include <math.h>
+
+enum { P = 132 };
+
+/* Bytes of a forward that keeps nothing, from the list of its arrays, in bf16. */
+static double bytes(int64_t T)
+{
+    const struct kcp_stage *s = stage_find("08_forward");
+    const struct kcp_call c = { .T = T, .N = 1, .NS = 1, .NC = (int)(T / 64), .R = 1,
+        .H = 96, .HV = 96, .K = 128, .V = 128, .KG = 128, .C = 64, .model = KCP_KDA };
+    double sum = 0;
+    for (int i = 0; i < s->nfields; i++) {
+        const struct kcp_field *f = &s->fields[i];
+        int64_t dim[4];
+        double n = 1;
+        if (!field_used(f, &c)) continue;
+        const int nd = shape_dims(&c, f->shape, dim);
+        for (int d = 0; d < nd; d++) n *= (double)dim[d];
+        sum += n * (double)store_bytes(f->store, KCP_BF16);
+    }
+    return sum;
+}
+
+static int floor_bytes(struct kcp_report *rep)
+{
+    const double th = (bytes(8192) - bytes(4096)) / (4096 * 96);
+    EXPECT(rep, fabs(th - 1282) < 0.01, "%g bytes a token and head, not 1282", th);
+    return KCP_OK;
+}
+KCP_CHECK(check_17_bytes) = { "18_hopper", "floor_bytes",
+    "what a token and head adds to the arrays of a forward: 1282 bytes", floor_bytes };
+
+/* Multiply-adds of one chunk, by the sums of chapters 03 and 04, term by term. */
+static double operations(int C, int D)
+{
+    double n = 0;
+    for (int i = 0; i < C; i++) {
+        for (int j = 0; j <= i; j++) {
+            n += D;                                /* Aqk_ij */
+            n += j < i ? D : 0;                    /* L_ij */
+            n += 2 * D;                            /* A_ij into rows i of u and w */
+            n += D;                                /* Aqk_ij v_new_j */
+        }
+        for (int p = 0; p < i; p++) n += p + 1;    /* row i of the inverse */
+        n += 3. * D * D;                           /* w S, qg S, kg^T v_new */
+    }
+    return 2 * n / C;
+}
+
+static int floor_operations(struct kcp_report *rep)
+{
+    for (int C = 32; C <= 256; C *= 2)
+        for (int D = 64; D <= 256; D *= 2) {
+            const double asked = 6. * D * D + 5. * C * D + C * C / 3.;
+            const double got = operations(C, D);
+            EXPECT(rep, fabs(got / asked - 1) < 5. / C / 2, "C %d, D %d: %g, not %g", C,
+                   D, got, asked);
+        }
+    EXPECT(rep, fabs(operations(64, 128) / 141e3 - 1) < 0.01,
+           "%g operations, not 141000", operations(64, 128));
+    return KCP_OK;
+}
+KCP_CHECK(check_17_operations) = { "18_hopper", "floor_operations",
+    "the sums of chapters 03 and 04, counted, are 6 D^2 + 5 C D + C^2 / 3 a token",
+    floor_operations };
+
+/* t(m) of equal strips, in links of the scan. */
+static int split(struct kcp_report *rep)
+{
+    for (int HV = 1; HV <= 160; HV++)
+        for (int m = 1; m <= KCP_MOST_STRIPS; m++) {
+            const int C = 64, links = 96, cu[] = { 0, links * m * C };
+            const struct kcp_context x = { .NS = 1, .cu = (int *)cu };
+            const double waves = ceil(HV * m / (double)P);
+            const double asked = m == 1 ? waves * links
+                : waves * links * (1 + KCP_LINK_M) + (m - 1) * KCP_LINK_FOLD;
+            const double got = kcp_strip_cost(&x, HV, C, P, (int64_t)links * C);
+            EXPECT(rep, got == asked, "%d heads, %d strips: %g, not %g", HV, m, got,
+                   asked);
+        }
+    return KCP_OK;
+}
+KCP_CHECK(check_17_split) = { "18_hopper", "split",
+    "the rule's cost is t(m) for every number of heads and strips", split };
+
+/* u - w S and A beta (v - k~ S) of head n, the largest difference in the chunk. */
+static double without_u(const struct front *x, int64_t t0, int rows, int n)
+{
+    const int K = x->c.K, V = x->c.V, C = x->c.C, HV = x->c.HV, KG = x->c.KG;
+    double worst = 0;
+    for (int i = 0; i < rows; i++)
+        for (int v = 0; v < V; v++) {
+            const int64_t tn = (t0 + i) * HV + n;
+            double made = 0, want = x->u[tn * V + v];
+            for (int p = 0; p < K; p++)
+                want -= x->w[tn * K + p] * cos(p + 3 * v);           /* S, any */
+            for (int j = 0; j <= i; j++) {
+                const int64_t jn = (t0 + j) * HV + n;
+                double e = x->v[jn * V + v];
+                for (int p = 0; p < K; p++)
+                    e -= exp2(x->G[jn * KG + (KG > 1 ? p : 0)]) * cos(p + 3 * v) *
+                         x->k[((t0 + j) * x->c.H + n / (HV / x->c.H)) * K + p];
+                made += x->A[tn * C + j] * x->beta[jn] * e;
+            }
+            worst = fmax(worst, fabs(made - want));
+        }
+    return worst;
+}
+
+static int records(struct kcp_report *rep)
+{
+    int status = KCP_OK;
+    for (int j = 0; j < 8 && !status; j++) {
+        struct front x;
+        status = front_draw(&x, j % 2 ? KCP_GDN : KCP_KDA, j / 2 % 2 ? 64 : 8, -j);
+        status = status ? status : front_wy(&x);
+        for (int c = 0; c < x.c.NC && !status; c++)
+            for (int n = 0; n < x.c.HV; n++) {
+                const int s = x.sc[c], t0 = x.cu[s] + (c - x.cn[s]) * x.c.C;
+                const int left = x.cu[s + 1] - t0;
+                const double d = without_u(&x, t0, left < x.c.C ? left : x.c.C, n);
+                EXPECT(rep, d <= 1e-12, "chunk %d, head %d: v_new differs by %g", c, n,
+                       d);
+            }
+        front_free(&x);
+    }
+    return status;
+}
+KCP_CHECK(check_17_records) = { "18_hopper", "records",
+    "v_new from A, beta, v and the decayed keys alone is u - w S", records };

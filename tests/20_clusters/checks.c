@@ -1,0 +1,55 @@
+/* 20_clusters.c -- the simulated exchange against the formulas of chapters 07 and 20.
+ *
+ * Book: chapter 20.  Checked by: itself.  Next: main.c. */
+#include "book/model.h"
+#include "tests/judge/judge.h"
+
+static double steps(int R) { return ceil(log2(R)); }
+
+/* No form takes longer than its formula; over a power of two ranks a scan takes it. */
+static int forms(struct kcp_report *rep)
+{
+    const struct wire wires[2] = { inside, between };
+    for (int i = 0; i < 2; i++)
+        for (int R = 2; R <= 64; R++) {
+            const struct wire w = wires[i];
+            const double b = B() / w.bw, both = (B() + BM()) / w.bw;
+            const double all = w.a + (R - 1) * both + (R - 2) * t_MS();
+            const double hop = (R - 1) * (w.a + b) + (R - 2) * t_MS();
+            const double piped = (R + 6) * (w.a + b / 8 + t_MS() / 8);
+            const double least_piped = (R - 1) * (w.a + b / 8);
+            const double tree = steps(R) * (w.a + both) + 2 * (steps(R) - 1) * t_MM();
+            const double least = R & (R - 1) ? w.a + both : tree;
+            EXPECT(rep, fabs(gather(w, R) - all) < 1e-9,
+                   "all-gather, %d ranks: %g, not %g", R, gather(w, R), all);
+            EXPECT(rep, fabs(chain(w, R, 1) - hop) < 1e-9,
+                   "chain, %d ranks: %g, not %g", R, chain(w, R, 1), hop);
+            EXPECT(rep, chain(w, R, 8) <= piped && chain(w, R, 8) >= least_piped,
+                   "pipeline, %d ranks: %g, formula %g", R, chain(w, R, 8), piped);
+            EXPECT(rep, scan(w, R, 1) > least - 1e-9 && scan(w, R, 1) < tree + 1e-9,
+                   "scan, %d ranks: %g, formula %g", R, scan(w, R, 1), tree);
+        }
+    return KCP_OK;
+}
+KCP_CHECK(check_19_forms) = { "20_clusters", "forms",
+    "simulated, the four forms take what their formulas say, up to 64 ranks", forms };
+
+/* Two levels: the sum of their parts; a step more for each doubling of the nodes. */
+static int levels(struct kcp_report *rep)
+{
+    const double last = inside.a + B() / inside.bw + t_MS();
+    for (int R = 16; R <= 4096; R *= 2) {
+        const double asked = scan(inside, 8, 1) + scan(between, R / 8, 8) + last;
+        const double got = two_levels(R, 8), one = scan(between, R, 1);
+        const double more = R < 4096 ? two_levels(2 * R, 8) - got : 0;
+        const double step = between.a + (B() + BM()) / 8 / between.bw;
+        EXPECT(rep, fabs(got - asked) < 1e-9, "%d ranks: %g, not %g", R, got, asked);
+        EXPECT(rep, R == 4096 || (more >= step && more <= step + 2 * t_MM()),
+               "from %d ranks to twice as many: %g more, a step is %g", R, more, step);
+        EXPECT(rep, R < 64 || got < one / 2, "%d ranks: %g, one level %g", R, got, one);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_19_levels) = { "20_clusters", "levels",
+    "two levels to 4096 ranks: the scans of a node and of the nodes, and one state",
+    levels };

@@ -1,0 +1,65 @@
+#!/bin/sh
+# install.sh -- what make install leaves is enough for a program of one's own.
+#
+# Book: chapter 08.  Checked by: make test, which runs it.
+# Usage: install.sh BUILD.  Next: ../book/examples/kda.c, which is compiled here.
+B=${1:-build}
+W=$(mktemp -d "${TMPDIR:-/tmp}/a place XXXXXX") || exit 1
+one=$(mktemp -d) || exit 1
+trap 'rm -rf "$W" "$one"' EXIT
+here=$(cd "$(dirname "$0")/.." && pwd)
+stop() { echo "install.sh: $*"; exit 1; }
+make -s -C "$here" B="$B" PREFIX="$W" install >"$W/log" 2>&1 ||
+    stop "$(tail -3 "$W/log")"
+for prefix in "" here; do
+    make -s -C "$here" B="$B" DESTDIR="$W/not/" PREFIX=$prefix install 2>"$W/log" &&
+        stop "PREFIX='$prefix' is taken"
+    grep -q '^PREFIX=.*expected' "$W/log" && [ ! -e "$W/not" ] ||
+        stop "PREFIX='$prefix': $(cat "$W/log")"
+done
+for home in CUDA_HOME NCCL_HOME; do
+    make -C "$here" $home=/no/where help >"$W/log" 2>&1 && stop "$home=/no/where is taken"
+    grep -q "$home=/no/where: found no .*expected" "$W/log" || stop "$(cat "$W/log")"
+done
+make -n -C "$here" CUDA_HOME=none check FULL=0 STRICT=0 | grep -q -- '--full\|--strict' &&
+    stop "FULL=0 is taken for 1"
+# An object is made anew when it is to be compiled in another way, and not else.
+makes() {                                               # WORDS option...
+    words=$1; shift
+    said=$(make --no-print-directory -C "$here" CUDA_HOME=none B="$one" "$@" \
+        "$one/tests/judge/said.o" 2>&1 | grep -v 'up to date')
+    [ "$said" = "$words" ] || stop "make $*: $said"
+}
+makes '  cc tests/judge/said.c'
+makes ''
+makes '  cc tests/judge/said.c' EXTRA=-DOTHER
+# Or when a header is newer that lies beside the kernels: what is C, and what is CUDA.
+for object in tests/08_forward/split_sequence.o cuda/18_hopper/v3_records_sm90.cu.o; do
+    [ -f "$B/$object" ] || continue
+    make -n -C "$here" B="$B" -W cuda/18_hopper/v3_records_cut.h "$B/$object" |
+        grep -q "cc ${object%.o}" || stop "$object is not made anew for v3_records_cut.h"
+done
+cat >"$W/list.c" <<'C'
+#include <layer.h>
+#include <stdio.h>
+int main(void)
+{
+    const struct kcp_variant *v[1024];
+    struct kcp_layer layer;
+    char why[200];
+    const int n = kcp_variants("08", NULL, v, 1024);
+    const int status = kcp_layer_gpu(&layer, KCP_BF16, NULL, why, sizeof why);
+    printf("%d %d\n", n, status);
+    return (status == KCP_OK) != (n > 0);
+}
+C
+for source in "$W/list.c" "$here/book/examples/kda.c"; do
+    ${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -I"$W/include/kcp" "$source" \
+        -o "$W/$(basename "$source" .c)" -L"$W/lib" -lkcp >"$W/log" 2>&1 ||
+        stop "$(tail -3 "$W/log")"
+done
+LD_LIBRARY_PATH="$W/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+export LD_LIBRARY_PATH
+says=$("$W/list") || stop "libkcp.so: variants, status: $says"
+[ "$("$W/kda" 2)" = "$("$B/kda" 2)" ] || stop "kda by libkcp.so says $("$W/kda" 2)"
+echo "install.sh: kda by libkcp.so and its headers; forwards for a GPU: ${says% *}"

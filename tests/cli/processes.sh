@@ -1,0 +1,127 @@
+#!/bin/sh
+# processes.sh -- ranks as processes on this machine, no GPU: right, lost, and refused.
+#
+# Book: chapter 20.  Checked by: make test, which runs it.  Next: ranks.c.
+program=${1:-build}/kcp-check
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+failed=0
+wrong() { echo "processes.sh: $*"; failed=1; }
+now() { date +%s; }
+unset MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCAL_RANK KCP_RENDEZVOUS KCP_TIMEOUT_S
+
+# start N options...: N processes with torchrun's variables, meeting through a file;
+# their ids in $ids, what rank r says in $dir/r.
+start() {
+    n=$1; shift; ids=""; r=0
+    while [ $r -lt $n ]; do
+        WORLD_SIZE=$n RANK=$r LOCAL_RANK=$r KCP_RENDEZVOUS="file:$dir/meet" \
+            KCP_TIMEOUT_S=${timeout:-60} "$program" "$@" >"$dir/$r" 2>&1 &
+        ids="$ids $!"; r=$((r + 1))
+    done
+}
+id_of() { echo $ids | cut -d' ' -f$(($1 + 1)); }
+
+# What is right: rank 0 reports, the others are silent.
+start 3 --exchange 40
+r=0
+for id in $ids; do wait $id || wrong "exchange: rank $r exits with $?: $(cat "$dir/$r")"
+    r=$((r + 1)); done
+grep -q '^OK: 320 exchanges.* 0 numbers wrong' "$dir/0" || wrong "$(cat "$dir/0")"
+[ -s "$dir/1" ] && wrong "rank 1 says $(cat "$dir/1")"
+for stage in 08 13; do
+    start 3 --stage $stage --variant ref
+    for id in $ids; do wait $id || wrong "stage $stage: $(cat "$dir/0")"; done
+    grep -q '  ok      ref .* messages' "$dir/0" ||
+        wrong "stage $stage: $(cat "$dir/0")"
+done
+start 4 --stage 14
+for id in $ids; do wait $id || wrong "stage 14: $(cat "$dir/0")"; done
+grep -q '^OK: .* 0 survived' "$dir/0" || wrong "stage 14: $(cat "$dir/0")"
+
+# A case of other ranks than there are is refused by all, and nobody waits.
+start 3 --stage 13 --variant ref --case 'live gdn R=2 lengths=30'
+for id in $ids; do wait $id; [ $? = 2 ] || wrong "R=2 on 3 processes: $(cat "$dir/0")"
+done
+grep -q "^kcp-check: --case: found 'R=2', expected R=3" "$dir/1" ||
+    wrong "$(cat "$dir/1")"
+
+# struck SIGNAL SECONDS: rank 2 of 4 gets it in the middle of an exchange. All others end
+# with 1 and say who is lost. SECONDS is their timeout.
+struck() {
+    timeout=$2
+    start 4 --exchange 0
+    trap 'kill -KILL $ids; rm -rf "$dir"' EXIT
+    i=0
+    until grep -q 'exchange trials' "$dir/0" || [ $i = 600 ]; do
+        sleep 0.1; i=$((i + 1)); done
+    sleep 2
+    kill -$1 $(id_of 2)
+    began=$(now)
+    for r in 0 1 3; do
+        wait $(id_of $r)
+        [ $? = 1 ] || wrong "$1: rank $r does not end with 1"
+        grep -q "rank 2 was lost in exchange" "$dir/$r" ||
+            wrong "$1: rank $r says $(cat "$dir/$r")"
+    done
+    took=$(($(now) - began))
+    kill -KILL $(id_of 2) 2>/dev/null
+    wait $(id_of 2) 2>/dev/null
+    trap 'rm -rf "$dir"' EXIT
+    # What was waited for: not 60 s. A busy machine has the rest of the time.
+    [ $took -le 30 ] || wrong "$1: the others took $took s"
+    timeout=""
+}
+# An end is known at once, and no timeout is waited for.
+struck KILL 60
+# Silence is known by the timeout, whatever was being sent when it began.
+struck STOP 4
+
+# One that never comes is named.
+WORLD_SIZE=3 RANK=0 KCP_TIMEOUT_S=1 KCP_RENDEZVOUS="file:$dir/meet" \
+    "$program" --exchange 1 >"$dir/0" 2>&1 && wrong "rank 0 alone is content"
+grep -q 'rank 1 did not come in time (2 missing)' "$dir/0" || wrong "$(cat "$dir/0")"
+
+# Bad values: status 2, one line.
+refuses() {
+    want=$1; shift
+    env "$@" "$program" --exchange 1 >"$dir/out" 2>"$dir/err"
+    status=$?
+    [ $status = 2 ] || wrong "$* exits with $status, not 2"
+    [ "$(wc -l <"$dir/err")" = 1 ] || wrong "$* says $(cat "$dir/err")"
+    grep -q "$want" "$dir/err" || wrong "$* says $(cat "$dir/err")"
+}
+refuses '^kcp-check: WORLD_SIZE=0: ' WORLD_SIZE=0 RANK=0
+refuses '^kcp-check: RANK=3: ' WORLD_SIZE=3 RANK=3
+refuses '^kcp-check: RANK=one: ' WORLD_SIZE=3 RANK=one
+refuses '^kcp-check: LOCAL_RANK=-1: ' WORLD_SIZE=3 RANK=0 LOCAL_RANK=-1
+refuses '^kcp-check: MASTER_PORT=70000: ' WORLD_SIZE=3 RANK=1 MASTER_PORT=70000
+refuses '^kcp-check: KCP_TIMEOUT_S=soon: ' KCP_TIMEOUT_S=soon
+refuses '^kcp-check: KCP_RENDEZVOUS=tcp:x: ' WORLD_SIZE=3 RANK=1 KCP_RENDEZVOUS=tcp:x
+refuses '^kcp-check: SLURM_PROCID=4: ' SLURM_NTASKS=4 SLURM_PROCID=4
+refuses '^kcp-check: OMPI_COMM_WORLD_RANK= : ' OMPI_COMM_WORLD_SIZE=2 \
+    OMPI_COMM_WORLD_RANK=' '
+refuses '^kcp-check: MASTER_ADDR=: ' OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 \
+    OMPI_COMM_WORLD_LOCAL_SIZE=1
+SLURM_JOB_ID=7 SLURM_NTASKS=4 SLURM_PROCID=0 "$program" --exchange 2 >"$dir/out" 2>&1 ||
+    wrong "a batch script's own shell is taken for srun: $(cat "$dir/out")"
+
+# Slurm's variables, by TCP; and mpirun itself.
+r=0; ids=""
+while [ $r -lt 2 ]; do
+    SLURM_JOB_ID=$$ SLURM_STEP_ID=0 SLURM_NTASKS=2 SLURM_STEP_NUM_TASKS=2 \
+        SLURM_PROCID=$r SLURM_LOCALID=$r SLURM_NODELIST='localhost' KCP_TIMEOUT_S=60 \
+        "$program" --exchange 5 >"$dir/$r" 2>&1 &
+    ids="$ids $!"; r=$((r + 1))
+done
+for id in $ids; do wait $id || wrong "srun's variables: $(cat "$dir/0" "$dir/1")"; done
+said="mpirun not found: torchrun's and Slurm's variables only"
+if command -v mpirun >/dev/null 2>&1; then
+    said="mpirun too"
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 KCP_TIMEOUT_S=60 \
+        mpirun --oversubscribe -n 3 "$program" --exchange 10 >"$dir/0" 2>&1 ||
+        wrong "mpirun: $(cat "$dir/0")"
+    grep -q '3 processes of mpirun' "$dir/0" || wrong "mpirun: $(cat "$dir/0")"
+fi
+[ $failed = 0 ] && echo "processes.sh: right, lost and refused as it should be; $said"
+exit $failed

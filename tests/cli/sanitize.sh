@@ -1,0 +1,139 @@
+#!/bin/sh
+# sanitize.sh -- bench/sanitize.sh without a GPU: its table, its refusals, its record.
+#
+# Book: chapter 18.  Checked by: make test, which runs it.  Next: ../bench/sanitize.sh.
+# A compute-sanitizer, a judge and a GPU that are scripts stand where they would be.
+B=${1:-build} W=$(mktemp -d) || exit 1
+trap 'rm -rf "$W" bench/results/sanitize-test-sanitize.txt' EXIT
+failed=0
+wrong() { echo "sanitize.sh: $*"; failed=1; }
+mkdir -p "$W/bin" "$W/b"
+echo 'echo GPU 0' >"$W/bin/nvidia-smi"
+# The judge lists five variants; the tool's number, or what happens, is in $FIND.
+cat >"$W/b/kcp-check" <<'END'
+printf '04_chunk v1_column\n04_chunk v1_column_f32\n05_affine v3_sm90\n'
+printf '08_forward v3_records\n13_backward v2_stages\n'
+END
+cat >"$W/bin/compute-sanitizer" <<'END'
+[ "$1" != --help ] || { echo "  --print-limit arg (=100)"; exit; }
+tool=$2; shift 2
+case "$*" in *--print-limit\ 20*) ;; *) exit 3 ;; esac
+case "$*" in *--show-backtrace*) exit 3 ;; esac         # not in its --help
+n=0 right="1 passed, 0 failed, 0 skipped"
+case "$*" in
+    *control*none|*control*turns|*control*both) n=${NONE:-0} ;;
+    *control*late) n=${LATE:-4} ;;
+    *control*) n=1; [ "$tool" != "$BLIND" ] || n=0 ;;
+    *"$WHICH"*) [ "$tool" != "${TOOL:-memcheck}" ] || n=$FIND ;;
+esac
+case $n in
+    slow) exec sleep 600 ;;
+    late) for i in 1 2 3; do echo "======= Uninitialized __global__ memory read"; done
+          exec sleep 600 ;;
+    crash) exit 139 ;;
+    tool) n=1; echo "==== Internal Sanitizer Error: no more" ;;
+    wrong) n=0 right="0 passed, 1 failed, 0 skipped" ;;
+    skipped) n=0 right="0 passed, 0 failed, 1 skipped" ;;
+esac
+echo "$right"
+if [ $tool = racecheck ]; then echo "==== RACECHECK SUMMARY: $n hazards displayed"
+else echo "==== ERROR SUMMARY: $n errors"; fi
+END
+chmod +x "$W/bin"/* "$W/b/kcp-check"
+# run STATUS LINE: the table, or what is said, has a line that matches. Only what never
+# ends is stopped soon.
+run() {
+    each=60
+    case $FIND in slow|late) each=5 ;; esac
+    PATH="$W/bin:$PATH" OUT="$W/out" JOBS=4 EACH=$each sh bench/sanitize.sh "$W/b" \
+        >"$W/said" 2>&1
+    status=$?
+    [ $status = "$1" ] || wrong "status $status, not $1, for '$2': $(cat "$W/said")"
+    grep -q -- "$2" "$W/said" || wrong "no '$2' in: $(cat "$W/said")"
+}
+export LATE NEWEST WHICH FIND TOOL BLIND NONE LIMIT MISSING ALONE
+WHICH=none-of-them FIND=0
+run 0 '^13_backward *v2_stages *0 *0 *0 *0$'
+run 0 '5 of 5 variants clean'
+cp "$W/out/sanitize.txt" "$W/sanitize.txt"
+order() { awk '$1 == "memcheck" && $2 != "control" { printf "%s.%s ", $2, $3 }' \
+    "$W/out/list"; }
+[ "$(order)" = "04_chunk.v1_column 04_chunk.v1_column_f32 05_affine.v3_sm90 \
+08_forward.v3_records 13_backward.v2_stages " ] || wrong "the order is $(order)"
+NEWEST=1; run 0 '5 of 5 variants clean'
+case $(order) in *f32\ ) ;; *) wrong "NEWEST=1: the order is $(order)" ;; esac
+NEWEST=
+WHICH=v3_records
+for FIND in 7 slow wrong; do run 1 "^08_forward *v3_records *$FIND *0 *0 *0\$"; done
+FIND=crash;   run 1 '^08_forward *v3_records *none *0 *0 *0$'
+FIND=skipped; run 1 '^08_forward *v3_records *wrong *0 *0 *0$'
+TOOL=initcheck FIND=late; run 1 '^08_forward *v3_records *0 *0 *3+ *0$'
+TOOL=initcheck FIND=5; run 1 '^08_forward *v3_records *0 *0 *5c *0$'
+TOOL=racecheck FIND=tool; run 1 '^08_forward *v3_records *0 *broken *0 *0$'
+TOOL=racecheck FIND=3; run 1 '^08_forward *v3_records *0 *3 *0 *0$'
+run 1 '4 of 5 variants clean'
+WHICH='chain H=1' TOOL=synccheck
+run 1 '^13_backward *v2_stages *0 *0 *0 *3$'        # the second case alone
+WHICH=none-of-them
+# What is asked for alone; a rank alone.
+printf '05_affine v3_sm90 racecheck\n13_backward v2_stages initcheck\n' >"$W/asked"
+MISSING=$W/asked; run 0 '^05_affine *v3_sm90 *- *0 *- *-$'
+run 0 '2 of 2 variants clean'
+grep -q '^racecheck 13' "$W/out/list" && wrong "more was run than was asked for"
+MISSING= ALONE=initcheck; run 0 '5 of 5 variants clean'
+grep '^initcheck 13' "$W/out/list" | grep -q ' R=' && wrong "ALONE: there is an R"
+grep '^racecheck 13' "$W/out/list" | grep -q ' R=2' || wrong "ALONE: racecheck has no R"
+ALONE=
+# Under racecheck and initcheck 08 has a build of its own, and its 0 says so.
+cp "$W/b/kcp-check" "$W/b/kcp-check-lanes"
+run 0 '^08_forward *v3_records *0 *0l *0l *0$'
+WHICH=v3_records TOOL=racecheck FIND=3; run 1 '^08_forward *v3_records *0 *3 *0l *0$'
+WHICH=none-of-them; rm "$W/b/kcp-check-lanes"
+BLIND=synccheck; run 1 "synccheck finds '0' in its own fault"
+BLIND= LATE=0;   run 1 "racecheck finds '0' in its own fault, '0' in turns"
+LATE= NONE=2;    run 1 "memcheck finds '1' in its own fault, '2' in none"
+NONE= LIMIT=0;   run 1 '^04_chunk *v1_column *- *- *- *-$'; run 1 '; 5 not reached'
+echo 'exit 9' >"$W/bin/nvidia-smi"
+run 1 'no GPU here'
+
+# The table is kept with the digests of the sources as they stand.
+echo "a GPU, a day" >"$W/machine.txt"
+sh bench/record.sh "$W" sanitize-test abc1234 >"$W/said" || wrong "$(cat "$W/said")"
+digest=$(sh bench/digest.sh 08_forward v3_records)
+case $digest in -|'') wrong "08 v3_records has no digest" ;; esac
+grep -q "^08_forward *v3_records *0 *0 *0 *0 *$digest\$" \
+    bench/results/sanitize-test-sanitize.txt || wrong "no row with $digest is kept"
+sh bench/stale.sh | grep -q '08_forward v3_records: .*sanitize' &&
+    wrong "a table as its sources stand is called old"
+sed -i 's/[0-9a-f]*$/0000/' bench/results/sanitize-test-sanitize.txt
+TABLES=bench/results/sanitize-test-sanitize.txt sh bench/stale.sh |
+    grep -q '08_forward v3_records: sanitized, but its source is newer' ||
+    wrong "a table older than its sources is not called so"
+
+# What is known of a variant: the best of all tables of its sources, and none of others.
+d=$(sh bench/digest.sh 04_chunk v1_column)
+printf '# a GPU\n04_chunk v1_column 0 slow - 3 %s\n05_affine v3_sm90 0 0 0 0 no\n' $d \
+    >bench/results/sanitize-test-sanitize.txt
+known() { PATH="$W/bin:$PATH" sh bench/sanitized.sh "$W/b" "$@" >"$W/said"; }
+known; grep -q "^04_chunk *v1_column *0 *[0s]" "$W/said" || wrong "$(cat "$W/said")"
+grep -q '^05_affine *v3_sm90 *- *- *- *- ' "$W/said" || wrong "$(cat "$W/said")"
+known missing
+grep -q '^04_chunk v1_column memcheck' "$W/said" && wrong "a 0 is missing"
+grep -q '^05_affine v3_sm90 memcheck$' "$W/said" || wrong "another digest's 0 is known"
+
+# The judge's references take every case that the kernels will be given.
+sed -n '/^cases()/,/^}/p' bench/sanitize.sh >"$W/cases"
+. "$W/cases"
+for s in 01 02 03 04 05 07 08 09 10 11 12 13 14 15 16; do
+    case $s in 08|13|14|16) ref=ref ;; *) ref=twin ;; esac
+    for t in memcheck racecheck; do
+        for v in v1_plain v2_fast; do
+            "$B/kcp-check" --stage $s --variant $ref --repeats 0 --in-turn \
+                --case "$(cases $s $t $v)" >"$W/said" 2>&1 &&
+                grep -q 'ok.* [23] ok' "$W/said" ||
+                wrong "$s: $(cases $s $t $v): $(cat "$W/said")"
+        done
+    done
+done
+[ $failed = 0 ] && echo "sanitize.sh: what a tool finds, or not, is in its table"
+exit $failed

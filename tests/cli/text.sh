@@ -1,0 +1,80 @@
+#!/bin/sh
+# text.sh -- make run from outside: what it refuses, and what it says of three files.
+#
+# Book: none.  Checked by: make test, which runs it.  Next: bench/text/main.c.
+program=$(cd "${1:-build}" && pwd)/kcp-text || exit 1
+unset WORLD_SIZE RANK SLURM_NTASKS OMPI_COMM_WORLD_SIZE
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+failed=0
+wrong() { echo "text.sh: $*"; failed=1; }
+
+# Bad input: status 2, one line on stderr, nothing else anywhere.
+refuses() {
+    want=$1; shift
+    "$program" --out "$dir/bad.html" "$@" >"$dir/out" 2>"$dir/err"
+    status=$?
+    [ $status = 2 ] || wrong "$* exits with $status, not 2"
+    [ "$(wc -l <"$dir/err")" = 1 ] || wrong "$* says $(wc -l <"$dir/err") lines"
+    grep -q "$want" "$dir/err" || wrong "$* says: $(cat "$dir/err")"
+    [ -s "$dir/out" ] && wrong "$* prints on stdout"
+    [ -e "$dir/bad.html" ] && wrong "$* leaves a page"
+}
+: >"$dir/empty"
+refuses 'RANKS=0: ' --ranks 0
+refuses 'RANKS=abc: ' --ranks abc
+refuses 'RANKS=4x: ' --ranks 4x
+refuses 'RANKS=99999999999999999999: ' --ranks 99999999999999999999
+refuses 'STEPS=-1: ' --steps -1
+refuses 'STEPS=1.5: ' --steps 1.5
+refuses 'missing.*No such file' --text "$dir/missing"
+refuses 'it is empty' --text "$dir/empty"
+refuses 'it is a directory' --text "$dir"
+refuses 'option=--rank: ' --rank 4
+refuses 'nowhere' --text "$0" --out "$dir/nowhere/page.html"
+long=$(printf '%600s' '' | tr ' ' x)
+refuses 'File name too long' --text "$0" --out "$dir/$long"
+mkdir "$dir/page"
+refuses 'page: Is a directory' --text "$0" --out "$dir/page"
+# What is no file is not replaced by one; a pipe here, because a test may run as root.
+mkfifo "$dir/pipe"
+refuses 'pipe: File exists' --text "$0" --out "$dir/pipe"
+[ -p "$dir/pipe" ] || wrong "a page took the place of a pipe"
+RANK=0 WORLD_SIZE=2; export RANK WORLD_SIZE
+refuses 'torchrun started 2 processes' --text "$0"
+unset RANK WORLD_SIZE
+if [ -c /dev/full ]; then
+    "$program" --text "$0" --out "$dir/page.html" >/dev/full 2>"$dir/err"
+    [ $? = 2 ] && grep -q '^kcp-text: stdout: found' "$dir/err" ||
+        wrong "a full disk is not said: $(cat "$dir/err")"
+fi
+# A page that finds no room is no page, and the old one stays.
+echo old >"$dir/page.html"
+(trap '' XFSZ; ulimit -f 2
+    "$program" --text "$0" --out "$dir/page.html" 2>&1 >/dev/null) |
+    grep -q 'expected room for the page' || wrong "a lack of room is not said"
+[ "$(cat "$dir/page.html")" = old ] && [ ! -e "$dir/page.html.part" ] ||
+    wrong "a page without room: $(ls -l "$dir")"
+# A name with spaces is a name; away from the tree nothing is left there but the page.
+head -c 300 "$0" >"$dir/with spaces"
+(cd "$dir/page" && "$program" --text "$dir/with spaces" --out one.html) >"$dir/out" \
+    2>"$dir/err" || wrong "with spaces: $(cat "$dir/err")"
+[ "$(ls "$dir/page")" = one.html ] || wrong "it leaves $(ls "$dir/page")"
+
+# Three files, five ranks of which some hold a few bytes only, three steps of training.
+head -c 300 "$0" >"$dir/one"
+printf 'ab' >"$dir/two"
+head -c 90 "$0" >"$dir/three"
+for ranks in 1 5; do
+    "$program" --ranks $ranks --steps 3 --out "$dir/page.html" \
+        --text "$dir/one $dir/two $dir/three" >"$dir/out" 2>"$dir/err" ||
+        wrong "$ranks ranks: status $?, $(cat "$dir/err")"
+    grep -q '^PASS: forward and backward over '$ranks "$dir/out" || wrong "no PASS line"
+    [ -s "$dir/err" ] && wrong "$ranks ranks: stderr says $(cat "$dir/err")"
+    awk '/at most/ { if ($6 + 0 <= 1e-11) ok = 1 } END { exit !ok }' "$dir/out" ||
+        wrong "$ranks ranks: the curves part: $(grep 'at most' "$dir/out")"
+    grep -qE 'https?:|src=|<link' "$dir/page.html" && wrong "the page wants a network"
+    grep -q '</html>' "$dir/page.html" || wrong "the page does not end"
+done
+[ $failed = 0 ] && echo "text.sh: 15 refusals and 3 runs as they should be"
+exit $failed

@@ -1,0 +1,191 @@
+/* case_text.c -- a case in words, as a failure prints it, and back: kcp-check --case.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
+ * Next: check.c.
+ */
+#include "judge.h"
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const gates[] = { "raw", "softplus", "bounded" };
+static const char *const betas[] = { "raw", "sigmoid", "sigmoid2" };
+static const char *const layouts[] = { "kv", "vk" }, *const saves[] = { "none", "all" };
+static const char *const acts[] = { "none", "silu" };
+static const char *const walks[] = { "auto", "sequential", "blelloch" };
+
+/* Whole numbers of the call by their letters; the word is "HV=4". */
+static const struct { const char *word; size_t at; int low, high, unsaid; }
+letters[] = {
+    { "H=", offsetof(struct kcp_call, H), 1, 1024, 0 },
+    { "HV=", offsetof(struct kcp_call, HV), 1, 1024, 0 },
+    { "K=", offsetof(struct kcp_call, K), 1, 1024, 0 },
+    { "V=", offsetof(struct kcp_call, V), 1, 1024, 0 },
+    { "C=", offsetof(struct kcp_call, C), 1, 256, 0 },
+    { "R=", offsetof(struct kcp_call, R), 1, 16, 0 },
+    { "D=", offsetof(struct kcp_call, D), 1, 1024, 5 },
+    { "Wc=", offsetof(struct kcp_call, Wc), 1, 64, 4 },
+    { "strip=", offsetof(struct kcp_call, strip_chunks), 0, 64, 0 } };
+/* One of a list of names: of the call, bare or behind a word. */
+static const struct { const char *word; size_t at; const char *const *name; int n; }
+lists[] = {
+    { "", offsetof(struct kcp_call, model), model_name, 5 },
+    { "", offsetof(struct kcp_call, form), form_name, 4 },
+    { "gate=", offsetof(struct kcp_call, gate), gates, 3 },
+    { "beta=", offsetof(struct kcp_call, beta_form), betas, 3 },
+    { "layout=", offsetof(struct kcp_call, layout), layouts, 2 },
+    { "save=", offsetof(struct kcp_call, save), saves, 2 },
+    { "act=", offsetof(struct kcp_call, act), acts, 2 },
+    { "walk=", offsetof(struct kcp_call, walk), walks, 3 } };
+#define LEN(a) (int)(sizeof(a) / sizeof *(a))
+
+static int *int_at(struct kcp_call *c, size_t at) { return (int *)((char *)c + at); }
+
+/* Flags: one word, there or not. */
+static int *flag_of(struct kcase *k, const char *word)
+{
+    const struct { const char *word; int *at; } flags[] = {
+        { "l2norm", &k->call.l2norm }, { "reuse_M", &k->call.reuse_M },
+        { "shift", &k->call.shift },   { "h0", &k->with_h0 },
+        { "dht", &k->with_dht },       { "mixed", &k->mixed_want },
+        { "spike", &k->spike } };
+    for (int i = 0; i < LEN(flags); i++)
+        if (!strcmp(word, flags[i].word)) return flags[i].at;
+    return NULL;
+}
+
+void case_print(const struct kcase *k, char *buf, size_t n)
+{
+    static const char *const words[] = { "l2norm", "reuse_M", "shift", "h0", "dht",
+                                         "mixed", "spike" };
+    struct kcase copy = *k;
+    struct kcp_call *c = &copy.call;
+    int at = snprintf(buf, n, "%s", regime_name[k->regime]);
+#define ADD(...) at += at < (int)n ? snprintf(buf + at, n - at, __VA_ARGS__) : 0
+    for (int i = 0; i < LEN(lists); i++)
+        if (!i || (i == 1 && c->R > 1) || *int_at(c, lists[i].at))
+            ADD(" %s%s", lists[i].word, lists[i].name[*int_at(c, lists[i].at)]);
+    for (int i = 0; i < LEN(letters); i++)
+        if (*int_at(c, letters[i].at) != letters[i].unsaid)
+            ADD(" %s%d", letters[i].word, *int_at(c, letters[i].at));
+    for (int i = 0; i < c->N; i++)
+        ADD("%s%lld", i ? "," : " lengths=", (long long)(k->cu[i + 1] - k->cu[i]));
+    for (int i = 0; i < LEN(words); i++)
+        if (*flag_of(&copy, words[i])) ADD(" %s", words[i]);
+    for (int r = 0; k->uneven && r <= c->R; r++)
+        ADD("%s%lld", r ? "," : " cuts=", (long long)k->cuts[r]);
+    if (k->masks) ADD(" masks=%d", k->masks);
+    if (k->L) ADD(" L=%lld", (long long)k->L);
+    if (c->scale != case_scale(c->K)) ADD(" scale=%.9g", c->scale);
+    ADD(" seed=%llu", (unsigned long long)k->seed);
+#undef ADD
+}
+
+static int whole(const char *s, long long low, long long high, long long *out)
+{
+    char *end;
+    errno = 0;
+    *out = strtoll(s, &end, 10);
+    return *s && !*end && !errno && *out >= low && *out <= high;
+}
+
+/* "64,0,17" into at most max numbers; how many, or -1. */
+static int numbers(char *s, int64_t *out, int max)
+{
+    int n = 0;
+    for (char *next; s; s = next, n++) {
+        long long x;
+        next = strchr(s, ',');
+        if (next) *next++ = 0;
+        if (n == max || !whole(s, 0, 1 << 20, &x)) return -1;
+        out[n] = x;
+    }
+    return n;
+}
+
+static int read_word(struct kcase *k, char *word, int *ncuts)
+{
+    struct kcp_call *c = &k->call;
+    char *value = strchr(word, '=');
+    const size_t n = value ? (size_t)(value - word) + 1 : 0;
+    long long x;
+    value = value ? value + 1 : word;
+    for (int i = 0; i < LEN(letters); i++)
+        if (n && strlen(letters[i].word) == n && !strncmp(word, letters[i].word, n)) {
+            const int good = whole(value, letters[i].low, letters[i].high, &x);
+            return good ? *int_at(c, letters[i].at) = (int)x, 1 : 0;
+        }
+    for (int i = 0; i < LEN(lists); i++)
+        for (int j = 0; j < lists[i].n; j++)
+            if (strlen(lists[i].word) == n && !strncmp(word, lists[i].word, n) &&
+                !strcmp(value, lists[i].name[j]))
+                return *int_at(c, lists[i].at) = j, 1;
+    for (int j = 0; j < 3 && !n; j++)
+        if (!strcmp(word, regime_name[j])) return k->regime = j, 1;
+    if (!n) return flag_of(k, word) ? *flag_of(k, word) = 1 : 0;
+    if (!strncmp(word, "lengths=", n)) {
+        int64_t length[12];
+        const int count = numbers(value, length, 12);
+        for (int i = 0; i < count; i++) k->cu[i + 1] = k->cu[i] + length[i];
+        return count < 1 ? 0 : (c->N = count, c->T = k->cu[count], 1);
+    }
+    if (!strncmp(word, "cuts=", n)) return (*ncuts = numbers(value, k->cuts, 17)) > 1;
+    if (!strncmp(word, "L=", n)) return whole(value, 1, 1 << 20, &x) ? k->L = x, 1 : 0;
+    if (!strncmp(word, "masks=", n))
+        return whole(value, 0, 3, &x) ? k->masks = (int)x, 1 : 0;
+    if (!strncmp(word, "seed=", n))
+        return whole(value, 0, INT64_MAX, &x) ? k->seed = (uint64_t)x, 1 : 0;
+    char *end;
+    if (strncmp(word, "scale=", n)) return 0;
+    c->scale = strtod(value, &end);
+    return *value && !*end && isfinite(c->scale) && c->scale != 0;
+}
+
+/* Words apart by blanks, in any order; what is not said is small and plain. 0, or 1 and
+ * what is wrong in why. */
+int case_parse(const char *text, struct kcase *k, char *why, size_t n)
+{
+    struct kcp_call *c = &k->call;
+    char copy[1024], *rest = NULL;
+    int ncuts = 0;
+    memset(k, 0, sizeof *k);
+    c->H = c->R = 1, c->K = c->V = 16, c->C = 64, c->D = 5, c->Wc = 4;
+    c->lower_bound = -5;
+    snprintf(copy, sizeof copy, "%s", text);
+    for (char *w = strtok_r(copy, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) {
+        char word[256];
+        snprintf(word, sizeof word, "%s", w);
+        if (!read_word(k, w, &ncuts)) return snprintf(why, n, "%s", word), 1;
+    }
+    if (!c->HV) c->HV = c->H;
+    if (!c->N) c->N = 1, c->T = k->cu[1] = 64;
+    if (c->scale == 0) c->scale = case_scale(c->K);
+    c->KG = c->model == KCP_GDN ? 1 : c->K;
+    k->uneven = ncuts > 0;
+    if (ncuts && c->R == 1) c->R = ncuts - 1;
+    for (int r = 0; !ncuts && r <= c->R; r++) k->cuts[r] = r * c->T / c->R;
+    if (c->HV % c->H) return snprintf(why, n, "HV=%d, H=%d", c->HV, c->H), 1;
+    if (ncuts && ncuts != c->R + 1)
+        return snprintf(why, n, "R=%d and %d cuts", c->R, ncuts), 1;
+    struct kcp_plan *p;
+    const char *wrong = "no memory";
+    if (kcp_plan_make(&p, c->N, k->cu, c->R, ncuts ? k->cuts : NULL, k->L, c->C, c->Wc,
+                      &wrong))
+        return snprintf(why, n, "cuts: %s", wrong), 1;
+    kcp_plan_free(p);
+    return 0;
+}
+
+/* Cases apart by semicolons: how many, 0 with what is wrong in why. */
+int cases_parse(const char *text, struct kcase *k, int max, char *why, size_t n)
+{
+    char copy[4096], *rest = NULL;
+    int count = 0;
+    snprintf(why, n, "%s", text);
+    if (strlen(text) >= sizeof copy) return 0;
+    strcpy(copy, text);
+    for (char *w = strtok_r(copy, ";", &rest); w; w = strtok_r(NULL, ";", &rest))
+        if (count == max || case_parse(w, &k[count++], why, n)) return 0;
+    return count;
+}

@@ -1,0 +1,210 @@
+/* cases.c -- which cases a stage is tried on: a covering array, chosen greedily.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
+ * Next: case_text.c.
+ *
+ * An axis is something that can go wrong alone (a length, a number of ranks, a form).
+ * The short list holds every value of every axis and all pairs of regime, ranks and
+ * form; the full list all pairs of all axes. Rows are added while they cover more.
+ */
+#include "judge.h"
+#include <stdlib.h>
+#include <string.h>
+
+const char *const model_name[] = { "kda", "gdn", "dplr", "gdn2", "gla" };
+const char *const form_name[] = { "all_gather", "chain", "pipeline", "scan" };
+
+enum axis { MODEL, REGIME, GATE, BETA, NORM, HEADS, SIZES, CHUNK, LENS, RANKS, FORM,
+            CUTS,
+            CANON, H0, DHT, LAYOUT, SAVE, REUSE, SCALE, ACT, WINDOW, SHIFT, WANT, WALK,
+            MASKS, AXES };
+static const int heads[][2] = { { 2, 2 }, { 1, 3 }, { 1, 1 }, { 2, 4 } };
+static const int sizes[][2] = { { 16, 16 }, { 5, 7 }, { 32, 16 }, { 16, 48 }, { 8, 3 },
+                                { 64, 64 }, { 128, 64 }, { 64, 128 } };
+/* Tensor-core versions take these alone; they are tried on them beside the list. */
+static const int wide_sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
+                                     { 128, 64 } };
+/* What only the first kernels claim: a few, small, all with more value heads than
+ * query heads. Case i takes row i of these, and value i of every other axis. */
+static const int tall_sizes[][2] = { { 192, 16 }, { 144, 256 }, { 48, 208 },
+                                     { 256, 240 } };
+static const int tall_lens[] = { 0, 2, 9, 1 };
+static const int chunk[] = { 64, 16, 64, 5, 32 };
+static const int64_t lens[][8] = {              /* ends with -1 */
+    { 150, 0, 70, -1 }, { 15, 16, 17, -1 }, { 63, 64, 65, -1 },
+    { 0, 0, 210, 0, 33, 0, -1 },
+    { 1, 1, 1, 40, 1, -1 }, { 1, -1 }, { 1025, -1 }, { 1023, -1 }, { 300, -1 },
+    { 2, 129, 65, -1 } };
+static const int ranks_[] = { 4, 2, 1, 3, 5, 8 }, canon[] = { 0, 64, 0, 24 };
+static const int window[] = { 4, 1, 2, 9 };
+#define LEN(a) (int)(sizeof(a) / sizeof *(a))
+static const int values[AXES] = { 2, 3, 3, 3, 2, LEN(heads), LEN(sizes), LEN(chunk),
+    LEN(lens), LEN(ranks_), 4, 3, LEN(canon), 2, 2, 2, 2, 2, 2, 2, LEN(window), 4, 2,
+    3, 4 };
+
+static int spike(const struct kcp_stage *s) { return !strncmp(s->name, "15", 2); }
+static int family(const struct kcp_stage *s) { return !strncmp(s->name, "16", 2); }
+
+/* Which axes mean anything to a stage. */
+static int matters(const struct kcp_stage *s, int axis)
+{
+    const int conv = !strncmp(s->name, "14", 2);
+    if (axis == WALK || axis == MASKS) return spike(s);
+    if (spike(s) && (axis == MODEL || axis == SCALE)) return 0;
+    if (s->oracle && (axis == GATE || axis == BETA || axis == NORM ||
+        axis == SAVE || axis == REUSE)) return 0;       /* its inputs are activated */
+    if (axis == LENS || axis == CUTS || axis == CANON) return 1;
+    if (axis == RANKS) return s->ranks;
+    if (axis == H0) return 1;
+    if (axis == ACT || axis == WINDOW || axis == SHIFT) return conv;
+    if (axis == FORM || axis == SAVE || axis == REUSE) return s->ranks && !conv;
+    return !conv;
+}
+
+/* Does the list owe this pair? (a == b: the single value) A halo is a matter of short
+ * shards and wide windows; overflow is a matter of gates and long chunks. */
+static int owed(const struct kcp_stage *s, int full, int a, int b)
+{
+    const int conv = !strncmp(s->name, "14", 2);
+    const int core = conv ? 1 << RANKS | 1 << WINDOW | 1 << LENS | 1 << CUTS
+                   : spike(s) ? 1 << RANKS | 1 << FORM | 1 << MASKS | 1 << HEADS
+                   : family(s)
+                       ? 1 << REGIME | 1 << RANKS | 1 << FORM | 1 << MODEL | 1 << HEADS
+                   : s->ranks ? 1 << REGIME | 1 << RANKS | 1 << FORM | 1 << HEADS
+                              : 1 << REGIME | 1 << MODEL | 1 << GATE | 1 << CHUNK;
+    return a == b || full || ((core >> a & 1) && (core >> b & 1));
+}
+
+/* Chapter 16 has three models of its own. */
+static int first_model(const struct kcp_stage *s) { return family(s) ? KCP_DPLR : 0; }
+static int values_of(const struct kcp_stage *s, int axis)
+{
+    return axis == MODEL && family(s) ? 3 : values[axis];
+}
+
+#define MOST 10
+typedef unsigned char covered[AXES][MOST][AXES][MOST];
+
+static int gain(const struct kcp_stage *s, int full, covered seen, const int *row,
+                int mark)
+{
+    int fresh = 0;
+    for (int a = 0; a < AXES; a++)
+        for (int b = a; b < AXES; b++) {
+            if (!matters(s, a) || !matters(s, b) || !owed(s, full, a, b)) continue;
+            fresh += !seen[a][row[a]][b][row[b]];
+            if (mark) seen[a][row[a]][b][row[b]] = 1;
+        }
+    return fresh;
+}
+
+static void draw_cuts(struct kcase *k, int kind, struct stream *s)
+{
+    const int R = k->call.R;
+    const int64_t T = k->call.T;
+    k->uneven = kind > 0;
+    for (int r = 0; r <= R; r++) k->cuts[r] = r == R ? T : r * T / R;
+    for (int r = 1; kind && r < R; r++) k->cuts[r] = (int64_t)(uniform(s) * (T + 1));
+    for (int i = 1; i < R; i++)                                  /* in order */
+        for (int j = i; j > 1 && k->cuts[j - 1] > k->cuts[j]; j--) {
+            int64_t x = k->cuts[j];
+            k->cuts[j] = k->cuts[j - 1], k->cuts[j - 1] = x;
+        }
+    if (kind == 2 && R > 2) k->cuts[R / 2 + 1] = k->cuts[R / 2];     /* an empty rank */
+}
+
+double case_scale(int K)
+{
+    double x = 1;
+    for (int i = 0; i < 60; i++) x = .5 * (x + 1 / (K * x));
+    return x;
+}
+
+static void case_of(struct kcase *k, int id, const int *row,
+                    const struct kcp_stage *stage,
+                    uint64_t seed, int R, int wide)
+{
+    struct kcp_call *c = &k->call;
+    memset(k, 0, sizeof *k);
+    k->id = id + wide * 1000, k->seed = seed * 1000003u + k->id;
+    k->regime = row[REGIME];
+    /* A single token alone is ill-conditioned in bf16: dbeta is one dot product. */
+    const int64_t *length = lens[wide && row[LENS] == 5 ? 4 : row[LENS]];
+    for (; length[c->N] >= 0; c->N++) k->cu[c->N + 1] = k->cu[c->N] + length[c->N];
+    c->T = k->cu[c->N];
+    const int *size = wide == 2 ? tall_sizes[id % 4]
+                    : wide ? wide_sizes[row[SIZES] % 4] : sizes[row[SIZES]];
+    const int slow = c->T > 400 && size[0] * size[1] > 1024;    /* for the references */
+    if (slow && !wide) size = sizes[0];
+    c->model = first_model(stage) + row[MODEL], c->gate = row[GATE];
+    c->beta_form = row[BETA];
+    c->l2norm = row[NORM];
+    c->H = slow && wide ? 1 : heads[row[HEADS]][0];
+    c->HV = slow && wide ? 1 : heads[row[HEADS]][1];
+    c->K = size[0], c->V = size[1], c->C = wide ? 64 : chunk[row[CHUNK]];
+    c->KG = c->model == KCP_GDN ? 1 : c->K;
+    c->R = R > 0 ? R : ranks_[row[RANKS]], c->form = row[FORM];
+    c->layout = row[LAYOUT], c->save = row[SAVE], c->reuse_M = row[REUSE];
+    c->scale = row[SCALE] ? 0.3 : 0, c->lower_bound = -5;
+    c->strip_chunks = id % 3;
+    c->act = row[ACT], c->Wc = window[row[WINDOW]], c->shift = row[SHIFT] == 3;
+    c->D = c->shift ? 6 : 5;
+    k->with_h0 = row[H0], k->with_dht = row[DHT], k->mixed_want = row[WANT];
+    k->L = canon[row[CANON]];
+    k->masks = row[MASKS], c->walk = row[WALK], k->spike = spike(stage);
+    if (c->shift) c->Wc = 2, c->act = KCP_ACT_NONE;
+    if (c->scale == 0) c->scale = case_scale(c->K);
+    struct stream s = stream_of(k->seed, "cuts");
+    draw_cuts(k, row[CUTS], &s);
+}
+
+struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t seed,
+                         int ranks, int *n)
+{
+    struct kcase *list = NULL;
+    unsigned char (*seen)[MOST][AXES][MOST] = calloc(1, sizeof(covered));
+    struct stream rnd = stream_of(seed, s->name);
+    for (*n = 0; seen && *n < 400;) {
+        int best[AXES] = { 0 }, best_gain = 0;
+        for (int tries = 0; tries < (*n ? 60 : 1); tries++) {    /* case 0: all first */
+            int row[AXES] = { 0 };
+            for (int a = 0; *n && a < AXES; a++)
+                if (matters(s, a)) row[a] = (int)(uniform(&rnd) * values_of(s, a));
+            int g = gain(s, full, seen, row, 0);
+            if (g > best_gain) best_gain = g, memcpy(best, row, sizeof best);
+        }
+        if (!best_gain) break;
+        gain(s, full, seen, best, 1);
+        struct kcase *more = realloc(list, (*n + 1) * sizeof *list);
+        if (!more) break;
+        list = more;
+        case_of(&list[*n], *n, best, s, seed, s->ranks ? ranks : 1, wide);
+        ++*n;
+    }
+    free(seen);
+    return list;
+}
+
+struct kcase *cases_tall(const struct kcp_stage *s, uint64_t seed, int ranks, int *n)
+{
+    struct kcase *list = malloc(4 * sizeof *list);
+    for (*n = 0; list && *n < 4; ++*n) {
+        int row[AXES] = { 0 };
+        for (int a = 0; a < AXES; a++)
+            if (matters(s, a)) row[a] = *n % values_of(s, a);
+        row[LENS] = tall_lens[*n], row[HEADS] = *n % 2 ? 3 : 1;
+        case_of(&list[*n], *n, row, s, seed, s->ranks ? ranks : 1, 2);
+    }
+    return list;
+}
+
+struct kcp_plan *case_plan(const struct kcase *k, int R)
+{
+    struct kcp_plan *p = NULL;
+    const char *why = "";
+    if (kcp_plan_make(&p, k->call.N, k->cu, R, k->uneven && R > 1 ? k->cuts : NULL,
+                      k->L,
+                      k->call.C, k->call.Wc, &why))
+        fprintf(stderr, "judge: case %d has no plan: %s\n", k->id, why);
+    return p;
+}

@@ -1,0 +1,229 @@
+/* check.c -- how far a slice of a tensor is from what it should be (spec 12).
+ *
+ * Book: chapter 19, and CONTRIBUTING.md.  Checked by: tests/judge/self.c.  Next: trial.c.
+ *
+ * error = RMS(x - ref) / max(RMS(ref), 1e-6 natural), per tensor, rank and head.
+ * NaN and Inf always fail; what the reference did not touch must be untouched.
+ */
+#include "judge.h"
+#include <math.h>
+#include <string.h>
+
+const char *const outcome_name[] = { "ok", "MARGINAL", "FAIL", "n/a", "skip" };
+
+static int one_of(const char *name, const char *list)
+{
+    const size_t n = strlen(name);
+    for (const char *s = strstr(list, name); s; s = strstr(s + 1, name))
+        if ((s == list || s[-1] == ' ') && (s[n] == ' ' || !s[n])) return 1;
+    return 0;
+}
+
+static int is_state(const char *f)
+{
+    return one_of(f, "o v_new u S map maps h h_out h_in h_back h_kept ht ot");
+}
+
+/* The table of spec 12, by field name and by what is judged. GDN-2's b is a gate, and
+ * db the analogue of dbeta: one dot product with the state a token and channel, behind
+ * every rounding of both passes (chapter 16 has the sizes). */
+double tolerance(const struct slice *s, int is_M)
+{
+    static const double state[] = { 1e-12, 1e-5, 5e-3 }, grad[] = { 1e-11, 1e-5, 8e-3 },
+                        gates[] = { 1e-11, 1e-4, 2e-2 },
+                        whole[] = { 1e-12, 1e-5, 6e-3 };
+    const char *f = s->field->name;
+    const enum kcp_storage as = s->judged;
+    const int twice = as == KCP_BF16 && s->call->beta_form == KCP_BETA_SIGMOID2;
+    const double *row = state;
+    if (is_M) return as == KCP_F64 ? 1e-12 : 1e-5;
+    if (one_of(f, "dg dbeta dg_raw dbeta_raw dA_part ddt_part dA_log ddt_bias dspike "
+                  "dalpha_base dbeta_base dW_alpha dw_beta")) row = gates;
+    else if (!strcmp(f, "db") && s->call->model == KCP_GDN2) row = gates;
+    else if (f[0] == 'd') row = grad;
+    else if (!strncmp(s->stage->name, "08", 2)) row = whole;
+    else if (one_of(f, "g G beta rstd_q rstd_k") && as == KCP_BF16) return 1e-5;
+    return row[as] * (twice ? 2 : 1);
+}
+
+/* The slice seen as [outer][heads][inner]; a map's columns are checked in two parts. */
+struct view { int64_t outer, heads, inner, from, to; int is_M; };
+
+static struct view view_of(const struct slice *s, int part)
+{
+    struct view w = { 1, 1, 1, 0, 0, part };
+    const char *shape = s->field->shape;
+    int axis = -1, i = 0;
+    for (const char *p = shape; *p; i++) {
+        size_t len = strcspn(p, " ");
+        if (axis < 0 && ((len == 2 && !strncmp(p, "HV", 2)) || (len == 1 && *p == 'H')))
+            axis = i;
+        p += len + (p[len] == ' ');
+    }
+    for (i = 0; i < s->nd; i++)
+        if (axis < 0 || i < axis) w.outer *= s->dim[i];
+        else if (i == axis) w.heads = s->dim[i];
+        else w.inner *= s->dim[i];
+    w.to = w.inner;
+    if (s->field->store == KCP_MAP) {
+        w.from = part ? s->call->V : 0;
+        w.to = part ? s->call->V + s->call->K : s->call->V;
+    }
+    return w;
+}
+
+/* Columns of a map repeat every V+K; elsewhere the whole inner block counts. */
+static int inside(const struct slice *s, const struct view *w, int64_t i)
+{
+    if (s->field->store != KCP_MAP) return 1;
+    const int64_t column = i % (s->call->V + s->call->K);
+    return column >= w->from && column < w->to;
+}
+
+static int untouched(double x)
+{
+    uint64_t u;
+    memcpy(&u, &x, 8);
+    return u == ~(uint64_t)0;
+}
+
+static double rms_head(const struct slice *s, const struct view *w, const double *x,
+                       int64_t outer, int64_t head)           /* head < 0: all */
+{
+    double sum = 0;
+    int64_t n = 0;
+    for (int64_t a = 0; a < outer; a++)
+        for (int64_t h = head < 0 ? 0 : head; h < (head < 0 ? w->heads : head + 1); h++)
+            for (int64_t i = 0; i < w->inner; i++) {
+                const double y = x[(a * w->heads + h) * w->inner + i];
+                if (inside(s, w, i) && !untouched(y)) sum += y * y, n++;
+            }
+    return n ? sqrt(sum / n) : 0;
+}
+
+static double natural(const struct slice *s, const struct view *w, int64_t outer)
+{
+    if (w->is_M) return 1 / sqrt(s->call->K);
+    if (is_state(s->field->name) && s->rms_v > 0) return s->rms_v;
+    return rms_head(s, w, s->all, outer, -1);
+}
+
+/* "[12][0][3]": element at, by its global indices. */
+static int index_of(const struct slice *s, int64_t at, char *text, size_t n)
+{
+    int64_t index[4];
+    char *p = text;
+    for (int d = s->nd - 1; d >= 0; d--) index[d] = at % s->dim[d], at /= s->dim[d];
+    index[0] += s->first;
+    for (int d = 0; d < s->nd; d++)
+        p += snprintf(p, text + n - p, "[%lld]", (long long)index[d]);
+    return (int)(p - text);
+}
+
+/* at is the worst element, first the first that is further off than the mean may be. */
+static void note(struct worst *w, const struct slice *s, const struct view *v,
+                 double err,
+                 double tol, int64_t head, int64_t at, int64_t first, int nan)
+{
+    if (!(err / tol > w->err / w->tol) && w->tol > 0 && !(nan && !w->nan)) return;
+    w->err = err, w->tol = tol, w->rank = s->rank, w->head = (int)head, w->nan = nan;
+    w->got = s->got[at], w->want = s->want[at];
+    snprintf(w->field, sizeof w->field, "%s",
+             s->field->store != KCP_MAP ? s->field->name
+             : v->is_M ? "M" : s->field->name[0] == 'd' ? "dh_ext" : "h_ext");
+    const int n = index_of(s, at, w->where, sizeof w->where);
+    snprintf(w->where + n, sizeof w->where - n, " of [%s]", s->field->shape);
+    index_of(s, first, w->first, sizeof w->first);
+}
+
+/* What an error is measured against: the slice's RMS, and
+ * - for a few tokens at least their head's over all ranks: they may happen to be small;
+ *   when the whole batch is that short, at least a hundredth of the natural size, and
+ *   all of it for one number a token (dbeta, GDN's dg), a dot product: with the states
+ *   rounded to bf16 and nothing else, one that happens to cancel is off by 4e-2;
+ * - for a parameter's gradient at least a random sum of as many terms: what is left of
+ *   terms that cancel is no measure of them. */
+static double size_of(const struct slice *s, const struct view *v, int64_t h,
+                      double nat,
+                      int64_t all_outer)
+{
+    double size = fmax(rms_head(s, v, s->want, v->outer, h), 1e-6 * nat);
+    if (s->field->shape[0] == 'T' && s->dim[0] < 64) {
+        size = fmax(size, rms_head(s, v, s->all, all_outer, h));
+        const int one = v->inner == 1 && s->field->name[0] == 'd';
+        if (s->all_rows < 64) size = fmax(size, one ? nat : 1e-2 * nat);
+    }
+    if (one_of(s->field->name, "ot")) size = fmax(size, 1e-2 * nat);   /* one token */
+    if (one_of(s->field->name, "dA_log")) size = fmax(size, s->rms_dA);
+    if (one_of(s->field->name, "ddt_bias")) size = fmax(size, s->rms_sum);
+    return size;
+}
+
+static void check_head(const struct slice *s, const struct view *v, int64_t h,
+                       double nat, int64_t all_outer, struct worst *w)
+{
+    const double tol = tolerance(s, v->is_M), size = size_of(s, v, h, nat, all_outer);
+    double sum = 0, most = -1;
+    int64_t n = 0, at = 0, first = -1;
+    int nan = 0;
+    for (int64_t a = 0; a < v->outer; a++)
+        for (int64_t i = 0; i < v->inner; i++) {
+            const int64_t x = (a * v->heads + h) * v->inner + i;
+            if (!inside(s, v, i)) continue;
+            const int free_of = untouched(s->want[x]);
+            if (free_of && untouched(s->got[x])) continue;
+            const double d = fabs(s->got[x] - s->want[x]);
+            n++;
+            if (first < 0 && (free_of || !(d <= tol * size))) first = x;
+            if (free_of || !(d <= 1e300)) { if (!nan) at = x; nan = 1; continue; }
+            sum += d * d;
+            if (d > most && !nan) most = d, at = x;
+        }
+    if (!n) return;
+    const double err = nan || (sum && !(size > 0)) ? INFINITY
+                     : size > 0 ? sqrt(sum / n) / size : 0;
+    note(w, s, v, err, tol, h, at, first < 0 ? at : first, nan);
+}
+
+void check_slice(const struct slice *s, struct worst *w)
+{
+    if (s->dim[0] == 0) return;
+    for (int part = 0; part <= (s->field->store == KCP_MAP); part++) {
+        const struct view v = view_of(s, part);
+        const int64_t all_outer = v.outer / s->dim[0] * s->all_rows;
+        const double nat = natural(s, &v, v.heads == s->dim[0] ? v.outer : all_outer);
+        for (int64_t h = 0; h < v.heads; h++) check_head(s, &v, h, nat, all_outer, w);
+    }
+}
+
+/* Doubles to and from 8, 4 or 2 bytes. Bytes that are all ones mean: never written. */
+void encode(void *to, const double *from, int64_t n, size_t bytes)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float f = (float)from[i];
+        uint32_t u;
+        memcpy(&u, &f, 4);
+        uint16_t hi = (uint16_t)(u >> 16);
+        if (bytes == 8) ((double *)to)[i] = from[i];
+        else if (bytes == 4) ((float *)to)[i] = f;
+        else ((uint16_t *)to)[i] = hi;
+        if (untouched(from[i])) memset((char *)to + i * bytes, 0xff, bytes);
+    }
+}
+
+void decode(double *to, const void *from, int64_t n, size_t bytes)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t u;
+        float f;
+        if (bytes == 8) { to[i] = ((const double *)from)[i]; continue; }
+        if (bytes == 4) memcpy(&u, (const char *)from + 4 * i, 4);
+        else {
+            const uint32_t hi = ((const uint16_t *)from)[i];
+            u = hi << 16 | (hi == 0xffff ? 0xffff : 0);
+        }
+        memcpy(&f, &u, 4);
+        to[i] = f;
+        if (u == 0xffffffffu) memset(&to[i], 0xff, 8);
+    }
+}

@@ -1,0 +1,236 @@
+/* core.c -- the walk: stage by stage, mutants first, then what must be right.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
+ * Next: main.c (kcp-check) and criterion.c drive it.
+ */
+#include "judge.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const storage_name[] = { "f64", "f32", "bf16" };
+
+/* A mutant is rejected when, in some case, a value is off, at the tolerance held to. */
+static int rejected(const struct kcp_stage *s, const struct kcp_variant *v,
+                    const struct kcase *list, int n, enum kcp_storage judged,
+                    struct trial *t, int *at)
+{
+    for (int i = 0; i < n; i++) {
+        if (trial_run(s, v, &list[i], judged, t)) return 0;
+        *at = i;
+        if (t->outcome == FAIL && t->worst.tol > 0 &&
+            (t->worst.nan || !(t->worst.err <= t->worst.tol))) return 1;
+        if (t->outcome == FAIL) return 0;            /* broke, instead of being wrong */
+    }
+    return 0;
+}
+
+static void judge_mutant(const struct kcp_stage *s, const struct kcp_variant *v,
+                         const struct kcase *list, int n, struct kcp_report *rep)
+{
+    const int last = strstr(v->shapes, "double only") ? KCP_F64 : KCP_BF16;
+    struct trial t;
+    char line[160] = "";
+    for (int judged = KCP_F64; judged <= last; judged++) {
+        int at = 0;
+        if (!rejected(s, v, list, n, judged, &t, &at)) {
+            rep->survived++;
+            report_fail(rep, "%s %s SURVIVES at the %s tolerance%s%s: %s", s->name,
+                        v->name,
+                        storage_name[judged], t.why[0] ? ", " : "", t.why, v->why);
+            rep->fail--;
+            return;
+        }
+        size_t used = strlen(line);
+        snprintf(line + used, sizeof line - used, "  %s: %s off by %.1e (case %d)",
+                 storage_name[judged], t.worst.field, t.worst.err, list[at].id);
+    }
+    rep->caught++;
+    if (!rep->quiet) printf("  caught  %-30s%s\n", v->name, line);
+}
+
+struct tally { int ok, marginal, fail, na, skip; struct trial worst, alive; int at; };
+
+static int never_written(double x)
+{
+    uint64_t u;
+    memcpy(&u, &x, 8);
+    return u == ~(uint64_t)0;
+}
+
+/* Which tensor is off, by how much, its worst element; the case in --case's words. */
+static void show_failure(const struct kcp_stage *s, const struct kcp_variant *v,
+                         const struct kcase *k, const struct trial *t,
+                         struct kcp_report *rep)
+{
+    const struct worst *w = &t->worst;
+    char about[600], rank[24] = "", got[32], want[48];
+    case_print(k, about, sizeof about);
+    if (s->ranks) snprintf(rank, sizeof rank, " rank %d", w->rank);
+    snprintf(got, sizeof got, "is %.9g", w->got);
+    snprintf(want, sizeof want, "should be %.9g", w->want);
+    if (never_written(w->got)) snprintf(got, sizeof got, "was never written");
+    if (never_written(w->want)) snprintf(want, sizeof want, "nobody may write there");
+    if (w->tol > 0 && !(w->err <= w->tol))
+        report_fail(rep, "%s %s: %s%s%s head %d: error %.2e > %.0e; worst at %s%s: it"
+                    " %s, %s; off from %s on", s->name, v->name,
+                    t->backward ? "backward, " : "", w->field,
+                    rank, w->head, w->err, w->tol, w->field, w->where, got, want,
+                    w->first);
+    else report_fail(rep, "%s %s: %s", s->name, v->name, t->why);
+    printf("        case %d alone: --stage %.2s --variant %s --case '%s'\n%s", k->id,
+           s->name, v->name, about, t->map);
+}
+
+static void count(struct tally *y, const struct trial *t, int at)
+{
+    y->ok += t->outcome == PASS, y->marginal += t->outcome == MARGINAL;
+    y->na += t->outcome == NA, y->skip += t->outcome == SKIP;
+    y->fail += t->outcome == FAIL;
+    if (t->worst.tol > 0 && (!(y->worst.worst.tol > 0) ||
+        t->worst.err / t->worst.tol > y->worst.worst.err / y->worst.worst.tol))
+        y->worst = *t, y->at = at;
+    if (!(y->alive.alive > t->alive)) y->alive.alive = t->alive == t->alive ? t->alive
+                                                       : y->alive.alive;
+    y->alive.traffic.bytes += t->traffic.bytes;
+    y->alive.traffic.messages += t->traffic.messages;
+}
+
+static void show_tally(const struct kcp_variant *v, const struct tally *y,
+                       const struct kcase *list, const char *why)
+{
+    printf("  %-8s%-22s %-4s %3d ok", y->fail ? "FAIL" : y->ok + y->marginal ? "ok"
+           : y->skip ? "skip" : "n/a", v->name, storage_name[v->storage], y->ok);
+    if (y->marginal) printf(", %d marginal", y->marginal);
+    if (y->fail) printf(", %d FAILED", y->fail);
+    if (y->na) printf(", %d n/a", y->na);
+    if (y->skip) printf(", %d skipped: %s", y->skip, why);
+    if (y->worst.worst.tol > 0)
+        printf("  worst %s %.1e of %.0e (case %d)", y->worst.worst.field,
+               y->worst.worst.err, y->worst.worst.tol, list[y->at].id);
+    if (y->alive.alive == y->alive.alive && y->alive.alive > 0)
+        printf("  alive %.0e", y->alive.alive);
+    if (y->alive.traffic.messages)
+        printf("  %lld messages, %.2f MB", (long long)y->alive.traffic.messages,
+               y->alive.traffic.bytes / 1e6);
+    if (y->na) printf("  n/a: takes %s", v->shapes);
+    printf("\n");
+}
+
+/* The stage's list; for a device variant, the wide one behind it; for the first ones
+ * and all that claim any K and V up to 256, the tall one too. */
+static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant *v,
+                             const struct options *o, int *n)
+{
+    int m = 0;
+    if (o->alone) {
+        struct kcase *some = malloc((*n = o->nalone) * sizeof *some);
+        return some ? memcpy(some, o->alone, *n * sizeof *some) : NULL;
+    }
+    struct kcase *list = cases_make(s, o->full, 0, o->seed, o->ranks, n);
+    if (!list || v->where != KCP_DEVICE) return list;
+    const int any = !strncmp(v->name, "v1", 2) || strstr(v->shapes, "up to 256");
+    for (int tall = 0; tall <= any; tall++) {
+        struct kcase *more = tall ? cases_tall(s, o->seed, o->ranks, &m)
+                                  : cases_make(s, 0, 1, o->seed, o->ranks, &m);
+        struct kcase *both = realloc(list, (*n + m) * sizeof *list);
+        if (both) list = both;
+        if (more && both) memcpy(list + *n, more, m * sizeof *more), *n += m;
+        free(more);
+    }
+    return list;
+}
+
+int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
+                  const struct options *o, struct kcp_report *rep)
+{
+    static struct kcp_stage held;                 /* to another reference, when asked */
+    int n;
+    if (o->reference && !strcmp(o->reference->stage, s->name))
+        held = *s, held.ref = o->reference->run, s = &held;
+    struct kcase *list = list_of(s, v, o, &n);
+    struct tally y = { .alive.alive = NAN };
+    struct trial t = { .why = "" };
+    if (!list) return KCP_NO_MEMORY;
+    if (is_mutant(v)) judge_mutant(s, v, list, n, rep);
+    else {
+        for (int i = 0; i < n; i++) {
+            if (trial_run(s, v, &list[i], v->storage, &t)) t.outcome = FAIL;
+            count(&y, &t, i);
+            if (t.outcome == FAIL && y.fail <= 3) show_failure(s, v, &list[i], &t, rep);
+            if (t.outcome == SKIP) break;
+        }
+        rep->pass += !y.fail && y.ok + y.marginal;
+        rep->marginal += !y.fail && !y.ok && y.marginal;
+        rep->pass -= !y.fail && !y.ok && y.marginal;
+        rep->na += !y.fail && !(y.ok + y.marginal) && y.na && !y.skip;
+        rep->skip += !y.fail && !(y.ok + y.marginal) && y.skip;
+        if (y.fail > 3) report_fail(rep, "%s %s: %d more cases", s->name, v->name,
+                                    y.fail - 3);
+        if (!rep->quiet || y.fail) show_tally(v, &y, list, t.why);
+    }
+    free(list);
+    return KCP_OK;
+}
+
+int judge_check(const struct kcp_check *c, struct kcp_report *rep)
+{
+    struct kcp_report own = { .quiet = rep->quiet };
+    int status = c->run(&own);
+    if (status == KCP_NA) rep->skip++;
+    else if (status) report_fail(&own, "%s %s: status %d", c->stage, c->name, status);
+    else if (!own.expectations)
+        report_fail(&own, "%s %s expects nothing", c->stage, c->name);
+    if (!rep->quiet || own.fail)
+        printf("  %-8s%-22s %d expectations: %s\n",
+               own.fail ? "FAIL" : status ? "skip" : "ok",
+               c->name, own.expectations, c->what);
+    rep->expectations += own.expectations;
+    rep->fail += own.fail != 0;
+    rep->pass += !own.fail && !status;
+    if (own.fail && !rep->first[0]) memcpy(rep->first, own.first, sizeof rep->first);
+    return KCP_OK;
+}
+
+/* The reference of a stage of ranks is judged too, as if it were a variant. */
+static void judge_reference(const struct kcp_stage *s, const struct options *o,
+                            struct kcp_report *rep)
+{
+    const struct kcp_variant ref = { s->name, "ref", "the reference, on R ranks",
+                                     KCP_F64,
+                                     KCP_HOST, "any", s->ref, NULL };
+    if (s->ranks && (!o->variant || !strcmp(o->variant, "ref")))
+        judge_variant(s, &ref, o, rep);
+}
+
+
+int judge_all(const struct options *o, struct kcp_report *rep)
+{
+    for (int i = 0; i < kcp_nstages; i++) {
+        const struct kcp_stage *s = &kcp_stages[i];
+        const struct kcp_variant *v[256];
+        const struct kcp_check *c[64];
+        if (o->stage && stage_find(o->stage) != s) continue;
+        const int nv = kcp_variants(s->name, o->variant, v, 256);
+        const int nc = kcp_checks(s->name, c, 64);
+        const int apart = ranks_mine() >= 0;          /* processes: what has ranks */
+        if (apart && !s->ranks) continue;
+        printf("%s\n", s->name);
+        for (int j = 0; j < nv; j++)
+            if (v[j]->where == KCP_DEVICE ? o->only_device || !apart : !o->only_device)
+                judge_variant(s, v[j], o, rep);
+        if (!o->only_device) judge_reference(s, o, rep);
+        for (int j = 0; j < nc && !apart; j++)
+            if (check_asked(o, c[j])) judge_check(c[j], rep);
+        fflush(stdout);
+    }
+    /* Checks of what is no stage of the table: 06_plan, and the judge itself. */
+    const struct kcp_check *c[128];
+    const int nc = ranks_mine() >= 0 ? 0 : kcp_checks(o->stage, c, 128);
+    for (int j = 0; j < nc; j++)
+        if (!stage_find(c[j]->stage) && check_asked(o, c[j])) {
+            if (!j || strcmp(c[j]->stage, c[j - 1]->stage)) printf("%s\n", c[j]->stage);
+            judge_check(c[j], rep);
+        }
+    return report_close(rep, o->strict);
+}

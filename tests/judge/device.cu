@@ -1,0 +1,64 @@
+// device.cu -- the judge's arrays on a GPU, and R thread ranks that share it.
+// Book: CONTRIBUTING.md, "How the judge works".
+// Checked by: every trial of a device variant.
+// Next: trial.c.
+//
+// NCCL wants a GPU a rank; threads do not, so a kernel for context parallelism can be
+// written and judged on one GPU. Each copy waits: this is for development, not speed.
+#include "judge.h"
+#include "cuda/host/mapops.cuh"
+#include <cuda_runtime.h>
+
+static void *alloc(size_t n)
+{
+    void *p = NULL;
+    return cudaMalloc(&p, n ? n : 1) == cudaSuccess ? p : NULL;
+}
+
+static void release(void *p) { cudaFree(p); }
+
+static int copy(void *to, const void *from, size_t n)
+{
+    return cudaMemcpy(to, from, n, cudaMemcpyDefault) ? KCP_CUDA : KCP_OK;
+}
+
+static int sync(void)
+{
+    return cudaDeviceSynchronize() == cudaSuccess ? KCP_OK : KCP_CUDA;
+}
+
+static int wire(void *to, const void *from, size_t n, struct CUstream_st *stream)
+{
+    turn_begin();
+    int status = cudaStreamSynchronize(stream) ? KCP_CUDA : KCP_OK;
+    if (!status && n) status = copy(to, from, n);
+    turn_end();
+    return status;
+}
+
+static int threads_run(int R, int (*body)(struct kcp_comm *, void *), void *arg,
+                       char *why, size_t n)
+{
+    return kcp_threads_run_on(R, body, arg, why, n, wire);
+}
+
+static int choose(int i)
+{
+    int n = 0;
+    const int known = cudaGetDeviceCount(&n) == cudaSuccess && i < n;
+    return known && cudaSetDevice(i) == cudaSuccess ? KCP_OK : KCP_CUDA;
+}
+
+static int fill(void *p, int byte, size_t n)
+{
+    return cudaMemset(p, byte, n) == cudaSuccess ? KCP_OK : KCP_CUDA;
+}
+
+static const struct memory gpu = { "gpu", alloc, release, copy, sync, threads_run,
+                                   &cuda_mapops, choose, fill };
+
+const struct memory *device_memory(void)
+{
+    int n = 0;
+    return cudaGetDeviceCount(&n) == cudaSuccess && n > 0 ? &gpu : NULL;
+}

@@ -1,0 +1,183 @@
+/* emit.c -- the judge's cases as .npy files.
+ *
+ * Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: tests/cli/cli.sh.
+ * Next: foreign.c, the verdict on what came back.
+ *
+ * DIR/cases.txt names stage, seed, list and storage; DIR/case_007/forward/ holds the
+ * inputs, one file a field, and case.txt the sizes and options. A foreign kernel adds
+ * its outputs beside them under their fields' names (do_ is do.npy, of course).
+ */
+#include "emit.h"
+#include "tests/npy/npy.h"
+#include "trial.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+const char *const emit_storage[] = { "f64", "f32", "bf16" };
+const char *const emit_pass_name[] = { "forward", "backward" };
+
+void emit_path(char *path, size_t n, const char *dir, int id, int pass,
+               const char *file)
+{
+    snprintf(path, n, "%s/case_%03d/%s/%s", dir, id, emit_pass_name[pass],
+             !strcmp(file, "do_") ? "do" : file);
+}
+
+static int make_dir(const char *path)
+{
+    if (!mkdir(path, 0777) || errno == EEXIST) return 0;
+    fprintf(stderr, "kcp-check: %s: %s, expected a directory I can make\n", path,
+            strerror(errno));
+    return 2;
+}
+
+/* The last bytes of a file are lost or found when it is closed. */
+static int close_file(FILE *f, const char *path)
+{
+    errno = 0;
+    const int lost = ferror(f);
+    if (!fclose(f) && !lost) return 0;
+    fprintf(stderr, "kcp-check: %s: %s, expected room to write it\n", path,
+            errno ? strerror(errno) : "an error");
+    return 2;
+}
+
+void emit_dims(const struct kcp_field *f, const struct kcp_call *c,
+               const struct tensor *t, int64_t *dim)
+{
+    const int turned = f && c->layout == KCP_VK && !strcmp(f->shape, "N HV K V");
+    for (int d = 0; d < t->nd; d++)
+        dim[d] = t->dim[turned && d > 1 ? 5 - d : d];
+}
+
+static int write_field(const char *path, const struct kcp_field *f,
+                       const struct kcp_call *c, const struct tensor *t,
+                       enum kcp_storage storage)
+{
+    struct npy a = { .nd = t->nd, .data = t->p };
+    char why[512];
+    int64_t *wide = NULL;
+    emit_dims(f, c, t, a.dim);
+    a.kind = t->store == KCP_I64 ? NPY_I64 : t->store == KCP_I32 ? NPY_I32
+           : storage == KCP_F64 ? NPY_F64 : NPY_F32;
+    if (t->store == KCP_I32) {                           /* npy holds int64 in memory */
+        if (!(wide = malloc(8 * (size_t)t->n + 8))) return 2;
+        for (int64_t i = 0; i < t->n; i++) wide[i] = ((int *)t->p)[i];
+        a.data = wide;
+    }
+    const int bad = npy_write(path, &a, why, sizeof why);
+    free(wide);
+    if (bad) fprintf(stderr, "kcp-check: %s\n", why);
+    return bad ? 2 : 0;
+}
+
+static int write_sizes(const char *path, const struct kcp_call *c,
+                       const struct kcase *k)
+{
+    FILE *f = fopen(path, "w");
+    if (!f) return fprintf(stderr, "kcp-check: %s: cannot write\n", path), 2;
+    fprintf(f,
+            "T %lld\nN %d\nNS %d\nNC %d\nR %d\nH %d\nHV %d\nK %d\nV %d\nC %d\nKG %d\n"
+            "D %d\nWc %d\n", (long long)c->T, c->N, c->NS, c->NC, c->R, c->H, c->HV,
+            c->K, c->V, c->C, c->KG, c->D, c->Wc);
+    fprintf(f, "model %d\ngate %d\nbeta_form %d\nact %d\nlayout %d\nl2norm %d\n"
+            "reuse_M %d\nshift %d\nscale %.17g\nlower_bound %.17g\nL %lld\n", c->model,
+            c->gate, c->beta_form, c->act, c->layout, c->l2norm, c->reuse_M, c->shift,
+            c->scale, c->lower_bound, (long long)k->L);
+    return close_file(f, path);
+}
+
+/* The same for kcp-run, in its own words: kcp-run --stage NN $(cat options.txt) ... */
+static int write_options(const char *path, const struct kcp_stage *s,
+                         const struct kcp_call *c, const struct kcp_plan *p)
+{
+    static const char *const gates[] = { "raw", "softplus", "bounded" };
+    static const char *const betas[] = { "raw", "sigmoid", "sigmoid2" };
+    FILE *f = fopen(path, "w");
+    if (!f) return fprintf(stderr, "kcp-check: %s: cannot write\n", path), 2;
+    fprintf(f, "--model %s --gate %s --beta %s --act %s --state-layout %s --scale %.17g"
+            " --chunk %d%s%s%s", model_name[c->model], gates[c->gate],
+            betas[c->beta_form], c->act ? "silu" : "none", c->layout ? "vk" : "kv",
+            c->scale, c->C, c->l2norm ? " --l2norm" : "",
+            c->reuse_M ? " --reuse-m" : "",
+            c->shift ? " --shift" : "");
+    if (c->pass == KCP_BACKWARD) fprintf(f, " --backward");
+    if (c->lower_bound < 0) fprintf(f, " --lower-bound %.17g", c->lower_bound);
+    if (s->ranks && p->L) fprintf(f, " --canonical %lld", (long long)p->L);
+    if (s->ranks) fprintf(f, " --form %s --cuts ", form_name[c->form]);
+    for (int r = 0; s->ranks && r <= p->R; r++)
+        fprintf(f, "%s%lld", r ? "," : "", (long long)p->cuts[r]);
+    fprintf(f, "\n");
+    return close_file(f, path);
+}
+
+static int emit_pass(const char *dir, const struct kcp_stage *s, const struct kcase *k,
+                     int pass, enum kcp_storage storage)
+{
+    struct kcp_plan *p = case_plan(k, s->ranks ? k->call.R : 1);
+    const struct expected *x = p ? expected_of(s, k, pass, storage, p) : NULL;
+    char path[4096], file[32];
+    int status = x ? 0 : 2;
+    emit_path(path, sizeof path, dir, k->id, pass, "");
+    if (!status) status = make_dir(path);
+    struct kcp_call c = p ? call_of(s, k, p, 0, pass) : k->call;
+    if (s->ranks) c.T = k->call.T;                 /* the whole batch, uncut */
+    emit_path(path, sizeof path, dir, k->id, pass, "case.txt");
+    if (!status) status = write_sizes(path, &c, k);
+    emit_path(path, sizeof path, dir, k->id, pass, "options.txt");
+    if (!status) status = write_options(path, s, &c, p);
+    for (int i = 0; i < s->nfields && !status; i++) {
+        const struct kcp_field *f = &s->fields[i];
+        const struct tensor *t = bag_find(&x->in, f->name);
+        if (!field_in(f) || !field_used(f, &c) || !t) continue;
+        snprintf(file, sizeof file, "%s.npy", !strcmp(f->name, "do_") ? "do" : f->name);
+        emit_path(path, sizeof path, dir, k->id, pass, file);
+        status = write_field(path, f, &c, t, storage);
+    }
+    if (!status && s->ranks) {
+        emit_path(path, sizeof path, dir, k->id, pass, "cu_seqlens.npy");
+        struct tensor t = { .nd = 1, .dim = { k->call.N + 1 }, .n = k->call.N + 1,
+                            .store = KCP_I64, .p = (void *)k->cu };
+        status = write_field(path, NULL, &c, &t, storage);
+    }
+    kcp_plan_free(p);
+    return status;
+}
+
+int emit_cases(const char *dir, const struct options *o)
+{
+    const struct kcp_stage *s = o->stage ? stage_find(o->stage) : NULL;
+    if (!s) return fprintf(stderr, "kcp-check: --emit: found no stage, expected --stage"
+                           " of a stage with arrays\n"), 2;
+    int n = 0, status = make_dir(dir);
+    char path[4096];
+    snprintf(path, sizeof path, "%s/cases.txt", dir);
+    FILE *f = status ? NULL : fopen(path, "r");
+    if (f) {                       /* another list's cases, and outputs beside them */
+        fclose(f);
+        return fprintf(stderr, "kcp-check: %s: found one, expected a directory without"
+                       " cases\n", path), 2;
+    }
+    if (!status && !(f = fopen(path, "w")))
+        fprintf(stderr, "kcp-check: %s: %s, expected a file I can write\n", path,
+                strerror(errno));
+    if (!f) return 2;
+    struct kcase *list = cases_make(s, o->full, 0, o->seed, o->ranks, &n);
+    fprintf(f, "stage %s\nseed %llu\nfull %d\nranks %d\nstorage %s\n", s->name,
+            (unsigned long long)o->seed, o->full, o->ranks, emit_storage[o->storage]);
+    status = close_file(f, path);
+    for (int i = 0; i < n && !status; i++) {
+        snprintf(path, sizeof path, "%s/case_%03d", dir, i);
+        status = make_dir(path);
+        for (int pass = 0; pass <= has_backward(s) && !status; pass++)
+            status = emit_pass(dir, s, &list[i], pass, o->storage);
+    }
+    snprintf(path, sizeof path, "%s/cases.txt", dir);
+    if (status) remove(path);                      /* so that it may be tried again */
+    if (!status) printf("%d cases of %s in %s, inputs rounded to %s\n", n, s->name, dir,
+                        emit_storage[o->storage]);
+    free(list);
+    return status;
+}

@@ -1,0 +1,133 @@
+/* expected.c -- what should come of a case: its inputs, and the references on them.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
+ * Next: verdict.c.
+ */
+#include "trial.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Inputs and expected outputs of a case; kept for the next variant of the same case. */
+static struct expected kept;
+
+struct kcp_call call_of(const struct kcp_stage *s, const struct kcase *k,
+                               const struct kcp_plan *p, int r, enum kcp_pass pass)
+{
+    struct kcp_call c = k->call;
+    c.pass = pass;
+    c.part = KCP_LOCAL | KCP_REVERSE;
+    c.r = r, c.plan = p;
+    c.NS = p->ctx[r].NS, c.NC = p->ctx[r].NC;
+    if (s->ranks) c.T = p->ctx[r].end - p->ctx[r].begin;
+    else c.R = !strncmp(s->name, "07", 2) ? c.NS : 1;
+    return c;
+}
+
+static double rms(const struct tensor *t)
+{
+    double s = 0;
+    for (int64_t i = 0; t && i < t->n; i++)
+        s += ((double *)t->p)[i] * ((double *)t->p)[i];
+    return t && t->n ? sqrt(s / t->n) : 0;
+}
+
+/* A token's dg is a sum over the rest of its chunk, so what is off in one dG is off in
+ * all dg before it: a sum of C such terms is sqrt(2 C / 3) times a random one. */
+static double in_step(const struct kcp_call *c)
+{
+    return sqrt(fmax(1, 2.0 / 3 * fmin(c->C, (double)c->T)));
+}
+
+/* What tokens add to dA_log is dx (x + dt), of softplus dx softplus / sigmoid of that:
+ * the RMS of a sum of them, as many as a head has, if their signs were random. */
+static double rms_dA(const struct bag *in, const struct bag *want,
+                     const struct kcp_call *c)
+{
+    const struct tensor *x = bag_find(in, "g_raw"), *dt = bag_find(in, "dt_bias");
+    const struct tensor *dx = bag_find(want, "dg_raw");
+    const int64_t W = (int64_t)c->HV * c->KG;
+    double sum = 0;
+    for (int64_t i = 0; x && dx && i < dx->n; i++) {
+        const double y = ((double *)x->p)[i] + (dt ? ((double *)dt->p)[i % W] : 0);
+        const double by = c->gate != KCP_GATE_SOFTPLUS ? y
+                        : y < -30 ? 1 : y > 30 ? y : log1p(exp(y)) * (1 + exp(-y));
+        sum += pow(((double *)dx->p)[i] * by, 2);
+    }
+    return sqrt(sum / c->HV);
+}
+
+/* The expected side: the oracle for the layer on ranks, one rank of the reference for
+ * the convolution, and for the rest the reference on the rounded inputs. */
+static int expect(const struct kcp_stage *s, const struct kcase *k, enum kcp_pass pass,
+                  enum kcp_storage judged, const struct kcp_plan *p)
+{
+    const int same = kept.stage == s && kept.judged == judged && kept.pass == pass &&
+                     !memcmp(&kept.k, k, sizeof *k);
+    if (same) return KCP_OK;
+    bag_free(&kept.in), bag_free(&kept.want);
+    kept.stage = NULL;
+    inputs_draw(&kept.in, k, s, judged);
+    int status = KCP_OK;
+    kept.alive = NAN;
+    if (!strncmp(s->name, "14", 2)) {
+        bag_copy(&kept.want, &kept.in);
+        status = pipeline_conv(&kept.want, k, pass);
+    } else if (s->oracle) {
+        bag_copy(&kept.want, &kept.in);
+        status = pipeline_family(&kept.want, s, k, pass);
+        kept.alive = !strncmp(s->name, "15", 2) ? alive_spike(&kept.in, k, p)
+                                                : alive_family(&kept.in, s, k, p);
+    } else if (s->ranks || !strncmp(s->name, "01", 2)) {
+        bag_copy(&kept.want, &kept.in);
+        status = pipeline_oracle(&kept.want, k, pass == KCP_BACKWARD ||
+                                 !strncmp(s->name, "13", 2));
+        kept.alive = alive_far(&kept.want, k, p);
+        if (!s->ranks) {                          /* 01 reads what the gate made */
+            bag_free(&kept.in);
+            bag_copy(&kept.in, &kept.want);
+            bag_round(&kept.in, judged);
+            struct kcp_call c = call_of(s, k, p, 0, pass);
+            bag_copy(&kept.want, &kept.in);
+            status = bag_run(&kept.want, s, &c);
+        }
+    } else {
+        struct kcp_call c = call_of(s, k, p, 0, pass);
+        status = pipeline_chunks(&kept.in, k);
+        bag_round(&kept.in, judged);
+        bag_copy(&kept.want, &kept.in);
+        if (!status) status = bag_run(&kept.want, s, &c);
+    }
+    kept.rms_v = rms(bag_find(&kept.in, "v"));
+    kept.rms_sum = in_step(&k->call) * sqrt((double)k->call.T)
+                 * rms(bag_find(&kept.want, "dg_raw"));
+    kept.rms_dA = fmax(kept.rms_sum * sqrt(k->call.KG), in_step(&k->call)
+                       * rms_dA(&kept.in, &kept.want, &k->call));
+    kept.k = *k, kept.judged = judged, kept.pass = pass;
+    if (!status) kept.stage = s;
+    return status;
+}
+
+int expected_find(const struct kcp_stage *s, const struct kcase *k, enum kcp_pass pass,
+                  enum kcp_storage judged, const struct kcp_plan *p,
+                  const struct expected **x)
+{
+    const int status = expect(s, k, pass, judged, p);
+    *x = status ? NULL : &kept;
+    return status;
+}
+
+const struct expected *expected_of(const struct kcp_stage *s, const struct kcase *k,
+                                   enum kcp_pass pass, enum kcp_storage judged,
+                                   const struct kcp_plan *p)
+{
+    const struct expected *x;
+    return expected_find(s, k, pass, judged, p, &x), x;
+}
+
+int has_backward(const struct kcp_stage *s)
+{
+    int backward = !strncmp(s->name, "07", 2);
+    for (int i = 0; i < s->nfields; i++) backward |= s->fields[i].io == KCP_BOUT;
+    return backward;
+}

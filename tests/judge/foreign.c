@@ -1,0 +1,105 @@
+/* foreign.c -- outputs that somebody else computed from emitted cases: the verdict.
+ *
+ * Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: tests/cli/cli.sh.
+ * Next: main.c.
+ */
+#include "emit.h"
+#include "tests/npy/npy.h"
+#include "trial.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* One output file against what it should be, by rank where ranks cut it. */
+static int judge_file(const char *path, const struct kcp_stage *s,
+                      const struct kcp_field *f, const struct expected *x,
+                      const struct kcase *k, const struct kcp_plan *p, struct worst *w,
+                      struct kcp_report *rep)
+{
+    const struct tensor *t = bag_find(&x->want, f->name);
+    struct npy a;
+    char why[512], found[128], want[128];
+    if (!t) return 0;
+    if (npy_read(path, &a, why, sizeof why)) return report_fail(rep, "%s", why), 1;
+    int64_t dim[4];
+    int bad = a.nd != t->nd || a.kind == NPY_I64 || a.kind == NPY_I32;
+    emit_dims(f, &k->call, t, dim);
+    for (int d = 0; d < t->nd && !bad; d++) bad = a.dim[d] != dim[d];
+    if (bad) report_fail(rep, "%s: found %s, expected %s", path,
+                         npy_shape(a.nd, a.dim, found, sizeof found),
+                         npy_shape(t->nd, dim, want, sizeof want));
+    const int cut = s->ranks && f->shape[0] == 'T';
+    for (int r = 0; r < (cut ? p->R : 1) && !bad; r++) {
+        struct kcp_call c = call_of(s, k, p, r, x->pass);
+        struct slice y = { .stage = s, .field = f, .call = &c, .nd = t->nd, .rank = r,
+                           .all = t->p, .all_rows = t->dim[0], .rms_v = x->rms_v,
+                           .rms_sum = x->rms_sum, .rms_dA = x->rms_dA,
+                           .judged = x->judged };
+        int64_t row = t->dim[0] ? t->n / t->dim[0] : 0;
+        memcpy(y.dim, t->dim, sizeof y.dim);
+        if (cut) y.first = p->ctx[r].begin, y.dim[0] = p->ctx[r].end - y.first;
+        y.got = (double *)a.data + y.first * row;
+        y.want = (double *)t->p + y.first * row;
+        check_slice(&y, w);
+    }
+    npy_free(&a);
+    return bad;
+}
+
+static void judge_dir(const char *dir, const struct kcp_stage *s, const struct kcase *k,
+                      int pass, enum kcp_storage storage, struct kcp_report *rep)
+{
+    struct kcp_plan *p = case_plan(k, s->ranks ? k->call.R : 1);
+    const struct expected *x = p ? expected_of(s, k, pass, storage, p) : NULL;
+    struct worst w = { 0 };
+    const struct kcp_call c = p ? call_of(s, k, p, 0, pass) : k->call;
+    char path[4096], file[32];
+    int bad = !x;
+    for (int i = 0; x && i < s->nfields; i++) {
+        const struct kcp_field *f = &s->fields[i];
+        if (field_in(f) || !field_used(f, &c)) continue;
+        snprintf(file, sizeof file, "%s.npy", f->name);
+        emit_path(path, sizeof path, dir, k->id, pass, file);
+        bad |= judge_file(path, s, f, x, k, p, &w, rep);
+    }
+    kcp_plan_free(p);
+    if (!bad && (w.nan || !(w.err <= w.tol)))
+        report_fail(rep,
+                    "case %d %s: %s rank %d head %d: error %.2e > %.0e; worst at %s%s:"
+                    " %.9g, should be %.9g", k->id,
+               emit_pass_name[pass], w.field,      w.rank, w.head,
+                    w.err, w.tol, w.field, w.where, w.got, w.want);
+    else if (!bad) rep->pass++;
+    if (!bad && w.tol > 0)
+        printf("  case %3d %-9s worst %s %.1e of %.0e\n", k->id,
+               emit_pass_name[pass], w.field, w.err, w.tol);
+}
+
+int judge_foreign(const char *dir, const struct options *o, struct kcp_report *rep)
+{
+    char path[4096], stage[32], storage[8];
+    unsigned long long seed;
+    int full, ranks, n = 0, as = 0;
+    snprintf(path, sizeof path, "%s/cases.txt", dir);
+    FILE *f = fopen(path, "r");
+    if (!f || fscanf(f, "stage %31s seed %llu full %d ranks %d storage %7s", stage,
+                     &seed,
+                     &full, &ranks, storage) != 5) {
+        if (f) fclose(f);
+        fprintf(stderr, "kcp-check: %s: %s, expected what --emit wrote\n", path,
+                f ? "not readable as a list of cases" : "not found");
+        return 2;
+    }
+    fclose(f);
+    while (as < 2 && strcmp(emit_storage[as], storage)) as++;
+    const struct kcp_stage *s = stage_find(stage);
+    if (!s || strcmp(emit_storage[as], storage) || ranks < 0 || ranks > 8)
+        return fprintf(stderr, "kcp-check: %s: found stage %s, storage %s, expected"
+                       " what --emit wrote\n", path, stage, storage), 2;
+    struct kcase *list = cases_make(s, full, 0, seed, ranks, &n);
+    printf("%s, %d cases, %s\n", s->name, n, storage);
+    for (int i = 0; i < n; i++)
+        for (int pass = 0; pass <= has_backward(s); pass++)
+            judge_dir(dir, s, &list[i], pass, as, rep);
+    free(list);
+    return report_close(rep, o->strict);
+}

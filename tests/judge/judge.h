@@ -1,0 +1,243 @@
+/* judge.h -- what the judge's own files share: tensors, cases, trials, reports.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
+ * Next: core.c, which walks stages, variants and cases.
+ *
+ * A stage's inputs and outputs are known by the names of its field table, so nothing
+ * here knows any stage: a variant added to the tree is judged without a line of code.
+ */
+#ifndef KCP_JUDGE_H
+#define KCP_JUDGE_H
+
+#include "layer.h"
+#include "ref.h"
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- tensors (bag.c): named arrays, double or int, as the references take them */
+struct tensor {
+    char name[16];
+    int nd;
+    int64_t dim[4], n;
+    enum kcp_store store;
+    void *p;
+};
+struct bag { int n; struct tensor t[80]; };
+
+struct tensor *bag_find(const struct bag *b, const char *name);
+struct tensor *bag_add(struct bag *b, const char *name, const char *shape,
+                       enum kcp_store store, const struct kcp_call *c);
+void bag_free(struct bag *b);
+void bag_copy(struct bag *to, const struct bag *from);  /* what `to` had is freed */
+void *room_for(size_t bytes);                 /* exit status 2 where there is none */
+/* The number a letter of a shape stands for, e.g. "NS+1"; -1 when there is none. */
+int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len);
+int     shape_dims(const struct kcp_call *c, const char *shape, int64_t dim[4]);
+/* Fill args' pointers from the bag and run the stage's reference into the bag. */
+int  bag_run(struct bag *b, const struct kcp_stage *s, const struct kcp_call *c);
+int  field_in(const struct kcp_field *f);                       /* an input? */
+int  field_used(const struct kcp_field *f, const struct kcp_call *c);
+size_t store_bytes(enum kcp_store store, enum kcp_storage storage);
+
+/* ---- random numbers (inputs.c): a stream is named by seed, case and tensor */
+struct stream { uint64_t s; };
+struct stream stream_of(uint64_t seed, const char *name);
+double uniform(struct stream *s);       /* (0, 1) */
+double normal(struct stream *s);
+
+/* ---- cases (cases.c) */
+enum regime { LIVE, STRONG, SATURATED };
+struct kcase {
+    int id;
+    struct kcp_call call;               /* sizes and options; N, T filled in */
+    enum regime regime;
+    int64_t cu[13], cuts[17];           /* of sequences; of ranks, when uneven */
+    int uneven, with_h0, with_dht, mixed_want;
+    int spike, masks;                   /* 15: a few, none, half, long runs */
+    int64_t L;                          /* canonical segment length, or 0 */
+    uint64_t seed;
+};
+extern const char *const regime_name[], *const form_name[], *const model_name[];
+/* The covering list of a stage: every axis value, all pairs of regime, ranks and form;
+ * full: all pairs of all axes. wide: K, V of 64 and 128 and C = 64 alone, which is what
+ * tensor-core versions take. ranks > 0 fixes R. *n cases; the caller frees. */
+struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t seed,
+                         int ranks, int *n);
+/* Four of K and V beyond 128, unequal, HV > H: for kernels that claim any size. */
+struct kcase *cases_tall(const struct kcp_stage *s, uint64_t seed, int ranks, int *n);
+/* A case in words, and back (case_text.c): 0, or 1 and the word that is wrong. */
+void case_print(const struct kcase *k, char *buf, size_t n);
+int  case_parse(const char *text, struct kcase *k, char *why, size_t n);
+int  cases_parse(const char *text, struct kcase *k, int max, char *why, size_t n);
+double case_scale(int K);                     /* K^-1/2 */
+/* The plan of a case; the caller frees it. NULL when memory is out. */
+struct kcp_plan *case_plan(const struct kcase *k, int R);
+
+/* The inputs of a case, rounded to a storage type (inputs.c), and what the references
+ * make of them (pipeline.c): 02 to 11 on one rank, or the token recurrence. */
+int  inputs_draw(struct bag *b, const struct kcase *k, const struct kcp_stage *s,
+                 enum kcp_storage storage);
+void bag_round(struct bag *b, enum kcp_storage storage);
+int  pipeline_chunks(struct bag *b, const struct kcase *k);
+int  pipeline_oracle(struct bag *b, const struct kcase *k, int backward);
+int  pipeline_conv(struct bag *b, const struct kcase *k, enum kcp_pass pass);
+void family_draw(struct bag *b, const struct kcase *k);                /* family.c */
+void spike_draw(struct bag *b, const struct kcase *k);                 /* spike.c */
+double alive_spike(const struct bag *b, const struct kcase *k,
+                   const struct kcp_plan *p);
+int  pipeline_family(struct bag *b, const struct kcp_stage *s, const struct kcase *k,
+                     enum kcp_pass pass);
+double alive_family(const struct bag *b, const struct kcp_stage *s,
+                    const struct kcase *k, const struct kcp_plan *p);
+int  bag_grid(struct bag *b, const struct kcp_context *x, const struct kcp_call *c);
+double alive_far(const struct bag *b, const struct kcase *k, const struct kcp_plan *p);
+
+/* ---- numbers (check.c) */
+enum outcome { PASS, MARGINAL, FAIL, NA, SKIP };
+extern const char *const outcome_name[];
+struct worst {
+    double err, tol, got, want;         /* err / tol is the largest seen */
+    char field[16], where[96], first[64];
+    int rank, head, nan;
+};
+/* One rank's slice of a tensor, and what it should be. */
+struct slice {
+    const struct kcp_stage *stage;
+    const struct kcp_field *field;
+    const struct kcp_call *call;        /* of the rank */
+    const double *got, *want;           /* dim[0] rows each */
+    int64_t dim[4];
+    int nd, rank;
+    int64_t first;                      /* global number of row 0, for messages */
+    const double *all;                  /* the whole expected tensor */
+    int64_t all_rows;
+    double rms_v;                       /* RMS(v), the natural size of states */
+    double rms_sum;                     /* of a sum of dg_raw over tokens, by chance */
+    double rms_dA;                      /* likewise of what they add to dA_log */
+    enum kcp_storage judged;
+};
+double tolerance(const struct slice *s, int is_M);
+void   check_slice(const struct slice *s, struct worst *w);
+double to_storage(double x, enum kcp_storage storage);
+void   encode(void *to, const double *from, int64_t n, size_t bytes);
+void   decode(double *to, const void *from, int64_t n, size_t bytes);
+
+/* ---- memory (memory.c; device.cu when CUDA was found) */
+struct memory {
+    const char *name;
+    void *(*alloc)(size_t);
+    void  (*free)(void *);
+    int   (*copy)(void *to, const void *from, size_t n);
+    int   (*sync)(void);
+    int   (*threads_run)(int R, int (*body)(struct kcp_comm *, void *), void *arg,
+                         char *why, size_t n);
+    const struct kcp_mapops *mapops;
+    int   (*gpu)(int i);                      /* the calling thread's from here on */
+    int   (*fill)(void *p, int byte, size_t n);
+};
+/* What nobody wrote: all ones, a NaN in every storage type. With room_bare it stays as
+ * the allocator left it, which is what initcheck wants to see. */
+extern int room_bare;
+void *room_unwritten(const struct memory *m, size_t n);
+extern const struct memory host_memory;
+const struct memory *device_memory(void);     /* NULL: no device, or built without */
+
+/* ---- ranks in turn (in_turn.c): one at a time on what they share, where asked for */
+extern int ranks_in_turn;
+void turn_begin(void);                        /* a copy between two ranks has it too */
+void turn_end(void);
+int  ranks_threads(const struct memory *m, int R,
+                   int (*body)(struct kcp_comm *, void *), void *arg, char *why,
+                   size_t n);
+
+/* ---- ranks (ranks.c): threads of this process; or processes, of which this one fills,
+ * runs and judges its own seat, and all agree on the verdict */
+struct trial;
+/* backend: NULL, "threads" or "nccl". Sets *R to the launcher's when there is one.
+ * Status 0, or 1 or 2 for main, with one line said. */
+int  ranks_open(const char *backend, int device, int *R);
+void ranks_close(void);
+int  ranks_mine(void);                       /* this process's rank; -1: all are here */
+int  ranks_apart(void);                       /* each on a GPU of its own? */
+int  ranks_run(const struct memory *m, int R, int (*body)(struct kcp_comm *, void *),
+               void *arg, char *why, size_t n);
+void ranks_doing(const char *what);           /* said when a rank is lost */
+void ranks_agree(struct trial *t);            /* the worst of all processes' */
+/* Exchanges of random plans and maps, every form, bit for bit: trials of them. */
+int  exchange_trials(int trials, int R, int device);
+/* One such plan over ranks that are there already, each with its own copy of it. *wrong
+ * grows by this rank's wrong numbers. */
+int  exchange_on(struct kcp_comm *comm, const struct memory *m, uint64_t seed,
+                 long long *wrong);
+
+/* ---- trials (trial.c): one variant on one case */
+struct trial {
+    enum outcome outcome;
+    int backward;                             /* in which of the two walks */
+    struct worst worst;
+    double alive;
+    struct kcp_traffic traffic;               /* of all ranks */
+    char why[160];                            /* n/a, skip, or what broke */
+    char map[1024];                           /* a failure by rank and chunk */
+};
+struct options {
+    const char *stage, *variant;
+    int ranks, full, quiet, strict;
+    int only_device;                          /* leave out what runs on the host */
+    enum kcp_storage storage;                 /* of --emit */
+    uint64_t seed;
+    const struct kcase *alone;                /* these cases and no other, or NULL */
+    int nalone;
+    const struct kcp_variant *reference;      /* what its stage is held to, or NULL */
+};
+/* judged: the tolerance held to, and the rounding of the inputs; a mutant, written in
+ * double, is held to all three. */
+extern int trial_repeats;                     /* the same bits so many times: 1 */
+int trial_run(const struct kcp_stage *s, const struct kcp_variant *v,
+              const struct kcase *k, enum kcp_storage judged, struct trial *out);
+
+/* ---- variants and checks, found by the linker (ref/core/variants.c, registry.c) */
+const struct kcp_stage *stage_find(const char *name);
+int is_mutant(const struct kcp_variant *v);
+/* A variant from a shared object; NULL and *why on failure. */
+const struct kcp_variant *variant_load(const char *path, char *why, size_t n);
+
+/* ---- report.c */
+struct kcp_report {
+    int pass, marginal, fail, na, skip, caught, survived, expectations;
+    int quiet;
+    char first[256];                          /* the first failure, for Criterion */
+};
+void expect_(struct kcp_report *r, int ok, const char *file, int line, const char *expr,
+             const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+#define EXPECT(rep, ok, ...)                                                          \
+    expect_(rep, (ok) != 0, __FILE__, __LINE__, #ok, __VA_ARGS__)
+void report_fail(struct kcp_report *r, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+int  report_close(const struct kcp_report *r, int strict);    /* the exit status */
+
+/* An extra check of a stage, beside its variants: tests/NN_name.c. One named gpu_* is
+ * run under --device too, and returns KCP_NA, with a line, where there is none. */
+struct kcp_check { const char *stage, *name, *what; int (*run)(struct kcp_report *); };
+#define KCP_CHECK(ident)                                                              \
+    extern const struct kcp_check ident;                                              \
+    __attribute__((used, section("kcp_checks")))                                      \
+    const struct kcp_check *const ident##_at = &ident;                                \
+    const struct kcp_check ident
+int kcp_checks(const char *stage, const struct kcp_check **out, int max);
+/* All are, or the one that --variant names; under --device only gpu_*. */
+int check_asked(const struct options *o, const struct kcp_check *c);
+
+/* ---- the core (core.c): what Criterion, kcp-check and the labs all call */
+int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
+                  const struct options *o, struct kcp_report *rep);
+int judge_check(const struct kcp_check *c, struct kcp_report *rep);
+int judge_all(const struct options *o, struct kcp_report *rep);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,193 @@
+/* pipeline.c -- what the references make of a case: the expected side of every trial.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
+ * Next: cases.c.
+ *
+ * Stages of one rank get their inputs from the chain of references before them, so that
+ * w, kg, h are those of a real layer (unrelated random ones grow without bound). Stages
+ * of ranks are held to the token recurrence, which knows no chunk and no rank.
+ */
+#include "judge.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int run(struct bag *b, const char *stage, struct kcp_call *c, enum kcp_pass pass)
+{
+    const struct kcp_stage *s = stage_find(stage);
+    c->pass = pass;
+    return s ? bag_run(b, s, c) : KCP_NA;
+}
+
+int bag_grid(struct bag *b, const struct kcp_context *x, const struct kcp_call *c)
+{
+    memcpy(bag_add(b, "cu", "NS+1", KCP_I32, c)->p, x->cu, 4 * (x->NS + 1));
+    memcpy(bag_add(b, "cn", "NS+1", KCP_I32, c)->p, x->cn, 4 * (x->NS + 1));
+    memcpy(bag_add(b, "sc", "NC", KCP_I32, c)->p, x->sc, 4 * x->NC);
+    return KCP_OK;
+}
+
+/* The state each stretch begins (ends) with: its own row of h0 (dht), nothing, or,
+ * where the sequence came from elsewhere, a random one. h_start knows only the first
+ * kind. */
+static void fill_states(struct bag *b, const struct kcase *k, const struct kcp_plan *p,
+                        const struct kcp_call *c, const char *of_sequence,
+                        const char *all, const char *own, int backward)
+{
+    double *any = bag_add(b, all, "NS HV K V", KCP_ACC, c)->p;
+    const struct tensor *t = bag_find(b, of_sequence);
+    double *begin = bag_add(b, own, "NS HV K V", KCP_ACC, c)->p;
+    const size_t n = (size_t)c->HV * c->K * c->V;
+    struct stream s = stream_of(k->seed, all);
+    for (int j = 0; j < c->NS; j++) {
+        const struct kcp_segment *g = &p->seg[j];
+        const int at = backward ? c->NS - 1 : 0, sure = backward ? g->last : g->first;
+        const int from_elsewhere = !sure || (k->uneven && !k->L && j == at);
+        const double *row = t ? (double *)t->p + g->n * n : NULL;
+        for (size_t i = 0; i < n; i++) {
+            begin[j * n + i] = !from_elsewhere && row ? row[i] : 0;
+            any[j * n + i] = from_elsewhere ? .5 * normal(&s) : begin[j * n + i];
+        }
+    }
+}
+
+static void fill_marks(struct bag *b, const struct kcase *k, const struct kcp_call *c)
+{
+    static const int mixed[] = { 3, 1, 0, 2 };
+    int *want = bag_add(b, "want", "NS", KCP_I32, c)->p;
+    int *range = bag_add(b, "range", "2", KCP_I32, c)->p;
+    for (int j = 0; j < c->NS; j++) want[j] = k->mixed_want ? mixed[j % 4] : 3;
+    range[0] = k->id % 3 == 2 && c->NS > 1;         /* not always from the first */
+    range[1] = k->id % 7 == 6 ? range[0] : c->NS;   /* sometimes empty */
+}
+
+/* 02, 03, 05, 04 and 09, 11, 10, 02 back, over the stretches of one rank. */
+int pipeline_chunks(struct bag *b, const struct kcase *k)
+{
+    struct kcp_call c = k->call;
+    struct kcp_plan *p = case_plan(k, 1);
+    int status = KCP_OK;
+    if (!p) return KCP_NO_MEMORY;
+    c.R = c.NS = p->ctx[0].NS;
+    c.NC = p->ctx[0].NC;
+    bag_grid(b, &p->ctx[0], &c);
+    fill_states(b, k, p, &c, "h0", "h_in", "h_start", 0);
+    fill_states(b, k, p, &c, "dht", "dh_out", "dh_end", 1);
+    fill_marks(b, k, &c);
+    memcpy(bag_add(b, "h_kept_in", "1 HV K V", KCP_ACC, &c)->p, bag_find(b, "h_in")->p,
+           8 * (size_t)c.HV * c.K * c.V);
+
+    c.part = KCP_LOCAL | KCP_REVERSE;
+    static const struct { const char *stage; enum kcp_pass pass; } walk[] = {
+        { "02_gate", KCP_FORWARD }, { "03_wy", KCP_FORWARD },
+        { "04_chunk", KCP_FORWARD },
+        { "05_affine", KCP_FORWARD }, { "09_chunk_backward", KCP_FORWARD },
+        { "11_merge_backward", KCP_FORWARD }, { "10_wy_backward", KCP_FORWARD },
+        { "02_gate", KCP_BACKWARD },
+    };
+    for (size_t i = 0; i < sizeof walk / sizeof *walk && !status; i++) {
+        if (!strcmp(walk[i].stage, "05_affine")) {  /* every map, for the fold of 07 */
+            int *want = bag_find(b, "want")->p, kept[64];
+            memcpy(kept, want, 4 * (size_t)c.NS);
+            for (int j = 0; j < c.NS; j++) want[j] = 3;
+            status = run(b, "05_affine", &c, KCP_FORWARD);
+            const struct tensor *map = bag_find(b, "map");
+            if (!status && map)
+                memcpy(bag_add(b, "maps", "R HV K V+K", KCP_MAP, &c)->p, map->p,
+                       8 * map->n);
+            memcpy(want, kept, 4 * (size_t)c.NS);
+        }
+        if (!status) status = run(b, walk[i].stage, &c, walk[i].pass);
+        if (status == KCP_NA) status = KCP_OK;     /* a reference still to be written */
+    }
+    kcp_plan_free(p);
+    return status;
+}
+
+/* The token recurrence on the whole batch: 02, 01, and back. */
+int pipeline_oracle(struct bag *b, const struct kcase *k, int backward)
+{
+    struct kcp_call c = k->call;
+    const int *zero = (int[]){ 0, (int)c.T };
+    c.R = c.NS = 1;
+    c.NC = (int)((c.T + c.C - 1) / c.C);
+    memcpy(bag_add(b, "cu", "NS+1", KCP_I32, &c)->p, zero, 8);
+    int *cn = bag_add(b, "cn", "NS+1", KCP_I32, &c)->p;
+    cn[0] = 0, cn[1] = c.NC;
+    struct tensor *sc = bag_add(b, "sc", "NC", KCP_I32, &c);
+    memset(sc->p, 0, 4 * sc->n);
+    int status = run(b, "02_gate", &c, KCP_FORWARD);
+    if (!status) status = run(b, "01_step", &c, KCP_FORWARD);
+    if (status || !backward) return status;
+    status = run(b, "01_step", &c, KCP_BACKWARD);
+    if (!status) status = run(b, "02_gate", &c, KCP_BACKWARD);
+    if (!status && bag_find(b, "dA_part")) {
+        memcpy(bag_add(b, "dA_log", "HV", KCP_ACC, &c)->p, bag_find(b, "dA_part")->p,
+               8 * (size_t)c.HV);
+        memcpy(bag_add(b, "ddt_bias", "HV KG", KCP_ACC, &c)->p,
+               bag_find(b, "ddt_part")->p,
+               8 * (size_t)c.HV * c.KG);
+    }
+    return status;
+}
+
+/* The convolution on one rank: the reference alone, with nothing to exchange. */
+struct alone { struct bag *b; struct kcp_call c; };
+
+static int alone_body(struct kcp_comm *comm, void *arg)
+{
+    struct alone *a = arg;
+    a->c.comm = comm;
+    return bag_run(a->b, stage_find("14_conv"), &a->c);
+}
+
+int pipeline_conv(struct bag *b, const struct kcase *k, enum kcp_pass pass)
+{
+    struct kcp_plan *p = case_plan(k, 1);
+    if (!p) return KCP_NO_MEMORY;
+    struct alone a = { b, k->call };
+    a.c.pass = pass, a.c.R = 1, a.c.r = 0, a.c.plan = p;
+    a.c.NS = p->ctx[0].NS, a.c.NC = p->ctx[0].NC;
+    bag_grid(b, &p->ctx[0], &a.c);
+    int status = kcp_threads_run(1, alone_body, &a, NULL, 0);
+    kcp_plan_free(p);
+    return status;
+}
+
+/* How much of a state that enters the sequence's first token is alive where the last
+ * rank takes over: |product of the token maps|_F / sqrt(K), mean over heads. NaN when
+ * no sequence reaches across that cut. Needs k, g, beta in the bag. */
+double alive_far(const struct bag *b, const struct kcase *k, const struct kcp_plan *p)
+{
+    const struct kcp_call *c = &k->call;
+    const int K = c->K, HV = c->HV, KG = c->KG;
+    const struct tensor *tk = bag_find(b, "k"), *tg = bag_find(b, "g"),
+                        *tb = bag_find(b, "beta");
+    int last = -1;
+    for (int j = 0; j < p->S; j++)
+        if (!p->seg[j].first && p->seg[j].rank != p->seg[j - 1].rank) last = j;
+    if (last < 0 || !tk || !tg || !tb) return NAN;
+    const double (*key)[c->H][K] = tk->p, (*g)[HV][KG] = tg->p, (*beta)[HV] = tb->p;
+    double (*M)[K] = malloc(sizeof(double) * K * K), *row = malloc(sizeof(double) * K);
+    double sum = 0;
+    for (int n = 0; M && row && n < HV; n++) {
+        for (int i = 0; i < K; i++)
+            for (int j = 0; j < K; j++) M[i][j] = i == j;
+        for (int64_t t = p->cu_seqlens[p->seg[last].n]; t < p->seg[last].begin; t++) {
+            const double *x = key[t][n / (HV / c->H)];
+            for (int j = 0; j < K; j++) row[j] = 0;
+            for (int i = 0; i < K; i++) {
+                const double decay = exp(g[t][n][KG == 1 ? 0 : i]);
+                for (int j = 0; j < K; j++) row[j] += x[i] * (M[i][j] *= decay);
+            }
+            for (int i = 0; i < K; i++)
+                for (int j = 0; j < K; j++) M[i][j] -= beta[t][n] * x[i] * row[j];
+        }
+        double f = 0;
+        for (int i = 0; i < K; i++)
+            for (int j = 0; j < K; j++) f += M[i][j] * M[i][j];
+        sum += sqrt(f / K) / HV;
+    }
+    free(M), free(row);
+    return sum;
+}

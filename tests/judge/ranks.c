@@ -1,0 +1,210 @@
+/* ranks.c -- where the ranks of a trial are: threads here, GPUs here, or processes.
+ *
+ * Book: chapter 20, and CONTRIBUTING.md.  Checked by: tests/cli/processes.sh.
+ * Next: exchange_trials.c.
+ *
+ * Under a launcher every process walks the same trials from the same seed, runs its own
+ * seat, and all take the worst verdict of any, so that they walk on alike. A lost rank
+ * ends the walk: every process says whom it misses, and exits with 1. */
+#include "judge.h"
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static struct kcp_comm *host, *gpu;        /* of this process; NULL: threads */
+static int apart;
+
+/* ---- GPUs of one process: NCCL starts slowly, so its ranks stay for all trials */
+static struct pool {
+    pthread_mutex_t lock;
+    pthread_cond_t change;
+    pthread_t thread;
+    int R, running, ended, quit, round, done, status;
+    int (*body)(struct kcp_comm *, void *);
+    void *arg;
+    char why[200];
+} pool = { .lock = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER };
+
+static void wait_a_moment(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_nsec += 20 * 1000 * 1000;
+    if (t.tv_nsec >= 1000000000) t.tv_nsec -= 1000000000, t.tv_sec++;
+    pthread_cond_timedwait(&pool.change, &pool.lock, &t);
+}
+
+static int worker(struct kcp_comm *comm, void *arg)
+{
+    for (int seen = 0;;) {
+        pthread_mutex_lock(&pool.lock);
+        while (pool.round == seen && !pool.quit && !comm->lost(comm, NULL, NULL, 0))
+            wait_a_moment();
+        const int stop = pool.round == seen;
+        seen = pool.round;
+        pthread_mutex_unlock(&pool.lock);
+        if (stop) return comm->lost(comm, NULL, NULL, 0) ? KCP_COMM : KCP_OK;
+        const int status = pool.body(comm, pool.arg);
+        if (status) return status;
+        pthread_mutex_lock(&pool.lock);
+        pool.done++;
+        pthread_cond_broadcast(&pool.change);
+        pthread_mutex_unlock(&pool.lock);
+    }
+}
+
+static void *pool_thread(void *arg)
+{
+    const int status = kcp_nccl_threads_run(pool.R, worker, NULL, pool.why,
+                                            sizeof pool.why);
+    pthread_mutex_lock(&pool.lock);
+    pool.status = status, pool.ended = 1;
+    pthread_cond_broadcast(&pool.change);
+    pthread_mutex_unlock(&pool.lock);
+    return NULL;
+}
+
+static void pool_stop(void)
+{
+    if (!pool.running) return;
+    pthread_mutex_lock(&pool.lock);
+    pool.quit = 1;
+    pthread_cond_broadcast(&pool.change);
+    pthread_mutex_unlock(&pool.lock);
+    pthread_join(pool.thread, NULL);
+    pool.running = pool.ended = pool.quit = pool.round = 0;
+}
+
+static int pool_run(int R, int (*body)(struct kcp_comm *, void *), void *arg, char *why,
+                    size_t n)
+{
+    if (pool.running && (pool.R != R || pool.ended)) pool_stop();
+    if (!pool.running) {
+        pool.R = R, pool.why[0] = 0;
+        pool.running = !pthread_create(&pool.thread, NULL, pool_thread, NULL);
+    }
+    if (!pool.running) return KCP_NO_MEMORY;
+    pthread_mutex_lock(&pool.lock);
+    pool.body = body, pool.arg = arg, pool.done = 0, pool.round++;
+    pthread_cond_broadcast(&pool.change);
+    while (pool.done < R && !pool.ended) wait_a_moment();
+    const int ended = pool.ended, status = pool.status;
+    pthread_mutex_unlock(&pool.lock);
+    if (!ended) return KCP_OK;
+    snprintf(why, n, "%s", pool.why);
+    return status ? status : KCP_COMM;
+}
+
+/* ---- processes */
+static char doing[80] = "its start";
+
+void ranks_doing(const char *what) { snprintf(doing, sizeof doing, "%s", what); }
+
+static void lost(void)
+{
+    char why[200] = "the connection failed";
+    int rank = -1;
+    if (gpu) gpu->lost(gpu, &rank, why, sizeof why);
+    host->lost(host, &rank, why, sizeof why);
+    fprintf(stderr, "kcp-check: rank %d of %d: rank %d was lost in %s: %s\n", host->r,
+            host->R, rank, doing, why);
+    fflush(stdout);
+    host->fail(host, KCP_COMM, why);
+    _Exit(1);
+}
+
+int ranks_mine(void) { return host ? host->r : -1; }
+int ranks_apart(void) { return apart; }
+
+int ranks_open(const char *backend, int device, int *R)
+{
+    struct kcp_who who;
+    char why[300] = "";
+    const int nccl = backend ? !strcmp(backend, "nccl") : 0;
+    int status = kcp_who(&who, why, sizeof why);
+    if (!status && who.R == 1) {
+        apart = nccl;
+        if (nccl && (!device || !*R))
+            snprintf(why, sizeof why, "--backend nccl: expected --device, --ranks too");
+    } else if (!status && *R && *R != who.R)
+        snprintf(why, sizeof why, "--ranks: found '%d', %s started %d", *R,
+                 who.launcher, who.R);
+    else if (!status && who.R > 8)
+        snprintf(why, sizeof why, "%s started %d ranks, expected 1 to 8", who.launcher,
+                 who.R);
+    if (status || why[0]) {
+        fprintf(stderr, "kcp-check: %s\n", why);
+        return 2;
+    }
+    if (who.R == 1) return 0;
+    *R = who.R;
+    const struct memory *m = device ? device_memory() : NULL;
+    status = kcp_processes(&host, &who, why, sizeof why);
+    if (!status && m) {
+        apart = 1;
+        status = m->gpu(who.local);
+        if (status) snprintf(why, sizeof why, "no GPU for local rank %d", who.local);
+        else status = kcp_nccl_over(&gpu, host, why, sizeof why);
+    }
+    if (status) fprintf(stderr, "kcp-check: rank %d of %d: %s\n", who.r, who.R, why);
+    else if (who.r && !freopen("/dev/null", "w", stdout)) return 1;
+    else printf("%d processes of %s, %s\n", who.R, who.launcher,
+                gpu ? "a GPU each, NCCL" : "over TCP");
+    return status ? status == KCP_BAD ? 2 : 1 : 0;
+}
+
+void ranks_close(void)
+{
+    pool_stop();
+    if (gpu) gpu->free(gpu);
+    if (host) host->free(host);
+    gpu = host = NULL;
+}
+
+int ranks_run(const struct memory *m, int R, int (*body)(struct kcp_comm *, void *),
+              void *arg, char *why, size_t n)
+{
+    if (!host && apart && m != &host_memory) return pool_run(R, body, arg, why, n);
+    if (!host) return ranks_threads(m, R, body, arg, why, n);
+    struct kcp_comm *comm = m == &host_memory ? host : gpu;
+    int rank, status = comm ? body(comm, arg) : KCP_NA;
+    char first[160];
+    if (status && comm) {
+        snprintf(first, sizeof first, "returned status %d", status);
+        comm->fail(comm, status, first);
+    }
+    if (comm && comm->lost(comm, &rank, first, sizeof first)) {
+        snprintf(why, n, "rank %d: %s", rank, first);
+        lost();
+    }
+    return status;
+}
+
+/* Kept to plain numbers and words: every process is of one build. */
+void ranks_agree(struct trial *t)
+{
+    if (!host) return;
+    struct trial *all = malloc(sizeof *all * (size_t)host->R);
+    if (!all || host->all_gather(host, t, all, sizeof *t, NULL)) lost();
+    const struct trial own = *t;
+    *t = all[0];
+    t->alive = own.alive;
+    for (int r = 1; r < host->R; r++) {
+        const struct trial *o = &all[r];
+        const struct worst *x = &o->worst, *y = &t->worst;
+        const int worse = x->tol > 0 && (!(y->tol > 0) || (x->nan && !y->nan) ||
+                                         x->err / x->tol > y->err / y->tol);
+        const struct kcp_traffic sum = { t->traffic.bytes + o->traffic.bytes,
+            t->traffic.messages + o->traffic.messages,
+            t->traffic.collectives + o->traffic.collectives };
+        if (worse) t->worst = o->worst, memcpy(t->map, o->map, sizeof t->map);
+        if (o->outcome == FAIL && t->outcome != FAIL)
+            t->outcome = FAIL, memcpy(t->why, o->why, sizeof t->why);
+        else if (o->outcome == MARGINAL && t->outcome == PASS) t->outcome = MARGINAL;
+        else if (o->outcome == NA && t->outcome != FAIL) t->outcome = NA;
+        t->traffic = sum;
+    }
+    free(all);
+}

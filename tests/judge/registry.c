@@ -1,0 +1,63 @@
+/* registry.c -- checks as the linker found them, sorted by stage and name; a variant
+ * from a shared object. ref/core/variants.c has those of the program.
+ *
+ * Book: CONTRIBUTING.md, "Adding".  Checked by: tests/judge/self_lists.c.  Next: report.c.
+ */
+#include "judge.h"
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const struct kcp_check *const __start_kcp_checks[] __attribute__((weak));
+extern const struct kcp_check *const __stop_kcp_checks[] __attribute__((weak));
+
+int is_mutant(const struct kcp_variant *v) { return !strncmp(v->name, "mutant_", 7); }
+
+const struct kcp_stage *stage_find(const char *name) { return kcp_stage_find(name); }
+
+/* Of the stage asked for; or of what is no stage, "06" for 06_plan. */
+static int of_stage(const char *asked, const char *stage)
+{
+    if (!asked || !strcmp(asked, stage)) return 1;
+    char *end;
+    const long n = strtol(asked, &end, 10);
+    return end != asked && !*end && n == strtol(stage, NULL, 10);
+}
+
+int kcp_checks(const char *stage, const struct kcp_check **out, int max)
+{
+    int n = 0;
+    for (const struct kcp_check *const *c = __start_kcp_checks; c < __stop_kcp_checks;
+         c++)
+        if (of_stage(stage, (*c)->stage) && n < max) out[n++] = *c;
+    for (int i = 1; i < n; i++)                                /* by stage, then name */
+        for (int j = i; j > 0; j--) {
+            int s = strcmp(out[j - 1]->stage, out[j]->stage);
+            if (s < 0 || (!s && strcmp(out[j - 1]->name, out[j]->name) <= 0)) break;
+            const struct kcp_check *x = out[j];
+            out[j] = out[j - 1], out[j - 1] = x;
+        }
+    return n;
+}
+
+int check_asked(const struct options *o, const struct kcp_check *c)
+{
+    return (!o->variant || !strcmp(o->variant, c->name)) &&
+           (!o->only_device || !strncmp(c->name, "gpu_", 4));
+}
+
+const struct kcp_variant *variant_load(const char *path, char *why, size_t n)
+{
+    void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!so) {
+        snprintf(why, n, "%s", dlerror());
+        return NULL;
+    }
+    const struct kcp_variant *const *first = dlsym(so, "__start_kcp_variants");
+    const struct kcp_variant *const *last = dlsym(so, "__stop_kcp_variants");
+    const struct kcp_variant *const *exported = dlsym(so, "kcp_variant");
+    if (exported) return *exported;
+    if (first && last && first < last) return *first;
+    snprintf(why, n, "%s: no symbol kcp_variant, a pointer to its record", path);
+    return NULL;
+}

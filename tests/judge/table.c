@@ -1,0 +1,118 @@
+/* table.c -- a case at a table: every rank's seat filled, run, and collected.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
+ * Next: verdict.c.
+ */
+#include "trial.h"
+#include <stdlib.h>
+#include <string.h>
+
+int table_fill(struct table *t, const struct kcase *k, const struct kcp_plan *p,
+               enum kcp_pass pass, const struct bag *in, const struct bag *want)
+{
+    int status = KCP_OK;
+    t->R = t->stage->ranks ? k->call.R : 1;
+    t->seat = calloc(t->R, sizeof *t->seat);
+    if (!t->seat) return KCP_NO_MEMORY;
+    for (int r = 0; r < t->R && !status; r++) {
+        struct seat *s = &t->seat[r];
+        if (t->stage->ranks && ranks_mine() >= 0 && r != ranks_mine()) continue;
+        if (t->stage->ranks && ranks_apart() && ranks_mine() < 0) t->mem->gpu(r);
+        s->call = call_of(t->stage, k, p, r, pass);
+        s->plan = p, s->mem = t->mem, s->ranks = t->stage->ranks;
+        s->storage = t->variant->storage, s->poison = !is_mutant(t->variant);
+        status = seat_fill(s, t->stage, in, want);
+    }
+    return status;
+}
+
+void table_free(struct table *t)
+{
+    for (int r = 0; t->seat && r < t->R; r++) seat_free(&t->seat[r]);
+    free(t->seat);
+    t->seat = NULL;
+}
+
+/* Forward first, when backward is tried: the same name's forward, or the reference's. A
+ * mutant and its twin follow the reference's: theirs leave no block. */
+static int run_forward(struct seat *s, const struct kcp_variant *v)
+{
+    const struct kcp_stage *back = stage_find("13_backward");
+    const struct kcp_stage *fw = stage_find("08_forward");
+    const struct kcp_variant *same;
+    struct kcp_forward a;
+    if (!fw) return KCP_NA;
+    memset(&a, 0, sizeof a);
+    memcpy(&a, s->args, sizeof(struct kcp_call));
+    for (int i = 0; i < fw->nfields; i++)
+        for (int j = 0; j < back->nfields; j++)
+            if (!strcmp(fw->fields[i].name, back->fields[j].name))
+                memcpy((char *)&a + fw->fields[i].at, s->args + back->fields[j].at, 8);
+    const size_t width = s->storage == KCP_F64 ? 8 : s->storage == KCP_F32 ? 4 : 2;
+    const size_t no = (size_t)a.T * a.HV * a.V * width + 8;
+    const size_t nh = (size_t)a.N * a.HV * a.K * a.V * (width == 8 ? 8 : 4) + 8;
+    s->saved_bytes = kcp_saved_bytes(&a);
+    s->saved = a.saved = room_unwritten(s->mem, s->saved_bytes + 8);
+    a.saved_bytes = s->saved_bytes;
+    a.o = room_unwritten(s->mem, no), a.ht = room_unwritten(s->mem, nh);
+    int status = !a.saved || !a.o || !a.ht ? KCP_NO_MEMORY : KCP_OK;
+    const int wrong = is_mutant(v) || !strcmp(v->name, "twin");
+    const int found = wrong ? 0 : kcp_variants("08_forward", v->name, &same, 1);
+    if (!status && found && same->work && (a.work_bytes = same->work(&a)))
+        a.work = room_unwritten(s->mem, a.work_bytes);
+    if (!status && !found && v->where == KCP_DEVICE) status = KCP_NA;
+    if (!status) status = found ? same->run(&a) : ref_forward(&a);
+    if (s->mem->sync()) status = KCP_CUDA;
+    s->mem->free(a.o), s->mem->free(a.ht);
+    if (a.work) s->mem->free(a.work);
+    return status;
+}
+
+static int rank_body(struct kcp_comm *comm, void *arg)
+{
+    struct table *t = arg;
+    struct seat *s = &t->seat[comm ? comm->r : 0];
+    struct kcp_call *c = (struct kcp_call *)s->args;
+    void *work = NULL;
+    int status = KCP_OK;
+    c->comm = comm;
+    c->ops = s->mem->mapops;
+    c->plan = s->plan;
+    if (s->ranks && !strncmp(t->stage->name, "13", 2)) {
+        status = run_forward(s, t->variant);
+        ((struct kcp_backward *)s->args)->saved = s->saved;
+        ((struct kcp_backward *)s->args)->saved_bytes = s->saved_bytes;
+    }
+    if (comm) comm->traffic = (struct kcp_traffic){ 0 };
+    if (!status && t->variant->work && (c->work_bytes = t->variant->work(s->args)))
+        if (!(c->work = work = room_unwritten(s->mem, c->work_bytes)))
+            status = KCP_NO_MEMORY;
+    if (!status) status = t->variant->run(s->args);
+    /* Over NCCL a stream that ran to its end may have been aborted. */
+    if (comm && !status && ranks_apart()) {
+        s->traffic = comm->traffic;
+        status = comm->barrier(comm, NULL);
+    }
+    if (s->mem->sync() && !status) status = KCP_CUDA;
+    if (comm && !ranks_apart()) s->traffic = comm->traffic;
+    if (work) s->mem->free(work);
+    if (s->saved) s->mem->free(s->saved);
+    s->status = status;
+    /* "Not my shape" must not look like a lost rank. */
+    return status == KCP_NA ? KCP_OK : status;
+}
+
+int table_run(struct table *t, char *why, size_t n)
+{
+    int status = t->stage->ranks
+        ? ranks_run(t->mem, t->R, rank_body, t, why, n) : rank_body(NULL, t);
+    for (int r = 0; r < t->R && !status; r++) status = t->seat[r].status;
+    for (int r = 0; r < t->R && !status; r++)
+        status = seat_collect(&t->seat[r], why, n);
+    return status;
+}
+
+const struct memory *gpu_of_threads(void)
+{
+    return ranks_apart() || ranks_mine() >= 0 ? NULL : device_memory();
+}

@@ -1,0 +1,143 @@
+/* bag.c -- named tensors: what the references read and write, by the book's letters.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
+ * Next: inputs.c, which draws the first ones.
+ */
+#include "judge.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct tensor *bag_find(const struct bag *b, const char *name)
+{
+    for (int i = 0; i < b->n; i++)
+        if (!strcmp(b->t[i].name, name)) return (struct tensor *)&b->t[i];
+    return NULL;
+}
+
+int64_t shape_letter(const struct kcp_call *c, const char *s, size_t len)
+{
+    const struct { const char *name; int64_t is; } letter[] = {
+        { "T", c->T },     { "N", c->N },   { "NS", c->NS },     { "NC", c->NC },
+        { "R", c->R },     { "H", c->H },   { "HV", c->HV },     { "K", c->K },
+        { "V", c->V },     { "C", c->C },   { "KG", c->KG },     { "D", c->D },
+        { "Wc", c->Wc },   { "1", 1 },      { "2", 2 },          { "N+1", c->N + 1 },
+        { "NS+1", c->NS + 1 }, { "V+K", c->V + c->K },
+    };
+    for (size_t i = 0; i < sizeof letter / sizeof *letter; i++)
+        if (strlen(letter[i].name) == len && !strncmp(letter[i].name, s, len))
+            return letter[i].is;
+    return -1;
+}
+
+int shape_dims(const struct kcp_call *c, const char *shape, int64_t dim[4])
+{
+    int nd = 0;
+    for (const char *s = shape; *s && nd < 4; nd++) {
+        size_t len = strcspn(s, " ");
+        dim[nd] = shape_letter(c, s, len);
+        if (dim[nd] < 0) return -1;
+        s += len + (s[len] == ' ');
+    }
+    return nd;
+}
+
+size_t store_bytes(enum kcp_store store, enum kcp_storage storage)
+{
+    if (store == KCP_I32) return 4;
+    if (store == KCP_I64) return 8;
+    if (storage == KCP_F64) return 8;
+    return store == KCP_ACTV && storage == KCP_BF16 ? 2 : 4;
+}
+
+/* Memory, or one line and the end: there is nothing to be judged without. */
+void *room_for(size_t bytes)
+{
+    void *p = malloc(bytes);
+    if (p) return p;
+    fprintf(stderr, "kcp-check: memory: found none, expected %zu bytes more\n", bytes);
+    fflush(stdout);
+    _Exit(2);
+}
+
+/* Outputs start as NaN, so that what a reference leaves untouched can be told. */
+struct tensor *bag_add(struct bag *b, const char *name, const char *shape,
+                       enum kcp_store store, const struct kcp_call *c)
+{
+    struct tensor *t = bag_find(b, name);
+    if (t) free(t->p);
+    else if (b->n == (int)(sizeof b->t / sizeof *b->t)) abort();
+    else t = &b->t[b->n++];
+    *t = (struct tensor){ .store = store, .n = 1 };
+    snprintf(t->name, sizeof t->name, "%s", name);
+    t->nd = shape_dims(c, shape, t->dim);
+    for (int i = 0; i < t->nd; i++) t->n *= t->dim[i];
+    const size_t bytes = (size_t)t->n * store_bytes(store, KCP_F64) + 8;
+    t->p = room_for(bytes);
+    memset(t->p, 0xff, bytes);
+    return t;
+}
+
+void bag_free(struct bag *b)
+{
+    for (int i = 0; i < b->n; i++) free(b->t[i].p);
+    b->n = 0;
+}
+
+void bag_copy(struct bag *to, const struct bag *from)
+{
+    bag_free(to);
+    for (int i = 0; i < from->n; i++) {
+        struct tensor *t = &to->t[to->n++];
+        *t = from->t[i];
+        const size_t n = (size_t)t->n * store_bytes(t->store, KCP_F64);
+        t->p = room_for(n + 8);
+        memcpy(t->p, from->t[i].p, n);
+    }
+}
+
+int field_in(const struct kcp_field *f) { return f->io == KCP_IN || f->io == KCP_BIN; }
+
+/* Does this pass of this call read or write the field at all? */
+int field_used(const struct kcp_field *f, const struct kcp_call *c)
+{
+    if (f->when == KCP_ONLY_KDA && c->model != KCP_KDA) return 0;
+    if (f->when == KCP_ONLY_GDN && c->model != KCP_GDN) return 0;
+    if (f->io == KCP_FOUT) return c->pass == KCP_FORWARD;
+    if (f->io == KCP_BIN || f->io == KCP_BOUT) return c->pass == KCP_BACKWARD;
+    return 1;
+}
+
+/* The gradient of a parameter is asked for where the parameter is given. */
+static int asked_for(const struct bag *b, const struct kcp_field *f)
+{
+    static const char *const of[][2] = {
+        { "dA_part", "A_log" },   { "ddt_part", "dt_bias" }, { "dA_log", "A_log" },
+        { "ddt_bias", "dt_bias" }, { "dweight", "weight" },  { "dbias", "bias" },
+        { "da", "a" }, { "db", "b" }, { "domega", "omega" },
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if (!strcmp(f->name, of[i][0])) return bag_find(b, of[i][1]) != NULL;
+    return 1;
+}
+
+int bag_run(struct bag *b, const struct kcp_stage *s, const struct kcp_call *c)
+{
+    char *args = calloc(1, s->args);
+    if (!args) return KCP_NO_MEMORY;
+    memcpy(args, c, sizeof *c);
+    for (int i = 0; i < s->nfields; i++) {
+        const struct kcp_field *f = &s->fields[i];
+        if (!field_used(f, c) || !asked_for(b, f)) continue;
+        struct tensor *t = bag_find(b, f->name);
+        if (!field_in(f)) t = bag_add(b, f->name, f->shape, f->store, c);
+        if (!t && f->when != KCP_MAYBE) {
+            fprintf(stderr, "judge: %s needs %s\n", s->name, f->name);
+            free(args);
+            return KCP_BAD;
+        }
+        if (t) memcpy(args + f->at, &t->p, sizeof t->p);
+    }
+    int status = s->ref(args);
+    free(args);
+    return status;
+}

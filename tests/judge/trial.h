@@ -1,0 +1,76 @@
+/* trial.h -- a table of R seats, one a rank, each with arrays of its own.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
+ * Next: trial.c fills them, table.c runs them, expected.c, verdict.c judges.
+ */
+#ifndef KCP_TRIAL_H
+#define KCP_TRIAL_H
+
+#include "judge.h"
+
+#define FENCE 256
+
+struct slot {
+    const struct kcp_field *field;
+    void *base;                    /* in the variant's memory, fences included */
+    char *image;                   /* on the host: what was put there, then what is */
+    size_t bytes;
+    double *want;                  /* outputs: what should be there */
+    int64_t dim[4], n, first;
+    int nd;
+};
+
+struct seat {
+    struct kcp_call call;
+    const struct kcp_plan *plan;
+    const struct memory *mem;
+    enum kcp_storage storage;
+    int ranks, status, n;
+    int poison;                     /* NaN where nobody reads; mutants fail by values */
+    struct slot slot[32];
+    char *args;
+    void *saved;
+    size_t saved_bytes;
+    struct kcp_traffic traffic;
+};
+
+struct table {
+    const struct kcp_stage *stage;
+    const struct kcp_variant *variant;
+    const struct memory *mem;
+    int R;
+    struct seat *seat;
+};
+
+/* The inputs of a case and what should come of them, until the next is asked for. */
+struct expected {
+    const struct kcp_stage *stage;
+    struct kcase k;
+    enum kcp_storage judged;
+    enum kcp_pass pass;
+    struct bag in, want;
+    double alive, rms_v, rms_sum, rms_dA;
+};
+int expected_find(const struct kcp_stage *s, const struct kcase *k, enum kcp_pass pass,
+                  enum kcp_storage judged, const struct kcp_plan *p,
+                  const struct expected **x);
+const struct expected *expected_of(const struct kcp_stage *s, const struct kcase *k,
+                                   enum kcp_pass pass, enum kcp_storage judged,
+                                   const struct kcp_plan *p);
+struct kcp_call call_of(const struct kcp_stage *s, const struct kcase *k,
+                        const struct kcp_plan *p, int r, enum kcp_pass pass);
+int  has_backward(const struct kcp_stage *s);
+
+int  seat_fill(struct seat *s, const struct kcp_stage *stage, const struct bag *in,
+               const struct bag *want);
+int  seat_collect(struct seat *s, char *why, size_t n);
+void seat_free(struct seat *s);
+/* Seats for all ranks of a case; this process's alone where it has one. */
+int  table_fill(struct table *t, const struct kcase *k, const struct kcp_plan *p,
+                enum kcp_pass pass, const struct bag *in, const struct bag *want);
+int  table_run(struct table *t, char *why, size_t n);    /* and copy outputs back */
+void table_free(struct table *t);
+int  row_a(const struct kcp_field *f, const char *letter);  /* a row a token, "T"? */
+const struct memory *gpu_of_threads(void);     /* NULL: none, or ranks have their own */
+
+#endif

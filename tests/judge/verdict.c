@@ -1,0 +1,190 @@
+/* verdict.c -- from a run to a verdict: what is off, where, and a map of it.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
+ * Next: core.c.
+ */
+#include "trial.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of the case that is being judged. */
+static const struct expected *kept;
+
+/* An error map in text: a row a rank, a column a chunk, a digit the size of the error
+ * (0: within tolerance, n: n powers of ten above it, N: NaN). */
+static void draw_map(const struct table *t, const char *field, double tol, char *map,
+                     size_t size)
+{
+    char *p = map, *end = map + size;
+    for (int r = 0; r < t->R; r++) {
+        const struct seat *s = &t->seat[r];
+        for (int i = 0; i < s->n; i++) {
+            const struct slot *o = &s->slot[i];
+            if (strcmp(o->field->name, field) || !o->want || o->field->shape[0] != 'T')
+                continue;
+            if (p == map)
+                p += snprintf(p, end - p,
+                              "        by chunk: . right, a digit: powers of"
+                              " ten beyond what is allowed\n");
+            p += snprintf(p, end - p,
+                          t->stage->ranks ? "    rank %d  " : "    chunks  ",
+                          r);
+            const int64_t row = o->n / (o->dim[0] ? o->dim[0] : 1), C = s->call.C;
+            double *x = malloc(8 * (size_t)o->n + 8);
+            decode(x, o->image + FENCE, o->n, o->n ? o->bytes / o->n : 8);
+            for (int64_t c = 0; c * C < o->dim[0] && end - p > 40; c++) {
+                double e = 0, f = 1e-300;
+                for (int64_t j = c * C * row; j < (c + 1) * C * row && j < o->n; j++)
+                    e += pow(x[j] - o->want[j], 2), f += pow(o->want[j], 2);
+                const double over = log10(sqrt(e / f) / tol);
+                *p++ = !(over == over) ? 'N' : over <= 0 ? '.' : over > 8 ? '9'
+                     : (char)('1' + (int)over);
+            }
+            free(x);
+            p += snprintf(p, end - p, "\n");
+        }
+        if (end - p < 80) break;
+    }
+    *p = 0;
+}
+
+static void judge_seat(const struct table *t, const struct seat *s,
+                       enum kcp_storage judged, struct worst *w)
+{
+    for (int i = 0; i < s->n; i++) {
+        const struct slot *o = &s->slot[i];
+        if (!o->want) continue;
+        double *got = room_for(8 * (size_t)o->n + 8);
+        const struct tensor *all = bag_find(&kept->want, o->field->name);
+        decode(got, o->image + FENCE, o->n, o->n ? o->bytes / (size_t)o->n : 8);
+        struct slice x = { .stage = t->stage, .field = o->field, .call = &s->call,
+                           .got = got, .want = o->want, .nd = o->nd, .rank = s->call.r,
+                           .first = o->first, .all = all->p, .all_rows = all->dim[0],
+                           .rms_v = kept->rms_v, .rms_sum = kept->rms_sum,
+                           .rms_dA = kept->rms_dA,
+                           .judged = judged };
+        memcpy(x.dim, o->dim, sizeof x.dim);
+        check_slice(&x, w);
+        free(got);
+    }
+}
+
+/* Outputs of two runs of the same table, byte for byte. */
+static int same_bits(const struct table *a, const struct table *b, char *why, size_t n)
+{
+    for (int r = 0; r < a->R; r++)
+        for (int i = 0; i < a->seat[r].n; i++)
+            if (memcmp(a->seat[r].slot[i].image, b->seat[r].slot[i].image,
+                       a->seat[r].slot[i].bytes + 2 * FENCE)) {
+                snprintf(why, n, "rank %d: %s differs when run again", r,
+                         a->seat[r].slot[i].field->name);
+                return 0;
+            }
+    return 1;
+}
+
+static int run_once(struct table *t, const struct kcase *k, const struct kcp_plan *p,
+                    enum kcp_pass pass, char *why, size_t n)
+{
+    const int status = table_fill(t, k, p, pass, &kept->in, &kept->want);
+    return status ? status : table_run(t, why, n);
+}
+
+/* Where it ran before: the inputs are as they were, the outputs NaN again. */
+static int run_again(struct table *t, char *why, size_t n)
+{
+    int status = KCP_OK;
+    for (int r = 0; r < t->R; r++)
+        for (int i = 0; i < t->seat[r].n && !status; i++) {
+            struct slot *o = &t->seat[r].slot[i];
+            if (!o->want) continue;
+            memset(o->image + FENCE, 0xff, o->bytes);
+            status = t->mem->copy(o->base, o->image, o->bytes + 2 * FENCE);
+        }
+    return status ? status : table_run(t, why, n);
+}
+
+int trial_repeats = 1;
+
+static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
+                     const struct kcase *k, enum kcp_storage judged, enum kcp_pass pass,
+                     const struct kcp_plan *p, struct trial *out)
+{
+    const struct memory *mem = v->where == KCP_HOST ? &host_memory : device_memory();
+    struct table t = { s, v, mem, 0, NULL }, again = t;
+    *out = (struct trial){ .outcome = mem ? PASS : SKIP, .alive = NAN,
+                           .backward = pass == KCP_BACKWARD };
+    snprintf(out->why, sizeof out->why, "%s", mem ? "" : "no device");
+    if (!mem) return;
+    int status = expected_find(s, k, pass, judged, p, &kept);
+    snprintf(out->why, sizeof out->why, "%s %s, case %d", s->name, v->name, k->id);
+    ranks_doing(out->why);
+    out->why[0] = 0;
+    if (!status) status = run_once(&t, k, p, pass, out->why, sizeof out->why);
+    if (kept) out->alive = kept->alive;
+    if (status) {
+        out->outcome = status == KCP_NA ? NA : FAIL;
+        if (status == KCP_NA)
+            snprintf(out->why, sizeof out->why, "takes %s", v->shapes);
+        else if (!out->why[0])
+            snprintf(out->why, sizeof out->why, "returned status %d", status);
+        table_free(&t);
+        if (s->ranks) ranks_agree(out);
+        return;
+    }
+    struct worst *w = &out->worst;
+    for (int r = 0; r < t.R; r++) {
+        judge_seat(&t, &t.seat[r], judged, w);
+        out->traffic.bytes += t.seat[r].traffic.bytes;
+        out->traffic.messages += t.seat[r].traffic.messages;
+    }
+    if (w->nan || !(w->err <= w->tol)) {
+        out->outcome = FAIL;
+        draw_map(&t, w->field, w->tol, out->map, sizeof out->map);
+    } else if (w->err > 0.9 * w->tol) out->outcome = MARGINAL;
+    if (s->ranks) ranks_agree(out);
+    for (int i = 0; i < trial_repeats && k->id % 1000 < 3 && out->outcome != FAIL &&
+         !is_mutant(v); i++) {                                           /* and again */
+        status = i ? run_again(&again, out->why, sizeof out->why)
+                   : run_once(&again, k, p, pass, out->why, sizeof out->why);
+        if (status || !same_bits(&t, &again, out->why, sizeof out->why))
+            out->outcome = FAIL;
+        const struct kcp_traffic first = out->traffic;
+        out->traffic = (struct kcp_traffic){ 0 };
+        if (s->ranks) ranks_agree(out);
+        out->traffic = first;
+    }
+    table_free(&again), table_free(&t);
+}
+
+/* Two passes of one case: a failure of either fails; n/a only when both are. */
+static void merge(struct trial *a, const struct trial *b)
+{
+    if (a->outcome == FAIL || b->outcome == NA) return;
+    if (b->outcome == FAIL || a->outcome == NA) { *a = *b; return; }
+    if (b->outcome == MARGINAL) a->outcome = MARGINAL;
+    if (b->worst.tol > 0 && b->worst.err / b->worst.tol > a->worst.err / a->worst.tol)
+        a->worst = b->worst;
+    a->traffic.bytes += b->traffic.bytes;
+    a->traffic.messages += b->traffic.messages;
+}
+
+/* A rank is a thread: OpenBLAS, where it is linked, must not start more of its own. */
+extern void openblas_set_num_threads(int n) __attribute__((weak));
+
+int trial_run(const struct kcp_stage *s, const struct kcp_variant *v,
+              const struct kcase *k, enum kcp_storage judged, struct trial *out)
+{
+    if (openblas_set_num_threads) openblas_set_num_threads(1);
+    struct kcp_plan *p = case_plan(k, s->ranks ? k->call.R : 1);
+    if (!p) return KCP_NO_MEMORY;
+    pass_run(s, v, k, judged, KCP_FORWARD, p, out);
+    if (has_backward(s) && out->outcome != FAIL && out->outcome != SKIP) {
+        struct trial back;
+        pass_run(s, v, k, judged, KCP_BACKWARD, p, &back);
+        merge(out, &back);
+    }
+    kcp_plan_free(p);
+    return KCP_OK;
+}

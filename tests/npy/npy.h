@@ -1,0 +1,58 @@
+/* npy.h -- .npy files: arrays of numbers that other programs can read and write.
+ *
+ * Book: chapter 00 (the arrays of kcp-run and of kcp-check --emit).
+ * Checked by: tests/fuzz/npy.c and tests/cli/run_cli.sh.  Next: npy_head.c.
+ *
+ * Format versions 1.0, 2.0, 3.0; C order; little-endian f8 f4 f2 i8 i4, and u2, which
+ * is read as the bits of a bfloat16. In memory there are two types only: every float is
+ * a double, every integer an int64_t. A file is input from a stranger: nothing in it is
+ * believed before it has been compared with the size of the file.
+ */
+#ifndef KCP_NPY_H
+#define KCP_NPY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum npy_kind { NPY_F64, NPY_F32, NPY_F16, NPY_BF16, NPY_I64, NPY_I32 };
+enum { NPY_RANK = 8, NPY_NAME = 4096 };
+enum { NPY_BLOCK = 8192 };     /* inside: elements converted at a time */
+
+struct npy {
+    enum npy_kind kind;        /* as it stands in the file */
+    int nd;                    /* 0 to NPY_RANK */
+    int64_t dim[NPY_RANK];
+    void *data;                /* double *, or int64_t * for NPY_I64 and NPY_I32 */
+};
+
+/* Each returns 0, or -1 with one line in why[n]: the file, what was found, what was
+ * expected. read allocates in->data (never NULL on success): npy_free it. */
+int  npy_read(const char *path, struct npy *in, char *why, size_t n);
+void npy_free(struct npy *a);
+
+/* To a temporary name beside path, then renamed: path is whole or untouched. F32 and
+ * BF16 round to nearest even; F16 is not written. */
+int  npy_write(const char *path, const struct npy *out, char *why, size_t n);
+
+/* The same in two steps, for several files that appear together or not at all: stage
+ * writes the temporary file and leaves its name in temp[NPY_NAME]. */
+int  npy_stage(const char *path, const struct npy *out, char *temp,
+               char *why, size_t n);
+int  npy_commit(const char *temp, const char *path, char *why, size_t n);
+
+/* Elements of a shape; -1 if they do not fit in memory. */
+int64_t npy_count(int nd, const int64_t *dim);
+/* "[3,4,5]", cut to n. Returns s. */
+char *npy_shape(int nd, const int64_t *dim, char *s, size_t n);
+const char *npy_kind_name(enum npy_kind kind);          /* "float64" */
+
+/* Inside: the header alone, from the first got bytes of a file that is size bytes
+ * long. *offset: where the data begins. Does not touch a->data. */
+int  npy_head(const unsigned char *head, size_t got, int64_t size, const char *path,
+              struct npy *a, int64_t *offset, char *why, size_t n);
+int  npy_bytes(enum npy_kind kind);                     /* of one element in the file */
+/* why <- "path: ..." on one line, whatever path and the arguments hold; returns -1. */
+int  npy_error(char *why, size_t n, const char *path, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif
