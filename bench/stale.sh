@@ -7,8 +7,8 @@ ls bench/results/*.json >/dev/null 2>&1 || { echo "records: none yet"; exit 0; }
 tables=${TABLES:-$(ls bench/results/*-sanitize.txt 2>/dev/null)}
 [ -n "$tables" ] || echo "records: make sanitize has left no table yet"
 for f in cuda/*/v[0-9]*.cu; do
-    stage=$(basename "$(dirname "$f")")
-    name=$(sed -n "s/^ *\"$stage\", *\"\(v[^\"]*\)\".*/\1/p" "$f" | head -1)
+    own=$(sed -n 's/^ *"\([0-9][0-9]_[^"]*\)", *"\(v[^"]*\)".*/\1 \2/p' "$f" | head -1)
+    stage=${own% *} name=${own#* }
     now=$(sh bench/digest.sh "$stage" "$name")
     row="\"stage\":\"$stage\",\"variant\":\"$name\""
     known=$(sed -n "s/.*$row.*\"digest\":\"\([^\"]*\)\".*/\1/p" bench/results/*.json)

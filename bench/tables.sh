@@ -7,9 +7,8 @@ out=$1; shift
 [ -n "$out" ] || { echo "tables.sh: found no folder, expected one" >&2; exit 2; }
 rm -rf "$out"; mkdir -p "$out" || exit 1
 for f in cuda/*/v[0-9]*.cu; do
-    stage=$(basename "$(dirname "$f")")
-    name=$(sed -n "s/^ *\"$stage\", *\"\(v[^\"]*\)\".*/\1/p" "$f" | head -1)
-    echo "$stage $name $(sh bench/digest.sh "$stage" "$name")"
+    own=$(sed -n 's/^ *"\([0-9][0-9]_[^"]*\)", *"\(v[^"]*\)".*/\1 \2/p' "$f" | head -1)
+    echo "$own $(sh bench/digest.sh $own)"
 done > "$out/digests"
 # Later goes after earlier: by day, and of one day a run with a longer name.
 [ $# -gt 0 ] || set -- $(ls bench/results/*.json bench/results/*-judge.txt \

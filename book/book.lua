@@ -148,7 +148,7 @@ local function records(path)
       s = s:gsub('"%s+"', "")
       local words = {}
       for w in s:gmatch('"([^"]*)"') do words[#words + 1] = w end
-      local stage = path:match("/(%w%w_[%w_]-)_mutants%.c$") or path:match("/(%w%w_[%w_]+)%.c$")
+      local stage = path:match("/(%w%w_[%w_]+)/[^/]+%.c$")
       if macro == "RECORD" and #words >= 2 and stage then
         t[#t + 1] = { stage = stage, name = words[1], why = words[#words], line = i }
       elseif #words >= 3 then
@@ -236,10 +236,10 @@ end
 local function kernels(div)
   local stage = text(div)
   local items = {}
-  for _, f in ipairs(files("cuda/" .. stage .. "/*.cu cuda/" .. stage .. "/*.c")) do
+  for _, f in ipairs(files("cuda/" .. stage .. "/*.cu cuda/" .. stage .. "/*.c cuda/18_hopper/*.cu")) do
     for _, r in ipairs(records(f)) do
-      items[#items + 1] = { pandoc.Plain { pandoc.Link({ pandoc.Code(r.name) },
-          string.format("src/%s.html#L%d", f, r.line)), pandoc.Str(": " .. r.why) } }
+      if r.stage == stage then items[#items + 1] = { pandoc.Plain { pandoc.Link({ pandoc.Code(r.name) },
+          string.format("src/%s.html#L%d", f, r.line)), pandoc.Str(": " .. r.why) } } end
     end
   end
   if #items == 0 then
@@ -258,7 +258,7 @@ local errata_of
 local function erratum(div)
   if not errata_of then
     errata_of = {}
-    for _, f in ipairs(files("tests/*.c")) do
+    for _, f in ipairs(files("tests/*/*.c")) do
       for _, r in ipairs(records(f)) do
         for list in r.why:gmatch("errat[a-z]* ([%d, ]+)") do
           for n in list:gmatch("%d+") do
@@ -344,11 +344,13 @@ end
 
 -- ---- equations --------------------------------------------------------------------
 
--- held=07_merge/name: a check, variant or mutant of tests/07_merge*.c; without a name
--- the first of these files that exists.
+-- held=07_merge/name: a check, variant or mutant of tests/07_merge/; without a name its
+-- checks.
 local function find_test(held)
   local stage, name = held:match("^([^/]+)/?(.*)$")
-  for _, f in ipairs { "tests/" .. stage .. ".c", "tests/" .. stage .. "_mutants.c" } do
+  local all = files("tests/" .. stage .. "/*.c")
+  table.insert(all, 1, "tests/" .. stage .. "/checks.c")
+  for _, f in ipairs(all) do
     if name == "" and lines_of(f) then return f, 1 end
     for _, r in ipairs(records(f)) do
       if r.stage == stage and r.name == name then return f, r.line end
@@ -560,7 +562,7 @@ local function weave(doc)
       if name and not name:match("_$") then
         if not functions then
           functions = {}
-          for l in io.popen("awk -f book/functions.awk ref/*.c comm/*.c"):lines() do
+          for l in io.popen("awk -f book/functions.awk ref/*.c ref/core/*.c comm/*.c comm/*/*.c"):lines() do
             local f, n, line = l:match("^(%S+)\t(%S+)\t(%d+)$")
             functions[n] = functions[n] or { f, line }
           end

@@ -7,7 +7,7 @@ B=${1:-build}
 W=$(mktemp -d "${TMPDIR:-/tmp}/a place XXXXXX") || exit 1
 one=$(mktemp -d) || exit 1
 trap 'rm -rf "$W" "$one"' EXIT
-here=$(cd "$(dirname "$0")/.." && pwd)
+here=$(cd "$(dirname "$0")/../.." && pwd)
 stop() { echo "install.sh: $*"; exit 1; }
 make -s -C "$here" B="$B" PREFIX="$W" install >"$W/log" 2>&1 ||
     stop "$(tail -3 "$W/log")"

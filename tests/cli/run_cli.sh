@@ -103,6 +103,6 @@ for stage in $stages; do
     "$B/kcp-check" --foreign e >stdout && pass || fail "stage $stage: $(tail -1 stdout)"
 done
 
-. "$here/cli/refusals.sh"
+. "$here/refusals.sh"
 echo "kcp-run: $passed passed, $failed failed"
 [ $failed -eq 0 ]
