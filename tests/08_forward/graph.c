@@ -14,24 +14,24 @@
 #ifdef KCP_WITH_CUDA
 #include <cuda_runtime_api.h>
 
-/* 08 and 13 of one layer, seated with arrays of their own. */
+/* 08 and 13 of one layer, with buffers of their own. */
 struct pair {
     struct kcp_layer layer;
-    struct seat seat[2];
+    struct rank_args rank[2];
     void *saved, *work;
     struct CUstream_st *stream;
 };
 
 static struct kcp_forward *fore(const struct pair *x)
 {
-    return (void *)x->seat[0].args;
+    return (void *)x->rank[0].args;
 }
 static struct kcp_backward *back(const struct pair *x)
 {
-    return (void *)x->seat[1].args;
+    return (void *)x->rank[1].args;
 }
 
-static int seats(struct pair *x, const struct kcase *k, const struct kcp_plan *p)
+static int fill_pair(struct pair *x, const struct kcase *k, const struct kcp_plan *p)
 {
     static const char *const names[] = { "08_forward", "13_backward" };
     int err = KCP_OK;
@@ -39,14 +39,14 @@ static int seats(struct pair *x, const struct kcase *k, const struct kcp_plan *p
         const struct kcp_stage *s = stage_find(names[i]);
         const struct expected *e = expected_of(s, k, (enum kcp_pass)i,
                                                x->layer.storage, p);
-        struct seat *t = &x->seat[i];
+        struct rank_args *t = &x->rank[i];
         if (!e) return KCP_BAD;
         t->call = call_of(s, k, p, 0, (enum kcp_pass)i);
         kcp_layer_call(&x->layer, &t->call, p, NULL);
         t->call.stream = x->stream;
         t->plan = p, t->mem = device_memory(), t->ranks = 1;
         t->storage = x->layer.storage;
-        err = seat_fill(t, s, &e->in, &e->want);
+        err = rank_args_fill(t, s, &e->in, &e->want);
     }
     return err;
 }
@@ -56,9 +56,9 @@ static int open_pair(struct pair *x, const struct kcase *k, const struct kcp_pla
 {
     const struct memory *m = device_memory();
     if (cudaStreamCreate(&x->stream)) return KCP_CUDA;
-    const int err = seats(x, k, p);
+    const int err = fill_pair(x, k, p);
     if (err) return err;
-    const size_t kept = kcp_layer_saved(&x->layer, &x->seat[0].call);
+    const size_t kept = kcp_layer_saved(&x->layer, &x->rank[0].call);
     fore(x)->saved = x->saved = m->alloc(kept);
     back(x)->saved = x->saved;
     fore(x)->saved_bytes = back(x)->saved_bytes = kept;
@@ -74,7 +74,7 @@ static void close_pair(struct pair *x)
 {
     const struct memory *m = device_memory();
     for (int i = 0; i < 2; i++)
-        if (x->seat[i].args) seat_free(&x->seat[i]);
+        if (x->rank[i].args) rank_args_free(&x->rank[i]);
     if (x->saved) m->free(x->saved);
     if (x->work) m->free(x->work);
     if (x->stream) cudaStreamDestroy(x->stream);
@@ -89,7 +89,7 @@ static int go(struct pair *x)
 static int collect(struct pair *x, char *why, size_t n)
 {
     int err = cudaStreamSynchronize(x->stream) ? KCP_CUDA : KCP_OK;
-    for (int i = 0; i < 2 && !err; i++) err = seat_collect(&x->seat[i], why, n);
+    for (int i = 0; i < 2 && !err; i++) err = rank_args_collect(&x->rank[i], why, n);
     return err;
 }
 
@@ -99,8 +99,8 @@ static int poison(struct pair *x)
     int err = cudaMemset(x->saved, 0xff, fore(x)->saved_bytes) ||
               cudaMemset(x->work, 0xff, back(x)->work_bytes);
     for (int i = 0; i < 2; i++)
-        for (int j = 0; j < x->seat[i].n; j++) {
-            const struct slot *o = &x->seat[i].slot[j];
+        for (int j = 0; j < x->rank[i].n; j++) {
+            const struct buffer *o = &x->rank[i].buffer[j];
             char *at = (char *)o->base + FENCE;
             if (o->want) err |= cudaMemset(at, 0xff, o->bytes) != cudaSuccess;
         }
@@ -111,8 +111,8 @@ static void compare(struct kcp_report *rep, const struct pair *a, const struct p
                     const char *what, int replay)
 {
     for (int i = 0; i < 2; i++)
-        for (int j = 0; j < a->seat[i].n; j++) {
-            const struct slot *x = &a->seat[i].slot[j], *y = &b->seat[i].slot[j];
+        for (int j = 0; j < a->rank[i].n; j++) {
+            const struct buffer *x = &a->rank[i].buffer[j], *y = &b->rank[i].buffer[j];
             EXPECT(rep, !memcmp(x->image, y->image, x->bytes + 2 * FENCE),
                    "%s: %s of replay %d is not the direct run's", what, x->field->name,
                    replay);

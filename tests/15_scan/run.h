@@ -47,7 +47,7 @@ struct run {
 static inline int draw(struct run *x, int masks)
 {
     struct kcase k = { .regime = LIVE, .seed = 15, .masks = masks, .spike = 1 };
-    struct bag b = { .n = 0 };
+    struct tensor_set b = { .n = 0 };
     k.call = (struct kcp_call){ .T = T, .N = N, .H = H, .HV = HV, .K = K, .V = V,
                                 .C = C, .D = D, .KG = K };
     k.with_h0 = k.with_dht = 1;
@@ -55,13 +55,13 @@ static inline int draw(struct run *x, int masks)
     inputs_draw(&b, &k, stage_find("15"), KCP_F64);
     for (int j = 0; j < INPUTS; j++) {
         if (!(x->in[j] = malloc(sizeof(double) * in_size[j]))) return KCP_NO_MEMORY;
-        memcpy(x->in[j], bag_find(&b, in_name[j])->p, sizeof(double) * in_size[j]);
+        memcpy(x->in[j], tensor_find(&b, in_name[j])->p, sizeof(double) * in_size[j]);
     }
     x->drop = malloc(4 * T), x->active = malloc(4 * T * HV);
     if (!x->drop || !x->active) return KCP_NO_MEMORY;
-    memcpy(x->drop, bag_find(&b, "drop")->p, 4 * T);
-    memcpy(x->active, bag_find(&b, "active")->p, 4 * T * HV);
-    bag_free(&b);
+    memcpy(x->drop, tensor_find(&b, "drop")->p, 4 * T);
+    memcpy(x->active, tensor_find(&b, "active")->p, 4 * T * HV);
+    tensor_set_free(&b);
     return KCP_OK;
 }
 

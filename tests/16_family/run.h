@@ -44,7 +44,7 @@ struct run {
 static inline int draw(struct run *x)
 {
     struct kcase k = { .regime = LIVE, .seed = 16 };
-    struct bag b = { .n = 0 };
+    struct tensor_set b = { .n = 0 };
     static const char *const name[] = { "q", "k", "v", "g", "a", "b", "omega", "h0",
                                         "do_", "dht" };
     k.call = (struct kcp_call){ .T = T, .N = N, .H = H, .HV = HV, .K = K, .V = V,
@@ -54,11 +54,11 @@ static inline int draw(struct run *x)
     memcpy(k.cu, cu, sizeof cu);
     inputs_draw(&b, &k, stage_find("16"), KCP_F64);
     for (int j = 0; j < INPUTS; j++) {
-        const struct tensor *t = bag_find(&b, name[j]);
+        const struct tensor *t = tensor_find(&b, name[j]);
         if (!(x->in[j] = calloc(in_size[j], sizeof(double)))) return KCP_NO_MEMORY;
         if (t) memcpy(x->in[j], t->p, sizeof(double) * in_size[j]);
     }
-    bag_free(&b);
+    tensor_set_free(&b);
     return KCP_OK;
 }
 

@@ -12,13 +12,14 @@
 #include <string.h>
 
 /* The same inputs, but all of sequence `bad` is NaN. */
-static void spoil(struct bag *to, const struct bag *from, const struct kcp_stage *s,
+static void spoil(struct tensor_set *to, const struct tensor_set *from,
+                  const struct kcp_stage *s,
                   const struct kcase *k, int bad)
 {
-    bag_copy(to, from);
+    tensor_set_copy(to, from);
     for (int i = 0; i < s->nfields; i++) {
         const struct kcp_field *f = &s->fields[i];
-        const struct tensor *t = field_in(f) ? bag_find(to, f->name) : NULL;
+        const struct tensor *t = field_in(f) ? tensor_find(to, f->name) : NULL;
         if (!t || !t->n || f->store == KCP_I32 || f->store == KCP_I64) continue;
         const int64_t row = t->n / t->dim[0], first = row_a(f, "T") ? k->cu[bad] : bad;
         const int64_t end = row_a(f, "T") ? k->cu[bad + 1] : bad + 1;
@@ -36,7 +37,7 @@ static int sequence_of(const struct kcase *k, int64_t token)
 
 /* Bytes of an output that are others than before: of the other sequences, and of the
  * bad one. A rank's rows of states that it does not own are expected to be NaN. */
-static void other_bytes(const struct slot *now, const struct slot *then,
+static void other_bytes(const struct buffer *now, const struct buffer *then,
                         const struct kcase *k, int bad, int64_t bytes[2])
 {
     const int64_t rows = now->dim[0];
@@ -58,24 +59,25 @@ static int one_by_one(const struct kcp_variant *v, const struct kcp_stage *s,
                       const struct memory *mem, const struct kcase *k,
                       enum kcp_pass pass, int64_t bytes[2], char *why, size_t n)
 {
-    struct table clean = { s, v, mem, 0, NULL }, x = clean;
+    struct trial clean = { s, v, mem, 0, NULL }, x = clean;
     struct kcp_plan *p = case_plan(k, k->call.R);
     const struct expected *e = p ? expected_of(s, k, pass, v->storage, p) : NULL;
-    struct bag in = { 0 };
-    int status = e ? table_fill(&clean, k, p, pass, &e->in, &e->want) : KCP_BAD;
-    if (!status) status = table_run(&clean, why, n);
+    struct tensor_set in = { 0 };
+    int status = e ? trial_fill(&clean, k, p, pass, &e->in, &e->want) : KCP_BAD;
+    if (!status) status = trial_run(&clean, why, n);
     for (int bad = 0; bad < k->call.N && !status; bad++) {
         if (k->cu[bad] == k->cu[bad + 1]) continue;
         spoil(&in, &e->in, s, k, bad);
-        status = table_fill(&x, k, p, pass, &in, &e->want);
-        if (!status) status = table_run(&x, why, n);
+        status = trial_fill(&x, k, p, pass, &in, &e->want);
+        if (!status) status = trial_run(&x, why, n);
         for (int r = 0; r < x.R && !status; r++)
-            for (int i = 0; i < x.seat[r].n; i++)
-                other_bytes(&x.seat[r].slot[i], &clean.seat[r].slot[i], k, bad, bytes);
-        table_free(&x);
+            for (int i = 0; i < x.rank[r].n; i++)
+                other_bytes(&x.rank[r].buffer[i], &clean.rank[r].buffer[i], k, bad,
+                            bytes);
+        trial_free(&x);
     }
-    bag_free(&in);
-    table_free(&clean);
+    tensor_set_free(&in);
+    trial_free(&clean);
     kcp_plan_free(p);
     return status;
 }

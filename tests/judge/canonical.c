@@ -9,28 +9,28 @@
 #include <math.h>
 #include <string.h>
 
-/* One run: its table and the plan that it sits by. */
-struct sitting { struct table t; struct kcp_plan *p; };
+/* One run: its trial and the plan that it follows. */
+struct planned { struct trial t; struct kcp_plan *p; };
 
-static void leave(struct sitting *x)
+static void free_planned(struct planned *x)
 {
-    table_free(&x->t);
+    trial_free(&x->t);
     kcp_plan_free(x->p);
     x->p = NULL;
 }
 
-static int sit(struct sitting *x, const struct kcase *k, enum kcp_pass pass,
+static int run_planned(struct planned *x, const struct kcase *k, enum kcp_pass pass,
                const struct expected *e, char *why, size_t n)
 {
     x->p = case_plan(k, k->call.R);
-    const int status = x->p ? table_fill(&x->t, k, x->p, pass, &e->in, &e->want)
+    const int status = x->p ? trial_fill(&x->t, k, x->p, pass, &e->in, &e->want)
                             : KCP_NO_MEMORY;
-    return status ? status : table_run(&x->t, why, n);
+    return status ? status : trial_run(&x->t, why, n);
 }
 
 /* Bytes of output o that are not those of the only rank's, `one`: rows of tokens from
  * where this rank's begin, states that it owns, sums whole. */
-static int64_t other_bytes(const struct slot *o, const struct slot *one)
+static int64_t other_bytes(const struct buffer *o, const struct buffer *one)
 {
     const int64_t rows = o->dim[0], n = o->n;
     const size_t row = rows ? o->bytes / (size_t)rows : 0;
@@ -44,19 +44,19 @@ static int64_t other_bytes(const struct slot *o, const struct slot *one)
     return bytes;
 }
 
-static void compare(struct kcp_report *rep, const struct sitting *x,
-                    const struct sitting *one, const char *what)
+static void compare(struct kcp_report *rep, const struct planned *x,
+                    const struct planned *one, const char *what)
 {
     for (int r = 0; r < x->t.R; r++)
-        for (int i = 0; i < x->t.seat[r].n; i++) {
-            const struct slot *o = &x->t.seat[r].slot[i], *first = NULL;
-            for (int j = 0; j < one->t.seat[0].n; j++)
-                if (one->t.seat[0].slot[j].field == o->field)
-                    first = &one->t.seat[0].slot[j];
+        for (int i = 0; i < x->t.rank[r].n; i++) {
+            const struct buffer *o = &x->t.rank[r].buffer[i], *first = NULL;
+            for (int j = 0; j < one->t.rank[0].n; j++)
+                if (one->t.rank[0].buffer[j].field == o->field)
+                    first = &one->t.rank[0].buffer[j];
             if (!o->want || !first) continue;
             const int64_t bytes = other_bytes(o, first);
             EXPECT(rep, !bytes, "%s: rank %d of %d, %s: %s: %lld bytes are not those "
-                   "of one rank", what, r, x->t.R, form_name[x->t.seat[r].call.form],
+                   "of one rank", what, r, x->t.R, form_name[x->t.rank[r].call.form],
                    o->field->name, (long long)bytes);
         }
 }
@@ -66,22 +66,22 @@ static int every_R(struct kcp_report *rep, const struct kcp_variant *v,
                    const struct kcp_stage *s, struct kcase k, enum kcp_pass pass)
 {
     static const int R[] = { 2, 3, 4, 8 };
-    struct sitting one = { { s, v, gpu_of_threads(), 0, NULL }, NULL }, x = one;
+    struct planned one = { { s, v, gpu_of_threads(), 0, NULL }, NULL }, x = one;
     char why[160] = "";
     struct kcp_plan *p = case_plan(&k, 1);
     const struct expected *e = p ? expected_of(s, &k, pass, v->storage, p) : NULL;
-    int status = e ? sit(&one, &k, pass, e, why, sizeof why) : KCP_BAD;
+    int status = e ? run_planned(&one, &k, pass, e, why, sizeof why) : KCP_BAD;
     for (int form = KCP_ALL_GATHER; form <= KCP_PIPELINE && !status; form++)
         for (int j = 0; j < 4 && !status; j++) {
             k.call.R = R[j], k.call.form = form;
             for (int r = 0; r <= R[j]; r++) k.cuts[r] = r * k.call.T / R[j];
-            status = sit(&x, &k, pass, e, why, sizeof why);
+            status = run_planned(&x, &k, pass, e, why, sizeof why);
             if (!status) compare(rep, &x, &one, v->name);
-            leave(&x);
+            free_planned(&x);
         }
     EXPECT(rep, !status || status == KCP_NA, "%s, R = %d: status %d %s", v->name,
            k.call.R, status, why);
-    leave(&one);
+    free_planned(&one);
     kcp_plan_free(p);
     return status == KCP_NO_MEMORY ? status : KCP_OK;
 }
@@ -92,9 +92,10 @@ static int canonical(struct kcp_report *rep, const char *stage,
     const struct kcp_stage *s = stage_find(stage);
     const struct kcp_variant *v[256];
     const int n = kcp_variants(s->name, NULL, v, 256);
-    if (!gpu_of_threads())
-        return printf("  (no GPU that threads share: canonical bits not looked at)\n"),
-               KCP_NA;
+    if (!gpu_of_threads()) {
+        printf("  (no GPU that threads share: canonical bits not looked at)\n");
+        return KCP_NA;
+    }
     for (int i = 0; i < n; i++)
         for (int j = 0; words[j] && v[i]->where == KCP_DEVICE; j++) {
             struct kcase k;

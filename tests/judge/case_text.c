@@ -113,29 +113,55 @@ static int read_word(struct kcase *k, char *word, int *ncuts)
     value = value ? value + 1 : word;
     for (int i = 0; i < LEN(letters); i++)
         if (n && strlen(letters[i].word) == n && !strncmp(word, letters[i].word, n)) {
-            const int good = whole(value, letters[i].low, letters[i].high, &x);
-            return good ? *int_at(c, letters[i].at) = (int)x, 1 : 0;
+            if (!whole(value, letters[i].low, letters[i].high, &x)) return 0;
+            *int_at(c, letters[i].at) = (int)x;
+            return 1;
         }
     for (int i = 0; i < LEN(lists); i++)
         for (int j = 0; j < lists[i].n; j++)
             if (strlen(lists[i].word) == n && !strncmp(word, lists[i].word, n) &&
-                !strcmp(value, lists[i].name[j]))
-                return *int_at(c, lists[i].at) = j, 1;
+                !strcmp(value, lists[i].name[j])) {
+                *int_at(c, lists[i].at) = j;
+                return 1;
+            }
     for (int j = 0; j < 3 && !n; j++)
-        if (!strcmp(word, regime_name[j])) return k->regime = j, 1;
-    if (!n) return flag_of(k, word) ? *flag_of(k, word) = 1 : 0;
+        if (!strcmp(word, regime_name[j])) {
+            k->regime = j;
+            return 1;
+        }
+    if (!n) {
+        int *flag = flag_of(k, word);
+        if (flag) *flag = 1;
+        return flag != NULL;
+    }
     if (!strncmp(word, "lengths=", n)) {
         int64_t length[12];
         const int count = numbers(value, length, 12);
         for (int i = 0; i < count; i++) k->cu[i + 1] = k->cu[i] + length[i];
-        return count < 1 ? 0 : (c->N = count, c->T = k->cu[count], 1);
+        if (count < 1) return 0;
+        c->N = count;
+        c->T = k->cu[count];
+        return 1;
     }
-    if (!strncmp(word, "cuts=", n)) return (*ncuts = numbers(value, k->cuts, 17)) > 1;
-    if (!strncmp(word, "L=", n)) return whole(value, 1, 1 << 20, &x) ? k->L = x, 1 : 0;
-    if (!strncmp(word, "masks=", n))
-        return whole(value, 0, 3, &x) ? k->masks = (int)x, 1 : 0;
-    if (!strncmp(word, "seed=", n))
-        return whole(value, 0, INT64_MAX, &x) ? k->seed = (uint64_t)x, 1 : 0;
+    if (!strncmp(word, "cuts=", n)) {
+        *ncuts = numbers(value, k->cuts, 17);
+        return *ncuts > 1;
+    }
+    if (!strncmp(word, "L=", n)) {
+        if (!whole(value, 1, 1 << 20, &x)) return 0;
+        k->L = x;
+        return 1;
+    }
+    if (!strncmp(word, "masks=", n)) {
+        if (!whole(value, 0, 3, &x)) return 0;
+        k->masks = (int)x;
+        return 1;
+    }
+    if (!strncmp(word, "seed=", n)) {
+        if (!whole(value, 0, INT64_MAX, &x)) return 0;
+        k->seed = (uint64_t)x;
+        return 1;
+    }
     char *end;
     if (strncmp(word, "scale=", n)) return 0;
     c->scale = strtod(value, &end);
@@ -156,23 +182,36 @@ int case_parse(const char *text, struct kcase *k, char *why, size_t n)
     for (char *w = strtok_r(copy, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) {
         char word[256];
         snprintf(word, sizeof word, "%s", w);
-        if (!read_word(k, w, &ncuts)) return snprintf(why, n, "%s", word), 1;
+        if (!read_word(k, w, &ncuts)) {
+            snprintf(why, n, "%s", word);
+            return 1;
+        }
     }
     if (!c->HV) c->HV = c->H;
-    if (!c->N) c->N = 1, c->T = k->cu[1] = 64;
+    if (!c->N) {
+        c->N = 1;
+        c->T = k->cu[1] = 64;
+    }
     if (c->scale == 0) c->scale = case_scale(c->K);
     c->KG = c->model == KCP_GDN ? 1 : c->K;
     k->uneven = ncuts > 0;
     if (ncuts && c->R == 1) c->R = ncuts - 1;
     for (int r = 0; !ncuts && r <= c->R; r++) k->cuts[r] = r * c->T / c->R;
-    if (c->HV % c->H) return snprintf(why, n, "HV=%d, H=%d", c->HV, c->H), 1;
-    if (ncuts && ncuts != c->R + 1)
-        return snprintf(why, n, "R=%d and %d cuts", c->R, ncuts), 1;
+    if (c->HV % c->H) {
+        snprintf(why, n, "HV=%d, H=%d", c->HV, c->H);
+        return 1;
+    }
+    if (ncuts && ncuts != c->R + 1) {
+        snprintf(why, n, "R=%d and %d cuts", c->R, ncuts);
+        return 1;
+    }
     struct kcp_plan *p;
     const char *wrong = "no memory";
     if (kcp_plan_make(&p, c->N, k->cu, c->R, ncuts ? k->cuts : NULL, k->L, c->C, c->Wc,
-                      &wrong))
-        return snprintf(why, n, "cuts: %s", wrong), 1;
+                      &wrong)) {
+        snprintf(why, n, "cuts: %s", wrong);
+        return 1;
+    }
     kcp_plan_free(p);
     return 0;
 }

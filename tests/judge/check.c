@@ -1,6 +1,7 @@
 /* check.c -- how far a slice of a tensor is from what it should be (spec 12).
  *
- * Book: chapter 19, and CONTRIBUTING.md.  Checked by: tests/judge/self.c.  Next: trial.c.
+ * Book: chapter 19, and CONTRIBUTING.md.  Checked by: tests/judge/self.c.
+ * Next: trial.c.
  *
  * error = RMS(x - ref) / max(RMS(ref), 1e-6 natural), per tensor, rank and head.
  * NaN and Inf always fail; what the reference did not touch must be untouched.
@@ -96,7 +97,9 @@ static double rms_head(const struct slice *s, const struct view *w, const double
         for (int64_t h = head < 0 ? 0 : head; h < (head < 0 ? w->heads : head + 1); h++)
             for (int64_t i = 0; i < w->inner; i++) {
                 const double y = x[(a * w->heads + h) * w->inner + i];
-                if (inside(s, w, i) && !untouched(y)) sum += y * y, n++;
+                if (!inside(s, w, i) || untouched(y)) continue;
+                sum += y * y;
+                n++;
             }
     return n ? sqrt(sum / n) : 0;
 }
@@ -113,7 +116,10 @@ static int index_of(const struct slice *s, int64_t at, char *text, size_t n)
 {
     int64_t index[4];
     char *p = text;
-    for (int d = s->nd - 1; d >= 0; d--) index[d] = at % s->dim[d], at /= s->dim[d];
+    for (int d = s->nd - 1; d >= 0; d--) {
+        index[d] = at % s->dim[d];
+        at /= s->dim[d];
+    }
     index[0] += s->first;
     for (int d = 0; d < s->nd; d++)
         p += snprintf(p, text + n - p, "[%lld]", (long long)index[d]);
@@ -128,9 +134,10 @@ static void note(struct worst *w, const struct slice *s, const struct view *v,
     if (!(err / tol > w->err / w->tol) && w->tol > 0 && !(nan && !w->nan)) return;
     w->err = err, w->tol = tol, w->rank = s->rank, w->head = (int)head, w->nan = nan;
     w->got = s->got[at], w->want = s->want[at];
-    snprintf(w->field, sizeof w->field, "%s",
-             s->field->store != KCP_MAP ? s->field->name
-             : v->is_M ? "M" : s->field->name[0] == 'd' ? "dh_ext" : "h_ext");
+    const char *name = s->field->name;
+    if (s->field->store == KCP_MAP && v->is_M) name = "M";
+    else if (s->field->store == KCP_MAP) name = name[0] == 'd' ? "dh_ext" : "h_ext";
+    snprintf(w->field, sizeof w->field, "%s", name);
     const int n = index_of(s, at, w->where, sizeof w->where);
     snprintf(w->where + n, sizeof w->where - n, " of [%s]", s->field->shape);
     index_of(s, first, w->first, sizeof w->first);
@@ -175,13 +182,20 @@ static void check_head(const struct slice *s, const struct view *v, int64_t h,
             const double d = fabs(s->got[x] - s->want[x]);
             n++;
             if (first < 0 && (free_of || !(d <= tol * size))) first = x;
-            if (free_of || !(d <= 1e300)) { if (!nan) at = x; nan = 1; continue; }
+            if (free_of || !(d <= 1e300)) {
+                if (!nan) at = x;
+                nan = 1;
+                continue;
+            }
             sum += d * d;
-            if (d > most && !nan) most = d, at = x;
+            if (d > most && !nan) {
+                most = d;
+                at = x;
+            }
         }
     if (!n) return;
-    const double err = nan || (sum && !(size > 0)) ? INFINITY
-                     : size > 0 ? sqrt(sum / n) / size : 0;
+    double err = size > 0 ? sqrt(sum / n) / size : 0;
+    if (nan || (sum && !(size > 0))) err = INFINITY;
     note(w, s, v, err, tol, h, at, first < 0 ? at : first, nan);
 }
 

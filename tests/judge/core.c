@@ -13,10 +13,10 @@ static const char *const storage_name[] = { "f64", "f32", "bf16" };
 /* A mutant is rejected when, in some case, a value is off, at the tolerance held to. */
 static int rejected(const struct kcp_stage *s, const struct kcp_variant *v,
                     const struct kcase *list, int n, enum kcp_storage judged,
-                    struct trial *t, int *at)
+                    struct verdict *t, int *at)
 {
     for (int i = 0; i < n; i++) {
-        if (trial_run(s, v, &list[i], judged, t)) return 0;
+        if (judge_case(s, v, &list[i], judged, t)) return 0;
         *at = i;
         if (t->outcome == FAIL && t->worst.tol > 0 &&
             (t->worst.nan || !(t->worst.err <= t->worst.tol))) return 1;
@@ -29,7 +29,7 @@ static void judge_mutant(const struct kcp_stage *s, const struct kcp_variant *v,
                          const struct kcase *list, int n, struct kcp_report *rep)
 {
     const int last = strstr(v->shapes, "double only") ? KCP_F64 : KCP_BF16;
-    struct trial t;
+    struct verdict t;
     char line[160] = "";
     for (int judged = KCP_F64; judged <= last; judged++) {
         int at = 0;
@@ -49,7 +49,7 @@ static void judge_mutant(const struct kcp_stage *s, const struct kcp_variant *v,
     if (!rep->quiet) printf("  caught  %-30s%s\n", v->name, line);
 }
 
-struct tally { int ok, marginal, fail, na, skip; struct trial worst, alive; int at; };
+struct tally { int ok, marginal, fail, na, skip; struct verdict worst, alive; int at; };
 
 static int never_written(double x)
 {
@@ -60,7 +60,7 @@ static int never_written(double x)
 
 /* Which tensor is off, by how much, its worst element; the case in --case's words. */
 static void show_failure(const struct kcp_stage *s, const struct kcp_variant *v,
-                         const struct kcase *k, const struct trial *t,
+                         const struct kcase *k, const struct verdict *t,
                          struct kcp_report *rep)
 {
     const struct worst *w = &t->worst;
@@ -82,16 +82,19 @@ static void show_failure(const struct kcp_stage *s, const struct kcp_variant *v,
            s->name, v->name, about, t->map);
 }
 
-static void count(struct tally *y, const struct trial *t, int at)
+static void count(struct tally *y, const struct verdict *t, int at)
 {
-    y->ok += t->outcome == PASS, y->marginal += t->outcome == MARGINAL;
-    y->na += t->outcome == NA, y->skip += t->outcome == SKIP;
+    y->ok += t->outcome == PASS;
+    y->marginal += t->outcome == MARGINAL;
+    y->na += t->outcome == NA;
+    y->skip += t->outcome == SKIP;
     y->fail += t->outcome == FAIL;
     if (t->worst.tol > 0 && (!(y->worst.worst.tol > 0) ||
-        t->worst.err / t->worst.tol > y->worst.worst.err / y->worst.worst.tol))
-        y->worst = *t, y->at = at;
-    if (!(y->alive.alive > t->alive)) y->alive.alive = t->alive == t->alive ? t->alive
-                                                       : y->alive.alive;
+        t->worst.err / t->worst.tol > y->worst.worst.err / y->worst.worst.tol)) {
+        y->worst = *t;
+        y->at = at;
+    }
+    if (!(y->alive.alive > t->alive) && !isnan(t->alive)) y->alive.alive = t->alive;
     y->alive.traffic.bytes += t->traffic.bytes;
     y->alive.traffic.messages += t->traffic.messages;
 }
@@ -99,8 +102,10 @@ static void count(struct tally *y, const struct trial *t, int at)
 static void show_tally(const struct kcp_variant *v, const struct tally *y,
                        const struct kcase *list, const char *why)
 {
-    printf("  %-8s%-22s %-4s %3d ok", y->fail ? "FAIL" : y->ok + y->marginal ? "ok"
-           : y->skip ? "skip" : "n/a", v->name, storage_name[v->storage], y->ok);
+    const char *word = y->skip ? "skip" : "n/a";
+    if (y->ok + y->marginal) word = "ok";
+    if (y->fail) word = "FAIL";
+    printf("  %-8s%-22s %-4s %3d ok", word, v->name, storage_name[v->storage], y->ok);
     if (y->marginal) printf(", %d marginal", y->marginal);
     if (y->fail) printf(", %d FAILED", y->fail);
     if (y->na) printf(", %d n/a", y->na);
@@ -124,7 +129,8 @@ static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant
 {
     int m = 0;
     if (o->alone) {
-        struct kcase *some = malloc((*n = o->nalone) * sizeof *some);
+        struct kcase *some = malloc(o->nalone * sizeof *some);
+        *n = o->nalone;
         return some ? memcpy(some, o->alone, *n * sizeof *some) : NULL;
     }
     struct kcase *list = cases_make(s, o->full, 0, o->seed, o->ranks, n);
@@ -135,7 +141,10 @@ static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant
                                   : cases_make(s, 0, 1, o->seed, o->ranks, &m);
         struct kcase *both = realloc(list, (*n + m) * sizeof *list);
         if (both) list = both;
-        if (more && both) memcpy(list + *n, more, m * sizeof *more), *n += m;
+        if (more && both) {
+            memcpy(list + *n, more, m * sizeof *more);
+            *n += m;
+        }
         free(more);
     }
     return list;
@@ -146,16 +155,19 @@ int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
 {
     static struct kcp_stage held;                 /* to another reference, when asked */
     int n;
-    if (o->reference && !strcmp(o->reference->stage, s->name))
-        held = *s, held.ref = o->reference->run, s = &held;
+    if (o->reference && !strcmp(o->reference->stage, s->name)) {
+        held = *s;
+        held.ref = o->reference->run;
+        s = &held;
+    }
     struct kcase *list = list_of(s, v, o, &n);
     struct tally y = { .alive.alive = NAN };
-    struct trial t = { .why = "" };
+    struct verdict t = { .why = "" };
     if (!list) return KCP_NO_MEMORY;
     if (is_mutant(v)) judge_mutant(s, v, list, n, rep);
     else {
         for (int i = 0; i < n; i++) {
-            if (trial_run(s, v, &list[i], v->storage, &t)) t.outcome = FAIL;
+            if (judge_case(s, v, &list[i], v->storage, &t)) t.outcome = FAIL;
             count(&y, &t, i);
             if (t.outcome == FAIL && y.fail <= 3) show_failure(s, v, &list[i], &t, rep);
             if (t.outcome == SKIP) break;
@@ -181,10 +193,11 @@ int judge_check(const struct kcp_check *c, struct kcp_report *rep)
     else if (status) report_fail(&own, "%s %s: status %d", c->stage, c->name, status);
     else if (!own.expectations)
         report_fail(&own, "%s %s expects nothing", c->stage, c->name);
+    const char *word = status ? "skip" : "ok";
+    if (own.fail) word = "FAIL";
     if (!rep->quiet || own.fail)
-        printf("  %-8s%-22s %d expectations: %s\n",
-               own.fail ? "FAIL" : status ? "skip" : "ok",
-               c->name, own.expectations, c->what);
+        printf("  %-8s%-22s %d expectations: %s\n", word, c->name, own.expectations,
+               c->what);
     rep->expectations += own.expectations;
     rep->fail += own.fail != 0;
     rep->pass += !own.fail && !status;
@@ -202,7 +215,6 @@ static void judge_reference(const struct kcp_stage *s, const struct options *o,
     if (s->ranks && (!o->variant || !strcmp(o->variant, "ref")))
         judge_variant(s, &ref, o, rep);
 }
-
 
 int judge_all(const struct options *o, struct kcp_report *rep)
 {

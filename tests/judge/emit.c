@@ -52,6 +52,12 @@ void emit_dims(const struct kcp_field *f, const struct kcp_call *c,
         dim[d] = t->dim[turned && d > 1 ? 5 - d : d];
 }
 
+static int unwritable(const char *path)
+{
+    fprintf(stderr, "kcp-check: %s: cannot write\n", path);
+    return 2;
+}
+
 static int write_field(const char *path, const struct kcp_field *f,
                        const struct kcp_call *c, const struct tensor *t,
                        enum kcp_storage storage)
@@ -60,8 +66,9 @@ static int write_field(const char *path, const struct kcp_field *f,
     char why[512];
     int64_t *wide = NULL;
     emit_dims(f, c, t, a.dim);
-    a.kind = t->store == KCP_I64 ? NPY_I64 : t->store == KCP_I32 ? NPY_I32
-           : storage == KCP_F64 ? NPY_F64 : NPY_F32;
+    a.kind = storage == KCP_F64 ? NPY_F64 : NPY_F32;
+    if (t->store == KCP_I64) a.kind = NPY_I64;
+    if (t->store == KCP_I32) a.kind = NPY_I32;
     if (t->store == KCP_I32) {                           /* npy holds int64 in memory */
         if (!(wide = malloc(8 * (size_t)t->n + 8))) return 2;
         for (int64_t i = 0; i < t->n; i++) wide[i] = ((int *)t->p)[i];
@@ -77,7 +84,7 @@ static int write_sizes(const char *path, const struct kcp_call *c,
                        const struct kcase *k)
 {
     FILE *f = fopen(path, "w");
-    if (!f) return fprintf(stderr, "kcp-check: %s: cannot write\n", path), 2;
+    if (!f) return unwritable(path);
     fprintf(f,
             "T %lld\nN %d\nNS %d\nNC %d\nR %d\nH %d\nHV %d\nK %d\nV %d\nC %d\nKG %d\n"
             "D %d\nWc %d\n", (long long)c->T, c->N, c->NS, c->NC, c->R, c->H, c->HV,
@@ -96,7 +103,7 @@ static int write_options(const char *path, const struct kcp_stage *s,
     static const char *const gates[] = { "raw", "softplus", "bounded" };
     static const char *const betas[] = { "raw", "sigmoid", "sigmoid2" };
     FILE *f = fopen(path, "w");
-    if (!f) return fprintf(stderr, "kcp-check: %s: cannot write\n", path), 2;
+    if (!f) return unwritable(path);
     fprintf(f, "--model %s --gate %s --beta %s --act %s --state-layout %s --scale %.17g"
             " --chunk %d%s%s%s", model_name[c->model], gates[c->gate],
             betas[c->beta_form], c->act ? "silu" : "none", c->layout ? "vk" : "kv",
@@ -130,7 +137,7 @@ static int emit_pass(const char *dir, const struct kcp_stage *s, const struct kc
     if (!status) status = write_options(path, s, &c, p);
     for (int i = 0; i < s->nfields && !status; i++) {
         const struct kcp_field *f = &s->fields[i];
-        const struct tensor *t = bag_find(&x->in, f->name);
+        const struct tensor *t = tensor_find(&x->in, f->name);
         if (!field_in(f) || !field_used(f, &c) || !t) continue;
         snprintf(file, sizeof file, "%s.npy", !strcmp(f->name, "do_") ? "do" : f->name);
         emit_path(path, sizeof path, dir, k->id, pass, file);
@@ -149,16 +156,20 @@ static int emit_pass(const char *dir, const struct kcp_stage *s, const struct kc
 int emit_cases(const char *dir, const struct options *o)
 {
     const struct kcp_stage *s = o->stage ? stage_find(o->stage) : NULL;
-    if (!s) return fprintf(stderr, "kcp-check: --emit: found no stage, expected --stage"
-                           " of a stage with arrays\n"), 2;
+    if (!s) {
+        fprintf(stderr, "kcp-check: --emit: found no stage, expected --stage of a stage"
+                " with arrays\n");
+        return 2;
+    }
     int n = 0, status = make_dir(dir);
     char path[4096];
     snprintf(path, sizeof path, "%s/cases.txt", dir);
     FILE *f = status ? NULL : fopen(path, "r");
     if (f) {                       /* another list's cases, and outputs beside them */
         fclose(f);
-        return fprintf(stderr, "kcp-check: %s: found one, expected a directory without"
-                       " cases\n", path), 2;
+        fprintf(stderr, "kcp-check: %s: found one, expected a directory without"
+                " cases\n", path);
+        return 2;
     }
     if (!status && !(f = fopen(path, "w")))
         fprintf(stderr, "kcp-check: %s: %s, expected a file I can write\n", path,

@@ -104,7 +104,10 @@ int exchange_trials(int trials, int R, int device)
     struct stream s = stream_of(7, "exchange_trials");
     char why[200] = "";
     long long wrong = 0, runs = 0, crossing = 0;
-    if (!t.a || !t.m) return fprintf(stderr, "kcp-check: no device\n"), 1;
+    if (!t.a || !t.m) {
+        fprintf(stderr, "kcp-check: no device\n");
+        return 1;
+    }
     printf("exchange trials, %d ranks\n", R);
     fflush(stdout);
     for (int i = 0; i < trials || !trials; i++) {
@@ -112,7 +115,7 @@ int exchange_trials(int trials, int R, int device)
         t.a->blocks = merge_pick(&s, 8);
         crossing += t.a->plan->crossing;
         for (int k = 0; k < 8; k++, runs++) {
-            struct trial verdict = { .outcome = PASS };
+            struct verdict verdict = { .outcome = PASS };
             t.a->form = (enum kcp_form)(k / 2), t.a->backward = k % 2;
             snprintf(why, sizeof why, "exchange %lld, %s%s", runs, form_name[k / 2],
                      k % 2 ? " backward" : "");

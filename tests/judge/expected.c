@@ -41,17 +41,19 @@ static double in_step(const struct kcp_call *c)
 
 /* What tokens add to dA_log is dx (x + dt), of softplus dx softplus / sigmoid of that:
  * the RMS of a sum of them, as many as a head has, if their signs were random. */
-static double rms_dA(const struct bag *in, const struct bag *want,
+static double rms_dA(const struct tensor_set *in, const struct tensor_set *want,
                      const struct kcp_call *c)
 {
-    const struct tensor *x = bag_find(in, "g_raw"), *dt = bag_find(in, "dt_bias");
-    const struct tensor *dx = bag_find(want, "dg_raw");
+    const struct tensor *x = tensor_find(in, "g_raw"), *dt = tensor_find(in, "dt_bias");
+    const struct tensor *dx = tensor_find(want, "dg_raw");
     const int64_t W = (int64_t)c->HV * c->KG;
     double sum = 0;
     for (int64_t i = 0; x && dx && i < dx->n; i++) {
         const double y = ((double *)x->p)[i] + (dt ? ((double *)dt->p)[i % W] : 0);
-        const double by = c->gate != KCP_GATE_SOFTPLUS ? y
-                        : y < -30 ? 1 : y > 30 ? y : log1p(exp(y)) * (1 + exp(-y));
+        double by = y;
+        if (c->gate == KCP_GATE_SOFTPLUS && y < -30) by = 1;
+        else if (c->gate == KCP_GATE_SOFTPLUS && y <= 30)
+            by = log1p(exp(y)) * (1 + exp(-y));
         sum += pow(((double *)dx->p)[i] * by, 2);
     }
     return sqrt(sum / c->HV);
@@ -65,42 +67,43 @@ static int expect(const struct kcp_stage *s, const struct kcase *k, enum kcp_pas
     const int same = kept.stage == s && kept.judged == judged && kept.pass == pass &&
                      !memcmp(&kept.k, k, sizeof *k);
     if (same) return KCP_OK;
-    bag_free(&kept.in), bag_free(&kept.want);
+    tensor_set_free(&kept.in);
+    tensor_set_free(&kept.want);
     kept.stage = NULL;
     inputs_draw(&kept.in, k, s, judged);
     int status = KCP_OK;
     kept.alive = NAN;
     if (!strncmp(s->name, "14", 2)) {
-        bag_copy(&kept.want, &kept.in);
+        tensor_set_copy(&kept.want, &kept.in);
         status = pipeline_conv(&kept.want, k, pass);
     } else if (s->oracle) {
-        bag_copy(&kept.want, &kept.in);
+        tensor_set_copy(&kept.want, &kept.in);
         status = pipeline_family(&kept.want, s, k, pass);
         kept.alive = !strncmp(s->name, "15", 2) ? alive_spike(&kept.in, k, p)
                                                 : alive_family(&kept.in, s, k, p);
     } else if (s->ranks || !strncmp(s->name, "01", 2)) {
-        bag_copy(&kept.want, &kept.in);
+        tensor_set_copy(&kept.want, &kept.in);
         status = pipeline_oracle(&kept.want, k, pass == KCP_BACKWARD ||
                                  !strncmp(s->name, "13", 2));
         kept.alive = alive_far(&kept.want, k, p);
         if (!s->ranks) {                          /* 01 reads what the gate made */
-            bag_free(&kept.in);
-            bag_copy(&kept.in, &kept.want);
-            bag_round(&kept.in, judged);
+            tensor_set_free(&kept.in);
+            tensor_set_copy(&kept.in, &kept.want);
+            tensor_set_round(&kept.in, judged);
             struct kcp_call c = call_of(s, k, p, 0, pass);
-            bag_copy(&kept.want, &kept.in);
-            status = bag_run(&kept.want, s, &c);
+            tensor_set_copy(&kept.want, &kept.in);
+            status = reference_run(&kept.want, s, &c);
         }
     } else {
         struct kcp_call c = call_of(s, k, p, 0, pass);
         status = pipeline_chunks(&kept.in, k);
-        bag_round(&kept.in, judged);
-        bag_copy(&kept.want, &kept.in);
-        if (!status) status = bag_run(&kept.want, s, &c);
+        tensor_set_round(&kept.in, judged);
+        tensor_set_copy(&kept.want, &kept.in);
+        if (!status) status = reference_run(&kept.want, s, &c);
     }
-    kept.rms_v = rms(bag_find(&kept.in, "v"));
+    kept.rms_v = rms(tensor_find(&kept.in, "v"));
     kept.rms_sum = in_step(&k->call) * sqrt((double)k->call.T)
-                 * rms(bag_find(&kept.want, "dg_raw"));
+                 * rms(tensor_find(&kept.want, "dg_raw"));
     kept.rms_dA = fmax(kept.rms_sum * sqrt(k->call.KG), in_step(&k->call)
                        * rms_dA(&kept.in, &kept.want, &k->call));
     kept.k = *k, kept.judged = judged, kept.pass = pass;
@@ -122,7 +125,8 @@ const struct expected *expected_of(const struct kcp_stage *s, const struct kcase
                                    const struct kcp_plan *p)
 {
     const struct expected *x;
-    return expected_find(s, k, pass, judged, p, &x), x;
+    expected_find(s, k, pass, judged, p, &x);
+    return x;
 }
 
 int has_backward(const struct kcp_stage *s)

@@ -37,25 +37,25 @@ static void gates(struct tensor *t, uint64_t seed, int width, double center)
     }
 }
 
-void family_draw(struct bag *b, const struct kcase *k)
+void family_draw(struct tensor_set *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;
     const double center = k->regime == LIVE ? -3 : 0;
     const char *const plain[] = { "v", "do_" };
-    unit_rows(bag_add(b, "q", "T H K", KCP_ACTV, c), k->seed, c->K);
-    unit_rows(bag_add(b, "k", "T H K", KCP_ACTV, c), k->seed, c->K);
+    unit_rows(tensor_add(b, "q", "T H K", KCP_ACTV, c), k->seed, c->K);
+    unit_rows(tensor_add(b, "k", "T H K", KCP_ACTV, c), k->seed, c->K);
     for (int j = 0; j < 2; j++) {
-        struct tensor *t = bag_add(b, plain[j], "T HV V", KCP_ACTV, c);
+        struct tensor *t = tensor_add(b, plain[j], "T HV V", KCP_ACTV, c);
         struct stream s = stream_of(k->seed, t->name);
         for (int64_t i = 0; i < t->n; i++) ((double *)t->p)[i] = normal(&s);
     }
     if (c->model != KCP_GLA)
-        gates(bag_add(b, "b", "T HV K", KCP_ACTV, c), k->seed, c->K, center);
+        gates(tensor_add(b, "b", "T HV K", KCP_ACTV, c), k->seed, c->K, center);
     if (c->model == KCP_GDN2)
-        gates(bag_add(b, "omega", "T HV V", KCP_ACTV, c), k->seed, c->V, 0);
+        gates(tensor_add(b, "omega", "T HV V", KCP_ACTV, c), k->seed, c->V, 0);
     if (c->model == KCP_DPLR) {
-        struct tensor *a = bag_add(b, "a", "T HV K", KCP_ACTV, c);
-        struct tensor *e = bag_find(b, "b");
+        struct tensor *a = tensor_add(b, "a", "T HV K", KCP_ACTV, c);
+        struct tensor *e = tensor_find(b, "b");
         unit_rows(a, k->seed, c->K);
         for (int64_t i = 0; i < a->n; i++)
             ((double *)e->p)[i] *= ((double *)a->p)[i], ((double *)a->p)[i] *= -1;
@@ -63,7 +63,8 @@ void family_draw(struct bag *b, const struct kcase *k)
 }
 
 /* The batch on one rank: what the family's stage is held to. */
-int pipeline_family(struct bag *b, const struct kcp_stage *s, const struct kcase *k,
+int pipeline_family(struct tensor_set *b, const struct kcp_stage *s,
+                    const struct kcase *k,
                     enum kcp_pass pass)
 {
     struct kcp_plan *p = case_plan(k, 1);
@@ -73,22 +74,22 @@ int pipeline_family(struct bag *b, const struct kcp_stage *s, const struct kcase
     oracle.ref = s->oracle;
     c.pass = pass, c.R = 1, c.r = 0, c.plan = p;
     c.NS = p->ctx[0].NS, c.NC = p->ctx[0].NC;
-    bag_grid(b, &p->ctx[0], &c);
-    const int status = bag_run(b, &oracle, &c);
+    grid_add(b, &p->ctx[0], &c);
+    const int status = reference_run(b, &oracle, &c);
     kcp_plan_free(p);
     return status;
 }
 
 /* Rows of tensor t from token t0 on; NULL when the model has none. */
-static const void *from(const struct bag *b, const char *name, int64_t t0)
+static const void *from(const struct tensor_set *b, const char *name, int64_t t0)
 {
-    const struct tensor *t = bag_find(b, name);
+    const struct tensor *t = tensor_find(b, name);
     return t ? (const double *)t->p + t0 * (t->n / (t->dim[0] ? t->dim[0] : 1)) : NULL;
 }
 
 /* How much of a random state that enters the sequence's first token is left where the
  * last rank takes over: |S| / |S_0| with v = 0. NaN: no sequence crosses that cut. */
-double alive_family(const struct bag *b, const struct kcp_stage *s,
+double alive_family(const struct tensor_set *b, const struct kcp_stage *s,
                     const struct kcase *k, const struct kcp_plan *p)
 {
     int last = -1;

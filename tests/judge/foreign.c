@@ -15,11 +15,14 @@ static int judge_file(const char *path, const struct kcp_stage *s,
                       const struct kcase *k, const struct kcp_plan *p, struct worst *w,
                       struct kcp_report *rep)
 {
-    const struct tensor *t = bag_find(&x->want, f->name);
+    const struct tensor *t = tensor_find(&x->want, f->name);
     struct npy a;
     char why[512], found[128], want[128];
     if (!t) return 0;
-    if (npy_read(path, &a, why, sizeof why)) return report_fail(rep, "%s", why), 1;
+    if (npy_read(path, &a, why, sizeof why)) {
+        report_fail(rep, "%s", why);
+        return 1;
+    }
     int64_t dim[4];
     int bad = a.nd != t->nd || a.kind == NPY_I64 || a.kind == NPY_I32;
     emit_dims(f, &k->call, t, dim);
@@ -92,9 +95,11 @@ int judge_foreign(const char *dir, const struct options *o, struct kcp_report *r
     fclose(f);
     while (as < 2 && strcmp(emit_storage[as], storage)) as++;
     const struct kcp_stage *s = stage_find(stage);
-    if (!s || strcmp(emit_storage[as], storage) || ranks < 0 || ranks > 8)
-        return fprintf(stderr, "kcp-check: %s: found stage %s, storage %s, expected"
-                       " what --emit wrote\n", path, stage, storage), 2;
+    if (!s || strcmp(emit_storage[as], storage) || ranks < 0 || ranks > 8) {
+        fprintf(stderr, "kcp-check: %s: found stage %s, storage %s, expected what"
+                " --emit wrote\n", path, stage, storage);
+        return 2;
+    }
     struct kcase *list = cases_make(s, full, 0, seed, ranks, &n);
     printf("%s, %d cases, %s\n", s->name, n, storage);
     for (int i = 0; i < n; i++)

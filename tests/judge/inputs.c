@@ -73,16 +73,16 @@ static void fill_normal(struct tensor *t, uint64_t seed, double size)
 }
 
 /* Trained-like A_log and dt_bias, another A_log in every head; then the raw gate. */
-static void fill_gate(struct bag *b, const struct kcase *k)
+static void fill_gate(struct tensor_set *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;
-    double *g = bag_add(b, "g_raw", "T HV KG", KCP_ACTV, c)->p;
+    double *g = tensor_add(b, "g_raw", "T HV KG", KCP_ACTV, c)->p;
     double *A_log = NULL, *dt = NULL;
     struct stream s = stream_of(k->seed, "g_raw");
     if (c->gate != KCP_GATE_RAW) {
         const double most = c->gate == KCP_GATE_BOUNDED ? 0.5 : log(16);
-        A_log = bag_add(b, "A_log", "HV", KCP_ACC, c)->p;
-        dt = bag_add(b, "dt_bias", "HV KG", KCP_ACC, c)->p;
+        A_log = tensor_add(b, "A_log", "HV", KCP_ACC, c)->p;
+        dt = tensor_add(b, "dt_bias", "HV KG", KCP_ACC, c)->p;
         for (int n = 0; n < c->HV; n++) A_log[n] = most * (n + uniform(&s)) / c->HV;
         for (int i = 0; i < c->HV * c->KG; i++)
             dt[i] = log(expm1(exp(log(1e-3) + log(100.) * uniform(&s))));
@@ -96,9 +96,9 @@ static void fill_gate(struct bag *b, const struct kcase *k)
             }
 }
 
-static void fill_beta(struct bag *b, const struct kcase *k)
+static void fill_beta(struct tensor_set *b, const struct kcase *k)
 {
-    struct tensor *t = bag_add(b, "beta_raw", "T HV", KCP_ACTV, &k->call);
+    struct tensor *t = tensor_add(b, "beta_raw", "T HV", KCP_ACTV, &k->call);
     struct stream s = stream_of(k->seed, "beta_raw");
     for (int64_t i = 0; i < t->n; i++) {
         double x = normal(&s) - (k->regime == LIVE ? 3 : 0);
@@ -132,7 +132,7 @@ double to_storage(double x, enum kcp_storage storage)
     return f;
 }
 
-void bag_round(struct bag *b, enum kcp_storage storage)
+void tensor_set_round(struct tensor_set *b, enum kcp_storage storage)
 {
     for (int i = 0; i < b->n; i++) {
         struct tensor *t = &b->t[i];
@@ -143,56 +143,58 @@ void bag_round(struct bag *b, enum kcp_storage storage)
     }
 }
 
-static void draw_layer(struct bag *b, const struct kcase *k)
+static void draw_layer(struct tensor_set *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;
     const int unit = !c->l2norm;
-    fill_rows(bag_add(b, "q_raw", "T H K", KCP_ACTV, c), k->seed, c->K, unit);
-    fill_rows(bag_add(b, "k_raw", "T H K", KCP_ACTV, c), k->seed, c->K, unit);
-    fill_normal(bag_add(b, "v", "T HV V", KCP_ACTV, c), k->seed, 1);
+    fill_rows(tensor_add(b, "q_raw", "T H K", KCP_ACTV, c), k->seed, c->K, unit);
+    fill_rows(tensor_add(b, "k_raw", "T H K", KCP_ACTV, c), k->seed, c->K, unit);
+    fill_normal(tensor_add(b, "v", "T HV V", KCP_ACTV, c), k->seed, 1);
     fill_gate(b, k);
     fill_beta(b, k);
-    fill_normal(bag_add(b, "do_", "T HV V", KCP_ACTV, c), k->seed, 1);
-    if (k->with_h0) fill_normal(bag_add(b, "h0", "N HV K V", KCP_ACC, c), k->seed, .5);
+    fill_normal(tensor_add(b, "do_", "T HV V", KCP_ACTV, c), k->seed, 1);
+    if (k->with_h0) fill_normal(tensor_add(b, "h0", "N HV K V", KCP_ACC, c), k->seed,
+                                .5);
     if (k->with_dht)
-        fill_normal(bag_add(b, "dht", "N HV K V", KCP_ACC, c), k->seed, .5);
-    memcpy(bag_add(b, "cu_seqlens", "N+1", KCP_I64, c)->p, k->cu, 8 * (c->N + 1));
+        fill_normal(tensor_add(b, "dht", "N HV K V", KCP_ACC, c), k->seed, .5);
+    memcpy(tensor_add(b, "cu_seqlens", "N+1", KCP_I64, c)->p, k->cu, 8 * (c->N + 1));
 }
 
 /* Chapter 16: its own rows, the layer's decays and states. */
-static void draw_family(struct bag *b, const struct kcase *k)
+static void draw_family(struct tensor_set *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;
-    struct tensor *g = bag_add(b, "g", "T HV K", KCP_ACC, c);
+    struct tensor *g = tensor_add(b, "g", "T HV K", KCP_ACC, c);
     struct stream s = stream_of(k->seed, "g");
     for (int64_t i = 0; i < g->n; i++) ((double *)g->p)[i] = decay(k, &s);
-    if (k->with_h0) fill_normal(bag_add(b, "h0", "N HV K V", KCP_ACC, c), k->seed, .5);
+    if (k->with_h0) fill_normal(tensor_add(b, "h0", "N HV K V", KCP_ACC, c), k->seed,
+                                .5);
     if (k->with_dht)
-        fill_normal(bag_add(b, "dht", "N HV K V", KCP_ACC, c), k->seed, .5);
+        fill_normal(tensor_add(b, "dht", "N HV K V", KCP_ACC, c), k->seed, .5);
     family_draw(b, k);
 }
 
-static void draw_conv(struct bag *b, const struct kcase *k)
+static void draw_conv(struct tensor_set *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;
-    fill_normal(bag_add(b, "x", "T D", KCP_ACTV, c), k->seed, 1);
-    fill_normal(bag_add(b, "dy", "T D", KCP_ACTV, c), k->seed, 1);
+    fill_normal(tensor_add(b, "x", "T D", KCP_ACTV, c), k->seed, 1);
+    fill_normal(tensor_add(b, "dy", "T D", KCP_ACTV, c), k->seed, 1);
     if (c->shift) return;
-    fill_normal(bag_add(b, "weight", "D Wc", KCP_ACC, c), k->seed, .5);
-    if (k->with_h0) fill_normal(bag_add(b, "bias", "D", KCP_ACC, c), k->seed, .5);
+    fill_normal(tensor_add(b, "weight", "D Wc", KCP_ACC, c), k->seed, .5);
+    if (k->with_h0) fill_normal(tensor_add(b, "bias", "D", KCP_ACC, c), k->seed, .5);
 }
 
-int inputs_draw(struct bag *b, const struct kcase *k, const struct kcp_stage *s,
+int inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_stage *s,
                 enum kcp_storage storage)
 {
     if (!strncmp(s->name, "14", 2)) draw_conv(b, k);
     else if (!strncmp(s->name, "15", 2)) {
-        struct tensor *g = bag_add(b, "alpha_base", "T HV K", KCP_ACTV, &k->call);
+        struct tensor *g = tensor_add(b, "alpha_base", "T HV K", KCP_ACTV, &k->call);
         struct stream x = stream_of(k->seed, "g");
         for (int64_t i = 0; i < g->n; i++) ((double *)g->p)[i] = decay(k, &x);
         spike_draw(b, k);
     } else if (s->oracle) draw_family(b, k);
     else draw_layer(b, k);
-    bag_round(b, storage);
+    tensor_set_round(b, storage);
     return KCP_OK;
 }

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* ---- tensors (bag.c): named arrays, double or int, as the references take them */
+/* ---- tensors (tensor_set.c): named arrays, double or int, as references take them */
 struct tensor {
     char name[16];
     int nd;
@@ -25,19 +25,22 @@ struct tensor {
     enum kcp_store store;
     void *p;
 };
-struct bag { int n; struct tensor t[80]; };
+struct tensor_set { int n; struct tensor t[80]; };
 
-struct tensor *bag_find(const struct bag *b, const char *name);
-struct tensor *bag_add(struct bag *b, const char *name, const char *shape,
+struct tensor *tensor_find(const struct tensor_set *b, const char *name);
+struct tensor *tensor_add(struct tensor_set *b, const char *name, const char *shape,
                        enum kcp_store store, const struct kcp_call *c);
-void bag_free(struct bag *b);
-void bag_copy(struct bag *to, const struct bag *from);  /* what `to` had is freed */
-void *room_for(size_t bytes);                 /* exit status 2 where there is none */
+void tensor_set_free(struct tensor_set *b);
+/* what `to` had is freed */
+void tensor_set_copy(struct tensor_set *to, const struct tensor_set *from);
+/* exit status 2 where there is none */
+void *alloc_or_exit(size_t bytes);
 /* The number a letter of a shape stands for, e.g. "NS+1"; -1 when there is none. */
 int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len);
 int     shape_dims(const struct kcp_call *c, const char *shape, int64_t dim[4]);
-/* Fill args' pointers from the bag and run the stage's reference into the bag. */
-int  bag_run(struct bag *b, const struct kcp_stage *s, const struct kcp_call *c);
+/* Fill args' pointers from the set and run the stage's reference into the set. */
+int  reference_run(struct tensor_set *b, const struct kcp_stage *s,
+                   const struct kcp_call *c);
 int  field_in(const struct kcp_field *f);                       /* an input? */
 int  field_used(const struct kcp_field *f, const struct kcp_call *c);
 size_t store_bytes(enum kcp_store store, enum kcp_storage storage);
@@ -78,22 +81,27 @@ struct kcp_plan *case_plan(const struct kcase *k, int R);
 
 /* The inputs of a case, rounded to a storage type (inputs.c), and what the references
  * make of them (pipeline.c): 02 to 11 on one rank, or the token recurrence. */
-int  inputs_draw(struct bag *b, const struct kcase *k, const struct kcp_stage *s,
+int  inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_stage *s,
                  enum kcp_storage storage);
-void bag_round(struct bag *b, enum kcp_storage storage);
-int  pipeline_chunks(struct bag *b, const struct kcase *k);
-int  pipeline_oracle(struct bag *b, const struct kcase *k, int backward);
-int  pipeline_conv(struct bag *b, const struct kcase *k, enum kcp_pass pass);
-void family_draw(struct bag *b, const struct kcase *k);                /* family.c */
-void spike_draw(struct bag *b, const struct kcase *k);                 /* spike.c */
-double alive_spike(const struct bag *b, const struct kcase *k,
+void tensor_set_round(struct tensor_set *b, enum kcp_storage storage);
+int  pipeline_chunks(struct tensor_set *b, const struct kcase *k);
+int  pipeline_oracle(struct tensor_set *b, const struct kcase *k, int backward);
+int  pipeline_conv(struct tensor_set *b, const struct kcase *k, enum kcp_pass pass);
+/* family.c */
+void family_draw(struct tensor_set *b, const struct kcase *k);
+/* spike.c */
+void spike_draw(struct tensor_set *b, const struct kcase *k);
+double alive_spike(const struct tensor_set *b, const struct kcase *k,
                    const struct kcp_plan *p);
-int  pipeline_family(struct bag *b, const struct kcp_stage *s, const struct kcase *k,
+int  pipeline_family(struct tensor_set *b, const struct kcp_stage *s,
+                     const struct kcase *k,
                      enum kcp_pass pass);
-double alive_family(const struct bag *b, const struct kcp_stage *s,
+double alive_family(const struct tensor_set *b, const struct kcp_stage *s,
                     const struct kcase *k, const struct kcp_plan *p);
-int  bag_grid(struct bag *b, const struct kcp_context *x, const struct kcp_call *c);
-double alive_far(const struct bag *b, const struct kcase *k, const struct kcp_plan *p);
+int  grid_add(struct tensor_set *b, const struct kcp_context *x,
+              const struct kcp_call *c);
+double alive_far(const struct tensor_set *b, const struct kcase *k,
+                 const struct kcp_plan *p);
 
 /* ---- numbers (check.c) */
 enum outcome { PASS, MARGINAL, FAIL, NA, SKIP };
@@ -138,10 +146,10 @@ struct memory {
     int   (*gpu)(int i);                      /* the calling thread's from here on */
     int   (*fill)(void *p, int byte, size_t n);
 };
-/* What nobody wrote: all ones, a NaN in every storage type. With room_bare it stays as
- * the allocator left it, which is what initcheck wants to see. */
-extern int room_bare;
-void *room_unwritten(const struct memory *m, size_t n);
+/* What nobody wrote: all ones, a NaN in every storage type. With bare_workspaces it
+ * stays as the allocator left it, which is what initcheck wants to see. */
+extern int bare_workspaces;
+void *alloc_unwritten(const struct memory *m, size_t n);
 extern const struct memory host_memory;
 const struct memory *device_memory(void);     /* NULL: no device, or built without */
 
@@ -154,8 +162,8 @@ int  ranks_threads(const struct memory *m, int R,
                    size_t n);
 
 /* ---- ranks (ranks.c): threads of this process; or processes, of which this one fills,
- * runs and judges its own seat, and all agree on the verdict */
-struct trial;
+ * runs and judges its own rank, and all agree on the verdict */
+struct verdict;
 /* backend: NULL, "threads" or "nccl". Sets *R to the launcher's when there is one.
  * Status 0, or 1 or 2 for main, with one line said. */
 int  ranks_open(const char *backend, int device, int *R);
@@ -165,7 +173,7 @@ int  ranks_apart(void);                       /* each on a GPU of its own? */
 int  ranks_run(const struct memory *m, int R, int (*body)(struct kcp_comm *, void *),
                void *arg, char *why, size_t n);
 void ranks_doing(const char *what);           /* said when a rank is lost */
-void ranks_agree(struct trial *t);            /* the worst of all processes' */
+void ranks_agree(struct verdict *t);            /* the worst of all processes' */
 /* Exchanges of random plans and maps, every form, bit for bit: trials of them. */
 int  exchange_trials(int trials, int R, int device);
 /* One such plan over ranks that are there already, each with its own copy of it. *wrong
@@ -174,7 +182,7 @@ int  exchange_on(struct kcp_comm *comm, const struct memory *m, uint64_t seed,
                  long long *wrong);
 
 /* ---- trials (trial.c): one variant on one case */
-struct trial {
+struct verdict {
     enum outcome outcome;
     int backward;                             /* in which of the two walks */
     struct worst worst;
@@ -195,9 +203,9 @@ struct options {
 };
 /* judged: the tolerance held to, and the rounding of the inputs; a mutant, written in
  * double, is held to all three. */
-extern int trial_repeats;                     /* the same bits so many times: 1 */
-int trial_run(const struct kcp_stage *s, const struct kcp_variant *v,
-              const struct kcase *k, enum kcp_storage judged, struct trial *out);
+extern int repeats_asked;                     /* the same bits so many times: 1 */
+int judge_case(const struct kcp_stage *s, const struct kcp_variant *v,
+              const struct kcase *k, enum kcp_storage judged, struct verdict *out);
 
 /* ---- variants and checks, found by the linker (ref/core/variants.c, registry.c) */
 const struct kcp_stage *stage_find(const char *name);

@@ -62,7 +62,7 @@ static int read_words(int argc, char **argv, struct asked *x)
         { "--full", &x->o.full },     { "--quiet", &x->o.quiet },
         { "--strict", &x->o.strict }, { "--device", &x->o.only_device },
         { "--list", &x->list },       { "--help", &x->help },
-        { "--bare", &room_bare },     { "--in-turn", &ranks_in_turn } };
+        { "--bare", &bare_workspaces },     { "--in-turn", &ranks_in_turn } };
     const struct { const char *name, **at, *expected; } values[] = {
         { "--stage", &x->o.stage, "a stage, e.g. 05 or 05_affine" },
         { "--variant", &x->o.variant, "a name that --list prints, or ./mine.so" },
@@ -110,7 +110,7 @@ static int read_values(struct asked *x)
         return bad("--exchange", x->exchange, "a number of plans, 0 to 1000000");
     if (x->repeats && !number(x->repeats, 0, 100000, &n))
         return bad("--repeats", x->repeats, "a number of repeats, 0 to 100000");
-    if (x->repeats) trial_repeats = (int)n;
+    if (x->repeats) repeats_asked = (int)n;
     x->trials = x->exchange ? (int)n : -1;
     for (int s = 0; x->storage && s < 3; s++)
         if (!strcmp(x->storage, storages[s])) o->storage = s, x->storage = NULL;
@@ -186,9 +186,10 @@ static const struct kcp_variant *object(const char *option, const char *path)
     char why[256] = "", expected[400];
     const struct kcp_variant *v = variant_load(path, why, sizeof why);
     snprintf(expected, sizeof expected, "an object with a variant's record: %s", why);
-    if (!v) return bad(option, path, expected), NULL;
-    if (!stage_find(v->stage)) return bad(option, v->stage, "a stage"), NULL;
-    return v;
+    if (!v) bad(option, path, expected);
+    if (!v || stage_find(v->stage)) return v;
+    bad(option, v->stage, "a stage");
+    return NULL;
 }
 
 /* What the stage is held to instead of its own reference: a function that has one. */
@@ -209,7 +210,10 @@ static int judge(struct asked *x, const struct kcp_variant *mine)
     struct options *o = &x->o;
     int status = ranks_open(x->backend, o->only_device, &o->ranks);
     for (int i = 0; i < o->nalone && !status; i++) status = case_fits(&o->alone[i], o);
-    if (status) return ranks_close(), status;
+    if (status) {
+        ranks_close();
+        return status;
+    }
     printf("seed %llu%s\n", (unsigned long long)o->seed, o->full ? ", full" : "");
     if (x->exchange)
         status = exchange_trials(x->trials, o->ranks ? o->ranks : 3, o->only_device);
@@ -228,7 +232,10 @@ static int do_all(int argc, char **argv)
     struct kcp_report rep = { 0 };
     const struct kcp_variant *mine = NULL;
     int status = read_words(argc, argv, &x);
-    if (!status && x.help) return fputs(usage, stdout), 0;
+    if (!status && x.help) {
+        fputs(usage, stdout);
+        return 0;
+    }
     if (!status) status = read_values(&x);
     if (!status) status = agrees(&x);
     if (!status && x.reference) status = other_reference(&x);

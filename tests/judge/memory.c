@@ -14,19 +14,24 @@ static int host_copy(void *to, const void *from, size_t n)
 }
 static int host_sync(void) { return KCP_OK; }
 static int host_gpu(int i) { return KCP_OK; }
-static int host_fill(void *p, int byte, size_t n) { return memset(p, byte, n), KCP_OK; }
+static int host_fill(void *p, int byte, size_t n)
+{
+    memset(p, byte, n);
+    return KCP_OK;
+}
 
 const struct memory host_memory = { "host", host_alloc, free, host_copy, host_sync,
                                     kcp_threads_run, &ref_mapops, host_gpu,
                                     host_fill };
 
-int room_bare;
+int bare_workspaces;
 
-void *room_unwritten(const struct memory *m, size_t n)
+void *alloc_unwritten(const struct memory *m, size_t n)
 {
     void *p = m->alloc(n);
-    if (!p || room_bare || !m->fill(p, 0xff, n)) return p;
-    return m->free(p), NULL;
+    if (!p || bare_workspaces || !m->fill(p, 0xff, n)) return p;
+    m->free(p);
+    return NULL;
 }
 
 #ifndef KCP_WITH_CUDA

@@ -12,31 +12,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int run(struct bag *b, const char *stage, struct kcp_call *c, enum kcp_pass pass)
+static int run(struct tensor_set *b, const char *stage, struct kcp_call *c,
+               enum kcp_pass pass)
 {
     const struct kcp_stage *s = stage_find(stage);
     c->pass = pass;
-    return s ? bag_run(b, s, c) : KCP_NA;
+    return s ? reference_run(b, s, c) : KCP_NA;
 }
 
-int bag_grid(struct bag *b, const struct kcp_context *x, const struct kcp_call *c)
+int grid_add(struct tensor_set *b, const struct kcp_context *x,
+             const struct kcp_call *c)
 {
-    memcpy(bag_add(b, "cu", "NS+1", KCP_I32, c)->p, x->cu, 4 * (x->NS + 1));
-    memcpy(bag_add(b, "cn", "NS+1", KCP_I32, c)->p, x->cn, 4 * (x->NS + 1));
-    memcpy(bag_add(b, "sc", "NC", KCP_I32, c)->p, x->sc, 4 * x->NC);
+    memcpy(tensor_add(b, "cu", "NS+1", KCP_I32, c)->p, x->cu, 4 * (x->NS + 1));
+    memcpy(tensor_add(b, "cn", "NS+1", KCP_I32, c)->p, x->cn, 4 * (x->NS + 1));
+    memcpy(tensor_add(b, "sc", "NC", KCP_I32, c)->p, x->sc, 4 * x->NC);
     return KCP_OK;
 }
 
 /* The state each stretch begins (ends) with: its own row of h0 (dht), nothing, or,
  * where the sequence came from elsewhere, a random one. h_start knows only the first
  * kind. */
-static void fill_states(struct bag *b, const struct kcase *k, const struct kcp_plan *p,
+static void fill_states(struct tensor_set *b, const struct kcase *k,
+                        const struct kcp_plan *p,
                         const struct kcp_call *c, const char *of_sequence,
                         const char *all, const char *own, int backward)
 {
-    double *any = bag_add(b, all, "NS HV K V", KCP_ACC, c)->p;
-    const struct tensor *t = bag_find(b, of_sequence);
-    double *begin = bag_add(b, own, "NS HV K V", KCP_ACC, c)->p;
+    double *any = tensor_add(b, all, "NS HV K V", KCP_ACC, c)->p;
+    const struct tensor *t = tensor_find(b, of_sequence);
+    double *begin = tensor_add(b, own, "NS HV K V", KCP_ACC, c)->p;
     const size_t n = (size_t)c->HV * c->K * c->V;
     struct stream s = stream_of(k->seed, all);
     for (int j = 0; j < c->NS; j++) {
@@ -51,18 +54,19 @@ static void fill_states(struct bag *b, const struct kcase *k, const struct kcp_p
     }
 }
 
-static void fill_marks(struct bag *b, const struct kcase *k, const struct kcp_call *c)
+static void fill_marks(struct tensor_set *b, const struct kcase *k,
+                       const struct kcp_call *c)
 {
     static const int mixed[] = { 3, 1, 0, 2 };
-    int *want = bag_add(b, "want", "NS", KCP_I32, c)->p;
-    int *range = bag_add(b, "range", "2", KCP_I32, c)->p;
+    int *want = tensor_add(b, "want", "NS", KCP_I32, c)->p;
+    int *range = tensor_add(b, "range", "2", KCP_I32, c)->p;
     for (int j = 0; j < c->NS; j++) want[j] = k->mixed_want ? mixed[j % 4] : 3;
     range[0] = k->id % 3 == 2 && c->NS > 1;         /* not always from the first */
     range[1] = k->id % 7 == 6 ? range[0] : c->NS;   /* sometimes empty */
 }
 
 /* 02, 03, 05, 04 and 09, 11, 10, 02 back, over the stretches of one rank. */
-int pipeline_chunks(struct bag *b, const struct kcase *k)
+int pipeline_chunks(struct tensor_set *b, const struct kcase *k)
 {
     struct kcp_call c = k->call;
     struct kcp_plan *p = case_plan(k, 1);
@@ -70,12 +74,12 @@ int pipeline_chunks(struct bag *b, const struct kcase *k)
     if (!p) return KCP_NO_MEMORY;
     c.R = c.NS = p->ctx[0].NS;
     c.NC = p->ctx[0].NC;
-    bag_grid(b, &p->ctx[0], &c);
+    grid_add(b, &p->ctx[0], &c);
     fill_states(b, k, p, &c, "h0", "h_in", "h_start", 0);
     fill_states(b, k, p, &c, "dht", "dh_out", "dh_end", 1);
     fill_marks(b, k, &c);
-    memcpy(bag_add(b, "h_kept_in", "1 HV K V", KCP_ACC, &c)->p, bag_find(b, "h_in")->p,
-           8 * (size_t)c.HV * c.K * c.V);
+    const struct tensor *kept = tensor_add(b, "h_kept_in", "1 HV K V", KCP_ACC, &c);
+    memcpy(kept->p, tensor_find(b, "h_in")->p, 8 * (size_t)c.HV * c.K * c.V);
 
     c.part = KCP_LOCAL | KCP_REVERSE;
     static const struct { const char *stage; enum kcp_pass pass; } walk[] = {
@@ -87,13 +91,13 @@ int pipeline_chunks(struct bag *b, const struct kcase *k)
     };
     for (size_t i = 0; i < sizeof walk / sizeof *walk && !status; i++) {
         if (!strcmp(walk[i].stage, "05_affine")) {  /* every map, for the fold of 07 */
-            int *want = bag_find(b, "want")->p, kept[64];
+            int *want = tensor_find(b, "want")->p, kept[64];
             memcpy(kept, want, 4 * (size_t)c.NS);
             for (int j = 0; j < c.NS; j++) want[j] = 3;
             status = run(b, "05_affine", &c, KCP_FORWARD);
-            const struct tensor *map = bag_find(b, "map");
+            const struct tensor *map = tensor_find(b, "map");
             if (!status && map)
-                memcpy(bag_add(b, "maps", "R HV K V+K", KCP_MAP, &c)->p, map->p,
+                memcpy(tensor_add(b, "maps", "R HV K V+K", KCP_MAP, &c)->p, map->p,
                        8 * map->n);
             memcpy(want, kept, 4 * (size_t)c.NS);
         }
@@ -105,50 +109,51 @@ int pipeline_chunks(struct bag *b, const struct kcase *k)
 }
 
 /* The token recurrence on the whole batch: 02, 01, and back. */
-int pipeline_oracle(struct bag *b, const struct kcase *k, int backward)
+int pipeline_oracle(struct tensor_set *b, const struct kcase *k, int backward)
 {
     struct kcp_call c = k->call;
     const int *zero = (int[]){ 0, (int)c.T };
     c.R = c.NS = 1;
     c.NC = (int)((c.T + c.C - 1) / c.C);
-    memcpy(bag_add(b, "cu", "NS+1", KCP_I32, &c)->p, zero, 8);
-    int *cn = bag_add(b, "cn", "NS+1", KCP_I32, &c)->p;
+    memcpy(tensor_add(b, "cu", "NS+1", KCP_I32, &c)->p, zero, 8);
+    int *cn = tensor_add(b, "cn", "NS+1", KCP_I32, &c)->p;
     cn[0] = 0, cn[1] = c.NC;
-    struct tensor *sc = bag_add(b, "sc", "NC", KCP_I32, &c);
+    struct tensor *sc = tensor_add(b, "sc", "NC", KCP_I32, &c);
     memset(sc->p, 0, 4 * sc->n);
     int status = run(b, "02_gate", &c, KCP_FORWARD);
     if (!status) status = run(b, "01_step", &c, KCP_FORWARD);
     if (status || !backward) return status;
     status = run(b, "01_step", &c, KCP_BACKWARD);
     if (!status) status = run(b, "02_gate", &c, KCP_BACKWARD);
-    if (!status && bag_find(b, "dA_part")) {
-        memcpy(bag_add(b, "dA_log", "HV", KCP_ACC, &c)->p, bag_find(b, "dA_part")->p,
+    if (!status && tensor_find(b, "dA_part")) {
+        memcpy(tensor_add(b, "dA_log", "HV", KCP_ACC, &c)->p, tensor_find(b,
+                                                                          "dA_part")->p,
                8 * (size_t)c.HV);
-        memcpy(bag_add(b, "ddt_bias", "HV KG", KCP_ACC, &c)->p,
-               bag_find(b, "ddt_part")->p,
+        memcpy(tensor_add(b, "ddt_bias", "HV KG", KCP_ACC, &c)->p,
+               tensor_find(b, "ddt_part")->p,
                8 * (size_t)c.HV * c.KG);
     }
     return status;
 }
 
 /* The convolution on one rank: the reference alone, with nothing to exchange. */
-struct alone { struct bag *b; struct kcp_call c; };
+struct alone { struct tensor_set *b; struct kcp_call c; };
 
 static int alone_body(struct kcp_comm *comm, void *arg)
 {
     struct alone *a = arg;
     a->c.comm = comm;
-    return bag_run(a->b, stage_find("14_conv"), &a->c);
+    return reference_run(a->b, stage_find("14_conv"), &a->c);
 }
 
-int pipeline_conv(struct bag *b, const struct kcase *k, enum kcp_pass pass)
+int pipeline_conv(struct tensor_set *b, const struct kcase *k, enum kcp_pass pass)
 {
     struct kcp_plan *p = case_plan(k, 1);
     if (!p) return KCP_NO_MEMORY;
     struct alone a = { b, k->call };
     a.c.pass = pass, a.c.R = 1, a.c.r = 0, a.c.plan = p;
     a.c.NS = p->ctx[0].NS, a.c.NC = p->ctx[0].NC;
-    bag_grid(b, &p->ctx[0], &a.c);
+    grid_add(b, &p->ctx[0], &a.c);
     int status = kcp_threads_run(1, alone_body, &a, NULL, 0);
     kcp_plan_free(p);
     return status;
@@ -156,13 +161,14 @@ int pipeline_conv(struct bag *b, const struct kcase *k, enum kcp_pass pass)
 
 /* How much of a state that enters the sequence's first token is alive where the last
  * rank takes over: |product of the token maps|_F / sqrt(K), mean over heads. NaN when
- * no sequence reaches across that cut. Needs k, g, beta in the bag. */
-double alive_far(const struct bag *b, const struct kcase *k, const struct kcp_plan *p)
+ * no sequence reaches across that cut. Needs k, g, beta in the set. */
+double alive_far(const struct tensor_set *b, const struct kcase *k,
+                 const struct kcp_plan *p)
 {
     const struct kcp_call *c = &k->call;
     const int K = c->K, HV = c->HV, KG = c->KG;
-    const struct tensor *tk = bag_find(b, "k"), *tg = bag_find(b, "g"),
-                        *tb = bag_find(b, "beta");
+    const struct tensor *tk = tensor_find(b, "k"), *tg = tensor_find(b, "g"),
+                        *tb = tensor_find(b, "beta");
     int last = -1;
     for (int j = 0; j < p->S; j++)
         if (!p->seg[j].first && p->seg[j].rank != p->seg[j - 1].rank) last = j;

@@ -4,7 +4,7 @@
  * Next: exchange_trials.c.
  *
  * Under a launcher every process walks the same trials from the same seed, runs its own
- * seat, and all take the worst verdict of any, so that they walk on alike. A lost rank
+ * rank, and all take the worst verdict of any, so that they walk on alike. A lost rank
  * ends the walk: every process says whom it misses, and exits with 1. */
 #include "judge.h"
 #include <math.h>
@@ -32,7 +32,10 @@ static void wait_a_moment(void)
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     t.tv_nsec += 20 * 1000 * 1000;
-    if (t.tv_nsec >= 1000000000) t.tv_nsec -= 1000000000, t.tv_sec++;
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_nsec -= 1000000000;
+        t.tv_sec++;
+    }
     pthread_cond_timedwait(&pool.change, &pool.lock, &t);
 }
 
@@ -152,7 +155,8 @@ int ranks_open(const char *backend, int device, int *R)
     else if (who.r && !freopen("/dev/null", "w", stdout)) return 1;
     else printf("%d processes of %s, %s\n", who.R, who.launcher,
                 gpu ? "a GPU each, NCCL" : "over TCP");
-    return status ? status == KCP_BAD ? 2 : 1 : 0;
+    if (status) return status == KCP_BAD ? 2 : 1;
+    return 0;
 }
 
 void ranks_close(void)
@@ -183,26 +187,30 @@ int ranks_run(const struct memory *m, int R, int (*body)(struct kcp_comm *, void
 }
 
 /* Kept to plain numbers and words: every process is of one build. */
-void ranks_agree(struct trial *t)
+void ranks_agree(struct verdict *t)
 {
     if (!host) return;
-    struct trial *all = malloc(sizeof *all * (size_t)host->R);
+    struct verdict *all = malloc(sizeof *all * (size_t)host->R);
     if (!all || host->all_gather(host, t, all, sizeof *t, NULL)) lost();
-    const struct trial own = *t;
+    const struct verdict own = *t;
     *t = all[0];
     t->alive = own.alive;
     for (int r = 1; r < host->R; r++) {
-        const struct trial *o = &all[r];
+        const struct verdict *o = &all[r];
         const struct worst *x = &o->worst, *y = &t->worst;
         const int worse = x->tol > 0 && (!(y->tol > 0) || (x->nan && !y->nan) ||
                                          x->err / x->tol > y->err / y->tol);
         const struct kcp_traffic sum = { t->traffic.bytes + o->traffic.bytes,
             t->traffic.messages + o->traffic.messages,
             t->traffic.collectives + o->traffic.collectives };
-        if (worse) t->worst = o->worst, memcpy(t->map, o->map, sizeof t->map);
-        if (o->outcome == FAIL && t->outcome != FAIL)
-            t->outcome = FAIL, memcpy(t->why, o->why, sizeof t->why);
-        else if (o->outcome == MARGINAL && t->outcome == PASS) t->outcome = MARGINAL;
+        if (worse) {
+            t->worst = o->worst;
+            memcpy(t->map, o->map, sizeof t->map);
+        }
+        if (o->outcome == FAIL && t->outcome != FAIL) {
+            t->outcome = FAIL;
+            memcpy(t->why, o->why, sizeof t->why);
+        } else if (o->outcome == MARGINAL && t->outcome == PASS) t->outcome = MARGINAL;
         else if (o->outcome == NA && t->outcome != FAIL) t->outcome = NA;
         t->traffic = sum;
     }

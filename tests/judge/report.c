@@ -42,5 +42,6 @@ int report_close(const struct kcp_report *r, int strict)
     if (!(ran || r->skip || r->na)) printf("nothing ran: no such stage or variant\n");
     printf("%d passed, %d failed, %d skipped\n", r->pass + r->marginal + r->caught,
            r->fail + r->survived, r->skip);
-    return bad ? 1 : r->skip && strict ? 3 : 0;
+    if (bad) return 1;
+    return r->skip && strict ? 3 : 0;
 }

@@ -1,6 +1,7 @@
 /* said.c -- did all that a program printed arrive?
  *
- * Book: CONTRIBUTING.md.  Checked by: tests/cli/cli.sh, tests/cli/run_cli.sh.  Next: main.c.
+ * Book: CONTRIBUTING.md.  Checked by: tests/cli/cli.sh, tests/cli/run_cli.sh.
+ * Next: main.c.
  */
 #include "said.h"
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* said.h -- did all that a program printed arrive?
  *
- * Book: CONTRIBUTING.md.  Checked by: tests/cli/cli.sh, tests/cli/run_cli.sh.  Next: said.c.
+ * Book: CONTRIBUTING.md.  Checked by: tests/cli/cli.sh, tests/cli/run_cli.sh.
+ * Next: said.c.
  */
 #ifndef KCP_SAID_H
 #define KCP_SAID_H

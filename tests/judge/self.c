@@ -1,7 +1,7 @@
 /* self.c -- the judge judged: what it must see, it is shown.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.
- * Next: self_room.c.
+ * Next: self_workspace.c.
  *
  * Each tamperer below is the reference of 04 with one thing done to its result or to
  * memory that is not its own. The trial must say exactly what is wrong.
@@ -14,18 +14,22 @@
 static double *o_of(void *a) { return ((struct kcp_chunk *)a)->o; }
 
 static int honest(void *a) { return ref_chunk(a); }
-static int one_nan(void *a) { return ref_chunk(a), o_of(a)[0] = NAN, KCP_OK; }
-static int one_inf(void *a) { return ref_chunk(a), o_of(a)[0] = INFINITY, KCP_OK; }
+static int put_in_o(void *a, int64_t at, double x)
+{
+    const int status = ref_chunk(a);
+    o_of(a)[at] = x;
+    return status;
+}
+static int one_nan(void *a) { return put_in_o(a, 0, NAN); }
+static int one_inf(void *a) { return put_in_o(a, 0, INFINITY); }
 static int not_mine(void *a) { return KCP_NA; }
 static int refuses(void *a) { return KCP_BAD; }
 static int outside(void *a)
 {
     const struct kcp_chunk *c = a;
-    ref_chunk(a);
-    o_of(a)[c->T * c->HV * c->V] = 1;
-    return KCP_OK;
+    return put_in_o(a, c->T * c->HV * c->V, 1);
 }
-static int before(void *a) { return ref_chunk(a), o_of(a)[-1] = 1, KCP_OK; }
+static int before(void *a) { return put_in_o(a, -1, 1); }
 static int into_input(void *a)
 {
     ref_chunk(a);
@@ -89,7 +93,7 @@ static int reads_first_M(void *args)
 }
 
 static enum outcome tried(const char *stage, int (*run)(void *), int mixed,
-                          struct trial *t)
+                          struct verdict *t)
 {
     const struct kcp_variant v = { stage, "tampered", "", KCP_F64, KCP_HOST, "any", run,
                                    NULL };
@@ -101,7 +105,7 @@ static enum outcome tried(const char *stage, int (*run)(void *), int mixed,
         if (mixed && !list[i].mixed_want) continue;
         if (list[i].call.HV < 2 || list[i].call.T < 64) continue;
         list[i].id = 0;                         /* the repeated run is for the first */
-        trial_run(s, &v, &list[i], KCP_F64, t);
+        judge_case(s, &v, &list[i], KCP_F64, t);
         break;
     }
     free(list);
@@ -110,7 +114,7 @@ static enum outcome tried(const char *stage, int (*run)(void *), int mixed,
 
 static int sees(struct kcp_report *rep)
 {
-    struct trial t;
+    struct verdict t;
     EXPECT(rep, tried("04_chunk", honest, 0, &t) == PASS, "the honest one: %s", t.why);
     EXPECT(rep, tried("04_chunk", one_nan, 0, &t) == FAIL && t.worst.nan, "one NaN");
     EXPECT(rep, tried("04_chunk", one_inf, 0, &t) == FAIL && t.worst.nan, "one Inf");
@@ -141,7 +145,7 @@ static int tells(struct kcp_report *rep)
     static const struct { double by; enum outcome is; } row[] = {
         { 0.5e-12, PASS }, { 0.95e-12, MARGINAL }, { 1.1e-12, FAIL },
         { -1.1e-12, FAIL } };
-    struct trial t;
+    struct verdict t;
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         off_by = row[i].by;
         const enum outcome got = tried("04_chunk", scaled, 0, &t);

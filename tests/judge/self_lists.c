@@ -63,7 +63,9 @@ static int covers(struct kcp_report *rep)
         int seen[9] = { 0 };
         for (int j = 0; j < n; j++) {
             const struct kcp_call *c = &list[j].call;
-            seen[c->R] |= c->HV == 1 ? 1 : c->HV == c->H ? 2 : c->H == 1 ? 4 : 8;
+            if (c->HV == 1) seen[c->R] |= 1;
+            else if (c->HV == c->H) seen[c->R] |= 2;
+            else seen[c->R] |= c->H == 1 ? 4 : 8;
         }
         for (int j = 0; j < 6; j++)
             EXPECT(rep, seen[ranks[j]] == 15, "%s, R = %d: heads %x", of_ranks[i],
@@ -95,8 +97,8 @@ static int tall(struct kcp_report *rep)
         const struct kcp_variant *v;
         const int shown = !strncmp(s->name, "05", 2) || !strncmp(s->name, "08", 2);
         if (shown && kcp_variants(s->name, "twin", &v, 1) == 1) {
-            struct trial t;
-            trial_run(s, v, &list[0], KCP_F64, &t);
+            struct verdict t;
+            judge_case(s, v, &list[0], KCP_F64, &t);
             EXPECT(rep, t.outcome == PASS, "%s: %s", s->name, t.why);
         }
         free(list);

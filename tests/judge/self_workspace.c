@@ -1,4 +1,4 @@
-/* self_room.c -- what nobody wrote is NaN: workspaces, and the block before forward.
+/* self_workspace.c -- what nobody wrote is NaN: workspaces, the block before forward.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.
  * Next: self_lists.c.
@@ -8,21 +8,21 @@
 
 /* 04 that adds 0 times a number of its workspace, which it wrote, or which nobody did:
  * on the host by itself, on a GPU around a kernel that is there. */
-static const struct memory *room;
+static const struct memory *held_in;
 static int (*inner)(void *), writes_first;
 static size_t one_number(const void *a) { return 64; }
 static int reads_work(void *args)
 {
     struct kcp_chunk *a = args;
     char x[8], work[8];
-    const size_t n = room == &host_memory ? 8 : 2;        /* double, bf16 */
+    const size_t n = held_in == &host_memory ? 8 : 2;        /* double, bf16 */
     int status = inner(args);
-    if (!status && room->sync()) status = KCP_CUDA;
-    if (!status) status = room->copy(x, a->o, n);
-    if (!status && writes_first) status = room->copy(a->work, x, n);
-    if (!status) status = room->copy(work, a->work, n);
+    if (!status && held_in->sync()) status = KCP_CUDA;
+    if (!status) status = held_in->copy(x, a->o, n);
+    if (!status && writes_first) status = held_in->copy(a->work, x, n);
+    if (!status) status = held_in->copy(work, a->work, n);
     for (size_t i = 0; i < n; i++) x[i] |= work[i];       /* NaN stays, its own stays */
-    return status ? status : room->copy(a->o, x, n);
+    return status ? status : held_in->copy(a->o, x, n);
 }
 
 static int poisons(struct kcp_report *rep, const struct memory *m,
@@ -31,13 +31,13 @@ static int poisons(struct kcp_report *rep, const struct memory *m,
     const struct kcp_variant reads = { v->stage, "reads_work", "", v->storage, v->where,
                                        v->shapes, reads_work, one_number };
     struct kcase k;
-    struct trial t;
+    struct verdict t;
     char why[100];
     case_parse("live kda H=1 HV=2 K=64 V=64 C=64 lengths=70", &k, why, sizeof why);
-    room = m, inner = v->run;
+    held_in = m, inner = v->run;
     for (writes_first = 0; writes_first < 2; writes_first++) {
         t.outcome = SKIP;
-        trial_run(stage_find(v->stage), &reads, &k, v->storage, &t);
+        judge_case(stage_find(v->stage), &reads, &k, v->storage, &t);
         EXPECT(rep, t.outcome == (writes_first ? PASS : FAIL) &&
                t.worst.nan == !writes_first, "%s, workspace %s: %s %s", m->name,
                writes_first ? "written" : "unwritten", outcome_name[t.outcome], t.why);
@@ -61,7 +61,10 @@ static int gpu_unwritten(struct kcp_report *rep)
 {
     const struct memory *m = device_memory();
     const struct kcp_variant *v;
-    if (!m) return printf("  00_judge gpu_unwritten: no device\n"), KCP_NA;
+    if (!m) {
+        printf("  00_judge gpu_unwritten: no device\n");
+        return KCP_NA;
+    }
     if (kcp_variants("04_chunk", "v1_column", &v, 1) != 1) return KCP_NA;
     return poisons(rep, m, v);
 }

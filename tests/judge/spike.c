@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct tensor *normals(struct bag *b, const struct kcase *k, const char *name,
+static struct tensor *normals(struct tensor_set *b, const struct kcase *k,
+                              const char *name,
                               const char *shape, enum kcp_store store, double size)
 {
-    struct tensor *t = bag_add(b, name, shape, store, &k->call);
+    struct tensor *t = tensor_add(b, name, shape, store, &k->call);
     struct stream s = stream_of(k->seed, name);
     for (int64_t i = 0; i < t->n; i++) ((double *)t->p)[i] = size * normal(&s);
     return t;
@@ -28,10 +29,10 @@ static void unit(struct tensor *t, int K)
 }
 
 /* 1 with a chance, alone or in runs of so many; a run may cover whole ranks. */
-static void mask(struct bag *b, const struct kcase *k, const char *name,
+static void mask(struct tensor_set *b, const struct kcase *k, const char *name,
                  const char *shape, double chance, double run, int value)
 {
-    struct tensor *t = bag_add(b, name, shape, KCP_I32, &k->call);
+    struct tensor *t = tensor_add(b, name, shape, KCP_I32, &k->call);
     struct stream s = stream_of(k->seed, name);
     int on = uniform(&s) < chance;
     for (int64_t i = 0; i < t->n; i++) {
@@ -41,10 +42,10 @@ static void mask(struct bag *b, const struct kcase *k, const char *name,
 }
 
 /* alpha_base holds the decays' logarithms already: the spikes move them a little. */
-void spike_draw(struct bag *b, const struct kcase *k)
+void spike_draw(struct tensor_set *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;
-    struct tensor *base = bag_find(b, "alpha_base");
+    struct tensor *base = tensor_find(b, "alpha_base");
     unit(normals(b, k, "q", "T H K", KCP_ACTV, 1), c->K);
     unit(normals(b, k, "k", "T H K", KCP_ACTV, 1), c->K);
     normals(b, k, "v", "T HV V", KCP_ACTV, 1);
@@ -58,7 +59,7 @@ void spike_draw(struct bag *b, const struct kcase *k)
     struct tensor *beta = normals(b, k, "beta_base", "T HV", KCP_ACTV, 1);
     for (int64_t i = 0; i < beta->n; i++)
         ((double *)beta->p)[i] -= k->regime == LIVE ? 3 : 0;
-    struct tensor *spike = bag_add(b, "spike", "T HV D", KCP_ACTV, c);
+    struct tensor *spike = tensor_add(b, "spike", "T HV D", KCP_ACTV, c);
     struct stream s = stream_of(k->seed, "spike");
     for (int64_t i = 0; i < spike->n; i++) ((double *)spike->p)[i] = uniform(&s) < .3;
     if (k->masks != 1) {
@@ -77,16 +78,17 @@ void spike_draw(struct bag *b, const struct kcase *k)
 }
 
 /* Rows of tensor t from token t0 on; NULL when there is none. */
-static const void *from(const struct bag *b, const char *name, int64_t t0)
+static const void *from(const struct tensor_set *b, const char *name, int64_t t0)
 {
-    const struct tensor *t = bag_find(b, name);
+    const struct tensor *t = tensor_find(b, name);
     const size_t width = t && t->store == KCP_I32 ? 4 : 8;
     return t ? (char *)t->p + width * t0 * (t->n / (t->dim[0] ? t->dim[0] : 1)) : NULL;
 }
 
 /* |S| / |S_0| of a random state that enters the sequence which the last rank takes
  * over, with v = 0, up to that cut. NaN when no sequence crosses it. */
-double alive_spike(const struct bag *b, const struct kcase *k, const struct kcp_plan *p)
+double alive_spike(const struct tensor_set *b, const struct kcase *k,
+                   const struct kcp_plan *p)
 {
     int last = -1;
     for (int j = 0; j < p->S; j++)

@@ -1,4 +1,4 @@
-/* bag.c -- named tensors: what the references read and write, by the book's letters.
+/* tensor_set.c -- named tensors, by the book's letters: what references read and write.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
  * Next: inputs.c, which draws the first ones.
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct tensor *bag_find(const struct bag *b, const char *name)
+struct tensor *tensor_find(const struct tensor_set *b, const char *name)
 {
     for (int i = 0; i < b->n; i++)
         if (!strcmp(b->t[i].name, name)) return (struct tensor *)&b->t[i];
@@ -50,7 +50,7 @@ size_t store_bytes(enum kcp_store store, enum kcp_storage storage)
 }
 
 /* Memory, or one line and the end: there is nothing to be judged without. */
-void *room_for(size_t bytes)
+void *alloc_or_exit(size_t bytes)
 {
     void *p = malloc(bytes);
     if (p) return p;
@@ -60,10 +60,10 @@ void *room_for(size_t bytes)
 }
 
 /* Outputs start as NaN, so that what a reference leaves untouched can be told. */
-struct tensor *bag_add(struct bag *b, const char *name, const char *shape,
+struct tensor *tensor_add(struct tensor_set *b, const char *name, const char *shape,
                        enum kcp_store store, const struct kcp_call *c)
 {
-    struct tensor *t = bag_find(b, name);
+    struct tensor *t = tensor_find(b, name);
     if (t) free(t->p);
     else if (b->n == (int)(sizeof b->t / sizeof *b->t)) abort();
     else t = &b->t[b->n++];
@@ -72,25 +72,25 @@ struct tensor *bag_add(struct bag *b, const char *name, const char *shape,
     t->nd = shape_dims(c, shape, t->dim);
     for (int i = 0; i < t->nd; i++) t->n *= t->dim[i];
     const size_t bytes = (size_t)t->n * store_bytes(store, KCP_F64) + 8;
-    t->p = room_for(bytes);
+    t->p = alloc_or_exit(bytes);
     memset(t->p, 0xff, bytes);
     return t;
 }
 
-void bag_free(struct bag *b)
+void tensor_set_free(struct tensor_set *b)
 {
     for (int i = 0; i < b->n; i++) free(b->t[i].p);
     b->n = 0;
 }
 
-void bag_copy(struct bag *to, const struct bag *from)
+void tensor_set_copy(struct tensor_set *to, const struct tensor_set *from)
 {
-    bag_free(to);
+    tensor_set_free(to);
     for (int i = 0; i < from->n; i++) {
         struct tensor *t = &to->t[to->n++];
         *t = from->t[i];
         const size_t n = (size_t)t->n * store_bytes(t->store, KCP_F64);
-        t->p = room_for(n + 8);
+        t->p = alloc_or_exit(n + 8);
         memcpy(t->p, from->t[i].p, n);
     }
 }
@@ -108,7 +108,7 @@ int field_used(const struct kcp_field *f, const struct kcp_call *c)
 }
 
 /* The gradient of a parameter is asked for where the parameter is given. */
-static int asked_for(const struct bag *b, const struct kcp_field *f)
+static int asked_for(const struct tensor_set *b, const struct kcp_field *f)
 {
     static const char *const of[][2] = {
         { "dA_part", "A_log" },   { "ddt_part", "dt_bias" }, { "dA_log", "A_log" },
@@ -116,11 +116,12 @@ static int asked_for(const struct bag *b, const struct kcp_field *f)
         { "da", "a" }, { "db", "b" }, { "domega", "omega" },
     };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
-        if (!strcmp(f->name, of[i][0])) return bag_find(b, of[i][1]) != NULL;
+        if (!strcmp(f->name, of[i][0])) return tensor_find(b, of[i][1]) != NULL;
     return 1;
 }
 
-int bag_run(struct bag *b, const struct kcp_stage *s, const struct kcp_call *c)
+int reference_run(struct tensor_set *b, const struct kcp_stage *s,
+                  const struct kcp_call *c)
 {
     char *args = calloc(1, s->args);
     if (!args) return KCP_NO_MEMORY;
@@ -128,8 +129,8 @@ int bag_run(struct bag *b, const struct kcp_stage *s, const struct kcp_call *c)
     for (int i = 0; i < s->nfields; i++) {
         const struct kcp_field *f = &s->fields[i];
         if (!field_used(f, c) || !asked_for(b, f)) continue;
-        struct tensor *t = bag_find(b, f->name);
-        if (!field_in(f)) t = bag_add(b, f->name, f->shape, f->store, c);
+        struct tensor *t = tensor_find(b, f->name);
+        if (!field_in(f)) t = tensor_add(b, f->name, f->shape, f->store, c);
         if (!t && f->when != KCP_MAYBE) {
             fprintf(stderr, "judge: %s needs %s\n", s->name, f->name);
             free(args);

@@ -1,7 +1,7 @@
-/* trial.h -- a table of R seats, one a rank, each with arrays of its own.
+/* trial.h -- a trial of R ranks, each with arguments and buffers of its own.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
- * Next: trial.c fills them, table.c runs them, expected.c, verdict.c judges.
+ * Next: rank_args.c fills a rank, trial.c runs them, expected.c, verdict.c judges.
  */
 #ifndef KCP_TRIAL_H
 #define KCP_TRIAL_H
@@ -10,7 +10,7 @@
 
 #define FENCE 256
 
-struct slot {
+struct buffer {
     const struct kcp_field *field;
     void *base;                    /* in the variant's memory, fences included */
     char *image;                   /* on the host: what was put there, then what is */
@@ -20,26 +20,26 @@ struct slot {
     int nd;
 };
 
-struct seat {
+struct rank_args {
     struct kcp_call call;
     const struct kcp_plan *plan;
     const struct memory *mem;
     enum kcp_storage storage;
     int ranks, status, n;
     int poison;                     /* NaN where nobody reads; mutants fail by values */
-    struct slot slot[32];
+    struct buffer buffer[32];
     char *args;
     void *saved;
     size_t saved_bytes;
     struct kcp_traffic traffic;
 };
 
-struct table {
+struct trial {
     const struct kcp_stage *stage;
     const struct kcp_variant *variant;
     const struct memory *mem;
     int R;
-    struct seat *seat;
+    struct rank_args *rank;
 };
 
 /* The inputs of a case and what should come of them, until the next is asked for. */
@@ -48,7 +48,7 @@ struct expected {
     struct kcase k;
     enum kcp_storage judged;
     enum kcp_pass pass;
-    struct bag in, want;
+    struct tensor_set in, want;
     double alive, rms_v, rms_sum, rms_dA;
 };
 int expected_find(const struct kcp_stage *s, const struct kcase *k, enum kcp_pass pass,
@@ -61,15 +61,17 @@ struct kcp_call call_of(const struct kcp_stage *s, const struct kcase *k,
                         const struct kcp_plan *p, int r, enum kcp_pass pass);
 int  has_backward(const struct kcp_stage *s);
 
-int  seat_fill(struct seat *s, const struct kcp_stage *stage, const struct bag *in,
-               const struct bag *want);
-int  seat_collect(struct seat *s, char *why, size_t n);
-void seat_free(struct seat *s);
+int  rank_args_fill(struct rank_args *s, const struct kcp_stage *stage,
+                    const struct tensor_set *in,
+               const struct tensor_set *want);
+int  rank_args_collect(struct rank_args *s, char *why, size_t n);
+void rank_args_free(struct rank_args *s);
 /* Seats for all ranks of a case; this process's alone where it has one. */
-int  table_fill(struct table *t, const struct kcase *k, const struct kcp_plan *p,
-                enum kcp_pass pass, const struct bag *in, const struct bag *want);
-int  table_run(struct table *t, char *why, size_t n);    /* and copy outputs back */
-void table_free(struct table *t);
+int  trial_fill(struct trial *t, const struct kcase *k, const struct kcp_plan *p,
+               enum kcp_pass pass, const struct tensor_set *in,
+               const struct tensor_set *want);
+int  trial_run(struct trial *t, char *why, size_t n);    /* and copy outputs back */
+void trial_free(struct trial *t);
 int  row_a(const struct kcp_field *f, const char *letter);  /* a row a token, "T"? */
 const struct memory *gpu_of_threads(void);     /* NULL: none, or ranks have their own */
 

@@ -13,14 +13,14 @@ static const struct expected *kept;
 
 /* An error map in text: a row a rank, a column a chunk, a digit the size of the error
  * (0: within tolerance, n: n powers of ten above it, N: NaN). */
-static void draw_map(const struct table *t, const char *field, double tol, char *map,
+static void draw_map(const struct trial *t, const char *field, double tol, char *map,
                      size_t size)
 {
     char *p = map, *end = map + size;
     for (int r = 0; r < t->R; r++) {
-        const struct seat *s = &t->seat[r];
+        const struct rank_args *s = &t->rank[r];
         for (int i = 0; i < s->n; i++) {
-            const struct slot *o = &s->slot[i];
+            const struct buffer *o = &s->buffer[i];
             if (strcmp(o->field->name, field) || !o->want || o->field->shape[0] != 'T')
                 continue;
             if (p == map)
@@ -36,10 +36,14 @@ static void draw_map(const struct table *t, const char *field, double tol, char 
             for (int64_t c = 0; c * C < o->dim[0] && end - p > 40; c++) {
                 double e = 0, f = 1e-300;
                 for (int64_t j = c * C * row; j < (c + 1) * C * row && j < o->n; j++)
-                    e += pow(x[j] - o->want[j], 2), f += pow(o->want[j], 2);
+                    {
+                        e += pow(x[j] - o->want[j], 2);
+                        f += pow(o->want[j], 2);
+                    }
                 const double over = log10(sqrt(e / f) / tol);
-                *p++ = !(over == over) ? 'N' : over <= 0 ? '.' : over > 8 ? '9'
-                     : (char)('1' + (int)over);
+                char digit = (char)('1' + (int)fmin(8, over));
+                if (over <= 0) digit = '.';
+                *p++ = isnan(over) ? 'N' : digit;
             }
             free(x);
             p += snprintf(p, end - p, "\n");
@@ -49,14 +53,14 @@ static void draw_map(const struct table *t, const char *field, double tol, char 
     *p = 0;
 }
 
-static void judge_seat(const struct table *t, const struct seat *s,
+static void judge_rank(const struct trial *t, const struct rank_args *s,
                        enum kcp_storage judged, struct worst *w)
 {
     for (int i = 0; i < s->n; i++) {
-        const struct slot *o = &s->slot[i];
+        const struct buffer *o = &s->buffer[i];
         if (!o->want) continue;
-        double *got = room_for(8 * (size_t)o->n + 8);
-        const struct tensor *all = bag_find(&kept->want, o->field->name);
+        double *got = alloc_or_exit(8 * (size_t)o->n + 8);
+        const struct tensor *all = tensor_find(&kept->want, o->field->name);
         decode(got, o->image + FENCE, o->n, o->n ? o->bytes / (size_t)o->n : 8);
         struct slice x = { .stage = t->stage, .field = o->field, .call = &s->call,
                            .got = got, .want = o->want, .nd = o->nd, .rank = s->call.r,
@@ -70,50 +74,50 @@ static void judge_seat(const struct table *t, const struct seat *s,
     }
 }
 
-/* Outputs of two runs of the same table, byte for byte. */
-static int same_bits(const struct table *a, const struct table *b, char *why, size_t n)
+/* Outputs of two runs of the same trial, byte for byte. */
+static int same_bits(const struct trial *a, const struct trial *b, char *why, size_t n)
 {
     for (int r = 0; r < a->R; r++)
-        for (int i = 0; i < a->seat[r].n; i++)
-            if (memcmp(a->seat[r].slot[i].image, b->seat[r].slot[i].image,
-                       a->seat[r].slot[i].bytes + 2 * FENCE)) {
+        for (int i = 0; i < a->rank[r].n; i++)
+            if (memcmp(a->rank[r].buffer[i].image, b->rank[r].buffer[i].image,
+                       a->rank[r].buffer[i].bytes + 2 * FENCE)) {
                 snprintf(why, n, "rank %d: %s differs when run again", r,
-                         a->seat[r].slot[i].field->name);
+                         a->rank[r].buffer[i].field->name);
                 return 0;
             }
     return 1;
 }
 
-static int run_once(struct table *t, const struct kcase *k, const struct kcp_plan *p,
+static int run_once(struct trial *t, const struct kcase *k, const struct kcp_plan *p,
                     enum kcp_pass pass, char *why, size_t n)
 {
-    const int status = table_fill(t, k, p, pass, &kept->in, &kept->want);
-    return status ? status : table_run(t, why, n);
+    const int status = trial_fill(t, k, p, pass, &kept->in, &kept->want);
+    return status ? status : trial_run(t, why, n);
 }
 
 /* Where it ran before: the inputs are as they were, the outputs NaN again. */
-static int run_again(struct table *t, char *why, size_t n)
+static int run_again(struct trial *t, char *why, size_t n)
 {
     int status = KCP_OK;
     for (int r = 0; r < t->R; r++)
-        for (int i = 0; i < t->seat[r].n && !status; i++) {
-            struct slot *o = &t->seat[r].slot[i];
+        for (int i = 0; i < t->rank[r].n && !status; i++) {
+            struct buffer *o = &t->rank[r].buffer[i];
             if (!o->want) continue;
             memset(o->image + FENCE, 0xff, o->bytes);
             status = t->mem->copy(o->base, o->image, o->bytes + 2 * FENCE);
         }
-    return status ? status : table_run(t, why, n);
+    return status ? status : trial_run(t, why, n);
 }
 
-int trial_repeats = 1;
+int repeats_asked = 1;
 
 static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
                      const struct kcase *k, enum kcp_storage judged, enum kcp_pass pass,
-                     const struct kcp_plan *p, struct trial *out)
+                     const struct kcp_plan *p, struct verdict *out)
 {
     const struct memory *mem = v->where == KCP_HOST ? &host_memory : device_memory();
-    struct table t = { s, v, mem, 0, NULL }, again = t;
-    *out = (struct trial){ .outcome = mem ? PASS : SKIP, .alive = NAN,
+    struct trial t = { s, v, mem, 0, NULL }, again = t;
+    *out = (struct verdict){ .outcome = mem ? PASS : SKIP, .alive = NAN,
                            .backward = pass == KCP_BACKWARD };
     snprintf(out->why, sizeof out->why, "%s", mem ? "" : "no device");
     if (!mem) return;
@@ -129,22 +133,22 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
             snprintf(out->why, sizeof out->why, "takes %s", v->shapes);
         else if (!out->why[0])
             snprintf(out->why, sizeof out->why, "returned status %d", status);
-        table_free(&t);
+        trial_free(&t);
         if (s->ranks) ranks_agree(out);
         return;
     }
     struct worst *w = &out->worst;
     for (int r = 0; r < t.R; r++) {
-        judge_seat(&t, &t.seat[r], judged, w);
-        out->traffic.bytes += t.seat[r].traffic.bytes;
-        out->traffic.messages += t.seat[r].traffic.messages;
+        judge_rank(&t, &t.rank[r], judged, w);
+        out->traffic.bytes += t.rank[r].traffic.bytes;
+        out->traffic.messages += t.rank[r].traffic.messages;
     }
     if (w->nan || !(w->err <= w->tol)) {
         out->outcome = FAIL;
         draw_map(&t, w->field, w->tol, out->map, sizeof out->map);
     } else if (w->err > 0.9 * w->tol) out->outcome = MARGINAL;
     if (s->ranks) ranks_agree(out);
-    for (int i = 0; i < trial_repeats && k->id % 1000 < 3 && out->outcome != FAIL &&
+    for (int i = 0; i < repeats_asked && k->id % 1000 < 3 && out->outcome != FAIL &&
          !is_mutant(v); i++) {                                           /* and again */
         status = i ? run_again(&again, out->why, sizeof out->why)
                    : run_once(&again, k, p, pass, out->why, sizeof out->why);
@@ -155,14 +159,18 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
         if (s->ranks) ranks_agree(out);
         out->traffic = first;
     }
-    table_free(&again), table_free(&t);
+    trial_free(&again);
+    trial_free(&t);
 }
 
 /* Two passes of one case: a failure of either fails; n/a only when both are. */
-static void merge(struct trial *a, const struct trial *b)
+static void merge(struct verdict *a, const struct verdict *b)
 {
     if (a->outcome == FAIL || b->outcome == NA) return;
-    if (b->outcome == FAIL || a->outcome == NA) { *a = *b; return; }
+    if (b->outcome == FAIL || a->outcome == NA) {
+        *a = *b;
+        return;
+    }
     if (b->outcome == MARGINAL) a->outcome = MARGINAL;
     if (b->worst.tol > 0 && b->worst.err / b->worst.tol > a->worst.err / a->worst.tol)
         a->worst = b->worst;
@@ -173,15 +181,15 @@ static void merge(struct trial *a, const struct trial *b)
 /* A rank is a thread: OpenBLAS, where it is linked, must not start more of its own. */
 extern void openblas_set_num_threads(int n) __attribute__((weak));
 
-int trial_run(const struct kcp_stage *s, const struct kcp_variant *v,
-              const struct kcase *k, enum kcp_storage judged, struct trial *out)
+int judge_case(const struct kcp_stage *s, const struct kcp_variant *v,
+              const struct kcase *k, enum kcp_storage judged, struct verdict *out)
 {
     if (openblas_set_num_threads) openblas_set_num_threads(1);
     struct kcp_plan *p = case_plan(k, s->ranks ? k->call.R : 1);
     if (!p) return KCP_NO_MEMORY;
     pass_run(s, v, k, judged, KCP_FORWARD, p, out);
     if (has_backward(s) && out->outcome != FAIL && out->outcome != SKIP) {
-        struct trial back;
+        struct verdict back;
         pass_run(s, v, k, judged, KCP_BACKWARD, p, &back);
         merge(out, &back);
     }

@@ -1,0 +1,172 @@
+/* rank_args.c -- one rank of a trial: fenced, poisoned buffers in, what it wrote out.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
+ * Next: trial.c.
+ *
+ * A rank gets arrays of its own: its shard of every token tensor, and of the states
+ * only the rows it owns (the others are NaN, so that reading them shows). Stages of one
+ * rank are tried the same way with R = 1.
+ */
+#include "trial.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+int row_a(const struct kcp_field *f, const char *letter)
+{
+    const size_t n = strlen(letter);
+    return !strncmp(f->shape, letter, n) && (f->shape[n] == ' ' || !f->shape[n]);
+}
+
+static int owns(const struct rank_args *s, const struct kcp_field *f, int n)
+{
+    const int at_end = !strcmp(f->name, "ht") || !strcmp(f->name, "dht") ||
+                       !strcmp(f->name, "ot") || !strcmp(f->name, "dot");
+    return (at_end ? s->plan->ht_rank : s->plan->h0_rank)[n] == s->call.r;
+}
+
+/* The rows of the whole tensor that this rank holds, as doubles it may change. */
+static double *rows_of(const struct rank_args *s, const struct kcp_field *f,
+                       const struct tensor *t, int64_t dim[4], int64_t *first)
+{
+    int64_t row = 1, n = 1;
+    shape_dims(&s->call, f->shape, dim);
+    for (int d = 0; d < t->nd; d++) n *= dim[d];
+    for (int d = 1; d < t->nd; d++) row *= dim[d];
+    double *x = malloc(8 * (size_t)n + 8);
+    *first = s->ranks && row_a(f, "T") ? s->plan->ctx[s->call.r].begin : 0;
+    if (!x) return NULL;
+    memcpy(x, (double *)t->p + *first * row, 8 * (size_t)n);
+    if (s->ranks && row_a(f, "N"))
+        for (int i = 0; i < s->call.N; i++)
+            if (!owns(s, f, i)) memset(x + i * row, 0xff, 8 * (size_t)row);
+    return x;
+}
+
+/* The fold starts from h of its first map; M of that one may never have been written,
+ * nor any map outside the range. */
+static void poison_maps(const struct kcp_call *c, const struct tensor *range,
+                        const struct tensor *t, double *maps)
+{
+    const int *at = range->p, first = c->pass == KCP_BACKWARD ? at[1] - 1 : at[0];
+    const int64_t W = c->V + c->K, map = c->HV * c->K * W;
+    for (int64_t i = 0; i < t->n; i++) {
+        const int j = (int)(i / map);
+        if (j < at[0] || j >= at[1] || (j == first && i % W >= c->V)) maps[i] = NAN;
+    }
+}
+
+static int place(struct rank_args *s, struct buffer *o, const void *bytes, size_t n)
+{
+    char *image = malloc(n + 2 * FENCE);
+    o->bytes = n;
+    o->base = s->mem->alloc(n + 2 * FENCE);
+    if (!image || !o->base) { free(image); return KCP_NO_MEMORY; }
+    memset(image, 0xa5, n + 2 * FENCE);
+    if (bytes) memcpy(image + FENCE, bytes, n);
+    else memset(image + FENCE, 0xff, n);                       /* poison: NaN */
+    int status = s->mem->copy(o->base, image, n + 2 * FENCE);
+    o->image = image;
+    void *p = (char *)o->base + FENCE;
+    memcpy(s->args + o->field->at, &p, sizeof p);
+    return status;
+}
+
+static int fill_buffer(struct rank_args *s, const struct kcp_field *f,
+                       const struct tensor_set *in,
+                     const struct tensor_set *want)
+{
+    struct buffer *o = &s->buffer[s->n];
+    const struct kcp_context *x = s->ranks ? &s->plan->ctx[s->call.r] : NULL;
+    const struct tensor *t = tensor_find(field_in(f) ? in : want, f->name);
+    const size_t width = store_bytes(f->store, s->storage);
+    *o = (struct buffer){ .field = f };
+    if (x && !strcmp(f->shape, "NS+1"))
+        s->n++;
+    else if (x && !strcmp(f->shape, "NC"))
+        s->n++;
+    else if (!t)
+        return f->when == KCP_MAYBE ? KCP_OK : KCP_BAD;
+    else {
+        s->n++;
+        int64_t n = 1;
+        if (f->store == KCP_I32 || f->store == KCP_I64) {
+            shape_dims(&s->call, f->shape, o->dim);
+            for (int d = 0; d < t->nd; d++) n *= o->dim[d];
+            const int64_t row = o->dim[0] ? n / o->dim[0] : 0;
+            const int cut = x && row_a(f, "T");
+            return place(s, o, (char *)t->p + (cut ? x->begin * row * (int)width : 0),
+                         (size_t)n * width);
+        }
+        double *rows = rows_of(s, f, t, o->dim, &o->first);
+        if (!rows) return KCP_NO_MEMORY;
+        for (int d = 0; d < t->nd; d++) n *= o->dim[d];
+        o->nd = t->nd, o->n = n;
+        if (s->poison && !strcmp(f->name, "maps"))
+            poison_maps(&s->call, tensor_find(in, "range"), t, rows);
+        void *coded = malloc((size_t)n * width + 8);
+        if (coded && field_in(f)) encode(coded, rows, n, width);
+        int status = coded ? place(s, o, field_in(f) ? coded : NULL, (size_t)n * width)
+                           : KCP_NO_MEMORY;
+        free(coded);
+        if (field_in(f)) free(rows);
+        else o->want = rows;
+        return status;
+    }
+    const int *grid = !strcmp(f->name, "cu") ? x->cu
+                    : !strcmp(f->name, "cn") ? x->cn : x->sc;
+    return place(s, o, grid, 4 * (size_t)(f->shape[1] == 'S' ? x->NS + 1 : x->NC));
+}
+
+int rank_args_fill(struct rank_args *s, const struct kcp_stage *stage,
+                   const struct tensor_set *in,
+              const struct tensor_set *want)
+{
+    s->args = calloc(1, stage->args + 64);
+    if (!s->args) return KCP_NO_MEMORY;
+    memcpy(s->args, &s->call, sizeof s->call);
+    int status = KCP_OK;
+    for (int i = 0; i < stage->nfields && !status; i++)
+        if (field_used(&stage->fields[i], &s->call))
+            status = fill_buffer(s, &stage->fields[i], in, want);
+    return status;
+}
+
+void rank_args_free(struct rank_args *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        if (s->buffer[i].base) s->mem->free(s->buffer[i].base);
+        free(s->buffer[i].image);
+        free(s->buffer[i].want);
+    }
+    free(s->args);
+    *s = (struct rank_args){ 0 };
+}
+
+/* Copy all of it back. Outputs replace their image; inputs and fences must match. */
+int rank_args_collect(struct rank_args *s, char *why, size_t size)
+{
+    for (int i = 0; i < s->n; i++) {
+        struct buffer *o = &s->buffer[i];
+        const size_t all = o->bytes + 2 * FENCE;
+        char *now = malloc(all);
+        if (!now || s->mem->copy(now, o->base, all)) {
+            free(now);
+            return KCP_NO_MEMORY;
+        }
+        const int in = field_in(o->field);
+        const char *broken = in && memcmp(now, o->image, all) ? "into input" : NULL;
+        if (memcmp(now + FENCE + o->bytes, o->image + FENCE + o->bytes, FENCE))
+            broken = "past";
+        if (memcmp(now, o->image, FENCE)) broken = "before";
+        if (broken) {
+            snprintf(why, size, "rank %d wrote %s %s", s->call.r, broken,
+                     o->field->name);
+            free(now);
+            return KCP_BAD;
+        }
+        free(o->image);
+        o->image = now;
+    }
+    return KCP_OK;
+}
