@@ -1,14 +1,103 @@
 #!/bin/sh
-# The digest of what a variant is made of: its own file, the headers of its stage, of
-# cuda/ and of ref/; for the programs that string stages together, every kernel.
-# usage: sh bench/digest.sh 04_chunk v2_warp
-stage=$1 name=${2%_f32}
-own="cuda/$stage/$name.cu"
-[ -r "$own" ] || own="cuda/$stage/${name}_sm90.cu"
-[ -r "$own" ] || own="cuda/18_hopper/${name}_sm90.cu"
-[ -r "$own" ] || { echo "-"; exit 0; }
-case $stage in
-08_*|13_*|16_*) files=$(ls cuda/0*/*.cu* cuda/1[0-468]*/*.cu*) ;;
-*) files="$own $(ls cuda/$stage/*.cuh 2>/dev/null)" ;;
+# digest.sh -- a number for what a variant runs on a GPU: other only if that is other.
+#
+# Book: chapter 18.  Checked by: tests/cli/digest.sh.  Next: digest/main.c.
+#
+#   sh bench/digest.sh 04_chunk v2_warp BUILD     its digest; - where nothing is built
+#   sh bench/digest.sh --all [BUILD]              stage, variant, nvcc and digest, as TSV
+#   sh bench/digest.sh --functions [BUILD]        every GPU function of every object
+#   sh bench/digest.sh --compare A B              two folders of builds; 1: some differ
+#   sh bench/digest.sh --added A B                functions of B that A has not; 1: some
+#   sh bench/digest.sh --comm                     of what moves maps between GPUs
+#
+# A digest is over the machine code of the functions in the variant's object and in
+# those that its host code calls, and over its rows of the table of paths. No name, no
+# comment and no line is in it: after a rename --compare says "same" of every variant.
+# --added looks at functions wherever they lie: for files that were split, and for a B
+# of which some objects are built only.
+# It is comparable with one of the same nvcc alone. Nothing is compiled here but the
+# program that reads the objects: BUILD has them, or has not.
+cd "$(dirname "$0")/.." || exit 1
+tool=build/kcp-digest
+for f in bench/digest/*; do
+    [ "$tool" -nt "$f" ] && continue
+    mkdir -p build
+    ${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -O2 -Wall -Wextra -Werror \
+        bench/digest/*.c -o "$tool.$$" && mv "$tool.$$" "$tool" || exit 1
+    break
+done
+all() {                         # build, more options...
+    b=$1; shift
+    objects=$(ls "$b"/cuda/*/*.cu.o "$b"/cuda/*/*/*.cu.o 2>/dev/null)
+    # shellcheck disable=SC2086
+    if [ -z "$objects" ]; then printf 'stage\tvariant\tnvcc\tdigest\n'
+    elif [ -r ref/core/paths.def ]; then
+        "$tool" --paths ref/core/paths.def "$@" $objects
+    else "$tool" "$@" $objects; fi
+}
+built() {
+    for b in "$@"; do
+        ls "$b"/cuda/*/*.cu.o >/dev/null 2>&1 && continue
+        echo "digest.sh: $b: found no objects of kernels, expected a build" >&2; exit 2
+    done
+}
+case $1 in
+--all) all "${2:-build}" ;;
+--functions) all "${2:-build}" --functions ;;
+--comm) "$tool" --sources comm/form/*.c comm/backend/nccl*.c ;;
+--added)
+    built "$2" "$3"
+    { all "$2" --functions; all "$3" --functions | sed 's/^/then /'; } | awk -F '\t' '
+        $1 ~ /^(then )?object$/ { next }
+        !sub(/^then /, "") { have[$3] = 1; next }
+        { n++ }
+        !($3 in have) { print; bad++ }
+        END { printf "digest.sh: %d functions: %d not there before\n", n, bad
+              exit bad > 0 }' ;;
+--compare)
+    built "$2" "$3"
+    { all "$2"; all "$3" | sed 's/^/then /'; } | awk -F '\t' '
+        BEGIN { OFS = FS; print "stage", "variant", "A", "B", "is" }
+        $1 ~ /^(then )?stage$/ { next }
+        { second = sub(/^then /, ""); k = $1 OFS $2
+          if (!(k in seen)) key[++n] = k
+          seen[k] = 1
+          if (second) b[k] = $4 " " $3; else a[k] = $4 " " $3 }
+        function told(x) { split(x, w, " "); return x == "" ? "-" : w[1] }
+        function compiler(x) { split(x, w, " "); return w[2] }
+        END {
+            for (i = 1; i <= n; i++) {
+                k = key[i]; is = "same"
+                if (a[k] != b[k]) is = "other"
+                if (compiler(a[k]) != compiler(b[k])) is = "not comparable"
+                if (!(k in a)) is = "only in B"
+                if (!(k in b)) is = "only in A"
+                count[is]++
+                print k, told(a[k]), told(b[k]), is | "sort"
+            }
+            close("sort")
+            bad = n - count["same"]
+            printf "digest.sh: %d variants: %d same, %d not\n", n, count["same"], bad
+            exit bad > 0
+        }' ;;
+[0-9]*)
+    if [ $# = 2 ]; then         # of sources: what the records that stand were given
+        stage=$1 name=${2%_f32}
+        own="cuda/$stage/$name.cu"
+        [ -r "$own" ] || own="cuda/$stage/${name}_sm90.cu"
+        [ -r "$own" ] || own="cuda/18_hopper/${name}_sm90.cu"
+        [ -r "$own" ] || { echo "-"; exit 0; }
+        case $stage in
+        08_*|13_*|16_*) files=$(ls cuda/0*/*.cu* cuda/1[0-468]*/*.cu*) ;;
+        *) files="$own $(ls cuda/$stage/*.cuh 2>/dev/null)" ;;
+        esac
+        # shellcheck disable=SC2086
+        cat $files cuda/tile/*.cuh cuda/host/* ref/kcp.h ref/stages.h | sha256sum |
+            cut -c1-16
+        exit 0
+    fi
+    all "${3:-build}" | awk -F '\t' -v s="$1" -v v="$2" '
+        $1 == s && $2 == v { d = $4 } END { print d == "" ? "-" : d }' ;;
+*) echo "digest.sh: found '$1', expected a stage and a variant, or an option" >&2
+   exit 2 ;;
 esac
-cat $files cuda/tile/*.cuh cuda/host/* ref/kcp.h ref/stages.h | sha256sum | cut -c1-16

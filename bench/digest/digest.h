@@ -1,0 +1,40 @@
+/* digest.h -- what kcp-digest reads of an object that nvcc made, and of sources.
+ *
+ * Book: chapter 18.  Checked by: tests/cli/digest.sh.  Next: object.c.
+ */
+#ifndef KCP_BENCH_DIGEST_H
+#define KCP_BENCH_DIGEST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define DIGEST_SEED UINT64_C(0xcbf29ce484222325)
+uint64_t digest_bytes(uint64_t h, const void *p, size_t n);
+
+struct registered { const char *stage, *variant; };
+struct gpu_function { uint64_t hash; size_t bytes; };
+
+struct object {
+    const char *path;
+    char *bytes;
+    char nvcc[24];                     /* "13.0.88", "-" where there is no GPU code */
+    struct registered *variant;        /* KCP_VARIANT's, by the linker section */
+    struct gpu_function *function;     /* of one architecture */
+    const char **want, **define;       /* host symbols */
+    int variants, wanted, defined;
+    size_t functions;
+};
+
+/* 0, or 2 with a line on stderr. The object's memory lives as long as the program. */
+int object_read(struct object *o, const char *path, int arch);
+int object_defines(const struct object *o, const char *symbol);
+
+/* The whole file, a 0 behind it; NULL with a line on stderr. The caller frees. */
+char *file_text(const char *path, size_t *bytes);
+/* Code alone: comments, blanks and #include "..." are left out. */
+uint64_t source_digest(const char *text);
+/* h, and the rows of a table of paths that name this stage and variant. */
+uint64_t paths_digest(uint64_t h, const char *table, const char *stage,
+                      const char *variant);
+
+#endif
