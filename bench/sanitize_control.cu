@@ -8,7 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 #ifdef KCP_HOPPER
+#include "cuda/tile/cluster.cuh"
+#include "cuda/tile/launch.cuh"
+#include "cuda/tile/setmaxnreg.cuh"
 #include "cuda/tile/tma.cuh"
+#include "cuda/tile/wgmma.cuh"
 #endif
 
 enum fault { NONE, MEMCHECK, RACECHECK, INITCHECK, SYNCCHECK, TURNS, LATE, LANE,
@@ -43,14 +47,14 @@ enum { THREADS = 128, COUNT = 8, STAGES = 2 };
 __device__ void arrive(int fault, uint64_t *bar)
 {
     if (fault == LANE) __syncwarp();
-    if (fault != LANE || threadIdx.x % 32 == 0) turn_arrive(bar);
+    if (fault != LANE || threadIdx.x % 32 == 0) mbarrier_arrive(bar);
 }
 
 __device__ void give_back(int fault, uint64_t *bar)
 {
-    if (fault == MAPPED) turn_arrive_at(bar, cluster_rank());
+    if (fault == MAPPED) mbarrier_arrive_cluster(bar, cluster_rank());
     else arrive(fault, bar);
-    if (fault == BOTH) turn_arrive_at(bar, cluster_rank() ^ 1);
+    if (fault == BOTH) mbarrier_arrive_cluster(bar, cluster_rank() ^ 1);
 }
 
 __global__ void turns(int fault, const int4 *x, int *y)
@@ -60,8 +64,8 @@ __global__ void turns(int fault, const int4 *x, int *y)
     const int t = threadIdx.x, arrivals = fault == LANE ? THREADS / 32 : THREADS;
     int sum = 0;
     if (t < STAGES) {
-        turn_init(&full[t], arrivals);
-        turn_init(&empty[t], fault == BOTH ? 2 * THREADS : arrivals);
+        mbarrier_init(&full[t], arrivals);
+        mbarrier_init(&empty[t], fault == BOTH ? 2 * THREADS : arrivals);
     }
     if (fault == BOTH) cluster_sync();
     else __syncthreads();
@@ -69,14 +73,14 @@ __global__ void turns(int fault, const int4 *x, int *y)
         const int at = i & 1, next = at ^ 1;
         if (i + 1 < COUNT) {
             if (i + 1 >= STAGES && fault != LATE)
-                turn_wait(&empty[next], (i + 1) / STAGES - 1);
-            copy_async(&tile[next][t], x + (i + 1) * THREADS + t, 1);
-            copies_commit();
-            copies_wait<0>();
+                mbarrier_wait(&empty[next], (i + 1) / STAGES - 1);
+            cp_async_16(&tile[next][t], x + (i + 1) * THREADS + t, 1);
+            cp_async_commit();
+            cp_async_wait<0>();
             arrive(fault, &full[next]);
         }
         if (i < 0) continue;
-        turn_wait(&full[at], i / STAGES);
+        mbarrier_wait(&full[at], i / STAGES);
         sum += tile[at][THREADS - 1 - t].x;
         give_back(fault, &empty[at]);
     }
@@ -89,9 +93,9 @@ __global__ void stored(int *x)
 {
     __shared__ __align__(16) int row[64];
     row[threadIdx.x] = threadIdx.x;
-    show_async();
+    fence_proxy_async();
     __syncthreads();
-    if (threadIdx.x == 0) bulk_store(x, row, sizeof row), bulk_read();
+    if (threadIdx.x == 0) tma_store_1d(x, row, sizeof row), tma_store_wait_read();
     __syncthreads();                     // the row lives until it has been read
 }
 

@@ -115,7 +115,7 @@ template <class X>
 static __global__ void gate_forward(const struct kcp_gate a)
 {
     const int c = blockIdx.x, n = blockIdx.y, i = threadIdx.x;
-    const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+    const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
     const struct gate_form f = gate_of(a, n, i);
     float G = 0.0f;
     //> kernel-gate
@@ -134,7 +134,7 @@ template <class X>
 static __global__ void gate_backward(const struct kcp_gate a)
 {
     const int c = blockIdx.x, n = blockIdx.y, i = threadIdx.x;
-    const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+    const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
     const struct gate_form f = gate_of(a, n, i);
     float *dA = (float *)a.work, *ddt = dA + (int64_t)a.NC * a.HV * a.KG;
     const int64_t part = ((int64_t)c * a.HV + n) * a.KG + i;

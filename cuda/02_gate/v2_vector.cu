@@ -33,7 +33,7 @@ static __global__ __launch_bounds__(256) void norm_rows(const struct kcp_gate a)
     uint4 y;
     uint32_t *v = &y.x;
     #pragma unroll
-    for (int i = 0; i < 4; i++) v[i] = pack(rstd * low(w[i]), rstd * high(w[i]));
+    for (int i = 0; i < 4; i++) v[i] = pack_bf16x2(rstd * low(w[i]), rstd * high(w[i]));
     ((uint4 *)to)[row * lanes + lane] = y;
     if (lane == 0) ((float *)rstd_)[row] = rstd;
 }
@@ -49,7 +49,7 @@ static __device__ __forceinline__ float activate(const struct kcp_gate &a,
     if (a.gate == KCP_GATE_RAW) return x;
     if (a.gate == KCP_GATE_BOUNDED)
         return (float)a.lower_bound
-             * reciprocal_fast(1.0f + exp2_fast(-log2e * f.expA * y));
+               * rcp_approx(1.0f + ex2_approx(-log2e * f.expA * y));
     return -f.expA * (fmaxf(y, 0.0f) + log1pf(__expf(-fabsf(y))));
 }
 
@@ -61,7 +61,7 @@ static __global__ __launch_bounds__(K) void gate_sums(const struct kcp_gate a)
     __shared__ float last[SPANS][K];
     const int c = blockIdx.x, n = blockIdx.y, lanes = K / 4;
     const int i = threadIdx.x % lanes * 4, span = threadIdx.x / lanes;
-    const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+    const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
     const float *A_log = (const float *)a.A_log, *dt = (const float *)a.dt_bias;
     const float expA = A_log ? expf(A_log[n]) : 1.0f;
     uint2 x[ROWS];
@@ -108,7 +108,7 @@ static __global__ __launch_bounds__(256) void head_sums(const struct kcp_gate a)
     __shared__ float last[WARPS][32];
     const int groups = (a.HV + 31) / 32, c = blockIdx.x / groups, w = threadIdx.x / 32;
     const int lane = threadIdx.x % 32, n = blockIdx.x % groups * 32 + lane;
-    const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+    const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
     const float *A_log = (const float *)a.A_log, *dt = (const float *)a.dt_bias;
     float g[TOKENS], sum = 0.0f, before = 0.0f;
     struct gate_of_channel f = { 1.0f, 0.0f };
@@ -189,7 +189,7 @@ int v2_gate(void *args)
     if (a->model > KCP_GDN) return KCP_NA;
     if (a->C != CHUNK || (a->K != 64 && a->K != 128)) return KCP_NA;
     for (const void *x : p)
-        if (!aligned_16(x)) return KCP_NA;
+        if (!is_aligned_16(x)) return KCP_NA;
     return a->K == 64 ? launch<64>(a) : launch<128>(a);
 }
 

@@ -51,8 +51,8 @@ static __global__ __launch_bounds__(256) void norm_rows_back(const struct kcp_ga
     uint32_t *v = &dx.x;
     #pragma unroll
     for (int i = 0; i < 4; i++)
-        v[i] = pack(rstd * (low(w[i]) - along * low(u[i])),
-                    rstd * (high(w[i]) - along * high(u[i])));
+        v[i] = pack_bf16x2(rstd * (low(w[i]) - along * low(u[i])),
+                           rstd * (high(w[i]) - along * high(u[i])));
     ((uint4 *)(blockIdx.y ? a.dk_raw : a.dq_raw))[at] = dx;
 }
 
@@ -65,15 +65,15 @@ static __device__ __forceinline__ float gate_slope(const struct kcp_gate &a,
 {
     const float y = x + f.dt;
     if (a.gate == KCP_GATE_BOUNDED) {    // sigma' = e / (1+e)^2 loses no digits
-        const float e = exp2_fast(-1.44269504088896341f * f.expA * fabsf(y));
-        const float s = reciprocal_fast(1.0f + e);
+        const float e = ex2_approx(-1.44269504088896341f * f.expA * fabsf(y));
+        const float s = rcp_approx(1.0f + e);
         const float dx = dg * (float)a.lower_bound * f.expA * e * s * s;
         *dA += dx * y;
         return dx;
     }
     if (a.gate == KCP_GATE_SOFTPLUS) {
         const float e = __expf(-fabsf(y));
-        const float s = (y >= 0.0f ? 1.0f : e) * reciprocal_fast(1.0f + e);
+        const float s = (y >= 0.0f ? 1.0f : e) * rcp_approx(1.0f + e);
         *dA -= dg * f.expA * (fmaxf(y, 0.0f) + log1pf(e));
         return -f.expA * s * dg;
     }
@@ -88,9 +88,9 @@ template <> struct vec<1> { typedef float f; typedef bf16 b; };
 // AHEAD tokens of a lane's N columns from t on: all loaded before the first is used.
 template <int N>
 static __device__ __forceinline__ void tokens_back(const struct kcp_gate &a,
-                                                   struct span z, int t, int64_t e,
-                                                   const struct slope *f, float *dA,
-                                                   float *ddt)
+                                                   struct token_range z, int t,
+                                                   int64_t e, const struct slope *f,
+                                                   float *dA, float *ddt)
 {
     const int64_t W = (int64_t)a.HV * a.KG;
     typename vec<N>::b x[AHEAD];
@@ -128,7 +128,7 @@ static __global__ __launch_bounds__(256, 3) void gate_back(const struct kcp_gate
     const int64_t W = (int64_t)a.HV * a.KG, groups = (W + 32 * N - 1) / (32 * N);
     const int c = blockIdx.x / groups, lane = threadIdx.x % 32, w = threadIdx.x / 32;
     const int64_t e = (blockIdx.x % groups * 32 + lane) * N;
-    const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+    const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
     const float *A_log = (const float *)a.A_log, *dt = (const float *)a.dt_bias;
     float dA[N] = {}, ddt[N] = {}, *work = (float *)a.work;
     struct slope f[N] = {};

@@ -12,7 +12,7 @@
 // Aqk_ij = scale sum_d q_i k_j exp2(G_i - G_j), i >= j, and L_ij = beta_i sum_d k_i k_j
 // exp2(G_i - G_j), i > j. A thread a pair.
 template <class X>
-static __device__ void pairs(const struct kcp_wy &a, struct span z, int n,
+static __device__ void pairs(const struct kcp_wy &a, struct token_range z, int n,
                              float (*L)[CMAX])
 {
     const int m = n / (a.HV / a.H);
@@ -38,7 +38,7 @@ static __device__ void pairs(const struct kcp_wy &a, struct span z, int n,
 
 // A = (I + L)^-1 by substitution: thread j owns column j, so it waits for nobody.
 template <class X>
-static __device__ void inverse(const struct kcp_wy &a, struct span z, int n,
+static __device__ void inverse(const struct kcp_wy &a, struct token_range z, int n,
                                const float (*L)[CMAX], float (*A)[CMAX])
 {
     for (int j = threadIdx.x; j < a.C; j += blockDim.x)
@@ -52,7 +52,7 @@ static __device__ void inverse(const struct kcp_wy &a, struct span z, int n,
 
 // u = A (beta v) and w = A (beta exp2(G) k): a thread a column.
 template <class X>
-static __device__ void columns(const struct kcp_wy &a, struct span z, int n,
+static __device__ void columns(const struct kcp_wy &a, struct token_range z, int n,
                                const float (*A)[CMAX])
 {
     const int m = n / (a.HV / a.H);
@@ -83,7 +83,7 @@ static __device__ void columns(const struct kcp_wy &a, struct span z, int n,
 
 // kg = exp2(G_last - G) k, qg = exp2(G) q; GDN makes neither.
 template <class X>
-static __device__ void gated_rows(const struct kcp_wy &a, struct span z, int n)
+static __device__ void gated_rows(const struct kcp_wy &a, struct token_range z, int n)
 {
     const int m = n / (a.HV / a.H);
     const int64_t last = z.t + z.len - 1;
@@ -104,7 +104,7 @@ static __global__ void wy(const struct kcp_wy a)
 {
     __shared__ float L[CMAX][CMAX], A[CMAX][CMAX];
     const int c = blockIdx.x, n = blockIdx.y;
-    const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+    const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
 
     pairs<X>(a, z, n, L);
     __syncthreads();

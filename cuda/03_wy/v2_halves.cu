@@ -11,7 +11,7 @@ enum { THREADS = 512 };
 
 // kg = exp2(G_last - G) k, qg = exp2(G) q (KDA alone); k <- k~ = exp2(G) k, in place.
 template <int K>
-static __device__ void gated_rows(const struct kcp_wy &a, struct span z, int n,
+static __device__ void gated_rows(const struct kcp_wy &a, struct token_range z, int n,
                                   struct room<K> &s, int first)
 {
     const int kda = a.KG > 1;
@@ -20,7 +20,7 @@ static __device__ void gated_rows(const struct kcp_wy &a, struct span z, int n,
         const float2 none = make_float2(0.0f, 0.0f);
         const float *G = &s.G[i][kda ? d : 0];
         const float g0 = G[0], g1 = G[kda ? 1 : 0];
-        const float2 E = make_float2(exp2_fast(g0), exp2_fast(g1));
+        const float2 E = make_float2(ex2_approx(g0), ex2_approx(g1));
         uint32_t *k = (uint32_t *)&s.k[i][d];
         if (kda && i < z.len) {
             const float2 rest = decay_of(&s.G[z.len - 1][d], G);
@@ -34,14 +34,15 @@ static __device__ void gated_rows(const struct kcp_wy &a, struct span z, int n,
 
 // Rows of a [64,64] matrix in shared memory to a tensor [T,HV,64].
 template <class Row>
-static __device__ void square_out(const struct kcp_wy &a, struct span z, int n,
+static __device__ void square_out(const struct kcp_wy &a, struct token_range z, int n,
                                   void *to, const Row *x, int ld)
 {
     for (int at = threadIdx.x; at < z.len * CHUNK / 2; at += blockDim.x) {
         const int i = at / (CHUNK / 2), j = at % (CHUNK / 2) * 2;
         const float low = j <= i ? (float)x[i * ld + j] : 0.0f;
         const float high = j < i ? (float)x[i * ld + j + 1] : 0.0f;
-        *(uint32_t *)(out<bf16>(to, z.t + i, a.HV, n, CHUNK) + j) = pack(low, high);
+        *(uint32_t *)(out<bf16>(to, z.t + i, a.HV, n, CHUNK) + j) =
+            pack_bf16x2(low, high);
     }
 }
 
@@ -55,31 +56,32 @@ static __device__ void multiply(const bf16 *Ab, const bf16 *x, int ld, int colum
         float d[2][4] = {};
         for (int p = 0; p <= r; p += 16) {
             uint32_t a[4], b[4];
-            load_tiles(a, Ab + r * (CHUNK + PAD) + p + tiles_down(lane, CHUNK + PAD));
-            load_tiles_t(b, x + p * ld + c + tiles_down(lane, ld));
-            mma(d[0], a, b[0], b[1]), mma(d[1], a, b[2], b[3]);
+            ldmatrix_x4(a, Ab + r * (CHUNK + PAD) + p
+                               + ldmatrix_offset_a(lane, CHUNK + PAD));
+            ldmatrix_x4_trans(b, x + p * ld + c + ldmatrix_offset_a(lane, ld));
+            mma_m16n8k16(d[0], a, b[0], b[1]), mma_m16n8k16(d[1], a, b[2], b[3]);
         }
         for (int h = 0; h < 4; h++) {
             const int i = r + lane / 4 + h % 2 * 8, at = c + h / 2 * 8 + lane % 4 * 2;
             const float *o = d[h / 2] + h % 2 * 2;
-            if (i < len) *(uint32_t *)(y + i * stride + at) = pack(o[0], o[1]);
+            if (i < len) *(uint32_t *)(y + i * stride + at) = pack_bf16x2(o[0], o[1]);
         }
     }
 }
 
 // q, k and G of a chunk; the rows past its end get zeros, and the last row's gate.
 template <int K>
-static __device__ void fetch(const struct kcp_wy &a, struct span z, int n,
+static __device__ void fetch(const struct kcp_wy &a, struct token_range z, int n,
                              struct room<K> &s)
 {
     const int m = n / (a.HV / a.H);
-    fetch_rows<K>(s.q[0], in<bf16>(a.q, z.t, a.H, m, K), (int64_t)a.H * K, z.len);
-    fetch_rows<K>(s.k[0], in<bf16>(a.k, z.t, a.H, m, K), (int64_t)a.H * K, z.len);
+    cp_async_rows<K>(s.q[0], in<bf16>(a.q, z.t, a.H, m, K), (int64_t)a.H * K, z.len);
+    cp_async_rows<K>(s.k[0], in<bf16>(a.k, z.t, a.H, m, K), (int64_t)a.H * K, z.len);
     for (int at = threadIdx.x; at < CHUNK * K / 4 && a.KG > 1; at += blockDim.x) {
         const int i = at / (K / 4), t = i < z.len ? i : z.len - 1, d = at % (K / 4) * 4;
-        copy_async(&s.G[i][d], in<float>(a.G, z.t + t, a.HV, n, K) + d, 1);
+        cp_async_16(&s.G[i][d], in<float>(a.G, z.t + t, a.HV, n, K) + d, 1);
     }
-    copies_commit();
+    cp_async_commit();
     for (int i = threadIdx.x; i < CHUNK; i += blockDim.x) {
         const int t = i < z.len ? i : z.len - 1;
         s.beta[i] = i < z.len ? in<float>(a.beta, z.t + t, 1, 0, a.HV)[n] : 0.0f;
@@ -95,10 +97,10 @@ static __global__ __launch_bounds__(THREADS, 2) void wy(const struct kcp_wy a)
     extern __shared__ __align__(128) unsigned char shared[];
     struct room<K> &s = *(struct room<K> *)shared;
     const int c = blockIdx.x, n = blockIdx.y, ld = a.V + PAD;
-    const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+    const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
 
     fetch<K>(a, z, n, s);
-    copies_wait<0>();
+    cp_async_wait<0>();
     __syncthreads();
     if (a.KG > 1) pairs_kda<K>(a, s);
     else pairs_gdn<K>(a, s);
@@ -111,9 +113,9 @@ static __global__ __launch_bounds__(THREADS, 2) void wy(const struct kcp_wy a)
     for (int at = threadIdx.x; at < CHUNK * a.V / 8; at += blockDim.x) {
         const int i = at / (a.V / 8), v = at % (a.V / 8) * 8;
         const int64_t t = z.t + (i < z.len ? i : 0);
-        copy_async(s.v[0] + i * ld + v, in<bf16>(a.v, t, a.HV, n, a.V) + v, i < z.len);
+        cp_async_16(s.v[0] + i * ld + v, in<bf16>(a.v, t, a.HV, n, a.V) + v, i < z.len);
     }
-    copies_commit();
+    cp_async_commit();
     join_squares<16, LD>(s.L, s.A);
     join_squares<32, LD>(s.L, s.A);
     square_out(a, z, n, a.A, s.A[0], LD);
@@ -121,7 +123,7 @@ static __global__ __launch_bounds__(THREADS, 2) void wy(const struct kcp_wy a)
         const int i = at / CHUNK, j = at % CHUNK;
         s.Aqk[i][j] = j <= i ? s.A[i][j] * s.beta[j] : 0.0f;
     }
-    copies_wait<0>();
+    cp_async_wait<0>();
     __syncthreads();
     multiply(s.Aqk[0], s.v[0], ld, a.V, out<bf16>(a.u, z.t, a.HV, n, a.V),
              (int64_t)a.HV * a.V, z.len);
@@ -145,7 +147,7 @@ int v2_wy(void *args)
     if (a->C != CHUNK || (a->K != 64 && a->K != 128)) return KCP_NA;
     if (a->V % 32 || a->V > 2 * a->K) return KCP_NA;
     for (const void *x : p)
-        if (!aligned_16(x)) return KCP_NA;
+        if (!is_aligned_16(x)) return KCP_NA;
     if (!a->NC) return KCP_OK;
     return a->K == 64 ? launch<64>(a) : launch<128>(a);
 }

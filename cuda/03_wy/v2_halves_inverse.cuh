@@ -27,12 +27,13 @@ static __device__ __forceinline__ int anchor_of(int r, int s)
 static __device__ __forceinline__ float2 decay_of(const float *to, const float *from)
 {
     const float2 a = *(const float2 *)to, b = *(const float2 *)from;
-    return make_float2(exp2_fast(a.x - b.x), exp2_fast(a.y - b.y));
+    return make_float2(ex2_approx(a.x - b.x), ex2_approx(a.y - b.y));
 }
 
 static __device__ __forceinline__ uint32_t times(uint32_t x, float2 y)
 {
-    return pack(__uint_as_float(x << 16) * y.x, __uint_as_float(x & 0xffff0000u) * y.y);
+    return pack_bf16x2(__uint_as_float(x << 16) * y.x,
+                       __uint_as_float(x & 0xffff0000u) * y.y);
 }
 
 // The four squares of 16 on the diagonal: thread (b, j) owns column j of square b. The

@@ -40,9 +40,9 @@ static __device__ void product(const struct room<K> &s, int size, int rg, int cg
 
     for (int d = 0; d < K; d += 16) {
         uint32_t a[4], b[4], x[4];
-        load_tiles(a, q + d);
-        load_tiles(b, k + d);
-        load_tiles(x, kj + d);
+        ldmatrix_x4(a, q + d);
+        ldmatrix_x4(b, k + d);
+        ldmatrix_x4(x, kj + d);
         #pragma unroll
         for (int h = 0; h < 4 && kda; h++) {
             const int at = d + e + h / 2 * 8, i = r + g + h % 2 * 8;
@@ -56,8 +56,8 @@ static __device__ void product(const struct room<K> &s, int size, int rg, int cg
             x[h] = times(x[h], decay_of(&s.G[anchor_of(j, size)][at],
                                         &s.G[column_of(j, size)][at]));
         }
-        mma(qk[0], a, x[0], x[1]), mma(qk[1], a, x[2], x[3]);
-        mma(kk[0], b, x[0], x[1]), mma(kk[1], b, x[2], x[3]);
+        mma_m16n8k16(qk[0], a, x[0], x[1]), mma_m16n8k16(qk[1], a, x[2], x[3]);
+        mma_m16n8k16(kk[0], b, x[0], x[1]), mma_m16n8k16(kk[1], b, x[2], x[3]);
     }
 }
 

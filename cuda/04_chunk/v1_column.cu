@@ -19,7 +19,7 @@ static __global__ void chunk(const struct kcp_chunk a)
 
     for (int i = 0; i < a.K; i++) S[i] = h_in ? h_in[(state + i) * a.V + v] : 0.0f;
     for (int c = cn[s]; c < cn[s + 1]; c++) {
-        const struct span z = chunk_span(a, s, c);
+        const struct token_range z = chunk_tokens(a, s, c);
         const int64_t last = z.t + z.len - 1;
         for (int i = 0; i < a.K && a.h; i++)
             ((X *)a.h)[(((int64_t)c * a.HV + n) * a.K + i) * a.V + v] = S[i];

@@ -19,48 +19,48 @@ struct tiles {
 };
 
 template <int K, int VB>
-static __device__ void fetch(const struct kcp_chunk &a, struct span z, int n, int v0,
-                             struct tiles<K, VB> *s)
+static __device__ void fetch(const struct kcp_chunk &a, struct token_range z, int n,
+                             int v0, struct tiles<K, VB> *s)
 {
     const struct rows q = rows_of(a, z.t, n, a.qg, a.q);
     const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
     const int64_t HV = a.HV;
-    fetch_rows<K>(s->w[0], in<bf16>(a.w, z.t, a.HV, n, K), HV * K, z.len);
-    fetch_rows<K>(s->k[0], k.x, k.ld, z.len);
+    cp_async_rows<K>(s->w[0], in<bf16>(a.w, z.t, a.HV, n, K), HV * K, z.len);
+    cp_async_rows<K>(s->k[0], k.x, k.ld, z.len);
     if (a.o) {                           // NULL: chapter 13 wants h and v_new alone
-        fetch_rows<K>(s->q[0], q.x, q.ld, z.len);
-        fetch_rows<CHUNK>(s->Aqk[0], in<bf16>(a.Aqk, z.t, a.HV, n, CHUNK), HV * CHUNK,
-                          z.len);
+        cp_async_rows<K>(s->q[0], q.x, q.ld, z.len);
+        cp_async_rows<CHUNK>(s->Aqk[0], in<bf16>(a.Aqk, z.t, a.HV, n, CHUNK),
+                             HV * CHUNK, z.len);
     }
-    fetch_rows<VB>(s->u[0], in<bf16>(a.u, z.t, a.HV, n, a.V) + v0, HV * a.V, z.len);
-    copies_commit();
+    cp_async_rows<VB>(s->u[0], in<bf16>(a.u, z.t, a.HV, n, a.V) + v0, HV * a.V, z.len);
+    cp_async_commit();
 }
 
 // o^T [16,64] += v_new^T Aqk^T: Aqk is lower triangular, so columns c' feed rows >= c'.
 static __device__ __forceinline__ void add_inner(float (*o)[4], const float (*x)[4],
                                                  const bf16 *Aqk)
 {
-    const bf16 *row = Aqk + tiles_across(threadIdx.x % 32, CHUNK + PAD);
+    const bf16 *row = Aqk + ldmatrix_offset_b(threadIdx.x % 32, CHUNK + PAD);
     #pragma unroll
     for (int p = 0; p < CHUNK / 16; p++) {
-        const uint32_t a[4] = { pack(x[2 * p][0], x[2 * p][1]),
-                                pack(x[2 * p][2], x[2 * p][3]),
-                                pack(x[2 * p + 1][0], x[2 * p + 1][1]),
-                                pack(x[2 * p + 1][2], x[2 * p + 1][3]) };
+        const uint32_t a[4] = { pack_bf16x2(x[2 * p][0], x[2 * p][1]),
+                                pack_bf16x2(x[2 * p][2], x[2 * p][3]),
+                                pack_bf16x2(x[2 * p + 1][0], x[2 * p + 1][1]),
+                                pack_bf16x2(x[2 * p + 1][2], x[2 * p + 1][3]) };
         #pragma unroll
         for (int c = p; c < CHUNK / 16; c++) {
             uint32_t b[4];
-            load_tiles(b, row + c * 16 * (CHUNK + PAD) + p * 16);
-            mma(o[2 * c], a, b[0], b[1]);
-            mma(o[2 * c + 1], a, b[2], b[3]);
+            ldmatrix_x4(b, row + c * 16 * (CHUNK + PAD) + p * 16);
+            mma_m16n8k16(o[2 * c], a, b[0], b[1]);
+            mma_m16n8k16(o[2 * c + 1], a, b[2], b[3]);
         }
     }
 }
 
 // One chunk of one warp's columns, v0 and warp 16 columns of the head's.
 template <int K, int VB>
-static __device__ void advance(const struct kcp_chunk &a, struct span z, int n, int v,
-                               const struct tiles<K, VB> *s, float (*S)[4])
+static __device__ void advance(const struct kcp_chunk &a, struct token_range z, int n,
+                               int v, const struct tiles<K, VB> *s, float (*S)[4])
 {
     const int64_t at = (z.t * a.HV + n) * a.V + v, ld = (int64_t)a.HV * a.V;
     float x[CHUNK / 8][4], y[CHUNK / 8][4] = {};
@@ -98,7 +98,7 @@ static __global__ __launch_bounds__(2 * VB, 1) void chunk(const struct kcp_chunk
 
     load_state<K>(S, a.h_in ? (const float *)a.h_in + state : NULL, 1, a.V);
     if (c0 < c1) {
-        const struct span first = chunk_span(a, z, c0);
+        const struct token_range first = chunk_tokens(a, z, c0);
         fetch<K, VB>(a, first, n, v0, s);
         write_gate(a, read_gate(a, first, n, K), K, s->decay, s->eq, s->ek);
     }
@@ -106,18 +106,18 @@ static __global__ __launch_bounds__(2 * VB, 1) void chunk(const struct kcp_chunk
         struct tiles<K, VB> *now = s + (c - c0) % 2, *next = s + (c - c0 + 1) % 2;
         struct gate_share g = {};
         if (c + 1 < c1) {
-            const struct span ahead = chunk_span(a, z, c + 1);
+            const struct token_range ahead = chunk_tokens(a, z, c + 1);
             fetch<K, VB>(a, ahead, n, v0, next);
             g = read_gate(a, ahead, n, K);
-            copies_wait<1>();
+            cp_async_wait<1>();
         } else {
-            copies_wait<0>();
+            cp_async_wait<0>();
         }
         __syncthreads();
         if (a.h)
             store_rows<K / 8>((bf16 *)a.h + ((int64_t)c * a.HV + n) * K * a.V + v, a.V,
                               K, S);
-        advance<K, VB>(a, chunk_span(a, z, c), n, v, now, S);
+        advance<K, VB>(a, chunk_tokens(a, z, c), n, v, now, S);
         write_gate(a, g, K, next->decay, next->eq, next->ek);
         __syncthreads();
     }
@@ -149,7 +149,7 @@ int v2_chunk(void *args)
                         a->h };
     if (a->C != CHUNK || a->V % 64 || (a->K != 64 && a->K != 128)) return KCP_NA;
     for (const void *x : p)
-        if (!aligned_16(x)) return KCP_NA;
+        if (!is_aligned_16(x)) return KCP_NA;
     if (!a->NS) return KCP_OK;
     return a->K == 64 ? widths<64>(a) : widths<128>(a);
 }

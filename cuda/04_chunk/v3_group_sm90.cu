@@ -14,26 +14,26 @@ enum { W, QG, KG, U, STAGES = 3 };
 
 template <int groups>
 struct tiles {
-    bf16 Aqk[STAGES][PANEL];
-    struct ring<4, STAGES> r;
+    bf16 Aqk[STAGES][SWIZZLE128_TILE];
+    struct stage_ring<4, STAGES> r;
 };
 
 template <int groups>
-static __device__ void fetch(const struct kcp_chunk &a, struct span z, int n, int v0,
-                             tiles<groups> *s, int at)
+static __device__ void fetch(const struct kcp_chunk &a, struct token_range z, int n,
+                             int v0, tiles<groups> *s, int at)
 {
     const struct rows q = rows_of(a, z.t, n, a.qg, a.q);
     const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
     const int64_t HV = a.HV;
     const bf16 *u = in<bf16>(a.u, z.t, HV, n, DIM) + v0;
-    bf16 (*to)[2 * PANEL] = s->r.tile[at];
+    bf16(*to)[2 * SWIZZLE128_TILE] = s->r.tile[at];
     const bf16 *w = in<bf16>(a.w, z.t, HV, n, DIM);
-    fetch_panels<2, 128 * groups>(to[W], w, HV * DIM, z.len);
-    fetch_panels<2, 128 * groups>(to[QG], q.x, q.ld, z.len);
-    fetch_panels<2, 128 * groups>(to[KG], k.x, k.ld, z.len);
-    fetch_panels<groups, 128 * groups>(to[U], u, HV * DIM, z.len);
-    fetch_panels<1, 128 * groups>(s->Aqk[at], in<bf16>(a.Aqk, z.t, HV, n, CHUNK),
-                                  HV * CHUNK, z.len);
+    cp_async_swizzled_rows<2, 128 * groups>(to[W], w, HV * DIM, z.len);
+    cp_async_swizzled_rows<2, 128 * groups>(to[QG], q.x, q.ld, z.len);
+    cp_async_swizzled_rows<2, 128 * groups>(to[KG], k.x, k.ld, z.len);
+    cp_async_swizzled_rows<groups, 128 * groups>(to[U], u, HV * DIM, z.len);
+    cp_async_swizzled_rows<1, 128 * groups>(
+        s->Aqk[at], in<bf16>(a.Aqk, z.t, HV, n, CHUNK), HV * CHUNK, z.len);
 }
 
 // One product of registers a [steps] with a tile; the sum goes on with `add`.
@@ -43,9 +43,11 @@ static __device__ __forceinline__ void product(float (*y)[4], const uint32_t (*a
 {
     #pragma unroll
     for (int i = 0; i < steps; i++)
-        group_mma_64<0>(y, a[i][0],
-                        rows_at(X) + i / 4 * NEXT_PANEL + i % 4 * STEP_ROWS, add || i);
-    group_commit();
+        wgmma_m64n64k16_rs<0>(y, a[i][0],
+                              smem_desc_k_major(X) + i / 4 * DESC_NEXT_TILE
+                                  + i % 4 * DESC_STEP_K_MAJOR,
+                              add || i);
+    wgmma_commit();
 }
 
 // y = S^T w^T and o = S^T qg^T, both under way on return: they share S, rounded.
@@ -55,51 +57,52 @@ static __device__ __forceinline__ void begin(const Tile *tile, const float (*S)[
                                              float (*o)[4])
 {
     #pragma unroll
-    for (int i = 0; i < 8; i++) split<1>(b[i], S + 2 * i);
-    group_begin();
+    for (int i = 0; i < 8; i++) split_bf16<1>(b[i], S + 2 * i);
+    wgmma_fence();
     product<8>(y, b, tile[W], 0);
     product<8>(o, b, tile[QG], 0);
 }
 
 // The rest of a chunk; v is the first of this warp's 16 columns.
 template <int groups>
-static __device__ __forceinline__ void finish(const struct kcp_chunk &a, struct span z,
-                                              int n, int v, const tiles<groups> *s,
-                                              int at, float (*S)[4],
-                                              uint32_t (*b)[1][4], float (*y)[4],
-                                              float (*o)[4])
+static __device__ __forceinline__ void finish(const struct kcp_chunk &a,
+                                              struct token_range z, int n, int v,
+                                              const tiles<groups> *s, int at,
+                                              float (*S)[4], uint32_t (*b)[1][4],
+                                              float (*y)[4], float (*o)[4])
 {
     const int64_t to = (z.t * a.HV + n) * DIM + v, ld = (int64_t)a.HV * DIM;
-    const bf16 (*tile)[2 * PANEL] = s->r.tile[at];
+    const bf16(*tile)[2 * SWIZZLE128_TILE] = s->r.tile[at];
     float x[8][4];
 
     //> kernel-group
-    from_panel(x, tile[U] + threadIdx.x / 128 * PANEL);
-    group_wait<1>();
-    hold<8>(y);
+    ldmatrix_swizzled(x, tile[U] + threadIdx.x / 128 * SWIZZLE128_TILE);
+    wgmma_wait<1>();
+    fence_operand<8>(y);
     #pragma unroll
     for (int i = 0; i < 32; i++) x[i / 4][i % 4] -= y[i / 4][i % 4];
     if (a.v_new) store_rows<8>((bf16 *)a.v_new + to, ld, z.len, x);
-    group_wait<0>();
-    hold<8>(o);
+    wgmma_wait<0>();
+    fence_operand<8>(o);
     #pragma unroll
-    for (int i = 0; i < 4; i++) split<1>(b[i], x + 2 * i);
+    for (int i = 0; i < 4; i++) split_bf16<1>(b[i], x + 2 * i);
     if (a.model == KCP_GDN) scale_columns<8>(x, s->r.ek[at]);
     #pragma unroll
-    for (int i = 0; i < 4; i++) split<1>(b[4 + i], x + 2 * i);
+    for (int i = 0; i < 4; i++) split_bf16<1>(b[4 + i], x + 2 * i);
     scale_columns<8>(o, s->r.eq[at]);
     scale_columns<16>(S, s->r.decay[at]);
-    group_begin();
+    wgmma_fence();
     product<4>(o, b, s->Aqk[at], 1);
     #pragma unroll
     for (int i = 0; i < 4; i++)
-        group_mma_128<1>(S, b[4 + i][0], columns_at(tile[KG]) + i * STEP_COLUMNS);
-    group_commit();
-    group_wait<1>();
-    hold<8>(o);
+        wgmma_m64n128k16_rs<1>(S, b[4 + i][0],
+                               smem_desc_mn_major(tile[KG]) + i * DESC_STEP_MN_MAJOR);
+    wgmma_commit();
+    wgmma_wait<1>();
+    fence_operand<8>(o);
     store_rows<8>((bf16 *)a.o + to, ld, z.len, o);
-    group_wait<0>();
-    hold<16>(S);
+    wgmma_wait<0>();
+    fence_operand<16>(S);
     //< kernel-group
 }
 
@@ -109,10 +112,10 @@ static __device__ __forceinline__ void declare(const struct kcp_chunk &a,
                                                struct gate_share g, tiles<groups> *s,
                                                int at)
 {
-    copies_wait<STAGES - 2>();
+    cp_async_wait<STAGES - 2>();
     write_gate(a, g, DIM, s->r.decay[at], s->r.eq[at], s->r.ek[at]);
-    show_async();
-    turn_arrive(&s->r.full[at]);
+    fence_proxy_async();
+    mbarrier_arrive(&s->r.full[at]);
 }
 
 // All chunks of stretch z. Chunk i+2 is fetched, and chunk i+1 declared to be there,
@@ -126,11 +129,11 @@ static __device__ __forceinline__ void walk(const struct kcp_chunk &a, int z, in
     struct gate_share g = {};
 
     for (int i = 0; i < STAGES - 1; i++) {
-        if (i < count) fetch<groups>(a, chunk_span(a, z, c0 + i), n, v0, s, i);
-        copies_commit();
+        if (i < count) fetch<groups>(a, chunk_tokens(a, z, c0 + i), n, v0, s, i);
+        cp_async_commit();
     }
-    if (count) declare<groups>(a, read_gate(a, chunk_span(a, z, c0), n, DIM), s, 0);
-    if (count > 1) g = read_gate(a, chunk_span(a, z, c0 + 1), n, DIM);
+    if (count) declare<groups>(a, read_gate(a, chunk_tokens(a, z, c0), n, DIM), s, 0);
+    if (count > 1) g = read_gate(a, chunk_tokens(a, z, c0 + 1), n, DIM);
     for (int i = 0; i < count; i++) {
         const int at = i % STAGES, ahead = (i + 2) % STAGES;
         float y[8][4], o[8][4];
@@ -138,17 +141,17 @@ static __device__ __forceinline__ void walk(const struct kcp_chunk &a, int z, in
         if (a.h)
             store_rows<16>((bf16 *)a.h + ((c0 + i) * (int64_t)a.HV + n) * DIM * DIM + v,
                            DIM, DIM, S);
-        turn_wait(&s->r.full[at], i / STAGES);
+        mbarrier_wait(&s->r.full[at], i / STAGES);
         begin(s->r.tile[at], S, b, y, o);
         if (i + 2 < count) {
-            if (i > 0) turn_wait(&s->r.empty[ahead], (i + 2) / STAGES - 1);
-            fetch<groups>(a, chunk_span(a, z, c0 + i + 2), n, v0, s, ahead);
+            if (i > 0) mbarrier_wait(&s->r.empty[ahead], (i + 2) / STAGES - 1);
+            fetch<groups>(a, chunk_tokens(a, z, c0 + i + 2), n, v0, s, ahead);
         }
-        copies_commit();
+        cp_async_commit();
         if (i + 1 < count) declare<groups>(a, g, s, (i + 1) % STAGES);
-        if (i + 2 < count) g = read_gate(a, chunk_span(a, z, c0 + i + 2), n, DIM);
-        finish<groups>(a, chunk_span(a, z, c0 + i), n, v, s, at, S, b, y, o);
-        turn_arrive(&s->r.empty[at]);
+        if (i + 2 < count) g = read_gate(a, chunk_tokens(a, z, c0 + i + 2), n, DIM);
+        finish<groups>(a, chunk_tokens(a, z, c0 + i), n, v, s, at, S, b, y, o);
+        mbarrier_arrive(&s->r.empty[at]);
     }
 }
 
@@ -164,8 +167,8 @@ void chunk(const struct kcp_chunk a)
     float S[16][4];
 
     if (threadIdx.x < STAGES) {
-        turn_init(&s->r.full[threadIdx.x], 128 * groups);
-        turn_init(&s->r.empty[threadIdx.x], 128 * groups);
+        mbarrier_init(&s->r.full[threadIdx.x], 128 * groups);
+        mbarrier_init(&s->r.empty[threadIdx.x], 128 * groups);
     }
     __syncthreads();
     load_state<DIM>(S, a.h_in ? (const float *)a.h_in + state : NULL, 1, DIM);
@@ -189,10 +192,10 @@ int v3_chunk(void *args)
     const struct kcp_chunk *a = (const struct kcp_chunk *)args;
     const void *p[] = { a->q, a->k, a->qg, a->kg, a->u, a->w, a->Aqk, a->o, a->v_new,
                         a->h };
-    if (a->C != CHUNK || a->V != DIM || a->K != DIM || !on_hopper()) return KCP_NA;
+    if (a->C != CHUNK || a->V != DIM || a->K != DIM || !device_is_sm90()) return KCP_NA;
     if (!a->o) return KCP_NA;
     for (const void *x : p)
-        if (!aligned_16(x)) return KCP_NA;
+        if (!is_aligned_16(x)) return KCP_NA;
     if (!a->NS) return KCP_OK;
     return (int64_t)a->NS * a->HV * 2 > 132 ? launch<2>(a) : launch<1>(a);
 }

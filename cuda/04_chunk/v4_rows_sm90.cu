@@ -12,7 +12,8 @@
 enum { W, KG, U, QG, TENSORS };
 
 struct tiles {
-    bf16 tile[2][TENSORS][2 * PANEL], Aqk[2][PANEL], out[2][2 * PANEL];
+    bf16 tile[2][TENSORS][2 * SWIZZLE128_TILE], Aqk[2][SWIZZLE128_TILE],
+        out[2][2 * SWIZZLE128_TILE];
     float decay[2][DIM], eq[2][CHUNK], ek[2][CHUNK];
 };
 
@@ -21,26 +22,26 @@ static __device__ __forceinline__ void fetch_panel(bf16 *to, const bf16 *from,
                                                    int64_t stride, int len)
 {
     const int row = threadIdx.x / 8, piece = threadIdx.x % 8;
-    char *at = (char *)to + in_panel(row, piece);
+    char *at = (char *)to + swizzle128_offset(row, piece);
     for (int r = row; r < CHUNK; r += 32, at += 4096)
-        copy_async(at, from + (r < len ? r : 0) * stride + piece * 8, r < len);
+        cp_async_16(at, from + (r < len ? r : 0) * stride + piece * 8, r < len);
 }
 
 template <int of_o>
-static __device__ void fetch(const struct kcp_chunk &a, struct span z, int n,
+static __device__ void fetch(const struct kcp_chunk &a, struct token_range z, int n,
                              struct tiles *s, int to)
 {
     const struct rows q = rows_of(a, z.t, n, a.qg, a.q);
     const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
     const int64_t HV = a.HV, ld = HV * DIM;
-    fetch_panels(s->tile[to][W], in<bf16>(a.w, z.t, HV, n, DIM), ld, z.len);
-    fetch_panels(s->tile[to][U], in<bf16>(a.u, z.t, HV, n, DIM), ld, z.len);
-    fetch_panels(s->tile[to][KG], k.x, k.ld, z.len);
+    cp_async_swizzled_rows(s->tile[to][W], in<bf16>(a.w, z.t, HV, n, DIM), ld, z.len);
+    cp_async_swizzled_rows(s->tile[to][U], in<bf16>(a.u, z.t, HV, n, DIM), ld, z.len);
+    cp_async_swizzled_rows(s->tile[to][KG], k.x, k.ld, z.len);
     if (of_o) {
-        fetch_panels(s->tile[to][QG], q.x, q.ld, z.len);
+        cp_async_swizzled_rows(s->tile[to][QG], q.x, q.ld, z.len);
         fetch_panel(s->Aqk[to], in<bf16>(a.Aqk, z.t, HV, n, CHUNK), HV * CHUNK, z.len);
     }
-    copies_commit();
+    cp_async_commit();
 }
 
 // o = scale qg S + Aqk v_new, to v_new's place; columns past Aqk's diagonal are 0.
@@ -48,63 +49,64 @@ static __device__ __forceinline__ void output(struct tiles *s, int at,
                                               const float (*S)[4],
                                               const uint32_t (*x_)[1][4], float (*y)[4])
 {
-    group_times_rows<1>(y, S, s->tile[at][QG]);
+    warpgroup_times_rows<1>(y, S, s->tile[at][QG]);
     scale_columns<8>(y, s->eq[at]);
-    group_begin();
+    wgmma_fence();
     #pragma unroll
     for (int c = 0; c < 4; c++)
-        group_mma_64<0>(y, x_[c][0], rows_at(s->Aqk[at]) + c * STEP_ROWS, 1);
-    group_commit();
-    group_wait<0>();
-    keep(x_);
-    hold<8>(y);
+        wgmma_m64n64k16_rs<0>(y, x_[c][0],
+                              smem_desc_k_major(s->Aqk[at]) + c * DESC_STEP_K_MAJOR, 1);
+    wgmma_commit();
+    wgmma_wait<0>();
+    keep_operand(x_);
+    fence_operand<8>(y);
 }
 
 // v_new = u - w S, in u's place; o; then S <- Lambda S + kg^T v_new. S of the chunk's
 // start and v_new, or o, leave while the tensor core works.
 template <int of_o>
-static __device__ __forceinline__ void advance(const struct kcp_chunk &a, struct span z,
-                                               int n, int c, struct tiles *s, int at,
-                                               float (*S)[4])
+static __device__ __forceinline__ void advance(const struct kcp_chunk &a,
+                                               struct token_range z, int n, int c,
+                                               struct tiles *s, int at, float (*S)[4])
 {
     const int group = threadIdx.x / 128, v = group * 64;
     const int64_t ld = (int64_t)a.HV * DIM, row = (z.t * a.HV + n) * DIM + v;
-    bf16 *u = s->tile[at][U] + group * PANEL, *out_ = s->out[group];
+    bf16 *u = s->tile[at][U] + group * SWIZZLE128_TILE, *out_ = s->out[group];
     uint32_t x_[4][1][4];
     float x[8][4], y[8][4];
 
     //> kernel-rows
-    put_panel<16>(out_, S);
-    group_times_rows<1>(y, S, s->tile[at][W]);
-    from_panel(x, u);
+    stmatrix_swizzled<16>(out_, S);
+    warpgroup_times_rows<1>(y, S, s->tile[at][W]);
+    ldmatrix_swizzled(x, u);
     #pragma unroll
     for (int i = 0; i < 32; i++) x[i / 4][i % 4] -= y[i / 4][i % 4];
-    put_panel<8>(u, x);
+    stmatrix_swizzled<8>(u, x);
     #pragma unroll
-    for (int i = 0; i < 4; i++) split<1>(x_[i], x + 2 * i);
+    for (int i = 0; i < 4; i++) split_bf16<1>(x_[i], x + 2 * i);
     if (of_o) {
         output(s, at, S, x_, y);
-        group_meet();
-        copy_panel<64>((bf16 *)a.v_new + row, ld, z.len, u);
-        group_meet();
-        put_panel<8>(u, y);
+        warpgroup_sync();
+        copy_swizzled_rows<64>((bf16 *)a.v_new + row, ld, z.len, u);
+        warpgroup_sync();
+        stmatrix_swizzled<8>(u, y);
     }
-    group_meet();
+    warpgroup_sync();
     if (a.KG == 1) {
         scale_columns<8>(x, s->ek[at]);
         #pragma unroll
-        for (int i = 0; i < 4; i++) split<1>(x_[i], x + 2 * i);
+        for (int i = 0; i < 4; i++) split_bf16<1>(x_[i], x + 2 * i);
     }
     scale_columns<16>(S, s->decay[at]);
-    group_begin();
-    begin_add_rows(S, x_, s->tile[at][KG]);
-    group_commit();
-    copy_panel<128>((bf16 *)a.h + ((int64_t)c * a.HV + n) * DIM * DIM + v, DIM, DIM,
-                    out_);
-    copy_panel<64>((bf16 *)(of_o ? a.o : a.v_new) + row, ld, z.len, u);
-    group_wait<0>();
-    keep(x_);
-    hold<16>(S);
+    wgmma_fence();
+    warpgroup_add_rows_async(S, x_, s->tile[at][KG]);
+    wgmma_commit();
+    copy_swizzled_rows<128>((bf16 *)a.h + ((int64_t)c * a.HV + n) * DIM * DIM + v, DIM,
+                            DIM, out_);
+    copy_swizzled_rows<64>((bf16 *)(of_o ? a.o : a.v_new) + row, ld, z.len, u);
+    wgmma_wait<0>();
+    keep_operand(x_);
+    fence_operand<16>(S);
     //< kernel-rows
 }
 
@@ -122,20 +124,20 @@ static __global__ __launch_bounds__(256, 1) void chunk(const struct kcp_chunk a)
 
     load_state<DIM>(S, a.h_in ? (const float *)a.h_in + state : NULL, 1, DIM);
     if (c0 < c1) {
-        fetch<of_o>(a, chunk_span(a, z, c0), n, s, 0);
-        g = read_gate(a, chunk_span(a, z, c0), n, DIM);
+        fetch<of_o>(a, chunk_tokens(a, z, c0), n, s, 0);
+        g = read_gate(a, chunk_tokens(a, z, c0), n, DIM);
     }
     for (int c = c0; c < c1; c++) {
         const int at = (c - c0) & 1;
-        copies_wait<0>();
+        cp_async_wait<0>();
         write_gate(a, g, DIM, s->decay[at], s->eq[at], s->ek[at]);
-        show_async();
+        fence_proxy_async();
         __syncthreads();
         if (c + 1 < c1) {
-            fetch<of_o>(a, chunk_span(a, z, c + 1), n, s, at ^ 1);
-            g = read_gate(a, chunk_span(a, z, c + 1), n, DIM);
+            fetch<of_o>(a, chunk_tokens(a, z, c + 1), n, s, at ^ 1);
+            g = read_gate(a, chunk_tokens(a, z, c + 1), n, DIM);
         }
-        advance<of_o>(a, chunk_span(a, z, c), n, c, s, at, S);
+        advance<of_o>(a, chunk_tokens(a, z, c), n, c, s, at, S);
     }
     store_state<DIM>((float *)a.h_out + state, 1, DIM, S);
 }
@@ -157,10 +159,10 @@ int v4_chunk(void *args)
     const struct kcp_chunk *a = (const struct kcp_chunk *)args;
     const void *p[] = { a->q, a->k, a->qg, a->kg, a->u, a->w, a->Aqk, a->o, a->v_new,
                         a->h };
-    if (a->C != CHUNK || a->V != DIM || a->K != DIM || !on_hopper()) return KCP_NA;
+    if (a->C != CHUNK || a->V != DIM || a->K != DIM || !device_is_sm90()) return KCP_NA;
     if (!a->h || !a->v_new) return KCP_NA;
     for (const void *x : p)
-        if (!aligned_16(x)) return KCP_NA;
+        if (!is_aligned_16(x)) return KCP_NA;
     if (!a->NS) return KCP_OK;
     return a->o ? launch<1>(a) : launch<0>(a);
 }

@@ -23,7 +23,7 @@ static __global__ void affine(const struct kcp_affine a)
         S[i] = !of_h ? i == col - a.V : h0 ? h0[(state + i) * a.V + col] : 0.0f;
 
     for (int c = cn[s]; c < cn[s + 1]; c++) {
-        const struct span z = chunk_span(a, s, c);
+        const struct token_range z = chunk_tokens(a, s, c);
         const int64_t last = z.t + z.len - 1;
         //> kernel-augmented
         for (int i = 0; i < z.len; i++) {

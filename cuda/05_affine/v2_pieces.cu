@@ -17,16 +17,17 @@ struct tiles {
 };
 
 template <int K>
-static __device__ void fetch(const struct kcp_affine &a, struct span z, int n, int v0,
-                             int of_h, struct tiles<K> *s)
+static __device__ void fetch(const struct kcp_affine &a, struct token_range z, int n,
+                             int v0, int of_h, struct tiles<K> *s)
 {
     const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
     const int64_t HV = a.HV;
-    fetch_rows<K>(s->w[0], in<bf16>(a.w, z.t, a.HV, n, K), HV * K, z.len);
-    fetch_rows<K>(s->k[0], k.x, k.ld, z.len);
+    cp_async_rows<K>(s->w[0], in<bf16>(a.w, z.t, a.HV, n, K), HV * K, z.len);
+    cp_async_rows<K>(s->k[0], k.x, k.ld, z.len);
     if (of_h)
-        fetch_rows<64>(s->u[0], in<bf16>(a.u, z.t, a.HV, n, a.V) + v0, HV * a.V, z.len);
-    copies_commit();
+        cp_async_rows<64>(s->u[0], in<bf16>(a.u, z.t, a.HV, n, a.V) + v0, HV * a.V,
+                          z.len);
+    cp_async_commit();
 }
 
 // x = u - w S (u = 0 for M), then S <- Lambda S + kg^T x, on a warp's 16 columns.
@@ -49,7 +50,7 @@ static __device__ void walk(const struct kcp_affine &a, int z, int n, int v0,
 {
     const int *cn = (const int *)a.cn, c0 = cn[z], c1 = cn[z + 1];
     if (c0 < c1) {
-        const struct span first = chunk_span(a, z, c0);
+        const struct token_range first = chunk_tokens(a, z, c0);
         fetch<K>(a, first, n, v0, pieces == 1, s);
         write_gate(a, read_gate(a, first, n, K), K, s->decay, s->eq, s->ek);
     }
@@ -57,12 +58,12 @@ static __device__ void walk(const struct kcp_affine &a, int z, int n, int v0,
         struct tiles<K> *now = s + (c - c0) % 2, *next = s + (c - c0 + 1) % 2;
         struct gate_share g = {};
         if (c + 1 < c1) {
-            const struct span ahead = chunk_span(a, z, c + 1);
+            const struct token_range ahead = chunk_tokens(a, z, c + 1);
             fetch<K>(a, ahead, n, v0, pieces == 1, next);
             g = read_gate(a, ahead, n, K);
-            copies_wait<1>();
+            cp_async_wait<1>();
         } else {
-            copies_wait<0>();
+            cp_async_wait<0>();
         }
         __syncthreads();
         advance<K, pieces>(now, threadIdx.x / 32 * 16, S);
@@ -110,7 +111,7 @@ int v2_affine(void *args)
     const void *p[] = { a->k, a->kg, a->u, a->w };
     if (a->C != CHUNK || a->V % 64 || (a->K != 64 && a->K != 128)) return KCP_NA;
     for (const void *x : p)
-        if (!aligned_16(x)) return KCP_NA;
+        if (!is_aligned_16(x)) return KCP_NA;
     if (!a->NS) return KCP_OK;
     return a->K == 64 ? launch<64>(a) : launch<128>(a);
 }

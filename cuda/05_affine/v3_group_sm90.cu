@@ -14,16 +14,17 @@
 // other's products run. Copies run three chunks ahead. No block-wide barrier: a tile is
 // full when the copies of all threads have come, empty when all have read it.
 enum { W, KG, U, STAGES = 4, THREADS = 256 };
-typedef struct ring<3, STAGES> tiles;
+typedef struct stage_ring<3, STAGES> tiles;
 
-static __device__ void fetch(const struct kcp_affine &a, struct span z, int n, int of_h,
-                             bf16 (*to)[2 * PANEL])
+static __device__ void fetch(const struct kcp_affine &a, struct token_range z, int n,
+                             int of_h, bf16 (*to)[2 * SWIZZLE128_TILE])
 {
     const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
     const int64_t HV = a.HV;
-    fetch_panels(to[W], in<bf16>(a.w, z.t, HV, n, DIM), HV * DIM, z.len);
-    fetch_panels(to[KG], k.x, k.ld, z.len);
-    if (of_h) fetch_panels(to[U], in<bf16>(a.u, z.t, HV, n, DIM), HV * DIM, z.len);
+    cp_async_swizzled_rows(to[W], in<bf16>(a.w, z.t, HV, n, DIM), HV * DIM, z.len);
+    cp_async_swizzled_rows(to[KG], k.x, k.ld, z.len);
+    if (of_h)
+        cp_async_swizzled_rows(to[U], in<bf16>(a.u, z.t, HV, n, DIM), HV * DIM, z.len);
 }
 
 // M <- Lambda M - kg^T (w M), on a warpgroup's 64 columns.
@@ -31,9 +32,9 @@ static __device__ __forceinline__ void advance_M(const tiles *s, int at, int gdn
                                                  float (*M)[4])
 {
     float y[8][4];
-    group_times_rows<2>(y, M, s->tile[at][W]);
+    warpgroup_times_rows<2>(y, M, s->tile[at][W]);
     if (gdn) scale_columns<8>(y, s->ek[at]);
-    group_decay_minus(M, y, s->tile[at][KG], s->decay[at]);
+    warpgroup_decay_minus(M, y, s->tile[at][KG], s->decay[at]);
 }
 
 // h <- Lambda h + kg^T (u - w h).
@@ -41,13 +42,13 @@ static __device__ __forceinline__ void advance_h(const tiles *s, int at, int gdn
                                                  float (*h)[4])
 {
     float x[8][4], y[8][4];
-    group_times_rows<1>(y, h, s->tile[at][W]);
-    from_panel(x, s->tile[at][U] + threadIdx.x / 128 * PANEL);
+    warpgroup_times_rows<1>(y, h, s->tile[at][W]);
+    ldmatrix_swizzled(x, s->tile[at][U] + threadIdx.x / 128 * SWIZZLE128_TILE);
     #pragma unroll
     for (int i = 0; i < 32; i++) x[i / 4][i % 4] -= y[i / 4][i % 4];
     if (gdn) scale_columns<8>(x, s->ek[at]);
     scale_columns<16>(h, s->decay[at]);
-    group_add_rows(h, x, s->tile[at][KG]);
+    warpgroup_add_rows(h, x, s->tile[at][KG]);
 }
 
 // All chunks of stretch z.
@@ -61,35 +62,36 @@ static __device__ __forceinline__ void walk(const struct kcp_affine &a, int z, i
     struct gate_share g = {};
 
     for (int i = 0; i < STAGES - 1; i++) {
-        if (i < count) fetch(a, chunk_span(a, z, c0 + i), n, of_h, s->tile[i]);
-        copies_commit();
+        if (i < count) fetch(a, chunk_tokens(a, z, c0 + i), n, of_h, s->tile[i]);
+        cp_async_commit();
     }
-    if (count) g = read_gate(a, chunk_span(a, z, c0), n, DIM);
+    if (count) g = read_gate(a, chunk_tokens(a, z, c0), n, DIM);
     for (int i = -1; i < count; i++) {
         const int at = i & STAGES - 1, next = i + 1 & STAGES - 1;
         const int ahead = i + STAGES - 1;
         if (i >= 0) {
-            turn_wait(&s->full[at], i / STAGES);
+            mbarrier_wait(&s->full[at], i / STAGES);
             if (of_M && group == 0) advance_M(s, at, gdn, M);
             if (of_h && group == 1) advance_h(s, at, gdn, h);
             if (ahead < count) {
-                if (i > 0) turn_wait(&s->empty[ahead & STAGES - 1], ahead / STAGES - 1);
-                fetch(a, chunk_span(a, z, c0 + ahead), n, of_h,
+                if (i > 0)
+                    mbarrier_wait(&s->empty[ahead & STAGES - 1], ahead / STAGES - 1);
+                fetch(a, chunk_tokens(a, z, c0 + ahead), n, of_h,
                       s->tile[ahead & STAGES - 1]);
             }
-            copies_commit();
+            cp_async_commit();
         }
         if (i + 1 < count) {
-            copies_wait<STAGES - 2>();
+            cp_async_wait<STAGES - 2>();
             write_gate(a, g, DIM, s->decay[next], s->eq[next], s->ek[next]);
-            show_async();
-            turn_arrive(&s->full[next]);
+            fence_proxy_async();
+            mbarrier_arrive(&s->full[next]);
         }
-        if (i + 2 < count) g = read_gate(a, chunk_span(a, z, c0 + i + 2), n, DIM);
+        if (i + 2 < count) g = read_gate(a, chunk_tokens(a, z, c0 + i + 2), n, DIM);
         if (i >= 0) {
             if (of_M && group == 1) advance_M(s, at, gdn, M);
             if (of_h && group == 0) advance_h(s, at, gdn, h);
-            turn_arrive(&s->empty[at]);
+            mbarrier_arrive(&s->empty[at]);
         }
     }
 }
@@ -106,8 +108,8 @@ static __global__ __launch_bounds__(THREADS, 1) void affine(const struct kcp_aff
 
     if (!want) return;
     if (threadIdx.x < STAGES) {
-        turn_init(&s->full[threadIdx.x], THREADS);
-        turn_init(&s->empty[threadIdx.x], THREADS);
+        mbarrier_init(&s->full[threadIdx.x], THREADS);
+        mbarrier_init(&s->empty[threadIdx.x], THREADS);
     }
     __syncthreads();
     set_identity<DIM>(M, col);
@@ -121,9 +123,9 @@ int v3_affine(void *args)
 {
     const struct kcp_affine *a = (const struct kcp_affine *)args;
     const void *p[] = { a->k, a->kg, a->u, a->w };
-    if (a->C != CHUNK || a->V != DIM || a->K != DIM || !on_hopper()) return KCP_NA;
+    if (a->C != CHUNK || a->V != DIM || a->K != DIM || !device_is_sm90()) return KCP_NA;
     for (const void *x : p)
-        if (!aligned_16(x)) return KCP_NA;
+        if (!is_aligned_16(x)) return KCP_NA;
     if (!a->NS) return KCP_OK;
     cudaFuncSetAttribute(affine, cudaFuncAttributeMaxDynamicSharedMemorySize,
                          sizeof(tiles));

@@ -67,7 +67,7 @@ static int apply(int HV, int K, int V, const void *map, int backward, int first,
 {
     if (K > KMAX) return KCP_NA;
     if (!backward && !first && (K == 64 || K == 128) && V % 4 == 0 && Vb % COLS == 0
-        && aligned_16(map))
+        && is_aligned_16(map))
         return (K == 64 ? apply_once<64> : apply_once<128>)(
             HV, V, map, v0, Vb, S_in, ld_in, S_out, ld_out, stream);
 #ifdef KCP_HOPPER

@@ -15,7 +15,7 @@
 #include "cuda/tile/warpgroup_scan.cuh"
 
 struct map_room {
-    bf16 M[3][4 * PANEL];                // pieces: all rows, 64 columns and 64 more
+    bf16 M[3][4 * SWIZZLE128_TILE];      // pieces: all rows, 64 columns and 64 more
     float raw[DIM * DIM];                // a thread reads what it copied itself
 };
 
@@ -24,9 +24,9 @@ static __device__ __forceinline__ void fetch_M(const float *M, int VK,
                                                struct map_room *s)
 {
     for (int at = threadIdx.x; at < DIM * DIM / 4; at += 128)
-        copy_async((bf16 *)(s->raw + 4 * at),
-                   (const bf16 *)(M + (int64_t)(at / 32) * VK + at % 32 * 4), 1);
-    copies_commit();
+        cp_async_16((bf16 *)(s->raw + 4 * at),
+                    (const bf16 *)(M + (int64_t)(at / 32) * VK + at % 32 * 4), 1);
+    cp_async_commit();
 }
 
 static __device__ __forceinline__ void split_M(struct map_room *s)
@@ -35,14 +35,14 @@ static __device__ __forceinline__ void split_M(struct map_room *s)
     for (int at = threadIdx.x; at < DIM * DIM / 4; at += 128) {
         const int i = at / 32, p = at % 32 * 4;
         float4 x = *(const float4 *)(s->raw + 4 * at);
-        char *to = (char *)(s->M[0] + p / 64 * 2 * PANEL) + in_panel(i, p % 64 / 8)
-                 + p % 8 * 2;
+        char *to = (char *)(s->M[0] + p / 64 * 2 * SWIZZLE128_TILE)
+                   + swizzle128_offset(i, p % 64 / 8) + p % 8 * 2;
         #pragma unroll
         for (int piece = 0; piece < 3; piece++) {
-            const uint2 y = { pack(x.x, x.y), pack(x.z, x.w) };
+            const uint2 y = { pack_bf16x2(x.x, x.y), pack_bf16x2(x.z, x.w) };
             *(uint2 *)(to + piece * sizeof s->M[0]) = y;
-            unpack_rest(y.x, x.x, x.y);
-            unpack_rest(y.y, x.z, x.w);
+            unpack_residual(y.x, x.x, x.y);
+            unpack_residual(y.y, x.z, x.w);
         }
     }
 }
@@ -55,22 +55,25 @@ static __device__ __forceinline__ void times_M(float (*X)[4], const struct map_r
                               { 0, 0 } };
     uint32_t a[8][3][4];
     #pragma unroll
-    for (int i = 0; i < 8; i++) split<3>(a[i], X + 2 * i);
+    for (int i = 0; i < 8; i++) split_bf16<3>(a[i], X + 2 * i);
     #pragma unroll
     for (int i = 0; i < 64; i++) X[i / 4][i % 4] = 0.0f;
-    group_begin();
+    wgmma_fence();
     #pragma unroll
     for (int o = 0; o < 6; o++) {
         const bf16 *M = s->M[order[o][1]];
         #pragma unroll
         for (int i = 0; i < 8; i++)
-            group_mma_128<backward>(X, a[i][order[o][0]],
-                backward ? columns_at(M, 2 * PANEL) + i * STEP_COLUMNS
-                         : rows_at(M) + i / 4 * 2 * NEXT_PANEL + i % 4 * STEP_ROWS);
+            wgmma_m64n128k16_rs<backward>(
+                X, a[i][order[o][0]],
+                backward ? smem_desc_mn_major(M, 2 * SWIZZLE128_TILE)
+                               + i * DESC_STEP_MN_MAJOR
+                         : smem_desc_k_major(M) + i / 4 * 2 * DESC_NEXT_TILE
+                               + i % 4 * DESC_STEP_K_MAJOR);
     }
-    group_commit();
-    group_wait<0>();
-    hold<16>(X);
+    wgmma_commit();
+    wgmma_wait<0>();
+    fence_operand<16>(X);
 }
 
 // What a block walks over: map [1], [2], ... of a head, `step` floats apart, each with
@@ -90,11 +93,11 @@ static __device__ __forceinline__ void walk_maps(struct walk_of_maps w, float (*
     const int warp = threadIdx.x / 32 * 16;
     if (w.count > 0) fetch_M(w.M, w.VK, s);
     for (int j = 0; j < w.count; j++) {
-        copies_wait<0>();
+        cp_async_wait<0>();
         split_M(s);
         w.M += w.step;
         if (j + 1 < w.count) fetch_M(w.M, w.VK, s);
-        show_async();
+        fence_proxy_async();
         __syncthreads();
         times_M<backward>(X, s);
         if (w.h) {

@@ -74,8 +74,8 @@ static __global__ __launch_bounds__(128, 1) void compose(int V, const float *b,
 // May these take it? Rows of M must be aligned for 16-byte copies.
 static int takes(int K, int V, int columns, const void *map)
 {
-    return K == DIM && V % 64 == 0 && columns % 64 == 0 && aligned_16(map)
-        && on_hopper();
+    return K == DIM && V % 64 == 0 && columns % 64 == 0 && is_aligned_16(map)
+           && device_is_sm90();
 }
 
 template <class Kernel>

@@ -11,7 +11,7 @@ template <class X>
 static __global__ void local(const struct kcp_chunk_backward a)
 {
     const int c = blockIdx.x, n = blockIdx.y;
-    const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+    const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
 
     for (int at = threadIdx.x; at < z.len * a.C; at += blockDim.x) {
         const int i = at / a.C, j = at % a.C;
@@ -36,8 +36,9 @@ static __global__ void local(const struct kcp_chunk_backward a)
 // One chunk of one column: dU = kg dS + dv_local, then dS <- Lambda dS + scale qg^T dO
 // - w^T dU. x [C] takes the column of dU.
 template <class X>
-static __device__ void reverse_chunk(const struct kcp_chunk_backward &a, struct span z,
-                                     int n, int v, float *dS, float *x)
+static __device__ void reverse_chunk(const struct kcp_chunk_backward &a,
+                                     struct token_range z, int n, int v, float *dS,
+                                     float *x)
 {
     const int64_t last = z.t + z.len - 1;
     //> kernel-reverse
@@ -74,7 +75,7 @@ static __global__ void reverse(const struct kcp_chunk_backward a)
     for (int c = cn[s + 1] - 1; c >= cn[s]; c--) {
         for (int i = 0; i < a.K; i++)
             ((X *)a.dh)[(((int64_t)c * a.HV + n) * a.K + i) * a.V + v] = dS[i];
-        reverse_chunk<X>(a, chunk_span(a, s, c), n, v, dS, x);
+        reverse_chunk<X>(a, chunk_tokens(a, s, c), n, v, dS, x);
     }
     for (int i = 0; i < a.K; i++) ((float *)a.dh_in)[(state + i) * a.V + v] = dS[i];
 }

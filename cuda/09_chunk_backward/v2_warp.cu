@@ -16,25 +16,27 @@ struct tiles {
 };
 
 template <int K, int VB>
-static __device__ void fetch(const struct kcp_chunk_backward &a, struct span z, int n,
-                             int v0, struct tiles<K, VB> *s)
+static __device__ void fetch(const struct kcp_chunk_backward &a, struct token_range z,
+                             int n, int v0, struct tiles<K, VB> *s)
 {
     const struct rows q = rows_of(a, z.t, n, a.qg, a.q);
     const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
     const int64_t HV = a.HV, V = a.V;
-    fetch_rows<K>(s->w[0], in<bf16>(a.w, z.t, a.HV, n, K), HV * K, z.len);
-    fetch_rows<K>(s->q[0], q.x, q.ld, z.len);
-    fetch_rows<K>(s->k[0], k.x, k.ld, z.len);
-    fetch_rows<VB>(s->dO[0], in<bf16>(a.do_, z.t, a.HV, n, V) + v0, HV * V, z.len);
-    fetch_rows<VB>(s->dv[0], in<bf16>(a.dv_local, z.t, a.HV, n, V) + v0, HV * V, z.len);
-    copies_commit();
+    cp_async_rows<K>(s->w[0], in<bf16>(a.w, z.t, a.HV, n, K), HV * K, z.len);
+    cp_async_rows<K>(s->q[0], q.x, q.ld, z.len);
+    cp_async_rows<K>(s->k[0], k.x, k.ld, z.len);
+    cp_async_rows<VB>(s->dO[0], in<bf16>(a.do_, z.t, a.HV, n, V) + v0, HV * V, z.len);
+    cp_async_rows<VB>(s->dv[0], in<bf16>(a.dv_local, z.t, a.HV, n, V) + v0, HV * V,
+                      z.len);
+    cp_async_commit();
 }
 
 // dU = kg dS + dv_local, then dS <- Lambda dS + scale qg^T dO - w^T dU, on a warp's
 // columns v .. v+15.
 template <int K, int VB>
-static __device__ void retreat(const struct kcp_chunk_backward &a, struct span z, int n,
-                               int v, const struct tiles<K, VB> *s, float (*dS)[4])
+static __device__ void retreat(const struct kcp_chunk_backward &a, struct token_range z,
+                               int n, int v, const struct tiles<K, VB> *s,
+                               float (*dS)[4])
 {
     const int64_t at = (z.t * a.HV + n) * a.V + v, ld = (int64_t)a.HV * a.V;
     float x[CHUNK / 8][4], y[CHUNK / 8][4] = {};
@@ -71,7 +73,7 @@ void reverse(const struct kcp_chunk_backward a)
 
     load_state<K>(dS, a.dh_out ? (const float *)a.dh_out + state : NULL, 1, a.V);
     if (c0 < c1) {
-        const struct span first = chunk_span(a, z, c1 - 1);
+        const struct token_range first = chunk_tokens(a, z, c1 - 1);
         fetch<K, VB>(a, first, n, v0, s);
         write_gate(a, read_gate(a, first, n, K), K, s->decay, s->eq, s->ek);
     }
@@ -79,17 +81,17 @@ void reverse(const struct kcp_chunk_backward a)
         struct tiles<K, VB> *now = s + (c1 - 1 - c) % 2, *next = s + (c1 - c) % 2;
         struct gate_share g = {};
         if (c > c0) {
-            const struct span ahead = chunk_span(a, z, c - 1);
+            const struct token_range ahead = chunk_tokens(a, z, c - 1);
             fetch<K, VB>(a, ahead, n, v0, next);
             g = read_gate(a, ahead, n, K);
-            copies_wait<1>();
+            cp_async_wait<1>();
         } else {
-            copies_wait<0>();
+            cp_async_wait<0>();
         }
         __syncthreads();
         store_rows<K / 8>((bf16 *)a.dh + ((int64_t)c * a.HV + n) * K * a.V + v, a.V, K,
                           dS);
-        retreat<K, VB>(a, chunk_span(a, z, c), n, v, now, dS);
+        retreat<K, VB>(a, chunk_tokens(a, z, c), n, v, now, dS);
         write_gate(a, g, K, next->decay, next->eq, next->ek);
         __syncthreads();
     }
@@ -108,17 +110,19 @@ static __device__ void inner(const struct part &s, bf16 *to, int64_t ld, int len
     float d[8][4] = {};
     for (int i = j0; i < CHUNK; i += 16) {
         uint32_t a[4], b[4];
-        load_tiles_t(a, &s.Aqk[i][j0] + tiles_across(lane, CHUNK + PAD));
+        ldmatrix_x4_trans(a, &s.Aqk[i][j0] + ldmatrix_offset_b(lane, CHUNK + PAD));
         for (int v = 0; v < 4; v++) {
-            load_tiles_t(b, &s.dO[i][v * 16] + tiles_down(lane, 64 + PAD));
-            mma(d[2 * v], a, b[0], b[1]), mma(d[2 * v + 1], a, b[2], b[3]);
+            ldmatrix_x4_trans(b, &s.dO[i][v * 16] + ldmatrix_offset_a(lane, 64 + PAD));
+            mma_m16n8k16(d[2 * v], a, b[0], b[1]),
+                mma_m16n8k16(d[2 * v + 1], a, b[2], b[3]);
         }
     }
     for (int h = 0; h < 16; h++) {
         const int j = j0 + lane / 4 + h % 2 * 8;
         const float *x = d[h / 2] + h % 2 * 2;
         if (j < len)
-            *(uint32_t *)(to + j * ld + h / 2 * 8 + lane % 4 * 2) = pack(x[0], x[1]);
+            *(uint32_t *)(to + j * ld + h / 2 * 8 + lane % 4 * 2) =
+                pack_bf16x2(x[0], x[1]);
     }
 }
 
@@ -128,10 +132,11 @@ static __device__ void outer(const struct part &s, float (*d)[4])
     const int lane = threadIdx.x % 32, i0 = threadIdx.x / 32 * 16;
     for (int v = 0; v < 64; v += 16) {
         uint32_t a[4], b[4];
-        load_tiles(a, &s.dO[i0][v] + tiles_down(lane, 64 + PAD));
+        ldmatrix_x4(a, &s.dO[i0][v] + ldmatrix_offset_a(lane, 64 + PAD));
         for (int j = 0; j < 4; j++) {
-            load_tiles(b, &s.v_new[j * 16][v] + tiles_across(lane, 64 + PAD));
-            mma(d[2 * j], a, b[0], b[1]), mma(d[2 * j + 1], a, b[2], b[3]);
+            ldmatrix_x4(b, &s.v_new[j * 16][v] + ldmatrix_offset_b(lane, 64 + PAD));
+            mma_m16n8k16(d[2 * j], a, b[0], b[1]),
+                mma_m16n8k16(d[2 * j + 1], a, b[2], b[3]);
         }
     }
 }
@@ -140,17 +145,17 @@ static __global__ __launch_bounds__(128) void local(const struct kcp_chunk_backw
 {
     __shared__ __align__(128) struct part s;
     const int c = blockIdx.x, n = blockIdx.y, lane = threadIdx.x % 32;
-    const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+    const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
     const int64_t ld = (int64_t)a.HV * a.V, at = (z.t * a.HV + n) * a.V;
     float d[8][4] = {};
 
-    fetch_rows<CHUNK>(s.Aqk[0], in<bf16>(a.Aqk, z.t, a.HV, n, CHUNK),
-                      (int64_t)a.HV * CHUNK, z.len);
+    cp_async_rows<CHUNK>(s.Aqk[0], in<bf16>(a.Aqk, z.t, a.HV, n, CHUNK),
+                         (int64_t)a.HV * CHUNK, z.len);
     for (int v = 0; v < a.V; v += 64) {
-        fetch_rows<64>(s.dO[0], (const bf16 *)a.do_ + at + v, ld, z.len);
-        fetch_rows<64>(s.v_new[0], (const bf16 *)a.v_new + at + v, ld, z.len);
-        copies_commit();
-        copies_wait<0>();
+        cp_async_rows<64>(s.dO[0], (const bf16 *)a.do_ + at + v, ld, z.len);
+        cp_async_rows<64>(s.v_new[0], (const bf16 *)a.v_new + at + v, ld, z.len);
+        cp_async_commit();
+        cp_async_wait<0>();
         __syncthreads();
         inner(s, (bf16 *)a.dv_local + at + v, ld, z.len);
         outer(s, d);
@@ -162,7 +167,7 @@ static __global__ __launch_bounds__(128) void local(const struct kcp_chunk_backw
         const float *x = d[h / 2] + h % 2 * 2, scale = a.scale;
         if (i < z.len)
             *(uint32_t *)(out<bf16>(a.dAqk, z.t + i, a.HV, n, CHUNK) + j) =
-                pack(j <= i ? scale * x[0] : 0.0f, j < i ? scale * x[1] : 0.0f);
+                pack_bf16x2(j <= i ? scale * x[0] : 0.0f, j < i ? scale * x[1] : 0.0f);
     }
 }
 
@@ -196,7 +201,7 @@ int v2_chunk_backward(void *args)
     if (a->C != CHUNK || a->V % 64 || (a->K != 64 && a->K != 128)) return KCP_NA;
     if (!(a->part & (KCP_LOCAL | KCP_REVERSE))) return KCP_BAD;
     for (const void *x : p)
-        if (!aligned_16(x)) return KCP_NA;
+        if (!is_aligned_16(x)) return KCP_NA;
     if (!a->NS) return KCP_OK;
     if (a->part & KCP_LOCAL) local<<<dim3(a->NC, a->HV), 128, 0, a->stream>>>(*a);
     if (!(a->part & KCP_REVERSE)) return launched();

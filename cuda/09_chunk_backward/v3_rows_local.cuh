@@ -20,11 +20,13 @@ static __device__ void inner(const struct part<V> &s, int j0, int v0, float (*d)
     const int lane = threadIdx.x % 32;
     for (int i = j0; i < CHUNK; i += 16) {
         uint32_t a[4], b[4];
-        load_tiles_t(a, &s.Aqk[i][j0] + tiles_across(lane, CHUNK + PAD));
+        ldmatrix_x4_trans(a, &s.Aqk[i][j0] + ldmatrix_offset_b(lane, CHUNK + PAD));
         #pragma unroll
         for (int v = 0; v < V / 32; v++) {
-            load_tiles_t(b, &s.dO[i][v0 + v * 16] + tiles_down(lane, V + PAD));
-            mma(d[2 * v], a, b[0], b[1]), mma(d[2 * v + 1], a, b[2], b[3]);
+            ldmatrix_x4_trans(b,
+                              &s.dO[i][v0 + v * 16] + ldmatrix_offset_a(lane, V + PAD));
+            mma_m16n8k16(d[2 * v], a, b[0], b[1]),
+                mma_m16n8k16(d[2 * v + 1], a, b[2], b[3]);
         }
     }
 }
@@ -36,11 +38,12 @@ static __device__ void outer(const struct part<V> &s, int i0, int j0, float (*d)
     const int lane = threadIdx.x % 32;
     for (int v = 0; v < V && j0 <= i0; v += 16) {
         uint32_t a[4], b[4];
-        load_tiles(a, &s.dO[i0][v] + tiles_down(lane, V + PAD));
+        ldmatrix_x4(a, &s.dO[i0][v] + ldmatrix_offset_a(lane, V + PAD));
         #pragma unroll
         for (int j = 0; j < 2; j++) {
-            load_tiles(b, &s.v_new[j0 + j * 16][v] + tiles_across(lane, V + PAD));
-            mma(d[2 * j], a, b[0], b[1]), mma(d[2 * j + 1], a, b[2], b[3]);
+            ldmatrix_x4(b, &s.v_new[j0 + j * 16][v] + ldmatrix_offset_b(lane, V + PAD));
+            mma_m16n8k16(d[2 * j], a, b[0], b[1]),
+                mma_m16n8k16(d[2 * j + 1], a, b[2], b[3]);
         }
     }
 }
@@ -53,31 +56,32 @@ void local(const struct kcp_chunk_backward a)
     struct part<V> &s = *(struct part<V> *)shared;
     const int n = blockIdx.x % a.HV, c = blockIdx.x / a.HV, lane = threadIdx.x % 32;
     const int r = threadIdx.x / 64 * 16, half = threadIdx.x / 32 % 2;
-    const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+    const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
     const int64_t HV = a.HV, ld = HV * V;
     float x[V / 16][4] = {}, y[4][4] = {};
 
-    fetch_rows<CHUNK>(s.Aqk[0], in<bf16>(a.Aqk, z.t, HV, n, CHUNK), HV * CHUNK, z.len);
-    fetch_rows<V>(s.dO[0], in<bf16>(a.do_, z.t, HV, n, V), ld, z.len);
-    fetch_rows<V>(s.v_new[0], in<bf16>(a.v_new, z.t, HV, n, V), ld, z.len);
-    copies_commit();
-    copies_wait<0>();
+    cp_async_rows<CHUNK>(s.Aqk[0], in<bf16>(a.Aqk, z.t, HV, n, CHUNK), HV * CHUNK,
+                         z.len);
+    cp_async_rows<V>(s.dO[0], in<bf16>(a.do_, z.t, HV, n, V), ld, z.len);
+    cp_async_rows<V>(s.v_new[0], in<bf16>(a.v_new, z.t, HV, n, V), ld, z.len);
+    cp_async_commit();
+    cp_async_wait<0>();
     __syncthreads();
     inner<V>(s, r, half * (V / 2), x);
     outer<V>(s, r, half * 32, y);
     __syncthreads();
     #pragma unroll
     for (int h = 0; h < V / 8; h++)
-        *(uint32_t *)&s.dO[r + lane / 4 + h % 2 * 8]
-                          [half * (V / 2) + h / 2 * 8 + lane % 4 * 2] =
-            pack(x[h / 2][h % 2 * 2], x[h / 2][h % 2 * 2 + 1]);
+        *(uint32_t *)&s
+             .dO[r + lane / 4 + h % 2 * 8][half * (V / 2) + h / 2 * 8 + lane % 4 * 2] =
+            pack_bf16x2(x[h / 2][h % 2 * 2], x[h / 2][h % 2 * 2 + 1]);
     #pragma unroll
     for (int h = 0; h < 8; h++) {
         const int i = r + lane / 4 + h % 2 * 8;
         const int j = half * 32 + h / 2 * 8 + lane % 4 * 2;
         const float *d = y[h / 2] + h % 2 * 2, scale = a.scale;
-        *(uint32_t *)&s.Aqk[i][j] = pack(j <= i ? scale * d[0] : 0.0f,
-                                         j < i ? scale * d[1] : 0.0f);
+        *(uint32_t *)&s.Aqk[i][j] =
+            pack_bf16x2(j <= i ? scale * d[0] : 0.0f, j < i ? scale * d[1] : 0.0f);
     }
     __syncthreads();
     for (int at = threadIdx.x; at < z.len * V / 8; at += 256) {

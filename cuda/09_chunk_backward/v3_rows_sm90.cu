@@ -15,63 +15,64 @@
 enum { W, KG, QG, DO, DV, TENSORS };
 
 struct tiles {
-    bf16 tile[2][TENSORS][2 * PANEL], out[2][2 * PANEL];
+    bf16 tile[2][TENSORS][2 * SWIZZLE128_TILE], out[2][2 * SWIZZLE128_TILE];
     float decay[2][DIM], eq[2][CHUNK], ek[2][CHUNK];
 };
 
-static __device__ void fetch(const struct kcp_chunk_backward &a, struct span z, int n,
-                             bf16 (*to)[2 * PANEL])
+static __device__ void fetch(const struct kcp_chunk_backward &a, struct token_range z,
+                             int n, bf16 (*to)[2 * SWIZZLE128_TILE])
 {
     const struct rows q = rows_of(a, z.t, n, a.qg, a.q);
     const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
     const int64_t HV = a.HV, ld = HV * DIM;
-    fetch_panels(to[KG], k.x, k.ld, z.len);
-    fetch_panels(to[DV], in<bf16>(a.dv_local, z.t, HV, n, DIM), ld, z.len);
-    fetch_panels(to[DO], in<bf16>(a.do_, z.t, HV, n, DIM), ld, z.len);
-    fetch_panels(to[QG], q.x, q.ld, z.len);
-    fetch_panels(to[W], in<bf16>(a.w, z.t, HV, n, DIM), ld, z.len);
-    copies_commit();
+    cp_async_swizzled_rows(to[KG], k.x, k.ld, z.len);
+    cp_async_swizzled_rows(to[DV], in<bf16>(a.dv_local, z.t, HV, n, DIM), ld, z.len);
+    cp_async_swizzled_rows(to[DO], in<bf16>(a.do_, z.t, HV, n, DIM), ld, z.len);
+    cp_async_swizzled_rows(to[QG], q.x, q.ld, z.len);
+    cp_async_swizzled_rows(to[W], in<bf16>(a.w, z.t, HV, n, DIM), ld, z.len);
+    cp_async_commit();
 }
 
 // dU = kg dS + dv_local, in dv_local's place, then dS <- Lambda dS + scale qg^T dO -
 // w^T dU; dS of the chunk's end and dU leave while the tensor core works.
 static __device__ __forceinline__ void retreat(const struct kcp_chunk_backward &a,
-                                               struct span z, int n, int c,
+                                               struct token_range z, int n, int c,
                                                struct tiles *s, int at, float (*dS)[4])
 {
     const int group = threadIdx.x / 128, v = group * 64;
-    bf16 *dv = s->tile[at][DV] + group * PANEL, *out_ = s->out[group];
+    bf16 *dv = s->tile[at][DV] + group * SWIZZLE128_TILE, *out_ = s->out[group];
     uint32_t x_[4][1][4], d_[4][1][4];
     float x[8][4], d[8][4];
 
     //> kernel-rows
-    put_panel<16>(out_, dS);
-    group_times_rows<1>(x, dS, s->tile[at][KG]);
+    stmatrix_swizzled<16>(out_, dS);
+    warpgroup_times_rows<1>(x, dS, s->tile[at][KG]);
     if (a.KG == 1) scale_columns<8>(x, s->ek[at]);
-    from_panel(d, dv);
+    ldmatrix_swizzled(d, dv);
     #pragma unroll
     for (int i = 0; i < 32; i++) x[i / 4][i % 4] += d[i / 4][i % 4];
-    put_panel<8>(dv, x);
-    group_meet();
+    stmatrix_swizzled<8>(dv, x);
+    warpgroup_sync();
 
-    from_panel(d, s->tile[at][DO] + group * PANEL);
+    ldmatrix_swizzled(d, s->tile[at][DO] + group * SWIZZLE128_TILE);
     scale_columns<8>(d, s->eq[at]);
     scale_columns<16>(dS, s->decay[at]);
     #pragma unroll
     for (int i = 0; i < 32; i++) x[i / 4][i % 4] = -x[i / 4][i % 4];
     #pragma unroll
-    for (int i = 0; i < 4; i++) split<1>(x_[i], x + 2 * i), split<1>(d_[i], d + 2 * i);
-    group_begin();
-    begin_add_rows(dS, d_, s->tile[at][QG]);
-    begin_add_rows(dS, x_, s->tile[at][W]);
-    group_commit();
-    copy_panel<128>((bf16 *)a.dh + ((int64_t)c * a.HV + n) * DIM * DIM + v, DIM, DIM,
-                    out_);
-    copy_panel<64>(out<bf16>(a.dU, z.t, a.HV, n, DIM) + v, (int64_t)a.HV * DIM, z.len,
-                   dv);
-    group_wait<0>();
-    keep(x_), keep(d_);
-    hold<16>(dS);
+    for (int i = 0; i < 4; i++)
+        split_bf16<1>(x_[i], x + 2 * i), split_bf16<1>(d_[i], d + 2 * i);
+    wgmma_fence();
+    warpgroup_add_rows_async(dS, d_, s->tile[at][QG]);
+    warpgroup_add_rows_async(dS, x_, s->tile[at][W]);
+    wgmma_commit();
+    copy_swizzled_rows<128>((bf16 *)a.dh + ((int64_t)c * a.HV + n) * DIM * DIM + v, DIM,
+                            DIM, out_);
+    copy_swizzled_rows<64>(out<bf16>(a.dU, z.t, a.HV, n, DIM) + v, (int64_t)a.HV * DIM,
+                           z.len, dv);
+    wgmma_wait<0>();
+    keep_operand(x_), keep_operand(d_);
+    fence_operand<16>(dS);
     //< kernel-rows
 }
 
@@ -90,20 +91,20 @@ void reverse(const struct kcp_chunk_backward a)
 
     load_state<DIM>(dS, dh_out ? dh_out + state : NULL, 1, DIM);
     if (count) {
-        fetch(a, chunk_span(a, z, last), n, s->tile[0]);
-        g = read_gate(a, chunk_span(a, z, last), n, DIM);
+        fetch(a, chunk_tokens(a, z, last), n, s->tile[0]);
+        g = read_gate(a, chunk_tokens(a, z, last), n, DIM);
     }
     for (int i = 0; i < count; i++) {
         const int at = i & 1, c = last - i;
-        copies_wait<0>();
+        cp_async_wait<0>();
         write_gate(a, g, DIM, s->decay[at], s->eq[at], s->ek[at]);
-        show_async();
+        fence_proxy_async();
         __syncthreads();
         if (i + 1 < count) {
-            fetch(a, chunk_span(a, z, c - 1), n, s->tile[at ^ 1]);
-            g = read_gate(a, chunk_span(a, z, c - 1), n, DIM);
+            fetch(a, chunk_tokens(a, z, c - 1), n, s->tile[at ^ 1]);
+            g = read_gate(a, chunk_tokens(a, z, c - 1), n, DIM);
         }
-        retreat(a, chunk_span(a, z, c), n, c, s, at, dS);
+        retreat(a, chunk_tokens(a, z, c), n, c, s, at, dS);
     }
     store_state<DIM>((float *)a.dh_in + state, 1, DIM, dS);
 }
@@ -113,10 +114,10 @@ int v3_chunk_backward(void *args)
     const struct kcp_chunk_backward *a = (const struct kcp_chunk_backward *)args;
     const void *p[] = { a->q, a->k, a->qg, a->kg, a->w, a->Aqk, a->v_new, a->do_,
                         a->dv_local, a->dU, a->dh, a->dAqk };
-    if (a->C != CHUNK || a->V != DIM || a->K != DIM || !on_hopper()) return KCP_NA;
+    if (a->C != CHUNK || a->V != DIM || a->K != DIM || !device_is_sm90()) return KCP_NA;
     if (!(a->part & (KCP_LOCAL | KCP_REVERSE))) return KCP_BAD;
     for (const void *x : p)
-        if (!aligned_16(x)) return KCP_NA;
+        if (!is_aligned_16(x)) return KCP_NA;
     if (!a->NS) return KCP_OK;
     const int status = a->part & KCP_LOCAL && a->NC ? launch_local<DIM>(a) : KCP_OK;
     if (status || !(a->part & KCP_REVERSE)) return status;

@@ -35,8 +35,8 @@ static __device__ float dot(const X *x, const Y *y, int D)
 
 // dw = -dU h^T, into work.
 template <class X>
-static __device__ void states(const struct kcp_wy_backward &a, struct span z, int n,
-                              const X *h)
+static __device__ void states(const struct kcp_wy_backward &a, struct token_range z,
+                              int n, const X *h)
 {
     for (int d = threadIdx.x; d < a.K; d += blockDim.x)
         for (int64_t t = z.t; t < z.t + z.len; t++)
@@ -46,8 +46,8 @@ static __device__ void states(const struct kcp_wy_backward &a, struct span z, in
 
 // dA = tril((dU v^T + dw k~^T) diag(beta), -1); a thread a pair.
 template <class X>
-static __device__ void factors(const struct kcp_wy_backward &a, struct span z, int n,
-                               float (*dA)[CMAX])
+static __device__ void factors(const struct kcp_wy_backward &a, struct token_range z,
+                               int n, float (*dA)[CMAX])
 {
     for (int at = threadIdx.x; at < z.len * z.len; at += blockDim.x) {
         const int i = at / z.len, j = at % z.len;
@@ -64,8 +64,8 @@ static __device__ void factors(const struct kcp_wy_backward &a, struct span z, i
 
 // Through A = (I + L)^-1:  X = dA A^T,  dL = -tril(A^T X, -1), which replaces dA.
 template <class X>
-static __device__ void inverse(const struct kcp_wy_backward &a, struct span z, int n,
-                               float (*dA)[CMAX], float (*AX)[CMAX])
+static __device__ void inverse(const struct kcp_wy_backward &a, struct token_range z,
+                               int n, float (*dA)[CMAX], float (*AX)[CMAX])
 {
     for (int at = threadIdx.x; at < z.len * z.len; at += blockDim.x) {
         const int i = at / z.len, j = at % z.len;
@@ -86,7 +86,8 @@ static __device__ void inverse(const struct kcp_wy_backward &a, struct span z, i
 
 // dvb = A^T dU, dv = beta dvb, and what dbeta adds over v; a thread a column.
 template <class X>
-static __device__ void values(const struct kcp_wy_backward &a, struct span z, int n)
+static __device__ void values(const struct kcp_wy_backward &a, struct token_range z,
+                              int n)
 {
     for (int v = threadIdx.x; v < a.V; v += blockDim.x)
         for (int j = 0; j < z.len; j++) {
@@ -107,8 +108,8 @@ struct column { float dq[CMAX], dk[CMAX], dq2[CMAX], dk2[CMAX], dkt[CMAX]; };
 // sum_{i>j} (dAqk_ij q_i + dL_ij beta_i k_i) D_ij: pair by pair, all exponents <= 0.
 // The starred sums leave out i = j, which would cancel in dG.
 template <class X>
-static __device__ void pairs(const struct kcp_wy_backward &a, struct span z, int n,
-                             int d, const float (*dL)[CMAX], struct column *x)
+static __device__ void pairs(const struct kcp_wy_backward &a, struct token_range z,
+                             int n, int d, const float (*dL)[CMAX], struct column *x)
 {
     const int m = n / (a.HV / a.H);
     for (int i = 0; i < z.len; i++) x->dq2[i] = x->dk2[i] = x->dkt[i] = 0.0f;
@@ -132,8 +133,8 @@ static __device__ void pairs(const struct kcp_wy_backward &a, struct span z, int
 // All paths of column d brought together. dG goes to dg (KDA) or to work (GDN), not yet
 // summed over the rows; its last row adds exp2(G_last) sum_v h dS and all k dk_s*.
 template <class X>
-static __device__ void gather(const struct kcp_wy_backward &a, struct span z, int n,
-                              int d, const X *h, const X *dS, struct column *x)
+static __device__ void gather(const struct kcp_wy_backward &a, struct token_range z,
+                              int n, int d, const X *h, const X *dS, struct column *x)
 {
     const int m = n / (a.HV / a.H), kda = a.KG > 1;
     const int64_t last = z.t + z.len - 1;
@@ -174,8 +175,8 @@ static __device__ void gather(const struct kcp_wy_backward &a, struct span z, in
 
 // dbeta = sum_v dvb v + sum_d (dkgb k~ + dk2 k); GDN's dG = its sum over d, dg = the
 // sum of dG over rows t .. last. A thread a row.
-static __device__ void row_sums(const struct kcp_wy_backward &a, struct span z, int n,
-                                float *dG)
+static __device__ void row_sums(const struct kcp_wy_backward &a, struct token_range z,
+                                int n, float *dG)
 {
     for (int i = threadIdx.x; i < z.len; i += blockDim.x) {
         const float *x = sums(a, z.t + i, n);
@@ -198,7 +199,7 @@ static __global__ void wy_backward(const struct kcp_wy_backward a)
 {
     __shared__ float dA[CMAX][CMAX], AX[CMAX][CMAX];
     const int c = blockIdx.x, m = blockIdx.y, group = a.HV / a.H, d = threadIdx.x;
-    const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+    const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
     struct column x;
     for (int i = 0; i < z.len; i++) x.dq[i] = x.dk[i] = 0.0f;
     for (int n = m * group; n < (m + 1) * group; n++) {

@@ -26,8 +26,9 @@ static __device__ __forceinline__ void row_part(float (*x)[2], float *part)
 
 // dvb = A^T dU, dv = beta dvb; x adds up dvb v by rows. Then Q = E A^T dw.
 template <int K, int V>
-static __device__ void through_A(const struct kcp_wy_backward &a, struct span z, int n,
-                                 struct room<K, V> &s, int d0, slab &Q, float (*x)[2])
+static __device__ void through_A(const struct kcp_wy_backward &a, struct token_range z,
+                                 int n, struct room<K, V> &s, int d0, slab &Q,
+                                 float (*x)[2])
 {
     for (int v0 = d0; v0 < V; v0 += K) {
         slab dvb = {};
@@ -37,12 +38,12 @@ static __device__ void through_A(const struct kcp_wy_backward &a, struct span z,
             x[t][j / 2] += dvb[t][c][j] * (float)s.v[i][v];
             if (i < z.len && j % 2 == 0)
                 *(uint32_t *)(out<bf16>(a.dv, z.t + i, a.HV, n, V) + v) =
-                    pack(s.beta[i] * dvb[t][c][j], s.beta[i] * dvb[t][c][j + 1]);
+                    pack_bf16x2(s.beta[i] * dvb[t][c][j], s.beta[i] * dvb[t][c][j + 1]);
         }
     }
     turned_by_columns(Q, s.A[0], s.dw[0] + d0, K + PAD);
-    EACH(t, c, j) Q[t][c][j] *= exp2_fast(s.G[row_in(t, j)][a.KG > 1
-                                                        ? d0 + column_in(c, j) : 0]);
+    EACH(t, c, j)
+    Q[t][c][j] *= ex2_approx(s.G[row_in(t, j)][a.KG > 1 ? d0 + column_in(c, j) : 0]);
 }
 
 // dG = q dq1 + beta k~ dkgb - k dk_s*, before the pairs add theirs. An element of dG
@@ -74,8 +75,8 @@ static __device__ __forceinline__ void add_head(const struct kcp_wy_backward &a,
 
 // P, Q, W brought together: dq, dk, and by rows or columns what dbeta and dg need.
 template <int K, int V>
-static __device__ void gather(const struct kcp_wy_backward &a, struct span z, int n,
-                              struct room<K, V> &s, int d0, const slab &P,
+static __device__ void gather(const struct kcp_wy_backward &a, struct token_range z,
+                              int n, struct room<K, V> &s, int d0, const slab &P,
                               const slab &Q, const slab &W, float (*x)[2])
 {
     const int m = n / (a.HV / a.H), kda = a.KG > 1, last = z.len - 1;
@@ -85,8 +86,7 @@ static __device__ void gather(const struct kcp_wy_backward &a, struct span z, in
         const float q = s.q[i][d], k = s.k[i][d], beta = s.beta[i];
         const float p = P[t][c][j], b = Q[t][c][j], w = W[t][c][j];
         float *dG = &s.dG[i][d];
-        if (i == last)
-            *dG += exp2_fast(s.G[i][kda ? d : 0]) * s.h_dS[d] + s.k_dks[d];
+        if (i == last) *dG += ex2_approx(s.G[i][kda ? d : 0]) * s.h_dS[d] + s.k_dks[d];
         x[t][j / 2] += k * b;
         y[t][j / 2] += *dG;
         if (i > last) continue;
@@ -100,8 +100,8 @@ static __device__ void gather(const struct kcp_wy_backward &a, struct span z, in
 
 // dbeta, and dg: the sum of dG over rows i .. last.
 template <int K, int V>
-static __device__ void finish(const struct kcp_wy_backward &a, struct span z, int n,
-                              struct room<K, V> &s)
+static __device__ void finish(const struct kcp_wy_backward &a, struct token_range z,
+                              int n, struct room<K, V> &s)
 {
     const int i = threadIdx.x;
     float sum = 0.0f;
@@ -128,13 +128,13 @@ void wy_backward(const struct kcp_wy_backward a)
     struct room<K, V> &s = *(struct room<K, V> *)shared;
     const int c = blockIdx.x, m = blockIdx.y, group = a.HV / a.H;
     const int d0 = threadIdx.x / 32 * 16;
-    const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+    const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
 
     for (int n = m * group; n < (m + 1) * group; n++) {
         slab P = {}, Q = {}, W = {};
         float x[4][2] = {};
         fetch<K, V>(a, z, c, n, s);
-        copies_wait<0>();
+        cp_async_wait<0>();
         __syncthreads();
         states<K, V>(a, s, d0, P, W);
         __syncthreads();
@@ -185,7 +185,7 @@ int v2_wy_backward(void *args)
     const int K = a->K, V = a->V;
     if (a->C != CHUNK || (K != 64 && K != 128) || (V != 64 && V != 128)) return KCP_NA;
     for (const void *x : p)
-        if (!aligned_16(x)) return KCP_NA;
+        if (!is_aligned_16(x)) return KCP_NA;
     if (a->work_bytes < v2_wy_backward_work(args)) return KCP_BAD;
     if (!a->NC) return KCP_OK;
     if (K == 64) return V == 64 ? launch<64, 64>(a) : launch<64, 128>(a);

@@ -38,19 +38,19 @@ static __device__ __forceinline__ uint32_t keep(uint32_t x, int i0, int j0, int 
 template <class Room>
 static __device__ __forceinline__ float of_row(const Room &r, int i, int d, int b)
 {
-    return lower(i, b) ? exp2_fast(r.G[i][d] - r.G[anchor_row(i, b)][d]) : 0.0f;
+    return lower(i, b) ? ex2_approx(r.G[i][d] - r.G[anchor_row(i, b)][d]) : 0.0f;
 }
 
 template <class Room>
 static __device__ __forceinline__ float of_column(const Room &r, int j, int d, int b)
 {
-    return lower(j, b) ? 0.0f : exp2_fast(r.G[anchor_column(j, b)][d] - r.G[j][d]);
+    return lower(j, b) ? 0.0f : ex2_approx(r.G[anchor_column(j, b)][d] - r.G[j][d]);
 }
 
 static __device__ __forceinline__ uint32_t by(uint32_t x, float low, float high)
 {
-    return pack(__uint_as_float(x << 16) * low,
-                __uint_as_float(x & 0xffff0000u) * high);
+    return pack_bf16x2(__uint_as_float(x << 16) * low,
+                       __uint_as_float(x & 0xffff0000u) * high);
 }
 
 static __device__ __forceinline__ float rounded(float x)
@@ -77,15 +77,15 @@ static __device__ __forceinline__ void tile(struct room<K, V> &r, int I, int J, 
                                             int d0, slab &P, slab &Q, slab &W)
 {
     const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
-    const int down = tiles_down(lane, K + PAD);
+    const int down = ldmatrix_offset_a(lane, K + PAD);
     uint32_t a[4], l[4], b[4], q[4];
     float x[2][4] = {}, y[2][4] = {}, z[2][4] = {};
 
     //> kernel-halves
     // rows i: sums over j of dAqk_ij k_j and dL_ij k_j
-    load_tiles(a, &r.dAqk[16 * I][16 * J] + tiles_down(lane, LC));
-    load_tiles(l, &r.dA[16 * I][16 * J] + tiles_down(lane, LC));
-    load_tiles_t(b, &r.k[16 * J][d0] + down);
+    ldmatrix_x4(a, &r.dAqk[16 * I][16 * J] + ldmatrix_offset_a(lane, LC));
+    ldmatrix_x4(l, &r.dA[16 * I][16 * J] + ldmatrix_offset_a(lane, LC));
+    ldmatrix_x4_trans(b, &r.k[16 * J][d0] + down);
     #pragma unroll
     for (int h = 0; h < 4 && kda; h++) {
         const int i = 16 * I + g + h % 2 * 8, j = 16 * J + e + h / 2 * 8;
@@ -94,15 +94,15 @@ static __device__ __forceinline__ void tile(struct room<K, V> &r, int I, int J, 
         l[h] = keep(l[h], i, j, i, j + 1, b_);
         b[h] = by(b[h], of_column(r, jb, d, b_), of_column(r, jb + 1, d, b_));
     }
-    mma(x[0], a, b[0], b[1]), mma(x[1], a, b[2], b[3]);
-    mma(y[0], l, b[0], b[1]), mma(y[1], l, b[2], b[3]);
+    mma_m16n8k16(x[0], a, b[0], b[1]), mma_m16n8k16(x[1], a, b[2], b[3]);
+    mma_m16n8k16(y[0], l, b[0], b[1]), mma_m16n8k16(y[1], l, b[2], b[3]);
     //< kernel-halves
 
     // columns j: sums over i of dAqk_ij q_i + dL_ij beta_i k_i
-    load_tiles_t(a, &r.dAqk[16 * I][16 * J] + tiles_across(lane, LC));
-    load_tiles_t(l, &r.dA[16 * I][16 * J] + tiles_across(lane, LC));
-    load_tiles_t(q, &r.q[16 * I][d0] + down);
-    load_tiles_t(b, &r.k[16 * I][d0] + down);
+    ldmatrix_x4_trans(a, &r.dAqk[16 * I][16 * J] + ldmatrix_offset_b(lane, LC));
+    ldmatrix_x4_trans(l, &r.dA[16 * I][16 * J] + ldmatrix_offset_b(lane, LC));
+    ldmatrix_x4_trans(q, &r.q[16 * I][d0] + down);
+    ldmatrix_x4_trans(b, &r.k[16 * I][d0] + down);
     #pragma unroll
     for (int h = 0; h < 4; h++) {
         const int j = 16 * J + g + h % 2 * 8, i = 16 * I + e + h / 2 * 8;
@@ -114,8 +114,8 @@ static __device__ __forceinline__ void tile(struct room<K, V> &r, int I, int J, 
         q[h] = by(q[h], E0, E1);
         b[h] = by(b[h], E0 * r.beta[ib], E1 * r.beta[ib + 1]);
     }
-    mma(z[0], a, q[0], q[1]), mma(z[1], a, q[2], q[3]);
-    mma(z[0], l, b[0], b[1]), mma(z[1], l, b[2], b[3]);
+    mma_m16n8k16(z[0], a, q[0], q[1]), mma_m16n8k16(z[1], a, q[2], q[3]);
+    mma_m16n8k16(z[0], l, b[0], b[1]), mma_m16n8k16(z[1], l, b[2], b[3]);
 
     #pragma unroll
     for (int h = 0; h < 8; h++) {

@@ -52,11 +52,11 @@ static __device__ __forceinline__ void rows_by_rows(slab &d, const bf16 *X, int 
     const int lane = threadIdx.x % 32;
     for (int p = 0; p < depth; p += 16) {
         uint32_t a[4], b[4];
-        load_tiles(b, Y + p + tiles_across(lane, ldy));
+        ldmatrix_x4(b, Y + p + ldmatrix_offset_b(lane, ldy));
         #pragma unroll
         for (int t = 0; t < 4; t++) {
-            load_tiles(a, X + t * 16 * ldx + p + tiles_down(lane, ldx));
-            mma(d[t][0], a, b[0], b[1]), mma(d[t][1], a, b[2], b[3]);
+            ldmatrix_x4(a, X + t * 16 * ldx + p + ldmatrix_offset_a(lane, ldx));
+            mma_m16n8k16(d[t][0], a, b[0], b[1]), mma_m16n8k16(d[t][1], a, b[2], b[3]);
         }
     }
 }
@@ -69,11 +69,12 @@ static __device__ __forceinline__ void turned_by_columns(slab &d, const bf16 *A,
     #pragma unroll
     for (int i = 0; i < 4; i++) {
         uint32_t a[4], b[4];
-        load_tiles_t(b, X + i * 16 * ld + tiles_down(lane, ld));
+        ldmatrix_x4_trans(b, X + i * 16 * ld + ldmatrix_offset_a(lane, ld));
         #pragma unroll
         for (int t = 0; t <= i; t++) {
-            load_tiles_t(a, A + i * 16 * LC + t * 16 + tiles_across(lane, LC));
-            mma(d[t][0], a, b[0], b[1]), mma(d[t][1], a, b[2], b[3]);
+            ldmatrix_x4_trans(a,
+                              A + i * 16 * LC + t * 16 + ldmatrix_offset_b(lane, LC));
+            mma_m16n8k16(d[t][0], a, b[0], b[1]), mma_m16n8k16(d[t][1], a, b[2], b[3]);
         }
     }
 }
@@ -100,22 +101,22 @@ static __device__ void make_dA(struct room<K, V> &s)
         float d[2][4] = {};
         uint32_t a[4], b[4];
         for (int p = 0; p < V; p += 16) {
-            load_tiles(a, &s.dU[16 * I][p] + tiles_down(lane, V + PAD));
-            load_tiles(b, &s.v[16 * J][p] + tiles_across(lane, V + PAD));
-            mma(d[0], a, b[0], b[1]), mma(d[1], a, b[2], b[3]);
+            ldmatrix_x4(a, &s.dU[16 * I][p] + ldmatrix_offset_a(lane, V + PAD));
+            ldmatrix_x4(b, &s.v[16 * J][p] + ldmatrix_offset_b(lane, V + PAD));
+            mma_m16n8k16(d[0], a, b[0], b[1]), mma_m16n8k16(d[1], a, b[2], b[3]);
         }
         for (int p = 0; p < K; p += 16) {
-            load_tiles(a, &s.dw[16 * I][p] + tiles_down(lane, K + PAD));
-            load_tiles(b, &s.kE[16 * J][p] + tiles_across(lane, K + PAD));
-            mma(d[0], a, b[0], b[1]), mma(d[1], a, b[2], b[3]);
+            ldmatrix_x4(a, &s.dw[16 * I][p] + ldmatrix_offset_a(lane, K + PAD));
+            ldmatrix_x4(b, &s.kE[16 * J][p] + ldmatrix_offset_b(lane, K + PAD));
+            mma_m16n8k16(d[0], a, b[0], b[1]), mma_m16n8k16(d[1], a, b[2], b[3]);
         }
         #pragma unroll
         for (int h = 0; h < 4; h++) {
             const int i = row_in(I, h % 2 * 2), j = 16 * J + column_in(h / 2, 0);
             const float *x = d[h / 2] + h % 2 * 2;
             *pair_at(s.dA[0], I, J, h / 2, h % 2) =
-                pack(j < i ? x[0] * s.beta[j] : 0.0f,
-                     j + 1 < i ? x[1] * s.beta[j + 1] : 0.0f);
+                pack_bf16x2(j < i ? x[0] * s.beta[j] : 0.0f,
+                            j + 1 < i ? x[1] * s.beta[j + 1] : 0.0f);
         }
     }
 }
@@ -130,13 +131,13 @@ static __device__ void make_X(struct room<K, V> &s)
         float d[2][4] = {};
         for (int p = 0; p <= 16 * J; p += 16) {
             uint32_t a[4], b[4];
-            load_tiles(a, &s.dA[16 * I][p] + tiles_down(lane, LC));
-            load_tiles(b, &s.A[16 * J][p] + tiles_across(lane, LC));
-            mma(d[0], a, b[0], b[1]), mma(d[1], a, b[2], b[3]);
+            ldmatrix_x4(a, &s.dA[16 * I][p] + ldmatrix_offset_a(lane, LC));
+            ldmatrix_x4(b, &s.A[16 * J][p] + ldmatrix_offset_b(lane, LC));
+            mma_m16n8k16(d[0], a, b[0], b[1]), mma_m16n8k16(d[1], a, b[2], b[3]);
         }
         for (int h = 0; h < 4; h++)
             *pair_at(s.X[0], I, J, h / 2, h % 2) =
-                pack(d[h / 2][h % 2 * 2], d[h / 2][h % 2 * 2 + 1]);
+                pack_bf16x2(d[h / 2][h % 2 * 2], d[h / 2][h % 2 * 2 + 1]);
     }
 }
 
@@ -151,9 +152,9 @@ static __device__ void make_dL(struct room<K, V> &s, int gdn)
         float d[2][4] = {};
         for (int p = 16 * I; p < CHUNK; p += 16) {
             uint32_t a[4], b[4];
-            load_tiles_t(a, &s.A[p][16 * I] + tiles_across(lane, LC));
-            load_tiles_t(b, &s.X[p][16 * J] + tiles_down(lane, LC));
-            mma(d[0], a, b[0], b[1]), mma(d[1], a, b[2], b[3]);
+            ldmatrix_x4_trans(a, &s.A[p][16 * I] + ldmatrix_offset_b(lane, LC));
+            ldmatrix_x4_trans(b, &s.X[p][16 * J] + ldmatrix_offset_a(lane, LC));
+            mma_m16n8k16(d[0], a, b[0], b[1]), mma_m16n8k16(d[1], a, b[2], b[3]);
         }
         #pragma unroll
         for (int h = 0; h < 4; h++) {
@@ -163,10 +164,11 @@ static __device__ void make_dL(struct room<K, V> &s, int gdn)
             const float D1 = !gdn ? 1.0f
                            : j + 1 < i ? exp2f(s.G[i][0] - s.G[j + 1][0]) : 0.0f;
             *pair_at(s.dA[0], I, J, h / 2, h % 2) =
-                pack(j < i ? -x[0] * D0 : 0.0f, j + 1 < i ? -x[1] * D1 : 0.0f);
+                pack_bf16x2(j < i ? -x[0] * D0 : 0.0f, j + 1 < i ? -x[1] * D1 : 0.0f);
             uint32_t *q = pair_at(s.dAqk[0], I, J, h / 2, h % 2);
-            if (gdn) *q = pack(__uint_as_float(*q << 16) * D0,
-                               __uint_as_float(*q & 0xffff0000u) * D1);
+            if (gdn)
+                *q = pack_bf16x2(__uint_as_float(*q << 16) * D0,
+                                 __uint_as_float(*q & 0xffff0000u) * D1);
         }
     }
 }

@@ -5,26 +5,26 @@
 #include "v2_tiles_pairs.cuh"
 
 template <int K, int V>
-static __device__ void fetch(const struct kcp_wy_backward &a, struct span z, int c,
-                             int n, struct room<K, V> &s)
+static __device__ void fetch(const struct kcp_wy_backward &a, struct token_range z,
+                             int c, int n, struct room<K, V> &s)
 {
     const int64_t HV = a.HV, state = ((int64_t)c * a.HV + n) * K * V;
     for (int at = threadIdx.x; at < K * V / 8; at += blockDim.x) {
         const int i = at / (V / 8), v = at % (V / 8) * 8;
-        copy_async(&s.h[i][v], (const bf16 *)a.h + state + i * V + v, 1);
-        copy_async(&s.dS[i][v], (const bf16 *)a.dh + state + i * V + v, 1);
+        cp_async_16(&s.h[i][v], (const bf16 *)a.h + state + i * V + v, 1);
+        cp_async_16(&s.dS[i][v], (const bf16 *)a.dh + state + i * V + v, 1);
     }
-    fetch_rows<V>(s.dO[0], in<bf16>(a.do_, z.t, a.HV, n, V), HV * V, z.len);
-    fetch_rows<V>(s.v_new[0], in<bf16>(a.v_new, z.t, a.HV, n, V), HV * V, z.len);
-    fetch_rows<V>(s.dU[0], in<bf16>(a.dU, z.t, a.HV, n, V), HV * V, z.len);
-    fetch_rows<CHUNK>(s.A[0], in<bf16>(a.A, z.t, a.HV, n, CHUNK), HV * CHUNK, z.len);
-    fetch_rows<CHUNK>(s.dAqk[0], in<bf16>(a.dAqk, z.t, a.HV, n, CHUNK), HV * CHUNK,
-                      z.len);
+    cp_async_rows<V>(s.dO[0], in<bf16>(a.do_, z.t, a.HV, n, V), HV * V, z.len);
+    cp_async_rows<V>(s.v_new[0], in<bf16>(a.v_new, z.t, a.HV, n, V), HV * V, z.len);
+    cp_async_rows<V>(s.dU[0], in<bf16>(a.dU, z.t, a.HV, n, V), HV * V, z.len);
+    cp_async_rows<CHUNK>(s.A[0], in<bf16>(a.A, z.t, a.HV, n, CHUNK), HV * CHUNK, z.len);
+    cp_async_rows<CHUNK>(s.dAqk[0], in<bf16>(a.dAqk, z.t, a.HV, n, CHUNK), HV * CHUNK,
+                         z.len);
     for (int at = threadIdx.x; at < CHUNK * K / 4 && a.KG > 1; at += blockDim.x) {
         const int i = at / (K / 4), t = i < z.len ? i : z.len - 1, d = at % (K / 4) * 4;
-        copy_async(&s.G[i][d], in<float>(a.G, z.t + t, a.HV, n, K) + d, 1);
+        cp_async_16(&s.G[i][d], in<float>(a.G, z.t + t, a.HV, n, K) + d, 1);
     }
-    copies_commit();
+    cp_async_commit();
     for (int i = threadIdx.x; i < CHUNK; i += blockDim.x) {
         if (a.KG == 1) s.G[i][0] = gate(a, z.t + (i < z.len ? i : z.len - 1), n, 0);
         s.beta[i] = i < z.len ? in<float>(a.beta, z.t + i, 1, 0, a.HV)[n] : 0.0f;
@@ -45,8 +45,8 @@ static __device__ void states(const struct kcp_wy_backward &a, struct room<K, V>
     EACH(t, c, j) {
         const int i = row_in(t, j), d = d0 + column_in(c, j);
         const float G = s.G[i][kda ? d : 0], G_last = s.G[CHUNK - 1][kda ? d : 0];
-        P[t][c][j] *= (float)a.scale * exp2_fast(G);
-        W[t][c][j] *= exp2_fast(G_last - G);
+        P[t][c][j] *= (float)a.scale * ex2_approx(G);
+        W[t][c][j] *= ex2_approx(G_last - G);
         s.dw[i][d] = -dw[t][c][j];
     }
     float x = 0.0f;
@@ -58,19 +58,19 @@ static __device__ void states(const struct kcp_wy_backward &a, struct room<K, V>
 
 // q, k, v take the place of h and dS; k~ = exp2(G) k; dAqk's diagonal is set apart.
 template <int K, int V>
-static __device__ void turn_over(const struct kcp_wy_backward &a, struct span z, int n,
-                                 struct room<K, V> &s)
+static __device__ void turn_over(const struct kcp_wy_backward &a, struct token_range z,
+                                 int n, struct room<K, V> &s)
 {
     const int m = n / (a.HV / a.H);
-    fetch_rows<K>(s.q[0], in<bf16>(a.q, z.t, a.H, m, K), (int64_t)a.H * K, z.len);
-    fetch_rows<K>(s.k[0], in<bf16>(a.k, z.t, a.H, m, K), (int64_t)a.H * K, z.len);
-    fetch_rows<V>(s.v[0], in<bf16>(a.v, z.t, a.HV, n, V), (int64_t)a.HV * V, z.len);
-    copies_commit();
-    copies_wait<0>();
+    cp_async_rows<K>(s.q[0], in<bf16>(a.q, z.t, a.H, m, K), (int64_t)a.H * K, z.len);
+    cp_async_rows<K>(s.k[0], in<bf16>(a.k, z.t, a.H, m, K), (int64_t)a.H * K, z.len);
+    cp_async_rows<V>(s.v[0], in<bf16>(a.v, z.t, a.HV, n, V), (int64_t)a.HV * V, z.len);
+    cp_async_commit();
+    cp_async_wait<0>();
     __syncthreads();
     for (int at = threadIdx.x; at < CHUNK * K; at += blockDim.x) {
         const int i = at / K, d = at % K;
-        s.kE[i][d] = exp2_fast(s.G[i][a.KG > 1 ? d : 0]) * (float)s.k[i][d];
+        s.kE[i][d] = ex2_approx(s.G[i][a.KG > 1 ? d : 0]) * (float)s.k[i][d];
     }
     for (int i = threadIdx.x; i < CHUNK; i += blockDim.x)
         s.diagonal[i] = (float)s.dAqk[i][i];

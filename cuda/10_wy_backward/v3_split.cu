@@ -16,9 +16,10 @@
 // and what dbeta and dg add up; the block's own sums to whole.
 template <int K, int heads>
 static __device__ __forceinline__ void gather(const struct kcp_wy_backward &a,
-                                              const struct between &b, struct span z,
-                                              int m, int n, int d0,
-                                              struct pair_room &s, struct column &x)
+                                              const struct between &b,
+                                              struct token_range z, int m, int n,
+                                              int d0, struct pair_room &s,
+                                              struct column &x)
 {
     const int ld = a.H * K, group = a.HV / a.H;
     const int more = n > m * group, last = heads == 1 || n + 1 == (m + 1) * group;
@@ -31,9 +32,9 @@ static __device__ __forceinline__ void gather(const struct kcp_wy_backward &a,
     for (int r = 15; r >= 0; r--) {
         const int i = 16 * x.B + r;
         const float q = s.q[i][x.d], k = x.k[r], beta = s.beta[i];
-        const float A = s.diagonal[i][r].x, E = exp2_fast(x.G[r]);
+        const float A = s.diagonal[i][r].x, E = ex2_approx(x.G[r]);
         const float P = (float)a.scale * E * (float)s.raw[0][i][x.d];
-        const float W = exp2_fast(s.G_last[x.d] - x.G[r]) * (float)s.raw[1][i][x.d];
+        const float W = ex2_approx(s.G_last[x.d] - x.G[r]) * (float)s.raw[1][i][x.d];
         const float Q = E * (float)s.raw[2][i][x.d];
         float dq2 = 0.0f, dk2 = 0.0f, dkt = 0.0f;
         row_pairs(s, r, q, beta * k, x, dq2, dk2);
@@ -42,7 +43,7 @@ static __device__ __forceinline__ void gather(const struct kcp_wy_backward &a,
         float rows = q * P + beta * k * Q;
         by_rows += rows;
         if (x.B) {
-            const float E16 = exp2_fast(x.G[r] - x.G[0]);
+            const float E16 = ex2_approx(x.G[r] - x.G[0]);
             const float y0 = E16 * (float)s.qE[0][x.B - 1][r][x.d];
             const float y1 = E16 * (float)s.qE[1][x.B - 1][r][x.d];
             rows += q * y0 + beta * k * y1;
@@ -51,8 +52,8 @@ static __device__ __forceinline__ void gather(const struct kcp_wy_backward &a,
         #pragma unroll
         for (int I = 1; I < 4; I++)
             if (I > x.B) {
-                const float y = exp2_fast(s.G_first[I][x.d] - x.G[r])
-                              * (float)s.kF[tile_of(I, x.B)][r][x.d];
+                const float y = ex2_approx(s.G_first[I][x.d] - x.G[r])
+                                * (float)s.kF[tile_of(I, x.B)][r][x.d];
                 dkt += y;
                 far[I] += k * y;
             }
@@ -76,8 +77,9 @@ static __device__ __forceinline__ void gather(const struct kcp_wy_backward &a,
 // dg_t = exp2(G_last) sum_v h dS + what lies in other blocks + sums of the own one.
 template <int K>
 static __device__ __forceinline__ void gates(const struct kcp_wy_backward &a,
-                                             struct span z, int n, int d0, float h_dS,
-                                             struct pair_room &s, struct column &x)
+                                             struct token_range z, int n, int d0,
+                                             float h_dS, struct pair_room &s,
+                                             struct column &x)
 {
     float sum = h_dS;
     #pragma unroll
@@ -109,7 +111,7 @@ void wy_pairs(const struct kcp_wy_backward a, const struct between b)
     const int c = blockIdx.x, m = blockIdx.y, i = threadIdx.x;
     const int group = heads == 1 ? 1 : a.HV / a.H;
     if (i == 0)
-        s.z = chunk_span(a, ((const int *)a.sc)[c], c), s.end = (m + 1) * group;
+        s.z = chunk_tokens(a, ((const int *)a.sc)[c], c), s.end = (m + 1) * group;
     __syncthreads();
 
     for (int n = m * group; n < (heads == 1 ? m + 1 : s.end); n++) {
@@ -119,7 +121,7 @@ void wy_pairs(const struct kcp_wy_backward a, const struct between b)
         #pragma unroll 1
         for (int d0 = 0; d0 < K; d0 += COLS) {
             struct column x;
-            copies_wait<0>();
+            cp_async_wait<0>();
             __syncthreads();
             where(x);
             load_column(s, x);
@@ -131,8 +133,8 @@ void wy_pairs(const struct kcp_wy_backward a, const struct between b)
             where(x);
             for (int r = 0; r < 16; r++) x.k[r] = kept(s, 16 * x.B + r, x.d);
             add_rows(x.k, d0 == 0, s.of_beta[x.d / 32] + 16 * x.B);
-            const float h_dS = exp2_fast(s.G_last[x.d])
-                             * b.h_dS[((int64_t)c * a.HV + n) * K + d0 + x.d];
+            const float h_dS = ex2_approx(s.G_last[x.d])
+                               * b.h_dS[((int64_t)c * a.HV + n) * K + d0 + x.d];
             __syncthreads();
             if (d0 + COLS < K) fetch_raw(a, b, s.z, m, n, d0 + COLS, s);
             gates<K>(a, s.z, n, d0, h_dS, s, x);
@@ -200,7 +202,7 @@ int v3_wy_backward(void *args)
     const int K = a->K, V = a->V;
     if (a->C != CHUNK || (K != 64 && K != 128) || (V != 64 && V != 128)) return KCP_NA;
     for (const void *x : p)
-        if (!aligned_16(x)) return KCP_NA;
+        if (!is_aligned_16(x)) return KCP_NA;
     if (a->work_bytes < v3_wy_backward_work(args)) return KCP_BAD;
     if (!a->NC) return KCP_OK;
     if (K == 64) return V == 64 ? launch<64, 64>(a) : launch<64, 128>(a);

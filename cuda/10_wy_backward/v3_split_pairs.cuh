@@ -17,7 +17,7 @@ enum { COLS = 64, LX = COLS + PAD, TILES = 6, LT = 56 };
 struct pair_room {
     float G[CHUNK][COLS];                // first: its address is the block's own
     bf16 k[CHUNK][COLS];
-    struct span z;                       // here, for registers are short,
+    struct token_range z;                // here, for registers are short,
     int end;                             // and the end of the value heads
     __align__(16) bf16 tri[2][48][LT];   // dAqk, dL: rows from 16, columns to 47
     float2 diagonal[CHUNK][16];          // dAqk_ij, dL_ij of the tiles on the diagonal
@@ -36,16 +36,16 @@ static __device__ __forceinline__ int tile_of(int I, int J)
 
 // The chunk's dAqk, dL and beta; four columns of a row of the diagonal tiles a thread.
 static __device__ void fetch_matrices(const struct kcp_wy_backward &a, const bf16 *dL_,
-                                      struct span z, int n, struct pair_room &s)
+                                      struct token_range z, int n, struct pair_room &s)
 {
     const int64_t stride = (int64_t)a.HV * CHUNK;
     for (int at = threadIdx.x; at < 2 * 48 * 6; at += blockDim.x) {
         const int w = at / 288, i = at / 6 % 48, j = at % 6 * 8, t = i + 16;
         if (j / 16 >= t / 16) continue;
         const bf16 *from = in<bf16>(w ? dL_ : a.dAqk, z.t, a.HV, n, CHUNK) + j;
-        copy_async(&s.tri[w][i][j], from + (t < z.len ? t : 0) * stride, t < z.len);
+        cp_async_16(&s.tri[w][i][j], from + (t < z.len ? t : 0) * stride, t < z.len);
     }
-    copies_commit();
+    cp_async_commit();
     const int i = threadIdx.x / 4, j = threadIdx.x % 4 * 4, there = i < z.len;
     const int64_t at = (z.t * a.HV + n) * CHUNK + j
                      + (there ? i * stride + i / 16 * 16 : 0);
@@ -77,8 +77,8 @@ static __device__ __forceinline__ float kept(const struct pair_room &s, int i, i
 
 // P, W, Q and q of 64 columns.
 static __device__ void fetch_raw(const struct kcp_wy_backward &a,
-                                 const struct between &b, struct span z, int m, int n,
-                                 int d0, struct pair_room &s)
+                                 const struct between &b, struct token_range z, int m,
+                                 int n, int d0, struct pair_room &s)
 {
     const int64_t at = (z.t * a.HV + n) * a.K + d0;
     const bf16 *q = in<bf16>(a.q, z.t, a.H, m, a.K) + d0;
@@ -86,14 +86,14 @@ static __device__ void fetch_raw(const struct kcp_wy_backward &a,
     fetch_block<CHUNK, COLS, 256>(s.raw[1][0], b.W + at, a.HV * a.K, z.len);
     fetch_block<CHUNK, COLS, 256>(s.raw[2][0], b.Q + at, a.HV * a.K, z.len);
     fetch_block<CHUNK, COLS, 256>(s.q[0], q, a.H * a.K, z.len);
-    copies_commit();
+    cp_async_commit();
 }
 
 // G and k of 64 columns, on their way while the 64 before are worked on. Rows past the
 // last repeat its G, and have no k.
 static __device__ __forceinline__ void fetch_column(const struct kcp_wy_backward &a,
-                                                    struct span z, int m, int n, int d0,
-                                                    struct pair_room &s)
+                                                    struct token_range z, int m, int n,
+                                                    int d0, struct pair_room &s)
 {
     const bf16 *k = in<bf16>(a.k, z.t, a.H, m, a.K) + d0;
     const float *G = in<float>(a.G, z.t, a.HV, n, a.KG) + (a.KG > 1 ? d0 : 0);
@@ -102,19 +102,19 @@ static __device__ __forceinline__ void fetch_column(const struct kcp_wy_backward
     #pragma unroll
     for (int r = 0; r < 2; r++) {
         const int i = t / 8 + 32 * r, d = t % 8 * 8, there = i < z.len;
-        copy_async(&s.k[i][d], row_at(k, there ? i : 0, 2 * a.H * a.K) + d, there);
+        cp_async_16(&s.k[i][d], row_at(k, there ? i : 0, 2 * a.H * a.K) + d, there);
     }
     #pragma unroll
     for (int r = 0; r < 4 && a.KG > 1; r++) {
         const int i = t / 16 + 16 * r, d = t % 16 * 4;
-        copy_async(&s.G[i][d], row_at(G, min(i, z.len - 1), 4 * a.HV * a.KG) + d, 1);
+        cp_async_16(&s.G[i][d], row_at(G, min(i, z.len - 1), 4 * a.HV * a.KG) + d, 1);
     }
     if (a.KG == 1 && d0 == 0) {          // GDN: one number a row, for all columns
         const float g = *row_at(G, min(t / 4, z.len - 1), 4 * a.HV);
         for (int r = 0; r < 4; r++)
             *(float4 *)&s.G[t / 4][16 * r + t % 4 * 4] = make_float4(g, g, g, g);
     }
-    copies_commit();
+    cp_async_commit();
 }
 
 // What thread (d, B) holds of its 16 rows.
@@ -154,12 +154,12 @@ static __device__ __forceinline__ void make_factors(struct pair_room &s,
             const float G = s.G[16 * I][x.d];
             #pragma unroll
             for (int r = 0; r < 16; r++)
-                s.kF[tile_of(I, x.B)][r][x.d] = x.k[r] * exp2_fast(G - x.G[r]);
+                s.kF[tile_of(I, x.B)][r][x.d] = x.k[r] * ex2_approx(G - x.G[r]);
         }
     if (x.B)
         #pragma unroll
         for (int r = 0; r < 16; r++) {
-            const float E = exp2_fast(x.G[r] - x.G[0]);
+            const float E = ex2_approx(x.G[r] - x.G[0]);
             s.qE[0][x.B - 1][r][x.d] = (float)s.q[16 * x.B + r][x.d] * E;
             s.qE[1][x.B - 1][r][x.d] = x.k[r] * E * s.beta[16 * x.B + r];
         }
@@ -172,7 +172,7 @@ static __device__ __forceinline__ void products(struct pair_room &s)
     int i = threadIdx.x;
     asm volatile("" : "+r"(i));
     const int lane = i % 32, d0 = i / 32 % 4 * 16;
-    const int by_rows = i < 128, down = tiles_down(lane, LX) + d0;
+    const int by_rows = i < 128, down = ldmatrix_offset_a(lane, LX) + d0;
     float y[TILES][2][4] = {};
     uint32_t a[4], b[4];
 
@@ -186,14 +186,15 @@ static __device__ __forceinline__ void products(struct pair_room &s)
                 const bf16 *tile = &s.tri[w][16 * (I - 1)][16 * J];
                 const int to = tile_of(I, J);
                 if (by_rows) {
-                    load_tiles(a, tile + tiles_down(lane, LT));
-                    load_tiles_t(b, s.kF[to][0] + down);
-                    mma(y[3 * w + I - 1][0], a, b[0], b[1]);
-                    mma(y[3 * w + I - 1][1], a, b[2], b[3]);
+                    ldmatrix_x4(a, tile + ldmatrix_offset_a(lane, LT));
+                    ldmatrix_x4_trans(b, s.kF[to][0] + down);
+                    mma_m16n8k16(y[3 * w + I - 1][0], a, b[0], b[1]);
+                    mma_m16n8k16(y[3 * w + I - 1][1], a, b[2], b[3]);
                 } else {
-                    load_tiles_t(a, tile + tiles_across(lane, LT));
-                    load_tiles_t(b, s.qE[w][I - 1][0] + down);
-                    mma(y[to][0], a, b[0], b[1]), mma(y[to][1], a, b[2], b[3]);
+                    ldmatrix_x4_trans(a, tile + ldmatrix_offset_b(lane, LT));
+                    ldmatrix_x4_trans(b, s.qE[w][I - 1][0] + down);
+                    mma_m16n8k16(y[to][0], a, b[0], b[1]),
+                        mma_m16n8k16(y[to][1], a, b[2], b[3]);
                 }
             }
     //< kernel-tiles
@@ -202,8 +203,8 @@ static __device__ __forceinline__ void products(struct pair_room &s)
     #pragma unroll
     for (int h = 0; h < 4 * TILES; h++)
         *(uint32_t *)(to + (h / 4 * 16 + lane / 4 + h % 2 * 8) * LX + d0 + h / 2 % 2 * 8
-                      + lane % 4 * 2) =
-            pack(y[h / 4][h / 2 % 2][h % 2 * 2], y[h / 4][h / 2 % 2][h % 2 * 2 + 1]);
+                      + lane % 4 * 2) = pack_bf16x2(y[h / 4][h / 2 % 2][h % 2 * 2],
+                                                    y[h / 4][h / 2 % 2][h % 2 * 2 + 1]);
     __syncthreads();
 }
 
@@ -220,7 +221,7 @@ static __device__ __forceinline__ void row_pairs(const struct pair_room &s, int 
     for (int j = 0; j < i; j++) {
         const float4 two = row[j / 2];               // dAqk_ij, dL_ij of two columns
         const float A = j % 2 ? two.z : two.x, L = j % 2 ? two.w : two.y;
-        const float D = exp2_fast(x.G[i] - x.G[j]), kD = x.k[j] * D;
+        const float D = ex2_approx(x.G[i] - x.G[j]), kD = x.k[j] * D;
         dq2 += A * kD;
         dk2 += L * kD;
         x.dkt[j] += (A * q + L * beta_k) * D;

@@ -65,8 +65,8 @@ static __device__ __forceinline__ void fetch_block(bf16 *to, const void *from,
     #pragma unroll
     for (int r = 0; r < rows / step; r++) {
         const int i = i0 + r * step, there = i < len;
-        copy_async(to + i * (width + PAD) + d, row_at(x, there ? i : 0, 2 * stride),
-                   there);
+        cp_async_16(to + i * (width + PAD) + d, row_at(x, there ? i : 0, 2 * stride),
+                    there);
     }
 }
 
@@ -88,18 +88,18 @@ static __device__ __forceinline__ void rows_by_rows(slab &x, slab &y, const bf16
                                                     const bf16 *Y, const bf16 *H)
 {
     const int lane = threadIdx.x % 32, ld = depth + PAD;
-    const int down = tiles_down(lane, ld), across = tiles_across(lane, ld);
+    const int down = ldmatrix_offset_a(lane, ld), across = ldmatrix_offset_b(lane, ld);
     #pragma unroll
     for (int p = 0; p < depth; p += 16) {
         uint32_t a[4], b[4];
-        load_tiles(b, H + p + across);
+        ldmatrix_x4(b, H + p + across);
         #pragma unroll
         for (int t = 0; t < 4; t++) {
-            load_tiles(a, X + t * 16 * ld + p + down);
-            mma(x[t][0], a, b[0], b[1]), mma(x[t][1], a, b[2], b[3]);
+            ldmatrix_x4(a, X + t * 16 * ld + p + down);
+            mma_m16n8k16(x[t][0], a, b[0], b[1]), mma_m16n8k16(x[t][1], a, b[2], b[3]);
             if (!two) continue;
-            load_tiles(a, Y + t * 16 * ld + p + down);
-            mma(y[t][0], a, b[0], b[1]), mma(y[t][1], a, b[2], b[3]);
+            ldmatrix_x4(a, Y + t * 16 * ld + p + down);
+            mma_m16n8k16(y[t][0], a, b[0], b[1]), mma_m16n8k16(y[t][1], a, b[2], b[3]);
         }
     }
 }
@@ -112,11 +112,12 @@ static __device__ __forceinline__ void turned_by_columns(slab &d, const bf16 *A,
     #pragma unroll
     for (int i = 0; i < 4; i++) {
         uint32_t a[4], b[4];
-        load_tiles_t(b, X + i * 16 * ld + tiles_down(lane, ld));
+        ldmatrix_x4_trans(b, X + i * 16 * ld + ldmatrix_offset_a(lane, ld));
         #pragma unroll
         for (int t = 0; t <= i; t++) {
-            load_tiles_t(a, A + i * 16 * LC + t * 16 + tiles_across(lane, LC));
-            mma(d[t][0], a, b[0], b[1]), mma(d[t][1], a, b[2], b[3]);
+            ldmatrix_x4_trans(a,
+                              A + i * 16 * LC + t * 16 + ldmatrix_offset_b(lane, LC));
+            mma_m16n8k16(d[t][0], a, b[0], b[1]), mma_m16n8k16(d[t][1], a, b[2], b[3]);
         }
     }
 }
@@ -131,7 +132,7 @@ static __device__ __forceinline__ void put(bf16 *to, int stride, int len, const 
     for (int h = 0; h < 8; h++) {
         const int i = row_in(h / 2, h % 2 * 2);
         const float *y = x[h / 2][0] + h % 2 * 2, *z = x[h / 2][1] + h % 2 * 2;
-        const uint32_t p = pack(y[0], y[1]), q = pack(z[0], z[1]);
+        const uint32_t p = pack_bf16x2(y[0], y[1]), q = pack_bf16x2(z[0], z[1]);
         const uint32_t other = __shfl_xor_sync(~0u, odd ? p : q, 1);
         if (i >= len) continue;
         *(uint2 *)row_at(first, i, 2 * stride) =
@@ -154,8 +155,8 @@ static __device__ __forceinline__ void tile_product(float (*d)[4], const bf16 *X
     uint32_t a[4], b[4];
     #pragma unroll 4
     for (int p = 0; p < depth; p += 16) {
-        load_tiles(a, X + p + tiles_down(lane, ld));
-        load_tiles(b, Y + p + tiles_across(lane, ld));
-        mma(d[0], a, b[0], b[1]), mma(d[1], a, b[2], b[3]);
+        ldmatrix_x4(a, X + p + ldmatrix_offset_a(lane, ld));
+        ldmatrix_x4(b, Y + p + ldmatrix_offset_b(lane, ld));
+        mma_m16n8k16(d[0], a, b[0], b[1]), mma_m16n8k16(d[1], a, b[2], b[3]);
     }
 }

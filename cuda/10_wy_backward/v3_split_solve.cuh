@@ -5,19 +5,19 @@
 #include "v3_split_room.cuh"
 
 template <int K, int V>
-static __device__ void fetch(const struct kcp_wy_backward &a, struct span z, int c,
-                             int n, struct room<K, V> &s)
+static __device__ void fetch(const struct kcp_wy_backward &a, struct token_range z,
+                             int c, int n, struct room<K, V> &s)
 {
     const int64_t state = ((int64_t)c * a.HV + n) * K * V, row = z.t * a.HV + n;
     const int ld = a.HV * V;
     fetch_block<K, V, 2 * K>(s.h[0], (const bf16 *)a.h + state, V, K);
     fetch_block<CHUNK, V, 2 * K>(s.dO[0], (const bf16 *)a.do_ + row * V, ld, z.len);
     fetch_block<CHUNK, V, 2 * K>(s.dU[0], (const bf16 *)a.dU + row * V, ld, z.len);
-    copies_commit();
+    cp_async_commit();
     fetch_block<K, V, 2 * K>(s.dS[0], (const bf16 *)a.dh + state, V, K);
     fetch_block<CHUNK, CHUNK, 2 * K>(s.A[0], (const bf16 *)a.A + row * CHUNK,
                                      a.HV * CHUNK, z.len);
-    copies_commit();
+    cp_async_commit();
     for (int i = threadIdx.x; i < CHUNK; i += blockDim.x)
         s.beta[i] = i < z.len ? in<float>(a.beta, z.t + i, 1, 0, a.HV)[n] : 0.0f;
 }
@@ -46,7 +46,7 @@ struct keys { uint4 k[4]; float4 G[8]; };
 
 template <int K>
 static __device__ __forceinline__ void load_keys(const struct kcp_wy_backward &a,
-                                                 struct span z, int n,
+                                                 struct token_range z, int n,
                                                  struct keys<K> &x)
 {
     const int d = threadIdx.x % (K / 8) * 8, m = n / (a.HV / a.H);
@@ -74,42 +74,43 @@ static __device__ __forceinline__ void decayed_keys(struct room<K, V> &s,
         const uint4 k = x.k[r];
         const float4 y = x.G[2 * r], z = x.G[2 * r + 1];
         *(uint4 *)&s.kE[threadIdx.x / (K / 8) + 16 * r][threadIdx.x % (K / 8) * 8] =
-            make_uint4(pack(low(k.x) * exp2_fast(y.x), high(k.x) * exp2_fast(y.y)),
-                       pack(low(k.y) * exp2_fast(y.z), high(k.y) * exp2_fast(y.w)),
-                       pack(low(k.z) * exp2_fast(z.x), high(k.z) * exp2_fast(z.y)),
-                       pack(low(k.w) * exp2_fast(z.z), high(k.w) * exp2_fast(z.w)));
+            make_uint4(
+                pack_bf16x2(low(k.x) * ex2_approx(y.x), high(k.x) * ex2_approx(y.y)),
+                pack_bf16x2(low(k.y) * ex2_approx(y.z), high(k.y) * ex2_approx(y.w)),
+                pack_bf16x2(low(k.z) * ex2_approx(z.x), high(k.z) * ex2_approx(z.y)),
+                pack_bf16x2(low(k.w) * ex2_approx(z.z), high(k.w) * ex2_approx(z.w)));
     }
 }
 
 // P and dw need h, W needs dS; each leaves room for what comes next.
 template <int K, int V>
 static __device__ void states(const struct kcp_wy_backward &a, const struct between &b,
-                              struct span z, int c, int n, struct room<K, V> &s, int d0,
-                              struct keys<K> &keys)
+                              struct token_range z, int c, int n, struct room<K, V> &s,
+                              int d0, struct keys<K> &keys)
 {
     const int64_t row = z.t * a.HV + n;
     slab P = {}, dw = {}, W = {};
-    copies_wait<1>();
+    cp_async_wait<1>();
     __syncthreads();
     rows_by_rows<V, 1>(P, dw, s.dO[0], s.dU[0], s.h[d0]);
-    copies_wait<0>();
+    cp_async_wait<0>();
     __syncthreads();
     fetch_block<CHUNK, V, 2 * K>(s.v_new[0], (const bf16 *)a.v_new + row * V, a.HV * V,
                                  z.len);
-    copies_commit();
+    cp_async_commit();
     dot_states<V>(s.h[d0], s.dS[d0], b.h_dS + ((int64_t)c * a.HV + n) * K + d0);
     put(b.P + row * K + d0, a.HV * K, z.len, P);
     __syncthreads();
     fetch_block<CHUNK, V, 2 * K>(s.v[0], (const bf16 *)a.v + row * V, a.HV * V, z.len);
-    copies_commit();
+    cp_async_commit();
     #pragma unroll
     for (int h = 0; h < 16; h++) {
         const int i = row_in(h / 4, h % 2 * 2), e = column_in(h / 2 % 2, 0);
         const float *y = dw[h / 4][h / 2 % 2] + h % 2 * 2;
-        *(uint32_t *)&s.dw[i][d0 + e] = pack(-y[0], -y[1]);
+        *(uint32_t *)&s.dw[i][d0 + e] = pack_bf16x2(-y[0], -y[1]);
     }
     load_keys<K>(a, z, n, keys);
-    copies_wait<1>();
+    cp_async_wait<1>();
     __syncthreads();
     rows_by_rows<V, 0>(W, W, s.v_new[0], s.v_new[0], s.dS[d0]);
     put(b.W + row * K + d0, a.HV * K, z.len, W);
@@ -128,8 +129,9 @@ static __device__ void make_dA(struct room<K, V> &s)
         for (int h = 0; h < 4; h++) {
             const int i = row_in(I, h % 2 * 2), j = 16 * J + column_in(h / 2, 0);
             const float *x = d[h / 2] + h % 2 * 2;
-            *(uint32_t *)&s.dA[i][j] = pack(j < i ? x[0] * s.beta[j] : 0.0f,
-                                            j + 1 < i ? x[1] * s.beta[j + 1] : 0.0f);
+            *(uint32_t *)&s.dA[i][j] =
+                pack_bf16x2(j < i ? x[0] * s.beta[j] : 0.0f,
+                            j + 1 < i ? x[1] * s.beta[j + 1] : 0.0f);
         }
     }
 }
@@ -144,13 +146,13 @@ static __device__ void make_X(struct room<K, V> &s)
         float d[2][4] = {};
         for (int p = 0; p <= 16 * J; p += 16) {
             uint32_t a[4], b[4];
-            load_tiles(a, &s.dA[16 * I][p] + tiles_down(lane, LC));
-            load_tiles(b, &s.A[16 * J][p] + tiles_across(lane, LC));
-            mma(d[0], a, b[0], b[1]), mma(d[1], a, b[2], b[3]);
+            ldmatrix_x4(a, &s.dA[16 * I][p] + ldmatrix_offset_a(lane, LC));
+            ldmatrix_x4(b, &s.A[16 * J][p] + ldmatrix_offset_b(lane, LC));
+            mma_m16n8k16(d[0], a, b[0], b[1]), mma_m16n8k16(d[1], a, b[2], b[3]);
         }
         for (int h = 0; h < 4; h++)
             *(uint32_t *)&s.X[row_in(I, h % 2 * 2)][16 * J + column_in(h / 2, 0)] =
-                pack(d[h / 2][h % 2 * 2], d[h / 2][h % 2 * 2 + 1]);
+                pack_bf16x2(d[h / 2][h % 2 * 2], d[h / 2][h % 2 * 2 + 1]);
     }
 }
 
@@ -164,9 +166,9 @@ static __device__ void make_dL(struct room<K, V> &s, bf16 *dL, int stride, int l
         float d[2][4] = {};
         for (int p = 16 * I; p < CHUNK; p += 16) {
             uint32_t a[4], b[4];
-            load_tiles_t(a, &s.A[p][16 * I] + tiles_across(lane, LC));
-            load_tiles_t(b, &s.X[p][16 * J] + tiles_down(lane, LC));
-            mma(d[0], a, b[0], b[1]), mma(d[1], a, b[2], b[3]);
+            ldmatrix_x4_trans(a, &s.A[p][16 * I] + ldmatrix_offset_b(lane, LC));
+            ldmatrix_x4_trans(b, &s.X[p][16 * J] + ldmatrix_offset_a(lane, LC));
+            mma_m16n8k16(d[0], a, b[0], b[1]), mma_m16n8k16(d[1], a, b[2], b[3]);
         }
         #pragma unroll
         for (int h = 0; h < 4; h++) {
@@ -174,7 +176,7 @@ static __device__ void make_dL(struct room<K, V> &s, bf16 *dL, int stride, int l
             const float *x = d[h / 2] + h % 2 * 2;
             if (i < len)
                 *(uint32_t *)row_at(dL + j, i, 2 * stride) =
-                    pack(j < i ? -x[0] : 0.0f, j + 1 < i ? -x[1] : 0.0f);
+                    pack_bf16x2(j < i ? -x[0] : 0.0f, j + 1 < i ? -x[1] : 0.0f);
         }
     }
 }
@@ -182,7 +184,8 @@ static __device__ void make_dL(struct room<K, V> &s, bf16 *dL, int stride, int l
 // dvb = A^T dU, dv = beta dvb, and by rows the sum of dvb v; Q = A^T dw.
 template <int K, int V>
 static __device__ void through_A(const struct kcp_wy_backward &a, bf16 *Q_,
-                                 struct span z, int n, struct room<K, V> &s, int d0)
+                                 struct token_range z, int n, struct room<K, V> &s,
+                                 int d0)
 {
     float x[8] = {};
     for (int v0 = d0; v0 < V; v0 += K) {
@@ -217,7 +220,7 @@ void wy_solve(const struct kcp_wy_backward a, const struct between b)
     extern __shared__ __align__(128) unsigned char shared[];
     struct room<K, V> &s = *(struct room<K, V> *)shared;
     const int c = blockIdx.x, n = blockIdx.y, d0 = threadIdx.x / 32 * 16;
-    const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+    const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
     const int64_t row = z.t * a.HV + n;
     struct keys<K> keys;
 
@@ -225,7 +228,7 @@ void wy_solve(const struct kcp_wy_backward a, const struct between b)
     states<K, V>(a, b, z, c, n, s, d0, keys);
     __syncthreads();
     decayed_keys<K, V>(s, keys);
-    copies_wait<0>();
+    cp_async_wait<0>();
     __syncthreads();
     make_dA<K, V>(s);
     through_A<K, V>(a, b.Q + row * K, z, n, s, d0);

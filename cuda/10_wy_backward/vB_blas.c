@@ -111,7 +111,7 @@ static void block(const struct cut *x, int i0, int i1)
             }
 }
 
-/* GDN: D goes onto the matrices, i > j only; P and Q hold them. */
+/* GDN: D goes onto the matrices, i > j only; P and Q fence_operand them. */
 static void scalar(const struct cut *x)
 {
     const int K = x->K, C = x->C, n = x->rows;

@@ -12,8 +12,9 @@
 // One chunk of one column: x = kg y + dv_local, then y <- Lambda y + scale qg^T dO -
 // w^T x.
 template <class X>
-static __device__ void back_chunk(const struct kcp_merge_backward &a, struct span z,
-                                  int n, int col, float *y, float *x)
+static __device__ void back_chunk(const struct kcp_merge_backward &a,
+                                  struct token_range z, int n, int col, float *y,
+                                  float *x)
 {
     const int64_t last = z.t + z.len - 1;
     const int of_h = col < a.V;
@@ -48,7 +49,7 @@ static __global__ void back(const struct kcp_merge_backward a)
     for (int i = 0; i < a.K; i++)
         y[i] = !of_h ? i == col - a.V : dh_end ? dh_end[(state + i) * a.V + col] : 0.0f;
     for (int c = cn[s + 1] - 1; c >= cn[s]; c--)
-        back_chunk<X>(a, chunk_span(a, s, c), n, col, y, x);
+        back_chunk<X>(a, chunk_tokens(a, s, c), n, col, y, x);
     for (int i = 0; i < a.K; i++)
         dmap[of_h ? i * VK + col : (col - a.V) * VK + a.V + i] = y[i];
 }

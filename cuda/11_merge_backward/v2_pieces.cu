@@ -16,21 +16,22 @@ struct tiles {
 };
 
 template <int K>
-static __device__ void fetch(const struct kcp_merge_backward &a, struct span z, int n,
-                             int v0, int of_h, struct tiles<K> *s)
+static __device__ void fetch(const struct kcp_merge_backward &a, struct token_range z,
+                             int n, int v0, int of_h, struct tiles<K> *s)
 {
     const struct rows q = rows_of(a, z.t, n, a.qg, a.q);
     const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
     const int64_t HV = a.HV, V = a.V;
-    fetch_rows<K>(s->w[0], in<bf16>(a.w, z.t, a.HV, n, K), HV * K, z.len);
-    fetch_rows<K>(s->k[0], k.x, k.ld, z.len);
+    cp_async_rows<K>(s->w[0], in<bf16>(a.w, z.t, a.HV, n, K), HV * K, z.len);
+    cp_async_rows<K>(s->k[0], k.x, k.ld, z.len);
     if (of_h) {
-        fetch_rows<K>(s->q[0], q.x, q.ld, z.len);
-        fetch_rows<64>(s->dO[0], in<bf16>(a.do_, z.t, a.HV, n, V) + v0, HV * V, z.len);
-        fetch_rows<64>(s->dv[0], in<bf16>(a.dv_local, z.t, a.HV, n, V) + v0, HV * V,
-                       z.len);
+        cp_async_rows<K>(s->q[0], q.x, q.ld, z.len);
+        cp_async_rows<64>(s->dO[0], in<bf16>(a.do_, z.t, a.HV, n, V) + v0, HV * V,
+                          z.len);
+        cp_async_rows<64>(s->dv[0], in<bf16>(a.dv_local, z.t, a.HV, n, V) + v0, HV * V,
+                          z.len);
     }
-    copies_commit();
+    cp_async_commit();
 }
 
 // x = kg y + dv_local, then y <- Lambda y + scale qg^T dO - w^T x; no dv_local and no
@@ -59,7 +60,7 @@ static __device__ void walk(const struct kcp_merge_backward &a, int z, int n, in
 {
     const int *cn = (const int *)a.cn, c0 = cn[z], c1 = cn[z + 1];
     if (c0 < c1) {
-        const struct span first = chunk_span(a, z, c1 - 1);
+        const struct token_range first = chunk_tokens(a, z, c1 - 1);
         fetch<K>(a, first, n, v0, pieces == 1, s);
         write_gate(a, read_gate(a, first, n, K), K, s->decay, s->eq, s->ek);
     }
@@ -67,12 +68,12 @@ static __device__ void walk(const struct kcp_merge_backward &a, int z, int n, in
         struct tiles<K> *now = s + (c1 - 1 - c) % 2, *next = s + (c1 - c) % 2;
         struct gate_share g = {};
         if (c > c0) {
-            const struct span ahead = chunk_span(a, z, c - 1);
+            const struct token_range ahead = chunk_tokens(a, z, c - 1);
             fetch<K>(a, ahead, n, v0, pieces == 1, next);
             g = read_gate(a, ahead, n, K);
-            copies_wait<1>();
+            cp_async_wait<1>();
         } else {
-            copies_wait<0>();
+            cp_async_wait<0>();
         }
         __syncthreads();
         retreat<K, pieces>(now, threadIdx.x / 32 * 16, y);
@@ -120,7 +121,7 @@ int v2_merge_backward(void *args)
     const void *p[] = { a->q, a->k, a->qg, a->kg, a->w, a->do_, a->dv_local };
     if (a->C != CHUNK || a->V % 64 || (a->K != 64 && a->K != 128)) return KCP_NA;
     for (const void *x : p)
-        if (!aligned_16(x)) return KCP_NA;
+        if (!is_aligned_16(x)) return KCP_NA;
     if (!a->NS) return KCP_OK;
     return a->K == 64 ? launch<64>(a) : launch<128>(a);
 }

@@ -11,20 +11,20 @@
 // for two stages: a chunk is copied while the one before it is in its second half. With
 // reuse_M there are no columns of N. Turns as in chapter 05.
 enum { W, KG, QG, DO, DV, STAGES = 2, THREADS = 256 };
-typedef struct ring<5, STAGES> tiles;
+typedef struct stage_ring<5, STAGES> tiles;
 
-static __device__ void fetch(const struct kcp_merge_backward &a, struct span z, int n,
-                             int of_h, bf16 (*to)[2 * PANEL])
+static __device__ void fetch(const struct kcp_merge_backward &a, struct token_range z,
+                             int n, int of_h, bf16 (*to)[2 * SWIZZLE128_TILE])
 {
     const struct rows q = rows_of(a, z.t, n, a.qg, a.q);
     const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
     const int64_t HV = a.HV, ld = HV * DIM;
-    fetch_panels(to[W], in<bf16>(a.w, z.t, HV, n, DIM), ld, z.len);
-    fetch_panels(to[KG], k.x, k.ld, z.len);
+    cp_async_swizzled_rows(to[W], in<bf16>(a.w, z.t, HV, n, DIM), ld, z.len);
+    cp_async_swizzled_rows(to[KG], k.x, k.ld, z.len);
     if (!of_h) return;
-    fetch_panels(to[QG], q.x, q.ld, z.len);
-    fetch_panels(to[DO], in<bf16>(a.do_, z.t, HV, n, DIM), ld, z.len);
-    fetch_panels(to[DV], in<bf16>(a.dv_local, z.t, HV, n, DIM), ld, z.len);
+    cp_async_swizzled_rows(to[QG], q.x, q.ld, z.len);
+    cp_async_swizzled_rows(to[DO], in<bf16>(a.do_, z.t, HV, n, DIM), ld, z.len);
+    cp_async_swizzled_rows(to[DV], in<bf16>(a.dv_local, z.t, HV, n, DIM), ld, z.len);
 }
 
 // N <- Lambda N - w^T (kg N), on a warpgroup's 64 columns.
@@ -32,27 +32,27 @@ static __device__ __forceinline__ void retreat_N(const tiles *s, int at, int gdn
                                                  float (*N)[4])
 {
     float x[8][4];
-    group_times_rows<2>(x, N, s->tile[at][KG]);
+    warpgroup_times_rows<2>(x, N, s->tile[at][KG]);
     if (gdn) scale_columns<8>(x, s->ek[at]);
-    group_decay_minus(N, x, s->tile[at][W], s->decay[at]);
+    warpgroup_decay_minus(N, x, s->tile[at][W], s->decay[at]);
 }
 
 // x = kg y + dv_local, then y <- Lambda y + scale qg^T dO - w^T x.
 static __device__ __forceinline__ void retreat_h(const tiles *s, int at, int gdn,
                                                  float (*y)[4])
 {
-    const int half = threadIdx.x / 128 * PANEL;
+    const int half = threadIdx.x / 128 * SWIZZLE128_TILE;
     float x[8][4], d[8][4];
-    group_times_rows<1>(x, y, s->tile[at][KG]);
+    warpgroup_times_rows<1>(x, y, s->tile[at][KG]);
     if (gdn) scale_columns<8>(x, s->ek[at]);
-    from_panel(d, s->tile[at][DV] + half);
+    ldmatrix_swizzled(d, s->tile[at][DV] + half);
     #pragma unroll
     for (int i = 0; i < 32; i++) x[i / 4][i % 4] = -x[i / 4][i % 4] - d[i / 4][i % 4];
     scale_columns<16>(y, s->decay[at]);
-    group_add_rows(y, x, s->tile[at][W]);
-    from_panel(d, s->tile[at][DO] + half);
+    warpgroup_add_rows(y, x, s->tile[at][W]);
+    ldmatrix_swizzled(d, s->tile[at][DO] + half);
     scale_columns<8>(d, s->eq[at]);
-    group_add_rows(y, d, s->tile[at][QG]);
+    warpgroup_add_rows(y, d, s->tile[at][QG]);
 }
 
 // All chunks of stretch z, the last one first.
@@ -66,32 +66,32 @@ static __device__ __forceinline__ void walk(const struct kcp_merge_backward &a, 
     struct gate_share g = {};
 
     if (count) {
-        fetch(a, chunk_span(a, z, last), n, of_h, s->tile[0]);
-        copies_commit();
-        g = read_gate(a, chunk_span(a, z, last), n, DIM);
+        fetch(a, chunk_tokens(a, z, last), n, of_h, s->tile[0]);
+        cp_async_commit();
+        g = read_gate(a, chunk_tokens(a, z, last), n, DIM);
     }
     for (int i = -1; i < count; i++) {
         const int at = i & 1, next = at ^ 1;
         if (i >= 0) {
-            turn_wait(&s->full[at], i / STAGES);
+            mbarrier_wait(&s->full[at], i / STAGES);
             if (of_N && group == 0) retreat_N(s, at, gdn, N);
             if (of_h && group == 1) retreat_h(s, at, gdn, y);
             if (i + 1 < count) {
-                if (i > 0) turn_wait(&s->empty[next], (i + 1) / STAGES - 1);
-                fetch(a, chunk_span(a, z, last - i - 1), n, of_h, s->tile[next]);
-                copies_commit();
+                if (i > 0) mbarrier_wait(&s->empty[next], (i + 1) / STAGES - 1);
+                fetch(a, chunk_tokens(a, z, last - i - 1), n, of_h, s->tile[next]);
+                cp_async_commit();
             }
             if (of_N && group == 1) retreat_N(s, at, gdn, N);
             if (of_h && group == 0) retreat_h(s, at, gdn, y);
-            turn_arrive(&s->empty[at]);
+            mbarrier_arrive(&s->empty[at]);
         }
         if (i + 1 < count) {
-            copies_wait<0>();
+            cp_async_wait<0>();
             write_gate(a, g, DIM, s->decay[next], s->eq[next], s->ek[next]);
-            show_async();
-            turn_arrive(&s->full[next]);
+            fence_proxy_async();
+            mbarrier_arrive(&s->full[next]);
         }
-        if (i + 2 < count) g = read_gate(a, chunk_span(a, z, last - i - 2), n, DIM);
+        if (i + 2 < count) g = read_gate(a, chunk_tokens(a, z, last - i - 2), n, DIM);
     }
 }
 
@@ -108,8 +108,8 @@ void back(const struct kcp_merge_backward a)
 
     if (!want) return;
     if (threadIdx.x < STAGES) {
-        turn_init(&s->full[threadIdx.x], THREADS);
-        turn_init(&s->empty[threadIdx.x], THREADS);
+        mbarrier_init(&s->full[threadIdx.x], THREADS);
+        mbarrier_init(&s->empty[threadIdx.x], THREADS);
     }
     __syncthreads();
     set_identity<DIM>(N, col);
@@ -123,9 +123,9 @@ int v3_merge_backward(void *args)
 {
     const struct kcp_merge_backward *a = (const struct kcp_merge_backward *)args;
     const void *p[] = { a->q, a->k, a->qg, a->kg, a->w, a->do_, a->dv_local };
-    if (a->C != CHUNK || a->V != DIM || a->K != DIM || !on_hopper()) return KCP_NA;
+    if (a->C != CHUNK || a->V != DIM || a->K != DIM || !device_is_sm90()) return KCP_NA;
     for (const void *x : p)
-        if (!aligned_16(x)) return KCP_NA;
+        if (!is_aligned_16(x)) return KCP_NA;
     if (!a->NS) return KCP_OK;
     cudaFuncSetAttribute(back, cudaFuncAttributeMaxDynamicSharedMemorySize,
                          sizeof(tiles));

@@ -27,19 +27,20 @@ static __device__ void times_A(struct again_room<K, V> &s)
         //> kernel-again
         for (int p = 0; p <= r; p += 16) {
             uint32_t a[4], b[4];
-            load_tiles(a, &s.A[r][p] + tiles_down(lane, CHUNK + PAD));
+            ldmatrix_x4(a, &s.A[r][p] + ldmatrix_offset_a(lane, CHUNK + PAD));
             #pragma unroll
             for (int c = 0; c < W / 64; c++) {
-                load_tiles_t(b, &s.X[p][c0 + h * 8 + c * 16]
-                                + tiles_down(lane, W + PAD));
-                mma(d[2 * c], a, b[0], b[1]), mma(d[2 * c + 1], a, b[2], b[3]);
+                ldmatrix_x4_trans(b, &s.X[p][c0 + h * 8 + c * 16]
+                                         + ldmatrix_offset_a(lane, W + PAD));
+                mma_m16n8k16(d[2 * c], a, b[0], b[1]),
+                    mma_m16n8k16(d[2 * c + 1], a, b[2], b[3]);
             }
         }
         //< kernel-again
         #pragma unroll
         for (int c = 0; c < W / 32; c++) {
-            y[h + c][0] = pack(d[c][0], d[c][1]);
-            y[h + c][1] = pack(d[c][2], d[c][3]);
+            y[h + c][0] = pack_bf16x2(d[c][0], d[c][1]);
+            y[h + c][1] = pack_bf16x2(d[c][2], d[c][3]);
         }
     }
     __syncthreads();
@@ -52,22 +53,22 @@ static __device__ void times_A(struct again_room<K, V> &s)
 
 // A's and q's rows, k beside v in X; zeros past the chunk's end.
 template <int K, int V>
-static __device__ void fetch_again(const struct kcp_wy &a, struct span z, int n,
+static __device__ void fetch_again(const struct kcp_wy &a, struct token_range z, int n,
                                    struct again_room<K, V> &s)
 {
     const int m = n / (a.HV / a.H);
     const int64_t H = a.H, HV = a.HV;
     const bf16 *k = in<bf16>(a.k, z.t, a.H, m, K), *v = in<bf16>(a.v, z.t, a.HV, n, V);
-    fetch_rows<CHUNK>(s.A[0], in<bf16>(a.A, z.t, a.HV, n, CHUNK), HV * CHUNK, z.len);
+    cp_async_rows<CHUNK>(s.A[0], in<bf16>(a.A, z.t, a.HV, n, CHUNK), HV * CHUNK, z.len);
     if (a.model == KCP_KDA)
-        fetch_rows<K>(s.q[0], in<bf16>(a.q, z.t, a.H, m, K), H * K, z.len);
+        cp_async_rows<K>(s.q[0], in<bf16>(a.q, z.t, a.H, m, K), H * K, z.len);
     for (int at = threadIdx.x; at < CHUNK * (K + V) / 8; at += 256) {
         const int t = at / ((K + V) / 8), d = at % ((K + V) / 8) * 8, here = t < z.len;
         const int64_t row = here ? t : 0;
-        copy_async(&s.X[t][d],
-                   d < K ? k + row * H * K + d : v + row * HV * V + d - K, here);
+        cp_async_16(&s.X[t][d], d < K ? k + row * H * K + d : v + row * HV * V + d - K,
+                    here);
     }
-    copies_commit();
+    cp_async_commit();
     for (int t = threadIdx.x; t < CHUNK; t += 256)
         s.beta[t] = t < z.len ? in<float>(a.beta, z.t + t, 1, 0, a.HV)[n] : 0.0f;
 }
@@ -79,7 +80,7 @@ static __global__ __launch_bounds__(256, 3) void make_again(const struct kcp_gat
     extern __shared__ __align__(128) unsigned char shared[];
     struct again_room<K, V> &s = *(struct again_room<K, V> *)shared;
     const int n = blockIdx.x % a.HV, c = blockIdx.x / a.HV;
-    const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+    const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
 
     fetch_again<K, V>(a, z, n, s);
     if (a.model == KCP_GDN) gate_rows_gdn<K, V>(f, a, z, n, s);
@@ -121,7 +122,7 @@ static int v2_again(const struct kcp_gate *f, const struct kcp_wy *a)
     const int K = a->K, V = a->V;
     if (a->C != CHUNK || (K != 64 && K != 128) || (V != 64 && V != 128)) return KCP_NA;
     for (const void *x : p)
-        if (!aligned_16(x)) return KCP_NA;
+        if (!is_aligned_16(x)) return KCP_NA;
     if (!a->NC) return KCP_OK;
     if (K == 64 && V == 64) return launch_again<64, 64>(f, a);
     if (K == 64) return launch_again<64, 128>(f, a);

@@ -20,8 +20,7 @@ static __device__ __forceinline__ float activated(const struct kcp_gate &a, floa
 {
     const float y = x + dt, log2e = 1.44269504088896341f;
     if (bounded)
-        return (float)a.lower_bound
-             * reciprocal_fast(1.0f + exp2_fast(-log2e * expA * y));
+        return (float)a.lower_bound * rcp_approx(1.0f + ex2_approx(-log2e * expA * y));
     if (a.gate == KCP_GATE_RAW) return fmaxf(x, -750.0f);
     return fmaxf(-expA * (fmaxf(y, 0.0f) + log1pf(__expf(-fabsf(y)))), -750.0f);
 }
@@ -34,7 +33,7 @@ static __device__ __forceinline__ void unpack4(float *y, uint2 x)
 
 static __device__ __forceinline__ uint2 pack4(const float *x)
 {
-    return make_uint2(pack(x[0], x[1]), pack(x[2], x[3]));
+    return make_uint2(pack_bf16x2(x[0], x[1]), pack_bf16x2(x[2], x[3]));
 }
 
 // g of R tokens and four channels, summed: the first len of them, later ones add 0.
@@ -55,7 +54,8 @@ static __device__ __forceinline__ void sum_rows(const struct kcp_gate &f, float 
 // KDA: G, qg, kg of a thread's tokens and channels, and beta k~ in k's place in X.
 template <int K, int V>
 static __device__ void gate_rows_kda(const struct kcp_gate &f, const struct kcp_wy &a,
-                                     struct span z, int n, struct again_room<K, V> &s)
+                                     struct token_range z, int n,
+                                     struct again_room<K, V> &s)
 {
     const int lanes = K / 4, i = threadIdx.x % lanes * 4, part = threadIdx.x / lanes;
     const int R = K / 16;
@@ -77,7 +77,7 @@ static __device__ void gate_rows_kda(const struct kcp_gate &f, const struct kcp_
     if (f.gate == KCP_GATE_BOUNDED) sum_rows<R, 1>(f, expA, bias, left, G, sum);
     else sum_rows<R, 0>(f, expA, bias, left, G, sum);
     *(float4 *)&s.sums[part][i] = make_float4(sum[0], sum[1], sum[2], sum[3]);
-    copies_wait<0>();
+    cp_async_wait<0>();
     __syncthreads();
     for (int d = 0; d < 4; d++) sum[d] = 0.0f;
     for (int p = 0; p < 1024 / K; p++) {
@@ -93,7 +93,7 @@ static __device__ void gate_rows_kda(const struct kcp_gate &f, const struct kcp_
         #pragma unroll
         for (int d = 0; d < 4; d++) {
             G[r][d] = (sum[d] + G[r][d]) * base_2;
-            E[d] = exp2_fast(G[r][d]), rest[d] = exp2_fast(last[d] - G[r][d]);
+            E[d] = ex2_approx(G[r][d]), rest[d] = ex2_approx(last[d] - G[r][d]);
         }
         unpack4(y, *(const uint2 *)&s.X[t][i]);
         for (int d = 0; d < 4; d++) rest[d] *= y[d], y[d] *= E[d] * s.beta[t];
@@ -110,7 +110,8 @@ static __device__ void gate_rows_kda(const struct kcp_gate &f, const struct kcp_
 // GDN: one gate a token, summed by the lanes of two warps; beta k~ in k's place in X.
 template <int K, int V>
 static __device__ void gate_rows_gdn(const struct kcp_gate &f, const struct kcp_wy &a,
-                                     struct span z, int n, struct again_room<K, V> &s)
+                                     struct token_range z, int n,
+                                     struct again_room<K, V> &s)
 {
     const int t = threadIdx.x, lane = t % 32;
     float g = 0.0f;
@@ -128,7 +129,7 @@ static __device__ void gate_rows_gdn(const struct kcp_gate &f, const struct kcp_
         }
         if (t == 31) s.sums[0][0] = g;
     }
-    copies_wait<0>();
+    cp_async_wait<0>();
     __syncthreads();
     if (t < CHUNK) {
         const float G = (t < 32 ? g : s.sums[0][0] + g) * 1.44269504088896341f;

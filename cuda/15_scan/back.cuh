@@ -89,7 +89,7 @@ template <class X>
 static __global__ void into_weights(const struct kcp_scan a, float *part)
 {
     const int c = blockIdx.x, s = ((const int *)a.sc)[c], K = a.K, D = a.D;
-    const struct span x = chunk_span(a, s, c);
+    const struct token_range x = chunk_tokens(a, s, c);
     const int64_t W = (int64_t)a.HV * K * D, all = W + (int64_t)a.HV * D;
     const int64_t j = blockIdx.y * (int64_t)blockDim.x + threadIdx.x;
     if (j >= all) return;

@@ -22,7 +22,8 @@ static __device__ __forceinline__ uint32_t to_tf32(float x)
 }
 
 // x = big + small, each of 11 bits.
-static __device__ __forceinline__ void split(float x, uint32_t *big, uint32_t *small)
+static __device__ __forceinline__ void split_tf32(float x, uint32_t *big,
+                                                  uint32_t *small)
 {
     *big = to_tf32(x);
     *small = to_tf32(x - __uint_as_float(*big));
@@ -44,13 +45,13 @@ static __device__ __forceinline__ void fetch_slice(const struct factors &f, int 
 {
     for (int j = threadIdx.x; j < K * DEPTH / 4; j += blockDim.x) {
         const int i = j / (DEPTH / 4), p = j % (DEPTH / 4) * 4;
-        copy_async(L + i * PITCH + p, f.L + (int64_t)i * (V + K) + V + p0 + p, 1);
+        cp_async_16(L + i * PITCH + p, f.L + (int64_t)i * (V + K) + V + p0 + p, 1);
     }
     for (int j = threadIdx.x; j < DEPTH * columns / 4; j += blockDim.x) {
         const int p = j / (columns / 4), c = j % (columns / 4) * 4;
-        copy_async(R + p * (columns + 8) + c, f.R + (int64_t)(p0 + p) * f.ldR + c, 1);
+        cp_async_16(R + p * (columns + 8) + c, f.R + (int64_t)(p0 + p) * f.ldR + c, 1);
     }
-    copies_commit();
+    cp_async_commit();
 }
 
 // y [32,64] += rows of L by columns of R, 8 p at a time; the smallest of the four
@@ -68,13 +69,15 @@ static __device__ __forceinline__ void add_slice(float (*y)[8][4], const float *
         for (int m = 0; m < 2; m++)
             #pragma unroll
             for (int j = 0; j < 4; j++)
-                split(L[(m * 16 + j % 2 * 8 + g) * PITCH + p + j / 2 * 4 + e], &a[m][j],
+                split_tf32(L[(m * 16 + j % 2 * 8 + g) * PITCH + p + j / 2 * 4 + e],
+                           &a[m][j],
                       &rest[m][j]);
         #pragma unroll
         for (int c = 0; c < 8; c++) {
             uint32_t b[2], small[2];
             for (int j = 0; j < 2; j++)
-                split(R[(p + j * 4 + e) * (columns + 8) + c * 8 + g], &b[j], &small[j]);
+                split_tf32(R[(p + j * 4 + e) * (columns + 8) + c * 8 + g], &b[j],
+                           &small[j]);
             #pragma unroll
             for (int m = 0; m < 2; m++) {
                 mma_tf32(y[m][c], rest[m], b);
@@ -104,8 +107,8 @@ multiply(const struct product x)
         const int next = SLICE - at;
         if (p + DEPTH < K) {
             fetch_slice<K, columns>(f, V, p + DEPTH, L + next, R + next);
-            copies_wait<1>();
-        } else copies_wait<0>();
+            cp_async_wait<1>();
+        } else cp_async_wait<0>();
         __syncthreads();
         add_slice<columns>(y, L + at + row0 * PITCH, R + at + col0);
         __syncthreads();

@@ -37,8 +37,8 @@ struct held {
 };
 
 template <class X, int rows, int back>
-static __device__ __forceinline__ void hold(const struct tile &x, int n, int e0, int c0,
-                                            struct held<X> *y)
+static __device__ __forceinline__ void fence_operand(const struct tile &x, int n,
+                                                     int e0, int c0, struct held<X> *y)
 {
     const struct kcp_scan &a = x.a;
     const int K = a.K, V = a.V, m = n / (a.HV / a.H), group = staged<rows>::GROUP;
@@ -187,12 +187,12 @@ walk(const struct tile x, int W, int ld, float *state, float *keep)
     const int c0 = blockIdx.y * ACROSS, own = c0 + threadIdx.x / LANES * COLUMNS;
     float S[rows][4][COLUMNS], o[COLUMNS];
     struct held<X> next;
-    hold<X, rows, back>(x, n, 0, c0, &next);
+    fence_operand<X, rows, back>(x, n, 0, c0, &next);
     move_state<rows, 0>(S, K, W, ld, own, state + (int64_t)n * K * ld);
     for (int e0 = 0, at = 0; e0 < x.n; e0 += GROUP, at = 1 - at) {
         stage<X, rows, back>(next, &s[at]);
         __syncthreads();
-        if (e0 + GROUP < x.n) hold<X, rows, back>(x, n, e0 + GROUP, c0, &next);
+        if (e0 + GROUP < x.n) fence_operand<X, rows, back>(x, n, e0 + GROUP, c0, &next);
         const int here = x.n - e0 < GROUP ? x.n - e0 : GROUP;
         for (int g = 0; g < here; g++) {
             const int64_t row = (int64_t)(e0 + g) * a.HV + n;

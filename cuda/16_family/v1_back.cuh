@@ -11,7 +11,7 @@
 template <class X>
 static __global__ void family_solve_back(const struct family x)
 {
-    const struct span s = tokens(x, blockIdx.x);
+    const struct token_range s = tokens(x, blockIdx.x);
     const int n = blockIdx.y, v = threadIdx.x, HV = x.a.HV, V = x.a.V, m = x.m;
     float z[CMAX];
     for (int j = s.len - 1; j >= 0; j--) {
@@ -38,7 +38,7 @@ static __global__ void family_solve_back(const struct family x)
 template <class X>
 static __global__ void family_pairs_back(const struct family x)
 {
-    const struct span s = tokens(x, blockIdx.x);
+    const struct token_range s = tokens(x, blockIdx.x);
     const int n = blockIdx.y, HV = x.a.HV, V = x.a.V, m = x.m;
     for (int at = threadIdx.x; at < s.len * x.C; at += blockDim.x) {
         const int i = at / x.C, j = at % x.C;
@@ -58,8 +58,8 @@ struct channel { float q[CMAX], k[CMAX], b[CMAX], look[CMAX], G[CMAX]; };
 
 // Through the two states that the chunk touches.
 template <class X>
-static __device__ void states_back(const struct family &x, struct span s, int c, int n,
-                                   int d, struct channel &y)
+static __device__ void states_back(const struct family &x, struct token_range s, int c,
+                                   int n, int d, struct channel &y)
 {
     const int HV = x.a.HV, V = x.a.V, m = x.m, last = s.len - 1;
     const X *h = in<X>(x.h, c, HV, n, x.a.K * V) + (int64_t)d * V;
@@ -101,8 +101,8 @@ static __device__ void states_back(const struct family &x, struct span s, int c,
 
 // Pair by pair; gradients of G that are one number with two signs are left out.
 template <class X>
-static __device__ void scores_back(const struct family &x, struct span s, int n, int d,
-                                   struct channel &y)
+static __device__ void scores_back(const struct family &x, struct token_range s, int n,
+                                   int d, struct channel &y)
 {
     const int HV = x.a.HV, m = x.m;
     for (int i = 0; i < s.len; i++) {
@@ -136,7 +136,7 @@ static __device__ void scores_back(const struct family &x, struct span s, int n,
 template <class X>
 static __global__ void family_channels_back(const struct family x)
 {
-    const struct span s = tokens(x, blockIdx.x);
+    const struct token_range s = tokens(x, blockIdx.x);
     const int H = x.a.H, HV = x.a.HV, K = x.a.K, group = HV / H, d = threadIdx.x;
     struct channel y;
     for (int i = 0; i < s.len; i++) y.q[i] = y.k[i] = 0.0f;

@@ -55,7 +55,7 @@ static __device__ __forceinline__ float along(const struct family &x, int64_t t,
 // G in base 2, summed within the chunk: a thread a channel. A gate below -750 is shut.
 static __global__ void family_gate(const struct family x)
 {
-    const struct span s = tokens(x, blockIdx.x);
+    const struct token_range s = tokens(x, blockIdx.x);
     const int n = blockIdx.y, d = threadIdx.x;
     float G = 0.0f;
     for (int64_t t = s.t; t < s.t + s.len; t++) {
@@ -71,7 +71,7 @@ static __global__ void family_gate(const struct family x)
 template <class X>
 static __global__ void family_scores(const struct family x)
 {
-    const struct span s = tokens(x, blockIdx.x);
+    const struct token_range s = tokens(x, blockIdx.x);
     const int n = blockIdx.y, HV = x.a.HV, K = x.a.K, m = x.m;
     for (int at = threadIdx.x; at < s.len * x.C; at += blockDim.x) {
         const int i = at / x.C, j = at % x.C;
@@ -98,7 +98,8 @@ static __global__ void family_scores(const struct family x)
 
 // Column d of w, kg and qg.
 template <class X>
-static __device__ void key_column(const struct family &x, struct span s, int n, int d)
+static __device__ void key_column(const struct family &x, struct token_range s, int n,
+                                  int d)
 {
     const int HV = x.a.HV, K = x.a.K, m = x.m;
     const float last = G_of(x, s.t + s.len - 1, n, d);
@@ -121,7 +122,8 @@ static __device__ void key_column(const struct family &x, struct span s, int n, 
 
 // Column v of u.
 template <class X>
-static __device__ void value_column(const struct family &x, struct span s, int n, int v)
+static __device__ void value_column(const struct family &x, struct token_range s, int n,
+                                    int v)
 {
     const int HV = x.a.HV, V = x.a.V, m = x.m;
     float u[CMAX];
@@ -145,7 +147,7 @@ static __device__ void value_column(const struct family &x, struct span s, int n
 template <class X>
 static __global__ void family_columns(const struct family x)
 {
-    const struct span s = tokens(x, blockIdx.x);
+    const struct token_range s = tokens(x, blockIdx.x);
     const int n = blockIdx.y, col = threadIdx.x;
     if (col < x.a.K) key_column<X>(x, s, n, col);
     else value_column<X>(x, s, n, col - x.a.K);

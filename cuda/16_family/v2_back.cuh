@@ -51,7 +51,7 @@ static __device__ void put_far(struct back_room<model, K, V> &s, int d0,
 
 // Rows of a tile to a tensor [T,heads,width].
 template <int width>
-static __device__ void put_tokens(struct span z, int heads, int n, void *to,
+static __device__ void put_tokens(struct token_range z, int heads, int n, void *to,
                                   const bf16 *from)
 {
     for (int at = threadIdx.x; at < z.len * width / 8; at += blockDim.x) {
@@ -63,7 +63,7 @@ static __device__ void put_tokens(struct span z, int heads, int n, void *to,
 
 // dv, and GDN-2's domega = z v, before z's neighbours give way.
 template <int model, int K, int V>
-static __device__ void put_values(const struct family &x, struct span z, int n,
+static __device__ void put_values(const struct family &x, struct token_range z, int n,
                                   const struct back_room<model, K, V> &s)
 {
     const struct kcp_family &a = x.a;
@@ -80,12 +80,12 @@ static __device__ void put_values(const struct family &x, struct span z, int n,
 
 // dg: the sum of dG over rows t .. last; dE of a row belongs to the token before it.
 template <int model, int K, int V>
-static __device__ void put_gate(const struct family &x, struct span z, int n,
+static __device__ void put_gate(const struct family &x, struct token_range z, int n,
                                 const struct back_room<model, K, V> &s)
 {
     const int d = threadIdx.x, last = z.len - 1;
     if (d >= K) return;
-    float sum = exp2_fast(s.G[s.C][d]) * s.h_dS[d] + s.sum_k[d];
+    float sum = ex2_approx(s.G[s.C][d]) * s.h_dS[d] + s.sum_k[d];
     for (int t = last; t >= 0; t--) {
         out<float>(x.a.dg, z.t + t, x.a.HV, n, K)[d] = sum += s.dG[t][d];
         if (s.m == 2) sum += s.dE[t][d];
@@ -101,13 +101,13 @@ void back(const struct family x)
     typedef struct back_room<model, K, V> R;
     enum { C = R::C };
     R &s = *(R *)shared;
-    const struct span z = tokens(x, blockIdx.x);
+    const struct token_range z = tokens(x, blockIdx.x);
     const int group = x.a.HV / x.a.H, d0 = threadIdx.x / 32 * 16;
 
     for (int n = blockIdx.y * group; n < (int)(blockIdx.y + 1) * group; n++) {
         struct slab<C> P = {}, Y = {}, W = {}, U = {};
         fetch_states(x, z, blockIdx.x, n, s);
-        copies_wait<0>();
+        cp_async_wait<0>();
         __syncthreads();
         sum_gate<C>(s.G);
         if (threadIdx.x < C) {

@@ -36,7 +36,7 @@ static __device__ __forceinline__ void row_of_pairs(const Near *near, int e, flo
     #pragma unroll
     for (int j = 0; j < e; j++) {
         const float4 A = scores_of(near[16 * e + j]);
-        const float D = exp2_fast(c.G[e] - c.G[j]), kD = c.k[j] * D, bD = c.b[j] * D;
+        const float D = ex2_approx(c.G[e] - c.G[j]), kD = c.k[j] * D, bD = c.b[j] * D;
         x += A.x * kD;
         if (looks) y += A.w * kD;
         if (m == 2) x += A.y * bD, y += A.z * bD;
@@ -62,7 +62,7 @@ static __device__ __forceinline__ void put_shared(const struct family &x, int64_
 // what is far; from the last row up, so that dk and db of a row are whole when its turn
 // comes. What looks from G_e is row e + 1 where the look comes before the decay.
 template <int model, int K, int V>
-static __device__ void rows_back(const struct family &x, struct span z, int n,
+static __device__ void rows_back(const struct family &x, struct token_range z, int n,
                                  struct back_room<model, K, V> &s, int B, int d)
 {
     enum { C = traits<model>::C, m = traits<model>::m, HAS_B = 3 };

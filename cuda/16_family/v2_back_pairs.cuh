@@ -20,19 +20,19 @@ template <class Room>
 static __device__ __forceinline__ float of_row(const Room &s, int i, int d, int b,
                                                int early)
 {
-    return lower(i, b) ? exp2_fast(s.G[i + 1 - early][d] - s.G[i >> b << b][d]) : 0.0f;
+    return lower(i, b) ? ex2_approx(s.G[i + 1 - early][d] - s.G[i >> b << b][d]) : 0.0f;
 }
 
 template <class Room>
 static __device__ __forceinline__ float of_column(const Room &s, int j, int d, int b)
 {
     const int anchor = (j >> b << b) + (1 << b);
-    return lower(j, b) ? 0.0f : exp2_fast(s.G[anchor][d] - s.G[j + 1][d]);
+    return lower(j, b) ? 0.0f : ex2_approx(s.G[anchor][d] - s.G[j + 1][d]);
 }
 
 // Two entries of a tile, (i0, j0) and its neighbour, 0 where they are in no square.
-static __device__ __forceinline__ uint32_t keep(uint32_t x, int i0, int j0, int i1,
-                                                int j1, int b)
+static __device__ __forceinline__ uint32_t keep_operand(uint32_t x, int i0, int j0,
+                                                        int i1, int j1, int b)
 {
     if (!lower(i0, b) || j0 >> b != (i0 >> b) - 1) x &= 0xffff0000u;
     if (!lower(i1, b) || j1 >> b != (i1 >> b) - 1) x &= 0x0000ffffu;
@@ -49,11 +49,11 @@ static __device__ __forceinline__ void rows_of_tile(uint32_t *a, const bf16 *M, 
                                                     int I, int J, int b)
 {
     const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
-    load_tiles(a, M + 16 * I * ld + 16 * J + tiles_down(lane, ld));
+    ldmatrix_x4(a, M + 16 * I * ld + 16 * J + ldmatrix_offset_a(lane, ld));
     #pragma unroll
     for (int h = 0; h < 4; h++) {
         const int i = 16 * I + g + h % 2 * 8, j = 16 * J + e + h / 2 * 8;
-        a[h] = keep(a[h], i, j, i, j + 1, b);
+        a[h] = keep_operand(a[h], i, j, i, j + 1, b);
     }
 }
 
@@ -61,18 +61,18 @@ static __device__ __forceinline__ void columns_of_tile(uint32_t *a, const bf16 *
                                                        int ld, int I, int J, int b)
 {
     const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
-    load_tiles_t(a, M + 16 * I * ld + 16 * J + tiles_across(lane, ld));
+    ldmatrix_x4_trans(a, M + 16 * I * ld + 16 * J + ldmatrix_offset_b(lane, ld));
     #pragma unroll
     for (int h = 0; h < 4; h++) {
         const int j = 16 * J + g + h % 2 * 8, i = 16 * I + e + h / 2 * 8;
-        a[h] = keep(a[h], i, j, i + 1, j, b);
+        a[h] = keep_operand(a[h], i, j, i + 1, j, b);
     }
 }
 
 static __device__ __forceinline__ void mma_16(float (*d)[4], const uint32_t *a,
                                               const uint32_t *x)
 {
-    mma(d[0], a, x[0], x[1]), mma(d[1], a, x[2], x[3]);
+    mma_m16n8k16(d[0], a, x[0], x[1]), mma_m16n8k16(d[1], a, x[2], x[3]);
 }
 
 // Sums over j, for the rows of tile (I, J): x of q, y of what looks.
@@ -83,8 +83,9 @@ static __device__ __forceinline__ void sum_rows(const Room &s, int I, int J, int
     enum { K = sizeof s.q[0] / sizeof(bf16) - PAD, LB = Room::LB };
     const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
     uint32_t a[4], k[4], b_[4];
-    load_tiles_t(k, &s.k[16 * J][d0] + tiles_down(lane, K + PAD));
-    if (s.m == 2) load_tiles_t(b_, &s.b[16 * J][d0] + tiles_down(lane, K + PAD));
+    ldmatrix_x4_trans(k, &s.k[16 * J][d0] + ldmatrix_offset_a(lane, K + PAD));
+    if (s.m == 2)
+        ldmatrix_x4_trans(b_, &s.b[16 * J][d0] + ldmatrix_offset_a(lane, K + PAD));
     #pragma unroll
     for (int h = 0; h < 4; h++) {
         const int j = 16 * J + e + h % 2 * 8, d = d0 + g + h / 2 * 8;
@@ -107,11 +108,11 @@ static __device__ __forceinline__ void sum_columns(const Room &s, int I, int J, 
 {
     enum { K = sizeof s.q[0] / sizeof(bf16) - PAD, LB = Room::LB };
     const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
-    const int down = tiles_down(lane, K + PAD);
+    const int down = ldmatrix_offset_a(lane, K + PAD);
     uint32_t a[4], q[4], l[4] = {}, k[4] = {};
-    load_tiles_t(q, &s.q[16 * I][d0] + down);
-    if (s.looks) load_tiles_t(l, &s.a[16 * I][d0] + down);
-    if (s.looks && s.m == 1) load_tiles_t(k, &s.k[16 * I][d0] + down);
+    ldmatrix_x4_trans(q, &s.q[16 * I][d0] + down);
+    if (s.looks) ldmatrix_x4_trans(l, &s.a[16 * I][d0] + down);
+    if (s.looks && s.m == 1) ldmatrix_x4_trans(k, &s.k[16 * I][d0] + down);
     #pragma unroll
     for (int h = 0; h < 4; h++) {
         const int i = 16 * I + e + h % 2 * 8, d = d0 + g + h / 2 * 8;

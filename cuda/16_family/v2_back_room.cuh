@@ -60,50 +60,51 @@ static __device__ __forceinline__ int column_in(int c, int j)
 }
 
 template <int model, int K, int V>
-static __device__ void fetch_states(const struct family &x, struct span z, int c, int n,
-                                    struct back_room<model, K, V> &s)
+static __device__ void fetch_states(const struct family &x, struct token_range z, int c,
+                                    int n, struct back_room<model, K, V> &s)
 {
     typedef struct back_room<model, K, V> R;
     const struct kcp_family &a = x.a;
     const int64_t HV = a.HV, state = (c * HV + n) * K * V;
     for (int at = threadIdx.x; at < K * V / 8; at += blockDim.x) {
         const int i = at / (V / 8), v = at % (V / 8) * 8;
-        copy_async(&s.h[i][v], (const bf16 *)x.h + state + i * V + v, 1);
-        copy_async(&s.dS[i][v], (const bf16 *)x.dh + state + i * V + v, 1);
+        cp_async_16(&s.h[i][v], (const bf16 *)x.h + state + i * V + v, 1);
+        cp_async_16(&s.dS[i][v], (const bf16 *)x.dh + state + i * V + v, 1);
     }
-    fetch_rows<V, R::C>(s.dO[0], in<bf16>(a.do_, z.t, HV, n, V), HV * V, z.len);
-    fetch_rows<V, R::C>(s.v[0], in<bf16>(a.v, z.t, HV, n, V), HV * V, z.len);
+    cp_async_rows<V, R::C>(s.dO[0], in<bf16>(a.do_, z.t, HV, n, V), HV * V, z.len);
+    cp_async_rows<V, R::C>(s.v[0], in<bf16>(a.v, z.t, HV, n, V), HV * V, z.len);
     fetch_form<V, R::C>(x, z, n, 0, s.x[0], x.v_new);
     fetch_form<V, R::C>(x, z, n, 0, s.z[0], x.dU);
     if (s.m == 2) fetch_form<V, R::D>(x, z, n, 1, s.dV[0], x.dU);
     if (s.looks)
-        fetch_rows<R::C, R::S>(s.Ab[0], in<bf16>(x.L, z.t, HV, n, R::C), HV * R::C,
-                               z.len);
+        cp_async_rows<R::C, R::S>(s.Ab[0], in<bf16>(x.L, z.t, HV, n, R::C), HV * R::C,
+                                  z.len);
     if (s.m == 2)
-        fetch_rows<R::C, R::D>(s.B[0], in<bf16>(x.B, z.t, HV, n, R::C), HV * R::C,
-                               z.len);
+        cp_async_rows<R::C, R::D>(s.B[0], in<bf16>(x.B, z.t, HV, n, R::C), HV * R::C,
+                                  z.len);
     if (s.m == 1) fetch_form<R::C, R::C>(x, z, n, 0, s.of_qk[0], x.dAqk);
     fetch_gate<R::C>(a, z, n, s.G);
-    copies_commit();
+    cp_async_commit();
 }
 
 // The inputs, in the place of h and dS.
 template <int model, int K, int V>
-static __device__ void fetch_inputs(const struct family &x, struct span z, int n,
+static __device__ void fetch_inputs(const struct family &x, struct token_range z, int n,
                                     struct back_room<model, K, V> &s)
 {
     typedef struct back_room<model, K, V> R;
     const struct kcp_family &a = x.a;
     const int H = a.H, HV = a.HV, qk = n / (HV / H);
     const int64_t ld = (int64_t)HV * K;
-    fetch_rows<K, R::C>(s.q[0], in<bf16>(a.q, z.t, H, qk, K), (int64_t)H * K, z.len);
-    fetch_rows<K, R::C>(s.k[0], in<bf16>(a.k, z.t, H, qk, K), (int64_t)H * K, z.len);
+    cp_async_rows<K, R::C>(s.q[0], in<bf16>(a.q, z.t, H, qk, K), (int64_t)H * K, z.len);
+    cp_async_rows<K, R::C>(s.k[0], in<bf16>(a.k, z.t, H, qk, K), (int64_t)H * K, z.len);
     if (s.looks)
-        fetch_rows<K, R::S>(s.a[0], in<bf16>(s.m == 2 ? a.a : a.b, z.t, HV, n, K), ld,
-                            z.len);
-    if (s.m == 2) fetch_rows<K, R::D>(s.b[0], in<bf16>(a.b, z.t, HV, n, K), ld, z.len);
-    copies_commit();
-    copies_wait<0>();
+        cp_async_rows<K, R::S>(s.a[0], in<bf16>(s.m == 2 ? a.a : a.b, z.t, HV, n, K),
+                               ld, z.len);
+    if (s.m == 2)
+        cp_async_rows<K, R::D>(s.b[0], in<bf16>(a.b, z.t, HV, n, K), ld, z.len);
+    cp_async_commit();
+    cp_async_wait<0>();
 }
 
 #endif

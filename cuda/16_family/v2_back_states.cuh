@@ -18,8 +18,10 @@ static __device__ __forceinline__ void upper_times(float (*y)[2][4], const bf16 
         #pragma unroll
         for (int t = 0; t <= i; t++) {
             uint32_t a[4];
-            load_tiles_t(a, A + i * 16 * ld + t * 16 + tiles_across(lane, ld));
-            mma(y[t][0], a, x[i][0], x[i][1]), mma(y[t][1], a, x[i][2], x[i][3]);
+            ldmatrix_x4_trans(a,
+                              A + i * 16 * ld + t * 16 + ldmatrix_offset_b(lane, ld));
+            mma_m16n8k16(y[t][0], a, x[i][0], x[i][1]),
+                mma_m16n8k16(y[t][1], a, x[i][2], x[i][3]);
         }
 }
 
@@ -34,8 +36,8 @@ static __device__ __forceinline__ void put_columns(bf16 *to, int ld,
         uint32_t *at = (uint32_t *)(to + row_in(h / 4, h % 2 * 2) * ld +
                                     column_in(h / 2 % 2, 0));
         const uint32_t was = add ? *at : 0;
-        *at = pack(o[0] + __uint_as_float(was << 16),
-                   o[1] + __uint_as_float(was & 0xffff0000u));
+        *at = pack_bf16x2(o[0] + __uint_as_float(was << 16),
+                          o[1] + __uint_as_float(was & 0xffff0000u));
     }
 }
 
@@ -50,7 +52,7 @@ static __device__ void solve_back(struct back_room<model, K, V> &s)
         float y[C / 16][2][4] = {};
         #pragma unroll
         for (int p = 0; p < C / 16; p++)
-            load_tiles_t(x[p], &s.z[p * 16][c] + tiles_down(lane, V + PAD));
+            ldmatrix_x4_trans(x[p], &s.z[p * 16][c] + ldmatrix_offset_a(lane, V + PAD));
         upper_times<C>(y, s.Ab[0], x);
         __syncwarp();                        // all lanes have read what is replaced
         put_columns<C>(&s.z[0][c], V + PAD, y, 0);
@@ -71,11 +73,13 @@ static __device__ __forceinline__ void rows_by_rows(struct slab<C> &d, const bf1
     #pragma unroll 1
     for (int p = 0; p < V; p += 16) {
         uint32_t a[4], b[4];
-        load_tiles(b, Y + p + tiles_across(lane, V + PAD));
+        ldmatrix_x4(b, Y + p + ldmatrix_offset_b(lane, V + PAD));
         #pragma unroll
         for (int t = 0; t < C / 16; t++) {
-            load_tiles(a, X + t * 16 * (V + PAD) + p + tiles_down(lane, V + PAD));
-            mma(d.x[t][0], a, b[0], b[1]), mma(d.x[t][1], a, b[2], b[3]);
+            ldmatrix_x4(a,
+                        X + t * 16 * (V + PAD) + p + ldmatrix_offset_a(lane, V + PAD));
+            mma_m16n8k16(d.x[t][0], a, b[0], b[1]),
+                mma_m16n8k16(d.x[t][1], a, b[2], b[3]);
         }
     }
 }
@@ -93,12 +97,12 @@ static __device__ void states(struct back_room<model, K, V> &s, float scale, int
     if (s.m == 2) rows_by_rows<C, V>(U, s.x[0], s.dS[d0]);
     EACH(C, t, c, j) {
         const int i = row_in(t, j), d = d0 + column_in(c, j);
-        const float E = exp2_fast(s.G[i + 1][d]);
-        const float rest = exp2_fast(s.G[C][d] - s.G[i + 1][d]);
+        const float E = ex2_approx(s.G[i + 1][d]);
+        const float rest = ex2_approx(s.G[C][d] - s.G[i + 1][d]);
         P.x[t][c][j] *= scale * E;
         W.x[t][c][j] *= rest;
         U.x[t][c][j] *= rest;
-        Y.x[t][c][j] *= s.m == 2 ? exp2_fast(s.G[i][d]) : -E;
+        Y.x[t][c][j] *= s.m == 2 ? ex2_approx(s.G[i][d]) : -E;
     }
     float x = 0.0f;
     const int d = d0 + lane / 2;
@@ -119,9 +123,9 @@ static __device__ void tile_of(const bf16 (*X)[V + PAD], const bf16 (*Y)[V + PAD
     float d[2][4] = {};
     for (int p = 0; p < V; p += 16) {
         uint32_t a[4], b[4];
-        load_tiles(a, X[16 * I] + p + tiles_down(lane, ld));
-        load_tiles(b, Y[16 * J] + p + tiles_across(lane, ld));
-        mma(d[0], a, b[0], b[1]), mma(d[1], a, b[2], b[3]);
+        ldmatrix_x4(a, X[16 * I] + p + ldmatrix_offset_a(lane, ld));
+        ldmatrix_x4(b, Y[16 * J] + p + ldmatrix_offset_b(lane, ld));
+        mma_m16n8k16(d[0], a, b[0], b[1]), mma_m16n8k16(d[1], a, b[2], b[3]);
     }
     #pragma unroll
     for (int h = 0; h < 8; h++) {

@@ -14,7 +14,7 @@
 // q, k, b and a become qg, kg, bg and what looks at the chunk's first state; v becomes
 // omega v. A thread has a pair of channels from here to the stores.
 template <int model, int K, int V>
-static __device__ void gate_rows(const struct family &x, struct span z, int n,
+static __device__ void gate_rows(const struct family &x, struct token_range z, int n,
                                  struct form_room<model, K, V> &s, int first)
 {
     for (int at = threadIdx.x - first; at < s.C * K / 2; at += blockDim.x - first) {
@@ -47,7 +47,7 @@ static __device__ void gate_rows(const struct family &x, struct span z, int n,
 
 // A matrix of the systems, kept for the way back: [T,HV,C].
 template <int C>
-static __device__ void put_square(const struct family &x, struct span z, int n,
+static __device__ void put_square(const struct family &x, struct token_range z, int n,
                                   void *to, const bf16 *from)
 {
     for (int at = threadIdx.x; at < z.len * C / 8; at += blockDim.x) {
@@ -59,7 +59,7 @@ static __device__ void put_square(const struct family &x, struct span z, int n,
 
 // What is known before the systems are solved.
 template <int model, int K, int V>
-static __device__ void put_known(const struct family &x, struct span z, int n,
+static __device__ void put_known(const struct family &x, struct token_range z, int n,
                                  struct form_room<model, K, V> &s)
 {
     const int own = s.m - 1;             // the row in which a token writes k and reads
@@ -89,8 +89,9 @@ static __device__ __forceinline__ void lower_times(float (*y)[2][4], const bf16 
         #pragma unroll
         for (int p = 0; p <= r; p++) {
             uint32_t a[4];
-            load_tiles(a, A + r * 16 * ld + p * 16 + tiles_down(lane, ld));
-            mma(y[r][0], a, x[p][0], x[p][1]), mma(y[r][1], a, x[p][2], x[p][3]);
+            ldmatrix_x4(a, A + r * 16 * ld + p * 16 + ldmatrix_offset_a(lane, ld));
+            mma_m16n8k16(y[r][0], a, x[p][0], x[p][1]),
+                mma_m16n8k16(y[r][1], a, x[p][2], x[p][3]);
         }
 }
 
@@ -102,8 +103,8 @@ static __device__ __forceinline__ void turn(uint32_t (*x)[4], const float (*y)[2
     for (int r = 0; r < C / 16; r++)
         #pragma unroll
         for (int h = 0; h < 4; h++)
-            x[r][h] = transpose_tile(pack(y[r][h / 2][h % 2 * 2],
-                                          y[r][h / 2][h % 2 * 2 + 1]));
+            x[r][h] = movmatrix_trans(
+                pack_bf16x2(y[r][h / 2][h % 2 * 2], y[r][h / 2][h % 2 * 2 + 1]));
 }
 
 // u or w in their right side's place, 16 columns a warp: u = A Aak v, w = -A ag (DPLR);
@@ -120,7 +121,7 @@ static __device__ void solve(struct form_room<model, K, V> &s)
         float y[C / 16][2][4] = {};
         #pragma unroll
         for (int p = 0; p < C / 16; p++)
-            load_tiles_t(x[p], x_ + p * 16 * ld + tiles_down(lane, ld));
+            ldmatrix_x4_trans(x[p], x_ + p * 16 * ld + ldmatrix_offset_a(lane, ld));
         if (of_u && s.m == 2) {
             lower_times<C>(y, s.B[0], x);
             turn<C>(x, y);
@@ -134,7 +135,7 @@ static __device__ void solve(struct form_room<model, K, V> &s)
             const int i = h / 4 * 16 + lane / 4 + h % 2 * 8;
             const float *o = y[h / 4][h / 2 % 2] + h % 2 * 2;
             *(uint32_t *)(x_ + i * ld + h / 2 % 2 * 8 + lane % 4 * 2) =
-                pack(sign * o[0], sign * o[1]);
+                pack_bf16x2(sign * o[0], sign * o[1]);
         }
     }
 }
@@ -148,7 +149,7 @@ void form(const struct family x)
     typedef struct form_room<model, K, V> R;
     enum { C = R::C, LS = R::LS };
     R &s = *(R *)shared;
-    const struct span z = tokens(x, blockIdx.x);
+    const struct token_range z = tokens(x, blockIdx.x);
     const int n = blockIdx.y;
     const float scale = x.a.scale;
 
@@ -158,7 +159,7 @@ void form(const struct family x)
     for (int at = threadIdx.x; at < C * (CHUNK + PAD); at += blockDim.x)
         s.Aqk[0][at] = 0.0f;
     for (int at = threadIdx.x; at < s.D * s.LB; at += blockDim.x) s.B[0][at] = 0.0f;
-    copies_wait<0>();
+    cp_async_wait<0>();
     __syncthreads();
     sum_gate<C>(s.G);
     __syncthreads();

@@ -28,9 +28,9 @@ static __device__ void product(const Room &s, int size, int rg, int cg, int look
     #pragma unroll 1
     for (int d = 0; d < K; d += 16) {
         uint32_t a[4], k[4], x[4], y[4];
-        load_tiles(a, i_ + d), load_tiles(x, kj + d);
-        if (s.m == 2) load_tiles(y, bj + d);
-        if (s.m == 1 && look) load_tiles(k, k_ + d);
+        ldmatrix_x4(a, i_ + d), ldmatrix_x4(x, kj + d);
+        if (s.m == 2) ldmatrix_x4(y, bj + d);
+        if (s.m == 1 && look) ldmatrix_x4(k, k_ + d);
         #pragma unroll
         for (int h = 0; h < 4; h++) {
             const int at = d + e + h / 2 * 8, i = r + g + h % 2 * 8;
@@ -50,8 +50,9 @@ static __device__ void product(const Room &s, int size, int rg, int cg, int look
             x[h] = times(x[h], D);
             if (s.m == 2) y[h] = times(y[h], D);
         }
-        mma(by_k[0], a, x[0], x[1]), mma(by_k[1], a, x[2], x[3]);
-        if (s.m == 2) mma(by_b[0], a, y[0], y[1]), mma(by_b[1], a, y[2], y[3]);
+        mma_m16n8k16(by_k[0], a, x[0], x[1]), mma_m16n8k16(by_k[1], a, x[2], x[3]);
+        if (s.m == 2)
+            mma_m16n8k16(by_b[0], a, y[0], y[1]), mma_m16n8k16(by_b[1], a, y[2], y[3]);
     }
 }
 

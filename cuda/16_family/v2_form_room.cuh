@@ -35,36 +35,38 @@ struct form_room : traits<model> {
 
 // g of a chunk, to the rows from 1 on; past the chunk's end zeros.
 template <int C, int ld>
-static __device__ void fetch_gate(const struct kcp_family &a, struct span z, int n,
-                                  float (*G)[ld])
+static __device__ void fetch_gate(const struct kcp_family &a, struct token_range z,
+                                  int n, float (*G)[ld])
 {
     const int K = ld - GATE;
     for (int at = threadIdx.x; at < C * K / 4; at += blockDim.x) {
         const int i = at / (K / 4), d = at % (K / 4) * 4;
-        copy_async(&G[i + 1][d],
-                   in<float>(a.g, z.t + (i < z.len ? i : 0), a.HV, n, K) + d,
-                   i < z.len);
+        cp_async_16(&G[i + 1][d],
+                    in<float>(a.g, z.t + (i < z.len ? i : 0), a.HV, n, K) + d,
+                    i < z.len);
     }
 }
 
 // q, k, v, a, b and g of a chunk; rows past its end get zeros.
 template <int model, int K, int V>
-static __device__ void fetch(const struct family &x, struct span z, int n,
+static __device__ void fetch(const struct family &x, struct token_range z, int n,
                              struct form_room<model, K, V> &s)
 {
     typedef struct form_room<model, K, V> R;
     const struct kcp_family &a = x.a;
     const int H = a.H, HV = a.HV, qk = n / (HV / H);
     const int64_t ld = (int64_t)HV * K;
-    fetch_rows<K, R::C>(s.q[0], in<bf16>(a.q, z.t, H, qk, K), (int64_t)H * K, z.len);
-    fetch_rows<K, R::C>(s.k[0], in<bf16>(a.k, z.t, H, qk, K), (int64_t)H * K, z.len);
-    fetch_rows<V, R::C>(s.v[0], in<bf16>(a.v, z.t, HV, n, V), (int64_t)HV * V, z.len);
-    if (s.looks)
-        fetch_rows<K, R::S>(s.a[0], in<bf16>(s.m == 2 ? a.a : a.b, z.t, HV, n, K), ld,
+    cp_async_rows<K, R::C>(s.q[0], in<bf16>(a.q, z.t, H, qk, K), (int64_t)H * K, z.len);
+    cp_async_rows<K, R::C>(s.k[0], in<bf16>(a.k, z.t, H, qk, K), (int64_t)H * K, z.len);
+    cp_async_rows<V, R::C>(s.v[0], in<bf16>(a.v, z.t, HV, n, V), (int64_t)HV * V,
                            z.len);
-    if (s.m == 2) fetch_rows<K, R::D>(s.b[0], in<bf16>(a.b, z.t, HV, n, K), ld, z.len);
+    if (s.looks)
+        cp_async_rows<K, R::S>(s.a[0], in<bf16>(s.m == 2 ? a.a : a.b, z.t, HV, n, K),
+                               ld, z.len);
+    if (s.m == 2)
+        cp_async_rows<K, R::D>(s.b[0], in<bf16>(a.b, z.t, HV, n, K), ld, z.len);
     fetch_gate<R::C>(a, z, n, s.G);
-    copies_commit();
+    cp_async_commit();
 }
 
 // G in base 2, summed within the chunk, in place; past its end it stays. A gate below
@@ -83,17 +85,17 @@ static __device__ void sum_gate(float (*G)[ld])
 
 // Row r of each of a chunk's tokens, of a tensor in rows of the form.
 template <int width, int C>
-static __device__ void fetch_form(const struct family &x, struct span z, int n, int r,
-                                  bf16 *to, const void *from)
+static __device__ void fetch_form(const struct family &x, struct token_range z, int n,
+                                  int r, bf16 *to, const void *from)
 {
-    fetch_rows<width, C>(to, in<bf16>(from, z.t * x.m + r, x.a.HV, n, width),
-                         (int64_t)x.m * x.a.HV * width, z.len);
+    cp_async_rows<width, C>(to, in<bf16>(from, z.t * x.m + r, x.a.HV, n, width),
+                            (int64_t)x.m * x.a.HV * width, z.len);
 }
 
 // Rows r of the form, r < m, of the chunk's tokens: from a tile, or zeros.
 template <int width>
-static __device__ void put_rows(const struct family &x, struct span z, int n, int r,
-                                void *to, const bf16 *from, int ld)
+static __device__ void put_rows(const struct family &x, struct token_range z, int n,
+                                int r, void *to, const bf16 *from, int ld)
 {
     for (int at = threadIdx.x; at < z.len * width / 8; at += blockDim.x) {
         const int i = at / (width / 8), d = at % (width / 8) * 8;

@@ -36,8 +36,8 @@ struct belt {
 };
 
 template <int K, int reverse>
-static __device__ void fetch_link(const struct family &x, struct span z, int n, int v0,
-                                  struct link<K> *s)
+static __device__ void fetch_link(const struct family &x, struct token_range z, int n,
+                                  int v0, struct link<K> *s)
 {
     const struct kcp_family &a = x.a;
     const int64_t ld = (int64_t)a.HV * a.V;
@@ -47,18 +47,18 @@ static __device__ void fetch_link(const struct family &x, struct span z, int n, 
     fetch_form<K, TOKENS>(x, z, n, 0, s->b[0], x.kg);
     fetch_form<CHUNK, TOKENS>(x, z, n, 1, s->Aqb[0], x.Aqk);
     if (reverse) {
-        fetch_rows<64, TOKENS>(s->u[0], in<bf16>(a.do_, z.t, a.HV, n, a.V) + v0, ld,
-                               z.len);
+        cp_async_rows<64, TOKENS>(s->u[0], in<bf16>(a.do_, z.t, a.HV, n, a.V) + v0, ld,
+                                  z.len);
     } else {
-        fetch_rows<64, TOKENS>(s->u[0], in<bf16>(x.u, 2 * z.t, a.HV, n, a.V) + v0,
-                               2 * ld, z.len);
-        fetch_rows<64, TOKENS>(s->v[0], in<bf16>(a.v, z.t, a.HV, n, a.V) + v0, ld,
-                               z.len);
+        cp_async_rows<64, TOKENS>(s->u[0], in<bf16>(x.u, 2 * z.t, a.HV, n, a.V) + v0,
+                                  2 * ld, z.len);
+        cp_async_rows<64, TOKENS>(s->v[0], in<bf16>(a.v, z.t, a.HV, n, a.V) + v0, ld,
+                                  z.len);
     }
     if (threadIdx.x < K / 4)
-        copy_async(s->G + threadIdx.x * 4,
-                   in<float>(x.G, 2 * (z.t + z.len) - 1, a.HV, n, K) + threadIdx.x * 4,
-                   1);
+        cp_async_16(s->G + threadIdx.x * 4,
+                    in<float>(x.G, 2 * (z.t + z.len) - 1, a.HV, n, K) + threadIdx.x * 4,
+                    1);
 }
 
 // S^T <- S^T exp2(G_last): columns i of the tiles.
@@ -68,7 +68,7 @@ static __device__ __forceinline__ void fade(float (*S)[4], const float *G)
     #pragma unroll
     for (int i = 0; i < K / 8; i++) {
         const float2 g = *(const float2 *)(G + i * 8 + threadIdx.x % 4 * 2);
-        const float low = exp2_fast(g.x), high = exp2_fast(g.y);
+        const float low = ex2_approx(g.x), high = ex2_approx(g.y);
         S[i][0] *= low, S[i][1] *= high, S[i][2] *= low, S[i][3] *= high;
     }
 }
@@ -82,8 +82,8 @@ static __device__ __forceinline__ void hand_over(uint4 (*to)[128], const float (
     for (int i = 0; i < K / 16; i++) {
         #pragma unroll
         for (int h = 0; h < 4; h++)
-            a[i][h] = pack(S[2 * i + h / 2][h % 2 * 2],
-                           S[2 * i + h / 2][h % 2 * 2 + 1]);
+            a[i][h] = pack_bf16x2(S[2 * i + h / 2][h % 2 * 2],
+                                  S[2 * i + h / 2][h % 2 * 2 + 1]);
         to[i][threadIdx.x % 128] = make_uint4(a[i][0], a[i][1], a[i][2], a[i][3]);
     }
 }
@@ -109,8 +109,9 @@ static __device__ __forceinline__ void by_rows(float (*y)[4], const uint32_t (*a
         #pragma unroll
         for (int c = lower ? i : 0; c < TOKENS / 16; c++) {
             uint32_t b[4];
-            load_tiles(b, X + c * 16 * ld + i * 16 + tiles_across(lane, ld));
-            mma(y[2 * c], a[i], b[0], b[1]), mma(y[2 * c + 1], a[i], b[2], b[3]);
+            ldmatrix_x4(b, X + c * 16 * ld + i * 16 + ldmatrix_offset_b(lane, ld));
+            mma_m16n8k16(y[2 * c], a[i], b[0], b[1]),
+                mma_m16n8k16(y[2 * c + 1], a[i], b[2], b[3]);
         }
 }
 
@@ -125,17 +126,20 @@ static __device__ __forceinline__ void by_columns(float (*y)[4], const uint32_t 
         #pragma unroll
         for (int i = 0; i < (lower ? c + 1 : width / 16); i++) {
             uint32_t b[4];
-            load_tiles_t(b, X + c * 16 * ld + i * 16 + tiles_down(lane, ld));
-            mma(y[2 * i], a[c], b[0], b[1]), mma(y[2 * i + 1], a[c], b[2], b[3]);
+            ldmatrix_x4_trans(b,
+                              X + c * 16 * ld + i * 16 + ldmatrix_offset_a(lane, ld));
+            mma_m16n8k16(y[2 * i], a[c], b[0], b[1]),
+                mma_m16n8k16(y[2 * i + 1], a[c], b[2], b[3]);
         }
 }
 
 // 16 columns of a tile [32,64], as they are, in fragments; as numbers.
 static __device__ __forceinline__ void fragments(uint32_t (*a)[4], const bf16 *X)
 {
-    const bf16 *row = X + tiles_across(threadIdx.x % 32, 64 + PAD);
+    const bf16 *row = X + ldmatrix_offset_b(threadIdx.x % 32, 64 + PAD);
     #pragma unroll
-    for (int c = 0; c < TOKENS / 16; c++) load_tiles_t(a[c], row + c * 16 * (64 + PAD));
+    for (int c = 0; c < TOKENS / 16; c++)
+        ldmatrix_x4_trans(a[c], row + c * 16 * (64 + PAD));
 }
 
 // Fragments to rows of a tensor, as store_rows does.
@@ -146,8 +150,8 @@ static __device__ __forceinline__ void store_fragments(bf16 *to, int64_t ld, int
     const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
     #pragma unroll
     for (int i = 0; i < tiles; i++) {
-        const uint32_t low = transpose_tile(a[i / 2][i % 2 * 2]);
-        const uint32_t high = transpose_tile(a[i / 2][i % 2 * 2 + 1]);
+        const uint32_t low = movmatrix_trans(a[i / 2][i % 2 * 2]);
+        const uint32_t high = movmatrix_trans(a[i / 2][i % 2 * 2 + 1]);
         if (i * 8 + g >= len) continue;
         *(uint32_t *)(to + (i * 8 + g) * ld + e) = low;
         *(uint32_t *)(to + (i * 8 + g) * ld + 8 + e) = high;
@@ -177,8 +181,9 @@ static __device__ __forceinline__ void advance(const struct link<K> *s, int v,
 
 // o = scale qg S + Aqb x + Aqk v; on the way back h and x are kept instead.
 template <int K>
-static __device__ __forceinline__ void leave(const struct family &x, struct span z,
-                                             int64_t at, const struct link<K> *s, int v,
+static __device__ __forceinline__ void leave(const struct family &x,
+                                             struct token_range z, int64_t at,
+                                             const struct link<K> *s, int v,
                                              struct handed<K> *from, bf16 *h)
 {
     const int64_t ld = (int64_t)x.a.HV * x.a.V;
@@ -216,8 +221,8 @@ static __device__ __forceinline__ void retreat(const struct link<K> *s, int v,
     #pragma unroll
     for (int h = 0; h < 8; h++) {
         x_[h / 4][h % 4] ^= 0x80008000u;                  // -dx
-        d_[h / 4][h % 4] = pack(scale * d[h / 2][h % 2 * 2],
-                                scale * d[h / 2][h % 2 * 2 + 1]);
+        d_[h / 4][h % 4] =
+            pack_bf16x2(scale * d[h / 2][h % 2 * 2], scale * d[h / 2][h % 2 * 2 + 1]);
     }
     fade<K>(dS, s->G);
     by_columns<K, 0>(dS, d_, s->q[0], K + PAD);
@@ -226,10 +231,10 @@ static __device__ __forceinline__ void retreat(const struct link<K> *s, int v,
 
 // dS and both rows of dU; the second is dv = kg dS + Aqk^T dO.
 template <int K>
-static __device__ __forceinline__ void leave_back(const struct family &x, struct span z,
-                                                  int64_t at, const struct link<K> *s,
-                                                  int v, struct handed<K> *from,
-                                                  bf16 *dh)
+static __device__ __forceinline__ void leave_back(const struct family &x,
+                                                  struct token_range z, int64_t at,
+                                                  const struct link<K> *s, int v,
+                                                  struct handed<K> *from, bf16 *dh)
 {
     const int64_t ld = (int64_t)x.a.HV * x.a.V;
     bf16 *row = (bf16 *)x.dU + 2 * z.t * ld + at;

@@ -8,7 +8,8 @@
 #include "v2_link.cuh"
 
 // Chunk i of a stretch of tokens first .. end-1.
-static __device__ __forceinline__ struct span link_at(int64_t first, int64_t end, int i)
+static __device__ __forceinline__ struct token_range link_at(int64_t first, int64_t end,
+                                                             int i)
 {
     const int64_t t = first + (int64_t)i * TOKENS, left = end - t;
     return { t, left < TOKENS ? (int)left : TOKENS };
@@ -37,14 +38,14 @@ static __global__ __launch_bounds__(256, 1) void scan(const struct family x,
         const int next = i + R::ahead, late = i - 1;
         const int then = reverse ? count - 1 - late : late;
         if (i >= 0) {
-            copies_wait<R::ahead - 1>();
+            cp_async_wait<R::ahead - 1>();
             __syncthreads();
         }
         if (next < count)
             fetch_link<K, reverse>(
                 x, link_at(first, end, reverse ? count - 1 - next : next), n, v0,
                 s.link + next % R::slots);
-        copies_commit();
+        cp_async_commit();
         if (chain && i >= 0 && i < count) {
             if (reverse)
                 retreat<K>(s.link + i % R::slots, v, x.a.scale, s.handed + i % 2, S);
@@ -52,7 +53,7 @@ static __global__ __launch_bounds__(256, 1) void scan(const struct family x,
         } else if (!chain && i > 0) {
             bf16 *kept = keep ? keep + ((int64_t)(c0 + then) * x.a.HV + n) * K * V
                                 + v0 + v : NULL;
-            const struct span was = link_at(first, end, then);
+            const struct token_range was = link_at(first, end, then);
             const struct link<K> *l = s.link + late % R::slots;
             if (reverse) leave_back<K>(x, was, at, l, v, s.handed + late % 2, kept);
             else leave<K>(x, was, at, l, v, s.handed + late % 2, kept);
@@ -65,17 +66,17 @@ static __global__ __launch_bounds__(256, 1) void scan(const struct family x,
 static __global__ __launch_bounds__(128) void local(const struct family x, void *to)
 {
     __shared__ __align__(128) struct link<64> s;
-    const struct span z = tokens(x, blockIdx.x);
+    const struct token_range z = tokens(x, blockIdx.x);
     const int n = blockIdx.y, v0 = blockIdx.z * 64, v = threadIdx.x / 32 * 16;
     const int64_t ld = (int64_t)x.a.HV * x.a.V;
     bf16 *row = (bf16 *)to + 2 * z.t * ld + n * (int64_t)x.a.V + v0 + v;
     uint32_t d_[TOKENS / 16][4];
     float f[4][4] = {}, w[4][4] = {};
     fetch_form<CHUNK, TOKENS>(x, z, n, 1, s.Aqb[0], x.Aqk);
-    fetch_rows<64, TOKENS>(s.u[0], in<bf16>(x.a.do_, z.t, x.a.HV, n, x.a.V) + v0, ld,
-                           z.len);
-    copies_commit();
-    copies_wait<0>();
+    cp_async_rows<64, TOKENS>(s.u[0], in<bf16>(x.a.do_, z.t, x.a.HV, n, x.a.V) + v0, ld,
+                              z.len);
+    cp_async_commit();
+    cp_async_wait<0>();
     __syncthreads();
     fragments(d_, s.u[0] + v);
     by_columns<TOKENS, 1>(f, d_, s.Aqb[0], CHUNK + PAD);

@@ -84,7 +84,7 @@ static int run(void *args)
                         a->dq, a->dk, a->dv, a->da, a->db };
     if ((a->K != 64 && a->K != 128) || (a->V != 64 && a->V != 128)) return KCP_NA;
     for (const void *x : p)
-        if (!aligned_16(x)) return KCP_NA;
+        if (!is_aligned_16(x)) return KCP_NA;
     struct family x = {};
     x.a = *a;
     const int status = any<FITS>(&x);

@@ -22,7 +22,8 @@ struct family {
 };
 
 // Chunk c: its first token, and how many.
-static __device__ __forceinline__ struct span tokens(const struct family &x, int c)
+static __device__ __forceinline__ struct token_range tokens(const struct family &x,
+                                                            int c)
 {
     const int s = x.sc[c];
     const int64_t t = x.cu[s] / x.m + (int64_t)(c - x.cn[s]) * x.C;

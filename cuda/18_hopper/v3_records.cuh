@@ -5,7 +5,11 @@
 #ifndef KCP_V3_RECORDS_CUH
 #define KCP_V3_RECORDS_CUH
 
+#include "cuda/tile/cluster.cuh"
+#include "cuda/tile/launch.cuh"
+#include "cuda/tile/setmaxnreg.cuh"
 #include "cuda/tile/tma.cuh"
+#include "cuda/tile/wgmma.cuh"
 #include "cuda/tile/warp_scan.cuh"
 
 // Of chapter 03's factors prepare leaves out u and w: with k~ = exp2(G) k,
@@ -20,7 +24,7 @@
 // A record is contiguous, in panels (group.cuh) and triangles, four parts that a scan
 // waits for one by one; each comes on chip as a few bulk copies. A map needs the first
 // two alone.
-enum { BYTES = 2 * PANEL };
+enum { BYTES = 2 * SWIZZLE128_TILE };
 
 // A beta and Aqk are lower triangular, and memory has only what is not zero: by columns
 // of squares of 16, column J with the rows 16 J .., 32 bytes each, in the order of the
@@ -98,13 +102,13 @@ static __host__ __device__ inline int chunks_of(const struct records &x)
 // and the next window's prepare runs beside the scan of the one before: it is launched
 // when every block of the scan has begun. Its last block ends after the scan, so that
 // whoever waits for the one has waited for both.
-static __device__ __forceinline__ void let_next_begin(void)
+static __device__ __forceinline__ void griddepcontrol_launch_dependents(void)
 {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
 // For the kernel before this one in the stream, and so for all before that.
-static __device__ __forceinline__ void wait_for_earlier(void)
+static __device__ __forceinline__ void griddepcontrol_wait(void)
 {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 }
@@ -137,13 +141,13 @@ static int launch_beside(Kernel kernel, size_t bytes, dim3 blocks, int threads,
 
 // x, and nothing that was made of it before: addresses are made again where they are
 // needed, instead of being kept in registers.
-static __device__ __forceinline__ int anew(int x)
+static __device__ __forceinline__ int opaque(int x)
 {
     asm volatile("" : "+r"(x));
     return x;
 }
 
-static __device__ __forceinline__ int this_thread(void)
+static __device__ __forceinline__ int opaque_thread_id(void)
 {
     int t;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(t));

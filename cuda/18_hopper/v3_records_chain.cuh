@@ -12,9 +12,9 @@
 static __device__ __forceinline__ void load_v_raw(uint32_t (*r)[4], const bf16 *v,
                                                   int ld)
 {
-    v += threadIdx.x / 32 * 16 + tiles_across(threadIdx.x % 32, ld);
+    v += threadIdx.x / 32 * 16 + ldmatrix_offset_b(threadIdx.x % 32, ld);
     #pragma unroll
-    for (int c = 0; c < CHUNK / 16; c++) load_tiles_t(r[c], v + c * 16 * ld);
+    for (int c = 0; c < CHUNK / 16; c++) ldmatrix_x4_trans(r[c], v + c * 16 * ld);
 }
 
 static __device__ __forceinline__ void v_minus(float (*y)[4], const uint32_t (*r)[4],
@@ -44,7 +44,7 @@ static __device__ __forceinline__ void as_rows(uint32_t (*a)[4], const float (*d
 {
     #pragma unroll
     for (int i = 0; i < tiles * 2; i++)
-        a[i / 4][i % 4] = pack(d[i / 2][i % 2 * 2], d[i / 2][i % 2 * 2 + 1]);
+        a[i / 4][i % 4] = pack_bf16x2(d[i / 2][i % 2 * 2], d[i / 2][i % 2 * 2 + 1]);
 }
 
 // d [64,64] += a X^T, X [64,16 steps] in panels.
@@ -55,14 +55,16 @@ static __device__ __forceinline__ void times_panels(float (*d)[4],
 {
     #pragma unroll
     for (int p = 0; p < steps; p++)
-        group_mma_64<0>(d, a[p], rows_at((const bf16 *)(X + p / 4 * BYTES)) +
-                        p % 4 * STEP_ROWS, add || p);
+        wgmma_m64n64k16_rs<0>(d, a[p],
+                              smem_desc_k_major((const bf16 *)(X + p / 4 * BYTES))
+                                  + p % 4 * DESC_STEP_K_MAJOR,
+                              add || p);
 }
 
 // Where a triangle's columns are: a step of 16 of them, the next 2048 bytes on.
 static __device__ __forceinline__ uint64_t triangle_at(const unsigned char *X)
 {
-    return 3ull << 62 | 16ull << 32 | 1ull << 16 | (shared_at(X) >> 4 & 0x3fff);
+    return 3ull << 62 | 16ull << 32 | 1ull << 16 | (smem_addr(X) >> 4 & 0x3fff);
 }
 
 // d [64,64] = a X^T, or += with add, X [64,64] a triangle's columns.
@@ -72,7 +74,7 @@ static __device__ __forceinline__ void times_triangle(float (*d)[4],
 {
     #pragma unroll
     for (int J = 0; J < 4; J++)
-        group_mma_64<0>(d, a[J], triangle_at(X) + 128 * J, add || J);
+        wgmma_m64n64k16_rs<0>(d, a[J], triangle_at(X) + 128 * J, add || J);
 }
 
 // S^T [64,K] += a X, X [64,K] in panels: all of K a product, twice as wide.
@@ -80,11 +82,12 @@ template <int K>
 static __device__ __forceinline__ void add_panels(float (*S)[4], const uint32_t (*a)[4],
                                                   const unsigned char *X)
 {
-    const uint64_t at = columns_at((const bf16 *)X);
+    const uint64_t at = smem_desc_mn_major((const bf16 *)X);
     #pragma unroll
     for (int p = 0; p < CHUNK / 16; p++)
-        if constexpr (K == 128) group_mma_128<1>(S, a[p], at + p * STEP_COLUMNS);
-        else group_mma_64<1>(S, a[p], at + p * STEP_COLUMNS, 1);
+        if constexpr (K == 128)
+            wgmma_m64n128k16_rs<1>(S, a[p], at + p * DESC_STEP_MN_MAJOR);
+        else wgmma_m64n64k16_rs<1>(S, a[p], at + p * DESC_STEP_MN_MAJOR, 1);
 }
 
 #endif

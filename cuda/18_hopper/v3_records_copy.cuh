@@ -13,8 +13,9 @@ static __device__ __forceinline__ void copy_piece(void *to, const void *from,
                                                   uint32_t bytes, uint64_t *bar)
 {
     const uint32_t at = blocks == 1 ? 0 : cluster_rank() * (bytes / 2);
-    if (blocks == 1) bulk_copy(to, from, bytes, bar);
-    else bulk_copy_both((char *)to + at, (const char *)from + at, bytes / 2, bar);
+    if (blocks == 1) tma_load_1d(to, from, bytes, bar);
+    else
+        tma_load_1d_multicast((char *)to + at, (const char *)from + at, bytes / 2, bar);
 }
 
 // A triangle to where its columns have all 64 rows.
@@ -60,21 +61,22 @@ static __device__ __forceinline__ void copy_part(const struct source<K> &from, i
     uint64_t *full = &m.full[part][at];
     const uint32_t panels = K / 64 * BYTES;
     if (part == PART_K) {
-        turn_expect(full, panels);
+        mbarrier_arrive_expect_tx(full, panels);
         copy_piece<blocks>(m.k[at].x, kda ? r->k : rows->k, panels, full);
     } else if (part == PART_A) {
-        turn_expect(full, TRIANGLE + (kda ? panels + sizeof r->decay : FACTORS_S));
+        mbarrier_arrive_expect_tx(
+            full, TRIANGLE + (kda ? panels + sizeof r->decay : FACTORS_S));
         copy_triangle<blocks>(m.second[at].Ab, kda ? r->Ab : head->Ab, full);
         if (kda) copy_piece<blocks>(m.second[at].kg, r->kg, panels, full);
         if (kda) copy_piece<blocks>(m.decay[at], r->decay, sizeof r->decay, full);
         else copy_piece<blocks>(&m.head[at], &head->f, FACTORS_S, full);
     } else if (part == PART_Q) {
-        turn_expect(full, panels + (kda ? 0 : sizeof head->f.Q));
+        mbarrier_arrive_expect_tx(full, panels + (kda ? 0 : sizeof head->f.Q));
         copy_piece<blocks>(m.later[at].q, kda ? r->q : rows->q, panels, full);
         if (!kda)
             copy_piece<blocks>(m.head[at].Q, head->f.Q, sizeof head->f.Q, full);
     } else {
-        turn_expect(full, TRIANGLE);
+        mbarrier_arrive_expect_tx(full, TRIANGLE);
         copy_triangle<blocks>(m.later[at].Aqk, kda ? r->Aqk : head->Aqk, full);
     }
 }
@@ -92,9 +94,9 @@ struct rows_of_v {
         const int lane = threadIdx.x % lanes, pieces = 8 * WGS, row = lane / pieces;
         #pragma unroll
         for (int i = row; i < CHUNK + row; i += lanes / pieces)
-            copy_async(&to[i][lane % pieces * 8], v + (i < left ? i : 0) * ld,
-                       i < left);
-        copies_arrive(full);
+            cp_async_16(&to[i][lane % pieces * 8], v + (i < left ? i : 0) * ld,
+                        i < left);
+        cp_async_mbarrier_arrive(full);
         v += CHUNK * ld, left -= CHUNK;
     }
 };
@@ -103,7 +105,7 @@ template <int WGS, int lanes>
 static __device__ __forceinline__ struct rows_of_v<WGS, lanes> rows_of_v_of(
     const struct records &x, int z, int n, int v0)
 {
-    const int64_t t = chunk_span(x.a, z, first_chunk(x, z)).t;
+    const int64_t t = chunk_tokens(x.a, z, first_chunk(x, z)).t;
     const bf16 *v = in<bf16>(x.a.v, t, x.a.HV, n, x.a.V) + v0;
     const int64_t left = ((const int *)x.a.cu)[z + 1] - t;
     return { v + threadIdx.x % lanes % (8 * WGS) * 8, (int64_t)x.a.HV * x.a.V,
@@ -123,11 +125,11 @@ static __device__ void copy_parts(const struct records &x, int z, int n, int v0,
     if constexpr (lanes > 0) v = rows_of_v_of<WGS, lanes>(x, z, n, v0);
     int at = 0, round = 0;
     for (int left = chunk_count(x, z); left > 0; left--, from.step()) {
-        if (round) turn_wait(&m.empty[part][at], round - 1);
+        if (round) mbarrier_wait(&m.empty[part][at], round - 1);
         __syncwarp();                    // a late lane might miss the round
         if (of_record && threadIdx.x % 32 == 0) copy_part<part, blocks>(from, at, m);
         if constexpr (lanes > 0) {
-            if (parts == 4 && round) turn_wait(&m.v_empty[at], round - 1);
+            if (parts == 4 && round) mbarrier_wait(&m.v_empty[at], round - 1);
             v.copy(m.v[at], &m.full[PART_K][at]);
         }
         at = at + 1 == PLACES ? 0 : at + 1, round += at == 0;

@@ -20,12 +20,12 @@ static __device__ __forceinline__ int square_of(int I, int J)
 }
 
 // Chunk c of this rank. One stretch needs no look into its tables.
-static __device__ __forceinline__ struct span span_of(const struct kcp_forward &a,
-                                                      int c)
+static __device__ __forceinline__ struct token_range span_of(
+    const struct kcp_forward &a, int c)
 {
     int t = c * CHUNK, end = (int)a.T;
     if (a.NS != 1) {
-        const struct span z = chunk_span(a, ((const int *)a.sc)[c], c);
+        const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
         t = (int)z.t, end = t + z.len;
     }
     return { (uint32_t)t, min(end - t, (int)CHUNK) };    // half of t needs no register
@@ -66,7 +66,7 @@ static __device__ __forceinline__ float decay_of(struct gate_of f, float x)
 {
     if (form == KCP_GATE_RAW) return fmaxf(f.top * x, -1000.0f);
     if (form == KCP_GATE_BOUNDED)
-        return __fdividef(f.top, 1.0f + exp2_fast(fmaf(f.times, x, f.plus)));
+        return __fdividef(f.top, 1.0f + ex2_approx(fmaf(f.times, x, f.plus)));
     const float y = x + f.plus, e = __expf(-fabsf(y));
     const float small = e * (1.0f - e * (0.5f - e * (1.0f / 3.0f)));
     return fmaxf(f.times * (fmaxf(y, 0.0f) + (e < 0.01f ? small : __logf(1.0f + e))),
@@ -85,8 +85,9 @@ static __device__ __forceinline__ void decays(const struct records &x, int n, fl
 
 // G and beta of a value head, by a warp: a lane has rows lane and lane + 32. Past the
 // end there is no decay, and beta is 0.
-static __device__ __forceinline__ void head_sums(const struct records &x, struct span z,
-                                                 int n, float *G, float *beta)
+static __device__ __forceinline__ void head_sums(const struct records &x,
+                                                 struct token_range z, int n, float *G,
+                                                 float *beta)
 {
     const int lane = threadIdx.x % 32;
     float g[2], b[2], before = 0.0f;

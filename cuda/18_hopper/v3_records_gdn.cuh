@@ -13,11 +13,11 @@ static __device__ __forceinline__ void row_factors_out(const struct head_of_chun
                                                        struct pair_factors &f)
 {
     const float2 n = w.norm[i];
-    const float G = w.G[i], last = w.G[CHUNK - 1], to_start = exp2_fast(G);
-    const float to_first = exp2_fast(G - w.G[i / SPAN * SPAN]);
+    const float G = w.G[i], last = w.G[CHUNK - 1], to_start = ex2_approx(G);
+    const float to_first = ex2_approx(G - w.G[i / SPAN * SPAN]);
     to.F[i] = to_start * n.y, to.Q[i] = to_start * n.x;
-    to.B[i] = exp2_fast(last - G) * n.y;
-    if (i < 8) to.decay[i] = exp2_fast(last);
+    to.B[i] = ex2_approx(last - G) * n.y;
+    if (i < 8) to.decay[i] = ex2_approx(last);
     f.q[i] = n.x * to_first, f.k[i] = -n.y * w.beta[i] * to_first;
 }
 
@@ -36,7 +36,7 @@ static __device__ __forceinline__ void factors_out(const struct head_of_chunk &w
         const int y = i + t, I = y < above(2) ? 1 : y < above(3) ? 2 : 3;
         const int j = y - above(I);
         if (y < above(SPANS))
-            f.to[y] = w.norm[j].y * exp2_fast(w.G[I * SPAN] - w.G[j]);
+            f.to[y] = w.norm[j].y * ex2_approx(w.G[I * SPAN] - w.G[j]);
     }
 }
 
@@ -49,7 +49,7 @@ static __device__ __forceinline__ struct head_of_chunk head_of_chunk(
     struct head_of_chunk w = {};
     const int own = many ? I : 0, n = r.n + own, row = lane_row();
     w.G = r.G[own], w.beta = r.beta[own], w.norm = r.norm;
-    w.to = head_of(x, r.c, n)->Ab + anew(lane_in_square());
+    w.to = head_of(x, r.c, n)->Ab + opaque(lane_in_square());
     if (!kept || own >= r.heads) return w;
     const int64_t at = ((r.z.t + row) * x.a.HV + n) * CHUNK + lane_column();
     w.rows = r.z.len - row, w.step = x.a.HV * CHUNK;
@@ -150,7 +150,7 @@ template <int K, int many, int kept>
 static __global__ __launch_bounds__(128, many && kept ? 4 : 6) void prepare_gdn_kernel(
     const struct records x, struct shares share)
 {
-    let_next_begin();
+    griddepcontrol_launch_dependents();
     extern __shared__ __align__(1024) unsigned char on_chip[];
     struct prepare_gdn<K, many> &r = *(struct prepare_gdn<K, many> *)on_chip;
     const int part = blockIdx.x % share.parts, m = blockIdx.x / share.parts % share.H;
@@ -158,22 +158,22 @@ static __global__ __launch_bounds__(128, many && kept ? 4 : 6) void prepare_gdn_
     const int n = m * share.kv + part * share.heads;
     const int heads = min(share.heads, share.kv - part * share.heads);
     const int I = __shfl_sync(~0u, threadIdx.x / 32, 0), own = many ? I : 0;
-    const struct span z = span_of(x.a, c);
+    const struct token_range z = span_of(x.a, c);
     float d[2 * SPANS][4];
 
     rows_in<K>(x, z, m, r.raw);
-    copies_commit();
+    cp_async_commit();
     if (I < heads) head_sums(x, z, n + I, r.G[own], r.beta[own]);
     if (threadIdx.x == 0) r.z = z, r.c = c, r.n = n, r.heads = heads;
-    copies_wait<0>();
-    show_async();
+    cp_async_wait<0>();
+    fence_proxy_async();
     __syncthreads();
     products<K, many, kept>(x, I, m, part ? NULL : rows_of_head<K>(x, c, m), d, r);
     const struct head_of_chunk w = head_of_chunk<many, kept>(x, I, r);
     struct row_factors &to = head_of(x, r.c, r.n + own)->f;
     if (!many) factors_out<128>(w, to, r.head[0].f);
-    group_wait<0>();
-    hold<2 * SPANS>(d);
+    wgmma_wait<0>();
+    fence_operand<2 * SPANS>(d);
     __syncthreads();
     keep_squares(I, I, SPANS - 1, d, 1, r.kk);
     if constexpr (many) {
@@ -184,7 +184,7 @@ static __global__ __launch_bounds__(128, many && kept ? 4 : 6) void prepare_gdn_
         __syncwarp();
         head_by_four(w, I, r.qk, r.kk, r.head[0], r.four[0]);
     }
-    if (blockIdx.x + 1 == gridDim.x) wait_for_earlier();
+    if (blockIdx.x + 1 == gridDim.x) griddepcontrol_wait();
 }
 
 template <int K, int many>

@@ -16,8 +16,8 @@ static __device__ __forceinline__ void unpack_row(float *y, uint4 u, float times
 
 static __device__ __forceinline__ uint4 pack_row(const float *x)
 {
-    return make_uint4(pack(x[0], x[1]), pack(x[2], x[3]), pack(x[4], x[5]),
-                      pack(x[6], x[7]));
+    return make_uint4(pack_bf16x2(x[0], x[1]), pack_bf16x2(x[2], x[3]),
+                      pack_bf16x2(x[4], x[5]), pack_bf16x2(x[6], x[7]));
 }
 
 // With one gate a head, decay leaves the products over channels: q k^T and k k^T are
@@ -51,26 +51,27 @@ struct __align__(1024) prepare_gdn {
     };
     float G[many ? SHARE : 1][CHUNK], beta[many ? SHARE : 1][CHUNK];
     float2 norm[CHUNK];                  // scale / |q|, 1 / |k|, 0 past the end
-    struct span z;                       // these here, so that no registers hold them:
+    struct token_range z; // these here, so that no registers hold them:
     int c, n, heads;                     // the chunk, the first head, how many
 };
 
 // Rows of q and k of query/key head m to panels, 0 past the end.
 template <int K>
-static __device__ __forceinline__ void rows_in(const struct records &x, struct span z,
-                                               int m, struct shared_rows<K> &to)
+static __device__ __forceinline__ void rows_in(const struct records &x,
+                                               struct token_range z, int m,
+                                               struct shared_rows<K> &to)
 {
     const int pieces = K / 8, rows = 128 / pieces, p = threadIdx.x % pieces;
     const int first = threadIdx.x / pieces;
-    const int panel = p / 8 * BYTES + in_panel(first, p % 8);
+    const int panel = p / 8 * BYTES + swizzle128_offset(first, p % 8);
     const int64_t at = (z.t * x.a.H + m) * K + p * 8;
     const bf16 *q = (const bf16 *)x.a.q_raw + at, *k = (const bf16 *)x.a.k_raw + at;
     #pragma unroll
     for (int r = 0; r < CHUNK; r += rows) {
         const int there = first + r < z.len;
         const int64_t from = (int64_t)(there ? first + r : 0) * (x.a.H * K);
-        copy_async(to.q[0] + panel + r * 128, q + from, there);
-        copy_async(to.k[0] + panel + r * 128, k + from, there);
+        cp_async_16(to.q[0] + panel + r * 128, q + from, there);
+        cp_async_16(to.k[0] + panel + r * 128, k + from, there);
     }
 }
 
@@ -80,12 +81,13 @@ static __device__ __forceinline__ void rows_rows(float (*d)[4],
                                                  const unsigned char (*X)[BYTES],
                                                  const unsigned char (*Y)[BYTES])
 {
-    group_begin();
+    wgmma_fence();
     #pragma unroll
     for (int p = 0; p < K / 16; p++)
-        group_mma_rows(d, rows_at((const bf16 *)X[p / 4]) + p % 4 * STEP_ROWS,
-                       rows_at((const bf16 *)Y[p / 4]) + p % 4 * STEP_ROWS, p);
-    group_commit();
+        wgmma_m64n64k16_ss(
+            d, smem_desc_k_major((const bf16 *)X[p / 4]) + p % 4 * DESC_STEP_K_MAJOR,
+            smem_desc_k_major((const bf16 *)Y[p / 4]) + p % 4 * DESC_STEP_K_MAJOR, p);
+    wgmma_commit();
 }
 
 // The products of span I's rows with one another: a fragment is its transpose's B.
@@ -93,12 +95,13 @@ template <int K>
 static __device__ __forceinline__ void span_rows(float (*d)[4], int I,
                                                  const unsigned char (*X)[BYTES])
 {
-    const int lane = threadIdx.x % 32, at = in_panel(I * SPAN + lane % 16, lane / 16);
+    const int lane = threadIdx.x % 32,
+              at = swizzle128_offset(I * SPAN + lane % 16, lane / 16);
     #pragma unroll
     for (int p = 0; p < K / 16; p++) {
         uint32_t a[4];
-        load_tiles(a, (const bf16 *)(X[p / 4] + (at ^ p % 4 << 5)));
-        mma(d[0], a, a[0], a[2]), mma(d[1], a, a[1], a[3]);
+        ldmatrix_x4(a, (const bf16 *)(X[p / 4] + (at ^ p % 4 << 5)));
+        mma_m16n8k16(d[0], a, a[0], a[2]), mma_m16n8k16(d[1], a, a[1], a[3]);
     }
 }
 
@@ -142,14 +145,15 @@ static __device__ __forceinline__ void keep_squares(int I, int first, int last,
 
 // What the block keeps of q and k, once for the heads that share them.
 template <int K>
-static __device__ __forceinline__ void rows_kept(const struct records &x, struct span z,
-                                                 int m, const float2 *norm,
+static __device__ __forceinline__ void rows_kept(const struct records &x,
+                                                 struct token_range z, int m,
+                                                 const float2 *norm,
                                                  const struct shared_rows<K> &r)
 {
     const int pieces = K / 8, p = threadIdx.x % pieces;
     #pragma unroll 1
     for (int i = threadIdx.x / pieces; i < z.len; i += 128 / pieces) {
-        const int panel = p / 8 * BYTES + in_panel(i, p % 8);
+        const int panel = p / 8 * BYTES + swizzle128_offset(i, p % 8);
         const int64_t row = (z.t + i) * x.a.H + m;
         const float nq = norm[i].x / (float)x.a.scale, nk = norm[i].y;
         float y[8];
@@ -171,7 +175,7 @@ static __device__ __forceinline__ void rows_away(void *to, const Rows &from)
     for (int i = threadIdx.x; to && i < (int)sizeof from / 16; i += blockDim.x)
         ((uint4 *)to)[i] = ((const uint4 *)&from)[i];
 #else
-    if (to && threadIdx.x == 0) bulk_store(to, &from, sizeof from);
+    if (to && threadIdx.x == 0) tma_store_1d(to, &from, sizeof from);
 #endif
 }
 
@@ -189,9 +193,9 @@ static __device__ __forceinline__ void products(const struct records &x, int I, 
     rows_away(to, r.raw);
     norms_out<K>(x, I, r.z.len, r.raw.q, (float)x.a.scale, &r.norm[0].x);
     norms_out<K>(x, I, r.z.len, r.raw.k, 1.0f, &r.norm[0].y);
-    group_wait<0>();
-    hold<2 * SPANS>(d);
-    if (threadIdx.x == 0) bulk_read();
+    wgmma_wait<0>();
+    fence_operand<2 * SPANS>(d);
+    if (threadIdx.x == 0) tma_store_wait_read();
     __syncthreads();
     if (kept && x.to13.q && to) {
         rows_kept<K>(x, r.z, m, r.norm, r.raw);

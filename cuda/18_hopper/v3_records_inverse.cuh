@@ -10,12 +10,12 @@
 // Numbers enter these products in two bf16 pieces, so that 16 bits of them count.
 struct pieces { uint32_t top[4], rest[4]; };
 
-static __device__ __forceinline__ void split(float low, float high, uint32_t &top,
-                                             uint32_t &rest)
+static __device__ __forceinline__ void split_bf16_pair(float low, float high,
+                                                       uint32_t &top, uint32_t &rest)
 {
-    top = pack(low, high);
-    unpack_rest(top, low, high);
-    rest = pack(low, high);
+    top = pack_bf16x2(low, high);
+    unpack_residual(top, low, high);
+    rest = pack_bf16x2(low, high);
 }
 
 // Two D tiles, a square of 16, as the A of a product; or, in the same registers' order,
@@ -25,7 +25,8 @@ static __device__ __forceinline__ struct pieces as_a(const float (*d)[4])
     struct pieces p;
     #pragma unroll
     for (int i = 0; i < 4; i++)
-        split(d[i / 2][i % 2 * 2], d[i / 2][i % 2 * 2 + 1], p.top[i], p.rest[i]);
+        split_bf16_pair(d[i / 2][i % 2 * 2], d[i / 2][i % 2 * 2 + 1], p.top[i],
+                        p.rest[i]);
     return p;
 }
 
@@ -43,9 +44,10 @@ static __device__ __forceinline__ void add_product(float (*d)[4],
                                                    const uint4 (*y)[32])
 {
     const uint4 top = y[0][threadIdx.x % 32], rest = y[1][threadIdx.x % 32];
-    mma(d[0], x.top, top.x, top.y), mma(d[1], x.top, top.z, top.w);
-    mma(d[0], x.top, rest.x, rest.y), mma(d[1], x.top, rest.z, rest.w);
-    mma(d[0], x.rest, top.x, top.y), mma(d[1], x.rest, top.z, top.w);
+    mma_m16n8k16(d[0], x.top, top.x, top.y), mma_m16n8k16(d[1], x.top, top.z, top.w);
+    mma_m16n8k16(d[0], x.top, rest.x, rest.y),
+        mma_m16n8k16(d[1], x.top, rest.z, rest.w);
+    mma_m16n8k16(d[0], x.rest, top.x, top.y), mma_m16n8k16(d[1], x.rest, top.z, top.w);
 }
 
 // The fragments of a square in shared memory, rows i, columns j.
@@ -87,14 +89,14 @@ static __device__ __forceinline__ void invert_square(float (*L)[SPAN + 4], int j
 // on, the next square of the column 512 (in_triangle).
 static __device__ __forceinline__ int four_in_square(void)
 {
-    const int lane = this_thread() % 32;
+    const int lane = opaque_thread_id() % 32;
     return in_triangle(lane / 4, lane % 2) + lane % 4 / 2 * 8;
 }
 
 // And in a row of a tensor.
 static __device__ __forceinline__ void put_row(const struct records &x, void *to,
-                                               struct span z, int n, int i, int J,
-                                               uint2 four)
+                                               struct token_range z, int n, int i,
+                                               int J, uint2 four)
 {
     if (i < z.len)
         *(uint2 *)(out<bf16>(to, z.t + i, x.a.HV, n, CHUNK) + J * SPAN +
@@ -103,8 +105,9 @@ static __device__ __forceinline__ void put_row(const struct records &x, void *to
 
 // Above the diagonal the block's Aqk and A are zero: a warp has its span's rows of one
 // of them.
-static __device__ __forceinline__ void zeros_out(const struct records &x, struct span z,
-                                                 int n, struct role w)
+static __device__ __forceinline__ void zeros_out(const struct records &x,
+                                                 struct token_range z, int n,
+                                                 struct role w)
 {
     const int i = w.I * SPAN + threadIdx.x % 16, half = threadIdx.x % 32 / 16;
     void *to = w.h ? x.to13.A : x.to13.Aqk;
@@ -118,11 +121,11 @@ static __device__ __forceinline__ void zeros_out(const struct records &x, struct
 // has its part, A to the block.
 template <int keeps>
 static __device__ __forceinline__ void square_out(const struct records &x,
-                                                  struct span z, int n, int I, int J,
-                                                  const float (*d)[4],
+                                                  struct token_range z, int n, int I,
+                                                  int J, const float (*d)[4],
                                                   const float *beta, unsigned char *to)
 {
-    int g;                               // anew: no address is kept from before
+    int g; // anew: no address is kept from before
     asm volatile("mov.u32 %0, %laneid;" : "=r"(g));
     g /= 4;
     const float b[2] = { beta[J * SPAN + g], beta[J * SPAN + 8 + g] };
@@ -131,12 +134,12 @@ static __device__ __forceinline__ void square_out(const struct records &x,
         const int i = I * SPAN + h * 8 + g;
         const float *l = d[h], *r = d[h] + 2;
         *(uint2 *)(to + h * 256) =
-            four_of(transpose_tile(pack(b[0] * l[0], b[0] * l[1])),
-                    transpose_tile(pack(b[1] * r[0], b[1] * r[1])));
+            four_of(movmatrix_trans(pack_bf16x2(b[0] * l[0], b[0] * l[1])),
+                    movmatrix_trans(pack_bf16x2(b[1] * r[0], b[1] * r[1])));
         if (keeps && x.to13.A)
             put_row(x, x.to13.A, z, n, i, J,
-                    four_of(transpose_tile(pack(l[0], l[1])),
-                            transpose_tile(pack(r[0], r[1]))));
+                    four_of(movmatrix_trans(pack_bf16x2(l[0], l[1])),
+                            movmatrix_trans(pack_bf16x2(r[0], r[1]))));
     }
 }
 
@@ -156,8 +159,8 @@ static __device__ __forceinline__ void diagonal_square(float (*d)[4], int J,
 // square, on the diagonal, goes out elsewhere.
 template <int keeps, class Room>
 static __device__ __forceinline__ void column_of_squares(const struct records &x,
-                                                         struct span z, int n, int J,
-                                                         const Room &s,
+                                                         struct token_range z, int n,
+                                                         int J, const Room &s,
                                                          unsigned char *Ab)
 {
     unsigned char *to = Ab + four_in_square() + column_at(J);

@@ -11,8 +11,8 @@
 // column of squares a warp. y: see pairs.
 template <int K, int keeps>
 static __device__ __forceinline__ void squares_out(const struct records &x,
-                                                   struct span z, int c, int n, int I,
-                                                   int of_k, struct tiles<K> &s,
+                                                   struct token_range z, int c, int n,
+                                                   int I, int of_k, struct tiles<K> &s,
                                                    float (*y)[2][4])
 {
     const struct inverse_room room = inverse_room(s);
@@ -44,9 +44,9 @@ static __global__ __launch_bounds__(256, 3) void prepare_kda_kernel(
     const int last = chunks_of(x) - 1 - blockIdx.y * share;
     const int count = min(share, last + 1);
 
-    let_next_begin();
+    griddepcontrol_launch_dependents();
     if (threadIdx.x == 0) {
-        turn_init(&s.full, 1), turns_show();
+        mbarrier_init(&s.full, 1), mbarrier_fence_init();
         ask_first(x, from, x.first + last, n, s);
     }
     __syncthreads();
@@ -55,9 +55,9 @@ static __global__ __launch_bounds__(256, 3) void prepare_kda_kernel(
         const int c = x.first + last - turn;
         float G[owned<K>::ROWS][2];
         struct owned<K> w = owned_by<K>(warp);
-        struct span z = span_at(s, turn);
+        struct token_range z = span_at(s, turn);
         const struct asked ask = ask_gate(a, z, n, w.channel);
-        turn_wait(&s.full, turn);
+        mbarrier_wait(&s.full, turn);
         if (z.len < CHUNK) zero_rows(z.len, s);
         if (of_k) row_norms<K, keeps>(x, z, w.I * SPAN, s);
         const int deep = __syncthreads_or(sums<K, form>(a, ask, z.len, w, s, G));
@@ -78,12 +78,13 @@ static __global__ __launch_bounds__(256, 3) void prepare_kda_kernel(
             __syncthreads();             // the tiles have been read
             deep_square<K, form>(a, z, n, w.I, of_k, s, y[3]);
         }
-        show_async();
+        fence_proxy_async();
         __syncthreads();
         if (turn + 1 < count && threadIdx.x == 0) ask_next(a, from, c - 1, turn, n, s);
         squares_out<K, keeps>(x, z, c, n, w.I, of_k, s, y);
     }
-    if (blockIdx.x + 1 == gridDim.x && blockIdx.y + 1 == gridDim.y) wait_for_earlier();
+    if (blockIdx.x + 1 == gridDim.x && blockIdx.y + 1 == gridDim.y)
+        griddepcontrol_wait();
 }
 
 // Chunks of a block: several, so that their copies hide, while there are blocks enough;

@@ -45,27 +45,27 @@ static __device__ __forceinline__ void map_walk(const struct records &x, int z,
     for (int turn = 0; turn < count; turn++) {
         const int at = turn % m.SECOND;
         as_rows<K / 8>(a, S);
-        group_begin();
+        wgmma_fence();
         times_panels<K / 16>(y, a, m.k[turn % m.FIRST].x[0], of_v);
-        group_commit();
-        group_wait<0>();
-        hold<CHUNK / 8>(y);
+        wgmma_commit();
+        wgmma_wait<0>();
+        fence_operand<CHUNK / 8>(y);
         give_back<blocks>(m, PART_K, turn);
         as_rows<CHUNK / 8>(b, y);
         wait_full(m, PART_A, turn);
-        group_begin();
+        wgmma_fence();
         times_triangle(y, b, m.second[at].Ab, 0);
-        group_commit();
+        wgmma_commit();
         scale_columns<K / 8>(S, m.decay[at]);
-        group_wait<0>();
-        hold<CHUNK / 8>(y);
+        wgmma_wait<0>();
+        fence_operand<CHUNK / 8>(y);
         as_rows<CHUNK / 8>(b, y);
-        group_begin();
+        wgmma_fence();
         add_panels<K>(S, b, m.second[at].kg[0]);
-        group_commit();
+        wgmma_commit();
         if (turn + 1 < count) begin_link<K, WGS>(y, turn + 1, of_v, m);
-        group_wait<0>();
-        hold<K / 8>(S);
+        wgmma_wait<0>();
+        fence_operand<K / 8>(S);
         give_back<blocks>(m, PART_A, turn);
     }
 }
@@ -85,32 +85,32 @@ static __device__ __forceinline__ void map_walk_gdn(const struct records &x, int
     for (int turn = 0; turn < count; turn++) {
         const auto &f = m.head[turn % m.SECOND];
         const int at = turn % m.FIRST;
-        const int len = of_v ? chunk_span(x.a, z, c0 + turn).len : 0;
+        const int len = of_v ? chunk_tokens(x.a, z, c0 + turn).len : 0;
         uint32_t v[4][4] = {};
         as_rows<K / 8>(a, S);
         wait_full(m, PART_K, turn);
         if (of_v) load_v_raw(v, m.v[at][0], 64 * WGS + PAD);
-        group_begin();
+        wgmma_fence();
         times_panels<K / 16>(y, a, m.k[at].x[0], 0);
-        group_commit();
+        wgmma_commit();
         wait_full(m, PART_A, turn);
-        group_wait<0>();
-        hold<CHUNK / 8>(y);
+        wgmma_wait<0>();
+        fence_operand<CHUNK / 8>(y);
         v_minus(y, v, f.F, len);
         as_rows<CHUNK / 8>(b, y);
-        group_begin();
+        wgmma_fence();
         times_triangle(y, b, m.second[turn % m.SECOND].Ab, 0);
-        group_commit();
+        wgmma_commit();
         scale_all(S, K / 8, f.decay[0]);
-        group_wait<0>();
-        hold<CHUNK / 8>(y);
+        wgmma_wait<0>();
+        fence_operand<CHUNK / 8>(y);
         scale_columns<CHUNK / 8>(y, f.B);
         as_rows<CHUNK / 8>(b, y);
-        group_begin();
+        wgmma_fence();
         add_panels<K>(S, b, m.k[at].x[0]);
-        group_commit();
-        group_wait<0>();
-        hold<K / 8>(S);
+        wgmma_commit();
+        wgmma_wait<0>();
+        fence_operand<K / 8>(S);
         give_back<blocks>(m, PART_A, turn), give_back<blocks>(m, PART_K, turn);
     }
 }
@@ -133,14 +133,14 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
     if (!(x.want[z] & mine)) return;
 
     chain_init<blocks>(m, of_v ? 65 : 1);
-    wait_for_earlier();
+    griddepcontrol_wait();
     if (__shfl_sync(~0u, threadIdx.x / 128, 0) == WGS) {
-        give_registers<WGS == 1 ? 56 : 40>();
+        setmaxnreg_dec<WGS == 1 ? 56 : 40>();
         copy_map<blocks>(x, z, n, v0, of_v, m);
         if (blocks > 1) cluster_sync();
         return;
     }
-    take_registers<232>();
+    setmaxnreg_inc<232>();
     const int64_t state = ((int64_t)z * x.a.HV + n) * K, v = v0 + threadIdx.x / 32 * 16;
     const int64_t own = ((int64_t)x.own[z] * x.a.HV + n) * K * x.a.V + v;
     float S[K / 8][4];

@@ -95,7 +95,8 @@ static size_t place_fused(struct fused *f, const struct kcp_forward *args)
                        a->KG == 1 ? sizeof(struct head_record)
                      : a->K == 64 ? sizeof(struct record<64>)
                                   : sizeof(struct record<128>));
-    f->x.rows = take(r, a->KG == 1 ? (int64_t)a->NC * a->H : 0, 4 * a->K / 64 * PANEL);
+    f->x.rows = take(r, a->KG == 1 ? (int64_t)a->NC * a->H : 0,
+                     4 * a->K / 64 * SWIZZLE128_TILE);
     f->x.count = a->NC;
     f->x.carry = take(r, a->NS == 1 ? (int64_t)a->HV * a->K * a->V : 0, sizeof(float));
     f->x.h_in = a->h0, f->x.h_layout = a->layout;

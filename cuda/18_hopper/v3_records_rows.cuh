@@ -12,7 +12,7 @@
 struct asked { float A_log, dt[2]; unsigned short beta; };
 
 static __device__ __forceinline__ struct asked ask_gate(const struct kcp_forward &a,
-                                                        struct span z, int n,
+                                                        struct token_range z, int n,
                                                         int channel)
 {
     const float *dt = (const float *)a.dt_bias + n * a.KG + channel;
@@ -27,7 +27,7 @@ static __device__ __forceinline__ struct asked ask_gate(const struct kcp_forward
 // What it stands for.
 template <int keeps>
 static __device__ __forceinline__ float beta_of_raw(const struct records &x,
-                                                    struct span z, int n,
+                                                    struct token_range z, int n,
                                                     unsigned short raw)
 {
     const int i = threadIdx.x;
@@ -74,12 +74,15 @@ static __device__ __forceinline__ int sums(const struct kcp_forward &a,
 // of the numbers as they are; so is q k^T's, which needs no decay and no rounding. A's
 // rows are eight of q and the same eight of k. The block for backward keeps the norms.
 template <int K, int keeps>
-static __device__ __forceinline__ void row_norms(const struct records &x, struct span z,
-                                                 int first, struct tiles<K> &s)
+static __device__ __forceinline__ void row_norms(const struct records &x,
+                                                 struct token_range z, int first,
+                                                 struct tiles<K> &s)
 {
-    const int lane = this_thread() % 32, g = lane / 4;
-    const int a_at = in_panel(first + lane % 8, lane / 16) + lane / 8 % 2 * BYTES;
-    const int b_at = in_panel(first + lane % 8, lane / 8 % 2) + lane / 16 * BYTES;
+    const int lane = opaque_thread_id() % 32, g = lane / 4;
+    const int a_at =
+        swizzle128_offset(first + lane % 8, lane / 16) + lane / 8 % 2 * BYTES;
+    const int b_at =
+        swizzle128_offset(first + lane % 8, lane / 8 % 2) + lane / 16 * BYTES;
     float of[2][2][4] = {};
     #pragma unroll
     for (int i = 0; i < K / 16; i++)
@@ -87,9 +90,10 @@ static __device__ __forceinline__ void row_norms(const struct records &x, struct
         for (int h = 0; h < 2; h++) {
             const unsigned char *from = s.half[i / 4].q + h * 8 * 128;
             uint32_t a[4], b[4];
-            load_tiles(a, (const bf16 *)(from + (a_at ^ i % 4 << 5)));
-            load_tiles(b, (const bf16 *)(from + (b_at ^ i % 4 << 5)));
-            mma(of[h][0], a, b[0], b[1]), mma(of[h][1], a, b[2], b[3]);
+            ldmatrix_x4(a, (const bf16 *)(from + (a_at ^ i % 4 << 5)));
+            ldmatrix_x4(b, (const bf16 *)(from + (b_at ^ i % 4 << 5)));
+            mma_m16n8k16(of[h][0], a, b[0], b[1]),
+                mma_m16n8k16(of[h][1], a, b[2], b[3]);
         }
     if (lane % 4 != g / 2) return;
     #pragma unroll
@@ -110,7 +114,8 @@ static __device__ __forceinline__ void row_norms(const struct records &x, struct
 
 // What the block for backward keeps of q and k, once for the heads that share them.
 template <int K>
-static __device__ __forceinline__ void keep_rows(const struct records &x, struct span z,
+static __device__ __forceinline__ void keep_rows(const struct records &x,
+                                                 struct token_range z,
                                                  const struct owned<K> &w,
                                                  const struct tiles<K> &s)
 {
@@ -125,9 +130,9 @@ static __device__ __forceinline__ void keep_rows(const struct records &x, struct
         const float nq = norm.x * back;
         if (i >= z.len) return;
         *(uint32_t *)(out<bf16>(x.to13.q, z.t + i, x.a.H, m, K) + w.channel) =
-            pack(nq * low(q), nq * high(q));
+            pack_bf16x2(nq * low(q), nq * high(q));
         *(uint32_t *)(out<bf16>(x.to13.k, z.t + i, x.a.H, m, K) + w.channel) =
-            pack(norm.y * low(k), norm.y * high(k));
+            pack_bf16x2(norm.y * low(k), norm.y * high(k));
     }
 }
 
@@ -152,7 +157,7 @@ static __device__ __forceinline__ struct lead leads(const struct owned<K> &w,
             float x = sum[J * w.PARTS * K];
             if (w.PARTS == 2) x += sum[(J * 2 + 1) * K];
             if (w.PARTS == 2 && J == w.I) f.last[d] = x;
-            D[J] = exp2_fast(x);
+            D[J] = ex2_approx(x);
             if (J < w.I) f.start[d] *= D[J];
             if (J > w.I) f.end[d] *= D[J];
         }
@@ -167,13 +172,13 @@ static __device__ __forceinline__ struct lead leads(const struct owned<K> &w,
 
 static __device__ __forceinline__ void put_two(unsigned char *to, const float *x)
 {
-    *(uint32_t *)to = pack(x[0], x[1]);
+    *(uint32_t *)to = pack_bf16x2(x[0], x[1]);
 }
 
 static __device__ __forceinline__ void put_times(unsigned char *to, const float *x,
                                                  const float *f)
 {
-    *(uint32_t *)to = pack(x[0] * f[0], x[1] * f[1]);
+    *(uint32_t *)to = pack_bf16x2(x[0] * f[0], x[1] * f[1]);
 }
 
 // A thread's rows into the record and the tiles. Past its span, every factor is a
@@ -192,11 +197,11 @@ static __device__ __forceinline__ void rows_out(const struct owned<K> &w,
     const int in_q = offsetof(struct record<K>, q);
     const int in_kg = offsetof(struct record<K>, kg);
     const float minus[2] = { -f.start[0], -f.start[1] };
-    const float D[2] = { exp2_fast(f.last[0]), exp2_fast(f.last[1]) };
+    const float D[2] = { ex2_approx(f.last[0]), ex2_approx(f.last[1]) };
     enum { HALF = owned<K>::ROWS / 2 };
     #pragma unroll
     for (int i = 0; i < HALF; i++) {
-        const uint32_t line = anew(w.at ^ i << 4);       // rows i and i + HALF: in_row
+        const uint32_t line = opaque(w.at ^ i << 4); // rows i and i + HALF: in_row
         const uint32_t lines[2] = { line, line ^ HALF % 8 << 4 };
         float kB[2][2];
         #pragma unroll
@@ -210,9 +215,9 @@ static __device__ __forceinline__ void rows_out(const struct owned<K> &w,
             float q[2] = { norm.x * low(qs), norm.x * high(qs) }, up[2];
             float k[2] = { norm.y * low(ks), norm.y * high(ks) };
             for (int d = 0; d < 2; d++) {
-                const float g = G[r][d], F = exp2_fast(g);
-                up[d] = k[d] * exp2_fast(-g);
-                kB[j][d] = deep ? k[d] * exp2_fast(f.last[d] - g) : up[d] * D[d];
+                const float g = G[r][d], F = ex2_approx(g);
+                up[d] = k[d] * ex2_approx(-g);
+                kB[j][d] = deep ? k[d] * ex2_approx(f.last[d] - g) : up[d] * D[d];
                 q[d] *= F, k[d] *= F;
             }
             put_two(m.q + at, q), put_two(m.k + at, k), put_two(m.g + at, up);

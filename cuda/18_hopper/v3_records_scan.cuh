@@ -56,15 +56,15 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
     auto &m = *(struct chain<K, WGS, 4, kda> *)on_chip;
     const int n = blockIdx.x, z = x.order[blockIdx.y], v0 = blockIdx.z * 64 * WGS;
 
-    let_next_begin();
+    griddepcontrol_launch_dependents();
     chain_init<blocks>(m, 33);
-    wait_for_earlier();
+    griddepcontrol_wait();
     const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0);
     if (wg == WGS) {
-        give_registers<WGS == 1 ? 56 : 40>();
+        setmaxnreg_dec<WGS == 1 ? 56 : 40>();
         copy_ahead<blocks>(x, z, n, v0, m);
     } else {
-        take_registers<232>();
+        setmaxnreg_inc<232>();
         walk_all<K, WGS, kda, blocks>(x, z, n, v0, m);
     }
     if (blocks > 1) cluster_sync();      // the other may still write here

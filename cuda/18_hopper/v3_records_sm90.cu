@@ -19,7 +19,7 @@ static int takes(const struct kcp_forward *a)
         return 0;
     if (a->saved && a->save == KCP_SAVE_ALL) return 0;
     for (const void *x : p)
-        if (!aligned_16(x)) return 0;
+        if (!is_aligned_16(x)) return 0;
     return 1;
 }
 

@@ -55,7 +55,8 @@ static __device__ __forceinline__ void add_products(float (*y)[2][4],
         #pragma unroll
         for (int x = 0; x < 2 * (SPANS - 1); x++) {
             const int I = x / 2, t = x % 2;
-            if (I < count) mma(y[I][t], p == 2 ? A[I].rest : A[I].top, b[t], b[t + 2]);
+            if (I < count)
+                mma_m16n8k16(y[I][t], p == 2 ? A[I].rest : A[I].top, b[t], b[t + 2]);
         }
     }
 }
@@ -96,7 +97,7 @@ static __device__ __forceinline__ void keep_square(const struct head_of_chunk &w
     #pragma unroll
     for (int h = 0; h < 2; h++) {
         const int i = I * SPAN + h * 8;
-        if (to && i < w.rows) *(uint2 *)(to + i * anew(w.step) + J * SPAN) = four[h];
+        if (to && i < w.rows) *(uint2 *)(to + i * opaque(w.step) + J * SPAN) = four[h];
     }
 }
 
@@ -109,8 +110,9 @@ static __device__ __forceinline__ void put_inverse(const struct head_of_chunk &w
     #pragma unroll
     for (int h = 0; h < 2; h++) {
         const float *l = d[0] + 2 * h, *r = d[1] + 2 * h;
-        Ab[h] = make_uint2(pack(b.x * l[0], b.y * l[1]), pack(b.z * r[0], b.w * r[1]));
-        A[h] = make_uint2(pack(l[0], l[1]), pack(r[0], r[1]));
+        Ab[h] = make_uint2(pack_bf16x2(b.x * l[0], b.y * l[1]),
+                           pack_bf16x2(b.z * r[0], b.w * r[1]));
+        A[h] = make_uint2(pack_bf16x2(l[0], l[1]), pack_bf16x2(r[0], r[1]));
     }
     put_square(w, offsetof(struct head_record, Ab), I, J, Ab);
     keep_square(w, w.A, I, J, A);
@@ -151,8 +153,8 @@ static __device__ __forceinline__ void square_scores(const struct head_of_chunk 
     for (int h = 0; h < 2; h++) {
         const float4 d = qk[square_of(I, J)][h][threadIdx.x % 32];
         const float r = f.q[I * SPAN + h * 8 + lane_row()];
-        four[h] = make_uint2(pack(d.x * (r * c.x), d.y * (r * c.y)),
-                             pack(d.z * (r * c.z), d.w * (r * c.w)));
+        four[h] = make_uint2(pack_bf16x2(d.x * (r * c.x), d.y * (r * c.y)),
+                             pack_bf16x2(d.z * (r * c.z), d.w * (r * c.w)));
     }
     put_scores(w, I, J, four);
 }
@@ -197,10 +199,10 @@ static __device__ __forceinline__ void diagonal_scores(const struct head_of_chun
         float q[4] = { dq.x, dq.y, dq.z, dq.w }, k[4] = { dk.x, dk.y, dk.z, dk.w };
         #pragma unroll
         for (int m = 0; m < 4; m++) {
-            const float f = nj[m] * exp2_fast(Gi - Gj[m]);
+            const float f = nj[m] * ex2_approx(Gi - Gj[m]);
             q[m] = column + m > row ? 0.0f : q[m] * (n.x * f), k[m] *= nk * f;
         }
-        four[h] = make_uint2(pack(q[0], q[1]), pack(q[2], q[3]));
+        four[h] = make_uint2(pack_bf16x2(q[0], q[1]), pack_bf16x2(q[2], q[3]));
         *(float4 *)&L.x[row][column] = make_float4(k[0], k[1], k[2], k[3]);
     }
     put_scores(w, I, I, four);

@@ -14,23 +14,23 @@ template <int K, int I>
 static __device__ __forceinline__ void pairs(int of_k, const struct tiles<K> &s,
                                              float (*y)[2][4])
 {
-    const int lane = this_thread() % 32, across = lane % 8 + lane / 16 * 8;
-    const int a_at = in_panel(I * SPAN + lane % 16, lane / 16) + of_k * BYTES;
-    const int b_at = in_panel(across, lane / 8 % 2);
+    const int lane = opaque_thread_id() % 32, across = lane % 8 + lane / 16 * 8;
+    const int a_at = swizzle128_offset(I * SPAN + lane % 16, lane / 16) + of_k * BYTES;
+    const int b_at = swizzle128_offset(across, lane / 8 % 2);
     #pragma unroll
     for (int i = 0; i < K / 16; i++) {
         const struct half_tiles &m = s.half[i / 4];
         const int step = i % 4 << 5;
         uint32_t a[4], b[4];
-        load_tiles(a, (const bf16 *)(m.q + (a_at ^ step)));
+        ldmatrix_x4(a, (const bf16 *)(m.q + (a_at ^ step)));
         #pragma unroll
         for (int J = 0; J <= I; J++) {
             const unsigned char *col = J == I ? m.g + I * SPAN * 128
                                      : I - J == 1 ? m.one[J]
                                      : I - J == 2 ? m.two[J] : m.far;
             float (*d)[4] = y[J == I ? 3 : J];
-            load_tiles(b, (const bf16 *)(col + (b_at ^ step)));
-            mma(d[0], a, b[0], b[1]), mma(d[1], a, b[2], b[3]);
+            ldmatrix_x4(b, (const bf16 *)(col + (b_at ^ step)));
+            mma_m16n8k16(d[0], a, b[0], b[1]), mma_m16n8k16(d[1], a, b[2], b[3]);
         }
     }
 }
@@ -51,11 +51,11 @@ static __device__ __forceinline__ void all_pairs(int I, int of_k,
 // Squares of Aqk, to the record and to the block.
 template <int keeps>
 static __device__ __forceinline__ void pairs_of_q(const struct records &x,
-                                                  struct span z, int n, int I,
+                                                  struct token_range z, int n, int I,
                                                   float (*y)[2][4], const bf16 *own,
                                                   unsigned char *Aqk)
 {
-    const int g = this_thread() % 32 / 4, e = this_thread() % 4 * 2;
+    const int g = opaque_thread_id() % 32 / 4, e = opaque_thread_id() % 4 * 2;
     Aqk += four_in_square() + I * 512;
     #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -71,7 +71,8 @@ static __device__ __forceinline__ void pairs_of_q(const struct records &x,
         for (int J = 0; J < SPANS; J++) {
             if (J < 3 && J >= I) continue;
             const float *l = y[J][0] + h * 2, *r = y[J][1] + h * 2;
-            const uint2 four = four_of(pack(l[0], l[1]), pack(r[0], r[1]));
+            const uint2 four =
+                four_of(pack_bf16x2(l[0], l[1]), pack_bf16x2(r[0], r[1]));
             const int column = J < 3 ? J : I;
             *(uint2 *)(Aqk + (column_at(column) - column * 512 + h * 256)) = four;
             if (keeps && x.to13.Aqk) put_row(x, x.to13.Aqk, z, n, i, column, four);
@@ -83,7 +84,7 @@ static __device__ __forceinline__ void pairs_of_q(const struct records &x,
 static __device__ __forceinline__ void pairs_of_k(int I, float (*y)[2][4],
                                                   const struct inverse_room &s)
 {
-    const int g = this_thread() % 32 / 4, e = this_thread() % 4 * 2;
+    const int g = opaque_thread_id() % 32 / 4, e = opaque_thread_id() % 4 * 2;
     const float b[2] = { s.beta[I * SPAN + g], s.beta[I * SPAN + g + 8] };
     #pragma unroll
     for (int h = 0; h < 8; h++) y[3][h / 4][h % 4] *= b[h % 4 / 2];
@@ -99,13 +100,13 @@ static __device__ __forceinline__ void pairs_of_k(int I, float (*y)[2][4],
         for (int h = 0; h < 8; h++) y[J][h / 4][h % 4] *= b[h % 4 / 2];
         put(s.L[square_of(I, J)], as_a(y[J]));
     }
-    invert_square(s.square[I], this_thread() % 16);
+    invert_square(s.square[I], opaque_thread_id() % 16);
     put(s.A[I], square_as_a(s.square[I]));
 }
 
 template <int keeps>
 static __device__ __forceinline__ void diagonal_out(const struct records &x,
-                                                    struct span z, int n, int I,
+                                                    struct token_range z, int n, int I,
                                                     const struct inverse_room &s,
                                                     unsigned char *Ab)
 {
@@ -121,7 +122,7 @@ struct deep_room { float G[CHUNK][K], square[SPANS][2][SPAN][SPAN]; };
 
 template <int K, int form>
 static __device__ __noinline__ void deep_sums(const struct kcp_forward &a,
-                                              struct span z, int n,
+                                              struct token_range z, int n,
                                               struct deep_room<K> &to)
 {
     for (int at = threadIdx.x; at < SPANS * K; at += blockDim.x) {
@@ -139,8 +140,8 @@ static __device__ __noinline__ void deep_sums(const struct kcp_forward &a,
 // Rows of span I, of q or of k.
 template <int K>
 static __device__ __noinline__ void deep_pairs(const struct kcp_forward &a,
-                                               struct span z, int n, int I, int of_k,
-                                               const float2 *norm,
+                                               struct token_range z, int n, int I,
+                                               int of_k, const float2 *norm,
                                                struct deep_room<K> &to)
 {
     const int m = n / (a.HV / a.H);
@@ -153,7 +154,7 @@ static __device__ __noinline__ void deep_pairs(const struct kcp_forward &a,
         const bf16 *kj = in<bf16>(a.k_raw, z.t + j, a.H, m, K);
         float sum = 0.0f;
         for (int d = threadIdx.x % 32; d < K; d += 32)
-            sum += (float)row[d] * (float)kj[d] * exp2_fast(to.G[i][d] - to.G[j][d]);
+            sum += (float)row[d] * (float)kj[d] * ex2_approx(to.G[i][d] - to.G[j][d]);
         for (int b = 16; b; b /= 2) sum += __shfl_xor_sync(~0u, sum, b);
         sum *= norm[j].y * (of_k ? norm[i].y : norm[i].x);
         if (threadIdx.x % 32 == 0) to.square[I][of_k][i % SPAN][j % SPAN] = sum;
@@ -163,7 +164,7 @@ static __device__ __noinline__ void deep_pairs(const struct kcp_forward &a,
 
 template <int K, int form>
 static __device__ __forceinline__ void deep_square(const struct kcp_forward &a,
-                                                   struct span z, int n, int I,
+                                                   struct token_range z, int n, int I,
                                                    int of_k, struct tiles<K> &s,
                                                    float (*y)[4])
 {

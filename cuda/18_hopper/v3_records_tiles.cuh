@@ -62,8 +62,9 @@ struct owned {
 template <int K>
 static __device__ __forceinline__ struct owned<K> owned_by(int warp)
 {
-    warp = anew(warp);
-    const int lane = this_thread() % 32, I = warp / 2, h = warp % 2, wide = K == 128;
+    warp = opaque(warp);
+    const int lane = opaque_thread_id() % 32, I = warp / 2, h = warp % 2,
+              wide = K == 128;
     const int row = I * SPAN + (wide ? 0 : h * 8);
     return { I, row, (wide ? h * 64 : 0) + lane * 2,
              (wide ? h * (int)sizeof(struct half_tiles) : 0) + row * 128 + lane * 4 };
@@ -82,9 +83,11 @@ struct row_maps { CUtensorMap q, k, g; };
 template <int K>
 static int map_rows(struct row_maps *m, const struct kcp_forward &a)
 {
-    return head_rows(&m->q, a.q_raw, a.T, a.H, K, CHUNK) &&
-           head_rows(&m->k, a.k_raw, a.T, a.H, K, CHUNK) &&
-           head_rows(&m->g, a.g_raw, a.T, a.HV, K, CHUNK) ? KCP_OK : KCP_CUDA;
+    return tensor_map_of_heads(&m->q, a.q_raw, a.T, a.H, K, CHUNK)
+                   && tensor_map_of_heads(&m->k, a.k_raw, a.T, a.H, K, CHUNK)
+                   && tensor_map_of_heads(&m->g, a.g_raw, a.T, a.HV, K, CHUNK)
+               ? KCP_OK
+               : KCP_CUDA;
 }
 
 // A thread asks for 64 rows from token t on, of query/key head m and value head n.
@@ -92,12 +95,12 @@ template <int K>
 static __device__ __forceinline__ void ask_rows(const struct row_maps &from, int t,
                                                 int m, int n, struct tiles<K> &s)
 {
-    turn_expect(&s.full, 3 * K / 64 * BYTES);
+    mbarrier_arrive_expect_tx(&s.full, 3 * K / 64 * BYTES);
     #pragma unroll
     for (int h = 0; h < K / 64; h++) {
-        copy_rows(s.half[h].q, from.q, h * 64, m, t, &s.full);
-        copy_rows(s.half[h].k, from.k, h * 64, m, t, &s.full);
-        copy_rows(s.half[h].g, from.g, h * 64, n, t, &s.full);
+        tma_load_3d(s.half[h].q, from.q, h * 64, m, t, &s.full);
+        tma_load_3d(s.half[h].k, from.k, h * 64, m, t, &s.full);
+        tma_load_3d(s.half[h].g, from.g, h * 64, n, t, &s.full);
     }
 }
 
@@ -109,7 +112,7 @@ static __device__ __forceinline__ void ask_first(const struct records &x,
                                                  int n, struct tiles<K> &s)
 {
     const int kv = x.a.HV / x.a.H;
-    const struct span z = span_of(x.a, c);
+    const struct token_range z = span_of(x.a, c);
     s.m = n / kv, s.kept = x.to13.q && n % kv == 0 ? n / kv : -1;
     s.lowest = x.a.NS == 1 ? 0 : ((const int *)x.a.cn)[((const int *)x.a.sc)[c]];
     s.at[0] = { (uint32_t)z.t, z.len };
@@ -121,7 +124,7 @@ static __device__ __forceinline__ void ask_next(const struct kcp_forward &a,
                                                 const struct row_maps &from, int c,
                                                 int turn, int n, struct tiles<K> &s)
 {
-    struct span z = { s.at[turn % 2].t - CHUNK, CHUNK };
+    struct token_range z = { s.at[turn % 2].t - CHUNK, CHUNK };
     if (c < s.lowest) z = span_of(a, c);
     s.at[(turn + 1) % 2] = { (uint32_t)z.t, z.len };
     ask_rows(from, z.t, s.m, n, s);
@@ -129,12 +132,13 @@ static __device__ __forceinline__ void ask_next(const struct kcp_forward &a,
 
 // Of chunk number `turn` of the block's, from shared memory each time.
 template <int K>
-static __device__ __forceinline__ struct span span_at(const struct tiles<K> &s,
-                                                      int turn)
+static __device__ __forceinline__ struct token_range span_at(const struct tiles<K> &s,
+                                                             int turn)
 {
     struct span_here y;
     asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
-                 : "=r"(y.t), "=r"(y.len) : "r"(shared_at(&s.at[turn % 2])));
+                 : "=r"(y.t), "=r"(y.len)
+                 : "r"(smem_addr(&s.at[turn % 2])));
     return { y.t, y.len };
 }
 

@@ -68,7 +68,7 @@ static __device__ __forceinline__ int round_of(const Chain &m, int part, int tur
 template <class Chain>
 static __device__ __forceinline__ void wait_full(Chain &m, int part, int turn)
 {
-    turn_wait(&m.full[part][place_of(m, part, turn)], round_of(m, part, turn));
+    mbarrier_wait(&m.full[part][place_of(m, part, turn)], round_of(m, part, turn));
 }
 
 // blocks: 2, a pair of blocks of a cluster fills both rooms, and both must be free; a
@@ -85,16 +85,16 @@ static __device__ __forceinline__ void give_back(Chain &m, int part, int turn)
 {
     uint64_t *bar = &m.empty[part][place_of(m, part, turn)];
     if (blocks == 1) {
-        turn_arrive(bar);
+        mbarrier_arrive(bar);
         return;
     }
     if (ARRIVING == 128) {
-        turn_arrive(bar);
-        turn_arrive_at(bar, cluster_rank() ^ 1);
+        mbarrier_arrive(bar);
+        mbarrier_arrive_cluster(bar, cluster_rank() ^ 1);
         return;
     }
     __syncwarp();
-    if (threadIdx.x % 32 < blocks) turn_arrive_at(bar, threadIdx.x % 32);
+    if (threadIdx.x % 32 < blocks) mbarrier_arrive_cluster(bar, threadIdx.x % 32);
 }
 
 // The zeros above, once: nothing is copied there.
@@ -113,18 +113,18 @@ static __device__ __forceinline__ void chain_init(struct chain<K, WGS, parts, kd
 {
     if (threadIdx.x == 0) {
         for (int i = 0; i < parts * MOST_PLACES; i++) {
-            turn_init(&m.full[0][0] + i, i < MOST_PLACES ? arrivals : 1);
-            turn_init(&m.empty[0][0] + i,
-                      blocks > 1 ? ARRIVING * WGS * blocks : 128 * WGS);
+            mbarrier_init(&m.full[0][0] + i, i < MOST_PLACES ? arrivals : 1);
+            mbarrier_init(&m.empty[0][0] + i,
+                          blocks > 1 ? ARRIVING * WGS * blocks : 128 * WGS);
         }
         for (int i = 0; i < m.FIRST && parts == 4; i++)
-            turn_init(&m.v_empty[i], 128 * WGS);
-        for (int i = 0; i < WGS; i++) turn_init(&m.turned[i], 128);
-        turns_show();
+            mbarrier_init(&m.v_empty[i], 128 * WGS);
+        for (int i = 0; i < WGS; i++) mbarrier_init(&m.turned[i], 128);
+        mbarrier_fence_init();
     }
     for (int i = 0; i < m.SECOND; i++) zeros_above(m.second[i].Ab);
     for (int i = 0; i < m.LATER && parts == 4; i++) zeros_above(m.later[i].Aqk);
-    show_async();
+    fence_proxy_async();
     if (blocks > 1) cluster_sync();
     else __syncthreads();
 }

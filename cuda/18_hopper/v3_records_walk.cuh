@@ -13,7 +13,7 @@ static __device__ __forceinline__ void pack_o(uint32_t (*p)[4], const float (*o)
 {
     #pragma unroll
     for (int i = 0; i < 16; i++)
-        p[i / 4][i % 4] = pack(o[i / 2][i % 2 * 2], o[i / 2][i % 2 * 2 + 1]);
+        p[i / 4][i % 4] = pack_bf16x2(o[i / 2][i % 2 * 2], o[i / 2][i % 2 * 2 + 1]);
 }
 
 // Where this thread's pieces of o go: its first row of the next chunk, from a row to
@@ -24,7 +24,7 @@ static __device__ __forceinline__ struct o_out o_out(const struct records &x, in
                                                      int n, int v0, int count)
 {
     const int wg = threadIdx.x / 128, at = threadIdx.x % 128;
-    const struct span w = chunk_span(x.a, z, first_chunk(x, z));
+    const struct token_range w = chunk_tokens(x.a, z, first_chunk(x, z));
     const int64_t step = (int64_t)x.a.HV * x.a.V;
     const int64_t rows = ((const int *)x.a.cu)[z + 1] - (int64_t)w.t;
     bf16 *o = out<bf16>(x.a.o, w.t, x.a.HV, n, x.a.V);
@@ -44,9 +44,9 @@ static __device__ __forceinline__ void turn_o(bf16 *v, const uint32_t (*p)[4],
     __syncwarp();
     #pragma unroll
     for (int i = 0; i < 4; i++)
-        store_tiles_t(v + (i * 16 + lane / 16 * 8 + lane % 8) * ld + lane / 8 % 2 * 8,
-                      p[i]);
-    turn_arrive(turned + threadIdx.x / 128);
+        stmatrix_x4_trans(
+            v + (i * 16 + lane / 16 * 8 + lane % 8) * ld + lane / 8 % 2 * 8, p[i]);
+    mbarrier_arrive(turned + threadIdx.x / 128);
 }
 
 template <int ld>
@@ -54,7 +54,7 @@ static __device__ __forceinline__ void rows_of_o(struct o_out &to, const bf16 *v
                                                  uint64_t *turned, int turn)
 {
     const int wg = threadIdx.x / 128, at = threadIdx.x % 128;
-    turn_wait(turned + wg, turn);
+    mbarrier_wait(turned + wg, turn);
     #pragma unroll
     for (int i = 0; i < CHUNK; i += 16)
         if (i < to.left)
@@ -69,8 +69,8 @@ static __device__ __forceinline__ void last_o(Walk &w, int count)
 {
     uint32_t packed[4][4];
     bf16 *v = w.m.v[count % w.m.FIRST][0];
-    group_wait<0>();
-    hold<CHUNK / 8>(w.o);
+    wgmma_wait<0>();
+    fence_operand<CHUNK / 8>(w.o);
     pack_o(packed, w.o);
     turn_o<Walk::LD>(v, packed, w.m.turned);
     rows_of_o<Walk::LD>(w.to, v, w.m.turned, count - 1);

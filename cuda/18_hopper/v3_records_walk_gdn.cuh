@@ -17,8 +17,8 @@ static __device__ __forceinline__ void as_rows_times(uint32_t (*a)[4],
     #pragma unroll
     for (int i = 0; i < tiles; i++) {
         const float2 f = *(const float2 *)&factor[i * 8 + e];
-        a[i / 2][i % 2 * 2] = pack(d[i][0] * f.x, d[i][1] * f.y);
-        a[i / 2][i % 2 * 2 + 1] = pack(d[i][2] * f.x, d[i][3] * f.y);
+        a[i / 2][i % 2 * 2] = pack_bf16x2(d[i][0] * f.x, d[i][1] * f.y);
+        a[i / 2][i % 2 * 2 + 1] = pack_bf16x2(d[i][2] * f.x, d[i][3] * f.y);
     }
 }
 
@@ -39,36 +39,36 @@ struct walk_gdn {
         uint32_t a[K / 16][4], b[CHUNK / 16][4], packed[4][4], v[4][4];
         as_rows<K / 8>(a, S);
         wait_full(m, PART_K, turn);
-        group_begin();
+        wgmma_fence();
         times_panels<K / 16>(y, a, m.k[at].x[0], 0);                   // k S
-        group_commit();
-        group_wait<1>();
-        hold<CHUNK / 8>(o);
+        wgmma_commit();
+        wgmma_wait<1>();
+        fence_operand<CHUNK / 8>(o);
         pack_o(packed, o);
         if (turn) give_back<blocks>(m, PART_S, turn - 1);
         wait_full(m, PART_Q, turn);
-        group_begin();
+        wgmma_fence();
         times_panels<K / 16>(o, a, m.later[turn % m.LATER].q[0], 0);
-        group_commit();
+        wgmma_commit();
         load_v_raw(v, m.v[at][0], LD);
         if (turn) turn_o<LD>(m.v[at][0], packed, m.turned);
         wait_full(m, PART_A, turn);
-        group_wait<1>();
-        hold<CHUNK / 8>(y);
+        wgmma_wait<1>();
+        fence_operand<CHUNK / 8>(y);
 
         v_minus(y, v, f.F, CHUNK);
         as_rows<CHUNK / 8>(b, y);
-        group_begin();
+        wgmma_fence();
         times_triangle(y, b, m.second[turn % m.SECOND].Ab, 0);         // v_new
-        group_commit();
+        wgmma_commit();
         scale_all(S, K / 8, f.decay[0]);
-        hold<K / 8>(S);
-        group_wait<1>();
-        hold<CHUNK / 8>(o);
+        fence_operand<K / 8>(S);
+        wgmma_wait<1>();
+        fence_operand<CHUNK / 8>(o);
         scale_columns<CHUNK / 8>(o, f.Q);
         give_back<blocks>(m, PART_Q, turn);
-        group_wait<0>();
-        hold<CHUNK / 8>(y);
+        wgmma_wait<0>();
+        fence_operand<CHUNK / 8>(y);
     }
 
     // The chunk's v_new into S, and beside it into o.
@@ -76,18 +76,18 @@ struct walk_gdn {
     {
         uint32_t a[CHUNK / 16][4], b[CHUNK / 16][4];
         as_rows_times<CHUNK / 8>(a, y, m.head[turn % m.SECOND].B);
-        group_begin();
+        wgmma_fence();
         add_panels<K>(S, a, m.k[turn % m.FIRST].x[0]);
-        group_commit();
+        wgmma_commit();
         as_rows<CHUNK / 8>(b, y);
         wait_full(m, PART_S, turn);
-        group_begin();
+        wgmma_fence();
         times_triangle(o, b, m.later[turn % m.LATER].Aqk, 1);
-        group_commit();
+        wgmma_commit();
         if (turn) rows_of_o<LD>(to, m.v[turn % m.FIRST][0], m.turned, turn - 1);
-        turn_arrive(&m.v_empty[turn % m.FIRST]);
-        group_wait<1>();
-        hold<K / 8>(S);
+        mbarrier_arrive(&m.v_empty[turn % m.FIRST]);
+        wgmma_wait<1>();
+        fence_operand<K / 8>(S);
         give_back<blocks>(m, PART_K, turn), give_back<blocks>(m, PART_A, turn);
     }
 };

@@ -31,7 +31,7 @@ struct walk_kda {
     {
         const int at = turn % m.FIRST;
         if (turn) rows_of_o<LD>(to, m.v[at][0], m.turned, turn - 1);
-        turn_arrive(&m.v_empty[at]);
+        mbarrier_arrive(&m.v_empty[at]);
     }
 
     __device__ __forceinline__ void front(int turn, float (*S)[4])
@@ -41,31 +41,31 @@ struct walk_kda {
         if (turn == 0) begin(0);
         as_rows<K / 8>(a, S);
         //> kernel-records-walk
-        group_begin();
+        wgmma_fence();
         times_panels<K / 16>(y, a, m.k[turn % m.FIRST].x[0], 1);       // v - k~ S
-        group_commit();
-        group_wait<1>();
-        hold<CHUNK / 8>(o);
+        wgmma_commit();
+        wgmma_wait<1>();
+        fence_operand<CHUNK / 8>(o);
         pack_o(packed, o);
         if (turn) give_back<blocks>(m, PART_S, turn - 1);
         wait_full(m, PART_Q, turn);
-        group_begin();
+        wgmma_fence();
         times_panels<K / 16>(o, a, m.later[turn % m.LATER].q[0], 0);
-        group_commit();
+        wgmma_commit();
         if (turn) turn_o<LD>(m.v[turn % m.FIRST][0], packed, m.turned);
         if (EARLY) rows_out(turn);
         wait_full(m, PART_A, turn);
-        group_wait<1>();
-        hold<CHUNK / 8>(y);
+        wgmma_wait<1>();
+        fence_operand<CHUNK / 8>(y);
         give_back<blocks>(m, PART_K, turn);
 
         as_rows<CHUNK / 8>(b, y);
-        group_begin();
+        wgmma_fence();
         times_triangle(y, b, m.second[at].Ab, 0);                      // v_new
-        group_commit();
+        wgmma_commit();
         scale_columns<K / 8>(S, m.decay[at]);
-        group_wait<0>();
-        hold<CHUNK / 8>(y), hold<CHUNK / 8>(o);
+        wgmma_wait<0>();
+        fence_operand<CHUNK / 8>(y), fence_operand<CHUNK / 8>(o);
         give_back<blocks>(m, PART_Q, turn);
     }
 
@@ -73,18 +73,18 @@ struct walk_kda {
     {
         uint32_t b[CHUNK / 16][4];
         as_rows<CHUNK / 8>(b, y);
-        group_begin();
+        wgmma_fence();
         add_panels<K>(S, b, m.second[turn % m.SECOND].kg[0]);
-        group_commit();
+        wgmma_commit();
         wait_full(m, PART_S, turn);
-        group_begin();
+        wgmma_fence();
         times_triangle(o, b, m.later[turn % m.LATER].Aqk, 1);
-        group_commit();
+        wgmma_commit();
         //< kernel-records-walk
         if (!EARLY) rows_out(turn);
         if (next) begin(next);
-        group_wait<1>();
-        hold<K / 8>(S);
+        wgmma_wait<1>();
+        fence_operand<K / 8>(S);
         give_back<blocks>(m, PART_A, turn);
     }
 };

@@ -29,13 +29,14 @@ static __device__ __forceinline__ X *out(void *a, int64_t t, int H, int n, int D
 }
 
 // Chunk c of stretch s: its first token, and how many tokens it has.
-struct span {
+struct token_range {
     int64_t t;
     int len;
 };
 
 template <class Args>
-static __device__ __forceinline__ struct span chunk_span(const Args &a, int s, int c)
+static __device__ __forceinline__ struct token_range chunk_tokens(const Args &a, int s,
+                                                                  int c)
 {
     const int *cu = (const int *)a.cu, *cn = (const int *)a.cn;
     const int64_t t = cu[s] + (int64_t)(c - cn[s]) * a.C, left = cu[s + 1] - t;

@@ -20,7 +20,7 @@ template <int K, int pieces, int rows = CHUNK>
 static __device__ __forceinline__ void times_rows(float (*y)[4], const float (*S)[4],
                                                   const bf16 *X)
 {
-    const bf16 *row = X + tiles_across(threadIdx.x % 32, K + PAD);
+    const bf16 *row = X + ldmatrix_offset_b(threadIdx.x % 32, K + PAD);
     #pragma unroll
     for (int i = 0; i < K / 16; i++) {
         float rest[8] = { S[2 * i][0], S[2 * i][1], S[2 * i][2], S[2 * i][3],
@@ -31,17 +31,17 @@ static __device__ __forceinline__ void times_rows(float (*y)[4], const float (*S
         for (int p = 0; p < pieces; p++)
             #pragma unroll
             for (int j = 0; j < 4; j++) {
-                a[p][j] = pack(rest[2 * j], rest[2 * j + 1]);
-                unpack_rest(a[p][j], rest[2 * j], rest[2 * j + 1]);
+                a[p][j] = pack_bf16x2(rest[2 * j], rest[2 * j + 1]);
+                unpack_residual(a[p][j], rest[2 * j], rest[2 * j + 1]);
             }
         #pragma unroll
         for (int c = 0; c < rows / 16; c++) {
             uint32_t b[4];
-            load_tiles(b, row + c * 16 * (K + PAD) + i * 16);
+            ldmatrix_x4(b, row + c * 16 * (K + PAD) + i * 16);
             #pragma unroll
             for (int p = 0; p < pieces; p++) {
-                mma(y[2 * c], a[p], b[0], b[1]);
-                mma(y[2 * c + 1], a[p], b[2], b[3]);
+                mma_m16n8k16(y[2 * c], a[p], b[0], b[1]);
+                mma_m16n8k16(y[2 * c + 1], a[p], b[2], b[3]);
             }
         }
     }
@@ -52,7 +52,7 @@ template <int K, int pieces, int rows = CHUNK>
 static __device__ __forceinline__ void add_rows_to(float (*S)[4], const float (*y)[4],
                                                    const bf16 *X)
 {
-    const bf16 *row = X + tiles_down(threadIdx.x % 32, K + PAD);
+    const bf16 *row = X + ldmatrix_offset_a(threadIdx.x % 32, K + PAD);
     #pragma unroll
     for (int c = 0; c < rows / 16; c++) {
         float rest[8] = { y[2 * c][0], y[2 * c][1], y[2 * c][2], y[2 * c][3],
@@ -63,17 +63,17 @@ static __device__ __forceinline__ void add_rows_to(float (*S)[4], const float (*
         for (int p = 0; p < pieces; p++)
             #pragma unroll
             for (int j = 0; j < 4; j++) {
-                a[p][j] = pack(rest[2 * j], rest[2 * j + 1]);
-                unpack_rest(a[p][j], rest[2 * j], rest[2 * j + 1]);
+                a[p][j] = pack_bf16x2(rest[2 * j], rest[2 * j + 1]);
+                unpack_residual(a[p][j], rest[2 * j], rest[2 * j + 1]);
             }
         #pragma unroll
         for (int i = 0; i < K / 16; i++) {
             uint32_t b[4];
-            load_tiles_t(b, row + c * 16 * (K + PAD) + i * 16);
+            ldmatrix_x4_trans(b, row + c * 16 * (K + PAD) + i * 16);
             #pragma unroll
             for (int p = 0; p < pieces; p++) {
-                mma(S[2 * i], a[p], b[0], b[1]);
-                mma(S[2 * i + 1], a[p], b[2], b[3]);
+                mma_m16n8k16(S[2 * i], a[p], b[0], b[1]);
+                mma_m16n8k16(S[2 * i + 1], a[p], b[2], b[3]);
             }
         }
     }
@@ -82,13 +82,13 @@ static __device__ __forceinline__ void add_rows_to(float (*S)[4], const float (*
 // Rows t .. t+len-1 of a tensor, `stride` apart, to shared memory [rows,width+PAD];
 // rows from len on become 0.
 template <int width, int rows = CHUNK>
-static __device__ __forceinline__ void fetch_rows(bf16 *to, const bf16 *from,
-                                                  int64_t stride, int len)
+static __device__ __forceinline__ void cp_async_rows(bf16 *to, const bf16 *from,
+                                                     int64_t stride, int len)
 {
     for (int at = threadIdx.x; at < rows * width / 8; at += blockDim.x) {
         const int i = at / (width / 8), d = at % (width / 8) * 8;
-        copy_async(to + i * (width + PAD) + d, from + (i < len ? i : 0) * stride + d,
-                   i < len);
+        cp_async_16(to + i * (width + PAD) + d, from + (i < len ? i : 0) * stride + d,
+                    i < len);
     }
 }
 
@@ -96,11 +96,11 @@ static __device__ __forceinline__ void fetch_rows(bf16 *to, const bf16 *from,
 template <int rows = CHUNK>
 static __device__ __forceinline__ void from_rows(float (*y)[4], const bf16 *X, int ld)
 {
-    const bf16 *row = X + tiles_across(threadIdx.x % 32, ld);
+    const bf16 *row = X + ldmatrix_offset_b(threadIdx.x % 32, ld);
     #pragma unroll
     for (int c = 0; c < rows / 16; c++) {
         uint32_t r[4];
-        load_tiles_t(r, row + c * 16 * ld);
+        ldmatrix_x4_trans(r, row + c * 16 * ld);
         #pragma unroll
         for (int j = 0; j < 8; j++)
             y[2 * c + j / 4][j % 4] =
@@ -117,8 +117,8 @@ static __device__ __forceinline__ void store_rows(bf16 *to, int64_t stride, int 
     const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
     #pragma unroll
     for (int i = 0; i < tiles; i++) {
-        const uint32_t low = transpose_tile(pack(y[i][0], y[i][1]));
-        const uint32_t high = transpose_tile(pack(y[i][2], y[i][3]));
+        const uint32_t low = movmatrix_trans(pack_bf16x2(y[i][0], y[i][1]));
+        const uint32_t high = movmatrix_trans(pack_bf16x2(y[i][2], y[i][3]));
         if (i * 8 + g >= len) continue;
         *(uint32_t *)(to + (i * 8 + g) * stride + e) = low;
         *(uint32_t *)(to + (i * 8 + g) * stride + 8 + e) = high;
@@ -179,8 +179,8 @@ struct gate_share { float last, row; };
 
 template <class Args>
 static __device__ __forceinline__ struct gate_share read_gate(const Args &a,
-                                                              struct span z, int n,
-                                                              int K)
+                                                              struct token_range z,
+                                                              int n, int K)
 {
     const int i = threadIdx.x, row = i < z.len ? i : z.len - 1;
     const int64_t last = z.t + z.len - 1;
@@ -215,7 +215,7 @@ static __device__ __forceinline__ struct rows rows_of(const Args &a, int64_t t, 
 }
 
 // Pointers for the copies must be aligned to 16 bytes.
-static inline int aligned_16(const void *p)
+static inline int is_aligned_16(const void *p)
 {
     return ((uintptr_t)p & 15) == 0;
 }

@@ -5,6 +5,9 @@
 #ifndef KCP_GROUP_SCAN_CUH
 #define KCP_GROUP_SCAN_CUH
 
+#include "launch.cuh"
+#include "mbarrier.cuh"
+#include "proxy.cuh"
 #include "wgmma.cuh"
 #include "warp_scan.cuh"
 
@@ -14,8 +17,8 @@ enum { DIM = 128 };                      // K and V
 // turns, of threads whose copies have come and of threads that have read. Each arrives
 // itself: what a lane does for its warp, no checker of races can follow.
 template <int tensors, int stages>
-struct ring {
-    bf16 tile[stages][tensors][2 * PANEL];
+struct stage_ring {
+    bf16 tile[stages][tensors][2 * SWIZZLE128_TILE];
     float decay[stages][DIM], eq[stages][CHUNK], ek[stages][CHUNK];
     uint64_t full[stages], empty[stages];
 };
@@ -23,23 +26,25 @@ struct ring {
 // Rows t .. t+len-1 of a tensor, `stride` apart, to so many panels, by all threads of
 // the block; later rows become 0.
 template <int panels = 2, int threads = 256>
-static __device__ __forceinline__ void fetch_panels(bf16 *to, const bf16 *from,
-                                                    int64_t stride, int len)
+static __device__ __forceinline__ void cp_async_swizzled_rows(bf16 *to,
+                                                              const bf16 *from,
+                                                              int64_t stride, int len)
 {
     const int step = threads / (8 * panels);
     const int row = threadIdx.x / (8 * panels), piece = threadIdx.x % (8 * panels);
-    char *at = (char *)(to + piece / 8 * PANEL) + in_panel(row, piece % 8);
+    char *at =
+        (char *)(to + piece / 8 * SWIZZLE128_TILE) + swizzle128_offset(row, piece % 8);
     #pragma unroll
     for (int i = 0; i < CHUNK / step; i++) {
         const int r = row + step * i;
-        copy_async(at + 128 * step * i, from + (r < len ? r : 0) * stride + piece * 8,
-                   r < len);
+        cp_async_16(at + 128 * step * i, from + (r < len ? r : 0) * stride + piece * 8,
+                    r < len);
     }
 }
 
 // A's registers for 16 columns of y, two tiles of D, in `pieces` pieces.
 template <int pieces>
-static __device__ __forceinline__ void split(uint32_t (*a)[4], const float (*y)[4])
+static __device__ __forceinline__ void split_bf16(uint32_t (*a)[4], const float (*y)[4])
 {
     float rest[8] = { y[0][0], y[0][1], y[0][2], y[0][3],
                       y[1][0], y[1][1], y[1][2], y[1][3] };
@@ -47,62 +52,65 @@ static __device__ __forceinline__ void split(uint32_t (*a)[4], const float (*y)[
     for (int p = 0; p < pieces; p++)
         #pragma unroll
         for (int j = 0; j < 4; j++) {
-            a[p][j] = pack(rest[2 * j], rest[2 * j + 1]);
-            if (p + 1 < pieces) unpack_rest(a[p][j], rest[2 * j], rest[2 * j + 1]);
+            a[p][j] = pack_bf16x2(rest[2 * j], rest[2 * j + 1]);
+            if (p + 1 < pieces) unpack_residual(a[p][j], rest[2 * j], rest[2 * j + 1]);
         }
 }
 
 // y^T [64,64] = S^T [64,128] X^T. Two steps of 16 are split while two are multiplied.
 template <int pieces>
-static __device__ __forceinline__ void group_times_rows(float (*y)[4],
-                                                        const float (*S)[4],
-                                                        const bf16 *X)
+static __device__ __forceinline__ void warpgroup_times_rows(float (*y)[4],
+                                                            const float (*S)[4],
+                                                            const bf16 *X)
 {
     uint32_t a[2][2][pieces][4];
     #pragma unroll
     for (int b = 0; b < DIM / 32; b++) {
-        if (b >= 2) group_wait<1>();
-        split<pieces>(a[b % 2][0], S + 4 * b);
-        split<pieces>(a[b % 2][1], S + 4 * b + 2);
-        group_begin();
+        if (b >= 2) wgmma_wait<1>();
+        split_bf16<pieces>(a[b % 2][0], S + 4 * b);
+        split_bf16<pieces>(a[b % 2][1], S + 4 * b + 2);
+        wgmma_fence();
         #pragma unroll
         for (int i = 0; i < 2 * pieces; i++) {
             const int step = 2 * b + i / pieces;
-            group_mma_64<0>(y, a[b % 2][i / pieces][i % pieces],
-                            rows_at(X) + step / 4 * NEXT_PANEL + step % 4 * STEP_ROWS,
-                            b || i);
+            wgmma_m64n64k16_rs<0>(y, a[b % 2][i / pieces][i % pieces],
+                                  smem_desc_k_major(X) + step / 4 * DESC_NEXT_TILE
+                                      + step % 4 * DESC_STEP_K_MAJOR,
+                                  b || i);
         }
-        group_commit();
+        wgmma_commit();
     }
-    group_wait<0>();
-    hold<8>(y);
+    wgmma_wait<0>();
+    fence_operand<8>(y);
 }
 
 // S^T [64,128] <- S^T Lambda - y^T X, y in two pieces. The sum over the chunk is formed
 // apart: the tensor core rounds a sum towards 0, which would bias what it is added to.
-static __device__ __forceinline__ void group_decay_minus(float (*S)[4],
-                                                         const float (*y)[4],
-                                                         const bf16 *X,
-                                                         const float *decay)
+static __device__ __forceinline__ void warpgroup_decay_minus(float (*S)[4],
+                                                             const float (*y)[4],
+                                                             const bf16 *X,
+                                                             const float *decay)
 {
     const int e = threadIdx.x % 4 * 2;
     uint32_t a[4][2][4];
     float d[2][8][4];
     #pragma unroll
-    for (int c = 0; c < 4; c++) split<2>(a[c], y + 2 * c);
-    group_begin();
+    for (int c = 0; c < 4; c++) split_bf16<2>(a[c], y + 2 * c);
+    wgmma_fence();
     #pragma unroll
     for (int half = 0; half < 2; half++) {
         #pragma unroll
         for (int i = 0; i < 8; i++)
-            group_mma_64<1>(d[half], a[i / 2][i % 2], columns_at(X) + half * NEXT_PANEL
-                            + i / 2 * STEP_COLUMNS, i);
-        group_commit();
+            wgmma_m64n64k16_rs<1>(d[half], a[i / 2][i % 2],
+                                  smem_desc_mn_major(X) + half * DESC_NEXT_TILE
+                                      + i / 2 * DESC_STEP_MN_MAJOR,
+                                  i);
+        wgmma_commit();
     }
     #pragma unroll
     for (int i = 0; i < 16; i++) {
-        if (i == 0) group_wait<1>(), hold<8>(d[0]);
-        if (i == 8) group_wait<0>(), hold<8>(d[1]);
+        if (i == 0) wgmma_wait<1>(), fence_operand<8>(d[0]);
+        if (i == 8) wgmma_wait<0>(), fence_operand<8>(d[1]);
         const float2 f = *(const float2 *)(decay + i * 8 + e);
         #pragma unroll
         for (int j = 0; j < 4; j++)
@@ -111,32 +119,33 @@ static __device__ __forceinline__ void group_decay_minus(float (*S)[4],
 }
 
 // S^T [64,128] += y^T X, y rounded to bf16.
-static __device__ __forceinline__ void group_add_rows(float (*S)[4],
-                                                      const float (*y)[4],
-                                                      const bf16 *X)
+static __device__ __forceinline__ void warpgroup_add_rows(float (*S)[4],
+                                                          const float (*y)[4],
+                                                          const bf16 *X)
 {
     uint32_t a[4][1][4];
     #pragma unroll
-    for (int c = 0; c < 4; c++) split<1>(a[c], y + 2 * c);
-    group_begin();
+    for (int c = 0; c < 4; c++) split_bf16<1>(a[c], y + 2 * c);
+    wgmma_fence();
     #pragma unroll
     for (int c = 0; c < 4; c++)
-        group_mma_128<1>(S, a[c][0], columns_at(X) + c * STEP_COLUMNS);
-    group_commit();
-    group_wait<0>();
-    hold<16>(S);
+        wgmma_m64n128k16_rs<1>(S, a[c][0],
+                               smem_desc_mn_major(X) + c * DESC_STEP_MN_MAJOR);
+    wgmma_commit();
+    wgmma_wait<0>();
+    fence_operand<16>(S);
 }
 
 // y^T [64,64] of a warpgroup from a panel of X, D tiles as products leave them.
-static __device__ __forceinline__ void from_panel(float (*y)[4], const bf16 *X)
+static __device__ __forceinline__ void ldmatrix_swizzled(float (*y)[4], const bf16 *X)
 {
     const int lane = threadIdx.x % 32, row = lane % 8 + lane / 16 * 8;
     const int piece = threadIdx.x / 32 % 4 * 2 + lane / 8 % 2;
-    const char *at = (const char *)X + in_panel(row, piece);
+    const char *at = (const char *)X + swizzle128_offset(row, piece);
     #pragma unroll
     for (int c = 0; c < CHUNK / 16; c++) {
         uint32_t r[4];
-        load_tiles_t(r, (const bf16 *)(at + c * 2048));
+        ldmatrix_x4_trans(r, (const bf16 *)(at + c * 2048));
         #pragma unroll
         for (int j = 0; j < 8; j++)
             y[2 * c + j / 4][j % 4] =

@@ -12,30 +12,31 @@
 #include "warpgroup_scan.cuh"
 
 // y^T [16,8 tiles] of a warp to its 16 columns of a panel [8 tiles][64], rounded: what
-// from_panel reads.
+// ldmatrix_swizzled reads.
 template <int tiles>
-static __device__ __forceinline__ void put_panel(bf16 *X, const float (*y)[4])
+static __device__ __forceinline__ void stmatrix_swizzled(bf16 *X, const float (*y)[4])
 {
     const int lane = threadIdx.x % 32, row = lane % 8 + lane / 16 * 8;
     const int piece = threadIdx.x / 32 % 4 * 2 + lane / 8 % 2;
-    const uint32_t at = shared_at((const char *)X + in_panel(row, piece));
+    const uint32_t at = smem_addr((const char *)X + swizzle128_offset(row, piece));
     #pragma unroll
     for (int c = 0; c < tiles / 2; c++)
         asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], "
-                     "{%1,%2,%3,%4};"
-                     :: "r"(at + c * 2048), "r"(pack(y[2 * c][0], y[2 * c][1])),
-                        "r"(pack(y[2 * c][2], y[2 * c][3])),
-                        "r"(pack(y[2 * c + 1][0], y[2 * c + 1][1])),
-                        "r"(pack(y[2 * c + 1][2], y[2 * c + 1][3])) : "memory");
+                     "{%1,%2,%3,%4};" ::"r"(at + c * 2048),
+                     "r"(pack_bf16x2(y[2 * c][0], y[2 * c][1])),
+                     "r"(pack_bf16x2(y[2 * c][2], y[2 * c][3])),
+                     "r"(pack_bf16x2(y[2 * c + 1][0], y[2 * c + 1][1])),
+                     "r"(pack_bf16x2(y[2 * c + 1][2], y[2 * c + 1][3]))
+                     : "memory");
 }
 
 // Rows of a panel to rows of a tensor, `stride` apart, by the warpgroup.
 template <int rows>
-static __device__ __forceinline__ void copy_panel(bf16 *to, int64_t stride, int len,
-                                                  const bf16 *X)
+static __device__ __forceinline__ void copy_swizzled_rows(bf16 *to, int64_t stride,
+                                                          int len, const bf16 *X)
 {
     const int row = threadIdx.x % 128 / 8, piece = threadIdx.x % 8;
-    const char *from = (const char *)X + in_panel(row, piece);
+    const char *from = (const char *)X + swizzle128_offset(row, piece);
     #pragma unroll
     for (int i = 0; i < rows / 16; i++)
         if (row + 16 * i < len)
@@ -44,13 +45,13 @@ static __device__ __forceinline__ void copy_panel(bf16 *to, int64_t stride, int 
 }
 
 // The four warps of a warpgroup meet.
-static __device__ __forceinline__ void group_meet(void)
+static __device__ __forceinline__ void warpgroup_sync(void)
 {
     asm volatile("bar.sync %0, 128;" :: "r"(1 + (int)threadIdx.x / 128) : "memory");
 }
 
 // A's registers stay what they are until the products that read them are over.
-static __device__ __forceinline__ void keep(const uint32_t (*a)[1][4])
+static __device__ __forceinline__ void keep_operand(const uint32_t (*a)[1][4])
 {
     #pragma unroll
     for (int c = 0; c < 4; c++)
@@ -58,14 +59,15 @@ static __device__ __forceinline__ void keep(const uint32_t (*a)[1][4])
                            "r"(a[c][0][3]) : "memory");
 }
 
-// S^T [64,128] += y^T X begun, y in a: group_wait, keep and hold end it.
-static __device__ __forceinline__ void begin_add_rows(float (*S)[4],
-                                                      const uint32_t (*a)[1][4],
-                                                      const bf16 *X)
+// S^T [64,128] += y^T X begun, y in a: wgmma_wait, keep_operand and fence_operand
+// end it.
+static __device__ __forceinline__ void warpgroup_add_rows_async(
+    float (*S)[4], const uint32_t (*a)[1][4], const bf16 *X)
 {
     #pragma unroll
     for (int c = 0; c < 4; c++)
-        group_mma_128<1>(S, a[c][0], columns_at(X) + c * STEP_COLUMNS);
+        wgmma_m64n128k16_rs<1>(S, a[c][0],
+                               smem_desc_mn_major(X) + c * DESC_STEP_MN_MAJOR);
 }
 
 #endif

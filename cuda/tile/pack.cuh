@@ -1,0 +1,23 @@
+// pack.cuh -- pairs of bf16 in one register.
+// Book: chapter 04, "Tensor cores".
+// Checked by: every variant that includes it.
+// Next: mma.cuh.
+#ifndef KCP_TILE_PACK_CUH
+#define KCP_TILE_PACK_CUH
+
+#include "device.cuh"
+
+static __device__ __forceinline__ uint32_t pack_bf16x2(float low, float high)
+{
+    const __nv_bfloat162 x = __floats2bfloat162_rn(low, high);
+    return *(const uint32_t *)&x;
+}
+
+// What is left of a pair after it was packed: x - bf16(x), exact.
+static __device__ __forceinline__ void unpack_residual(uint32_t p, float &low,
+                                                       float &high)
+{
+    low -= __uint_as_float(p << 16), high -= __uint_as_float(p & 0xffff0000u);
+}
+
+#endif

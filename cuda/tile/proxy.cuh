@@ -1,0 +1,16 @@
+// proxy.cuh -- shared memory has two ways in: threads, and the engines.
+// Book: chapter 18.
+// Checked by: every variant that includes it.
+// Next: tma.cuh.
+#ifndef KCP_TILE_PROXY_CUH
+#define KCP_TILE_PROXY_CUH
+
+// What this thread wrote to shared memory, copies that arrived included, becomes
+// visible to the tensor core and the copy engine, which have another path there; and
+// the engine may write where this thread has read or written.
+static __device__ __forceinline__ void fence_proxy_async(void)
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+#endif

@@ -1,0 +1,19 @@
+// swizzle.cuh -- the order of 16-byte pieces in a tile whose rows have 128 bytes.
+// Book: chapter 05, "A warpgroup at once".
+// Checked by: every variant that includes it.
+// Next: smem_desc.cuh.
+//
+// A tile is [64][64] bf16: row r at byte 128 r, its eight pieces of 16 bytes in the
+// order piece ^ (r % 8), so that eight rows meet all banks.
+#ifndef KCP_TILE_SWIZZLE_CUH
+#define KCP_TILE_SWIZZLE_CUH
+
+enum { SWIZZLE128_TILE = 64 * 64 }; // elements; a panel begins at 1024 bytes
+
+// Byte of element (row, 8 piece) in a panel.
+static __device__ __forceinline__ int swizzle128_offset(int row, int piece)
+{
+    return row * 128 + ((piece ^ (row & 7)) << 4);
+}
+
+#endif
