@@ -22,11 +22,11 @@ struct address { struct sockaddr_storage at; socklen_t len; };
 static int ready(int fd, short what, double until)
 {
     struct pollfd p = { fd, what, 0 };
-    const double left = until - boot_now();
+    const double left = until - monotonic_seconds();
     return left > 0 && poll(&p, 1, (int)(left * 1000) + 1) > 0;
 }
 
-int boot_write(int fd, const void *data, size_t bytes, double until)
+int bootstrap_write(int fd, const void *data, size_t bytes, double until)
 {
     const char *p = data;
     while (bytes) {
@@ -34,13 +34,13 @@ int boot_write(int fd, const void *data, size_t bytes, double until)
                         ? send(fd, p, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) : -1;
         if (k > 0)
             p += k, bytes -= (size_t)k;
-        else if (boot_now() > until || (errno != EAGAIN && errno != EINTR))
+        else if (monotonic_seconds() > until || (errno != EAGAIN && errno != EINTR))
             return KCP_COMM;
     }
     return KCP_OK;
 }
 
-int boot_read_all(int fd, void *data, size_t bytes, double until)
+int bootstrap_read(int fd, void *data, size_t bytes, double until)
 {
     char *p = data;
     while (bytes) {
@@ -48,7 +48,7 @@ int boot_read_all(int fd, void *data, size_t bytes, double until)
                         ? recv(fd, p, bytes, MSG_DONTWAIT) : -1;
         if (k > 0)
             p += k, bytes -= (size_t)k;
-        else if (k == 0 || boot_now() > until || (errno != EAGAIN && errno != EINTR))
+        else if (k == 0 || monotonic_seconds() > until || (errno != EAGAIN && errno != EINTR))
             return KCP_COMM;
     }
     return KCP_OK;
@@ -141,7 +141,7 @@ static int open_meeting(const struct meeting *at, int R, char *why, size_t n)
 static int call_meeting(const struct meeting *at, double until, char *why, size_t n)
 {
     struct address a;
-    for (int fd; boot_now() < until; poll(NULL, 0, 20)) {
+    for (int fd; monotonic_seconds() < until; poll(NULL, 0, 20)) {
         char host[256] = "";
         int port = at->port;
         FILE *f = at->file[0] ? fopen(at->file, "r") : NULL;
@@ -171,7 +171,7 @@ static int receive(int at, const struct hello *me, int low, double until, int *f
         struct hello h;
         const int s = ready(at, POLLIN, until)
                     ? accept(at, (struct sockaddr *)&from.at, &from.len) : -1;
-        if (s < 0 && boot_now() < until)
+        if (s < 0 && monotonic_seconds() < until)
             continue;
         if (s < 0) {
             int r = low + 1;
@@ -180,8 +180,8 @@ static int receive(int at, const struct hello *me, int low, double until, int *f
             snprintf(why, n, "rank %d did not come in time (%d missing)", r, missing);
             return KCP_COMM;
         }
-        const double soon = boot_now() + 5 < until ? boot_now() + 5 : until;
-        if (boot_read_all(s, &h, sizeof h, soon) || memcmp(h.magic, me->magic, 8) ||
+        const double soon = monotonic_seconds() + 5 < until ? monotonic_seconds() + 5 : until;
+        if (bootstrap_read(s, &h, sizeof h, soon) || memcmp(h.magic, me->magic, 8) ||
             h.key != me->key || h.R != me->R || h.r <= low || h.r >= me->R ||
             fd[h.r] >= 0) {
             close(s);
@@ -205,7 +205,7 @@ static int meet_all(struct hello *me, const struct meeting *at, double until, in
         if (at->file[0] && mine >= 0)
             remove(at->file);
         for (int r = 1; r < R && !err; r++)
-            err = boot_write(fd[r], where, table, until);
+            err = bootstrap_write(fd[r], where, table, until);
     } else if ((fd[0] = call_meeting(at, until, why, n)) < 0) {
         err = KCP_COMM;
     } else {
@@ -214,15 +214,15 @@ static int meet_all(struct hello *me, const struct meeting *at, double until, in
         put_port(&a, 0);
         mine = listen_at(&a, R + 16);
         me->port = mine < 0 ? 0 : port_of(&a);
-        err = mine < 0 ? KCP_COMM : boot_write(fd[0], me, sizeof *me, until);
+        err = mine < 0 ? KCP_COMM : bootstrap_write(fd[0], me, sizeof *me, until);
         if (!err)
-            err = boot_read_all(fd[0], where, table, until);
+            err = bootstrap_read(fd[0], where, table, until);
         if (err)
             snprintf(why, n, "rank 0 closed the meeting: a rank is missing, or there "
                      "twice, or of another job");
         for (int r = 1; r < me->r && !err; r++)
             if ((fd[r] = call(&where[r])) < 0 ||
-                boot_write(fd[r], me, sizeof *me, until)) {
+                bootstrap_write(fd[r], me, sizeof *me, until)) {
                 snprintf(why, n, "rank %d was lost at the meeting", r);
                 err = KCP_COMM;
             }
@@ -234,14 +234,14 @@ static int meet_all(struct hello *me, const struct meeting *at, double until, in
     return err;
 }
 
-int boot_meet(const struct kcp_who *who, const struct meeting *at, double seconds,
+int bootstrap_meet(const struct kcp_who *who, const struct meeting *at, double seconds,
               int *fd, char *why, size_t n)
 {
     struct hello me = { "kcp 1", at->key, who->R, who->r, 0, 0 };
     struct address *where = calloc((size_t)who->R, sizeof *where);
     if (!where) return KCP_NO_MEMORY;
     for (int r = 0; r < who->R; r++) fd[r] = -1;
-    const int err = meet_all(&me, at, boot_now() + seconds, fd, where, why, n);
+    const int err = meet_all(&me, at, monotonic_seconds() + seconds, fd, where, why, n);
     for (int r = 0; r < who->R && err; r++)
         if (fd[r] >= 0)
             close(fd[r]), fd[r] = -1;

@@ -14,17 +14,17 @@ struct meeting {
 };
 
 /* As kcp_who, and the meeting. */
-int boot_read(struct kcp_who *who, struct meeting *at, char *why, size_t n);
+int launcher_env_read(struct kcp_who *who, struct meeting *at, char *why, size_t n);
 /* KCP_TIMEOUT_S; a bad value is KCP_BAD. */
-int boot_timeout(double *seconds, char *why, size_t n);
-double boot_now(void);                 /* seconds, monotonic */
+int launcher_env_timeout(double *seconds, char *why, size_t n);
+double monotonic_seconds(void);                 /* seconds, monotonic */
 
 /* fd [R] connected to every other rank, fd [r] is -1; within the timeout, or KCP_COMM
  * and why names what is missing. */
-int boot_meet(const struct kcp_who *who, const struct meeting *at, double seconds,
+int bootstrap_meet(const struct kcp_who *who, const struct meeting *at, double seconds,
               int *fd, char *why, size_t n);
-/* All of the bytes, or KCP_COMM; until: boot_now() at which patience ends. */
-int boot_write(int fd, const void *data, size_t bytes, double until);
-int boot_read_all(int fd, void *data, size_t bytes, double until);
+/* All of the bytes, or KCP_COMM; until: monotonic_seconds() at which patience ends. */
+int bootstrap_write(int fd, const void *data, size_t bytes, double until);
+int bootstrap_read(int fd, void *data, size_t bytes, double until);
 
 #endif

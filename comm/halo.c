@@ -1,34 +1,33 @@
 /* halo.c -- the rows of a token tensor that lie just across a cut.
  *
- * Book: chapter 14.  Checked by: tests/14_conv/checks.c.  Next: segment_sum.c.
- * Every rank knows the plan, so nobody asks: each computes who needs what.
- */
+ * Book: chapter 14.  Checked by: tests/14_conv/checks.c.  Next: comm/segment_sum.c.
+ * Every rank knows the plan, so nobody asks: each computes who needs what. */
 #include "kcp.h"
 
-struct span { int64_t begin, end; };      /* global tokens; begin >= end: none */
+struct token_range { int64_t begin, end; };      /* global tokens; begin >= end: none */
 
 /* spec 10.  What rank r lacks, reach rows at most and never beyond its sequence: before
  * its cut for its first sequence, or (backward) after it for its last one. */
-static struct span wanted(const struct kcp_halo *h, int r)
+static struct token_range wanted(const struct kcp_halo *h, int r)
 {
     const struct kcp_plan *p = h->plan;
     const struct kcp_context *x = &p->ctx[r];
     if (!x->NS)
-        return (struct span){ x->begin, x->begin };
+        return (struct token_range){ x->begin, x->begin };
     if (!h->backward) {
         const int64_t start = p->cu_seqlens[p->seg[x->seg0].n];
         const int64_t far = x->begin - h->reach;
-        return (struct span){ far > start ? far : start, x->begin };
+        return (struct token_range){ far > start ? far : start, x->begin };
     }
     const int64_t end = p->cu_seqlens[p->seg[x->seg0 + x->NS - 1].n + 1];
     const int64_t far = x->end + h->reach;
-    return (struct span){ x->end, far < end ? far : end };
+    return (struct token_range){ x->end, far < end ? far : end };
 }
 
 /* The part of what rank `to` lacks that rank `from` holds. */
-static struct span part(const struct kcp_halo *h, int from, int to)
+static struct token_range held_by(const struct kcp_halo *h, int from, int to)
 {
-    struct span s = wanted(h, to);
+    struct token_range s = wanted(h, to);
     const struct kcp_context *x = &h->plan->ctx[from];
     if (s.begin < x->begin)
         s.begin = x->begin;
@@ -39,7 +38,7 @@ static struct span part(const struct kcp_halo *h, int from, int to)
 
 int64_t kcp_halo_rows(const struct kcp_halo *h, int r)
 {
-    const struct span s = wanted(h, r);
+    const struct token_range s = wanted(h, r);
     return s.end - s.begin;
 }
 
@@ -55,11 +54,15 @@ int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
 
     for (int pass = 0; pass < 2; pass++)
         for (int j = 0; j < R && !status; j++) {
-            const struct span s = pass ? part(h, j, r) : part(h, r, j);
+            const struct token_range s = pass ? held_by(h, j, r) : held_by(h, r, j);
             if (j == r || s.begin >= s.end)
                 continue;
-            if (!open++ && (status = comm->group(comm, 1)))
-                break;
+            if (!open) {
+                open = 1;
+                status = comm->group(comm, 1);
+                if (status)
+                    break;
+            }
             //> halo-rows
             const size_t bytes = (size_t)(s.end - s.begin) * row;
             if (pass == 0)
@@ -72,7 +75,8 @@ int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
         }
     if (open) {
         const int closed = comm->group(comm, 0);
-        status = status ? status : closed;
+        if (!status)
+            status = closed;
     }
     return status;
 }
@@ -81,7 +85,7 @@ struct kcp_traffic kcp_halo_formula(const struct kcp_halo *h, int r)
 {
     struct kcp_traffic sum = { 0, 0, 0 };
     for (int j = 0; j < h->plan->R; j++) {
-        const struct span s = part(h, r, j);
+        const struct token_range s = held_by(h, r, j);
         if (j == r || s.begin >= s.end)
             continue;
         sum.bytes += (s.end - s.begin) * (int64_t)h->row_bytes;

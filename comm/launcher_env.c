@@ -106,7 +106,7 @@ static int read_meeting(const struct launcher *l, const struct kcp_who *who,
     return err;
 }
 
-int boot_timeout(double *seconds, char *why, size_t n)
+int launcher_env_timeout(double *seconds, char *why, size_t n)
 {
     long s;
     const int err = number("KCP_TIMEOUT_S", 1, 86400, 60, &s, why, n);
@@ -114,20 +114,20 @@ int boot_timeout(double *seconds, char *why, size_t n)
     return err;
 }
 
-double boot_now(void)
+double monotonic_seconds(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-int boot_read(struct kcp_who *who, struct meeting *at, char *why, size_t n)
+int launcher_env_read(struct kcp_who *who, struct meeting *at, char *why, size_t n)
 {
     long R, r, local;
     double seconds;
     *who = (struct kcp_who){ 1, 0, 0, NULL };
     memset(at, 0, sizeof *at);
-    int err = boot_timeout(&seconds, why, n);
+    int err = launcher_env_timeout(&seconds, why, n);
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers && !err; i++) {
         const struct launcher *l = &launchers[i];
         if (!launched_by(l))
@@ -149,5 +149,5 @@ int boot_read(struct kcp_who *who, struct meeting *at, char *why, size_t n)
 int kcp_who(struct kcp_who *who, char *why, size_t n)
 {
     struct meeting at;
-    return boot_read(who, &at, why, n);
+    return launcher_env_read(who, &at, why, n);
 }

@@ -1,8 +1,7 @@
 /* segment_sum.c -- sums over all tokens that do not depend on who held which.
  *
  * Book: chapters 13 and 14.  Checked by: tests/14_conv/checks.c.  Next: ref/14_conv.c.
- * Rounding depends on the order of additions; segments have one, ranks have not.
- */
+ * Rounding depends on the order of additions; segments have one, ranks have not. */
 #include "kcp.h"
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +18,11 @@ int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
     for (int j = 0; j < R; j++)
         if (plan->ctx[j].NS > rows)
             rows = plan->ctx[j].NS;
-    const int64_t fit = PIECE / (R * rows), most = fit < 1 ? 1 : fit < n ? fit : n;
+    int64_t most = PIECE / (R * rows);          /* columns in one piece */
+    if (most > n)
+        most = n;
+    if (most < 1)
+        most = 1;
     double *mine = calloc(rows * most, sizeof *mine);
     double *all = malloc(sizeof *all * R * rows * most);
     int status = mine && all ? KCP_OK : KCP_NO_MEMORY;

@@ -17,6 +17,9 @@
 extern "C" {
 #endif
 
+/* libkcp.so shows what the installed headers declare, and hides the rest. */
+#pragma GCC visibility push(default)
+
 struct CUstream_st;
 struct kcp_comm;
 struct kcp_mapops;
@@ -345,6 +348,8 @@ struct kcp_variant {
     const struct kcp_variant *const ident##_at = &ident;                              \
     const struct kcp_variant ident
 //< variant
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

@@ -19,6 +19,8 @@
 extern "C" {
 #endif
 
+#pragma GCC visibility push(default)
+
 /* Whose code a layer is: forward and backward of one name, for the block that one
  * writes is the other's to read. */
 struct kcp_layer {
@@ -72,6 +74,8 @@ int kcp_layer_conv(const struct kcp_layer *layer, struct kcp_conv *a);
 int kcp_variants(const char *stage, const char *name, const struct kcp_variant **out,
                  int max);
 const struct kcp_stage *kcp_stage_find(const char *name);  /* as there; NULL: none */
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

@@ -10,6 +10,8 @@
 
 #include "kcp.h"
 
+#pragma GCC visibility push(default)
+
 int ref_step(struct kcp_step *a);   /* 01 forward, and its adjoint */
 int ref_gate(struct kcp_gate *a);   /* 02 front end, and back */
 int ref_wy(struct kcp_wy *a);   /* 03 Aqk, A, u, w, kg, qg */
@@ -30,5 +32,7 @@ int ref_scan_step(struct kcp_scan *a);   /* 15 token by token, and the adjoint *
 int ref_scan(struct kcp_scan *a);   /* 15 one rank's forward or backward */
 int ref_family_step(struct kcp_family *a);   /* 16 token by token, and the adjoint */
 int ref_family(struct kcp_family *a);   /* 16 one rank's forward or backward */
+
+#pragma GCC visibility pop
 
 #endif

@@ -1,7 +1,7 @@
 /* nccl.c -- ranks as GPUs: a communicator each, watched, aborted when a rank is lost.
  *
  * Book: chapter 20.  Checked by: bench/gpu_nccl.sh, a process killed in an exchange.
- * Next: nccl_threads.c; nccl_calls.c, what a rank may call.
+ * Next: comm/backend/nccl_threads.c; nccl_calls.c, what a rank may call.
  *
  * Other ranks are known through host, ranks that can talk without a GPU: threads of
  * this process or processes. It carries NCCL's id, and while the GPUs exchange a watch
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int nccl_fail(struct wire *w, int rank, int status, const char *why, int tell)
+int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why, int tell)
 {
     int other = rank;
     char known[160] = "";
@@ -28,7 +28,8 @@ int nccl_fail(struct wire *w, int rank, int status, const char *why, int tell)
     pthread_mutex_lock(&w->lock);
     const int first = !w->failed;
     if (first) {
-        w->failed = 1, w->rank = other;
+        w->failed = 1;
+        w->rank = other;
         snprintf(w->why, sizeof w->why, "%s", known[0] ? known : why);
     }
     ncclComm_t at = w->grouped ? NULL : w->at;           /* else the group's end does */
@@ -43,9 +44,9 @@ int nccl_fail(struct wire *w, int rank, int status, const char *why, int tell)
 }
 
 //> watch
-static void *watch(void *arg)
+static void *watch_thread(void *arg)
 {
-    struct wire *w = arg;
+    struct nccl_rank *w = arg;
     char why[160];
     int rank;
     cudaSetDevice(w->device);
@@ -70,14 +71,14 @@ static void *watch(void *arg)
 }
 //< watch
 
-static void fail(struct kcp_comm *c, int status, const char *why)
+static void nccl_comm_fail(struct kcp_comm *c, int status, const char *why)
 {
-    nccl_fail((struct wire *)c, c->r, status, why, 1);
+    nccl_fail((struct nccl_rank *)c, c->r, status, why, 1);
 }
 
-static int lost(struct kcp_comm *c, int *rank, char *why, size_t n)
+static int nccl_comm_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
 {
-    struct wire *w = (struct wire *)c;
+    struct nccl_rank *w = (struct nccl_rank *)c;
     pthread_mutex_lock(&w->lock);
     const int failed = w->failed;
     if (failed && rank)
@@ -88,9 +89,9 @@ static int lost(struct kcp_comm *c, int *rank, char *why, size_t n)
     return failed;
 }
 
-static void free_comm(struct kcp_comm *c)
+static void nccl_comm_free(struct kcp_comm *c)
 {
-    struct wire *w = (struct wire *)c;
+    struct nccl_rank *w = (struct nccl_rank *)c;
     w->stop = 1;
     for (int i = 0; i < 500 && w->watching && !w->watched; i++)
         poll(NULL, 0, 10);
@@ -109,34 +110,36 @@ static void free_comm(struct kcp_comm *c)
     free(w);
 }
 
-static struct wire *make(struct kcp_comm *host, char *why, size_t n)
+static struct nccl_rank *make_rank(struct kcp_comm *host, char *why, size_t n)
 {
     const struct nccl *nccl = nccl_open(why, n);
-    struct wire *w = nccl ? calloc(1, sizeof *w) : NULL;
+    struct nccl_rank *w = nccl ? calloc(1, sizeof *w) : NULL;
     if (!w)
         return NULL;
-    w->comm = (struct kcp_comm){ .backend = "nccl", .fail = fail, .lost = lost,
-                                 .free = free_comm };
+    w->comm = (struct kcp_comm){ .backend = "nccl", .fail = nccl_comm_fail,
+                                 .lost = nccl_comm_lost, .free = nccl_comm_free };
     nccl_calls(&w->comm);
-    w->nccl = nccl, w->host = host, w->ours = 1;
+    w->nccl = nccl;
+    w->host = host;
+    w->ours = 1;
     pthread_mutex_init(&w->lock, NULL);
-    if (boot_timeout(&w->seconds, why, n) || cudaGetDevice(&w->device) ||
+    if (launcher_env_timeout(&w->seconds, why, n) || cudaGetDevice(&w->device) ||
         cudaMalloc((void **)&w->token, sizeof *w->token) ||
         cudaMemset(w->token, 0, sizeof *w->token)) {
         if (!why[0])
             snprintf(why, n, "no CUDA device");
-        free_comm(&w->comm);
+        nccl_comm_free(&w->comm);
         return NULL;
     }
     return w;
 }
 
-static int begin(struct wire *w, struct kcp_comm **comm)
+static int begin_rank(struct nccl_rank *w, struct kcp_comm **comm)
 {
     if (w->nccl->ncclCommCount(w->at, &w->comm.R) ||
         w->nccl->ncclCommUserRank(w->at, &w->comm.r))
         return KCP_COMM;
-    w->watching = !pthread_create(&w->watch, NULL, watch, w);
+    w->watching = !pthread_create(&w->watch, NULL, watch_thread, w);
     *comm = &w->comm;
     return KCP_OK;
 }
@@ -148,7 +151,7 @@ int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size
     ncclUniqueId id;
     *comm = NULL;
     why[0] = 0;
-    struct wire *w = make(host, why, n);
+    struct nccl_rank *w = make_rank(host, why, n);
     int err = w ? KCP_OK : KCP_CUDA;
     if (w && host->r == 0 && w->nccl->ncclGetUniqueId(&id))
         err = KCP_COMM;
@@ -165,7 +168,7 @@ int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size
         err = nccl_settle(w, w->at, result, "init");
     }
     if (!err)
-        err = begin(w, comm);
+        err = begin_rank(w, comm);
     if (err) {
         if (w && w->failed)
             snprintf(why, n, "%s", w->why);
@@ -173,7 +176,7 @@ int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size
             snprintf(why, n, "NCCL did not start");
         host->fail(host, err, why);
         if (w)
-            free_comm(&w->comm);
+            nccl_comm_free(&w->comm);
     }
     return err;
 }
@@ -182,31 +185,33 @@ int kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl)
 {
     char why[160] = "";
     *comm = NULL;
-    struct wire *w = make(NULL, why, sizeof why);
+    struct nccl_rank *w = make_rank(NULL, why, sizeof why);
     if (!w)
         return KCP_CUDA;
-    w->at = nccl, w->ours = 0;
-    const int err = begin(w, comm);
+    w->at = nccl;
+    w->ours = 0;
+    const int err = begin_rank(w, comm);
     if (err)
-        free_comm(&w->comm);
+        nccl_comm_free(&w->comm);
     return err;
 }
 
 int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **comm)
 {
-    struct wire *all = (struct wire *)from, *w;
+    struct nccl_rank *all = (struct nccl_rank *)from, *w;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     char why[160] = "";
     *comm = NULL;
     if (strcmp(from->backend, "nccl"))
         return KCP_NA;
-    if (!(w = make(all->host, why, sizeof why)))
+    if (!(w = make_rank(all->host, why, sizeof why)))
         return KCP_CUDA;
     config.blocking = 0;
     pthread_mutex_lock(&all->lock);
-    ncclResult_t result = all->at && !all->failed
-        ? all->nccl->ncclCommSplit(all->at, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key,
-                                   &w->at, &config) : ncclInternalError;
+    const int nccl_color = color < 0 ? NCCL_SPLIT_NOCOLOR : color;
+    ncclResult_t result = ncclInternalError;
+    if (all->at && !all->failed)
+        result = all->nccl->ncclCommSplit(all->at, nccl_color, key, &w->at, &config);
     pthread_mutex_unlock(&all->lock);
     if (result == ncclSuccess)                /* which NCCL says too early: w->at is */
         result = ncclInProgress;              /* written when all has settled */
@@ -216,9 +221,9 @@ int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **
     if (!err && w->at)
         err = nccl_settle(w, w->at, ncclInProgress, "split");
     if (!err && w->at)
-        err = begin(w, comm);
+        err = begin_rank(w, comm);
     if (!*comm)
-        free_comm(&w->comm);
+        nccl_comm_free(&w->comm);
     return err;
 }
 

@@ -1,6 +1,6 @@
 /* nccl.h -- the NCCL calls that we use, found when the first communicator is made.
  *
- * Book: chapter 20.  Checked by: bench/gpu_nccl.sh.  Next: nccl.c.
+ * Book: chapter 20.  Checked by: bench/gpu_nccl.sh.  Next: comm/backend/nccl.c.
  *
  * Not linked but opened, so that a program built with NCCL starts where there is none,
  * and uses the one that is loaded already (a caller's ncclComm_t is of that one). */
@@ -13,6 +13,8 @@
 #include <nccl.h>
 #include <pthread.h>
 
+#pragma GCC visibility push(hidden)
+
 #define NCCL_CALLS(F)                                                                 \
     F(ncclGetUniqueId) F(ncclCommInitRankConfig) F(ncclCommSplit)                     \
     F(ncclCommGetAsyncError) F(ncclCommAbort) F(ncclCommFinalize) F(ncclCommDestroy)  \
@@ -24,7 +26,7 @@ struct nccl { NCCL_CALLS(NCCL_MEMBER) };
 /* NULL, and why: no libnccl.so.2 here, or one without what we need. */
 const struct nccl *nccl_open(char *why, size_t n);
 
-struct wire {                          /* one rank; comm is its first member */
+struct nccl_rank {                          /* one rank; comm is its first member */
     struct kcp_comm comm;
     const struct nccl *nccl;
     ncclComm_t at;                     /* NULL once aborted */
@@ -38,9 +40,12 @@ struct wire {                          /* one rank; comm is its first member */
 };
 
 /* Remember the first failure, tell the host ranks when it is ours, abort. */
-int nccl_fail(struct wire *w, int rank, int status, const char *why, int tell);
+int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why, int tell);
 /* After a call: wait until NCCL has taken it over, or has failed, or time is up. */
-int nccl_settle(struct wire *w, ncclComm_t at, ncclResult_t result, const char *call);
+int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
+                const char *call);
 void nccl_calls(struct kcp_comm *c);
+
+#pragma GCC visibility pop
 
 #endif

@@ -1,7 +1,7 @@
 /* nccl_calls.c -- what a rank may call over NCCL: on a stream, with a timeout.
  *
  * Book: chapter 20.  Checked by: bench/gpu_nccl.sh, through every form.
- * Next: ../ref/08_forward.c, a rank's program.
+ * Next: ref/08_forward.c, a rank's program.
  *
  * The communicator does not block: a call returns at once and is polled until NCCL has
  * put it on the stream. The lock is held for moments only, so that another thread can
@@ -13,9 +13,10 @@
 #include <sched.h>
 #include <stdio.h>
 
-int nccl_settle(struct wire *w, ncclComm_t at, ncclResult_t result, const char *call)
+int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
+                const char *call)
 {
-    const double until = boot_now() + w->seconds;
+    const double until = monotonic_seconds() + w->seconds;
     char why[160] = "";
     while (result == ncclInProgress && !why[0]) {
         sched_yield();
@@ -25,7 +26,7 @@ int nccl_settle(struct wire *w, ncclComm_t at, ncclResult_t result, const char *
         else if (w->nccl->ncclCommGetAsyncError(at, &result))
             result = ncclInternalError;
         pthread_mutex_unlock(&w->lock);
-        if (boot_now() > until)
+        if (monotonic_seconds() > until)
             snprintf(why, sizeof why, "%s made no progress for %.0f s", call,
                      w->seconds);
     }
@@ -50,19 +51,19 @@ int nccl_settle(struct wire *w, ncclComm_t at, ncclResult_t result, const char *
     if (grouped && result == ncclInProgress) result = ncclSuccess;                    \
     return nccl_settle(w, (w)->at, result, name)
 
-static int all_gather(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
-                      struct CUstream_st *stream)
+static int nccl_all_gather(struct kcp_comm *c, const void *mine, void *all,
+                           size_t bytes, struct CUstream_st *stream)
 {
-    struct wire *w = (struct wire *)c;
+    struct nccl_rank *w = (struct nccl_rank *)c;
     c->traffic.bytes += (int64_t)(c->R - 1) * (int64_t)bytes;
     c->traffic.collectives++;
     CALL(w, "all_gather", ncclAllGather(mine, all, bytes, ncclChar, w->at, stream));
 }
 
-static int send_to(struct kcp_comm *c, const void *data, size_t bytes, int to,
-                   struct CUstream_st *stream)
+static int nccl_send(struct kcp_comm *c, const void *data, size_t bytes, int to,
+                     struct CUstream_st *stream)
 {
-    struct wire *w = (struct wire *)c;
+    struct nccl_rank *w = (struct nccl_rank *)c;
     if (to < 0 || to >= c->R || to == c->r)
         return KCP_BAD;
     c->traffic.bytes += (int64_t)bytes;
@@ -70,18 +71,18 @@ static int send_to(struct kcp_comm *c, const void *data, size_t bytes, int to,
     CALL(w, "send", ncclSend(data, bytes, ncclChar, to, w->at, stream));
 }
 
-static int recv_from(struct kcp_comm *c, void *data, size_t bytes, int from,
+static int nccl_recv(struct kcp_comm *c, void *data, size_t bytes, int from,
                      struct CUstream_st *stream)
 {
-    struct wire *w = (struct wire *)c;
+    struct nccl_rank *w = (struct nccl_rank *)c;
     if (from < 0 || from >= c->R || from == c->r)
         return KCP_BAD;
     CALL(w, "recv", ncclRecv(data, bytes, ncclChar, from, w->at, stream));
 }
 
-static int group(struct kcp_comm *c, int begin)
+static int nccl_group(struct kcp_comm *c, int begin)
 {
-    struct wire *w = (struct wire *)c;
+    struct nccl_rank *w = (struct nccl_rank *)c;
     pthread_mutex_lock(&w->lock);
     const int was = w->grouped, failed = w->failed || !w->at;
     ncclResult_t result = ncclSuccess;
@@ -101,10 +102,10 @@ static int group(struct kcp_comm *c, int begin)
 
 //> wait
 /* All ranks here, and what the stream did has arrived. */
-static int barrier(struct kcp_comm *c, struct CUstream_st *stream)
+static int nccl_barrier(struct kcp_comm *c, struct CUstream_st *stream)
 {
-    struct wire *w = (struct wire *)c;
-    const double until = boot_now() + w->seconds;
+    struct nccl_rank *w = (struct nccl_rank *)c;
+    const double until = monotonic_seconds() + w->seconds;
     ncclResult_t result = ncclInternalError;
     char why[160];
     pthread_mutex_lock(&w->lock);
@@ -121,7 +122,7 @@ static int barrier(struct kcp_comm *c, struct CUstream_st *stream)
             return KCP_OK;
         if (cuda != cudaErrorNotReady)
             snprintf(why, sizeof why, "barrier: %s", cudaGetErrorString(cuda));
-        else if (boot_now() > until)
+        else if (monotonic_seconds() > until)
             snprintf(why, sizeof why, "the stream made no progress for %.0f s, in or "
                      "before barrier", w->seconds);
         else {
@@ -137,8 +138,11 @@ static int barrier(struct kcp_comm *c, struct CUstream_st *stream)
 
 void nccl_calls(struct kcp_comm *c)
 {
-    c->all_gather = all_gather, c->send = send_to, c->recv = recv_from;
-    c->group = group, c->barrier = barrier;
+    c->all_gather = nccl_all_gather;
+    c->send = nccl_send;
+    c->recv = nccl_recv;
+    c->group = nccl_group;
+    c->barrier = nccl_barrier;
 }
 #endif
 typedef int kcp_nccl_calls_is_not_empty;

@@ -1,6 +1,7 @@
 /* nccl_threads.c -- R ranks as threads of this process, a GPU each.
  *
- * Book: chapter 20.  Checked by: bench/gpu_nccl.sh.  Next: nccl_calls.c. */
+ * Book: chapter 20.  Checked by: bench/gpu_nccl.sh.
+ * Next: comm/backend/nccl_calls.c. */
 #include "kcp.h"
 
 #include <stdio.h>
@@ -8,11 +9,11 @@
 #ifdef KCP_WITH_NCCL
 #include "nccl.h"
 
-struct job { int (*body)(struct kcp_comm *, void *); void *arg; };
+struct gpu_job { int (*body)(struct kcp_comm *, void *); void *arg; };
 
-static int on_gpu(struct kcp_comm *host, void *arg)
+static int run_on_gpu(struct kcp_comm *host, void *arg)
 {
-    const struct job *j = arg;
+    const struct gpu_job *j = arg;
     struct kcp_comm *comm;
     char why[160] = "";
     if (cudaSetDevice(host->r))
@@ -32,17 +33,20 @@ static int on_gpu(struct kcp_comm *host, void *arg)
 int kcp_nccl_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                          char *why, size_t n)
 {
-    struct job j = { body, arg };
+    struct gpu_job j = { body, arg };
     char none[160];
     int gpus = 0;
-    why = why ? why : none, n = why == none ? sizeof none : n;
+    if (!why) {
+        why = none;
+        n = sizeof none;
+    }
     if (!nccl_open(why, n))
         return KCP_NA;
     if (cudaGetDeviceCount(&gpus) || R > gpus) {
         snprintf(why, n, "%d ranks, %d GPUs: NCCL wants one each", R, gpus);
         return KCP_BAD;
     }
-    return kcp_threads_run(R, on_gpu, &j, why, n);
+    return kcp_threads_run(R, run_on_gpu, &j, why, n);
 }
 
 #else

@@ -36,13 +36,13 @@ static void free_comm(struct kcp_comm *c)
 {
     struct process *p = (struct process *)c;
     const struct frame f = { .kind = GOODBYE, .rank = c->r };
-    const double until = boot_now() + (p->failed ? 0.5 : p->seconds);
+    const double until = monotonic_seconds() + (p->failed ? 0.5 : p->seconds);
     if (p->started && p->failed)
         process_announce(p, p->rank, p->status, p->why);
     for (int r = 0; r < c->R && p->started; r++)
         if (r != c->r)
             process_post(p, r, f, NULL);
-    for (int left = p->started; left && boot_now() < until;) {
+    for (int left = p->started; left && monotonic_seconds() < until;) {
         pthread_mutex_lock(&p->lock);
         left = 0;
         for (int r = 0; r < c->R; r++)
@@ -76,9 +76,9 @@ int kcp_processes(struct kcp_comm **comm, struct kcp_who *who, char *why, size_t
     struct meeting at;
     double seconds;
     *comm = NULL;
-    int err = boot_timeout(&seconds, why, n);
+    int err = launcher_env_timeout(&seconds, why, n);
     if (!err)
-        err = boot_read(who, &at, why, n);
+        err = launcher_env_read(who, &at, why, n);
     struct process *p = err ? NULL : calloc(1, sizeof *p);
     if (!p)
         return err ? err : KCP_NO_MEMORY;
@@ -97,10 +97,10 @@ int kcp_processes(struct kcp_comm **comm, struct kcp_who *who, char *why, size_t
     for (size_t r = 0; r < R && p->fd; r++)
         p->fd[r] = -1;
     if (!err)
-        err = boot_meet(who, &at, seconds, p->fd, why, n);
+        err = bootstrap_meet(who, &at, seconds, p->fd, why, n);
     for (size_t r = 0; r < R && !err; r++) {
         const int on = 1;
-        p->heard[r] = boot_now();
+        p->heard[r] = monotonic_seconds();
         pthread_mutex_init(&p->writing[r], NULL);
         if (p->fd[r] >= 0)
             setsockopt(p->fd[r], IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);

@@ -30,11 +30,11 @@ static void told(struct process *p, int rank, int status, const char *why)
 
 int process_post(struct process *p, int to, struct frame f, const void *data)
 {
-    const double until = boot_now() + p->seconds;
+    const double until = monotonic_seconds() + p->seconds;
     pthread_mutex_lock(&p->writing[to]);
-    int err = boot_write(p->fd[to], &f, sizeof f, until);
+    int err = bootstrap_write(p->fd[to], &f, sizeof f, until);
     if (!err && f.bytes)
-        err = boot_write(p->fd[to], data, f.bytes, until);
+        err = bootstrap_write(p->fd[to], data, f.bytes, until);
     pthread_mutex_unlock(&p->writing[to]);
     return err;
 }
@@ -104,7 +104,7 @@ static void say_alive(struct process *p)
         if (r != p->comm.r && !pthread_mutex_trylock(&p->writing[r])) {
             struct pollfd out = { p->fd[r], POLLOUT, 0 };
             if (!p->gone[r] && poll(&out, 1, 0) > 0)
-                boot_write(p->fd[r], &f, sizeof f, boot_now() + 1);
+                bootstrap_write(p->fd[r], &f, sizeof f, monotonic_seconds() + 1);
             pthread_mutex_unlock(&p->writing[r]);
         }
 }
@@ -120,7 +120,7 @@ static int read_some(struct process *p, int r)
     const ssize_t k = recv(p->fd[r], at, all - c->got, MSG_DONTWAIT);
     if (k <= 0)
         return k < 0 && (errno == EAGAIN || errno == EINTR) ? KCP_OK : KCP_COMM;
-    p->heard[r] = boot_now();
+    p->heard[r] = monotonic_seconds();
     c->got += (size_t)k;
     if (c->got < all)
         return KCP_OK;
@@ -147,7 +147,7 @@ void *process_reader(void *arg)
 {
     struct process *p = arg;
     const int R = p->comm.R;
-    double said = boot_now();
+    double said = monotonic_seconds();
     struct pollfd *poll_ = calloc((size_t)R + 1, sizeof *poll_);
     for (int stop = 0; poll_ && !stop;) {
         for (int r = 0; r < R; r++)
@@ -159,10 +159,10 @@ void *process_reader(void *arg)
             if (poll_[r].revents)
                 listen_to(p, r);
         for (int r = 0; r < R && !stop; r++)
-            if (r != p->comm.r && !p->gone[r] && boot_now() - p->heard[r] > p->seconds)
+            if (r != p->comm.r && !p->gone[r] && monotonic_seconds() - p->heard[r] > p->seconds)
                 told(p, r, KCP_COMM, "silent for longer than KCP_TIMEOUT_S");
-        if (boot_now() - said > 1)
-            say_alive(p), said = boot_now();
+        if (monotonic_seconds() - said > 1)
+            say_alive(p), said = monotonic_seconds();
     }
     free(poll_);
     return NULL;
@@ -173,7 +173,7 @@ enum { HEARD_MS = 2500 };           /* who lives is heard from more often than t
 /* Whom we wait for may himself wait: the one not heard of is the lost one. */
 static int silent(const struct process *p, int from)
 {
-    const double now = boot_now();
+    const double now = monotonic_seconds();
     for (int r = 0; r < p->comm.R; r++)
         if (r != p->comm.r && now - p->heard[r] > HEARD_MS / 1e3 &&
             p->heard[r] < p->heard[from])
@@ -186,14 +186,14 @@ static int silent(const struct process *p, int from)
  * heard from, one word's time more. */
 static int too_long(const struct process *p, int from, double until)
 {
-    const double now = boot_now(), word = HEARD_MS / 1e3;
+    const double now = monotonic_seconds(), word = HEARD_MS / 1e3;
     const int quiet = now - p->heard[silent(p, from)] > word;
     return now > (quiet ? until : until + word);
 }
 
 struct post *process_wait(struct process *p, int from, int kind, const char *call)
 {
-    const double until = boot_now() + p->seconds;
+    const double until = monotonic_seconds() + p->seconds;
     struct post *l = NULL, **at;
     char why[160] = "";
     pthread_mutex_lock(&p->lock);

@@ -1,7 +1,7 @@
 /* threads.c -- ranks as threads of this process, each with its own struct kcp_comm.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c, failures injected.
- * Next: threads_calls.c, what a rank may call.
+ * Next: comm/backend/threads_calls.c, what a rank may call.
  *
  * The world fails when a rank says so, when its body returns an error, when somebody
  * waits for a rank that has left, and when all who are left wait for one another. Then
@@ -15,7 +15,9 @@
 int threads_fail(struct world *w, int rank, int status, const char *why)
 {
     if (!w->failed) {
-        w->failed = 1, w->status = status, w->rank = rank;
+        w->failed = 1;
+        w->status = status;
+        w->rank = rank;
         snprintf(w->why, sizeof w->why, "%s", why);
         pthread_cond_broadcast(&w->change);
         for (int r = 0; r < w->R; r++)
@@ -24,21 +26,21 @@ int threads_fail(struct world *w, int rank, int status, const char *why)
     return KCP_COMM;
 }
 
-struct letter **threads_mail(struct member *m, int from)
+struct thread_message **threads_message(struct member *m, int from)
 {
-    struct letter **at = &m->mail;
+    struct thread_message **at = &m->inbox;
     while (*at && (*at)->from != from)
         at = &(*at)->next;
     return at;
 }
 
-/* Can this wait still end? Whoever runs may end it; a letter that lies there does. */
-static int stuck(struct world *w)
+/* Can this wait still end? Whoever runs may end it; a message that lies there does. */
+static int all_wait(struct world *w)
 {
     for (int r = 0; r < w->R; r++) {
         struct member *m = &w->member[r];
         if (m->state == RUNNING || (m->state == IN_BARRIER && m->round < w->round) ||
-            (m->state == IN_RECV && *threads_mail(m, m->from)))
+            (m->state == IN_RECV && *threads_message(m, m->from)))
             return 0;
     }
     return 1;
@@ -55,7 +57,7 @@ int threads_wait(struct member *m, enum waiting state, const char *call)
             snprintf(why, sizeof why, "left while rank %d was in %s", m->comm.r, call);
             threads_fail(w, r, KCP_COMM, why);
         }
-    if (!w->failed && stuck(w)) {
+    if (!w->failed && all_wait(w)) {
         snprintf(why, sizeof why, "in %s, and every other rank waits too", call);
         threads_fail(w, m->comm.r, KCP_COMM, why);
     }
@@ -65,7 +67,7 @@ int threads_wait(struct member *m, enum waiting state, const char *call)
     return w->failed ? KCP_COMM : KCP_OK;
 }
 
-static void fail(struct kcp_comm *c, int status, const char *why)
+static void threads_comm_fail(struct kcp_comm *c, int status, const char *why)
 {
     struct member *m = (struct member *)c;
     pthread_mutex_lock(&m->w->lock);
@@ -73,7 +75,7 @@ static void fail(struct kcp_comm *c, int status, const char *why)
     pthread_mutex_unlock(&m->w->lock);
 }
 
-static int lost(struct kcp_comm *c, int *rank, char *why, size_t n)
+static int threads_comm_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
 {
     struct world *w = ((struct member *)c)->w;
     pthread_mutex_lock(&w->lock);
@@ -86,13 +88,13 @@ static int lost(struct kcp_comm *c, int *rank, char *why, size_t n)
     return failed;
 }
 
-static void free_comm(struct kcp_comm *c)    /* kcp_threads_run owns it */
+static void threads_comm_free(struct kcp_comm *c)    /* kcp_threads_run owns it */
 {
 }
 
 /* Who waits for the rank that left learns so; one more of those who sleep asks whether
  * they now all wait for one another. */
-static void leave(struct member *m)
+static void leave_world(struct member *m)
 {
     struct world *w = m->w;
     int asked = 0;
@@ -105,7 +107,7 @@ static void leave(struct member *m)
     }
 }
 
-static void *run(void *arg)
+static void *thread_main(void *arg)
 {
     static const char *const name[] = { "KCP_OK", "KCP_NA", "KCP_BAD", "KCP_NO_MEMORY",
                                         "KCP_COMM", "KCP_CUDA", "KCP_MISMATCH" };
@@ -119,7 +121,7 @@ static void *run(void *arg)
     pthread_mutex_lock(&w->lock);
     if (err)
         threads_fail(w, m->comm.r, err, why);
-    leave(m);
+    leave_world(m);
     pthread_mutex_unlock(&w->lock);
     return NULL;
 }
@@ -154,26 +156,27 @@ int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *a
     for (int r = 0; r < R; r++) {
         struct member *m = &w.member[r];
         m->comm = (struct kcp_comm){
-            .R = R, .r = r, .backend = "threads", .fail = fail, .lost = lost,
-            .free = free_comm };
+            .R = R, .r = r, .backend = "threads", .fail = threads_comm_fail,
+            .lost = threads_comm_lost, .free = threads_comm_free };
         threads_calls(&m->comm);
         m->w = &w;
-        m->end = &m->mail;
+        m->end = &m->inbox;
         pthread_cond_init(&m->wake, NULL);
     }
     int made = 0;
-    while (made < R && !pthread_create(&w.member[made].thread, NULL, run,
+    while (made < R && !pthread_create(&w.member[made].thread, NULL, thread_main,
                                        &w.member[made]))
         made++;
     if (made < R)
-        fail(&w.member[made].comm, KCP_NO_MEMORY, "its thread could not be made");
+        threads_comm_fail(&w.member[made].comm, KCP_NO_MEMORY,
+                          "its thread could not be made");
     for (int r = 0; r < made; r++)
         pthread_join(w.member[r].thread, NULL);
 
     if (w.failed && why)
         snprintf(why, n, "rank %d: %s", w.rank, w.why);
     for (int r = 0; r < R; r++) {
-        for (struct letter *l = w.member[r].mail, *next; l; l = next) {
+        for (struct thread_message *l = w.member[r].inbox, *next; l; l = next) {
             next = l->next;
             free(l);
         }

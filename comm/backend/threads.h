@@ -1,6 +1,7 @@
 /* threads.h -- the world that thread ranks share: one lock, one member a rank.
  *
- * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: threads.c. */
+ * Book: chapter 07.  Checked by: tests/07_merge/checks.c.
+ * Next: comm/backend/threads.c. */
 #ifndef KCP_THREADS_H
 #define KCP_THREADS_H
 
@@ -8,8 +9,10 @@
 
 #include <pthread.h>
 
-struct letter {
-    struct letter *next;
+#pragma GCC visibility push(hidden)
+
+struct thread_message {
+    struct thread_message *next;
     int from;
     size_t bytes;
     char data[];
@@ -22,10 +25,10 @@ struct member {                          /* one rank; comm is its first member *
     struct world *w;
     pthread_t thread;
     enum waiting state;
-    int from;                            /* IN_RECV: whose letter it waits for */
+    int from;                            /* IN_RECV: whose message it waits for */
     int64_t round;                       /* IN_BARRIER: the one it entered */
-    struct letter *mail, **end;          /* letters in order of arrival */
-    pthread_cond_t wake;                 /* IN_RECV: a letter has come, or will not */
+    struct thread_message *inbox, **end;         /* messages in order of arrival */
+    pthread_cond_t wake;                 /* IN_RECV: a message has come, or will not */
     const char *mine;                    /* all_gather: what it shows the others */
     size_t bytes;
 };
@@ -47,9 +50,11 @@ struct world {
 int threads_fail(struct world *w, int rank, int status, const char *why);
 /* Sleep until something changes; KCP_COMM when the world has failed. */
 int threads_wait(struct member *m, enum waiting state, const char *call);
-/* The link to the oldest letter from a rank; *link is NULL when none has come. */
-struct letter **threads_mail(struct member *m, int from);
+/* The link to the oldest message from a rank; *link is NULL when none has come. */
+struct thread_message **threads_message(struct member *m, int from);
 /* all_gather, send, recv, group, barrier of a comm. */
 void threads_calls(struct kcp_comm *c);
+
+#pragma GCC visibility pop
 
 #endif

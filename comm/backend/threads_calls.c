@@ -1,7 +1,7 @@
-/* threads_calls.c -- what a thread rank may call: letters, a barrier, a gather.
+/* threads_calls.c -- what a thread rank may call: messages, a barrier, a gather.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.
- * Next: exchange.c, written over these calls.
+ * Next: comm/form/exchange.c, written over these calls.
  *
  * A send copies its bytes into the receiver's mailbox and never waits; receives,
  * gathers and barriers wait, and wake when the world has failed. */
@@ -27,7 +27,7 @@ static int barrier_locked(struct member *m, const char *call)
 }
 //< barrier
 
-static int barrier(struct kcp_comm *c, struct CUstream_st *stream)
+static int threads_barrier(struct kcp_comm *c, struct CUstream_st *stream)
 {
     struct member *m = (struct member *)c;
     pthread_mutex_lock(&m->w->lock);
@@ -38,15 +38,16 @@ static int barrier(struct kcp_comm *c, struct CUstream_st *stream)
 
 /* all [R][bytes]; mine may be its own row of all. Each shows its row, copies those of
  * the others, and leaves when everybody has copied. */
-static int all_gather(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
-                      struct CUstream_st *stream)
+static int threads_all_gather(struct kcp_comm *c, const void *mine, void *all,
+                              size_t bytes, struct CUstream_st *stream)
 {
     struct member *m = (struct member *)c;
     struct world *w = m->w;
     char *row = all;
     int err = w->copy(NULL, NULL, 0, stream);           /* what I show must be there */
     pthread_mutex_lock(&w->lock);
-    m->mine = mine, m->bytes = bytes;
+    m->mine = mine;
+    m->bytes = bytes;
     if (!err) err = barrier_locked(m, "all_gather");
     for (int r = 0; r < w->R && !err; r++)
         if (w->member[r].bytes != bytes)
@@ -66,23 +67,23 @@ static int all_gather(struct kcp_comm *c, const void *mine, void *all, size_t by
     return err;
 }
 
-static int send_to(struct kcp_comm *c, const void *data, size_t bytes, int to,
-                   struct CUstream_st *stream)
+static int threads_send(struct kcp_comm *c, const void *data, size_t bytes, int to,
+                        struct CUstream_st *stream)
 {
     struct member *m = (struct member *)c;
     if (to < 0 || to >= c->R || to == c->r)
         return KCP_BAD;
-    struct letter *letter = malloc(sizeof *letter + bytes);
-    if (!letter)
+    struct thread_message *message = malloc(sizeof *message + bytes);
+    if (!message)
         return KCP_NO_MEMORY;
-    *letter = (struct letter){ NULL, c->r, bytes };
-    int err = m->w->copy(letter->data, data, bytes, stream);
+    *message = (struct thread_message){ NULL, c->r, bytes };
+    int err = m->w->copy(message->data, data, bytes, stream);
 
     pthread_mutex_lock(&m->w->lock);
     struct member *other = &m->w->member[to];
     if (m->w->failed) err = KCP_COMM;
-    *other->end = letter;
-    other->end = &letter->next;
+    *other->end = message;
+    other->end = &message->next;
     pthread_cond_signal(&other->wake);
     pthread_mutex_unlock(&m->w->lock);
     c->traffic.bytes += (int64_t)bytes;
@@ -90,40 +91,43 @@ static int send_to(struct kcp_comm *c, const void *data, size_t bytes, int to,
     return err;
 }
 
-static int recv_from(struct kcp_comm *c, void *data, size_t bytes, int from,
-                     struct CUstream_st *stream)
+static int threads_recv(struct kcp_comm *c, void *data, size_t bytes, int from,
+                        struct CUstream_st *stream)
 {
     struct member *m = (struct member *)c;
-    struct letter **at, *letter = NULL;
+    struct thread_message **at, *message = NULL;
     if (from < 0 || from >= c->R || from == c->r)
         return KCP_BAD;
     pthread_mutex_lock(&m->w->lock);
     int err = m->w->failed ? KCP_COMM : KCP_OK;
     m->from = from;
-    while (!err && !*(at = threads_mail(m, from)))
+    while (!err && !*(at = threads_message(m, from)))
         err = threads_wait(m, IN_RECV, "recv");
     if (!err) {
-        letter = *at;
-        *at = letter->next;
+        message = *at;
+        *at = message->next;
         if (!*at)
             m->end = at;
-        if (letter->bytes != bytes)
+        if (message->bytes != bytes)
             err = threads_fail(m->w, c->r, KCP_COMM, "a message of another size");
     }
     pthread_mutex_unlock(&m->w->lock);
-    if (!err) err = m->w->copy(data, letter->data, bytes, stream);
-    free(letter);
+    if (!err) err = m->w->copy(data, message->data, bytes, stream);
+    free(message);
     return err;
 }
 
 /* Sends do not wait, so a group has nothing to bind together. */
-static int group(struct kcp_comm *c, int begin)
+static int threads_group(struct kcp_comm *c, int begin)
 {
     return KCP_OK;
 }
 
 void threads_calls(struct kcp_comm *c)
 {
-    c->all_gather = all_gather, c->send = send_to, c->recv = recv_from;
-    c->group = group, c->barrier = barrier;
+    c->all_gather = threads_all_gather;
+    c->send = threads_send;
+    c->recv = threads_recv;
+    c->group = threads_group;
+    c->barrier = threads_barrier;
 }

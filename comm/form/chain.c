@@ -1,49 +1,52 @@
 /* chain.c -- the state itself travels, M stays home: h_out = M h_in + h_ext.
  *
- * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: pipeline.c.
+ * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/pipeline.c.
  * One message of S bytes a cut; t_sum + (R-1)(a + S/bw + t_MS) + t_main. */
 #include "exchange.h"
 
-static int leave(const struct walk *w)
+static int send_state(const struct fold *f)
 {
-    const struct kcp_exchange *x = w->x;
-    const int err = walk_leave(w, 0, x->V, x->work);
-    return err ? err
-               : x->comm->send(x->comm, x->work, w->state, walk_next(w), x->stream);
+    const struct kcp_exchange *x = f->x;
+    const int err = fold_last_state(f, 0, x->V, x->work);
+    if (err)
+        return err;
+    return x->comm->send(x->comm, x->work, f->state, fold_next_rank(f), x->stream);
 }
 
 /* A sequence that starts here and leaves need not wait for the one that enters: its
  * state goes out first, so only ranks inside one sequence form a chain. */
 //> chain
-static int run(const struct walk *w)
+static int chain_run(const struct fold *f)
 {
-    const struct kcp_exchange *x = w->x;
-    const int own = w->out && w->in < w->NS;     /* what leaves has started here */
-    int err = walk_fold(w, w->in, w->NS, 0, x->V);
+    const struct kcp_exchange *x = f->x;
+    const int own = f->out && f->in < f->NS;     /* what leaves has started here */
+    int err = fold_states(f, f->in, f->NS, 0, x->V);
 
     if (!err)
         err = x->comm->group(x->comm, 1);
     if (!err && own)
-        err = leave(w);
-    if (!err && w->in)
-        err = x->comm->recv(x->comm, walk_state(w, 0), w->state, walk_previous(w),
+        err = send_state(f);
+    if (!err && f->in)
+        err = x->comm->recv(x->comm, fold_state(f, 0), f->state, fold_previous_rank(f),
                             x->stream);
     if (!err)
         err = x->comm->group(x->comm, 0);
     if (!err)
-        err = walk_fold(w, 0, w->in, 0, x->V);
-    return !err && w->out && !own ? leave(w) : err;
+        err = fold_states(f, 0, f->in, 0, x->V);
+    if (!err && f->out && !own)
+        err = send_state(f);
+    return err;
 }
 //< chain
 
-static size_t work(const struct walk *w)
+static size_t chain_work(const struct fold *f)
 {
-    return w->state;
+    return f->state;
 }
 
-static struct kcp_traffic formula(const struct walk *w)
+static struct kcp_traffic chain_formula(const struct fold *f)
 {
-    return (struct kcp_traffic){ w->out ? (int64_t)w->state : 0, w->out, 0 };
+    return (struct kcp_traffic){ f->out ? (int64_t)f->state : 0, f->out, 0 };
 }
 
-const struct form form_chain = { run, work, formula };
+const struct form form_chain = { chain_run, chain_work, chain_formula };

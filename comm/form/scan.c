@@ -1,7 +1,7 @@
 /* scan.c -- maps composed over windows that double: log2 R steps instead of R - 1.
  *
- * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: 08_forward.c.
- * Number the non-empty ranks of one sequence m = 0, 1, ... in the order of the walk,
+ * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: ref/08_forward.c.
+ * Number the non-empty ranks of one sequence m = 0, 1, ... in the order of the fold,
  * f_m the map of rank m's part of it. At distance d = 1, 2, 4, ... rank m holds
  *     W = f_m after ... after f_m-d+1    d maps, its own included
  *     X = f_m-1 after ... after f_m-d+1  d-1 maps, its own left out
@@ -12,25 +12,25 @@
 #include "exchange.h"
 
 /* Ranks that hold the entering sequence before us, or the leaving one after us. */
-static int holders(const struct walk *w, int after)
+static int holders(const struct fold *f, int after)
 {
-    if (after ? !w->out : !w->in)
+    if (after ? !f->out : !f->in)
         return 0;
-    const int step = (w->x->backward ? -1 : 1) * (after ? 1 : -1);
-    const struct kcp_segment *s = walk_segment(w, after ? w->NS - 1 : 0);
+    const int step = (f->x->backward ? -1 : 1) * (after ? 1 : -1);
+    const struct kcp_segment *s = fold_segment(f, after ? f->NS - 1 : 0);
     int ranks = 0;
-    while (!(after ? walk_ends(w, s) : walk_starts(w, s))) {
+    while (!(after ? fold_ends(f, s) : fold_starts(f, s))) {
         ranks += s[step].rank != s->rank;
         s += step;
     }
     return ranks;
 }
 
-/* The d-th non-empty rank from here, walking on or back. */
-static int rank_at(const struct walk *w, int d, int after)
+/* The d-th non-empty rank after this one, or before it. */
+static int rank_at(const struct fold *f, int d, int after)
 {
-    const int step = (w->x->backward ? -1 : 1) * (after ? 1 : -1);
-    const struct kcp_segment *s = walk_segment(w, after ? w->NS - 1 : 0);
+    const int step = (f->x->backward ? -1 : 1) * (after ? 1 : -1);
+    const struct kcp_segment *s = fold_segment(f, after ? f->NS - 1 : 0);
     while (d) {
         d -= s[step].rank != s->rank;
         s += step;
@@ -39,10 +39,10 @@ static int rank_at(const struct walk *w, int d, int after)
 }
 
 /* b after a into one of two buffers, whichever b is not. */
-static int under(const struct walk *w, char **b, const char *a, int a_first,
+static int compose_after(const struct fold *f, char **b, const char *a, int a_first,
                  char *const buffer[2])
 {
-    const struct kcp_exchange *x = w->x;
+    const struct kcp_exchange *x = f->x;
     char *out = buffer[*b == buffer[0]];
     const int err = x->ops->compose(x->HV, x->K, x->V, *b, a, x->backward, a_first, out,
                                     x->stream);
@@ -51,17 +51,17 @@ static int under(const struct walk *w, char **b, const char *a, int a_first,
 }
 
 /* The map of this rank's part of the sequence that leaves; *first: it starts here. */
-static int own_map(const struct walk *w, char **W, char *const buffer[2])
+static int own_map(const struct fold *f, char **W, char *const buffer[2])
 {
-    const struct kcp_exchange *x = w->x;
-    int p = w->NS - 1, err = KCP_OK;
-    while (p > 0 && walk_segment(w, p - 1)->n == walk_segment(w, p)->n)
+    const struct kcp_exchange *x = f->x;
+    int p = f->NS - 1, err = KCP_OK;
+    while (p > 0 && fold_segment(f, p - 1)->n == fold_segment(f, p)->n)
         p--;
-    const int first = walk_starts(w, walk_segment(w, p));
-    *W = walk_map(w, p);
-    for (int q = p + 1; q < w->NS && !err; q++) {
+    const int first = fold_starts(f, fold_segment(f, p));
+    *W = fold_map(f, p);
+    for (int q = p + 1; q < f->NS && !err; q++) {
         char *out = buffer[*W == buffer[0]];
-        err = x->ops->compose(x->HV, x->K, x->V, walk_map(w, q), *W, x->backward, first,
+        err = x->ops->compose(x->HV, x->K, x->V, fold_map(f, q), *W, x->backward, first,
                               out, x->stream);
         *W = out;
     }
@@ -69,59 +69,59 @@ static int own_map(const struct walk *w, char **W, char *const buffer[2])
 }
 
 //> scan
-static int run(const struct walk *w)
+static int scan_run(const struct fold *f)
 {
-    const struct kcp_exchange *x = w->x;
+    const struct kcp_exchange *x = f->x;
     struct kcp_comm *comm = x->comm;
     char *buf[5], *W = NULL, *X = NULL;
     for (int b = 0; b < 5; b++)
-        buf[b] = (char *)x->work + b * w->map;
-    const int before = holders(w, 0), after = holders(w, 1);
-    const int through = w->in == w->NS && w->out;     /* one sequence covers the rank */
+        buf[b] = (char *)x->work + b * f->map;
+    const int before = holders(f, 0), after = holders(f, 1);
+    const int through = f->in == f->NS && f->out;     /* one sequence covers the rank */
     char *const Y = buf[4];
-    int err = walk_fold(w, w->in, w->NS, 0, x->V);
-    if (!err && w->out)
-        err = own_map(w, &W, buf);
+    int err = fold_states(f, f->in, f->NS, 0, x->V);
+    if (!err && f->out)
+        err = own_map(f, &W, buf);
 
     for (int d = 1; (d <= before || d <= after) && !err; d *= 2) {
         err = comm->group(comm, 1);
         if (!err && d <= after)
-            err = comm->send(comm, W, w->map, rank_at(w, d, 1), x->stream);
+            err = comm->send(comm, W, f->map, rank_at(f, d, 1), x->stream);
         if (!err && d <= before)
-            err = comm->recv(comm, Y, w->map, rank_at(w, d, 0), x->stream);
+            err = comm->recv(comm, Y, f->map, rank_at(f, d, 0), x->stream);
         if (!err)
             err = comm->group(comm, 0);
         const int first = before < 2 * d;             /* Y reaches the start */
         if (!err && d <= before && through && 2 * d <= after)
-            err = under(w, &W, Y, first, buf);
+            err = compose_after(f, &W, Y, first, buf);
         if (!err && d <= before && X)
-            err = under(w, &X, Y, first, buf + 2);
+            err = compose_after(f, &X, Y, first, buf + 2);
         else if (!err && d <= before) {
             X = buf[2];                               /* d = 1: X was the identity */
-            err = x->ops->copy(X, w->map, Y, w->map, w->map, 1, x->stream);
+            err = x->ops->copy(X, f->map, Y, f->map, f->map, 1, x->stream);
         }
     }
     const size_t e = x->ops->elem;
-    if (!err && w->in)
-        err = x->ops->copy(walk_state(w, 0), x->V * e, X, (x->V + x->K) * e, x->V * e,
+    if (!err && f->in)
+        err = x->ops->copy(fold_state(f, 0), x->V * e, X, (x->V + x->K) * e, x->V * e,
                            (size_t)x->HV * x->K, x->stream);
-    return err ? err : walk_fold(w, 0, w->in, 0, x->V);
+    return err ? err : fold_states(f, 0, f->in, 0, x->V);
 }
 //< scan
 
-static size_t work(const struct walk *w)
+static size_t scan_work(const struct fold *f)
 {
-    return 5 * w->map;
+    return 5 * f->map;
 }
 
 /* One map to each rank of the leaving sequence at distance 1, 2, 4, ... */
-static struct kcp_traffic formula(const struct walk *w)
+static struct kcp_traffic scan_formula(const struct fold *f)
 {
     struct kcp_traffic t = { 0, 0, 0 };
-    for (int d = 1, after = holders(w, 1); d <= after; d *= 2)
+    for (int d = 1, after = holders(f, 1); d <= after; d *= 2)
         t.messages++;
-    t.bytes = t.messages * (int64_t)w->map;
+    t.bytes = t.messages * (int64_t)f->map;
     return t;
 }
 
-const struct form form_scan = { run, work, formula };
+const struct form form_scan = { scan_run, scan_work, scan_formula };
