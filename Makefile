@@ -121,9 +121,11 @@ $B/libkcp.so: $(call obj,$(ref) $(comm)) $(cuda_lib_obj) $(list_at)
 install: $B/libkcp.so
 	@case '$(PREFIX)' in /*) ;; *) echo "PREFIX=$(PREFIX): expected a path from /" >&2; \
 	  exit 2 ;; esac
-	install -d '$(DESTDIR)$(PREFIX)/lib/pkgconfig' '$(DESTDIR)$(PREFIX)/include/kcp'
+	install -d '$(DESTDIR)$(PREFIX)/lib/pkgconfig' '$(DESTDIR)$(PREFIX)/include/kcp/stages'
 	install -m 755 $B/libkcp.so '$(DESTDIR)$(PREFIX)/lib/'
-	install -m 644 ref/kcp.h ref/stages.h ref/layer.h ref/ref.h '$(DESTDIR)$(PREFIX)/include/kcp/'
+	install -m 644 ref/kcp.h ref/comm.h ref/stages.h ref/layer.h ref/ref.h \
+	  '$(DESTDIR)$(PREFIX)/include/kcp/'
+	install -m 644 ref/stages/*.def '$(DESTDIR)$(PREFIX)/include/kcp/stages/'
 	printf 'prefix=%s\nName: kcp\nDescription: context parallelism for delta-rule linear attention\nVersion: 0.1\nLibs: -L"$${prefix}/lib" -lkcp\nCflags: -I"$${prefix}/include/kcp"\n' \
 	  '$(PREFIX)' > '$(DESTDIR)$(PREFIX)/lib/pkgconfig/kcp.pc'
 

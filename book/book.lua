@@ -107,7 +107,7 @@ local function include(cb)
     want("no file %s", path)
     return pandoc.Para { pandoc.Emph { pandoc.Str("(" .. path .. " is still to come)") } }
   end
-  local lang = (path:match("%.cuh?$") and "cpp") or (path:match("%.[ch]$") and "c") or "text"
+  local lang = (path:match("%.cuh?$") and "cpp") or (path:match("%.[ch]$") and "c" or path:match("%.def$") and "c") or "text"
   local parts, first = {}, nil
   local function take(a, b, name, what)
     if not a then return want("%s: no %s %s", path, what, name) end
@@ -127,7 +127,7 @@ local function include(cb)
   if not first then
     return pandoc.Para { pandoc.Emph { pandoc.Str("(still to come)") } }
   end
-  local source = path:match("%.[ch]$") or path:match("%.cuh?$")
+  local source = path:match("%.[ch]$") or path:match("%.def$") or path:match("%.cuh?$")
   local from = source and where(path, first) or pandoc.Span({ pandoc.Str(path) }, { class = "where" })
   return pandoc.Div({ pandoc.Plain { from },
                       pandoc.CodeBlock(table.concat(parts, "\n\n"), pandoc.Attr("", { lang })) },
@@ -569,7 +569,7 @@ local function weave(doc)
         end
         local at = functions[name]
         if at then return pandoc.Link({ c }, string.format("src/%s.html#L%s", at[1], at[2])) end
-        for _, h in ipairs { "ref/kcp.h", "ref/stages.h", "ref/ref.h" } do
+        for _, h in ipairs { "ref/kcp.h", "ref/comm.h", "ref/stages.h", "ref/ref.h" } do
           for i, l in ipairs(lines_of(h) or {}) do
             if l:find(name .. "%f[%W]") then return pandoc.Link({ c }, string.format("src/%s.html#L%d", h, i)) end
           end

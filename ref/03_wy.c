@@ -103,7 +103,7 @@ static void gated(const struct kcp_wy *a, struct block b)
 /* The block of stretch s that begins at t0, for value head n. */
 static struct block block_at(const struct kcp_wy *a, int s, int t0, int n)
 {
-    const int left = ((const int *)a->cu)[s + 1] - t0;
+    const int left = a->cu[s + 1] - t0;
     return (struct block){ t0, left < a->C ? left : a->C, n, n / (a->HV / a->H) };
 }
 

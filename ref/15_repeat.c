@@ -61,10 +61,10 @@ static void last_of(struct spike_rank *x, int s)
     const struct kcp_scan *a = x->a;
     const int64_t row = width(x) - 1;
     double *mine = x->rows + s * (row + 1);
-    int64_t t = ((const int *)a->cu)[s + 1] - 1;
-    while (t >= ((const int *)a->cu)[s] && spike_dropped(a, t))
+    int64_t t = a->cu[s + 1] - 1;
+    while (t >= a->cu[s] && spike_dropped(a, t))
         t--;
-    const int any = t >= ((const int *)a->cu)[s];
+    const int any = t >= a->cu[s];
     memset(mine, 0, sizeof *mine * row);
     if (any)
         add((const double *)a->o + t * row, row, mine);
@@ -124,12 +124,12 @@ static int64_t collect(const struct spike_rank *x, int64_t t0, int64_t t1, doubl
 static void owed_by(struct spike_rank *x, int s)
 {
     const struct kcp_scan *a = x->a;
-    const int64_t row = width(x) - 1, t0 = ((const int *)a->cu)[s];
+    const int64_t row = width(x) - 1, t0 = a->cu[s];
     int64_t t = t0;
     double *mine = x->rows + s * (row + 1);
-    while (t < ((const int *)a->cu)[s + 1] && spike_dropped(a, t))
+    while (t < a->cu[s + 1] && spike_dropped(a, t))
         t++;
-    const int all = t == ((const int *)a->cu)[s + 1];
+    const int all = t == a->cu[s + 1];
     memset(mine, 0, sizeof *mine * row);
     if (all && x->seg[s].last)
         add(sequence(a->dot, x->seg[s].n, row), row, mine);

@@ -26,9 +26,9 @@ static int64_t state_size(const struct spike_rank *x)
 struct tile scan_tile(const struct spike_rank *x, int c)
 {
     const struct kcp_scan *a = x->a;
-    const int s = ((const int *)a->sc)[c], left = ((const int *)a->cu)[s + 1];
-    const int64_t t = ((const int *)a->cu)[s] +
-                      (int64_t)(c - ((const int *)a->cn)[s]) * a->C;
+    const int s = a->sc[c], left = a->cu[s + 1];
+    const int64_t t = a->cu[s] +
+                      (int64_t)(c - a->cn[s]) * a->C;
     return (struct tile){ s, left - t < a->C ? (int)(left - t) : a->C, t };
 }
 

@@ -15,7 +15,7 @@ static double sigmoid(double x)
 
 int spike_dropped(const struct kcp_scan *a, int64_t t)
 {
-    return a->drop ? ((const int *)a->drop)[t] : 0;
+    return a->drop ? a->drop[t] : 0;
 }
 
 /* alpha_i = sigma(alpha_base_i + sum_d W_id spike_d)
@@ -53,7 +53,7 @@ struct spike_token spike_token(const struct kcp_scan *a, int64_t t, int n,
     const int dropped = spike_dropped(a, t), back = a->pass == KCP_BACKWARD;
     struct spike_token x = {
         .K = K, .V = V, .D = D, .emits = !dropped,
-        .acts = !dropped && (!a->active || ((const int *)a->active)[row]),
+        .acts = !dropped && (!a->active || a->active[row]),
         .q = at(a->q, m * K), .k = at(a->k, m * K), .v = at(a->v, row * V),
         .spike = at(a->spike, row * D), .W = at(a->W_alpha, (int64_t)n * K * D),
         .w = at(a->w_beta, n * D), .dO = at(dO, row * V), .alpha = alpha };

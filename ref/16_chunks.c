@@ -64,7 +64,7 @@ static struct family_chunk chunk_at(const struct family_rank *x, int s, int c,
 {
     const struct kcp_family *a = x->a;
     const int HV = a->HV, K = a->K, V = a->V, m = x->m->rows, C = a->C;
-    const int64_t left = ((const int *)a->cu)[s + 1] - t, e = t * m;
+    const int64_t left = a->cu[s + 1] - t, e = t * m;
     const int64_t KV = (int64_t)K * V;
     struct family_chunk y = { .c = left < C ? (int)left : C, .rows = m, .K = K, .V = V,
                               .scale = a->scale, .L = x->L, .z = x->z };

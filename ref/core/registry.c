@@ -1,63 +1,94 @@
-/* stages.c -- the stages as data: name, field table, reference. Read by the judge,
- * by kcp-run --stage and by kcp-check --emit.
+/* registry.c -- the stages as data: name, field table, reference. Read by the judge, by
+ * kcp-run --stage and by kcp-check --emit.
  *
- * Book: chapter 00.  Checked by: tests/judge/self.c.  Next: 01_step.c.
+ * Book: chapter 00.  Checked by: tests/judge/self.c.  Next: ref/01_step.c.
  */
 #include "ref.h"
 
-#define ROW(io, when, name, shape, store)                                             \
-    { #name, shape, io, when, store, offsetof(struct STAGE, name) },
+#define KCP_FIELD(io, when, name, shape, store)                                       \
+    { #name, shape, io, when, store, offsetof(struct ARGS, name) },
+
+static const struct kcp_field step[] = {
+#define ARGS kcp_step
+#include "stages/01.def"
+#undef ARGS
+};
+static const struct kcp_field gate[] = {
+#define ARGS kcp_gate
+#include "stages/02.def"
+#undef ARGS
+};
+static const struct kcp_field wy[] = {
+#define ARGS kcp_wy
+#include "stages/03.def"
+#undef ARGS
+};
+static const struct kcp_field chunk[] = {
+#define ARGS kcp_chunk
+#include "stages/04.def"
+#undef ARGS
+};
+static const struct kcp_field affine[] = {
+#define ARGS kcp_affine
+#include "stages/05.def"
+#undef ARGS
+};
+static const struct kcp_field merge[] = {
+#define ARGS kcp_merge
+#include "stages/07.def"
+#undef ARGS
+};
+static const struct kcp_field forward[] = {
+#define ARGS kcp_forward
+#include "stages/08.def"
+#undef ARGS
+};
+static const struct kcp_field chunk_backward[] = {
+#define ARGS kcp_chunk_backward
+#include "stages/09.def"
+#undef ARGS
+};
+static const struct kcp_field wy_backward[] = {
+#define ARGS kcp_wy_backward
+#include "stages/10.def"
+#undef ARGS
+};
+static const struct kcp_field merge_backward[] = {
+#define ARGS kcp_merge_backward
+#include "stages/11.def"
+#undef ARGS
+};
+static const struct kcp_field h0[] = {
+#define ARGS kcp_h0
+#include "stages/12.def"
+#undef ARGS
+};
+static const struct kcp_field backward[] = {
+#define ARGS kcp_backward
+#include "stages/13.def"
+#undef ARGS
+};
+static const struct kcp_field conv[] = {
+#define ARGS kcp_conv
+#include "stages/14.def"
+#undef ARGS
+};
+static const struct kcp_field scan[] = {
+#define ARGS kcp_scan
+#include "stages/15.def"
+#undef ARGS
+};
+static const struct kcp_field family[] = {
+#define ARGS kcp_family
+#include "stages/16.def"
+#undef ARGS
+};
+
 #define REF(f) static int run_##f(void *args) { return ref_##f(args); }
 
 REF(step) REF(gate) REF(wy) REF(chunk) REF(affine) REF(merge) REF(forward)
 REF(chunk_backward) REF(wy_backward) REF(merge_backward) REF(h0) REF(backward) REF(conv)
 REF(scan) REF(scan_step) REF(family) REF(family_step)
-
-#define STAGE kcp_step
-static const struct kcp_field step[] = { KCP_STEP(ROW) };
-#undef STAGE
-#define STAGE kcp_gate
-static const struct kcp_field gate[] = { KCP_GATE(ROW) };
-#undef STAGE
-#define STAGE kcp_wy
-static const struct kcp_field wy[] = { KCP_WY(ROW) };
-#undef STAGE
-#define STAGE kcp_chunk
-static const struct kcp_field chunk[] = { KCP_CHUNK(ROW) };
-#undef STAGE
-#define STAGE kcp_affine
-static const struct kcp_field affine[] = { KCP_AFFINE(ROW) };
-#undef STAGE
-#define STAGE kcp_merge
-static const struct kcp_field merge[] = { KCP_MERGE(ROW) };
-#undef STAGE
-#define STAGE kcp_forward
-static const struct kcp_field forward[] = { KCP_FORWARD_(ROW) };
-#undef STAGE
-#define STAGE kcp_chunk_backward
-static const struct kcp_field chunk_backward[] = { KCP_CHUNK_BACKWARD(ROW) };
-#undef STAGE
-#define STAGE kcp_wy_backward
-static const struct kcp_field wy_backward[] = { KCP_WY_BACKWARD(ROW) };
-#undef STAGE
-#define STAGE kcp_merge_backward
-static const struct kcp_field merge_backward[] = { KCP_MERGE_BACKWARD(ROW) };
-#undef STAGE
-#define STAGE kcp_h0
-static const struct kcp_field h0[] = { KCP_H0(ROW) };
-#undef STAGE
-#define STAGE kcp_backward
-static const struct kcp_field backward[] = { KCP_BACKWARD_(ROW) };
-#undef STAGE
-#define STAGE kcp_conv
-static const struct kcp_field conv[] = { KCP_CONV(ROW) };
-#undef STAGE
-#define STAGE kcp_scan
-static const struct kcp_field scan[] = { KCP_SCAN_(ROW) };
-#undef STAGE
-#define STAGE kcp_family
-static const struct kcp_field family[] = { KCP_FAMILY(ROW) };
-#undef STAGE
 
 #define ENTRY(number, f, ranks) HELD(number, f, ranks, NULL)
 #define HELD(number, f, ranks, oracle)                                                \

@@ -39,6 +39,15 @@ for object in tests/08_forward/split_sequence.o cuda/18_hopper/v3_records_sm90.c
     make -n -C "$here" B="$B" -W cuda/18_hopper/v3_records_cut.h "$B/$object" |
         grep -q "cc ${object%.o}" || stop "$object is not made anew for v3_records_cut.h"
 done
+# Each header is whole: it compiles alone, as C and, where there is a compiler, as C++.
+for header in kcp comm layer ref; do
+    echo "#include <$header.h>" >"$W/alone.c"
+    for as in "${CC:-cc} -std=c11" "${CXX:-c++} -std=c++17 -x c++"; do
+        command -v "${as%% *}" >/dev/null || continue
+        $as -Wall -Wextra -Werror -fsyntax-only -I"$W/include/kcp" "$W/alone.c" \
+            >"$W/log" 2>&1 || stop "$header.h alone, $as: $(cat "$W/log")"
+    done
+done
 cat >"$W/list.c" <<'C'
 #include <layer.h>
 #include <stdio.h>

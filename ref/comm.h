@@ -1,0 +1,160 @@
+/* comm.h -- what moves between ranks: communicators, maps, the exchange, halos, sums.
+ *
+ * Book: chapters 07, 08, 11, 14, 20.  Checked by: tests/07_merge/checks.c, tests/14_conv.
+ * Next: ref/ref.h, the table of contents.
+ *
+ * kcp.h includes it. Functions return a kcp_status, which kcp.h lists.
+ */
+#ifndef KCP_COMM_H
+#define KCP_COMM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#pragma GCC visibility push(default)      /* as in kcp.h */
+
+struct CUstream_st;
+struct kcp_plan;
+
+enum kcp_form  { KCP_ALL_GATHER, KCP_CHAIN, KCP_PIPELINE, KCP_SCAN };
+
+/* ---- ranks: comm/
+ * Pointers are host or device, as the backend says; stream may be NULL. Every call
+ * returns a status; after fail() on any rank, calls on every rank return KCP_COMM.
+ * traffic counts what this rank handed to the wire; an all_gather of b bytes counts as
+ * (R-1) b bytes and one collective. */
+struct kcp_traffic { int64_t bytes, messages, collectives; };
+
+struct kcp_comm {
+    int R, r;
+    const char *backend;
+    struct kcp_traffic traffic;
+    int  (*all_gather)(struct kcp_comm *, const void *mine, void *all, size_t bytes,
+                       struct CUstream_st *);
+    int  (*send)(struct kcp_comm *, const void *, size_t bytes, int to,
+                 struct CUstream_st *);
+    int  (*recv)(struct kcp_comm *, void *, size_t bytes, int from,
+                 struct CUstream_st *);
+    int  (*group)(struct kcp_comm *, int begin);       /* sends and receives as one */
+    int  (*barrier)(struct kcp_comm *, struct CUstream_st *);
+    void (*fail)(struct kcp_comm *, int status, const char *why);
+    int  (*lost)(struct kcp_comm *, int *rank, char *why, size_t n);  /* who failed */
+    void (*free)(struct kcp_comm *);
+};
+
+/* R thread ranks of this process: body runs once per rank with its comm and arg.
+ * Returns the first failing status; why receives "rank 2: reason" (may be NULL). */
+int kcp_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
+                    char *why, size_t n);
+/* The same on memory that copy can reach, e.g. of one GPU that the ranks share: copy
+ * returns when the bytes have arrived, after what the stream did before; 0 bytes waits
+ * for the stream alone. */
+typedef int kcp_copy(void *to, const void *from, size_t bytes, struct CUstream_st *);
+int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
+                       char *why, size_t n, kcp_copy *copy);
+
+/* Who a launcher says we are: mpirun, torchrun or srun, by their variables; R is 1 and
+ * launcher NULL without one. KCP_BAD: a value is none, and why says which. */
+struct kcp_who { int R, r, local; const char *launcher; };
+int kcp_who(struct kcp_who *who, char *why, size_t n);
+/* Process ranks on host memory: every process of the job calls it, and returns when all
+ * are connected. They meet at MASTER_ADDR:MASTER_PORT (else the first host of
+ * SLURM_NODELIST, else this machine), or through KCP_RENDEZVOUS=file:/path. What waits
+ * longer than KCP_TIMEOUT_S (60) fails; a process that ends is lost at once, and lost()
+ * names it on all the others. comm->free says goodbye. */
+int kcp_processes(struct kcp_comm **comm, struct kcp_who *who, char *why, size_t n);
+
+/* Over NCCL, when this was built with CUDA and NCCL (else KCP_NA): pointers are of the
+ * rank's own GPU, and calls return when the work is on the stream, as NCCL's do.
+ * barrier waits for the stream and for every rank, KCP_TIMEOUT_S at most; when a rank
+ * is lost the communicator is aborted, so that no stream waits for ever, and barrier
+ * and all later calls return KCP_COMM: what a stream did before counts only then.
+ * R threads of this process, rank r on GPU r: */
+int kcp_nccl_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
+                         char *why, size_t n);
+/* On the calling thread's GPU, over ranks that can talk already (threads or processes),
+ * which carry NCCL's id and know who is lost; host must outlive it. */
+int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size_t n);
+/* Around a caller's ncclComm_t (of any kind; it stays the caller's, but after a failure
+ * it is aborted and gone). Here a lost rank is known by the timeout only. */
+struct ncclComm;
+int kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl);
+/* Ranks of one color, ordered by key, r among equals: every rank calls it; color < 0
+ * gets *comm NULL. free it before the comm that it came from. */
+int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **comm);
+
+/* ---- maps: compose and apply, one implementation a backend
+ * map is [HV,K,V+K] = [h | M]. backward applies M^T. */
+struct kcp_mapops {
+    const char *name;
+    size_t elem;               /* bytes of a number on the wire: 4, or 8 for double */
+    /* S_out <- op(M) S_in + h on columns v0..v0+Vb of h; first: S_out <- h, S_in and M
+     * unread. S_in [HV,K,ld_in], S_out [HV,K,ld_out], column v0 at offset 0. In place
+     * (S_in == S_out) is allowed. */
+    int (*apply)(int HV, int K, int V, const void *map, int backward, int first,
+                 int v0, int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
+                 struct CUstream_st *);
+    /* out <- (b after a): [op(M_b) h_a + h_b | M], M = M_b M_a, or M_a M_b backward.
+     * a_first: M_a is unread and M is not written. out may be neither a nor b. */
+    int (*compose)(int HV, int K, int V, const void *b, const void *a, int backward,
+                   int a_first, void *out, struct CUstream_st *);
+    int (*copy)(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                size_t width, size_t rows, struct CUstream_st *);      /* in bytes */
+};
+extern const struct kcp_mapops ref_mapops;      /* double, ref/07_merge.c */
+
+/* ---- chapter 07, 11: the exchange, written once over comm and maps
+ * maps [NS,HV,K,V+K]: this rank's, wanted parts valid. states [NS,HV,K,V]: on entry,
+ * rows of segments that begin (end, backward) a sequence hold h0 (dht) or 0; on return
+ * every row holds the state with which its segment begins (ends). kept, when not NULL:
+ * forward all-gather leaves the gathered maps there; backward with reuse_M takes M from
+ * there and from maps, and only dh_ext travels. Its size: kcp_exchange_kept. */
+struct kcp_exchange {
+    enum kcp_form form;
+    int backward, blocks, reuse_M;
+    int HV, K, V;
+    const struct kcp_plan *plan;
+    struct kcp_comm *comm;
+    const struct kcp_mapops *ops;
+    void *maps, *states, *kept, *work;
+    struct CUstream_st *stream;
+};
+int    kcp_exchange_run(const struct kcp_exchange *x);
+size_t kcp_exchange_work(const struct kcp_exchange *x);     /* bytes of work */
+size_t kcp_exchange_kept(const struct kcp_exchange *x);     /* bytes of kept */
+/* What the formulas of chapter 07 say this rank hands to the wire. */
+struct kcp_traffic kcp_exchange_formula(const struct kcp_exchange *x);
+
+/* ---- chapter 14: rows across a cut, written once over comm
+ * Rank r's first sequence lacks the min(reach, what lies before the cut) rows before
+ * its cut; backward, its last one lacks those after. They lie on as many ranks as it
+ * takes: only these are spoken to. x [T,row] is this rank's shard. */
+struct kcp_halo {
+    const struct kcp_plan *plan;
+    struct kcp_comm *comm;     /* may be NULL when plan->R is 1 */
+    int64_t reach;             /* rows: the window's width less one */
+    int backward;
+    size_t row_bytes;
+    struct CUstream_st *stream;
+};
+int64_t kcp_halo_rows(const struct kcp_halo *h, int r);    /* that rank r receives */
+int     kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo);
+struct kcp_traffic kcp_halo_formula(const struct kcp_halo *h, int r);
+
+/* ---- chapters 13, 14: sums over all tokens
+ * part [NS,n] are this rank's sums, one row a segment; sum [n] on every rank is their
+ * total in global segment order (double, host; when R > 1 one all_gather for each MiB).
+ * Canonical plans: the same bits for every R. */
+int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
+                    const double *part, int64_t n, double *sum);
+
+#pragma GCC visibility pop
+
+#ifdef __cplusplus
+}
+#endif
+#endif
