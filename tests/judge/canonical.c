@@ -66,7 +66,8 @@ static int every_R(struct kcp_report *rep, const struct kcp_variant *v,
                    const struct kcp_stage *s, struct kcase k, enum kcp_pass pass)
 {
     static const int R[] = { 2, 3, 4, 8 };
-    struct planned one = { { s, v, gpu_of_threads(), 0, NULL }, NULL }, x = one;
+    const struct memory *mem = v->where == KCP_HOST ? &host_memory : gpu_of_threads();
+    struct planned one = { { s, v, mem, 0, NULL }, NULL }, x = one;
     char why[160] = "";
     struct kcp_plan *p = case_plan(&k, 1);
     const struct expected *e = p ? expected_of(s, &k, pass, v->storage, p) : NULL;
@@ -86,29 +87,6 @@ static int every_R(struct kcp_report *rep, const struct kcp_variant *v,
     return status == KCP_NO_MEMORY ? status : KCP_OK;
 }
 
-static int canonical(struct kcp_report *rep, const char *stage,
-                     const char *const *words)
-{
-    const struct kcp_stage *s = stage_find(stage);
-    const struct kcp_variant *v[256];
-    const int n = kcp_variants(s->name, NULL, v, 256);
-    if (!gpu_of_threads()) {
-        printf("  (no GPU that threads share: canonical bits not looked at)\n");
-        return KCP_NA;
-    }
-    for (int i = 0; i < n; i++)
-        for (int j = 0; words[j] && v[i]->where == KCP_DEVICE; j++) {
-            struct kcase k;
-            char why[160];
-            if (case_parse(words[j], &k, why, sizeof why)) return KCP_BAD;
-            for (int pass = 0; pass <= has_backward(s); pass++) {
-                const int err = every_R(rep, v[i], s, k, (enum kcp_pass)pass);
-                if (err) return err;
-            }
-        }
-    return KCP_OK;
-}
-
 static const char *const layers[] = {
     "kda live H=1 HV=2 K=64 V=64 lengths=150,0,300 L=64 l2norm beta=sigmoid h0 dht",
     "gdn strong H=2 K=128 V=128 lengths=330 L=128 l2norm save=all h0 dht", NULL };
@@ -122,10 +100,46 @@ static const char *const families[] = {
     "gdn2 strong H=1 HV=2 K=64 V=64 lengths=300 L=64 h0 dht",
     "gla live H=2 K=64 V=64 lengths=300 L=64 h0 dht", NULL };
 
-static int of_08(struct kcp_report *rep) { return canonical(rep, "08", layers); }
-static int of_13(struct kcp_report *rep) { return canonical(rep, "13", layers); }
-static int of_15(struct kcp_report *rep) { return canonical(rep, "15", scans); }
-static int of_16(struct kcp_report *rep) { return canonical(rep, "16", families); }
+static const struct { const char *stage, *const *words; } asked[] = {
+    { "08", layers }, { "13", layers }, { "15", scans }, { "16", families } };
+
+int canonical_variant(struct kcp_report *rep, const struct kcp_variant *v)
+{
+    const struct kcp_stage *s = stage_find(v->stage);
+    const char *const *words = NULL;
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
+        if (stage_find(asked[i].stage) == s) words = asked[i].words;
+    if (!words || (v->where == KCP_DEVICE && !gpu_of_threads())) return KCP_NA;
+    for (; *words; words++) {
+        struct kcase k;
+        char why[160];
+        if (case_parse(*words, &k, why, sizeof why)) return KCP_BAD;
+        for (int pass = 0; pass <= has_backward(s); pass++) {
+            const int err = every_R(rep, v, s, k, (enum kcp_pass)pass);
+            if (err) return err;
+        }
+    }
+    return KCP_OK;
+}
+
+static int canonical(struct kcp_report *rep, const char *stage)
+{
+    const struct kcp_variant *v[256];
+    const int n = kcp_variants(stage_find(stage)->name, NULL, v, 256);
+    int err = KCP_OK;
+    if (!gpu_of_threads()) {
+        printf("  (no GPU that threads share: canonical bits not looked at)\n");
+        return KCP_NA;
+    }
+    for (int i = 0; i < n && !err; i++)
+        if (v[i]->where == KCP_DEVICE) err = canonical_variant(rep, v[i]);
+    return err;
+}
+
+static int of_08(struct kcp_report *rep) { return canonical(rep, "08"); }
+static int of_13(struct kcp_report *rep) { return canonical(rep, "13"); }
+static int of_15(struct kcp_report *rep) { return canonical(rep, "15"); }
+static int of_16(struct kcp_report *rep) { return canonical(rep, "16"); }
 
 #define WHAT "kernels on canonical segments: the same bits for R = 1, 2, 3, 4, 8, " \
              "3 forms"

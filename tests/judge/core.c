@@ -3,7 +3,8 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
  * Next: main.c (kcp-check) and criterion.c drive it.
  */
-#include "judge.h"
+#include "isolation.h"
+#include "trial.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +12,11 @@
 static const char *const storage_name[] = { "f64", "f32", "bf16" };
 
 /* A mutant is rejected when, in some case, a value is off, at the tolerance held to. */
-static int rejected(const struct kcp_stage *s, const struct kcp_variant *v,
-                    const struct kcase *list, int n, enum kcp_storage judged,
+static int rejected(struct isolated *x, int n, enum kcp_storage judged,
                     struct verdict *t, int *at)
 {
     for (int i = 0; i < n; i++) {
-        if (judge_case(s, v, &list[i], judged, t)) return 0;
+        if (isolated_case(x, i, judged, t)) return 0;
         *at = i;
         if (t->outcome == FAIL && t->worst.tol > 0 &&
             (t->worst.nan || !(t->worst.err <= t->worst.tol))) return 1;
@@ -25,15 +25,17 @@ static int rejected(const struct kcp_stage *s, const struct kcp_variant *v,
     return 0;
 }
 
-static void judge_mutant(const struct kcp_stage *s, const struct kcp_variant *v,
-                         const struct kcase *list, int n, struct kcp_report *rep)
+static void judge_mutant(struct isolated *x, int n, struct kcp_report *rep)
 {
+    const struct kcp_stage *s = x->stage;
+    const struct kcp_variant *v = x->variant;
+    const struct kcase *list = x->list;
     const int last = strstr(v->shapes, "double only") ? KCP_F64 : KCP_BF16;
     struct verdict t;
     char line[160] = "";
     for (int judged = KCP_F64; judged <= last; judged++) {
         int at = 0;
-        if (!rejected(s, v, list, n, judged, &t, &at)) {
+        if (!rejected(x, n, judged, &t, &at)) {
             rep->survived++;
             report_fail(rep, "%s %s SURVIVES at the %s tolerance%s%s: %s", s->name,
                         v->name,
@@ -49,7 +51,10 @@ static void judge_mutant(const struct kcp_stage *s, const struct kcp_variant *v,
     if (!rep->quiet) printf("  caught  %-30s%s\n", v->name, line);
 }
 
-struct tally { int ok, marginal, fail, na, skip; struct verdict worst, alive; int at; };
+struct tally {
+    int ok, marginal, fail, na, skip, no_backward, at;
+    struct verdict worst, alive;
+};
 
 static int never_written(double x)
 {
@@ -89,6 +94,7 @@ static void count(struct tally *y, const struct verdict *t, int at)
     y->na += t->outcome == NA;
     y->skip += t->outcome == SKIP;
     y->fail += t->outcome == FAIL;
+    y->no_backward += t->no_backward;
     if (t->worst.tol > 0 && (!(y->worst.worst.tol > 0) ||
         t->worst.err / t->worst.tol > y->worst.worst.err / y->worst.worst.tol)) {
         y->worst = *t;
@@ -118,6 +124,7 @@ static void show_tally(const struct kcp_variant *v, const struct tally *y,
     if (y->alive.traffic.messages)
         printf("  %lld messages, %.2f MB", (long long)y->alive.traffic.messages,
                y->alive.traffic.bytes / 1e6);
+    if (y->no_backward) printf("  backward n/a in %d", y->no_backward);
     if (y->na) printf("  n/a: takes %s", v->shapes);
     printf("\n");
 }
@@ -150,6 +157,34 @@ static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant
     return list;
 }
 
+/* All cases of the list; what a failure is called and shown as. */
+static void judge_right(struct isolated *x, int n, struct kcp_report *rep)
+{
+    const struct kcp_stage *s = x->stage;
+    const struct kcp_variant *v = x->variant;
+    struct tally y = { .alive.alive = NAN };
+    struct verdict t = { .why = "" };
+    char why[160];
+    for (int i = 0; i < n; i++) {
+        if (isolated_case(x, i, v->storage, &t)) t.outcome = FAIL;
+        count(&y, &t, i);
+        if (t.outcome == FAIL && y.fail <= 3) show_failure(s, v, &x->list[i], &t, rep);
+        if (t.outcome == SKIP) break;
+    }
+    if (isolated_end(x, why, sizeof why)) {
+        y.fail++;
+        report_fail(rep, "%s %s: %s", s->name, v->name, why);
+    }
+    const int good = !y.fail && y.ok + y.marginal;
+    rep->pass += good && y.ok;
+    rep->marginal += good && !y.ok;
+    rep->skip += !y.fail && !good && y.skip;
+    rep->na += !y.fail && !good && !y.skip && y.na;
+    if (y.fail > 3) report_fail(rep, "%s %s: %d more cases", s->name, v->name,
+                                y.fail - 3);
+    if (!rep->quiet || y.fail) show_tally(v, &y, x->list, t.why);
+}
+
 int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
                   const struct options *o, struct kcp_report *rep)
 {
@@ -161,26 +196,13 @@ int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
         s = &held;
     }
     struct kcase *list = list_of(s, v, o, &n);
-    struct tally y = { .alive.alive = NAN };
-    struct verdict t = { .why = "" };
     if (!list) return KCP_NO_MEMORY;
-    if (is_mutant(v)) judge_mutant(s, v, list, n, rep);
-    else {
-        for (int i = 0; i < n; i++) {
-            if (judge_case(s, v, &list[i], v->storage, &t)) t.outcome = FAIL;
-            count(&y, &t, i);
-            if (t.outcome == FAIL && y.fail <= 3) show_failure(s, v, &list[i], &t, rep);
-            if (t.outcome == SKIP) break;
-        }
-        rep->pass += !y.fail && y.ok + y.marginal;
-        rep->marginal += !y.fail && !y.ok && y.marginal;
-        rep->pass -= !y.fail && !y.ok && y.marginal;
-        rep->na += !y.fail && !(y.ok + y.marginal) && y.na && !y.skip;
-        rep->skip += !y.fail && !(y.ok + y.marginal) && y.skip;
-        if (y.fail > 3) report_fail(rep, "%s %s: %d more cases", s->name, v->name,
-                                    y.fail - 3);
-        if (!rep->quiet || y.fail) show_tally(v, &y, list, t.why);
-    }
+    struct isolated x = { .stage = s, .variant = v, .object = o->object, .list = list };
+    if (is_mutant(v)) {
+        char why[160];
+        judge_mutant(&x, n, rep);
+        isolated_end(&x, why, sizeof why);
+    } else judge_right(&x, n, rep);
     free(list);
     return KCP_OK;
 }
@@ -188,7 +210,7 @@ int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
 int judge_check(const struct kcp_check *c, struct kcp_report *rep)
 {
     struct kcp_report own = { .quiet = rep->quiet };
-    int status = c->run(&own);
+    const int status = isolated_check(c, &own);
     if (status == KCP_NA) rep->skip++;
     else if (status) report_fail(&own, "%s %s: status %d", c->stage, c->name, status);
     else if (!own.expectations)
@@ -203,6 +225,45 @@ int judge_check(const struct kcp_check *c, struct kcp_report *rep)
     rep->pass += !own.fail && !status;
     if (own.fail && !rep->first[0]) memcpy(rep->first, own.first, sizeof rep->first);
     return KCP_OK;
+}
+
+/* What checks ask of the built-in kernels is asked of a shared object's too. */
+static const char *object;
+
+static int object_checked(struct kcp_report *rep,
+                          int (*check)(struct kcp_report *, const struct kcp_variant *))
+{
+    char why[160];
+    const struct kcp_variant *v = variant_load(object, why, sizeof why);
+    return v ? check(rep, v) : KCP_BAD;
+}
+static int object_alone(struct kcp_report *rep)
+{
+    return object_checked(rep, alone_variant);
+}
+static int object_canonical(struct kcp_report *rep)
+{
+    return object_checked(rep, canonical_variant);
+}
+
+int judge_object(const struct kcp_variant *v, const struct options *o,
+                 struct kcp_report *rep)
+{
+    const struct kcp_stage *s = stage_find(v->stage);
+    const struct kcp_check checks[] = {
+        { s->name, "alone", "one sequence is NaN: not a bit of the others changes",
+          object_alone },
+        { s->name, "canonical", "canonical segments: the same bits on 1 to 8 ranks",
+          object_canonical } };
+    const int fixed = o->alone || o->reference || ranks_mine() >= 0;
+    object = o->object;
+    int err = judge_variant(s, v, o, rep);
+    for (int i = 0; i < 2 && !err && !fixed; i++) {
+        struct kcp_report own = *rep;
+        err = judge_check(&checks[i], &own);
+        if (own.skip == rep->skip) *rep = own;         /* n/a: not asked of its stage */
+    }
+    return err;
 }
 
 /* The reference of a stage of ranks is judged too, as if it were a variant. */

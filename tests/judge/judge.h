@@ -31,10 +31,10 @@ struct tensor *tensor_find(const struct tensor_set *b, const char *name);
 struct tensor *tensor_add(struct tensor_set *b, const char *name, const char *shape,
                        enum kcp_store store, const struct kcp_call *c);
 void tensor_set_free(struct tensor_set *b);
-/* what `to` had is freed */
+/* What `to` had is freed. */
 void tensor_set_copy(struct tensor_set *to, const struct tensor_set *from);
-/* exit status 2 where there is none */
-void *alloc_or_exit(size_t bytes);
+extern void (*memory_is_out)(void);           /* NULL, or who else is told */
+void *alloc_or_exit(size_t bytes);            /* exit status 2 where there is none */
 /* The number a letter of a shape stands for, e.g. "NS+1"; -1 when there is none. */
 int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len);
 int     shape_dims(const struct kcp_call *c, const char *shape, int64_t dim[4]);
@@ -185,6 +185,7 @@ int  exchange_on(struct kcp_comm *comm, const struct memory *m, uint64_t seed,
 struct verdict {
     enum outcome outcome;
     int backward;                             /* in which of the two walks */
+    int no_backward;                          /* which it answered with n/a */
     struct worst worst;
     double alive;
     struct kcp_traffic traffic;               /* of all ranks */
@@ -200,6 +201,7 @@ struct options {
     const struct kcase *alone;                /* these cases and no other, or NULL */
     int nalone;
     const struct kcp_variant *reference;      /* what its stage is held to, or NULL */
+    const char *object;                       /* the variant is loaded from it */
 };
 /* judged: the tolerance held to, and the rounding of the inputs; a mutant, written in
  * double, is held to all three. */
@@ -213,10 +215,16 @@ int is_mutant(const struct kcp_variant *v);
 /* A variant from a shared object; NULL and *why on failure. */
 const struct kcp_variant *variant_load(const char *path, char *why, size_t n);
 
+/* ---- isolation.c: a variant in a process of its own, which tells when it runs */
+extern int isolation_off;                     /* --here: all in this process */
+extern int isolation_limit;                   /* seconds a case may take; 0: any */
+void isolation_started(void);
+void isolation_returned(void);
+
 /* ---- report.c */
 struct kcp_report {
     int pass, marginal, fail, na, skip, caught, survived, expectations;
-    int quiet;
+    int quiet, asked;                         /* asked: one variant was, by name */
     char first[256];                          /* the first failure, for Criterion */
 };
 void expect_(struct kcp_report *r, int ok, const char *file, int line, const char *expr,
@@ -227,8 +235,9 @@ void report_fail(struct kcp_report *r, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 int  report_close(const struct kcp_report *r, int strict);    /* the exit status */
 
-/* An extra check of a stage, beside its variants: tests/NN_name.c. One named gpu_* is
- * run under --device too, and returns KCP_NA, with a line, where there is none. */
+/* An extra check of a stage, beside its variants: tests/NN_name. One named gpu_*, and
+ * alone, are run under --device too; a gpu_* returns KCP_NA, with a line, where there is
+ * no GPU. */
 struct kcp_check { const char *stage, *name, *what; int (*run)(struct kcp_report *); };
 #define KCP_CHECK(ident)                                                              \
     extern const struct kcp_check ident;                                              \
@@ -236,12 +245,14 @@ struct kcp_check { const char *stage, *name, *what; int (*run)(struct kcp_report
     const struct kcp_check *const ident##_at = &ident;                                \
     const struct kcp_check ident
 int kcp_checks(const char *stage, const struct kcp_check **out, int max);
-/* All are, or the one that --variant names; under --device only gpu_*. */
+/* All are, or the one that --variant names; under --device those that have one. */
 int check_asked(const struct options *o, const struct kcp_check *c);
 
 /* ---- the core (core.c): what Criterion, kcp-check and the labs all call */
 int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
                   const struct options *o, struct kcp_report *rep);
+int judge_object(const struct kcp_variant *v, const struct options *o,
+                 struct kcp_report *rep);      /* of a shared object: o->object */
 int judge_check(const struct kcp_check *c, struct kcp_report *rep);
 int judge_all(const struct options *o, struct kcp_report *rep);
 

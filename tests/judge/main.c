@@ -4,6 +4,7 @@
  */
 #include "judge.h"
 #include "emit.h"
+#include "isolation.h"
 #include "said.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@ static const char usage[] =
     "usage: kcp-check [--stage NN] [--variant NAME|./mine.so] [--ranks R] [--seed S]\n"
     "                 [--full] [--quiet] [--strict] [--device] [--list]\n"
     "                 [--backend threads|nccl] [--case TEXT] [--reference ./its.so]\n"
-    "                 [--repeats N] [--bare] [--in-turn]\n"
+    "                 [--repeats N] [--bare] [--in-turn] [--limit S] [--here]\n"
     "       kcp-check --emit DIR --stage NN [--storage f64|f32|bf16]\n"
     "                                            write the judge's cases as .npy\n"
     "       kcp-check --foreign DIR              judge outputs computed elsewhere\n"
@@ -25,6 +26,8 @@ static const char usage[] =
     "  --repeats N: a variant's first cases N times more, the same bits each time (1)\n"
     "  --bare: workspaces as the allocator leaves them, not full of NaN\n"
     "  --in-turn: ranks that share a GPU use it one at a time\n"
+    "  --limit S: seconds that a variant may take for a case (30; 0: any number)\n"
+    "  --here: in this process, not each variant in one of its own: for debuggers\n"
     "  --ranks R are threads, which share a GPU; with --device --backend nccl a GPU\n"
     "  each; under mpirun, torchrun or srun they are its processes, with --device a\n"
     "  GPU each\n"
@@ -35,7 +38,7 @@ static const char usage[] =
 struct asked {
     struct options o;
     const char *emit, *foreign, *backend, *reference, *words, *storage;
-    const char *ranks, *seed, *exchange, *repeats;
+    const char *ranks, *seed, *exchange, *repeats, *limit;
     int list, help, trials;
     struct kcase alone[8];
 };
@@ -62,7 +65,8 @@ static int read_words(int argc, char **argv, struct asked *x)
         { "--full", &x->o.full },     { "--quiet", &x->o.quiet },
         { "--strict", &x->o.strict }, { "--device", &x->o.only_device },
         { "--list", &x->list },       { "--help", &x->help },
-        { "--bare", &bare_workspaces },     { "--in-turn", &ranks_in_turn } };
+        { "--bare", &bare_workspaces }, { "--here", &isolation_off },
+        { "--in-turn", &ranks_in_turn } };
     const struct { const char *name, **at, *expected; } values[] = {
         { "--stage", &x->o.stage, "a stage, e.g. 05 or 05_affine" },
         { "--variant", &x->o.variant, "a name that --list prints, or ./mine.so" },
@@ -75,6 +79,7 @@ static int read_words(int argc, char **argv, struct asked *x)
         { "--ranks", &x->ranks, "a number of ranks, 1 to 8" },
         { "--seed", &x->seed, "a seed, 0 to 1000000000000" },
         { "--repeats", &x->repeats, "a number of repeats, 0 to 100000" },
+        { "--limit", &x->limit, "a number of seconds, 0 to 86400" },
         { "--exchange", &x->exchange, "a number of plans, 0 to 1000000" } };
     for (int i = 1; i < argc; i++) {
         int known = 0;
@@ -108,10 +113,13 @@ static int read_values(struct asked *x)
     o->seed = x->seed ? (uint64_t)n : 1;
     if (x->exchange && !number(x->exchange, 0, 1000000, &n))
         return bad("--exchange", x->exchange, "a number of plans, 0 to 1000000");
+    x->trials = x->exchange ? (int)n : -1;
     if (x->repeats && !number(x->repeats, 0, 100000, &n))
         return bad("--repeats", x->repeats, "a number of repeats, 0 to 100000");
     if (x->repeats) repeats_asked = (int)n;
-    x->trials = x->exchange ? (int)n : -1;
+    if (x->limit && !number(x->limit, 0, 86400, &n))
+        return bad("--limit", x->limit, "a number of seconds, 0 to 86400");
+    if (x->limit) isolation_limit = (int)n;
     for (int s = 0; x->storage && s < 3; s++)
         if (!strcmp(x->storage, storages[s])) o->storage = s, x->storage = NULL;
     if (x->storage) return bad("--storage", x->storage, "f64, f32 or bf16");
@@ -192,6 +200,30 @@ static const struct kcp_variant *object(const char *option, const char *path)
     return NULL;
 }
 
+/* The record of a variant of a shared object: the object itself is loaded where it runs,
+ * so that nothing it does ends the judge. NULL after one line. */
+static const struct kcp_variant *object_record(struct options *o)
+{
+    static struct kcp_variant record;
+    char why[256] = "", expected[400];
+    const int none = isolated_probe(o->variant, &record, why, sizeof why);
+    snprintf(expected, sizeof expected, "an object with a variant's record: %s", why);
+    if (none) {
+        bad("--variant", o->variant, expected);
+        return NULL;
+    }
+    if (!stage_find(record.stage)) {
+        bad("--variant", record.stage, "a stage");
+        return NULL;
+    }
+    if (is_mutant(&record)) {
+        bad("--variant", record.name, "a variant: only the judge's own are mutants");
+        return NULL;
+    }
+    o->object = o->variant;
+    return &record;
+}
+
 /* What the stage is held to instead of its own reference: a function that has one. */
 static int other_reference(struct asked *x)
 {
@@ -206,20 +238,23 @@ static int other_reference(struct asked *x)
 
 static int judge(struct asked *x, const struct kcp_variant *mine)
 {
-    struct kcp_report rep = { .quiet = x->o.quiet };
+    struct kcp_report rep = { .quiet = x->o.quiet, .asked = x->o.variant != NULL };
     struct options *o = &x->o;
+    char why[160];
     int status = ranks_open(x->backend, o->only_device, &o->ranks);
     for (int i = 0; i < o->nalone && !status; i++) status = case_fits(&o->alone[i], o);
     if (status) {
         ranks_close();
         return status;
     }
+    if (mine && (isolation_off || ranks_mine() >= 0))
+        mine = variant_load(o->object, why, sizeof why);
     printf("seed %llu%s\n", (unsigned long long)o->seed, o->full ? ", full" : "");
     if (x->exchange)
         status = exchange_trials(x->trials, o->ranks ? o->ranks : 3, o->only_device);
     else if (mine) {
         printf("%s\n", stage_find(mine->stage)->name);
-        judge_variant(stage_find(mine->stage), mine, o, &rep);
+        judge_object(mine, o, &rep);
         status = report_close(&rep, o->strict);
     } else status = judge_all(o, &rep);
     ranks_close();
@@ -243,7 +278,8 @@ static int do_all(int argc, char **argv)
     struct options *o = &x.o;
     rep.quiet = o->quiet;
     if (o->variant && strchr(o->variant, '/')) {
-        if (!(mine = object("--variant", o->variant))) return 2;
+        mine = object_record(o);
+        if (!mine) return 2;
         if (o->stage && stage_find(o->stage) != stage_find(mine->stage))
             return bad("--variant", mine->stage, "one of --stage");
     } else if (o->variant && !known(o))

@@ -43,8 +43,8 @@ int kcp_checks(const char *stage, const struct kcp_check **out, int max)
 
 int check_asked(const struct options *o, const struct kcp_check *c)
 {
-    return (!o->variant || !strcmp(o->variant, c->name)) &&
-           (!o->only_device || !strncmp(c->name, "gpu_", 4));
+    const int device = !strncmp(c->name, "gpu_", 4) || !strcmp(c->name, "alone");
+    return (!o->variant || !strcmp(o->variant, c->name)) && (!o->only_device || device);
 }
 
 const struct kcp_variant *variant_load(const char *path, char *why, size_t n)

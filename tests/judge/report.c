@@ -31,15 +31,20 @@ void expect_(struct kcp_report *r, int ok, const char *file, int line, const cha
     report_fail(r, "%s:%d: %s: %s", file, line, expr, text);
 }
 
-/* Exit status: 0; 1: something failed, or nothing ran; 3: strict and incomplete. */
+/* Exit status: 0; 1: something failed, or nothing ran, or not what was asked for by its
+ * name; 3: strict and incomplete. */
 int report_close(const struct kcp_report *r, int strict)
 {
     const int ran = r->pass + r->marginal + r->fail + r->caught + r->survived;
-    const int bad = r->fail || r->survived || !(ran || r->skip || r->na);
+    const int nothing = !ran && (r->asked || !(r->skip || r->na));
+    const int bad = r->fail || r->survived || nothing;
     printf("%s%s: %d mutants caught, %d survived; %d n/a\n",
            bad ? "FAILED" : "OK", r->skip ? ", INCOMPLETE" : "", r->caught, r->survived,
            r->na);
-    if (!(ran || r->skip || r->na)) printf("nothing ran: no such stage or variant\n");
+    if (nothing && (r->skip || r->na))
+        printf("nothing ran: what was asked for takes none of the cases, or needs what"
+               " is not here\n");
+    else if (nothing) printf("nothing ran: no such stage or variant\n");
     printf("%d passed, %d failed, %d skipped\n", r->pass + r->marginal + r->caught,
            r->fail + r->survived, r->skip);
     if (bad) return 1;

@@ -106,8 +106,10 @@ static int rank_body(struct kcp_comm *comm, void *arg)
 
 int trial_run(struct trial *t, char *why, size_t n)
 {
+    isolation_started();
     int status = t->stage->ranks
         ? ranks_run(t->mem, t->R, rank_body, t, why, n) : rank_body(NULL, t);
+    isolation_returned();
     for (int r = 0; r < t->R && !status; r++) status = t->rank[r].status;
     for (int r = 0; r < t->R && !status; r++)
         status = rank_args_collect(&t->rank[r], why, n);

@@ -73,6 +73,10 @@ int  trial_fill(struct trial *t, const struct kcase *k, const struct kcp_plan *p
 int  trial_run(struct trial *t, char *why, size_t n);    /* and copy outputs back */
 void trial_free(struct trial *t);
 int  row_a(const struct kcp_field *f, const char *letter);  /* a row a token, "T"? */
+/* A sequence of NaN changes no bit of the others (alone.c); canonical segments give the
+ * same bits on every number of ranks (canonical.c). KCP_NA: not asked of its stage. */
+int  alone_variant(struct kcp_report *rep, const struct kcp_variant *v);
+int  canonical_variant(struct kcp_report *rep, const struct kcp_variant *v);
 const struct memory *gpu_of_threads(void);     /* NULL: none, or ranks have their own */
 
 #endif

@@ -166,6 +166,7 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
 /* Two passes of one case: a failure of either fails; n/a only when both are. */
 static void merge(struct verdict *a, const struct verdict *b)
 {
+    if (b->outcome == NA && a->outcome != NA) a->no_backward = 1;
     if (a->outcome == FAIL || b->outcome == NA) return;
     if (b->outcome == FAIL || a->outcome == NA) {
         *a = *b;

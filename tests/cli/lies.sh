@@ -1,0 +1,49 @@
+#!/bin/sh
+# lies.sh -- a variant that lies about itself is not believed, and ends nothing.
+#
+# Book: CONTRIBUTING.md, "How the judge works".  Checked by: the honest one, which passes.
+# Usage: lies.sh BUILD.  Next: tests/judge/plants/liar.c, the lies.
+B=$(cd "${1:-build}" && pwd) || exit 1
+top=$PWD
+W=$(mktemp -d) || exit 1
+trap 'rm -rf "$W"' EXIT
+cd "$W" || exit 1
+passed=0 failed=0
+unset WORLD_SIZE RANK SLURM_NTASKS OMPI_COMM_WORLD_SIZE
+fail() { failed=$((failed + 1)); echo "  FAIL  lies: $*"; }
+pass() { passed=$((passed + 1)); }
+
+# lie STATUS WORDS NAME option...: the judge ends with that status and says the words.
+lie() {
+    want=$1 words=$2 name=$3; shift 3
+    ${CC:-cc} -std=c11 -O1 -shared -fPIC -I"$top/ref" -DLIE="$name" \
+        "$top/tests/judge/plants/liar.c" -o liar.so || fail "$name does not compile"
+    timeout 100 "$B/kcp-check" --stage 07 --variant ./liar.so "$@" >said 2>&1
+    status=$?
+    if [ $status -ne "$want" ]; then fail "$name: status $status: $(tail -1 said)"
+    elif ! grep -q -- "$words" said; then fail "$name: no '$words': $(tail -3 said)"
+    else pass; fi
+}
+
+lie 0 '^1 passed, 0 failed' HONEST
+lie 0 '^1 passed, 0 failed' HONEST --here
+lie 1 'liar: it ended its process with status 0, without a verdict' EXITS
+lie 1 'liar: it ended its process with status 0, without a verdict' EXITS_AT_ONCE
+lie 1 'liar: it ended its process with status 0' EXITS_LATE
+grep -q "case [0-9]* alone: --stage 07 --variant" said && pass || fail 'no case is named'
+lie 1 'liar: it ran past its time .*--limit 1' HANGS --limit 1
+grep -q 'went by without a verdict' said && pass || fail 'hangs, and is asked on and on'
+lie 1 'liar: it was killed by signal 11' CRASHES
+lie 1 'liar: it was killed by signal 9' KILLS_ITSELF
+lie 1 'liar: it wrote where only the judge speaks' SPEAKS
+lie 1 'nothing ran: what was asked for' REFUSES
+lie 2 'found .mutant_liar., expected a variant' NAMED
+lie 2 'ended its process with status 0' EXITS_LOADED
+lie 2 'ran past its time' HANGS_LOADED --limit 1
+lie 0 'backward n/a in' NO_BACKWARD
+lie 1 'FAIL' ONCE
+if "$B/kcp-check" --stage 07 --device | grep -q 'no device'; then
+    lie 1 'nothing ran: what was asked for' NO_GPU
+fi
+echo "lies: $passed passed, $failed failed"
+[ $failed -eq 0 ]

@@ -1,0 +1,357 @@
+/* isolation.c -- a variant in a process of its own: nothing that it does ends the judge.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_lies.c,
+ * tests/cli/lies.sh.  Next: core.c.
+ *
+ * The judge asks for one case at a time over a socket. The process answers "done", is
+ * given a number that nobody could know before, and returns its verdict with it: what a
+ * variant writes to the socket by itself is no verdict. The clock runs while the variant
+ * does; the references may take their time. Under a launcher, and with --here, there is
+ * no process apart.
+ */
+#include "isolation.h"
+
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+int isolation_off;
+int isolation_limit = 30;
+
+enum kind { STARTED = 0x51, RETURNED, DONE, VERDICT, REPORT, RECORD, NO_MEMORY };
+struct message {
+    enum kind kind;
+    uint64_t nonce;
+    union {
+        struct verdict verdict;
+        struct { struct kcp_report report; int status; } check;
+        struct { char stage[32], name[64], why[160], shapes[160];
+                 int storage, where, found; } record;
+    } is;
+};
+struct request { int index, judged; };
+
+static int to_judge = -1;                      /* in the process of the variant */
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int send_all(int fd, const void *data, size_t n)
+{
+    for (const char *at = data; n;) {
+        const ssize_t sent = send(fd, at, n, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent <= 0) return 1;
+        at += sent;
+        n -= (size_t)sent;
+    }
+    return 0;
+}
+
+static int receive_all(int fd, void *data, size_t n)
+{
+    for (char *at = data; n;) {
+        const ssize_t got = recv(fd, at, n, 0);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return 1;
+        at += got;
+        n -= (size_t)got;
+    }
+    return 0;
+}
+
+/* ---- in the process of the variant */
+static void say(enum kind kind)
+{
+    const struct message m = { .kind = kind };
+    if (to_judge >= 0 && send_all(to_judge, &m, sizeof m)) _exit(1);
+}
+
+void isolation_started(void) { say(STARTED); }
+void isolation_returned(void) { say(RETURNED); }
+static void isolation_no_memory(void) { say(NO_MEMORY); }
+
+/* "Done", the number that comes for it, and what it was all about. */
+static void answer(struct message *m, enum kind kind)
+{
+    fflush(stdout);
+    say(DONE);
+    if (receive_all(to_judge, &m->nonce, sizeof m->nonce)) _exit(1);
+    m->kind = kind;
+    if (send_all(to_judge, m, sizeof *m)) _exit(1);
+}
+
+/* Nothing is left to say. What looks for leaks does so at the end of main's world. */
+static _Noreturn void end_here(void)
+{
+    ranks_close();
+#ifdef __SANITIZE_ADDRESS__
+    exit(0);
+#endif
+    _exit(0);
+}
+
+static void serve(const struct isolated *x)
+{
+    char why[160] = "";
+    const struct kcp_variant *v = x->variant;
+    struct request ask;
+    if (x->object) v = variant_load(x->object, why, sizeof why);
+    while (!receive_all(to_judge, &ask, sizeof ask)) {
+        struct message m = { .is.verdict.outcome = FAIL };
+        if (!v) snprintf(m.is.verdict.why, sizeof m.is.verdict.why, "%s", why);
+        else if (judge_case(x->stage, v, &x->list[ask.index], ask.judged,
+                            &m.is.verdict)) {
+            m.is.verdict.outcome = FAIL;
+            snprintf(m.is.verdict.why, sizeof m.is.verdict.why, "memory: found none");
+        }
+        answer(&m, VERDICT);
+    }
+}
+
+/* ---- in the judge's process */
+
+/* A process that shares one socket with this one: 0 there, its number here, -1. */
+static pid_t start(int *fd)
+{
+    int pair[2];
+    fflush(stdout);
+    fflush(stderr);
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair)) return -1;
+    const pid_t judge = getpid(), pid = fork();
+    if (pid) {
+        close(pair[1]);
+        *fd = pair[0];
+        if (pid < 0) close(pair[0]);
+        else setpgid(pid, pid);
+        return pid;
+    }
+    close(pair[0]);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != judge) _exit(1);
+    to_judge = pair[1];
+    memory_is_out = isolation_no_memory;
+    return 0;
+}
+
+static void describe_end(int status, char *why, size_t n)
+{
+    if (WIFSIGNALED(status))
+        snprintf(why, n, "it was killed by signal %d, %s", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
+    else snprintf(why, n, "it ended its process with status %d, without a verdict",
+                  WEXITSTATUS(status));
+}
+
+static int kill_it(pid_t pid)
+{
+    int status = 0;
+    kill(-pid, SIGKILL);
+    kill(pid, SIGKILL);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+    return status;
+}
+
+/* Something to read before the time is up? 0; or 1 with why, and the process is gone. */
+static int wait_for(pid_t pid, int fd, double until, char *why, size_t n)
+{
+    struct pollfd p = { fd, POLLIN, 0 };
+    for (;;) {
+        int status;
+        if (poll(&p, 1, 100) > 0 && (p.revents & POLLIN)) {
+            char first;
+            if (recv(fd, &first, 1, MSG_PEEK) > 0) return 0;
+        }
+        if (waitpid(pid, &status, WNOHANG) == pid) {
+            kill(-pid, SIGKILL);
+            describe_end(status, why, n);
+            return 1;
+        }
+        if (p.revents & POLLHUP) poll(NULL, 0, 20);
+        if (seconds() < until) continue;
+        kill_it(pid);
+        snprintf(why, n, "it ran past its time and was ended (--limit %d)",
+                 isolation_limit);
+        return 1;
+    }
+}
+
+static uint64_t draw_nonce(void)
+{
+    uint64_t x = 0;
+    FILE *f = fopen("/dev/urandom", "r");
+    const int got = f && fread(&x, sizeof x, 1, f) == 1;
+    if (f) fclose(f);
+    return got ? x : (uint64_t)(seconds() * 1e9) * 0x9e3779b97f4a7c15u;
+}
+
+/* Until the process says what is asked for. The variant may run for limit seconds, and
+ * the judge's own part in it for twenty times as long; 0 stands for no limit. */
+static int listen_to(pid_t pid, int fd, enum kind kind, double limit, struct message *m,
+                     char *why, size_t n)
+{
+    const double day = 86400;
+    const double patience = isolation_limit ? 20.0 * isolation_limit : day;
+    if (!isolation_limit) limit = day;
+    double until = seconds() + patience;
+    uint64_t nonce = 0;
+    for (int done = 0;;) {
+        if (wait_for(pid, fd, until, why, n)) return 1;
+        const int cut = receive_all(fd, m, sizeof *m);
+        if (!cut && m->kind == STARTED && !done) until = seconds() + limit;
+        else if (!cut && m->kind == RETURNED && !done) until = seconds() + patience;
+        else if (!cut && m->kind == NO_MEMORY) {       /* it has said so on stderr */
+            fflush(stdout);
+            _Exit(2);
+        } else if (!cut && m->kind == DONE && !done) {
+            done = 1;
+            nonce = draw_nonce();
+            until = seconds() + patience;
+            if (send_all(fd, &nonce, sizeof nonce)) continue;    /* it is ending */
+        } else if (!cut && done && m->kind == kind && m->nonce == nonce) return 0;
+        else {
+            kill_it(pid);
+            snprintf(why, n, "it wrote where only the judge speaks");
+            return 1;
+        }
+    }
+}
+
+static void forget(struct isolated *x)
+{
+    if (x->pid) close(x->fd);
+    x->pid = 0;
+}
+
+int isolated_case(struct isolated *x, int index, enum kcp_storage judged,
+                  struct verdict *out)
+{
+    if (isolation_off || ranks_mine() >= 0)
+        return judge_case(x->stage, x->variant, &x->list[index], judged, out);
+    const struct request ask = { index, (int)judged };
+    const double all = isolation_limit * 5 / 3.0, begin = seconds();
+    struct message m;
+    *out = (struct verdict){ .outcome = FAIL, .alive = NAN };
+    if (isolation_limit && x->lost >= all) {
+        snprintf(out->why, sizeof out->why, "not run: %.0f s went by without a verdict",
+                 x->lost);
+        return KCP_OK;
+    }
+    if (!x->pid) x->pid = start(&x->fd);
+    if (x->pid < 0) {
+        x->pid = 0;
+        return KCP_NO_MEMORY;
+    }
+    if (!x->pid) {
+        serve(x);
+        end_here();
+    }
+    double limit = isolation_limit;
+    if (limit > all - x->lost) limit = all - x->lost;
+    if (send_all(x->fd, &ask, sizeof ask))
+        snprintf(out->why, sizeof out->why, "its process takes no more cases");
+    if (listen_to(x->pid, x->fd, VERDICT, limit, &m, out->why, sizeof out->why)) {
+        forget(x);
+        x->lost += seconds() - begin;
+    } else *out = m.is.verdict;
+    return KCP_OK;
+}
+
+int isolated_end(struct isolated *x, char *why, size_t n)
+{
+    int status = 0, bad = 0;
+    if (!x->pid) return 0;
+    const double until = seconds() + (isolation_limit ? isolation_limit : 86400);
+    shutdown(x->fd, SHUT_WR);
+    while (waitpid(x->pid, &status, WNOHANG) == 0 && seconds() < until)
+        poll(NULL, 0, 1);
+    if (seconds() >= until) {
+        kill_it(x->pid);
+        snprintf(why, n, "after its last case it does not end");
+        bad = 1;
+    } else if (status) {
+        char how[120];
+        describe_end(status, how, sizeof how);
+        snprintf(why, n, "after its last case %s", how);
+        bad = 1;
+    }
+    kill(-x->pid, SIGKILL);
+    forget(x);
+    return bad;
+}
+
+int isolated_check(const struct kcp_check *c, struct kcp_report *own)
+{
+    int fd;
+    struct message m;
+    char why[160];
+    if (isolation_off || ranks_mine() >= 0) return c->run(own);
+    const pid_t pid = start(&fd);
+    if (pid < 0) return KCP_NO_MEMORY;
+    if (!pid) {
+        m = (struct message){ .kind = REPORT };
+        m.is.check.report = *own;
+        m.is.check.status = c->run(&m.is.check.report);
+        answer(&m, REPORT);
+        end_here();
+    }
+    struct isolated x = { .pid = pid, .fd = fd };
+    const int lost = listen_to(pid, fd, REPORT, isolation_limit, &m, why, sizeof why);
+    if (!lost) *own = m.is.check.report;
+    if (lost) forget(&x);
+    if (lost || isolated_end(&x, why, sizeof why)) {
+        report_fail(own, "%s %s: %s", c->stage, c->name, why);
+        return KCP_OK;
+    }
+    return m.is.check.status;
+}
+
+static void put_record(struct message *m, const struct kcp_variant *v)
+{
+    snprintf(m->is.record.stage, sizeof m->is.record.stage, "%s", v->stage);
+    snprintf(m->is.record.name, sizeof m->is.record.name, "%s", v->name);
+    snprintf(m->is.record.why, sizeof m->is.record.why, "%s", v->why);
+    snprintf(m->is.record.shapes, sizeof m->is.record.shapes, "%s", v->shapes);
+    m->is.record.storage = v->storage;
+    m->is.record.where = v->where;
+    m->is.record.found = 1;
+}
+
+int isolated_probe(const char *path, struct kcp_variant *record, char *why, size_t n)
+{
+    static struct message m;                    /* the record's words stay here */
+    int fd;
+    const pid_t pid = start(&fd);
+    if (pid < 0) return 1;
+    if (!pid) {
+        m = (struct message){ .kind = RECORD };
+        isolation_started();
+        const struct kcp_variant *v =
+            variant_load(path, m.is.record.why, sizeof m.is.record.why);
+        if (v) put_record(&m, v);
+        answer(&m, RECORD);
+        _exit(0);
+    }
+    const int lost = listen_to(pid, fd, RECORD, isolation_limit, &m, why, n);
+    if (!lost) kill_it(pid);
+    close(fd);
+    if (!lost && !m.is.record.found) snprintf(why, n, "%s", m.is.record.why);
+    if (lost || !m.is.record.found) return 1;
+    *record = (struct kcp_variant){ m.is.record.stage, m.is.record.name,
+        m.is.record.why, (enum kcp_storage)m.is.record.storage,
+        (enum kcp_where)m.is.record.where, m.is.record.shapes, NULL, NULL };
+    return 0;
+}

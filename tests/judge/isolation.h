@@ -1,0 +1,35 @@
+/* isolation.h -- a variant runs in a process of its own, under a time limit.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_lies.c,
+ * tests/cli/lies.sh.  Next: isolation.c.
+ */
+#ifndef KCP_ISOLATION_H
+#define KCP_ISOLATION_H
+
+#include "judge.h"
+
+#include <sys/types.h>
+
+/* A variant and its cases, and the process that runs them. */
+struct isolated {
+    const struct kcp_stage *stage;
+    const struct kcp_variant *variant;
+    const char *object;            /* the shared object it is loaded from; or NULL */
+    const struct kcase *list;
+    pid_t pid;                     /* 0: no process now */
+    int fd;
+    double lost;                   /* seconds that ended in no verdict */
+};
+
+/* judge_case of list[index], there. A process that crashes, hangs or ends is FAIL, and
+ * the next case gets a fresh one. */
+int  isolated_case(struct isolated *x, int index, enum kcp_storage judged,
+                   struct verdict *out);
+/* It ends. 0; or 1 with why, when it ends otherwise than it should. */
+int  isolated_end(struct isolated *x, char *why, size_t n);
+/* A check's run, there: its report and its status. */
+int  isolated_check(const struct kcp_check *c, struct kcp_report *own);
+/* What a shared object holds, found out there: the record without its functions. */
+int  isolated_probe(const char *path, struct kcp_variant *record, char *why, size_t n);
+
+#endif
