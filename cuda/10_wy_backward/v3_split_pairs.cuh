@@ -54,8 +54,8 @@ static __device__ void fetch_matrices(const struct kcp_wy_backward &a, const bf1
     const uint32_t *p = &x.x, *q = &y.x;
     #pragma unroll
     for (int e = 0; e < 4; e++) {
-        const float u = e % 2 ? high(p[e / 2]) : low(p[e / 2]);
-        const float v = e % 2 ? high(q[e / 2]) : low(q[e / 2]);
+        const float u = e % 2 ? bf16x2_high(p[e / 2]) : bf16x2_low(p[e / 2]);
+        const float v = e % 2 ? bf16x2_high(q[e / 2]) : bf16x2_low(q[e / 2]);
         s.diagonal[i][j + e] = make_float2(there ? u : 0.0f, there ? v : 0.0f);
     }
     if (threadIdx.x < CHUNK)
@@ -97,8 +97,7 @@ static __device__ __forceinline__ void fetch_column(const struct kcp_wy_backward
 {
     const bf16 *k = in<bf16>(a.k, z.t, a.H, m, a.K) + d0;
     const float *G = in<float>(a.G, z.t, a.HV, n, a.KG) + (a.KG > 1 ? d0 : 0);
-    int t = threadIdx.x;
-    asm volatile("" : "+r"(t));
+    const int t = opaque(threadIdx.x);
     #pragma unroll
     for (int r = 0; r < 2; r++) {
         const int i = t / 8 + 32 * r, d = t % 8 * 8, there = i < z.len;
@@ -128,8 +127,7 @@ struct column {
 // Its place, made anew each time: no register need hold it in between.
 static __device__ __forceinline__ void where(struct column &x)
 {
-    int i = threadIdx.x;
-    asm volatile("" : "+r"(i));
+    const int i = opaque(threadIdx.x);
     x.d = i % COLS, x.B = __shfl_sync(~0u, i / COLS, 0);
 }
 
@@ -169,8 +167,7 @@ static __device__ __forceinline__ void make_factors(struct pair_room &s,
 // columns, dAqk^T (qE) + dL^T (beta kE) tile by tile, over the factors kF.
 static __device__ __forceinline__ void products(struct pair_room &s)
 {
-    int i = threadIdx.x;
-    asm volatile("" : "+r"(i));
+    const int i = opaque(threadIdx.x);
     const int lane = i % 32, d0 = i / 32 % 4 * 16;
     const int by_rows = i < 128, down = ldmatrix_offset_a(lane, LX) + d0;
     float y[TILES][2][4] = {};

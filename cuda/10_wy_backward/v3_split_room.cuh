@@ -3,6 +3,7 @@
 // Checked by: tests/10_wy_backward/checks.c.
 // Next: v3_split_solve.cuh.
 #pragma once
+#include "cuda/tile/registers.cuh"
 #include "cuda/tile/warp_scan.cuh"
 
 enum { LC = CHUNK + PAD };               // a row of a [64,64] matrix
@@ -34,24 +35,6 @@ struct room {
     bf16 dU[CHUNK][V + PAD], A[CHUNK][LC];
     float beta[CHUNK];
 };
-
-static __device__ __forceinline__ float low(uint32_t x)
-{
-    return __uint_as_float(x << 16);
-}
-static __device__ __forceinline__ float high(uint32_t x)
-{
-    return __uint_as_float(x & 0xffff0000u);
-}
-
-// Row i of rows that lie `bytes` apart; in C it is five instructions.
-template <class X>
-static __device__ __forceinline__ X *row_at(X *p, int i, int bytes)
-{
-    int64_t at;
-    asm("mul.wide.s32 %0, %1, %2;" : "=l"(at) : "r"(i), "r"(bytes));
-    return (X *)((char *)p + at);
-}
 
 // Rows 0 .. of a tensor, `stride` elements apart, to shared memory [rows,width+PAD];
 // those from len on become 0.

@@ -34,7 +34,7 @@ static __device__ void dot_states(const bf16 *h, const bf16 *dS, float *to)
         const uint32_t *p = &y.x, *q = &z.x;
         #pragma unroll
         for (int j = 0; j < 4; j++)
-            x += low(p[j]) * low(q[j]) + high(p[j]) * high(q[j]);
+            x += bf16x2_low(p[j]) * bf16x2_low(q[j]) + bf16x2_high(p[j]) * bf16x2_high(q[j]);
     }
     x += __shfl_xor_sync(~0u, x, 1);
     if (lane % 2 == 0) to[lane / 2] = x;
@@ -75,10 +75,10 @@ static __device__ __forceinline__ void decayed_keys(struct room<K, V> &s,
         const float4 y = x.G[2 * r], z = x.G[2 * r + 1];
         *(uint4 *)&s.kE[threadIdx.x / (K / 8) + 16 * r][threadIdx.x % (K / 8) * 8] =
             make_uint4(
-                pack_bf16x2(low(k.x) * ex2_approx(y.x), high(k.x) * ex2_approx(y.y)),
-                pack_bf16x2(low(k.y) * ex2_approx(y.z), high(k.y) * ex2_approx(y.w)),
-                pack_bf16x2(low(k.z) * ex2_approx(z.x), high(k.z) * ex2_approx(z.y)),
-                pack_bf16x2(low(k.w) * ex2_approx(z.z), high(k.w) * ex2_approx(z.w)));
+                pack_bf16x2(bf16x2_low(k.x) * ex2_approx(y.x), bf16x2_high(k.x) * ex2_approx(y.y)),
+                pack_bf16x2(bf16x2_low(k.y) * ex2_approx(y.z), bf16x2_high(k.y) * ex2_approx(y.w)),
+                pack_bf16x2(bf16x2_low(k.z) * ex2_approx(z.x), bf16x2_high(k.z) * ex2_approx(z.y)),
+                pack_bf16x2(bf16x2_low(k.w) * ex2_approx(z.z), bf16x2_high(k.w) * ex2_approx(z.w)));
     }
 }
 

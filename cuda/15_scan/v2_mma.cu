@@ -3,7 +3,7 @@
 // Checked by: tests/15_scan/checks.c.
 // Next: ../16_family/v1_stages.cu.
 #include "program.cuh"
-#include "cuda/tile/mma.cuh"
+#include "cuda/tile/mma_tf32.cuh"
 
 // Bound: memory. Composing reads two maps and writes one, 12 K (K+V) bytes, for
 // 2 K^2 (K+V) flops: K / 6 flops a byte, 21 at K = 128, where tf32x3 could do 50. So a
@@ -13,30 +13,6 @@
 // their writer.
 enum { DEPTH = 32, PITCH = DEPTH + 4, TALL = 32, WIDE = 64 };
 static const struct pace pace = { 315, 10500, 0.015f };
-
-static __device__ __forceinline__ uint32_t to_tf32(float x)
-{
-    uint32_t y;
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
-    return y;
-}
-
-// x = big + small, each of 11 bits.
-static __device__ __forceinline__ void split_tf32(float x, uint32_t *big,
-                                                  uint32_t *small)
-{
-    *big = to_tf32(x);
-    *small = to_tf32(x - __uint_as_float(*big));
-}
-
-static __device__ __forceinline__ void mma_tf32(float *d, const uint32_t *a,
-                                                const uint32_t *b)
-{
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
-                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
 
 // Slice p0 .. p0+31: columns of X_L to [K,PITCH], rows of R to [32,columns+8].
 template <int K, int columns>
@@ -80,9 +56,9 @@ static __device__ __forceinline__ void add_slice(float (*y)[8][4], const float *
                            &small[j]);
             #pragma unroll
             for (int m = 0; m < 2; m++) {
-                mma_tf32(y[m][c], rest[m], b);
-                mma_tf32(y[m][c], a[m], small);
-                mma_tf32(y[m][c], a[m], b);
+                mma_m16n8k8_tf32(y[m][c], rest[m], b);
+                mma_m16n8k8_tf32(y[m][c], a[m], small);
+                mma_m16n8k8_tf32(y[m][c], a[m], b);
             }
         }
     }

@@ -6,6 +6,7 @@
 #define KCP_15_WALK_CUH
 
 #include "token.cuh"
+#include "cuda/tile/warp.cuh"
 
 // Bound: latency. A token needs the state of the one before it, and within it a sum
 // over rows comes before the update. A state or map [HV,K,ld] stays in registers, its
@@ -37,7 +38,7 @@ struct held {
 };
 
 template <class X, int rows, int back>
-static __device__ __forceinline__ void fence_operand(const struct tile &x, int n,
+static __device__ __forceinline__ void load_group(const struct tile &x, int n,
                                                      int e0, int c0, struct held<X> *y)
 {
     const struct kcp_scan &a = x.a;
@@ -85,8 +86,7 @@ static __device__ __forceinline__ void stage(const struct held<X> &y,
         s->beta[threadIdx.x] = y.beta, s->lives[threadIdx.x] = !y.drop;
 }
 
-// Sums over eight lanes: the shuffles of a round stand behind one another (volatile
-// keeps them there), and only then is the first one waited for.
+// Sums over eight lanes: the shuffles of a round stand behind one another (in order), and only then is the first one waited for.
 template <int many>
 static __device__ __forceinline__ void lane_sums(float (&y)[many])
 {
@@ -95,8 +95,7 @@ static __device__ __forceinline__ void lane_sums(float (&y)[many])
         float z[many];
         #pragma unroll
         for (int c = 0; c < many; c++)
-            asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
-                         : "=f"(z[c]) : "f"(y[c]), "r"(m));
+            z[c] = shfl_bfly_in_order(y[c], m);
         #pragma unroll
         for (int c = 0; c < many; c++) y[c] += z[c];
     }
@@ -187,12 +186,12 @@ walk(const struct tile x, int W, int ld, float *state, float *keep)
     const int c0 = blockIdx.y * ACROSS, own = c0 + threadIdx.x / LANES * COLUMNS;
     float S[rows][4][COLUMNS], o[COLUMNS];
     struct held<X> next;
-    fence_operand<X, rows, back>(x, n, 0, c0, &next);
+    load_group<X, rows, back>(x, n, 0, c0, &next);
     move_state<rows, 0>(S, K, W, ld, own, state + (int64_t)n * K * ld);
     for (int e0 = 0, at = 0; e0 < x.n; e0 += GROUP, at = 1 - at) {
         stage<X, rows, back>(next, &s[at]);
         __syncthreads();
-        if (e0 + GROUP < x.n) fence_operand<X, rows, back>(x, n, e0 + GROUP, c0, &next);
+        if (e0 + GROUP < x.n) load_group<X, rows, back>(x, n, e0 + GROUP, c0, &next);
         const int here = x.n - e0 < GROUP ? x.n - e0 : GROUP;
         for (int g = 0; g < here; g++) {
             const int64_t row = (int64_t)(e0 + g) * a.HV + n;

@@ -7,8 +7,10 @@
 
 #include "cuda/tile/cluster.cuh"
 #include "cuda/tile/launch.cuh"
+#include "cuda/tile/registers.cuh"
 #include "cuda/tile/setmaxnreg.cuh"
 #include "cuda/tile/tma.cuh"
+#include "cuda/tile/warp.cuh"
 #include "cuda/tile/wgmma.cuh"
 #include "cuda/tile/warp_scan.cuh"
 
@@ -101,19 +103,7 @@ static __host__ __device__ inline int chunks_of(const struct records &x)
 // A scan leaves processors idle when chains are few. So a long stretch goes in windows,
 // and the next window's prepare runs beside the scan of the one before: it is launched
 // when every block of the scan has begun. Its last block ends after the scan, so that
-// whoever waits for the one has waited for both.
-static __device__ __forceinline__ void griddepcontrol_launch_dependents(void)
-{
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
-
-// For the kernel before this one in the stream, and so for all before that.
-static __device__ __forceinline__ void griddepcontrol_wait(void)
-{
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-
-// pair: 2, neighbours along z are a cluster.
+// whoever waits for the one has waited for both. pair: 2, neighbours along z are a cluster.
 template <class Kernel, class... More>
 static int launch_pairs(Kernel kernel, size_t bytes, dim3 blocks, int threads, int pair,
                         const struct records *x, More... more)
@@ -137,21 +127,6 @@ static int launch_beside(Kernel kernel, size_t bytes, dim3 blocks, int threads,
                          const struct records *x, More... more)
 {
     return launch_pairs(kernel, bytes, blocks, threads, 1, x, more...);
-}
-
-// x, and nothing that was made of it before: addresses are made again where they are
-// needed, instead of being kept in registers.
-static __device__ __forceinline__ int opaque(int x)
-{
-    asm volatile("" : "+r"(x));
-    return x;
-}
-
-static __device__ __forceinline__ int opaque_thread_id(void)
-{
-    int t;
-    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(t));
-    return t;
 }
 
 template <int K>

@@ -125,9 +125,7 @@ static __device__ __forceinline__ void square_out(const struct records &x,
                                                   int J, const float (*d)[4],
                                                   const float *beta, unsigned char *to)
 {
-    int g; // anew: no address is kept from before
-    asm volatile("mov.u32 %0, %laneid;" : "=r"(g));
-    g /= 4;
+    const int g = lane_id() / 4; // anew: no address is kept from before
     const float b[2] = { beta[J * SPAN + g], beta[J * SPAN + 8 + g] };
     #pragma unroll
     for (int h = 0; h < 2; h++) {

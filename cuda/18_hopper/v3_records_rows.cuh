@@ -233,7 +233,7 @@ static __device__ __forceinline__ void rows_out(const struct owned<K> &w,
                 put_times(m.two[0] + at, kB[j], f.one);
                 if (w.I < 1) put_times(m.far + at, kB[j], f.two);
             }
-        asm volatile("" ::: "memory");   // two rows' registers at a time
+        compiler_fence();   // two rows' registers at a time
     }
 }
 

@@ -135,11 +135,8 @@ template <int K>
 static __device__ __forceinline__ struct token_range span_at(const struct tiles<K> &s,
                                                              int turn)
 {
-    struct span_here y;
-    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
-                 : "=r"(y.t), "=r"(y.len)
-                 : "r"(smem_addr(&s.at[turn % 2])));
-    return { y.t, y.len };
+    const uint2 y = ld_shared_v2(&s.at[turn % 2]);
+    return { y.x, (int)y.y };
 }
 
 // Rows past the chunk's end are another sequence's: zeros, for all threads.

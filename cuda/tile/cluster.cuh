@@ -7,7 +7,7 @@
 
 #include "mbarrier.cuh"
 
-// Blocks of a cluster: who am I, an arrival at another's barrier, and all wait for all.
+// %cluster_ctarank: this block's number in its cluster. By any thread.
 static __device__ __forceinline__ uint32_t cluster_rank(void)
 {
     uint32_t r;
@@ -15,6 +15,9 @@ static __device__ __forceinline__ uint32_t cluster_rank(void)
     return r;
 }
 
+// mapa and mbarrier.arrive.shared::cluster, by one thread for one arrival: at the
+// barrier of block `rank` that lies where `bar` lies here. Before: cluster_sync, after
+// every block has set its barriers up; and the other block has not ended.
 static __device__ __forceinline__ void mbarrier_arrive_cluster(uint64_t *bar, int rank)
 {
     asm volatile(
@@ -24,6 +27,7 @@ static __device__ __forceinline__ void mbarrier_arrive_cluster(uint64_t *bar, in
         : "memory");
 }
 
+// barrier.cluster.arrive and .wait, by all threads of all blocks of the cluster.
 static __device__ __forceinline__ void cluster_sync(void)
 {
     asm volatile("barrier.cluster.arrive.aligned;\n"

@@ -7,12 +7,14 @@
 
 #include "device.cuh"
 
+// The address of a place in shared memory, as PTX counts it.
 static __device__ __forceinline__ uint32_t smem_addr(const void *p)
 {
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-// 16 bytes from global to shared memory without registers; zeros when !there.
+// cp.async.cg, by each thread for itself: 16 bytes, both ends aligned to 16; zeros when
+// !there, and then `from` is not read. Before: whoever read `to` is done (a barrier).
 static __device__ __forceinline__ void cp_async_16(void *to, const void *from,
                                                    int there)
 {
@@ -21,12 +23,14 @@ static __device__ __forceinline__ void cp_async_16(void *to, const void *from,
                  : "memory");
 }
 
+// cp.async.commit_group: this thread's copies since the last one are a group.
 static __device__ __forceinline__ void cp_async_commit(void)
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-// Until at most `left` of the newest groups are still under way.
+// cp.async.wait_group: until at most `left` of this thread's newest groups are still
+// under way. Other threads' copies are there after a barrier that follows.
 template <int left>
 static __device__ __forceinline__ void cp_async_wait(void)
 {

@@ -2,35 +2,45 @@
 // Book: chapter 18.
 // Checked by: every variant that includes it.
 // Next: tma.cuh.
+//
+// A barrier counts phases 0, 1, ... A phase ends when its arrivals are all there and so
+// are the bytes that were announced; the next one begins by itself. A thread may wait
+// for the phase that is under way or the one before it, for only the parity is
+// compared.
 #ifndef KCP_TILE_MBARRIER_CUH
 #define KCP_TILE_MBARRIER_CUH
 
 #include "cp_async.cuh"
 
-// ---- barriers in shared memory: `count` arrivals, or a turn, open one
+// mbarrier.init: `count` arrivals end a phase. By one thread; others use the barrier
+// after __syncthreads, the copy engine after mbarrier_fence_init too (tma.cuh).
 static __device__ __forceinline__ void mbarrier_init(uint64_t *bar, int count)
 {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(smem_addr(bar)), "r"(count)
                  : "memory");
 }
 
+// mbarrier.arrive, one arrival a calling thread. What it wrote before is seen by
+// whoever has waited for this phase.
 static __device__ __forceinline__ void mbarrier_arrive(uint64_t *bar)
 {
     asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(smem_addr(bar))
                  : "memory");
 }
 
-// Until turn number `turn` (0, 1, ...) of the barrier is over.
-static __device__ __forceinline__ void mbarrier_wait(uint64_t *bar, int turn)
+// mbarrier.try_wait.parity, by each thread that must know: until phase number `phase`
+// (0, 1, ...) is over.
+static __device__ __forceinline__ void mbarrier_wait(uint64_t *bar, int phase)
 {
     asm volatile("{ .reg .pred p;\n"
                  "again: mbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n"
                  "@!p bra again;\n }" ::"r"(smem_addr(bar)),
-                 "r"(turn & 1)
+                 "r"(phase & 1)
                  : "memory");
 }
 
-// Arrive, and announce so many bytes of copies: the turn is over when they are there.
+// mbarrier.arrive.expect_tx, by the thread that starts the copies: an arrival, and so
+// many bytes that the phase waits for.
 static __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *bar,
                                                                  uint32_t bytes)
 {
@@ -40,7 +50,8 @@ static __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *bar,
         : "memory");
 }
 
-// An arrival of this thread, once the copies are there that cp_async_16 asked for.
+// cp.async.mbarrier.arrive.noinc: an arrival of the calling thread, made when all that
+// it asked of cp_async_16 is there. It counts among mbarrier_init's.
 static __device__ __forceinline__ void cp_async_mbarrier_arrive(uint64_t *bar)
 {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(smem_addr(bar))

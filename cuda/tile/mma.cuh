@@ -16,7 +16,7 @@
 #include "fragment.cuh"
 #include "math.cuh"
 
-// d += a b.
+// mma.m16n8k16, bf16 with fp32 sums, by a whole warp: d [16,8] += a [16,16] b [16,8].
 static __device__ __forceinline__ void mma_m16n8k16(float *d, const uint32_t *a,
                                                     uint32_t b0, uint32_t b1)
 {
@@ -24,6 +24,14 @@ static __device__ __forceinline__ void mma_m16n8k16(float *d, const uint32_t *a,
                  "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Its 16 columns: d[0] and d[1] are two tiles, b a 16 x 16 block as ldmatrix leaves it.
+static __device__ __forceinline__ void mma_m16n16k16(float (*d)[4], const uint32_t *a,
+                                                     const uint32_t *b)
+{
+    mma_m16n8k16(d[0], a, b[0], b[1]);
+    mma_m16n8k16(d[1], a, b[2], b[3]);
 }
 
 #endif

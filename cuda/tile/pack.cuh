@@ -7,17 +7,30 @@
 
 #include "device.cuh"
 
+// Two numbers, rounded (cvt.rn.bf16x2); the first in the low half.
 static __device__ __forceinline__ uint32_t pack_bf16x2(float low, float high)
 {
     const __nv_bfloat162 x = __floats2bfloat162_rn(low, high);
     return *(const uint32_t *)&x;
 }
 
+// A pair's halves, exact.
+static __device__ __forceinline__ float bf16x2_low(uint32_t x)
+{
+    return __uint_as_float(x << 16);
+}
+
+static __device__ __forceinline__ float bf16x2_high(uint32_t x)
+{
+    return __uint_as_float(x & 0xffff0000u);
+}
+
 // What is left of a pair after it was packed: x - bf16(x), exact.
 static __device__ __forceinline__ void unpack_residual(uint32_t p, float &low,
                                                        float &high)
 {
-    low -= __uint_as_float(p << 16), high -= __uint_as_float(p & 0xffff0000u);
+    low -= bf16x2_low(p);
+    high -= bf16x2_high(p);
 }
 
 #endif

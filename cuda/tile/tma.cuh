@@ -11,8 +11,10 @@
 #include "proxy.cuh"
 #include "swizzle.cuh"
 
-// A contiguous piece of global memory to shared memory, both aligned to 16 bytes; bar
-// counts the bytes.
+// cp.async.bulk, by one thread: a contiguous piece of global memory to shared memory,
+// both aligned to 16 bytes. Before: mbarrier_arrive_expect_tx announced the bytes to
+// `bar`; whoever used `to` has released it, through fence_proxy_async if it was
+// written.
 static __device__ __forceinline__ void tma_load_1d(void *to, const void *from,
                                                    uint32_t bytes, uint64_t *bar)
 {
@@ -22,8 +24,8 @@ static __device__ __forceinline__ void tma_load_1d(void *to, const void *from,
                  : "memory");
 }
 
-// And back to global memory; tma_store_wait_read: what was sent has been read, and its
-// place is free.
+// cp.async.bulk and its commit_group, by one thread: back to global memory. Before:
+// whoever wrote `from` called fence_proxy_async and then met this thread at a barrier.
 static __device__ __forceinline__ void tma_store_1d(void *to, const void *from,
                                                     uint32_t bytes)
 {
@@ -33,12 +35,16 @@ static __device__ __forceinline__ void tma_store_1d(void *to, const void *from,
                  : "memory");
 }
 
+// cp.async.bulk.wait_group.read, by the thread that stored: what it sent has been read,
+// and its place is free.
 static __device__ __forceinline__ void tma_store_wait_read(void)
 {
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
-// The same to this place in both blocks of a cluster; each one's bar counts them.
+// cp.async.bulk.multicast, by one thread of one block: to this place in both blocks of
+// a cluster of two. Each block has announced the bytes to its own `bar`, and both have
+// released their place.
 static __device__ __forceinline__ void tma_load_1d_multicast(void *to, const void *from,
                                                              uint32_t bytes,
                                                              uint64_t *bar)
@@ -50,9 +56,9 @@ static __device__ __forceinline__ void tma_load_1d_multicast(void *to, const voi
                  : "memory");
 }
 
-// Rows of a head of x [T,heads,K], bf16, as the copy engine takes them: 64 channels of
-// so many rows at once, in the order of a panel (group.cuh); zeros past row T. 0 where
-// the driver does not know how.
+// On the host: the tensor map (cuTensorMapEncodeTiled) of x [T,heads,K], bf16. A box is
+// 64 channels of one head in so many rows, in the order of a swizzle128 tile; zeros
+// past row T. Returns 0 where the driver does not know how.
 static inline int tensor_map_of_heads(CUtensorMap *map, const void *x, int64_t T,
                                       int heads, int K, uint32_t rows)
 {
@@ -75,7 +81,9 @@ static inline int tensor_map_of_heads(CUtensorMap *map, const void *x, int64_t T
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-// Rows from t on of head n, 64 channels, to a panel; bar counts the bytes.
+// cp.async.bulk.tensor.3d, by one thread: rows from t on of head n, 64 channels from
+// `channel` on, to a swizzle128 tile. Before: as tma_load_1d; `map` is a kernel's
+// __grid_constant__ argument.
 static __device__ __forceinline__ void tma_load_3d(void *to, const CUtensorMap &map,
                                                    int channel, int n, int t,
                                                    uint64_t *bar)
@@ -87,7 +95,9 @@ static __device__ __forceinline__ void tma_load_3d(void *to, const CUtensorMap &
                  : "memory");
 }
 
-// Barriers are set up by one thread; the copy engine must see them too.
+// fence.mbarrier_init and the proxy fence, by the thread that called mbarrier_init,
+// after it and before __syncthreads: then the copy engine and other blocks see the
+// barriers.
 static __device__ __forceinline__ void mbarrier_fence_init(void)
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");

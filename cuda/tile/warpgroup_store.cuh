@@ -20,14 +20,13 @@ static __device__ __forceinline__ void stmatrix_swizzled(bf16 *X, const float (*
     const int piece = threadIdx.x / 32 % 4 * 2 + lane / 8 % 2;
     const uint32_t at = smem_addr((const char *)X + swizzle128_offset(row, piece));
     #pragma unroll
-    for (int c = 0; c < tiles / 2; c++)
-        asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], "
-                     "{%1,%2,%3,%4};" ::"r"(at + c * 2048),
-                     "r"(pack_bf16x2(y[2 * c][0], y[2 * c][1])),
-                     "r"(pack_bf16x2(y[2 * c][2], y[2 * c][3])),
-                     "r"(pack_bf16x2(y[2 * c + 1][0], y[2 * c + 1][1])),
-                     "r"(pack_bf16x2(y[2 * c + 1][2], y[2 * c + 1][3]))
-                     : "memory");
+    for (int c = 0; c < tiles / 2; c++) {
+        const uint32_t r[4] = { pack_bf16x2(y[2 * c][0], y[2 * c][1]),
+                                pack_bf16x2(y[2 * c][2], y[2 * c][3]),
+                                pack_bf16x2(y[2 * c + 1][0], y[2 * c + 1][1]),
+                                pack_bf16x2(y[2 * c + 1][2], y[2 * c + 1][3]) };
+        stmatrix_x4_trans(at + c * 2048, r);
+    }
 }
 
 // Rows of a panel to rows of a tensor, `stride` apart, by the warpgroup.

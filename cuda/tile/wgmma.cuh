@@ -5,32 +5,37 @@
 //
 // A warpgroup is four warps, and its A is 64 x 16: each warp holds 16 rows of it as in
 // mma.cuh. So is D, 64 x N: warp i has rows 16 i .. 16 i + 15, in tiles of 8 columns. B
-// lies in shared memory (swizzle.cuh, smem_desc.cuh).
+// lies in shared memory (swizzle.cuh, smem_desc.cuh). All of these are called by the
+// whole warpgroup. The order is: fence_proxy_async and a barrier behind whoever wrote
+// B; wgmma_fence; products; wgmma_commit; wgmma_wait; fence_operand on what is read
+// then.
 #ifndef KCP_TILE_WGMMA_CUH
 #define KCP_TILE_WGMMA_CUH
 
 #include "mma.cuh"
 #include "smem_desc.cuh"
 
-// Registers written before are seen by the products that follow.
+// wgmma.fence: registers written before are seen by the products that follow.
 static __device__ __forceinline__ void wgmma_fence(void)
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
+// wgmma.commit_group: the products since the last one are a group.
 static __device__ __forceinline__ void wgmma_commit(void)
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Until at most `left` of the newest groups of products are still under way.
+// wgmma.wait_group: until at most `left` of the newest groups are still under way.
 template <int left>
 static __device__ __forceinline__ void wgmma_wait(void)
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(left) : "memory");
 }
 
-// The compiler may not move what touches d across this line.
+// The compiler may not move what touches d across this line (no instruction): for after
+// wgmma_wait, for it does not know that the products were still writing d.
 template <int tiles>
 static __device__ __forceinline__ void fence_operand(float (*d)[4])
 {
@@ -43,8 +48,9 @@ static __device__ __forceinline__ void fence_operand(float (*d)[4])
 #define D4(i) "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
 #define D16(i) D4(i), D4(i + 1), D4(i + 2), D4(i + 3)
 
-// d [64,64] = a b, or += with add; turned: b is given by smem_desc_mn_major.
-template <int turned>
+// wgmma.m64n64k16, A in registers: d [64,64] = a b, or += with add. trans_b: b is given
+// by smem_desc_mn_major, else by smem_desc_k_major.
+template <int trans_b>
 static __device__ __forceinline__ void wgmma_m64n64k16_rs(float (*d)[4],
                                                           const uint32_t *a, uint64_t b,
                                                           int add)
@@ -55,10 +61,11 @@ static __device__ __forceinline__ void wgmma_m64n64k16_rs(float (*d)[4],
         "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
         "{%32,%33,%34,%35}, %36, p, 1, 1, %38; }"
         : D16(0), D16(4) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add),
-          "n"(turned));
+          "n"(trans_b));
 }
 
-// d [64,64] = X Y^T, or += with add: 16 columns of both, given by smem_desc_k_major.
+// Both in shared memory: d [64,64] = X Y^T, or += with add, of 16 columns of both,
+// given by smem_desc_k_major.
 static __device__ __forceinline__ void wgmma_m64n64k16_ss(float (*d)[4], uint64_t X,
                                                           uint64_t Y, int add)
 {
@@ -70,8 +77,8 @@ static __device__ __forceinline__ void wgmma_m64n64k16_ss(float (*d)[4], uint64_
         : D16(0), D16(4) : "l"(X), "l"(Y), "r"(add));
 }
 
-// d [64,128] += a b.
-template <int turned>
+// wgmma.m64n128k16, A in registers: d [64,128] += a b.
+template <int trans_b>
 static __device__ __forceinline__ void wgmma_m64n128k16_rs(float (*d)[4],
                                                            const uint32_t *a,
                                                            uint64_t b)
@@ -84,7 +91,7 @@ static __device__ __forceinline__ void wgmma_m64n128k16_rs(float (*d)[4],
         "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, "
         "{%64,%65,%66,%67}, %68, 1, 1, 1, %69;"
         : D16(0), D16(4), D16(8), D16(12)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(turned));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(trans_b));
 }
 
 #endif

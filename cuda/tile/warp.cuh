@@ -1,0 +1,32 @@
+// warp.cuh -- what the lanes of a warp tell one another, and 8 bytes of shared memory.
+// Book: chapter 15, "Code: kernels"; chapter 18.
+// Checked by: every variant that includes it.
+// Next: fragment.cuh.
+#ifndef KCP_TILE_WARP_CUH
+#define KCP_TILE_WARP_CUH
+
+#include "cp_async.cuh"
+
+// x of lane ^ mask (shfl.sync.bfly), by all lanes of a warp. Volatile: several of them
+// stay behind one another as written, so that none is waited for before the last is on
+// its way.
+static __device__ __forceinline__ float shfl_bfly_in_order(float x, int mask)
+{
+    float y;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
+                 : "=f"(y) : "f"(x), "r"(mask));
+    return y;
+}
+
+// Eight bytes at p, aligned to 8 (ld.shared.v2.b32), read each time it is called. By
+// any thread, after the barrier that stands behind whoever wrote them.
+static __device__ __forceinline__ uint2 ld_shared_v2(const void *p)
+{
+    uint2 y;
+    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+                 : "=r"(y.x), "=r"(y.y)
+                 : "r"(smem_addr(p)));
+    return y;
+}
+
+#endif
