@@ -45,7 +45,7 @@ comm     := $(wildcard comm/*.c comm/*/*.c)
 blas     := $(wildcard cuda/*/vB_blas*.c)
 hostv    := $(filter-out $(blas),$(wildcard cuda/*/*.c)) $(if $(has_blas),$(blas))
 judge    := $(filter-out tests/judge/main.c tests/judge/criterion.c,\
-              $(wildcard tests/judge/*.c tests/npy/*.c tests/[0-9]*/*.c))
+              $(wildcard tests/judge/*.c tests/npy/*.c tests/options/*.c tests/[0-9]*/*.c))
 include  $(wildcard cuda/cuda.mk)
 core     := $(call obj,$(ref) $(comm) $(hostv) $(judge)) $(cuda_obj)
 

@@ -7,10 +7,10 @@ $B/kcp-bench: $(core) $(benchobj) $(list_at)
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -lcublas -o $@
 
 # The chain of M in four arithmetics, for chapter 19.
-$B/kcp-precision: bench/precision.cu book/rounding.h
+$B/kcp-precision: bench/precision.cu book/rounding.h $B/ref/core/version.o
 	@mkdir -p $(@D)
 	@echo "  nvcc $<"
-	@$(nvcc) -std=c++17 -O3 -Xcompiler -Wall $(gencode) $< -o $@
+	@$(nvcc) -std=c++17 -O3 -Iref -I. -Xcompiler -Wall $(gencode) $(filter %.cu %.o,$^) -o $@
 
 # On a machine with a GPU `make bench` times the newest kernels too; without, says so.
 .PHONY: bench-gpu
@@ -29,9 +29,10 @@ test_scripts += tests/cli/digest.sh tests/cli/bench_cli.sh tests/cli/sanitize.sh
 # Every kernel under compute-sanitizer, one process a tool; JOBS= at once, STAGE= one.
 .PHONY: sanitize
 ifneq ($(CUDA_HOME),none)
-$B/sanitize-control: bench/sanitize_control.cu $(wildcard cuda/tile/*.cuh)
+$B/sanitize-control: bench/sanitize_control.cu $(wildcard cuda/tile/*.cuh) \
+                     $B/ref/core/version.o
 	@mkdir -p $(@D)
-	@$(nvcc) $(NVFLAGS) $(gencode) $< -o $@
+	@$(nvcc) $(NVFLAGS) $(gencode) $(filter %.cu %.o,$^) -o $@
 # The sanitizers' own build: each lane arrives where one does for its warp, and threads
 # write what the copy engine does.
 lanes := $(if $(filter sm_90a,$(ARCH)),$B/kcp-check-lanes)

@@ -7,11 +7,13 @@
 // rounded on their way into the tensor core, sums are its own: how it adds is what the
 // emulation cannot know.
 #include "book/rounding.h"
+#include "kcp.h"
 
 #include <cuda_bf16.h>
 #include <mma.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 using namespace nvcuda;
 typedef wmma::precision::tf32 tf32;
@@ -172,8 +174,17 @@ static int growth(struct truth *t, float *got, int strong)
     return 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        printf("kcp-precision %s\n", kcp_version());
+        return 0;
+    }
+    if (argc > 1) {
+        fprintf(stderr, "kcp-precision: option: found '%s', expected none, or "
+                "--version\n", argv[1]);
+        return 2;
+    }
     struct cudaDeviceProp p;
     struct truth *t = (struct truth *)malloc(sizeof *t);
     float *got = (float *)malloc(sizeof(float) * UNITS * 9 * K * K);

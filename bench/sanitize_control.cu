@@ -4,6 +4,8 @@
 // Next: sanitize.sh.  sanitize-control memcheck|racecheck|initcheck|synccheck|none, and
 // for racecheck turns|late|lane|mapped|both: barriers in shared memory, as kernels for
 // sm_90a use; for initcheck stored: numbers that the copy engine wrote.
+#include "kcp.h"
+
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <string.h>
@@ -120,6 +122,10 @@ static void launch(int fault, int4 *x, int *y)
 int main(int argc, char **argv)
 {
     int fault = -1, *x, *y;
+    if (argc == 2 && !strcmp(argv[1], "--version")) {
+        printf("sanitize-control %s\n", kcp_version());
+        return 0;
+    }
     for (int i = NONE; argc == 2 && i <= STORED; i++)
         if (!strcmp(argv[1], faults[i])) fault = i;
     if (fault < 0) {

@@ -30,6 +30,9 @@ enum kcp_status {
     KCP_MISMATCH,    /* a saved block was written by someone else */
 };
 
+/* "0.2.0": of the library that is loaded, not of the header. */
+const char *kcp_version(void);
+
 enum kcp_model { KCP_KDA, KCP_GDN, KCP_DPLR, KCP_GDN2, KCP_GLA };  /* from 2: 16 */
 enum kcp_pass  { KCP_FORWARD, KCP_BACKWARD };
 enum kcp_gate_form { KCP_GATE_RAW, KCP_GATE_SOFTPLUS, KCP_GATE_BOUNDED };

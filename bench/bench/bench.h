@@ -17,6 +17,7 @@ struct bench {                         /* what was asked for, and the controls *
     enum regime regime;
     int warmup, iters, newest;         /* newest: the last variant of each stage */
     int unsaved;                       /* 08 leaves nothing for 13 */
+    int tokens, save;                  /* -T; --save: enum kcp_save, or 2 for none */
     int ranks;                         /* whole layers over so many; 0: stages */
     int from, to, factor;              /* tokens: a sweep, when to > from */
     const char *stage, *stages, *variant, *json, *against, *backend, *forms;

@@ -1,10 +1,9 @@
-/* bench_options.c -- kcp-bench's command line: a case, and what of it to time.
+/* options.c -- kcp-bench's command line: a case, and what of it to time.
  *
- * Book: chapter 18.  Checked by: every bad value is answered with one line.
- * Next: bench_setup.c.
+ * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: setup.c.
  */
 #include "bench.h"
-#include <errno.h>
+#include "tests/options/options.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,90 +22,78 @@ static const char usage[] =
     "sweep:   -b, -e   tokens from and to   -f factor\n"
     "timing:  -w, --warmup n   -n, --iters n\n"
     "records: --json FILE   --against RECORD\n"
+    "         --help   --version\n"
     "Under mpirun, torchrun or srun every process is a rank, on a GPU of its own.\n";
+
+static void print_usage(void) { fputs(usage, stdout); }
 
 int bench_bad(const char *option, const char *found, const char *expected)
 {
-    fprintf(stderr, "kcp-bench: %s: found '%s', expected %s\n", option,
-            found ? found : "", expected);
-    return 2;
+    char why[300];
+    options_refuse(why, sizeof why, option, found ? found : "", expected);
+    return options_say("kcp-bench", why);
 }
 
-static int number(const char *s, int low, int high, int *out)
-{
-    char *end;
-    errno = 0;
-    const long x = s ? strtol(s, &end, 10) : 0;
-    *out = (int)x;
-    return s && *s && !*end && !errno && x >= low && x <= high;
-}
+/* --save has a third word, which is no mode of the layer: 08 leaves nothing at all. */
+enum { SAVE_NONE = 2 };
+_Static_assert(KCP_RECOMPUTE == 0 && KCP_SAVE_ALL == 1 && LIVE == 0 && STRONG == 1,
+               "the words of --save and --gate stand in the order of their enums");
 
-static int is(const char *a, const char *name) { return strcmp(a, name) == 0; }
-
-/* -1: not one of these; else how bench_options goes on. */
-static int read_number(const char *a, const char *next, struct bench *b, int *T)
-{
-    struct kcp_call *c = &b->call;
-    const struct { const char *name; int *at, low, high; } ints[] = {
-        { "-T", T, 1, 1 << 24 },           { "-H", &c->H, 1, 1024 },
-        { "--HV", &c->HV, 1, 1024 },       { "-K", &c->K, 16, 256 },
-        { "-V", &c->V, 16, 256 },          { "-C", &c->C, 1, 8192 },
-        { "-D", &c->D, 1, 64 },
-        { "--segments", &c->NS, 1, 65536 },   { "--sequences", &c->N, 1, 4096 },
-        { "--warmup", &b->warmup, 0, 10000 }, { "-w", &b->warmup, 0, 10000 },
-        { "--iters", &b->iters, 5, 100000 },  { "-n", &b->iters, 5, 100000 },
-        { "--ranks", &b->ranks, 1, 8 },    { "-g", &b->ranks, 1, 8 },
-        { "-b", &b->from, 1, 1 << 24 },    { "-e", &b->to, 1, 1 << 24 },
-        { "-f", &b->factor, 2, 1024 },
-    };
-    for (size_t j = 0; j < sizeof ints / sizeof *ints; j++)
-        if (is(a, ints[j].name))
-            return number(next, ints[j].low, ints[j].high, ints[j].at) ? 0
-                : bench_bad(a, next, "a whole number in its range");
-    return -1;
-}
-
-static int read_word(const char *a, const char *next, struct bench *b)
-{
-    struct kcp_call *c = &b->call;
-    const struct { const char *name, **at; } words[] = {
-        { "--stage", &b->stage },     { "--stages", &b->stages },
-        { "--variant", &b->variant }, { "--json", &b->json },
-        { "--against", &b->against }, { "--forms", &b->forms },
-        { "--backend", &b->backend },
-    };
-    const struct { const char *name, *word; int *at, value; } one_of[] = {
-        { "--model", "kda", (int *)&c->model, KCP_KDA },
-        { "--model", "gdn", (int *)&c->model, KCP_GDN },
-        { "--model", "dplr", (int *)&c->model, KCP_DPLR },
-        { "--model", "gdn2", (int *)&c->model, KCP_GDN2 },
-        { "--model", "gla", (int *)&c->model, KCP_GLA },
-        { "--gate", "live", (int *)&b->regime, LIVE },
-        { "--gate", "strong", (int *)&b->regime, STRONG },
-        { "--walk", "auto", (int *)&c->walk, KCP_AUTO },
-        { "--walk", "sequential", (int *)&c->walk, KCP_SEQUENTIAL },
-        { "--walk", "scan", (int *)&c->walk, KCP_BLELLOCH },
-        { "--save", "all", (int *)&c->save, KCP_SAVE_ALL },
-        { "--save", "recompute", (int *)&c->save, KCP_RECOMPUTE },
-        { "--save", "none", &b->unsaved, 1 },
-    };
-    for (size_t j = 0; j < sizeof words / sizeof *words && next; j++)
-        if (is(a, words[j].name)) return *words[j].at = next, 0;
-    for (size_t j = 0; j < sizeof one_of / sizeof *one_of && next; j++)
-        if (is(a, one_of[j].name) && is(next, one_of[j].word))
-            return *one_of[j].at = one_of[j].value, 0;
-    return bench_bad("option", a, "one of --help, and a value that it takes");
-}
+static const struct option_row rows[] = {
+#define AT(field) offsetof(struct bench, field)
+#define INT(name, field, low, high) { name, OPTION_INT, AT(field), NULL, low, high }
+#define TEXT(name, field, expects) { name, OPTION_TEXT, AT(field), expects, 0, 0 }
+#define WORD(name, field, words) { name, OPTION_WORD, AT(field), words, 0, 0 }
+    TEXT("--stage", stage, "a stage, e.g. 04"),
+    TEXT("--stages", stages, "numbers of stages, with commas"),
+    TEXT("--variant", variant, "a name that kcp-check --list prints"),
+    { "--newest", OPTION_FLAG, AT(newest), NULL, 0, 0 },
+    INT("-T", tokens, 1, 1 << 24),
+    INT("-H", call.H, 1, 1024),
+    INT("--HV", call.HV, 1, 1024),
+    INT("-K", call.K, 16, 256),
+    INT("-V", call.V, 16, 256),
+    INT("-C", call.C, 1, 8192),
+    INT("-D", call.D, 1, 64),
+    INT("--segments", call.NS, 1, 65536),
+    INT("--sequences", call.N, 1, 4096),
+    WORD("--walk", call.walk, "auto|sequential|scan"),
+    WORD("--model", call.model, "kda|gdn|dplr|gdn2|gla"),
+    WORD("--gate", regime, "live|strong"),
+    WORD("--save", save, "recompute|all|none"),
+    { "--reuse-M", OPTION_FLAG, AT(call.reuse_M), NULL, 0, 0 },
+    INT("--ranks", ranks, 1, 8),
+    INT("-g", ranks, 1, 8),
+    TEXT("--forms", forms, "forms, with commas"),
+    TEXT("--backend", backend, "nccl or threads"),
+    INT("-b", from, 1, 1 << 24),
+    INT("-e", to, 1, 1 << 24),
+    INT("-f", factor, 2, 1024),
+    INT("--warmup", warmup, 0, 10000),
+    INT("-w", warmup, 0, 10000),
+    INT("--iters", iters, 5, 100000),
+    INT("-n", iters, 5, 100000),
+    TEXT("--json", json, "a file"),
+    TEXT("--against", against, "a record"),
+#undef WORD
+#undef TEXT
+#undef INT
+#undef AT
+};
 
 /* The options together: what one says about another. */
-static int settle(struct bench *b, int T)
+static int settle(struct bench *b)
 {
     struct kcp_call *c = &b->call;
-    if (!b->from) b->from = T;
+    if (!b->from) b->from = b->tokens;
+    b->unsaved = b->save == SAVE_NONE;
+    c->save = b->save == KCP_SAVE_ALL ? KCP_SAVE_ALL : KCP_RECOMPUTE;
     if (!b->to) b->to = b->from;
     if (!b->factor) b->factor = 2;
     if (!c->HV) c->HV = c->H;
-    c->T = b->from, c->scale = 1 / sqrt(c->K), c->KG = c->model == KCP_GDN ? 1 : c->K;
+    c->T = b->from;
+    c->scale = 1 / sqrt(c->K);
+    c->KG = c->model == KCP_GDN ? 1 : c->K;
     if (c->HV % c->H) return bench_bad("--HV", "", "a multiple of -H");
     if (b->stage && !stage_find(b->stage))
         return bench_bad("--stage", b->stage, "a stage, e.g. 04");
@@ -117,30 +104,26 @@ static int settle(struct bench *b, int T)
         return bench_bad("-e", "", "one size with --json and --against");
     if (b->json && b->against && strcmp(b->json, b->against) == 0)
         return bench_bad("--json", b->json, "another file than that of --against");
-    if (b->backend && !is(b->backend, "nccl") && !is(b->backend, "threads"))
+    if (b->backend && strcmp(b->backend, "nccl") && strcmp(b->backend, "threads"))
         return bench_bad("--backend", b->backend, "nccl or threads");
     return 0;
 }
 
 int bench_options(int argc, char **argv, struct bench *b)
 {
-    int T = 8192;
+    static const struct option_table table = {
+        .program = "kcp-bench", .row = rows, .n = sizeof rows / sizeof *rows,
+        .help = print_usage,
+    };
+    char why[300];
+    b->tokens = 8192;
     b->call = (struct kcp_call){ .H = 96, .K = 128, .V = 128, .C = 64, .D = 4, .NS = 1,
         .N = 1, .R = 1, .gate = KCP_GATE_BOUNDED, .beta_form = KCP_BETA_SIGMOID,
         .l2norm = 1, .lower_bound = -5, .part = KCP_LOCAL | KCP_REVERSE };
-    for (int i = 1; i < argc; i++) {
-        const char *a = argv[i], *next = argv[i + 1];
-        if (is(a, "--help")) return fputs(usage, stdout), -1;
-        if (is(a, "--newest")) b->newest = 1;
-        else if (is(a, "--reuse-M")) b->call.reuse_M = 1;
-        else {
-            int e = read_number(a, next, b, &T);
-            if (e < 0) e = read_word(a, next, b);
-            if (e) return e;
-            i++;
-        }
-    }
-    return settle(b, T);
+    const int status = options_read(&table, argc, argv, b, why, sizeof why);
+    if (status == OPTIONS_DONE) return -1;
+    if (status == OPTIONS_BAD) return options_say("kcp-bench", why);
+    return settle(b);
 }
 
 /* --stage names one, --stages a list of numbers; else all of 01 to 14, and for the

@@ -14,7 +14,8 @@ static const char usage[] =
 "       [--reuse-m] [--state-layout kv|vk]\n"
 "       [--device cpu|gpu [--dtype bf16|f32] [--variant NAME]]\n"
 "       [--conv w_q.npy,w_k.npy,w_v.npy] [--act none|silu]\n"
-"       [--stage NN [--backward] [--shift]]\n";
+"       [--stage NN [--backward] [--shift]]\n"
+"       kcp-run --help | --version\n";
 
 static const char files[] =
 "\n"

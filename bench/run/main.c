@@ -67,10 +67,9 @@ static int without(struct run *x)
 
 static int work(struct run *x, int argc, char **argv)
 {
-    if (options_read(x, argc, argv) != 0)
-        return -1;
-    if (x->o.help)
-        return options_help(), 0;
+    const int read = run_options(x, argc, argv);
+    if (read != 0)
+        return read > 0 ? 0 : -1;
     if (alone(x) != 0 || without(x) != 0)
         return -1;
     const struct kcp_stage *stage = x->o.stage ? stage_of(x->o.stage) : NULL;

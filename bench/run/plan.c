@@ -90,7 +90,7 @@ int call_make(struct run *x)
                          (int)z[LHV], (int)z[LH]);
     if (z[LV] >= 0 && o->blocks > z[LV])
         return run_error(x, RUN_BAD, "--blocks", "found %d, expected at most V = %d",
-                         (int)o->blocks, (int)z[LV]);
+                         o->blocks, (int)z[LV]);
 #define SIZE(letter) (z[letter] < 0 ? 0 : (int)z[letter])
     *c = (struct kcp_call){
         .T = SIZE(LT), .N = SIZE(LN), .NS = SIZE(LNS), .NC = SIZE(LNC), .R = SIZE(LR),
@@ -98,8 +98,8 @@ int call_make(struct run *x)
         .D = SIZE(LD), .Wc = SIZE(LWC), .model = o->model,
         .part = KCP_LOCAL | KCP_REVERSE, .gate = o->gate, .beta_form = o->beta,
         .act = o->act, .layout = o->layout,
-        .save = o->save, .form = o->form, .blocks = (int)o->blocks,
-        .l2norm = (int)o->l2norm, .reuse_M = (int)o->reuse_M, .shift = (int)o->shift,
+        .save = o->save, .form = o->form, .blocks = o->blocks,
+        .l2norm = o->l2norm, .reuse_M = o->reuse_M, .shift = o->shift,
         .lower_bound = o->lower_bound, .ops = &ref_mapops,
     };
 #undef SIZE

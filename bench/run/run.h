@@ -21,10 +21,11 @@ enum { RUN_OK = 0, RUN_FAILED = 1, RUN_BAD = 2 };
 
 struct options {
     const char *in, *out, *stage, *cuts, *conv, *variant;
-    int64_t ranks, canonical, chunk, blocks;       /* 0: not given */
-    int64_t model, form, gate, beta, save, layout, device, act;   /* enums of kcp.h */
-    int64_t l2norm, reuse_M, shift, backward, help;
-    int64_t dtype;                                 /* 0: bf16, 1: f32; -1: not given */
+    int64_t ranks, canonical;                      /* 0: not given */
+    int chunk, blocks;
+    int model, form, gate, beta, save, layout, device, act;       /* enums of kcp.h */
+    int l2norm, reuse_M, shift, backward;
+    int dtype;                                     /* 0: bf16, 1: f32; -1: not given */
     double lower_bound, scale;                     /* NAN: -5, K^-1/2 */
 };
 
@@ -70,9 +71,10 @@ struct run {
 int run_error(struct run *x, int code, const char *what, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Each below returns 0, or -1 with run_error said. */
-int  options_read(struct run *x, int argc, char **argv);        /* run_options.c */
-void options_help(void);                                        /* run_help.c */
+/* Each below returns 0, or -1 with run_error said; run_options 1 where help or the
+ * version was printed. */
+int  run_options(struct run *x, int argc, char **argv);         /* options.c */
+void options_help(void);                                        /* help.c */
 void options_usage(FILE *to);
 
 /* run_shape.c. bind: dim has this shape, or -1; unknown letters become known. */

@@ -6,6 +6,7 @@
  */
 #include "text.h"
 #include "tests/judge/said.h"
+#include "tests/options/options.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,50 +15,25 @@
 enum { SEED = 2026, MOST_BYTES = 3072, MOST_STEPS = 10000 };
 #define RATE 1.0                       /* of plain gradient steps */
 
-struct options { int ranks, steps, help; const char *text, *out; };
+struct options { int ranks, steps; const char *text, *out; };
 
-static int refuse(const char *option, const char *found, const char *expected)
+static const struct option_row rows[] = {
+    { "--ranks", OPTION_INT, offsetof(struct options, ranks), NULL, 1, MAX_RANKS },
+    { "--steps", OPTION_INT, offsetof(struct options, steps), NULL, 0, MOST_STEPS },
+    { "--text", OPTION_TEXT, offsetof(struct options, text), "names of files", 0, 0 },
+    { "--out", OPTION_TEXT, offsetof(struct options, out), "a page's name", 0, 0 },
+};
+
+static void print_usage(void)
 {
-    fprintf(stderr, "kcp-text: %s=%s: expected %s\n", option, found, expected);
-    return 2;
+    puts("usage: kcp-text [--ranks R] [--text 'FILE ...'] [--steps N] [--out PAGE]\n"
+         "       kcp-text --help | --version");
 }
 
-/* A whole number in low..high, or -1. */
-static int number(const char *s, int low, int high)
-{
-    char *end;
-    const long v = strtol(s, &end, 10);
-    return *s && !*end && *s != ' ' && v >= low && v <= high ? (int)v : -1;
-}
-
-static int options_read(struct options *o, int argc, char **argv)
-{
-    *o = (struct options){ .ranks = 4 };
-    for (int i = 1; i < argc; i += 2) {
-        const char *name = argv[i], *v = i + 1 < argc ? argv[i + 1] : NULL;
-        if (!v && (!strcmp(name, "--help") || !strcmp(name, "-h"))) {
-            puts("usage: kcp-text [--ranks R] [--text 'FILE ...'] [--steps N] "
-                 "[--out PAGE]");
-            o->help = 1;
-            return 0;
-        }
-        if (!v)
-            return refuse("option", name, "a value after it");
-        if (!strcmp(name, "--ranks")) {
-            if ((o->ranks = number(v, 1, MAX_RANKS)) < 0)
-                return refuse("RANKS", v, "a number in 1..64");
-        } else if (!strcmp(name, "--steps")) {
-            if ((o->steps = number(v, 0, MOST_STEPS)) < 0)
-                return refuse("STEPS", v, "a number in 0..10000");
-        } else if (!strcmp(name, "--text"))
-            o->text = v;
-        else if (!strcmp(name, "--out"))
-            o->out = v;
-        else
-            return refuse("option", name, "--ranks, --text, --steps or --out");
-    }
-    return 0;
-}
+static const struct option_table table = {
+    .program = "kcp-text", .row = rows, .n = sizeof rows / sizeof *rows,
+    .help = print_usage, .h = 1,
+};
 
 /* On a terminal, after two seconds: what is being done. */
 static double began;
@@ -199,10 +175,14 @@ static int do_all(int argc, char **argv)
     static struct run many, one, step;
     struct finding f = { .text = &text, .many = &many, .one = &one, .step = &step };
     began = seconds();
-    int status = options_read(&o, argc, argv);
-    if (status || o.help)
-        return status;
-    status = alone();
+    char why[300];
+    o = (struct options){ .ranks = 4 };
+    const int read = options_read(&table, argc, argv, &o, why, sizeof why);
+    if (read == OPTIONS_DONE)
+        return 0;
+    if (read == OPTIONS_BAD)
+        return options_say("kcp-text", why);
+    int status = alone();
     if (!status)
         status = text_read(&text, o.text, MOST_BYTES);
     if (status)

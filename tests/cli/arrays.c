@@ -8,6 +8,7 @@
  *     arrays same A B tolerance                             exit 0, or 1 and why
  *     arrays off A B                                        RMS(A - B) / RMS(B)
  */
+#include "kcp.h"
 #include "tests/npy/npy.h"
 
 #include <inttypes.h>
@@ -194,6 +195,10 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
         if (argc == verbs[i].more + 2 && strcmp(argv[1], verbs[i].name) == 0)
             return verbs[i].run(argv + 2);
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        printf("kcp-arrays %s\n", kcp_version());
+        return 0;
+    }
     fprintf(stderr, "arrays: see the head of tests/cli/arrays.c\n");
     return 2;
 }

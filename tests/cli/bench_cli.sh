@@ -41,10 +41,13 @@ if [ -x "$program" ]; then
         "$program" --help >/dev/full 2>"$W/err" && wrong "a full disk is not said"
         grep -q '^kcp-bench: stdout: found' "$W/err" || wrong "$(cat "$W/err")"
     fi
-    refuses option --gate weak
-    refuses option --model rwkv
+    refuses --gate --gate weak
+    refuses --model --model rwkv
     refuses option --colour blue
-    refuses option --json
+    grep -q "found '--colour'" "$W/err" || wrong "it does not say which option"
+    "$program" --version | grep -qx 'kcp-bench [0-9]*\.[0-9]*\.[0-9]*' ||
+        wrong "no --version"
+    refuses --json --json
     refuses --HV -H 4 --HV 6
     refuses --stage --stage 99
     refuses --segments -T 8 --segments 9

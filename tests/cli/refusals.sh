@@ -19,9 +19,9 @@ refused --ranks --ranks ' 2'
 refused --ranks --ranks 99999999999999999999
 refused --ranks --ranks
 refused --ranks --ranks 2 --ranks 2
-refused command --rank 2
-refused command in2
-refused command -h
+refused option --rank 2
+refused option in2
+refused option -h
 refused --l2norm --l2norm=1
 refused --model --model rwkv
 refused --model --model ''

@@ -87,6 +87,9 @@ if "$run" --in none --out none/out --ranks 3 >stdout; then pass; else fail "T = 
 rm -rf none/out none/do.npy; "$run" --in none --out none/out >stdout
 [ "$(ls none/out | tr '\n' ' ')" = "ht.npy o.npy " ] && pass || fail "back without do"
 "$run" --help >stdout && grep -q cu_seqlens stdout && pass || fail "--help"
+"$run" --version | grep -qx 'kcp-run [0-9]*\.[0-9]*\.[0-9]*' && pass || fail "--version"
+"$arrays" --version | grep -qx 'kcp-arrays [0-9]*\.[0-9]*\.[0-9]*' && pass ||
+    fail "kcp-arrays --version"
 "$run" 2>stderr; [ $? -eq 2 ] && grep -q usage stderr && pass || fail "no arguments"
 
 # ---- stages: the judge's own cases, computed by kcp-run, judged as foreign

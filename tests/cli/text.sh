@@ -16,21 +16,24 @@ refuses() {
     status=$?
     [ $status = 2 ] || wrong "$* exits with $status, not 2"
     [ "$(wc -l <"$dir/err")" = 1 ] || wrong "$* says $(wc -l <"$dir/err") lines"
-    grep -q "$want" "$dir/err" || wrong "$* says: $(cat "$dir/err")"
+    grep -q -- "$want" "$dir/err" || wrong "$* says: $(cat "$dir/err")"
     [ -s "$dir/out" ] && wrong "$* prints on stdout"
     [ -e "$dir/bad.html" ] && wrong "$* leaves a page"
 }
 : >"$dir/empty"
-refuses 'RANKS=0: ' --ranks 0
-refuses 'RANKS=abc: ' --ranks abc
-refuses 'RANKS=4x: ' --ranks 4x
-refuses 'RANKS=99999999999999999999: ' --ranks 99999999999999999999
-refuses 'STEPS=-1: ' --steps -1
-refuses 'STEPS=1.5: ' --steps 1.5
+"$program" --version | grep -qx 'kcp-text [0-9]*\.[0-9]*\.[0-9]*' || wrong "no --version"
+"$program" -h | grep -q '^usage: kcp-text' || wrong "no -h"
+refuses '--ranks: .*0' --ranks 0
+refuses '--ranks: .*abc' --ranks abc
+refuses '--ranks: .*4x' --ranks 4x
+refuses '--ranks: .*99999999999999999999' --ranks 99999999999999999999
+refuses '--steps: .*-1' --steps -1
+refuses '--steps: .*1.5' --steps 1.5
 refuses 'missing.*No such file' --text "$dir/missing"
 refuses 'it is empty' --text "$dir/empty"
 refuses 'it is a directory' --text "$dir"
-refuses 'option=--rank: ' --rank 4
+refuses "option: found '--rank'" --rank 4
+refuses '--steps: found nothing' --steps
 refuses 'nowhere' --text "$0" --out "$dir/nowhere/page.html"
 long=$(printf '%600s' '' | tr ' ' x)
 refuses 'File name too long' --text "$0" --out "$dir/$long"
@@ -76,5 +79,5 @@ for ranks in 1 5; do
     grep -qE 'https?:|src=|<link' "$dir/page.html" && wrong "the page wants a network"
     grep -q '</html>' "$dir/page.html" || wrong "the page does not end"
 done
-[ $failed = 0 ] && echo "text.sh: 15 refusals and 3 runs as they should be"
+[ $failed = 0 ] && echo "text.sh: 16 refusals and 3 runs as they should be"
 exit $failed

@@ -1,0 +1,8 @@
+/* version.c -- which KCP this is.
+ *
+ * Book: README.md.  Checked by: tests/cli/run_cli.sh, --version of every program.
+ * Next: CHANGELOG.md.
+ */
+#include "kcp.h"
+
+const char *kcp_version(void) { return "0.2.0"; }

@@ -1,0 +1,191 @@
+/* options.c -- a command line read by a table: one way for every program of the tree.
+ *
+ * Book: CONTRIBUTING.md.  Checked by: tests/fuzz/options.c, tests/cli/run_cli.sh.
+ * Next: tests/judge/said.c, which asks whether what was printed arrived.
+ */
+#include "options.h"
+#include "kcp.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int options_refuse(char *why, size_t n, const char *what, const char *found,
+                   const char *expected)
+{
+    if (n == 0)
+        return OPTIONS_BAD;
+    if (found)
+        snprintf(why, n, "%.80s: found '%.80s', expected %s", what, found, expected);
+    else
+        snprintf(why, n, "%.80s: found nothing, expected %s", what, expected);
+    for (char *c = why; *c; c++)
+        if ((unsigned char)*c < 32 || *c == 127)
+            *c = '?';
+    return OPTIONS_BAD;
+}
+
+int options_say(const char *program, const char *why)
+{
+    fprintf(stderr, "%s: %s\n", program, why);
+    return 2;
+}
+
+/* What a row takes, in words. */
+static const char *expected(const struct option_row *row, char *s, size_t n)
+{
+    if (row->expects)
+        snprintf(s, n, "%s", row->expects);
+    else
+        snprintf(s, n, "a whole number from %.0f to %.0f", row->low, row->high);
+    return s;
+}
+
+/* The place of word among "a|b|c"; -1: it is not there. */
+static int place_of(const char *words, const char *word)
+{
+    const size_t n = strlen(word);
+    for (int i = 0; ; i++) {
+        const size_t m = strcspn(words, "|");
+        if (m == n && memcmp(words, word, n) == 0)
+            return i;
+        if (!words[m])
+            return -1;
+        words += m + 1;
+    }
+}
+
+static int read_whole(const char *s, const struct option_row *row, int64_t *to)
+{
+    char *end;
+    const char *digits = s + (*s == '-');
+    errno = 0;
+    const long long i = strtoll(s, &end, 10);
+    const double x = (double)i;
+    if (!isdigit((unsigned char)*digits) || *end || errno || x < row->low ||
+        x > row->high)
+        return -1;
+    *to = i;
+    return 0;
+}
+
+static int read_real(const char *s, const struct option_row *row, double *to)
+{
+    char *end;
+    const double x = strtod(s, &end);
+    if (!*s || isspace((unsigned char)*s) || *end || !isfinite(x) || x < row->low ||
+        x >= row->high)
+        return -1;
+    *to = x;
+    return 0;
+}
+
+/* One value to its place; -1: it is none that the row takes. */
+static int set(void *into, const struct option_row *row, const char *value)
+{
+    void *at = (char *)into + row->at;
+    int64_t whole = 0;
+    double real = 0;
+    int word = 1, bad = 0;
+    switch (row->kind) {
+    case OPTION_TEXT:
+        memcpy(at, &value, sizeof value);
+        return *value ? 0 : -1;
+    case OPTION_FLAG:
+        memcpy(at, &word, sizeof word);
+        return 0;
+    case OPTION_INT:
+        bad = read_whole(value, row, &whole);
+        word = (int)whole;
+        if (!bad)
+            memcpy(at, &word, sizeof word);
+        return bad;
+    case OPTION_WHOLE:
+        bad = read_whole(value, row, &whole);
+        if (!bad)
+            memcpy(at, &whole, sizeof whole);
+        return bad;
+    case OPTION_REAL:
+        bad = read_real(value, row, &real);
+        if (!bad)
+            memcpy(at, &real, sizeof real);
+        return bad;
+    case OPTION_WORD:
+        word = place_of(row->expects, value);
+        if (word < 0)
+            return -1;
+        memcpy(at, &word, sizeof word);
+        return 0;
+    }
+    return -1;
+}
+
+static const struct option_row *row_of(const struct option_table *t, const char *arg,
+                                       size_t n)
+{
+    for (int i = 0; i < t->n; i++)
+        if (strlen(t->row[i].name) == n && memcmp(t->row[i].name, arg, n) == 0)
+            return &t->row[i];
+    return NULL;
+}
+
+/* --help or --version, wherever it stands. */
+static int asked_about(const struct option_table *t, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        const int help = strcmp(argv[i], "--help") == 0 ||
+                         (t->h && strcmp(argv[i], "-h") == 0);
+        if (help) {
+            t->help();
+            return 1;
+        }
+        if (strcmp(argv[i], "--version") == 0) {
+            printf("%s %s\n", t->program, kcp_version());
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The value of argv[*i]: behind its '=', or the next word unless that is an option. */
+static const char *value_of(int argc, char **argv, int *i)
+{
+    const char *equals = strchr(argv[*i], '=');
+    if (equals)
+        return equals + 1;
+    if (*i + 1 == argc || strncmp(argv[*i + 1], "--", 2) == 0)
+        return NULL;
+    *i += 1;
+    return argv[*i];
+}
+
+int options_read(const struct option_table *t, int argc, char **argv, void *into,
+                 char *why, size_t n)
+{
+    char words[200];
+    char seen[64] = { 0 };
+    if (t->n > (int)sizeof seen)
+        return options_refuse(why, n, t->program, "more options", "at most 64");
+    if (asked_about(t, argc, argv))
+        return OPTIONS_DONE;
+    for (int i = 1; i < argc; i++) {
+        const struct option_row *row = row_of(t, argv[i], strcspn(argv[i], "="));
+        if (!row)
+            return options_refuse(why, n, "option", argv[i], "one that --help lists");
+        if (seen[row - t->row] && t->once)
+            return options_refuse(why, n, row->name, argv[i], "it once");
+        seen[row - t->row] = 1;
+        const char *equals = strchr(argv[i], '=');
+        if (row->kind == OPTION_FLAG && equals)
+            return options_refuse(why, n, row->name, equals, "no value");
+        const char *value = row->kind == OPTION_FLAG ? "" : value_of(argc, argv, &i);
+        if (!value || set(into, row, value) != 0)
+            return options_refuse(why, n, row->name, value,
+                                  expected(row, words, sizeof words));
+    }
+    return OPTIONS_READ;
+}
