@@ -12,8 +12,14 @@ $B/kcp-arrays: $(call obj,tests/cli/arrays.c ref/core/version.c $(wildcard tests
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $^ -lm -o $@
 
-test_needs   += $B/kcp-run $B/kcp-arrays $B/kcp-check
-test_scripts += tests/cli/run_cli.sh tests/cli/run_device.sh
+# A program ends at any step on disk, or that step fails: tests/cli/results.sh.
+$B/halt.so: tests/cli/halt.c $(flags_at)
+	@mkdir -p $(@D)
+	@echo "  cc $<"
+	@$(CC) $(filter-out -fsanitize=%,$(CFLAGS)) -shared $< -ldl -o $@
+
+test_needs   += $B/kcp-run $B/kcp-arrays $B/kcp-check $B/halt.so
+test_scripts += tests/cli/run_cli.sh tests/cli/results.sh tests/cli/run_device.sh
 
 .PHONY: bench bench-cpu
 bench: bench-cpu

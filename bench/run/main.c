@@ -91,7 +91,7 @@ static int work(struct run *x, int argc, char **argv)
 
 static int do_all(int argc, char **argv)
 {
-    static struct run x;
+    static struct run x = { .folder = { .parent = -1, .old = -1, .new = -1 } };
     signal(SIGXFSZ, SIG_IGN);          /* a limit on files is an error to report */
     for (int i = 0; i < LETTERS; i++)
         x.size.of[i] = -1;
@@ -103,6 +103,7 @@ static int do_all(int argc, char **argv)
     kcp_plan_free(x.plan);
     free(x.told);
     device_close(x.gpu);
+    folder_close(&x.folder);
     return x.exit;
 }
 

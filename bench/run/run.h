@@ -11,6 +11,7 @@
 #include "tests/npy/npy.h"
 #include "ref.h"
 #include "device.h"
+#include "folder.h"
 
 #include <stdio.h>
 
@@ -63,6 +64,7 @@ struct run {
     struct kcp_plan *plan;
     struct device *gpu;            /* NULL: the references, on the host */
     struct told *told;             /* [R] */
+    struct folder folder;          /* --out */
     char why[600];                 /* one line, when anything returns non-zero */
     int exit;
 };

@@ -1,7 +1,7 @@
 /* npy.h -- .npy files: arrays of numbers that other programs can read and write.
  *
  * Book: chapter 00 (the arrays of kcp-run and of kcp-check --emit).
- * Checked by: tests/fuzz/npy.c and tests/cli/run_cli.sh.  Next: npy_head.c.
+ * Checked by: tests/fuzz/npy.c and tests/cli/run_cli.sh.  Next: head.c.
  *
  * Format versions 1.0, 2.0, 3.0; C order; little-endian f8 f4 f2 i8 i4, and u2, which
  * is read as the bits of a bfloat16. In memory there are two types only: every float is
@@ -34,11 +34,8 @@ void npy_free(struct npy *a);
  * BF16 round to nearest even; F16 is not written. */
 int  npy_write(const char *path, const struct npy *out, char *why, size_t n);
 
-/* The same in two steps, for several files that appear together or not at all: stage
- * writes the temporary file and leaves its name in temp[NPY_NAME]. */
-int  npy_stage(const char *path, const struct npy *out, char *temp,
-               char *why, size_t n);
-int  npy_commit(const char *temp, const char *path, char *why, size_t n);
+/* The same onto an open file; path is for messages. The caller syncs and closes it. */
+int  npy_put(int fd, const char *path, const struct npy *out, char *why, size_t n);
 
 /* Elements of a shape; -1 if they do not fit in memory. */
 int64_t npy_count(int nd, const int64_t *dim);

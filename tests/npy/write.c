@@ -1,7 +1,7 @@
-/* npy_write.c -- .npy files: the data, written from double and int64_t.
+/* write.c -- .npy files: the data, written from double and int64_t.
  *
  * Book: chapter 00.  Checked by: tests/fuzz/npy.c, tests/cli/run_cli.sh.
- * Next: check.c, which judges what was read.
+ * Next: bench/run/switch.c, where several files appear at once.
  */
 #include "npy.h"
 
@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -98,51 +99,70 @@ static int write_open(int fd, const struct npy *out)
     return 0;
 }
 
-int npy_stage(const char *path, const struct npy *out, char *temp, char *why, size_t n)
+/* What cannot be written is said before anything is. */
+static int check(const struct npy *out, const char *path, char *why, size_t n)
 {
-    if (out->kind == NPY_F16 || npy_count(out->nd, out->dim) < 0)
+    const int64_t count = npy_count(out->nd, out->dim);
+    const int64_t *whole = out->data;
+    if (out->kind == NPY_F16 || count < 0)
         return npy_error(why, n, path, "asked for %s, expected a type and shape that "
                          "can be written", npy_kind_name(out->kind));
-    for (int64_t e = 0; out->kind == NPY_I32 && e < npy_count(out->nd, out->dim); e++)
-        if (((const int64_t *)out->data)[e] != (int32_t)((const int64_t *)out->data)[e])
+    for (int64_t e = 0; out->kind == NPY_I32 && e < count; e++)
+        if (whole[e] != (int32_t)whole[e])
             return npy_error(why, n, path, "asked for %" PRId64 ", expected an int32",
-                             ((const int64_t *)out->data)[e]);
-    struct stat st;
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-        return npy_error(why, n, path, "found %s, expected a file or none",
-                         S_ISDIR(st.st_mode) ? "a directory" : "a special file");
-    const int m = snprintf(temp, NPY_NAME, "%s.%ld.tmp", path, (long)getpid());
-    if (m < 0 || m >= NPY_NAME)
-        return npy_error(why, n, path, "found a name of %zu bytes, expected fewer than "
-                         "%d", strlen(path), NPY_NAME - 32);
-    const int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return npy_error(why, n, path, "found %s, expected to write it",
-                         strerror(errno));
-    const int bad = write_open(fd, out);
-    const int found = errno;
-    if ((close(fd) != 0) | (bad != 0)) {
-        const int error = bad ? found : errno;
-        unlink(temp);
-        return npy_error(why, n, path, "found %s, expected to write it",
-                         strerror(error));
-    }
+                             whole[e]);
     return 0;
 }
 
-int npy_commit(const char *temp, const char *path, char *why, size_t n)
+int npy_put(int fd, const char *path, const struct npy *out, char *why, size_t n)
 {
-    if (rename(temp, path) == 0)
-        return 0;
-    const int found = errno;
-    unlink(temp);
-    return npy_error(why, n, path, "found %s, expected to write it", strerror(found));
+    if (check(out, path, why, n) != 0)
+        return -1;
+    if (write_open(fd, out) != 0)
+        return npy_error(why, n, path, "found %s, expected to write it",
+                         strerror(errno));
+    return 0;
+}
+
+/* A name beside path that no other process has, in a container that counts its processes
+ * from 1 again neither. */
+static int open_temp(const char *path, char temp[NPY_NAME])
+{
+    for (int tries = 0; tries < 100; tries++) {
+        uint64_t random;
+        if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+            return -1;
+        const int m = snprintf(temp, NPY_NAME, "%s.%016" PRIx64 ".tmp", path, random);
+        if (m < 0 || m >= NPY_NAME) {
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        const int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0 || errno != EEXIST)
+            return fd;
+    }
+    return -1;
 }
 
 int npy_write(const char *path, const struct npy *out, char *why, size_t n)
 {
     char temp[NPY_NAME];
-    if (npy_stage(path, out, temp, why, n) != 0)
+    struct stat st;
+    if (check(out, path, why, n) != 0)
         return -1;
-    return npy_commit(temp, path, why, n);
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return npy_error(why, n, path, "found %s, expected a file or none",
+                         S_ISDIR(st.st_mode) ? "a directory" : "a special file");
+    const int fd = open_temp(path, temp);
+    if (fd < 0)
+        return npy_error(why, n, path, "found %s, expected to write it",
+                         strerror(errno));
+    int bad = npy_put(fd, path, out, why, n);
+    const int closed = close(fd);
+    if (!bad && (closed != 0 || rename(temp, path) != 0))
+        bad = npy_error(why, n, path, "found %s, expected to write it",
+                        strerror(errno));
+    if (bad)
+        unlink(temp);
+    return bad;
 }
