@@ -19,17 +19,20 @@ static void forward(const struct kcp_plan *p, int r, const double *h_in, struct 
     const int64_t t = p->ctx[r].begin;
     const int want = KCP_WANT_H | KCP_WANT_M;
     STAGE(kcp_gate, a);
-    a.q_raw = ex_q[t], a.k_raw = ex_k[t], a.g_raw = g[t], a.beta_raw = ex_beta + t;
-    a.q = x->q, a.k = x->k, a.rstd_q = x->rq, a.rstd_k = x->rk, a.g = x->g, a.G = x->G;
+    a.q_raw = ex_q[t];
+    a.k_raw = ex_k[t];
+    a.g_raw = g[t];
+    a.beta_raw = ex_beta + t;
+    a.q = x->q; a.k = x->k; a.rstd_q = x->rq; a.rstd_k = x->rk; a.g = x->g; a.G = x->G;
     a.beta = x->beta;
     STAGE(kcp_wy, b);
-    b.q = x->q, b.k = x->k, b.v = ex_v[t], b.G = x->G, b.beta = x->beta, b.Aqk = x->Aqk;
-    b.A = x->A, b.u = x->u, b.w = x->w, b.kg = x->kg, b.qg = x->qg;
+    b.q = x->q; b.k = x->k; b.v = ex_v[t]; b.G = x->G; b.beta = x->beta; b.Aqk = x->Aqk;
+    b.A = x->A; b.u = x->u; b.w = x->w; b.kg = x->kg; b.qg = x->qg;
     STAGE(kcp_affine, c);
-    c.want = &want, c.kg = x->kg, c.w = x->w, c.u = x->u, c.G = x->G, c.map = x->map;
+    c.want = &want; c.kg = x->kg; c.w = x->w; c.u = x->u; c.G = x->G; c.map = x->map;
     STAGE(kcp_chunk, d);
-    d.qg = x->qg, d.kg = x->kg, d.u = x->u, d.w = x->w, d.Aqk = x->Aqk, d.G = x->G;
-    d.h_in = h_in, d.o = x->o, d.v_new = x->v_new, d.h = x->h, d.h_out = x->h_out;
+    d.qg = x->qg; d.kg = x->kg; d.u = x->u; d.w = x->w; d.Aqk = x->Aqk; d.G = x->G;
+    d.h_in = h_in; d.o = x->o; d.v_new = x->v_new; d.h = x->h; d.h_out = x->h_out;
     if (ref_gate(&a) || ref_wy(&b) || ref_affine(&c) || ref_chunk(&d))
         fail("a forward stage refused");
 }
@@ -40,17 +43,20 @@ static void backward(const struct kcp_plan *p, int r, const double *dh_out,
     const int64_t t = p->ctx[r].begin;
     const int want = KCP_WANT_H | KCP_WANT_M;
     STAGE(kcp_chunk_backward, a);
-    a.part = KCP_LOCAL | KCP_REVERSE, a.qg = x->qg, a.kg = x->kg, a.w = x->w;
-    a.Aqk = x->Aqk, a.v_new = x->v_new, a.G = x->G, a.do_ = ones[t], a.dh_out = dh_out;
-    a.dAqk = x->dAqk, a.dv_local = x->dvl, a.dU = x->dU, a.dh = x->dh;
+    a.part = KCP_LOCAL | KCP_REVERSE;
+    a.qg = x->qg;
+    a.kg = x->kg;
+    a.w = x->w;
+    a.Aqk = x->Aqk; a.v_new = x->v_new; a.G = x->G; a.do_ = ones[t]; a.dh_out = dh_out;
+    a.dAqk = x->dAqk; a.dv_local = x->dvl; a.dU = x->dU; a.dh = x->dh;
     a.dh_in = x->dh_in;
     STAGE(kcp_merge_backward, b);
-    b.want = &want, b.qg = x->qg, b.kg = x->kg, b.w = x->w, b.G = x->G, b.do_ = ones[t];
-    b.dv_local = x->dvl, b.dmap = x->dmap;
+    b.want = &want; b.qg = x->qg; b.kg = x->kg; b.w = x->w; b.G = x->G; b.do_ = ones[t];
+    b.dv_local = x->dvl; b.dmap = x->dmap;
     STAGE(kcp_wy_backward, c);
-    c.q = x->q, c.k = x->k, c.v = ex_v[t], c.G = x->G, c.beta = x->beta, c.A = x->A;
-    c.v_new = x->v_new, c.h = x->h, c.do_ = ones[t], c.dAqk = x->dAqk, c.dU = x->dU;
-    c.dh = x->dh, c.dq = x->dq, c.dk = x->dk, c.dv = x->dv, c.dbeta = x->dbeta;
+    c.q = x->q; c.k = x->k; c.v = ex_v[t]; c.G = x->G; c.beta = x->beta; c.A = x->A;
+    c.v_new = x->v_new; c.h = x->h; c.do_ = ones[t]; c.dAqk = x->dAqk; c.dU = x->dU;
+    c.dh = x->dh; c.dq = x->dq; c.dk = x->dk; c.dv = x->dv; c.dbeta = x->dbeta;
     c.dg = x->dg;
     if (ref_chunk_backward(&a) || ref_merge_backward(&b) || ref_wy_backward(&c))
         fail("a backward stage refused");
@@ -149,8 +155,10 @@ static void two_ranks(struct rank x[2])
         printf("token %d  %9.6f %9.6f   %9.6f %9.6f   %9.6f %9.6f   %9.6f\n", t,
                z->dq[i][0], z->dq[i][1], z->dk[i][0], z->dk[i][1], z->dg[i][0],
                z->dg[i][1], z->dbeta[i]);
-        same(z->dq[i], dq[t], K, "dq"), same(z->dk[i], dk[t], K, "dk");
-        same(z->dv[i], dv[t], V, "dv"), same(z->dg[i], dg[t], K, "dg");
+        same(z->dq[i], dq[t], K, "dq");
+        same(z->dk[i], dk[t], K, "dk");
+        same(z->dv[i], dv[t], V, "dv");
+        same(z->dg[i], dg[t], K, "dg");
         same(&z->dbeta[i], &dbeta[t], 1, "dbeta");
     }
     printf("largest difference from the adjoint of chapter 01: %.1e\n", worst);
@@ -173,15 +181,15 @@ static void three_ranks(void)
     }
     memset(&a, 0, sizeof a);
     fill((struct kcp_call *)&a, p, 0);
-    a.range = range, a.S = S, a.maps = maps;
+    a.range = range; a.S = S; a.maps = maps;
     printf("== 07-merge\n");
+    static const char *const unread[] = { "; nobody reads this M", "",
+                                          "; nobody reads this map" };
     for (int r = 0; r < 3; r++) {
-        printf("rank %d: h_%d (left) and M_%d%s\n", r, r, r,
-               r == 1 ? "" : r == 0 ? "; nobody reads this M"
-                                    : "; nobody reads this map");
+        printf("rank %d: h_%d (left) and M_%d%s\n", r, r, r, unread[r]);
         show("", &maps[r][0][0], K, V + K);
     }
-    range[0] = 0, range[1] = 2;
+    range[0] = 0; range[1] = 2;
     if (ref_merge(&a))
         fail("ref_merge refused");
     printf("S_2 = M_1 h_0 + h_1, the state with which rank 2 begins\n");
@@ -195,7 +203,7 @@ static void three_ranks(void)
                r == 2 ? "; nobody reads this M" : ", the same M_1 as forward's");
         show("", &back[r][0][0], K, V + K);
     }
-    a.maps = back, a.pass = KCP_BACKWARD, range[0] = 1, range[1] = 3;
+    a.maps = back; a.pass = KCP_BACKWARD; range[0] = 1; range[1] = 3;
     if (ref_merge(&a))
         fail("ref_merge refused");
     printf("M_1^T dh_2 + dh_1, the gradient of the state with which rank 0 ends\n");

@@ -62,23 +62,26 @@ static inline struct kcp_plan *ranks(int R)
 {
     static const int64_t one[] = { 0, 3 }, two[] = { 0, 2, 3 };
     static const int64_t three[] = { 0, 1, 2, 3 };
-    return plan_of(R, R == 1 ? one : R == 2 ? two : three);
+    static const int64_t *const cuts[] = { one, two, three };
+    return plan_of(R, cuts[R - 1]);
 }
 
 static inline void fill(struct kcp_call *a, const struct kcp_plan *p, int r)
 {
     memset(a, 0, sizeof *a);
-    a->T = p->ctx[r].end - p->ctx[r].begin, a->N = 1, a->NS = p->ctx[r].NS;
-    a->NC = p->ctx[r].NC, a->R = p->R, a->r = r, a->H = a->HV = 1;
-    a->K = a->KG = K, a->V = V, a->C = C, a->model = KCP_KDA, a->scale = 1;
-    a->plan = p, a->ops = &ref_mapops;
+    a->T = p->ctx[r].end - p->ctx[r].begin;
+    a->N = 1;
+    a->NS = p->ctx[r].NS;
+    a->NC = p->ctx[r].NC; a->R = p->R; a->r = r; a->H = a->HV = 1;
+    a->K = a->KG = K; a->V = V; a->C = C; a->model = KCP_KDA; a->scale = 1;
+    a->plan = p; a->ops = &ref_mapops;
 }
 
 #define STAGE(type, name)                                                             \
     struct type name;                                                                 \
     memset(&name, 0, sizeof name);                                                    \
     fill((struct kcp_call *)&name, p, r);                                             \
-    name.cu = p->ctx[r].cu, name.cn = p->ctx[r].cn, name.sc = p->ctx[r].sc
+    name.cu = p->ctx[r].cu; name.cn = p->ctx[r].cn; name.sc = p->ctx[r].sc
 
 /* The recurrence and its adjoint over the first n tokens, do being one everywhere. */
 static inline void recurrence(int n)
@@ -89,10 +92,10 @@ static inline void recurrence(int n)
         for (int i = 0; i < K; i++)
             g[t][i] = ex_log2_decay[t][i] * log(2);
     memset(&a, 0, sizeof a);
-    a.T = n, a.N = a.H = a.HV = 1, a.K = a.KG = K, a.V = V, a.scale = 1, a.C = C;
-    a.q = ex_q, a.k = ex_k, a.v = ex_v, a.g = g, a.beta = ex_beta, a.o = o, a.ht = ht;
-    a.cu_seqlens = cu, a.do_ = ones;
-    a.dq = dq, a.dk = dk, a.dv = dv, a.dg = dg, a.dbeta = dbeta, a.dh0 = dh0;
+    a.T = n; a.N = a.H = a.HV = 1; a.K = a.KG = K; a.V = V; a.scale = 1; a.C = C;
+    a.q = ex_q; a.k = ex_k; a.v = ex_v; a.g = g; a.beta = ex_beta; a.o = o; a.ht = ht;
+    a.cu_seqlens = cu; a.do_ = ones;
+    a.dq = dq; a.dk = dk; a.dv = dv; a.dg = dg; a.dbeta = dbeta; a.dh0 = dh0;
     const int forward = ref_step(&a);
     a.pass = KCP_BACKWARD;
     if (forward || ref_step(&a))

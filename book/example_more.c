@@ -91,7 +91,7 @@ static int conv(struct kcp_comm *comm, void *arg)
     struct kcp_conv a = { .T = x->end - x->begin, .N = 1, .NS = x->NS, .NC = x->NC,
         .R = j->p->R, .r = comm->r, .D = V, .Wc = WC, .C = EX_C, .shift = j->shift,
         .plan = j->p, .comm = comm, .cu = x->cu, .cn = x->cn, .sc = x->sc };
-    a.x = ex_v[x->begin], a.weight = weight, a.y = j->y[x->begin];
+    a.x = ex_v[x->begin]; a.weight = weight; a.y = j->y[x->begin];
     return ref_conv(&a);
 }
 
@@ -104,8 +104,8 @@ static int family(struct kcp_comm *comm, void *arg)
         .R = j->p->R, .r = comm->r, .H = 1, .HV = 1, .K = K, .V = V, .KG = K, .C = EX_C,
         .scale = 1, .model = j->model, .plan = j->p, .comm = comm, .ops = &ref_mapops,
         .cu = x->cu, .cn = x->cn, .sc = x->sc };
-    a.q = ex_q[t], a.k = ex_k[t], a.v = j->v[t], a.g = j->g[t], a.a = j->a[t];
-    a.b = j->b[t], a.omega = j->omega[t], a.o = j->o[t], a.ht = j->ht;
+    a.q = ex_q[t]; a.k = ex_k[t]; a.v = j->v[t]; a.g = j->g[t]; a.a = j->a[t];
+    a.b = j->b[t]; a.omega = j->omega[t]; a.o = j->o[t]; a.ht = j->ht;
     return ref_family(&a);
 }
 
@@ -129,7 +129,8 @@ static void equal(const double *x, const double *y, int n, const char *what)
 static void halo(void)
 {
     static struct job one, two, shifted;
-    run(&one, 1, conv), run(&two, 2, conv);
+    run(&one, 1, conv);
+    run(&two, 2, conv);
     shifted.shift = 1;
     run(&shifted, 2, conv);
     equal(one.y[0], two.y[0], T * V, "two ranks differ from one");
@@ -163,8 +164,10 @@ static void models(void)
     static struct job one[3], two[3];
     double o[T][V], ht[K][V];
     for (int m = 0; m < 3; m++) {
-        tell(&one[m], row[m].model), tell(&two[m], row[m].model);
-        run(&one[m], 1, family), run(&two[m], 2, family);
+        tell(&one[m], row[m].model);
+        tell(&two[m], row[m].model);
+        run(&one[m], 1, family);
+        run(&two[m], 2, family);
         equal(one[m].o[0], two[m].o[0], T * V, "two ranks differ from one");
     }
     struct kcp_step a = { .T = T, .N = 1, .H = 1, .HV = 1, .K = K, .V = V, .KG = K,

@@ -22,20 +22,22 @@ static int body(struct kcp_comm *comm, void *arg)
     const int64_t t = p->ctx[r].begin;
     double rest[3][T][K], db[T];
     STAGE(kcp_forward, f);
-    f.comm = comm, f.form = j->form, f.save = j->save;
-    f.q_raw = ex_q[t], f.k_raw = ex_k[t], f.v = ex_v[t], f.g_raw = g[t];
-    f.beta_raw = ex_beta + t, f.o = j->o[t], f.ht = j->ht;
+    f.comm = comm; f.form = j->form; f.save = j->save;
+    f.q_raw = ex_q[t]; f.k_raw = ex_k[t]; f.v = ex_v[t]; f.g_raw = g[t];
+    f.beta_raw = ex_beta + t;
+    f.o = j->o[t];
+    f.ht = j->ht;
     f.saved_bytes = j->saved[r] = kcp_saved_bytes(&f);
     f.saved = malloc(f.saved_bytes);
     int status = f.saved ? ref_forward(&f) : KCP_NO_MEMORY;
-    j->bytes[r] = comm->traffic.bytes, j->messages[r] = comm->traffic.messages;
+    j->bytes[r] = comm->traffic.bytes; j->messages[r] = comm->traffic.messages;
 
     STAGE(kcp_backward, b);
-    b.comm = comm, b.form = j->form, b.save = j->save, b.do_ = ones[t];
-    b.q_raw = f.q_raw, b.k_raw = f.k_raw, b.v = f.v, b.g_raw = f.g_raw;
-    b.beta_raw = f.beta_raw, b.saved = f.saved, b.saved_bytes = f.saved_bytes;
-    b.dq_raw = j->dq[t], b.dk_raw = rest[0], b.dv = rest[1], b.dg_raw = j->dg[t];
-    b.dbeta_raw = db, b.dh0 = j->dh0;
+    b.comm = comm; b.form = j->form; b.save = j->save; b.do_ = ones[t];
+    b.q_raw = f.q_raw; b.k_raw = f.k_raw; b.v = f.v; b.g_raw = f.g_raw;
+    b.beta_raw = f.beta_raw; b.saved = f.saved; b.saved_bytes = f.saved_bytes;
+    b.dq_raw = j->dq[t]; b.dk_raw = rest[0]; b.dv = rest[1]; b.dg_raw = j->dg[t];
+    b.dbeta_raw = db; b.dh0 = j->dh0;
     if (!status)
         status = ref_backward(&b);
     free(f.saved);

@@ -15,8 +15,10 @@ static double distance(int j0, int j1, float x[K][W], double y[K][W], double *no
     double d = 0;
     *norm = 0;
     for (int i = 0; i < K; i++)
-        for (int j = j0; j < j1; j++)
-            d += (x[i][j] - y[i][j]) * (x[i][j] - y[i][j]), *norm += y[i][j] * y[i][j];
+        for (int j = j0; j < j1; j++) {
+            d += (x[i][j] - y[i][j]) * (x[i][j] - y[i][j]);
+            *norm += y[i][j] * y[i][j];
+        }
     return d;
 }
 
@@ -86,24 +88,28 @@ static void payload(void)
         static float s[K][V], t[K][V];
         printf("%-16s %12d", name[way], K * V * (way & ROUND_H ? 2 : 4) +
                K * K * (way & ROUND_M ? 2 : 4));
-        memset(S, 0, sizeof S), memset(s, 0, sizeof s);
+        memset(S, 0, sizeof S);
+        memset(s, 0, sizeof s);
         for (int r = 0; r + 1 < RANKS; r++) {
             double d = 0, norm = 0;
             for (int i = 0; i < K; i++)
                 for (int v = 0; v < V; v++) {
                     const float h = (float)X[r][i][v];
-                    T[i][v] = X[r][i][v], t[i][v] = way & ROUND_H ? keep(h, 7) : h;
+                    T[i][v] = X[r][i][v];
+                    t[i][v] = way & ROUND_H ? keep(h, 7) : h;
                     for (int p = 0; p < K; p++) {
                         const float M = (float)X[r][i][V + p];
                         T[i][v] += X[r][i][V + p] * S[p][v];
                         t[i][v] += (way & ROUND_M ? keep(M, 7) : M) * s[p][v];
                     }
                 }
-            memcpy(S, T, sizeof S), memcpy(s, t, sizeof s);
+            memcpy(S, T, sizeof S);
+            memcpy(s, t, sizeof s);
             for (int i = 0; i < K; i++)
-                for (int v = 0; v < V; v++)
-                    d += (s[i][v] - S[i][v]) * (s[i][v] - S[i][v]),
+                for (int v = 0; v < V; v++) {
+                    d += (s[i][v] - S[i][v]) * (s[i][v] - S[i][v]);
                     norm += S[i][v] * S[i][v];
+                }
             if (r == 2 || r == RANKS - 2)
                 printf(r == 2 ? "   %20.1e" : "   %9.1e", sqrt(d / norm));
         }

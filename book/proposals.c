@@ -36,8 +36,10 @@ static double normal(void)
 static void token(const struct regime *g, double least, double X[K][W], int *skipped)
 {
     double k[K], v[V], e[W] = { 0 }, length = 0;
-    for (int i = 0; i < K; i++)
-        k[i] = normal(), length += k[i] * k[i];
+    for (int i = 0; i < K; i++) {
+        k[i] = normal();
+        length += k[i] * k[i];
+    }
     for (int j = 0; j < V; j++)
         v[j] = normal();
     const double beta = 1 / (1 + exp(-g->beta - normal())), unit = 1 / sqrt(length);
@@ -46,8 +48,10 @@ static void token(const struct regime *g, double least, double X[K][W], int *ski
         const double own = g->strength < 0 ? -log1p(exp(-z)) : -g->strength * fabs(z);
         const double fade = exp(own);
         k[i] *= unit;
-        for (int j = 0; j < W; j++)
-            X[i][j] *= fade, e[j] -= k[i] * X[i][j];
+        for (int j = 0; j < W; j++) {
+            X[i][j] *= fade;
+            e[j] -= k[i] * X[i][j];
+        }
     }
     *skipped += beta < least;
     for (int i = 0; i < K && beta >= least; i++)
@@ -74,7 +78,8 @@ static void singular(double A[K][K], double s[K])
             for (int q = p + 1; q < K; q++) {
                 double a = 0, b = 0, c = 0;
                 for (int i = 0; i < K; i++) {
-                    a += A[i][p] * A[i][p], b += A[i][q] * A[i][q];
+                    a += A[i][p] * A[i][p];
+                    b += A[i][q] * A[i][q];
                     c += A[i][p] * A[i][q];
                 }
                 if (fabs(c) <= 1e-14 * sqrt(a * b) || c == 0)
@@ -84,7 +89,8 @@ static void singular(double A[K][K], double s[K])
                 const double co = 1 / sqrt(1 + t * t), si = co * t;
                 for (int i = 0; i < K; i++) {
                     const double x = A[i][p], y = A[i][q];
-                    A[i][p] = co * x - si * y, A[i][q] = si * x + co * y;
+                    A[i][p] = co * x - si * y;
+                    A[i][q] = si * x + co * y;
                 }
             }
     for (int p = 0; p < K; p++) {
@@ -104,7 +110,8 @@ static int rank_for_a_percent(double A[K][K])
     for (int p = 0; p < K; p++) {
         for (int q = p; q > 0 && s[q] > s[q - 1]; q--) {
             const double x = s[q];
-            s[q] = s[q - 1], s[q - 1] = x;
+            s[q] = s[q - 1];
+            s[q - 1] = x;
         }
         all += s[p] * s[p];
     }
@@ -152,8 +159,10 @@ static double apart(double x[K][V], double y[K][V])
 {
     double d = 0, n = 0;
     for (int i = 0; i < K; i++)
-        for (int v = 0; v < V; v++)
-            d += (x[i][v] - y[i][v]) * (x[i][v] - y[i][v]), n += y[i][v] * y[i][v];
+        for (int v = 0; v < V; v++) {
+            d += (x[i][v] - y[i][v]) * (x[i][v] - y[i][v]);
+            n += y[i][v] * y[i][v];
+        }
     return sqrt(d / n);
 }
 
@@ -207,8 +216,10 @@ static void skipped(void)
     for (int i = 0; i < 4; i++) {
         seed = 5;
         const int n = stretch(&regimes[1], SHARD, least[i], Y);
-        for (int r = 0; r < K; r++)
-            memcpy(x[r], Y[r], sizeof x[r]), memcpy(y[r], X[r], sizeof y[r]);
+        for (int r = 0; r < K; r++) {
+            memcpy(x[r], Y[r], sizeof x[r]);
+            memcpy(y[r], X[r], sizeof y[r]);
+        }
         printf("%10.3f %8.0f %% %12.1e\n", least[i], 100. * n / SHARD, apart(x, y));
     }
 }

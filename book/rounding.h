@@ -29,7 +29,8 @@ static inline float keep(float x, int bits)
 
 static inline float factor(enum unit f, float x)
 {
-    return f == BF16 ? keep(x, 7) : f == FP32 ? x : keep(x, 10);
+    if (f == FP32) return x;
+    return keep(x, f == BF16 ? 7 : 10);
 }
 
 /* One product of a unit; tf32x3 adds the two cross terms of the remainders. */
@@ -105,7 +106,8 @@ static inline void chunk_draw(struct chunk *x, int strong)
         for (int d = 0; d < K; d++) {
             const double z = chunk_normal();
             const double g = strong ? -log1p(exp(-z)) : -fabs(z) / (CHUNKS * C);
-            k[i][d] = chunk_normal(), n += k[i][d] * k[i][d];
+            k[i][d] = chunk_normal();
+            n += k[i][d] * k[i][d];
             G[i][d] = (i ? G[i - 1][d] : 0) + g / log(2);
         }
         for (int d = 0; d < K; d++)

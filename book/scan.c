@@ -136,8 +136,8 @@ static int chunked(const struct kcp_scan *a)
     if (!room)
         return KCP_NO_MEMORY;
     memcpy(&y, a, sizeof(struct kcp_call));
-    y.KG = a->K, y.scale = 1, y.model = KCP_KDA;
-    y.cu = a->cu, y.cn = a->cn, y.sc = a->sc;
+    y.KG = a->K; y.scale = 1; y.model = KCP_KDA;
+    y.cu = a->cu; y.cn = a->cn; y.sc = a->sc;
     double *b = at;
     at += a->T;
     for (int64_t t = 0; t < a->T; t++) {
@@ -147,13 +147,23 @@ static int chunked(const struct kcp_scan *a)
             G[t * a->K + i] = log2(alpha[i]) +
                               (t % a->C ? G[(t - 1) * a->K + i] : 0);
     }
-    y.q = a->q, y.k = a->k, y.v = a->v, y.G = G, y.beta = b;
-    y.Aqk = at, y.A = at + m, at += 2 * m;
-    y.u = at, y.w = at + n, y.kg = at + 2 * n, y.qg = at + 3 * n;
+    y.q = a->q; y.k = a->k; y.v = a->v; y.G = G; y.beta = b;
+    y.Aqk = at;
+    y.A = at + m;
+    at += 2 * m;
+    y.u = at;
+    y.w = at + n;
+    y.kg = at + 2 * n;
+    y.qg = at + 3 * n;
     memcpy(&c, &y, sizeof(struct kcp_call));
-    c.cu = a->cu, c.cn = a->cn, c.sc = a->sc, c.qg = y.qg, c.kg = y.kg, c.u = y.u;
-    c.w = y.w, c.Aqk = y.Aqk, c.G = G, c.o = a->o, c.v_new = at + 4 * n;
-    c.h = at + 5 * n, c.h_out = a->ht;
+    c.cu = a->cu; c.cn = a->cn; c.sc = a->sc; c.qg = y.qg; c.kg = y.kg; c.u = y.u;
+    c.w = y.w;
+    c.Aqk = y.Aqk;
+    c.G = G;
+    c.o = a->o;
+    c.v_new = at + 4 * n;
+    c.h = at + 5 * n;
+    c.h_out = a->ht;
     const int status = ref_wy(&y);
     const int then = status ? status : ref_chunk(&c);
     free(room);
@@ -193,8 +203,10 @@ static struct cost measure(enum form form, int k, int C, int64_t n)
         double s = 1e-9, *key = x + (n + t) * k;
         for (int i = 0; i < k; i++)
             s += key[i] * key[i];
-        for (int i = 0; i < k; i++)
-            key[i] /= sqrt(s), x[(4 * n + t) * k + i] += 4;
+        for (int i = 0; i < k; i++) {
+            key[i] /= sqrt(s);
+            x[(4 * n + t) * k + i] += 4;
+        }
     }
     for (int j = 0; j < 32; j++) {
         char *full = malloc(1 << 20);
@@ -227,7 +239,8 @@ static struct cost apart(enum form form, int k, int C, int64_t n)
     if (child < 0 || read(ends[0], &c, sizeof c) != sizeof c)
         fail("a measurement was lost");
     waitpid(child, NULL, 0);
-    close(ends[0]), close(ends[1]);
+    close(ends[0]);
+    close(ends[1]);
     return c;
 }
 

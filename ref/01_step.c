@@ -13,8 +13,10 @@ static void read_state(int K, int V, enum kcp_layout layout, const double *from,
                        double S[K][V])
 {
     for (int i = 0; i < K; i++)
-        for (int v = 0; v < V; v++)
-            S[i][v] = !from ? 0 : layout == KCP_KV ? from[i * V + v] : from[v * K + i];
+        for (int v = 0; v < V; v++) {
+            const int at = layout == KCP_KV ? i * V + v : v * K + i;
+            S[i][v] = from ? from[at] : 0;
+        }
 }
 
 static void write_state(int K, int V, enum kcp_layout layout, double S[K][V],
@@ -68,7 +70,7 @@ static int head_forward(const struct kcp_step *a, int n, int head)
         }
         write_state(K, V, a->layout, S, ht[n][head]);
     }
-    free(S), free(e);
+    free(S); free(e);
     return S && e ? KCP_OK : KCP_NO_MEMORY;
 }
 
@@ -102,7 +104,10 @@ static void step_adjoint(const struct kcp_step *a, int64_t t, int head,
             dS[i][v] += a->scale * q[i] * dout[v];
             de[v] += dS[i][v] * k[i];
         }
-    for (int v = 0; v < V; v++) dbeta += e[v] * de[v], de[v] *= beta;
+    for (int v = 0; v < V; v++) {
+        dbeta += e[v] * de[v];
+        de[v] *= beta;
+    }
     for (int i = 0; i < K; i++) {
         const double decay = exp(g[KG == 1 ? 0 : i]);
         for (int v = 0; v < V; v++) {
@@ -167,7 +172,7 @@ static int head_backward(const struct kcp_step *a, int n, int head)
         }
         write_state(K, V, a->layout, (void *)dS, dh0[n][head]);
     }
-    free(kept), free(store), free(dS), free(S), free(e), free(z);
+    free(kept); free(store); free(dS); free(S); free(e); free(z);
     return ok ? KCP_OK : KCP_NO_MEMORY;
 }
 

@@ -33,7 +33,10 @@ static void norm_backward(int64_t rows, int n, int on, const double *x_,
     double (*dx)[n] = (void *)dx_;
     for (int64_t t = 0; t < rows; t++) {
         double s = 1e-6, dot = 0;
-        for (int i = 0; i < n; i++) s += x[t][i] * x[t][i], dot += dy[t][i] * x[t][i];
+        for (int i = 0; i < n; i++) {
+            s += x[t][i] * x[t][i];
+            dot += dy[t][i] * x[t][i];
+        }
         for (int i = 0; i < n; i++)
             dx[t][i] = on ? (dy[t][i] - x[t][i] * dot / s) / sqrt(s) : dy[t][i];
     }
@@ -85,8 +88,8 @@ static double beta_of(enum kcp_beta_form form, double raw)
 
 static double beta_backward(enum kcp_beta_form form, double raw, double dbeta)
 {
-    return form == KCP_BETA_RAW ? dbeta
-         : dbeta * (form == KCP_BETA_SIGMOID2 ? 2 : 1) * sigmoid(raw) * sigmoid(-raw);
+    const int s = form == KCP_BETA_SIGMOID2 ? 2 : 1;
+    return form == KCP_BETA_RAW ? dbeta : dbeta * s * sigmoid(raw) * sigmoid(-raw);
 }
 
 /* G_t = sum of g within the chunk up to t, in base 2 (spec 2). The chunk grid restarts

@@ -17,7 +17,10 @@ static const double *key(const struct kcp_chunk *a, struct block b, int64_t t,
 {
     const int H = a->H, HV = a->HV, K = a->K, KG = a->KG;
     const double (*G)[HV][KG] = a->G;
-    if (a->model == KCP_KDA) return *f = 1, ((const double (*)[HV][K])a->kg)[t][b.n];
+    if (a->model == KCP_KDA) {
+        *f = 1;
+        return ((const double (*)[HV][K])a->kg)[t][b.n];
+    }
     *f = exp2(G[b.t0 + b.c - 1][b.n][0] - G[t][b.n][0]);
     return ((const double (*)[H][K])a->k)[t][b.m];
 }
@@ -26,7 +29,10 @@ static const double *query(const struct kcp_chunk *a, struct block b, int64_t t,
                            double *f)
 {
     const int H = a->H, HV = a->HV, K = a->K, KG = a->KG;
-    if (a->model == KCP_KDA) return *f = 1, ((const double (*)[HV][K])a->qg)[t][b.n];
+    if (a->model == KCP_KDA) {
+        *f = 1;
+        return ((const double (*)[HV][K])a->qg)[t][b.n];
+    }
     *f = exp2(((const double (*)[HV][KG])a->G)[t][b.n][0]);
     return ((const double (*)[H][K])a->q)[t][b.m];
 }

@@ -50,7 +50,8 @@ static void start(const struct kcp_affine *a, int s, int n, int j0, int j1, doub
     double (*X)[V + K] = (void *)X_;
     for (int i = 0; i < K; i++)
         for (int j = j0; j < j1; j++)
-            X[i][j] = j >= V ? j - V == i : h ? h[s][n][i][j] : 0;
+            if (j < V) X[i][j] = h ? h[s][n][i][j] : 0;
+            else X[i][j] = j - V == i;
 }
 
 /* Spec 5: map [NS,HV,K,V+K] = [h_ext | M] of every stretch, the parts want [NS] names;

@@ -108,11 +108,16 @@ static int *context(struct kcp_plan *p, int r, int Wc, int *at)
     x->conv1d_kernel_size = Wc;
     x->is_first_rank = x->is_last_rank = 1;     /* an empty rank: nothing enters */
 
-    x->cu = at, at += x->NS + 1;
-    x->cn = at, at += x->NS + 1;
-    x->sc = at, at += x->NC;
-    x->cu_seqlens = at, at += x->NS + 1;
-    x->seq = at, at += x->NS;
+    x->cu = at;
+    at += x->NS + 1;
+    x->cn = at;
+    at += x->NS + 1;
+    x->sc = at;
+    at += x->NC;
+    x->cu_seqlens = at;
+    at += x->NS + 1;
+    x->seq = at;
+    at += x->NS;
     x->cu[0] = x->cn[0] = x->cu_seqlens[0] = 0;
     for (int s = 0; s < x->NS; s++) {
         x->cu[s + 1] = (int)(seg[s].end - x->begin);
@@ -203,7 +208,7 @@ int kcp_plan_make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int 
     struct owned *own = calloc(1, sizeof *own);
     if (own) {
         struct kcp_plan *p = *plan = &own->plan;
-        p->N = N, p->R = R, p->C = C, p->L = L, p->T = cu_seqlens[N];
+        p->N = N; p->R = R; p->C = C; p->L = L; p->T = cu_seqlens[N];
         p->cu_seqlens = malloc((size_t)(N + 1) * sizeof(int64_t));
         p->cuts = malloc((size_t)(R + 1) * sizeof(int64_t));
         p->ctx = calloc((size_t)R, sizeof *p->ctx);

@@ -39,7 +39,7 @@ static double *place(struct fore *x, const char *name, int64_t numbers)
 #define STAGE(type, name)                                                             \
     struct type name = { 0 };                                                         \
     memcpy(&name, x->a, sizeof(struct kcp_call));                                     \
-    name.cu = x->a->cu, name.cn = x->a->cn, name.sc = x->a->sc
+    name.cu = x->a->cu; name.cn = x->a->cn; name.sc = x->a->sc
 
 /* Chapters 02 and 03: every chunk by itself. */
 static int local(struct fore *x)
@@ -48,18 +48,18 @@ static int local(struct fore *x)
     const int64_t TH = a->T * a->H, TV = a->T * a->HV;
     STAGE(kcp_gate, gate);
     gate.pass = KCP_FORWARD;
-    gate.q_raw = a->q_raw, gate.k_raw = a->k_raw, gate.g_raw = a->g_raw;
-    gate.beta_raw = a->beta_raw, gate.A_log = a->A_log, gate.dt_bias = a->dt_bias;
-    gate.q = x->q = place(x, "q", TH * a->K), gate.k = x->k = place(x, "k", TH * a->K);
-    gate.rstd_q = place(x, "rstd_q", TH), gate.rstd_k = place(x, "rstd_k", TH);
+    gate.q_raw = a->q_raw; gate.k_raw = a->k_raw; gate.g_raw = a->g_raw;
+    gate.beta_raw = a->beta_raw; gate.A_log = a->A_log; gate.dt_bias = a->dt_bias;
+    gate.q = x->q = place(x, "q", TH * a->K); gate.k = x->k = place(x, "k", TH * a->K);
+    gate.rstd_q = place(x, "rstd_q", TH); gate.rstd_k = place(x, "rstd_k", TH);
     gate.beta = x->beta = place(x, "beta", TV);
     gate.G = x->G = place(x, "G", TV * a->KG);
     gate.g = room(x, TV * a->KG * (int64_t)sizeof(double));
 
     STAGE(kcp_wy, wy);
-    wy.q = x->q, wy.k = x->k, wy.v = a->v, wy.G = x->G, wy.beta = x->beta;
-    wy.Aqk = x->Aqk = place(x, "Aqk", TV * a->C), wy.A = place(x, "A", TV * a->C);
-    wy.u = x->u = place(x, "u", TV * a->V), wy.w = x->w = place(x, "w", TV * a->K);
+    wy.q = x->q; wy.k = x->k; wy.v = a->v; wy.G = x->G; wy.beta = x->beta;
+    wy.Aqk = x->Aqk = place(x, "Aqk", TV * a->C); wy.A = place(x, "A", TV * a->C);
+    wy.u = x->u = place(x, "u", TV * a->V); wy.w = x->w = place(x, "w", TV * a->K);
     if (a->model == KCP_KDA) {
         wy.kg = x->kg = place(x, "kg", TV * a->K);
         wy.qg = x->qg = place(x, "qg", TV * a->K);
@@ -99,8 +99,8 @@ static int carry(struct fore *x)
             ref_state(a, 0, h0 + x->seg[s].n * KV, x->h_start + s * KV);
     }
     STAGE(kcp_affine, affine);
-    affine.want = want, affine.k = x->k, affine.kg = x->kg, affine.w = x->w;
-    affine.u = x->u, affine.G = x->G, affine.h_start = x->h_start, affine.map = x->maps;
+    affine.want = want; affine.k = x->k; affine.kg = x->kg; affine.w = x->w;
+    affine.u = x->u; affine.G = x->G; affine.h_start = x->h_start; affine.map = x->maps;
     const int status = ref_affine(&affine);
     if (status)
         return status;
@@ -117,7 +117,7 @@ static int keep(struct fore *x)
     double *kept = kcp_saved_at(a->saved, "h_kept");
     struct kcp_h0 h = { 0 };
     memcpy(&h, a, sizeof(struct kcp_call));
-    h.pass = KCP_FORWARD, h.h_in = x->states, h.h_kept = kept;
+    h.pass = KCP_FORWARD; h.h_in = x->states; h.h_kept = kept;
     if (!x->plan->L)
         return ref_h0(&h);
     memcpy(kept, x->states, (size_t)(a->NS * KV) * sizeof *kept);
@@ -135,10 +135,10 @@ static int output(struct fore *x)
     double *ht = a->ht, *h_out = room(x, a->NS * KV * (int64_t)sizeof *h_out);
 
     STAGE(kcp_chunk, chunk);
-    chunk.q = x->q, chunk.k = x->k, chunk.qg = x->qg, chunk.kg = x->kg;
-    chunk.u = x->u, chunk.w = x->w, chunk.Aqk = x->Aqk, chunk.G = x->G;
-    chunk.h_in = x->states, chunk.o = a->o, chunk.h_out = h_out;
-    chunk.v_new = place(x, "v_new", TV * a->V), chunk.h = place(x, "h", a->NC * KV);
+    chunk.q = x->q; chunk.k = x->k; chunk.qg = x->qg; chunk.kg = x->kg;
+    chunk.u = x->u; chunk.w = x->w; chunk.Aqk = x->Aqk; chunk.G = x->G;
+    chunk.h_in = x->states; chunk.o = a->o; chunk.h_out = h_out;
+    chunk.v_new = place(x, "v_new", TV * a->V); chunk.h = place(x, "h", a->NC * KV);
     if (x->full)
         return KCP_NO_MEMORY;
     const int status = ref_chunk(&chunk);

@@ -202,11 +202,12 @@ static void place(struct part *x, const struct kcp_wy_backward *a, int64_t t, in
     const int64_t gate = t * a->HV * a->KG, one = t * a->HV;
     const int64_t state = (int64_t)c * a->HV * a->K * a->V;
 #define AT(name, offset) x->name = (double *)a->name + (offset)
-    AT(q, qk), AT(k, qk), AT(v, vo), AT(G, gate), AT(beta, one), AT(A, tri);
-    AT(v_new, vo), AT(dAqk, tri), AT(dU, vo), AT(h, state);
-    AT(dq, qk), AT(dk, qk), AT(dv, vo), AT(dbeta, one), AT(dg, gate);
+    AT(q, qk); AT(k, qk); AT(v, vo); AT(G, gate); AT(beta, one); AT(A, tri);
+    AT(v_new, vo); AT(dAqk, tri); AT(dU, vo); AT(h, state);
+    AT(dq, qk); AT(dk, qk); AT(dv, vo); AT(dbeta, one); AT(dg, gate);
 #undef AT
-    x->dO = (const double *)a->do_ + vo, x->dS = (const double *)a->dh + state;
+    x->dO = (const double *)a->do_ + vo;
+    x->dS = (const double *)a->dh + state;
 }
 
 /* dq, dk [T,H,K], dv [T,HV,V], dbeta [T,HV], dg [T,HV,KG] of this rank's tokens, from
@@ -230,8 +231,10 @@ int ref_wy_backward(struct kcp_wy_backward *a)
         .dkt = scratch + 6 * CK, .dvb = s7, .dA = s8, .X = s8 + C * C,
         .dL = s8 + 2 * C * C, .dG = s8 + 3 * C * C,
     };
-    if (a->T > 0)
-        memset(a->dq, 0, qk), memset(a->dk, 0, qk);
+    if (a->T > 0) {
+        memset(a->dq, 0, qk);
+        memset(a->dk, 0, qk);
+    }
     for (int s = 0; s < a->NS; s++)
         for (int c = cn[s]; c < cn[s + 1]; c++) {
             const int64_t t = cu[s] + (int64_t)(c - cn[s]) * a->C;
@@ -240,8 +243,12 @@ int ref_wy_backward(struct kcp_wy_backward *a)
             for (x.n = 0; x.n < a->HV; x.n++) {
                 x.m = x.n / (a->HV / a->H);
                 memset(scratch, 0, bytes);
-                states(&x), factors(&x), inverse(&x);
-                pairs(&x), gather(&x), gates(&x);
+                states(&x);
+                factors(&x);
+                inverse(&x);
+                pairs(&x);
+                gather(&x);
+                gates(&x);
             }
         }
     free(scratch);

@@ -23,8 +23,10 @@ static const double *key(const struct walk *x, int64_t t, double *e)
     const struct kcp_merge_backward *a = x->a;
     const double (*kg)[a->HV][a->K] = a->kg, (*k)[a->H][a->K] = a->k;
     const double (*G)[a->HV][a->KG] = a->G;
-    if (a->model == KCP_KDA)
-        return *e = 1, kg[t][x->n];
+    if (a->model == KCP_KDA) {
+        *e = 1;
+        return kg[t][x->n];
+    }
     *e = exp2(G[x->t0 + x->rows - 1][x->n][0] - G[t][x->n][0]);
     return k[t][x->n / (a->HV / a->H)];
 }
@@ -34,8 +36,10 @@ static const double *query(const struct walk *x, int64_t t, double *e)
     const struct kcp_merge_backward *a = x->a;
     const double (*qg)[a->HV][a->K] = a->qg, (*q)[a->H][a->K] = a->q;
     const double (*G)[a->HV][a->KG] = a->G;
-    if (a->model == KCP_KDA)
-        return *e = a->scale, qg[t][x->n];
+    if (a->model == KCP_KDA) {
+        *e = a->scale;
+        return qg[t][x->n];
+    }
     *e = a->scale * exp2(G[t][x->n][0]);
     return q[t][x->n / (a->HV / a->H)];
 }

@@ -77,7 +77,7 @@ static void add(struct kcp_saved *s, const char *name, int64_t count, size_t ele
 int kcp_saved_states(const struct kcp_call *a)
 {
     const int canonical = a->plan && a->plan->L > 0;
-    return a->NS == 0 ? 0 : canonical ? a->NS : 1;
+    return canonical ? a->NS : a->NS > 0;
 }
 
 static size_t kept_bytes(const struct kcp_call *a)
@@ -108,12 +108,14 @@ void kcp_saved_layout(struct kcp_saved *s, const struct kcp_call *a, const char 
     memcpy(s->magic, magic, sizeof magic);
     snprintf(s->writer, sizeof s->writer, "%s", writer);
     s->version = SAVED_VERSION;
-    s->actv = (int32_t)actv, s->acc = (int32_t)acc;
-    s->T = T, s->L = a->plan ? a->plan->L : 0;
-    s->R = a->R, s->r = a->r, s->NS = a->NS, s->NC = a->NC;
-    s->H = a->H, s->HV = a->HV, s->K = a->K, s->V = a->V, s->C = a->C, s->KG = a->KG;
-    s->model = a->model, s->save = a->save, s->l2norm = a->l2norm;
-    s->reuse_M = a->reuse_M, s->form = a->form;
+    s->actv = (int32_t)actv;
+    s->acc = (int32_t)acc;
+    s->T = T;
+    s->L = a->plan ? a->plan->L : 0;
+    s->R = a->R; s->r = a->r; s->NS = a->NS; s->NC = a->NC;
+    s->H = a->H; s->HV = a->HV; s->K = a->K; s->V = a->V; s->C = a->C; s->KG = a->KG;
+    s->model = a->model; s->save = a->save; s->l2norm = a->l2norm;
+    s->reuse_M = a->reuse_M; s->form = a->form;
     s->bytes = (sizeof *s + SAVED_ALIGN - 1) / SAVED_ALIGN * SAVED_ALIGN;
 
     add(s, "q", TH * a->K, actv);
@@ -216,7 +218,7 @@ int kcp_saved_check(const void *saved, size_t bytes, const struct kcp_call *a,
                  (int)sizeof s->writer, s->writer, reader);
         return KCP_MISMATCH;
     }
-    asked.save = s->save, asked.reuse_M = s->reuse_M;
+    asked.save = s->save; asked.reuse_M = s->reuse_M;
     if (s->reuse_M)
         asked.form = s->form;
     kcp_saved_layout(&want, &asked, reader, actv, acc);

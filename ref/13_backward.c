@@ -16,8 +16,8 @@ static int carry(struct back *x)
     int *want = (int *)backward_room(x, a->NS), status;
 
     STAGE(kcp_merge_backward, m);
-    m.want = want, m.q = x->q, m.k = x->k, m.qg = x->qg, m.kg = x->kg, m.w = x->w;
-    m.G = x->G, m.do_ = a->do_, m.dv_local = x->dv_local, m.dh_end = x->states;
+    m.want = want; m.q = x->q; m.k = x->k; m.qg = x->qg; m.kg = x->kg; m.w = x->w;
+    m.G = x->G; m.do_ = a->do_; m.dv_local = x->dv_local; m.dh_end = x->states;
     m.dmap = backward_room(x, a->NS * map);
     struct kcp_exchange e = {
         .form = a->form, .backward = 1, .blocks = a->blocks, .reuse_M = a->reuse_M,
@@ -50,9 +50,9 @@ static int chunks(struct back *x, int part)
     const struct kcp_backward *a = x->a;
     STAGE(kcp_chunk_backward, c);
     c.part = part;
-    c.q = x->q, c.k = x->k, c.qg = x->qg, c.kg = x->kg, c.w = x->w, c.Aqk = x->Aqk;
-    c.v_new = x->v_new, c.G = x->G, c.do_ = a->do_, c.dh_out = x->states;
-    c.dAqk = x->dAqk, c.dv_local = x->dv_local, c.dU = x->dU, c.dh = x->dh;
+    c.q = x->q; c.k = x->k; c.qg = x->qg; c.kg = x->kg; c.w = x->w; c.Aqk = x->Aqk;
+    c.v_new = x->v_new; c.G = x->G; c.do_ = a->do_; c.dh_out = x->states;
+    c.dAqk = x->dAqk; c.dv_local = x->dv_local; c.dU = x->dU; c.dh = x->dh;
     c.dh_in = x->dh_in;
     return ref_chunk_backward(&c);
 }
@@ -63,19 +63,19 @@ static int down(struct back *x)
     const struct kcp_backward *a = x->a;
     int status;
     STAGE(kcp_wy_backward, wy);
-    wy.q = x->q, wy.k = x->k, wy.v = a->v, wy.G = x->G, wy.beta = x->beta, wy.A = x->A;
-    wy.v_new = x->v_new, wy.h = x->h, wy.do_ = a->do_, wy.dAqk = x->dAqk;
-    wy.dU = x->dU, wy.dh = x->dh;
-    wy.dq = x->dq, wy.dk = x->dk, wy.dv = a->dv, wy.dbeta = x->dbeta, wy.dg = x->dg;
+    wy.q = x->q; wy.k = x->k; wy.v = a->v; wy.G = x->G; wy.beta = x->beta; wy.A = x->A;
+    wy.v_new = x->v_new; wy.h = x->h; wy.do_ = a->do_; wy.dAqk = x->dAqk;
+    wy.dU = x->dU; wy.dh = x->dh;
+    wy.dq = x->dq; wy.dk = x->dk; wy.dv = a->dv; wy.dbeta = x->dbeta; wy.dg = x->dg;
 
     STAGE(kcp_gate, gate);
     gate.pass = KCP_BACKWARD;
-    gate.q_raw = a->q_raw, gate.k_raw = a->k_raw, gate.g_raw = a->g_raw;
-    gate.beta_raw = a->beta_raw, gate.A_log = a->A_log, gate.dt_bias = a->dt_bias;
-    gate.dq = x->dq, gate.dk = x->dk, gate.dbeta = x->dbeta, gate.dg = x->dg;
-    gate.dq_raw = a->dq_raw, gate.dk_raw = a->dk_raw, gate.dg_raw = a->dg_raw;
+    gate.q_raw = a->q_raw; gate.k_raw = a->k_raw; gate.g_raw = a->g_raw;
+    gate.beta_raw = a->beta_raw; gate.A_log = a->A_log; gate.dt_bias = a->dt_bias;
+    gate.dq = x->dq; gate.dk = x->dk; gate.dbeta = x->dbeta; gate.dg = x->dg;
+    gate.dq_raw = a->dq_raw; gate.dk_raw = a->dk_raw; gate.dg_raw = a->dg_raw;
     gate.dbeta_raw = a->dbeta_raw;
-    gate.dA_part = x->dA_part, gate.ddt_part = x->ddt_part;
+    gate.dA_part = x->dA_part; gate.ddt_part = x->ddt_part;
     status = ref_wy_backward(&wy);
     return status ? status : ref_gate(&gate);
 }
@@ -123,12 +123,12 @@ static int program(struct back *x)
     if (a->NS != ctx->NS || a->NC != ctx->NC || a->T != ctx->end - ctx->begin)
         return KCP_BAD;
     x->seg = x->plan->seg + ctx->seg0;
-    x->dAqk = backward_room(x, TV * a->C), x->dv_local = backward_room(x, TV * a->V);
-    x->dU = backward_room(x, TV * a->V), x->dh = backward_room(x, a->NC * size);
+    x->dAqk = backward_room(x, TV * a->C); x->dv_local = backward_room(x, TV * a->V);
+    x->dU = backward_room(x, TV * a->V); x->dh = backward_room(x, a->NC * size);
     x->dh_in = backward_room(x, a->NS * size);
     x->states = backward_room(x, a->NS * size);
-    x->dq = backward_room(x, TH * a->K), x->dk = backward_room(x, TH * a->K);
-    x->dbeta = backward_room(x, TV), x->dg = backward_room(x, TV * a->KG);
+    x->dq = backward_room(x, TH * a->K); x->dk = backward_room(x, TH * a->K);
+    x->dbeta = backward_room(x, TV); x->dg = backward_room(x, TV * a->KG);
     x->dA_part = backward_room(x, (int64_t)a->NS * a->HV);
     x->ddt_part = backward_room(x, (int64_t)a->NS * a->HV * a->KG);
     if (x->full)

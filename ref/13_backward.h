@@ -1,7 +1,7 @@
 /* 13_backward.h -- what the two files of chapter 13 share: what one rank's run holds.
  *
  * Book: chapter 13.  Checked by: tests/13_backward/checks.c.
- * Next: 13_again.c, what forward left; 13_backward.c, the program.
+ * Next: 13_recompute.c, what forward left; 13_backward.c, the program.
  */
 #ifndef KCP_REF_13_BACKWARD_H
 #define KCP_REF_13_BACKWARD_H
@@ -30,9 +30,9 @@ struct back {
     memcpy(&name, x->a, sizeof(struct kcp_call))
 #define STAGE(type, name)                                                             \
     CALL(type, name);                                                                 \
-    name.cu = x->a->cu, name.cn = x->a->cn, name.sc = x->a->sc
+    name.cu = x->a->cu; name.cn = x->a->cn; name.sc = x->a->sc
 
-/* ---- what forward left, and what is made again of it (13_again.c)
+/* ---- what forward left, and what is made again of it (13_recompute.c)
  * Room for so many numbers, zeroed; NULL sets full. */
 double *backward_room(struct back *x, int64_t numbers);
 void    backward_rows(const struct back *x, int ends, const double *given, double *to);

@@ -60,24 +60,25 @@ int backward_again(struct back *x)
 
     STAGE(kcp_gate, gate);
     gate.pass = KCP_FORWARD;
-    gate.g_raw = a->g_raw, gate.A_log = a->A_log, gate.dt_bias = a->dt_bias;
-    gate.g = backward_room(x, TV * a->KG), gate.G = x->G = backward_room(x, TV * a->KG);
+    gate.g_raw = a->g_raw; gate.A_log = a->A_log; gate.dt_bias = a->dt_bias;
+    gate.g = backward_room(x, TV * a->KG); gate.G = x->G = backward_room(x, TV * a->KG);
 
     STAGE(kcp_wy, wy);
-    wy.q = x->q, wy.k = x->k, wy.v = a->v, wy.G = x->G, wy.beta = x->beta, wy.A = x->A;
+    wy.q = x->q; wy.k = x->k; wy.v = a->v; wy.G = x->G; wy.beta = x->beta; wy.A = x->A;
     wy.u = x->u = backward_room(x, TV * a->V);
     wy.w = x->w = backward_room(x, TV * a->K);
-    if (a->model == KCP_KDA)
-        wy.kg = x->kg = backward_room(x, TV * a->K),
+    if (a->model == KCP_KDA) {
+        wy.kg = x->kg = backward_room(x, TV * a->K);
         wy.qg = x->qg = backward_room(x, TV * a->K);
+    }
 
     CALL(kcp_h0, h0);
-    h0.pass = KCP_BACKWARD, h0.h_start = h_start, h0.h_kept_in = kept;
+    h0.pass = KCP_BACKWARD; h0.h_start = h_start; h0.h_kept_in = kept;
     h0.h_back = backward_room(x, a->NS * size);
 
     STAGE(kcp_chunk, chunk);
-    chunk.q = x->q, chunk.k = x->k, chunk.qg = x->qg, chunk.kg = x->kg;
-    chunk.u = x->u, chunk.w = x->w, chunk.Aqk = x->Aqk, chunk.G = x->G;
+    chunk.q = x->q; chunk.k = x->k; chunk.qg = x->qg; chunk.kg = x->kg;
+    chunk.u = x->u; chunk.w = x->w; chunk.Aqk = x->Aqk; chunk.G = x->G;
     chunk.h_in = x->plan->L ? kept : h0.h_back;
     chunk.o = backward_room(x, TV * a->V);
     chunk.v_new = x->v_new = backward_room(x, TV * a->V);

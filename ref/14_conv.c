@@ -174,8 +174,8 @@ int ref_conv(struct kcp_conv *a)
     if (a->plan->ctx[a->r].NS != a->NS)
         return KCP_BAD;
     if (a->shift) {
-        b.Wc = 2, b.act = KCP_ACT_NONE;
-        b.bias = NULL, b.dweight = NULL, b.dbias = NULL;
+        b.Wc = 2; b.act = KCP_ACT_NONE;
+        b.bias = NULL; b.dweight = NULL; b.dbias = NULL;
     }
 
     /* The halo of x: rows of earlier ranks, for both walks. */

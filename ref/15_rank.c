@@ -39,13 +39,14 @@ static int prepare(struct spike_rank *x)
         maps = scan_chosen(x, y.s) && y.n > maps ? y.n : maps;
     }
     const int back = a->pass == KCP_BACKWARD;
-    x->alpha = room(x, a->K), x->spare = room(x, map);
-    x->node = pool(x, maps, map), x->before = pool(x, back ? longest : maps, KV);
-    x->maps = room(x, a->NS * map), x->states = room(x, a->NS * KV);
-    x->rows = room(x, (rows + 1) * row), x->all = room(x, x->plan->R * rows * row);
+    x->alpha = room(x, a->K); x->spare = room(x, map);
+    x->node = pool(x, maps, map); x->before = pool(x, back ? longest : maps, KV);
+    x->maps = room(x, a->NS * map); x->states = room(x, a->NS * KV);
+    x->rows = room(x, (rows + 1) * row);
+    x->all = room(x, x->plan->R * rows * row);
     if (back) {
-        x->after = pool(x, longest, KV), x->ends = room(x, a->NS * KV);
-        x->dO = room(x, a->T * a->HV * a->V), x->tile_h = room(x, a->NC * KV);
+        x->after = pool(x, longest, KV); x->ends = room(x, a->NS * KV);
+        x->dO = room(x, a->T * a->HV * a->V); x->tile_h = room(x, a->NC * KV);
         x->part = room(x, (a->NS + 1) * a->HV * (a->K + 1) * a->D);
     }
     return x->full ? KCP_NO_MEMORY : KCP_OK;
@@ -73,7 +74,8 @@ static int map_of(struct spike_rank *x, int s, int backward, const double *state
         for (int i = 0; i < K; i++)
             for (int p = 0; p < i; p++) {                      /* M, not M^T */
                 const double M = map[n][i][V + p];
-                map[n][i][V + p] = map[n][p][V + i], map[n][p][V + i] = M;
+                map[n][i][V + p] = map[n][p][V + i];
+                map[n][p][V + i] = M;
             }
     return status;
 }

@@ -58,10 +58,11 @@ struct spike_token spike_token(const struct kcp_scan *a, int64_t t, int n,
         .spike = at(a->spike, row * D), .W = at(a->W_alpha, (int64_t)n * K * D),
         .w = at(a->w_beta, n * D), .dO = at(dO, row * V), .alpha = alpha };
     if (back) {
-        x.dq = at(a->dq, m * K), x.dk = at(a->dk, m * K), x.dv = at(a->dv, row * V);
-        x.dspike = at(a->dspike, row * D), x.dbeta_base = at(a->dbeta_base, row);
+        x.dq = at(a->dq, m * K); x.dk = at(a->dk, m * K); x.dv = at(a->dv, row * V);
+        x.dspike = at(a->dspike, row * D); x.dbeta_base = at(a->dbeta_base, row);
         x.dalpha_base = at(a->dalpha_base, row * K);
-        x.dW = at(dW, (int64_t)n * K * D), x.dw = at(dw, n * D);
+        x.dW = at(dW, (int64_t)n * K * D);
+        x.dw = at(dw, n * D);
     }
     gates(a, t, n, &x);
     return x;
@@ -157,7 +158,9 @@ void spike_gradients(const struct spike_token *x, const double *S, const double 
             dk += F[v] * e[v] - Sd * z[v];
             da += (F[v] - b * z[v]) * S[i * V + v];
         }
-        x->dq[i] += dq, x->dk[i] += x->beta * dk, dalpha[i] = da;
+        x->dq[i] += dq;
+        x->dk[i] += x->beta * dk;
+        dalpha[i] = da;
     }
     gates_back(x, dalpha, dbeta);
 }
@@ -165,6 +168,8 @@ void spike_gradients(const struct spike_token *x, const double *S, const double 
 void spike_clear(const struct kcp_scan *a)
 {
     const size_t n = sizeof(double) * (size_t)(a->T * a->H * a->K);
-    if (n)
-        memset(a->dq, 0, n), memset(a->dk, 0, n);
+    if (n) {
+        memset(a->dq, 0, n);
+        memset(a->dk, 0, n);
+    }
 }

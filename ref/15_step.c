@@ -98,6 +98,6 @@ int ref_scan_step(struct kcp_scan *a)
     double *dS = S ? S + (a->T + 1) * KV : NULL;
     for (int j = 0; j < a->N * a->HV && !status; j++)
         head(a, j, S, dS, dS + KV, dO);
-    free(S), free(dO);
+    free(S); free(dO);
     return status;
 }

@@ -55,7 +55,7 @@ int scan_up(struct spike_rank *x, int n, int backward)
             status = x->ops->compose(a->HV, a->K, a->V, x->node[right], x->node[left],
                                      backward, 0, x->spare, a->stream);
             double *const old = x->node[right];
-            x->node[right] = x->spare, x->spare = old;
+            x->node[right] = x->spare; x->spare = old;
         }
     //< up
     return status;

@@ -25,24 +25,25 @@ int family_prepare(struct family_rank *x)
     const int64_t KV = (int64_t)a->HV * a->K * a->V;
     const int64_t map = KV + (int64_t)a->HV * a->K * a->K;
     memcpy(&x->form, a, sizeof x->form);
-    x->form.model = KCP_KDA, x->form.KG = a->K;
-    x->form.T = T * m, x->form.C = a->C * m;
+    x->form.model = KCP_KDA; x->form.KG = a->K;
+    x->form.T = T * m;
+    x->form.C = a->C * m;
     x->cu = family_room(x, a->NS + 1);
     x->G_t = family_room(x, T * a->HV * a->K);
     x->G = m > 1 ? family_room(x, R * a->K) : x->G_t;
-    x->u = family_room(x, R * a->V), x->w = family_room(x, R * a->K);
+    x->u = family_room(x, R * a->V); x->w = family_room(x, R * a->K);
     x->Aqk = family_room(x, R * m * C);
-    x->kg = family_room(x, R * a->K), x->qg = family_room(x, R * a->K);
-    x->bk = family_room(x, 2 * C * a->K), x->L = family_room(x, C * C);
+    x->kg = family_room(x, R * a->K); x->qg = family_room(x, R * a->K);
+    x->bk = family_room(x, 2 * C * a->K); x->L = family_room(x, C * C);
     x->z = family_room(x, C * a->V);
-    x->h_start = family_room(x, a->NS * KV), x->states = family_room(x, a->NS * KV);
-    x->ends = family_room(x, a->NS * KV), x->maps = family_room(x, a->NS * map);
-    x->o = family_room(x, R * a->V), x->v_new = family_room(x, R * a->V);
-    x->h = family_room(x, a->NC * KV), x->h_out = family_room(x, a->NS * KV);
+    x->h_start = family_room(x, a->NS * KV); x->states = family_room(x, a->NS * KV);
+    x->ends = family_room(x, a->NS * KV); x->maps = family_room(x, a->NS * map);
+    x->o = family_room(x, R * a->V); x->v_new = family_room(x, R * a->V);
+    x->h = family_room(x, a->NC * KV); x->h_out = family_room(x, a->NS * KV);
     if (a->pass == KCP_BACKWARD) {
-        x->dO = family_room(x, R * a->V), x->dAqk = family_room(x, R * m * C);
-        x->dv_local = family_room(x, R * a->V), x->dU = family_room(x, R * a->V);
-        x->dh = family_room(x, a->NC * KV), x->dh_in = family_room(x, a->NS * KV);
+        x->dO = family_room(x, R * a->V); x->dAqk = family_room(x, R * m * C);
+        x->dv_local = family_room(x, R * a->V); x->dU = family_room(x, R * a->V);
+        x->dh = family_room(x, a->NC * KV); x->dh_in = family_room(x, a->NS * KV);
     }
     for (int s = 0; s <= a->NS && !x->full; s++)
         x->cu[s] = cu[s] * m;
@@ -72,15 +73,16 @@ static struct family_chunk chunk_at(const struct family_rank *x, int s, int c,
     y.k = rows(a->k, a->dk, t, a->H, n / (HV / a->H), K);
     y.v = rows(a->v, a->dv, t, HV, n, V);
     y.omega = rows(a->omega, a->domega, t, HV, n, V);
-    y.a = rows(a->a, a->da, t, HV, n, K), y.b = rows(a->b, a->db, t, HV, n, K);
-    y.G = rows(x->G_t, a->dg, t, HV, n, K), y.dO = rows(a->do_, NULL, t, HV, n, V);
+    y.a = rows(a->a, a->da, t, HV, n, K); y.b = rows(a->b, a->db, t, HV, n, K);
+    y.G = rows(x->G_t, a->dg, t, HV, n, K); y.dO = rows(a->do_, NULL, t, HV, n, V);
     y.bk = rows(x->bk, x->bk + C * K, 0, 1, 0, K);
-    y.u = rows(NULL, x->u, e, HV, n, V), y.w = rows(NULL, x->w, e, HV, n, K);
-    y.kg = rows(NULL, x->kg, e, HV, n, K), y.qg = rows(NULL, x->qg, e, HV, n, K);
+    y.u = rows(NULL, x->u, e, HV, n, V); y.w = rows(NULL, x->w, e, HV, n, K);
+    y.kg = rows(NULL, x->kg, e, HV, n, K); y.qg = rows(NULL, x->qg, e, HV, n, K);
     y.Aqk = rows(NULL, x->Aqk, e, HV, n, C * m);
-    y.v_new = rows(x->v_new, NULL, e, HV, n, V), y.dU = rows(x->dU, NULL, e, HV, n, V);
+    y.v_new = rows(x->v_new, NULL, e, HV, n, V); y.dU = rows(x->dU, NULL, e, HV, n, V);
     y.dAqk = rows(x->dAqk, NULL, e, HV, n, C * m);
-    y.h = x->h + (c * HV + n) * KV, y.dh = x->dh ? x->dh + (c * HV + n) * KV : NULL;
+    y.h = x->h + (c * HV + n) * KV;
+    y.dh = x->dh ? x->dh + (c * HV + n) * KV : NULL;
     return y;
 }
 

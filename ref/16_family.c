@@ -15,7 +15,7 @@
 #define STAGE(type, name)                                                             \
     struct type name = { 0 };                                                         \
     memcpy(&name, &x->form, sizeof(struct kcp_call));                                 \
-    name.cu = x->cu, name.cn = x->a->cn, name.sc = x->a->sc
+    name.cu = x->cu; name.cn = x->a->cn; name.sc = x->a->sc
 
 /* Chapter 02's sum of the gate; then the model's form. */
 static int local(struct family_rank *x)
@@ -24,9 +24,9 @@ static int local(struct family_rank *x)
     const int64_t row = (int64_t)a->HV * a->K, m = x->m->rows;
     struct kcp_gate gate = { 0 };
     memcpy(&gate, a, sizeof(struct kcp_call));
-    gate.KG = a->K, gate.gate = KCP_GATE_RAW, gate.pass = KCP_FORWARD;
-    gate.cu = a->cu, gate.cn = a->cn, gate.sc = a->sc;
-    gate.g_raw = a->g, gate.g = family_room(x, a->T * row), gate.G = x->G_t;
+    gate.KG = a->K; gate.gate = KCP_GATE_RAW; gate.pass = KCP_FORWARD;
+    gate.cu = a->cu; gate.cn = a->cn; gate.sc = a->sc;
+    gate.g_raw = a->g; gate.g = family_room(x, a->T * row); gate.G = x->G_t;
     const int status = x->full ? KCP_NO_MEMORY : ref_gate(&gate);
     if (status)
         return status;
@@ -63,13 +63,13 @@ static int carry(struct family_rank *x, int backward, double *states)
         want[s] = kcp_plan_want(x->plan, x->plan->ctx[a->r].seg0 + s, backward);
     if (backward) {
         STAGE(kcp_merge_backward, b);
-        b.want = want, b.qg = x->qg, b.kg = x->kg, b.w = x->w, b.G = x->G;
-        b.do_ = x->dO, b.dv_local = x->dv_local, b.dh_end = states, b.dmap = x->maps;
-        b.reuse_M = 0, status = ref_merge_backward(&b);
+        b.want = want; b.qg = x->qg; b.kg = x->kg; b.w = x->w; b.G = x->G;
+        b.do_ = x->dO; b.dv_local = x->dv_local; b.dh_end = states; b.dmap = x->maps;
+        b.reuse_M = 0; status = ref_merge_backward(&b);
     } else {
         STAGE(kcp_affine, f);
-        f.want = want, f.kg = x->kg, f.w = x->w, f.u = x->u, f.G = x->G;
-        f.h_start = x->h_start, f.map = x->maps, status = ref_affine(&f);
+        f.want = want; f.kg = x->kg; f.w = x->w; f.u = x->u; f.G = x->G;
+        f.h_start = x->h_start; f.map = x->maps; status = ref_affine(&f);
         memcpy(states, x->h_start, sizeof(double) * a->NS * a->HV * a->K * a->V);
     }
     return status ? status : kcp_exchange_run(&e);
@@ -84,8 +84,8 @@ static int enter(struct family_rank *x)
     struct kcp_h0 h = { 0 };
     int status = KCP_OK;
     memcpy(&h, a, sizeof(struct kcp_call));
-    h.h_in = h.h_back = x->states, h.h_start = x->h_start;
-    h.h_kept = a->h_kept, h.h_kept_in = a->h_kept;
+    h.h_in = h.h_back = x->states; h.h_start = x->h_start;
+    h.h_kept = a->h_kept; h.h_kept_in = a->h_kept;
     states_of(x, 0, a->h0, x->h_start);
     if (!back || !a->h_kept)
         status = carry(x, 0, x->states);
@@ -102,8 +102,8 @@ static int enter(struct family_rank *x)
 static int scan(struct family_rank *x)
 {
     STAGE(kcp_chunk, c);
-    c.qg = x->qg, c.kg = x->kg, c.u = x->u, c.w = x->w, c.Aqk = x->Aqk, c.G = x->G;
-    c.h_in = x->states, c.o = x->o, c.v_new = x->v_new, c.h = x->h, c.h_out = x->h_out;
+    c.qg = x->qg; c.kg = x->kg; c.u = x->u; c.w = x->w; c.Aqk = x->Aqk; c.G = x->G;
+    c.h_in = x->states; c.o = x->o; c.v_new = x->v_new; c.h = x->h; c.h_out = x->h_out;
     return ref_chunk(&c);
 }
 
@@ -112,9 +112,9 @@ static int reverse(struct family_rank *x, int part)
 {
     STAGE(kcp_chunk_backward, c);
     c.part = part;
-    c.qg = x->qg, c.kg = x->kg, c.w = x->w, c.Aqk = x->Aqk, c.v_new = x->v_new;
-    c.G = x->G, c.do_ = x->dO, c.dh_out = x->ends;
-    c.dAqk = x->dAqk, c.dv_local = x->dv_local, c.dU = x->dU, c.dh = x->dh;
+    c.qg = x->qg; c.kg = x->kg; c.w = x->w; c.Aqk = x->Aqk; c.v_new = x->v_new;
+    c.G = x->G; c.do_ = x->dO; c.dh_out = x->ends;
+    c.dAqk = x->dAqk; c.dv_local = x->dv_local; c.dU = x->dU; c.dh = x->dh;
     c.dh_in = x->dh_in;
     return ref_chunk_backward(&c);
 }
@@ -179,8 +179,8 @@ static int program(struct family_rank *x)
     if ((status = reverse(x, KCP_LOCAL)) || (status = carry(x, 1, x->ends)) ||
         (status = reverse(x, KCP_REVERSE)))
         return status;
-    zero(a->dq, T * a->H * a->K), zero(a->dk, T * a->H * a->K), zero(a->dv, value);
-    zero(a->dg, key), zero(a->da, key), zero(a->db, key), zero(a->domega, value);
+    zero(a->dq, T * a->H * a->K); zero(a->dk, T * a->H * a->K); zero(a->dv, value);
+    zero(a->dg, key); zero(a->da, key); zero(a->db, key); zero(a->domega, value);
     family_every(x, 1);
     leave(x, 1);
     return KCP_OK;
@@ -205,9 +205,10 @@ int kcp_family_run(const struct family_model *m, const struct kcp_family *a)
 
 static const struct family_model *model_of(const struct kcp_family *a)
 {
-    return a->model == KCP_DPLR && a->a && a->b      ? &ref_dplr
-         : a->model == KCP_GDN2 && a->b && a->omega  ? &ref_gdn2
-         : a->model == KCP_GLA                       ? &ref_gla : NULL;
+    if (a->model == KCP_DPLR && a->a && a->b) return &ref_dplr;
+    if (a->model == KCP_GDN2 && a->b && a->omega) return &ref_gdn2;
+    if (a->model == KCP_GLA) return &ref_gla;
+    return NULL;
 }
 
 /* The stage, and its oracle. KCP_BAD: not a model of this chapter, or an input of its

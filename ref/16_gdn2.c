@@ -33,8 +33,10 @@ static void adjoint(const struct family_token *x, const double *S_, double *dS_)
 {
     const double (*S)[x->V] = (void *)S_;
     double (*dS)[x->V] = (void *)dS_, e[x->V], de[x->V];
-    for (int v = 0; v < x->V; v++)
-        e[v] = x->omega[v] * x->v[v], de[v] = 0;
+    for (int v = 0; v < x->V; v++) {
+        e[v] = x->omega[v] * x->v[v];
+        de[v] = 0;
+    }
     for (int i = 0; i < x->K; i++)
         for (int v = 0; v < x->V; v++) {
             e[v] -= exp(x->g[i]) * S[i][v] * x->b[i] * x->k[i];

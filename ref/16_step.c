@@ -92,8 +92,8 @@ int kcp_family_walk(const struct family_model *m, const struct kcp_family *a)
     if (!S)
         return KCP_NO_MEMORY;
     if (back) {
-        zero(a->dq, a->T * a->H * a->K), zero(a->dk, a->T * a->H * a->K);
-        zero(a->dv, value), zero(a->dg, key), zero(a->da, key), zero(a->db, key);
+        zero(a->dq, a->T * a->H * a->K); zero(a->dk, a->T * a->H * a->K);
+        zero(a->dv, value); zero(a->dg, key); zero(a->da, key); zero(a->db, key);
         zero(a->domega, value);
     }
     for (int j = 0; j < a->N * a->HV; j++) {
@@ -101,7 +101,7 @@ int kcp_family_walk(const struct family_model *m, const struct kcp_family *a)
         struct kcp_call one;
         memcpy(&one, a, sizeof one);
         one.HV = 1;                                    /* ref_state turns one head */
-        zero(S, KV), zero(dS, KV);
+        zero(S, KV); zero(dS, KV);
         if (a->h0)
             ref_state(&one, 0, at(a->h0, j * KV), S);
         if (back && a->dht)

@@ -29,8 +29,10 @@ static void grid(double x0, int tokens, const char *ink)
             double a[2] = { way ? k : -2, way ? -2 : k },
                    b[2] = { way ? k : 2, way ? 2 : k };
             char style[96];
-            for (int t = 0; t < tokens; t++)
-                token(t, 0, a), token(t, 0, b);
+            for (int t = 0; t < tokens; t++) {
+                token(t, 0, a);
+                token(t, 0, b);
+            }
             snprintf(style, sizeof style, "stroke:%s;stroke-width:%s", ink,
                      k ? "1" : "2");
             svg_line(px(x0, a[0]), py(a[1]), px(x0, b[0]), py(b[1]), style);
@@ -48,8 +50,10 @@ static void dot(double x0, const double S[2], const char *ink, const char *name,
 int main(void)
 {
     double zero[2] = { 0, 0 }, one[2] = { -2, 2 }, h[2] = { 0, 0 }, to[2] = { -2, 2 };
-    for (int t = 0; t < 2; t++)
-        token(t, 0, h), token(t, 0, to);
+    for (int t = 0; t < 2; t++) {
+        token(t, 0, h);
+        token(t, 0, to);
+    }
     svg_begin(720, 330, "The affine map of two tokens",
               "Left: a square grid of possible start states with the origin and a "
               "corner of the grid. "

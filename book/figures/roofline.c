@@ -46,11 +46,16 @@ static void name_it(const struct point *p)
         for (int a = 0; a < 16; a++) {
             const double r = 7 + 7 * ring, u = cos(a * 0.392699), v = sin(a * 0.392699);
             const double cx = px + u * r, cy = py + v * r;
-            const double x0 = u > 0.3 ? cx : u < -0.3 ? cx - w : cx - w / 2;
+            double x0 = cx - w / 2;
+            if (u > 0.3) x0 = cx;
+            if (u < -0.3) x0 = cx - w;
             const struct box b = { x0, cy - 6, x0 + w, cy + 6 };
             const double cost = covered(b) + r;
-            if (cost < least)
-                least = cost, best = b, away = r;
+            if (cost < least) {
+                least = cost;
+                best = b;
+                away = r;
+            }
         }
     if (away > 12)
         svg_line(px, py, fmin(fmax(px, best.x0), best.x1), (best.y0 + best.y1) / 2,
@@ -85,10 +90,12 @@ int main(void)
     int n = 0;
     while (f && n < MOST && fscanf(f, "%63s %lf %lf", p[n].name, &p[n].intensity,
                                    &p[n].rate) == 3) {
-        if (strcmp(p[n].name, "roof"))
+        if (strcmp(p[n].name, "roof")) {
             n++;
-        else
-            copy = p[n].intensity, tensor = p[n].rate;
+        } else {
+            copy = p[n].intensity;
+            tensor = p[n].rate;
+        }
     }
     if (f)
         fclose(f);

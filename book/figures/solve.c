@@ -10,8 +10,9 @@ static void triangle(double x0, double y0, int n, double s, int unit, const char
         for (int j = 0; j < n; j++) {
             const int in = j < i || (j == i && unit);
             char style[96];
+            const char *fill = i == j ? "var(--wash-c)" : wash;
             snprintf(style, sizeof style, "fill:%s;stroke:var(--line)",
-                     in ? (i == j ? "var(--wash-c)" : wash) : "none");
+                     in ? fill : "none");
             svg_rect(x0 + j * s, y0 + i * s, s, s, style);
             if (i == j && unit)
                 svg_text(x0 + j * s + s / 2, y0 + i * s + s / 2 + 4, "middle", "mono",

@@ -32,8 +32,10 @@ static double M[K][K];
 static void token(double strength)
 {
     double k[K], length = 0, row[K];
-    for (int i = 0; i < K; i++)
-        k[i] = normal(), length += k[i] * k[i];
+    for (int i = 0; i < K; i++) {
+        k[i] = normal();
+        length += k[i] * k[i];
+    }
     const double beta = 1 / (1 + exp(3 - normal()));
     memset(row, 0, sizeof row);
     for (int i = 0; i < K; i++) {

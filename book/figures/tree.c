@@ -22,7 +22,7 @@ static void up(double x0)
     int first[N], top[N];
     svg_text(x0, 22, "start", "", "up: maps");
     for (int e = 0; e < N; e++) {
-        first[e] = e, top[e] = 270;
+        first[e] = e; top[e] = 270;
         node(px(x0, e), 270, "wash-a", "a", "%d", e, 0);
     }
     for (int d = 1, y = 270; d < N; d *= 2, y -= 74)
@@ -31,7 +31,8 @@ static void up(double x0)
             svg_arrow(px(x0, left), y - 13, px(x0, right) - 8, y - 61, "var(--a)");
             svg_line(px(x0, right), top[right] - 13, px(x0, right), y - 62,
                      "stroke:var(--a);stroke-width:1.5");
-            first[right] = first[left], top[right] = y - 74;
+            first[right] = first[left];
+            top[right] = y - 74;
             node(px(x0, right), y - 74, "wash-a", "a", "%d-%d", first[right], right);
         }
 }

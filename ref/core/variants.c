@@ -41,7 +41,8 @@ static int by_name(const void *a, const void *b)
 {
     const struct kcp_variant *const *x = a, *const *y = b;
     const int s = strcmp((*x)->stage, (*y)->stage), m = mutant(*x) - mutant(*y);
-    return s ? s : m ? -m : strcmp((*x)->name, (*y)->name);
+    if (s) return s;
+    return m ? -m : strcmp((*x)->name, (*y)->name);
 }
 
 int kcp_variants(const char *stage, const char *name, const struct kcp_variant **out,

@@ -81,8 +81,10 @@ static double complex loss(int KG, double scale, enum kcp_layout layout)
 static double apart(const double *a, const double *b, int n)
 {
     double d = 0, r = 0;
-    for (int e = 0; e < n; e++)
-        d += (a[e] - b[e]) * (a[e] - b[e]), r += b[e] * b[e];
+    for (int e = 0; e < n; e++) {
+        d += (a[e] - b[e]) * (a[e] - b[e]);
+        r += b[e] * b[e];
+    }
     return r > 0 ? sqrt(d / r) : sqrt(d);
 }
 
@@ -90,10 +92,10 @@ static void draw(double gate)
 {
     struct stream s = stream_of(1, "01_step");
     for (int e = 0; e < ALL; e++)
-        x.real[e] = e >= AT_G && e < AT_BETA
-                        ? gate < 0 ? gate * uniform(&s) : -0.02 * fabs(normal(&s))
-                    : e >= AT_BETA && e < AT_H0 ? uniform(&s)
-                                                : normal(&s) / sqrt(e < AT_V ? K : 1);
+        if (e < AT_G || e >= AT_H0) x.real[e] = normal(&s) / sqrt(e < AT_V ? K : 1);
+        else if (e >= AT_BETA) x.real[e] = uniform(&s);
+        else if (gate < 0) x.real[e] = gate * uniform(&s);
+        else x.real[e] = -0.02 * fabs(normal(&s));
     for (int e = 0; e < VO; e++)
         x.dO[e] = normal(&s);
     for (int e = 0; e < STATE; e++)
@@ -175,8 +177,10 @@ static int empty(struct kcp_report *rep)
         EXPECT(rep, !memcmp(x.grad + AT_H0 + row, x.dht + row, sizeof(double) * row),
                "an empty sequence's dh0 is not its dht, layout %d", j);
         for (int k = 0; k < 2; k++) {
-            a.h0 = k ? zero : NULL, a.dht = k ? zero : NULL;
-            a.ht = k ? ht : x.ht, a.dh0 = k ? dh0 : x.grad + AT_H0;
+            a.h0 = k ? zero : NULL;
+            a.dht = k ? zero : NULL;
+            a.ht = k ? ht : x.ht;
+            a.dh0 = k ? dh0 : x.grad + AT_H0;
             for (a.pass = KCP_FORWARD; a.pass <= KCP_BACKWARD; a.pass++)
                 if ((status = ref_step(&a)))
                     return status;

@@ -73,7 +73,10 @@ static void back(const struct kcp_step *a, int64_t t, int n, int m, int flags,
             dS[i * V + v] += scale * q[i] * dO[v];
             de[v] += dS[i * V + v] * k[i];
         }
-    for (int v = 0; v < V; v++) dbeta += e[v] * de[v], de[v] *= beta;
+    for (int v = 0; v < V; v++) {
+        dbeta += e[v] * de[v];
+        de[v] *= beta;
+    }
     for (int i = 0; i < K; i++)
         for (int v = 0; v < V; v++) {
             const double full = dS[i * V + v];

@@ -27,13 +27,20 @@ static struct {
 static void draw(void)
 {
     struct stream s = stream_of(1, "02_gate");
-    for (int e = 0; e < QK; e++)
-        x.q[e] = normal(&s), x.k[e] = e < K ? 0 : 1e-3 * normal(&s),
-        x.dq[e] = normal(&s), x.dk[e] = normal(&s);
-    for (int e = 0; e < GATES; e++)
-        x.g[e] = -5 + 12 * uniform(&s), x.dg[e] = normal(&s);
-    for (int e = 0; e < BETA; e++)
-        x.beta[e] = 4 * normal(&s), x.dbeta[e] = normal(&s);
+    for (int e = 0; e < QK; e++) {
+        x.q[e] = normal(&s);
+        x.k[e] = e < K ? 0 : 1e-3 * normal(&s);
+        x.dq[e] = normal(&s);
+        x.dk[e] = normal(&s);
+    }
+    for (int e = 0; e < GATES; e++) {
+        x.g[e] = -5 + 12 * uniform(&s);
+        x.dg[e] = normal(&s);
+    }
+    for (int e = 0; e < BETA; e++) {
+        x.beta[e] = 4 * normal(&s);
+        x.dbeta[e] = normal(&s);
+    }
     for (int n = 0; n < HV; n++)
         x.A_log[n] = log(0.25 + 4 * uniform(&s));
     for (int e = 0; e < HV * K; e++)
@@ -57,8 +64,10 @@ static struct kcp_gate call(enum kcp_model model, enum kcp_gate_form gate,
 static double apart(const double *a, const double *b, int n)
 {
     double d = 0, r = 0;
-    for (int e = 0; e < n; e++)
-        d += (a[e] - b[e]) * (a[e] - b[e]), r += b[e] * b[e];
+    for (int e = 0; e < n; e++) {
+        d += (a[e] - b[e]) * (a[e] - b[e]);
+        r += b[e] * b[e];
+    }
     return r > 0 ? sqrt(d / r) : sqrt(d);
 }
 
@@ -82,8 +91,10 @@ static void norm(int on, const double *in, const double *d, double *y, double *d
     for (int row = 0; row < QK; row += K)
         for (int i = 0; i < K; i++) {
             double complex z[K], s = 1e-6, loss = 0;
-            for (int p = 0; p < K; p++)
-                z[p] = in[row + p] + (p == i ? eps * I : 0), s += z[p] * z[p];
+            for (int p = 0; p < K; p++) {
+                z[p] = in[row + p] + (p == i ? eps * I : 0);
+                s += z[p] * z[p];
+            }
             const double complex r = on ? 1 / csqrt(s) : 1;
             for (int p = 0; p < K; p++)
                 loss += d[row + p] * z[p] * r;
@@ -104,7 +115,8 @@ static void gates(struct kcp_report *rep, const struct kcp_gate *a)
 {
     static double g[GATES], dx[GATES], dA[NS * HV], ddt[NS * HV * K];
     const int KG = a->KG, W = HV * KG;
-    memset(dA, 0, sizeof dA), memset(ddt, 0, sizeof ddt);
+    memset(dA, 0, sizeof dA);
+    memset(ddt, 0, sizeof ddt);
     for (int s = 0; s < NS; s++)
         for (int e = cu[s] * W; e < cu[s + 1] * W; e++) {
             const double A = x.A_log[e % W / KG], dt = x.dt[e % W];
@@ -115,7 +127,8 @@ static void gates(struct kcp_report *rep, const struct kcp_gate *a)
             ddt[s * W + e % W] +=
                 x.dg[e] * cimag(gate(a, x.g[e], A, dt + eps * I)) / eps;
         }
-    hold(rep, a, "g", x.gn, g, T * W), hold(rep, a, "dg_raw", x.xg, dx, T * W);
+    hold(rep, a, "g", x.gn, g, T * W);
+    hold(rep, a, "dg_raw", x.xg, dx, T * W);
     hold(rep, a, "dA_part", x.dA, dA, NS * HV);
     hold(rep, a, "ddt_part", x.ddt, ddt, NS * W);
 }
@@ -125,15 +138,19 @@ static void rest(struct kcp_report *rep, const struct kcp_gate *a)
     static double y[QK], dx[QK], b[BETA], db[BETA];
     const double s = a->beta_form == KCP_BETA_SIGMOID2 ? 2 : 1;
     norm(a->l2norm, x.q, x.dq, y, dx);
-    hold(rep, a, "q", x.qn, y, QK), hold(rep, a, "dq_raw", x.xq, dx, QK);
+    hold(rep, a, "q", x.qn, y, QK);
+    hold(rep, a, "dq_raw", x.xq, dx, QK);
     norm(a->l2norm, x.k, x.dk, y, dx);
-    hold(rep, a, "k", x.kn, y, QK), hold(rep, a, "dk_raw", x.xk, dx, QK);
+    hold(rep, a, "k", x.kn, y, QK);
+    hold(rep, a, "dk_raw", x.xk, dx, QK);
     for (int e = 0; e < BETA; e++) {
         const double complex z = x.beta[e] + eps * I;
         const double complex f = a->beta_form == KCP_BETA_RAW ? z : s * sigmoid(z);
-        b[e] = creal(f), db[e] = x.dbeta[e] * cimag(f) / eps;
+        b[e] = creal(f);
+        db[e] = x.dbeta[e] * cimag(f) / eps;
     }
-    hold(rep, a, "beta", x.bn, b, BETA), hold(rep, a, "dbeta_raw", x.xbeta, db, BETA);
+    hold(rep, a, "beta", x.bn, b, BETA);
+    hold(rep, a, "dbeta_raw", x.xbeta, db, BETA);
 }
 
 static int complex_step(struct kcp_report *rep)
@@ -201,12 +218,13 @@ static int absent(struct kcp_report *rep)
         for (int pass = KCP_FORWARD; pass <= KCP_BACKWARD; pass++) {
             struct kcp_gate a = call(KCP_KDA, form, 0, 1);
             draw();
-            memset(x.A_log, 0, sizeof x.A_log), memset(x.dt, 0, sizeof x.dt);
+            memset(x.A_log, 0, sizeof x.A_log);
+            memset(x.dt, 0, sizeof x.dt);
             a.pass = pass;
             if ((status = ref_gate(&a)))
                 return status;
-            a.A_log = a.dt_bias = NULL, a.dA_part = a.ddt_part = NULL;
-            a.g = g, a.dg_raw = xg;
+            a.A_log = a.dt_bias = NULL; a.dA_part = a.ddt_part = NULL;
+            a.g = g; a.dg_raw = xg;
             if ((status = ref_gate(&a)))
                 return status;
             EXPECT(rep, pass || !memcmp(g, x.gn, sizeof g), "form %d: NULL is not 0",

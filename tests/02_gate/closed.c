@@ -46,8 +46,10 @@ static int run(struct layer *x, enum kcp_model model)
         .o = x->o, .v_new = x->v_new, .h = x->h, .h_out = x->ht };
     struct kcp_step step = { .cu_seqlens = seq, .q = x->qn, .k = x->kn, .v = x->v,
         .g = x->g, .beta = x->beta, .o = x->want_o, .ht = x->want_ht };
-    memcpy(&gate, &call, sizeof call), memcpy(&wy, &call, sizeof call);
-    memcpy(&chunk, &call, sizeof call), memcpy(&step, &call, sizeof call);
+    memcpy(&gate, &call, sizeof call);
+    memcpy(&wy, &call, sizeof call);
+    memcpy(&chunk, &call, sizeof call);
+    memcpy(&step, &call, sizeof call);
     if ((status = ref_gate(&gate)) || (status = ref_wy(&wy)) ||
         (status = ref_chunk(&chunk)))
         return status;
@@ -66,8 +68,10 @@ static int closed(struct kcp_report *rep)
             return status;
         double err = 0, all = 0;
         const double *got = &x.o[0][0][0], *want = &x.want_o[0][0][0];
-        for (int e = 0; e < T * HV * V; e++)
-            err += pow(got[e] - want[e], 2), all += pow(want[e], 2);
+        for (int e = 0; e < T * HV * V; e++) {
+            err += pow(got[e] - want[e], 2);
+            all += pow(want[e], 2);
+        }
         EXPECT(rep, sqrt(err / all) <= 1e-11, "%s: o differs by %g with some gates %g",
                j % 2 ? "GDN" : "KDA", sqrt(err / all), far[j / 2]);
     }

@@ -25,6 +25,11 @@ static double gate_of(const struct kcp_gate *a, double x, double A, double dt)
     return a->gate == KCP_GATE_BOUNDED ? a->lower_bound * sig(exp(A) * y) : x;
 }
 
+static double beta_scale(const struct kcp_gate *a, int flags)
+{
+    return a->beta_form == KCP_BETA_SIGMOID2 && !(flags & HALF_BETA) ? 2 : 1;
+}
+
 static void norm_rows(const struct kcp_gate *a, int flags, const double *x, double *y,
                       double *rstd)
 {
@@ -62,11 +67,13 @@ static void forward(const struct kcp_gate *a, int flags)
     for (int s = 0; s < a->NS; s++)
         for (int64_t t = cu[s]; t < cu[s + 1]; t++)
             for (int n = 0; n < HV; n++) {
+                const int head = flags & HEAD_0 ? 0 : n;
                 for (int i = 0; i < KG; i++) {
                     const int64_t at = (t * HV + n) * KG + i, j = n * KG + i;
                     const int64_t in = flags & NO_RESTART ? t : t - cu[s];
-                    g[at] = gate_of(a, x[at], A_log ? A_log[flags & HEAD_0 ? 0 : n] : 0,
-                                    dt && !(flags & NO_BIAS) ? dt[j] : 0);
+                    const double A = A_log ? A_log[head] : 0;
+                    const double d = dt && !(flags & NO_BIAS) ? dt[j] : 0;
+                    g[at] = gate_of(a, x[at], A, d);
                     const int fresh = flags & NO_CHUNK ? in == 0 : in % a->C == 0;
                     const double now = g[at] * unit * (flags & TWICE ? unit : 1);
                     const double last = fresh ? 0 : G[at - HV * KG];
@@ -75,9 +82,8 @@ static void forward(const struct kcp_gate *a, int flags)
                         G[at] = fresh ? 0 : last + g[at - HV * KG] * unit;
                 }
                 const double y = sig(b[t * HV + n]);
-                beta[t * HV + n] = a->beta_form == KCP_BETA_RAW ? b[t * HV + n]
-                    : a->beta_form == KCP_BETA_SIGMOID2 && !(flags & HALF_BETA)
-                          ? 2 * y : y;
+                beta[t * HV + n] = beta_scale(a, flags) * y;
+                if (a->beta_form == KCP_BETA_RAW) beta[t * HV + n] = b[t * HV + n];
             }
     if (flags & ONE_NAN && a->T) G[a->T * HV * KG - 1] = NAN;
 }
@@ -96,9 +102,10 @@ static void backward(const struct kcp_gate *a, int flags)
         for (int64_t t = cu[s]; t < cu[s + 1]; t++)
             for (int n = 0; n < HV; n++) {
                 const int row = flags & WHOLE_SUM ? 0 : s;
+                const int head = flags & HEAD_0 ? 0 : n;
                 for (int i = 0; i < KG; i++) {
                     const int64_t at = (t * HV + n) * KG + i, j = n * KG + i;
-                    const double A = A_log ? A_log[flags & HEAD_0 ? 0 : n] : 0;
+                    const double A = A_log ? A_log[head] : 0;
                     const double d = dt && !(flags & NO_BIAS) ? dt[j] : 0;
                     const double y = x[at] + d;
                     double add = 0;
@@ -117,10 +124,9 @@ static void backward(const struct kcp_gate *a, int flags)
                         ddt[(row * HV + n) * KG + i] += dx[at];
                 }
                 const double y = b[t * HV + n];
-                draw[t * HV + n] = db[t * HV + n] * (a->beta_form == KCP_BETA_RAW ? 1
-                    : (a->beta_form == KCP_BETA_SIGMOID2 && !(flags & HALF_BETA)
-                           ? 2 : 1) *
-                      sig(y) * sig(-y));
+                const double slope = beta_scale(a, flags) * sig(y) * sig(-y);
+                draw[t * HV + n] = db[t * HV + n];
+                if (a->beta_form != KCP_BETA_RAW) draw[t * HV + n] *= slope;
             }
 }
 

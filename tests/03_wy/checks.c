@@ -64,8 +64,8 @@ static void triangles(struct kcp_report *rep, const struct front *x, double gate
     int outside = 0;
     for (int64_t t = 0; t < x->c.T; t++)
         for (int n = 0; n < HV; n++) {
-            const int m = n / (HV / H), s = t < x->cu[1] ? 0 : t < x->cu[2] ? 1
-                                          : t < x->cu[3] ? 2 : 3;
+            const int m = n / (HV / H);
+            const int s = (t >= x->cu[1]) + (t >= x->cu[2]) + (t >= x->cu[3]);
             const int row = (int)(t - x->cu[s]) % C;
             const double *Aqk = x->Aqk + (t * HV + n) * C, *A = x->A + (t * HV + n) * C;
             long double sum[256] = { 0 };
@@ -134,7 +134,8 @@ static int gdn_is_kda(struct kcp_report *rep)
                    "gate %g: Aqk, A, u, w differ by %g %g %g %g", gates[j], Aqk, A, u,
                    w);
         }
-        front_free(&x), front_free(&y);
+        front_free(&x);
+        front_free(&y);
     }
     return status;
 }

@@ -51,9 +51,10 @@ static void scores(const struct kcp_wy *a, struct cut x, int flags, double *L)
                 qk += q[ti][x.m][p] * k[tj][x.m][p] * D;
                 kk += k[ti][x.m][p] * k[tj][x.m][p] * D;
             }
-            const double b = flags & NO_BETA ? 1 : beta[flags & BETA_J ? tj : ti][x.n];
-            Aqk[ti][x.n][j] = j < i + !(flags & NO_DIAGONAL)
-                ? qk * (flags & NO_SCALE ? 1 : a->scale) : 0;
+            const int64_t tb = flags & BETA_J ? tj : ti;
+            const double b = flags & NO_BETA ? 1 : beta[tb][x.n];
+            const double scale = flags & NO_SCALE ? 1 : a->scale;
+            Aqk[ti][x.n][j] = j < i + !(flags & NO_DIAGONAL) ? qk * scale : 0;
             L[i * C + j] = j < i + !!(flags & WITH_DIAGONAL) ? b * kk : 0;
         }
 }
@@ -95,9 +96,10 @@ static void rest(const struct kcp_wy *a, struct cut x, int flags)
             const int64_t s = x.t0 + j;
             const double Ab = A[t][x.n][j] * beta[s][x.n];
             for (int v = 0; v < V; v++) u[t][x.n][v] += Ab * val[s][x.n][v];
-            for (int p = 0; p < K; p++)
-                w[t][x.n][p] += Ab * k[s][x.m][p] *
-                    (flags & W_UNGATED ? 1 : power(G[s][x.n][KG > 1 ? p : 0], flags));
+            for (int p = 0; p < K; p++) {
+                const double gate = power(G[s][x.n][KG > 1 ? p : 0], flags);
+                w[t][x.n][p] += Ab * k[s][x.m][p] * (flags & W_UNGATED ? 1 : gate);
+            }
         }
         for (int p = 0; p < K && a->model == KCP_KDA; p++) {
             const double g = G[t][x.n][KG > 1 ? p : 0];

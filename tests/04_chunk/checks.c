@@ -51,9 +51,10 @@ static int states(struct kcp_report *rep)
         }
         struct kcp_step a = { .cu_seqlens = cu };
         memcpy(&a, &x.c, sizeof x.c);
-        a.N = x.c.NC, a.q = x.q, a.k = x.k, a.v = x.v, a.g = x.g, a.beta = x.beta;
-        a.h0 = x.h, a.o = o, a.ht = ht;
-        status = status ? status : x.full ? KCP_NO_MEMORY : ref_step(&a);
+        a.N = x.c.NC; a.q = x.q; a.k = x.k; a.v = x.v; a.g = x.g; a.beta = x.beta;
+        a.h0 = x.h; a.o = o; a.ht = ht;
+        if (!status && x.full) status = KCP_NO_MEMORY;
+        if (!status) status = ref_step(&a);
         for (int c = 0; c < x.c.NC && !status; c++) {
             const int last = c + 1 == x.cn[x.sc[c] + 1];
             const double *next = last ? x.h_out + x.sc[c] * KV : x.h + (c + 1) * KV;
@@ -84,7 +85,8 @@ static int gdn_is_kda(struct kcp_report *rep)
             EXPECT(rep, o <= 1e-13 && v_new <= 1e-13,
                    "gate %g: o, v_new differ by %g %g", gates[j], o, v_new);
         }
-        front_free(&x), front_free(&y);
+        front_free(&x);
+        front_free(&y);
     }
     return status;
 }

@@ -117,8 +117,10 @@ static int survival(struct kcp_report *rep)
         struct stream s = stream_of(3, "survival");
         for (int t = 0; t < T; t++) {
             double size = 0;
-            for (int p = 0; p < K; p++)
-                k[t][p] = normal(&s), size += k[t][p] * k[t][p];
+            for (int p = 0; p < K; p++) {
+                k[t][p] = normal(&s);
+                size += k[t][p] * k[t][p];
+            }
             for (int p = 0; p < K; p++) {
                 const double g = j ? -fabs(normal(&s)) / T : -log1p(exp(-normal(&s)));
                 k[t][p] /= sqrt(size);
@@ -134,7 +136,8 @@ static int survival(struct kcp_report *rep)
             .qg = qg };
         struct kcp_affine f = { .cu = cu, .cn = cn, .sc = sc, .want = want, .kg = kg,
             .w = w, .u = u, .G = G, .map = map };
-        memcpy(&y, &call, sizeof call), memcpy(&f, &call, sizeof call);
+        memcpy(&y, &call, sizeof call);
+        memcpy(&f, &call, sizeof call);
         if ((status = ref_wy(&y)) || (status = ref_affine(&f)))
             return status;
         alive[j] = 0;

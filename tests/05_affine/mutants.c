@@ -42,8 +42,10 @@ static void chunk(const struct kcp_affine *a, struct cut x, int flags, double *M
     const int64_t last = x.t0 + x.rows - (flags & STALE_GATE && x.rows > 1 ? 2 : 1);
     memset(Mc, 0, sizeof *Mc * K * K);
     memset(hc, 0, sizeof *hc * K * V);
-    for (int i = 0; i < K; i++)
-        decay[i] = flags & NO_DECAY ? 1 : exp2(G[last][x.n][a->KG > 1 ? i : 0]);
+    for (int i = 0; i < K; i++) {
+        const double own = exp2(G[last][x.n][a->KG > 1 ? i : 0]);
+        decay[i] = flags & NO_DECAY ? 1 : own;
+    }
     for (int64_t t = x.t0; t < x.t0 + x.rows; t++)
         for (int i = 0; i < K; i++) {
             const double kg = key(a, x, t, i, flags);
@@ -59,7 +61,8 @@ static void chunk(const struct kcp_affine *a, struct cut x, int flags, double *M
     for (int i = 0; i < K && flags & TURNED; i++)
         for (int p = 0; p < i; p++) {
             const double y = Mc[i * K + p];
-            Mc[i * K + p] = Mc[p * K + i], Mc[p * K + i] = y;
+            Mc[i * K + p] = Mc[p * K + i];
+            Mc[p * K + i] = y;
         }
 }
 
@@ -86,9 +89,11 @@ static void stretch(const struct kcp_affine *a, int s, int n, int flags, double 
     const int chunks = (cu[s + 1] - cu[s] + a->C - 1) / a->C;
     const int m = flags & WRONG_HEAD ? n % a->H : n / (a->HV / a->H);
     for (int i = 0; i < K; i++)
-        for (int j = 0; j < W; j++)
-            X[i * W + j] = j >= V ? j - V == i
-                : h ? h[((size_t)s * a->HV + n) * K * V + i * V + j] : 0;
+        for (int j = 0; j < W; j++) {
+            X[i * W + j] = j - V == i;
+            if (h && j < V)
+                X[i * W + j] = h[((size_t)s * a->HV + n) * K * V + i * V + j];
+        }
     for (int c = flags & LAST_CHUNK ? chunks - 1 : 0; c < chunks; c++) {
         const int at = flags & IN_REVERSE ? chunks - 1 - c : c;
         const int64_t t0 = cu[s] + (int64_t)at * a->C, left = cu[s + 1] - t0;

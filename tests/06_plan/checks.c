@@ -104,7 +104,8 @@ static const char *wrong_context(const struct kcp_plan *p, const struct asked *a
             NEED(++c < x->NC && x->sc[c] == s);
         if (t0 == 0 || k->n[t] != k->n[t - 1])
             NEED(++m < x->n_local && x->cu_seqlens[m] == t0 && x->seq[m] == k->n[t]);
-        first = first < 0 ? k->n[t] : first, last = k->n[t];
+        first = first < 0 ? k->n[t] : first;
+        last = k->n[t];
         t0++;
     }
     NEED(x->NS == s + 1 && x->NC == c + 1 && x->n_local == m + 1);
@@ -202,7 +203,8 @@ static int brute_force(struct kcp_report *rep)
         struct asked a = { .N = 1 + (int)(uniform(&s) * MAX_N), .Wc = trial % 6 };
         struct kcp_plan *p;
         const int longest = 1 + (int)(uniform(&s) * (MOST - 1) / a.N);
-        a.R = 1 + (int)(uniform(&s) * MAX_R), a.C = 1 + (int)(uniform(&s) * 9);
+        a.R = 1 + (int)(uniform(&s) * MAX_R);
+        a.C = 1 + (int)(uniform(&s) * 9);
         a.L = trial % 2 * (int64_t)(1 + uniform(&s) * 20);
         a.by_default = trial % 3 == 0;
         for (int n = 0; n < a.N; n++)

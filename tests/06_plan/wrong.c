@@ -100,8 +100,10 @@ static void rank_end_is_last(struct kcp_plan *p)
 static void canonical_from_the_rank(struct kcp_plan *p)     /* not from the sequence */
 {
     for (int j = 1; p->L && j < p->S; j++)
-        if (p->seg[j].n == p->seg[j - 1].n && p->seg[j].end - p->seg[j].begin < p->L)
-            p->seg[j].begin++, p->seg[j - 1].end++;
+        if (p->seg[j].n == p->seg[j - 1].n && p->seg[j].end - p->seg[j].begin < p->L) {
+            p->seg[j].begin++;
+            p->seg[j - 1].end++;
+        }
 }
 
 static void local_numbers_for_global(struct kcp_plan *p)

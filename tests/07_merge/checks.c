@@ -31,7 +31,8 @@ static struct kcp_plan *draw_plan(struct stream *s, int R, int64_t L)
     for (int r = 1; r < R; r++)                          /* in order */
         for (int j = r; j > 1 && cuts[j] < cuts[j - 1]; j--) {
             const int64_t t = cuts[j];
-            cuts[j] = cuts[j - 1], cuts[j - 1] = t;
+            cuts[j] = cuts[j - 1];
+            cuts[j - 1] = t;
         }
     return kcp_plan_make(&plan, N, cu, R, merge_pick(s, 4) ? cuts : NULL, L, 4, 0, NULL)
         ? NULL : plan;
@@ -119,7 +120,9 @@ int merge_body(struct kcp_comm *comm, void *arg)
     double *maps = malloc(sizeof(double) * (x->NS * MAP + x->NS * STATE + work + 1));
     if (!maps)
         return KCP_NO_MEMORY;
-    e.maps = maps, e.states = maps + x->NS * MAP, e.work = maps + x->NS * (MAP + STATE);
+    e.maps = maps;
+    e.states = maps + x->NS * MAP;
+    e.work = maps + x->NS * (MAP + STATE);
     if (a->reuse_M)
         e.kept = a->kept[comm->r];
     for (size_t i = 0; i < x->NS * STATE + work; i++)
@@ -161,10 +164,11 @@ static struct kcp_traffic table(const struct whole *a, int r)
         after += seg[j + step].rank != seg[j].rank;
     if (!p->crossing)
         return t;
-    const int B = a->blocks < 1 ? 4 : a->blocks < V ? a->blocks : V;
+    const int asked = a->blocks < V ? a->blocks : V;
+    const int B = a->blocks < 1 ? 4 : asked;
     if (a->form == KCP_ALL_GATHER) {
         const int bytes = a->reuse_M && a->backward ? STATE * 8 : MAP * 8;
-        t.bytes = (R - 1) * (int64_t)bytes, t.collectives = 1;     /* classic only */
+        t.bytes = (R - 1) * (int64_t)bytes; t.collectives = 1;     /* classic only */
     } else if (a->form == KCP_SCAN) {
         while ((1 << t.messages) <= after)
             t.messages++;
@@ -224,7 +228,7 @@ static int forms(struct kcp_report *rep)
         for (int form = KCP_ALL_GATHER; form <= KCP_SCAN; form++) {
             const struct kcp_exchange e = { .form = form, .HV = HV, .K = K, .V = V,
                                             .plan = a->plan, .ops = &ref_mapops };
-            a->form = form, a->reuse_M = 0;
+            a->form = form; a->reuse_M = 0;
             for (a->backward = 0; a->backward < 2; a->backward++)
                 compare(rep, a);
             for (int r = 0; r < R; r++)
@@ -232,8 +236,10 @@ static int forms(struct kcp_report *rep)
             a->reuse_M = form == KCP_ALL_GATHER;
             for (a->backward = 0; a->backward < 2 && a->reuse_M; a->backward++)
                 compare(rep, a);
-            for (int r = 0; r < R; r++)
-                free(a->kept[r]), a->kept[r] = NULL;
+            for (int r = 0; r < R; r++) {
+                free(a->kept[r]);
+                a->kept[r] = NULL;
+            }
         }
         kcp_plan_free(a->plan);
     }

@@ -23,7 +23,7 @@ static int counted_body(struct kcp_comm *comm, void *arg)
 {
     products = multiply_adds = 0;
     const int err = merge_body(comm, arg);
-    seen[comm->r][0] = products, seen[comm->r][1] = multiply_adds;
+    seen[comm->r][0] = products; seen[comm->r][1] = multiply_adds;
     return err;
 }
 
@@ -56,7 +56,7 @@ static int counts(struct kcp_report *rep)
     struct whole *a = calloc(1, sizeof *a);
     if (!a) return KCP_NO_MEMORY;
     ops.apply = counted_apply;
-    a->ops = &ops, a->form = KCP_ALL_GATHER;
+    a->ops = &ops; a->form = KCP_ALL_GATHER;
     for (int R = 2; R <= MAX_R; R++)
         count(rep, a, R);
     free(a);

@@ -33,7 +33,7 @@ static double M_of(const struct kcp_merge *a, int f, int j, int n, int i, int p)
     const int turned = (a->pass == KCP_BACKWARD) != !!(f & TURNED);
     const int at = f & M_BEFORE_H ? 0 : V;
     if (f & NEXT_M)
-        j += a->pass == KCP_BACKWARD ? (j > range[0] ? -1 : 0) : (j + 1 < range[1]);
+        j += a->pass == KCP_BACKWARD ? -(j > range[0]) : j + 1 < range[1];
     if (f & WRONG_HEAD)
         n = n / (HV / a->H);
     const double M = turned ? map[j][n][p][at + i] : map[j][n][i][at + p];
@@ -50,7 +50,8 @@ static int mutate(void *args, int f)
 
     if (!next)
         return KCP_NO_MEMORY;
-    back = f & FORWARD_ONLY ? 0 : f & OUTWARD ? !back : back;
+    if (f & OUTWARD) back = !back;
+    if (f & FORWARD_ONLY) back = 0;
     for (int n = 0; n < HV && j0 >= j1 && !(f & (NOT_ZERO | NOTHING)); n++)
         memset(S[n], 0, sizeof S[n]);
     if (f & ONE_LESS && j1 - j0 > 1)
@@ -63,8 +64,8 @@ static int mutate(void *args, int f)
         for (int n = 0; n < HV; n++) {
             for (int i = 0; i < K; i++)
                 for (int v = 0; v < V; v++) {
-                    next[i][v] = f & H_ONCE && !first ? 0
-                        : map[j][n][i][(f & M_BEFORE_H ? K : 0) + v];
+                    const double h = map[j][n][i][(f & M_BEFORE_H ? K : 0) + v];
+                    next[i][v] = f & H_ONCE && !first ? 0 : h;
                     for (int p = 0; p < last_row && !first && !(f & NO_M); p++)
                         next[i][v] += M_of(a, f, j, n, i, p) * S[n][p][v];
                     for (int p = 0; p < K && first && f & FIRST_TWICE; p++)

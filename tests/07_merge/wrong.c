@@ -95,7 +95,7 @@ static int middle(struct kcp_report *rep)
     struct whole *a = calloc(1, sizeof *a);
     if (!a || kcp_plan_make(&a->plan, 1, cu, 6, NULL, 0, 4, 0, NULL))
         return KCP_NO_MEMORY;
-    a->ops = &ref_mapops, a->bad_ops = &refuses, a->bad_rank = 3;
+    a->ops = &ref_mapops; a->bad_ops = &refuses; a->bad_rank = 3;
     for (int form = KCP_ALL_GATHER; form <= KCP_SCAN; form++) {
         char why[200] = "";
         const double t = seconds();

@@ -55,12 +55,12 @@ static int body(struct kcp_comm *comm, void *arg)
     const size_t gate = sizeof(double) * HV * a->call.KG;
     struct kcp_forward f = { 0 };
     memcpy(&f, &a->call, sizeof a->call);
-    f.T = n, f.NS = x->NS, f.NC = x->NC, f.R = a->plan->R, f.r = comm->r;
-    f.plan = a->plan, f.comm = comm, f.ops = &ref_mapops;
-    f.cu = x->cu, f.cn = x->cn, f.sc = x->sc, f.h0 = a->h0, f.ht = a->ht;
+    f.T = n; f.NS = x->NS; f.NC = x->NC; f.R = a->plan->R; f.r = comm->r;
+    f.plan = a->plan; f.comm = comm; f.ops = &ref_mapops;
+    f.cu = x->cu; f.cn = x->cn; f.sc = x->sc; f.h0 = a->h0; f.ht = a->ht;
     f.q_raw = mine(a->q, t, n, sizeof a->q[0]);
     f.k_raw = mine(a->k, t, n, sizeof a->k[0]);
-    f.v = mine(a->v, t, n, sizeof a->v[0]), f.g_raw = mine(a->g, t, n, gate);
+    f.v = mine(a->v, t, n, sizeof a->v[0]); f.g_raw = mine(a->g, t, n, gate);
     f.beta_raw = mine(a->beta, t, n, sizeof a->beta[0]);
     f.o = mine(a->o, t, n, sizeof a->o[0]);
     int err = f.q_raw && f.k_raw && f.v && f.g_raw && f.beta_raw && f.o ? KCP_OK
@@ -71,8 +71,8 @@ static int body(struct kcp_comm *comm, void *arg)
         .K = K, .V = V, .plan = a->plan, .comm = comm, .ops = &ref_mapops };
     a->traffic[comm->r] = comm->traffic;
     a->formula[comm->r] = kcp_exchange_formula(&e);
-    free((void *)f.q_raw), free((void *)f.k_raw), free((void *)f.v), free(f.o);
-    free((void *)f.g_raw), free((void *)f.beta_raw);
+    free((void *)f.q_raw); free((void *)f.k_raw); free((void *)f.v); free(f.o);
+    free((void *)f.g_raw); free((void *)f.beta_raw);
     return err;
 }
 
@@ -133,7 +133,7 @@ static int canonical(struct kcp_report *rep)
             }
         run(rep, a, 8, NULL, 24, KCP_SCAN);              /* no promise of bits here */
         EXPECT(rep, apart(a, one) < 1e-13, "scan apart by %.1e", apart(a, one));
-        free(a), free(one);
+        free(a); free(one);
     }
     return KCP_OK;
 }
@@ -155,7 +155,7 @@ static int forms(struct kcp_report *rep)
                 EXPECT(rep, apart(a, one) < 1e-13, "model %d form %d R %d apart %.1e",
                        model, form, R, apart(a, one));
             }
-        free(a), free(one), free(twice);
+        free(a); free(one); free(twice);
     }
     return KCP_OK;
 }
@@ -175,7 +175,7 @@ static int silence(struct kcp_report *rep)
                               a->traffic[r].collectives), "form %d rank %d", form, r);
             EXPECT(rep, apart(a, one) < 1e-13, "apart by %.1e", apart(a, one));
         }
-    free(a), free(one);
+    free(a); free(one);
     return KCP_OK;
 }
 
@@ -185,8 +185,8 @@ static int disagrees(struct kcp_comm *comm, void *arg)
     struct layer *a = arg;
     struct kcp_forward f = { 0 };
     memcpy(&f, &a->call, sizeof a->call);
-    f.r = comm->r, f.R = 3, f.comm = comm, f.plan = a->plan;
-    f.NS = a->plan->ctx[comm->r].NS, f.NC = -1;
+    f.r = comm->r; f.R = 3; f.comm = comm; f.plan = a->plan;
+    f.NS = a->plan->ctx[comm->r].NS; f.NC = -1;
     return comm->r == 1 ? ref_forward(&f) : comm->barrier(comm, NULL);
 }
 

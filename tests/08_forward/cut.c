@@ -41,7 +41,7 @@ static void chunk(const struct fore *x, int n, int64_t t0, int64_t t1, int c0, i
     for (int i = 0; i < K; i++)
         for (int v = c0; v < c1; v++) {
             const int done = f & DECAY_FIRST || (f & M_DECAY && v >= V);
-            X[i][v] *= done ? 1 : exp2(G[by][n][KG == 1 ? 0 : i]);
+            if (!done) X[i][v] *= exp2(G[by][n][KG == 1 ? 0 : i]);
             for (int64_t t = t0; t < t1; t++)
                 X[i][v] += key(x, t, t1 - 1, n, i) * v_new[t - t0][v];
         }

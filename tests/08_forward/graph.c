@@ -44,7 +44,7 @@ static int fill_pair(struct pair *x, const struct kcase *k, const struct kcp_pla
         t->call = call_of(s, k, p, 0, (enum kcp_pass)i);
         kcp_layer_call(&x->layer, &t->call, p, NULL);
         t->call.stream = x->stream;
-        t->plan = p, t->mem = device_memory(), t->ranks = 1;
+        t->plan = p; t->mem = device_memory(); t->ranks = 1;
         t->storage = x->layer.storage;
         err = rank_args_fill(t, s, &e->in, &e->want);
     }
@@ -66,7 +66,8 @@ static int open_pair(struct pair *x, const struct kcase *k, const struct kcp_pla
     const size_t b = kcp_layer_backward_work(&x->layer, back(x));
     x->work = m->alloc(f > b ? f : b);
     fore(x)->work = back(x)->work = x->work;
-    fore(x)->work_bytes = f, back(x)->work_bytes = b;
+    fore(x)->work_bytes = f;
+    back(x)->work_bytes = b;
     return x->saved && x->work ? KCP_OK : KCP_NO_MEMORY;
 }
 
@@ -140,7 +141,8 @@ static int replay(struct kcp_report *rep, const struct pair *direct, struct pair
         if (!err) err = collect(x, why, sizeof why);
         if (!err) compare(rep, direct, x, what, i);
     }
-    cudaGraphExecDestroy(exec), cudaGraphDestroy(graph);
+    cudaGraphExecDestroy(exec);
+    cudaGraphDestroy(graph);
     return err;
 }
 
@@ -158,7 +160,8 @@ static int one(struct kcp_report *rep, const struct kcp_layer *layer, const char
     if (!err) err = collect(&direct, why, sizeof why);
     if (!err) err = replay(rep, &direct, &again, what);
     EXPECT(rep, !err, "%s: status %d %s", what, err, why);
-    close_pair(&direct), close_pair(&again);
+    close_pair(&direct);
+    close_pair(&again);
     kcp_plan_free(p);
     return KCP_OK;
 }
@@ -174,7 +177,10 @@ static int graph(struct kcp_report *rep)
     const struct kcp_variant *v[256];
     const int n = kcp_variants("08_forward", NULL, v, 256);
     struct kcp_layer layer;
-    if (!device_memory()) return printf("  (no GPU here: no graph)\n"), KCP_NA;
+    if (!device_memory()) {
+        printf("  (no GPU here: no graph)\n");
+        return KCP_NA;
+    }
     for (int i = 0; i < n; i++) {
         if (v[i]->where != KCP_DEVICE ||
             kcp_layer_gpu(&layer, v[i]->storage, v[i]->name, NULL, 0)) continue;
@@ -188,7 +194,8 @@ static int graph(struct kcp_report *rep)
 #else
 static int graph(struct kcp_report *rep)
 {
-    return printf("  (built without CUDA: no graph)\n"), KCP_NA;
+    printf("  (built without CUDA: no graph)\n");
+    return KCP_NA;
 }
 #endif
 

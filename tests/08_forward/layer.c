@@ -54,7 +54,8 @@ static void fill(struct arrays *a, struct kcp_comm *comm, struct kcp_forward *f,
         .k_raw = a->k[t], .v = a->v[t], .g_raw = a->g[t], .beta_raw = a->beta[t],
         .h0 = a->h0, .do_ = a->do_[t], .dq_raw = y->dq[t], .dk_raw = y->dk[t],
         .dv = y->dv[t], .dg_raw = y->dg[t], .dbeta_raw = y->dbeta[t], .dh0 = y->dh0 };
-    memcpy(f, &c, sizeof c), memcpy(b, &c, sizeof c);
+    memcpy(f, &c, sizeof c);
+    memcpy(b, &c, sizeof c);
     f->saved_bytes = b->saved_bytes = kcp_layer_saved(&a->layer, &c);
     b->saved = f->saved = malloc(f->saved_bytes);
 }
@@ -70,7 +71,7 @@ static int body(struct kcp_comm *comm, void *arg)
     fill(a, comm, &f, &b);
     struct kcp_conv c = { .cu = f.cu, .cn = f.cn, .sc = f.sc, .weight = a->weight };
     memcpy(&c, &f, sizeof(struct kcp_call));
-    c.D = K, c.Wc = 4, c.x = a->x[a->plan->ctx[comm->r].begin];
+    c.D = K; c.Wc = 4; c.x = a->x[a->plan->ctx[comm->r].begin];
     c.y = a->got[a->by_layer].y[a->plan->ctx[comm->r].begin];
     const int me = comm->r == comm->R - 1;
     if (me && a->spoil == NO_ARRAY) f.beta_raw = NULL;
@@ -78,8 +79,8 @@ static int body(struct kcp_comm *comm, void *arg)
     if (me && a->spoil == OTHER_T) f.T++;
     if (me && a->spoil == OTHERS_BLOCK) b.HV = H;
     if (me && a->spoil == NO_PLAN) f.plan = NULL;
-    int err = !f.saved ? KCP_NO_MEMORY : a->by_layer ? kcp_layer_forward(l, &f)
-                                                     : ref_forward(&f);
+    int err = f.saved ? KCP_OK : KCP_NO_MEMORY;
+    if (!err) err = a->by_layer ? kcp_layer_forward(l, &f) : ref_forward(&f);
     if (!err) err = a->by_layer ? kcp_layer_backward(l, &b) : ref_backward(&b);
     if (!err) err = a->by_layer ? kcp_layer_conv(l, &c) : ref_conv(&c);
     free(f.saved);

@@ -21,7 +21,7 @@ static double *room(struct fore *x, int64_t n)
 #define STAGE(type, name)                                                             \
     struct type name = { 0 };                                                         \
     memcpy(&name, x->a, sizeof(struct kcp_call));                                     \
-    name.cu = x->a->cu, name.cn = x->a->cn, name.sc = x->a->sc
+    name.cu = x->a->cu; name.cn = x->a->cn; name.sc = x->a->sc
 
 static int local(struct fore *x)
 {
@@ -29,18 +29,18 @@ static int local(struct fore *x)
     const int64_t TH = a->T * a->H, TV = a->T * a->HV;
     STAGE(kcp_gate, gate);
     gate.pass = KCP_FORWARD;
-    gate.q_raw = a->q_raw, gate.k_raw = a->k_raw, gate.g_raw = a->g_raw;
-    gate.beta_raw = a->beta_raw, gate.A_log = a->A_log, gate.dt_bias = a->dt_bias;
-    gate.q = x->q = room(x, TH * a->K), gate.k = x->k = room(x, TH * a->K);
-    gate.rstd_q = room(x, TH), gate.rstd_k = room(x, TH);
+    gate.q_raw = a->q_raw; gate.k_raw = a->k_raw; gate.g_raw = a->g_raw;
+    gate.beta_raw = a->beta_raw; gate.A_log = a->A_log; gate.dt_bias = a->dt_bias;
+    gate.q = x->q = room(x, TH * a->K); gate.k = x->k = room(x, TH * a->K);
+    gate.rstd_q = room(x, TH); gate.rstd_k = room(x, TH);
     gate.beta = x->beta = room(x, TV);
-    gate.g = x->g = room(x, TV * a->KG), gate.G = x->G = room(x, TV * a->KG);
+    gate.g = x->g = room(x, TV * a->KG); gate.G = x->G = room(x, TV * a->KG);
 
     STAGE(kcp_wy, wy);
-    wy.q = x->q, wy.k = x->k, wy.v = a->v, wy.G = x->G, wy.beta = x->beta;
-    wy.Aqk = x->Aqk = room(x, TV * a->C), wy.A = room(x, TV * a->C);
-    wy.u = x->u = room(x, TV * a->V), wy.w = x->w = room(x, TV * a->K);
-    wy.kg = x->kg = room(x, TV * a->K), wy.qg = x->qg = room(x, TV * a->K);
+    wy.q = x->q; wy.k = x->k; wy.v = a->v; wy.G = x->G; wy.beta = x->beta;
+    wy.Aqk = x->Aqk = room(x, TV * a->C); wy.A = room(x, TV * a->C);
+    wy.u = x->u = room(x, TV * a->V); wy.w = x->w = room(x, TV * a->K);
+    wy.kg = x->kg = room(x, TV * a->K); wy.qg = x->qg = room(x, TV * a->K);
     if (a->model == KCP_GDN)
         wy.kg = wy.qg = NULL;
     if (x->f & OWN_SCALE)
@@ -92,9 +92,9 @@ static int program(struct fore *x)
     states(x, all, h_in, row);
 
     STAGE(kcp_chunk, c);
-    c.q = x->q, c.k = x->k, c.qg = x->qg, c.kg = x->kg, c.u = x->u, c.w = x->w;
-    c.Aqk = x->Aqk, c.G = x->G, c.h_in = h_in, c.o = a->o;
-    c.v_new = room(x, a->T * HV * V), c.h = room(x, a->NC * KV);
+    c.q = x->q; c.k = x->k; c.qg = x->qg; c.kg = x->kg; c.u = x->u; c.w = x->w;
+    c.Aqk = x->Aqk; c.G = x->G; c.h_in = h_in; c.o = a->o;
+    c.v_new = room(x, a->T * HV * V); c.h = room(x, a->NC * KV);
     c.h_out = room(x, a->NS * KV);
     if (x->f & OWN_SCALE)
         c.scale = 1 / sqrt(K);

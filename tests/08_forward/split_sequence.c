@@ -12,7 +12,7 @@ enum { P = 132, C = 64 };
 static int64_t length(int HV, int64_t a, int64_t b)
 {
     const int cu[] = { 0, (int)a, (int)(a + b) };
-    const struct kcp_context x = { .NS = b ? 2 : a ? 1 : 0, .cu = (int *)cu };
+    const struct kcp_context x = { .NS = b ? 2 : a > 0, .cu = (int *)cu };
     return kcp_strip_length(&x, HV, C, P);
 }
 
@@ -129,7 +129,8 @@ static int windows(struct kcp_report *rep)
             EXPECT(rep, kcp_window_begin(NC, ratio, n, j) == at && end > at &&
                    end - at <= before + 1, "%d chunks: window %d from %d to %d", NC, j,
                    at, end);
-            before = end - at, at = end;
+            before = end - at;
+            at = end;
         }
         EXPECT(rep, at == NC, "%d chunks: windows end at %d", NC, at);
         for (int m = 2; m <= 8 && n > 1; m++)

@@ -11,8 +11,8 @@ static double loss(struct small *x, const double *Aqk, const double *u, const do
     const int64_t vo = x->c.T * x->c.HV * x->c.V;
     const int64_t st = (int64_t)x->c.NS * x->c.HV * x->c.K * x->c.V;
     SMALL(kcp_chunk, c);
-    c.q = x->q, c.k = x->k, c.qg = x->qg, c.kg = x->kg, c.u = u, c.w = x->w;
-    c.Aqk = Aqk, c.G = x->G, c.h_in = h, c.o = x->o, c.v_new = x->dv, c.h = x->dh;
+    c.q = x->q; c.k = x->k; c.qg = x->qg; c.kg = x->kg; c.u = u; c.w = x->w;
+    c.Aqk = Aqk; c.G = x->G; c.h_in = h; c.o = x->o; c.v_new = x->dv; c.h = x->dh;
     c.h_out = x->h_out;
     return ref_chunk(&c) ? NAN : dot(x->dO, x->o, vo) + dot(x->dht, x->h_out, st);
 }
@@ -33,7 +33,8 @@ static void one(struct kcp_report *rep, struct small *x, const char *what)
 {
     const int64_t vo = x->c.T * x->c.HV * x->c.V, tri = x->c.T * x->c.HV * x->c.C;
     const int64_t st = (int64_t)x->c.NS * x->c.HV * x->c.K * x->c.V;
-    double *delta = small_room(x, tri > vo ? tri > st ? tri : st : vo > st ? vo : st);
+    const int64_t of_tokens = tri > vo ? tri : vo;
+    double *delta = small_room(x, of_tokens > st ? of_tokens : st);
     const double rest = loss(x, x->Aqk, x->u, x->h0);
     double got, want;
 

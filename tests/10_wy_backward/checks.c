@@ -16,9 +16,9 @@ static int adjoint(struct small *x, double *dq, double *dk, double *dv, double *
         cu[n] = x->cu[n];
     struct kcp_step a = { 0 };
     memcpy(&a, &x->c, sizeof(struct kcp_call));
-    a.pass = KCP_BACKWARD, a.cu_seqlens = cu, a.q = x->q, a.k = x->k, a.v = x->v;
-    a.g = x->g, a.beta = x->beta, a.h0 = x->h0, a.do_ = x->dO, a.dht = x->dht;
-    a.dq = dq, a.dk = dk, a.dv = dv, a.dg = dg, a.dbeta = dbeta, a.dh0 = dh0;
+    a.pass = KCP_BACKWARD; a.cu_seqlens = cu; a.q = x->q; a.k = x->k; a.v = x->v;
+    a.g = x->g; a.beta = x->beta; a.h0 = x->h0; a.do_ = x->dO; a.dht = x->dht;
+    a.dq = dq; a.dk = dk; a.dv = dv; a.dg = dg; a.dbeta = dbeta; a.dh0 = dh0;
     return ref_step(&a);
 }
 

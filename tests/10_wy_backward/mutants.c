@@ -36,7 +36,8 @@ struct cut {
 static double gate(const struct kcp_wy_backward *a, const struct cut *x, int i, int d)
 {
     const double (*G)[a->HV][a->KG] = a->G;
-    return i < 0 ? 0 : G[x->t0 + i][x->n][a->model == KCP_KDA ? d : 0];
+    if (i < 0) return 0;
+    return G[x->t0 + i][x->n][a->model == KCP_KDA ? d : 0];
 }
 
 static void states(const struct kcp_wy_backward *a, const struct cut *x)
@@ -84,7 +85,8 @@ static void through_A(const struct kcp_wy_backward *a, const struct cut *x)
                 x->dkgb[j * K + p] += A_ij * x->dw[i * K + p];
                 s += x->dw[i * K + p] * x->E[j * K + p] * k[x->t0 + j][x->m][p];
             }
-            x->dA[i * C + j] = i == j ? 0 : s * beta[x->t0 + (f & BETA_I ? i : j)][n];
+            const double b = beta[x->t0 + (f & BETA_I ? i : j)][n];
+            x->dA[i * C + j] = i == j ? 0 : s * b;
         }
     for (int i = 0; i < x->rows; i++)
         for (int j = 0; j < i; j++)
@@ -131,10 +133,14 @@ static double dG_row(const struct kcp_wy_backward *a, const struct cut *x, int i
     const double qd = q[t][x->m][d], kd = k[t][x->m][d], b = beta[t][x->n];
     const double ii = dAqk[t][x->n][i], dq1 = x->dq1[e], dk2 = x->dk2[e];
     double dq2 = x->dq2[e], dkt = x->dkt[e], dks = i < end ? x->dks[e] : 0, sum = dks;
-    if (f & DIAGONAL)
-        dq2 = bf16(dq2 + ii * kd), dkt = bf16(dkt + ii * qd);
-    if (f & LAST_ROW)
-        dks = bf16(x->dks[e]), sum = x->dks[e];
+    if (f & DIAGONAL) {
+        dq2 = bf16(dq2 + ii * kd);
+        dkt = bf16(dkt + ii * qd);
+    }
+    if (f & LAST_ROW) {
+        dks = bf16(x->dks[e]);
+        sum = x->dks[e];
+    }
     *last += f & NO_ROWS ? 0 : kd * sum;
     return qd * (dq1 + dq2) - kd * dks
          + kd * (b * (x->E[e] * x->dkgb[e] + dk2) - dkt);
@@ -184,7 +190,8 @@ static void gather(const struct kcp_wy_backward *a, const struct cut *x)
         for (int i = end; i >= 0; i--) {
             double *at = &dg[x->t0 + i][n][e];
             const double after = sum;
-            sum += *at, *at = (f & BASE_2 ? log(2) : 1) * (f & EXCLUSIVE ? after : sum);
+            sum += *at;
+            *at = (f & BASE_2 ? log(2) : 1) * (f & EXCLUSIVE ? after : sum);
         }
     }
 }
@@ -202,8 +209,10 @@ static int mutate(struct kcp_wy_backward *a, int flags)
         .dL = z + 2 * C * C };
     if (!p)
         return KCP_NO_MEMORY;
-    if (a->T > 0 && !(flags & NOTHING))
-        memset(a->dq, 0, qk), memset(a->dk, 0, qk);
+    if (a->T > 0 && !(flags & NOTHING)) {
+        memset(a->dq, 0, qk);
+        memset(a->dk, 0, qk);
+    }
     for (int j = 0; j < a->NS && !(flags & NOTHING); j++)
         for (int c = cn[j]; c < cn[j + 1]; c++)
             for (x.n = 0; x.n < a->HV; x.n++) {
@@ -212,8 +221,10 @@ static int mutate(struct kcp_wy_backward *a, int flags)
                 x.m = flags & WRONG_HEAD ? x.n % a->H : x.n / (a->HV / a->H);
                 x.c = flags & ONE_CHUNK && c > 0 ? c - 1 : c;
                 memset(p, 0, bytes);
-                states(a, &x), through_A(a, &x);
-                pairs(a, &x), gather(a, &x);
+                states(a, &x);
+                through_A(a, &x);
+                pairs(a, &x);
+                gather(a, &x);
             }
     free(p);
     return KCP_OK;

@@ -34,9 +34,14 @@ static int dw_turned(void *args)
     double *turned = z + zeros;
     if (!p) return KCP_NO_MEMORY;
     struct kcp_wy_backward x = *a;
-    x.dq = p, x.dk = p + a->T * a->H * K, x.dv = p + 2 * a->T * a->H * K;
-    x.dbeta = (double *)x.dv + TV * V, x.dg = (double *)x.dbeta + TV;
-    x.do_ = z, x.dAqk = z + TV * V, x.dh = z + TV * (V + a->C);
+    x.dq = p;
+    x.dk = p + a->T * a->H * K;
+    x.dv = p + 2 * a->T * a->H * K;
+    x.dbeta = (double *)x.dv + TV * V;
+    x.dg = (double *)x.dbeta + TV;
+    x.do_ = z;
+    x.dAqk = z + TV * V;
+    x.dh = z + TV * (V + a->C);
     for (int64_t b = 0; b < H; b++)
         for (int64_t e = 0; e < K * V; e++)
             turned[b * K * V + e] =

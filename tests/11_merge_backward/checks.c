@@ -47,7 +47,7 @@ static int one(struct kcp_report *rep, struct small *x, const char *what)
            what, err);
 
     SMALL(kcp_affine, f);
-    f.want = x->want, f.k = x->k, f.kg = x->kg, f.w = x->w, f.u = x->u, f.G = x->G;
+    f.want = x->want; f.k = x->k; f.kg = x->kg; f.w = x->w; f.u = x->u; f.G = x->G;
     f.map = map;
     if ((status = ref_affine(&f)))
         return status;
@@ -56,8 +56,8 @@ static int one(struct kcp_report *rep, struct small *x, const char *what)
            err);
 
     SMALL(kcp_merge_backward, m);
-    m.want = x->want, m.q = x->q, m.k = x->k, m.qg = x->qg, m.kg = x->kg, m.w = x->w;
-    m.G = x->G, m.do_ = x->dO, m.dv_local = x->dv_local, m.dmap = two, m.reuse_M = 1;
+    m.want = x->want; m.q = x->q; m.k = x->k; m.qg = x->qg; m.kg = x->kg; m.w = x->w;
+    m.G = x->G; m.do_ = x->dO; m.dv_local = x->dv_local; m.dmap = two; m.reuse_M = 1;
     if ((status = ref_merge_backward(&m)))
         return status;
     int touched = 0, differ = 0;

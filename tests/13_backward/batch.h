@@ -68,9 +68,13 @@ static inline double *draw(struct run *x)
     struct stream s = stream_of(13, "13_backward");
     for (int j = 0; p && j < INPUTS; j++) {
         x->in[j] = at;
-        for (int64_t e = 0; e < in_size(x, j); e++)
-            *at++ = j == G ? -5 + .5 * normal(&s) : j == BETA ? -1 + normal(&s)
-                  : j == A_LOG ? log(1 + uniform(&s)) : normal(&s);
+        for (int64_t e = 0; e < in_size(x, j); e++, at++)
+            switch (j) {
+            case G:     *at = -5 + .5 * normal(&s); break;
+            case BETA:  *at = -1 + normal(&s); break;
+            case A_LOG: *at = log(1 + uniform(&s)); break;
+            default:    *at = normal(&s);
+            }
     }
     return p;
 }
@@ -105,15 +109,20 @@ static inline int body(struct kcp_comm *comm, void *arg)
     int status = f.saved ? ref_forward(&f) : KCP_NO_MEMORY;
 
     memcpy(&b, &f, sizeof(struct kcp_call));
-    b.cu = f.cu, b.cn = f.cn, b.sc = f.sc, b.q_raw = f.q_raw, b.k_raw = f.k_raw;
-    b.v = f.v, b.g_raw = f.g_raw, b.beta_raw = f.beta_raw, b.A_log = f.A_log;
-    b.dt_bias = f.dt_bias, b.h0 = f.h0;
-    b.saved = f.saved, b.saved_bytes = f.saved_bytes;
-    b.do_ = x->in[DO] + t * HV * V, b.dht = x->in[DHT];
-    b.dq_raw = x->out[DQ] + t * H * K, b.dk_raw = x->out[DK] + t * H * K;
-    b.dv = x->out[DV] + t * HV * V, b.dg_raw = x->out[DG] + t * HV * w;
-    b.dbeta_raw = x->out[DBETA] + t * HV, b.dh0 = x->out[DH0];
-    b.dA_log = x->params + comm->r * HV * (1 + w), b.ddt_bias = (double *)b.dA_log + HV;
+    b.cu = f.cu; b.cn = f.cn; b.sc = f.sc; b.q_raw = f.q_raw; b.k_raw = f.k_raw;
+    b.v = f.v; b.g_raw = f.g_raw; b.beta_raw = f.beta_raw; b.A_log = f.A_log;
+    b.dt_bias = f.dt_bias; b.h0 = f.h0;
+    b.saved = f.saved; b.saved_bytes = f.saved_bytes;
+    b.do_ = x->in[DO] + t * HV * V;
+    b.dht = x->in[DHT];
+    b.dq_raw = x->out[DQ] + t * H * K;
+    b.dk_raw = x->out[DK] + t * H * K;
+    b.dv = x->out[DV] + t * HV * V;
+    b.dg_raw = x->out[DG] + t * HV * w;
+    b.dbeta_raw = x->out[DBETA] + t * HV;
+    b.dh0 = x->out[DH0];
+    b.dA_log = x->params + comm->r * HV * (1 + w);
+    b.ddt_bias = (double *)b.dA_log + HV;
     if (f.saved && x->spoil == comm->r + 1)
         memcpy(((struct kcp_saved *)f.saved)->writer, "someone", 8);
     comm->traffic = (struct kcp_traffic){ 0 };

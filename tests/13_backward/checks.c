@@ -20,8 +20,10 @@ static double apart(const struct run *a, const struct run *b, int *worst)
             r += b->out[j][e] * b->out[j][e];
         }
         const double err = r > 0 ? sqrt(d / r) : NAN;
-        if (!(err <= most))
-            most = err, *worst = j;
+        if (!(err <= most)) {
+            most = err;
+            *worst = j;
+        }
     }
     return most;
 }
@@ -73,13 +75,13 @@ static int cut_anyhow(struct kcp_report *rep, struct run x, const struct run *on
     int status = KCP_OK;
     for (int form = 0; form < 4 && !status; form++)
         for (int R = 2; R <= MOST && !status; R += R < 5 ? 1 : 7) {
-            x.form = form, x.R = R, x.cuts = NULL;
+            x.form = form; x.R = R; x.cuts = NULL;
             status = hold(rep, x, one, 1e-12, "even cuts against one rank");
         }
     for (int form = 0; form < 4 && !status; form++) {
-        x.form = form, x.R = 7, x.cuts = uneven;
+        x.form = form; x.R = 7; x.cuts = uneven;
         status = hold(rep, x, one, 1e-12, "uneven cuts, an empty rank");
-        x.R = 6, x.cuts = late;
+        x.R = 6; x.cuts = late;
         status = status ? status : hold(rep, x, one, 1e-12, "empty ranks at both ends");
     }
     return status;
@@ -99,10 +101,10 @@ static int cut_canonically(struct kcp_report *rep, struct run x, const struct ru
     int status = KCP_OK;
     for (int form = KCP_ALL_GATHER; form <= KCP_PIPELINE && !status; form++)
         for (int j = 0; j < 5 && !status; j++) {
-            x.form = form, x.R = R[j];
+            x.form = form; x.R = R[j];
             status = hold(rep, x, one, -1, "canonical segments");
         }
-    x.form = KCP_ALL_GATHER, x.R = 7, x.cuts = uneven;
+    x.form = KCP_ALL_GATHER; x.R = 7; x.cuts = uneven;
     status = status ? status : hold(rep, x, one, -1, "canonical segments, moved cuts");
     x.save = KCP_SAVE_ALL;
     status = status ? status : hold(rep, x, one, -1, "canonical segments, save-all");
@@ -124,7 +126,7 @@ static int keep_more(struct kcp_report *rep, struct run x, const struct run *one
     x.save = KCP_SAVE_ALL;
     status = status ? status : hold(rep, x, one, -1, "save-all against recompute");
     for (int form = 0; form < 4 && !status; form++) {
-        x.form = form, x.reuse_M = 1, x.save = KCP_RECOMPUTE;
+        x.form = form; x.reuse_M = 1; x.save = KCP_RECOMPUTE;
         status = hold(rep, x, one, 1e-12, "reuse_M against two M chains");
     }
     return status;
@@ -165,8 +167,9 @@ static int layouts(struct kcp_report *rep)
     EXPECT(rep, status || !memcmp(kv.out[DQ], vk.out[DQ],
                                   sizeof(double) * out_size(&kv, DQ)),
            "dq depends on the layout of the states");
-    drop(&kv), drop(&vk);
-    free(inputs), free(turned);
+    drop(&kv);
+    drop(&vk);
+    free(inputs); free(turned);
     return status == KCP_NO_MEMORY ? status : KCP_OK;
 }
 KCP_CHECK(check_13_layouts) = { "13_backward", "layouts",

@@ -59,22 +59,25 @@ int back_again(struct back *x)
     double *kept = kcp_saved_at(a->saved, "h_kept");
 
     STAGE(kcp_gate, g);
-    g.pass = KCP_FORWARD, g.q_raw = a->q_raw, g.k_raw = a->k_raw, g.g_raw = a->g_raw;
-    g.beta_raw = a->beta_raw, g.A_log = a->A_log, g.dt_bias = a->dt_bias;
-    g.q = x->q = room(x, TH * a->K), g.k = x->k = room(x, TH * a->K);
-    g.rstd_q = room(x, TH), g.rstd_k = room(x, TH), g.beta = x->beta = room(x, TV);
-    g.g = room(x, TV * a->KG), g.G = x->G = room(x, TV * a->KG);
+    g.pass = KCP_FORWARD; g.q_raw = a->q_raw; g.k_raw = a->k_raw; g.g_raw = a->g_raw;
+    g.beta_raw = a->beta_raw; g.A_log = a->A_log; g.dt_bias = a->dt_bias;
+    g.q = x->q = room(x, TH * a->K); g.k = x->k = room(x, TH * a->K);
+    g.rstd_q = room(x, TH); g.rstd_k = room(x, TH); g.beta = x->beta = room(x, TV);
+    g.g = room(x, TV * a->KG); g.G = x->G = room(x, TV * a->KG);
     STAGE(kcp_wy, y);
-    y.q = x->q, y.k = x->k, y.v = a->v, y.G = x->G, y.beta = x->beta;
-    y.Aqk = x->Aqk = room(x, TV * a->C), y.A = x->A = room(x, TV * a->C);
-    y.u = x->u = room(x, TV * a->V), y.w = x->w = room(x, TV * a->K);
-    if (a->model == KCP_KDA)
-        y.kg = x->kg = room(x, TV * a->K), y.qg = x->qg = room(x, TV * a->K);
+    y.q = x->q; y.k = x->k; y.v = a->v; y.G = x->G; y.beta = x->beta;
+    y.Aqk = x->Aqk = room(x, TV * a->C); y.A = x->A = room(x, TV * a->C);
+    y.u = x->u = room(x, TV * a->V); y.w = x->w = room(x, TV * a->K);
+    if (a->model == KCP_KDA) {
+        y.kg = x->kg = room(x, TV * a->K);
+        y.qg = x->qg = room(x, TV * a->K);
+    }
     STAGE(kcp_chunk, c);
     double *h_in = room(x, a->NS * size(x));
-    c.q = x->q, c.k = x->k, c.qg = x->qg, c.kg = x->kg, c.u = x->u, c.w = x->w;
-    c.Aqk = x->Aqk, c.G = x->G, c.h_in = h_in, c.o = room(x, TV * a->V);
-    c.v_new = x->v_new = room(x, TV * a->V), c.h = x->h = room(x, a->NC * size(x));
+    c.q = x->q; c.k = x->k; c.qg = x->qg; c.kg = x->kg; c.u = x->u; c.w = x->w;
+    c.Aqk = x->Aqk; c.G = x->G; c.h_in = h_in; c.o = room(x, TV * a->V);
+    c.v_new = x->v_new = room(x, TV * a->V);
+    c.h = x->h = room(x, a->NC * size(x));
     c.h_out = room(x, a->NS * size(x));
     rows(x, 0, a->h0, h_in);
     const int held = kcp_saved_states((const struct kcp_call *)a);
@@ -163,8 +166,8 @@ int back_carry(struct back *x)
     const int64_t map = size(x) + (int64_t)a->HV * a->K * a->K;
     int *want = (int *)room(x, a->NS);
     STAGE(kcp_merge_backward, m);
-    m.want = want, m.q = x->q, m.k = x->k, m.qg = x->qg, m.kg = x->kg, m.w = x->w;
-    m.G = x->G, m.do_ = a->do_, m.dv_local = x->dv_local, m.dh_end = x->states;
+    m.want = want; m.q = x->q; m.k = x->k; m.qg = x->qg; m.kg = x->kg; m.w = x->w;
+    m.G = x->G; m.do_ = a->do_; m.dv_local = x->dv_local; m.dh_end = x->states;
     m.dmap = x->dmap = room(x, a->NS * map);
     m.reuse_M = 0;
     for (int s = 0; s < a->NS; s++)

@@ -14,9 +14,9 @@ static int chunks(struct back *x, int part)
 {
     STAGE(kcp_chunk_backward, c);
     c.part = part;
-    c.q = x->q, c.k = x->k, c.qg = x->qg, c.kg = x->kg, c.w = x->w, c.Aqk = x->Aqk;
-    c.v_new = x->v_new, c.G = x->G, c.do_ = x->a->do_, c.dh_out = x->states;
-    c.dAqk = x->dAqk, c.dv_local = x->dv_local, c.dU = x->dU, c.dh = x->dh;
+    c.q = x->q; c.k = x->k; c.qg = x->qg; c.kg = x->kg; c.w = x->w; c.Aqk = x->Aqk;
+    c.v_new = x->v_new; c.G = x->G; c.do_ = x->a->do_; c.dh_out = x->states;
+    c.dAqk = x->dAqk; c.dv_local = x->dv_local; c.dU = x->dU; c.dh = x->dh;
     c.dh_in = x->dh_in;
     return x->x.c09 ? x->x.c09->run(&c) : ref_chunk_backward(&c);
 }
@@ -25,16 +25,16 @@ static int down(struct back *x)
 {
     const struct kcp_backward *a = x->a;
     STAGE(kcp_wy_backward, y);
-    y.q = x->q, y.k = x->k, y.v = a->v, y.G = x->G, y.beta = x->beta, y.A = x->A;
-    y.v_new = x->v_new, y.h = x->h, y.do_ = a->do_, y.dAqk = x->dAqk, y.dU = x->dU;
-    y.dh = x->dh, y.dq = x->dq, y.dk = x->dk, y.dv = a->dv, y.dbeta = x->dbeta;
+    y.q = x->q; y.k = x->k; y.v = a->v; y.G = x->G; y.beta = x->beta; y.A = x->A;
+    y.v_new = x->v_new; y.h = x->h; y.do_ = a->do_; y.dAqk = x->dAqk; y.dU = x->dU;
+    y.dh = x->dh; y.dq = x->dq; y.dk = x->dk; y.dv = a->dv; y.dbeta = x->dbeta;
     y.dg = x->dg;
     STAGE(kcp_gate, g);
-    g.pass = KCP_BACKWARD, g.q_raw = a->q_raw, g.k_raw = a->k_raw, g.g_raw = a->g_raw;
-    g.beta_raw = a->beta_raw, g.A_log = a->A_log, g.dt_bias = a->dt_bias;
-    g.dq = x->dq, g.dk = x->dk, g.dbeta = x->dbeta, g.dg = x->dg, g.dq_raw = a->dq_raw;
-    g.dk_raw = a->dk_raw, g.dg_raw = a->dg_raw, g.dbeta_raw = a->dbeta_raw;
-    g.dA_part = x->dA_part, g.ddt_part = x->ddt_part;
+    g.pass = KCP_BACKWARD; g.q_raw = a->q_raw; g.k_raw = a->k_raw; g.g_raw = a->g_raw;
+    g.beta_raw = a->beta_raw; g.A_log = a->A_log; g.dt_bias = a->dt_bias;
+    g.dq = x->dq; g.dk = x->dk; g.dbeta = x->dbeta; g.dg = x->dg; g.dq_raw = a->dq_raw;
+    g.dk_raw = a->dk_raw; g.dg_raw = a->dg_raw; g.dbeta_raw = a->dbeta_raw;
+    g.dA_part = x->dA_part; g.ddt_part = x->ddt_part;
     const int status = x->x.wy10 ? x->x.wy10->run(&y) : ref_wy_backward(&y);
     return status ? status : ref_gate(&g);
 }
@@ -75,11 +75,13 @@ static int mutate(const struct kcp_backward *a, struct plot plot)
 
     if (plot.flags & NOTHING)
         return status;
-    x->dAqk = room(x, TV * a->C), x->dv_local = room(x, TV * a->V);
-    x->dU = room(x, TV * a->V), x->dh = room(x, a->NC * size(x));
-    x->dh_in = room(x, a->NS * size(x)), x->states = room(x, a->NS * size(x));
-    x->dq = room(x, TH * a->K), x->dk = room(x, TH * a->K);
-    x->dbeta = room(x, TV), x->dg = room(x, TV * a->KG);
+    x->dAqk = room(x, TV * a->C); x->dv_local = room(x, TV * a->V);
+    x->dU = room(x, TV * a->V);
+    x->dh = room(x, a->NC * size(x));
+    x->dh_in = room(x, a->NS * size(x));
+    x->states = room(x, a->NS * size(x));
+    x->dq = room(x, TH * a->K); x->dk = room(x, TH * a->K);
+    x->dbeta = room(x, TV); x->dg = room(x, TV * a->KG);
     x->dA_part = room(x, (int64_t)a->NS * a->HV);
     x->ddt_part = room(x, (int64_t)a->NS * a->HV * a->KG);
     status = status ? status : chunks(x, KCP_LOCAL);

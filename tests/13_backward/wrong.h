@@ -42,7 +42,7 @@ static inline double *room(struct back *x, int64_t n)
     memcpy(&name, x->a, sizeof(struct kcp_call))
 #define STAGE(type, name)                                                             \
     CALL(type, name);                                                                 \
-    name.cu = x->a->cu, name.cn = x->a->cn, name.sc = x->a->sc
+    name.cu = x->a->cu; name.cn = x->a->cn; name.sc = x->a->sc
 
 static inline int64_t size(const struct back *x)
 {

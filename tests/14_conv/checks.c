@@ -75,11 +75,15 @@ static int body(struct kcp_comm *comm, void *arg)
     const size_t bytes = sizeof(double) * T * a->D;
     double in[2][MAX_T * MAX_D + 1], dw[MAX_D * MAX_W] = { 0 }, db[MAX_D] = { 0 };
     struct kcp_conv c = { .T = T, .N = a->N, .NS = x->NS, .NC = x->NC, .R = a->R };
-    c.r = comm->r, c.D = a->D, c.Wc = a->Wc, c.act = a->act, c.shift = a->shift;
-    c.plan = a->plan, c.comm = comm, c.cu = x->cu, c.cn = x->cn, c.sc = x->sc;
-    c.x = memcpy(in[0], a->x + at, bytes), c.dy = memcpy(in[1], a->dy + at, bytes);
-    c.weight = a->w, c.bias = a->with_bias ? a->b : NULL;
-    c.y = a->out.y + at, c.dx = a->out.dx + at, c.dweight = dw, c.dbias = db;
+    c.r = comm->r; c.D = a->D; c.Wc = a->Wc; c.act = a->act; c.shift = a->shift;
+    c.plan = a->plan; c.comm = comm; c.cu = x->cu; c.cn = x->cn; c.sc = x->sc;
+    c.x = memcpy(in[0], a->x + at, bytes); c.dy = memcpy(in[1], a->dy + at, bytes);
+    c.weight = a->w;
+    c.bias = a->with_bias ? a->b : NULL;
+    c.y = a->out.y + at;
+    c.dx = a->out.dx + at;
+    c.dweight = dw;
+    c.dbias = db;
     for (int pass = 0; pass < 2; pass++) {
         const struct kcp_traffic was = comm->traffic;
         c.pass = pass ? KCP_BACKWARD : KCP_FORWARD;
@@ -118,16 +122,23 @@ static int64_t below(struct stream *s, int64_t n)
 static void draw(struct whole *a, struct stream *s)
 {
     memset(a, 0, sizeof *a);
-    a->D = 1 + below(s, MAX_D), a->Wc = 1 + below(s, MAX_W), a->N = 1 + below(s, MAX_N);
-    a->shift = below(s, 4) == 0, a->with_bias = below(s, 2);
+    a->D = 1 + below(s, MAX_D);
+    a->Wc = 1 + below(s, MAX_W);
+    a->N = 1 + below(s, MAX_N);
+    a->shift = below(s, 4) == 0;
+    a->with_bias = below(s, 2);
     a->act = below(s, 2) ? KCP_ACT_SILU : KCP_ACT_NONE;
     for (int n = 0; n < a->N; n++)
         a->cu[n + 1] = a->cu[n] + below(s, 4) * below(s, MAX_T / MAX_N / 3 + 1);
     a->T = a->cu[a->N];
-    for (int i = 0; i < MAX_T * MAX_D; i++)
-        a->x[i] = normal(s), a->dy[i] = normal(s);
-    for (int i = 0; i < MAX_D * MAX_W; i++)
-        a->w[i] = normal(s), a->b[i % MAX_D] = normal(s);
+    for (int i = 0; i < MAX_T * MAX_D; i++) {
+        a->x[i] = normal(s);
+        a->dy[i] = normal(s);
+    }
+    for (int i = 0; i < MAX_D * MAX_W; i++) {
+        a->w[i] = normal(s);
+        a->b[i % MAX_D] = normal(s);
+    }
 }
 
 /* Any non-decreasing boundaries: often equal (empty ranks), often one token apart. */
@@ -135,7 +146,7 @@ static void draw_cuts(struct whole *a, int R, struct stream *s)
 {
     int64_t c = below(s, a->T + 1) * below(s, 2);
     const int64_t step = 1 + below(s, 2 + below(s, 4) * a->T / R);
-    a->R = R, a->cuts[0] = 0, a->cuts[R] = a->T;
+    a->R = R; a->cuts[0] = 0; a->cuts[R] = a->T;
     for (int r = 1; r < R; r++, c += below(s, step + 1))
         a->cuts[r] = c < a->T ? c : a->T;
 }
@@ -186,7 +197,8 @@ static void check_traffic(const struct whole *a, int pass, int trial,
             const struct kcp_halo h = { .plan = a->plan, .backward = back,
                 .reach = a->shift ? 1 : a->Wc - 1, .row_bytes = row };
             const struct kcp_traffic f = kcp_halo_formula(&h, r);
-            sum.bytes += f.bytes, sum.messages += f.messages;
+            sum.bytes += f.bytes;
+            sum.messages += f.messages;
         }
         EXPECT(rep, sum.bytes == want[r].bytes && sum.messages == want[r].messages,
                "trial %d rank %d: the formula says %d bytes", trial, r, (int)sum.bytes);

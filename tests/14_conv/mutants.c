@@ -164,8 +164,11 @@ static int conv(void *args, int flags)
     struct kcp_conv b = *(const struct kcp_conv *)args, *a = &b;
     if (flags & NOTHING)
         return KCP_OK;
-    if (a->shift)
-        a->Wc = 2, a->act = KCP_ACT_NONE, a->bias = a->dweight = a->dbias = NULL;
+    if (a->shift) {
+        a->Wc = 2;
+        a->act = KCP_ACT_NONE;
+        a->bias = a->dweight = a->dbias = NULL;
+    }
     const int D = a->D, Wc = a->Wc, *cu = a->cu;
     const int64_t all = a->plan->T * D, n = (int64_t)D * (Wc + 1);
     const int64_t begin = a->plan->cuts[a->r];

@@ -39,7 +39,8 @@ static int each(struct kcp_report *rep, struct run x,
         status = status ? status : go(&one, why);
         EXPECT(rep, !status, "what to compare with: status %d", status);
         status = status ? status : with(rep, x, &one);
-        drop(&one), drop_inputs(&x);
+        drop(&one);
+        drop_inputs(&x);
     }
     return status;
 }
@@ -54,15 +55,23 @@ static int cut_anyhow(struct kcp_report *rep, struct run x, const struct run *on
     x.oracle = 0;
     for (int form = 0; form < 4 && !status; form++)
         for (int R = 1; R <= MOST && !status; R += R < 5 ? 1 : 7) {
-            x.form = form, x.R = R, x.cuts = NULL, x.walk = R % 3;
+            x.form = form;
+            x.R = R;
+            x.cuts = NULL;
+            x.walk = R % 3;
             status = hold(rep, x, one, 1e-12, "even cuts against token by token");
         }
     for (int form = 0; form < 4 && !status; form++) {
-        x.form = form, x.R = 7, x.cuts = uneven, x.walk = form % 3;
+        x.form = form;
+        x.R = 7;
+        x.cuts = uneven;
+        x.walk = form % 3;
         status = hold(rep, x, one, 1e-12, "uneven cuts, an empty rank");
-        x.R = 6, x.cuts = late, x.walk = (form + 1) % 3;
+        x.R = 6;
+        x.cuts = late;
+        x.walk = (form + 1) % 3;
         status = status ? status : hold(rep, x, one, 1e-12, "empty ranks at both ends");
-        x.R = 12, x.cuts = fine;
+        x.R = 12; x.cuts = fine;
         status = status ? status : hold(rep, x, one, 1e-12, "ranks that drop it all");
     }
     return status;
@@ -82,10 +91,10 @@ static int cut_canonically(struct kcp_report *rep, struct run x, const struct ru
     int status = KCP_OK;
     for (int form = KCP_ALL_GATHER; form <= KCP_PIPELINE && !status; form++)
         for (int j = 0; j < 5 && !status; j++) {
-            x.form = form, x.R = R[j];
+            x.form = form; x.R = R[j];
             status = hold(rep, x, one, -1, "canonical segments");
         }
-    x.form = KCP_ALL_GATHER, x.R = 7, x.cuts = uneven;
+    x.form = KCP_ALL_GATHER; x.R = 7; x.cuts = uneven;
     return status ? status : hold(rep, x, one, -1, "canonical segments, moved cuts");
 }
 
@@ -105,7 +114,7 @@ static int other_walk(struct kcp_report *rep, struct run x, const struct run *on
     int status = hold(rep, x, one, -1, "the same again");
     x.walk = KCP_BLELLOCH;
     status = status ? status : hold(rep, x, one, 1e-13, "scanned against walked");
-    x.walk = KCP_AUTO, x.R = 3;
+    x.walk = KCP_AUTO; x.R = 3;
     return status ? status : hold(rep, x, one, 1e-13, "auto on three ranks");
 }
 
@@ -153,7 +162,7 @@ static int some_slopes(struct kcp_report *rep, struct run x, const struct run *o
     struct stream s = stream_of(15, "slopes");
     for (int j = 0; j < OUTPUTS; j++)
         if (!(x.out[j] = malloc(sizeof(double) * out_size[j]))) return KCP_NO_MEMORY;
-    x.plan = one->plan, x.sums = NULL;
+    x.plan = one->plan; x.sums = NULL;
     for (int j = 0; j < 10; j++) {
         const int n = in_size[of[j]];
         double r = 0;

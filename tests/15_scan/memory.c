@@ -66,8 +66,13 @@ static long scratch(int64_t tokens, enum kcp_walk walk)
     const struct { void *p; size_t n; } part[] = {
         { &a.q, k_ }, { &a.k, k_ }, { &a.v, v_ }, { &a.o, v_ },
         { &a.spike, d_ }, { &a.alpha_base, k_ }, { &a.beta_base, 1 } };
-    for (int j = 0; j < 7; j++) memcpy(part[j].p, &at, sizeof at), at += n * part[j].n;
-    a.ht = at, a.ot = at + kv, a.W_alpha = at + kv + heads * v_;
+    for (int j = 0; j < 7; j++) {
+        memcpy(part[j].p, &at, sizeof at);
+        at += n * part[j].n;
+    }
+    a.ht = at;
+    a.ot = at + kv;
+    a.W_alpha = at + kv + heads * v_;
     a.w_beta = (double *)a.W_alpha + heads * k_ * d_;
     /* Use up what lies in the heap, until eight blocks in a row are new memory. */
     for (int j = 0, fresh = 0; j < 1024 && fresh < 8; j++) {
@@ -94,7 +99,8 @@ static long scratch_apart(int64_t tokens, enum kcp_walk walk)
     }
     if (child < 0 || read(ends[0], &kib, sizeof kib) != sizeof kib) kib = -1;
     if (child > 0) waitpid(child, &status, 0);
-    close(ends[0]), close(ends[1]);
+    close(ends[0]);
+    close(ends[1]);
     return kib;
 }
 

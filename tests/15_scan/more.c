@@ -14,19 +14,30 @@ static int piece(const struct run *x, int pass, int64_t t0, int64_t t1,
     const int64_t ends[2] = { 0, t1 - t0 };
     if (kcp_plan_make(&p, 1, ends, 1, NULL, 0, C, 0, NULL)) return KCP_NO_MEMORY;
     struct run y = *x;
-    y.R = 1, y.plan = p;
+    y.R = 1; y.plan = p;
     struct kcp_scan a = call(&y, &comm);
-    a.N = 1, a.T = t1 - t0, a.pass = pass;
+    a.N = 1;
+    a.T = t1 - t0;
+    a.pass = pass;
     const int64_t qk = t0 * H * K, n = t0 * HV;
-    a.q = x->in[Q] + qk, a.k = x->in[KEY] + qk, a.v = x->in[VAL] + n * V;
-    a.spike = x->in[SPIKE] + n * D, a.alpha_base = x->in[ABASE] + n * K;
-    a.beta_base = x->in[BBASE] + n, a.drop = x->drop + t0, a.active = x->active + n;
-    a.o = x->out[O] + n * V, a.do_ = x->in[DO] + n * V, a.dq = x->out[DQ] + qk;
-    a.dk = x->out[DK] + qk, a.dv = x->out[DV] + n * V;
+    a.q = x->in[Q] + qk;
+    a.k = x->in[KEY] + qk;
+    a.v = x->in[VAL] + n * V;
+    a.spike = x->in[SPIKE] + n * D;
+    a.alpha_base = x->in[ABASE] + n * K;
+    a.beta_base = x->in[BBASE] + n;
+    a.drop = x->drop + t0;
+    a.active = x->active + n;
+    a.o = x->out[O] + n * V;
+    a.do_ = x->in[DO] + n * V;
+    a.dq = x->out[DQ] + qk;
+    a.dk = x->out[DK] + qk;
+    a.dv = x->out[DV] + n * V;
     a.dspike = x->out[DSPIKE] + n * D;
-    a.dalpha_base = x->out[DABASE] + n * K, a.dbeta_base = x->out[DBBASE] + n;
-    a.h0 = state[0], a.o0 = state[1], a.ht = a.dh0 = state[2], a.ot = a.do0 = state[3];
-    a.dht = state[4], a.dot = state[5];
+    a.dalpha_base = x->out[DABASE] + n * K;
+    a.dbeta_base = x->out[DBBASE] + n;
+    a.h0 = state[0]; a.o0 = state[1]; a.ht = a.dh0 = state[2]; a.ot = a.do0 = state[3];
+    a.dht = state[4]; a.dot = state[5];
     const int status = ref_scan(&a);
     kcp_plan_free(p);
     return status;
@@ -41,7 +52,7 @@ static int stream_one(struct kcp_report *rep, enum kcp_walk walk)
     char why[160];
     int worst = 0, status = draw(&x, 3);
     status = status ? status : go(&x, why);
-    y = x, y.sums = NULL;
+    y = x; y.sums = NULL;
     double *S = calloc(8 * (kv + row), sizeof *S), *O_ = S + 8 * kv;
     double (*sums)[WAS + WBS] = calloc(1, sizeof *sums);
     for (int j = 0; j < OUTPUTS; j++) {
@@ -71,7 +82,10 @@ static int stream_one(struct kcp_report *rep, enum kcp_walk walk)
     EXPECT(rep, err <= (walk == KCP_SEQUENTIAL ? -1 : 1e-13),
            "walk %d: %s differs by %.2g", walk, out_name[worst], err);
     y.plan = NULL;
-    drop(&y), drop(&x), drop_inputs(&x), free(S);
+    drop(&y);
+    drop(&x);
+    drop_inputs(&x);
+    free(S);
     return status;
 }
 
@@ -99,7 +113,7 @@ static int compositions(struct run *x, enum kcp_walk walk, int64_t tokens)
 {
     double *rest = calloc(HV * (K + 1) * V, sizeof *rest);
     double *state[6] = { x->in[H0], x->in[O0], rest, rest + HV * K * V };
-    x->walk = walk, composed = 0;
+    x->walk = walk; composed = 0;
     const int status = rest ? piece(x, KCP_FORWARD, 0, tokens, state) : KCP_NO_MEMORY;
     free(rest);
     return status ? -1 : composed;
@@ -120,10 +134,14 @@ static int by_length(struct kcp_report *rep)
                by_scan);
         EXPECT(rep, !compositions(&x, KCP_SEQUENTIAL, n), "a walk of %d composes", n);
         EXPECT(rep, by_auto == 0 || by_auto == by_scan, "auto of %d: %d", n, by_auto);
-        if (n > 1 && (by_auto > 0) != turn) turn = by_auto > 0, turns++;
+        if (n > 1 && (by_auto > 0) != turn) {
+            turn = by_auto > 0;
+            turns++;
+        }
     }
     EXPECT(rep, turns == 1 && turn, "auto turns %d times from 2 to 80 tokens", turns);
-    drop(&x), drop_inputs(&x);
+    drop(&x);
+    drop_inputs(&x);
     return status;
 }
 KCP_CHECK(check_15_auto) = { "15_scan", "auto",
@@ -184,8 +202,12 @@ static int is_kda(struct kcp_report *rep)
         y.out[DBBASE][e] = dbeta[e] * beta[e] * (1 - beta[e]);
     const double err = status ? NAN : apart(&x, &y, &worst);
     EXPECT(rep, err <= 1e-12, "%s is off chapter 01's by %.2g", out_name[worst], err);
-    y.plan = NULL, y.sums = NULL;
-    drop(&y), drop(&x), drop_inputs(&x), free(g), free(of_last);
+    y.plan = NULL; y.sums = NULL;
+    drop(&y);
+    drop(&x);
+    drop_inputs(&x);
+    free(g);
+    free(of_last);
     return status;
 }
 KCP_CHECK(check_15_is_kda) = { "15_scan", "is_kda",

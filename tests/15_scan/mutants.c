@@ -79,7 +79,8 @@ static void through_gates(const struct whole *w, const struct token *x, int64_t 
     const double *W = (double *)a->W_alpha + (int64_t)n * K * D;
     const double *wb = (double *)a->w_beta + n * D;
     double *dW = (double *)a->dW_alpha + (int64_t)n * K * D, ds[D];
-    const double b = x->acts ? dbeta * (f & NO_SIGMA ? 1 : x->beta * (1 - x->beta)) : 0;
+    const double slope = f & NO_SIGMA ? 1 : x->beta * (1 - x->beta);
+    const double b = x->acts ? dbeta * slope : 0;
     for (int d = 0; d < D; d++) {
         ds[d] = f & NO_BETA_SPIKE ? 0 : b * wb[d];
         if (mine || !(f & LOCAL_SUM))
@@ -111,7 +112,10 @@ static void adjoint(const struct whole *w, int64_t t, int n, const double *S_)
     const struct token x = token(w, t, n, w->alpha);
     double *dq = (double *)a->dq + (own * a->H + m) * K;
     double *dk = (double *)a->dk + (own * a->H + m) * K;
-    for (int v = 0; v < V; v++) e[v] = x.v[v], z[v] = 0;
+    for (int v = 0; v < V; v++) {
+        e[v] = x.v[v];
+        z[v] = 0;
+    }
     for (int i = 0; i < K; i++)
         for (int v = 0; v < V; v++) e[v] -= w->alpha[i] * S[i][v] * x.k[i];
     for (int i = 0; i < K; i++)

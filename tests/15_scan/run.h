@@ -57,7 +57,7 @@ static inline int draw(struct run *x, int masks)
         if (!(x->in[j] = malloc(sizeof(double) * in_size[j]))) return KCP_NO_MEMORY;
         memcpy(x->in[j], tensor_find(&b, in_name[j])->p, sizeof(double) * in_size[j]);
     }
-    x->drop = malloc(4 * T), x->active = malloc(4 * T * HV);
+    x->drop = malloc(4 * T); x->active = malloc(4 * T * HV);
     if (!x->drop || !x->active) return KCP_NO_MEMORY;
     memcpy(x->drop, tensor_find(&b, "drop")->p, 4 * T);
     memcpy(x->active, tensor_find(&b, "active")->p, 4 * T * HV);
@@ -98,8 +98,10 @@ static inline struct kcp_traffic traffic_of(const struct run *x, struct kcp_comm
     int64_t rows = 1;
     for (int r = 0; r < x->R; r++)
         rows = x->plan->ctx[r].NS > rows ? x->plan->ctx[r].NS : rows;
-    if (x->R > 1 && x->plan->crossing && !x->no_masks)
-        t.bytes += (x->R - 1) * rows * (HV * V + 1) * 8, t.collectives++;
+    if (x->R > 1 && x->plan->crossing && !x->no_masks) {
+        t.bytes += (x->R - 1) * rows * (HV * V + 1) * 8;
+        t.collectives++;
+    }
     return t;
 }
 
@@ -111,7 +113,8 @@ static inline int body(struct kcp_comm *comm, void *arg)
     x->traffic[comm->r] = comm->traffic;
     x->formula[comm->r] = traffic_of(x, comm);
     a.pass = KCP_BACKWARD;
-    return status ? status : x->oracle ? ref_scan_step(&a) : ref_scan(&a);
+    if (status) return status;
+    return x->oracle ? ref_scan_step(&a) : ref_scan(&a);
 }
 
 static inline void drop(struct run *x)
@@ -126,7 +129,7 @@ static inline void drop_inputs(struct run *x)
 {
     for (int j = 0; j < INPUTS; j++)
         free(x->in[j]);
-    free(x->drop), free(x->active);
+    free(x->drop); free(x->active);
 }
 
 /* Every rank must come to the same sums; they become outputs like the others. */
@@ -161,8 +164,10 @@ static inline double apart(const struct run *a, const struct run *b, int *worst)
             r += b->out[j][e] * b->out[j][e];
         }
         const double err = r > 0 ? sqrt(d / r) : NAN;
-        if (!(err <= most))
-            most = err, *worst = j;
+        if (!(err <= most)) {
+            most = err;
+            *worst = j;
+        }
     }
     return most;
 }

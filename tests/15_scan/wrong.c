@@ -51,7 +51,7 @@ static int turned(int HV, int K, int V, const void *map, int backward, int first
 static int with(void *args, const struct kcp_mapops *ops)
 {
     struct kcp_scan a = *(struct kcp_scan *)args;
-    a.ops = ops, a.walk = KCP_BLELLOCH;
+    a.ops = ops; a.walk = KCP_BLELLOCH;
     return ref_scan(&a);
 }
 
@@ -105,12 +105,18 @@ static int alone(void *args)
     int status = rows ? kcp_plan_make(&p, 1, cu, 1, NULL, a->plan->L, a->C, 0, NULL)
                       : KCP_NO_MEMORY;
     if (!status) {
-        b.plan = p, b.R = 1, b.r = 0, b.NS = p->ctx[0].NS, b.NC = p->ctx[0].NC;
-        b.cu = p->ctx[0].cu, b.cn = p->ctx[0].cn, b.sc = p->ctx[0].sc, b.comm = NULL;
-        if (a->plan->ht_rank[0] != a->r)
-            b.ht = rows, b.ot = rows + KV, b.dht = b.dot = NULL;
-        if (a->plan->h0_rank[0] != a->r)
-            b.dh0 = rows, b.do0 = rows + KV, b.h0 = b.o0 = NULL;
+        b.plan = p; b.R = 1; b.r = 0; b.NS = p->ctx[0].NS; b.NC = p->ctx[0].NC;
+        b.cu = p->ctx[0].cu; b.cn = p->ctx[0].cn; b.sc = p->ctx[0].sc; b.comm = NULL;
+        if (a->plan->ht_rank[0] != a->r) {
+            b.ht = rows;
+            b.ot = rows + KV;
+            b.dht = b.dot = NULL;
+        }
+        if (a->plan->h0_rank[0] != a->r) {
+            b.dh0 = rows;
+            b.do0 = rows + KV;
+            b.h0 = b.o0 = NULL;
+        }
         status = ref_scan(&b);
     }
     free(rows);

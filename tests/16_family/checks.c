@@ -41,7 +41,8 @@ static int each(struct kcp_report *rep, struct run x,
         EXPECT(rep, !status, "%s to compare with: status %d", model_name[x.model],
                status);
         status = status ? status : with(rep, x, &one);
-        drop(&one), drop_inputs(&x);
+        drop(&one);
+        drop_inputs(&x);
     }
     return status;
 }
@@ -55,13 +56,13 @@ static int cut_anyhow(struct kcp_report *rep, struct run x, const struct run *on
     x.walk = 0;
     for (int form = 0; form < 4 && !status; form++)
         for (int R = 1; R <= MOST && !status; R += R < 5 ? 1 : 7) {
-            x.form = form, x.R = R, x.cuts = NULL;
+            x.form = form; x.R = R; x.cuts = NULL;
             status = hold(rep, x, one, 1e-12, "even cuts against token by token");
         }
     for (int form = 0; form < 4 && !status; form++) {
-        x.form = form, x.R = 7, x.cuts = uneven, x.keep = 0;
+        x.form = form; x.R = 7; x.cuts = uneven; x.keep = 0;
         status = hold(rep, x, one, 1e-12, "uneven cuts, an empty rank");
-        x.R = 6, x.cuts = late, x.keep = 1;
+        x.R = 6; x.cuts = late; x.keep = 1;
         status = status ? status : hold(rep, x, one, 1e-12, "empty ranks at both ends");
     }
     return status;
@@ -81,10 +82,12 @@ static int cut_canonically(struct kcp_report *rep, struct run x, const struct ru
     int status = KCP_OK;
     for (int form = KCP_ALL_GATHER; form <= KCP_PIPELINE && !status; form++)
         for (int j = 0; j < 5 && !status; j++) {
-            x.form = form, x.R = R[j], x.keep = j & 1;
+            x.form = form;
+            x.R = R[j];
+            x.keep = j & 1;
             status = hold(rep, x, one, -1, "canonical segments");
         }
-    x.form = KCP_ALL_GATHER, x.R = 7, x.cuts = uneven;
+    x.form = KCP_ALL_GATHER; x.R = 7; x.cuts = uneven;
     return status ? status : hold(rep, x, one, -1, "canonical segments, moved cuts");
 }
 

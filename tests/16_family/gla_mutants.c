@@ -73,11 +73,17 @@ static int alone(void *args)
     const int bad = kcp_plan_make(&p, 1, cu, 1, NULL, a->plan->L, a->C, 0, NULL);
     if (bad)
         return bad;
-    b.plan = p, b.R = 1, b.r = 0, b.NS = p->ctx[0].NS, b.NC = p->ctx[0].NC;
-    b.cu = p->ctx[0].cu, b.cn = p->ctx[0].cn, b.sc = p->ctx[0].sc, b.comm = NULL;
+    b.plan = p; b.R = 1; b.r = 0; b.NS = p->ctx[0].NS; b.NC = p->ctx[0].NC;
+    b.cu = p->ctx[0].cu; b.cn = p->ctx[0].cn; b.sc = p->ctx[0].sc; b.comm = NULL;
     void *rows = calloc((size_t)a->HV * a->K * a->V, sizeof(double));
-    if (a->plan->ht_rank[0] != a->r) b.ht = rows, b.dht = NULL;
-    if (a->plan->h0_rank[0] != a->r) b.dh0 = rows, b.h0 = NULL;
+    if (a->plan->ht_rank[0] != a->r) {
+        b.ht = rows;
+        b.dht = NULL;
+    }
+    if (a->plan->h0_rank[0] != a->r) {
+        b.dh0 = rows;
+        b.h0 = NULL;
+    }
     const int status = rows ? ref_family(&b) : KCP_NO_MEMORY;
     free(rows);
     kcp_plan_free(p);

@@ -30,9 +30,9 @@ static inline void write_(const struct family_chunk *x, struct family_rows k, in
         const int e = j * x->rows + r, early = flags & WRITE_EARLY && j;
         for (int p = 0; p < x->K; p++) {
             const double G = row(x->G, j - early)[p];
-            drow(x->kg, e)[p] = row(k, j)[p] * (flags & WRITE_UNDECAYED ? 1
-                              : flags & DECAYED_TWICE ? exp2(2 * (G_last[p] - G))
-                                                      : exp2(G_last[p] - G));
+            const int times = flags & DECAYED_TWICE ? 2 : 1;
+            const double decay = exp2(times * (G_last[p] - G));
+            drow(x->kg, e)[p] = row(k, j)[p] * (flags & WRITE_UNDECAYED ? 1 : decay);
         }
         for (int i = j + !!(flags & READ_STRICT); i < x->c; i++)
             drow(x->Aqk, query_row(x, i))[e] = (flags & NO_SCALE ? 1 : x->scale) *

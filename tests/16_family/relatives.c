@@ -71,9 +71,10 @@ static int relatives(struct kcp_report *rep)
         EXPECT(rep, eo < 1e-12 && eh < 1e-12, "KDA told as %s: o %.2g, ht %.2g",
                name[j],
                eo, eh);
-        drop(&x), drop_inputs(&x);
+        drop(&x);
+        drop_inputs(&x);
     }
-    free(beta), free(o), free(ht);
+    free(beta); free(o); free(ht);
     return status;
 }
 KCP_CHECK(check_16_relatives) = { "16_family", "relatives",
@@ -102,9 +103,11 @@ static int degenerate(struct kcp_report *rep)
             EXPECT(rep, e < 1e-12, "%s with b = 0 is not GLA: %s differs by %.2g",
                    j ? "GDN-2" : "DPLR", out_name[shared[i]], e);
         }
-        drop(&x), drop_inputs(&x);
+        drop(&x);
+        drop_inputs(&x);
     }
-    drop(&gla), drop_inputs(&gla);
+    drop(&gla);
+    drop_inputs(&gla);
     return status;
 }
 KCP_CHECK(check_16_degenerate) = { "16_family", "degenerate",

@@ -93,7 +93,7 @@ static inline int body(struct kcp_comm *comm, void *arg)
     x->traffic[comm->r] = comm->traffic;
     x->formula[comm->r] = kcp_exchange_formula(&e);
     a.pass = KCP_BACKWARD;
-    status = status ? status : x->walk ? ref_family_step(&a) : ref_family(&a);
+    if (!status) status = x->walk ? ref_family_step(&a) : ref_family(&a);
     free(a.h_kept);
     return status;
 }
@@ -136,8 +136,10 @@ static inline double apart(const struct run *a, const struct run *b, int *worst)
             r += b->out[j][e] * b->out[j][e];
         }
         const double err = r > 0 ? sqrt(d / r) : NAN;
-        if (!(err <= most))
-            most = err, *worst = j;
+        if (!(err <= most)) {
+            most = err;
+            *worst = j;
+        }
     }
     return most;
 }

@@ -46,13 +46,17 @@ static double error_of(const struct chunk *c, enum unit f)
     static double X[K][W];
     static float x[K][W];
     double off = 0, size = 0;
-    memset(X, 0, sizeof X), memset(x, 0, sizeof x);
+    memset(X, 0, sizeof X);
+    memset(x, 0, sizeof x);
     for (int i = 0; i < K; i++)
         X[i][V + i] = x[i][V + i] = 1;
-    exact(c, X), rounded(c, f, x);
+    exact(c, X);
+    rounded(c, f, x);
     for (int i = 0; i < K; i++)
-        for (int j = V; j < W; j++)
-            off += (x[i][j] - X[i][j]) * (x[i][j] - X[i][j]), size += X[i][j] * X[i][j];
+        for (int j = V; j < W; j++) {
+            off += (x[i][j] - X[i][j]) * (x[i][j] - X[i][j]);
+            size += X[i][j] * X[i][j];
+        }
     return sqrt(off / size);
 }
 

@@ -103,8 +103,9 @@ static int split(struct kcp_comm *world, void *arg)
     const int R = world->R, r = world->r, half = R > 1 ? R / 2 : 1;
     int *bad = &j->bad[r], err = KCP_OK;
     for (int how = 0; how < 2 && !err; how++) {
-        const int color = how ? (R > 1 && r == R - 1 ? -1 : 7) : r / half;
-        const int size = how ? (R > 1 ? R - 1 : 1) : half;
+        const int all_but_one = R > 1 ? R - 1 : 1, out = r >= all_but_one;
+        const int color = how ? 7 - 8 * out : r / half;
+        const int size = how ? all_but_one : half;
         const int is = how ? r : half - 1 - r % half;
         struct kcp_comm *comm = NULL;
         err = kcp_nccl_split(world, color, how ? 0 : R - r, &comm);
@@ -126,7 +127,10 @@ static int every(struct kcp_report *rep, int (*body)(struct kcp_comm *, void *),
     const struct memory *m = device_memory();
     char why[200] = "there is no GPU here";
     const struct nccl *nccl = m ? nccl_open(why, sizeof why) : NULL;
-    if (!nccl) return printf("  (%s)\n", why), KCP_NA;
+    if (!nccl) {
+        printf("  (%s)\n", why);
+        return KCP_NA;
+    }
     for (int R = 1; R <= MOST; R *= 2) {
         struct job j = { .nccl = nccl, .blocking = blocking };
         if (m->gpu(R - 1)) break;
@@ -154,7 +158,8 @@ static int check_split(struct kcp_report *rep) { return every(rep, split, 1, 0);
 #else
 static int none(void)
 {
-    return printf("  (built without NCCL)\n"), KCP_NA;
+    printf("  (built without NCCL)\n");
+    return KCP_NA;
 }
 static int check_from(struct kcp_report *rep) { return none(); }
 static int check_split(struct kcp_report *rep) { return none(); }
