@@ -1,6 +1,6 @@
-/* run_load.c -- from .npy files to the arrays that the references take, checked.
+/* load.c -- from .npy files to the arrays that the references take, checked.
  *
- * Book: chapter 00.  Checked by: tests/cli/run_cli.sh.  Next: run_plan.c.
+ * Book: chapter 00.  Checked by: tests/cli/run_cli.sh.  Next: plan.c.
  */
 #include "run.h"
 
@@ -67,27 +67,52 @@ static int narrow(struct run *x, const char *path, struct array *a)
     return 0;
 }
 
+/* What a header must say: asked before the data is read, and before its room is paid. */
+struct wanted {
+    struct run *x;
+    struct sizes *z;
+    const char *path, *shape;
+    enum kcp_store store;
+};
+
+static int refuse(const struct npy *head, void *arg)
+{
+    const struct wanted *w = arg;
+    const int whole = w->store == KCP_I32 || w->store == KCP_I64;
+    const int is_whole = head->kind == NPY_I64 || head->kind == NPY_I32;
+    char found[200], want[300];
+    npy_shape(head->nd, head->dim, found, sizeof found);
+    if (is_whole != whole || head->kind == NPY_BF16)
+        return run_error(w->x, RUN_BAD, w->path, "found %s, expected %s",
+                         npy_kind_name(head->kind), whole ? "int64 or int32"
+                         : "float64, float32 or float16");
+    if (sizes_bind(w->z, w->shape, head->nd, head->dim, want, sizeof want) != 0)
+        return run_error(w->x, RUN_BAD, w->path, "found shape %s, expected %s", found,
+                         want);
+    const double need = 8 * (double)npy_count(head->nd, head->dim);
+    const double have = memory_here();
+    if (have > 0 && need > have)
+        return run_error(w->x, RUN_BAD, w->path, "found shape %s, %.3g GiB, expected at "
+                         "most the %.3g GiB of this machine", found, need / 0x1p30,
+                         have / 0x1p30);
+    return 0;
+}
+
 int array_load(struct run *x, struct sizes *z, const char *name, const char *file,
                const char *shape, enum kcp_store store)
 {
-    char path[NPY_NAME], found[200], want[200];
-    const int whole = store == KCP_I32 || store == KCP_I64;
+    char path[NPY_NAME];
     struct npy in;
-    if (npy_read(path_of(x, file, path), &in, x->why, sizeof x->why) != 0)
-        return x->exit = RUN_BAD, -1;
+    struct wanted w = { x, z, path_of(x, file, path), shape, store };
+    x->exit = RUN_BAD;
+    if (npy_read_if(path, &in, refuse, &w, x->why, sizeof x->why) != 0)
+        return -1;
+    x->exit = RUN_OK;
     struct array *a = array_new(x, name, name, shape, store);
-    a->p = in.data, a->nd = in.nd, a->n = npy_count(in.nd, in.dim);
+    a->p = in.data;
+    a->nd = in.nd;
+    a->n = npy_count(in.nd, in.dim);
     memcpy(a->dim, in.dim, sizeof a->dim);
-
-    const int is_whole = in.kind == NPY_I64 || in.kind == NPY_I32;
-    if (is_whole != whole || in.kind == NPY_BF16)
-        return run_error(x, RUN_BAD, path, "found %s, expected %s",
-                         npy_kind_name(in.kind), whole ? "int64 or int32"
-                         : "float64, float32 or float16");
-    if (sizes_bind(z, shape, in.nd, in.dim) != 0)
-        return run_error(x, RUN_BAD, path, "found shape %s, expected %s, sizes from 1 "
-                         "to 65536", npy_shape(in.nd, in.dim, found, sizeof found),
-                         sizes_text(z, shape, want, sizeof want));
     return store == KCP_I32 ? narrow(x, path, a) : 0;
 }
 

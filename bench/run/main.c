@@ -82,8 +82,9 @@ static int work(struct run *x, int argc, char **argv)
         return -1;
     const double start = now();
     x->size.gdn = x->o.model == KCP_GDN;
-    if (outputs_ready(x) != 0 || (x->o.stage ? stage_run(x) : layer_run(x)) != 0 ||
-        outputs_write(x) != 0)
+    if (outputs_ready(x) != 0 || names_check(x) != 0)
+        return -1;
+    if ((x->o.stage ? stage_run(x) : layer_run(x)) != 0 || outputs_write(x) != 0)
         return -1;
     print_summary(x, now() - start);
     return 0;

@@ -130,9 +130,15 @@ static double memory_needed(const struct run *x)
     return bytes;
 }
 
+double memory_here(void)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
+    return pages > 0 && bytes > 0 ? (double)pages * (double)bytes : 0;
+}
+
 static int check_memory(struct run *x)
 {
-    const double have = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    const double have = memory_here();
     const double need = memory_needed(x);
     if (have > 0 && need > have)
         return run_error(x, RUN_BAD, "--in", "found arrays that need about %.3g GiB on "

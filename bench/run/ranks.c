@@ -54,6 +54,19 @@ static void *shard(const struct run *x, const struct array *a, int r)
     return (char *)a->p + at * elem;
 }
 
+/* An array that no file gave, where the plan has it; else NULL. */
+static void *of_plan(const struct kcp_plan *p, const struct kcp_context *ctx,
+                     const char *name)
+{
+    if (strcmp(name, "cu_seqlens") == 0)
+        return p->cu_seqlens;
+    if (strcmp(name, "cu") == 0)
+        return ctx->cu;
+    if (strcmp(name, "cn") == 0)
+        return ctx->cn;
+    return strcmp(name, "sc") == 0 ? ctx->sc : NULL;
+}
+
 void rank_args(struct run *x, const struct kcp_stage *s, struct kcp_comm *comm,
                enum kcp_pass pass, void *args)
 {
@@ -70,8 +83,8 @@ void rank_args(struct run *x, const struct kcp_stage *s, struct kcp_comm *comm,
         const struct kcp_field *f = &s->fields[i];
         const struct array *a = array_find(x, f->name);
         void *p = a ? shard(x, a, comm->r) : NULL;
-        if (!a && ctx && field_is_grid(f))
-            p = f->name[0] == 's' ? ctx->sc : f->name[1] == 'u' ? ctx->cu : ctx->cn;
+        if (!a && ctx)
+            p = of_plan(x->plan, ctx, f->name);
         memcpy((char *)args + f->at, &p, sizeof p);
     }
 }

@@ -79,12 +79,16 @@ int  run_options(struct run *x, int argc, char **argv);         /* options.c */
 void options_help(void);                                        /* help.c */
 void options_usage(FILE *to);
 
-/* run_shape.c. bind: dim has this shape, or -1; unknown letters become known. */
-int  sizes_bind(struct sizes *z, const char *shape, int nd, const int64_t *dim);
+/* shape.c. bind: dim has this shape, and unknown letters become known; or -1, and want
+ * says what was expected. */
+int  sizes_bind(struct sizes *z, const char *shape, int nd, const int64_t *dim,
+                char *want, size_t n);
 int  sizes_dims(const struct sizes *z, const char *shape, int64_t *dim);
 char *sizes_text(const struct sizes *z, const char *shape, char *s, size_t n);
 
-/* run_load.c */
+/* names.c: is every array in --in one that some table knows? */
+int  names_check(struct run *x);
+/* load.c */
 struct array *array_find(struct run *x, const char *name);
 int  array_exists(struct run *x, const char *file);    /* in --in, or as a path */
 int  array_load(struct run *x, struct sizes *z, const char *name, const char *file,
@@ -102,6 +106,7 @@ void arrays_free(struct run *x);
 int  plan_read(struct run *x);
 int  plan_make(struct run *x);
 int  call_make(struct run *x);
+double memory_here(void);                      /* bytes of this machine; 0: not known */
 
 /* run_layer.c, run_stage.c: load, run; outputs are left in x->a. */
 int  layer_run(struct run *x);

@@ -1,6 +1,6 @@
-/* run_shape.c -- shapes in letters, against the shapes of files.
+/* shape.c -- shapes in letters, against the shapes of files.
  *
- * Book: chapter 00 (the letters).  Checked by: tests/cli/run_cli.sh.  Next: run_load.c.
+ * Book: chapter 00 (the letters).  Checked by: tests/cli/run_cli.sh.  Next: load.c.
  *
  * "T HV K" and [12,4,8] agree when every letter that is known has its number; letters
  * that are not become known. So the first arrays say the sizes and the others obey.
@@ -51,33 +51,51 @@ static int64_t number(const struct sizes *z, struct word w)
 
 /* Counts may be 0 and long; sizes are at least 1, and their products stay far from the
  * end of 64 bits. */
-static int in_range(int letter, int64_t x)
+static int64_t least(int letter) { return letter <= LNC ? 0 : 1; }
+
+static int64_t most(int letter)
 {
-    const int count = letter <= LNC, chunk = letter == LC;
-    const int64_t most = count || letter == LD ? INT_MAX - 1 : MOST_SIZE;
-    return x >= !count && x <= (chunk ? MOST_CHUNK : most);
+    if (letter == LC)
+        return MOST_CHUNK;
+    return letter <= LNC || letter == LD ? INT_MAX - 1 : MOST_SIZE;
 }
 
-int sizes_bind(struct sizes *z, const char *shape, int nd, const int64_t *dim)
+/* want <- "[T,H,K] = [12,?,8]", and the range of a letter that dim leaves. */
+static int refuse(const struct sizes *z, const char *shape, int letter, char *want,
+                  size_t n)
+{
+    char range[80] = "";
+    if (letter >= 0)
+        snprintf(range, sizeof range, ", %s from %" PRId64 " to %" PRId64,
+                 letters[letter], least(letter), most(letter));
+    sizes_text(z, shape, want, n);
+    const size_t at = strlen(want);
+    snprintf(want + at, n - at, "%s", range);
+    return -1;
+}
+
+int sizes_bind(struct sizes *z, const char *shape, int nd, const int64_t *dim,
+               char *want, size_t n)
 {
     struct sizes y = *z;
     int d = 0;
     for (const char *s = shape; *s; d++) {
-        const size_t n = strcspn(s, " ");
-        const struct word w = word(&y, s, n);
-        const int64_t want = number(&y, w);
-        if (d == nd || (want >= 0 && want != dim[d]))
-            return -1;
-        if (want < 0) {
+        const size_t m = strcspn(s, " ");
+        const struct word w = word(&y, s, m);
+        const int64_t known = number(&y, w);
+        if (d == nd || (known >= 0 && known != dim[d]))
+            return refuse(z, shape, -1, want, n);
+        if (known < 0) {
             const int64_t rest = w.plus >= 0 ? y.of[w.plus] : w.more;
-            if (rest < 0 || !in_range(w.letter, dim[d] - rest))
-                return -1;
-            y.of[w.letter] = dim[d] - rest;
+            const int64_t is = dim[d] - rest;
+            if (rest < 0 || is < least(w.letter) || is > most(w.letter))
+                return refuse(z, shape, w.letter, want, n);
+            y.of[w.letter] = is;
         }
-        s += n + (s[n] == ' ');
+        s += m + (s[m] == ' ');
     }
     if (d != nd)
-        return -1;
+        return refuse(z, shape, -1, want, n);
     *z = y;
     return 0;
 }

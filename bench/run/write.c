@@ -27,7 +27,7 @@ int outputs_ready(struct run *x)
 
 static int write_one(struct run *x, const struct array *a, const char *name)
 {
-    struct npy out = { NPY_F64, a->nd, { 0 }, a->p };
+    struct npy out = { .kind = NPY_F64, .nd = a->nd, .data = a->p };
     memcpy(out.dim, a->dim, sizeof out.dim);
     const int fd = openat(x->folder.new, name,
                           O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);

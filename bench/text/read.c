@@ -1,13 +1,15 @@
-/* text_read.c -- the text of make run: files, or this repository's own prose.
+/* read.c -- the text of make run: files, or this repository's own prose.
  *
- * Book: none.  Checked by: tests/cli/text.sh.  Next: text_model.c.
+ * Book: none.  Checked by: tests/cli/text.sh.  Next: model.c.
  */
 #include "text.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { FEW = 256, FILE_MOST = 1 << 24 };     /* prose shorter than FEW is not enough */
 
@@ -18,16 +20,32 @@ static int refuse(const char *name, const char *found)
     return 2;
 }
 
+/* A regular file, or NULL and why: a pipe that nobody writes to would be waited for. */
+static FILE *open_file(const char *path, const char **why)
+{
+    struct stat st;
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    *why = fd < 0 ? strerror(errno) : NULL;
+    if (fd >= 0 && fstat(fd, &st) != 0)
+        *why = strerror(errno);
+    else if (fd >= 0 && S_ISDIR(st.st_mode))
+        *why = "it is a directory";
+    else if (fd >= 0 && !S_ISREG(st.st_mode))
+        *why = "it is a special file";
+    FILE *f = *why ? NULL : fdopen(fd, "rb");
+    if (!f && fd >= 0)
+        close(fd);
+    return f;
+}
+
 /* The whole file, *n its bytes; NULL, and why, when there is nothing to read. */
 static unsigned char *slurp(const char *path, int64_t *n, const char **why)
 {
-    struct stat st;
-    unsigned char *buf = NULL;
-    FILE *f = fopen(path, "rb");
-    *why = f ? "it is empty" : strerror(errno);
-    if (f && !fstat(fileno(f), &st) && S_ISDIR(st.st_mode))
-        *why = "it is a directory";
-    else if (f && (buf = malloc(FILE_MOST)))
+    FILE *f = open_file(path, why);
+    unsigned char *buf = f ? malloc(FILE_MOST) : NULL;
+    if (f)
+        *why = buf ? "it is empty" : "there is no memory";
+    if (buf)
         *n = (int64_t)fread(buf, 1, FILE_MOST, f);
     if (f)
         fclose(f);

@@ -7,6 +7,8 @@
  *     arrays poke FILE element x                            one element changed
  *     arrays same A B tolerance                             exit 0, or 1 and why
  *     arrays off A B                                        RMS(A - B) / RMS(B)
+ *     arrays fortran A B                                    B is A, first index fastest
+ *     arrays inside MIB PROGRAM...                          run by a process so large
  */
 #include "kcp.h"
 #include "tests/npy/npy.h"
@@ -17,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static char why[600];
 
@@ -186,12 +189,60 @@ static int off(char **v)
     return bad;
 }
 
+/* A, of float64 or int64, as numpy.save writes it after asfortranarray. */
+static int fortran(char **v)
+{
+    struct npy a;
+    char shape[200], head[400];
+    if (npy_read(v[0], &a, why, sizeof why) != 0)
+        return fail();
+    const int64_t n = npy_count(a.nd, a.dim);
+    FILE *f = fopen(v[1], "wb");
+    npy_shape(a.nd, a.dim, shape, sizeof shape);
+    shape[0] = '(';
+    snprintf(shape + strlen(shape) - 1, 3, ",)");
+    const int m = snprintf(head, sizeof head, "{'descr': '<%s', 'fortran_order': True, "
+                           "'shape': %s, }\n", a.kind == NPY_I64 ? "i8" : "f8", shape);
+    if (f)
+        fprintf(f, "\x93NUMPY%c%c%c%c%s", 1, 0, m & 255, m >> 8, head);
+    /* The element at an index is written when all before it are: count in the file's
+     * order, the first index fastest. */
+    int64_t at[NPY_RANK] = { 0 };
+    for (int64_t e = 0; f && e < n; e++) {
+        int64_t from = 0;
+        for (int d = 0; d < a.nd; d++)
+            from = from * a.dim[d] + at[d];
+        fwrite((char *)a.data + 8 * from, 8, 1, f);
+        for (int d = 0; d < a.nd && ++at[d] == a.dim[d]; d++)
+            at[d] = 0;
+    }
+    npy_free(&a);
+    if (f && fclose(f) == 0)
+        return 0;
+    npy_error(why, sizeof why, v[1], "cannot be written");
+    return fail();
+}
+
+static int inside(char **v)
+{
+    const size_t bytes = (size_t)atoll(v[0]) << 20;
+    char *p = malloc(bytes);
+    if (p)
+        memset(p, 1, bytes);
+    execv(v[1], v + 1);
+    npy_error(why, sizeof why, v[1], "cannot be run beside %p", (void *)p);
+    return fail();
+}
+
 int main(int argc, char **argv)
 {
     static const struct { const char *name; int more; int (*run)(char **); } verbs[] = {
         { "layer", 10, layer }, { "fill", 4, fill }, { "poke", 3, poke },
         { "same", 3, same }, { "off", 2, off },
+        { "fortran", 2, fortran },
     };
+    if (argc > 3 && strcmp(argv[1], "inside") == 0)
+        return inside(argv + 2);
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
         if (argc == verbs[i].more + 2 && strcmp(argv[1], verbs[i].name) == 0)
             return verbs[i].run(argv + 2);

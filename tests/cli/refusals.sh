@@ -63,11 +63,20 @@ for cuts in '' 0 0,,13 0,5, ,13 '0, 13' '0 13' 0,x,13 0,9,5,13 1,13 0,12 0,14 \
     0,13,13,14 -0,13 0,-1,13 0,99999999999999999999,13 0,5.0,13 0x0,13 +0,13
 do refused --cuts --cuts "$cuts"; done
 refused --cuts --cuts 0,5,13 --ranks 3
-for conv in '' w3.npy w3.npy,w2.npy w3.npy,w2.npy,wv.npy,wv.npy w3.npy,,wv.npy \
-    w3.npy,w2.npy,
+for conv in '' w/w3.npy w/w3.npy,w/w2.npy $w,w/wv.npy w/w3.npy,,w/wv.npy \
+    w/w3.npy,w/w2.npy,
 do refused --conv --conv "$conv"; done
-refused wq.npy --conv wq.npy,w2.npy,wv.npy
-refused w3.npy --conv w3.npy,w2.npy,w3.npy
+refused wq.npy --conv w/wq.npy,w/w2.npy,w/wv.npy
+refused w3.npy --conv w/w3.npy,w/w2.npy,w/w3.npy
+
+# Files that nobody would read.
+for f in cu_seqlen Q q_ raw dh0_raw w3; do
+    cp in/q.npy bad/$f.npy; refused "$f.npy" --ranks 2
+done
+cp in/q.npy bad/Q.npy; refused Q.npy --stage 03
+cp in/q.npy bad/notes.txt; cp in/q.npy bad/.Q.npy; cp in/q.npy bad/Aqk.npy
+if "$run" --in bad --out out >stdout 2>stderr; then pass; else fail "$(cat stderr)"; fi
+rm -rf bad out; cp -r in bad
 
 # Shapes and dtypes.
 for f in q k v g beta; do
@@ -88,6 +97,12 @@ refused g.npy --model gdn
 "$arrays" fill bad/v.npy f8 13,3,5 0; "$arrays" fill bad/g.npy f8 13,3,3 0
 "$arrays" fill bad/beta.npy f8 13,3 0; rm bad/h0.npy bad/d*.npy; refused v.npy
 "$arrays" fill bad/q.npy f8 13,2,0 0; refused q.npy
+grep -q 'expected .T,H,K. = .?,?,?., K from 1 to 65536$' stderr && pass ||
+    fail "another range: $(cat stderr)"
+# A long T is in its range, and no other letter's is named beside it.
+"$arrays" fill bad/q.npy f8 100000,2,3 0; "$arrays" fill bad/k.npy f8 100000,2,4 0
+refused k.npy; grep -q 'expected .T,H,K. = .100000,2,3.$' stderr && pass ||
+    fail "a range beside T: $(cat stderr)"
 "$arrays" fill bad/q.npy f8 13,0,3 0; refused q.npy
 "$arrays" fill bad/A_log.npy f8 3 0; refused A_log.npy --gate softplus
 "$arrays" fill bad/dt_bias.npy f8 4 0; refused dt_bias.npy --gate softplus
@@ -115,7 +130,7 @@ for dict in "{$f8, $good" "{$f8, }" "{$good, }" "{$f8, $good, 'x': 1}" "$f8" "" 
     "{'descr': '>f8', 'fortran_order': False, $good}" \
     "{'descr': '|O', 'fortran_order': False, $good}" \
     "{'descr': [('a', '<f8')], 'fortran_order': False, $good}" \
-    "{'descr': '<f8', 'fortran_order': True, $good}" \
+    "{'descr': '<f8', 'fortran_order': Maybe, $good}" \
     "{'descr': '<u2', 'fortran_order': False, 'shape': (312, 2, 1)}" \
     "{$f8, $f8, $good}" "{$f8, $good} trailing"
 do header bad/q.npy "$dict" 624; refused q.npy; done
@@ -123,6 +138,21 @@ rm bad/q.npy; mkdir bad/q.npy; refused q.npy
 rm bad/q.npy; mkfifo bad/q.npy; refused q.npy
 rm bad/q.npy; ln -s nowhere bad/q.npy; refused q.npy
 rm bad/q.npy; ln -s /dev/zero bad/q.npy; refused q.npy
+# Sizes that a header says and a disk does not hold: refused before they are paid. The
+# limit is on memory; a sparse file is as long as its shape says.
+sparse() { header bad/$1.npy "$2"; truncate -s "$(($(wc -c <bad/$1.npy) + $3))" bad/$1.npy; }
+for f in q cu_seqlens; do
+    rm -f bad/$f.npy; sparse $f "{$f8, 'shape': (268435456, 2)}" 4294967296
+    (ulimit -v 2000000; exec "$run" --in bad --out out >stdout 2>stderr)
+    [ $? -eq 2 ] && grep -q "$f.npy: found .*, expected" stderr &&
+        ! grep -q memory stderr && pass || fail "sparse $f: $(cat stderr)"
+    rm -rf bad out; cp -r in bad
+done
+sparse q "{$f8, 'shape': (2000000000, 1000, 1000)}" 0; refused q.npy
+if truncate -s 1P bad/x 2>/dev/null; then
+    rm bad/x; sparse q "{$f8, 'shape': (1000000, 60000, 300)}" 144000000000000
+    refused 'q.npy.*of this machine'
+fi
 # Memory that no machine has, from files that are small.
 rm bad/*; for f in q k; do "$arrays" fill bad/$f.npy f8 0,1,65536 0; done
 "$arrays" fill bad/v.npy f8 0,65536,65536 0; "$arrays" fill bad/beta.npy f8 0,65536 0

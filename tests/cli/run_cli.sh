@@ -72,10 +72,26 @@ done
 "$arrays" fill in/w3.npy f8 6,3 0.25; "$arrays" fill in/w2.npy f4 6,2 0.5
 "$arrays" fill in/wv.npy f8 20,4 0.1
 rm -rf one many; gives one --conv w3.npy,w2.npy,wv.npy --act silu --scale 0.5
-gives many --conv w3.npy,in/w2.npy,in/wv.npy --act silu --scale 0.5 --ranks 6
+mkdir w; mv in/w2.npy in/wv.npy w
+gives many --conv w3.npy,w/w2.npy,w/wv.npy --act silu --scale 0.5 --ranks 6
+mv in/w3.npy w; w=w/w3.npy,w/w2.npy,w/wv.npy
 alike many one 1e-11
 [ -e one/dw_q.npy ] && [ -e one/dw_k.npy ] && [ -e one/dw_v.npy ] && pass ||
     fail "no gradient of a convolution"
+# In Fortran order, as NumPy writes a transposed array: the same numbers, bit for bit.
+cp -r in turned; for f in in/*.npy; do
+    case $f in *cu_seqlens*) ;; *) "$arrays" fortran $f turned/${f##*/} ;; esac
+done
+cmp -s in/q.npy turned/q.npy && fail "fortran did nothing"
+for f in in/*.npy; do "$arrays" same turned/${f##*/} $f 0 || fail "turned $f"; done
+rm -rf one many; gives one --ranks 2
+if "$run" --in turned --out many --ranks 2 >stdout 2>stderr; then alike many one 0
+else fail "Fortran order: $(cat stderr)"; fi
+# What is printed as our memory is not what the program that started us had.
+"$arrays" inside 400 "$run" --in in --out many >stdout 2>stderr
+peak=$(sed -n 's/.*peak memory \([0-9]*\) MiB/\1/p' stdout)
+[ "${peak:-9999}" -lt 200 ] && pass || fail "peak memory ${peak:-not said}: the parent's"
+rm -rf turned
 rm -rf vk; cp -r in vk
 "$arrays" fill vk/h0.npy f8 4,4,5,3 0.5; "$arrays" fill vk/dht.npy f8 4,4,5,3 0
 if "$run" --in vk --out vk --state-layout vk >stdout && [ -e vk/dh0.npy ]; then pass
@@ -105,6 +121,15 @@ for stage in $stages; do
     done
     "$B/kcp-check" --foreign e >stdout && pass || fail "stage $stage: $(tail -1 stdout)"
 done
+
+# One sequence of all tokens where cu_seqlens is not given.
+rm -rf e; mkdir e; for f in q k v g beta do; do cp in/$f.npy e; done
+"$arrays" fill whole.npy i8 2 0; "$arrays" poke whole.npy 1 13
+if "$run" --stage 01 --in e --out one >stdout 2>stderr &&
+    cp whole.npy e/cu_seqlens.npy &&
+    "$run" --stage 01 --in e --out many >stdout 2>stderr
+then alike many one 0
+else fail "--stage 01 without cu_seqlens: $(cat stderr)"; fi
 
 . "$here/refusals.sh"
 echo "kcp-run: $passed passed, $failed failed"

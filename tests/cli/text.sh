@@ -32,6 +32,11 @@ refuses '--steps: .*1.5' --steps 1.5
 refuses 'missing.*No such file' --text "$dir/missing"
 refuses 'it is empty' --text "$dir/empty"
 refuses 'it is a directory' --text "$dir"
+mkfifo "$dir/silent"
+(refuses 'it is a special file' --text "$dir/silent"; exit $failed) & p=$!
+(sleep 10; : >"$dir/silent") 2>/dev/null & q=$!       # who waits is let go, and fails
+wait $p || failed=1
+kill $q 2>/dev/null
 refuses "option: found '--rank'" --rank 4
 refuses '--steps: found nothing' --steps
 refuses 'nowhere' --text "$0" --out "$dir/nowhere/page.html"
@@ -79,5 +84,5 @@ for ranks in 1 5; do
     grep -qE 'https?:|src=|<link' "$dir/page.html" && wrong "the page wants a network"
     grep -q '</html>' "$dir/page.html" || wrong "the page does not end"
 done
-[ $failed = 0 ] && echo "text.sh: 16 refusals and 3 runs as they should be"
+[ $failed = 0 ] && echo "text.sh: 17 refusals and 3 runs as they should be"
 exit $failed

@@ -1,6 +1,6 @@
-/* npy_head.c -- the header of a .npy file, read with suspicion.
+/* head.c -- the header of a .npy file, read with suspicion.
  *
- * Book: chapter 00.  Checked by: tests/fuzz/npy.c, tests/cli/run_cli.sh.  Next: npy.c.
+ * Book: chapter 00.  Checked by: tests/fuzz/npy.c, tests/cli/run_cli.sh.  Next: read.c.
  *
  *     "\x93NUMPY" major minor length  {'descr': '<f8', 'fortran_order': False,
  *                                      'shape': (3, 4), }  spaces, newline
@@ -153,27 +153,49 @@ static const char *take_descr(struct cursor *c, struct npy *a, char *descr, size
     return descr[0] == '>' ? "a big-endian dtype" : "a dtype that is not taken";
 }
 
+static const char *take_order(struct cursor *c, struct npy *a)
+{
+    a->fortran = take(c, "True");
+    return a->fortran || take(c, "False") ? NULL : "a broken fortran_order";
+}
+
+enum { DESCR = 1, ORDER = 2, SHAPE = 4 };
+
+static int key_of(const char *key)
+{
+    if (strcmp(key, "descr") == 0)
+        return DESCR;
+    if (strcmp(key, "shape") == 0)
+        return SHAPE;
+    return strcmp(key, "fortran_order") == 0 ? ORDER : 0;
+}
+
+static const char *take_value(struct cursor *c, int key, struct npy *a, char *descr,
+                              size_t n)
+{
+    if (key == DESCR)
+        return take_descr(c, a, descr, n);
+    return key == SHAPE ? take_shape(c, a) : take_order(c, a);
+}
+
 /* The three keys, each once, in any order. */
 static const char *take_dictionary(struct cursor *c, struct npy *a, char *descr,
                                    size_t n)
 {
-    enum { DESCR = 1, ORDER = 2, SHAPE = 4 };
     int seen = 0;
     if (!take(c, "{"))
         return "a header that is not a dictionary";
     while (!take(c, "}")) {
-        char key[24];
-        if (!take_string(c, key, sizeof key) || !take(c, ":"))
+        char word[24];
+        if (!take_string(c, word, sizeof word) || !take(c, ":"))
             return "a broken header";
-        const int is = !strcmp(key, "descr") ? DESCR : !strcmp(key, "shape") ? SHAPE
-                     : !strcmp(key, "fortran_order") ? ORDER : 0;
-        if (is == 0 || (seen & is))
-            return is ? "a key given twice" : "an unknown key";
-        seen |= is;
-        const char *bad = is == DESCR ? take_descr(c, a, descr, n)
-                        : is == SHAPE ? take_shape(c, a)
-                        : take(c, "False") ? NULL
-                        : take(c, "True") ? "Fortran order" : "a broken fortran_order";
+        const int key = key_of(word);
+        if (key == 0)
+            return "an unknown key";
+        if (seen & key)
+            return "a key given twice";
+        seen |= key;
+        const char *bad = take_value(c, key, a, descr, n);
         if (bad)
             return bad;
         if (!take(c, ",") && (c->at == c->end || *c->at != '}'))
@@ -209,8 +231,8 @@ int npy_head(const unsigned char *head, size_t got, int64_t size, const char *pa
     char descr[32] = "";
     const char *bad = take_dictionary(&c, a, descr, sizeof descr);
     if (bad)
-        return npy_error(why, n, path, "found %s%s%s, expected C order and one of <f8 "
-                         "<f4 <f2 <i8 <i4", bad, *descr ? ", dtype " : "", descr);
+        return npy_error(why, n, path, "found %s%s%s, expected one of <f8 <f4 <f2 "
+                         "<i8 <i4", bad, *descr ? ", dtype " : "", descr);
     const int64_t count = npy_count(a->nd, a->dim);
     char shape[200];
     npy_shape(a->nd, a->dim, shape, sizeof shape);

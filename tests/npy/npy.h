@@ -3,8 +3,8 @@
  * Book: chapter 00 (the arrays of kcp-run and of kcp-check --emit).
  * Checked by: tests/fuzz/npy.c and tests/cli/run_cli.sh.  Next: head.c.
  *
- * Format versions 1.0, 2.0, 3.0; C order; little-endian f8 f4 f2 i8 i4, and u2, which
- * is read as the bits of a bfloat16. In memory there are two types only: every float is
+ * Format versions 1.0, 2.0, 3.0; C order, or Fortran order, which is read by transposing;
+ * little-endian f8 f4 f2 i8 i4, and u2, which is read as the bits of a bfloat16. In memory there are two types only: every float is
  * a double, every integer an int64_t. A file is input from a stranger: nothing in it is
  * believed before it has been compared with the size of the file.
  */
@@ -23,12 +23,18 @@ struct npy {
     int nd;                    /* 0 to NPY_RANK */
     int64_t dim[NPY_RANK];
     void *data;                /* double *, or int64_t * for NPY_I64 and NPY_I32 */
+    int fortran;               /* in the file the first index runs fastest */
 };
 
 /* Each returns 0, or -1 with one line in why[n]: the file, what was found, what was
  * expected. read allocates in->data (never NULL on success): npy_free it. */
 int  npy_read(const char *path, struct npy *in, char *why, size_t n);
 void npy_free(struct npy *a);
+/* The same, but refuse is asked about the header before memory is taken and data is
+ * read. Not 0: it has said why itself, and npy_read_if returns -1. */
+typedef int npy_refuse(const struct npy *head, void *arg);
+int  npy_read_if(const char *path, struct npy *in, npy_refuse *refuse, void *arg,
+                 char *why, size_t n);
 
 /* To a temporary name beside path, then renamed: path is whole or untouched. F32 and
  * BF16 round to nearest even; F16 is not written. */

@@ -1,7 +1,7 @@
-/* npy.c -- .npy files: the data, read into double and int64_t.
+/* read.c -- .npy files: the data, read into double and int64_t.
  *
  * Book: chapter 00.  Checked by: tests/fuzz/npy.c, tests/cli/run_cli.sh.
- * Next: npy_write.c.
+ * Next: write.c.
  */
 #include "npy.h"
 
@@ -75,6 +75,35 @@ static ssize_t read_all(int fd, void *to, size_t m)
     return (ssize_t)got;
 }
 
+/* Where element e of a file in Fortran order stands in C order: its first index runs
+ * fastest there, and its last one here. */
+static int64_t transposed(const struct npy *in, int64_t e)
+{
+    int64_t at = 0, stride[NPY_RANK];
+    for (int64_t d = in->nd - 1, all = 1; d >= 0; d--) {
+        stride[d] = all;
+        all *= in->dim[d];
+    }
+    for (int d = 0; d < in->nd; d++) {
+        at += e % in->dim[d] * stride[d];
+        e /= in->dim[d];
+    }
+    return at;
+}
+
+/* Elements e to e + m of the file to their places. */
+static void place(const struct npy *in, int64_t e, const unsigned char *raw, size_t m)
+{
+    char *to = in->data, wide[8 * NPY_BLOCK];
+    if (!in->fortran || in->nd < 2) {
+        decode(in->kind, raw, m, to + 8 * e);
+        return;
+    }
+    decode(in->kind, raw, m, wide);
+    for (size_t i = 0; i < m; i++)
+        memcpy(to + 8 * transposed(in, e + (int64_t)i), wide + 8 * i, 8);
+}
+
 static int read_data(int fd, const char *path, struct npy *in, char *why, size_t n)
 {
     const int64_t count = npy_count(in->nd, in->dim);
@@ -92,46 +121,62 @@ static int read_data(int fd, const char *path, struct npy *in, char *why, size_t
             return npy_error(why, n, path, "found %s, expected %" PRId64 " numbers",
                              got < 0 ? strerror(errno) : "a file that shrank", count);
         }
-        decode(in->kind, raw, m, (char *)in->data + 8 * e);
+        place(in, e, raw, m);
     }
     return 0;
 }
 
-static int read_open(int fd, const char *path, struct npy *in, char *why, size_t n)
+/* The header, from as much of the file as any header needs. */
+static int read_head(int fd, const char *path, int64_t size, struct npy *in,
+                     int64_t *offset, char *why, size_t n)
+{
+    unsigned char *head = malloc(HEAD);
+    if (!head)
+        return npy_error(why, n, path, "found no memory to read it");
+    const ssize_t got = read_all(fd, head, HEAD);
+    const int bad = got < 0
+        ? npy_error(why, n, path, "found %s, expected to read it", strerror(errno))
+        : npy_head(head, (size_t)got, size, path, in, offset, why, n);
+    free(head);
+    return bad;
+}
+
+static int read_open(int fd, const char *path, struct npy *in, npy_refuse *refuse,
+                     void *arg, char *why, size_t n)
 {
     struct stat st;
+    int64_t offset = 0;
     if (fstat(fd, &st) != 0)
         return npy_error(why, n, path, "found %s, expected to read it",
                          strerror(errno));
     if (!S_ISREG(st.st_mode))
         return npy_error(why, n, path, "found %s, expected a regular file",
                          S_ISDIR(st.st_mode) ? "a directory" : "a special file");
-    unsigned char *head = malloc(HEAD);
-    if (!head)
-        return npy_error(why, n, path, "found no memory to read it");
-    const ssize_t got = read_all(fd, head, HEAD);
-    int64_t offset = 0;
-    const int bad = got < 0 ? npy_error(why, n, path, "found %s, expected to read it",
-                                        strerror(errno))
-                  : npy_head(head, (size_t)got, st.st_size, path, in, &offset, why, n);
-    free(head);
-    if (bad)
+    if (read_head(fd, path, st.st_size, in, &offset, why, n) != 0)
+        return -1;
+    if (refuse && refuse(in, arg) != 0)
         return -1;
     if (lseek(fd, offset, SEEK_SET) < 0)
         return npy_error(why, n, path, "found %s, expected to seek", strerror(errno));
     return read_data(fd, path, in, why, n);
 }
 
-int npy_read(const char *path, struct npy *in, char *why, size_t n)
+int npy_read_if(const char *path, struct npy *in, npy_refuse *refuse, void *arg,
+                char *why, size_t n)
 {
     *in = (struct npy){ .data = NULL };
     const int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0)
         return npy_error(why, n, path, "found %s, expected a .npy file",
                          errno == ENOENT ? "no such file" : strerror(errno));
-    const int bad = read_open(fd, path, in, why, n);
+    const int bad = read_open(fd, path, in, refuse, arg, why, n);
     close(fd);
     return bad;
+}
+
+int npy_read(const char *path, struct npy *in, char *why, size_t n)
+{
+    return npy_read_if(path, in, NULL, NULL, why, n);
 }
 
 void npy_free(struct npy *a)
