@@ -3,7 +3,8 @@
 #   make run            the layer on real text over several ranks     RANKS= TEXT= STEPS=
 #   make test           every stage checked, every mutant caught       FULL=1
 #   make check          the judge alone       STAGE= VARIANT= RANKS= SEED= FULL=1 STRICT=1
-#   make bench | sanitize | book | lab LAB= | grade LAB= | fuzz | install PREFIX=
+#   make bench | sanitize | book | lab LAB= | grade LAB= | fuzz
+#   make install PREFIX= | uninstall PREFIX= | compile_commands.json
 #
 # CUDA_HOME=, NCCL_HOME= say where they are (CUDA_HOME=none: build without), ARCH= for
 # what to compile. What is missing is installed by .ci/setup, or named.
@@ -11,7 +12,7 @@
 CC      ?= gcc
 B       ?= build
 WARN    := -Wall -Wextra -Werror -Wno-unused-parameter
-CFLAGS  := -std=c11 -D_POSIX_C_SOURCE=200809L -O3 -g -fPIC -ffp-contract=off $(WARN) \
+CFLAGS  := -std=c11 -D_POSIX_C_SOURCE=200809L -O3 -g -fPIC -fvisibility=hidden -ffp-contract=off $(WARN) \
            -Iref -I. $(EXTRA)
 LDFLAGS := -rdynamic $(EXTRA)
 LDLIBS   = -lpthread -lm -ldl
@@ -82,7 +83,7 @@ $B/kcp-test: $(core) $B/tests/judge/criterion.o $(list_at)
 # ---- the commands ------------------------------------------------------------------------
 .PHONY: help setup said test check clean install
 help:
-	@sed -n '2,9s/^# \{0,1\}//p' Makefile
+	@sed -n '3,10s/^# \{0,1\}//p' Makefile
 
 setup:
 	@sh .ci/setup $(if $(filter none,$(CUDA_HOME)),,cuda)
@@ -115,19 +116,53 @@ sanitize-host:
 	  EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=all -O1" build/asan/kcp-check
 	@ASAN_OPTIONS=detect_leaks=1 build/asan/kcp-check --quiet
 
-PREFIX ?= /usr/local
+# The library. Its SONAME has the number that a change of the interface raises.
+PREFIX  ?= /usr/local
+version := $(shell sed -n 's/.*return "\([0-9.]*\)".*/\1/p' ref/core/version.c)
+soname  := libkcp.so.$(firstword $(subst ., ,$(version)))
+public  := ref/kcp.h ref/comm.h ref/stages.h ref/layer.h ref/ref.h
 $B/libkcp.so: $(call obj,$(ref) $(comm)) $(cuda_lib_obj) $(list_at)
-	$(CC) -shared $(LDFLAGS) $(filter %.o,$^) -lpthread -lm -ldl $(cuda_ldlibs) -o $@
-install: $B/libkcp.so
+	@echo "  link $@"
+	@$(CC) -shared $(LDFLAGS) -Wl,-soname,$(soname) $(filter %.o,$^) -lpthread -lm -ldl \
+	  $(cuda_ldlibs) -o $@
+	@ln -sf libkcp.so $B/$(soname)
+.PHONY: install uninstall prefix
+prefix:
 	@case '$(PREFIX)' in /*) ;; *) echo "PREFIX=$(PREFIX): expected a path from /" >&2; \
 	  exit 2 ;; esac
-	install -d '$(DESTDIR)$(PREFIX)/lib/pkgconfig' '$(DESTDIR)$(PREFIX)/include/kcp/stages'
-	install -m 755 $B/libkcp.so '$(DESTDIR)$(PREFIX)/lib/'
-	install -m 644 ref/kcp.h ref/comm.h ref/stages.h ref/layer.h ref/ref.h \
-	  '$(DESTDIR)$(PREFIX)/include/kcp/'
+install: prefix $B/libkcp.so
+	install -d '$(DESTDIR)$(PREFIX)/lib/pkgconfig' '$(DESTDIR)$(PREFIX)/include/kcp/stages' \
+	  '$(DESTDIR)$(PREFIX)/share/doc/kcp'
+	install -m 755 $B/libkcp.so '$(DESTDIR)$(PREFIX)/lib/libkcp.so.$(version)'
+	ln -sf libkcp.so.$(version) '$(DESTDIR)$(PREFIX)/lib/$(soname)'
+	ln -sf $(soname) '$(DESTDIR)$(PREFIX)/lib/libkcp.so'
+	install -m 644 $(public) '$(DESTDIR)$(PREFIX)/include/kcp/'
 	install -m 644 ref/stages/*.def '$(DESTDIR)$(PREFIX)/include/kcp/stages/'
-	printf 'prefix=%s\nName: kcp\nDescription: context parallelism for delta-rule linear attention\nVersion: 0.1\nLibs: -L"$${prefix}/lib" -lkcp\nCflags: -I"$${prefix}/include/kcp"\n' \
+	install -m 644 LICENSE CHANGELOG.md '$(DESTDIR)$(PREFIX)/share/doc/kcp/'
+	printf 'prefix=%s\nName: kcp\nDescription: context parallelism for delta-rule linear attention\nVersion: $(version)\nLibs: -L"$${prefix}/lib" -lkcp\nCflags: -I"$${prefix}/include/kcp"\n' \
 	  '$(PREFIX)' > '$(DESTDIR)$(PREFIX)/lib/pkgconfig/kcp.pc'
+
+# What install put there, and nothing else: a folder goes when it is empty.
+uninstall: prefix
+	rm -f '$(DESTDIR)$(PREFIX)/lib/libkcp.so' '$(DESTDIR)$(PREFIX)/lib/$(soname)' \
+	  '$(DESTDIR)$(PREFIX)/lib/libkcp.so.$(version)' \
+	  '$(DESTDIR)$(PREFIX)/lib/pkgconfig/kcp.pc' \
+	  '$(DESTDIR)$(PREFIX)/share/doc/kcp/LICENSE' \
+	  '$(DESTDIR)$(PREFIX)/share/doc/kcp/CHANGELOG.md'
+	cd '$(DESTDIR)$(PREFIX)/include/kcp' 2>/dev/null && \
+	  rm -f $(patsubst ref/%,%,$(public) $(wildcard ref/stages/*.def)) || true
+	rmdir '$(DESTDIR)$(PREFIX)/include/kcp/stages' '$(DESTDIR)$(PREFIX)/include/kcp' \
+	  '$(DESTDIR)$(PREFIX)/share/doc/kcp' 2>/dev/null || true
+
+# For editors: how every file is compiled, as make itself would say it.
+.PHONY: compile_commands.json
+compile_commands.json:
+	@$(MAKE) --no-print-directory -n -B B=$B $B/kcp-check | awk -v dir='$(CURDIR)' ' \
+	  function quoted(s) { gsub(/\\/, "\\\\", s); gsub(/"/, "\\\"", s); return "\"" s "\"" } \
+	  / -c [^ ]+\.cu? / { file = $$0; sub(/.* -c /, "", file); sub(/ .*/, "", file); \
+	    printf "%s{\"directory\":%s,\"command\":%s,\"file\":%s}", n++ ? ",\n" : "[\n", \
+	      quoted(dir), quoted($$0), quoted(file) } \
+	  END { print "\n]" }' >$@
 
 clean:
 	rm -rf $B

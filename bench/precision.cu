@@ -6,7 +6,7 @@
 // One block walks the chunks; four warps own a tile of 16 by 16 each. Factors are
 // rounded on their way into the tensor core, sums are its own: how it adds is what the
 // emulation cannot know.
-#include "book/rounding.h"
+#include "tests/19_precision/rounding.h"
 #include "kcp.h"
 
 #include <cuda_bf16.h>

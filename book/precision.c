@@ -2,7 +2,7 @@
  *
  * Book: chapter 19, which shows what this prints.  Checked by: bench/precision.cu, on a
  * GPU, and tests/19_precision/checks.c, its arithmetics.  Next: clusters.c. */
-#include "rounding.h"
+#include "tests/19_precision/rounding.h"
 
 #include <stdio.h>
 #include <stdlib.h>

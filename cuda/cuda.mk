@@ -10,7 +10,7 @@ sm          = $(patsubst sm_%,%,$1)
 gencode    := $(foreach a,$(ARCH),-gencode arch=compute_$(call sm,$a),code=sm_$(call sm,$a))
 hopper     := $(wildcard cuda/*/*_sm90.cu cuda/*/*/*_sm90.cu)
 kernels    := $(filter-out $(hopper),$(wildcard cuda/*/*.cu cuda/*/*/*.cu)) $(if $(filter sm_90a,$(ARCH)),$(hopper))
-NVFLAGS    := -std=c++17 -O3 -lineinfo -Iref -I. -Xcompiler -Wall,-fPIC -Xptxas -warn-spills
+NVFLAGS    := -std=c++17 -O3 -lineinfo -Iref -I. -Xcompiler -Wall,-fPIC,-fvisibility=hidden -Xptxas -warn-spills
 cuda_lib_obj := $(patsubst %.cu,$B/%.cu.o,$(kernels))
 cuda_obj   := $(cuda_lib_obj) $B/tests/judge/device.cu.o
 comma      := ,

@@ -2,7 +2,7 @@
  *
  * Book: chapter 19.  Checked by: itself, against the judge's rounding and exact
  * numbers.  Next: 20_clusters.c. */
-#include "book/rounding.h"
+#include "rounding.h"
 #include "tests/judge/judge.h"
 
 /* keep() is round to nearest even: the judge's bf16, and TF32 by its own definition. */

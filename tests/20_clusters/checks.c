@@ -1,7 +1,7 @@
 /* 20_clusters.c -- the simulated exchange against the formulas of chapters 07 and 20.
  *
  * Book: chapter 20.  Checked by: itself.  Next: main.c. */
-#include "book/model.h"
+#include "model.h"
 #include "tests/judge/judge.h"
 
 static double steps(int R) { return ceil(log2(R)); }

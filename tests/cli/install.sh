@@ -23,6 +23,16 @@ for home in CUDA_HOME NCCL_HOME; do
 done
 make -n -C "$here" CUDA_HOME=none check FULL=0 STRICT=0 | grep -q -- '--full\|--strict' &&
     stop "FULL=0 is taken for 1"
+# What is shown is what the headers declare: kcp_* and ref_*; its SONAME is there.
+readelf --dyn-syms -W "$W/lib/libkcp.so" |
+    awk '$5 ~ /GLOBAL|WEAK/ && $6 == "DEFAULT" && $7 ~ /^[0-9]/ { print $8 }' |
+    grep -vE '^(kcp_|ref_|_init$|_fini$)' >"$W/shown" &&
+    stop "libkcp.so shows $(head -3 "$W/shown" | tr '\n' ' ')"
+version=$(sed -n 's/^Version: //p' "$W/lib/pkgconfig/kcp.pc")
+readelf -d "$W/lib/libkcp.so" | grep -q "SONAME.*libkcp.so.${version%%.*}\]" ||
+    stop "found no SONAME libkcp.so.${version%%.*}"
+[ -f "$W/lib/libkcp.so.$version" ] || stop "found no lib/libkcp.so.$version"
+[ -s "$W/share/doc/kcp/LICENSE" ] || stop "LICENSE is not installed"
 # An object is made anew when it is to be compiled in another way, and not else.
 makes() {                                               # WORDS option...
     words=$1; shift
@@ -71,4 +81,14 @@ LD_LIBRARY_PATH="$W/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 export LD_LIBRARY_PATH
 says=$("$W/list") || stop "libkcp.so: variants, status: $says"
 [ "$("$W/kda" 2)" = "$("$B/kda" 2)" ] || stop "kda by libkcp.so says $("$W/kda" 2)"
+# uninstall takes away what install brought, and leaves what is not ours.
+echo mine >"$W/include/kcp/mine.h"
+make -s -C "$here" B="$B" PREFIX="$W" uninstall >"$W/log" 2>&1 || stop "$(cat "$W/log")"
+left=$(cd "$W" && find lib include share -type f 2>/dev/null | tr '\n' ' ')
+[ "$left" = "include/kcp/mine.h " ] || stop "uninstall left: $left"
+make -s -C "$here" B="$B" CUDA_HOME=none compile_commands.json >"$W/log" 2>&1 ||
+    stop "$(cat "$W/log")"
+grep -q '"file":"ref/01_step.c"' "$here/compile_commands.json" ||
+    stop "compile_commands.json does not name ref/01_step.c"
+rm -f "$here/compile_commands.json"
 echo "install.sh: kda by libkcp.so and its headers; forwards for a GPU: ${says% *}"

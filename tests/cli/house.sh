@@ -1,0 +1,111 @@
+#!/bin/sh
+# house.sh -- the rooms as CONTRIBUTING.md draws them: who may include whom, how wide a
+# line is, where asm may stand, and words that the field has better ones for.
+#
+# Book: none.  Checked by: itself, on planted mistakes.  Next: words.tsv.
+# Usage: house.sh BUILD.
+cd "$(dirname "$0")/../.." || exit 2
+W=$(mktemp -d) || exit 2
+trap 'rm -rf "$W"' EXIT
+git ls-files -co --exclude-standard 2>/dev/null |
+    grep -E '^(ref|comm|cuda|tests|bench|book)/.*\.(c|h|cu|cuh|def)$' |
+    while read -r f; do [ ! -f "$f" ] || echo "$f"; done >"$W/files"
+[ -s "$W/files" ] || find ref comm cuda tests bench book -name '*.[ch]' -o -name '*.cu' \
+    -o -name '*.cuh' -o -name '*.def' >"$W/files"
+
+# Every include as "includer included", both from the root. A name in quotes lies beside
+# its includer, in ref/ (the public headers), or is a path from the root.
+includes() {
+    xargs grep -n '^ *# *include *"' <"$W/files" /dev/null |
+        sed 's/:[0-9]*: *# *include *"\([^"]*\)".*/ \1/' |
+        while read -r from name; do
+            dir=${from%/*}
+            for at in "$dir/$name" "ref/$name" "$name"; do
+                [ -f "$at" ] && { echo "$from $at"; continue 2; }
+            done
+            echo "$from ?$name"
+        done
+}
+
+# ref <- comm, cuda <- tests <- bench <- book: a room includes itself and what stands
+# left of it. Kernels of a chapter include their own folder, tile/ and host/; those of
+# 18_hopper likewise, so that taught and fast kernels share tile/ alone.
+arrows() {
+    awk '
+        function room(f) { sub(/\/.*/, "", f); return f }
+        function second(f) { split(f, p, "/"); return p[2] }
+        BEGIN { may["ref"] = " ref "; may["comm"] = " ref comm "
+                may["cuda"] = " ref cuda "; may["tests"] = " ref comm cuda tests "
+                may["bench"] = " ref comm cuda tests bench "
+                may["book"] = " ref comm cuda tests bench book " }
+        $2 ~ /^\?/ { print $1 ": found no " substr($2, 2); next }
+        index(may[room($1)], " " room($2) " ") == 0 { print $1 ": includes " $2; next }
+        room($1) == "ref" && $1 !~ /core/ && $2 ~ /ref\/core/ {
+            print $1 ": a chapter includes " $2; next }
+        room($1) == "cuda" && room($2) == "cuda" {
+            a = second($1); b = second($2)
+            if (a == "tile" && b != "tile") print $1 ": tile includes " $2
+            else if (b != a && b != "tile" && b != "host") print $1 ": includes " $2
+        }'
+}
+
+# Code alone: no comments, no strings.
+code() {
+    awk 'FNR == 1 { inside = 0 }
+         { s = $0; gsub(/\\./, "", s); gsub(/"[^"]*"/, "\"\"", s); sub(/\/\/.*/, "", s)
+           while (1) {
+               if (inside) { i = index(s, "*/"); if (!i) { s = ""; break }
+                             s = substr(s, i + 2); inside = 0 }
+               i = index(s, "/*"); if (!i) break
+               j = index(substr(s, i), "*/")
+               if (!j) { s = substr(s, 1, i - 1); inside = 1; break }
+               s = substr(s, 1, i - 1) " " substr(s, i + j + 1)
+           }
+           print FILENAME ":" FNR ": " s }' "$@"
+}
+
+look() {
+    includes | arrows
+    grep -v '\.def$' "$W/files" | xargs awk 'length($0) > 88 {
+        print FILENAME ":" FNR ": " length($0) " columns" }'
+    grep '^cuda/' "$W/files" | grep -v '^cuda/tile/' >"$W/kernels"
+    xargs sh -c 'grep -nE "(^|[^a-z_])asm *(volatile)? *\(" "$@" /dev/null' x \
+        <"$W/kernels" | sed 's/$/  (asm stands in cuda\/tile alone)/'
+    grep -E '^(cuda|tests)/' "$W/files" >"$W/named"
+    code $(cat "$W/named") >"$W/code"
+    # words.tsv: a word, what it is now, files where it has another legitimate meaning.
+    grep -v '^#' tests/cli/words.tsv | while IFS="$(printf '\t')" read -r was is but; do
+        grep -E "(^|[^A-Za-z0-9_])($was)([^A-Za-z0-9_]|\$)" "$W/code" |
+            grep -vE "^(${but:-nowhere})" | sed "s/\$/  ($was is $is)/" | cut -c1-120
+    done
+}
+
+look >"$W/found"
+if [ -s "$W/found" ]; then
+    cat "$W/found"
+    echo "house.sh: $(wc -l <"$W/found") lines are not as the house should be"
+    exit 1
+fi
+
+# What it should see, it is shown.
+failed=0
+plant() {                                               # FILE LINE WORDS
+    cp "$1" "$W/kept"
+    printf '%s\n' "$2" >>"$1"
+    look | grep -q "$3" || { echo "house.sh: did not see: $2 in $1"; failed=1; }
+    cat "$W/kept" >"$1"
+}
+(
+    mkdir -p "$W/tree" && tar -cf - $(cat "$W/files") tests/cli | tar -xf - -C "$W/tree"
+) 2>/dev/null
+cd "$W/tree" || exit 2
+plant ref/01_step.c '#include "comm/bootstrap.h"' 'ref/01_step.c: includes comm'
+plant comm/halo.c '#include "cuda/tile/device.cuh"' 'comm/halo.c: includes cuda'
+plant cuda/tile/mma.cuh '#include "cuda/host/mapops.cuh"' 'tile includes'
+plant cuda/04_chunk/v1_column.cu '#include "cuda/07_merge/v2_group_columns.cuh"' \
+    'v1_column.cu: includes cuda/07'
+plant cuda/04_chunk/v1_column.cu 'void f(void) { asm volatile("nop;"); }' 'asm stands'
+plant cuda/04_chunk/v1_column.cu 'void f(void) { bulk_copy(); }' 'bulk_copy is'
+plant ref/01_step.c "$(printf '/* %089d */' 0)" 'columns'
+[ $failed = 0 ] || exit 1
+echo "house.sh: includes go one way, asm is in tile, words are the field's; 7 plants seen"
