@@ -36,11 +36,14 @@ $B/sanitize-control: bench/sanitize_control.cu $(wildcard cuda/tile/*.cuh) \
 # The sanitizers' own build: each lane arrives where one does for its warp, and threads
 # write what the copy engine does.
 lanes := $(if $(filter sm_90a,$(ARCH)),$B/kcp-check-lanes)
-$B/lanes_sm90.cu.o: cuda/18_hopper/v3_records_sm90.cu $(wildcard cuda/18_hopper/*.cuh cuda/tile/*.cuh cuda/host/*) $(nvcc_at)
+lanes_obj := $(patsubst %,$B/lanes/cuda/18_hopper/%_sm90.cu.o,\
+                gdn_forward/chunk_prepare forward_scan/scan maps/maps)
+$B/lanes/%_sm90.cu.o: %_sm90.cu $(nvcc_at)
 	@mkdir -p $(@D)
-	@$(nvcc) $(NVFLAGS) -DKCP_FOR_SANITIZERS $(gencode) -c $< -o $@
-$B/kcp-check-lanes: $(filter-out %/v3_records_sm90.cu.o,$(core)) $B/lanes_sm90.cu.o \
-                    $B/tests/judge/main.o $(list_at)
+	@echo "  nvcc $< for the sanitizers"
+	@$(nvcc) $(NVFLAGS) -DKCP_FOR_SANITIZERS $(gencode) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+$B/kcp-check-lanes: $(filter-out $(patsubst $B/lanes/%,$B/%,$(lanes_obj)),$(core)) \
+                    $(lanes_obj) $B/tests/judge/main.o $(list_at)
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -o $@
 sanitize: $B/kcp-check $B/sanitize-control $(lanes)
 	@PATH="$$PATH:$(CUDA_HOME)/bin" sh bench/sanitize.sh $B

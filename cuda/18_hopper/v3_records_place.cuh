@@ -6,7 +6,7 @@
 #define KCP_V3_RECORDS_PLACE_CUH
 
 #include "cuda/08_forward/program.cuh"
-#include "v3_records.cuh"
+#include "chunk_factors.cuh"
 #include "v3_records_cut.h"
 
 static const char *const fused_name = "v3_records";
@@ -15,7 +15,7 @@ static const char *const fused_name = "v3_records";
 // cut, so that h0 and ht are all the states there are; else states and maps as in v1's
 // program, of strips where a rank cuts its segments (strips.cuh).
 struct fused {
-    struct records x;
+    struct forward_params x;
     struct room r;
     struct kcp_exchange e;
     struct strips p;
@@ -47,13 +47,13 @@ static int strip_chunks(const struct kcp_forward *a)
 
 static void place_block(struct fused *f)
 {
-    struct records *x = &f->x;
+    struct forward_params *x = &f->x;
     struct room *r = &f->r;
-    x->to13.q = take_named(r, "q", 0, 1), x->to13.k = take_named(r, "k", 0, 1);
-    x->to13.rstd_q = take_named(r, "rstd_q", 0, 1);
-    x->to13.rstd_k = take_named(r, "rstd_k", 0, 1);
-    x->to13.beta = take_named(r, "beta", 0, 1);
-    x->to13.Aqk = take_named(r, "Aqk", 0, 1), x->to13.A = take_named(r, "A", 0, 1);
+    x->saved.q = take_named(r, "q", 0, 1), x->saved.k = take_named(r, "k", 0, 1);
+    x->saved.rstd_q = take_named(r, "rstd_q", 0, 1);
+    x->saved.rstd_k = take_named(r, "rstd_k", 0, 1);
+    x->saved.beta = take_named(r, "beta", 0, 1);
+    x->saved.Aqk = take_named(r, "Aqk", 0, 1), x->saved.A = take_named(r, "A", 0, 1);
     f->h_kept = take_named(r, "h_kept", 0, 1);
 }
 
@@ -91,11 +91,11 @@ static size_t place_fused(struct fused *f, const struct kcp_forward *args)
                      sizeof(float));
     if (a->saved) place_block(f);
     f->p = { 0, a->NS, (int *)a->cu, (int *)a->cn, NULL, NULL, NULL, NULL, NULL };
-    f->x.record = take(r, (int64_t)a->NC * a->HV,
-                       a->KG == 1 ? sizeof(struct head_record)
-                     : a->K == 64 ? sizeof(struct record<64>)
-                                  : sizeof(struct record<128>));
-    f->x.rows = take(r, a->KG == 1 ? (int64_t)a->NC * a->H : 0,
+    f->x.factors = take(r, (int64_t)a->NC * a->HV,
+                       a->KG == 1 ? sizeof(struct gdn_head_factors)
+                     : a->K == 64 ? sizeof(struct chunk_factors<64>)
+                                  : sizeof(struct chunk_factors<128>));
+    f->x.qk_rows = take(r, a->KG == 1 ? (int64_t)a->NC * a->H : 0,
                      4 * a->K / 64 * SWIZZLE128_TILE);
     f->x.count = a->NC;
     f->x.carry = take(r, a->NS == 1 ? (int64_t)a->HV * a->K * a->V : 0, sizeof(float));
@@ -106,7 +106,7 @@ static size_t place_fused(struct fused *f, const struct kcp_forward *args)
     f->x.to = f->x.from + f->p.NS, f->x.own = f->x.to + f->p.NS;
     f->x.order = f->x.own + f->p.NS;
     if (!f->alone || !a->saved) return r->used;
-    f->x.to13.h_kept = f->h_kept, f->x.kept = kcp_saved_states((struct kcp_call *)a);
+    f->x.saved.h_kept = f->h_kept, f->x.kept = kcp_saved_states((struct kcp_call *)a);
     return r->used;
 }
 

@@ -1,13 +1,9 @@
-// v3_records_sm90.cu -- the whole forward from packed records: prepare, maps, scan.
+// v3_records_sm90.cu -- the whole forward: chunk_prepare, maps, scan.
 // Book: chapter 18, "Code: kernels".
 // Checked by: tests/08_forward/checks.c.
 // Next: ../13_backward/v3_records.cu.
 #include "cuda/host/stages_v2.cuh"
 #include "v3_records_place.cuh"
-#include "v3_records_maps.cuh"
-#include "v3_records_gdn.cuh"
-#include "v3_records_kda.cuh"
-#include "v3_records_scan.cuh"
 static struct stages stages(void) { return stages_v2(fused_name); }
 
 // What the kernels take. Where save-all wants every factor as a tensor, and for other
@@ -23,26 +19,9 @@ static int takes(const struct kcp_forward *a)
     return 1;
 }
 
-// By K and by the gate.
-static int run_prepare(const struct records *x)
+static int chunk_prepare(const struct forward_params *x)
 {
-    if (x->a.KG == 1)
-        return x->a.K == 128 ? prepare_gdn_records<128>(x) : prepare_gdn_records<64>(x);
-    return x->a.K == 128 ? prepare_kda_records<128>(x) : prepare_kda_records<64>(x);
-}
-
-static int run_maps(const struct records *x)
-{
-    if (x->a.KG == 1)
-        return x->a.K == 128 ? records_maps<128, 0>(x) : records_maps<64, 0>(x);
-    return x->a.K == 128 ? records_maps<128, 1>(x) : records_maps<64, 1>(x);
-}
-
-static int run_scan(const struct records *x)
-{
-    if (x->a.KG == 1)
-        return x->a.K == 128 ? scan_records<128, 0>(x) : scan_records<64, 0>(x);
-    return x->a.K == 128 ? scan_records<128, 1>(x) : scan_records<64, 1>(x);
+    return x->a.KG == 1 ? gdn_chunk_prepare(x) : kda_chunk_prepare(x, processors());
 }
 
 // A sequence without tokens hands h0 through, on the rank that owns it.
@@ -58,13 +37,13 @@ static void pass_states(const struct kcp_forward *a)
 }
 
 // Chapters 05 and 07: the state with which every strip begins.
-static int carry_fused(struct fused *f, const struct records *on_strips)
+static int carry_fused(struct fused *f, const struct forward_params *on_strips)
 {
     const struct kcp_call *call = (const struct kcp_call *)&f->x.a;
     const size_t state = sizeof(float) * call->HV * call->K * call->V;
     int status = KCP_OK;
     part(PART_SUM, call->stream);
-    if (call->NS) status = run_maps(on_strips);
+    if (call->NS) status = forward_maps(on_strips);
     if (!status) status = compose_strips(call, &f->p, 0, f->maps);
     part(PART_EXCHANGE, call->stream);
     if (!status) status = exchange(&f->e);
@@ -77,7 +56,7 @@ static int carry_fused(struct fused *f, const struct records *on_strips)
 
 // Records of a window, and their scan, window after window; or all records first, for
 // maps and states that cross cuts.
-static int records_and_scan(struct fused *f, struct records *on_strips)
+static int prepare_and_scan(struct fused *f, struct forward_params *on_strips)
 {
     const struct kcp_forward *a = &f->x.a;
     const struct kcp_cut c = cut_of(a);
@@ -90,18 +69,18 @@ static int records_and_scan(struct fused *f, struct records *on_strips)
         f->x.first = kcp_window_begin(a->NC, ratio, n, i);
         f->x.count = kcp_window_begin(a->NC, ratio, n, i + 1) - f->x.first;
         on_strips->first = f->x.first, on_strips->count = f->x.count;
-        status = run_prepare(&f->x);
+        status = chunk_prepare(&f->x);
         for (int p = PART_SUM; p <= PART_MAIN && i == 0; p++)
             part((enum part)p, a->stream);
-        if (!status) status = run_scan(on_strips);
+        if (!status) status = forward_scan(on_strips, processors());
     }
     if (f->alone) return status;
     put_strips((const struct kcp_call *)a, 0, &f->p);
     states_in((const struct kcp_call *)a, 0, a->h0, f->states);
-    status = run_prepare(&f->x);
+    status = chunk_prepare(&f->x);
     if (!status) status = carry_fused(f, on_strips);
     part(PART_MAIN, a->stream);
-    return status ? status : run_scan(on_strips);
+    return status ? status : forward_scan(on_strips, processors());
     //< kernel-fused
 }
 
@@ -111,10 +90,10 @@ static int fused_run(const struct kcp_forward *args)
     int status = place_fused(&f, args) <= args->work_bytes ? KCP_OK : KCP_BAD;
     const struct kcp_forward *a = &f.x.a;
     if (a->saved && a->saved_bytes < f.r.head.bytes) status = KCP_BAD;
-    struct records on_strips = f.x;
+    struct forward_params on_strips = f.x;
     on_strips.a.cu = f.p.cu, on_strips.a.cn = f.p.cn, on_strips.a.NS = f.p.NS;
 
-    if (!status && a->NS) status = records_and_scan(&f, &on_strips);
+    if (!status && a->NS) status = prepare_and_scan(&f, &on_strips);
     else if (!status && !f.alone) status = carry_fused(&f, &on_strips);
     if (!status) pass_states(a);
     if (!status && a->saved) write_head<<<1, 256, 0, a->stream>>>(a->saved, f.r.head);

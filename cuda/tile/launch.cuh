@@ -1,7 +1,7 @@
 // launch.cuh -- what a kernel asks of the chip, and of the kernel before it.
 // Book: chapter 18.
 // Checked by: every variant that includes it.
-// Next: ../18_hopper.
+// Next: ../18_hopper/chunk_factors.cuh.
 #ifndef KCP_TILE_LAUNCH_CUH
 #define KCP_TILE_LAUNCH_CUH
 

@@ -1,7 +1,7 @@
 // tma.cuh -- Hopper's copy engine: bytes, and boxes of a tensor.
 // Book: chapter 18, "Code: kernels".
 // Checked by: every variant that includes it.
-// Next: ../18_hopper/v3_records.cuh.
+// Next: ../18_hopper/chunk_factors.cuh.
 #ifndef KCP_TILE_TMA_CUH
 #define KCP_TILE_TMA_CUH
 

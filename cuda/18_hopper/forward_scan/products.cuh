@@ -1,15 +1,15 @@
-// v3_records_chain.cuh -- what the scan and the maps share: products with records.
+// products.cuh -- what the scan and the maps share: products with chunk factors.
 // Book: chapter 18, "Code: kernels".
 // Checked by: tests/08_forward/checks.c.
-// Next: v3_records_walk.cuh.
-#ifndef KCP_V3_RECORDS_CHAIN_CUH
-#define KCP_V3_RECORDS_CHAIN_CUH
+// Next: scan_sm90.cu.
+#ifndef KCP_SCAN_PRODUCTS_CUH
+#define KCP_SCAN_PRODUCTS_CUH
 
-#include "v3_records_copy.cuh"
+#include "pipeline.cuh"
 
 // v as it lies in memory, and y^T <- v^T - y^T, its columns times F; v is 0 past the
 // end.
-static __device__ __forceinline__ void load_v_raw(uint32_t (*r)[4], const bf16 *v,
+static __device__ __forceinline__ void ldmatrix_v(uint32_t (*r)[4], const bf16 *v,
                                                   int ld)
 {
     v += threadIdx.x / 32 * 16 + ldmatrix_offset_b(threadIdx.x % 32, ld);
@@ -17,20 +17,21 @@ static __device__ __forceinline__ void load_v_raw(uint32_t (*r)[4], const bf16 *
     for (int c = 0; c < CHUNK / 16; c++) ldmatrix_x4_trans(r[c], v + c * 16 * ld);
 }
 
-static __device__ __forceinline__ void v_minus(float (*y)[4], const uint32_t (*r)[4],
-                                               const float *F, int len)
+static __device__ __forceinline__ void v_minus_scaled(float (*y)[4],
+                                                      const uint32_t (*r)[4],
+                                                      const float *F, int len)
 {
     const int e = threadIdx.x % 4 * 2;
     #pragma unroll
     for (int i = 0; i < 32; i++) {
         const int col = i / 4 * 8 + e + i % 2;
         const uint32_t pair = r[i / 8][i % 8 / 2];
-        const float v = i % 2 ? high(pair) : low(pair);
+        const float v = i % 2 ? bf16x2_high(pair) : bf16x2_low(pair);
         y[i / 4][i % 4] = fmaf(-F[col], y[i / 4][i % 4], col < len ? v : 0.0f);
     }
 }
 
-static __device__ __forceinline__ void scale_all(float (*S)[4], int tiles, float by)
+static __device__ __forceinline__ void scale_state(float (*S)[4], int tiles, float by)
 {
     #pragma unroll
     for (int i = 0; i < tiles; i++)
@@ -40,7 +41,8 @@ static __device__ __forceinline__ void scale_all(float (*S)[4], int tiles, float
 
 // D tiles, rounded to bf16, as the A of the next product.
 template <int tiles>
-static __device__ __forceinline__ void as_rows(uint32_t (*a)[4], const float (*d)[4])
+static __device__ __forceinline__ void pack_accumulator(uint32_t (*a)[4],
+                                                        const float (*d)[4])
 {
     #pragma unroll
     for (int i = 0; i < tiles * 2; i++)
@@ -49,38 +51,41 @@ static __device__ __forceinline__ void as_rows(uint32_t (*a)[4], const float (*d
 
 // d [64,64] += a X^T, X [64,16 steps] in panels.
 template <int steps>
-static __device__ __forceinline__ void times_panels(float (*d)[4],
-                                                    const uint32_t (*a)[4],
-                                                    const unsigned char *X, int add)
+static __device__ __forceinline__ void wgmma_times_tiles(float (*d)[4],
+                                                         const uint32_t (*a)[4],
+                                                         const unsigned char *X,
+                                                         int add)
 {
     #pragma unroll
     for (int p = 0; p < steps; p++)
         wgmma_m64n64k16_rs<0>(d, a[p],
-                              smem_desc_k_major((const bf16 *)(X + p / 4 * BYTES))
+                              smem_desc_k_major((const bf16 *)(X + p / 4 * TILE_BYTES))
                                   + p % 4 * DESC_STEP_K_MAJOR,
                               add || p);
 }
 
 // Where a triangle's columns are: a step of 16 of them, the next 2048 bytes on.
-static __device__ __forceinline__ uint64_t triangle_at(const unsigned char *X)
+static __device__ __forceinline__ uint64_t smem_desc_triangle(const unsigned char *X)
 {
     return 3ull << 62 | 16ull << 32 | 1ull << 16 | (smem_addr(X) >> 4 & 0x3fff);
 }
 
 // d [64,64] = a X^T, or += with add, X [64,64] a triangle's columns.
-static __device__ __forceinline__ void times_triangle(float (*d)[4],
-                                                      const uint32_t (*a)[4],
-                                                      const unsigned char *X, int add)
+static __device__ __forceinline__ void wgmma_times_triangle(float (*d)[4],
+                                                            const uint32_t (*a)[4],
+                                                            const unsigned char *X,
+                                                            int add)
 {
     #pragma unroll
     for (int J = 0; J < 4; J++)
-        wgmma_m64n64k16_rs<0>(d, a[J], triangle_at(X) + 128 * J, add || J);
+        wgmma_m64n64k16_rs<0>(d, a[J], smem_desc_triangle(X) + 128 * J, add || J);
 }
 
 // S^T [64,K] += a X, X [64,K] in panels: all of K a product, twice as wide.
 template <int K>
-static __device__ __forceinline__ void add_panels(float (*S)[4], const uint32_t (*a)[4],
-                                                  const unsigned char *X)
+static __device__ __forceinline__ void wgmma_add_tiles(float (*S)[4],
+                                                       const uint32_t (*a)[4],
+                                                       const unsigned char *X)
 {
     const uint64_t at = smem_desc_mn_major((const bf16 *)X);
     #pragma unroll

@@ -1,9 +1,9 @@
-// v3_records.cuh -- the record of a chunk: what prepare makes and the scan consumes.
+// chunk_factors.cuh -- what chunk_prepare leaves for the scan: the factors of a chunk.
 // Book: chapter 18, "Code: kernels".
 // Checked by: tests/08_forward/checks.c.
-// Next: v3_records_gate.cuh.
-#ifndef KCP_V3_RECORDS_CUH
-#define KCP_V3_RECORDS_CUH
+// Next: chunk_prepare.cuh.
+#ifndef KCP_CHUNK_FACTORS_CUH
+#define KCP_CHUNK_FACTORS_CUH
 
 #include "cuda/tile/cluster.cuh"
 #include "cuda/tile/launch.cuh"
@@ -26,76 +26,82 @@
 // A record is contiguous, in panels (group.cuh) and triangles, four parts that a scan
 // waits for one by one; each comes on chip as a few bulk copies. A map needs the first
 // two alone.
-enum { BYTES = 2 * SWIZZLE128_TILE };
+enum { TILE_BYTES = 2 * SWIZZLE128_TILE };
 
 // A beta and Aqk are lower triangular, and memory has only what is not zero: by columns
 // of squares of 16, column J with the rows 16 J .., 32 bytes each, in the order of the
 // tensor core's 32-byte rows. 5 KiB instead of 8; on chip there are zeros above. Byte
 // of (row i, 8 columns of piece):
-enum { TRIANGLE = 10 * 512 };
+enum { TRIANGLE_BYTES = 10 * 512 };
 
-static __device__ __forceinline__ int column_at(int J)
+static __device__ __forceinline__ int triangle_column(int J)
 {
     return 2048 * J - 256 * J * (J - 1);
 }
 
-static __device__ __forceinline__ int in_triangle(int i, int piece)
+static __device__ __forceinline__ int triangle_offset(int i, int piece)
 {
     const int J = piece / 2, row = i - 16 * J;
-    return column_at(J) + row * 32 + ((piece ^ row / 4) % 2 << 4);
+    return triangle_column(J) + row * 32 + ((piece ^ row / 4) % 2 << 4);
 }
 
 template <int K>
-struct record {
-    unsigned char k[K / 64][BYTES];      // -k~, columns 64 j .. in panel j
-    unsigned char Ab[TRIANGLE];          // A diag(beta)
-    unsigned char kg[K / 64][BYTES];
-    unsigned char q[K / 64][BYTES];      // scale qg
-    unsigned char Aqk[TRIANGLE];
-    float decay[K];                      // exp2(G_last): with the second part
+struct chunk_factors {
+    unsigned char k[K / 64][TILE_BYTES]; // -k~, columns 64 j .. in panel j
+    unsigned char Ab[TRIANGLE_BYTES];    // A diag(beta)
+    unsigned char kg[K / 64][TILE_BYTES];
+    unsigned char q[K / 64][TILE_BYTES]; // scale qg
+    unsigned char Aqk[TRIANGLE_BYTES];
+    float decay[K]; // exp2(G_last): with the second part
 };
 
 // One gate a head: decay stays outside the products, and so do the norms. k and q
 // [64,K] as they came, in panels, are a query/key head's; a value head has its
 // matrices and factors of rows.
 template <int K>
-struct shared_rows { unsigned char k[K / 64][BYTES], q[K / 64][BYTES]; };
+struct gdn_qk_rows {
+    unsigned char k[K / 64][TILE_BYTES], q[K / 64][TILE_BYTES];
+};
 
 // F = exp2(G) / |k|, B = exp2(G_last - G) / |k|, Q = scale exp2(G) / |q|, 0 past the
 // chunk's end; decay = exp2(G_last). Q is o's alone, and comes with the rows of q.
-struct row_factors { float F[CHUNK], B[CHUNK], decay[8], Q[CHUNK]; };
-enum { FACTORS_S = offsetof(struct row_factors, Q) };
+struct gdn_row_factors {
+    float F[CHUNK], B[CHUNK], decay[8], Q[CHUNK];
+};
+enum { ROW_FACTORS_BYTES = offsetof(struct gdn_row_factors, Q) };
 
-struct head_record {
-    unsigned char Ab[TRIANGLE], Aqk[TRIANGLE];
-    struct row_factors f;
+struct gdn_head_factors {
+    unsigned char Ab[TRIANGLE_BYTES], Aqk[TRIANGLE_BYTES];
+    struct gdn_row_factors f;
 };
 
 // What the kernels are given: the layer's call, and where things lie. Stretch s begins
 // with state from[s] of h_in, laid out as h_layout says, and ends with row to[s] of ht,
 // -1: nowhere; its map with state own[s] of h_own, -1: 0. order: the stretches, long
 // ones first. to13: what the saved block keeps (NULL: nothing is kept).
-struct records {
+struct forward_params {
     struct kcp_forward a;
-    void *record, *rows;                 // [NC][HV]; GDN: and [NC][H]
+    void *factors, *qk_rows; // [NC][HV]; GDN: and [NC][H]
     const void *h_in;
     enum kcp_layout h_layout;
     const void *h_own;
-    const int *from, *to, *own, *order, *want;   // [NS]
-    void *maps;                          // chapter 05's, where a map is wanted
-    int kept;                            // rows of h_kept
-    int first, count;                    // a stretch's chunks of this launch: a window
-    void *carry;                         // [HV,K,V] from one window to the next
-    struct { void *q, *k, *rstd_q, *rstd_k, *beta, *Aqk, *A, *h_kept; } to13;
+    const int *from, *to, *own, *order, *want; // [NS]
+    void *maps;                                // chapter 05's, where a map is wanted
+    int kept;                                  // rows of h_kept
+    int first, count; // a stretch's chunks of this launch: a window
+    void *carry;      // [HV,K,V] from one window to the next
+    struct {
+        void *q, *k, *rstd_q, *rstd_k, *beta, *Aqk, *A, *h_kept;
+    } saved;
 };
 
 // Does a launch keep anything for backward?
-static inline int keeps_any(const struct records &x)
+static inline int saves_any(const struct forward_params &x)
 {
-    return x.to13.q || x.to13.beta || x.to13.Aqk || x.to13.A;
+    return x.saved.q || x.saved.beta || x.saved.Aqk || x.saved.A;
 }
 
-static __host__ __device__ inline int chunks_of(const struct records &x)
+static __host__ __device__ inline int launched_chunks(const struct forward_params &x)
 {
     return x.count < x.a.NC - x.first ? x.count : x.a.NC - x.first;
 }
@@ -105,8 +111,8 @@ static __host__ __device__ inline int chunks_of(const struct records &x)
 // when every block of the scan has begun. Its last block ends after the scan, so that
 // whoever waits for the one has waited for both. pair: 2, neighbours along z are a cluster.
 template <class Kernel, class... More>
-static int launch_pairs(Kernel kernel, size_t bytes, dim3 blocks, int threads, int pair,
-                        const struct records *x, More... more)
+static int launch_clusters(Kernel kernel, size_t bytes, dim3 blocks, int threads,
+                           int pair, const struct forward_params *x, More... more)
 {
     cudaLaunchAttribute how[2] = {};
     how[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -123,48 +129,47 @@ static int launch_pairs(Kernel kernel, size_t bytes, dim3 blocks, int threads, i
 }
 
 template <class Kernel, class... More>
-static int launch_beside(Kernel kernel, size_t bytes, dim3 blocks, int threads,
-                         const struct records *x, More... more)
+static int launch_dependent(Kernel kernel, size_t bytes, dim3 blocks, int threads,
+                            const struct forward_params *x, More... more)
 {
-    return launch_pairs(kernel, bytes, blocks, threads, 1, x, more...);
+    return launch_clusters(kernel, bytes, blocks, threads, 1, x, more...);
 }
 
 template <int K>
-static __device__ __forceinline__ struct record<K> *record_of(const struct records &x,
-                                                              int c, int n)
+static __device__ __forceinline__ struct chunk_factors<K> *chunk_factors_of(
+    const struct forward_params &x, int c, int n)
 {
-    return (struct record<K> *)x.record + ((int64_t)c * x.a.HV + n);
+    return (struct chunk_factors<K> *)x.factors + ((int64_t)c * x.a.HV + n);
 }
 
-static __device__ __forceinline__ struct head_record *head_of(const struct records &x,
-                                                              int c, int n)
+static __device__ __forceinline__ struct gdn_head_factors *
+gdn_head_factors_of(const struct forward_params &x, int c, int n)
 {
-    return (struct head_record *)x.record + ((int64_t)c * x.a.HV + n);
+    return (struct gdn_head_factors *)x.factors + ((int64_t)c * x.a.HV + n);
 }
 
 template <int K>
-static __device__ __forceinline__ struct shared_rows<K> *rows_of_head(
-    const struct records &x, int c, int m)
+static __device__ __forceinline__ struct gdn_qk_rows<K> *gdn_qk_rows_of(
+    const struct forward_params &x, int c, int m)
 {
-    return (struct shared_rows<K> *)x.rows + ((int64_t)c * x.a.H + m);
+    return (struct gdn_qk_rows<K> *)x.qk_rows + ((int64_t)c * x.a.H + m);
 }
 
 // To memory 32 bytes of a row at once: a lane's two neighbours of either half of 16,
 // changed for those of the lane beside it, are four neighbours of one half.
-static __device__ __forceinline__ uint2 four_of(uint32_t left, uint32_t right)
+static __device__ __forceinline__ uint2
+exchange_halves(uint32_t left, uint32_t right)
 {
     const int odd = threadIdx.x % 2;
     const uint32_t other = __shfl_xor_sync(~0u, odd ? left : right, 1);
     return odd ? make_uint2(other, right) : make_uint2(left, other);
 }
 
-static __device__ __forceinline__ float low(uint32_t x)
-{
-    return __uint_as_float(x << 16);
-}
-static __device__ __forceinline__ float high(uint32_t x)
-{
-    return __uint_as_float(x & 0xffff0000u);
-}
+// The kernels, each an object of its own. They launch on x's stream and return an error
+// or KCP_OK. processors: how many SMs the device has.
+int kda_chunk_prepare(const struct forward_params *x, int processors);
+int gdn_chunk_prepare(const struct forward_params *x);
+int forward_scan(const struct forward_params *x, int processors);
+int forward_maps(const struct forward_params *x);
 
 #endif

@@ -1,0 +1,302 @@
+// chunk_prepare.cuh -- for KDA and GDN: the gate, and the inverse by 16x16 blocks.
+// Book: chapter 18, "Code: kernels".
+// Checked by: tests/08_forward/checks.c.
+// Next: kda_forward/rows.cuh.
+#ifndef KCP_CHUNK_PREPARE_CUH
+#define KCP_CHUNK_PREPARE_CUH
+
+#include "cuda/18_hopper/chunk_factors.cuh"
+
+enum { SUBCHUNK = 16, SUBCHUNKS = 4 };
+
+// Eight warps: warp (I, h) owns rows 8 h .. of span I, which is rows 16 I .. of the
+// chunk.
+struct warp_role {
+    int I, h;
+};
+
+// Where square (I, J) of the lower triangle lies in a list of ten.
+static __device__ __forceinline__ int block16_index(int I, int J)
+{
+    return I * (I + 1) / 2 + J;
+}
+
+// Chunk c of this rank. One stretch needs no look into its tables.
+static __device__ __forceinline__ struct token_range tokens_of_chunk(
+    const struct kcp_forward &a, int c)
+{
+    int t = c * CHUNK, end = (int)a.T;
+    if (a.NS != 1) {
+        const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
+        t = (int)z.t, end = t + z.len;
+    }
+    return { (uint32_t)t, min(end - t, (int)CHUNK) }; // half of t needs no register
+}
+
+static __device__ __forceinline__ float beta_from_raw(const struct forward_params &x,
+                                                      float raw)
+{
+    const float top = x.a.beta_form == KCP_BETA_SIGMOID2 ? 2.0f : 1.0f;
+    return x.a.beta_form == KCP_BETA_RAW ? raw : __fdividef(top, 1.0f + __expf(-raw));
+}
+
+// Base 2 decay of one token and channel from the raw gate, form by form; 2^-1000 is 0,
+// and differences of sums stay numbers.
+struct gate_constants {
+    float times, plus, top;
+};
+
+template <int form>
+static __device__ __forceinline__ struct gate_constants gate_constants_from(
+    const struct kcp_forward &a, float e, float dt)
+{
+    const float base_2 = 1.44269504088896341f;
+    if (form == KCP_GATE_BOUNDED) // lb / (1 + 2^(times x + plus))
+        return { -e * base_2, -e * base_2 * dt, (float)a.lower_bound * base_2 };
+    return { -e * base_2, dt, base_2 };
+}
+
+template <int form>
+static __device__ __forceinline__ struct gate_constants gate_constants_of(
+    const struct kcp_forward &a, int n, int i)
+{
+    const float dt = a.dt_bias ? ((const float *)a.dt_bias)[n * a.KG + i] : 0.0f;
+    const float e = a.A_log ? expf(((const float *)a.A_log)[n]) : 1.0f;
+    return gate_constants_from<form>(a, e, dt);
+}
+
+template <int form>
+static __device__ __forceinline__ float log2_decay(struct gate_constants f, float x)
+{
+    if (form == KCP_GATE_RAW) return fmaxf(f.top * x, -1000.0f);
+    if (form == KCP_GATE_BOUNDED)
+        return __fdividef(f.top, 1.0f + ex2_approx(fmaf(f.times, x, f.plus)));
+    const float y = x + f.plus, e = __expf(-fabsf(y));
+    const float small = e * (1.0f - e * (0.5f - e * (1.0f / 3.0f)));
+    return fmaxf(f.times * (fmaxf(y, 0.0f) + (e < 0.01f ? small : __logf(1.0f + e))),
+                 -1000.0f);
+}
+
+// One gate a head: base 2 decay of two rows from their raw gates; not below 2^-200,
+// which is 0 as fp32, so that sums of it keep their digits.
+template <int form>
+static __device__ __forceinline__ void log2_decays(const struct forward_params &x,
+                                                   int n, float *g)
+{
+    const struct gate_constants f = gate_constants_of<form>(x.a, n, 0);
+    #pragma unroll
+    for (int h = 0; h < 2; h++) g[h] = fmaxf(log2_decay<form>(f, g[h]), -200.0f);
+}
+
+// G and beta of a value head, by a warp: a lane has rows lane and lane + 32. Past the
+// end there is no decay, and beta is 0.
+static __device__ __forceinline__ void cumulative_decay(const struct forward_params &x,
+                                                        struct token_range z, int n,
+                                                        float *G, float *beta)
+{
+    const int lane = threadIdx.x % 32;
+    float g[2], b[2], before = 0.0f;
+    #pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const int64_t at = (z.t + min(lane + 32 * h, z.len - 1)) * x.a.HV + n;
+        g[h] = (float)((const bf16 *)x.a.g_raw)[at];
+        b[h] = (float)((const bf16 *)x.a.beta_raw)[at];
+    }
+    if (x.a.gate == KCP_GATE_BOUNDED) log2_decays<KCP_GATE_BOUNDED>(x, n, g);
+    else if (x.a.gate == KCP_GATE_RAW) log2_decays<KCP_GATE_RAW>(x, n, g);
+    else log2_decays<KCP_GATE_SOFTPLUS>(x, n, g);
+    #pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const int i = lane + 32 * h, there = i < z.len;
+        float sum = there ? g[h] : 0.0f;
+        for (int d = 1; d < 32; d *= 2) {
+            const float y = __shfl_up_sync(~0u, sum, d, 32);
+            if (lane >= d) sum += y;
+        }
+        G[i] = sum += before;
+        before = __shfl_sync(~0u, sum, 31);
+        beta[i] = there ? beta_from_raw(x, b[h]) : 0.0f;
+        if (there && x.saved.beta)
+            ((float *)x.saved.beta)[(z.t + i) * x.a.HV + n] = beta[i];
+    }
+}
+
+// Numbers enter these products in two bf16 pieces, so that 16 bits of them count.
+struct split_operand {
+    uint32_t top[4], rest[4];
+};
+
+static __device__ __forceinline__ void split_bf16_pair(float low, float high,
+                                                       uint32_t &top, uint32_t &rest)
+{
+    top = pack_bf16x2(low, high);
+    unpack_residual(top, low, high);
+    rest = pack_bf16x2(low, high);
+}
+
+// Two D tiles, a square of 16, as the A of a product; or, in the same registers' order,
+// of its transpose's rows as the B.
+static __device__ __forceinline__ struct split_operand split_accumulator(
+    const float (*d)[4])
+{
+    struct split_operand p;
+    #pragma unroll
+    for (int i = 0; i < 4; i++)
+        split_bf16_pair(d[i / 2][i % 2 * 2], d[i / 2][i % 2 * 2 + 1], p.top[i],
+                        p.rest[i]);
+    return p;
+}
+
+// Fragments in shared memory lie as the lanes hold them: b0, b1 of rows 0-7, of 8-15.
+static __device__ __forceinline__ void store_fragments(uint4 (*at)[32],
+                                                       const struct split_operand &p)
+{
+    const int lane = threadIdx.x % 32;
+    at[0][lane] = make_uint4(p.top[0], p.top[2], p.top[1], p.top[3]);
+    at[1][lane] = make_uint4(p.rest[0], p.rest[2], p.rest[1], p.rest[3]);
+}
+
+// d [16,16] += x y^T: three of the four products of pieces.
+static __device__ __forceinline__ void mma_split(float (*d)[4],
+                                                 const struct split_operand &x,
+                                                 const uint4 (*y)[32])
+{
+    const uint4 top = y[0][threadIdx.x % 32], rest = y[1][threadIdx.x % 32];
+    mma_m16n8k16(d[0], x.top, top.x, top.y), mma_m16n8k16(d[1], x.top, top.z, top.w);
+    mma_m16n8k16(d[0], x.top, rest.x, rest.y),
+        mma_m16n8k16(d[1], x.top, rest.z, rest.w);
+    mma_m16n8k16(d[0], x.rest, top.x, top.y), mma_m16n8k16(d[1], x.rest, top.z, top.w);
+}
+
+// The fragments of a square in shared memory, rows i, columns j.
+static __device__ __forceinline__ struct split_operand block16_as_a(
+    const float (*x)[SUBCHUNK + 4])
+{
+    const int g = threadIdx.x % 32 / 4, e = threadIdx.x % 4 * 2;
+    float d[2][4];
+    #pragma unroll
+    for (int h = 0; h < 4; h++) {
+        const float2 y = *(const float2 *)&x[g + h % 2 * 8][h / 2 * 8 + e];
+        d[h / 2][h % 2 * 2] = y.x, d[h / 2][h % 2 * 2 + 1] = y.y;
+    }
+    return split_accumulator(d);
+}
+
+// (I + L)^-1 of a span in L's place: a lane owns column j, 16 lanes or 32 in pairs.
+static __device__ __forceinline__ void invert_block16(float (*L)[SUBCHUNK + 4], int j)
+{
+    float x[SUBCHUNK];
+    #pragma unroll
+    for (int i = 0; i < SUBCHUNK; i++) x[i] = i == j;
+    #pragma unroll
+    for (int p = 0; p < SUBCHUNK; p += 4)
+        #pragma unroll
+        for (int i = p + 1; i < SUBCHUNK; i++) {
+            const float4 l = *(const float4 *)&L[i][p];
+            x[i] -= l.x * x[p];
+            if (i > p + 1) x[i] -= l.y * x[p + 1];
+            if (i > p + 2) x[i] -= l.z * x[p + 2];
+            if (i > p + 3) x[i] -= l.w * x[p + 3];
+        }
+    __syncwarp();
+    #pragma unroll
+    for (int i = 0; i < SUBCHUNK; i++) L[i][j] = x[i];
+    __syncwarp();
+}
+
+// Where a lane's four of a square's first eight rows go; the next eight are 256 bytes
+// on, the next square of the column 512 (in_triangle).
+static __device__ __forceinline__ int block16_offset(void)
+{
+    const int lane = opaque_thread_id() % 32;
+    return triangle_offset(lane / 4, lane % 2) + lane % 4 / 2 * 8;
+}
+
+// And in a row of a tensor.
+static __device__ __forceinline__ void save_block16_row(const struct forward_params &x,
+                                                        void *to, struct token_range z,
+                                                        int n, int i, int J, uint2 four)
+{
+    if (i < z.len)
+        *(uint2 *)(out<bf16>(to, z.t + i, x.a.HV, n, CHUNK) + J * SUBCHUNK
+                   + threadIdx.x % 2 * 8 + threadIdx.x % 4 / 2 * 4) = four;
+}
+
+// Above the diagonal the block's Aqk and A are zero: a warp has its span's rows of one
+// of them.
+static __device__ __forceinline__ void save_zeros_above(const struct forward_params &x,
+                                                        struct token_range z, int n,
+                                                        struct warp_role w)
+{
+    const int i = w.I * SUBCHUNK + threadIdx.x % 16, half = threadIdx.x % 32 / 16;
+    void *to = w.h ? x.saved.A : x.saved.Aqk;
+    if (!to || i >= z.len) return;
+    for (int p = 2 * w.I + 2 + half; p < CHUNK / 8; p += 2)
+        *(uint4 *)(out<bf16>(to, z.t + i, x.a.HV, n, CHUNK) + p * 8) =
+            make_uint4(0, 0, 0, 0);
+}
+
+// Square (I, J) of A, given as A_IJ^T in D tiles: A beta to the record, where this lane
+// has its part, A to the block.
+template <int keeps>
+static __device__ __forceinline__ void store_inverse_block16(
+    const struct forward_params &x, struct token_range z, int n, int I, int J,
+    const float (*d)[4], const float *beta, unsigned char *to)
+{
+    const int g = lane_id() / 4; // anew: no address is kept from before
+    const float b[2] = { beta[J * SUBCHUNK + g], beta[J * SUBCHUNK + 8 + g] };
+    #pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const int i = I * SUBCHUNK + h * 8 + g;
+        const float *l = d[h], *r = d[h] + 2;
+        *(uint2 *)(to + h * 256) =
+            exchange_halves(movmatrix_trans(pack_bf16x2(b[0] * l[0], b[0] * l[1])),
+                            movmatrix_trans(pack_bf16x2(b[1] * r[0], b[1] * r[1])));
+        if (keeps && x.saved.A)
+            save_block16_row(x, x.saved.A, z, n, i, J,
+                             exchange_halves(movmatrix_trans(pack_bf16x2(l[0], l[1])),
+                                             movmatrix_trans(pack_bf16x2(r[0], r[1]))));
+    }
+}
+
+// A_JJ^T, to the record, and as D tiles.
+template <class Room>
+static __device__ __forceinline__ void load_diagonal_block16(float (*d)[4], int J,
+                                                             const Room &smem)
+{
+    const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
+    #pragma unroll
+    for (int h = 0; h < 8; h++)
+        d[h / 4][h % 4] = smem.block16[J][h / 4 * 8 + e + h % 2][g + h % 4 / 2 * 8];
+}
+
+// Column J of the squares of A, by a warp, going down: A_IJ^T = -(sum_M A_MJ^T L_IM^T)
+// A_II^T. What a product leaves in registers, packed, feeds the next one. The first
+// square, on the diagonal, goes out elsewhere.
+template <int keeps, class Room>
+static __device__ __forceinline__ void invert_block_column(
+    const struct forward_params &x, struct token_range z, int n, int J,
+    const Room &smem, unsigned char *Ab)
+{
+    unsigned char *to = Ab + block16_offset() + triangle_column(J);
+    struct split_operand A[SUBCHUNKS - 1];
+    float d[2][4];
+    load_diagonal_block16(d, J, smem);
+    A[0] = split_accumulator(d);
+    #pragma unroll
+    for (int below = 1; below < SUBCHUNKS; below++) {
+        const int I = J + below;
+        if (I >= SUBCHUNKS) return;
+        float y[2][4] = {}, w[2][4] = {};
+        #pragma unroll
+        for (int m = 0; m < below; m++)
+            mma_split(y, A[m], smem.L[block16_index(I, J + m)]);
+        mma_split(w, split_accumulator(y), smem.A[I]);
+        #pragma unroll
+        for (int h = 0; h < 8; h++) w[h / 4][h % 4] = -w[h / 4][h % 4];
+        store_inverse_block16<keeps>(x, z, n, I, J, w, smem.beta, to + below * 512);
+        if (below < SUBCHUNKS - 1) A[below] = split_accumulator(w);
+    }
+}
+
+#endif

@@ -1,0 +1,374 @@
+// scan_sm90.cu -- the scan of chunk factors: a head's state down a sequence.
+// Book: chapter 18, "Code: kernels".
+// Checked by: tests/08_forward/checks.c.
+// Next: ../maps/maps_sm90.cu.
+#include "products.cuh"
+
+// o^T, packed as soon as it is there: registers of products may not be read while
+// others are under way.
+static __device__ __forceinline__ void pack_o(uint32_t (*p)[4], const float (*o)[4])
+{
+    #pragma unroll
+    for (int i = 0; i < 16; i++)
+        p[i / 4][i % 4] = pack_bf16x2(o[i / 2][i % 2 * 2], o[i / 2][i % 2 * 2 + 1]);
+}
+
+// Where this thread's pieces of o go: its first row of the next chunk, from a row to
+// the next, and how many rows are left from there.
+struct o_rows {
+    bf16 *to;
+    int64_t step;
+    int left;
+};
+
+static __device__ __forceinline__ struct o_rows o_rows(const struct forward_params &x,
+                                                       int z, int n, int v0, int count)
+{
+    const int wg = threadIdx.x / 128, at = threadIdx.x % 128;
+    const struct token_range w = chunk_tokens(x.a, z, first_chunk(x, z));
+    const int64_t step = (int64_t)x.a.HV * x.a.V;
+    const int64_t rows = ((const int *)x.a.cu)[z + 1] - (int64_t)w.t;
+    bf16 *o = out<bf16>(x.a.o, w.t, x.a.HV, n, x.a.V);
+    return { o + v0 + 64 * wg + at % 8 * 8 + at / 8 * step, step,
+             (int)min(rows, (int64_t)count * CHUNK) - at / 8 };
+}
+
+// o of a chunk is turned where the next chunk's v is, each warp's 16 columns where it
+// has read v's; and leaves later, whole rows by the warpgroup, before that place is
+// given back. Between the two a warp need not wait.
+template <int ld>
+static __device__ __forceinline__ void store_o_tile(bf16 *v, const uint32_t (*p)[4],
+                                                    uint64_t *o_ready)
+{
+    const int lane = threadIdx.x % 32;
+    v += threadIdx.x / 32 * 16;
+    __syncwarp();
+    #pragma unroll
+    for (int i = 0; i < 4; i++)
+        stmatrix_x4_trans(
+            v + (i * 16 + lane / 16 * 8 + lane % 8) * ld + lane / 8 % 2 * 8, p[i]);
+    mbarrier_arrive(o_ready + threadIdx.x / 128);
+}
+
+template <int ld>
+static __device__ __forceinline__ void copy_o_rows(struct o_rows &to, const bf16 *v,
+                                                   uint64_t *o_ready, int chunk)
+{
+    const int wg = threadIdx.x / 128, at = threadIdx.x % 128;
+    mbarrier_wait(o_ready + wg, chunk);
+    #pragma unroll
+    for (int i = 0; i < CHUNK; i += 16)
+        if (i < to.left)
+            *(uint4 *)(to.to + i * to.step) =
+                *(const uint4 *)&v[(i + at / 8) * ld + 64 * wg + at % 8 * 8];
+    to.to += CHUNK * to.step, to.left -= CHUNK;
+}
+
+// The last chunk's o: no other v is there, its own place will do.
+template <class Consumer>
+static __device__ __forceinline__ void store_last_o(Consumer &w, int count)
+{
+    uint32_t packed[4][4];
+    bf16 *v = w.smem.v[count % w.smem.K_STAGES][0];
+    wgmma_wait<0>();
+    fence_operand<CHUNK / 8>(w.o);
+    pack_o(packed, w.o);
+    store_o_tile<Consumer::LD>(v, packed, w.smem.o_ready);
+    copy_o_rows<Consumer::LD>(w.to, v, w.smem.o_ready, count - 1);
+}
+
+// A link is cut where no product is under way, in its middle: the compiler waits there
+// for all of them. front: the state as it was before the chunk to v_new and q S; back:
+// v_new into the state and into o. The next front runs beside the end of back.
+template <class Consumer>
+static __device__ __forceinline__ void scan_chunks(Consumer w, int count, float (*S)[4])
+{
+    if (count <= 0) return;
+    w.new_values(0, S);
+    for (int chunk = 0; chunk + 1 < count; chunk++)
+        w.update_state(chunk, chunk + 1, S), w.new_values(chunk + 1, S);
+    w.update_state(count - 1, 0, S);
+    store_last_o(w, count);
+}
+
+// One warpgroup's columns along a chain. Products run one behind the other, and each is
+// waited for as late as what it makes is needed. In series: k~ S, v_new, S. Products of
+// o run behind them, and o of a chunk leaves beside the next chunk's: in back, while S
+// takes v_new; of two warpgroups in front, where the other has products to run.
+template <int K, int WGS, int blocks>
+struct kda_consumer {
+    enum {
+        LD = 64 * WGS + PAD, // a row of v to the next
+        O_EARLY = WGS == 2
+    }; // o leaves in front
+    struct shared_storage<K, WGS, 4, 1> &smem;
+    struct o_rows to;
+    float y[CHUNK / 8][4], o[CHUNK / 8][4];
+
+    // y = v of a chunk, 0 past its end.
+    __device__ __forceinline__ void load_v(int chunk)
+    {
+        consumer_wait(smem, PIPE_K, chunk);
+        from_rows(y, smem.v[chunk % smem.K_STAGES][0] + threadIdx.x / 32 * 16, LD);
+    }
+
+    // The chunk before's, from where this one's v was; which can be filled again.
+    __device__ __forceinline__ void copy_previous_o(int chunk)
+    {
+        const int at = chunk % smem.K_STAGES;
+        if (chunk) copy_o_rows<LD>(to, smem.v[at][0], smem.o_ready, chunk - 1);
+        mbarrier_arrive(&smem.v_empty[at]);
+    }
+
+    __device__ __forceinline__ void new_values(int chunk, float (*S)[4])
+    {
+        const int at = chunk % smem.A_STAGES;
+        uint32_t a[K / 16][4], b[CHUNK / 16][4], packed[4][4];
+        if (chunk == 0) load_v(0);
+        pack_accumulator<K / 8>(a, S);
+        //> kernel-records-walk
+        wgmma_fence();
+        wgmma_times_tiles<K / 16>(y, a, smem.k[chunk % smem.K_STAGES].tile[0],
+                                  1); // v - k~ S
+        wgmma_commit();
+        wgmma_wait<1>();
+        fence_operand<CHUNK / 8>(o);
+        pack_o(packed, o);
+        if (chunk) consumer_release<blocks>(smem, PIPE_AQK, chunk - 1);
+        consumer_wait(smem, PIPE_Q, chunk);
+        wgmma_fence();
+        wgmma_times_tiles<K / 16>(o, a, smem.q[chunk % smem.Q_STAGES].q[0], 0);
+        wgmma_commit();
+        if (chunk)
+            store_o_tile<LD>(smem.v[chunk % smem.K_STAGES][0], packed, smem.o_ready);
+        if (O_EARLY) copy_previous_o(chunk);
+        consumer_wait(smem, PIPE_A, chunk);
+        wgmma_wait<1>();
+        fence_operand<CHUNK / 8>(y);
+        consumer_release<blocks>(smem, PIPE_K, chunk);
+
+        pack_accumulator<CHUNK / 8>(b, y);
+        wgmma_fence();
+        wgmma_times_triangle(y, b, smem.a[at].Ab, 0); // v_new
+        wgmma_commit();
+        scale_columns<K / 8>(S, smem.decay[at]);
+        wgmma_wait<0>();
+        fence_operand<CHUNK / 8>(y), fence_operand<CHUNK / 8>(o);
+        consumer_release<blocks>(smem, PIPE_Q, chunk);
+    }
+
+    __device__ __forceinline__ void update_state(int chunk, int next, float (*S)[4])
+    {
+        uint32_t b[CHUNK / 16][4];
+        pack_accumulator<CHUNK / 8>(b, y);
+        wgmma_fence();
+        wgmma_add_tiles<K>(S, b, smem.a[chunk % smem.A_STAGES].kg[0]);
+        wgmma_commit();
+        consumer_wait(smem, PIPE_AQK, chunk);
+        wgmma_fence();
+        wgmma_times_triangle(o, b, smem.q[chunk % smem.Q_STAGES].Aqk, 1);
+        wgmma_commit();
+        //< kernel-records-walk
+        if (!O_EARLY) copy_previous_o(chunk);
+        if (next) load_v(next);
+        wgmma_wait<1>();
+        fence_operand<K / 8>(S);
+        consumer_release<blocks>(smem, PIPE_A, chunk);
+    }
+};
+
+// D tiles, a factor times each column, rounded, as the A of the next product.
+template <int tiles>
+static __device__ __forceinline__ void pack_accumulator_times(uint32_t (*a)[4],
+                                                              const float (*d)[4],
+                                                              const float *factor)
+{
+    const int e = threadIdx.x % 4 * 2;
+    #pragma unroll
+    for (int i = 0; i < tiles; i++) {
+        const float2 f = *(const float2 *)&factor[i * 8 + e];
+        a[i / 2][i % 2 * 2] = pack_bf16x2(d[i][0] * f.x, d[i][1] * f.y);
+        a[i / 2][i % 2 * 2 + 1] = pack_bf16x2(d[i][2] * f.x, d[i][3] * f.y);
+    }
+}
+
+// As walk_kda, with k and q as they are: y = v - F (k S), o = Q (q S) + Aqk v_new, and
+// S takes k^T (B v_new), so that one k serves twice.
+template <int K, int WGS, int blocks>
+struct gdn_consumer {
+    enum { LD = 64 * WGS + PAD }; // a row of v to the next
+    struct shared_storage<K, WGS, 4, 0> &smem;
+    struct o_rows to;
+    float y[CHUNK / 8][4], o[CHUNK / 8][4];
+
+    // S as it was before the chunk: v_new to y, Q (q S) to o, and S decays.
+    __device__ __forceinline__ void new_values(int chunk, float (*S)[4])
+    {
+        const auto &f = smem.head[chunk % smem.A_STAGES];
+        const int at = chunk % smem.K_STAGES;
+        uint32_t a[K / 16][4], b[CHUNK / 16][4], packed[4][4], v[4][4];
+        pack_accumulator<K / 8>(a, S);
+        consumer_wait(smem, PIPE_K, chunk);
+        wgmma_fence();
+        wgmma_times_tiles<K / 16>(y, a, smem.k[at].tile[0], 0); // k S
+        wgmma_commit();
+        wgmma_wait<1>();
+        fence_operand<CHUNK / 8>(o);
+        pack_o(packed, o);
+        if (chunk) consumer_release<blocks>(smem, PIPE_AQK, chunk - 1);
+        consumer_wait(smem, PIPE_Q, chunk);
+        wgmma_fence();
+        wgmma_times_tiles<K / 16>(o, a, smem.q[chunk % smem.Q_STAGES].q[0], 0);
+        wgmma_commit();
+        ldmatrix_v(v, smem.v[at][0], LD);
+        if (chunk) store_o_tile<LD>(smem.v[at][0], packed, smem.o_ready);
+        consumer_wait(smem, PIPE_A, chunk);
+        wgmma_wait<1>();
+        fence_operand<CHUNK / 8>(y);
+
+        v_minus_scaled(y, v, f.F, CHUNK);
+        pack_accumulator<CHUNK / 8>(b, y);
+        wgmma_fence();
+        wgmma_times_triangle(y, b, smem.a[chunk % smem.A_STAGES].Ab, 0); // v_new
+        wgmma_commit();
+        scale_state(S, K / 8, f.decay[0]);
+        fence_operand<K / 8>(S);
+        wgmma_wait<1>();
+        fence_operand<CHUNK / 8>(o);
+        scale_columns<CHUNK / 8>(o, f.Q);
+        consumer_release<blocks>(smem, PIPE_Q, chunk);
+        wgmma_wait<0>();
+        fence_operand<CHUNK / 8>(y);
+    }
+
+    // The chunk's v_new into S, and beside it into o.
+    __device__ __forceinline__ void update_state(int chunk, int next, float (*S)[4])
+    {
+        uint32_t a[CHUNK / 16][4], b[CHUNK / 16][4];
+        pack_accumulator_times<CHUNK / 8>(a, y, smem.head[chunk % smem.A_STAGES].B);
+        wgmma_fence();
+        wgmma_add_tiles<K>(S, a, smem.k[chunk % smem.K_STAGES].tile[0]);
+        wgmma_commit();
+        pack_accumulator<CHUNK / 8>(b, y);
+        consumer_wait(smem, PIPE_AQK, chunk);
+        wgmma_fence();
+        wgmma_times_triangle(o, b, smem.q[chunk % smem.Q_STAGES].Aqk, 1);
+        wgmma_commit();
+        if (chunk)
+            copy_o_rows<LD>(to, smem.v[chunk % smem.K_STAGES][0], smem.o_ready,
+                            chunk - 1);
+        mbarrier_arrive(&smem.v_empty[chunk % smem.K_STAGES]);
+        wgmma_wait<1>();
+        fence_operand<K / 8>(S);
+        consumer_release<blocks>(smem, PIPE_K, chunk),
+            consumer_release<blocks>(smem, PIPE_A, chunk);
+    }
+};
+
+// The scan's producer warpgroup: a warp a pipeline.
+template <int blocks, int K, int WGS, int kda>
+static __device__ __forceinline__ void producer_warpgroup(
+    const struct forward_params &x, int z, int n, int v0,
+    struct shared_storage<K, WGS, 4, kda> &smem)
+{
+    const int pipeline = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
+    if (pipeline == PIPE_K) producer_warp<PIPE_K, 1, 32, blocks>(x, z, n, v0, smem);
+    if (pipeline == PIPE_A) producer_warp<PIPE_A, 1, 0, blocks>(x, z, n, v0, smem);
+    if (pipeline == PIPE_Q) producer_warp<PIPE_Q, 1, 0, blocks>(x, z, n, v0, smem);
+    if (pipeline == PIPE_AQK) producer_warp<PIPE_AQK, 1, 0, blocks>(x, z, n, v0, smem);
+}
+
+// Where the states of a row of x lie: how far a column, a key row is from the next.
+struct state_view {
+    float *p;
+    int64_t dv, di;
+};
+
+static __device__ __forceinline__ struct state_view state_view_of(
+    const struct kcp_forward &a, const void *x, int layout, int64_t row, int n, int v)
+{
+    const int64_t at = (row * a.HV + n) * a.K * a.V, kv = layout == KCP_KV;
+    const int64_t dv = kv ? 1 : a.K, di = kv ? a.V : 1;
+    return { x ? (float *)x + at + v * dv : NULL, dv, di };
+}
+
+// The warps that have the state: from where it lies, along the chain, and back.
+template <int K, int WGS, int kda, int blocks>
+static __device__ __forceinline__ void consumer_warpgroup(
+    const struct forward_params &x, int z, int n, int v0,
+    struct shared_storage<K, WGS, 4, kda> &smem)
+{
+    const int count = __shfl_sync(~0u, chunk_count(x, z), 0);
+    const int v = v0 + threadIdx.x / 32 * 16, to = x.to[z];
+    const int ends = ((const int *)x.a.cn)[z + 1] <= first_chunk(x, z) + x.count;
+    const struct state_view c = state_view_of(x.a, x.carry, KCP_KV, z, n, v);
+    const struct state_view h =
+        x.first ? c : state_view_of(x.a, x.h_in, x.h_layout, x.from[z], n, v);
+    float S[K / 8][4];
+    load_state<K>(S, h.p, h.dv, h.di);
+    if (z < x.kept && !x.first) {
+        const struct state_view k = state_view_of(x.a, x.saved.h_kept, KCP_KV, z, n, v);
+        store_state<K>(k.p, k.dv, k.di, S);
+    }
+    const struct o_rows o = o_rows(x, z, n, v0, count);
+    if constexpr (kda) scan_chunks(kda_consumer<K, WGS, blocks>{ smem, o }, count, S);
+    else scan_chunks(gdn_consumer<K, WGS, blocks>{ smem, o }, count, S);
+    const struct state_view t =
+        !ends ? c : state_view_of(x.a, x.a.ht, x.a.layout, to, n, v);
+    if (!ends || to >= 0) store_state<K>(t.p, t.dv, t.di, S);
+}
+
+// Bound: memory, 6K + 2.5C + 2V read and 2V written a token-head. In series: T / C
+// links of three products each; a link is about 1000 cycles of tensor core a warpgroup.
+// Registers: S 64, its bf16 32, y 32, o 32, packed 16, b 16 of 232 a thread.
+template <int K, int WGS, int kda, int blocks>
+static __global__ __launch_bounds__(128 * WGS + 128,
+                                    1) void scan_kernel(const struct forward_params x)
+{
+    extern __shared__ __align__(1024) unsigned char on_chip[];
+    auto &smem = *(struct shared_storage<K, WGS, 4, kda> *)on_chip;
+    const int n = blockIdx.x, z = x.order[blockIdx.y], v0 = blockIdx.z * 64 * WGS;
+
+    griddepcontrol_launch_dependents();
+    pipeline_init<blocks>(smem, 33);
+    griddepcontrol_wait();
+    const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0);
+    if (wg == WGS) {
+        setmaxnreg_dec<WGS == 1 ? 56 : 40>();
+        producer_warpgroup<blocks>(x, z, n, v0, smem);
+    } else {
+        setmaxnreg_inc<232>();
+        consumer_warpgroup<K, WGS, kda, blocks>(x, z, n, v0, smem);
+    }
+    if (blocks > 1) cluster_sync(); // the other may still write here
+}
+
+// blocks: 2, the halves of a head's columns are a cluster and share their copies.
+template <int K, int WGS, int kda, int blocks>
+static int launch_scan_blocks(const struct forward_params *x)
+{
+    const size_t bytes = sizeof(struct shared_storage<K, WGS, 4, kda>);
+    static_assert(bytes <= 227 * 1024, "on chip");
+    const dim3 grid(x->a.HV, x->a.NS, x->a.V / (64 * WGS));
+    return launch_clusters(scan_kernel<K, WGS, kda, blocks>, bytes, grid,
+                           128 * WGS + 128, blocks, x);
+}
+
+// While each processor can have a block of 64 columns, blocks are that narrow.
+template <int K, int kda>
+static int launch_scan(const struct forward_params *x, int processors)
+{
+    const int64_t states = (int64_t)x->a.HV * x->a.NS;
+    if (x->a.V == 64) return launch_scan_blocks<K, 1, kda, 1>(x);
+    return 2 * states > processors ? launch_scan_blocks<K, 2, kda, 1>(x)
+                                   : launch_scan_blocks<K, 1, kda, 2>(x);
+}
+
+int forward_scan(const struct forward_params *x, int processors)
+{
+    if (x->a.KG == 1)
+        return x->a.K == 128 ? launch_scan<128, 0>(x, processors)
+                             : launch_scan<64, 0>(x, processors);
+    return x->a.K == 128 ? launch_scan<128, 1>(x, processors)
+                         : launch_scan<64, 1>(x, processors);
+}

@@ -1,0 +1,222 @@
+// chunk_prepare_sm90.cu -- GDN: the factors of a chunk, a warp a value head.
+// Book: chapter 18, "Code: kernels".
+// Checked by: tests/08_forward/checks.c.
+// Next: ../forward_scan/pipeline.cuh.
+#include "blocks.cuh"
+
+// Factors of row i, to the record and for the squares.
+static __device__ __forceinline__ void store_gdn_row_factors(
+    const struct head_of_chunk &w, int i, struct gdn_row_factors &to,
+    struct pair_factors &f)
+{
+    const float2 n = w.norm[i];
+    const float G = w.G[i], last = w.G[CHUNK - 1], to_start = ex2_approx(G);
+    const float to_first = ex2_approx(G - w.G[i / SUBCHUNK * SUBCHUNK]);
+    to.F[i] = to_start * n.y, to.Q[i] = to_start * n.x;
+    to.B[i] = ex2_approx(last - G) * n.y;
+    if (i < 8) to.decay[i] = ex2_approx(last);
+    f.q[i] = n.x * to_first, f.k[i] = -n.y * w.beta[i] * to_first;
+}
+
+// By so many threads.
+template <int threads>
+static __device__ __forceinline__ void store_factors(const struct head_of_chunk &w,
+                                                     struct gdn_row_factors &to,
+                                                     struct pair_factors &f)
+{
+    const int t = threadIdx.x % threads;
+    #pragma unroll
+    for (int i = 0; i < CHUNK; i += threads)
+        if (i + t < CHUNK) store_gdn_row_factors(w, i + t, to, f);
+    #pragma unroll
+    for (int i = 0; i < row_pairs_before(SUBCHUNKS); i += threads) {
+        const int y = i + t, I = y < row_pairs_before(2)   ? 1
+                                 : y < row_pairs_before(3) ? 2
+                                                           : 3;
+        const int j = y - row_pairs_before(I);
+        if (y < row_pairs_before(SUBCHUNKS))
+            f.to[y] = w.norm[j].y * ex2_approx(w.G[I * SUBCHUNK] - w.G[j]);
+    }
+}
+
+// What warp I needs of its value head; of what the block keeps, zeros above the
+// diagonal, of all rows or of the warp's span's.
+template <int heads_by_warp, int keeps, class Room>
+static __device__ __forceinline__ struct head_of_chunk head_of_chunk(
+    const struct forward_params &x, int I, const Room &r)
+{
+    struct head_of_chunk w = {};
+    const int own = heads_by_warp ? I : 0, n = r.n + own, row = lane_row();
+    w.G = r.G[own], w.beta = r.beta[own], w.norm = r.norm;
+    w.to = gdn_head_factors_of(x, r.c, n)->Ab + opaque(lane_offset());
+    if (!keeps || own >= r.heads) return w;
+    const int64_t at = ((r.z.t + row) * x.a.HV + n) * CHUNK + lane_column();
+    w.rows = r.z.len - row, w.step = x.a.HV * CHUNK;
+    if (x.saved.A) w.A = (bf16 *)x.saved.A + at;
+    if (x.saved.Aqk) w.Aqk = (bf16 *)x.saved.Aqk + at;
+    for (int J = heads_by_warp ? 0 : I; J < SUBCHUNKS;
+         J += heads_by_warp ? 1 : SUBCHUNKS)
+        for (int of_A = 0; of_A < 2; of_A++) save_zeros_above(x, r.z, n, { J, of_A });
+    return w;
+}
+
+// A head by one warp. A (I + L) = I, so by columns, the last one first,
+//     A_IJ = (sum_M A_IM N_MJ) A_JJ,  J < M <= I:
+// N is wanted in its own column alone, and what is kept of A, in registers, are rows'
+// beginnings. Spans are inverted two at a time, by half a warp each.
+static __device__ __forceinline__ void head_by_warp(const struct head_of_chunk &w,
+                                                    const scores &qk, const scores &kk,
+                                                    struct head_storage<2> &r)
+{
+    struct split_operand A[SUBCHUNKS][SUBCHUNKS]; // [J][I]
+    #pragma unroll
+    for (int I = 1; I < SUBCHUNKS; I++)
+        #pragma unroll
+        for (int J = 0; J < I; J++) scale_scores(w, I, J, qk, r.f);
+    #pragma unroll
+    for (int J = SUBCHUNKS - 1; J >= 0; J--) {
+        float d[2][4], y[SUBCHUNKS][2][4] = {};
+        __syncwarp();
+        if (J % 2) {
+            diagonal_scores(w, J - 1, qk, kk, r.block16[0]);
+            diagonal_scores(w, J, qk, kk, r.block16[1]);
+            __syncwarp();
+            const int column = (threadIdx.x + 4 * J) % 16; // no unit vector is kept
+            invert_block16(r.block16[threadIdx.x % 32 / 16].x, column);
+        }
+        load_block16(d, r.block16[J % 2]);
+        store_inverse(w, J, J, d);
+        A[J][J] = split_accumulator(d);
+        #pragma unroll
+        for (int M = SUBCHUNKS - 1; M > J; M--)
+            mma_split_blocks(y + M, A[M] + M, minus_L(M, J, kk, r.f), SUBCHUNKS - M);
+        if (J == SUBCHUNKS - 1) continue;
+        const struct split_operand B = block16_as_b(r.block16[J % 2]);
+        #pragma unroll
+        for (int I = J + 1; I < SUBCHUNKS; I++) {
+            float u[2][4] = {};
+            const struct split_operand of_y = split_accumulator(y[I]);
+            mma_split_blocks(&u, &of_y, B, 1);
+            store_inverse(w, I, J, u);
+            A[J][I] = split_accumulator(u);
+        }
+    }
+}
+
+// A head by four warps: warp I has row I of q's squares, column I of N, and row I of A.
+static __device__ __forceinline__ void head_by_four_warps(
+    const struct head_of_chunk &w, int I, const scores &qk, const scores &kk,
+    struct head_storage<SUBCHUNKS> &r, struct shared_blocks &to)
+{
+    struct split_operand A[SUBCHUNKS - 1];
+    float d[2][4];
+    diagonal_scores(w, I, qk, kk, r.block16[I]);
+    __syncwarp();
+    invert_block16(r.block16[I].x, threadIdx.x % 16);
+    if (I < SUBCHUNKS - 1) store_fragments(to.B[I], block16_as_b(r.block16[I]));
+    #pragma unroll 1
+    for (int M = I + 1; M < SUBCHUNKS; M++)
+        store_fragments(to.N[below_diagonal(M, I)], minus_L(M, I, kk, r.f));
+    #pragma unroll 1
+    for (int J = 0; J < I; J++) scale_scores(w, I, J, qk, r.f);
+    load_block16(d, r.block16[I]);
+    store_inverse(w, I, I, d);
+    A[0] = split_accumulator(d);
+    __syncthreads();
+    #pragma unroll
+    for (int below_I = 1; below_I < SUBCHUNKS; below_I++) {
+        const int J = I - below_I;
+        if (J < 0) continue;
+        float y[2][4] = {}, u[2][4] = {};
+        #pragma unroll
+        for (int m = 0; m < below_I; m++)
+            mma_split(y, A[m], to.N[below_diagonal(I - m, J)]);
+        mma_split(u, split_accumulator(y), to.B[J]);
+        store_inverse(w, I, J, u);
+        if (below_I < SUBCHUNKS - 1) A[below_I] = split_accumulator(u);
+    }
+}
+
+// How value heads share a query/key head's rows: kv of them, in `parts` blocks, `heads`
+// in each, or what is left.
+struct head_shares {
+    int kv, heads;
+    uint32_t blocks, H;
+};
+
+// Bound: memory, 4K read and written a token and query/key head, 2.5C written a
+// token-head. Rows come by asynchronous copies and leave by the copy engine; what is
+// made of them for a head, a warp writes square by square, and waits for no other.
+// Barriers: the rows are there; q's are done with, and norms there; k's are; products
+// are (or, four warps a head, the squares below the diagonal and the spans' inverses).
+template <int K, int heads_by_warp, int keeps>
+static __global__ __launch_bounds__(
+    128, heads_by_warp &&keeps
+             ? 4
+             : 6) void gdn_chunk_prepare_kernel(const struct forward_params x,
+                                                struct head_shares share)
+{
+    griddepcontrol_launch_dependents();
+    extern __shared__ __align__(1024) unsigned char on_chip[];
+    struct shared_storage<K, heads_by_warp> &r =
+        *(struct shared_storage<K, heads_by_warp> *)on_chip;
+    const int part = blockIdx.x % share.blocks, m = blockIdx.x / share.blocks % share.H;
+    const int c =
+        x.first + launched_chunks(x) - 1 - blockIdx.x / share.blocks / share.H;
+    const int n = m * share.kv + part * share.heads;
+    const int heads = min(share.heads, share.kv - part * share.heads);
+    const int I = __shfl_sync(~0u, threadIdx.x / 32, 0), own = heads_by_warp ? I : 0;
+    const struct token_range z = tokens_of_chunk(x.a, c);
+    float d[2 * SUBCHUNKS][4];
+
+    load_rows<K>(x, z, m, r.raw);
+    cp_async_commit();
+    if (I < heads) cumulative_decay(x, z, n + I, r.G[own], r.beta[own]);
+    if (threadIdx.x == 0) r.z = z, r.c = c, r.n = n, r.heads = heads;
+    cp_async_wait<0>();
+    fence_proxy_async();
+    __syncthreads();
+    products<K, heads_by_warp, keeps>(x, I, m, part ? NULL : gdn_qk_rows_of<K>(x, c, m),
+                                      d, r);
+    const struct head_of_chunk w = head_of_chunk<heads_by_warp, keeps>(x, I, r);
+    struct gdn_row_factors &to = gdn_head_factors_of(x, r.c, r.n + own)->f;
+    if (!heads_by_warp) store_factors<128>(w, to, r.head[0].f);
+    wgmma_wait<0>();
+    fence_operand<2 * SUBCHUNKS>(d);
+    __syncthreads();
+    store_blocks(I, I, SUBCHUNKS - 1, d, 1, r.kk);
+    if constexpr (heads_by_warp) {
+        if (I < r.heads) store_factors<32>(w, to, r.head[I].f);
+        __syncthreads();
+        if (I < r.heads) head_by_warp(w, r.qk, r.kk, r.head[I]);
+    } else {
+        __syncwarp();
+        head_by_four_warps(w, I, r.qk, r.kk, r.head[0], r.four[0]);
+    }
+    if (blockIdx.x + 1 == gridDim.x) griddepcontrol_wait();
+}
+
+template <int K, int heads_by_warp>
+static int launch_gdn_heads(const struct forward_params *x, struct head_shares s)
+{
+    return launch_dependent(saves_any(*x)
+                                ? gdn_chunk_prepare_kernel<K, heads_by_warp, 1>
+                                : gdn_chunk_prepare_kernel<K, heads_by_warp, 0>,
+                            sizeof(struct shared_storage<K, heads_by_warp>),
+                            launched_chunks(*x) * s.H * s.blocks, 128, x, s);
+}
+
+template <int K>
+static int launch_gdn_rows(const struct forward_params *x)
+{
+    const int kv = x->a.HV / x->a.H,
+              blocks = (kv + HEADS_PER_BLOCK - 1) / HEADS_PER_BLOCK;
+    const struct head_shares s = { kv, (kv + blocks - 1) / blocks, (uint32_t)blocks,
+                                   (uint32_t)x->a.H };
+    return kv > 1 ? launch_gdn_heads<K, 1>(x, s) : launch_gdn_heads<K, 0>(x, s);
+}
+
+int gdn_chunk_prepare(const struct forward_params *x)
+{
+    return x->a.K == 128 ? launch_gdn_rows<128>(x) : launch_gdn_rows<64>(x);
+}

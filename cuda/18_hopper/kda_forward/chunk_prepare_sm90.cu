@@ -1,0 +1,322 @@
+// chunk_prepare_sm90.cu -- KDA: the factors of a chunk, from its raw rows.
+// Book: chapter 18, "Code: kernels".
+// Checked by: tests/08_forward/checks.c.
+// Next: ../gdn_forward/blocks.cuh.
+#include "rows.cuh"
+
+// A warp's squares: span I's rows, of q or of k, with the columns of the spans above
+// and of its own, y[3]. Within a span D_ij = exp2(G_i) exp2(-G_j), both in the range
+// of bf16 unless the span is deep; between spans all factors are <= 1, at any gate.
+template <int K, int I>
+static __device__ __forceinline__ void subchunk_scores(
+    int of_k, const struct shared_storage<K> &smem, float (*y)[2][4])
+{
+    const int lane = opaque_thread_id() % 32, across = lane % 8 + lane / 16 * 8;
+    const int a_at =
+        swizzle128_offset(I * SUBCHUNK + lane % 16, lane / 16) + of_k * TILE_BYTES;
+    const int b_at = swizzle128_offset(across, lane / 8 % 2);
+    #pragma unroll
+    for (int i = 0; i < K / 16; i++) {
+        const struct channel_half &m = smem.half[i / 4];
+        const int step = i % 4 << 5;
+        uint32_t a[4], b[4];
+        ldmatrix_x4(a, (const bf16 *)(m.q + (a_at ^ step)));
+        #pragma unroll
+        for (int J = 0; J <= I; J++) {
+            const unsigned char *col = J == I       ? m.g + I * SUBCHUNK * 128
+                                       : I - J == 1 ? m.ahead1[J]
+                                       : I - J == 2 ? m.ahead2[J]
+                                                    : m.ahead3;
+            float(*d)[4] = y[J == I ? 3 : J];
+            ldmatrix_x4(b, (const bf16 *)(col + (b_at ^ step)));
+            mma_m16n8k16(d[0], a, b[0], b[1]), mma_m16n8k16(d[1], a, b[2], b[3]);
+        }
+    }
+}
+
+template <int K>
+static __device__ __forceinline__ void scores_of_subchunk(
+    int I, int of_k, const struct shared_storage<K> &smem, float (*y)[2][4])
+{
+    switch (I) {
+        case 0:
+            subchunk_scores<K, 0>(of_k, smem, y);
+            break;
+        case 1:
+            subchunk_scores<K, 1>(of_k, smem, y);
+            break;
+        case 2:
+            subchunk_scores<K, 2>(of_k, smem, y);
+            break;
+        default:
+            subchunk_scores<K, 3>(of_k, smem, y);
+    }
+}
+
+// Squares of Aqk, to the record and to the block.
+template <int keeps>
+static __device__ __forceinline__ void store_q_scores(const struct forward_params &x,
+                                                      struct token_range z, int n,
+                                                      int I, float (*y)[2][4],
+                                                      const bf16 *own,
+                                                      unsigned char *Aqk)
+{
+    const int g = opaque_thread_id() % 32 / 4, e = opaque_thread_id() % 4 * 2;
+    Aqk += block16_offset() + I * 512;
+    #pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const int row = h * 8 + g, i = I * SUBCHUNK + row;
+        const float own_i = (float)own[i];
+        #pragma unroll
+        for (int k = 0; k < 4; k++) {
+            const int j = k / 2 * 8 + e + k % 2;
+            float &p = y[3][k / 2][h * 2 + k % 2];
+            p = j > row ? 0.0f : j == row ? own_i : p;
+        }
+        #pragma unroll
+        for (int J = 0; J < SUBCHUNKS; J++) {
+            if (J < 3 && J >= I) continue;
+            const float *l = y[J][0] + h * 2, *r = y[J][1] + h * 2;
+            const uint2 four =
+                exchange_halves(pack_bf16x2(l[0], l[1]), pack_bf16x2(r[0], r[1]));
+            const int column = J < 3 ? J : I;
+            *(uint2 *)(Aqk + (triangle_column(column) - column * 512 + h * 256)) = four;
+            if (keeps && x.saved.Aqk)
+                save_block16_row(x, x.saved.Aqk, z, n, i, column, four);
+        }
+    }
+}
+
+// Squares of beta k k^T: L of other spans as fragments; the span's own, inverted.
+static __device__ __forceinline__ void invert_k_scores(
+    int I, float (*y)[2][4], const struct inverse_storage &smem)
+{
+    const int g = opaque_thread_id() % 32 / 4, e = opaque_thread_id() % 4 * 2;
+    const float b[2] = { smem.beta[I * SUBCHUNK + g], smem.beta[I * SUBCHUNK + g + 8] };
+    #pragma unroll
+    for (int h = 0; h < 8; h++) y[3][h / 4][h % 4] *= b[h % 4 / 2];
+    #pragma unroll
+    for (int h = 0; h < 4; h++)
+        *(float2 *)&smem.block16[I][h % 2 * 8 + g][h / 2 * 8 + e] =
+            make_float2(y[3][h / 2][h % 2 * 2], y[3][h / 2][h % 2 * 2 + 1]);
+    __syncwarp();
+    #pragma unroll
+    for (int J = 0; J < SUBCHUNKS - 1; J++) {
+        if (J >= I) continue;
+        #pragma unroll
+        for (int h = 0; h < 8; h++) y[J][h / 4][h % 4] *= b[h % 4 / 2];
+        store_fragments(smem.L[block16_index(I, J)], split_accumulator(y[J]));
+    }
+    invert_block16(smem.block16[I], opaque_thread_id() % 16);
+    store_fragments(smem.A[I], block16_as_a(smem.block16[I]));
+}
+
+template <int keeps>
+static __device__ __forceinline__ void store_diagonal_inverse(
+    const struct forward_params &x, struct token_range z, int n, int I,
+    const struct inverse_storage &smem, unsigned char *Ab)
+{
+    float d[2][4];
+    load_diagonal_block16(d, I, smem);
+    store_inverse_block16<keeps>(x, z, n, I, I, d, smem.beta,
+                                 Ab + block16_offset() + triangle_column(I));
+}
+
+// The pairs of a span one by one, for gates that no pair of factors can hold. Slow, and
+// exact at any decay. It lies where the tiles were.
+template <int K>
+struct underflow_storage {
+    float G[CHUNK][K], block16[SUBCHUNKS][2][SUBCHUNK][SUBCHUNK];
+};
+
+template <int K, int form>
+static __device__ __noinline__ void underflow_decay_sums(
+    const struct kcp_forward &a, struct token_range z, int n,
+    struct underflow_storage<K> &to)
+{
+    for (int at = threadIdx.x; at < SUBCHUNKS * K; at += blockDim.x) {
+        const int i = at % K, first = at / K * SUBCHUNK;
+        const struct gate_constants f = gate_constants_of<form>(a, n, i);
+        float sum = 0.0f;
+        for (int r = first; r < first + SUBCHUNK; r++) {
+            if (r < z.len)
+                sum += log2_decay<form>(f, in<bf16>(a.g_raw, z.t + r, a.HV, n, K)[i]);
+            to.G[r][i] = sum;
+        }
+    }
+}
+
+// Rows of span I, of q or of k.
+template <int K>
+static __device__ __noinline__ void underflow_pairs(const struct kcp_forward &a,
+                                                    struct token_range z, int n, int I,
+                                                    int of_k, const float2 *norm,
+                                                    struct underflow_storage<K> &to)
+{
+    const int m = n / (a.HV / a.H);
+    const void *rows = of_k ? a.k_raw : a.q_raw;
+    #pragma unroll 1
+    for (int x = 0; x < SUBCHUNK * SUBCHUNK; x++) {
+        const int i = I * SUBCHUNK + x / SUBCHUNK, j = I * SUBCHUNK + x % SUBCHUNK;
+        if (j > i || i >= z.len) continue;
+        const bf16 *row = in<bf16>(rows, z.t + i, a.H, m, K);
+        const bf16 *kj = in<bf16>(a.k_raw, z.t + j, a.H, m, K);
+        float sum = 0.0f;
+        for (int d = threadIdx.x % 32; d < K; d += 32)
+            sum += (float)row[d] * (float)kj[d] * ex2_approx(to.G[i][d] - to.G[j][d]);
+        for (int b = 16; b; b /= 2) sum += __shfl_xor_sync(~0u, sum, b);
+        sum *= norm[j].y * (of_k ? norm[i].y : norm[i].x);
+        if (threadIdx.x % 32 == 0)
+            to.block16[I][of_k][i % SUBCHUNK][j % SUBCHUNK] = sum;
+    }
+    __syncwarp();
+}
+
+template <int K, int form>
+static __device__ __forceinline__ void underflow_block16(const struct kcp_forward &a,
+                                                         struct token_range z, int n,
+                                                         int I, int of_k,
+                                                         struct shared_storage<K> &smem,
+                                                         float (*y)[4])
+{
+    struct underflow_storage<K> &storage = *(struct underflow_storage<K> *)&smem;
+    static_assert(sizeof storage <= sizeof smem.half, "where the shared_storage were");
+    const int g = threadIdx.x % 32 / 4, e = threadIdx.x % 4 * 2;
+    underflow_decay_sums<K, form>(a, z, n, storage);
+    __syncthreads();
+    underflow_pairs<K>(a, z, n, I, of_k, smem.norm, storage);
+    #pragma unroll
+    for (int x = 0; x < 8; x++) {
+        const int i = x % 4 / 2 * 8 + g, j = x / 4 * 8 + e + x % 2;
+        const int there = j <= i && I * SUBCHUNK + i < z.len;
+        y[x / 4][x % 4] = there ? storage.block16[I][of_k][i][j] : 0.0f;
+    }
+    __syncthreads(); // the next chunk's rows may come
+}
+
+// A warp's squares to the record, and A from those of k: its spans' inverses, then a
+// column of squares a warp. y: see pairs.
+template <int K, int keeps>
+static __device__ __forceinline__ void scores_to_factors(const struct forward_params &x,
+                                                         struct token_range z, int c,
+                                                         int n, int I, int of_k,
+                                                         struct shared_storage<K> &smem,
+                                                         float (*y)[2][4])
+{
+    const struct inverse_storage storage = inverse_storage(smem);
+    struct chunk_factors<K> *r = chunk_factors_of<K>(x, c, n);
+    if (of_k) invert_k_scores(I, y, storage);
+    else store_q_scores<keeps>(x, z, n, I, y, smem.diagonal, r->Aqk);
+    if (keeps) save_zeros_above(x, z, n, { I, of_k });
+    __syncthreads();
+    if (of_k) store_diagonal_inverse<keeps>(x, z, n, I, storage, r->Ab);
+    else invert_block_column<keeps>(x, z, n, I, storage, r->Ab);
+}
+
+// Bound: memory, 6K read and 6K + 2.5C written a token-head. A block has some chunks of
+// a head, the last one first, and asks for the next one's rows as soon as this one's
+// tiles have been read. Eight warps: two a span, for q and for k; spans take turns at
+// the four schedulers, for the last has the most squares. Barriers: the rows are there;
+// norms, beta and sums are; tiles; pairs; L and the spans' inverses.
+template <int K, int form, int keeps>
+static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
+    const __grid_constant__ struct forward_params x,
+    const __grid_constant__ struct row_descriptors from, int share)
+{
+    extern __shared__ __align__(1024) unsigned char shared[];
+    struct shared_storage<K> &smem = *(struct shared_storage<K> *)shared;
+    static_assert(3 * (sizeof smem + 1024) <= 228 * 1024, "three blocks on an SM");
+    const struct kcp_forward &a = x.a;
+    const int n = blockIdx.x;
+    const int warp = __shfl_sync(~0u, (threadIdx.x / 32 + n) % 8, 0), of_k = warp % 2;
+    const int last = launched_chunks(x) - 1 - blockIdx.y * share;
+    const int count = min(share, last + 1);
+
+    griddepcontrol_launch_dependents();
+    if (threadIdx.x == 0) {
+        mbarrier_init(&smem.full, 1), mbarrier_fence_init();
+        load_first_chunk(x, from, x.first + last, n, smem);
+    }
+    __syncthreads();
+    #pragma unroll 1
+    for (int chunk = 0; chunk < count; chunk++) {
+        const int c = x.first + last - chunk;
+        float G[thread_rows<K>::ROWS][2];
+        struct thread_rows<K> w = thread_rows_of<K>(warp);
+        struct token_range z = position_of(smem, chunk);
+        const struct gate_operands loaded = load_gate_operands(a, z, n, w.channel);
+        mbarrier_wait(&smem.full, chunk);
+        if (z.len < CHUNK) zero_past_end(z.len, smem);
+        if (of_k) row_norms<K, keeps>(x, z, w.I * SUBCHUNK, smem);
+        const int underflow =
+            __syncthreads_or(decay_sums<K, form>(a, loaded, z.len, w, smem, G));
+        if (keeps) z = position_of(smem, chunk);
+        if (threadIdx.x < CHUNK)
+            smem.beta[threadIdx.x] = load_beta<keeps>(x, z, n, loaded.beta);
+        w = thread_rows_of<K>(warp);
+        if (keeps && smem.saved_head >= 0) save_rows<K>(x, z, w, smem);
+        struct chunk_factors<K> *r = chunk_factors_of<K>(x, c, n);
+        const struct subchunk_decay to = subchunk_decays<K>(w, smem, G, r->decay);
+        if (underflow) rows_to_factors<K, 1>(w, G, to, smem, r);
+        else rows_to_factors<K, 0>(w, G, to, smem, r);
+        float y[SUBCHUNKS][2][4] = {};
+        __syncthreads();
+        scores_of_subchunk<K>(w.I, of_k, smem, y);
+        z = position_of(smem, chunk);
+        if (underflow) {
+            __syncthreads(); // the tiles have been read
+            underflow_block16<K, form>(a, z, n, w.I, of_k, smem, y[3]);
+        }
+        fence_proxy_async();
+        __syncthreads();
+        if (chunk + 1 < count && threadIdx.x == 0)
+            load_next_chunk(a, from, c - 1, chunk, n, smem);
+        scores_to_factors<K, keeps>(x, z, c, n, w.I, of_k, smem, y);
+    }
+    if (blockIdx.x + 1 == gridDim.x && blockIdx.y + 1 == gridDim.y)
+        griddepcontrol_wait();
+}
+
+// Chunks of a block: several, so that their copies hide, while there are blocks enough;
+// and as many as a grid needs that is 65535 high at most.
+static inline int chunks_per_block(int chunks, int heads, int processors)
+{
+    const int64_t n = (int64_t)chunks * heads / (4 * 3 * processors);
+    const int some = n < 1 ? 1 : n > 3 ? 3 : (int)n, least = chunks / 65535 + 1;
+    return some > least ? some : least;
+}
+
+template <int K, int form, int keeps>
+static int launch_kda(const struct forward_params *x, int share)
+{
+    const dim3 blocks(x->a.HV, (launched_chunks(*x) + share - 1) / share);
+    struct row_descriptors from;
+    const int status = make_row_descriptors<K>(&from, x->a);
+    if (status) return status;
+    return launch_dependent(kda_chunk_prepare_kernel<K, form, keeps>,
+                            sizeof(struct shared_storage<K>), blocks, 256, x, from,
+                            share);
+}
+
+template <int K, int keeps>
+static int launch_kda_gate(const struct forward_params *x, int share)
+{
+    switch (x->a.gate) {
+        case KCP_GATE_BOUNDED:
+            return launch_kda<K, KCP_GATE_BOUNDED, keeps>(x, share);
+        case KCP_GATE_RAW:
+            return launch_kda<K, KCP_GATE_RAW, keeps>(x, share);
+        default:
+            return launch_kda<K, KCP_GATE_SOFTPLUS, keeps>(x, share);
+    }
+}
+
+int kda_chunk_prepare(const struct forward_params *x, int processors)
+{
+    const int share = chunks_per_block(launched_chunks(*x), x->a.HV, processors);
+    if (x->a.K == 128)
+        return saves_any(*x) ? launch_kda_gate<128, 1>(x, share)
+                             : launch_kda_gate<128, 0>(x, share);
+    return saves_any(*x) ? launch_kda_gate<64, 1>(x, share)
+                         : launch_kda_gate<64, 0>(x, share);
+}

@@ -1,0 +1,401 @@
+// rows.cuh -- KDA: shared storage, its loads, and what rows become.
+// Book: chapter 18, "Code: kernels".
+// Checked by: tests/08_forward/checks.c.
+// Next: chunk_prepare_sm90.cu.
+#ifndef KCP_KDA_ROWS_CUH
+#define KCP_KDA_ROWS_CUH
+
+#include "cuda/18_hopper/chunk_prepare.cuh"
+
+// A chunk's shared memory, 64 channels a half: rows of q, k and the gate as a panel has
+// them; in their place, once decay is in them, the operands of the pairs: q F and k F
+// of every row, F = exp2(G) from its span's own anchor, and k / F for pairs within the
+// span. one, two, far: k at the end of its span, led on to one, two, three spans below.
+// 75 KiB, so that three blocks fit an SM to the byte.
+struct channel_half {
+    unsigned char q[TILE_BYTES], k[TILE_BYTES], g[TILE_BYTES];
+    unsigned char ahead1[3][TILE_BYTES / SUBCHUNKS], ahead3[TILE_BYTES / SUBCHUNKS],
+        ahead2[2][TILE_BYTES / SUBCHUNKS];
+};
+
+// A chunk's first token, and how many it has. Shared memory keeps this: a register that
+// spills comes back from the second level.
+struct __align__(8) chunk_position
+{
+    uint32_t t;
+    int len;
+};
+
+template <int K>
+struct shared_storage {
+    struct channel_half half[2]; // K = 64 has one half; L lies in the other
+    float sum[8][64], beta[CHUNK];
+    float2 norm[CHUNK];                // scale / |q|, 1 / |k|
+    bf16 diagonal[CHUNK];              // Aqk_ii
+    uint64_t full;                     // rows have come
+    struct chunk_position position[2]; // of the chunk in work, and of the next
+    int first_chunk;                   // chunk of the first one's stretch
+    int qk_head, saved_head;           // query/key head; the same, or -1: not kept
+};
+
+// What the inverse needs, where the columns were.
+struct inverse_storage {
+    uint4 (*L)[2][32], (*A)[2][32];
+    float (*block16)[SUBCHUNK][SUBCHUNK + 4], *beta;
+};
+
+template <int K>
+static __device__ __forceinline__ struct inverse_storage inverse_storage(
+    struct shared_storage<K> &smem)
+{
+    static_assert(10 * 1024 <= 6 * sizeof *smem.half->ahead1,
+                  "ahead1, ahead3 and ahead2 of a half");
+    struct inverse_storage r;
+    r.L = (uint4(*)[2][32])smem.half[0].ahead1,
+    r.A = (uint4(*)[2][32])smem.half[1].ahead1;
+    r.block16 = (float(*)[SUBCHUNK][SUBCHUNK + 4])(r.A + SUBCHUNKS), r.beta = smem.beta;
+    return r;
+}
+
+// What a thread owns: two neighbouring channels, all rows of a span, or half of them
+// where a warp is as wide as K. It reads them, and writes what becomes of them, in
+// place: 128 bytes of a row a warp.
+template <int K>
+struct thread_rows {
+    enum { ROWS = K / 8, PARTS = SUBCHUNK / ROWS };
+    int I, row, channel, at; // span, first row and channel; byte in half
+};
+
+template <int K>
+static __device__ __forceinline__ struct thread_rows<K> thread_rows_of(int warp)
+{
+    warp = opaque(warp);
+    const int lane = opaque_thread_id() % 32, I = warp / 2, h = warp % 2,
+              wide = K == 128;
+    const int row = I * SUBCHUNK + (wide ? 0 : h * 8);
+    return { I, row, (wide ? h * 64 : 0) + lane * 2,
+             (wide ? h * (int)sizeof(struct channel_half) : 0) + row * 128 + lane * 4 };
+}
+
+// Byte of its channels in the r-th of its rows.
+template <int K>
+static __device__ __forceinline__ int row_offset(const struct thread_rows<K> &w, int r)
+{
+    return (w.at ^ (r % 8) << 4) + r * 128;
+}
+
+// Rows of q, k and the gate as the copy engine takes them.
+struct row_descriptors {
+    CUtensorMap q, k, g;
+};
+
+template <int K>
+static int make_row_descriptors(struct row_descriptors *m, const struct kcp_forward &a)
+{
+    return tensor_map_of_heads(&m->q, a.q_raw, a.T, a.H, K, CHUNK)
+                   && tensor_map_of_heads(&m->k, a.k_raw, a.T, a.H, K, CHUNK)
+                   && tensor_map_of_heads(&m->g, a.g_raw, a.T, a.HV, K, CHUNK)
+               ? KCP_OK
+               : KCP_CUDA;
+}
+
+// A thread asks for 64 rows from token t on, of query/key head m and value head n.
+template <int K>
+static __device__ __forceinline__ void tma_load_rows(const struct row_descriptors &from,
+                                                     int t, int m, int n,
+                                                     struct shared_storage<K> &smem)
+{
+    mbarrier_arrive_expect_tx(&smem.full, 3 * K / 64 * TILE_BYTES);
+    #pragma unroll
+    for (int h = 0; h < K / 64; h++) {
+        tma_load_3d(smem.half[h].q, from.q, h * 64, m, t, &smem.full);
+        tma_load_3d(smem.half[h].k, from.k, h * 64, m, t, &smem.full);
+        tma_load_3d(smem.half[h].g, from.g, h * 64, n, t, &smem.full);
+    }
+}
+
+// One thread asks for chunk c, the last of a block's share; and then, as soon as tiles
+// have been read, for the one before.
+template <int K>
+static __device__ __forceinline__ void load_first_chunk(
+    const struct forward_params &x, const struct row_descriptors &from, int c, int n,
+    struct shared_storage<K> &smem)
+{
+    const int kv = x.a.HV / x.a.H;
+    const struct token_range z = tokens_of_chunk(x.a, c);
+    smem.qk_head = n / kv, smem.saved_head = x.saved.q && n % kv == 0 ? n / kv : -1;
+    smem.first_chunk =
+        x.a.NS == 1 ? 0 : ((const int *)x.a.cn)[((const int *)x.a.sc)[c]];
+    smem.position[0] = { (uint32_t)z.t, z.len };
+    tma_load_rows(from, z.t, smem.qk_head, n, smem);
+}
+
+template <int K>
+static __device__ __forceinline__ void load_next_chunk(
+    const struct kcp_forward &a, const struct row_descriptors &from, int c, int chunk,
+    int n, struct shared_storage<K> &smem)
+{
+    struct token_range z = { smem.position[chunk % 2].t - CHUNK, CHUNK };
+    if (c < smem.first_chunk) z = tokens_of_chunk(a, c);
+    smem.position[(chunk + 1) % 2] = { (uint32_t)z.t, z.len };
+    tma_load_rows(from, z.t, smem.qk_head, n, smem);
+}
+
+// Of chunk number `turn` of the block's, from shared memory each time.
+template <int K>
+static __device__ __forceinline__ struct token_range position_of(
+    const struct shared_storage<K> &smem, int chunk)
+{
+    const uint2 y = ld_shared_v2(&smem.position[chunk % 2]);
+    return { y.x, (int)y.y };
+}
+
+// Rows past the chunk's end are another sequence's: zeros, for all threads.
+template <int K>
+static __device__ __forceinline__ void zero_past_end(int len,
+                                                     struct shared_storage<K> &smem)
+{
+    for (int at = len * 8 + threadIdx.x; at < CHUNK * 8; at += blockDim.x)
+        for (int h = 0; h < K / 64; h++)
+            ((uint4 *)smem.half[h].q)[at] = ((uint4 *)smem.half[h].k)[at] =
+                make_uint4(0, 0, 0, 0);
+    __syncthreads();
+}
+
+// What a thread needs besides its rows, asked for before it waits: its gates' numbers,
+// beta of its row, as they are in memory.
+struct gate_operands {
+    float A_log, dt[2];
+    unsigned short beta;
+};
+
+static __device__ __forceinline__ struct gate_operands load_gate_operands(
+    const struct kcp_forward &a, struct token_range z, int n, int channel)
+{
+    const float *dt = (const float *)a.dt_bias + n * a.KG + channel;
+    struct gate_operands y = {};
+    if (a.A_log) y.A_log = ((const float *)a.A_log)[n];
+    if (a.dt_bias) y.dt[0] = dt[0], y.dt[1] = dt[1];
+    if (threadIdx.x < z.len)
+        y.beta = ((const unsigned short *)a.beta_raw)[(z.t + threadIdx.x) * a.HV + n];
+    return y;
+}
+
+// What it stands for.
+template <int keeps>
+static __device__ __forceinline__ float load_beta(const struct forward_params &x,
+                                                  struct token_range z, int n,
+                                                  unsigned short raw)
+{
+    const int i = threadIdx.x;
+    float b = beta_from_raw(x, bf16x2_low(raw));
+    if (i >= z.len) b = 0.0f;
+    else if (keeps && x.saved.beta) ((float *)x.saved.beta)[(z.t + i) * x.a.HV + n] = b;
+    return b;
+}
+
+// G from the first of a thread's rows on, and the sum of them all, which others need.
+// Past the chunk's end nothing is added. True if these rows make a span deep.
+template <int K, int form>
+static __device__ __forceinline__ int decay_sums(
+    const struct kcp_forward &a, const struct gate_operands &loaded, int len,
+    const struct thread_rows<K> &w, struct shared_storage<K> &smem, float (*G)[2])
+{
+    const float e = a.A_log ? expf(loaded.A_log) : 1.0f;
+    const struct gate_constants f[2] = { gate_constants_from<form>(a, e, loaded.dt[0]),
+                                         gate_constants_from<form>(a, e,
+                                                                   loaded.dt[1]) };
+    float sum[2] = {};
+    #pragma unroll
+    for (int r = 0; r < w.ROWS; r++) {
+        const uint32_t x = *(const uint32_t *)(smem.half->g + row_offset(w, r));
+        const float g[2] = { log2_decay<form>(f[0], bf16x2_low(x)),
+                             log2_decay<form>(f[1], bf16x2_high(x)) };
+        #pragma unroll
+        for (int d = 0; d < 2; d++) G[r][d] = sum[d] += g[d];
+    }
+    if (w.row + w.ROWS > len) // past the end G stays what it was
+        #pragma unroll
+        for (int r = 0; r < w.ROWS; r++)
+            #pragma unroll
+            for (int d = 0; d < 2; d++) {
+                if (w.row + r >= len) G[r][d] = r ? G[r - 1][d] : 0.0f;
+                sum[d] = G[r][d];
+            }
+    float *to = smem.sum[0] + w.row / w.ROWS * K + w.channel;
+    *(float2 *)to = make_float2(sum[0], sum[1]);
+    return fminf(sum[0], sum[1]) < -118.0f / w.PARTS;
+}
+
+// The rows' squares are the diagonals of q q^T and k k^T, which the tensor core makes
+// of the numbers as they are; so is q k^T's, which needs no decay and no rounding. A's
+// rows are eight of q and the same eight of k. The block for backward keeps the norms.
+template <int K, int keeps>
+static __device__ __forceinline__ void row_norms(const struct forward_params &x,
+                                                 struct token_range z, int first,
+                                                 struct shared_storage<K> &smem)
+{
+    const int lane = opaque_thread_id() % 32, g = lane / 4;
+    const int a_at =
+        swizzle128_offset(first + lane % 8, lane / 16) + lane / 8 % 2 * TILE_BYTES;
+    const int b_at =
+        swizzle128_offset(first + lane % 8, lane / 8 % 2) + lane / 16 * TILE_BYTES;
+    float of[2][2][4] = {};
+    #pragma unroll
+    for (int i = 0; i < K / 16; i++)
+        #pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const unsigned char *from = smem.half[i / 4].q + h * 8 * 128;
+            uint32_t a[4], b[4];
+            ldmatrix_x4(a, (const bf16 *)(from + (a_at ^ i % 4 << 5)));
+            ldmatrix_x4(b, (const bf16 *)(from + (b_at ^ i % 4 << 5)));
+            mma_m16n8k16(of[h][0], a, b[0], b[1]),
+                mma_m16n8k16(of[h][1], a, b[2], b[3]);
+        }
+    if (lane % 4 != g / 2) return;
+    #pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const float *of_q = of[h][0], *of_k = of[h][1];
+        const float qq = g % 2 ? of_q[1] : of_q[0], qk = g % 2 ? of_k[1] : of_k[0];
+        const float kk = g % 2 ? of_k[3] : of_k[2];
+        const float nq = x.a.l2norm ? rsqrtf(qq + 1e-6f) : 1.0f;
+        const float nk = x.a.l2norm ? rsqrtf(kk + 1e-6f) : 1.0f;
+        const int i = first + h * 8 + g;
+        smem.norm[i] = make_float2(nq * (float)x.a.scale, nk);
+        smem.diagonal[i] = (bf16)(qk * nq * nk * (float)x.a.scale);
+        if (!keeps || smem.saved_head < 0 || i >= z.len) continue;
+        const int64_t at = (z.t + i) * x.a.H + smem.saved_head;
+        ((float *)x.saved.rstd_q)[at] = nq, ((float *)x.saved.rstd_k)[at] = nk;
+    }
+}
+
+// What the block for backward keeps of q and k, once for the heads that share them.
+template <int K>
+static __device__ __forceinline__ void save_rows(const struct forward_params &x,
+                                                 struct token_range z,
+                                                 const struct thread_rows<K> &w,
+                                                 const struct shared_storage<K> &smem)
+{
+    const int m = smem.saved_head;
+    const float back = 1.0f / (float)x.a.scale;
+    #pragma unroll 4
+    for (int r = 0; r < w.ROWS; r++) {
+        const int i = w.row + r, at = row_offset(w, r);
+        const float2 norm = smem.norm[i];
+        const uint32_t q = *(const uint32_t *)(smem.half->q + at);
+        const uint32_t k = *(const uint32_t *)(smem.half->k + at);
+        const float nq = norm.x * back;
+        if (i >= z.len) return;
+        *(uint32_t *)(out<bf16>(x.saved.q, z.t + i, x.a.H, m, K) + w.channel) =
+            pack_bf16x2(nq * bf16x2_low(q), nq * bf16x2_high(q));
+        *(uint32_t *)(out<bf16>(x.saved.k, z.t + i, x.a.H, m, K) + w.channel) =
+            pack_bf16x2(norm.y * bf16x2_low(k), norm.y * bf16x2_high(k));
+    }
+}
+
+// Factors of whole spans, D_I = exp2 of their sums, a channel each: from span I's
+// anchor to the chunk's start, from its end to the chunk's end, one and two spans on.
+struct subchunk_decay {
+    float start[2], end[2], ahead1[2], ahead2[2], last[2];
+};
+
+// G becomes the sum from the span's own anchor.
+template <int K>
+static __device__ __forceinline__ struct subchunk_decay subchunk_decays(
+    const struct thread_rows<K> &w, const struct shared_storage<K> &smem, float (*G)[2],
+    float *decay)
+{
+    struct subchunk_decay f;
+    #pragma unroll
+    for (int d = 0; d < 2; d++) {
+        const float *sum = smem.sum[0] + w.channel + d;
+        float D[SUBCHUNKS + 2];
+        f.start[d] = f.end[d] = 1.0f;
+        #pragma unroll
+        for (int J = 0; J < SUBCHUNKS; J++) {
+            float x = sum[J * w.PARTS * K];
+            if (w.PARTS == 2) x += sum[(J * 2 + 1) * K];
+            if (w.PARTS == 2 && J == w.I) f.last[d] = x;
+            D[J] = ex2_approx(x);
+            if (J < w.I) f.start[d] *= D[J];
+            if (J > w.I) f.end[d] *= D[J];
+        }
+        f.ahead1[d] = w.I == 0 ? D[1] : D[2], f.ahead2[d] = D[1] * D[2];
+        if (w.PARTS == 1) f.last[d] = G[w.ROWS - 1][d];
+        if (w.row == 0) decay[w.channel + d] = D[0] * f.end[d];
+        if (w.PARTS == 2 && w.row % SUBCHUNK)
+            for (int r = 0; r < w.ROWS; r++) G[r][d] += sum[w.I * 2 * K];
+    }
+    return f;
+}
+
+static __device__ __forceinline__ void store_pair(unsigned char *to, const float *x)
+{
+    *(uint32_t *)to = pack_bf16x2(x[0], x[1]);
+}
+
+static __device__ __forceinline__ void store_scaled_pair(unsigned char *to,
+                                                         const float *x, const float *f)
+{
+    *(uint32_t *)to = pack_bf16x2(x[0] * f[0], x[1] * f[1]);
+}
+
+// A thread's rows into the record and the tiles. Past its span, every factor is a
+// product of F = exp2(G), or of B = exp2(G_last - G), with those of whole spans: <= 1.
+// B is exp2(G_last) / F, but in a deep span, where 1 / F may be infinite.
+template <int K, int underflow>
+static __device__ __forceinline__ void rows_to_factors(const struct thread_rows<K> &w,
+                                                       const float (*G)[2],
+                                                       const struct subchunk_decay &f,
+                                                       struct shared_storage<K> &smem,
+                                                       struct chunk_factors<K> *r)
+{
+    struct channel_half &m = *smem.half;
+    unsigned char *to = (unsigned char *)r;
+    to -= w.channel / 64 * (sizeof m - TILE_BYTES);
+    const int in_k = offsetof(struct chunk_factors<K>, k);
+    const int in_q = offsetof(struct chunk_factors<K>, q);
+    const int in_kg = offsetof(struct chunk_factors<K>, kg);
+    const float minus[2] = { -f.start[0], -f.start[1] };
+    const float D[2] = { ex2_approx(f.last[0]), ex2_approx(f.last[1]) };
+    enum { HALF = thread_rows<K>::ROWS / 2 };
+    #pragma unroll
+    for (int i = 0; i < HALF; i++) {
+        const uint32_t line = opaque(w.at ^ i << 4); // rows i and i + HALF: in_row
+        const uint32_t lines[2] = { line, line ^ HALF % 8 << 4 };
+        float kB[2][2];
+        #pragma unroll
+        for (int j = 0; j < 2; j++) {
+            const int r = i + j * HALF, at = lines[j] + r * 128;
+            unsigned char *row = to + lines[j] + r * 128;
+            const float2 norm = smem.norm[w.row + r];
+            const uint32_t qs = *(const uint32_t *)(m.q + at);
+            const uint32_t ks = *(const uint32_t *)(m.k + at);
+            //> kernel-records-row
+            float q[2] = { norm.x * bf16x2_low(qs), norm.x * bf16x2_high(qs) }, up[2];
+            float k[2] = { norm.y * bf16x2_low(ks), norm.y * bf16x2_high(ks) };
+            for (int d = 0; d < 2; d++) {
+                const float g = G[r][d], F = ex2_approx(g);
+                up[d] = k[d] * ex2_approx(-g);
+                kB[j][d] = underflow ? k[d] * ex2_approx(f.last[d] - g) : up[d] * D[d];
+                q[d] *= F, k[d] *= F;
+            }
+            store_pair(m.q + at, q), store_pair(m.k + at, k), store_pair(m.g + at, up);
+            store_scaled_pair(row + in_q, q, f.start),
+                store_scaled_pair(row + in_k, k, minus);
+            store_scaled_pair(row + in_kg, kB[j], f.end);
+            if (w.I < 3) store_pair(m.ahead1[0] + at, kB[j]);
+            //< kernel-records-row
+        }
+        if (w.I < 2)
+            #pragma unroll
+            for (int j = 0; j < 2; j++) {
+                const int at = lines[j] + (i + j * HALF) * 128;
+                store_scaled_pair(m.ahead2[0] + at, kB[j], f.ahead1);
+                if (w.I < 1) store_scaled_pair(m.ahead3 + at, kB[j], f.ahead2);
+            }
+        compiler_fence(); // two rows' registers at a time
+    }
+}
+
+#endif

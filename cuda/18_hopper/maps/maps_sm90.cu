@@ -1,0 +1,178 @@
+// maps_sm90.cu -- (M, h_ext) of stretches that others need, from chunk factors.
+// Book: chapter 18, "Code: kernels"; chapter 05.
+// Checked by: tests/08_forward/checks.c.
+// Next: ../v3_records_place.cuh.
+#include "cuda/18_hopper/forward_scan/products.cuh"
+
+// Two warps have v, rows in turn: one warp with -k~ and v came too late.
+template <int blocks, int K, int WGS, int kda>
+static __device__ __forceinline__ void map_producer_warpgroup(
+    const struct forward_params &x, int z, int n, int v0, int of_v,
+    struct shared_storage<K, WGS, 2, kda> &smem)
+{
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
+    if (warp == 0) producer_warp<PIPE_K, 1, 0, blocks>(x, z, n, v0, smem);
+    if (warp == 1) producer_warp<PIPE_A, 1, 0, blocks>(x, z, n, v0, smem);
+    if (warp >= 2 && of_v) producer_warp<PIPE_K, 0, 64, blocks>(x, z, n, v0, smem);
+}
+
+// The chunk's k~ has come, and y begins with its rows of v; for M with nothing.
+template <int K, int WGS>
+static __device__ __forceinline__ void begin_step(
+    float (*y)[4], int chunk, int of_v, struct shared_storage<K, WGS, 2, 1> &smem)
+{
+    const bf16 *v = smem.v[chunk % smem.K_STAGES][0] + threadIdx.x / 32 * 16;
+    consumer_wait(smem, PIPE_K, chunk);
+    if (of_v) from_rows(y, v, 64 * WGS + PAD);
+}
+
+// S <- Lambda S + kg^T A beta (v - k~ S) along stretch z: h_ext; without v, from I: M.
+// S is kept in fp32 and enters products rounded, as in the scan.
+template <int K, int WGS, int blocks>
+static __device__ __forceinline__ void kda_map_consumer(
+    const struct forward_params &x, int z, int of_v,
+    struct shared_storage<K, WGS, 2, 1> &smem, float (*S)[4])
+{
+    const int count = __shfl_sync(~0u, chunk_count(x, z), 0);
+    float y[CHUNK / 8][4];
+    uint32_t a[K / 16][4], b[CHUNK / 16][4];
+
+    if (count) begin_step<K, WGS>(y, 0, of_v, smem);
+    for (int chunk = 0; chunk < count; chunk++) {
+        const int at = chunk % smem.A_STAGES;
+        pack_accumulator<K / 8>(a, S);
+        wgmma_fence();
+        wgmma_times_tiles<K / 16>(y, a, smem.k[chunk % smem.K_STAGES].tile[0], of_v);
+        wgmma_commit();
+        wgmma_wait<0>();
+        fence_operand<CHUNK / 8>(y);
+        consumer_release<blocks>(smem, PIPE_K, chunk);
+        pack_accumulator<CHUNK / 8>(b, y);
+        consumer_wait(smem, PIPE_A, chunk);
+        wgmma_fence();
+        wgmma_times_triangle(y, b, smem.a[at].Ab, 0);
+        wgmma_commit();
+        scale_columns<K / 8>(S, smem.decay[at]);
+        wgmma_wait<0>();
+        fence_operand<CHUNK / 8>(y);
+        pack_accumulator<CHUNK / 8>(b, y);
+        wgmma_fence();
+        wgmma_add_tiles<K>(S, b, smem.a[at].kg[0]);
+        wgmma_commit();
+        if (chunk + 1 < count) begin_step<K, WGS>(y, chunk + 1, of_v, smem);
+        wgmma_wait<0>();
+        fence_operand<K / 8>(S);
+        consumer_release<blocks>(smem, PIPE_A, chunk);
+    }
+}
+
+// The same with one gate a head: factors of rows stay outside the products.
+template <int K, int WGS, int blocks>
+static __device__ __forceinline__ void gdn_map_consumer(
+    const struct forward_params &x, int z, int of_v,
+    struct shared_storage<K, WGS, 2, 0> &smem, float (*S)[4])
+{
+    const int c0 = __shfl_sync(~0u, first_chunk(x, z), 0);
+    const int count = __shfl_sync(~0u, chunk_count(x, z), 0);
+    float y[CHUNK / 8][4];
+    uint32_t a[K / 16][4], b[CHUNK / 16][4];
+
+    for (int chunk = 0; chunk < count; chunk++) {
+        const auto &f = smem.head[chunk % smem.A_STAGES];
+        const int at = chunk % smem.K_STAGES;
+        const int len = of_v ? chunk_tokens(x.a, z, c0 + chunk).len : 0;
+        uint32_t v[4][4] = {};
+        pack_accumulator<K / 8>(a, S);
+        consumer_wait(smem, PIPE_K, chunk);
+        if (of_v) ldmatrix_v(v, smem.v[at][0], 64 * WGS + PAD);
+        wgmma_fence();
+        wgmma_times_tiles<K / 16>(y, a, smem.k[at].tile[0], 0);
+        wgmma_commit();
+        consumer_wait(smem, PIPE_A, chunk);
+        wgmma_wait<0>();
+        fence_operand<CHUNK / 8>(y);
+        v_minus_scaled(y, v, f.F, len);
+        pack_accumulator<CHUNK / 8>(b, y);
+        wgmma_fence();
+        wgmma_times_triangle(y, b, smem.a[chunk % smem.A_STAGES].Ab, 0);
+        wgmma_commit();
+        scale_state(S, K / 8, f.decay[0]);
+        wgmma_wait<0>();
+        fence_operand<CHUNK / 8>(y);
+        scale_columns<CHUNK / 8>(y, f.B);
+        pack_accumulator<CHUNK / 8>(b, y);
+        wgmma_fence();
+        wgmma_add_tiles<K>(S, b, smem.k[at].tile[0]);
+        wgmma_commit();
+        wgmma_wait<0>();
+        fence_operand<K / 8>(S);
+        consumer_release<blocks>(smem, PIPE_A, chunk),
+            consumer_release<blocks>(smem, PIPE_K, chunk);
+    }
+}
+
+// A block is 64 WGS columns of [h_ext | M]. blocks: 2, h_ext and M have a block each,
+// of as many columns; they are a cluster and share their copies. Left alone they drift
+// apart, and memory is read for either.
+// Bound: the tensor core, 4 C K (V + K) + 2 C^2 (V + K) flops a chunk and head.
+template <int K, int WGS, int kda, int blocks>
+static __global__ __launch_bounds__(128 * WGS + 128,
+                                    1) void maps_kernel(const struct forward_params x)
+{
+    extern __shared__ __align__(1024) unsigned char on_chip[];
+    struct shared_storage<K, WGS, 2, kda> &smem =
+        *(struct shared_storage<K, WGS, 2, kda> *)on_chip;
+    const int wide = 64 * WGS, n = blockIdx.x, z = blockIdx.y;
+    const int of_v = blockIdx.z >= K / wide, VK = x.a.V + K;
+    const int v0 = (blockIdx.z - (of_v ? K / wide : 0)) * wide;
+    const int mine = blocks > 1 ? KCP_WANT_H | KCP_WANT_M
+                     : of_v     ? KCP_WANT_H
+                                : KCP_WANT_M;
+    if (!(x.want[z] & mine)) return;
+
+    pipeline_init<blocks>(smem, of_v ? 65 : 1);
+    griddepcontrol_wait();
+    if (__shfl_sync(~0u, threadIdx.x / 128, 0) == WGS) {
+        setmaxnreg_dec<WGS == 1 ? 56 : 40>();
+        map_producer_warpgroup<blocks>(x, z, n, v0, of_v, smem);
+        if (blocks > 1) cluster_sync();
+        return;
+    }
+    setmaxnreg_inc<232>();
+    const int64_t state = ((int64_t)z * x.a.HV + n) * K, v = v0 + threadIdx.x / 32 * 16;
+    const int64_t own = ((int64_t)x.own[z] * x.a.HV + n) * K * x.a.V + v;
+    float S[K / 8][4];
+    if (of_v) load_state<K>(S, own < 0 ? NULL : (const float *)x.h_own + own, 1, x.a.V);
+    else set_identity<K>(S, v);
+    if constexpr (kda) kda_map_consumer<K, WGS, blocks>(x, z, of_v, smem, S);
+    else gdn_map_consumer<K, WGS, blocks>(x, z, of_v, smem, S);
+    store_state<K>((float *)x.maps + state * VK + v + (of_v ? 0 : x.a.V), 1, VK, S);
+    if (blocks > 1) cluster_sync(); // the other may still write here
+}
+
+template <int K, int WGS, int kda, int blocks>
+static int launch_maps_blocks(const struct forward_params *x)
+{
+    const size_t bytes = sizeof(struct shared_storage<K, WGS, 2, kda>);
+    const dim3 grid(x->a.HV, x->a.NS, (K + x->a.V) / (64 * WGS));
+    return launch_clusters(maps_kernel<K, WGS, kda, blocks>, bytes, grid,
+                           128 * WGS + 128, blocks, x);
+}
+
+// M and h_ext of as many columns: two blocks, and all warpgroups of one share a chunk's
+// record.
+template <int K, int kda>
+static int launch_maps_columns(const struct forward_params *x)
+{
+    return K == x->a.V ? launch_maps_blocks<K, K / 64, kda, 2>(x)
+                       : launch_maps_blocks<K, 1, kda, 1>(x);
+}
+
+int forward_maps(const struct forward_params *x)
+{
+    if (x->a.KG == 1)
+        return x->a.K == 128 ? launch_maps_columns<128, 0>(x)
+                             : launch_maps_columns<64, 0>(x);
+    return x->a.K == 128 ? launch_maps_columns<128, 1>(x)
+                         : launch_maps_columns<64, 1>(x);
+}
