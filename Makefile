@@ -89,6 +89,8 @@ setup:
 	@sh .ci/setup $(if $(filter none,$(CUDA_HOME)),,cuda)
 
 said:
+	@PATH=$$PATH:/usr/sbin:/sbin; ldconfig -p 2>/dev/null | grep -q 'libcrypto\.so\.[13]' || \
+	  echo "libcrypto not found (OpenSSL): processes meet with KCP_TRUST_NETWORK=1 only"
 	@$(if $(has_blas),true,echo "OpenBLAS not found: the vB_blas variants are left out")
 	@$(if $(filter none,$(CUDA_HOME)),echo "CUDA not found (CUDA_HOME=): host variants only",true)
 	@$(if $(filter none,$(CUDA_HOME))$(filter-out none,$(NCCL_HOME)),true,\

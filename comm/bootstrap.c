@@ -1,12 +1,16 @@
-/* boot.c -- R processes find one another: a connection between any two, by TCP.
+/* bootstrap.c -- R processes find one another: a proven connection between any two.
  *
- * Book: chapter 20.  Checked by: tests/cli/processes.sh.  Next: process.c.
- * Everybody calls rank 0, tells who he is and where he listens, and gets the table of
- * all; then a rank calls those below it. Limits: R (R-1) / 2 connections, so hundreds
- * of processes; the key keeps jobs apart and is no secret: the network is trusted. */
-#include "bootstrap.h"
+ * Book: chapter 20.  Checked by: tests/cli/processes.sh, tests/cli/network.sh.
+ * Next: comm/backend/tcp.c.
+ * Everybody calls rank 0, says where he listens, and gets the table of all; then a rank
+ * calls those below it and is called by those above. All connections that are half open
+ * are waited for together, so that one who says nothing, or nonsense, delays nobody.
+ * Limits: R (R-1) / 2 connections, so hundreds of processes. */
+#define _POSIX_C_SOURCE 200809L
+#include "handshake.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -16,25 +20,42 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-struct hello { char magic[8]; uint64_t key; int32_t R, r, port, pad; };
+enum {
+    MOST_OPEN = 256,          /* half-open connections; the oldest makes place */
+    MOST_ADDRESSES = 4,       /* of a host name */
+    MOST_PORTS = 4,           /* at which rank 0 may be: the first that is free */
+    MOST_PLACES = MOST_ADDRESSES * MOST_PORTS,
+};
+static const double handshake_seconds = 5, again_seconds = 0.05;
+static const char first_line[] = "kcp meeting 1";
+
 struct address { struct sockaddr_storage at; socklen_t len; };
 
-static int ready(int fd, short what, double until)
+/* ---- bytes on a connection */
+static int wait_for(int fd, short what, double until)
 {
     struct pollfd p = { fd, what, 0 };
     const double left = until - monotonic_seconds();
     return left > 0 && poll(&p, 1, (int)(left * 1000) + 1) > 0;
 }
 
+static int may_try_again(double until)
+{
+    return monotonic_seconds() <= until &&
+           (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+}
+
 int bootstrap_write(int fd, const void *data, size_t bytes, double until)
 {
     const char *p = data;
     while (bytes) {
-        const ssize_t k = ready(fd, POLLOUT, until)
+        errno = EAGAIN;
+        const ssize_t k = wait_for(fd, POLLOUT, until)
                         ? send(fd, p, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) : -1;
-        if (k > 0)
-            p += k, bytes -= (size_t)k;
-        else if (monotonic_seconds() > until || (errno != EAGAIN && errno != EINTR))
+        if (k > 0) {
+            p += k;
+            bytes -= (size_t)k;
+        } else if (!may_try_again(until))
             return KCP_COMM;
     }
     return KCP_OK;
@@ -44,16 +65,19 @@ int bootstrap_read(int fd, void *data, size_t bytes, double until)
 {
     char *p = data;
     while (bytes) {
-        const ssize_t k = ready(fd, POLLIN, until)
+        errno = EAGAIN;
+        const ssize_t k = wait_for(fd, POLLIN, until)
                         ? recv(fd, p, bytes, MSG_DONTWAIT) : -1;
-        if (k > 0)
-            p += k, bytes -= (size_t)k;
-        else if (k == 0 || monotonic_seconds() > until || (errno != EAGAIN && errno != EINTR))
+        if (k > 0) {
+            p += k;
+            bytes -= (size_t)k;
+        } else if (k == 0 || !may_try_again(until))
             return KCP_COMM;
     }
     return KCP_OK;
 }
 
+/* ---- addresses */
 static int port_of(const struct address *a)
 {
     return ntohs(a->at.ss_family == AF_INET6
@@ -69,28 +93,42 @@ static void put_port(struct address *a, int port)
         ((struct sockaddr_in *)&a->at)->sin_port = htons((uint16_t)port);
 }
 
-static int resolve(const char *host, int port, struct address *a)
+/* How many addresses host has; MOST_ADDRESSES at most. */
+static int resolve(const char *host, struct address a[MOST_ADDRESSES])
 {
     struct addrinfo hint = { .ai_socktype = SOCK_STREAM }, *found;
-    char service[16];
-    snprintf(service, sizeof service, "%d", port);
-    if (getaddrinfo(host, service, &hint, &found))
-        return KCP_COMM;
-    memset(a, 0, sizeof *a);
-    memcpy(&a->at, found->ai_addr, found->ai_addrlen);
-    a->len = found->ai_addrlen;
+    int n = 0;
+    if (getaddrinfo(host, "1", &hint, &found))
+        return 0;
+    for (struct addrinfo *f = found; f && n < MOST_ADDRESSES; f = f->ai_next) {
+        if (f->ai_family != AF_INET && f->ai_family != AF_INET6)
+            continue;
+        memset(&a[n], 0, sizeof a[n]);
+        memcpy(&a[n].at, f->ai_addr, f->ai_addrlen);
+        a[n++].len = f->ai_addrlen;
+    }
     freeaddrinfo(found);
-    return KCP_OK;
+    return n;
+}
+
+static int new_socket(const struct address *a)
+{
+    const int fd = socket(a->at.ss_family, SOCK_STREAM, 0);
+    if (fd < 0)
+        return -1;
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    return fd;
 }
 
 /* A listening socket at this address, which then holds the port it got; -1: errno. */
-static int listen_at(struct address *a, int backlog)
+static int listen_at(struct address *a)
 {
-    const int on = 1, fd = socket(a->at.ss_family, SOCK_STREAM, 0);
+    const int on = 1, fd = new_socket(a);
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(fd, (struct sockaddr *)&a->at, a->len) || listen(fd, backlog) ||
+    if (bind(fd, (struct sockaddr *)&a->at, a->len) || listen(fd, SOMAXCONN) ||
         getsockname(fd, (struct sockaddr *)&a->at, &a->len)) {
         const int why = errno;
         close(fd);
@@ -100,151 +138,411 @@ static int listen_at(struct address *a, int backlog)
     return fd;
 }
 
-static int call(const struct address *a)
+/* A connection that is on its way, or -1. */
+static int start_call(const struct address *a)
 {
-    const int fd = socket(a->at.ss_family, SOCK_STREAM, 0);
-    if (fd >= 0 && connect(fd, (const struct sockaddr *)&a->at, a->len)) {
+    const int fd = new_socket(a);
+    if (fd >= 0 && connect(fd, (const struct sockaddr *)&a->at, a->len) &&
+        errno != EINPROGRESS) {
         close(fd);
         return -1;
     }
     return fd;
 }
 
-/* Rank 0's end: at the address of the meeting, or anywhere, told by the file. */
-static int open_meeting(const struct meeting *at, int R, char *why, size_t n)
+/* Rank 0's k-th port: the meeting's own, then some that follow from the job. */
+static int port_to_try(const struct meeting *at, int k)
 {
-    struct address a = { .at.ss_family = AF_INET, .len = sizeof(struct sockaddr_in) };
-    char name[256] = "127.0.0.1", next[300];
-    if (!at->file[0] && resolve(at->host, at->port, &a)) {
-        snprintf(why, n, "rank 0 knows no address of %s", at->host);
-        return -1;
-    }
-    const int fd = listen_at(&a, R + 16);
-    if (fd < 0)
-        snprintf(why, n, "rank 0 cannot listen at %s:%d: %s", at->host, at->port,
-                 strerror(errno));
-    if (fd < 0 || !at->file[0])
-        return fd;
-    gethostname(name, sizeof name - 1);
-    snprintf(next, sizeof next, "%s.new", at->file);
-    FILE *f = fopen(next, "w");
-    const int wrong = !f || fprintf(f, "%s %d\n", name, port_of(&a)) < 0;
-    if ((f && fclose(f)) || wrong || rename(next, at->file)) {
-        snprintf(why, n, "rank 0 cannot write %.200s: %s", at->file, strerror(errno));
-        close(fd);
-        return -1;
-    }
-    return fd;
+    const int i = k + at->port_is_taken;
+    return i == 0 ? at->port : 20000 + (int)((at->job / 10000 + 2477u * i) % 10000);
 }
 
-/* The others': tried again until somebody is there; an old file names nobody. */
-static int call_meeting(const struct meeting *at, double until, char *why, size_t n)
+/* ---- one rank's side of the meeting */
+struct place { struct address a; int rank; double not_before; };
+struct bootstrap {
+    struct identity me;
+    const struct meeting *at;
+    struct job_key key;
+    int *fd, missing;                  /* [R]; how many of them are still to come */
+    struct address *where;             /* [R] where a rank can be called */
+    int listening, from;               /* we answer ranks from..R-1 */
+    struct place *place;               /* whom we call, until he is met */
+    int places;
+    struct half_open open[MOST_OPEN];
+    int opened, refused, twice;        /* twice: the rank that came two times, or -1 */
+    double until;
+    char *why;
+    size_t n;
+};
+
+static void drop(struct bootstrap *b, int i, int and_close)
 {
-    struct address a;
-    for (int fd; monotonic_seconds() < until; poll(NULL, 0, 20)) {
-        char host[256] = "";
-        int port = at->port;
-        FILE *f = at->file[0] ? fopen(at->file, "r") : NULL;
-        if (f && fscanf(f, "%255s %d", host, &port) != 2)
-            host[0] = 0;
-        if (f)
-            fclose(f);
-        if (at->file[0] && !host[0])
-            continue;
-        if (!resolve(host[0] ? host : at->host, port, &a) && (fd = call(&a)) >= 0)
-            return fd;
-    }
-    if (at->file[0])
-        snprintf(why, n, "rank 0 was not found through %.200s in time", at->file);
-    else
-        snprintf(why, n, "rank 0 was not found at %s:%d in time", at->host, at->port);
-    return -1;
+    if (and_close)
+        close(b->open[i].fd);
+    b->open[i] = b->open[--b->opened];
 }
 
-/* Callers come in any order; fd [r] of ranks above low is filled, where [r] tells the
- * address that a rank can be called at. Who says another word is sent away. */
-static int receive(int at, const struct hello *me, int low, double until, int *fd,
-                   struct address *where, char *why, size_t n)
+static void add(struct bootstrap *b, int fd, int calls, int rank)
 {
-    for (int missing = me->R - 1 - low; missing;) {
-        struct address from = { .len = sizeof from.at };
-        struct hello h;
-        const int s = ready(at, POLLIN, until)
-                    ? accept(at, (struct sockaddr *)&from.at, &from.len) : -1;
-        if (s < 0 && monotonic_seconds() < until)
+    if (b->opened == MOST_OPEN) {
+        int oldest = 0;
+        for (int i = 1; i < b->opened; i++)
+            if (b->open[i].until < b->open[oldest].until)
+                oldest = i;
+        drop(b, oldest, 1);
+    }
+    handshake_begin(&b->open[b->opened++], fd, calls, rank,
+                    monotonic_seconds() + handshake_seconds);
+}
+
+/* Has the other end of a connection closed it? */
+static int is_closed(int fd)
+{
+    char c;
+    const ssize_t k = recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
+    return k == 0 || (k < 0 && errno != EAGAIN && errno != EWOULDBLOCK);
+}
+
+/* A rank has proved itself. Is it there already, and alive, then two jobs have one name
+ * and nobody can tell whose this one is. */
+static void seat(struct bootstrap *b, const struct half_open *h)
+{
+    const int r = h->rank;
+    if (!h->calls && r < b->from) {
+        close(h->fd);
+        b->refused++;
+    } else if (b->fd[r] < 0) {
+        struct address *a = &b->where[r];
+        b->fd[r] = h->fd;
+        b->missing--;
+        a->len = sizeof a->at;
+        getpeername(h->fd, (struct sockaddr *)&a->at, &a->len);
+    } else if (is_closed(b->fd[r])) {
+        close(b->fd[r]);
+        b->fd[r] = h->fd;
+    } else {
+        close(h->fd);
+        if (!h->calls)
+            b->twice = r;
+    }
+}
+
+/* Whoever is to be called and is not on the line is called, every now and then. */
+static void call_places(struct bootstrap *b)
+{
+    const double now = monotonic_seconds();
+    for (int i = 0; i < b->places; i++) {
+        struct place *p = &b->place[i];
+        if (b->fd[p->rank] >= 0 || now < p->not_before)
             continue;
-        if (s < 0) {
-            int r = low + 1;
-            while (fd[r] >= 0)
-                r++;
-            snprintf(why, n, "rank %d did not come in time (%d missing)", r, missing);
+        const int fd = start_call(&p->a);
+        p->not_before = now + (fd < 0 ? again_seconds : handshake_seconds);
+        if (fd >= 0)
+            add(b, fd, 1, p->rank);
+    }
+}
+
+static void call_again_soon(struct bootstrap *b, int rank)
+{
+    const double soon = monotonic_seconds() + again_seconds;
+    for (int i = 0; i < b->places; i++)
+        if (b->place[i].rank == rank && b->place[i].not_before > soon)
+            b->place[i].not_before = soon;
+}
+
+//> turn
+/* Wait a moment for whatever comes first; take every half-open connection as far as it
+ * goes. */
+static void take_turn(struct bootstrap *b)
+{
+    struct pollfd p[MOST_OPEN + 1];
+    const int n = b->opened;
+    for (int i = 0; i < n; i++)
+        p[i] = (struct pollfd){ b->open[i].fd, handshake_events(&b->open[i]), 0 };
+    p[n] = (struct pollfd){ b->listening, POLLIN, 0 };
+    poll(p, (nfds_t)n + 1, 20);
+    for (int i = n - 1; i >= 0; i--) {
+        struct half_open *h = &b->open[i];
+        if (p[i].revents)
+            handshake_step(h, &b->me);
+        if (h->stage < MET && monotonic_seconds() < h->until)
+            continue;
+        const struct half_open done = *h;
+        drop(b, i, done.stage != MET);
+        if (done.stage == MET)
+            seat(b, &done);
+        else if (done.refused_at == (done.calls ? WELCOME : HELLO))
+            b->refused++;
+        if (done.calls && done.stage != MET)
+            call_again_soon(b, done.rank);
+    }
+    for (int fd = 0; p[n].revents && fd >= 0;) {
+        fd = accept(b->listening, NULL, NULL);
+        if (fd >= 0) {
+            fcntl(fd, F_SETFD, FD_CLOEXEC);
+            fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+            add(b, fd, 0, -1);
+        } else if (errno == EMFILE || errno == ENFILE) {
+            if (b->opened)
+                drop(b, 0, 1);
+            poll(NULL, 0, 10);
+        }
+    }
+}
+//< turn
+
+static void close_half_open(struct bootstrap *b)
+{
+    while (b->opened)
+        drop(b, 0, 1);
+}
+
+/* What is known of why a rank is missing, behind the sentence that says so. */
+static void add_hints(struct bootstrap *b)
+{
+    const size_t n = strlen(b->why);
+    if (b->refused && n < b->n)
+        snprintf(b->why + n, b->n - n, "; %d connection%s did not prove to be of this "
+                 "job", b->refused, b->refused > 1 ? "s" : "");
+}
+
+static int wait_for_all(struct bootstrap *b)
+{
+    while (b->missing && b->twice < 0 && monotonic_seconds() < b->until) {
+        call_places(b);
+        take_turn(b);
+    }
+    close_half_open(b);
+    if (b->twice >= 0) {
+        snprintf(b->why, b->n, "rank %d came twice: two jobs have one name; give each "
+                 "a KCP_JOB or a MASTER_PORT of its own", b->twice);
+        return KCP_COMM;
+    }
+    for (int r = 0; r < b->me.R && b->missing; r++)
+        if (r != b->me.r && b->fd[r] < 0 && (r >= b->from || r < b->me.r)) {
+            snprintf(b->why, b->n, "rank %d did not come in time (%d missing)", r,
+                     b->missing);
+            add_hints(b);
             return KCP_COMM;
         }
-        const double soon = monotonic_seconds() + 5 < until ? monotonic_seconds() + 5 : until;
-        if (bootstrap_read(s, &h, sizeof h, soon) || memcmp(h.magic, me->magic, 8) ||
-            h.key != me->key || h.R != me->R || h.r <= low || h.r >= me->R ||
-            fd[h.r] >= 0) {
-            close(s);
-            continue;
-        }
-        fd[h.r] = s, missing--;
-        put_port(&from, h.port);
-        where[h.r] = from;
-    }
     return KCP_OK;
 }
 
-static int meet_all(struct hello *me, const struct meeting *at, double until, int *fd,
-                    struct address *where, char *why, size_t n)
+/* ---- rank 0 */
+static int open_port(struct bootstrap *b, struct address *got)
 {
-    const size_t table = sizeof *where * (size_t)me->R;
-    int err = KCP_OK, mine = -1, R = me->R;
-    if (me->r == 0) {
-        mine = open_meeting(at, R, why, n);
-        err = mine < 0 ? KCP_COMM : receive(mine, me, 0, until, fd, where, why, n);
-        if (at->file[0] && mine >= 0)
-            remove(at->file);
-        for (int r = 1; r < R && !err; r++)
-            err = bootstrap_write(fd[r], where, table, until);
-    } else if ((fd[0] = call_meeting(at, until, why, n)) < 0) {
-        err = KCP_COMM;
-    } else {
-        struct address a = { .len = sizeof a.at };
-        getsockname(fd[0], (struct sockaddr *)&a.at, &a.len);
-        put_port(&a, 0);
-        mine = listen_at(&a, R + 16);
-        me->port = mine < 0 ? 0 : port_of(&a);
-        err = mine < 0 ? KCP_COMM : bootstrap_write(fd[0], me, sizeof *me, until);
-        if (!err)
-            err = bootstrap_read(fd[0], where, table, until);
-        if (err)
-            snprintf(why, n, "rank 0 closed the meeting: a rank is missing, or there "
-                     "twice, or of another job");
-        for (int r = 1; r < me->r && !err; r++)
-            if ((fd[r] = call(&where[r])) < 0 ||
-                bootstrap_write(fd[r], me, sizeof *me, until)) {
-                snprintf(why, n, "rank %d was lost at the meeting", r);
-                err = KCP_COMM;
-            }
-        if (!err)
-            err = receive(mine, me, me->r, until, fd, where, why, n);
+    const struct meeting *at = b->at;
+    struct address a[MOST_ADDRESSES];
+    const int n = resolve(at->host, a);
+    int why = 0;
+    for (int k = 0; k < MOST_PORTS && (k == 0 || why == EADDRINUSE); k++)
+        for (int i = 0; i < n; i++) {
+            put_port(&a[i], at->file[0] ? 0 : port_to_try(at, k));
+            *got = a[i];
+            b->listening = listen_at(got);
+            if (b->listening >= 0)
+                return KCP_OK;
+            why = errno;
+        }
+    if (!n)
+        snprintf(b->why, b->n, "rank 0 knows no address of %s", at->host);
+    else
+        snprintf(b->why, b->n, "rank 0 cannot listen at %s:%d: %s", at->host,
+                 port_to_try(at, 0), strerror(why));
+    return KCP_COMM;
+}
+
+static int write_place(struct bootstrap *b, const struct address *a,
+                       struct own_file *file)
+{
+    char host[64], text[96];
+    if (getnameinfo((const struct sockaddr *)&a->at, a->len, host, sizeof host, NULL, 0,
+                    NI_NUMERICHOST))
+        return KCP_COMM;
+    snprintf(text, sizeof text, "%s %d", host, port_of(a));
+    return own_file_make(file, b->at->file, first_line, text, b->why, b->n);
+}
+
+/* Each rank says at which port it listens; all get the table. */
+static int hand_out_table(struct bootstrap *b)
+{
+    const size_t table = sizeof *b->where * (size_t)b->me.R;
+    for (int r = 1; r < b->me.R; r++) {
+        int32_t port;
+        if (bootstrap_read(b->fd[r], &port, sizeof port, b->until)) {
+            snprintf(b->why, b->n, "rank %d was lost at the meeting", r);
+            return KCP_COMM;
+        }
+        put_port(&b->where[r], port);
     }
-    if (mine >= 0)
-        close(mine);
+    for (int r = 1; r < b->me.R; r++)
+        if (bootstrap_write(b->fd[r], b->where, table, b->until)) {
+            snprintf(b->why, b->n, "rank %d was lost at the meeting", r);
+            return KCP_COMM;
+        }
+    return KCP_OK;
+}
+
+static int lead(struct bootstrap *b)
+{
+    struct own_file file = { .fd = -1 };
+    struct address a;
+    int err = open_port(b, &a);
+    if (!err && b->at->file[0])
+        err = write_place(b, &a, &file);
+    b->from = 1;
+    b->missing = b->me.R - 1;
+    if (!err)
+        err = wait_for_all(b);
+    own_file_remove(&file);
+    return err ? err : hand_out_table(b);
+}
+
+/* ---- the others */
+/* Where rank 0 may be, as far as is known by now. */
+static int find_places(struct bootstrap *b, struct place place[MOST_PLACES])
+{
+    char text[96] = "", host[64] = "";
+    struct address a[MOST_ADDRESSES];
+    int port, n = 0;
+    if (b->at->file[0]) {
+        const int err = own_file_read(b->at->file, first_line, text, sizeof text,
+                                      b->why, b->n);
+        if (err || sscanf(text, "%63s %d", host, &port) != 2)
+            return err == KCP_BAD ? -1 : 0;
+    }
+    const int addresses = resolve(host[0] ? host : b->at->host, a);
+    for (int i = 0; i < addresses; i++)
+        for (int k = 0; k < (host[0] ? 1 : MOST_PORTS); k++) {
+            place[n].a = a[i];
+            put_port(&place[n].a, host[0] ? port : port_to_try(b->at, k));
+            place[n].rank = 0;
+            place[n++].not_before = 0;
+        }
+    return n;
+}
+
+/* Is there one who knows who we are? He may have taken us for met. */
+static int has_spoken(const struct bootstrap *b)
+{
+    for (int i = 0; i < b->opened; i++)
+        if (b->open[i].stage == WELCOME)
+            return 1;
+    return 0;
+}
+
+/* Key and file may be a dead job's until rank 0 has come: they are read again before
+ * each round of calls. */
+static int find_rank_0(struct bootstrap *b)
+{
+    struct place place[MOST_PLACES];
+    int found_key = 0, found_place = 0;
+    b->missing = 1;
+    b->place = place;
+    while (b->missing && monotonic_seconds() < b->until) {
+        const int key = job_key_look(&b->key, b->why, b->n);
+        const int places = key ? 0 : find_places(b, place);
+        if (key == KCP_BAD || places < 0)
+            return KCP_BAD;
+        found_key |= !key;
+        found_place |= places > 0;
+        b->places = places;
+        const double next = monotonic_seconds() + 1;
+        call_places(b);
+        while (b->missing && b->opened && monotonic_seconds() < b->until &&
+               (monotonic_seconds() < next || has_spoken(b)))
+            take_turn(b);
+        close_half_open(b);
+        if (b->missing)
+            poll(NULL, 0, 20);
+    }
+    b->places = 0;
+    if (!b->missing)
+        return KCP_OK;
+    if (!found_key) {
+        snprintf(b->why, b->n, "rank 0's key did not come in time to %.160s: is the "
+                 "folder shared? Else set KCP_SECRET to one word on all ranks, or "
+                 "KCP_TRUST_NETWORK=1", b->key.file.path);
+        return KCP_BAD;
+    }
+    if (b->at->file[0])
+        snprintf(b->why, b->n, "rank 0 was not found through %.160s in time",
+                 b->at->file);
+    else
+        snprintf(b->why, b->n, "rank 0 was not found at %s:%d in time", b->at->host,
+                 port_to_try(b->at, 0));
+    add_hints(b);
+    return KCP_COMM;
+}
+
+static int follow(struct bootstrap *b)
+{
+    const int R = b->me.R, r = b->me.r;
+    struct address mine = { .len = sizeof mine.at };
+    int err = find_rank_0(b);
+    if (err)
+        return err;
+    getsockname(b->fd[0], (struct sockaddr *)&mine.at, &mine.len);
+    put_port(&mine, 0);
+    b->listening = listen_at(&mine);
+    const int32_t port = b->listening < 0 ? 0 : port_of(&mine);
+    err = b->listening < 0 ? KCP_COMM
+                           : bootstrap_write(b->fd[0], &port, sizeof port, b->until);
+    if (!err)
+        err = bootstrap_read(b->fd[0], b->where, sizeof *b->where * (size_t)R,
+                             b->until);
+    if (err) {
+        snprintf(b->why, b->n, "rank 0 closed the meeting: a rank is missing, or there "
+                 "twice, or of another job");
+        return err;
+    }
+    struct place *place = calloc((size_t)r, sizeof *place);
+    if (!place)
+        return KCP_NO_MEMORY;
+    b->place = place;
+    for (int j = 1; j < r; j++)
+        if (b->where[j].len <= sizeof b->where[j].at)
+            place[b->places++] = (struct place){ b->where[j], j, 0 };
+    b->from = r + 1;
+    b->missing = R - 2;
+    err = wait_for_all(b);
+    free(place);
     return err;
 }
 
 int bootstrap_meet(const struct kcp_who *who, const struct meeting *at, double seconds,
-              int *fd, char *why, size_t n)
+                   int *fd, char *why, size_t n)
 {
-    struct hello me = { "kcp 1", at->key, who->R, who->r, 0, 0 };
+    const double until = monotonic_seconds() + seconds;
+    struct bootstrap *b = calloc(1, sizeof *b);
     struct address *where = calloc((size_t)who->R, sizeof *where);
-    if (!where) return KCP_NO_MEMORY;
-    for (int r = 0; r < who->R; r++) fd[r] = -1;
-    const int err = meet_all(&me, at, monotonic_seconds() + seconds, fd, where, why, n);
-    for (int r = 0; r < who->R && err; r++)
+    int err = b && where ? KCP_OK : KCP_NO_MEMORY;
+    for (int r = 0; r < who->R; r++)
+        fd[r] = -1;
+    if (!err && who->R > 1) {
+        b->me = (struct identity){ &b->key, at->job, who->R, who->r };
+        b->at = at;
+        b->fd = fd;
+        b->where = where;
+        b->listening = -1;
+        b->twice = -1;
+        b->until = until;
+        b->why = why;
+        b->n = n;
+        err = job_key_open(&b->key, at, who->r, why, n);
+        if (!err)
+            err = who->r == 0 ? lead(b) : follow(b);
+        close_half_open(b);
+        job_key_close(&b->key);
+        if (b->listening >= 0)
+            close(b->listening);
+    }
+    for (int r = 0; r < who->R && err; r++) {
         if (fd[r] >= 0)
-            close(fd[r]), fd[r] = -1;
+            close(fd[r]);
+        fd[r] = -1;
+    }
     free(where);
+    free(b);
     return err;
 }

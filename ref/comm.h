@@ -62,10 +62,13 @@ int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *a
 struct kcp_who { int R, r, local; const char *launcher; };
 int kcp_who(struct kcp_who *who, char *why, size_t n);
 /* Process ranks on host memory: every process of the job calls it, and returns when all
- * are connected. They meet at MASTER_ADDR:MASTER_PORT (else the first host of
- * SLURM_NODELIST, else this machine), or through KCP_RENDEZVOUS=file:/path. What waits
- * longer than KCP_TIMEOUT_S (60) fails; a process that ends is lost at once, and lost()
- * names it on all the others. comm->free says goodbye. */
+ * are connected. They meet at MASTER_ADDR:MASTER_PORT, or near it if that port is taken
+ * (else at the first host of the Slurm step, else on this machine), or through
+ * KCP_RENDEZVOUS=file:/path, where nothing may be. Any two prove to each other that they
+ * know the job's key: KCP_SECRET, else rank 0's, in a file of KCP_KEY_DIR (~/.kcp) that
+ * all ranks can read; KCP_TRUST_NETWORK=1 does without. What waits longer than
+ * KCP_TIMEOUT_S (60) fails; a process that ends is lost at once, and lost() names it on
+ * all the others. comm->free says goodbye. */
 int kcp_processes(struct kcp_comm **comm, struct kcp_who *who, char *why, size_t n);
 
 /* Over NCCL, when this was built with CUDA and NCCL (else KCP_NA): pointers are of the

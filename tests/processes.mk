@@ -1,7 +1,13 @@
 # processes.mk -- kcp-check from outside: its words, and ranks that are processes.
 
-test_needs   += $B/kcp-check
-test_scripts += tests/cli/cli.sh tests/cli/lies.sh tests/cli/processes.sh tests/cli/slurm.sh
+# Whom ranks must stand: strangers, and ranks that misbehave.
+$B/kcp-stranger: $(call obj,$(ref) $(comm) tests/cli/stranger.c) $(list_at)
+	@echo "  link $@"
+	@$(CC) $(LDFLAGS) $(filter %.o,$^) -lpthread -lm -ldl $(cuda_ldlibs) -o $@
+
+test_needs   += $B/kcp-check $B/kcp-stranger
+test_scripts += tests/cli/cli.sh tests/cli/lies.sh tests/cli/processes.sh \
+                tests/cli/network.sh tests/cli/slurm.sh
 .PHONY: test-processes
-test-processes: $B/kcp-check
-	@sh tests/cli/processes.sh $B
+test-processes: $B/kcp-check $B/kcp-stranger
+	@sh tests/cli/processes.sh $B && sh tests/cli/network.sh $B

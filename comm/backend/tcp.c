@@ -1,9 +1,11 @@
-/* process.c -- ranks as processes: made over boot's connections, ended with a goodbye.
+/* tcp.c -- ranks as processes: made over proven connections, ended with a goodbye.
  *
  * Book: chapter 20.  Checked by: tests/cli/processes.sh, processes killed and stopped.
- * Next: process_letters.c, what goes over the connections. */
+ * Next: comm/backend/tcp_messages.c, what goes over the connections. */
+#define _POSIX_C_SOURCE 200809L
 #include "tcp.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -13,14 +15,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static void fail(struct kcp_comm *c, int status, const char *why)
+static void tcp_comm_fail(struct kcp_comm *c, int status, const char *why)
 {
-    process_announce((struct process *)c, c->r, status, why);
+    tcp_fail((struct tcp_rank *)c, c->r, status, why);
 }
 
-static int lost(struct kcp_comm *c, int *rank, char *why, size_t n)
+static int tcp_comm_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
 {
-    struct process *p = (struct process *)c;
+    struct tcp_rank *p = (struct tcp_rank *)c;
     pthread_mutex_lock(&p->lock);
     const int failed = p->failed;
     if (failed && rank)
@@ -31,43 +33,114 @@ static int lost(struct kcp_comm *c, int *rank, char *why, size_t n)
     return failed;
 }
 
-/* Goodbye, and a moment for the others' goodbyes: nobody takes our end for a loss. */
-static void free_comm(struct kcp_comm *c)
+/* Goodbye, and a moment for the others' goodbyes: nobody takes our end for a loss. One
+ * deadline for all of it. */
+static void part(struct tcp_rank *p)
 {
-    struct process *p = (struct process *)c;
-    const struct frame f = { .kind = GOODBYE, .rank = c->r };
+    const struct frame f = { .kind = GOODBYE, .rank = p->comm.r };
+    const int R = p->comm.R;
+    if (p->failed)
+        tcp_fail(p, p->rank, p->status, p->why);
     const double until = monotonic_seconds() + (p->failed ? 0.5 : p->seconds);
-    if (p->started && p->failed)
-        process_announce(p, p->rank, p->status, p->why);
-    for (int r = 0; r < c->R && p->started; r++)
-        if (r != c->r)
-            process_post(p, r, f, NULL);
-    for (int left = p->started; left && monotonic_seconds() < until;) {
-        pthread_mutex_lock(&p->lock);
+    for (int r = 0; r < R; r++)
+        if (r != p->comm.r && !p->gone[r])
+            tcp_send_frame(p, r, f, NULL, until);
+    for (int left = 1; left && monotonic_seconds() < until;) {
         left = 0;
-        for (int r = 0; r < c->R; r++)
-            left += r != c->r && !p->gone[r];
-        pthread_mutex_unlock(&p->lock);
+        for (int r = 0; r < R; r++)
+            left += r != p->comm.r && !p->gone[r];
         if (left)
             poll(NULL, 0, 5);
     }
-    if (p->started && write(p->stop[1], "", 1) == 1)
+}
+
+static void tcp_comm_free(struct kcp_comm *c)
+{
+    struct tcp_rank *p = (struct tcp_rank *)c;
+    if (p->started) {
+        part(p);
+        p->stop = 1;
+        const ssize_t woken = write(p->wake[1], "", 1);
+        (void)woken;                   /* else it looks at stop every 250 ms */
         pthread_join(p->reader, NULL);
+    }
     for (int r = 0; r < c->R; r++)
         if (p->fd && p->fd[r] >= 0)
             close(p->fd[r]);
-    while (p->mail) {
-        struct post *l = p->mail;
-        p->mail = l->next;
-        free(l);
+    while (p->inbox) {
+        struct tcp_message *m = p->inbox;
+        p->inbox = m->next;
+        free(m);
     }
     for (int i = 0; i < 2; i++)
-        if (p->stop[i] >= 0)
-            close(p->stop[i]);
-    for (int r = 0; r < c->R && p->coming; r++)
-        free(p->coming[r].post);
-    free(p->fd), free(p->gone), free(p->heard), free(p->coming), free(p->writing);
+        if (p->wake[i] >= 0)
+            close(p->wake[i]);
+    for (int r = 0; r < c->R && p->incoming; r++)
+        free(p->incoming[r].message);
+    for (int r = 0; r < p->locks; r++)
+        pthread_mutex_destroy(&p->writing[r]);
+    pthread_cond_destroy(&p->change);
+    pthread_mutex_destroy(&p->lock);
+    free(p->fd);
+    free(p->gone);
+    free(p->broken);
+    free(p->heard);
+    free(p->expected);
+    free(p->incoming);
+    free(p->polled);
+    free(p->writing);
     free(p);
+}
+
+static struct tcp_rank *make_rank(const struct kcp_who *who, double seconds)
+{
+    const size_t R = (size_t)who->R;
+    struct tcp_rank *p = calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
+    p->comm = (struct kcp_comm){ .R = who->R, .r = who->r, .backend = "processes",
+        .fail = tcp_comm_fail, .lost = tcp_comm_lost, .free = tcp_comm_free };
+    tcp_calls(&p->comm);
+    p->seconds = seconds;
+    p->end = &p->inbox;
+    p->wake[0] = p->wake[1] = -1;
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->change, NULL);
+    p->fd = malloc(R * sizeof *p->fd);
+    p->gone = calloc(R, sizeof *p->gone);
+    p->broken = calloc(R, sizeof *p->broken);
+    p->heard = calloc(R, sizeof *p->heard);
+    p->expected = calloc(R, sizeof *p->expected);
+    p->incoming = calloc(R, sizeof *p->incoming);
+    p->polled = calloc(R + 1, sizeof *p->polled);
+    p->writing = calloc(R, sizeof *p->writing);
+    for (size_t r = 0; r < R && p->fd; r++)
+        p->fd[r] = -1;
+    if (!p->fd || !p->gone || !p->broken || !p->heard || !p->expected || !p->incoming ||
+        !p->polled || !p->writing || pipe(p->wake)) {
+        tcp_comm_free(&p->comm);
+        return NULL;
+    }
+    for (int i = 0; i < 2; i++) {
+        fcntl(p->wake[i], F_SETFD, FD_CLOEXEC);
+        fcntl(p->wake[i], F_SETFL, O_NONBLOCK);
+    }
+    return p;
+}
+
+static int start_reader(struct tcp_rank *p)
+{
+    const int on = 1;
+    for (int r = 0; r < p->comm.R; r++) {
+        p->heard[r] = monotonic_seconds();
+        p->expected[r] = NOTHING_EXPECTED;
+        pthread_mutex_init(&p->writing[r], NULL);
+        p->locks++;
+        if (p->fd[r] >= 0)
+            setsockopt(p->fd[r], IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    }
+    p->started = !pthread_create(&p->reader, NULL, tcp_reader, p);
+    return p->started ? KCP_OK : KCP_NO_MEMORY;
 }
 
 /* kcp.h says the rest. One process alone gets a comm too, of one rank. */
@@ -79,37 +152,16 @@ int kcp_processes(struct kcp_comm **comm, struct kcp_who *who, char *why, size_t
     int err = launcher_env_timeout(&seconds, why, n);
     if (!err)
         err = launcher_env_read(who, &at, why, n);
-    struct process *p = err ? NULL : calloc(1, sizeof *p);
-    if (!p)
-        return err ? err : KCP_NO_MEMORY;
-    const size_t R = (size_t)who->R;
-    p->comm = (struct kcp_comm){ .R = who->R, .r = who->r, .backend = "processes",
-        .fail = fail, .lost = lost, .free = free_comm };
-    process_calls(&p->comm);
-    p->seconds = seconds, p->end = &p->mail, p->stop[0] = p->stop[1] = -1;
-    p->fd = malloc(R * sizeof *p->fd), p->gone = calloc(R, sizeof *p->gone);
-    p->heard = calloc(R, sizeof *p->heard), p->writing = calloc(R, sizeof *p->writing);
-    p->coming = calloc(R, sizeof *p->coming);
-    pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->change, NULL);
-    err = p->fd && p->gone && p->heard && p->coming && p->writing && !pipe(p->stop)
-        ? KCP_OK : KCP_NO_MEMORY;
-    for (size_t r = 0; r < R && p->fd; r++)
-        p->fd[r] = -1;
-    if (!err)
-        err = bootstrap_meet(who, &at, seconds, p->fd, why, n);
-    for (size_t r = 0; r < R && !err; r++) {
-        const int on = 1;
-        p->heard[r] = monotonic_seconds();
-        pthread_mutex_init(&p->writing[r], NULL);
-        if (p->fd[r] >= 0)
-            setsockopt(p->fd[r], IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    }
-    p->started = !err && !pthread_create(&p->reader, NULL, process_reader, p);
-    if (!err && !p->started)
-        err = KCP_NO_MEMORY;
     if (err)
-        free_comm(&p->comm);
+        return err;
+    struct tcp_rank *p = make_rank(who, seconds);
+    if (!p)
+        return KCP_NO_MEMORY;
+    err = bootstrap_meet(who, &at, seconds, p->fd, why, n);
+    if (!err)
+        err = start_reader(p);
+    if (err)
+        tcp_comm_free(&p->comm);
     else
         *comm = &p->comm;
     return err;

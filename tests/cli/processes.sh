@@ -8,15 +8,17 @@ trap 'rm -rf "$dir"' EXIT
 failed=0
 wrong() { echo "processes.sh: $*"; failed=1; }
 now() { date +%s; }
-unset MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCAL_RANK KCP_RENDEZVOUS KCP_TIMEOUT_S
+unset MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCAL_RANK KCP_RENDEZVOUS KCP_TIMEOUT_S \
+    KCP_SECRET KCP_TRUST_NETWORK KCP_JOB TORCHELASTIC_RUN_ID
+export KCP_KEY_DIR="$dir/keys"
 
 # start N options...: N processes with torchrun's variables, meeting through a file;
 # their ids in $ids, what rank r says in $dir/r.
 start() {
     n=$1; shift; ids=""; r=0
     while [ $r -lt $n ]; do
-        WORLD_SIZE=$n RANK=$r LOCAL_RANK=$r KCP_RENDEZVOUS="file:$dir/meet" \
-            KCP_TIMEOUT_S=${timeout:-60} "$program" "$@" >"$dir/$r" 2>&1 &
+        WORLD_SIZE=$n RANK=$r LOCAL_RANK=$r LOCAL_WORLD_SIZE=$n \
+            KCP_RENDEZVOUS="file:$dir/meet" KCP_TIMEOUT_S=${timeout:-60} "$program" "$@" >"$dir/$r" 2>&1 &
         ids="$ids $!"; r=$((r + 1))
     done
 }
@@ -46,8 +48,8 @@ done
 grep -q "^kcp-check: --case: found 'R=2', expected R=3" "$dir/1" ||
     wrong "$(cat "$dir/1")"
 
-# struck SIGNAL SECONDS: rank 2 of 4 gets it in the middle of an exchange. All others end
-# with 1 and say who is lost. SECONDS is their timeout.
+# struck SIGNAL SECONDS: rank 2 of 4 gets it in the middle of an exchange. All others
+# end with 1 and say who is lost. SECONDS is their timeout.
 struck() {
     timeout=$2
     start 4 --exchange 0
@@ -78,7 +80,7 @@ struck KILL 60
 struck STOP 4
 
 # One that never comes is named.
-WORLD_SIZE=3 RANK=0 KCP_TIMEOUT_S=1 KCP_RENDEZVOUS="file:$dir/meet" \
+WORLD_SIZE=3 RANK=0 LOCAL_WORLD_SIZE=3 KCP_TIMEOUT_S=1 KCP_RENDEZVOUS="file:$dir/meet" \
     "$program" --exchange 1 >"$dir/0" 2>&1 && wrong "rank 0 alone is content"
 grep -q 'rank 1 did not come in time (2 missing)' "$dir/0" || wrong "$(cat "$dir/0")"
 
@@ -101,6 +103,12 @@ refuses '^kcp-check: KCP_RENDEZVOUS=tcp:x: ' WORLD_SIZE=3 RANK=1 KCP_RENDEZVOUS=
 refuses '^kcp-check: SLURM_PROCID=4: ' SLURM_NTASKS=4 SLURM_PROCID=4
 refuses '^kcp-check: OMPI_COMM_WORLD_RANK= : ' OMPI_COMM_WORLD_SIZE=2 \
     OMPI_COMM_WORLD_RANK=' '
+refuses '^kcp-check: RANK=1 without WORLD_SIZE: ' RANK=1
+refuses '^kcp-check: WORLD_SIZE=2 without RANK: ' WORLD_SIZE=2
+refuses '^kcp-check: OMPI_COMM_WORLD_RANK=1 without ' OMPI_COMM_WORLD_RANK=1
+refuses '^kcp-check: PMI_SIZE=4: a launcher that is not known' PMI_SIZE=4 PMI_RANK=0
+refuses '^kcp-check: MV2_COMM_WORLD_SIZE=2: ' MV2_COMM_WORLD_SIZE=2
+refuses '^kcp-check: PMI_RANK=0: ' PMI_RANK=0
 refuses '^kcp-check: MASTER_ADDR=: ' OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 \
     OMPI_COMM_WORLD_LOCAL_SIZE=1
 SLURM_JOB_ID=7 SLURM_NTASKS=4 SLURM_PROCID=0 "$program" --exchange 2 >"$dir/out" 2>&1 ||

@@ -26,6 +26,11 @@ stop() {
     rm -rf "$W"
 }
 trap stop EXIT
+# The job's key lies in ~/.kcp, as where a cluster shares the homes: here, a home of our
+# own.
+unset KCP_KEY_DIR KCP_SECRET KCP_TRUST_NETWORK KCP_RENDEZVOUS MASTER_ADDR MASTER_PORT
+mkdir "$W/home"
+export HOME="$W/home"
 trap 'exit 1' INT TERM
 wrong() { echo "slurm.sh: $*"; failed=1; }
 chmod 755 "$W"
@@ -86,6 +91,17 @@ says ' 0 numbers wrong' -N 2 -n 4 "$program" --exchange 10
 says '^OK: .* 0 survived' -N 2 -n 4 "$program" --stage 14
 says '  ok      ref .* 1 ok' -N 2 -n 3 "$program" --stage 13 --variant ref \
     --case 'live gdn H=1 HV=2 K=16 V=16 R=3 lengths=150,0,70 h0 dht'
+
+[ -d "$W/home/.kcp" ] && [ -z "$(ls "$W/home/.kcp")" ] ||
+    wrong "the key: $(ls -la "$W/home" "$W/home/.kcp")"
+# No folder that both nodes see: one line says what to set, status 2.
+cat >"$W/apart" <<'END'
+export KCP_KEY_DIR="$1/node.$SLURM_NODEID"; exec "$2" --exchange 5
+END
+KCP_TIMEOUT_S=3 timeout 240 srun -N 2 -n 2 -W 0 sh "$W/apart" "$W" "$program" \
+    >"$W/said" 2>&1 && wrong "no shared folder, and srun is content"
+grep -q "rank 1.*is the folder shared? Else set KCP_SECRET .*KCP_TRUST_NETWORK=1" \
+    "$W/said" || wrong "no shared folder: $(cat "$W/said")"
 
 # One process of four ends in the middle of an exchange: the others say so, and wait for
 # no timeout.

@@ -1,0 +1,271 @@
+#!/bin/sh
+# network.sh -- what a start and a run stand: strangers, other jobs, files in the way.
+#
+# Book: chapter 20.  Checked by: make test, which runs it.  Next: stranger.c.
+# Everything happens on loopback addresses of this machine.
+program=${1:-build}/kcp-check stranger=${1:-build}/kcp-stranger
+dir=$(mktemp -d) || exit 1
+others=""
+trap 'kill -KILL $others 2>/dev/null; rm -rf "$dir"' EXIT
+trap 'exit 1' INT TERM
+failed=0
+wrong() { echo "network.sh: $*"; failed=1; }
+now() { date +%s; }
+unset MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE \
+    KCP_RENDEZVOUS KCP_TIMEOUT_S KCP_SECRET KCP_TRUST_NETWORK KCP_JOB \
+    TORCHELASTIC_RUN_ID TORCHELASTIC_USE_AGENT_STORE
+export KCP_KEY_DIR="$dir/keys"
+port=$((20000 + $$ % 9000))
+next_port() { port=$((port + 1)); }
+
+# job NAME R words...: R processes by hand, in the background; ids in $ids. What the
+# caller sets of KCP_* and MASTER_PORT holds for all. They are told apart by what they
+# are started with.
+job() {
+    name=$1 n=$2; shift 2; ids=""; r=0
+    while [ $r -lt $n ]; do
+        WORLD_SIZE=$n RANK=$r LOCAL_WORLD_SIZE=$n KCP_TIMEOUT_S=${KCP_TIMEOUT_S:-30} \
+            "$@" >"$dir/$name.$r" 2>&1 &
+        ids="$ids $!"; r=$((r + 1))
+    done
+    others="$others $ids"
+}
+# ends NAME STATUS: the job of $ids, all with this status.
+ends() {
+    for id in $ids; do
+        wait $id; status=$?
+        [ $status = $2 ] || wrong "$1: a rank ends with $status, not $2:" \
+            "$(cat "$dir/$1".*)"
+    done
+}
+waits_for() {
+    i=0
+    until grep -q "$1" "$2" 2>/dev/null || [ $i = 200 ]; do
+        sleep 0.05; i=$((i + 1)); done
+}
+
+# ---- torchrun itself: its agent holds MASTER_PORT (static), or rank 0's store will. It
+# starts slowly, and ends below.
+static="" said="torchrun not found: its variables only"
+# Debian's torch 1.13 under Python 3.11 fails on its own default of two options.
+some="--redirects 9:1 --tee 9:1 --nproc_per_node 2"
+if command -v torchrun >/dev/null 2>&1; then
+    said="torchrun, static and c10d"
+    next_port
+    timeout 100 torchrun $some --master_addr 127.0.0.1 --master_port $port --no_python \
+        "$program" --exchange 5 >"$dir/static" 2>&1 & static=$!
+    next_port
+    timeout 100 torchrun $some --rdzv_backend c10d --rdzv_endpoint 127.0.0.1:$port \
+        --no_python "$program" --exchange 6 >"$dir/dynamic" 2>&1 & dynamic=$!
+    others="$others $static $dynamic"
+fi
+
+# ---- strangers
+# Silent callers and garbage, all before the ranks come and while they do.
+next_port; export MASTER_PORT=$port
+"$stranger" silent $port 12 6 >"$dir/silent" & others="$others $!"
+"$stranger" garbage $port 50 6 >"$dir/garbage" & others="$others $!"
+began=$(now)
+WORLD_SIZE=2 RANK=0 LOCAL_WORLD_SIZE=2 KCP_TIMEOUT_S=20 "$program" --exchange 5 \
+    >"$dir/door.0" 2>&1 & first=$!
+waits_for '^12 called' "$dir/silent"; waits_for '^50 called' "$dir/garbage"
+WORLD_SIZE=2 RANK=1 LOCAL_WORLD_SIZE=2 KCP_TIMEOUT_S=20 "$program" --exchange 5 \
+    >"$dir/door.1" 2>&1 & ids="$first $!"
+ends door 0
+[ $(($(now) - began)) -le 15 ] || wrong "strangers held the start up"
+
+# One who knows everything but the key comes first, as rank 1 and as rank 0.
+next_port; MASTER_PORT=$port
+export KCP_TIMEOUT_S=6
+KCP_SECRET=another-secret-000 WORLD_SIZE=2 RANK=1 LOCAL_WORLD_SIZE=2 \
+    "$program" --exchange 5 >"$dir/seat" 2>&1 & thief=$!
+sleep 0.3
+job seat 2 env KCP_SECRET=the-secret-of-this-job "$program" --exchange 5
+ends seat 0
+wait $thief && wrong "a rank without the key is content: $(cat "$dir/seat")"
+KCP_SECRET=another-secret-000 WORLD_SIZE=2 RANK=0 LOCAL_WORLD_SIZE=2 \
+    "$program" --exchange 5 >"$dir/false.0" 2>&1 & thief=$!
+sleep 0.3
+next_port; was=$MASTER_PORT
+WORLD_SIZE=2 RANK=1 LOCAL_WORLD_SIZE=2 KCP_SECRET=the-secret-of-this-job \
+    KCP_TIMEOUT_S=2 "$program" --exchange 5 >"$dir/false.1" 2>&1 &&
+    wrong "rank 1 takes a stranger for rank 0"
+grep -q "not found at .*did not prove to be of this job" "$dir/false.1" ||
+    wrong "rank 1 says $(cat "$dir/false.1")"
+kill $thief; wait $thief 2>/dev/null
+unset KCP_TIMEOUT_S
+
+# Who holds a seat and sends what no rank sends is named; nothing is allocated for it.
+for what in wraps terabytes kind words blames; do
+    next_port; MASTER_PORT=$port
+    job frame 2 "$stranger" frame $what
+    ends "frame" 1
+    grep -q '^rank 1: it sends' "$dir/frame.0" ||
+        wrong "frame $what: rank 0 says $(cat "$dir/frame.0")"
+done
+
+# ---- time
+# A listener that takes no calls (they hang, as at a host that drops them), and one that
+# answers none: the meeting ends at its deadline.
+next_port
+"$stranger" busy $port 0 15 >"$dir/busy" & others="$others $!"
+waits_for listening "$dir/busy"
+began=$(now)
+MASTER_PORT=$port WORLD_SIZE=2 RANK=1 LOCAL_WORLD_SIZE=2 KCP_TIMEOUT_S=2 \
+    KCP_SECRET=0123456789abcdef "$program" --exchange 1 >"$dir/late" 2>&1
+[ $? = 1 ] || wrong "a call that hangs: $(cat "$dir/late")"
+[ $(($(now) - began)) -le 6 ] || wrong "a call that hangs takes $(($(now) - began)) s"
+
+# A stopped rank with full buffers costs the others one timeout, not four.
+next_port; MASTER_PORT=$port
+began=$(now)
+job full 2 env KCP_TIMEOUT_S=3 "$stranger" full
+wait $(echo $ids | cut -d' ' -f1) && wrong "full: rank 0 is content"
+took=$(($(now) - began))
+kill -KILL $(echo $ids | cut -d' ' -f2); wait 2>/dev/null $(echo $ids | cut -d' ' -f2)
+grep -q '^rank 1: ' "$dir/full.0" || wrong "full: rank 0 says $(cat "$dir/full.0")"
+[ $took -le 8 ] || wrong "full: rank 0 took $took s of a timeout of 3"
+
+# More than is taken before it is waited for; and no memory, for which nobody else is
+# blamed.
+next_port; MASTER_PORT=$port
+job large 3 "$stranger" large
+ends large 0
+next_port; MASTER_PORT=$port
+job hungry 2 "$stranger" hungry
+ends hungry 1
+for r in 0 1; do
+    grep -q '^rank 0: no memory for a message of 536870912 bytes from rank 1' \
+        "$dir/hungry.$r" || wrong "hungry: rank $r says $(cat "$dir/hungry.$r")"
+done
+next_port
+"$stranger" self $port || wrong "a connection to itself is taken for a rank"
+
+# ---- other jobs
+# Two jobs on one port, told apart by their words: each ends with its own answer.
+next_port; MASTER_PORT=$port
+job one 2 "$program" --exchange 5; first=$ids
+job two 2 "$program" --exchange 7
+ends two 0; ids=$first; ends one 0
+grep -q '^OK: 40 exchanges' "$dir/one.0" && grep -q '^OK: 56 exch' "$dir/two.0" ||
+    wrong "two jobs on one port: $(cat "$dir/one.0" "$dir/two.0")"
+# The same words: the second one's rank 0 says so, and the first one's ends are right.
+next_port; MASTER_PORT=$port
+WORLD_SIZE=2 RANK=0 LOCAL_WORLD_SIZE=2 KCP_TIMEOUT_S=20 "$program" --exchange 5 \
+    >"$dir/same.0" 2>&1 & first=$!
+i=0; until [ -n "$(ls "$dir/keys")" ] || [ $i = 100 ]; do sleep 0.05; i=$((i + 1)); done
+WORLD_SIZE=2 RANK=0 LOCAL_WORLD_SIZE=2 "$program" --exchange 5 >"$dir/again" 2>&1
+[ $? = 2 ] && grep -q 'another job of this name is meeting there' "$dir/again" ||
+    wrong "two jobs of one name: $(cat "$dir/again")"
+WORLD_SIZE=2 RANK=1 LOCAL_WORLD_SIZE=2 "$program" --exchange 5 >"$dir/same.1" 2>&1 ||
+    wrong "the first of two jobs of one name: $(cat "$dir/same.1")"
+wait $first || wrong "the first of two jobs of one name: $(cat "$dir/same.0")"
+# Another service on MASTER_PORT, and torchrun's agent: met at the next port.
+next_port; MASTER_PORT=$port
+"$stranger" sits $port 0 10 >"$dir/sits" & others="$others $!"
+waits_for listening "$dir/sits"
+job taken 2 "$program" --exchange 5
+ends taken 0
+
+# ---- the rendezvous file
+unset MASTER_PORT
+X="$dir/meet"
+# refused WORDS: rank 0 and rank 1 alone, status 2, and X stays what it is.
+refused() {
+    for r in 0 1; do
+        WORLD_SIZE=2 RANK=$r LOCAL_WORLD_SIZE=2 KCP_TIMEOUT_S=3 \
+            KCP_RENDEZVOUS="file:$X" KCP_SECRET=0123456789abcdef "$program" --exchange 1 >"$dir/out" 2>&1
+        [ $? = 2 ] && grep -q "$X is there and was not made by kcp" "$dir/out" ||
+            wrong "$1, rank $r: $(cat "$dir/out")"
+    done
+}
+echo 'a text that is dear to me' >"$X"; cp "$X" "$dir/dear"
+refused "a text"
+cmp -s "$X" "$dir/dear" || wrong "a text as rendezvous file was changed"
+rm "$X"; ln -s "$dir/dear" "$X"
+refused "a link"
+[ -L "$X" ] && grep -q dear "$dir/dear" || wrong "a link as rendezvous file was changed"
+rm "$X"; mkfifo "$X"
+refused "a FIFO"
+[ -p "$X" ] || wrong "a FIFO as rendezvous file is gone"
+rm "$X"; mkdir "$X"
+refused "a folder"
+[ -d "$X" ] || wrong "a folder as rendezvous file is gone"
+rmdir "$X"
+ln -s "$dir/dear" "$X.new"
+# A dead job's file that names a silent listener is told from a live one's; and what we
+# made is gone when we have met.
+printf 'kcp meeting 1\n127.0.0.1 %d\nend\n' $port >"$X"
+job stale 3 env KCP_RENDEZVOUS="file:$X" "$program" --exchange 5
+ends stale 0
+[ -e "$X" ] && wrong "the rendezvous file stays"
+grep -q dear "$dir/dear" || wrong "X.new was followed"
+# Two jobs, one file: the second one is refused, the first one is not disturbed.
+KCP_RENDEZVOUS="file:$X" WORLD_SIZE=2 RANK=0 LOCAL_WORLD_SIZE=2 KCP_TIMEOUT_S=20 \
+    "$program" --exchange 5 >"$dir/file.0" 2>&1 & first=$!
+waits_for end "$X"
+KCP_RENDEZVOUS="file:$X" WORLD_SIZE=2 RANK=0 LOCAL_WORLD_SIZE=2 \
+    "$program" --exchange 7 >"$dir/other" 2>&1
+[ $? = 2 ] && grep -q 'another job of this name is meeting there' "$dir/other" ||
+    wrong "two jobs, one file: $(cat "$dir/other")"
+KCP_RENDEZVOUS="file:$X" WORLD_SIZE=2 RANK=1 LOCAL_WORLD_SIZE=2 KCP_TIMEOUT_S=2 \
+    "$program" --exchange 7 >"$dir/other" 2>&1 &&
+    wrong "two jobs, one file: rank 1 of the second joined the first"
+listens=$(sed -n 's/^\([0-9.]*\) [0-9]*$/\1/p' "$X")
+case $listens in 127.*) ;; *) wrong "file mode listens at $listens" ;; esac
+KCP_RENDEZVOUS="file:$X" WORLD_SIZE=2 RANK=1 LOCAL_WORLD_SIZE=2 "$program" \
+    --exchange 5 >"$dir/file.1" 2>&1 || wrong "one file: $(cat "$dir/file.1")"
+wait $first || wrong "one file: $(cat "$dir/file.0")"
+
+# ---- the key
+next_port; export MASTER_PORT=$port
+WORLD_SIZE=2 RANK=0 LOCAL_WORLD_SIZE=2 KCP_TIMEOUT_S=20 "$program" --exchange 5 \
+    >"$dir/key.0" 2>&1 & ids=$!
+waits_for end "$dir"/keys/*
+[ "$(stat -c %a "$dir/keys")" = 700 ] || wrong "others may look into the key's folder"
+[ "$(stat -c %a "$dir"/keys/*)" = 600 ] || wrong "others may read the key"
+kill -KILL $ids; wait $ids 2>/dev/null
+[ -n "$(ls "$dir/keys")" ] || wrong "no leftover of a killed rank 0 to try"
+job leftover 2 "$program" --exchange 5
+ends leftover 0
+[ -z "$(ls "$dir/keys")" ] || wrong "a key stays: $(ls "$dir/keys")"
+# says STATUS WORDS assignments...: rank 1 of 2, alone.
+says() {
+    want=$1 words=$2; shift 2
+    env WORLD_SIZE=2 RANK=1 KCP_TIMEOUT_S=1 "$@" "$program" --exchange 1 \
+        >"$dir/out" 2>"$dir/err"
+    status=$?
+    [ $status = $want ] && [ "$(wc -l <"$dir/err")" = 1 ] &&
+        grep -q -- "$words" "$dir/err" || wrong "$*: $status, $(cat "$dir/err")"
+}
+mkdir -m 755 "$dir/open"
+says 2 'KCP_KEY_DIR=.*nobody else can open' KCP_KEY_DIR="$dir/open"
+says 2 'KCP_SECRET.*KCP_TRUST_NETWORK=1' KCP_KEY_DIR="$dir/keys"
+says 2 'KCP_SECRET.*KCP_TRUST_NETWORK=1' KCP_KEY_DIR= HOME=/proc \
+    KCP_RENDEZVOUS="file:$X"
+says 2 'KCP_SECRET: expected 16 to 255' KCP_SECRET=short
+says 2 'KCP_TRUST_NETWORK=yes: expected 1' KCP_TRUST_NETWORK=yes
+mkdir "$dir/home" "$dir/tmp"
+job home 2 env KCP_KEY_DIR= HOME="$dir/home" "$program" --exchange 5
+ends home 0
+[ "$(stat -c %a "$dir/home/.kcp")" = 700 ] || wrong "~/.kcp was not used"
+job tmp 2 env KCP_KEY_DIR= HOME=/proc TMPDIR="$dir/tmp" "$program" --exchange 5
+ends tmp 0
+[ -n "$(ls "$dir/tmp")" ] || wrong "TMPDIR was not used"
+job trust 2 env KCP_TRUST_NETWORK=1 "$program" --exchange 5
+ends trust 0
+${CC:-cc} -shared -fPIC -o "$dir/no_crypto.so" tests/cli/no_crypto.c -ldl || failed=1
+says 2 'libcrypto.*KCP_TRUST_NETWORK=1' LD_PRELOAD="$dir/no_crypto.so"
+job without 2 env KCP_TRUST_NETWORK=1 LD_PRELOAD="$dir/no_crypto.so" "$program" \
+    --exchange 5
+ends without 0
+
+# ---- torchrun, begun above
+if [ -n "$static" ]; then
+    wait $static && grep -q '^OK: 40 exchanges' "$dir/static" ||
+        wrong "torchrun, static: $(cat "$dir/static")"
+    wait $dynamic && grep -q '^OK: 48 exchanges' "$dir/dynamic" ||
+        wrong "torchrun, c10d: $(cat "$dir/dynamic")"
+fi
+[ $failed = 0 ] && echo "network.sh: strangers, other jobs and files in the way; $said"
+exit $failed
