@@ -84,7 +84,7 @@ esac
 [ $tool != initcheck ] || how=--bare
 [ $tool != racecheck ] || how=--in-turn options="$PLAIN $RACE"
 if [ "$stage" = control ]; then set -- "$B/sanitize-control" $name
-else set -- "$judge" --device --repeats 0 $how --stage $stage --variant $name \
+else set -- "$judge" --device --here --repeats 0 $how --stage $stage --variant $name \
     --case "$*"; fi
 timeout -k 5 "$EACH" compute-sanitizer --tool $tool $options "$@" >"$log" 2>&1
 rc=$?
