@@ -82,6 +82,7 @@ esac
 [ $left -gt 0 ] || exit 0
 [ $((left + 10)) -gt "$EACH" ] || EACH=$((left + 10))
 [ $tool != initcheck ] || how=--bare
+[ $tool != memcheck ] || how=--exact
 [ $tool != racecheck ] || how=--in-turn options="$PLAIN $RACE"
 if [ "$stage" = control ]; then set -- "$B/sanitize-control" $name
 else set -- "$judge" --device --here --repeats 0 $how --stage $stage --variant $name \

@@ -150,6 +150,10 @@ struct memory {
  * stays as the allocator left it, which is what initcheck wants to see. */
 extern int bare_workspaces;
 void *alloc_unwritten(const struct memory *m, size_t n);
+/* The same between fences of NaN. fenced_free: whole, or who wrote where it may not? */
+extern size_t fence_bytes;                    /* 256; with --exact 0 */
+void *fenced_unwritten(const struct memory *m, size_t n);
+const char *fenced_free(const struct memory *m, void *p, size_t n);
 extern const struct memory host_memory;
 const struct memory *device_memory(void);     /* NULL: no device, or built without */
 

@@ -15,6 +15,7 @@ static const char usage[] =
     "                 [--full] [--quiet] [--strict] [--device] [--list]\n"
     "                 [--backend threads|nccl] [--case TEXT] [--reference ./its.so]\n"
     "                 [--repeats N] [--bare] [--in-turn] [--limit S] [--here]\n"
+    "                 [--exact]\n"
     "       kcp-check --emit DIR --stage NN [--storage f64|f32|bf16]\n"
     "                                            write the judge's cases as .npy\n"
     "       kcp-check --foreign DIR              judge outputs computed elsewhere\n"
@@ -28,6 +29,7 @@ static const char usage[] =
     "  --in-turn: ranks that share a GPU use it one at a time\n"
     "  --limit S: seconds that a variant may take for a case (30; 0: any number)\n"
     "  --here: in this process, not each variant in one of its own: for debuggers\n"
+    "  --exact: no fences around the arrays: for tools that know each array's end\n"
     "  --ranks R are threads, which share a GPU; with --device --backend nccl a GPU\n"
     "  each; under mpirun, torchrun or srun they are its processes, with --device a\n"
     "  GPU each\n"
@@ -39,7 +41,7 @@ struct asked {
     struct options o;
     const char *emit, *foreign, *backend, *reference, *words, *storage;
     const char *ranks, *seed, *exchange, *repeats, *limit;
-    int list, help, trials;
+    int list, help, trials, exact;
     struct kcase alone[8];
 };
 
@@ -66,6 +68,7 @@ static int read_words(int argc, char **argv, struct asked *x)
         { "--strict", &x->o.strict }, { "--device", &x->o.only_device },
         { "--list", &x->list },       { "--help", &x->help },
         { "--bare", &bare_workspaces }, { "--here", &isolation_off },
+        { "--exact", &x->exact },
         { "--in-turn", &ranks_in_turn } };
     const struct { const char *name, **at, *expected; } values[] = {
         { "--stage", &x->o.stage, "a stage, e.g. 05 or 05_affine" },
@@ -130,6 +133,7 @@ static int read_values(struct asked *x)
     if (x->words && !(o->nalone = cases_parse(x->words, x->alone, 8, why, sizeof why)))
         return bad("--case", why, "words as a failure prints them");
     if (x->words) o->alone = x->alone;
+    if (x->exact) fence_bytes = 0;
     return 0;
 }
 

@@ -34,6 +34,34 @@ void *alloc_unwritten(const struct memory *m, size_t n)
     return NULL;
 }
 
+size_t fence_bytes = 256;
+
+void *fenced_unwritten(const struct memory *m, size_t n)
+{
+    char *p = alloc_unwritten(m, n + 2 * fence_bytes);
+    if (!p) return NULL;
+    if (!m->fill(p, 0xff, fence_bytes) &&
+        !m->fill(p + fence_bytes + n, 0xff, fence_bytes)) return p + fence_bytes;
+    m->free(p);
+    return NULL;
+}
+
+const char *fenced_free(const struct memory *m, void *p, size_t n)
+{
+    unsigned char found[2][256];
+    const char *broken = NULL;
+    if (!p) return NULL;
+    char *base = (char *)p - fence_bytes;
+    if (m->copy(found[0], base, fence_bytes) ||
+        m->copy(found[1], (char *)p + n, fence_bytes)) broken = "could not be read";
+    for (size_t i = 0; i < fence_bytes && !broken; i++) {
+        if (found[0][i] != 0xff) broken = "before";
+        if (found[1][i] != 0xff) broken = "past";
+    }
+    m->free(base);
+    return broken;
+}
+
 #ifndef KCP_WITH_CUDA
 const struct memory *device_memory(void) { return NULL; }
 #endif

@@ -62,9 +62,8 @@ static int place(struct rank_args *s, struct buffer *o, const void *bytes, size_
     o->bytes = n;
     o->base = s->mem->alloc(n + 2 * FENCE);
     if (!image || !o->base) { free(image); return KCP_NO_MEMORY; }
-    memset(image, 0xa5, n + 2 * FENCE);
-    if (bytes) memcpy(image + FENCE, bytes, n);
-    else memset(image + FENCE, 0xff, n);                       /* poison: NaN */
+    memset(image, 0xff, n + 2 * FENCE);
+    if (bytes) memcpy(image + FENCE, bytes, n);                 /* else NaN too */
     int status = s->mem->copy(o->base, image, n + 2 * FENCE);
     o->image = image;
     void *p = (char *)o->base + FENCE;

@@ -30,6 +30,35 @@ static int outside(void *a)
     return put_in_o(a, c->T * c->HV * c->V, 1);
 }
 static int before(void *a) { return put_in_o(a, -1, 1); }
+/* A thousand times the row past the end of u: what lies there must not be small. */
+static int reads_past(void *a)
+{
+    const struct kcp_chunk *c = a;
+    const int status = ref_chunk(a);
+    o_of(a)[0] += 1000 * ((const double *)c->u)[c->T * c->HV * c->V];
+    return status;
+}
+static int reads_before(void *a)
+{
+    const int status = ref_chunk(a);
+    o_of(a)[0] += 1e-3 * ((const double *)((struct kcp_chunk *)a)->u)[-1];
+    return status;
+}
+static int writes_past_work(void *a)
+{
+    struct kcp_chunk *c = a;
+    ((char *)c->work)[c->work_bytes] = 0;
+    return ref_chunk(a);
+}
+static size_t some_work(const void *a) { return 100; }
+
+/* 13 that writes where the block of the forward pass has its end. */
+static int writes_past_saved(void *a)
+{
+    struct kcp_backward *b = a;
+    ((char *)(void *)(uintptr_t)b->saved)[b->saved_bytes] = 0;
+    return ref_backward(a);
+}
 static int into_input(void *a)
 {
     ref_chunk(a);
@@ -96,7 +125,7 @@ static enum outcome tried(const char *stage, int (*run)(void *), int mixed,
                           struct verdict *t)
 {
     const struct kcp_variant v = { stage, "tampered", "", KCP_F64, KCP_HOST, "any", run,
-                                   NULL };
+                                   run == writes_past_work ? some_work : NULL };
     const struct kcp_stage *s = stage_find(stage);
     int n;
     struct kcase *list = cases_make(s, 0, 0, 1, 0, &n);
@@ -122,6 +151,14 @@ static int sees(struct kcp_report *rep)
     EXPECT(rep, tried("04_chunk", refuses, 0, &t) == FAIL, "a status is a failure");
     EXPECT(rep, tried("04_chunk", outside, 0, &t) == FAIL && strstr(t.why, "past"),
            "a write past the end: %s", t.why);
+    EXPECT(rep, tried("04_chunk", reads_past, 0, &t) == FAIL && t.worst.nan,
+           "a read past the end: %s", t.why);
+    EXPECT(rep, tried("04_chunk", reads_before, 0, &t) == FAIL && t.worst.nan,
+           "a read before the start: %s", t.why);
+    EXPECT(rep, tried("04_chunk", writes_past_work, 0, &t) == FAIL &&
+           strstr(t.why, "past the workspace"), "past the workspace: %s", t.why);
+    EXPECT(rep, tried("13_backward", writes_past_saved, 0, &t) == FAIL &&
+           strstr(t.why, "past the saved"), "past the saved block: %s", t.why);
     EXPECT(rep, tried("04_chunk", before, 0, &t) == FAIL && strstr(t.why, "before"),
            "a write before the start: %s", t.why);
     EXPECT(rep, tried("04_chunk", into_input, 0, &t) == FAIL && strstr(t.why, "input"),

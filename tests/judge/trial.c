@@ -34,6 +34,14 @@ void trial_free(struct trial *t)
     t->rank = NULL;
 }
 
+/* Given back; whoever wrote around it is remembered. */
+static void free_fenced(struct rank_args *s, void *p, size_t bytes, const char *what)
+{
+    const char *broken = fenced_free(s->mem, p, bytes);
+    if (broken && !s->why[0])
+        snprintf(s->why, sizeof s->why, "wrote %s %s", broken, what);
+}
+
 /* Forward first, when backward is tried: the same name's forward, or the reference's. A
  * mutant and its twin follow the reference's: theirs leave no block. */
 static int run_forward(struct rank_args *s, const struct kcp_variant *v)
@@ -53,20 +61,20 @@ static int run_forward(struct rank_args *s, const struct kcp_variant *v)
     const size_t no = (size_t)a.T * a.HV * a.V * width + 8;
     const size_t nh = (size_t)a.N * a.HV * a.K * a.V * (width == 8 ? 8 : 4) + 8;
     s->saved_bytes = kcp_saved_bytes(&a);
-    s->saved = a.saved = alloc_unwritten(s->mem, s->saved_bytes + 8);
+    s->saved = a.saved = fenced_unwritten(s->mem, s->saved_bytes);
     a.saved_bytes = s->saved_bytes;
     a.o = alloc_unwritten(s->mem, no), a.ht = alloc_unwritten(s->mem, nh);
     int status = !a.saved || !a.o || !a.ht ? KCP_NO_MEMORY : KCP_OK;
     const int wrong = is_mutant(v) || !strcmp(v->name, "twin");
     const int found = wrong ? 0 : kcp_variants("08_forward", v->name, &same, 1);
     if (!status && found && same->work && (a.work_bytes = same->work(&a)))
-        a.work = alloc_unwritten(s->mem, a.work_bytes);
+        a.work = fenced_unwritten(s->mem, a.work_bytes);
     if (!status && !found && v->where == KCP_DEVICE) status = KCP_NA;
     if (!status) status = found ? same->run(&a) : ref_forward(&a);
     if (s->mem->sync()) status = KCP_CUDA;
     s->mem->free(a.o);
     s->mem->free(a.ht);
-    if (a.work) s->mem->free(a.work);
+    free_fenced(s, a.work, a.work_bytes, "forward's workspace");
     return status;
 }
 
@@ -87,7 +95,7 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     }
     if (comm) comm->traffic = (struct kcp_traffic){ 0 };
     if (!status && t->variant->work && (c->work_bytes = t->variant->work(s->args)))
-        if (!(c->work = work = alloc_unwritten(s->mem, c->work_bytes)))
+        if (!(c->work = work = fenced_unwritten(s->mem, c->work_bytes)))
             status = KCP_NO_MEMORY;
     if (!status) status = t->variant->run(s->args);
     /* Over NCCL a stream that ran to its end may have been aborted. */
@@ -97,8 +105,9 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     }
     if (s->mem->sync() && !status) status = KCP_CUDA;
     if (comm && !ranks_apart()) s->traffic = comm->traffic;
-    if (work) s->mem->free(work);
-    if (s->saved) s->mem->free(s->saved);
+    free_fenced(s, work, c->work_bytes, "the workspace");
+    free_fenced(s, s->saved, s->saved_bytes, "the saved block");
+    s->saved = NULL;
     s->status = status;
     /* "Not my shape" must not look like a lost rank. */
     return status == KCP_NA ? KCP_OK : status;
@@ -111,6 +120,11 @@ int trial_run(struct trial *t, char *why, size_t n)
         ? ranks_run(t->mem, t->R, rank_body, t, why, n) : rank_body(NULL, t);
     isolation_returned();
     for (int r = 0; r < t->R && !status; r++) status = t->rank[r].status;
+    for (int r = 0; r < t->R && !status; r++)
+        if (t->rank[r].why[0]) {
+            snprintf(why, n, "rank %d %s", r, t->rank[r].why);
+            status = KCP_BAD;
+        }
     for (int r = 0; r < t->R && !status; r++)
         status = rank_args_collect(&t->rank[r], why, n);
     return status;

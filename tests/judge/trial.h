@@ -8,7 +8,10 @@
 
 #include "judge.h"
 
-#define FENCE 256
+/* Around every array, workspace and saved block lie so many bytes of NaN: who reads past
+ * the end computes NaN, who writes there is seen. --exact: none, so that memcheck, which
+ * knows how long an allocation is, sees it too. */
+#define FENCE fence_bytes
 
 struct buffer {
     const struct kcp_field *field;
@@ -28,7 +31,7 @@ struct rank_args {
     int ranks, status, n;
     int poison;                     /* NaN where nobody reads; mutants fail by values */
     struct buffer buffer[32];
-    char *args;
+    char *args, why[96];            /* why: what was written that is not its own */
     void *saved;
     size_t saved_bytes;
     struct kcp_traffic traffic;
