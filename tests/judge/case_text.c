@@ -26,7 +26,9 @@ letters[] = {
     { "R=", offsetof(struct kcp_call, R), 1, 16, 0 },
     { "D=", offsetof(struct kcp_call, D), 1, 1024, 5 },
     { "Wc=", offsetof(struct kcp_call, Wc), 1, 64, 4 },
-    { "strip=", offsetof(struct kcp_call, strip_chunks), 0, 64, 0 } };
+    { "strip=", offsetof(struct kcp_call, strip_chunks), 0, 64, 0 },
+    { "blocks=", offsetof(struct kcp_call, blocks), 0, 64, 0 },
+    { "part=", offsetof(struct kcp_call, part), 0, 3, 0 } };
 /* One of a list of names: of the call, bare or behind a word. */
 static const struct { const char *word; size_t at; const char *const *name; int n; }
 lists[] = {
@@ -49,7 +51,9 @@ static int *flag_of(struct kcase *k, const char *word)
         { "l2norm", &k->call.l2norm }, { "reuse_M", &k->call.reuse_M },
         { "shift", &k->call.shift },   { "h0", &k->with_h0 },
         { "dht", &k->with_dht },       { "mixed", &k->mixed_want },
-        { "spike", &k->spike } };
+        { "spike", &k->spike },        { "exact", &k->exact_beta },
+        { "null", &k->null_rows },     { "plain", &k->plain_rows },
+        { "big", &k->big },            { "no_states", &k->no_states } };
     for (int i = 0; i < LEN(flags); i++)
         if (!strcmp(word, flags[i].word)) return flags[i].at;
     return NULL;
@@ -58,7 +62,8 @@ static int *flag_of(struct kcase *k, const char *word)
 void case_print(const struct kcase *k, char *buf, size_t n)
 {
     static const char *const words[] = { "l2norm", "reuse_M", "shift", "h0", "dht",
-                                         "mixed", "spike" };
+                                         "mixed", "spike", "exact", "null", "plain",
+                                         "big", "no_states" };
     struct kcase copy = *k;
     struct kcp_call *c = &copy.call;
     int at = snprintf(buf, n, "%s", regime_name[k->regime]);
@@ -77,6 +82,8 @@ void case_print(const struct kcase *k, char *buf, size_t n)
         ADD("%s%lld", r ? "," : " cuts=", (long long)k->cuts[r]);
     if (k->masks) ADD(" masks=%d", k->masks);
     if (k->L) ADD(" L=%lld", (long long)k->L);
+    if (k->alike != 0) ADD(" alike=%.9g", k->alike);
+    if (c->lower_bound != -5) ADD(" lb=%.9g", c->lower_bound);
     if (c->scale != case_scale(c->K)) ADD(" scale=%.9g", c->scale);
     ADD(" seed=%llu", (unsigned long long)k->seed);
 #undef ADD
@@ -88,6 +95,13 @@ static int whole(const char *s, long long low, long long high, long long *out)
     errno = 0;
     *out = strtoll(s, &end, 10);
     return *s && !*end && !errno && *out >= low && *out <= high;
+}
+
+static int real(const char *s, double low, double high, double *out)
+{
+    char *end;
+    *out = strtod(s, &end);
+    return *s && !*end && *out >= low && *out <= high;
 }
 
 /* "64,0,17" into at most max numbers; how many, or -1. */
@@ -124,7 +138,7 @@ static int read_word(struct kcase *k, char *word, int *ncuts)
                 *int_at(c, lists[i].at) = j;
                 return 1;
             }
-    for (int j = 0; j < 3 && !n; j++)
+    for (int j = 0; j < 4 && !n; j++)
         if (!strcmp(word, regime_name[j])) {
             k->regime = j;
             return 1;
@@ -162,10 +176,10 @@ static int read_word(struct kcase *k, char *word, int *ncuts)
         k->seed = (uint64_t)x;
         return 1;
     }
-    char *end;
+    if (!strncmp(word, "alike=", n)) return real(value, 0, 1, &k->alike);
+    if (!strncmp(word, "lb=", n)) return real(value, -5, -1e-3, &c->lower_bound);
     if (strncmp(word, "scale=", n)) return 0;
-    c->scale = strtod(value, &end);
-    return *value && !*end && isfinite(c->scale) && c->scale != 0;
+    return real(value, -1e30, 1e30, &c->scale) && c->scale != 0;
 }
 
 /* Words apart by blanks, in any order; what is not said is small and plain. 0, or 1 and

@@ -129,7 +129,18 @@ static void show_tally(const struct kcp_variant *v, const struct tally *y,
     printf("\n");
 }
 
-/* The stage's list; for a device variant, the wide one behind it; for the first ones
+static struct kcase *joined(struct kcase *list, int *n, struct kcase *more, int m)
+{
+    struct kcase *both = m ? realloc(list, (size_t)(*n + m) * sizeof *list) : NULL;
+    if (both && more) {
+        memcpy(both + *n, more, (size_t)m * sizeof *more);
+        *n += m;
+    }
+    free(more);
+    return both ? both : list;
+}
+
+/* The stage's list and its anchors; for a device variant, the wide one behind it; for the first ones
  * and all that claim any K and V up to 256, the tall one too. */
 static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant *v,
                              const struct options *o, int *n)
@@ -140,21 +151,17 @@ static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant
         *n = o->nalone;
         return some ? memcpy(some, o->alone, *n * sizeof *some) : NULL;
     }
-    struct kcase *list = cases_make(s, o->full, 0, o->seed, o->ranks, n);
+    struct kcase *list = cases_make(s, o->full, 0, o->seed, o->ranks, n), *more;
+    more = cases_anchors(s, 0, o->seed, o->ranks, *n, &m);
+    list = joined(list, n, more, m);
     if (!list || v->where != KCP_DEVICE) return list;
-    const int any = !strncmp(v->name, "v1", 2) || strstr(v->shapes, "up to 256");
-    for (int tall = 0; tall <= any; tall++) {
-        struct kcase *more = tall ? cases_tall(s, o->seed, o->ranks, &m)
-                                  : cases_make(s, 0, 1, o->seed, o->ranks, &m);
-        struct kcase *both = realloc(list, (*n + m) * sizeof *list);
-        if (both) list = both;
-        if (more && both) {
-            memcpy(list + *n, more, m * sizeof *more);
-            *n += m;
-        }
-        free(more);
-    }
-    return list;
+    more = cases_make(s, o->full, 1, o->seed, o->ranks, &m);
+    list = joined(list, n, more, m);
+    more = cases_anchors(s, 1, o->seed, o->ranks, m, &m);
+    list = joined(list, n, more, m);
+    if (strncmp(v->name, "v1", 2) && !strstr(v->shapes, "up to 256")) return list;
+    more = cases_tall(s, o->seed, o->ranks, &m);
+    return joined(list, n, more, m);
 }
 
 /* All cases of the list; what a failure is called and shown as. */

@@ -3,16 +3,16 @@
  * Book: chapter 19, and field notes "Inputs are part of the proof".
  * Checked by: tests/judge/self.c.  Next: pipeline.c.
  *
- * Three regimes. LIVE: g = -|N|/T and small beta, a token of the first rank is felt at
+ * Four regimes. LIVE: g = -|N|/T and small beta, a token of the first rank is felt at
  * the last. STRONG: g = logsigmoid(N), everything is forgotten within a rank.
- * SATURATED: g close to -5, the bound of the bounded gate. Every head has its own
- * A_log.
+ * SATURATED: g close to -5, the bound of the bounded gate. TURNS: no decay and the
+ * bound, channel by channel and token by token. Every head has its own A_log.
  */
 #include "judge.h"
 #include <math.h>
 #include <string.h>
 
-const char *const regime_name[] = { "live", "strong", "saturated" };
+const char *const regime_name[] = { "live", "strong", "saturated", "turns" };
 
 static uint64_t mix(uint64_t z)                      /* splitmix64 */
 {
@@ -49,6 +49,7 @@ static double decay(const struct kcase *k, struct stream *s)
     switch (k->regime) {
     case LIVE:   return -fabs(normal(s)) / (double)(k->call.T ? k->call.T : 1) - 1e-7;
     case STRONG: return -log1p(exp(-normal(s)));
+    case TURNS:  return uniform(s) < .5 ? 0 : -5;
     default:     return -5 * sigmoid(6 + normal(s));
     }
 }
@@ -56,6 +57,8 @@ static double decay(const struct kcase *k, struct stream *s)
 /* The raw gate input x whose activation is that decay (spec 2, inverted). */
 static double raw_gate(const struct kcase *k, double g, double A_log, double dt_bias)
 {
+    g = fmax(g, k->call.gate == KCP_GATE_BOUNDED ? k->call.lower_bound : g);
+    if (k->call.gate != KCP_GATE_RAW) g = fmin(g, -1e-9);   /* its inverse has no 0 */
     switch (k->call.gate) {
     case KCP_GATE_SOFTPLUS: return log(expm1(-g / exp(A_log))) - dt_bias;
     case KCP_GATE_BOUNDED: {
@@ -96,13 +99,56 @@ static void fill_gate(struct tensor_set *b, const struct kcase *k)
             }
 }
 
+/* Small where the state shall live; large where keys are alike, for then it matters. */
 static void fill_beta(struct tensor_set *b, const struct kcase *k)
 {
     struct tensor *t = tensor_add(b, "beta_raw", "T HV", KCP_ACTV, &k->call);
     struct stream s = stream_of(k->seed, "beta_raw");
+    double center = k->regime == LIVE ? -3 : 0;
+    if (k->alike > 0) center = 3;
     for (int64_t i = 0; i < t->n; i++) {
-        double x = normal(&s) - (k->regime == LIVE ? 3 : 0);
-        ((double *)t->p)[i] = k->call.beta_form == KCP_BETA_RAW ? sigmoid(x) : x;
+        const double x = normal(&s) + center;
+        double *beta = (double *)t->p + i;
+        *beta = k->call.beta_form == KCP_BETA_RAW ? sigmoid(x) : x;
+        if (k->exact_beta && i % 3) *beta = i % 3 == 1 ? 0 : 1;
+    }
+}
+
+static void scale_row(double *x, int K, double length)
+{
+    double sum = 1e-30;
+    for (int j = 0; j < K; j++) sum += x[j] * x[j];
+    for (int j = 0; j < K; j++) x[j] *= length / sqrt(sum);
+}
+
+/* Rows of unit length whose cosine with each other is c: one direction a tensor, and
+ * what is left across it. */
+static void make_alike(struct tensor *t, uint64_t seed, int K, double c)
+{
+    struct stream s = stream_of(seed, "alike");
+    double (*x)[K] = t->p, common[K];
+    for (int j = 0; j < K; j++) common[j] = normal(&s);
+    scale_row(common, K, 1);
+    for (int64_t i = 0; i < t->n / K; i++) {
+        double along = 0;
+        for (int j = 0; j < K; j++) along += x[i][j] * common[j];
+        for (int j = 0; j < K; j++) x[i][j] -= along * common[j];
+        scale_row(x[i], K, sqrt(1 - c));
+        for (int j = 0; j < K; j++) x[i][j] += sqrt(c) * common[j];
+    }
+}
+
+/* What is asked of the rows besides: null ones, other lengths, large ones. */
+static void spoil_rows(struct tensor *t, const struct kcase *k)
+{
+    const int K = k->call.K;
+    struct stream s = stream_of(k->seed, t->name);
+    double (*x)[K] = t->p;
+    for (int64_t i = 0; i < t->n / K; i++) {
+        double by = k->big && k->call.l2norm ? 1e4 : 1;
+        if (k->plain_rows && !k->call.l2norm) by *= .2 + 1.1 * uniform(&s);
+        if (k->null_rows && i % 7 == 3) by = 0;
+        for (int j = 0; j < K; j++) x[i][j] *= by;
     }
 }
 
@@ -149,7 +195,10 @@ static void draw_layer(struct tensor_set *b, const struct kcase *k)
     const int unit = !c->l2norm;
     fill_rows(tensor_add(b, "q_raw", "T H K", KCP_ACTV, c), k->seed, c->K, unit);
     fill_rows(tensor_add(b, "k_raw", "T H K", KCP_ACTV, c), k->seed, c->K, unit);
-    fill_normal(tensor_add(b, "v", "T HV V", KCP_ACTV, c), k->seed, 1);
+    if (k->alike > 0) make_alike(tensor_find(b, "k_raw"), k->seed, c->K, k->alike);
+    spoil_rows(tensor_find(b, "q_raw"), k);
+    spoil_rows(tensor_find(b, "k_raw"), k);
+    fill_normal(tensor_add(b, "v", "T HV V", KCP_ACTV, c), k->seed, k->big ? 1e4 : 1);
     fill_gate(b, k);
     fill_beta(b, k);
     fill_normal(tensor_add(b, "do_", "T HV V", KCP_ACTV, c), k->seed, 1);

@@ -30,6 +30,7 @@ struct tensor_set { int n; struct tensor t[80]; };
 struct tensor *tensor_find(const struct tensor_set *b, const char *name);
 struct tensor *tensor_add(struct tensor_set *b, const char *name, const char *shape,
                        enum kcp_store store, const struct kcp_call *c);
+void tensor_drop(struct tensor_set *b, const char *name);
 void tensor_set_free(struct tensor_set *b);
 /* What `to` had is freed. */
 void tensor_set_copy(struct tensor_set *to, const struct tensor_set *from);
@@ -42,6 +43,7 @@ int     shape_dims(const struct kcp_call *c, const char *shape, int64_t dim[4]);
 int  reference_run(struct tensor_set *b, const struct kcp_stage *s,
                    const struct kcp_call *c);
 int  field_in(const struct kcp_field *f);                       /* an input? */
+int  field_given(const struct kcp_field *f, const struct kcp_call *c);
 int  field_used(const struct kcp_field *f, const struct kcp_call *c);
 size_t store_bytes(enum kcp_store store, enum kcp_storage storage);
 
@@ -52,7 +54,7 @@ double uniform(struct stream *s);       /* (0, 1) */
 double normal(struct stream *s);
 
 /* ---- cases (cases.c) */
-enum regime { LIVE, STRONG, SATURATED };
+enum regime { LIVE, STRONG, SATURATED, TURNS };
 struct kcase {
     int id;
     struct kcp_call call;               /* sizes and options; N, T filled in */
@@ -62,6 +64,12 @@ struct kcase {
     int spike, masks;                   /* 15: a few, none, half, long runs */
     int64_t L;                          /* canonical segment length, or 0 */
     uint64_t seed;
+    double alike;                       /* cosine of any two keys, or 0 */
+    int exact_beta;                     /* a third of all beta 0, a third 1 */
+    int null_rows;                      /* a seventh of the rows of q and k are 0 */
+    int plain_rows;                     /* of lengths 0.2 to 1.3, without l2norm */
+    int big;                            /* v, and what is normalised, times 1e4 */
+    int no_states;                      /* states that may be NULL are */
 };
 extern const char *const regime_name[], *const form_name[], *const model_name[];
 /* The covering list of a stage: every axis value, all pairs of regime, ranks and form;
@@ -69,6 +77,11 @@ extern const char *const regime_name[], *const form_name[], *const model_name[];
  * tensor-core versions take. ranks > 0 fixes R. *n cases; the caller frees. */
 struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t seed,
                          int ranks, int *n);
+/* The cases that every list owes, whatever is drawn (anchors.c): what must live across
+ * every form and model, several chunks for each size of the tensor cores, alike keys,
+ * gates by turns, null rows, options left out. ids count from first. */
+struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
+                            int ranks, int first, int *n);
 /* Four of K and V beyond 128, unequal, HV > H: for kernels that claim any size. */
 struct kcase *cases_tall(const struct kcp_stage *s, uint64_t seed, int ranks, int *n);
 /* A case in words, and back (case_text.c): 0, or 1 and the word that is wrong. */
@@ -125,6 +138,7 @@ struct slice {
     double rms_v;                       /* RMS(v), the natural size of states */
     double rms_sum;                     /* of a sum of dg_raw over tokens, by chance */
     double rms_dA;                      /* likewise of what they add to dA_log */
+    double alike;                       /* cosine of the keys */
     enum kcp_storage judged;
 };
 double tolerance(const struct slice *s, int is_M);

@@ -104,8 +104,9 @@ static int fill_buffer(struct rank_args *s, const struct kcp_field *f,
         if (s->poison && !strcmp(f->name, "maps"))
             poison_maps(&s->call, tensor_find(in, "range"), t, rows);
         void *coded = malloc((size_t)n * width + 8);
-        if (coded && field_in(f)) encode(coded, rows, n, width);
-        int status = coded ? place(s, o, field_in(f) ? coded : NULL, (size_t)n * width)
+        const int given = field_in(f) || field_given(f, &s->call);
+        if (coded && given) encode(coded, rows, n, width);
+        int status = coded ? place(s, o, given ? coded : NULL, (size_t)n * width)
                            : KCP_NO_MEMORY;
         free(coded);
         if (field_in(f)) free(rows);

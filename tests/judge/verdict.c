@@ -67,7 +67,7 @@ static void judge_rank(const struct trial *t, const struct rank_args *s,
                            .first = o->first, .all = all->p, .all_rows = all->dim[0],
                            .rms_v = kept->rms_v, .rms_sum = kept->rms_sum,
                            .rms_dA = kept->rms_dA,
-                           .judged = judged };
+                           .alike = kept->k.alike, .judged = judged };
         memcpy(x.dim, o->dim, sizeof x.dim);
         check_slice(&x, w);
         free(got);
@@ -102,7 +102,7 @@ static int run_again(struct trial *t, char *why, size_t n)
     for (int r = 0; r < t->R; r++)
         for (int i = 0; i < t->rank[r].n && !status; i++) {
             struct buffer *o = &t->rank[r].buffer[i];
-            if (!o->want) continue;
+            if (!o->want || field_given(o->field, &t->rank[r].call)) continue;
             memset(o->image + FENCE, 0xff, o->bytes);
             status = t->mem->copy(o->base, o->image, o->bytes + 2 * FENCE);
         }

@@ -1,0 +1,151 @@
+/* anchors.c -- cases that no list does without, whatever is drawn.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_lists.c,
+ * tests/judge/self_shapes.c.  Next: case_text.c, whose words these are.
+ *
+ * What is drawn axis by axis meets by chance alone. These meet on purpose: a state that
+ * lives over four ranks and more in every form and model; several chunks, several heads
+ * and given states at each size that tensor cores take; alike keys; gates by turns;
+ * null rows; what may be left out, left out.
+ */
+#include "judge.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct anchors {
+    struct kcase *list;
+    int n, first, ranks;
+    uint64_t seed;
+    int wide;
+};
+
+/* One case in words; "R=" in them gives way to the ranks that there are. */
+static void add(struct anchors *a, const char *words, ...)
+{
+    char text[400], why[200];
+    va_list ap;
+    va_start(ap, words);
+    vsnprintf(text, sizeof text, words, ap);
+    va_end(ap);
+    char *R = strstr(text, "R=");
+    if (R && a->ranks) R[2] = (char)('0' + a->ranks);
+    struct kcase *more = realloc(a->list, (size_t)(a->n + 1) * sizeof *more);
+    if (!more) return;
+    a->list = more;
+    struct kcase *k = &more[a->n];
+    if (case_parse(text, k, why, sizeof why)) {
+        fprintf(stderr, "judge: no such case: %s: %s\n", text, why);
+        abort();
+    }
+    k->id = a->first + a->n + a->wide * 1000;
+    k->seed = a->seed * 1000003u + (unsigned)k->id;
+    if (a->ranks == 0 && !R) k->call.R = 1;
+    a->n++;
+}
+
+static int is(const struct kcp_stage *s, const char *list)
+{
+    char number[4] = { s->name[0], s->name[1], ' ', 0 };
+    return strstr(list, number) != NULL;
+}
+
+/* The live state crosses every cut of one long sequence, in each form and model. */
+static void crossing(struct anchors *a, const struct kcp_stage *s)
+{
+    static const char *const plain[] = { "kda", "gdn" };
+    static const char *const family[] = { "dplr", "gdn2", "gla" };
+    static const int ranks[] = { 4, 5, 8, 4 };
+    const char *const *model = is(s, "16 ") ? family : plain;
+    const int models = is(s, "16 ") ? 3 : is(s, "15 ") ? 1 : 2;
+    for (int f = 0; f < 4; f++)
+        for (int m = 0; m < models; m++) {
+            const int R = ranks[(f + m) % 4];
+            const char *more = is(s, "15 ") ? "spike masks=1 D=3 walk=%s"
+                             : is(s, "16 ") ? "blocks=%.0s2" : "l2norm beta=sigmoid%.0s";
+            char about[80];
+            snprintf(about, sizeof about, more, f % 2 ? "blelloch" : "sequential");
+            add(a, "live %s %s R=%d H=1 HV=2 K=8 V=6 C=16 lengths=9,171,12 h0 dht %s",
+                model[m], form_name[f], R, about);
+            if (is(s, "13 ") && f == 0)
+                add(a, "live %s R=%d H=2 HV=2 K=8 V=6 C=16 lengths=9,171 h0 dht reuse_M"
+                    " l2norm save=%s", model[m], R, m ? "all" : "none");
+        }
+}
+
+/* Several chunks a stretch, in which the state lives; states left out; parts alone. */
+static void chunks(struct anchors *a, const struct kcp_stage *s)
+{
+    for (int m = 0; m < 2; m++) {
+        const char *model = model_name[m];
+        add(a, "live %s H=2 HV=4 K=8 V=12 C=16 lengths=70,33 h0 dht l2norm", model);
+        add(a, "live %s H=1 HV=2 K=12 V=8 C=16 lengths=50,20 no_states", model);
+        if (!is(s, "09 ")) continue;
+        add(a, "live %s H=1 HV=2 K=8 V=12 C=16 lengths=70,33 h0 dht part=1", model);
+        add(a, "live %s H=1 HV=2 K=8 V=12 C=16 lengths=70,33 h0 dht part=2", model);
+    }
+}
+
+/* What inputs are besides random: alike, null, large, exact, by turns. */
+static void unlike(struct anchors *a, const char *sizes)
+{
+    static const struct { const char *beta, *alike; } keys[] = {
+        { "sigmoid", "0.9" }, { "sigmoid2", "0.9" }, { "sigmoid", "0.99" },
+        { "sigmoid2", "1" } };
+    for (int i = 0; i < 4; i++)
+        for (int m = 0; m < 2; m++)
+            add(a, "live %s %s lengths=150,21 h0 dht beta=%s alike=%s%s",
+                model_name[m], sizes, keys[i].beta, keys[i].alike,
+                i % 2 ? " l2norm" : "");
+    for (int m = 0; m < 2; m++) {
+        const char *model = model_name[m];
+        add(a, "turns %s %s lengths=70,65 h0 dht l2norm beta=sigmoid", model, sizes);
+        add(a, "turns %s %s lengths=130 gate=bounded lb=-1 h0 dht", model, sizes);
+        add(a, "turns %s %s lengths=80 gate=softplus h0 dht", model, sizes);
+        add(a, "strong %s %s lengths=90 gate=bounded lb=-0.3 h0 dht", model, sizes);
+        add(a, "live %s %s lengths=100,7 exact h0 dht plain", model, sizes);
+        add(a, "live %s %s lengths=100 l2norm null big h0 dht beta=sigmoid", model,
+            sizes);
+    }
+}
+
+/* The sizes that tensor cores take: four chunks and more a stretch, heads that share
+ * keys, in every model; over ranks, three of them and every form by turns. */
+static void wide_chunks(struct anchors *a, const struct kcp_stage *s)
+{
+    static const int sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 }, { 128, 64 } };
+    const int first = is(s, "16 ") ? KCP_DPLR : KCP_KDA;
+    const int models = is(s, "16 ") ? 3 : is(s, "15 ") ? 1 : 2;
+    for (int i = 0; i < 4; i++)
+        for (int m = 0; m < models; m++) {
+            char size[80];
+            snprintf(size, sizeof size, "%s K=%d V=%d C=64 H=%d HV=%d",
+                     model_name[first + m], sizes[i][0], sizes[i][1], 1 + i % 2,
+                     2 + 2 * (i % 2));
+            const char *more = is(s, "15 ") ? "spike masks=1 D=3"
+                             : is(s, "16 ") ? "" : "l2norm beta=sigmoid gate=softplus";
+            if (!s->ranks) add(a, "live %s lengths=330,70 h0 dht %s", size, more);
+            else add(a, "live %s %s R=3 lengths=21,810,30 h0 dht %s", size,
+                     form_name[(i + m) % 4], more);
+        }
+}
+
+struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
+                            int ranks, int first, int *n)
+{
+    struct anchors a = { .first = first, .ranks = s->ranks ? ranks : 0, .seed = seed,
+                         .wide = wide };
+    const int layer = is(s, "08 13 ");
+    if (is(s, "07 12 14 ")) wide = -1;               /* their sizes are drawn */
+    if (wide == 0 && s->ranks) crossing(&a, s);
+    if (wide == 0 && !s->ranks) chunks(&a, s);
+    if (wide == 0 && (!s->ranks || layer)) unlike(&a, "H=1 HV=2 K=16 V=12 C=64");
+    if (wide == 1) wide_chunks(&a, s);
+    if (wide == 1 && (!s->ranks || layer)) {
+        unlike(&a, "H=1 HV=2 K=64 V=64 C=64");
+        unlike(&a, "H=1 HV=2 K=128 V=128 C=64");
+    }
+    *n = a.n;
+    return a.list;
+}
