@@ -71,7 +71,8 @@ static int owed(const struct kcp_stage *s, int full, int a, int b)
                    : family(s)
                        ? 1 << REGIME | 1 << RANKS | 1 << FORM | 1 << MODEL | 1 << HEADS
                    : s->ranks ? 1 << REGIME | 1 << RANKS | 1 << FORM | 1 << HEADS
-                              : 1 << REGIME | 1 << MODEL | 1 << GATE | 1 << CHUNK;
+                              : 1 << REGIME | 1 << MODEL | 1 << GATE | 1 << CHUNK |
+                                1 << HEADS;
     return a == b || full || ((core >> a & 1) && (core >> b & 1));
 }
 

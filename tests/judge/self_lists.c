@@ -2,7 +2,7 @@
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.  Next: main.c.
  */
-#include "judge.h"
+#include "trial.h"
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +10,11 @@
 /* What --case reads is the case that was printed, of every stage, short and full. */
 static int words(struct kcp_report *rep)
 {
-    for (int i = 0; i < 2 * kcp_nstages; i++) {
+    for (int i = 0; i < 4 * kcp_nstages; i++) {
+        const struct kcp_stage *s = &kcp_stages[i / 4];
         int n;
-        struct kcase *list = cases_make(&kcp_stages[i / 2], i % 2, 0, 1, 0, &n), back;
+        struct kcase *list = i % 4 < 2 ? cases_make(s, i % 4, 0, 1, 0, &n)
+                                       : cases_anchors(s, i % 4 - 2, 1, 0, 0, &n), back;
         char text[600], why[300] = "";
         for (int j = 0; j < n; j++) {
             case_print(&list[j], text, sizeof text);
@@ -77,6 +79,54 @@ static int covers(struct kcp_report *rep)
 KCP_CHECK(check_00_covers) = { "00_judge", "covers",
     "the short list holds every pair of regime, ranks and form, of ranks and heads, and"
     " the long lengths", covers };
+
+/* How many ranks the longest way of a sequence of this plan leads over. */
+static int ranks_crossed(const struct kcp_plan *p)
+{
+    int most = 0;
+    for (int i = 0; i < p->S; i++) {
+        int ranks = 1;
+        for (int j = i + 1; j < p->S && p->seg[j].n == p->seg[i].n; j++)
+            ranks += p->seg[j].rank != p->seg[j - 1].rank;
+        if (ranks > most) most = ranks;
+    }
+    return most;
+}
+
+/* What crosses, counted by what is alive at the far rank and not by what a case is
+ * called: every form and model of 08, 13, 15 and 16 over four ranks and more. */
+static int crosses(struct kcp_report *rep)
+{
+    static const char *const stages[] = { "08_forward", "13_backward", "15_scan",
+                                          "16_family" };
+    for (int i = 0; i < 4; i++) {
+        const struct kcp_stage *s = stage_find(stages[i]);
+        int n, far[5][4] = { { 0 } }, kept = 0;
+        struct kcase *list = cases_anchors(s, 0, 1, 0, 0, &n);
+        for (int j = 0; j < n; j++) {
+            const struct kcp_call *c = &list[j].call;
+            struct kcp_plan *p = case_plan(&list[j], c->R);
+            const struct expected *e =
+                p && c->R > 3 ? expected_of(s, &list[j], KCP_FORWARD, KCP_F64, p) : NULL;
+            const int lives = e && e->alive >= 1e-2 && ranks_crossed(p) > 3;
+            far[c->model][c->form] |= lives;
+            kept |= lives && c->reuse_M && c->form == KCP_ALL_GATHER;
+            kcp_plan_free(p);
+        }
+        for (int m = 0; m < 5; m++) {
+            int own = i == 3 ? m >= KCP_DPLR : m < KCP_DPLR;
+            if (i == 2) own = m == KCP_KDA;
+            for (int f = 0; f < 4 && own; f++)
+                EXPECT(rep, far[m][f], "%s, %s, %s: no state is alive over four ranks",
+                       s->name, model_name[m], form_name[f]);
+        }
+        if (i == 1) EXPECT(rep, kept, "no kept map is used where a state is alive");
+        free(list);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_00_crosses) = { "00_judge", "crosses",
+    "a state is alive over four ranks and more in every form and model", crosses };
 
 /* K or V beyond 128, unequal, HV > H, in words that can be said again; and references
  * that take them, shown by the mutants' twin of one stage of ranks and one without. */
