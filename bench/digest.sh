@@ -3,21 +3,23 @@
 #
 # Book: chapter 18.  Checked by: tests/cli/digest.sh.  Next: digest/main.c.
 #
-#   sh bench/digest.sh 04_chunk v2_warp BUILD     its digest; - where nothing is built
+#   sh bench/digest.sh 04_chunk v2_warp [BUILD]   its digest, or - (see below)
 #   sh bench/digest.sh --all [BUILD]              stage, variant, nvcc and digest, as TSV
 #   sh bench/digest.sh --functions [BUILD]        every GPU function of every object
 #   sh bench/digest.sh --compare A B              two folders of builds; 1: some differ
 #   sh bench/digest.sh --added A B                functions of B that A has not; 1: some
-#   sh bench/digest.sh --comm                     of what moves maps between GPUs
 #
-# A digest is over the machine code of the functions in the variant's object and in
+# A digest is over the machine code of the GPU functions in the variant's object and in
 # those that its host code calls, and over its rows of the table of paths. No name, no
 # comment and no line is in it: after a rename --compare says "same" of every variant.
+# The row `comm` is of the host code of the exchange, which records over ranks name too.
 # --added looks at functions wherever they lie: for files that were split, and for a B
 # of which some objects are built only.
-# It is comparable with one of the same nvcc alone. Nothing is compiled here but the
-# program that reads the objects: BUILD has them, or has not.
+# A digest is comparable with one of the same compiler alone. It is - where an object is
+# not there, or older than its sources (--compare takes builds as they are). Nothing is
+# compiled here but the program that reads the objects: BUILD has them, or has not.
 cd "$(dirname "$0")/.." || exit 1
+export LC_ALL=C
 tool=build/kcp-digest
 for f in bench/digest/*; do
     [ "$tool" -nt "$f" ] && continue
@@ -26,14 +28,33 @@ for f in bench/digest/*; do
         bench/digest/*.c -o "$tool.$$" && mv "$tool.$$" "$tool" || exit 1
     break
 done
+# What moves maps between GPUs; until November 2026 it lay in comm/ itself.
+exchange="comm/form/*.o comm/backend/nccl*.o comm/all_gather.o comm/chain.o \
+          comm/exchange.o comm/pipeline.o comm/scan.o comm/nccl*.o"
+rows() {                        # build, the objects' pattern, options...
+    b=$1 pattern=$2 fresh="" old=""; shift 2
+    # shellcheck disable=SC2086
+    for o in $(cd "$b" 2>/dev/null && ls -d $pattern 2>/dev/null); do
+        if [ -n "$checked" ] && newer "$b/$o"; then old="$old $b/$o"
+        else fresh="$fresh $b/$o"; fi
+    done
+    # shellcheck disable=SC2086
+    if [ -n "$fresh$old" ]; then "$tool" "$@" $fresh --old $old; fi
+}
 all() {                         # build, more options...
     b=$1; shift
-    objects=$(ls "$b"/cuda/*/*.cu.o "$b"/cuda/*/*/*.cu.o 2>/dev/null)
-    # shellcheck disable=SC2086
-    if [ -z "$objects" ]; then printf 'stage\tvariant\tnvcc\tdigest\n'
-    elif [ -r ref/core/paths.def ]; then
-        "$tool" --paths ref/core/paths.def "$@" $objects
-    else "$tool" "$@" $objects; fi
+    [ ! -r ref/core/paths.def ] || set -- --paths ref/core/paths.def "$@"
+    rows "$b" 'cuda/*/*.cu.o cuda/*/*/*.cu.o' "$@"
+    case "$*" in *--functions*) ;; *)
+        rows "$b" "$exchange" --host ;; esac
+}
+# Is a source of this object newer than the object? Its list is nvcc's own (-MMD).
+newer() {
+    d=${1%.o}.d
+    [ -r "$d" ] || return 1
+    # shellcheck disable=SC2046
+    find $(tr ' :' '\n' <"$d" | grep -E '^(\./)?(cuda|ref|comm|tests)/' | sort -u) \
+        -newer "$1" 2>&1 | grep -q .
 }
 built() {
     for b in "$@"; do
@@ -42,9 +63,8 @@ built() {
     done
 }
 case $1 in
---all) all "${2:-build}" ;;
+--all) checked=1; all "${2:-build}" ;;
 --functions) all "${2:-build}" --functions ;;
---comm) "$tool" --sources comm/form/*.c comm/backend/nccl*.c ;;
 --added)
     built "$2" "$3"
     { all "$2" --functions; all "$3" --functions | sed 's/^/then /'; } | awk -F '\t' '
@@ -81,22 +101,7 @@ case $1 in
             exit bad > 0
         }' ;;
 [0-9]*)
-    if [ $# = 2 ]; then         # of sources: what the records that stand were given
-        stage=$1 name=${2%_f32}
-        own="cuda/$stage/$name.cu"
-        [ -r "$own" ] || own="cuda/$stage/${name}_sm90.cu"
-        [ -r "$own" ] || own="cuda/18_hopper/${name}_sm90.cu"
-        [ -r "$own" ] || { echo "-"; exit 0; }
-        case $stage in
-        08_*|13_*|16_*) files=$(ls cuda/0*/*.cu* cuda/1[0-468]*/*.cu*) ;;
-        *) files="$own $(ls cuda/$stage/*.cuh 2>/dev/null)" ;;
-        esac
-        # shellcheck disable=SC2086
-        cat $files cuda/tile/*.cuh cuda/host/* ref/kcp.h ref/stages.h | sha256sum |
-            cut -c1-16
-        exit 0
-    fi
-    all "${3:-build}" | awk -F '\t' -v s="$1" -v v="$2" '
+    checked=1; all "${3:-build}" | awk -F '\t' -v s="$1" -v v="$2" '
         $1 == s && $2 == v { d = $4 } END { print d == "" ? "-" : d }' ;;
 *) echo "digest.sh: found '$1', expected a stage and a variant, or an option" >&2
    exit 2 ;;

@@ -18,10 +18,14 @@ struct object {
     const char *path;
     char *bytes;
     char nvcc[24];                     /* "13.0.88", "-" where there is no GPU code */
+    char compiler[32];                 /* of the host code */
+    uint64_t *host;                    /* a digest of each of its functions */
+    size_t hosts;
     struct registered *variant;        /* KCP_VARIANT's, by the linker section */
     struct gpu_function *function;     /* of one architecture */
     const char **want, **define;       /* host symbols */
     int variants, wanted, defined;
+    int old;                           /* its sources are newer */
     size_t functions;
 };
 

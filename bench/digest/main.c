@@ -11,9 +11,12 @@
 #include <string.h>
 
 static const char usage[] =
-    "usage: kcp-digest [--arch 90] [--paths FILE] [--functions] OBJECT...\n"
+    "usage: kcp-digest [--arch 90] [--paths FILE] [--functions | --host] OBJECT...\n"
+    "                  [--old OBJECT...]\n"
     "       kcp-digest --sources FILE...\n"
     "Prints stage, variant, nvcc and digest of every variant that the objects register;\n"
+    "- for one that needs an object which is old, or not there.\n"
+    "--host: one digest of the host code of all objects, as the row comm.\n"
     "--functions: each GPU function of each object; --sources: one digest of C sources\n"
     "without comments, blanks and the files that they include.\n";
 
@@ -41,14 +44,29 @@ static uint64_t digest_set(uint64_t *x, size_t n)
     return h;
 }
 
-/* The objects that the host code of o reaches, o too: marks[i] is 1 for each. */
-static void reach(const struct object *o, int n, int from, char *marks)
+/* A function of ours on the host side of CUDA: the library's have other names. */
+static int is_ours(const char *symbol)
 {
+    if (!strncmp(symbol, "cuda_", 5)) return 1;
+    return !strncmp(symbol, "_Z", 2) && symbol[2] >= '1' && symbol[2] <= '9';
+}
+
+/* The objects that the host code of o reaches, o too: marks[i] is 1 for each. Counts
+ * what is not to be had: functions in no object, objects older than their sources. */
+static int reach(const struct object *o, int n, int from, char *marks)
+{
+    int missing = o[from].old;
     marks[from] = 1;
-    for (int i = 0; i < o[from].wanted; i++)
-        for (int j = 0; j < n; j++)
-            if (!marks[j] && object_defines(&o[j], o[from].want[i]))
-                reach(o, n, j, marks);
+    for (int i = 0; i < o[from].wanted; i++) {
+        int found = 0;
+        for (int j = 0; j < n; j++) {
+            if (!object_defines(&o[j], o[from].want[i])) continue;
+            found = 1;
+            if (!marks[j]) missing += reach(o, n, j, marks);
+        }
+        missing += !found && is_ours(o[from].want[i]);
+    }
+    return missing;
 }
 
 static int print_variant(const struct object *o, int n, int at,
@@ -58,7 +76,7 @@ static int print_variant(const struct object *o, int n, int at,
     int mixed = 0;
     char *marks = calloc((size_t)n, 1);
     if (!marks) return 1;
-    reach(o, n, at, marks);
+    const int missing = reach(o, n, at, marks);
     for (int j = 0; j < n; j++) count += marks[j] ? o[j].functions : 0;
     uint64_t *all = malloc((count + 1) * sizeof *all);
     if (!all) return free(marks), 1;
@@ -71,7 +89,7 @@ static int print_variant(const struct object *o, int n, int at,
     uint64_t h = digest_set(all, count);
     if (paths) h = paths_digest(h, paths, v->stage, v->variant);
     printf("%s\t%s\t%s\t", v->stage, v->variant, mixed ? "mixed" : o[at].nvcc);
-    if (o[at].nvcc[0] == '-') printf("-\n");       /* no code of this architecture */
+    if (missing || o[at].nvcc[0] == '-') printf("-\n");   /* or of another chip */
     else printf("%016llx\n", (unsigned long long)h);
     free(all);
     free(marks);
@@ -83,6 +101,27 @@ static void print_functions(const struct object *o)
     for (size_t i = 0; i < o->functions; i++)
         printf("%s\t%zu\t%016llx\n", o->path, o->function[i].bytes,
                (unsigned long long)o->function[i].hash);
+}
+
+/* One digest of the host code of all objects. */
+static int print_host(const struct object *o, int n)
+{
+    size_t count = 0;
+    int missing = n == 0;
+    for (int i = 0; i < n; i++) {
+        count += o[i].hosts;
+        missing |= o[i].old || strcmp(o[i].compiler, o[0].compiler);
+    }
+    uint64_t *all = malloc((count + 1) * sizeof *all);
+    if (!all) return 1;
+    count = 0;
+    for (int i = 0; i < n; i++)
+        for (size_t k = 0; k < o[i].hosts; k++) all[count++] = o[i].host[k];
+    const uint64_t h = digest_set(all, count);
+    if (missing) printf("comm\t-\t-\t-\n");
+    else printf("comm\t-\t%s\t%016llx\n", o[0].compiler, (unsigned long long)h);
+    free(all);
+    return 0;
 }
 
 static int print_sources(char **file, int n)
@@ -102,30 +141,39 @@ static int print_sources(char **file, int n)
 
 int main(int argc, char **argv)
 {
+    static struct object o[1024];
     const char *paths_at = NULL;
-    int arch = 90, functions = 0, first = 1;
+    int arch = 90, functions = 0, host = 0, first = 1;
     if (argc > 1 && !strcmp(argv[1], "--help")) return fputs(usage, stdout) < 0;
     if (argc > 2 && !strcmp(argv[1], "--sources"))
         return print_sources(argv + 2, argc - 2);
     for (; first < argc && !strncmp(argv[first], "--", 2); first++) {
         if (!strcmp(argv[first], "--functions")) functions = 1;
+        else if (!strcmp(argv[first], "--host")) host = 1;
         else if (!strcmp(argv[first], "--arch") && first + 1 < argc)
             arch = atoi(argv[++first]);
         else if (!strcmp(argv[first], "--paths") && first + 1 < argc)
             paths_at = argv[++first];
         else break;
     }
-    const int n = argc - first;
-    if (n < 1 || !strncmp(argv[first], "--", 2)) {
+    const char *at = first < argc ? argv[first] : "no object";
+    if (first >= argc || argc > 1024 || (!strncmp(at, "--", 2) && strcmp(at, "--old"))) {
         fprintf(stderr, "kcp-digest: found %s, expected options and objects (--help)\n",
-                n < 1 ? "no object" : argv[first]);
+                at);
         return 2;
     }
-    struct object *o = calloc((size_t)n, sizeof *o);
+    int n = 0;
     char *paths = paths_at ? file_text(paths_at, NULL) : NULL;
-    if (!o || (paths_at && !paths)) return 2;
-    for (int i = 0; i < n; i++)
-        if (object_read(&o[i], argv[first + i], arch)) return 2;
+    if (paths_at && !paths) return 2;
+    for (int i = first, old = 0; i < argc; i++) {
+        if (!strcmp(argv[i], "--old")) {
+            old = 1;
+            continue;
+        }
+        if (object_read(&o[n], argv[i], arch)) return 2;
+        o[n++].old = old;
+    }
+    if (host) return print_host(o, n);
     if (functions) printf("object\tbytes\tdigest\n");
     else printf("stage\tvariant\tnvcc\tdigest\n");
     for (int i = 0; i < n; i++) {

@@ -181,6 +181,40 @@ static int read_symbols(struct object *o, const struct elf *e)
     return 0;
 }
 
+/* What compiled the host code, in one word: "GCC:12.2.0". */
+static void read_compiler(struct object *o, const struct elf *e)
+{
+    const int at = section_of(e, ".comment");
+    if (!at || !e->section[at].sh_size) return;
+    const char *said = e->base + e->section[at].sh_offset;
+    const size_t first = strcspn(said, " ");
+    const char *last = strrchr(said, ' ');
+    if (last) snprintf(o->compiler, sizeof o->compiler, "%.*s%s", (int)first, said,
+                       last + 1);
+}
+
+/* The bytes of every function of the host; a call is a hole that the linker fills. */
+static int read_host(struct object *o, const struct elf *e)
+{
+    for (int i = 1; i < e->sections; i++) {
+        const Elf64_Shdr *s = &e->section[i];
+        if (s->sh_type != SHT_SYMTAB) continue;
+        const Elf64_Sym *sym = (const Elf64_Sym *)(const void *)(e->base + s->sh_offset);
+        const size_t n = s->sh_size / sizeof *sym;
+        o->host = calloc(n + 1, sizeof *o->host);
+        if (!o->host) return bad(o->path, "no memory", "some");
+        for (size_t k = 0; k < n; k++) {
+            if (ELF64_ST_TYPE(sym[k].st_info) != STT_FUNC ||
+                sym[k].st_shndx == SHN_UNDEF || sym[k].st_shndx >= e->sections ||
+                !sym[k].st_size) continue;
+            const char *code = e->base + e->section[sym[k].st_shndx].sh_offset +
+                               sym[k].st_value;
+            o->host[o->hosts++] = digest_bytes(DIGEST_SEED, code, sym[k].st_size);
+        }
+    }
+    return 0;
+}
+
 int object_defines(const struct object *o, const char *symbol)
 {
     for (int i = 0; i < o->defined; i++)
@@ -199,6 +233,7 @@ int object_read(struct object *o, const char *path, int arch)
     const int fat = section_of(&e, ".nv_fatbin");
     if (fat && read_fatbin(o, o->bytes + e.section[fat].sh_offset,
                            e.section[fat].sh_size, arch)) return 2;
-    if (read_variants(o, &e)) return 2;
+    read_compiler(o, &e);
+    if (read_variants(o, &e) || read_host(o, &e)) return 2;
     return read_symbols(o, &e);
 }

@@ -14,6 +14,7 @@ END {
     walk_table(out "/15-forms.md")
     version_table(out "/15_scan.md")
     judge_table(out "/18.md")
+    precision_table(out "/18-gpu.md")
     nccl_table(out "/19-nccl.md")
     prediction_table("book/data/predictions.tsv", out "/predictions.md")
     part_table("book/data/predictions-maps.tsv", out "/predictions-maps.md")

@@ -24,8 +24,7 @@ function edge_cell(name, gate, by,   i)
 {
     if (!((name, gate, by) in edge_at)) return ""
     i = edge_at[name, gate, by]
-    if (!is_fresh[i]) daggers = 1
-    return sprintf("%.3f%s", time[i] / 1e3, is_fresh[i] ? "" : "†")
+    return sprintf("%.3f%s", time[i] / 1e3, mark(i))
 }
 
 function edge_table(f,   j, i, k, n, by, name, names, seen, T)

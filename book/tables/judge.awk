@@ -1,20 +1,17 @@
 # judge.awk -- what the judge measured on a GPU: the worst error of each variant.
 #
 # Book: chapter 19.  Checked by: tests/cli/tables.sh.  Next: predictions.awk.
-# NAME-judge.txt: a line "# machine, commit", then kcp-check's output.
-FILENAME ~ /judge\.txt$/ && /^# / { judged_on = substr($0, 3) }
-
-FILENAME ~ /judge\.txt$/ && $1 ~ /^(ok|FAIL|MARGINAL)$/ && / worst / {
-    j = judge_stage SUBSEP $2
+get("kind") == "verdict" {
+    j = get("stage") SUBSEP get("variant") SUBSEP sprintf("%d", num("ranks") + 0)
+    fresh = standing(get("stage"), get("variant"))
+    if (j in verdict && judge_fresh[j] > fresh) next
     if (!(j in verdict)) judged[++judges] = j
-    verdict[j] = $1; storage[j] = $3; judge_on[j] = judged_on
-    worst = $0; sub(/.* worst /, "", worst); split(worst, w, " ")
-    tensor[j] = w[1]; error[j] = w[2]; allowed[j] = w[4]
-    sub(/^ *[A-Za-z]+ +[^ ]+ +[^ ]+ +/, ""); sub(/ +worst .*/, "")
-    cases[j] = $0
+    judge_fresh[j] = fresh
+    verdict[j] = get("verdict"); storage[j] = get("storage")
+    judge_on[j] = machine_of() ", commit " get("commit")
+    tensor[j] = get("worst"); error[j] = get("error"); allowed[j] = get("allowed")
+    cases[j] = get("cases")
 }
-
-FILENAME ~ /judge\.txt$/ && /^[0-9][0-9]_[a-z0-9_]+$/ { judge_stage = $1 }
 
 function judge_table(f,   n, j, p, i, k, where, seen)
 {
@@ -33,11 +30,11 @@ function judge_table(f,   n, j, p, i, k, where, seen)
         if (n == 1) {
             printf "Judged on %s: of all cases the worst error, and what is " \
                    "allowed.\n\n", where > f
-            print "| stage | variant | storage | cases | worst | error | allowed |" > f
-            print "|:-----|:-----|:--|:----|:--|---:|---:|" > f
+            print "| stage | variant | GPUs | storage | cases | worst | error | allowed |" > f
+            print "|:-----|:-----|--:|:--|:----|:--|---:|---:|" > f
         }
-        printf "| %s | `%s` | %s | %s | %s | %s | %s |\n", p[1], p[2], storage[j],
-               cases[j], tensor[j], error[j], allowed[j] > f
+        printf "| %s | `%s` | %d | %s | %s | %s | %s | %s |\n", p[1], p[2], p[3],
+               storage[j], cases[j], tensor[j], error[j], allowed[j] > f
     }
     close(f)
 }

@@ -68,6 +68,18 @@ function layers_of(what, f,   s, R, theirs, j, i, n)
     notes(f)
 }
 
+# The machines and commits of a case's layers, each once.
+function places(what,   i, s, at, seen)
+{
+    for (i = 1; i <= rows; i++) {
+        at = machine_[i] ", commit `" commit_[i] "`"
+        if (!is_layer[i] || kase[i] != what || at in seen) continue
+        seen[at] = 1
+        s = s (s == "" ? "" : "; ") at
+    }
+    return s
+}
+
 function rank_tables(f,   j, i, last)
 {
     for (j = 1; j <= rows; j++) {
@@ -78,8 +90,7 @@ function rank_tables(f,   j, i, last)
         i = sorted[j]
         if (!is_layer[i] || kase[i] == last || most < 2) continue
         last = kase[i]
-        printf "\n%s; %s, commit `%s`. Milliseconds.\n\n", last, machine_[i],
-               commit_[i] > f
+        printf "\n%s; %s. Milliseconds.\n\n", last, places(last) > f
         print "| pass | GPUs | whose | fastest plan | time | front | t_sum " \
               "| t_exchange | t_main | times one GPU |" > f
         print "|:----|--:|:--------|:-------------|---:|---:|---:|----:|---:|----:|" > f

@@ -1,51 +1,58 @@
 # read.awk -- records of GPU runs, read and chosen; the tables are made by its siblings.
 #
 # Book: chapters 01 to 20.  Checked by: tests/cli/tables.sh.  Next: stages.awk.
-# usage: awk -v out=DIR -v digests=FILE -f read.awk -f ... bench/results/*
-# A file is a head line (the case, the machine, the controls), then a line a row, as
-# kcp-bench and record.sh write them; NAME-judge.txt holds verdicts. The same row may
-# be recorded often: one of the sources as they stand goes before one of older sources,
-# then the later file before the earlier. `digests` says what stands: stage, variant,
-# digest.
+# usage: awk -F '\t' -v out=DIR -v digests=FILE -f read.awk -f ... bench/results/*.tsv
+# A file opens with the names of its columns; `kind` says what a row is. The same row
+# may be recorded often: one of the kernels as they stand goes before one that cannot be
+# compared, then one of other kernels; of alike the later. `digests` is what digest.sh
+# --all says; its row `comm` is of what moves maps between GPUs.
 BEGIN {
     while ((getline line < digests) > 0) {
-        split(line, f, " ")
-        now[f[1], f[2]] = f[3]
+        split(line, f, "\t")
+        if (f[1] == "stage") continue
+        now[f[1], f[2]] = f[4]; nvcc[f[1], f[2]] = f[3]
+        if (f[3] ~ /^[0-9]/) built = f[3]
     }
+    STALE = 0; UNCOMPARED = 1; FRESH = 2
 }
 
-function num(key,   s)
-{
-    s = $0
-    if (!match(s, "\"" key "\":[-0-9.e+]+")) return ""
-    s = substr(s, RSTART, RLENGTH)
-    sub(/.*:/, "", s)
-    return s + 0
+FNR == 1 {
+    split("", column)
+    for (c = 1; c <= NF; c++) column[$c] = c
+    file = FILENAME
+    sub(/.*\//, "", file)
+    next
 }
 
-function str(key,   s)
+function get(name) { return name in column ? $(column[name]) : "" }
+function num(name) { return get(name) + 0 }
+
+# A record stands when the code that it timed is the code of now: the same nvcc made
+# both, and the digests agree, of ranks that of their exchange too.
+function standing(s, v)
 {
-    s = $0
-    if (!match(s, "\"" key "\":\"[^\"]*\"")) return ""
-    s = substr(s, RSTART, RLENGTH)
-    sub(/^"[^"]*":"/, "", s)
-    sub(/"$/, "", s)
-    return s
+    if (get("comm") != "" && get("comm") != now["comm", "-"]) return STALE
+    if (!((s, v) in now)) return built == "" ? UNCOMPARED : STALE
+    if (now[s, v] == "-" || get("nvcc") == "" || get("nvcc") != nvcc[s, v])
+        return UNCOMPARED
+    return get("digest") == now[s, v] ? FRESH : STALE
 }
+
+function machine_of() { return get("machine") ", " get("driver") ", " get("date") }
 
 # A case in words; its blanks do not break a line.
 function in_words(   s)
 {
-    s = sprintf("%s, %s gates, T = %d, H = %d", toupper(str("model")), str("gate"),
-                num("T"), num("H"))
-    if (num("HV") > num("H")) s = s sprintf(", HV = %d", num("HV"))
+    s = sprintf("%s, %s gates, T = %d, H = %d", toupper(get("model")), get("gate"),
+                get("T"), get("H"))
+    if (num("HV") > num("H")) s = s sprintf(", HV = %d", get("HV"))
     if (num("K") != 128 || num("V") != 128)
-        s = s sprintf(", K = %d, V = %d", num("K"), num("V"))
-    if (num("C") != 64) s = s sprintf(", C = %d", num("C"))
-    if (num("sequences") > 1) s = s ", " num("sequences") " sequences"
-    if (str("walk") != "") s = s ", by " str("walk")
-    if (str("save") == "all") s = s ", all kept"
-    if (str("save") == "none") s = s ", nothing kept"
+        s = s sprintf(", K = %d, V = %d", get("K"), get("V"))
+    if (num("C") != 64) s = s sprintf(", C = %d", get("C"))
+    if (num("sequences") > 1) s = s ", " get("sequences") " sequences"
+    if (get("walk") != "") s = s ", by " get("walk")
+    if (get("save") == "all") s = s ", all kept"
+    if (get("save") == "none") s = s ", nothing kept"
     gsub(/ = /, "\302\240=\302\240", s)
     return s
 }
@@ -53,51 +60,55 @@ function in_words(   s)
 # Cases in the order of the book: KDA first, long last, live before strong.
 function case_order(   m)
 {
-    m = index("kda gdn", str("model"))
-    return sprintf("%d %09d %05d %05d %d %s %d %s", m ? m : 9, num("T"), num("H"),
-                   num("K"), 10 + index("livestrongsaturated", str("gate")),
-                   str("model"), num("sequences"), str("save") str("walk"))
+    m = index("kda gdn", get("model"))
+    return sprintf("%d %09d %05d %05d %d %s %d %s", m ? m : 9, get("T"), get("H"),
+                   get("K"), 10 + index("livestrongsaturated", get("gate")),
+                   get("model"), get("sequences"), get("save") get("walk"))
 }
 
-/"T":/ {
-    file = FILENAME
-    sub(/.*\//, "", file)
+# The all-gather alone, measured once a case.
+function note_gather(set, ranks)
+{
+    if (ranks < 2 || num("gather_us") == 0 || set in gathered) return
+    gathered[set] = 1
+    gather[++gathers] = sprintf("%.1f MiB a rank over %d GPUs: %.0f µs (`%s`)",
+                                num("gather_bytes") / 1048576, ranks,
+                                get("gather_us"), get("case"))
+}
+
+function keep(i, what, s, v, p, standing_)
+{
+    is_fresh[i] = standing_; kase[i] = what; stage[i] = s; variant[i] = v; peer[i] = p
+    pass[i] = num("pass"); time[i] = num("us"); low[i] = num("us_p10")
+    high[i] = num("us_p90"); bytes[i] = num("bytes"); flops[i] = num("flops")
+    form[i] = get("form"); parts[i] = num("head_parts"); front[i] = num("front")
+    sum[i] = num("sum"); exchange[i] = num("exchange"); main_[i] = num("main")
+    work[i] = get("work"); saved[i] = num("saved"); copy_[i] = num("copy")
+    product_[i] = num("product"); T_[i] = num("T"); HV_[i] = num("HV")
+    model_[i] = get("model"); gate_[i] = get("gate"); path_[i] = get("path")
+    machine_[i] = machine_of(); commit_[i] = get("commit"); file_[i] = file
+    case_[i] = get("case")
+}
+
+get("kind") == "time" && get("case") != "scan" && num("us") > 0 {
     what = in_words(); order_of[what] = case_order()
-    machine = str("machine"); commit = str("commit")
-    copy = num("copy"); product = num("product"); T = num("T"); H = num("H")
-    HV = num("HV"); model = str("model"); gate = str("gate")
+    set = file SUBSEP get("case")
+    s = get("stage"); v = get("variant"); p = get("peer")
     ranks = num("ranks") > 1 ? num("ranks") : 1
-    head_segments = num("segments") > num("sequences") ? num("segments") : 1
-    reuse = num("reuse_M") || file ~ /reuse/
-    if (ranks > 1 && num("gather_us"))
-        gather[++gathers] = sprintf("%.1f MiB a rank over %d GPUs: %.0f µs (`%s`)",
-                                    num("gather_bytes") / 1048576, ranks,
-                                    num("gather_us"), file)
-}
-
-/"variant":/ {
-    us = num("us")
-    if (us <= 0) next
-    s = str("stage"); v = str("variant"); p = str("peer"); base = v
-    sub(/_f32$/, "", base)
-    fresh = (p == "") ? str("digest") == now[s, base] : file_fresh[file, s] + 0
-    if (p == "" && fresh) file_fresh[file, s] = 1
-    layer = ranks > 1 || num("front") != ""
-    segments = p == "" ? head_segments : 1
+    note_gather(set, ranks)
+    standing_ = p == "" ? standing(s, v) : set_standing[set, s] + 0
+    if (p == "" && standing_ > set_standing[set, s] + 0) set_standing[set, s] = standing_
+    layer = ranks > 1 || get("front") != ""
+    segments = 1
+    if (p == "" && num("segments") > num("sequences")) segments = num("segments")
     key = what SUBSEP s SUBSEP v SUBSEP num("pass") SUBSEP layer SUBSEP ranks SUBSEP \
-          segments SUBSEP str("form") SUBSEP num("head_parts") SUBSEP reuse
-    if (key in slot && is_fresh[slot[key]] > fresh) next
+          segments SUBSEP get("form") SUBSEP num("head_parts") SUBSEP num("reuse_M")
+    if (key in slot && is_fresh[slot[key]] > standing_) next
     if (!(key in slot)) slot[key] = ++rows
     i = slot[key]
-    is_fresh[i] = fresh; kase[i] = what; stage[i] = s; variant[i] = v; peer[i] = p
-    pass[i] = num("pass"); time[i] = us; low[i] = num("us_p10"); high[i] = num("us_p90")
-    bytes[i] = num("bytes"); flops[i] = num("flops"); form[i] = str("form")
-    parts[i] = num("head_parts"); is_layer[i] = layer; ranks_[i] = ranks
-    segments_[i] = segments; front[i] = num("front"); sum[i] = num("sum")
-    exchange[i] = num("exchange"); main_[i] = num("main"); reuse_[i] = reuse
-    work[i] = num("work"); saved[i] = num("saved"); from[i] = file; copy_[i] = copy
-    machine_[i] = machine; commit_[i] = commit
-    product_[i] = product; T_[i] = T; HV_[i] = HV; model_[i] = model; gate_[i] = gate
+    keep(i, what, s, v, p, standing_)
+    is_layer[i] = layer; ranks_[i] = ranks; segments_[i] = segments
+    reuse_[i] = num("reuse_M"); from[i] = set
     if (s == "07_merge" && segments == 1) bytes[i] = flops[i] = 0   # no M is read
     rank[i] = order_of[what] sprintf(" %06d %s %d %s", segments, s, p != "", v)
 }
@@ -119,6 +130,15 @@ function floor_us(i,   b, f)
     return 1e6 * (b > f ? b : f)
 }
 
+# A dagger behind what other kernels took.
+function mark(i)
+{
+    if (is_fresh[i] == UNCOMPARED) uncompared = 1
+    if (is_fresh[i] != STALE) return ""
+    daggers = 1
+    return "†"
+}
+
 function whose(i,   s)
 {
     s = "`" variant[i] "`"
@@ -127,8 +147,7 @@ function whose(i,   s)
             others = others (others == "" ? "" : "; ") peer[i]
         return s
     }
-    if (!is_fresh[i]) { s = s "†"; daggers = 1 }
-    return s
+    return s mark(i)
 }
 
 # Per cent of the floor; above 100, its arrays never left the chip's cache.
@@ -141,23 +160,27 @@ function share(i,   p)
 
 function notes(f)
 {
-    if (daggers) print "\n† of sources that have changed since, or are gone." > f
+    if (daggers) print "\n† of kernels that have changed since, or are gone." > f
+    if (uncompared)
+        print "\nNot compared with the kernels as they stand: that takes the nvcc of " \
+              "the record." > f
     if (cached) print "\nMore than 100 %: the arrays stayed in the chip's cache." > f
     if (others != "") print "\nOthers: " others "." > f
-    daggers = cached = 0
+    daggers = cached = uncompared = 0
     others = ""
 }
 
-# Where the rows of a table come from: machine, commit and file, each once.
+# Where the rows of a table come from: machine, commit, file and cases, each once.
 function recorded_in(n, member,   j, i, s, m, seen)
 {
     for (j = 1; j <= n; j++) {
         i = member[j]
         if (from[i] in seen) continue
         seen[from[i]] = 1
-        s = s (s == "" ? "" : "; ") (machine_[i] == m ? "" : machine_[i] ", ") \
-            "commit `" commit_[i] "`, `" from[i] "`"
-        m = machine_[i]
+        if (file_[i] == m) { s = s ", `" case_[i] "`"; continue }
+        s = s (s == "" ? "" : "; ") machine_[i] ", commit `" commit_[i] "`, `" \
+            file_[i] "`: `" case_[i] "`"
+        m = file_[i]
     }
     return s
 }

@@ -1,8 +1,9 @@
 # readme.awk -- the README's tables: the fastest of ours beside other systems.
 #
 # Book: none.  Checked by: bench/readme.sh, which puts them there.  Next: all.awk.
-# Theirs of the same file, or of the same run over as many ranks. Their forward keeps
-# nothing: it stands beside both of ours.
+# A row a case: forward with nothing kept, forward, backward. Theirs of the same case of
+# a run, or of the same run over as many ranks. Their forward keeps nothing: it stands
+# beside both of ours. What was timed with nothing kept alone is in the book.
 function peers_beside(i,   j, s, what, beside)
 {
     what = kase[i]
@@ -34,54 +35,65 @@ function machine_noted(i)
     noted[machine_[i], commit_[i]] = 1
 }
 
-function readme_one(f,   j, k, i, s, begun, done)
+
+# Of one pass: time, and in brackets the share of its floor or the times of one GPU.
+function pass_cell(what, s, R,   i, x)
 {
-    split("08_forward 13_backward", s, " ")
+    i = best_of(what, s, R)
+    if (!i || (R == 1 && !alone(i))) return ""
+    machine_noted(i)
+    x = R > 1 ? times_alone(i) : share(i)
+    return sprintf("%.3f%s", time[i] / 1e3, mark(i)) (x == "" ? "" : " (" x ")")
+}
+
+function others_cell(what, s, R,   i)
+{
+    i = best_of(what, s, R)
+    return i ? peers_beside(i) : ""
+}
+
+function readme_row(what, R, f)
+{
+    printf "| %s |%s %s | %s | %s | %s | %s |\n", what,
+           (R > 1 ? " " R " |" : ""),
+           pass_cell(what ", nothing kept", "08_forward", R),
+           pass_cell(what, "08_forward", R), pass_cell(what, "13_backward", R),
+           others_cell(what, "08_forward", R), others_cell(what, "13_backward", R) > f
+}
+
+# Cases in the order of the book, each once; over ranks every number of GPUs.
+function readme_rows(many, f,   j, what, R, begun, done)
+{
     for (j = 1; j <= rows; j++) {
-        if (!whole(stage[sorted[j]]) || kase[sorted[j]] in done || is_edge(sorted[j]))
-            continue
-        done[kase[sorted[j]]] = 1
-        for (k = 1; k <= 2; k++) {
-            i = best_of(kase[sorted[j]], s[k], 1)
-            if (!i || !alone(i)) continue
-            if (!begun++) {
-                print "| one GPU | pass | ours | ms | of its floor | others, ms |" > f
-                print "|:--|:--|:--|--:|--:|:--|" > f
-            }
-            machine_noted(i)
-            printf "| %s | %s | %s | %.3f | %s | %s |\n", kase[i], direction(i),
-                   whose(i), time[i] / 1e3, share(i), peers_beside(i) > f
+        what = kase[sorted[j]]
+        if (what in done || is_edge(sorted[j]) || what ~ /(nothing|all) kept/ ||
+            (many ? !is_layer[sorted[j]] : !whole(stage[sorted[j]]))) continue
+        done[what] = 1
+        for (R = many ? 2 : 1; R <= (many ? most : 1); R++) {
+            if (!best_of(what, "08_forward", R)) continue
+            if (R == 1 && !alone(best_of(what, "08_forward", R))) continue
+            if (!begun++) readme_head(many, f)
+            readme_row(what, R, f)
         }
     }
 }
 
-function readme_ranks(f,   j, k, R, i, s, begun, done)
+function readme_head(many, f,   begun)
 {
-    split("08_forward 13_backward", s, " ")
-    for (j = 1; j <= rows; j++) {
-        if (!is_layer[sorted[j]] || kase[sorted[j]] in done) continue
-        done[kase[sorted[j]]] = 1
-        for (k = 1; k <= 2; k++)
-            for (R = 2; R <= most; R++) {
-                i = best_of(kase[sorted[j]], s[k], R)
-                if (!i) continue
-                if (!begun++) {
-                    print "\n| over ranks | pass | GPUs | fastest plan | ms | front " \
-                          "| t_sum | t_exchange | t_main | times one GPU " \
-                          "| others, ms |" > f
-                    print "|:--|:--|--:|:--|--:|--:|--:|--:|--:|--:|:--|" > f
-                }
-                machine_noted(i)
-                print "| " kase[i] " | " direction(i) " | " R " | " layer_cells(i) \
-                      " | " peers_beside(i) " |" > f
-            }
-    }
+    if (many)
+        print "\n| over ranks, ms (times one GPU) | GPUs | forward, nothing kept " \
+              "| forward | backward | others, forward | others, backward |" > f
+    else
+        print "| one GPU, ms (of its floor) | forward, nothing kept | forward " \
+              "| backward | others, forward | others, backward |" > f
+    begun = many ? "|:--|--:|" : "|:--|"
+    print begun "--:|--:|--:|:--|:--|" > f
 }
 
 function readme_tables(f,   j)
 {
-    readme_one(f)
-    readme_ranks(f)
+    readme_rows(0, f)
+    readme_rows(1, f)
     if (runs_ == "") print "Nothing has been recorded yet." > f
     else {
         notes(f)

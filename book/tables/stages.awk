@@ -44,8 +44,7 @@ function stage_row(i, f)
                flops[i] ? sprintf("%.1f", flops[i] / time[i] / 1e6) : "", share(i) > f
 }
 
-function stage_tables(   j, i, f, group, last, old, small,
-                      theirs)
+function stage_tables(   j, i, f, group, last, old, small, open, theirs)
 {
     for (j = 1; j <= rows; j++) {
         i = sorted[j]
@@ -61,11 +60,12 @@ function stage_tables(   j, i, f, group, last, old, small,
         }
         stage_row(i, f)
         old[f] = old[f] || daggers; small[f] = small[f] || cached
+        open[f] = open[f] || uncompared
         if (others != "") theirs[f] = others
-        daggers = cached = 0; others = ""
+        daggers = cached = uncompared = 0; others = ""
     }
     for (f in old) {
-        daggers = old[f]; cached = small[f]; others = theirs[f]
+        daggers = old[f]; cached = small[f]; uncompared = open[f]; others = theirs[f]
         notes(f)
     }
 }

@@ -1,46 +1,38 @@
 # walks.awk -- chapter 15: walk, scan and chunks side by side, in time and in room.
 #
 # Book: chapter 15.  Checked by: tests/cli/tables.sh.  Next: read.awk, for all other files.
-# NAME-scan.json holds many small cases of kcp-bench, one behind the other. Of several
-# tile lengths or versions of a form the fastest counts, sources as they stand first.
-FILENAME ~ /-scan\.json$/ {
-    if (/"T":/) scan_head()
-    else if (/"variant":/) scan_row()
-    next
-}
-
-function scan_head()
-{
-    file = FILENAME
-    sub(/.*\//, "", file)
-    at_T = num("T"); at_H = num("HV"); at_K = num("K"); at_C = num("C")
-    at_walk = str("walk")
-    if (!(file in scan_files))
-        scan_from = scan_from (scan_from == "" ? "" : "; ") str("machine") \
-                    ", commit `" str("commit") "`, `" file "`"
-    scan_files[file] = 1
-}
-
-function scan_row(   us, s, v, fresh, k, form_)
-{
-    us = num("us"); s = str("stage"); v = str("variant")
-    form_ = s != "15_scan" ? "chunks" : at_walk == "" ? "auto" \
-          : at_walk == "sequential" ? "walk" : "scan"
-    if (us <= 0) return
-    fresh = str("digest") == now[s, v]
-    k = sprintf("%04d %04d %08d %d", at_K, at_H, at_T, num("pass") || s ~ /back/)
-    if (form_ == "scan") {
-        tile = k sprintf(" %05d", at_C)
-        if (!(tile in versions)) tiles[++ntiles] = tile
-        if (!((tile, v) in took)) versions[tile] = versions[tile] v " "
-        took[tile, v] = us; took_fresh[tile, v] = fresh
+# Of several tile lengths or versions of a form the fastest counts, kernels as they
+# stand first. The rows are those of the case `scan`.
+get("kind") == "time" && get("case") == "scan" && num("us") > 0 {
+    us = num("us"); s = get("stage"); v = get("variant")
+    form_ = "chunks"
+    if (s == "15_scan") {
+        form_ = "auto"
+        if (get("walk") == "sequential") form_ = "walk"
+        if (get("walk") == "scan") form_ = "scan"
     }
+    fresh = standing(s, v)
+    k = sprintf("%04d %04d %08d %d", get("K"), get("HV"), get("T"),
+                num("pass") || s ~ /back/)
+    if (!(file in scan_files))
+        scan_from = scan_from (scan_from == "" ? "" : "; ") machine_of() \
+                    ", commit `" get("commit") "`, `" file "`"
+    scan_files[file] = 1
+    if (form_ == "scan") note_version(k sprintf(" %05d", get("C")), v, us, fresh)
     if (!(k in seen_case)) scan_cases[++nscan] = k
     seen_case[k] = 1
     if ((k, form_) in best_us && (best_fresh[k, form_] > fresh ||
-        best_fresh[k, form_] == fresh && best_us[k, form_] <= us)) return
-    best_us[k, form_] = us; best_fresh[k, form_] = fresh; best_C[k, form_] = at_C
+        best_fresh[k, form_] == fresh && best_us[k, form_] <= us)) next
+    best_us[k, form_] = us; best_fresh[k, form_] = fresh
+    best_C[k, form_] = num("C")
     best_room[k, form_] = num("work") + num("saved")
+}
+
+function note_version(tile, v, us, fresh)
+{
+    if (!(tile in versions)) tiles[++ntiles] = tile
+    if (!((tile, v) in took)) versions[tile] = versions[tile] v " "
+    took[tile, v] = us; took_fresh[tile, v] = fresh
 }
 
 function in_order(list, n,   i, k, s)
@@ -54,8 +46,9 @@ function in_order(list, n,   i, k, s)
 function ms(us, fresh)
 {
     if (us == "") return ""
-    if (!fresh) daggers = 1
-    return sprintf("%.3f%s", us / 1e3, fresh ? "" : "†")
+    if (fresh == UNCOMPARED) uncompared = 1
+    if (fresh == STALE) daggers = 1
+    return sprintf("%.3f%s", us / 1e3, fresh == STALE ? "†" : "")
 }
 
 function form_cell(k, form_) { return ms(best_us[k, form_], best_fresh[k, form_]) }
