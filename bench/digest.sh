@@ -10,9 +10,11 @@
 #   sh bench/digest.sh --added A B                functions of B that A has not; 1: some
 #
 # A digest is over the machine code of the GPU functions in the variant's object and in
-# those that its host code calls, and over its rows of the table of paths. No name, no
-# comment and no line is in it: after a rename --compare says "same" of every variant.
-# The row `comm` is of the host code of the exchange, which records over ranks name too.
+# those that its host code calls. No name, no comment and no line is in it: after a
+# rename --compare says "same" of every variant; "fewer": all are functions of A, but B
+# can launch less of them, as when a fallback went. --all has besides a row `comm`, of
+# the host code of the exchange, which records over ranks name too, and a row a path, of
+# its line in the table of paths: which kernel is taken when, with what geometry.
 # --added looks at functions wherever they lie: for files that were split, and for a B
 # of which some objects are built only.
 # A digest is comparable with one of the same compiler alone. It is - where an object is
@@ -39,14 +41,21 @@ rows() {                        # build, the objects' pattern, options...
         else fresh="$fresh $b/$o"; fi
     done
     # shellcheck disable=SC2086
-    if [ -n "$fresh$old" ]; then "$tool" "$@" $fresh --old $old; fi
+    if [ -n "$fresh$old" ]; then "$tool" "$@" $fresh --old $old
+    elif [ "$1" != --host ]; then printf 'stage\tvariant\tnvcc\tdigest\n'; fi
 }
 all() {                         # build, more options...
     b=$1; shift
-    [ ! -r ref/core/paths.def ] || set -- --paths ref/core/paths.def "$@"
     rows "$b" 'cuda/*/*.cu.o cuda/*/*/*.cu.o' "$@"
-    case "$*" in *--functions*) ;; *)
-        rows "$b" "$exchange" --host ;; esac
+    [ $# = 0 ] || return 0
+    rows "$b" "$exchange" --host
+    [ ! -r "$paths" ] || paths_of "$paths"
+}
+# Each row of the table of paths; a condition's macros count as what they stand for.
+paths=ref/core/paths.def
+paths_of() {
+    ${CC:-cc} -x c -E -P "$1" >"$tool.$$" && "$tool" --paths "$tool.$$"
+    rm -f "$tool.$$"
 }
 # Is a source of this object newer than the object? Its list is nvcc's own (-MMD).
 newer() {
@@ -76,28 +85,36 @@ case $1 in
               exit bad > 0 }' ;;
 --compare)
     built "$2" "$3"
-    { all "$2"; all "$3" | sed 's/^/then /'; } | awk -F '\t' '
+    { all "$2" --sets; all "$3" --sets | sed 's/^/then /'; } | awk -F '\t' '
         BEGIN { OFS = FS; print "stage", "variant", "A", "B", "is" }
         $1 ~ /^(then )?stage$/ { next }
         { second = sub(/^then /, ""); k = $1 OFS $2
           if (!(k in seen)) key[++n] = k
           seen[k] = 1
-          if (second) b[k] = $4 " " $3; else a[k] = $4 " " $3 }
-        function told(x) { split(x, w, " "); return x == "" ? "-" : w[1] }
-        function compiler(x) { split(x, w, " "); return w[2] }
+          if (second) { b[k] = $4; by_b[k] = $3; of_b[k] = $5 }
+          else { a[k] = $4; by_a[k] = $3; of_a[k] = $5 } }
+        # Are the functions of B among those of A?
+        function within(k,   f, i, m, had) {
+            m = split(of_a[k], f, " ")
+            for (i = 1; i <= m; i++) had[f[i]] = 1
+            m = split(of_b[k], f, " ")
+            for (i = 1; i <= m; i++) if (!(f[i] in had)) return 0
+            return m > 0
+        }
         END {
             for (i = 1; i <= n; i++) {
                 k = key[i]; is = "same"
-                if (a[k] != b[k]) is = "other"
-                if (compiler(a[k]) != compiler(b[k])) is = "not comparable"
+                if (a[k] != b[k]) is = within(k) ? "fewer" : "other"
+                if (a[k] == "-" || b[k] == "-" || by_a[k] != by_b[k]) is = "not comparable"
                 if (!(k in a)) is = "only in B"
                 if (!(k in b)) is = "only in A"
                 count[is]++
-                print k, told(a[k]), told(b[k]), is | "sort"
+                print k, k in a ? a[k] : "-", k in b ? b[k] : "-", is | "sort"
             }
             close("sort")
-            bad = n - count["same"]
-            printf "digest.sh: %d variants: %d same, %d not\n", n, count["same"], bad
+            bad = n - count["same"] - count["fewer"]
+            printf "digest.sh: %d variants: %d same, %d fewer, %d not\n", n,
+                   count["same"], count["fewer"], bad
             exit bad > 0
         }' ;;
 [0-9]*)

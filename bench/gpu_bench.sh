@@ -28,6 +28,7 @@ echo "$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head 
 
 make -j"$(nproc)" B="$B" "$B/kcp-check" "$B/kcp-bench" >"$B.txt" 2>&1 ||
     { tail -5 "$B.txt"; exit 1; }
+sh bench/digest.sh --all "$B" >"$OUT/digests.tsv"        # for record.sh
 say built
 
 # The verdicts: a process a stage, since the references take the time, not the GPU.
@@ -59,7 +60,7 @@ for c in $CASES; do
     options="$size $options"
     case $c in *strong*) options="$options --gate strong" ;; esac
     case $c in *gdn*) options="$options --model gdn" ;; esac
-    within 5 "$B/kcp-bench" --json "$OUT/$c.json" $options ||
+    within 5 "$B/kcp-bench" --tsv "$OUT/$c.tsv" $options ||
         say "$c: not timed to its end"
 done
 say "timed ours"
@@ -68,9 +69,9 @@ say "timed ours"
 export TRITON_CACHE_AUTOTUNING=1 FLA_FLASH_KDA=0 PYTHONDONTWRITEBYTECODE=1
 export PYTHONPATH="$PWD/.peers${PYTHONPATH:+:$PYTHONPATH}"
 [ -r .peers/FLA_COMMIT ] && FLA_COMMIT=$(cat .peers/FLA_COMMIT) && export FLA_COMMIT
-files=$(for c in $CASES; do [ -s "$OUT/$c.json" ] && echo "$OUT/$c.json"; done)
+files=$(for c in $CASES; do [ -s "$OUT/$c.tsv" ] && echo "$OUT/$c.tsv"; done)
 within 60 python3 bench/peers/flashkda.py $files
 within 5 python3 bench/peers/fla_ops.py --seconds $(($(left) - 60)) $files
 say "timed theirs"
 
-sh bench/table.sh "$OUT"/*.json | tee "$OUT/table.txt"
+sh bench/table.sh $files | tee "$OUT/table.txt"

@@ -32,18 +32,19 @@ for k in ("purelib", "platlib"):
 done
 export LD_LIBRARY_PATH
 ldd "$program" | grep 'not found' && { echo "gpu_nccl.sh: carry these"; exit 1; }
-table=$OUT/nccl.txt
-printf '%-30s %-9s %5s  %-6s %5s  %s\n' what ranks n status s says >"$table"
+table=$OUT/nccl.tsv
+printf 'what\thow\tn\tstatus\tseconds\tsays\n' >"$table"
+shown() { awk -F '\t' '{ printf "%-30s %-9s %5s  %-6s %7s  %s\n", $1, $2, $3, $4, $5, $6 }'; }
 failed=0
 now() { date +%s.%N; }
 row() {     # what ranks n status began file
     s=$(awk -v a="$5" -v b="$(now)" 'BEGIN { printf "%.1f", b - a }')
     named=$(echo "$1" | sed 's/--stage \([0-9]*\) --variant /\1 /')
-    printf '%-30s %-9s %5s  %-6s %5s  %s\n' "$named" "$2" "$3" "$4" "$s" \
+    printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$named" "$2" "$3" "$4" "$s" \
         "$(tail -n 40 "$6" | grep -E 'OK|FAIL|lost|kcp-check:|passed' |
-           tail -1 | cut -c1-110)" \
+           tail -1 | tr '\t' ' ' | cut -c1-110)" \
         >>"$table"
-    tail -1 "$table"
+    tail -1 "$table" | shown
     [ "$4" = 0 ] || failed=1
 }
 threads() {         # n options...
@@ -102,8 +103,8 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 [ -n "$ONE" ] && alone 1 "captured in a graph" "$program" --device --stage 08 \
     --variant gpu_graph
 [ -n "$ONE" ] && has kcp-run kcp-arrays && alone 1-5 "kcp-run --device gpu" \
-    sh "$here/tests/run_device.sh" "$B" "$(cd "$OUT" && pwd)/run_device.txt"
-[ -n "$ONE" ] && has kda gdn && alone 1-3 "examples" sh "$here/tests/examples.sh" "$B"
+    sh "$here/tests/cli/run_device.sh" "$B" "$(cd "$OUT" && pwd)/run_device.txt"
+[ -n "$ONE" ] && has kda gdn && alone 1-3 "examples" sh "$here/tests/cli/examples.sh" "$B"
 for n in $COUNTS; do
     [ $n -le "$gpus" ] || continue
     for how in $HOW; do
@@ -130,6 +131,6 @@ if [ -n "$ONE" ] && command -v mpirun >/dev/null 2>&1; then
     row "--exchange 5" mpirun 2 $? $t "$L/mpirun.txt"
 fi
 echo; nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | sort | uniq -c
-cat "$table"
+shown <"$table"
 tar czf "$OUT/nccl_logs.tgz" -C "$L" . && rm -rf "$L"
 exit $failed

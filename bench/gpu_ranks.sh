@@ -27,6 +27,10 @@ mkdir -p "$OUT" || exit 1
 name=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1)
 echo "$gpus x $name, $(date -u +%F)" | tee "$OUT/machine.txt"
 
+# The kernels that will run, for record.sh; - where only the programs were carried here.
+sh bench/digest.sh --all "$B" >"$OUT/digests.tsv"
+[ "$(wc -l <"$OUT/digests.tsv")" -gt 1 ] || rm "$OUT/digests.tsv"
+
 # Once over all GPUs, every form: the verdicts that a record needs.
 for s in ${JUDGED-08 13}; do
     within 60 "$B/kcp-check" --device --backend nccl --ranks "$gpus" \
@@ -43,11 +47,11 @@ say judged
 # Alone, one GPU takes whichever of its plans is best.
 ours() {                       # file, options...
     f=$1; shift
-    within 5 "$B/kcp-bench" --json "$OUT/$f.json" -T "$TOKENS" -H "$HEADS" -w 5 -n 30 \
+    within 5 "$B/kcp-bench" --tsv "$OUT/$f.tsv" -T "$TOKENS" -H "$HEADS" -w 5 -n 30 \
         $MORE "$@" || say "$f: not timed to its end"
 }
 four="--ranks $gpus --segments $((4 * gpus))" bare="--stages 08 --save none"
-all="$OUT/kda_${gpus}x1.json $OUT/gdn_${gpus}x1.json"
+all="$OUT/kda_${gpus}x1.tsv $OUT/gdn_${gpus}x1.tsv"
 ours kda_${gpus}x1 --ranks "$gpus"
 ours gdn_${gpus}x1 --ranks "$gpus" --model gdn
 say "timed ours over all"
@@ -84,4 +88,4 @@ ours kda_${gpus}x4_strong $four --gate strong
 ours kda_${gpus}x4_reuse $four --reuse-M
 ours kda_2x1 --ranks 2
 say "timed ours"
-sh bench/table.sh "$OUT"/*.json | tee "$OUT/table.txt"
+sh bench/table.sh $(ls "$OUT"/*_*.tsv) | tee "$OUT/table.txt"

@@ -6,7 +6,7 @@
 #   make sanitize        STAGE= one stage, NEWEST=1 each stage's last variant first,
 #                        MISSING=1 what no table of these sources knows yet
 #
-# $OUT/sanitize.txt gets the table: 0: clean, and right by the judge; a number: so
+# $OUT/sanitize.tsv gets the table: 0: clean, and right by the judge; a number: so
 # much was found, "7+" before it was stopped ("c": bytes that were copied, none that a
 # kernel read; "broken", "slow", "none": the tool's own end; "wrong": clean, but not
 # what the judge expects; "0l": 0 in the build for racecheck and initcheck, where every
@@ -156,23 +156,24 @@ if grep -q _sm90 "$OUT/variants"; then
          "initcheck, written by the copy engine: $(of initcheck stored)"
 fi
 {
-    printf '%-20s %-18s' stage variant; printf ' %9s' $tools; echo
+    printf 'stage\tvariant'; printf '\t%s' $tools; echo
     while read -r s v; do
-        printf '%-20s %-18s' "$s" "$v"
+        printf '%s\t%s' "$s" "$v"
         for t in $tools; do
             x=$(cat "$OUT/logs/$t.$s.$v.row" 2>/dev/null) && x=${x#* * * } || x=-
-            printf ' %9s' "${x%% *}"
+            printf '\t%s' "${x%% *}"
         done
         echo
     done <"$OUT/variants"
-} >"$OUT/sanitize.txt"
-cat "$OUT/sanitize.txt"
+} >"$OUT/sanitize.tsv"
+awk -F '\t' '{ printf "%-20s %-18s %9s %9s %9s %9s\n", $1, $2, $3, $4, $5, $6 }' \
+    "$OUT/sanitize.tsv"
 all=$(awk '{ print $1, $2 }' "$OUT/asked" | sort -u | grep -c .)
 clean=$(awk 'FILENAME ~ /asked$/ { n[$1 " " $2]++; next }
     FNR == 1 { for (i = 3; i <= 6; i++) tool[i] = $i; next }
     { for (i = 3; i <= 6; i++) got[$1 " " $2] += $i ~ /^0l?$/ }
     END { for (x in n) if (got[x] == n[x]) clean++; print clean + 0 }' \
-    "$OUT/asked" "$OUT/sanitize.txt")
+    "$OUT/asked" "$OUT/sanitize.tsv")
 late=$(while read -r s v t; do [ -e "$OUT/logs/$t.$s.$v.row" ] || echo "$s $v"
        done <"$OUT/asked" | sort -u | wc -l)
 echo "sanitize.sh: $clean of $all variants clean under $tools; $late not reached"

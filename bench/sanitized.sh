@@ -6,28 +6,43 @@
 #   sh bench/sanitized.sh [BUILD]             a row a variant: its tools' words, digest
 #   sh bench/sanitized.sh [BUILD] missing     "stage variant tool" where it is not 0
 #
-# Of all recorded tables the rows count that were made of the sources as they stand; of
-# several words of a tool 0 is the best, any other the last. BUILD/kcp-check lists the
-# variants, those in fp32 too.
+# Of all records the rows count that were made of the kernels as they stand, by the same
+# nvcc; of several words of a tool 0 is the best, any other the last. BUILD/kcp-check
+# lists the variants, those in fp32 too. RESULTS, DIGESTS: as for stale.sh.
 B=${1:-build}
-"$B/kcp-check" --list --device | while read -r s v rest; do
-    echo "$s $v $(sh bench/digest.sh "$s" "$v")"
-done | awk -v missing="$2" '
-    BEGIN { split("memcheck racecheck initcheck synccheck", tool) }
-    !listed {
+w=$(mktemp -d) || exit 1
+trap 'rm -rf "$w"' EXIT
+"$B/kcp-check" --list --device | awk '{ print $1 "\t" $2 }' >"$w/variants"
+if [ -n "$DIGESTS" ]; then cat "$DIGESTS"; else sh bench/digest.sh --all "$B"; fi \
+    >"$w/digests"
+results=${RESULTS:-$(ls bench/results/*.tsv 2>/dev/null)}
+# shellcheck disable=SC2086
+awk -F '\t' -v missing="$2" '
+    function get(name) { return name in column ? $(column[name]) : "" }
+    BEGIN { split("memcheck racecheck initcheck synccheck", tool, " ") }
+    FILENAME ~ /digests$/ { digest[$1, $2] = $4; nvcc[$1, $2] = $3; next }
+    FILENAME ~ /variants$/ {
+        row = ""; now = digest[$1, $2]
+        if (now == "") now = "-"
         for (i = 1; i <= 4; i++) {
-            at = $1 " " $2 " " $7 " " i
-            if ($(i + 2) != "-" && word[at] !~ /^0l?$/) word[at] = $(i + 2)
-        }
-        next
-    }
-    {
-        row = ""
-        for (i = 1; i <= 4; i++) {
-            at = $1 " " $2 " " $3 " " i
-            x = at in word && word[at] != "" ? word[at] : "-"
+            x = word[$1, $2, i]
+            if (x == "") x = "-"
             row = row sprintf(" %9s", x)
             if (missing && x !~ /^0l?$/) print $1, $2, tool[i]
         }
-        if (!missing) printf "%-20s %-18s%s %18s\n", $1, $2, row, $3
-    }' $(ls bench/results/*-sanitize.txt 2>/dev/null) listed=1 -
+        if (!missing) printf "%-20s %-18s%s %18s\n", $1, $2, row, now
+        next
+    }
+    FNR == 1 {
+        split("", column)
+        for (i = 1; i <= NF; i++) column[$i] = i
+        next
+    }
+    get("kind") == "sanitizer" {
+        s = get("stage"); v = get("variant")
+        if (!((s, v) in digest) || digest[s, v] == "-" || get("digest") != digest[s, v] ||
+            get("nvcc") != nvcc[s, v]) next
+        for (i = 1; i <= 4; i++)
+            if (get(tool[i]) !~ /^-?$/ && word[s, v, i] !~ /^0l?$/)
+                word[s, v, i] = get(tool[i])
+    }' "$w/digests" $results "$w/variants"

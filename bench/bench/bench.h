@@ -21,6 +21,7 @@ struct bench {                         /* what was asked for, and the controls *
     int ranks;                         /* whole layers over so many; 0: stages */
     int from, to, factor;              /* tokens: a sweep, when to > from */
     const char *stage, *stages, *variant, *json, *against, *backend, *forms;
+    const char *tsv;
     double copy, product;              /* measured: bytes/s of a copy, flop/s bf16 */
     double gather_us;                  /* all_gather of gather_bytes a rank */
     size_t gather_bytes;
@@ -48,7 +49,7 @@ struct runner {
     struct shelf shelf;
     int head_parts;
     size_t work, saved;                /* bytes that the last call was given */
-    FILE *json;                        /* of rank 0 */
+    FILE *json, *tsv;                  /* of rank 0 */
 };
 int  runner_open(struct runner *x, struct kcp_comm *comm, int head_parts);
 void runner_close(struct runner *x);
@@ -82,10 +83,10 @@ double cost_bytes(const struct kcp_stage *s, const struct kcp_call *c,
                   enum kcp_storage as);
 double cost_flops(const struct kcp_stage *s, const struct kcp_call *c);
 
-/* bench_record.c: the head of a record, from its sizes to its gates; its rows, and a
- * row of an earlier one. */
+/* record.c: a record in JSON; is there a row of this case in the one of --against?
+ * print.c: what is said and recorded of a row. */
 FILE *record_open(const struct bench *b);
-int   record_close(FILE *json);        /* not 0: some of it was not taken */
+int   record_close(FILE *f, int is_json);      /* not 0: some was not taken */
 int   same_case(const struct bench *b);
 void  print_heads(const struct runner *x);
 int   has_pass(const struct kcp_stage *s);

@@ -56,9 +56,15 @@ static int body(struct kcp_comm *comm, void *arg)
         x.json = record_open(x.b);
         if (!x.json) e = bench_bad("--json", x.b->json, "a file I can write");
     }
+    if (!e && first && x.b->tsv) {
+        x.tsv = fopen(x.b->tsv, "w");
+        if (!x.tsv) e = bench_bad("--tsv", x.b->tsv, "a file I can write");
+    }
     if (!e) e = x.b->ranks ? runner_layers(&x) : stages(&x);
-    if (x.json && record_close(x.json) && !e)
+    if (x.json && record_close(x.json, 1) && !e)
         e = bench_bad("--json", x.b->json, "room for the record");
+    if (x.tsv && record_close(x.tsv, 0) && !e)
+        e = bench_bad("--tsv", x.b->tsv, "room for the record");
     runner_close(&x);
     return e;
 }

@@ -21,7 +21,7 @@ static const char usage[] =
     "         --forms all_gather,chain,pipeline,scan    --backend nccl|threads\n"
     "sweep:   -b, -e   tokens from and to   -f factor\n"
     "timing:  -w, --warmup n   -n, --iters n\n"
-    "records: --json FILE   --against RECORD\n"
+    "records: --tsv FILE (what record.sh keeps)   --json FILE   --against RECORD.tsv\n"
     "         --help   --version\n"
     "Under mpirun, torchrun or srun every process is a rank, on a GPU of its own.\n";
 
@@ -73,6 +73,7 @@ static const struct option_row rows[] = {
     INT("-w", warmup, 0, 10000),
     INT("--iters", iters, 5, 100000),
     INT("-n", iters, 5, 100000),
+    TEXT("--tsv", tsv, "a file"),
     TEXT("--json", json, "a file"),
     TEXT("--against", against, "a record"),
 #undef WORD
@@ -100,8 +101,10 @@ static int settle(struct bench *b)
     if (c->N > 1 && c->N > c->T / 16)
         return bench_bad("--sequences", "", "sixteen tokens a sequence or more");
     if (c->NS > c->T) return bench_bad("--segments", "", "at most -T");
-    if (b->to > b->from && (b->json || b->against))
-        return bench_bad("-e", "", "one size with --json and --against");
+    if (b->to > b->from && (b->json || b->tsv || b->against))
+        return bench_bad("-e", "", "one size with --json, --tsv and --against");
+    if (b->tsv && b->against && strcmp(b->tsv, b->against) == 0)
+        return bench_bad("--tsv", b->tsv, "another file than that of --against");
     if (b->json && b->against && strcmp(b->json, b->against) == 0)
         return bench_bad("--json", b->json, "another file than that of --against");
     if (b->backend && strcmp(b->backend, "nccl") && strcmp(b->backend, "threads"))

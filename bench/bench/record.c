@@ -1,153 +1,214 @@
-/* bench_record.c -- what is printed and recorded of a case, and rows of earlier ones.
+/* record.c -- records: written as TSV (what is kept) or JSON, and rows of earlier ones.
  *
- * Book: chapter 18.  Checked by: a record of another case is refused.  Next: record.sh.
+ * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: ../record.sh.
+ * A TSV opens with the names of its columns, and nothing is found by its position: a
+ * reader asks for columns by name, and takes one that is not there as empty.
  */
-#include "bench.h"
-#include <math.h>
+#include "record.h"
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The head line of a record, from its sizes to its gates. */
-static const char *case_head(const struct bench *b, char *s, size_t n)
+enum { NUMBER, WORD };
+
+static void put(struct cells *to, int is_word, const char *name, const char *format, ...)
+{
+    struct cell *c = &to->at[to->n++];
+    va_list more;
+    c->name = name;
+    c->is_word = is_word;
+    va_start(more, format);
+    vsnprintf(c->text, sizeof c->text, format, more);
+    va_end(more);
+}
+
+static const char *save_word(const struct bench *b)
+{
+    if (b->unsaved) return "none";
+    return b->call.save ? "all" : "recompute";
+}
+
+static const char *walk_word(const struct kcp_call *c)
+{
+    if (c->walk == KCP_SEQUENTIAL) return "sequential";
+    return c->walk == KCP_BLELLOCH ? "scan" : "";
+}
+
+/* What two runs must share to be compared. */
+static void case_cells(struct cells *to, const struct bench *b)
 {
     const struct kcp_call *c = &b->call;
-    const char *walk = c->walk == KCP_SEQUENTIAL ? ",\"walk\":\"sequential\""
-                     : c->walk == KCP_BLELLOCH ? ",\"walk\":\"scan\"" : "";
-    char packed[32] = "";
-    if (c->N > 1) snprintf(packed, sizeof packed, "\"sequences\":%d,", c->N);
-    snprintf(s, n, "\"T\":%lld,\"H\":%d,\"HV\":%d,\"K\":%d,\"V\":%d,\"C\":%d,%s"
-             "\"segments\":%d,\"ranks\":%d,\"model\":\"%s\",\"gate\":\"%s\","
-             "\"save\":\"%s\"%s", (long long)c->T, c->H, c->HV, c->K, c->V, c->C,
-             packed, c->NS, b->ranks ? b->ranks : 1, model_name[c->model],
-             regime_name[b->regime],
-             b->unsaved ? "none" : c->save ? "all" : "recompute", walk);
-    return s;
+    put(to, WORD, "model", "%s", model_name[c->model]);
+    put(to, WORD, "gate", "%s", regime_name[b->regime]);
+    put(to, NUMBER, "T", "%lld", (long long)c->T);
+    put(to, NUMBER, "H", "%d", c->H);
+    put(to, NUMBER, "HV", "%d", c->HV);
+    put(to, NUMBER, "K", "%d", c->K);
+    put(to, NUMBER, "V", "%d", c->V);
+    put(to, NUMBER, "C", "%d", c->C);
+    put(to, NUMBER, "sequences", "%d", c->N);
+    put(to, NUMBER, "segments", "%d", c->NS);
+    put(to, NUMBER, "ranks", "%d", b->ranks ? b->ranks : 1);
+    put(to, WORD, "save", "%s", save_word(b));
+    put(to, WORD, "walk", "%s", walk_word(c));
+    put(to, NUMBER, "reuse_M", "%s", c->reuse_M ? "1" : "");
+}
+
+/* The machine's own rates in this run, beside which the times stand. */
+static void control_cells(struct cells *to, const struct bench *b)
+{
+    put(to, NUMBER, "copy", "%.4g", b->copy);
+    put(to, NUMBER, "product", "%.4g", b->product);
+    put(to, NUMBER, "gather_bytes", b->ranks > 1 ? "%zu" : "", b->gather_bytes);
+    put(to, NUMBER, "gather_us", b->ranks > 1 ? "%.2f" : "", b->gather_us);
+}
+
+void row_cells(struct cells *row, const struct runner *x, const struct kcp_stage *st,
+               const struct kcp_variant *v, const struct kcp_call *c)
+{
+    row->n = 0;
+    put(row, WORD, "stage", "%s", st->name);
+    put(row, WORD, "variant", "%s", v->name);
+    put(row, WORD, "path", "");                 /* until a variant says which it took */
+    put(row, WORD, "form", "%s", x->b->ranks ? form_name[c->form] : "");
+    put(row, NUMBER, "head_parts", x->b->ranks ? "%d" : "", x->head_parts);
+    put(row, NUMBER, "pass", "%d", c->pass);
+}
+
+void time_cells(struct cells *row, const struct runner *x, const struct times *t,
+                double bytes, double flops)
+{
+    const char *part = x->b->ranks ? "%.2f" : "";
+    put(row, NUMBER, "us", "%.2f", t->median);
+    put(row, NUMBER, "us_p10", "%.2f", t->low);
+    put(row, NUMBER, "us_p90", "%.2f", t->high);
+    put(row, NUMBER, "bytes", "%.0f", bytes);
+    put(row, NUMBER, "flops", "%.0f", flops);
+    put(row, NUMBER, "work", "%zu", x->work);
+    put(row, NUMBER, "saved", "%zu", x->saved);
+    put(row, NUMBER, "front", part, t->part[FRONT]);
+    put(row, NUMBER, "sum", part, t->part[SUM]);
+    put(row, NUMBER, "exchange", part, t->part[EXCHANGE]);
+    put(row, NUMBER, "main", part, t->part[MAIN]);
+    put(row, WORD, "peer", "");
+}
+
+static void json_cells(FILE *json, const struct cells *c)
+{
+    for (int i = 0, said = 0; i < c->n; i++) {
+        const char *quote = c->at[i].is_word ? "\"" : "";
+        if (!c->at[i].text[0]) continue;
+        fprintf(json, "%s\"%s\":%s%s%s", said++ ? "," : "", c->at[i].name, quote,
+                c->at[i].text, quote);
+    }
 }
 
 FILE *record_open(const struct bench *b)
 {
-    char head[300];
+    struct cells head = { 0 };
     FILE *f = fopen(b->json, "w");
     if (!f) return NULL;
-    fprintf(f, "{%s,\"copy\":%.4g,\"product\":%.4g", case_head(b, head, sizeof head),
-            b->copy, b->product);
-    if (b->ranks > 1)
-        fprintf(f, ",\"gather_bytes\":%zu,\"gather_us\":%.2f", b->gather_bytes,
-                b->gather_us);
+    case_cells(&head, b);
+    control_cells(&head, b);
+    fprintf(f, "{");
+    json_cells(f, &head);
     fprintf(f, ",\"rows\":[\n  {}");
     return f;
 }
 
-int record_close(FILE *json)
+void json_row(FILE *json, const struct cells *row)
 {
-    fprintf(json, "\n]}\n");
-    const int lost = ferror(json);
-    return fclose(json) || lost;
+    fprintf(json, ",\n  {");
+    json_cells(json, row);
+    fprintf(json, "}");
+    fflush(json);
+}
+
+int record_close(FILE *f, int is_json)
+{
+    if (is_json) fprintf(f, "\n]}\n");
+    const int lost = ferror(f);
+    return fclose(f) || lost;
+}
+
+static void tsv_line(FILE *tsv, const struct cells *c, int names)
+{
+    for (int i = 0; i < c->n; i++)
+        fprintf(tsv, "%s%s", names ? c->at[i].name : c->at[i].text,
+                i + 1 < c->n ? "\t" : "\n");
+}
+
+void tsv_row(FILE *tsv, const struct bench *b, const struct cells *row)
+{
+    struct cells all = *row;
+    case_cells(&all, b);
+    control_cells(&all, b);
+    if (ftell(tsv) == 0) tsv_line(tsv, &all, 1);
+    tsv_line(tsv, &all, 0);
+    fflush(tsv);
+}
+
+/* Cuts a line at its tabs; its pieces, at most max. */
+static int pieces(char *line, char **piece, int max)
+{
+    int n = 0;
+    line[strcspn(line, "\r\n")] = 0;
+    while (n < max) {
+        piece[n++] = line;
+        char *tab = strchr(line, '\t');
+        if (!tab) return n;
+        *tab = 0;
+        line = tab + 1;
+    }
+    return n;
+}
+
+enum { COLUMNS = 128, LINE = 8192 };
+
+static const char *named(char **head, char **row, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (!strcmp(head[i], name)) return row[i];
+    return "";
+}
+
+/* Is this line of the file all that want says? */
+static int is_row(char **head, char **row, int n, const struct cells *want)
+{
+    for (int i = 0; i < want->n; i++)
+        if (strcmp(named(head, row, n, want->at[i].name), want->at[i].text)) return 0;
+    return 1;
+}
+
+/* The last row that says what want says: its median; 0: there is none. */
+static double find_us(const char *path, const struct cells *want)
+{
+    static char first[LINE], line[LINE];
+    char *head[COLUMNS], *row[COLUMNS];
+    double us = 0;
+    FILE *f = fopen(path, "r");
+    if (!f) return 0;
+    const int n = fgets(first, sizeof first, f) ? pieces(first, head, COLUMNS) : 0;
+    while (fgets(line, sizeof line, f)) {
+        if (pieces(line, row, COLUMNS) != n || !is_row(head, row, n, want)) continue;
+        us = strtod(named(head, row, n, "us"), NULL);
+    }
+    fclose(f);
+    return us;
 }
 
 int same_case(const struct bench *b)
 {
-    char head[512], want[300];
-    FILE *f = fopen(b->against, "r");
-    if (!f) return 0;
-    const int got = fgets(head, sizeof head, f) != NULL;
-    fclose(f);
-    return got && strstr(head, case_head(b, want, sizeof want));
+    struct cells want = { 0 };
+    case_cells(&want, b);
+    return find_us(b->against, &want) > 0;
 }
 
-/* What names a row: of whole layers over ranks also the form and the heads' parts. */
-static const char *row_key(const struct runner *x, const struct kcp_stage *st,
-                           const struct kcp_variant *v, const struct kcp_call *c,
-                           char *s, size_t n)
+double recorded_us(const struct bench *b, const struct cells *row)
 {
-    char form[60] = "";
-    if (x->b->ranks)
-        snprintf(form, sizeof form, "\"form\":\"%s\",\"head_parts\":%d,",
-                 form_name[c->form], x->head_parts);
-    snprintf(s, n, "\"stage\":\"%s\",\"variant\":\"%s\",%s\"pass\":%d,\"us\":",
-             st->name, v->name, form, c->pass);
-    return s;
-}
-
-/* The median of a row of --against; 0 if it is not there. */
-static double recorded_us(const char *file, const char *key)
-{
-    char line[1024];
-    double us = 0;
-    FILE *f = fopen(file, "r");
-    while (f && us == 0 && fgets(line, sizeof line, f)) {
-        const char *at = strstr(line, key);
-        if (at) us = strtod(at + strlen(key), NULL);
-    }
-    if (f) fclose(f);
-    return us;
-}
-
-int has_pass(const struct kcp_stage *s)
-{
-    for (int i = 0; i < s->nfields; i++)
-        if (s->fields[i].io == KCP_BOUT) return 1;
-    return 0;
-}
-
-void print_heads(const struct runner *x)
-{
-    const struct bench *b = x->b;
-    if (b->ranks > 1) {
-        const double us = b->gather_us, bytes = (double)b->gather_bytes * b->ranks;
-        printf("# control: all_gather over %s, %zu bytes a rank: %.1f us, algbw %.1f"
-               " GB/s, busbw %.1f GB/s\n", x->world->backend, b->gather_bytes, us,
-               bytes / us / 1e3, bytes / us / 1e3 * (b->ranks - 1) / b->ranks);
-    }
-    if (b->ranks)
-        printf("# us of the slowest of %d ranks; front, sum, exchange and main are"
-               " parts of time\n%-12s%-16s%-11s%6s%10s%9s%9s%9s%9s%9s%9s%9s%8s",
-               b->ranks, "# stage", "variant", "form", "parts", "time", "p10", "p90",
-               "front", "sum", "exchange", "main", "TFLOP/s", "% floor");
-    else
-        printf("%-18s%-9s%-22s%10s%10s%10s%9s%9s%8s", "stage", "pass", "variant", "us",
-               "p10", "p90", "GB/s", "TFLOP/s", "% floor");
-    printf("%s\n", b->against ? "   / then" : "");
-    if (b->against) printf("# last: as a multiple of the time in %s\n", b->against);
-}
-
-static void record_row(const struct runner *x, const char *key, const struct times *t,
-                       double bytes, double flops)
-{
-    fprintf(x->json, ",\n  {%s%.2f,\"us_p10\":%.2f,\"us_p90\":%.2f,\"bytes\":%.0f,"
-            "\"flops\":%.0f,\"work\":%zu,\"saved\":%zu", key, t->median, t->low,
-            t->high, bytes, flops, x->work, x->saved);
-    if (x->b->ranks)
-        fprintf(x->json, ",\"ranks\":%d,\"front\":%.2f,\"sum\":%.2f,\"exchange\":%.2f,"
-                "\"main\":%.2f", x->b->ranks, t->part[FRONT], t->part[SUM],
-                t->part[EXCHANGE], t->part[MAIN]);
-    fprintf(x->json, "}");
-    fflush(x->json);
-}
-
-void print_row(const struct runner *x, const struct kcp_stage *st,
-               const struct kcp_variant *v, const struct kcp_call *c,
-               const struct times *t)
-{
-    const struct bench *b = x->b;
-    const double bytes = cost_bytes(st, c, v->storage), flops = cost_flops(st, c);
-    const double floor_us = fmax(bytes / b->copy, flops / b->product) * 1e6;
-    const double share = 100 * floor_us / t->median, rate = flops / t->median / 1e6;
-    char key[200];
-    if (x->world->r) return;
-    row_key(x, st, v, c, key, sizeof key);
-    if (b->ranks)
-        printf("%-12s%-16s%-11s%6d%10.1f%9.1f%9.1f%9.1f%9.1f%9.1f%9.1f%9.1f%8.1f",
-               st->name, v->name, form_name[c->form], x->head_parts, t->median, t->low,
-               t->high, t->part[FRONT], t->part[SUM], t->part[EXCHANGE], t->part[MAIN],
-               rate, share);
-    else
-        printf("%-18s%-9s%-22s%10.1f%10.1f%10.1f%9.0f%9.1f%8.1f", st->name,
-               has_pass(st) ? (c->pass ? "backward" : "forward") : "", v->name,
-               t->median, t->low, t->high, bytes / t->median / 1e3, rate, share);
-    const double then = b->against ? recorded_us(b->against, key) : 0;
-    if (then > 0) printf("%9.3f", t->median / then);
-    else if (b->against) printf("%9s", "-");
-    printf("\n");
-    if (x->json) record_row(x, key, t, bytes, flops);
+    struct cells want = { 0 };
+    for (int i = 0; i < row->n; i++)
+        if (strcmp(row->at[i].name, "path")) want.at[want.n++] = row->at[i];
+    case_cells(&want, b);
+    return find_us(b->against, &want);
 }

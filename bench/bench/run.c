@@ -121,7 +121,8 @@ static int layers(struct runner *x)
 /* The same ranks, half as many in each of two groups that have half of the heads. */
 static int heads_in_two(struct runner *x)
 {
-    struct runner half = { .b = x->b, .world = x->world, .json = x->json };
+    struct runner half = { .b = x->b, .world = x->world, .json = x->json,
+                           .tsv = x->tsv };
     const struct kcp_comm *all = x->world;
     struct kcp_comm *comm = NULL;
     const int color = all->r / (all->R / 2);

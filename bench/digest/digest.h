@@ -1,4 +1,4 @@
-/* digest.h -- what kcp-digest reads of an object that nvcc made, and of sources.
+/* digest.h -- what kcp-digest reads of an object that nvcc made, and of the table of paths.
  *
  * Book: chapter 18.  Checked by: tests/cli/digest.sh.  Next: object.c.
  */
@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define DIGEST_SEED UINT64_C(0xcbf29ce484222325)
 uint64_t digest_bytes(uint64_t h, const void *p, size_t n);
@@ -35,10 +36,8 @@ int object_defines(const struct object *o, const char *symbol);
 
 /* The whole file, a 0 behind it; NULL with a line on stderr. The caller frees. */
 char *file_text(const char *path, size_t *bytes);
-/* Code alone: comments, blanks and #include "..." are left out. */
-uint64_t source_digest(const char *text);
-/* h, and the rows of a table of paths that name this stage and variant. */
-uint64_t paths_digest(uint64_t h, const char *table, const char *stage,
-                      const char *variant);
+/* Each KCP_PATH("name", ...) of a preprocessed table: its name and digest; 2: a cut row.
+ * Blanks, line breaks and how a text is cut into literals do not count. */
+int paths_print(const char *table, FILE *to);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * Book: chapter 18.  Checked by: tests/cli/digest.sh.  Next: object.c.
  * A digest is over the machine code of the GPU functions in the variant's object and in
- * the objects that its host code calls, and over the rows of the table of paths that
- * name it. Names, comments, lines and the order of functions are not in it.
+ * the objects that its host code calls. Names, comments, lines and the order of
+ * functions are not in it.
  */
 #include "digest.h"
 #include <stdio.h>
@@ -11,14 +11,14 @@
 #include <string.h>
 
 static const char usage[] =
-    "usage: kcp-digest [--arch 90] [--paths FILE] [--functions | --host] OBJECT...\n"
+    "usage: kcp-digest [--arch 90] [--sets | --functions | --host] OBJECT...\n"
     "                  [--old OBJECT...]\n"
-    "       kcp-digest --sources FILE...\n"
+    "       kcp-digest --paths FILE\n"
     "Prints stage, variant, nvcc and digest of every variant that the objects register;\n"
     "- for one that needs an object which is old, or not there.\n"
     "--host: one digest of the host code of all objects, as the row comm.\n"
-    "--functions: each GPU function of each object; --sources: one digest of C sources\n"
-    "without comments, blanks and the files that they include.\n";
+    "--sets: behind it those of its functions; --functions: each function of each object.\n"
+    "--paths: name and digest of each row of a table of paths, preprocessed.\n";
 
 /* Of FNV-1a, over any bytes. */
 uint64_t digest_bytes(uint64_t h, const void *p, size_t n)
@@ -70,7 +70,7 @@ static int reach(const struct object *o, int n, int from, char *marks)
 }
 
 static int print_variant(const struct object *o, int n, int at,
-                         const struct registered *v, const char *paths)
+                         const struct registered *v, int sets)
 {
     size_t count = 0;
     int mixed = 0;
@@ -86,11 +86,13 @@ static int print_variant(const struct object *o, int n, int at,
         for (size_t i = 0; i < o[j].functions; i++) all[count++] = o[j].function[i].hash;
         mixed |= o[j].functions && strcmp(o[j].nvcc, o[at].nvcc);
     }
-    uint64_t h = digest_set(all, count);
-    if (paths) h = paths_digest(h, paths, v->stage, v->variant);
+    const uint64_t h = digest_set(all, count);
     printf("%s\t%s\t%s\t", v->stage, v->variant, mixed ? "mixed" : o[at].nvcc);
-    if (missing || o[at].nvcc[0] == '-') printf("-\n");   /* or of another chip */
-    else printf("%016llx\n", (unsigned long long)h);
+    if (missing || o[at].nvcc[0] == '-') printf("-");      /* or of another chip */
+    else printf("%016llx", (unsigned long long)h);
+    for (size_t i = 0; i < count && sets; i++)
+        printf("%c%016llx", i ? ' ' : '\t', (unsigned long long)all[i]);
+    printf("\n");
     free(all);
     free(marks);
     return 0;
@@ -124,36 +126,28 @@ static int print_host(const struct object *o, int n)
     return 0;
 }
 
-static int print_sources(char **file, int n)
+static int print_paths(const char *file)
 {
-    uint64_t *h = malloc(sizeof *h * (size_t)(n + 1));
-    if (!h) return 1;
-    for (int i = 0; i < n; i++) {
-        char *text = file_text(file[i], NULL);
-        if (!text) return 2;
-        h[i] = source_digest(text);
-        free(text);
-    }
-    printf("%016llx\n", (unsigned long long)digest_set(h, (size_t)n));
-    free(h);
-    return 0;
+    char *table = file_text(file, NULL);
+    if (!table) return 2;
+    const int bad = paths_print(table, stdout);
+    free(table);
+    if (bad) fprintf(stderr, "kcp-digest: %s: found a row without an end\n", file);
+    return bad;
 }
 
 int main(int argc, char **argv)
 {
     static struct object o[1024];
-    const char *paths_at = NULL;
-    int arch = 90, functions = 0, host = 0, first = 1;
+    int arch = 90, functions = 0, host = 0, sets = 0, first = 1;
     if (argc > 1 && !strcmp(argv[1], "--help")) return fputs(usage, stdout) < 0;
-    if (argc > 2 && !strcmp(argv[1], "--sources"))
-        return print_sources(argv + 2, argc - 2);
+    if (argc == 3 && !strcmp(argv[1], "--paths")) return print_paths(argv[2]);
     for (; first < argc && !strncmp(argv[first], "--", 2); first++) {
         if (!strcmp(argv[first], "--functions")) functions = 1;
         else if (!strcmp(argv[first], "--host")) host = 1;
         else if (!strcmp(argv[first], "--arch") && first + 1 < argc)
             arch = atoi(argv[++first]);
-        else if (!strcmp(argv[first], "--paths") && first + 1 < argc)
-            paths_at = argv[++first];
+        else if (!strcmp(argv[first], "--sets")) sets = 1;
         else break;
     }
     const char *at = first < argc ? argv[first] : "no object";
@@ -163,8 +157,6 @@ int main(int argc, char **argv)
         return 2;
     }
     int n = 0;
-    char *paths = paths_at ? file_text(paths_at, NULL) : NULL;
-    if (paths_at && !paths) return 2;
     for (int i = first, old = 0; i < argc; i++) {
         if (!strcmp(argv[i], "--old")) {
             old = 1;
@@ -179,7 +171,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < n; i++) {
         if (functions) print_functions(&o[i]);
         for (int j = 0; j < o[i].variants && !functions; j++)
-            if (print_variant(o, n, i, &o[i].variant[j], paths)) return 1;
+            if (print_variant(o, n, i, &o[i].variant[j], sets)) return 1;
     }
     return ferror(stdout) || fflush(stdout);
 }

@@ -1,6 +1,6 @@
 /* object.c -- an object that nvcc made: its GPU functions, variants and host symbols.
  *
- * Book: chapter 18.  Checked by: tests/cli/digest.sh.  Next: source.c.
+ * Book: chapter 18.  Checked by: tests/cli/digest.sh.  Next: paths.c.
  * The object is ELF for the host. Its section .nv_fatbin holds containers; in them lie
  * ELF files for the GPU (cubins), whose .text sections are one function each.
  */
@@ -187,6 +187,7 @@ static void read_compiler(struct object *o, const struct elf *e)
     const int at = section_of(e, ".comment");
     if (!at || !e->section[at].sh_size) return;
     const char *said = e->base + e->section[at].sh_offset;
+    if (!*said && e->section[at].sh_size > 1) said++;       /* after an empty string */
     const size_t first = strcspn(said, " ");
     const char *last = strrchr(said, ' ');
     if (last) snprintf(o->compiler, sizeof o->compiler, "%.*s%s", (int)first, said,

@@ -3,11 +3,11 @@
 Book: chapter 18.  Checked by: the heads and rows of the files that it writes.
 Next: fla_ops.py.
 
-A case is the head line of a file that kcp-bench wrote; an adapter appends its rows to
-that file, each with "peer": whose they are. Inputs are drawn as ../bench_inputs.cu
+A case is what the rows of a file (TSV) that kcp-bench wrote share; an adapter appends
+its rows to that file, each with "peer": whose they are. Inputs are drawn as ../bench_inputs.cu
 draws them: the same regimes through the same gates, not the same bits.
 """
-import json
+import csv
 import math
 import os
 import time
@@ -16,36 +16,51 @@ began = time.monotonic()
 IDLE = "found no GPU, or no package"
 
 
+CASE = dict(T=8192, H=96, HV=0, K=128, V=128, C=64, segments=1, ranks=1, sequences=1,
+            model="kda", gate="live")
+CONTROLS = ("copy", "product", "gather_bytes", "gather_us")
+
+
+def read(path):
+    """The columns of a file, by name, and its rows."""
+    with open(path, newline="") as f:
+        rows = csv.DictReader(f, delimiter="\t", quoting=csv.QUOTE_NONE)
+        return list(rows.fieldnames or []), list(rows)
+
+
 def head(path, words):
     """The case of a file; of words such as T=131072 when there is no such file."""
+    case = dict(CASE)
+    said = dict(word.split("=", 1) for word in words)
     if os.path.exists(path):
-        with open(path) as f:
-            first = f.readline()
-        return {"sequences": 1, **json.loads(first.rstrip().removesuffix("[") + "[]}")}
-    case = dict(T=8192, H=96, HV=0, K=128, V=128, C=64, segments=1, ranks=1,
-                sequences=1, model="kda", gate="live")
-    for word in words:
-        name, value = word.split("=", 1)
-        case[name] = int(value) if isinstance(case[name], int) else value
+        columns, rows = read(path)
+        if not rows or "T" not in columns:
+            raise ValueError(f"{path}: found no row, expected kcp-bench's file")
+        said = {n: rows[0][n] for n in columns
+                if n in (*CASE, *CONTROLS, "save", "walk", "reuse_M") and rows[0][n]}
+    for name, value in said.items():
+        case[name] = int(value) if isinstance(CASE.get(name), int) else value
     case["HV"] = case["HV"] or case["H"]
     return case
 
 
 def append(path, case, rows):
-    """Into kcp-bench's list, one row a line; a new file gets the case as its head."""
-    tail = "\n]}\n"
+    """Behind kcp-bench's rows, by the names of its columns; a new file gets them first."""
+    columns = []
     if os.path.exists(path):
-        with open(path) as f:
-            text = f.read()
-        if not text.endswith(tail):
-            raise ValueError(f"{path}: found no end of rows, expected kcp-bench's file")
-        text = text[:-len(tail)]
-    else:
-        text = json.dumps(case, separators=(",", ":"))[:-1] + ',"rows":[\n  {}'
-    for row in rows:
-        text += ",\n  " + json.dumps(row, separators=(",", ":"))
-    with open(path, "w") as f:
-        f.write(text + tail)
+        columns = read(path)[0]
+    new = [{**case, **r} for r in rows]
+    if not columns:
+        columns = sorted({n for r in new for n in r})
+        with open(path, "w") as f:
+            f.write("\t".join(columns) + "\n")
+    for r in new:
+        lost = [n for n in r if n not in columns and r[n] != ""]
+        if lost:
+            raise ValueError(f"{path}: found no column {lost[0]}, expected kcp-bench's")
+    with open(path, "a") as f:
+        for r in new:
+            f.write("\t".join(str(r.get(n, "")) for n in columns) + "\n")
 
 
 def row(stage, variant, back, us, peer, **more):

@@ -3,8 +3,8 @@
 Book: chapter 18.  Checked by: its controls, measured in the same run.
 Next: ahead.py.
 
-    python3 bench/peers/fla_ops.py [--seconds S] FILE.json... [T=8192 H=96 model=kda]
-    torchrun --nproc-per-node 4 bench/peers/fla_ops.py FILE.json T=131072 H=32
+    python3 bench/peers/fla_ops.py [--seconds S] FILE.tsv... [T=8192 H=96 model=kda]
+    torchrun --nproc-per-node 4 bench/peers/fla_ops.py FILE.tsv T=131072 H=32
 
 Each file is a case that kcp-bench timed, or a new one made of the words. As processes
 of torchrun it times their context parallelism instead: the forward, then forward and
@@ -174,7 +174,7 @@ def main(words):
         else:
             (case if "=" in word else files).append(word)
     if not files:
-        sys.exit("fla_ops.py: found no file, expected FILE.json...")
+        sys.exit("fla_ops.py: found no file, expected FILE.tsv...")
     many = int(os.environ.get("WORLD_SIZE", "1")) > 1
     if many:
         import torch.distributed as dist

@@ -3,7 +3,7 @@
 Book: chapter 18.  Checked by: its controls, measured in the same run.
 Next: ../gpu_bench.sh.
 
-    python3 bench/peers/flashkda.py FILE.json... [T=8192 H=96 gate=live]
+    python3 bench/peers/flashkda.py FILE.tsv... [T=8192 H=96 gate=live]
 
 Files as for fla_ops.py. KDA with K = V = 128 and HV = H alone; its states are [V,K].
 Not installed: one line says so, exit 0.
@@ -50,6 +50,6 @@ def one_gpu(path, words):
 
 files = [w for w in sys.argv[1:] if "=" not in w]
 if not files:
-    sys.exit("flashkda.py: found no file, expected FILE.json...")
+    sys.exit("flashkda.py: found no file, expected FILE.tsv...")
 for path in files:
     one_gpu(path, [w for w in sys.argv[1:] if "=" in w])

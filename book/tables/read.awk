@@ -10,7 +10,7 @@ BEGIN {
     while ((getline line < digests) > 0) {
         split(line, f, "\t")
         if (f[1] == "stage") continue
-        now[f[1], f[2]] = f[4]; nvcc[f[1], f[2]] = f[3]
+        now[f[1], f[2]] = f[4]; compiler[f[1], f[2]] = f[3]
         if (f[3] ~ /^[0-9]/) built = f[3]
     }
     STALE = 0; UNCOMPARED = 1; FRESH = 2
@@ -27,15 +27,23 @@ FNR == 1 {
 function get(name) { return name in column ? $(column[name]) : "" }
 function num(name) { return get(name) + 0 }
 
-# A record stands when the code that it timed is the code of now: the same nvcc made
-# both, and the digests agree, of ranks that of their exchange too.
-function standing(s, v)
+# A record stands when the code that it timed is the code of now: the same compilers
+# made both, and the digests agree; of ranks that of their exchange too.
+function compared(digest, by, s, v)
 {
-    if (get("comm") != "" && get("comm") != now["comm", "-"]) return STALE
-    if (!((s, v) in now)) return built == "" ? UNCOMPARED : STALE
-    if (now[s, v] == "-" || get("nvcc") == "" || get("nvcc") != nvcc[s, v])
-        return UNCOMPARED
-    return get("digest") == now[s, v] ? FRESH : STALE
+    if (digest == "" || now[s, v] == "-" || by != compiler[s, v]) return UNCOMPARED
+    return digest == now[s, v] ? FRESH : STALE
+}
+
+function standing(s, v,   kernels, exchange_)
+{
+    kernels = built == "" ? UNCOMPARED : STALE                   # it is gone
+    if ((s, v) in now) kernels = compared(get("digest"), get("nvcc"), s, v)
+    if (get("row") != "" && ("path", get("path")) in now &&
+        get("row") != now["path", get("path")]) return STALE
+    if (get("comm") == "") return kernels
+    exchange_ = compared(get("comm"), get("cc"), "comm", "-")
+    return kernels < exchange_ ? kernels : exchange_
 }
 
 function machine_of() { return get("machine") ", " get("driver") ", " get("date") }

@@ -19,17 +19,18 @@ refuses() {                    # what it names, options...
         wrong "$* says: $(cat "$W/err")"
     [ -s "$W/out" ] && wrong "$* prints on stdout"
 }
-head='{"T":8192,"H":96,"HV":96,"K":128,"V":128,"C":64,"segments":1,"ranks":1,'
-head=$head'"model":"kda","gate":"live","save":"recompute","copy":4e12,"product":7e14'
-row='"pass":0,"us":2000.00,"us_p10":1900.00,"us_p90":2100.00,"bytes":5,"flops":6'
-cat >"$W/a.json" <<END
-$head,"rows":[
-  {},
-  {"stage":"08_forward","variant":"v2_stages",$row},
-  {"stage":"08_forward","variant":"v1_stages",$row},
-  {"stage":"08_forward","variant":"theirs",$row,"peer":"theirs"}
-]}
-END
+# A record of two cases, of which the second lacks a column that the first needs not.
+columns="stage variant form head_parts pass us us_p10 us_p90 bytes flops peer model gate"
+columns="$columns T H HV K V C sequences segments ranks save walk reuse_M copy product"
+tsv() { echo "$*" | tr ' ' '\t' | sed 's/-//g'; }
+{
+    tsv $columns
+    for v in v2_stages v1_stages theirs; do
+        tsv 08_forward $v - - 0 2000.00 1900.00 2100.00 5 6 \
+            "$([ $v = theirs ] && echo theirs || echo -)" kda live 8192 96 96 128 128 64 \
+            1 1 1 recompute - - 4e12 7e14
+    done
+} >"$W/a.tsv"
 if [ -x "$program" ]; then
     refuses -T -T x
     refuses -T -T 0
@@ -51,29 +52,83 @@ if [ -x "$program" ]; then
     refuses --HV -H 4 --HV 6
     refuses --stage --stage 99
     refuses --segments -T 8 --segments 9
-    refuses -e -b 1024 -e 4096 --json "$W/b.json"
+    refuses -e -b 1024 -e 4096 --json "$W/b.tsv"
     refuses --backend --backend mpi
-    refuses --against --against "$W/a.json" --gate strong
-    refuses --against --against "$W/a.json" -T 4096
+    refuses --against --against "$W/a.tsv" --gate strong
+    refuses --against --against "$W/a.tsv" -T 4096
     refuses --against --against "$W/missing.json"
-    refuses --json -T 8192 --json "$W/a.json" --against "$W/a.json"
-    [ -e "$W/b.json" ] && wrong "a refusal leaves a record"
+    refuses --json -T 8192 --json "$W/a.tsv" --against "$W/a.tsv"
+    refuses --tsv -T 8192 --tsv "$W/a.tsv" --against "$W/a.tsv"
+    refuses -e -b 1024 -e 4096 --tsv "$W/b.tsv"
+    # The case is found by the columns' names, in any order; without a GPU it ends there.
+    awk -F '\t' 'BEGIN { OFS = FS } { t = $1; $1 = $14; $14 = t; print }' "$W/a.tsv" \
+        >"$W/order.tsv"
+    for f in a order; do
+        "$program" --against "$W/$f.tsv" --stage 08 -w 0 -n 5 >"$W/out" 2>"$W/err"
+        grep -q 'against' "$W/err" && wrong "$f.tsv is no record: $(cat "$W/err")"
+    done
+    grep -v '^08' "$W/a.tsv" >"$W/empty.tsv"
+    refuses --against --against "$W/empty.tsv"
+    [ -e "$W/b.tsv" ] && wrong "a refusal leaves a record"
 else
     echo "bench_cli.sh: no kcp-bench (built without CUDA): its options were not tried"
 fi
 
 # A row enters with a verdict of the same run and a digest; another system's as it is.
-echo "a GPU, a driver, a day" >"$W/machine.txt"
-printf '08_forward\n  ok       v2_stages   5 cases\n  FAIL     v1_stages\n' \
+kept=bench/results/bench-cli-test.tsv
+echo "a GPU, a driver, 2026-01-02" >"$W/machine.txt"
+printf '08_forward\n  ok       v2_stages   bf16  5 ok  worst o 1e-3 of 5e-3 (case 1)\n' \
     >"$W/judge.txt"
-KEEP_README=1 sh bench/record.sh "$W" bench-cli abc1234 >/dev/null 2>"$W/err"
-kept=bench/results/bench-cli-a.json
-grep -q '"machine":"a GPU, a driver, a day","commit":"abc1234"' $kept || wrong "no head"
-grep -q '"variant":"v2_stages".*"digest":"[0-9a-f]*"}' $kept || wrong "a row got lost"
-grep -q '"variant":"v1_stages"' $kept && wrong "a row without a verdict entered"
+printf '  FAIL     v1_stages   bf16  5 ok  worst o 1e-2 of 5e-3 (case 1)  alive 9e-01\n' \
+    >>"$W/judge.txt"
+printf 'stage\tvariant\tnvcc\tdigest\n08_forward\tv1_stages\t13.0\td1\n' >"$W/digests.tsv"
+printf '08_forward\tv2_stages\t13.0\td2\npath\tfused\t-\tp1\n' >>"$W/digests.tsv"
+rm -f "$W/b.tsv" "$W/order.tsv" "$W/empty.tsv"
+record() { KEEP_README=1 sh bench/record.sh "$@" >"$W/out" 2>"$W/err"; }
+record "$W" bench-cli-test abc1234 || wrong "$(cat "$W/err")"
+# of ROW NAME: the value of a column by its name, of the first row that matches.
+of() {
+    awk -F '\t' -v row="$1" -v name="$2" '
+        NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+        $0 ~ row && !n++ { print $(at[name]) }' $kept
+}
+is() { [ "$(of "$1" "$2")" = "$3" ] || wrong "$1: $2 is '$(of "$1" "$2")', not '$3'"; }
+for pair in kind=time machine=a_GPU driver=a_driver date=2026-01-02 commit=abc1234 \
+        nvcc=13.0 digest=d2 case=a us=2000.00 T=8192 gate=live path=; do
+    is '^time.*v2_stages' "${pair%%=*}" "$(echo "${pair#*=}" | tr _ ' ')"
+done
+is '^verdict.*v1_stages' verdict FAIL; is '^verdict.*v1_stages' alive 9e-01
+is '^verdict.*v2_stages' error 1e-3; is '^verdict.*v2_stages' cases '5 ok'
+[ -z "$(of '^time.*v1_stages' kind)" ] || wrong "a row without a verdict entered"
 grep -q 'v1_stages: no verdict ok' "$W/err" || wrong "it was not said"
-grep -q '"variant":"theirs"' $kept || wrong "a peer's row got lost"
-sh bench/table.sh "$W/a.json" | grep -q 'v2_stages .* 2.000 .* 1.00$' ||
+is '^time.*theirs' us 2000.00; is '^time.*theirs' digest ''
+sh bench/table.sh "$W/a.tsv" | grep -q 'v2_stages .* 2.000 .* 1.00$' ||
     wrong "table.sh lacks a row"
+
+# A second run of that machine and commit: its rows follow, its path needs its verdict.
+mkdir "$W/second"
+cp "$W/machine.txt" "$W/judge.txt" "$W/digests.tsv" "$W/second"
+awk 'BEGIN { FS = OFS = "\t" } { print $0, NR == 1 ? "path" : "fused" }' "$W/a.tsv" \
+    >"$W/second/c.tsv"
+record "$W/second" bench-cli-test abc1234 || wrong "$(cat "$W/err")"
+grep -q 'v2_stages, path fused: no verdict ok' "$W/err" || wrong "a path without a verdict"
+[ "$(grep -c '^time.*v2_stages' $kept)" = 1 ] || wrong "what was there is gone"
+echo '  ok       path        fused  v2_stages  2 cases' >>"$W/second/judge.txt"
+record "$W/second" bench-cli-test abc1234 || wrong "$(cat "$W/err")"
+is '^time.*v2_stages.*fused' row p1; is '^time.*v2_stages.*fused' digest d2
+[ "$(grep -c '^time.*v2_stages' $kept)" = 2 ] || wrong "a path with a verdict is not there"
+
+# What no record can be made of is refused, and what is there stays.
+cp $kept "$W/before"
+refused() {                     # what it says
+    record "$W/second" bench-cli-test abc1234 && wrong "taken: $1"
+    [ "$(wc -l <"$W/err")" = 1 ] && grep -q "$1" "$W/err" || wrong "$1: $(cat "$W/err")"
+    cmp -s "$W/before" $kept || wrong "a refusal changed the record: $1"
+}
+sed -i '/v2_stages/d' "$W/second/digests.tsv"; refused 'v2_stages: found no digest'
+cp "$W/digests.tsv" "$W/second"
+sed -i '1s/us_p90/us90/' "$W/second/c.tsv"; refused "found column 'us90'"
+rm "$W/second/c.tsv"; echo "a GPU" >"$W/second/machine.txt"; refused 'machine.txt: found'
+rm "$W/second/machine.txt"; refused 'machine.txt: not found'
 [ $failed = 0 ] && echo "bench_cli.sh: options refused, records kept and left out"
 exit $failed

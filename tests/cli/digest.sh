@@ -9,15 +9,19 @@ wrong() { echo "digest.sh: $*"; failed=1; }
 same() { [ "$1" = "$2" ] || wrong "$3: $1, $2"; }
 other() { [ "$1" != "$2" ] || wrong "$3: both are $1"; }
 
-# Sources, of what moves maps: comments, blanks, the files that they include.
-sh bench/digest.sh --comm | grep -qx '[0-9a-f]\{16\}' || wrong "comm has no digest"
-text() { printf '%b' "$1" >"$W/t.c"; build/kcp-digest --sources "$W/t.c"; }
-base=$(text 'int f(int a) { return a + 1; }\nchar *s = "a /* b */";\n')
-same "$base" "$(text '#include "x.h"\n/* f */ int  f(int a)\n{ return a+1; } // 1
-char *s = "a /* b */";')" "a comment"
-other "$base" "$(text 'int f(int a) { return a + 2; }\nchar *s = "a /* b */";\n')" 'a 2'
-other "$base" "$(text 'int f(int a) { return a + 1; }\nchar *s = "a ";\n')" 'a string'
-other "$base" "$(text 'intf(int a) { return a + 1; }\nchar *s = "a /* b */";\n')" 'a word'
+# Rows of paths: comments, blanks and how a text is cut do not count, a number does.
+sh bench/digest.sh --all >"$W/all"
+text() {
+    printf '%b' "$1" >"$W/t.def"
+    ${CC:-cc} -x c -E -P "$W/t.def" >"$W/t.c"
+    build/kcp-digest --paths "$W/t.c" | cut -f 4
+}
+base=$(text 'KCP_PATH("one", "08", sm, "K > 1 (" "T > 2", "columns=64")\n')
+echo "$base" | grep -qx '[0-9a-f]\{16\}' || wrong "a path has no digest but '$base'"
+same "$base" "$(text '/* a comment */\n#define BIG "K > 1 ("
+KCP_PATH("one",  "08",\n   sm, BIG "T > 2", "columns=64")\n')" "a comment, a macro"
+other "$base" "$(text 'KCP_PATH("one", "08", sm, "K > 1 (T > 2", "columns=32")\n')" 32
+other "$base" "$(text 'KCP_PATH("one", "08", sm, "K > 1 (T > 3", "columns=64")\n')" 'T 3'
 
 # What is no build, or no object, is named.
 refuses() {
@@ -35,7 +39,7 @@ refuses "found --colour" build/kcp-digest --colour
 
 nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
 if [ "$CUDA_HOME" = none ] || [ -z "$nvcc" ]; then
-    [ $failed = 0 ] && echo "digest.sh: no nvcc: digests of sources alone were tried"
+    [ $failed = 0 ] && echo "digest.sh: no nvcc: digests of paths alone were tried"
     exit $failed
 fi
 # One variant with a kernel of its own, and the object of a function that it calls.

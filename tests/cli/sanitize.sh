@@ -4,7 +4,7 @@
 # Book: chapter 18.  Checked by: make test, which runs it.  Next: ../bench/sanitize.sh.
 # A compute-sanitizer, a judge and a GPU that are scripts stand where they would be.
 B=${1:-build} W=$(mktemp -d) || exit 1
-trap 'rm -rf "$W" bench/results/sanitize-test-sanitize.txt' EXIT
+trap 'rm -rf "$W"; rm -f bench/results/sanitize-test.tsv' EXIT
 failed=0
 wrong() { echo "sanitize.sh: $*"; failed=1; }
 mkdir -p "$W/bin" "$W/b"
@@ -55,7 +55,7 @@ export LATE NEWEST WHICH FIND TOOL BLIND NONE LIMIT MISSING ALONE
 WHICH=none-of-them FIND=0
 run 0 '^13_backward *v2_stages *0 *0 *0 *0$'
 run 0 '5 of 5 variants clean'
-cp "$W/out/sanitize.txt" "$W/sanitize.txt"
+cp "$W/out/sanitize.tsv" "$W/sanitize.tsv"
 order() { awk '$1 == "memcheck" && $2 != "control" { printf "%s.%s ", $2, $3 }' \
     "$W/out/list"; }
 [ "$(order)" = "04_chunk.v1_column 04_chunk.v1_column_f32 05_affine.v3_sm90 \
@@ -96,29 +96,48 @@ NONE= LIMIT=0;   run 1 '^04_chunk *v1_column *- *- *- *-$'; run 1 '; 5 not reach
 echo 'exit 9' >"$W/bin/nvidia-smi"
 run 1 'no GPU here'
 
-# The table is kept with the digests of the sources as they stand.
-echo "a GPU, a day" >"$W/machine.txt"
-sh bench/record.sh "$W" sanitize-test abc1234 >"$W/said" || wrong "$(cat "$W/said")"
-digest=$(sh bench/digest.sh 08_forward v3_records)
-case $digest in -|'') wrong "08 v3_records has no digest" ;; esac
-grep -q "^08_forward *v3_records *0 *0 *0 *0 *$digest\$" \
-    bench/results/sanitize-test-sanitize.txt || wrong "no row with $digest is kept"
-sh bench/stale.sh | grep -q '08_forward v3_records: .*sanitize' &&
-    wrong "a table as its sources stand is called old"
-sed -i 's/[0-9a-f]*$/0000/' bench/results/sanitize-test-sanitize.txt
-TABLES=bench/results/sanitize-test-sanitize.txt sh bench/stale.sh |
-    grep -q '08_forward v3_records: sanitized, but its source is newer' ||
-    wrong "a table older than its sources is not called so"
+# The table is kept with the digests of the kernels that ran.
+kept=bench/results/sanitize-test.tsv
+awk 'BEGIN { OFS = "\t"; print "stage", "variant", "nvcc", "digest" }
+     NR > 1 { print $1, $2, "13.0.88", "d" NR }' "$W/sanitize.tsv" >"$W/digests.tsv"
+echo "a GPU, 1.2, 2026-01-02" >"$W/machine.txt"
+KEEP_README=1 sh bench/record.sh "$W" sanitize-test abc1234 >"$W/said" 2>&1 ||
+    wrong "$(cat "$W/said")"
+grep -q '^sanitizer.a GPU.1.2.2026-01-02.abc1234.13.0.88.08_forward.v3_records..d5.0.0.0.0$' \
+    $kept || wrong "no row of 08 v3_records: $(cat $kept)"
+stale() { DIGESTS=$W/digests.tsv RESULTS=$kept sh bench/stale.sh "$@" >"$W/said"; }
+stale; grep -q '08_forward v3_records: sanitized' "$W/said" &&
+    wrong "a table of the kernels as they stand is called old"
+stale --all; grep -q '^08_forward.v3_records.none.fresh.none$' "$W/said" ||
+    wrong "not fresh: $(cat "$W/said")"
+sed -i 's/\td5$/\tother/' "$W/digests.tsv"; stale
+grep -q '08_forward v3_records: sanitized: stale' "$W/said" ||
+    wrong "a table of other kernels is not called so: $(cat "$W/said")"
+# Another nvcc, or none: neither fresh nor stale.
+sed -i 's/13\.0\.88\tother/13.1.2\tother/' "$W/digests.tsv"; stale --all
+grep -q '^08_forward.v3_records.none.not comparable.none$' "$W/said" ||
+    wrong "another nvcc: $(cat "$W/said")"
+head -1 "$W/digests.tsv" >"$W/none.tsv"
+DIGESTS=$W/none.tsv RESULTS=$kept sh bench/stale.sh --all >"$W/said"
+grep -q '^08_forward.v3_records.none.not comparable.none$' "$W/said" ||
+    wrong "nothing built: $(cat "$W/said")"
 
-# What is known of a variant: the best of all tables of its sources, and none of others.
-d=$(sh bench/digest.sh 04_chunk v1_column)
-printf '# a GPU\n04_chunk v1_column 0 slow - 3 %s\n05_affine v3_sm90 0 0 0 0 no\n' $d \
-    >bench/results/sanitize-test-sanitize.txt
-known() { PATH="$W/bin:$PATH" sh bench/sanitized.sh "$W/b" "$@" >"$W/said"; }
-known; grep -q "^04_chunk *v1_column *0 *[0s]" "$W/said" || wrong "$(cat "$W/said")"
+# What is known of a variant: the best of all tables of its kernels, and none of others.
+printf 'stage\tvariant\tnvcc\tdigest\n04_chunk\tv1_column\t13\tyes\n05_affine\tv3_sm90\t13\tyes\n' \
+    >"$W/digests.tsv"
+printf 'kind\tstage\tvariant\tnvcc\tdigest\tmemcheck\tracecheck\tinitcheck\tsynccheck\n' >$kept
+printf 'sanitizer\t%s\n' '04_chunk	v1_column	13	yes	0	slow	-	3' \
+    '04_chunk	v1_column	13	yes	5	0	-	-' \
+    '05_affine	v3_sm90	13	no	0	0	0	0' >>$kept
+known() {
+    DIGESTS=$W/digests.tsv RESULTS=$kept PATH="$W/bin:$PATH" \
+        sh bench/sanitized.sh "$W/b" "$@" >"$W/said"
+}
+known; grep -q "^04_chunk *v1_column *0 *0 *- *3 *yes$" "$W/said" || wrong "$(cat "$W/said")"
 grep -q '^05_affine *v3_sm90 *- *- *- *- ' "$W/said" || wrong "$(cat "$W/said")"
 known missing
 grep -q '^04_chunk v1_column memcheck' "$W/said" && wrong "a 0 is missing"
+grep -q '^04_chunk v1_column initcheck$' "$W/said" || wrong "what was not run is known"
 grep -q '^05_affine v3_sm90 memcheck$' "$W/said" || wrong "another digest's 0 is known"
 
 # The judge's references take every case that the kernels will be given.

@@ -11,88 +11,116 @@ wants() {                       # table, a pattern that one of its lines must ma
 lacks() {
     grep -q -- "$2" "$W/t/$1" && { echo "tables.sh: $1 has $2"; failed=1; }
 }
-head() {                        # file, T, segments, ranks, gate, more
-    printf '{"machine":"a GPU, a day","commit":"abc1234","T":%s,"H":32,"HV":32,' $2
-    printf '"K":128,"V":128,"C":64,"segments":%s,"ranks":%s,"model":"kda",' $3 $4
-    printf '"gate":"%s","save":"recompute","copy":4e12,"product":8e14%s,' $5 "$6"
-    printf '"rows":[\n  {}'
-} >>"$W/$1"
-row() {                         # file, stage, variant, us, more
-    printf ',\n  {"stage":"%s","variant":"%s","pass":0,"us":%s,"us_p10":%s,' $2 $3 $4 $4
-    printf '"us_p90":%s,"bytes":1000000000,"flops":100000000000%s}' $4 "$5"
-} >>"$W/$1"
-end() { printf '\n]}\n' >>"$W/$1"; }
-now() { printf ',"digest":"%s"' "$(sh bench/digest.sh $1 $2)"; }
+# What stands: every kernel has the digest that `fresh` gives a row, of one nvcc.
+{
+    printf 'stage\tvariant\tnvcc\tdigest\ncomm\t-\tGCC:12\tfresh\npath\tfused\t-\tfresh\n'
+    for v in 04_chunk/v1_column 07_merge/v1_column 08_forward/v2_stages \
+            13_backward/v2_stages 15_scan/v2_mma 15_scan/v1_plain 05_affine/v2_pieces; do
+        printf '%s\t%s\t13.0.88\tfresh\n' "${v%/*}" "${v#*/}"
+    done
+} >"$W/digests"
+export DIGESTS="$W/digests"
+
+# Rows are written as words, name=value; `table` makes a table with a column a name.
+run="machine=a_GPU driver=1.2 date=2026-01-02 commit=abc1234 nvcc=13.0.88"
+head() {                        # file, T, segments, ranks, gate, more words
+    file=$1
+    common="$run kind=time case=${1%.*} T=$2 H=32 HV=32 K=128 V=128 C=64 sequences=1"
+    common="$common segments=$3 ranks=$4 model=kda gate=$5 save=recompute copy=4e12"
+    common="$common product=8e14"
+    shift 5
+    common="$common $*"
+}
+row() {                         # stage, variant, us, more words
+    echo "$common stage=$1 variant=$2 pass=0 us=$3 us_p10=$3 us_p90=$3" \
+        "bytes=1000000000 flops=100000000000 $4 $5"
+} >>"$W/words"
+words() { echo "$run $*" >>"$W/words"; }
+table() {                       # file
+    awk '{ for (i = 1; i <= NF; i++) {
+               name = substr($i, 1, index($i, "=") - 1)
+               if (!(name in at)) { at[name] = ++n; column[n] = name }
+               cell[NR, name] = substr($i, index($i, "=") + 1)
+               gsub(/_/, name ~ /^(machine|what|says|cases)$/ ? " " : "_", cell[NR, name]) } }
+         END { for (r = 0; r <= NR; r++)
+                   for (i = 1; i <= n; i++)
+                       printf "%s%s", r ? cell[r, column[i]] : column[i],
+                              i < n ? "\t" : "\n" }' "$W/words" >"$W/$1"
+    : >"$W/words"
+}
+new=digest=fresh old=digest=old
 layer() {                       # form, heads' parts, front, sum, exchange, main
-    printf ',"form":"%s","head_parts":%s,"front":%s,"sum":%s,"exchange":%s,"main":%s' $*
+    printf 'form=%s head_parts=%s front=%s sum=%s exchange=%s main=%s' "$@"
 }
 
-# One GPU: a row of sources as they stand wins over a later one of others; peers.
-head a.json 8192 1 1 live
-row a.json 04_chunk v1_column 900 "$(now 04_chunk v1_column)"
-row a.json 07_merge v1_column 40 "$(now 07_merge v1_column)"
-row a.json 08_forward v2_stages 3000 "$(now 08_forward v2_stages)"
-row a.json 13_backward v2_stages 9000 "$(now 13_backward v2_stages)"
-row a.json 08_forward fla_kda 6000 ',"peer":"flash-linear-attention 0.5.2"'
-row a.json 08_forward flashkda 4500 ',"peer":"FlashKDA"'
-row a.json forward_backward fla_kda 12000 ',"peer":"flash-linear-attention 0.5.2"'
-end a.json
-old=',"digest":"old"'
-head b.json 8192 1 1 live; row b.json 08_forward v2_stages 1000 $old
-row b.json 08_forward v9_gone 7000 $old; end b.json
-head s.json 8192 1 1 strong; row s.json 08_forward v2_stages 3100 $old; end s.json
+# One GPU: a row of kernels as they stand wins over a later one of others; peers.
+head a.t 8192 1 1 live
+row 04_chunk v1_column 900 $new
+row 07_merge v1_column 40 $new
+row 08_forward v2_stages 3000 $new
+row 13_backward v2_stages 9000 $new
+row 08_forward fla_kda 6000 peer=flash-linear-attention
+row 08_forward flashkda 4500 peer=FlashKDA
+row forward_backward fla_kda 12000 peer=flash-linear-attention
+head b.t 8192 1 1 live
+row 08_forward v2_stages 1000 $old
+row 08_forward v9_gone 7000 $old
+head s.t 8192 1 1 strong
+row 08_forward v2_stages 3100 $old
 
 # A token less and more, nothing kept: a row of six.
 bare() {                        # T, gate, us
-    head e.json $1 1 1 $2; row e.json 08_forward v2_stages $3 $old; end e.json
+    head e.t $1 1 1 $2 save=none
+    row 08_forward v2_stages $3 $old
 }
 for T in 4095 4096 4097; do bare $T live 6$T; bare $T strong 7$T; done
-sed -i.old 's/"recompute"/"none"/' "$W/e.json"
+table 2026-01-02-abc1234-1gpu.tsv
 
 # Ranks: every form, the parts of a layer, one GPU alone, two groups of heads, a peer.
-head r4.json 131072 4 4 live ',"gather_bytes":4194304,"gather_us":65'
+head r4.t 131072 4 4 live gather_bytes=4194304 gather_us=65 comm=fresh cc=GCC:12
 for f in all_gather chain pipeline scan; do
-    row r4.json 08_forward v2_stages 2500 "$(layer $f 1 700 400 100 1300)"
+    row 08_forward v2_stages 2500 $new "$(layer $f 1 700 400 100 1300)"
 done
-row r4.json 08_forward v2_stages 2000 "$(layer chain 2 600 300 90 1010)"
-row r4.json 08_forward fla_kda_cp4 5000 ',"peer":"flash-linear-attention","ranks":4'
-end r4.json
-head r1.json 131072 8 1 live
-row r1.json 08_forward v2_stages 9000 "$(layer all_gather 1 3000 2000 0 3000)"
-row r1.json 07_merge v1_column 8000 "$old"
-end r1.json
+row 08_forward v2_stages 2000 $new "$(layer chain 2 600 300 90 1010)"
+row 08_forward fla_kda_cp4 5000 peer=flash-linear-attention
+head r1.t 131072 8 1 live
+row 08_forward v2_stages 9000 $new "$(layer all_gather 1 3000 2000 0 3000)"
+row 07_merge v1_column 8000 $old
 # Alone, in one segment; and in eight only, which is no measure of four GPUs.
-head r0.json 131072 1 1 live
-row r0.json 08_forward v2_stages 8000 "$(layer all_gather 1 3000 2000 0 3000)"
-end r0.json
-head r8.json 262144 8 1 live
-row r8.json 08_forward v2_stages 9000 "$(layer all_gather 1 3000 2000 0 3000)"
-end r8.json
-head r9.json 262144 4 4 live
-row r9.json 08_forward v2_stages 3000 "$(layer chain 1 700 400 100 1300)"
-end r9.json
-printf '# a GPU, a day, commit abc1234\n05_affine\n  ok      v2_pieces  %s\n' \
-    'bf16  19 ok, 15 n/a  worst M 3.0e-07 of 1e-05 (case 12)  alive 1e+00' \
-    >"$W/x-judge.txt"
+head r0.t 131072 1 1 live
+row 08_forward v2_stages 8000 $new "$(layer all_gather 1 3000 2000 0 3000)"
+head r8.t 262144 8 1 live
+row 08_forward v2_stages 9000 $new "$(layer all_gather 1 3000 2000 0 3000)"
+# Another exchange than the present one, under kernels as they stand: a dagger.
+head r9.t 262144 4 4 live comm=old cc=GCC:12
+row 08_forward v2_stages 3000 $new "$(layer chain 1 700 400 100 1300)"
+# A path whose row in the table is another, and one that is as it was.
+head p.t 16384 1 1 live path=fused row=other
+row 08_forward v2_stages 4000 $new
+head q.t 16384 1 1 strong path=fused row=fresh
+row 08_forward v2_stages 4100 $new
+words kind=verdict stage=05_affine variant=v2_pieces storage=bf16 verdict=ok \
+    cases=19_ok,_15_n/a worst=M error=3.0e-07 allowed=1e-05 ranks=1 $new
+words kind=run what=KILL_rank_1_of_--exchange_0 how=processes n=2 status=0 \
+    seconds=0.3 says=rank_1_was_lost
+words kind=precision gate=live K=32 C=32 chunks=16 size=9.2e-01 fp32=1.0e-07 \
+    tf32x3=9.6e-08 tf32=3.6e-06 bf16=6.6e-03 bf16_size=+0.6
+table 2026-01-02-abc1234-4gpu.tsv
 
-# Chapter 15: cases behind one another in one file; the best tile, the two versions.
-walk() { head x-scan.json 8192 1 1 live ",\"walk\":\"$1\""; }
-room() { printf ',"work":%s,"saved":0%s' $1 "$(now 15_scan v2_mma)"; }
-walk sequential; row x-scan.json 15_scan v2_mma 5000 "$(room 1048576)"; end x-scan.json
-walk scan; row x-scan.json 15_scan v1_plain 9000 "$old"
-row x-scan.json 15_scan v2_mma 7000 "$(room 3145728)"; end x-scan.json
-head x-scan.json 8192 1 1 live; row x-scan.json 08_forward v9_gone 500 "$old"
-end x-scan.json
+# Chapter 15: cases behind one another; the best tile, the two versions.
+walk() { head scan.t ${2:-8192} 1 1 live $1; }
+room() { echo "work=$1 saved=0 $new"; }
+walk walk=sequential; row 15_scan v2_mma 5000 "$(room 1048576)"
+walk walk=scan; row 15_scan v1_plain 9000 $old
+row 15_scan v2_mma 7000 "$(room 3145728)"
+walk; row 08_forward v9_gone 500 $old
 for w in sequential scan; do            # without chunks, and a tile timed twice
-    head x-scan.json 256 1 1 live ",\"walk\":\"$w\""
-    row x-scan.json 15_scan v1_plain ${#w}00 "$old"; end x-scan.json
+    walk walk=$w 256; row 15_scan v1_plain ${#w}00 $old
 done
-walk scan; row x-scan.json 15_scan v2_mma 7000 "$(room 3145728)"; end x-scan.json
+walk walk=scan; row 15_scan v2_mma 7000 "$(room 3145728)"
+table 2026-01-02-abc1234-1gpu-scan.tsv
 
-printf '%-30s %-9s %5s  %-6s %5s  %s\n' what ranks n status s says \
-    'KILL rank 1 of --exchange 0' processes 2 0 0.3 'rank 1 was lost' >"$W/x-nccl.txt"
-
-sh bench/tables.sh "$W/t" "$W"/*.json "$W"/x-judge.txt "$W"/x-nccl.txt || failed=1
+sh bench/tables.sh "$W/t" "$W"/*.tsv || failed=1
 wants 17-edges.md '32 | 64.095† | 64.096† | 64.097† | 74.095† | 74.096† | 74.097† |'
 lacks 17.md '64.097'
 wants 19-nccl.md '`KILL rank 1 of --exchange 0` | processes | 2 | 0 | 0.3 | rank 1 was'
@@ -110,21 +138,47 @@ wants 08_forward.md '`v2_stages`† | 3.100'
 wants 08_forward.md '`v9_gone`† | 7.000'
 lacks 08_forward.md '| 1.000 |'
 wants 17.md '`fla_kda` | 6.000'
-wants 17.md '^Others: flash-linear-attention 0.5.2; FlashKDA'
+wants 17.md '^Others: flash-linear-attention; FlashKDA'
 wants 17.md '`flashkda` | 4.500'
 wants 17.md '| both | `fla_kda`'
 wants 17.md '^\*\*KDA, strong'
-wants 19.md '| forward | 4 | `v2_stages`† | chain, one segment a rank, heads in 2 | 2.0'
+wants 19.md '| forward | 4 | `v2_stages` | chain, one segment a rank, heads in 2 | 2.0'
 wants 19.md '| 0.600 | 0.300 | 0.090 | 1.010 | 4.00 |'
 wants 19.md '| 3.000 | 0.700 | 0.400 | 0.100 | 1.300 |  |'
-wants 19.md '| forward | 1 | `v2_stages`† | one segment | 8.000'
+wants 19.md '| forward | 1 | `v2_stages` | one segment | 8.000'
+wants 19.md '| forward | 4 | `v2_stages`† | chain, one segment a rank | 3.000'
+wants 19.md '^KDA, .*262144, .*; a GPU, 1.2, 2026-01-02, commit `abc1234`. Milli'
+wants 17.md '| forward | `v2_stages`† | 4.000'
+wants 17.md '| forward | `v2_stages` | 4.100'
+wants 18-gpu.md '| live | 16 | 9.2e-01 | 1.0e-07 | 9.6e-08 | 3.6e-06 | 6.6e-03 | +0.6 % |'
 wants 19.md '`fla_kda_cp4`'
 wants 19.md '4.0 MiB a rank over 4 GPUs: 65 µs'
 wants 19-forms.md '2.500.*(0.100) | 2.500.*(0.100) | 2.500.*(0.100) | 2.500.*(0.100) |'
-wants 18.md '05_affine | `v2_pieces` | bf16 | 19 ok, 15 n/a | M | 3.0e-07 | 1e-05'
+wants 18.md '05_affine | `v2_pieces` | 1 | bf16 | 19 ok, 15 n/a | M | 3.0e-07 | 1e-05'
 wants predictions-maps.md 'maps of the strips.*| 0.300 |'
-wants readme.md '`v2_stages` | 3.000 | 8 % | `fla_kda` 6.000, `flashkda` 4.500'
-wants readme.md '| forward | 4 | chain, one segment a rank, heads in 2 | 2.000'
+wants readme.md '|  | 3.000 (8 %) | 9.000 (3 %) | `fla_kda` 6.000, `flashkda` 4.500 |'
+wants readme.md ' | 4 |  | 2.000 (4.00) |  | `fla_kda_cp4` 5.000 |'
+wants readme.md ' | 4 |  | 3.000† |  |  |'
 wants roofline.tsv '^roof 4 800$'
+
+# Where nothing is built, or by another nvcc, nothing is called old, and that is said.
+sed 1q "$W/digests" >"$W/none"
+sed 's/13\.0\.88/13.1.2/' "$W/digests" >"$W/another"
+for d in none another; do
+    DIGESTS=$W/$d sh bench/tables.sh "$W/t" "$W/2026-01-02-abc1234-1gpu.tsv" || failed=1
+    lacks 08_forward.md '`v2_stages`†'
+    wants 08_forward.md '`v2_stages` | 1.000'               # of alike the later
+    wants 08_forward.md '^Not compared with the kernels as they stand'
+done
+# The README has 20 rows at most, of all that is recorded.
+unset DIGESTS
+sh bench/tables.sh "$W/t" || failed=1
+n=$(grep -c '^| [A-Z].*[0-9]' "$W/t/readme.md")
+[ "$n" -ge 10 ] && [ "$n" -le 20 ] || { echo "tables.sh: $n rows for README.md"; failed=1; }
+for f in bench/results/*.tsv; do        # every row has the columns that its file names
+    awk -F '\t' -v f="$f" 'FNR == 1 { n = NF } NF != n || !n { bad++ }
+        END { if (bad) print "tables.sh: " f ": " bad " rows are cut"; exit bad > 0 }' \
+        "$f" || failed=1
+done
 [ $failed = 0 ] && echo "tables.sh: every kind of recorded row is shown"
 exit $failed

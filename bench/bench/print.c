@@ -1,0 +1,63 @@
+/* print.c -- what is printed of a case: a line a variant, beside its floor.
+ *
+ * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: record.c.
+ */
+#include "record.h"
+#include <math.h>
+
+int has_pass(const struct kcp_stage *s)
+{
+    for (int i = 0; i < s->nfields; i++)
+        if (s->fields[i].io == KCP_BOUT) return 1;
+    return 0;
+}
+
+void print_heads(const struct runner *x)
+{
+    const struct bench *b = x->b;
+    if (b->ranks > 1) {
+        const double us = b->gather_us, bytes = (double)b->gather_bytes * b->ranks;
+        printf("# control: all_gather over %s, %zu bytes a rank: %.1f us, algbw %.1f"
+               " GB/s, busbw %.1f GB/s\n", x->world->backend, b->gather_bytes, us,
+               bytes / us / 1e3, bytes / us / 1e3 * (b->ranks - 1) / b->ranks);
+    }
+    if (b->ranks)
+        printf("# us of the slowest of %d ranks; front, sum, exchange and main are"
+               " parts of time\n%-12s%-16s%-11s%6s%10s%9s%9s%9s%9s%9s%9s%9s%8s",
+               b->ranks, "# stage", "variant", "form", "parts", "time", "p10", "p90",
+               "front", "sum", "exchange", "main", "TFLOP/s", "% floor");
+    else
+        printf("%-18s%-9s%-22s%10s%10s%10s%9s%9s%8s", "stage", "pass", "variant", "us",
+               "p10", "p90", "GB/s", "TFLOP/s", "% floor");
+    printf("%s\n", b->against ? "   / then" : "");
+    if (b->against) printf("# last: as a multiple of the time in %s\n", b->against);
+}
+
+void print_row(const struct runner *x, const struct kcp_stage *st,
+               const struct kcp_variant *v, const struct kcp_call *c,
+               const struct times *t)
+{
+    const struct bench *b = x->b;
+    const double bytes = cost_bytes(st, c, v->storage), flops = cost_flops(st, c);
+    const double floor_us = fmax(bytes / b->copy, flops / b->product) * 1e6;
+    const double share = 100 * floor_us / t->median, rate = flops / t->median / 1e6;
+    struct cells row;
+    if (x->world->r) return;
+    row_cells(&row, x, st, v, c);
+    if (b->ranks)
+        printf("%-12s%-16s%-11s%6d%10.1f%9.1f%9.1f%9.1f%9.1f%9.1f%9.1f%9.1f%8.1f",
+               st->name, v->name, form_name[c->form], x->head_parts, t->median, t->low,
+               t->high, t->part[FRONT], t->part[SUM], t->part[EXCHANGE], t->part[MAIN],
+               rate, share);
+    else
+        printf("%-18s%-9s%-22s%10.1f%10.1f%10.1f%9.0f%9.1f%8.1f", st->name,
+               has_pass(st) ? (c->pass ? "backward" : "forward") : "", v->name,
+               t->median, t->low, t->high, bytes / t->median / 1e3, rate, share);
+    const double then = b->against ? recorded_us(b, &row) : 0;
+    if (then > 0) printf("%9.3f", t->median / then);
+    else if (b->against) printf("%9s", "-");
+    printf("\n");
+    time_cells(&row, x, t, bytes, flops);
+    if (x->json) json_row(x->json, &row);
+    if (x->tsv) tsv_row(x->tsv, b, &row);
+}
