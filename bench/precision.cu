@@ -1,7 +1,7 @@
 // precision.cu -- the chain of M on a GPU, in the arithmetics that chapter 19 emulates.
 //
 // Book: chapter 19.  Checked by: the same chunks in double on the host, beside it.
-// Next: gpu_bench.sh.  usage: build/kcp-precision > bench/results/NAME-precision.txt
+// Next: gpu_bench.sh.  usage: build/kcp-precision > FOLDER/precision.tsv, for record.sh
 //
 // One block walks the chunks; four warps own a tile of 16 by 16 each. Factors are
 // rounded on their way into the tensor core, sums are its own: how it adds is what the
@@ -134,11 +134,13 @@ static void draw_all(struct truth *t, int strong, int n)
     }
 }
 
-static void print_row(const double *want, const float *got, int kept, int chunks)
+static void print_row(const double *want, const float *got, int kept, int chunks,
+                      int strong)
 {
     double norm = 0, size = 0;
     for (int e = 0; e < K * K; e++) norm += want[e] * want[e];
-    printf("%6d   %11.3e", chunks, sqrt(norm / K));
+    printf("%s\t%d\t%d\t%d\t%.3e", strong ? "strong" : "live", K, C, chunks,
+           sqrt(norm / K));
     for (int f = 0; f < UNITS; f++, got += kept * K * K) {
         double off = 0;
         size = 0;
@@ -146,9 +148,9 @@ static void print_row(const double *want, const float *got, int kept, int chunks
             off += (got[e] - want[e]) * (got[e] - want[e]);
             size += (double)got[e] * got[e];
         }
-        printf("   %9.1e", sqrt(off / norm));
+        printf("\t%.1e", sqrt(off / norm));
     }
-    printf("   %+10.1f %%\n", 100 * (sqrt(size / norm) - 1));
+    printf("\t%+.1f\n", 100 * (sqrt(size / norm) - 1));
 }
 
 static int growth(struct truth *t, float *got, int strong)
@@ -166,11 +168,8 @@ static int growth(struct truth *t, float *got, int strong)
     }
     cudaFree(on), cudaFree(out);
     if (bad) return 1;
-    printf("%s gates\nchunks   |M|/sqrt(K)", strong ? "strong" : "live");
-    for (int f = 0; f < UNITS; f++) printf("   M %-7s", unit_name[f]);
-    printf("  size of bf16 M\n");
     for (int at = 0; at < kept; at++)
-        print_row(t->M[at], got + at * K * K, kept, 1 << at);
+        print_row(t->M[at], got + at * K * K, kept, 1 << at, strong);
     return 0;
 }
 
@@ -189,11 +188,13 @@ int main(int argc, char **argv)
     struct truth *t = (struct truth *)malloc(sizeof *t);
     float *got = (float *)malloc(sizeof(float) * UNITS * 9 * K * K);
     int bad = !t || !got || cudaGetDeviceProperties(&p, 0);
-    if (!bad)
-        printf("%s: K = %d, chunks of %d tokens; relative error of M\n\n", p.name, K,
-               C);
+    if (!bad) {
+        fprintf(stderr, "%s: relative error of M, its size over sqrt(K)\n", p.name);
+        printf("gate\tK\tC\tchunks\tsize");
+        for (int f = 0; f < UNITS; f++) printf("\t%s", unit_name[f]);
+        printf("\t%s_size\n", unit_name[UNITS - 1]);
+    }
     bad = bad || growth(t, got, 0);
-    printf("\n");
     bad = bad || growth(t, got, 1);
     if (bad)
         fprintf(stderr, "kcp-precision: %s\n", cudaGetErrorString(cudaGetLastError()));

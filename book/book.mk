@@ -50,8 +50,17 @@ $(bk)/figures/%.bin: book/figures/%.c book/figures/svg.h $(booklib)
 bookprogs := $(patsubst book/%.c,$(bk)/%.bin,$(wildcard book/*.c))
 $(bk)/example.txt: $(bookprogs)
 	@for p in $^; do $$p || exit 1; done > $@.new && mv $@.new $@
-$(bk)/results/done: $(wildcard bench/results/*.json bench/results/*.txt book/tables/*.awk book/data/*.tsv) bench/tables.sh $(bookcode)
-	@sh bench/tables.sh $(@D) && touch $@
+# Made again when a kernel was built, for then records can be compared with it; what is
+# made of the tables only when one of them is another.
+$(bk)/results.made: $(wildcard bench/results/*.tsv book/tables/*.awk book/data/*.tsv bench/digest/* $(cuda_obj)) \
+                    bench/tables.sh bench/digest.sh $(wildcard ref/core/paths.def) $(bookcode)
+	@mkdir -p $(bk)
+	@sh bench/tables.sh $(bk)/results.new
+	@diff -r -x done -x digests $(bk)/results.new $(bk)/results >/dev/null 2>&1 && rm -r $(bk)/results.new || \
+	  { rm -rf $(bk)/results && mv $(bk)/results.new $(bk)/results; }
+	@touch $@
+$(bk)/results/done: $(bk)/results.made
+	@[ -e $@ ] || touch $@
 $(bk)/figures/%.svg: $(bk)/figures/%.bin $(bk)/results/done
 	@$< > $@.new && mv $@.new $@
 .PRECIOUS: $(bk)/%.bin $(bk)/figures/%.bin $(bk)/figures/%.svg

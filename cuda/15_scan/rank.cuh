@@ -14,7 +14,7 @@
 
 // What auto goes by, in nanoseconds: a walked token, whatever the heads; a launch that
 // the next one waits for; a number of a leaf's map, through all levels. Fitted to
-// forward passes timed on an H200 (bench/results/*-scan.json): 256 ns a token of K = 16
+// forward passes timed on an H200 (bench/results/, case scan): 256 ns a token of K = 16
 // and 32, 315 of 64. They choose between two right results and change neither.
 struct pace { float token, launch, number; };
 

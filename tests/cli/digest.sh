@@ -65,8 +65,9 @@ cat >"$W/helper.cu" <<'END'
 __global__ void helps(float *x) { x[threadIdx.x] = 5.f; }
 int helper(void *args) { helps<<<1, 32>>>((float *)args); return 0; }
 END
-for b in A B C D; do mkdir -p $W/$b/cuda/04_chunk; cp $W/*.cu $W/$b/cuda/04_chunk; done
-# B: names, comments, another order. C: a number in what is called. D: one of its own.
+for b in A B C E; do mkdir -p $W/$b/cuda/04_chunk; cp $W/*.cu $W/$b/cuda/04_chunk; done
+# B: names, comments, another order. C: a number in what is called. E: nothing is
+# called.
 awk '/^__global__ void scale/ { held = 1 }
      /^int helper/ { print "// a comment\n/* and another */" }
      held { kept = kept $0 "\n" }
@@ -76,27 +77,36 @@ awk '/^__global__ void scale/ { held = 1 }
     sed 's/scale/multiply/; s/shift/add/; s/\<i\>/index/g' \
     >"$W/B/cuda/04_chunk/own.cu"
 sed -i 's/5\.f/7.f/' "$W/C/cuda/04_chunk/helper.cu"
-sed -i 's/3\.f/7.f/' "$W/D/cuda/04_chunk/own.cu"
+sed -i 's/return helper(args)/return 0/' "$W/E/cuda/04_chunk/own.cu"
 compile() {
     "$nvcc" -std=c++17 -O3 -lineinfo -I. -Iref -gencode arch=compute_90a,code=sm_90a \
-        -c "$1" -o "$1.o" 2>"$1.log" || { wrong "nvcc: $(cat "$1.log")"; }
+        -c "$1" -o "$1.o" 2>"$1.log"
 }
 for b in A/cuda/04_chunk/own A/cuda/04_chunk/helper B/cuda/04_chunk/own \
-        C/cuda/04_chunk/helper D/cuda/04_chunk/own; do compile "$W/$b.cu"; done
+        C/cuda/04_chunk/helper E/cuda/04_chunk/own; do compile "$W/$b.cu" & done
+wait
+for b in A/cuda/04_chunk/own A/cuda/04_chunk/helper B/cuda/04_chunk/own \
+        C/cuda/04_chunk/helper E/cuda/04_chunk/own; do
+    [ -s "$W/$b.cu.o" ] || wrong "nvcc: $(cat "$W/$b.cu.log")"
+done
 cp "$W/A/cuda/04_chunk/helper.cu.o" "$W/B/cuda/04_chunk"
-cp "$W/A/cuda/04_chunk/helper.cu.o" "$W/D/cuda/04_chunk"
 cp "$W/A/cuda/04_chunk/own.cu.o" "$W/C/cuda/04_chunk"
 of() { sh bench/digest.sh 04_chunk v1_own "$W/$1"; }
 echo "$(of A)" | grep -qx '[0-9a-f]\{16\}' || wrong "no digest but '$(of A)'"
 same "$(of A)" "$(of B)" "names, comments and order"
 other "$(of A)" "$(of C)" "a number in what is called"
-other "$(of A)" "$(of D)" "a number"
 sh bench/digest.sh --all "$W/A" | grep -q '^04_chunk.v1_own.[0-9]*\.[0-9.]*.[0-9a-f]*$' ||
     wrong "no nvcc in $(sh bench/digest.sh --all "$W/A")"
 sh bench/digest.sh --compare "$W/A" "$W/B" >"$W/out" || wrong "B is not A: $(cat "$W/out")"
 sh bench/digest.sh --compare "$W/A" "$W/C" >"$W/out" && wrong "C is A: $(cat "$W/out")"
 sh bench/digest.sh --added "$W/A" "$W/B" >"$W/out" || wrong "$(cat "$W/out")"
 sh bench/digest.sh --added "$W/A" "$W/C" >"$W/out" && wrong "C adds nothing"
+sh bench/digest.sh --compare "$W/A" "$W/E" >"$W/fewer" || wrong "$(cat "$W/fewer")"
+grep -q '^04_chunk.v1_own.*fewer$' "$W/fewer" || wrong "E is not fewer: $(cat "$W/fewer")"
+sh bench/digest.sh --compare "$W/E" "$W/A" >"$W/fewer" && wrong "more is not other"
+mv "$W/A/cuda/04_chunk/helper.cu.o" "$W/kept.o"
+[ "$(of A)" = - ] || wrong "what is called is not built, and there is a digest"
+mv "$W/kept.o" "$W/A/cuda/04_chunk/helper.cu.o"
 grep -q '^digest.sh: 3 functions: 1 not there before$' "$W/out" || wrong "$(cat "$W/out")"
 [ $failed = 0 ] && echo "digest.sh: names and comments change no digest, numbers do"
 exit $failed
