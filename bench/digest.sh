@@ -4,7 +4,9 @@
 # Book: chapter 18.  Checked by: tests/cli/digest.sh.  Next: digest/main.c.
 #
 #   sh bench/digest.sh 04_chunk v2_warp [BUILD]   its digest, or - (see below)
-#   sh bench/digest.sh --all [BUILD]              stage, variant, nvcc and digest, as TSV
+#   sh bench/digest.sh --all [BUILD]              stage, variant, nvcc, digest, as TSV;
+#                                                 also: recorded digests that hold it
+#   sh bench/digest.sh --sets [BUILD]             the same; functions: what it is made of
 #   sh bench/digest.sh --functions [BUILD]        every GPU function of every object
 #   sh bench/digest.sh --compare A B              two folders of builds; 1: some differ
 #   sh bench/digest.sh --added A B                functions of B that A has not; 1: some
@@ -15,6 +17,9 @@
 # can launch less of them, as when a fallback went. --all has besides a row `comm`, of
 # the host code of the exchange, which records over ranks name too, and a row a path, of
 # its line in the table of paths: which kernel is taken when, with what geometry.
+# bench/results/functions.tsv keeps what recorded digests were made of (FUNCTIONS: another
+# such file): a variant that can launch less than when it was recorded, and nothing new,
+# is as it was.
 # --added looks at functions wherever they lie: for files that were split, and for a B
 # of which some objects are built only.
 # A digest is comparable with one of the same compiler alone. It is - where an object is
@@ -47,8 +52,9 @@ rows() {                        # build, the objects' pattern, options...
 all() {                         # build, more options...
     b=$1; shift
     rows "$b" 'cuda/*/*.cu.o cuda/*/*/*.cu.o' "$@"
-    [ $# = 0 ] || return 0
-    rows "$b" "$exchange" --host
+}
+besides() {                     # build
+    rows "$1" "$exchange" --host
     [ ! -r "$paths" ] || paths_of "$paths"
 }
 # Each row of the table of paths; a condition's macros count as what they stand for.
@@ -72,7 +78,36 @@ built() {
     done
 }
 case $1 in
---all) checked=1; all "${2:-build}" ;;
+--sets) checked=1; all "${2:-build}" --sets ;;
+--all)
+    checked=1
+    { all "${2:-build}" --sets; echo; besides "${2:-build}"; } |
+        awk -F '\t' -v kept="${FUNCTIONS:-bench/results/functions.tsv}" '
+        function within(a, b,   f, i, m, had) {
+            m = split(b, f, " ")
+            for (i = 1; i <= m; i++) had[f[i]] = 1
+            m = split(a, f, " ")
+            for (i = 1; i <= m; i++) if (!(f[i] in had)) return 0
+            return m > 0
+        }
+        BEGIN {
+            OFS = FS
+            while ((getline line < kept) > 0) {
+                split(line, c, FS)
+                if (!n++) { for (i = 1; i in c; i++) at[c[i]] = i; continue }
+                by[n] = c[at["nvcc"]]; digest[n] = c[at["digest"]]
+                made_of[n] = c[at["functions"]]
+            }
+            print "stage", "variant", "nvcc", "digest", "also"
+        }
+        NF < 4 || $1 == "stage" { next }
+        {
+            also = ""
+            for (i = 2; i <= n && $4 != "-"; i++)
+                if (by[i] == $3 && digest[i] != $4 && within($5, made_of[i]))
+                    also = also (also == "" ? "" : " ") digest[i]
+            print $1, $2, $3, $4, also
+        }' ;;
 --functions) all "${2:-build}" --functions ;;
 --added)
     built "$2" "$3"

@@ -28,7 +28,7 @@ echo "$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head 
 
 make -j"$(nproc)" B="$B" "$B/kcp-check" "$B/kcp-bench" >"$B.txt" 2>&1 ||
     { tail -5 "$B.txt"; exit 1; }
-sh bench/digest.sh --all "$B" >"$OUT/digests.tsv"        # for record.sh
+sh bench/digest.sh --sets "$B" >"$OUT/digests.tsv"        # for record.sh
 say built
 
 # The verdicts: a process a stage, since the references take the time, not the GPU.

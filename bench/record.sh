@@ -29,7 +29,7 @@ done
     echo "record.sh: $dir: found no judge.txt and no table, expected a run's" >&2; exit 2; }
 if [ -r "$dir/digests.tsv" ]; then set -- "$dir/digests.tsv" "$@"
 else
-    sh bench/digest.sh --all "${BUILD:-build}" >"$w/digests.tsv" || exit 1
+    sh bench/digest.sh --sets "${BUILD:-build}" >"$w/digests.tsv" || exit 1
     set -- "$w/digests.tsv" "$@"
 fi
 mkdir -p bench/results
@@ -38,5 +38,14 @@ to=bench/results/$name.tsv
 awk -v machine="$(head -1 "$dir/machine.txt")" -v commit="$commit" -v kept="$to" \
     -f bench/record.awk "$@" >"$w/new" || exit 2
 cat "$w/new" >"$to"
+# What its digests are made of, each once.
+functions=${FUNCTIONS:-bench/results/functions.tsv}
+[ -r "$functions" ] || printf 'nvcc\tdigest\tfunctions\n' >"$functions"
+[ -r "$dir/digests.tsv" ] && from=$dir/digests.tsv || from=$w/digests.tsv
+awk -F '\t' 'NR == FNR { known[$2] = 1; next }
+    FNR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+    ("functions" in at) && $(at["functions"]) != "" && $4 != "-" && !known[$4]++ {
+        print $3 "\t" $4 "\t" $(at["functions"]) }' "$functions" "$from" >"$w/more"
+cat "$w/more" >>"$functions"
 echo "$to: $(($(wc -l <"$to") - 1)) rows"
 [ -n "$KEEP_README" ] || sh bench/readme.sh

@@ -15,12 +15,12 @@ trap 'rm -rf "$w"' EXIT
 "$B/kcp-check" --list --device | awk '{ print $1 "\t" $2 }' >"$w/variants"
 if [ -n "$DIGESTS" ]; then cat "$DIGESTS"; else sh bench/digest.sh --all "$B"; fi \
     >"$w/digests"
-results=${RESULTS:-$(ls bench/results/*.tsv 2>/dev/null)}
+results=${RESULTS:-$(ls bench/results/[0-9]*.tsv 2>/dev/null)}
 # shellcheck disable=SC2086
 awk -F '\t' -v missing="$2" '
     function get(name) { return name in column ? $(column[name]) : "" }
     BEGIN { split("memcheck racecheck initcheck synccheck", tool, " ") }
-    FILENAME ~ /digests$/ { digest[$1, $2] = $4; nvcc[$1, $2] = $3; next }
+    FILENAME ~ /digests$/ { digest[$1, $2] = $4; nvcc[$1, $2] = $3; also[$1, $2] = " " $5 " "; next }
     FILENAME ~ /variants$/ {
         row = ""; now = digest[$1, $2]
         if (now == "") now = "-"
@@ -40,8 +40,9 @@ awk -F '\t' -v missing="$2" '
     }
     get("kind") == "sanitizer" {
         s = get("stage"); v = get("variant")
-        if (!((s, v) in digest) || digest[s, v] == "-" || get("digest") != digest[s, v] ||
-            get("nvcc") != nvcc[s, v]) next
+        if (!((s, v) in digest) || digest[s, v] == "-" || get("nvcc") != nvcc[s, v] ||
+            get("digest") != digest[s, v] && !index(also[s, v], " " get("digest") " "))
+            next
         for (i = 1; i <= 4; i++)
             if (get(tool[i]) !~ /^-?$/ && word[s, v, i] !~ /^0l?$/)
                 word[s, v, i] = get(tool[i])

@@ -14,7 +14,7 @@ all=""
 [ "$1" != --all ] || { all=1; shift; }
 B=${1:-build}
 [ -n "$all$RESULTS" ] || sh bench/readme.sh --check
-results=${RESULTS:-$(ls bench/results/*.tsv 2>/dev/null)}
+results=${RESULTS:-$(ls bench/results/[0-9]*.tsv 2>/dev/null)}
 [ -n "$results" ] || { echo "records: none yet"; exit 0; }
 if [ -n "$DIGESTS" ]; then cat "$DIGESTS"; else sh bench/digest.sh --all "$B"; fi |
 awk -F '\t' -v all="$all" '
@@ -26,7 +26,7 @@ awk -F '\t' -v all="$all" '
         if (!(k in known) && !built) { order[++n] = k; known[k] = 1 }
         x = 1
         if (!(k in now) || now[k] == "-" || nvcc[k] != get("nvcc")) x = 2
-        else if (now[k] == get("digest")) x = 3
+        else if (now[k] == get("digest") || index(also[k], " " get("digest") " ")) x = 3
         if (x > best[what, k]) best[what, k] = x
     }
     FNR == 1 {
@@ -38,7 +38,7 @@ awk -F '\t' -v all="$all" '
     file == 1 && $1 == "comm" { next }
     file == 1 {
         k = $1 SUBSEP $2
-        now[k] = $4; nvcc[k] = $3
+        now[k] = $4; nvcc[k] = $3; also[k] = " " $5 " "
         if ($4 != "-") built = 1
         if ($2 !~ /_f32$/) { order[++n] = k; known[k] = 1 }
         next

@@ -10,7 +10,7 @@ out=$1; shift
 rm -rf "$out"; mkdir -p "$out" || exit 1
 if [ -n "$DIGESTS" ]; then cat "$DIGESTS"
 else sh bench/digest.sh --all; fi >"$out/digests" || exit 1
-[ $# -gt 0 ] || set -- bench/results/*.tsv
+[ $# -gt 0 ] || set -- bench/results/[0-9]*.tsv
 [ -r "$1" ] || set -- /dev/null
 t=book/tables
 awk -F '\t' -v out="$out" -v digests="$out/digests" -f $t/read.awk -f $t/walks.awk \

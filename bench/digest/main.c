@@ -167,7 +167,7 @@ int main(int argc, char **argv)
     }
     if (host) return print_host(o, n);
     if (functions) printf("object\tbytes\tdigest\n");
-    else printf("stage\tvariant\tnvcc\tdigest\n");
+    else printf("stage\tvariant\tnvcc\tdigest%s\n", sets ? "\tfunctions" : "");
     for (int i = 0; i < n; i++) {
         if (functions) print_functions(&o[i]);
         for (int j = 0; j < o[i].variants && !functions; j++)

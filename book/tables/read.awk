@@ -10,7 +10,7 @@ BEGIN {
     while ((getline line < digests) > 0) {
         split(line, f, "\t")
         if (f[1] == "stage") continue
-        now[f[1], f[2]] = f[4]; compiler[f[1], f[2]] = f[3]
+        now[f[1], f[2]] = f[4]; also[f[1], f[2]] = " " f[5] " "; compiler[f[1], f[2]] = f[3]
         if (f[3] ~ /^[0-9]/) built = f[3]
     }
     STALE = 0; UNCOMPARED = 1; FRESH = 2
@@ -32,7 +32,8 @@ function num(name) { return get(name) + 0 }
 function compared(digest, by, s, v)
 {
     if (digest == "" || now[s, v] == "-" || by != compiler[s, v]) return UNCOMPARED
-    return digest == now[s, v] ? FRESH : STALE
+    if (digest == now[s, v] || index(also[s, v], " " digest " ")) return FRESH
+    return STALE
 }
 
 function standing(s, v,   kernels, exchange_)

@@ -76,6 +76,7 @@ fi
 
 # A row enters with a verdict of the same run and a digest; another system's as it is.
 kept=bench/results/bench-cli-test.tsv
+export FUNCTIONS="$W/made_of"
 echo "a GPU, a driver, 2026-01-02" >"$W/machine.txt"
 printf '08_forward\n  ok       v2_stages   bf16  5 ok  worst o 1e-3 of 5e-3 (case 1)\n' \
     >"$W/judge.txt"

@@ -95,7 +95,7 @@ of() { sh bench/digest.sh 04_chunk v1_own "$W/$1"; }
 echo "$(of A)" | grep -qx '[0-9a-f]\{16\}' || wrong "no digest but '$(of A)'"
 same "$(of A)" "$(of B)" "names, comments and order"
 other "$(of A)" "$(of C)" "a number in what is called"
-sh bench/digest.sh --all "$W/A" | grep -q '^04_chunk.v1_own.[0-9]*\.[0-9.]*.[0-9a-f]*$' ||
+sh bench/digest.sh --all "$W/A" | grep -q '^04_chunk.v1_own.[0-9]*\.[0-9.]*.[0-9a-f]*' ||
     wrong "no nvcc in $(sh bench/digest.sh --all "$W/A")"
 sh bench/digest.sh --compare "$W/A" "$W/B" >"$W/out" || wrong "B is not A: $(cat "$W/out")"
 sh bench/digest.sh --compare "$W/A" "$W/C" >"$W/out" && wrong "C is A: $(cat "$W/out")"
@@ -104,6 +104,13 @@ sh bench/digest.sh --added "$W/A" "$W/C" >"$W/out" && wrong "C adds nothing"
 sh bench/digest.sh --compare "$W/A" "$W/E" >"$W/fewer" || wrong "$(cat "$W/fewer")"
 grep -q '^04_chunk.v1_own.*fewer$' "$W/fewer" || wrong "E is not fewer: $(cat "$W/fewer")"
 sh bench/digest.sh --compare "$W/E" "$W/A" >"$W/fewer" && wrong "more is not other"
+{ printf 'nvcc\tdigest\tfunctions\n'
+  sh bench/digest.sh --sets "$W/A" | awk -F '\t' 'NR > 1 { print $3 "\t" $4 "\t" $5 }'
+} >"$W/functions"
+FUNCTIONS=$W/functions sh bench/digest.sh --all "$W/E" | grep -q "$(of A)\$" ||
+    wrong "what can launch less is not as it was recorded"
+FUNCTIONS=$W/functions sh bench/digest.sh --all "$W/C" | grep -q "$(of A)" &&
+    wrong "what launches another is as it was recorded"
 mv "$W/A/cuda/04_chunk/helper.cu.o" "$W/kept.o"
 [ "$(of A)" = - ] || wrong "what is called is not built, and there is a digest"
 mv "$W/kept.o" "$W/A/cuda/04_chunk/helper.cu.o"

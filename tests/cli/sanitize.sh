@@ -98,6 +98,7 @@ run 1 'no GPU here'
 
 # The table is kept with the digests of the kernels that ran.
 kept=bench/results/sanitize-test.tsv
+export FUNCTIONS="$W/made_of"
 awk 'BEGIN { OFS = "\t"; print "stage", "variant", "nvcc", "digest" }
      NR > 1 { print $1, $2, "13.0.88", "d" NR }' "$W/sanitize.tsv" >"$W/digests.tsv"
 echo "a GPU, 1.2, 2026-01-02" >"$W/machine.txt"
