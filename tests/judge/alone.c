@@ -59,7 +59,7 @@ static int one_by_one(const struct kcp_variant *v, const struct kcp_stage *s,
                       const struct memory *mem, const struct kcase *k,
                       enum kcp_pass pass, int64_t bytes[2], char *why, size_t n)
 {
-    struct trial clean = { s, v, mem, 0, NULL }, x = clean;
+    struct trial clean = { .stage = s, .variant = v, .mem = mem }, x = clean;
     struct kcp_plan *p = case_plan(k, k->call.R);
     const struct expected *e = p ? expected_of(s, k, pass, v->storage, p) : NULL;
     struct tensor_set in = { 0 };

@@ -68,6 +68,9 @@ static void crossing(struct anchors *a, const struct kcp_stage *s)
             snprintf(about, sizeof about, more, f % 2 ? "blelloch" : "sequential");
             add(a, "live %s %s R=%d H=1 HV=2 K=8 V=6 C=16 lengths=9,171,12 h0 dht %s",
                 model[m], form_name[f], R, about);
+            if (f == m)                        /* the same sizes, but other sequences */
+                add(a, "live %s %s R=%d H=1 HV=2 K=8 V=6 C=16 lengths=12,171,9 h0 dht %s",
+                    model[m], form_name[f], R, about);
             if (is(s, "13 ") && f == 0)
                 add(a, "live %s R=%d H=2 HV=2 K=8 V=6 C=16 lengths=9,171 h0 dht reuse_M"
                     " l2norm save=%s", model[m], R, m ? "all" : "none");
@@ -80,6 +83,7 @@ static void chunks(struct anchors *a, const struct kcp_stage *s)
     for (int m = 0; m < 2; m++) {
         const char *model = model_name[m];
         add(a, "live %s H=2 HV=4 K=8 V=12 C=16 lengths=70,33 h0 dht l2norm", model);
+        add(a, "live %s H=2 HV=4 K=8 V=12 C=16 lengths=33,70 h0 dht l2norm", model);
         add(a, "live %s H=1 HV=2 K=12 V=8 C=16 lengths=50,20 no_states", model);
         if (!is(s, "09 ")) continue;
         add(a, "live %s H=1 HV=2 K=8 V=12 C=16 lengths=70,33 h0 dht part=1", model);

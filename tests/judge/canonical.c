@@ -67,7 +67,7 @@ static int every_R(struct kcp_report *rep, const struct kcp_variant *v,
 {
     static const int R[] = { 2, 3, 4, 8 };
     const struct memory *mem = v->where == KCP_HOST ? &host_memory : gpu_of_threads();
-    struct planned one = { { s, v, mem, 0, NULL }, NULL }, x = one;
+    struct planned one = { { .stage = s, .variant = v, .mem = mem }, NULL }, x = one;
     char why[160] = "";
     struct kcp_plan *p = case_plan(&k, 1);
     const struct expected *e = p ? expected_of(s, &k, pass, v->storage, p) : NULL;

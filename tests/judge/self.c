@@ -52,6 +52,48 @@ static int writes_past_work(void *a)
 }
 static size_t some_work(const void *a) { return 100; }
 
+/* 04 that counts in its workspace, from what it finds there. */
+static int counts_on(void *a)
+{
+    struct kcp_chunk *c = a;
+    const double found = *(double *)c->work;
+    const int status = ref_chunk(a);
+    if (found > 0) o_of(a)[0] += 1;
+    *(double *)c->work = 1;
+    return status;
+}
+
+/* 04 that keeps the grid of the sizes it was called with first. */
+static int remembers(void *a)
+{
+    static int64_t T, NC;
+    static int cu[8];
+    struct kcp_chunk c = *(struct kcp_chunk *)a;
+    if (c.NS > 7) return ref_chunk(a);
+    if (T != c.T || NC != c.NC) memcpy(cu, c.cu, 4 * (size_t)(c.NS + 1));
+    T = c.T, NC = c.NC;
+    c.cu = cu;
+    return ref_chunk(&c);
+}
+
+/* 04 that is wrong once in fifty calls. */
+static int now_and_then(void *a)
+{
+    static int calls;
+    const int status = ref_chunk(a);
+    if (++calls % 50 == 0) o_of(a)[0] += 1;
+    return status;
+}
+
+/* One token of many is off by six times what the whole may be. */
+static int one_token(void *a)
+{
+    const struct kcp_chunk *c = a;
+    const int status = ref_chunk(a);
+    for (int v = 0; v < c->V; v++) o_of(a)[70 * c->HV * c->V + v] *= 1 + 6e-12;
+    return status;
+}
+
 /* 13 that writes where the block of the forward pass has its end. */
 static int writes_past_saved(void *a)
 {
@@ -125,7 +167,8 @@ static enum outcome tried(const char *stage, int (*run)(void *), int mixed,
                           struct verdict *t)
 {
     const struct kcp_variant v = { stage, "tampered", "", KCP_F64, KCP_HOST, "any", run,
-                                   run == writes_past_work ? some_work : NULL };
+                                   run == writes_past_work || run == counts_on
+                                       ? some_work : NULL };
     const struct kcp_stage *s = stage_find(stage);
     int n;
     struct kcase *list = cases_make(s, 0, 0, 1, 0, &n);
@@ -176,6 +219,30 @@ static int sees(struct kcp_report *rep)
 KCP_CHECK(check_00_sees) = { "00_judge", "sees",
     "NaN, Inf, n/a, stray writes, moving bits, one head, unwanted parts: each named",
     sees };
+
+static int remains(struct kcp_report *rep)
+{
+    struct verdict t;
+    int n, m = 0;
+    const struct kcp_variant v = { "04_chunk", "tampered", "", KCP_F64, KCP_HOST, "any",
+                                   remembers, NULL };
+    EXPECT(rep, tried("04_chunk", counts_on, 0, &t) == FAIL && strstr(t.why, "again"),
+           "it reads what it left in its workspace: %s", t.why);
+    EXPECT(rep, tried("04_chunk", now_and_then, 0, &t) == FAIL && strstr(t.why, "again"),
+           "once in fifty calls: %s", t.why);
+    EXPECT(rep, tried("04_chunk", one_token, 0, &t) == FAIL, "one token of many");
+    struct kcase *list = cases_anchors(stage_find("04"), 0, 1, 0, 0, &n);
+    for (int i = 0; i < n; i++) {
+        judge_case(stage_find("04"), &v, &list[i], KCP_F64, &t);
+        m += t.outcome == FAIL;
+    }
+    EXPECT(rep, m, "a grid that is remembered by its sizes: no case sees it");
+    free(list);
+    return KCP_OK;
+}
+KCP_CHECK(check_00_remains) = { "00_judge", "remains",
+    "what remains of other calls, what is wrong now and then or in one token: seen",
+    remains };
 
 static int tells(struct kcp_report *rep)
 {

@@ -43,6 +43,7 @@ struct trial {
     const struct memory *mem;
     int R;
     struct rank_args *rank;
+    int stale;                      /* workspaces as an earlier run left them */
 };
 
 /* The inputs of a case and what should come of them, until the next is asked for. */
