@@ -45,5 +45,13 @@ lie 1 'FAIL' ONCE
 if "$B/kcp-check" --stage 07 --device | grep -q 'no device'; then
     lie 1 'nothing ran: what was asked for' NO_GPU
 fi
+
+# ---- mutate.sh finds mistakes, and refuses what is no file
+(cd "$top" && sh tests/mutate.sh "$B" 1 7 ref/04_chunk.c) >said 2>&1 &&
+    grep -q '^mutate: seed 7: 1 caught, 0 survived' said && pass ||
+    fail "mutate: $(tail -2 said)"
+(cd "$top" && sh tests/mutate.sh "$B" 2 1 ref/none.c) >said 2>&1
+[ $? = 2 ] && grep -q "FILES: found 'ref/none.c', expected" said && pass ||
+    fail 'mutate: a file that is none'
 echo "lies: $passed passed, $failed failed"
 [ $failed -eq 0 ]
