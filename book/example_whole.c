@@ -75,7 +75,6 @@ static void row(const char *name, int t, const double *a, const double *b,
 
 static void whole(void)
 {
-    static const char *const form[] = { "all-gather", "chain", "pipeline", "scan" };
     struct job j[MOST + 1] = { { 0 } };
     for (int R = 1; R <= MOST; R++) {
         j[R].p = ranks(R);
@@ -89,7 +88,7 @@ static void whole(void)
     for (int f = 0; f < 4; f++) {
         struct job x = { .p = j[3].p, .form = (enum kcp_form)f };
         run(&x);
-        printf("%-11s", form[f]);
+        printf("%-11s", kcp_form_names[f]);
         for (int r = 0; r < 3; r++)
             printf("   rank %d: %3d (%d)", r, (int)x.bytes[r], (int)x.messages[r]);
         printf("\n");

@@ -4,6 +4,7 @@
  * Next: precision.c.  One chunk with all gates equal; the truth is the adjoint of the
  * recurrence, chapter 01. "in bf16" rounds each path's sum before it enters dG. */
 #include "ref.h"
+#include "tests/random.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -19,9 +20,8 @@ static double dS[K][V], dh_in[K][V], dht[K][V], truth[C][K], dg[C][K];
 
 static double uniform(void)
 {
-    static unsigned long long z = 3;
-    z = z * 6364136223846793005u + 1442695040888963407u;
-    return (double)(z >> 11) / 9007199254740992.0 - 0.5;
+    static uint64_t seed = 3;
+    return random_uniform(&seed) - 0.5;
 }
 
 static double bf16(double x)

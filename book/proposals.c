@@ -3,6 +3,8 @@
  * Book: chapter 20, which shows what this prints.  Checked by: make book.
  * Next: figures/roofline.c.  Tokens are drawn as chapter 05's figure draws them: random
  * unit keys, gates of a given mean, beta = sigmoid(N(b,1)); K = V = 64. */
+#include "tests/random.h"
+
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,19 +19,7 @@ enum { REGIMES = sizeof regimes / sizeof *regimes };
 
 static uint64_t seed;
 
-static double uniform(void)
-{
-    uint64_t z = (seed += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return ((double)((z ^ (z >> 31)) >> 11) + 0.5) / 9007199254740992.0;
-}
-
-static double normal(void)
-{
-    const double r = sqrt(-2 * log(uniform()));
-    return r * cos(6.283185307179586 * uniform());
-}
+static double normal(void) { return random_normal(&seed); }
 
 /* X = [h | M] <- the map of one token after it; writes with beta under `least` are
  * skipped. How many were is counted. */

@@ -4,6 +4,7 @@
  * Next: clusters.c.  Times and memory are those of the machine that builds the page. */
 #include "ref/15_scan.h"
 #include "tokens.h"
+#include "tests/random.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -181,7 +182,7 @@ static double now(void)
  * memory, after the heap's leftovers were used up. */
 static struct cost measure(enum form form, int k, int C, int64_t n)
 {
-    static unsigned seed;
+    static uint64_t seed;
     struct kcp_plan *p = plan_of(n, 1, NULL, C);
     const size_t all = (size_t)n * (5 * k + 2) + k + 1 + 2 * (size_t)k * k + k;
     double *x = malloc(sizeof *x * all), best = 1e9;
@@ -189,7 +190,7 @@ static struct cost measure(enum form form, int k, int C, int64_t n)
     if (!x)
         fail("no memory");
     for (size_t i = 0; i < all; i++)
-        x[i] = ((seed = seed * 1103515245u + 12345u) >> 16 & 1023) / 1024. - 0.5;
+        x[i] = random_uniform(&seed) - 0.5;
     double *at = x + 5 * n * k;
     struct kcp_scan a = {
         .T = n, .N = 1, .NS = 1, .NC = p->ctx->NC, .R = 1, .H = 1, .HV = 1, .K = k,

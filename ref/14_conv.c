@@ -4,6 +4,7 @@
  * One rank's program: its shard, its plan, and the rows that lie across its cuts.
  */
 #include "ref.h"
+#include "sigmoid.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -53,11 +54,6 @@ static void window(const struct kcp_conv *a, const struct rows *x, int s,
         }
         //< conv-window
     }
-}
-
-static double sigmoid(double x)
-{
-    return 1 / (1 + exp(-x));
 }
 
 /* y_t = act(pre_t) */

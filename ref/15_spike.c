@@ -4,14 +4,10 @@
  * Next: 15_step.c.
  */
 #include "15_scan.h"
+#include "sigmoid.h"
 
 #include <math.h>
 #include <string.h>
-
-static double sigmoid(double x)
-{
-    return 1 / (1 + exp(-x));
-}
 
 int spike_dropped(const struct kcp_scan *a, int64_t t)
 {

@@ -21,6 +21,7 @@ struct CUstream_st;
 struct kcp_plan;
 
 enum kcp_form  { KCP_ALL_GATHER, KCP_CHAIN, KCP_PIPELINE, KCP_SCAN };
+extern const char *const kcp_form_names[];      /* "all_gather", ..: of the four */
 
 /* ---- ranks: comm/
  * Pointers are host or device, as the backend says; stream may be NULL. Every call

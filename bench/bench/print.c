@@ -46,7 +46,8 @@ void print_row(const struct runner *x, const struct kcp_stage *st,
     row_cells(&row, x, st, v, c);
     if (b->ranks)
         printf("%-12s%-16s%-11s%6d%10.1f%9.1f%9.1f%9.1f%9.1f%9.1f%9.1f%9.1f%8.1f",
-               st->name, v->name, form_name[c->form], x->head_parts, t->median, t->low,
+               st->name, v->name, kcp_form_names[c->form], x->head_parts, t->median,
+               t->low,
                t->high, t->part[FRONT], t->part[SUM], t->part[EXCHANGE], t->part[MAIN],
                rate, share);
     else

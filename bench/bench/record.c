@@ -70,7 +70,7 @@ void row_cells(struct cells *row, const struct runner *x, const struct kcp_stage
     put(row, WORD, "stage", "%s", st->name);
     put(row, WORD, "variant", "%s", v->name);
     put(row, WORD, "path", "");                 /* until a variant says which it took */
-    put(row, WORD, "form", "%s", x->b->ranks ? form_name[c->form] : "");
+    put(row, WORD, "form", "%s", x->b->ranks ? kcp_form_names[c->form] : "");
     put(row, NUMBER, "head_parts", x->b->ranks ? "%d" : "", x->head_parts);
     put(row, NUMBER, "pass", "%d", c->pass);
 }

@@ -106,7 +106,7 @@ static int layers(struct runner *x)
         const struct kcp_stage *st = stage_find(names[s]);
         const struct kcp_variant *v = bench_asked(x->b, st) ? choose(x->b, st) : NULL;
         for (int form = 0; form <= KCP_SCAN && !e && v; form++) {
-            if (x->b->forms && !strstr(x->b->forms, form_name[form])) continue;
+            if (x->b->forms && !strstr(x->b->forms, kcp_form_names[form])) continue;
             if (!x->b->forms && x->call.R == 1 && form) continue;
             if (x->call.reuse_M && form) continue;
             x->call.form = form;

@@ -9,7 +9,6 @@
 #include <sys/resource.h>
 
 static const char *const models[] = { "KDA", "GDN" };
-static const char *const forms[] = { "all_gather", "chain", "pipeline", "scan" };
 
 enum { ROWS = 32 };            /* ranks that are printed one by one */
 
@@ -77,7 +76,7 @@ void print_summary(const struct run *x, double seconds)
         printf("stage %s%s", x->stage->name, x->both ? ", both passes" : "");
     else
         printf("%s %s, %s, %d rank%s%s", models[c->model], x->both
-               ? "forward and backward" : "forward", forms[c->form], x->plan->R,
+               ? "forward and backward" : "forward", kcp_form_names[c->form], x->plan->R,
                x->plan->R == 1 ? "" : "s", x->conv ? ", convolutions before it" : "");
     printf("; T %" PRId64 ", N %d, H %d, HV %d, K %d, V %d, C %d\n", c->T, c->N, c->H,
            c->HV, c->K, c->V, c->C);

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const form_names[FORMS] = { "all-gather", "chain", "pipeline", "scan" };
-
 /* Token tensors by rank and head; then parameters' gradients, states and the loss. */
 static const struct { enum tensor t; int heads; } token[] = {
     { Q_, HEADS }, { K_, HEADS }, { V_, VALUE_HEADS }, { O, VALUE_HEADS },

@@ -63,7 +63,7 @@ static int run_forms(struct finding *f, struct run *many, const struct run *one,
 {
     for (int form = FORMS - 1; form >= 0; form--) {
         struct run other, *run = form ? &other : many;
-        progress(form_names[form], FORMS - form, FORMS);
+        progress(kcp_form_names[form], FORMS - form, FORMS);
         int status = run_open(run, f->text, f->R, form);
         run->look = form == 0;
         if (!status)

@@ -7,6 +7,7 @@
  *   loss = mean over tokens of -log softmax(z U)[next byte of the same sequence]
  */
 #include "text.h"
+#include "tests/random.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,21 +39,12 @@ int64_t param_at(int p)
     return at;
 }
 
-/* (0,1), and a normal by twelve of them: the same numbers on every machine. */
-static double uniform(uint64_t *s)
-{
-    *s += 0x9e3779b97f4a7c15u;
-    uint64_t z = *s;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return ((double)((z ^ (z >> 31)) >> 11) + 0.5) / 9007199254740992.0;
-}
-
+/* A normal by twelve of (0, 1): the same numbers on every machine. */
 static double normal(uint64_t *s)
 {
     double sum = -6;
     for (int i = 0; i < 12; i++)
-        sum += uniform(s);
+        sum += random_uniform(s);
     return sum;
 }
 
@@ -69,7 +61,7 @@ double *params_make(uint64_t seed)
         const int fan_in = p >= P_CQ && p <= P_CV ? WINDOW : sh->rows;
         const double size = p == P_EMBED ? 1 : p == P_G ? 0.1 : 1;
         for (int64_t i = 0; i < (int64_t)sh->rows * sh->cols; i++) {
-            const double dt = exp(log(1e-3) + log(100.0) * uniform(&s));
+            const double dt = exp(log(1e-3) + log(100.0) * random_uniform(&s));
             w[i] = size * normal(&s) / (p == P_EMBED ? 1 : sqrt(fan_in));
             if (p == P_ALOG)
                 w[i] = log(1 + 15.0 * i / (VALUE_HEADS - 1));

@@ -151,7 +151,7 @@ static void forms(FILE *o, const struct finding *f)
     for (int i = 0; i < FORMS; i++) {
         const struct kcp_traffic *t = &f->form[i];
         fprintf(o, "<tr><td>%s<td><svg width='100%%' height='12'><rect width='%.2f%%' "
-                "height='12' fill='var(--k4)'/></svg><td>", form_names[i],
+                "height='12' fill='var(--k4)'/></svg><td>", kcp_form_names[i],
                 100 * (double)t->bytes / most);
         print_count(o, t->bytes);
         fprintf(o, "<td>%lld<td>%lld<td>%.1e</tr>\n", (long long)t->messages,

@@ -121,7 +121,7 @@ void print_forms(const struct finding *f)
            "  %-12s %12s %12s %9s %9s   %s\n", "form", "bytes", "formula", "messages",
            "gathers", "against one rank");
     for (int i = 0; i < FORMS; i++)
-        printf("  %-12s %12lld %12lld %9lld %9lld   %.1e\n", form_names[i],
+        printf("  %-12s %12lld %12lld %9lld %9lld   %.1e\n", kcp_form_names[i],
                (long long)f->form[i].bytes, (long long)f->formula[i].bytes,
                (long long)f->form[i].messages, (long long)f->form[i].collectives,
                f->form_err[i]);

@@ -106,7 +106,6 @@ struct finding {
     int far_seq, far_rank;             /* -1: nothing crosses a cut */
     double took;
 };
-extern const char *const form_names[FORMS];
 /* The largest relative RMS of all checked tensors, any rank and head; each in err. */
 double compare_runs(const struct run *got, const struct run *want, double *err);
 int    measure_alive(struct finding *f);

@@ -3,6 +3,7 @@
  * Book: chapter 05.  Checked by: make book-lint.  Next: timelines.c.
  * M is the product of the tokens' A_t = (I - beta k k^T) diag(exp g); K = 64. */
 #include "svg.h"
+#include "tests/random.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -12,19 +13,7 @@ enum { K = 64, T = 1024, CURVES = 5 };
 
 static uint64_t seed;
 
-static double uniform(void)
-{
-    uint64_t z = (seed += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return ((double)((z ^ (z >> 31)) >> 11) + 0.5) / 9007199254740992.0;
-}
-
-static double normal(void)
-{
-    const double r = sqrt(-2 * log(uniform()));
-    return r * cos(6.283185307179586 * uniform());
-}
+static double normal(void) { return random_normal(&seed); }
 
 static double M[K][K];
 

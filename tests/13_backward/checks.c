@@ -38,7 +38,7 @@ static int hold(struct kcp_report *rep, struct run x, const struct run *to, doub
     const double err = status ? NAN : apart(&x, to, &worst);
     EXPECT(rep, !status, "%s, R = %d: status %d, %s", what, x.R, status, why);
     EXPECT(rep, status || err <= tol, "%s, %s %s, R = %d, L = %lld: %s differs by %.2g",
-           what, x.model ? "GDN" : "KDA", form_name[x.form], x.R, (long long)x.L,
+           what, x.model ? "GDN" : "KDA", kcp_form_names[x.form], x.R, (long long)x.L,
            out_name[worst], err);
     for (int r = 1; !status && r < x.R; r++)
         EXPECT(rep, memcmp(x.params + r * HV * (1 + wide(&x)), x.params,
@@ -210,7 +210,7 @@ static int traffic(struct kcp_report *rep)
         for (int r = 0; r < x.R && !status; r++) {
             EXPECT(rep, x.traffic[r].bytes == x.formula[r].bytes + most * sums,
                    "%s, reuse_M %d: rank %d sent %lld bytes, formula %lld + %lld",
-                   form_name[x.form], x.reuse_M, r, (long long)x.traffic[r].bytes,
+                   kcp_form_names[x.form], x.reuse_M, r, (long long)x.traffic[r].bytes,
                    (long long)x.formula[r].bytes, (long long)(most * sums));
             sent[x.reuse_M] += x.form == KCP_ALL_GATHER ? x.formula[r].bytes : 0;
         }

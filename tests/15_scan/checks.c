@@ -14,7 +14,7 @@ static int hold(struct kcp_report *rep, struct run x, const struct run *to, doub
     const double err = status ? NAN : apart(&x, to, &worst);
     EXPECT(rep, !status, "%s, R = %d: status %d, %s", what, x.R, status, why);
     EXPECT(rep, status || err <= tol, "%s, %s, walk %d, R = %d, L = %lld: %s differs "
-           "by %.2g", what, form_name[x.form], x.walk, x.R, (long long)x.L,
+           "by %.2g", what, kcp_form_names[x.form], x.walk, x.R, (long long)x.L,
            out_name[worst], err);
     for (int r = 0; r < x.R && !status && !x.oracle; r++)
         EXPECT(rep, x.traffic[r].bytes == x.formula[r].bytes &&

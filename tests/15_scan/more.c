@@ -3,6 +3,7 @@
  * Book: chapter 15.  Checked by: itself, it can fail.  Next: 15_scan_memory.c.
  */
 #include "run.h"
+#include "ref/sigmoid.h"
 
 /* ---- a sequence in pieces: ht and ot go in as h0 and o0 */
 /* state: h0, o0, and what goes out; backward also dht, dot. */
@@ -149,8 +150,6 @@ KCP_CHECK(check_15_auto) = { "15_scan", "auto",
 
 /* ---- without masks it is KDA, g = log alpha, scale 1; through sigma
  *      dalpha_base = dg (1 - alpha)      dbeta_base = dbeta beta (1 - beta) */
-static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
-
 static int kda_of(const struct run *x, double *g, double *beta)
 {
     for (int64_t t = 0; t < T; t++)

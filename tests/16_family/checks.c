@@ -16,7 +16,7 @@ static int hold(struct kcp_report *rep, struct run x, const struct run *to, doub
     const double err = status ? NAN : apart(&x, to, &worst);
     EXPECT(rep, !status, "%s, R = %d: status %d, %s", what, x.R, status, why);
     EXPECT(rep, status || err <= tol, "%s, %s %s, R = %d, L = %lld: %s differs by %.2g",
-           what, model_name[x.model], form_name[x.form], x.R, (long long)x.L,
+           what, model_name[x.model], kcp_form_names[x.form], x.R, (long long)x.L,
            out_name[worst], err);
     for (int r = 0; r < x.R && !status; r++)
         EXPECT(rep, x.walk || x.traffic[r].bytes == x.formula[r].bytes,

@@ -5,6 +5,8 @@
 #ifndef BOOK_ROUNDING_H
 #define BOOK_ROUNDING_H
 
+#include "tests/random.h"
+
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -83,19 +85,7 @@ static inline void rounded(const struct chunk *c, enum unit f, float X[K][W])
 
 static uint64_t chunk_seed;
 
-static inline double chunk_uniform(void)
-{
-    uint64_t z = (chunk_seed += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return ((double)((z ^ (z >> 31)) >> 11) + 0.5) / 9007199254740992.0;
-}
-
-static inline double chunk_normal(void)
-{
-    const double r = sqrt(-2 * log(chunk_uniform()));
-    return r * cos(6.283185307179586 * chunk_uniform());
-}
+static inline double chunk_normal(void) { return random_normal(&chunk_seed); }
 
 /* The next chunk, of random unit keys: memory lives through CHUNKS of them, or dies. */
 static inline void chunk_draw(struct chunk *x, int strong)

@@ -12,6 +12,7 @@
  */
 #include "kcp.h"
 #include "tests/npy/npy.h"
+#include "tests/random.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -29,20 +30,14 @@ static int fail(void)
     return 1;
 }
 
-/* xorshift64*: uniform in (0, 1); and nearly normal, a sum of twelve. */
 static uint64_t seed;
 
-static double uniform(void)
-{
-    seed ^= seed >> 12, seed ^= seed << 25, seed ^= seed >> 27;
-    return ((double)(seed * 2685821657736338717u >> 12) + 0.5) * 0x1p-52;
-}
-
+/* Nearly normal: a sum of twelve. */
 static double normal(void)
 {
     double sum = -6;
     for (int i = 0; i < 12; i++)
-        sum += uniform();
+        sum += random_uniform(&seed);
     return sum;
 }
 

@@ -3,6 +3,8 @@
  * Book: none.  Checked by: make fuzz.  Next: fuzz.mk.
  * Usage: replay SECONDS FILE...; every file, then changes of them until time is up.
  */
+#include "tests/random.h"
+
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 enum { MOST = 4096 };
 static uint64_t seed = 88172645463325252u;
 
-static uint64_t next(void)
-{
-    seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
-    return seed;
-}
+static uint64_t next(void) { return random_bits(&seed); }
 
 /* A few bytes set, flipped, moved up or down by one; sometimes cut short. */
 static size_t change(uint8_t *x, size_t n)

@@ -67,10 +67,10 @@ static void crossing(struct anchors *a, const struct kcp_stage *s)
             char about[80];
             snprintf(about, sizeof about, more, f % 2 ? "blelloch" : "sequential");
             add(a, "live %s %s R=%d H=1 HV=2 K=8 V=6 C=16 lengths=9,171,12 h0 dht %s",
-                model[m], form_name[f], R, about);
+                model[m], kcp_form_names[f], R, about);
             if (f == m)                        /* the same sizes, but other sequences */
                 add(a, "live %s %s R=%d H=1 HV=2 K=8 V=6 C=16 lengths=12,171,9 h0 dht %s",
-                    model[m], form_name[f], R, about);
+                    model[m], kcp_form_names[f], R, about);
             if (is(s, "13 ") && f == 0)
                 add(a, "live %s R=%d H=2 HV=2 K=8 V=6 C=16 lengths=9,171 h0 dht reuse_M"
                     " l2norm save=%s", model[m], R, m ? "all" : "none");
@@ -131,7 +131,7 @@ static void wide_chunks(struct anchors *a, const struct kcp_stage *s)
                              : is(s, "16 ") ? "" : "l2norm beta=sigmoid gate=softplus";
             if (!s->ranks) add(a, "live %s lengths=330,70 h0 dht %s", size, more);
             else add(a, "live %s %s R=3 lengths=21,810,30 h0 dht %s", size,
-                     form_name[(i + m) % 4], more);
+                     kcp_form_names[(i + m) % 4], more);
         }
 }
 

@@ -12,7 +12,6 @@
 #include <string.h>
 
 const char *const model_name[] = { "kda", "gdn", "dplr", "gdn2", "gla" };
-const char *const form_name[] = { "all_gather", "chain", "pipeline", "scan" };
 
 enum axis { MODEL, REGIME, GATE, BETA, NORM, HEADS, SIZES, CHUNK, LENS, RANKS, FORM,
             CUTS,

@@ -113,7 +113,7 @@ static int write_options(const char *path, const struct kcp_stage *s,
     if (c->pass == KCP_BACKWARD) fprintf(f, " --backward");
     if (c->lower_bound < 0) fprintf(f, " --lower-bound %.17g", c->lower_bound);
     if (s->ranks && p->L) fprintf(f, " --canonical %lld", (long long)p->L);
-    if (s->ranks) fprintf(f, " --form %s --cuts ", form_name[c->form]);
+    if (s->ranks) fprintf(f, " --form %s --cuts ", kcp_form_names[c->form]);
     for (int r = 0; s->ranks && r <= p->R; r++)
         fprintf(f, "%s%lld", r ? "," : "", (long long)p->cuts[r]);
     fprintf(f, "\n");

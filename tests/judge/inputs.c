@@ -9,39 +9,29 @@
  * bound, channel by channel and token by token. Every head has its own A_log.
  */
 #include "judge.h"
+#include "tests/random.h"
+#include "ref/sigmoid.h"
 #include <math.h>
 #include <string.h>
 
 const char *const regime_name[] = { "live", "strong", "saturated", "turns" };
 
-static uint64_t mix(uint64_t z)                      /* splitmix64 */
-{
-    z += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
 struct stream stream_of(uint64_t seed, const char *name)
 {
     uint64_t h = 1469598103934665603u;
     for (; *name; name++) h = (h ^ (unsigned char)*name) * 1099511628211u;
-    return (struct stream){ mix(seed ^ mix(h)) };
+    return (struct stream){ random_mix(seed ^ random_mix(h)) + 0x9e3779b97f4a7c15u };
 }
 
 double uniform(struct stream *s)
 {
-    s->s += 0x9e3779b97f4a7c15u;
-    return ((mix(s->s) >> 11) + 0.5) * 0x1p-53;
+    return random_uniform(&s->s);
 }
 
 double normal(struct stream *s)
 {
-    double r = sqrt(-2 * log(uniform(s)));
-    return r * cos(6.283185307179586 * uniform(s));
+    return random_normal(&s->s);
 }
-
-static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
 /* The decay a regime asks for, as g = log(alpha) <= 0, of one channel of one token. */
 static double decay(const struct kcase *k, struct stream *s)

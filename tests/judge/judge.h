@@ -71,7 +71,7 @@ struct kcase {
     int big;                            /* v, and what is normalised, times 1e4 */
     int no_states;                      /* states that may be NULL are */
 };
-extern const char *const regime_name[], *const form_name[], *const model_name[];
+extern const char *const regime_name[], *const model_name[];
 /* The covering list of a stage: every axis value, all pairs of regime, ranks and form;
  * full: all pairs of all axes. wide: K, V of 64 and 128 and C = 64 alone, which is what
  * tensor-core versions take. ranks > 0 fixes R. *n cases; the caller frees. */

@@ -47,14 +47,15 @@ static int covers(struct kcp_report *rep)
         for (int f = 0; f < 4; f++) {
             int any = 0;
             for (int R = 1; R < 9; R++) any |= pair[r][R][f];
-            EXPECT(rep, any, "no case of %s with %s", regime_name[r], form_name[f]);
+            EXPECT(rep, any, "no case of %s with %s", regime_name[r],
+                   kcp_form_names[f]);
         }
     static const int ranks[] = { 1, 2, 3, 4, 5, 8 };
     for (int i = 0; i < 6; i++)
         for (int f = 0; f < 4; f++) {
             const int any =
                 pair[0][ranks[i]][f] | pair[1][ranks[i]][f] | pair[2][ranks[i]][f];
-            EXPECT(rep, any, "no case of R = %d with %s", ranks[i], form_name[f]);
+            EXPECT(rep, any, "no case of R = %d with %s", ranks[i], kcp_form_names[f]);
         }
     EXPECT(rep, lengths == 7, "lengths 1, 1023, 1025: %d", lengths);
     static const char *const of_ranks[] = { "08_forward", "13_backward", "15_scan",
@@ -118,7 +119,7 @@ static int crosses(struct kcp_report *rep)
             if (i == 2) own = m == KCP_KDA;
             for (int f = 0; f < 4 && own; f++)
                 EXPECT(rep, far[m][f], "%s, %s, %s: no state is alive over four ranks",
-                       s->name, model_name[m], form_name[f]);
+                       s->name, model_name[m], kcp_form_names[f]);
         }
         if (i == 1) EXPECT(rep, kept, "no kept map is used where a state is alive");
         free(list);
