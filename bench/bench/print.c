@@ -47,9 +47,8 @@ void print_row(const struct runner *x, const struct kcp_stage *st,
     if (b->ranks)
         printf("%-12s%-16s%-11s%6d%10.1f%9.1f%9.1f%9.1f%9.1f%9.1f%9.1f%9.1f%8.1f",
                st->name, v->name, kcp_form_names[c->form], x->head_parts, t->median,
-               t->low,
-               t->high, t->part[FRONT], t->part[SUM], t->part[EXCHANGE], t->part[MAIN],
-               rate, share);
+               t->low, t->high, t->part[FRONT], t->part[SUM], t->part[EXCHANGE],
+               t->part[MAIN], rate, share);
     else
         printf("%-18s%-9s%-22s%10.1f%10.1f%10.1f%9.0f%9.1f%8.1f", st->name,
                has_pass(st) ? (c->pass ? "backward" : "forward") : "", v->name,
