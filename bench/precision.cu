@@ -52,7 +52,10 @@ __device__ static void product_tf32(const float *A, const float *B, float *D, in
             b.x[e] = wmma::__float_to_tf32(x);
             b2.x[e] = wmma::__float_to_tf32(x - b.x[e]);
         }
-        if (three) wmma::mma_sync(d, a2, b, d), wmma::mma_sync(d, a, b2, d);
+        if (three) {
+            wmma::mma_sync(d, a2, b, d);
+            wmma::mma_sync(d, a, b2, d);
+        }
         wmma::mma_sync(d, a, b, d);
         //< kernel-three
     }
@@ -60,19 +63,21 @@ __device__ static void product_tf32(const float *A, const float *B, float *D, in
 }
 
 __device__ static void product_bf16(const float *A, const float *B, float *D,
-                                    __nv_bfloat16 *room)
+                                    __nv_bfloat16 *staging)
 {
     const int row = threadIdx.x / 32 / 2 * 16, col = threadIdx.x / 32 % 2 * 16;
     wmma::fragment<wmma::accumulator, 16, 16, 16, float> d;
-    for (int e = threadIdx.x; e < 1024; e += blockDim.x)
-        room[e] = __float2bfloat16_rn(A[e]), room[1024 + e] = __float2bfloat16_rn(B[e]);
+    for (int e = threadIdx.x; e < 1024; e += blockDim.x) {
+        staging[e] = __float2bfloat16_rn(A[e]);
+        staging[1024 + e] = __float2bfloat16_rn(B[e]);
+    }
     __syncthreads();
     wmma::fill_fragment(d, 0.0f);
     for (int p = 0; p < 32; p += 16) {
         wmma::fragment<wmma::matrix_a, 16, 16, 16, __nv_bfloat16, wmma::row_major> a;
         wmma::fragment<wmma::matrix_b, 16, 16, 16, __nv_bfloat16, wmma::row_major> b;
-        wmma::load_matrix_sync(a, room + row * 32 + p, 32);
-        wmma::load_matrix_sync(b, room + 1024 + p * 32 + col, 32);
+        wmma::load_matrix_sync(a, staging + row * 32 + p, 32);
+        wmma::load_matrix_sync(b, staging + 1024 + p * 32 + col, 32);
         wmma::mma_sync(d, a, b, d);
     }
     wmma::store_matrix_sync(D + row * 32 + col, d, 32, wmma::mem_row_major);
@@ -82,7 +87,7 @@ __device__ static void product_bf16(const float *A, const float *B, float *D,
 __global__ static void chain(const struct device_chunk *c, int n, int unit, float *out)
 {
     __shared__ __align__(32) float M[K * K], y[C * K], z[K * K], A[C * K];
-    __shared__ __align__(32) __nv_bfloat16 room[2048];
+    __shared__ __align__(32) __nv_bfloat16 staging[2048];
     for (int e = threadIdx.x; e < K * K; e += blockDim.x) M[e] = e / K == e % K;
     for (int j = 1; j <= n; j++, c++) {
         for (int half = 0; half < 2; half++) {
@@ -93,7 +98,7 @@ __global__ static void chain(const struct device_chunk *c, int n, int unit, floa
             const float *B = half ? y : M;
             float *D = half ? z : y;
             if (unit == FP32) product_fp32(A, B, D);
-            else if (unit == BF16) product_bf16(A, B, D, room);
+            else if (unit == BF16) product_bf16(A, B, D, staging);
             else product_tf32(A, B, D, unit == TF32X3);
         }
         __syncthreads();
@@ -125,8 +130,10 @@ static void draw_all(struct truth *t, int strong, int n)
         exact(&c, X);
         for (int i = 0; i < K; i++) {
             to->decay[i] = (float)exp2(c.last[i]);
-            for (int p = 0; p < C; p++)
-                to->w[p][i] = (float)c.w[p][i], to->kg_t[i][p] = (float)c.kg[p][i];
+            for (int p = 0; p < C; p++) {
+                to->w[p][i] = (float)c.w[p][i];
+                to->kg_t[i][p] = (float)c.kg[p][i];
+            }
         }
         if (j & (j - 1)) continue;
         for (int e = 0; e < K * K; e++) t->M[at][e] = X[e / K][V + e % K];
@@ -198,6 +205,7 @@ int main(int argc, char **argv)
     bad = bad || growth(t, got, 1);
     if (bad)
         fprintf(stderr, "kcp-precision: %s\n", cudaGetErrorString(cudaGetLastError()));
-    free(t), free(got);
+    free(t);
+    free(got);
     return bad;
 }

@@ -39,27 +39,27 @@ __global__ void neighbour(int fault, const int *x, int *y)
 enum { THREADS = 128, COUNT = 8, STAGES = 2 };
 
 #ifdef KCP_HOPPER
-// The ring of group_scan.cuh, small: each thread copies 16 bytes and reads another's.
-// TURNS: right, each thread arrives for itself. LATE: nobody waits until all have read
-// what is replaced. LANE: right too, lane 0 arrives for its warp behind __syncwarp; the
-// tool does not follow that from lane to lane, and reports 31 lanes of 32. MAPPED:
-// right too, each thread arrives for itself at the address that a cluster has for the
-// barrier. BOTH: right, two blocks at the same pace: each thread tells its own block's
-// barrier directly and the other's at its address.
+// The pipeline of tile/pipeline.cuh, small: each thread copies 16 bytes and reads
+// another's. TURNS: right, each thread arrives for itself. LATE: nobody waits until all
+// have read what is replaced. LANE: right too, lane 0 arrives for its warp behind
+// __syncwarp; the tool does not follow that from lane to lane, and reports 31 lanes of
+// 32. MAPPED: right too, each thread arrives for itself at the address that a cluster
+// has for the barrier. BOTH: right, two blocks at the same pace: each thread tells its
+// own block's barrier directly and the other's at its address.
 __device__ void arrive(int fault, uint64_t *bar)
 {
     if (fault == LANE) __syncwarp();
     if (fault != LANE || threadIdx.x % 32 == 0) mbarrier_arrive(bar);
 }
 
-__device__ void give_back(int fault, uint64_t *bar)
+__device__ void consumer_release(int fault, uint64_t *bar)
 {
     if (fault == MAPPED) mbarrier_arrive_cluster(bar, cluster_rank());
     else arrive(fault, bar);
     if (fault == BOTH) mbarrier_arrive_cluster(bar, cluster_rank() ^ 1);
 }
 
-__global__ void turns(int fault, const int4 *x, int *y)
+__global__ void pipeline_phases(int fault, const int4 *x, int *y)
 {
     __shared__ int4 tile[STAGES][THREADS];
     __shared__ uint64_t full[STAGES], empty[STAGES];
@@ -84,7 +84,7 @@ __global__ void turns(int fault, const int4 *x, int *y)
         if (i < 0) continue;
         mbarrier_wait(&full[at], i / STAGES);
         sum += tile[at][THREADS - 1 - t].x;
-        give_back(fault, &empty[at]);
+        consumer_release(fault, &empty[at]);
     }
     y[blockIdx.x * THREADS + t] = sum;
     if (fault == BOTH) cluster_sync();
@@ -97,11 +97,14 @@ __global__ void stored(int *x)
     row[threadIdx.x] = threadIdx.x;
     fence_proxy_async();
     __syncthreads();
-    if (threadIdx.x == 0) tma_store_1d(x, row, sizeof row), tma_store_wait_read();
+    if (threadIdx.x == 0) {
+        tma_store_1d(x, row, sizeof row);
+        tma_store_wait_read();
+    }
     __syncthreads();                     // the row lives until it has been read
 }
 
-static void launch(int fault, int4 *x, int *y)
+static void launch_pipeline(int fault, int4 *x, int *y)
 {
     if (fault == STORED) {
         stored<<<1, 64>>>((int *)x);
@@ -112,10 +115,13 @@ static void launch(int fault, int4 *x, int *y)
     cudaLaunchConfig_t c = {};
     const unsigned blocks = fault == BOTH ? 2 : 1;
     a.id = cudaLaunchAttributeClusterDimension;
-    a.val.clusterDim.x = blocks, a.val.clusterDim.y = a.val.clusterDim.z = 1;
-    c.gridDim = dim3(blocks), c.blockDim = dim3(THREADS);
-    c.attrs = &a, c.numAttrs = 1;
-    cudaLaunchKernelEx(&c, turns, fault, x, y);
+    a.val.clusterDim.x = blocks;
+    a.val.clusterDim.y = a.val.clusterDim.z = 1;
+    c.gridDim = dim3(blocks);
+    c.blockDim = dim3(THREADS);
+    c.attrs = &a;
+    c.numAttrs = 1;
+    cudaLaunchKernelEx(&c, pipeline_phases, fault, x, y);
 }
 #endif
 
@@ -134,12 +140,14 @@ int main(int argc, char **argv)
         return 2;
     }
     const size_t bytes = COUNT * THREADS * sizeof(int4);
-    if (cudaMalloc((void **)&x, bytes) || cudaMalloc((void **)&y, bytes))
-        return puts("sanitize-control: no device"), 3;
+    if (cudaMalloc((void **)&x, bytes) || cudaMalloc((void **)&y, bytes)) {
+        puts("sanitize-control: no device");
+        return 3;
+    }
     if (fault != INITCHECK && fault != STORED) cudaMemset(x, 0, bytes);
     if (fault < TURNS) neighbour<<<1, 64>>>(fault, x, y);
 #ifdef KCP_HOPPER
-    else launch(fault, (int4 *)x, y);
+    else launch_pipeline(fault, (int4 *)x, y);
 #endif
     return cudaDeviceSynchronize() != cudaSuccess;
 }

@@ -10,20 +10,25 @@
 // always in the same order. dq, dk of each head wait in work for their sum.
 enum { KEEP = 64, THREADS = 256 };
 
-struct work {
+struct adjoint_arrays {
     float *dq, *dk;                      // [T,HV,K]
     float *dS;                           // [N,HV,K,V]
     float *S, *Sd;                       // [T/KEEP+N,HV,K,V], [N,HV,KEEP,K,V]
     float *e;                            // [N,HV,KEEP,V]
 };
 
-static __host__ __device__ size_t place(const struct kcp_step &a, struct work *w)
+static __host__ __device__ size_t adjoint_layout(const struct kcp_step &a,
+                                                 struct adjoint_arrays *w)
 {
     const int64_t TK = a.T * a.HV * a.K, heads = (int64_t)a.N * a.HV;
     const int64_t KV = (int64_t)a.K * a.V, kept = (a.T / KEEP + a.N) * a.HV;
     float *p = (float *)a.work;
-    w->dq = p, w->dk = w->dq + TK, w->dS = w->dk + TK, w->S = w->dS + heads * KV;
-    w->Sd = w->S + kept * KV, w->e = w->Sd + heads * KEEP * KV;
+    w->dq = p;
+    w->dk = w->dq + TK;
+    w->dS = w->dk + TK;
+    w->S = w->dS + heads * KV;
+    w->Sd = w->S + kept * KV;
+    w->e = w->Sd + heads * KEEP * KV;
     return (size_t)(w->e + heads * KEEP * a.V - p) * sizeof(float);
 }
 
@@ -53,7 +58,10 @@ static __device__ void forward(const struct kcp_step &a, int64_t t, int n, int v
                                const struct token *s, float *S, float *Sd, float *e)
 {
     float x = in<X>(a.v, t, a.HV, n, a.V)[v];
-    for (int i = 0; i < a.K; i++) S[i] *= s->decay[i], x -= S[i] * s->k[i];
+    for (int i = 0; i < a.K; i++) {
+        S[i] *= s->decay[i];
+        x -= S[i] * s->k[i];
+    }
     for (int i = 0; i < a.K && Sd; i++) Sd[i * a.V + v] = S[i];
     if (e) e[v] = x;
     for (int i = 0; i < a.K; i++) S[i] += s->k[i] * (s->beta * x);
@@ -62,9 +70,10 @@ static __device__ void forward(const struct kcp_step &a, int64_t t, int n, int v
 // One token back. Columns: dS += scale q do^T, de = beta dS^T k = dv. Rows: dq = scale
 // S do, dk = beta dS e - Sd de, dSd = dS - k de^T, dg = dSd Sd, dS <- diag(exp g) dSd.
 template <class X>
-static __device__ void back(const struct kcp_step &a, const struct work &w, int64_t t,
-                            int n, struct token *s, float *dS, const float *Sd,
-                            const float *e)
+static __device__ void adjoint_step(const struct kcp_step &a,
+                                    const struct adjoint_arrays &w, int64_t t, int n,
+                                    struct token *s, float *dS, const float *Sd,
+                                    const float *e)
 {
     const int v = threadIdx.x, lane = v % 32;
     const int64_t row = (t * a.HV + n) * a.K;
@@ -76,7 +85,9 @@ static __device__ void back(const struct kcp_step &a, const struct work &w, int6
             dS[i * a.V + v] += (float)a.scale * s->q[i] * s->dO[v];
             x += dS[i * a.V + v] * s->k[i];
         }
-        s->e[v] = e[v], s->sum[v] = x * e[v], s->de[v] = s->beta * x;
+        s->e[v] = e[v];
+        s->sum[v] = x * e[v];
+        s->de[v] = s->beta * x;
         out<X>(a.dv, t, a.HV, n, a.V)[v] = s->de[v];
     }
     __syncthreads();
@@ -97,11 +108,14 @@ static __device__ void back(const struct kcp_step &a, const struct work &w, int6
             *d = s->decay[i] * dSd;
         }
         for (int b = 16; b; b /= 2) {
-            q += __shfl_xor_sync(~0u, q, b), k += __shfl_xor_sync(~0u, k, b);
+            q += __shfl_xor_sync(~0u, q, b);
+            k += __shfl_xor_sync(~0u, k, b);
             g += __shfl_xor_sync(~0u, g, b);
         }
         if (lane) continue;
-        w.dq[row + i] = (float)a.scale * q, w.dk[row + i] = k, s->sum[i] = g;
+        w.dq[row + i] = (float)a.scale * q;
+        w.dk[row + i] = k;
+        s->sum[i] = g;
         if (a.KG > 1) out<float>(a.dg, t, a.HV, n, a.KG)[i] = g;
     }
     //< kernel-adjoint
@@ -120,8 +134,8 @@ static __global__ __launch_bounds__(THREADS) void adjoint(const struct kcp_step 
     const int z = blockIdx.x, n = blockIdx.y, v = threadIdx.x, vk = a.layout == KCP_VK;
     const int64_t KV = (int64_t)a.K * a.V, head = (int64_t)z * a.HV + n, at = head * KV;
     const float *h0 = (const float *)a.h0, *dht = (const float *)a.dht;
-    struct work w;
-    place(a, &w);
+    struct adjoint_arrays w;
+    adjoint_layout(a, &w);
     float *dS = w.dS + at, *Sd = w.Sd + head * KEEP * KV, *e = w.e + head * KEEP * a.V;
     float *kept = w.S + ((cu[z] / KEEP + z) * a.HV + n) * KV, S[KMAX];
     const int64_t len = cu[z + 1] - cu[z], next = a.HV * KV;
@@ -148,7 +162,7 @@ static __global__ __launch_bounds__(THREADS) void adjoint(const struct kcp_step 
         }
         for (int r = rows - 1; r >= 0; r--) {
             read_token<X>(a, cu[z] + b + r, n, &s);
-            back<X>(a, w, cu[z] + b + r, n, &s, dS, Sd + r * KV, e + r * a.V);
+            adjoint_step<X>(a, w, cu[z] + b + r, n, &s, dS, Sd + r * KV, e + r * a.V);
         }
     }
     __syncthreads();
@@ -164,39 +178,51 @@ static __global__ void add_heads(const struct kcp_step a)
     const int64_t at = blockIdx.x * (int64_t)THREADS + threadIdx.x, i = at % a.K;
     const int64_t t = at / a.K / a.H, m = at / a.K % a.H, group = a.HV / a.H;
     float q = 0.0f, k = 0.0f;
-    struct work w;
-    place(a, &w);
+    struct adjoint_arrays w;
+    adjoint_layout(a, &w);
     if (t >= a.T) return;
     for (int n = 0; n < group; n++) {
         const int64_t from = (t * a.HV + m * group + n) * a.K + i;
-        q += w.dq[from], k += w.dk[from];
+        q += w.dq[from];
+        k += w.dk[from];
     }
-    ((X *)a.dq)[at] = q, ((X *)a.dk)[at] = k;
+    ((X *)a.dq)[at] = q;
+    ((X *)a.dk)[at] = k;
 }
 
-static size_t work(const void *args)
+static size_t step_v1_adjoint_work(const void *args)
 {
     struct kcp_step a = *(const struct kcp_step *)args;
-    struct work w;
+    struct adjoint_arrays w;
     a.work = NULL;
-    return a.pass == KCP_BACKWARD ? place(a, &w) : 0;
+    return a.pass == KCP_BACKWARD ? adjoint_layout(a, &w) : 0;
 }
 
 template <class X>
-static int run(void *args)
+static int step_v1_adjoint_run(void *args)
 {
     const struct kcp_step *a = (const struct kcp_step *)args;
     if (a->K > KMAX || a->V > KMAX || a->pass != KCP_BACKWARD) return KCP_NA;
-    if (a->work_bytes < work(args)) return KCP_BAD;
+    if (a->work_bytes < step_v1_adjoint_work(args)) return KCP_BAD;
     const unsigned blocks = (unsigned)((a->T * a->H * a->K + THREADS - 1) / THREADS);
     if (a->N) adjoint<X><<<dim3(a->N, a->HV), THREADS, 0, a->stream>>>(*a);
     if (a->T) add_heads<X><<<blocks, THREADS, 0, a->stream>>>(*a);
     return launched();
 }
 
-KCP_VARIANT(step_v1_adjoint) = {
-    "01_step", "v1_adjoint", "a block a head, states kept every 64 tokens",
-    KCP_BF16, KCP_DEVICE, "backward; K, V up to 256", run<bf16>, work };
-KCP_VARIANT(step_v1_adjoint_f32) = {
-    "01_step", "v1_adjoint_f32", "a block a head, states kept every 64 tokens",
-    KCP_F32, KCP_DEVICE, "backward; K, V up to 256", run<float>, work };
+KCP_VARIANT(step_v1_adjoint) = { "01_step",
+                                 "v1_adjoint",
+                                 "a block a head, states kept every 64 tokens",
+                                 KCP_BF16,
+                                 KCP_DEVICE,
+                                 "backward; K, V up to 256",
+                                 step_v1_adjoint_run<bf16>,
+                                 step_v1_adjoint_work };
+KCP_VARIANT(step_v1_adjoint_f32) = { "01_step",
+                                     "v1_adjoint_f32",
+                                     "a block a head, states kept every 64 tokens",
+                                     KCP_F32,
+                                     KCP_DEVICE,
+                                     "backward; K, V up to 256",
+                                     step_v1_adjoint_run<float>,
+                                     step_v1_adjoint_work };

@@ -1,7 +1,7 @@
 // v1_column.cu -- the recurrence on the GPU: a block a head, a thread a column of S.
 // Book: chapter 01, "Code: kernels".
 // Checked by: tests/01_step/checks.c.
-// Next: 02_gate/v1_walk.cu.
+// Next: ../02_gate/v1_walk.cu.
 #include "cuda/tile/device.cuh"
 
 // Bound: latency, one token after another; 4 K V flops a token and head. Thread v owns
@@ -52,7 +52,7 @@ static __global__ void step(const struct kcp_step a)
 }
 
 template <class X>
-static int run(void *args)
+static int step_v1_column_run(void *args)
 {
     const struct kcp_step *a = (const struct kcp_step *)args;
     if (a->K > KMAX || a->V > KMAX || a->pass != KCP_FORWARD) return KCP_NA;
@@ -60,9 +60,19 @@ static int run(void *args)
     return launched();
 }
 
-KCP_VARIANT(step_v1_column) = {
-    "01_step", "v1_column", "a block a head, a thread a column of S",
-    KCP_BF16, KCP_DEVICE, "forward; K, V up to 256", run<bf16>, NULL };
-KCP_VARIANT(step_v1_column_f32) = {
-    "01_step", "v1_column_f32", "a block a head, a thread a column of S",
-    KCP_F32, KCP_DEVICE, "forward; K, V up to 256", run<float>, NULL };
+KCP_VARIANT(step_v1_column) = { "01_step",
+                                "v1_column",
+                                "a block a head, a thread a column of S",
+                                KCP_BF16,
+                                KCP_DEVICE,
+                                "forward; K, V up to 256",
+                                step_v1_column_run<bf16>,
+                                NULL };
+KCP_VARIANT(step_v1_column_f32) = { "01_step",
+                                    "v1_column_f32",
+                                    "a block a head, a thread a column of S",
+                                    KCP_F32,
+                                    KCP_DEVICE,
+                                    "forward; K, V up to 256",
+                                    step_v1_column_run<float>,
+                                    NULL };

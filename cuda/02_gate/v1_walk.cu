@@ -1,7 +1,7 @@
 // v1_walk.cu -- the front end: a warp a row to normalise, a thread a channel to walk.
 // Book: chapter 02, "Code: kernels".
 // Checked by: tests/02_gate/checks.c.
-// Next: 03_wy/v1_pairs.cu.
+// Next: ../03_wy/v1_pairs.cu.
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 

@@ -11,7 +11,7 @@
 #include "v2_vector_back.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-enum { ROWS = 16, SPANS = 4 };           // a chunk of 64 is four spans of 16 tokens
+enum { ROWS = 16, SUBCHUNKS = 4 }; // a chunk of 64 is four subchunks of 16 tokens
 
 // y = x rstd. K / 8 lanes a row; blockIdx.y picks q or k.
 template <int K>
@@ -54,13 +54,13 @@ static __device__ __forceinline__ float activate(const struct kcp_gate &a,
 }
 
 // G of a chunk and head: warp w sums tokens 16 w .. of four channels a lane; the sums
-// of the spans before are added from shared memory.
+// of the subchunks before are added from shared memory.
 template <int K>
 static __global__ __launch_bounds__(K) void gate_sums(const struct kcp_gate a)
 {
-    __shared__ float last[SPANS][K];
+    __shared__ float last[SUBCHUNKS][K];
     const int c = blockIdx.x, n = blockIdx.y, lanes = K / 4;
-    const int i = threadIdx.x % lanes * 4, span = threadIdx.x / lanes;
+    const int i = threadIdx.x % lanes * 4, subchunk = threadIdx.x / lanes;
     const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
     const float *A_log = (const float *)a.A_log, *dt = (const float *)a.dt_bias;
     const float expA = A_log ? expf(A_log[n]) : 1.0f;
@@ -69,7 +69,7 @@ static __global__ __launch_bounds__(K) void gate_sums(const struct kcp_gate a)
 
     #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-        const int t = span * ROWS + r;
+        const int t = subchunk * ROWS + r;
         x[r] = t < z.len ? *(const uint2 *)(in<bf16>(a.g_raw, z.t + t, a.HV, n, K) + i)
                          : make_uint2(0, 0);
     }
@@ -79,23 +79,29 @@ static __global__ __launch_bounds__(K) void gate_sums(const struct kcp_gate a)
     //> kernel-sums
     #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-        const int t = span * ROWS + r;
+        const int t = subchunk * ROWS + r;
         const float4 g = {
             activate(a, f[0], low(x[r].x)), activate(a, f[1], high(x[r].x)),
             activate(a, f[2], low(x[r].y)), activate(a, f[3], high(x[r].y)) };
-        sum[0] += g.x, sum[1] += g.y, sum[2] += g.z, sum[3] += g.w;
+        sum[0] += g.x;
+        sum[1] += g.y;
+        sum[2] += g.z;
+        sum[3] += g.w;
         G[r] = make_float4(sum[0], sum[1], sum[2], sum[3]);
         if (a.g && t < z.len) *(float4 *)(out<float>(a.g, z.t + t, a.HV, n, K) + i) = g;
     }
     //< kernel-sums
-    for (int d = 0; d < 4; d++) last[span][i + d] = sum[d], sum[d] = 0.0f;
+    for (int d = 0; d < 4; d++) {
+        last[subchunk][i + d] = sum[d];
+        sum[d] = 0.0f;
+    }
     __syncthreads();
-    for (int s = 0; s < span; s++)
+    for (int s = 0; s < subchunk; s++)
         for (int d = 0; d < 4; d++) sum[d] += last[s][i + d];
     const float base_2 = 1.44269504088896341f;
     #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-        const int t = span * ROWS + r;
+        const int t = subchunk * ROWS + r;
         const float4 y = { (sum[0] + G[r].x) * base_2, (sum[1] + G[r].y) * base_2,
                            (sum[2] + G[r].z) * base_2, (sum[3] + G[r].w) * base_2 };
         if (t < z.len) *(float4 *)(out<float>(a.G, z.t + t, a.HV, n, K) + i) = y;
@@ -171,7 +177,7 @@ static void backward(const struct kcp_gate *a)
 }
 
 template <int K>
-static int launch(const struct kcp_gate *a)
+static int gate_v2_vector_launch(const struct kcp_gate *a)
 {
     if (!a->T) return KCP_OK;
     if (a->pass == KCP_FORWARD) forward<K>(a);
@@ -190,7 +196,7 @@ int v2_gate(void *args)
     if (a->C != CHUNK || (a->K != 64 && a->K != 128)) return KCP_NA;
     for (const void *x : p)
         if (!is_aligned_16(x)) return KCP_NA;
-    return a->K == 64 ? launch<64>(a) : launch<128>(a);
+    return a->K == 64 ? gate_v2_vector_launch<64>(a) : gate_v2_vector_launch<128>(a);
 }
 
 KCP_VARIANT(gate_v2_vector) = {

@@ -44,7 +44,8 @@ static __global__ __launch_bounds__(256) void norm_rows_back(const struct kcp_ga
         sum += low(u[i]) * low(u[i]) + high(u[i]) * high(u[i]);
         dot += low(w[i]) * low(u[i]) + high(w[i]) * high(u[i]);
     }
-    sum = group_sum(sum, lanes), dot = group_sum(dot, lanes);
+    sum = group_sum(sum, lanes);
+    dot = group_sum(dot, lanes);
     const float rstd = a.l2norm ? 1.0f / sqrtf(sum + 1e-6f) : 1.0f;
     const float along = a.l2norm ? rstd * rstd * dot : 0.0f;
     uint4 dx;
@@ -98,7 +99,8 @@ static __device__ __forceinline__ void tokens_back(const struct kcp_gate &a,
     #pragma unroll
     for (int r = 0; r < AHEAD; r++) {
         const int64_t at = (z.t + t + r) * W + e;
-        x[r] = typename vec<N>::b(), dg[r] = typename vec<N>::f();
+        x[r] = typename vec<N>::b();
+        dg[r] = typename vec<N>::f();
         if (e >= W || t + r >= z.len) continue;
         x[r] = *(const typename vec<N>::b *)((const bf16 *)a.g_raw + at);
         dg[r] = *(const typename vec<N>::f *)((const float *)a.dg + at);
@@ -138,8 +140,10 @@ static __global__ __launch_bounds__(256, 3) void gate_back(const struct kcp_gate
     #pragma unroll 1
     for (int t = w * TOKENS; t < (w + 1) * TOKENS; t += AHEAD)
         tokens_back<N>(a, z, t, e, f, dA, ddt);
-    for (int d = 0; d < N; d++)
-        sums[0][w][lane * N + d] = dA[d], sums[1][w][lane * N + d] = ddt[d];
+    for (int d = 0; d < N; d++) {
+        sums[0][w][lane * N + d] = dA[d];
+        sums[1][w][lane * N + d] = ddt[d];
+    }
     __syncthreads();
     for (int at = threadIdx.x; at < 2 * 32 * N; at += 256) {
         const int which = at / (32 * N), j = at % (32 * N);
@@ -162,9 +166,12 @@ static __global__ __launch_bounds__(SUMS) void add_parts(const struct kcp_gate a
     float sum_A = 0.0f, sum_dt = 0.0f;
 
     #pragma unroll 8
-    for (int c = cn[s] + part; c < cn[s + 1]; c += per)
-        sum_A += dA[c * W + e], sum_dt += ddt[c * W + e];
-    sums[0][threadIdx.x] = sum_A, sums[1][threadIdx.x] = sum_dt;
+    for (int c = cn[s] + part; c < cn[s + 1]; c += per) {
+        sum_A += dA[c * W + e];
+        sum_dt += ddt[c * W + e];
+    }
+    sums[0][threadIdx.x] = sum_A;
+    sums[1][threadIdx.x] = sum_dt;
     for (int b = SUMS / 2; b; b /= 2) {
         __syncthreads();
         const int j = threadIdx.x;

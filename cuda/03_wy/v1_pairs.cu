@@ -1,7 +1,7 @@
 // v1_pairs.cu -- the WY form: a block a chunk and head, every pair of rows on its own.
 // Book: chapter 03, "Code: kernels".
 // Checked by: tests/03_wy/checks.c.
-// Next: 04_chunk/v1_column.cu.
+// Next: ../04_chunk/v1_column.cu.
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 

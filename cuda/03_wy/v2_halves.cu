@@ -1,4 +1,4 @@
-// v2_halves.cu -- the WY form by tensor cores: squares with an anchor each, halved.
+// v2_halves.cu -- the WY form by tensor cores: blocks with an anchor each, halved.
 // Book: chapter 03, "Tensor cores".
 // Checked by: tests/03_wy/checks.c.
 // Next: ../04_chunk/v2_warp.cu.
@@ -12,7 +12,7 @@ enum { THREADS = 512 };
 // kg = exp2(G_last - G) k, qg = exp2(G) q (KDA alone); k <- k~ = exp2(G) k, in place.
 template <int K>
 static __device__ void gated_rows(const struct kcp_wy &a, struct token_range z, int n,
-                                  struct room<K> &s, int first)
+                                  struct shared_storage<K> &s, int first)
 {
     const int kda = a.KG > 1;
     for (int at = threadIdx.x - first; at < CHUNK * K / 2; at += blockDim.x - first) {
@@ -23,19 +23,20 @@ static __device__ void gated_rows(const struct kcp_wy &a, struct token_range z, 
         const float2 E = make_float2(ex2_approx(g0), ex2_approx(g1));
         uint32_t *k = (uint32_t *)&s.k[i][d];
         if (kda && i < z.len) {
-            const float2 rest = decay_of(&s.G[z.len - 1][d], G);
+            const float2 rest = decay_between(&s.G[z.len - 1][d], G);
             *(uint32_t *)(out<bf16>(a.qg, z.t + i, a.HV, n, K) + d) =
-                times(*(const uint32_t *)&s.q[i][d], E);
-            *(uint32_t *)(out<bf16>(a.kg, z.t + i, a.HV, n, K) + d) = times(*k, rest);
+                scale_bf16x2(*(const uint32_t *)&s.q[i][d], E);
+            *(uint32_t *)(out<bf16>(a.kg, z.t + i, a.HV, n, K) + d) =
+                scale_bf16x2(*k, rest);
         }
-        *k = times(*k, i < z.len ? E : none);
+        *k = scale_bf16x2(*k, i < z.len ? E : none);
     }
 }
 
 // Rows of a [64,64] matrix in shared memory to a tensor [T,HV,64].
 template <class Row>
-static __device__ void square_out(const struct kcp_wy &a, struct token_range z, int n,
-                                  void *to, const Row *x, int ld)
+static __device__ void store_block(const struct kcp_wy &a, struct token_range z, int n,
+                                   void *to, const Row *x, int ld)
 {
     for (int at = threadIdx.x; at < z.len * CHUNK / 2; at += blockDim.x) {
         const int i = at / (CHUNK / 2), j = at % (CHUNK / 2) * 2;
@@ -59,7 +60,8 @@ static __device__ void multiply(const bf16 *Ab, const bf16 *x, int ld, int colum
             ldmatrix_x4(a, Ab + r * (CHUNK + PAD) + p
                                + ldmatrix_offset_a(lane, CHUNK + PAD));
             ldmatrix_x4_trans(b, x + p * ld + c + ldmatrix_offset_a(lane, ld));
-            mma_m16n8k16(d[0], a, b[0], b[1]), mma_m16n8k16(d[1], a, b[2], b[3]);
+            mma_m16n8k16(d[0], a, b[0], b[1]);
+            mma_m16n8k16(d[1], a, b[2], b[3]);
         }
         for (int h = 0; h < 4; h++) {
             const int i = r + lane / 4 + h % 2 * 8, at = c + h / 2 * 8 + lane % 4 * 2;
@@ -71,8 +73,8 @@ static __device__ void multiply(const bf16 *Ab, const bf16 *x, int ld, int colum
 
 // q, k and G of a chunk; the rows past its end get zeros, and the last row's gate.
 template <int K>
-static __device__ void fetch(const struct kcp_wy &a, struct token_range z, int n,
-                             struct room<K> &s)
+static __device__ void load_chunk(const struct kcp_wy &a, struct token_range z, int n,
+                                  struct shared_storage<K> &s)
 {
     const int m = n / (a.HV / a.H);
     cp_async_rows<K>(s.q[0], in<bf16>(a.q, z.t, a.H, m, K), (int64_t)a.H * K, z.len);
@@ -95,19 +97,19 @@ template <int K>
 static __global__ __launch_bounds__(THREADS, 2) void wy(const struct kcp_wy a)
 {
     extern __shared__ __align__(128) unsigned char shared[];
-    struct room<K> &s = *(struct room<K> *)shared;
+    struct shared_storage<K> &s = *(struct shared_storage<K> *)shared;
     const int c = blockIdx.x, n = blockIdx.y, ld = a.V + PAD;
     const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
 
-    fetch<K>(a, z, n, s);
+    load_chunk<K>(a, z, n, s);
     cp_async_wait<0>();
     __syncthreads();
     if (a.KG > 1) pairs_kda<K>(a, s);
     else pairs_gdn<K>(a, s);
     __syncthreads();
-    if (threadIdx.x < CHUNK) invert_squares<LD>(s.L, s.A);
+    if (threadIdx.x < CHUNK) invert_diagonal_blocks<LD>(s.L, s.A);
     else gated_rows<K>(a, z, n, s, CHUNK);
-    square_out(a, z, n, a.Aqk, s.Aqk[0], CHUNK + PAD);
+    store_block(a, z, n, a.Aqk, s.Aqk[0], CHUNK + PAD);
     __syncthreads();
 
     for (int at = threadIdx.x; at < CHUNK * a.V / 8; at += blockDim.x) {
@@ -116,9 +118,9 @@ static __global__ __launch_bounds__(THREADS, 2) void wy(const struct kcp_wy a)
         cp_async_16(s.v[0] + i * ld + v, in<bf16>(a.v, t, a.HV, n, a.V) + v, i < z.len);
     }
     cp_async_commit();
-    join_squares<16, LD>(s.L, s.A);
-    join_squares<32, LD>(s.L, s.A);
-    square_out(a, z, n, a.A, s.A[0], LD);
+    join_blocks<16, LD>(s.L, s.A);
+    join_blocks<32, LD>(s.L, s.A);
+    store_block(a, z, n, a.A, s.A[0], LD);
     for (int at = threadIdx.x; at < CHUNK * CHUNK; at += blockDim.x) {
         const int i = at / CHUNK, j = at % CHUNK;
         s.Aqk[i][j] = j <= i ? s.A[i][j] * s.beta[j] : 0.0f;
@@ -132,9 +134,9 @@ static __global__ __launch_bounds__(THREADS, 2) void wy(const struct kcp_wy a)
 }
 
 template <int K>
-static int launch(const struct kcp_wy *a)
+static int wy_v2_halves_launch(const struct kcp_wy *a)
 {
-    const size_t bytes = sizeof(struct room<K>);
+    const size_t bytes = sizeof(struct shared_storage<K>);
     cudaFuncSetAttribute(wy<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     wy<K><<<dim3(a->NC, a->HV), THREADS, bytes, a->stream>>>(*a);
     return launched();
@@ -149,10 +151,11 @@ int v2_wy(void *args)
     for (const void *x : p)
         if (!is_aligned_16(x)) return KCP_NA;
     if (!a->NC) return KCP_OK;
-    return a->K == 64 ? launch<64>(a) : launch<128>(a);
+    return a->K == 64 ? wy_v2_halves_launch<64>(a) : wy_v2_halves_launch<128>(a);
 }
 
 KCP_VARIANT(wy_v2_halves) = {
-    "03_wy", "v2_halves", "tensor cores: squares with an anchor each, halved to pairs",
-    KCP_BF16, KCP_DEVICE, "K 64 or 128, V a multiple of 32 up to 2 K, C 64",
-    v2_wy, NULL };
+    "03_wy",  "v2_halves", "tensor cores: blocks with an anchor each, halved to pairs",
+    KCP_BF16, KCP_DEVICE,  "K 64 or 128, V a multiple of 32 up to 2 K, C 64",
+    v2_wy,    NULL
+};

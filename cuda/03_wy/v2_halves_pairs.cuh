@@ -1,21 +1,23 @@
-// v2_halves_pairs.cuh -- Aqk and L of a chunk, squares with an anchor each, halved.
+// v2_halves_pairs.cuh -- Aqk and L of a chunk, blocks with an anchor each, halved.
 // Book: chapter 03, "Tensor cores".
 // Checked by: tests/03_wy/checks.c.
-// Next: v2_halves_inverse.cuh.
-#include "v2_halves_inverse.cuh"
+// Next: v2_halves.cu.
+#include "cuda/tile/triangle_inverse.cuh"
 
-// The strict lower triangle of a chunk is squares: rows 32-63 by columns 0-31, then
-// half as large twice, and so on down to single pairs (i, i-1). In a square of size s,
+enum { LD = CHUNK + 4 }; // rows aligned to 16 bytes, spread over banks
+
+// The strict lower triangle of a chunk is blocks: rows 32-63 by columns 0-31, then
+// half as large twice, and so on down to single pairs (i, i-1). In a block of size s,
 // row a its first, D_ij = exp2(G_i - G_a) exp2(G_a - G_j): both exponents are <= 0
-// whatever the gate, so the square is a product of two scaled matrices, and bf16 has
-// the range. Squares of one size are packed: 32 rows, 32 columns, tiles of 16 x 16.
+// whatever the gate, so the block is a product of two scaled matrices, and bf16 has
+// the range. Blocks of one size are packed: 32 rows, 32 columns, tiles of 16 x 16.
 //
 // Bound: v1's was C^2 K/2 exponentials of pairs; here they are 7 C K, plus 3 C K for
 // kg, qg and k~, on 16 units an SM: about 4 us a chunk and head at K = 128, two blocks
 // an SM. Shared memory (112 KiB): q, k, G; L and A; Aqk, then A diag(beta). v takes G's
 // place. A barrier stands between two phases that share one of these.
 template <int K>
-struct room {
+struct shared_storage {
     union {
         float G[CHUNK][K + PAD];
         bf16 v[CHUNK][2 * K + PAD];
@@ -28,13 +30,13 @@ struct room {
 // A 16 x 16 tile of the products q k^T and k k^T: rows lane % 16 and columns are given
 // as pointers' rows; scaled by the gate through anchors when KDA.
 template <int K, int kda>
-static __device__ void product(const struct room<K> &s, int size, int rg, int cg,
-                               float (*qk)[4], float (*kk)[4])
+static __device__ void block_scores(const struct shared_storage<K> &s, int size, int rg,
+                                    int cg, float (*qk)[4], float (*kk)[4])
 {
     const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
     const int r = 16 * rg, c = 16 * cg, across = lane % 8 + lane / 16 * 8;
-    const int row = size ? row_of(r + lane % 16, size) : r + lane % 16;
-    const int col = size ? column_of(c + across, size) : c + across;
+    const int row = size ? block_row(r + lane % 16, size) : r + lane % 16;
+    const int col = size ? block_column(c + across, size) : c + across;
     const bf16 *q = &s.q[row][lane / 16 * 8], *k = &s.k[row][lane / 16 * 8];
     const bf16 *kj = &s.k[col][lane / 8 % 2 * 8];
 
@@ -46,38 +48,41 @@ static __device__ void product(const struct room<K> &s, int size, int rg, int cg
         #pragma unroll
         for (int h = 0; h < 4 && kda; h++) {
             const int at = d + e + h / 2 * 8, i = r + g + h % 2 * 8;
-            const float2 D = decay_of(&s.G[row_of(i, size)][at],
-                                      &s.G[anchor_of(i, size)][at]);
-            a[h] = times(a[h], D), b[h] = times(b[h], D);
+            const float2 D = decay_between(&s.G[block_row(i, size)][at],
+                                           &s.G[block_anchor(i, size)][at]);
+            a[h] = scale_bf16x2(a[h], D);
+            b[h] = scale_bf16x2(b[h], D);
         }
         #pragma unroll
         for (int h = 0; h < 4 && kda; h++) {
             const int at = d + e + h % 2 * 8, j = c + g + h / 2 * 8;
-            x[h] = times(x[h], decay_of(&s.G[anchor_of(j, size)][at],
-                                        &s.G[column_of(j, size)][at]));
+            x[h] = scale_bf16x2(x[h], decay_between(&s.G[block_anchor(j, size)][at],
+                                                    &s.G[block_column(j, size)][at]));
         }
-        mma_m16n8k16(qk[0], a, x[0], x[1]), mma_m16n8k16(qk[1], a, x[2], x[3]);
-        mma_m16n8k16(kk[0], b, x[0], x[1]), mma_m16n8k16(kk[1], b, x[2], x[3]);
+        mma_m16n8k16(qk[0], a, x[0], x[1]);
+        mma_m16n8k16(qk[1], a, x[2], x[3]);
+        mma_m16n8k16(kk[0], b, x[0], x[1]);
+        mma_m16n8k16(kk[1], b, x[2], x[3]);
     }
 }
 
-// KDA: 14 tiles, four of the largest square and two of every size below; then the
+// KDA: 14 tiles, four of the largest block and two of every size below; then the
 // diagonal, D_ii = 1, a row a warp.
 template <int K>
-static __device__ void pairs_kda(const struct kcp_wy &a, struct room<K> &s)
+static __device__ void pairs_kda(const struct kcp_wy &a, struct shared_storage<K> &s)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
     for (int task = warp; task < 14; task += warps) {
         const int size = task < 4 ? 32 : 32 >> (task - 2) / 2;
         const int rg = task < 4 ? task / 2 : task % 2, cg = task % 2;
         float qk[2][4] = {}, kk[2][4] = {};
-        product<K, 1>(s, size, rg, cg, qk, kk);
+        block_scores<K, 1>(s, size, rg, cg, qk, kk);
         #pragma unroll
         for (int h = 0; h < 8; h++) {
             const int r = 16 * rg + lane / 4 + h % 4 / 2 * 8;
             const int c = 16 * cg + h / 4 * 8 + lane % 4 * 2 + h % 2;
-            if ((r ^ c) & ~(size - 1)) continue;          // of two squares
-            const int i = row_of(r, size), j = column_of(c, size);
+            if ((r ^ c) & ~(size - 1)) continue; // of two blocks
+            const int i = block_row(r, size), j = block_column(c, size);
             s.Aqk[i][j] = (float)a.scale * qk[h / 4][h % 4];
             s.L[i][j] = s.beta[i] * kk[h / 4][h % 4];
         }
@@ -92,14 +97,14 @@ static __device__ void pairs_kda(const struct kcp_wy &a, struct room<K> &s)
 
 // GDN: one gate a row, so the ten lower tiles are plain products, decayed afterwards.
 template <int K>
-static __device__ void pairs_gdn(const struct kcp_wy &a, struct room<K> &s)
+static __device__ void pairs_gdn(const struct kcp_wy &a, struct shared_storage<K> &s)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
     for (int task = warp; task < 16; task += warps) {
         const int rg = task / 4, cg = task % 4;
         float qk[2][4] = {}, kk[2][4] = {};
         if (cg > rg) continue;
-        product<K, 0>(s, 0, rg, cg, qk, kk);
+        block_scores<K, 0>(s, 0, rg, cg, qk, kk);
         #pragma unroll
         for (int h = 0; h < 8; h++) {
             const int i = 16 * rg + lane / 4 + h % 4 / 2 * 8;

@@ -30,14 +30,19 @@ static struct cut cut_at(const struct kcp_wy *a, int n, int64_t t, int rows)
                      .one = a->HV };
     const int64_t qk = t * x.qk + m * a->K, vo = t * x.vo + n * a->V;
     const int64_t wk = t * x.wk + n * a->K, tri = t * x.tri + n * a->C;
-    x.q = (const double *)a->q + qk, x.k = (const double *)a->k + qk;
-    x.v = (const double *)a->v + vo, x.u = (double *)a->u + vo;
+    x.q = (const double *)a->q + qk;
+    x.k = (const double *)a->k + qk;
+    x.v = (const double *)a->v + vo;
+    x.u = (double *)a->u + vo;
     x.G = (const double *)a->G + t * x.gate + n * a->KG;
     x.beta = (const double *)a->beta + t * x.one + n;
-    x.Aqk = (double *)a->Aqk + tri, x.A = (double *)a->A + tri;
+    x.Aqk = (double *)a->Aqk + tri;
+    x.A = (double *)a->A + tri;
     x.w = (double *)a->w + wk;
-    if (a->model == KCP_KDA)
-        x.kg = (double *)a->kg + wk, x.qg = (double *)a->qg + wk;
+    if (a->model == KCP_KDA) {
+        x.kg = (double *)a->kg + wk;
+        x.qg = (double *)a->qg + wk;
+    }
     return x;
 }
 
@@ -64,13 +69,13 @@ static void scores_gdn(const struct kcp_wy *a, const struct cut *x, double *L)
 }
 
 /* KDA, rows i0..i1 of the chunk against rows 0..i0: one anchor, two products.
- * room: [2 ROWS + C, K]. */
+ * scratch: [2 ROWS + C, K]. */
 static void scores_below(const struct kcp_wy *a, const struct cut *x, int i0, int i1,
-                         double *L, double *room)
+                         double *L, double *scratch)
 {
     const int K = a->K;
     const double *anchor = x->G + (int64_t)i0 * x->gate;
-    double *q = room, *k = q + ROWS * K, *past = k + ROWS * K;
+    double *q = scratch, *k = q + ROWS * K, *past = k + ROWS * K;
 
     for (int i = i0; i < i1; i++)
         for (int p = 0; p < K; p++) {
@@ -145,14 +150,14 @@ static void factors(const struct kcp_wy *a, const struct cut *x)
                 K, 1, x->A, x->tri, x->w, x->wk);
 }
 
-static int run(void *args)
+static int v03_blas_run(void *args)
 {
     const struct kcp_wy *a = args;
     const int *cu = a->cu, *cn = a->cn, *sc = a->sc, C = a->C;
     double *L = malloc(sizeof(double) * C * C);
-    double *room = malloc(sizeof(double) * (2 * ROWS + C) * a->K);
+    double *scratch = malloc(sizeof(double) * (2 * ROWS + C) * a->K);
 
-    for (int c = 0; c < a->NC && L && room; c++)
+    for (int c = 0; c < a->NC && L && scratch; c++)
         for (int n = 0; n < a->HV; n++) {
             const int64_t t = cu[sc[c]] + (int64_t)(c - cn[sc[c]]) * C;
             const int64_t left = cu[sc[c] + 1] - t;
@@ -161,18 +166,20 @@ static int run(void *args)
                 scores_gdn(a, &x, L);
             for (int i = 0; i < x.rows && a->model == KCP_KDA; i += ROWS) {
                 const int end = i + ROWS < x.rows ? i + ROWS : x.rows;
-                if (i > 0)
-                    scores_below(a, &x, i, end, L, room);
-                scores_diagonal(a, &x, i, end, L, room);
+                if (i > 0) scores_below(a, &x, i, end, L, scratch);
+                scores_diagonal(a, &x, i, end, L, scratch);
             }
             inverse(a, &x, L);
             factors(a, &x);
         }
-    const int ok = L && room;
-    free(L), free(room);
+    const int ok = L && scratch;
+    free(L);
+    free(scratch);
     return ok ? KCP_OK : KCP_NO_MEMORY;
 }
 
-KCP_VARIANT(v03_blas) = { "03_wy", "vB_blas",
-                          "products under an anchor per 16 rows, triangular solves",
-                          KCP_F64, KCP_HOST, "any shape", run, NULL };
+KCP_VARIANT(v03_blas) = {
+    "03_wy",      "vB_blas", "products under an anchor per 16 rows, triangular solves",
+    KCP_F64,      KCP_HOST,  "any shape",
+    v03_blas_run, NULL
+};

@@ -1,7 +1,7 @@
 // v1_column.cu -- state scan and output: a block a stretch and head, a thread a column.
 // Book: chapter 04, "Code: kernels".
 // Checked by: tests/04_chunk/checks.c.
-// Next: 05_affine/v1_column.cu.
+// Next: ../05_affine/v1_column.cu.
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 

@@ -19,8 +19,8 @@ struct tiles {
 };
 
 template <int K, int VB>
-static __device__ void fetch(const struct kcp_chunk &a, struct token_range z, int n,
-                             int v0, struct tiles<K, VB> *s)
+static __device__ void load_chunk(const struct kcp_chunk &a, struct token_range z,
+                                  int n, int v0, struct tiles<K, VB> *s)
 {
     const struct rows q = rows_of(a, z.t, n, a.qg, a.q);
     const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
@@ -59,8 +59,8 @@ static __device__ __forceinline__ void add_inner(float (*o)[4], const float (*x)
 
 // One chunk of one warp's columns, v0 and warp 16 columns of the head's.
 template <int K, int VB>
-static __device__ void advance(const struct kcp_chunk &a, struct token_range z, int n,
-                               int v, const struct tiles<K, VB> *s, float (*S)[4])
+static __device__ void scan_step(const struct kcp_chunk &a, struct token_range z, int n,
+                                 int v, const struct tiles<K, VB> *s, float (*S)[4])
 {
     const int64_t at = (z.t * a.HV + n) * a.V + v, ld = (int64_t)a.HV * a.V;
     float x[CHUNK / 8][4], y[CHUNK / 8][4] = {};
@@ -69,7 +69,10 @@ static __device__ void advance(const struct kcp_chunk &a, struct token_range z, 
     times_rows<K, 1>(y, S, s->w[0]);
     from_rows(x, s->u[0] + v % VB, VB + PAD);
     for (int c = 0; c < CHUNK / 8; c++)
-        for (int j = 0; j < 4; j++) x[c][j] -= y[c][j], y[c][j] = 0.0f;
+        for (int j = 0; j < 4; j++) {
+            x[c][j] -= y[c][j];
+            y[c][j] = 0.0f;
+        }
     if (a.v_new) store_rows<CHUNK / 8>((bf16 *)a.v_new + at, ld, z.len, x);
 
     if (a.o) {
@@ -99,7 +102,7 @@ static __global__ __launch_bounds__(2 * VB, 1) void chunk(const struct kcp_chunk
     load_state<K>(S, a.h_in ? (const float *)a.h_in + state : NULL, 1, a.V);
     if (c0 < c1) {
         const struct token_range first = chunk_tokens(a, z, c0);
-        fetch<K, VB>(a, first, n, v0, s);
+        load_chunk<K, VB>(a, first, n, v0, s);
         write_gate(a, read_gate(a, first, n, K), K, s->decay, s->eq, s->ek);
     }
     for (int c = c0; c < c1; c++) {
@@ -107,7 +110,7 @@ static __global__ __launch_bounds__(2 * VB, 1) void chunk(const struct kcp_chunk
         struct gate_share g = {};
         if (c + 1 < c1) {
             const struct token_range ahead = chunk_tokens(a, z, c + 1);
-            fetch<K, VB>(a, ahead, n, v0, next);
+            load_chunk<K, VB>(a, ahead, n, v0, next);
             g = read_gate(a, ahead, n, K);
             cp_async_wait<1>();
         } else {
@@ -117,7 +120,7 @@ static __global__ __launch_bounds__(2 * VB, 1) void chunk(const struct kcp_chunk
         if (a.h)
             store_rows<K / 8>((bf16 *)a.h + ((int64_t)c * a.HV + n) * K * a.V + v, a.V,
                               K, S);
-        advance<K, VB>(a, chunk_tokens(a, z, c), n, v, now, S);
+        scan_step<K, VB>(a, chunk_tokens(a, z, c), n, v, now, S);
         write_gate(a, g, K, next->decay, next->eq, next->ek);
         __syncthreads();
     }
@@ -125,7 +128,7 @@ static __global__ __launch_bounds__(2 * VB, 1) void chunk(const struct kcp_chunk
 }
 
 template <int K, int VB>
-static int launch(const struct kcp_chunk *a)
+static int chunk_v2_warp_launch(const struct kcp_chunk *a)
 {
     const size_t bytes = 2 * sizeof(struct tiles<K, VB>);
     cudaFuncSetAttribute(chunk<K, VB>, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -139,7 +142,8 @@ template <int K>
 static int widths(const struct kcp_chunk *a)
 {
     const int64_t chains = (int64_t)a->NS * a->HV * (a->V / 64);
-    return a->V % 128 == 0 && chains > 132 ? launch<K, 128>(a) : launch<K, 64>(a);
+    return a->V % 128 == 0 && chains > 132 ? chunk_v2_warp_launch<K, 128>(a)
+                                           : chunk_v2_warp_launch<K, 64>(a);
 }
 
 int v2_chunk(void *args)

@@ -9,18 +9,18 @@
 // shared memory a chunk. Here the tensor core reads them, once for 64 columns. Bound: 6
 // C K V + 2 C^2 V flops a chunk, 7.3 MFLOP, 1.02 us of a processor at its peak, and 88
 // KiB of memory a chunk when h and v_new are not asked for. S is rounded once for both
-// wS and qg S, v_new once for o and S. Three stages of 72 KiB; turns as in chapter 05.
+// wS and qg S, v_new once for o and S. Three stages of 72 KiB; phases as in chapter 05.
 enum { W, QG, KG, U, STAGES = 3 };
 
 template <int groups>
 struct tiles {
     bf16 Aqk[STAGES][SWIZZLE128_TILE];
-    struct stage_ring<4, STAGES> r;
+    struct chunk_pipeline<4, STAGES> r;
 };
 
 template <int groups>
-static __device__ void fetch(const struct kcp_chunk &a, struct token_range z, int n,
-                             int v0, tiles<groups> *s, int at)
+static __device__ void load_chunk(const struct kcp_chunk &a, struct token_range z,
+                                  int n, int v0, tiles<groups> *s, int at)
 {
     const struct rows q = rows_of(a, z.t, n, a.qg, a.q);
     const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
@@ -38,8 +38,9 @@ static __device__ void fetch(const struct kcp_chunk &a, struct token_range z, in
 
 // One product of registers a [steps] with a tile; the sum goes on with `add`.
 template <int steps>
-static __device__ __forceinline__ void product(float (*y)[4], const uint32_t (*a)[1][4],
-                                               const bf16 *X, int add)
+static __device__ __forceinline__ void multiply_tile(float (*y)[4],
+                                                     const uint32_t (*a)[1][4],
+                                                     const bf16 *X, int add)
 {
     #pragma unroll
     for (int i = 0; i < steps; i++)
@@ -52,24 +53,24 @@ static __device__ __forceinline__ void product(float (*y)[4], const uint32_t (*a
 
 // y = S^T w^T and o = S^T qg^T, both under way on return: they share S, rounded.
 template <class Tile>
-static __device__ __forceinline__ void begin(const Tile *tile, const float (*S)[4],
-                                             uint32_t (*b)[1][4], float (*y)[4],
-                                             float (*o)[4])
+static __device__ __forceinline__ void begin_step(const Tile *tile, const float (*S)[4],
+                                                  uint32_t (*b)[1][4], float (*y)[4],
+                                                  float (*o)[4])
 {
     #pragma unroll
     for (int i = 0; i < 8; i++) split_bf16<1>(b[i], S + 2 * i);
     wgmma_fence();
-    product<8>(y, b, tile[W], 0);
-    product<8>(o, b, tile[QG], 0);
+    multiply_tile<8>(y, b, tile[W], 0);
+    multiply_tile<8>(o, b, tile[QG], 0);
 }
 
 // The rest of a chunk; v is the first of this warp's 16 columns.
 template <int groups>
-static __device__ __forceinline__ void finish(const struct kcp_chunk &a,
-                                              struct token_range z, int n, int v,
-                                              const tiles<groups> *s, int at,
-                                              float (*S)[4], uint32_t (*b)[1][4],
-                                              float (*y)[4], float (*o)[4])
+static __device__ __forceinline__ void finish_step(const struct kcp_chunk &a,
+                                                   struct token_range z, int n, int v,
+                                                   const tiles<groups> *s, int at,
+                                                   float (*S)[4], uint32_t (*b)[1][4],
+                                                   float (*y)[4], float (*o)[4])
 {
     const int64_t to = (z.t * a.HV + n) * DIM + v, ld = (int64_t)a.HV * DIM;
     const bf16(*tile)[2 * SWIZZLE128_TILE] = s->r.tile[at];
@@ -92,7 +93,7 @@ static __device__ __forceinline__ void finish(const struct kcp_chunk &a,
     scale_columns<8>(o, s->r.eq[at]);
     scale_columns<16>(S, s->r.decay[at]);
     wgmma_fence();
-    product<4>(o, b, s->Aqk[at], 1);
+    multiply_tile<4>(o, b, s->Aqk[at], 1);
     #pragma unroll
     for (int i = 0; i < 4; i++)
         wgmma_m64n128k16_rs<1>(S, b[4 + i][0],
@@ -108,9 +109,9 @@ static __device__ __forceinline__ void finish(const struct kcp_chunk &a,
 
 // This thread's copies of the next chunk have come; the gate's g is of that chunk.
 template <int groups>
-static __device__ __forceinline__ void declare(const struct kcp_chunk &a,
-                                               struct gate_share g, tiles<groups> *s,
-                                               int at)
+static __device__ __forceinline__ void producer_commit(const struct kcp_chunk &a,
+                                                       struct gate_share g,
+                                                       tiles<groups> *s, int at)
 {
     cp_async_wait<STAGES - 2>();
     write_gate(a, g, DIM, s->r.decay[at], s->r.eq[at], s->r.ek[at]);
@@ -121,18 +122,20 @@ static __device__ __forceinline__ void declare(const struct kcp_chunk &a,
 // All chunks of stretch z. Chunk i+2 is fetched, and chunk i+1 declared to be there,
 // while the products of chunk i run.
 template <int groups>
-static __device__ __forceinline__ void walk(const struct kcp_chunk &a, int z, int n,
-                                            int v0, tiles<groups> *s, float (*S)[4])
+static __device__ __forceinline__ void scan_stretch(const struct kcp_chunk &a, int z,
+                                                    int n, int v0, tiles<groups> *s,
+                                                    float (*S)[4])
 {
     const int *cn = (const int *)a.cn, c0 = cn[z], count = cn[z + 1] - c0;
     const int v = v0 + threadIdx.x / 32 * 16;
     struct gate_share g = {};
 
     for (int i = 0; i < STAGES - 1; i++) {
-        if (i < count) fetch<groups>(a, chunk_tokens(a, z, c0 + i), n, v0, s, i);
+        if (i < count) load_chunk<groups>(a, chunk_tokens(a, z, c0 + i), n, v0, s, i);
         cp_async_commit();
     }
-    if (count) declare<groups>(a, read_gate(a, chunk_tokens(a, z, c0), n, DIM), s, 0);
+    if (count)
+        producer_commit<groups>(a, read_gate(a, chunk_tokens(a, z, c0), n, DIM), s, 0);
     if (count > 1) g = read_gate(a, chunk_tokens(a, z, c0 + 1), n, DIM);
     for (int i = 0; i < count; i++) {
         const int at = i % STAGES, ahead = (i + 2) % STAGES;
@@ -142,15 +145,15 @@ static __device__ __forceinline__ void walk(const struct kcp_chunk &a, int z, in
             store_rows<16>((bf16 *)a.h + ((c0 + i) * (int64_t)a.HV + n) * DIM * DIM + v,
                            DIM, DIM, S);
         mbarrier_wait(&s->r.full[at], i / STAGES);
-        begin(s->r.tile[at], S, b, y, o);
+        begin_step(s->r.tile[at], S, b, y, o);
         if (i + 2 < count) {
             if (i > 0) mbarrier_wait(&s->r.empty[ahead], (i + 2) / STAGES - 1);
-            fetch<groups>(a, chunk_tokens(a, z, c0 + i + 2), n, v0, s, ahead);
+            load_chunk<groups>(a, chunk_tokens(a, z, c0 + i + 2), n, v0, s, ahead);
         }
         cp_async_commit();
-        if (i + 1 < count) declare<groups>(a, g, s, (i + 1) % STAGES);
+        if (i + 1 < count) producer_commit<groups>(a, g, s, (i + 1) % STAGES);
         if (i + 2 < count) g = read_gate(a, chunk_tokens(a, z, c0 + i + 2), n, DIM);
-        finish<groups>(a, chunk_tokens(a, z, c0 + i), n, v, s, at, S, b, y, o);
+        finish_step<groups>(a, chunk_tokens(a, z, c0 + i), n, v, s, at, S, b, y, o);
         mbarrier_arrive(&s->r.empty[at]);
     }
 }
@@ -172,12 +175,12 @@ void chunk(const struct kcp_chunk a)
     }
     __syncthreads();
     load_state<DIM>(S, a.h_in ? (const float *)a.h_in + state : NULL, 1, DIM);
-    walk<groups>(a, z, n, v0, s, S);
+    scan_stretch<groups>(a, z, n, v0, s, S);
     store_state<DIM>((float *)a.h_out + state, 1, DIM, S);
 }
 
 template <int groups>
-static int launch(const struct kcp_chunk *a)
+static int chunk_v3_group_launch(const struct kcp_chunk *a)
 {
     cudaFuncSetAttribute(chunk<groups>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                          sizeof(tiles<groups>));
@@ -197,7 +200,8 @@ int v3_chunk(void *args)
     for (const void *x : p)
         if (!is_aligned_16(x)) return KCP_NA;
     if (!a->NS) return KCP_OK;
-    return (int64_t)a->NS * a->HV * 2 > 132 ? launch<2>(a) : launch<1>(a);
+    return (int64_t)a->NS * a->HV * 2 > 132 ? chunk_v3_group_launch<2>(a)
+                                            : chunk_v3_group_launch<1>(a);
 }
 
 KCP_VARIANT(chunk_v3_group) = {

@@ -6,9 +6,10 @@
 #include "cuda/host/stages_v2.cuh"
 
 // v3's bound, with h and v_new asked for, is the unit that stores: its warps write 32
-// bytes a row, and it takes a row at a time, 3000 clocks a link. Here rows leave whole.
-// Then memory: 144 KiB a link, or 96 without o (chapter 13); 8 C K V flops are 1.4 us
-// of a processor. One barrier a link: the chunk is here, and the last is done with.
+// bytes a row, and it takes a row at a time, 3000 clocks a scan step. Here rows leave
+// whole. Then memory: 144 KiB a scan step, or 96 without o (chapter 13); 8 C K V flops
+// are 1.4 us of a processor. One barrier a scan step: the chunk is here, and the last
+// is done with.
 enum { W, KG, U, QG, TENSORS };
 
 struct tiles {
@@ -17,7 +18,7 @@ struct tiles {
     float decay[2][DIM], eq[2][CHUNK], ek[2][CHUNK];
 };
 
-// Rows of 64 numbers to a panel.
+// Rows of 64 numbers to a swizzle128 tile.
 static __device__ __forceinline__ void fetch_panel(bf16 *to, const bf16 *from,
                                                    int64_t stride, int len)
 {
@@ -28,8 +29,8 @@ static __device__ __forceinline__ void fetch_panel(bf16 *to, const bf16 *from,
 }
 
 template <int of_o>
-static __device__ void fetch(const struct kcp_chunk &a, struct token_range z, int n,
-                             struct tiles *s, int to)
+static __device__ void load_chunk(const struct kcp_chunk &a, struct token_range z,
+                                  int n, struct tiles *s, int to)
 {
     const struct rows q = rows_of(a, z.t, n, a.qg, a.q);
     const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
@@ -65,9 +66,9 @@ static __device__ __forceinline__ void output(struct tiles *s, int at,
 // v_new = u - w S, in u's place; o; then S <- Lambda S + kg^T v_new. S of the chunk's
 // start and v_new, or o, leave while the tensor core works.
 template <int of_o>
-static __device__ __forceinline__ void advance(const struct kcp_chunk &a,
-                                               struct token_range z, int n, int c,
-                                               struct tiles *s, int at, float (*S)[4])
+static __device__ __forceinline__ void scan_step(const struct kcp_chunk &a,
+                                                 struct token_range z, int n, int c,
+                                                 struct tiles *s, int at, float (*S)[4])
 {
     const int group = threadIdx.x / 128, v = group * 64;
     const int64_t ld = (int64_t)a.HV * DIM, row = (z.t * a.HV + n) * DIM + v;
@@ -124,7 +125,7 @@ static __global__ __launch_bounds__(256, 1) void chunk(const struct kcp_chunk a)
 
     load_state<DIM>(S, a.h_in ? (const float *)a.h_in + state : NULL, 1, DIM);
     if (c0 < c1) {
-        fetch<of_o>(a, chunk_tokens(a, z, c0), n, s, 0);
+        load_chunk<of_o>(a, chunk_tokens(a, z, c0), n, s, 0);
         g = read_gate(a, chunk_tokens(a, z, c0), n, DIM);
     }
     for (int c = c0; c < c1; c++) {
@@ -134,16 +135,16 @@ static __global__ __launch_bounds__(256, 1) void chunk(const struct kcp_chunk a)
         fence_proxy_async();
         __syncthreads();
         if (c + 1 < c1) {
-            fetch<of_o>(a, chunk_tokens(a, z, c + 1), n, s, at ^ 1);
+            load_chunk<of_o>(a, chunk_tokens(a, z, c + 1), n, s, at ^ 1);
             g = read_gate(a, chunk_tokens(a, z, c + 1), n, DIM);
         }
-        advance<of_o>(a, chunk_tokens(a, z, c), n, c, s, at, S);
+        scan_step<of_o>(a, chunk_tokens(a, z, c), n, c, s, at, S);
     }
     store_state<DIM>((float *)a.h_out + state, 1, DIM, S);
 }
 
 template <int of_o>
-static int launch(const struct kcp_chunk *a)
+static int chunk_v4_rows_launch(const struct kcp_chunk *a)
 {
     const size_t bytes = sizeof(struct tiles);
     cudaFuncSetAttribute(chunk<of_o>, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -152,7 +153,7 @@ static int launch(const struct kcp_chunk *a)
     return launched();
 }
 
-// Without h and v_new, as chapter 08 asks when nobody keeps them, v3 has the lead: it
+// Without h and v_new, as chapter 08 asks when nobody keeps them, v3 is the faster: it
 // copies two chunks ahead. Without o it is chapter 13's.
 int v4_chunk(void *args)
 {
@@ -164,7 +165,7 @@ int v4_chunk(void *args)
     for (const void *x : p)
         if (!is_aligned_16(x)) return KCP_NA;
     if (!a->NS) return KCP_OK;
-    return a->o ? launch<1>(a) : launch<0>(a);
+    return a->o ? chunk_v4_rows_launch<1>(a) : chunk_v4_rows_launch<0>(a);
 }
 
 KCP_VARIANT(chunk_v4_rows) = {

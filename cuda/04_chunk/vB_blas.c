@@ -12,17 +12,17 @@
 #include <string.h>
 
 /* C [m,n] <- x op(A) B + y C; k is what is summed over. */
-static void product(int turned, int m, int n, int k, double x, const double *A, int lda,
-                    const double *B, int ldb, double y, double *C, int ldc)
+static void gemm(int trans_a, int m, int n, int k, double x, const double *A, int lda,
+                 const double *B, int ldb, double y, double *C, int ldc)
 {
-    cblas_dgemm(CblasRowMajor, turned ? CblasTrans : CblasNoTrans, CblasNoTrans, m, n,
+    cblas_dgemm(CblasRowMajor, trans_a ? CblasTrans : CblasNoTrans, CblasNoTrans, m, n,
                 k, x, A, lda, B, ldb, y, C, ldc);
 }
 
 /* One chunk: rows tokens from t. S [K,V] is the state at its start, then at its end;
- * room [C,V] holds what k^T multiplies. */
+ * scratch [C,V] holds what k^T multiplies. */
 static void chunk(const struct kcp_chunk *a, int n, int64_t t, int rows, double *S,
-                  double *room)
+                  double *scratch)
 {
     const int K = a->K, V = a->V, HV = a->HV, kda = a->model == KCP_KDA;
     const int vo = HV * V, wk = HV * K, tri = HV * a->C, gate = HV * a->KG;
@@ -40,33 +40,32 @@ static void chunk(const struct kcp_chunk *a, int n, int64_t t, int rows, double 
 
     for (int i = 0; i < rows; i++)
         cblas_dcopy(V, u + (int64_t)i * vo, 1, v_new + (int64_t)i * vo, 1);
-    product(0, rows, V, K, -1, w, wk, S, V, 1, v_new, vo);
+    gemm(0, rows, V, K, -1, w, wk, S, V, 1, v_new, vo);
 
-    product(0, rows, V, K, a->scale, q, qk, S, V, 0, o, vo);
+    gemm(0, rows, V, K, a->scale, q, qk, S, V, 0, o, vo);
     for (int i = 0; i < rows; i++) {
         const double g = G[(int64_t)i * gate];
-        cblas_dcopy(V, v_new + (int64_t)i * vo, 1, room + (int64_t)i * V, 1);
+        cblas_dcopy(V, v_new + (int64_t)i * vo, 1, scratch + (int64_t)i * V, 1);
         if (!kda) {
             cblas_dscal(V, exp2(g), o + (int64_t)i * vo, 1);
-            cblas_dscal(V, exp2(G_last[0] - g), room + (int64_t)i * V, 1);
+            cblas_dscal(V, exp2(G_last[0] - g), scratch + (int64_t)i * V, 1);
         }
     }
-    product(0, rows, V, rows, 1, Aqk, tri, v_new, vo, 1, o, vo);
+    gemm(0, rows, V, rows, 1, Aqk, tri, v_new, vo, 1, o, vo);
 
     for (int i = 0; i < K; i++)
         cblas_dscal(V, exp2(G_last[kda ? i : 0]), S + (int64_t)i * V, 1);
-    product(1, K, V, rows, 1, k, qk, room, V, 1, S, V);
+    gemm(1, K, V, rows, 1, k, qk, scratch, V, 1, S, V);
 }
 
-static int run(void *args)
+static int v04_blas_run(void *args)
 {
     const struct kcp_chunk *a = args;
     const int *cu = a->cu, *cn = a->cn;
     const size_t size = (size_t)a->K * a->V;
-    double *room = malloc(sizeof(double) * a->C * a->V);
+    double *scratch = malloc(sizeof(double) * a->C * a->V);
 
-    if (!room)
-        return KCP_NO_MEMORY;
+    if (!scratch) return KCP_NO_MEMORY;
     for (int s = 0; s < a->NS; s++)
         for (int n = 0; n < a->HV; n++) {
             const size_t sn = ((size_t)s * a->HV + n) * size;
@@ -79,12 +78,13 @@ static int run(void *args)
                 const int64_t left = cu[s + 1] - t;
                 memcpy((double *)a->h + ((size_t)c * a->HV + n) * size, S,
                        sizeof(double) * size);
-                chunk(a, n, t, left < a->C ? (int)left : a->C, S, room);
+                chunk(a, n, t, left < a->C ? (int)left : a->C, S, scratch);
             }
         }
-    free(room);
+    free(scratch);
     return KCP_OK;
 }
 
-KCP_VARIANT(v04_blas) = { "04_chunk", "vB_blas", "four matrix products a chunk",
-                          KCP_F64, KCP_HOST, "any shape", run, NULL };
+KCP_VARIANT(v04_blas) = { "04_chunk",   "vB_blas", "four matrix products a chunk",
+                          KCP_F64,      KCP_HOST,  "any shape",
+                          v04_blas_run, NULL };

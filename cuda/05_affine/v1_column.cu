@@ -1,7 +1,7 @@
 // v1_column.cu -- (M, h_ext) of a stretch: a thread a column of [h_ext | M].
 // Book: chapter 05, "Code: kernels".
 // Checked by: tests/05_affine/checks.c.
-// Next: 07_merge/v1_column.cu.
+// Next: ../07_merge/v1_column.cu.
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
@@ -19,8 +19,12 @@ static __global__ void affine(const struct kcp_affine a)
     float S[KMAX], x[CMAX];
 
     if (!(want & (of_h ? KCP_WANT_H : KCP_WANT_M))) return;
-    for (int i = 0; i < a.K; i++)
-        S[i] = !of_h ? i == col - a.V : h0 ? h0[(state + i) * a.V + col] : 0.0f;
+    for (int i = 0; i < a.K; i++) {
+        float x;
+        if (!of_h) x = i == col - a.V;
+        else x = h0 ? h0[(state + i) * a.V + col] : 0.0f;
+        S[i] = x;
+    }
 
     for (int c = cn[s]; c < cn[s + 1]; c++) {
         const struct token_range z = chunk_tokens(a, s, c);

@@ -17,8 +17,8 @@ struct tiles {
 };
 
 template <int K>
-static __device__ void fetch(const struct kcp_affine &a, struct token_range z, int n,
-                             int v0, int of_h, struct tiles<K> *s)
+static __device__ void load_chunk(const struct kcp_affine &a, struct token_range z,
+                                  int n, int v0, int of_h, struct tiles<K> *s)
 {
     const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
     const int64_t HV = a.HV;
@@ -32,7 +32,7 @@ static __device__ void fetch(const struct kcp_affine &a, struct token_range z, i
 
 // x = u - w S (u = 0 for M), then S <- Lambda S + kg^T x, on a warp's 16 columns.
 template <int K, int pieces>
-static __device__ void advance(const struct tiles<K> *s, int v, float (*S)[4])
+static __device__ void affine_step(const struct tiles<K> *s, int v, float (*S)[4])
 {
     float x[CHUNK / 8][4] = {}, y[CHUNK / 8][4] = {};
     times_rows<K, pieces>(y, S, s->w[0]);
@@ -45,13 +45,13 @@ static __device__ void advance(const struct tiles<K> *s, int v, float (*S)[4])
 }
 
 template <int K, int pieces>
-static __device__ void walk(const struct kcp_affine &a, int z, int n, int v0,
-                            struct tiles<K> *s, float (*S)[4])
+static __device__ void affine_stretch(const struct kcp_affine &a, int z, int n, int v0,
+                                      struct tiles<K> *s, float (*S)[4])
 {
     const int *cn = (const int *)a.cn, c0 = cn[z], c1 = cn[z + 1];
     if (c0 < c1) {
         const struct token_range first = chunk_tokens(a, z, c0);
-        fetch<K>(a, first, n, v0, pieces == 1, s);
+        load_chunk<K>(a, first, n, v0, pieces == 1, s);
         write_gate(a, read_gate(a, first, n, K), K, s->decay, s->eq, s->ek);
     }
     for (int c = c0; c < c1; c++) {
@@ -59,14 +59,14 @@ static __device__ void walk(const struct kcp_affine &a, int z, int n, int v0,
         struct gate_share g = {};
         if (c + 1 < c1) {
             const struct token_range ahead = chunk_tokens(a, z, c + 1);
-            fetch<K>(a, ahead, n, v0, pieces == 1, next);
+            load_chunk<K>(a, ahead, n, v0, pieces == 1, next);
             g = read_gate(a, ahead, n, K);
             cp_async_wait<1>();
         } else {
             cp_async_wait<0>();
         }
         __syncthreads();
-        advance<K, pieces>(now, threadIdx.x / 32 * 16, S);
+        affine_step<K, pieces>(now, threadIdx.x / 32 * 16, S);
         write_gate(a, g, K, next->decay, next->eq, next->ek);
         __syncthreads();
     }
@@ -88,16 +88,16 @@ static __global__ __launch_bounds__(128, 1) void affine(const struct kcp_affine 
     if (of_h) {
         const float *h = (const float *)a.h_start;
         load_state<K>(S, h ? h + state * a.V + col : NULL, 1, a.V);
-        walk<K, 1>(a, z, n, v0, s, S);
+        affine_stretch<K, 1>(a, z, n, v0, s, S);
     } else {
         set_identity<K>(S, col - a.V);
-        walk<K, 3>(a, z, n, v0, s, S);
+        affine_stretch<K, 3>(a, z, n, v0, s, S);
     }
     store_state<K>((float *)a.map + state * VK + col, 1, VK, S);
 }
 
 template <int K>
-static int launch(const struct kcp_affine *a)
+static int affine_v2_pieces_launch(const struct kcp_affine *a)
 {
     const size_t bytes = 2 * sizeof(struct tiles<K>);
     cudaFuncSetAttribute(affine<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
@@ -113,7 +113,8 @@ int v2_affine(void *args)
     for (const void *x : p)
         if (!is_aligned_16(x)) return KCP_NA;
     if (!a->NS) return KCP_OK;
-    return a->K == 64 ? launch<64>(a) : launch<128>(a);
+    return a->K == 64 ? affine_v2_pieces_launch<64>(a)
+                      : affine_v2_pieces_launch<128>(a);
 }
 
 KCP_VARIANT(affine_v2_pieces) = {

@@ -14,10 +14,10 @@
 // other's products run. Copies run three chunks ahead. No block-wide barrier: a tile is
 // full when the copies of all threads have come, empty when all have read it.
 enum { W, KG, U, STAGES = 4, THREADS = 256 };
-typedef struct stage_ring<3, STAGES> tiles;
+typedef struct chunk_pipeline<3, STAGES> tiles;
 
-static __device__ void fetch(const struct kcp_affine &a, struct token_range z, int n,
-                             int of_h, bf16 (*to)[2 * SWIZZLE128_TILE])
+static __device__ void load_chunk(const struct kcp_affine &a, struct token_range z,
+                                  int n, int of_h, bf16 (*to)[2 * SWIZZLE128_TILE])
 {
     const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
     const int64_t HV = a.HV;
@@ -52,9 +52,9 @@ static __device__ __forceinline__ void advance_h(const tiles *s, int at, int gdn
 }
 
 // All chunks of stretch z.
-static __device__ __forceinline__ void walk(const struct kcp_affine &a, int z, int n,
-                                            int want, tiles *s, float (*M)[4],
-                                            float (*h)[4])
+static __device__ __forceinline__ void affine_stretch(const struct kcp_affine &a, int z,
+                                                      int n, int want, tiles *s,
+                                                      float (*M)[4], float (*h)[4])
 {
     const int *cn = (const int *)a.cn, c0 = cn[z], count = cn[z + 1] - c0;
     const int of_h = want & KCP_WANT_H, of_M = want & KCP_WANT_M, gdn = a.KG == 1;
@@ -62,7 +62,7 @@ static __device__ __forceinline__ void walk(const struct kcp_affine &a, int z, i
     struct gate_share g = {};
 
     for (int i = 0; i < STAGES - 1; i++) {
-        if (i < count) fetch(a, chunk_tokens(a, z, c0 + i), n, of_h, s->tile[i]);
+        if (i < count) load_chunk(a, chunk_tokens(a, z, c0 + i), n, of_h, s->tile[i]);
         cp_async_commit();
     }
     if (count) g = read_gate(a, chunk_tokens(a, z, c0), n, DIM);
@@ -76,8 +76,8 @@ static __device__ __forceinline__ void walk(const struct kcp_affine &a, int z, i
             if (ahead < count) {
                 if (i > 0)
                     mbarrier_wait(&s->empty[ahead & STAGES - 1], ahead / STAGES - 1);
-                fetch(a, chunk_tokens(a, z, c0 + ahead), n, of_h,
-                      s->tile[ahead & STAGES - 1]);
+                load_chunk(a, chunk_tokens(a, z, c0 + ahead), n, of_h,
+                           s->tile[ahead & STAGES - 1]);
             }
             cp_async_commit();
         }
@@ -114,7 +114,7 @@ static __global__ __launch_bounds__(THREADS, 1) void affine(const struct kcp_aff
     __syncthreads();
     set_identity<DIM>(M, col);
     load_state<DIM>(h, h0 ? h0 + state * DIM + col : NULL, 1, DIM);
-    walk(a, z, n, want, s, M, h);
+    affine_stretch(a, z, n, want, s, M, h);
     if (want & KCP_WANT_H) store_state<DIM>(map, 1, 2 * DIM, h);
     if (want & KCP_WANT_M) store_state<DIM>(map + DIM, 1, 2 * DIM, M);
 }

@@ -14,10 +14,14 @@
 
 /* One part of a stretch's map, n columns wide, rows of X ld apart: per chunk
  *   y <- (u, or 0) - w X;   X <- Lambda X + kg^T y          y [C,n] */
-struct part { double *X; const double *u; int n, ld, ld_u; };
+struct map_part {
+    double *X;
+    const double *u;
+    int n, ld, ld_u;
+};
 
 static void chunk(const struct kcp_affine *a, int head, int64_t t, int rows,
-                  const struct part *x, double *y)
+                  const struct map_part *x, double *y)
 {
     const int K = a->K, HV = a->HV, kda = a->model == KCP_KDA, gate = HV * a->KG;
     const int heads = kda ? HV : a->H, n = x->n;
@@ -40,15 +44,15 @@ static void chunk(const struct kcp_affine *a, int head, int64_t t, int rows,
                 n, 1, x->X, x->ld);
 }
 
-static void walk(const struct kcp_affine *a, int s, int head, const struct part *x,
-                 double *y)
+static void affine_stretch(const struct kcp_affine *a, int s, int head,
+                           const struct map_part *x, double *y)
 {
     const int *cu = a->cu, C = a->C;
     for (int64_t t = cu[s]; t < cu[s + 1]; t += C)
         chunk(a, head, t, cu[s + 1] - t < C ? (int)(cu[s + 1] - t) : C, x, y);
 }
 
-static int run(void *args)
+static int v05_blas_run(void *args)
 {
     const struct kcp_affine *a = args;
     const int K = a->K, V = a->V, W = V + K, HV = a->HV, *want = a->want;
@@ -61,8 +65,8 @@ static int run(void *args)
         for (int head = 0; head < HV; head++) {
             const size_t sn = (size_t)s * HV + head;
             double *map = (double *)a->map + sn * K * W;
-            const struct part h = { map, u + (size_t)head * V, V, W, HV * V };
-            const struct part M = { map + V, NULL, K, W, 0 };
+            const struct map_part h = { map, u + (size_t)head * V, V, W, HV * V };
+            const struct map_part M = { map + V, NULL, K, W, 0 };
             for (int i = 0; i < K; i++) {
                 if (want[s] & KCP_WANT_H)
                     for (int v = 0; v < V; v++)
@@ -71,15 +75,15 @@ static int run(void *args)
                     for (int p = 0; p < K; p++)
                         map[i * W + V + p] = i == p;
             }
-            if (want[s] & KCP_WANT_H)
-                walk(a, s, head, &h, y);
-            if (want[s] & KCP_WANT_M)
-                walk(a, s, head, &M, y);
+            if (want[s] & KCP_WANT_H) affine_stretch(a, s, head, &h, y);
+            if (want[s] & KCP_WANT_M) affine_stretch(a, s, head, &M, y);
         }
     free(y);
     return KCP_OK;
 }
 
-KCP_VARIANT(v05_blas) = { "05_affine", "vB_blas",
-                          "two scans, two matrix products a chunk each", KCP_F64,
-                          KCP_HOST, "any shape", run, NULL };
+KCP_VARIANT(v05_blas) = {
+    "05_affine",  "vB_blas", "two scans, two matrix products a chunk each",
+    KCP_F64,      KCP_HOST,  "any shape",
+    v05_blas_run, NULL
+};

@@ -45,8 +45,8 @@ static __global__ void apply_map(int K, int V, const float *maps, int backward,
     //< kernel-apply
 }
 
-// The usual sizes, forward: rows of M and columns of S from shared memory. A link of
-// chapter 07's walk by tensor cores takes longer to begin than all of this.
+// The usual sizes, forward: rows of M and columns of S from shared memory. A scan step
+// of chapter 07's fold by tensor cores takes longer to begin than all of this.
 template <int K>
 static int apply_once(int HV, int V, const void *map, int v0, int Vb, const void *S_in,
                       int ld_in, void *S_out, int ld_out, struct CUstream_st *stream)

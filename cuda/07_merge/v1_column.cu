@@ -29,7 +29,7 @@ static __global__ void merge(const struct kcp_merge a)
     for (int i = 0; i < a.K; i++) out<float>(a.S, n, a.K, i, a.V)[v] = S[i];
 }
 
-static int run(void *args)
+static int merge_v1_column_run(void *args)
 {
     const struct kcp_merge *a = (const struct kcp_merge *)args;
     if (a->K > KMAX || a->V > KMAX) return KCP_NA;
@@ -37,9 +37,19 @@ static int run(void *args)
     return launched();
 }
 
-KCP_VARIANT(merge_v1_column) = {
-    "07_merge", "v1_column", "a block a head, a thread a column of S",
-    KCP_BF16, KCP_DEVICE, "K, V up to 256", run, NULL };
-KCP_VARIANT(merge_v1_column_f32) = {
-    "07_merge", "v1_column_f32", "a block a head, a thread a column of S",
-    KCP_F32, KCP_DEVICE, "K, V up to 256", run, NULL };
+KCP_VARIANT(merge_v1_column) = { "07_merge",
+                                 "v1_column",
+                                 "a block a head, a thread a column of S",
+                                 KCP_BF16,
+                                 KCP_DEVICE,
+                                 "K, V up to 256",
+                                 merge_v1_column_run,
+                                 NULL };
+KCP_VARIANT(merge_v1_column_f32) = { "07_merge",
+                                     "v1_column_f32",
+                                     "a block a head, a thread a column of S",
+                                     KCP_F32,
+                                     KCP_DEVICE,
+                                     "K, V up to 256",
+                                     merge_v1_column_run,
+                                     NULL };

@@ -2,13 +2,13 @@
 // Book: chapter 07, "Tensor cores".
 // Checked by: tests/07_merge/checks.c and every form of the exchange.
 // Next: mapops.cu, which calls apply and compose.
-#include "v2_group_columns.cuh"
+#include "v2_group_maps.cuh"
 #include "cuda/host/stages_v3.cuh"
 
 // v1 walks on the plain units, a thread a column, and waits for memory at every row of
-// M. Here 64 columns of one head are a block, see map_walk.cuh. Bound: a link's 1.75
-// us, one after another, and 64 KiB of M each, shared by V / 64 blocks through the
-// cache.
+// M. Here 64 columns of one head are a block, see v2_group_maps.cuh. Bound: a scan
+// step's 1.75 us, one after another, and 64 KiB of M each, shared by V / 64 blocks
+// through the cache.
 template <int backward>
 static __global__ __launch_bounds__(128, 1) void merge(const struct kcp_merge a)
 {
@@ -22,21 +22,21 @@ static __global__ __launch_bounds__(128, 1) void merge(const struct kcp_merge a)
     float X[16][4];
 
     load_state<DIM>(X, j0 < j1 ? h + warp : NULL, 1, VK);
-    const struct walk_of_maps w = { h - v + a.V + step, h + step, step, j1 - j0 - 1,
+    const struct map_sequence w = { h - v + a.V + step, h + step, step, j1 - j0 - 1,
                                     VK };
-    walk_maps<backward>(w, X, (struct map_room *)shared);
+    apply_maps<backward>(w, X, (struct map_storage *)shared);
     store_state<DIM>((float *)a.S + (int64_t)n * DIM * a.V + v + warp, 1, a.V, X);
 }
 
-// One link, of kcp_mapops' apply: columns v0 + 64 y of h, columns 64 y of S.
-struct one {
+// One scan step, of kcp_mapops' apply: columns v0 + 64 y of h, columns 64 y of S.
+struct apply_args {
     const float *map, *S_in;
     float *S_out;
     int V, first, v0, ld_in, ld_out;
 };
 
 template <int backward>
-static __global__ __launch_bounds__(128, 1) void apply(const struct one a)
+static __global__ __launch_bounds__(128, 1) void apply(const struct apply_args a)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
     const int v = blockIdx.y * 64, warp = threadIdx.x / 32 * 16, VK = a.V + DIM;
@@ -46,29 +46,29 @@ static __global__ __launch_bounds__(128, 1) void apply(const struct one a)
 
     if (a.first) load_state<DIM>(X, map + a.v0 + v + warp, 1, VK);
     else load_state<DIM>(X, a.S_in + row * a.ld_in + v + warp, 1, a.ld_in);
-    const struct walk_of_maps w = { map + a.V, map + a.v0 + v, 0, !a.first, VK };
-    walk_maps<backward>(w, X, (struct map_room *)shared);
+    const struct map_sequence w = { map + a.V, map + a.v0 + v, 0, !a.first, VK };
+    apply_maps<backward>(w, X, (struct map_storage *)shared);
     store_state<DIM>(a.S_out + row * a.ld_out + v + warp, 1, a.ld_out, X);
 }
 
-// One link under a whole map [h | M]: columns of h as in apply; those of M have no h,
-// and backward, where M = M_a M_b, they are rows: M^T = M_b^T M_a^T.
+// One scan step under a whole map [h | M]: columns of h as in apply; those of M have no
+// h, and backward, where M = M_a M_b, they are rows: M^T = M_b^T M_a^T.
 template <int backward>
 static __global__ __launch_bounds__(128, 1) void compose(int V, const float *b,
                                                          const float *a, float *out)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
     const int v = blockIdx.y * 64, col = v + threadIdx.x / 32 * 16, VK = V + DIM;
-    const int of_h = v < V, turned = backward && !of_h;
+    const int of_h = v < V, transposed = backward && !of_h;
     const int64_t head = (int64_t)blockIdx.x * DIM * VK;
-    const int64_t at = head + (turned ? (int64_t)(col - V) * VK + V : col);
+    const int64_t at = head + (transposed ? (int64_t)(col - V) * VK + V : col);
     float X[16][4];
 
-    load_state<DIM>(X, a + at, turned ? VK : 1, turned ? 1 : VK);
-    const struct walk_of_maps w = { b + head + V, of_h ? b + head + v : NULL, 0, 1,
+    load_state<DIM>(X, a + at, transposed ? VK : 1, transposed ? 1 : VK);
+    const struct map_sequence w = { b + head + V, of_h ? b + head + v : NULL, 0, 1,
                                     VK };
-    walk_maps<backward>(w, X, (struct map_room *)shared);
-    store_state<DIM>(out + at, turned ? VK : 1, turned ? 1 : VK, X);
+    apply_maps<backward>(w, X, (struct map_storage *)shared);
+    store_state<DIM>(out + at, transposed ? VK : 1, transposed ? 1 : VK, X);
 }
 
 // May these take it? Rows of M must be aligned for 16-byte copies.
@@ -79,10 +79,10 @@ static int takes(int K, int V, int columns, const void *map)
 }
 
 template <class Kernel>
-static Kernel *roomy(Kernel *k)
+static Kernel *with_shared_storage(Kernel *k)
 {
     cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         sizeof(struct map_room));
+                         sizeof(struct map_storage));
     return k;
 }
 
@@ -91,11 +91,21 @@ int v2_apply(int HV, int K, int V, const void *map, int backward, int first, int
              struct CUstream_st *stream)
 {
     if (!takes(K, V, Vb, map)) return KCP_NA;
-    const struct one a = { (const float *)map, (const float *)S_in, (float *)S_out, V,
-                           first, v0, ld_in, ld_out };
+    const struct apply_args a = { (const float *)map,
+                                  (const float *)S_in,
+                                  (float *)S_out,
+                                  V,
+                                  first,
+                                  v0,
+                                  ld_in,
+                                  ld_out };
     if (HV && Vb)
-        roomy(backward ? apply<1> : apply<0>)<<<dim3(HV, Vb / 64), 128,
-                                                sizeof(struct map_room), stream>>>(a);
+        with_shared_storage(
+            backward
+                ? apply<1>
+                : apply<
+                    0>)<<<dim3(HV, Vb / 64), 128, sizeof(struct map_storage), stream>>>(
+            a);
     return launched();
 }
 
@@ -104,24 +114,36 @@ int v2_compose(int HV, int K, int V, const void *b, const void *a, int backward,
 {
     if (!takes(K, V, 64, b)) return KCP_NA;
     if (HV)
-        roomy(backward ? compose<1> : compose<0>)<<<
-            dim3(HV, (a_first ? V : V + K) / 64), 128, sizeof(struct map_room),
-            stream>>>(V, (const float *)b, (const float *)a, (float *)out);
+        with_shared_storage(
+            backward ? compose<1>
+                     : compose<0>)<<<dim3(HV, (a_first ? V : V + K) / 64), 128,
+                                     sizeof(struct map_storage), stream>>>(
+            V, (const float *)b, (const float *)a, (float *)out);
     return launched();
 }
 
-static int run(void *args)
+static int merge_v2_group_run(void *args)
 {
     const struct kcp_merge *a = (const struct kcp_merge *)args;
     if (!takes(a->K, a->V, 64, a->maps)) return KCP_NA;
-    roomy(a->pass == KCP_BACKWARD ? merge<1> : merge<0>)<<<
-        dim3(a->HV, a->V / 64), 128, sizeof(struct map_room), a->stream>>>(*a);
+    with_shared_storage(a->pass == KCP_BACKWARD ? merge<1> : merge<0>)<<<
+        dim3(a->HV, a->V / 64), 128, sizeof(struct map_storage), a->stream>>>(*a);
     return launched();
 }
 
-KCP_VARIANT(merge_v2_group) = {
-    "07_merge", "v2_group_sm90", "warpgroups: fp32 in three bf16 pieces, six products",
-    KCP_BF16, KCP_DEVICE, "K 128, V a multiple of 64; sm_90a", run, NULL };
-KCP_VARIANT(merge_v2_group_f32) = {
-    "07_merge", "v2_group_sm90_f32", "warpgroups: fp32 in three bf16 pieces",
-    KCP_F32, KCP_DEVICE, "K 128, V a multiple of 64; sm_90a", run, NULL };
+KCP_VARIANT(merge_v2_group) = { "07_merge",
+                                "v2_group_sm90",
+                                "warpgroups: fp32 in three bf16 pieces, six products",
+                                KCP_BF16,
+                                KCP_DEVICE,
+                                "K 128, V a multiple of 64; sm_90a",
+                                merge_v2_group_run,
+                                NULL };
+KCP_VARIANT(merge_v2_group_f32) = { "07_merge",
+                                    "v2_group_sm90_f32",
+                                    "warpgroups: fp32 in three bf16 pieces",
+                                    KCP_F32,
+                                    KCP_DEVICE,
+                                    "K 128, V a multiple of 64; sm_90a",
+                                    merge_v2_group_run,
+                                    NULL };

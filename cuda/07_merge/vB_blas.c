@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int run(void *args)
+static int v07_blas_run(void *args)
 {
     const struct kcp_merge *a = args;
     const int HV = a->HV, K = a->K, V = a->V, ld = V + K, *range = a->range;
@@ -37,5 +37,6 @@ static int run(void *args)
     return KCP_OK;
 }
 
-KCP_VARIANT(v07_blas) = { "07_merge", "vB_blas", "one matrix product a rank and head",
-                          KCP_F64, KCP_HOST, "any shape", run, NULL };
+KCP_VARIANT(v07_blas) = { "07_merge",   "vB_blas", "one matrix product a rank and head",
+                          KCP_F64,      KCP_HOST,  "any shape",
+                          v07_blas_run, NULL };

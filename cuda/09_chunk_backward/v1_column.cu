@@ -1,14 +1,14 @@
 // v1_column.cu -- scan and output backwards: pairs alone, then a thread a column.
 // Book: chapter 09, "Code: kernels".
 // Checked by: tests/09_chunk_backward/checks.c.
-// Next: 10_wy_backward/v1_column.cu.
+// Next: ../10_wy_backward/v1_column.cu.
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
 // dAqk = scale tril(dO v_new^T), a thread a pair; dv_local = tril(Aqk)^T dO, a thread a
 // column. Chunks do not wait for one another: the bound is their reads.
 template <class X>
-static __global__ void local(const struct kcp_chunk_backward a)
+static __global__ void local_gradients(const struct kcp_chunk_backward a)
 {
     const int c = blockIdx.x, n = blockIdx.y;
     const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
@@ -87,7 +87,7 @@ int v1_chunk_backward(void *args)
     if (!v1_takes((const struct kcp_call *)a)) return KCP_NA;
     if (!(a->part & (KCP_LOCAL | KCP_REVERSE))) return KCP_BAD;
     if (a->NC && a->part & KCP_LOCAL)
-        local<X><<<dim3(a->NC, a->HV), 256, 0, a->stream>>>(*a);
+        local_gradients<X><<<dim3(a->NC, a->HV), 256, 0, a->stream>>>(*a);
     if (a->NS && a->part & KCP_REVERSE)
         reverse<X><<<dim3(a->NS, a->HV), a->V, 0, a->stream>>>(*a);
     return launched();

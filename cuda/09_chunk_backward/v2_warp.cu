@@ -16,8 +16,9 @@ struct tiles {
 };
 
 template <int K, int VB>
-static __device__ void fetch(const struct kcp_chunk_backward &a, struct token_range z,
-                             int n, int v0, struct tiles<K, VB> *s)
+static __device__ void load_chunk(const struct kcp_chunk_backward &a,
+                                  struct token_range z, int n, int v0,
+                                  struct tiles<K, VB> *s)
 {
     const struct rows q = rows_of(a, z.t, n, a.qg, a.q);
     const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
@@ -34,9 +35,9 @@ static __device__ void fetch(const struct kcp_chunk_backward &a, struct token_ra
 // dU = kg dS + dv_local, then dS <- Lambda dS + scale qg^T dO - w^T dU, on a warp's
 // columns v .. v+15.
 template <int K, int VB>
-static __device__ void retreat(const struct kcp_chunk_backward &a, struct token_range z,
-                               int n, int v, const struct tiles<K, VB> *s,
-                               float (*dS)[4])
+static __device__ void reverse_step(const struct kcp_chunk_backward &a,
+                                    struct token_range z, int n, int v,
+                                    const struct tiles<K, VB> *s, float (*dS)[4])
 {
     const int64_t at = (z.t * a.HV + n) * a.V + v, ld = (int64_t)a.HV * a.V;
     float x[CHUNK / 8][4], y[CHUNK / 8][4] = {};
@@ -74,7 +75,7 @@ void reverse(const struct kcp_chunk_backward a)
     load_state<K>(dS, a.dh_out ? (const float *)a.dh_out + state : NULL, 1, a.V);
     if (c0 < c1) {
         const struct token_range first = chunk_tokens(a, z, c1 - 1);
-        fetch<K, VB>(a, first, n, v0, s);
+        load_chunk<K, VB>(a, first, n, v0, s);
         write_gate(a, read_gate(a, first, n, K), K, s->decay, s->eq, s->ek);
     }
     for (int c = c1 - 1; c >= c0; c--) {
@@ -82,7 +83,7 @@ void reverse(const struct kcp_chunk_backward a)
         struct gate_share g = {};
         if (c > c0) {
             const struct token_range ahead = chunk_tokens(a, z, c - 1);
-            fetch<K, VB>(a, ahead, n, v0, next);
+            load_chunk<K, VB>(a, ahead, n, v0, next);
             g = read_gate(a, ahead, n, K);
             cp_async_wait<1>();
         } else {
@@ -91,7 +92,7 @@ void reverse(const struct kcp_chunk_backward a)
         __syncthreads();
         store_rows<K / 8>((bf16 *)a.dh + ((int64_t)c * a.HV + n) * K * a.V + v, a.V, K,
                           dS);
-        retreat<K, VB>(a, chunk_tokens(a, z, c), n, v, now, dS);
+        reverse_step<K, VB>(a, chunk_tokens(a, z, c), n, v, now, dS);
         write_gate(a, g, K, next->decay, next->eq, next->ek);
         __syncthreads();
     }
@@ -113,8 +114,8 @@ static __device__ void inner(const struct part &s, bf16 *to, int64_t ld, int len
         ldmatrix_x4_trans(a, &s.Aqk[i][j0] + ldmatrix_offset_b(lane, CHUNK + PAD));
         for (int v = 0; v < 4; v++) {
             ldmatrix_x4_trans(b, &s.dO[i][v * 16] + ldmatrix_offset_a(lane, 64 + PAD));
-            mma_m16n8k16(d[2 * v], a, b[0], b[1]),
-                mma_m16n8k16(d[2 * v + 1], a, b[2], b[3]);
+            mma_m16n8k16(d[2 * v], a, b[0], b[1]);
+            mma_m16n8k16(d[2 * v + 1], a, b[2], b[3]);
         }
     }
     for (int h = 0; h < 16; h++) {
@@ -135,13 +136,14 @@ static __device__ void outer(const struct part &s, float (*d)[4])
         ldmatrix_x4(a, &s.dO[i0][v] + ldmatrix_offset_a(lane, 64 + PAD));
         for (int j = 0; j < 4; j++) {
             ldmatrix_x4(b, &s.v_new[j * 16][v] + ldmatrix_offset_b(lane, 64 + PAD));
-            mma_m16n8k16(d[2 * j], a, b[0], b[1]),
-                mma_m16n8k16(d[2 * j + 1], a, b[2], b[3]);
+            mma_m16n8k16(d[2 * j], a, b[0], b[1]);
+            mma_m16n8k16(d[2 * j + 1], a, b[2], b[3]);
         }
     }
 }
 
-static __global__ __launch_bounds__(128) void local(const struct kcp_chunk_backward a)
+static __global__ __launch_bounds__(128)
+void local_gradients(const struct kcp_chunk_backward a)
 {
     __shared__ __align__(128) struct part s;
     const int c = blockIdx.x, n = blockIdx.y, lane = threadIdx.x % 32;
@@ -172,7 +174,7 @@ static __global__ __launch_bounds__(128) void local(const struct kcp_chunk_backw
 }
 
 template <int K, int VB>
-static int launch(const struct kcp_chunk_backward *a)
+static int chunk_backward_v2_warp_launch(const struct kcp_chunk_backward *a)
 {
     const size_t bytes = 2 * sizeof(struct tiles<K, VB>);
     const cudaFuncAttribute most = cudaFuncAttributeMaxDynamicSharedMemorySize;
@@ -189,8 +191,10 @@ template <int K>
 static int widths(const struct kcp_chunk_backward *a)
 {
     const int64_t chains = (int64_t)a->NS * a->HV * (a->V / 64);
-    const int status = a->V % 128 == 0 && chains > 132 ? launch<K, 128>(a) : KCP_NA;
-    return status == KCP_NA ? launch<K, 64>(a) : status;
+    const int status = a->V % 128 == 0 && chains > 132
+                           ? chunk_backward_v2_warp_launch<K, 128>(a)
+                           : KCP_NA;
+    return status == KCP_NA ? chunk_backward_v2_warp_launch<K, 64>(a) : status;
 }
 
 int v2_chunk_backward(void *args)
@@ -203,7 +207,8 @@ int v2_chunk_backward(void *args)
     for (const void *x : p)
         if (!is_aligned_16(x)) return KCP_NA;
     if (!a->NS) return KCP_OK;
-    if (a->part & KCP_LOCAL) local<<<dim3(a->NC, a->HV), 128, 0, a->stream>>>(*a);
+    if (a->part & KCP_LOCAL)
+        local_gradients<<<dim3(a->NC, a->HV), 128, 0, a->stream>>>(*a);
     if (!(a->part & KCP_REVERSE)) return launched();
     return a->K == 64 ? widths<64>(a) : widths<128>(a);
 }

@@ -25,8 +25,8 @@ static __device__ void inner(const struct part<V> &s, int j0, int v0, float (*d)
         for (int v = 0; v < V / 32; v++) {
             ldmatrix_x4_trans(b,
                               &s.dO[i][v0 + v * 16] + ldmatrix_offset_a(lane, V + PAD));
-            mma_m16n8k16(d[2 * v], a, b[0], b[1]),
-                mma_m16n8k16(d[2 * v + 1], a, b[2], b[3]);
+            mma_m16n8k16(d[2 * v], a, b[0], b[1]);
+            mma_m16n8k16(d[2 * v + 1], a, b[2], b[3]);
         }
     }
 }
@@ -42,15 +42,15 @@ static __device__ void outer(const struct part<V> &s, int i0, int j0, float (*d)
         #pragma unroll
         for (int j = 0; j < 2; j++) {
             ldmatrix_x4(b, &s.v_new[j0 + j * 16][v] + ldmatrix_offset_b(lane, V + PAD));
-            mma_m16n8k16(d[2 * j], a, b[0], b[1]),
-                mma_m16n8k16(d[2 * j + 1], a, b[2], b[3]);
+            mma_m16n8k16(d[2 * j], a, b[0], b[1]);
+            mma_m16n8k16(d[2 * j + 1], a, b[2], b[3]);
         }
     }
 }
 
 template <int V>
 static __global__ __launch_bounds__(256, 3)
-void local(const struct kcp_chunk_backward a)
+void local_gradients(const struct kcp_chunk_backward a)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
     struct part<V> &s = *(struct part<V> *)shared;
@@ -100,7 +100,8 @@ template <int V>
 static int launch_local(const struct kcp_chunk_backward *a)
 {
     const size_t bytes = sizeof(struct part<V>);
-    cudaFuncSetAttribute(local<V>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    local<V><<<(unsigned)a->NC * a->HV, 256, bytes, a->stream>>>(*a);
+    cudaFuncSetAttribute(local_gradients<V>,
+                         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    local_gradients<V><<<(unsigned)a->NC * a->HV, 256, bytes, a->stream>>>(*a);
     return launched();
 }

@@ -6,12 +6,12 @@
 #include "v3_rows_local.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// v2's link takes 7 us: eight warps read every tile of 16 KiB from shared memory, and
-// write dh and dU 32 bytes a row. Here two warpgroups of 64 columns each read them
-// once, and rows leave whole. Bound: memory, 128 KiB a link for 96 processors of 132:
-// 2.9 us of their share; 6 C K V flops are 1 us of a processor. Chunk c-1 is copied all
-// through link c. One barrier a link: the chunk is here, and everybody is done with the
-// last.
+// v2's scan step takes 7 us: eight warps read every tile of 16 KiB from shared memory,
+// and write dh and dU 32 bytes a row. Here two warpgroups of 64 columns each read them
+// once, and rows leave whole. Bound: memory, 128 KiB a scan step for 96 processors of
+// 132: 2.9 us of their share; 6 C K V flops are 1 us of a processor. Chunk c-1 is
+// copied all through scan step c. One barrier a scan step: the chunk is here, and
+// everybody is done with the last.
 enum { W, KG, QG, DO, DV, TENSORS };
 
 struct tiles {
@@ -19,8 +19,9 @@ struct tiles {
     float decay[2][DIM], eq[2][CHUNK], ek[2][CHUNK];
 };
 
-static __device__ void fetch(const struct kcp_chunk_backward &a, struct token_range z,
-                             int n, bf16 (*to)[2 * SWIZZLE128_TILE])
+static __device__ void load_chunk(const struct kcp_chunk_backward &a,
+                                  struct token_range z, int n,
+                                  bf16 (*to)[2 * SWIZZLE128_TILE])
 {
     const struct rows q = rows_of(a, z.t, n, a.qg, a.q);
     const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
@@ -35,9 +36,10 @@ static __device__ void fetch(const struct kcp_chunk_backward &a, struct token_ra
 
 // dU = kg dS + dv_local, in dv_local's place, then dS <- Lambda dS + scale qg^T dO -
 // w^T dU; dS of the chunk's end and dU leave while the tensor core works.
-static __device__ __forceinline__ void retreat(const struct kcp_chunk_backward &a,
-                                               struct token_range z, int n, int c,
-                                               struct tiles *s, int at, float (*dS)[4])
+static __device__ __forceinline__ void reverse_step(const struct kcp_chunk_backward &a,
+                                                    struct token_range z, int n, int c,
+                                                    struct tiles *s, int at,
+                                                    float (*dS)[4])
 {
     const int group = threadIdx.x / 128, v = group * 64;
     bf16 *dv = s->tile[at][DV] + group * SWIZZLE128_TILE, *out_ = s->out[group];
@@ -60,8 +62,10 @@ static __device__ __forceinline__ void retreat(const struct kcp_chunk_backward &
     #pragma unroll
     for (int i = 0; i < 32; i++) x[i / 4][i % 4] = -x[i / 4][i % 4];
     #pragma unroll
-    for (int i = 0; i < 4; i++)
-        split_bf16<1>(x_[i], x + 2 * i), split_bf16<1>(d_[i], d + 2 * i);
+    for (int i = 0; i < 4; i++) {
+        split_bf16<1>(x_[i], x + 2 * i);
+        split_bf16<1>(d_[i], d + 2 * i);
+    }
     wgmma_fence();
     warpgroup_add_rows_async(dS, d_, s->tile[at][QG]);
     warpgroup_add_rows_async(dS, x_, s->tile[at][W]);
@@ -71,7 +75,8 @@ static __device__ __forceinline__ void retreat(const struct kcp_chunk_backward &
     copy_swizzled_rows<64>(out<bf16>(a.dU, z.t, a.HV, n, DIM) + v, (int64_t)a.HV * DIM,
                            z.len, dv);
     wgmma_wait<0>();
-    keep_operand(x_), keep_operand(d_);
+    keep_operand(x_);
+    keep_operand(d_);
     fence_operand<16>(dS);
     //< kernel-rows
 }
@@ -91,7 +96,7 @@ void reverse(const struct kcp_chunk_backward a)
 
     load_state<DIM>(dS, dh_out ? dh_out + state : NULL, 1, DIM);
     if (count) {
-        fetch(a, chunk_tokens(a, z, last), n, s->tile[0]);
+        load_chunk(a, chunk_tokens(a, z, last), n, s->tile[0]);
         g = read_gate(a, chunk_tokens(a, z, last), n, DIM);
     }
     for (int i = 0; i < count; i++) {
@@ -101,10 +106,10 @@ void reverse(const struct kcp_chunk_backward a)
         fence_proxy_async();
         __syncthreads();
         if (i + 1 < count) {
-            fetch(a, chunk_tokens(a, z, c - 1), n, s->tile[at ^ 1]);
+            load_chunk(a, chunk_tokens(a, z, c - 1), n, s->tile[at ^ 1]);
             g = read_gate(a, chunk_tokens(a, z, c - 1), n, DIM);
         }
-        retreat(a, chunk_tokens(a, z, c), n, c, s, at, dS);
+        reverse_step(a, chunk_tokens(a, z, c), n, c, s, at, dS);
     }
     store_state<DIM>((float *)a.dh_in + state, 1, DIM, dS);
 }

@@ -40,13 +40,15 @@ static struct cut at(const struct kcp_chunk_backward *a, int n, int64_t t, int r
     x.Aqk = (const double *)a->Aqk + t * x.tri + n * a->C;
     x.dAqk = (double *)a->dAqk + t * x.tri + n * a->C;
     x.G = (const double *)a->G + t * x.gate + n * a->KG;
-    x.v_new = (const double *)a->v_new + vo, x.dO = (const double *)a->do_ + vo;
-    x.dv_local = (double *)a->dv_local + vo, x.dU = (double *)a->dU + vo;
+    x.v_new = (const double *)a->v_new + vo;
+    x.dO = (const double *)a->do_ + vo;
+    x.dv_local = (double *)a->dv_local + vo;
+    x.dU = (double *)a->dU + vo;
     return x;
 }
 
 /* dAqk = scale tril(dO v_new^T), dv_local = tril(Aqk)^T dO: Aqk is 0 above already. */
-static void local(const struct kcp_chunk_backward *a, const struct cut *x)
+static void local_gradients(const struct kcp_chunk_backward *a, const struct cut *x)
 {
     gemm(N, T, x->rows, x->rows, a->V, a->scale, x->dO, x->vo, x->v_new, x->vo, 0,
          x->dAqk, x->tri);
@@ -79,7 +81,7 @@ static void reverse(const struct kcp_chunk_backward *a, const struct cut *x, dou
     gemm(T, N, K, V, x->rows, -1, x->w, x->wk, x->dU, x->vo, 1, dS, V);
 }
 
-static int run(void *args)
+static int v09_blas_run(void *args)
 {
     const struct kcp_chunk_backward *a = args;
     const int *cu = a->cu, *cn = a->cn;
@@ -101,8 +103,7 @@ static int run(void *args)
                 const int64_t t = cu[s] + (int64_t)(c - cn[s]) * a->C;
                 const struct cut x = at(a, n, t, cu[s + 1] - t < a->C
                                                      ? (int)(cu[s + 1] - t) : a->C);
-                if (a->part & KCP_LOCAL)
-                    local(a, &x);
+                if (a->part & KCP_LOCAL) local_gradients(a, &x);
                 if (!(a->part & KCP_REVERSE))
                     continue;
                 memcpy(dh + ((int64_t)c * a->HV + n) * size, dS, sizeof(double) * size);
@@ -113,6 +114,11 @@ static int run(void *args)
     return KCP_OK;
 }
 
-KCP_VARIANT(v09_blas) = { "09_chunk_backward", "vB_blas",
-                          "five matrix products a chunk", KCP_F64,
-                          KCP_HOST, "any shape", run, NULL };
+KCP_VARIANT(v09_blas) = { "09_chunk_backward",
+                          "vB_blas",
+                          "five matrix products a chunk",
+                          KCP_F64,
+                          KCP_HOST,
+                          "any shape",
+                          v09_blas_run,
+                          NULL };

@@ -1,7 +1,7 @@
 // v1_column.cu -- dq dk dv dbeta dg through WY: a block a chunk and query/key head.
 // Book: chapter 10, "Code: kernels".
 // Checked by: tests/10_wy_backward/checks.c.
-// Next: 11_merge_backward/v1_column.cu.
+// Next: ../11_merge_backward/v1_column.cu.
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
@@ -35,8 +35,8 @@ static __device__ float dot(const X *x, const Y *y, int D)
 
 // dw = -dU h^T, into work.
 template <class X>
-static __device__ void states(const struct kcp_wy_backward &a, struct token_range z,
-                              int n, const X *h)
+static __device__ void state_products(const struct kcp_wy_backward &a,
+                                      struct token_range z, int n, const X *h)
 {
     for (int d = threadIdx.x; d < a.K; d += blockDim.x)
         for (int64_t t = z.t; t < z.t + z.len; t++)
@@ -133,8 +133,9 @@ static __device__ void pairs(const struct kcp_wy_backward &a, struct token_range
 // All paths of column d brought together. dG goes to dg (KDA) or to work (GDN), not yet
 // summed over the rows; its last row adds exp2(G_last) sum_v h dS and all k dk_s*.
 template <class X>
-static __device__ void gather(const struct kcp_wy_backward &a, struct token_range z,
-                              int n, int d, const X *h, const X *dS, struct column *x)
+static __device__ void combine_paths(const struct kcp_wy_backward &a,
+                                     struct token_range z, int n, int d, const X *h,
+                                     const X *dS, struct column *x)
 {
     const int m = n / (a.HV / a.H), kda = a.KG > 1;
     const int64_t last = z.t + z.len - 1;
@@ -205,7 +206,7 @@ static __global__ void wy_backward(const struct kcp_wy_backward a)
     for (int n = m * group; n < (m + 1) * group; n++) {
         const int64_t state = ((int64_t)c * a.HV + n) * a.K * a.V;
         const X *h = (const X *)a.h + state, *dS = (const X *)a.dh + state;
-        states<X>(a, z, n, h);
+        state_products<X>(a, z, n, h);
         __syncthreads();
         factors<X>(a, z, n, dA);
         __syncthreads();
@@ -214,7 +215,7 @@ static __global__ void wy_backward(const struct kcp_wy_backward a)
         values<X>(a, z, n);
         if (d < a.K) {
             pairs<X>(a, z, n, d, dA, &x);
-            gather<X>(a, z, n, d, h + d * a.V, dS + d * a.V, &x);
+            combine_paths<X>(a, z, n, d, h + d * a.V, dS + d * a.V, &x);
         }
         __syncthreads();
         row_sums(a, z, n, AX[0]);

@@ -15,11 +15,11 @@
 // Row by row from the last, so that dkt of a row is whole when its turn comes: dq, dk,
 // and what dbeta and dg add up; the block's own sums to whole.
 template <int K, int heads>
-static __device__ __forceinline__ void gather(const struct kcp_wy_backward &a,
-                                              const struct between &b,
-                                              struct token_range z, int m, int n,
-                                              int d0, struct pair_room &s,
-                                              struct column &x)
+static __device__ __forceinline__ void combine_paths(const struct kcp_wy_backward &a,
+                                                     const struct intermediates &b,
+                                                     struct token_range z, int m, int n,
+                                                     int d0, struct pair_storage &s,
+                                                     struct column &x)
 {
     const int ld = a.H * K, group = a.HV / a.H;
     const int more = n > m * group, last = heads == 1 || n + 1 == (m + 1) * group;
@@ -39,7 +39,8 @@ static __device__ __forceinline__ void gather(const struct kcp_wy_backward &a,
         float dq2 = 0.0f, dk2 = 0.0f, dkt = 0.0f;
         row_pairs(s, r, q, beta * k, x, dq2, dk2);
         up += q * dq2 + k * (beta * dk2 - x.dkt[r]);
-        dq2 += P, dk2 += Q;
+        dq2 += P;
+        dk2 += Q;
         float rows = q * P + beta * k * Q;
         by_rows += rows;
         if (x.B) {
@@ -47,7 +48,8 @@ static __device__ __forceinline__ void gather(const struct kcp_wy_backward &a,
             const float y0 = E16 * (float)s.qE[0][x.B - 1][r][x.d];
             const float y1 = E16 * (float)s.qE[1][x.B - 1][r][x.d];
             rows += q * y0 + beta * k * y1;
-            dq2 += y0, dk2 += y1;
+            dq2 += y0;
+            dk2 += y1;
         }
         #pragma unroll
         for (int I = 1; I < 4; I++)
@@ -65,20 +67,28 @@ static __device__ __forceinline__ void gather(const struct kcp_wy_backward &a,
         float2 y = { dq2 + A * k, W + dkt + x.dkt[r] + beta * dk2 + A * q };
         if (heads > 1) {                 // the heads before the last leave their sum
             float2 *sum = row_at(b.sums + first, i, 8 * ld);
-            if (more) y.x += sum->x, y.y += sum->y;
+            if (more) {
+                y.x += sum->x;
+                y.y += sum->y;
+            }
             if (!last) *sum = y;
         }
-        if (last) *row_at(dq, i, 2 * ld) = y.x, *row_at(dk, i, 2 * ld) = y.y;
+        if (last) {
+            *row_at(dq, i, 2 * ld) = y.x;
+            *row_at(dk, i, 2 * ld) = y.y;
+        }
     }
-    s.whole[0][x.B][x.d] = by_rows, s.whole[1][x.B][x.d] = by_columns;
-    s.whole[2][x.B][x.d] = far[2], s.whole[3][x.B][x.d] = far[3];
+    s.whole[0][x.B][x.d] = by_rows;
+    s.whole[1][x.B][x.d] = by_columns;
+    s.whole[2][x.B][x.d] = far[2];
+    s.whole[3][x.B][x.d] = far[3];
 }
 
 // dg_t = exp2(G_last) sum_v h dS + what lies in other blocks + sums of the own one.
 template <int K>
 static __device__ __forceinline__ void gates(const struct kcp_wy_backward &a,
                                              struct token_range z, int n, int d0,
-                                             float h_dS, struct pair_room &s,
+                                             float h_dS, struct pair_storage &s,
                                              struct column &x)
 {
     float sum = h_dS;
@@ -98,20 +108,22 @@ static __device__ __forceinline__ void gates(const struct kcp_wy_backward &a,
         sum += x.down[r];
         if (a.KG > 1 && i < z.len) *row_at(dg, i, ld) = x.up[r];
     }
-    if (a.KG == 1) add_rows(x.up, d0 == 0, s.of_gate[x.d / 32] + 16 * x.B);
+    if (a.KG == 1) reduce_rows(x.up, d0 == 0, s.of_gate[x.d / 32] + 16 * x.B);
 }
 
 // A block a chunk and query/key head, 64 columns of K at a time.
 template <int K, int heads>
 static __global__ __launch_bounds__(256, 2)
-void wy_pairs(const struct kcp_wy_backward a, const struct between b)
+void wy_pairs(const struct kcp_wy_backward a, const struct intermediates b)
 {
     extern __shared__ __align__(128) unsigned char shared[];
-    struct pair_room &s = *(struct pair_room *)shared;
+    struct pair_storage &s = *(struct pair_storage *)shared;
     const int c = blockIdx.x, m = blockIdx.y, i = threadIdx.x;
     const int group = heads == 1 ? 1 : a.HV / a.H;
-    if (i == 0)
-        s.z = chunk_tokens(a, ((const int *)a.sc)[c], c), s.end = (m + 1) * group;
+    if (i == 0) {
+        s.z = chunk_tokens(a, ((const int *)a.sc)[c], c);
+        s.end = (m + 1) * group;
+    }
     __syncthreads();
 
     for (int n = m * group; n < (heads == 1 ? m + 1 : s.end); n++) {
@@ -123,16 +135,16 @@ void wy_pairs(const struct kcp_wy_backward a, const struct between b)
             struct column x;
             cp_async_wait<0>();
             __syncthreads();
-            where(x);
+            column_of_thread(x);
             load_column(s, x);
             make_factors(s, x);
             __syncthreads();
             if (d0 + COLS < K) fetch_column(a, s.z, m, n, d0 + COLS, s);
             products(s);
-            gather<K, heads>(a, b, s.z, m, n, d0, s, x);
-            where(x);
+            combine_paths<K, heads>(a, b, s.z, m, n, d0, s, x);
+            column_of_thread(x);
             for (int r = 0; r < 16; r++) x.k[r] = kept(s, 16 * x.B + r, x.d);
-            add_rows(x.k, d0 == 0, s.of_beta[x.d / 32] + 16 * x.B);
+            reduce_rows(x.k, d0 == 0, s.of_beta[x.d / 32] + 16 * x.B);
             const float h_dS = ex2_approx(s.G_last[x.d])
                                * b.h_dS[((int64_t)c * a.HV + n) * K + d0 + x.d];
             __syncthreads();
@@ -152,26 +164,35 @@ void wy_pairs(const struct kcp_wy_backward a, const struct between b)
 
 // Where the first kernel's results lie; dq and dk hold P and W until they are known,
 // unless several value heads share them.
-static size_t place(const struct kcp_wy_backward *a, struct between *b)
+static size_t intermediates_layout(const struct kcp_wy_backward *a,
+                                   struct intermediates *b)
 {
     const size_t rows = (size_t)a->T * a->HV, bf = sizeof(bf16), f = sizeof(float);
     char *p = (char *)a->work;
-    b->P = (bf16 *)a->dq, b->W = (bf16 *)a->dk;
-    b->Q = (bf16 *)p, p += rows * a->K * bf;
-    b->dL = (bf16 *)p, p += rows * CHUNK * bf;
-    b->h_dS = (float *)p, p += (size_t)a->NC * a->HV * a->K * f;
+    b->P = (bf16 *)a->dq;
+    b->W = (bf16 *)a->dk;
+    b->Q = (bf16 *)p;
+    p += rows * a->K * bf;
+    b->dL = (bf16 *)p;
+    p += rows * CHUNK * bf;
+    b->h_dS = (float *)p;
+    p += (size_t)a->NC * a->HV * a->K * f;
     if (a->HV == a->H) return p - (char *)a->work;
-    b->P = (bf16 *)p, p += rows * a->K * bf;
-    b->W = (bf16 *)p, p += rows * a->K * bf;
-    b->sums = (float2 *)p, p += (size_t)a->T * a->H * a->K * sizeof *b->sums;
+    b->P = (bf16 *)p;
+    p += rows * a->K * bf;
+    b->W = (bf16 *)p;
+    p += rows * a->K * bf;
+    b->sums = (float2 *)p;
+    p += (size_t)a->T * a->H * a->K * sizeof *b->sums;
     return p - (char *)a->work;
 }
 
 template <int K, int V>
-static int launch(const struct kcp_wy_backward *a)
+static int wy_backward_v3_split_launch(const struct kcp_wy_backward *a)
 {
-    struct between b = {};
-    const size_t one = sizeof(struct room<K, V>), two = sizeof(struct pair_room);
+    struct intermediates b = {};
+    const size_t one = sizeof(struct shared_storage<K, V>),
+                 two = sizeof(struct pair_storage);
     const cudaFuncAttribute most = cudaFuncAttributeMaxDynamicSharedMemorySize;
     if (cudaFuncSetAttribute(wy_solve<K, V>, most, one) != cudaSuccess ||
         cudaFuncSetAttribute(wy_pairs<K, 1>, most, two) != cudaSuccess ||
@@ -179,7 +200,7 @@ static int launch(const struct kcp_wy_backward *a)
         cudaGetLastError();              // this chip has less shared memory
         return KCP_NA;
     }
-    place(a, &b);
+    intermediates_layout(a, &b);
     wy_solve<K, V><<<dim3(a->NC, a->HV), 2 * K, one, a->stream>>>(*a, b);
     const dim3 grid(a->NC, a->H);
     if (a->HV == a->H) wy_pairs<K, 1><<<grid, 256, two, a->stream>>>(*a, b);
@@ -189,8 +210,8 @@ static int launch(const struct kcp_wy_backward *a)
 
 size_t v3_wy_backward_work(const void *args)
 {
-    struct between b = {};
-    return place((const struct kcp_wy_backward *)args, &b);
+    struct intermediates b = {};
+    return intermediates_layout((const struct kcp_wy_backward *)args, &b);
 }
 
 int v3_wy_backward(void *args)
@@ -205,8 +226,11 @@ int v3_wy_backward(void *args)
         if (!is_aligned_16(x)) return KCP_NA;
     if (a->work_bytes < v3_wy_backward_work(args)) return KCP_BAD;
     if (!a->NC) return KCP_OK;
-    if (K == 64) return V == 64 ? launch<64, 64>(a) : launch<64, 128>(a);
-    return V == 64 ? launch<128, 64>(a) : launch<128, 128>(a);
+    if (K == 64)
+        return V == 64 ? wy_backward_v3_split_launch<64, 64>(a)
+                       : wy_backward_v3_split_launch<64, 128>(a);
+    return V == 64 ? wy_backward_v3_split_launch<128, 64>(a)
+                   : wy_backward_v3_split_launch<128, 128>(a);
 }
 
 KCP_VARIANT(wy_backward_v3_split) = {

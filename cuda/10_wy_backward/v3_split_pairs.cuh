@@ -2,7 +2,7 @@
 // Book: chapter 10, "Two kernels".
 // Checked by: tests/10_wy_backward/checks.c.
 // Next: v3_split.cu.
-#include "v3_split_room.cuh"
+#include "v3_split_storage.cuh"
 
 // Off the diagonal, tile (I, J) of 16 rows and columns has the first row a of I as
 // anchor: D_ij = E_i F_j, E_i = exp2(G_i - G_a), F_j = exp2(G_a - G_j), both <= 1. A
@@ -14,7 +14,7 @@
 // Nothing is added to be taken away again, so no rounding has to match another.
 enum { COLS = 64, LX = COLS + PAD, TILES = 6, LT = 56 };
 
-struct pair_room {
+struct pair_storage {
     float G[CHUNK][COLS];                // first: its address is the block's own
     bf16 k[CHUNK][COLS];
     struct token_range z;                // here, for registers are short,
@@ -36,7 +36,8 @@ static __device__ __forceinline__ int tile_of(int I, int J)
 
 // The chunk's dAqk, dL and beta; four columns of a row of the diagonal tiles a thread.
 static __device__ void fetch_matrices(const struct kcp_wy_backward &a, const bf16 *dL_,
-                                      struct token_range z, int n, struct pair_room &s)
+                                      struct token_range z, int n,
+                                      struct pair_storage &s)
 {
     const int64_t stride = (int64_t)a.HV * CHUNK;
     for (int at = threadIdx.x; at < 2 * 48 * 6; at += blockDim.x) {
@@ -64,12 +65,13 @@ static __device__ void fetch_matrices(const struct kcp_wy_backward &a, const bf1
 }
 
 // What dbeta sums, k (Q + dk2), in the places of P and W, which its thread has used.
-static __device__ __forceinline__ void keep(struct pair_room &s, int i, int d, float x)
+static __device__ __forceinline__ void keep(struct pair_storage &s, int i, int d,
+                                            float x)
 {
     *(uint16_t *)&s.raw[0][i][d] = __float_as_uint(x) >> 16;
     *(uint16_t *)&s.raw[1][i][d] = __float_as_uint(x) & 0xffff;
 }
-static __device__ __forceinline__ float kept(const struct pair_room &s, int i, int d)
+static __device__ __forceinline__ float kept(const struct pair_storage &s, int i, int d)
 {
     const uint32_t high = *(const uint16_t *)&s.raw[0][i][d];
     return __uint_as_float(high << 16 | *(const uint16_t *)&s.raw[1][i][d]);
@@ -77,8 +79,8 @@ static __device__ __forceinline__ float kept(const struct pair_room &s, int i, i
 
 // P, W, Q and q of 64 columns.
 static __device__ void fetch_raw(const struct kcp_wy_backward &a,
-                                 const struct between &b, struct token_range z, int m,
-                                 int n, int d0, struct pair_room &s)
+                                 const struct intermediates &b, struct token_range z,
+                                 int m, int n, int d0, struct pair_storage &s)
 {
     const int64_t at = (z.t * a.HV + n) * a.K + d0;
     const bf16 *q = in<bf16>(a.q, z.t, a.H, m, a.K) + d0;
@@ -93,7 +95,7 @@ static __device__ void fetch_raw(const struct kcp_wy_backward &a,
 // last repeat its G, and have no k.
 static __device__ __forceinline__ void fetch_column(const struct kcp_wy_backward &a,
                                                     struct token_range z, int m, int n,
-                                                    int d0, struct pair_room &s)
+                                                    int d0, struct pair_storage &s)
 {
     const bf16 *k = in<bf16>(a.k, z.t, a.H, m, a.K) + d0;
     const float *G = in<float>(a.G, z.t, a.HV, n, a.KG) + (a.KG > 1 ? d0 : 0);
@@ -125,13 +127,14 @@ struct column {
 };
 
 // Its place, made anew each time: no register need hold it in between.
-static __device__ __forceinline__ void where(struct column &x)
+static __device__ __forceinline__ void column_of_thread(struct column &x)
 {
     const int i = opaque(threadIdx.x);
-    x.d = i % COLS, x.B = __shfl_sync(~0u, i / COLS, 0);
+    x.d = i % COLS;
+    x.B = __shfl_sync(~0u, i / COLS, 0);
 }
 
-static __device__ __forceinline__ void load_column(struct pair_room &s,
+static __device__ __forceinline__ void load_column(struct pair_storage &s,
                                                    struct column &x)
 {
     #pragma unroll
@@ -143,7 +146,7 @@ static __device__ __forceinline__ void load_column(struct pair_room &s,
     if (x.B == 3) s.G_last[x.d] = x.G[15];
 }
 
-static __device__ __forceinline__ void make_factors(struct pair_room &s,
+static __device__ __forceinline__ void make_factors(struct pair_storage &s,
                                                     const struct column &x)
 {
     #pragma unroll
@@ -165,7 +168,7 @@ static __device__ __forceinline__ void make_factors(struct pair_room &s,
 
 // Four warps sum by rows, sum_J dAqk (kF) and dL (kF), over the factors qE; four by
 // columns, dAqk^T (qE) + dL^T (beta kE) tile by tile, over the factors kF.
-static __device__ __forceinline__ void products(struct pair_room &s)
+static __device__ __forceinline__ void products(struct pair_storage &s)
 {
     const int i = opaque(threadIdx.x);
     const int lane = i % 32, d0 = i / 32 % 4 * 16;
@@ -190,8 +193,8 @@ static __device__ __forceinline__ void products(struct pair_room &s)
                 } else {
                     ldmatrix_x4_trans(a, tile + ldmatrix_offset_b(lane, LT));
                     ldmatrix_x4_trans(b, s.qE[w][I - 1][0] + down);
-                    mma_m16n8k16(y[to][0], a, b[0], b[1]),
-                        mma_m16n8k16(y[to][1], a, b[2], b[3]);
+                    mma_m16n8k16(y[to][0], a, b[0], b[1]);
+                    mma_m16n8k16(y[to][1], a, b[2], b[3]);
                 }
             }
     //< kernel-tiles
@@ -207,7 +210,7 @@ static __device__ __forceinline__ void products(struct pair_room &s)
 
 // Row i of the tile on the diagonal, pair by pair, j < i, exponents <= 0: dq2* and dk2
 // of the row, and its share of all dkt*_j.
-static __device__ __forceinline__ void row_pairs(const struct pair_room &s, int i,
+static __device__ __forceinline__ void row_pairs(const struct pair_storage &s, int i,
                                                  float q, float beta_k,
                                                  struct column &x, float &dq2,
                                                  float &dk2)
@@ -229,7 +232,7 @@ static __device__ __forceinline__ void row_pairs(const struct pair_room &s, int 
 // 16 rows' sums over the warp's 32 columns: halves change places, so that lane l ends
 // with row l / 2. Added to the sums of the columns before.
 template <int half>
-static __device__ __forceinline__ void fold(float (&x)[16])
+static __device__ __forceinline__ void reduce_halves(float (&x)[16])
 {
     const bool up = threadIdx.x & 2 * half;
     #pragma unroll
@@ -239,10 +242,13 @@ static __device__ __forceinline__ void fold(float (&x)[16])
     }
 }
 
-static __device__ __forceinline__ void add_rows(float (&x)[16], int first, float *to)
+static __device__ __forceinline__ void reduce_rows(float (&x)[16], int first, float *to)
 {
     const int lane = threadIdx.x % 32;
-    fold<8>(x), fold<4>(x), fold<2>(x), fold<1>(x);
+    reduce_halves<8>(x);
+    reduce_halves<4>(x);
+    reduce_halves<2>(x);
+    reduce_halves<1>(x);
     const float sum = x[0] + __shfl_xor_sync(~0u, x[0], 1);
     if (lane % 2 == 0) to[lane / 2] = first ? sum : to[lane / 2] + sum;
 }

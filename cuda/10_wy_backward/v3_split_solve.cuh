@@ -2,11 +2,11 @@
 // Book: chapter 10, "Two kernels".
 // Checked by: tests/10_wy_backward/checks.c.
 // Next: v3_split_pairs.cuh.
-#include "v3_split_room.cuh"
+#include "v3_split_storage.cuh"
 
 template <int K, int V>
-static __device__ void fetch(const struct kcp_wy_backward &a, struct token_range z,
-                             int c, int n, struct room<K, V> &s)
+static __device__ void load_chunk(const struct kcp_wy_backward &a, struct token_range z,
+                                  int c, int n, struct shared_storage<K, V> &s)
 {
     const int64_t state = ((int64_t)c * a.HV + n) * K * V, row = z.t * a.HV + n;
     const int ld = a.HV * V;
@@ -34,7 +34,8 @@ static __device__ void dot_states(const bf16 *h, const bf16 *dS, float *to)
         const uint32_t *p = &y.x, *q = &z.x;
         #pragma unroll
         for (int j = 0; j < 4; j++)
-            x += bf16x2_low(p[j]) * bf16x2_low(q[j]) + bf16x2_high(p[j]) * bf16x2_high(q[j]);
+            x += bf16x2_low(p[j]) * bf16x2_low(q[j])
+               + bf16x2_high(p[j]) * bf16x2_high(q[j]);
     }
     x += __shfl_xor_sync(~0u, x, 1);
     if (lane % 2 == 0) to[lane / 2] = x;
@@ -58,7 +59,8 @@ static __device__ __forceinline__ void load_keys(const struct kcp_wy_backward &a
         const float *g = row_at(G, i, 4 * a.HV * a.KG);
         x.k[r] = *(const uint4 *)row_at(k, i, 2 * a.H * K);
         if (a.KG > 1) {
-            x.G[2 * r] = *(const float4 *)g, x.G[2 * r + 1] = *(const float4 *)(g + 4);
+            x.G[2 * r] = *(const float4 *)g;
+            x.G[2 * r + 1] = *(const float4 *)(g + 4);
         } else
             x.G[2 * r] = x.G[2 * r + 1] = make_float4(*g, *g, *g, *g);
     }
@@ -66,7 +68,7 @@ static __device__ __forceinline__ void load_keys(const struct kcp_wy_backward &a
 
 // k~ = exp2(G) k.
 template <int K, int V>
-static __device__ __forceinline__ void decayed_keys(struct room<K, V> &s,
+static __device__ __forceinline__ void decayed_keys(struct shared_storage<K, V> &s,
                                                     const struct keys<K> &x)
 {
     #pragma unroll
@@ -75,18 +77,24 @@ static __device__ __forceinline__ void decayed_keys(struct room<K, V> &s,
         const float4 y = x.G[2 * r], z = x.G[2 * r + 1];
         *(uint4 *)&s.kE[threadIdx.x / (K / 8) + 16 * r][threadIdx.x % (K / 8) * 8] =
             make_uint4(
-                pack_bf16x2(bf16x2_low(k.x) * ex2_approx(y.x), bf16x2_high(k.x) * ex2_approx(y.y)),
-                pack_bf16x2(bf16x2_low(k.y) * ex2_approx(y.z), bf16x2_high(k.y) * ex2_approx(y.w)),
-                pack_bf16x2(bf16x2_low(k.z) * ex2_approx(z.x), bf16x2_high(k.z) * ex2_approx(z.y)),
-                pack_bf16x2(bf16x2_low(k.w) * ex2_approx(z.z), bf16x2_high(k.w) * ex2_approx(z.w)));
+                pack_bf16x2(bf16x2_low(k.x) * ex2_approx(y.x),
+                            bf16x2_high(k.x) * ex2_approx(y.y)),
+                pack_bf16x2(bf16x2_low(k.y) * ex2_approx(y.z),
+                            bf16x2_high(k.y) * ex2_approx(y.w)),
+                pack_bf16x2(bf16x2_low(k.z) * ex2_approx(z.x),
+                            bf16x2_high(k.z) * ex2_approx(z.y)),
+                pack_bf16x2(bf16x2_low(k.w) * ex2_approx(z.z),
+                            bf16x2_high(k.w) * ex2_approx(z.w)));
     }
 }
 
 // P and dw need h, W needs dS; each leaves room for what comes next.
 template <int K, int V>
-static __device__ void states(const struct kcp_wy_backward &a, const struct between &b,
-                              struct token_range z, int c, int n, struct room<K, V> &s,
-                              int d0, struct keys<K> &keys)
+static __device__ void state_products(const struct kcp_wy_backward &a,
+                                      const struct intermediates &b,
+                                      struct token_range z, int c, int n,
+                                      struct shared_storage<K, V> &s, int d0,
+                                      struct keys<K> &keys)
 {
     const int64_t row = z.t * a.HV + n;
     slab P = {}, dw = {}, W = {};
@@ -99,7 +107,7 @@ static __device__ void states(const struct kcp_wy_backward &a, const struct betw
                                  z.len);
     cp_async_commit();
     dot_states<V>(s.h[d0], s.dS[d0], b.h_dS + ((int64_t)c * a.HV + n) * K + d0);
-    put(b.P + row * K + d0, a.HV * K, z.len, P);
+    store_slab(b.P + row * K + d0, a.HV * K, z.len, P);
     __syncthreads();
     fetch_block<CHUNK, V, 2 * K>(s.v[0], (const bf16 *)a.v + row * V, a.HV * V, z.len);
     cp_async_commit();
@@ -113,12 +121,12 @@ static __device__ void states(const struct kcp_wy_backward &a, const struct betw
     cp_async_wait<1>();
     __syncthreads();
     rows_by_rows<V, 0>(W, W, s.v_new[0], s.v_new[0], s.dS[d0]);
-    put(b.W + row * K + d0, a.HV * K, z.len, W);
+    store_slab(b.W + row * K + d0, a.HV * K, z.len, W);
 }
 
 // dA = tril((dU v^T + dw k~^T) diag(beta), -1).
 template <int K, int V>
-static __device__ void make_dA(struct room<K, V> &s)
+static __device__ void make_dA(struct shared_storage<K, V> &s)
 {
     for (int task = threadIdx.x / 32; task < 10; task += K / 16) {
         const int I = tile_row(task), J = task - I * (I + 1) / 2;
@@ -138,7 +146,7 @@ static __device__ void make_dA(struct room<K, V> &s)
 
 // X = dA A^T.
 template <int K, int V>
-static __device__ void make_X(struct room<K, V> &s)
+static __device__ void make_X(struct shared_storage<K, V> &s)
 {
     const int lane = threadIdx.x % 32;
     for (int task = threadIdx.x / 32; task < 10; task += K / 16) {
@@ -148,7 +156,8 @@ static __device__ void make_X(struct room<K, V> &s)
             uint32_t a[4], b[4];
             ldmatrix_x4(a, &s.dA[16 * I][p] + ldmatrix_offset_a(lane, LC));
             ldmatrix_x4(b, &s.A[16 * J][p] + ldmatrix_offset_b(lane, LC));
-            mma_m16n8k16(d[0], a, b[0], b[1]), mma_m16n8k16(d[1], a, b[2], b[3]);
+            mma_m16n8k16(d[0], a, b[0], b[1]);
+            mma_m16n8k16(d[1], a, b[2], b[3]);
         }
         for (int h = 0; h < 4; h++)
             *(uint32_t *)&s.X[row_in(I, h % 2 * 2)][16 * J + column_in(h / 2, 0)] =
@@ -158,7 +167,8 @@ static __device__ void make_X(struct room<K, V> &s)
 
 // dL = -tril(A^T X, -1), to global memory.
 template <int K, int V>
-static __device__ void make_dL(struct room<K, V> &s, bf16 *dL, int stride, int len)
+static __device__ void make_dL(struct shared_storage<K, V> &s, bf16 *dL, int stride,
+                               int len)
 {
     const int lane = threadIdx.x % 32;
     for (int task = threadIdx.x / 32; task < 10; task += K / 16) {
@@ -168,7 +178,8 @@ static __device__ void make_dL(struct room<K, V> &s, bf16 *dL, int stride, int l
             uint32_t a[4], b[4];
             ldmatrix_x4_trans(a, &s.A[p][16 * I] + ldmatrix_offset_b(lane, LC));
             ldmatrix_x4_trans(b, &s.X[p][16 * J] + ldmatrix_offset_a(lane, LC));
-            mma_m16n8k16(d[0], a, b[0], b[1]), mma_m16n8k16(d[1], a, b[2], b[3]);
+            mma_m16n8k16(d[0], a, b[0], b[1]);
+            mma_m16n8k16(d[1], a, b[2], b[3]);
         }
         #pragma unroll
         for (int h = 0; h < 4; h++) {
@@ -184,8 +195,8 @@ static __device__ void make_dL(struct room<K, V> &s, bf16 *dL, int stride, int l
 // dvb = A^T dU, dv = beta dvb, and by rows the sum of dvb v; Q = A^T dw.
 template <int K, int V>
 static __device__ void through_A(const struct kcp_wy_backward &a, bf16 *Q_,
-                                 struct token_range z, int n, struct room<K, V> &s,
-                                 int d0)
+                                 struct token_range z, int n,
+                                 struct shared_storage<K, V> &s, int d0)
 {
     float x[8] = {};
     for (int v0 = d0; v0 < V; v0 += K) {
@@ -198,7 +209,7 @@ static __device__ void through_A(const struct kcp_wy_backward &a, bf16 *Q_,
             x[h / 8 * 2 + h % 4 / 2] += y * (float)s.v[i][v];
             y *= s.beta[i];
         }
-        put(out<bf16>(a.dv, z.t, a.HV, n, V) + v0, a.HV * V, z.len, dvb);
+        store_slab(out<bf16>(a.dv, z.t, a.HV, n, V) + v0, a.HV * V, z.len, dvb);
     }
     #pragma unroll
     for (int h = 0; h < 8; h++) {
@@ -208,24 +219,24 @@ static __device__ void through_A(const struct kcp_wy_backward &a, bf16 *Q_,
     }
     slab Q = {};
     turned_by_columns(Q, s.A[0], s.dw[0] + d0, K + PAD);
-    put(Q_ + d0, a.HV * K, z.len, Q);
+    store_slab(Q_ + d0, a.HV * K, z.len, Q);
 }
 
 // A block a chunk and value head, two blocks an SM. A warp owns 16 columns of all
 // [64,K] and [64,V]; a barrier stands before each phase that reads others' columns.
 template <int K, int V>
 static __global__ __launch_bounds__(2 * K, 2)
-void wy_solve(const struct kcp_wy_backward a, const struct between b)
+void wy_solve(const struct kcp_wy_backward a, const struct intermediates b)
 {
     extern __shared__ __align__(128) unsigned char shared[];
-    struct room<K, V> &s = *(struct room<K, V> *)shared;
+    struct shared_storage<K, V> &s = *(struct shared_storage<K, V> *)shared;
     const int c = blockIdx.x, n = blockIdx.y, d0 = threadIdx.x / 32 * 16;
     const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
     const int64_t row = z.t * a.HV + n;
     struct keys<K> keys;
 
-    fetch<K, V>(a, z, c, n, s);
-    states<K, V>(a, b, z, c, n, s, d0, keys);
+    load_chunk<K, V>(a, z, c, n, s);
+    state_products<K, V>(a, b, z, c, n, s, d0, keys);
     __syncthreads();
     decayed_keys<K, V>(s, keys);
     cp_async_wait<0>();

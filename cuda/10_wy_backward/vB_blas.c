@@ -182,7 +182,8 @@ static void chunk(struct cut *x, const struct kcp_wy_backward *a, int n, int c,
     const int m = n / (x->HV / x->H), rows = x->rows;
     const int64_t state = ((int64_t)c * x->HV + n) * x->K * x->V;
 
-    copy(x->q, a->q, t, m, x->H, x->K, rows), copy(x->k, a->k, t, m, x->H, x->K, rows);
+    copy(x->q, a->q, t, m, x->H, x->K, rows);
+    copy(x->k, a->k, t, m, x->H, x->K, rows);
     copy(x->v, a->v, t, n, x->HV, x->V, rows);
     copy(x->G, a->G, t, n, x->HV, x->KG, rows);
     copy(x->beta, a->beta, t, n, x->HV, 1, rows);
@@ -191,7 +192,8 @@ static void chunk(struct cut *x, const struct kcp_wy_backward *a, int n, int c,
     copy(x->dO, a->do_, t, n, x->HV, x->V, rows);
     copy(x->dAqk, a->dAqk, t, n, x->HV, x->C, rows);
     copy(x->dU, a->dU, t, n, x->HV, x->V, rows);
-    x->h = (const double *)a->h + state, x->dS = (const double *)a->dh + state;
+    x->h = (const double *)a->h + state;
+    x->dS = (const double *)a->dh + state;
 
     products(x);
     memset(x->dq2, 0, sizeof(double) * x->C * x->K);
@@ -204,7 +206,7 @@ static void chunk(struct cut *x, const struct kcp_wy_backward *a, int n, int c,
     outputs(x, a, n, t);
 }
 
-static int run(void *args)
+static int v10_blas_run(void *args)
 {
     const struct kcp_wy_backward *a = args;
     const int *cu = a->cu, *cn = a->cn;
@@ -218,13 +220,12 @@ static int run(void *args)
     double **wide[] = { &x.q, &x.k, &x.E, &x.dq1, &x.dks, &x.dw, &x.dkgb, &x.dq2,
                         &x.dk2, &x.dkt, &x.P, &x.Q, &x.S, &x.G };
     double **tall[] = { &x.v, &x.v_new, &x.dO, &x.dU, &x.dvb };
-    double **square[] = { &x.A, &x.dAqk, &x.dA, &x.X, &x.dL };
+    double **of_chunk[] = { &x.A, &x.dAqk, &x.dA, &x.X, &x.dL };
     for (int j = 0; j < 14; j++, s += CK)
         *wide[j] = s;
     for (int j = 0; j < 5; j++, s += CV)
         *tall[j] = s;
-    for (int j = 0; j < 5; j++, s += C * C)
-        *square[j] = s;
+    for (int j = 0; j < 5; j++, s += C * C) *of_chunk[j] = s;
     x.beta = s;
     if (a->T > 0) {
         memset(a->dq, 0, sizeof(double) * a->T * a->H * K);
@@ -241,6 +242,11 @@ static int run(void *args)
     return KCP_OK;
 }
 
-KCP_VARIANT(v10_blas) = { "10_wy_backward", "vB_blas",
+KCP_VARIANT(v10_blas) = { "10_wy_backward",
+                          "vB_blas",
                           "anchors per 16 rows off the diagonal, products elsewhere",
-                          KCP_F64, KCP_HOST, "any shape", run, NULL };
+                          KCP_F64,
+                          KCP_HOST,
+                          "any shape",
+                          v10_blas_run,
+                          NULL };

@@ -1,7 +1,7 @@
 // v1_column.cu -- the map of a stretch for gradients: a thread a column [dh_ext | N].
 // Book: chapter 11, "Code: kernels".
 // Checked by: tests/11_merge_backward/checks.c.
-// Next: 12_h0/v1_copy.cu.
+// Next: ../12_h0/v1_copy.cu.
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
@@ -36,7 +36,7 @@ static __device__ void back_chunk(const struct kcp_merge_backward &a,
 }
 
 template <class X>
-static __global__ void back(const struct kcp_merge_backward a)
+static __global__ void merge_backward(const struct kcp_merge_backward a)
 {
     const int *cn = (const int *)a.cn;
     const int s = blockIdx.x, n = blockIdx.y, col = threadIdx.x, VK = a.V + a.K;
@@ -46,8 +46,12 @@ static __global__ void back(const struct kcp_merge_backward a)
     float *dmap = (float *)a.dmap + state * VK, y[KMAX], x[CMAX];
 
     if (of_h ? !(want & KCP_WANT_H) : !(want & KCP_WANT_M) || a.reuse_M) return;
-    for (int i = 0; i < a.K; i++)
-        y[i] = !of_h ? i == col - a.V : dh_end ? dh_end[(state + i) * a.V + col] : 0.0f;
+    for (int i = 0; i < a.K; i++) {
+        float end;
+        if (!of_h) end = i == col - a.V;
+        else end = dh_end ? dh_end[(state + i) * a.V + col] : 0.0f;
+        y[i] = end;
+    }
     for (int c = cn[s + 1] - 1; c >= cn[s]; c--)
         back_chunk<X>(a, chunk_tokens(a, s, c), n, col, y, x);
     for (int i = 0; i < a.K; i++)
@@ -59,8 +63,7 @@ int v1_merge_backward(void *args)
 {
     const struct kcp_merge_backward *a = (const struct kcp_merge_backward *)args;
     if (!v1_takes((const struct kcp_call *)a)) return KCP_NA;
-    if (a->NS)
-        back<X><<<dim3(a->NS, a->HV), a->V + a->K, 0, a->stream>>>(*a);
+    if (a->NS) merge_backward<X><<<dim3(a->NS, a->HV), a->V + a->K, 0, a->stream>>>(*a);
     return launched();
 }
 

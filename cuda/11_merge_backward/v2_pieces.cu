@@ -16,8 +16,9 @@ struct tiles {
 };
 
 template <int K>
-static __device__ void fetch(const struct kcp_merge_backward &a, struct token_range z,
-                             int n, int v0, int of_h, struct tiles<K> *s)
+static __device__ void load_chunk(const struct kcp_merge_backward &a,
+                                  struct token_range z, int n, int v0, int of_h,
+                                  struct tiles<K> *s)
 {
     const struct rows q = rows_of(a, z.t, n, a.qg, a.q);
     const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
@@ -37,7 +38,7 @@ static __device__ void fetch(const struct kcp_merge_backward &a, struct token_ra
 // x = kg y + dv_local, then y <- Lambda y + scale qg^T dO - w^T x; no dv_local and no
 // dO for columns of N.
 template <int K, int pieces>
-static __device__ void retreat(const struct tiles<K> *s, int v, float (*y)[4])
+static __device__ void reverse_step(const struct tiles<K> *s, int v, float (*y)[4])
 {
     float x[CHUNK / 8][4] = {}, d[CHUNK / 8][4] = {};
     times_rows<K, pieces>(x, y, s->k[0]);
@@ -55,13 +56,13 @@ static __device__ void retreat(const struct tiles<K> *s, int v, float (*y)[4])
 }
 
 template <int K, int pieces>
-static __device__ void walk(const struct kcp_merge_backward &a, int z, int n, int v0,
-                            struct tiles<K> *s, float (*y)[4])
+static __device__ void reverse_stretch(const struct kcp_merge_backward &a, int z, int n,
+                                       int v0, struct tiles<K> *s, float (*y)[4])
 {
     const int *cn = (const int *)a.cn, c0 = cn[z], c1 = cn[z + 1];
     if (c0 < c1) {
         const struct token_range first = chunk_tokens(a, z, c1 - 1);
-        fetch<K>(a, first, n, v0, pieces == 1, s);
+        load_chunk<K>(a, first, n, v0, pieces == 1, s);
         write_gate(a, read_gate(a, first, n, K), K, s->decay, s->eq, s->ek);
     }
     for (int c = c1 - 1; c >= c0; c--) {
@@ -69,21 +70,22 @@ static __device__ void walk(const struct kcp_merge_backward &a, int z, int n, in
         struct gate_share g = {};
         if (c > c0) {
             const struct token_range ahead = chunk_tokens(a, z, c - 1);
-            fetch<K>(a, ahead, n, v0, pieces == 1, next);
+            load_chunk<K>(a, ahead, n, v0, pieces == 1, next);
             g = read_gate(a, ahead, n, K);
             cp_async_wait<1>();
         } else {
             cp_async_wait<0>();
         }
         __syncthreads();
-        retreat<K, pieces>(now, threadIdx.x / 32 * 16, y);
+        reverse_step<K, pieces>(now, threadIdx.x / 32 * 16, y);
         write_gate(a, g, K, next->decay, next->eq, next->ek);
         __syncthreads();
     }
 }
 
 template <int K>
-static __global__ __launch_bounds__(128, 1) void back(const struct kcp_merge_backward a)
+static __global__ __launch_bounds__(128, 1)
+void merge_backward(const struct kcp_merge_backward a)
 {
     extern __shared__ __align__(128) unsigned char shared[];
     struct tiles<K> *s = (struct tiles<K> *)shared;
@@ -97,21 +99,23 @@ static __global__ __launch_bounds__(128, 1) void back(const struct kcp_merge_bac
     if (of_h ? !(want & KCP_WANT_H) : !(want & KCP_WANT_M) || a.reuse_M) return;
     if (of_h) {
         load_state<K>(y, dh_end ? dh_end + state * a.V + col : NULL, 1, a.V);
-        walk<K, 1>(a, z, n, v0, s, y);
+        reverse_stretch<K, 1>(a, z, n, v0, s, y);
         store_state<K>(dmap + col, 1, VK, y);
     } else {
         set_identity<K>(y, col - a.V);
-        walk<K, 3>(a, z, n, v0, s, y);
+        reverse_stretch<K, 3>(a, z, n, v0, s, y);
         store_state<K>(dmap + (int64_t)(col - a.V) * VK + a.V, VK, 1, y);
     }
 }
 
 template <int K>
-static int launch(const struct kcp_merge_backward *a)
+static int merge_backward_v2_pieces_launch(const struct kcp_merge_backward *a)
 {
     const size_t bytes = 2 * sizeof(struct tiles<K>);
-    cudaFuncSetAttribute(back<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    back<K><<<dim3(a->NS, a->HV, (a->V + K) / 64), 128, bytes, a->stream>>>(*a);
+    cudaFuncSetAttribute(merge_backward<K>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         bytes);
+    merge_backward<K>
+        <<<dim3(a->NS, a->HV, (a->V + K) / 64), 128, bytes, a->stream>>>(*a);
     return launched();
 }
 
@@ -123,7 +127,8 @@ int v2_merge_backward(void *args)
     for (const void *x : p)
         if (!is_aligned_16(x)) return KCP_NA;
     if (!a->NS) return KCP_OK;
-    return a->K == 64 ? launch<64>(a) : launch<128>(a);
+    return a->K == 64 ? merge_backward_v2_pieces_launch<64>(a)
+                      : merge_backward_v2_pieces_launch<128>(a);
 }
 
 KCP_VARIANT(merge_backward_v2_pieces) = {

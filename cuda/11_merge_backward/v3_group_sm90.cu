@@ -11,10 +11,11 @@
 // for two stages: a chunk is copied while the one before it is in its second half. With
 // reuse_M there are no columns of N. Turns as in chapter 05.
 enum { W, KG, QG, DO, DV, STAGES = 2, THREADS = 256 };
-typedef struct stage_ring<5, STAGES> tiles;
+typedef struct chunk_pipeline<5, STAGES> tiles;
 
-static __device__ void fetch(const struct kcp_merge_backward &a, struct token_range z,
-                             int n, int of_h, bf16 (*to)[2 * SWIZZLE128_TILE])
+static __device__ void load_chunk(const struct kcp_merge_backward &a,
+                                  struct token_range z, int n, int of_h,
+                                  bf16 (*to)[2 * SWIZZLE128_TILE])
 {
     const struct rows q = rows_of(a, z.t, n, a.qg, a.q);
     const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
@@ -56,9 +57,9 @@ static __device__ __forceinline__ void retreat_h(const tiles *s, int at, int gdn
 }
 
 // All chunks of stretch z, the last one first.
-static __device__ __forceinline__ void walk(const struct kcp_merge_backward &a, int z,
-                                            int n, int want, tiles *s, float (*N)[4],
-                                            float (*y)[4])
+static __device__ __forceinline__ void reverse_stretch(
+    const struct kcp_merge_backward &a, int z, int n, int want, tiles *s, float (*N)[4],
+    float (*y)[4])
 {
     const int *cn = (const int *)a.cn, last = cn[z + 1] - 1, count = last + 1 - cn[z];
     const int of_h = want & KCP_WANT_H, of_N = want & KCP_WANT_M, gdn = a.KG == 1;
@@ -66,7 +67,7 @@ static __device__ __forceinline__ void walk(const struct kcp_merge_backward &a, 
     struct gate_share g = {};
 
     if (count) {
-        fetch(a, chunk_tokens(a, z, last), n, of_h, s->tile[0]);
+        load_chunk(a, chunk_tokens(a, z, last), n, of_h, s->tile[0]);
         cp_async_commit();
         g = read_gate(a, chunk_tokens(a, z, last), n, DIM);
     }
@@ -78,7 +79,7 @@ static __device__ __forceinline__ void walk(const struct kcp_merge_backward &a, 
             if (of_h && group == 1) retreat_h(s, at, gdn, y);
             if (i + 1 < count) {
                 if (i > 0) mbarrier_wait(&s->empty[next], (i + 1) / STAGES - 1);
-                fetch(a, chunk_tokens(a, z, last - i - 1), n, of_h, s->tile[next]);
+                load_chunk(a, chunk_tokens(a, z, last - i - 1), n, of_h, s->tile[next]);
                 cp_async_commit();
             }
             if (of_N && group == 1) retreat_N(s, at, gdn, N);
@@ -96,7 +97,7 @@ static __device__ __forceinline__ void walk(const struct kcp_merge_backward &a, 
 }
 
 static __global__ __launch_bounds__(THREADS, 1)
-void back(const struct kcp_merge_backward a)
+void merge_backward(const struct kcp_merge_backward a)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
     tiles *s = (tiles *)shared;
@@ -114,7 +115,7 @@ void back(const struct kcp_merge_backward a)
     __syncthreads();
     set_identity<DIM>(N, col);
     load_state<DIM>(y, dh_end ? dh_end + state * DIM + col : NULL, 1, DIM);
-    walk(a, z, n, want, s, N, y);
+    reverse_stretch(a, z, n, want, s, N, y);
     if (want & KCP_WANT_H) store_state<DIM>(dmap + col, 1, 2 * DIM, y);
     if (want & KCP_WANT_M) store_state<DIM>(dmap + col * 2 * DIM + DIM, 2 * DIM, 1, N);
 }
@@ -127,9 +128,9 @@ int v3_merge_backward(void *args)
     for (const void *x : p)
         if (!is_aligned_16(x)) return KCP_NA;
     if (!a->NS) return KCP_OK;
-    cudaFuncSetAttribute(back, cudaFuncAttributeMaxDynamicSharedMemorySize,
+    cudaFuncSetAttribute(merge_backward, cudaFuncAttributeMaxDynamicSharedMemorySize,
                          sizeof(tiles));
-    back<<<dim3(a->NS, a->HV), THREADS, sizeof(tiles), a->stream>>>(*a);
+    merge_backward<<<dim3(a->NS, a->HV), THREADS, sizeof(tiles), a->stream>>>(*a);
     return launched();
 }
 

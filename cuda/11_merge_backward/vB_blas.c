@@ -20,11 +20,14 @@ static void gemm(int ta, int tb, int m, int n, int k, double x, const double *A,
 }
 
 /* Columns c0 .. c1-1 of X are walked; dU [C,V+K] and row [C,V] are scratch. */
-struct walk { int n, c0, c1; double *X, *dU, *row; };
+struct columns {
+    int n, c0, c1;
+    double *X, *dU, *row;
+};
 
 /* dU = kg X + [dv_local | 0];  X <- Lambda X + scale qg^T [dO | 0] - w^T dU */
-static void back(const struct kcp_merge_backward *a, const struct walk *x, int64_t t0,
-                 int rows)
+static void merge_backward(const struct kcp_merge_backward *a, const struct columns *x,
+                           int64_t t0, int rows)
 {
     const int K = a->K, V = a->V, ld = V + K, n = x->n, kda = a->model == KCP_KDA;
     const int heads = kda ? a->HV : a->H, m = kda ? n : n / (a->HV / a->H);
@@ -54,7 +57,7 @@ static void back(const struct kcp_merge_backward *a, const struct walk *x, int64
     gemm(T, N, K, cols, rows, -1, w, a->HV * K, dU, ld, 1, X, ld);
 }
 
-static void stretch(const struct kcp_merge_backward *a, const struct walk *x, int s)
+static void stretch(const struct kcp_merge_backward *a, const struct columns *x, int s)
 {
     const int K = a->K, V = a->V, ld = V + K, *cu = a->cu, *cn = a->cn;
     const double (*dh_end)[a->HV][K][V] = a->dh_end;
@@ -68,7 +71,7 @@ static void stretch(const struct kcp_merge_backward *a, const struct walk *x, in
     }
     for (int c = cn[s + 1] - 1; c >= cn[s]; c--) {
         const int64_t t = cu[s] + (int64_t)(c - cn[s]) * a->C;
-        back(a, x, t, cu[s + 1] - t < a->C ? (int)(cu[s + 1] - t) : a->C);
+        merge_backward(a, x, t, cu[s + 1] - t < a->C ? (int)(cu[s + 1] - t) : a->C);
     }
     for (int i = 0; i < K; i++) {
         for (int v = 0; v < V && x->c0 == 0; v++)
@@ -78,7 +81,7 @@ static void stretch(const struct kcp_merge_backward *a, const struct walk *x, in
     }
 }
 
-static int run(void *args)
+static int v11_blas_run(void *args)
 {
     const struct kcp_merge_backward *a = args;
     const int K = a->K, V = a->V, *want = a->want;
@@ -89,8 +92,11 @@ static int run(void *args)
         return KCP_NO_MEMORY;
     for (int s = 0; s < a->NS; s++) {
         const int M = want[s] & KCP_WANT_M && !a->reuse_M, h = want[s] & KCP_WANT_H;
-        struct walk x = { .c0 = h ? 0 : V, .c1 = M ? V + K : V, .X = p,
-                          .dU = p + K * ld, .row = p + K * ld + a->C * ld };
+        struct columns x = { .c0 = h ? 0 : V,
+                             .c1 = M ? V + K : V,
+                             .X = p,
+                             .dU = p + K * ld,
+                             .row = p + K * ld + a->C * ld };
         for (x.n = 0; x.n < a->HV && (h || M); x.n++)
             stretch(a, &x, s);
     }
@@ -98,6 +104,11 @@ static int run(void *args)
     return KCP_OK;
 }
 
-KCP_VARIANT(v11_blas) = { "11_merge_backward", "vB_blas",
-                          "one augmented scan, three matrix products a chunk", KCP_F64,
-                          KCP_HOST, "any shape", run, NULL };
+KCP_VARIANT(v11_blas) = { "11_merge_backward",
+                          "vB_blas",
+                          "one augmented scan, three matrix products a chunk",
+                          KCP_F64,
+                          KCP_HOST,
+                          "any shape",
+                          v11_blas_run,
+                          NULL };

@@ -1,11 +1,11 @@
 // v1_copy.cu -- initial states compressed and expanded: copies on the stream.
 // Book: chapter 12, "Code: kernels".
 // Checked by: tests/12_h0/checks.c.
-// Next: 14_conv/v1_row.cu.
+// Next: ../14_conv/v1_row.cu.
 #include "cuda/tile/device.cuh"
 
 // Bound: memory, each state read and written once. States are fp32 in any storage.
-static int run(void *args)
+static int h0_v1_copy_run(void *args)
 {
     const struct kcp_h0 *a = (const struct kcp_h0 *)args;
     const size_t state = sizeof(float) * a->HV * a->K * a->V;
@@ -26,9 +26,8 @@ static int run(void *args)
     return launched();
 }
 
-KCP_VARIANT(h0_v1_copy) = {
-    "12_h0", "v1_copy", "copies on the stream",
-    KCP_BF16, KCP_DEVICE, "any shape", run, NULL };
-KCP_VARIANT(h0_v1_copy_f32) = {
-    "12_h0", "v1_copy_f32", "copies on the stream",
-    KCP_F32, KCP_DEVICE, "any shape", run, NULL };
+KCP_VARIANT(h0_v1_copy) = { "12_h0",    "v1_copy",   "copies on the stream", KCP_BF16,
+                            KCP_DEVICE, "any shape", h0_v1_copy_run,         NULL };
+KCP_VARIANT(h0_v1_copy_f32) = { "12_h0",        "v1_copy_f32", "copies on the stream",
+                                KCP_F32,        KCP_DEVICE,    "any shape",
+                                h0_v1_copy_run, NULL };

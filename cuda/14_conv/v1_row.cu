@@ -106,39 +106,50 @@ static size_t aligned(size_t bytes)
 
 // The arrays of a call, from the start of work; returns the bytes they take.
 template <class X>
-static size_t place(struct conv *x, const struct kcp_conv *a)
+static size_t conv_layout(struct conv *x, const struct kcp_conv *a)
 {
     const struct kcp_plan *p = a->plan;
     x->a = *a;
     if (a->shift) {
-        x->a.Wc = 2, x->a.act = KCP_ACT_NONE;
-        x->a.bias = NULL, x->a.dweight = NULL, x->a.dbias = NULL;
+        x->a.Wc = 2;
+        x->a.act = KCP_ACT_NONE;
+        x->a.bias = NULL;
+        x->a.dweight = NULL;
+        x->a.dbias = NULL;
     }
     const struct kcp_halo h = { p, a->comm, x->a.Wc - 1, 0, sizeof(X) * a->D,
                                 a->stream };
     struct kcp_halo back = h;
     back.backward = 1;
-    x->nb = kcp_halo_rows(&h, a->r), x->na = kcp_halo_rows(&back, a->r);
-    x->n = (int64_t)a->D * (x->a.Wc + 1), x->rows = padded_rows(p);
+    x->nb = kcp_halo_rows(&h, a->r);
+    x->na = kcp_halo_rows(&back, a->r);
+    x->n = (int64_t)a->D * (x->a.Wc + 1);
+    x->rows = padded_rows(p);
 
     char *at = (char *)a->work;
     const int grads = a->pass == KCP_BACKWARD;
     const size_t row = sizeof(float) * x->n;
-    x->before = at, at += aligned(sizeof(X) * x->nb * a->D);
-    x->dpre = (float *)at, at += grads * aligned(sizeof(float) * (a->T + x->na) * a->D);
-    x->chunk = (float *)at, at += grads * aligned(row * a->NC);
-    x->mine = (float *)at, at += grads * aligned(row * x->rows);
-    x->all = (float *)at, at += grads * aligned(row * x->rows * p->R);
-    x->sum = (float *)at, at += grads * aligned(row);
+    x->before = at;
+    at += aligned(sizeof(X) * x->nb * a->D);
+    x->dpre = (float *)at;
+    at += grads * aligned(sizeof(float) * (a->T + x->na) * a->D);
+    x->chunk = (float *)at;
+    at += grads * aligned(row * a->NC);
+    x->mine = (float *)at;
+    at += grads * aligned(row * x->rows);
+    x->all = (float *)at;
+    at += grads * aligned(row * x->rows * p->R);
+    x->sum = (float *)at;
+    at += grads * aligned(row);
     return at - (char *)a->work;
 }
 
 template <class X>
-static size_t work(const void *args)
+static size_t conv_v1_row_work(const void *args)
 {
     const struct kcp_conv *a = (const struct kcp_conv *)args;
     struct conv x;
-    return a->plan ? place<X>(&x, a) : 0;
+    return a->plan ? conv_layout<X>(&x, a) : 0;
 }
 
 static struct stretch stretch_of(const struct kcp_conv *a, int s)
@@ -192,13 +203,13 @@ static int backward(const struct conv *x)
 }
 
 template <class X>
-static int run(void *args)
+static int conv_v1_row_run(void *args)
 {
     const struct kcp_conv *a = (const struct kcp_conv *)args;
     struct conv x;
     if (!a->plan || a->D < 1 || a->plan->ctx[a->r].NS != a->NS) return KCP_BAD;
     if (!a->shift && (!a->weight || a->Wc < 1)) return KCP_BAD;
-    if (place<X>(&x, a) > a->work_bytes) return KCP_BAD;
+    if (conv_layout<X>(&x, a) > a->work_bytes) return KCP_BAD;
 
     const struct kcp_halo h = { a->plan, a->comm, x.a.Wc - 1, 0, sizeof(X) * a->D,
                                 a->stream };
@@ -211,9 +222,19 @@ static int run(void *args)
     return a->pass == KCP_FORWARD ? launched() : backward<X>(&x);
 }
 
-KCP_VARIANT(conv_v1_row) = {
-    "14_conv", "v1_row", "a thread a token and channel, a launch a stretch",
-    KCP_BF16, KCP_DEVICE, "any shape", run<bf16>, work<bf16> };
-KCP_VARIANT(conv_v1_row_f32) = {
-    "14_conv", "v1_row_f32", "a thread a token and channel, a launch a stretch",
-    KCP_F32, KCP_DEVICE, "any shape", run<float>, work<float> };
+KCP_VARIANT(conv_v1_row) = { "14_conv",
+                             "v1_row",
+                             "a thread a token and channel, a launch a stretch",
+                             KCP_BF16,
+                             KCP_DEVICE,
+                             "any shape",
+                             conv_v1_row_run<bf16>,
+                             conv_v1_row_work<bf16> };
+KCP_VARIANT(conv_v1_row_f32) = { "14_conv",
+                                 "v1_row_f32",
+                                 "a thread a token and channel, a launch a stretch",
+                                 KCP_F32,
+                                 KCP_DEVICE,
+                                 "any shape",
+                                 conv_v1_row_run<float>,
+                                 conv_v1_row_work<float> };

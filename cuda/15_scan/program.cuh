@@ -32,7 +32,7 @@ static void copy_floats(const struct scan *x, float *to, const float *from, int6
 
 // Updates and the way up.
 template <class X>
-static int tree(const struct scan *x, const struct tile &y, int back)
+static int build_tree(const struct scan *x, const struct tile &y, int back)
 {
     const int threads = threads_for(x->a.V + x->a.K, 256);
     updates<X><<<dim3(y.n, x->a.HV), threads, 0, x->a.stream>>>(y, back);
@@ -40,11 +40,14 @@ static int tree(const struct scan *x, const struct tile &y, int back)
 }
 
 // The root of a tile's tree on W columns of S: a map's, or V of a state's, ld apart.
-static int root(const struct scan *x, const struct tile &y, int W, int ld, float *S)
+static int apply_root(const struct scan *x, const struct tile &y, int W, int ld,
+                      float *S)
 {
     struct product p = product_of(x, y, NULL);
     const int64_t map = state_size(x) + (int64_t)x->a.HV * x->a.K * x->a.K;
-    p.what = W == x->a.V ? ROOT : UNDER, p.from = S, p.ld = ld;
+    p.what = W == x->a.V ? ROOT : UNDER;
+    p.from = S;
+    p.ld = ld;
     const int status = x->run(&p, x->a.stream);
     if (p.what == UNDER) {
         const int64_t D = (int64_t)x->a.HV * x->a.K;
@@ -58,22 +61,22 @@ static int root(const struct scan *x, const struct tile &y, int W, int ld, float
 }
 
 template <class X>
-static int advance(const struct scan *x, int s, int c, int back, int W, int ld,
-                   float *S)
+static int advance_tile(const struct scan *x, int s, int c, int back, int W, int ld,
+                        float *S)
 {
     const struct tile y = tile_of<X>(x, s, c);
     if (scanned(x, s)) {
-        const int status = tree<X>(x, y, back);
-        return status ? status : root(x, y, W, ld, S);
+        const int status = build_tree<X>(x, y, back);
+        return status ? status : apply_root(x, y, W, ld, S);
     }
-    if (back) walk_tile<X, 1, 0>(y, W, ld, S, NULL);
-    else walk_tile<X, 0, 0>(y, W, ld, S, NULL);
+    if (back) sequential_tile<X, 1, 0>(y, W, ld, S, NULL);
+    else sequential_tile<X, 0, 0>(y, W, ld, S, NULL);
     return launched();
 }
 
 // Segment maps, tile by tile, then chapter 07.
 template <class X>
-static int carry(struct scan *x, int back, float *states)
+static int carry_maps(struct scan *x, int back, float *states)
 {
     const struct kcp_scan *a = &x->a;
     const int *cn = x->ctx->cn, ld = a->V + a->K;
@@ -90,12 +93,13 @@ static int carry(struct scan *x, int back, float *states)
         begin_map<<<a->HV, 256, 0, a->stream>>>(a->K, a->V, states + s * KV, decay,
                                                 x->maps + s * map);
         for (int c = 0; c < cn[s + 1] - cn[s] && !status; c++)
-            status = advance<X>(x, s, back ? cn[s + 1] - 1 - c : cn[s] + c, back, W, ld,
-                                x->maps + s * map);
+            status = advance_tile<X>(x, s, back ? cn[s + 1] - 1 - c : cn[s] + c, back,
+                                     W, ld, x->maps + s * map);
         end_map<<<a->HV, 256, 0, a->stream>>>(a->K, a->V, decay, back,
                                               x->maps + s * map);
     }
-    x->e.backward = back, x->e.states = states;
+    x->e.backward = back;
+    x->e.states = states;
     return status ? status : exchange(&x->e);
 }
 
@@ -110,11 +114,11 @@ static int outputs(struct scan *x)
             const struct tile y = tile_of<X>(x, s, c);
             float *S = x->states + s * KV;
             if (!scanned(x, s)) {
-                walk_tile<X, 0, 1>(y, a->V, a->V, S, NULL);
+                sequential_tile<X, 0, 1>(y, a->V, a->V, S, NULL);
                 continue;
             }
             copy_floats(x, y.before, S, KV);
-            status = tree<X>(x, y, 0);
+            status = build_tree<X>(x, y, 0);
             if (!status)
                 status = tree_down(product_of(x, y, y.before), x->run, a->stream);
             emit<X><<<dim3(y.n, a->HV), threads_for(a->V, KMAX), 0, a->stream>>>(y, S);
@@ -124,18 +128,18 @@ static int outputs(struct scan *x)
 
 // States before all tokens of a tile, or gradients after them; S moves over the tile.
 template <class X>
-static int fill(struct scan *x, int s, const struct tile &y, int back, float *S,
-                float *states)
+static int fill_states(struct scan *x, int s, const struct tile &y, int back, float *S,
+                       float *states)
 {
     if (!scanned(x, s)) {
-        if (back) walk_tile<X, 1, 0>(y, x->a.V, x->a.V, S, states);
-        else walk_tile<X, 0, 0>(y, x->a.V, x->a.V, S, states);
+        if (back) sequential_tile<X, 1, 0>(y, x->a.V, x->a.V, S, states);
+        else sequential_tile<X, 0, 0>(y, x->a.V, x->a.V, S, states);
         return launched();
     }
     copy_floats(x, states, S, state_size(x));
-    int status = tree<X>(x, y, back);
+    int status = build_tree<X>(x, y, back);
     if (!status) status = tree_down(product_of(x, y, states), x->run, x->a.stream);
-    return status || !back ? status : root(x, y, x->a.V, x->a.V, S);
+    return status || !back ? status : apply_root(x, y, x->a.V, x->a.V, S);
 }
 
 template <class X>
@@ -147,14 +151,14 @@ static int tile_gradients(struct scan *x)
     for (int s = 0; s < a->NS; s++)
         for (int c = x->ctx->cn[s]; c < x->ctx->cn[s + 1] && !status; c++) {
             copy_floats(x, x->tile_h + c * KV, x->states + s * KV, KV);
-            status = advance<X>(x, s, c, 0, a->V, a->V, x->states + s * KV);
+            status = advance_tile<X>(x, s, c, 0, a->V, a->V, x->states + s * KV);
         }
-    if (!status) status = carry<X>(x, 1, x->ends);
+    if (!status) status = carry_maps<X>(x, 1, x->ends);
     for (int s = 0; s < a->NS; s++)
         for (int c = x->ctx->cn[s + 1] - 1; c >= x->ctx->cn[s] && !status; c--) {
             const struct tile y = tile_of<X>(x, s, c);
-            status = fill<X>(x, s, y, 0, x->tile_h + c * KV, y.before);
-            if (!status) status = fill<X>(x, s, y, 1, x->ends + s * KV, y.after);
+            status = fill_states<X>(x, s, y, 0, x->tile_h + c * KV, y.before);
+            if (!status) status = fill_states<X>(x, s, y, 1, x->ends + s * KV, y.after);
             gradients<X><<<dim3(y.n, a->HV), 256, 0, a->stream>>>(y, x->dq_part,
                                                                    x->dk_part);
             add_group<X><<<dim3(y.n, a->H), 128, 0, a->stream>>>(y, x->dq_part,
@@ -205,11 +209,11 @@ static int scan_run(void *args, products *run, struct pace pace)
     struct scan x;
     if (!a->plan || a->D < 1) return KCP_BAD;
     if (a->K > KMAX || a->V > KMAX) return KCP_NA;
-    int status = place(&x, a, run, pace) <= a->work_bytes ? KCP_OK : KCP_BAD;
-    if (!status) put_tables(&x);
+    int status = scan_layout(&x, a, run, pace) <= a->work_bytes ? KCP_OK : KCP_BAD;
+    if (!status) store_tables(&x);
     if (!status && a->pass == KCP_BACKWARD)
         status = spread_gradients<X>(&x.p, x.ctx);
-    if (!status) status = carry<X>(&x, 0, x.states);
+    if (!status) status = carry_maps<X>(&x, 0, x.states);
     if (!status && a->pass == KCP_BACKWARD) {
         status = tile_gradients<X>(&x);
         if (!status) status = weights<X>(&x);
@@ -232,7 +236,7 @@ static size_t scan_work(const void *args, struct pace pace)
 {
     const struct kcp_scan *a = (const struct kcp_scan *)args;
     struct scan x;
-    return a->plan ? place(&x, a, NULL, pace) : 0;
+    return a->plan ? scan_layout(&x, a, NULL, pace) : 0;
 }
 
 #endif

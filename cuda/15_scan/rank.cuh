@@ -7,10 +7,10 @@
 
 #include "cuda/host/workspace.cuh"
 #include "cuda/host/mapops.cuh"
-#include "back.cuh"
+#include "gradients.cuh"
 #include "repeat.cuh"
 #include "tree.cuh"
-#include "walk.cuh"
+#include "sequential.cuh"
 
 // What auto goes by, in nanoseconds: a walked token, whatever the heads; a launch that
 // the next one waits for; a number of a leaf's map, through all levels. Fitted to
@@ -51,12 +51,14 @@ static int64_t state_size(const struct scan *x)
     return (int64_t)x->a.HV * x->a.K * x->a.V;
 }
 
-static size_t place(struct scan *x, const struct kcp_scan *args, products *run,
-                    struct pace pace)
+static size_t scan_layout(struct scan *x, const struct kcp_scan *args, products *run,
+                          struct pace pace)
 {
     *x = {};
     struct kcp_scan *a = &x->a;
-    *a = *args, x->run = run, x->pace = pace;
+    *a = *args;
+    x->run = run;
+    x->pace = pace;
     x->ctx = &a->plan->ctx[a->r];
     const int64_t KV = state_size(x), map = KV + (int64_t)a->HV * a->K * a->K;
     const int64_t rows = padded_rows(a->plan), row = (int64_t)a->HV * a->V;
@@ -65,7 +67,8 @@ static size_t place(struct scan *x, const struct kcp_scan *args, products *run,
     int64_t C = 0, maps = 0;
     for (int s = 0; s < a->NS; s++) {
         const int len = x->ctx->cu[s + 1] - x->ctx->cu[s], c = len < a->C ? len : a->C;
-        C = c > C ? c : C, maps = scanned(x, s) && c > maps ? c : maps;
+        C = c > C ? c : C;
+        maps = scanned(x, s) && c > maps ? c : maps;
     }
     struct room *r = &x->r;
     r->base = (char *)a->work;
@@ -79,7 +82,8 @@ static size_t place(struct scan *x, const struct kcp_scan *args, products *run,
     x->decay = (float *)take(r, (int64_t)a->HV * a->K, f4);
     x->x.before = (float *)take(r, (back ? C : maps) * KV, f4);
     x->want = (int *)take(r, a->NS, 4);
-    x->maps = (float *)take(r, a->NS * map, f4), x->tmp = (float *)take(r, KV, f4);
+    x->maps = (float *)take(r, a->NS * map, f4);
+    x->tmp = (float *)take(r, KV, f4);
     x->states = (float *)take(r, a->NS * KV, f4);
     x->p = { *a, (float *)take(r, rows * (row + 1), f4),
              (float *)take(r, a->plan->R * rows * (row + 1), f4), NULL,
@@ -89,26 +93,29 @@ static size_t place(struct scan *x, const struct kcp_scan *args, products *run,
         x->x.after = (float *)take(r, C * KV, f4);
         x->ends = (float *)take(r, a->NS * KV, f4);
         x->tile_h = (float *)take(r, a->NC * KV, f4);
-        x->p.dO = (float *)take(r, a->T * row, f4), x->x.dO = x->p.dO;
+        x->p.dO = (float *)take(r, a->T * row, f4);
+        x->x.dO = x->p.dO;
         x->dq_part = (float *)take(r, C * a->HV * a->K, f4);
         x->dk_part = (float *)take(r, C * a->HV * a->K, f4);
         x->part = (float *)take(r, a->NC * n, f4);
-        x->mine = (float *)take(r, rows * n, f4), x->sum = (float *)take(r, n, f4);
+        x->mine = (float *)take(r, rows * n, f4);
+        x->sum = (float *)take(r, n, f4);
         x->all = (float *)take(r, a->plan->R * rows * n, f4);
     }
     const struct kcp_mapops *ops = a->ops ? a->ops : &cuda_mapops;
     x->e = { a->form, 0, a->blocks, 0, a->HV, a->K, a->V, a->plan, a->comm, ops,
              x->maps, x->states, NULL, NULL, a->stream };
-    struct kcp_exchange turned = x->e;   // one room for both directions
-    turned.backward = 1;
-    const size_t there = kcp_exchange_work(&x->e), again = kcp_exchange_work(&turned);
-    x->e.work = take(r, there > again ? there : again, 1);
+    struct kcp_exchange reversed = x->e; // one workspace for both directions
+    reversed.backward = 1;
+    const size_t ahead = kcp_exchange_work(&x->e),
+                 behind = kcp_exchange_work(&reversed);
+    x->e.work = take(r, ahead > behind ? ahead : behind, 1);
     return r->used;
 }
 
 // Small tables of the plan to the device, as kernels' arguments.
 template <class F>
-static void put(int *to, int n, struct CUstream_st *stream, F number)
+static void store_numbers(int *to, int n, struct CUstream_st *stream, F number)
 {
     struct marks m;
     for (m.at = 0; m.at < n; m.at += m.count) {
@@ -118,15 +125,15 @@ static void put(int *to, int n, struct CUstream_st *stream, F number)
     }
 }
 
-static void put_tables(struct scan *x)
+static void store_tables(struct scan *x)
 {
     const struct kcp_plan *p = x->a.plan;
     const struct kcp_segment *seg = p->seg + x->ctx->seg0;
     const int rows = (int)padded_rows(p);
-    put(x->p.place, p->S, x->a.stream, [&](int j) {
+    store_numbers(x->p.place, p->S, x->a.stream, [&](int j) {
         return p->seg[j].rank * rows + j - p->ctx[p->seg[j].rank].seg0;
     });
-    put(x->p.facts, 4 * x->a.NS, x->a.stream, [&](int j) {
+    store_numbers(x->p.facts, 4 * x->a.NS, x->a.stream, [&](int j) {
         const struct kcp_segment *g = &seg[j / 4];
         const int fact[] = { x->ctx->cu[j / 4], x->ctx->cu[j / 4 + 1],
                              (g->first ? FIRST : 0) | (g->last ? LAST : 0), g->n };

@@ -19,13 +19,14 @@ struct repeats {
     int seg0, row;                       // row: HV V
 };
 
-static __device__ __forceinline__ const float *row_at(const struct repeats &x, int j)
+static __device__ __forceinline__ const float *gathered_row(const struct repeats &x,
+                                                            int j)
 {
     return x.all + (int64_t)x.place[j] * (x.row + 1);
 }
 
-static __device__ __forceinline__ float given(const void *rows, int n,
-                                              const struct repeats &x, int c)
+static __device__ __forceinline__ float boundary_row(const void *rows, int n,
+                                                     const struct repeats &x, int c)
 {
     return rows ? ((const float *)rows)[(int64_t)n * x.row + c] : 0.0f;
 }
@@ -39,16 +40,19 @@ static __global__ void last_of(const struct repeats x)
     float *mine = x.rows + (int64_t)s * (x.row + 1);
     int t = f[1] - 1;
     while (t >= f[0] && dropped(x.a, t)) t--;
-    for (int c = threadIdx.x; c < x.row; c += blockDim.x)
-        mine[c] = t >= f[0] ? (float)((const X *)x.a.o)[(int64_t)t * x.row + c]
-                : f[2] & FIRST ? given(x.a.o0, f[3], x, c) : 0.0f;
+    for (int c = threadIdx.x; c < x.row; c += blockDim.x) {
+        float o;
+        if (t >= f[0]) o = (float)((const X *)x.a.o)[(int64_t)t * x.row + c];
+        else o = f[2] & FIRST ? boundary_row(x.a.o0, f[3], x, c) : 0.0f;
+        mine[c] = o;
+    }
     if (threadIdx.x == 0) mine[x.row] = t >= f[0] || f[2] & FIRST;
 }
 
 // o_t of a dropped token, and ot: a block a token and a part of its row. Emitted rows
 // are read, dropped ones written, so no block waits for another.
 template <class X>
-static __global__ void repeat(const struct repeats x, int s)
+static __global__ void repeat_rows(const struct repeats x, int s)
 {
     const int *f = x.facts + 4 * s, t = f[0] + blockIdx.x;
     const int c = blockIdx.y * blockDim.x + threadIdx.x;
@@ -58,10 +62,10 @@ static __global__ void repeat(const struct repeats x, int s)
     while (from >= f[0] && dropped(x.a, from)) from--;
     float o;
     if (from >= f[0]) o = ((const X *)x.a.o)[(int64_t)from * x.row + c];
-    else if (f[2] & FIRST) o = given(x.a.o0, f[3], x, c);
+    else if (f[2] & FIRST) o = boundary_row(x.a.o0, f[3], x, c);
     else {
-        while (row_at(x, j)[x.row] == 0.0f) j--;
-        o = row_at(x, j)[c];
+        while (gathered_row(x, j)[x.row] == 0.0f) j--;
+        o = gathered_row(x, j)[c];
     }
     if (is) ((X *)x.a.o)[(int64_t)t * x.row + c] = o;
     if (ends) ((float *)x.a.ot)[(int64_t)f[3] * x.row + c] = o;
@@ -69,8 +73,8 @@ static __global__ void repeat(const struct repeats x, int s)
 
 // What tokens t0 .. t1-1, all dropped, owe on top of what is owed after them.
 template <class X>
-static __device__ __forceinline__ float owed(const struct repeats &x, int t0, int t1,
-                                             float after, int c)
+static __device__ __forceinline__ float debt_of(const struct repeats &x, int t0, int t1,
+                                                float after, int c)
 {
     for (int t = t1 - 1; t >= t0; t--)
         after += (float)((const X *)x.a.do_)[(int64_t)t * x.row + c];
@@ -78,7 +82,7 @@ static __device__ __forceinline__ float owed(const struct repeats &x, int t0, in
 }
 
 template <class X>
-static __global__ void owed_by(const struct repeats x)
+static __global__ void debts_of_segment(const struct repeats x)
 {
     const int s = blockIdx.x, *f = x.facts + 4 * s;
     float *mine = x.rows + (int64_t)s * (x.row + 1);
@@ -86,15 +90,15 @@ static __global__ void owed_by(const struct repeats x)
     while (t < f[1] && dropped(x.a, t)) t++;
     const int all = t == f[1], last = f[2] & LAST;
     for (int c = threadIdx.x; c < x.row; c += blockDim.x)
-        mine[c] = owed<X>(x, f[0], t,
-                          all && last ? given(x.a.dot, f[3], x, c) : 0.0f, c);
+        mine[c] = debt_of<X>(x, f[0], t,
+                             all && last ? boundary_row(x.a.dot, f[3], x, c) : 0.0f, c);
     if (threadIdx.x == 0) mine[x.row] = !all || last;
 }
 
 // dO [t] = do_ [t] + what the dropped tokens after it owe; block -1 of the grid is the
 // sequence's start, whose debt is do0.
 template <class X>
-static __global__ void spread(const struct repeats x, int s)
+static __global__ void spread_debts(const struct repeats x, int s)
 {
     const int *f = x.facts + 4 * s, t = f[0] + blockIdx.x - 1, start = t < f[0];
     const int c = blockIdx.y * blockDim.x + threadIdx.x;
@@ -102,12 +106,12 @@ static __global__ void spread(const struct repeats x, int s)
     int to = t + 1, j = x.seg0 + s + 1;
     while (to < f[1] && dropped(x.a, to)) to++;
     float after = 0.0f;
-    if (to == f[1] && f[2] & LAST) after = given(x.a.dot, f[3], x, c);
+    if (to == f[1] && f[2] & LAST) after = boundary_row(x.a.dot, f[3], x, c);
     else if (to == f[1] && x.a.drop) {
-        while (row_at(x, j)[x.row] == 0.0f) j++;
-        for (; j > x.seg0 + s; j--) after += row_at(x, j)[c];
+        while (gathered_row(x, j)[x.row] == 0.0f) j++;
+        for (; j > x.seg0 + s; j--) after += gathered_row(x, j)[c];
     }
-    const float debt = owed<X>(x, t + 1, to, after, c);
+    const float debt = debt_of<X>(x, t + 1, to, after, c);
     if (start) ((float *)x.a.do0)[(int64_t)f[3] * x.row + c] = debt;
     else x.dO[(int64_t)t * x.row + c] =
         (float)((const X *)x.a.do_)[(int64_t)t * x.row + c] + debt;
@@ -136,8 +140,8 @@ static int repeat_outputs(const struct repeats *x, const struct kcp_context *ctx
     if (a->NS) last_of<X><<<a->NS, 256, 0, a->stream>>>(*x);
     const int status = gather_rows(x, padded_rows(a->plan), a->comm);
     for (int s = 0; s < a->NS && !status; s++)
-        repeat<X><<<dim3(ctx->cu[s + 1] - ctx->cu[s], parts), 256, 0, a->stream>>>(*x,
-                                                                                   s);
+        repeat_rows<X>
+            <<<dim3(ctx->cu[s + 1] - ctx->cu[s], parts), 256, 0, a->stream>>>(*x, s);
     return status ? status : launched();
 }
 
@@ -146,11 +150,12 @@ static int spread_gradients(const struct repeats *x, const struct kcp_context *c
 {
     const struct kcp_scan *a = &x->a;
     const int parts = (x->row + 255) / 256;
-    if (a->NS) owed_by<X><<<a->NS, 256, 0, a->stream>>>(*x);
+    if (a->NS) debts_of_segment<X><<<a->NS, 256, 0, a->stream>>>(*x);
     const int status = gather_rows(x, padded_rows(a->plan), a->comm);
     for (int s = 0; s < a->NS && !status; s++)
-        spread<X><<<dim3(ctx->cu[s + 1] - ctx->cu[s] + 1, parts), 256, 0, a->stream>>>(
-            *x, s);
+        spread_debts<X>
+            <<<dim3(ctx->cu[s + 1] - ctx->cu[s] + 1, parts), 256, 0, a->stream>>>(*x,
+                                                                                  s);
     return status ? status : launched();
 }
 

@@ -1,7 +1,7 @@
 // token.cuh -- Spike-KDA's token on the device: gates, updates, emit.
 // Book: chapter 15, "Code: kernels".
 // Checked by: tests/15_scan/checks.c, through v1_plain.cu and v2_mma.cu.
-// Next: walk.cuh.
+// Next: sequential.cuh.
 #ifndef KCP_15_TOKEN_CUH
 #define KCP_15_TOKEN_CUH
 
@@ -75,8 +75,8 @@ static __device__ __forceinline__ float warp_sum(float y)
 
 // Rows of a token into shared memory: the caller's barrier follows.
 template <class X>
-static __device__ __forceinline__ void fetch(const struct tile &x, int at, int n,
-                                             float *k, float *q, float *alpha)
+static __device__ __forceinline__ void load_token(const struct tile &x, int at, int n,
+                                                  float *k, float *q, float *alpha)
 {
     const struct kcp_scan &a = x.a;
     const int m = n / (a.HV / a.H);
@@ -100,21 +100,22 @@ static __global__ void updates(const struct tile x, int back)
     const int64_t t = x.t0 + at, row = (int64_t)at * a.HV + n;
     const float beta = x.beta[row];
     float *map = x.node + ((int64_t)blockIdx.x * a.HV + n) * K * (V + K), qk = 0.0f;
-    fetch<X>(x, at, n, k, q, alpha);
+    load_token<X>(x, at, n, k, q, alpha);
     __syncthreads();
     for (int i = threadIdx.x; i < K; i += blockDim.x)
         x.decay[((int64_t)blockIdx.x * a.HV + n) * K + i] = alpha[i];
     for (int i = 0; i < K && back; i++) qk += q[i] * k[i];
     for (int c = threadIdx.x; c < V + K; c += blockDim.x) {
         const int p = c - V;
-        const float value = p >= 0 ? (back ? k[p] : alpha[p] * k[p])
-                          : !back ? (float)in<X>(a.v, t, a.HV, n, V)[c]
-                          : dropped(a, t) ? 0.0f : x.dO[(t * a.HV + n) * V + c];
+        float value;
+        if (p >= 0) value = back ? k[p] : alpha[p] * k[p];
+        else if (!back) value = (float)in<X>(a.v, t, a.HV, n, V)[c];
+        else value = dropped(a, t) ? 0.0f : x.dO[(t * a.HV + n) * V + c];
         //> kernel-updates
         for (int i = 0; i < K; i++) {
             const float b = beta * k[i], h = back ? alpha[i] * (q[i] - b * qk) : b;
-            const float turned = back ? alpha[i] * b : b;
-            map[(int64_t)i * (V + K) + c] = p < 0 ? h * value : -turned * value;
+            const float erased = back ? alpha[i] * b : b;
+            map[(int64_t)i * (V + K) + c] = p < 0 ? h * value : -erased * value;
         }
         //< kernel-updates
     }
@@ -130,7 +131,7 @@ static __global__ void emit(const struct tile x, float *S_last)
     const int e = blockIdx.x, n = blockIdx.y, K = a.K, V = a.V;
     const int64_t t = x.t0 + e, row = (int64_t)e * a.HV + n;
     const float *S = x.before + row * K * V, beta = x.beta[row];
-    fetch<X>(x, e, n, k, q, alpha);
+    load_token<X>(x, e, n, k, q, alpha);
     __syncthreads();
     const int v = threadIdx.x;
     if (v >= V) return;

@@ -2,7 +2,7 @@
 // variants' own affair.
 // Book: chapter 15, "Code: kernels".
 // Checked by: tests/15_scan/checks.c.
-// Next: back.cuh.
+// Next: gradients.cuh.
 #ifndef KCP_15_TREE_CUH
 #define KCP_15_TREE_CUH
 

@@ -51,20 +51,32 @@ static int plain(const struct product *x, struct CUstream_st *stream)
 }
 
 template <class X>
-static int run(void *args)
+static int scan_v1_plain_run(void *args)
 {
     return scan_run<X>(args, plain, pace);
 }
 
 template <class X>
-static size_t work(const void *args)
+static size_t scan_v1_plain_work(const void *args)
 {
     return scan_work<X>(args, pace);
 }
 
-KCP_VARIANT(scan_v1_plain) = {
-    "15_scan", "v1_plain", "three passes a tile; fp32 products, a thread a column",
-    KCP_BF16, KCP_DEVICE, "K, V up to 256", run<bf16>, work<bf16> };
+KCP_VARIANT(scan_v1_plain) = { "15_scan",
+                               "v1_plain",
+                               "three passes a tile; fp32 products, a thread a column",
+                               KCP_BF16,
+                               KCP_DEVICE,
+                               "K, V up to 256",
+                               scan_v1_plain_run<bf16>,
+                               scan_v1_plain_work<bf16> };
 KCP_VARIANT(scan_v1_plain_f32) = {
-    "15_scan", "v1_plain_f32", "three passes a tile; fp32 products, a thread a column",
-    KCP_F32, KCP_DEVICE, "K, V up to 256", run<float>, work<float> };
+    "15_scan",
+    "v1_plain_f32",
+    "three passes a tile; fp32 products, a thread a column",
+    KCP_F32,
+    KCP_DEVICE,
+    "K, V up to 256",
+    scan_v1_plain_run<float>,
+    scan_v1_plain_work<float>
+};

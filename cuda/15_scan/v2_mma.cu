@@ -112,7 +112,7 @@ multiply(const struct product x)
 }
 
 template <int K, int columns>
-static int launch(const struct product *x, struct CUstream_st *stream)
+static int scan_v2_mma_launch(const struct product *x, struct CUstream_st *stream)
 {
     const size_t bytes = 2 * sizeof(float) * (K * PITCH + DEPTH * (columns + 8));
     const int threads = K / TALL * (columns / WIDE) * 32;
@@ -125,16 +125,17 @@ static int launch(const struct product *x, struct CUstream_st *stream)
 static int tensor_cores(const struct product *x, struct CUstream_st *stream)
 {
     const int columns = columns_of(x);
-    if (x->K == 64)
-        return columns == 64 ? launch<64, 64>(x, stream)
-             : columns == 128 ? launch<64, 128>(x, stream) : launch<64, 192>(x, stream);
-    return columns == 64 ? launch<128, 64>(x, stream)
-         : columns == 128 ? launch<128, 128>(x, stream)
-         : columns == 192 ? launch<128, 192>(x, stream) : launch<128, 256>(x, stream);
+    if (x->K == 64 && columns == 64) return scan_v2_mma_launch<64, 64>(x, stream);
+    if (x->K == 64 && columns == 128) return scan_v2_mma_launch<64, 128>(x, stream);
+    if (x->K == 64) return scan_v2_mma_launch<64, 192>(x, stream);
+    if (columns == 64) return scan_v2_mma_launch<128, 64>(x, stream);
+    if (columns == 128) return scan_v2_mma_launch<128, 128>(x, stream);
+    if (columns == 192) return scan_v2_mma_launch<128, 192>(x, stream);
+    return scan_v2_mma_launch<128, 256>(x, stream);
 }
 
 template <class X>
-static int run(void *args)
+static int scan_v2_mma_run(void *args)
 {
     const struct kcp_scan *a = (const struct kcp_scan *)args;
     if ((a->K != 64 && a->K != 128) || (a->V != 64 && a->V != 128)) return KCP_NA;
@@ -142,14 +143,24 @@ static int run(void *args)
 }
 
 template <class X>
-static size_t work(const void *args)
+static size_t scan_v2_mma_work(const void *args)
 {
     return scan_work<X>(args, pace);
 }
 
-KCP_VARIANT(scan_v2_mma) = {
-    "15_scan", "v2_mma", "products on the tensor cores, three of tf32 each",
-    KCP_BF16, KCP_DEVICE, "K and V of 64 or 128", run<bf16>, work<bf16> };
-KCP_VARIANT(scan_v2_mma_f32) = {
-    "15_scan", "v2_mma_f32", "products on the tensor cores, three of tf32 each",
-    KCP_F32, KCP_DEVICE, "K and V of 64 or 128", run<float>, work<float> };
+KCP_VARIANT(scan_v2_mma) = { "15_scan",
+                             "v2_mma",
+                             "products on the tensor cores, three of tf32 each",
+                             KCP_BF16,
+                             KCP_DEVICE,
+                             "K and V of 64 or 128",
+                             scan_v2_mma_run<bf16>,
+                             scan_v2_mma_work<bf16> };
+KCP_VARIANT(scan_v2_mma_f32) = { "15_scan",
+                                 "v2_mma_f32",
+                                 "products on the tensor cores, three of tf32 each",
+                                 KCP_F32,
+                                 KCP_DEVICE,
+                                 "K and V of 64 or 128",
+                                 scan_v2_mma_run<float>,
+                                 scan_v2_mma_work<float> };

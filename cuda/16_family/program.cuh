@@ -8,7 +8,7 @@
 #include "workspace.cuh"
 
 // Chapters 05, 07 and 04; with h_kept, backward needs no exchange here.
-static int forward(struct program *x)
+static int family_forward(struct program *x)
 {
     const struct kcp_family *a = &x->f.a;
     const struct kcp_call *call = (const struct kcp_call *)a;
@@ -18,8 +18,13 @@ static int forward(struct program *x)
     states_in(call, 0, a->h0, x->states);
     if (!back || !a->h_kept) {
         FORM(kcp_affine, map);
-        map.want = x->want, map.kg = x->f.kg, map.w = x->f.w, map.u = x->f.u;
-        map.G = x->f.G, map.h_start = x->states, map.map = x->maps;
+        map.want = x->want;
+        map.kg = x->f.kg;
+        map.w = x->f.w;
+        map.u = x->f.u;
+        map.G = x->f.G;
+        map.h_start = x->states;
+        map.map = x->maps;
         put_wants(call, 0, x->want);
         status = x->by.t.affine(&map);
         if (!status) status = exchange(&x->e);
@@ -30,34 +35,60 @@ static int forward(struct program *x)
     if (status) return status;
     if (x->f.m == 2 && x->by.scan) return x->by.scan(x);
     FORM(kcp_chunk, c);
-    c.qg = x->f.qg, c.kg = x->f.kg, c.u = x->f.u, c.w = x->f.w, c.Aqk = x->f.Aqk;
-    c.G = x->f.G, c.h_in = x->states, c.o = back ? NULL : x->o, c.v_new = x->v_new;
-    c.h = x->h, c.h_out = x->h_out;
+    c.qg = x->f.qg;
+    c.kg = x->f.kg;
+    c.u = x->f.u;
+    c.w = x->f.w;
+    c.Aqk = x->f.Aqk;
+    c.G = x->f.G;
+    c.h_in = x->states;
+    c.o = back ? NULL : x->o;
+    c.v_new = x->v_new;
+    c.h = x->h;
+    c.h_out = x->h_out;
     return x->by.t.chunk(&c);
 }
 
 // Chapter 09, a part of it.
-static int reverse(struct program *x, int part)
+static int family_reverse(struct program *x, int part)
 {
     FORM(kcp_chunk_backward, c);
     c.part = part;
-    c.qg = x->f.qg, c.kg = x->f.kg, c.w = x->f.w, c.Aqk = x->f.Aqk, c.G = x->f.G;
-    c.v_new = x->v_new, c.do_ = x->dO, c.dh_out = x->ends, c.dAqk = x->dAqk;
-    c.dv_local = x->dv_local, c.dU = x->dU, c.dh = x->dh, c.dh_in = x->dh_in;
+    c.qg = x->f.qg;
+    c.kg = x->f.kg;
+    c.w = x->f.w;
+    c.Aqk = x->f.Aqk;
+    c.G = x->f.G;
+    c.v_new = x->v_new;
+    c.do_ = x->dO;
+    c.dh_out = x->ends;
+    c.dAqk = x->dAqk;
+    c.dv_local = x->dv_local;
+    c.dU = x->dU;
+    c.dh = x->dh;
+    c.dh_in = x->dh_in;
     return x->by.t.chunk_backward(&c);
 }
 
 // Chapters 11 and 07, between the two parts of 09.
-static int carry_back(struct program *x)
+static int family_carry_back(struct program *x)
 {
     const struct kcp_family *a = &x->f.a;
     const struct kcp_call *call = (const struct kcp_call *)a;
     FORM(kcp_merge_backward, b);
-    b.want = x->want, b.qg = x->f.qg, b.kg = x->f.kg, b.w = x->f.w, b.G = x->f.G;
-    b.do_ = x->dO, b.dv_local = x->dv_local, b.dh_end = x->ends, b.dmap = x->maps;
+    b.want = x->want;
+    b.qg = x->f.qg;
+    b.kg = x->f.kg;
+    b.w = x->f.w;
+    b.G = x->f.G;
+    b.do_ = x->dO;
+    b.dv_local = x->dv_local;
+    b.dh_end = x->ends;
+    b.dmap = x->maps;
     put_wants(call, 1, x->want);
     states_in(call, 1, a->dht, x->ends);
-    x->e.backward = 1, x->e.states = x->ends;
+    x->e.backward = 1;
+    x->e.states = x->ends;
     const int status = x->by.t.merge_backward(&b);
     return status ? status : exchange(&x->e);
 }
@@ -77,18 +108,19 @@ static void query_rows(const struct program *x, void *of_form, void *of_caller, 
 }
 
 template <class X>
-static int backward(struct program *x)
+static int family_backward(struct program *x)
 {
     const struct kcp_family *a = &x->f.a;
     const int two = x->f.m == 2, own = two && x->by.scan;
     int status = KCP_OK;
     if (two && (!own || x->f.spread)) query_rows<X>(x, x->dO, (void *)a->do_, 0);
-    if (!own) status = reverse(x, KCP_LOCAL);
+    if (!own) status = family_reverse(x, KCP_LOCAL);
     else if (x->f.spread && x->f.NC) status = x->by.local(x);
-    if (!status) status = carry_back(x);
-    if (!status) status = own ? x->by.reverse(x) : reverse(x, KCP_REVERSE);
+    if (!status) status = family_carry_back(x);
+    if (!status) status = own ? x->by.reverse(x) : family_reverse(x, KCP_REVERSE);
     if (status) return status;
-    if (x->f.NC && (status = x->by.back(&x->f))) return status;
+    if (x->f.NC) status = x->by.back(&x->f);
+    if (status) return status;
     states_out((const struct kcp_call *)a, 0, x->dh_in, a->dht, a->dh0);
     return launched();
 }
@@ -99,13 +131,13 @@ static int family_run(const struct kcp_family *a, const struct engine &by)
     struct program x;
     if (!a->plan || a->model < KCP_DPLR) return KCP_BAD;
     if (a->K > KMAX || a->V > KMAX) return KCP_NA;
-    int status = place<X>(&x, a, by) <= a->work_bytes ? KCP_OK : KCP_BAD;
+    int status = family_layout<X>(&x, a, by) <= a->work_bytes ? KCP_OK : KCP_BAD;
     if (!status) {
-        put_grid(&x);
+        store_grid(&x);
         if (x.f.NC) status = by.form(&x.f);
     }
-    if (!status) status = forward(&x);
-    if (!status && a->pass == KCP_BACKWARD) status = backward<X>(&x);
+    if (!status) status = family_forward(&x);
+    if (!status && a->pass == KCP_BACKWARD) status = family_backward<X>(&x);
     else if (!status) {
         if (x.o != a->o) query_rows<X>(&x, x.o, a->o, 1);
         states_out((const struct kcp_call *)a, 1, x.h_out, a->h0, a->ht);
@@ -120,7 +152,7 @@ template <class X>
 static size_t family_work(const struct kcp_family *a, const struct engine &by)
 {
     struct program x;
-    return a->plan ? place<X>(&x, a, by) : 0;
+    return a->plan ? family_layout<X>(&x, a, by) : 0;
 }
 
 #endif

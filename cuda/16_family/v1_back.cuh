@@ -77,7 +77,8 @@ static __device__ void states_back(const struct family &x, struct token_range s,
             of_look += z[v] * (float)h[v];
         }
         of_q *= (float)x.a.scale * exp2f(G);
-        y.q[i] += of_q, y.G[i] += of_q * query<X>(x, t, n, d);
+        y.q[i] += of_q;
+        y.G[i] += of_q * query<X>(x, t, n, d);
         for (int r = 0; r < m; r++) {
             const X *v_new = in<X>(x.v_new, t * m + r, HV, n, V);
             float of_key = 0.0f;
@@ -86,7 +87,8 @@ static __device__ void states_back(const struct family &x, struct token_range s,
             (r < m - 1 ? y.b : y.k)[i] += of_key;
             if (i < last) {
                 of_key *= along<X>(x, t, n, r, d);
-                y.G[i] -= of_key, y.G[last] += of_key;
+                y.G[i] -= of_key;
+                y.G[last] += of_key;
             }
         }
         if (x.a.model == KCP_GLA) continue;
@@ -115,8 +117,12 @@ static __device__ void scores_back(const struct family &x, struct token_range s,
             for (int r = 0; r < m; r++) {
                 const float g = (float)dAqk[j * m + r] * D;
                 const float k = along<X>(x, s.t + j, n, r, d);
-                y.q[i] += g * k, (r < m - 1 ? y.b : y.k)[j] += g * q;
-                if (j < i) y.G[i] += g * q * k, y.G[j] -= g * q * k;
+                y.q[i] += g * k;
+                (r < m - 1 ? y.b : y.k)[j] += g * q;
+                if (j < i) {
+                    y.G[i] += g * q * k;
+                    y.G[j] -= g * q * k;
+                }
             }
             if (j == i || x.a.model == KCP_GLA) continue;
             const float E = exp2f(G_of(x, s.t + e, n, d) - Gj);
@@ -126,7 +132,10 @@ static __device__ void scores_back(const struct family &x, struct token_range s,
             y.look[i] += both;
             (m == 2 ? y.b : y.k)[j] += gL * a;
             if (m == 2) y.k[j] += gB * a;
-            if (e != j) y.G[e] += both * a, y.G[j] -= both * a;
+            if (e != j) {
+                y.G[e] += both * a;
+                y.G[j] -= both * a;
+            }
         }
     }
 }

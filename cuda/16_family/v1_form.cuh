@@ -107,7 +107,9 @@ static __device__ void key_column(const struct family &x, struct token_range s, 
     for (int i = 0; i < s.len; i++) {
         const int64_t t = s.t + i, e = t * m;
         const float G = G_of(x, t, n, d);
-        const float faded = m == 1 ? exp2f(G) : i ? exp2f(G_of(x, t - 1, n, d)) : 1.0f;
+        float faded = 1.0f;
+        if (m == 1) faded = exp2f(G);
+        else if (i) faded = exp2f(G_of(x, t - 1, n, d));
         w[i] = x.a.model == KCP_GLA ? 0.0f : faded * look<X>(x, t, n, d);
         if (m == 2) w[i] = -w[i];                            // the form says u - w S
         for (int j = 0; j < i && x.a.model != KCP_GLA; j++)

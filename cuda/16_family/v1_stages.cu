@@ -6,7 +6,7 @@
 #include "v1_back.cuh"
 
 template <class X>
-static int form(const struct family *x)
+static int launch_form(const struct family *x)
 {
     const struct kcp_family *a = &x->a;
     const size_t rows = (size_t)a->T * x->m * a->HV * sizeof(X);
@@ -21,7 +21,7 @@ static int form(const struct family *x)
 }
 
 template <class X>
-static int back(const struct family *x)
+static int launch_back(const struct family *x)
 {
     const struct kcp_family *a = &x->a;
     const dim3 grid(x->NC, a->HV);
@@ -32,26 +32,42 @@ static int back(const struct family *x)
 }
 
 template <class X>
-static struct engine first(void)
+static struct engine v1_engine(void)
 {
-    return { stages_v1<X>("v1_stages"), form<X>, back<X>, 0, NULL, NULL, NULL };
+    return {
+        stages_v1<X>("v1_stages"), launch_form<X>, launch_back<X>, 0, NULL, NULL, NULL
+    };
 }
 
 template <class X>
-static int run(void *args)
+static int family_v1_stages_run(void *args)
 {
-    return family_run<X>((const struct kcp_family *)args, first<X>());
+    return family_run<X>((const struct kcp_family *)args, v1_engine<X>());
 }
 
 template <class X>
-static size_t work(const void *args)
+static size_t family_v1_stages_work(const void *args)
 {
-    return family_work<X>((const struct kcp_family *)args, first<X>());
+    return family_work<X>((const struct kcp_family *)args, v1_engine<X>());
 }
 
 KCP_VARIANT(family_v1_stages) = {
-    "16_family", "v1_stages", "the model's form, then KDA's first kernels on its rows",
-    KCP_BF16, KCP_DEVICE, "K, V up to 256", run<bf16>, work<bf16> };
+    "16_family",
+    "v1_stages",
+    "the model's form, then KDA's first kernels on its rows",
+    KCP_BF16,
+    KCP_DEVICE,
+    "K, V up to 256",
+    family_v1_stages_run<bf16>,
+    family_v1_stages_work<bf16>
+};
 KCP_VARIANT(family_v1_stages_f32) = {
-    "16_family", "v1_stages_f32", "the model's form, then KDA's kernels on its rows",
-    KCP_F32, KCP_DEVICE, "K, V up to 256", run<float>, work<float> };
+    "16_family",
+    "v1_stages_f32",
+    "the model's form, then KDA's kernels on its rows",
+    KCP_F32,
+    KCP_DEVICE,
+    "K, V up to 256",
+    family_v1_stages_run<float>,
+    family_v1_stages_work<float>
+};

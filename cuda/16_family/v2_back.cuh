@@ -1,19 +1,19 @@
 // v2_back.cuh -- back through the form of any model by tensor cores: a block a chunk.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.
-// Next: v2_link.cuh.
+// Next: v2_scan_step.cuh.
 #ifndef KCP_16_V2_BACK_CUH
 #define KCP_16_V2_BACK_CUH
 
-#include "v2_back_near.cuh"
+#include "v2_back_diagonal.cuh"
 
 // Bound: v1's was C^2 pairs one after another in each thread. A warp owns 16 channels d
 // of everything [C,K] and keeps dq, d(look), dk and db in registers; products go to the
-// tensor core, exponentials, about 22 C K a size of square, are what is left.
+// tensor core, exponentials, about 22 C K a size of block, are what is left.
 
 // dG = q dq + look d(look) - k dk - b db, of the states; the pairs add theirs later.
 template <int model, int K, int V, int C>
-static __device__ void start_dG(struct back_room<model, K, V> &s, int d0, int last,
+static __device__ void start_dG(struct back_storage<model, K, V> &s, int d0, int last,
                                 const struct slab<C> &P, const struct slab<C> &Y,
                                 const struct slab<C> &W, const struct slab<C> &U)
 {
@@ -39,7 +39,7 @@ static __device__ void start_dG(struct back_room<model, K, V> &s, int d0, int la
 
 // The slabs, rounded, to where the rows' last step finds them.
 template <int model, int K, int V, int C>
-static __device__ void put_far(struct back_room<model, K, V> &s, int d0,
+static __device__ void put_far(struct back_storage<model, K, V> &s, int d0,
                                const struct slab<C> &P, const struct slab<C> &Y,
                                const struct slab<C> &W, const struct slab<C> &U)
 {
@@ -64,7 +64,7 @@ static __device__ void put_tokens(struct token_range z, int heads, int n, void *
 // dv, and GDN-2's domega = z v, before z's neighbours give way.
 template <int model, int K, int V>
 static __device__ void put_values(const struct family &x, struct token_range z, int n,
-                                  const struct back_room<model, K, V> &s)
+                                  const struct back_storage<model, K, V> &s)
 {
     const struct kcp_family &a = x.a;
     const int gated = model == KCP_GDN2;
@@ -81,7 +81,7 @@ static __device__ void put_values(const struct family &x, struct token_range z, 
 // dg: the sum of dG over rows t .. last; dE of a row belongs to the token before it.
 template <int model, int K, int V>
 static __device__ void put_gate(const struct family &x, struct token_range z, int n,
-                                const struct back_room<model, K, V> &s)
+                                const struct back_storage<model, K, V> &s)
 {
     const int d = threadIdx.x, last = z.len - 1;
     if (d >= K) return;
@@ -93,12 +93,18 @@ static __device__ void put_gate(const struct family &x, struct token_range z, in
 }
 
 template <int model, int K, int V>
-static __global__ __launch_bounds__(2 * K, K == 128 || V == 128 ? 1
-                                           : traits<model>::m == 2 ? 3 : 2)
-void back(const struct family x)
+static constexpr int blocks_an_sm(void)
+{
+    if (K == 128 || V == 128) return 1;
+    return traits<model>::m == 2 ? 3 : 2;
+}
+
+template <int model, int K, int V>
+static __global__ __launch_bounds__(2 * K, (blocks_an_sm<model, K, V>()))
+void form_backward(const struct family x)
 {
     extern __shared__ __align__(128) unsigned char shared[];
-    typedef struct back_room<model, K, V> R;
+    typedef struct back_storage<model, K, V> R;
     enum { C = R::C };
     R &s = *(R *)shared;
     const struct token_range z = tokens(x, blockIdx.x);
@@ -106,7 +112,7 @@ void back(const struct family x)
 
     for (int n = blockIdx.y * group; n < (int)(blockIdx.y + 1) * group; n++) {
         struct slab<C> P = {}, Y = {}, W = {}, U = {};
-        fetch_states(x, z, blockIdx.x, n, s);
+        load_states(x, z, blockIdx.x, n, s);
         cp_async_wait<0>();
         __syncthreads();
         sum_gate<C>(s.G);
@@ -116,11 +122,11 @@ void back(const struct family x)
         }
         solve_back(s);
         __syncthreads();
-        states(s, (float)x.a.scale, d0, P, Y, W, U);
+        state_gradients(s, (float)x.a.scale, d0, P, Y, W, U);
         systems(s, (float)x.a.scale);
         put_values(x, z, n, s);
         __syncthreads();
-        fetch_inputs(x, z, n, s);
+        load_inputs(x, z, n, s);
         __syncthreads();
         start_dG(s, d0, z.len - 1, P, Y, W, U);
         pairs_back(s, d0, P, Y, W, U);
@@ -138,10 +144,10 @@ void back(const struct family x)
 template <int model, int K, int V>
 static int back_of(const struct family *x)
 {
-    const size_t bytes = sizeof(struct back_room<model, K, V>);
-    cudaFuncSetAttribute(back<model, K, V>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+    const size_t bytes = sizeof(struct back_storage<model, K, V>);
+    cudaFuncSetAttribute(form_backward<model, K, V>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                          bytes);
-    back<model, K, V><<<dim3(x->NC, x->a.H), 2 * K, bytes, x->a.stream>>>(*x);
+    form_backward<model, K, V><<<dim3(x->NC, x->a.H), 2 * K, bytes, x->a.stream>>>(*x);
     return launched();
 }
 

@@ -1,7 +1,7 @@
 // v2_back_pairs.cuh -- back through the scores of a chunk of any model, tile by tile.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.
-// Next: v2_back_near.cuh.
+// Next: v2_back_diagonal.cuh.
 #ifndef KCP_16_V2_BACK_PAIRS_CUH
 #define KCP_16_V2_BACK_PAIRS_CUH
 
@@ -16,21 +16,21 @@
 // their anchors; of what looks before the decay, `early`, G is the row's before.
 static __device__ __forceinline__ int lower(int i, int b) { return i >> b & 1; }
 
-template <class Room>
-static __device__ __forceinline__ float of_row(const Room &s, int i, int d, int b,
+template <class Storage>
+static __device__ __forceinline__ float of_row(const Storage &s, int i, int d, int b,
                                                int early)
 {
     return lower(i, b) ? ex2_approx(s.G[i + 1 - early][d] - s.G[i >> b << b][d]) : 0.0f;
 }
 
-template <class Room>
-static __device__ __forceinline__ float of_column(const Room &s, int j, int d, int b)
+template <class Storage>
+static __device__ __forceinline__ float of_column(const Storage &s, int j, int d, int b)
 {
     const int anchor = (j >> b << b) + (1 << b);
     return lower(j, b) ? 0.0f : ex2_approx(s.G[anchor][d] - s.G[j + 1][d]);
 }
 
-// Two entries of a tile, (i0, j0) and its neighbour, 0 where they are in no square.
+// Two entries of a tile, (i0, j0) and its neighbour, 0 where they are in no block.
 static __device__ __forceinline__ uint32_t keep_operand(uint32_t x, int i0, int j0,
                                                         int i1, int j1, int b)
 {
@@ -44,7 +44,7 @@ static __device__ __forceinline__ float rounded(float x)
     return (float)(bf16)x;
 }
 
-// Tile (I, J) of a matrix as A fragments: rows i; or turned, rows j. Masked.
+// Tile (I, J) of a matrix as A fragments: rows i; or transposed, rows j. Masked.
 static __device__ __forceinline__ void rows_of_tile(uint32_t *a, const bf16 *M, int ld,
                                                     int I, int J, int b)
 {
@@ -72,15 +72,16 @@ static __device__ __forceinline__ void columns_of_tile(uint32_t *a, const bf16 *
 static __device__ __forceinline__ void mma_16(float (*d)[4], const uint32_t *a,
                                               const uint32_t *x)
 {
-    mma_m16n8k16(d[0], a, x[0], x[1]), mma_m16n8k16(d[1], a, x[2], x[3]);
+    mma_m16n8k16(d[0], a, x[0], x[1]);
+    mma_m16n8k16(d[1], a, x[2], x[3]);
 }
 
-// Sums over j, for the rows of tile (I, J): x of q, y of what looks.
-template <class Room>
-static __device__ __forceinline__ void sum_rows(const Room &s, int I, int J, int b,
+// Sums over j, for the rows of block_gradients (I, J): x of q, y of what looks.
+template <class Storage>
+static __device__ __forceinline__ void sum_rows(const Storage &s, int I, int J, int b,
                                                 int d0, float (*x)[4], float (*y)[4])
 {
-    enum { K = sizeof s.q[0] / sizeof(bf16) - PAD, LB = Room::LB };
+    enum { K = sizeof s.q[0] / sizeof(bf16) - PAD, LB = Storage::LB };
     const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
     uint32_t a[4], k[4], b_[4];
     ldmatrix_x4_trans(k, &s.k[16 * J][d0] + ldmatrix_offset_a(lane, K + PAD));
@@ -90,23 +91,29 @@ static __device__ __forceinline__ void sum_rows(const Room &s, int I, int J, int
     for (int h = 0; h < 4; h++) {
         const int j = 16 * J + e + h % 2 * 8, d = d0 + g + h / 2 * 8;
         const float2 F = make_float2(of_column(s, j, d, b), of_column(s, j + 1, d, b));
-        k[h] = times(k[h], F);
-        if (s.m == 2) b_[h] = times(b_[h], F);
+        k[h] = scale_bf16x2(k[h], F);
+        if (s.m == 2) b_[h] = scale_bf16x2(b_[h], F);
     }
-    rows_of_tile(a, s.of_qk[0], LB, I, J, b), mma_16(x, a, k);
-    if (s.looks) rows_of_tile(a, s.dL[0], LB, I, J, b), mma_16(y, a, s.m == 2 ? b_ : k);
+    rows_of_tile(a, s.of_qk[0], LB, I, J, b);
+    mma_16(x, a, k);
+    if (s.looks) {
+        rows_of_tile(a, s.dL[0], LB, I, J, b);
+        mma_16(y, a, s.m == 2 ? b_ : k);
+    }
     if (s.m == 1) return;
-    rows_of_tile(a, s.of_qb[0], LB, I, J, b), mma_16(x, a, b_);
-    rows_of_tile(a, s.dB[0], LB, I, J, b), mma_16(y, a, k);
+    rows_of_tile(a, s.of_qb[0], LB, I, J, b);
+    mma_16(x, a, b_);
+    rows_of_tile(a, s.dB[0], LB, I, J, b);
+    mma_16(y, a, k);
 }
 
-// Sums over i, for the columns of tile (I, J): w of k, u of b.
-template <class Room>
-static __device__ __forceinline__ void sum_columns(const Room &s, int I, int J, int b,
-                                                   int d0, float (*w)[4],
+// Sums over i, for the columns of block_gradients (I, J): w of k, u of b.
+template <class Storage>
+static __device__ __forceinline__ void sum_columns(const Storage &s, int I, int J,
+                                                   int b, int d0, float (*w)[4],
                                                    float (*u)[4])
 {
-    enum { K = sizeof s.q[0] / sizeof(bf16) - PAD, LB = Room::LB };
+    enum { K = sizeof s.q[0] / sizeof(bf16) - PAD, LB = Storage::LB };
     const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
     const int down = ldmatrix_offset_a(lane, K + PAD);
     uint32_t a[4], q[4], l[4] = {}, k[4] = {};
@@ -117,21 +124,27 @@ static __device__ __forceinline__ void sum_columns(const Room &s, int I, int J, 
     for (int h = 0; h < 4; h++) {
         const int i = 16 * I + e + h % 2 * 8, d = d0 + g + h / 2 * 8;
         float2 E = make_float2(of_row(s, i, d, b, 0), of_row(s, i + 1, d, b, 0));
-        q[h] = times(q[h], E);
+        q[h] = scale_bf16x2(q[h], E);
         if (!s.looks) continue;
         if (s.m == 2)
             E = make_float2(of_row(s, i, d, b, 1), of_row(s, i + 1, d, b, 1));
-        else
-            E.x *= __uint_as_float(k[h] << 16),
+        else {
+            E.x *= __uint_as_float(k[h] << 16);
             E.y *= __uint_as_float(k[h] & 0xffff0000u);
-        l[h] = times(l[h], E);
+        }
+        l[h] = scale_bf16x2(l[h], E);
     }
-    columns_of_tile(a, s.of_qk[0], LB, I, J, b), mma_16(w, a, q);
-    if (s.looks)
-        columns_of_tile(a, s.dL[0], LB, I, J, b), mma_16(s.m == 2 ? u : w, a, l);
+    columns_of_tile(a, s.of_qk[0], LB, I, J, b);
+    mma_16(w, a, q);
+    if (s.looks) {
+        columns_of_tile(a, s.dL[0], LB, I, J, b);
+        mma_16(s.m == 2 ? u : w, a, l);
+    }
     if (s.m == 1) return;
-    columns_of_tile(a, s.of_qb[0], LB, I, J, b), mma_16(u, a, q);
-    columns_of_tile(a, s.dB[0], LB, I, J, b), mma_16(w, a, l);
+    columns_of_tile(a, s.of_qb[0], LB, I, J, b);
+    mma_16(u, a, q);
+    columns_of_tile(a, s.dB[0], LB, I, J, b);
+    mma_16(w, a, l);
 }
 
 // S[I] += x, I the same in the whole warp: the slab stays in registers.
@@ -146,10 +159,12 @@ static __device__ __forceinline__ void add_tile(struct slab<C> &S, int I,
             for (int h = 0; h < 8; h++) S.x[t][h / 4][h % 4] += x[h / 4][h % 4];
 }
 
-template <class Room, int C>
-static __device__ __forceinline__ void tile(Room &s, int I, int J, int b, int d0,
-                                            struct slab<C> &P, struct slab<C> &Y,
-                                            struct slab<C> &W, struct slab<C> &U)
+template <class Storage, int C>
+static __device__ __forceinline__ void block_gradients(Storage &s, int I, int J, int b,
+                                                       int d0, struct slab<C> &P,
+                                                       struct slab<C> &Y,
+                                                       struct slab<C> &W,
+                                                       struct slab<C> &U)
 {
     float x[2][4] = {}, y[2][4] = {}, w[2][4] = {}, u[2][4] = {};
     sum_rows(s, I, J, b, d0, x, y);
@@ -168,16 +183,20 @@ static __device__ __forceinline__ void tile(Room &s, int I, int J, int b, int d0
         float of_j = rounded((float)s.k[t][d] * F) * w[c][j];
         if (s.m == 2) of_j += rounded((float)s.b[t][d] * F) * u[c][j];
         s.dG[t][d] -= of_j;
-        x[c][j] *= E, y[c][j] *= e, w[c][j] *= F, u[c][j] *= F;
+        x[c][j] *= E;
+        y[c][j] *= e;
+        w[c][j] *= F;
+        u[c][j] *= F;
     }
-    add_tile(P, I, x), add_tile(W, J, w);
+    add_tile(P, I, x);
+    add_tile(W, J, w);
     if (s.looks) add_tile(Y, I, y);
     if (s.m == 2) add_tile(U, J, u);
 }
 
-// The tiles below the diagonal: squares of 32, then of 16.
-template <class Room, int C>
-static __device__ void pairs_back(Room &s, int d0, struct slab<C> &P,
+// The tiles below the diagonal: blocks of 32, then of 16.
+template <class Storage, int C>
+static __device__ void pairs_back(Storage &s, int d0, struct slab<C> &P,
                                   struct slab<C> &Y, struct slab<C> &W,
                                   struct slab<C> &U)
 {
@@ -185,7 +204,8 @@ static __device__ void pairs_back(Room &s, int d0, struct slab<C> &P,
     #pragma unroll 1
     for (int task = 0; task < far + C / 32; task++) {
         const int at = task - far, I = at < 0 ? 2 + task / 2 : 2 * at + 1;
-        tile(s, I, at < 0 ? task % 2 : 2 * at, at < 0 ? 5 : 4, d0, P, Y, W, U);
+        block_gradients(s, I, at < 0 ? task % 2 : 2 * at, at < 0 ? 5 : 4, d0, P, Y, W,
+                        U);
     }
 }
 

@@ -5,7 +5,7 @@
 #ifndef KCP_16_V2_BACK_STATES_CUH
 #define KCP_16_V2_BACK_STATES_CUH
 
-#include "v2_back_room.cuh"
+#include "v2_back_storage.cuh"
 
 // y [C,16] += A^T x, A [C,C] lower triangular in shared memory, x as B fragments.
 template <int C>
@@ -20,8 +20,8 @@ static __device__ __forceinline__ void upper_times(float (*y)[2][4], const bf16 
             uint32_t a[4];
             ldmatrix_x4_trans(a,
                               A + i * 16 * ld + t * 16 + ldmatrix_offset_b(lane, ld));
-            mma_m16n8k16(y[t][0], a, x[i][0], x[i][1]),
-                mma_m16n8k16(y[t][1], a, x[i][2], x[i][3]);
+            mma_m16n8k16(y[t][0], a, x[i][0], x[i][1]);
+            mma_m16n8k16(y[t][1], a, x[i][2], x[i][3]);
         }
 }
 
@@ -43,7 +43,7 @@ static __device__ __forceinline__ void put_columns(bf16 *to, int ld,
 
 // z = A^T dU in its place, and dv = dV + Aak^T z: 16 value columns a warp.
 template <int model, int K, int V>
-static __device__ void solve_back(struct back_room<model, K, V> &s)
+static __device__ void solve_back(struct back_storage<model, K, V> &s)
 {
     enum { C = traits<model>::C };
     const int lane = threadIdx.x % 32;
@@ -57,7 +57,7 @@ static __device__ void solve_back(struct back_room<model, K, V> &s)
         __syncwarp();                        // all lanes have read what is replaced
         put_columns<C>(&s.z[0][c], V + PAD, y, 0);
         if (s.m == 1) continue;
-        turn<C>(x, y);
+        pack_transposed<C>(x, y);
         for (int h = 0; h < C / 2; h++) y[h / 8][h / 4 % 2][h % 4] = 0.0f;
         upper_times<C>(y, s.B[0], x);
         put_columns<C>(&s.dV[0][c], V + PAD, y, 1);
@@ -78,17 +78,17 @@ static __device__ __forceinline__ void rows_by_rows(struct slab<C> &d, const bf1
         for (int t = 0; t < C / 16; t++) {
             ldmatrix_x4(a,
                         X + t * 16 * (V + PAD) + p + ldmatrix_offset_a(lane, V + PAD));
-            mma_m16n8k16(d.x[t][0], a, b[0], b[1]),
-                mma_m16n8k16(d.x[t][1], a, b[2], b[3]);
+            mma_m16n8k16(d.x[t][0], a, b[0], b[1]);
+            mma_m16n8k16(d.x[t][1], a, b[2], b[3]);
         }
     }
 }
 
 // P = dq, Y = d(look), W, U = dk, db through the states at the chunk's start and end.
 template <int model, int K, int V, int C>
-static __device__ void states(struct back_room<model, K, V> &s, float scale, int d0,
-                              struct slab<C> &P, struct slab<C> &Y, struct slab<C> &W,
-                              struct slab<C> &U)
+static __device__ void state_gradients(struct back_storage<model, K, V> &s, float scale,
+                                       int d0, struct slab<C> &P, struct slab<C> &Y,
+                                       struct slab<C> &W, struct slab<C> &U)
 {
     const int lane = threadIdx.x % 32;
     rows_by_rows<C, V>(P, s.dO[0], s.h[d0]);
@@ -125,7 +125,8 @@ static __device__ void tile_of(const bf16 (*X)[V + PAD], const bf16 (*Y)[V + PAD
         uint32_t a[4], b[4];
         ldmatrix_x4(a, X[16 * I] + p + ldmatrix_offset_a(lane, ld));
         ldmatrix_x4(b, Y[16 * J] + p + ldmatrix_offset_b(lane, ld));
-        mma_m16n8k16(d[0], a, b[0], b[1]), mma_m16n8k16(d[1], a, b[2], b[3]);
+        mma_m16n8k16(d[0], a, b[0], b[1]);
+        mma_m16n8k16(d[1], a, b[2], b[3]);
     }
     #pragma unroll
     for (int h = 0; h < 8; h++) {
@@ -140,7 +141,7 @@ static __device__ void tile_of(const bf16 (*X)[V + PAD], const bf16 (*Y)[V + PAD
 
 // DPLR's other three; the overload is for models that have none.
 template <int model, int K, int V>
-static __device__ __forceinline__ void other_of(struct back_room<model, K, V> &s,
+static __device__ __forceinline__ void other_of(struct back_storage<model, K, V> &s,
                                                 struct near<2> *e, int which, int I,
                                                 int J, float scale)
 {
@@ -153,7 +154,7 @@ static __device__ __forceinline__ void other_of(struct back_room<model, K, V> &s
 }
 
 template <int model, int K, int V>
-static __device__ __forceinline__ void other_of(struct back_room<model, K, V> &,
+static __device__ __forceinline__ void other_of(struct back_storage<model, K, V> &,
                                                 struct near<1> *, int, int, int, float)
 {
 }
@@ -161,14 +162,17 @@ static __device__ __forceinline__ void other_of(struct back_room<model, K, V> &,
 // DPLR: dAab = z x^T, dAak = z v^T, dAqb = scale dO x^T, dAqk = scale dO v^T. GDN-2:
 // dL = -z v_new^T; its dAqk, as GLA's, is chapter 09's.
 template <int model, int K, int V>
-static __device__ void systems(struct back_room<model, K, V> &s, float scale)
+static __device__ void systems(struct back_storage<model, K, V> &s, float scale)
 {
     enum { C = traits<model>::C, m = traits<model>::m };
-    const int tiles = !s.looks ? 0 : C == CHUNK ? 10 : 3, of = m == 2 ? 4 : 1;
+    const int of = m == 2 ? 4 : 1;
+    const int all = C == CHUNK ? 10 : 3, tiles = !s.looks ? 0 : all;
     struct near<m> *e = s.near[0][0];
     const int step = sizeof *e / sizeof(bf16);
     for (int task = threadIdx.x / 32; task < tiles * of; task += blockDim.x / 32) {
-        const int at = task / of, I = at < 1 ? 0 : at < 3 ? 1 : at < 6 ? 2 : 3;
+        const int at = task / of;
+        const int late = at < 6 ? 2 : 3, early = at < 3 ? 1 : late;
+        const int I = at < 1 ? 0 : early;
         const int J = at - I * (I + 1) / 2, which = task % of;
         const float sign = m == 2 ? 1.0f : -1.0f;
         if (which == 0)

@@ -1,41 +1,42 @@
 // v2_form.cuh -- the form of a chunk of any model by tensor cores: a block a chunk.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.
-// Next: v2_back_room.cuh.
+// Next: v2_back_storage.cuh.
 #ifndef KCP_16_V2_FORM_CUH
 #define KCP_16_V2_FORM_CUH
 
 #include "v2_form_pairs.cuh"
 
 // Bound: memory. DPLR at K = V = 64 reads 896 bytes a token and head and writes 1280,
-// rows of zeros among them. Five exponentials a number and size of square are half of
+// rows of zeros among them. Five exponentials a number and size of block are half of
 // that. 51 KiB of shared memory let four blocks hide each other's barriers.
 
 // q, k, b and a become qg, kg, bg and what looks at the chunk's first state; v becomes
 // omega v. A thread has a pair of channels from here to the stores.
 template <int model, int K, int V>
 static __device__ void gate_rows(const struct family &x, struct token_range z, int n,
-                                 struct form_room<model, K, V> &s, int first)
+                                 struct form_storage<model, K, V> &s, int first)
 {
     for (int at = threadIdx.x - first; at < s.C * K / 2; at += blockDim.x - first) {
         const int i = at / (K / 2), d = at % (K / 2) * 2;
-        const float2 E = decay_of(&s.G[i + 1][d], &s.G[0][d]);
-        const float2 rest = decay_of(&s.G[s.C][d], &s.G[i + 1][d]);
+        const float2 E = decay_between(&s.G[i + 1][d], &s.G[0][d]);
+        const float2 rest = decay_between(&s.G[s.C][d], &s.G[i + 1][d]);
         uint32_t *q = (uint32_t *)&s.q[i][d], *k = (uint32_t *)&s.k[i][d];
         if (s.looks) {
             uint32_t *a = (uint32_t *)&s.a[i][d];
-            float2 D = s.m == 2 ? decay_of(&s.G[i][d], &s.G[0][d]) : E;
+            float2 D = s.m == 2 ? decay_between(&s.G[i][d], &s.G[0][d]) : E;
             if (s.m == 1) {
                 D.x *= __uint_as_float(*k << 16);
                 D.y *= __uint_as_float(*k & 0xffff0000u);
             }
-            *a = times(*a, D);
+            *a = scale_bf16x2(*a, D);
         }
         if (s.m == 2) {
             uint32_t *b = (uint32_t *)&s.b[i][d];
-            *b = times(*b, rest);
+            *b = scale_bf16x2(*b, rest);
         }
-        *q = times(*q, E), *k = times(*k, rest);
+        *q = scale_bf16x2(*q, E);
+        *k = scale_bf16x2(*k, rest);
     }
     for (int at = threadIdx.x - first; at < z.len * V && model == KCP_GDN2;
          at += blockDim.x - first) {
@@ -47,8 +48,8 @@ static __device__ void gate_rows(const struct family &x, struct token_range z, i
 
 // A matrix of the systems, kept for the way back: [T,HV,C].
 template <int C>
-static __device__ void put_square(const struct family &x, struct token_range z, int n,
-                                  void *to, const bf16 *from)
+static __device__ void store_block(const struct family &x, struct token_range z, int n,
+                                   void *to, const bf16 *from)
 {
     for (int at = threadIdx.x; at < z.len * C / 8; at += blockDim.x) {
         const int i = at / (C / 8), j = at % (C / 8) * 8;
@@ -60,21 +61,21 @@ static __device__ void put_square(const struct family &x, struct token_range z, 
 // What is known before the systems are solved.
 template <int model, int K, int V>
 static __device__ void put_known(const struct family &x, struct token_range z, int n,
-                                 struct form_room<model, K, V> &s)
+                                 struct form_storage<model, K, V> &s)
 {
     const int own = s.m - 1;             // the row in which a token writes k and reads
-    put_rows<K>(x, z, n, own, x.kg, s.k[0], K + PAD);
-    put_rows<K>(x, z, n, own, x.qg, s.q[0], K + PAD);
-    put_rows<CHUNK>(x, z, n, own, x.Aqk, s.Aqk[0], CHUNK + PAD);
-    if (s.m == 2) put_rows<K>(x, z, n, 0, x.kg, s.b[0], K + PAD);
+    store_rows_of_form<K>(x, z, n, own, x.kg, s.k[0], K + PAD);
+    store_rows_of_form<K>(x, z, n, own, x.qg, s.q[0], K + PAD);
+    store_rows_of_form<CHUNK>(x, z, n, own, x.Aqk, s.Aqk[0], CHUNK + PAD);
+    if (s.m == 2) store_rows_of_form<K>(x, z, n, 0, x.kg, s.b[0], K + PAD);
     if (s.m == 2 && x.spread) {
-        put_rows<V>(x, z, n, 1, x.u, s.v[0], V + PAD);
-        put_rows<K>(x, z, n, 1, x.w, NULL, 0);
-        put_rows<K>(x, z, n, 0, x.qg, NULL, 0);
+        store_rows_of_form<V>(x, z, n, 1, x.u, s.v[0], V + PAD);
+        store_rows_of_form<K>(x, z, n, 1, x.w, NULL, 0);
+        store_rows_of_form<K>(x, z, n, 0, x.qg, NULL, 0);
     }
     if (!s.looks) {
-        put_rows<V>(x, z, n, 0, x.u, s.v[0], V + PAD);
-        put_rows<K>(x, z, n, 0, x.w, NULL, 0);
+        store_rows_of_form<V>(x, z, n, 0, x.u, s.v[0], V + PAD);
+        store_rows_of_form<K>(x, z, n, 0, x.w, NULL, 0);
     }
 }
 
@@ -90,14 +91,15 @@ static __device__ __forceinline__ void lower_times(float (*y)[2][4], const bf16 
         for (int p = 0; p <= r; p++) {
             uint32_t a[4];
             ldmatrix_x4(a, A + r * 16 * ld + p * 16 + ldmatrix_offset_a(lane, ld));
-            mma_m16n8k16(y[r][0], a, x[p][0], x[p][1]),
-                mma_m16n8k16(y[r][1], a, x[p][2], x[p][3]);
+            mma_m16n8k16(y[r][0], a, x[p][0], x[p][1]);
+            mma_m16n8k16(y[r][1], a, x[p][2], x[p][3]);
         }
 }
 
-// A result as the next product's B fragments: its tiles, rounded and turned.
+// A result as the next product's B fragments: its tiles, rounded and transposed.
 template <int C>
-static __device__ __forceinline__ void turn(uint32_t (*x)[4], const float (*y)[2][4])
+static __device__ __forceinline__ void pack_transposed(uint32_t (*x)[4],
+                                                       const float (*y)[2][4])
 {
     #pragma unroll
     for (int r = 0; r < C / 16; r++)
@@ -110,7 +112,7 @@ static __device__ __forceinline__ void turn(uint32_t (*x)[4], const float (*y)[2
 // u or w in their right side's place, 16 columns a warp: u = A Aak v, w = -A ag (DPLR);
 // u = A omega v, w = A bk_g (GDN-2).
 template <int model, int K, int V>
-static __device__ void solve(struct form_room<model, K, V> &s)
+static __device__ void solve(struct form_storage<model, K, V> &s)
 {
     const int lane = threadIdx.x % 32;
     enum { C = traits<model>::C };
@@ -124,7 +126,7 @@ static __device__ void solve(struct form_room<model, K, V> &s)
             ldmatrix_x4_trans(x[p], x_ + p * 16 * ld + ldmatrix_offset_a(lane, ld));
         if (of_u && s.m == 2) {
             lower_times<C>(y, s.B[0], x);
-            turn<C>(x, y);
+            pack_transposed<C>(x, y);
             for (int h = 0; h < C / 2; h++) y[h / 8][h / 4 % 2][h % 4] = 0.0f;
         }
         lower_times<C>(y, s.Ab[0], x);
@@ -143,17 +145,17 @@ static __device__ void solve(struct form_room<model, K, V> &s)
 template <int model, int K, int V>
 static __global__ __launch_bounds__(traits<model>::threads,
                                     K == 64 && V == 64 ? traits<model>::blocks : 1)
-void form(const struct family x)
+void make_form(const struct family x)
 {
     extern __shared__ __align__(128) unsigned char shared[];
-    typedef struct form_room<model, K, V> R;
+    typedef struct form_storage<model, K, V> R;
     enum { C = R::C, LS = R::LS };
     R &s = *(R *)shared;
     const struct token_range z = tokens(x, blockIdx.x);
     const int n = blockIdx.y;
     const float scale = x.a.scale;
 
-    fetch(x, z, n, s);
+    load_chunk(x, z, n, s);
     for (int at = threadIdx.x; at < s.S * s.LS; at += blockDim.x)
         s.L[0][at] = s.A[0][at] = 0.0f;
     for (int at = threadIdx.x; at < C * (CHUNK + PAD); at += blockDim.x)
@@ -169,33 +171,32 @@ void form(const struct family x)
     scores(s, scale);
     diagonal(s, scale);
     __syncthreads();
-    if (s.looks && threadIdx.x < C) invert_squares<LS>(s.L, s.A);
+    if (s.looks && threadIdx.x < C) invert_diagonal_blocks<LS>(s.L, s.A);
     else gate_rows(x, z, n, s, s.looks ? C : 0);
     __syncthreads();
     put_known(x, z, n, s);
-    if (s.m == 2 && x.a.pass == KCP_BACKWARD)
-        put_square<C>(x, z, n, x.B, s.B[0]);
+    if (s.m == 2 && x.a.pass == KCP_BACKWARD) store_block<C>(x, z, n, x.B, s.B[0]);
     if (!s.looks) return;
-    join_squares<16, LS>(s.L, s.A);
-    if (C == CHUNK) join_squares<32, LS>(s.L, s.A);
+    join_blocks<16, LS>(s.L, s.A);
+    if (C == CHUNK) join_blocks<32, LS>(s.L, s.A);
     for (int at = threadIdx.x; at < C * C; at += blockDim.x)
         s.Ab[at / C][at % C] = s.A[at / C][at % C];
     __syncthreads();
     solve(s);
     __syncthreads();
-    put_rows<K>(x, z, n, 0, x.w, s.a[0], K + PAD);
-    put_rows<V>(x, z, n, 0, x.u, s.v[0], V + PAD);
-    if (x.a.pass == KCP_BACKWARD) put_square<C>(x, z, n, x.L, s.Ab[0]);
+    store_rows_of_form<K>(x, z, n, 0, x.w, s.a[0], K + PAD);
+    store_rows_of_form<V>(x, z, n, 0, x.u, s.v[0], V + PAD);
+    if (x.a.pass == KCP_BACKWARD) store_block<C>(x, z, n, x.L, s.Ab[0]);
 }
 
 template <int model, int K, int V>
 static int form_of(const struct family *x)
 {
-    const size_t bytes = sizeof(struct form_room<model, K, V>);
-    cudaFuncSetAttribute(form<model, K, V>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+    const size_t bytes = sizeof(struct form_storage<model, K, V>);
+    cudaFuncSetAttribute(make_form<model, K, V>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                          bytes);
-    form<model, K, V><<<dim3(x->NC, x->a.HV), traits<model>::threads, bytes,
-                        x->a.stream>>>(*x);
+    make_form<model, K, V>
+        <<<dim3(x->NC, x->a.HV), traits<model>::threads, bytes, x->a.stream>>>(*x);
     return launched();
 }
 

@@ -1,25 +1,25 @@
-// v2_form_pairs.cuh -- scores of a chunk of any model: squares with an anchor each.
+// v2_form_pairs.cuh -- scores of a chunk of any model: blocks with an anchor each.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.
 // Next: v2_form.cuh.
 #ifndef KCP_16_V2_FORM_PAIRS_CUH
 #define KCP_16_V2_FORM_PAIRS_CUH
 
-#include "v2_form_room.cuh"
+#include "v2_form_storage.cuh"
 
-// Chapter 03's squares, with the anchor one token earlier: the last of the columns, not
+// Chapter 03's blocks, with the anchor one token earlier: the last of the columns, not
 // the first of the rows. What looks before the decay has faded by G_{i-1}, and in the
-// square's first row that is the anchor itself: no exponent is above 0.
+// block's first row that is the anchor itself: no exponent is above 0.
 //
 // A 16 x 16 tile of two products, rows (q or a) by columns (k and b).
-template <class Room>
-static __device__ void product(const Room &s, int size, int rg, int cg, int look,
-                               float (*by_k)[4], float (*by_b)[4])
+template <class Storage>
+static __device__ void block_scores(const Storage &s, int size, int rg, int cg,
+                                    int look, float (*by_k)[4], float (*by_b)[4])
 {
     const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
     const int r = 16 * rg, c = 16 * cg, early = look && s.early;
-    const int row = row_of(r + lane % 16, size);
-    const int col = column_of(c + lane % 8 + lane / 16 * 8, size);
+    const int row = block_row(r + lane % 16, size);
+    const int col = block_column(c + lane % 8 + lane / 16 * 8, size);
     const bf16 *i_ = (look ? s.a[row] : s.q[row]) + lane / 16 * 8;
     const bf16 *k_ = s.k[row] + lane / 16 * 8, *kj = s.k[col] + lane / 8 % 2 * 8;
     const bf16 *bj = s.b[s.m == 2 ? col : 0] + lane / 8 % 2 * 8;
@@ -28,38 +28,42 @@ static __device__ void product(const Room &s, int size, int rg, int cg, int look
     #pragma unroll 1
     for (int d = 0; d < K; d += 16) {
         uint32_t a[4], k[4], x[4], y[4];
-        ldmatrix_x4(a, i_ + d), ldmatrix_x4(x, kj + d);
+        ldmatrix_x4(a, i_ + d);
+        ldmatrix_x4(x, kj + d);
         if (s.m == 2) ldmatrix_x4(y, bj + d);
         if (s.m == 1 && look) ldmatrix_x4(k, k_ + d);
         #pragma unroll
         for (int h = 0; h < 4; h++) {
             const int at = d + e + h / 2 * 8, i = r + g + h % 2 * 8;
-            float2 D = decay_of(&s.G[row_of(i, size) + 1 - early][at],
-                                &s.G[anchor_of(i, size)][at]);
+            float2 D = decay_between(&s.G[block_row(i, size) + 1 - early][at],
+                                     &s.G[block_anchor(i, size)][at]);
             if (s.m == 1 && look) {                       // GDN-2 looks with b k
                 D.x *= __uint_as_float(k[h] << 16);
                 D.y *= __uint_as_float(k[h] & 0xffff0000u);
             }
-            a[h] = times(a[h], D);
+            a[h] = scale_bf16x2(a[h], D);
         }
         #pragma unroll
         for (int h = 0; h < 4; h++) {
             const int at = d + e + h % 2 * 8, j = c + g + h / 2 * 8;
-            const float2 D = decay_of(&s.G[anchor_of(j, size)][at],
-                                      &s.G[column_of(j, size) + 1][at]);
-            x[h] = times(x[h], D);
-            if (s.m == 2) y[h] = times(y[h], D);
+            const float2 D = decay_between(&s.G[block_anchor(j, size)][at],
+                                           &s.G[block_column(j, size) + 1][at]);
+            x[h] = scale_bf16x2(x[h], D);
+            if (s.m == 2) y[h] = scale_bf16x2(y[h], D);
         }
-        mma_m16n8k16(by_k[0], a, x[0], x[1]), mma_m16n8k16(by_k[1], a, x[2], x[3]);
-        if (s.m == 2)
-            mma_m16n8k16(by_b[0], a, y[0], y[1]), mma_m16n8k16(by_b[1], a, y[2], y[3]);
+        mma_m16n8k16(by_k[0], a, x[0], x[1]);
+        mma_m16n8k16(by_k[1], a, x[2], x[3]);
+        if (s.m == 2) {
+            mma_m16n8k16(by_b[0], a, y[0], y[1]);
+            mma_m16n8k16(by_b[1], a, y[2], y[3]);
+        }
     }
 }
 
 // Where a pair's scores go: columns of Aqk, or the systems' matrices; x = r - L x.
-template <class Room>
-static __device__ __forceinline__ void put_pair(Room &s, int look, float scale, int i,
-                                                int j, float by_k, float by_b)
+template <class Storage>
+static __device__ __forceinline__ void put_pair(Storage &s, int look, float scale,
+                                                int i, int j, float by_k, float by_b)
 {
     if (!look) s.Aqk[i][s.early * s.C + j] = scale * by_k;       // DPLR: Aqb before it
     if (!look && s.m == 2) s.Aqk[i][j] = scale * by_b;
@@ -67,33 +71,35 @@ static __device__ __forceinline__ void put_pair(Room &s, int look, float scale, 
     if (look && s.m == 2) s.B[i][j] = by_k;
 }
 
-// C = 64: four tiles of the largest square and two of every size below. C = 32: one of
+// C = 64: four tiles of the largest block and two of every size below. C = 32: one of
 // each size.
-template <class Room>
-static __device__ void scores(Room &s, float scale)
+template <class Storage>
+static __device__ void scores(Storage &s, float scale)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, big = s.C == CHUNK;
     const int tiles = big ? 14 : 5, halves = 1 + s.looks;
     for (int task = warp; task < tiles * halves; task += blockDim.x / 32) {
         const int at = task / halves, look = task % halves;
-        const int size = !big ? 16 >> at : at < 4 ? 32 : 32 >> (at - 2) / 2;
-        const int rg = !big ? 0 : at < 4 ? at / 2 : at % 2, cg = big ? at % 2 : 0;
+        const int of_big = at < 4 ? 32 : 32 >> (at - 2) / 2;
+        const int row = at < 4 ? at / 2 : at % 2;
+        const int size = !big ? 16 >> at : of_big;
+        const int rg = !big ? 0 : row, cg = big ? at % 2 : 0;
         float by_k[2][4] = {}, by_b[2][4] = {};
-        product(s, size, rg, cg, look, by_k, by_b);
+        block_scores(s, size, rg, cg, look, by_k, by_b);
         #pragma unroll
         for (int h = 0; h < 8; h++) {
             const int r = 16 * rg + lane / 4 + h % 4 / 2 * 8;
             const int c = 16 * cg + h / 4 * 8 + lane % 4 * 2 + h % 2;
-            if ((r ^ c) & ~(size - 1)) continue;          // of two squares
-            put_pair(s, look, scale, row_of(r, size), column_of(c, size),
+            if ((r ^ c) & ~(size - 1)) continue; // of two blocks
+            put_pair(s, look, scale, block_row(r, size), block_column(c, size),
                      by_k[h / 4][h % 4], by_b[h / 4][h % 4]);
         }
     }
 }
 
 // The diagonal of Aqk: D_ii = 1. A row a warp.
-template <class Room>
-static __device__ void diagonal(Room &s, float scale)
+template <class Storage>
+static __device__ void diagonal(Storage &s, float scale)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int K = sizeof s.k[0] / sizeof(bf16) - PAD;

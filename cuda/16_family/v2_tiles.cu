@@ -13,9 +13,9 @@ enum { MAKE, GO_BACK, FITS };
 template <int model, int K, int V>
 static int fits(void)
 {
-    const size_t need[] = { sizeof(struct form_room<model, K, V>),
-                            sizeof(struct back_room<model, K, V>),
-                            model == KCP_DPLR ? sizeof(struct belt<K>) : 0 };
+    const size_t need[] = { sizeof(struct form_storage<model, K, V>),
+                            sizeof(struct back_storage<model, K, V>),
+                            model == KCP_DPLR ? sizeof(struct scan_pipeline<K>) : 0 };
     int device = 0, has = 0;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&has, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
@@ -25,59 +25,62 @@ static int fits(void)
 }
 
 template <int model, int K, int V>
-static int step(const struct family *x, int what)
+static int one_size(const struct family *x, int what)
 {
-    return what == MAKE      ? form_of<model, K, V>(x)
-           : what == GO_BACK ? back_of<model, K, V>(x)
-                             : fits<model, K, V>();
+    if (what == MAKE) return form_of<model, K, V>(x);
+    if (what == GO_BACK) return back_of<model, K, V>(x);
+    return fits<model, K, V>();
 }
 
 template <int model>
-static int sized(const struct family *x, int what)
+static int any_size(const struct family *x, int what)
 {
     const int K = x->a.K, V = x->a.V;
     if (K == 64)
-        return V == 64 ? step<model, 64, 64>(x, what) : step<model, 64, 128>(x, what);
-    return V == 64 ? step<model, 128, 64>(x, what) : step<model, 128, 128>(x, what);
+        return V == 64 ? one_size<model, 64, 64>(x, what)
+                       : one_size<model, 64, 128>(x, what);
+    return V == 64 ? one_size<model, 128, 64>(x, what)
+                   : one_size<model, 128, 128>(x, what);
 }
 
 template <int what>
-static int any(const struct family *x)
+static int any_model(const struct family *x)
 {
-    return x->a.model == KCP_DPLR   ? sized<KCP_DPLR>(x, what)
-           : x->a.model == KCP_GDN2 ? sized<KCP_GDN2>(x, what)
-                                    : sized<KCP_GLA>(x, what);
+    if (x->a.model == KCP_DPLR) return any_size<KCP_DPLR>(x, what);
+    if (x->a.model == KCP_GDN2) return any_size<KCP_GDN2>(x, what);
+    return any_size<KCP_GLA>(x, what);
 }
 
-static int scan_any(const struct program *x)
+static int launch_scan(const struct program *x)
 {
     void *keep = x->f.a.pass == KCP_BACKWARD ? x->h : NULL;
     if (!x->f.a.NS) return KCP_OK;
-    return x->f.a.K == 64 ? scan_of<64, 0>(&x->f, x->states, x->h_out, keep)
-                          : scan_of<128, 0>(&x->f, x->states, x->h_out, keep);
+    return x->f.a.K == 64 ? launch_dplr_scan<64, 0>(&x->f, x->states, x->h_out, keep)
+                          : launch_dplr_scan<128, 0>(&x->f, x->states, x->h_out, keep);
 }
 
-static int reverse_any(const struct program *x)
+static int launch_reverse(const struct program *x)
 {
     if (!x->f.a.NS) return KCP_OK;
-    return x->f.a.K == 64 ? scan_of<64, 1>(&x->f, x->ends, x->dh_in, x->dh)
-                          : scan_of<128, 1>(&x->f, x->ends, x->dh_in, x->dh);
+    return x->f.a.K == 64 ? launch_dplr_scan<64, 1>(&x->f, x->ends, x->dh_in, x->dh)
+                          : launch_dplr_scan<128, 1>(&x->f, x->ends, x->dh_in, x->dh);
 }
 
-static int local_any(const struct program *x)
+static int launch_local(const struct program *x)
 {
     const struct kcp_family *a = &x->f.a;
-    local<<<dim3(x->f.NC, a->HV, a->V / 64), 128, 0, a->stream>>>(x->f, x->dv_local);
+    dplr_local<<<dim3(x->f.NC, a->HV, a->V / 64), 128, 0, a->stream>>>(x->f,
+                                                                       x->dv_local);
     return launched();
 }
 
-static struct engine tiles(void)
+static struct engine v2_engine(void)
 {
-    return { stages_v2("v2_tiles"), any<MAKE>, any<GO_BACK>, 1, scan_any, local_any,
-             reverse_any };
+    return { stages_v2("v2_tiles"), any_model<MAKE>, any_model<GO_BACK>, 1,
+             launch_scan,           launch_local,    launch_reverse };
 }
 
-static int run(void *args)
+static int family_v2_tiles_run(void *args)
 {
     const struct kcp_family *a = (const struct kcp_family *)args;
     const void *p[] = { a->q, a->k, a->v, a->g, a->a, a->b, a->omega, a->do_, a->o,
@@ -87,15 +90,22 @@ static int run(void *args)
         if (!is_aligned_16(x)) return KCP_NA;
     struct family x = {};
     x.a = *a;
-    const int status = any<FITS>(&x);
-    return status ? status : family_run<bf16>(a, tiles());
+    const int status = any_model<FITS>(&x);
+    return status ? status : family_run<bf16>(a, v2_engine());
 }
 
-static size_t work(const void *args)
+static size_t family_v2_tiles_work(const void *args)
 {
-    return family_work<bf16>((const struct kcp_family *)args, tiles());
+    return family_work<bf16>((const struct kcp_family *)args, v2_engine());
 }
 
 KCP_VARIANT(family_v2_tiles) = {
-    "16_family", "v2_tiles", "tensor cores: the form in tiles, the scans of 04 to 11",
-    KCP_BF16, KCP_DEVICE, "K and V 64 or 128", run, work };
+    "16_family",
+    "v2_tiles",
+    "tensor cores: the form in tiles, the scans of 04 to 11",
+    KCP_BF16,
+    KCP_DEVICE,
+    "K and V 64 or 128",
+    family_v2_tiles_run,
+    family_v2_tiles_work
+};

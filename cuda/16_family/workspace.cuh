@@ -1,9 +1,9 @@
-// room.cuh -- what a version of the family's kernels brings, and where all of it lies.
+// workspace.cuh -- what a version of the family's kernels brings, and its arrays.
 // Book: chapter 16, "Code: kernels".
 // Checked by: tests/16_family/checks.c.
 // Next: program.cuh.
-#ifndef KCP_16_ROOM_CUH
-#define KCP_16_ROOM_CUH
+#ifndef KCP_16_WORKSPACE_CUH
+#define KCP_16_WORKSPACE_CUH
 
 #include "cuda/host/workspace.cuh"
 #include "cuda/host/mapops.cuh"
@@ -59,7 +59,9 @@ struct program {
 #define FORM(type, name)                                                              \
     struct type name = {};                                                            \
     memcpy((void *)&name, &x->form, sizeof(struct kcp_call));                         \
-    name.cu = x->cu, name.cn = x->cn, name.sc = x->sc
+    name.cu = x->cu;                                                                  \
+    name.cn = x->cn;                                                                  \
+    name.sc = x->sc
 
 // Tokens of a chunk: as many as make CMAX rows, whatever the plan's chunk is.
 static int chunks_of(const struct kcp_family *a, int C)
@@ -82,13 +84,14 @@ static int crosses(const struct kcp_family *a)
 }
 
 template <class X>
-static size_t place(struct program *x, const struct kcp_family *args,
-                    const struct engine &by)
+static size_t family_layout(struct program *x, const struct kcp_family *args,
+                            const struct engine &by)
 {
     *x = {};
     struct family *f = &x->f;
     struct kcp_family *a = &f->a;
-    *a = *args, x->by = by;
+    *a = *args;
+    x->by = by;
     f->m = a->model == KCP_DPLR ? 2 : 1;
     f->spread = crosses(a);
     f->C = a->C * f->m <= CMAX && !by.whole ? a->C : CMAX / f->m;
@@ -98,47 +101,64 @@ static size_t place(struct program *x, const struct kcp_family *args,
     const int64_t x4 = sizeof(X), CR = (int64_t)f->C * f->m;
     struct room *r = &x->r;
     memcpy(&x->form, a, sizeof x->form);
-    x->form.model = KCP_KDA, x->form.KG = a->K, x->form.T = a->T * f->m;
-    x->form.C = (int)CR, x->form.NC = f->NC, x->form.reuse_M = 0;
+    x->form.model = KCP_KDA;
+    x->form.KG = a->K;
+    x->form.T = a->T * f->m;
+    x->form.C = (int)CR;
+    x->form.NC = f->NC;
+    x->form.reuse_M = 0;
     r->base = (char *)a->work;
-    x->cu = (int *)take(r, a->NS + 1, 4), x->cn = (int *)take(r, a->NS + 1, 4);
-    x->sc = (int *)take(r, f->NC, 4), x->want = (int *)take(r, a->NS, 4);
-    f->cu = x->cu, f->cn = x->cn, f->sc = x->sc;
+    x->cu = (int *)take(r, a->NS + 1, 4);
+    x->cn = (int *)take(r, a->NS + 1, 4);
+    x->sc = (int *)take(r, f->NC, 4);
+    x->want = (int *)take(r, a->NS, 4);
+    f->cu = x->cu;
+    f->cn = x->cn;
+    f->sc = x->sc;
     f->G = (float *)take(r, R * a->K, n4);
-    f->L = (float *)take(r, S, n4), f->B = (float *)take(r, S, n4);
-    f->u = take(r, R * a->V, x4), f->w = take(r, R * a->K, x4);
-    f->kg = take(r, R * a->K, x4), f->qg = take(r, R * a->K, x4);
+    f->L = (float *)take(r, S, n4);
+    f->B = (float *)take(r, S, n4);
+    f->u = take(r, R * a->V, x4);
+    f->w = take(r, R * a->K, x4);
+    f->kg = take(r, R * a->K, x4);
+    f->qg = take(r, R * a->K, x4);
     f->Aqk = take(r, R * CR, x4);
-    x->states = take(r, a->NS * KV, n4), x->ends = take(r, a->NS * KV, n4);
-    x->maps = take(r, a->NS * (KV + KK), n4), x->o = a->o;
+    x->states = take(r, a->NS * KV, n4);
+    x->ends = take(r, a->NS * KV, n4);
+    x->maps = take(r, a->NS * (KV + KK), n4);
+    x->o = a->o;
     if (f->m == 2 && !by.scan) x->o = take(r, R * a->V, x4);
     f->v_new = x->v_new = take(r, R * a->V, x4);
-    f->h = x->h = take(r, f->NC * KV, x4), x->h_out = take(r, a->NS * KV, n4);
+    f->h = x->h = take(r, f->NC * KV, x4);
+    x->h_out = take(r, a->NS * KV, n4);
     if (a->pass == KCP_BACKWARD) {
         x->dO = f->m == 1 ? (void *)a->do_ : take(r, R * a->V, x4);
         x->dv_local = take(r, R * a->V, x4);
-        f->dAqk = x->dAqk = take(r, R * CR, x4), f->dU = x->dU = take(r, R * a->V, x4);
-        f->dh = x->dh = take(r, f->NC * KV, x4), x->dh_in = take(r, a->NS * KV, n4);
+        f->dAqk = x->dAqk = take(r, R * CR, x4);
+        f->dU = x->dU = take(r, R * a->V, x4);
+        f->dh = x->dh = take(r, f->NC * KV, x4);
+        x->dh_in = take(r, a->NS * KV, n4);
     }
     if (a->pass == KCP_BACKWARD && by.whole && a->HV > a->H)
         f->z = (float *)take(r, 2 * a->T * a->H * a->K, n4);
     if (a->pass == KCP_BACKWARD && !by.whole) {
         f->z = (float *)take(r, R * a->V, n4);
-        f->dL = (float *)take(r, S, n4), f->dB = (float *)take(r, S, n4);
+        f->dL = (float *)take(r, S, n4);
+        f->dB = (float *)take(r, S, n4);
     }
     x->e = { a->form, 0, a->blocks, 0, a->HV, a->K, a->V, a->plan, a->comm,
              a->ops ? a->ops : &cuda_mapops, x->maps, x->states, NULL, NULL,
              a->stream };
-    struct kcp_exchange back = x->e;     // one room for both directions
+    struct kcp_exchange back = x->e; // one workspace for both directions
     back.backward = 1;
-    const size_t there = kcp_exchange_work(&x->e), again = kcp_exchange_work(&back);
-    x->e.work = take(r, there > again ? there : again, 1);
+    const size_t ahead = kcp_exchange_work(&x->e), behind = kcp_exchange_work(&back);
+    x->e.work = take(r, ahead > behind ? ahead : behind, 1);
     return r->used;
 }
 
 // Numbers of the grid to the device, as kernels' arguments.
 template <class F>
-static void put(int *to, int n, struct CUstream_st *stream, F number)
+static void store_numbers(int *to, int n, struct CUstream_st *stream, F number)
 {
     struct marks m;
     for (m.at = 0; m.at < n; m.at += m.count) {
@@ -148,20 +168,24 @@ static void put(int *to, int n, struct CUstream_st *stream, F number)
     }
 }
 
-static void put_grid(struct program *x)
+static void store_grid(struct program *x)
 {
     const struct kcp_family *a = &x->f.a;
     const int *cu = a->plan->ctx[a->r].cu, m = x->f.m, C = x->f.C;
-    int s = 0, c = 0, seen = 0, before = 0;
-    put(x->cu, a->NS + 1, a->stream, [&](int j) { return cu[j] * m; });
-    put(x->cn, a->NS + 1, a->stream, [&](int j) {
+    int s = 0, c = 0, before = 0;
+    store_numbers(x->cu, a->NS + 1, a->stream, [&](int j) { return cu[j] * m; });
+    store_numbers(x->cn, a->NS + 1, a->stream, [&](int j) {
         const int at = c;
         if (j < a->NS) c += (cu[j + 1] - cu[j] + C - 1) / C;
         return at;
     });
-    put(x->sc, x->f.NC, a->stream, [&](int j) {
-        while (j >= before + (seen = (cu[s + 1] - cu[s] + C - 1) / C))
-            before += seen, s++;
+    store_numbers(x->sc, x->f.NC, a->stream, [&](int j) {
+        int chunks = (cu[s + 1] - cu[s] + C - 1) / C;
+        while (j >= before + chunks) {
+            before += chunks;
+            s++;
+            chunks = (cu[s + 1] - cu[s] + C - 1) / C;
+        }
         return s;
     });
 }

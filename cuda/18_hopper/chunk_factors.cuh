@@ -109,7 +109,8 @@ static __host__ __device__ inline int launched_chunks(const struct forward_param
 // A scan leaves processors idle when chains are few. So a long stretch goes in windows,
 // and the next window's prepare runs beside the scan of the one before: it is launched
 // when every block of the scan has begun. Its last block ends after the scan, so that
-// whoever waits for the one has waited for both. pair: 2, neighbours along z are a cluster.
+// whoever waits for the one has waited for both. pair: 2, neighbours along z are a
+// cluster.
 template <class Kernel, class... More>
 static int launch_clusters(Kernel kernel, size_t bytes, dim3 blocks, int threads,
                            int pair, const struct forward_params *x, More... more)

@@ -1,12 +1,12 @@
-// parts.cuh -- where a layer goes from one part to the next, for a bench to time.
+// profile_hooks.cuh -- where a layer goes from part to part, for a bench to time.
 // Book: chapter 18.
 // Checked by: bench/bench/time.cu, whose parts add up to the whole.
-// Next: layer.cuh.
+// Next: ../08_forward/program.cuh.
 //
 // A program that links a kcp_part is called there, on the stream, and may record an
 // event; the library has none, and nothing happens.
-#ifndef KCP_PARTS_CUH
-#define KCP_PARTS_CUH
+#ifndef KCP_PROFILE_HOOKS_CUH
+#define KCP_PROFILE_HOOKS_CUH
 
 struct CUstream_st;
 

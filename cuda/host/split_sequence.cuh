@@ -1,9 +1,9 @@
-// strips.cuh -- a rank's segments cut into strips: one set of maps, for two uses.
+// split_sequence.cuh -- a rank's segments cut into strips: one set of maps, two uses.
 // Book: chapter 18, "When to split a sequence".
 // Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
-// Next: 08_forward/program.cuh.
-#ifndef KCP_STRIPS_CUH
-#define KCP_STRIPS_CUH
+// Next: ../08_forward/program.cuh.
+#ifndef KCP_SPLIT_SEQUENCE_CUH
+#define KCP_SPLIT_SEQUENCE_CUH
 
 #include "workspace.cuh"
 #include "split_sequence.h"
@@ -50,28 +50,35 @@ static inline struct strips place_strips(const struct kcp_call *a, struct room *
     struct strips p = *whole;
     const struct kcp_context *ctx = &a->plan->ctx[a->r];
     const int64_t state = (int64_t)a->HV * a->K * a->V, f = sizeof(float);
-    p.L = a->plan->L ? 0
-        : a->strip_chunks ? (int64_t)a->strip_chunks * a->C
-        : kcp_strip_length(ctx, a->HV, a->C, processors());
+    if (a->plan->L) p.L = 0;
+    else if (a->strip_chunks) p.L = (int64_t)a->strip_chunks * a->C;
+    else p.L = kcp_strip_length(ctx, a->HV, a->C, processors());
     if (!p.L) return p;
     p.NS = 0;
     for (int s = 0; s < a->NS; s++) p.NS += strips_of(&p, segments_of(a) + s);
     p.cu = (int *)take(r, 3 * p.NS + 2, sizeof(int));
-    p.cn = p.cu + p.NS + 1, p.want = p.cn + p.NS + 1;
-    p.starts = take(r, p.NS * state, f), p.ends = take(r, p.NS * state, f);
+    p.cn = p.cu + p.NS + 1;
+    p.want = p.cn + p.NS + 1;
+    p.starts = take(r, p.NS * state, f);
+    p.ends = take(r, p.NS * state, f);
     p.maps = take(r, p.NS * (state + (int64_t)a->HV * a->K * a->K), f);
     p.spare = take(r, state + (int64_t)a->HV * a->K * a->K, f);
     return p;
 }
 
 // ---- numbers to the device, 256 at a time
-struct putter { int *to; struct marks m; struct CUstream_st *stream; };
+struct putter {
+    int *to;
+    struct marks m;
+    struct CUstream_st *stream;
+};
 
 static inline void put(struct putter *x, int value)
 {
     if (x->m.count == 256) {
         put_marks<<<1, 256, 0, x->stream>>>(x->to, x->m);
-        x->m.at += 256, x->m.count = 0;
+        x->m.at += 256;
+        x->m.count = 0;
     }
     x->m.x[x->m.count++] = value;
 }
@@ -88,8 +95,8 @@ static inline int row_of(const struct kcp_call *a, int row, int backward,
     if (row == 0) return (int)(t - a->plan->ctx[a->r].begin);
     if (row == 1) return (int)((end - t + a->C - 1) / a->C);
     const int first = s->first && t == s->begin, last = s->last && end == s->end;
-    return (backward ? first : last) ? 0
-         : first || last ? KCP_WANT_H : KCP_WANT_H | KCP_WANT_M;
+    if (backward ? first : last) return 0;
+    return first || last ? KCP_WANT_H : KCP_WANT_H | KCP_WANT_M;
 }
 
 // Fills the grid and the wants; L = 0: the wants, as put_wants does.
@@ -157,7 +164,7 @@ static inline char *state_at(const struct kcp_call *a, void *states, int at)
 }
 
 // maps [s] <- the maps of segment s's strips, one after another, where it is wanted.
-// The spare map and maps [s] take turns so that the last product lands in maps [s].
+// The spare map and maps [s] alternate so that the last product lands in maps [s].
 static inline int compose_strips(const struct kcp_call *a, const struct strips *p,
                                 int backward, void *maps)
 {
@@ -190,7 +197,8 @@ static inline int fold_forward(const struct kcp_call *a, const struct strips *p,
     struct folds f = {};
     int status = KCP_OK;
     for (int s = 0, at = 0; s < a->NS && !status; s++) {
-        f.at[f.count] = at, f.strips[f.count] = strips_of(p, segments_of(a) + s);
+        f.at[f.count] = at;
+        f.strips[f.count] = strips_of(p, segments_of(a) + s);
         at += f.strips[f.count];
         f.begins[f.count++] = segments_of(a)[s].first;
         if (f.count < FOLD_MOST && s + 1 < a->NS) continue;
@@ -198,7 +206,8 @@ static inline int fold_forward(const struct kcp_call *a, const struct strips *p,
         status = (a->K == 64 ? fold_launch<64, 16>
                   : few ? fold_launch<128, 8> : fold_launch<128, 16>)(
             a->HV, a->V, p->maps, states, p->starts, &f, a->stream);
-        f.first = s + 1, f.count = 0;
+        f.first = s + 1;
+        f.count = 0;
     }
     return status;
 }

@@ -1,7 +1,7 @@
-/* strips.h -- into how many strips a rank cuts its segments, to fill a chip.
+/* split_sequence.h -- into how many strips a rank cuts its segments, to fill a chip.
  *
  * Book: chapter 18, "When to split a sequence".  Checked by: tests/08_forward/checks.c.
- * Next: strips.cuh. */
+ * Next: split_sequence.cuh. */
 #ifndef KCP_STRIPS_H
 #define KCP_STRIPS_H
 
@@ -43,7 +43,10 @@ static inline int64_t kcp_strip_length(const struct kcp_context *x, int HV, int 
     for (int m = 2; m <= KCP_MOST_STRIPS; m++) {
         const int64_t L = (longest + (int64_t)m * C - 1) / ((int64_t)m * C) * C;
         const double cost = kcp_strip_cost(x, HV, C, P, L);
-        if (L < longest && cost < least) least = cost, best = L;
+        if (L < longest && cost < least) {
+            least = cost;
+            best = L;
+        }
     }
     return best;
 }

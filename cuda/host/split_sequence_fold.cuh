@@ -1,9 +1,9 @@
-// strips_fold.cuh -- the states with which strips begin, all in one kernel.
+// split_sequence_fold.cuh -- the states with which strips begin, all in one kernel.
 // Book: chapter 18, "When to split a sequence".
 // Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
-// Next: strips.cuh.
-#ifndef KCP_STRIPS_FOLD_CUH
-#define KCP_STRIPS_FOLD_CUH
+// Next: split_sequence.cuh.
+#ifndef KCP_SPLIT_SEQUENCE_FOLD_CUH
+#define KCP_SPLIT_SEQUENCE_FOLD_CUH
 
 #include "cuda/tile/device.cuh"
 
@@ -70,11 +70,13 @@ static __device__ __forceinline__ void fold_times(float *x, struct fold<K, COLS>
         #pragma unroll
         for (int e = 0; e < 4 * COLS; e += 4) {
             const float4 y = *(const float4 *)(S + p * COLS + e);
-            const float f = e / COLS == 0 ? m.x : e / COLS == 1 ? m.y
-                          : e / COLS == 2 ? m.z : m.w;
+            const float two = e / COLS % 2 ? m.y : m.x, late = e / COLS % 2 ? m.w : m.z;
+            const float f = e / COLS < 2 ? two : late;
             float *to = x + e % COLS;
-            to[0] = fmaf(f, y.x, to[0]), to[1] = fmaf(f, y.y, to[1]);
-            to[2] = fmaf(f, y.z, to[2]), to[3] = fmaf(f, y.w, to[3]);
+            to[0] = fmaf(f, y.x, to[0]);
+            to[1] = fmaf(f, y.y, to[1]);
+            to[2] = fmaf(f, y.z, to[2]);
+            to[3] = fmaf(f, y.w, to[3]);
         }
     }
     #pragma unroll
@@ -116,7 +118,8 @@ static __global__ __launch_bounds__(FOLD_THREADS) void fold_strips(
         __syncthreads();
         if (j || !begins) fold_put(s, next);
         for (int c = 0; c < OUT; c++) y[c] = h[c];
-        map += map_step, start += step;
+        map += map_step;
+        start += step;
         if (j + 2 < count) fold_read<K, COLS>(next, map + V, VK);
         __syncthreads();
         if (j || !begins) fold_times(x, s, j % 2, row, part);

@@ -1,7 +1,7 @@
 // stages_v1.cuh -- the first kernels of the stages, for 08 and 13 to string together.
 // Book: chapter 08, "Code: kernels".
 // Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
-// Next: 08_forward/v1_stages.cu.
+// Next: ../08_forward/v1_stages.cu.
 #ifndef KCP_STAGES_V1_CUH
 #define KCP_STAGES_V1_CUH
 

@@ -1,7 +1,7 @@
 // stages_v3.cuh -- the warpgroup kernels of the stages, when they were built.
 // Book: chapter 08, "Code: kernels".
 // Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
-// Next: 08_forward/v2_stages.cu.
+// Next: ../08_forward/v2_stages.cu.
 #ifndef KCP_STAGES_V3_CUH
 #define KCP_STAGES_V3_CUH
 

@@ -1,7 +1,7 @@
-// layer.cuh -- what a whole forward and backward share: room, marks, states, the block.
+// workspace.cuh -- what whole passes share: the arena, marks, states, the block.
 // Book: chapters 08, 12 and 13.
 // Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
-// Next: 08_forward/v1_stages.cu.
+// Next: ../08_forward/v1_stages.cu.
 #ifndef KCP_LAYER_CUH
 #define KCP_LAYER_CUH
 

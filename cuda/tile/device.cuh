@@ -1,9 +1,9 @@
 // device.cuh -- what every kernel file shares: rows of tensors, chunks, the gate.
 // Book: chapter 04, "Code: kernels".
 // Checked by: every variant that includes it.
-// Next: 01_step/v1_column.cu.
-#ifndef KCP_DEVICE_CUH
-#define KCP_DEVICE_CUH
+// Next: ../01_step/v1_column.cu.
+#ifndef KCP_TILE_DEVICE_CUH
+#define KCP_TILE_DEVICE_CUH
 
 #include "kcp.h"
 #include <cuda_bf16.h>

@@ -1,37 +1,25 @@
-// group_scan.cuh -- what warpgroup scans share: tiles in turns, products, the state.
+// warpgroup_scan.cuh -- what warpgroup scans share: copies, products, the state.
 // Book: chapter 05, "A warpgroup at once".
 // Checked by: every variant that includes it.
-// Next: 05_affine/v3_group_sm90.cu.
-#ifndef KCP_GROUP_SCAN_CUH
-#define KCP_GROUP_SCAN_CUH
+// Next: ../05_affine/v3_group_sm90.cu.
+#ifndef KCP_TILE_WARPGROUP_SCAN_CUH
+#define KCP_TILE_WARPGROUP_SCAN_CUH
 
 #include "launch.cuh"
-#include "mbarrier.cuh"
+#include "pipeline.cuh"
 #include "proxy.cuh"
 #include "wgmma.cuh"
 #include "warp_scan.cuh"
 
-enum { DIM = 128 };                      // K and V
-
-// A ring of stages: the chunk's tensors, two panels each, what its gate gives, and two
-// turns, of threads whose copies have come and of threads that have read. Each arrives
-// itself: what a lane does for its warp, no checker of races can follow.
-template <int tensors, int stages>
-struct stage_ring {
-    bf16 tile[stages][tensors][2 * SWIZZLE128_TILE];
-    float decay[stages][DIM], eq[stages][CHUNK], ek[stages][CHUNK];
-    uint64_t full[stages], empty[stages];
-};
-
-// Rows t .. t+len-1 of a tensor, `stride` apart, to so many panels, by all threads of
+// Rows t .. t+len-1 of a tensor, `stride` apart, to so many tiles, by all threads of
 // the block; later rows become 0.
-template <int panels = 2, int threads = 256>
+template <int tiles = 2, int threads = 256>
 static __device__ __forceinline__ void cp_async_swizzled_rows(bf16 *to,
                                                               const bf16 *from,
                                                               int64_t stride, int len)
 {
-    const int step = threads / (8 * panels);
-    const int row = threadIdx.x / (8 * panels), piece = threadIdx.x % (8 * panels);
+    const int step = threads / (8 * tiles);
+    const int row = threadIdx.x / (8 * tiles), piece = threadIdx.x % (8 * tiles);
     char *at =
         (char *)(to + piece / 8 * SWIZZLE128_TILE) + swizzle128_offset(row, piece % 8);
     #pragma unroll
@@ -109,8 +97,14 @@ static __device__ __forceinline__ void warpgroup_decay_minus(float (*S)[4],
     }
     #pragma unroll
     for (int i = 0; i < 16; i++) {
-        if (i == 0) wgmma_wait<1>(), fence_operand<8>(d[0]);
-        if (i == 8) wgmma_wait<0>(), fence_operand<8>(d[1]);
+        if (i == 0) {
+            wgmma_wait<1>();
+            fence_operand<8>(d[0]);
+        }
+        if (i == 8) {
+            wgmma_wait<0>();
+            fence_operand<8>(d[1]);
+        }
         const float2 f = *(const float2 *)(decay + i * 8 + e);
         #pragma unroll
         for (int j = 0; j < 4; j++)
@@ -136,7 +130,7 @@ static __device__ __forceinline__ void warpgroup_add_rows(float (*S)[4],
     fence_operand<16>(S);
 }
 
-// y^T [64,64] of a warpgroup from a panel of X, D tiles as products leave them.
+// y^T [64,64] of a warpgroup from a tile of X, D tiles as products leave them.
 static __device__ __forceinline__ void ldmatrix_swizzled(float (*y)[4], const bf16 *X)
 {
     const int lane = threadIdx.x % 32, row = lane % 8 + lane / 16 * 8;

@@ -1,17 +1,17 @@
-// group_store.cuh -- a warpgroup's results to memory: turned in panels, whole rows out.
+// warpgroup_store.cuh -- a warpgroup's results to memory, whole rows at a time.
 // Book: chapter 09, "Whole rows".
 // Checked by: every variant that includes it.
-// Next: 09_chunk_backward/v3_rows_sm90.cu.
+// Next: ../09_chunk_backward/v3_rows_sm90.cu.
 //
 // Registers hold S^T: a warp that stored them itself would write 32 bytes a row, and
-// the load-store unit takes a row at a time. Four warps turn their 64 columns in shared
-// memory and write 128 bytes a row, while the tensor core has the next product.
-#ifndef KCP_GROUP_STORE_CUH
-#define KCP_GROUP_STORE_CUH
+// the load-store unit takes a row at a time. Four warps transpose their 64 columns in
+// shared memory and write 128 bytes a row, while the tensor core has the next product.
+#ifndef KCP_TILE_WARPGROUP_STORE_CUH
+#define KCP_TILE_WARPGROUP_STORE_CUH
 
 #include "warpgroup_scan.cuh"
 
-// y^T [16,8 tiles] of a warp to its 16 columns of a panel [8 tiles][64], rounded: what
+// y^T [16,8 tiles] of a warp to its 16 columns of a swizzle128 tile, rounded: what
 // ldmatrix_swizzled reads.
 template <int tiles>
 static __device__ __forceinline__ void stmatrix_swizzled(bf16 *X, const float (*y)[4])
@@ -29,7 +29,7 @@ static __device__ __forceinline__ void stmatrix_swizzled(bf16 *X, const float (*
     }
 }
 
-// Rows of a panel to rows of a tensor, `stride` apart, by the warpgroup.
+// Rows of a swizzle128 tile to rows of a tensor, `stride` apart, by the warpgroup.
 template <int rows>
 static __device__ __forceinline__ void copy_swizzled_rows(bf16 *to, int64_t stride,
                                                           int len, const bf16 *X)
@@ -43,13 +43,14 @@ static __device__ __forceinline__ void copy_swizzled_rows(bf16 *to, int64_t stri
                 *(const uint4 *)(from + 2048 * i);
 }
 
-// The four warps of a warpgroup meet.
+// bar.sync: the four warps of a warpgroup meet, at named barrier 1 + its number.
 static __device__ __forceinline__ void warpgroup_sync(void)
 {
     asm volatile("bar.sync %0, 128;" :: "r"(1 + (int)threadIdx.x / 128) : "memory");
 }
 
-// A's registers stay what they are until the products that read them are over.
+// No instruction: A's registers stay what they are until the products that read them
+// are over.
 static __device__ __forceinline__ void keep_operand(const uint32_t (*a)[1][4])
 {
     #pragma unroll

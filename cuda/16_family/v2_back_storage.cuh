@@ -1,35 +1,51 @@
-// v2_back_room.cuh -- the way back through a chunk: shared memory, and what is fetched.
+// v2_back_storage.cuh -- the way back through a chunk: shared storage and its copies.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.
 // Next: v2_back_states.cuh.
-#ifndef KCP_16_V2_BACK_ROOM_CUH
-#define KCP_16_V2_BACK_ROOM_CUH
+#ifndef KCP_16_V2_BACK_STORAGE_CUH
+#define KCP_16_V2_BACK_STORAGE_CUH
 
 #include "v2_form.cuh"
 
 // Gradients of the scores that share a decay, of G_e to column j: of q k and q b with q
 // of row e, of a b and a k with what looks from there; within the same 16 rows.
-template <int m> struct near { bf16 qk, qb, ab, ak; };
-template <> struct near<1> { bf16 qk, ab; };
+template <int m>
+struct near {
+    bf16 qk, qb, ab, ak;
+};
+template <>
+struct near<1> {
+    bf16 qk, ab;
+};
 
 // h and dS give way to q, k, a and b; what belongs to values to dG. x is what the first
 // row of a token wrote; z begins as its dU, dV is the second row's, and becomes dv. dE
 // is dG of what looks before the decay: row i belongs to G of token i - 1. far: dq, dk,
 // d(look), db but for pairs of the same 16 rows.
 template <int model, int K, int V>
-struct back_room : traits<model> {
-    enum { C = traits<model>::C, S = traits<model>::looks ? C : 1,
-           D = traits<model>::m == 2 ? C : 1, LB = C + PAD };
+struct back_storage : traits<model> {
+    enum {
+        C = traits<model>::C,
+        S = traits<model>::looks ? C : 1,
+        D = traits<model>::m == 2 ? C : 1,
+        LB = C + PAD
+    };
     float G[C + 1][K + GATE];
     union {
-        struct { bf16 h[K][V + PAD], dS[K][V + PAD]; };
+        struct {
+            bf16 h[K][V + PAD], dS[K][V + PAD];
+        };
         struct {
             bf16 q[C][K + PAD], k[C][K + PAD], a[S][K + PAD], b[D][K + PAD];
         };
     };
     union {
-        struct { bf16 dO[C][V + PAD], x[C][V + PAD], v[C][V + PAD]; };
-        struct { float dG[C][K + PAD], dE[D][K + PAD]; };
+        struct {
+            bf16 dO[C][V + PAD], x[C][V + PAD], v[C][V + PAD];
+        };
+        struct {
+            float dG[C][K + PAD], dE[D][K + PAD];
+        };
     };
     union {
         struct {
@@ -43,12 +59,15 @@ struct back_room : traits<model> {
 };
 
 // A warp's share of a [C,16] result: D tiles.
-template <int C> struct slab { float x[C / 16][2][4]; };
+template <int C>
+struct slab {
+    float x[C / 16][2][4];
+};
 
-#define EACH(C, t, c, j)                                                              \
-    _Pragma("unroll") for (int t = 0; t < C / 16; t++)                                \
-    _Pragma("unroll") for (int c = 0; c < 2; c++)                                     \
-    _Pragma("unroll") for (int j = 0; j < 4; j++)
+#define EACH(C, t, c, j)                                                               \
+    _Pragma("unroll") for (int t = 0; t < C / 16; t++)                                 \
+        _Pragma("unroll") for (int c = 0; c < 2; c++)                                  \
+            _Pragma("unroll") for (int j = 0; j < 4; j++)
 
 static __device__ __forceinline__ int row_in(int t, int j)
 {
@@ -60,10 +79,10 @@ static __device__ __forceinline__ int column_in(int c, int j)
 }
 
 template <int model, int K, int V>
-static __device__ void fetch_states(const struct family &x, struct token_range z, int c,
-                                    int n, struct back_room<model, K, V> &s)
+static __device__ void load_states(const struct family &x, struct token_range z, int c,
+                                   int n, struct back_storage<model, K, V> &s)
 {
-    typedef struct back_room<model, K, V> R;
+    typedef struct back_storage<model, K, V> R;
     const struct kcp_family &a = x.a;
     const int64_t HV = a.HV, state = (c * HV + n) * K * V;
     for (int at = threadIdx.x; at < K * V / 8; at += blockDim.x) {
@@ -73,26 +92,26 @@ static __device__ void fetch_states(const struct family &x, struct token_range z
     }
     cp_async_rows<V, R::C>(s.dO[0], in<bf16>(a.do_, z.t, HV, n, V), HV * V, z.len);
     cp_async_rows<V, R::C>(s.v[0], in<bf16>(a.v, z.t, HV, n, V), HV * V, z.len);
-    fetch_form<V, R::C>(x, z, n, 0, s.x[0], x.v_new);
-    fetch_form<V, R::C>(x, z, n, 0, s.z[0], x.dU);
-    if (s.m == 2) fetch_form<V, R::D>(x, z, n, 1, s.dV[0], x.dU);
+    load_form_rows<V, R::C>(x, z, n, 0, s.x[0], x.v_new);
+    load_form_rows<V, R::C>(x, z, n, 0, s.z[0], x.dU);
+    if (s.m == 2) load_form_rows<V, R::D>(x, z, n, 1, s.dV[0], x.dU);
     if (s.looks)
         cp_async_rows<R::C, R::S>(s.Ab[0], in<bf16>(x.L, z.t, HV, n, R::C), HV * R::C,
                                   z.len);
     if (s.m == 2)
         cp_async_rows<R::C, R::D>(s.B[0], in<bf16>(x.B, z.t, HV, n, R::C), HV * R::C,
                                   z.len);
-    if (s.m == 1) fetch_form<R::C, R::C>(x, z, n, 0, s.of_qk[0], x.dAqk);
-    fetch_gate<R::C>(a, z, n, s.G);
+    if (s.m == 1) load_form_rows<R::C, R::C>(x, z, n, 0, s.of_qk[0], x.dAqk);
+    load_gate<R::C>(a, z, n, s.G);
     cp_async_commit();
 }
 
 // The inputs, in the place of h and dS.
 template <int model, int K, int V>
-static __device__ void fetch_inputs(const struct family &x, struct token_range z, int n,
-                                    struct back_room<model, K, V> &s)
+static __device__ void load_inputs(const struct family &x, struct token_range z, int n,
+                                   struct back_storage<model, K, V> &s)
 {
-    typedef struct back_room<model, K, V> R;
+    typedef struct back_storage<model, K, V> R;
     const struct kcp_family &a = x.a;
     const int H = a.H, HV = a.HV, qk = n / (HV / H);
     const int64_t ld = (int64_t)HV * K;

@@ -1,45 +1,30 @@
-// v2_halves_inverse.cuh -- squares of a chunk's pairs; (I + L)^-1, square by square.
+// triangle_inverse.cuh -- blocks of a chunk's pairs; (I + L)^-1, block by block.
 // Book: chapter 03, "Tensor cores".
-// Checked by: tests/03_wy/checks.c.
-// Next: v2_halves.cu.
-#ifndef KCP_03_V2_HALVES_INVERSE_CUH
-#define KCP_03_V2_HALVES_INVERSE_CUH
+// Checked by: every variant that includes it.
+// Next: ../03_wy/v2_halves_pairs.cuh.
+#ifndef KCP_TILE_TRIANGLE_INVERSE_CUH
+#define KCP_TILE_TRIANGLE_INVERSE_CUH
 
-#include "cuda/tile/warp_scan.cuh"
+#include "decay.cuh"
 
-enum { LD = CHUNK + 4 };                 // rows aligned to 16 bytes, spread over banks
-
-// Rows of a square: the r-th row and column of all squares of size s, and their anchor.
-static __device__ __forceinline__ int row_of(int r, int s)
+// Rows of a block: the r-th row and column of all blocks of size s, and their anchor.
+static __device__ __forceinline__ int block_row(int r, int s)
 {
     return (r & ~(s - 1)) * 2 + s + (r & (s - 1));
 }
-static __device__ __forceinline__ int column_of(int r, int s)
+static __device__ __forceinline__ int block_column(int r, int s)
 {
-    return row_of(r, s) - s;
+    return block_row(r, s) - s;
 }
-static __device__ __forceinline__ int anchor_of(int r, int s)
+static __device__ __forceinline__ int block_anchor(int r, int s)
 {
-    return row_of(r & ~(s - 1), s);
-}
-
-// x <- x exp2(G_i - G_a), two neighbours.
-static __device__ __forceinline__ float2 decay_of(const float *to, const float *from)
-{
-    const float2 a = *(const float2 *)to, b = *(const float2 *)from;
-    return make_float2(ex2_approx(a.x - b.x), ex2_approx(a.y - b.y));
+    return block_row(r & ~(s - 1), s);
 }
 
-static __device__ __forceinline__ uint32_t times(uint32_t x, float2 y)
-{
-    return pack_bf16x2(__uint_as_float(x << 16) * y.x,
-                       __uint_as_float(x & 0xffff0000u) * y.y);
-}
-
-// The four squares of 16 on the diagonal: thread (b, j) owns column j of square b. The
+// The four blocks of 16 on the diagonal: thread (b, j) owns column j of block b. The
 // rows of L that it reads are the same for 16 threads.
 template <int ld>
-static __device__ void invert_squares(const float (*L)[ld], float (*A)[ld])
+static __device__ void invert_diagonal_blocks(const float (*L)[ld], float (*A)[ld])
 {
     const int b = threadIdx.x / 16 * 16, j = threadIdx.x % 16;
     float x[16];
@@ -69,11 +54,11 @@ static __device__ __forceinline__ void four_rows(float *y, const float *x,
     }
 }
 
-// Two neighbouring squares of size H become one of 2 H: with A_0, A_1 their inverses,
-// the square below the diagonal is -A_1 (L A_0). The inner product waits in L above the
+// Two neighbouring blocks of size H become one of 2 H: with A_0, A_1 their inverses,
+// the block below the diagonal is -A_1 (L A_0). The inner product waits in L above the
 // diagonal, which nobody reads. Two barriers: it is whole; so is the result.
 template <int H, int ld>
-static __device__ void join_squares(float (*L)[ld], float (*A)[ld])
+static __device__ void join_blocks(float (*L)[ld], float (*A)[ld])
 {
     const int at = threadIdx.x, per = H * H / 4, rows = ld - 4;
     const int active = at < rows / (2 * H) * per;

@@ -1,51 +1,55 @@
-// v2_link.cuh -- one link of DPLR's scan and of its reverse: a token's two writes.
+// v2_scan_step.cuh -- a step of DPLR's scan and of its reverse: a token's two writes.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.
 // Next: v2_scan.cuh.
-#ifndef KCP_16_V2_LINK_CUH
-#define KCP_16_V2_LINK_CUH
+#ifndef KCP_16_V2_SCAN_STEP_CUH
+#define KCP_16_V2_SCAN_STEP_CUH
 
-#include "v2_back_room.cuh"
+#include "v2_back_storage.cuh"
 
 // Half of the form's rows are zeros for w, qg and Aqk. Chapter 04's v2 reads them and
-// multiplies by them; here a link takes 32 tokens, x and v apart. Bound: latency. A
-// head is one chain of T / 32 links, and only what the next link needs is in the chain:
-// four warps, 16 columns each, make x and S. Four more make what leaves, a link behind,
-// from the very fragments that the chain multiplied with: o, or h and x. One barrier a
-// link: its tiles have arrived, and everybody is done with the link before.
+// multiplies by them; here a scan step takes 32 tokens, x and v apart. Bound: latency.
+// A head is one chain of T / 32 scan steps, and only what the next scan step needs is
+// in the chain: four warps, 16 columns each, make x and S. Four more make what leaves,
+// a scan step behind, from the very fragments that the chain multiplied with: o, or h
+// and x. One barrier a scan step: its tiles have arrived, and everybody is done with
+// the scan step before.
 enum { TOKENS = CHUNK / 2 };
 
 // u and v are 64 columns; the reverse scan has dO in u's place.
 template <int K>
-struct link {
+struct step_storage {
     bf16 w[TOKENS][K + PAD], q[TOKENS][K + PAD], k[TOKENS][K + PAD], b[TOKENS][K + PAD];
-    bf16 Aqb[TOKENS][CHUNK + PAD];       // and Aqk behind it
+    bf16 Aqb[TOKENS][CHUNK + PAD]; // and Aqk behind it
     bf16 u[TOKENS][64 + PAD], v[TOKENS][64 + PAD];
     float G[K];
 };
 
-// What the chain hands over: S of the link's start (end) and x (dx), as A fragments.
+// What the chain hands over: S of the scan step's start (end) and x (dx), as A
+// fragments.
 template <int K>
-struct handed { uint4 S[K / 16][128], x[TOKENS / 16][128]; };
+struct step_fragments {
+    uint4 S[K / 16][128], x[TOKENS / 16][128];
+};
 
 template <int K>
-struct belt {
-    enum { ahead = K == 64 ? 2 : 1, slots = ahead + 2 };
-    struct link<K> link[slots];
-    struct handed<K> handed[2];
+struct scan_pipeline {
+    enum { ahead = K == 64 ? 2 : 1, stages = ahead + 2 };
+    struct step_storage<K> stage[stages];
+    struct step_fragments<K> fragments[2];
 };
 
 template <int K, int reverse>
-static __device__ void fetch_link(const struct family &x, struct token_range z, int n,
-                                  int v0, struct link<K> *s)
+static __device__ void load_step(const struct family &x, struct token_range z, int n,
+                                 int v0, struct step_storage<K> *s)
 {
     const struct kcp_family &a = x.a;
     const int64_t ld = (int64_t)a.HV * a.V;
-    fetch_form<K, TOKENS>(x, z, n, 0, s->w[0], x.w);
-    fetch_form<K, TOKENS>(x, z, n, 1, s->q[0], x.qg);
-    fetch_form<K, TOKENS>(x, z, n, 1, s->k[0], x.kg);
-    fetch_form<K, TOKENS>(x, z, n, 0, s->b[0], x.kg);
-    fetch_form<CHUNK, TOKENS>(x, z, n, 1, s->Aqb[0], x.Aqk);
+    load_form_rows<K, TOKENS>(x, z, n, 0, s->w[0], x.w);
+    load_form_rows<K, TOKENS>(x, z, n, 1, s->q[0], x.qg);
+    load_form_rows<K, TOKENS>(x, z, n, 1, s->k[0], x.kg);
+    load_form_rows<K, TOKENS>(x, z, n, 0, s->b[0], x.kg);
+    load_form_rows<CHUNK, TOKENS>(x, z, n, 1, s->Aqb[0], x.Aqk);
     if (reverse) {
         cp_async_rows<64, TOKENS>(s->u[0], in<bf16>(a.do_, z.t, a.HV, n, a.V) + v0, ld,
                                   z.len);
@@ -69,14 +73,18 @@ static __device__ __forceinline__ void fade(float (*S)[4], const float *G)
     for (int i = 0; i < K / 8; i++) {
         const float2 g = *(const float2 *)(G + i * 8 + threadIdx.x % 4 * 2);
         const float low = ex2_approx(g.x), high = ex2_approx(g.y);
-        S[i][0] *= low, S[i][1] *= high, S[i][2] *= low, S[i][3] *= high;
+        S[i][0] *= low;
+        S[i][1] *= high;
+        S[i][2] *= low;
+        S[i][3] *= high;
     }
 }
 
 // S in fragments, rounded; kept for the others.
 template <int K>
-static __device__ __forceinline__ void hand_over(uint4 (*to)[128], const float (*S)[4],
-                                                 uint32_t (*a)[4])
+static __device__ __forceinline__ void share_fragments(uint4 (*to)[128],
+                                                       const float (*S)[4],
+                                                       uint32_t (*a)[4])
 {
     #pragma unroll
     for (int i = 0; i < K / 16; i++) {
@@ -89,12 +97,16 @@ static __device__ __forceinline__ void hand_over(uint4 (*to)[128], const float (
 }
 
 template <int K>
-static __device__ __forceinline__ void take_over(uint32_t (*a)[4], uint4 (*from)[128])
+static __device__ __forceinline__ void read_fragments(uint32_t (*a)[4],
+                                                      uint4 (*from)[128])
 {
     #pragma unroll
     for (int i = 0; i < K / 16; i++) {
         const uint4 y = from[i][threadIdx.x % 128];
-        a[i][0] = y.x, a[i][1] = y.y, a[i][2] = y.z, a[i][3] = y.w;
+        a[i][0] = y.x;
+        a[i][1] = y.y;
+        a[i][2] = y.z;
+        a[i][3] = y.w;
     }
 }
 
@@ -110,8 +122,8 @@ static __device__ __forceinline__ void by_rows(float (*y)[4], const uint32_t (*a
         for (int c = lower ? i : 0; c < TOKENS / 16; c++) {
             uint32_t b[4];
             ldmatrix_x4(b, X + c * 16 * ld + i * 16 + ldmatrix_offset_b(lane, ld));
-            mma_m16n8k16(y[2 * c], a[i], b[0], b[1]),
-                mma_m16n8k16(y[2 * c + 1], a[i], b[2], b[3]);
+            mma_m16n8k16(y[2 * c], a[i], b[0], b[1]);
+            mma_m16n8k16(y[2 * c + 1], a[i], b[2], b[3]);
         }
 }
 
@@ -128,8 +140,8 @@ static __device__ __forceinline__ void by_columns(float (*y)[4], const uint32_t 
             uint32_t b[4];
             ldmatrix_x4_trans(b,
                               X + c * 16 * ld + i * 16 + ldmatrix_offset_a(lane, ld));
-            mma_m16n8k16(y[2 * i], a[c], b[0], b[1]),
-                mma_m16n8k16(y[2 * i + 1], a[c], b[2], b[3]);
+            mma_m16n8k16(y[2 * i], a[c], b[0], b[1]);
+            mma_m16n8k16(y[2 * i + 1], a[c], b[2], b[3]);
         }
 }
 
@@ -160,36 +172,39 @@ static __device__ __forceinline__ void store_fragments(bf16 *to, int64_t ld, int
 
 // x = u - w S, S <- Lambda S + bg^T x + kg^T v.
 template <int K>
-static __device__ __forceinline__ void advance(const struct link<K> *s, int v,
-                                               struct handed<K> *to, float (*S)[4])
+static __device__ __forceinline__ void scan_step(const struct step_storage<K> *s, int v,
+                                                 struct step_fragments<K> *to,
+                                                 float (*S)[4])
 {
     uint32_t S_[K / 16][4], v_[TOKENS / 16][4], x_[TOKENS / 16][4];
     float x[4][4], y[4][4] = {};
-    //> kernel-link
-    hand_over<K>(to->S, S, S_);
+    //> kernel-scan-step
+    share_fragments<K>(to->S, S, S_);
     by_rows<K, 0>(y, S_, s->w[0], K + PAD);
     from_rows<TOKENS>(x, s->u[0] + v, 64 + PAD);
     #pragma unroll
     for (int h = 0; h < 16; h++) x[h / 4][h % 4] -= y[h / 4][h % 4];
-    hand_over<TOKENS>(to->x, x, x_);
+    share_fragments<TOKENS>(to->x, x, x_);
     fragments(v_, s->v[0] + v);
     fade<K>(S, s->G);
     by_columns<K, 0>(S, v_, s->k[0], K + PAD);
     by_columns<K, 0>(S, x_, s->b[0], K + PAD);
-    //< kernel-link
+    //< kernel-scan-step
 }
 
 // o = scale qg S + Aqb x + Aqk v; on the way back h and x are kept instead.
 template <int K>
-static __device__ __forceinline__ void leave(const struct family &x,
-                                             struct token_range z, int64_t at,
-                                             const struct link<K> *s, int v,
-                                             struct handed<K> *from, bf16 *h)
+static __device__ __forceinline__ void store_step(const struct family &x,
+                                                  struct token_range z, int64_t at,
+                                                  const struct step_storage<K> *s,
+                                                  int v, struct step_fragments<K> *from,
+                                                  bf16 *h)
 {
     const int64_t ld = (int64_t)x.a.HV * x.a.V;
     uint32_t S_[K / 16][4], v_[TOKENS / 16][4], x_[TOKENS / 16][4];
     float y[4][4] = {};
-    take_over<K>(S_, from->S), take_over<TOKENS>(x_, from->x);
+    read_fragments<K>(S_, from->S);
+    read_fragments<TOKENS>(x_, from->x);
     if (h) {
         store_fragments<K / 8>(h, x.a.V, K, S_);
         store_fragments<4>((bf16 *)x.v_new + 2 * z.t * ld + at, 2 * ld, z.len, x_);
@@ -206,21 +221,22 @@ static __device__ __forceinline__ void leave(const struct family &x,
 
 // dx = bg dS + Aqb^T dO, dS <- Lambda dS + scale qg^T dO - w^T dx.
 template <int K>
-static __device__ __forceinline__ void retreat(const struct link<K> *s, int v,
-                                               float scale, struct handed<K> *to,
-                                               float (*dS)[4])
+static __device__ __forceinline__ void reverse_step(const struct step_storage<K> *s,
+                                                    int v, float scale,
+                                                    struct step_fragments<K> *to,
+                                                    float (*dS)[4])
 {
     uint32_t S_[K / 16][4], d_[TOKENS / 16][4], x_[TOKENS / 16][4];
     float d[4][4], f[4][4] = {};
     fragments(d_, s->u[0] + v);
     by_columns<TOKENS, 1>(f, d_, s->Aqb[0], CHUNK + PAD);
-    hand_over<K>(to->S, dS, S_);
+    share_fragments<K>(to->S, dS, S_);
     by_rows<K, 0>(f, S_, s->b[0], K + PAD);
-    hand_over<TOKENS>(to->x, f, x_);
+    share_fragments<TOKENS>(to->x, f, x_);
     from_rows<TOKENS>(d, s->u[0] + v, 64 + PAD);
     #pragma unroll
     for (int h = 0; h < 8; h++) {
-        x_[h / 4][h % 4] ^= 0x80008000u;                  // -dx
+        x_[h / 4][h % 4] ^= 0x80008000u; // -dx
         d_[h / 4][h % 4] =
             pack_bf16x2(scale * d[h / 2][h % 2 * 2], scale * d[h / 2][h % 2 * 2 + 1]);
     }
@@ -231,16 +247,16 @@ static __device__ __forceinline__ void retreat(const struct link<K> *s, int v,
 
 // dS and both rows of dU; the second is dv = kg dS + Aqk^T dO.
 template <int K>
-static __device__ __forceinline__ void leave_back(const struct family &x,
-                                                  struct token_range z, int64_t at,
-                                                  const struct link<K> *s, int v,
-                                                  struct handed<K> *from, bf16 *dh)
+static __device__ __forceinline__ void store_reverse_step(
+    const struct family &x, struct token_range z, int64_t at,
+    const struct step_storage<K> *s, int v, struct step_fragments<K> *from, bf16 *dh)
 {
     const int64_t ld = (int64_t)x.a.HV * x.a.V;
     bf16 *row = (bf16 *)x.dU + 2 * z.t * ld + at;
     uint32_t S_[K / 16][4], d_[TOKENS / 16][4], x_[TOKENS / 16][4];
     float y[4][4] = {};
-    take_over<K>(S_, from->S), take_over<TOKENS>(x_, from->x);
+    read_fragments<K>(S_, from->S);
+    read_fragments<TOKENS>(x_, from->x);
     fragments(d_, s->u[0] + v);
     by_columns<TOKENS, 1>(y, d_, s->Aqb[0] + TOKENS, CHUNK + PAD);
     by_rows<K, 0>(y, S_, s->k[0], K + PAD);

@@ -1,9 +1,9 @@
-// walk.cuh -- the sequential form: a state in registers, tokens one after the other.
+// sequential.cuh -- the sequential form: a state in registers, token after token.
 // Book: chapter 15, "Code: kernels".
 // Checked by: tests/15_scan/checks.c, through v1_plain.cu and v2_mma.cu.
 // Next: tree.cuh.
-#ifndef KCP_15_WALK_CUH
-#define KCP_15_WALK_CUH
+#ifndef KCP_15_SEQUENTIAL_CUH
+#define KCP_15_SEQUENTIAL_CUH
 
 #include "token.cuh"
 #include "cuda/tile/warp.cuh"
@@ -16,11 +16,16 @@
 // block's warps share tokens: it stages GROUP of them at a time in shared memory, and
 // fetches the next into registers while it walks these. The barrier parts what is read
 // from what is written; with two buffers there is one a group.
-enum { COLUMNS = 2, LANES = 8, WARPS = 4, ACROSS = 32 / LANES * COLUMNS * WARPS,
-       WALKERS = 32 * WARPS };
+enum {
+    COLUMNS = 2,
+    LANES = 8,
+    WARPS = 4,
+    ACROSS = 32 / LANES * COLUMNS * WARPS,
+    SCAN_THREADS = 32 * WARPS
+};
 
 template <int rows>
-struct staged {                        // of GROUP tokens, rows * 32 keys each
+struct group_storage { // of GROUP tokens, rows * 32 keys each
     enum { GROUP = 32 / rows, KEYS = 32 * rows };
     float k[GROUP][KEYS], q[GROUP][KEYS], alpha[GROUP][KEYS], value[GROUP][ACROSS];
     float beta[GROUP];
@@ -29,26 +34,28 @@ struct staged {                        // of GROUP tokens, rows * 32 keys each
 
 // What a thread holds of the group that comes next, as it lies in memory: a number that
 // is not looked at is not waited for. v is forward's, dO backward's value.
-enum { HOLDS = 1024 / WALKERS, VALUES = 32 * ACROSS / WALKERS };
+enum { HOLDS = 1024 / SCAN_THREADS, VALUES = 32 * ACROSS / SCAN_THREADS };
 template <class X>
-struct held {
+struct next_group {
     X k[HOLDS], q[HOLDS], v[VALUES];
     float alpha[HOLDS], dO[VALUES], beta;
     int drop;
 };
 
 template <class X, int rows, int back>
-static __device__ __forceinline__ void load_group(const struct tile &x, int n,
-                                                     int e0, int c0, struct held<X> *y)
+static __device__ __forceinline__ void load_group(const struct tile &x, int n, int e0,
+                                                  int c0, struct next_group<X> *y)
 {
     const struct kcp_scan &a = x.a;
-    const int K = a.K, V = a.V, m = n / (a.HV / a.H), group = staged<rows>::GROUP;
+    const int K = a.K, V = a.V, m = n / (a.HV / a.H),
+              group = group_storage<rows>::GROUP;
     #pragma unroll
     for (int j = 0; j < HOLDS; j++) {
-        const int at = threadIdx.x + WALKERS * j, e = e0 + at / (32 * rows);
+        const int at = threadIdx.x + SCAN_THREADS * j, e = e0 + at / (32 * rows);
         const int i = at % (32 * rows), there = e < x.n && i < K;
         const int u = there ? token_of(x, e, back) : 0;
-        y->k[j] = y->q[j] = (X)0.0f, y->alpha[j] = 0.0f;
+        y->k[j] = y->q[j] = (X)0.0f;
+        y->alpha[j] = 0.0f;
         if (!there) continue;
         y->k[j] = in<X>(a.k, x.t0 + u, a.H, m, K)[i];
         y->q[j] = in<X>(a.q, x.t0 + u, a.H, m, K)[i];
@@ -56,37 +63,44 @@ static __device__ __forceinline__ void load_group(const struct tile &x, int n,
     }
     #pragma unroll
     for (int j = 0; j < VALUES / rows; j++) {
-        const int at = threadIdx.x + WALKERS * j, e = e0 + at / ACROSS;
+        const int at = threadIdx.x + SCAN_THREADS * j, e = e0 + at / ACROSS;
         const int v = c0 + at % ACROSS, there = e < x.n && v < V;
         const int64_t t = x.t0 + (there ? token_of(x, e, back) : 0);
-        y->v[j] = (X)0.0f, y->dO[j] = 0.0f;
+        y->v[j] = (X)0.0f;
+        y->dO[j] = 0.0f;
         if (there && back) y->dO[j] = x.dO[(t * a.HV + n) * V + v];
         if (there && !back) y->v[j] = in<X>(a.v, t, a.HV, n, V)[v];
     }
     const int e = e0 + threadIdx.x, there = threadIdx.x < group && e < x.n;
     const int u = there ? token_of(x, e, back) : 0;
-    y->beta = 0.0f, y->drop = 0;
+    y->beta = 0.0f;
+    y->drop = 0;
     if (there) y->beta = x.beta[(int64_t)u * a.HV + n];
     if (there && a.drop) y->drop = ((const int *)a.drop)[x.t0 + u];
 }
 
 template <class X, int rows, int back>
-static __device__ __forceinline__ void stage(const struct held<X> &y,
-                                             struct staged<rows> *s)
+static __device__ __forceinline__ void store_group(const struct next_group<X> &y,
+                                                   struct group_storage<rows> *s)
 {
     #pragma unroll
     for (int j = 0; j < HOLDS; j++) {
-        const int at = threadIdx.x + WALKERS * j;
-        s->k[0][at] = y.k[j], s->q[0][at] = y.q[j], s->alpha[0][at] = y.alpha[j];
+        const int at = threadIdx.x + SCAN_THREADS * j;
+        s->k[0][at] = y.k[j];
+        s->q[0][at] = y.q[j];
+        s->alpha[0][at] = y.alpha[j];
     }
     #pragma unroll
     for (int j = 0; j < VALUES / rows; j++)
-        s->value[0][threadIdx.x + WALKERS * j] = back ? y.dO[j] : (float)y.v[j];
-    if (threadIdx.x < s->GROUP)
-        s->beta[threadIdx.x] = y.beta, s->lives[threadIdx.x] = !y.drop;
+        s->value[0][threadIdx.x + SCAN_THREADS * j] = back ? y.dO[j] : (float)y.v[j];
+    if (threadIdx.x < s->GROUP) {
+        s->beta[threadIdx.x] = y.beta;
+        s->lives[threadIdx.x] = !y.drop;
+    }
 }
 
-// Sums over eight lanes: the shuffles of a round stand behind one another (in order), and only then is the first one waited for.
+// Sums over eight lanes: the shuffles of a round stand behind one another (in order),
+// and only then is the first one waited for.
 template <int many>
 static __device__ __forceinline__ void lane_sums(float (&y)[many])
 {
@@ -94,8 +108,7 @@ static __device__ __forceinline__ void lane_sums(float (&y)[many])
     for (int m = 1; m < LANES; m *= 2) {
         float z[many];
         #pragma unroll
-        for (int c = 0; c < many; c++)
-            z[c] = shfl_bfly_in_order(y[c], m);
+        for (int c = 0; c < many; c++) z[c] = shfl_bfly_in_order(y[c], m);
         #pragma unroll
         for (int c = 0; c < many; c++) y[c] += z[c];
     }
@@ -108,21 +121,26 @@ static __device__ __forceinline__ void rows_of(const float *from, float (&y)[row
     #pragma unroll
     for (int j = 0; j < rows; j++) {
         const float4 x = ((const float4 *)from)[threadIdx.x % LANES + LANES * j];
-        y[j][0] = x.x, y[j][1] = x.y, y[j][2] = x.z, y[j][3] = x.w;
+        y[j][0] = x.x;
+        y[j][1] = x.y;
+        y[j][2] = x.z;
+        y[j][3] = x.w;
     }
 }
 
 // One token: S <- S_d + beta k (v - S_d^T k)^T and o = S'^T q; back: dS <- A^T (dS + q
 // dO^T). sum is S^T k, then S^T q, then k q.
 template <int rows, int back, int emits>
-static __device__ __forceinline__ void token(const struct staged<rows> &s, int g,
-                                             float (&S)[rows][4][COLUMNS], float *o)
+static __device__ __forceinline__ void scan_token(const struct group_storage<rows> &s,
+                                                  int g, float (&S)[rows][4][COLUMNS],
+                                                  float *o)
 {
     const float beta = s.beta[g], *own = &s.value[g][threadIdx.x / LANES * COLUMNS];
     float value[COLUMNS];
     float k[rows][4], q[rows][4], alpha[rows][4];
     float sum[emits ? 2 * COLUMNS + 1 : COLUMNS] = {};
-    rows_of<rows>(s.k[g], k), rows_of<rows>(s.q[g], q);
+    rows_of<rows>(s.k[g], k);
+    rows_of<rows>(s.q[g], q);
     rows_of<rows>(s.alpha[g], alpha);
     #pragma unroll
     for (int c = 0; c < COLUMNS; c++) value[c] = back && !s.lives[g] ? 0.0f : own[c];
@@ -176,27 +194,27 @@ static __device__ __forceinline__ void move_state(float (&S)[rows][4][COLUMNS], 
 
 // keep [C,HV,K,V]: the state that each token finds.
 template <class X, int rows, int back, int emits>
-static __global__ void __launch_bounds__(WALKERS, 3)
-walk(const struct tile x, int W, int ld, float *state, float *keep)
+static __global__ void __launch_bounds__(SCAN_THREADS, 3)
+    sequential_scan(const struct tile x, int W, int ld, float *state, float *keep)
 {
-    __shared__ __align__(16) struct staged<rows> s[2];
-    enum { GROUP = staged<rows>::GROUP };
+    __shared__ __align__(16) struct group_storage<rows> s[2];
+    enum { GROUP = group_storage<rows>::GROUP };
     const struct kcp_scan &a = x.a;
     const int n = blockIdx.x, K = a.K, V = a.V;
     const int c0 = blockIdx.y * ACROSS, own = c0 + threadIdx.x / LANES * COLUMNS;
     float S[rows][4][COLUMNS], o[COLUMNS];
-    struct held<X> next;
+    struct next_group<X> next;
     load_group<X, rows, back>(x, n, 0, c0, &next);
     move_state<rows, 0>(S, K, W, ld, own, state + (int64_t)n * K * ld);
     for (int e0 = 0, at = 0; e0 < x.n; e0 += GROUP, at = 1 - at) {
-        stage<X, rows, back>(next, &s[at]);
+        store_group<X, rows, back>(next, &s[at]);
         __syncthreads();
         if (e0 + GROUP < x.n) load_group<X, rows, back>(x, n, e0 + GROUP, c0, &next);
         const int here = x.n - e0 < GROUP ? x.n - e0 : GROUP;
         for (int g = 0; g < here; g++) {
             const int64_t row = (int64_t)(e0 + g) * a.HV + n;
             if (keep) move_state<rows, 1>(S, K, V, V, own, keep + row * K * V);
-            token<rows, back, emits>(s[at], g, S, o);
+            scan_token<rows, back, emits>(s[at], g, S, o);
             const int tells = emits && threadIdx.x % LANES == 0 && s[at].lives[g];
             #pragma unroll
             for (int c = 0; c < COLUMNS * emits; c++)
@@ -208,13 +226,15 @@ walk(const struct tile x, int W, int ld, float *state, float *keep)
 }
 
 template <class X, int back, int emits>
-static void walk_tile(const struct tile &x, int W, int ld, float *state, float *keep)
+static void sequential_tile(const struct tile &x, int W, int ld, float *state,
+                            float *keep)
 {
     const dim3 grid(x.a.HV, (W + ACROSS - 1) / ACROSS);
-    auto f = x.a.K <= 32 ? walk<X, 1, back, emits>
-           : x.a.K <= 64 ? walk<X, 2, back, emits>
-           : x.a.K <= 128 ? walk<X, 4, back, emits> : walk<X, 8, back, emits>;
-    f<<<grid, WALKERS, 0, x.a.stream>>>(x, W, ld, state, keep);
+    auto f = sequential_scan<X, 8, back, emits>;
+    if (x.a.K <= 32) f = sequential_scan<X, 1, back, emits>;
+    else if (x.a.K <= 64) f = sequential_scan<X, 2, back, emits>;
+    else if (x.a.K <= 128) f = sequential_scan<X, 4, back, emits>;
+    f<<<grid, SCAN_THREADS, 0, x.a.stream>>>(x, W, ld, state, keep);
 }
 
 #endif

@@ -1,27 +1,27 @@
-// map_walk.cuh -- maps applied one after another to columns that stay in registers.
+// v2_group_maps.cuh -- maps applied one after another to columns in registers.
 // Book: chapter 07, "Tensor cores".
 // Checked by: tests/07_merge/checks.c and every form of the exchange.
-// Next: 07_merge/v2_group_sm90.cu.
+// Next: v2_group_sm90.cu.
 //
 // X <- op(M) X + h on 64 columns of a head, K = 128: a block of one warpgroup, X^T in
-// its registers as in group_scan.cuh. Both factors are fp32 here. Each is the sum of
-// three bf16 pieces, and of the nine products the six largest are formed, the small
-// ones first: what is left out is below 2^-24. Bound: 6 x 2 K^2 64 flops a link, 1.75
-// us of a processor at its peak, behind 64 KiB of M from memory; the next M is copied
-// meanwhile.
-#ifndef KCP_MAP_WALK_CUH
-#define KCP_MAP_WALK_CUH
+// its registers as in warpgroup_scan.cuh. Both factors are fp32 here. Each is the sum
+// of three bf16 pieces, and of the nine products the six largest are formed, the small
+// ones first: what is left out is below 2^-24. Bound: 6 x 2 K^2 64 flops a scan step,
+// 1.75 us of a processor at its peak, behind 64 KiB of M from memory; the next M is
+// copied meanwhile.
+#ifndef KCP_07_V2_GROUP_MAPS_CUH
+#define KCP_07_V2_GROUP_MAPS_CUH
 
 #include "cuda/tile/warpgroup_scan.cuh"
 
-struct map_room {
-    bf16 M[3][4 * SWIZZLE128_TILE];      // pieces: all rows, 64 columns and 64 more
-    float raw[DIM * DIM];                // a thread reads what it copied itself
+struct map_storage {
+    bf16 M[3][4 * SWIZZLE128_TILE]; // pieces: all rows, 64 columns and 64 more
+    float raw[DIM * DIM];           // a thread reads what it copied itself
 };
 
 // M, rows VK apart, to where this thread will find its share.
-static __device__ __forceinline__ void fetch_M(const float *M, int VK,
-                                               struct map_room *s)
+static __device__ __forceinline__ void load_M(const float *M, int VK,
+                                              struct map_storage *s)
 {
     for (int at = threadIdx.x; at < DIM * DIM / 4; at += 128)
         cp_async_16((bf16 *)(s->raw + 4 * at),
@@ -29,7 +29,7 @@ static __device__ __forceinline__ void fetch_M(const float *M, int VK,
     cp_async_commit();
 }
 
-static __device__ __forceinline__ void split_M(struct map_room *s)
+static __device__ __forceinline__ void split_M(struct map_storage *s)
 {
     #pragma unroll 4
     for (int at = threadIdx.x; at < DIM * DIM / 4; at += 128) {
@@ -49,10 +49,12 @@ static __device__ __forceinline__ void split_M(struct map_room *s)
 
 // X^T [64,128] <- X^T op(M)^T from M's pieces.
 template <int backward>
-static __device__ __forceinline__ void times_M(float (*X)[4], const struct map_room *s)
+static __device__ __forceinline__ void times_M(float (*X)[4],
+                                               const struct map_storage *s)
 {
-    const int order[6][2] = { { 2, 0 }, { 1, 1 }, { 0, 2 }, { 1, 0 }, { 0, 1 },
-                              { 0, 0 } };
+    const int order[6][2] = {
+        { 2, 0 }, { 1, 1 }, { 0, 2 }, { 1, 0 }, { 0, 1 }, { 0, 0 }
+    };
     uint32_t a[8][3][4];
     #pragma unroll
     for (int i = 0; i < 8; i++) split_bf16<3>(a[i], X + 2 * i);
@@ -78,7 +80,7 @@ static __device__ __forceinline__ void times_M(float (*X)[4], const struct map_r
 
 // What a block walks over: map [1], [2], ... of a head, `step` floats apart, each with
 // its h left of its M, V columns of it; X has columns v .. v+63 of h, or none: h NULL.
-struct walk_of_maps {
+struct map_sequence {
     const float *M, *h;
     int64_t step;
     int count, VK;
@@ -87,16 +89,16 @@ struct walk_of_maps {
 // X <- ... M_2 (M_1 X + h_1) + h_2 ... Each barrier: all pieces are there; nobody reads
 // them any more.
 template <int backward>
-static __device__ __forceinline__ void walk_maps(struct walk_of_maps w, float (*X)[4],
-                                                 struct map_room *s)
+static __device__ __forceinline__ void apply_maps(struct map_sequence w, float (*X)[4],
+                                                  struct map_storage *s)
 {
     const int warp = threadIdx.x / 32 * 16;
-    if (w.count > 0) fetch_M(w.M, w.VK, s);
+    if (w.count > 0) load_M(w.M, w.VK, s);
     for (int j = 0; j < w.count; j++) {
         cp_async_wait<0>();
         split_M(s);
         w.M += w.step;
-        if (j + 1 < w.count) fetch_M(w.M, w.VK, s);
+        if (j + 1 < w.count) load_M(w.M, w.VK, s);
         fence_proxy_async();
         __syncthreads();
         times_M<backward>(X, s);

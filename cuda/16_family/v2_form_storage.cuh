@@ -1,31 +1,41 @@
-// v2_form_room.cuh -- a chunk of any model in shared memory: rows, gate, copies.
+// v2_form_storage.cuh -- a chunk of any model in shared storage: rows, gate, copies.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.
 // Next: v2_form_pairs.cuh.
-#ifndef KCP_16_V2_FORM_ROOM_CUH
-#define KCP_16_V2_FORM_ROOM_CUH
+#ifndef KCP_16_V2_FORM_STORAGE_CUH
+#define KCP_16_V2_FORM_STORAGE_CUH
 
 #include "workspace.cuh"
-#include "cuda/03_wy/v2_halves_inverse.cuh"
+#include "cuda/tile/triangle_inverse.cuh"
 
 // What a model is to the kernels: rows of the form a token has, tokens of a chunk, does
 // it look at the state before it writes, and does that look come before the decay.
 template <int model>
 struct traits {
-    enum { m = model == KCP_DPLR ? 2 : 1, C = CHUNK / m, looks = model != KCP_GLA,
-           early = m - 1, threads = model == KCP_DPLR ? 192 : 384,
-           blocks = model == KCP_DPLR ? 3 : 2 };
+    enum {
+        m = model == KCP_DPLR ? 2 : 1,
+        C = CHUNK / m,
+        looks = model != KCP_GLA,
+        early = m - 1,
+        threads = model == KCP_DPLR ? 192 : 384,
+        blocks = model == KCP_DPLR ? 3 : 2
+    };
 };
 
-enum { GATE = 4 };                       // PAD for rows of fp32
+enum { GATE = 4 }; // PAD for rows of fp32
 
 // a is what a token looks with: DPLR's a, or GDN-2's gate b, for which b k is made on
 // the fly. G of token i stands in row i + 1, row 0 is the chunk's start. Tensors that a
 // model lacks have one row.
 template <int model, int K, int V>
-struct form_room : traits<model> {
-    enum { C = traits<model>::C, S = traits<model>::looks ? C : 1,
-           D = traits<model>::m == 2 ? C : 1, LS = C + 4, LB = C + PAD };
+struct form_storage : traits<model> {
+    enum {
+        C = traits<model>::C,
+        S = traits<model>::looks ? C : 1,
+        D = traits<model>::m == 2 ? C : 1,
+        LS = C + 4,
+        LB = C + PAD
+    };
     float G[C + 1][K + GATE];
     bf16 q[C][K + PAD], k[C][K + PAD], v[C][V + PAD];
     bf16 a[S][K + PAD], b[D][K + PAD];
@@ -35,8 +45,8 @@ struct form_room : traits<model> {
 
 // g of a chunk, to the rows from 1 on; past the chunk's end zeros.
 template <int C, int ld>
-static __device__ void fetch_gate(const struct kcp_family &a, struct token_range z,
-                                  int n, float (*G)[ld])
+static __device__ void load_gate(const struct kcp_family &a, struct token_range z,
+                                 int n, float (*G)[ld])
 {
     const int K = ld - GATE;
     for (int at = threadIdx.x; at < C * K / 4; at += blockDim.x) {
@@ -49,10 +59,10 @@ static __device__ void fetch_gate(const struct kcp_family &a, struct token_range
 
 // q, k, v, a, b and g of a chunk; rows past its end get zeros.
 template <int model, int K, int V>
-static __device__ void fetch(const struct family &x, struct token_range z, int n,
-                             struct form_room<model, K, V> &s)
+static __device__ void load_chunk(const struct family &x, struct token_range z, int n,
+                                  struct form_storage<model, K, V> &s)
 {
-    typedef struct form_room<model, K, V> R;
+    typedef struct form_storage<model, K, V> R;
     const struct kcp_family &a = x.a;
     const int H = a.H, HV = a.HV, qk = n / (HV / H);
     const int64_t ld = (int64_t)HV * K;
@@ -65,7 +75,7 @@ static __device__ void fetch(const struct family &x, struct token_range z, int n
                                ld, z.len);
     if (s.m == 2)
         cp_async_rows<K, R::D>(s.b[0], in<bf16>(a.b, z.t, HV, n, K), ld, z.len);
-    fetch_gate<R::C>(a, z, n, s.G);
+    load_gate<R::C>(a, z, n, s.G);
     cp_async_commit();
 }
 
@@ -85,8 +95,8 @@ static __device__ void sum_gate(float (*G)[ld])
 
 // Row r of each of a chunk's tokens, of a tensor in rows of the form.
 template <int width, int C>
-static __device__ void fetch_form(const struct family &x, struct token_range z, int n,
-                                  int r, bf16 *to, const void *from)
+static __device__ void load_form_rows(const struct family &x, struct token_range z,
+                                      int n, int r, bf16 *to, const void *from)
 {
     cp_async_rows<width, C>(to, in<bf16>(from, z.t * x.m + r, x.a.HV, n, width),
                             (int64_t)x.m * x.a.HV * width, z.len);
@@ -94,8 +104,9 @@ static __device__ void fetch_form(const struct family &x, struct token_range z, 
 
 // Rows r of the form, r < m, of the chunk's tokens: from a tile, or zeros.
 template <int width>
-static __device__ void put_rows(const struct family &x, struct token_range z, int n,
-                                int r, void *to, const bf16 *from, int ld)
+static __device__ void store_rows_of_form(const struct family &x, struct token_range z,
+                                          int n, int r, void *to, const bf16 *from,
+                                          int ld)
 {
     for (int at = threadIdx.x; at < z.len * width / 8; at += blockDim.x) {
         const int i = at / (width / 8), d = at % (width / 8) * 8;

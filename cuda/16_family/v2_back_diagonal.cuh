@@ -1,17 +1,19 @@
-// v2_back_near.cuh -- back through the pairs of the same 16 rows, one by one; results.
+// v2_back_diagonal.cuh -- back through the pairs of the same 16 rows, one by one.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.
 // Next: v2_back.cuh.
-#ifndef KCP_16_V2_BACK_NEAR_CUH
-#define KCP_16_V2_BACK_NEAR_CUH
+#ifndef KCP_16_V2_BACK_DIAGONAL_CUH
+#define KCP_16_V2_BACK_DIAGONAL_CUH
 
 #include "v2_back_pairs.cuh"
 
-// On the diagonal, four sizes of squares would be four tiles each, most of them masked.
+// On the diagonal, four sizes of blocks would be four tiles each, most of them masked.
 // Pair by pair is 15 instructions and one exponential a pair and channel, in registers.
 
 // A channel's columns j of 16 rows: their keys, gate, and gradients so far.
-struct columns { float k[16], b[16], G[16], dk[16], db[16]; };
+struct columns {
+    float k[16], b[16], G[16], dk[16], db[16];
+};
 
 // qk, qb, ab, ak as floats; GDN-2 looks at what k wrote, so its only other is ak.
 static __device__ __forceinline__ float4 scores_of(const struct near<2> &A)
@@ -32,14 +34,17 @@ static __device__ __forceinline__ void row_of_pairs(const Near *near, int e, flo
                                                     float &x, float &y)
 {
     enum { m = traits<model>::m, looks = traits<model>::looks };
-    //> kernel-near
+//> kernel-near
     #pragma unroll
     for (int j = 0; j < e; j++) {
         const float4 A = scores_of(near[16 * e + j]);
         const float D = ex2_approx(c.G[e] - c.G[j]), kD = c.k[j] * D, bD = c.b[j] * D;
         x += A.x * kD;
         if (looks) y += A.w * kD;
-        if (m == 2) x += A.y * bD, y += A.z * bD;
+        if (m == 2) {
+            x += A.y * bD;
+            y += A.z * bD;
+        }
         c.dk[j] += D * (looks ? A.x * q + A.w * look : A.x * q);
         if (m == 2) c.db[j] += D * (A.y * q + A.z * look);
     }
@@ -48,14 +53,22 @@ static __device__ __forceinline__ void row_of_pairs(const Near *near, int e, flo
 
 // One number of dq, dk: of the whole group when n is its last head; heads before it
 // leave their sum in x.z [2,T,H,K].
-static __device__ __forceinline__ void put_shared(const struct family &x, int64_t t,
-                                                  int n, int d, float dq, float dk)
+static __device__ __forceinline__ void store_shared(const struct family &x, int64_t t,
+                                                    int n, int d, float dq, float dk)
 {
     const int H = x.a.H, K = x.a.K, group = x.a.HV / H, part = n % group;
     const int64_t at = (t * H + n / group) * K + d, next = x.a.T * H * K;
-    if (part) dq += x.z[at], dk += x.z[next + at];
-    if (part < group - 1) x.z[at] = dq, x.z[next + at] = dk;
-    else ((bf16 *)x.a.dq)[at] = dq, ((bf16 *)x.a.dk)[at] = dk;
+    if (part) {
+        dq += x.z[at];
+        dk += x.z[next + at];
+    }
+    if (part < group - 1) {
+        x.z[at] = dq;
+        x.z[next + at] = dk;
+    } else {
+        ((bf16 *)x.a.dq)[at] = dq;
+        ((bf16 *)x.a.dk)[at] = dk;
+    }
 }
 
 // Rows i of channel d, 16 B <= i < 16 B + 16: pairs among them, those set apart, and
@@ -63,13 +76,14 @@ static __device__ __forceinline__ void put_shared(const struct family &x, int64_
 // comes. What looks from G_e is row e + 1 where the look comes before the decay.
 template <int model, int K, int V>
 static __device__ void rows_back(const struct family &x, struct token_range z, int n,
-                                 struct back_room<model, K, V> &s, int B, int d)
+                                 struct back_storage<model, K, V> &s, int B, int d)
 {
     enum { C = traits<model>::C, m = traits<model>::m, HAS_B = 3 };
     struct columns c = {};
     #pragma unroll
     for (int r = 0; r < 16; r++) {
-        c.k[r] = s.k[16 * B + r][d], c.G[r] = s.G[16 * B + r + 1][d];
+        c.k[r] = s.k[16 * B + r][d];
+        c.G[r] = s.G[16 * B + r + 1][d];
         if (m == 2) c.b[r] = s.b[16 * B + r][d];
     }
     #pragma unroll
@@ -89,12 +103,15 @@ static __device__ void rows_back(const struct family &x, struct token_range z, i
             if (l < C) y += s.next_b[l] * c.b[e] + s.next_k[l] * c.k[e];
         }
         if (s.looks && l < C) y += (float)s.far[2][l][d];
-        if (m == 1 && s.looks) dk += gate * y, db = c.k[e] * y;
+        if (m == 1 && s.looks) {
+            dk += gate * y;
+            db = c.k[e] * y;
+        }
         const int64_t at = ((z.t + i) * x.a.HV + n) * K + d, after = at + x.a.HV * K;
         if (s.looks && i < z.len) ((bf16 *)x.a.db)[at] = db;
         if (m == 2 && l < z.len) ((bf16 *)x.a.da)[after] = y;
         if (m == 2 && i == 0 && z.len) ((bf16 *)x.a.da)[at] = s.far[2][0][d];
-        if (i < z.len) put_shared(x, z.t + i, n, d, dq, dk);
+        if (i < z.len) store_shared(x, z.t + i, n, d, dq, dk);
     }
 }
 

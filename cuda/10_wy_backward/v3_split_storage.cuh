@@ -1,4 +1,4 @@
-// v3_split_room.cuh -- what v3's two kernels share, and the first one's shared memory.
+// v3_split_storage.cuh -- what v3's two kernels share; the first one's shared storage.
 // Book: chapter 10, "Two kernels".
 // Checked by: tests/10_wy_backward/checks.c.
 // Next: v3_split_solve.cuh.
@@ -6,12 +6,12 @@
 #include "cuda/tile/registers.cuh"
 #include "cuda/tile/warp_scan.cuh"
 
-enum { LC = CHUNK + PAD };               // a row of a [64,64] matrix
+enum { LC = CHUNK + PAD }; // a row of a [64,64] matrix
 
 // What the first kernel leaves for the second, before the factors of the gate: P = dO
 // h^T, W = v_new dS^T, Q = A^T dw [T,HV,K]; dL [T,HV,C]; h_dS = sum_v h dS [NC,HV,K].
 // sums [T,H,K] gathers dq and dk of a group of heads.
-struct between {
+struct intermediates {
     bf16 *P, *W, *Q, *dL;
     float *h_dS;
     float2 *sums;
@@ -19,10 +19,12 @@ struct between {
 
 // h and dS, once used, give way: dS to k~ and dA, h to dw and v, dO to v_new and X.
 template <int K, int V>
-struct room {
+struct shared_storage {
     union {
         bf16 h[K][V + PAD];
-        struct { bf16 dw[CHUNK][K + PAD], v[CHUNK][V + PAD]; };
+        struct {
+            bf16 dw[CHUNK][K + PAD], v[CHUNK][V + PAD];
+        };
     };
     union {
         bf16 dS[K][V + PAD];
@@ -31,7 +33,9 @@ struct room {
             float of_beta[K / 16][CHUNK];
         };
     };
-    union { bf16 dO[CHUNK][V + PAD], v_new[CHUNK][V + PAD], X[CHUNK][LC]; };
+    union {
+        bf16 dO[CHUNK][V + PAD], v_new[CHUNK][V + PAD], X[CHUNK][LC];
+    };
     bf16 dU[CHUNK][V + PAD], A[CHUNK][LC];
     float beta[CHUNK];
 };
@@ -79,10 +83,12 @@ static __device__ __forceinline__ void rows_by_rows(slab &x, slab &y, const bf16
         #pragma unroll
         for (int t = 0; t < 4; t++) {
             ldmatrix_x4(a, X + t * 16 * ld + p + down);
-            mma_m16n8k16(x[t][0], a, b[0], b[1]), mma_m16n8k16(x[t][1], a, b[2], b[3]);
+            mma_m16n8k16(x[t][0], a, b[0], b[1]);
+            mma_m16n8k16(x[t][1], a, b[2], b[3]);
             if (!two) continue;
             ldmatrix_x4(a, Y + t * 16 * ld + p + down);
-            mma_m16n8k16(y[t][0], a, b[0], b[1]), mma_m16n8k16(y[t][1], a, b[2], b[3]);
+            mma_m16n8k16(y[t][0], a, b[0], b[1]);
+            mma_m16n8k16(y[t][1], a, b[2], b[3]);
         }
     }
 }
@@ -100,14 +106,16 @@ static __device__ __forceinline__ void turned_by_columns(slab &d, const bf16 *A,
         for (int t = 0; t <= i; t++) {
             ldmatrix_x4_trans(a,
                               A + i * 16 * LC + t * 16 + ldmatrix_offset_b(lane, LC));
-            mma_m16n8k16(d[t][0], a, b[0], b[1]), mma_m16n8k16(d[t][1], a, b[2], b[3]);
+            mma_m16n8k16(d[t][0], a, b[0], b[1]);
+            mma_m16n8k16(d[t][1], a, b[2], b[3]);
         }
     }
 }
 
 // A slab to rows [64] of a tensor, `stride` apart, as bf16. Two lanes trade halves, so
 // that each has four columns and a row's 16 leave as one sector.
-static __device__ __forceinline__ void put(bf16 *to, int stride, int len, const slab &x)
+static __device__ __forceinline__ void store_slab(bf16 *to, int stride, int len,
+                                                  const slab &x)
 {
     const bool odd = threadIdx.x % 2;
     bf16 *first = to + threadIdx.x % 4 / 2 * 4 + odd * 8;
@@ -126,7 +134,9 @@ static __device__ __forceinline__ void put(bf16 *to, int stride, int len, const 
 // The ten 16 x 16 tiles on and below the diagonal, one a warp after another.
 static __device__ __forceinline__ int tile_row(int task)
 {
-    return task < 1 ? 0 : task < 3 ? 1 : task < 6 ? 2 : 3;
+    const int late = task < 6 ? 2 : 3;
+    const int I = task < 3 ? 1 : late;
+    return task < 1 ? 0 : I;
 }
 
 // d += X Y^T of two rows of tiles, [16,depth] each.
@@ -140,6 +150,7 @@ static __device__ __forceinline__ void tile_product(float (*d)[4], const bf16 *X
     for (int p = 0; p < depth; p += 16) {
         ldmatrix_x4(a, X + p + ldmatrix_offset_a(lane, ld));
         ldmatrix_x4(b, Y + p + ldmatrix_offset_b(lane, ld));
-        mma_m16n8k16(d[0], a, b[0], b[1]), mma_m16n8k16(d[1], a, b[2], b[3]);
+        mma_m16n8k16(d[0], a, b[0], b[1]);
+        mma_m16n8k16(d[1], a, b[2], b[3]);
     }
 }

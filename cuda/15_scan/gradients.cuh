@@ -1,9 +1,9 @@
-// back.cuh -- all gradients of a tile's tokens, from the states on both sides of each.
+// gradients.cuh -- all gradients of a tile's tokens, from the states around each.
 // Book: chapter 15, "Code: kernels".
 // Checked by: tests/15_scan/checks.c.
 // Next: repeat.cuh.
-#ifndef KCP_15_BACK_CUH
-#define KCP_15_BACK_CUH
+#ifndef KCP_15_GRADIENTS_CUH
+#define KCP_15_GRADIENTS_CUH
 
 #include "token.cuh"
 
@@ -23,7 +23,7 @@ static __global__ void gradients(const struct tile x, float *dq_part, float *dk_
     const int64_t t = x.t0 + at, row = (int64_t)at * a.HV + n, KV = (int64_t)K * V;
     const float *S = x.before + row * KV, beta = x.beta[row];
     const float *dS = x.after + ((int64_t)(x.n - 1 - at) * a.HV + n) * KV;
-    fetch<X>(x, at, n, k, q, alpha);
+    load_token<X>(x, at, n, k, q, alpha);
     for (int v = threadIdx.x; v < V; v += blockDim.x)
         dO[v] = dropped(a, t) ? 0.0f : x.dO[(t * a.HV + n) * V + v];
     __syncthreads();
@@ -33,7 +33,8 @@ static __global__ void gradients(const struct tile x, float *dq_part, float *dk_
             err -= alpha[i] * S[(int64_t)i * V + v] * k[i];
             sum += k[i] * (dS[(int64_t)i * V + v] + q[i] * dO[v]);
         }
-        e[v] = err, z[v] = sum;
+        e[v] = err;
+        z[v] = sum;
         out<X>(a.dv, t, a.HV, n, V)[v] = beta * sum;
     }
     __syncthreads();
@@ -47,9 +48,12 @@ static __global__ void gradients(const struct tile x, float *dq_part, float *dk_
             dk += F * e[v] - Sd * z[v];
             da += (F - b * z[v]) * s;
         }
-        dq = warp_sum(dq), dk = warp_sum(dk), da = warp_sum(da);
+        dq = warp_sum(dq);
+        dk = warp_sum(dk);
+        da = warp_sum(da);
         if (lane) continue;
-        dq_part[row * K + i] = dq, dk_part[row * K + i] = beta * dk;
+        dq_part[row * K + i] = dq;
+        dk_part[row * K + i] = beta * dk;
         dy[i] = da * alpha[i] * x.fade[row * K + i];
         out<float>(a.dalpha_base, t, a.HV, n, K)[i] = dy[i];
     }
@@ -77,7 +81,8 @@ static __global__ void add_group(const struct tile x, const float *dq_part,
         float dq = 0.0f, dk = 0.0f;
         for (int n = m * group; n < (m + 1) * group; n++) {
             const int64_t at = ((int64_t)blockIdx.x * a.HV + n) * a.K + i;
-            dq += dq_part[at], dk += dk_part[at];
+            dq += dq_part[at];
+            dk += dk_part[at];
         }
         out<X>(a.dq, x.t0 + blockIdx.x, a.H, m, a.K)[i] = dq;
         out<X>(a.dk, x.t0 + blockIdx.x, a.H, m, a.K)[i] = dk;
@@ -111,14 +116,17 @@ static __global__ void begin_map(int K, int V, const float *start, float *decay,
     const int64_t n = blockIdx.x;
     for (int e = threadIdx.x; e < K * (V + K); e += blockDim.x) {
         const int i = e / (V + K), c = e % (V + K);
-        map[n * K * (V + K) + e] = c < V ? start[(n * K + i) * V + c]
-                                 : c - V == i && !decay ? 1.0f : 0.0f;
+        float x;
+        if (c < V) x = start[(n * K + i) * V + c];
+        else x = c - V == i && !decay ? 1.0f : 0.0f;
+        map[n * K * (V + K) + e] = x;
     }
     for (int i = threadIdx.x; i < K && decay; i += blockDim.x) decay[n * K + i] = 1.0f;
 }
 
 // As the exchange wants it: M whole, and not M^T. A block a head.
-static __global__ void end_map(int K, int V, const float *decay, int turn, float *maps)
+static __global__ void end_map(int K, int V, const float *decay, int transpose,
+                               float *maps)
 {
     float *map = maps + (int64_t)blockIdx.x * K * (V + K);
     for (int e = threadIdx.x; e < K * K; e += blockDim.x) {
@@ -126,9 +134,10 @@ static __global__ void end_map(int K, int V, const float *decay, int turn, float
         float *ip = map + (int64_t)i * (V + K) + V + p;
         float *pi = map + (int64_t)p * (V + K) + V + i;
         if (p == i && decay) *ip += decay[(int64_t)blockIdx.x * K + i];
-        if (p >= i || !turn) continue;
+        if (p >= i || !transpose) continue;
         const float M = *ip;
-        *ip = *pi, *pi = M;
+        *ip = *pi;
+        *pi = M;
     }
 }
 

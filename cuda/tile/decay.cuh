@@ -1,0 +1,83 @@
+// decay.cuh -- what a gate gives: factors of rows, of columns, of a chunk.
+// Book: chapter 04, "Tensor cores".
+// Checked by: every variant that includes it.
+// Next: warp_scan.cuh.
+#ifndef KCP_TILE_DECAY_CUH
+#define KCP_TILE_DECAY_CUH
+
+#include "state_io.cuh"
+
+// Which columns of D tiles a lane holds, and a factor for each of them.
+template <int tiles>
+static __device__ __forceinline__ void scale_columns(float (*y)[4], const float *factor)
+{
+    const int e = threadIdx.x % 4 * 2;
+    #pragma unroll
+    for (int i = 0; i < tiles; i++) {
+        const float low = factor[i * 8 + e], high = factor[i * 8 + e + 1];
+        y[i][0] *= low;
+        y[i][1] *= high;
+        y[i][2] *= low;
+        y[i][3] *= high;
+    }
+}
+
+// x <- x exp2(G_i - G_a), two neighbours.
+static __device__ __forceinline__ float2 decay_between(const float *to,
+                                                       const float *from)
+{
+    const float2 a = *(const float2 *)to, b = *(const float2 *)from;
+    return make_float2(ex2_approx(a.x - b.x), ex2_approx(a.y - b.y));
+}
+
+static __device__ __forceinline__ uint32_t scale_bf16x2(uint32_t x, float2 y)
+{
+    return pack_bf16x2(bf16x2_low(x) * y.x, bf16x2_high(x) * y.y);
+}
+
+// The gate of a chunk: thread i's share of it, read early and turned into factors late.
+struct gate_share {
+    float last, row;
+};
+
+template <class Args>
+static __device__ __forceinline__ struct gate_share read_gate(const Args &a,
+                                                              struct token_range z,
+                                                              int n, int K)
+{
+    const int i = threadIdx.x, row = i < z.len ? i : z.len - 1;
+    const int64_t last = z.t + z.len - 1;
+    return { i < K ? gate(a, last, n, i) : 0.0f,
+             a.KG == 1 && i < CHUNK ? gate(a, z.t + row, n, 0) : 0.0f };
+}
+
+// decay [K] = exp2(G_last). GDN's rows of q have the factor exp2(G), those of k
+// exp2(G_last - G); KDA's are gated already.
+template <class Args>
+static __device__ __forceinline__ void write_gate(const Args &a, struct gate_share g,
+                                                  int K, float *decay, float *eq,
+                                                  float *ek)
+{
+    const int i = threadIdx.x, kda = a.KG > 1;
+    if (i < K) decay[i] = exp2f(g.last);
+    if (i >= CHUNK) return;
+    eq[i] = (float)a.scale * (kda ? 1.0f : exp2f(g.row));
+    ek[i] = kda ? 1.0f : exp2f(g.last - g.row);
+}
+
+// Rows of qg, kg (KDA) or of the query/key head (GDN): the first, and their distance.
+struct rows {
+    const bf16 *x;
+    int64_t ld;
+};
+
+template <class Args>
+static __device__ __forceinline__ struct rows rows_of(const Args &a, int64_t t, int n,
+                                                      const void *gated,
+                                                      const void *raw)
+{
+    if (a.KG > 1) return { in<bf16>(gated, t, a.HV, n, a.K), (int64_t)a.HV * a.K };
+    return { in<bf16>(raw, t, a.H, n / (a.HV / a.H), a.K), (int64_t)a.H * a.K };
+}
+
+#endif

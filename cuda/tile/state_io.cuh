@@ -1,0 +1,101 @@
+// state_io.cuh -- rows and states between global memory, shared memory and registers.
+// Book: chapter 04, "Tensor cores".
+// Checked by: every variant that includes it.
+// Next: decay.cuh.
+#ifndef KCP_TILE_STATE_IO_CUH
+#define KCP_TILE_STATE_IO_CUH
+
+#include "mma.cuh"
+
+enum { CHUNK = 64, PAD = 8 }; // PAD spreads rows over the banks
+
+// Rows t .. t+len-1 of a tensor, `stride` apart, to shared memory [rows,width+PAD];
+// rows from len on become 0.
+template <int width, int rows = CHUNK>
+static __device__ __forceinline__ void cp_async_rows(bf16 *to, const bf16 *from,
+                                                     int64_t stride, int len)
+{
+    for (int at = threadIdx.x; at < rows * width / 8; at += blockDim.x) {
+        const int i = at / (width / 8), d = at % (width / 8) * 8;
+        cp_async_16(to + i * (width + PAD) + d, from + (i < len ? i : 0) * stride + d,
+                    i < len);
+    }
+}
+
+// y^T [16,rows] from X [rows,ld] in shared memory, columns v .. v+15 of it.
+template <int rows = CHUNK>
+static __device__ __forceinline__ void from_rows(float (*y)[4], const bf16 *X, int ld)
+{
+    const bf16 *row = X + ldmatrix_offset_b(threadIdx.x % 32, ld);
+    #pragma unroll
+    for (int c = 0; c < rows / 16; c++) {
+        uint32_t r[4];
+        ldmatrix_x4_trans(r, row + c * 16 * ld);
+        #pragma unroll
+        for (int j = 0; j < 8; j++)
+            y[2 * c + j / 4][j % 4] =
+                __uint_as_float(j % 2 ? r[j / 2] & 0xffff0000u : r[j / 2] << 16);
+    }
+}
+
+// D tiles of y^T, rows v, columns i, to rows i of a tensor, `stride` apart; i < len.
+// The tiles are transposed in registers, so that a row's 16 columns leave together.
+template <int tiles>
+static __device__ __forceinline__ void store_rows(bf16 *to, int64_t stride, int len,
+                                                  const float (*y)[4])
+{
+    const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
+    #pragma unroll
+    for (int i = 0; i < tiles; i++) {
+        const uint32_t low = movmatrix_trans(pack_bf16x2(y[i][0], y[i][1]));
+        const uint32_t high = movmatrix_trans(pack_bf16x2(y[i][2], y[i][3]));
+        if (i * 8 + g >= len) continue;
+        *(uint32_t *)(to + (i * 8 + g) * stride + e) = low;
+        *(uint32_t *)(to + (i * 8 + g) * stride + 8 + e) = high;
+    }
+}
+
+// S^T between registers and an fp32 state: element (v, i) at S[v * dv + i * di].
+template <int K>
+static __device__ __forceinline__ void load_state(float (*S)[4], const float *x,
+                                                  int64_t dv, int64_t di)
+{
+    const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
+    #pragma unroll
+    for (int i = 0; i < K / 8; i++)
+        #pragma unroll
+        for (int j = 0; j < 4; j++)
+            S[i][j] = x ? x[(g + j / 2 * 8) * dv + (i * 8 + e + j % 2) * di] : 0.0f;
+}
+
+// Columns first .. first+15 of the identity.
+template <int K>
+static __device__ __forceinline__ void set_identity(float (*S)[4], int first)
+{
+    const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
+    #pragma unroll
+    for (int i = 0; i < K / 8; i++)
+        #pragma unroll
+        for (int j = 0; j < 4; j++)
+            S[i][j] = first + g + j / 2 * 8 == i * 8 + e + j % 2;
+}
+
+template <int K>
+static __device__ __forceinline__ void store_state(float *x, int64_t dv, int64_t di,
+                                                   const float (*S)[4])
+{
+    const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
+    #pragma unroll
+    for (int i = 0; i < K / 8; i++)
+        #pragma unroll
+        for (int j = 0; j < 4; j++)
+            x[(g + j / 2 * 8) * dv + (i * 8 + e + j % 2) * di] = S[i][j];
+}
+
+// Pointers for the copies must be aligned to 16 bytes.
+static inline int is_aligned_16(const void *p)
+{
+    return ((uintptr_t)p & 15) == 0;
+}
+
+#endif
