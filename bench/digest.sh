@@ -6,7 +6,7 @@
 #   sh bench/digest.sh 04_chunk v2_warp [BUILD]   its digest, or - (see below)
 #   sh bench/digest.sh --all [BUILD]              stage, variant, nvcc, digest, as TSV;
 #                                                 also: recorded digests that hold it
-#   sh bench/digest.sh --sets [BUILD]             the same; functions: what it is made of
+#   sh bench/digest.sh --sets [BUILD]             the same; functions: of what it is
 #   sh bench/digest.sh --functions [BUILD]        every GPU function of every object
 #   sh bench/digest.sh --compare A B              two folders of builds; 1: some differ
 #   sh bench/digest.sh --added A B                functions of B that A has not; 1: some
@@ -17,8 +17,8 @@
 # can launch less of them, as when a fallback went. --all has besides a row `comm`, of
 # the host code of the exchange, which records over ranks name too, and a row a path, of
 # its line in the table of paths: which kernel is taken when, with what geometry.
-# bench/results/functions.tsv keeps what recorded digests were made of (FUNCTIONS: another
-# such file): a variant that can launch less than when it was recorded, and nothing new,
+# bench/results/functions.tsv keeps what recorded digests were made of (FUNCTIONS: any
+# other such file): a variant that can launch less than when it was recorded, and nothing new,
 # is as it was.
 # --added looks at functions wherever they lie: for files that were split, and for a B
 # of which some objects are built only.
@@ -140,7 +140,8 @@ case $1 in
             for (i = 1; i <= n; i++) {
                 k = key[i]; is = "same"
                 if (a[k] != b[k]) is = within(k) ? "fewer" : "other"
-                if (a[k] == "-" || b[k] == "-" || by_a[k] != by_b[k]) is = "not comparable"
+                if (a[k] == "-" || b[k] == "-" || by_a[k] != by_b[k])
+                    is = "not comparable"
                 if (!(k in a)) is = "only in B"
                 if (!(k in b)) is = "only in A"
                 count[is]++

@@ -34,7 +34,9 @@ export LD_LIBRARY_PATH
 ldd "$program" | grep 'not found' && { echo "gpu_nccl.sh: carry these"; exit 1; }
 table=$OUT/nccl.tsv
 printf 'what\thow\tn\tstatus\tseconds\tsays\n' >"$table"
-shown() { awk -F '\t' '{ printf "%-30s %-9s %5s  %-6s %7s  %s\n", $1, $2, $3, $4, $5, $6 }'; }
+shown() {
+    awk -F '\t' '{ printf "%-30s %-9s %5s  %-6s %7s  %s\n", $1, $2, $3, $4, $5, $6 }'
+}
 failed=0
 now() { date +%s.%N; }
 row() {     # what ranks n status began file
@@ -104,7 +106,8 @@ here=$(cd "$(dirname "$0")/.." && pwd)
     --variant gpu_graph
 [ -n "$ONE" ] && has kcp-run kcp-arrays && alone 1-5 "kcp-run --device gpu" \
     sh "$here/tests/cli/run_device.sh" "$B" "$(cd "$OUT" && pwd)/run_device.txt"
-[ -n "$ONE" ] && has kda gdn && alone 1-3 "examples" sh "$here/tests/cli/examples.sh" "$B"
+[ -n "$ONE" ] && has kda gdn && alone 1-3 "examples" \
+    sh "$here/tests/cli/examples.sh" "$B"
 for n in $COUNTS; do
     [ $n -le "$gpus" ] || continue
     for how in $HOW; do

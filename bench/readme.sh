@@ -9,7 +9,8 @@ cd "$(dirname "$0")/.." || exit 1
 w=$(mktemp -d) || exit 1
 trap 'rm -rf "$w"' EXIT
 sh bench/tables.sh "$w/t" || exit 1
-if awk -F '\t' '$3 ~ /^[0-9]/ && $4 != "-" { n++ } END { exit n > 0 }' "$w/t/digests"; then
+if awk -F '\t' '$3 ~ /^[0-9]/ && $4 != "-" { n++ } END { exit n > 0 }' \
+        "$w/t/digests"; then
     echo "README.md: not compared with the records: no kernels are built here"
     exit 0
 fi

@@ -6,8 +6,8 @@
 BEGIN {
     FS = OFS = "\t"
     ncolumns = split("kind machine driver date commit nvcc case stage variant path " \
-        "row storage digest comm cc model gate T H HV K V C sequences segments ranks save " \
-        "walk reuse_M pass form head_parts us us_p10 us_p90 bytes flops work saved " \
+        "row storage digest comm cc model gate T H HV K V C sequences segments " \
+        "ranks save walk reuse_M pass form head_parts us us_p10 us_p90 bytes flops work saved " \
         "front sum exchange main copy product gather_bytes gather_us peer verdict " \
         "cases worst error allowed alive memcheck racecheck initcheck synccheck " \
         "repeats what how n status seconds says chunks size fp32 tf32x3 tf32 bf16 " \
@@ -36,12 +36,18 @@ FNR == 1 {
     if (name != "judge.txt") {
         for (i = 1; i <= NF; i++) head[i] = $i
         for (i = 1; i <= NF && base != "digests"; i++)
-            if (!($i in known)) bad(FILENAME ": found column '" $i "', expected none such")
+            if (!($i in known))
+                bad(FILENAME ": found column '" $i "', expected none such")
         next
     }
 }
 
-function set(name, value) { if (value != "") { cell[rows, name] = value; used[name] = 1 } }
+function set(name, value)
+{
+    if (value == "") return
+    cell[rows, name] = value
+    used[name] = 1
+}
 
 # A new row of this run.
 function begin(kind)
@@ -58,7 +64,7 @@ function fields(   i) { for (i = 1; i <= NF; i++) set(head[i], $i) }
 function stand(s, v, ranks, taken)
 {
     if (!((s, v) in digest) || digest[s, v] == "-")
-        bad(s " " v ": found no digest, expected it in digests.tsv or a build as it ran")
+        bad(s " " v ": found no digest, expected it in digests.tsv or a build of it")
     set("nvcc", compiler[s, v]); set("digest", digest[s, v])
     if (taken != "") set("row", digest["path", taken])
     if (ranks < 2) return
@@ -102,7 +108,8 @@ base == "precision" { begin("precision"); fields(); next }
     s = now["stage"]; v = now["variant"]
     if (now["peer"] == "" && !((s, v, now["path"]) in ok)) {
         if (now["path"] != "") v = v ", path " now["path"]
-        print "record.sh: " s " " v ": no verdict ok in this run, left out" > "/dev/stderr"
+        print "record.sh: " s " " v ": no verdict ok in this run, left out" \
+            > "/dev/stderr"
         next
     }
     begin("time")

@@ -14,7 +14,9 @@
 # tables are made anew; the book's are when the book is.
 dir=$1 name=$2 commit=$3
 [ -r "$dir/machine.txt" ] || {
-    echo "record.sh: $dir/machine.txt: not found, expected a run's output" >&2; exit 2; }
+    echo "record.sh: $dir/machine.txt: not found, expected a run's output" >&2
+    exit 2
+}
 if [ -z "$commit" ]; then
     echo "record.sh: found no commit, expected FOLDER NAME COMMIT" >&2; exit 2
 fi
@@ -26,7 +28,9 @@ for f in "$dir"/*.tsv; do
 done
 [ ! -r "$dir/judge.txt" ] || set -- "$dir/judge.txt" "$@"
 [ $# -gt 0 ] || {
-    echo "record.sh: $dir: found no judge.txt and no table, expected a run's" >&2; exit 2; }
+    echo "record.sh: $dir: found no judge.txt and no table, expected a run's" >&2
+    exit 2
+}
 if [ -r "$dir/digests.tsv" ]; then set -- "$dir/digests.tsv" "$@"
 else
     sh bench/digest.sh --sets "${BUILD:-build}" >"$w/digests.tsv" || exit 1

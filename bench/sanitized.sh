@@ -20,7 +20,10 @@ results=${RESULTS:-$(ls bench/results/[0-9]*.tsv 2>/dev/null)}
 awk -F '\t' -v missing="$2" '
     function get(name) { return name in column ? $(column[name]) : "" }
     BEGIN { split("memcheck racecheck initcheck synccheck", tool, " ") }
-    FILENAME ~ /digests$/ { digest[$1, $2] = $4; nvcc[$1, $2] = $3; also[$1, $2] = " " $5 " "; next }
+    FILENAME ~ /digests$/ {
+        digest[$1, $2] = $4; nvcc[$1, $2] = $3; also[$1, $2] = " " $5 " "
+        next
+    }
     FILENAME ~ /variants$/ {
         row = ""; now = digest[$1, $2]
         if (now == "") now = "-"

@@ -43,7 +43,9 @@ awk -F '\t' -v all="$all" '
         if ($2 !~ /_f32$/) { order[++n] = k; known[k] = 1 }
         next
     }
-    get("kind") == "time" && get("peer") == "" { note("timed", get("stage"), get("variant")) }
+    get("kind") == "time" && get("peer") == "" {
+        note("timed", get("stage"), get("variant"))
+    }
     get("kind") == "repeat" && get("verdict") == "same" {
         note("repeated", get("stage"), get("variant"))
     }
@@ -66,8 +68,9 @@ awk -F '\t' -v all="$all" '
         if (all) print "stage", "variant", what[1], what[2], what[3]
         for (i = 1; i <= n; i++) {
             split(order[i], p, SUBSEP)
-            if (all) print p[1], p[2], word(what[1], order[i]), word(what[2], order[i]), \
-                           word(what[3], order[i])
+            if (all)
+                print p[1], p[2], word(what[1], order[i]), word(what[2], order[i]), \
+                      word(what[3], order[i])
             for (j = 1; j <= 3; j++) {
                 x = word(what[j], order[i])
                 if (p[2] ~ /_f32$/ && what[j] == "timed") continue
@@ -81,5 +84,6 @@ awk -F '\t' -v all="$all" '
         if (count["not comparable"])
             print "records: " count["not comparable"] " of " total " not comparable:" \
                   " not built here, or by another nvcc"
-        if (count["fresh"] == total) print "records: every kernel is recorded as it stands"
+        if (count["fresh"] == total)
+            print "records: every kernel is recorded as it stands"
     }' OFS='\t' - $results

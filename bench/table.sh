@@ -14,7 +14,8 @@ awk -F '\t' '
     }
     function where(   s) {
         s = sprintf("%s %s, T = %d, H = %d%s", toupper(get("model")), get("gate"),
-                    get("T"), get("H"), get("ranks") > 1 ? ", " get("ranks") " GPUs" : "")
+                    get("T"), get("H"),
+                    get("ranks") > 1 ? ", " get("ranks") " GPUs" : "")
         if (get("sequences") > 1) s = s ", " get("sequences") " sequences"
         if (get("save") == "none") s = s ", nothing kept"
         if (get("segments") > 1) s = s ", " get("segments") " segments"

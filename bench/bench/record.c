@@ -11,7 +11,8 @@
 
 enum { NUMBER, WORD };
 
-static void put(struct cells *to, int is_word, const char *name, const char *format, ...)
+static void put(struct cells *to, int is_word, const char *name,
+                const char *format, ...)
 {
     struct cell *c = &to->at[to->n++];
     va_list more;

@@ -1,4 +1,4 @@
-/* record.h -- a row of a record as cells with names: written as TSV or JSON, found again.
+/* record.h -- a row of a record as cells with names: written, and found again.
  *
  * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: record.c.
  */

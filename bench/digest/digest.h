@@ -1,4 +1,4 @@
-/* digest.h -- what kcp-digest reads of an object that nvcc made, and of the table of paths.
+/* digest.h -- what kcp-digest reads of an object of nvcc, and of the table of paths.
  *
  * Book: chapter 18.  Checked by: tests/cli/digest.sh.  Next: object.c.
  */
@@ -36,7 +36,7 @@ int object_defines(const struct object *o, const char *symbol);
 
 /* The whole file, a 0 behind it; NULL with a line on stderr. The caller frees. */
 char *file_text(const char *path, size_t *bytes);
-/* Each KCP_PATH("name", ...) of a preprocessed table: its name and digest; 2: a cut row.
+/* Each KCP_PATH("name", ...) of a preprocessed table: name and digest; 2: a cut row.
  * Blanks, line breaks and how a text is cut into literals do not count. */
 int paths_print(const char *table, FILE *to);
 

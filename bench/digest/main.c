@@ -14,10 +14,10 @@ static const char usage[] =
     "usage: kcp-digest [--arch 90] [--sets | --functions | --host] OBJECT...\n"
     "                  [--old OBJECT...]\n"
     "       kcp-digest --paths FILE\n"
-    "Prints stage, variant, nvcc and digest of every variant that the objects register;\n"
+    "Prints stage, variant, nvcc and digest of every variant that objects register;\n"
     "- for one that needs an object which is old, or not there.\n"
     "--host: one digest of the host code of all objects, as the row comm.\n"
-    "--sets: behind it those of its functions; --functions: each function of each object.\n"
+    "--sets: behind it those of its functions; --functions: each of each object.\n"
     "--paths: name and digest of each row of a table of paths, preprocessed.\n";
 
 /* Of FNV-1a, over any bytes. */
@@ -83,7 +83,8 @@ static int print_variant(const struct object *o, int n, int at,
     count = 0;
     for (int j = 0; j < n; j++) {
         if (!marks[j]) continue;
-        for (size_t i = 0; i < o[j].functions; i++) all[count++] = o[j].function[i].hash;
+        for (size_t i = 0; i < o[j].functions; i++)
+            all[count++] = o[j].function[i].hash;
         mixed |= o[j].functions && strcmp(o[j].nvcc, o[at].nvcc);
     }
     const uint64_t h = digest_set(all, count);
@@ -151,7 +152,8 @@ int main(int argc, char **argv)
         else break;
     }
     const char *at = first < argc ? argv[first] : "no object";
-    if (first >= argc || argc > 1024 || (!strncmp(at, "--", 2) && strcmp(at, "--old"))) {
+    const int unknown = !strncmp(at, "--", 2) && strcmp(at, "--old");
+    if (first >= argc || argc > 1024 || unknown) {
         fprintf(stderr, "kcp-digest: found %s, expected options and objects (--help)\n",
                 at);
         return 2;

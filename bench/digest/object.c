@@ -67,8 +67,8 @@ static void read_version(struct object *o, const struct elf *cubin)
     for (size_t i = 0; i + 3 < n; i++) {
         if (memcmp(note + i, ", V", 3)) continue;
         size_t k = 0;
-        for (i += 3; i < n && k + 1 < sizeof o->nvcc && strchr("0123456789.", note[i]) &&
-                    note[i]; i++) o->nvcc[k++] = note[i];
+        for (i += 3; i < n && k + 1 < sizeof o->nvcc && note[i] &&
+                    strchr("0123456789.", note[i]); i++) o->nvcc[k++] = note[i];
         o->nvcc[k] = 0;
         return;
     }
@@ -122,7 +122,8 @@ static const char *pointee(const struct elf *e, int section, uint64_t offset)
     for (int i = 1; i < e->sections; i++) {
         const Elf64_Shdr *s = &e->section[i];
         if (s->sh_type != SHT_RELA || (int)s->sh_info != section) continue;
-        const Elf64_Rela *r = (const Elf64_Rela *)(const void *)(e->base + s->sh_offset);
+        const Elf64_Rela *r = (const Elf64_Rela *)(const void *)
+                              (e->base + s->sh_offset);
         const Elf64_Sym *sym = (const Elf64_Sym *)(const void *)
                                (e->base + e->section[s->sh_link].sh_offset);
         for (size_t k = 0; k < s->sh_size / sizeof *r; k++) {
@@ -165,7 +166,8 @@ static int read_symbols(struct object *o, const struct elf *e)
     for (int i = 1; i < e->sections; i++) {
         const Elf64_Shdr *s = &e->section[i];
         if (s->sh_type != SHT_SYMTAB) continue;
-        const Elf64_Sym *sym = (const Elf64_Sym *)(const void *)(e->base + s->sh_offset);
+        const Elf64_Sym *sym = (const Elf64_Sym *)(const void *)
+                               (e->base + s->sh_offset);
         const char *names = e->base + e->section[s->sh_link].sh_offset;
         const size_t n = s->sh_size / sizeof *sym;
         o->want = calloc(n + 1, sizeof *o->want);
@@ -200,7 +202,8 @@ static int read_host(struct object *o, const struct elf *e)
     for (int i = 1; i < e->sections; i++) {
         const Elf64_Shdr *s = &e->section[i];
         if (s->sh_type != SHT_SYMTAB) continue;
-        const Elf64_Sym *sym = (const Elf64_Sym *)(const void *)(e->base + s->sh_offset);
+        const Elf64_Sym *sym = (const Elf64_Sym *)(const void *)
+                               (e->base + s->sh_offset);
         const size_t n = s->sh_size / sizeof *sym;
         o->host = calloc(n + 1, sizeof *o->host);
         if (!o->host) return bad(o->path, "no memory", "some");

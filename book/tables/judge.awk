@@ -30,7 +30,8 @@ function judge_table(f,   n, j, p, i, k, where, seen)
         if (n == 1) {
             printf "Judged on %s: of all cases the worst error, and what is " \
                    "allowed.\n\n", where > f
-            print "| stage | variant | GPUs | storage | cases | worst | error | allowed |" > f
+            print "| stage | variant | GPUs | storage | cases | worst | error " \
+                  "| allowed |" > f
             print "|:-----|:-----|--:|:--|:----|:--|---:|---:|" > f
         }
         printf "| %s | `%s` | %d | %s | %s | %s | %s | %s |\n", p[1], p[2], p[3],

@@ -10,7 +10,8 @@ BEGIN {
     while ((getline line < digests) > 0) {
         split(line, f, "\t")
         if (f[1] == "stage") continue
-        now[f[1], f[2]] = f[4]; also[f[1], f[2]] = " " f[5] " "; compiler[f[1], f[2]] = f[3]
+        now[f[1], f[2]] = f[4]; also[f[1], f[2]] = " " f[5] " "
+        compiler[f[1], f[2]] = f[3]
         if (f[3] ~ /^[0-9]/) built = f[3]
     }
     STALE = 0; UNCOMPARED = 1; FRESH = 2
@@ -106,7 +107,8 @@ get("kind") == "time" && get("case") != "scan" && num("us") > 0 {
     ranks = num("ranks") > 1 ? num("ranks") : 1
     note_gather(set, ranks)
     standing_ = p == "" ? standing(s, v) : set_standing[set, s] + 0
-    if (p == "" && standing_ > set_standing[set, s] + 0) set_standing[set, s] = standing_
+    if (p == "" && standing_ > set_standing[set, s] + 0)
+        set_standing[set, s] = standing_
     layer = ranks > 1 || get("front") != ""
     segments = 1
     if (p == "" && num("segments") > num("sequences")) segments = num("segments")

@@ -97,12 +97,14 @@ same "$(of A)" "$(of B)" "names, comments and order"
 other "$(of A)" "$(of C)" "a number in what is called"
 sh bench/digest.sh --all "$W/A" | grep -q '^04_chunk.v1_own.[0-9]*\.[0-9.]*.[0-9a-f]*' ||
     wrong "no nvcc in $(sh bench/digest.sh --all "$W/A")"
-sh bench/digest.sh --compare "$W/A" "$W/B" >"$W/out" || wrong "B is not A: $(cat "$W/out")"
+sh bench/digest.sh --compare "$W/A" "$W/B" >"$W/out" ||
+    wrong "B is not A: $(cat "$W/out")"
 sh bench/digest.sh --compare "$W/A" "$W/C" >"$W/out" && wrong "C is A: $(cat "$W/out")"
 sh bench/digest.sh --added "$W/A" "$W/B" >"$W/out" || wrong "$(cat "$W/out")"
 sh bench/digest.sh --added "$W/A" "$W/C" >"$W/out" && wrong "C adds nothing"
 sh bench/digest.sh --compare "$W/A" "$W/E" >"$W/fewer" || wrong "$(cat "$W/fewer")"
-grep -q '^04_chunk.v1_own.*fewer$' "$W/fewer" || wrong "E is not fewer: $(cat "$W/fewer")"
+grep -q '^04_chunk.v1_own.*fewer$' "$W/fewer" ||
+    wrong "E is not fewer: $(cat "$W/fewer")"
 sh bench/digest.sh --compare "$W/E" "$W/A" >"$W/fewer" && wrong "more is not other"
 { printf 'nvcc\tdigest\tfunctions\n'
   sh bench/digest.sh --sets "$W/A" | awk -F '\t' 'NR > 1 { print $3 "\t" $4 "\t" $5 }'
@@ -114,6 +116,7 @@ FUNCTIONS=$W/functions sh bench/digest.sh --all "$W/C" | grep -q "$(of A)" &&
 mv "$W/A/cuda/04_chunk/helper.cu.o" "$W/kept.o"
 [ "$(of A)" = - ] || wrong "what is called is not built, and there is a digest"
 mv "$W/kept.o" "$W/A/cuda/04_chunk/helper.cu.o"
-grep -q '^digest.sh: 3 functions: 1 not there before$' "$W/out" || wrong "$(cat "$W/out")"
+grep -q '^digest.sh: 3 functions: 1 not there before$' "$W/out" ||
+    wrong "$(cat "$W/out")"
 [ $failed = 0 ] && echo "digest.sh: names and comments change no digest, numbers do"
 exit $failed

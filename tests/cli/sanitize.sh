@@ -104,8 +104,8 @@ awk 'BEGIN { OFS = "\t"; print "stage", "variant", "nvcc", "digest" }
 echo "a GPU, 1.2, 2026-01-02" >"$W/machine.txt"
 KEEP_README=1 sh bench/record.sh "$W" sanitize-test abc1234 >"$W/said" 2>&1 ||
     wrong "$(cat "$W/said")"
-grep -q '^sanitizer.a GPU.1.2.2026-01-02.abc1234.13.0.88.08_forward.v3_records..d5.0.0.0.0$' \
-    $kept || wrong "no row of 08 v3_records: $(cat $kept)"
+grep '^sanitizer.a GPU.1.2.2026-01-02.abc1234.13.0.88.08_forward.v3_records.' $kept |
+    grep -q 'd5.0.0.0.0$' || wrong "no row of 08 v3_records: $(cat $kept)"
 stale() { DIGESTS=$W/digests.tsv RESULTS=$kept sh bench/stale.sh "$@" >"$W/said"; }
 stale; grep -q '08_forward v3_records: sanitized' "$W/said" &&
     wrong "a table of the kernels as they stand is called old"
@@ -124,9 +124,10 @@ grep -q '^08_forward.v3_records.none.not comparable.none$' "$W/said" ||
     wrong "nothing built: $(cat "$W/said")"
 
 # What is known of a variant: the best of all tables of its kernels, and none of others.
-printf 'stage\tvariant\tnvcc\tdigest\n04_chunk\tv1_column\t13\tyes\n05_affine\tv3_sm90\t13\tyes\n' \
-    >"$W/digests.tsv"
-printf 'kind\tstage\tvariant\tnvcc\tdigest\tmemcheck\tracecheck\tinitcheck\tsynccheck\n' >$kept
+printf 'stage\tvariant\tnvcc\tdigest\n04_chunk\tv1_column\t13\tyes\n' >"$W/digests.tsv"
+printf '05_affine\tv3_sm90\t13\tyes\n' >>"$W/digests.tsv"
+printf 'kind\tstage\tvariant\tnvcc\tdigest\t' >$kept
+printf 'memcheck\tracecheck\tinitcheck\tsynccheck\n' >>$kept
 printf 'sanitizer\t%s\n' '04_chunk	v1_column	13	yes	0	slow	-	3' \
     '04_chunk	v1_column	13	yes	5	0	-	-' \
     '05_affine	v3_sm90	13	no	0	0	0	0' >>$kept
@@ -134,7 +135,8 @@ known() {
     DIGESTS=$W/digests.tsv RESULTS=$kept PATH="$W/bin:$PATH" \
         sh bench/sanitized.sh "$W/b" "$@" >"$W/said"
 }
-known; grep -q "^04_chunk *v1_column *0 *0 *- *3 *yes$" "$W/said" || wrong "$(cat "$W/said")"
+known; grep -q "^04_chunk *v1_column *0 *0 *- *3 *yes$" "$W/said" ||
+    wrong "$(cat "$W/said")"
 grep -q '^05_affine *v3_sm90 *- *- *- *- ' "$W/said" || wrong "$(cat "$W/said")"
 known missing
 grep -q '^04_chunk v1_column memcheck' "$W/said" && wrong "a 0 is missing"

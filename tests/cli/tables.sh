@@ -13,7 +13,8 @@ lacks() {
 }
 # What stands: every kernel has the digest that `fresh` gives a row, of one nvcc.
 {
-    printf 'stage\tvariant\tnvcc\tdigest\ncomm\t-\tGCC:12\tfresh\npath\tfused\t-\tfresh\n'
+    printf 'stage\tvariant\tnvcc\tdigest\ncomm\t-\tGCC:12\tfresh\n'
+    printf 'path\tfused\t-\tfresh\n'
     for v in 04_chunk/v1_column 07_merge/v1_column 08_forward/v2_stages \
             13_backward/v2_stages 15_scan/v2_mma 15_scan/v1_plain 05_affine/v2_pieces; do
         printf '%s\t%s\t13.0.88\tfresh\n' "${v%/*}" "${v#*/}"
@@ -41,7 +42,7 @@ table() {                       # file
                name = substr($i, 1, index($i, "=") - 1)
                if (!(name in at)) { at[name] = ++n; column[n] = name }
                cell[NR, name] = substr($i, index($i, "=") + 1)
-               gsub(/_/, name ~ /^(machine|what|says|cases)$/ ? " " : "_", cell[NR, name]) } }
+               if (name ~ /^(machine|what|says|cases)$/) gsub(/_/, " ", cell[NR, name]) } }
          END { for (r = 0; r <= NR; r++)
                    for (i = 1; i <= n; i++)
                        printf "%s%s", r ? cell[r, column[i]] : column[i],
@@ -174,7 +175,8 @@ done
 unset DIGESTS
 sh bench/tables.sh "$W/t" || failed=1
 n=$(grep -c '^| [A-Z].*[0-9]' "$W/t/readme.md")
-[ "$n" -ge 10 ] && [ "$n" -le 20 ] || { echo "tables.sh: $n rows for README.md"; failed=1; }
+[ "$n" -ge 10 ] && [ "$n" -le 20 ] ||
+    { echo "tables.sh: $n rows for README.md"; failed=1; }
 for f in bench/results/*.tsv; do        # every row has the columns that its file names
     awk -F '\t' -v f="$f" 'FNR == 1 { n = NF } NF != n || !n { bad++ }
         END { if (bad) print "tables.sh: " f ": " bad " rows are cut"; exit bad > 0 }' \
