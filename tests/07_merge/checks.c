@@ -18,7 +18,7 @@ int merge_pick(struct stream *s, int n)
 /* A plan with zero-length sequences, empty ranks and cuts anywhere. */
 static struct kcp_plan *draw_plan(struct stream *s, int R, int64_t L)
 {
-    int64_t cu[MAX_N + 1] = { 0 }, cuts[MAX_R + 1] = { 0 };
+    int64_t cu[MAX_N + 1] = { 0 }, cuts[MOST_R + 1] = { 0 };
     struct kcp_plan *plan;
     const int N = 1 + merge_pick(s, MAX_N), longest = 1 + merge_pick(s, 2 * MAX_T / 3);
     for (int n = 0; n < N; n++) {

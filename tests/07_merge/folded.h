@@ -6,7 +6,8 @@
 
 #include "tests/judge/judge.h"
 
-enum { HV = 2, K = 3, V = 5, MAX_N = 6, MAX_R = 9, MAX_T = 40, STATE = HV * K * V,
+enum { HV = 2, K = 3, V = 5, MAX_N = 6, MAX_R = 9, MOST_R = CASE_RANKS,
+       MAX_T = 40, STATE = HV * K * V,
        MAP = HV * K * (V + K) };
 
 /* All segments' maps for both walks (M is the same), and what one process makes of
@@ -17,8 +18,8 @@ struct whole {
     enum kcp_form form;
     double M[MAX_T][HV][K][K], h[2][MAX_T][HV][K][V], start[MAX_T][HV][K][V];
     double want[2][MAX_T][HV][K][V], got[MAX_T][HV][K][V];
-    double *kept[MAX_R];
-    struct kcp_traffic counted[MAX_R], formula[MAX_R];
+    double *kept[MOST_R];
+    struct kcp_traffic counted[MOST_R], formula[MOST_R];
     const struct kcp_mapops *ops, *bad_ops;   /* of all ranks; of bad_rank, or NULL */
     int bad_rank, bad_how;
 };

@@ -55,6 +55,10 @@ refused --case --stage 08 --case 'kda; ring'
 refused --case --stage 08 --variant ref --case "kda lengths=9$(printf '%4100s' ring)"
 refused --case --stage 08 --case "$(printf 'kda;%.0s' 1 2 3 4 5 6 7 8 9)"
 says 0 '0 numbers wrong' --exchange 3 --ranks 3
+says 0 '0 numbers wrong' --exchange 2 --ranks 16
+says 0 'ok .* ref ' --stage 08 --variant ref --ranks 16
+"$check" --version | grep -qx 'kcp-check [0-9]*\.[0-9]*\.[0-9]*' && pass ||
+    fail "--version"
 says 0 '0 numbers wrong' --exchange 1 --backend threads
 # Without a GPU nothing of one runs, and --strict says so by its status.
 if "$check" --stage 07 --device | grep -q 'no device'; then
@@ -152,7 +156,7 @@ for option in --stage --variant --emit --foreign --backend --case --reference \
 done
 for word in stage -h --Full --stage=05 '' ' ' --
 do refused 'option: found' "$word"; done
-for x in 0 9 -1 2x ' ' 1.5 99999999999999999999; do refused --ranks --ranks "$x"; done
+for x in 0 17 -1 2x ' ' 1.5 99999999999999999999; do refused --ranks --ranks "$x"; done
 for x in -1 x 1e3 99999999999999; do refused --seed --seed "$x"; done
 for x in -1 2x 100001; do refused --repeats --repeats "$x"; done
 for x in -1 many 1000001; do refused --exchange --exchange "$x"; done

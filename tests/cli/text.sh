@@ -38,7 +38,7 @@ mkfifo "$dir/silent"
 wait $p || failed=1
 kill $q 2>/dev/null
 refuses "option: found '--rank'" --rank 4
-refuses '--steps: found nothing' --steps
+refuses "--steps: found ''" --steps
 refuses 'nowhere' --text "$0" --out "$dir/nowhere/page.html"
 long=$(printf '%600s' '' | tr ' ' x)
 refuses 'File name too long' --text "$0" --out "$dir/$long"

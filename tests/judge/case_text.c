@@ -23,7 +23,7 @@ letters[] = {
     { "K=", offsetof(struct kcp_call, K), 1, 1024, 0 },
     { "V=", offsetof(struct kcp_call, V), 1, 1024, 0 },
     { "C=", offsetof(struct kcp_call, C), 1, 256, 0 },
-    { "R=", offsetof(struct kcp_call, R), 1, 16, 0 },
+    { "R=", offsetof(struct kcp_call, R), 1, CASE_RANKS, 0 },
     { "D=", offsetof(struct kcp_call, D), 1, 1024, 5 },
     { "Wc=", offsetof(struct kcp_call, Wc), 1, 64, 4 },
     { "strip=", offsetof(struct kcp_call, strip_chunks), 0, 64, 0 },
@@ -158,7 +158,7 @@ static int read_word(struct kcase *k, char *word, int *ncuts)
         return 1;
     }
     if (!strncmp(word, "cuts=", n)) {
-        *ncuts = numbers(value, k->cuts, 17);
+        *ncuts = numbers(value, k->cuts, CASE_RANKS + 1);
         return *ncuts > 1;
     }
     if (!strncmp(word, "L=", n)) {

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct round { struct whole *a; const struct memory *m; int wrong[MAX_R]; };
+struct round { struct whole *a; const struct memory *m; int wrong[MOST_R]; };
 
 /* Doubles to the ranks' memory, in its numbers; and back. */
 static int put(const struct memory *m, void *to, const double *from, int64_t n,

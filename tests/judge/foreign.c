@@ -95,7 +95,7 @@ int judge_foreign(const char *dir, const struct options *o, struct kcp_report *r
     fclose(f);
     while (as < 2 && strcmp(emit_storage[as], storage)) as++;
     const struct kcp_stage *s = stage_find(stage);
-    if (!s || strcmp(emit_storage[as], storage) || ranks < 0 || ranks > 8) {
+    if (!s || strcmp(emit_storage[as], storage) || ranks < 0 || ranks > CASE_RANKS) {
         fprintf(stderr, "kcp-check: %s: found stage %s, storage %s, expected what"
                 " --emit wrote\n", path, stage, storage);
         return 2;

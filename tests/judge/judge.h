@@ -55,11 +55,12 @@ double normal(struct stream *s);
 
 /* ---- cases (cases.c) */
 enum regime { LIVE, STRONG, SATURATED, TURNS };
+enum { CASE_RANKS = 16 };                /* as many at most */
 struct kcase {
     int id;
     struct kcp_call call;               /* sizes and options; N, T filled in */
     enum regime regime;
-    int64_t cu[13], cuts[17];           /* of sequences; of ranks, when uneven */
+    int64_t cu[13], cuts[CASE_RANKS + 1];   /* of sequences; of ranks, when uneven */
     int uneven, with_h0, with_dht, mixed_want;
     int spike, masks;                   /* 15: a few, none, half, long runs */
     int64_t L;                          /* canonical segment length, or 0 */

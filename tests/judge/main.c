@@ -6,7 +6,7 @@
 #include "emit.h"
 #include "isolation.h"
 #include "said.h"
-#include <errno.h>
+#include "tests/options/options.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,16 +33,55 @@ static const char usage[] =
     "  --ranks R are threads, which share a GPU; with --device --backend nccl a GPU\n"
     "  each; under mpirun, torchrun or srun they are its processes, with --device a\n"
     "  GPU each\n"
-    "  of an option given twice the last counts\n"
+    "  of an option given twice the last counts; --help, --version\n"
     "exit status: 0 all right, 1 something failed, 2 usage, 3 skips under --strict\n";
 
-/* What the command line asks for, beside the judge's options. */
+/* What the command line asks for, beside the judge's options; -1: not given. */
 struct asked {
     struct options o;
-    const char *emit, *foreign, *backend, *reference, *words, *storage;
-    const char *ranks, *seed, *exchange, *repeats, *limit;
-    int list, help, trials, exact;
+    const char *emit, *foreign, *backend, *reference, *words;
+    int64_t seed;
+    int exchange, repeats, limit;
+    int list, bare, here, in_turn, exact;
     struct kcase alone[8];
+};
+
+static const struct option_row rows[] = {
+#define AT(field) offsetof(struct asked, field)
+#define FLAG(name, field) { name, OPTION_FLAG, AT(field), NULL, 0, 0 }
+#define TEXT(name, field, expects) { name, OPTION_TEXT, AT(field), expects, 0, 0 }
+    FLAG("--full", o.full),
+    FLAG("--quiet", o.quiet),
+    FLAG("--strict", o.strict),
+    FLAG("--device", o.only_device),
+    FLAG("--list", list),
+    FLAG("--bare", bare),
+    FLAG("--here", here),
+    FLAG("--exact", exact),
+    FLAG("--in-turn", in_turn),
+    TEXT("--stage", o.stage, "a stage, e.g. 05 or 05_affine"),
+    TEXT("--variant", o.variant, "a name that --list prints, or ./mine.so"),
+    TEXT("--emit", emit, "a directory"),
+    TEXT("--foreign", foreign, "a directory"),
+    TEXT("--backend", backend, "threads or nccl"),
+    TEXT("--case", words, "words as a failure prints them"),
+    TEXT("--reference", reference, "a shared object, ./its.so"),
+    { "--storage", OPTION_WORD, AT(o.storage), "f64|f32|bf16", 0, 0 },
+    { "--ranks", OPTION_INT, AT(o.ranks), NULL, 1, CASE_RANKS },
+    { "--seed", OPTION_WHOLE, AT(seed), NULL, 0, 1e12 },
+    { "--repeats", OPTION_INT, AT(repeats), NULL, 0, 100000 },
+    { "--limit", OPTION_INT, AT(limit), NULL, 0, 86400 },
+    { "--exchange", OPTION_INT, AT(exchange), NULL, 0, 1000000 },
+#undef TEXT
+#undef FLAG
+#undef AT
+};
+
+static void print_usage(void) { fputs(usage, stdout); }
+
+static const struct option_table table = {
+    .program = "kcp-check", .row = rows, .n = sizeof rows / sizeof *rows,
+    .help = print_usage,
 };
 
 static int bad(const char *option, const char *found, const char *expected)
@@ -53,79 +92,19 @@ static int bad(const char *option, const char *found, const char *expected)
     return 2;
 }
 
-static int number(const char *s, long long low, long long high, long long *out)
-{
-    char *end;
-    errno = 0;
-    *out = strtoll(s, &end, 10);
-    return *s && !*end && !errno && *out >= low && *out <= high;
-}
-
-static int read_words(int argc, char **argv, struct asked *x)
-{
-    const struct { const char *name; int *at; } flags[] = {
-        { "--full", &x->o.full },     { "--quiet", &x->o.quiet },
-        { "--strict", &x->o.strict }, { "--device", &x->o.only_device },
-        { "--list", &x->list },       { "--help", &x->help },
-        { "--bare", &bare_workspaces }, { "--here", &isolation_off },
-        { "--exact", &x->exact },
-        { "--in-turn", &ranks_in_turn } };
-    const struct { const char *name, **at, *expected; } values[] = {
-        { "--stage", &x->o.stage, "a stage, e.g. 05 or 05_affine" },
-        { "--variant", &x->o.variant, "a name that --list prints, or ./mine.so" },
-        { "--emit", &x->emit, "a directory" },
-        { "--foreign", &x->foreign, "a directory" },
-        { "--backend", &x->backend, "threads or nccl" },
-        { "--case", &x->words, "words as a failure prints them" },
-        { "--reference", &x->reference, "a shared object, ./its.so" },
-        { "--storage", &x->storage, "f64, f32 or bf16" },
-        { "--ranks", &x->ranks, "a number of ranks, 1 to 8" },
-        { "--seed", &x->seed, "a seed, 0 to 1000000000000" },
-        { "--repeats", &x->repeats, "a number of repeats, 0 to 100000" },
-        { "--limit", &x->limit, "a number of seconds, 0 to 86400" },
-        { "--exchange", &x->exchange, "a number of plans, 0 to 1000000" } };
-    for (int i = 1; i < argc; i++) {
-        int known = 0;
-        for (size_t j = 0; j < sizeof flags / sizeof *flags; j++)
-            if (!strcmp(argv[i], flags[j].name)) known = *flags[j].at = 1;
-        for (size_t j = 0; j < sizeof values / sizeof *values && !known; j++)
-            if (!strcmp(argv[i], values[j].name)) {
-                const char *next = argv[i + 1];
-                if (!next || !*next || !strncmp(next, "--", 2))
-                    return bad(argv[i], next, values[j].expected);
-                *values[j].at = argv[++i], known = 1;
-            }
-        if (!known) return bad("option", argv[i], "one of --help");
-    }
-    return 0;
-}
-
-/* The words that stand for numbers or one of a few names. */
+/* The values that say something about the judge: numbers to their places, names that
+ * must be some stage's. */
 static int read_values(struct asked *x)
 {
-    static const char *const storages[] = { "f64", "f32", "bf16" };
     struct options *o = &x->o;
     char why[300];
-    long long n;
     const struct kcp_check *c;
-    if (x->ranks && !number(x->ranks, 1, 8, &n))
-        return bad("--ranks", x->ranks, "a number of ranks, 1 to 8");
-    if (x->ranks) o->ranks = (int)n;
-    if (x->seed && !number(x->seed, 0, 1000000000000, &n))
-        return bad("--seed", x->seed, "a seed, 0 to 1000000000000");
-    o->seed = x->seed ? (uint64_t)n : 1;
-    if (x->exchange && !number(x->exchange, 0, 1000000, &n))
-        return bad("--exchange", x->exchange, "a number of plans, 0 to 1000000");
-    x->trials = x->exchange ? (int)n : -1;
-    if (x->repeats && !number(x->repeats, 0, 100000, &n))
-        return bad("--repeats", x->repeats, "a number of repeats, 0 to 100000");
-    if (x->repeats) repeats_asked = (int)n;
-    if (x->limit && !number(x->limit, 0, 86400, &n))
-        return bad("--limit", x->limit, "a number of seconds, 0 to 86400");
-    if (x->limit) isolation_limit = (int)n;
-    for (int s = 0; x->storage && s < 3; s++)
-        if (!strcmp(x->storage, storages[s])) o->storage = s, x->storage = NULL;
-    if (x->storage) return bad("--storage", x->storage, "f64, f32 or bf16");
+    o->seed = (uint64_t)x->seed;
+    bare_workspaces = x->bare;
+    isolation_off = x->here;
+    ranks_in_turn = x->in_turn;
+    if (x->repeats >= 0) repeats_asked = x->repeats;
+    if (x->limit >= 0) isolation_limit = x->limit;
     if (x->backend && strcmp(x->backend, "nccl") && strcmp(x->backend, "threads"))
         return bad("--backend", x->backend, "threads or nccl");
     if (o->stage && !stage_find(o->stage) && !kcp_checks(o->stage, &c, 1))
@@ -140,7 +119,7 @@ static int read_values(struct asked *x)
 /* What cannot be asked for together: nothing that was said is left unsaid. */
 static int agrees(const struct asked *x)
 {
-    const int ways = !!x->emit + !!x->foreign + !!x->exchange + x->list;
+    const int ways = !!x->emit + !!x->foreign + (x->exchange >= 0) + x->list;
     if (ways > 1)
         return bad("option", x->emit ? "--emit" :
                    x->foreign ? "--foreign" : "--exchange",
@@ -151,7 +130,8 @@ static int agrees(const struct asked *x)
         return bad("--reference", x->reference, "a --stage to be held to it");
     if (ways && !x->list && x->o.variant)
         return bad("--variant", x->o.variant, "no --emit, --foreign or --exchange");
-    if (ways && x->repeats) return bad("--repeats", x->repeats, "variants to judge");
+    if (ways && x->repeats >= 0)
+        return bad("--repeats", "it", "variants to judge");
     if (x->o.storage && !x->emit) return bad("--storage", "it", "--emit too");
     return 0;
 }
@@ -254,8 +234,8 @@ static int judge(struct asked *x, const struct kcp_variant *mine)
     if (mine && (isolation_off || ranks_mine() >= 0))
         mine = variant_load(o->object, why, sizeof why);
     printf("seed %llu%s\n", (unsigned long long)o->seed, o->full ? ", full" : "");
-    if (x->exchange)
-        status = exchange_trials(x->trials, o->ranks ? o->ranks : 3, o->only_device);
+    if (x->exchange >= 0)
+        status = exchange_trials(x->exchange, o->ranks ? o->ranks : 3, o->only_device);
     else if (mine) {
         printf("%s\n", stage_find(mine->stage)->name);
         judge_object(mine, o, &rep);
@@ -267,15 +247,14 @@ static int judge(struct asked *x, const struct kcp_variant *mine)
 
 static int do_all(int argc, char **argv)
 {
-    static struct asked x;
+    static struct asked x = { .seed = 1, .exchange = -1, .repeats = -1, .limit = -1 };
     struct kcp_report rep = { 0 };
     const struct kcp_variant *mine = NULL;
-    int status = read_words(argc, argv, &x);
-    if (!status && x.help) {
-        fputs(usage, stdout);
-        return 0;
-    }
-    if (!status) status = read_values(&x);
+    char why[300];
+    const int read = options_read(&table, argc, argv, &x, why, sizeof why);
+    if (read == OPTIONS_DONE) return 0;
+    if (read == OPTIONS_BAD) return options_say("kcp-check", why);
+    int status = read_values(&x);
     if (!status) status = agrees(&x);
     if (!status && x.reference) status = other_reference(&x);
     if (status) return status;

@@ -134,9 +134,9 @@ int ranks_open(const char *backend, int device, int *R)
     } else if (!status && *R && *R != who.R)
         snprintf(why, sizeof why, "--ranks: found '%d', %s started %d", *R,
                  who.launcher, who.R);
-    else if (!status && who.R > 8)
-        snprintf(why, sizeof why, "%s started %d ranks, expected 1 to 8", who.launcher,
-                 who.R);
+    else if (!status && who.R > CASE_RANKS)
+        snprintf(why, sizeof why, "%s started %d ranks, expected 1 to %d", who.launcher,
+                 who.R, CASE_RANKS);
     if (status || why[0]) {
         fprintf(stderr, "kcp-check: %s\n", why);
         return 2;

@@ -19,10 +19,8 @@ int options_refuse(char *why, size_t n, const char *what, const char *found,
 {
     if (n == 0)
         return OPTIONS_BAD;
-    if (found)
-        snprintf(why, n, "%.80s: found '%.80s', expected %s", what, found, expected);
-    else
-        snprintf(why, n, "%.80s: found nothing, expected %s", what, expected);
+    snprintf(why, n, "%.80s: found '%.80s', expected %s", what, found ? found : "",
+             expected);
     for (char *c = why; *c; c++)
         if ((unsigned char)*c < 32 || *c == 127)
             *c = '?';
@@ -151,16 +149,16 @@ static int asked_about(const struct option_table *t, int argc, char **argv)
     return 0;
 }
 
-/* The value of argv[*i]: behind its '=', or the next word unless that is an option. */
-static const char *value_of(int argc, char **argv, int *i)
+/* The value of argv[*i]: behind its '=', or the next word. Another option is none. */
+static const char *value_of(int argc, char **argv, int *i, int *none)
 {
     const char *equals = strchr(argv[*i], '=');
+    *none = 0;
     if (equals)
         return equals + 1;
-    if (*i + 1 == argc || strncmp(argv[*i + 1], "--", 2) == 0)
-        return NULL;
     *i += 1;
-    return argv[*i];
+    *none = *i == argc || strncmp(argv[*i], "--", 2) == 0;
+    return *i == argc ? "" : argv[*i];
 }
 
 int options_read(const struct option_table *t, int argc, char **argv, void *into,
@@ -182,8 +180,11 @@ int options_read(const struct option_table *t, int argc, char **argv, void *into
         const char *equals = strchr(argv[i], '=');
         if (row->kind == OPTION_FLAG && equals)
             return options_refuse(why, n, row->name, equals, "no value");
-        const char *value = row->kind == OPTION_FLAG ? "" : value_of(argc, argv, &i);
-        if (!value || set(into, row, value) != 0)
+        const char *value = "";
+        int none = 0;
+        if (row->kind != OPTION_FLAG)
+            value = value_of(argc, argv, &i, &none);
+        if (none || set(into, row, value) != 0)
             return options_refuse(why, n, row->name, value,
                                   expected(row, words, sizeof words));
     }

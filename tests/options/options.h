@@ -45,7 +45,7 @@ int options_read(const struct option_table *t, int argc, char **argv, void *into
                  char *why, size_t n);
 
 /* why <- "what: found 'found', expected expected" in printable letters; OPTIONS_BAD.
- * found NULL: "found nothing". */
+ * found NULL: ''. */
 int options_refuse(char *why, size_t n, const char *what, const char *found,
                    const char *expected);
 /* "program: why" on stderr; returns 2, the exit status of a bad command line. */
