@@ -17,6 +17,15 @@ CFLAGS  := -std=c11 -D_POSIX_C_SOURCE=200809L -O3 -g -fPIC -fvisibility=hidden -
 LDFLAGS := -rdynamic $(EXTRA)
 LDLIBS   = -lpthread -lm -ldl
 .DEFAULT_GOAL := help
+# A name that nobody reads is a mistake: make check STAGES=07 would judge everything.
+names    := ARCH B CC CFLAGS CHROMIUM CUDA_HOME DESTDIR DRAFT EXTRA FULL JOBS KCP_JITTER LAB \
+            LABFILE LABWORK LAUNCH LDFLAGS LDLIBS LIMIT MISSING NCCL_HOME NVFLAGS PREFIX RANKS \
+            SECONDS SEED STAFF STAGE STEPS STRICT TEXT VARIANT WARN has_blas has_crit
+unread   := $(filter-out $(names),$(foreach v,$(.VARIABLES),\
+              $(if $(findstring command line,$(origin $v)),$v)))
+ifneq ($(strip $(unread)),)
+$(error $(firstword $(unread)): found no such name, expected one of $(names))
+endif
 override FULL   := $(filter-out 0,$(FULL))
 override STRICT := $(filter-out 0,$(STRICT))
 

@@ -4,6 +4,7 @@
 # Book: CONTRIBUTING.md.  Checked by: a refusal that does not come, a word that differs.
 # Usage: cli.sh BUILD.  Next: run_cli.sh, the same for kcp-run.
 B=$(cd "${1:-build}" && pwd) || exit 1
+here=$(cd "$(dirname "$0")" && pwd)
 W=$(mktemp -d) || exit 1
 trap 'chmod -R u+w "$W"; rm -rf "$W"' EXIT
 cd "$W" || exit 1
@@ -56,6 +57,12 @@ refused --case --stage 08 --variant ref --case "kda lengths=9$(printf '%4100s' r
 refused --case --stage 08 --case "$(printf 'kda;%.0s' 1 2 3 4 5 6 7 8 9)"
 says 0 '0 numbers wrong' --exchange 3 --ranks 3
 says 0 '0 numbers wrong' --exchange 2 --ranks 16
+says 0 '^1 passed, 0 failed, 0 skipped' --stage=03 --variant=twin
+# make hears no name that nobody reads: STAGES= would judge everything.
+root=$(cd "$here/../.." && pwd)
+make -s -C "$root" check STAGES=07 >stdout 2>stderr
+[ $? -eq 2 ] && grep -q 'STAGES: found .*expected .*STAGE' stderr && [ ! -s stdout ] &&
+    pass || fail "make check STAGES=07: $(cat stdout stderr)"
 says 0 'ok .* ref ' --stage 08 --variant ref --ranks 16
 "$check" --version | grep -qx 'kcp-check [0-9]*\.[0-9]*\.[0-9]*' && pass ||
     fail "--version"
@@ -154,7 +161,7 @@ for option in --stage --variant --emit --foreign --backend --case --reference \
     refused "$option: found ''" $option ''
     refused "$option: found '--full'" $option --full
 done
-for word in stage -h --Full --stage=05 '' ' ' --
+for word in stage -h --Full --stag=05 '' ' ' --
 do refused 'option: found' "$word"; done
 for x in 0 17 -1 2x ' ' 1.5 99999999999999999999; do refused --ranks --ranks "$x"; done
 for x in -1 x 1e3 99999999999999; do refused --seed --seed "$x"; done
