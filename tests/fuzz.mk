@@ -1,22 +1,29 @@
-# fuzz.mk -- make fuzz: the .npy reader and the plan against any bytes.   SECONDS=
+# fuzz.mk -- make fuzz: the .npy reader, the plan, command lines and the judge's case words
+# against any bytes.   SECONDS= for each of the four: 30, two minutes in all; 900 an hour.
 # With clang: libFuzzer, guided by coverage. Always: a plain mutator, by $(CC). Both
 # under the address and undefined-behaviour sanitizers, from seeds that the build makes.
 
 SECONDS ?= 30
 fuzz_c   = $(CFLAGS) -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
            -fno-sanitize-recover=all
-fuzz_npy_src  := tests/fuzz/npy.c tests/npy/read.c tests/npy/head.c tests/npy/write.c
-fuzz_plan_src := tests/fuzz/plan.c ref/06_plan.c
+fuzz_all         := npy plan options words
+fuzz_npy_src     := tests/npy/read.c tests/npy/head.c tests/npy/write.c
+fuzz_plan_src    := ref/06_plan.c
+fuzz_options_src := tests/options/options.c ref/core/version.c
+fuzz_words_src   := tests/judge/case_text.c tests/judge/cases.c tests/judge/inputs.c \
+                    ref/06_plan.c
+fuzz_head        := $(wildcard tests/npy/*.h tests/options/*.h tests/judge/*.h ref/*.h)
 
-$B/replay_npy: $(fuzz_npy_src) tests/fuzz/main.c tests/npy/npy.h
-$B/replay_plan: $(fuzz_plan_src) tests/fuzz/main.c ref/kcp.h
-$B/fuzz_npy: $(fuzz_npy_src) tests/npy/npy.h
-$B/fuzz_plan: $(fuzz_plan_src) ref/kcp.h
-$B/replay_npy $B/replay_plan:
+define fuzz_rules
+$B/replay_$1: tests/fuzz/$1.c $(fuzz_$1_src) tests/fuzz/main.c $(fuzz_head)
+$B/fuzz_$1: tests/fuzz/$1.c $(fuzz_$1_src) $(fuzz_head)
+endef
+$(foreach t,$(fuzz_all),$(eval $(call fuzz_rules,$t)))
+$(fuzz_all:%=$B/replay_%):
 	@mkdir -p $(@D)
 	@echo "  cc $@"
 	@$(CC) $(fuzz_c) $(filter %.c,$^) -lm -o $@
-$B/fuzz_npy $B/fuzz_plan:
+$(fuzz_all:%=$B/fuzz_%):
 	@mkdir -p $(@D)
 	@echo "  clang $@"
 	@clang $(fuzz_c) -fsanitize=fuzzer $(filter %.c,$^) -lm -o $@
@@ -25,7 +32,7 @@ $B/fuzz_npy $B/fuzz_plan:
 # with cuts.
 huge := {'descr': '<f8', 'fortran_order': False, 'shape':
 $B/corpus: $B/kcp-arrays tests/fuzz.mk
-	@rm -rf $@ && mkdir -p $@/npy $@/plan
+	@rm -rf $@ && mkdir -p $(fuzz_all:%=$@/%)
 	@for t in f8 f4 i8 i4; do for s in 3,4 7 2,0,3; do \
 	  $B/kcp-arrays fill $@/npy/$$t.$$s.npy $$t $$s 1.5 || exit 1; done; done
 	@sed 's/<f8/<f2/;s/(3, 4)/(12, 4)/' $@/npy/f8.3,4.npy >$@/npy/f2.npy
@@ -40,19 +47,28 @@ $B/corpus: $B/kcp-arrays tests/fuzz.mk
 	  >$@/plan/cuts
 	@printf '\002\005\003\004\100\000\010\000\011\002\003\004\005' >$@/plan/steps
 	@head -c 200 /dev/zero | tr '\000' '\007' >$@/plan/sevens
+	@sed 's/False/True /' $@/npy/f8.3,4.npy >$@/npy/fortran.npy
+	@printf -- '--text\000words\000--flag\000--int\00012\000--word=gdn\000' \
+	  >$@/options/all
+	@printf -- '--real=-2.5e-1\000--whole\000999999999999999\000-n\000-7\000-h\000' \
+	  >$@/options/numbers
+	@printf -- '--int\000--flag\000--help\000--word\000\000' >$@/options/wrong
+	@printf 'live kda H=1 HV=3 K=5 V=7 C=64 lengths=150,0,70 R=4 chain h0' >$@/words/one
+	@printf 'strong gdn gate=bounded beta=sigmoid2 layout=vk save=all act=silu walk=blelloch D=3 Wc=2 scale=0.25 L=64 masks=2 seed=7; saturated gla R=3 scan lengths=30 cuts=0,0,9,30 l2norm reuse_M shift dht mixed spike' \
+	  >$@/words/two
 
 .PHONY: fuzz fuzz-clang
-fuzz: $B/replay_npy $B/replay_plan $B/corpus
-	@for t in npy plan; do \
+fuzz: $(fuzz_all:%=$B/replay_%) $B/corpus
+	@for t in $(fuzz_all); do \
 	  printf 'replay_%s: ' $$t; $B/replay_$$t 5 $B/corpus/$$t/* || exit 1; done
 	@if echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | \
 	  clang -x c - -fsanitize=fuzzer -o /dev/null 2>/dev/null; \
 	then $(MAKE) --no-print-directory fuzz-clang; \
 	else echo "libFuzzer (clang) not found: the plain mutator alone"; fi
-fuzz-clang: $B/fuzz_npy $B/fuzz_plan $B/corpus
-	@for t in npy plan; do mkdir -p $B/found/$$t; log=$B/found/$$t.log; \
+fuzz-clang: $(fuzz_all:%=$B/fuzz_%) $B/corpus
+	@for t in $(fuzz_all); do mkdir -p $B/found/$$t; log=$B/found/$$t.log; \
 	  $B/fuzz_$$t -max_total_time=$(SECONDS) -max_len=4096 -rss_limit_mb=2048 \
 	    -print_final_stats=1 -verbosity=0 -artifact_prefix=$B/found/ $B/found/$$t \
-	    $B/corpus/$$t 2>$$log || { tail -30 $$log; exit 1; }; \
+	    $B/corpus/$$t >$$log.out 2>$$log || { tail -30 $$log; exit 1; }; \
 	  sed -n "s/^stat::number_of_executed_units: */fuzz_$$t, $(SECONDS) s: /p" $$log; \
 	done

@@ -1,6 +1,6 @@
-/* fuzz_npy.c -- any bytes as a .npy file: read, or refused with one line; never more.
+/* npy.c -- any bytes as a .npy file: read, or refused with one line; never more.
  *
- * Book: none.  Checked by: make fuzz.  Next: fuzz_plan.c.
+ * Book: none.  Checked by: make fuzz.  Next: plan.c.
  * What was read is written and read again: the same shape and the same bits.
  */
 #include "tests/npy/npy.h"

@@ -1,7 +1,7 @@
-/* fuzz_plan.c -- any numbers as a plan: refused with a sentence, or everything in its
+/* plan.c -- any numbers as a plan: refused with a sentence, or everything in its
  * place: each token in one segment, each segment on the rank that holds it.
  *
- * Book: chapter 06.  Checked by: make fuzz.  Next: fuzz_main.c.
+ * Book: chapter 06.  Checked by: make fuzz.  Next: main.c.
  *
  * Bytes: N, R, C, L, Wc, flags, then N+1 boundaries and, with flag 1, R+1 cuts. Flag 2:
  * boundaries and cuts are steps, and so mostly legal; else numbers of any size.

@@ -1,0 +1,77 @@
+/* words.c -- any text as the judge's cases: refused with a line, or a case that is whole,
+ * and that says itself again in the same words.
+ *
+ * Book: CONTRIBUTING.md.  Checked by: make fuzz.  Next: tests/judge/case_text.c.
+ */
+#include "tests/judge/judge.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MUST(condition)                                                               \
+    do {                                                                              \
+        if (!(condition)) {                                                           \
+            fprintf(stderr, "fuzz_words: %s, line %d\n", #condition, __LINE__);       \
+            abort();                                                                  \
+        }                                                                             \
+    } while (0)
+
+/* Words draw no inputs: what does is not linked, and must not be called. */
+struct tensor *tensor_add(struct tensor_set *b, const char *name, const char *shape,
+                          enum kcp_store store, const struct kcp_call *c) { abort(); }
+void family_draw(struct tensor_set *b, const struct kcase *k) { abort(); }
+void spike_draw(struct tensor_set *b, const struct kcase *k) { abort(); }
+
+static void check(const struct kcase *k)
+{
+    const struct kcp_call *c = &k->call;
+    MUST(c->R >= 1 && c->R <= CASE_RANKS && c->N >= 1 && c->N <= 12);
+    MUST(c->H >= 1 && c->HV >= 1 && c->HV % c->H == 0 && c->K >= 1 && c->V >= 1);
+    MUST(c->C >= 1 && c->Wc >= 1 && c->KG == (c->model == KCP_GDN ? 1 : c->K));
+    MUST(isfinite(c->scale) && c->scale != 0);
+    MUST(k->cu[0] == 0 && k->cu[c->N] == c->T);
+    for (int n = 0; n < c->N; n++)
+        MUST(k->cu[n] <= k->cu[n + 1]);
+    for (int r = 0; r < c->R; r++)
+        MUST(k->cuts[r] <= k->cuts[r + 1]);
+    MUST(k->cuts[0] == 0 && k->cuts[c->R] == c->T);
+}
+
+/* What is printed of it is read again, and prints the same. */
+static void again(const struct kcase *k)
+{
+    char first[1024], second[1024], why[300];
+    struct kcase back;
+    case_print(k, first, sizeof first);
+    if (strlen(first) + 1 == sizeof first)
+        return;                                  /* cut short */
+    MUST(case_parse(first, &back, why, sizeof why) == 0);
+    check(&back);
+    case_print(&back, second, sizeof second);
+    MUST(strcmp(first, second) == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    enum { CASES = 8 };
+    static struct kcase k[CASES + 1];
+    char why[300], *text = malloc(size + 1);
+    MUST(text);
+    if (size)
+        memcpy(text, data, size);
+    text[size] = 0;
+    memset(why, 'x', sizeof why);
+    memset(&k[CASES], 0x5a, sizeof k[CASES]);
+    const int n = cases_parse(text, k, CASES, why, sizeof why);
+    MUST(n >= 0 && n <= CASES);
+    for (size_t i = 0; i < sizeof k[CASES]; i++)
+        MUST(((unsigned char *)&k[CASES])[i] == 0x5a);
+    MUST(n || strnlen(why, sizeof why) < sizeof why);
+    for (int i = 0; i < n; i++) {
+        check(&k[i]);
+        again(&k[i]);
+    }
+    free(text);
+    return 0;
+}
