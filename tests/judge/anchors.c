@@ -30,7 +30,11 @@ static void add(struct anchors *a, const char *words, ...)
     vsnprintf(text, sizeof text, words, ap);
     va_end(ap);
     char *R = strstr(text, "R=");
-    if (R && a->ranks) R[2] = (char)('0' + a->ranks);
+    if (R && a->ranks) {
+        char rest[400];
+        snprintf(rest, sizeof rest, "%s", R + 2 + strspn(R + 2, "0123456789"));
+        snprintf(R, sizeof text - (size_t)(R - text), "R=%d%.300s", a->ranks, rest);
+    }
     struct kcase *more = realloc(a->list, (size_t)(a->n + 1) * sizeof *more);
     if (!more) return;
     a->list = more;
