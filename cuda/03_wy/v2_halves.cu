@@ -60,8 +60,7 @@ static __device__ void multiply(const bf16 *Ab, const bf16 *x, int ld, int colum
             ldmatrix_x4(a, Ab + r * (CHUNK + PAD) + p
                                + ldmatrix_offset_a(lane, CHUNK + PAD));
             ldmatrix_x4_trans(b, x + p * ld + c + ldmatrix_offset_a(lane, ld));
-            mma_m16n8k16(d[0], a, b[0], b[1]);
-            mma_m16n8k16(d[1], a, b[2], b[3]);
+            mma_m16n16k16(d, a, b);
         }
         for (int h = 0; h < 4; h++) {
             const int i = r + lane / 4 + h % 2 * 8, at = c + h / 2 * 8 + lane % 4 * 2;

@@ -59,10 +59,8 @@ static __device__ void block_scores(const struct shared_storage<K> &s, int size,
             x[h] = scale_bf16x2(x[h], decay_between(&s.G[block_anchor(j, size)][at],
                                                     &s.G[block_column(j, size)][at]));
         }
-        mma_m16n8k16(qk[0], a, x[0], x[1]);
-        mma_m16n8k16(qk[1], a, x[2], x[3]);
-        mma_m16n8k16(kk[0], b, x[0], x[1]);
-        mma_m16n8k16(kk[1], b, x[2], x[3]);
+        mma_m16n16k16(qk, a, x);
+        mma_m16n16k16(kk, b, x);
     }
 }
 

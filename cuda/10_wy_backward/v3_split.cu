@@ -128,7 +128,7 @@ void wy_pairs(const struct kcp_wy_backward a, const struct intermediates b)
 
     for (int n = m * group; n < (heads == 1 ? m + 1 : s.end); n++) {
         fetch_raw(a, b, s.z, m, n, 0, s);
-        fetch_column(a, s.z, m, n, 0, s);
+        load_columns_async(a, s.z, m, n, 0, s);
         fetch_matrices(a, b.dL, s.z, n, s);
         #pragma unroll 1
         for (int d0 = 0; d0 < K; d0 += COLS) {
@@ -139,7 +139,7 @@ void wy_pairs(const struct kcp_wy_backward a, const struct intermediates b)
             load_column(s, x);
             make_factors(s, x);
             __syncthreads();
-            if (d0 + COLS < K) fetch_column(a, s.z, m, n, d0 + COLS, s);
+            if (d0 + COLS < K) load_columns_async(a, s.z, m, n, d0 + COLS, s);
             products(s);
             combine_paths<K, heads>(a, b, s.z, m, n, d0, s, x);
             column_of_thread(x);

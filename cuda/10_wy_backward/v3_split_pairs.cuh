@@ -84,18 +84,18 @@ static __device__ void fetch_raw(const struct kcp_wy_backward &a,
 {
     const int64_t at = (z.t * a.HV + n) * a.K + d0;
     const bf16 *q = in<bf16>(a.q, z.t, a.H, m, a.K) + d0;
-    fetch_block<CHUNK, COLS, 256>(s.raw[0][0], b.P + at, a.HV * a.K, z.len);
-    fetch_block<CHUNK, COLS, 256>(s.raw[1][0], b.W + at, a.HV * a.K, z.len);
-    fetch_block<CHUNK, COLS, 256>(s.raw[2][0], b.Q + at, a.HV * a.K, z.len);
-    fetch_block<CHUNK, COLS, 256>(s.q[0], q, a.H * a.K, z.len);
+    load_block<CHUNK, COLS, 256>(s.raw[0][0], b.P + at, a.HV * a.K, z.len);
+    load_block<CHUNK, COLS, 256>(s.raw[1][0], b.W + at, a.HV * a.K, z.len);
+    load_block<CHUNK, COLS, 256>(s.raw[2][0], b.Q + at, a.HV * a.K, z.len);
+    load_block<CHUNK, COLS, 256>(s.q[0], q, a.H * a.K, z.len);
     cp_async_commit();
 }
 
 // G and k of 64 columns, on their way while the 64 before are worked on. Rows past the
 // last repeat its G, and have no k.
-static __device__ __forceinline__ void fetch_column(const struct kcp_wy_backward &a,
-                                                    struct token_range z, int m, int n,
-                                                    int d0, struct pair_storage &s)
+static __device__ __forceinline__ void load_columns_async(
+    const struct kcp_wy_backward &a, struct token_range z, int m, int n, int d0,
+    struct pair_storage &s)
 {
     const bf16 *k = in<bf16>(a.k, z.t, a.H, m, a.K) + d0;
     const float *G = in<float>(a.G, z.t, a.HV, n, a.KG) + (a.KG > 1 ? d0 : 0);

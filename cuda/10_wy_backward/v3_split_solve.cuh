@@ -10,13 +10,13 @@ static __device__ void load_chunk(const struct kcp_wy_backward &a, struct token_
 {
     const int64_t state = ((int64_t)c * a.HV + n) * K * V, row = z.t * a.HV + n;
     const int ld = a.HV * V;
-    fetch_block<K, V, 2 * K>(s.h[0], (const bf16 *)a.h + state, V, K);
-    fetch_block<CHUNK, V, 2 * K>(s.dO[0], (const bf16 *)a.do_ + row * V, ld, z.len);
-    fetch_block<CHUNK, V, 2 * K>(s.dU[0], (const bf16 *)a.dU + row * V, ld, z.len);
+    load_block<K, V, 2 * K>(s.h[0], (const bf16 *)a.h + state, V, K);
+    load_block<CHUNK, V, 2 * K>(s.dO[0], (const bf16 *)a.do_ + row * V, ld, z.len);
+    load_block<CHUNK, V, 2 * K>(s.dU[0], (const bf16 *)a.dU + row * V, ld, z.len);
     cp_async_commit();
-    fetch_block<K, V, 2 * K>(s.dS[0], (const bf16 *)a.dh + state, V, K);
-    fetch_block<CHUNK, CHUNK, 2 * K>(s.A[0], (const bf16 *)a.A + row * CHUNK,
-                                     a.HV * CHUNK, z.len);
+    load_block<K, V, 2 * K>(s.dS[0], (const bf16 *)a.dh + state, V, K);
+    load_block<CHUNK, CHUNK, 2 * K>(s.A[0], (const bf16 *)a.A + row * CHUNK,
+                                    a.HV * CHUNK, z.len);
     cp_async_commit();
     for (int i = threadIdx.x; i < CHUNK; i += blockDim.x)
         s.beta[i] = i < z.len ? in<float>(a.beta, z.t + i, 1, 0, a.HV)[n] : 0.0f;
@@ -103,13 +103,13 @@ static __device__ void state_products(const struct kcp_wy_backward &a,
     rows_by_rows<V, 1>(P, dw, s.dO[0], s.dU[0], s.h[d0]);
     cp_async_wait<0>();
     __syncthreads();
-    fetch_block<CHUNK, V, 2 * K>(s.v_new[0], (const bf16 *)a.v_new + row * V, a.HV * V,
-                                 z.len);
+    load_block<CHUNK, V, 2 * K>(s.v_new[0], (const bf16 *)a.v_new + row * V, a.HV * V,
+                                z.len);
     cp_async_commit();
     dot_states<V>(s.h[d0], s.dS[d0], b.h_dS + ((int64_t)c * a.HV + n) * K + d0);
     store_slab(b.P + row * K + d0, a.HV * K, z.len, P);
     __syncthreads();
-    fetch_block<CHUNK, V, 2 * K>(s.v[0], (const bf16 *)a.v + row * V, a.HV * V, z.len);
+    load_block<CHUNK, V, 2 * K>(s.v[0], (const bf16 *)a.v + row * V, a.HV * V, z.len);
     cp_async_commit();
     #pragma unroll
     for (int h = 0; h < 16; h++) {
@@ -156,8 +156,7 @@ static __device__ void make_X(struct shared_storage<K, V> &s)
             uint32_t a[4], b[4];
             ldmatrix_x4(a, &s.dA[16 * I][p] + ldmatrix_offset_a(lane, LC));
             ldmatrix_x4(b, &s.A[16 * J][p] + ldmatrix_offset_b(lane, LC));
-            mma_m16n8k16(d[0], a, b[0], b[1]);
-            mma_m16n8k16(d[1], a, b[2], b[3]);
+            mma_m16n16k16(d, a, b);
         }
         for (int h = 0; h < 4; h++)
             *(uint32_t *)&s.X[row_in(I, h % 2 * 2)][16 * J + column_in(h / 2, 0)] =
@@ -178,8 +177,7 @@ static __device__ void make_dL(struct shared_storage<K, V> &s, bf16 *dL, int str
             uint32_t a[4], b[4];
             ldmatrix_x4_trans(a, &s.A[p][16 * I] + ldmatrix_offset_b(lane, LC));
             ldmatrix_x4_trans(b, &s.X[p][16 * J] + ldmatrix_offset_a(lane, LC));
-            mma_m16n8k16(d[0], a, b[0], b[1]);
-            mma_m16n8k16(d[1], a, b[2], b[3]);
+            mma_m16n16k16(d, a, b);
         }
         #pragma unroll
         for (int h = 0; h < 4; h++) {
@@ -201,7 +199,7 @@ static __device__ void through_A(const struct kcp_wy_backward &a, bf16 *Q_,
     float x[8] = {};
     for (int v0 = d0; v0 < V; v0 += K) {
         slab dvb = {};
-        turned_by_columns(dvb, s.A[0], s.dU[0] + v0, V + PAD);
+        transposed_by_columns(dvb, s.A[0], s.dU[0] + v0, V + PAD);
         #pragma unroll
         for (int h = 0; h < 32; h++) {
             const int i = row_in(h / 8, h % 4), v = v0 + column_in(h / 4 % 2, h % 4);
@@ -218,7 +216,7 @@ static __device__ void through_A(const struct kcp_wy_backward &a, bf16 *Q_,
         if (threadIdx.x % 4 == 0) s.of_beta[d0 / 16][row_in(h / 2, h % 2 * 2)] = x[h];
     }
     slab Q = {};
-    turned_by_columns(Q, s.A[0], s.dw[0] + d0, K + PAD);
+    transposed_by_columns(Q, s.A[0], s.dw[0] + d0, K + PAD);
     store_slab(Q_ + d0, a.HV * K, z.len, Q);
 }
 

@@ -43,8 +43,8 @@ struct shared_storage {
 // Rows 0 .. of a tensor, `stride` elements apart, to shared memory [rows,width+PAD];
 // those from len on become 0.
 template <int rows, int width, int threads>
-static __device__ __forceinline__ void fetch_block(bf16 *to, const void *from,
-                                                   int stride, int len)
+static __device__ __forceinline__ void load_block(bf16 *to, const void *from,
+                                                  int stride, int len)
 {
     enum { lanes = width / 8, step = threads / lanes };
     const int i0 = threadIdx.x / lanes, d = threadIdx.x % lanes * 8;
@@ -83,19 +83,17 @@ static __device__ __forceinline__ void rows_by_rows(slab &x, slab &y, const bf16
         #pragma unroll
         for (int t = 0; t < 4; t++) {
             ldmatrix_x4(a, X + t * 16 * ld + p + down);
-            mma_m16n8k16(x[t][0], a, b[0], b[1]);
-            mma_m16n8k16(x[t][1], a, b[2], b[3]);
+            mma_m16n16k16(x[t], a, b);
             if (!two) continue;
             ldmatrix_x4(a, Y + t * 16 * ld + p + down);
-            mma_m16n8k16(y[t][0], a, b[0], b[1]);
-            mma_m16n8k16(y[t][1], a, b[2], b[3]);
+            mma_m16n16k16(y[t], a, b);
         }
     }
 }
 
 // d += A^T X, A [64,64] lower triangular, X 16 columns of [64,ld].
-static __device__ __forceinline__ void turned_by_columns(slab &d, const bf16 *A,
-                                                         const bf16 *X, int ld)
+static __device__ __forceinline__ void transposed_by_columns(slab &d, const bf16 *A,
+                                                             const bf16 *X, int ld)
 {
     const int lane = threadIdx.x % 32;
     #pragma unroll
@@ -106,8 +104,7 @@ static __device__ __forceinline__ void turned_by_columns(slab &d, const bf16 *A,
         for (int t = 0; t <= i; t++) {
             ldmatrix_x4_trans(a,
                               A + i * 16 * LC + t * 16 + ldmatrix_offset_b(lane, LC));
-            mma_m16n8k16(d[t][0], a, b[0], b[1]);
-            mma_m16n8k16(d[t][1], a, b[2], b[3]);
+            mma_m16n16k16(d[t], a, b);
         }
     }
 }
@@ -150,7 +147,6 @@ static __device__ __forceinline__ void tile_product(float (*d)[4], const bf16 *X
     for (int p = 0; p < depth; p += 16) {
         ldmatrix_x4(a, X + p + ldmatrix_offset_a(lane, ld));
         ldmatrix_x4(b, Y + p + ldmatrix_offset_b(lane, ld));
-        mma_m16n8k16(d[0], a, b[0], b[1]);
-        mma_m16n8k16(d[1], a, b[2], b[3]);
+        mma_m16n16k16(d, a, b);
     }
 }

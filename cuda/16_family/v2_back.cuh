@@ -145,8 +145,8 @@ template <int model, int K, int V>
 static int back_of(const struct family *x)
 {
     const size_t bytes = sizeof(struct back_storage<model, K, V>);
-    cudaFuncSetAttribute(form_backward<model, K, V>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         bytes);
+    cudaFuncSetAttribute(form_backward<model, K, V>,
+                         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     form_backward<model, K, V><<<dim3(x->NC, x->a.H), 2 * K, bytes, x->a.stream>>>(*x);
     return launched();
 }

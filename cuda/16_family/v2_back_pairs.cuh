@@ -31,7 +31,7 @@ static __device__ __forceinline__ float of_column(const Storage &s, int j, int d
 }
 
 // Two entries of a tile, (i0, j0) and its neighbour, 0 where they are in no block.
-static __device__ __forceinline__ uint32_t keep_operand(uint32_t x, int i0, int j0,
+static __device__ __forceinline__ uint32_t mask_entries(uint32_t x, int i0, int j0,
                                                         int i1, int j1, int b)
 {
     if (!lower(i0, b) || j0 >> b != (i0 >> b) - 1) x &= 0xffff0000u;
@@ -53,7 +53,7 @@ static __device__ __forceinline__ void rows_of_tile(uint32_t *a, const bf16 *M, 
     #pragma unroll
     for (int h = 0; h < 4; h++) {
         const int i = 16 * I + g + h % 2 * 8, j = 16 * J + e + h / 2 * 8;
-        a[h] = keep_operand(a[h], i, j, i, j + 1, b);
+        a[h] = mask_entries(a[h], i, j, i, j + 1, b);
     }
 }
 
@@ -65,18 +65,11 @@ static __device__ __forceinline__ void columns_of_tile(uint32_t *a, const bf16 *
     #pragma unroll
     for (int h = 0; h < 4; h++) {
         const int j = 16 * J + g + h % 2 * 8, i = 16 * I + e + h / 2 * 8;
-        a[h] = keep_operand(a[h], i, j, i + 1, j, b);
+        a[h] = mask_entries(a[h], i, j, i + 1, j, b);
     }
 }
 
-static __device__ __forceinline__ void mma_16(float (*d)[4], const uint32_t *a,
-                                              const uint32_t *x)
-{
-    mma_m16n8k16(d[0], a, x[0], x[1]);
-    mma_m16n8k16(d[1], a, x[2], x[3]);
-}
-
-// Sums over j, for the rows of block_gradients (I, J): x of q, y of what looks.
+// Sums over j, for the rows of tile (I, J): x of q, y of what looks.
 template <class Storage>
 static __device__ __forceinline__ void sum_rows(const Storage &s, int I, int J, int b,
                                                 int d0, float (*x)[4], float (*y)[4])
@@ -95,19 +88,19 @@ static __device__ __forceinline__ void sum_rows(const Storage &s, int I, int J, 
         if (s.m == 2) b_[h] = scale_bf16x2(b_[h], F);
     }
     rows_of_tile(a, s.of_qk[0], LB, I, J, b);
-    mma_16(x, a, k);
+    mma_m16n16k16(x, a, k);
     if (s.looks) {
         rows_of_tile(a, s.dL[0], LB, I, J, b);
-        mma_16(y, a, s.m == 2 ? b_ : k);
+        mma_m16n16k16(y, a, s.m == 2 ? b_ : k);
     }
     if (s.m == 1) return;
     rows_of_tile(a, s.of_qb[0], LB, I, J, b);
-    mma_16(x, a, b_);
+    mma_m16n16k16(x, a, b_);
     rows_of_tile(a, s.dB[0], LB, I, J, b);
-    mma_16(y, a, k);
+    mma_m16n16k16(y, a, k);
 }
 
-// Sums over i, for the columns of block_gradients (I, J): w of k, u of b.
+// Sums over i, for the columns of tile (I, J): w of k, u of b.
 template <class Storage>
 static __device__ __forceinline__ void sum_columns(const Storage &s, int I, int J,
                                                    int b, int d0, float (*w)[4],
@@ -135,16 +128,16 @@ static __device__ __forceinline__ void sum_columns(const Storage &s, int I, int 
         l[h] = scale_bf16x2(l[h], E);
     }
     columns_of_tile(a, s.of_qk[0], LB, I, J, b);
-    mma_16(w, a, q);
+    mma_m16n16k16(w, a, q);
     if (s.looks) {
         columns_of_tile(a, s.dL[0], LB, I, J, b);
-        mma_16(s.m == 2 ? u : w, a, l);
+        mma_m16n16k16(s.m == 2 ? u : w, a, l);
     }
     if (s.m == 1) return;
     columns_of_tile(a, s.of_qb[0], LB, I, J, b);
-    mma_16(u, a, q);
+    mma_m16n16k16(u, a, q);
     columns_of_tile(a, s.dB[0], LB, I, J, b);
-    mma_16(w, a, l);
+    mma_m16n16k16(w, a, l);
 }
 
 // S[I] += x, I the same in the whole warp: the slab stays in registers.

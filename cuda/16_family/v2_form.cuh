@@ -193,8 +193,8 @@ template <int model, int K, int V>
 static int form_of(const struct family *x)
 {
     const size_t bytes = sizeof(struct form_storage<model, K, V>);
-    cudaFuncSetAttribute(make_form<model, K, V>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         bytes);
+    cudaFuncSetAttribute(make_form<model, K, V>,
+                         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     make_form<model, K, V>
         <<<dim3(x->NC, x->a.HV), traits<model>::threads, bytes, x->a.stream>>>(*x);
     return launched();
