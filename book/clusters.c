@@ -1,7 +1,8 @@
 /* clusters.c -- the cost model: floors of one GPU, forms of the exchange, two levels.
  *
- * Book: chapters 18 and 20, which show what this prints.  Checked by: tests/18_hopper/checks.c
- * and tests/20_clusters/checks.c.  Next: proposals.c. */
+ * Book: chapters 18 and 20, which show what this prints.
+ * Checked by: tests/18_hopper/checks.c
+ * and tests/20_clusters/checks.c.  Next: book/proposals.c. */
 #include "tests/20_clusters/model.h"
 
 #include <stdio.h>

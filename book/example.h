@@ -1,7 +1,7 @@
 /* example.h -- the worked example's calls: plans, sizes, and what the recurrence says.
  *
  * Book: all chapters.  Checked by: make book, which stops where a result differs from
- * the token recurrence by more than 1e-12.  Next: example.c. */
+ * the token recurrence by more than 1e-12.  Next: book/example.c. */
 #ifndef BOOK_EXAMPLE_H
 #define BOOK_EXAMPLE_H
 

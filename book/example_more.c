@@ -1,7 +1,7 @@
 /* example_more.c -- the worked example in chapters 06, 14 and 16.
  *
  * Book: chapters 06, 14 and 16.  Checked by: make book, which stops if two ranks differ
- * from one or KDA told as another model from KDA.  Next: leaveout.c. */
+ * from one or KDA told as another model from KDA.  Next: book/leaveout.c. */
 #include "ref.h"
 #include "tokens.h"
 

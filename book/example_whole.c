@@ -1,7 +1,7 @@
 /* example_whole.c -- the worked example's whole passes, on ranks that are threads.
  *
  * Book: chapters 08, 12 and 13.  Checked by: make book, which stops where any form or
- * number of ranks differs from the token recurrence.  Next: example_more.c. */
+ * number of ranks differs from the token recurrence.  Next: book/example_more.c. */
 #include "example.h"
 
 /* ---- 08, 12, 13: whole passes on R ranks that are threads */

@@ -1,7 +1,9 @@
 /* leaveout.c -- what happens to dg when the terms that cancel are let into dG.
  *
  * Book: chapter 10, which shows what this prints.  Checked by: make book.
- * Next: precision.c.  One chunk with all gates equal; the truth is the adjoint of the
+ * Next: book/precision.c.
+ *
+ * One chunk with all gates equal; the truth is the adjoint of the
  * recurrence, chapter 01. "in bf16" rounds each path's sum before it enters dG. */
 #include "ref.h"
 #include "tests/random.h"

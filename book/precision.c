@@ -1,7 +1,7 @@
 /* precision.c -- what the chain of M costs in four arithmetics, emulated on the host.
  *
  * Book: chapter 19, which shows what this prints.  Checked by: bench/precision.cu, on a
- * GPU, and tests/19_precision/checks.c, its arithmetics.  Next: clusters.c. */
+ * GPU, and tests/19_precision/checks.c, its arithmetics.  Next: book/clusters.c. */
 #include "tests/19_precision/rounding.h"
 
 #include <stdio.h>

@@ -1,7 +1,9 @@
 /* proposals.c -- what some of the sources' optimisations would cost, measured.
  *
  * Book: chapter 20, which shows what this prints.  Checked by: make book.
- * Next: figures/roofline.c.  Tokens are drawn as chapter 05's figure draws them: random
+ * Next: book/figures/roofline.c.
+ *
+ * Tokens are drawn as chapter 05's figure draws them: random
  * unit keys, gates of a given mean, beta = sigmoid(N(b,1)); K = V = 64. */
 #include "tests/random.h"
 

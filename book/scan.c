@@ -1,7 +1,9 @@
 /* scan.c -- chapter 15's example, and its three forms measured on one core.
  *
  * Book: chapter 15, which shows what this prints.  Checked by: make book.
- * Next: clusters.c.  Times and memory are those of the machine that builds the page. */
+ * Next: book/clusters.c.
+ *
+ * Times and memory are those of the machine that builds the page. */
 #include "ref/15_scan.h"
 #include "tokens.h"
 #include "tests/random.h"

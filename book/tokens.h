@@ -1,6 +1,6 @@
 /* tokens.h -- the worked example of the whole book: three tokens, K = V = 2.
  *
- * Book: chapter 00.  Used by: example.c and figures/affine.c.
+ * Book: chapter 00.  Used by: book/example.c and book/figures/affine.c.
  * Unit keys, decays that are powers of two, scale 1: the numbers stay readable. */
 #ifndef BOOK_TOKENS_H
 #define BOOK_TOKENS_H

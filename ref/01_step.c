@@ -1,7 +1,8 @@
 /* 01_step.c -- the recurrence, token by token, and its adjoint: the oracle of it all.
  *
- * Book: chapter 01.  Checked by: tests/01_step/checks.c (finite differences), and every stage
- * after it is checked against this one.  Next: 02_gate.c.
+ * Book: chapter 01.
+ * Checked by: tests/01_step/checks.c (finite differences), and every stage
+ * after it is checked against this one.  Next: ref/02_gate.c.
  */
 #include "ref.h"
 #include <math.h>

@@ -1,6 +1,7 @@
 /* 02_gate.c -- the front end: L2 norm, beta, the three gates, the sum within a chunk.
  *
- * Book: chapter 02.  Checked by: tests/02_gate/checks.c (finite differences).  Next: 03_wy.c.
+ * Book: chapter 02.  Checked by: tests/02_gate/checks.c (finite differences).
+ * Next: ref/03_wy.c.
  */
 #include "ref.h"
 #include <math.h>

@@ -1,6 +1,6 @@
 /* 03_wy.c -- the WY form: what a chunk of delta rules is, as one triangular solve.
  *
- * Book: chapter 03.  Checked by: tests/03_wy/checks.c.  Next: 04_chunk.c.
+ * Book: chapter 03.  Checked by: tests/03_wy/checks.c.  Next: ref/04_chunk.c.
  *
  * Every exponent G_i - G_j has i >= j, so it is <= 0 and nothing can overflow, whatever
  * the gate. Each exp2 is computed once and used for both Aqk and L.

@@ -1,6 +1,6 @@
 /* 04_chunk.c -- from chunk to chunk: the state scan, and the output of every token.
  *
- * Book: chapter 04.  Checked by: tests/04_chunk/checks.c.  Next: 05_affine.c.
+ * Book: chapter 04.  Checked by: tests/04_chunk/checks.c.  Next: ref/05_affine.c.
  */
 #include "ref.h"
 #include <math.h>

@@ -1,6 +1,6 @@
 /* 05_affine.c -- the affine map of a stretch: S_out = M S_in + h_ext.
  *
- * Book: chapter 05.  Checked by: tests/05_affine/checks.c.  Next: 06_plan.c.
+ * Book: chapter 05.  Checked by: tests/05_affine/checks.c.  Next: ref/06_plan.c.
  *
  * The same scan as chapter 04 on the augmented state [h_ext | M], started from [h | I]
  * and fed with [u | 0]: the columns do not know which of the two they belong to.

@@ -1,7 +1,7 @@
 /* 06_plan.c -- who holds what: from (cu_seqlens, R, cuts, L) to segments and contexts.
  *
  * Book: chapter 06.  Checked by: tests/06_plan/checks.c, against brute force.
- * Next: 07_merge.c, which carries the state over the cuts. */
+ * Next: ref/07_merge.c, which carries the state over the cuts. */
 #include "ref.h"
 
 #include <limits.h>

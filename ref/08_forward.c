@@ -1,7 +1,7 @@
 /* 08_forward.c -- the whole forward: one rank's program.
  *
  * Book: chapter 08.  Checked by: tests/08_forward/checks.c and its mutants.
- * Next: 09_chunk_backward.c; 13_backward.c is this page read from its end. */
+ * Next: ref/09_chunk_backward.c; ref/13_backward.c is this page read from its end. */
 #include "ref.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* 09_chunk_backward.c -- the scan and the output of chapter 04, backwards.
  *
  * Book: chapter 09.  Checked by: tests/09_chunk_backward/checks.c and its mutants.
- * Next: 10_wy_backward.c.
+ * Next: ref/10_wy_backward.c.
  */
 #include "ref.h"
 

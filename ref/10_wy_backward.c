@@ -1,7 +1,7 @@
 /* 10_wy_backward.c -- gradients of q, k, v, beta and g through the WY form.
  *
  * Book: chapter 10.  Checked by: tests/10_wy_backward/checks.c and its mutants.
- * Next: 11_merge_backward.c.
+ * Next: ref/11_merge_backward.c.
  */
 #include "ref.h"
 

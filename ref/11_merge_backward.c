@@ -1,7 +1,7 @@
 /* 11_merge_backward.c -- the affine map of a stretch, for gradients.
  *
  * Book: chapter 11.  Checked by: tests/11_merge_backward/checks.c and its mutants.
- * Next: 12_h0.c.
+ * Next: ref/12_h0.c.
  */
 #include "ref.h"
 

@@ -1,7 +1,7 @@
 /* 12_h0.c -- initial states compressed and expanded, and the block forward leaves.
  *
  * Book: chapter 12.  Checked by: tests/12_h0/checks.c, tests/12_h0/mutants.c.
- * Next: 13_backward.c.
+ * Next: ref/13_backward.c.
  */
 #include "ref.h"
 

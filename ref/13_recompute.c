@@ -1,7 +1,7 @@
-/* 13_again.c -- what backward finds in forward's block, and what it makes again.
+/* 13_recompute.c -- what backward finds in forward's block, and what it makes again.
  *
  * Book: chapter 13.  Checked by: tests/13_backward/checks.c and its mutants.
- * Next: 13_backward.c.
+ * Next: ref/13_backward.c.
  */
 #include "13_backward.h"
 

@@ -1,6 +1,6 @@
 /* 14_conv.c -- causal depthwise convolution and token shift, across any cuts.
  *
- * Book: chapter 14.  Checked by: tests/14_conv/checks.c.  Next: 15_scan.c.
+ * Book: chapter 14.  Checked by: tests/14_conv/checks.c.  Next: ref/15_scan.c.
  * One rank's program: its shard, its plan, and the rows that lie across its cuts.
  */
 #include "ref.h"

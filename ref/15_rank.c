@@ -1,6 +1,7 @@
 /* 15_rank.c -- Spike-KDA between ranks: maps of segments, the exchange, who gets what.
  *
- * Book: chapter 15.  Checked by: tests/15_scan/checks.c and its mutants.  Next: 16_family.h.
+ * Book: chapter 15.  Checked by: tests/15_scan/checks.c and its mutants.
+ * Next: ref/16_family.h.
  */
 #include "15_scan.h"
 

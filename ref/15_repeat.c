@@ -1,6 +1,6 @@
 /* 15_repeat.c -- outputs that dropped tokens repeat, and gradients that they give back.
  *
- * Book: chapter 15.  Checked by: tests/15_scan/checks.c.  Next: 15_scan.c.
+ * Book: chapter 15.  Checked by: tests/15_scan/checks.c.  Next: ref/15_scan.c.
  *
  * A segment says one row to those after it (the last output that it knows of), and in
  * reverse one to those before it (what its leading dropped tokens owe). Every rank

@@ -1,6 +1,7 @@
 /* 15_scan.c -- Spike-KDA's tiles: token by token, or updates, scan and emit.
  *
- * Book: chapter 15.  Checked by: tests/15_scan/checks.c and its mutants.  Next: 15_rank.c.
+ * Book: chapter 15.  Checked by: tests/15_scan/checks.c and its mutants.
+ * Next: ref/15_rank.c.
  *
  * Three passes a tile of C tokens. Forward holds C maps and C states, whatever T is;
  * backward 2 C states, and of all tokens one state a tile and one row a token.

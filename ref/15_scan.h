@@ -1,8 +1,8 @@
 /* 15_scan.h -- what the files of chapter 15 share: a token, a tile, one rank's run.
  *
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c.
- * Next: 15_spike.c, the token; 15_tree.c, the scan; 15_scan.c, the
- *       three passes; 15_rank.c, one rank's program.
+ * Next: ref/15_spike.c, the token; ref/15_tree.c, the scan; ref/15_scan.c, the
+ *       three passes; ref/15_rank.c, one rank's program.
  */
 #ifndef KCP_15_SCAN_H
 #define KCP_15_SCAN_H

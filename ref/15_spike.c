@@ -1,7 +1,8 @@
 /* 15_spike.c -- a token of Spike-KDA: its gates, its map, and back through both.
  *
- * Book: chapter 15.  Checked by: tests/15_scan/checks.c (differences, chapter 01's step).
- * Next: 15_step.c.
+ * Book: chapter 15.
+ * Checked by: tests/15_scan/checks.c (differences, chapter 01's step).
+ * Next: ref/15_step.c.
  */
 #include "15_scan.h"
 #include "sigmoid.h"

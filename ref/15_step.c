@@ -1,6 +1,7 @@
 /* 15_step.c -- Spike-KDA token by token, and its adjoint: the oracle of chapter 15.
  *
- * Book: chapter 15.  Checked by: tests/15_scan/checks.c (differences).  Next: 15_tree.c.
+ * Book: chapter 15.  Checked by: tests/15_scan/checks.c (differences).
+ * Next: ref/15_tree.c.
  * It knows no rank, no tile and no map; it keeps every state of one head.
  */
 #include "15_scan.h"

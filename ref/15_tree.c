@@ -1,6 +1,6 @@
 /* 15_tree.c -- Blelloch's scan over the maps of a tile: updates, up, down.
  *
- * Book: chapter 15.  Checked by: tests/15_scan/checks.c.  Next: 15_repeat.c.
+ * Book: chapter 15.  Checked by: tests/15_scan/checks.c.  Next: ref/15_repeat.c.
  *
  * Any number of tokens, no padding: the block of 2 d leaves from i on may be cut short
  * by the tile's end, and its summary stands at its last leaf. A state goes down, not a

@@ -1,6 +1,6 @@
 /* 16_chunks.c -- a rank's chunks as rows of the form: rooms, grid, the walk over them.
  *
- * Book: chapter 16.  Checked by: tests/16_family/checks.c.  Next: 16_family.c.
+ * Book: chapter 16.  Checked by: tests/16_family/checks.c.  Next: ref/16_family.c.
  */
 #include "16_family.h"
 

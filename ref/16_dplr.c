@@ -1,7 +1,7 @@
 /* 16_dplr.c -- DPLR, a diagonal plus a low rank; RWKV-7 is one (a = -κ, b = η κ).
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c and its mutants.
- * Next: 16_family.c.
+ * Next: ref/16_family.c.
  */
 #include "16_family.h"
 

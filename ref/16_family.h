@@ -1,7 +1,7 @@
 /* 16_family.h -- what a recurrence must supply to get everything else.
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c.
- * Next: 16_gla.c, the shortest model; 16_family.c, which runs any model on R ranks.
+ * Next: ref/16_gla.c, the shortest model; ref/16_family.c, which runs any model.
  *
  * A model is four functions. Two define it, token by token. The other two write a chunk
  * in the one form that chapters 04, 05, 09 and 11 scan, and go back through it:

@@ -1,6 +1,6 @@
 /* 16_form.c -- what the forms of chapter 16's models are made of, and the way back.
  *
- * Book: chapter 16.  Checked by: tests/16_family/checks.c.  Next: 16_gla.c.
+ * Book: chapter 16.  Checked by: tests/16_family/checks.c.  Next: ref/16_gla.c.
  *
  * All exponents are <= 0, pair by pair, whatever the gate. Where two gradients of G are
  * one number with two signs, they are left out, as in chapter 10.

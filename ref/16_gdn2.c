@@ -2,7 +2,7 @@
  * and for what it writes, omega [V].
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c and its mutants.
- * Next: 16_dplr.c. */
+ * Next: ref/16_dplr.c. */
 #include "16_family.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* 16_gla.c -- GLA, gated linear attention: it writes without looking.
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c and its mutants.
- * Next: 16_gdn2.c.
+ * Next: ref/16_gdn2.c.
  */
 #include "16_family.h"
 

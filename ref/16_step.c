@@ -1,7 +1,7 @@
 /* 16_step.c -- any model of the family token by token, and its adjoint: the oracle.
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c (finite differences).
- * Next: 16_form.c.  Keeps the state of every token of one head of one sequence.
+ * Next: ref/16_form.c.  Keeps the state of every token of one head of one sequence.
  */
 #include "16_family.h"
 

@@ -1,6 +1,7 @@
 /* comm.h -- what moves between ranks: communicators, maps, the exchange, halos, sums.
  *
- * Book: chapters 07, 08, 11, 14, 20.  Checked by: tests/07_merge/checks.c, tests/14_conv.
+ * Book: chapters 07, 08, 11, 14, 20.
+ * Checked by: tests/07_merge/checks.c, tests/14_conv.
  * Next: ref/ref.h, the table of contents.
  *
  * kcp.h includes it. Functions return a kcp_status, which kcp.h lists.

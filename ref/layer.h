@@ -1,7 +1,7 @@
 /* layer.h -- a whole layer called from an application: ranks, sizes, forward, backward.
  *
  * Book: chapter 08.  Checked by: tests/08_forward/layer.c, tests/cli/examples.sh.
- * Next: ../book/examples/kda.c, to copy.
+ * Next: book/examples/kda.c, to copy.
  *
  * The caller owns everything: arrays, workspace, saved block, plan, comm, stream. On a
  * GPU every array of an args struct is the GPU's (plan, comm and ops are the host's); a

@@ -1,6 +1,6 @@
 /* ref.h -- the table of contents: every reference, in the order of the book.
  *
- * Book: all chapters.  Checked by: tests/NN_name.c.  Next: 01_step.c.
+ * Book: all chapters.  Checked by: tests/NN_name/checks.c.  Next: ref/01_step.c.
  *
  * All arrays are double (indices int32 or int64), row major, the caller's. Each
  * function returns a kcp_status; the equation it implements stands above its body.

@@ -1,6 +1,7 @@
 /* stages.h -- one args struct a stage, made of the stage's fields.
  *
- * Book: the chapter of each.  Checked by: tests/NN_name/checks.c.  Next: ref/stages/01.def.
+ * Book: the chapter of each.  Checked by: tests/NN_name/checks.c.
+ * Next: ref/stages/01.def.
  *
  * stages/NN.def names each field of a stage once: KCP_FIELD(io, when, name, shape,
  * store), whose words kcp.h explains. Here a field becomes a member: an input points to

@@ -76,7 +76,8 @@ void print_summary(const struct run *x, double seconds)
         printf("stage %s%s", x->stage->name, x->both ? ", both passes" : "");
     else
         printf("%s %s, %s, %d rank%s%s", models[c->model], x->both
-               ? "forward and backward" : "forward", kcp_form_names[c->form], x->plan->R,
+               ? "forward and backward" : "forward", kcp_form_names[c->form],
+               x->plan->R,
                x->plan->R == 1 ? "" : "s", x->conv ? ", convolutions before it" : "");
     printf("; T %" PRId64 ", N %d, H %d, HV %d, K %d, V %d, C %d\n", c->T, c->N, c->H,
            c->HV, c->K, c->V, c->C);

@@ -1,6 +1,6 @@
 /* affine.c -- the figure of chapter 05: what rank 0's two tokens do to every state.
  *
- * Book: chapter 05.  Checked by: make book-lint.  Next: survival.c.
+ * Book: chapter 05.  Checked by: make book-lint.  Next: book/figures/survival.c.
  * One column of the state is a point of the plane; a token moves it (eq. 1.3). */
 #include "book/tokens.h"
 #include "svg.h"

@@ -1,6 +1,6 @@
 /* solve.c -- the figure of chapter 03: the triangular solve of a chunk.
  *
- * Book: chapter 03.  Checked by: make book-lint.  Next: plan.c. */
+ * Book: chapter 03.  Checked by: make book-lint.  Next: book/figures/plan.c. */
 #include "svg.h"
 
 /* One cell of a lower triangle: strictly below, on, or above the diagonal. */

@@ -1,6 +1,6 @@
 /* survival.c -- the figure of chapter 05: how much of the first state is alive.
  *
- * Book: chapter 05.  Checked by: make book-lint.  Next: timelines.c.
+ * Book: chapter 05.  Checked by: make book-lint.  Next: book/figures/timelines.c.
  * M is the product of the tokens' A_t = (I - beta k k^T) diag(exp g); K = 64. */
 #include "svg.h"
 #include "tests/random.h"

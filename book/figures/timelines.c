@@ -1,6 +1,6 @@
 /* timelines.c -- the figure of chapter 07: four forms of the exchange, four ranks.
  *
- * Book: chapter 07.  Checked by: make book-lint.  Next: plan.c.
+ * Book: chapter 07.  Checked by: make book-lint.  Next: book/figures/plan.c.
  * Events are simulated from the assumptions below, which the figure prints. */
 #include "svg.h"
 

@@ -1,6 +1,6 @@
 /* tree.c -- the figure of chapter 15: seven tokens, maps going up, states coming down.
  *
- * Book: chapter 15.  Checked by: make book-lint.  Next: timelines.c.
+ * Book: chapter 15.  Checked by: make book-lint.  Next: book/figures/timelines.c.
  * The arrows are those of scan_up and scan_down: the same loops, drawing. */
 #include "svg.h"
 

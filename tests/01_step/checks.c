@@ -1,6 +1,6 @@
-/* 01_step.c -- the oracle's oracle: dense complex maps, 1e-30 off the real axis.
+/* checks.c -- the oracle's oracle: dense complex maps, 1e-30 off the real axis.
  *
- * Book: chapter 01.  Checked by: itself, it can fail.  Next: 02_gate.c.
+ * Book: chapter 01.  Checked by: itself, it can fail.  Next: ref/02_gate.c.
  * With x + i eps, eps = 1e-30, Im(loss)/eps is the derivative to full precision:
  * nothing is subtracted. Here S_t = A_t S_{t-1} + B_t with A_t written out, which also
  * proves that the walk of ref/01_step.c is that map.

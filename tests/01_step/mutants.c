@@ -1,7 +1,7 @@
-/* 01_step_mutants.c -- the recurrence computed wrongly, one flag a mistake.
+/* mutants.c -- the recurrence computed wrongly, one flag a mistake.
  *
  * Book: chapter 01, appendix A.  Checked by: the judge, which must reject each, and
- * pass the twin.  Next: 02_gate_mutants.c.
+ * pass the twin.  Next: tests/02_gate/mutants.c.
  * A copy of the reference on purpose; backward keeps every state, for brevity.
  */
 #include "kcp.h"

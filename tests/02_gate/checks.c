@@ -1,6 +1,6 @@
-/* 02_gate.c -- the front end against its own complex step, and G summed by hand.
+/* checks.c -- the front end against its own complex step, and G summed by hand.
  *
- * Book: chapter 02.  Checked by: itself, it can fail.  Next: 03_wy.c.
+ * Book: chapter 02.  Checked by: itself, it can fail.  Next: ref/03_wy.c.
  * Each output is a function of few inputs, so the whole gradient of loss = <d, output>
  * is Im(loss)/eps with one input moved by i eps, eps = 1e-30: full precision.
  */

@@ -1,6 +1,6 @@
-/* 02_gate_closed.c -- a gate far below what exp can tell from 0 closes, and only that.
+/* closed.c -- a gate far below what exp can tell from 0 closes, and only that.
  *
- * Book: chapter 02.  Checked by: itself.  Next: 03_wy.c.
+ * Book: chapter 02.  Checked by: itself.  Next: ref/03_wy.c.
  * G is a sum: one huge term in it would leave nothing of its neighbours' digits. */
 #include "tests/judge/judge.h"
 

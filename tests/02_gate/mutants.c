@@ -1,7 +1,7 @@
-/* 02_gate_mutants.c -- the front end computed wrongly, one flag a mistake.
+/* mutants.c -- the front end computed wrongly, one flag a mistake.
  *
  * Book: chapter 02, appendix A.  Checked by: the judge, which must reject each, and
- * pass the twin.  Next: 03_wy_mutants.c.
+ * pass the twin.  Next: tests/03_wy/mutants.c.
  * A copy of the reference on purpose.
  */
 #include "kcp.h"

@@ -1,6 +1,6 @@
-/* 03_wy.c -- the WY form is what its chunk's tokens do, one after another.
+/* checks.c -- the WY form is what its chunk's tokens do, one after another.
  *
- * Book: chapter 03.  Checked by: itself, it can fail.  Next: 04_chunk.c.
+ * Book: chapter 03.  Checked by: itself, it can fail.  Next: ref/04_chunk.c.
  */
 #include "tests/judge/front.h"
 

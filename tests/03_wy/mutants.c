@@ -1,7 +1,7 @@
-/* 03_wy_mutants.c -- the WY form computed wrongly, one flag a mistake.
+/* mutants.c -- the WY form computed wrongly, one flag a mistake.
  *
  * Book: chapter 03, appendix A.  Checked by: the judge, which must reject each, and
- * pass the twin.  Next: 04_chunk_mutants.c.
+ * pass the twin.  Next: tests/04_chunk/mutants.c.
  * A copy of the reference on purpose.
  */
 #include "kcp.h"

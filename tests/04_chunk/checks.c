@@ -1,6 +1,6 @@
-/* 04_chunk.c -- chunks against the recurrence: the same outputs, the same states.
+/* checks.c -- chunks against the recurrence: the same outputs, the same states.
  *
- * Book: chapter 04.  Checked by: itself, it can fail.  Next: 05_affine.c.
+ * Book: chapter 04.  Checked by: itself, it can fail.  Next: ref/05_affine.c.
  */
 #include "tests/judge/front.h"
 

@@ -1,7 +1,7 @@
-/* 04_chunk_mutants.c -- state scan and output computed wrongly, one flag a mistake.
+/* mutants.c -- state scan and output computed wrongly, one flag a mistake.
  *
  * Book: chapter 04, appendix A.  Checked by: the judge, which must reject each, and
- * pass the twin.  Next: 05_affine_mutants.c.
+ * pass the twin.  Next: tests/05_affine/mutants.c.
  * A copy of the reference on purpose.
  */
 #include "kcp.h"

@@ -1,6 +1,6 @@
-/* 05_affine.c -- the map of a stretch: its tokens' product, its scan, its survival.
+/* checks.c -- the map of a stretch: its tokens' product, its scan, its survival.
  *
- * Book: chapter 05.  Checked by: itself, it can fail.  Next: 06_plan.c.
+ * Book: chapter 05.  Checked by: itself, it can fail.  Next: ref/06_plan.c.
  */
 #include "tests/judge/front.h"
 

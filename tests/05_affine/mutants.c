@@ -1,7 +1,7 @@
-/* 05_affine_mutants.c -- the map of a stretch computed wrongly, one flag a mistake.
+/* mutants.c -- the map of a stretch computed wrongly, one flag a mistake.
  *
  * Book: chapter 05, appendix A.  Checked by: the judge, which must reject each, and
- * pass the twin.  Next: 07_merge_mutants.c.
+ * pass the twin.  Next: tests/07_merge/mutants.c.
  * Not a copy: M is the product of the chunks' K x K matrices, as the sources write it.
  */
 #include "kcp.h"

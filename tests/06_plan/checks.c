@@ -1,6 +1,6 @@
-/* 06_plan.c -- the plan against brute force: every small batch, every way to cut it.
+/* checks.c -- the plan against brute force: every small batch, every way to cut it.
  *
- * Book: chapter 06.  Checked by: 06_plan_wrong.c.  Next: 06_plan_wrong.c.
+ * Book: chapter 06.  Checked by: tests/06_plan/wrong.c.  Next: tests/06_plan/wrong.c.
  * The oracle asks token by token who holds what; it never computes a boundary. */
 #include "plan_case.h"
 

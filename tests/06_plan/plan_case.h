@@ -1,6 +1,6 @@
-/* 06_plan.h -- a case of the plan's brute force, and its two walks.
+/* plan_case.h -- a case of the plan's brute force, and its two walks.
  *
- * Book: chapter 06.  Checked by: 06_plan_wrong.c.  Next: 06_plan.c. */
+ * Book: chapter 06.  Checked by: tests/06_plan/wrong.c.  Next: ref/06_plan.c. */
 #ifndef KCP_TEST_PLAN_H
 #define KCP_TEST_PLAN_H
 

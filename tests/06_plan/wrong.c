@@ -1,6 +1,6 @@
-/* 06_plan_wrong.c -- what is no plan, and wrong plans that brute force must reject.
+/* wrong.c -- what is no plan, and wrong plans that brute force must reject.
  *
- * Book: chapter 06.  Checked by: the twin, which must pass.  Next: 07_merge.c.
+ * Book: chapter 06.  Checked by: the twin, which must pass.  Next: ref/07_merge.c.
  * A wrong plan is the right one, changed as the mistake would change it. */
 #include "plan_case.h"
 

@@ -1,7 +1,9 @@
-/* 07_merge.c -- every form of the exchange on thread ranks, bit for bit; and failures.
+/* checks.c -- every form of the exchange on thread ranks, bit for bit; and failures.
  *
  * Book: chapter 07.  Checked by: itself, against a fold over all segments in order.
- * Next: 07_merge_wrong.c. Maps are small integers, so that every form's sums are exact
+ * Next: tests/07_merge/wrong.c.
+ *
+ * Maps are small integers, so that every form's sums are exact
  * and a right answer is right in every bit; what nobody may read is NaN. */
 #include "folded.h"
 

@@ -1,6 +1,6 @@
-/* 07_merge_counts.c -- products and bytes of the fold, counted while it runs.
+/* counts.c -- products and bytes of the fold, counted while it runs.
  *
- * Book: chapter 07.  Checked by: itself.  Next: 08_forward.c.
+ * Book: chapter 07.  Checked by: itself.  Next: ref/08_forward.c.
  * Every rank is a thread, so that a counter of the thread is the rank's own. */
 #include "folded.h"
 

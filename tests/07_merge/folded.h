@@ -1,6 +1,6 @@
-/* 07_merge.h -- a plan's maps, folded in order, and one rank's part of the exchange.
+/* folded.h -- a plan's maps, folded in order, and one rank's part of the exchange.
  *
- * Book: chapter 07.  Checked by: 07_merge_wrong.c.  Next: 07_merge.c. */
+ * Book: chapter 07.  Checked by: tests/07_merge/wrong.c.  Next: ref/07_merge.c. */
 #ifndef KCP_TEST_MERGE_H
 #define KCP_TEST_MERGE_H
 

@@ -1,7 +1,7 @@
-/* 07_merge_mutants.c -- folds that are wrong on purpose, one flag a mistake.
+/* mutants.c -- folds that are wrong on purpose, one flag a mistake.
  *
  * Book: chapter 07.  Checked by: the judge, which must reject each, and pass the twin.
- * Next: 08_forward_mutants.c.
+ * Next: tests/08_forward/mutants.c.
  * A copy of the reference on purpose: a mutant shares no code with what it resembles.
  */
 #include "kcp.h"

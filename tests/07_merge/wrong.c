@@ -1,6 +1,6 @@
-/* 07_merge_wrong.c -- ranks that fail are named; maps that apply wrongly are seen.
+/* wrong.c -- ranks that fail are named; maps that apply wrongly are seen.
  *
- * Book: chapter 07.  Checked by: the twin, which must pass.  Next: 08_forward.c. */
+ * Book: chapter 07.  Checked by: the twin, which must pass.  Next: ref/08_forward.c. */
 #include "folded.h"
 
 #include <stdlib.h>

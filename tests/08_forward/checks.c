@@ -1,6 +1,6 @@
-/* 08_forward.c -- the whole forward on ranks: the same bits for every R, the bytes.
+/* checks.c -- the whole forward on ranks: the same bits for every R, the bytes.
  *
- * Book: chapter 08.  Checked by: 08_forward_mutants.c.  Next: 13_backward.c.
+ * Book: chapter 08.  Checked by: tests/08_forward/mutants.c.  Next: ref/13_backward.c.
  * The judge holds every variant to the token recurrence; this file holds the reference
  * to itself: however it is cut, sent or repeated. */
 #include "tests/judge/judge.h"

@@ -1,6 +1,7 @@
-/* 08_forward_cut.c -- what crosses a cut: the map of a rank, and the fold of all.
+/* cut.c -- what crosses a cut: the map of a rank, and the fold of all.
  *
- * Book: chapter 08.  Checked by: the judge.  Next: 08_forward_mutants.c, the program.
+ * Book: chapter 08.  Checked by: the judge.
+ * Next: tests/08_forward/mutants.c, the program.
  */
 #include "wrong.h"
 

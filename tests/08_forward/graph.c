@@ -1,7 +1,7 @@
-/* 08_graph.c -- a whole layer captured in a CUDA graph: the same bits when replayed.
+/* graph.c -- a whole layer captured in a CUDA graph: the same bits when replayed.
  *
  * Book: chapters 08 and 13.  Checked by: its own second call, on arrays poisoned anew.
- * Next: 08_layer.c.
+ * Next: tests/08_forward/layer.c.
  *
  * What allocates or makes the host wait cannot be captured: that forward and backward
  * (through layer.h, one rank, a stream of the caller's) are captured at all proves that

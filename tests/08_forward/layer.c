@@ -1,7 +1,7 @@
-/* 08_layer.c -- layer.h as an application uses it: sizes, calls, and what is refused.
+/* layer.c -- layer.h as an application uses it: sizes, calls, and what is refused.
  *
  * Book: chapter 08.  Checked by: ref_forward and ref_backward, called by themselves.
- * Next: 08_graph.c, the same on a GPU; ../book/examples/kda.c. */
+ * Next: tests/08_forward/graph.c, the same on a GPU; book/examples/kda.c. */
 #include "tests/judge/judge.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-/* 08_forward_mutants.c -- whole forwards that are wrong across the cuts.
+/* mutants.c -- whole forwards that are wrong across the cuts.
  *
  * Book: chapter 08.  Checked by: the judge, which must reject each, and pass the twin.
- * Next: 09_chunk_backward_mutants.c.
+ * Next: tests/09_chunk_backward/mutants.c.
  * A second program for one rank: it gathers one map a rank whatever the form, walks
  * the chunks with its own loops, and asks the references only for what happens inside a
  * rank (02, 03, 04); what crosses a cut is its own, and goes wrong on demand. */

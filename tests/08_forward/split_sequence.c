@@ -1,7 +1,7 @@
-/* 08_strips.c -- the rule that cuts a rank's segments so that few chains fill a chip.
+/* split_sequence.c -- the rule that cuts a rank's segments so that few chains fill a chip.
  *
  * Book: chapter 18.  Checked by: itself, against every cut there is.
- * Next: 09_chunk_backward.c. */
+ * Next: ref/09_chunk_backward.c. */
 #include "cuda/18_hopper/v3_records_cut.h"
 #include "cuda/host/split_sequence.h"
 #include "tests/judge/judge.h"

@@ -1,7 +1,7 @@
-/* 08_forward_wrong.h -- a second program for one rank, which goes wrong on demand.
+/* wrong.h -- a second program for one rank, which goes wrong on demand.
  *
  * Book: chapter 08.  Checked by: the judge.
- * Next: 08_forward_cut.c, what crosses a cut.
+ * Next: tests/08_forward/cut.c, what crosses a cut.
  */
 #ifndef KCP_08_FORWARD_WRONG_H
 #define KCP_08_FORWARD_WRONG_H

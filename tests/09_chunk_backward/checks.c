@@ -1,6 +1,6 @@
-/* 09_chunk_backward.c -- chapter 04 is affine in each input: its differences are exact.
+/* checks.c -- chapter 04 is affine in each input: its differences are exact.
  *
- * Book: chapter 09.  Checked by: itself, it can fail.  Next: 10_wy_backward.c.
+ * Book: chapter 09.  Checked by: itself, it can fail.  Next: ref/10_wy_backward.c.
  * With loss = <dO, o> + <dht, h_out>, moving one input of the scan by any delta moves
  * the loss by <gradient, delta>, without any limit taken.
  */

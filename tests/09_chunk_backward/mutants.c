@@ -1,7 +1,7 @@
-/* 09_chunk_backward_mutants.c -- chapter 09 computed wrongly, one flag a mistake.
+/* mutants.c -- chapter 09 computed wrongly, one flag a mistake.
  *
  * Book: chapter 09.  Checked by: the judge, which must reject each, and pass the twin.
- * Next: 10_wy_backward_mutants.c.
+ * Next: tests/10_wy_backward/mutants.c.
  * A copy of the reference on purpose: a mutant shares no code with what it resembles.
  */
 #include "kcp.h"

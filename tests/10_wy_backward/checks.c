@@ -1,6 +1,6 @@
-/* 10_wy_backward.c -- the chunked gradients against the recurrence's own adjoint.
+/* checks.c -- the chunked gradients against the recurrence's own adjoint.
  *
- * Book: chapter 10.  Checked by: itself, it can fail.  Next: 11_merge_backward.c.
+ * Book: chapter 10.  Checked by: itself, it can fail.  Next: ref/11_merge_backward.c.
  * The gate goes to -50: dg is then 1e-22 of a typical gradient, and anything that
  * cancels would drown it.
  */

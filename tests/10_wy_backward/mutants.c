@@ -1,7 +1,7 @@
-/* 10_wy_backward_mutants.c -- chapter 10 computed wrongly, one flag a mistake.
+/* mutants.c -- chapter 10 computed wrongly, one flag a mistake.
  *
  * Book: chapter 10.  Checked by: the judge, which must reject each, and pass the twin.
- * Next: 11_merge_backward_mutants.c. A copy of the reference on purpose: a mutant
+ * Next: tests/11_merge_backward/mutants.c. A copy of the reference on purpose: a mutant
  * shares no code with what it resembles. */
 #include "kcp.h"
 

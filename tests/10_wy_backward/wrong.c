@@ -1,7 +1,7 @@
-/* 10_wy_backward_wrong.c -- two more mistakes of chapter 10; a formula that divides.
+/* wrong.c -- two more mistakes of chapter 10; a formula that divides.
  *
  * Book: chapter 10.  Checked by: the judge, which must reject both mutants.
- * Next: 11_merge_backward.c. What is wrong is added to the reference's answer. */
+ * Next: ref/11_merge_backward.c. What is wrong is added to the reference's answer. */
 #include "tests/judge/judge.h"
 #include "ref.h"
 

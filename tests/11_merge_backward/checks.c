@@ -1,6 +1,6 @@
-/* 11_merge_backward.c -- the map of gradients is the transpose of the map of states.
+/* checks.c -- the map of gradients is the transpose of the map of states.
  *
- * Book: chapter 11.  Checked by: itself, it can fail.  Next: 12_h0.c.
+ * Book: chapter 11.  Checked by: itself, it can fail.  Next: ref/12_h0.c.
  */
 #include "tests/judge/backward.h"
 

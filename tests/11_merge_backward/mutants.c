@@ -1,7 +1,7 @@
-/* 11_merge_backward_mutants.c -- chapter 11 computed wrongly, one flag a mistake.
+/* mutants.c -- chapter 11 computed wrongly, one flag a mistake.
  *
  * Book: chapter 11.  Checked by: the judge, which must reject each, and pass the twin.
- * Next: 12_h0_mutants.c.
+ * Next: tests/12_h0/mutants.c.
  * A copy of the reference on purpose: a mutant shares no code with what it resembles.
  */
 #include "kcp.h"

@@ -1,6 +1,6 @@
-/* 12_h0.c -- the saved block: bytes of each mode, and who may read it.
+/* checks.c -- the saved block: bytes of each mode, and who may read it.
  *
- * Book: chapter 12.  Checked by: itself, it can fail.  Next: 13_backward.c.
+ * Book: chapter 12.  Checked by: itself, it can fail.  Next: ref/13_backward.c.
  */
 #include "tests/judge/judge.h"
 

@@ -1,7 +1,7 @@
-/* 12_h0_mutants.c -- compress and expand done wrongly, one flag a mistake.
+/* mutants.c -- compress and expand done wrongly, one flag a mistake.
  *
  * Book: chapter 12.  Checked by: the judge, which must reject each, and pass the twin.
- * Next: 13_backward_mutants.c.
+ * Next: tests/13_backward/mutants.c.
  */
 #include "kcp.h"
 

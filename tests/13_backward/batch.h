@@ -1,6 +1,6 @@
-/* 13_backward.h -- one batch through 08 and 13 on R thread ranks, outputs put together.
+/* batch.h -- one batch through 08 and 13 on R thread ranks, outputs put together.
  *
- * Book: chapters 12 and 13.  Checked by: what includes it.  Next: 13_backward.c.
+ * Book: chapters 12 and 13.  Checked by: what includes it.  Next: ref/13_backward.c.
  * Six sequences, two without tokens and one of one token; h0, dht, softplus gates, two
  * value heads a key head, K != V.
  */

@@ -1,6 +1,6 @@
-/* 13_backward.c -- one batch, cut in many ways, forward and backward: what must agree.
+/* checks.c -- one batch, cut in many ways, forward and backward: what must agree.
  *
- * Book: chapters 12 and 13.  Checked by: itself, it can fail.  Next: 14_conv.c.
+ * Book: chapters 12 and 13.  Checked by: itself, it can fail.  Next: ref/14_conv.c.
  * The judge holds single runs to the token recurrence; here runs are held to each
  * other, most of them bit by bit.
  */

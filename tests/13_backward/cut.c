@@ -1,6 +1,7 @@
-/* 13_backward_cut.c -- forward again, then what crosses a cut: maps, and their fold.
+/* cut.c -- forward again, then what crosses a cut: maps, and their fold.
  *
- * Book: chapter 13.  Checked by: the judge.  Next: 13_backward_mutants.c, the program.
+ * Book: chapter 13.  Checked by: the judge.
+ * Next: tests/13_backward/mutants.c, the program.
  */
 #include "wrong.h"
 

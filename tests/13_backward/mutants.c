@@ -1,7 +1,7 @@
-/* 13_backward_mutants.c -- the whole backward put together wrongly.
+/* mutants.c -- the whole backward put together wrongly.
  *
  * Book: chapter 13.  Checked by: the judge, which must reject each, and pass the twin.
- * Next: 14_conv_mutants.c.
+ * Next: tests/14_conv/mutants.c.
  * A copy of the program, not of the stages: those are called, right or (the mutants of
  * chapters 09 to 11) wrong. The exchange is its own: every map to every rank.
  */

@@ -1,7 +1,7 @@
-/* 13_backward_wrong.h -- a second backward for one rank, which goes wrong on demand.
+/* wrong.h -- a second backward for one rank, which goes wrong on demand.
  *
  * Book: chapter 13.  Checked by: the judge.
- * Next: 13_backward_cut.c, what crosses a cut.
+ * Next: tests/13_backward/cut.c, what crosses a cut.
  */
 #ifndef KCP_13_BACKWARD_WRONG_H
 #define KCP_13_BACKWARD_WRONG_H

@@ -1,6 +1,6 @@
-/* 14_conv.c -- the convolution over ranks against the whole tensor, and differences.
+/* checks.c -- the convolution over ranks against the whole tensor, and differences.
  *
- * Book: chapter 14.  Checked by: 14_conv_mutants.c.  Next: 15_scan.c.
+ * Book: chapter 14.  Checked by: tests/14_conv/mutants.c.  Next: ref/15_scan.c.
  * The oracle below sees every row at once and knows neither plan nor rank.
  */
 #include "tests/judge/judge.h"

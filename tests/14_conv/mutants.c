@@ -1,6 +1,7 @@
-/* 14_conv_mutants.c -- convolutions across ranks that are wrong on purpose.
+/* mutants.c -- convolutions across ranks that are wrong on purpose.
  *
- * Book: chapter 14.  Checked by: the judge, which must reject each.  Next: 14_conv.c.
+ * Book: chapter 14.  Checked by: the judge, which must reject each.
+ * Next: ref/14_conv.c.
  * The twin has every flag off and must pass. Rows travel by one all_gather here, so
  * that a mistake is a line of index arithmetic and not a message.
  */

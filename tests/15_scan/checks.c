@@ -1,6 +1,6 @@
-/* 15_scan.c -- Spike-KDA: its adjoint by differences, every cut, every bit, both walks.
+/* checks.c -- Spike-KDA: its adjoint by differences, every cut, every bit, both walks.
  *
- * Book: chapter 15.  Checked by: itself, it can fail.  Next: 15_scan_more.c.
+ * Book: chapter 15.  Checked by: itself, it can fail.  Next: tests/15_scan/more.c.
  */
 #include "run.h"
 

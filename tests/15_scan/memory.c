@@ -1,6 +1,6 @@
-/* 15_scan_memory.c -- Spike-KDA's scan: memory measured against the number of tokens.
+/* memory.c -- Spike-KDA's scan: memory measured against the number of tokens.
  *
- * Book: chapter 15.  Checked by: itself, it can fail.  Next: 15_scan_mutants.c.
+ * Book: chapter 15.  Checked by: itself, it can fail.  Next: tests/15_scan/mutants.c.
  */
 #include "run.h"
 

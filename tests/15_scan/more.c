@@ -1,6 +1,6 @@
-/* 15_scan_more.c -- Spike-KDA: streaming, auto, and chapter 01's step.
+/* more.c -- Spike-KDA: streaming, auto, and chapter 01's step.
  *
- * Book: chapter 15.  Checked by: itself, it can fail.  Next: 15_scan_memory.c.
+ * Book: chapter 15.  Checked by: itself, it can fail.  Next: tests/15_scan/memory.c.
  */
 #include "run.h"
 #include "ref/sigmoid.h"

@@ -1,7 +1,9 @@
-/* 15_scan_mutants.c -- Spike-KDA wrong on purpose; the twin has every flag off.
+/* mutants.c -- Spike-KDA wrong on purpose; the twin has every flag off.
  *
  * Book: chapter 15.  Checked by: the judge, which must reject each.
- * Next: 15_scan_wrong.c.  Every rank gathers the whole batch, walks it token by token,
+ * Next: tests/15_scan/wrong.c.
+ *
+ * Every rank gathers the whole batch, walks it token by token,
  * and keeps its shard: a mistake in who gets what is a flag too.
  */
 #include "mutants.h"

@@ -1,7 +1,7 @@
-/* 15_scan_mutants.h -- what mutants of Spike-KDA share: the whole batch on each rank.
+/* mutants.h -- what mutants of Spike-KDA share: the whole batch on each rank.
  *
  * Book: chapter 15.  Checked by: the twin, which must pass.
- * Next: 15_scan_mutants.c, which walks it token by token.
+ * Next: tests/15_scan/mutants.c, which walks it token by token.
  */
 #ifndef KCP_15_SCAN_MUTANTS_H
 #define KCP_15_SCAN_MUTANTS_H

@@ -1,6 +1,6 @@
-/* 15_scan_run.h -- one batch of Spike-KDA on R thread ranks, outputs put together.
+/* run.h -- one batch of Spike-KDA on R thread ranks, outputs put together.
  *
- * Book: chapter 15.  Checked by: what includes it.  Next: 15_scan.c.
+ * Book: chapter 15.  Checked by: what includes it.  Next: ref/15_scan.c.
  * Six sequences, two without tokens and one of one token; long runs of dropped tokens,
  * h0, o0, dht, dot, two value heads a key head, K != V.
  */

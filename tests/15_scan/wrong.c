@@ -1,7 +1,7 @@
-/* 15_scan_wrong.c -- the reference's own scan with one wrong part or argument.
+/* wrong.c -- the reference's own scan with one wrong part or argument.
  *
  * Book: chapter 15.  Checked by: the judge, which must reject each.
- * Next: 16_family.c.  The tree composes and applies through mapops: wrong ones show
+ * Next: ref/16_family.c.  The tree composes and applies through mapops: wrong ones show
  * that its order, its offsets and its tiles are seen.
  */
 #include "tests/judge/judge.h"

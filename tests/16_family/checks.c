@@ -1,6 +1,7 @@
-/* 16_family.c -- each model: its adjoint by differences, every cut, every bit.
+/* checks.c -- each model: its adjoint by differences, every cut, every bit.
  *
- * Book: chapter 16.  Checked by: itself, it can fail.  Next: 16_family_relatives.c.
+ * Book: chapter 16.  Checked by: itself, it can fail.
+ * Next: tests/16_family/relatives.c.
  */
 #include "run.h"
 

@@ -1,7 +1,7 @@
-/* 16_dplr_mutants.c -- DPLR that is wrong on purpose; the twin has every flag off.
+/* dplr_mutants.c -- DPLR that is wrong on purpose; the twin has every flag off.
  *
  * Book: chapter 16.  Checked by: the judge, which must reject each.
- * Next: 16_family.c.
+ * Next: ref/16_family.c.
  */
 #include "mutants.h"
 

@@ -1,7 +1,7 @@
-/* 16_gdn2_mutants.c -- GDN-2 that is wrong on purpose; the twin has every flag off.
+/* gdn2_mutants.c -- GDN-2 that is wrong on purpose; the twin has every flag off.
  *
  * Book: chapter 16.  Checked by: the judge, which must reject each.
- * Next: 16_dplr_mutants.c.
+ * Next: tests/16_family/dplr_mutants.c.
  */
 #include "mutants.h"
 

@@ -1,7 +1,7 @@
-/* 16_gla_mutants.c -- GLA that is wrong on purpose; the twin has every flag off.
+/* gla_mutants.c -- GLA that is wrong on purpose; the twin has every flag off.
  *
  * Book: chapter 16.  Checked by: the judge, which must reject each.
- * Next: 16_gdn2_mutants.c.
+ * Next: tests/16_family/gdn2_mutants.c.
  */
 #include "mutants.h"
 #include <stdlib.h>

@@ -1,7 +1,9 @@
-/* 16_family_mutants.h -- what the wrong models share: copies of 16_form.c with flags.
+/* mutants.h -- what the wrong models share: copies of 16_form.c with flags.
  *
  * Book: chapter 16.  Checked by: the judge, which must reject what is made of them.
- * Next: 16_dplr_mutants.c.  A rank is a thread, so the flags are the thread's.
+ * Next: tests/16_family/dplr_mutants.c.
+ *
+ * A rank is a thread, so the flags are the thread's.
  */
 #ifndef KCP_TEST_16_MUTANTS_H
 #define KCP_TEST_16_MUTANTS_H

@@ -1,7 +1,7 @@
-/* 16_family_relatives.c -- models that are special cases of one another must agree;
+/* relatives.c -- models that are special cases of one another must agree;
  * and what a model supplies is short.
  *
- * Book: chapter 16.  Checked by: itself, it can fail.  Next: 16_family_mutants.c.
+ * Book: chapter 16.  Checked by: itself, it can fail.  Next: tests/16_family/mutants.h.
  * KDA knows nothing of the family's code: chapter 01 judges it from outside.
  */
 #include "run.h"

@@ -1,6 +1,6 @@
-/* 16_family_run.h -- one batch of any model on R thread ranks, outputs put together.
+/* run.h -- one batch of any model on R thread ranks, outputs put together.
  *
- * Book: chapter 16.  Checked by: what includes it.  Next: 16_family.c.
+ * Book: chapter 16.  Checked by: what includes it.  Next: ref/16_family.c.
  * Six sequences, two without tokens and one of one token; h0, dht, two value heads a
  * key head, K != V.
  */

@@ -1,7 +1,7 @@
-/* 18_hopper.c -- the floors of chapter 18 and its rule for splitting, counted again.
+/* checks.c -- the floors of chapter 18 and its rule for splitting, counted again.
  *
  * Book: chapter 18.  Checked by: itself: arrays of the stage, loops of the equations.
- * Next: 19_precision.c. */
+ * Next: tests/19_precision/checks.c. */
 #include "cuda/host/split_sequence.h"
 #include "tests/judge/front.h"
 

@@ -1,7 +1,7 @@
-/* 19_precision.c -- the emulated arithmetics of chapter 19 are what they are called.
+/* checks.c -- the emulated arithmetics of chapter 19 are what they are called.
  *
  * Book: chapter 19.  Checked by: itself, against the judge's rounding and exact
- * numbers.  Next: 20_clusters.c. */
+ * numbers.  Next: tests/20_clusters/checks.c. */
 #include "rounding.h"
 #include "tests/judge/judge.h"
 

@@ -1,6 +1,6 @@
 /* rounding.h -- the arithmetics of a tensor core, emulated: a chunk of [h | M].
  *
- * Book: chapter 19.  Checked by: tests/19_precision/checks.c.  Next: precision.c.
+ * Book: chapter 19.  Checked by: tests/19_precision/checks.c.  Next: book/precision.c.
  * Factors of a product are rounded to the unit's format, added in single precision. */
 #ifndef BOOK_ROUNDING_H
 #define BOOK_ROUNDING_H

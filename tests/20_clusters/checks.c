@@ -1,6 +1,6 @@
-/* 20_clusters.c -- the simulated exchange against the formulas of chapters 07 and 20.
+/* checks.c -- the simulated exchange against the formulas of chapters 07 and 20.
  *
- * Book: chapter 20.  Checked by: itself.  Next: main.c. */
+ * Book: chapter 20.  Checked by: itself.  Next: tests/20_clusters/nccl.c. */
 #include "model.h"
 #include "tests/judge/judge.h"
 

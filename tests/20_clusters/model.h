@@ -1,6 +1,6 @@
 /* model.h -- what an exchange costs: its events simulated, rank by rank.
  *
- * Book: chapter 20.  Checked by: tests/20_clusters/checks.c.  Next: clusters.c.
+ * Book: chapter 20.  Checked by: tests/20_clusters/checks.c.  Next: book/clusters.c.
  * Every assumption is a constant below and is printed with the results. */
 #ifndef BOOK_MODEL_H
 #define BOOK_MODEL_H

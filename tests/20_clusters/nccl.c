@@ -1,7 +1,7 @@
-/* 20_clusters.c -- a communicator of the caller's own, and one that is split: on GPUs.
+/* nccl.c -- a communicator of the caller's own, and one that is split: on GPUs.
  *
  * Book: chapter 20.  Checked by: bench/gpu_nccl.sh, on several GPUs; on one, R is 1.
- * Next: exchange_trials.c, whose exchanges these are.
+ * Next: tests/judge/exchange_trials.c, whose exchanges these are.
  *
  * Ranks are threads, a GPU each. What must hold of a kcp_comm is asked of both: who we
  * are, a gather, a ring, every form of the exchange bit for bit. Then the one that it

@@ -56,7 +56,8 @@ static void compare(struct kcp_report *rep, const struct planned *x,
             if (!o->want || !first) continue;
             const int64_t bytes = other_bytes(o, first);
             EXPECT(rep, !bytes, "%s: rank %d of %d, %s: %s: %lld bytes are not those "
-                   "of one rank", what, r, x->t.R, kcp_form_names[x->t.rank[r].call.form],
+                   "of one rank", what, r, x->t.R,
+                   kcp_form_names[x->t.rank[r].call.form],
                    o->field->name, (long long)bytes);
         }
 }

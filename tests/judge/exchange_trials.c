@@ -117,7 +117,8 @@ int exchange_trials(int trials, int R, int device)
         for (int k = 0; k < 8; k++, runs++) {
             struct verdict verdict = { .outcome = PASS };
             t.a->form = (enum kcp_form)(k / 2), t.a->backward = k % 2;
-            snprintf(why, sizeof why, "exchange %lld, %s%s", runs, kcp_form_names[k / 2],
+            snprintf(why, sizeof why, "exchange %lld, %s%s", runs,
+                     kcp_form_names[k / 2],
                      k % 2 ? " backward" : "");
             ranks_doing(why);
             why[0] = 0;
