@@ -1,4 +1,4 @@
-/* split_sequence.c -- the rule that cuts a rank's segments so that few chains fill a chip.
+/* split_sequence.c -- the rule that cuts a rank's segments: few chains fill a chip.
  *
  * Book: chapter 18.  Checked by: itself, against every cut there is.
  * Next: ref/09_chunk_backward.c. */
