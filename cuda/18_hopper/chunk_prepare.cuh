@@ -9,19 +9,17 @@
 
 enum { SUBCHUNK = 16, SUBCHUNKS = 4 };
 
-// Eight warps: warp (I, h) owns rows 8 h .. of span I, which is rows 16 I .. of the
-// chunk.
-struct warp_role {
-    int I, h;
-};
+// A warp's share of a chunk: subchunk I, which is rows 16 I .. 16 I + 15, of the matrix
+// Aqk (of_A = 0) or of A (of_A = 1).
+struct warp_role { int I, of_A; };
 
-// Where square (I, J) of the lower triangle lies in a list of ten.
+// The place of the 16x16 block (I, J) in a list of the ten on and below the diagonal.
 static __device__ __forceinline__ int block16_index(int I, int J)
 {
     return I * (I + 1) / 2 + J;
 }
 
-// Chunk c of this rank. One stretch needs no look into its tables.
+// The tokens of this rank's chunk c. A single stretch needs no look into the tables.
 static __device__ __forceinline__ struct token_range tokens_of_chunk(
     const struct kcp_forward &a, int c)
 {
@@ -30,7 +28,7 @@ static __device__ __forceinline__ struct token_range tokens_of_chunk(
         const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
         t = (int)z.t, end = t + z.len;
     }
-    return { (uint32_t)t, min(end - t, (int)CHUNK) }; // half of t needs no register
+    return { (uint32_t)t, min(end - t, (int)CHUNK) }; // t has 32 bits
 }
 
 static __device__ __forceinline__ float beta_from_raw(const struct forward_params &x,
@@ -40,11 +38,9 @@ static __device__ __forceinline__ float beta_from_raw(const struct forward_param
     return x.a.beta_form == KCP_BETA_RAW ? raw : __fdividef(top, 1.0f + __expf(-raw));
 }
 
-// Base 2 decay of one token and channel from the raw gate, form by form; 2^-1000 is 0,
-// and differences of sums stay numbers.
-struct gate_constants {
-    float times, plus, top;
-};
+// The decay of one token and channel in base 2, from the raw gate, form by form. It is
+// at least -1000: 2^-1000 is 0 already, and differences of sums stay finite.
+struct gate_constants { float times, plus, top; };
 
 template <int form>
 static __device__ __forceinline__ struct gate_constants gate_constants_from(
@@ -77,8 +73,8 @@ static __device__ __forceinline__ float log2_decay(struct gate_constants f, floa
                  -1000.0f);
 }
 
-// One gate a head: base 2 decay of two rows from their raw gates; not below 2^-200,
-// which is 0 as fp32, so that sums of it keep their digits.
+// With one gate a head: the decay of two rows. It is at least -200: 2^-200 is 0 in
+// fp32, and sums of such numbers keep their digits.
 template <int form>
 static __device__ __forceinline__ void log2_decays(const struct forward_params &x,
                                                    int n, float *g)
@@ -88,8 +84,8 @@ static __device__ __forceinline__ void log2_decays(const struct forward_params &
     for (int h = 0; h < 2; h++) g[h] = fmaxf(log2_decay<form>(f, g[h]), -200.0f);
 }
 
-// G and beta of a value head, by a warp: a lane has rows lane and lane + 32. Past the
-// end there is no decay, and beta is 0.
+// G and beta of a value head, by a warp. A lane has rows lane and lane + 32. Past the
+// chunk's end there is no decay, and beta is 0.
 static __device__ __forceinline__ void cumulative_decay(const struct forward_params &x,
                                                         struct token_range z, int n,
                                                         float *G, float *beta)
@@ -113,7 +109,8 @@ static __device__ __forceinline__ void cumulative_decay(const struct forward_par
             const float y = __shfl_up_sync(~0u, sum, d, 32);
             if (lane >= d) sum += y;
         }
-        G[i] = sum += before;
+        sum += before;
+        G[i] = sum;
         before = __shfl_sync(~0u, sum, 31);
         beta[i] = there ? beta_from_raw(x, b[h]) : 0.0f;
         if (there && x.saved.beta)
@@ -121,10 +118,11 @@ static __device__ __forceinline__ void cumulative_decay(const struct forward_par
     }
 }
 
-// Numbers enter these products in two bf16 pieces, so that 16 bits of them count.
-struct split_operand {
-    uint32_t top[4], rest[4];
-};
+// ---- the inverse (I + L)^-1 of a chunk, by 16x16 blocks
+//
+// An operand of its products is split into two bf16 numbers, top + rest, so that 16
+// bits of it count.
+struct split_operand { uint32_t top[4], rest[4]; };
 
 static __device__ __forceinline__ void split_bf16_pair(float low, float high,
                                                        uint32_t &top, uint32_t &rest)
@@ -134,8 +132,8 @@ static __device__ __forceinline__ void split_bf16_pair(float low, float high,
     rest = pack_bf16x2(low, high);
 }
 
-// Two D tiles, a square of 16, as the A of a product; or, in the same registers' order,
-// of its transpose's rows as the B.
+// A 16x16 block in an accumulator, d[2][4], as operand A of a product. The same
+// registers in the same order are operand B of a product with its transpose.
 static __device__ __forceinline__ struct split_operand split_accumulator(
     const float (*d)[4])
 {
@@ -147,7 +145,8 @@ static __device__ __forceinline__ struct split_operand split_accumulator(
     return p;
 }
 
-// Fragments in shared memory lie as the lanes hold them: b0, b1 of rows 0-7, of 8-15.
+// Fragments lie in shared memory as the lanes hold them: b0 and b1 of rows 0 to 7, then
+// of rows 8 to 15.
 static __device__ __forceinline__ void store_fragments(uint4 (*at)[32],
                                                        const struct split_operand &p)
 {
@@ -156,19 +155,22 @@ static __device__ __forceinline__ void store_fragments(uint4 (*at)[32],
     at[1][lane] = make_uint4(p.rest[0], p.rest[2], p.rest[1], p.rest[3]);
 }
 
-// d [16,16] += x y^T: three of the four products of pieces.
+// d [16,16] += x y^T: three of the four products of tops and rests; the fourth is too
+// small to count.
 static __device__ __forceinline__ void mma_split(float (*d)[4],
                                                  const struct split_operand &x,
                                                  const uint4 (*y)[32])
 {
     const uint4 top = y[0][threadIdx.x % 32], rest = y[1][threadIdx.x % 32];
-    mma_m16n8k16(d[0], x.top, top.x, top.y), mma_m16n8k16(d[1], x.top, top.z, top.w);
-    mma_m16n8k16(d[0], x.top, rest.x, rest.y),
-        mma_m16n8k16(d[1], x.top, rest.z, rest.w);
-    mma_m16n8k16(d[0], x.rest, top.x, top.y), mma_m16n8k16(d[1], x.rest, top.z, top.w);
+    mma_m16n8k16(d[0], x.top, top.x, top.y);
+    mma_m16n8k16(d[1], x.top, top.z, top.w);
+    mma_m16n8k16(d[0], x.top, rest.x, rest.y);
+    mma_m16n8k16(d[1], x.top, rest.z, rest.w);
+    mma_m16n8k16(d[0], x.rest, top.x, top.y);
+    mma_m16n8k16(d[1], x.rest, top.z, top.w);
 }
 
-// The fragments of a square in shared memory, rows i, columns j.
+// A 16x16 block of fp32 in shared memory as operand A.
 static __device__ __forceinline__ struct split_operand block16_as_a(
     const float (*x)[SUBCHUNK + 4])
 {
@@ -177,12 +179,14 @@ static __device__ __forceinline__ struct split_operand block16_as_a(
     #pragma unroll
     for (int h = 0; h < 4; h++) {
         const float2 y = *(const float2 *)&x[g + h % 2 * 8][h / 2 * 8 + e];
-        d[h / 2][h % 2 * 2] = y.x, d[h / 2][h % 2 * 2 + 1] = y.y;
+        d[h / 2][h % 2 * 2] = y.x;
+        d[h / 2][h % 2 * 2 + 1] = y.y;
     }
     return split_accumulator(d);
 }
 
-// (I + L)^-1 of a span in L's place: a lane owns column j, 16 lanes or 32 in pairs.
+// (I + L)^-1 of a block on the diagonal, in L's place, by forward substitution in fp32.
+// A lane owns column j. Half a warp does it; or a whole one, in pairs with equal work.
 static __device__ __forceinline__ void invert_block16(float (*L)[SUBCHUNK + 4], int j)
 {
     float x[SUBCHUNK];
@@ -204,15 +208,15 @@ static __device__ __forceinline__ void invert_block16(float (*L)[SUBCHUNK + 4], 
     __syncwarp();
 }
 
-// Where a lane's four of a square's first eight rows go; the next eight are 256 bytes
-// on, the next square of the column 512 (in_triangle).
+// Where a lane's four elements of a block's first eight rows lie in a triangle. The
+// next eight rows are 256 bytes on, the next block of the column 512.
 static __device__ __forceinline__ int block16_offset(void)
 {
     const int lane = opaque_thread_id() % 32;
     return triangle_offset(lane / 4, lane % 2) + lane % 4 / 2 * 8;
 }
 
-// And in a row of a tensor.
+// The same four elements to row i of a tensor of the block for backward.
 static __device__ __forceinline__ void save_block16_row(const struct forward_params &x,
                                                         void *to, struct token_range z,
                                                         int n, int i, int J, uint2 four)
@@ -222,28 +226,28 @@ static __device__ __forceinline__ void save_block16_row(const struct forward_par
                    + threadIdx.x % 2 * 8 + threadIdx.x % 4 / 2 * 4) = four;
 }
 
-// Above the diagonal the block's Aqk and A are zero: a warp has its span's rows of one
-// of them.
+// Above the diagonal the saved Aqk and A are 0. A warp writes its subchunk's rows of
+// one of them.
 static __device__ __forceinline__ void save_zeros_above(const struct forward_params &x,
                                                         struct token_range z, int n,
                                                         struct warp_role w)
 {
     const int i = w.I * SUBCHUNK + threadIdx.x % 16, half = threadIdx.x % 32 / 16;
-    void *to = w.h ? x.saved.A : x.saved.Aqk;
+    void *to = w.of_A ? x.saved.A : x.saved.Aqk;
     if (!to || i >= z.len) return;
     for (int p = 2 * w.I + 2 + half; p < CHUNK / 8; p += 2)
         *(uint4 *)(out<bf16>(to, z.t + i, x.a.HV, n, CHUNK) + p * 8) =
             make_uint4(0, 0, 0, 0);
 }
 
-// Square (I, J) of A, given as A_IJ^T in D tiles: A beta to the record, where this lane
-// has its part, A to the block.
+// Block (I, J) of A, given as A_IJ^T in an accumulator: A beta to the factors, where
+// this lane's elements lie, and A to the block for backward.
 template <int keeps>
 static __device__ __forceinline__ void store_inverse_block16(
     const struct forward_params &x, struct token_range z, int n, int I, int J,
     const float (*d)[4], const float *beta, unsigned char *to)
 {
-    const int g = lane_id() / 4; // anew: no address is kept from before
+    const int g = lane_id() / 4;         // read anew: no address is kept from before
     const float b[2] = { beta[J * SUBCHUNK + g], beta[J * SUBCHUNK + 8 + g] };
     #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -259,10 +263,10 @@ static __device__ __forceinline__ void store_inverse_block16(
     }
 }
 
-// A_JJ^T, to the record, and as D tiles.
-template <class Room>
+// A_JJ^T from shared memory to an accumulator.
+template <class Storage>
 static __device__ __forceinline__ void load_diagonal_block16(float (*d)[4], int J,
-                                                             const Room &smem)
+                                                             const Storage &smem)
 {
     const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
     #pragma unroll
@@ -270,13 +274,14 @@ static __device__ __forceinline__ void load_diagonal_block16(float (*d)[4], int 
         d[h / 4][h % 4] = smem.block16[J][h / 4 * 8 + e + h % 2][g + h % 4 / 2 * 8];
 }
 
-// Column J of the squares of A, by a warp, going down: A_IJ^T = -(sum_M A_MJ^T L_IM^T)
-// A_II^T. What a product leaves in registers, packed, feeds the next one. The first
-// square, on the diagonal, goes out elsewhere.
-template <int keeps, class Room>
+// Block column J of A, by a warp, from the diagonal down:
+//     A_IJ^T = -(sum_M A_MJ^T L_IM^T) A_II^T,  J <= M < I.
+// What a product leaves in registers is split there and feeds the next one. The block
+// on the diagonal itself goes to memory elsewhere.
+template <int keeps, class Storage>
 static __device__ __forceinline__ void invert_block_column(
     const struct forward_params &x, struct token_range z, int n, int J,
-    const Room &smem, unsigned char *Ab)
+    const Storage &smem, unsigned char *Ab)
 {
     unsigned char *to = Ab + block16_offset() + triangle_column(J);
     struct split_operand A[SUBCHUNKS - 1];

@@ -5,7 +5,8 @@
 //
 // A block's chunks pass through four pipelines, each with its own stages and barriers:
 // k, with the rows of v beside it; A beta, with kg and the decay; q; Aqk. One producer
-// warp fills each; the consumer warpgroups release a stage as soon as they have read it.
+// warp fills each; the consumer warpgroups release a stage as soon as they have read
+// it.
 #ifndef KCP_SCAN_PIPELINE_CUH
 #define KCP_SCAN_PIPELINE_CUH
 
@@ -46,7 +47,7 @@ struct shared_storage {
     bf16 v[K_STAGES][CHUNK][64 * WGS + PAD];
     uint64_t full[pipelines][MAX_STAGES], empty[pipelines][MAX_STAGES];
     uint64_t v_empty[IS_SCAN ? K_STAGES : 0];
-    uint64_t o_ready[WGS];               // o of a chunk lies transposed in its stage of v
+    uint64_t o_ready[WGS];               // o of a chunk lies in a stage of v
 };
 
 // The chunks of stretch z that this launch has.
@@ -63,9 +64,9 @@ static __device__ __forceinline__ int chunk_count(const struct forward_params &x
 template <class Storage>
 static __host__ __device__ constexpr int stages_of(int pipeline)
 {
-    return pipeline == PIPE_K ? (int)Storage::K_STAGES
-         : pipeline == PIPE_A ? (int)Storage::A_STAGES
-                              : (int)Storage::Q_STAGES;
+    if (pipeline == PIPE_K) return Storage::K_STAGES;
+    if (pipeline == PIPE_A) return Storage::A_STAGES;
+    return Storage::Q_STAGES;
 }
 
 // Chunk 0, 1, ... of the block: the stage it lies in, and the phase of that stage's
@@ -184,7 +185,12 @@ struct factors_cursor {
     const struct gdn_head_factors *head;
     int H, HV;
 
-    __device__ __forceinline__ void next_chunk(void) { kda += HV, rows += H, head += HV; }
+    __device__ __forceinline__ void next_chunk(void)
+    {
+        kda += HV;
+        rows += H;
+        head += HV;
+    }
 };
 
 template <int K>
@@ -235,7 +241,7 @@ static __device__ __forceinline__ void tma_load_stage(
 // copy engine the rows are too short and too many. Past the end they are 0.
 template <int WGS, int lanes>
 struct v_rows {
-    const bf16 *v;                       // this lane's 16 bytes of the chunk's first row
+    const bf16 *v;                       // this lane's 16 bytes of the first row
     int64_t ld;
     int left;
 
@@ -247,7 +253,8 @@ struct v_rows {
             cp_async_16(&to[i][lane % pieces * 8], v + (i < left ? i : 0) * ld,
                         i < left);
         cp_async_mbarrier_arrive(full);
-        v += CHUNK * ld, left -= CHUNK;
+        v += CHUNK * ld;
+        left -= CHUNK;
     }
 };
 
@@ -266,10 +273,12 @@ static __device__ __forceinline__ struct v_rows<WGS, lanes> v_rows_of(
 // without; and with v by `lanes` lanes (0: without).
 template <int pipeline, int of_factors, int lanes, int blocks, int K, int WGS,
           int pipelines, int kda>
-static __device__ void producer_warp(const struct forward_params &x, int z, int n, int v0,
-                                     struct shared_storage<K, WGS, pipelines, kda> &smem)
+static __device__ void producer_warp(
+    const struct forward_params &x, int z, int n, int v0,
+    struct shared_storage<K, WGS, pipelines, kda> &smem)
 {
-    enum { STAGES = stages_of<struct shared_storage<K, WGS, pipelines, kda>>(pipeline) };
+    typedef struct shared_storage<K, WGS, pipelines, kda> storage;
+    enum { STAGES = stages_of<storage>(pipeline) };
     struct factors_cursor<K> from = factors_cursor_of<K>(x, first_chunk(x, z), n);
     struct v_rows<WGS, lanes> v = {};
     if constexpr (lanes > 0) v = v_rows_of<WGS, lanes>(x, z, n, v0);

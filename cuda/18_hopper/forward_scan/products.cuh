@@ -1,4 +1,4 @@
-// products.cuh -- what the scan and the maps share: products with chunk factors.
+// products.cuh -- a consumer's products with chunk factors, for the scan and the maps.
 // Book: chapter 18, "Code: kernels".
 // Checked by: tests/08_forward/checks.c.
 // Next: scan_sm90.cu.
@@ -7,8 +7,11 @@
 
 #include "pipeline.cuh"
 
-// v as it lies in memory, and y^T <- v^T - y^T, its columns times F; v is 0 past the
-// end.
+// A consumer warpgroup has 64 columns of the state, transposed: S^T [64,K] is an
+// accumulator, and so are y^T and o^T [64,CHUNK]. Operand A of every product is one of
+// them in registers, rounded to bf16; operand B lies in shared memory.
+
+// v^T of a chunk, as pairs of bf16.
 static __device__ __forceinline__ void ldmatrix_v(uint32_t (*r)[4], const bf16 *v,
                                                   int ld)
 {
@@ -17,6 +20,7 @@ static __device__ __forceinline__ void ldmatrix_v(uint32_t (*r)[4], const bf16 *
     for (int c = 0; c < CHUNK / 16; c++) ldmatrix_x4_trans(r[c], v + c * 16 * ld);
 }
 
+// y^T <- v^T - y^T, the columns of y^T times F. v is 0 past the chunk's end.
 static __device__ __forceinline__ void v_minus_scaled(float (*y)[4],
                                                       const uint32_t (*r)[4],
                                                       const float *F, int len)
@@ -39,7 +43,7 @@ static __device__ __forceinline__ void scale_state(float (*S)[4], int tiles, flo
         for (int j = 0; j < 4; j++) S[i][j] *= by;
 }
 
-// D tiles, rounded to bf16, as the A of the next product.
+// An accumulator, rounded to bf16, as operand A of the next product.
 template <int tiles>
 static __device__ __forceinline__ void pack_accumulator(uint32_t (*a)[4],
                                                         const float (*d)[4])
@@ -49,7 +53,7 @@ static __device__ __forceinline__ void pack_accumulator(uint32_t (*a)[4],
         a[i / 4][i % 4] = pack_bf16x2(d[i / 2][i % 2 * 2], d[i / 2][i % 2 * 2 + 1]);
 }
 
-// d [64,64] += a X^T, X [64,16 steps] in panels.
+// d [64,64] = a X^T, or += with add. X [64,16 steps] lies in swizzle128 tiles.
 template <int steps>
 static __device__ __forceinline__ void wgmma_times_tiles(float (*d)[4],
                                                          const uint32_t (*a)[4],
@@ -64,13 +68,14 @@ static __device__ __forceinline__ void wgmma_times_tiles(float (*d)[4],
                               add || p);
 }
 
-// Where a triangle's columns are: a step of 16 of them, the next 2048 bytes on.
+// The descriptor of a triangle: K-major in wgmma's 32-byte swizzle. A step is 16 of its
+// columns; the next step is 2048 bytes on.
 static __device__ __forceinline__ uint64_t smem_desc_triangle(const unsigned char *X)
 {
     return 3ull << 62 | 16ull << 32 | 1ull << 16 | (smem_addr(X) >> 4 & 0x3fff);
 }
 
-// d [64,64] = a X^T, or += with add, X [64,64] a triangle's columns.
+// d [64,64] = a X^T, or += with add. X [64,64] is a triangle.
 static __device__ __forceinline__ void wgmma_times_triangle(float (*d)[4],
                                                             const uint32_t (*a)[4],
                                                             const unsigned char *X,
@@ -81,7 +86,7 @@ static __device__ __forceinline__ void wgmma_times_triangle(float (*d)[4],
         wgmma_m64n64k16_rs<0>(d, a[J], smem_desc_triangle(X) + 128 * J, add || J);
 }
 
-// S^T [64,K] += a X, X [64,K] in panels: all of K a product, twice as wide.
+// S^T [64,K] += a X. X [64,K] lies in tiles; one instruction takes all of K.
 template <int K>
 static __device__ __forceinline__ void wgmma_add_tiles(float (*S)[4],
                                                        const uint32_t (*a)[4],

@@ -1,11 +1,16 @@
-// scan_sm90.cu -- the scan of chunk factors: a head's state down a sequence.
+// scan_sm90.cu -- the scan: a head's state walks over the factors of its chunks.
 // Book: chapter 18, "Code: kernels".
 // Checked by: tests/08_forward/checks.c.
 // Next: ../maps/maps_sm90.cu.
 #include "products.cuh"
 
-// o^T, packed as soon as it is there: registers of products may not be read while
-// others are under way.
+// ---- the way of o to memory
+//
+// o^T of a chunk is packed to bf16 as soon as it is there: an accumulator may not be
+// read while later products are under way. Each warp stores its 16 columns, transposed,
+// in the stage of v from which it has just read the next chunk's columns. Later the
+// warpgroup copies whole rows of 128 bytes to memory, and then releases that stage. A
+// barrier, o_ready, stands between the two; by then it has long been passed.
 static __device__ __forceinline__ void pack_o(uint32_t (*p)[4], const float (*o)[4])
 {
     #pragma unroll
@@ -13,16 +18,12 @@ static __device__ __forceinline__ void pack_o(uint32_t (*p)[4], const float (*o)
         p[i / 4][i % 4] = pack_bf16x2(o[i / 2][i % 2 * 2], o[i / 2][i % 2 * 2 + 1]);
 }
 
-// Where this thread's pieces of o go: its first row of the next chunk, from a row to
-// the next, and how many rows are left from there.
-struct o_rows {
-    bf16 *to;
-    int64_t step;
-    int left;
-};
+// Where this thread's 16 bytes of each row go: its first row of the next chunk, the
+// distance of rows, and how many rows are left from there.
+struct o_rows { bf16 *to; int64_t step; int left; };
 
-static __device__ __forceinline__ struct o_rows o_rows(const struct forward_params &x,
-                                                       int z, int n, int v0, int count)
+static __device__ __forceinline__ struct o_rows o_rows_of(
+    const struct forward_params &x, int z, int n, int v0, int count)
 {
     const int wg = threadIdx.x / 128, at = threadIdx.x % 128;
     const struct token_range w = chunk_tokens(x.a, z, first_chunk(x, z));
@@ -33,9 +34,6 @@ static __device__ __forceinline__ struct o_rows o_rows(const struct forward_para
              (int)min(rows, (int64_t)count * CHUNK) - at / 8 };
 }
 
-// o of a chunk is turned where the next chunk's v is, each warp's 16 columns where it
-// has read v's; and leaves later, whole rows by the warpgroup, before that place is
-// given back. Between the two a warp need not wait.
 template <int ld>
 static __device__ __forceinline__ void store_o_tile(bf16 *v, const uint32_t (*p)[4],
                                                     uint64_t *o_ready)
@@ -61,46 +59,50 @@ static __device__ __forceinline__ void copy_o_rows(struct o_rows &to, const bf16
         if (i < to.left)
             *(uint4 *)(to.to + i * to.step) =
                 *(const uint4 *)&v[(i + at / 8) * ld + 64 * wg + at % 8 * 8];
-    to.to += CHUNK * to.step, to.left -= CHUNK;
+    to.to += CHUNK * to.step;
+    to.left -= CHUNK;
 }
 
-// The last chunk's o: no other v is there, its own place will do.
+// The last chunk's o. No other chunk's v is there, so any stage will do.
 template <class Consumer>
-static __device__ __forceinline__ void store_last_o(Consumer &w, int count)
+static __device__ __forceinline__ void store_last_o(Consumer &c, int count)
 {
     uint32_t packed[4][4];
-    bf16 *v = w.smem.v[count % w.smem.K_STAGES][0];
+    bf16 *v = c.smem.v[count % c.smem.K_STAGES][0];
     wgmma_wait<0>();
-    fence_operand<CHUNK / 8>(w.o);
-    pack_o(packed, w.o);
-    store_o_tile<Consumer::LD>(v, packed, w.smem.o_ready);
-    copy_o_rows<Consumer::LD>(w.to, v, w.smem.o_ready, count - 1);
+    fence_operand<CHUNK / 8>(c.o);
+    pack_o(packed, c.o);
+    store_o_tile<Consumer::LD>(v, packed, c.smem.o_ready);
+    copy_o_rows<Consumer::LD>(c.to, v, c.smem.o_ready, count - 1);
 }
 
-// A link is cut where no product is under way, in its middle: the compiler waits there
-// for all of them. front: the state as it was before the chunk to v_new and q S; back:
-// v_new into the state and into o. The next front runs beside the end of back.
+// A scan step has two halves. new_values makes v_new and q S from the state before the
+// chunk. update_state adds v_new to the state and to o. The loop is cut between them,
+// where no product is under way: where a loop begins the compiler waits for all
+// products. The next new_values runs beside the end of update_state.
 template <class Consumer>
-static __device__ __forceinline__ void scan_chunks(Consumer w, int count, float (*S)[4])
+static __device__ __forceinline__ void scan_chunks(Consumer c, int count, float (*S)[4])
 {
     if (count <= 0) return;
-    w.new_values(0, S);
-    for (int chunk = 0; chunk + 1 < count; chunk++)
-        w.update_state(chunk, chunk + 1, S), w.new_values(chunk + 1, S);
-    w.update_state(count - 1, 0, S);
-    store_last_o(w, count);
+    c.new_values(0, S);
+    for (int chunk = 0; chunk + 1 < count; chunk++) {
+        c.update_state(chunk, chunk + 1, S);
+        c.new_values(chunk + 1, S);
+    }
+    c.update_state(count - 1, 0, S);
+    store_last_o(c, count);
 }
 
-// One warpgroup's columns along a chain. Products run one behind the other, and each is
-// waited for as late as what it makes is needed. In series: k~ S, v_new, S. Products of
-// o run behind them, and o of a chunk leaves beside the next chunk's: in back, while S
-// takes v_new; of two warpgroups in front, where the other has products to run.
+// ---- a gate a channel (KDA)
+//
+// y = v - k~ S, v_new = A beta y, S <- Lambda S + kg^T v_new, o = qg S + Aqk v_new. A
+// product is waited for as late as its result is needed. In series are k~ S, v_new and
+// S; the products of o run behind them. Rows of the chunk before leave in update_state,
+// while S takes v_new. With two warpgroups they leave in new_values (O_EARLY): the
+// other one has products to run then.
 template <int K, int WGS, int blocks>
 struct kda_consumer {
-    enum {
-        LD = 64 * WGS + PAD, // a row of v to the next
-        O_EARLY = WGS == 2
-    }; // o leaves in front
+    enum { LD = 64 * WGS + PAD, O_EARLY = WGS == 2 };    // LD: from row to row of v
     struct shared_storage<K, WGS, 4, 1> &smem;
     struct o_rows to;
     float y[CHUNK / 8][4], o[CHUNK / 8][4];
@@ -112,7 +114,7 @@ struct kda_consumer {
         from_rows(y, smem.v[chunk % smem.K_STAGES][0] + threadIdx.x / 32 * 16, LD);
     }
 
-    // The chunk before's, from where this one's v was; which can be filled again.
+    // o of the chunk before leaves the stage of this one's v, which is released.
     __device__ __forceinline__ void copy_previous_o(int chunk)
     {
         const int at = chunk % smem.K_STAGES;
@@ -128,9 +130,8 @@ struct kda_consumer {
         pack_accumulator<K / 8>(a, S);
         //> kernel-records-walk
         wgmma_fence();
-        wgmma_times_tiles<K / 16>(y, a, smem.k[chunk % smem.K_STAGES].tile[0],
-                                  1); // v - k~ S
-        wgmma_commit();
+        wgmma_times_tiles<K / 16>(y, a, smem.k[chunk % smem.K_STAGES].tile[0], 1);
+        wgmma_commit();                                                // v - k~ S
         wgmma_wait<1>();
         fence_operand<CHUNK / 8>(o);
         pack_o(packed, o);
@@ -149,11 +150,12 @@ struct kda_consumer {
 
         pack_accumulator<CHUNK / 8>(b, y);
         wgmma_fence();
-        wgmma_times_triangle(y, b, smem.a[at].Ab, 0); // v_new
+        wgmma_times_triangle(y, b, smem.a[at].Ab, 0);                  // v_new
         wgmma_commit();
         scale_columns<K / 8>(S, smem.decay[at]);
         wgmma_wait<0>();
-        fence_operand<CHUNK / 8>(y), fence_operand<CHUNK / 8>(o);
+        fence_operand<CHUNK / 8>(y);
+        fence_operand<CHUNK / 8>(o);
         consumer_release<blocks>(smem, PIPE_Q, chunk);
     }
 
@@ -177,7 +179,9 @@ struct kda_consumer {
     }
 };
 
-// D tiles, a factor times each column, rounded, as the A of the next product.
+// ---- one gate a head (GDN)
+
+// An accumulator, its columns times factors, rounded, as operand A.
 template <int tiles>
 static __device__ __forceinline__ void pack_accumulator_times(uint32_t (*a)[4],
                                                               const float (*d)[4],
@@ -192,16 +196,16 @@ static __device__ __forceinline__ void pack_accumulator_times(uint32_t (*a)[4],
     }
 }
 
-// As walk_kda, with k and q as they are: y = v - F (k S), o = Q (q S) + Aqk v_new, and
-// S takes k^T (B v_new), so that one k serves twice.
+// With k and q as they are: y = v - F (k S), v_new = A beta y, S <- decay S + k^T (B
+// v_new) and o = Q (q S) + Aqk v_new. One k on chip serves two products.
 template <int K, int WGS, int blocks>
 struct gdn_consumer {
-    enum { LD = 64 * WGS + PAD }; // a row of v to the next
+    enum { LD = 64 * WGS + PAD };        // from a row of v to the next
     struct shared_storage<K, WGS, 4, 0> &smem;
     struct o_rows to;
     float y[CHUNK / 8][4], o[CHUNK / 8][4];
 
-    // S as it was before the chunk: v_new to y, Q (q S) to o, and S decays.
+    // S before the chunk gives v_new in y and Q (q S) in o; then S decays.
     __device__ __forceinline__ void new_values(int chunk, float (*S)[4])
     {
         const auto &f = smem.head[chunk % smem.A_STAGES];
@@ -210,7 +214,7 @@ struct gdn_consumer {
         pack_accumulator<K / 8>(a, S);
         consumer_wait(smem, PIPE_K, chunk);
         wgmma_fence();
-        wgmma_times_tiles<K / 16>(y, a, smem.k[at].tile[0], 0); // k S
+        wgmma_times_tiles<K / 16>(y, a, smem.k[at].tile[0], 0);        // k S
         wgmma_commit();
         wgmma_wait<1>();
         fence_operand<CHUNK / 8>(o);
@@ -241,7 +245,7 @@ struct gdn_consumer {
         fence_operand<CHUNK / 8>(y);
     }
 
-    // The chunk's v_new into S, and beside it into o.
+    // v_new into S, and beside it into o.
     __device__ __forceinline__ void update_state(int chunk, int next, float (*S)[4])
     {
         uint32_t a[CHUNK / 16][4], b[CHUNK / 16][4];
@@ -260,12 +264,14 @@ struct gdn_consumer {
         mbarrier_arrive(&smem.v_empty[chunk % smem.K_STAGES]);
         wgmma_wait<1>();
         fence_operand<K / 8>(S);
-        consumer_release<blocks>(smem, PIPE_K, chunk),
-            consumer_release<blocks>(smem, PIPE_A, chunk);
+        consumer_release<blocks>(smem, PIPE_K, chunk);
+        consumer_release<blocks>(smem, PIPE_A, chunk);
     }
 };
 
-// The scan's producer warpgroup: a warp a pipeline.
+// ---- the kernel
+
+// A producer warp for each pipeline.
 template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void producer_warpgroup(
     const struct forward_params &x, int z, int n, int v0,
@@ -278,11 +284,8 @@ static __device__ __forceinline__ void producer_warpgroup(
     if (pipeline == PIPE_AQK) producer_warp<PIPE_AQK, 1, 0, blocks>(x, z, n, v0, smem);
 }
 
-// Where the states of a row of x lie: how far a column, a key row is from the next.
-struct state_view {
-    float *p;
-    int64_t dv, di;
-};
+// Where a state lies: its column v of key row 0, the distance of columns, of key rows.
+struct state_view { float *p; int64_t dv, di; };
 
 static __device__ __forceinline__ struct state_view state_view_of(
     const struct kcp_forward &a, const void *x, int layout, int64_t row, int n, int v)
@@ -292,7 +295,8 @@ static __device__ __forceinline__ struct state_view state_view_of(
     return { x ? (float *)x + at + v * dv : NULL, dv, di };
 }
 
-// The warps that have the state: from where it lies, along the chain, and back.
+// A consumer warpgroup loads 64 columns of the state, walks over the chunks of this
+// window, and stores them: as ht where the stretch ends, else for the next window.
 template <int K, int WGS, int kda, int blocks>
 static __device__ __forceinline__ void consumer_warpgroup(
     const struct forward_params &x, int z, int n, int v0,
@@ -310,7 +314,7 @@ static __device__ __forceinline__ void consumer_warpgroup(
         const struct state_view k = state_view_of(x.a, x.saved.h_kept, KCP_KV, z, n, v);
         store_state<K>(k.p, k.dv, k.di, S);
     }
-    const struct o_rows o = o_rows(x, z, n, v0, count);
+    const struct o_rows o = o_rows_of(x, z, n, v0, count);
     if constexpr (kda) scan_chunks(kda_consumer<K, WGS, blocks>{ smem, o }, count, S);
     else scan_chunks(gdn_consumer<K, WGS, blocks>{ smem, o }, count, S);
     const struct state_view t =
@@ -318,12 +322,17 @@ static __device__ __forceinline__ void consumer_warpgroup(
     if (!ends || to >= 0) store_state<K>(t.p, t.dv, t.di, S);
 }
 
-// Bound: memory, 6K + 2.5C + 2V read and 2V written a token-head. In series: T / C
-// links of three products each; a link is about 1000 cycles of tensor core a warpgroup.
-// Registers: S 64, its bf16 32, y 32, o 32, packed 16, b 16 of 232 a thread.
+// Bound: memory, 6K + 2.5C + 2V bytes read and 2V written a token-head; with few states
+// the series of T / C scan steps, three products each, about 1000 cycles a step. Flops:
+// 8.4e6 a chunk and head at K = V = 128. Shared memory: up to 164 KiB, one block an SM.
+// Registers, of 232 a consumer thread: S 64, S in bf16 32, y 32, o 32, o packed 16, y
+// in bf16 16. Who owns what: a block has 64 WGS columns of a head's state; each
+// consumer warpgroup 64 of them; each producer warp one pipeline. full: the stage's
+// bytes are there; empty: every consumer has read them; o_ready: all four warps have
+// stored their columns of o.
 template <int K, int WGS, int kda, int blocks>
-static __global__ __launch_bounds__(128 * WGS + 128,
-                                    1) void scan_kernel(const struct forward_params x)
+static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
+    const struct forward_params x)
 {
     extern __shared__ __align__(1024) unsigned char on_chip[];
     auto &smem = *(struct shared_storage<K, WGS, 4, kda> *)on_chip;
@@ -340,10 +349,10 @@ static __global__ __launch_bounds__(128 * WGS + 128,
         setmaxnreg_inc<232>();
         consumer_warpgroup<K, WGS, kda, blocks>(x, z, n, v0, smem);
     }
-    if (blocks > 1) cluster_sync(); // the other may still write here
+    if (blocks > 1) cluster_sync();      // the other block may still write here
 }
 
-// blocks: 2, the halves of a head's columns are a cluster and share their copies.
+// blocks: 2 makes the two halves of a head's columns a cluster that shares its copies.
 template <int K, int WGS, int kda, int blocks>
 static int launch_scan_blocks(const struct forward_params *x)
 {
@@ -354,7 +363,7 @@ static int launch_scan_blocks(const struct forward_params *x)
                            128 * WGS + 128, blocks, x);
 }
 
-// While each processor can have a block of 64 columns, blocks are that narrow.
+// Blocks of 64 columns while there is an SM for each of them, then of 128.
 template <int K, int kda>
 static int launch_scan(const struct forward_params *x, int processors)
 {

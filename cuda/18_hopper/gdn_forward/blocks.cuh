@@ -1,4 +1,4 @@
-// blocks.cuh -- GDN: shared storage, products of rows, 16x16 blocks of them.
+// blocks.cuh -- GDN: shared storage, loads, products of rows, 16x16 blocks of them.
 // Book: chapter 18, "Code: kernels".
 // Checked by: tests/08_forward/checks.c.
 // Next: chunk_prepare_sm90.cu.
@@ -7,24 +7,18 @@
 
 #include "cuda/18_hopper/chunk_prepare.cuh"
 
-// A square in a warp's registers, d[2][4]: a lane has rows g = lane / 4 and g + 8, and
-// of each four neighbours, columns 4 (lane % 4) .., two in d[0] and two in d[1]; so it
-// writes 8 bytes at once. To the tensor core these are tiles whose columns come in
-// another order; what is summed over may, as long as both sides have the same.
+// ---- 16x16 blocks in a warp's registers
+//
+// A lane has rows g = lane / 4 and g + 8 of a block d[2][4], and of each row the four
+// columns from 4 (lane % 4) on: two in d[0] and two in d[1]. So it stores 8 bytes at
+// once. To the tensor core these are accumulators whose columns come in another order.
+// The index that is summed over may, if both operands have the same order.
 
-// fp32, where a span is inverted; two of them, side by side, meet all banks.
-struct block16 {
-    float x[SUBCHUNK][SUBCHUNK + 4], pad[16];
-};
+// A block in fp32, to be inverted. Two of them side by side meet all banks.
+struct block16 { float x[SUBCHUNK][SUBCHUNK + 4], pad[16]; };
 
-static __device__ __forceinline__ int lane_row(void)
-{
-    return threadIdx.x % 32 / 4;
-}
-static __device__ __forceinline__ int lane_column(void)
-{
-    return threadIdx.x % 4 * 4;
-}
+static __device__ __forceinline__ int lane_row(void) { return threadIdx.x % 32 / 4; }
+static __device__ __forceinline__ int lane_column(void) { return threadIdx.x % 4 * 4; }
 
 static __device__ __forceinline__ void set_lane_row(float (*d)[4], int h, float4 x)
 {
@@ -39,8 +33,8 @@ static __device__ __forceinline__ void load_block16(float (*d)[4],
         set_lane_row(d, h, *(const float4 *)&s.x[h * 8 + lane_row()][lane_column()]);
 }
 
-// The B of a product whose D is such a square: tile t has columns 4 m + 2 t and their
-// right neighbours.
+// Operand B of a product whose result is such a block: its tile t has columns 4 m + 2 t
+// and their right neighbours.
 static __device__ __forceinline__ struct split_operand block16_as_b(
     const struct block16 &s)
 {
@@ -52,8 +46,8 @@ static __device__ __forceinline__ struct split_operand block16_as_b(
     return split_accumulator(d);
 }
 
-// y[I] += A[I] N for so many squares, three of the four products of pieces; squares in
-// turn, so that few products wait for the one before.
+// y[I] += A[I] N for `count` blocks: three of the four products of tops and rests.
+// Blocks come by turns, so that few products wait for the one before.
 static __device__ __forceinline__ void mma_split_blocks(float (*y)[2][4],
                                                         const struct split_operand *A,
                                                         const struct split_operand &N,
@@ -71,9 +65,9 @@ static __device__ __forceinline__ void mma_split_blocks(float (*y)[2][4],
     }
 }
 
-// A value head of a chunk: its gate and beta, and the norms of the chunk's rows; where
-// its record lies, seen from this lane; and what the block keeps (NULL: nothing): there
-// this many rows from the lane's on, `step` apart.
+// A value head of a chunk: its G and beta, the norms of the chunk's rows, and where
+// this lane's part of its factors lies. For the block for backward: where its A and Aqk
+// lie (NULL: not kept), the chunk's rows from this lane's on, and the distance of rows.
 struct head_of_chunk {
     const float *G, *beta;
     const float2 *norm;
@@ -82,15 +76,15 @@ struct head_of_chunk {
     int rows, step;
 };
 
-// Byte of this lane's four in a square of a triangle (in_triangle).
+// The byte of this lane's four elements in a block of a triangle (triangle_offset).
 static __device__ __forceinline__ int lane_offset(void)
 {
     const int g = lane_row(), piece = threadIdx.x % 4 / 2;
     return g * 32 + ((piece ^ g / 4) % 2 << 4) + threadIdx.x % 2 * 8;
 }
 
-// Square (I, J), a lane's four of either half: to the record, and to a tensor of the
-// block.
+// Block (I, J), a lane's four elements of rows g and g + 8: to the factors, and to a
+// tensor of the block for backward.
 static __device__ __forceinline__ void store_block16(const struct head_of_chunk &w,
                                                      int matrix, int I, int J,
                                                      const uint2 *four)
@@ -113,7 +107,7 @@ static __device__ __forceinline__ void save_block16(const struct head_of_chunk &
     }
 }
 
-// Square (I, J) of A: A beta to the record, A to the block.
+// Block (I, J) of A: A beta to the factors, A to the block for backward.
 static __device__ __forceinline__ void store_inverse(const struct head_of_chunk &w,
                                                      int I, int J, const float (*d)[4])
 {
@@ -137,29 +131,28 @@ static __device__ __forceinline__ void store_scores(const struct head_of_chunk &
     save_block16(w, w.Aqk, I, J, four);
 }
 
-// Between spans decay is a product of two factors, at most 1 at any gate: from a row up
-// to the first of its span, and from there to a row above. Norms and beta are in them:
-// of rows i of q, and of k with L's sign; of rows j above span I, `above(I) + j`.
-struct pair_factors {
-    float q[CHUNK], k[CHUNK], to[96];
-};
+// Between subchunks the decay of a pair is a product of two factors, at most 1 at any
+// gate: from row i up to the first row of its subchunk I, and from there to a row j
+// above. Norms and beta are in them. q[i] and k[i], with the sign of -L, are the first;
+// to[row_pairs_before(I) + j] is the second.
+struct pair_factors { float q[CHUNK], k[CHUNK], to[96]; };
 
 static __device__ __forceinline__ int row_pairs_before(int I)
 {
     return 8 * I * (I - 1);
 }
 
-// Where square (I, J), J < I, lies among six.
+// The place of block (I, J), J < I, in a list of the six below the diagonal.
 static __device__ __forceinline__ int below_diagonal(int I, int J)
 {
     return I * (I - 1) / 2 + J;
 }
 
-// Products on chip, in squares as lanes hold them: (I, J) of q k^T where J <= I; of
-// k k^T, which is its own transpose, (J, I) there.
+// Products of rows on chip, in blocks as lanes hold them: block (I, J), J <= I, of q
+// k^T. Of k k^T, which is its own transpose, block (J, I) lies in that place.
 typedef float4 scores[SUBCHUNKS * (SUBCHUNKS + 1) / 2][2][32];
 
-// Square (I, J) of Aqk, J < I.
+// Block (I, J) of Aqk, J < I.
 static __device__ __forceinline__ void scale_scores(const struct head_of_chunk &w,
                                                     int I, int J, const scores &qk,
                                                     const struct pair_factors &f)
@@ -177,8 +170,7 @@ static __device__ __forceinline__ void scale_scores(const struct head_of_chunk &
     store_scores(w, I, J, four);
 }
 
-// N = -L, square (I, J), as the B of a product: its transpose's rows are those of
-// k k^T.
+// Block (I, J) of N = -L as operand B: rows of its transpose are rows of k k^T.
 static __device__ __forceinline__ struct split_operand minus_L(
     int I, int J, const scores &kk, const struct pair_factors &f)
 {
@@ -195,8 +187,8 @@ static __device__ __forceinline__ struct split_operand minus_L(
     return split_accumulator(y);
 }
 
-// The square on the diagonal, pair by pair, for no two factors hold it at any gate: Aqk
-// out, L, below the diagonal, to where it is inverted.
+// The block on the diagonal takes an exponential a pair, for no two factors hold that
+// decay at any gate. Aqk goes to memory, L to where it is inverted.
 static __device__ __forceinline__ void diagonal_scores(const struct head_of_chunk &w,
                                                        int I, const scores &qk,
                                                        const scores &kk,
@@ -218,7 +210,8 @@ static __device__ __forceinline__ void diagonal_scores(const struct head_of_chun
         #pragma unroll
         for (int m = 0; m < 4; m++) {
             const float f = nj[m] * ex2_approx(Gi - Gj[m]);
-            q[m] = column + m > row ? 0.0f : q[m] * (n.x * f), k[m] *= nk * f;
+            q[m] = column + m > row ? 0.0f : q[m] * (n.x * f);
+            k[m] *= nk * f;
         }
         four[h] = make_uint2(pack_bf16x2(q[0], q[1]), pack_bf16x2(q[2], q[3]));
         *(float4 *)&L.x[row][column] = make_float4(k[0], k[1], k[2], k[3]);
@@ -240,29 +233,30 @@ static __device__ __forceinline__ uint4 pack_row(const float *x)
                       pack_bf16x2(x[4], x[5]), pack_bf16x2(x[6], x[7]));
 }
 
-// With one gate a head, decay leaves the products over channels: q k^T and k k^T are
-// made once for the value heads of a query/key head, of the numbers as they are, and a
-// pair's decay is exp2 of a difference, exact at any gate. A block is a warpgroup: warp
-// I has span I, 16 rows of both products.
-enum { HEADS_PER_BLOCK = 4 }; // value heads of a block, at most
+// ---- shared storage, and the products of rows
+//
+// With one gate a head the decay leaves the products over channels. q k^T and k k^T are
+// made of the raw rows, once for all value heads of a query/key head; the decay of a
+// pair is exp2 of a difference, exact at any gate. A block is a warpgroup, and warp I
+// has subchunk I: 16 rows of both products.
+enum { HEADS_PER_BLOCK = 4 };            // value heads, at most
 
-// What a value head needs besides the products: two spans at a time, or all four.
-template <int spans>
+// What a value head needs besides the products: to invert two blocks at a time, or
+// four.
+template <int blocks>
 struct head_storage {
-    struct block16 block16[spans];
+    struct block16 block16[blocks];
     struct pair_factors f;
 };
 
-// Where four warps have one head: -L and the diagonal's inverses, as a product's B.
-struct shared_blocks {
-    uint4 N[6][2][32], B[SUBCHUNKS - 1][2][32];
-};
+// Where four warps have one head: N = -L and the inverses of the diagonal, as operand
+// B.
+struct shared_blocks { uint4 N[6][2][32], B[SUBCHUNKS - 1][2][32]; };
 
-// many: more heads than one, a warp each; the products wait for them in shared memory.
-// Rows of q are gone when qk is written, those of k when kk is.
+// heads_by_warp: there are several value heads, a warp each; else four warps have one.
+// qk takes the place of rows of q, and kk that of rows of k, when these have been read.
 template <int K, int heads_by_warp>
-struct __align__(1024) shared_storage
-{
+struct __align__(1024) shared_storage {
     union {
         struct gdn_qk_rows<K> raw;
         struct {
@@ -275,12 +269,12 @@ struct __align__(1024) shared_storage
     };
     float G[heads_by_warp ? HEADS_PER_BLOCK : 1][CHUNK],
         beta[heads_by_warp ? HEADS_PER_BLOCK : 1][CHUNK];
-    float2 norm[CHUNK];   // scale / |q|, 1 / |k|, 0 past the end
-    struct token_range z; // these here, so that no registers hold them:
-    int c, n, heads;      // the chunk, the first head, how many
+    float2 norm[CHUNK];                  // scale / |q|, 1 / |k|, 0 past the end
+    struct token_range z;                // these lie here to free registers:
+    int c, n, heads;                     // the chunk, the first head, how many
 };
 
-// Rows of q and k of query/key head m to panels, 0 past the end.
+// Rows of q and k of query/key head m to swizzle128 tiles; 0 past the chunk's end.
 template <int K>
 static __device__ __forceinline__ void load_rows(const struct forward_params &x,
                                                  struct token_range z, int m,
@@ -288,19 +282,19 @@ static __device__ __forceinline__ void load_rows(const struct forward_params &x,
 {
     const int pieces = K / 8, rows = 128 / pieces, p = threadIdx.x % pieces;
     const int first = threadIdx.x / pieces;
-    const int panel = p / 8 * TILE_BYTES + swizzle128_offset(first, p % 8);
+    const int offset = p / 8 * TILE_BYTES + swizzle128_offset(first, p % 8);
     const int64_t at = (z.t * x.a.H + m) * K + p * 8;
     const bf16 *q = (const bf16 *)x.a.q_raw + at, *k = (const bf16 *)x.a.k_raw + at;
     #pragma unroll
     for (int r = 0; r < CHUNK; r += rows) {
         const int there = first + r < z.len;
         const int64_t from = (int64_t)(there ? first + r : 0) * (x.a.H * K);
-        cp_async_16(to.q[0] + panel + r * 128, q + from, there);
-        cp_async_16(to.k[0] + panel + r * 128, k + from, there);
+        cp_async_16(to.q[0] + offset + r * 128, q + from, there);
+        cp_async_16(to.k[0] + offset + r * 128, k + from, there);
     }
 }
 
-// d = X Y^T, X and Y [64,K] in panels, is under way.
+// Starts d = X Y^T; X and Y [64,K] lie in tiles.
 template <int K>
 static __device__ __forceinline__ void wgmma_gram(float (*d)[4],
                                                   const unsigned char (*X)[TILE_BYTES],
@@ -315,7 +309,8 @@ static __device__ __forceinline__ void wgmma_gram(float (*d)[4],
     wgmma_commit();
 }
 
-// The products of span I's rows with one another: a fragment is its transpose's B.
+// Products of subchunk I's rows with one another. Operand A's registers are operand B
+// of the transpose.
 template <int K>
 static __device__ __forceinline__ void mma_gram_diagonal(
     float (*d)[4], int I, const unsigned char (*X)[TILE_BYTES])
@@ -330,8 +325,8 @@ static __device__ __forceinline__ void mma_gram_diagonal(
     }
 }
 
-// times / |row| of the span's rows g and g + 8, from the diagonal of their products:
-// lanes of e / 2 = g / 2 have it. 0 past the end.
+// times / |row| of the subchunk's rows g and g + 8, from the diagonal of their
+// products, which lanes with lane % 4 = g / 2 have. 0 past the chunk's end.
 template <int K>
 static __device__ __forceinline__ void row_norms(const struct forward_params &x, int I,
                                                  int len,
@@ -350,10 +345,10 @@ static __device__ __forceinline__ void row_norms(const struct forward_params &x,
     }
 }
 
-// The warp's squares, from J = first to last, to where heads find them: a lane's pairs
-// to the four neighbours they belong to. turned: (I, J) lies where (J, I) would.
+// The warp's blocks (I, J), J from first to last, to where heads find them: a lane's
+// pairs to the four neighbours that they belong to. transposed: to the place of (J, I).
 static __device__ __forceinline__ void store_blocks(int I, int first, int last,
-                                                    const float (*d)[4], int turned,
+                                                    const float (*d)[4], int transposed,
                                                     scores &to)
 {
     const int lane = threadIdx.x % 32, at = lane / 4 * 8 + lane % 4;
@@ -361,14 +356,15 @@ static __device__ __forceinline__ void store_blocks(int I, int first, int last,
     for (int T = 0; T < 2 * SUBCHUNKS; T++) {
         const int J = T / 2;
         if (J < first || J > last) continue;
-        float4(*square)[32] = to[turned ? block16_index(J, I) : block16_index(I, J)];
+        float4 (*block)[32] =
+            to[transposed ? block16_index(J, I) : block16_index(I, J)];
         #pragma unroll
         for (int h = 0; h < 2; h++)
-            ((float2 *)square[h])[at + T % 2 * 4] = *(const float2 *)&d[T][2 * h];
+            ((float2 *)block[h])[at + T % 2 * 4] = *(const float2 *)&d[T][2 * h];
     }
 }
 
-// What the block keeps of q and k, once for the heads that share them.
+// The block for backward keeps normalised q and k, once for the heads that share them.
 template <int K>
 static __device__ __forceinline__ void save_rows(const struct forward_params &x,
                                                  struct token_range z, int m,
@@ -378,21 +374,21 @@ static __device__ __forceinline__ void save_rows(const struct forward_params &x,
     const int pieces = K / 8, p = threadIdx.x % pieces;
     #pragma unroll 1
     for (int i = threadIdx.x / pieces; i < z.len; i += 128 / pieces) {
-        const int panel = p / 8 * TILE_BYTES + swizzle128_offset(i, p % 8);
+        const int offset = p / 8 * TILE_BYTES + swizzle128_offset(i, p % 8);
         const int64_t row = (z.t + i) * x.a.H + m;
         const float nq = norm[i].x / (float)x.a.scale, nk = norm[i].y;
         float y[8];
-        unpack_row(y, *(const uint4 *)(r.q[0] + panel), nq);
+        unpack_row(y, *(const uint4 *)(r.q[0] + offset), nq);
         *(uint4 *)((bf16 *)x.saved.q + row * K + p * 8) = pack_row(y);
-        unpack_row(y, *(const uint4 *)(r.k[0] + panel), nk);
+        unpack_row(y, *(const uint4 *)(r.k[0] + offset), nk);
         *(uint4 *)((bf16 *)x.saved.k + row * K + p * 8) = pack_row(y);
         if (p == 0)
             ((float *)x.saved.rstd_q)[row] = nq, ((float *)x.saved.rstd_k)[row] = nk;
     }
 }
 
-// Rows to memory, as they are: by the copy engine, whose stores initcheck does not see;
-// in the sanitizers' build by threads.
+// Raw rows to memory by the copy engine. initcheck does not see its stores, so in the
+// sanitizers' build threads copy.
 template <class Rows>
 static __device__ __forceinline__ void store_rows(void *to, const Rows &from)
 {
@@ -404,29 +400,29 @@ static __device__ __forceinline__ void store_rows(void *to, const Rows &from)
 #endif
 }
 
-// Norms and q k^T, which takes the place of q's rows; then k k^T, which is left under
-// way, so that no thread holds both. Rows go to memory meanwhile, as they are.
+// Norms, and q k^T, which takes the place of q's rows; then k k^T is left under way, so
+// that no thread holds both. Meanwhile the raw rows go to memory.
 template <int K, int heads_by_warp, int keeps>
 static __device__ __forceinline__ void products(
     const struct forward_params &x, int I, int m, struct gdn_qk_rows<K> *to,
-    float (*d)[4], struct shared_storage<K, heads_by_warp> &r)
+    float (*d)[4], struct shared_storage<K, heads_by_warp> &smem)
 {
-    typedef struct shared_storage<K, heads_by_warp> room;
-    static_assert(offsetof(room, qk) >= sizeof r.raw.k, "qk is not where k's rows are");
-    wgmma_gram<K>(d, r.raw.q, r.raw.k);
-    store_rows(to, r.raw);
-    row_norms<K>(x, I, r.z.len, r.raw.q, (float)x.a.scale, &r.norm[0].x);
-    row_norms<K>(x, I, r.z.len, r.raw.k, 1.0f, &r.norm[0].y);
+    typedef struct shared_storage<K, heads_by_warp> storage;
+    static_assert(offsetof(storage, qk) >= sizeof smem.raw.k, "qk is clear of k's rows");
+    wgmma_gram<K>(d, smem.raw.q, smem.raw.k);
+    store_rows(to, smem.raw);
+    row_norms<K>(x, I, smem.z.len, smem.raw.q, (float)x.a.scale, &smem.norm[0].x);
+    row_norms<K>(x, I, smem.z.len, smem.raw.k, 1.0f, &smem.norm[0].y);
     wgmma_wait<0>();
     fence_operand<2 * SUBCHUNKS>(d);
     if (threadIdx.x == 0) tma_store_wait_read();
     __syncthreads();
     if (keeps && x.saved.q && to) {
-        save_rows<K>(x, r.z, m, r.norm, r.raw);
+        save_rows<K>(x, smem.z, m, smem.norm, smem.raw);
         __syncthreads();
     }
-    store_blocks(I, 0, I, d, 0, r.qk);
-    wgmma_gram<K>(d, r.raw.k, r.raw.k);
+    store_blocks(I, 0, I, d, 0, smem.qk);
+    wgmma_gram<K>(d, smem.raw.k, smem.raw.k);
 }
 
 #endif

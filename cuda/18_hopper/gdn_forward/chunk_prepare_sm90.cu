@@ -4,7 +4,7 @@
 // Next: ../forward_scan/pipeline.cuh.
 #include "blocks.cuh"
 
-// Factors of row i, to the record and for the squares.
+// Factors of row i: to memory for the scan, and for the blocks of this kernel.
 static __device__ __forceinline__ void store_gdn_row_factors(
     const struct head_of_chunk &w, int i, struct gdn_row_factors &to,
     struct pair_factors &f)
@@ -12,13 +12,15 @@ static __device__ __forceinline__ void store_gdn_row_factors(
     const float2 n = w.norm[i];
     const float G = w.G[i], last = w.G[CHUNK - 1], to_start = ex2_approx(G);
     const float to_first = ex2_approx(G - w.G[i / SUBCHUNK * SUBCHUNK]);
-    to.F[i] = to_start * n.y, to.Q[i] = to_start * n.x;
+    to.F[i] = to_start * n.y;
+    to.Q[i] = to_start * n.x;
     to.B[i] = ex2_approx(last - G) * n.y;
     if (i < 8) to.decay[i] = ex2_approx(last);
-    f.q[i] = n.x * to_first, f.k[i] = -n.y * w.beta[i] * to_first;
+    f.q[i] = n.x * to_first;
+    f.k[i] = -n.y * w.beta[i] * to_first;
 }
 
-// By so many threads.
+// All factors of a head, by a warp or by the block.
 template <int threads>
 static __device__ __forceinline__ void store_factors(const struct head_of_chunk &w,
                                                      struct gdn_row_factors &to,
@@ -30,68 +32,74 @@ static __device__ __forceinline__ void store_factors(const struct head_of_chunk 
         if (i + t < CHUNK) store_gdn_row_factors(w, i + t, to, f);
     #pragma unroll
     for (int i = 0; i < row_pairs_before(SUBCHUNKS); i += threads) {
-        const int y = i + t, I = y < row_pairs_before(2)   ? 1
-                                 : y < row_pairs_before(3) ? 2
-                                                           : 3;
+        const int y = i + t;
+        int I = 3;
+        if (y < row_pairs_before(2)) I = 1;
+        else if (y < row_pairs_before(3)) I = 2;
         const int j = y - row_pairs_before(I);
         if (y < row_pairs_before(SUBCHUNKS))
             f.to[y] = w.norm[j].y * ex2_approx(w.G[I * SUBCHUNK] - w.G[j]);
     }
 }
 
-// What warp I needs of its value head; of what the block keeps, zeros above the
-// diagonal, of all rows or of the warp's span's.
-template <int heads_by_warp, int keeps, class Room>
+// What warp I needs of its value head. It also writes the zeros above the diagonal that
+// the block for backward keeps: of all rows, or of the warp's subchunk.
+template <int heads_by_warp, int keeps, class Storage>
 static __device__ __forceinline__ struct head_of_chunk head_of_chunk(
-    const struct forward_params &x, int I, const Room &r)
+    const struct forward_params &x, int I, const Storage &smem)
 {
     struct head_of_chunk w = {};
-    const int own = heads_by_warp ? I : 0, n = r.n + own, row = lane_row();
-    w.G = r.G[own], w.beta = r.beta[own], w.norm = r.norm;
-    w.to = gdn_head_factors_of(x, r.c, n)->Ab + opaque(lane_offset());
-    if (!keeps || own >= r.heads) return w;
-    const int64_t at = ((r.z.t + row) * x.a.HV + n) * CHUNK + lane_column();
-    w.rows = r.z.len - row, w.step = x.a.HV * CHUNK;
+    const int own = heads_by_warp ? I : 0, n = smem.n + own, row = lane_row();
+    w.G = smem.G[own];
+    w.beta = smem.beta[own];
+    w.norm = smem.norm;
+    w.to = gdn_head_factors_of(x, smem.c, n)->Ab + opaque(lane_offset());
+    if (!keeps || own >= smem.heads) return w;
+    const int64_t at = ((smem.z.t + row) * x.a.HV + n) * CHUNK + lane_column();
+    w.rows = smem.z.len - row;
+    w.step = x.a.HV * CHUNK;
     if (x.saved.A) w.A = (bf16 *)x.saved.A + at;
     if (x.saved.Aqk) w.Aqk = (bf16 *)x.saved.Aqk + at;
     for (int J = heads_by_warp ? 0 : I; J < SUBCHUNKS;
          J += heads_by_warp ? 1 : SUBCHUNKS)
-        for (int of_A = 0; of_A < 2; of_A++) save_zeros_above(x, r.z, n, { J, of_A });
+        for (int of_A = 0; of_A < 2; of_A++)
+            save_zeros_above(x, smem.z, n, { J, of_A });
     return w;
 }
 
-// A head by one warp. A (I + L) = I, so by columns, the last one first,
-//     A_IJ = (sum_M A_IM N_MJ) A_JJ,  J < M <= I:
-// N is wanted in its own column alone, and what is kept of A, in registers, are rows'
-// beginnings. Spans are inverted two at a time, by half a warp each.
+// A head by one warp. Since A (I + L) = I, block columns come from the last to the
+// first:
+//     A_IJ = (sum_M A_IM N_MJ) A_JJ,  J < M <= I.
+// Of N one block column is wanted at a time; what is kept of A stays in registers.
+// Blocks on the diagonal are inverted two at a time, by half a warp each.
 static __device__ __forceinline__ void head_by_warp(const struct head_of_chunk &w,
                                                     const scores &qk, const scores &kk,
-                                                    struct head_storage<2> &r)
+                                                    struct head_storage<2> &own)
 {
-    struct split_operand A[SUBCHUNKS][SUBCHUNKS]; // [J][I]
+    struct split_operand A[SUBCHUNKS][SUBCHUNKS];       // [J][I]
     #pragma unroll
     for (int I = 1; I < SUBCHUNKS; I++)
         #pragma unroll
-        for (int J = 0; J < I; J++) scale_scores(w, I, J, qk, r.f);
+        for (int J = 0; J < I; J++) scale_scores(w, I, J, qk, own.f);
     #pragma unroll
     for (int J = SUBCHUNKS - 1; J >= 0; J--) {
         float d[2][4], y[SUBCHUNKS][2][4] = {};
         __syncwarp();
         if (J % 2) {
-            diagonal_scores(w, J - 1, qk, kk, r.block16[0]);
-            diagonal_scores(w, J, qk, kk, r.block16[1]);
+            diagonal_scores(w, J - 1, qk, kk, own.block16[0]);
+            diagonal_scores(w, J, qk, kk, own.block16[1]);
             __syncwarp();
             const int column = (threadIdx.x + 4 * J) % 16; // no unit vector is kept
-            invert_block16(r.block16[threadIdx.x % 32 / 16].x, column);
+            invert_block16(own.block16[threadIdx.x % 32 / 16].x, column);
         }
-        load_block16(d, r.block16[J % 2]);
+        load_block16(d, own.block16[J % 2]);
         store_inverse(w, J, J, d);
         A[J][J] = split_accumulator(d);
         #pragma unroll
         for (int M = SUBCHUNKS - 1; M > J; M--)
-            mma_split_blocks(y + M, A[M] + M, minus_L(M, J, kk, r.f), SUBCHUNKS - M);
+            mma_split_blocks(y + M, A[M] + M, minus_L(M, J, kk, own.f), SUBCHUNKS - M);
         if (J == SUBCHUNKS - 1) continue;
-        const struct split_operand B = block16_as_b(r.block16[J % 2]);
+        const struct split_operand B = block16_as_b(own.block16[J % 2]);
         #pragma unroll
         for (int I = J + 1; I < SUBCHUNKS; I++) {
             float u[2][4] = {};
@@ -103,23 +111,24 @@ static __device__ __forceinline__ void head_by_warp(const struct head_of_chunk &
     }
 }
 
-// A head by four warps: warp I has row I of q's squares, column I of N, and row I of A.
+// A head by four warps: warp I has block row I of Aqk, block column I of N, and block
+// row I of A.
 static __device__ __forceinline__ void head_by_four_warps(
     const struct head_of_chunk &w, int I, const scores &qk, const scores &kk,
-    struct head_storage<SUBCHUNKS> &r, struct shared_blocks &to)
+    struct head_storage<SUBCHUNKS> &own, struct shared_blocks &to)
 {
     struct split_operand A[SUBCHUNKS - 1];
     float d[2][4];
-    diagonal_scores(w, I, qk, kk, r.block16[I]);
+    diagonal_scores(w, I, qk, kk, own.block16[I]);
     __syncwarp();
-    invert_block16(r.block16[I].x, threadIdx.x % 16);
-    if (I < SUBCHUNKS - 1) store_fragments(to.B[I], block16_as_b(r.block16[I]));
+    invert_block16(own.block16[I].x, threadIdx.x % 16);
+    if (I < SUBCHUNKS - 1) store_fragments(to.B[I], block16_as_b(own.block16[I]));
     #pragma unroll 1
     for (int M = I + 1; M < SUBCHUNKS; M++)
-        store_fragments(to.N[below_diagonal(M, I)], minus_L(M, I, kk, r.f));
+        store_fragments(to.N[below_diagonal(M, I)], minus_L(M, I, kk, own.f));
     #pragma unroll 1
-    for (int J = 0; J < I; J++) scale_scores(w, I, J, qk, r.f);
-    load_block16(d, r.block16[I]);
+    for (int J = 0; J < I; J++) scale_scores(w, I, J, qk, own.f);
+    load_block16(d, own.block16[I]);
     store_inverse(w, I, I, d);
     A[0] = split_accumulator(d);
     __syncthreads();
@@ -137,28 +146,26 @@ static __device__ __forceinline__ void head_by_four_warps(
     }
 }
 
-// How value heads share a query/key head's rows: kv of them, in `parts` blocks, `heads`
-// in each, or what is left.
-struct head_shares {
-    int kv, heads;
-    uint32_t blocks, H;
-};
+// How the kv value heads of a query/key head share its rows: `blocks` blocks, of
+// `heads` heads each or what is left.
+struct head_shares { int kv, heads; uint32_t blocks, H; };
 
-// Bound: memory, 4K read and written a token and query/key head, 2.5C written a
-// token-head. Rows come by asynchronous copies and leave by the copy engine; what is
-// made of them for a head, a warp writes square by square, and waits for no other.
-// Barriers: the rows are there; q's are done with, and norms there; k's are; products
-// are (or, four warps a head, the squares below the diagonal and the spans' inverses).
+// Bound: memory, 4K bytes read and 4K written a token and query/key head, 2.5C + 13
+// written a token-head. Flops: 4 C^2 K a chunk and query/key head, and the inverses.
+// Registers: 80 a thread, six blocks an SM; 128, four, where heads are kept for
+// backward. Who owns what: a block has up to four value heads of one query/key head.
+// Rows come by cp.async to the storage and leave by the copy engine. Each head is one
+// warp's, which stores block after block and waits for no other; a lone head is shared
+// by four warps. Barriers: rows, G and beta are there; rows of q are read, norms are
+// there; rows of k are read; the products are there (a lone head: N and the inverses of
+// the diagonal).
 template <int K, int heads_by_warp, int keeps>
-static __global__ __launch_bounds__(
-    128, heads_by_warp &&keeps
-             ? 4
-             : 6) void gdn_chunk_prepare_kernel(const struct forward_params x,
-                                                struct head_shares share)
+static __global__ __launch_bounds__(128, heads_by_warp && keeps ? 4 : 6) void
+gdn_chunk_prepare_kernel(const struct forward_params x, struct head_shares share)
 {
     griddepcontrol_launch_dependents();
     extern __shared__ __align__(1024) unsigned char on_chip[];
-    struct shared_storage<K, heads_by_warp> &r =
+    struct shared_storage<K, heads_by_warp> &smem =
         *(struct shared_storage<K, heads_by_warp> *)on_chip;
     const int part = blockIdx.x % share.blocks, m = blockIdx.x / share.blocks % share.H;
     const int c =
@@ -169,29 +176,34 @@ static __global__ __launch_bounds__(
     const struct token_range z = tokens_of_chunk(x.a, c);
     float d[2 * SUBCHUNKS][4];
 
-    load_rows<K>(x, z, m, r.raw);
+    load_rows<K>(x, z, m, smem.raw);
     cp_async_commit();
-    if (I < heads) cumulative_decay(x, z, n + I, r.G[own], r.beta[own]);
-    if (threadIdx.x == 0) r.z = z, r.c = c, r.n = n, r.heads = heads;
+    if (I < heads) cumulative_decay(x, z, n + I, smem.G[own], smem.beta[own]);
+    if (threadIdx.x == 0) {
+        smem.z = z;
+        smem.c = c;
+        smem.n = n;
+        smem.heads = heads;
+    }
     cp_async_wait<0>();
     fence_proxy_async();
     __syncthreads();
     products<K, heads_by_warp, keeps>(x, I, m, part ? NULL : gdn_qk_rows_of<K>(x, c, m),
-                                      d, r);
-    const struct head_of_chunk w = head_of_chunk<heads_by_warp, keeps>(x, I, r);
-    struct gdn_row_factors &to = gdn_head_factors_of(x, r.c, r.n + own)->f;
-    if (!heads_by_warp) store_factors<128>(w, to, r.head[0].f);
+                                      d, smem);
+    const struct head_of_chunk w = head_of_chunk<heads_by_warp, keeps>(x, I, smem);
+    struct gdn_row_factors &to = gdn_head_factors_of(x, smem.c, smem.n + own)->f;
+    if (!heads_by_warp) store_factors<128>(w, to, smem.head[0].f);
     wgmma_wait<0>();
     fence_operand<2 * SUBCHUNKS>(d);
     __syncthreads();
-    store_blocks(I, I, SUBCHUNKS - 1, d, 1, r.kk);
+    store_blocks(I, I, SUBCHUNKS - 1, d, 1, smem.kk);
     if constexpr (heads_by_warp) {
-        if (I < r.heads) store_factors<32>(w, to, r.head[I].f);
+        if (I < smem.heads) store_factors<32>(w, to, smem.head[I].f);
         __syncthreads();
-        if (I < r.heads) head_by_warp(w, r.qk, r.kk, r.head[I]);
+        if (I < smem.heads) head_by_warp(w, smem.qk, smem.kk, smem.head[I]);
     } else {
         __syncwarp();
-        head_by_four_warps(w, I, r.qk, r.kk, r.head[0], r.four[0]);
+        head_by_four_warps(w, I, smem.qk, smem.kk, smem.head[0], smem.four[0]);
     }
     if (blockIdx.x + 1 == gridDim.x) griddepcontrol_wait();
 }
@@ -209,8 +221,8 @@ static int launch_gdn_heads(const struct forward_params *x, struct head_shares s
 template <int K>
 static int launch_gdn_rows(const struct forward_params *x)
 {
-    const int kv = x->a.HV / x->a.H,
-              blocks = (kv + HEADS_PER_BLOCK - 1) / HEADS_PER_BLOCK;
+    const int kv = x->a.HV / x->a.H;
+    const int blocks = (kv + HEADS_PER_BLOCK - 1) / HEADS_PER_BLOCK;
     const struct head_shares s = { kv, (kv + blocks - 1) / blocks, (uint32_t)blocks,
                                    (uint32_t)x->a.H };
     return kv > 1 ? launch_gdn_heads<K, 1>(x, s) : launch_gdn_heads<K, 0>(x, s);

@@ -4,9 +4,10 @@
 // Next: ../gdn_forward/blocks.cuh.
 #include "rows.cuh"
 
-// A warp's squares: span I's rows, of q or of k, with the columns of the spans above
-// and of its own, y[3]. Within a span D_ij = exp2(G_i) exp2(-G_j), both in the range
-// of bf16 unless the span is deep; between spans all factors are <= 1, at any gate.
+// A warp's scores: rows of subchunk I, of q or of k, against k of the subchunks above,
+// y[J], and of its own, y[3], in 16x16 blocks. Within a subchunk the decay from row j
+// to row i is exp2(G_i) exp2(-G_j); both are in the range of bf16, except on the
+// underflow path. Between subchunks all factors are at most 1, at any gate.
 template <int K, int I>
 static __device__ __forceinline__ void subchunk_scores(
     int of_k, const struct shared_storage<K> &smem, float (*y)[2][4])
@@ -23,13 +24,14 @@ static __device__ __forceinline__ void subchunk_scores(
         ldmatrix_x4(a, (const bf16 *)(m.q + (a_at ^ step)));
         #pragma unroll
         for (int J = 0; J <= I; J++) {
-            const unsigned char *col = J == I       ? m.g + I * SUBCHUNK * 128
-                                       : I - J == 1 ? m.ahead1[J]
-                                       : I - J == 2 ? m.ahead2[J]
-                                                    : m.ahead3;
-            float(*d)[4] = y[J == I ? 3 : J];
+            const unsigned char *col = m.ahead3;
+            if (J == I) col = m.g + I * SUBCHUNK * 128;
+            if (J == I - 1) col = m.ahead1[J];
+            if (J == I - 2) col = m.ahead2[J];
+            float (*d)[4] = y[J == I ? 3 : J];
             ldmatrix_x4(b, (const bf16 *)(col + (b_at ^ step)));
-            mma_m16n8k16(d[0], a, b[0], b[1]), mma_m16n8k16(d[1], a, b[2], b[3]);
+            mma_m16n8k16(d[0], a, b[0], b[1]);
+            mma_m16n8k16(d[1], a, b[2], b[3]);
         }
     }
 }
@@ -39,39 +41,31 @@ static __device__ __forceinline__ void scores_of_subchunk(
     int I, int of_k, const struct shared_storage<K> &smem, float (*y)[2][4])
 {
     switch (I) {
-        case 0:
-            subchunk_scores<K, 0>(of_k, smem, y);
-            break;
-        case 1:
-            subchunk_scores<K, 1>(of_k, smem, y);
-            break;
-        case 2:
-            subchunk_scores<K, 2>(of_k, smem, y);
-            break;
-        default:
-            subchunk_scores<K, 3>(of_k, smem, y);
+        case 0: subchunk_scores<K, 0>(of_k, smem, y); break;
+        case 1: subchunk_scores<K, 1>(of_k, smem, y); break;
+        case 2: subchunk_scores<K, 2>(of_k, smem, y); break;
+        default: subchunk_scores<K, 3>(of_k, smem, y);
     }
 }
 
-// Squares of Aqk, to the record and to the block.
+// Scores of q are blocks of Aqk: to the factors, and to the block for backward.
 template <int keeps>
-static __device__ __forceinline__ void store_q_scores(const struct forward_params &x,
-                                                      struct token_range z, int n,
-                                                      int I, float (*y)[2][4],
-                                                      const bf16 *own,
-                                                      unsigned char *Aqk)
+static __device__ __forceinline__ void store_q_scores(
+    const struct forward_params &x, struct token_range z, int n, int I,
+    float (*y)[2][4], const bf16 *diagonal, unsigned char *Aqk)
 {
     const int g = opaque_thread_id() % 32 / 4, e = opaque_thread_id() % 4 * 2;
     Aqk += block16_offset() + I * 512;
     #pragma unroll
     for (int h = 0; h < 2; h++) {
         const int row = h * 8 + g, i = I * SUBCHUNK + row;
-        const float own_i = (float)own[i];
+        const float Aqk_ii = (float)diagonal[i];
         #pragma unroll
         for (int k = 0; k < 4; k++) {
             const int j = k / 2 * 8 + e + k % 2;
             float &p = y[3][k / 2][h * 2 + k % 2];
-            p = j > row ? 0.0f : j == row ? own_i : p;
+            if (j > row) p = 0.0f;
+            else if (j == row) p = Aqk_ii;
         }
         #pragma unroll
         for (int J = 0; J < SUBCHUNKS; J++) {
@@ -87,7 +81,8 @@ static __device__ __forceinline__ void store_q_scores(const struct forward_param
     }
 }
 
-// Squares of beta k k^T: L of other spans as fragments; the span's own, inverted.
+// Scores of k, times beta, are blocks of L: those above the subchunk's own as
+// fragments; its own is inverted.
 static __device__ __forceinline__ void invert_k_scores(
     int I, float (*y)[2][4], const struct inverse_storage &smem)
 {
@@ -122,12 +117,17 @@ static __device__ __forceinline__ void store_diagonal_inverse(
                                  Ab + block16_offset() + triangle_column(I));
 }
 
-// The pairs of a span one by one, for gates that no pair of factors can hold. Slow, and
-// exact at any decay. It lies where the tiles were.
+// ---- the underflow path
+//
+// A gate may forget so much within a subchunk that no pair of factors holds the decay
+// of two rows. Then these scores are made pair by pair: slowly, and exactly at any
+// decay. The storage lies where the tiles were.
 template <int K>
 struct underflow_storage {
     float G[CHUNK][K], block16[SUBCHUNKS][2][SUBCHUNK][SUBCHUNK];
 };
+
+// Not inlined, as underflow_pairs: rare code stays out of the way of the loop.
 
 template <int K, int form>
 static __device__ __noinline__ void underflow_decay_sums(
@@ -146,7 +146,7 @@ static __device__ __noinline__ void underflow_decay_sums(
     }
 }
 
-// Rows of span I, of q or of k.
+// The pairs of rows of subchunk I, of q or of k.
 template <int K>
 static __device__ __noinline__ void underflow_pairs(const struct kcp_forward &a,
                                                     struct token_range z, int n, int I,
@@ -173,14 +173,12 @@ static __device__ __noinline__ void underflow_pairs(const struct kcp_forward &a,
 }
 
 template <int K, int form>
-static __device__ __forceinline__ void underflow_block16(const struct kcp_forward &a,
-                                                         struct token_range z, int n,
-                                                         int I, int of_k,
-                                                         struct shared_storage<K> &smem,
-                                                         float (*y)[4])
+static __device__ __forceinline__ void underflow_block16(
+    const struct kcp_forward &a, struct token_range z, int n, int I, int of_k,
+    struct shared_storage<K> &smem, float (*y)[4])
 {
     struct underflow_storage<K> &storage = *(struct underflow_storage<K> *)&smem;
-    static_assert(sizeof storage <= sizeof smem.half, "where the shared_storage were");
+    static_assert(sizeof storage <= sizeof smem.half, "where the tiles were");
     const int g = threadIdx.x % 32 / 4, e = threadIdx.x % 4 * 2;
     underflow_decay_sums<K, form>(a, z, n, storage);
     __syncthreads();
@@ -191,19 +189,19 @@ static __device__ __forceinline__ void underflow_block16(const struct kcp_forwar
         const int there = j <= i && I * SUBCHUNK + i < z.len;
         y[x / 4][x % 4] = there ? storage.block16[I][of_k][i][j] : 0.0f;
     }
-    __syncthreads(); // the next chunk's rows may come
+    __syncthreads();                     // now the next chunk's rows may come
 }
 
-// A warp's squares to the record, and A from those of k: its spans' inverses, then a
-// column of squares a warp. y: see pairs.
+// ---- the kernel
+
+// A warp's scores to the factors. A is made of those of k: the inverse of each block on
+// the diagonal by a warp of k, then a column of blocks by each warp of q.
 template <int K, int keeps>
-static __device__ __forceinline__ void scores_to_factors(const struct forward_params &x,
-                                                         struct token_range z, int c,
-                                                         int n, int I, int of_k,
-                                                         struct shared_storage<K> &smem,
-                                                         float (*y)[2][4])
+static __device__ __forceinline__ void scores_to_factors(
+    const struct forward_params &x, struct token_range z, int c, int n, int I, int of_k,
+    struct shared_storage<K> &smem, float (*y)[2][4])
 {
-    const struct inverse_storage storage = inverse_storage(smem);
+    const struct inverse_storage storage = inverse_storage_of(smem);
     struct chunk_factors<K> *r = chunk_factors_of<K>(x, c, n);
     if (of_k) invert_k_scores(I, y, storage);
     else store_q_scores<keeps>(x, z, n, I, y, smem.diagonal, r->Aqk);
@@ -213,11 +211,16 @@ static __device__ __forceinline__ void scores_to_factors(const struct forward_pa
     else invert_block_column<keeps>(x, z, n, I, storage, r->Ab);
 }
 
-// Bound: memory, 6K read and 6K + 2.5C written a token-head. A block has some chunks of
-// a head, the last one first, and asks for the next one's rows as soon as this one's
-// tiles have been read. Eight warps: two a span, for q and for k; spans take turns at
-// the four schedulers, for the last has the most squares. Barriers: the rows are there;
-// norms, beta and sums are; tiles; pairs; L and the spans' inverses.
+// Bound: memory, 6K bytes read and 6K + 2.5C written a token-head; close behind it what
+// the SM issues, 15,000 instructions a chunk. Flops: 640 products of 16 x 8 x 16 and
+// the inverse, a chunk and head. Shared memory: 75 KiB. Registers: 80, three blocks an
+// SM. Who owns what: a block has some chunks of a head, the last one first. Of its
+// eight warps two have a subchunk, one for q and one for k. The last subchunk has the
+// most scores, so heads deal subchunks to the four schedulers by turns. One thread is
+// the producer: it loads the next rows as soon as all warps have read the tiles.
+// Barriers: smem.full, the rows are there; then __syncthreads behind norms, beta and
+// sums; behind the operands of the scores; behind the scores, so that rows may arrive;
+// behind L and the inverses of the diagonal.
 template <int K, int form, int keeps>
 static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
     const __grid_constant__ struct forward_params x,
@@ -234,7 +237,8 @@ static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
 
     griddepcontrol_launch_dependents();
     if (threadIdx.x == 0) {
-        mbarrier_init(&smem.full, 1), mbarrier_fence_init();
+        mbarrier_init(&smem.full, 1);
+        mbarrier_fence_init();
         load_first_chunk(x, from, x.first + last, n, smem);
     }
     __syncthreads();
@@ -252,7 +256,7 @@ static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
             __syncthreads_or(decay_sums<K, form>(a, loaded, z.len, w, smem, G));
         if (keeps) z = position_of(smem, chunk);
         if (threadIdx.x < CHUNK)
-            smem.beta[threadIdx.x] = load_beta<keeps>(x, z, n, loaded.beta);
+            smem.beta[threadIdx.x] = beta_of_row<keeps>(x, z, n, loaded.beta);
         w = thread_rows_of<K>(warp);
         if (keeps && smem.saved_head >= 0) save_rows<K>(x, z, w, smem);
         struct chunk_factors<K> *r = chunk_factors_of<K>(x, c, n);
@@ -264,7 +268,7 @@ static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
         scores_of_subchunk<K>(w.I, of_k, smem, y);
         z = position_of(smem, chunk);
         if (underflow) {
-            __syncthreads(); // the tiles have been read
+            __syncthreads();             // all have read the tiles
             underflow_block16<K, form>(a, z, n, w.I, of_k, smem, y[3]);
         }
         fence_proxy_async();
@@ -277,12 +281,12 @@ static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
         griddepcontrol_wait();
 }
 
-// Chunks of a block: several, so that their copies hide, while there are blocks enough;
-// and as many as a grid needs that is 65535 high at most.
+// Chunks of a block: up to three, so that their loads hide, while there are four waves
+// of blocks; and as many as a grid needs that is at most 65535 high.
 static inline int chunks_per_block(int chunks, int heads, int processors)
 {
     const int64_t n = (int64_t)chunks * heads / (4 * 3 * processors);
-    const int some = n < 1 ? 1 : n > 3 ? 3 : (int)n, least = chunks / 65535 + 1;
+    const int some = n > 3 ? 3 : (int)n, least = chunks / 65535 + 1;
     return some > least ? some : least;
 }
 
@@ -302,12 +306,9 @@ template <int K, int keeps>
 static int launch_kda_gate(const struct forward_params *x, int share)
 {
     switch (x->a.gate) {
-        case KCP_GATE_BOUNDED:
-            return launch_kda<K, KCP_GATE_BOUNDED, keeps>(x, share);
-        case KCP_GATE_RAW:
-            return launch_kda<K, KCP_GATE_RAW, keeps>(x, share);
-        default:
-            return launch_kda<K, KCP_GATE_SOFTPLUS, keeps>(x, share);
+        case KCP_GATE_BOUNDED: return launch_kda<K, KCP_GATE_BOUNDED, keeps>(x, share);
+        case KCP_GATE_RAW: return launch_kda<K, KCP_GATE_RAW, keeps>(x, share);
+        default: return launch_kda<K, KCP_GATE_SOFTPLUS, keeps>(x, share);
     }
 }
 

@@ -1,4 +1,4 @@
-// rows.cuh -- KDA: shared storage, its loads, and what rows become.
+// rows.cuh -- KDA: shared storage, the TMA loads of rows, and what rows become.
 // Book: chapter 18, "Code: kernels".
 // Checked by: tests/08_forward/checks.c.
 // Next: chunk_prepare_sm90.cu.
@@ -7,63 +7,62 @@
 
 #include "cuda/18_hopper/chunk_prepare.cuh"
 
-// A chunk's shared memory, 64 channels a half: rows of q, k and the gate as a panel has
-// them; in their place, once decay is in them, the operands of the pairs: q F and k F
-// of every row, F = exp2(G) from its span's own anchor, and k / F for pairs within the
-// span. one, two, far: k at the end of its span, led on to one, two, three spans below.
-// 75 KiB, so that three blocks fit an SM to the byte.
+// A chunk on chip, by halves of 64 channels. Rows of q, k and the gate arrive as
+// swizzle128 tiles. Later the operands of the scores take their places: q F and k F of
+// every row, with F = exp2(G) from the beginning of the row's subchunk, and in g's
+// place k / F for pairs within a subchunk. ahead1, 2, 3: k at the end of its subchunk,
+// decayed to the beginning of the first, second and third subchunk below.
 struct channel_half {
     unsigned char q[TILE_BYTES], k[TILE_BYTES], g[TILE_BYTES];
-    unsigned char ahead1[3][TILE_BYTES / SUBCHUNKS], ahead3[TILE_BYTES / SUBCHUNKS],
-        ahead2[2][TILE_BYTES / SUBCHUNKS];
+    unsigned char ahead1[3][TILE_BYTES / SUBCHUNKS];
+    unsigned char ahead3[TILE_BYTES / SUBCHUNKS];
+    unsigned char ahead2[2][TILE_BYTES / SUBCHUNKS];
 };
 
-// A chunk's first token, and how many it has. Shared memory keeps this: a register that
-// spills comes back from the second level.
-struct __align__(8) chunk_position
-{
-    uint32_t t;
-    int len;
-};
+// A chunk's first token and its length. Shared memory keeps them: a register that
+// spills comes back from the second-level cache.
+struct __align__(8) chunk_position { uint32_t t; int len; };
+
+// 75 KiB, so that three blocks fill an SM to the byte.
 
 template <int K>
 struct shared_storage {
-    struct channel_half half[2]; // K = 64 has one half; L lies in the other
+    struct channel_half half[2];         // K = 64 has one half; L lies in the other
     float sum[8][64], beta[CHUNK];
-    float2 norm[CHUNK];                // scale / |q|, 1 / |k|
-    bf16 diagonal[CHUNK];              // Aqk_ii
-    uint64_t full;                     // rows have come
-    struct chunk_position position[2]; // of the chunk in work, and of the next
-    int first_chunk;                   // chunk of the first one's stretch
-    int qk_head, saved_head;           // query/key head; the same, or -1: not kept
+    float2 norm[CHUNK];                  // scale / |q|, 1 / |k|
+    bf16 diagonal[CHUNK];                // Aqk_ii
+    uint64_t full;                       // a chunk's rows are there
+    struct chunk_position position[2];   // of the chunk in work, and of the next
+    int first_chunk;                     // of the stretch
+    int qk_head, saved_head;             // saved_head: the same, or -1: not kept
 };
 
-// What the inverse needs, where the columns were.
+// The inverse's storage lies where ahead1, 2 and 3 were.
 struct inverse_storage {
     uint4 (*L)[2][32], (*A)[2][32];
     float (*block16)[SUBCHUNK][SUBCHUNK + 4], *beta;
 };
 
 template <int K>
-static __device__ __forceinline__ struct inverse_storage inverse_storage(
+static __device__ __forceinline__ struct inverse_storage inverse_storage_of(
     struct shared_storage<K> &smem)
 {
-    static_assert(10 * 1024 <= 6 * sizeof *smem.half->ahead1,
-                  "ahead1, ahead3 and ahead2 of a half");
+    static_assert(10 * 1024 <= 6 * sizeof *smem.half->ahead1, "ahead1 to 3 of a half");
     struct inverse_storage r;
-    r.L = (uint4(*)[2][32])smem.half[0].ahead1,
-    r.A = (uint4(*)[2][32])smem.half[1].ahead1;
-    r.block16 = (float(*)[SUBCHUNK][SUBCHUNK + 4])(r.A + SUBCHUNKS), r.beta = smem.beta;
+    r.L = (uint4 (*)[2][32])smem.half[0].ahead1;
+    r.A = (uint4 (*)[2][32])smem.half[1].ahead1;
+    r.block16 = (float (*)[SUBCHUNK][SUBCHUNK + 4])(r.A + SUBCHUNKS);
+    r.beta = smem.beta;
     return r;
 }
 
-// What a thread owns: two neighbouring channels, all rows of a span, or half of them
-// where a warp is as wide as K. It reads them, and writes what becomes of them, in
-// place: 128 bytes of a row a warp.
+// What a thread owns: two neighbouring channels of all rows of a subchunk; of half of
+// them for K = 64, where a warp is as wide as K. It reads its elements and writes what
+// becomes of them in place. A warp has 128 bytes of a row.
 template <int K>
 struct thread_rows {
     enum { ROWS = K / 8, PARTS = SUBCHUNK / ROWS };
-    int I, row, channel, at; // span, first row and channel; byte in half
+    int I, row, channel, at;             // subchunk, first row and channel; their byte
 };
 
 template <int K>
@@ -77,29 +76,26 @@ static __device__ __forceinline__ struct thread_rows<K> thread_rows_of(int warp)
              (wide ? h * (int)sizeof(struct channel_half) : 0) + row * 128 + lane * 4 };
 }
 
-// Byte of its channels in the r-th of its rows.
+// The byte of its channels in the r-th of its rows.
 template <int K>
 static __device__ __forceinline__ int row_offset(const struct thread_rows<K> &w, int r)
 {
     return (w.at ^ (r % 8) << 4) + r * 128;
 }
 
-// Rows of q, k and the gate as the copy engine takes them.
-struct row_descriptors {
-    CUtensorMap q, k, g;
-};
+// Tensor maps of the rows of q, k and the gate: boxes of 64 tokens by 64 channels.
+struct row_descriptors { CUtensorMap q, k, g; };
 
 template <int K>
 static int make_row_descriptors(struct row_descriptors *m, const struct kcp_forward &a)
 {
-    return tensor_map_of_heads(&m->q, a.q_raw, a.T, a.H, K, CHUNK)
-                   && tensor_map_of_heads(&m->k, a.k_raw, a.T, a.H, K, CHUNK)
-                   && tensor_map_of_heads(&m->g, a.g_raw, a.T, a.HV, K, CHUNK)
-               ? KCP_OK
-               : KCP_CUDA;
+    const int made = tensor_map_of_heads(&m->q, a.q_raw, a.T, a.H, K, CHUNK)
+                     && tensor_map_of_heads(&m->k, a.k_raw, a.T, a.H, K, CHUNK)
+                     && tensor_map_of_heads(&m->g, a.g_raw, a.T, a.HV, K, CHUNK);
+    return made ? KCP_OK : KCP_CUDA;
 }
 
-// A thread asks for 64 rows from token t on, of query/key head m and value head n.
+// One thread loads 64 rows from token t on, of query/key head m and value head n.
 template <int K>
 static __device__ __forceinline__ void tma_load_rows(const struct row_descriptors &from,
                                                      int t, int m, int n,
@@ -114,8 +110,8 @@ static __device__ __forceinline__ void tma_load_rows(const struct row_descriptor
     }
 }
 
-// One thread asks for chunk c, the last of a block's share; and then, as soon as tiles
-// have been read, for the one before.
+// The producer is one thread. It loads chunk c, the last of a block's share; and later,
+// as soon as all have read the tiles, the chunk before.
 template <int K>
 static __device__ __forceinline__ void load_first_chunk(
     const struct forward_params &x, const struct row_descriptors &from, int c, int n,
@@ -123,7 +119,8 @@ static __device__ __forceinline__ void load_first_chunk(
 {
     const int kv = x.a.HV / x.a.H;
     const struct token_range z = tokens_of_chunk(x.a, c);
-    smem.qk_head = n / kv, smem.saved_head = x.saved.q && n % kv == 0 ? n / kv : -1;
+    smem.qk_head = n / kv;
+    smem.saved_head = x.saved.q && n % kv == 0 ? n / kv : -1;
     smem.first_chunk =
         x.a.NS == 1 ? 0 : ((const int *)x.a.cn)[((const int *)x.a.sc)[c]];
     smem.position[0] = { (uint32_t)z.t, z.len };
@@ -141,7 +138,7 @@ static __device__ __forceinline__ void load_next_chunk(
     tma_load_rows(from, z.t, smem.qk_head, n, smem);
 }
 
-// Of chunk number `turn` of the block's, from shared memory each time.
+// The tokens of the block's chunk 0, 1, ..., read from shared memory each time.
 template <int K>
 static __device__ __forceinline__ struct token_range position_of(
     const struct shared_storage<K> &smem, int chunk)
@@ -150,7 +147,7 @@ static __device__ __forceinline__ struct token_range position_of(
     return { y.x, (int)y.y };
 }
 
-// Rows past the chunk's end are another sequence's: zeros, for all threads.
+// Rows past the chunk's end are another sequence's: all threads zero them.
 template <int K>
 static __device__ __forceinline__ void zero_past_end(int len,
                                                      struct shared_storage<K> &smem)
@@ -162,12 +159,9 @@ static __device__ __forceinline__ void zero_past_end(int len,
     __syncthreads();
 }
 
-// What a thread needs besides its rows, asked for before it waits: its gates' numbers,
-// beta of its row, as they are in memory.
-struct gate_operands {
-    float A_log, dt[2];
-    unsigned short beta;
-};
+// What a thread needs besides its rows, loaded before it waits for them: the constants
+// of its gates, and beta of its row, as they are in memory.
+struct gate_operands { float A_log, dt[2]; unsigned short beta; };
 
 static __device__ __forceinline__ struct gate_operands load_gate_operands(
     const struct kcp_forward &a, struct token_range z, int n, int channel)
@@ -175,17 +169,20 @@ static __device__ __forceinline__ struct gate_operands load_gate_operands(
     const float *dt = (const float *)a.dt_bias + n * a.KG + channel;
     struct gate_operands y = {};
     if (a.A_log) y.A_log = ((const float *)a.A_log)[n];
-    if (a.dt_bias) y.dt[0] = dt[0], y.dt[1] = dt[1];
+    if (a.dt_bias) {
+        y.dt[0] = dt[0];
+        y.dt[1] = dt[1];
+    }
     if (threadIdx.x < z.len)
         y.beta = ((const unsigned short *)a.beta_raw)[(z.t + threadIdx.x) * a.HV + n];
     return y;
 }
 
-// What it stands for.
+// beta of the thread's row; the block for backward keeps it.
 template <int keeps>
-static __device__ __forceinline__ float load_beta(const struct forward_params &x,
-                                                  struct token_range z, int n,
-                                                  unsigned short raw)
+static __device__ __forceinline__ float beta_of_row(const struct forward_params &x,
+                                                    struct token_range z, int n,
+                                                    unsigned short raw)
 {
     const int i = threadIdx.x;
     float b = beta_from_raw(x, bf16x2_low(raw));
@@ -194,17 +191,19 @@ static __device__ __forceinline__ float load_beta(const struct forward_params &x
     return b;
 }
 
-// G from the first of a thread's rows on, and the sum of them all, which others need.
-// Past the chunk's end nothing is added. True if these rows make a span deep.
+// G from the first of a thread's rows on, and their sum, which other threads need. Past
+// the chunk's end nothing is added. Returns whether 1 / F of this subchunk may leave
+// the range of bf16, so that its scores must take the underflow path.
 template <int K, int form>
 static __device__ __forceinline__ int decay_sums(
     const struct kcp_forward &a, const struct gate_operands &loaded, int len,
     const struct thread_rows<K> &w, struct shared_storage<K> &smem, float (*G)[2])
 {
     const float e = a.A_log ? expf(loaded.A_log) : 1.0f;
-    const struct gate_constants f[2] = { gate_constants_from<form>(a, e, loaded.dt[0]),
-                                         gate_constants_from<form>(a, e,
-                                                                   loaded.dt[1]) };
+    const struct gate_constants f[2] = {
+        gate_constants_from<form>(a, e, loaded.dt[0]),
+        gate_constants_from<form>(a, e, loaded.dt[1])
+    };
     float sum[2] = {};
     #pragma unroll
     for (int r = 0; r < w.ROWS; r++) {
@@ -212,9 +211,12 @@ static __device__ __forceinline__ int decay_sums(
         const float g[2] = { log2_decay<form>(f[0], bf16x2_low(x)),
                              log2_decay<form>(f[1], bf16x2_high(x)) };
         #pragma unroll
-        for (int d = 0; d < 2; d++) G[r][d] = sum[d] += g[d];
+        for (int d = 0; d < 2; d++) {
+            sum[d] += g[d];
+            G[r][d] = sum[d];
+        }
     }
-    if (w.row + w.ROWS > len) // past the end G stays what it was
+    if (w.row + w.ROWS > len)            // past the end G stays what it was
         #pragma unroll
         for (int r = 0; r < w.ROWS; r++)
             #pragma unroll
@@ -227,9 +229,9 @@ static __device__ __forceinline__ int decay_sums(
     return fminf(sum[0], sum[1]) < -118.0f / w.PARTS;
 }
 
-// The rows' squares are the diagonals of q q^T and k k^T, which the tensor core makes
-// of the numbers as they are; so is q k^T's, which needs no decay and no rounding. A's
-// rows are eight of q and the same eight of k. The block for backward keeps the norms.
+// |q|^2 and |k|^2 of rows are the diagonals of q q^T and k k^T, which the tensor core
+// makes of the raw rows. So is the diagonal of q k^T, which no decay enters. Operand A
+// has eight rows of q and the same eight of k. The block for backward keeps the norms.
 template <int K, int keeps>
 static __device__ __forceinline__ void row_norms(const struct forward_params &x,
                                                  struct token_range z, int first,
@@ -249,8 +251,8 @@ static __device__ __forceinline__ void row_norms(const struct forward_params &x,
             uint32_t a[4], b[4];
             ldmatrix_x4(a, (const bf16 *)(from + (a_at ^ i % 4 << 5)));
             ldmatrix_x4(b, (const bf16 *)(from + (b_at ^ i % 4 << 5)));
-            mma_m16n8k16(of[h][0], a, b[0], b[1]),
-                mma_m16n8k16(of[h][1], a, b[2], b[3]);
+            mma_m16n8k16(of[h][0], a, b[0], b[1]);
+            mma_m16n8k16(of[h][1], a, b[2], b[3]);
         }
     if (lane % 4 != g / 2) return;
     #pragma unroll
@@ -265,11 +267,12 @@ static __device__ __forceinline__ void row_norms(const struct forward_params &x,
         smem.diagonal[i] = (bf16)(qk * nq * nk * (float)x.a.scale);
         if (!keeps || smem.saved_head < 0 || i >= z.len) continue;
         const int64_t at = (z.t + i) * x.a.H + smem.saved_head;
-        ((float *)x.saved.rstd_q)[at] = nq, ((float *)x.saved.rstd_k)[at] = nk;
+        ((float *)x.saved.rstd_q)[at] = nq;
+        ((float *)x.saved.rstd_k)[at] = nk;
     }
 }
 
-// What the block for backward keeps of q and k, once for the heads that share them.
+// The block for backward keeps normalised q and k, once for the heads that share them.
 template <int K>
 static __device__ __forceinline__ void save_rows(const struct forward_params &x,
                                                  struct token_range z,
@@ -293,13 +296,12 @@ static __device__ __forceinline__ void save_rows(const struct forward_params &x,
     }
 }
 
-// Factors of whole spans, D_I = exp2 of their sums, a channel each: from span I's
-// anchor to the chunk's start, from its end to the chunk's end, one and two spans on.
-struct subchunk_decay {
-    float start[2], end[2], ahead1[2], ahead2[2], last[2];
-};
+// Decay over whole subchunks, D_J = exp2 of subchunk J's sum, for a thread's two
+// channels: from the chunk's start to subchunk I, from its end to the chunk's end, over
+// the next subchunk and the next two; last is subchunk I's own sum.
+struct subchunk_decay { float start[2], end[2], ahead1[2], ahead2[2], last[2]; };
 
-// G becomes the sum from the span's own anchor.
+// G becomes the sum from the beginning of the subchunk.
 template <int K>
 static __device__ __forceinline__ struct subchunk_decay subchunk_decays(
     const struct thread_rows<K> &w, const struct shared_storage<K> &smem, float (*G)[2],
@@ -320,7 +322,8 @@ static __device__ __forceinline__ struct subchunk_decay subchunk_decays(
             if (J < w.I) f.start[d] *= D[J];
             if (J > w.I) f.end[d] *= D[J];
         }
-        f.ahead1[d] = w.I == 0 ? D[1] : D[2], f.ahead2[d] = D[1] * D[2];
+        f.ahead1[d] = w.I == 0 ? D[1] : D[2];
+        f.ahead2[d] = D[1] * D[2];
         if (w.PARTS == 1) f.last[d] = G[w.ROWS - 1][d];
         if (w.row == 0) decay[w.channel + d] = D[0] * f.end[d];
         if (w.PARTS == 2 && w.row % SUBCHUNK)
@@ -340,9 +343,10 @@ static __device__ __forceinline__ void store_scaled_pair(unsigned char *to,
     *(uint32_t *)to = pack_bf16x2(x[0] * f[0], x[1] * f[1]);
 }
 
-// A thread's rows into the record and the tiles. Past its span, every factor is a
-// product of F = exp2(G), or of B = exp2(G_last - G), with those of whole spans: <= 1.
-// B is exp2(G_last) / F, but in a deep span, where 1 / F may be infinite.
+// A thread's rows to the chunk factors and to the operands of the scores. Beyond its
+// subchunk every decay is F = exp2(G), or B = exp2(G_last - G), times the decay over
+// whole subchunks, so at most 1. B is exp2(G_last) / F; on the underflow path, where
+// 1 / F may be infinite, it takes an exponential of its own.
 template <int K, int underflow>
 static __device__ __forceinline__ void rows_to_factors(const struct thread_rows<K> &w,
                                                        const float (*G)[2],
@@ -361,7 +365,7 @@ static __device__ __forceinline__ void rows_to_factors(const struct thread_rows<
     enum { HALF = thread_rows<K>::ROWS / 2 };
     #pragma unroll
     for (int i = 0; i < HALF; i++) {
-        const uint32_t line = opaque(w.at ^ i << 4); // rows i and i + HALF: in_row
+        const uint32_t line = opaque(w.at ^ i << 4); // row_offset of i and i + HALF
         const uint32_t lines[2] = { line, line ^ HALF % 8 << 4 };
         float kB[2][2];
         #pragma unroll
@@ -378,11 +382,14 @@ static __device__ __forceinline__ void rows_to_factors(const struct thread_rows<
                 const float g = G[r][d], F = ex2_approx(g);
                 up[d] = k[d] * ex2_approx(-g);
                 kB[j][d] = underflow ? k[d] * ex2_approx(f.last[d] - g) : up[d] * D[d];
-                q[d] *= F, k[d] *= F;
+                q[d] *= F;
+                k[d] *= F;
             }
-            store_pair(m.q + at, q), store_pair(m.k + at, k), store_pair(m.g + at, up);
-            store_scaled_pair(row + in_q, q, f.start),
-                store_scaled_pair(row + in_k, k, minus);
+            store_pair(m.q + at, q);
+            store_pair(m.k + at, k);
+            store_pair(m.g + at, up);
+            store_scaled_pair(row + in_q, q, f.start);
+            store_scaled_pair(row + in_k, k, minus);
             store_scaled_pair(row + in_kg, kB[j], f.end);
             if (w.I < 3) store_pair(m.ahead1[0] + at, kB[j]);
             //< kernel-records-row

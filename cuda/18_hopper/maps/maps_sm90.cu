@@ -1,10 +1,13 @@
-// maps_sm90.cu -- (M, h_ext) of stretches that others need, from chunk factors.
+// maps_sm90.cu -- chapter 05's (M, h_ext) of stretches, from the factors of their
+// chunks.
 // Book: chapter 18, "Code: kernels"; chapter 05.
 // Checked by: tests/08_forward/checks.c.
 // Next: ../v3_records_place.cuh.
+//
+// With v a stretch walks from its first state to h_ext; without v, from I, to M.
 #include "cuda/18_hopper/forward_scan/products.cuh"
 
-// Two warps have v, rows in turn: one warp with -k~ and v came too late.
+// Two warps copy the rows of v by turns: a warp that copied -k~ as well came too late.
 template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void map_producer_warpgroup(
     const struct forward_params &x, int z, int n, int v0, int of_v,
@@ -16,7 +19,7 @@ static __device__ __forceinline__ void map_producer_warpgroup(
     if (warp >= 2 && of_v) producer_warp<PIPE_K, 0, 64, blocks>(x, z, n, v0, smem);
 }
 
-// The chunk's k~ has come, and y begins with its rows of v; for M with nothing.
+// A scan step begins when k~ is there: y is v of the chunk; for M it is 0.
 template <int K, int WGS>
 static __device__ __forceinline__ void begin_step(
     float (*y)[4], int chunk, int of_v, struct shared_storage<K, WGS, 2, 1> &smem)
@@ -26,8 +29,8 @@ static __device__ __forceinline__ void begin_step(
     if (of_v) from_rows(y, v, 64 * WGS + PAD);
 }
 
-// S <- Lambda S + kg^T A beta (v - k~ S) along stretch z: h_ext; without v, from I: M.
-// S is kept in fp32 and enters products rounded, as in the scan.
+// S <- Lambda S + kg^T A beta (v - k~ S) along stretch z. S is kept in fp32 and enters
+// products rounded to bf16, as in the scan.
 template <int K, int WGS, int blocks>
 static __device__ __forceinline__ void kda_map_consumer(
     const struct forward_params &x, int z, int of_v,
@@ -66,7 +69,7 @@ static __device__ __forceinline__ void kda_map_consumer(
     }
 }
 
-// The same with one gate a head: factors of rows stay outside the products.
+// The same with one gate a head: row factors stay outside the products.
 template <int K, int WGS, int blocks>
 static __device__ __forceinline__ void gdn_map_consumer(
     const struct forward_params &x, int z, int of_v,
@@ -106,18 +109,19 @@ static __device__ __forceinline__ void gdn_map_consumer(
         wgmma_commit();
         wgmma_wait<0>();
         fence_operand<K / 8>(S);
-        consumer_release<blocks>(smem, PIPE_A, chunk),
-            consumer_release<blocks>(smem, PIPE_K, chunk);
+        consumer_release<blocks>(smem, PIPE_A, chunk);
+        consumer_release<blocks>(smem, PIPE_K, chunk);
     }
 }
 
-// A block is 64 WGS columns of [h_ext | M]. blocks: 2, h_ext and M have a block each,
-// of as many columns; they are a cluster and share their copies. Left alone they drift
-// apart, and memory is read for either.
-// Bound: the tensor core, 4 C K (V + K) + 2 C^2 (V + K) flops a chunk and head.
+// Bound: the tensor core, 4 C K (V + K) + 2 C^2 (V + K) flops a chunk and head; 4K +
+// 1.25C + 2V bytes a token-head. One block an SM; S has 64 of a thread's 232 registers.
+// Who owns what: a block has 64 WGS columns of [h_ext | M], a consumer warpgroup 64 of
+// them. blocks: 2 makes a block of h_ext and one of M a cluster that shares its copies;
+// left alone they drift apart, and memory is read for each. Barriers: as in the scan.
 template <int K, int WGS, int kda, int blocks>
-static __global__ __launch_bounds__(128 * WGS + 128,
-                                    1) void maps_kernel(const struct forward_params x)
+static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
+    const struct forward_params x)
 {
     extern __shared__ __align__(1024) unsigned char on_chip[];
     struct shared_storage<K, WGS, 2, kda> &smem =
@@ -125,9 +129,8 @@ static __global__ __launch_bounds__(128 * WGS + 128,
     const int wide = 64 * WGS, n = blockIdx.x, z = blockIdx.y;
     const int of_v = blockIdx.z >= K / wide, VK = x.a.V + K;
     const int v0 = (blockIdx.z - (of_v ? K / wide : 0)) * wide;
-    const int mine = blocks > 1 ? KCP_WANT_H | KCP_WANT_M
-                     : of_v     ? KCP_WANT_H
-                                : KCP_WANT_M;
+    const int own_part = of_v ? KCP_WANT_H : KCP_WANT_M;
+    const int mine = blocks > 1 ? KCP_WANT_H | KCP_WANT_M : own_part;
     if (!(x.want[z] & mine)) return;
 
     pipeline_init<blocks>(smem, of_v ? 65 : 1);
@@ -147,7 +150,7 @@ static __global__ __launch_bounds__(128 * WGS + 128,
     if constexpr (kda) kda_map_consumer<K, WGS, blocks>(x, z, of_v, smem, S);
     else gdn_map_consumer<K, WGS, blocks>(x, z, of_v, smem, S);
     store_state<K>((float *)x.maps + state * VK + v + (of_v ? 0 : x.a.V), 1, VK, S);
-    if (blocks > 1) cluster_sync(); // the other may still write here
+    if (blocks > 1) cluster_sync();      // the other block may still write here
 }
 
 template <int K, int WGS, int kda, int blocks>
@@ -159,8 +162,8 @@ static int launch_maps_blocks(const struct forward_params *x)
                            128 * WGS + 128, blocks, x);
 }
 
-// M and h_ext of as many columns: two blocks, and all warpgroups of one share a chunk's
-// record.
+// Where M and h_ext have as many columns each has a block, whose warpgroups share the
+// factors of a chunk.
 template <int K, int kda>
 static int launch_maps_columns(const struct forward_params *x)
 {
