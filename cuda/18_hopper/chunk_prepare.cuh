@@ -86,9 +86,8 @@ static __device__ __forceinline__ void log2_decays(const struct forward_params &
 
 // G and beta of a value head, by a warp. A lane has rows lane and lane + 32. Past the
 // chunk's end there is no decay, and beta is 0.
-static __device__ __forceinline__ void cumulative_decay(const struct forward_params &x,
-                                                        struct token_range z, int n,
-                                                        float *G, float *beta)
+static __device__ __forceinline__ void cumulative_decay(
+    const struct forward_params &x, struct token_range z, int n, float *G, float *beta)
 {
     const int lane = threadIdx.x % 32;
     float g[2], b[2], before = 0.0f;
@@ -124,14 +123,6 @@ static __device__ __forceinline__ void cumulative_decay(const struct forward_par
 // bits of it count.
 struct split_operand { uint32_t top[4], rest[4]; };
 
-static __device__ __forceinline__ void split_bf16_pair(float low, float high,
-                                                       uint32_t &top, uint32_t &rest)
-{
-    top = pack_bf16x2(low, high);
-    unpack_residual(top, low, high);
-    rest = pack_bf16x2(low, high);
-}
-
 // A 16x16 block in an accumulator, d[2][4], as operand A of a product. The same
 // registers in the same order are operand B of a product with its transpose.
 static __device__ __forceinline__ struct split_operand split_accumulator(
@@ -139,9 +130,12 @@ static __device__ __forceinline__ struct split_operand split_accumulator(
 {
     struct split_operand p;
     #pragma unroll
-    for (int i = 0; i < 4; i++)
-        split_bf16_pair(d[i / 2][i % 2 * 2], d[i / 2][i % 2 * 2 + 1], p.top[i],
-                        p.rest[i]);
+    for (int i = 0; i < 4; i++) {
+        float low = d[i / 2][i % 2 * 2], high = d[i / 2][i % 2 * 2 + 1];
+        p.top[i] = pack_bf16x2(low, high);
+        unpack_residual(p.top[i], low, high);
+        p.rest[i] = pack_bf16x2(low, high);
+    }
     return p;
 }
 
@@ -157,9 +151,8 @@ static __device__ __forceinline__ void store_fragments(uint4 (*at)[32],
 
 // d [16,16] += x y^T: three of the four products of tops and rests; the fourth is too
 // small to count.
-static __device__ __forceinline__ void mma_split(float (*d)[4],
-                                                 const struct split_operand &x,
-                                                 const uint4 (*y)[32])
+static __device__ __forceinline__ void mma_split(
+    float (*d)[4], const struct split_operand &x, const uint4 (*y)[32])
 {
     const uint4 top = y[0][threadIdx.x % 32], rest = y[1][threadIdx.x % 32];
     mma_m16n8k16(d[0], x.top, top.x, top.y);
@@ -228,9 +221,8 @@ static __device__ __forceinline__ void save_block16_row(const struct forward_par
 
 // Above the diagonal the saved Aqk and A are 0. A warp writes its subchunk's rows of
 // one of them.
-static __device__ __forceinline__ void save_zeros_above(const struct forward_params &x,
-                                                        struct token_range z, int n,
-                                                        struct warp_role w)
+static __device__ __forceinline__ void save_zeros_above(
+    const struct forward_params &x, struct token_range z, int n, struct warp_role w)
 {
     const int i = w.I * SUBCHUNK + threadIdx.x % 16, half = threadIdx.x % 32 / 16;
     void *to = w.of_A ? x.saved.A : x.saved.Aqk;

@@ -166,9 +166,8 @@ static __device__ __forceinline__ void tma_load_bytes(void *to, const void *from
 
 // A triangle, to where its columns have all 64 rows.
 template <int blocks>
-static __device__ __forceinline__ void tma_load_triangle(unsigned char *to,
-                                                         const unsigned char *from,
-                                                         uint64_t *full)
+static __device__ __forceinline__ void tma_load_triangle(
+    unsigned char *to, const unsigned char *from, uint64_t *full)
 {
     #pragma unroll
     for (int J = 0; J < 4; J++)

@@ -21,9 +21,8 @@ static __device__ __forceinline__ void ldmatrix_v(uint32_t (*r)[4], const bf16 *
 }
 
 // y^T <- v^T - y^T, the columns of y^T times F. v is 0 past the chunk's end.
-static __device__ __forceinline__ void v_minus_scaled(float (*y)[4],
-                                                      const uint32_t (*r)[4],
-                                                      const float *F, int len)
+static __device__ __forceinline__ void v_minus_scaled(
+    float (*y)[4], const uint32_t (*r)[4], const float *F, int len)
 {
     const int e = threadIdx.x % 4 * 2;
     #pragma unroll
@@ -55,10 +54,8 @@ static __device__ __forceinline__ void pack_accumulator(uint32_t (*a)[4],
 
 // d [64,64] = a X^T, or += with add. X [64,16 steps] lies in swizzle128 tiles.
 template <int steps>
-static __device__ __forceinline__ void wgmma_times_tiles(float (*d)[4],
-                                                         const uint32_t (*a)[4],
-                                                         const unsigned char *X,
-                                                         int add)
+static __device__ __forceinline__ void wgmma_times_tiles(
+    float (*d)[4], const uint32_t (*a)[4], const unsigned char *X, int add)
 {
     #pragma unroll
     for (int p = 0; p < steps; p++)
@@ -76,10 +73,8 @@ static __device__ __forceinline__ uint64_t smem_desc_triangle(const unsigned cha
 }
 
 // d [64,64] = a X^T, or += with add. X [64,64] is a triangle.
-static __device__ __forceinline__ void wgmma_times_triangle(float (*d)[4],
-                                                            const uint32_t (*a)[4],
-                                                            const unsigned char *X,
-                                                            int add)
+static __device__ __forceinline__ void wgmma_times_triangle(
+    float (*d)[4], const uint32_t (*a)[4], const unsigned char *X, int add)
 {
     #pragma unroll
     for (int J = 0; J < 4; J++)
@@ -88,9 +83,8 @@ static __device__ __forceinline__ void wgmma_times_triangle(float (*d)[4],
 
 // S^T [64,K] += a X. X [64,K] lies in tiles; one instruction takes all of K.
 template <int K>
-static __device__ __forceinline__ void wgmma_add_tiles(float (*S)[4],
-                                                       const uint32_t (*a)[4],
-                                                       const unsigned char *X)
+static __device__ __forceinline__ void wgmma_add_tiles(
+    float (*S)[4], const uint32_t (*a)[4], const unsigned char *X)
 {
     const uint64_t at = smem_desc_mn_major((const bf16 *)X);
     #pragma unroll

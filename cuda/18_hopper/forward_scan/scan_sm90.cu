@@ -11,12 +11,6 @@
 // in the stage of v from which it has just read the next chunk's columns. Later the
 // warpgroup copies whole rows of 128 bytes to memory, and then releases that stage. A
 // barrier, o_ready, stands between the two; by then it has long been passed.
-static __device__ __forceinline__ void pack_o(uint32_t (*p)[4], const float (*o)[4])
-{
-    #pragma unroll
-    for (int i = 0; i < 16; i++)
-        p[i / 4][i % 4] = pack_bf16x2(o[i / 2][i % 2 * 2], o[i / 2][i % 2 * 2 + 1]);
-}
 
 // Where this thread's 16 bytes of each row go: its first row of the next chunk, the
 // distance of rows, and how many rows are left from there.
@@ -71,7 +65,7 @@ static __device__ __forceinline__ void store_last_o(Consumer &c, int count)
     bf16 *v = c.smem.v[count % c.smem.K_STAGES][0];
     wgmma_wait<0>();
     fence_operand<CHUNK / 8>(c.o);
-    pack_o(packed, c.o);
+    pack_accumulator<CHUNK / 8>(packed, c.o);
     store_o_tile<Consumer::LD>(v, packed, c.smem.o_ready);
     copy_o_rows<Consumer::LD>(c.to, v, c.smem.o_ready, count - 1);
 }
@@ -134,7 +128,7 @@ struct kda_consumer {
         wgmma_commit();                                                // v - k~ S
         wgmma_wait<1>();
         fence_operand<CHUNK / 8>(o);
-        pack_o(packed, o);
+        pack_accumulator<CHUNK / 8>(packed, o);
         if (chunk) consumer_release<blocks>(smem, PIPE_AQK, chunk - 1);
         consumer_wait(smem, PIPE_Q, chunk);
         wgmma_fence();
@@ -183,9 +177,8 @@ struct kda_consumer {
 
 // An accumulator, its columns times factors, rounded, as operand A.
 template <int tiles>
-static __device__ __forceinline__ void pack_accumulator_times(uint32_t (*a)[4],
-                                                              const float (*d)[4],
-                                                              const float *factor)
+static __device__ __forceinline__ void pack_accumulator_times(
+    uint32_t (*a)[4], const float (*d)[4], const float *factor)
 {
     const int e = threadIdx.x % 4 * 2;
     #pragma unroll
@@ -218,7 +211,7 @@ struct gdn_consumer {
         wgmma_commit();
         wgmma_wait<1>();
         fence_operand<CHUNK / 8>(o);
-        pack_o(packed, o);
+        pack_accumulator<CHUNK / 8>(packed, o);
         if (chunk) consumer_release<blocks>(smem, PIPE_AQK, chunk - 1);
         consumer_wait(smem, PIPE_Q, chunk);
         wgmma_fence();

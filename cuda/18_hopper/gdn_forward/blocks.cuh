@@ -48,10 +48,9 @@ static __device__ __forceinline__ struct split_operand block16_as_b(
 
 // y[I] += A[I] N for `count` blocks: three of the four products of tops and rests.
 // Blocks come by turns, so that few products wait for the one before.
-static __device__ __forceinline__ void mma_split_blocks(float (*y)[2][4],
-                                                        const struct split_operand *A,
-                                                        const struct split_operand &N,
-                                                        int count)
+static __device__ __forceinline__ void mma_split_blocks(
+    float (*y)[2][4], const struct split_operand *A, const struct split_operand &N,
+    int count)
 {
     #pragma unroll
     for (int p = 0; p < 3; p++) {
@@ -85,9 +84,8 @@ static __device__ __forceinline__ int lane_offset(void)
 
 // Block (I, J), a lane's four elements of rows g and g + 8: to the factors, and to a
 // tensor of the block for backward.
-static __device__ __forceinline__ void store_block16(const struct head_of_chunk &w,
-                                                     int matrix, int I, int J,
-                                                     const uint2 *four)
+static __device__ __forceinline__ void store_block16(
+    const struct head_of_chunk &w, int matrix, int I, int J, const uint2 *four)
 {
     #pragma unroll
     for (int h = 0; h < 2; h++)
@@ -95,9 +93,8 @@ static __device__ __forceinline__ void store_block16(const struct head_of_chunk 
             four[h];
 }
 
-static __device__ __forceinline__ void save_block16(const struct head_of_chunk &w,
-                                                    bf16 *to, int I, int J,
-                                                    const uint2 *four)
+static __device__ __forceinline__ void save_block16(
+    const struct head_of_chunk &w, bf16 *to, int I, int J, const uint2 *four)
 {
     #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -189,10 +186,9 @@ static __device__ __forceinline__ struct split_operand minus_L(
 
 // The block on the diagonal takes an exponential a pair, for no two factors hold that
 // decay at any gate. Aqk goes to memory, L to where it is inverted.
-static __device__ __forceinline__ void diagonal_scores(const struct head_of_chunk &w,
-                                                       int I, const scores &qk,
-                                                       const scores &kk,
-                                                       struct block16 &L)
+static __device__ __forceinline__ void diagonal_scores(
+    const struct head_of_chunk &w, int I, const scores &qk, const scores &kk,
+    struct block16 &L)
 {
     const int column = lane_column(), j = I * SUBCHUNK + column;
     const float4 G = *(const float4 *)&w.G[j], n0 = *(const float4 *)&w.norm[j];
@@ -244,10 +240,7 @@ enum { HEADS_PER_BLOCK = 4 };            // value heads, at most
 // What a value head needs besides the products: to invert two blocks at a time, or
 // four.
 template <int blocks>
-struct head_storage {
-    struct block16 block16[blocks];
-    struct pair_factors f;
-};
+struct head_storage { struct block16 block16[blocks]; struct pair_factors f; };
 
 // Where four warps have one head: N = -L and the inverses of the diagonal, as operand
 // B.
@@ -328,10 +321,9 @@ static __device__ __forceinline__ void mma_gram_diagonal(
 // times / |row| of the subchunk's rows g and g + 8, from the diagonal of their
 // products, which lanes with lane % 4 = g / 2 have. 0 past the chunk's end.
 template <int K>
-static __device__ __forceinline__ void row_norms(const struct forward_params &x, int I,
-                                                 int len,
-                                                 const unsigned char (*X)[TILE_BYTES],
-                                                 float times, float *norm)
+static __device__ __forceinline__ void row_norms(
+    const struct forward_params &x, int I, int len,
+    const unsigned char (*X)[TILE_BYTES], float times, float *norm)
 {
     const int g = threadIdx.x % 32 / 4;
     float d[2][4] = {};
@@ -347,9 +339,8 @@ static __device__ __forceinline__ void row_norms(const struct forward_params &x,
 
 // The warp's blocks (I, J), J from first to last, to where heads find them: a lane's
 // pairs to the four neighbours that they belong to. transposed: to the place of (J, I).
-static __device__ __forceinline__ void store_blocks(int I, int first, int last,
-                                                    const float (*d)[4], int transposed,
-                                                    scores &to)
+static __device__ __forceinline__ void store_blocks(
+    int I, int first, int last, const float (*d)[4], int transposed, scores &to)
 {
     const int lane = threadIdx.x % 32, at = lane / 4 * 8 + lane % 4;
     #pragma unroll
@@ -366,10 +357,9 @@ static __device__ __forceinline__ void store_blocks(int I, int first, int last,
 
 // The block for backward keeps normalised q and k, once for the heads that share them.
 template <int K>
-static __device__ __forceinline__ void save_rows(const struct forward_params &x,
-                                                 struct token_range z, int m,
-                                                 const float2 *norm,
-                                                 const struct gdn_qk_rows<K> &r)
+static __device__ __forceinline__ void save_rows(
+    const struct forward_params &x, struct token_range z, int m, const float2 *norm,
+    const struct gdn_qk_rows<K> &r)
 {
     const int pieces = K / 8, p = threadIdx.x % pieces;
     #pragma unroll 1

@@ -22,9 +22,8 @@ static __device__ __forceinline__ void store_gdn_row_factors(
 
 // All factors of a head, by a warp or by the block.
 template <int threads>
-static __device__ __forceinline__ void store_factors(const struct head_of_chunk &w,
-                                                     struct gdn_row_factors &to,
-                                                     struct pair_factors &f)
+static __device__ __forceinline__ void store_factors(
+    const struct head_of_chunk &w, struct gdn_row_factors &to, struct pair_factors &f)
 {
     const int t = threadIdx.x % threads;
     #pragma unroll

@@ -148,10 +148,9 @@ static __device__ __noinline__ void underflow_decay_sums(
 
 // The pairs of rows of subchunk I, of q or of k.
 template <int K>
-static __device__ __noinline__ void underflow_pairs(const struct kcp_forward &a,
-                                                    struct token_range z, int n, int I,
-                                                    int of_k, const float2 *norm,
-                                                    struct underflow_storage<K> &to)
+static __device__ __noinline__ void underflow_pairs(
+    const struct kcp_forward &a, struct token_range z, int n, int I, int of_k,
+    const float2 *norm, struct underflow_storage<K> &to)
 {
     const int m = n / (a.HV / a.H);
     const void *rows = of_k ? a.k_raw : a.q_raw;

@@ -180,9 +180,8 @@ static __device__ __forceinline__ struct gate_operands load_gate_operands(
 
 // beta of the thread's row; the block for backward keeps it.
 template <int keeps>
-static __device__ __forceinline__ float beta_of_row(const struct forward_params &x,
-                                                    struct token_range z, int n,
-                                                    unsigned short raw)
+static __device__ __forceinline__ float beta_of_row(
+    const struct forward_params &x, struct token_range z, int n, unsigned short raw)
 {
     const int i = threadIdx.x;
     float b = beta_from_raw(x, bf16x2_low(raw));
@@ -274,10 +273,9 @@ static __device__ __forceinline__ void row_norms(const struct forward_params &x,
 
 // The block for backward keeps normalised q and k, once for the heads that share them.
 template <int K>
-static __device__ __forceinline__ void save_rows(const struct forward_params &x,
-                                                 struct token_range z,
-                                                 const struct thread_rows<K> &w,
-                                                 const struct shared_storage<K> &smem)
+static __device__ __forceinline__ void save_rows(
+    const struct forward_params &x, struct token_range z,
+    const struct thread_rows<K> &w, const struct shared_storage<K> &smem)
 {
     const int m = smem.saved_head;
     const float back = 1.0f / (float)x.a.scale;
@@ -348,11 +346,9 @@ static __device__ __forceinline__ void store_scaled_pair(unsigned char *to,
 // whole subchunks, so at most 1. B is exp2(G_last) / F; on the underflow path, where
 // 1 / F may be infinite, it takes an exponential of its own.
 template <int K, int underflow>
-static __device__ __forceinline__ void rows_to_factors(const struct thread_rows<K> &w,
-                                                       const float (*G)[2],
-                                                       const struct subchunk_decay &f,
-                                                       struct shared_storage<K> &smem,
-                                                       struct chunk_factors<K> *r)
+static __device__ __forceinline__ void rows_to_factors(
+    const struct thread_rows<K> &w, const float (*G)[2], const struct subchunk_decay &f,
+    struct shared_storage<K> &smem, struct chunk_factors<K> *r)
 {
     struct channel_half &m = *smem.half;
     unsigned char *to = (unsigned char *)r;
