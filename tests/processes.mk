@@ -8,6 +8,19 @@ $B/kcp-stranger: $(call obj,$(ref) $(comm) tests/cli/stranger.c) $(list_at)
 test_needs   += $B/kcp-check $B/kcp-stranger
 test_scripts += tests/cli/cli.sh tests/cli/lies.sh tests/cli/processes.sh \
                 tests/cli/network.sh tests/cli/slurm.sh
+# Ranks as threads and as processes under the thread sanitizer, which must first find a
+# race that is there. Some minutes: the forms of chapter 07 take the longest.
+.PHONY: sanitize-threads
+tsan := TSAN_OPTIONS=exitcode=66
+sanitize-threads:
+	@$(MAKE) --no-print-directory B=build/tsan CUDA_HOME=none \
+	  EXTRA="-fsanitize=thread -O1" build/tsan/kcp-check build/tsan/kcp-stranger
+	@$(tsan) build/tsan/kcp-stranger race 2>/dev/null; [ $$? = 66 ] || \
+	  { echo "the thread sanitizer does not see a race that is there"; exit 1; }
+	@$(tsan) sh tests/cli/processes.sh build/tsan
+	@$(tsan) sh tests/cli/network.sh build/tsan
+	@$(tsan) build/tsan/kcp-check --quiet --stage 07
+
 .PHONY: test-processes
 test-processes: $B/kcp-check $B/kcp-stranger
 	@sh tests/cli/processes.sh $B && sh tests/cli/network.sh $B

@@ -28,9 +28,9 @@ int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why, int te
     pthread_mutex_lock(&w->lock);
     const int first = !w->failed;
     if (first) {
-        w->failed = 1;
         w->rank = other;
         snprintf(w->why, sizeof w->why, "%s", known[0] ? known : why);
+        w->failed = 1;
     }
     ncclComm_t at = w->grouped ? NULL : w->at;           /* else the group's end does */
     if (at)

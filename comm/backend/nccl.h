@@ -12,6 +12,7 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 #pragma GCC visibility push(hidden)
 
@@ -35,7 +36,9 @@ struct nccl_rank {                          /* one rank; comm is its first membe
     double seconds;
     pthread_mutex_t lock;
     pthread_t watch;
-    int watching, watched, stop, grouped, failed, rank;
+    int watching, grouped;
+    atomic_int watched, stop, failed;  /* the watch thread's and the caller's */
+    int rank;                          /* of the first failure, under lock: */
     char why[160];
 };
 

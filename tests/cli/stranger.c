@@ -103,6 +103,25 @@ static int is_self_refused(int port)
     return handshake_step(&h, &me) == REFUSED ? 0 : 1;
 }
 
+/* The race that a thread sanitizer must see, before its silence counts. */
+static int raced;
+static void *race(void *arg)
+{
+    for (int i = 0; i < 1000; i++)
+        raced += i;
+    return arg;
+}
+
+static int race_on_purpose(void)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, race, NULL))
+        return 1;
+    race(NULL);
+    pthread_join(thread, NULL);
+    return raced < 0;
+}
+
 /* ---- ranks */
 static int tell(struct kcp_comm *c, int err)
 {
@@ -232,6 +251,8 @@ int main(int argc, char **argv)
         return knock(port, n, seconds, *mode == 'g');
     if (!strcmp(mode, "sits") || !strcmp(mode, "busy"))
         return sit(port, seconds, *mode == 'b');
+    if (!strcmp(mode, "race"))
+        return race_on_purpose();
     if (!strcmp(mode, "self"))
         return is_self_refused(port);
     return as_rank(mode, what);
