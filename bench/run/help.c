@@ -45,6 +45,7 @@ static const char options[] =
 "    dplr|gdn2|gla        with --stage 16: another recurrence\n"
 "  --ranks R              threads, each with its shard; 1 to 1024, and there may be\n"
 "                         more than tokens                    [1, or as --cuts says]\n"
+"                         under srun, mpirun or torchrun its processes are the ranks\n"
 "  --cuts a,b,..          R+1 boundaries from 0 to T, not decreasing [floor(r T / R)]\n"
 "  --form f               how states cross cuts                         [all_gather]\n"
 "  --blocks B             of V, for pipeline; at most V                  [it chooses]\n"

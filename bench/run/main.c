@@ -32,17 +32,6 @@ static int where(struct run *x, const struct kcp_stage *stage)
     return x->gpu ? 0 : run_error(x, RUN_BAD, what, "%s", why);
 }
 
-/* Ranks are threads here: processes would all do the same, and write the same files. */
-static int alone(struct run *x)
-{
-    struct kcp_who who;
-    char why[200];
-    if (kcp_who(&who, why, sizeof why))
-        return run_error(x, RUN_BAD, "launcher", "found %s", why);
-    return who.R == 1 ? 0 : run_error(x, RUN_BAD, who.launcher, "found %d processes, "
-                                      "expected one, with --ranks", who.R);
-}
-
 /* An option that would change nothing is a mistake; of a stage's, emit says all. */
 static int without(struct run *x)
 {
@@ -70,7 +59,7 @@ static int work(struct run *x, int argc, char **argv)
     const int read = run_options(x, argc, argv);
     if (read != 0)
         return read > 0 ? 0 : -1;
-    if (alone(x) != 0 || without(x) != 0)
+    if (processes_open(x) != 0 || without(x) != 0)
         return -1;
     const struct kcp_stage *stage = x->o.stage ? stage_of(x->o.stage) : NULL;
     const int family = stage && !strncmp(stage->name, "16", 2);
@@ -82,9 +71,14 @@ static int work(struct run *x, int argc, char **argv)
         return -1;
     const double start = now();
     x->size.gdn = x->o.model == KCP_GDN;
-    if (outputs_ready(x) != 0 || names_check(x) != 0)
+    const int writes = x->who.r == 0;
+    if ((writes && outputs_ready(x) != 0) || names_check(x) != 0)
         return -1;
-    if ((x->o.stage ? stage_run(x) : layer_run(x)) != 0 || outputs_write(x) != 0)
+    if ((x->o.stage ? stage_run(x) : layer_run(x)) != 0)
+        return -1;
+    if (!writes)
+        return 0;
+    if (outputs_write(x) != 0)
         return -1;
     print_summary(x, now() - start);
     return 0;
@@ -98,8 +92,12 @@ static int do_all(int argc, char **argv)
         x.size.of[i] = -1;
     if (argc < 2)
         return options_usage(stderr), RUN_BAD;
-    if (work(&x, argc, argv) != 0)
-        fprintf(stderr, "kcp-run: %s\n", x.why);
+    if (work(&x, argc, argv) != 0) {
+        char rank[24] = "";
+        if (x.who.R > 1)
+            snprintf(rank, sizeof rank, "rank %d: ", x.who.r);
+        fprintf(stderr, "kcp-run: %s%s\n", rank, x.why);
+    }
     arrays_free(&x);
     kcp_plan_free(x.plan);
     free(x.told);

@@ -89,10 +89,13 @@ void rank_args(struct run *x, const struct kcp_stage *s, struct kcp_comm *comm,
     }
 }
 
-/* The ranks are threads; the first that fails ends all, and is named. */
+/* The ranks are threads, or a launcher's processes; the first that fails ends all, and
+ * is named. */
 int ranks_go(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
 {
     char why[400] = "a rank failed";
+    if (x->who.R > 1)
+        return processes_run(x, body);
     const int status = x->gpu ? device_ranks(x->gpu, R, body, x, why, sizeof why)
                               : kcp_threads_run(R, body, x, why, sizeof why);
     return status ? run_error(x, status == KCP_NA ? RUN_BAD : RUN_FAILED, "ranks", "%s",

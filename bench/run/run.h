@@ -65,6 +65,7 @@ struct run {
     struct device *gpu;            /* NULL: the references, on the host */
     struct told *told;             /* [R] */
     struct folder folder;          /* --out */
+    struct kcp_who who;            /* under a launcher: this process's rank */
     char why[600];                 /* one line, when anything returns non-zero */
     int exit;
 };
@@ -126,6 +127,9 @@ int  field_is_grid(const struct kcp_field *f);
 void rank_args(struct run *x, const struct kcp_stage *s, struct kcp_comm *comm,
                enum kcp_pass pass, void *args);
 int  ranks_go(struct run *x, int R, int (*body)(struct kcp_comm *, void *));
+/* processes.c: ranks as a launcher's processes, where there is one; rank 0 gets all. */
+int  processes_open(struct run *x);
+int  processes_run(struct run *x, int (*body)(struct kcp_comm *, void *));
 /* run_alive.c: |M|_F / sqrt(K) of this rank's part of the sequence that enters it. */
 int  rank_alive(const struct kcp_forward *f, double *alive);
 const struct kcp_stage *stage_of(const char *name);     /* "08" or "08_forward" */

@@ -57,7 +57,8 @@ refused --blocks --blocks 2
 refused --blocks --form pipeline --blocks 6
 refused --act --act silu
 refused --lower-bound --gate softplus --lower-bound -2
-RANK=1 WORLD_SIZE=2; export RANK WORLD_SIZE; refused torchrun --ranks 2
+RANK=1 WORLD_SIZE=2; export RANK WORLD_SIZE; refused torchrun --ranks 3
+refused --device --device gpu
 RANK=2; refused launcher --ranks 2; unset RANK WORLD_SIZE
 for cuts in '' 0 0,,13 0,5, ,13 '0, 13' '0 13' 0,x,13 0,9,5,13 1,13 0,12 0,14 \
     0,13,13,14 -0,13 0,-1,13 0,99999999999999999999,13 0,5.0,13 0x0,13 +0,13

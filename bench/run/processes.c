@@ -1,0 +1,116 @@
+/* processes.c -- kcp-run under a launcher: every process is a rank, rank 0 writes.
+ *
+ * Book: chapter 20.  Checked by: tests/cli/run_processes.sh.  Next: bench/run/ranks.c.
+ * Each process reads the inputs and computes its own shard. An output is full of one
+ * pattern before, so what a rank has written is what differs from it: rank 0 takes just
+ * that from each of the others. */
+#include "run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECE = 16 << 20 };             /* bytes that travel at once */
+
+int processes_open(struct run *x)
+{
+    char why[300];
+    if (kcp_who(&x->who, why, sizeof why))
+        return run_error(x, RUN_BAD, "launcher", "found %s", why);
+    if (x->who.R == 1)
+        return 0;
+    if (x->o.device)
+        return run_error(x, RUN_BAD, "--device", "found gpu and %d processes of %s, "
+                         "expected one, with --ranks", x->who.R, x->who.launcher);
+    if (x->who.R > MOST_RANKS || (x->o.ranks && x->o.ranks != x->who.R))
+        return run_error(x, RUN_BAD, x->who.launcher, "found %d processes, expected as "
+                         "many as --ranks says, at most %d", x->who.R, MOST_RANKS);
+    x->o.ranks = x->who.R;
+    return 0;
+}
+
+/* The elements that differ from the pattern of an output that nobody has written. */
+static void take_written(char *to, const char *from, size_t bytes, size_t elem)
+{
+    static const unsigned char untouched[8] = { 0xff, 0xff, 0xff, 0xff,
+                                                0xff, 0xff, 0xff, 0xff };
+    for (size_t i = 0; i + elem <= bytes; i += elem)
+        if (memcmp(from + i, untouched, elem))
+            memcpy(to + i, from + i, elem);
+}
+
+/* The bytes of a that rank r may have written: its tokens' rows, its copy, or all. */
+static void part_of(const struct run *x, const struct array *a, int r, size_t *at,
+                    size_t *bytes)
+{
+    const size_t elem = a->store == KCP_I32 ? sizeof(int) : sizeof(double);
+    *at = 0;
+    *bytes = elem * (size_t)a->n;
+    if (a->copies > 1)
+        *at = (size_t)r * *bytes;
+    else if (array_split(a) && x->plan && a->dim[0] > 0) {
+        const size_t row = *bytes / (size_t)a->dim[0];
+        const struct kcp_context *ctx = &x->plan->ctx[r];
+        *at = row * (size_t)ctx->begin;
+        *bytes = row * (size_t)(ctx->end - ctx->begin);
+    }
+}
+
+static int collect_array(struct run *x, struct kcp_comm *comm, const struct array *a,
+                         int r, char *piece)
+{
+    const size_t elem = a->store == KCP_I32 ? sizeof(int) : sizeof(double);
+    size_t at, bytes;
+    int status = KCP_OK;
+    part_of(x, a, r, &at, &bytes);
+    for (size_t done = 0; done < bytes && !status; done += PIECE) {
+        const size_t n = bytes - done < PIECE ? bytes - done : PIECE;
+        char *here = (char *)a->p + at + done;
+        if (comm->r == r)
+            status = comm->send(comm, here, n, 0, NULL);
+        else
+            status = comm->recv(comm, piece, n, r, NULL);
+        if (comm->r == 0 && !status)
+            take_written(here, piece, n, elem);
+    }
+    return status;
+}
+
+static int collect(struct run *x, struct kcp_comm *comm)
+{
+    char *piece = malloc(PIECE);
+    int status = piece ? KCP_OK : KCP_NO_MEMORY;
+    for (int r = 1; r < comm->R && !status; r++) {
+        if (comm->r != 0 && comm->r != r)
+            continue;
+        for (int i = 0; i < x->n && !status; i++)
+            if (x->a[i].out)
+                status = collect_array(x, comm, &x->a[i], r, piece);
+        if (!status && comm->r == r)
+            status = comm->send(comm, &x->told[r], sizeof x->told[r], 0, NULL);
+        else if (!status)
+            status = comm->recv(comm, &x->told[r], sizeof x->told[r], r, NULL);
+    }
+    free(piece);
+    return status;
+}
+
+int processes_run(struct run *x, int (*body)(struct kcp_comm *, void *))
+{
+    struct kcp_comm *comm;
+    char why[300] = "the processes did not meet", said[64];
+    int rank = x->who.r, status = kcp_processes(&comm, &x->who, why, sizeof why);
+    if (status)
+        return run_error(x, status == KCP_BAD ? RUN_BAD : RUN_FAILED, "ranks", "%s",
+                         why);
+    status = body(comm, x);
+    if (!status)
+        status = collect(x, comm);
+    if (status) {
+        snprintf(said, sizeof said, "returned status %d", status);
+        comm->fail(comm, status, said);
+    }
+    if (comm->lost(comm, &rank, why, sizeof why))
+        status = run_error(x, RUN_FAILED, "ranks", "rank %d: %s", rank, why);
+    comm->free(comm);
+    return status ? -1 : 0;
+}
