@@ -45,7 +45,7 @@ static void add(struct anchors *a, const char *words, ...)
     }
     k->id = a->first + a->n + a->wide * 1000;
     k->seed = a->seed * 1000003u + (unsigned)k->id;
-    if (a->ranks == 0 && !R) k->call.R = 1;
+    if (!R) k->call.R = a->ranks ? a->ranks : 1;
     a->n++;
 }
 
