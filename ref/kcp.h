@@ -27,7 +27,7 @@ enum kcp_status {
     KCP_NO_MEMORY,
     KCP_COMM,        /* another rank failed, or the wire did */
     KCP_CUDA,        /* the device refused */
-    KCP_MISMATCH,    /* a saved block was written by someone else */
+    KCP_MISMATCH,    /* a saved block is of another format or another call */
 };
 
 /* "0.2.0": of the library that is loaded, not of the header. */
@@ -123,13 +123,15 @@ int  kcp_plan_want(const struct kcp_plan *plan, int j, int backward);
  * G w u qg kg v_new h. */
 struct kcp_saved_item { char name[16]; uint64_t at, bytes; };
 struct kcp_saved {
-    char magic[8], writer[40];         /* "ref", or the variant that wrote it */
+    char magic[8], writer[40];         /* "ref", or the variant that wrote it: for
+                                          messages, and never compared */
     uint32_t version, items;
     int32_t model, save, reuse_M, form, l2norm, actv, acc;    /* bytes per number */
     int32_t R, r, NS, NC, H, HV, K, V, C, KG;
     int64_t T, L;
     uint64_t bytes;                    /* of the whole block */
     struct kcp_saved_item item[20];
+    int32_t format, format_version;    /* which tensors: ref/core/saved.def */
 };
 size_t kcp_saved_bytes(const struct kcp_forward *a);         /* the reference's */
 int    kcp_saved_states(const struct kcp_call *a);           /* rows of h_kept */
@@ -141,6 +143,13 @@ void  *kcp_saved_at(const void *saved, const char *name);
 int    kcp_saved_check(const void *saved, size_t bytes, const struct kcp_call *a,
                        const char *reader, size_t actv, size_t acc,
                        char *why, size_t n);
+/* Of a format by its id; those above are of format 1, which the references write and
+ * read. layout_of: KCP_BAD, there is no such format. */
+int    kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int format,
+                           const char *writer, size_t actv, size_t acc);
+int    kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a,
+                          int format, const char *reader, size_t actv, size_t acc,
+                          char *why, size_t n);
 
 /* ---- stages and variants */
 struct kcp_stage {

@@ -21,8 +21,9 @@ extern "C" {
 
 #pragma GCC visibility push(default)
 
-/* Whose code a layer is: forward and backward of one name, for the block that one
- * writes is the other's to read. */
+/* Whose code a layer is: the kernels with which its rows of the table of paths begin
+ * (ref/core/paths.def, kcp-check --paths). A call takes the first row from there on that
+ * fits it: forward and backward meet by the format of the saved block. */
 struct kcp_layer {
     enum kcp_storage storage;
     enum kcp_where where;
@@ -32,9 +33,9 @@ struct kcp_layer {
 
 /* The references of chapters 08, 13 and 14: double, on the host. */
 void kcp_layer_ref(struct kcp_layer *layer);
-/* The GPU's of a storage (KCP_BF16, KCP_F32): name's, as "v1_stages"; NULL: the newest.
- * KCP_NA: this program has none (built without CUDA). KCP_BAD: no such name; why (may
- * be NULL) lists those there are. Whether there is a GPU is not asked. */
+/* The GPU's of a storage (KCP_BF16, KCP_F32): from name's rows on, as "v1_stages"; NULL:
+ * all rows. KCP_NA: this program has none (built without CUDA). KCP_BAD: no such name;
+ * why (may be NULL) lists those there are. There may be no GPU yet. */
 int  kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage,
                    const char *name, char *why, size_t n);
 
@@ -60,12 +61,16 @@ size_t kcp_layer_conv_work(const struct kcp_layer *layer, const struct kcp_conv 
  * stages.h. Every rank of the plan calls it, with the same options; a rank without
  * tokens too. a->saved NULL: forward leaves nothing, and there is no way back.
  * KCP_BAD: an array is missing, work or saved is too short, or the grid is not the
- * plan's. KCP_NA: not this layer's shape, by its record's `shapes`. KCP_CUDA: a launch
- * was refused. KCP_COMM: comm->lost says who. KCP_MISMATCH: the block is another
- * writer's or another call's; a GPU does not wait to say so, its gradients are NaN. */
+ * plan's. KCP_NA: no path takes this shape. KCP_CUDA: a launch
+ * was refused. KCP_COMM: comm->lost says who. KCP_MISMATCH: the block is of another
+ * format or another call; a GPU does not wait to say so, its gradients are NaN. */
 int kcp_layer_forward(const struct kcp_layer *layer, struct kcp_forward *a);
 int kcp_layer_backward(const struct kcp_layer *layer, struct kcp_backward *a);
 int kcp_layer_conv(const struct kcp_layer *layer, struct kcp_conv *a);
+/* The name of the path that a forward, or backward, call would take; NULL: none, or a
+ * layer of variants that the table does not know. */
+const char *kcp_layer_path(const struct kcp_layer *layer, const void *args,
+                           int backward);
 
 /* ---- variants, as the linker found them in this program or library
  * Those of a stage ("05", "5" or "05_affine"; NULL: of all) and a name (NULL: of any),

@@ -44,7 +44,8 @@ static size_t place(struct forward *x, const struct kcp_forward *args,
     struct room *r = &x->r;
 
     r->base = (char *)a->work, r->saved = (char *)a->saved;
-    kcp_saved_layout(&r->head, (struct kcp_call *)a, t.name, sizeof(X), f);
+    kcp_saved_layout_of(&r->head, (struct kcp_call *)a, t.path->format, t.name,
+                        sizeof(X), f);
     x->e = { a->form, 0, a->blocks, a->reuse_M, a->HV, a->K, a->V, a->plan, a->comm,
              a->ops, NULL, NULL, NULL, NULL, a->stream };
     x->q = take_named(r, "q", TH * a->K, sizeof(X));
@@ -153,7 +154,7 @@ static size_t forward_work(const void *args, const struct stages &t)
 {
     const struct kcp_forward *a = (const struct kcp_forward *)args;
     struct forward x;
-    return a->plan ? place<X>(&x, a, t) : 0;
+    return a->plan && t.path ? place<X>(&x, a, t) : 0;
 }
 
 template <class X>
@@ -162,7 +163,7 @@ static int forward_run(void *args, const struct stages &t)
     const struct kcp_forward *a = (const struct kcp_forward *)args;
     struct forward x;
     if (!a->plan) return KCP_BAD;
-    if (!v1_takes((const struct kcp_call *)a)) return KCP_NA;
+    if (!t.path) return KCP_NA;
     int status = place<X>(&x, a, t) <= a->work_bytes ? KCP_OK : KCP_BAD;
     if (a->saved && a->saved_bytes < x.r.head.bytes) status = KCP_BAD;
 

@@ -180,7 +180,7 @@ static size_t backward_work(const void *args, const struct stages &t)
 {
     const struct kcp_backward *a = (const struct kcp_backward *)args;
     struct backward x;
-    return a->plan ? place<X>(&x, a, t) : 0;
+    return a->plan && t.path ? place<X>(&x, a, t) : 0;
 }
 
 template <class X>
@@ -189,7 +189,7 @@ static int backward_run(void *args, const struct stages &t)
     const struct kcp_backward *a = (const struct kcp_backward *)args;
     struct backward x;
     if (!a->plan || !a->saved) return KCP_BAD;
-    if (!v1_takes((const struct kcp_call *)a)) return KCP_NA;
+    if (!t.path) return KCP_NA;
     int status = place<X>(&x, a, t) <= a->work_bytes ? KCP_OK : KCP_BAD;
     if (a->saved_bytes < x.r.head.bytes) status = KCP_BAD;
 

@@ -129,9 +129,11 @@ static int v2_again(const struct kcp_gate *f, const struct kcp_wy *a)
     return V == 64 ? launch_again<128, 64>(f, a) : launch_again<128, 128>(f, a);
 }
 
-static inline struct stages stages_v2_again(const char *name)
+static inline struct stages stages_v2_again(const void *args)
 {
-    struct stages t = stages_v2(name);
-    t.again = v2_again;
+    struct stages t = stages_v2("13_backward", "v2_stages", args);
+    char how[20] = "";
+    if (t.path) kcp_path_word(t.path, "recompute", how, sizeof how);
+    if (!strcmp(how, "one_kernel")) t.again = v2_again;
     return t;
 }

@@ -95,8 +95,8 @@ static size_t place(struct backward *x, const struct kcp_backward *args,
     x->a = *args, x->t = t;
     if (!x->a.ops) x->a.ops = &cuda_mapops;
     x->r.base = (char *)x->a.work, x->r.saved = (char *)x->a.saved;
-    kcp_saved_layout(&x->r.head, (struct kcp_call *)&x->a, t.name, sizeof(X),
-                     sizeof(float));
+    kcp_saved_layout_of(&x->r.head, (struct kcp_call *)&x->a, t.path->format, t.name,
+                        sizeof(X), sizeof(float));
     place_forward<X>(x);
     place_backward<X>(x);
     STAGE(kcp_wy_backward, wy);

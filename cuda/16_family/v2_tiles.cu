@@ -74,29 +74,27 @@ static int launch_local(const struct program *x)
     return launched();
 }
 
-static struct engine v2_engine(void)
+static struct engine v2_engine(const void *args)
 {
-    return { stages_v2("v2_tiles"), any_model<MAKE>, any_model<GO_BACK>, 1,
-             launch_scan,           launch_local,    launch_reverse };
+    return { stages_v2("16_family", "v2_tiles", args), any_model<MAKE>,
+             any_model<GO_BACK>, 1, launch_scan, launch_local, launch_reverse };
 }
 
 static int family_v2_tiles_run(void *args)
 {
     const struct kcp_family *a = (const struct kcp_family *)args;
-    const void *p[] = { a->q, a->k, a->v, a->g, a->a, a->b, a->omega, a->do_, a->o,
-                        a->dq, a->dk, a->dv, a->da, a->db };
-    if ((a->K != 64 && a->K != 128) || (a->V != 64 && a->V != 128)) return KCP_NA;
-    for (const void *x : p)
-        if (!is_aligned_16(x)) return KCP_NA;
+    const struct engine by = v2_engine(a);
+    if (!by.t.path) return KCP_NA;
     struct family x = {};
     x.a = *a;
     const int status = any_model<FITS>(&x);
-    return status ? status : family_run<bf16>(a, v2_engine());
+    return status ? status : family_run<bf16>(a, by);
 }
 
 static size_t family_v2_tiles_work(const void *args)
 {
-    return family_work<bf16>((const struct kcp_family *)args, v2_engine());
+    const struct engine by = v2_engine(args);
+    return by.t.path ? family_work<bf16>((const struct kcp_family *)args, by) : 0;
 }
 
 KCP_VARIANT(family_v2_tiles) = {

@@ -7,7 +7,8 @@
 
 #include "cuda/08_forward/program.cuh"
 #include "chunk_factors.cuh"
-#include "v3_records_cut.h"
+#include "core/paths.h"
+#include "core/split.h"
 
 static const char *const fused_name = "v3_records";
 
@@ -20,30 +21,8 @@ struct fused {
     struct kcp_exchange e;
     struct strips p;
     void *states, *maps, *h_kept;        // [NS] of the segments
-    int alone;
+    int alone, strip_chunks;
 };
-
-static int is_alone(const struct kcp_forward *a)
-{
-    const struct kcp_segment *seg = segments_of((const struct kcp_call *)a);
-    int alone = !a->plan->crossing;
-    for (int s = 0; s < a->NS; s++) alone = alone && seg[s].first && seg[s].last;
-    return alone;
-}
-
-static struct kcp_cut cut_of(const struct kcp_forward *a)
-{
-    return { &a->plan->ctx[a->r], a->H, a->HV, a->KG, a->V, processors(),
-             !is_alone(a) };
-}
-
-// Into strips of how many chunks? 0: no strips. A canonical plan is never cut.
-static int strip_chunks(const struct kcp_forward *a)
-{
-    if (a->strip_chunks || a->plan->L) return a->strip_chunks;
-    const struct kcp_cut c = cut_of(a);
-    return kcp_records_strip(&c);
-}
 
 static void place_block(struct fused *f)
 {
@@ -71,7 +50,7 @@ static void place_maps(struct fused *f)
     f->e.work = take(r, kcp_exchange_work(&f->e), 1);
     f->p.want = (int *)take(r, a->NS, sizeof(int));
     f->p.maps = f->maps, f->p.starts = f->states;
-    a->strip_chunks = strip_chunks(a);
+    a->strip_chunks = f->strip_chunks;
     if (a->strip_chunks && !a->plan->L)
         f->p = place_strips((const struct kcp_call *)a, r, &f->p);
     f->x.maps = f->p.maps, f->x.h_in = f->p.starts, f->x.h_layout = KCP_KV;
@@ -79,7 +58,8 @@ static void place_maps(struct fused *f)
 }
 
 // Where everything lies; returns the bytes of work.
-static size_t place_fused(struct fused *f, const struct kcp_forward *args)
+static size_t place_fused(struct fused *f, const struct kcp_forward *args,
+                          const struct kcp_path *path)
 {
     *f = {};
     f->x.a = *args;
@@ -87,8 +67,8 @@ static size_t place_fused(struct fused *f, const struct kcp_forward *args)
     struct room *r = &f->r;
     if (!a->ops) a->ops = &cuda_mapops;
     r->base = (char *)a->work, r->saved = (char *)a->saved;
-    kcp_saved_layout(&r->head, (const struct kcp_call *)a, fused_name, sizeof(bf16),
-                     sizeof(float));
+    kcp_saved_layout_of(&r->head, (const struct kcp_call *)a, path->format, fused_name,
+                        sizeof(bf16), sizeof(float));
     if (a->saved) place_block(f);
     f->p = { 0, a->NS, (int *)a->cu, (int *)a->cn, NULL, NULL, NULL, NULL, NULL };
     f->x.factors = take(r, (int64_t)a->NC * a->HV,
@@ -100,7 +80,8 @@ static size_t place_fused(struct fused *f, const struct kcp_forward *args)
     f->x.count = a->NC;
     f->x.carry = take(r, a->NS == 1 ? (int64_t)a->HV * a->K * a->V : 0, sizeof(float));
     f->x.h_in = a->h0, f->x.h_layout = a->layout;
-    f->alone = is_alone(a) && !strip_chunks(a);
+    f->strip_chunks = kcp_fused_strip((const struct kcp_call *)a, processors());
+    f->alone = kcp_alone((const struct kcp_call *)a) && !f->strip_chunks;
     if (!f->alone) place_maps(f);
     f->x.from = (int *)take(r, 4 * f->p.NS, sizeof(int));
     f->x.to = f->x.from + f->p.NS, f->x.own = f->x.to + f->p.NS;

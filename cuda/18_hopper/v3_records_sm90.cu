@@ -1,22 +1,15 @@
 // v3_records_sm90.cu -- the whole forward: chunk_prepare, maps, scan.
 // Book: chapter 18, "Code: kernels".
 // Checked by: tests/08_forward/checks.c.
-// Next: ../13_backward/v3_records.cu.
-#include "cuda/host/stages_v2.cuh"
+// Next: ../13_backward/v2_stages.cu, which reads the block that this one leaves.
 #include "v3_records_place.cuh"
-static struct stages stages(void) { return stages_v2(fused_name); }
 
-// What the kernels take. Where save-all wants every factor as a tensor, and for other
-// shapes, the stages of v2 run instead.
-static int takes(const struct kcp_forward *a)
+// What the kernels take is said by their rows of the table of paths, and o's rows leave
+// by 16 bytes. NULL: not this call.
+static const struct kcp_path *path_of(const struct kcp_forward *a)
 {
-    const void *p[] = { a->q_raw, a->k_raw, a->v, a->g_raw, a->o };
-    if (a->C != CHUNK || (a->K != 64 && a->K != 128) || (a->V != 64 && a->V != 128))
-        return 0;
-    if (a->saved && a->save == KCP_SAVE_ALL) return 0;
-    for (const void *x : p)
-        if (!is_aligned_16(x)) return 0;
-    return 1;
+    if (!a->plan || !is_aligned_16(a->o)) return NULL;
+    return kcp_path_of("08_forward", fused_name, KCP_BF16, a);
 }
 
 static int chunk_prepare(const struct forward_params *x)
@@ -59,7 +52,7 @@ static int carry_fused(struct fused *f, const struct forward_params *on_strips)
 static int prepare_and_scan(struct fused *f, struct forward_params *on_strips)
 {
     const struct kcp_forward *a = &f->x.a;
-    const struct kcp_cut c = cut_of(a);
+    const struct kcp_cut c = kcp_cut_of((const struct kcp_call *)a, processors());
     const double ratio = kcp_window_ratio(&c);
     const int n = f->alone && a->NC ? kcp_windows(&c) : 0;
     int status = KCP_OK;
@@ -84,10 +77,10 @@ static int prepare_and_scan(struct fused *f, struct forward_params *on_strips)
     //< kernel-fused
 }
 
-static int fused_run(const struct kcp_forward *args)
+static int fused_run(const struct kcp_forward *args, const struct kcp_path *path)
 {
     struct fused f;
-    int status = place_fused(&f, args) <= args->work_bytes ? KCP_OK : KCP_BAD;
+    int status = place_fused(&f, args, path) <= args->work_bytes ? KCP_OK : KCP_BAD;
     const struct kcp_forward *a = &f.x.a;
     if (a->saved && a->saved_bytes < f.r.head.bytes) status = KCP_BAD;
     struct forward_params on_strips = f.x;
@@ -98,25 +91,27 @@ static int fused_run(const struct kcp_forward *args)
     if (!status) pass_states(a);
     if (!status && a->saved) write_head<<<1, 256, 0, a->stream>>>(a->saved, f.r.head);
     if (status && status != KCP_COMM && a->comm)
-        a->comm->fail(a->comm, status, stages().name);
+        a->comm->fail(a->comm, status, fused_name);
     return status ? status : launched();
 }
 
 static int run(void *args)
 {
     const struct kcp_forward *a = (const struct kcp_forward *)args;
-    return a->plan && takes(a) ? fused_run(a) : forward_run<bf16>(args, stages());
+    const struct kcp_path *path = path_of(a);
+    if (!a->plan) return KCP_BAD;
+    return path ? fused_run(a, path) : KCP_NA;
 }
 
 static size_t work(const void *args)
 {
     const struct kcp_forward *a = (const struct kcp_forward *)args;
+    const struct kcp_path *path = path_of(a);
     struct fused f;
-    return a->plan && takes(a) ? place_fused(&f, a)
-                               : forward_work<bf16>(args, stages());
+    return path ? place_fused(&f, a, path) : 0;
 }
 
 KCP_VARIANT(forward_v3_records) = {
     "08_forward", "v3_records", "two kernels: packed records of chunks, and their scan",
-    KCP_BF16, KCP_DEVICE, "K, V 64 or 128, C 64; others, and save-all, as v2_stages",
+    KCP_BF16, KCP_DEVICE, "K, V 64 or 128, C 64, a block to recompute from or none; sm_90a",
     run, work };

@@ -6,7 +6,8 @@
 #define KCP_SPLIT_SEQUENCE_CUH
 
 #include "workspace.cuh"
-#include "split_sequence.h"
+#include "core/paths.h"
+#include "core/split.h"
 #include "split_sequence_fold.cuh"
 
 // The plan's unit is the segment; a rank with few chains cuts its segments further, at
@@ -37,10 +38,8 @@ static inline int strips_of(const struct strips *p, const struct kcp_segment *s)
 
 static inline int processors(void)
 {
-    int device = 0, count = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-    return count;
+    struct kcp_device d;
+    return kcp_device_here(&d) ? 1 : d.sms;
 }
 
 // whole: what a rank that does not split has, its arrays and grid.
@@ -202,7 +201,8 @@ static inline int fold_forward(const struct kcp_call *a, const struct strips *p,
         at += f.strips[f.count];
         f.begins[f.count++] = segments_of(a)[s].first;
         if (f.count < FOLD_MOST && s + 1 < a->NS) continue;
-        const int few = (int64_t)a->HV * a->V * f.count <= 132 * 8;
+        const int64_t columns = (int64_t)a->HV * a->V * f.count;
+        const int few = columns <= (int64_t)processors() * KCP_FOLD_COLUMNS;
         status = (a->K == 64 ? fold_launch<64, 16>
                   : few ? fold_launch<128, 8> : fold_launch<128, 16>)(
             a->HV, a->V, p->maps, states, p->starts, &f, a->stream);

@@ -1,15 +1,16 @@
-// stages_v1.cuh -- the first kernels of the stages, for 08 and 13 to string together.
+// stages_v1.cuh -- the kernels of the stages, for 08, 13 and 16 to string together.
 // Book: chapter 08, "Code: kernels".
 // Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
-// Next: ../08_forward/v1_stages.cu.
+// Next: stages_v2.cuh, which finds them by a row of the table of paths.
 #ifndef KCP_STAGES_V1_CUH
 #define KCP_STAGES_V1_CUH
 
-#include "kcp.h"
+#include "core/paths.h"
 
-// The kernels that a whole forward or backward is made of: the first ones, or better.
+// The kernels that a whole forward or backward is made of: those that its row names.
 struct stages {
     const char *name;                    // who writes the saved block
+    const struct kcp_path *path;         // the row; NULL: none takes the call
     int (*gate)(void *), (*wy)(void *), (*chunk)(void *), (*affine)(void *);
     int (*chunk_backward)(void *), (*wy_backward)(void *), (*merge_backward)(void *);
     size_t (*gate_work)(const void *), (*wy_backward_work)(const void *);
@@ -30,12 +31,23 @@ template <class X> int v1_merge_backward(void *args);
 size_t v1_gate_work(const void *args);
 size_t v1_wy_backward_work(const void *args);
 
+// A program's kernels, all first ones.
 template <class X>
-static inline struct stages stages_v1(const char *name)
+static inline struct stages stages_v1(const char *name, const struct kcp_path *path)
 {
-    return { name, v1_gate<X>, v1_wy<X>, v1_chunk<X>, v1_affine<X>,
-             v1_chunk_backward<X>, v1_wy_backward<X>, v1_merge_backward<X>,
-             v1_gate_work, v1_wy_backward_work, NULL };
+    struct stages t = {};
+    t.name = name;
+    t.path = path;
+    t.gate = v1_gate<X>;
+    t.wy = v1_wy<X>;
+    t.chunk = v1_chunk<X>;
+    t.affine = v1_affine<X>;
+    t.chunk_backward = v1_chunk_backward<X>;
+    t.wy_backward = v1_wy_backward<X>;
+    t.merge_backward = v1_merge_backward<X>;
+    t.gate_work = v1_gate_work;
+    t.wy_backward_work = v1_wy_backward_work;
+    return t;
 }
 
 #endif

@@ -142,7 +142,8 @@ static inline int exchange(const struct kcp_exchange *e)
     return kcp_exchange_run(e);
 }
 
-// ---- the header of the saved block, written and compared on the device
+// ---- the header of the saved block, written and compared on the device: format, mode
+// and sizes must agree; who wrote it does not matter
 static __global__ void write_head(void *saved, const struct kcp_saved head)
 {
     for (int i = threadIdx.x; i < (int)sizeof head; i += blockDim.x)
@@ -152,14 +153,16 @@ static __global__ void write_head(void *saved, const struct kcp_saved head)
 static __global__ void compare_head(const void *saved, const struct kcp_saved head,
                                     int *differs)
 {
+    const int w = offsetof(struct kcp_saved, writer), end = w + sizeof head.writer;
     int d = 0;
     for (int i = threadIdx.x; i < (int)sizeof head; i += blockDim.x)
-        d |= ((const char *)saved)[i] != ((const char *)&head)[i];
+        if (i < w || i >= end)
+            d |= ((const char *)saved)[i] != ((const char *)&head)[i];
     d = __syncthreads_or(d);
     if (threadIdx.x == 0) *differs = d;
 }
 
-// What is made from someone else's block becomes NaN: asking the block first would make
+// What is made from a block of another format or call becomes NaN: asking the block first would make
 // the host wait for the device. 0xff bytes are a NaN in fp32 and in bf16.
 struct refused { void *p[8]; int64_t bytes[8]; int count; };
 

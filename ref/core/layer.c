@@ -3,9 +3,10 @@
  * Book: chapter 08.  Checked by: tests/08_forward/layer.c, tests/08_forward/graph.c.
  * Next: ../book/examples/kda.c.
  *
- * A layer is a pair of variants of 08 and 13 with one name, and a 14. What is wrong
- * with a call is found here, on the host, before anything is put on the stream. */
-#include "layer.h"
+ * A layer is a place in the table of paths: the kernels with which its rows begin. Each
+ * call takes the first row from there on that fits it. What is wrong with a call is found
+ * here, on the host, before anything is put on the stream. */
+#include "paths.h"
 #include "ref.h"
 
 #include <stdio.h>
@@ -30,36 +31,76 @@ void kcp_layer_ref(struct kcp_layer *layer)
                                  &ref_14 };
 }
 
-/* The newest of a stage for a GPU and a storage, or the one of this name. */
-static const struct kcp_variant *newest(const char *stage, enum kcp_storage storage,
-                                        const char *name)
+/* ---- whose code */
+
+static const struct kcp_variant *kernel_of(const struct kcp_path *p)
 {
-    const struct kcp_variant *v[256];
-    for (int i = kcp_variants(stage, name, v, 256) - 1; i >= 0; i--)
-        if (v[i]->where == KCP_DEVICE && v[i]->storage == storage)
-            return v[i];
+    const struct kcp_variant *v = NULL;
+    return p && kcp_variants(p->stage, p->kernel, &v, 1) ? v : NULL;
+}
+
+/* Does a layer's row run here? Where no GPU can be asked, all do. */
+static int runs(const struct kcp_path *p, const struct kcp_device *d)
+{
+    char here[120];
+    if (!d) return kernel_of(p) != NULL;
+    kcp_path_here(p, d, here, sizeof here);
+    return !strcmp(here, "here");
+}
+
+/* The kernel of a stage's first row that runs here: by this name, of this format. */
+static const struct kcp_variant *first(const char *stage, enum kcp_storage storage,
+                                       const char *name, int format,
+                                       const struct kcp_device *d)
+{
+    for (int i = 0; i < kcp_npaths; i++) {
+        const struct kcp_path *p = &kcp_paths[i];
+        if (strcmp(p->stage, stage) || p->storage != storage) continue;
+        if (name && strcmp(p->kernel, kcp_path_alias(stage, name))) continue;
+        if ((!format || p->format == format) && runs(p, d)) return kernel_of(p);
+    }
     return NULL;
+}
+
+static int format_of(const struct kcp_variant *v)
+{
+    for (int i = 0; v && i < kcp_npaths; i++)
+        if (!strcmp(kcp_paths[i].stage, v->stage) &&
+            !strcmp(kcp_paths[i].kernel, v->name))
+            return kcp_paths[i].format;
+    return 0;
+}
+
+/* The forwards that a layer may begin with, each once, in front of a blank. */
+static void list_forwards(enum kcp_storage storage, char *out, size_t n)
+{
+    const char *last = "";
+    out[0] = 0;
+    for (int i = 0; i < kcp_npaths; i++) {
+        const struct kcp_path *p = &kcp_paths[i];
+        if (strcmp(p->stage, "08_forward") || p->storage != storage) continue;
+        if (!strcmp(p->kernel, last) || !kernel_of(p)) continue;
+        const size_t used = strlen(out);
+        snprintf(out + used, n - used, " %s", p->kernel);
+        last = p->kernel;
+    }
 }
 
 //> layer-pair
 int kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage, const char *name,
                   char *why, size_t n)
 {
-    const struct kcp_variant *v[256];
-    char known[160] = "";
-    *layer = (struct kcp_layer){ storage, KCP_DEVICE, &cuda_mapops, NULL, NULL, NULL };
-    for (int i = kcp_variants("08_forward", NULL, v, 256) - 1; i >= 0; i--) {
-        const struct kcp_variant *back = newest("13_backward", storage, v[i]->name);
-        if (v[i]->where != KCP_DEVICE || v[i]->storage != storage || !back)
-            continue;
-        const size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, " %s", v[i]->name);
-        if (!layer->forward && (!name || !strcmp(name, v[i]->name)))
-            layer->forward = v[i], layer->backward = back;
-    }
-    layer->conv = newest("14_conv", storage, NULL);
-    if (layer->forward && layer->conv)
-        return KCP_OK;
+    struct kcp_device device;
+    char known[160];
+    const struct kcp_device *d = kcp_device_here(&device) ? NULL : &device;
+    const struct kcp_variant *fw = first("08_forward", storage, name, 0, name ? NULL : d);
+    const int format = format_of(fw);
+    const struct kcp_variant *bw = first("13_backward", storage, name, format, NULL);
+    if (!bw || !name) bw = first("13_backward", storage, NULL, format, name ? NULL : d);
+    *layer = (struct kcp_layer){ storage, KCP_DEVICE, &cuda_mapops, fw, bw,
+                                 first("14_conv", storage, NULL, 0, NULL) };
+    if (fw && bw && layer->conv) return KCP_OK;
+    list_forwards(storage, known, sizeof known);
     if (why && known[0])
         snprintf(why, n, "found %s, expected one of%s", name ? name : "none", known);
     else if (why)
@@ -80,6 +121,32 @@ void kcp_layer_call(const struct kcp_layer *layer, struct kcp_call *call,
 
 /* ---- bytes */
 
+/* A variant of the layer, as the table is asked about it. args NULL: by sizes alone. */
+static struct kcp_ask ask_of(const struct kcp_variant *v, const struct kcp_call *call,
+                             const void *args, struct kcp_device *d)
+{
+    const int there = v->where == KCP_DEVICE && !kcp_device_here(d);
+    if (v->where == KCP_DEVICE && !there) *d = kcp_device_assumed();
+    const struct kcp_ask q = {
+        .stage = v->stage, .storage = v->storage, .call = call, .args = args,
+        .device = v->where == KCP_DEVICE ? d : NULL, .kernel = v->name, .saved = 1 };
+    return q;
+}
+
+/* The format of the block that forward leaves for this call, which is 13's question too;
+ * args: 13's struct, or NULL. 0: the table does not know. */
+static int format_left(const struct kcp_layer *layer, const struct kcp_call *call,
+                       const void *args)
+{
+    const struct kcp_variant *v = layer->forward;
+    struct kcp_device d;
+    if (!kcp_path_knows(v->stage, v->name)) return 0;
+    struct kcp_ask q = ask_of(v, call, args, &d);
+    q.args_of = "13_backward";
+    const struct kcp_path *p = kcp_path_find(&q, NULL, NULL, 0);
+    return p ? p->format : 0;
+}
+
 size_t kcp_layer_saved(const struct kcp_layer *layer, const struct kcp_call *call)
 {
     static const size_t bytes[] = { [KCP_F64] = 8, [KCP_F32] = 4, [KCP_BF16] = 2 };
@@ -88,31 +155,82 @@ size_t kcp_layer_saved(const struct kcp_layer *layer, const struct kcp_call *cal
     if (!c.plan)
         return 0;
     c.ops = c.ops ? c.ops : layer->ops;
-    kcp_saved_layout(&s, &c, layer->forward->name, bytes[layer->storage],
-                     layer->storage == KCP_F64 ? 8 : 4);
-    return s.bytes;
+    const int format = format_left(layer, &c, NULL);
+    const int status = kcp_saved_layout_of(
+        &s, &c, format ? format : KCP_FORMAT_FACTORS, layer->forward->name,
+        bytes[layer->storage], layer->storage == KCP_F64 ? 8 : 4);
+    return status ? 0 : s.bytes;
 }
 
-static size_t work(const struct kcp_variant *v, const void *args)
+/* ---- which kernel */
+
+/* One line, once for each row that stands in for a better one. */
+static void say(const struct kcp_path *p, const char *why)
 {
-    return v->work && ((const struct kcp_call *)args)->plan ? v->work(args) : 0;
+    static unsigned char said[256];
+    const int at = (int)(p - kcp_paths);
+    if (!why[0] || at >= 256 || __atomic_exchange_n(&said[at], 1, __ATOMIC_RELAXED))
+        return;
+    fprintf(stderr, "kcp: %s\n", why);
+}
+
+/* The next row for this call after `after`, and its kernel; v itself where the table does
+ * not know it. NULL: none, and why says so. */
+static const struct kcp_variant *choose(const struct kcp_layer *layer,
+                                        const struct kcp_variant *v, const void *args,
+                                        const struct kcp_path **at, char *why, size_t n)
+{
+    const struct kcp_call *call = args;
+    const struct kcp_path *after = *at;
+    struct kcp_device d;
+    why[0] = 0;
+    if (!kcp_path_knows(v->stage, v->name) || v->where == KCP_HOST)
+        return after ? NULL : v;
+    struct kcp_ask q = ask_of(v, call, args, &d);
+    if (!strcmp(v->stage, "13_backward"))
+        q.format = format_left(layer, call, args);
+    else if (!strcmp(v->stage, "08_forward"))
+        q.saved = ((const struct kcp_forward *)args)->saved != NULL;
+    if (after) q.format = after->format;
+    *at = kcp_path_find(&q, after, why, n);
+    if (*at) say(*at, why);
+    return kernel_of(*at);
+}
+
+const char *kcp_layer_path(const struct kcp_layer *layer, const void *args, int backward)
+{
+    const struct kcp_path *p = NULL;
+    char why[200];
+    choose(layer, backward ? layer->backward : layer->forward, args, &p, why,
+           sizeof why);
+    return p ? p->name : NULL;
+}
+
+static size_t work(const struct kcp_layer *layer, const struct kcp_variant *v,
+                   const void *args)
+{
+    const struct kcp_path *p = NULL;
+    char why[200];
+    if (!((const struct kcp_call *)args)->plan) return 0;
+    const struct kcp_variant *k = choose(layer, v, args, &p, why, sizeof why);
+    return k && k->work ? k->work(args) : 0;
 }
 
 size_t kcp_layer_forward_work(const struct kcp_layer *layer,
                               const struct kcp_forward *a)
 {
-    return work(layer->forward, a);
+    return work(layer, layer->forward, a);
 }
 
 size_t kcp_layer_backward_work(const struct kcp_layer *layer,
                                const struct kcp_backward *a)
 {
-    return work(layer->backward, a);
+    return work(layer, layer->backward, a);
 }
 
 size_t kcp_layer_conv_work(const struct kcp_layer *layer, const struct kcp_conv *a)
 {
-    return work(layer->conv, a);
+    return work(layer, layer->conv, a);
 }
 
 /* ---- calls */
@@ -141,33 +259,46 @@ static const char *wrong(const struct kcp_variant *v, const void *args)
         if (!p && used(&stage->fields[i], c))
             return stage->fields[i].name;
     }
-    return work(v, args) > (c->work ? c->work_bytes : 0) ? "work is too short" : NULL;
+    return NULL;
 }
 
-/* cut: the saved block is not as long as it must be. */
-static int go(const struct kcp_variant *v, void *args, int cut)
+/* Row after row, until one takes the call: a kernel may refuse what its row does not
+ * say, and a row of another format never stands in. Each sizes its work as it places it,
+ * and refuses what is too short. short_block: the saved block is. */
+static int go(const struct kcp_layer *layer, const struct kcp_variant *v, void *args,
+              int short_block)
 {
     const struct kcp_call *c = args;
+    const struct kcp_path *p = NULL;
+    char none[200] = "";
     const char *why = wrong(v, args);
-    why = why ? why : cut ? "the saved block is too short" : NULL;
-    if (why && c->comm)
-        c->comm->fail(c->comm, KCP_BAD, why);
-    return why ? KCP_BAD : v->run(args);
+    int status = why || short_block ? KCP_BAD : KCP_NA;
+    if (!why && short_block) why = "the saved block is too short";
+    while (status == KCP_NA) {
+        const struct kcp_variant *k = choose(layer, v, args, &p, none, sizeof none);
+        if (!k) break;
+        status = k->run(args);
+        if (!p) break;
+    }
+    if (!why && status == KCP_NA) why = none[0] ? none : v->shapes;
+    if (!why) why = status == KCP_BAD ? "work is too short" : "the device refused";
+    if (status && status != KCP_COMM && c->comm) c->comm->fail(c->comm, status, why);
+    return status;
 }
 
 int kcp_layer_forward(const struct kcp_layer *layer, struct kcp_forward *a)
 {
     const size_t need = a->saved ? kcp_layer_saved(layer, (struct kcp_call *)a) : 0;
-    return go(layer->forward, a, a->saved && need > a->saved_bytes);
+    return go(layer, layer->forward, a, a->saved && need > a->saved_bytes);
 }
 
 int kcp_layer_backward(const struct kcp_layer *layer, struct kcp_backward *a)
 {
     const size_t need = kcp_layer_saved(layer, (struct kcp_call *)a);
-    return go(layer->backward, a, !a->saved || need > a->saved_bytes);
+    return go(layer, layer->backward, a, !a->saved || need > a->saved_bytes);
 }
 
 int kcp_layer_conv(const struct kcp_layer *layer, struct kcp_conv *a)
 {
-    return go(layer->conv, a, 0);
+    return go(layer, layer->conv, a, 0);
 }

@@ -5,7 +5,7 @@
  *
  * Hidden: a program that uses libkcp.so and has records of its own must not take the
  * bounds of its section for the library's. */
-#include "layer.h"
+#include "paths.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,8 @@ int kcp_variants(const char *stage, const char *name, const struct kcp_variant *
     int n = 0;
     for (const struct kcp_variant *const *v = __start_kcp_variants;
          v < __stop_kcp_variants && n < 1024; v++)
-        if (names(stage, (*v)->stage) && (!name || !strcmp(name, (*v)->name)))
+        if (names(stage, (*v)->stage) &&
+            (!name || !strcmp(kcp_path_alias((*v)->stage, name), (*v)->name)))
             all[n++] = *v;
     qsort(all, (size_t)n, sizeof *all, by_name);
     for (int i = 0; i < n && i < max; i++)

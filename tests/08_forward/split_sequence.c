@@ -2,8 +2,7 @@
  *
  * Book: chapter 18.  Checked by: itself, against every cut there is.
  * Next: ref/09_chunk_backward.c. */
-#include "cuda/18_hopper/v3_records_cut.h"
-#include "cuda/host/split_sequence.h"
+#include "core/split.h"
 #include "tests/judge/judge.h"
 
 

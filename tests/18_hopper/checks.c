@@ -2,7 +2,7 @@
  *
  * Book: chapter 18.  Checked by: itself: arrays of the stage, loops of the equations.
  * Next: tests/19_precision/checks.c. */
-#include "cuda/host/split_sequence.h"
+#include "core/split.h"
 #include "tests/judge/front.h"
 
 #include <math.h>

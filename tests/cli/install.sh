@@ -46,8 +46,8 @@ makes '  cc tests/judge/said.c' EXTRA=-DOTHER
 # Or when a header is newer that lies beside the kernels: what is C, and what is CUDA.
 for object in tests/08_forward/split_sequence.o cuda/18_hopper/v3_records_sm90.cu.o; do
     [ -f "$B/$object" ] || continue
-    make -n -C "$here" B="$B" -W cuda/18_hopper/v3_records_cut.h "$B/$object" |
-        grep -q "cc ${object%.o}" || stop "$object is not made anew for v3_records_cut.h"
+    make -n -C "$here" B="$B" -W ref/core/split.h "$B/$object" |
+        grep -q "cc ${object%.o}" || stop "$object is not made anew for split.h"
 done
 # Each header is whole: it compiles alone, as C and, where there is a compiler, as C++.
 for header in kcp comm layer ref; do

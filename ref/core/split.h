@@ -1,25 +1,56 @@
-/* v3_records_cut.h -- where the fused forward cuts: strips of a segment, windows.
+/* split.h -- where a rank cuts its segments so that few heads fill a chip.
  *
- * Book: chapter 18, "Records".  Checked by: tests/08_forward/split_sequence.c.
- * Next: v3_records_place.cuh. */
-#ifndef KCP_V3_RECORDS_CUT_H
-#define KCP_V3_RECORDS_CUT_H
+ * Book: chapter 18, "When to split a sequence".
+ * Checked by: tests/08_forward/split_sequence.c.  Next: paths.def, whose conditions ask.
+ *
+ * Two rules: of the programs that string stages together, and of the fused forward,
+ * which also cuts a scan into windows. How many processors there are is asked of the
+ * device; what a step costs stands in machine.h. */
+#ifndef KCP_SPLIT_H
+#define KCP_SPLIT_H
 
 #include "kcp.h"
+#include "machine.h"
 
-/* Microseconds on an H200, chunks of 64: a record (one gate a head: a query/key head's
- * share of it, a value head's); a link of the scan, of 64 columns, the same while
- * records are made beside it, and of 128; a link of a map; one strip more to fold, one
- * window more. Measured: chapter 18. */
-#define KCP_RECORD 0.0353
-#define KCP_RECORD_ROWS 0.021
-#define KCP_RECORD_HEAD 0.0022
-#define KCP_LINK_64 1.0
-#define KCP_LINK_BESIDE 1.4
-#define KCP_LINK_128 2.6
-#define KCP_LINK_MAP 1.15
-#define KCP_FOLD 4.5
-#define KCP_WINDOW 13
+/* ---- programs of stages */
+enum { KCP_MOST_STRIPS = 64 };
+
+/* What the walk costs on P processors with strips of L tokens, L a multiple of C. */
+static inline double kcp_strip_cost(const struct kcp_context *x, int HV, int C, int P,
+                                   int64_t L)
+{
+    int64_t strips = 0, most = 1, longest = 0;
+    for (int s = 0; s < x->NS; s++) {
+        const int64_t len = x->cu[s + 1] - x->cu[s], m = (len + L - 1) / L;
+        strips += m;
+        most = m > most ? m : most;
+        longest = len > longest ? len : longest;
+    }
+    const int64_t links = ((L < longest ? L : longest) + C - 1) / C;
+    const int64_t waves = (strips * HV + P - 1) / P;
+    return (double)(waves * links) * (most > 1 ? 1 + KCP_LINK_M : 1)
+         + (double)(strips - x->NS) * KCP_LINK_FOLD;
+}
+
+/* The cheapest length of a strip, or 0 when whole segments are: a strip more costs
+ * every chunk its map and is worth it only while processors stand idle. */
+static inline int64_t kcp_strip_length(const struct kcp_context *x, int HV, int C,
+                                       int P)
+{
+    int64_t longest = 0, best = 0;
+    for (int s = 0; s < x->NS; s++)
+        if (x->cu[s + 1] - x->cu[s] > longest) longest = x->cu[s + 1] - x->cu[s];
+    if (longest == 0) return 0;
+    double least = kcp_strip_cost(x, HV, C, P, longest);
+    for (int m = 2; m <= KCP_MOST_STRIPS; m++) {
+        const int64_t L = (longest + (int64_t)m * C - 1) / ((int64_t)m * C) * C;
+        const double cost = kcp_strip_cost(x, HV, C, P, L);
+        if (L < longest && cost < least) least = cost, best = L;
+    }
+    return best;
+}
+
+/* ---- the fused forward */
 
 /* What is cut: a rank's stretches, on P processors. KG: gates a head, 1 or K.
  * crossing: states come from, or go to, ranks. */
@@ -118,6 +149,44 @@ static inline int kcp_records_strip(const struct kcp_cut *c)
         if (L < longest && cost < least) least = cost, best = L;
     }
     return (int)(best / 64);
+}
+
+/* ---- a call, as both rules see it */
+
+/* Every stretch is a whole sequence, and nothing crosses a cut of the plan. */
+static inline int kcp_alone(const struct kcp_call *a)
+{
+    const struct kcp_segment *seg = a->plan->seg + a->plan->ctx[a->r].seg0;
+    int alone = !a->plan->crossing;
+    for (int s = 0; s < a->NS; s++) alone = alone && seg[s].first && seg[s].last;
+    return alone;
+}
+
+static inline struct kcp_cut kcp_cut_of(const struct kcp_call *a, int processors)
+{
+    const struct kcp_cut c = { &a->plan->ctx[a->r], a->H, a->HV, a->KG, a->V, processors,
+                               !kcp_alone(a) };
+    return c;
+}
+
+/* Chunks in a strip of the fused forward, 0: segments stay whole. A canonical plan is
+ * never cut by the rule. */
+static inline int kcp_fused_strip(const struct kcp_call *a, int processors)
+{
+    if (a->strip_chunks || a->plan->L) return a->strip_chunks;
+    const struct kcp_cut c = kcp_cut_of(a, processors);
+    return kcp_records_strip(&c);
+}
+
+/* How many strips of so many chunks this rank has; of 0 chunks: its segments. */
+static inline int64_t kcp_strips(const struct kcp_call *a, int chunks)
+{
+    const struct kcp_context *x = &a->plan->ctx[a->r];
+    const int64_t L = (int64_t)chunks * a->C;
+    int64_t strips = 0;
+    for (int s = 0; s < x->NS && L; s++)
+        strips += (x->cu[s + 1] - x->cu[s] + L - 1) / L;
+    return L ? strips : x->NS;
 }
 
 #endif

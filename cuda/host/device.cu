@@ -1,0 +1,48 @@
+// device.cu -- what the table of paths asks of a GPU: architecture, SMs, shared memory.
+// Book: chapter 08, "Paths".
+// Checked by: tests/08_forward/paths.c.
+// Next: ../../ref/core/paths.c, which asks.
+#include "core/paths.h"
+#include <cuda_runtime.h>
+
+// There is code for a device where this kernel loads.
+static __global__ void has_code(void) {}
+
+enum { DEVICES = 64 };
+
+static int ask(int device, struct kcp_device *d)
+{
+    int major = 0, minor = 0, sms = 0, smem = 0;
+    struct cudaFuncAttributes of_kernel;
+    int bad = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    bad |= cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+    bad |= cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
+    bad |= cudaDeviceGetAttribute(&smem, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (bad) return KCP_CUDA;
+    const int code = cudaFuncGetAttributes(&of_kernel, has_code) == cudaSuccess;
+    if (!code) cudaGetLastError();       // asked and answered: nobody else's error
+    *d = { 10 * major + minor, sms, smem, code, 0 };
+    return KCP_OK;
+}
+
+// The calling thread's device; what was asked once is kept.
+extern "C" int cuda_device_here(struct kcp_device *d)
+{
+    static struct kcp_device known[DEVICES];
+    static int asked[DEVICES];
+    int device = 0, count = 0;
+    if (cudaGetDeviceCount(&count) != cudaSuccess || count < 1) {
+        cudaGetLastError();
+        return KCP_NA;
+    }
+    if (cudaGetDevice(&device) != cudaSuccess || device >= DEVICES) return KCP_CUDA;
+    if (!__atomic_load_n(&asked[device], __ATOMIC_ACQUIRE)) {
+        struct kcp_device fresh = {};
+        const int status = ask(device, &fresh);
+        if (status) return status;
+        known[device] = fresh;           // every thread would write the same
+        __atomic_store_n(&asked[device], 1, __ATOMIC_RELEASE);
+    }
+    *d = known[device];
+    return KCP_OK;
+}

@@ -1,0 +1,103 @@
+/* paths.h -- which kernel takes which call: the rows of paths.def, and how to ask them.
+ *
+ * Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c, kcp-check --paths.
+ * Next: paths.def, the table.
+ *
+ * A row is text: it names a variant and calls nothing, so that this room needs no other
+ * and variants go on registering themselves. A layer, the judge and the kernels
+ * themselves ask the same rows: what a kernel takes is said once. */
+#ifndef KCP_PATHS_H
+#define KCP_PATHS_H
+
+#include "layer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct kcp_path {
+    const char *name;              /* "forward_kda_windows" */
+    const char *stage;             /* "08_forward" */
+    const char *arch;              /* "host", "sm_90a", "sm_80+": this one and later */
+    enum kcp_storage storage;
+    const char *K, *V, *C;         /* "64 128", "1..256", "any" */
+    const char *model;             /* "kda gdn", "any" */
+    const char *condition;         /* over the facts of paths.c: "alone && NC >= 4" */
+    const char *kernel;            /* the variant's name */
+    int format;                    /* of the saved block, saved.def; 0: none */
+    const char *geometry;          /* "columns=64 chunks=1 ... 04=v2_warp" */
+};
+extern const struct kcp_path kcp_paths[];
+extern const int kcp_npaths;
+
+/* ---- the device a call runs on */
+struct kcp_device {
+    int arch;                      /* 90 */
+    int sms;
+    int64_t smem;                  /* bytes of shared memory that a block may have */
+    int code;                      /* has this program code for it? */
+    int assumed;                   /* nothing was asked: machine.h's */
+};
+/* The calling thread's GPU. KCP_NA: there is none, or this program has no CUDA.
+ * KCP_ARCH=sm_80 in the environment lets a newer one pass for sm_80; KCP_BAD, with one
+ * line on stderr: it is none. */
+int kcp_device_here(struct kcp_device *d);
+/* machine.h's, where nothing can be asked. */
+struct kcp_device kcp_device_assumed(void);
+
+/* ---- one question */
+struct kcp_ask {
+    const char *stage;
+    enum kcp_storage storage;
+    const struct kcp_call *call;
+    const void *args;              /* a stage's struct, for its pointers; or NULL */
+    const char *args_of;           /* whose it is; NULL: stage's */
+    const struct kcp_device *device;     /* NULL: the host */
+    const char *kernel;            /* only rows from this kernel's first on; NULL: all */
+    int only;                      /* only this kernel's rows */
+    int saved;                     /* 08: does the call keep a block? */
+    int format;                    /* only rows of this format; 0: any */
+    int unlinked;                  /* rows whose variant is not in this program too */
+};
+/* The first row that takes the call, after `after` (NULL: from the top); NULL: none,
+ * and why (may be NULL) says so. With a row, why says which better row this device or
+ * program has not, or is empty. */
+const struct kcp_path *kcp_path_find(const struct kcp_ask *q,
+                                     const struct kcp_path *after, char *why, size_t n);
+/* What a call's kernel asks of itself: the row of its own that takes the call. */
+const struct kcp_path *kcp_path_of(const char *stage, const char *kernel,
+                                   enum kcp_storage storage, const void *args);
+/* "here", or "not here: ..." with the reason. */
+void kcp_path_here(const struct kcp_path *p, const struct kcp_device *d, char *out,
+                   size_t n);
+/* Does the table know this kernel of this stage? */
+int kcp_path_knows(const char *stage, const char *kernel);
+/* Another name that a kernel had, or the name itself: KCP_ALIAS in paths.def. */
+const char *kcp_path_alias(const char *stage, const char *kernel);
+/* The word behind key= in a row's geometry, into out: its length, 0: there is none. */
+int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n);
+
+/* ---- expressions: C's integers, ! * / % + - < <= > >= == != && || and brackets */
+struct kcp_facts {
+    const struct kcp_call *call;
+    const struct kcp_device *device;
+    int saved, aligned, format;
+    int64_t actv, acc;             /* saved.def: bytes of a number */
+    int split_known, strips, windows;    /* the rest is worked out when asked for */
+    int64_t chains;
+};
+/* 0, or 1 with what is wrong in why. */
+int kcp_expression(const char *text, struct kcp_facts *f, int64_t *value, char *why,
+                   size_t n);
+/* Does every text of a row parse? 0, or 1 with what is wrong in why. */
+int kcp_path_parses(const struct kcp_path *p, char *why, size_t n);
+
+/* ---- formats of the saved block, saved.def */
+enum { KCP_FORMAT_FACTORS = 1 };
+int kcp_format_version(int format);            /* 0: there is no such format */
+const char *kcp_format_name(int format);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,204 @@
+/* saved.c -- the block that forward leaves and backward reads: a header, then tensors.
+ *
+ * Book: chapter 12.  Checked by: tests/12_h0/checks.c.  Next: ../13_recompute.c.
+ *
+ * What a block holds is saved.def's: a format says which tensors, the header says which
+ * format, and who reads asks for the format and not for who wrote. */
+#include "paths.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char magic[8] = "KCPsaved";
+enum { SAVED_VERSION = 2, SAVED_ALIGN = 64 };
+
+#define KCP_FORMAT(id, version, name, what) { id, version, name },
+#define KCP_KEPT(name, count, bytes, when)
+static const struct { int id, version; const char *name; } formats[] = {
+#include "saved.def"
+};
+#undef KCP_FORMAT
+#undef KCP_KEPT
+
+#define KCP_FORMAT(id, version, name, what)
+#define KCP_KEPT(name, count, bytes, when) { name, count, bytes, when },
+static const struct { const char *name, *count, *bytes, *when; } kept[] = {
+#include "saved.def"
+};
+#undef KCP_FORMAT
+#undef KCP_KEPT
+enum { FORMATS = sizeof formats / sizeof *formats, KEPT = sizeof kept / sizeof *kept };
+
+int kcp_format_version(int format)
+{
+    for (int i = 0; i < FORMATS; i++)
+        if (formats[i].id == format) return formats[i].version;
+    return 0;
+}
+
+const char *kcp_format_name(int format)
+{
+    for (int i = 0; i < FORMATS; i++)
+        if (formats[i].id == format) return formats[i].name;
+    return "unknown";
+}
+
+/* How many initial states must be kept: one in classic mode (ref_h0); in canonical mode
+ * every segment's, for segments of one sequence follow each other on a rank and their
+ * states come from the fold, not from the scan that recompute repeats. */
+int kcp_saved_states(const struct kcp_call *a)
+{
+    const int canonical = a->plan && a->plan->L > 0;
+    return canonical ? a->NS : a->NS > 0;
+}
+
+static void add(struct kcp_saved *s, const char *name, int64_t bytes)
+{
+    struct kcp_saved_item *item = &s->item[s->items++];
+    snprintf(item->name, sizeof item->name, "%s", name);
+    item->at = s->bytes;
+    item->bytes = (uint64_t)bytes;
+    s->bytes += (item->bytes + SAVED_ALIGN - 1) / SAVED_ALIGN * SAVED_ALIGN;
+}
+
+/* The header of the block of a format for this call: sizes, then name, offset and bytes
+ * of every tensor. writer is for a reader of messages alone; actv and acc are the
+ * writer's bytes a number. KCP_BAD: there is no such format. */
+int kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int format,
+                        const char *writer, size_t actv, size_t acc)
+{
+    memset(s, 0, sizeof *s);
+    memcpy(s->magic, magic, sizeof magic);
+    snprintf(s->writer, sizeof s->writer, "%s", writer);
+    s->version = SAVED_VERSION;
+    s->format = format, s->format_version = kcp_format_version(format);
+    s->actv = (int32_t)actv, s->acc = (int32_t)acc;
+    s->T = a->T;
+    s->L = a->plan ? a->plan->L : 0;
+    s->R = a->R; s->r = a->r; s->NS = a->NS; s->NC = a->NC;
+    s->H = a->H; s->HV = a->HV; s->K = a->K; s->V = a->V; s->C = a->C; s->KG = a->KG;
+    s->model = a->model; s->save = a->save; s->l2norm = a->l2norm;
+    s->reuse_M = a->reuse_M; s->form = a->form;
+    s->bytes = (sizeof *s + SAVED_ALIGN - 1) / SAVED_ALIGN * SAVED_ALIGN;
+
+    struct kcp_facts f = { .call = a, .saved = 1, .format = format,
+                           .actv = (int64_t)actv, .acc = (int64_t)acc };
+    for (int i = 0; i < KEPT; i++) {
+        int64_t when = 0, count = 0, bytes = 0;
+        int bad = kcp_expression(kept[i].when, &f, &when, NULL, 0);
+        if (!bad && !when) continue;
+        bad |= kcp_expression(kept[i].count, &f, &count, NULL, 0);
+        bad |= kcp_expression(kept[i].bytes, &f, &bytes, NULL, 0);
+        if (bad || s->items == sizeof s->item / sizeof *s->item) return KCP_BAD;
+        add(s, kept[i].name, count * bytes);
+    }
+    return s->format_version ? KCP_OK : KCP_BAD;
+}
+
+void kcp_saved_layout(struct kcp_saved *s, const struct kcp_call *a, const char *writer,
+                      size_t actv, size_t acc)
+{
+    kcp_saved_layout_of(s, a, KCP_FORMAT_FACTORS, writer, actv, acc);
+}
+
+/* Bytes of the block that the reference writes for this call, header included. */
+size_t kcp_saved_bytes(const struct kcp_forward *a)
+{
+    struct kcp_saved s;
+    kcp_saved_layout(&s, (const struct kcp_call *)a, "ref", sizeof(double),
+                     sizeof(double));
+    return s.bytes;
+}
+
+/* Opens a block for writing. KCP_BAD when it is too short. */
+int kcp_saved_begin(void *saved, size_t bytes, const struct kcp_call *a,
+                    const char *writer, size_t actv, size_t acc)
+{
+    struct kcp_saved s;
+    kcp_saved_layout(&s, a, writer, actv, acc);
+    if (!saved || bytes < s.bytes)
+        return KCP_BAD;
+    memcpy(saved, &s, sizeof s);
+    return KCP_OK;
+}
+
+/* The place of one tensor in an opened or checked block; NULL: this block has none. */
+void *kcp_saved_at(const void *saved, const char *name)
+{
+    const struct kcp_saved *s = saved;
+    for (uint32_t j = 0; s && j < s->items; j++)
+        if (strcmp(s->item[j].name, name) == 0)
+            return (char *)saved + s->item[j].at;
+    return NULL;
+}
+
+static int differs(const struct kcp_saved *s, const struct kcp_saved *want, char *why,
+                   size_t n)
+{
+#define SAME(x)                                                                       \
+    if (s->x != want->x) {                                                            \
+        snprintf(why, n, "saved block: " #x " is %lld, this call has %lld",           \
+                 (long long)s->x, (long long)want->x);                                \
+        return 1;                                                                     \
+    }
+    SAME(model) SAME(C) SAME(T) SAME(L) SAME(R) SAME(r) SAME(NS) SAME(NC) SAME(H)
+    SAME(HV) SAME(K) SAME(V) SAME(KG) SAME(l2norm) SAME(actv) SAME(acc) SAME(bytes)
+#undef SAME
+    if (memcmp(s, want, sizeof *want)) {
+        snprintf(why, n, "saved block: its table of tensors is not this version's");
+        return 1;
+    }
+    return 0;
+}
+
+/* Can a reader of this format use this block for this call? Mode and reuse_M are the
+ * block's own, and who wrote it does not matter. KCP_BAD: no block, or cut short.
+ * KCP_MISMATCH: of another format, or another call's; why (may be NULL) then holds what
+ * was found and what was expected. */
+int kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a,
+                       int format, const char *reader, size_t actv, size_t acc,
+                       char *why, size_t n)
+{
+    const struct kcp_saved *s = saved;
+    struct kcp_call asked = *a;
+    struct kcp_saved want;
+
+    if (!s || bytes < sizeof *s) {
+        snprintf(why, n, "saved block: %zu bytes, its header alone has %zu",
+                 s ? bytes : (size_t)0, sizeof *s);
+        return KCP_BAD;
+    }
+    if (memcmp(s->magic, magic, sizeof magic) || s->version != SAVED_VERSION) {
+        snprintf(why, n, "saved block: does not open with %.8s, version %d", magic,
+                 SAVED_VERSION);
+        return KCP_MISMATCH;
+    }
+    if (s->format != format || s->format_version != kcp_format_version(format)) {
+        snprintf(why, n, "saved block: format %d.%d, written by %.*s; %s reads %d.%d, %s",
+                 s->format, s->format_version, (int)sizeof s->writer, s->writer, reader,
+                 format, kcp_format_version(format), kcp_format_name(format));
+        return KCP_MISMATCH;
+    }
+    asked.save = s->save;
+    asked.reuse_M = s->reuse_M;
+    if (s->reuse_M)
+        asked.form = s->form;
+    kcp_saved_layout_of(&want, &asked, format, reader, actv, acc);
+    want.form = s->form;
+    memcpy(want.writer, s->writer, sizeof want.writer);
+    if (differs(s, &want, why, n))
+        return KCP_MISMATCH;
+    if (bytes < s->bytes) {
+        snprintf(why, n, "saved block: %zu bytes given, %llu written", bytes,
+                 (unsigned long long)s->bytes);
+        return KCP_BAD;
+    }
+    return KCP_OK;
+}
+
+int kcp_saved_check(const void *saved, size_t bytes, const struct kcp_call *a,
+                    const char *reader, size_t actv, size_t acc, char *why, size_t n)
+{
+    return kcp_saved_check_of(saved, bytes, a, KCP_FORMAT_FACTORS, reader, actv, acc,
+                              why, n);
+}
