@@ -64,13 +64,6 @@ int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n
 /* ---- the device. Of programs with CUDA alone: cuda/host/device.cu. */
 extern int cuda_device_here(struct kcp_device *d) __attribute__((weak));
 
-struct kcp_device kcp_device_assumed(void)
-{
-    const struct kcp_device d = { KCP_MACHINE_ARCH, KCP_MACHINE_SMS, KCP_MACHINE_SMEM, 1,
-                                  1 };
-    return d;
-}
-
 /* "sm_90a" and "sm_80+": 90 and 80; 0: no such thing. */
 static int arch_number(const char *text)
 {
@@ -81,19 +74,33 @@ static int arch_number(const char *text)
     return whole && n > 0 && n < 1000 ? (int)n : 0;
 }
 
+/* KCP_ARCH's, 0 where nothing was said; -1: it is none. */
+static int arch_forced(void)
+{
+    const char *text = getenv("KCP_ARCH");
+    if (!text || !*text) return 0;
+    const int arch = arch_number(text);
+    if (!arch)
+        fprintf(stderr, "kcp: KCP_ARCH: found '%s', expected an architecture, as sm_80\n",
+                text);
+    return arch ? arch : -1;
+}
+
+struct kcp_device kcp_device_assumed(void)
+{
+    struct kcp_device d = { KCP_MACHINE_ARCH, KCP_MACHINE_SMS, KCP_MACHINE_SMEM, 1, 1 };
+    const int forced = arch_forced();
+    if (forced > 0) d.arch = forced;
+    return d;
+}
+
 int kcp_device_here(struct kcp_device *d)
 {
-    const char *forced = getenv("KCP_ARCH");
+    const int forced = arch_forced();
+    if (forced < 0) return KCP_BAD;
     const int status = cuda_device_here ? cuda_device_here(d) : KCP_NA;
-    if (!forced || !*forced || status) return status;
-    const int arch = arch_number(forced);
-    if (!arch) {
-        fprintf(stderr, "kcp: KCP_ARCH: found '%s', expected an architecture, as sm_80\n",
-                forced);
-        return KCP_BAD;
-    }
-    d->arch = arch;
-    return KCP_OK;
+    if (!status && forced) d->arch = forced;
+    return status;
 }
 
 /* ---- sets: "64 128", "1..256", "any"; "kda gdn" */

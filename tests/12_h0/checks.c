@@ -140,7 +140,16 @@ static int foreign(struct kcp_report *rep)
     b = a; b.l2norm = 1;
     REFUSED(KCP_MISMATCH, "l2norm");
     OPEN("v2_fused"); b = a;
-    REFUSED(KCP_MISMATCH, "written by v2_fused, read by ref");
+    EXPECT(rep, check(block, n, b, why) == KCP_OK,
+           "a block of its format is refused, because another wrote it: %s", why);
+    OPEN("v2_fused");
+    block->format = 7;
+    REFUSED(KCP_MISMATCH, "format 7.1, written by v2_fused; ref reads 1.1, factors");
+    OPEN("ref");
+    block->format_version++;
+    REFUSED(KCP_MISMATCH, "format 1.2");
+    EXPECT(rep, kcp_saved_layout_of(block, (struct kcp_call *)&a, 7, "ref", 8, 8)
+                    == KCP_BAD, "a format that is none was laid out");
     OPEN("ref");
     block->version++;
     REFUSED(KCP_MISMATCH, "version");
@@ -155,5 +164,5 @@ static int foreign(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_12_foreign) = { "12_h0", "foreign",
-    "a block of another writer, call, version or length is refused, with the reason",
+    "a block of another format, call, version or length is refused, with the reason",
     foreign };

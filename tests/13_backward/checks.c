@@ -175,7 +175,7 @@ static int layouts(struct kcp_report *rep)
 KCP_CHECK(check_13_layouts) = { "13_backward", "layouts",
     "[V,K] states give the bits of [K,V] states, turned", layouts };
 
-/* A block that another variant wrote: one rank refuses, all end, and it is named. */
+/* A block of another format: one rank refuses, all end, and it is named. */
 static int foreign(struct kcp_report *rep)
 {
     struct run x = { .R = 4, .spoil = 3 };
@@ -183,7 +183,7 @@ static int foreign(struct kcp_report *rep)
     double *inputs = draw(&x);
     const int status = inputs ? go(&x, why) : KCP_NO_MEMORY;
     EXPECT(rep, status == KCP_MISMATCH, "status %d, not KCP_MISMATCH; %s", status, why);
-    EXPECT(rep, strstr(why, "rank 2") && strstr(why, "written by someone"),
+    EXPECT(rep, strstr(why, "rank 2") && strstr(why, "format 9.1, written by ref"),
            "the reason says only \"%s\"", why);
     drop(&x);
     free(inputs);

@@ -55,6 +55,23 @@ refused --case --stage 08 --case ';'
 refused --case --stage 08 --case 'kda; ring'
 refused --case --stage 08 --variant ref --case "kda lengths=9$(printf '%4100s' ring)"
 refused --case --stage 08 --case "$(printf 'kda;%.0s' 1 2 3 4 5 6 7 8 9)"
+# The table of paths: a header, a row a path, what is absent said; cases on demand.
+says 0 '^path.stage.arch.storage.K.V.C.model.condition.kernel.geometry.here' --paths
+[ "$(cut -f1 stdout | sort | uniq -d | wc -l)" = 0 ] && pass || fail 'a path stands twice'
+[ "$(awk -F'\t' '{ print NF }' stdout | sort -u)" = 13 ] && pass || fail 'fields of --paths'
+cut -f12 stdout | sed 1d | grep -qv '^here$\|^not here: .' && fail 'here' || pass
+says 0 '^forward_ref.*.here.factors.1$' --paths --stage 8
+[ "$(cut -f2 stdout | sort -u | wc -l)" = 2 ] && pass || fail '--paths --stage'
+says 0 '^forward_ref.*.factors.1.08/0,08/1,' --paths --cases --stage 8
+says 0 '^forward_kda_narrow.*not here: ' --paths
+refused --cases --cases
+refused --paths --paths --list
+KCP_ARCH=sm_80 "$check" --paths --cases --stage 8 >stdout 2>stderr
+awk -F'\t' '$1 == "forward_kda_narrow"' stdout | grep -q '.none$' && pass ||
+    fail 'KCP_ARCH=sm_80 leaves a case to sm_90a'
+KCP_ARCH=hopper "$check" --paths >stdout 2>stderr
+[ $? = 2 ] && grep -q "KCP_ARCH: found 'hopper', expected" stderr && pass ||
+    fail "KCP_ARCH=hopper: $(cat stderr)"
 says 0 '0 numbers wrong' --exchange 3 --ranks 3
 says 0 '0 numbers wrong' --exchange 2 --ranks 16
 says 0 '^1 passed, 0 failed, 0 skipped' --stage=03 --variant=twin

@@ -5,6 +5,7 @@
 #include "judge.h"
 #include "emit.h"
 #include "isolation.h"
+#include "paths.h"
 #include "said.h"
 #include "tests/options/options.h"
 #include <stdlib.h>
@@ -16,6 +17,9 @@ static const char usage[] =
     "                 [--backend threads|nccl] [--case TEXT] [--reference ./its.so]\n"
     "                 [--repeats N] [--bare] [--in-turn] [--limit S] [--here]\n"
     "                 [--exact]\n"
+    "       kcp-check --paths [--cases] [--stage NN]\n"
+    "                                            every path a call can take, as TSV;\n"
+    "                                            with the judge's cases that reach it\n"
     "       kcp-check --emit DIR --stage NN [--storage f64|f32|bf16]\n"
     "                                            write the judge's cases as .npy\n"
     "       kcp-check --foreign DIR              judge outputs computed elsewhere\n"
@@ -42,7 +46,7 @@ struct asked {
     const char *emit, *foreign, *backend, *reference, *words;
     int64_t seed;
     int exchange, repeats, limit;
-    int list, bare, here, in_turn, exact;
+    int list, bare, here, in_turn, exact, paths, cases;
     struct kcase alone[8];
 };
 
@@ -55,6 +59,8 @@ static const struct option_row rows[] = {
     FLAG("--strict", o.strict),
     FLAG("--device", o.only_device),
     FLAG("--list", list),
+    FLAG("--paths", paths),
+    FLAG("--cases", cases),
     FLAG("--bare", bare),
     FLAG("--here", here),
     FLAG("--exact", exact),
@@ -119,11 +125,12 @@ static int read_values(struct asked *x)
 /* What cannot be asked for together: nothing that was said is left unsaid. */
 static int agrees(const struct asked *x)
 {
-    const int ways = !!x->emit + !!x->foreign + (x->exchange >= 0) + x->list;
+    const int ways = !!x->emit + !!x->foreign + (x->exchange >= 0) + x->list + x->paths;
+    if (x->cases && !x->paths) return bad("--cases", "it", "--paths too");
     if (ways > 1)
         return bad("option", x->emit ? "--emit" :
                    x->foreign ? "--foreign" : "--exchange",
-                   "one of --list, --emit, --foreign, --exchange");
+                   "one of --list, --paths, --emit, --foreign, --exchange");
     if ((ways && x->words) || (x->words && !x->o.stage))
         return bad("--case", x->words, "a --stage to be judged on it");
     if (ways && x->reference)
@@ -268,6 +275,7 @@ static int do_all(int argc, char **argv)
     } else if (o->variant && !known(o))
         return bad("--variant", o->variant, "a name that --list prints, or ./mine.so");
     if (x.list) return list(o);
+    if (x.paths) return paths_print(o, x.cases);
     if (x.emit) return emit_cases(x.emit, o);
     if (x.foreign) return judge_foreign(x.foreign, o, &rep);
     return judge(&x, mine);

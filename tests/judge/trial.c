@@ -3,6 +3,7 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
  * Next: verdict.c.
  */
+#include "paths.h"
 #include "trial.h"
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@ int trial_fill(struct trial *t, const struct kcase *k, const struct kcp_plan *p,
         if (t->stage->ranks && ranks_apart() && ranks_mine() < 0) t->mem->gpu(r);
         s->call = call_of(t->stage, k, p, r, pass);
         s->plan = p, s->mem = t->mem, s->ranks = t->stage->ranks;
+        s->id = k->id;
         s->storage = t->variant->storage, s->poison = !is_mutant(t->variant);
         status = rank_args_fill(s, t->stage, in, want);
     }
@@ -72,13 +74,13 @@ static void free_fenced(struct rank_args *s, void *p, size_t bytes, const char *
         snprintf(s->why, sizeof s->why, "wrote %s %s", broken, what);
 }
 
-/* Forward first, when backward is tried: the same name's forward, or the reference's. A
- * mutant and its twin follow the reference's: theirs leave no block. */
+/* Forward first, when backward is tried: the table's, whose block has the format that
+ * backward reads (paths.c), or the reference's. A mutant and its twin follow the
+ * reference's: theirs leave no block. */
 static int run_forward(struct rank_args *s, const struct kcp_variant *v)
 {
     const struct kcp_stage *back = stage_find("13_backward");
     const struct kcp_stage *fw = stage_find("08_forward");
-    const struct kcp_variant *same;
     struct kcp_forward a;
     if (!fw) return KCP_NA;
     memset(&a, 0, sizeof a);
@@ -96,11 +98,12 @@ static int run_forward(struct rank_args *s, const struct kcp_variant *v)
     a.o = alloc_unwritten(s->mem, no), a.ht = alloc_unwritten(s->mem, nh);
     int status = !a.saved || !a.o || !a.ht ? KCP_NO_MEMORY : KCP_OK;
     const int wrong = is_mutant(v) || !strcmp(v->name, "twin");
-    const int found = wrong ? 0 : kcp_variants("08_forward", v->name, &same, 1);
-    if (!status && found && same->work && (a.work_bytes = same->work(&a)))
+    const struct kcp_variant *first = NULL;
+    if (!wrong) first = paths_forward_before(v, &a, s->id);
+    if (!status && first && first->work && (a.work_bytes = first->work(&a)))
         a.work = fenced_unwritten(s->mem, a.work_bytes);
-    if (!status && !found && v->where == KCP_DEVICE) status = KCP_NA;
-    if (!status) status = found ? same->run(&a) : ref_forward(&a);
+    if (!status && !first && v->where == KCP_DEVICE) status = KCP_NA;
+    if (!status) status = first ? first->run(&a) : ref_forward(&a);
     if (s->mem->sync()) status = KCP_CUDA;
     s->mem->free(a.o);
     s->mem->free(a.ht);

@@ -28,7 +28,7 @@ struct rank_args {
     const struct kcp_plan *plan;
     const struct memory *mem;
     enum kcp_storage storage;
-    int ranks, status, n;
+    int ranks, status, n, id;       /* the case's */
     int poison;                     /* NaN where nobody reads; mutants fail by values */
     struct buffer buffer[32];
     char *args, why[96];            /* why: what was written that is not its own */

@@ -1,0 +1,243 @@
+/* paths.c -- the table of paths: every row parses, every case has one, fallbacks told.
+ *
+ * Book: chapter 08, "Paths".  Checked by: itself, and tests/cli/paths.sh.
+ * Next: ../judge/paths.c, which prints it. */
+#include "tests/judge/paths.h"
+#include "tests/judge/trial.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- texts */
+
+static int parses(struct kcp_report *rep)
+{
+    char why[300];
+    for (int i = 0; i < kcp_npaths; i++) {
+        const struct kcp_path *p = &kcp_paths[i];
+        why[0] = 0;
+        EXPECT(rep, !kcp_path_parses(p, why, sizeof why), "%s: %s", p->name, why);
+        EXPECT(rep, stage_find(p->stage) && !strcmp(stage_find(p->stage)->name, p->stage),
+               "%s: %s is no stage", p->name, p->stage);
+        for (int j = 0; j < i; j++)
+            EXPECT(rep, strcmp(kcp_paths[j].name, p->name), "%s stands twice", p->name);
+    }
+    static const char *const wrong[] = { "", "NC >=", "chunks > 1", "(1", "1)", "1 +* 2",
+                                         "alone alone", "K = 1", "&& 1", "1 ? 2 : 3" };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct kcp_path p = kcp_paths[0];
+        p.condition = wrong[i], why[0] = 0;
+        EXPECT(rep, kcp_path_parses(&p, why, sizeof why) && strstr(why, "found"),
+               "'%s' parses", wrong[i]);
+    }
+    static const struct { const char *set, *model, *arch; } others[] = {
+        { "64 128x", "kda", "host" }, { "1..", "kda", "host" }, { "64", "kdn", "host" },
+        { "64", "kda", "hopper" }, { "64", "kda", "sm_90b" } };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        struct kcp_path p = kcp_paths[0];
+        p.K = others[i].set, p.model = others[i].model, p.arch = others[i].arch;
+        EXPECT(rep, kcp_path_parses(&p, why, sizeof why), "%s, %s, %s parses", p.K,
+               p.model, p.arch);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_08_paths_parse) = { "08_forward", "paths_parse",
+    "every row of the table parses; a wrong set, condition or architecture does not",
+    parses };
+
+/* The evaluator, against C itself. */
+static int values(struct kcp_report *rep)
+{
+    const struct kcp_call c = { .T = 1000, .NC = 17, .HV = 6, .K = 128, .V = 64 };
+    const int64_t T = c.T;
+    const int NC = c.NC, HV = c.HV, K = c.K, V = c.V;
+#define TEXT(x) { #x, x }
+    const struct { const char *text; int64_t value; } is[] = {
+        TEXT(1 + 2 * 3), TEXT((1 + 2) * 3), TEXT(7 - 2 - 1), TEXT(100 / 7 / 2),
+        TEXT(K % 48 == 32), TEXT(!(NC >= 4) || HV < 6), TEXT(T * HV * K * V),
+        TEXT(NC > 16 && HV <= 6 && K != V), TEXT(-K + V), TEXT(!!V * 3),
+        { "0 && T / 0", 0 }, { "V == 64 || T / 0", 1 } };
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
+        struct kcp_facts f = { .call = &c };
+        char why[200] = "";
+        int64_t value = -99;
+        const int bad = kcp_expression(is[i].text, &f, &value, why, sizeof why);
+        EXPECT(rep, !bad && value == is[i].value, "%s: %lld, not %lld; %s", is[i].text,
+               (long long)value, (long long)is[i].value, why);
+    }
+    struct kcp_facts f = { .call = &c };
+    int64_t value;
+    EXPECT(rep, kcp_expression("T / (K - 2 * V)", &f, &value, NULL, 0),
+           "a division by 0 has a value");
+    return KCP_OK;
+}
+KCP_CHECK(check_08_paths_values) = { "08_forward", "paths_values",
+    "conditions have the values that C gives them", values };
+
+/* ---- rows */
+
+/* A backward reads what a forward leaves; a row of stages names kernels by their stage. */
+static int agrees(struct kcp_report *rep)
+{
+    static const char *const keys[] = { "02", "03", "04", "05", "09", "10", "11" };
+    const struct kcp_variant *v;
+    int cuda = 0;
+    for (int i = 0; i < kcp_npaths; i++) {
+        const struct kcp_path *p = &kcp_paths[i];
+        const int pair = !strncmp(p->stage, "08", 2) || !strncmp(p->stage, "13", 2);
+        EXPECT(rep, pair == (p->format != 0), "%s: format %d", p->name, p->format);
+        EXPECT(rep, !pair || kcp_format_version(p->format) > 0, "%s: no format %d",
+               p->name, p->format);
+        int readers = strncmp(p->stage, "08", 2) != 0;
+        for (int j = 0; j < kcp_npaths; j++)
+            readers += !strcmp(kcp_paths[j].stage, "13_backward") &&
+                       kcp_paths[j].format == p->format &&
+                       kcp_paths[j].storage == p->storage;
+        EXPECT(rep, readers, "%s: no backward reads its block", p->name);
+        cuda |= kcp_variants(p->stage, p->kernel, &v, 1) > 0;
+    }
+    for (int i = 0; i < kcp_npaths && cuda; i++)
+        for (int j = 0; j < 7; j++) {
+            const struct kcp_path *p = &kcp_paths[i];
+            char name[40];
+            if (!kcp_path_word(p, keys[j], name, sizeof name)) continue;
+            const int hopper = strstr(name, "_sm90") != NULL;
+            EXPECT(rep, kcp_variants(keys[j], name, &v, 1) > 0 || hopper,
+                   "%s: %s has no %s", p->name, keys[j], name);
+            EXPECT(rep, !hopper || !strcmp(p->arch, "sm_90a"), "%s runs %s on %s",
+                   p->name, name, p->arch);
+        }
+    return KCP_OK;
+}
+KCP_CHECK(check_08_paths_agree) = { "08_forward", "paths_agree",
+    "every forward's format has a backward; rows string kernels that there are", agrees };
+
+/* ---- calls */
+
+static int covers(struct kcp_report *rep)
+{
+    static const char *const stages[] = { "08_forward", "13_backward", "14_conv",
+                                          "15_scan", "16_family" };
+    const struct kcp_device d = { 90, 132, 232448, 1, 1 };
+    const struct kcp_path *reached[16];
+    for (int s = 0; s < 5; s++)
+        for (int list = 0; list < 3; list++) {
+            const struct kcp_stage *stage = stage_find(stages[s]);
+            int n = 0;
+            struct kcase *k = list == 2 ? cases_tall(stage, 1, 0, &n)
+                                        : cases_make(stage, 0, list, 1, 0, &n);
+            for (int i = 0; i < n; i++)
+                for (int storage = KCP_F64; storage <= KCP_BF16; storage++)
+                    EXPECT(rep, paths_of_case(stage, NULL, storage, &k[i], &d, reached,
+                                              16) > 0,
+                           "%s, case %d: no row takes it", stages[s], k[i].id);
+            free(k);
+        }
+    return KCP_OK;
+}
+KCP_CHECK(check_08_paths_cover) = { "08_forward", "paths_cover",
+    "every case of the judge has a row, for each storage", covers };
+
+/* The first row for so many tokens and heads of one sequence, whole or over two ranks. */
+static const struct kcp_path *row_of(struct kcp_call c, int64_t T, int R,
+                                     const struct kcp_device *d, int saved, char *why,
+                                     size_t n)
+{
+    const int64_t cu[] = { 0, T };
+    struct kcp_plan *plan;
+    why[0] = 0;
+    if (kcp_plan_make(&plan, 1, cu, R, NULL, 0, c.C, 1, NULL)) return NULL;
+    kcp_layer_call(&(struct kcp_layer){ 0 }, &c, plan, NULL);
+    c.R = R;
+    const struct kcp_ask q = { .stage = "08_forward", .storage = KCP_BF16, .call = &c,
+                               .device = d, .saved = saved, .unlinked = 1 };
+    const struct kcp_path *p = kcp_path_find(&q, NULL, why, n);
+    kcp_plan_free(plan);
+    return p;
+}
+
+static int choices(struct kcp_report *rep)
+{
+    const struct kcp_device h200 = { 90, 132, 232448, 1, 0 };
+    const struct kcp_device ada = { 89, 132, 101376, 1, 0 }, none = { 80, 108, 0, 0, 0 };
+    const struct kcp_device twice = { 90, 264, 232448, 1, 0 };
+    const struct {
+        int K, V, HV, gdn, save, saved, R;
+        int64_t T;
+        const struct kcp_device *d;
+        const char *row;
+    } is[] = {
+        { 128, 128, 32, 0, 0, 1, 1, 65536, &h200, "forward_kda_windows" },
+        { 128, 128, 96, 0, 0, 1, 1, 8192, &h200, "forward_kda_wide" },
+        { 128, 128, 96, 0, 0, 1, 1, 8192, &twice, "forward_kda_narrow" },
+        { 128, 128, 4, 0, 0, 1, 1, 150, &h200, "forward_kda_narrow" },
+        { 128, 128, 8, 0, 0, 0, 1, 65536, &h200, "forward_kda_maps_narrow" },
+        { 128, 128, 96, 1, 0, 0, 2, 8192, &h200, "forward_gdn_maps_wide" },
+        { 64, 64, 32, 1, 0, 1, 1, 8192, &h200, "forward_gdn_windows" },
+        { 128, 128, 32, 0, KCP_SAVE_ALL, 1, 1, 8192, &h200, "forward_stages_kept_sm90" },
+        { 128, 128, 32, 0, KCP_SAVE_ALL, 0, 1, 8192, &h200, "forward_kda_windows" },
+        { 128, 64, 32, 0, KCP_SAVE_ALL, 1, 1, 8192, &h200, "forward_stages" },
+        { 128, 256, 32, 0, 0, 1, 1, 8192, &h200, "forward_stages" },
+        { 64, 192, 32, 0, 0, 1, 1, 8192, &h200, "forward_plain" },
+        { 5, 7, 3, 0, 0, 1, 1, 300, &h200, "forward_plain" },
+        { 300, 64, 3, 0, 0, 1, 1, 300, &h200, NULL },
+        { 128, 128, 32, 0, 0, 1, 1, 8192, &ada, "forward_stages" },
+        { 128, 128, 32, 0, 0, 1, 1, 8192, &none, NULL } };
+    char why[300];
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
+        const struct kcp_call c = {
+            .H = is[i].HV, .HV = is[i].HV, .K = is[i].K, .V = is[i].V, .C = 64,
+            .KG = is[i].gdn ? 1 : is[i].K, .model = is[i].gdn ? KCP_GDN : KCP_KDA,
+            .save = is[i].save };
+        const struct kcp_path *p = row_of(c, is[i].T, is[i].R, is[i].d, is[i].saved, why,
+                                          sizeof why);
+        const char *name = p ? p->name : "none";
+        EXPECT(rep, !strcmp(name, is[i].row ? is[i].row : "none"),
+               "call %zu: %s, not %s; %s", i, name, is[i].row ? is[i].row : "none", why);
+        const int told = is[i].d == &ada || !is[i].row;
+        EXPECT(rep, told == (why[0] != 0), "call %zu: it says '%s'", i, why);
+        if (is[i].d == &ada)
+            EXPECT(rep, strstr(why, "forward_kda_windows is not here") &&
+                   strstr(why, "the generic forward_stages (v2_stages) runs"), "%s", why);
+        if (is[i].d == &none)
+            EXPECT(rep, strstr(why, "no code for sm_80"), "%s", why);
+        if (!is[i].row && is[i].d == &h200)
+            EXPECT(rep, strstr(why, "no path takes K 300"), "%s", why);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_08_paths_choose) = { "08_forward", "paths_choose",
+    "named calls take their rows; another chip takes the generic one, in words",
+    choices };
+
+/* What is not here says so; what nobody reads is not chosen. */
+static int absent(struct kcp_report *rep)
+{
+    const struct kcp_device h200 = { 90, 132, 232448, 1, 0 };
+    struct kcp_device ada = h200;
+    struct kcp_path p = { "test", "08_forward", "sm_90a", KCP_BF16, "any", "any", "any",
+                          "any", "1", "v9_none", 1, "" };
+    const struct kcp_call c = { .K = 128, .V = 128, .C = 64 };
+    const struct kcp_ask q = { .stage = "13_backward", .storage = KCP_BF16, .call = &c,
+                               .device = &h200, .saved = 1, .format = 7, .unlinked = 1 };
+    char here[120], why[300];
+    ada.arch = 89;
+    kcp_path_here(&p, &h200, here, sizeof here);
+    EXPECT(rep, !strcmp(here, "not here: v9_none is not in this program"), "%s", here);
+    p.kernel = "ref";
+    kcp_path_here(&p, &h200, here, sizeof here);
+    EXPECT(rep, !strcmp(here, "here"), "%s", here);
+    kcp_path_here(&p, &ada, here, sizeof here);
+    EXPECT(rep, !strcmp(here, "not here: the GPU is sm_89"), "%s", here);
+    kcp_path_here(&p, NULL, here, sizeof here);
+    EXPECT(rep, !strcmp(here, "not here: no GPU"), "%s", here);
+    EXPECT(rep, !kcp_path_find(&q, NULL, why, sizeof why) &&
+           strstr(why, "this format of block"), "format 7 is read: %s", why);
+    EXPECT(rep, !strcmp(kcp_path_alias("13_backward", "v3_records"), "v2_stages") &&
+           !strcmp(kcp_path_alias("08_forward", "v3_records"), "v3_records"),
+           "the old name of a backward is lost");
+    return KCP_OK;
+}
+KCP_CHECK(check_08_paths_absent) = { "08_forward", "paths_absent",
+    "a variant, a GPU, an architecture or a format that is missing is told", absent };

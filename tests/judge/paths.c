@@ -1,0 +1,149 @@
+/* paths.c -- the table of paths, printed; and which rows a case of the judge reaches.
+ *
+ * Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c, tests/cli/paths.sh.
+ * Next: ../../ref/core/paths.def, the table.
+ *
+ * A path belongs to a rank: ranks of one case may take different rows. */
+#include "paths.h"
+#include "trial.h"
+#include <stdlib.h>
+#include <string.h>
+
+static int add_once(const struct kcp_path *p, const struct kcp_path **out, int n, int max)
+{
+    for (int i = 0; i < n; i++)
+        if (out[i] == p) return n;
+    if (!p || n == max) return n;
+    out[n] = p;
+    return n + 1;
+}
+
+/* Of odd cases a layer of that name, of even ones the layer that takes all rows: both
+ * ship. */
+static int before_all(int id) { return id % 2 == 0; }
+
+const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,
+                                               const struct kcp_forward *a, int id)
+{
+    const struct kcp_variant *v = NULL;
+    struct kcp_device d;
+    const struct kcp_ask q = {
+        .stage = "08_forward", .storage = back->storage, .args = a, .saved = 1,
+        .call = (const struct kcp_call *)a, .device = &d };
+    const int same = kcp_variants("08_forward", back->name, &v, 1);
+    if (same && (!before_all(id) || back->where == KCP_HOST)) return v;
+    if (back->where == KCP_HOST || kcp_device_here(&d)) return same ? v : NULL;
+    const struct kcp_path *p = kcp_path_find(&q, NULL, NULL, 0);
+    return p && kcp_variants(p->stage, p->kernel, &v, 1) ? v : NULL;
+}
+
+int paths_of_case(const struct kcp_stage *s, const char *kernel,
+                  enum kcp_storage storage, const struct kcase *k,
+                  const struct kcp_device *d, const struct kcp_path **out, int max)
+{
+    struct kcp_plan *plan = case_plan(k, s->ranks ? k->call.R : 1);
+    const int back = !strncmp(s->name, "13", 2);
+    int n = 0;
+    for (int r = 0; plan && r < plan->R; r++) {
+        struct kcp_call call = call_of(s, k, plan, r, KCP_FORWARD);
+        call.plan = plan;
+        struct kcp_ask q = { .stage = s->name, .storage = storage, .call = &call,
+                             .device = storage == KCP_F64 ? NULL : d, .kernel = kernel,
+                             .only = kernel != NULL, .saved = back, .unlinked = 1 };
+        n = add_once(kcp_path_find(&q, NULL, NULL, 0), out, n, max);
+        q.stage = "08_forward", q.kernel = before_all(k->id) ? NULL : kernel;
+        q.only = q.kernel != NULL;
+        if (back) n = add_once(kcp_path_find(&q, NULL, NULL, 0), out, n, max);
+    }
+    kcp_plan_free(plan);
+    return n;
+}
+
+/* ---- kcp-check --paths */
+
+static const char *const storage_name[] = { "f64", "f32", "bf16" };
+
+/* The judge's list for variants of a device: short, wide and tall. */
+static struct kcase *cases_all(const struct kcp_stage *s, const struct options *o,
+                               int *n)
+{
+    struct kcase *list = cases_make(s, o->full, 0, o->seed, o->ranks, n);
+    for (int tall = 0; tall < 2 && list; tall++) {
+        int m = 0;
+        struct kcase *more = tall ? cases_tall(s, o->seed, o->ranks, &m)
+                                  : cases_make(s, 0, 1, o->seed, o->ranks, &m);
+        struct kcase *both = realloc(list, (size_t)(*n + m) * sizeof *list);
+        if (both && more) memcpy(both + *n, more, (size_t)m * sizeof *more);
+        if (both && more) *n += m;
+        list = both ? both : list;
+        free(more);
+    }
+    return list;
+}
+
+enum { MOST_IDS = 4096 };
+
+/* "08/3,08/7": cases of a stage that reach the row when this kernel is judged. */
+static int print_cases_of(const struct kcp_path *p, const char *stage,
+                          const char *kernel, const struct kcp_device *d,
+                          const struct options *o, char *printed, int found)
+{
+    const struct kcp_stage *s = stage_find(stage);
+    const struct kcp_path *reached[16];
+    int n = 0;
+    struct kcase *list = cases_all(s, o, &n);
+    for (int i = 0; i < n; i++) {
+        const int rows = paths_of_case(s, kernel, p->storage, &list[i], d, reached, 16);
+        for (int j = 0; j < rows; j++)
+            if (reached[j] == p && !printed[list[i].id % MOST_IDS]++)
+                printf("%s%.2s/%d", found++ ? "," : "", s->name, list[i].id);
+    }
+    free(list);
+    return found;
+}
+
+/* A row of 08 is reached by 13's cases too, whose forward leaves a block. */
+static void print_cases(const struct kcp_path *p, const struct kcp_device *d,
+                        const struct options *o)
+{
+    char printed[2][MOST_IDS] = { { 0 } };
+    int found = print_cases_of(p, p->stage, p->kernel, d, o, printed[0], 0);
+    const char *last = "";
+    for (int i = 0; i < kcp_npaths && !strcmp(p->stage, "08_forward"); i++) {
+        const struct kcp_path *back = &kcp_paths[i];
+        if (strcmp(back->stage, "13_backward") || back->storage != p->storage ||
+            !strcmp(back->kernel, last)) continue;
+        last = back->kernel;
+        found = print_cases_of(p, back->stage, last, d, o, printed[1], found);
+    }
+    if (!found) printf("none");
+}
+
+int paths_print(const struct options *o, int cases)
+{
+    struct kcp_device d;
+    const int status = kcp_device_here(&d);
+    if (status == KCP_BAD) return 2;
+    if (status) d = kcp_device_assumed();
+    if (status && cases)
+        fprintf(stderr, "kcp-check: no GPU here: cases as on sm_%d with %d SMs\n", d.arch,
+                d.sms);
+    printf("path\tstage\tarch\tstorage\tK\tV\tC\tmodel\tcondition\tkernel\tgeometry\there"
+           "\tformat%s\n", cases ? "\tcases" : "");
+    for (int i = 0; i < kcp_npaths; i++) {
+        const struct kcp_path *p = &kcp_paths[i];
+        char here[120];
+        if (o->stage && stage_find(o->stage) != stage_find(p->stage)) continue;
+        kcp_path_here(p, &d, here, sizeof here);
+        printf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t", p->name, p->stage,
+               p->arch, storage_name[p->storage], p->K, p->V, p->C, p->model,
+               p->condition, p->kernel, p->geometry, here);
+        if (p->format)
+            printf("%s.%d", kcp_format_name(p->format), kcp_format_version(p->format));
+        else printf("-");
+        if (cases) printf("\t");
+        if (cases) print_cases(p, &d, o);
+        printf("\n");
+    }
+    return 0;
+}
