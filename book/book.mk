@@ -9,7 +9,7 @@
 bk         := build/book
 chapters   := $(sort $(basename $(notdir $(wildcard book/[0-9]*.md)))) \
               $(basename $(notdir $(wildcard book/A-*.md)))
-bookcode   := $(sort $(wildcard ref/*.[ch] ref/*/*.[ch] ref/stages/*.def comm/*.[ch] comm/*/*.[ch] tests/*/*.[ch] bench/*/*.[ch] bench/*.cu bench/*/*.cu \
+bookcode   := $(sort $(wildcard ref/*.[ch] ref/*/*.[ch] ref/stages/*.def ref/core/*.def comm/*.[ch] comm/*/*.[ch] tests/*/*.[ch] bench/*/*.[ch] bench/*.cu bench/*/*.cu \
               cuda/*/*.h cuda/*/*.c cuda/*/*.cu cuda/*/*.cuh cuda/*/*/*.h cuda/*/*/*.cu cuda/*/*/*.cuh book/*.[ch] book/figures/*.[ch] book/examples/*.[ch] book/labs/*.c))
 bookfigs   := $(patsubst book/figures/%.c,$(bk)/figures/%.svg,$(wildcard book/figures/*.c))
 bookweave   = OUT=$(bk) LABELS=$(bk)/labels.tsv $(if $(filter 1,$(DRAFT)),DRAFT=1) pandoc -f markdown+tex_math_dollars \
