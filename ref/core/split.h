@@ -45,7 +45,10 @@ static inline int64_t kcp_strip_length(const struct kcp_context *x, int HV, int 
     for (int m = 2; m <= KCP_MOST_STRIPS; m++) {
         const int64_t L = (longest + (int64_t)m * C - 1) / ((int64_t)m * C) * C;
         const double cost = kcp_strip_cost(x, HV, C, P, L);
-        if (L < longest && cost < least) least = cost, best = L;
+        if (L < longest && cost < least) {
+            least = cost;
+            best = L;
+        }
     }
     return best;
 }
@@ -146,7 +149,10 @@ static inline int kcp_records_strip(const struct kcp_cut *c)
     for (int m = 2; m <= 64; m++) {
         const int64_t L = (longest + (int64_t)m * 64 - 1) / ((int64_t)m * 64) * 64;
         const double cost = kcp_records_cost(c, L);
-        if (L < longest && cost < least) least = cost, best = L;
+        if (L < longest && cost < least) {
+            least = cost;
+            best = L;
+        }
     }
     return (int)(best / 64);
 }
