@@ -191,7 +191,8 @@ refused '--variant.*nope' --variant nope
 refused '--variant.*twin2' --stage 05 --variant twin2
 for x in live,kda K=0 K=x HV=3x 'H=2 HV=3' lengths= lengths=-1 lengths=1,,2 R=17 \
     cuts=0 'lengths=9 R=2 cuts=0,10,9' 'lengths=9 R=3 cuts=0,4,9' gate=hard \
-    scale=nan scale=0 C=257 L=0 warm seed=-1 lengths=1,1,1,1,1,1,1,1,1,1,1,1,1; do
+    scale=nan scale=0 C=257 L=0 warm seed=-1 lengths=2147483648 alike=2 alike= \
+    lb=0 lb=-6 "lengths=1$(printf ',1%.0s' $(seq 64))"; do
     refused --case --stage 05 --case "$x"
 done
 refused --case --case 'live'

@@ -70,6 +70,7 @@ static void crossing(struct anchors *a, const struct kcp_stage *s)
                              : is(s, "16 ") ? "blocks=%.0s2" : "l2norm beta=sigmoid%.0s";
             char about[80];
             snprintf(about, sizeof about, more, f % 2 ? "blelloch" : "sequential");
+            if (f == KCP_PIPELINE && !is(s, "16 ")) strcat(about, " blocks=3");
             add(a, "live %s %s R=%d H=1 HV=2 K=8 V=6 C=16 lengths=9,171,12 h0 dht %s",
                 model[m], kcp_form_names[f], R, about);
             if (f == m)                        /* the same sizes, but other sequences */
@@ -139,12 +140,29 @@ static void wide_chunks(struct anchors *a, const struct kcp_stage *s)
         }
 }
 
+/* More heads, groups, sequences, tokens and channels than are drawn. */
+static void larger(struct anchors *a, const struct kcp_stage *s)
+{
+    const char *many = "lengths=3,1,2,20,5,0,7,9,30,1,2,8,0,6";
+    const int first = is(s, "16 ") ? KCP_DPLR : KCP_KDA;
+    const int models = is(s, "16 ") ? 3 : is(s, "15 14 ") ? 1 : 2;
+    for (int m = 0; m < models; m++) {
+        const char *model = model_name[first + m];
+        const char *more = is(s, "15 ") ? "spike D=9" : is(s, "14 ") ? "D=70 Wc=5" : "";
+        const char *R = s->ranks ? "R=3" : "";
+        add(a, "live %s %s H=3 HV=15 K=6 V=5 C=16 %s h0 dht %s", model, R, many, more);
+        add(a, "strong %s %s H=5 HV=5 K=5 V=6 C=16 lengths=600,1500 h0 dht %s", model, R,
+            more);
+    }
+}
+
 struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
                             int ranks, int first, int *n)
 {
     struct anchors a = { .first = first, .ranks = s->ranks ? ranks : 0, .seed = seed,
                          .wide = wide };
     const int layer = is(s, "08 13 ");
+    if (wide == 0 && !is(s, "07 12 ")) larger(&a, s);
     if (is(s, "07 12 14 ")) wide = -1;               /* their sizes are drawn */
     if (wide == 0 && s->ranks) crossing(&a, s);
     if (wide == 0 && !s->ranks) chunks(&a, s);

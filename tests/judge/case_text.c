@@ -112,7 +112,7 @@ static int numbers(char *s, int64_t *out, int max)
         long long x;
         next = strchr(s, ',');
         if (next) *next++ = 0;
-        if (n == max || !whole(s, 0, 1 << 20, &x)) return -1;
+        if (n == max || !whole(s, 0, INT32_MAX, &x)) return -1;
         out[n] = x;
     }
     return n;
@@ -149,8 +149,8 @@ static int read_word(struct kcase *k, char *word, int *ncuts)
         return flag != NULL;
     }
     if (!strncmp(word, "lengths=", n)) {
-        int64_t length[12];
-        const int count = numbers(value, length, 12);
+        int64_t length[MOST_SEQUENCES];
+        const int count = numbers(value, length, MOST_SEQUENCES);
         for (int i = 0; i < count; i++) k->cu[i + 1] = k->cu[i] + length[i];
         if (count < 1) return 0;
         c->N = count;
@@ -162,7 +162,7 @@ static int read_word(struct kcase *k, char *word, int *ncuts)
         return *ncuts > 1;
     }
     if (!strncmp(word, "L=", n)) {
-        if (!whole(value, 1, 1 << 20, &x)) return 0;
+        if (!whole(value, 1, INT32_MAX, &x)) return 0;
         k->L = x;
         return 1;
     }

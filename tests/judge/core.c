@@ -69,7 +69,7 @@ static void show_failure(const struct kcp_stage *s, const struct kcp_variant *v,
                          struct kcp_report *rep)
 {
     const struct worst *w = &t->worst;
-    char about[600], rank[24] = "", got[32], want[48];
+    char about[1024], rank[24] = "", got[32], want[48];
     case_print(k, about, sizeof about);
     if (s->ranks) snprintf(rank, sizeof rank, " rank %d", w->rank);
     snprintf(got, sizeof got, "is %.9g", w->got);

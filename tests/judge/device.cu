@@ -54,8 +54,16 @@ static int fill(void *p, int byte, size_t n)
     return cudaMemset(p, byte, n) == cudaSuccess ? KCP_OK : KCP_CUDA;
 }
 
+static struct CUstream_st *own_stream(void)
+{
+    cudaStream_t s;
+    return cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking) ? NULL : s;
+}
+
+static void end_stream(struct CUstream_st *s) { cudaStreamDestroy(s); }
+
 static const struct memory gpu = { "gpu", alloc, release, copy, sync, threads_run,
-                                   &cuda_mapops, choose, fill };
+                                   &cuda_mapops, choose, fill, own_stream, end_stream };
 
 const struct memory *device_memory(void)
 {

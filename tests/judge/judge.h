@@ -56,11 +56,13 @@ double normal(struct stream *s);
 /* ---- cases (cases.c) */
 enum regime { LIVE, STRONG, SATURATED, TURNS };
 enum { CASE_RANKS = 16 };                /* as many at most */
+enum { MOST_SEQUENCES = 64 };
 struct kcase {
     int id;
     struct kcp_call call;               /* sizes and options; N, T filled in */
     enum regime regime;
-    int64_t cu[13], cuts[CASE_RANKS + 1];   /* of sequences; of ranks, when uneven */
+    int64_t cu[MOST_SEQUENCES + 1];
+    int64_t cuts[CASE_RANKS + 1];       /* of ranks, when uneven */
     int uneven, with_h0, with_dht, mixed_want;
     int spike, masks;                   /* 15: a few, none, half, long runs */
     int64_t L;                          /* canonical segment length, or 0 */
@@ -160,6 +162,8 @@ struct memory {
     const struct kcp_mapops *mapops;
     int   (*gpu)(int i);                      /* the calling thread's from here on */
     int   (*fill)(void *p, int byte, size_t n);
+    struct CUstream_st *(*stream)(void);      /* that waits for no other; NULL: none */
+    void  (*end_stream)(struct CUstream_st *);
 };
 /* What nobody wrote: all ones, a NaN in every storage type. With bare_workspaces it
  * stays as the allocator left it, which is what initcheck wants to see. */

@@ -22,7 +22,7 @@ static int host_fill(void *p, int byte, size_t n)
 
 const struct memory host_memory = { "host", host_alloc, free, host_copy, host_sync,
                                     kcp_threads_run, &ref_mapops, host_gpu,
-                                    host_fill };
+                                    host_fill, NULL, NULL };
 
 int bare_workspaces;
 

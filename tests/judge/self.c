@@ -101,6 +101,14 @@ static int writes_past_saved(void *a)
     ((char *)(void *)(uintptr_t)b->saved)[b->saved_bytes] = 0;
     return ref_backward(a);
 }
+/* 08 that begins a group of messages and never ends it. */
+static int opens_group(void *a)
+{
+    struct kcp_forward *f = a;
+    const int status = ref_forward(f);
+    f->comm->group(f->comm, 1);
+    return status;
+}
 static int into_input(void *a)
 {
     ref_chunk(a);
@@ -202,6 +210,8 @@ static int sees(struct kcp_report *rep)
            strstr(t.why, "past the workspace"), "past the workspace: %s", t.why);
     EXPECT(rep, tried("13_backward", writes_past_saved, 0, &t) == FAIL &&
            strstr(t.why, "past the saved"), "past the saved block: %s", t.why);
+    EXPECT(rep, tried("08_forward", opens_group, 0, &t) == FAIL &&
+           strstr(t.why, "groups of messages"), "an open group: %s", t.why);
     EXPECT(rep, tried("04_chunk", before, 0, &t) == FAIL && strstr(t.why, "before"),
            "a write before the start: %s", t.why);
     EXPECT(rep, tried("04_chunk", into_input, 0, &t) == FAIL && strstr(t.why, "input"),

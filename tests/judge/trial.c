@@ -66,6 +66,33 @@ static int stale_workspace(const struct rank_args *s, void *work, size_t bytes)
     return status;
 }
 
+/* A group of messages that is begun is ended: counted on every rank. */
+static struct { int (*call)(struct kcp_comm *, int); int open, wrong; } groups[16];
+
+static int counted_group(struct kcp_comm *c, int begin)
+{
+    const int r = c->r % 16;
+    groups[r].open += begin ? 1 : -1;
+    groups[r].wrong |= groups[r].open < 0 || groups[r].open > 1;
+    return groups[r].call(c, begin);
+}
+
+static void count_groups(struct kcp_comm *c)
+{
+    const int r = c->r % 16;
+    groups[r].call = c->group;
+    groups[r].open = groups[r].wrong = 0;
+    c->group = counted_group;
+}
+
+static void end_groups(struct kcp_comm *c, struct rank_args *s)
+{
+    const int r = c->r % 16;
+    c->group = groups[r].call;
+    if (groups[r].open || groups[r].wrong)
+        snprintf(s->why, sizeof s->why, "begins and ends groups of messages unevenly");
+}
+
 /* Given back; whoever wrote around it is remembered. */
 static void free_fenced(struct rank_args *s, void *p, size_t bytes, const char *what)
 {
@@ -103,6 +130,7 @@ static int run_forward(struct rank_args *s, const struct kcp_variant *v)
     if (!status && first && first->work && (a.work_bytes = first->work(&a)))
         a.work = fenced_unwritten(s->mem, a.work_bytes);
     if (!status && !first && v->where == KCP_DEVICE) status = KCP_NA;
+    if (!status && a.stream && s->mem->sync()) status = KCP_CUDA;
     if (!status) status = first ? first->run(&a) : ref_forward(&a);
     if (s->mem->sync()) status = KCP_CUDA;
     s->mem->free(a.o);
@@ -118,6 +146,11 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     struct kcp_call *c = (struct kcp_call *)s->args;
     void *work = NULL;
     int status = KCP_OK;
+    /* Every other case on a stream that no other work waits for. */
+    struct CUstream_st *stream = s->id % 2 && s->mem->stream ? s->mem->stream() : NULL;
+    if (stream && s->mem->sync()) return KCP_CUDA;
+    c->stream = stream;
+    if (comm && comm->group) count_groups(comm);
     c->comm = comm;
     c->ops = s->mem->mapops;
     c->plan = s->plan;
@@ -130,14 +163,17 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     if (!status && t->variant->work && (c->work_bytes = t->variant->work(s->args)))
         if (!(c->work = work = fenced_unwritten(s->mem, c->work_bytes)))
             status = KCP_NO_MEMORY;
+    if (stream && s->mem->sync() && !status) status = KCP_CUDA;
     if (!status && work && t->stale) status = stale_workspace(s, work, c->work_bytes);
     if (!status) status = t->variant->run(s->args);
+    if (comm && comm->group) end_groups(comm, s);
     /* Over NCCL a stream that ran to its end may have been aborted. */
     if (comm && !status && ranks_apart()) {
         s->traffic = comm->traffic;
         status = comm->barrier(comm, NULL);
     }
     if (s->mem->sync() && !status) status = KCP_CUDA;
+    if (stream) s->mem->end_stream(stream);
     if (comm && !ranks_apart()) s->traffic = comm->traffic;
     if (work && !status && !bare_workspaces) keep_workspace(s, work, c->work_bytes);
     free_fenced(s, work, c->work_bytes, "the workspace");
