@@ -1,7 +1,7 @@
 // v1_row.cu -- causal convolution and token shift: a thread a token and channel.
 // Book: chapter 14, "Code: kernels".
 // Checked by: tests/14_conv/checks.c.
-// Next: ../08_forward/v1_stages.cu.
+// Next: cuda/14_conv/v2_tokens.cu.
 #include "cuda/host/segment_sum.cuh"
 
 // Bound: memory; the Wc rows that a token reads come from the cache. The halos travel

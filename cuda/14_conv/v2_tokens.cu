@@ -1,0 +1,471 @@
+// v2_tokens.cu -- causal convolution: a thread has some channels and goes down a chunk.
+// Book: chapter 14, "Code: kernels".
+// Checked by: tests/14_conv/checks.c.
+// Next: cuda/15_scan/v1_plain.cu.
+#include "cuda/host/segment_sum.cuh"
+#include "cuda/tile/math.cuh"
+#include "cuda/tile/pack.cuh"
+
+// Bound: memory. Forward reads x and writes y, 4 bytes a token and channel; backward
+// reads x and dy and writes dx, 6 bytes, and 4 (Wc + 1) bytes a chunk and channel of
+// sums, written and read. A thread owns N neighbouring channels, 16 or 8 bytes of a
+// row; the last Wc rows stay in its registers, and its weights too. It asks for AHEAD
+// rows before it uses the first. One launch serves all stretches, by their chunks.
+// Backward makes d pre-activation again where a chunk needs the next one's first rows,
+// by the same instructions, so that the bits do not depend on who made them.
+enum { THREADS = 128, AHEAD = 8, N_FORWARD = 8, WC_MAX = 4 };
+enum { BACK_BLOCKS = 4, BACK_AHEAD = 4, N_BACKWARD = 4 };    // 128 registers a thread
+
+// The tokens of this rank's stretch s that are taps of its first token, or receive from
+// its last one, lie in its sequence: from bounds[2 s] to before bounds[2 s + 1], both
+// in local tokens, at most WC_MAX outside the shard.
+struct conv {
+    struct kcp_conv a;
+    const bf16 *before;                  // [nb,D]: rows of x before the cut
+    float *edge, *after;                 // [edge,D], [na,D]: dpre sent, dpre got
+    float *chunk, *mine, *all, *sum;     // sums of chunks [NC,n], stretches, ranks
+    int *bounds;                         // [NS,2]
+    int64_t nb, na, rows, n;
+};
+
+template <int N>
+struct channels { float c[N]; };
+
+// N numbers of bf16, 2 N bytes at once.
+template <int N>
+struct packed { uint32_t w[N / 2]; };
+
+template <int N>
+static __device__ __forceinline__ struct packed<N> read(const bf16 *p)
+{
+    struct packed<N> x;
+    if (N == 8) *(uint4 *)x.w = *(const uint4 *)p;
+    else *(uint2 *)x.w = *(const uint2 *)p;
+    return x;
+}
+
+template <int N>
+static __device__ __forceinline__ struct channels<N> unpack(const struct packed<N> &x)
+{
+    struct channels<N> y;
+    #pragma unroll
+    for (int i = 0; i < N; i++)
+        y.c[i] = __uint_as_float(i % 2 ? x.w[i / 2] & 0xffff0000u : x.w[i / 2] << 16);
+    return y;
+}
+
+template <int N>
+static __device__ __forceinline__ void write(bf16 *p, const struct channels<N> &y)
+{
+    struct packed<N> x;
+    #pragma unroll
+    for (int i = 0; i < N / 2; i++) x.w[i] = pack_bf16x2(y.c[2 * i], y.c[2 * i + 1]);
+    if (N == 8) *(uint4 *)p = *(const uint4 *)x.w;
+    else *(uint2 *)p = *(const uint2 *)x.w;
+}
+
+// Channels d .. of row t of x: of a halo before the cut, 0 before the sequence.
+template <int N>
+static __device__ __forceinline__ struct channels<N> tap(const struct conv &x,
+                                                         int64_t t, int start, int d)
+{
+    if (t < start) return {};
+    const bf16 *row = t < 0 ? x.before + (x.nb + t) * x.a.D
+                            : (const bf16 *)x.a.x + t * x.a.D;
+    return unpack(read<N>(row + d));
+}
+
+template <int N, int Wc>
+struct weights { float w[N][Wc], bias[N]; };
+
+// The token shift is the window of two with the weights 1 and -1.
+template <int N, int Wc>
+static __device__ __forceinline__ void read_weights(const struct conv &x, int d,
+                                                    struct weights<N, Wc> *f)
+{
+    #pragma unroll
+    for (int i = 0; i < N; i++) {
+        f->bias[i] = x.a.bias ? ((const float *)x.a.bias)[d + i] : 0.0f;
+        #pragma unroll
+        for (int j = 0; j < Wc; j++)
+            f->w[i][j] = x.a.shift ? 1.0f - 2.0f * j
+                                   : ((const float *)x.a.weight)[(d + i) * Wc + j];
+    }
+}
+
+// pre = bias + sum_j w_j x_{t+j-Wc+1} of one channel; row [Wc], the oldest first.
+template <int N, int Wc>
+static __device__ __forceinline__ float pre_of(const struct weights<N, Wc> &f,
+                                               const struct channels<N> *row, int i)
+{
+    float pre = f.bias[i];
+    #pragma unroll
+    for (int j = 0; j < Wc; j++) pre = fmaf(f.w[i][j], row[j].c[i], pre);
+    return pre;
+}
+
+static __device__ __forceinline__ float sigmoid_approx(float x)
+{
+    return rcp_approx(1.0f + ex2_approx(-1.44269504088896341f * x));
+}
+
+// dy act'(pre). The roundings are spelled out: the same bits in every kernel.
+static __device__ __forceinline__ float through_act(float dy, float pre, int silu)
+{
+    if (!silu) return dy;
+    const float sg = sigmoid_approx(pre);
+    return __fmul_rn(__fmul_rn(dy, sg), fmaf(pre, __fadd_rn(1.0f, -sg), 1.0f));
+}
+
+// The window moves on by one row.
+template <int N, int Wc>
+static __device__ __forceinline__ void move_on(struct channels<N> *row)
+{
+    #pragma unroll
+    for (int j = 0; j + 1 < Wc; j++) row[j] = row[j + 1];
+}
+
+// Where a thread is: its chunk, its first channel, and its sequence's bounds.
+struct place_in_call {
+    struct token_range z;
+    int c, d, start, stop, there;
+};
+
+template <int N>
+static __device__ __forceinline__ struct place_in_call find_place(const struct conv &x)
+{
+    const int groups = x.a.D / N, per_chunk = (groups + THREADS - 1) / THREADS;
+    const int c = blockIdx.x / per_chunk;
+    const int g = blockIdx.x % per_chunk * THREADS + threadIdx.x;
+    const int s = ((const int *)x.a.sc)[c];
+    return { chunk_tokens(x.a, s, c), c, g * N, x.bounds[2 * s], x.bounds[2 * s + 1],
+             g < groups };
+}
+
+template <int Wc>
+static __global__ __launch_bounds__(THREADS) void forward_tokens(const struct conv x)
+{
+    enum { N = N_FORWARD };
+    const struct place_in_call at = find_place<N>(x);
+    if (!at.there) return;
+    const int silu = x.a.act == KCP_ACT_SILU;
+    const int64_t D = x.a.D;
+    struct weights<N, Wc> f;
+    read_weights(x, at.d, &f);
+
+    struct channels<N> row[Wc];
+    #pragma unroll
+    for (int j = 0; j + 1 < Wc; j++)
+        row[j + 1] = tap<N>(x, at.z.t + j - Wc + 1, at.start, at.d);
+    const bf16 *from = (const bf16 *)x.a.x + at.z.t * D + at.d;
+    bf16 *to = (bf16 *)x.a.y + at.z.t * D + at.d;
+    for (int i = 0; i < at.z.len; i += AHEAD) {
+        struct packed<N> next[AHEAD];
+        #pragma unroll
+        for (int u = 0; u < AHEAD; u++)
+            if (i + u < at.z.len) next[u] = read<N>(from + (i + u) * D);
+        //> kernel-tokens
+        #pragma unroll
+        for (int u = 0; u < AHEAD; u++) {
+            if (i + u >= at.z.len) break;
+            move_on<N, Wc>(row);
+            row[Wc - 1] = unpack(next[u]);
+            struct channels<N> y;
+            #pragma unroll
+            for (int e = 0; e < N; e++) {
+                const float pre = pre_of(f, row, e);
+                y.c[e] = silu ? pre * sigmoid_approx(pre) : pre;
+            }
+            write(to + (i + u) * D, y);
+        }
+        //< kernel-tokens
+    }
+}
+
+// d pre-activation of this rank's first rows, which earlier ranks' last tokens lack.
+template <int Wc>
+static __global__ __launch_bounds__(THREADS) void edge_rows(const struct conv x)
+{
+    enum { N = N_BACKWARD };
+    const int d = (blockIdx.x * THREADS + threadIdx.x) * N;
+    const int64_t t = blockIdx.y;
+    if (d >= x.a.D) return;
+    int s = 0;
+    while (((const int *)x.a.cu)[s + 1] <= t) s++;
+    struct weights<N, Wc> f;
+    read_weights(x, d, &f);
+    struct channels<N> row[Wc];
+    #pragma unroll
+    for (int j = 0; j < Wc; j++) row[j] = tap<N>(x, t + j - Wc + 1, x.bounds[2 * s], d);
+    const struct channels<N> dy =
+        unpack(read<N>((const bf16 *)x.a.dy + t * x.a.D + d));
+    #pragma unroll
+    for (int e = 0; e < N; e++)
+        x.edge[t * x.a.D + d + e] =
+            through_act(dy.c[e], pre_of(f, row, e), x.a.act == KCP_ACT_SILU);
+}
+
+// dx of a chunk, and the chunk's part of dweight and dbias. Row u of the walk is token
+// t = z.t + u: its d pre-activation, made here, or a later rank's; then dx of token
+// t - (Wc - 1), whose last term that was.
+template <int Wc>
+static __global__ __launch_bounds__(THREADS, BACK_BLOCKS) void backward_tokens(
+    const struct conv x)
+{
+    enum { N = N_BACKWARD };
+    const struct place_in_call at = find_place<N>(x);
+    if (!at.there) return;
+    const int silu = x.a.act == KCP_ACT_SILU, len = at.z.len;
+    const int64_t D = x.a.D, T = x.a.T;
+    struct weights<N, Wc> f;
+    read_weights(x, at.d, &f);
+
+    struct channels<N> row[Wc], dpre[Wc] = {};
+    float dw[N][Wc] = {}, db[N] = {};
+    #pragma unroll
+    for (int j = 0; j + 1 < Wc; j++)
+        row[j + 1] = tap<N>(x, at.z.t + j - Wc + 1, at.start, at.d);
+    const bf16 *from = (const bf16 *)x.a.x + at.d, *dy = (const bf16 *)x.a.dy + at.d;
+    bf16 *to = (bf16 *)x.a.dx + at.d;
+    for (int i = 0; i < len + Wc - 1; i += BACK_AHEAD) {
+        struct packed<N> next[BACK_AHEAD], next_dy[BACK_AHEAD];
+        #pragma unroll
+        for (int u = 0; u < BACK_AHEAD; u++) {
+            const int64_t t = at.z.t + i + u;
+            if (i + u >= len + Wc - 1 || t >= T || t >= at.stop) continue;
+            next[u] = read<N>(from + t * D);
+            next_dy[u] = read<N>(dy + t * D);
+        }
+        #pragma unroll
+        for (int u = 0; u < BACK_AHEAD; u++) {
+            const int64_t t = at.z.t + i + u;
+            if (i + u >= len + Wc - 1) break;
+            move_on<N, Wc>(row);
+            move_on<N, Wc>(dpre);
+            dpre[Wc - 1] = {};
+            if (t < at.stop && t < T) {
+                row[Wc - 1] = unpack(next[u]);
+                const struct channels<N> g = unpack(next_dy[u]);
+                #pragma unroll
+                for (int e = 0; e < N; e++)
+                    dpre[Wc - 1].c[e] = through_act(g.c[e], pre_of(f, row, e), silu);
+            } else if (t < at.stop) {
+                #pragma unroll
+                for (int e = 0; e < N; e++)
+                    dpre[Wc - 1].c[e] = x.after[(t - T) * D + at.d + e];
+            }
+            #pragma unroll
+            for (int e = 0; e < N; e++) {
+                if (i + u >= len) continue;
+                db[e] += dpre[Wc - 1].c[e];
+                #pragma unroll
+                for (int j = 0; j < Wc; j++)
+                    dw[e][j] = fmaf(dpre[Wc - 1].c[e], row[j].c[e], dw[e][j]);
+            }
+            if (i + u < Wc - 1) continue;
+            struct channels<N> dx = {};
+            #pragma unroll
+            for (int j = 0; j < Wc; j++)
+                #pragma unroll
+                for (int e = 0; e < N; e++)
+                    dx.c[e] = fmaf(f.w[e][Wc - 1 - j], dpre[j].c[e], dx.c[e]);
+            write(to + (t - Wc + 1) * D, dx);
+        }
+    }
+    if (!x.a.dweight && !x.a.dbias) return;
+    float *part = x.chunk + at.c * x.n;
+    #pragma unroll
+    for (int j = 0; j < Wc; j++) {                      // N = 4: Wc pieces of 16 bytes
+        float4 piece;
+        piece.x = dw[4 * j / Wc][4 * j % Wc];
+        piece.y = dw[(4 * j + 1) / Wc][(4 * j + 1) % Wc];
+        piece.z = dw[(4 * j + 2) / Wc][(4 * j + 2) % Wc];
+        piece.w = dw[(4 * j + 3) / Wc][(4 * j + 3) % Wc];
+        ((float4 *)(part + (int64_t)at.d * Wc))[j] = piece;
+    }
+    *(float4 *)(part + D * Wc + at.d) = make_float4(db[0], db[1], db[2], db[3]);
+}
+
+// Sums of stretches [rows,n] from those of their chunks, in order; 0 where a rank has
+// fewer stretches than another.
+static __global__ void add_chunks(const struct conv x)
+{
+    const int64_t e = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    const int s = blockIdx.y, *cn = (const int *)x.a.cn;
+    if (e >= x.n) return;
+    float sum = 0.0f;
+    if (s < x.a.NS) {
+        #pragma unroll 8
+        for (int c = cn[s]; c < cn[s + 1]; c++) sum += x.chunk[c * x.n + e];
+    }
+    x.mine[s * x.n + e] = sum;
+}
+
+// A few bounds as arguments of a kernel: a graph may replay it.
+struct some_bounds { int at, count, x[256]; };
+
+static __global__ void put_bounds(int *to, const struct some_bounds b)
+{
+    if (threadIdx.x < b.count) to[b.at + threadIdx.x] = b.x[threadIdx.x];
+}
+
+static int clamped(int64_t x, int64_t low, int64_t high)
+{
+    if (x < low) return (int)low;
+    return x > high ? (int)high : (int)x;
+}
+
+static void write_bounds(const struct conv *x)
+{
+    const struct kcp_conv *a = &x->a;
+    const struct kcp_context *ctx = &a->plan->ctx[a->r];
+    const int64_t *cu = a->plan->cu_seqlens;
+    struct some_bounds b = { 0, 0, {} };
+    for (int i = 0; i < 2 * a->NS; i++) {
+        const int n = a->plan->seg[ctx->seg0 + i / 2].n;
+        b.x[b.count++] = clamped(cu[n + i % 2] - ctx->begin, -x->nb, a->T + x->na);
+        if (b.count < 256 && i + 1 < 2 * a->NS) continue;
+        put_bounds<<<1, 256, 0, a->stream>>>(x->bounds, b);
+        b.at += b.count;
+        b.count = 0;
+    }
+}
+
+static int64_t edge_count(const struct conv *x)
+{
+    return x->a.T < x->a.Wc - 1 ? x->a.T : x->a.Wc - 1;
+}
+
+// The arrays of a call, from the start of work; returns the bytes they take.
+static size_t place(struct conv *x, const struct kcp_conv *a)
+{
+    const struct kcp_plan *p = a->plan;
+    x->a = *a;
+    if (a->shift) {
+        x->a.Wc = 2;
+        x->a.act = KCP_ACT_NONE;
+        x->a.bias = NULL;
+        x->a.dweight = NULL;
+        x->a.dbias = NULL;
+    }
+    const struct kcp_halo h = { p, a->comm, x->a.Wc - 1, 0, sizeof(bf16) * a->D,
+                                a->stream };
+    struct kcp_halo back = h;
+    back.backward = 1;
+    x->nb = kcp_halo_rows(&h, a->r);
+    x->na = kcp_halo_rows(&back, a->r);
+    x->n = (int64_t)a->D * (x->a.Wc + 1);
+    x->rows = padded_rows(p);
+
+    const int64_t grads = a->pass == KCP_BACKWARD;
+    const int64_t sums = grads && (x->a.dweight || x->a.dbias);
+    struct { void **to; int64_t count; size_t size; } piece[] = {
+        { (void **)&x->before, x->nb * a->D, sizeof(bf16) },
+        { (void **)&x->bounds, 2 * a->NS, sizeof(int) },
+        { (void **)&x->edge, grads * edge_count(x) * a->D, sizeof(float) },
+        { (void **)&x->after, grads * x->na * a->D, sizeof(float) },
+        { (void **)&x->chunk, sums * x->n * a->NC, sizeof(float) },
+        { (void **)&x->mine, sums * x->n * x->rows, sizeof(float) },
+        { (void **)&x->all, sums * x->n * x->rows * p->R, sizeof(float) },
+        { (void **)&x->sum, sums * x->n, sizeof(float) },
+    };
+    size_t used = 0;
+    for (size_t j = 0; j < sizeof piece / sizeof *piece; j++) {
+        *piece[j].to = (char *)a->work + used;
+        used += (piece[j].count * piece[j].size + 255) / 256 * 256;
+    }
+    return used;
+}
+
+static size_t work(const void *args)
+{
+    const struct kcp_conv *a = (const struct kcp_conv *)args;
+    struct conv x;
+    return a->plan ? place(&x, a) : 0;
+}
+
+static int takes(const struct kcp_conv *a)
+{
+    const void *p[] = { a->x, a->y, a->dy, a->dx };
+    if (a->D % N_FORWARD || (!a->shift && a->Wc > WC_MAX)) return 0;
+    for (const void *x : p)
+        if ((uintptr_t)x % 16) return 0;
+    return 1;
+}
+
+static unsigned blocks_of(const struct kcp_conv *a, int N)
+{
+    return (unsigned)(((int64_t)a->D / N + THREADS - 1) / THREADS * a->NC);
+}
+
+// dweight and dbias: chunks, stretches, then every rank's stretches.
+static int add_up(const struct conv *x)
+{
+    const struct kcp_conv *a = &x->a;
+    const int64_t nw = (int64_t)a->D * a->Wc;
+    const cudaMemcpyKind kind = cudaMemcpyDeviceToDevice;
+    add_chunks<<<dim3((unsigned)((x->n + 255) / 256), (unsigned)x->rows), 256, 0,
+                 a->stream>>>(*x);
+    const int status = segment_sum(a->plan, a->comm, x->mine, x->n, x->all, x->sum,
+                                   a->stream);
+    if (status) return status;
+    if (a->dweight)
+        cudaMemcpyAsync(a->dweight, x->sum, sizeof(float) * nw, kind, a->stream);
+    if (a->dbias)
+        cudaMemcpyAsync(a->dbias, x->sum + nw, sizeof(float) * a->D, kind, a->stream);
+    return launched();
+}
+
+template <int Wc>
+static int backward(const struct conv *x)
+{
+    const struct kcp_conv *a = &x->a;
+    const int64_t edge = edge_count(x);
+    const struct kcp_halo h = { a->plan, a->comm, a->Wc - 1, 1, sizeof(float) * a->D,
+                                a->stream };
+    if (a->plan->R > 1 && edge) {
+        const int groups = a->D / N_BACKWARD;
+        edge_rows<Wc><<<dim3((groups + THREADS - 1) / THREADS, (unsigned)edge), THREADS,
+                        0, a->stream>>>(*x);
+    }
+    const int status = kcp_halo_run(&h, x->edge, x->after);
+    if (status) return status;
+    if (a->NC)
+        backward_tokens<Wc><<<blocks_of(a, N_BACKWARD), THREADS, 0, a->stream>>>(*x);
+    return a->dweight || a->dbias ? add_up(x) : launched();
+}
+
+template <int Wc>
+static int run_width(const struct conv *x)
+{
+    const struct kcp_conv *a = &x->a;
+    const struct kcp_halo h = { a->plan, a->comm, Wc - 1, 0, sizeof(bf16) * a->D,
+                                a->stream };
+    const int status = kcp_halo_run(&h, a->x, (void *)x->before);
+    if (status) return status;
+    write_bounds(x);
+    if (a->pass != KCP_FORWARD) return backward<Wc>(x);
+    if (a->NC)
+        forward_tokens<Wc><<<blocks_of(a, N_FORWARD), THREADS, 0, a->stream>>>(*x);
+    return launched();
+}
+
+static int run(void *args)
+{
+    const struct kcp_conv *a = (const struct kcp_conv *)args;
+    struct conv x;
+    if (!a->plan || a->D < 1 || a->plan->ctx[a->r].NS != a->NS) return KCP_BAD;
+    if (!a->shift && (!a->weight || a->Wc < 1)) return KCP_BAD;
+    if (!takes(a)) return KCP_NA;
+    if (place(&x, a) > a->work_bytes) return KCP_BAD;
+    switch (x.a.Wc) {
+        case 1: return run_width<1>(&x);
+        case 2: return run_width<2>(&x);
+        case 3: return run_width<3>(&x);
+        default: return run_width<4>(&x);
+    }
+}
+
+KCP_VARIANT(conv_v2_tokens) = {
+    "14_conv", "v2_tokens", "a thread some channels down a chunk, window in registers",
+    KCP_BF16, KCP_DEVICE, "D in steps of 8, Wc up to 4", run, work };
