@@ -16,7 +16,7 @@ $B/kcp-arrays: $(call obj,tests/cli/arrays.c ref/core/version.c $(wildcard tests
 $B/halt.so: tests/cli/halt.c $(flags_at)
 	@mkdir -p $(@D)
 	@echo "  cc $<"
-	@$(CC) $(filter-out -fsanitize=%,$(CFLAGS)) -shared $< -ldl -o $@
+	@$(CC) $(filter-out -fsanitize=%,$(CFLAGS)) -fvisibility=default -shared $< -ldl -o $@
 
 test_needs   += $B/kcp-run $B/kcp-arrays $B/kcp-check $B/halt.so
 test_scripts += tests/cli/run_cli.sh tests/cli/results.sh tests/cli/run_device.sh

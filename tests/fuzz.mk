@@ -1,7 +1,8 @@
-# fuzz.mk -- make fuzz: the .npy reader, the plan, command lines and the judge's case words
-# against any bytes.   SECONDS= for each of the four: 30, two minutes in all; 900 an hour.
-# With clang: libFuzzer, guided by coverage. Always: a plain mutator, by $(CC). Both
-# under the address and undefined-behaviour sanitizers, from seeds that the build makes.
+# fuzz.mk -- make fuzz: the .npy reader, the plan, command lines and the judge's case
+# words against any bytes.   SECONDS= for each of the four: 30 are two minutes in all,
+# 900 an hour. With clang: libFuzzer, guided by coverage. Always: a plain mutator, by
+# $(CC). Both under the address and undefined-behaviour sanitizers, from seeds that the
+# build makes.
 
 SECONDS ?= 30
 fuzz_c   = $(CFLAGS) -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
@@ -54,8 +55,9 @@ $B/corpus: $B/kcp-arrays tests/fuzz.mk
 	  >$@/options/numbers
 	@printf -- '--int\000--flag\000--help\000--word\000\000' >$@/options/wrong
 	@printf 'live kda H=1 HV=3 K=5 V=7 C=64 lengths=150,0,70 R=4 chain h0' >$@/words/one
-	@printf 'strong gdn gate=bounded beta=sigmoid2 layout=vk save=all act=silu walk=blelloch D=3 Wc=2 scale=0.25 L=64 masks=2 seed=7; saturated gla R=3 scan lengths=30 cuts=0,0,9,30 l2norm reuse_M shift dht mixed spike' \
-	  >$@/words/two
+	@printf '%s ' strong gdn gate=bounded beta=sigmoid2 layout=vk save=all act=silu \
+	  walk=blelloch D=3 Wc=2 scale=0.25 L=64 masks=2 'seed=7;' saturated gla R=3 scan \
+	  lengths=30 cuts=0,0,9,30 l2norm reuse_M shift dht mixed spike >$@/words/two
 
 .PHONY: fuzz fuzz-clang
 fuzz: $(fuzz_all:%=$B/replay_%) $B/corpus

@@ -1,7 +1,7 @@
 /* bench.h -- kcp-bench: the variants of a stage, timed on GPUs beside their floors.
  *
  * Book: chapter 18.  Checked by: bench/record.sh: a record counts only with the judge's
- * verdict beside it.  Next: bench.c.
+ * verdict beside it.  Next: main.c.
  */
 #ifndef KCP_BENCH_H
 #define KCP_BENCH_H
@@ -33,11 +33,10 @@ int bench_asked(const struct bench *b, const struct kcp_stage *st);
 int bench_bad(const char *option, const char *found, const char *expected);
 
 /* Tensors on the device, by the names of the field tables. */
-struct shelf { int n; struct { char name[16]; void *p; size_t bytes; } t[80]; };
-void *shelf_find(const struct shelf *s, const char *name);
+void *device_find(const struct tensor_set *s, const char *name);
 /* Room for a field under this call; NULL when the device is full. */
-void *shelf_add(struct shelf *s, const char *name, size_t bytes);
-void  shelf_free(struct shelf *s);
+void *device_add(struct tensor_set *s, const char *name, size_t bytes);
+void  device_free(struct tensor_set *s);
 
 /* One rank at work: its own call, plan and tensors. world: all ranks of this run; the
  * layer may be cut into parts of the heads, each on the ranks of call.comm. */
@@ -46,7 +45,7 @@ struct runner {
     struct kcp_call call;
     struct kcp_comm *world;
     struct kcp_plan *plan;
-    struct shelf shelf;
+    struct tensor_set tensors;
     int head_parts;
     size_t work, saved;                /* bytes that the last call was given */
     FILE *json, *tsv;                  /* of rank 0 */

@@ -1,7 +1,7 @@
-/* bench_cost.c -- bytes and flops that a stage cannot do without.
+/* cost.c -- bytes and flops that a stage cannot do without.
  *
  * Book: chapter 18, "Floors".  Checked by: itself against field notes' bytes a
- * token-head.  Next: bench_inputs.cu.
+ * token-head.  Next: inputs.cu.
  */
 #include "bench.h"
 #include <string.h>

@@ -1,32 +1,32 @@
-// bench_inputs.cu -- kcp-bench's tensors: the shelf, and raw inputs in a regime.
+// inputs.cu -- kcp-bench's tensors: their memory, and raw inputs in a regime.
 // Book: chapter 18.
 // Checked by: the regimes are those of tests/judge/inputs.c.
-// Next: bench_time.cu.
+// Next: time.cu.
 #include "bench.h"
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <string.h>
 
-void *shelf_find(const struct shelf *s, const char *name)
+void *device_find(const struct tensor_set *s, const char *name)
 {
-    for (int i = 0; i < s->n; i++)
-        if (!strcmp(s->t[i].name, name)) return s->t[i].p;
-    return NULL;
+    const struct tensor *t = tensor_find(s, name);
+    return t ? t->p : NULL;
 }
 
-void *shelf_add(struct shelf *s, const char *name, size_t bytes)
+void *device_add(struct tensor_set *s, const char *name, size_t bytes)
 {
-    void *p = shelf_find(s, name);
+    void *p = device_find(s, name);
     if (p) return p;
-    if (s->n == 80 || cudaMalloc(&p, bytes ? bytes : 1) != cudaSuccess) return NULL;
+    const int most = sizeof s->t / sizeof s->t[0];
+    if (s->n == most || cudaMalloc(&p, bytes ? bytes : 1) != cudaSuccess) return NULL;
     cudaMemset(p, 0xff, bytes);
     snprintf(s->t[s->n].name, sizeof s->t[0].name, "%s", name);
-    s->t[s->n].p = p, s->t[s->n].bytes = bytes;
+    s->t[s->n].p = p;
     s->n++;
     return p;
 }
 
-void shelf_free(struct shelf *s)
+void device_free(struct tensor_set *s)
 {
     for (int i = 0; i < s->n; i++) cudaFree(s->t[i].p);
     s->n = 0;
@@ -95,13 +95,13 @@ static __global__ void draw_all(X *x, long long n, int what, unsigned long long 
 template <class X>
 static int draw_one(struct runner *x, const char *name, size_t n, int what)
 {
-    const float *A = (const float *)shelf_find(&x->shelf, "A_log");
-    const float *dt = (const float *)shelf_find(&x->shelf, "dt_bias");
+    const float *A = (const float *)device_find(&x->tensors, "A_log");
+    const float *dt = (const float *)device_find(&x->tensors, "dt_bias");
     unsigned long long seed = 1469598103934665603ull + x->world->r;
     for (const char *p = name; *p; p++) seed = (seed ^ *p) * 1099511628211ull;
     struct kcp_call c = x->call;
     c.T = x->b->call.T;
-    X *y = (X *)shelf_add(&x->shelf, name, n * sizeof *y);
+    X *y = (X *)device_add(&x->tensors, name, n * sizeof *y);
     if (!y) return KCP_NO_MEMORY;
     if (!n) return KCP_OK;
     draw_all<<<(unsigned)((n + 255) / 256), 256>>>(y, (long long)n, what, seed, c,
@@ -143,11 +143,11 @@ static int fill_family(struct runner *x)
     const struct kcp_call *c = &x->call;
     const size_t T = (size_t)c->T, QK = T * c->H * c->K, n = T * c->HV * c->K;
     const size_t VV = T * c->HV * c->V;
-    struct shelf *s = &x->shelf;
-    X *q = (X *)shelf_add(s, "q", QK * 2), *k = (X *)shelf_add(s, "k", QK * 2);
-    X *a = c->model == KCP_DPLR ? (X *)shelf_add(s, "a", n * 2) : NULL;
-    X *b = c->model != KCP_GLA ? (X *)shelf_add(s, "b", n * 2) : NULL;
-    X *w = c->model == KCP_GDN2 ? (X *)shelf_add(s, "omega", VV * 2) : NULL;
+    struct tensor_set *s = &x->tensors;
+    X *q = (X *)device_add(s, "q", QK * 2), *k = (X *)device_add(s, "k", QK * 2);
+    X *a = c->model == KCP_DPLR ? (X *)device_add(s, "a", n * 2) : NULL;
+    X *b = c->model != KCP_GLA ? (X *)device_add(s, "b", n * 2) : NULL;
+    X *w = c->model == KCP_GDN2 ? (X *)device_add(s, "omega", VV * 2) : NULL;
     if (!q || !k || (!b && c->model != KCP_GLA)) return KCP_NO_MEMORY;
     const float center = x->b->regime == LIVE ? -3 : 0;
     unit_rows<<<(unsigned)(QK / c->K), 32>>>(q, (X *)NULL, c->K, 1);

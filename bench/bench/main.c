@@ -1,7 +1,7 @@
-/* bench.c -- kcp-bench: every variant of every stage, timed, beside the machine's own
+/* main.c -- kcp-bench: every variant of every stage, timed, beside the machine's own
  * copy and product measured in the same run; or whole layers over ranks.
  *
- * Book: chapter 18.  Checked by: its controls.  Next: bench_options.c.
+ * Book: chapter 18.  Checked by: its controls.  Next: options.c.
  *
  * Inputs come from a chain of variants on the device, as the judge's come from a chain
  * of references. Buffers are far larger than the L2 at bench shapes.
@@ -97,8 +97,10 @@ static int do_all(int argc, char **argv)
     }
     int e = ranks_open(b.backend, 1, &b.ranks);
     if (e) return e;
-    if (measure_controls(&b))
-        return fprintf(stderr, "kcp-bench: no room for controls\n"), 1;
+    if (measure_controls(&b)) {
+        fprintf(stderr, "kcp-bench: no room for controls\n");
+        return 1;
+    }
     for (int64_t T = b.from; T <= b.to && !e; T *= b.factor) {
         char why[200] = "";
         b.call.T = T;

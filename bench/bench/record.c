@@ -1,6 +1,6 @@
 /* record.c -- records: written as TSV (what is kept) or JSON, and rows of earlier ones.
  *
- * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: ../record.sh.
+ * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: bench/record.sh.
  * A TSV opens with the names of its columns, and nothing is found by its position: a
  * reader asks for columns by name, and takes one that is not there as empty.
  */

@@ -1,7 +1,7 @@
-/* bench_run.c -- one variant timed; and whole layers over ranks, form by form.
+/* run.c -- one variant timed; and whole layers over ranks, form by form.
  *
  * Book: chapter 18.  Checked by: its parts, which add up to the whole.
- * Next: bench_inputs.cu.
+ * Next: inputs.cu.
  *
  * Over ranks every number is the slowest rank's. A rank that comes early waits in the
  * exchange: its part holds the others' lateness too, as in any run of a model.
@@ -19,14 +19,14 @@ static int save_forward(struct runner *x, const struct kcp_variant *v,
     struct kcp_forward *f = (void *)args;
     if (!strncmp(st->name, "08", 2)) {
         f->saved_bytes = kcp_saved_bytes(f);
-        f->saved = shelf_add(&x->shelf, "saved", f->saved_bytes);
+        f->saved = device_add(&x->tensors, "saved", f->saved_bytes);
         return f->saved ? KCP_OK : KCP_NO_MEMORY;
     }
     if (!strncmp(st->name, "16", 2)) {
         const struct kcp_call *c = &x->call;
         const size_t state = sizeof(float) * c->HV * c->K * (size_t)c->V;
         ((struct kcp_family *)(void *)args)->h_kept =
-            shelf_add(&x->shelf, "h_kept_16", kcp_saved_states(c) * state);
+            device_add(&x->tensors, "h_kept_16", kcp_saved_states(c) * state);
         return KCP_OK;
     }
     if (!strncmp(st->name, "14", 2) || !strncmp(st->name, "15", 2)) return KCP_OK;
@@ -41,9 +41,10 @@ static int save_forward(struct runner *x, const struct kcp_variant *v,
     if (!e) e = fw->run(first);
     if (!e && cudaDeviceSynchronize()) e = KCP_CUDA;
     struct kcp_backward *k = (void *)args;
-    k->saved = shelf_find(&x->shelf, "saved");
+    k->saved = device_find(&x->tensors, "saved");
     k->saved_bytes = e ? 0 : ((struct kcp_forward *)first)->saved_bytes;
-    cudaFree(room), free(first);
+    cudaFree(room);
+    free(first);
     return e;
 }
 
@@ -79,7 +80,8 @@ int runner_variant(struct runner *x, const struct kcp_stage *st,
         if (!e) note_room(x, st, args), print_row(x, st, v, &c, &t);
         else if (e != KCP_NA && x->world->r == 0)
             printf("%-18s%-9s%-22s status %d\n", st->name, "", v->name, e);
-        cudaFree(room), free(args);
+        cudaFree(room);
+        free(args);
         if (e == KCP_CUDA || e == KCP_COMM || (e && e != KCP_NA && x->world->R > 1))
             return e;
         if (e != KCP_NA) status = KCP_OK;
@@ -144,6 +146,6 @@ int runner_layers(struct runner *x)
     if (x->world->r == 0) print_heads(x);
     int e = layers(x);
     if (e || R < 4 || R % 2 || x->call.H % 2) return e;
-    shelf_free(&x->shelf);
+    device_free(&x->tensors);
     return heads_in_two(x);
 }

@@ -1,7 +1,7 @@
-/* bench_setup.c -- a rank's plan, grid and tensors, and the args of a stage over them.
+/* setup.c -- a rank's plan, grid and tensors, and the args of a stage over them.
  *
  * Book: chapter 18.  Checked by: kcp-check, which judges what makes the inputs.
- * Next: bench_run.c.
+ * Next: run.c.
  */
 #include "setup.h"
 #include <cuda_runtime_api.h>
@@ -22,7 +22,9 @@ static int fill_grid(struct runner *x, const int64_t *sequences)
 {
     const struct kcp_context *at = &x->plan->ctx[x->call.r];
     struct kcp_call *c = &x->call;
-    c->T = at->end - at->begin, c->NS = at->NS, c->NC = at->NC;
+    c->T = at->end - at->begin;
+    c->NS = at->NS;
+    c->NC = at->NC;
     int *want = malloc(sizeof(int) * ((size_t)c->NS + 1));
     if (!want) return KCP_NO_MEMORY;
     for (int i = 0; i < c->NS; i++) want[i] = KCP_WANT_H | KCP_WANT_M;
@@ -35,7 +37,7 @@ static int fill_grid(struct runner *x, const int64_t *sequences)
     };
     int e = KCP_OK;
     for (size_t i = 0; i < sizeof rows / sizeof *rows && !e; i++) {
-        void *p = shelf_add(&x->shelf, rows[i].name, rows[i].bytes);
+        void *p = device_add(&x->tensors, rows[i].name, rows[i].bytes);
         if (!p || cudaMemcpy(p, rows[i].from, rows[i].bytes, cudaMemcpyHostToDevice))
             e = KCP_NO_MEMORY;
     }
@@ -51,9 +53,13 @@ int runner_open(struct runner *x, struct kcp_comm *comm, int head_parts)
     const int64_t L = all->NS > comm->R ? (all->T + all->NS - 1) / all->NS : 0;
     const char *why = "";
     struct CUstream_st *stream;
-    x->call = *all, x->head_parts = head_parts;
-    x->call.H /= head_parts, x->call.HV /= head_parts;
-    x->call.R = comm->R, x->call.r = comm->r, x->call.comm = comm;
+    x->call = *all;
+    x->head_parts = head_parts;
+    x->call.H /= head_parts;
+    x->call.HV /= head_parts;
+    x->call.R = comm->R;
+    x->call.r = comm->r;
+    x->call.comm = comm;
     x->call.ops = device_memory()->mapops;
     if (!cu) return KCP_NO_MEMORY;
     pack(all->N, all->T, cu);
@@ -72,27 +78,28 @@ void runner_close(struct runner *x)
 {
     if (x->call.stream) cudaStreamDestroy(x->call.stream);
     kcp_plan_free(x->plan);
-    shelf_free(&x->shelf);
-    x->plan = NULL, x->call.stream = NULL;
+    device_free(&x->tensors);
+    x->plan = NULL;
+    x->call.stream = NULL;
 }
 
-/* The stage's args over the shelf: inputs must be there, outputs get room. */
+/* The stage's args over the tensors: inputs must be there, outputs get room. */
 char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_call *c,
               enum kcp_storage as)
 {
-    struct shelf *s = &x->shelf;
+    struct tensor_set *s = &x->tensors;
     char *args = calloc(1, st->args);
     if (args) memcpy(args, c, sizeof *c);
     for (int i = 0; args && i < st->nfields; i++) {
         const struct kcp_field *f = &st->fields[i];
         int64_t dim[4], n = 1;
         if (!field_used(f, c)) continue;
-        void *p = shelf_find(s, !strcmp(f->name, "maps") ? "map"
+        void *p = device_find(s, !strcmp(f->name, "maps") ? "map"
                               : !strcmp(f->name, "h_kept_in") ? "h_in" : f->name);
         const int nd = shape_dims(c, f->shape, dim);
         for (int d = 0; d < nd; d++) n *= dim[d];
         if (!p && !field_in(f))
-            p = shelf_add(s, f->name, (size_t)n * store_bytes(f->store, as));
+            p = device_add(s, f->name, (size_t)n * store_bytes(f->store, as));
         if (!p && f->when != KCP_MAYBE) {
             fprintf(stderr, "kcp-bench: %s: no room or no input for %s\n", st->name,
                     f->name);
@@ -122,7 +129,8 @@ static int run_once(struct runner *x, const struct kcp_stage *st,
     int e = args ? prepare(v, args, &room) : KCP_NO_MEMORY;
     if (!e) e = v->run(args);
     if (!e && cudaDeviceSynchronize()) e = KCP_CUDA;
-    cudaFree(room), free(args);
+    cudaFree(room);
+    free(args);
     return e;
 }
 
@@ -144,7 +152,10 @@ int runner_chain(struct runner *x)
         for (int j = n - 1; j >= 0 && e == KCP_NA; j--)
             if (v[j]->where == KCP_DEVICE && v[j]->storage == KCP_BF16)
                 e = run_once(x, st, v[j]);
-        if (e) return fprintf(stderr, "kcp-bench: %s: status %d\n", chain[i], e), e;
+        if (e) {
+            fprintf(stderr, "kcp-bench: %s: status %d\n", chain[i], e);
+            return e;
+        }
     }
     return KCP_OK;
 }

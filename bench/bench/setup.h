@@ -1,6 +1,6 @@
-/* bench_setup.h -- a stage's args over a rank's tensors: made, given room, freed.
+/* setup.h -- a stage's args over a rank's tensors: made, given room, freed.
  *
- * Book: chapter 18.  Checked by: as bench.h.  Next: bench_setup.c.
+ * Book: chapter 18.  Checked by: as bench.h.  Next: setup.c.
  */
 #ifndef KCP_BENCH_SETUP_H
 #define KCP_BENCH_SETUP_H

@@ -1,10 +1,10 @@
-// bench_time.cu -- how kcp-bench times: events on the stream, and the controls.
+// time.cu -- how kcp-bench times: events on the stream, and the controls.
 // Book: chapter 18.
 // Checked by: a copy and a product whose speed is known.
-// Next: bench_record.c.
+// Next: record.c.
 //
 // Calls stand in line behind one another and the host waits only at the end; what a
-// layer marks (cuda/host/profile_hooks.cuh) is timed by events of the same stream inside.
+// layer marks (cuda/host/profile_hooks.cuh) is timed by events of the stream inside.
 #include "bench.h"
 #include "cuda/host/profile_hooks.cuh"
 #include <algorithm>
@@ -86,7 +86,7 @@ int slowest(struct runner *x, struct times *t)
     const size_t n = sizeof *t;
     std::vector<struct times> all(comm->R);
     if (comm->R == 1) return KCP_OK;
-    char *p = (char *)shelf_add(&x->shelf, "times", n * comm->R);
+    char *p = (char *)device_add(&x->tensors, "times", n * comm->R);
     if (!p || cudaMemcpy(p + n * comm->r, t, n, cudaMemcpyDefault)) return KCP_CUDA;
     int e = comm->all_gather(comm, p + n * comm->r, p, n, x->call.stream);
     if (!e && cudaStreamSynchronize(x->call.stream)) e = KCP_CUDA;
@@ -157,13 +157,16 @@ static int run_product(void *)
 // numbers: every percentage has its control in the same run.
 int measure_controls(struct bench *b)
 {
-    struct shelf s = {};
+    struct tensor_set s = {};
     struct times t;
     const size_t n = 8192ull * 8192;
     ctl.n = 2ull << 30;
-    ctl.a = shelf_add(&s, "a", ctl.n), ctl.b = shelf_add(&s, "b", ctl.n);
-    ctl.c = shelf_add(&s, "c", n * 2);
-    if (!ctl.a || !ctl.b || !ctl.c) return shelf_free(&s), KCP_NO_MEMORY;
+    ctl.a = device_add(&s, "a", ctl.n), ctl.b = device_add(&s, "b", ctl.n);
+    ctl.c = device_add(&s, "c", n * 2);
+    if (!ctl.a || !ctl.b || !ctl.c) {
+        device_free(&s);
+        return KCP_NO_MEMORY;
+    }
     noise<<<(unsigned)(n / 256), 256>>>((__nv_bfloat16 *)ctl.a, 1);
     noise<<<(unsigned)(n / 256), 256>>>((__nv_bfloat16 *)ctl.b, 2);
     int e = cublasCreate(&ctl.blas) ? KCP_CUDA : KCP_OK;
@@ -172,6 +175,6 @@ int measure_controls(struct bench *b)
     if (!e) e = time_calls(run_copy, NULL, NULL, 3, 20, &t);
     if (!e) b->copy = 2.0 * ctl.n / t.median * 1e6;
     cublasDestroy(ctl.blas);
-    shelf_free(&s);
+    device_free(&s);
     return e;
 }

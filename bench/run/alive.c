@@ -1,6 +1,6 @@
-/* run_alive.c -- how much of a state that enters a rank is left when it leaves.
+/* alive.c -- how much of a state that enters a rank is left when it leaves.
  *
- * Book: chapters 05, 07.  Checked by: tests/cli/run_cli.sh.  Next: run_print.c.
+ * Book: chapters 05, 07.  Checked by: tests/cli/run_cli.sh.  Next: print.c.
  * Inputs that forget everything make every exchange look right; so say how much lives.
  */
 #include "run.h"

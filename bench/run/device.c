@@ -1,7 +1,7 @@
-/* run_device.c -- kcp-run --device gpu: every field up in the variant's storage, down.
+/* device.c -- kcp-run --device gpu: every field up in the variant's storage, down.
  *
  * Book: chapter 08.  Checked by: tests/cli/run_device.sh, against --device cpu.
- * Next: run_write.c.
+ * Next: write.c.
  * Nothing here knows a stage but 08 and 13, whose variants go in pairs. Each call makes
  * its copies anew: this is for results, kcp-bench is for time.
  */
@@ -26,10 +26,15 @@ static int candidates(const struct device *d, const struct kcp_stage *s,
                       const struct kcp_variant *out[MOST])
 {
     const struct kcp_variant *v[256];
-    const int pair = !strncmp(s->name, "08", 2) ? 1 : !strncmp(s->name, "13", 2) * 2;
-    int n = 0;
-    if (pair)
-        return out[0] = pair == 1 ? d->layer.forward : d->layer.backward, 1;
+    int pair = 0, n = 0;
+    if (strncmp(s->name, "08", 2) == 0)
+        pair = 1;
+    if (strncmp(s->name, "13", 2) == 0)
+        pair = 2;
+    if (pair) {
+        out[0] = pair == 1 ? d->layer.forward : d->layer.backward;
+        return 1;
+    }
     const char *name = d->stage == s ? d->variant : NULL;
     for (int i = kcp_variants(s->name, name, v, 256) - 1; i >= 0 && n < MOST; i--)
         if (v[i]->where == KCP_DEVICE && v[i]->storage == d->storage)
@@ -77,7 +82,10 @@ struct device *device_open(enum kcp_storage storage, const char *variant,
         snprintf(why, n, "found gpu, expected cpu: there is no GPU here");
     else
         bad = 0;
-    return bad ? free(d), NULL : d;
+    if (!bad)
+        return d;
+    free(d);
+    return NULL;
 }
 
 void device_close(struct device *d) { free(d); }
@@ -103,7 +111,9 @@ const char *device_name(const struct device *d)
 {
     const struct kcp_variant *v[MOST];
     const int n = d->stage ? candidates(d, d->stage, v) : 0;
-    return !d->stage ? d->layer.forward->name : n ? v[0]->name : d->stage->name;
+    if (!d->stage)
+        return d->layer.forward->name;
+    return n ? v[0]->name : d->stage->name;
 }
 
 /* ---- one call */
@@ -124,15 +134,17 @@ static int owns(const struct kcp_call *c, const struct kcp_field *f, int64_t n)
     return (ends ? c->plan->ht_rank : c->plan->h0_rank)[n] == c->r;
 }
 
-static int up(const struct device *d, const struct kcp_call *c, struct ship *x)
+static int field_up(const struct device *d, const struct kcp_call *c, struct ship *x)
 {
     const int whole = x->f->store == KCP_I32 || x->f->store == KCP_I64;
     int64_t dim[4] = { 0 };
     const int nd = shape_dims(c, x->f->shape, dim);
     x->width = store_bytes(x->f->store, d->storage);
     x->n = x->row = 1;
-    for (int i = 0; i < nd; i++)
-        x->n *= dim[i], x->row *= i ? dim[i] : 1;
+    for (int i = 0; i < nd; i++) {
+        x->n *= dim[i];
+        x->row *= i ? dim[i] : 1;
+    }
     const size_t bytes = (size_t)x->n * x->width;
     char *coded = malloc(bytes + 8);
     x->at = d->mem->alloc(bytes + 8);
@@ -149,7 +161,8 @@ static int up(const struct device *d, const struct kcp_call *c, struct ship *x)
     return status;
 }
 
-static int down(const struct device *d, const struct kcp_call *c, const struct ship *x)
+static int field_down(const struct device *d, const struct kcp_call *c,
+                      const struct ship *x)
 {
     const size_t bytes = (size_t)x->n * x->width;
     const int states = c->plan && !strncmp(x->f->shape, "N ", 2);
@@ -164,7 +177,7 @@ static int down(const struct device *d, const struct kcp_call *c, const struct s
 }
 
 /* The newest of the candidates that takes it. */
-static int run(const struct device *d, const struct kcp_stage *s, void *args,
+static int newest_run(const struct device *d, const struct kcp_stage *s, void *args,
                struct kcp_comm *comm)
 {
     const struct kcp_variant *v[MOST];
@@ -197,8 +210,10 @@ int device_go(const struct device *d, const struct kcp_stage *s, void *args,
     struct ship x[MOST];
     int n = 0, status = on ? KCP_OK : KCP_NO_MEMORY;
     struct kcp_call *c = (struct kcp_call *)on;
-    if (on)
-        memcpy(on, args, s->args), c->ops = d->mem->mapops;
+    if (on) {
+        memcpy(on, args, s->args);
+        c->ops = d->mem->mapops;
+    }
     for (int i = 0; i < s->nfields && !status; i++) {
         const struct kcp_field *f = &s->fields[i];
         double *host;
@@ -206,14 +221,14 @@ int device_go(const struct device *d, const struct kcp_stage *s, void *args,
         if (!host || !field_used(f, c))
             continue;
         x[n] = (struct ship){ .f = f, .host = host };
-        status = up(d, c, &x[n]);
+        status = field_up(d, c, &x[n]);
         memcpy(on + f->at, &x[n++].at, sizeof host);
     }
     if (!status)
-        status = run(d, s, on, comm);
+        status = newest_run(d, s, on, comm);
     for (int i = 0; i < n; i++) {
         if (!status && !field_in(x[i].f))
-            status = down(d, c, &x[i]);
+            status = field_down(d, c, &x[i]);
         device_release(x[i].at);
     }
     free(on);

@@ -1,6 +1,6 @@
-/* run_device.h -- the same stages on a GPU: host doubles up, a variant, doubles back.
+/* device.h -- the same stages on a GPU: host doubles up, a variant, doubles back.
  *
- * Book: chapter 08.  Checked by: tests/cli/run_device.sh.  Next: run_device.c.
+ * Book: chapter 08.  Checked by: tests/cli/run_device.sh.  Next: device.c.
  */
 #ifndef KCP_RUN_DEVICE_H
 #define KCP_RUN_DEVICE_H

@@ -99,8 +99,8 @@ static int is_mount_point(const struct folder *f)
            (more.stx_attributes & STATX_ATTR_MOUNT_ROOT);
 }
 
-/* Two empty folders beside it exchange their names, and a file in one is linked into the
- * other: what the commit will ask of this file system. */
+/* Two empty folders beside it exchange their names, and a file in one is linked into
+ * the other: what the commit will ask of this file system. */
 static int try_exchange(struct folder *f, char *why, size_t n)
 {
     char a[FOLDER_NAME], b[FOLDER_NAME];
@@ -116,7 +116,8 @@ static int try_exchange(struct folder *f, char *why, size_t n)
     if (!bad) {
         const int in_a = openat(f->parent, a, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         const int in_b = openat(f->parent, b, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        const int file = openat(in_a, NOTE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        const int file = openat(in_a, NOTE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                                0600);
         bad = file < 0 || linkat(in_a, NOTE, in_b, NOTE, 0) != 0;
         found = errno;
         what = "link a file into two folders";
@@ -129,12 +130,12 @@ static int try_exchange(struct folder *f, char *why, size_t n)
     unlinkat(f->parent, a, AT_REMOVEDIR);
     unlinkat(f->parent, b, AT_REMOVEDIR);
     return !bad ? 0 : folder_error(why, n, "found %s: this file system cannot %s; "
-                                   "expected a folder that is not there yet, or another "
-                                   "place", strerror(found), what);
+                                   "expected a folder that is not there yet, or "
+                                   "another place", strerror(found), what);
 }
 
-/* The folder under its name now, locked; a run that ends may change it while we wait for
- * nothing: look again then. */
+/* The folder under its name now, locked; a run that ends may change it while we wait
+ * for nothing: look again then. */
 int folder_lock(struct folder *f, char *why, size_t n)
 {
     struct stat held, named;
@@ -164,8 +165,8 @@ static int check(struct folder *f, char *why, size_t n)
 {
     const int there = f->old >= 0;
     if (faccessat(f->parent, there ? f->base : ".", W_OK | X_OK, AT_EACCESS) != 0)
-        return folder_error(why, n, "found %s, %.200s, expected a directory that can be "
-                            "written", strerror(errno), f->asked);
+        return folder_error(why, n, "found %s, %.200s, expected a directory that can "
+                            "be written", strerror(errno), f->asked);
     if (!there)
         return 0;
     if (is_mount_point(f))

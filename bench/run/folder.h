@@ -3,10 +3,11 @@
  * Book: chapter 20, what is promised.  Checked by: tests/cli/results.sh.
  * Next: folder.c.
  *
- * Files are written into a folder of their own beside the one that is asked for, synced,
- * and then the two exchange their names. So whoever opens the results by name finds all
- * of an earlier run's or all of this one's, whenever this one is killed. Files of others
- * in the folder stay, and so does the folder itself: its inode, its owner, its mode.
+ * Files are written into a folder of their own beside the one that is asked for, and
+ * synced; then the two exchange their names. So whoever opens the results by name finds
+ * all of an earlier run's or all of this one's, whenever this one is killed. Files of
+ * others in the folder stay, and so does the folder itself: its inode, its owner, its
+ * mode.
  */
 #ifndef KCP_FOLDER_H
 #define KCP_FOLDER_H

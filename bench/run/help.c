@@ -1,6 +1,6 @@
-/* run_help.c -- kcp-run --help: every option, file and shape.
+/* help.c -- kcp-run --help: every option, file and shape.
  *
- * Book: chapter 00.  Checked by: tests/cli/run_cli.sh.  Next: run_shape.c.
+ * Book: chapter 00.  Checked by: tests/cli/run_cli.sh.  Next: shape.c.
  */
 #include "run.h"
 

@@ -1,6 +1,6 @@
-/* run_layer.c -- the layer on real arrays: 14, 08, and back through 13 and 14.
+/* layer.c -- the layer on real arrays: 14, 08, and back through 13 and 14.
  *
- * Book: chapters 08, 13, 14.  Checked by: tests/cli/run_cli.sh.  Next: run_stage.c.
+ * Book: chapters 08, 13, 14.  Checked by: tests/cli/run_cli.sh.  Next: stage.c.
  * Files have the names of the fields, less "_raw" and "_": q.npy is q_raw, do.npy do_.
  */
 #include "run.h"
@@ -23,7 +23,7 @@ static const char *file_of(const char *name, char file[24])
 }
 
 /* One input; one that may be NULL only if it is there. */
-static int load(struct run *x, const struct kcp_field *f)
+static int input_load(struct run *x, const struct kcp_field *f)
 {
     char file[24];
     if (!field_is_input(f) || field_is_grid(f) || array_find(x, f->name))
@@ -59,12 +59,14 @@ static int load_conv(struct run *x)
         if (array_load(x, &own, conv_w[count], file, "D Wc", KCP_ACC) != 0 ||
             array_check(x, array_find(x, conv_w[count]), 0) != 0)
             return -1;
-        count++, s += n;
+        count++;
+        s += n;
     }
     if (count != 3 || s[-1])
         return run_error(x, RUN_BAD, "--conv", "found \"%.80s\", expected three files, "
                          "of q, k and v, with commas", x->o.conv);
-    return x->conv = 1, 0;
+    x->conv = 1;
+    return 0;
 }
 
 static int load_all(struct run *x)
@@ -73,13 +75,13 @@ static int load_all(struct run *x)
     if (plan_read(x) != 0)
         return -1;
     for (int i = 0; i < fw->nfields; i++)
-        if (load(x, &fw->fields[i]) != 0)
+        if (input_load(x, &fw->fields[i]) != 0)
             return -1;
     x->both = array_exists(x, "do");
     if (!x->both && array_exists(x, "dht"))
         x->note = "dht.npy: not used, for there is no do.npy";
     for (int i = 0; x->both && i < bw->nfields; i++)
-        if (load(x, &bw->fields[i]) != 0)
+        if (input_load(x, &bw->fields[i]) != 0)
             return -1;
     return x->o.conv ? load_conv(x) : 0;
 }
@@ -106,7 +108,8 @@ static int make_outs(struct run *x)
     for (int i = 0; x->both && x->conv && i < 3; i++) {
         const struct array *w = array_find(x, conv_w[i]);
         struct sizes own = x->size;
-        own.of[LD] = w->dim[0], own.of[LWC] = w->dim[1];
+        own.of[LD] = w->dim[0];
+        own.of[LWC] = w->dim[1];
         if (array_out(x, &own, conv_dw[i], conv_dw[i], "D Wc", KCP_ACC) != 0)
             return -1;
     }
@@ -128,7 +131,9 @@ static struct kcp_conv conv_args(struct run *x, int i, struct kcp_comm *comm)
     struct kcp_conv a;
     struct array *w = array_find(x, conv_w[i]), *dw = array_find(x, conv_dw[i]);
     rank_args(x, stage_of("14"), comm, KCP_FORWARD, &a);
-    a.D = (int)w->dim[0], a.Wc = (int)w->dim[1], a.weight = w->p;
+    a.D = (int)w->dim[0];
+    a.Wc = (int)w->dim[1];
+    a.weight = w->p;
     const int64_t at = x->plan->ctx[comm->r].begin * a.D;
     a.x = (double *)array_find(x, conv_in[i])->p + at;
     if (dw) {
@@ -145,7 +150,7 @@ struct rank {
     double *y[6];              /* convolved q, k, v, and their gradients */
 };
 
-static int forward(struct run *x, struct rank *a, struct kcp_comm *comm)
+static int rank_forward(struct run *x, struct rank *a, struct kcp_comm *comm)
 {
     struct told *told = &x->told[comm->r];
     const double start = now();
@@ -162,8 +167,11 @@ static int forward(struct run *x, struct rank *a, struct kcp_comm *comm)
             return KCP_NO_MEMORY;
         status = stage_go(x, stage_of("14"), &a->conv[i], comm);
     }
-    if (x->conv)
-        a->f.q_raw = a->y[0], a->f.k_raw = a->y[1], a->f.v = a->y[2];
+    if (x->conv) {
+        a->f.q_raw = a->y[0];
+        a->f.k_raw = a->y[1];
+        a->f.v = a->y[2];
+    }
     struct kcp_forward other = a->f;
     other.save = a->f.save == KCP_RECOMPUTE ? KCP_SAVE_ALL : KCP_RECOMPUTE;
     told->saved = a->f.saved_bytes = saved_size(x, &a->f);
@@ -176,21 +184,28 @@ static int forward(struct run *x, struct rank *a, struct kcp_comm *comm)
     return status ? status : rank_alive(&a->f, &told->alive);
 }
 
-static int backward(struct run *x, struct rank *a, struct kcp_comm *comm)
+static int rank_backward(struct run *x, struct rank *a, struct kcp_comm *comm)
 {
     struct told *told = &x->told[comm->r];
     const double start = now();
     comm->traffic = (struct kcp_traffic){ 0, 0, 0 };
     rank_args(x, stage_of("13"), comm, KCP_BACKWARD, &a->b);
-    a->b.q_raw = a->f.q_raw, a->b.k_raw = a->f.k_raw, a->b.v = a->f.v;
-    a->b.saved = a->f.saved, a->b.saved_bytes = a->f.saved_bytes;
+    a->b.q_raw = a->f.q_raw;
+    a->b.k_raw = a->f.k_raw;
+    a->b.v = a->f.v;
+    a->b.saved = a->f.saved;
+    a->b.saved_bytes = a->f.saved_bytes;
     if (x->o.gate == KCP_GATE_RAW)
         a->b.A_log = a->b.dt_bias = a->b.dA_log = a->b.ddt_bias = NULL;
-    if (x->conv)
-        a->b.dq_raw = a->y[3], a->b.dk_raw = a->y[4], a->b.dv = a->y[5];
+    if (x->conv) {
+        a->b.dq_raw = a->y[3];
+        a->b.dk_raw = a->y[4];
+        a->b.dv = a->y[5];
+    }
     int status = stage_go(x, stage_of("13"), &a->b, comm);
     for (int i = 0; x->conv && i < 3 && !status; i++) {
-        a->conv[i].pass = KCP_BACKWARD, a->conv[i].dy = a->y[i + 3];
+        a->conv[i].pass = KCP_BACKWARD;
+        a->conv[i].dy = a->y[i + 3];
         status = stage_go(x, stage_of("14"), &a->conv[i], comm);
     }
     told->sent_backward = comm->traffic;
@@ -198,13 +213,13 @@ static int backward(struct run *x, struct rank *a, struct kcp_comm *comm)
     return status;
 }
 
-static int body(struct kcp_comm *comm, void *arg)
+static int layer_rank(struct kcp_comm *comm, void *arg)
 {
     struct run *x = arg;
     struct rank a = { .y = { NULL } };
-    int status = forward(x, &a, comm);
+    int status = rank_forward(x, &a, comm);
     if (!status && x->both)
-        status = backward(x, &a, comm);
+        status = rank_backward(x, &a, comm);
     for (int i = 0; i < 6; i++)
         free(a.y[i]);
     saved_free(x, a.f.saved);
@@ -232,7 +247,7 @@ int layer_run(struct run *x)
 {
     if (load_all(x) != 0 || plan_make(x) != 0 || make_outs(x) != 0)
         return -1;
-    if (ranks_go(x, x->plan->R, body) != 0)
+    if (ranks_go(x, x->plan->R, layer_rank) != 0)
         return -1;
     return x->who.r == 0 ? check_outs(x) : 0;      /* the others have their shards */
 }

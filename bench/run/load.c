@@ -67,7 +67,7 @@ static int narrow(struct run *x, const char *path, struct array *a)
     return 0;
 }
 
-/* What a header must say: asked before the data is read, and before its room is paid. */
+/* What a header must say: asked before the data is read, and its room is paid. */
 struct wanted {
     struct run *x;
     struct sizes *z;
@@ -92,8 +92,8 @@ static int refuse(const struct npy *head, void *arg)
     const double need = 8 * (double)npy_count(head->nd, head->dim);
     const double have = memory_here();
     if (have > 0 && need > have)
-        return run_error(w->x, RUN_BAD, w->path, "found shape %s, %.3g GiB, expected at "
-                         "most the %.3g GiB of this machine", found, need / 0x1p30,
+        return run_error(w->x, RUN_BAD, w->path, "found shape %s, %.3g GiB, expected "
+                         "at most the %.3g GiB of this machine", found, need / 0x1p30,
                          have / 0x1p30);
     return 0;
 }

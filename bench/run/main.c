@@ -1,4 +1,4 @@
-/* run.c -- kcp-run: the layer, or one stage of it, on arrays in files.
+/* main.c -- kcp-run: the layer, or one stage of it, on arrays in files.
  *
  * Book: chapters 08, 13, 14.  Checked by: tests/cli/run_cli.sh.  Next: run.h.
  */
@@ -19,7 +19,7 @@ static double now(void)
 }
 
 /* --device, --dtype and --variant: whose code runs. */
-static int where(struct run *x, const struct kcp_stage *stage)
+static int device_read(struct run *x, const struct kcp_stage *stage)
 {
     const char *what, *extra = x->o.variant ? "--variant" : "--dtype";
     char why[400];
@@ -54,7 +54,7 @@ static int without(struct run *x)
     return 0;
 }
 
-static int work(struct run *x, int argc, char **argv)
+static int answer(struct run *x, int argc, char **argv)
 {
     const int read = run_options(x, argc, argv);
     if (read != 0)
@@ -67,7 +67,7 @@ static int work(struct run *x, int argc, char **argv)
         return run_error(x, RUN_BAD, "--model", "found %s --stage 16, expected dplr, "
                          "gdn2 and gla with it, kda and gdn without",
                          family ? "kda or gdn with" : "dplr, gdn2 or gla without");
-    if (where(x, stage) != 0)
+    if (device_read(x, stage) != 0)
         return -1;
     const double start = now();
     x->size.gdn = x->o.model == KCP_GDN;
@@ -90,9 +90,11 @@ static int do_all(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN);          /* a limit on files is an error to report */
     for (int i = 0; i < LETTERS; i++)
         x.size.of[i] = -1;
-    if (argc < 2)
-        return options_usage(stderr), RUN_BAD;
-    if (work(&x, argc, argv) != 0) {
+    if (argc < 2) {
+        options_usage(stderr);
+        return RUN_BAD;
+    }
+    if (answer(&x, argc, argv) != 0) {
         char rank[24] = "";
         if (x.who.R > 1)
             snprintf(rank, sizeof rank, "rank %d: ", x.who.r);

@@ -2,9 +2,10 @@
  *
  * Book: chapter 00.  Checked by: tests/cli/run_cli.sh.  Next: load.c.
  *
- * Known are the fields of every stage, by their names and by the layer's, so that stages
- * may work in one folder, each on what the one before has left there; and what --conv
- * names. "cu_seqlen.npy" would be ignored, and all tokens taken for one sequence.
+ * Known are the fields of every stage, by their names and by the layer's, so that
+ * stages may work in one folder, each on what the one before has left there; and what
+ * --conv names. "cu_seqlen.npy" would be ignored, and all tokens taken for one
+ * sequence.
  */
 #include "run.h"
 
@@ -38,9 +39,12 @@ static int is_known(const char *name, size_t n)
 static int is_asked(const char *list, const char *file)
 {
     const size_t n = strlen(file);
-    for (const char *s = list; s && *s; s += strcspn(s, ",") + (s[strcspn(s, ",")] != 0))
-        if (strcspn(s, ",") == n && memcmp(s, file, n) == 0)
+    for (const char *s = list; s && *s; ) {
+        const size_t m = strcspn(s, ",");
+        if (m == n && memcmp(s, file, n) == 0)
             return 1;
+        s += m + (s[m] == ',');
+    }
     return 0;
 }
 
@@ -49,8 +53,8 @@ int names_check(struct run *x)
     char unknown[256] = "";
     DIR *d = opendir(x->o.in);
     if (!d)
-        return run_error(x, RUN_BAD, "--in", "found %s, expected a directory that can be "
-                         "read", strerror(errno));
+        return run_error(x, RUN_BAD, "--in", "found %s, expected a directory that can "
+                         "be read", strerror(errno));
     for (struct dirent *e = readdir(d); e && !unknown[0]; e = readdir(d)) {
         const size_t n = strlen(e->d_name);
         const int is_array = n > 4 && strcmp(e->d_name + n - 4, ".npy") == 0;

@@ -1,7 +1,7 @@
-/* run_plan.c -- sequences and cuts from files and options; will it fit in memory?
+/* plan.c -- sequences and cuts from files and options; will it fit in memory?
  *
  * Book: chapter 06.  Checked by: tests/cli/run_cli.sh, tests/fuzz/plan.c.
- * Next: run_layer.c.
+ * Next: layer.c.
  */
 #include "run.h"
 
@@ -157,9 +157,13 @@ int plan_make(struct run *x)
     const char *why = NULL;
     if (check_sequences(x, cu) != 0)
         return -1;
-    if (x->o.cuts && read_cuts(x, &cuts, &count) != 0)
-        return free(cuts), -1;
-    const int R = count ? count - 1 : x->o.ranks ? (int)x->o.ranks : 1;
+    if (x->o.cuts && read_cuts(x, &cuts, &count) != 0) {
+        free(cuts);
+        return -1;
+    }
+    int R = x->o.ranks ? (int)x->o.ranks : 1;
+    if (count)
+        R = count - 1;
     if (x->size.of[LC] < 0)
         x->size.of[LC] = x->o.chunk ? x->o.chunk : 64;
     x->size.of[LR] = R;

@@ -1,7 +1,6 @@
 /* print.c -- the summary: who held what, what went over the wire, what it cost.
  *
- * Book: chapters 06, 07, 12.  Checked by: tests/cli/run_cli.sh.
- * Next: ref/08_forward.c.
+ * Book: chapters 06, 07, 12.  Checked by: tests/cli/run_cli.sh.  Next: main.c.
  */
 #include "run.h"
 

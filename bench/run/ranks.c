@@ -1,6 +1,6 @@
-/* run_ranks.c -- what each rank is handed, its shard by the table; and where it runs.
+/* ranks.c -- what each rank is handed, its shard by the table; and where it runs.
  *
- * Book: chapters 06, 08.  Checked by: tests/cli/run_cli.sh.  Next: run_layer.c.
+ * Book: chapters 06, 08.  Checked by: tests/cli/run_cli.sh.  Next: layer.c.
  */
 #include "run.h"
 

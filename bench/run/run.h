@@ -1,9 +1,9 @@
 /* run.h -- kcp-run from the inside: options, named arrays, the walk over the ranks.
  *
- * Book: chapters 08, 13, 14.  Checked by: tests/cli/run_cli.sh.  Next: run_options.c.
+ * Book: chapters 08, 13, 14.  Checked by: tests/cli/run_cli.sh.  Next: options.c.
  *
- * main reads the options, loads arrays by the field tables of ref/core/registry.c, makes the
- * plan, runs the references on thread ranks, and writes every output or none.
+ * main reads the options, loads arrays by the field tables of ref/core/registry.c,
+ * makes the plan, runs the references on thread ranks, and writes every output or none.
  */
 #ifndef KCP_RUN_H
 #define KCP_RUN_H

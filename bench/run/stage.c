@@ -1,6 +1,6 @@
-/* run_stage.c -- --stage NN: one stage's reference on the stage's own arrays.
+/* stage.c -- --stage NN: one stage's reference on the stage's own arrays.
  *
- * Book: chapter 00.  Checked by: tests/cli/run_cli.sh.  Next: run_write.c.
+ * Book: chapter 00.  Checked by: tests/cli/run_cli.sh.  Next: write.c.
  * Nothing here knows a stage: fields, shapes and passes come from kcp_stages[].
  */
 #include "run.h"
@@ -19,7 +19,7 @@ static int unused(const struct run *x, const struct kcp_field *f)
 }
 
 /* Log decays are at most 0. A map may hold NaN where nobody reads it. */
-static int check(struct run *x, const struct kcp_field *f, const struct array *a)
+static int input_check(struct run *x, const struct kcp_field *f, const struct array *a)
 {
     const int raw = x->o.gate == KCP_GATE_RAW && strcmp(f->name, "g_raw") == 0;
     if (f->store == KCP_I32 || f->store == KCP_I64 || f->store == KCP_MAP)
@@ -27,7 +27,7 @@ static int check(struct run *x, const struct kcp_field *f, const struct array *a
     return array_check(x, a, raw || !strcmp(f->name, "g") || !strcmp(f->name, "G"));
 }
 
-static int load(struct run *x, const struct kcp_field *f)
+static int input_load(struct run *x, const struct kcp_field *f)
 {
     const char *file = strcmp(f->name, "do_") ? f->name : "do";
     if (!field_is_input(f) || unused(x, f) || array_find(x, f->name))
@@ -39,7 +39,7 @@ static int load(struct run *x, const struct kcp_field *f)
         return 0;
     if (array_load(x, &x->size, f->name, file, field_shape(x, f), f->store) != 0)
         return -1;
-    return check(x, f, array_find(x, f->name));
+    return input_check(x, f, array_find(x, f->name));
 }
 
 /* A local grid of strangers: the references index by it. */
@@ -94,7 +94,8 @@ static int make_grid(struct run *x)
         return run_error(x, RUN_BAD, "cu_seqlens.npy", "found %d stretches, %d chunks, "
                          "expected those of the other arrays (or give cu, cn, sc)",
                          ctx->NS, ctx->NC);
-    z->of[LNS] = ctx->NS, z->of[LNC] = ctx->NC;
+    z->of[LNS] = ctx->NS;
+    z->of[LNC] = ctx->NC;
     return call_make(x);
 }
 
@@ -118,7 +119,7 @@ static int load_all(struct run *x)
     if (needs_grid && plan_read(x) != 0)
         return -1;
     for (int i = 0; i < s->nfields; i++)
-        if (load(x, &s->fields[i]) != 0)
+        if (input_load(x, &s->fields[i]) != 0)
             return -1;
     const int given = array_find(x, "cu") != NULL;
     if (given && x->size.of[LC] < 0)
@@ -163,7 +164,7 @@ static int before_13(struct run *x, struct kcp_comm *comm, struct kcp_backward *
     return status;
 }
 
-static int body(struct kcp_comm *comm, void *arg)
+static int stage_rank(struct kcp_comm *comm, void *arg)
 {
     struct run *x = arg;
     void *args = malloc(x->stage->args), *saved = NULL;
@@ -198,5 +199,5 @@ int stage_run(struct run *x)
         return -1;
     if (!x->told && !(x->told = calloc(1, sizeof *x->told)))
         return run_error(x, RUN_FAILED, "--stage", "found no memory");
-    return ranks_go(x, x->stage->ranks ? x->plan->R : 1, body);
+    return ranks_go(x, x->stage->ranks ? x->plan->R : 1, stage_rank);
 }

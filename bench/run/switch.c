@@ -1,4 +1,4 @@
-/* switch.c -- a folder of results from old to new: staged, synced, exchanged, tidied up.
+/* switch.c -- a folder of results from old to new: staged, synced, exchanged.
  *
  * Book: chapter 20, what is promised.  Checked by: tests/cli/results.sh.
  * Next: write.c, which fills the staged folder.
@@ -10,8 +10,9 @@
  *     5. they exchange their names again: the old folder, with new results, is back
  *     6. side/ goes
  *
- * A run that is killed before 3. has changed nothing; after 3. its results are there, the
- * links lead to the files of others, and the next run does what is left, by the note.
+ * A run that is killed before 3. has changed nothing; after 3. its results are there,
+ * the links lead to the files of others, and the next run does what is left, by the
+ * note.
  */
 #define _GNU_SOURCE                    /* renameat2 is Linux's own */
 #include "switch.h"
@@ -146,7 +147,7 @@ static int is_ours(const struct folder *f, const char *name)
     return strcmp(name, NOTE) == 0;
 }
 
-/* 2. What is not ours is found through the other name while that is the old folder's. */
+/* 2. What is not ours is found by the other name, which the old folder will have. */
 static int link_others(struct folder *f, int old, const char *name)
 {
     char to[2 * FOLDER_NAME + 8];
@@ -201,7 +202,9 @@ int folder_stage(struct folder *f, const char *const *names, int count, char *wh
                                 name, S_ISDIR(st.st_mode) ? "a directory"
                                 : "a special file");
     }
-    const mode_t mode = f->old >= 0 && fstat(f->old, &st) == 0 ? st.st_mode & 07777 : 0777;
+    mode_t mode = 0777;
+    if (f->old >= 0 && fstat(f->old, &st) == 0)
+        mode = st.st_mode & 07777;
     folder_hold_signals(1);
     int bad = folder_side(f, f->side) || mkdirat(f->parent, f->side, 0777) != 0;
     if (!bad)
@@ -218,12 +221,12 @@ int folder_stage(struct folder *f, const char *const *names, int count, char *wh
     folder_hold_signals(0);
     if (bad)
         folder_unstage(f);
-    return bad ? folder_error(why, n, "found %s beside %.200s, expected to make a folder "
-                              "there", strerror(found), f->asked) : 0;
+    return bad ? folder_error(why, n, "found %s beside %.200s, expected to make a "
+                              "folder there", strerror(found), f->asked) : 0;
 }
 
-/* 4. Every result into the old folder as well; under other names first, so that a failure
- * leaves the old ones as they are. */
+/* 4. Every result into the old folder as well; under other names first, so that a
+ * failure leaves the old ones as they are. */
 static int link_results(struct folder *f)
 {
     char temp[FOLDER_NAME + 16];
@@ -360,7 +363,7 @@ static int finish_switch(struct folder *f, char *why, size_t n)
     half.new = f->old;
     half.old = openat(f->parent, half.side,
                       O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (half.old < 0 && errno == ENOENT) {   /* the folder was new, and only the note is left */
+    if (half.old < 0 && errno == ENOENT) {     /* it was new: only the note is left */
         unlinkat(f->old, NOTE, 0);
         return 0;
     }

@@ -1,7 +1,7 @@
-/* text_find.c -- runs held against each other, and how much state is alive.
+/* find.c -- runs held against each other, and how much state is alive.
  *
  * Book: chapter 05 and the spec's accuracy.  Checked by: make run's closing line.
- * Next: text_print.c.
+ * Next: print.c.
  */
 #include "text.h"
 #include <math.h>

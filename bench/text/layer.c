@@ -1,7 +1,7 @@
-/* text_layer.c -- the layer of make run: convolutions and KDA on one rank's rows.
+/* layer.c -- the layer of make run: convolutions and KDA on one rank's rows.
  *
  * Book: chapters 08, 13, 14.  Checked by: make run's closing line.
- * Next: text_trace.c, which times the stages inside.
+ * Next: trace.c, which times the stages inside.
  */
 #include "text.h"
 #include <math.h>

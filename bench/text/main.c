@@ -1,8 +1,8 @@
-/* text.c -- make run: a KDA layer on real text over R ranks, held to one rank and to
+/* main.c -- make run: a KDA layer on real text over R ranks, held to one rank and to
  * the token recurrence; then, if asked, trained on R ranks and on one.
  *
  * Book: chapters 08 and 13, "Run it".  Checked by: its closing line and exit status.
- * Next: text_read.c.
+ * Next: read.c.
  */
 #include "text.h"
 #include "tests/judge/said.h"
@@ -161,11 +161,12 @@ static int alone(void)
     struct kcp_who who;
     char why[200];
     if (kcp_who(&who, why, sizeof why))
-        return fprintf(stderr, "kcp-text: %s\n", why), 2;
-    if (who.R > 1)
-        return fprintf(stderr, "kcp-text: %s started %d processes; expected one, with "
-                       "--ranks\n", who.launcher, who.R), 2;
-    return 0;
+        return options_say("kcp-text", why);
+    if (who.R <= 1)
+        return 0;
+    fprintf(stderr, "kcp-text: %s started %d processes; expected one, with --ranks\n",
+            who.launcher, who.R);
+    return 2;
 }
 
 static int do_all(int argc, char **argv)

@@ -1,7 +1,7 @@
-/* text_model.c -- bytes to logits through one KDA layer, and all gradients, on R ranks.
+/* model.c -- bytes to logits through one KDA layer, and all gradients, on R ranks.
  *
  * Book: chapters 08 and 13, "Run it".  Checked by: make run's closing line.
- * Next: text_layer.c, the layer between the projections.
+ * Next: layer.c, the layer between the projections.
  *
  *   x = E[byte];  q k v = conv(x W);  o = KDA(q, k, v, x Wg, x Wb + b);  z = x + o Wo
  *   loss = mean over tokens of -log softmax(z U)[next byte of the same sequence]
@@ -59,7 +59,7 @@ double *params_make(uint64_t seed)
         double *w = theta + param_at(p);
         const struct shape *sh = &param_shape[p];
         const int fan_in = p >= P_CQ && p <= P_CV ? WINDOW : sh->rows;
-        const double size = p == P_EMBED ? 1 : p == P_G ? 0.1 : 1;
+        const double size = p == P_G ? 0.1 : 1;
         for (int64_t i = 0; i < (int64_t)sh->rows * sh->cols; i++) {
             const double dt = exp(log(1e-3) + log(100.0) * random_uniform(&s));
             w[i] = size * normal(&s) / (p == P_EMBED ? 1 : sqrt(fan_in));

@@ -1,6 +1,6 @@
-/* text_oracle.c -- the same layer by the token recurrence: no chunk, no map, no rank.
+/* oracle.c -- the same layer by the token recurrence: no chunk, no map, no rank.
  *
- * Book: chapter 01.  Checked by: tests/01_step/checks.c.  Next: text_trace.c.
+ * Book: chapter 01.  Checked by: tests/01_step/checks.c.  Next: trace.c.
  */
 #include "text.h"
 #include <math.h>

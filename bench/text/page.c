@@ -1,7 +1,7 @@
-/* text_page.c -- build/run/index.html: what make run found, on one page without a net.
+/* page.c -- build/run/index.html: what make run found, on one page without a net.
  *
  * Book: its style is the book's.  Checked by: eyes, light and dark, broad and narrow.
- * Next: text_svg.c, the figures.
+ * Next: svg.c, the figures.
  */
 #include "text.h"
 #include <errno.h>

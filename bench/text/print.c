@@ -1,6 +1,6 @@
-/* text_print.c -- what make run says on the terminal.
+/* print.c -- what make run says on the terminal.
  *
- * Book: chapter 06 explains the plan.  Checked by: eyes.  Next: text_page.c.
+ * Book: chapter 06 explains the plan.  Checked by: eyes.  Next: page.c.
  */
 #include "text.h"
 #include <math.h>
@@ -20,6 +20,16 @@ static const char *name_of(const struct text *x, int n)
     return x->name[n] + (len > 24 ? len - 24 : 0);
 }
 
+/* Of a sequence, what a rank holds of it. */
+static const char *how_much(const struct kcp_segment *g)
+{
+    if (g->first && g->last)
+        return " whole";
+    if (g->first)
+        return " begins";
+    return g->last ? " ends" : " goes through";
+}
+
 static void print_rank(const struct finding *f, int r)
 {
     const struct kcp_plan *p = f->many->plan;
@@ -30,8 +40,7 @@ static void print_rank(const struct finding *f, int r)
         const int64_t at = p->cu_seqlens[g->n];
         printf("%s %s %d..%d%s", s ? "," : "", name_of(f->text, g->n),
                (int)(g->begin - at), (int)(g->end - at),
-               g->first && g->last ? " whole" : g->first ? " begins"
-               : g->last ? " ends" : " goes through");
+               how_much(g));
     }
     if (!c->NS)
         printf(" holds nothing, joins in");

@@ -1,7 +1,7 @@
-/* text_run.c -- one step of the model on R thread ranks, and one rank's part of it.
+/* run.c -- one step of the model on R thread ranks, and one rank's part of it.
  *
  * Book: chapters 08 and 13, "Run it".  Checked by: make run's closing line.
- * Next: text_oracle.c, the same without chunks, maps and ranks.
+ * Next: oracle.c, the same without chunks, maps and ranks.
  */
 #include "text.h"
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* text_style.c -- how make run's page looks: the book's paper and ink, light and dark.
+/* style.c -- how make run's page looks: the book's paper and ink, light and dark.
  *
- * Book: book/book.css.  Checked by: eyes.  Next: text_page.c.
+ * Book: book/book.css.  Checked by: eyes.  Next: page.c.
  */
 #include "text.h"
 

@@ -1,6 +1,6 @@
-/* text_svg.c -- the figures of make run's page.
+/* svg.c -- the figures of make run's page.
  *
- * Book: none.  Checked by: eyes.  Next: text_page.c, which sets them in their places.
+ * Book: none.  Checked by: eyes.  Next: page.c, which sets them in their places.
  * x is in percent and y in pixels: a figure widens with the page and its words do not.
  */
 #include "text.h"

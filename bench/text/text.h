@@ -1,7 +1,7 @@
 /* text.h -- make run: a small language model whose one layer is KDA over R ranks.
  *
  * Book: chapter 08 and 13, "Run it".  Checked by: its own closing line.
- * Next: text_read.c, text_model.c, text_trace.c, text_print.c, text_page.c.
+ * Next: read.c, model.c, trace.c, print.c, page.c.
  */
 #ifndef KCP_TEXT_H
 #define KCP_TEXT_H

@@ -1,6 +1,6 @@
-/* text_trace.c -- who did which stage, when, and what it put on the wire.
+/* trace.c -- who did which stage, when, and what it put on the wire.
  *
- * Book: none.  Checked by: eyes.  Next: text_print.c.
+ * Book: none.  Checked by: eyes.  Next: print.c.
  * The linker's --wrap=f sends every call of f here first: nothing in ref/ knows of it.
  */
 #include "text.h"

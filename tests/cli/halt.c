@@ -1,8 +1,8 @@
 /* halt.c -- a shared object that ends a program at its n-th step on disk, or lets that
  * step fail: for tests of what a crash leaves behind.
  *
- * Book: chapter 20, what is promised.  Checked by: tests/cli/results.sh, which needs it.
- * Next: results.sh.
+ * Book: chapter 20, what is promised.  Checked by: tests/cli/results.sh, which needs
+ * it. Next: results.sh.
  *
  * LD_PRELOAD=halt.so HALT_AT=n [HALT_BY=KILL|TERM|EIO]. Steps are the calls below, from
  * the first on. HALT_COUNT=FILE: their number goes there at the end.

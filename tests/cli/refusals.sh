@@ -141,7 +141,10 @@ rm bad/q.npy; ln -s nowhere bad/q.npy; refused q.npy
 rm bad/q.npy; ln -s /dev/zero bad/q.npy; refused q.npy
 # Sizes that a header says and a disk does not hold: refused before they are paid. The
 # limit is on memory; a sparse file is as long as its shape says.
-sparse() { header bad/$1.npy "$2"; truncate -s "$(($(wc -c <bad/$1.npy) + $3))" bad/$1.npy; }
+sparse() {
+    header bad/$1.npy "$2"
+    truncate -s "$(($(wc -c <bad/$1.npy) + $3))" bad/$1.npy
+}
 for f in q cu_seqlens; do
     rm -f bad/$f.npy; sparse $f "{$f8, 'shape': (268435456, 2)}" 4294967296
     (ulimit -v 2000000; exec "$run" --in bad --out out >stdout 2>stderr)
@@ -183,7 +186,8 @@ if [ "$(id -u)" -ne 0 ]; then refused --out; fi
 chmod 755 out; rm -rf out
 if [ -c /dev/full ]; then
     "$run" --help >/dev/full 2>stderr
-    [ $? -eq 2 ] && grep -q '^kcp-run: stdout: found' stderr && pass || fail "stdout full"
+    [ $? -eq 2 ] && grep -q '^kcp-run: stdout: found' stderr && pass ||
+        fail "stdout full"
 fi
 # A limit on the size of a file, as a disk that is full: nothing is left behind.
 (ulimit -f 1; exec "$run" --in in --out out >/dev/null 2>stderr)

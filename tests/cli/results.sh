@@ -1,8 +1,8 @@
 #!/bin/sh
-# results.sh -- what kcp-run leaves behind: by name all of a run's results or none of them,
+# results.sh -- what kcp-run leaves behind: by name all of a run's results or none,
 # whenever it is killed, whatever fails, and whoever writes at the same time.
 #
-# Book: chapter 20, what is promised.  Checked by: a file lost, a set mixed, a folder left.
+# Book: chapter 20, what is promised.  Checked by: a file lost, a set mixed.
 # Usage: results.sh BUILD.  Next: tests/cli/halt.c, which kills at each step.
 B=$(cd "${1:-build}" && pwd) || exit 1
 # In memory, where a sync costs nothing; FULL=1 on the disk, and at every step.
@@ -44,8 +44,9 @@ kept() {
 }
 # clean: nothing of ours is left, and what was a file is one, not a link to it.
 clean() {
-    [ "$(ls -A at)" = out ] && [ ! -e at/out/.kcp-results ] && [ -f at/out/notes.txt ] &&
-        [ ! -L at/out/notes.txt ] && [ ! -L at/out/theirs ] && [ -L at/out/link ] &&
+    [ "$(ls -A at)" = out ] && [ ! -e at/out/.kcp-results ] &&
+        [ -f at/out/notes.txt ] && [ ! -L at/out/notes.txt ] &&
+        [ ! -L at/out/theirs ] && [ -L at/out/link ] &&
         ! ls -A at/out | grep -q '^\.kcp'
 }
 [ "$(set_of first)$(set_of second)" = firstsecond ] || fail "the two sets are alike"
@@ -54,12 +55,13 @@ clean() {
 fresh; before=$(stat -c '%i %a' at/out)
 "$run" --in in --out at/out --scale 2 >stdout 2>stderr || fail "$(cat stderr)"
 [ "$(set_of at/out)" = second ] && kept at/out && clean && pass || fail "a second run"
-[ "$(stat -c '%i %a' at/out)" = "$before" ] && pass || fail "another folder took its place"
+[ "$(stat -c '%i %a' at/out)" = "$before" ] && pass || fail "another folder is there"
 ln -s out at/name; "$run" --in in --out at/name --scale 1 >stdout 2>stderr
 [ "$(set_of at/out)" = first ] && [ -L at/name ] && pass || fail "through a link"
 rm at/name
 (cd at/out && "$run" --in ../../in --out . --scale 2 >../../stdout 2>../../stderr &&
-    [ "$(cat notes.txt)" = mine ]) && [ "$(set_of at/out)" = second ] && clean && pass ||
+    [ "$(cat notes.txt)" = mine ]) &&
+    [ "$(set_of at/out)" = second ] && clean && pass ||
     fail "--out . $(cat stderr)"
 umask 027; "$run" --in in --out at/new --scale 1 >stdout; umask 022
 [ "$(stat -c %a at/new at/new/o.npy | tr '\n' ' ')" = "750 640 " ] && pass || fail umask
@@ -100,7 +102,7 @@ if [ -e "$halt" ]; then
             seen="$seen $by$found"
         done
     done
-    case $seen in *KILLfirst*KILLsecond*) pass ;; *) fail "never before, or after" ;; esac
+    case $seen in *KILLfirst*KILLsecond*) pass ;; *) fail "all before, or after" ;; esac
     # The same where the folder is new: all, or none.
     for at in $(seq 1 2 $((steps - 6))); do
         rm -rf at; mkdir at
@@ -148,19 +150,21 @@ rm -rf at/new
 # ---- where it cannot be switched: refused, and nothing is touched
 refused() {
     "$run" --in in --out "$1" >stdout 2>stderr
-    [ $? = 2 ] && [ "$(wc -l <stderr)" = 1 ] && grep -q -- "--out: found .*$2.*expected" \
-        stderr && pass || fail "$1: $(cat stderr)"
+    [ $? = 2 ] && [ "$(wc -l <stderr)" = 1 ] &&
+        grep -q -- "--out: found .*$2.*expected" stderr && pass ||
+        fail "$1: $(cat stderr)"
 }
 mount=$(awk '$2 != "/" && ($3 == "tmpfs" || $3 == "proc") { print $2 }' /proc/mounts |
     while read -r m; do [ -w "$m" ] && { echo "$m"; break; }; done)
 [ -z "$mount" ] || { refused "$mount" 'mount point'
-    ls -A "$mount" | grep -q 'kcp-results\|o\.npy' && fail "a mount point was touched"; }
+    ls -A "$mount" | grep -q 'kcp-results\|o\.npy' && fail "a mount was touched"; }
 refused / 'mount point'
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     # Another user's folder under a sticky parent, open to all.
     rm -rf sticky; mkdir sticky; chmod 1777 sticky; chmod 755 .
     mkdir sticky/out; chmod 777 sticky/out; : >sticky/out/theirs
-    setpriv --reuid 65534 --clear-groups "$run" --in in --out sticky/out >/dev/null 2>err
+    setpriv --reuid 65534 --clear-groups "$run" --in in --out sticky/out \
+        >/dev/null 2>err
     [ $? = 2 ] && grep -q 'sticky folder' err && [ "$(ls -A sticky sticky/out)" = \
         "$(printf 'sticky:\nout\n\nsticky/out:\ntheirs')" ] && pass || fail "$(cat err)"
     # Somebody else's parent.
@@ -170,12 +174,13 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
         fail "$(cat err)"
 fi
 
-# ---- a container in which every process has the same number: names are not the number's
+# ---- a container in which every process has the same number: names are not of it
 if command -v unshare >/dev/null && unshare -pf true 2>/dev/null; then
     fresh
     LD_PRELOAD=$halt HALT_AT=30 unshare -pf "$run" --in in --out at/out >/dev/null 2>&1
     unshare -pf "$run" --in in --out at/out --scale 2 >/dev/null 2>err &&
-        [ "$(set_of at/out)" = second ] && clean && pass || fail "same number: $(cat err)"
+        [ "$(set_of at/out)" = second ] && clean && pass ||
+        fail "same number: $(cat err)"
 fi
 echo "results: $passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -90,7 +90,7 @@ else fail "Fortran order: $(cat stderr)"; fi
 # What is printed as our memory is not what the program that started us had.
 "$arrays" inside 400 "$run" --in in --out many >stdout 2>stderr
 peak=$(sed -n 's/.*peak memory \([0-9]*\) MiB/\1/p' stdout)
-[ "${peak:-9999}" -lt 200 ] && pass || fail "peak memory ${peak:-not said}: the parent's"
+[ "${peak:-9999}" -lt 200 ] && pass || fail "peak memory ${peak:-unsaid}: its parent's"
 rm -rf turned
 rm -rf vk; cp -r in vk
 "$arrays" fill vk/h0.npy f8 4,4,5,3 0.5; "$arrays" fill vk/dht.npy f8 4,4,5,3 0

@@ -1,5 +1,5 @@
-/* words.c -- any text as the judge's cases: refused with a line, or a case that is whole,
- * and that says itself again in the same words.
+/* words.c -- any text as the judge's cases: refused with a line, or a case that is
+ * whole, and that says itself again in the same words.
  *
  * Book: CONTRIBUTING.md.  Checked by: make fuzz.  Next: tests/judge/case_text.c.
  */

@@ -3,10 +3,11 @@
  * Book: chapter 00 (the arrays of kcp-run and of kcp-check --emit).
  * Checked by: tests/fuzz/npy.c and tests/cli/run_cli.sh.  Next: head.c.
  *
- * Format versions 1.0, 2.0, 3.0; C order, or Fortran order, which is read by transposing;
- * little-endian f8 f4 f2 i8 i4, and u2, which is read as the bits of a bfloat16. In memory there are two types only: every float is
- * a double, every integer an int64_t. A file is input from a stranger: nothing in it is
- * believed before it has been compared with the size of the file.
+ * Format versions 1.0, 2.0, 3.0; C order, or Fortran order, which is read by
+ * transposing; little-endian f8 f4 f2 i8 i4, and u2, which is read as the bits of a
+ * bfloat16. In memory there are two types only: every float is a double, every integer
+ * an int64_t. A file is input from a stranger: nothing in it is believed before it has
+ * been compared with the size of the file.
  */
 #ifndef KCP_NPY_H
 #define KCP_NPY_H

@@ -124,8 +124,8 @@ int npy_put(int fd, const char *path, const struct npy *out, char *why, size_t n
     return 0;
 }
 
-/* A name beside path that no other process has, in a container that counts its processes
- * from 1 again neither. */
+/* A name beside path that no other process has, in a container that counts its
+ * processes from 1 again neither. */
 static int open_temp(const char *path, char temp[NPY_NAME])
 {
     for (int tries = 0; tries < 100; tries++) {

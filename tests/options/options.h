@@ -32,7 +32,7 @@ struct option_table {
     const char *program;       /* "kcp-run" */
     const struct option_row *row;
     int n;
-    int once;                  /* an option given twice is refused; else the last counts */
+    int once;                  /* given twice it is refused; else the last counts */
     void (*help)(void);        /* on stdout */
     int h;                     /* -h asks for it too */
 };
