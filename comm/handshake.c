@@ -2,10 +2,10 @@
  *
  * Book: chapter 20.  Checked by: tests/cli/network.sh.  Next: comm/bootstrap.c.
  * A proof is an HMAC over both nonces, both ranks, R and the job, under a word that
- * says whose it is: what one end has sent proves nothing when it is sent back, or again,
- * or to another rank. The caller proves first, so that a stranger who knocks learns a
- * nonce and nothing else. Proven is who is at the other end when a connection begins;
- * what follows is not encrypted. */
+ * says whose it is: what one end has sent proves nothing when it is sent back, or once
+ * more, or to another rank. The caller proves first, so that a stranger who knocks
+ * learns a nonce and nothing else. Proven is who is at the other end when a connection
+ * begins; what follows is not encrypted. */
 #define _POSIX_C_SOURCE 200809L
 #include "handshake.h"
 
