@@ -68,9 +68,10 @@ int kcp_who(struct kcp_who *who, char *why, size_t n);
  * (else at the first host of the Slurm step, else on this machine), or through
  * KCP_RENDEZVOUS=file:/path, where nothing may be. Any two prove to each other that they
  * know the job's key: KCP_SECRET, else rank 0's, in a file of KCP_KEY_DIR (~/.kcp) that
- * all ranks can read; KCP_TRUST_NETWORK=1 does without. What waits longer than
- * KCP_TIMEOUT_S (60) fails; a process that ends is lost at once, and lost() names it on
- * all the others. comm->free says goodbye. */
+ * all ranks can read; KCP_TRUST_NETWORK=1 does without. Ranks that no launcher has
+ * started are of one job when their command lines, or KCP_JOB, are the same. What waits
+ * longer than KCP_TIMEOUT_S (60) fails; a process that ends is lost at once, and
+ * lost() names it on all the others. comm->free says goodbye. */
 int kcp_processes(struct kcp_comm **comm, struct kcp_who *who, char *why, size_t n);
 
 /* Over NCCL, when this was built with CUDA and NCCL (else KCP_NA): pointers are of the
