@@ -4,6 +4,7 @@
  * Next: main.c (kcp-check) and criterion.c drive it.
  */
 #include "isolation.h"
+#include "paths.h"
 #include "trial.h"
 #include <math.h>
 #include <stdlib.h>
@@ -129,39 +130,13 @@ static void show_tally(const struct kcp_variant *v, const struct tally *y,
     printf("\n");
 }
 
-static struct kcase *joined(struct kcase *list, int *n, struct kcase *more, int m)
-{
-    struct kcase *both = m ? realloc(list, (size_t)(*n + m) * sizeof *list) : NULL;
-    if (both && more) {
-        memcpy(both + *n, more, (size_t)m * sizeof *more);
-        *n += m;
-    }
-    free(more);
-    return both ? both : list;
-}
-
-/* The stage's list and its anchors; for a device variant, the wide one behind it; for the first ones
- * and all that claim any K and V up to 256, the tall one too. */
 static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant *v,
                              const struct options *o, int *n)
 {
-    int m = 0;
-    if (o->alone) {
-        struct kcase *some = malloc(o->nalone * sizeof *some);
-        *n = o->nalone;
-        return some ? memcpy(some, o->alone, *n * sizeof *some) : NULL;
-    }
-    struct kcase *list = cases_make(s, o->full, 0, o->seed, o->ranks, n), *more;
-    more = cases_anchors(s, 0, o->seed, o->ranks, *n, &m);
-    list = joined(list, n, more, m);
-    if (!list || v->where != KCP_DEVICE) return list;
-    more = cases_make(s, o->full, 1, o->seed, o->ranks, &m);
-    list = joined(list, n, more, m);
-    more = cases_anchors(s, 1, o->seed, o->ranks, m, &m);
-    list = joined(list, n, more, m);
-    if (strncmp(v->name, "v1", 2) && !strstr(v->shapes, "up to 256")) return list;
-    more = cases_tall(s, o->seed, o->ranks, &m);
-    return joined(list, n, more, m);
+    if (!o->alone) return cases_of(s, v, o, paths_device(), n);
+    struct kcase *some = malloc((size_t)o->nalone * sizeof *some);
+    *n = o->nalone;
+    return some ? memcpy(some, o->alone, (size_t)*n * sizeof *some) : NULL;
 }
 
 /* All cases of the list; what a failure is called and shown as. */
@@ -175,6 +150,8 @@ static void judge_right(struct isolated *x, int n, struct kcp_report *rep)
     for (int i = 0; i < n; i++) {
         if (isolated_case(x, i, v->storage, &t)) t.outcome = FAIL;
         count(&y, &t, i);
+        if (t.outcome == PASS || t.outcome == MARGINAL)
+            paths_were_judged(s, v, &x->list[i]);
         if (t.outcome == FAIL && y.fail <= 3) show_failure(s, v, &x->list[i], &t, rep);
         if (t.outcome == SKIP) break;
     }
@@ -300,6 +277,7 @@ int judge_all(const struct options *o, struct kcp_report *rep)
             if (v[j]->where == KCP_DEVICE ? o->only_device || !apart : !o->only_device)
                 judge_variant(s, v[j], o, rep);
         if (!o->only_device) judge_reference(s, o, rep);
+        if (!o->variant && !o->alone && !apart) paths_close(s, o, rep);
         for (int j = 0; j < nc && !apart; j++)
             if (check_asked(o, c[j])) judge_check(c[j], rep);
         fflush(stdout);

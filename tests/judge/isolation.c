@@ -10,6 +10,7 @@
  * no process apart.
  */
 #include "isolation.h"
+#include "core/paths.h"
 
 #include <errno.h>
 #include <math.h>
@@ -26,13 +27,14 @@
 int isolation_off;
 int isolation_limit = 30;
 
-enum kind { STARTED = 0x51, RETURNED, DONE, VERDICT, REPORT, RECORD, NO_MEMORY };
+enum kind { STARTED = 0x51, RETURNED, DONE, VERDICT, REPORT, RECORD, DEVICE, NO_MEMORY };
 struct message {
     enum kind kind;
     uint64_t nonce;
     union {
         struct verdict verdict;
         struct { struct kcp_report report; int status; } check;
+        struct { struct kcp_device is; int status; } device;
         struct { char stage[32], name[64], why[160], shapes[160];
                  int storage, where, found; } record;
     } is;
@@ -354,4 +356,25 @@ int isolated_probe(const char *path, struct kcp_variant *record, char *why, size
         m.is.record.why, (enum kcp_storage)m.is.record.storage,
         (enum kcp_where)m.is.record.where, m.is.record.shapes, NULL, NULL };
     return 0;
+}
+
+int isolated_device(struct kcp_device *d)
+{
+    int fd;
+    struct message m;
+    char why[160];
+    if (isolation_off || ranks_mine() >= 0) return kcp_device_here(d) != KCP_OK;
+    const pid_t pid = start(&fd);
+    if (pid < 0) return 1;
+    if (!pid) {
+        m = (struct message){ .kind = DEVICE };
+        m.is.device.status = kcp_device_here(&m.is.device.is);
+        answer(&m, DEVICE);
+        _exit(0);
+    }
+    const int lost = listen_to(pid, fd, DEVICE, isolation_limit, &m, why, sizeof why);
+    if (!lost) kill_it(pid);
+    close(fd);
+    if (!lost) *d = m.is.device.is;
+    return lost || m.is.device.status;
 }

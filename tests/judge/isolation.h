@@ -10,6 +10,8 @@
 
 #include <sys/types.h>
 
+struct kcp_device;
+
 /* A variant and its cases, and the process that runs them. */
 struct isolated {
     const struct kcp_stage *stage;
@@ -31,5 +33,7 @@ int  isolated_end(struct isolated *x, char *why, size_t n);
 int  isolated_check(const struct kcp_check *c, struct kcp_report *own);
 /* What a shared object holds, found out there: the record without its functions. */
 int  isolated_probe(const char *path, struct kcp_variant *record, char *why, size_t n);
+/* The GPU, asked there: whoever starts processes may not touch it. 0, or 1: none. */
+int  isolated_device(struct kcp_device *d);
 
 #endif

@@ -4,6 +4,7 @@
  * Next: ../../ref/core/paths.def, the table.
  *
  * A path belongs to a rank: ranks of one case may take different rows. */
+#include "isolation.h"
 #include "paths.h"
 #include "trial.h"
 #include <stdlib.h>
@@ -59,26 +60,70 @@ int paths_of_case(const struct kcp_stage *s, const char *kernel,
     return n;
 }
 
+/* ---- which were judged */
+enum { MOST_PATHS = 256 };
+static char judged[MOST_PATHS];
+
+const struct kcp_device *paths_device(void)
+{
+    static struct kcp_device d;
+    static int asked, there;
+    if (!asked) there = isolated_device(&d) == 0;
+    asked = 1;
+    return there ? &d : NULL;
+}
+
+void paths_were_judged(const struct kcp_stage *s, const struct kcp_variant *v,
+                       const struct kcase *k)
+{
+    const struct kcp_path *row[16];
+    const struct kcp_device *d = v->where == KCP_HOST ? NULL : paths_device();
+    const int n = d || v->where == KCP_HOST
+        ? paths_of_case(s, v->name, v->storage, k, d, row, 16) : 0;
+    for (int i = 0; i < n; i++) judged[row[i] - kcp_paths] = 1;
+}
+
+int paths_judged_by(const struct kcp_path *p, const char *stage)
+{
+    const int kept = strstr(p->condition, "saved") && !strstr(p->condition, "!(saved");
+    const char *by = kept && !strncmp(p->stage, "08", 2) ? "13_backward" : p->stage;
+    return !strcmp(by, stage);
+}
+
+void paths_close(const struct kcp_stage *s, const struct options *o,
+                 struct kcp_report *rep)
+{
+    int seen = 0, absent = 0;
+    char here[120], why[140] = "";
+    for (int i = 0; i < kcp_npaths && i < MOST_PATHS; i++) {
+        const struct kcp_path *p = &kcp_paths[i];
+        const int host = !strcmp(p->arch, "host");
+        if (!paths_judged_by(p, s->name) || (host && o->only_device)) continue;
+        kcp_path_here(p, paths_device(), here, sizeof here);
+        if (strcmp(here, "here")) {
+            absent++;
+            snprintf(why, sizeof why, ", the last %s", here);
+        } else if (judged[i]) seen++;
+        else report_fail(rep, "%s: path %s is here and no case of it was judged",
+                         s->name, p->name);
+    }
+    rep->skip += absent > 0;
+    if (seen + absent && !rep->quiet)
+        printf("  paths   %d judged, %d not here%s\n", seen, absent, why);
+}
+
 /* ---- kcp-check --paths */
 
 static const char *const storage_name[] = { "f64", "f32", "bf16" };
 
-/* The judge's list for variants of a device: short, wide and tall. */
-static struct kcase *cases_all(const struct kcp_stage *s, const struct options *o,
-                               int *n)
+/* The judge's list of the kernel, as if it were here. */
+static struct kcase *cases_all(const struct kcp_stage *s, const char *kernel,
+                               enum kcp_storage storage, const struct kcp_device *d,
+                               const struct options *o, int *n)
 {
-    struct kcase *list = cases_make(s, o->full, 0, o->seed, o->ranks, n);
-    for (int tall = 0; tall < 2 && list; tall++) {
-        int m = 0;
-        struct kcase *more = tall ? cases_tall(s, o->seed, o->ranks, &m)
-                                  : cases_make(s, 0, 1, o->seed, o->ranks, &m);
-        struct kcase *both = realloc(list, (size_t)(*n + m) * sizeof *list);
-        if (both && more) memcpy(both + *n, more, (size_t)m * sizeof *more);
-        if (both && more) *n += m;
-        list = both ? both : list;
-        free(more);
-    }
-    return list;
+    const struct kcp_variant v = { s->name, kernel, "", storage,
+        strcmp(kernel, "ref") ? KCP_DEVICE : KCP_HOST, "", NULL, NULL };
+    return cases_of(s, &v, o, d, n);
 }
 
 enum { MOST_IDS = 4096 };
@@ -91,7 +136,7 @@ static int print_cases_of(const struct kcp_path *p, const char *stage,
     const struct kcp_stage *s = stage_find(stage);
     const struct kcp_path *reached[16];
     int n = 0;
-    struct kcase *list = cases_all(s, o, &n);
+    struct kcase *list = cases_all(s, kernel, p->storage, d, o, &n);
     for (int i = 0; i < n; i++) {
         const int rows = paths_of_case(s, kernel, p->storage, &list[i], d, reached, 16);
         for (int j = 0; j < rows; j++)

@@ -14,6 +14,24 @@
 int paths_of_case(const struct kcp_stage *s, const char *kernel,
                   enum kcp_storage storage, const struct kcase *k,
                   const struct kcp_device *d, const struct kcp_path **out, int max);
+/* All cases that a variant is judged on (lists.c): the list, its anchors, and of a device
+ * variant the wide ones, the tall ones, and one for each of its paths on device d. */
+struct kcase *cases_of(const struct kcp_stage *s, const struct kcp_variant *v,
+                       const struct options *o, const struct kcp_device *d, int *n);
+struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
+                              enum kcp_storage storage, const struct options *o,
+                              const struct kcp_device *d, struct kcase *list, int *n);
+/* The device that paths are judged on, asked in a process of its own; NULL: none. */
+const struct kcp_device *paths_device(void);
+/* Is it this stage whose cases reach the row? A forward that keeps a whole block is 13's:
+ * its cases run it first. */
+int paths_judged_by(const struct kcp_path *p, const char *stage);
+/* A case of a variant passed: its paths are judged. At the end of a stage a path that is
+ * here and was not judged fails; those that are not here are one skip. */
+void paths_were_judged(const struct kcp_stage *s, const struct kcp_variant *v,
+                       const struct kcase *k);
+void paths_close(const struct kcp_stage *s, const struct options *o,
+                 struct kcp_report *rep);
 /* Whose forward leaves the block that a backward is tried on; NULL: the reference's. */
 const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,
                                                const struct kcp_forward *a, int id);

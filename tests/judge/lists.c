@@ -1,0 +1,124 @@
+/* lists.c -- all cases a variant is judged on: drawn, anchored, and one for each path.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works", and chapter 08, "Paths".
+ * Checked by: tests/judge/self_paths.c.  Next: core.c, which walks them.
+ *
+ * What is drawn reaches the paths that it happens to reach. For a row of the table that
+ * no case of a kernel's list reaches, sizes are tried from small to large until one
+ * does: many heads for a scan of 128 columns, long sequences for windows.
+ */
+#include "paths.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct kcase *joined(struct kcase *list, int *n, struct kcase *more, int m)
+{
+    struct kcase *both = m ? realloc(list, (size_t)(*n + m) * sizeof *list) : NULL;
+    if (both && more) {
+        memcpy(both + *n, more, (size_t)m * sizeof *more);
+        *n += m;
+    }
+    free(more);
+    return both ? both : list;
+}
+
+static int reaches(const struct kcp_stage *s, const struct kcp_path *p,
+                   const struct kcase *k, const struct kcp_device *d)
+{
+    const struct kcp_path *row[16];
+    const int n = paths_of_case(s, p->kernel, p->storage, k, d, row, 16);
+    for (int i = 0; i < n; i++)
+        if (row[i] == p) return 1;
+    return 0;
+}
+
+/* The first two sizes of a set, "64 128" or "64..256": how many, into out. */
+static int sizes_of(const char *set, int out[2])
+{
+    int n = 0;
+    for (const char *s = set; *s && n < 2;) {
+        char *end;
+        const long x = strtol(s, &end, 10);
+        if (end == s) break;
+        out[n++] = (int)x;
+        s = end + strspn(end, ". ");
+    }
+    if (!n) out[n++] = 16;
+    return n;
+}
+
+/* A case that reaches the row, from small to large; 0: none of those tried does. */
+static int draw_for(const struct kcp_stage *s, const struct kcp_path *p,
+                    const struct kcp_device *d, const struct options *o, int id,
+                    struct kcase *k)
+{
+    static const char *const lengths[] = { "130", "150,33", "400", "1500", "6000" };
+    static const char *const more[] = { "h0 dht", "h0 dht save=all", "strip=1", "strip=64",
+                                        "strip=64 save=all", "R=2 h0", "R=2 strip=2",
+                                        "R=2 save=all" };
+    static const int heads[][2] = { { 1, 2 }, { 2, 4 }, { 10, 70 }, { 36, 144 } };
+    static const char *const model[] = { "kda", "gdn", "dplr", "gdn2", "gla" };
+    int K[2], V[2], C[2] = { 64, 0 };
+    const int nK = sizes_of(p->K, K), nV = sizes_of(p->V, V);
+    if (strcmp(p->C, "any")) sizes_of(p->C, C);
+    if (C[0] == 1) C[0] = 64;
+    const int tries = 5 * 8 * 4 * 5 * nK * nV;
+    for (int i = 0; i < tries; i++) {
+        char words[200], why[160];
+        int at = i;
+        const int m = at % 5, iK = (at /= 5) % nK, iV = (at /= nK) % nV;
+        const int w = (at /= nV) % 8, h = (at /= 8) % 4, l = at / 4 % 5;
+        if (strcmp(p->model, "any") && !strstr(p->model, model[m])) continue;
+        if (!strcmp(p->model, "gdn2 gla") && m == KCP_GDN) continue;
+        if (o->ranks > 1 && !strstr(more[w], "R=")) continue;
+        snprintf(words, sizeof words, "live %s H=%d HV=%d K=%d V=%d C=%d lengths=%s"
+                 " l2norm beta=sigmoid gate=softplus %s", model[m], heads[h][0],
+                 heads[h][1], K[iK], V[iV], C[0], lengths[l], more[w]);
+        if (case_parse(words, k, why, sizeof why)) continue;
+        if (o->ranks && k->call.R != o->ranks && s->ranks) continue;
+        if (!s->oracle == (m >= KCP_DPLR)) continue;
+        k->id = id;
+        k->seed = o->seed * 1000003u + (unsigned)id;
+        if (reaches(s, p, k, d)) return 1;
+    }
+    return 0;
+}
+
+struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
+                              enum kcp_storage storage, const struct options *o,
+                              const struct kcp_device *d, struct kcase *list, int *n)
+{
+    int id = 3000;
+    for (int i = 0; i < kcp_npaths && d; i++) {
+        const struct kcp_path *p = &kcp_paths[i];
+        struct kcase *k;
+        int found = 0;
+        if (strcmp(p->stage, s->name) || p->storage != storage ||
+            strcmp(p->kernel, kernel)) continue;
+        for (int j = 0; j < *n && !found; j++) found = reaches(s, p, &list[j], d);
+        if (found || !(k = malloc(sizeof *k))) continue;
+        if (draw_for(s, p, d, o, id++, k)) list = joined(list, n, k, 1);
+        else free(k);
+    }
+    return list;
+}
+
+struct kcase *cases_of(const struct kcp_stage *s, const struct kcp_variant *v,
+                       const struct options *o, const struct kcp_device *d, int *n)
+{
+    int m = 0;
+    struct kcase *list = cases_make(s, o->full, 0, o->seed, o->ranks, n), *more;
+    more = cases_anchors(s, 0, o->seed, o->ranks, *n, &m);
+    list = joined(list, n, more, m);
+    if (!list || v->where != KCP_DEVICE) return list;
+    more = cases_make(s, o->full, 1, o->seed, o->ranks, &m);
+    list = joined(list, n, more, m);
+    more = cases_anchors(s, 1, o->seed, o->ranks, m, &m);
+    list = joined(list, n, more, m);
+    if (!strncmp(v->name, "v1", 2) || strstr(v->shapes, "up to 256")) {
+        more = cases_tall(s, o->seed, o->ranks, &m);
+        list = joined(list, n, more, m);
+    }
+    return cases_for_paths(s, v->name, v->storage, o, d, list, n);
+}
