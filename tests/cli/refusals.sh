@@ -146,6 +146,8 @@ sparse() {
     truncate -s "$(($(wc -c <bad/$1.npy) + $3))" bad/$1.npy
 }
 for f in q cu_seqlens; do
+    # The address sanitizer's own memory is beyond any limit.
+    (ulimit -v 2000000; exec "$run" --version) >/dev/null 2>&1 || break
     rm -f bad/$f.npy; sparse $f "{$f8, 'shape': (268435456, 2)}" 4294967296
     (ulimit -v 2000000; exec "$run" --in bad --out out >stdout 2>stderr)
     [ $? -eq 2 ] && grep -q "$f.npy: found .*, expected" stderr &&
