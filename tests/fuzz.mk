@@ -12,7 +12,7 @@ fuzz_npy_src     := tests/npy/read.c tests/npy/head.c tests/npy/write.c
 fuzz_plan_src    := ref/06_plan.c
 fuzz_options_src := tests/options/options.c ref/core/version.c
 fuzz_words_src   := tests/judge/case_text.c tests/judge/cases.c tests/judge/inputs.c \
-                    ref/06_plan.c
+                    tests/judge/tensor_set.c ref/core/names.c ref/06_plan.c
 fuzz_head        := $(wildcard tests/npy/*.h tests/options/*.h tests/judge/*.h ref/*.h)
 
 define fuzz_rules

@@ -18,8 +18,6 @@
     } while (0)
 
 /* Words draw no inputs: what does is not linked, and must not be called. */
-struct tensor *tensor_add(struct tensor_set *b, const char *name, const char *shape,
-                          enum kcp_store store, const struct kcp_call *c) { abort(); }
 void family_draw(struct tensor_set *b, const struct kcase *k) { abort(); }
 void spike_draw(struct tensor_set *b, const struct kcase *k) { abort(); }
 
