@@ -24,7 +24,7 @@ void spike_draw(struct tensor_set *b, const struct kcase *k) { abort(); }
 static void check(const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;
-    MUST(c->R >= 1 && c->R <= CASE_RANKS && c->N >= 1 && c->N <= 12);
+    MUST(c->R >= 1 && c->R <= CASE_RANKS && c->N >= 1 && c->N <= MOST_SEQUENCES);
     MUST(c->H >= 1 && c->HV >= 1 && c->HV % c->H == 0 && c->K >= 1 && c->V >= 1);
     MUST(c->C >= 1 && c->Wc >= 1 && c->KG == (c->model == KCP_GDN ? 1 : c->K));
     MUST(isfinite(c->scale) && c->scale != 0);
