@@ -255,8 +255,12 @@ ends home 0
 job tmp 2 env KCP_KEY_DIR= HOME=/proc TMPDIR="$dir/tmp" "$program" --exchange 5
 ends tmp 0
 [ -n "$(ls "$dir/tmp")" ] || wrong "TMPDIR was not used"
-job trust 2 env KCP_TRUST_NETWORK=1 "$program" --exchange 5
-ends trust 0
+# Without a key two jobs on one port are still two.
+job trust 2 env KCP_TRUST_NETWORK=1 "$program" --exchange 5; first=$ids
+job too 2 env KCP_TRUST_NETWORK=1 "$program" --exchange 7
+ends too 0; ids=$first; ends trust 0
+grep -q '^OK: 40 exch' "$dir/trust.0" && grep -q '^OK: 56 exch' "$dir/too.0" ||
+    wrong "two jobs that trust: $(cat "$dir/trust.0" "$dir/too.0")"
 ${CC:-cc} -shared -fPIC -o "$dir/no_crypto.so" tests/cli/no_crypto.c -ldl || failed=1
 says 2 'libcrypto.*KCP_TRUST_NETWORK=1' LD_PRELOAD="$dir/no_crypto.so"
 job without 2 env KCP_TRUST_NETWORK=1 LD_PRELOAD="$dir/no_crypto.so" "$program" \
