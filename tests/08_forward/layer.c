@@ -2,6 +2,7 @@
  *
  * Book: chapter 08.  Checked by: ref_forward and ref_backward, called by themselves.
  * Next: tests/08_forward/graph.c, the same on a GPU; book/examples/kda.c. */
+#include "ref/core/paths.h"
 #include "tests/judge/judge.h"
 
 #include <stdlib.h>
@@ -139,6 +140,24 @@ static int refuses(struct kcp_report *rep)
 }
 
 /* The registry, asked as an application asks it. */
+/* Has the backward a row for every format that a row of the forward writes? */
+static int reads_what_it_writes(const struct kcp_variant *forward,
+                                const struct kcp_variant *backward)
+{
+    for (int i = 0; i < kcp_npaths; i++) {
+        const struct kcp_path *p = kcp_paths + i;
+        int read = 0;
+        if (strcmp(p->stage, "08_forward") || strcmp(p->kernel, forward->name)) continue;
+        for (int j = 0; j < kcp_npaths && !read; j++)
+            read = !strcmp(kcp_paths[j].stage, "13_backward") &&
+                   !strcmp(kcp_paths[j].kernel, backward->name) &&
+                   kcp_paths[j].storage == p->storage &&
+                   kcp_paths[j].format == p->format;
+        if (!read) return 0;
+    }
+    return 1;
+}
+
 static int picks(struct kcp_report *rep)
 {
     struct kcp_layer layer;
@@ -150,7 +169,7 @@ static int picks(struct kcp_report *rep)
         if (v[i]->where != KCP_DEVICE) continue;
         const int err = kcp_layer_gpu(&layer, v[i]->storage, v[i]->name, why, 200);
         EXPECT(rep, !err && layer.forward == v[i] && layer.storage == v[i]->storage &&
-               !strcmp(layer.backward->name, v[i]->name) && layer.ops && layer.conv,
+               reads_what_it_writes(v[i], layer.backward) && layer.ops && layer.conv,
                "%s: status %d, %s", v[i]->name, err, why);
         pairs++;
     }
@@ -169,4 +188,4 @@ KCP_CHECK(check_08_layer) = { "08_forward", "layer",
 KCP_CHECK(check_08_layer_refuses) = { "08_forward", "layer_refuses",
     "layer.h: a wrong call ends all ranks, named, before it runs", refuses };
 KCP_CHECK(check_08_layer_picks) = { "08_forward", "layer_picks",
-    "layer.h: every forward for a GPU has its backward; a wrong name is told", picks };
+    "layer.h: every forward for a GPU has a backward that reads its block", picks };
