@@ -55,6 +55,12 @@ static int is(const struct kcp_stage *s, const char *list)
     return strstr(list, number) != NULL;
 }
 
+static int models_of(const struct kcp_stage *s)
+{
+    if (is(s, "16 ")) return 3;
+    return is(s, "14 15 ") ? 1 : 2;
+}
+
 /* The live state crosses every cut of one long sequence, in each form and model. */
 static void crossing(struct anchors *a, const struct kcp_stage *s)
 {
@@ -62,19 +68,21 @@ static void crossing(struct anchors *a, const struct kcp_stage *s)
     static const char *const family[] = { "dplr", "gdn2", "gla" };
     static const int ranks[] = { 4, 5, 8, 4 };
     const char *const *model = is(s, "16 ") ? family : plain;
-    const int models = is(s, "16 ") ? 3 : is(s, "15 ") ? 1 : 2;
+    const int models = models_of(s);
     for (int f = 0; f < 4; f++)
         for (int m = 0; m < models; m++) {
             const int R = ranks[(f + m) % 4];
-            const char *more = is(s, "15 ") ? "spike masks=1 D=3 walk=%s"
-                             : is(s, "16 ") ? "blocks=%.0s2" : "l2norm beta=sigmoid%.0s";
+            const char *more = "l2norm beta=sigmoid%.0s";
+            if (is(s, "15 ")) more = "spike masks=1 D=3 walk=%s";
+            if (is(s, "16 ")) more = "blocks=%.0s2";
             char about[80];
             snprintf(about, sizeof about, more, f % 2 ? "blelloch" : "sequential");
             if (f == KCP_PIPELINE && !is(s, "16 ")) strcat(about, " blocks=3");
             add(a, "live %s %s R=%d H=1 HV=2 K=8 V=6 C=16 lengths=9,171,12 h0 dht %s",
                 model[m], kcp_form_names[f], R, about);
             if (f == m)                        /* the same sizes, but other sequences */
-                add(a, "live %s %s R=%d H=1 HV=2 K=8 V=6 C=16 lengths=12,171,9 h0 dht %s",
+                add(a, "live %s %s R=%d H=1 HV=2 K=8 V=6 C=16 lengths=12,171,9 h0"
+                    " dht %s",
                     model[m], kcp_form_names[f], R, about);
             if (is(s, "13 ") && f == 0)
                 add(a, "live %s R=%d H=2 HV=2 K=8 V=6 C=16 lengths=9,171 h0 dht reuse_M"
@@ -123,17 +131,19 @@ static void unlike(struct anchors *a, const char *sizes)
  * keys, in every model; over ranks, three of them and every form by turns. */
 static void wide_chunks(struct anchors *a, const struct kcp_stage *s)
 {
-    static const int sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 }, { 128, 64 } };
+    static const int sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
+                                    { 128, 64 } };
     const int first = is(s, "16 ") ? KCP_DPLR : KCP_KDA;
-    const int models = is(s, "16 ") ? 3 : is(s, "15 ") ? 1 : 2;
+    const int models = models_of(s);
     for (int i = 0; i < 4; i++)
         for (int m = 0; m < models; m++) {
             char size[80];
             snprintf(size, sizeof size, "%s K=%d V=%d C=64 H=%d HV=%d",
                      model_name[first + m], sizes[i][0], sizes[i][1], 1 + i % 2,
                      2 + 2 * (i % 2));
-            const char *more = is(s, "15 ") ? "spike masks=1 D=3"
-                             : is(s, "16 ") ? "" : "l2norm beta=sigmoid gate=softplus";
+            const char *more = "l2norm beta=sigmoid gate=softplus";
+            if (is(s, "15 ")) more = "spike masks=1 D=3";
+            if (is(s, "16 ")) more = "";
             if (!s->ranks) add(a, "live %s lengths=330,70 h0 dht %s", size, more);
             else add(a, "live %s %s R=3 lengths=21,810,30 h0 dht %s", size,
                      kcp_form_names[(i + m) % 4], more);
@@ -145,14 +155,15 @@ static void larger(struct anchors *a, const struct kcp_stage *s)
 {
     const char *many = "lengths=3,1,2,20,5,0,7,9,30,1,2,8,0,6";
     const int first = is(s, "16 ") ? KCP_DPLR : KCP_KDA;
-    const int models = is(s, "16 ") ? 3 : is(s, "15 14 ") ? 1 : 2;
+    const int models = models_of(s);
     for (int m = 0; m < models; m++) {
         const char *model = model_name[first + m];
-        const char *more = is(s, "15 ") ? "spike D=9" : is(s, "14 ") ? "D=70 Wc=5" : "";
+        const char *more = is(s, "15 ") ? "spike D=9" : "";
+        if (is(s, "14 ")) more = "D=70 Wc=5";
         const char *R = s->ranks ? "R=3" : "";
         add(a, "live %s %s H=3 HV=15 K=6 V=5 C=16 %s h0 dht %s", model, R, many, more);
-        add(a, "strong %s %s H=5 HV=5 K=5 V=6 C=16 lengths=600,1500 h0 dht %s", model, R,
-            more);
+        add(a, "strong %s %s H=5 HV=5 K=5 V=6 C=16 lengths=600,1500 h0 dht %s", model,
+            R, more);
     }
 }
 

@@ -26,8 +26,9 @@ static int is_state(const char *f)
 }
 
 /* Alike keys in bf16, spec 12: with beta up to 1 the limits hold, but for dv and dbeta
- * beyond a cosine of 0.9; with beta up to 2, which doubles them already, dbeta has more;
- * and beyond 0.9 there I + L itself is ill-conditioned: twice what is known of others. */
+ * beyond a cosine of 0.9; with beta up to 2, which doubles them already, dbeta has
+ * more; and beyond 0.9 there I + L itself is ill-conditioned: twice what is known of
+ * others. */
 static double alike_limit(const struct slice *s, double limit, int twice)
 {
     const int beta = one_of(s->field->name, "dbeta dbeta_raw");

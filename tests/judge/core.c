@@ -273,18 +273,20 @@ int judge_all(const struct options *o, struct kcp_report *rep)
         const int apart = ranks_mine() >= 0;          /* processes: what has ranks */
         if (apart && !s->ranks) continue;
         printf("%s\n", s->name);
-        for (int j = 0; j < nv; j++)
-            if (v[j]->where == KCP_DEVICE ? o->only_device || !apart : !o->only_device)
-                judge_variant(s, v[j], o, rep);
+        for (int j = 0; j < nv; j++) {
+            const int device = v[j]->where == KCP_DEVICE;
+            const int ours = device ? o->only_device || !apart : !o->only_device;
+            if (ours && !(o->quick && is_mutant(v[j]))) judge_variant(s, v[j], o, rep);
+        }
         if (!o->only_device) judge_reference(s, o, rep);
         if (!o->variant && !o->alone && !apart) paths_close(s, o, rep);
-        for (int j = 0; j < nc && !apart; j++)
+        for (int j = 0; j < nc && !apart && !o->quick; j++)
             if (check_asked(o, c[j])) judge_check(c[j], rep);
         fflush(stdout);
     }
     /* Checks of what is no stage of the table: 06_plan, and the judge itself. */
     const struct kcp_check *c[128];
-    const int nc = ranks_mine() >= 0 ? 0 : kcp_checks(o->stage, c, 128);
+    const int nc = ranks_mine() >= 0 || o->quick ? 0 : kcp_checks(o->stage, c, 128);
     for (int j = 0; j < nc; j++)
         if (!stage_find(c[j]->stage) && check_asked(o, c[j])) {
             if (!j || strcmp(c[j]->stage, c[j - 1]->stage)) printf("%s\n", c[j]->stage);

@@ -4,8 +4,8 @@
  * Checked by: tests/judge/self.c.  Next: tests/16_family/checks.c.
  *
  * Unrelated random a and b make DPLR's state explode. As in RWKV-7, a = -κ with
- * |κ| = 1 and b = η κ with 0 < η < 1 channel by channel: the token forgets along κ what
- * it finds there.
+ * |κ| = 1 and b = η κ with 0 < η < 1 channel by channel: the token forgets along κ
+ * what it finds there.
  */
 #include "judge.h"
 #include "ref/sigmoid.h"

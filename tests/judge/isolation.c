@@ -1,13 +1,13 @@
-/* isolation.c -- a variant in a process of its own: nothing that it does ends the judge.
+/* isolation.c -- a variant in a process of its own: nothing it does ends the judge.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_lies.c,
  * tests/cli/lies.sh.  Next: core.c.
  *
  * The judge asks for one case at a time over a socket. The process answers "done", is
  * given a number that nobody could know before, and returns its verdict with it: what a
- * variant writes to the socket by itself is no verdict. The clock runs while the variant
- * does; the references may take their time. Under a launcher, and with --here, there is
- * no process apart.
+ * variant writes to the socket by itself is no verdict. The clock runs while the
+ * variant does; the references may take their time. Under a launcher, and with --here,
+ * there is no process apart.
  */
 #include "isolation.h"
 #include "core/paths.h"
@@ -27,7 +27,8 @@
 int isolation_off;
 int isolation_limit = 30;
 
-enum kind { STARTED = 0x51, RETURNED, DONE, VERDICT, REPORT, RECORD, DEVICE, NO_MEMORY };
+enum kind { STARTED = 0x51, RETURNED, DONE, VERDICT, REPORT, RECORD, DEVICE,
+            NO_MEMORY };
 struct message {
     enum kind kind;
     uint64_t nonce;
@@ -167,7 +168,7 @@ static int kill_it(pid_t pid)
     return status;
 }
 
-/* Something to read before the time is up? 0; or 1 with why, and the process is gone. */
+/* Something to read before the time is up? 0; or 1 with why: the process is gone. */
 static int wait_for(pid_t pid, int fd, double until, char *why, size_t n)
 {
     struct pollfd p = { fd, POLLIN, 0 };

@@ -217,7 +217,7 @@ struct verdict {
 };
 struct options {
     const char *stage, *variant;
-    int ranks, full, quiet, strict;
+    int ranks, full, quick, quiet, strict;
     int only_device;                          /* leave out what runs on the host */
     enum kcp_storage storage;                 /* of --emit */
     uint64_t seed;
@@ -259,8 +259,8 @@ void report_fail(struct kcp_report *r, const char *fmt, ...)
 int  report_close(const struct kcp_report *r, int strict);    /* the exit status */
 
 /* An extra check of a stage, beside its variants: tests/NN_name. One named gpu_*, and
- * alone, are run under --device too; a gpu_* returns KCP_NA, with a line, where there is
- * no GPU. */
+ * alone, are run under --device too; a gpu_* returns KCP_NA, with a line, where there
+ * is no GPU. */
 struct kcp_check { const char *stage, *name, *what; int (*run)(struct kcp_report *); };
 #define KCP_CHECK(ident)                                                              \
     extern const struct kcp_check ident;                                              \

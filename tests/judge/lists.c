@@ -54,9 +54,9 @@ static int draw_for(const struct kcp_stage *s, const struct kcp_path *p,
                     struct kcase *k)
 {
     static const char *const lengths[] = { "130", "150,33", "400", "1500", "6000" };
-    static const char *const more[] = { "h0 dht", "h0 dht save=all", "strip=1", "strip=64",
-                                        "strip=64 save=all", "R=2 h0", "R=2 strip=2",
-                                        "R=2 save=all" };
+    static const char *const more[] = { "h0 dht", "h0 dht save=all", "strip=1",
+                                        "strip=64", "strip=64 save=all", "R=2 h0",
+                                        "R=2 strip=2", "R=2 save=all" };
     static const int heads[][2] = { { 1, 2 }, { 2, 4 }, { 10, 70 }, { 36, 144 } };
     static const char *const model[] = { "kda", "gdn", "dplr", "gdn2", "gla" };
     int K[2], V[2], C[2] = { 64, 0 };

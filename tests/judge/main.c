@@ -13,8 +13,9 @@
 
 static const char usage[] =
     "usage: kcp-check [--stage NN] [--variant NAME|./mine.so] [--ranks R] [--seed S]\n"
-    "                 [--full] [--quiet] [--strict] [--device] [--list]\n"
-    "                 [--backend threads|nccl] [--case TEXT] [--reference ./its.so]\n"
+    "                 [--full] [--quick] [--quiet] [--strict] [--device]\n"
+    "                 [--list] [--backend threads|nccl] [--case TEXT]\n"
+    "                 [--reference ./its.so]\n"
     "                 [--repeats N] [--bare] [--in-turn] [--limit S] [--here]\n"
     "                 [--exact]\n"
     "       kcp-check --paths [--cases] [--stage NN]\n"
@@ -34,6 +35,7 @@ static const char usage[] =
     "  --limit S: seconds that a variant may take for a case (30; 0: any number)\n"
     "  --here: in this process, not each variant in one of its own: for debuggers\n"
     "  --exact: no fences around the arrays: for tools that know each array's end\n"
+    "  --quick: variants alone, no mutants and no checks: for many seeds\n"
     "  --ranks R are threads, which share a GPU; with --device --backend nccl a GPU\n"
     "  each; under mpirun, torchrun or srun they are its processes, with --device a\n"
     "  GPU each\n"
@@ -55,6 +57,7 @@ static const struct option_row rows[] = {
 #define FLAG(name, field) { name, OPTION_FLAG, AT(field), NULL, 0, 0 }
 #define TEXT(name, field, expects) { name, OPTION_TEXT, AT(field), expects, 0, 0 }
     FLAG("--full", o.full),
+    FLAG("--quick", o.quick),
     FLAG("--quiet", o.quiet),
     FLAG("--strict", o.strict),
     FLAG("--device", o.only_device),
@@ -191,8 +194,8 @@ static const struct kcp_variant *object(const char *option, const char *path)
     return NULL;
 }
 
-/* The record of a variant of a shared object: the object itself is loaded where it runs,
- * so that nothing it does ends the judge. NULL after one line. */
+/* The record of a variant of a shared object: the object itself is loaded where it
+ * runs, so that nothing it does ends the judge. NULL after one line. */
 static const struct kcp_variant *object_record(struct options *o)
 {
     static struct kcp_variant record;

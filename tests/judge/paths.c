@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int add_once(const struct kcp_path *p, const struct kcp_path **out, int n, int max)
+static int add_once(const struct kcp_path *p, const struct kcp_path **out, int n,
+                    int max)
 {
     for (int i = 0; i < n; i++)
         if (out[i] == p) return n;
@@ -171,10 +172,10 @@ int paths_print(const struct options *o, int cases)
     if (status == KCP_BAD) return 2;
     if (status) d = kcp_device_assumed();
     if (status && cases)
-        fprintf(stderr, "kcp-check: no GPU here: cases as on sm_%d with %d SMs\n", d.arch,
-                d.sms);
-    printf("path\tstage\tarch\tstorage\tK\tV\tC\tmodel\tcondition\tkernel\tgeometry\there"
-           "\tformat%s\n", cases ? "\tcases" : "");
+        fprintf(stderr, "kcp-check: no GPU here: cases as on sm_%d with %d SMs\n",
+                d.arch, d.sms);
+    printf("path\tstage\tarch\tstorage\tK\tV\tC\tmodel\tcondition\tkernel\tgeometry"
+           "\there\tformat%s\n", cases ? "\tcases" : "");
     for (int i = 0; i < kcp_npaths; i++) {
         const struct kcp_path *p = &kcp_paths[i];
         char here[120];

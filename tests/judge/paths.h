@@ -7,15 +7,15 @@
 #include "core/paths.h"
 #include "judge.h"
 
-/* The rows that a case reaches, on any of its ranks, on this device (storage f64: on the
- * host); linked or not. kernel: of its rows alone; NULL: what a layer would take. Of 13
- * the row of the forward that leaves the block is among them. How many were written to out, max at most;
- * 0: no row takes it. */
+/* The rows that a case reaches, on any of its ranks, on this device (storage f64: on
+ * the host); linked or not. kernel: of its rows alone; NULL: what a layer would take.
+ * Of 13 the row of the forward that leaves the block is among them. How many were
+ * written to out, max at most; 0: no row takes it. */
 int paths_of_case(const struct kcp_stage *s, const char *kernel,
                   enum kcp_storage storage, const struct kcase *k,
                   const struct kcp_device *d, const struct kcp_path **out, int max);
-/* All cases that a variant is judged on (lists.c): the list, its anchors, and of a device
- * variant the wide ones, the tall ones, and one for each of its paths on device d. */
+/* All cases that a variant is judged on (lists.c): the list, its anchors, and of a
+ * device variant the wide ones, the tall ones, and one for each of its paths on d. */
 struct kcase *cases_of(const struct kcp_stage *s, const struct kcp_variant *v,
                        const struct options *o, const struct kcp_device *d, int *n);
 struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
@@ -23,11 +23,11 @@ struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
                               const struct kcp_device *d, struct kcase *list, int *n);
 /* The device that paths are judged on, asked in a process of its own; NULL: none. */
 const struct kcp_device *paths_device(void);
-/* Is it this stage whose cases reach the row? A forward that keeps a whole block is 13's:
- * its cases run it first. */
+/* Is it this stage whose cases reach the row? A forward that keeps a whole block is
+ * 13's: its cases run it first. */
 int paths_judged_by(const struct kcp_path *p, const char *stage);
-/* A case of a variant passed: its paths are judged. At the end of a stage a path that is
- * here and was not judged fails; those that are not here are one skip. */
+/* A case of a variant passed: its paths are judged. At the end of a stage a path that
+ * is here and was not judged fails; those that are not here are one skip. */
 void paths_were_judged(const struct kcp_stage *s, const struct kcp_variant *v,
                        const struct kcase *k);
 void paths_close(const struct kcp_stage *s, const struct options *o,

@@ -238,8 +238,8 @@ static int remains(struct kcp_report *rep)
                                    remembers, NULL };
     EXPECT(rep, tried("04_chunk", counts_on, 0, &t) == FAIL && strstr(t.why, "again"),
            "it reads what it left in its workspace: %s", t.why);
-    EXPECT(rep, tried("04_chunk", now_and_then, 0, &t) == FAIL && strstr(t.why, "again"),
-           "once in fifty calls: %s", t.why);
+    EXPECT(rep, tried("04_chunk", now_and_then, 0, &t) == FAIL &&
+           strstr(t.why, "again"), "once in fifty calls: %s", t.why);
     EXPECT(rep, tried("04_chunk", one_token, 0, &t) == FAIL, "one token of many");
     struct kcase *list = cases_anchors(stage_find("04"), 0, 1, 0, 0, &n);
     for (int i = 0; i < n; i++) {

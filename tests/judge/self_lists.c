@@ -107,8 +107,8 @@ static int crosses(struct kcp_report *rep)
         for (int j = 0; j < n; j++) {
             const struct kcp_call *c = &list[j].call;
             struct kcp_plan *p = case_plan(&list[j], c->R);
-            const struct expected *e =
-                p && c->R > 3 ? expected_of(s, &list[j], KCP_FORWARD, KCP_F64, p) : NULL;
+            const struct expected *e = NULL;
+            if (p && c->R > 3) e = expected_of(s, &list[j], KCP_FORWARD, KCP_F64, p);
             const int lives = e && e->alive >= 1e-2 && ranks_crossed(p) > 3;
             far[c->model][c->form] |= lives;
             kept |= lives && c->reuse_M && c->form == KCP_ALL_GATHER;

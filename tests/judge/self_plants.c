@@ -3,10 +3,10 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself: the same without
  * the mistake passes.  Next: self_lists.c.
  *
- * Each was once planted in a kernel and passed. Here they are put around the references,
- * so that no GPU is needed: a state that is not carried from chunk to chunk at one size
- * and model alone, maps composed wrongly, kept maps halved, an inverse by a series in
- * half precision, options that are ignored.
+ * Each was once planted in a kernel and passed. Here they are put around the
+ * references, so that no GPU is needed: a state that is not carried from chunk to chunk
+ * at one size and model alone, maps composed wrongly, kept maps halved, an inverse by a
+ * series in half precision, options that are ignored.
  */
 #include "trial.h"
 
@@ -131,7 +131,7 @@ static int compose_wrong(int HV, int K, int V, const void *b, const void *a,
     const int status = ref_mapops.compose(HV, K, V, b, a, backward, a_first, out,
                                           stream);
     for (int64_t i = 0; i < (int64_t)HV * K * (V + K); i++)
-        if (i % (V + K) < V) x[i] = ((const double *)b)[i];      /* M_b h_a is missing */
+        if (i % (V + K) < V) x[i] = ((const double *)b)[i];     /* no M_b h_a */
     return status;
 }
 
@@ -276,7 +276,8 @@ static int neumann(void *args)
                 free(A);
             }
     for (int i = 0; i < 6; i++) {
-        for (int64_t j = 0; j < size[i]; j++) out[i][j] = to_storage(out[i][j], KCP_BF16);
+        for (int64_t j = 0; j < size[i]; j++)
+            out[i][j] = to_storage(out[i][j], KCP_BF16);
         if (size[i]) encode(to[i], out[i], size[i], 2);
         free(out[i]);
     }
@@ -308,7 +309,8 @@ static int carried(struct kcp_report *rep)
     static const struct { const char *stage; int (*run)(void *); } plants[] = {
         { "04_chunk", uncarried_04 },          { "05_affine", uncarried_05 },
         { "09_chunk_backward", uncarried_09 }, { "11_merge_backward", uncarried_11 } };
-    static const int sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 }, { 128, 64 } };
+    static const int sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
+                                    { 128, 64 } };
     for (int p = 0; p < 4; p++) {
         int n;
         const struct kcp_stage *s = stage_find(plants[p].stage);

@@ -147,7 +147,8 @@ int reference_run(struct tensor_set *b, const struct kcp_stage *s,
         const struct kcp_field *f = &s->fields[i];
         if (!field_used(f, c) || !asked_for(b, f)) continue;
         struct tensor *t = tensor_find(b, f->name);
-        if (!field_in(f) && !field_given(f, c)) t = tensor_add(b, f->name, f->shape, f->store, c);
+        if (!field_in(f) && !field_given(f, c))
+            t = tensor_add(b, f->name, f->shape, f->store, c);
         if (!t && f->when != KCP_MAYBE) {
             fprintf(stderr, "judge: %s needs %s\n", s->name, f->name);
             free(args);

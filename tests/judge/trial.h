@@ -8,9 +8,9 @@
 
 #include "judge.h"
 
-/* Around every array, workspace and saved block lie so many bytes of NaN: who reads past
- * the end computes NaN, who writes there is seen. --exact: none, so that memcheck, which
- * knows how long an allocation is, sees it too. */
+/* Around every array, workspace and saved block lie so many bytes of NaN: who reads
+ * past the end computes NaN, who writes there is seen. --exact: none, so that memcheck,
+ * which knows how long an allocation is, sees it too. */
 #define FENCE fence_bytes
 
 struct buffer {
