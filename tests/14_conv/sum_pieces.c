@@ -1,13 +1,13 @@
 /* sum_pieces.c -- sums over tokens that travel in several pieces.
  *
- * Book: chapters 13 and 14.  Checked by: itself: whole numbers, so that no bit may move.
+ * Book: chapters 13 and 14.  Checked by: itself: whole numbers, no bit may move.
  * Next: comm/segment_sum.c.
  */
 #include "tests/judge/judge.h"
 
 #include <stdlib.h>
 
-enum { R = 3, COLUMNS = 60000 };       /* of 2 segments on 3 ranks one piece has 21845 */
+enum { R = 3, COLUMNS = 60000 };     /* of 2 segments on 3 ranks one piece has 21845 */
 
 struct ranks_sum { struct kcp_plan *plan; int64_t wrong[R], gathers[R]; };
 

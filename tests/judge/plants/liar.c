@@ -2,7 +2,7 @@
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh, which
  * wants a failure of each.  Next: tests/judge/isolation.c.
- * The honest one beneath is a copy of what chapter 07 computes, forward and backward. */
+ * The honest one beneath computes what chapter 07 says, forward and backward. */
 #define _GNU_SOURCE
 #include "kcp.h"
 
@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { HONEST, EXITS, EXITS_AT_ONCE, HANGS, CRASHES, KILLS_ITSELF, SPEAKS, REFUSES, NAMED,
-       NO_GPU, EXITS_LOADED, HANGS_LOADED, EXITS_LATE, NO_BACKWARD, ONCE };
+enum { HONEST, EXITS, EXITS_AT_ONCE, HANGS, CRASHES, KILLS_ITSELF, SPEAKS, REFUSES,
+       NAMED, NO_GPU, EXITS_LOADED, HANGS_LOADED, EXITS_LATE, NO_BACKWARD, ONCE };
 
 /* S <- M S + h, map after map; the first gives its h alone. */
 static int honest(struct kcp_merge *a)
