@@ -142,6 +142,8 @@ struct slice {
     double rms_sum;                     /* of a sum of dg_raw over tokens, by chance */
     double rms_dA;                      /* likewise of what they add to dA_log */
     double alike;                       /* cosine of the keys */
+    /* How far `all` moves when the inputs are rounded once more; or NULL. */
+    const double *(*moved)(const char *field);
     enum kcp_storage judged;
 };
 double tolerance(const struct slice *s, int is_M);

@@ -52,12 +52,15 @@ struct expected {
     struct kcase k;
     enum kcp_storage judged;
     enum kcp_pass pass;
-    struct tensor_set in, want;
+    struct tensor_set in, want, moved;
     double alive, rms_v, rms_sum, rms_dA;
 };
 int expected_find(const struct kcp_stage *s, const struct kcase *k, enum kcp_pass pass,
                   enum kcp_storage judged, const struct kcp_plan *p,
                   const struct expected **x);
+/* Of the case that expected_of made last: how far the expected tensor of that name moves
+ * when every input in storage type is rounded to bf16 once more; NULL: not known. */
+const double *expected_moved(const char *field);
 const struct expected *expected_of(const struct kcp_stage *s, const struct kcase *k,
                                    enum kcp_pass pass, enum kcp_storage judged,
                                    const struct kcp_plan *p);

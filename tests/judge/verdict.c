@@ -67,7 +67,8 @@ static void judge_rank(const struct trial *t, const struct rank_args *s,
                            .first = o->first, .all = all->p, .all_rows = all->dim[0],
                            .rms_v = kept->rms_v, .rms_sum = kept->rms_sum,
                            .rms_dA = kept->rms_dA,
-                           .alike = kept->k.alike, .judged = judged };
+                           .alike = kept->k.alike, .judged = judged,
+                           .moved = judged == KCP_BF16 ? expected_moved : NULL };
         memcpy(x.dim, o->dim, sizeof x.dim);
         check_slice(&x, w);
         free(got);
