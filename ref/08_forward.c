@@ -7,32 +7,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the program holds: tensors lie in the saved block where it has room for them,
+/* What the program holds: tensors lie in the saved block where it holds them,
  * else in got, which is freed at the end. */
 struct fore {
     const struct kcp_forward *a;
     const struct kcp_plan *plan;
     const struct kcp_segment *seg;         /* this rank's segments */
-    int full, ngot;                        /* full: some room was refused */
+    int full, ngot;                        /* full: some array was refused */
     void *got[32];
     double *q, *k, *beta, *G;              /* chapter 02 */
     double *Aqk, *u, *w, *kg, *qg;         /* chapter 03 */
     double *h_start, *maps, *states;       /* chapters 05, 07 */
 };
 
-static void *room(struct fore *x, int64_t bytes)
+/* So many numbers, zeroed; NULL sets full. */
+static void *zeros(struct fore *x, int64_t numbers)
 {
-    void *p = calloc(bytes > 0 ? (size_t)bytes : 1, 1);
+    void *p = calloc(numbers > 0 ? numbers : 1, sizeof(double));
     if (!p)
         x->full = 1;
     return x->got[x->ngot++] = p;
 }
 
-/* A tensor of so many numbers: its place in the saved block, or room. */
-static double *place(struct fore *x, const char *name, int64_t numbers)
+/* A tensor of so many numbers: in the saved block, or an array of our own. */
+static double *tensor(struct fore *x, const char *name, int64_t numbers)
 {
     double *p = x->a->saved ? kcp_saved_at(x->a->saved, name) : NULL;
-    return p ? p : room(x, numbers * (int64_t)sizeof *p);
+    return p ? p : zeros(x, numbers);
 }
 
 /* This rank's call, handed on to a stage: every args struct opens with it. */
@@ -50,19 +51,20 @@ static int local(struct fore *x)
     gate.pass = KCP_FORWARD;
     gate.q_raw = a->q_raw; gate.k_raw = a->k_raw; gate.g_raw = a->g_raw;
     gate.beta_raw = a->beta_raw; gate.A_log = a->A_log; gate.dt_bias = a->dt_bias;
-    gate.q = x->q = place(x, "q", TH * a->K); gate.k = x->k = place(x, "k", TH * a->K);
-    gate.rstd_q = place(x, "rstd_q", TH); gate.rstd_k = place(x, "rstd_k", TH);
-    gate.beta = x->beta = place(x, "beta", TV);
-    gate.G = x->G = place(x, "G", TV * a->KG);
-    gate.g = room(x, TV * a->KG * (int64_t)sizeof(double));
+    gate.q = x->q = tensor(x, "q", TH * a->K);
+    gate.k = x->k = tensor(x, "k", TH * a->K);
+    gate.rstd_q = tensor(x, "rstd_q", TH); gate.rstd_k = tensor(x, "rstd_k", TH);
+    gate.beta = x->beta = tensor(x, "beta", TV);
+    gate.G = x->G = tensor(x, "G", TV * a->KG);
+    gate.g = zeros(x, TV * a->KG);
 
     STAGE(kcp_wy, wy);
     wy.q = x->q; wy.k = x->k; wy.v = a->v; wy.G = x->G; wy.beta = x->beta;
-    wy.Aqk = x->Aqk = place(x, "Aqk", TV * a->C); wy.A = place(x, "A", TV * a->C);
-    wy.u = x->u = place(x, "u", TV * a->V); wy.w = x->w = place(x, "w", TV * a->K);
+    wy.Aqk = x->Aqk = tensor(x, "Aqk", TV * a->C); wy.A = tensor(x, "A", TV * a->C);
+    wy.u = x->u = tensor(x, "u", TV * a->V); wy.w = x->w = tensor(x, "w", TV * a->K);
     if (a->model == KCP_KDA) {
-        wy.kg = x->kg = place(x, "kg", TV * a->K);
-        wy.qg = x->qg = place(x, "qg", TV * a->K);
+        wy.kg = x->kg = tensor(x, "kg", TV * a->K);
+        wy.qg = x->qg = tensor(x, "qg", TV * a->K);
     }
     if (x->full)
         return KCP_NO_MEMORY;
@@ -78,15 +80,15 @@ static int carry(struct fore *x)
     const int64_t KV = (int64_t)a->HV * a->K * a->V;
     const int64_t map = (int64_t)a->HV * a->K * (a->V + a->K);
     const double *h0 = a->h0;
-    int *want = room(x, a->NS * (int64_t)sizeof *want);
-    x->h_start = room(x, a->NS * KV * (int64_t)sizeof *x->h_start);
-    x->states = room(x, a->NS * KV * (int64_t)sizeof *x->states);
-    x->maps = place(x, "maps", a->NS * map);
+    int *want = zeros(x, a->NS);
+    x->h_start = zeros(x, a->NS * KV);
+    x->states = zeros(x, a->NS * KV);
+    x->maps = tensor(x, "maps", a->NS * map);
     struct kcp_exchange e = {
         .form = a->form, .blocks = a->blocks, .HV = a->HV, .K = a->K, .V = a->V,
         .plan = x->plan, .comm = a->comm, .ops = a->ops ? a->ops : &ref_mapops,
         .maps = x->maps, .states = x->states };
-    e.work = room(x, (int64_t)kcp_exchange_work(&e));
+    e.work = zeros(x, kcp_exchange_work(&e) / sizeof(double) + 1);
     if (a->reuse_M && a->saved && kcp_exchange_kept(&e))
         e.kept = kcp_saved_at(a->saved, "kept");
     if (x->full)
@@ -104,7 +106,7 @@ static int carry(struct fore *x)
     const int status = ref_affine(&affine);
     if (status)
         return status;
-    memcpy(x->states, x->h_start, (size_t)(a->NS * KV) * sizeof *x->states);
+    memcpy(x->states, x->h_start, a->NS * KV * sizeof *x->states);
     return kcp_exchange_run(&e);
     //< carry
 }
@@ -120,7 +122,7 @@ static int keep(struct fore *x)
     h.pass = KCP_FORWARD; h.h_in = x->states; h.h_kept = kept;
     if (!x->plan->L)
         return ref_h0(&h);
-    memcpy(kept, x->states, (size_t)(a->NS * KV) * sizeof *kept);
+    memcpy(kept, x->states, a->NS * KV * sizeof *kept);
     return KCP_OK;
 }
 
@@ -132,13 +134,13 @@ static int output(struct fore *x)
     const struct kcp_plan *p = x->plan;
     const int64_t TV = a->T * a->HV, KV = (int64_t)a->HV * a->K * a->V;
     const double *h0 = a->h0;
-    double *ht = a->ht, *h_out = room(x, a->NS * KV * (int64_t)sizeof *h_out);
+    double *ht = a->ht, *h_out = zeros(x, a->NS * KV);
 
     STAGE(kcp_chunk, chunk);
     chunk.q = x->q; chunk.k = x->k; chunk.qg = x->qg; chunk.kg = x->kg;
     chunk.u = x->u; chunk.w = x->w; chunk.Aqk = x->Aqk; chunk.G = x->G;
     chunk.h_in = x->states; chunk.o = a->o; chunk.h_out = h_out;
-    chunk.v_new = place(x, "v_new", TV * a->V); chunk.h = place(x, "h", a->NC * KV);
+    chunk.v_new = tensor(x, "v_new", TV * a->V); chunk.h = tensor(x, "h", a->NC * KV);
     if (x->full)
         return KCP_NO_MEMORY;
     const int status = ref_chunk(&chunk);

@@ -11,7 +11,7 @@
 
 /* One chunk of value head n (query/key head m). Row i of every array is the chunk's
  * token i. E = exp2(G), D_ij = exp2(G_i - G_j), k~ = E k. */
-struct part {
+struct wy_chunk {
     int n, m, rows, kda, H, HV, K, V, C, KG;
     double scale;
     const void *q, *k, *v, *G, *beta, *A, *v_new, *dO, *dAqk, *dU;    /* inputs */
@@ -24,7 +24,7 @@ struct part {
 /* Through the two states that a chunk touches:
  *
  *   dq1 = scale E (dO h^T)    dk_s = exp2(G_last - G) (v_new dS^T)    dw = -dU h^T */
-static void states(const struct part *x)
+static void states(const struct wy_chunk *x)
 {
     const int HV = x->HV, K = x->K, V = x->V, n = x->n;
     const double (*G)[HV][x->KG] = x->G, *G_last = G[x->rows - 1][n];
@@ -50,7 +50,7 @@ static void states(const struct part *x)
 /* Through u = A (beta v) and w = A (beta k~):
  *
  *   dvb = A^T dU     dkgb = A^T dw     dA = tril((dU v^T + dw k~^T) diag(beta), -1) */
-static void factors(const struct part *x)
+static void factors(const struct wy_chunk *x)
 {
     const int HV = x->HV, K = x->K, V = x->V, C = x->C, n = x->n, m = x->m;
     const double (*G)[HV][x->KG] = x->G, (*beta)[HV] = x->beta, (*A)[HV][C] = x->A;
@@ -82,7 +82,7 @@ static void factors(const struct part *x)
 
 /* Through A = (I + L)^-1:     X = dA A^T     dL = -tril(A^T X, -1)
  * No diagonal of dA reaches dL. */
-static void inverse(const struct part *x)
+static void inverse(const struct wy_chunk *x)
 {
     const int HV = x->HV, C = x->C, n = x->n;
     const double (*A)[HV][C] = x->A, (*dA)[C] = x->dA;
@@ -109,7 +109,7 @@ static void inverse(const struct part *x)
  *
  * The starred sums leave out i = j: there q dq2 and k dkt are the same number, which
  * dG would add and take away, though all else in it may have decayed far below it. */
-static void pairs(const struct part *x)
+static void pairs(const struct wy_chunk *x)
 {
     const int HV = x->HV, K = x->K, KG = x->KG, C = x->C, n = x->n, m = x->m;
     const double (*q)[x->H][K] = x->q, (*k)[x->H][K] = x->k, (*G)[HV][KG] = x->G;
@@ -138,7 +138,7 @@ static void pairs(const struct part *x)
  *   dv = beta dvb                dbeta = sum_v dvb v + sum_k (dkgb k~ + dk2 k)
  *   dG = q dq1 - k dk_s* + beta k~ dkgb + q dq2* + (beta dk2 - dkt*) k
  *   dG_last += sum over rows of k dk_s*,  dk_s* being 0 in the last row */
-static void gather(const struct part *x)
+static void gather(const struct wy_chunk *x)
 {
     const int HV = x->HV, K = x->K, V = x->V, KG = x->KG, C = x->C, n = x->n, m = x->m;
     const double (*q)[x->H][K] = x->q, (*k)[x->H][K] = x->k, (*v)[HV][V] = x->v;
@@ -177,7 +177,7 @@ static void gather(const struct part *x)
  *   dG_last += exp2(G_last) sum_v h dS          dg_t = sum of dG over rows t .. last
  *
  * dG is the derivative by ln 2 G, so dg needs no factor of ln 2. */
-static void gates(const struct part *x)
+static void gates(const struct wy_chunk *x)
 {
     const int HV = x->HV, K = x->K, V = x->V, KG = x->KG, n = x->n, last = x->rows - 1;
     const double (*G)[HV][KG] = x->G, (*h)[K][V] = x->h, (*dS)[K][V] = x->dS;
@@ -196,7 +196,8 @@ static void gates(const struct part *x)
 }
 
 /* Every array at the chunk's first token, t. */
-static void place(struct part *x, const struct kcp_wy_backward *a, int64_t t, int c)
+static void at_chunk(struct wy_chunk *x, const struct kcp_wy_backward *a, int64_t t,
+                     int c)
 {
     const int64_t qk = t * a->H * a->K, vo = t * a->HV * a->V, tri = t * a->HV * a->C;
     const int64_t gate = t * a->HV * a->KG, one = t * a->HV;
@@ -223,7 +224,7 @@ int ref_wy_backward(struct kcp_wy_backward *a)
 
     if (!scratch)
         return KCP_NO_MEMORY;
-    struct part x = {
+    struct wy_chunk x = {
         .kda = a->model == KCP_KDA, .H = a->H, .HV = a->HV, .K = a->K, .V = a->V,
         .C = a->C, .KG = a->KG, .scale = a->scale,
         .dq1 = scratch, .dk_s = scratch + CK, .dw = scratch + 2 * CK,
@@ -239,7 +240,7 @@ int ref_wy_backward(struct kcp_wy_backward *a)
         for (int c = cn[s]; c < cn[s + 1]; c++) {
             const int64_t t = cu[s] + (int64_t)(c - cn[s]) * a->C;
             x.rows = cu[s + 1] - t < a->C ? (int)(cu[s + 1] - t) : a->C;
-            place(&x, a, t, c);
+            at_chunk(&x, a, t, c);
             for (x.n = 0; x.n < a->HV; x.n++) {
                 x.m = x.n / (a->HV / a->H);
                 memset(scratch, 0, bytes);

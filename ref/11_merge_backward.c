@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Tokens t0 .. t0+rows-1 of one chunk, value head n; scratch of one stretch and head */
-struct walk {
+struct reverse_scan {
     const struct kcp_merge_backward *a;
     int n, rows;
     int64_t t0;
@@ -18,7 +18,7 @@ struct walk {
 };
 
 /* Row t of kg and of qg; GDN keeps its gate apart and reads raw k and q. */
-static const double *key(const struct walk *x, int64_t t, double *e)
+static const double *key(const struct reverse_scan *x, int64_t t, double *e)
 {
     const struct kcp_merge_backward *a = x->a;
     const double (*kg)[a->HV][a->K] = a->kg, (*k)[a->H][a->K] = a->k;
@@ -31,7 +31,7 @@ static const double *key(const struct walk *x, int64_t t, double *e)
     return k[t][x->n / (a->HV / a->H)];
 }
 
-static const double *query(const struct walk *x, int64_t t, double *e)
+static const double *query(const struct reverse_scan *x, int64_t t, double *e)
 {
     const struct kcp_merge_backward *a = x->a;
     const double (*qg)[a->HV][a->K] = a->qg, (*q)[a->H][a->K] = a->q;
@@ -45,7 +45,7 @@ static const double *query(const struct walk *x, int64_t t, double *e)
 }
 
 /* X <- Lambda X + d, rows of X [K,cols] `pitch` apart */
-static void decay_add(const struct walk *x, int cols, int pitch, double *X_)
+static void decay_add(const struct reverse_scan *x, int cols, int pitch, double *X_)
 {
     const int K = x->a->K, KG = x->a->KG, kda = x->a->model == KCP_KDA;
     const double (*G)[x->a->HV][KG] = x->a->G;
@@ -67,7 +67,7 @@ static void decay_add(const struct walk *x, int cols, int pitch, double *X_)
  *
  * It needs neither h nor v_new, so gradients' maps do not wait for any state. Row t of
  * dU serves token t alone: the sum over tokens is gathered in d. */
-static void back_h(const struct walk *x, int pitch, double *dh_)
+static void back_h(const struct reverse_scan *x, int pitch, double *dh_)
 {
     const int HV = x->a->HV, K = x->a->K, V = x->a->V, n = x->n;
     const double (*w)[HV][K] = x->a->w, (*dO)[HV][V] = x->a->do_;
@@ -92,7 +92,7 @@ static void back_h(const struct walk *x, int pitch, double *dh_)
 }
 
 /* The linear part alone, N = M^T:   N <- Lambda N - w^T (kg N) */
-static void back_M(const struct walk *x)
+static void back_M(const struct reverse_scan *x)
 {
     const int HV = x->a->HV, K = x->a->K, n = x->n;
     const double (*w)[HV][K] = x->a->w;
@@ -114,7 +114,7 @@ static void back_M(const struct walk *x)
 }
 
 /* One stretch and value head, its chunks in reverse; out is [K,V+K], [dh_ext | M]. */
-static void stretch(struct walk *x, int s, int want, double *out_)
+static void stretch(struct reverse_scan *x, int s, int want, double *out_)
 {
     const struct kcp_merge_backward *a = x->a;
     const int K = a->K, V = a->V, *cu = a->cu, *cn = a->cn;
@@ -157,7 +157,7 @@ int ref_merge_backward(struct kcp_merge_backward *a)
 
     if (!scratch)
         return KCP_NO_MEMORY;
-    struct walk x = { .a = a, .d = scratch, .dU = scratch + (size_t)K * most };
+    struct reverse_scan x = { .a = a, .d = scratch, .dU = scratch + (size_t)K * most };
     x.N = x.dU + most;
     for (int s = 0; s < a->NS; s++)
         for (x.n = 0; x.n < a->HV; x.n++)

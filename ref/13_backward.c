@@ -9,16 +9,16 @@
 
 /* Chapter 11 and the exchange: states [s] becomes the gradient of the state with which
  * segment s ends. With reuse_M, M is the one that forward made. */
-static int carry(struct back *x)
+static int carry(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
     const int64_t map = (int64_t)a->HV * a->K * (a->V + a->K);
-    int *want = (int *)backward_room(x, a->NS), status;
+    int *want = (int *)backward_zeros(x, a->NS), status;
 
     STAGE(kcp_merge_backward, m);
     m.want = want; m.q = x->q; m.k = x->k; m.qg = x->qg; m.kg = x->kg; m.w = x->w;
     m.G = x->G; m.do_ = a->do_; m.dv_local = x->dv_local; m.dh_end = x->states;
-    m.dmap = backward_room(x, a->NS * map);
+    m.dmap = backward_zeros(x, a->NS * map);
     struct kcp_exchange e = {
         .form = a->form, .backward = 1, .blocks = a->blocks, .reuse_M = a->reuse_M,
         .HV = a->HV, .K = a->K, .V = a->V, .plan = x->plan, .comm = a->comm,
@@ -26,8 +26,8 @@ static int carry(struct back *x)
     };
     const size_t kept = a->reuse_M ? kcp_exchange_kept(&e) : 0;
     const size_t work = kcp_exchange_work(&e);
-    e.kept = backward_room(x, (int64_t)(kept / sizeof(double) + 1));
-    e.work = backward_room(x, (int64_t)(work / sizeof(double) + 1));
+    e.kept = backward_zeros(x, (int64_t)(kept / sizeof(double) + 1));
+    e.work = backward_zeros(x, (int64_t)(work / sizeof(double) + 1));
     if (x->full)
         return KCP_NO_MEMORY;
 
@@ -45,7 +45,7 @@ static int carry(struct back *x)
 }
 
 /* Chapter 09: part KCP_LOCAL before the exchange, part KCP_REVERSE after it. */
-static int chunks(struct back *x, int part)
+static int chunks(struct backward_rank *x, int part)
 {
     const struct kcp_backward *a = x->a;
     STAGE(kcp_chunk_backward, c);
@@ -58,7 +58,7 @@ static int chunks(struct back *x, int part)
 }
 
 /* Chapters 10 and 02: down to the raw inputs and, per segment, the parameters. */
-static int down(struct back *x)
+static int down(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
     int status;
@@ -82,7 +82,7 @@ static int down(struct back *x)
 
 /* Parameters: partial sums of every segment of every rank, added in global order, so
  * that a canonical plan gives the same bits for every R. The same on each rank. */
-static int parameters(struct back *x)
+static int parameters(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
     int status = KCP_OK;
@@ -95,7 +95,7 @@ static int parameters(struct back *x)
 }
 
 /* dh0 of the sequences that start here; one without tokens hands dht through. */
-static void initial(struct back *x)
+static void initial(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
     const struct kcp_plan *p = x->plan;
@@ -112,7 +112,7 @@ static void initial(struct back *x)
                 dh0[e] = dht ? dht[e] : 0;
 }
 
-static int program(struct back *x)
+static int program(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
     const int64_t TH = a->T * a->H, TV = a->T * a->HV;
@@ -123,21 +123,21 @@ static int program(struct back *x)
     if (a->NS != ctx->NS || a->NC != ctx->NC || a->T != ctx->end - ctx->begin)
         return KCP_BAD;
     x->seg = x->plan->seg + ctx->seg0;
-    x->dAqk = backward_room(x, TV * a->C); x->dv_local = backward_room(x, TV * a->V);
-    x->dU = backward_room(x, TV * a->V); x->dh = backward_room(x, a->NC * size);
-    x->dh_in = backward_room(x, a->NS * size);
-    x->states = backward_room(x, a->NS * size);
-    x->dq = backward_room(x, TH * a->K); x->dk = backward_room(x, TH * a->K);
-    x->dbeta = backward_room(x, TV); x->dg = backward_room(x, TV * a->KG);
-    x->dA_part = backward_room(x, (int64_t)a->NS * a->HV);
-    x->ddt_part = backward_room(x, (int64_t)a->NS * a->HV * a->KG);
+    x->dAqk = backward_zeros(x, TV * a->C); x->dv_local = backward_zeros(x, TV * a->V);
+    x->dU = backward_zeros(x, TV * a->V); x->dh = backward_zeros(x, a->NC * size);
+    x->dh_in = backward_zeros(x, a->NS * size);
+    x->states = backward_zeros(x, a->NS * size);
+    x->dq = backward_zeros(x, TH * a->K); x->dk = backward_zeros(x, TH * a->K);
+    x->dbeta = backward_zeros(x, TV); x->dg = backward_zeros(x, TV * a->KG);
+    x->dA_part = backward_zeros(x, (int64_t)a->NS * a->HV);
+    x->ddt_part = backward_zeros(x, (int64_t)a->NS * a->HV * a->KG);
     if (x->full)
         return KCP_NO_MEMORY;
 
     //> program
     if ((status = backward_open(x)))
         return status;
-    if (!x->h && (status = backward_again(x)))
+    if (!x->h && (status = backward_recompute(x)))
         return status;
     if ((status = chunks(x, KCP_LOCAL)) || (status = carry(x)) ||
         (status = chunks(x, KCP_REVERSE)) || (status = down(x)))
@@ -154,7 +154,7 @@ static int program(struct back *x)
  * told, and end too. KCP_MISMATCH: a block that someone else wrote. */
 int ref_backward(struct kcp_backward *a)
 {
-    struct back x = { .a = a, .plan = a->plan };
+    struct backward_rank x = { .a = a, .plan = a->plan };
     const int bad = !a->plan || a->r < 0 || a->r >= a->plan->R ||
                     (a->plan->R > 1 && !a->comm);
     const int status = bad ? KCP_BAD : program(&x);

@@ -11,12 +11,12 @@
 #include <string.h>
 
 /* What the program holds. Everything it allocates is in got, and freed at the end. */
-struct back {
+struct backward_rank {
     const struct kcp_backward *a;
     const struct kcp_plan *plan;
     const struct kcp_segment *seg;         /* this rank's segments */
     char why[160];
-    int full, ngot;                        /* full: some room was refused */
+    int full, ngot;                        /* full: some array was refused */
     double *got[40];
     double *q, *k, *beta, *Aqk, *A;        /* chapters 02, 03: in the saved block */
     double *G, *w, *u, *qg, *kg, *v_new, *h;   /* there too, or made again */
@@ -33,11 +33,12 @@ struct back {
     name.cu = x->a->cu; name.cn = x->a->cn; name.sc = x->a->sc
 
 /* ---- what forward left, and what is made again of it (13_recompute.c)
- * Room for so many numbers, zeroed; NULL sets full. */
-double *backward_room(struct back *x, int64_t numbers);
-void    backward_rows(const struct back *x, int ends, const double *given, double *to);
+ * So many numbers, zeroed; NULL sets full. */
+double *backward_zeros(struct backward_rank *x, int64_t numbers);
+void    backward_rows(const struct backward_rank *x, int ends, const double *given,
+                      double *to);
 /* KCP_MISMATCH: somebody else's block, or another mode's; why says whose. */
-int     backward_open(struct back *x);
-int     backward_again(struct back *x);        /* KCP_NO_MEMORY */
+int     backward_open(struct backward_rank *x);
+int     backward_recompute(struct backward_rank *x);        /* KCP_NO_MEMORY */
 
 #endif

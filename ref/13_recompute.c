@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-double *backward_room(struct back *x, int64_t numbers)
+double *backward_zeros(struct backward_rank *x, int64_t numbers)
 {
     double *p = calloc(numbers > 0 ? numbers : 1, sizeof *p);
     if (!p)
@@ -17,7 +17,8 @@ double *backward_room(struct back *x, int64_t numbers)
 }
 
 /* Rows of [NS,HV,K,V] that begin (end) a sequence from h0 (dht), zero elsewhere. */
-void backward_rows(const struct back *x, int ends, const double *given, double *to)
+void backward_rows(const struct backward_rank *x, int ends, const double *given,
+                   double *to)
 {
     const int64_t size = (int64_t)x->a->HV * x->a->K * x->a->V;
     for (int s = 0; s < x->a->NS; s++)
@@ -26,7 +27,7 @@ void backward_rows(const struct back *x, int ends, const double *given, double *
 }
 
 /* The saved block: refused with a reason, or its tensors found. */
-int backward_open(struct back *x)
+int backward_open(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
     const struct kcp_saved *s = a->saved;
@@ -50,47 +51,48 @@ int backward_open(struct back *x)
 
 /* Recompute: what save-all keeps, made again from the block and the raw gate by the
  * functions that made it (chapters 02, 03, 04), so both modes give the same bits. */
-int backward_again(struct back *x)
+int backward_recompute(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
     const int64_t TV = a->T * a->HV, size = (int64_t)a->HV * a->K * a->V;
     const double *kept = kcp_saved_at(a->saved, "h_kept");
-    double *h_start = backward_room(x, a->NS * size);
+    double *h_start = backward_zeros(x, a->NS * size);
     int status;
 
     STAGE(kcp_gate, gate);
     gate.pass = KCP_FORWARD;
     gate.g_raw = a->g_raw; gate.A_log = a->A_log; gate.dt_bias = a->dt_bias;
-    gate.g = backward_room(x, TV * a->KG); gate.G = x->G = backward_room(x, TV * a->KG);
+    gate.g = backward_zeros(x, TV * a->KG);
+    gate.G = x->G = backward_zeros(x, TV * a->KG);
 
     STAGE(kcp_wy, wy);
     wy.q = x->q; wy.k = x->k; wy.v = a->v; wy.G = x->G; wy.beta = x->beta; wy.A = x->A;
-    wy.u = x->u = backward_room(x, TV * a->V);
-    wy.w = x->w = backward_room(x, TV * a->K);
+    wy.u = x->u = backward_zeros(x, TV * a->V);
+    wy.w = x->w = backward_zeros(x, TV * a->K);
     if (a->model == KCP_KDA) {
-        wy.kg = x->kg = backward_room(x, TV * a->K);
-        wy.qg = x->qg = backward_room(x, TV * a->K);
+        wy.kg = x->kg = backward_zeros(x, TV * a->K);
+        wy.qg = x->qg = backward_zeros(x, TV * a->K);
     }
 
     CALL(kcp_h0, h0);
     h0.pass = KCP_BACKWARD; h0.h_start = h_start; h0.h_kept_in = kept;
-    h0.h_back = backward_room(x, a->NS * size);
+    h0.h_back = backward_zeros(x, a->NS * size);
 
     STAGE(kcp_chunk, chunk);
     chunk.q = x->q; chunk.k = x->k; chunk.qg = x->qg; chunk.kg = x->kg;
     chunk.u = x->u; chunk.w = x->w; chunk.Aqk = x->Aqk; chunk.G = x->G;
     chunk.h_in = x->plan->L ? kept : h0.h_back;
-    chunk.o = backward_room(x, TV * a->V);
-    chunk.v_new = x->v_new = backward_room(x, TV * a->V);
-    chunk.h = x->h = backward_room(x, a->NC * size);
-    chunk.h_out = backward_room(x, a->NS * size);
+    chunk.o = backward_zeros(x, TV * a->V);
+    chunk.v_new = x->v_new = backward_zeros(x, TV * a->V);
+    chunk.h = x->h = backward_zeros(x, a->NC * size);
+    chunk.h_out = backward_zeros(x, a->NS * size);
     if (x->full)
         return KCP_NO_MEMORY;
-    //> again
+    //> recompute
     backward_rows(x, 0, a->h0, h_start);
     if ((status = ref_gate(&gate)) || (status = ref_wy_factors(&wy)) ||
         (status = ref_h0(&h0)))
         return status;
     return ref_chunk(&chunk);
-    //< again
+    //< recompute
 }

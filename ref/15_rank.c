@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *room(struct spike_rank *x, int64_t numbers)
+static void *zeros(struct spike_rank *x, int64_t numbers)
 {
     void *p = calloc(numbers > 0 ? (size_t)numbers : 1, sizeof(double));
     if (!p)
@@ -16,10 +16,10 @@ static void *room(struct spike_rank *x, int64_t numbers)
     return x->got[x->ngot++] = p;
 }
 
-/* count arrays of so many numbers, as pointers into one room. */
-static double **pool(struct spike_rank *x, int64_t count, int64_t numbers)
+/* count arrays of so many numbers, as pointers into one. */
+static double **arrays(struct spike_rank *x, int64_t count, int64_t numbers)
 {
-    double **p = room(x, count), *all = room(x, count * numbers);
+    double **p = zeros(x, count), *all = zeros(x, count * numbers);
     for (int64_t j = 0; j < count && !x->full; j++)
         p[j] = all + j * numbers;
     return p;
@@ -40,15 +40,15 @@ static int prepare(struct spike_rank *x)
         maps = scan_chosen(x, y.s) && y.n > maps ? y.n : maps;
     }
     const int back = a->pass == KCP_BACKWARD;
-    x->alpha = room(x, a->K); x->spare = room(x, map);
-    x->node = pool(x, maps, map); x->before = pool(x, back ? longest : maps, KV);
-    x->maps = room(x, a->NS * map); x->states = room(x, a->NS * KV);
-    x->rows = room(x, (rows + 1) * row);
-    x->all = room(x, x->plan->R * rows * row);
+    x->alpha = zeros(x, a->K); x->spare = zeros(x, map);
+    x->node = arrays(x, maps, map); x->before = arrays(x, back ? longest : maps, KV);
+    x->maps = zeros(x, a->NS * map); x->states = zeros(x, a->NS * KV);
+    x->rows = zeros(x, (rows + 1) * row);
+    x->all = zeros(x, x->plan->R * rows * row);
     if (back) {
-        x->after = pool(x, longest, KV); x->ends = room(x, a->NS * KV);
-        x->dO = room(x, a->T * a->HV * a->V); x->tile_h = room(x, a->NC * KV);
-        x->part = room(x, (a->NS + 1) * a->HV * (a->K + 1) * a->D);
+        x->after = arrays(x, longest, KV); x->ends = zeros(x, a->NS * KV);
+        x->dO = zeros(x, a->T * a->HV * a->V); x->tile_h = zeros(x, a->NC * KV);
+        x->part = zeros(x, (a->NS + 1) * a->HV * (a->K + 1) * a->D);
     }
     return x->full ? KCP_NO_MEMORY : KCP_OK;
 }
@@ -93,7 +93,7 @@ static int carry(struct spike_rank *x, int backward, double *states)
         .K = a->K, .V = a->V, .plan = x->plan, .comm = a->comm, .ops = x->ops,
         .maps = x->maps, .states = states };
     int status = KCP_OK;
-    e.work = room(x, (int64_t)(kcp_exchange_work(&e) / sizeof(double) + 1));
+    e.work = zeros(x, (int64_t)(kcp_exchange_work(&e) / sizeof(double) + 1));
     if (x->full)
         return KCP_NO_MEMORY;
     for (int s = 0; s < a->NS; s++)

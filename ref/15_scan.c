@@ -41,8 +41,8 @@ static struct spike_token token(const struct spike_rank *x, int64_t t, int n)
 }
 
 /* One token of every head on W columns of S [HV,K,ld], forward or back. */
-static void walk(const struct spike_rank *x, int64_t t, int backward, int W, int ld,
-                 double *S)
+static void step_all(const struct spike_rank *x, int64_t t, int backward, int W, int ld,
+                     double *S)
 {
     for (int n = 0; n < x->a->HV; n++) {
         const struct spike_token y = token(x, t, n);
@@ -65,8 +65,8 @@ static int fill(struct spike_rank *x, struct tile y, int backward, const double 
     }
     for (int e = 1; e < y.n; e++) {
         memcpy(state[e], state[e - 1], bytes);
-        walk(x, backward ? y.t0 + y.n - e : y.t0 + e - 1, backward, x->a->V, x->a->V,
-             state[e]);
+        step_all(x, backward ? y.t0 + y.n - e : y.t0 + e - 1, backward, x->a->V,
+                 x->a->V, state[e]);
     }
     return KCP_OK;
 }
@@ -93,7 +93,7 @@ static void walk_emit(struct spike_rank *x, struct tile y, double *S)
     const struct kcp_scan *a = x->a;
     const int64_t KV = (int64_t)a->K * a->V;
     for (int64_t t = y.t0; t < y.t0 + y.n; t++) {
-        walk(x, t, 0, a->V, a->V, S);
+        step_all(x, t, 0, a->V, a->V, S);
         for (int n = 0; n < a->HV && !spike_dropped(a, t); n++) {
             const struct spike_token z = token(x, t, n);
             spike_read(&z, S + n * KV, (double *)a->o + (t * a->HV + n) * a->V);
@@ -110,7 +110,7 @@ int scan_advance(struct spike_rank *x, struct tile y, int backward, int W, int l
     int status;
     if (!scan_chosen(x, y.s)) {
         for (int e = 0; e < y.n; e++)
-            walk(x, backward ? y.t0 + y.n - 1 - e : y.t0 + e, backward, W, ld, S);
+            step_all(x, backward ? y.t0 + y.n - 1 - e : y.t0 + e, backward, W, ld, S);
         return KCP_OK;
     }
     scan_updates(x, y, backward);
@@ -163,7 +163,7 @@ int scan_gradients(struct spike_rank *x)
             spike_gradients(&t, x->before[e] + at, x->after[y.n - 1 - e] + at);
         }
         memcpy(dS, x->after[y.n - 1], sizeof *dS * KV);
-        walk(x, y.t0, 1, a->V, a->V, dS);
+        step_all(x, y.t0, 1, a->V, a->V, dS);
     }
     x->part = part;
     return status;

@@ -14,7 +14,7 @@
 struct spike_token {
     int K, V, D, acts, emits;
     const double *q, *k, *v, *spike, *W, *w, *dO;
-    double *alpha, beta;                   /* alpha [K]: the caller's room */
+    double *alpha, beta;                   /* alpha [K]: the caller's */
     double *dq, *dk, *dv, *dspike, *dalpha_base, *dbeta_base, *dW, *dw;
 };
 
@@ -35,7 +35,7 @@ void spike_gradients(const struct spike_token *x, const double *S, const double 
 /* Every gradient of a call that tokens add to, set to 0. */
 void spike_clear(const struct kcp_scan *a);
 
-/* ---- one rank's run: rooms, all of them of a tile, of segments, or (dO, tile_h:
+/* ---- one rank's run: arrays, all of them of a tile, of segments, or (dO, tile_h:
  * backward only) one row a token and one state a tile */
 struct spike_rank {
     const struct kcp_scan *a;

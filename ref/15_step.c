@@ -11,8 +11,8 @@
 
 /* The outputs of one sequence's head; a dropped token repeats `last`, which comes in as
  * o0 and goes out as ot. S [t1-t0+1][K V]: before each token, and the last. */
-static void walk(const struct kcp_scan *a, int n, int64_t t0, int64_t t1, double *S,
-                 double *last, double *alpha)
+static void head_outputs(const struct kcp_scan *a, int n, int64_t t0, int64_t t1,
+                         double *S, double *last, double *alpha)
 {
     const int64_t KV = (int64_t)a->K * a->V;
     const size_t row = sizeof(double) * a->V;
@@ -29,9 +29,9 @@ static void walk(const struct kcp_scan *a, int n, int64_t t0, int64_t t1, double
 }
 
 /* dO of a repeat belongs to the output repeated: walking back, `last` collects it. */
-static void walk_back(const struct kcp_scan *a, int n, int64_t t0, int64_t t1,
-                      const double *S, double *dS, double *last, double *dO,
-                      double *dW, double *dw, double *alpha)
+static void head_gradients(const struct kcp_scan *a, int n, int64_t t0, int64_t t1,
+                           const double *S, double *dS, double *last, double *dO,
+                           double *dW, double *dw, double *alpha)
 {
     const int64_t KV = (int64_t)a->K * a->V;
     for (int64_t t = t1 - 1; t >= t0; t--) {
@@ -66,7 +66,7 @@ static void head(const struct kcp_scan *a, int j, double *S, double *dS, double 
     given(a->h0, j * KV, KV, dS);
     ref_state(&one, 0, dS, S);
     given(a->o0, j * V, V, last);
-    walk(a, n, cu[s], cu[s + 1], S, last, alpha);
+    head_outputs(a, n, cu[s], cu[s + 1], S, last, alpha);
     if (a->pass == KCP_FORWARD) {
         ref_state(&one, 1, S + (cu[s + 1] - cu[s]) * KV, (double *)a->ht + j * KV);
         memcpy((double *)a->ot + j * V, last, sizeof *last * V);
@@ -76,7 +76,8 @@ static void head(const struct kcp_scan *a, int j, double *S, double *dS, double 
     given(a->dht, j * KV, KV, end);
     ref_state(&one, 0, end, dS);
     given(a->dot, j * V, V, last);
-    walk_back(a, n, cu[s], cu[s + 1], S, dS, last, dO, a->dW_alpha, a->dw_beta, alpha);
+    head_gradients(a, n, cu[s], cu[s + 1], S, dS, last, dO, a->dW_alpha, a->dw_beta,
+                   alpha);
     ref_state(&one, 1, dS, (double *)a->dh0 + j * KV);
     memcpy((double *)a->do0 + j * V, last, sizeof *last * V);
 }

@@ -1,4 +1,4 @@
-/* 16_chunks.c -- a rank's chunks as rows of the form: rooms, grid, the walk over them.
+/* 16_chunks.c -- a rank's chunks as rows of the form: arrays, grid, the walk over them.
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c.  Next: ref/16_family.c.
  */
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void *family_room(struct family_rank *x, int64_t numbers)
+void *family_zeros(struct family_rank *x, int64_t numbers)
 {
     void *p = calloc(numbers > 0 ? (size_t)numbers : 1, sizeof(double));
     if (!p)
@@ -16,7 +16,7 @@ void *family_room(struct family_rank *x, int64_t numbers)
     return x->got[x->ngot++] = p;
 }
 
-/* All rooms, and the grid of rows: token t is rows m t .. m (t+1). */
+/* All arrays, and the grid of rows: token t is rows m t .. m (t+1). */
 int family_prepare(struct family_rank *x)
 {
     const struct kcp_family *a = x->a;
@@ -28,22 +28,22 @@ int family_prepare(struct family_rank *x)
     x->form.model = KCP_KDA; x->form.KG = a->K;
     x->form.T = T * m;
     x->form.C = a->C * m;
-    x->cu = family_room(x, a->NS + 1);
-    x->G_t = family_room(x, T * a->HV * a->K);
-    x->G = m > 1 ? family_room(x, R * a->K) : x->G_t;
-    x->u = family_room(x, R * a->V); x->w = family_room(x, R * a->K);
-    x->Aqk = family_room(x, R * m * C);
-    x->kg = family_room(x, R * a->K); x->qg = family_room(x, R * a->K);
-    x->bk = family_room(x, 2 * C * a->K); x->L = family_room(x, C * C);
-    x->z = family_room(x, C * a->V);
-    x->h_start = family_room(x, a->NS * KV); x->states = family_room(x, a->NS * KV);
-    x->ends = family_room(x, a->NS * KV); x->maps = family_room(x, a->NS * map);
-    x->o = family_room(x, R * a->V); x->v_new = family_room(x, R * a->V);
-    x->h = family_room(x, a->NC * KV); x->h_out = family_room(x, a->NS * KV);
+    x->cu = family_zeros(x, a->NS + 1);
+    x->G_t = family_zeros(x, T * a->HV * a->K);
+    x->G = m > 1 ? family_zeros(x, R * a->K) : x->G_t;
+    x->u = family_zeros(x, R * a->V); x->w = family_zeros(x, R * a->K);
+    x->Aqk = family_zeros(x, R * m * C);
+    x->kg = family_zeros(x, R * a->K); x->qg = family_zeros(x, R * a->K);
+    x->bk = family_zeros(x, 2 * C * a->K); x->L = family_zeros(x, C * C);
+    x->z = family_zeros(x, C * a->V);
+    x->h_start = family_zeros(x, a->NS * KV); x->states = family_zeros(x, a->NS * KV);
+    x->ends = family_zeros(x, a->NS * KV); x->maps = family_zeros(x, a->NS * map);
+    x->o = family_zeros(x, R * a->V); x->v_new = family_zeros(x, R * a->V);
+    x->h = family_zeros(x, a->NC * KV); x->h_out = family_zeros(x, a->NS * KV);
     if (a->pass == KCP_BACKWARD) {
-        x->dO = family_room(x, R * a->V); x->dAqk = family_room(x, R * m * C);
-        x->dv_local = family_room(x, R * a->V); x->dU = family_room(x, R * a->V);
-        x->dh = family_room(x, a->NC * KV); x->dh_in = family_room(x, a->NS * KV);
+        x->dO = family_zeros(x, R * a->V); x->dAqk = family_zeros(x, R * m * C);
+        x->dv_local = family_zeros(x, R * a->V); x->dU = family_zeros(x, R * a->V);
+        x->dh = family_zeros(x, a->NC * KV); x->dh_in = family_zeros(x, a->NS * KV);
     }
     for (int s = 0; s <= a->NS && !x->full; s++)
         x->cu[s] = cu[s] * m;
@@ -116,7 +116,7 @@ void family_every(struct family_rank *x, int back)
                     continue;
                 }
                 memset(y.bk.d, 0, sizeof(double) * a->C * a->K);
-                x->m->back(&y);
+                x->m->form_back(&y);
                 gates(&y);
             }
 }

@@ -90,7 +90,7 @@ static double dot(int V, const double *x, const double *y)
 /* With z = (I - Aab)^-T dx, dx the even rows of dU, x those of v_new:
  *   d(exp2(G_{i-1}) a) = z h^T     dAab_ij = z_i x_j     dAak_ij = z_i v_j
  *   dv_j = dU_{2j+1} + sum_{i>j} Aak_ij z_i */
-static void back(const struct family_chunk *x)
+static void form_back(const struct family_chunk *x)
 {
     const double (*h)[x->V] = (void *)x->h;
     double (*z)[x->V] = (void *)x->z, d[x->K];
@@ -126,4 +126,4 @@ static void back(const struct family_chunk *x)
     family_read_back(x);
 }
 
-const struct family_model ref_dplr = { "dplr", 2, step, adjoint, form, back };
+const struct family_model ref_dplr = { "dplr", 2, step, adjoint, form, form_back };

@@ -26,7 +26,7 @@ static int local(struct family_rank *x)
     memcpy(&gate, a, sizeof(struct kcp_call));
     gate.KG = a->K; gate.gate = KCP_GATE_RAW; gate.pass = KCP_FORWARD;
     gate.cu = a->cu; gate.cn = a->cn; gate.sc = a->sc;
-    gate.g_raw = a->g; gate.g = family_room(x, a->T * row); gate.G = x->G_t;
+    gate.g_raw = a->g; gate.g = family_zeros(x, a->T * row); gate.G = x->G_t;
     const int status = x->full ? KCP_NO_MEMORY : ref_gate(&gate);
     if (status)
         return status;
@@ -51,12 +51,12 @@ static void states_of(const struct family_rank *x, int ends, const double *given
 static int carry(struct family_rank *x, int backward, double *states)
 {
     const struct kcp_family *a = x->a;
-    int *want = family_room(x, a->NS), status;
+    int *want = family_zeros(x, a->NS), status;
     struct kcp_exchange e = {
         .form = a->form, .backward = backward, .blocks = a->blocks, .HV = a->HV,
         .K = a->K, .V = a->V, .plan = x->plan, .comm = a->comm,
         .ops = a->ops ? a->ops : &ref_mapops, .maps = x->maps, .states = states };
-    e.work = family_room(x, (int64_t)(kcp_exchange_work(&e) / sizeof(double) + 1));
+    e.work = family_zeros(x, (int64_t)(kcp_exchange_work(&e) / sizeof(double) + 1));
     if (x->full)
         return KCP_NO_MEMORY;
     for (int s = 0; s < a->NS; s++)

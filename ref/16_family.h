@@ -56,7 +56,7 @@ struct family_model {
     /* dS: of the state after the token -> of S, the state before it. */
     void (*adjoint)(const struct family_token *x, const double *S, double *dS);
     void (*form)(const struct family_chunk *x);       /* u, w, kg, qg, Aqk */
-    void (*back)(const struct family_chunk *x);       /* to the inputs' gradients, dG */
+    void (*form_back)(const struct family_chunk *x);  /* to the inputs' gradients, dG */
 };
 //< model
 extern const struct family_model ref_dplr, ref_gdn2, ref_gla;
@@ -102,7 +102,7 @@ struct family_rank {
     double *h_start, *maps, *states, *o, *v_new, *h, *h_out;
     double *dO, *dAqk, *dv_local, *dU, *dh, *dh_in, *ends;
 };
-void *family_room(struct family_rank *x, int64_t numbers);
+void *family_zeros(struct family_rank *x, int64_t numbers);
 int   family_prepare(struct family_rank *x);
 void  family_every(struct family_rank *x, int back);     /* chunk: form, or back */
 

@@ -95,7 +95,7 @@ static void form(const struct family_chunk *x)
 
 /* v_new solves (I + L) v_new = omega v - exp2(G) b k S: with z = (I + L)^-T dU,
  *   d(omega v) = z        d(exp2(G) b k) = -z h^T        dL_ij = -z_i v_new_j */
-static void back(const struct family_chunk *x)
+static void form_back(const struct family_chunk *x)
 {
     const double (*L)[x->c] = (void *)x->L, (*h)[x->V] = (void *)x->h;
     double (*z)[x->V] = (void *)x->z, d[x->K];
@@ -137,7 +137,7 @@ static void back(const struct family_chunk *x)
     family_read_back(x);
 }
 
-const struct family_model ref_gdn2 = { "gdn2", 1, step, adjoint, form, back };
+const struct family_model ref_gdn2 = { "gdn2", 1, step, adjoint, form, form_back };
 
 /* The model in the program that runs any model. */
 int ref_gdn2_run(const struct kcp_family *a)

@@ -40,7 +40,7 @@ static void form(const struct family_chunk *x)
     family_read(x);
 }
 
-static void back(const struct family_chunk *x)
+static void form_back(const struct family_chunk *x)
 {
     for (int i = 0; i < x->c; i++)
         for (int v = 0; v < x->V; v++)
@@ -49,4 +49,4 @@ static void back(const struct family_chunk *x)
     family_read_back(x);
 }
 
-const struct family_model ref_gla = { "gla", 1, step, adjoint, form, back };
+const struct family_model ref_gla = { "gla", 1, step, adjoint, form, form_back };

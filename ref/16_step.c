@@ -54,8 +54,8 @@ static void output_adjoint(const struct kcp_family *a, int64_t t, int n,
 
 /* Head n of a sequence, tokens t0 .. t1. S [t1-t0+1][K V]: the state before each token,
  * and the last. dS [K V]. Both given where the sequence starts, or ends. */
-static void walk(const struct family_model *m, const struct kcp_family *a, int n,
-                 int64_t t0, int64_t t1, double *S, double *dS)
+static void one_head(const struct family_model *m, const struct kcp_family *a, int n,
+                     int64_t t0, int64_t t1, double *S, double *dS)
 {
     const int64_t KV = (int64_t)a->K * a->V;
     for (int64_t t = t0; t < t1; t++, S += KV) {
@@ -106,7 +106,7 @@ int kcp_family_walk(const struct family_model *m, const struct kcp_family *a)
             ref_state(&one, 0, at(a->h0, j * KV), S);
         if (back && a->dht)
             ref_state(&one, 0, at(a->dht, j * KV), dS);
-        walk(m, a, n, cu[s], cu[s + 1], S, dS);
+        one_head(m, a, n, cu[s], cu[s + 1], S, dS);
         ref_state(&one, 1, back ? dS : S + (cu[s + 1] - cu[s]) * KV,
                   at(back ? a->dh0 : a->ht, j * KV));
     }

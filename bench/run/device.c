@@ -3,7 +3,7 @@
  * Book: chapter 08.  Checked by: tests/cli/run_device.sh, against --device cpu.
  * Next: write.c.
  * Nothing here knows a stage but 08 and 13, whose variants go in pairs. Each call makes
- * its copies anew: this is for results, kcp-bench is for time.
+ * its copies every time: this is for results, kcp-bench is for time.
  */
 #include "device.h"
 #include "tests/judge/judge.h"

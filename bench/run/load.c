@@ -133,7 +133,7 @@ int array_out(struct run *x, const struct sizes *z, const char *name, const char
 }
 
 /* "[3,0,2]" of element e. */
-static char *place(const struct array *a, int64_t e, char *s, size_t n)
+static char *index_text(const struct array *a, int64_t e, char *s, size_t n)
 {
     int64_t at[NPY_RANK];
     for (int d = a->nd - 1; d >= 0; d--) {
@@ -153,10 +153,11 @@ int array_check(struct run *x, const struct array *a, int below)
         if (!isfinite(p[e]))
             return run_error(x, a->out ? RUN_FAILED : RUN_BAD, name,
                              "found %g at %s, expected finite numbers", p[e],
-                             place(a, e, at, sizeof at));
+                             index_text(a, e, at, sizeof at));
         if (below && p[e] > 0)
             return run_error(x, RUN_BAD, name, "found %g at %s, expected log decays, "
-                             "which are at most 0", p[e], place(a, e, at, sizeof at));
+                             "which are at most 0", p[e],
+                             index_text(a, e, at, sizeof at));
     }
     return 0;
 }

@@ -102,17 +102,17 @@ int  array_split(const struct array *a);       /* do ranks hold rows of it? */
 int  array_check(struct run *x, const struct array *a, int below);
 void arrays_free(struct run *x);
 
-/* run_plan.c. plan_read: cu_seqlens before the other arrays, for N; plan_make: after
+/* plan.c. plan_read: cu_seqlens before the other arrays, for N; plan_make: after
  * them, with the cuts, the sizes in x->call, and whether all this fits in memory. */
 int  plan_read(struct run *x);
 int  plan_make(struct run *x);
 int  call_make(struct run *x);
 double memory_here(void);                      /* bytes of this machine; 0: not known */
 
-/* run_layer.c, run_stage.c: load, run; outputs are left in x->a. */
+/* layer.c, stage.c: load, run; outputs are left in x->a. */
 int  layer_run(struct run *x);
 int  stage_run(struct run *x);
-/* run_ranks.c: a stage's args, computed by its reference or on the GPU; the block that
+/* ranks.c: a stage's args, computed by its reference or on the GPU; the block that
  * 08 leaves there, its bytes and its memory. */
 int    stage_go(struct run *x, const struct kcp_stage *s, void *args,
                 struct kcp_comm *comm);
@@ -134,11 +134,11 @@ int  processes_run(struct run *x, int (*body)(struct kcp_comm *, void *));
 int  rank_alive(const struct kcp_forward *f, double *alive);
 const struct kcp_stage *stage_of(const char *name);     /* "08" or "08_forward" */
 
-/* run_write.c: all outputs appear, or none. */
+/* write.c: all outputs appear, or none. */
 int  outputs_ready(struct run *x);         /* before any work: can DIR be written? */
 int  outputs_write(struct run *x);
 
-/* run_print.c */
+/* print.c */
 void print_summary(const struct run *x, double seconds);
 
 #endif

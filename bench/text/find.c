@@ -22,8 +22,8 @@ const char *const checked_name[CHECKED] = {
 };
 
 /* Sums of (got - want)^2 and want^2 over rows t0..t1, columns c0..c1. */
-static void squares(const double *got, const double *want, int row, int64_t t0,
-                    int64_t t1, int c0, int c1, double *diff, double *size)
+static void sum_squares(const double *got, const double *want, int row, int64_t t0,
+                        int64_t t1, int c0, int c1, double *diff, double *size)
 {
     for (int64_t t = t0; t < t1; t++)
         for (int c = c0; c < c1; c++) {
@@ -49,11 +49,11 @@ static double token_error(const struct run *got, const struct run *want, int i)
     for (int n = 0; n < heads; n++) {
         const int c0 = n * (row / heads), c1 = c0 + row / heads;
         double diff = 0, all = 0;
-        squares(x, y, row, 0, p->T, c0, c1, &diff, &all);
+        sum_squares(x, y, row, 0, p->T, c0, c1, &diff, &all);
         for (int r = 0; r < p->R; r++) {
             const int64_t t0 = p->cuts[r], t1 = p->cuts[r + 1];
             double d = 0, size = 0;
-            squares(x, y, row, t0, t1, c0, c1, &d, &size);
+            sum_squares(x, y, row, t0, t1, c0, c1, &d, &size);
             if (t1 - t0 < 64)
                 size = all * (double)(t1 - t0) / (double)p->T;
             worst = fmax(worst, ratio(d, size));
@@ -65,7 +65,7 @@ static double token_error(const struct run *got, const struct run *want, int i)
 static double flat_error(const double *got, const double *want, int64_t n)
 {
     double diff = 0, size = 0;
-    squares(got, want, (int)n, 0, 1, 0, (int)n, &diff, &size);
+    sum_squares(got, want, (int)n, 0, 1, 0, (int)n, &diff, &size);
     return ratio(diff, size);
 }
 

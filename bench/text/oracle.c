@@ -54,8 +54,8 @@ int oracle_layer(struct rank *a, enum kcp_pass pass)
     int64_t all = NS * (VALUE_HEADS + dt);
     for (int i = 0; i < ROWS; i++)
         all += a->T * row[i];
-    double *t[ROWS], *room = calloc(all + 1, sizeof *room), *at = room;
-    if (!room)
+    double *t[ROWS], *workspace = calloc(all + 1, sizeof *workspace), *at = workspace;
+    if (!workspace)
         return KCP_NO_MEMORY;
     for (int i = 0; i < ROWS; at += a->T * row[i++])
         t[i] = at;
@@ -70,6 +70,6 @@ int oracle_layer(struct rank *a, enum kcp_pass pass)
         grad[param_at(P_ALOG) + i % VALUE_HEADS] += dA[i];
     for (int64_t i = 0; !status && pass == KCP_BACKWARD && i < NS * dt; i++)
         grad[param_at(P_DT) + i % dt] += ddt[i];
-    free(room);
+    free(workspace);
     return status;
 }

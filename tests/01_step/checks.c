@@ -27,7 +27,7 @@ static struct {
     double want_o[VO], want_ht[STATE];
 } x;
 
-static int place(enum kcp_layout layout, int s, int n, int i, int v)
+static int state_at(enum kcp_layout layout, int s, int n, int i, int v)
 {
     return (s * HV + n) * K * V + (layout == KCP_VK ? v * K + i : i * V + v);
 }
@@ -39,7 +39,7 @@ static double complex loss_of(int s, int n, int KG, double scale,
     double complex S[K][V], next[K][V], loss = 0;
     for (int i = 0; i < K; i++)
         for (int v = 0; v < V; v++)
-            S[i][v] = x.in[AT_H0 + place(layout, s, n, i, v)];
+            S[i][v] = x.in[AT_H0 + state_at(layout, s, n, i, v)];
     for (int64_t t = cu[s]; t < cu[s + 1]; t++) {
         const double complex *q = x.in + AT_Q + (t * H + n / (HV / H)) * K;
         const double complex *k = q + AT_K, *w = x.in + AT_V + (t * HV + n) * V;
@@ -63,8 +63,8 @@ static double complex loss_of(int s, int n, int KG, double scale,
     }
     for (int i = 0; i < K; i++)
         for (int v = 0; v < V; v++) {
-            x.want_ht[place(layout, s, n, i, v)] = creal(S[i][v]);
-            loss += x.dht[place(layout, s, n, i, v)] * S[i][v];
+            x.want_ht[state_at(layout, s, n, i, v)] = creal(S[i][v]);
+            loss += x.dht[state_at(layout, s, n, i, v)] * S[i][v];
         }
     return loss;
 }

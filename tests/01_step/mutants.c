@@ -52,9 +52,9 @@ static size_t at(const struct kcp_step *a, int i, int v, int flags)
     return vk ? (size_t)v * a->K + i : (size_t)i * a->V + v;
 }
 
-static void back(const struct kcp_step *a, int64_t t, int n, int m, int flags,
-                 const double *S, const double *Sd, const double *e, double *dS,
-                 double *de)
+static void token_back(const struct kcp_step *a, int64_t t, int n, int m, int flags,
+                       const double *S, const double *Sd, const double *e, double *dS,
+                       double *de)
 {
     const int K = a->K, V = a->V;
     const double *q = (const double *)a->q + (t * a->H + m) * K;
@@ -136,9 +136,9 @@ static int head(const struct kcp_step *a, int n_, int n, int flags)
             for (int v = 0; v < V; v++)
                 dS[i * V + v] = dht ? dht[at(a, i, v, flags)] : 0;
         for (int64_t t = L - 1; t >= 0; t--)
-            back(a, cu[n_] + t, n, m, flags,
-                 flags & BEFORE ? S + t * kv : S + (t + 1) * kv,
-                 Sd + t * kv, e + t * V, dS, de);
+            token_back(a, cu[n_] + t, n, m, flags,
+                       flags & BEFORE ? S + t * kv : S + (t + 1) * kv,
+                       Sd + t * kv, e + t * V, dS, de);
     }
     const double *is = a->pass == KCP_FORWARD ? S + L * kv : dS;
     for (int i = 0; i < K; i++)

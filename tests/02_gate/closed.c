@@ -28,7 +28,7 @@ static void draw(struct layer *x, int KG, double far)
 }
 
 /* Chapters 02 to 04, and chapter 01 on what 02 made of q, k and g. */
-static int run(struct layer *x, enum kcp_model model)
+static int run_stages(struct layer *x, enum kcp_model model)
 {
     int cu[2] = { 0, T }, cn[2] = { 0, NC }, sc[NC] = { 0 }, status;
     int64_t seq[2] = { 0, T };
@@ -63,7 +63,7 @@ static int closed(struct kcp_report *rep)
     for (int j = 0; j < 10; j++) {
         const enum kcp_model model = j % 2 ? KCP_GDN : KCP_KDA;
         draw(&x, model == KCP_KDA ? K : 1, far[j / 2]);
-        const int status = run(&x, model);
+        const int status = run_stages(&x, model);
         if (status)
             return status;
         double err = 0, all = 0;

@@ -79,11 +79,12 @@ static void compose(int K, int V, const double *Mc, const double *hc, const doub
         }
 }
 
-static void stretch(const struct kcp_affine *a, int s, int n, int flags, double *room)
+static void stretch(const struct kcp_affine *a, int s, int n, int flags,
+                    double *workspace)
 {
     const int K = a->K, V = a->V, W = V + K, *cu = a->cu, *want = a->want;
     const double *h = flags & NO_START ? NULL : a->h_start;
-    double *X = room, *Y = X + K * W, *Mc = Y + K * W, *hc = Mc + K * K;
+    double *X = workspace, *Y = X + K * W, *Mc = Y + K * W, *hc = Mc + K * K;
     double *decay = hc + K * V;
     double *to = (double *)a->map + ((size_t)s * a->HV + n) * K * W;
     const int chunks = (cu[s + 1] - cu[s] + a->C - 1) / a->C;
@@ -120,11 +121,12 @@ static int wrong(void *args, int flags)
 {
     const struct kcp_affine *a = args;
     const int K = a->K, V = a->V;
-    double *room = malloc(sizeof *room * (2 * K * (V + K) + K * K + K * V + K));
-    if (!room) return KCP_NO_MEMORY;
+    const int numbers = 2 * K * (V + K) + K * K + K * V + K;
+    double *workspace = malloc(sizeof *workspace * numbers);
+    if (!workspace) return KCP_NO_MEMORY;
     for (int s = 0; s < a->NS && !(flags & NOTHING); s++)
-        for (int n = 0; n < a->HV; n++) stretch(a, s, n, flags, room);
-    free(room);
+        for (int n = 0; n < a->HV; n++) stretch(a, s, n, flags, workspace);
+    free(workspace);
     if (flags & ONE_NAN) ((double *)a->map)[0] = NAN;
     return KCP_OK;
 }

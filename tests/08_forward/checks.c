@@ -77,8 +77,8 @@ static int body(struct kcp_comm *comm, void *arg)
 }
 
 /* The layer on R ranks; o and ht begin as NaN. */
-static int run(struct kcp_report *rep, struct layer *a, int R, const int64_t *cuts,
-               int64_t L, enum kcp_form form)
+static int run_ranks(struct kcp_report *rep, struct layer *a, int R,
+                     const int64_t *cuts, int64_t L, enum kcp_form form)
 {
     char why[200] = "";
     memset(a->o, 0xff, sizeof a->o);
@@ -121,17 +121,17 @@ static int canonical(struct kcp_report *rep)
     static const int ranks[] = { 1, 2, 3, 4, 8 };
     for (int model = KCP_KDA; model <= KCP_GDN; model++) {
         struct layer *a = draw(model), *one = draw(model);
-        if (!a || !one || run(rep, one, 1, NULL, 24, KCP_ALL_GATHER))
+        if (!a || !one || run_ranks(rep, one, 1, NULL, 24, KCP_ALL_GATHER))
             return KCP_NO_MEMORY;
         for (int form = KCP_ALL_GATHER; form <= KCP_PIPELINE; form++)
             for (int i = 0; i < 6; i++) {
                 const int R = i < 5 ? ranks[i] : MAX_R;
-                run(rep, a, R, i < 5 ? NULL : uneven, 24, form);
+                run_ranks(rep, a, R, i < 5 ? NULL : uneven, 24, form);
                 EXPECT(rep, same_bits(a, one), "model %d form %d R %d%s: not one rank's"
                        " bits, apart by %.1e", model, form, R,
                        i < 5 ? "" : " uneven", apart(a, one));
             }
-        run(rep, a, 8, NULL, 24, KCP_SCAN);              /* no promise of bits here */
+        run_ranks(rep, a, 8, NULL, 24, KCP_SCAN);        /* no promise of bits here */
         EXPECT(rep, apart(a, one) < 1e-13, "scan apart by %.1e", apart(a, one));
         free(a); free(one);
     }
@@ -144,13 +144,13 @@ static int forms(struct kcp_report *rep)
 {
     for (int model = KCP_KDA; model <= KCP_GDN; model++) {
         struct layer *a = draw(model), *one = draw(model), *twice = draw(model);
-        if (!a || !one || !twice || run(rep, one, 1, NULL, 0, KCP_CHAIN))
+        if (!a || !one || !twice || run_ranks(rep, one, 1, NULL, 0, KCP_CHAIN))
             return KCP_NO_MEMORY;
         for (int form = KCP_ALL_GATHER; form <= KCP_SCAN; form++)
             for (int R = 2; R <= MAX_R; R++) {
                 const int64_t *cuts = R == MAX_R ? uneven : NULL;
-                run(rep, a, R, cuts, 0, form);
-                run(rep, twice, R, cuts, 0, form);
+                run_ranks(rep, a, R, cuts, 0, form);
+                run_ranks(rep, twice, R, cuts, 0, form);
                 EXPECT(rep, same_bits(a, twice), "form %d R %d: not twice", form, R);
                 EXPECT(rep, apart(a, one) < 1e-13, "model %d form %d R %d apart %.1e",
                        model, form, R, apart(a, one));
@@ -165,11 +165,11 @@ static int silence(struct kcp_report *rep)
 {
     const int64_t cuts[] = { 0, 3, 150, 150, 209, 210 };
     struct layer *a = draw(KCP_KDA), *one = draw(KCP_KDA);
-    if (!a || !one || run(rep, one, 1, NULL, 0, KCP_CHAIN))
+    if (!a || !one || run_ranks(rep, one, 1, NULL, 0, KCP_CHAIN))
         return KCP_NO_MEMORY;
     for (int64_t L = 0; L < 48; L += 24)
         for (int form = KCP_ALL_GATHER; form <= KCP_SCAN; form++) {
-            run(rep, a, 5, cuts, L, form);
+            run_ranks(rep, a, 5, cuts, L, form);
             for (int r = 0; r < 5; r++)
                 EXPECT(rep, !(a->traffic[r].bytes | a->traffic[r].messages |
                               a->traffic[r].collectives), "form %d rank %d", form, r);

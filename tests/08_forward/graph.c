@@ -1,6 +1,6 @@
 /* graph.c -- a whole layer captured in a CUDA graph: the same bits when replayed.
  *
- * Book: chapters 08 and 13.  Checked by: its own second call, on arrays poisoned anew.
+ * Book: chapters 08 and 13.  Checked by: its own second call, on arrays poisoned again.
  * Next: tests/08_forward/layer.c.
  *
  * What allocates or makes the host wait cannot be captured: that forward and backward
@@ -22,11 +22,11 @@ struct pair {
     struct CUstream_st *stream;
 };
 
-static struct kcp_forward *fore(const struct pair *x)
+static struct kcp_forward *forward_of(const struct pair *x)
 {
     return (void *)x->rank[0].args;
 }
-static struct kcp_backward *back(const struct pair *x)
+static struct kcp_backward *backward_of(const struct pair *x)
 {
     return (void *)x->rank[1].args;
 }
@@ -59,15 +59,15 @@ static int open_pair(struct pair *x, const struct kcase *k, const struct kcp_pla
     const int err = fill_pair(x, k, p);
     if (err) return err;
     const size_t kept = kcp_layer_saved(&x->layer, &x->rank[0].call);
-    fore(x)->saved = x->saved = m->alloc(kept);
-    back(x)->saved = x->saved;
-    fore(x)->saved_bytes = back(x)->saved_bytes = kept;
-    const size_t f = kcp_layer_forward_work(&x->layer, fore(x));
-    const size_t b = kcp_layer_backward_work(&x->layer, back(x));
+    forward_of(x)->saved = x->saved = m->alloc(kept);
+    backward_of(x)->saved = x->saved;
+    forward_of(x)->saved_bytes = backward_of(x)->saved_bytes = kept;
+    const size_t f = kcp_layer_forward_work(&x->layer, forward_of(x));
+    const size_t b = kcp_layer_backward_work(&x->layer, backward_of(x));
     x->work = m->alloc(f > b ? f : b);
-    fore(x)->work = back(x)->work = x->work;
-    fore(x)->work_bytes = f;
-    back(x)->work_bytes = b;
+    forward_of(x)->work = backward_of(x)->work = x->work;
+    forward_of(x)->work_bytes = f;
+    backward_of(x)->work_bytes = b;
     return x->saved && x->work ? KCP_OK : KCP_NO_MEMORY;
 }
 
@@ -83,8 +83,8 @@ static void close_pair(struct pair *x)
 
 static int go(struct pair *x)
 {
-    const int err = kcp_layer_forward(&x->layer, fore(x));
-    return err ? err : kcp_layer_backward(&x->layer, back(x));
+    const int err = kcp_layer_forward(&x->layer, forward_of(x));
+    return err ? err : kcp_layer_backward(&x->layer, backward_of(x));
 }
 
 static int collect(struct pair *x, char *why, size_t n)
@@ -97,8 +97,8 @@ static int collect(struct pair *x, char *why, size_t n)
 /* Outputs, the block and the workspace become NaN: what is there later was written. */
 static int poison(struct pair *x)
 {
-    int err = cudaMemset(x->saved, 0xff, fore(x)->saved_bytes) ||
-              cudaMemset(x->work, 0xff, back(x)->work_bytes);
+    int err = cudaMemset(x->saved, 0xff, forward_of(x)->saved_bytes) ||
+              cudaMemset(x->work, 0xff, backward_of(x)->work_bytes);
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < x->rank[i].n; j++) {
             const struct buffer *o = &x->rank[i].buffer[j];

@@ -88,7 +88,7 @@ static int body(struct kcp_comm *comm, void *arg)
     return a->status[comm->r] = err;
 }
 
-static int run(struct arrays *a, int R, char *why, size_t n)
+static int run_ranks(struct arrays *a, int R, char *why, size_t n)
 {
     struct kcp_plan *plan;
     why[0] = 0;
@@ -107,7 +107,7 @@ static int same(struct kcp_report *rep)
     if (!a) return KCP_NO_MEMORY;
     for (int R = 1; R <= MAX_R; R++) {
         for (a->by_layer = 0; a->by_layer < 2; a->by_layer++)
-            EXPECT(rep, !run(a, R, why, sizeof why), "R = %d: %s", R, why);
+            EXPECT(rep, !run_ranks(a, R, why, sizeof why), "R = %d: %s", R, why);
         EXPECT(rep, !memcmp(&a->got[0], &a->got[1], sizeof a->got[0]),
                "R = %d: not the references' bits", R);
     }
@@ -129,7 +129,7 @@ static int refuses(struct kcp_report *rep)
     a->by_layer = 1;
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         a->spoil = row[i].spoil;
-        const int err = run(a, 2, why, sizeof why);
+        const int err = run_ranks(a, 2, why, sizeof why);
         EXPECT(rep, err == row[i].status && strstr(why, row[i].says) &&
                !strncmp(why, "rank 1", 6), "%s: status %d, %s", row[i].says, err, why);
         EXPECT(rep, a->status[0] == KCP_COMM, "%s: rank 0 ends with %d", row[i].says,

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static double *room(struct fore *x, int64_t n)
+static double *zeros(struct fore *x, int64_t n)
 {
     double *p = calloc(n > 0 ? (size_t)n : 1, sizeof *p);
     x->full |= !p;
@@ -31,16 +31,16 @@ static int local(struct fore *x)
     gate.pass = KCP_FORWARD;
     gate.q_raw = a->q_raw; gate.k_raw = a->k_raw; gate.g_raw = a->g_raw;
     gate.beta_raw = a->beta_raw; gate.A_log = a->A_log; gate.dt_bias = a->dt_bias;
-    gate.q = x->q = room(x, TH * a->K); gate.k = x->k = room(x, TH * a->K);
-    gate.rstd_q = room(x, TH); gate.rstd_k = room(x, TH);
-    gate.beta = x->beta = room(x, TV);
-    gate.g = x->g = room(x, TV * a->KG); gate.G = x->G = room(x, TV * a->KG);
+    gate.q = x->q = zeros(x, TH * a->K); gate.k = x->k = zeros(x, TH * a->K);
+    gate.rstd_q = zeros(x, TH); gate.rstd_k = zeros(x, TH);
+    gate.beta = x->beta = zeros(x, TV);
+    gate.g = x->g = zeros(x, TV * a->KG); gate.G = x->G = zeros(x, TV * a->KG);
 
     STAGE(kcp_wy, wy);
     wy.q = x->q; wy.k = x->k; wy.v = a->v; wy.G = x->G; wy.beta = x->beta;
-    wy.Aqk = x->Aqk = room(x, TV * a->C); wy.A = room(x, TV * a->C);
-    wy.u = x->u = room(x, TV * a->V); wy.w = x->w = room(x, TV * a->K);
-    wy.kg = x->kg = room(x, TV * a->K); wy.qg = x->qg = room(x, TV * a->K);
+    wy.Aqk = x->Aqk = zeros(x, TV * a->C); wy.A = zeros(x, TV * a->C);
+    wy.u = x->u = zeros(x, TV * a->V); wy.w = x->w = zeros(x, TV * a->K);
+    wy.kg = x->kg = zeros(x, TV * a->K); wy.qg = x->qg = zeros(x, TV * a->K);
     if (a->model == KCP_GDN)
         wy.kg = wy.qg = NULL;
     if (x->f & OWN_SCALE)
@@ -79,9 +79,9 @@ static int program(struct fore *x)
     const struct kcp_plan *p = a->plan;
     const int K = a->K, V = a->V, HV = a->HV;
     const int64_t map = (int64_t)HV * K * (V + K), KV = (int64_t)HV * K * V;
-    double *all = room(x, a->R * map), *mine = room(x, map);
-    double *h_in = room(x, a->NS * KV);
-    double *row = room(x, (int64_t)a->C * (V + K) + 2 * K * V), *ht = a->ht;
+    double *all = zeros(x, a->R * map), *mine = zeros(x, map);
+    double *h_in = zeros(x, a->NS * KV);
+    double *row = zeros(x, (int64_t)a->C * (V + K) + 2 * K * V), *ht = a->ht;
     const double *h0 = a->h0;
     int status = local(x);
     if (status || x->full)
@@ -94,8 +94,8 @@ static int program(struct fore *x)
     STAGE(kcp_chunk, c);
     c.q = x->q; c.k = x->k; c.qg = x->qg; c.kg = x->kg; c.u = x->u; c.w = x->w;
     c.Aqk = x->Aqk; c.G = x->G; c.h_in = h_in; c.o = a->o;
-    c.v_new = room(x, a->T * HV * V); c.h = room(x, a->NC * KV);
-    c.h_out = room(x, a->NS * KV);
+    c.v_new = zeros(x, a->T * HV * V); c.h = zeros(x, a->NC * KV);
+    c.h_out = zeros(x, a->NS * KV);
     if (x->f & OWN_SCALE)
         c.scale = 1 / sqrt(K);
     status = x->full ? KCP_NO_MEMORY : ref_chunk(&c);

@@ -25,7 +25,7 @@ struct fore {
     double *q, *k, *g, *G, *beta, *u, *w, *kg, *qg, *Aqk;
 };
 
-/* All chunks of segment s over X [K,ld] columns [c0,c1). row: room for a chunk's v_new;
+/* All chunks of segment s over X [K,ld] columns [c0,c1). row: a chunk's v_new;
  * pre: it is the pre-process, where the mistakes are made. */
 void fore_advance(const struct fore *x, int n, int s, int c0, int c1, int ld, double *X,
                   double *row, int pre);

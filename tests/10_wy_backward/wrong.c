@@ -27,10 +27,10 @@ static int dw_turned(void *args)
 {
     const struct kcp_wy_backward *a = args;
     const int64_t K = a->K, V = a->V, HV = a->HV, TV = a->T * HV, H = a->NC * HV;
-    const int64_t room = 2 * a->T * a->H * K + TV * (V + 1 + a->KG);
+    const int64_t grads = 2 * a->T * a->H * K + TV * (V + 1 + a->KG);
     const int64_t zeros = TV * (V + a->C) + H * K * V;
     int status = ref_wy_backward(args);
-    double *p = calloc(room + zeros + H * K * V + 1, sizeof *p), *z = p + room;
+    double *p = calloc(grads + zeros + H * K * V + 1, sizeof *p), *z = p + grads;
     double *turned = z + zeros;
     if (!p) return KCP_NO_MEMORY;
     struct kcp_wy_backward x = *a;

@@ -46,8 +46,8 @@ static double query(const struct kcp_merge_backward *a, const struct cut *x, int
 }
 
 /* One chunk of X [K,cols]: the h columns with their inputs, the M columns without. */
-static void back(const struct kcp_merge_backward *a, const struct cut *x, int cols,
-                 int linear, double *X_, double *d_, double *dU)
+static void chunk_back(const struct kcp_merge_backward *a, const struct cut *x,
+                       int cols, int linear, double *X_, double *d_, double *dU)
 {
     const int K = a->K, V = a->V, f = x->flags, n = x->n;
     const double (*w)[a->HV][K] = a->w, (*dO)[a->HV][V] = a->do_;
@@ -101,8 +101,8 @@ static void stretch(const struct kcp_merge_backward *a, struct cut *x, int s, in
         const int c = f & IN_ORDER ? j : NC - 1 - j;
         x->t0 = cu[s] + (int64_t)c * a->C;
         x->rows = cu[s + 1] - x->t0 < a->C ? (int)(cu[s + 1] - x->t0) : a->C;
-        back(a, x, V, 0, &dh[0][0], d, dU);
-        back(a, x, K, 1, &N[0][0], d, dU);
+        chunk_back(a, x, V, 0, &dh[0][0], d, dU);
+        chunk_back(a, x, K, 1, &N[0][0], d, dU);
     }
     for (int i = 0; i < K; i++) {
         for (int v = 0; v < V && want & KCP_WANT_H; v++)

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-static void rows(const struct back *x, int ends, const double *given, double *to)
+static void rows(const struct wrong_rank *x, int ends, const double *given, double *to)
 {
     for (int s = 0; given && s < x->a->NS; s++)
         if (ends ? x->seg[s].last : x->seg[s].first)
@@ -16,7 +16,7 @@ static void rows(const struct back *x, int ends, const double *given, double *to
 }
 
 /* errata 7: h decayed first, then v_new = u - w h from it; KDA and GDN. */
-static void scan_decayed(const struct back *x, const double *h_in)
+static void scan_decayed(const struct wrong_rank *x, const double *h_in)
 {
     const struct kcp_backward *a = x->a;
     const int HV = a->HV, K = a->K, V = a->V, kda = a->model == KCP_KDA, *cu = a->cu;
@@ -53,7 +53,7 @@ static void scan_decayed(const struct back *x, const double *h_in)
         }
 }
 
-int back_again(struct back *x)
+int wrong_recompute(struct wrong_rank *x)
 {
     const struct kcp_backward *a = x->a;
     const int64_t T = a->T, TH = T * a->H, TV = T * a->HV;
@@ -62,24 +62,24 @@ int back_again(struct back *x)
     STAGE(kcp_gate, g);
     g.pass = KCP_FORWARD; g.q_raw = a->q_raw; g.k_raw = a->k_raw; g.g_raw = a->g_raw;
     g.beta_raw = a->beta_raw; g.A_log = a->A_log; g.dt_bias = a->dt_bias;
-    g.q = x->q = room(x, TH * a->K); g.k = x->k = room(x, TH * a->K);
-    g.rstd_q = room(x, TH); g.rstd_k = room(x, TH); g.beta = x->beta = room(x, TV);
-    g.g = room(x, TV * a->KG); g.G = x->G = room(x, TV * a->KG);
+    g.q = x->q = zeros(x, TH * a->K); g.k = x->k = zeros(x, TH * a->K);
+    g.rstd_q = zeros(x, TH); g.rstd_k = zeros(x, TH); g.beta = x->beta = zeros(x, TV);
+    g.g = zeros(x, TV * a->KG); g.G = x->G = zeros(x, TV * a->KG);
     STAGE(kcp_wy, y);
     y.q = x->q; y.k = x->k; y.v = a->v; y.G = x->G; y.beta = x->beta;
-    y.Aqk = x->Aqk = room(x, TV * a->C); y.A = x->A = room(x, TV * a->C);
-    y.u = x->u = room(x, TV * a->V); y.w = x->w = room(x, TV * a->K);
+    y.Aqk = x->Aqk = zeros(x, TV * a->C); y.A = x->A = zeros(x, TV * a->C);
+    y.u = x->u = zeros(x, TV * a->V); y.w = x->w = zeros(x, TV * a->K);
     if (a->model == KCP_KDA) {
-        y.kg = x->kg = room(x, TV * a->K);
-        y.qg = x->qg = room(x, TV * a->K);
+        y.kg = x->kg = zeros(x, TV * a->K);
+        y.qg = x->qg = zeros(x, TV * a->K);
     }
     STAGE(kcp_chunk, c);
-    double *h_in = room(x, a->NS * size(x));
+    double *h_in = zeros(x, a->NS * size(x));
     c.q = x->q; c.k = x->k; c.qg = x->qg; c.kg = x->kg; c.u = x->u; c.w = x->w;
-    c.Aqk = x->Aqk; c.G = x->G; c.h_in = h_in; c.o = room(x, TV * a->V);
-    c.v_new = x->v_new = room(x, TV * a->V);
-    c.h = x->h = room(x, a->NC * size(x));
-    c.h_out = room(x, a->NS * size(x));
+    c.Aqk = x->Aqk; c.G = x->G; c.h_in = h_in; c.o = zeros(x, TV * a->V);
+    c.v_new = x->v_new = zeros(x, TV * a->V);
+    c.h = x->h = zeros(x, a->NC * size(x));
+    c.h_out = zeros(x, a->NS * size(x));
     rows(x, 0, a->h0, h_in);
     const int held = kcp_saved_states((const struct kcp_call *)a);
     if (!(x->x.flags & NO_H0))
@@ -93,14 +93,14 @@ int back_again(struct back *x)
 }
 
 /* Every rank's maps to every rank, by global segment; the caller frees all. */
-static int gather(struct back *x, const struct kcp_plan *p, double **all)
+static int gather(struct wrong_rank *x, const struct kcp_plan *p, double **all)
 {
     const int64_t map = size(x) + (int64_t)x->a->HV * x->a->K * x->a->K;
     int most = 1, status = KCP_OK;
     for (int r = 0; r < p->R; r++)
         most = p->ctx[r].NS > most ? p->ctx[r].NS : most;
-    double *mine = room(x, most * map), *wire = room(x, p->R * most * map);
-    *all = room(x, p->S * map);
+    double *mine = zeros(x, most * map), *wire = zeros(x, p->R * most * map);
+    *all = zeros(x, p->S * map);
     memcpy(mine, x->dmap, sizeof(double) * x->a->NS * map);
     if (p->R > 1)
         status = x->a->comm->all_gather(x->a->comm, mine, wire,
@@ -114,8 +114,8 @@ static int gather(struct back *x, const struct kcp_plan *p, double **all)
 }
 
 /* dS <- op(M) dS + dh_ext of one map, for all heads; first: dS <- dh_ext. */
-static void apply(const struct back *x, const double *map_, const double *M_, int first,
-                  double *S_)
+static void apply(const struct wrong_rank *x, const double *map_, const double *M_,
+                  int first, double *S_)
 {
     const int HV = x->a->HV, K = x->a->K, V = x->a->V, f = x->x.flags;
     const double (*map)[K][V + K] = (void *)map_, (*M)[K][V + K] = (void *)M_;
@@ -133,7 +133,7 @@ static void apply(const struct back *x, const double *map_, const double *M_, in
 }
 
 /* The fold of every segment of this rank, over the later ones of its sequence. */
-static int exchange(struct back *x)
+static int exchange(struct wrong_rank *x)
 {
     const struct kcp_plan *p = x->a->plan;
     const int64_t map = size(x) + (int64_t)x->a->HV * x->a->K * x->a->K;
@@ -161,15 +161,15 @@ static int exchange(struct back *x)
     return status;
 }
 
-int back_carry(struct back *x)
+int wrong_carry(struct wrong_rank *x)
 {
     const struct kcp_backward *a = x->a;
     const int64_t map = size(x) + (int64_t)a->HV * a->K * a->K;
-    int *want = (int *)room(x, a->NS);
+    int *want = (int *)zeros(x, a->NS);
     STAGE(kcp_merge_backward, m);
     m.want = want; m.q = x->q; m.k = x->k; m.qg = x->qg; m.kg = x->kg; m.w = x->w;
     m.G = x->G; m.do_ = a->do_; m.dv_local = x->dv_local; m.dh_end = x->states;
-    m.dmap = x->dmap = room(x, a->NS * map);
+    m.dmap = x->dmap = zeros(x, a->NS * map);
     m.reuse_M = 0;
     for (int s = 0; s < a->NS; s++)
         want[s] = KCP_WANT_H | KCP_WANT_M;

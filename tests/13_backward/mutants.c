@@ -10,7 +10,7 @@
 extern const struct kcp_variant m09_decay_first, m09_in_order, m10_beta_outside,
     m10_undecayed, m10_diagonal, m11_decay_first, m11_in_order, m11_no_end;
 
-static int chunks(struct back *x, int part)
+static int chunks(struct wrong_rank *x, int part)
 {
     STAGE(kcp_chunk_backward, c);
     c.part = part;
@@ -21,7 +21,7 @@ static int chunks(struct back *x, int part)
     return x->x.c09 ? x->x.c09->run(&c) : ref_chunk_backward(&c);
 }
 
-static int down(struct back *x)
+static int down(struct wrong_rank *x)
 {
     const struct kcp_backward *a = x->a;
     STAGE(kcp_wy_backward, y);
@@ -39,7 +39,7 @@ static int down(struct back *x)
     return status ? status : ref_gate(&g);
 }
 
-static int parameters(struct back *x, const double *part, int64_t n, double *sum)
+static int parameters(struct wrong_rank *x, const double *part, int64_t n, double *sum)
 {
     if (sum && x->x.flags & OWN_SUM) {
         memset(sum, 0, sizeof(double) * n);
@@ -50,7 +50,7 @@ static int parameters(struct back *x, const double *part, int64_t n, double *sum
     return sum ? kcp_segment_sum(x->a->plan, x->a->comm, part, n, sum) : KCP_OK;
 }
 
-static void initial(struct back *x)
+static void initial(struct wrong_rank *x)
 {
     const struct kcp_plan *p = x->a->plan;
     const double *dht = x->a->dht;
@@ -69,23 +69,23 @@ static void initial(struct back *x)
 static int mutate(const struct kcp_backward *a, struct plot plot)
 {
     const int64_t TH = a->T * a->H, TV = a->T * a->HV;
-    struct back y = { .a = a, .x = plot }, *x = &y;
+    struct wrong_rank y = { .a = a, .x = plot }, *x = &y;
     y.seg = a->plan->seg + a->plan->ctx[a->r].seg0;
-    int status = plot.flags & NOTHING ? KCP_OK : back_again(x);
+    int status = plot.flags & NOTHING ? KCP_OK : wrong_recompute(x);
 
     if (plot.flags & NOTHING)
         return status;
-    x->dAqk = room(x, TV * a->C); x->dv_local = room(x, TV * a->V);
-    x->dU = room(x, TV * a->V);
-    x->dh = room(x, a->NC * size(x));
-    x->dh_in = room(x, a->NS * size(x));
-    x->states = room(x, a->NS * size(x));
-    x->dq = room(x, TH * a->K); x->dk = room(x, TH * a->K);
-    x->dbeta = room(x, TV); x->dg = room(x, TV * a->KG);
-    x->dA_part = room(x, (int64_t)a->NS * a->HV);
-    x->ddt_part = room(x, (int64_t)a->NS * a->HV * a->KG);
+    x->dAqk = zeros(x, TV * a->C); x->dv_local = zeros(x, TV * a->V);
+    x->dU = zeros(x, TV * a->V);
+    x->dh = zeros(x, a->NC * size(x));
+    x->dh_in = zeros(x, a->NS * size(x));
+    x->states = zeros(x, a->NS * size(x));
+    x->dq = zeros(x, TH * a->K); x->dk = zeros(x, TH * a->K);
+    x->dbeta = zeros(x, TV); x->dg = zeros(x, TV * a->KG);
+    x->dA_part = zeros(x, (int64_t)a->NS * a->HV);
+    x->ddt_part = zeros(x, (int64_t)a->NS * a->HV * a->KG);
     status = status ? status : chunks(x, KCP_LOCAL);
-    status = status ? status : back_carry(x);
+    status = status ? status : wrong_carry(x);
     status = status ? status : chunks(x, KCP_REVERSE);
     status = status ? status : down(x);
     if (!status)

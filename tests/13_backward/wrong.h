@@ -21,7 +21,7 @@ struct plot {                   /* flags of the program; a stage replaced, or NU
     int flags;
     const struct kcp_variant *c09, *wy10, *m11;
 };
-struct back {
+struct wrong_rank {
     const struct kcp_backward *a;
     const struct kcp_segment *seg;
     struct plot x;
@@ -32,7 +32,7 @@ struct back {
     double *dq, *dk, *dbeta, *dg, *dA_part, *ddt_part;
 };
 
-static inline double *room(struct back *x, int64_t n)
+static inline double *zeros(struct wrong_rank *x, int64_t n)
 {
     return x->got[x->ngot++] = calloc(n > 0 ? n : 1, sizeof(double));
 }
@@ -44,19 +44,20 @@ static inline double *room(struct back *x, int64_t n)
     CALL(type, name);                                                                 \
     name.cu = x->a->cu; name.cn = x->a->cn; name.sc = x->a->sc
 
-static inline int64_t size(const struct back *x)
+static inline int64_t size(const struct wrong_rank *x)
 {
     return (int64_t)x->a->HV * x->a->K * x->a->V;
 }
 
-static inline int64_t turn(const struct back *x, int64_t e)  /* [K,V] to the caller's */
+/* [K,V] to the caller's */
+static inline int64_t turn(const struct wrong_rank *x, int64_t e)
 {
     const int64_t K = x->a->K, V = x->a->V, n = e / (K * V), i = e / V % K, v = e % V;
     return x->a->layout == KCP_VK && !(x->x.flags & AS_KV) ? (n * V + v) * K + i : e;
 }
 
 /* Forward again, from the saved states; and dS at the end of every segment. */
-int back_again(struct back *x);
-int back_carry(struct back *x);
+int wrong_recompute(struct wrong_rank *x);
+int wrong_carry(struct wrong_rank *x);
 
 #endif

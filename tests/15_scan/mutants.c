@@ -192,16 +192,16 @@ static void one_head(struct whole *w, int s, int n)
     memcpy((double *)a->do0 + j * V, w->last, 8 * V);
 }
 
-static int run(void *args, int flags)
+static int mutate(void *args, int flags)
 {
     struct whole w = { .a = *(struct kcp_scan *)args, .flags = flags };
     const struct kcp_scan *a = &w.a;
     const int64_t T = a->plan->T;
     const int64_t row = (int64_t)a->HV * (a->K + 3 * a->V + a->D + 2) + 1;
     const int64_t KV = (int64_t)a->K * a->V, N = 2 * (int64_t)(a->N + 1) * a->HV;
-    double *room = calloc(T * (row + 2 * a->H * a->K + KV) + N * (KV + a->V) + 4 * KV +
-                          4 * (a->K + a->V), sizeof *room);
-    int status = room ? collect(&w, room) : KCP_NO_MEMORY;
+    double *workspace = calloc(T * (row + 2 * a->H * a->K + KV) + N * (KV + a->V) +
+                               4 * KV + 4 * (a->K + a->V), sizeof *workspace);
+    int status = workspace ? collect(&w, workspace) : KCP_NO_MEMORY;
     if (!status && a->pass) {
         memset(a->dq, 0, 8 * a->T * a->H * a->K);
         memset(a->dk, 0, 8 * a->T * a->H * a->K);
@@ -212,12 +212,12 @@ static int run(void *args, int flags)
         for (int s = 0; s < a->N; s++) one_head(&w, s, n);
     if (!status && !a->pass)
         memcpy(a->o, w.o + a->plan->cuts[a->r] * a->HV * a->V, 8 * a->T * a->HV * a->V);
-    free(room);
+    free(workspace);
     return status;
 }
 
 #define MUTANT(what, flag, why)                                                       \
-    static int run_##what(void *args) { return run(args, flag); }                     \
+    static int run_##what(void *args) { return mutate(args, flag); }                  \
     KCP_VARIANT(spike_mutant_##what) = { "15_scan", "mutant_" #what, why, KCP_F64,    \
                                          KCP_HOST, "any", run_##what, NULL }
 MUTANT(undecayed, UNDECAYED, "errata 1: the delta looks at the undecayed state");
@@ -240,6 +240,6 @@ MUTANT(no_sigma, NO_SIGMA, "the gates' gradients without alpha (1 - alpha)");
 MUTANT(local_sum, LOCAL_SUM, "dW_alpha and dw_beta of this rank's tokens alone");
 MUTANT(no_beta_spike, NO_BETA_SPIKE, "dspike without what beta asks for");
 
-static int twin(void *args) { return run(args, 0); }
+static int twin(void *args) { return mutate(args, 0); }
 KCP_VARIANT(spike_twin) = { "15_scan", "twin", "nothing wrong", KCP_F64, KCP_HOST,
                             "any", twin, NULL };

@@ -74,7 +74,7 @@ static int is_cut(const struct whole *w, int64_t t)
     return 0;
 }
 
-static int collect(struct whole *w, double *room)
+static int collect(struct whole *w, double *to)
 {
     const struct kcp_scan *a = &w->a;
     const struct kcp_plan *p = a->plan;
@@ -87,27 +87,27 @@ static int collect(struct whole *w, double *room)
         { a->pass ? a->do_ : NULL, 0, row } };
     int status = KCP_OK;
     for (int j = 0; j < TOKENS && !status; j++) {
-        w->x[j] = room;
-        room += T * x[j].width;
+        w->x[j] = to;
+        to += T * x[j].width;
         if (x[j].from) status = gather(w, x[j].from, x[j].is_int, x[j].width, w->x[j]);
     }
-    w->h0 = room;
-    room += a->N * KV;
-    w->dht = room;
-    room += a->N * KV;
-    w->o0 = room;
-    room += a->N * row;
-    w->dot = room;
-    room += a->N * row;
+    w->h0 = to;
+    to += a->N * KV;
+    w->dht = to;
+    to += a->N * KV;
+    w->o0 = to;
+    to += a->N * row;
+    w->dot = to;
+    to += a->N * row;
     if (!status) status = gather_states(w, a->h0, p->h0_rank, KV, w->h0);
     if (!status) status = gather_states(w, a->o0, p->h0_rank, row, w->o0);
     if (!status && a->pass) status = gather_states(w, a->dht, p->ht_rank, KV, w->dht);
     if (!status && a->pass) status = gather_states(w, a->dot, p->ht_rank, row, w->dot);
-    w->o = room;
-    room += T * row;
-    w->S = room;
-    room += (T + 1) * a->K * a->V;
-    w->dS = room;
+    w->o = to;
+    to += T * row;
+    w->S = to;
+    to += (T + 1) * a->K * a->V;
+    w->dS = to;
     w->last = w->dS + a->K * a->V;
     w->dO = w->last + a->V;
     w->alpha = w->dO + a->V;

@@ -100,7 +100,7 @@ KCP_CHECK(check_16_canonical) = { "16_family", "canonical",
     "canonical segments: the same bits for R = 1, 2, 3, 4, 8, with h_kept and without",
     canonical };
 
-static int again(struct kcp_report *rep, struct run x, const struct run *one)
+static int same_again(struct kcp_report *rep, struct run x, const struct run *one)
 {
     int status = hold(rep, x, one, -1, "the same cuts again");
     x.keep = 1;
@@ -109,7 +109,7 @@ static int again(struct kcp_report *rep, struct run x, const struct run *one)
 
 static int kept(struct kcp_report *rep)
 {
-    return each(rep, (struct run){ .R = 5 }, again);
+    return each(rep, (struct run){ .R = 5 }, same_again);
 }
 KCP_CHECK(check_16_kept) = { "16_family", "kept",
     "run twice, and with the initial states kept by chapter 12: the same bits", kept };

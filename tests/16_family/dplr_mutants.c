@@ -69,7 +69,7 @@ static void through_system(const struct family_chunk *x, double (*z)[x->V])
         }
 }
 
-static void back(const struct family_chunk *x)
+static void form_back(const struct family_chunk *x)
 {
     const double (*h)[x->V] = (void *)x->h;
     double (*z)[x->V] = (void *)x->z, d[x->K];
@@ -90,7 +90,7 @@ static void back(const struct family_chunk *x)
     family_read_back(x);
 }
 
-static const struct family_model model = { "dplr", 2, NULL, NULL, form, back };
+static const struct family_model model = { "dplr", 2, NULL, NULL, form, form_back };
 
 #define DPLR(ident, flag, why) WRONG(KCP_DPLR, model, ident, flag, why)
 DPLR(twin_dplr, 0, "nothing wrong, DPLR")

@@ -69,7 +69,7 @@ static void through_system(const struct family_chunk *x, double (*z)[x->V])
     }
 }
 
-static void back(const struct family_chunk *x)
+static void form_back(const struct family_chunk *x)
 {
     double (*z)[x->V] = (void *)x->z;
     system_of(x);
@@ -89,7 +89,7 @@ static void back(const struct family_chunk *x)
     family_read_back(x);
 }
 
-static const struct family_model model = { "gdn2", 1, NULL, NULL, form, back };
+static const struct family_model model = { "gdn2", 1, NULL, NULL, form, form_back };
 
 #define GDN2(ident, flag, why) WRONG(KCP_GDN2, model, ident, flag, why)
 GDN2(twin_gdn2, 0, "nothing wrong, GDN-2")

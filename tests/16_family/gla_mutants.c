@@ -20,7 +20,7 @@ static void form(const struct family_chunk *x)
     read_(x);
 }
 
-static void back(const struct family_chunk *x)
+static void form_back(const struct family_chunk *x)
 {
     for (int i = 0; i < x->c; i++)
         for (int v = 0; v < x->V; v++)
@@ -34,7 +34,7 @@ static void back(const struct family_chunk *x)
     family_read_back(x);
 }
 
-static const struct family_model model = { "gla", 1, NULL, NULL, form, back };
+static const struct family_model model = { "gla", 1, NULL, NULL, form, form_back };
 
 #define GLA(ident, flag, why) WRONG(KCP_GLA, model, ident, flag, why)
 GLA(twin, 0, "nothing wrong, GLA")

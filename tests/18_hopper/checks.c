@@ -71,17 +71,17 @@ KCP_CHECK(check_17_operations) = { "18_hopper", "floor_operations",
     "the sums of chapters 03 and 04, counted, are 6 D^2 + 5 C D + C^2 / 3 a token",
     floor_operations };
 
-/* t(m) of equal strips, in links of the scan. */
+/* t(m) of equal strips, in steps of the scan. */
 static int split(struct kcp_report *rep)
 {
     for (int HV = 1; HV <= 160; HV++)
         for (int m = 1; m <= KCP_MOST_STRIPS; m++) {
-            const int C = 64, links = 96, cu[] = { 0, links * m * C };
+            const int C = 64, steps = 96, cu[] = { 0, steps * m * C };
             const struct kcp_context x = { .NS = 1, .cu = (int *)cu };
             const double waves = ceil(HV * m / (double)P);
-            const double asked = m == 1 ? waves * links
-                : waves * links * (1 + KCP_LINK_M) + (m - 1) * KCP_LINK_FOLD;
-            const double got = kcp_strip_cost(&x, HV, C, P, (int64_t)links * C);
+            const double asked = m == 1 ? waves * steps
+                : waves * steps * (1 + KCP_LINK_M) + (m - 1) * KCP_LINK_FOLD;
+            const double got = kcp_strip_cost(&x, HV, C, P, (int64_t)steps * C);
             EXPECT(rep, got == asked, "%d heads, %d strips: %g, not %g", HV, m, got,
                    asked);
         }

@@ -37,7 +37,7 @@ static void check(const struct kcase *k)
 }
 
 /* What is printed of it is read again, and prints the same. */
-static void again(const struct kcase *k)
+static void read_again(const struct kcase *k)
 {
     char first[1024], second[1024], why[300];
     struct kcase back;
@@ -68,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     MUST(n || strnlen(why, sizeof why) < sizeof why);
     for (int i = 0; i < n; i++) {
         check(&k[i]);
-        again(&k[i]);
+        read_again(&k[i]);
     }
     free(text);
     return 0;

@@ -92,7 +92,8 @@ static int64_t transposed(const struct npy *in, int64_t e)
 }
 
 /* Elements e to e + m of the file to their places. */
-static void place(const struct npy *in, int64_t e, const unsigned char *raw, size_t m)
+static void put_elements(const struct npy *in, int64_t e, const unsigned char *raw,
+                         size_t m)
 {
     char *to = in->data, wide[8 * NPY_BLOCK];
     if (!in->fortran || in->nd < 2) {
@@ -121,7 +122,7 @@ static int read_data(int fd, const char *path, struct npy *in, char *why, size_t
             return npy_error(why, n, path, "found %s, expected %" PRId64 " numbers",
                              got < 0 ? strerror(errno) : "a file that shrank", count);
         }
-        place(in, e, raw, m);
+        put_elements(in, e, raw, m);
     }
     return 0;
 }
