@@ -66,9 +66,9 @@ int kcp_who(struct kcp_who *who, char *why, size_t n);
 /* Process ranks on host memory: every process of the job calls it, and returns when all
  * are connected. They meet at MASTER_ADDR:MASTER_PORT, or near it if that port is taken
  * (else at the first host of the Slurm step, else on this machine), or through
- * KCP_RENDEZVOUS=file:/path, where nothing may be. Any two prove to each other that they
- * know the job's key: KCP_SECRET, else rank 0's, in a file of KCP_KEY_DIR (~/.kcp) that
- * all ranks can read; KCP_TRUST_NETWORK=1 does without. Ranks that no launcher has
+ * KCP_RENDEZVOUS=file:/path, where nothing may be. Any two prove to each other that
+ * they know the job's key: KCP_SECRET, else rank 0's, in a file of KCP_KEY_DIR (~/.kcp)
+ * that all ranks can read; KCP_TRUST_NETWORK=1 does without. Ranks that no launcher has
  * started are of one job when their command lines, or KCP_JOB, are the same. What waits
  * longer than KCP_TIMEOUT_S (60) fails; a process that ends is lost at once, and
  * lost() names it on all the others. comm->free says goodbye. */

@@ -22,8 +22,8 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /* Whose code a layer is: the kernels with which its rows of the table of paths begin
- * (ref/core/paths.def, kcp-check --paths). A call takes the first row from there on that
- * fits it: forward and backward meet by the format of the saved block. */
+ * (ref/core/paths.def, kcp-check --paths). A call takes the first row from there on
+ * that fits it: forward and backward meet by the format of the saved block. */
 struct kcp_layer {
     enum kcp_storage storage;
     enum kcp_where where;
@@ -33,9 +33,9 @@ struct kcp_layer {
 
 /* The references of chapters 08, 13 and 14: double, on the host. */
 void kcp_layer_ref(struct kcp_layer *layer);
-/* The GPU's of a storage (KCP_BF16, KCP_F32): from name's rows on, as "v1_stages"; NULL:
- * all rows. KCP_NA: this program has none (built without CUDA). KCP_BAD: no such name;
- * why (may be NULL) lists those there are. There may be no GPU yet. */
+/* The GPU's of a storage (KCP_BF16, KCP_F32): from name's rows on, as "v1_stages";
+ * NULL: all rows. KCP_NA: this program has none (built without CUDA). KCP_BAD: no such
+ * name; why (may be NULL) lists those there are. There may be no GPU yet. */
 int  kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage,
                    const char *name, char *why, size_t n);
 

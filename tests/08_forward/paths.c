@@ -18,13 +18,15 @@ static int parses(struct kcp_report *rep)
         const struct kcp_path *p = &kcp_paths[i];
         why[0] = 0;
         EXPECT(rep, !kcp_path_parses(p, why, sizeof why), "%s: %s", p->name, why);
-        EXPECT(rep, stage_find(p->stage) && !strcmp(stage_find(p->stage)->name, p->stage),
-               "%s: %s is no stage", p->name, p->stage);
+        const struct kcp_stage *s = stage_find(p->stage);
+        EXPECT(rep, s && !strcmp(s->name, p->stage), "%s: %s is no stage", p->name,
+               p->stage);
         for (int j = 0; j < i; j++)
             EXPECT(rep, strcmp(kcp_paths[j].name, p->name), "%s stands twice", p->name);
     }
-    static const char *const wrong[] = { "", "NC >=", "chunks > 1", "(1", "1)", "1 +* 2",
-                                         "alone alone", "K = 1", "&& 1", "1 ? 2 : 3" };
+    static const char *const wrong[] = {
+        "", "NC >=", "chunks > 1", "(1", "1)", "1 +* 2", "alone alone", "K = 1", "&& 1",
+        "1 ? 2 : 3" };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct kcp_path p = kcp_paths[0];
         p.condition = wrong[i], why[0] = 0;
@@ -77,7 +79,7 @@ KCP_CHECK(check_08_paths_values) = { "08_forward", "paths_values",
 
 /* ---- rows */
 
-/* A backward reads what a forward leaves; a row of stages names kernels by their stage. */
+/* A backward reads what a forward leaves; a row of stages names kernels by stage. */
 static int agrees(struct kcp_report *rep)
 {
     static const char *const keys[] = { "02", "03", "04", "05", "09", "10", "11" };
@@ -111,7 +113,8 @@ static int agrees(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_paths_agree) = { "08_forward", "paths_agree",
-    "every forward's format has a backward; rows string kernels that there are", agrees };
+    "every forward's format has a backward; rows string kernels that there are",
+    agrees };
 
 /* ---- calls */
 
@@ -139,7 +142,7 @@ static int covers(struct kcp_report *rep)
 KCP_CHECK(check_08_paths_cover) = { "08_forward", "paths_cover",
     "every case of the judge has a row, for each storage", covers };
 
-/* The first row for so many tokens and heads of one sequence, whole or over two ranks. */
+/* The first row for so many tokens of one sequence, whole or over two ranks. */
 static const struct kcp_path *row_of(struct kcp_call c, int64_t T, int R,
                                      const struct kcp_device *d, int saved, char *why,
                                      size_t n)
@@ -160,7 +163,8 @@ static const struct kcp_path *row_of(struct kcp_call c, int64_t T, int R,
 static int choices(struct kcp_report *rep)
 {
     const struct kcp_device h200 = { 90, 132, 232448, 1, 0 };
-    const struct kcp_device ada = { 89, 132, 101376, 1, 0 }, none = { 80, 108, 0, 0, 0 };
+    const struct kcp_device ada = { 89, 132, 101376, 1, 0 };
+    const struct kcp_device none = { 80, 108, 0, 0, 0 };
     const struct kcp_device twice = { 90, 264, 232448, 1, 0 };
     const struct {
         int K, V, HV, gdn, save, saved, R;
@@ -175,7 +179,8 @@ static int choices(struct kcp_report *rep)
         { 128, 128, 8, 0, 0, 0, 1, 65536, &h200, "forward_kda_maps_narrow" },
         { 128, 128, 96, 1, 0, 0, 2, 8192, &h200, "forward_gdn_maps_wide" },
         { 64, 64, 32, 1, 0, 1, 1, 8192, &h200, "forward_gdn_windows" },
-        { 128, 128, 32, 0, KCP_SAVE_ALL, 1, 1, 8192, &h200, "forward_stages_kept_sm90" },
+        { 128, 128, 32, 0, KCP_SAVE_ALL, 1, 1, 8192, &h200,
+          "forward_stages_kept_sm90" },
         { 128, 128, 32, 0, KCP_SAVE_ALL, 0, 1, 8192, &h200, "forward_kda_windows" },
         { 128, 64, 32, 0, KCP_SAVE_ALL, 1, 1, 8192, &h200, "forward_stages" },
         { 128, 256, 32, 0, 0, 1, 1, 8192, &h200, "forward_stages" },
@@ -190,16 +195,16 @@ static int choices(struct kcp_report *rep)
             .H = is[i].HV, .HV = is[i].HV, .K = is[i].K, .V = is[i].V, .C = 64,
             .KG = is[i].gdn ? 1 : is[i].K, .model = is[i].gdn ? KCP_GDN : KCP_KDA,
             .save = is[i].save };
-        const struct kcp_path *p = row_of(c, is[i].T, is[i].R, is[i].d, is[i].saved, why,
-                                          sizeof why);
-        const char *name = p ? p->name : "none";
-        EXPECT(rep, !strcmp(name, is[i].row ? is[i].row : "none"),
-               "call %zu: %s, not %s; %s", i, name, is[i].row ? is[i].row : "none", why);
+        const struct kcp_path *p = row_of(c, is[i].T, is[i].R, is[i].d, is[i].saved,
+                                          why, sizeof why);
+        const char *name = p ? p->name : "none", *row = is[i].row ? is[i].row : "none";
+        EXPECT(rep, !strcmp(name, row), "call %zu: %s, not %s; %s", i, name, row, why);
         const int told = is[i].d == &ada || !is[i].row;
         EXPECT(rep, told == (why[0] != 0), "call %zu: it says '%s'", i, why);
         if (is[i].d == &ada)
             EXPECT(rep, strstr(why, "forward_kda_windows is not here") &&
-                   strstr(why, "the generic forward_stages (v2_stages) runs"), "%s", why);
+                   strstr(why, "the generic forward_stages (v2_stages) runs"), "%s",
+                   why);
         if (is[i].d == &none)
             EXPECT(rep, strstr(why, "no code for sm_80"), "%s", why);
         if (!is[i].row && is[i].d == &h200)
@@ -220,7 +225,8 @@ static int absent(struct kcp_report *rep)
                           "any", "1", "v9_none", 1, "" };
     const struct kcp_call c = { .K = 128, .V = 128, .C = 64 };
     const struct kcp_ask q = { .stage = "13_backward", .storage = KCP_BF16, .call = &c,
-                               .device = &h200, .saved = 1, .format = 7, .unlinked = 1 };
+                               .device = &h200, .saved = 1, .format = 7,
+                               .unlinked = 1 };
     char here[120], why[300];
     ada.arch = 89;
     kcp_path_here(&p, &h200, here, sizeof here);
