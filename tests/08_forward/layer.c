@@ -147,7 +147,8 @@ static int reads_what_it_writes(const struct kcp_variant *forward,
     for (int i = 0; i < kcp_npaths; i++) {
         const struct kcp_path *p = kcp_paths + i;
         int read = 0;
-        if (strcmp(p->stage, "08_forward") || strcmp(p->kernel, forward->name)) continue;
+        if (strcmp(p->stage, "08_forward") || strcmp(p->kernel, forward->name))
+            continue;
         for (int j = 0; j < kcp_npaths && !read; j++)
             read = !strcmp(kcp_paths[j].stage, "13_backward") &&
                    !strcmp(kcp_paths[j].kernel, backward->name) &&
