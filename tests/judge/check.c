@@ -204,7 +204,7 @@ static double worst_row(const struct slice *s, const struct view *v, int64_t h,
 }
 
 /* A head whose exact result moves when the inputs are rounded once more cannot be held
- * to less: a kernel in bf16 rounds what it makes of them several times. It is asked only
+ * to less: a kernel rounds what it makes of them several times. It is asked only
  * where the plain limit is passed; a limit is raised fourfold at most, M's never. */
 static double conditioned(const struct slice *s, const struct view *v, int64_t h,
                           double size, int64_t all_outer, double tol)

@@ -68,7 +68,7 @@ static void judge_rank(const struct trial *t, const struct rank_args *s,
                            .rms_v = kept->rms_v, .rms_sum = kept->rms_sum,
                            .rms_dA = kept->rms_dA,
                            .alike = kept->k.alike, .judged = judged,
-                           .moved = judged == KCP_BF16 ? expected_moved : NULL };
+                           .moved = judged == KCP_F64 ? NULL : expected_moved };
         memcpy(x.dim, o->dim, sizeof x.dim);
         check_slice(&x, w);
         free(got);
