@@ -70,8 +70,8 @@ static void leave_out(struct tensor_set *b, const struct kcp_stage *s)
                 tensor_drop(b, states[j]);
 }
 
-/* Inputs, each off by up to half a place of its type. Of beta_raw so far that beta is,
- * for a kernel rounds beta: d beta / beta = (1 - sigmoid) d beta_raw. */
+/* Inputs, each off by up to half a place of its type; beta too, for a kernel in bf16
+ * rounds A beta. Of beta_raw so far that beta is: d beta / beta = (1 - sigmoid) d raw. */
 static void round_once_more(struct tensor_set *in, const struct kcase *k,
                             enum kcp_storage judged)
 {
@@ -81,7 +81,8 @@ static void round_once_more(struct tensor_set *in, const struct kcase *k,
         const int logits = !strcmp(t->name, "beta_raw") &&
                            k->call.beta_form != KCP_BETA_RAW;
         if (t->store != KCP_ACTV && t->store != KCP_ACC) continue;
-        const int place = t->store == KCP_ACTV && judged == KCP_BF16 ? -9 : -24;
+        const int rounded = t->store == KCP_ACTV || !strcmp(t->name, "beta");
+        const int place = rounded && judged == KCP_BF16 ? -9 : -24;
         for (int64_t i = 0; i < t->n; i++) {
             double *x = (double *)t->p + i;
             const double by = ldexp(2 * random_uniform(&seed) - 1, place);
