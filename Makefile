@@ -85,7 +85,7 @@ $B/kcp-test: $(core) $B/tests/judge/criterion.o $(list_at)
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) -lcriterion $(LDLIBS) $(cuda_ldlibs) -o $@
 
 -include bench/bench.mk bench/run.mk bench/text.mk book/book.mk book/examples.mk \
-         book/labs/labs.mk tests/fuzz.mk tests/processes.mk
+         book/torch.mk book/labs/labs.mk tests/fuzz.mk tests/processes.mk
 
 -include $(shell find $B -name '*.d' 2>/dev/null)
 

@@ -33,6 +33,14 @@ enum kcp_status {
 /* "0.2.0": of the library that is loaded, not of the header. */
 const char *kcp_version(void);
 
+/* For other languages, which need not copy this file: how the loaded library lays out
+ * its structs. Bytes of struct `name` ("kcp_call"), 0: none. Offset of a member and its
+ * kind: 'i' int or enum, 'l' int64_t, 'z' size_t, 'd' double, 'p' pointer. The value of
+ * an enum's name ("KCP_GATE_RAW"). KCP_BAD: no such name. */
+size_t kcp_struct_size(const char *name);
+int    kcp_struct_member(const char *of, const char *name, size_t *at, char *kind);
+int    kcp_enum_value(const char *name, int *value);
+
 enum kcp_model { KCP_KDA, KCP_GDN, KCP_DPLR, KCP_GDN2, KCP_GLA };  /* from 2: 16 */
 enum kcp_pass  { KCP_FORWARD, KCP_BACKWARD };
 enum kcp_gate_form { KCP_GATE_RAW, KCP_GATE_SOFTPLUS, KCP_GATE_BOUNDED };

@@ -1,0 +1,213 @@
+"""groups.py -- a process group as ranks (struct kcp_comm), and the CP context.
+
+Book: chapter 20.  Checked by: tests/cli/torch.sh.  Next: layer.py.
+
+On CPUs each function of kcp_comm is a callback that calls torch.distributed, so that
+any backend for host memory will do. On GPUs the group's own NCCL communicator is used;
+it stays the group's.
+"""
+import ctypes as C
+import functools
+import threading
+
+import torch
+import torch.distributed as dist
+
+from .library import check, lib, member, plan_of, put, size, value
+
+P, I, Z = C.c_void_p, C.c_int, C.c_size_t
+GATHER = C.CFUNCTYPE(I, P, P, P, Z, P)
+PAIR = C.CFUNCTYPE(I, P, P, Z, I, P)
+GROUP = C.CFUNCTYPE(I, P, I)
+BARRIER = C.CFUNCTYPE(I, P, P)
+FAIL = C.CFUNCTYPE(None, P, I, C.c_char_p)
+LOST = C.CFUNCTYPE(I, P, P, P, Z)
+FREE = C.CFUNCTYPE(None, P)
+
+
+def _memory(at, n):
+    return torch.frombuffer((C.c_ubyte * n).from_address(at), dtype=torch.uint8)
+
+
+class HostComm:
+    """The callbacks. One call of the library at a time: `lock` is held around it."""
+
+    def __init__(self, group):
+        self.group, self.lock = group, threading.RLock()
+        self.pending, self.deep, self.error, self.said = [], False, None, ""
+        R, r = dist.get_world_size(group), dist.get_rank(group)
+        # Peers of send and receive are numbered in the world.
+        to_global = getattr(dist, "get_global_rank", None) or \
+            dist.distributed_c10d._get_global_rank
+        self.peer = [to_global(group, i) for i in range(R)]
+        self.R = R
+        self.calls = {
+            "all_gather": GATHER(self._all_gather), "send": PAIR(self._send),
+            "recv": PAIR(self._recv), "group": GROUP(self._grouped),
+            "barrier": BARRIER(self._barrier), "fail": FAIL(self._fail),
+            "lost": LOST(self._lost), "free": FREE(lambda _: None)}
+        self.name = C.c_char_p(b"torch")
+        self.at = C.create_string_buffer(size("kcp_comm"))
+        put("kcp_comm", self.at, R=R, r=r, backend=C.cast(self.name, P).value,
+            **{n: C.cast(f, P).value for n, f in self.calls.items()})
+        self.address = C.addressof(self.at)
+
+    def __enter__(self):
+        self.lock.acquire()
+        self.pending, self.deep, self.error, self.said = [], False, None, ""
+
+    def __exit__(self, *_):
+        self.lock.release()
+
+    def reason(self):
+        return (f": {self.said}" if self.said else ""), self.error
+
+    def _try(self, work):
+        """An exception must not cross C: it is kept, and the status says comm."""
+        if self.error:
+            return value("KCP_COMM")
+        try:
+            work()
+            return 0
+        except BaseException as e:
+            self.error, self.said = e, str(e).splitlines()[0] if str(e) else repr(e)
+            return value("KCP_COMM")
+
+    def _all_gather(self, _, mine, all_, n, stream):
+        return self._try(lambda: n and dist.all_gather(
+            list(_memory(all_, n * self.R).split(n)), _memory(mine, n),
+            group=self.group))
+
+    def _post(self, how, at, n, rank):
+        def work():
+            if n:
+                self.pending.append(how(_memory(at, n), self.peer[rank],
+                                        group=self.group))
+            if not self.deep:
+                self._wait()
+        return self._try(work)
+
+    def _send(self, _, at, n, rank, stream):
+        return self._post(dist.isend, at, n, rank)
+
+    def _recv(self, _, at, n, rank, stream):
+        return self._post(dist.irecv, at, n, rank)
+
+    def _wait(self):
+        while self.pending:
+            self.pending.pop(0).wait()
+
+    def _grouped(self, _, begin):
+        self.deep = bool(begin)
+        return 0 if begin else self._try(self._wait)
+
+    def _barrier(self, _, stream):
+        return self._try(lambda: dist.barrier(group=self.group))
+
+    def _fail(self, _, status, why):
+        self.said = self.said or (why or b"").decode(errors="replace")
+
+    def _lost(self, _, rank, why, n):
+        return int(bool(self.said))
+
+
+class NcclComm:
+    """Around the ncclComm_t of the process group, which owns it."""
+
+    def __init__(self, group, device):
+        try:
+            nccl = group._get_backend(device)
+            pointer = nccl._comm_ptr
+        except (AttributeError, RuntimeError) as e:
+            raise RuntimeError("group: found one whose NCCL communicator cannot be had,"
+                               " expected backend nccl and PyTorch 2.5 or newer") from e
+        self.lock, self.group = threading.RLock(), group
+        if not pointer():                     # it is made by the first collective
+            dist.all_reduce(torch.zeros(1, device=device), group=group)
+        out = C.c_void_p()
+        # Never aborted by us: a library that can promise that has another name for it.
+        make = getattr(lib, "kcp_nccl_borrow", lib.kcp_nccl_from)
+        check(make(C.byref(out), P(pointer())), make.__name__)
+        self.address = out.value
+
+    def __enter__(self):
+        self.lock.acquire()
+
+    def __exit__(self, *_):
+        self.lock.release()
+
+    def reason(self):
+        at, kind = member("kcp_comm", "lost")
+        why, rank = C.create_string_buffer(256), C.c_int(-1)
+        lost = LOST(kind.from_address(self.address + at).value)
+        lost(self.address, C.addressof(rank), C.addressof(why), 256)
+        return (f": {why.value.decode(errors='replace')}" if why.value else ""), None
+
+    def free(self):
+        at, kind = member("kcp_comm", "free")
+        FREE(kind.from_address(self.address + at).value)(self.address)
+
+
+_comms, _making = {}, threading.Lock()
+
+
+def comm_of(group, device):
+    """The ranks of a group; each group and kind of device has one, kept."""
+    if group is None:
+        return None
+    key = (group, str(device) if device.type == "cuda" else "cpu")
+    with _making:
+        if key not in _comms:
+            _comms[key] = (NcclComm(group, device) if device.type == "cuda"
+                           else HostComm(group))
+        return _comms[key]
+
+
+def release(group=None):
+    """Forget a group's communicators (None: all), before destroy_process_group."""
+    with _making:
+        for key in [k for k in _comms if group is None or k[0] is group]:
+            getattr(_comms.pop(key), "free", lambda: None)()
+
+
+class CPContext:
+    """Who holds which tokens: the boundaries of all sequences of the batch, and the
+    group whose ranks hold it in parts. The fields have the names of FLA's context."""
+
+    def __init__(self, cu, group, conv1d_kernel_size, cuts):
+        self.group = group
+        self.global_cu_seqlens, self.cuts = cu, cuts
+        self.conv1d_kernel_size = conv1d_kernel_size
+        self.size, self.rank = dist.get_world_size(group), dist.get_rank(group)
+        plan = plan_of(cu, self.size, self.rank, 64, conv1d_kernel_size or 0, cuts)
+        self.begin, self.end = plan.begin, plan.end
+        inside = {min(max(x, plan.begin), plan.end) - plan.begin for x in cu}
+        self.cu_seqlens_cpu = torch.tensor(sorted(inside), dtype=torch.int64)
+
+    def shard(self, x, dim=1):
+        """This rank's tokens of the whole batch's tensor."""
+        return x.narrow(dim, self.begin, self.end - self.begin)
+
+
+def boundaries(cu, name="cu_seqlens"):
+    """cu_seqlens as a tuple. A tensor on a GPU must be waited for; one on the host,
+    a list or a tuple costs no wait."""
+    if isinstance(cu, torch.Tensor):
+        if cu.dim() != 1 or cu.dtype not in (torch.int32, torch.int64):
+            raise ValueError(f"{name}: found {cu.dtype} {tuple(cu.shape)}, expected"
+                             " int32 or int64 [N+1]")
+        cu = cu.tolist()
+    cu = tuple(int(x) for x in cu)
+    if len(cu) < 2 or cu[0] != 0 or any(a > b for a, b in zip(cu, cu[1:])):
+        raise ValueError(f"{name}: found {cu[:6]}, expected 0 first and never less")
+    return cu
+
+
+def build_cp_context(cu_seqlens, group=None, conv1d_kernel_size=None,
+                     cu_seqlens_cpu=None, cuts=None):
+    """The context of a batch: cu_seqlens of all its sequences, before it is cut. Rank r
+    holds tokens [cuts[r], cuts[r+1]); None: [r T / R], rounded down."""
+    cu = boundaries(cu_seqlens if cu_seqlens_cpu is None else cu_seqlens_cpu)
+    group = dist.distributed_c10d._get_default_group() if group is None else group
+    return CPContext(cu, group, conv1d_kernel_size,
+                     None if cuts is None else tuple(int(x) for x in cuts))

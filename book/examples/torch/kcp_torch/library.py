@@ -1,0 +1,155 @@
+"""library.py -- libkcp.so by ctypes: where it is, and how its structs lie in memory.
+
+Book: chapter 08.  Checked by: tests/cli/torch.sh.  Next: groups.py.
+
+Nothing here mirrors a struct of kcp.h: sizes, offsets, kinds and the values of enums
+are asked of the loaded library by name, the arrays of a stage read from its own table.
+So a library of another version is either understood, or refused by the name it lacks.
+"""
+import ctypes as C
+import functools
+import os
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+KIND = {"i": C.c_int, "l": C.c_int64, "z": C.c_size_t, "d": C.c_double, "p": C.c_void_p}
+STATUS = ("OK", "NA", "BAD", "NO_MEMORY", "COMM", "CUDA", "MISMATCH")
+
+
+def _load():
+    """KCP_LIB; else the one that pip built; else the checkout's; else the system's."""
+    said = os.environ.get("KCP_LIB")
+    checkout = os.path.join(HERE, *[".."] * 4, "build", "libkcp.so")
+    for path in [said] if said else [os.path.join(HERE, "libkcp.so"), checkout]:
+        if os.path.exists(path):
+            return C.CDLL(path)
+    if said:
+        raise ImportError(f"KCP_LIB: found no file {said}, expected libkcp.so")
+    try:
+        return C.CDLL("libkcp.so.0")
+    except OSError:
+        raise ImportError("found no libkcp.so, expected KCP_LIB, or make"
+                          " build/libkcp.so in the checkout, or make install") from None
+
+
+lib = _load()
+if not hasattr(lib, "kcp_struct_member"):
+    raise ImportError("libkcp.so: found one without kcp_struct_member, expected 0.2.0")
+for _name in ("kcp_layer_saved", "kcp_layer_forward_work", "kcp_layer_backward_work",
+              "kcp_layer_conv_work", "kcp_struct_size"):
+    getattr(lib, _name).restype = C.c_size_t
+lib.kcp_version.restype = C.c_char_p
+lib.kcp_stage_find.restype = C.c_void_p
+lib.kcp_plan_make.argtypes = [C.c_void_p, C.c_int, C.c_void_p, C.c_int, C.c_void_p,
+                              C.c_int64, C.c_int, C.c_int, C.c_void_p]
+lib.kcp_plan_free.argtypes = [C.c_void_p]
+
+
+@functools.lru_cache(None)
+def size(struct):
+    """Bytes of a struct."""
+    n = lib.kcp_struct_size(struct.encode())
+    if not n:
+        raise ImportError(f"libkcp.so: found no struct {struct}")
+    return n
+
+
+@functools.lru_cache(None)
+def member(struct, name):
+    """Offset and ctypes type of a member."""
+    at, kind = C.c_size_t(), C.c_char()
+    if lib.kcp_struct_member(struct.encode(), name.encode(), C.byref(at),
+                             C.byref(kind)):
+        raise ImportError(f"libkcp.so: found no member {name} of struct {struct}")
+    return at.value, KIND[kind.value.decode()]
+
+
+@functools.lru_cache(None)
+def value(name):
+    """The number of an enum's name."""
+    x = C.c_int()
+    if lib.kcp_enum_value(name.encode(), C.byref(x)):
+        raise ImportError(f"libkcp.so: found no value {name}")
+    return x.value
+
+
+def get(struct, address, name):
+    """A member of the struct at this address."""
+    at, kind = member(struct, name)
+    return kind.from_address(address + at).value
+
+
+def put(struct, buffer, **members):
+    """Write members of a struct that lies at the start of this buffer."""
+    for name, x in members.items():
+        at, kind = member(struct, name)
+        kind.from_buffer(buffer, at).value = x
+
+
+@functools.lru_cache(None)
+def stage(name):
+    """Bytes of a stage's args struct, and the offset of each of its arrays."""
+    at = lib.kcp_stage_find(name.encode())
+    if not at:
+        raise ImportError(f"libkcp.so: found no stage {name}")
+    fields, step, arrays = get("kcp_stage", at, "fields"), size("kcp_field"), {}
+    for i in range(get("kcp_stage", at, "nfields")):
+        f = fields + i * step
+        text = C.string_at(get("kcp_field", f, "name")).decode()
+        arrays[text] = get("kcp_field", f, "at")
+    return get("kcp_stage", at, "args"), arrays
+
+
+class Plan:
+    """Chapter 06's plan, and what one rank knows of it."""
+
+    def __init__(self, cu, R, r, chunk, window, cuts):
+        self.at, why = C.c_void_p(), C.c_char_p()
+        array = C.c_int64 * len(cu)
+        where = (C.c_int64 * len(cuts))(*cuts) if cuts else None
+        if lib.kcp_plan_make(C.byref(self.at), len(cu) - 1, array(*cu), R, where, 0,
+                             chunk, window, C.byref(why)):
+            raise ValueError(f"cu_seqlens: {(why.value or b'no memory').decode()}")
+        self.context = get("kcp_plan", self.at.value, "ctx") + r * size("kcp_context")
+        know = functools.partial(get, "kcp_context", self.context)
+        self.begin, self.end = know("begin"), know("end")
+        self.N, self.NS, self.NC = len(cu) - 1, know("NS"), know("NC")
+        ints = lambda name, n: list((C.c_int * n).from_address(know(name))) if n else []
+        self.grid = {"cu": ints("cu", self.NS + 1), "cn": ints("cn", self.NS + 1),
+                     "sc": ints("sc", self.NC)}
+        self.on = {}                         # the grid as tensors, by device, stream
+
+    def __del__(self):
+        if getattr(self, "at", None):
+            lib.kcp_plan_free(self.at)
+
+
+@functools.lru_cache(256)
+def plan_of(cu, R, r, chunk, window=0, cuts=None):
+    """A plan is a function of these numbers alone, so it is made once."""
+    return Plan(cu, R, r, chunk, window, cuts)
+
+
+class Layer:
+    """struct kcp_layer: the references on a CPU, the kernels of a storage on a GPU."""
+
+    def __init__(self, cuda, storage):
+        self.at = C.create_string_buffer(size("kcp_layer"))
+        why = C.create_string_buffer(256)
+        if not cuda:
+            lib.kcp_layer_ref(self.at)
+        elif lib.kcp_layer_gpu(self.at, value(storage), None, why, C.c_size_t(256)):
+            raise RuntimeError(f"libkcp.so: {why.value.decode()}")
+
+
+layer_of = functools.lru_cache(None)(Layer)
+
+
+def check(status, what, comm=None):
+    """Raise what a status means; a lost rank's own error is the cause."""
+    if not status:
+        return
+    said, cause = comm.reason() if comm else ("", None)
+    name = STATUS[status] if status < len(STATUS) else str(status)
+    kind = NotImplementedError if name == "NA" else RuntimeError
+    shape = ": the kernels do not take this shape or option" if name == "NA" else ""
+    raise kind(f"{what}: KCP_{name}{shape}{said}") from cause

@@ -1,0 +1,146 @@
+"""train.py -- a language model of two KDA layers on the repository's prose, trained by
+data and context parallelism at once. Its loss does not depend on how it is spread.
+
+Book: chapters 08, 13, 14.  Checked by: tests/cli/torch.sh.  Next: none; copy it.
+
+  python train.py --text README.md
+  torchrun --nproc_per_node=3 train.py --text README.md              one batch, 3 ranks
+  torchrun --nproc_per_node=4 train.py --text README.md --cp 2       2 replicas of 2
+
+A batch is packed sequences. Replica d of R/cp takes every (R/cp)-th sequence; its ranks
+hold its tokens in parts. Every gradient is a rank's part, so one average over all
+ranks, which DistributedDataParallel does, is right for both.
+"""
+import argparse
+import os
+
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel
+
+import kcp_torch
+
+
+class Layer(nn.Module):
+    """Norm, short convolutions, KDA, an output gate; norm, two linear maps."""
+
+    def __init__(self, width, H, K):
+        super().__init__()
+        self.H, self.K = H, K
+        self.norm, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * H * K, bias=False)
+        self.conv = nn.Parameter(0.3 * torch.randn(3 * H * K, 4))
+        self.g = nn.Linear(width, H * K, bias=False)
+        self.beta = nn.Linear(width, H, bias=False)
+        self.A_log = nn.Parameter(torch.rand(H).log())
+        self.dt_bias = nn.Parameter(-2 + torch.randn(H * K))
+        self.gate = nn.Linear(width, H * K)
+        self.out = nn.Linear(H * K, width, bias=False)
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x, where):
+        B, T, _ = x.shape
+        y = self.norm(x)
+        z, _ = kcp_torch.causal_conv1d(self.qkv(y), self.conv, activation="silu",
+                                       **where)
+        q, k, v = z.view(B, T, 3, self.H, self.K).unbind(2)
+        o, _ = kcp_torch.chunk_kda(
+            q, k, v, self.g(y).view_as(v), self.beta(y), A_log=self.A_log,
+            dt_bias=self.dt_bias, use_qk_l2norm_in_kernel=True,
+            use_gate_in_kernel=True, use_beta_sigmoid_in_kernel=True, **where)
+        x = x + self.out(o.reshape(B, T, -1) * torch.sigmoid(self.gate(y)))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class Model(nn.Module):
+    def __init__(self, width=32, H=2, K=16):
+        super().__init__()
+        self.embed = nn.Embedding(256, width)
+        self.layers = nn.ModuleList(Layer(width, H, K) for _ in range(2))
+        self.head = nn.Linear(width, 256)
+
+    def forward(self, bytes_, where):
+        x = self.embed(bytes_)
+        for layer in self.layers:
+            x = layer(x, where)
+        return self.head(x)
+
+
+def batch_of(text, step, lengths):
+    """Sequences of the text, one after the other, and what follows each byte."""
+    total = sum(lengths)
+    at = step * total % max(1, len(text) - total - 1)
+    pieces = []
+    for n in lengths:
+        pieces.append((text[at:at + n], text[at + 1:at + n + 1]))
+        at += n
+    return pieces
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--text", nargs="+", required=True, help="files to learn")
+    p.add_argument("--steps", type=int, default=8)
+    p.add_argument("--cp", type=int, default=0, help="ranks a sequence; 0: all")
+    p.add_argument("--lengths", type=int, nargs="+", default=[61, 130, 17, 48],
+                   help="bytes of the sequences of a batch")
+    p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    o = p.parse_args()
+    R, r = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
+    cp = o.cp or R
+    if cp < 1 or R % cp or len(o.lengths) % (R // cp):
+        p.error(f"--cp: found {cp}, expected a divisor of {R} ranks, and as many"
+                f" sequences for each of the {R // max(cp, 1)} replicas")
+    text = torch.tensor(list(b"".join(open(x, "rb").read() for x in o.text)))
+    if len(text) < sum(o.lengths) + 2:
+        p.error(f"--text: found {len(text)} bytes, expected {sum(o.lengths) + 2}")
+    device = torch.device(o.device)
+    if o.device == "cuda":
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+        torch.cuda.set_device(device)
+    group = None
+    if R > 1:
+        dist.init_process_group("nccl" if o.device == "cuda" else "gloo")
+        for first in range(0, R, cp):         # every rank makes every group
+            made = dist.new_group(list(range(first, first + cp)))
+            if first <= r < first + cp:
+                group = made
+    torch.manual_seed(1)
+    # Double on a CPU, so that only the order of sums differs; float32 on a GPU.
+    model = Model().to(device, torch.float64 if o.device == "cpu" else torch.float32)
+    ddp = DistributedDataParallel(model) if R > 1 else model
+    adam = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for step in range(o.steps):
+        pieces = batch_of(text, step, o.lengths)
+        tokens = sum(len(a) for a, _ in pieces)
+        mine = pieces[r // cp::R // cp]       # this replica's sequences
+        cu = [0]
+        for a, _ in mine:
+            cu.append(cu[-1] + len(a))
+        x, y = (torch.cat([piece[i] for piece in mine])[None] for i in (0, 1))
+        where = dict(cu_seqlens_cpu=cu)
+        if group is not None:
+            context = kcp_torch.build_cp_context(cu, group, conv1d_kernel_size=4)
+            where = dict(cp_context=context)
+            x, y = context.shard(x), context.shard(y)
+        x, y = x.to(device), y.to(device)
+        # Times R: DistributedDataParallel takes the mean of R parts of a sum.
+        logits = ddp(x, where)
+        loss = F.cross_entropy(logits[0], y[0], reduction="sum") / tokens
+        adam.zero_grad()
+        (loss * R).backward()
+        adam.step()
+        whole = loss.detach().clone()
+        if R > 1:
+            dist.all_reduce(whole)
+        if r == 0:
+            print(f"step {step} loss {whole.item():.12f}", flush=True)
+    if R > 1:
+        kcp_torch.release()
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

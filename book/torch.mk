@@ -1,0 +1,7 @@
+# torch.mk -- book/examples/torch, the layer for PyTorch: tested where PyTorch is.
+
+test_needs   += $B/libkcp.so
+test_scripts += tests/cli/torch.sh
+.PHONY: test-torch
+test-torch: $B/libkcp.so $B/kcp-check
+	@sh tests/cli/torch.sh $B
