@@ -76,7 +76,7 @@ static int head_forward(const struct kcp_step *a, int n, int head)
 }
 
 /* What one token leaves for its adjoint: the decayed state, e, and the state after. */
-struct trace { double *S, *Sd, *e; };
+struct trace { void *S, *Sd, *e; };
 
 /* The adjoint of one token. On entry dS is the gradient of S_t from later tokens, on
  * return that of S_{t-1}:
@@ -85,18 +85,17 @@ struct trace { double *S, *Sd, *e; };
  *   dk = beta dS e - Sd de      dSd = dS - k de^T
  *   dg = sum_v dSd Sd           dS <- diag(exp g) dSd */
 static void step_adjoint(const struct kcp_step *a, int64_t t, int head,
-                         const struct trace *z, double *dS_, double *de)
+                         const struct trace *z, void *dS_, double *de)
 {
     const int H = a->H, HV = a->HV, K = a->K, V = a->V, KG = a->KG, m = head / (HV / H);
-    const double (*S)[V] = (void *)z->S, (*Sd)[V] = (void *)z->Sd, *e = z->e;
-    const double *q = ((const double (*)[H][K])a->q)[t][m];
-    const double *k = ((const double (*)[H][K])a->k)[t][m];
-    const double *g = ((const double (*)[HV][KG])a->g)[t][head];
-    const double *dout = ((const double (*)[HV][V])a->do_)[t][head];
-    const double beta = ((const double (*)[HV])a->beta)[t][head];
-    double *dq = ((double (*)[H][K])a->dq)[t][m], *dk = ((double (*)[H][K])a->dk)[t][m];
-    double *dg = ((double (*)[HV][KG])a->dg)[t][head], dbeta = 0;
-    double (*dS)[V] = (void *)dS_;
+    const double (*S)[V] = z->S, (*Sd)[V] = z->Sd, *e = z->e;
+    const double (*qs)[H][K] = a->q, (*ks)[H][K] = a->k, (*gs)[HV][KG] = a->g;
+    const double (*douts)[HV][V] = a->do_, (*betas)[HV] = a->beta;
+    double (*dqs)[H][K] = a->dq, (*dks)[H][K] = a->dk, (*dv)[HV][V] = a->dv;
+    double (*dgs)[HV][KG] = a->dg, (*dbetas)[HV] = a->dbeta, (*dS)[V] = dS_;
+    const double *q = qs[t][m], *k = ks[t][m], *g = gs[t][head], *dout = douts[t][head];
+    const double beta = betas[t][head];
+    double *dq = dqs[t][m], *dk = dks[t][m], *dg = dgs[t][head], dbeta = 0;
 
     for (int v = 0; v < V; v++) de[v] = 0;
     for (int i = 0; i < K; i++)
@@ -118,20 +117,20 @@ static void step_adjoint(const struct kcp_step *a, int64_t t, int head,
             dS[i][v] *= decay;
         }
     }
-    memcpy(((double (*)[HV][V])a->dv)[t][head], de, sizeof(double) * V);
-    ((double (*)[HV])a->dbeta)[t][head] = dbeta;
+    memcpy(dv[t][head], de, sizeof(double) * V);
+    dbetas[t][head] = dbeta;
 }
 
 /* Run tokens t0..t1 of one head from S; keep a trace of each in z, or none. */
 static void replay(const struct kcp_step *a, int head, int64_t t0, int64_t t1,
-                   double *S, double *e, struct trace *z)
+                   void *S, double *e, struct trace *z)
 {
     const int H = a->H, HV = a->HV, K = a->K, V = a->V, KG = a->KG, m = head / (HV / H);
     const double (*k)[H][K] = a->k, (*x)[HV][V] = a->v;
     const double (*g)[HV][KG] = a->g, (*beta)[HV] = a->beta;
     for (int64_t t = t0; t < t1; t++) {
         struct trace *y = z ? &z[t - t0] : NULL;
-        step(K, V, KG, (void *)S, k[t][m], x[t][head], g[t][head], beta[t][head],
+        step(K, V, KG, S, k[t][m], x[t][head], g[t][head], beta[t][head],
              y ? y->Sd : NULL, y ? y->e : e);
         if (y) memcpy(y->S, S, sizeof(double) * K * V);
     }
@@ -144,13 +143,13 @@ static int head_backward(const struct kcp_step *a, int n, int head)
 {
     const int HV = a->HV, K = a->K, V = a->V;
     const int64_t *cu = a->cu_seqlens, T0 = cu[n], L = cu[n + 1] - T0;
-    const int64_t B = L ? (int64_t)ceil(sqrt((double)L)) : 1, blocks = (L + B - 1) / B;
+    const int64_t B = L ? ceil(sqrt(L)) : 1, blocks = (L + B - 1) / B;
     const size_t kv = (size_t)K * V, one = 2 * kv + V;
     const double (*h0)[HV][kv] = a->h0, (*dht)[HV][kv] = a->dht;
     double (*dh0)[HV][kv] = a->dh0;
     double *kept = malloc(sizeof(double) * kv * (blocks + 1));
-    double *store = malloc(sizeof(double) * one * B), *dS = malloc(sizeof(double) * kv);
-    double *S = malloc(sizeof(double) * kv), *e = malloc(sizeof(double) * V);
+    double *store = malloc(sizeof(double) * one * B), *e = malloc(sizeof(double) * V);
+    void *S = malloc(sizeof(double) * kv), *dS = malloc(sizeof(double) * kv);
     struct trace *z = malloc(sizeof *z * B);
     const int ok = kept && store && dS && S && e && z;
 
@@ -158,20 +157,20 @@ static int head_backward(const struct kcp_step *a, int n, int head)
         for (int64_t j = 0; j < B; j++)
             z[j] = (struct trace){ store + j * one, store + j * one + kv,
                                    store + j * one + 2 * kv };
-        read_state(K, V, a->layout, h0 ? h0[n][head] : NULL, (void *)S);
+        read_state(K, V, a->layout, h0 ? h0[n][head] : NULL, S);
         for (int64_t b = 0; b < blocks; b++) {
             memcpy(kept + b * kv, S, sizeof(double) * kv);
             const int64_t t0 = T0 + b * B, t1 = b + 1 < blocks ? t0 + B : T0 + L;
             replay(a, head, t0, t1, S, e, NULL);
         }
-        read_state(K, V, a->layout, dht ? dht[n][head] : NULL, (void *)dS);
+        read_state(K, V, a->layout, dht ? dht[n][head] : NULL, dS);
         for (int64_t b = blocks - 1; b >= 0; b--) {
             const int64_t t0 = T0 + b * B, t1 = b + 1 < blocks ? t0 + B : T0 + L;
             replay(a, head, t0, t1, kept + b * kv, e, z);
             for (int64_t t = t1 - 1; t >= t0; t--)
                 step_adjoint(a, t, head, &z[t - t0], dS, e);
         }
-        write_state(K, V, a->layout, (void *)dS, dh0[n][head]);
+        write_state(K, V, a->layout, dS, dh0[n][head]);
     }
     free(kept); free(store); free(dS); free(S); free(e); free(z);
     return ok ? KCP_OK : KCP_NO_MEMORY;

@@ -13,11 +13,10 @@ static double sigmoid(double x)
 }
 
 /* Spec 2:  rstd = 1/sqrt(sum x^2 + 1e-6), y = rstd x.  rows of n; norm off: a copy. */
-static void norm(int64_t rows, int n, int on, const double *x_, double *y_,
-                 double *rstd)
+static void norm(int64_t rows, int n, int on, const void *x_, void *y_, double *rstd)
 {
-    const double (*x)[n] = (void *)x_;
-    double (*y)[n] = (void *)y_;
+    const double (*x)[n] = x_;
+    double (*y)[n] = y_;
     for (int64_t t = 0; t < rows; t++) {
         double s = 0;
         for (int i = 0; i < n; i++) s += x[t][i] * x[t][i];
@@ -27,11 +26,11 @@ static void norm(int64_t rows, int n, int on, const double *x_, double *y_,
 }
 
 /* dx = rstd (dy - y sum(dy y)), with y = rstd x made again from the raw x. */
-static void norm_backward(int64_t rows, int n, int on, const double *x_,
-                          const double *dy_, double *dx_)
+static void norm_backward(int64_t rows, int n, int on, const void *x_, const void *dy_,
+                          void *dx_)
 {
-    const double (*x)[n] = (void *)x_, (*dy)[n] = (void *)dy_;
-    double (*dx)[n] = (void *)dx_;
+    const double (*x)[n] = x_, (*dy)[n] = dy_;
+    double (*dx)[n] = dx_;
     for (int64_t t = 0; t < rows; t++) {
         double s = 1e-6, dot = 0;
         for (int i = 0; i < n; i++) {

@@ -16,12 +16,12 @@ struct block { int64_t t0; int c, n, m; };
 /* Aqk_ij = scale sum_p q_i k_j exp2(G_i - G_j)   i >= j        (0 elsewhere)
  * L_ij   = beta_i sum_p k_i k_j exp2(G_i - G_j)  i >  j,       into L [C,C]
  * GDN's G has no p: its factor stands outside the sum. */
-static void scores(const struct kcp_wy *a, struct block b, double *L_)
+static void scores(const struct kcp_wy *a, struct block b, void *L_)
 {
     const int H = a->H, HV = a->HV, K = a->K, C = a->C, KG = a->KG;
     const double (*q)[H][K] = a->q, (*k)[H][K] = a->k, (*G)[HV][KG] = a->G;
     const double (*beta)[HV] = a->beta;
-    double (*Aqk)[HV][C] = a->Aqk, (*L)[C] = (void *)L_;
+    double (*Aqk)[HV][C] = a->Aqk, (*L)[C] = L_;
     for (int i = 0; i < b.c; i++) {
         const double *qi = q[b.t0 + i][b.m], *ki = k[b.t0 + i][b.m];
         const double *Gi = G[b.t0 + i][b.n];
@@ -46,11 +46,11 @@ static void scores(const struct kcp_wy *a, struct block b, double *L_)
 /* A = (I + L)^-1 by forward substitution, row by row:
  *
  *   A_i = e_i - sum_{p<i} L_ip A_p */
-static void invert(const struct kcp_wy *a, struct block b, const double *L_)
+static void invert(const struct kcp_wy *a, struct block b, const void *L_)
 {
     const int HV = a->HV, C = a->C;
-    const double (*L)[C] = (void *)L_;
-    double (*A)[HV][C] = (double (*)[HV][C])a->A + b.t0;
+    const double (*L)[C] = L_;
+    double (*all)[HV][C] = a->A, (*A)[HV][C] = all + b.t0;
     //> invert
     for (int i = 0; i < b.c; i++) {
         for (int j = 0; j < C; j++) A[i][b.n][j] = i == j;
@@ -66,8 +66,9 @@ static void solve(const struct kcp_wy *a, struct block b)
     const int H = a->H, HV = a->HV, K = a->K, V = a->V, C = a->C, KG = a->KG;
     const double (*k)[H][K] = a->k, (*x)[HV][V] = a->v, (*G)[HV][KG] = a->G;
     const double (*beta)[HV] = a->beta, (*A)[HV][C] = a->A;
-    double (*u)[HV][V] = (double (*)[HV][V])a->u + b.t0;
-    double (*w)[HV][K] = (double (*)[HV][K])a->w + b.t0;
+    double (*u)[HV][V] = a->u, (*w)[HV][K] = a->w;
+    u += b.t0;
+    w += b.t0;
     for (int i = 0; i < b.c; i++) {
         for (int v = 0; v < V; v++) u[i][b.n][v] = 0;
         for (int p = 0; p < K; p++) w[i][b.n][p] = 0;

@@ -16,25 +16,26 @@ static const double *key(const struct kcp_chunk *a, struct block b, int64_t t,
                          double *f)
 {
     const int H = a->H, HV = a->HV, K = a->K, KG = a->KG;
-    const double (*G)[HV][KG] = a->G;
+    const double (*G)[HV][KG] = a->G, (*kg)[HV][K] = a->kg, (*k)[H][K] = a->k;
     if (a->model == KCP_KDA) {
         *f = 1;
-        return ((const double (*)[HV][K])a->kg)[t][b.n];
+        return kg[t][b.n];
     }
     *f = exp2(G[b.t0 + b.c - 1][b.n][0] - G[t][b.n][0]);
-    return ((const double (*)[H][K])a->k)[t][b.m];
+    return k[t][b.m];
 }
 
 static const double *query(const struct kcp_chunk *a, struct block b, int64_t t,
                            double *f)
 {
     const int H = a->H, HV = a->HV, K = a->K, KG = a->KG;
+    const double (*G)[HV][KG] = a->G, (*qg)[HV][K] = a->qg, (*q)[H][K] = a->q;
     if (a->model == KCP_KDA) {
         *f = 1;
-        return ((const double (*)[HV][K])a->qg)[t][b.n];
+        return qg[t][b.n];
     }
-    *f = exp2(((const double (*)[HV][KG])a->G)[t][b.n][0]);
-    return ((const double (*)[H][K])a->q)[t][b.m];
+    *f = exp2(G[t][b.n][0]);
+    return q[t][b.m];
 }
 
 /* v_new = u - w S        the UNDECAYED state at the chunk's start */
@@ -72,8 +73,8 @@ static void output(const struct kcp_chunk *a, struct block b, double S[a->K][a->
 static void advance(const struct kcp_chunk *a, struct block b, double S[a->K][a->V])
 {
     const int HV = a->HV, K = a->K, V = a->V, KG = a->KG;
-    const double *last = ((const double (*)[HV][KG])a->G)[b.t0 + b.c - 1][b.n];
-    const double (*v_new)[HV][V] = a->v_new;
+    const double (*G)[HV][KG] = a->G, (*v_new)[HV][V] = a->v_new;
+    const double *last = G[b.t0 + b.c - 1][b.n];
     double f;
     //> advance
     for (int i = 0; i < K; i++) {

@@ -14,13 +14,14 @@
  *   y <- [u | 0] - w X        X <- Λ X + kg^T y
  * y [c,V+K] is scratch; token after token, for w X uses the undecayed X. */
 static void chunk_map(const struct kcp_affine *a, int64_t t0, int c, int n, int j0,
-                      int j1, double *X_, double *y_)
+                      int j1, void *X_, void *y_)
 {
     const int H = a->H, HV = a->HV, K = a->K, V = a->V, KG = a->KG, W = V + K;
     const int m = n / (HV / H);
     const double (*u)[HV][V] = a->u, (*w)[HV][K] = a->w, (*G)[HV][KG] = a->G;
     const double *last = G[t0 + c - 1][n];
-    double (*X)[W] = (void *)X_, (*y)[W] = (void *)y_;
+    const double (*k)[H][K] = a->k, (*keys)[HV][K] = a->kg;
+    double (*X)[W] = X_, (*y)[W] = y_;
     //> chunk-map
     for (int t = 0; t < c; t++) {
         for (int j = j0; j < j1; j++) y[t][j] = j < V ? u[t0 + t][n][j] : 0;
@@ -34,8 +35,7 @@ static void chunk_map(const struct kcp_affine *a, int64_t t0, int c, int n, int 
     //< chunk-map
     for (int t = 0; t < c; t++) {
         const int kda = a->model == KCP_KDA;      /* GDN gates the raw key here */
-        const double *kg = kda ? ((const double (*)[HV][K])a->kg)[t0 + t][n]
-                               : ((const double (*)[H][K])a->k)[t0 + t][m];
+        const double *kg = kda ? keys[t0 + t][n] : k[t0 + t][m];
         const double f = kda ? 1 : exp2(last[0] - G[t0 + t][n][0]);
         for (int i = 0; i < K; i++)
             for (int j = j0; j < j1; j++) X[i][j] += f * kg[i] * y[t][j];
@@ -43,11 +43,11 @@ static void chunk_map(const struct kcp_affine *a, int64_t t0, int c, int n, int 
 }
 
 /* X <- [h_start or 0 | I], in the columns that are wanted. */
-static void start(const struct kcp_affine *a, int s, int n, int j0, int j1, double *X_)
+static void start(const struct kcp_affine *a, int s, int n, int j0, int j1, void *X_)
 {
     const int HV = a->HV, K = a->K, V = a->V;
     const double (*h)[HV][K][V] = a->h_start;
-    double (*X)[V + K] = (void *)X_;
+    double (*X)[V + K] = X_;
     for (int i = 0; i < K; i++)
         for (int j = j0; j < j1; j++)
             if (j < V) X[i][j] = h ? h[s][n][i][j] : 0;

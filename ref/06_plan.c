@@ -120,7 +120,7 @@ static int *context(struct kcp_plan *p, int r, int Wc, int *at)
     at += x->NS;
     x->cu[0] = x->cn[0] = x->cu_seqlens[0] = 0;
     for (int s = 0; s < x->NS; s++) {
-        x->cu[s + 1] = (int)(seg[s].end - x->begin);
+        x->cu[s + 1] = seg[s].end - x->begin;
         x->cn[s + 1] = x->cn[s] + (x->cu[s + 1] - x->cu[s] - 1) / p->C + 1;
         for (int c = x->cn[s]; c < x->cn[s + 1]; c++)
             x->sc[c] = s;
@@ -153,7 +153,7 @@ static const char *count(struct kcp_plan *p, int64_t *chunks)
             x->NS++;
             if ((*chunks += nc) > MOST_ITEMS)
                 return "the plan has more than 2^26 chunks";
-            x->NC += (int)nc;
+            x->NC += nc;
         }
     }
     return NULL;
@@ -169,13 +169,13 @@ static int build(struct owned *own, const int64_t *cuts, int Wc, const char **wh
     *why = "the plan has more than 2^26 segments";
     if (S > MOST_ITEMS)
         return KCP_BAD;
-    p->seg = malloc((size_t)(S + 1) * sizeof *p->seg);
+    p->seg = malloc((S + 1) * sizeof *p->seg);
     if (!p->seg)
         return KCP_NO_MEMORY;
-    p->S = (int)segments(p, p->seg);
+    p->S = segments(p, p->seg);
     if ((*why = count(p, &chunks)))
         return KCP_BAD;
-    own->block = malloc((size_t)(4LL * S + 3LL * p->R + chunks) * sizeof(int));
+    own->block = malloc((4 * S + 3LL * p->R + chunks) * sizeof(int));
     if (!own->block)
         return KCP_NO_MEMORY;
 
@@ -209,13 +209,13 @@ int kcp_plan_make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int 
     if (own) {
         struct kcp_plan *p = *plan = &own->plan;
         p->N = N; p->R = R; p->C = C; p->L = L; p->T = cu_seqlens[N];
-        p->cu_seqlens = malloc((size_t)(N + 1) * sizeof(int64_t));
-        p->cuts = malloc((size_t)(R + 1) * sizeof(int64_t));
-        p->ctx = calloc((size_t)R, sizeof *p->ctx);
-        p->h0_rank = malloc((size_t)(N + 1) * sizeof(int));
-        p->ht_rank = malloc((size_t)(N + 1) * sizeof(int));
+        p->cu_seqlens = malloc(sizeof(int64_t) * (N + 1LL));
+        p->cuts = malloc(sizeof(int64_t) * (R + 1LL));
+        p->ctx = calloc(R, sizeof *p->ctx);
+        p->h0_rank = malloc(sizeof(int) * (N + 1LL));
+        p->ht_rank = malloc(sizeof(int) * (N + 1LL));
         if (p->cu_seqlens && p->cuts && p->ctx && p->h0_rank && p->ht_rank) {
-            memcpy(p->cu_seqlens, cu_seqlens, (size_t)(N + 1) * sizeof(int64_t));
+            memcpy(p->cu_seqlens, cu_seqlens, sizeof(int64_t) * (N + 1LL));
             err = build(own, cuts, Wc, why);
         }
     }

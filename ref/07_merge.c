@@ -32,14 +32,14 @@ static int apply(int HV, int K, int V, const void *maps, int backward, int first
 {
     const double (*map)[K][V + K] = maps, (*in)[K][ld_in] = S_in;
     double (*out)[K][ld_out] = S_out;
-    double (*next)[Vb] = malloc((size_t)K * Vb * sizeof(double));  /* in may be out */
+    double (*next)[Vb] = malloc(sizeof(double) * K * Vb);  /* in may be out */
     if (!next)
         return KCP_NO_MEMORY;
     for (int n = 0; n < HV; n++) {
         const double *S = first ? NULL : &in[n][0][0];
         step(K, V, map[n], backward, first, v0, Vb, S, ld_in, next);
         for (int i = 0; i < K; i++)
-            memcpy(out[n][i], next[i], (size_t)Vb * sizeof(double));
+            memcpy(out[n][i], next[i], sizeof(double) * Vb);
     }
     free(next);
     return KCP_OK;
@@ -101,7 +101,7 @@ int ref_merge(struct kcp_merge *a)
     int err = KCP_OK;
 
     if (j0 >= j1)
-        memset(a->S, 0, (size_t)HV * K * V * sizeof(double));
+        memset(a->S, 0, sizeof(double) * HV * K * V);
     for (int j = j0; j < j1 && !err; j++) {
         const int at = backward ? j0 + j1 - 1 - j : j;
         err = apply(HV, K, V, map[at], backward, j == j0, 0, V, a->S, V, a->S, V, NULL);

@@ -46,7 +46,7 @@ static void local(const struct kcp_chunk_backward *a, int n, int64_t t0, int row
  * GDN reads raw k and q and applies exp2(G_last - G) to the rows of k dS, exp2(G) to
  * those of q. dS [K,V] is replaced in place. */
 static void reverse(const struct kcp_chunk_backward *a, int n, int64_t t0, int rows,
-                    double *dS_)
+                    void *dS_)
 {
     const int HV = a->HV, K = a->K, V = a->V, KG = a->KG, m = n / (HV / a->H);
     const int kda = a->model == KCP_KDA;
@@ -55,7 +55,7 @@ static void reverse(const struct kcp_chunk_backward *a, int n, int64_t t0, int r
     const double (*G)[HV][KG] = a->G, (*dO)[HV][V] = a->do_;
     const double (*dv_local)[HV][V] = a->dv_local;
     const double *G_last = G[t0 + rows - 1][n];
-    double (*dU)[HV][V] = a->dU, (*dS)[V] = (double (*)[V])dS_;
+    double (*dU)[HV][V] = a->dU, (*dS)[V] = dS_;
 
     //> reverse
     for (int64_t t = t0; t < t0 + rows; t++) {
@@ -107,7 +107,7 @@ int ref_chunk_backward(struct kcp_chunk_backward *a)
                 memset(dS, 0, state);
             for (int c = cn[s + 1] - 1; c >= cn[s]; c--) {
                 const int64_t t0 = cu[s] + (int64_t)(c - cn[s]) * a->C;
-                const int rows = cu[s + 1] - t0 < a->C ? (int)(cu[s + 1] - t0) : a->C;
+                const int rows = cu[s + 1] - t0 < a->C ? cu[s + 1] - t0 : a->C;
                 if (a->part & KCP_LOCAL)
                     local(a, n, t0, rows);
                 if (dS) {

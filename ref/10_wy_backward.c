@@ -239,7 +239,7 @@ int ref_wy_backward(struct kcp_wy_backward *a)
     for (int s = 0; s < a->NS; s++)
         for (int c = cn[s]; c < cn[s + 1]; c++) {
             const int64_t t = cu[s] + (int64_t)(c - cn[s]) * a->C;
-            x.rows = cu[s + 1] - t < a->C ? (int)(cu[s + 1] - t) : a->C;
+            x.rows = cu[s + 1] - t < a->C ? cu[s + 1] - t : a->C;
             at_chunk(&x, a, t, c);
             for (x.n = 0; x.n < a->HV; x.n++) {
                 x.m = x.n / (a->HV / a->H);

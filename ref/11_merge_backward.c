@@ -14,7 +14,7 @@ struct reverse_scan {
     const struct kcp_merge_backward *a;
     int n, rows;
     int64_t t0;
-    double *d, *dU, *N;        /* [K, max(K,V)], [max(K,V)], [K,K] */
+    void *d, *dU, *N;          /* [K, max(K,V)], [max(K,V)], [K,K] */
 };
 
 /* Row t of kg and of qg; GDN keeps its gate apart and reads raw k and q. */
@@ -45,13 +45,13 @@ static const double *query(const struct reverse_scan *x, int64_t t, double *e)
 }
 
 /* X <- Lambda X + d, rows of X [K,cols] `pitch` apart */
-static void decay_add(const struct reverse_scan *x, int cols, int pitch, double *X_)
+static void decay_add(const struct reverse_scan *x, int cols, int pitch, void *X_)
 {
     const int K = x->a->K, KG = x->a->KG, kda = x->a->model == KCP_KDA;
     const double (*G)[x->a->HV][KG] = x->a->G;
     const double *G_last = G[x->t0 + x->rows - 1][x->n];
-    const double (*d)[cols] = (const double (*)[cols])x->d;
-    double (*X)[pitch] = (double (*)[pitch])X_;
+    const double (*d)[cols] = x->d;
+    double (*X)[pitch] = X_;
 
     for (int i = 0; i < K; i++) {
         const double decay = exp2(G_last[kda ? i : 0]);
@@ -67,12 +67,12 @@ static void decay_add(const struct reverse_scan *x, int cols, int pitch, double 
  *
  * It needs neither h nor v_new, so gradients' maps do not wait for any state. Row t of
  * dU serves token t alone: the sum over tokens is gathered in d. */
-static void back_h(const struct reverse_scan *x, int pitch, double *dh_)
+static void back_h(const struct reverse_scan *x, int pitch, void *dh_)
 {
     const int HV = x->a->HV, K = x->a->K, V = x->a->V, n = x->n;
     const double (*w)[HV][K] = x->a->w, (*dO)[HV][V] = x->a->do_;
     const double (*dv_local)[HV][V] = x->a->dv_local;
-    double (*dh)[pitch] = (double (*)[pitch])dh_, (*d)[V] = (double (*)[V])x->d;
+    double (*dh)[pitch] = dh_, (*d)[V] = x->d;
     double *dU = x->dU, ek, eq;
 
     memset(d, 0, sizeof(double) * K * V);
@@ -96,7 +96,7 @@ static void back_M(const struct reverse_scan *x)
 {
     const int HV = x->a->HV, K = x->a->K, n = x->n;
     const double (*w)[HV][K] = x->a->w;
-    double (*N)[K] = (double (*)[K])x->N, (*d)[K] = (double (*)[K])x->d;
+    double (*N)[K] = x->N, (*d)[K] = x->d;
     double *kN = x->dU, ek;
 
     memset(d, 0, sizeof(double) * K * K);
@@ -114,12 +114,12 @@ static void back_M(const struct reverse_scan *x)
 }
 
 /* One stretch and value head, its chunks in reverse; out is [K,V+K], [dh_ext | M]. */
-static void stretch(struct reverse_scan *x, int s, int want, double *out_)
+static void stretch(struct reverse_scan *x, int s, int want, void *out_)
 {
     const struct kcp_merge_backward *a = x->a;
     const int K = a->K, V = a->V, *cu = a->cu, *cn = a->cn;
     const double (*dh_end)[a->HV][K][V] = a->dh_end;
-    double (*out)[V + K] = (double (*)[V + K])out_, (*N)[K] = (double (*)[K])x->N;
+    double (*out)[V + K] = out_, (*N)[K] = x->N;
 
     for (int i = 0; i < K; i++) {
         for (int v = 0; v < V && (want & KCP_WANT_H); v++)
@@ -129,7 +129,7 @@ static void stretch(struct reverse_scan *x, int s, int want, double *out_)
     }
     for (int c = cn[s + 1] - 1; c >= cn[s]; c--) {
         x->t0 = cu[s] + (int64_t)(c - cn[s]) * a->C;
-        x->rows = cu[s + 1] - x->t0 < a->C ? (int)(cu[s + 1] - x->t0) : a->C;
+        x->rows = cu[s + 1] - x->t0 < a->C ? cu[s + 1] - x->t0 : a->C;
         if (want & KCP_WANT_H)
             back_h(x, V + K, out_);
         if (want & KCP_WANT_M)
@@ -157,8 +157,8 @@ int ref_merge_backward(struct kcp_merge_backward *a)
 
     if (!scratch)
         return KCP_NO_MEMORY;
-    struct reverse_scan x = { .a = a, .d = scratch, .dU = scratch + (size_t)K * most };
-    x.N = x.dU + most;
+    struct reverse_scan x = { .a = a, .d = scratch, .dU = scratch + (size_t)K * most,
+                              .N = scratch + numbers - (size_t)K * K };
     for (int s = 0; s < a->NS; s++)
         for (x.n = 0; x.n < a->HV; x.n++)
             stretch(&x, s, want[s] & wanted, &dmap[s][x.n][0][0]);

@@ -13,7 +13,7 @@ static int carry(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
     const int64_t map = (int64_t)a->HV * a->K * (a->V + a->K);
-    int *want = (int *)backward_zeros(x, a->NS), status;
+    int *want = backward_zeros(x, a->NS), status;
 
     STAGE(kcp_merge_backward, m);
     m.want = want; m.q = x->q; m.k = x->k; m.qg = x->qg; m.kg = x->kg; m.w = x->w;
@@ -26,8 +26,8 @@ static int carry(struct backward_rank *x)
     };
     const size_t kept = a->reuse_M ? kcp_exchange_kept(&e) : 0;
     const size_t work = kcp_exchange_work(&e);
-    e.kept = backward_zeros(x, (int64_t)(kept / sizeof(double) + 1));
-    e.work = backward_zeros(x, (int64_t)(work / sizeof(double) + 1));
+    e.kept = backward_zeros(x, kept / sizeof(double) + 1);
+    e.work = backward_zeros(x, work / sizeof(double) + 1);
     if (x->full)
         return KCP_NO_MEMORY;
 

@@ -17,7 +17,7 @@ struct backward_rank {
     const struct kcp_segment *seg;         /* this rank's segments */
     char why[160];
     int full, ngot;                        /* full: some array was refused */
-    double *got[40];
+    void *got[40];
     double *q, *k, *beta, *Aqk, *A;        /* chapters 02, 03: in the saved block */
     double *G, *w, *u, *qg, *kg, *v_new, *h;   /* there too, or made again */
     double *dAqk, *dv_local, *dU, *dh, *dh_in, *states;              /* chapter 09 */
@@ -34,7 +34,7 @@ struct backward_rank {
 
 /* ---- what forward left, and what is made again of it (13_recompute.c)
  * So many numbers, zeroed; NULL sets full. */
-double *backward_zeros(struct backward_rank *x, int64_t numbers);
+void   *backward_zeros(struct backward_rank *x, int64_t numbers);
 void    backward_rows(const struct backward_rank *x, int ends, const double *given,
                       double *to);
 /* KCP_MISMATCH: somebody else's block, or another mode's; why says whose. */

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-double *backward_zeros(struct backward_rank *x, int64_t numbers)
+void *backward_zeros(struct backward_rank *x, int64_t numbers)
 {
-    double *p = calloc(numbers > 0 ? numbers : 1, sizeof *p);
+    void *p = calloc(numbers > 0 ? numbers : 1, sizeof(double));
     if (!p)
         x->full = 1;
     return x->got[x->ngot++] = p;

@@ -7,6 +7,7 @@
 #include "sigmoid.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A token tensor around the shard: before[], x[], after[]. t is local: below 0 and from
  * T on it is a row of a halo. */
@@ -132,10 +133,10 @@ static int into_weight(const struct kcp_conv *a, const struct rows *x,
         }
     }
     const int status = kcp_segment_sum(a->plan, a->comm, part, n, sum);
-    for (int64_t i = 0; !status && i < (int64_t)D * Wc && a->dweight; i++)
-        ((double *)a->dweight)[i] = sum[i];
-    for (int d = 0; !status && d < D && a->dbias; d++)
-        ((double *)a->dbias)[d] = sum[(int64_t)D * Wc + d];
+    if (!status && a->dweight)
+        memcpy(a->dweight, sum, sizeof *sum * D * Wc);
+    if (!status && a->dbias)
+        memcpy(a->dbias, sum + (int64_t)D * Wc, sizeof *sum * D);
     free(part);
     return status;
 }

@@ -10,7 +10,7 @@
 
 static void *zeros(struct spike_rank *x, int64_t numbers)
 {
-    void *p = calloc(numbers > 0 ? (size_t)numbers : 1, sizeof(double));
+    void *p = calloc(numbers > 0 ? numbers : 1, sizeof(double));
     if (!p)
         x->full = 1;
     return x->got[x->ngot++] = p;
@@ -93,7 +93,7 @@ static int carry(struct spike_rank *x, int backward, double *states)
         .K = a->K, .V = a->V, .plan = x->plan, .comm = a->comm, .ops = x->ops,
         .maps = x->maps, .states = states };
     int status = KCP_OK;
-    e.work = zeros(x, (int64_t)(kcp_exchange_work(&e) / sizeof(double) + 1));
+    e.work = zeros(x, kcp_exchange_work(&e) / sizeof(double) + 1);
     if (x->full)
         return KCP_NO_MEMORY;
     for (int s = 0; s < a->NS; s++)

@@ -28,7 +28,7 @@ static int64_t rows_a_rank(const struct spike_rank *x)
 /* Without a mask nobody repeats, and the rows, all 0, need not travel. */
 static int gather(struct spike_rank *x)
 {
-    const size_t bytes = sizeof(double) * (size_t)(rows_a_rank(x) * width(x));
+    const size_t bytes = sizeof(double) * rows_a_rank(x) * width(x);
     if (x->a->drop && x->plan->crossing && x->plan->R > 1)
         return x->a->comm->all_gather(x->a->comm, x->rows, x->all, bytes, x->a->stream);
     memcpy(x->all + x->a->r * (int64_t)(bytes / sizeof(double)), x->rows, bytes);

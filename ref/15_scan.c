@@ -30,7 +30,7 @@ struct tile scan_tile(const struct spike_rank *x, int c)
     const int s = a->sc[c], left = a->cu[s + 1];
     const int64_t t = a->cu[s] +
                       (int64_t)(c - a->cn[s]) * a->C;
-    return (struct tile){ s, left - t < a->C ? (int)(left - t) : a->C, t };
+    return (struct tile){ s, left - t < a->C ? left - t : a->C, t };
 }
 
 static struct spike_token token(const struct spike_rank *x, int64_t t, int n)
@@ -55,7 +55,7 @@ static void step_all(const struct spike_rank *x, int64_t t, int backward, int W,
 static int fill(struct spike_rank *x, struct tile y, int backward, const double *S,
                 double **state)
 {
-    const size_t bytes = sizeof(double) * (size_t)state_size(x);
+    const size_t bytes = sizeof(double) * state_size(x);
     int status = KCP_OK;
     memcpy(state[0], S, bytes);
     if (scan_chosen(x, y.s)) {
@@ -157,7 +157,7 @@ int scan_gradients(struct spike_rank *x)
             (status = fill(x, y, 1, dS, x->after)))
             break;
         for (int64_t j = (int64_t)y.n * a->HV - 1; j >= 0; j--) {
-            const int e = (int)(j / a->HV), n = (int)(j % a->HV);
+            const int e = j / a->HV, n = j % a->HV;
             const int64_t at = (int64_t)n * a->K * a->V;
             const struct spike_token t = token(x, y.t0 + e, n);
             spike_gradients(&t, x->before[e] + at, x->after[y.n - 1 - e] + at);

@@ -164,7 +164,7 @@ void spike_gradients(const struct spike_token *x, const double *S, const double 
 
 void spike_clear(const struct kcp_scan *a)
 {
-    const size_t n = sizeof(double) * (size_t)(a->T * a->H * a->K);
+    const size_t n = sizeof(double) * a->T * a->H * a->K;
     if (n) {
         memset(a->dq, 0, n);
         memset(a->dk, 0, n);

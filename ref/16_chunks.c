@@ -10,7 +10,7 @@
 
 void *family_zeros(struct family_rank *x, int64_t numbers)
 {
-    void *p = calloc(numbers > 0 ? (size_t)numbers : 1, sizeof(double));
+    void *p = calloc(numbers > 0 ? numbers : 1, sizeof(double));
     if (!p)
         x->full = 1;
     return x->got[x->ngot++] = p;
@@ -67,7 +67,7 @@ static struct family_chunk chunk_at(const struct family_rank *x, int s, int c,
     const int HV = a->HV, K = a->K, V = a->V, m = x->m->rows, C = a->C;
     const int64_t left = a->cu[s + 1] - t, e = t * m;
     const int64_t KV = (int64_t)K * V;
-    struct family_chunk y = { .c = left < C ? (int)left : C, .rows = m, .K = K, .V = V,
+    struct family_chunk y = { .c = left < C ? left : C, .rows = m, .K = K, .V = V,
                               .scale = a->scale, .L = x->L, .z = x->z };
     y.q = rows(a->q, a->dq, t, a->H, n / (HV / a->H), K);
     y.k = rows(a->k, a->dk, t, a->H, n / (HV / a->H), K);

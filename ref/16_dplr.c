@@ -8,9 +8,9 @@
 #include <math.h>
 
 /* spec 11.  x = S^T a, before the decay;   S <- diag(exp g) S + b x^T + k v^T */
-static void step(const struct family_token *x, double *S_)
+static void step(const struct family_token *x, void *S_)
 {
-    double (*S)[x->V] = (void *)S_, found[x->V];
+    double (*S)[x->V] = S_, found[x->V];
     //> dplr-step
     for (int v = 0; v < x->V; v++)
         found[v] = 0;
@@ -26,10 +26,10 @@ static void step(const struct family_token *x, double *S_)
 /* With x = S^T a what the token found:
  *   dx = dS^T b      db = dS x      dk = dS v      dv = dS^T k      da = S dx
  *   dg = exp(g) sum_v dS S          dS <- diag(exp g) dS + a dx^T */
-static void adjoint(const struct family_token *x, const double *S_, double *dS_)
+static void adjoint(const struct family_token *x, const void *S_, void *dS_)
 {
-    const double (*S)[x->V] = (void *)S_;
-    double (*dS)[x->V] = (void *)dS_, found[x->V], dfound[x->V];
+    const double (*S)[x->V] = S_;
+    double (*dS)[x->V] = dS_, found[x->V], dfound[x->V];
     for (int v = 0; v < x->V; v++)
         found[v] = dfound[v] = 0;
     for (int i = 0; i < x->K; i++)
@@ -93,7 +93,7 @@ static double dot(int V, const double *x, const double *y)
 static void form_back(const struct family_chunk *x)
 {
     const double (*h)[x->V] = (void *)x->h;
-    double (*z)[x->V] = (void *)x->z, d[x->K];
+    double (*z)[x->V] = x->z, d[x->K];
     //> dplr-back
     for (int i = 0; i < x->c; i++)
         for (int v = 0; v < x->V; v++) {

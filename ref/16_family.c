@@ -56,7 +56,7 @@ static int carry(struct family_rank *x, int backward, double *states)
         .form = a->form, .backward = backward, .blocks = a->blocks, .HV = a->HV,
         .K = a->K, .V = a->V, .plan = x->plan, .comm = a->comm,
         .ops = a->ops ? a->ops : &ref_mapops, .maps = x->maps, .states = states };
-    e.work = family_zeros(x, (int64_t)(kcp_exchange_work(&e) / sizeof(double) + 1));
+    e.work = family_zeros(x, kcp_exchange_work(&e) / sizeof(double) + 1);
     if (x->full)
         return KCP_NO_MEMORY;
     for (int s = 0; s < a->NS; s++)

@@ -44,7 +44,7 @@ struct family_chunk {
     struct family_rows u, w, kg, qg, Aqk;  /* the form, zero at first: fill d */
     struct family_rows v_new, dU, dAqk;    /* backward: chapters 04, 09 made x; */
     const double *h, *dh;                  /* [K,V] at the chunk's start, its end */
-    double *L, *z;                         /* scratch [C,C], [C,V] */
+    void *L, *z;                           /* scratch [C,C], [C,V] */
 };
 
 //> model
@@ -52,9 +52,9 @@ struct family_model {
     const char *name;
     int rows;                              /* of the form, for each token */
     /* S [K,V] <- the state after the token. */
-    void (*step)(const struct family_token *x, double *S);
+    void (*step)(const struct family_token *x, void *S);
     /* dS: of the state after the token -> of S, the state before it. */
-    void (*adjoint)(const struct family_token *x, const double *S, double *dS);
+    void (*adjoint)(const struct family_token *x, const void *S, void *dS);
     void (*form)(const struct family_chunk *x);       /* u, w, kg, qg, Aqk */
     void (*form_back)(const struct family_chunk *x);  /* to the inputs' gradients, dG */
 };

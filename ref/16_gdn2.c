@@ -8,9 +8,9 @@
 #include <math.h>
 
 /* spec 11.  S <- diag(exp g) S;   S <- S + k (omega v - S^T (b k))^T */
-static void step(const struct family_token *x, double *S_)
+static void step(const struct family_token *x, void *S_)
 {
-    double (*S)[x->V] = (void *)S_, e[x->V];
+    double (*S)[x->V] = S_, e[x->V];
     //> gdn2-step
     for (int v = 0; v < x->V; v++)
         e[v] = x->omega[v] * x->v[v];
@@ -29,10 +29,10 @@ static void step(const struct family_token *x, double *S_)
  *   de = dS^T k                  d(omega v) = de          d(bk) = -S' de
  *   dk = dS e + b d(bk)          db = k d(bk)
  *   dS' = dS - (b k) de^T        dg = sum_v dS' S'        dS <- diag(exp g) dS' */
-static void adjoint(const struct family_token *x, const double *S_, double *dS_)
+static void adjoint(const struct family_token *x, const void *S_, void *dS_)
 {
-    const double (*S)[x->V] = (void *)S_;
-    double (*dS)[x->V] = (void *)dS_, e[x->V], de[x->V];
+    const double (*S)[x->V] = S_;
+    double (*dS)[x->V] = dS_, e[x->V], de[x->V];
     for (int v = 0; v < x->V; v++) {
         e[v] = x->omega[v] * x->v[v];
         de[v] = 0;
@@ -63,7 +63,7 @@ static void adjoint(const struct family_token *x, const double *S_, double *dS_)
 /* bk, and L_ij = sum_p (bk)_i k_j exp2(G_i - G_j), i > j. */
 static void system_of(const struct family_chunk *x)
 {
-    double (*L)[x->c] = (void *)x->L, (*bk)[x->K] = (void *)x->bk.x;
+    double (*L)[x->c] = x->L, (*bk)[x->K] = (void *)x->bk.x;
     for (int i = 0; i < x->c; i++) {
         for (int p = 0; p < x->K; p++)
             bk[i][p] = row(x->b, i)[p] * row(x->k, i)[p];
@@ -75,7 +75,7 @@ static void system_of(const struct family_chunk *x)
 /* (I + L) u = omega v        (I + L) w = exp2(G) b k        M_c = Λ - kg^T w */
 static void form(const struct family_chunk *x)
 {
-    const double (*L)[x->c] = (void *)x->L;
+    const double (*L)[x->c] = x->L;
     system_of(x);
     //> gdn2-form
     for (int i = 0; i < x->c; i++) {
@@ -97,8 +97,8 @@ static void form(const struct family_chunk *x)
  *   d(omega v) = z        d(exp2(G) b k) = -z h^T        dL_ij = -z_i v_new_j */
 static void form_back(const struct family_chunk *x)
 {
-    const double (*L)[x->c] = (void *)x->L, (*h)[x->V] = (void *)x->h;
-    double (*z)[x->V] = (void *)x->z, d[x->K];
+    const double (*L)[x->c] = x->L, (*h)[x->V] = (void *)x->h;
+    double (*z)[x->V] = x->z, d[x->K];
     system_of(x);
     //> gdn2-back
     for (int i = 0; i < x->c; i++)

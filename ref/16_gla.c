@@ -8,19 +8,19 @@
 #include <math.h>
 
 /* spec 11.  S <- diag(exp g) S + k v^T */
-static void step(const struct family_token *x, double *S_)
+static void step(const struct family_token *x, void *S_)
 {
-    double (*S)[x->V] = (void *)S_;
+    double (*S)[x->V] = S_;
     for (int i = 0; i < x->K; i++)
         for (int v = 0; v < x->V; v++)
             S[i][v] = exp(x->g[i]) * S[i][v] + x->k[i] * x->v[v];
 }
 
 /* dk = dS v      dv = dS^T k      dg = exp(g) sum_v dS S      dS <- diag(exp g) dS */
-static void adjoint(const struct family_token *x, const double *S_, double *dS_)
+static void adjoint(const struct family_token *x, const void *S_, void *dS_)
 {
-    const double (*S)[x->V] = (void *)S_;
-    double (*dS)[x->V] = (void *)dS_;
+    const double (*S)[x->V] = S_;
+    double (*dS)[x->V] = dS_;
     for (int i = 0; i < x->K; i++)
         for (int v = 0; v < x->V; v++) {
             x->dk[i] += dS[i][v] * x->v[v];

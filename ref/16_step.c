@@ -28,9 +28,9 @@ static struct family_token token(const struct kcp_family *a, int64_t t, int n)
 
 /* o = S^T (scale q) */
 static void output(const struct kcp_family *a, int64_t t, int n, const double *q,
-                   const double *S_)
+                   const void *S_)
 {
-    const double (*S)[a->V] = (void *)S_;
+    const double (*S)[a->V] = S_;
     double *o = (double *)a->o + (t * a->HV + n) * a->V;
     memset(o, 0, sizeof *o * a->V);
     for (int i = 0; i < a->K; i++)
@@ -40,11 +40,11 @@ static void output(const struct kcp_family *a, int64_t t, int n, const double *q
 
 /* dq = scale S do      dS += scale q do^T */
 static void output_adjoint(const struct kcp_family *a, int64_t t, int n,
-                           const struct family_token *x, const double *S_, double *dS_)
+                           const struct family_token *x, const void *S_, void *dS_)
 {
-    const double (*S)[a->V] = (void *)S_;
+    const double (*S)[a->V] = S_;
     const double *dO = (const double *)a->do_ + (t * a->HV + n) * a->V;
-    double (*dS)[a->V] = (void *)dS_;
+    double (*dS)[a->V] = dS_;
     for (int i = 0; i < a->K; i++)
         for (int v = 0; v < a->V; v++) {
             x->dq[i] += a->scale * S[i][v] * dO[v];
