@@ -1,6 +1,6 @@
 # torch.mk -- book/examples/torch, the layer for PyTorch: tested where PyTorch is.
 
-test_needs   += $B/libkcp.so
+test_needs   += $B/libkcp.so $B/kcp-check
 test_scripts += tests/cli/torch.sh
 .PHONY: test-torch
 test-torch: $B/libkcp.so $B/kcp-check

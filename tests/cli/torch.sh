@@ -76,3 +76,69 @@ close "$W/many" && stop "another loss is taken for the same"
 [ $? -eq 2 ] && grep -q -- '--cp: found 2, expected' "$W/log" ||
     stop "--cp 2 of one rank"
 echo "torch.sh: train.py, $(tail -1 "$W/one") on 1 rank, 3 (cp 3) and 4 (cp 2)"
+
+# ---- kernels written elsewhere: right, wrong, gone, silent, not there, not its shape
+cat >"$W/mine.py" <<'PY'
+import os, time
+import numpy as np
+
+def conv(case):
+    if case.shift or case.backward:
+        return None
+    x, w = case.x, case.weight
+    y, W = np.zeros_like(x), w.shape[1]
+    for a, b in zip(case.cu_seqlens, case.cu_seqlens[1:]):
+        for t in range(a, b):
+            y[t] = 0 if case.bias is None else case.bias
+            for j in range(max(0, W - 1 - t + a), W):
+                y[t] += w[:, j] * x[t + j - W + 1]
+    return {"y": y / (1 + np.exp(-y)) if case.act else y}
+
+def wrong(case):
+    out = conv(case)
+    if out and case.T == 1023:
+        out["y"][-1:] *= 1.001
+    return out
+
+def gone(case):
+    if case.T == 1023:
+        os.kill(os.getpid(), 9)
+    return conv(case)
+
+def silent(case):
+    if case.T == 1023:
+        time.sleep(1000)
+    return wrong(case)
+PY
+judged() {                                         # STATUS WORDS option...
+    want=$1 words=$2; shift 2
+    said=$(cd "$W" && "$python" "$here/tests/kcp_check.py" --check "$B/kcp-check" "$@" \
+        2>&1)
+    status=$?
+    [ $status = "$want" ] || stop "kcp_check.py $*: status $status: $said"
+    case $said in *"$words"*) ;; *) stop "kcp_check.py $*: lacks $words: $said" ;; esac
+}
+judged 0 ' 0 failed' kcp_torch:chunk_kda --stage 13 --as fla
+kda=$said
+judged 0 ' 0 failed' kcp_torch:chunk_gated_delta_rule --stage 08 --as fla --cp 2
+gdn=$said
+judged 0 ' 0 failed' mine:conv --stage 14 --numpy
+judged 1 'y rank' mine:wrong --stage 14 --numpy --json "$W/json" --junit "$W/xml"
+"$python" - "$W/json" "$W/xml" <<'PY' || stop "kcp_check.py: JSON or JUnit"
+import json, sys
+import xml.etree.ElementTree as tree
+said, suite = json.load(open(sys.argv[1])), tree.parse(sys.argv[2]).getroot()
+count = lambda v: sum(c["verdict"] == v for c in said["cases"])
+assert said["status"] == 1 and count("fail") and count("pass") and count("n/a")
+assert int(suite.get("failures")) == len(suite.findall("*/failure")) == count("fail")
+assert int(suite.get("skipped")) == len(suite.findall("*/skipped")) == count("n/a")
+PY
+judged 1 'its process ended, status [-9]' mine:gone --stage 14 --numpy
+judged 1 'no answer in 1 s' mine:silent --stage 14 --numpy --limit 1
+judged 1 'nothing was judged' mine:conv --stage 14 --numpy --shapes 1x1
+judged 2 "no attribute 'none'" mine:none --stage 14 --numpy
+judged 2 'found 99, expected a stage' mine:conv --stage 99
+judged 2 'expected 128x128' mine:conv --stage 08 --shapes 128
+judged 2 'expected one of ranks' mine:conv --stage 05 --cp 2
+echo "torch.sh: ${kda#*py: }"
+echo "torch.sh: ${gdn#*py: }"

@@ -2,7 +2,8 @@
  *
  * Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: tests/cli/cli.sh.
  * Next: main.c.
- */
+ *
+ * A case whose folder holds a file na.txt is n/a: who computed does not take it. */
 #include "emit.h"
 #include "tests/npy/npy.h"
 #include "trial.h"
@@ -57,6 +58,14 @@ static void judge_dir(const char *dir, const struct kcp_stage *s, const struct k
     const struct kcp_call c = p ? call_of(s, k, p, 0, pass) : k->call;
     char path[4096], file[32];
     int bad = !x;
+    emit_path(path, sizeof path, dir, k->id, pass, "na.txt");
+    FILE *na = fopen(path, "r");                /* its writer does not take this one */
+    if (na) {
+        fclose(na);
+        kcp_plan_free(p);
+        rep->na++;
+        return;
+    }
     for (int i = 0; x && i < s->nfields; i++) {
         const struct kcp_field *f = &s->fields[i];
         if (field_in(f) || !field_used(f, &c)) continue;

@@ -1,0 +1,353 @@
+"""kcp_check.py -- judges a PyTorch, Triton or NumPy function on the judge's own cases.
+
+Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: tests/cli/torch.sh.
+Next: judge/emit.c, which writes the cases; judge/foreign.c, which judges.
+
+  python tests/kcp_check.py my_kernel:fn --stage 08 --shapes 128x128 [--cp 4]
+  python tests/kcp_check.py kcp_torch:chunk_kda --stage 13 --as fla
+
+fn(case) gets the sizes, options and arrays of a case as attributes (case.T, case.q_raw,
+case.gate) and returns the outputs by their names, {"o": o, "ht": ht}; an array that is
+not given is None. It returns None, or raises NotImplementedError, for what it does not
+take: n/a. With --as fla, fn has the signature of FLA's chunk functions, and gradients
+are autograd's. It runs in a process of its own; with --cp in as many, each with its
+shard, torch.distributed up, and case.rank, case.cuts.
+"""
+import argparse
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import types
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+
+ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+GRID = ("cu", "cn", "sc")
+
+
+def fields(stage):
+    """name -> (io, shape) of a stage, from its .def and those that it includes."""
+    found = {}
+
+    def read(name):
+        for line in open(os.path.join(ROOT, "ref", "stages", name)):
+            inner = re.match(r'#include "(.*)"', line)
+            if inner:
+                read(inner.group(1))
+            field = re.match(r'KCP_FIELD\((\w+), *\w+, *(\w+), *"(.*?)"', line)
+            if field:
+                found[field.group(2).rstrip("_")] = field.group(1, 3)
+    read(f"{stage}.def")
+    return found
+
+
+def case_at(path, stage, o):
+    """A case's folder as an object; under --cp this rank's shard of it."""
+    case = types.SimpleNamespace(path=path, rank=0, cuts=None, cu_seqlens=None)
+    for line in open(os.path.join(path, "case.txt")):
+        name, x = line.split()
+        setattr(case, name, float(x) if "." in x or "e" in x or "n" in x else int(x))
+    words = open(os.path.join(path, "options.txt")).read().split()
+    case.form = words[words.index("--form") + 1] if "--form" in words else None
+    case.backward = path.endswith("backward") or stage == "13"
+    if "--cuts" in words:
+        case.cuts = [int(x) for x in words[words.index("--cuts") + 1].split(",")]
+    case.fields = fields(stage)
+    for name, (io, shape) in case.fields.items():
+        file = os.path.join(path, f"{name}.npy")
+        ranks = os.path.exists(os.path.join(path, "cu_seqlens.npy")) and name in GRID
+        x = np.load(file) if os.path.exists(file) and not ranks else None
+        if x is not None and o.cp > 1 and shape.split()[0] == "T":
+            x = x[case.cuts[o.rank]:case.cuts[o.rank + 1]]
+        setattr(case, name, x)
+    if os.path.exists(os.path.join(path, "cu_seqlens.npy")):
+        case.cu_seqlens = np.load(os.path.join(path, "cu_seqlens.npy"))
+    case.rank = o.rank
+    return case
+
+
+def as_torch(case, o):
+    import torch
+    kind = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16}
+    for name in list(case.fields) + ["cu_seqlens"]:
+        x = getattr(case, name)
+        if x is not None:
+            x = torch.from_numpy(np.ascontiguousarray(x))
+            if x.dtype.is_floating_point:
+                x = x.to(o.device, kind[o.storage])
+            setattr(case, name, x)
+
+
+def by_fla(fn, case, o):
+    """The same case through the signature of FLA's functions."""
+    import torch
+    gdn = "gated_delta" in getattr(fn, "__name__", "")
+    if case.model != int(gdn) or not hasattr(case, "q_raw"):
+        return None
+    if gdn and case.gate == 2:                  # FLA's GDN has no bounded gate
+        return None
+    names = ("q_raw", "k_raw", "v", "g_raw", "beta_raw", "A_log", "dt_bias", "h0")
+    x = {n: getattr(case, n) for n in names}
+    for n in names[:5]:
+        x[n] = x[n][None]
+    if gdn:
+        x["g_raw"] = x["g_raw"][..., 0]
+    if not case.gate:
+        x["A_log"] = x["dt_bias"] = None
+    if case.backward and x["h0"] is None:       # dh0 is asked for all the same
+        state = (case.V, case.K) if case.layout else (case.K, case.V)
+        case.h0 = x["h0"] = x["q_raw"].new_zeros(len(case.cu_seqlens) - 1, case.HV,
+                                                 *state)
+    x = {n: None if t is None else t.requires_grad_(case.backward)
+         for n, t in x.items()}
+    more = dict(cu_seqlens=case.cu_seqlens)
+    if o.cp > 1:
+        import kcp_torch
+        more = dict(cp_context=kcp_torch.build_cp_context(case.cu_seqlens,
+                                                          cuts=case.cuts))
+    if case.gate:
+        more.update(use_gate_in_kernel=True, A_log=x["A_log"], dt_bias=x["dt_bias"])
+    if case.gate == 2:
+        more.update(lower_bound=case.lower_bound)
+    if case.beta_form:
+        more.update(use_beta_sigmoid_in_kernel=True,
+                    allow_neg_eigval=case.beta_form == 2)
+    if case.layout:
+        more.update(state_v_first=True)
+    out, ht = fn(x["q_raw"], x["k_raw"], x["v"], x["g_raw"], x["beta_raw"],
+                 scale=case.scale, initial_state=x["h0"], output_final_state=True,
+                 use_qk_l2norm_in_kernel=bool(case.l2norm), **more)
+    if not case.backward:
+        return {"o": out[0], "ht": ht}
+    loss = (out * case.do[None]).sum()
+    if case.dht is not None:
+        loss = loss + (ht * case.dht).sum()
+    loss.backward()
+    grads = {}
+    for n in names:
+        given = getattr(case, n)
+        if x[n] is not None:
+            grad = torch.zeros_like(x[n]) if x[n].grad is None else x[n].grad
+            grads["d" + n] = grad.reshape(given.shape)
+        elif given is not None:                     # read by nobody: its gradient is 0
+            grads["d" + n] = torch.zeros_like(given)
+    return grads
+
+
+def compute(fn, path, o):
+    """One case: its outputs as files, or the word n/a."""
+    case = case_at(path, o.stage, o)
+    if o.shapes and f"{case.K}x{case.V}" not in o.shapes:
+        return "n/a"
+    if o.cp > 1 and case.R != o.cp:
+        return "n/a"
+    if not o.numpy:
+        as_torch(case, o)
+    try:
+        out = by_fla(fn, case, o) if o.style == "fla" else fn(case)
+    except NotImplementedError:
+        out = None
+    if out is None:
+        return "n/a"
+    out = {n: x if x is None or isinstance(x, np.ndarray) else
+           x.detach().double().cpu().numpy() for n, x in out.items()}
+    if o.cp > 1:
+        import torch.distributed as dist
+        parts = [None] * o.cp
+        dist.all_gather_object(parts, out)
+        for n in out:
+            cut = case.fields[n][1].split()[0] == "T"
+            every = [p[n] for p in parts]
+            out[n] = None if every[0] is None else \
+                np.concatenate(every) if cut else sum(every)
+    for n, x in out.items():
+        if o.rank == 0 and x is not None:
+            if x.dtype not in (np.float32, np.float64):
+                x = x.astype(np.float64)
+            np.save(os.path.join(path, f"{n}.npy"), x)
+    return "done"
+
+
+def worker(o):
+    """The process of its own: cases in order, from the first that nobody began."""
+    if not o.numpy:
+        import torch
+        torch.set_num_threads(1)
+    if o.cp > 1:
+        import torch.distributed as dist
+        dist.init_process_group("nccl" if o.device == "cuda" else "gloo",
+                                init_method=f"file://{o.meet}", rank=o.rank,
+                                world_size=o.cp)
+        if o.device == "cuda":
+            torch.cuda.set_device(o.rank)
+    module, name = o.function.split(":")
+    fn = getattr(importlib.import_module(module), name)
+    for path in o.paths:
+        if o.rank == 0:
+            open(os.path.join(path, "begun"), "w").close()
+        word = compute(fn, path, o)
+        if o.rank == 0:
+            if word == "n/a":
+                open(os.path.join(path, "na.txt"), "w").close()
+            open(os.path.join(path, "ended"), "w").close()
+    return 0
+
+
+def run_workers(o, paths, here):
+    """Start processes until every case ended, or was begun and not survived."""
+    lost, env = {}, dict(os.environ)
+    env["PYTHONPATH"] = os.pathsep.join([os.getcwd(), env.get("PYTHONPATH", "")])
+    while paths:
+        meet = tempfile.mktemp(dir=here)
+        text = dict(vars(o), paths=paths, meet=meet)
+        ranks = []
+        for r in range(o.cp):
+            log = open(os.path.join(here, f"log.{r}"), "w")
+            words = [sys.executable, os.path.abspath(__file__), "--worker",
+                     json.dumps(dict(text, rank=r))]
+            ranks.append(subprocess.Popen(words, stdout=log, stderr=log, env=env,
+                                          stdin=subprocess.DEVNULL))
+        last, at, why = time.time(), -1, None
+        while why is None and any(p.poll() is None for p in ranks):
+            time.sleep(0.02)
+            done = sum(os.path.exists(os.path.join(p, "ended")) for p in paths)
+            if done != at:
+                last, at = time.time(), done
+            started = at > 0 or os.path.exists(os.path.join(paths[0], "begun"))
+            if time.time() - last > o.limit + (0 if started else 60):
+                why = f"no answer in {o.limit:g} s"
+            if any(p.poll() for p in ranks):
+                why = "its process ended"
+        for p in ranks:
+            if p.poll() is None and why:
+                p.kill()
+        codes = [p.wait() for p in ranks]
+        left = [p for p in paths if not os.path.exists(os.path.join(p, "ended"))]
+        if not left:
+            return lost
+        tail = ""
+        for r in range(o.cp):
+            lines = open(os.path.join(here, f"log.{r}")).read().strip().splitlines()
+            tail = tail or (lines[-1] if lines else "")
+        words = f"{why or 'its process ended'}, status {codes}: {tail}"
+        if not os.path.exists(os.path.join(left[0], "begun")):
+            raise SystemExit(say(f"{o.function}: found {words}, expected a function"))
+        lost[left[0]] = words
+        paths = left[1:]
+    return lost
+
+
+def say(line):
+    print(f"kcp_check.py: {line}", file=sys.stderr)
+    return 2
+
+
+def reports(o, rows, status):
+    """JSON and JUnit, of the same rows."""
+    if o.json:
+        with open(o.json, "w") as f:
+            json.dump({"function": o.function, "stage": o.stage, "seed": o.seed,
+                       "storage": o.storage, "status": status, "cases": rows}, f,
+                      indent=1)
+    if o.junit:
+        with open(o.junit, "w") as f:
+            count = lambda v: sum(r["verdict"] == v for r in rows)
+            f.write(f'<testsuite name={quoteattr(o.function)} tests="{len(rows)}"'
+                    f' failures="{count("fail")}" skipped="{count("n/a")}">\n')
+            for r in rows:
+                f.write(f'<testcase name={quoteattr(r["case"])}>')
+                if r["verdict"] == "fail":
+                    f.write(f'<failure message={quoteattr(r["why"])}/>')
+                if r["verdict"] == "n/a":
+                    f.write('<skipped message="n/a"/>')
+                f.write("</testcase>\n")
+            f.write("</testsuite>\n")
+
+
+def judge(o, here):
+    words = ["--stage", o.stage, "--seed", str(o.seed), "--storage", o.storage]
+    if o.cp > 1:
+        words += ["--ranks", str(o.cp)]
+    made = subprocess.run([o.check, "--emit", os.path.join(here, "e"), *words],
+                          capture_output=True, text=True)
+    if made.returncode:
+        print(made.stderr.strip(), file=sys.stderr)
+        return 2
+    paths = []
+    for case in sorted(os.listdir(os.path.join(here, "e"))):
+        for pass_ in ("forward", "backward"):
+            path = os.path.join(here, "e", case, pass_)
+            if os.path.isdir(path):
+                paths.append(path)
+    lost = run_workers(o, paths, here)
+    verdict = subprocess.run([o.check, "--foreign", os.path.join(here, "e")],
+                             capture_output=True, text=True)
+    rows, lines = [], verdict.stdout.splitlines()
+    for path in paths:
+        case, pass_ = path.split(os.sep)[-2:]
+        n = int(case[5:])
+        failed = [x for x in lines if "FAIL" in x and
+                  (f"{case}/{pass_}/" in x or f"case {n} {pass_}:" in x)]
+        row = {"case": f"{case} {pass_}", "verdict": "pass", "why": ""}
+        if os.path.exists(os.path.join(path, "na.txt")):
+            row["verdict"] = "n/a"
+        elif failed or path in lost:
+            row["verdict"] = "fail"
+            row["why"] = lost.get(path) or failed[0].split("FAIL", 1)[1].strip()
+            print(f"  FAIL  {row['case']}: {row['why']}")
+        rows.append(row)
+    count = [sum(r["verdict"] == v for r in rows) for v in ("pass", "fail", "n/a")]
+    status = int(count[1] > 0 or not count[0] or verdict.returncode != 0)
+    reports(o, rows, status)
+    print(f"kcp_check.py: {o.function}, stage {o.stage}, seed {o.seed}: {count[0]}"
+          f" passed, {count[1]} failed, {count[2]} n/a"
+          + ("" if count[0] + count[1] else "; nothing was judged"))
+    return status
+
+
+def main():
+    if sys.argv[1:2] == ["--worker"]:
+        return worker(types.SimpleNamespace(**json.loads(sys.argv[2])))
+    p = argparse.ArgumentParser(prog="kcp_check.py", description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("function", help="module:function, importable from here")
+    p.add_argument("--stage", required=True, help="08, say")
+    p.add_argument("--shapes", default="", help="KxV,KxV: judge these, others are n/a")
+    p.add_argument("--cp", type=int, default=1, help="processes, a shard each")
+    p.add_argument("--as", dest="style", choices=("case", "fla"), default="case")
+    p.add_argument("--numpy", action="store_true", help="arrays of NumPy, no PyTorch")
+    p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    p.add_argument("--storage", choices=("f64", "f32", "bf16"), default="f64")
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--limit", type=float, default=30, help="seconds a case may take")
+    p.add_argument("--json", help="a file for the verdicts")
+    p.add_argument("--junit", help="the same as JUnit's XML")
+    p.add_argument("--check", default=os.path.join(ROOT, "build", "kcp-check"),
+                   help="where kcp-check is")
+    o = p.parse_args()
+    o.shapes = [x for x in o.shapes.split(",") if x]
+    if not all(re.fullmatch(r"\d+x\d+", x) for x in o.shapes):
+        return say(f"--shapes: found {','.join(o.shapes)}, expected 128x128,64x64")
+    if ":" not in o.function:
+        return say(f"found {o.function}, expected module:function")
+    if not re.fullmatch(r"\d\d", o.stage) or \
+            not os.path.exists(os.path.join(ROOT, "ref", "stages", o.stage + ".def")):
+        return say(f"--stage: found {o.stage}, expected a stage with arrays, as 08")
+    if not 1 <= o.cp <= 8:
+        return say(f"--cp: found {o.cp}, expected 1 to 8")
+    if o.cp > 1 and o.stage not in ("08", "13", "14", "15", "16"):
+        return say(f"--cp: found stage {o.stage}, expected one of ranks: 08, 13 to 16")
+    if not os.path.exists(o.check):
+        return say(f"--check: found no {o.check}, expected it built: make {o.check}")
+    with tempfile.TemporaryDirectory() as here:
+        return judge(o, here)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
