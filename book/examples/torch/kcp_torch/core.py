@@ -16,8 +16,6 @@ import torch
 from .groups import comm_of
 from .library import check, layer_of, lib, member, plan_of, put, size, stage, value
 
-DOUBLE = {"acc": torch.float64, "act": torch.float64}
-
 
 @functools.lru_cache(None)
 def said_once(words):

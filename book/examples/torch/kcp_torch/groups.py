@@ -4,7 +4,7 @@ Book: chapter 20.  Checked by: tests/cli/torch.sh.  Next: layer.py.
 
 On CPUs each function of kcp_comm is a callback that calls torch.distributed, so that
 any backend for host memory will do. On GPUs the group's own NCCL communicator is used;
-it stays the group's.
+it stays the group's, but after a failure kcp_nccl_from has aborted it (ref/comm.h).
 """
 import ctypes as C
 import functools
@@ -125,9 +125,7 @@ class NcclComm:
         if not pointer():                     # it is made by the first collective
             dist.all_reduce(torch.zeros(1, device=device), group=group)
         out = C.c_void_p()
-        # Never aborted by us: a library that can promise that has another name for it.
-        make = getattr(lib, "kcp_nccl_borrow", lib.kcp_nccl_from)
-        check(make(C.byref(out), P(pointer())), make.__name__)
+        check(lib.kcp_nccl_from(C.byref(out), P(pointer())), "kcp_nccl_from")
         self.address = out.value
 
     def __enter__(self):
