@@ -2,7 +2,7 @@
 // Book: chapter 08, "Code: kernels".
 // Checked by: tests/08_forward/checks.c.
 // Next: v1_stages.cu, which says whose kernels.
-#include "cuda/host/workspace.cuh"
+#include "cuda/host/stage_args.cuh"
 #include "cuda/host/mapops.cuh"
 #include "cuda/host/profile_hooks.cuh"
 #include "cuda/host/stages_v1.cuh"
@@ -14,21 +14,12 @@
 struct forward {
     struct kcp_forward a;                // the caller's, its ops filled in
     struct stages t;
-    struct room r;
-    void *q, *k, *rstd_q, *rstd_k, *G, *beta;         // chapter 02
-    void *Aqk, *A, *u, *w, *kg, *qg;                      // 03
-    void *v_new, *h, *h_out;                              // 04
-    void *maps, *states, *h_kept;                         // 05, 07, 12
-    int *want;
-    struct strips p;
+    struct arena r;
+    struct pass_arrays s;
+    void *h_out, *maps, *states, *h_kept;                 // of segments: 04, 05, 07, 12
+    struct split p;
     struct kcp_exchange e;
 };
-
-// This rank's call, handed on to a stage: every args struct opens with it.
-#define STAGE(type, name)                                                             \
-    struct type name = {};                                                            \
-    memcpy((void *)&name, &x->a, sizeof(struct kcp_call));                            \
-    name.cu = x->a.cu, name.cn = x->a.cn, name.sc = x->a.sc
 
 // Where everything lies: in the saved block what it keeps, the rest in work.
 template <class X>
@@ -36,61 +27,50 @@ static size_t place(struct forward *x, const struct kcp_forward *args,
                     const struct stages &t)
 {
     *x = {};
-    x->a = *args, x->t = t;
+    x->a = *args;
+    x->t = t;
     struct kcp_forward *a = &x->a;
+    const struct kcp_call *call = (const struct kcp_call *)a;
     if (!a->ops) a->ops = &cuda_mapops;
     const int64_t T = a->T, TH = T * a->H, TV = T * a->HV, f = sizeof(float);
     const int64_t KV = (int64_t)a->HV * a->K * a->V, KK = (int64_t)a->HV * a->K * a->K;
-    struct room *r = &x->r;
+    struct arena *r = &x->r;
+    struct pass_arrays *s = &x->s;
 
-    r->base = (char *)a->work, r->saved = (char *)a->saved;
-    kcp_saved_layout_of(&r->head, (struct kcp_call *)a, t.path->format, t.name,
-                        sizeof(X), f);
-    x->e = { a->form, 0, a->blocks, a->reuse_M, a->HV, a->K, a->V, a->plan, a->comm,
-             a->ops, NULL, NULL, NULL, NULL, a->stream };
-    x->q = take_named(r, "q", TH * a->K, sizeof(X));
-    x->k = take_named(r, "k", TH * a->K, sizeof(X));
-    x->rstd_q = take_named(r, "rstd_q", TH, f);
-    x->rstd_k = take_named(r, "rstd_k", TH, f);
-    x->G = take_named(r, "G", TV * a->KG, f);      // nobody reads g itself here
-    x->beta = take_named(r, "beta", TV, f);
-    x->Aqk = take_named(r, "Aqk", TV * a->C, sizeof(X));
-    x->A = take_named(r, "A", TV * a->C, sizeof(X));
-    x->u = take_named(r, "u", TV * a->V, sizeof(X));
-    x->w = take_named(r, "w", TV * a->K, sizeof(X));
-    if (a->model == KCP_KDA) {
-        x->kg = take_named(r, "kg", TV * a->K, sizeof(X));
-        x->qg = take_named(r, "qg", TV * a->K, sizeof(X));
-    }
-    x->v_new = take_named(r, "v_new", TV * a->V, sizeof(X));
-    x->h = take_named(r, "h", a->NC * KV, sizeof(X));
-    x->h_out = take(r, a->NS * KV, f), x->states = take(r, a->NS * KV, f);
-    x->maps = take_named(r, "maps", a->NS * (KV + KK), f);
-    x->want = (int *)take(r, a->NS, sizeof(int));
-    const struct strips whole = { 0, a->NS, (int *)a->cu, (int *)a->cn, x->want,
-                                  x->maps, x->states, x->h_out, NULL };
-    x->p = place_strips((struct kcp_call *)a, r, &whole);
-    if (a->saved) x->h_kept = take_named(r, "h_kept", 0, f);
-    x->e.maps = x->maps, x->e.states = x->states;
-    if (a->saved && a->reuse_M) x->e.kept = take_named(r, "kept", 0, 1);
-    x->e.work = take(r, kcp_exchange_work(&x->e), 1);
+    arena_open(r, call, a->saved, t.path->format, t.name, sizeof(X));
+    take_args(s, a);
+    s->q = arena_named(r, "q", TH * a->K, sizeof(X));
+    s->k = arena_named(r, "k", TH * a->K, sizeof(X));
+    s->rstd_q = arena_named(r, "rstd_q", TH, f);
+    s->rstd_k = arena_named(r, "rstd_k", TH, f);
+    s->beta = arena_named(r, "beta", TV, f);
+    s->Aqk = arena_named(r, "Aqk", TV * a->C, sizeof(X));
+    s->A = arena_named(r, "A", TV * a->C, sizeof(X));
+    place_recomputed<X>(r, call, s);     // nobody reads g itself here
+    x->h_out = arena_take(r, a->NS * KV, f);
+    x->states = arena_take(r, a->NS * KV, f);
+    x->maps = arena_named(r, "maps", a->NS * (KV + KK), f);
+    int *want = (int *)arena_take(r, a->NS, sizeof(int));
+    const struct split whole = { 0, a->NS, (int *)a->cu, (int *)a->cn, want,
+                                 x->maps, x->states, x->h_out, NULL };
+    x->p = split_sequence(call, r, &whole);
+    s->want = x->p.want;
+    s->map = x->p.maps;
+    s->h_start = a->h0 ? x->p.starts : NULL;
+    s->h_in = x->p.starts;
+    s->h_out = x->p.ends;
+    if (a->saved) x->h_kept = arena_named(r, "h_kept", 0, f);
+    x->e = place_exchange(r, call, 0, x->maps, x->states);
     return r->used;
 }
 
 // Chapters 02 and 03.
 static int front(struct forward *x)
 {
-    STAGE(kcp_gate, gate);
+    const struct kcp_call *call = (const struct kcp_call *)&x->a;
+    struct kcp_gate gate = stage_args<struct kcp_gate>(call, x->s);
+    struct kcp_wy wy = stage_args<struct kcp_wy>(call, x->s);
     gate.pass = KCP_FORWARD;
-    gate.q_raw = x->a.q_raw, gate.k_raw = x->a.k_raw, gate.g_raw = x->a.g_raw;
-    gate.beta_raw = x->a.beta_raw, gate.A_log = x->a.A_log, gate.dt_bias = x->a.dt_bias;
-    gate.q = x->q, gate.k = x->k, gate.rstd_q = x->rstd_q, gate.rstd_k = x->rstd_k;
-    gate.G = x->G, gate.beta = x->beta;
-
-    STAGE(kcp_wy, wy);
-    wy.q = x->q, wy.k = x->k, wy.v = x->a.v, wy.G = x->G, wy.beta = x->beta;
-    wy.Aqk = x->Aqk, wy.A = x->A, wy.u = x->u, wy.w = x->w;
-    wy.kg = x->kg, wy.qg = x->qg;
     const int status = x->t.gate(&gate);
     return status ? status : x->t.wy(&wy);
 }
@@ -100,22 +80,19 @@ static int front(struct forward *x)
 static int carry(struct forward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;
-    STAGE(kcp_affine, map);
-    ON_STRIPS(map, x->p);
-    map.want = x->p.want, map.k = x->k, map.kg = x->kg, map.w = x->w, map.u = x->u;
-    map.G = x->G, map.map = x->p.maps;
-    if (x->a.h0) map.h_start = x->p.starts;
+    struct kcp_affine map = stage_args<struct kcp_affine>(call, x->s);
+    ON_SPLIT(map, x->p);
 
-    part(PART_SUM, x->a.stream);
-    put_strips(call, 0, &x->p);
+    profile_hook(PART_SUM, x->a.stream);
+    put_split(call, 0, &x->p);
     states_in(call, 0, x->a.h0, x->states);
     if (x->a.h0) spread(call, &x->p, 0, 0, x->states, x->p.starts);
     int status = x->t.affine(&map);
     if (!status) status = compose_strips(call, &x->p, 0, x->maps);
-    part(PART_EXCHANGE, x->a.stream);
+    profile_hook(PART_EXCHANGE, x->a.stream);
     if (!status) status = exchange(&x->e);
     if (!status) status = start_strips(call, &x->p, 0, x->states);
-    part(PART_MAIN, x->a.stream);
+    profile_hook(PART_MAIN, x->a.stream);
     return status;
 }
 
@@ -129,12 +106,8 @@ static int keeps_all(const struct forward *x)
 static int outputs(struct forward *x)
 {
     const struct kcp_call *call = (struct kcp_call *)&x->a;
-    const size_t state = sizeof(float) * x->a.HV * x->a.K * x->a.V;
-    STAGE(kcp_chunk, chunk);
-    ON_STRIPS(chunk, x->p);
-    chunk.q = x->q, chunk.k = x->k, chunk.qg = x->qg, chunk.kg = x->kg, chunk.u = x->u;
-    chunk.w = x->w, chunk.Aqk = x->Aqk, chunk.G = x->G, chunk.h_in = x->p.starts;
-    chunk.o = x->a.o, chunk.v_new = x->v_new, chunk.h = x->h, chunk.h_out = x->p.ends;
+    struct kcp_chunk chunk = stage_args<struct kcp_chunk>(call, x->s);
+    ON_SPLIT(chunk, x->p);
     if (!keeps_all(x)) chunk.v_new = chunk.h = NULL;     // nobody reads them here
 
     const int status = x->t.chunk(&chunk);
@@ -142,8 +115,7 @@ static int outputs(struct forward *x)
     gather(call, &x->p, 0, x->p.ends, x->h_out);
     states_out(call, 1, x->h_out, x->a.h0, x->a.ht);
     if (x->a.saved) {
-        cudaMemcpyAsync(x->h_kept, x->states, kcp_saved_states(call) * state,
-                        cudaMemcpyDeviceToDevice, x->a.stream);
+        copy_kept(call, x->h_kept, x->states);
         write_head<<<1, 256, 0, x->a.stream>>>(x->a.saved, x->r.head);
     }
     return launched();
@@ -172,7 +144,5 @@ static int forward_run(void *args, const struct stages &t)
     if (!status) status = carry(&x);
     if (!status) status = outputs(&x);
     //< kernel-forward
-    if (status && status != KCP_COMM && a->comm)
-        a->comm->fail(a->comm, status, t.name);
-    return status;
+    return tell((const struct kcp_call *)a, status, t.name);
 }

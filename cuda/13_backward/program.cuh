@@ -11,78 +11,65 @@
 
 // Chapters 02, 03 once more: what save-all would have kept and no more (q, k and beta
 // are in the block). Aqk and A, where 03 makes them again, are dropped.
-static int front_again(struct backward *x)
+static int front_recompute(struct backward *x)
 {
-    STAGE(kcp_gate, gate);
+    const struct kcp_call *call = (const struct kcp_call *)&x->a;
+    struct kcp_gate gate = stage_args<struct kcp_gate>(call, x->s);
+    struct kcp_wy wy = stage_args<struct kcp_wy>(call, x->s);
     gate.pass = KCP_FORWARD;
-    gate.q_raw = x->a.q_raw, gate.k_raw = x->a.k_raw, gate.g_raw = x->a.g_raw;
-    gate.beta_raw = x->a.beta_raw, gate.A_log = x->a.A_log, gate.dt_bias = x->a.dt_bias;
-    gate.G = x->G;
-
-    STAGE(kcp_wy, wy);
-    wy.q = x->q, wy.k = x->k, wy.v = x->a.v, wy.G = x->G, wy.beta = x->beta;
-    wy.Aqk = x->Aqk, wy.A = x->A, wy.u = x->u, wy.w = x->w;
-    wy.kg = x->kg, wy.qg = x->qg;
-    int status = x->t.again ? x->t.again(&gate, &wy) : KCP_NA;
+    gate.q = gate.k = gate.beta = NULL;
+    int status = x->t.recompute ? x->t.recompute(&gate, &wy) : KCP_NA;
     if (status != KCP_NA) return status;
-    wy.Aqk = x->dAqk, wy.A = x->A_again;
+    wy.Aqk = x->s.dAqk;
+    wy.A = x->A_recomputed;
     status = x->t.gate(&gate);
     return status ? status : x->t.wy(&wy);
 }
 
 // Chapters 12 and 05: the states with which segments began were kept, or are h0; those
 // of strips follow by maps made again.
-static int starts_again(struct backward *x, const struct strips *f)
+static int starts_recompute(struct backward *x, const struct split *f)
 {
     const struct kcp_call *call = (struct kcp_call *)&x->a;
-    const size_t state = sizeof(float) * x->a.HV * x->a.K * x->a.V;
     int status = KCP_OK;
-    STAGE(kcp_affine, map);
-    ON_STRIPS(map, *f);
-    map.want = f->want, map.k = x->k, map.kg = x->kg, map.w = x->w, map.u = x->u;
-    map.G = x->G, map.map = f->maps;
-    if (x->a.h0) map.h_start = f->starts;
+    struct kcp_affine map = stage_args<struct kcp_affine>(call, x->s);
+    ON_SPLIT(map, *f);
 
     states_in(call, 0, x->a.h0, x->h_start);
     if (f->L) {
-        put_strips(call, 0, f);
+        put_split(call, 0, f);
         if (x->a.h0) spread(call, f, 0, 0, x->h_start, f->starts);
         status = x->t.affine(&map);
     }
-    cudaMemcpyAsync(x->h_start, x->h_kept, kcp_saved_states(call) * state,
-                    cudaMemcpyDeviceToDevice, x->a.stream);
+    copy_kept(call, x->h_start, x->h_kept);
     return status ? status : start_strips(call, f, 0, x->h_start);
 }
 
 // What save-all would have kept: chapter 04 after the ones above.
-static int again(struct backward *x)
+static int recompute(struct backward *x)
 {
-    struct strips f = x->p;
+    struct split f = x->p;
     if (!f.L) f.starts = x->h_start;
-    int status = front_again(x);
-    if (!status) status = starts_again(x, &f);
+    x->s.h_start = x->a.h0 ? f.starts : NULL;
+    x->s.h_in = f.starts;
+    int status = front_recompute(x);
+    if (!status) status = starts_recompute(x, &f);
 
-    STAGE(kcp_chunk, chunk);
-    ON_STRIPS(chunk, f);
-    chunk.q = x->q, chunk.k = x->k, chunk.qg = x->qg, chunk.kg = x->kg, chunk.u = x->u;
-    chunk.w = x->w, chunk.Aqk = x->Aqk, chunk.G = x->G, chunk.h_in = f.starts;
-    chunk.v_new = x->v_new, chunk.h = x->h, chunk.h_out = f.ends;
+    const struct kcp_call *call = (const struct kcp_call *)&x->a;
+    struct kcp_chunk chunk = stage_args<struct kcp_chunk>(call, x->s);
+    ON_SPLIT(chunk, f);
     return status ? status : x->t.chunk(&chunk);
 }
 
 // Chapter 09: part KCP_LOCAL before the exchange, part KCP_REVERSE after it, on strips.
 static int chunks(struct backward *x, int part)
 {
-    STAGE(kcp_chunk_backward, c);
-    if (part == KCP_REVERSE) ON_STRIPS(c, x->p);
+    const struct kcp_call *call = (const struct kcp_call *)&x->a;
+    struct kcp_chunk_backward c = stage_args<struct kcp_chunk_backward>(call, x->s);
+    if (part == KCP_REVERSE) ON_SPLIT(c, x->p);
     c.part = part;
-    c.q = x->q, c.k = x->k, c.qg = x->qg, c.kg = x->kg, c.w = x->w, c.Aqk = x->Aqk;
-    c.v_new = x->v_new, c.G = x->G, c.do_ = x->a.do_, c.dh_out = x->p.starts;
-    c.dAqk = x->dAqk, c.dv_local = x->dv_local, c.dU = x->dU, c.dh = x->dh;
-    c.dh_in = x->p.ends;
     const int status = x->t.chunk_backward(&c);
-    if (part == KCP_REVERSE)
-        gather((const struct kcp_call *)&x->a, &x->p, 1, x->p.ends, x->dh_in);
+    if (part == KCP_REVERSE) gather(call, &x->p, 1, x->p.ends, x->dh_in);
     return status;
 }
 
@@ -93,52 +80,41 @@ static int carry(struct backward *x)
 {
     const struct kcp_backward *a = &x->a;
     const struct kcp_call *call = (const struct kcp_call *)a;
-    STAGE(kcp_merge_backward, m);
-    ON_STRIPS(m, x->p);
-    m.want = x->p.want, m.q = x->q, m.k = x->k, m.qg = x->qg, m.kg = x->kg, m.w = x->w;
-    m.G = x->G, m.do_ = a->do_, m.dv_local = x->dv_local;
-    if (a->dht) m.dh_end = x->p.starts;
-    m.dmap = x->p.maps, m.reuse_M = a->reuse_M && !x->p.L;
+    struct kcp_merge_backward m = stage_args<struct kcp_merge_backward>(call, x->s);
+    ON_SPLIT(m, x->p);
+    m.reuse_M = a->reuse_M && !x->p.L;
 
-    part(PART_SUM, a->stream);
-    put_strips(call, 1, &x->p);
+    profile_hook(PART_SUM, a->stream);
+    put_split(call, 1, &x->p);
     states_in(call, 1, a->dht, x->states);
     if (a->dht) spread(call, &x->p, 1, 0, x->states, x->p.starts);
     if (m.reuse_M && a->NS)
-        cudaMemcpyAsync(x->dmap, take_named(&x->r, "maps", 0, 1),
+        cudaMemcpyAsync(x->dmap, arena_named(&x->r, "maps", 0, 1),
                         sizeof(float) * a->NS * a->HV * a->K * (a->V + a->K),
                         cudaMemcpyDeviceToDevice, a->stream);
     int status = x->t.merge_backward(&m);
     if (!status) status = compose_strips(call, &x->p, 1, x->dmap);
-    part(PART_EXCHANGE, a->stream);
+    profile_hook(PART_EXCHANGE, a->stream);
     if (!status) status = exchange(&x->e);
     if (!status) status = start_strips(call, &x->p, 1, x->states);
-    part(PART_MAIN, a->stream);
+    profile_hook(PART_MAIN, a->stream);
     return status;
 }
 
 // Chapters 10 and 02: down to the raw inputs and, per segment, the parameters.
 static int down(struct backward *x)
 {
-    STAGE(kcp_wy_backward, wy);
-    wy.q = x->q, wy.k = x->k, wy.v = x->a.v, wy.G = x->G, wy.beta = x->beta;
-    wy.A = x->A, wy.v_new = x->v_new, wy.h = x->h, wy.do_ = x->a.do_, wy.dAqk = x->dAqk;
-    wy.dU = x->dU, wy.dh = x->dh;
-    wy.dq = x->dq, wy.dk = x->dk, wy.dv = x->a.dv, wy.dbeta = x->dbeta, wy.dg = x->dg;
-    wy.work = x->work_10, wy.work_bytes = x->t.wy_backward_work(&wy);
-
-    STAGE(kcp_gate, gate);
+    const struct kcp_call *call = (const struct kcp_call *)&x->a;
+    struct kcp_wy_backward wy = stage_args<struct kcp_wy_backward>(call, x->s);
+    struct kcp_gate gate = stage_args<struct kcp_gate>(call, x->s);
+    wy.work = x->work_10;
+    wy.work_bytes = x->t.wy_backward_work(&wy);
     gate.pass = KCP_BACKWARD;
-    gate.q_raw = x->a.q_raw, gate.k_raw = x->a.k_raw, gate.g_raw = x->a.g_raw;
-    gate.beta_raw = x->a.beta_raw, gate.A_log = x->a.A_log, gate.dt_bias = x->a.dt_bias;
-    gate.dq = x->dq, gate.dk = x->dk, gate.dbeta = x->dbeta, gate.dg = x->dg;
-    gate.dq_raw = x->a.dq_raw, gate.dk_raw = x->a.dk_raw, gate.dg_raw = x->a.dg_raw;
-    gate.dbeta_raw = x->a.dbeta_raw;
-    gate.dA_part = x->dA_part, gate.ddt_part = x->ddt_part, gate.work = x->work_02;
+    gate.work = x->work_02;
 
     const size_t row = sizeof(float) * padded_rows(x->a.plan) * x->a.HV;
-    cudaMemsetAsync(x->dA_part, 0, row, x->a.stream);
-    cudaMemsetAsync(x->ddt_part, 0, row * x->a.KG, x->a.stream);
+    cudaMemsetAsync(x->s.dA_part, 0, row, x->a.stream);
+    cudaMemsetAsync(x->s.ddt_part, 0, row * x->a.KG, x->a.stream);
     const int status = x->t.wy_backward(&wy);
     return status ? status : x->t.gate(&gate);
 }
@@ -150,11 +126,12 @@ static int last(struct backward *x)
     int status = KCP_OK;
     states_out((const struct kcp_call *)a, 0, x->dh_in, a->dht, a->dh0);
     if (a->dA_log)
-        status = segment_sum(a->plan, a->comm, x->dA_part, a->HV, x->all,
+        status = segment_sum(a->plan, a->comm, (float *)x->s.dA_part, a->HV, x->all,
                              (float *)a->dA_log, a->stream);
     if (!status && a->ddt_bias)
-        status = segment_sum(a->plan, a->comm, x->ddt_part, (int64_t)a->HV * a->KG,
-                             x->all, (float *)a->ddt_bias, a->stream);
+        status = segment_sum(a->plan, a->comm, (float *)x->s.ddt_part,
+                             (int64_t)a->HV * a->KG, x->all, (float *)a->ddt_bias,
+                             a->stream);
     return status ? status : launched();
 }
 
@@ -170,7 +147,10 @@ static void refuse_others(struct backward *x, int elem)
                               gate };
     struct refused out = {};
     for (int j = 0; j < 7; j++)
-        if (p[j]) out.p[out.count] = p[j], out.bytes[out.count++] = bytes[j];
+        if (p[j]) {
+            out.p[out.count] = p[j];
+            out.bytes[out.count++] = bytes[j];
+        }
     compare_head<<<1, 256, 0, a->stream>>>(a->saved, x->r.head, x->differs);
     refuse<<<264, 256, 0, a->stream>>>(x->differs, out);
 }
@@ -194,7 +174,7 @@ static int backward_run(void *args, const struct stages &t)
     if (a->saved_bytes < x.r.head.bytes) status = KCP_BAD;
 
     //> kernel-backward
-    if (!status && a->save != KCP_SAVE_ALL) status = again(&x);
+    if (!status && a->save != KCP_SAVE_ALL) status = recompute(&x);
     if (!status) status = chunks(&x, KCP_LOCAL);
     if (!status) status = carry(&x);
     if (!status) status = chunks(&x, KCP_REVERSE);
@@ -202,7 +182,5 @@ static int backward_run(void *args, const struct stages &t)
     if (!status) status = last(&x);
     //< kernel-backward
     if (!status) refuse_others(&x, sizeof(X));
-    if (status && status != KCP_COMM && a->comm)
-        a->comm->fail(a->comm, status, t.name);
-    return status;
+    return tell((const struct kcp_call *)a, status, t.name);
 }

@@ -4,22 +4,17 @@
 // Next: v2_stages.cu.
 #include "program.cuh"
 
-template <class X> static const char *name();
-template <> const char *name<bf16>() { return "v1_stages"; }
-template <> const char *name<float>() { return "v1_stages_f32"; }
-
 template <class X>
-static struct stages stages(const void *args)
+static int run(void *args)
 {
-    const enum kcp_storage storage = sizeof(X) == 4 ? KCP_F32 : KCP_BF16;
-    return stages_v1<X>(name<X>(), kcp_path_of("13_backward", name<X>(), storage, args));
+    return backward_run<X>(args, stages_v1<X>("13_backward", args));
 }
 
 template <class X>
-static int run(void *args) { return backward_run<X>(args, stages<X>(args)); }
-
-template <class X>
-static size_t work(const void *args) { return backward_work<X>(args, stages<X>(args)); }
+static size_t work(const void *args)
+{
+    return backward_work<X>(args, stages_v1<X>("13_backward", args));
+}
 
 KCP_VARIANT(backward_v1_stages) = {
     "13_backward", "v1_stages", "the first kernels of the stages, strung together",

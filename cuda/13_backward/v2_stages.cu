@@ -6,11 +6,14 @@
 #include "program.cuh"
 #include "v2_stages_recompute.cuh"
 
-static int run(void *args) { return backward_run<bf16>(args, stages_v2_again(args)); }
+static int run(void *args)
+{
+    return backward_run<bf16>(args, stages_v2_recompute(args));
+}
 
 static size_t work(const void *args)
 {
-    return backward_work<bf16>(args, stages_v2_again(args));
+    return backward_work<bf16>(args, stages_v2_recompute(args));
 }
 
 KCP_VARIANT(backward_v2_stages) = {

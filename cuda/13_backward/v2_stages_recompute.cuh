@@ -1,4 +1,4 @@
-// v2_stages_again.cuh -- what backward needs once more, from the A that forward kept.
+// v2_stages_recompute.cuh -- what backward needs once more, from the A that was kept.
 // Book: chapter 13, "Code: kernels".
 // Checked by: tests/13_backward/checks.c.
 // Next: v2_stages.cu.
@@ -16,7 +16,7 @@
 // X <- A X: a warp 16 rows and half of the columns, a fourth at a time; A is lower
 // triangular.
 template <int K, int V>
-static __device__ void times_A(struct again_room<K, V> &s)
+static __device__ void times_A(struct recompute_storage<K, V> &s)
 {
     const int W = K + V, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int r = warp / 2 * 16, c0 = warp % 2 * (W / 2);
@@ -24,7 +24,7 @@ static __device__ void times_A(struct again_room<K, V> &s)
     #pragma unroll
     for (int h = 0; h < W / 16; h += W / 32) {
         float d[W / 32][4] = {};
-        //> kernel-again
+        //> kernel-recompute
         for (int p = 0; p <= r; p += 16) {
             uint32_t a[4], b[4];
             ldmatrix_x4(a, &s.A[r][p] + ldmatrix_offset_a(lane, CHUNK + PAD));
@@ -32,11 +32,11 @@ static __device__ void times_A(struct again_room<K, V> &s)
             for (int c = 0; c < W / 64; c++) {
                 ldmatrix_x4_trans(b, &s.X[p][c0 + h * 8 + c * 16]
                                          + ldmatrix_offset_a(lane, W + PAD));
-                mma_m16n8k16(d[2 * c], a, b[0], b[1]),
-                    mma_m16n8k16(d[2 * c + 1], a, b[2], b[3]);
+                mma_m16n8k16(d[2 * c], a, b[0], b[1]);
+                mma_m16n8k16(d[2 * c + 1], a, b[2], b[3]);
             }
         }
-        //< kernel-again
+        //< kernel-recompute
         #pragma unroll
         for (int c = 0; c < W / 32; c++) {
             y[h + c][0] = pack_bf16x2(d[c][0], d[c][1]);
@@ -47,14 +47,15 @@ static __device__ void times_A(struct again_room<K, V> &s)
     #pragma unroll
     for (int c = 0; c < W / 16; c++) {
         uint32_t *to = (uint32_t *)&s.X[r + lane / 4][c0 + c * 8 + lane % 4 * 2];
-        to[0] = y[c][0], to[8 * (W + PAD) / 2] = y[c][1];
+        to[0] = y[c][0];
+        to[8 * (W + PAD) / 2] = y[c][1];
     }
 }
 
 // A's and q's rows, k beside v in X; zeros past the chunk's end.
 template <int K, int V>
-static __device__ void fetch_again(const struct kcp_wy &a, struct token_range z, int n,
-                                   struct again_room<K, V> &s)
+static __device__ void load_rows(const struct kcp_wy &a, struct token_range z, int n,
+                                 struct recompute_storage<K, V> &s)
 {
     const int m = n / (a.HV / a.H);
     const int64_t H = a.H, HV = a.HV;
@@ -74,15 +75,15 @@ static __device__ void fetch_again(const struct kcp_wy &a, struct token_range z,
 }
 
 template <int K, int V>
-static __global__ __launch_bounds__(256, 3) void make_again(const struct kcp_gate f,
+static __global__ __launch_bounds__(256, 3) void recompute_rows(const struct kcp_gate f,
                                                             const struct kcp_wy a)
 {
     extern __shared__ __align__(128) unsigned char shared[];
-    struct again_room<K, V> &s = *(struct again_room<K, V> *)shared;
+    struct recompute_storage<K, V> &s = *(struct recompute_storage<K, V> *)shared;
     const int n = blockIdx.x % a.HV, c = blockIdx.x / a.HV;
     const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
 
-    fetch_again<K, V>(a, z, n, s);
+    load_rows<K, V>(a, z, n, s);
     if (a.model == KCP_GDN) gate_rows_gdn<K, V>(f, a, z, n, s);
     else gate_rows_kda<K, V>(f, a, z, n, s);
     for (int at = threadIdx.x; at < CHUNK * V / 4; at += 256) {
@@ -105,17 +106,17 @@ static __global__ __launch_bounds__(256, 3) void make_again(const struct kcp_gat
 }
 
 template <int K, int V>
-static int launch_again(const struct kcp_gate *f, const struct kcp_wy *a)
+static int launch_recompute(const struct kcp_gate *f, const struct kcp_wy *a)
 {
-    const size_t bytes = sizeof(struct again_room<K, V>);
-    cudaFuncSetAttribute(make_again<K, V>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         bytes);
-    make_again<K, V><<<(unsigned)a->NC * a->HV, 256, bytes, a->stream>>>(*f, *a);
+    const size_t bytes = sizeof(struct recompute_storage<K, V>);
+    auto kernel = recompute_rows<K, V>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    kernel<<<(unsigned)a->NC * a->HV, 256, bytes, a->stream>>>(*f, *a);
     return launched();
 }
 
 // KCP_NA leaves it to chapters 02 and 03.
-static int v2_again(const struct kcp_gate *f, const struct kcp_wy *a)
+static int v2_recompute(const struct kcp_gate *f, const struct kcp_wy *a)
 {
     const void *p[] = { f->g_raw, f->dt_bias, a->q, a->k, a->v, a->G, a->A, a->u, a->w,
                         a->kg, a->qg };
@@ -124,16 +125,16 @@ static int v2_again(const struct kcp_gate *f, const struct kcp_wy *a)
     for (const void *x : p)
         if (!is_aligned_16(x)) return KCP_NA;
     if (!a->NC) return KCP_OK;
-    if (K == 64 && V == 64) return launch_again<64, 64>(f, a);
-    if (K == 64) return launch_again<64, 128>(f, a);
-    return V == 64 ? launch_again<128, 64>(f, a) : launch_again<128, 128>(f, a);
+    if (K == 64 && V == 64) return launch_recompute<64, 64>(f, a);
+    if (K == 64) return launch_recompute<64, 128>(f, a);
+    return V == 64 ? launch_recompute<128, 64>(f, a) : launch_recompute<128, 128>(f, a);
 }
 
-static inline struct stages stages_v2_again(const void *args)
+static inline struct stages stages_v2_recompute(const void *args)
 {
     struct stages t = stages_v2("13_backward", "v2_stages", args);
     char how[20] = "";
     if (t.path) kcp_path_word(t.path, "recompute", how, sizeof how);
-    if (!strcmp(how, "one_kernel")) t.again = v2_again;
+    if (!strcmp(how, "one_kernel")) t.recompute = v2_recompute;
     return t;
 }

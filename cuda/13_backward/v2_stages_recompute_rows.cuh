@@ -1,13 +1,13 @@
-// v2_stages_again_rows.cuh -- G and the gated rows of a chunk, made once more.
+// v2_stages_recompute_rows.cuh -- G and the gated rows of a chunk, made once more.
 // Book: chapter 13, "Code: kernels".
 // Checked by: tests/13_backward/checks.c.
-// Next: v2_stages_again.cuh.
+// Next: v2_stages_recompute.cuh.
 #include "cuda/tile/warp_scan.cuh"
 #include "cuda/host/stages_v2.cuh"
 
 // X: k beside v, then beta k~ beside beta v, then w beside u.
 template <int K, int V>
-struct again_room {
+struct recompute_storage {
     bf16 X[CHUNK][K + V + PAD], A[CHUNK][CHUNK + PAD], q[CHUNK][K + PAD];
     float sums[1024 / K][K], beta[CHUNK], E[CHUNK];
 };
@@ -27,8 +27,10 @@ static __device__ __forceinline__ float activated(const struct kcp_gate &a, floa
 
 static __device__ __forceinline__ void unpack4(float *y, uint2 x)
 {
-    y[0] = __uint_as_float(x.x << 16), y[1] = __uint_as_float(x.x & 0xffff0000u);
-    y[2] = __uint_as_float(x.y << 16), y[3] = __uint_as_float(x.y & 0xffff0000u);
+    y[0] = __uint_as_float(x.x << 16);
+    y[1] = __uint_as_float(x.x & 0xffff0000u);
+    y[2] = __uint_as_float(x.y << 16);
+    y[3] = __uint_as_float(x.y & 0xffff0000u);
 }
 
 static __device__ __forceinline__ uint2 pack4(const float *x)
@@ -55,7 +57,7 @@ static __device__ __forceinline__ void sum_rows(const struct kcp_gate &f, float 
 template <int K, int V>
 static __device__ void gate_rows_kda(const struct kcp_gate &f, const struct kcp_wy &a,
                                      struct token_range z, int n,
-                                     struct again_room<K, V> &s)
+                                     struct recompute_storage<K, V> &s)
 {
     const int lanes = K / 4, i = threadIdx.x % lanes * 4, part = threadIdx.x / lanes;
     const int R = K / 16;
@@ -83,7 +85,10 @@ static __device__ void gate_rows_kda(const struct kcp_gate &f, const struct kcp_
     for (int p = 0; p < 1024 / K; p++) {
         const float4 y = *(const float4 *)&s.sums[p][i];
         if (p == part) for (int d = 0; d < 4; d++) sum[d] = last[d];
-        last[0] += y.x, last[1] += y.y, last[2] += y.z, last[3] += y.w;
+        last[0] += y.x;
+        last[1] += y.y;
+        last[2] += y.z;
+        last[3] += y.w;
     }
     for (int d = 0; d < 4; d++) last[d] *= base_2;
     #pragma unroll
@@ -93,10 +98,14 @@ static __device__ void gate_rows_kda(const struct kcp_gate &f, const struct kcp_
         #pragma unroll
         for (int d = 0; d < 4; d++) {
             G[r][d] = (sum[d] + G[r][d]) * base_2;
-            E[d] = ex2_approx(G[r][d]), rest[d] = ex2_approx(last[d] - G[r][d]);
+            E[d] = ex2_approx(G[r][d]);
+            rest[d] = ex2_approx(last[d] - G[r][d]);
         }
         unpack4(y, *(const uint2 *)&s.X[t][i]);
-        for (int d = 0; d < 4; d++) rest[d] *= y[d], y[d] *= E[d] * s.beta[t];
+        for (int d = 0; d < 4; d++) {
+            rest[d] *= y[d];
+            y[d] *= E[d] * s.beta[t];
+        }
         *(uint2 *)&s.X[t][i] = pack4(y);
         if (t >= z.len) continue;
         *(float4 *)(out<float>(f.G, z.t + t, a.HV, n, K) + i) = *(const float4 *)G[r];
@@ -111,7 +120,7 @@ static __device__ void gate_rows_kda(const struct kcp_gate &f, const struct kcp_
 template <int K, int V>
 static __device__ void gate_rows_gdn(const struct kcp_gate &f, const struct kcp_wy &a,
                                      struct token_range z, int n,
-                                     struct again_room<K, V> &s)
+                                     struct recompute_storage<K, V> &s)
 {
     const int t = threadIdx.x, lane = t % 32;
     float g = 0.0f;

@@ -1,8 +1,8 @@
-// room.cuh -- where the arrays of a whole backward lie.
+// workspace.cuh -- where the arrays of a whole backward lie.
 // Book: chapter 13, "Code: kernels".
 // Checked by: tests/13_backward/checks.c.
 // Next: program.cuh.
-#include "cuda/host/workspace.cuh"
+#include "cuda/host/stage_args.cuh"
 #include "cuda/host/mapops.cuh"
 #include "cuda/host/segment_sum.cuh"
 #include "cuda/host/stages_v1.cuh"
@@ -11,52 +11,37 @@
 struct backward {
     struct kcp_backward a;               // the caller's, its ops filled in
     struct stages t;
-    struct room r;
-    void *q, *k, *beta, *Aqk, *A, *h_kept;                // in the saved block
-    void *G, *w, *u, *qg, *kg, *v_new, *h;                // there, or made again
-    void *dAqk, *dv_local, *dU, *dh, *dh_in;              // chapter 09
-    void *dmap, *states;                                  // 11, 07
-    void *dq, *dk, *dbeta, *dg;                           // 10
-    float *dA_part, *ddt_part, *all;                      // 02, summed over the ranks
-    void *A_again, *h_start;                              // of recompute alone
+    struct arena r;
+    struct pass_arrays s;                // of forward's: in the block, or made again
+    void *h_kept, *dmap, *states, *dh_in;                 // of segments: 12, 11, 07, 09
+    void *A_recomputed, *h_start;                         // of recompute alone
+    float *all;                                           // the ranks' sums, gathered
     void *work_10, *work_02;
-    int *want, *differs;
-    struct strips p;                     // backward's; recompute has them first
+    int *differs;
+    struct split p;                      // backward's; recompute has them first
     struct kcp_exchange e;
 };
-
-#define STAGE(type, name)                                                             \
-    struct type name = {};                                                            \
-    memcpy((void *)&name, &x->a, sizeof(struct kcp_call));                            \
-    name.cu = x->a.cu, name.cn = x->a.cn, name.sc = x->a.sc
 
 // What forward left, and what it made and did not leave.
 template <class X>
 static void place_forward(struct backward *x)
 {
     const struct kcp_backward *a = &x->a;
-    const int64_t TV = a->T * a->HV, f = sizeof(float);
-    const int64_t KV = (int64_t)a->HV * a->K * a->V;
-    struct room *r = &x->r;
-
-    x->q = take_named(r, "q", 0, 1), x->k = take_named(r, "k", 0, 1);
-    x->beta = take_named(r, "beta", 0, 1), x->h_kept = take_named(r, "h_kept", 0, 1);
-    x->Aqk = take_named(r, "Aqk", 0, 1), x->A = take_named(r, "A", 0, 1);
-    x->G = take_named(r, "G", TV * a->KG, f);
-    x->u = take_named(r, "u", TV * a->V, sizeof(X));
-    x->w = take_named(r, "w", TV * a->K, sizeof(X));
-    if (a->model == KCP_KDA) {
-        x->kg = take_named(r, "kg", TV * a->K, sizeof(X));
-        x->qg = take_named(r, "qg", TV * a->K, sizeof(X));
-    }
-    x->v_new = take_named(r, "v_new", TV * a->V, sizeof(X));
-    x->h = take_named(r, "h", a->NC * KV, sizeof(X));
+    struct arena *r = &x->r;
+    struct pass_arrays *s = &x->s;
+    s->q = arena_named(r, "q", 0, 1);
+    s->k = arena_named(r, "k", 0, 1);
+    s->beta = arena_named(r, "beta", 0, 1);
+    s->Aqk = arena_named(r, "Aqk", 0, 1);
+    s->A = arena_named(r, "A", 0, 1);
+    x->h_kept = arena_named(r, "h_kept", 0, 1);
+    place_recomputed<X>(r, (const struct kcp_call *)a, s);
     if (a->save == KCP_SAVE_ALL) return;
-    x->A_again = take(r, TV * a->C, sizeof(X));
-    x->h_start = take(r, a->NS * KV, f);
+    x->A_recomputed = arena_take(r, a->T * a->HV * a->C, sizeof(X));
+    x->h_start = arena_take(r, (int64_t)a->NS * a->HV * a->K * a->V, sizeof(float));
 }
 
-// What backward makes. The parts of the parameters have padded rows.
+// What backward makes. The sums for the parameters have padded rows.
 template <class X>
 static void place_backward(struct backward *x)
 {
@@ -64,27 +49,34 @@ static void place_backward(struct backward *x)
     const int64_t TH = a->T * a->H, TV = a->T * a->HV, f = sizeof(float);
     const int64_t KV = (int64_t)a->HV * a->K * a->V, KK = (int64_t)a->HV * a->K * a->K;
     const int64_t rows = padded_rows(a->plan), gate = (int64_t)a->HV * a->KG;
-    struct room *r = &x->r;
+    struct arena *r = &x->r;
+    struct pass_arrays *s = &x->s;
 
-    x->dAqk = take(r, TV * a->C, sizeof(X)), x->dh = take(r, a->NC * KV, sizeof(X));
-    x->dv_local = take(r, TV * a->V, sizeof(X)), x->dU = take(r, TV * a->V, sizeof(X));
-    x->dh_in = take(r, a->NS * KV, f), x->states = take(r, a->NS * KV, f);
-    x->dmap = take(r, a->NS * (KV + KK), f);
-    x->dq = take(r, TH * a->K, sizeof(X)), x->dk = take(r, TH * a->K, sizeof(X));
-    x->dbeta = take(r, TV, f), x->dg = take(r, TV * a->KG, f);
-    x->dA_part = (float *)take(r, rows * a->HV, f);
-    x->ddt_part = (float *)take(r, rows * gate, f);
-    x->all = (float *)take(r, a->plan->R * rows * gate, f);
-    x->want = (int *)take(r, a->NS, sizeof(int));
-    x->differs = (int *)take(r, 1, sizeof(int));
-    const struct strips whole = { 0, a->NS, (int *)a->cu, (int *)a->cn, x->want,
-                                  x->dmap, x->states, x->dh_in, NULL };
-    x->p = place_strips((struct kcp_call *)a, r, &whole);
-
-    x->e = { a->form, 1, a->blocks, a->reuse_M, a->HV, a->K, a->V, a->plan, a->comm,
-             a->ops, x->dmap, x->states, NULL, NULL, a->stream };
-    if (a->reuse_M) x->e.kept = take_named(r, "kept", 0, 1);
-    x->e.work = take(r, kcp_exchange_work(&x->e), 1);
+    s->dAqk = arena_take(r, TV * a->C, sizeof(X));
+    s->dh = arena_take(r, a->NC * KV, sizeof(X));
+    s->dv_local = arena_take(r, TV * a->V, sizeof(X));
+    s->dU = arena_take(r, TV * a->V, sizeof(X));
+    x->dh_in = arena_take(r, a->NS * KV, f);
+    x->states = arena_take(r, a->NS * KV, f);
+    x->dmap = arena_take(r, a->NS * (KV + KK), f);
+    s->dq = arena_take(r, TH * a->K, sizeof(X));
+    s->dk = arena_take(r, TH * a->K, sizeof(X));
+    s->dbeta = arena_take(r, TV, f);
+    s->dg = arena_take(r, TV * a->KG, f);
+    s->dA_part = arena_take(r, rows * a->HV, f);
+    s->ddt_part = arena_take(r, rows * gate, f);
+    x->all = (float *)arena_take(r, a->plan->R * rows * gate, f);
+    int *want = (int *)arena_take(r, a->NS, sizeof(int));
+    x->differs = (int *)arena_take(r, 1, sizeof(int));
+    const struct split whole = { 0, a->NS, (int *)a->cu, (int *)a->cn, want,
+                                 x->dmap, x->states, x->dh_in, NULL };
+    x->p = split_sequence((const struct kcp_call *)a, r, &whole);
+    s->want = x->p.want;
+    s->map = s->dmap = x->p.maps;
+    s->dh_end = a->dht ? x->p.starts : NULL;
+    s->dh_out = x->p.starts;
+    s->h_out = s->dh_in = x->p.ends;
+    x->e = place_exchange(r, (const struct kcp_call *)a, 1, x->dmap, x->states);
 }
 
 template <class X>
@@ -92,17 +84,18 @@ static size_t place(struct backward *x, const struct kcp_backward *args,
                     const struct stages &t)
 {
     *x = {};
-    x->a = *args, x->t = t;
+    x->a = *args;
+    x->t = t;
     if (!x->a.ops) x->a.ops = &cuda_mapops;
-    x->r.base = (char *)x->a.work, x->r.saved = (char *)x->a.saved;
-    kcp_saved_layout_of(&x->r.head, (struct kcp_call *)&x->a, t.path->format, t.name,
-                        sizeof(X), sizeof(float));
+    const struct kcp_call *call = (const struct kcp_call *)&x->a;
+    arena_open(&x->r, call, x->a.saved, t.path->format, t.name, sizeof(X));
+    take_args(&x->s, &x->a);
     place_forward<X>(x);
     place_backward<X>(x);
-    STAGE(kcp_wy_backward, wy);
-    STAGE(kcp_gate, gate);
+    const struct kcp_wy_backward wy = stage_args<struct kcp_wy_backward>(call, x->s);
+    struct kcp_gate gate = stage_args<struct kcp_gate>(call, x->s);
     gate.pass = KCP_BACKWARD;
-    x->work_10 = take(&x->r, t.wy_backward_work(&wy), 1);
-    x->work_02 = take(&x->r, t.gate_work(&gate), 1);
+    x->work_10 = arena_take(&x->r, t.wy_backward_work(&wy), 1);
+    x->work_02 = arena_take(&x->r, t.gate_work(&gate), 1);
     return x->r.used;
 }

@@ -25,7 +25,7 @@ struct scan {
     products *run;
     struct pace pace;
     const struct kcp_context *ctx;
-    struct room r;
+    struct arena r;
     struct tile x;
     struct repeats p;
     struct kcp_exchange e;
@@ -70,37 +70,37 @@ static size_t scan_layout(struct scan *x, const struct kcp_scan *args, products 
         C = c > C ? c : C;
         maps = scanned(x, s) && c > maps ? c : maps;
     }
-    struct room *r = &x->r;
+    struct arena *r = &x->r;
     r->base = (char *)a->work;
     x->x.a = *a;
-    x->x.alpha = (float *)take(r, C * a->HV * a->K, f4);
-    x->x.fade = (float *)take(r, C * a->HV * a->K, f4);
-    x->x.beta = (float *)take(r, C * a->HV, f4);
-    x->x.beta_slope = (float *)take(r, C * a->HV, f4);
-    x->x.node = (float *)take(r, maps * map, f4);
-    x->x.decay = (float *)take(r, maps * a->HV * a->K, f4);
-    x->decay = (float *)take(r, (int64_t)a->HV * a->K, f4);
-    x->x.before = (float *)take(r, (back ? C : maps) * KV, f4);
-    x->want = (int *)take(r, a->NS, 4);
-    x->maps = (float *)take(r, a->NS * map, f4);
-    x->tmp = (float *)take(r, KV, f4);
-    x->states = (float *)take(r, a->NS * KV, f4);
-    x->p = { *a, (float *)take(r, rows * (row + 1), f4),
-             (float *)take(r, a->plan->R * rows * (row + 1), f4), NULL,
-             (int *)take(r, a->plan->S, 4), (int *)take(r, 4 * a->NS, 4),
+    x->x.alpha = (float *)arena_take(r, C * a->HV * a->K, f4);
+    x->x.fade = (float *)arena_take(r, C * a->HV * a->K, f4);
+    x->x.beta = (float *)arena_take(r, C * a->HV, f4);
+    x->x.beta_slope = (float *)arena_take(r, C * a->HV, f4);
+    x->x.node = (float *)arena_take(r, maps * map, f4);
+    x->x.decay = (float *)arena_take(r, maps * a->HV * a->K, f4);
+    x->decay = (float *)arena_take(r, (int64_t)a->HV * a->K, f4);
+    x->x.before = (float *)arena_take(r, (back ? C : maps) * KV, f4);
+    x->want = (int *)arena_take(r, a->NS, 4);
+    x->maps = (float *)arena_take(r, a->NS * map, f4);
+    x->tmp = (float *)arena_take(r, KV, f4);
+    x->states = (float *)arena_take(r, a->NS * KV, f4);
+    x->p = { *a, (float *)arena_take(r, rows * (row + 1), f4),
+             (float *)arena_take(r, a->plan->R * rows * (row + 1), f4), NULL,
+             (int *)arena_take(r, a->plan->S, 4), (int *)arena_take(r, 4 * a->NS, 4),
              x->ctx->seg0, (int)row };
     if (back) {
-        x->x.after = (float *)take(r, C * KV, f4);
-        x->ends = (float *)take(r, a->NS * KV, f4);
-        x->tile_h = (float *)take(r, a->NC * KV, f4);
-        x->p.dO = (float *)take(r, a->T * row, f4);
+        x->x.after = (float *)arena_take(r, C * KV, f4);
+        x->ends = (float *)arena_take(r, a->NS * KV, f4);
+        x->tile_h = (float *)arena_take(r, a->NC * KV, f4);
+        x->p.dO = (float *)arena_take(r, a->T * row, f4);
         x->x.dO = x->p.dO;
-        x->dq_part = (float *)take(r, C * a->HV * a->K, f4);
-        x->dk_part = (float *)take(r, C * a->HV * a->K, f4);
-        x->part = (float *)take(r, a->NC * n, f4);
-        x->mine = (float *)take(r, rows * n, f4);
-        x->sum = (float *)take(r, n, f4);
-        x->all = (float *)take(r, a->plan->R * rows * n, f4);
+        x->dq_part = (float *)arena_take(r, C * a->HV * a->K, f4);
+        x->dk_part = (float *)arena_take(r, C * a->HV * a->K, f4);
+        x->part = (float *)arena_take(r, a->NC * n, f4);
+        x->mine = (float *)arena_take(r, rows * n, f4);
+        x->sum = (float *)arena_take(r, n, f4);
+        x->all = (float *)arena_take(r, a->plan->R * rows * n, f4);
     }
     const struct kcp_mapops *ops = a->ops ? a->ops : &cuda_mapops;
     x->e = { a->form, 0, a->blocks, 0, a->HV, a->K, a->V, a->plan, a->comm, ops,
@@ -109,7 +109,7 @@ static size_t scan_layout(struct scan *x, const struct kcp_scan *args, products 
     reversed.backward = 1;
     const size_t ahead = kcp_exchange_work(&x->e),
                  behind = kcp_exchange_work(&reversed);
-    x->e.work = take(r, ahead > behind ? ahead : behind, 1);
+    x->e.work = arena_take(r, ahead > behind ? ahead : behind, 1);
     return r->used;
 }
 

@@ -34,7 +34,7 @@ static int launch_back(const struct family *x)
 template <class X>
 static struct engine v1_engine(void)
 {
-    return { stages_v1<X>("v1_stages", NULL), launch_form<X>, launch_back<X>, 0, NULL,
+    return { stages_v1<X>(NULL, NULL), launch_form<X>, launch_back<X>, 0, NULL,
              NULL, NULL };
 }
 

@@ -49,7 +49,7 @@ struct program {
     struct family f;
     struct engine by;
     struct kcp_call form;                // the call, told in rows
-    struct room r;
+    struct arena r;
     int *cu, *cn, *sc, *want;
     void *states, *ends, *maps, *o, *v_new, *h, *h_out;
     void *dO, *dAqk, *dv_local, *dU, *dh, *dh_in;
@@ -99,7 +99,7 @@ static size_t family_layout(struct program *x, const struct kcp_family *args,
     const int64_t R = a->T * f->m * a->HV, S = a->T * a->HV * f->C, n4 = sizeof(float);
     const int64_t KV = (int64_t)a->HV * a->K * a->V, KK = (int64_t)a->HV * a->K * a->K;
     const int64_t x4 = sizeof(X), CR = (int64_t)f->C * f->m;
-    struct room *r = &x->r;
+    struct arena *r = &x->r;
     memcpy(&x->form, a, sizeof x->form);
     x->form.model = KCP_KDA;
     x->form.KG = a->K;
@@ -108,43 +108,43 @@ static size_t family_layout(struct program *x, const struct kcp_family *args,
     x->form.NC = f->NC;
     x->form.reuse_M = 0;
     r->base = (char *)a->work;
-    x->cu = (int *)take(r, a->NS + 1, 4);
-    x->cn = (int *)take(r, a->NS + 1, 4);
-    x->sc = (int *)take(r, f->NC, 4);
-    x->want = (int *)take(r, a->NS, 4);
+    x->cu = (int *)arena_take(r, a->NS + 1, 4);
+    x->cn = (int *)arena_take(r, a->NS + 1, 4);
+    x->sc = (int *)arena_take(r, f->NC, 4);
+    x->want = (int *)arena_take(r, a->NS, 4);
     f->cu = x->cu;
     f->cn = x->cn;
     f->sc = x->sc;
-    f->G = (float *)take(r, R * a->K, n4);
-    f->L = (float *)take(r, S, n4);
-    f->B = (float *)take(r, S, n4);
-    f->u = take(r, R * a->V, x4);
-    f->w = take(r, R * a->K, x4);
-    f->kg = take(r, R * a->K, x4);
-    f->qg = take(r, R * a->K, x4);
-    f->Aqk = take(r, R * CR, x4);
-    x->states = take(r, a->NS * KV, n4);
-    x->ends = take(r, a->NS * KV, n4);
-    x->maps = take(r, a->NS * (KV + KK), n4);
+    f->G = (float *)arena_take(r, R * a->K, n4);
+    f->L = (float *)arena_take(r, S, n4);
+    f->B = (float *)arena_take(r, S, n4);
+    f->u = arena_take(r, R * a->V, x4);
+    f->w = arena_take(r, R * a->K, x4);
+    f->kg = arena_take(r, R * a->K, x4);
+    f->qg = arena_take(r, R * a->K, x4);
+    f->Aqk = arena_take(r, R * CR, x4);
+    x->states = arena_take(r, a->NS * KV, n4);
+    x->ends = arena_take(r, a->NS * KV, n4);
+    x->maps = arena_take(r, a->NS * (KV + KK), n4);
     x->o = a->o;
-    if (f->m == 2 && !by.scan) x->o = take(r, R * a->V, x4);
-    f->v_new = x->v_new = take(r, R * a->V, x4);
-    f->h = x->h = take(r, f->NC * KV, x4);
-    x->h_out = take(r, a->NS * KV, n4);
+    if (f->m == 2 && !by.scan) x->o = arena_take(r, R * a->V, x4);
+    f->v_new = x->v_new = arena_take(r, R * a->V, x4);
+    f->h = x->h = arena_take(r, f->NC * KV, x4);
+    x->h_out = arena_take(r, a->NS * KV, n4);
     if (a->pass == KCP_BACKWARD) {
-        x->dO = f->m == 1 ? (void *)a->do_ : take(r, R * a->V, x4);
-        x->dv_local = take(r, R * a->V, x4);
-        f->dAqk = x->dAqk = take(r, R * CR, x4);
-        f->dU = x->dU = take(r, R * a->V, x4);
-        f->dh = x->dh = take(r, f->NC * KV, x4);
-        x->dh_in = take(r, a->NS * KV, n4);
+        x->dO = f->m == 1 ? (void *)a->do_ : arena_take(r, R * a->V, x4);
+        x->dv_local = arena_take(r, R * a->V, x4);
+        f->dAqk = x->dAqk = arena_take(r, R * CR, x4);
+        f->dU = x->dU = arena_take(r, R * a->V, x4);
+        f->dh = x->dh = arena_take(r, f->NC * KV, x4);
+        x->dh_in = arena_take(r, a->NS * KV, n4);
     }
     if (a->pass == KCP_BACKWARD && by.whole && a->HV > a->H)
-        f->z = (float *)take(r, 2 * a->T * a->H * a->K, n4);
+        f->z = (float *)arena_take(r, 2 * a->T * a->H * a->K, n4);
     if (a->pass == KCP_BACKWARD && !by.whole) {
-        f->z = (float *)take(r, R * a->V, n4);
-        f->dL = (float *)take(r, S, n4);
-        f->dB = (float *)take(r, S, n4);
+        f->z = (float *)arena_take(r, R * a->V, n4);
+        f->dL = (float *)arena_take(r, S, n4);
+        f->dB = (float *)arena_take(r, S, n4);
     }
     x->e = { a->form, 0, a->blocks, 0, a->HV, a->K, a->V, a->plan, a->comm,
              a->ops ? a->ops : &cuda_mapops, x->maps, x->states, NULL, NULL,
@@ -152,7 +152,7 @@ static size_t family_layout(struct program *x, const struct kcp_family *args,
     struct kcp_exchange back = x->e; // one workspace for both directions
     back.backward = 1;
     const size_t ahead = kcp_exchange_work(&x->e), behind = kcp_exchange_work(&back);
-    x->e.work = take(r, ahead > behind ? ahead : behind, 1);
+    x->e.work = arena_take(r, ahead > behind ? ahead : behind, 1);
     return r->used;
 }
 

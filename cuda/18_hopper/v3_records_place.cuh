@@ -5,21 +5,21 @@
 #ifndef KCP_V3_RECORDS_PLACE_CUH
 #define KCP_V3_RECORDS_PLACE_CUH
 
-#include "cuda/08_forward/program.cuh"
+#include "cuda/host/mapops.cuh"
+#include "cuda/host/profile_hooks.cuh"
+#include "cuda/host/split_sequence.cuh"
 #include "chunk_factors.cuh"
-#include "core/paths.h"
-#include "core/split.h"
 
 static const char *const fused_name = "v3_records";
 
 // This rank's forward. alone: every stretch is a whole sequence and nothing crosses a
 // cut, so that h0 and ht are all the states there are; else states and maps as in v1's
-// program, of strips where a rank cuts its segments (strips.cuh).
+// program, of strips where a rank cuts its segments (split_sequence.cuh).
 struct fused {
     struct forward_params x;
-    struct room r;
+    struct arena r;
     struct kcp_exchange e;
-    struct strips p;
+    struct split p;
     void *states, *maps, *h_kept;        // [NS] of the segments
     int alone, strip_chunks;
 };
@@ -27,34 +27,37 @@ struct fused {
 static void place_block(struct fused *f)
 {
     struct forward_params *x = &f->x;
-    struct room *r = &f->r;
-    x->saved.q = take_named(r, "q", 0, 1), x->saved.k = take_named(r, "k", 0, 1);
-    x->saved.rstd_q = take_named(r, "rstd_q", 0, 1);
-    x->saved.rstd_k = take_named(r, "rstd_k", 0, 1);
-    x->saved.beta = take_named(r, "beta", 0, 1);
-    x->saved.Aqk = take_named(r, "Aqk", 0, 1), x->saved.A = take_named(r, "A", 0, 1);
-    f->h_kept = take_named(r, "h_kept", 0, 1);
+    struct arena *r = &f->r;
+    x->saved.q = arena_named(r, "q", 0, 1);
+    x->saved.k = arena_named(r, "k", 0, 1);
+    x->saved.rstd_q = arena_named(r, "rstd_q", 0, 1);
+    x->saved.rstd_k = arena_named(r, "rstd_k", 0, 1);
+    x->saved.beta = arena_named(r, "beta", 0, 1);
+    x->saved.Aqk = arena_named(r, "Aqk", 0, 1);
+    x->saved.A = arena_named(r, "A", 0, 1);
+    f->h_kept = arena_named(r, "h_kept", 0, 1);
 }
 
 // What maps and their exchange need.
 static void place_maps(struct fused *f)
 {
     struct kcp_forward *a = &f->x.a;
-    struct room *r = &f->r;
+    struct arena *r = &f->r;
     const int64_t KV = (int64_t)a->HV * a->K * a->V, KK = (int64_t)a->HV * a->K * a->K;
-    f->maps = take_named(r, "maps", a->NS * (KV + KK), sizeof(float));
-    f->states = take(r, a->NS * KV, sizeof(float));
-    f->e = { a->form, 0, a->blocks, a->reuse_M, a->HV, a->K, a->V, a->plan, a->comm,
-             a->ops, f->maps, f->states, NULL, NULL, a->stream };
-    if (a->saved && a->reuse_M) f->e.kept = take_named(r, "kept", 0, 1);
-    f->e.work = take(r, kcp_exchange_work(&f->e), 1);
-    f->p.want = (int *)take(r, a->NS, sizeof(int));
-    f->p.maps = f->maps, f->p.starts = f->states;
+    f->maps = arena_named(r, "maps", a->NS * (KV + KK), sizeof(float));
+    f->states = arena_take(r, a->NS * KV, sizeof(float));
+    f->e = place_exchange(r, (const struct kcp_call *)a, 0, f->maps, f->states);
+    f->p.want = (int *)arena_take(r, a->NS, sizeof(int));
+    f->p.maps = f->maps;
+    f->p.starts = f->states;
     a->strip_chunks = f->strip_chunks;
     if (a->strip_chunks && !a->plan->L)
-        f->p = place_strips((const struct kcp_call *)a, r, &f->p);
-    f->x.maps = f->p.maps, f->x.h_in = f->p.starts, f->x.h_layout = KCP_KV;
-    f->x.want = f->p.want, f->x.h_own = f->states;
+        f->p = split_sequence((const struct kcp_call *)a, r, &f->p);
+    f->x.maps = f->p.maps;
+    f->x.h_in = f->p.starts;
+    f->x.h_layout = KCP_KV;
+    f->x.want = f->p.want;
+    f->x.h_own = f->states;
 }
 
 // Where everything lies; returns the bytes of work.
@@ -64,34 +67,37 @@ static size_t place_fused(struct fused *f, const struct kcp_forward *args,
     *f = {};
     f->x.a = *args;
     struct kcp_forward *a = &f->x.a;
-    struct room *r = &f->r;
+    struct arena *r = &f->r;
     if (!a->ops) a->ops = &cuda_mapops;
-    r->base = (char *)a->work, r->saved = (char *)a->saved;
-    kcp_saved_layout_of(&r->head, (const struct kcp_call *)a, path->format, fused_name,
-                        sizeof(bf16), sizeof(float));
+    const struct kcp_call *call = (const struct kcp_call *)a;
+    arena_open(r, call, a->saved, path->format, fused_name, sizeof(bf16));
     if (a->saved) place_block(f);
     f->p = { 0, a->NS, (int *)a->cu, (int *)a->cn, NULL, NULL, NULL, NULL, NULL };
-    f->x.factors = take(r, (int64_t)a->NC * a->HV,
-                       a->KG == 1 ? sizeof(struct gdn_head_factors)
-                     : a->K == 64 ? sizeof(struct chunk_factors<64>)
-                                  : sizeof(struct chunk_factors<128>));
-    f->x.qk_rows = take(r, a->KG == 1 ? (int64_t)a->NC * a->H : 0,
+    size_t factors = sizeof(struct gdn_head_factors);
+    if (a->KG != 1 && a->K == 64) factors = sizeof(struct chunk_factors<64>);
+    if (a->KG != 1 && a->K != 64) factors = sizeof(struct chunk_factors<128>);
+    f->x.factors = arena_take(r, (int64_t)a->NC * a->HV, factors);
+    f->x.qk_rows = arena_take(r, a->KG == 1 ? (int64_t)a->NC * a->H : 0,
                      4 * a->K / 64 * SWIZZLE128_TILE);
     f->x.count = a->NC;
-    f->x.carry = take(r, a->NS == 1 ? (int64_t)a->HV * a->K * a->V : 0, sizeof(float));
-    f->x.h_in = a->h0, f->x.h_layout = a->layout;
-    f->strip_chunks = kcp_fused_strip((const struct kcp_call *)a, processors());
-    f->alone = kcp_alone((const struct kcp_call *)a) && !f->strip_chunks;
+    f->x.carry = arena_take(r, a->NS == 1 ? (int64_t)a->HV * a->K * a->V : 0,
+                            sizeof(float));
+    f->x.h_in = a->h0;
+    f->x.h_layout = a->layout;
+    f->strip_chunks = kcp_fused_strip(call, processors());
+    f->alone = kcp_alone(call) && !f->strip_chunks;
     if (!f->alone) place_maps(f);
-    f->x.from = (int *)take(r, 4 * f->p.NS, sizeof(int));
-    f->x.to = f->x.from + f->p.NS, f->x.own = f->x.to + f->p.NS;
+    f->x.from = (int *)arena_take(r, 4 * f->p.NS, sizeof(int));
+    f->x.to = f->x.from + f->p.NS;
+    f->x.own = f->x.to + f->p.NS;
     f->x.order = f->x.own + f->p.NS;
     if (!f->alone || !a->saved) return r->used;
-    f->x.saved.h_kept = f->h_kept, f->x.kept = kcp_saved_states((struct kcp_call *)a);
+    f->x.saved.h_kept = f->h_kept;
+    f->x.kept = kcp_saved_states(call);
     return r->used;
 }
 
-static int64_t strip_length(const struct strips *p, const struct kcp_segment *g, int j)
+static int64_t strip_length(const struct split *p, const struct kcp_segment *g, int j)
 {
     const int64_t rest = g->end - g->begin - j * p->L;
     return p->L && p->L < rest ? p->L : rest;
@@ -123,10 +129,11 @@ static void put_rows(const struct fused *f)
     for (int row = 0; row < 3; row++)
         for (int s = 0, at = 0; s < a->NS; s++) {
             const struct kcp_segment *g = segments_of(a) + s;
-            for (int j = 0, m = strips_of(&f->p, g); j < m; j++, at++)
-                put(&x, row == 0 ? (f->alone ? g->n : at)
-                      : row == 1 ? (j + 1 < m || !g->last ? -1 : g->n)
-                                 : (j || !g->first ? -1 : s));
+            for (int j = 0, m = strips_of(&f->p, g); j < m; j++, at++) {
+                if (row == 0) put(&x, f->alone ? g->n : at);
+                else if (row == 1) put(&x, j + 1 < m || !g->last ? -1 : g->n);
+                else put(&x, j || !g->first ? -1 : s);
+            }
         }
     put_order(f, &x);
     put_rest(&x);

@@ -17,62 +17,48 @@ static int chunk_prepare(const struct forward_params *x)
     return x->a.KG == 1 ? gdn_chunk_prepare(x) : kda_chunk_prepare(x, processors());
 }
 
-// A sequence without tokens hands h0 through, on the rank that owns it.
-static void pass_states(const struct kcp_forward *a)
-{
-    const struct kcp_plan *p = a->plan;
-    const struct states from = { (float *)a->h0, 0 }, to = { (float *)a->ht, 0 };
-    struct mover m = { (const struct kcp_call *)a, from, to, {} };
-    for (int n = 0; n < p->N; n++)
-        if (p->ht_rank[n] == a->r && p->cu_seqlens[n] == p->cu_seqlens[n + 1])
-            move(&m, n, n);
-    flush(&m);
-}
-
 // Chapters 05 and 07: the state with which every strip begins.
 static int carry_fused(struct fused *f, const struct forward_params *on_strips)
 {
     const struct kcp_call *call = (const struct kcp_call *)&f->x.a;
-    const size_t state = sizeof(float) * call->HV * call->K * call->V;
     int status = KCP_OK;
-    part(PART_SUM, call->stream);
+    profile_hook(PART_SUM, call->stream);
     if (call->NS) status = forward_maps(on_strips);
     if (!status) status = compose_strips(call, &f->p, 0, f->maps);
-    part(PART_EXCHANGE, call->stream);
+    profile_hook(PART_EXCHANGE, call->stream);
     if (!status) status = exchange(&f->e);
     if (!status) status = start_strips(call, &f->p, 0, f->states);
-    if (!status && f->h_kept)
-        cudaMemcpyAsync(f->h_kept, f->states, kcp_saved_states(call) * state,
-                        cudaMemcpyDeviceToDevice, call->stream);
+    if (!status && f->h_kept) copy_kept(call, f->h_kept, f->states);
     return status;
 }
 
-// Records of a window, and their scan, window after window; or all records first, for
-// maps and states that cross cuts.
+// Factors of some chunks, and their scan, launch after launch; or all factors first,
+// for maps and states that cross cuts.
 static int prepare_and_scan(struct fused *f, struct forward_params *on_strips)
 {
     const struct kcp_forward *a = &f->x.a;
     const struct kcp_cut c = kcp_cut_of((const struct kcp_call *)a, processors());
-    const double ratio = kcp_window_ratio(&c);
-    const int n = f->alone && a->NC ? kcp_windows(&c) : 0;
+    const double ratio = kcp_launch_ratio(&c);
+    const int n = f->alone && a->NC ? kcp_launches(&c) : 0;
     int status = KCP_OK;
     put_rows(f);
     //> kernel-fused
     for (int i = 0; i < n && !status; i++) {
-        f->x.first = kcp_window_begin(a->NC, ratio, n, i);
-        f->x.count = kcp_window_begin(a->NC, ratio, n, i + 1) - f->x.first;
-        on_strips->first = f->x.first, on_strips->count = f->x.count;
+        f->x.first = kcp_launch_begin(a->NC, ratio, n, i);
+        f->x.count = kcp_launch_begin(a->NC, ratio, n, i + 1) - f->x.first;
+        on_strips->first = f->x.first;
+        on_strips->count = f->x.count;
         status = chunk_prepare(&f->x);
         for (int p = PART_SUM; p <= PART_MAIN && i == 0; p++)
-            part((enum part)p, a->stream);
+            profile_hook((enum profile_part)p, a->stream);
         if (!status) status = forward_scan(on_strips, processors());
     }
     if (f->alone) return status;
-    put_strips((const struct kcp_call *)a, 0, &f->p);
+    put_split((const struct kcp_call *)a, 0, &f->p);
     states_in((const struct kcp_call *)a, 0, a->h0, f->states);
     status = chunk_prepare(&f->x);
     if (!status) status = carry_fused(f, on_strips);
-    part(PART_MAIN, a->stream);
+    profile_hook(PART_MAIN, a->stream);
     return status ? status : forward_scan(on_strips, processors());
     //< kernel-fused
 }
@@ -84,14 +70,13 @@ static int fused_run(const struct kcp_forward *args, const struct kcp_path *path
     const struct kcp_forward *a = &f.x.a;
     if (a->saved && a->saved_bytes < f.r.head.bytes) status = KCP_BAD;
     struct forward_params on_strips = f.x;
-    on_strips.a.cu = f.p.cu, on_strips.a.cn = f.p.cn, on_strips.a.NS = f.p.NS;
+    ON_SPLIT(on_strips.a, f.p);
 
     if (!status && a->NS) status = prepare_and_scan(&f, &on_strips);
     else if (!status && !f.alone) status = carry_fused(&f, &on_strips);
-    if (!status) pass_states(a);
+    if (!status) hand_through((const struct kcp_call *)a, 1, a->h0, a->ht);
     if (!status && a->saved) write_head<<<1, 256, 0, a->stream>>>(a->saved, f.r.head);
-    if (status && status != KCP_COMM && a->comm)
-        a->comm->fail(a->comm, status, fused_name);
+    tell((const struct kcp_call *)a, status, fused_name);
     return status ? status : launched();
 }
 
@@ -113,5 +98,5 @@ static size_t work(const void *args)
 
 KCP_VARIANT(forward_v3_records) = {
     "08_forward", "v3_records", "two kernels: packed records of chunks, and their scan",
-    KCP_BF16, KCP_DEVICE, "K, V 64 or 128, C 64, a block to recompute from or none; sm_90a",
-    run, work };
+    KCP_BF16, KCP_DEVICE,
+    "K, V 64 or 128, C 64, a block to recompute from or none; sm_90a", run, work };

@@ -17,7 +17,8 @@ static int ask(int device, struct kcp_device *d)
     int bad = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
     bad |= cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
     bad |= cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
-    bad |= cudaDeviceGetAttribute(&smem, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    bad |= cudaDeviceGetAttribute(&smem, cudaDevAttrMaxSharedMemoryPerBlockOptin,
+                                  device);
     if (bad) return KCP_CUDA;
     const int code = cudaFuncGetAttributes(&of_kernel, has_code) == cudaSuccess;
     if (!code) cudaGetLastError();       // asked and answered: nobody else's error

@@ -12,14 +12,14 @@ struct CUstream_st;
 
 // What begins: the local (h_ext, M) pass, the exchange with its fold, the local output
 // pass. What comes before the first is the front: norms, gate, WY.
-enum part { PART_SUM, PART_EXCHANGE, PART_MAIN };
+enum profile_part { PART_SUM, PART_EXCHANGE, PART_MAIN };
 
 #ifdef __cplusplus
 extern "C"
 #endif
 __attribute__((weak)) void kcp_part(int part, struct CUstream_st *stream);
 
-static inline void part(enum part p, struct CUstream_st *stream)
+static inline void profile_hook(enum profile_part p, struct CUstream_st *stream)
 {
     if (kcp_part) kcp_part(p, stream);
 }

@@ -16,7 +16,7 @@
 // after another to the state that came, they are the states with which the strips
 // begin. L = 0: a strip is a segment, and everything here is the segment's own. So it
 // is with a canonical plan, whose bits may depend on nothing but its segments.
-struct strips {
+struct split {
     int64_t L;
     int NS;                              // strips on this rank
     int *cu, *cn, *want;                 // [NS+1], [NS+1], [NS]
@@ -24,14 +24,19 @@ struct strips {
 };
 
 // Grid and arrays of a stage's call are the strips'.
-#define ON_STRIPS(c, p) (c.NS = (p).NS, c.cu = (p).cu, c.cn = (p).cn)
+#define ON_SPLIT(c, p)                                                                \
+    do {                                                                              \
+        (c).NS = (p).NS;                                                              \
+        (c).cu = (p).cu;                                                              \
+        (c).cn = (p).cn;                                                              \
+    } while (0)
 
 static inline const struct kcp_segment *segments_of(const struct kcp_call *a)
 {
     return a->plan->seg + a->plan->ctx[a->r].seg0;
 }
 
-static inline int strips_of(const struct strips *p, const struct kcp_segment *s)
+static inline int strips_of(const struct split *p, const struct kcp_segment *s)
 {
     return p->L ? (int)((s->end - s->begin + p->L - 1) / p->L) : 1;
 }
@@ -43,10 +48,10 @@ static inline int processors(void)
 }
 
 // whole: what a rank that does not split has, its arrays and grid.
-static inline struct strips place_strips(const struct kcp_call *a, struct room *r,
-                                       const struct strips *whole)
+static inline struct split split_sequence(const struct kcp_call *a, struct arena *r,
+                                          const struct split *whole)
 {
-    struct strips p = *whole;
+    struct split p = *whole;
     const struct kcp_context *ctx = &a->plan->ctx[a->r];
     const int64_t state = (int64_t)a->HV * a->K * a->V, f = sizeof(float);
     if (a->plan->L) p.L = 0;
@@ -55,13 +60,13 @@ static inline struct strips place_strips(const struct kcp_call *a, struct room *
     if (!p.L) return p;
     p.NS = 0;
     for (int s = 0; s < a->NS; s++) p.NS += strips_of(&p, segments_of(a) + s);
-    p.cu = (int *)take(r, 3 * p.NS + 2, sizeof(int));
+    p.cu = (int *)arena_take(r, 3 * p.NS + 2, sizeof(int));
     p.cn = p.cu + p.NS + 1;
     p.want = p.cn + p.NS + 1;
-    p.starts = take(r, p.NS * state, f);
-    p.ends = take(r, p.NS * state, f);
-    p.maps = take(r, p.NS * (state + (int64_t)a->HV * a->K * a->K), f);
-    p.spare = take(r, state + (int64_t)a->HV * a->K * a->K, f);
+    p.starts = arena_take(r, p.NS * state, f);
+    p.ends = arena_take(r, p.NS * state, f);
+    p.maps = arena_take(r, p.NS * (state + (int64_t)a->HV * a->K * a->K), f);
+    p.spare = arena_take(r, state + (int64_t)a->HV * a->K * a->K, f);
     return p;
 }
 
@@ -99,8 +104,8 @@ static inline int row_of(const struct kcp_call *a, int row, int backward,
 }
 
 // Fills the grid and the wants; L = 0: the wants, as put_wants does.
-static inline void put_strips(const struct kcp_call *a, int backward,
-                             const struct strips *p)
+static inline void put_split(const struct kcp_call *a, int backward,
+                             const struct split *p)
 {
     if (!p->L) return put_wants(a, backward, p->want);
     struct putter x = { p->cu, {}, a->stream };
@@ -122,7 +127,7 @@ static inline void put_strips(const struct kcp_call *a, int backward,
 
 // Rows of y [strips] that begin (end, backward) a segment from x [NS]; others become 0,
 // or with `only` are left alone.
-static inline void spread(const struct kcp_call *a, const struct strips *p,
+static inline void spread(const struct kcp_call *a, const struct split *p,
                           int backward, int only, void *x, void *y)
 {
     struct mover m = { a, { (float *)x, 0 }, { (float *)y, 0 }, {} };
@@ -139,7 +144,7 @@ static inline void spread(const struct kcp_call *a, const struct strips *p,
 }
 
 // Rows of y [NS] from the last (first, backward) strip of each segment of x.
-static inline void gather(const struct kcp_call *a, const struct strips *p,
+static inline void gather(const struct kcp_call *a, const struct split *p,
                           int backward, void *x, void *y)
 {
     struct mover m = { a, { (float *)x, 0 }, { (float *)y, 0 }, {} };
@@ -164,7 +169,7 @@ static inline char *state_at(const struct kcp_call *a, void *states, int at)
 
 // maps [s] <- the maps of segment s's strips, one after another, where it is wanted.
 // The spare map and maps [s] alternate so that the last product lands in maps [s].
-static inline int compose_strips(const struct kcp_call *a, const struct strips *p,
+static inline int compose_strips(const struct kcp_call *a, const struct split *p,
                                 int backward, void *maps)
 {
     const size_t bytes = sizeof(float) * a->HV * a->K * (a->V + a->K);
@@ -190,7 +195,7 @@ static inline int compose_strips(const struct kcp_call *a, const struct strips *
 }
 
 // Forward on the device: one kernel a chain of strips, all segments at once.
-static inline int fold_forward(const struct kcp_call *a, const struct strips *p,
+static inline int fold_forward(const struct kcp_call *a, const struct split *p,
                                void *states)
 {
     struct folds f = {};
@@ -203,9 +208,9 @@ static inline int fold_forward(const struct kcp_call *a, const struct strips *p,
         if (f.count < FOLD_MOST && s + 1 < a->NS) continue;
         const int64_t columns = (int64_t)a->HV * a->V * f.count;
         const int few = columns <= (int64_t)processors() * KCP_FOLD_COLUMNS;
-        status = (a->K == 64 ? fold_launch<64, 16>
-                  : few ? fold_launch<128, 8> : fold_launch<128, 16>)(
-            a->HV, a->V, p->maps, states, p->starts, &f, a->stream);
+        auto launch = few ? fold_launch<128, 8> : fold_launch<128, 16>;
+        if (a->K == 64) launch = fold_launch<64, 16>;
+        status = launch(a->HV, a->V, p->maps, states, p->starts, &f, a->stream);
         f.first = s + 1;
         f.count = 0;
     }
@@ -214,7 +219,7 @@ static inline int fold_forward(const struct kcp_call *a, const struct strips *p,
 
 // starts <- the state with which every strip begins (ends, backward), from those of the
 // segments.
-static inline int start_strips(const struct kcp_call *a, const struct strips *p,
+static inline int start_strips(const struct kcp_call *a, const struct split *p,
                               int backward, void *states)
 {
     int status = KCP_OK;

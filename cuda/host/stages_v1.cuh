@@ -14,7 +14,7 @@ struct stages {
     int (*gate)(void *), (*wy)(void *), (*chunk)(void *), (*affine)(void *);
     int (*chunk_backward)(void *), (*wy_backward)(void *), (*merge_backward)(void *);
     size_t (*gate_work)(const void *), (*wy_backward_work)(const void *);
-    int (*again)(const struct kcp_gate *, const struct kcp_wy *);   // 13's own; or NULL
+    int (*recompute)(const struct kcp_gate *, const struct kcp_wy *);  // 13; or NULL
 };
 
 // Each takes its stage's args struct, launches on its stream, and returns kcp_status;
@@ -31,13 +31,14 @@ template <class X> int v1_merge_backward(void *args);
 size_t v1_gate_work(const void *args);
 size_t v1_wy_backward_work(const void *args);
 
-// A program's kernels, all first ones.
+// A program's kernels, all first ones. stage NULL: the program asks for no row.
 template <class X>
-static inline struct stages stages_v1(const char *name, const struct kcp_path *path)
+static inline struct stages stages_v1(const char *stage, const void *args)
 {
+    const int wide = sizeof(X) == 4;
     struct stages t = {};
-    t.name = name;
-    t.path = path;
+    t.name = wide ? "v1_stages_f32" : "v1_stages";
+    if (stage) t.path = kcp_path_of(stage, t.name, wide ? KCP_F32 : KCP_BF16, args);
     t.gate = v1_gate<X>;
     t.wy = v1_wy<X>;
     t.chunk = v1_chunk<X>;

@@ -46,7 +46,7 @@ static const struct stage_kernel stage_kernels[] = {
 #endif
 };
 
-// The kernel of a stage that the row names; NULL: it names none, or one that is not here.
+// The kernel of a stage that the row names; NULL: it names none, or one not here.
 static inline const struct stage_kernel *stage_kernel_of(const struct kcp_path *p,
                                                          const char *key)
 {

@@ -10,26 +10,36 @@
 
 // The caller's work, handed out piece by piece; base NULL only counts. Pieces that the
 // saved block keeps lie there instead (chapter 12).
-struct room {
+struct arena {
     char *base, *saved;
     size_t used;
     struct kcp_saved head;               // what the block opens with
 };
 
-static inline void *take(struct room *x, int64_t count, size_t elem)
+static inline void *arena_take(struct arena *x, int64_t count, size_t elem)
 {
     char *p = x->base ? x->base + x->used : NULL;
     x->used += (count * elem + 255) / 256 * 256;
     return p;
 }
 
-static inline void *take_named(struct room *x, const char *name, int64_t count,
+static inline void *arena_named(struct arena *x, const char *name, int64_t count,
                                size_t elem)
 {
     for (uint32_t j = 0; x->saved && j < x->head.items; j++)
         if (strcmp(x->head.item[j].name, name) == 0)
             return x->saved + x->head.item[j].at;
-    return take(x, count, elem);
+    return arena_take(x, count, elem);
+}
+
+// A whole pass's call: its workspace and, by its format and its writer, the block.
+static inline void arena_open(struct arena *x, const struct kcp_call *a,
+                              const void *saved, int format, const char *writer,
+                              size_t elem)
+{
+    x->base = (char *)a->work;
+    x->saved = (char *)saved;
+    kcp_saved_layout_of(&x->head, a, format, writer, elem, sizeof(float));
 }
 
 // ---- a few numbers to the device, as arguments of a kernel: no host memory is read
@@ -108,23 +118,30 @@ static inline void states_in(const struct kcp_call *a, int ends, const void *x, 
     flush(&m);
 }
 
-// The converse: states that end (begin) a sequence to y (ht, dh0); a sequence without
-// tokens hands `given` (h0, dht) through, on the rank that owns it.
-static inline void states_out(const struct kcp_call *a, int ends, const void *x,
-                              const void *given, void *y)
+// A sequence without tokens hands what was given (h0, dht) through to y (ht, dh0), on
+// the rank that owns it.
+static inline void hand_through(const struct kcp_call *a, int ends, const void *given,
+                                void *y)
 {
     const struct kcp_plan *p = a->plan;
-    const struct kcp_segment *seg = p->seg + p->ctx[a->r].seg0;
-    const int turned = a->layout == KCP_VK, *owner = ends ? p->ht_rank : p->h0_rank;
-    struct mover m = { a, { (float *)x, 0 }, { (float *)y, turned }, {} };
-    for (int s = 0; s < a->NS; s++)
-        if (ends ? seg[s].last : seg[s].first) move(&m, s, seg[s].n);
-    flush(&m);
-    m.x = { (float *)given, turned };
+    const int *owner = ends ? p->ht_rank : p->h0_rank;
+    struct mover m = { a, { (float *)given, 0 }, { (float *)y, 0 }, {} };
     for (int n = 0; n < p->N; n++)
         if (owner[n] == a->r && p->cu_seqlens[n] == p->cu_seqlens[n + 1])
             move(&m, n, n);
     flush(&m);
+}
+
+// The converse of states_in: states that end (begin) a sequence to y (ht, dh0).
+static inline void states_out(const struct kcp_call *a, int ends, const void *x,
+                              const void *given, void *y)
+{
+    const struct kcp_segment *seg = a->plan->seg + a->plan->ctx[a->r].seg0;
+    struct mover m = { a, { (float *)x, 0 }, { (float *)y, a->layout == KCP_VK }, {} };
+    for (int s = 0; s < a->NS; s++)
+        if (ends ? seg[s].last : seg[s].first) move(&m, s, seg[s].n);
+    flush(&m);
+    hand_through(a, ends, given, y);
 }
 
 // ---- the exchange: of an all-gather's row a rank fills what is wanted of its maps,
@@ -140,6 +157,34 @@ static inline int exchange(const struct kcp_exchange *e)
                         e->stream);
     }
     return kcp_exchange_run(e);
+}
+
+// The exchange of a pass: its maps, its states, and what the block keeps of it.
+static inline struct kcp_exchange place_exchange(struct arena *r,
+                                                 const struct kcp_call *a, int backward,
+                                                 void *maps, void *states)
+{
+    struct kcp_exchange e = { a->form, backward, a->blocks, a->reuse_M, a->HV, a->K,
+                              a->V, a->plan, a->comm, a->ops, maps, states, NULL, NULL,
+                              a->stream };
+    if (r->saved && a->reuse_M) e.kept = arena_named(r, "kept", 0, 1);
+    e.work = arena_take(r, kcp_exchange_work(&e), 1);
+    return e;
+}
+
+// The states with which segments begin, to or from the block.
+static inline void copy_kept(const struct kcp_call *a, void *to, const void *from)
+{
+    const size_t state = sizeof(float) * a->HV * a->K * a->V;
+    cudaMemcpyAsync(to, from, kcp_saved_states(a) * state, cudaMemcpyDeviceToDevice,
+                    a->stream);
+}
+
+// A pass that failed by itself tells the other ranks.
+static inline int tell(const struct kcp_call *a, int status, const char *name)
+{
+    if (status && status != KCP_COMM && a->comm) a->comm->fail(a->comm, status, name);
+    return status;
 }
 
 // ---- the header of the saved block, written and compared on the device: format, mode
@@ -162,8 +207,8 @@ static __global__ void compare_head(const void *saved, const struct kcp_saved he
     if (threadIdx.x == 0) *differs = d;
 }
 
-// What is made from a block of another format or call becomes NaN: asking the block first would make
-// the host wait for the device. 0xff bytes are a NaN in fp32 and in bf16.
+// What is made from a block of another format or call becomes NaN: asking the block
+// first would make the host wait for the device. 0xff bytes are a NaN in fp32 and bf16.
 struct refused { void *p[8]; int64_t bytes[8]; int count; };
 
 static __global__ void refuse(const int *differs, const struct refused x)

@@ -161,7 +161,7 @@ static void work_out_split(struct kcp_facts *f)
     const struct kcp_cut cut = kcp_cut_of(c, sms);
     f->strips = kcp_fused_strip(c, sms);
     f->chains = kcp_strips(c, c->plan->L ? 0 : f->strips) * c->HV;
-    if (!cut.crossing && !f->strips && c->NC) f->windows = kcp_windows(&cut);
+    if (!cut.crossing && !f->strips && c->NC) f->windows = kcp_launches(&cut);
 }
 
 static int64_t exchange_kept(const struct kcp_call *a)

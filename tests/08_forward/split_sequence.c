@@ -70,11 +70,11 @@ KCP_CHECK(check_08_named) = { "08_forward", "strips_named",
  * and records to hide. Strips of how many chunks; -1: another number costs less. */
 static int records(const struct kcp_cut *c, int64_t T)
 {
-    const int best = kcp_records_strip(c);
-    const double cost = kcp_records_cost(c, best ? best * C : T);
+    const int best = kcp_fused_chunks(c);
+    const double cost = kcp_fused_cost(c, best ? best * C : T);
     for (int m = 2; m <= 64; m++) {
         const int64_t L = (T + m * C - 1) / (m * C) * C;
-        if (L < T && kcp_records_cost(c, L) < cost) return -1;
+        if (L < T && kcp_fused_cost(c, L) < cost) return -1;
     }
     return best;
 }
@@ -93,7 +93,7 @@ static int fused(struct kcp_report *rep)
                                        .NC = (is[i].T + C - 1) / C };
         const struct kcp_cut c = { &x, is[i].HV, is[i].HV, is[i].KG, 128, P,
                                    is[i].crossing };
-        const int got = records(&c, is[i].T), windows = kcp_windows(&c);
+        const int got = records(&c, is[i].T), windows = kcp_launches(&c);
         EXPECT(rep, got == is[i].strip, "%d heads of %d: strips of %d chunks, not %d",
                is[i].HV, is[i].T, got, is[i].strip);
         if (!got)
@@ -118,14 +118,14 @@ static int windows(struct kcp_report *rep)
         const int cu[] = { 0, NC * C };
         const struct kcp_context x = { .NS = 1, .cu = (int *)cu, .NC = NC };
         const struct kcp_cut c = { &x, HV, HV, i % 5 ? 128 : 1, V, P, 0 };
-        const int n = kcp_windows(&c), full = HV * V / 64 > P / 2;
-        const double ratio = full ? 1 : kcp_window_ratio(&c);
+        const int n = kcp_launches(&c), full = HV * V / 64 > P / 2;
+        const double ratio = full ? 1 : kcp_launch_ratio(&c);
         EXPECT(rep, (n > 1) == (NC >= 4 && !full), "%d chunks of %d heads: %d windows",
                NC, HV, n);
         int before = NC, at = 0;
         for (int j = 0; j < n; j++) {
-            const int end = kcp_window_begin(NC, ratio, n, j + 1);
-            EXPECT(rep, kcp_window_begin(NC, ratio, n, j) == at && end > at &&
+            const int end = kcp_launch_begin(NC, ratio, n, j + 1);
+            EXPECT(rep, kcp_launch_begin(NC, ratio, n, j) == at && end > at &&
                    end - at <= before + 1, "%d chunks: window %d from %d to %d", NC, j,
                    at, end);
             before = end - at;
@@ -133,7 +133,7 @@ static int windows(struct kcp_report *rep)
         }
         EXPECT(rep, at == NC, "%d chunks: windows end at %d", NC, at);
         for (int m = 2; m <= 8 && n > 1; m++)
-            EXPECT(rep, kcp_windows_cost(&c, n) <= kcp_windows_cost(&c, m),
+            EXPECT(rep, kcp_launches_cost(&c, n) <= kcp_launches_cost(&c, m),
                    "%d chunks: %d windows, %d cost less", NC, n, m);
         many += n > 2;
     }

@@ -80,7 +80,7 @@ static int split(struct kcp_report *rep)
             const struct kcp_context x = { .NS = 1, .cu = (int *)cu };
             const double waves = ceil(HV * m / (double)P);
             const double asked = m == 1 ? waves * steps
-                : waves * steps * (1 + KCP_LINK_M) + (m - 1) * KCP_LINK_FOLD;
+                : waves * steps * (1 + KCP_STEP_M) + (m - 1) * KCP_STEP_FOLD;
             const double got = kcp_strip_cost(&x, HV, C, P, (int64_t)steps * C);
             EXPECT(rep, got == asked, "%d heads, %d strips: %g, not %g", HV, m, got,
                    asked);

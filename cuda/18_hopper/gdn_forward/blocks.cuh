@@ -398,7 +398,7 @@ static __device__ __forceinline__ void products(
     float (*d)[4], struct shared_storage<K, heads_by_warp> &smem)
 {
     typedef struct shared_storage<K, heads_by_warp> storage;
-    static_assert(offsetof(storage, qk) >= sizeof smem.raw.k, "qk is clear of k's rows");
+    static_assert(offsetof(storage, qk) >= sizeof smem.raw.k, "qk clear of k's rows");
     wgmma_gram<K>(d, smem.raw.q, smem.raw.k);
     store_rows(to, smem.raw);
     row_norms<K>(x, I, smem.z.len, smem.raw.q, (float)x.a.scale, &smem.norm[0].x);

@@ -1,0 +1,106 @@
+// stage_args.cuh -- a whole pass's arrays by their fields' names, and args from them.
+// Book: chapters 08 and 13, "Code: kernels".
+// Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
+// Next: ../08_forward/program.cuh.
+#ifndef KCP_STAGE_ARGS_CUH
+#define KCP_STAGE_ARGS_CUH
+
+#include "workspace.cuh"
+
+// One name is one array in every stage that has it. What a pass does not have is NULL.
+struct pass_arrays {
+    const int *cu, *cn, *sc;
+    const void *q_raw, *k_raw, *v, *g_raw, *beta_raw;     // the caller's
+    const void *A_log, *dt_bias, *h0, *do_, *dht;
+    void *o, *ht, *dq_raw, *dk_raw, *dv, *dg_raw, *dbeta_raw, *dA_log, *ddt_bias, *dh0;
+    void *q, *k, *rstd_q, *rstd_k, *g, *G, *beta;         // chapter 02
+    void *Aqk, *A, *u, *w, *kg, *qg;                      // 03
+    void *v_new, *h;                                      // 04
+    void *dAqk, *dv_local, *dU, *dh;                      // 09
+    void *dq, *dk, *dbeta, *dg;                           // 10
+    void *dA_part, *ddt_part;                             // 02, summed over the ranks
+    int *want;                                            // of stretches: 05, 11
+    void *h_start, *map, *h_in, *h_out;                   // 05, 04
+    void *dh_end, *dmap, *dh_out, *dh_in;                 // 11, 09
+};
+
+// The caller's arrays.
+#define KCP_FIELD(io, when, name, shape, storage) x->name = a->name;
+static inline void take_args(struct pass_arrays *x, const struct kcp_forward *a)
+{
+#include "stages/08.def"
+}
+
+static inline void take_args(struct pass_arrays *x, const struct kcp_backward *a)
+{
+#include "stages/13.def"
+}
+#undef KCP_FIELD
+
+// A stage's fields.
+#define KCP_FIELD(io, when, name, shape, storage) a->name = x.name;
+static inline void give_args(struct kcp_gate *a, const struct pass_arrays &x)
+{
+#include "stages/02.def"
+}
+
+static inline void give_args(struct kcp_wy *a, const struct pass_arrays &x)
+{
+#include "stages/03.def"
+}
+
+static inline void give_args(struct kcp_chunk *a, const struct pass_arrays &x)
+{
+#include "stages/04.def"
+}
+
+static inline void give_args(struct kcp_affine *a, const struct pass_arrays &x)
+{
+#include "stages/05.def"
+}
+
+static inline void give_args(struct kcp_chunk_backward *a, const struct pass_arrays &x)
+{
+#include "stages/09.def"
+}
+
+static inline void give_args(struct kcp_wy_backward *a, const struct pass_arrays &x)
+{
+#include "stages/10.def"
+}
+
+static inline void give_args(struct kcp_merge_backward *a, const struct pass_arrays &x)
+{
+#include "stages/11.def"
+}
+#undef KCP_FIELD
+
+// A stage's args struct: this rank's call, with which every one opens, and its fields.
+template <class Args>
+static inline Args stage_args(const struct kcp_call *call, const struct pass_arrays &x)
+{
+    Args a = {};
+    memcpy((void *)&a, call, sizeof *call);
+    give_args(&a, x);
+    return a;
+}
+
+// What forward makes and the block keeps with KCP_SAVE_ALL alone, so that backward may
+// have to make it once more.
+template <class X>
+static void place_recomputed(struct arena *r, const struct kcp_call *a,
+                             struct pass_arrays *x)
+{
+    const int64_t TV = a->T * a->HV;
+    x->G = arena_named(r, "G", TV * a->KG, sizeof(float));
+    x->u = arena_named(r, "u", TV * a->V, sizeof(X));
+    x->w = arena_named(r, "w", TV * a->K, sizeof(X));
+    if (a->model == KCP_KDA) {
+        x->kg = arena_named(r, "kg", TV * a->K, sizeof(X));
+        x->qg = arena_named(r, "qg", TV * a->K, sizeof(X));
+    }
+    x->v_new = arena_named(r, "v_new", TV * a->V, sizeof(X));
+    x->h = arena_named(r, "h", (int64_t)a->NC * a->HV * a->K * a->V, sizeof(X));
+}
+
+#endif
