@@ -49,6 +49,29 @@ arrows() {
         }'
 }
 
+# A saved header rebuilds its own: of a fast kernel's at most 6 objects of nvcc, of the
+# arrays' (npy) none. What an object includes, through whatever lies between.
+rebuilds() {
+    awk '
+        { into[$1] = into[$1] " " $2 }
+        END {
+            for (f in into) if (f ~ /\.cu$/) {
+                split("", seen); count = 1; queue[1] = f
+                for (i = 1; i <= count; i++) {
+                    n = split(into[queue[i]], next_ones, " ")
+                    for (j = 1; j <= n; j++) if (!(next_ones[j] in seen)) {
+                        seen[next_ones[j]] = 1; queue[++count] = next_ones[j]
+                        objects[next_ones[j]]++ }
+                }
+            }
+            for (h in objects) {
+                if (h ~ /^cuda\/18_hopper\// && objects[h] > 6)
+                    print h ": rebuilds " objects[h] " objects of nvcc, at most 6"
+                if (h ~ /^tests\/npy/) print h ": rebuilds objects of nvcc"
+            }
+        }'
+}
+
 # Code alone: no comments, no strings.
 code() {
     awk 'FNR == 1 { inside = 0 }
@@ -65,7 +88,9 @@ code() {
 }
 
 look() {
-    includes | arrows
+    includes >"$W/includes"
+    arrows <"$W/includes"
+    rebuilds <"$W/includes"
     grep -v '\.def$' "$W/files" | xargs awk 'length($0) > 88 {
         print FILENAME ":" FNR ": " length($0) " columns" }'
     grep '^cuda/' "$W/files" | grep -v '^cuda/tile/' >"$W/kernels"
@@ -106,6 +131,9 @@ plant cuda/04_chunk/v1_column.cu '#include "cuda/07_merge/v2_group_columns.cuh"'
     'v1_column.cu: includes cuda/07'
 plant cuda/04_chunk/v1_column.cu 'void f(void) { asm volatile("nop;"); }' 'asm stands'
 plant cuda/04_chunk/v1_column.cu 'void f(void) { bulk_copy(); }' 'bulk_copy is'
+plant cuda/tile/mma.cuh '#include "cuda/18_hopper/chunk_factors.cuh"' 'rebuilds [0-9]* obj'
+plant cuda/host/workspace.cuh '#include "tests/npy/npy.h"' 'npy.h: rebuilds'
 plant ref/01_step.c "$(printf '/* %089d */' 0)" 'columns'
 [ $failed = 0 ] || exit 1
-echo "house.sh: includes go one way, asm is in tile, words are the field's; 7 plants seen"
+echo "house.sh: includes go one way, headers rebuild their own, asm is in tile, words are" \
+    "the field's; 9 plants seen"
