@@ -4,8 +4,8 @@
  * Next: ../book/examples/kda.c.
  *
  * A layer is a place in the table of paths: the kernels with which its rows begin. Each
- * call takes the first row from there on that fits it. What is wrong with a call is found
- * here, on the host, before anything is put on the stream. */
+ * call takes the first row from there on that fits it. What is wrong with a call is
+ * found here, on the host, before anything is put on the stream. */
 #include "paths.h"
 #include "ref.h"
 
@@ -93,7 +93,8 @@ int kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage, const char 
     struct kcp_device device;
     char known[160];
     const struct kcp_device *d = kcp_device_here(&device) ? NULL : &device;
-    const struct kcp_variant *fw = first("08_forward", storage, name, 0, name ? NULL : d);
+    const struct kcp_variant *fw = first("08_forward", storage, name, 0,
+                                         name ? NULL : d);
     const int format = format_of(fw);
     const struct kcp_variant *bw = first("13_backward", storage, name, format, NULL);
     if (!bw || !name) bw = first("13_backward", storage, NULL, format, name ? NULL : d);
@@ -133,7 +134,7 @@ static struct kcp_ask ask_of(const struct kcp_variant *v, const struct kcp_call 
     return q;
 }
 
-/* The format of the block that forward leaves for this call, which is 13's question too;
+/* The format of the block that forward leaves for this call, 13's question too;
  * args: 13's struct, or NULL. 0: the table does not know. */
 static int format_left(const struct kcp_layer *layer, const struct kcp_call *call,
                        const void *args)
@@ -174,7 +175,7 @@ static void say(const struct kcp_path *p, const char *why)
     fprintf(stderr, "kcp: %s\n", why);
 }
 
-/* The next row for this call after `after`, and its kernel; v itself where the table does
+/* The next row for this call after `after`, its kernel; v itself where the table does
  * not know it. NULL: none, and why says so. */
 static const struct kcp_variant *choose(const struct kcp_layer *layer,
                                         const struct kcp_variant *v, const void *args,
@@ -197,7 +198,8 @@ static const struct kcp_variant *choose(const struct kcp_layer *layer,
     return kernel_of(*at);
 }
 
-const char *kcp_layer_path(const struct kcp_layer *layer, const void *args, int backward)
+const char *kcp_layer_path(const struct kcp_layer *layer, const void *args,
+                           int backward)
 {
     const struct kcp_path *p = NULL;
     char why[200];
@@ -263,7 +265,7 @@ static const char *wrong(const struct kcp_variant *v, const void *args)
 }
 
 /* Row after row, until one takes the call: a kernel may refuse what its row does not
- * say, and a row of another format never stands in. Each sizes its work as it places it,
+ * say, and a row of another format never stands in. Each sizes its work as it places it
  * and refuses what is too short. short_block: the saved block is. */
 static int go(const struct kcp_layer *layer, const struct kcp_variant *v, void *args,
               int short_block)

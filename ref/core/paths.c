@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KCP_PATH(name, stage, arch, storage, K, V, C, model, condition, kernel, format, \
+#define KCP_PATH(name, stage, arch, storage, K, V, C, model, condition, kernel, format,\
                  geometry)                                                            \
     { name, stage, arch, storage, K, V, C, model, condition, kernel, format, geometry },
 #define KCP_ALIAS(stage, old, now)
@@ -81,7 +81,8 @@ static int arch_forced(void)
     if (!text || !*text) return 0;
     const int arch = arch_number(text);
     if (!arch)
-        fprintf(stderr, "kcp: KCP_ARCH: found '%s', expected an architecture, as sm_80\n",
+        fprintf(stderr, "kcp: KCP_ARCH: found '%s', expected an architecture, "
+                "as sm_80\n",
                 text);
     return arch ? arch : -1;
 }
@@ -270,7 +271,8 @@ static int64_t operand(struct reader *r)
 /* Loosest first; where one is the beginning of another, the longer one stands first. */
 static const struct { const char *sign; int rank; } operators[] = {
     { "||", 0 }, { "&&", 1 }, { "==", 2 }, { "!=", 2 }, { "<=", 3 }, { ">=", 3 },
-    { "<", 3 }, { ">", 3 }, { "+", 4 }, { "-", 4 }, { "*", 5 }, { "/", 5 }, { "%", 5 } };
+    { "<", 3 }, { ">", 3 }, { "+", 4 }, { "-", 4 }, { "*", 5 }, { "/", 5 },
+    { "%", 5 } };
 enum { RANKS = 6, OPERATORS = sizeof operators / sizeof *operators };
 
 static int operator_at(const struct reader *r, int rank)
@@ -329,7 +331,8 @@ static int evaluate(const char *text, struct kcp_facts *f, int live, int64_t *va
     r.at += strspn(r.at, " ");
     if (!r.wrong && *r.at) r.wrong = r.at;
     if (r.wrong && why)
-        snprintf(why, n, "found '%.20s' in '%s', expected a number, a fact or an operator",
+        snprintf(why, n, "found '%.20s' in '%s', expected a number, a fact or an "
+                 "operator",
                  r.wrong, text);
     return r.wrong != NULL;
 }
@@ -432,8 +435,8 @@ const struct kcp_path *kcp_path_find(const struct kcp_ask *q,
         if (fits_arch(p, q->device) && (q->unlinked || linked(p))) {
             if (better && why) {
                 kcp_path_here(better, q->device, here, sizeof here);
-                snprintf(why, n, "%s: path %s is %s; the generic %s (%s) runs", p->stage,
-                         better->name, here, p->name, p->kernel);
+                snprintf(why, n, "%s: path %s is %s; the generic %s (%s) runs",
+                         p->stage, better->name, here, p->name, p->kernel);
             }
             return p;
         }

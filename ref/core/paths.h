@@ -53,7 +53,7 @@ struct kcp_ask {
     const void *args;              /* a stage's struct, for its pointers; or NULL */
     const char *args_of;           /* whose it is; NULL: stage's */
     const struct kcp_device *device;     /* NULL: the host */
-    const char *kernel;            /* only rows from this kernel's first on; NULL: all */
+    const char *kernel;            /* rows from this kernel's first on; NULL: all */
     int only;                      /* only this kernel's rows */
     int saved;                     /* 08: does the call keep a block? */
     int format;                    /* only rows of this format; 0: any */

@@ -174,7 +174,8 @@ int kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a
         return KCP_MISMATCH;
     }
     if (s->format != format || s->format_version != kcp_format_version(format)) {
-        snprintf(why, n, "saved block: format %d.%d, written by %.*s; %s reads %d.%d, %s",
+        snprintf(why, n,
+                 "saved block: format %d.%d, written by %.*s; %s reads %d.%d, %s",
                  s->format, s->format_version, (int)sizeof s->writer, s->writer, reader,
                  format, kcp_format_version(format), kcp_format_name(format));
         return KCP_MISMATCH;

@@ -1,4 +1,4 @@
-/* structs.c -- how the public structs lie in memory, asked by name, for other languages.
+/* structs.c -- how the public structs lie in memory, by name, for other languages.
  *
  * Book: none.  Checked by: tests/judge/self_structs.c, tests/cli/torch.sh.
  * Next: ../../book/examples/torch/kcp_torch/library.py, which asks.

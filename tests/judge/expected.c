@@ -71,7 +71,8 @@ static void leave_out(struct tensor_set *b, const struct kcp_stage *s)
 }
 
 /* Inputs, each off by up to half a place of its type; beta too, for a kernel in bf16
- * rounds A beta. Of beta_raw so far that beta is: d beta / beta = (1 - sigmoid) d raw. */
+ * rounds A beta. Of beta_raw so far that beta is: d beta / beta = (1 - sigmoid)
+ * d raw. */
 static void round_once_more(struct tensor_set *in, const struct kcase *k,
                             enum kcp_storage judged)
 {
@@ -93,7 +94,8 @@ static void round_once_more(struct tensor_set *in, const struct kcase *k,
 
 /* The reference on other inputs, as expect runs it. */
 static int expect_of(struct tensor_set *want, const struct kcp_stage *s,
-                     const struct kcase *k, enum kcp_pass pass, const struct kcp_plan *p)
+                     const struct kcase *k, enum kcp_pass pass,
+                      const struct kcp_plan *p)
 {
     if (!strncmp(s->name, "14", 2)) return pipeline_conv(want, k, pass);
     if (s->oracle) return pipeline_family(want, s, k, pass);

@@ -13,7 +13,7 @@
 
 enum { TOKENS = 70, WIDTH = 16 };
 
-/* The error of a field of stage 13 or 08 that is `off` everywhere and should be `want`. */
+/* The error of a field of stage 13 or 08 that is `off` everywhere, not `want`. */
 static struct worst error_of(const char *stage, const char *field, double want,
                              double off, double rms_sum, double rms_dA)
 {

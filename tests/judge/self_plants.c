@@ -415,7 +415,8 @@ static double moves_w(const char *words)
 /* Limits rise where the numbers themselves are ill-conditioned, and there alone. */
 static int conditioned(struct kcp_report *rep)
 {
-    const char *one = "live kda H=1 HV=2 K=64 V=64 C=64 R=1 lengths=150 h0 beta=sigmoid",
+    const char *one = "live kda H=1 HV=2 K=64 V=64 C=64 R=1 lengths=150 "
+                      "h0 beta=sigmoid",
                *many = "live kda H=1 HV=2 K=64 V=64 C=64 R=1 lengths=150 h0 "
                        "beta=sigmoid alike=0.99";
     const double plain = moves_w(one), alike_ = moves_w(many);

@@ -58,7 +58,7 @@ struct expected {
 int expected_find(const struct kcp_stage *s, const struct kcase *k, enum kcp_pass pass,
                   enum kcp_storage judged, const struct kcp_plan *p,
                   const struct expected **x);
-/* Of the case that expected_of made last: how far the expected tensor of that name moves
+/* Of the case that expected_of made last: how far its expected tensor `name` moves
  * when every input is off by half a place of its type; NULL: not known. */
 const double *expected_moved(const char *field);
 const struct expected *expected_of(const struct kcp_stage *s, const struct kcase *k,
