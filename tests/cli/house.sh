@@ -130,7 +130,7 @@ plant cuda/tile/mma.cuh '#include "cuda/host/mapops.cuh"' 'tile includes'
 plant cuda/04_chunk/v1_column.cu '#include "cuda/07_merge/v2_group_maps.cuh"' \
     'v1_column.cu: includes cuda/07'
 plant cuda/04_chunk/v1_column.cu 'void f(void) { asm volatile("nop;"); }' 'asm stands'
-plant cuda/04_chunk/v1_column.cu 'void f(void) { bulk_copy(); }' 'is tma_'
+plant cuda/04_chunk/v1_column.cu 'void f(void) { bulk_copy(); }' '(bulk_copy|bulk'
 plant cuda/tile/mma.cuh '#include "cuda/18_hopper/chunk_factors.cuh"' 'rebuilds [0-9]* obj'
 plant cuda/host/workspace.cuh '#include "tests/npy/npy.h"' 'npy.h: rebuilds'
 plant ref/01_step.c "$(printf '/* %089d */' 0)" 'columns'
