@@ -17,9 +17,16 @@ static void *alloc(size_t n)
 
 static void release(void *p) { cudaFree(p); }
 
+// A copy within the device, and a fill, return before they are done, and a stream of the
+// variant's own does not wait for the stream that they are on: so the judge waits.
+static int done(cudaError_t status)
+{
+    return status || cudaStreamSynchronize(NULL) ? KCP_CUDA : KCP_OK;
+}
+
 static int copy(void *to, const void *from, size_t n)
 {
-    return cudaMemcpy(to, from, n, cudaMemcpyDefault) ? KCP_CUDA : KCP_OK;
+    return done(cudaMemcpy(to, from, n, cudaMemcpyDefault));
 }
 
 static int sync(void)
@@ -51,7 +58,7 @@ static int choose(int i)
 
 static int fill(void *p, int byte, size_t n)
 {
-    return cudaMemset(p, byte, n) == cudaSuccess ? KCP_OK : KCP_CUDA;
+    return done(cudaMemset(p, byte, n));
 }
 
 static struct CUstream_st *own_stream(void)
