@@ -163,6 +163,7 @@ row() {
         *) seed=$(echo "$how" | sed -n 's/.*--seed \([0-9]*\).*/\1/p')
            [ -z "$seed" ] || set -- "$@" --seed $((seed + ${SEED:-0}))
            [ -z "$twist" ] || set -- --reference "./$tmp/twist.so" "$@"
-           judge "$title" "$points" --stage "${stage%%_*}" --variant lab "$@" ;;
+           # In the judge's own process: where it breaks is where the student's code did.
+           judge "$title" "$points" --here --stage "${stage%%_*}" --variant lab "$@" ;;
     esac
 }
