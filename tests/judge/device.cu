@@ -17,8 +17,8 @@ static void *alloc(size_t n)
 
 static void release(void *p) { cudaFree(p); }
 
-// A copy within the device, and a fill, return before they are done, and a stream of the
-// variant's own does not wait for the stream that they are on: so the judge waits.
+// A copy within the device, and a fill, return before they are done, and a stream of
+// the variant's own does not wait for the stream that they are on: so the judge waits.
 static int done(cudaError_t status)
 {
     return status || cudaStreamSynchronize(NULL) ? KCP_CUDA : KCP_OK;
