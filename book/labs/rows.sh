@@ -106,12 +106,14 @@ judge() {
     sh -c "$small" timeout -k 5 ${LIMIT:-120} $LAUNCH "$program" "$@" >"$out" 2>&1
     rc=$?
     case $rc in
-        0) if grep -q 'skipped: no device' "$out"
-           then add "$title" "$points" "not run" "compiled, not run: no GPU"
-           elif grep -q 'passed, 0 failed' "$out" && ! grep -q '^0 passed' "$out"
+        0) if grep -q 'passed, 0 failed' "$out" && ! grep -q '^0 passed' "$out"
            then add "$title" "$points" ok
            else add "$title" "$points" failed "$(last)"; fi ;;
-        1) add "$title" "$points" failed "$([ -s "$out" ] || last)"; tell
+        1) if last | grep -q '^0 passed, 0 failed, [1-9]'; then    # none here to run on
+               add "$title" "$points" "not run" "compiled, not run: no GPU"
+               return
+           fi
+           add "$title" "$points" failed "$([ -s "$out" ] || last)"; tell
            ! grep -q 'wrote \(past\|before\|into\)' "$out" || line_of "" "$@" ;;
         2) add "$title" "$points" failed "$(last)" ;;
         124) add "$title" "$points" "too slow" "no answer in ${LIMIT:-120} s"
