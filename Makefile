@@ -125,7 +125,8 @@ test-here: said $(if $(has_crit),$B/kcp-test,$B/kcp-check) $(test_needs)
 sanitize-host:
 	@$(MAKE) --no-print-directory B=build/asan CUDA_HOME=none \
 	  EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=all -O1" build/asan/kcp-check
-	@ASAN_OPTIONS=detect_leaks=1 build/asan/kcp-check --quiet --here
+	@ASAN_OPTIONS=detect_leaks=1 build/asan/kcp-check --quiet --quick --here
+	@ASAN_OPTIONS=detect_leaks=1 build/asan/kcp-check --quiet --here --stage 00
 
 # The library. Its SONAME has the number that a change of the interface raises.
 PREFIX  ?= /usr/local
