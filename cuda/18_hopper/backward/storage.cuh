@@ -1,0 +1,83 @@
+// storage.cuh -- backward from chunk factors: what travels between its three kernels.
+// Book: chapter 18, "Backward".
+// Checked by: tests/13_backward/checks.c.
+// Next: states.cuh.
+#ifndef KCP_BACKWARD_STORAGE_CUH
+#define KCP_BACKWARD_STORAGE_CUH
+
+#include "cuda/18_hopper/chunk_factors.cuh"
+
+// Three kernels make a backward. `states` walks forward over a stretch as the scan did
+// and leaves the state h with which each chunk begins, and v_new. `reverse` walks
+// backward and leaves dS, the gradient of the state with which each chunk ends, and dv.
+// `finish` has a chunk and head at a time, in any order, and makes all other gradients.
+// With x = A^T dU (spec 8, "A shorter adjoint of the solve"):
+//
+//     v_new = A beta (v - k~ h)                 h  <- Lambda h + kg^T v_new
+//     dv    = (A beta)^T (kg dS + Aqk^T dO)     dS <- Lambda dS + (scale qg)^T dO
+//                                                     - k~^T dv
+//     dA = scale tril(dO v_new^T, -1)   beta dL = -tril(dv v_new^T, -1)
+//     P = scale dO h^T    Q = -dv h^T    W = v_new dS^T
+//     dbeta_i = (dv v_new^T)_ii / beta_i^2
+//
+// Everything here is by chunks of 64 rows: rows past the end of a stretch's last chunk
+// are 0 in v_new, in the norms and in beta, and absent (another stretch's) in whatever
+// has the caller's layout. |beta| is at least 2^-40 for a token's row, so that it may
+// divide.
+
+// h and dS of a chunk and head: bf16 in swizzle128 tiles, 64 key rows of 64 value
+// columns each. Tile (i, j) has rows 64 i .. and columns 64 j ..
+template <int K, int V>
+struct packed_state { unsigned char tile[K / 64][V / 64][TILE_BYTES]; };
+
+// v_new of a chunk and head: tile j has 64 tokens of columns 64 j ..
+template <int V>
+struct packed_rows { unsigned char tile[V / 64][TILE_BYTES]; };
+
+// The parameters of all three. Chunk c of the rank and value head n: number c HV + n;
+// of a query/key head m: c H + m.
+struct backward_params {
+    struct kcp_backward a;               // the call; reverse writes a.dv
+    // Of the block, format 2 (ref/core/saved.def).
+    const void *factors;                 // [NC][HV] chunk_factors or gdn_head_factors
+    const void *qk_rows;                 // GDN: [NC][H] gdn_qk_rows
+    const float *rstd_q, *rstd_k;        // [NC][H][64]; 1 where there is no norm
+    const float *beta;                   // [NC][HV][64], sigmoid applied, floor too
+    // Between the kernels, in the workspace.
+    void *h;                             // [NC][HV] packed_state, of a chunk's start
+    void *dS;                            // [NC][HV] packed_state, of a chunk's end
+    void *v_new;                         // [NC][HV] packed_rows
+    // What finish leaves of the parameters' gradients, a chunk and head each: the terms
+    // of dA_log and ddt_bias summed over the chunk's rows, a channel each.
+    float *dA_part, *ddt_part;           // [NC][HV][KG]
+    // Where HV > H: place for sums of dq and dk over the value heads of a query/key
+    // head; backward_finish_scratch() bytes, 256-byte aligned.
+    void *scratch;
+    // The stretches that the scans walk over: [NS] of a, or strips of them.
+    const float *h_start;                // [stretches,HV,K,V]: states they begin with
+    const float *dS_end;                 // gradients of the states they end with
+    float *dS_start;                     // reverse: of the states they begin with
+    const int *order;                    // stretches, long ones first
+};
+
+template <int K, int V>
+static __device__ __forceinline__ struct packed_state<K, V> *packed_state_of(
+    const struct backward_params &x, void *states, int c, int n)
+{
+    return (struct packed_state<K, V> *)states + ((int64_t)c * x.a.HV + n);
+}
+
+template <int V>
+static __device__ __forceinline__ struct packed_rows<V> *v_new_of(
+    const struct backward_params &x, int c, int n)
+{
+    return (struct packed_rows<V> *)x.v_new + ((int64_t)c * x.a.HV + n);
+}
+
+// The launchers. finish_scratch: bytes of x->scratch for this call's sizes (0: none).
+int backward_states(const struct backward_params *x, int processors);
+int backward_reverse(const struct backward_params *x, int processors);
+int backward_finish(const struct backward_params *x, int processors);
+size_t backward_finish_scratch(const struct kcp_backward *a);
+
+#endif
