@@ -1,7 +1,7 @@
 // program.cuh -- one rank's Spike-KDA: tiles walked or scanned, maps, repeats, back.
 // Book: chapter 15, "Code: kernels".
 // Checked by: tests/15_scan/checks.c.
-// Next: v1_plain.cu and v2_mma.cu, which say how products are done.
+// Next: program_bf16.cu and program_f32.cu; v1_plain.cu, how products are done.
 #ifndef KCP_15_PROGRAM_CUH
 #define KCP_15_PROGRAM_CUH
 
@@ -202,7 +202,7 @@ static void rows_on(const struct scan *x, const int *owner, const void *from, vo
 }
 
 template <class X>
-static int scan_run(void *args, products *run, struct pace pace)
+int scan_run(void *args, products *run, struct pace pace)
 {
     const struct kcp_scan *a = (const struct kcp_scan *)args;
     const struct kcp_call *call = (const struct kcp_call *)a;
@@ -232,7 +232,7 @@ static int scan_run(void *args, products *run, struct pace pace)
 }
 
 template <class X>
-static size_t scan_work(const void *args, struct pace pace)
+size_t scan_work(const void *args, struct pace pace)
 {
     const struct kcp_scan *a = (const struct kcp_scan *)args;
     struct scan x;

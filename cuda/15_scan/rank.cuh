@@ -9,14 +9,8 @@
 #include "cuda/host/mapops.cuh"
 #include "gradients.cuh"
 #include "repeat.cuh"
-#include "tree.cuh"
+#include "scan.cuh"
 #include "sequential.cuh"
-
-// What auto goes by, in nanoseconds: a walked token, whatever the heads; a launch that
-// the next one waits for; a number of a leaf's map, through all levels. Fitted to
-// forward passes timed on an H200 (bench/results/, case scan): 256 ns a token of K = 16
-// and 32, 315 of 64. They choose between two right results and change neither.
-struct pace { float token, launch, number; };
 
 // Nothing is allocated and the host waits for nothing but comm. Forward holds, of all
 // tokens, nothing; backward dO of each and a state a tile.

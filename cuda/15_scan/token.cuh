@@ -5,7 +5,7 @@
 #ifndef KCP_15_TOKEN_CUH
 #define KCP_15_TOKEN_CUH
 
-#include "cuda/tile/device.cuh"
+#include "tree.cuh"
 
 // A tile of n tokens from t0 on, and the arrays of one: gates [C,HV,K], [C,HV], maps
 // [C,HV,K,V+K] and their decays [C,HV,K], states [C,HV,K,V] before and after its
@@ -28,13 +28,6 @@ static __device__ __forceinline__ int dropped(const struct kcp_scan &a, int64_t 
 static __device__ __forceinline__ int token_of(const struct tile &x, int e, int back)
 {
     return back ? x.n - 1 - e : e;
-}
-
-// Whole warps, one thread a number, up to most.
-static inline int threads_for(int numbers, int most)
-{
-    const int threads = (numbers + 31) / 32 * 32;
-    return threads < most ? threads : most;
 }
 
 static __device__ __forceinline__ float sigma(float y)

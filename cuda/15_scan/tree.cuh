@@ -60,6 +60,13 @@ static __device__ __forceinline__ struct factors factors_of(const struct product
     }
 }
 
+// Whole warps, one thread a number, up to most.
+static inline int threads_for(int numbers, int most)
+{
+    const int threads = (numbers + 31) / 32 * 32;
+    return threads < most ? threads : most;
+}
+
 static inline int blocks_of(const struct product *x)
 {
     if (x->what == ROOT || x->what == UNDER) return 1;

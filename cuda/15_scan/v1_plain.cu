@@ -2,7 +2,7 @@
 // Book: chapter 15, "Code: kernels".
 // Checked by: tests/15_scan/checks.c.
 // Next: v2_mma.cu.
-#include "program.cuh"
+#include "scan.cuh"
 
 enum { ROWS = 16, THREADS = 256 };
 static const struct pace pace = { 256, 7500, 0.03f };

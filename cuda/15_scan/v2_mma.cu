@@ -2,7 +2,8 @@
 // Book: chapter 15, "Code: kernels".
 // Checked by: tests/15_scan/checks.c.
 // Next: ../16_family/v1_stages.cu.
-#include "program.cuh"
+#include "scan.cuh"
+#include "cuda/tile/cp_async.cuh"
 #include "cuda/tile/mma_tf32.cuh"
 
 // Bound: memory. Composing reads two maps and writes one, 12 K (K+V) bytes, for

@@ -3,15 +3,14 @@
 // Checked by: tests/16_family/checks.c.
 // Next: ../../book/16-family.md, the recipe.
 #include "program.cuh"
-#include "v2_back.cuh"
+#include "v2_back_storage.cuh"
 #include "v2_scan.cuh"
+#include "v2_sizes.cuh"
 #include "cuda/host/stages_v2.cuh"
-
-enum { MAKE, GO_BACK, FITS };
 
 // Has a block of this chip the shared memory?
 template <int model, int K, int V>
-static int fits(void)
+static int one_size(const struct family *)
 {
     const size_t need[] = { sizeof(struct form_storage<model, K, V>),
                             sizeof(struct back_storage<model, K, V>),
@@ -24,31 +23,11 @@ static int fits(void)
     return KCP_OK;
 }
 
-template <int model, int K, int V>
-static int one_size(const struct family *x, int what)
+static int fits(const struct family *x)
 {
-    if (what == MAKE) return form_of<model, K, V>(x);
-    if (what == GO_BACK) return back_of<model, K, V>(x);
-    return fits<model, K, V>();
-}
-
-template <int model>
-static int any_size(const struct family *x, int what)
-{
-    const int K = x->a.K, V = x->a.V;
-    if (K == 64)
-        return V == 64 ? one_size<model, 64, 64>(x, what)
-                       : one_size<model, 64, 128>(x, what);
-    return V == 64 ? one_size<model, 128, 64>(x, what)
-                   : one_size<model, 128, 128>(x, what);
-}
-
-template <int what>
-static int any_model(const struct family *x)
-{
-    if (x->a.model == KCP_DPLR) return any_size<KCP_DPLR>(x, what);
-    if (x->a.model == KCP_GDN2) return any_size<KCP_GDN2>(x, what);
-    return any_size<KCP_GLA>(x, what);
+    if (x->a.model == KCP_DPLR) return any_size<KCP_DPLR>(x);
+    if (x->a.model == KCP_GDN2) return any_size<KCP_GDN2>(x);
+    return any_size<KCP_GLA>(x);
 }
 
 static int launch_scan(const struct program *x)
@@ -76,8 +55,8 @@ static int launch_local(const struct program *x)
 
 static struct engine v2_engine(const void *args)
 {
-    return { stages_v2("16_family", "v2_tiles", args), any_model<MAKE>,
-             any_model<GO_BACK>, 1, launch_scan, launch_local, launch_reverse };
+    return { stages_v2("16_family", "v2_tiles", args), family_tiles_form,
+             family_tiles_back, 1, launch_scan, launch_local, launch_reverse };
 }
 
 static int family_v2_tiles_run(void *args)
@@ -87,7 +66,7 @@ static int family_v2_tiles_run(void *args)
     if (!by.t.path) return KCP_NA;
     struct family x = {};
     x.a = *a;
-    const int status = any_model<FITS>(&x);
+    const int status = fits(&x);
     return status ? status : family_run<bf16>(a, by);
 }
 

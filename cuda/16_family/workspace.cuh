@@ -156,38 +156,4 @@ static size_t family_layout(struct program *x, const struct kcp_family *args,
     return r->used;
 }
 
-// Numbers of the grid to the device, as kernels' arguments.
-template <class F>
-static void store_numbers(int *to, int n, struct CUstream_st *stream, F number)
-{
-    struct marks m;
-    for (m.at = 0; m.at < n; m.at += m.count) {
-        m.count = n - m.at < 256 ? n - m.at : 256;
-        for (int j = 0; j < m.count; j++) m.x[j] = number(m.at + j);
-        put_marks<<<1, 256, 0, stream>>>(to, m);
-    }
-}
-
-static void store_grid(struct program *x)
-{
-    const struct kcp_family *a = &x->f.a;
-    const int *cu = a->plan->ctx[a->r].cu, m = x->f.m, C = x->f.C;
-    int s = 0, c = 0, before = 0;
-    store_numbers(x->cu, a->NS + 1, a->stream, [&](int j) { return cu[j] * m; });
-    store_numbers(x->cn, a->NS + 1, a->stream, [&](int j) {
-        const int at = c;
-        if (j < a->NS) c += (cu[j + 1] - cu[j] + C - 1) / C;
-        return at;
-    });
-    store_numbers(x->sc, x->f.NC, a->stream, [&](int j) {
-        int chunks = (cu[s + 1] - cu[s] + C - 1) / C;
-        while (j >= before + chunks) {
-            before += chunks;
-            s++;
-            chunks = (cu[s + 1] - cu[s] + C - 1) / C;
-        }
-        return s;
-    });
-}
-
 #endif

@@ -1,0 +1,8 @@
+// program_bf16.cu -- the program of chapter 15 on arrays of bf16, an object of its own.
+// Book: chapter 15, "Code: kernels".
+// Checked by: tests/15_scan/checks.c.
+// Next: v1_plain.cu.
+#include "program.cuh"
+
+template int scan_run<bf16>(void *args, products *run, struct pace pace);
+template size_t scan_work<bf16>(const void *args, struct pace pace);

@@ -1,0 +1,8 @@
+// program_f32.cu -- the program of chapter 15 on arrays of float, an object of its own.
+// Book: chapter 15, "Code: kernels".
+// Checked by: tests/15_scan/checks.c.
+// Next: v1_plain.cu.
+#include "program.cuh"
+
+template int scan_run<float>(void *args, products *run, struct pace pace);
+template size_t scan_work<float>(const void *args, struct pace pace);

@@ -1,0 +1,18 @@
+// tiles_back.cu -- the form's way back by tensor cores: GDN-2 and GLA, every size.
+// Book: chapter 16, "Tensor cores".
+// Checked by: tests/16_family/checks.c, through v2_tiles.cu.
+// Next: tiles_back_dplr.cu.
+#include "v2_back.cuh"
+#include "v2_sizes.cuh"
+
+template <int model, int K, int V>
+static int one_size(const struct family *x)
+{
+    return back_of<model, K, V>(x);
+}
+
+int family_tiles_back(const struct family *x)
+{
+    if (x->a.model == KCP_DPLR) return family_tiles_back_dplr(x);
+    return x->a.model == KCP_GDN2 ? any_size<KCP_GDN2>(x) : any_size<KCP_GLA>(x);
+}

@@ -1,0 +1,17 @@
+// tiles_back_dplr.cu -- the form's way back by tensor cores: DPLR, every size.
+// Book: chapter 16, "Tensor cores".
+// Checked by: tests/16_family/checks.c, through v2_tiles.cu.
+// Next: v2_tiles.cu.
+#include "v2_back.cuh"
+#include "v2_sizes.cuh"
+
+template <int model, int K, int V>
+static int one_size(const struct family *x)
+{
+    return back_of<model, K, V>(x);
+}
+
+int family_tiles_back_dplr(const struct family *x)
+{
+    return any_size<KCP_DPLR>(x);
+}

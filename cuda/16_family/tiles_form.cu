@@ -1,0 +1,19 @@
+// tiles_form.cu -- the form of a chunk by tensor cores: every model, every size.
+// Book: chapter 16, "Tensor cores".
+// Checked by: tests/16_family/checks.c, through v2_tiles.cu.
+// Next: tiles_back.cu.
+#include "v2_form.cuh"
+#include "v2_sizes.cuh"
+
+template <int model, int K, int V>
+static int one_size(const struct family *x)
+{
+    return form_of<model, K, V>(x);
+}
+
+int family_tiles_form(const struct family *x)
+{
+    if (x->a.model == KCP_DPLR) return any_size<KCP_DPLR>(x);
+    if (x->a.model == KCP_GDN2) return any_size<KCP_GDN2>(x);
+    return any_size<KCP_GLA>(x);
+}

@@ -1,0 +1,28 @@
+// v2_sizes.cuh -- from a call's model, K and V to the kernel that is made for them.
+// Book: chapter 16, "Tensor cores".
+// Checked by: tests/16_family/checks.c, through v2_tiles.cu.
+// Next: tiles_form.cu, tiles_back.cu, tiles_back_dplr.cu: they compile side by side.
+#ifndef KCP_16_V2_SIZES_CUH
+#define KCP_16_V2_SIZES_CUH
+
+#include "workspace.cuh"
+
+// The form of a batch (chapter 16, "Form") and its way back; KCP_OK or CUDA's refusal.
+int family_tiles_form(const struct family *x);
+int family_tiles_back(const struct family *x);
+int family_tiles_back_dplr(const struct family *x);    // the model with two columns
+
+// What one model does at one size: each object that includes this defines it.
+template <int model, int K, int V>
+static int one_size(const struct family *x);
+
+template <int model>
+static int any_size(const struct family *x)
+{
+    const int K = x->a.K, V = x->a.V;
+    if (K == 64)
+        return V == 64 ? one_size<model, 64, 64>(x) : one_size<model, 64, 128>(x);
+    return V == 64 ? one_size<model, 128, 64>(x) : one_size<model, 128, 128>(x);
+}
+
+#endif
