@@ -6,6 +6,7 @@
 --   ```{.results file=bench.md}           a table made from bench/results/
 --   [affine/alive]{.val}                  one number that book/example.c printed
 --   ![caption](affine.svg){#fig:affine}   a figure that book/figures/ drew
+--   ::: answers               one answer for each exercise of the list above, folded away
 --   $$ ... $$ {#eq:fold held=07_merge/twin}   an equation and the test that holds it
 --   [@eq:fold] [@sec:fold] [@fig:affine] [@ch:07]        from any chapter to any other
 --
@@ -461,6 +462,34 @@ local function breakable(c)
   return pandoc.RawInline("html", "<code>" .. s .. "</code>")
 end
 
+-- Each exercise gets its answer from the list in the Div "answers" that follows; as many
+-- of one as of the other.
+local function fold_answers(doc)
+  local exercises
+  for i, b in ipairs(doc.blocks) do
+    if b.t == "Header" and text(b) == "Exercises" then exercises = "none" end
+    if exercises == "none" and b.t == "OrderedList" then exercises = b end
+    if b.t == "Div" and b.classes:includes("answers") then
+      local list = b.content[1]
+      if type(exercises) ~= "userdata" and type(exercises) ~= "table" then die("answers without exercises") end
+      if #b.content ~= 1 or list.t ~= "OrderedList" or #list.content ~= #exercises.content then
+        die("%d exercises and %d answers", #exercises.content, list.t == "OrderedList" and #list.content or 0)
+      end
+      for j, item in ipairs(list.content) do
+        local own = exercises.content[j]
+        own[#own + 1] = pandoc.RawBlock("html", '<details class="answer"><summary>Answer</summary>')
+        for _, x in ipairs(item) do own[#own + 1] = x.t == "Plain" and pandoc.Para(x.content) or x end
+        own[#own + 1] = pandoc.RawBlock("html", "</details>")
+        exercises.content[j] = own
+      end
+      doc.blocks:remove(i)
+      return doc
+    end
+  end
+  if exercises then die("exercises without answers: after the list, ::: answers, a list as long, :::") end
+  return doc
+end
+
 -- A chapter that cites nobody has no list of references.
 local function cites(doc)
   local yes = false
@@ -587,6 +616,7 @@ local function weave(doc)
   doc = doc:walk { Inlines = errata_links }
   doc = doc:walk { Inlines = unbroken, Code = breakable }
   if not cites(doc) then doc = without_references(doc) end
+  doc = fold_answers(doc)
   local f = io.open(out .. "/" .. page .. ".shown", "w")
   if f then
     for _, s in ipairs(shown) do f:write(s, "\n") end

@@ -21,6 +21,7 @@ bookneeds  := $(shell command -v pandoc 2>/dev/null)
 
 # `make test` builds the book where pandoc is, so that nothing it shows can go missing.
 test_needs += $(if $(filter build,$B),$(if $(bookneeds),book))
+test_scripts += tests/cli/layout.sh tests/cli/answers.sh
 .PHONY: book book-lint book-coverage
 ifeq ($(bookneeds),)
 book:
@@ -70,8 +71,10 @@ $(bk)/labels.tsv: $(chapters:%=book/%.md) book/book.lua
 	@for c in $(chapters); do OUT=$(bk) COLLECT=1 pandoc -f markdown --lua-filter book/book.lua \
 	    -M page=$$c book/letters.md book/$$c.md || exit 1; done > $@.new; mv $@.new $@
 
-# texmath stretches every parenthesis; TeX only those of matrices.
-bookmath = 's/stretchy="true" form="prefix">([([|])<\/mo><mtable/KEEP\1/g; s/<\/mtable><mo stretchy="true" form="postfix">/KEEPEND/g; \
+# texmath stretches every parenthesis; TeX only those of matrices. A brace under a term
+# becomes a rule that book.css draws: browsers do not stretch the sign over the whole term.
+bookmath = 's/<munder><munder>/<munder class="named">/g; s/<mo accent="true">⏟<\/mo><\/munder>//g; \
+    s/stretchy="true" form="prefix">([([|])<\/mo><mtable/KEEP\1/g; s/<\/mtable><mo stretchy="true" form="postfix">/KEEPEND/g; \
     s/stretchy="true" form="(prefix|postfix)">([][()∥|])</stretchy="false" form="\1">\2</g; \
     s/<mo>([a-z]{2,}[0-9]?|ℓ)<\/mo>/<mi>\1<\/mi>/g; \
     s/KEEPEND/<\/mtable><mo stretchy="true" form="postfix">/g; s/KEEP([([|])/stretchy="true" form="prefix">\1<\/mo><mtable/g'

@@ -9,10 +9,11 @@
 tmp=$1/fonts
 otf=
 for d in /usr/share/texmf/fonts/opentype/public /usr/share/fonts/opentype /usr/share/texlive/texmf-dist/fonts/opentype/public; do
-    [ -f "$d/tex-gyre-math/texgyrepagella-math.otf" ] && otf=$d && break
+    [ -f "$d/tex-gyre-math/texgyrepagella-math.otf" ] &&
+        [ -f "$d/tex-gyre/texgyrepagella-regular.otf" ] && otf=$d && break
 done
-if [ -z "$otf" ] || ! command -v pyftsubset > /dev/null; then
-    echo "book: fonts-texgyre-math or pyftsubset is missing: system fonts are used" >&2
+if [ -z "$otf" ] || ! command -v pyftsubset > /dev/null; then  # .ci/setup installs all of it
+    echo "book: fonts-texgyre, fonts-texgyre-math, fonttools or python3-brotli is missing (.ci/setup): system fonts are used" >&2
     exit 0
 fi
 mkdir -p "$tmp"

@@ -27,6 +27,21 @@ function look(w, name, width) {
     const cut = [...d.querySelectorAll("main *")].find(e => e.getBoundingClientRect().left < -1 && !e.closest("svg, math"));
     if (cut) say(`begins left of the page: ${cut.tagName} ${cut.className} ${cut.textContent.slice(0, 40)}`);
     for (const e of d.querySelectorAll(".equation > p")) if (e.scrollWidth > e.clientWidth + 1) say(`equation ${e.parentElement.id} is ${e.scrollWidth - e.clientWidth} px too wide`);
+    // What a frame hides: a sign of a formula above or below its paragraph, or a rule shorter than its term.
+    for (const p of d.querySelectorAll(".equation > p")) {
+        const box = p.getBoundingClientRect();
+        for (const e of p.querySelectorAll("mi, mo, mn, mtext, munder.named > :first-child")) {
+            const r = e.getBoundingClientRect(), out = Math.max(box.top - r.top, r.bottom - box.bottom);
+            if (r.width && out > .5) { say(`equation ${p.parentElement.id} is cut by ${out.toFixed(1)} px at ${e.textContent.slice(0, 20)}`); break; }
+        }
+        for (const e of p.querySelectorAll("munder.named > :first-child")) {
+            const r = e.getBoundingClientRect(), border = parseFloat(w.getComputedStyle(e).borderBottomWidth);
+            const inner = [...e.querySelectorAll("mi, mo, mn")].map(x => x.getBoundingClientRect());
+            const left = Math.min(...inner.map(x => x.left)), right = Math.max(...inner.map(x => x.right));
+            if (!(border > 0) || r.left > left + 1 || r.right < right - 1) say(`equation ${p.parentElement.id}: the rule is not as wide as its term ${e.textContent.slice(0, 20)}`);
+        }
+    }
+    for (const e of d.querySelectorAll("mo")) if (/[\u23DE\u23DF]/.test(e.textContent)) say("a brace that a browser would have to stretch");
     if (width > 800) for (const e of d.querySelectorAll("pre")) if (e.scrollWidth > e.clientWidth + 1) say(`code is ${e.scrollWidth - e.clientWidth} px too wide: ${e.textContent.slice(0, 50)}`);
     for (const e of d.querySelectorAll("span.math")) say(`raw TeX: ${e.textContent.slice(0, 60)}`);
     for (const e of d.querySelectorAll("p, li, td, figcaption, .caption")) if (/\$[^$]+\$|\\[a-z]{3,}\b/.test([...e.childNodes].filter(n => n.nodeType === 3).map(n => n.data).join(""))) say(`raw TeX in text: ${e.textContent.slice(0, 60)}`);

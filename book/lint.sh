@@ -2,15 +2,16 @@
 # lint.sh -- load every page in headless Chromium, look, and fail on what it sees.
 #
 # Book: none.  Run by `make book-lint`; CHROME is the command.  Next: lint.js.
+# WIDTHS and SCHEMES narrow the look; tests/cli/layout.sh asks for two widths, light.
 d=$1; shift
 status=0
 pages=
-for c; do pages="$pages[\"$c.html\",1280],[\"$c.html\",390],[\"$c.html\",1450],[\"$c.html\",1600],"; done
-for f in $(cd "$d" && ls src/*/*.html | awk 'NR % 9 == 1'); do pages="$pages[\"$f\",1280],"; done
+for c; do for w in ${WIDTHS:-1280 390 1450 1600}; do pages="$pages[\"$c.html\",$w],"; done; done
+[ -n "$WIDTHS" ] || for f in $(cd "$d" && ls src/*/*.html | awk 'NR % 9 == 1'); do pages="$pages[\"$f\",1280],"; done
 { printf '<!doctype html><meta charset="utf-8"><body><script>'
   sed "s#PAGES#[$(printf '%s' "$pages" | sed 's/[&#]/\\&/g')]#" "$(dirname "$0")/lint.js"
   printf '</script>'; } > "$d/lint.html"
-for scheme in light dark; do
+for scheme in ${SCHEMES:-light dark}; do
     case $scheme in light) n=1 ;; dark) n=0 ;; esac
     $CHROME --blink-settings=preferredColorScheme=$n --virtual-time-budget=600000 --timeout=300000 --dump-dom \
         "file://$(cd "$d" && pwd)/lint.html" 2> "$d/lint.log" > "$d/lint.$scheme"

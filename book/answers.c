@@ -1,0 +1,215 @@
+/* answers.c -- numbers in the answers to the exercises that can be counted on paper.
+ *
+ * Book: the exercises of chapters 00 to 20.  Checked by: itself, for each number is found
+ * in two ways; tests/cli/answers.sh runs it.  Next: book/answers_run.c. */
+#include "answers.h"
+#include "ref.h"
+#include "tests/20_clusters/model.h"
+#include "tokens.h"
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "answers: %s\n", what);
+    exit(1);
+}
+
+/* 00, 18: bytes */
+static void bytes(void)
+{
+    enum { heads = 32, D = 128 };
+    static float map[heads][D][D + D];
+    static uint16_t kv[heads][2][D];
+    say("00.map", "%.0f", 4 * heads * D * (D + D), sizeof map);
+    say("00.token", "%.0f", 2 * 2 * heads * D, sizeof kv);
+    say("00.tokens", "%.0f", sizeof map / sizeof kv, 256);
+    const struct { uint16_t q[D], k[D], v[D], o[D], g[D], beta; } kda = { 0 };
+    const struct { uint16_t q[D], k[D], v[D], o[D], g, beta; } gdn = { 0 };
+    say("18.gdn", "%.0f", 4 * D * 2 + 2 + 2, sizeof gdn);
+    say("18.kda", "%.0f", 5 * D * 2 + 2, sizeof kda);
+    say("18.ratio", "%.2f", (double)sizeof kda / sizeof gdn, 1282.0 / 1028);
+}
+
+/* 02: where the plain formula is exactly 0, and what a deep gate leaves */
+static void softplus(void)
+{
+    float low = -30, high = 0;                      /* 0 at low, more at high */
+    for (int i = 0; i < 60; i++) {
+        const float mid = (low + high) / 2, one = 1 + expf(mid);
+        if (logf(one) == 0) low = mid;
+        else high = mid;
+    }
+    say("02.edge", "%.2f", floor(-24 * log(2) * 100) / 100, floor(low * 100.0) / 100);
+    say("02.better", "%.1e", log1p(exp(-24 * log(2))), log1p(ldexp(1, -24)));
+    const double G = -5 * 64 / log(2);
+    say("02.G", "%.1f", G, -320 / 0.69314718055994531);
+    say("02.decay", "%.0e", exp2(G), exp(-320));
+    if ((float)exp2(G) != 0 || exp2(-149) > nextafterf(0, 1))
+        fail("02: a single precision number reaches 2^-149");
+}
+
+/* 03: L of the example, and the operations of two inverses of 64 rows */
+static void solve(void)
+{
+    say("03.L", "%.2f", 0.75 * (0.6 * 1 * exp2(-1 + 1) + 0.8 * 0 * exp2(-1 - 0)),
+        ex_beta[1] * ex_k[1][0] * ex_k[0][0]);
+    double rows = 0, block = 0;
+    for (int i = 0; i < 64; i++)                    /* row p of A has p + 1 numbers */
+        for (int p = 0; p < i; p++)
+            rows += 2 * (p + 1);
+    for (int i = 0; i < 16; i++)
+        for (int p = 0; p < i; p++)
+            block += 2 * (p + 1);
+    const double products = 2 * 2 * 2 * pow(16, 3) + 2 * 2 * pow(32, 3);
+    say("03.rows", "%.0f", rows, 63.0 * 64 * 65 / 3);
+    say("03.blocks", "%.0f", 4 * block + products, 4 * (15.0 * 16 * 17 / 3) + 163840);
+    say("03.serial", "%.0f", 4 * block, 5440);
+}
+
+/* 04: operations a token against the length of a chunk */
+static double flop(double C, double D) { return 6 * D * D + 5 * C * D + C * C / 3; }
+
+static void lengths(void)
+{
+    int best = 1;
+    for (int C = 1; C <= 4096; C++)
+        if (flop(C, 128) < flop(best, 128))
+            best = C;
+    say("04.best", "%.0f", best, 1);
+    say("04.one", "%.0f", flop(1, 128), 98944 + 1.0 / 3);
+    say("04.chunk", "%.0f", flop(64, 128), 98304 + 40960 + 4096.0 / 3);
+    say("04.more", "%.0f", 100 * (flop(64, 128) / flop(1, 128) - 1), 100 *
+        (140629.0 + 1.0 / 3 - 98944 - 1.0 / 3) / (98944 + 1.0 / 3));
+}
+
+/* 06, 08: plans */
+static void plans(void)
+{
+    static int64_t cu[101];
+    struct kcp_plan *p;
+    const char *why;
+    for (int n = 0; n <= 8; n++)
+        cu[n] = 1000 * n;
+    if (kcp_plan_make(&p, 8, cu, 3, NULL, 0, 64, 4, &why))
+        fail(why);
+    for (int r = 0; r < 3; r++) {
+        int h = 0, M = 0;
+        for (int64_t j = p->ctx[r].seg0; j < p->ctx[r].seg0 + p->ctx[r].NS; j++) {
+            h += !!(kcp_plan_want(p, j, 0) & KCP_WANT_H);
+            M += !!(kcp_plan_want(p, j, 0) & KCP_WANT_M);
+        }
+        if (h != (r < 2) || M)
+            fail("06: ranks 0 and 1 publish h_ext, nobody M");
+    }
+    kcp_plan_free(p);
+    static const int64_t ten[] = { 0, 10 }, cuts[] = { 0, 5, 5, 10 };
+    if (kcp_plan_make(&p, 1, ten, 3, cuts, 0, 4, 4, &why))
+        fail(why);
+    say("06.pre", "%.0f", p->ctx[2].pre_num_ranks, 2);
+    say("06.post", "%.0f", p->ctx[0].post_num_ranks, 2);
+    kcp_plan_free(p);
+    for (int R = 2; R < 9; R++) {                   /* zigzag: who holds shard i */
+        int hops = 0;
+        for (int i = 1; i < 2 * R; i++)
+            hops += (i < R ? i : 2 * R - 1 - i) != (i - 1 < R ? i - 1 : 2 * R - i);
+        if (hops != 2 * R - 2)
+            fail("06: zigzag is 2R - 2 messages");
+    }
+    for (int n = 0; n <= 100; n++)
+        cu[n] = 600 * n;
+    if (kcp_plan_make(&p, 100, cu, 8, NULL, 0, 64, 4, &why))
+        fail(why);
+    int maps = 0, cut = 0;
+    for (int64_t j = 0; j < p->S; j++)
+        maps += !!kcp_plan_want(p, j, 0);
+    for (int r = 1; r < 8; r++)
+        cut += 7500 * r % 600 != 0;
+    say("08.segments", "%.0f", p->S, 100 + cut);
+    say("08.maps", "%.0f", maps, cut);
+    say("08.bytes", "%.0f", maps * B() / 1048576, 8);
+    kcp_plan_free(p);
+}
+
+/* 07: gather's bytes against the scan's */
+static void forms(void)
+{
+    int first = 0;
+    for (int R = 2; R < 64; R++) {
+        int steps = 0;
+        while (1 << steps < R)
+            steps++;
+        if (!first && R - 1 > steps)
+            first = R;
+        if (first && R - 1 <= steps)
+            fail("07: the scan's bytes are more again");
+    }
+    say("07.R", "%.0f", first, 4);
+}
+
+/* 12, 14: what is kept, and what a chunk's edges cost */
+static void kept(void)
+{
+    say("12.h64", "%.0f", 128 * 256 / 64, 512);
+    say("12.h256", "%.0f", 128 * 256 / 256, 128);
+    say("14.rows64", "%.3f", 3 * 2 / 64.0, 0.09375);
+    say("14.sums64", "%.3f", 2 * 4 * 5 / 64.0, 0.625);
+    say("14.rows256", "%.3f", 3 * 2 / 256.0, 0.0234375);
+    say("14.sums256", "%.3f", 2 * 4 * 5 / 256.0, 0.15625);
+}
+
+/* 18: the number of heads from which no split pays, folding for nothing; and with a fold
+ * as long as a fiftieth of the pass, in at most 16 strips. */
+static int pays(int n, double fold, int most)
+{
+    for (int m = 2; m <= most; m++)
+        if (2 * ceil(n * m / 132.0) / m + (m - 1) * fold < ceil(n / 132.0) - 1e-12)
+            return 1;
+    return 0;
+}
+
+static void split(void)
+{
+    int last = 0, likely = 0;
+    for (int n = 1; n <= 1000; n++) {
+        last = pays(n, 0, 1000) ? n : last;
+        likely = pays(n, 0.02, 16) ? n : likely;
+    }
+    say("18.heads", "%.0f", last + 1, 132 / 2);
+    printf("@answer/18.likely %d\n", likely);
+}
+
+/* 20: between nodes */
+static void clusters(void)
+{
+    const double state = B() / between.bw, tie = between.a;
+    int R = 2;
+    while (R < 64 && chain(between, R, 1) < gather(between, R))
+        R++;
+    say("20.state", "%.0f", state, 4.0 * 32 * 128 * 128 / 45e3);
+    if (R != 64 || state < tie)
+        fail("20: the chain is ahead for every R");
+    double messages = 0;
+    for (int d = 1; d < 64; d *= 2)
+        for (int node = d; node < 64; node++)
+            messages++;
+    say("20.messages", "%.0f", messages, 6 * 64 - 63);
+    say("20.MiB", "%.0f", messages * (B() + BM()) / 1048576, 321 * 4);
+    say("20.card", "%.0f", 6 * (B() + BM()) / 1048576, 24);
+    say("20.shared", "%.0f", 6 * (B() + BM()) / 8 / 1048576, 3);
+    const double us = two_levels(1024, 8), a_rank = us * 1e3 / (HV * sum_ns);
+    say("20.tokens", "%.0f", round(a_rank / 100) * 100, round(us / 0.0192 / 100) * 100);
+    say("20.million", "%.0f", a_rank * 1024 / 1e6, us / 0.0192 * 1.024e-3);
+}
+
+int main(void)
+{
+    bytes();
+    softplus();
+    solve();
+    lengths();
+    plans();
+    forms();
+    kept();
+    split();
+    clusters();
+    return 0;
+}

@@ -1,0 +1,29 @@
+/* answers.h -- a number on a page, and the same found otherwise: they must agree.
+ *
+ * Book: the exercises.  Checked by: tests/cli/answers.sh.  Next: book/answers.c. */
+#ifndef BOOK_ANSWERS_H
+#define BOOK_ANSWERS_H
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static inline void agree(const char *where, const char *format, double x, double again,
+                         double tolerance)
+{
+    char text[64];
+    snprintf(text, sizeof text, format, x);
+    printf("@answer/%s %s\n", where, text);
+    if (!(fabs(x - again) <= tolerance * fabs(again))) {
+        fprintf(stderr, "answer %s: %.17g, and again %.17g\n", where, x, again);
+        exit(1);
+    }
+}
+
+static inline void say(const char *where, const char *format, double x, double again)
+{
+    agree(where, format, x, again, 1e-9);
+}
+
+#endif

@@ -1,0 +1,45 @@
+/* chain.c -- the figure of chapter 04: which product of the scan waits for which.
+ *
+ * Book: chapter 04.  Checked by: make book-lint.  Next: book/figures/walks.c. */
+#include "svg.h"
+
+static void box(double x, double y, double w, const char *text, int on_chain)
+{
+    svg_rect(x, y, w, 30, on_chain ? "fill:var(--wash-a);stroke:var(--a)"
+                                   : "fill:var(--wash-c);stroke:var(--c)");
+    svg_text(x + w / 2, y + 20, "middle", "mono", "%s", text);
+}
+
+static void chunk(double x, int c)
+{
+    svg_text(x + 150, 24, "middle", "", "chunk %d", c);
+    svg_rect(x, 34, 310, 214, "fill:none;stroke:var(--line)");
+    box(x + 10, 64, 62, "S", 1);
+    svg_arrow(x + 72, 79, x + 92, 79, "var(--a)");
+    box(x + 94, 64, 92, "v = u - w S", 1);
+    svg_arrow(x + 186, 79, x + 204, 79, "var(--a)");
+    box(x + 206, 64, 94, "S += kg' v", 1);
+    svg_arrow(x + 40, 96, x + 40, 150, "var(--c)");
+    box(x + 10, 154, 74, "qg S", 0);
+    svg_arrow(x + 140, 96, x + 140, 150, "var(--c)");
+    box(x + 100, 154, 84, "Aqk v", 0);
+    svg_arrow(x + 47, 186, x + 84, 208, "var(--c)");
+    svg_arrow(x + 140, 186, x + 112, 208, "var(--c)");
+    box(x + 76, 210, 50, "o", 0);
+}
+
+int main(void)
+{
+    svg_begin(720, 290, "The chain of the scan",
+              "In each chunk three steps stand on the chain: the state, the new "
+              "values, the update of the state. The two products of the output "
+              "hang off it.");
+    chunk(20, 0);
+    chunk(386, 1);
+    svg_arrow(320, 79, 394, 79, "var(--a)");
+    svg_text(20, 276, "start", "soft",
+             "Here v is v_new and kg' is kg transposed. The chain: two products a "
+             "chunk, one after the other.");
+    svg_end();
+    return 0;
+}

@@ -1,0 +1,39 @@
+#!/bin/sh
+# answers.sh -- every exercise of the book has an answer, and its numbers are right.
+#
+# Book: every chapter's exercises.  Checked by: make test, which runs it.
+# Next: book/answers.c.  Usage: answers.sh BUILD.
+# The programs find each number in two ways; the pages print what the programs say.
+cd "$(dirname "$0")/../.." || exit 2
+B=${1:-build}
+W=$(mktemp -d) || exit 2
+trap 'rm -rf "$W"' EXIT
+failed=0
+objects=$(find "$B/ref" "$B/comm" -name '*.o' ! -name 'nccl*')
+for p in answers answers_run; do
+    # shellcheck disable=SC2086
+    ${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -O2 -Iref -I. "book/$p.c" $objects \
+        -lm -lpthread -ldl -o "$W/$p" && "$W/$p" >>"$W/said" || failed=1
+done
+sed -n 's/^@\(answer[^ ]*\) .*/\1/p' "$W/said" | sort >"$W/computed"
+grep -ho '\[answer/[^]]*\]{\.val}' book/*.md | sed 's/^\[//;s/\].*//' | sort -u >"$W/shown"
+comm -13 "$W/computed" "$W/shown" | sed 's/^/answers.sh: nothing computes /' >"$W/lost"
+comm -23 "$W/computed" "$W/shown" | sed 's/^/answers.sh: no page shows /' >>"$W/lost"
+# As many answers as exercises; where the book is built, each is folded away.
+awk 'FNR == 1 { if (f) check(); f = FILENAME; e = a = on = 0 }
+     /^# /    { on = /^# Exercises/ }
+     /^:::/   { on = on && /answers/ ? 2 : on == 2 ? 0 : on }
+     /^[0-9]+\. / { if (on == 1) e++; if (on == 2) a++ }
+     function check() { total += e
+         if (e != a) print "answers.sh: " f ": " e " exercises, " a " answers" }
+     END { check(); if (total < 69) print "answers.sh: " total " exercises are left" }
+' book/[0-9]*.md >>"$W/lost"
+for page in build/book/[0-9]*.html; do
+    [ -f "$page" ] || break
+    n=$(grep -c '<details class="answer">' "$page")
+    m=$(grep -c '</details>' "$page")
+    [ "$n" = "$m" ] && [ "$n" -gt 0 ] || echo "answers.sh: $page: $n answers" >>"$W/lost"
+done
+[ -s "$W/lost" ] && { cat "$W/lost"; failed=1; }
+[ $failed = 0 ] && echo "answers.sh: $(wc -l <"$W/computed") numbers agree"
+exit $failed

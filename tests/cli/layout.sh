@@ -1,0 +1,29 @@
+#!/bin/sh
+# layout.sh -- what a reader sees: no formula is cut, at a desktop's and a phone's width.
+#
+# Book: none.  Checked by: make test, which runs it.  Next: book/lint.js.
+# Two spoilt pages come first: a look that accepts them would accept anything.
+chrome=
+for c in chromium-headless-shell chromium google-chrome chrome; do
+    command -v "$c" >/dev/null 2>&1 && chrome=$c && break
+done
+[ -n "$chrome" ] || { echo "layout.sh: skipped: no headless Chromium"; exit 0; }
+[ -f build/book/03-wy.html ] || { echo "layout.sh: skipped: no book is built"; exit 0; }
+CHROME="$chrome --headless --no-sandbox --disable-gpu --hide-scrollbars"
+CHROME="$CHROME --allow-file-access-from-files"
+WIDTHS="1280 390" SCHEMES=light
+export CHROME WIDTHS SCHEMES
+W=$(mktemp -d) || exit 1
+trap 'rm -rf "$W"' EXIT
+failed=0
+spoil() {                       # name, style, what must be said
+    sed "s#</head>#<style>$2</style></head>#" build/book/03-wy.html >"$W/$1.html"
+    sh book/lint.sh "$W" "$1" >"$W/said" 2>/dev/null
+    grep -q "$3" "$W/said" || { echo "layout.sh: $1 is not seen"; failed=1; }
+}
+spoil cut '.equation > p { height: 1.2em; padding: 0 !important; }' 'is cut by'
+spoil rule 'munder.named > :first-child { border: 0 !important; }' 'rule is not as wide'
+pages=$(cd build/book && ls [0-9A]*-*.html | sed 's/\.html$//')
+sh book/lint.sh build/book index $pages >"$W/said" || { cat "$W/said"; failed=1; }
+[ $failed = 0 ] && sed 's/book-lint/layout.sh/' "$W/said"
+exit $failed
