@@ -1,7 +1,7 @@
 /* answers.c -- numbers in the answers to the exercises that can be counted on paper.
  *
- * Book: the exercises of chapters 00 to 20.  Checked by: itself, for each number is found
- * in two ways; tests/cli/answers.sh runs it.  Next: book/answers_run.c. */
+ * Book: the exercises of chapters 00 to 20.  Checked by: itself, for each number is
+ * found in two ways; tests/cli/answers.sh runs it.  Next: book/answers_run.c. */
 #include "answers.h"
 #include "ref.h"
 #include "tests/20_clusters/model.h"
@@ -156,8 +156,8 @@ static void kept(void)
     say("14.sums256", "%.3f", 2 * 4 * 5 / 256.0, 0.15625);
 }
 
-/* 18: the number of heads from which no split pays, folding for nothing; and with a fold
- * as long as a fiftieth of the pass, in at most 16 strips. */
+/* 18: the number of heads from which no split pays, folding for nothing; and with a
+ * fold as long as a fiftieth of the pass, in at most 16 strips. */
 static int pays(int n, double fold, int most)
 {
     for (int m = 2; m <= most; m++)
