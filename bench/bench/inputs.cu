@@ -54,8 +54,9 @@ enum draw { ROWS, GATE, BETA, A_LOG, DT_BIAS, ALPHA, SPIKES, WEIGHTS };
 static __device__ float gate_input(float z, const struct kcp_call &c, int regime,
                                    float A, float dt)
 {
-    const float g = regime == LIVE ? -fabsf(z) / (float)c.T - 1e-7f
-                  : regime == STRONG ? -log1pf(expf(-z)) : -5 / (1 + expf(-6 - z));
+    float g = -5 / (1 + expf(-6 - z));
+    if (regime == LIVE) g = -fabsf(z) / (float)c.T - 1e-7f;
+    if (regime == STRONG) g = -log1pf(expf(-z));
     if (c.gate == KCP_GATE_RAW) return g;
     if (c.gate == KCP_GATE_SOFTPLUS) return logf(expm1f(-g / expf(A))) - dt;
     const float p = fminf(g / (float)c.lower_bound, 0.9995f);

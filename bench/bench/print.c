@@ -44,6 +44,7 @@ void print_row(const struct runner *x, const struct kcp_stage *st,
     struct cells row;
     if (x->world->r) return;
     row_cells(&row, x, st, v, c);
+    const char *pass = c->pass ? "backward" : "forward";
     if (b->ranks)
         printf("%-12s%-16s%-11s%6d%10.1f%9.1f%9.1f%9.1f%9.1f%9.1f%9.1f%9.1f%8.1f",
                st->name, v->name, kcp_form_names[c->form], x->head_parts, t->median,
@@ -51,7 +52,7 @@ void print_row(const struct runner *x, const struct kcp_stage *st,
                t->part[MAIN], rate, share);
     else
         printf("%-18s%-9s%-22s%10.1f%10.1f%10.1f%9.0f%9.1f%8.1f", st->name,
-               has_pass(st) ? (c->pass ? "backward" : "forward") : "", v->name,
+               has_pass(st) ? pass : "", v->name,
                t->median, t->low, t->high, bytes / t->median / 1e3, rate, share);
     const double then = b->against ? recorded_us(b, &row) : 0;
     if (then > 0) printf("%9.3f", t->median / then);

@@ -52,10 +52,11 @@ static int save_forward(struct runner *x, const struct kcp_variant *v,
 static void note_room(struct runner *x, const struct kcp_stage *st, const char *args)
 {
     x->work = ((const struct kcp_call *)(const void *)args)->work_bytes;
-    x->saved = !strncmp(st->name, "08", 2)
-                   ? ((const struct kcp_forward *)(const void *)args)->saved_bytes
-             : !strncmp(st->name, "13", 2)
-                   ? ((const struct kcp_backward *)(const void *)args)->saved_bytes : 0;
+    x->saved = 0;
+    if (!strncmp(st->name, "08", 2))
+        x->saved = ((const struct kcp_forward *)(const void *)args)->saved_bytes;
+    if (!strncmp(st->name, "13", 2))
+        x->saved = ((const struct kcp_backward *)(const void *)args)->saved_bytes;
 }
 
 int runner_variant(struct runner *x, const struct kcp_stage *st,

@@ -94,8 +94,10 @@ char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_cal
         const struct kcp_field *f = &st->fields[i];
         int64_t dim[4], n = 1;
         if (!field_used(f, c)) continue;
-        void *p = device_find(s, !strcmp(f->name, "maps") ? "map"
-                              : !strcmp(f->name, "h_kept_in") ? "h_in" : f->name);
+        const char *shared_as = f->name;
+        if (!strcmp(f->name, "maps")) shared_as = "map";
+        if (!strcmp(f->name, "h_kept_in")) shared_as = "h_in";
+        void *p = device_find(s, shared_as);
         const int nd = shape_dims(c, f->shape, dim);
         for (int d = 0; d < nd; d++) n *= dim[d];
         if (!p && !field_in(f))
@@ -141,9 +143,9 @@ int runner_chain(struct runner *x)
     static const char *const chain[] = { "02_gate", "03_wy", "04_chunk", "05_affine",
         "09_chunk_backward", "11_merge_backward", "10_wy_backward" };
     const char *asked = x->b->stage;
-    const int n_chain = x->call.model > KCP_GDN ? 0
-        : asked && stage_find(asked) == stage_find("15") ? 1
-        : sizeof chain / sizeof *chain;
+    int n_chain = sizeof chain / sizeof *chain;
+    if (asked && stage_find(asked) == stage_find("15")) n_chain = 1;
+    if (x->call.model > KCP_GDN) n_chain = 0;
     for (int i = 0; i < n_chain; i++) {
         const struct kcp_stage *st = stage_find(chain[i]);
         const struct kcp_variant *v[64];

@@ -120,8 +120,8 @@ static void alive(FILE *o, const struct finding *f)
             const double share = f->alive[j][n];
             fprintf(o, "<td style='background:color-mix(in srgb,var(--c) %.0f%%,"
                     "transparent)'>", 75 * sqrt(share));
-            fprintf(o, share < 1e-4 ? "&lt; 0.01 %%" : share < 0.1 ? "%.2f %%"
-                    : "%.1f %%", 100 * share);
+            if (share < 1e-4) fputs("&lt; 0.01 %", o);
+            else fprintf(o, "%.*f %%", share < 0.1 ? 2 : 1, 100 * share);
         }
     }
     fputs("</tr></table></div>\n", o);

@@ -29,7 +29,8 @@ static int place_choose(struct place *p, int argc, char **argv)
 {
     const char *as = argc > 2 ? argv[2] : "cpu";
     int status = kcp_who(&p->who, p->why, sizeof p->why);
-    p->R = p->who.R > 1 ? p->who.R : argc > 1 ? atoi(argv[1]) : 3;
+    p->R = argc > 1 ? atoi(argv[1]) : 3;
+    if (p->who.R > 1) p->R = p->who.R;
     p->gpu = strcmp(as, "cpu") != 0;
     if (!p->gpu)
         return kcp_layer_ref(&p->layer), status;
@@ -78,7 +79,8 @@ static void place_free(const struct place *p, const void *x)
 static size_t place_bytes(const struct place *p, enum kcp_store store)
 {
     const enum kcp_storage s = p->layer.storage;
-    return s == KCP_F64 ? 8 : s == KCP_BF16 && store == KCP_ACTV ? 2 : 4;
+    if (s == KCP_F64) return 8;
+    return s == KCP_BF16 && store == KCP_ACTV ? 2 : 4;
 }
 
 static void *place_put(const struct place *p, enum kcp_store store, const double *x,
@@ -91,8 +93,10 @@ static void *place_put(const struct place *p, enum kcp_store store, const double
         uint32_t u;
         memcpy(&u, &f, 4);
         const uint16_t half = (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-        memcpy(y + (size_t)i * e, e == 8 ? (const void *)&x[i] :
-               e == 4 ? (const void *)&f : (const void *)&half, e);
+        const void *number = &half;
+        if (e == 8) number = &x[i];
+        if (e == 4) number = &f;
+        memcpy(y + (size_t)i * e, number, e);
     }
     void *there = y ? place_room(p, (size_t)n * e) : NULL;
     if (there && place_copy(p, there, y, (size_t)n * e))

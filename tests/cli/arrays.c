@@ -72,8 +72,9 @@ static int layer(char **v)
     int64_t *u = cu.data = malloc(sizeof *u * (size_t)(N + 1));
     char path[1024];
     /* Sequence 1 is empty when there are three or more. */
-    for (int64_t n = 0; u && n <= N; n++)
-        u[n] = N > 2 && n == 2 ? u[1] : n * T / (N ? N : 1);
+    const int64_t parts = N ? N : 1;
+    for (int64_t n = 0; u && n <= N; n++) u[n] = n * T / parts;
+    if (u && N > 2) u[2] = u[1];
     snprintf(path, sizeof path, "%s/cu_seqlens.npy", dir);
     int bad = !u || npy_write(path, &cu, why, sizeof why) ? fail() : 0;
     free(u);

@@ -32,8 +32,10 @@ static int64_t take(struct bytes *b, int n)
 
 static void numbers(struct bytes *b, int n, int steps, int64_t *to)
 {
-    for (int i = 0; i < n; i++)
-        to[i] = !steps ? take(b, 8) : i ? to[i - 1] + take(b, 1) % 37 : 0;
+    for (int i = 0; i < n; i++) {
+        if (!steps) to[i] = take(b, 8);
+        else to[i] = i ? to[i - 1] + take(b, 1) % 37 : 0;
+    }
 }
 
 /* Segments tile the tokens; first and last say where sequences begin and end. */

@@ -64,14 +64,12 @@ static int matters(const struct kcp_stage *s, int axis)
  * shards and wide windows; overflow is a matter of gates and long chunks. */
 static int owed(const struct kcp_stage *s, int full, int a, int b)
 {
-    const int conv = !strncmp(s->name, "14", 2);
-    const int core = conv ? 1 << RANKS | 1 << WINDOW | 1 << LENS | 1 << CUTS
-                   : spike(s) ? 1 << RANKS | 1 << FORM | 1 << MASKS | 1 << HEADS
-                   : family(s)
-                       ? 1 << REGIME | 1 << RANKS | 1 << FORM | 1 << MODEL | 1 << HEADS
-                   : s->ranks ? 1 << REGIME | 1 << RANKS | 1 << FORM | 1 << HEADS
-                              : 1 << REGIME | 1 << MODEL | 1 << GATE | 1 << CHUNK |
-                                1 << HEADS;
+    int core = 1 << REGIME | 1 << MODEL | 1 << GATE | 1 << CHUNK | 1 << HEADS;
+    if (s->ranks) core = 1 << REGIME | 1 << RANKS | 1 << FORM | 1 << HEADS;
+    if (family(s)) core |= 1 << RANKS | 1 << FORM | 1 << MODEL;
+    if (spike(s)) core = 1 << RANKS | 1 << FORM | 1 << MASKS | 1 << HEADS;
+    if (!strncmp(s->name, "14", 2))
+        core = 1 << RANKS | 1 << WINDOW | 1 << LENS | 1 << CUTS;
     return a == b || full || ((core >> a & 1) && (core >> b & 1));
 }
 
@@ -141,8 +139,8 @@ static void case_of(struct kcase *k, int id, const int *row,
     const int64_t *length = lens[wide && row[LENS] == 5 ? 4 : row[LENS]];
     for (; length[c->N] >= 0; c->N++) k->cu[c->N + 1] = k->cu[c->N] + length[c->N];
     c->T = k->cu[c->N];
-    const int *size = wide == 2 ? tall_sizes[id % 4]
-                    : wide ? wide_sizes[row[SIZES] % 4] : sizes[row[SIZES]];
+    const int *size = sizes[row[SIZES]];
+    if (wide) size = wide == 2 ? tall_sizes[id % 4] : wide_sizes[row[SIZES] % 4];
     const int slow = c->T > 400 && size[0] * size[1] > 1024;    /* for the references */
     if (slow && !wide) size = sizes[0];
     c->model = first_model(stage) + row[MODEL], c->gate = row[GATE];

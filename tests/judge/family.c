@@ -83,7 +83,9 @@ int pipeline_family(struct tensor_set *b, const struct kcp_stage *s,
 static const void *from(const struct tensor_set *b, const char *name, int64_t t0)
 {
     const struct tensor *t = tensor_find(b, name);
-    return t ? (const double *)t->p + t0 * (t->n / (t->dim[0] ? t->dim[0] : 1)) : NULL;
+    if (!t) return NULL;
+    const int64_t row = t->dim[0] ? t->n / t->dim[0] : t->n;
+    return (const double *)t->p + t0 * row;
 }
 
 /* How much of a random state that enters the sequence's first token is left where the

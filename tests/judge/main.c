@@ -130,9 +130,9 @@ static int agrees(const struct asked *x)
 {
     const int ways = !!x->emit + !!x->foreign + (x->exchange >= 0) + x->list + x->paths;
     if (x->cases && !x->paths) return bad("--cases", "it", "--paths too");
+    const char *second = x->foreign ? "--foreign" : "--exchange";
     if (ways > 1)
-        return bad("option", x->emit ? "--emit" :
-                   x->foreign ? "--foreign" : "--exchange",
+        return bad("option", x->emit ? "--emit" : second,
                    "one of --list, --paths, --emit, --foreign, --exchange");
     if ((ways && x->words) || (x->words && !x->o.stage))
         return bad("--case", x->words, "a --stage to be judged on it");

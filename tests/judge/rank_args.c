@@ -113,8 +113,9 @@ static int fill_buffer(struct rank_args *s, const struct kcp_field *f,
         else o->want = rows;
         return status;
     }
-    const int *grid = !strcmp(f->name, "cu") ? x->cu
-                    : !strcmp(f->name, "cn") ? x->cn : x->sc;
+    const int *grid = x->sc;
+    if (!strcmp(f->name, "cu")) grid = x->cu;
+    if (!strcmp(f->name, "cn")) grid = x->cn;
     return place(s, o, grid, 4 * (size_t)(f->shape[1] == 'S' ? x->NS + 1 : x->NC));
 }
 

@@ -81,8 +81,10 @@ void spike_draw(struct tensor_set *b, const struct kcase *k)
 static const void *from(const struct tensor_set *b, const char *name, int64_t t0)
 {
     const struct tensor *t = tensor_find(b, name);
-    const size_t width = t && t->store == KCP_I32 ? 4 : 8;
-    return t ? (char *)t->p + width * t0 * (t->n / (t->dim[0] ? t->dim[0] : 1)) : NULL;
+    if (!t) return NULL;
+    const int64_t width = t->store == KCP_I32 ? 4 : 8;
+    const int64_t row = t->dim[0] ? t->n / t->dim[0] : t->n;
+    return (char *)t->p + width * t0 * row;
 }
 
 /* |S| / |S_0| of a random state that enters the sequence which the last rank takes

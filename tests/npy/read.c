@@ -24,9 +24,9 @@ enum { HEAD = 1 << 16 };       /* bytes: no header that we take is longer */
 static double from_f16(uint16_t bits)
 {
     const int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    const double x = exponent == 31 ? (fraction ? NAN : INFINITY)
-                   : exponent == 0 ? ldexp(fraction, -24)
-                   : ldexp(1024 + fraction, exponent - 25);
+    double x = ldexp(1024 + fraction, exponent - 25);
+    if (exponent == 0) x = ldexp(fraction, -24);
+    if (exponent == 31) x = fraction ? NAN : INFINITY;
     return bits >> 15 ? -x : x;
 }
 
