@@ -32,6 +32,9 @@ int ref_scan_step(struct kcp_scan *a);   /* 15 token by token, and the adjoint *
 int ref_scan(struct kcp_scan *a);   /* 15 one rank's forward or backward */
 int ref_family_step(struct kcp_family *a);   /* 16 token by token, and the adjoint */
 int ref_family(struct kcp_family *a);   /* 16 one rank's forward or backward */
+int ref_ladder(struct kcp_ladder *a);   /* 17 the state scan of 04, without output */
+int ref_ladder_lanes(struct kcp_ladder *a);   /* 17 the same by 32 lanes that step */
+int ref_ladder_banks(struct kcp_ladder *a);   /* 17 and by swizzled tiles */
 
 #pragma GCC visibility pop
 

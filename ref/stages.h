@@ -111,6 +111,11 @@ struct kcp_family {
     void *h_kept;
 };
 
+struct kcp_ladder {
+#include "stages/call.def"
+#include "stages/17.def"
+};
+
 #undef KCP_FIELD
 
 #endif

@@ -76,6 +76,9 @@ int  slowest(struct runner *x, struct times *t);
 /* Random raw inputs in a regime, drawn as tests/judge/inputs.c draws them. */
 int  fill_inputs(struct runner *x);
 
+/* What stage 17 reads besides, made of what the chain has left: decay, and GDN's kg. */
+int  fill_ladder(struct runner *x);
+
 /* What a call must do at the least: each input read once, each output written once, and
  * the multiply-adds of chapter NN's equations, counted as two. Per rank. */
 double cost_bytes(const struct kcp_stage *s, const struct kcp_call *c,

@@ -48,6 +48,7 @@ double cost_flops(const struct kcp_stage *s, const struct kcp_call *c)
         { "09_chunk_backward", local + reverse },
         { "10_wy_backward", back },
         { "11_merge_backward", affine + 2 * K * V },
+        { "17_ladder", 4 * K * V },
         { "15_scan", (c->pass ? 24 : 8) * K * V },    /* token by token */
         { "13_backward", 2 * C * V + C * K + chunk + local + reverse + back },
     };

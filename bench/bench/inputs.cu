@@ -209,3 +209,40 @@ int fill_inputs(struct runner *x)
     if (!e && bench_asked(x->b, stage_find("14"))) e = fill_conv(x);
     return e || !bench_asked(x->b, stage_find("15")) ? e : fill_spikes(x);
 }
+
+// ---- chapter 17: exp2(G_last) of each chunk, and for GDN kg, as a rung reads them
+static __global__ void ladder_inputs(struct kcp_call c, const int *cu, const int *cn,
+                                     const int *sc, const float *G,
+                                     const __nv_bfloat16 *k, float *decay,
+                                     __nv_bfloat16 *kg)
+{
+    const int chunk = blockIdx.x, n = blockIdx.y, s = sc[chunk];
+    const long long t0 = cu[s] + (long long)(chunk - cn[s]) * c.C;
+    const long long end = t0 + c.C < cu[s + 1] ? t0 + c.C : cu[s + 1];
+    for (int i = threadIdx.x; i < c.K; i += blockDim.x) {
+        const int at = c.KG > 1 ? i : 0;
+        const float last = G[((end - 1) * c.HV + n) * c.KG + at];
+        decay[((long long)chunk * c.HV + n) * c.K + i] = exp2f(last);
+        for (long long t = t0; c.KG == 1 && t < end; t++) {
+            const float by = exp2f(last - G[t * c.HV + n]);
+            const float x = (float)k[(t * c.H + n / (c.HV / c.H)) * c.K + i];
+            kg[(t * c.HV + n) * c.K + i] = (__nv_bfloat16)(x * by);
+        }
+    }
+}
+
+int fill_ladder(struct runner *x)
+{
+    typedef __nv_bfloat16 X;
+    const struct kcp_call *c = &x->call;
+    struct tensor_set *s = &x->tensors;
+    if (!bench_asked(x->b, stage_find("17"))) return KCP_OK;
+    X *kg = (X *)device_add(s, "kg", sizeof(X) * c->T * c->HV * c->K);
+    float *decay = (float *)device_add(s, "decay", sizeof(float) * c->NC * c->HV * c->K);
+    if (!kg || !decay) return KCP_NO_MEMORY;
+    ladder_inputs<<<dim3(c->NC, c->HV), 128>>>(
+        *c, (const int *)device_find(s, "cu"), (const int *)device_find(s, "cn"),
+        (const int *)device_find(s, "sc"), (const float *)device_find(s, "G"),
+        (const X *)device_find(s, "k"), decay, kg);
+    return cudaDeviceSynchronize() == cudaSuccess ? KCP_OK : KCP_CUDA;
+}

@@ -159,5 +159,5 @@ int runner_chain(struct runner *x)
             return e;
         }
     }
-    return KCP_OK;
+    return n_chain > 2 ? fill_ladder(x) : KCP_OK;
 }

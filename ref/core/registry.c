@@ -83,12 +83,17 @@ static const struct kcp_field family[] = {
 #include "stages/16.def"
 #undef ARGS
 };
+static const struct kcp_field ladder[] = {
+#define ARGS kcp_ladder
+#include "stages/17.def"
+#undef ARGS
+};
 
 #define REF(f) static int run_##f(void *args) { return ref_##f(args); }
 
 REF(step) REF(gate) REF(wy) REF(chunk) REF(affine) REF(merge) REF(forward)
 REF(chunk_backward) REF(wy_backward) REF(merge_backward) REF(h0) REF(backward) REF(conv)
-REF(scan) REF(scan_step) REF(family) REF(family_step)
+REF(scan) REF(scan_step) REF(family) REF(family_step) REF(ladder)
 
 #define ENTRY(number, f, ranks) HELD(number, f, ranks, NULL)
 #define HELD(number, f, ranks, oracle)                                                \
@@ -110,5 +115,6 @@ const struct kcp_stage kcp_stages[] = {
     ENTRY("14", conv, 1),
     HELD("15", scan, 1, run_scan_step),
     HELD("16", family, 1, run_family_step),
+    ENTRY("17", ladder, 0),
 };
 const int kcp_nstages = sizeof kcp_stages / sizeof *kcp_stages;

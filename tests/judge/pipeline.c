@@ -65,6 +65,29 @@ static void fill_marks(struct tensor_set *b, const struct kcase *k,
     range[1] = k->id % 7 == 6 ? range[0] : c->NS;   /* sometimes empty */
 }
 
+/* What 17 reads in one form for both models: exp2(G_last) a key row, and GDN's kg. */
+static void fill_ladder(struct tensor_set *b, const struct kcp_call *c,
+                        const struct kcp_context *x)
+{
+    const int H = c->H, HV = c->HV, K = c->K, KG = c->KG, gdn = c->model == KCP_GDN;
+    const double (*G)[HV][KG] = tensor_find(b, "G")->p;
+    const double (*k)[H][K] = tensor_find(b, "k")->p;
+    double (*decay)[HV][K] = tensor_add(b, "decay", "NC HV K", KCP_ACC, c)->p;
+    double (*kg)[HV][K] = NULL;
+    if (gdn) kg = tensor_add(b, "kg", "T HV K", KCP_ACTV, c)->p;
+    for (int j = 0; j < c->NC; j++) {
+        const int s = x->sc[j], t0 = x->cu[s] + (j - x->cn[s]) * c->C;
+        const int t1 = t0 + c->C < x->cu[s + 1] ? t0 + c->C : x->cu[s + 1];
+        for (int n = 0; n < HV; n++)
+            for (int i = 0; i < K; i++) {
+                const double *last = G[t1 - 1][n];
+                decay[j][n][i] = exp2(last[KG > 1 ? i : 0]);
+                for (int t = t0; gdn && t < t1; t++)
+                    kg[t][n][i] = k[t][n / (HV / H)][i] * exp2(last[0] - G[t][n][0]);
+            }
+    }
+}
+
 /* 02, 03, 05, 04 and 09, 11, 10, 02 back, over the stretches of one rank. */
 int pipeline_chunks(struct tensor_set *b, const struct kcase *k)
 {
@@ -104,6 +127,7 @@ int pipeline_chunks(struct tensor_set *b, const struct kcase *k)
         if (!status) status = run(b, walk[i].stage, &c, walk[i].pass);
         if (status == KCP_NA) status = KCP_OK;     /* a reference still to be written */
     }
+    if (!status) fill_ladder(b, &c, &p->ctx[0]);
     kcp_plan_free(p);
     return status;
 }

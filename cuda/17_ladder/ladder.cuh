@@ -1,0 +1,27 @@
+// ladder.cuh -- what the rungs share: the sizes, and where a head's rows are.
+// Book: chapter 17.
+// Checked by: every rung.
+// Next: v1_thread.cu.
+#ifndef KCP_LADDER_CUH
+#define KCP_LADDER_CUH
+
+#include "cuda/tile/pipeline.cuh"
+
+// From the second rung on K = V = DIM, and a chunk has CHUNK tokens: constants, so that
+// the compiler can keep a state in registers.
+static inline int ladder_takes(const struct kcp_ladder *a)
+{
+    const void *p[] = { a->u, a->w, a->kg, a->decay, a->v_new };
+    for (const void *x : p)
+        if (!is_aligned_16(x)) return 0;
+    return a->K == DIM && a->V == DIM && a->C == CHUNK;
+}
+
+// The state of stretch s and head n, [K,V] in fp32.
+static __device__ __forceinline__ int64_t state_at(const struct kcp_ladder &a, int s,
+                                                   int n)
+{
+    return ((int64_t)s * a.HV + n) * a.K * a.V;
+}
+
+#endif

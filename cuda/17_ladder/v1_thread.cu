@@ -1,0 +1,56 @@
+// v1_thread.cu -- the first rung: a thread keeps one column of the state.
+// Book: chapter 17, "A thread".
+// Checked by: tests/17_ladder/checks.c.
+// Next: v2_shared.cu.
+#include "cuda/tile/device.cuh"
+
+// Bound: latency. A thread does 2 C K multiply-adds a chunk, and each waits for a load:
+// S and x are indexed at run time, so they lie in local memory and not in registers,
+// and w and kg come from global memory, two bytes at a time. No thread needs another:
+// column v of the state meets only column v of u.
+template <class X>
+static __global__ void ladder(const struct kcp_ladder a)
+{
+    const int *cn = (const int *)a.cn;
+    const int s = blockIdx.x, n = blockIdx.y, v = threadIdx.x;
+    const int64_t state = ((int64_t)s * a.HV + n) * a.K;
+    const float *h_in = (const float *)a.h_in;
+    float *h_out = (float *)a.h_out;
+    float S[KMAX], x[CMAX];
+
+    for (int i = 0; i < a.K; i++) S[i] = h_in ? h_in[(state + i) * a.V + v] : 0.0f;
+    for (int c = cn[s]; c < cn[s + 1]; c++) {
+        const struct token_range z = chunk_tokens(a, s, c);
+        const float *decay = (const float *)a.decay + ((int64_t)c * a.HV + n) * a.K;
+
+        for (int j = 0; j < z.len; j++) {
+            const X *w = in<X>(a.w, z.t + j, a.HV, n, a.K);
+            x[j] = in<X>(a.u, z.t + j, a.HV, n, a.V)[v];
+            for (int p = 0; p < a.K; p++) x[j] -= (float)w[p] * S[p];
+            out<X>(a.v_new, z.t + j, a.HV, n, a.V)[v] = x[j];
+        }
+
+        for (int i = 0; i < a.K; i++) S[i] *= decay[i];
+        for (int j = 0; j < z.len; j++) {
+            const X *kg = in<X>(a.kg, z.t + j, a.HV, n, a.K);
+            for (int i = 0; i < a.K; i++) S[i] += (float)kg[i] * x[j];
+        }
+    }
+    for (int i = 0; i < a.K; i++) h_out[(state + i) * a.V + v] = S[i];
+}
+
+template <class X>
+int v1_ladder(void *args)
+{
+    const struct kcp_ladder *a = (const struct kcp_ladder *)args;
+    if (!v1_takes((const struct kcp_call *)a)) return KCP_NA;
+    if (a->NS) ladder<X><<<dim3(a->NS, a->HV), a->V, 0, a->stream>>>(*a);
+    return launched();
+}
+
+KCP_VARIANT(ladder_v1_thread) = {
+    "17_ladder", "v1_thread", "a thread a column of the state",
+    KCP_BF16, KCP_DEVICE, "K, V up to 256, C up to 64", v1_ladder<bf16>, NULL };
+KCP_VARIANT(ladder_v1_thread_f32) = {
+    "17_ladder", "v1_thread_f32", "a thread a column of the state",
+    KCP_F32, KCP_DEVICE, "K, V up to 256, C up to 64", v1_ladder<float>, NULL };

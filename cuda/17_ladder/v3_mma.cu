@@ -1,0 +1,138 @@
+// v3_mma.cu -- the third rung: the tensor core, its fragments gathered by hand.
+// Book: chapter 17, "The tensor core".
+// Checked by: tests/17_ladder/checks.c.
+// Next: v4_ldmatrix.cu.
+#include "ladder.cuh"
+
+// Bound: shared memory. 4 C K V flops a chunk are 512 clocks of the tensor cores, but
+// each of the eight warps reads all of w and all of kg: 256 KiB, 2048 clocks at 128
+// bytes a clock, and eight times that, for the eight rows that a load touches begin in
+// the same bank. A warp holds 16 columns of S, transposed, as tiles of D: 64 registers
+// a thread. Two barriers a chunk, as before.
+struct tiles {
+    bf16 w[CHUNK][DIM], kg[CHUNK][DIM];
+};
+
+static __device__ void load_rows(bf16 (*to)[DIM], const bf16 *from, int64_t stride,
+                                 int len)
+{
+    for (int at = threadIdx.x; at < CHUNK * DIM / 8; at += 2 * DIM) {
+        const int row = at / 16, column = at % 16 * 8;
+        uint4 q = make_uint4(0, 0, 0, 0);
+        if (row < len) q = *(const uint4 *)(from + row * stride + column);
+        *(uint4 *)&to[row][column] = q;
+    }
+}
+
+//> pack-a
+// Two neighbouring tiles of D, rounded to bf16, are an A of 16 x 16.
+static __device__ __forceinline__ void pack_a(uint32_t *a, const float (*d)[4])
+{
+    a[0] = pack_bf16x2(d[0][0], d[0][1]);
+    a[1] = pack_bf16x2(d[0][2], d[0][3]);
+    a[2] = pack_bf16x2(d[1][0], d[1][1]);
+    a[3] = pack_bf16x2(d[1][2], d[1][3]);
+}
+//< pack-a
+
+// y^T [16,64] = S^T w^T. B's column is a token, its row a key: the pair of keys that a
+// lane needs lies side by side in the token's row of w.
+static __device__ __forceinline__ void times_w(float (*y)[4], const float (*S)[4],
+                                               const bf16 (*w)[DIM])
+{
+    const int g = threadIdx.x % 32 / 4, e = threadIdx.x % 4 * 2;
+    #pragma unroll
+    for (int i = 0; i < DIM / 16; i++) {
+        uint32_t a[4];
+        pack_a(a, S + 2 * i);
+        #pragma unroll
+        for (int c = 0; c < CHUNK / 8; c++) {
+            const bf16 *row = &w[c * 8 + g][i * 16 + e];
+            mma_m16n8k16(y[c], a, *(const uint32_t *)row, *(const uint32_t *)(row + 8));
+        }
+    }
+}
+
+// Two tokens of one key: they lie in two rows of kg, so they are two loads.
+static __device__ __forceinline__ uint32_t two_rows(const bf16 (*kg)[DIM], int token,
+                                                    int key)
+{
+    const uint32_t low = *(const uint16_t *)&kg[token][key];
+    const uint32_t high = *(const uint16_t *)&kg[token + 1][key];
+    return low | high << 16;
+}
+
+// S^T [16,128] += x^T kg. Here B's column is a key and its row a token.
+static __device__ __forceinline__ void add_kg(float (*S)[4], const float (*x)[4],
+                                              const bf16 (*kg)[DIM])
+{
+    const int g = threadIdx.x % 32 / 4, e = threadIdx.x % 4 * 2;
+    #pragma unroll
+    for (int c = 0; c < CHUNK / 16; c++) {
+        uint32_t a[4];
+        pack_a(a, x + 2 * c);
+        #pragma unroll
+        for (int i = 0; i < DIM / 8; i++)
+            mma_m16n8k16(S[i], a, two_rows(kg, c * 16 + e, i * 8 + g),
+                         two_rows(kg, c * 16 + 8 + e, i * 8 + g));
+    }
+}
+
+// x^T = u^T - y^T, and x to v_new: element (v, token) of a tile is where D has it.
+static __device__ __forceinline__ void subtract(float (*y)[4], const bf16 *u,
+                                                bf16 *v_new, int64_t ld, int len)
+{
+    const int g = threadIdx.x % 32 / 4, e = threadIdx.x % 4 * 2;
+    #pragma unroll
+    for (int c = 0; c < CHUNK / 8; c++)
+        #pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const int token = c * 8 + e + j % 2, v = g + j / 2 * 8;
+            const int64_t at = token * ld + v;
+            y[c][j] = token < len ? (float)u[at] - y[c][j] : 0.0f;
+            if (token < len) v_new[at] = y[c][j];
+        }
+}
+
+static __global__ __launch_bounds__(2 * DIM, 1) void ladder(const struct kcp_ladder a)
+{
+    __shared__ __align__(128) struct tiles m;
+    const int *cn = (const int *)a.cn;
+    const int s = blockIdx.x, n = blockIdx.y, v = threadIdx.x / 32 * 16;
+    const int e = threadIdx.x % 4 * 2;
+    const int64_t ld = (int64_t)a.HV * DIM, state = state_at(a, s, n) + v;
+    float S[DIM / 8][4];
+
+    load_state<DIM>(S, a.h_in ? (const float *)a.h_in + state : NULL, 1, DIM);
+    for (int c = cn[s]; c < cn[s + 1]; c++) {
+        const struct token_range z = chunk_tokens(a, s, c);
+        const float *decay = (const float *)a.decay + ((int64_t)c * a.HV + n) * DIM;
+        float x[CHUNK / 8][4] = {};
+        load_rows(m.w, in<bf16>(a.w, z.t, a.HV, n, DIM), ld, z.len);
+        load_rows(m.kg, in<bf16>(a.kg, z.t, a.HV, n, DIM), ld, z.len);
+        __syncthreads();
+
+        times_w(x, S, m.w);
+        subtract(x, in<bf16>(a.u, z.t, a.HV, n, DIM) + v,
+                 out<bf16>(a.v_new, z.t, a.HV, n, DIM) + v, ld, z.len);
+        #pragma unroll
+        for (int i = 0; i < DIM / 8; i++)
+            #pragma unroll
+            for (int j = 0; j < 4; j++) S[i][j] *= decay[i * 8 + e + j % 2];
+        add_kg(S, x, m.kg);
+        __syncthreads();
+    }
+    store_state<DIM>((float *)a.h_out + state, 1, DIM, S);
+}
+
+int v3_ladder(void *args)
+{
+    const struct kcp_ladder *a = (const struct kcp_ladder *)args;
+    if (!ladder_takes(a)) return KCP_NA;
+    if (a->NS) ladder<<<dim3(a->NS, a->HV), 2 * DIM, 0, a->stream>>>(*a);
+    return launched();
+}
+
+KCP_VARIANT(ladder_v3_mma) = {
+    "17_ladder", "v3_mma", "tensor cores: 16 columns a warp, fragments by hand",
+    KCP_BF16, KCP_DEVICE, "K = V = 128, C 64", v3_ladder, NULL };

@@ -1,0 +1,133 @@
+// v5_async.cu -- the fifth rung: three stages, two of them on their way.
+// Book: chapter 17, "Copies in the background".
+// Checked by: tests/17_ladder/checks.c.
+// Next: v6_swizzle.cu.
+#include "ladder.cuh"
+#include "cuda/tile/decay.cuh"
+
+// Bound: as before, but the wait for global memory is gone. A stage is 48.5 KiB; while
+// chunk c is multiplied, chunks c + 1 and c + 2 are under way, 97 KiB a processor. One
+// barrier a chunk: it says that stage c is here, for every thread has waited for its
+// own copies, and that stage c - 1 is free, for every thread has left it.
+enum { STAGES = 3 };
+
+struct stage {
+    bf16 w[CHUNK][DIM], kg[CHUNK][DIM], u[CHUNK][DIM];
+    float decay[DIM];
+};
+
+// Rows of a head to shared memory, and nothing in registers; rows from len on become 0.
+static __device__ void copy_rows(bf16 (*to)[DIM], const bf16 *from, int64_t stride,
+                                 int len)
+{
+    for (int at = threadIdx.x; at < CHUNK * DIM / 8; at += 2 * DIM) {
+        const int row = at / 16, column = at % 16 * 8;
+        cp_async_16(&to[row][column], from + (row < len ? row : 0) * stride + column,
+                    row < len);
+    }
+}
+
+//> load-stage
+// Chunk c of stretch s, if there is one. The group is committed even when it is empty:
+// then the newest but one is always chunk c - 1.
+static __device__ void load_stage(const struct kcp_ladder &a, int s, int n, int c,
+                                  struct stage *to)
+{
+    const int64_t ld = (int64_t)a.HV * DIM;
+    if (c < ((const int *)a.cn)[s + 1]) {
+        const struct token_range z = chunk_tokens(a, s, c);
+        const float *decay = (const float *)a.decay + ((int64_t)c * a.HV + n) * DIM;
+        copy_rows(to->w, in<bf16>(a.w, z.t, a.HV, n, DIM), ld, z.len);
+        copy_rows(to->kg, in<bf16>(a.kg, z.t, a.HV, n, DIM), ld, z.len);
+        copy_rows(to->u, in<bf16>(a.u, z.t, a.HV, n, DIM), ld, z.len);
+        if (threadIdx.x < DIM / 4)
+            cp_async_16(to->decay + 4 * threadIdx.x, decay + 4 * threadIdx.x, 1);
+    }
+    cp_async_commit();
+}
+//< load-stage
+
+static __device__ __forceinline__ void pack_a(uint32_t *a, const float (*d)[4])
+{
+    a[0] = pack_bf16x2(d[0][0], d[0][1]);
+    a[1] = pack_bf16x2(d[0][2], d[0][3]);
+    a[2] = pack_bf16x2(d[1][0], d[1][1]);
+    a[3] = pack_bf16x2(d[1][2], d[1][3]);
+}
+
+static __device__ __forceinline__ void times_w(float (*y)[4], const float (*S)[4],
+                                               const bf16 *w)
+{
+    const bf16 *row = w + ldmatrix_offset_b(threadIdx.x % 32, DIM);
+    #pragma unroll
+    for (int i = 0; i < DIM / 16; i++) {
+        uint32_t a[4], b[4];
+        pack_a(a, S + 2 * i);
+        #pragma unroll
+        for (int c = 0; c < CHUNK / 16; c++) {
+            ldmatrix_x4(b, row + c * 16 * DIM + i * 16);
+            mma_m16n16k16(y + 2 * c, a, b);
+        }
+    }
+}
+
+static __device__ __forceinline__ void add_kg(float (*S)[4], const float (*x)[4],
+                                              const bf16 *kg)
+{
+    const bf16 *row = kg + ldmatrix_offset_a(threadIdx.x % 32, DIM);
+    #pragma unroll
+    for (int c = 0; c < CHUNK / 16; c++) {
+        uint32_t a[4], b[4];
+        pack_a(a, x + 2 * c);
+        #pragma unroll
+        for (int i = 0; i < DIM / 16; i++) {
+            ldmatrix_x4_trans(b, row + c * 16 * DIM + i * 16);
+            mma_m16n16k16(S + 2 * i, a, b);
+        }
+    }
+}
+
+static __global__ __launch_bounds__(2 * DIM, 1) void ladder(const struct kcp_ladder a)
+{
+    extern __shared__ __align__(128) unsigned char shared[];
+    struct stage *stages = (struct stage *)shared;
+    const int *cn = (const int *)a.cn;
+    const int s = blockIdx.x, n = blockIdx.y, v = threadIdx.x / 32 * 16;
+    const int64_t ld = (int64_t)a.HV * DIM, state = state_at(a, s, n) + v;
+    float S[DIM / 8][4];
+
+    for (int i = 0; i < STAGES - 1; i++) load_stage(a, s, n, cn[s] + i, stages + i);
+    load_state<DIM>(S, a.h_in ? (const float *)a.h_in + state : NULL, 1, DIM);
+    for (int c = cn[s]; c < cn[s + 1]; c++) {
+        const struct token_range z = chunk_tokens(a, s, c);
+        const int i = c - cn[s];
+        const struct stage *m = stages + i % STAGES;
+        float x[CHUNK / 8][4], y[CHUNK / 8][4] = {};
+        cp_async_wait<STAGES - 2>();
+        __syncthreads();
+        load_stage(a, s, n, c + STAGES - 1, stages + (i + STAGES - 1) % STAGES);
+
+        times_w(y, S, m->w[0]);
+        from_rows(x, m->u[0] + v, DIM);
+        #pragma unroll
+        for (int j = 0; j < CHUNK / 2; j++) x[j / 4][j % 4] -= y[j / 4][j % 4];
+        store_rows<CHUNK / 8>(out<bf16>(a.v_new, z.t, a.HV, n, DIM) + v, ld, z.len, x);
+        scale_columns<DIM / 8>(S, m->decay);
+        add_kg(S, x, m->kg[0]);
+    }
+    store_state<DIM>((float *)a.h_out + state, 1, DIM, S);
+}
+
+int v5_ladder(void *args)
+{
+    const struct kcp_ladder *a = (const struct kcp_ladder *)args;
+    const int bytes = STAGES * sizeof(struct stage);
+    if (!ladder_takes(a)) return KCP_NA;
+    cudaFuncSetAttribute(ladder, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    if (a->NS) ladder<<<dim3(a->NS, a->HV), 2 * DIM, bytes, a->stream>>>(*a);
+    return launched();
+}
+
+KCP_VARIANT(ladder_v5_async) = {
+    "17_ladder", "v5_async", "cp.async: two chunks on their way while one is computed",
+    KCP_BF16, KCP_DEVICE, "K = V = 128, C 64", v5_ladder, NULL };

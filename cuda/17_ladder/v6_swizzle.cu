@@ -1,0 +1,157 @@
+// v6_swizzle.cu -- the sixth rung: the pieces of a row change places, row by row.
+// Book: chapter 17, "Swizzle".
+// Checked by: tests/17_ladder/checks.c.
+// Next: v7_wgmma_sm90.cu.
+#include "ladder.cuh"
+#include "cuda/tile/decay.cuh"
+
+// Bound: shared memory once more, now at its full rate: 256 KiB of w and kg and 16 of u
+// a chunk, 2176 clocks at 128 bytes a clock. A tile of 64 rows by 128 columns is two
+// swizzle128 tiles side by side, of 64 columns each: a row has 128 bytes there, all 32
+// banks, and eight rows show each piece in another place. One barrier a chunk, as in v5.
+enum { STAGES = 3 };
+
+struct stage {
+    bf16 w[2 * SWIZZLE128_TILE], kg[2 * SWIZZLE128_TILE], u[2 * SWIZZLE128_TILE];
+    float decay[DIM];
+};
+
+//> swizzled
+// Where the 16 bytes of (row, columns 8 piece ..) of a tile of 128 columns begin.
+static __device__ __forceinline__ bf16 *piece_at(const bf16 *X, int row, int piece)
+{
+    return (bf16 *)((char *)(X + piece / 8 * SWIZZLE128_TILE)
+                    + swizzle128_offset(row, piece % 8));
+}
+//< swizzled
+
+static __device__ void copy_rows(bf16 *to, const bf16 *from, int64_t stride, int len)
+{
+    for (int at = threadIdx.x; at < CHUNK * DIM / 8; at += 2 * DIM) {
+        const int row = at / 16, piece = at % 16;
+        cp_async_16(piece_at(to, row, piece),
+                    from + (row < len ? row : 0) * stride + piece * 8, row < len);
+    }
+}
+
+static __device__ void load_stage(const struct kcp_ladder &a, int s, int n, int c,
+                                  struct stage *to)
+{
+    const int64_t ld = (int64_t)a.HV * DIM;
+    if (c < ((const int *)a.cn)[s + 1]) {
+        const struct token_range z = chunk_tokens(a, s, c);
+        const float *decay = (const float *)a.decay + ((int64_t)c * a.HV + n) * DIM;
+        copy_rows(to->w, in<bf16>(a.w, z.t, a.HV, n, DIM), ld, z.len);
+        copy_rows(to->kg, in<bf16>(a.kg, z.t, a.HV, n, DIM), ld, z.len);
+        copy_rows(to->u, in<bf16>(a.u, z.t, a.HV, n, DIM), ld, z.len);
+        if (threadIdx.x < DIM / 4)
+            cp_async_16(to->decay + 4 * threadIdx.x, decay + 4 * threadIdx.x, 1);
+    }
+    cp_async_commit();
+}
+
+static __device__ __forceinline__ void pack_a(uint32_t *a, const float (*d)[4])
+{
+    a[0] = pack_bf16x2(d[0][0], d[0][1]);
+    a[1] = pack_bf16x2(d[0][2], d[0][3]);
+    a[2] = pack_bf16x2(d[1][0], d[1][1]);
+    a[3] = pack_bf16x2(d[1][2], d[1][3]);
+}
+
+//> swizzled-products
+// The rows of a block that a lane points at, and which of its two pieces, are those of
+// ldmatrix_offset_b (w, u) and ldmatrix_offset_a (kg); piece_at does the rest.
+static __device__ __forceinline__ void times_w(float (*y)[4], const float (*S)[4],
+                                               const bf16 *w)
+{
+    const int lane = threadIdx.x % 32, row = lane % 8 + lane / 16 * 8;
+    #pragma unroll
+    for (int i = 0; i < DIM / 16; i++) {
+        uint32_t a[4], b[4];
+        pack_a(a, S + 2 * i);
+        #pragma unroll
+        for (int c = 0; c < CHUNK / 16; c++) {
+            ldmatrix_x4(b, piece_at(w, c * 16 + row, 2 * i + lane / 8 % 2));
+            mma_m16n16k16(y + 2 * c, a, b);
+        }
+    }
+}
+
+static __device__ __forceinline__ void add_kg(float (*S)[4], const float (*x)[4],
+                                              const bf16 *kg)
+{
+    const int lane = threadIdx.x % 32, row = lane % 16;
+    #pragma unroll
+    for (int c = 0; c < CHUNK / 16; c++) {
+        uint32_t a[4], b[4];
+        pack_a(a, x + 2 * c);
+        #pragma unroll
+        for (int i = 0; i < DIM / 16; i++) {
+            ldmatrix_x4_trans(b, piece_at(kg, c * 16 + row, 2 * i + lane / 16));
+            mma_m16n16k16(S + 2 * i, a, b);
+        }
+    }
+}
+//< swizzled-products
+
+// x^T = u^T - y^T for this warp's 16 columns, which are two pieces of u's rows.
+static __device__ __forceinline__ void subtract(float (*x)[4], const float (*y)[4],
+                                                const bf16 *u)
+{
+    const int lane = threadIdx.x % 32, row = lane % 8 + lane / 16 * 8;
+    const int piece = threadIdx.x / 32 * 2 + lane / 8 % 2;
+    #pragma unroll
+    for (int c = 0; c < CHUNK / 16; c++) {
+        uint32_t r[4];
+        ldmatrix_x4_trans(r, piece_at(u, c * 16 + row, piece));
+        #pragma unroll
+        for (int j = 0; j < 4; j++) {
+            float *to = &x[2 * c + j / 2][j % 2 * 2];
+            to[0] = bf16x2_low(r[j]) - y[2 * c + j / 2][j % 2 * 2];
+            to[1] = bf16x2_high(r[j]) - y[2 * c + j / 2][j % 2 * 2 + 1];
+        }
+    }
+}
+
+static __global__ __launch_bounds__(2 * DIM, 1) void ladder(const struct kcp_ladder a)
+{
+    extern __shared__ __align__(1024) unsigned char shared[];
+    struct stage *stages = (struct stage *)shared;
+    const int *cn = (const int *)a.cn;
+    const int s = blockIdx.x, n = blockIdx.y, v = threadIdx.x / 32 * 16;
+    const int64_t ld = (int64_t)a.HV * DIM, state = state_at(a, s, n) + v;
+    float S[DIM / 8][4];
+
+    for (int i = 0; i < STAGES - 1; i++) load_stage(a, s, n, cn[s] + i, stages + i);
+    load_state<DIM>(S, a.h_in ? (const float *)a.h_in + state : NULL, 1, DIM);
+    for (int c = cn[s]; c < cn[s + 1]; c++) {
+        const struct token_range z = chunk_tokens(a, s, c);
+        const int i = c - cn[s];
+        const struct stage *m = stages + i % STAGES;
+        float x[CHUNK / 8][4], y[CHUNK / 8][4] = {};
+        cp_async_wait<STAGES - 2>();
+        __syncthreads();
+        load_stage(a, s, n, c + STAGES - 1, stages + (i + STAGES - 1) % STAGES);
+
+        times_w(y, S, m->w);
+        subtract(x, y, m->u);
+        store_rows<CHUNK / 8>(out<bf16>(a.v_new, z.t, a.HV, n, DIM) + v, ld, z.len, x);
+        scale_columns<DIM / 8>(S, m->decay);
+        add_kg(S, x, m->kg);
+    }
+    store_state<DIM>((float *)a.h_out + state, 1, DIM, S);
+}
+
+int v6_ladder(void *args)
+{
+    const struct kcp_ladder *a = (const struct kcp_ladder *)args;
+    const int bytes = STAGES * sizeof(struct stage);
+    if (!ladder_takes(a)) return KCP_NA;
+    cudaFuncSetAttribute(ladder, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    if (a->NS) ladder<<<dim3(a->NS, a->HV), 2 * DIM, bytes, a->stream>>>(*a);
+    return launched();
+}
+
+KCP_VARIANT(ladder_v6_swizzle) = {
+    "17_ladder", "v6_swizzle", "swizzled tiles: eight rows meet all 32 banks",
+    KCP_BF16, KCP_DEVICE, "K = V = 128, C 64", v6_ladder, NULL };

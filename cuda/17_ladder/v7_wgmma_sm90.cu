@@ -1,0 +1,133 @@
+// v7_wgmma_sm90.cu -- the seventh rung: a warpgroup, and B straight from shared memory.
+// Book: chapter 17, "A warpgroup".
+// Checked by: tests/17_ladder/checks.c.
+// Next: v8_tma_sm90.cu.
+#include "ladder.cuh"
+#include "cuda/tile/warpgroup_scan.cuh"
+
+// Bound: the chain. w and kg are now read once for 64 columns, not once for 16: 64 KiB
+// a chunk, 512 clocks, as many as the products take. What is left is their order: a
+// chunk's update waits for its v_new, that for its product w S, that for the chunk
+// before. Two warpgroups, 64 columns each, fill one another's gaps. One barrier a
+// chunk, and before it each thread's fence: the tensor core reads what threads wrote.
+enum { STAGES = 3 };
+
+struct stage {
+    bf16 w[2 * SWIZZLE128_TILE], kg[2 * SWIZZLE128_TILE], u[2 * SWIZZLE128_TILE];
+};
+
+// The tiles first: each begins at a multiple of 1024 bytes.
+struct stages {
+    struct stage at[STAGES];
+    float decay[STAGES][DIM];
+};
+
+static __device__ void load_stage(const struct kcp_ladder &a, int s, int n, int c,
+                                  struct stages *m, int to)
+{
+    const int64_t ld = (int64_t)a.HV * DIM;
+    if (c < ((const int *)a.cn)[s + 1]) {
+        const struct token_range z = chunk_tokens(a, s, c);
+        const float *decay = (const float *)a.decay + ((int64_t)c * a.HV + n) * DIM;
+        cp_async_swizzled_rows(m->at[to].w, in<bf16>(a.w, z.t, a.HV, n, DIM), ld,
+                               z.len);
+        cp_async_swizzled_rows(m->at[to].kg, in<bf16>(a.kg, z.t, a.HV, n, DIM), ld,
+                               z.len);
+        cp_async_swizzled_rows(m->at[to].u, in<bf16>(a.u, z.t, a.HV, n, DIM), ld,
+                               z.len);
+        if (threadIdx.x < DIM / 4)
+            cp_async_16(m->decay[to] + 4 * threadIdx.x, decay + 4 * threadIdx.x, 1);
+    }
+    cp_async_commit();
+}
+
+static __device__ __forceinline__ void pack_a(uint32_t *a, const float (*d)[4])
+{
+    a[0] = pack_bf16x2(d[0][0], d[0][1]);
+    a[1] = pack_bf16x2(d[0][2], d[0][3]);
+    a[2] = pack_bf16x2(d[1][0], d[1][1]);
+    a[3] = pack_bf16x2(d[1][2], d[1][3]);
+}
+
+//> wgmma-products
+// y^T [64,64] = S^T w^T, begun: rows of w are B's columns, 16 keys a step.
+static __device__ __forceinline__ void times_w(float (*y)[4], uint32_t (*a)[4],
+                                               const float (*S)[4], const bf16 *w)
+{
+    #pragma unroll
+    for (int i = 0; i < DIM / 16; i++) pack_a(a[i], S + 2 * i);
+    wgmma_fence();
+    #pragma unroll
+    for (int i = 0; i < DIM / 16; i++)
+        wgmma_m64n64k16_rs<0>(y, a[i],
+                              smem_desc_k_major(w) + i / 4 * DESC_NEXT_TILE
+                                  + i % 4 * DESC_STEP_K_MAJOR, i);
+    wgmma_commit();
+}
+
+// S^T [64,128] += x^T kg: rows of kg are B's rows, 16 tokens a step.
+static __device__ __forceinline__ void add_kg(float (*S)[4], uint32_t (*a)[4],
+                                              const float (*x)[4], const bf16 *kg)
+{
+    #pragma unroll
+    for (int c = 0; c < CHUNK / 16; c++) pack_a(a[c], x + 2 * c);
+    wgmma_fence();
+    #pragma unroll
+    for (int c = 0; c < CHUNK / 16; c++)
+        wgmma_m64n128k16_rs<1>(S, a[c],
+                               smem_desc_mn_major(kg) + c * DESC_STEP_MN_MAJOR);
+    wgmma_commit();
+    wgmma_wait<0>();
+    fence_operand<DIM / 8>(S);
+}
+//< wgmma-products
+
+static __global__ __launch_bounds__(256, 1) void ladder(const struct kcp_ladder a)
+{
+    extern __shared__ __align__(1024) unsigned char shared[];
+    struct stages *m = (struct stages *)shared;
+    const int *cn = (const int *)a.cn;
+    const int s = blockIdx.x, n = blockIdx.y, v = threadIdx.x / 32 * 16;
+    const int half = threadIdx.x / 128;
+    const int64_t ld = (int64_t)a.HV * DIM, state = state_at(a, s, n) + v;
+    float S[DIM / 8][4];
+
+    for (int i = 0; i < STAGES - 1; i++) load_stage(a, s, n, cn[s] + i, m, i);
+    load_state<DIM>(S, a.h_in ? (const float *)a.h_in + state : NULL, 1, DIM);
+    for (int c = cn[s]; c < cn[s + 1]; c++) {
+        const struct token_range z = chunk_tokens(a, s, c);
+        const int i = c - cn[s], at = i % STAGES;
+        const struct stage *t = &m->at[at];
+        float x[CHUNK / 8][4], y[CHUNK / 8][4];
+        uint32_t p[DIM / 16][4];
+        cp_async_wait<STAGES - 2>();
+        fence_proxy_async();
+        __syncthreads();
+        load_stage(a, s, n, c + STAGES - 1, m, (i + STAGES - 1) % STAGES);
+
+        times_w(y, p, S, t->w);
+        ldmatrix_swizzled(x, t->u + half * SWIZZLE128_TILE);
+        wgmma_wait<0>();
+        fence_operand<CHUNK / 8>(y);
+        #pragma unroll
+        for (int j = 0; j < CHUNK / 2; j++) x[j / 4][j % 4] -= y[j / 4][j % 4];
+        store_rows<CHUNK / 8>(out<bf16>(a.v_new, z.t, a.HV, n, DIM) + v, ld, z.len, x);
+        scale_columns<DIM / 8>(S, m->decay[at]);
+        add_kg(S, p, x, t->kg);
+    }
+    store_state<DIM>((float *)a.h_out + state, 1, DIM, S);
+}
+
+int v7_ladder(void *args)
+{
+    const struct kcp_ladder *a = (const struct kcp_ladder *)args;
+    const int bytes = sizeof(struct stages);
+    if (!ladder_takes(a) || !device_is_sm90()) return KCP_NA;
+    cudaFuncSetAttribute(ladder, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    if (a->NS) ladder<<<dim3(a->NS, a->HV), 256, bytes, a->stream>>>(*a);
+    return launched();
+}
+
+KCP_VARIANT(ladder_v7_wgmma) = {
+    "17_ladder", "v7_wgmma_sm90", "wgmma: the tensor core reads w and kg itself",
+    KCP_BF16, KCP_DEVICE, "K = V = 128, C 64; sm_90a", v7_ladder, NULL };

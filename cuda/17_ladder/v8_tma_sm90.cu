@@ -1,0 +1,187 @@
+// v8_tma_sm90.cu -- the eighth rung: one thread copies, two warpgroups compute.
+// Book: chapter 17, "Warps with roles".
+// Checked by: tests/17_ladder/checks.c.
+// Next: ../18_hopper/chunk_factors.cuh.
+#include "ladder.cuh"
+#include "cuda/tile/setmaxnreg.cuh"
+#include "cuda/tile/tma.cuh"
+#include "cuda/tile/warpgroup_store.cuh"
+
+// Bound: memory, or the chain: 64.5 KiB of memory a chunk and head; and one product
+// after the other. A warpgroup waits for its own chunk and for nobody else, so that the
+// two drift apart and fill one another's gaps. No barrier of the whole block is left in
+// the loop: `full` is met by bytes that have come, `empty` by threads that have read.
+// Three copies of a thread for every chunk take the place of 3072 of 256 threads.
+enum { STAGES = 4, CONSUMERS = 256 };
+
+struct stage {
+    bf16 w[2 * SWIZZLE128_TILE], kg[2 * SWIZZLE128_TILE], u[2 * SWIZZLE128_TILE];
+};
+
+struct stages {
+    struct stage at[STAGES];
+    float decay[STAGES][DIM];
+    uint64_t full[STAGES], empty[STAGES];
+};
+
+struct maps { CUtensorMap w, kg, u; };
+
+//> producer
+// One thread asks for everything. A stage is free when all consumers have arrived at
+// its `empty`; it is there when as many bytes as announced have come.
+static __device__ void producer_warp(const struct kcp_ladder &a,
+                                     const struct maps &map, int s, int n,
+                                     struct stages *m)
+{
+    const int *cn = (const int *)a.cn;
+    for (int c = cn[s]; c < cn[s + 1]; c++) {
+        const int i = c - cn[s], at = i % STAGES, t = (int)chunk_tokens(a, s, c).t;
+        const float *decay = (const float *)a.decay + ((int64_t)c * a.HV + n) * DIM;
+        uint64_t *full = &m->full[at];
+        if (i >= STAGES) mbarrier_wait(&m->empty[at], i / STAGES - 1);
+        mbarrier_arrive_expect_tx(full, sizeof(struct stage) + sizeof m->decay[0]);
+        for (int j = 0; j < 2; j++) {
+            const int to = j * SWIZZLE128_TILE;
+            tma_load_3d(m->at[at].w + to, map.w, 64 * j, n, t, full);
+            tma_load_3d(m->at[at].u + to, map.u, 64 * j, n, t, full);
+            tma_load_3d(m->at[at].kg + to, map.kg, 64 * j, n, t, full);
+        }
+        tma_load_1d(m->decay[at], decay, sizeof m->decay[0], full);
+    }
+}
+//< producer
+
+static __device__ __forceinline__ void pack_a(uint32_t *a, const float (*d)[4])
+{
+    a[0] = pack_bf16x2(d[0][0], d[0][1]);
+    a[1] = pack_bf16x2(d[0][2], d[0][3]);
+    a[2] = pack_bf16x2(d[1][0], d[1][1]);
+    a[3] = pack_bf16x2(d[1][2], d[1][3]);
+}
+
+static __device__ __forceinline__ void times_w(float (*y)[4], uint32_t (*a)[4],
+                                               const float (*S)[4], const bf16 *w)
+{
+    #pragma unroll
+    for (int i = 0; i < DIM / 16; i++) pack_a(a[i], S + 2 * i);
+    wgmma_fence();
+    #pragma unroll
+    for (int i = 0; i < DIM / 16; i++)
+        wgmma_m64n64k16_rs<0>(y, a[i],
+                              smem_desc_k_major(w) + i / 4 * DESC_NEXT_TILE
+                                  + i % 4 * DESC_STEP_K_MAJOR, i);
+    wgmma_commit();
+}
+
+static __device__ __forceinline__ void add_kg(float (*S)[4], uint32_t (*a)[4],
+                                              const float (*x)[4], const bf16 *kg)
+{
+    #pragma unroll
+    for (int c = 0; c < CHUNK / 16; c++) pack_a(a[c], x + 2 * c);
+    wgmma_fence();
+    #pragma unroll
+    for (int c = 0; c < CHUNK / 16; c++)
+        wgmma_m64n128k16_rs<1>(S, a[c],
+                               smem_desc_mn_major(kg) + c * DESC_STEP_MN_MAJOR);
+    wgmma_commit();
+}
+
+// x^T = u^T - y^T. A copy takes 64 rows: behind the stretch's end they are another's,
+// and their x is 0.
+static __device__ __forceinline__ void subtract(float (*x)[4], const float (*y)[4],
+                                                int len)
+{
+    const int e = threadIdx.x % 4 * 2;
+    #pragma unroll
+    for (int i = 0; i < CHUNK / 2; i++) {
+        const int token = i / 4 * 8 + e + i % 2;
+        x[i / 4][i % 4] = token < len ? x[i / 4][i % 4] - y[i / 4][i % 4] : 0.0f;
+    }
+}
+
+//> consumer
+// All chunks of a stretch, 64 columns of the state. v_new takes u's place in the stage,
+// and leaves from there in whole rows while the tensor core adds to S.
+static __device__ void consumer_warpgroup(const struct kcp_ladder &a, int s, int n,
+                                          struct stages *m)
+{
+    const int *cn = (const int *)a.cn;
+    const int half = threadIdx.x / 128, v = threadIdx.x / 32 * 16;
+    const int64_t ld = (int64_t)a.HV * DIM, state = state_at(a, s, n) + v;
+    float S[DIM / 8][4];
+
+    load_state<DIM>(S, a.h_in ? (const float *)a.h_in + state : NULL, 1, DIM);
+    for (int c = cn[s]; c < cn[s + 1]; c++) {
+        const struct token_range z = chunk_tokens(a, s, c);
+        const int i = c - cn[s], at = i % STAGES;
+        bf16 *u = m->at[at].u + half * SWIZZLE128_TILE;
+        float x[CHUNK / 8][4], y[CHUNK / 8][4];
+        uint32_t p[DIM / 16][4];
+        mbarrier_wait(&m->full[at], i / STAGES);
+
+        times_w(y, p, S, m->at[at].w);
+        ldmatrix_swizzled(x, u);
+        wgmma_wait<0>();
+        fence_operand<CHUNK / 8>(y);
+        subtract(x, y, z.len);
+        scale_columns<DIM / 8>(S, m->decay[at]);
+        add_kg(S, p, x, m->at[at].kg);
+
+        stmatrix_swizzled<CHUNK / 8>(u, x);
+        warpgroup_sync();
+        copy_swizzled_rows<CHUNK>(out<bf16>(a.v_new, z.t, a.HV, n, DIM) + half * 64,
+                                  ld, z.len, u);
+        wgmma_wait<0>();
+        keep_operand((const uint32_t(*)[1][4])p);
+        fence_operand<DIM / 8>(S);
+        fence_proxy_async();
+        mbarrier_arrive(&m->empty[at]);
+    }
+    store_state<DIM>((float *)a.h_out + state, 1, DIM, S);
+}
+//< consumer
+
+//> roles
+static __global__ __launch_bounds__(CONSUMERS + 128, 1) void ladder(
+    const struct kcp_ladder a, const __grid_constant__ struct maps map)
+{
+    extern __shared__ __align__(1024) unsigned char shared[];
+    struct stages *m = (struct stages *)shared;
+    const int s = blockIdx.x, n = blockIdx.y;
+
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < STAGES; i++) {
+            mbarrier_init(&m->full[i], 1);
+            mbarrier_init(&m->empty[i], CONSUMERS);
+        }
+        mbarrier_fence_init();
+    }
+    __syncthreads();
+    if (threadIdx.x >= CONSUMERS) {
+        setmaxnreg_dec<40>();
+        if (threadIdx.x == CONSUMERS) producer_warp(a, map, s, n, m);
+    } else {
+        setmaxnreg_inc<232>();
+        consumer_warpgroup(a, s, n, m);
+    }
+}
+//< roles
+
+int v8_ladder(void *args)
+{
+    const struct kcp_ladder *a = (const struct kcp_ladder *)args;
+    const int bytes = sizeof(struct stages);
+    struct maps map;
+    if (!ladder_takes(a) || !device_is_sm90()) return KCP_NA;
+    if (!a->NS) return KCP_OK;
+    if (!tensor_map_of_heads(&map.w, a->w, a->T, a->HV, DIM, CHUNK)) return KCP_NA;
+    if (!tensor_map_of_heads(&map.kg, a->kg, a->T, a->HV, DIM, CHUNK)) return KCP_NA;
+    if (!tensor_map_of_heads(&map.u, a->u, a->T, a->HV, DIM, CHUNK)) return KCP_NA;
+    cudaFuncSetAttribute(ladder, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    ladder<<<dim3(a->NS, a->HV), CONSUMERS + 128, bytes, a->stream>>>(*a, map);
+    return launched();
+}
+
+KCP_VARIANT(ladder_v8_tma) = {
+    "17_ladder", "v8_tma_sm90", "TMA and mbarriers: a producer, two consumer groups",
+    KCP_BF16, KCP_DEVICE, "K = V = 128, C 64; sm_90a", v8_ladder, NULL };

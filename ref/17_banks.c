@@ -1,0 +1,159 @@
+/* 17_banks.c -- the sixth rung in C: tiles as the copy engine swizzles them.
+ *
+ * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.
+ * Next: ../cuda/17_ladder/v1_thread.cu.
+ */
+#include "17_warp.h"
+#include "ref.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TILE = TILE_ROWS * TILE_COLUMNS, WIDE = 4 };   /* K up to 4 tiles of 64 */
+
+/* A warp's 16 columns, as in 17_lanes.c; w and kg in swizzled tiles, side by side. */
+struct warp {
+    struct fragment_d S[WIDE * 8], y[8];
+    double w[WIDE * TILE], kg[WIDE * TILE];
+};
+
+//> swizzle
+/* The byte at which the 8 numbers (row, columns 8 piece ..) of a matrix begin, that lies
+ * in tiles of 64 columns as warp_tma_load writes them. A number has 2 bytes. */
+static int piece_at(int row, int piece)
+{
+    const int tile = piece / 8, place = (piece % 8) ^ (row % 8);
+    return 2 * TILE * tile + 128 * row + 16 * place;
+}
+//< swizzle
+
+/* Registers of ldmatrix as two B's, for columns 0..7 and 8..15 of the block. */
+static void two_b(struct fragment_b *b, const double (*r)[8])
+{
+    for (int lane = 0; lane < LANES; lane++)
+        for (int x = 0; x < 4; x++) {
+            b[0].x[lane][x] = r[lane][x];
+            b[1].x[lane][x] = r[lane][4 + x];
+        }
+}
+
+/* Two tiles of D, times the two B's of a block: 16 keys by 16 tokens, or the other way. */
+static void multiply(struct fragment_d *to, const struct fragment_d *d,
+                     const double (*r)[8])
+{
+    struct fragment_a a;
+    struct fragment_b b[2];
+    for (int lane = 0; lane < LANES; lane++)
+        for (int x = 0; x < 8; x++) a.x[lane][x] = d[x / 4].x[lane][x % 4];
+    two_b(b, r);
+    warp_mma(&to[0], &a, &b[0]);
+    warp_mma(&to[1], &a, &b[1]);
+}
+
+/* y^T = S^T w^T, and, after x took y's place, S^T += x^T kg. How often shared memory
+ * was read goes to *times; 4 a block is the least. */
+static void times_w(struct warp *m, int K, int64_t *times)
+{
+    memset(m->y, 0, sizeof m->y);
+    for (int i = 0; i < (K + 15) / 16; i++)
+        for (int c = 0; c < 4; c++) {
+            double r[LANES][8];
+            int byte[LANES];
+            for (int l = 0; l < LANES; l++)
+                byte[l] = piece_at(16 * c + l % 8 + l / 16 * 8, 2 * i + l / 8 % 2);
+            *times += warp_ldmatrix(r, m->w, byte, 0);
+            multiply(m->y + 2 * c, m->S + 2 * i, r);
+        }
+}
+
+static void add_kg(struct warp *m, int K, int64_t *times)
+{
+    for (int c = 0; c < 4; c++)
+        for (int i = 0; i < (K + 15) / 16; i++) {
+            double r[LANES][8];
+            int byte[LANES];
+            for (int l = 0; l < LANES; l++)
+                byte[l] = piece_at(16 * c + l % 16, 2 * i + l / 16);
+            *times += warp_ldmatrix(r, m->kg, byte, 1);
+            multiply(m->S + 2 * i, m->y + 2 * c, r);
+        }
+}
+
+/* x = u - y, v_new = x, and S [i,v] <- decay_i S: lane l has column 2 (l % 4) + x % 2
+ * and row l / 4 + 8 (x / 2) of a tile of D. */
+static void between(const struct kcp_ladder *a, struct warp *m, int64_t t0, int len,
+                    int n, int v0, const double *decay)
+{
+    const double (*u)[a->HV][a->V] = a->u;
+    double (*v_new)[a->HV][a->V] = a->v_new;
+    for (int l = 0; l < LANES; l++)
+        for (int x = 0; x < 4; x++) {
+            const int column = l % 4 * 2 + x % 2, v = v0 + l / 4 + x / 2 * 8;
+            for (int c = 0; c < 8; c++) {
+                const int j = c * 8 + column, there = j < len && v < a->V;
+                double *y = &m->y[c].x[l][x];
+                *y = there ? u[t0 + j][n][v] - *y : 0;
+                if (there) v_new[t0 + j][n][v] = *y;
+            }
+            for (int i = column; i < a->K; i += 8) m->S[i / 8].x[l][x] *= decay[i];
+        }
+}
+
+static void state(struct warp *m, double *S, int K, int V, int v0, int out)
+{
+    if (!out) memset(m->S, 0, sizeof m->S);
+    for (int i = 0; i < K && S; i++)
+        for (int v = v0; v < v0 + 16 && v < V; v++) {
+            const int lane = (v - v0) % 8 * 4 + i % 8 / 2, x = (v - v0) / 8 * 2 + i % 2;
+            double *at = &m->S[i / 8].x[lane][x];
+            if (out) S[i * V + v] = *at;
+            else *at = S[i * V + v];
+        }
+}
+
+static void chunks(const struct kcp_ladder *a, struct warp *m, int s, int n, int v0,
+                   int64_t *times)
+{
+    const int HV = a->HV, K = a->K, *cu = a->cu, *cn = a->cn;
+    const double (*w)[HV][K] = a->w, (*kg)[HV][K] = a->kg, (*decay)[HV][K] = a->decay;
+    for (int c = cn[s]; c < cn[s + 1]; c++) {
+        const int t0 = cu[s] + (c - cn[s]) * a->C, left = cu[s + 1] - t0;
+        const int len = left < a->C ? left : a->C;
+        for (int i = 0; i < WIDE; i++) {
+            const int j = 64 * i < K ? 64 * i : 0, columns = 64 * i < K ? K - j : 0;
+            warp_tma_load(m->w + i * TILE, w[t0][n] + j, HV * K, len, columns);
+            warp_tma_load(m->kg + i * TILE, kg[t0][n] + j, HV * K, len, columns);
+        }
+        times_w(m, K, times);
+        between(a, m, t0, len, n, v0, decay[c][n]);
+        add_kg(m, K, times);
+    }
+}
+
+/* As ref_ladder; times_read, when not NULL, grows by what its ldmatrixes cost. */
+static int walk(const struct kcp_ladder *a, int64_t *times_read)
+{
+    const int K = a->K, V = a->V;
+    int64_t times = 0;
+    struct warp *m;
+    if (K > WIDE * TILE_COLUMNS || a->C > TILE_ROWS) return KCP_NA;
+    m = malloc(sizeof *m);
+    if (!m) return KCP_NO_MEMORY;
+    for (int s = 0; s < a->NS; s++)
+        for (int n = 0; n < a->HV; n++)
+            for (int v0 = 0; v0 < V; v0 += 16) {
+                const size_t at = ((size_t)s * a->HV + n) * K * V;
+                state(m, a->h_in ? (double *)a->h_in + at : NULL, K, V, v0, 0);
+                chunks(a, m, s, n, v0, &times);
+                state(m, (double *)a->h_out + at, K, V, v0, 1);
+            }
+    free(m);
+    if (times_read) *times_read += times;
+    return KCP_OK;
+}
+
+/* Where the caller gives room for a number, it learns how often shared memory is read. */
+int ref_ladder_banks(struct kcp_ladder *a)
+{
+    return walk(a, a->work_bytes == sizeof(int64_t) ? a->work : NULL);
+}

@@ -1,0 +1,48 @@
+/* 17_ladder.c -- two lines of chapter 04, for eight kernels: v_new = u - w S, and S.
+ *
+ * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_lanes.c.
+ */
+#include "ref.h"
+#include <string.h>
+
+/* v_new = u - w S, then S <- diag(decay) S + kg^T v_new: tokens t0 .. t0+c of head n,
+ * whose state S [K,V] is moved on by them. decay [K] is the chunk's. */
+static void one_chunk(const struct kcp_ladder *a, int64_t t0, int c, int n,
+                      const double *decay, double S[a->K][a->V])
+{
+    const int HV = a->HV, K = a->K, V = a->V;
+    const double (*u)[HV][V] = a->u, (*w)[HV][K] = a->w, (*kg)[HV][K] = a->kg;
+    double (*v_new)[HV][V] = a->v_new;
+    for (int64_t t = t0; t < t0 + c; t++)
+        for (int v = 0; v < V; v++) {
+            v_new[t][n][v] = u[t][n][v];
+            for (int p = 0; p < K; p++) v_new[t][n][v] -= w[t][n][p] * S[p][v];
+        }
+    for (int i = 0; i < K; i++)
+        for (int v = 0; v < V; v++) {
+            S[i][v] *= decay[i];
+            for (int64_t t = t0; t < t0 + c; t++)
+                S[i][v] += kg[t][n][i] * v_new[t][n][v];
+        }
+}
+
+/* All chunks of all stretches: v_new [T,HV,V], and h_out [NS,HV,K,V], which a stretch
+ * begins as h_in (NULL: 0). */
+int ref_ladder(struct kcp_ladder *a)
+{
+    const int HV = a->HV, K = a->K, V = a->V, *cu = a->cu, *cn = a->cn;
+    const double (*h_in)[HV][K * V] = a->h_in, (*decay)[HV][K] = a->decay;
+    double (*h_out)[HV][K * V] = a->h_out;
+    const size_t state = sizeof(double) * K * V;
+    for (int s = 0; s < a->NS; s++)
+        for (int n = 0; n < HV; n++) {
+            if (h_in) memcpy(h_out[s][n], h_in[s][n], state);
+            else memset(h_out[s][n], 0, state);
+            for (int c = cn[s]; c < cn[s + 1]; c++) {
+                const int t0 = cu[s] + (c - cn[s]) * a->C, left = cu[s + 1] - t0;
+                one_chunk(a, t0, left < a->C ? left : a->C, n, decay[c][n],
+                          (void *)h_out[s][n]);
+            }
+        }
+    return KCP_OK;
+}

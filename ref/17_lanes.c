@@ -1,0 +1,163 @@
+/* 17_lanes.c -- the third rung in C: fragments gathered by hand, 32 lanes that step.
+ *
+ * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_banks.c.
+ */
+#include "17_warp.h"
+#include "ref.h"
+
+#include <stdlib.h>
+
+enum { WIDEST = 256, LONGEST = 64 };            /* K; C */
+
+/* A warp's 16 columns of one chunk. S^T is K/8 tiles of D, y^T is C/8; rows of w and
+ * kg, with zeros up to whole tiles. */
+struct warp {
+    struct fragment_d S[WIDEST / 8], y[LONGEST / 8];
+    double w[LONGEST][WIDEST], kg[LONGEST][WIDEST];
+};
+
+//> fragments
+/* Number x = 0..3 of a lane in a tile of D [16,8]. */
+struct place { int row, column; };
+static struct place place_of_d(int lane, int x)
+{
+    const int g = lane / 4, e = lane % 4 * 2;
+    return (struct place){ g + x / 2 * 8, e + x % 2 };
+}
+
+/* Two neighbouring tiles of D, [16,16], as an A: no lane needs another's numbers. */
+static void a_of_d(struct fragment_a *a, const struct fragment_d *d)
+{
+    for (int lane = 0; lane < LANES; lane++)
+        for (int x = 0; x < 8; x++) a->x[lane][x] = d[x / 4].x[lane][x % 4];
+}
+
+/* B [16,8] of y^T = S^T w^T: B's row is a key, from `key` on, its column a token. */
+static void b_of_w(struct fragment_b *b, const struct warp *m, int key, int token)
+{
+    for (int lane = 0; lane < LANES; lane++) {
+        const int g = lane / 4, e = lane % 4 * 2;
+        for (int x = 0; x < 4; x++)
+            b->x[lane][x] = m->w[token + g][key + e + x % 2 + x / 2 * 8];
+    }
+}
+
+/* B [16,8] of S^T += x^T kg: B's row is a token, its column a key. */
+static void b_of_kg(struct fragment_b *b, const struct warp *m, int token, int key)
+{
+    for (int lane = 0; lane < LANES; lane++) {
+        const int g = lane / 4, e = lane % 4 * 2;
+        for (int x = 0; x < 4; x++)
+            b->x[lane][x] = m->kg[token + e + x % 2 + x / 2 * 8][key + g];
+    }
+}
+//< fragments
+
+/* y^T = S^T w^T, 16 keys and 8 tokens an instruction. */
+static void times_w(struct warp *m, int K)
+{
+    for (int c = 0; c < LONGEST / 8; c++) m->y[c] = (struct fragment_d){ 0 };
+    for (int i = 0; i < K; i += 16) {
+        struct fragment_a a;
+        struct fragment_b b;
+        a_of_d(&a, m->S + i / 8);
+        for (int c = 0; c < LONGEST / 8; c++) {
+            b_of_w(&b, m, i, c * 8);
+            warp_mma(&m->y[c], &a, &b);
+        }
+    }
+}
+
+/* S^T += x^T kg, where x took y's place. */
+static void add_kg(struct warp *m, int K)
+{
+    for (int c = 0; c < LONGEST; c += 16) {
+        struct fragment_a a;
+        struct fragment_b b;
+        a_of_d(&a, m->y + c / 8);
+        for (int i = 0; i < K; i += 8) {
+            b_of_kg(&b, m, c, i);
+            warp_mma(&m->S[i / 8], &a, &b);
+        }
+    }
+}
+
+/* x = u - y, element by element where D has it, and v_new = x; 0 past the chunk's end
+ * and past column V. */
+static void subtract(const struct kcp_ladder *a, struct warp *m, int64_t t0, int len,
+                     int n, int v0)
+{
+    const double (*u)[a->HV][a->V] = a->u;
+    double (*v_new)[a->HV][a->V] = a->v_new;
+    for (int c = 0; c < LONGEST / 8; c++)
+        for (int lane = 0; lane < LANES; lane++)
+            for (int x = 0; x < 4; x++) {
+                const struct place at = place_of_d(lane, x);
+                const int j = c * 8 + at.column, v = v0 + at.row;
+                double *y = &m->y[c].x[lane][x];
+                if (j < len && v < a->V) {
+                    *y = u[t0 + j][n][v] - *y;
+                    v_new[t0 + j][n][v] = *y;
+                } else *y = 0;
+            }
+}
+
+/* Rows of a chunk of w and kg, and then S [i,v] <- decay_i S: to and from the lanes. */
+static void one_chunk(const struct kcp_ladder *a, struct warp *m, int64_t t0, int len,
+                      int n, int v0, const double *decay)
+{
+    const int HV = a->HV, K = a->K;
+    const double (*w)[HV][K] = a->w, (*kg)[HV][K] = a->kg;
+    for (int j = 0; j < LONGEST; j++)
+        for (int i = 0; i < WIDEST; i++) {
+            m->w[j][i] = j < len && i < K ? w[t0 + j][n][i] : 0;
+            m->kg[j][i] = j < len && i < K ? kg[t0 + j][n][i] : 0;
+        }
+    times_w(m, K);
+    subtract(a, m, t0, len, n, v0);
+    for (int i = 0; i < K; i++)
+        for (int lane = 0; lane < LANES; lane++)
+            for (int x = 0; x < 4; x++)
+                if (place_of_d(lane, x).column == i % 8)
+                    m->S[i / 8].x[lane][x] *= decay[i];
+    add_kg(m, K);
+}
+
+/* The state of 16 columns from v0 on, between the lanes and S [K,V]; out: to S. */
+static void state(struct warp *m, double *S, int K, int V, int v0, int out)
+{
+    for (int i = 0; i < WIDEST / 8; i++)
+        for (int lane = 0; lane < LANES; lane++)
+            for (int x = 0; x < 4; x++) {
+                const struct place at = place_of_d(lane, x);
+                const int key = i * 8 + at.column, v = v0 + at.row;
+                const int there = key < K && v < V;
+                if (out && there) S[key * V + v] = m->S[i].x[lane][x];
+                if (!out) m->S[i].x[lane][x] = there && S ? S[key * V + v] : 0;
+            }
+}
+
+int ref_ladder_lanes(struct kcp_ladder *a)
+{
+    const int HV = a->HV, K = a->K, V = a->V, *cu = a->cu, *cn = a->cn;
+    const double (*decay)[HV][K] = a->decay;
+    struct warp *m = malloc(sizeof *m);
+    if (!m) return KCP_NO_MEMORY;
+    if (K > WIDEST || a->C > LONGEST) {
+        free(m);
+        return KCP_NA;
+    }
+    for (int s = 0; s < a->NS; s++)
+        for (int n = 0; n < HV; n++)
+            for (int v0 = 0; v0 < V; v0 += 16) {
+                const size_t at = ((size_t)s * HV + n) * K * V;
+                state(m, a->h_in ? (double *)a->h_in + at : NULL, K, V, v0, 0);
+                for (int c = cn[s]; c < cn[s + 1]; c++) {
+                    const int t0 = cu[s] + (c - cn[s]) * a->C, left = cu[s + 1] - t0;
+                    one_chunk(a, m, t0, left < a->C ? left : a->C, n, v0, decay[c][n]);
+                }
+                state(m, (double *)a->h_out + at, K, V, v0, 1);
+            }
+    free(m);
+    return KCP_OK;
+}

@@ -1,0 +1,65 @@
+/* 17_warp.c -- mma, ldmatrix and a swizzled copy, as the PTX manual draws them.
+ *
+ * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_lanes.c.
+ */
+#include "17_warp.h"
+
+/* Gather A and B from the lanes, multiply, hand the sums of D out: bits of the lane and
+ * of the number in it are the row and the column. */
+void warp_mma(struct fragment_d *d, const struct fragment_a *a,
+              const struct fragment_b *b)
+{
+    double A[16][16], B[16][8];
+    for (int l = 0; l < LANES; l++) {
+        for (int x = 0; x < 8; x++)
+            A[l >> 2 | (x & 2) << 2][(l & 3) << 1 | (x & 1) | (x & 4) << 1] = a->x[l][x];
+        for (int x = 0; x < 4; x++)
+            B[(l & 3) << 1 | (x & 1) | (x & 2) << 2][l >> 2] = b->x[l][x];
+    }
+    for (int l = 0; l < LANES; l++)
+        for (int x = 0; x < 4; x++)
+            for (int p = 0; p < 16; p++)
+                d->x[l][x] += A[l >> 2 | (x & 2) << 2][p] * B[p][(l & 3) << 1 | (x & 1)];
+}
+
+/* Eight rows of 16 bytes are read together: as often as the fullest bank is asked for
+ * another word. A bank is 4 bytes wide, and there are 32. */
+static int times_read(const int *byte)
+{
+    int most = 1;
+    for (int bank = 0; bank < 32; bank++) {
+        int words = 0;
+        for (int i = 0; i < 8; i++)
+            for (int word = byte[i] / 4; word < byte[i] / 4 + 4; word++)
+                words += word % 32 == bank;
+        if (words > most) most = words;
+    }
+    return most;
+}
+
+int warp_ldmatrix(double (*x)[8], const double *shared, const int *byte, int trans)
+{
+    int times = 0;
+    for (int j = 0; j < 4; j++) {
+        const int *row = byte + 8 * j;
+        for (int l = 0; l < LANES; l++)
+            for (int h = 0; h < 2; h++) {
+                const int r = l / 4, c = l % 4 * 2 + h;
+                x[l][2 * j + h] = trans ? shared[row[c] / 2 + r] : shared[row[r] / 2 + c];
+            }
+        times += times_read(row);
+    }
+    return times;
+}
+
+/* Row r has eight pieces of 16 bytes; piece p goes to place p ^ (r % 8) of the row. */
+void warp_tma_load(double *tile, const double *from, int64_t stride, int rows,
+                   int columns)
+{
+    for (int r = 0; r < TILE_ROWS; r++)
+        for (int c = 0; c < TILE_COLUMNS; c++) {
+            const int place = (c / 8 ^ r % 8) * 8 + c % 8;
+            const int there = r < rows && c < columns;
+            tile[r * TILE_COLUMNS + place] = there ? from[r * stride + c] : 0;
+        }
+}

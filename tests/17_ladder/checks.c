@@ -1,0 +1,141 @@
+/* checks.c -- the ladder against chapter 04; lanes and banks against the manual.
+ *
+ * Book: chapter 17.  Checked by: itself, it can fail.  Next: ../../cuda/17_ladder.
+ */
+#include "ref/17_warp.h"
+#include "tests/judge/front.h"
+
+/* The same lines as chapter 04's, computed from G: v_new and the last states. */
+static int chunk_of(struct front *x, int ladder(struct kcp_ladder *), double *apart_v,
+                    double *apart_S)
+{
+    const int64_t vo = x->c.T * x->c.HV * x->c.V;
+    const int64_t st = (int64_t)FRONT_NS * x->c.HV * x->c.K * x->c.V;
+    const int HV = x->c.HV, K = x->c.K;
+    double *v_new = front_room(x, vo), *h_out = front_room(x, st);
+    double *decay = front_room(x, (int64_t)x->c.NC * HV * K);
+    if (x->full) return KCP_NO_MEMORY;
+    for (int c = 0; c < x->c.NC; c++) {
+        const int s = x->sc[c], end = x->cu[s] + (c + 1 - x->cn[s]) * x->c.C;
+        const int last = (end < x->cu[s + 1] ? end : x->cu[s + 1]) - 1;
+        for (int64_t i = 0; i < HV * K; i++)
+            decay[c * HV * K + i] = exp2(x->G[last * (int64_t)HV * K + i]);
+    }
+    FRONT(kcp_ladder, a);
+    a.u = x->u, a.w = x->w, a.kg = x->kg, a.decay = decay, a.h_in = x->h0;
+    a.v_new = v_new, a.h_out = h_out;
+    const int status = ladder(&a);
+    *apart_v = apart(v_new, x->v_new, vo);
+    *apart_S = apart(h_out, x->h_out, st);
+    return status;
+}
+
+static int is_chunk(struct kcp_report *rep)
+{
+    static const double gates[] = { 0, -1, -5, -50 };
+    static const struct { const char *name; int (*run)(struct kcp_ladder *); } of[] = {
+        { "ladder", ref_ladder }, { "lanes", ref_ladder_lanes },
+        { "banks", ref_ladder_banks } };
+    int status = KCP_OK;
+    for (int j = 0; j < 12 && !status; j++) {
+        struct front x;
+        double v = NAN, S = NAN;
+        status = front_draw(&x, KCP_KDA, j % 2 ? 64 : 5, gates[j / 3]);
+        status = status ? status : front_wy(&x);
+        status = status ? status : front_chunk(&x);
+        status = status ? status : chunk_of(&x, of[j % 3].run, &v, &S);
+        EXPECT(rep, status || (v <= 1e-13 && S <= 1e-13),
+               "%s, gate %g: v_new differs from chapter 04's by %g, the state by %g",
+               of[j % 3].name, gates[j / 3], v, S);
+        front_free(&x);
+    }
+    return status;
+}
+KCP_CHECK(check_17_is_chunk) = { "17_ladder", "is_chunk",
+    "the ladder, and its emulations by lanes and banks, are chapter 04's scan", is_chunk };
+
+/* mma of random A and B, each element put where the manual's figures have it. */
+static int fragments(struct kcp_report *rep)
+{
+    struct stream s = stream_of(17, "fragments");
+    double A[16][16], B[16][8], worst = 0;
+    struct fragment_a a;
+    struct fragment_b b;
+    struct fragment_d d = { 0 };
+    for (int i = 0; i < 256; i++) A[i / 16][i % 16] = normal(&s);
+    for (int i = 0; i < 128; i++) B[i / 8][i % 8] = normal(&s);
+    for (int l = 0; l < LANES; l++) {
+        const int g = l / 4, e = l % 4 * 2;
+        const double of_a[] = { A[g][e], A[g][e + 1], A[g + 8][e], A[g + 8][e + 1],
+                                A[g][e + 8], A[g][e + 9], A[g + 8][e + 8],
+                                A[g + 8][e + 9] };
+        const double of_b[] = { B[e][g], B[e + 1][g], B[e + 8][g], B[e + 9][g] };
+        memcpy(a.x[l], of_a, sizeof of_a);
+        memcpy(b.x[l], of_b, sizeof of_b);
+    }
+    warp_mma(&d, &a, &b);
+    for (int l = 0; l < LANES; l++)
+        for (int x = 0; x < 4; x++) {
+            const int row = l / 4 + x / 2 * 8, column = l % 4 * 2 + x % 2;
+            double want = 0;
+            for (int p = 0; p < 16; p++) want += A[row][p] * B[p][column];
+            worst = fmax(worst, fabs(want - d.x[l][x]));
+        }
+    EXPECT(rep, worst <= 1e-13, "mma is off by %g", worst);
+    return KCP_OK;
+}
+KCP_CHECK(check_17_fragments) = { "17_ladder", "fragments",
+    "the emulated mma has its fragments where the manual draws them", fragments };
+
+/* How often shared memory is read for a 16 x 16 block: plain rows of 128 columns, rows
+ * eight longer, rows of one tile, swizzled rows. The book names these numbers. */
+static int banks(struct kcp_report *rep)
+{
+    static const struct { const char *what; int pitch, swizzled, times; } row[] = {
+        { "rows of 256 bytes", 256, 0, 32 }, { "rows of 272 bytes", 272, 0, 4 },
+        { "rows of 128 bytes", 128, 0, 32 }, { "swizzled rows", 128, 1, 4 },
+        { "rows of 144 bytes", 144, 0, 4 }, { "rows of 64 bytes", 64, 0, 16 } };
+    static double tile[64 * 136], r[LANES][8];
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        for (int block = 0; block < 4; block++) {
+            int byte[LANES];
+            for (int l = 0; l < LANES; l++) {
+                const int y = l % 8 + l / 16 * 8, piece = (2 * block + l / 8 % 2) % 8;
+                byte[l] = y * row[i].pitch + 16 * (row[i].swizzled ? piece ^ y % 8 : piece);
+            }
+            const int times = warp_ldmatrix(r, tile, byte, 0);
+            EXPECT(rep, times == row[i].times, "%s: read %d times, not %d", row[i].what,
+                   times, row[i].times);
+        }
+    return KCP_OK;
+}
+KCP_CHECK(check_17_banks) = { "17_ladder", "banks",
+    "ldmatrix of a block: 32 reads of plain rows, 4 of padded or swizzled ones", banks };
+
+/* The swizzled walk asks for four reads a block and no more: 2 x 8 x 4 blocks a chunk
+ * of K = 128, by every 16 columns. */
+static int swizzled(struct kcp_report *rep)
+{
+    enum { T = 130, K = 128, V = 16 };
+    static double u[T * V], w[T * K], kg[T * K], decay[3 * K], v_new[T * V], h[K * V];
+    static const int cu[] = { 0, T }, cn[] = { 0, 3 }, sc[] = { 0, 0, 0 };
+    int64_t times = 0;
+    struct kcp_ladder a = { .T = T, .N = 1, .NS = 1, .NC = 3, .R = 1, .H = 1, .HV = 1,
+                            .K = K, .V = V, .C = 64, .KG = K, .work = &times,
+                            .work_bytes = sizeof times, .cu = cu, .cn = cn, .sc = sc,
+                            .u = u, .w = w, .kg = kg, .decay = decay, .v_new = v_new,
+                            .h_out = h };
+    const int status = ref_ladder_banks(&a);
+    EXPECT(rep, times == 3 * 2 * 8 * 4 * 4, "shared memory is read %lld times, not %d",
+           (long long)times, 3 * 2 * 8 * 4 * 4);
+    return status;
+}
+KCP_CHECK(check_17_swizzled) = { "17_ladder", "swizzled",
+    "the swizzled walk meets no bank twice", swizzled };
+
+static int run_lanes(void *a) { return ref_ladder_lanes(a); }
+static int run_banks(void *a) { return ref_ladder_banks(a); }
+KCP_VARIANT(ladder_lanes) = { "17_ladder", "lanes", "32 lanes in C: mma's fragments",
+    KCP_F64, KCP_HOST, "K up to 256, C up to 64", run_lanes, NULL };
+KCP_VARIANT(ladder_banks) = { "17_ladder", "banks", "32 lanes in C: swizzled tiles",
+    KCP_F64, KCP_HOST, "K up to 256, C up to 64", run_banks, NULL };

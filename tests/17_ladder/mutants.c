@@ -1,0 +1,101 @@
+/* mutants.c -- the ladder's two lines computed wrongly, one flag a mistake.
+ *
+ * Book: chapter 17.  Checked by: the judge, which must reject each, and pass the twin.
+ * Next: book/17-ladder.md.
+ * A copy of the reference on purpose: the mistakes are those that a rung can make.
+ */
+#include "kcp.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    DECAY_FIRST = 1, NO_DECAY = 2, STALE_DECAY = 4, ADDS_W = 8, LAST_TOKEN = 16,
+    TAIL_OF_NEXT = 32, SWAPPED_KEYS = 64, OTHER_HALF = 128, ONE_BEHIND = 256,
+    NO_H_IN = 512, ONE_NAN = 1024, NOTHING = 2048,
+};
+
+struct cut { int64_t t0; int len, n, behind; };
+
+static void decay_by(const double *decay, int K, int V, int flags, double *S)
+{
+    for (int i = 0; i < K && !(flags & NO_DECAY); i++)
+        for (int v = 0; v < V; v++) S[i * V + v] *= decay[i];
+}
+
+/* One chunk; len as the mistake has it. A lane of mma holds keys e and e + 1: the two
+ * may be swapped, within one of the two factors. A block may take another's columns, or
+ * read w so many rows behind. */
+static void one(const struct kcp_ladder *a, struct cut z, const double *decay,
+                int flags, double *S)
+{
+    const int HV = a->HV, K = a->K, V = a->V, last = z.len - 1;
+    const double (*u)[HV][V] = a->u, (*w)[HV][K] = a->w, (*kg)[HV][K] = a->kg;
+    double (*v_new)[HV][V] = a->v_new;
+    if (flags & DECAY_FIRST) decay_by(decay, K, V, flags, S);
+    for (int64_t t = z.t0; t < z.t0 + z.len; t++)
+        for (int v = 0; v < V; v++) {
+            double x = u[t][z.n][flags & OTHER_HALF ? (v + V / 2) % V : v];
+            for (int p = 0; p < K; p++) {
+                const int q = flags & SWAPPED_KEYS && (p ^ 1) < K ? p ^ 1 : p;
+                x += (flags & ADDS_W ? 1 : -1) * w[t - z.behind][z.n][q] * S[p * V + v];
+            }
+            v_new[t][z.n][v] = x;
+        }
+    if (!(flags & DECAY_FIRST)) decay_by(decay, K, V, flags, S);
+    for (int j = 0; j < z.len; j++) {
+        const int64_t t = z.t0 + j;
+        if (flags & LAST_TOKEN && j == last && z.len > 1) continue;
+        for (int i = 0; i < K; i++)
+            for (int v = 0; v < V; v++) S[i * V + v] += kg[t][z.n][i] * v_new[t][z.n][v];
+    }
+    for (int64_t t = z.t0 + z.len; flags & TAIL_OF_NEXT && t < z.t0 + a->C && t < a->T;
+         t++)                                  /* rows behind the stretch's end */
+        for (int i = 0; i < K; i++)
+            for (int v = 0; v < V; v++) S[i * V + v] += kg[t][z.n][i] * u[t][z.n][v];
+}
+
+static int wrong(void *args, int flags)
+{
+    const struct kcp_ladder *a = args;
+    const int HV = a->HV, KV = a->K * a->V, *cu = a->cu, *cn = a->cn;
+    const double (*decay)[HV][a->K] = a->decay;
+    const double *h_in = flags & NO_H_IN ? NULL : a->h_in;
+    for (int s = 0; s < a->NS && !(flags & NOTHING); s++)
+        for (int n = 0; n < HV; n++) {
+            double *S = (double *)a->h_out + ((size_t)s * HV + n) * KV;
+            const double *from = h_in ? h_in + ((size_t)s * HV + n) * KV : NULL;
+            for (int i = 0; i < KV; i++) S[i] = from ? from[i] : 0;
+            for (int c = cn[s]; c < cn[s + 1]; c++) {
+                const int behind = flags & ONE_BEHIND && c > cn[s] ? a->C : 0;
+                const int64_t t0 = cu[s] + (int64_t)(c - cn[s]) * a->C;
+                const int64_t left = cu[s + 1] - t0;
+                const int len = left < a->C ? (int)left : a->C;
+                const int of = flags & STALE_DECAY && c > cn[s] ? c - 1 : c;
+                one(a, (struct cut){ t0, len, n, behind }, decay[of][n], flags, S);
+            }
+        }
+    if (flags & ONE_NAN) ((double *)a->v_new)[0] = NAN;
+    return KCP_OK;
+}
+
+#define MUTANT(name, flags, why)                                                      \
+    static int run_##name(void *a) { return wrong(a, flags); }                        \
+    KCP_VARIANT(m17_##name) = { "17_ladder", "mutant_" #name, why, KCP_F64, KCP_HOST, \
+                                "any", run_##name, NULL }
+MUTANT(decay_first, DECAY_FIRST, "errata 7: decays S, then v_new = u - w S");
+MUTANT(no_decay, NO_DECAY, "the state is never decayed");
+MUTANT(stale_decay, STALE_DECAY, "the decay of the stage before");
+MUTANT(adds_w, ADDS_W, "u + w S");
+MUTANT(last_token, LAST_TOKEN, "the update leaves out a chunk's last token");
+MUTANT(tail_of_next, TAIL_OF_NEXT, "a ragged chunk adds the rows behind its end");
+MUTANT(swapped_keys, SWAPPED_KEYS, "the pair of a lane's register swapped in one factor");
+MUTANT(other_half, OTHER_HALF, "u of the other 64 columns");
+MUTANT(one_behind, ONE_BEHIND, "w of the stage before, in a pipeline that lags");
+MUTANT(no_h_in, NO_H_IN, "every stretch starts from 0");
+MUTANT(writes_nothing, NOTHING, "returns at once");
+MUTANT(one_nan, ONE_NAN, "one NaN");
+
+static int run_twin(void *a) { return wrong(a, 0); }
+KCP_VARIANT(m17_twin) = { "17_ladder", "twin", "the same code, every flag off", KCP_F64,
+                          KCP_HOST, "any", run_twin, NULL };
