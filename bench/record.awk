@@ -11,7 +11,9 @@ BEGIN {
         "front sum exchange main copy product gather_bytes gather_us peer verdict " \
         "cases worst error allowed alive memcheck racecheck initcheck synccheck " \
         "repeats what how n status seconds says chunks size fp32 tf32x3 tf32 bf16 " \
-        "bf16_size", column_name, " ")
+        "bf16_size registers smem cycles instructions warps issue fma tensor dram " \
+        "dram_bytes wavefronts conflicts loads load_sectors stores store_sectors " \
+        "local_sectors stalled", column_name, " ")
     for (i = 1; i <= ncolumns; i++) known[column_name[i]] = 1
     split(machine, m, ", ")
     for (i = 1; !(i in m) && i < 4; i++) bad("machine.txt: found no GPU, driver, date")
@@ -101,6 +103,7 @@ FILENAME == kept { rows++; fields(); next }
 base == "sanitize" { begin("sanitizer"); fields(); stand($1, $2, 1); next }
 base == "nccl" { begin("run"); fields(); next }
 base == "precision" { begin("precision"); fields(); next }
+base == "ncu" { begin("counter"); fields(); stand($1, $2, 1); next }
 
 {
     split("", now)

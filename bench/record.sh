@@ -7,7 +7,7 @@
 # One table a machine and commit, e.g. 2026-11-21-2f22232-4gpu: what is there stays, and
 # the new rows follow. FOLDER holds machine.txt (one line: GPU, driver, date) and any of
 # judge.txt (kcp-check's output), CASE.tsv (kcp-bench's, the peers'), sanitize.tsv,
-# nccl.tsv, precision.tsv. A row that was timed enters only when the judge passed its
+# nccl.tsv, precision.tsv, ncu.tsv. A row that was timed enters only when the judge passed its
 # variant in the same run, and with the digest of the kernels (digests.tsv; without it
 # of BUILD, else build), so that stale.sh can say when they have changed. Other systems'
 # rows ("peer") enter as they are: what they compute is not judged here. The README's

@@ -18,8 +18,8 @@ struct warp {
 };
 
 //> swizzle
-/* The byte at which the 8 numbers (row, columns 8 piece ..) of a matrix begin, that lies
- * in tiles of 64 columns as warp_tma_load writes them. A number has 2 bytes. */
+/* The byte at which the 8 numbers (row, columns 8 piece ..) of a matrix begin, when it
+ * lies in tiles of 64 columns as warp_tma_load writes them. A number has 2 bytes. */
 static int piece_at(int row, int piece)
 {
     const int tile = piece / 8, place = (piece % 8) ^ (row % 8);
@@ -37,7 +37,8 @@ static void two_b(struct fragment_b *b, const double (*r)[8])
         }
 }
 
-/* Two tiles of D, times the two B's of a block: 16 keys by 16 tokens, or the other way. */
+/* Two tiles of D, times the two B's of a block of 16 keys by 16 tokens, or of 16 tokens
+ * by 16 keys. */
 static void multiply(struct fragment_d *to, const struct fragment_d *d,
                      const double (*r)[8])
 {
@@ -152,7 +153,8 @@ static int walk(const struct kcp_ladder *a, int64_t *times_read)
     return KCP_OK;
 }
 
-/* Where the caller gives room for a number, it learns how often shared memory is read. */
+/* Where the caller gives workspace for a number, it learns how often shared memory is
+ * read. */
 int ref_ladder_banks(struct kcp_ladder *a)
 {
     return walk(a, a->work_bytes == sizeof(int64_t) ? a->work : NULL);

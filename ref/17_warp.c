@@ -11,15 +11,16 @@ void warp_mma(struct fragment_d *d, const struct fragment_a *a,
 {
     double A[16][16], B[16][8];
     for (int l = 0; l < LANES; l++) {
+        const int g = l >> 2, e = (l & 3) << 1;
         for (int x = 0; x < 8; x++)
-            A[l >> 2 | (x & 2) << 2][(l & 3) << 1 | (x & 1) | (x & 4) << 1] = a->x[l][x];
-        for (int x = 0; x < 4; x++)
-            B[(l & 3) << 1 | (x & 1) | (x & 2) << 2][l >> 2] = b->x[l][x];
+            A[g | (x & 2) << 2][e | (x & 1) | (x & 4) << 1] = a->x[l][x];
+        for (int x = 0; x < 4; x++) B[e | (x & 1) | (x & 2) << 2][g] = b->x[l][x];
     }
     for (int l = 0; l < LANES; l++)
-        for (int x = 0; x < 4; x++)
-            for (int p = 0; p < 16; p++)
-                d->x[l][x] += A[l >> 2 | (x & 2) << 2][p] * B[p][(l & 3) << 1 | (x & 1)];
+        for (int x = 0; x < 4; x++) {
+            const int row = l >> 2 | (x & 2) << 2, column = (l & 3) << 1 | (x & 1);
+            for (int p = 0; p < 16; p++) d->x[l][x] += A[row][p] * B[p][column];
+        }
 }
 
 /* Eight rows of 16 bytes are read together: as often as the fullest bank is asked for
@@ -45,7 +46,8 @@ int warp_ldmatrix(double (*x)[8], const double *shared, const int *byte, int tra
         for (int l = 0; l < LANES; l++)
             for (int h = 0; h < 2; h++) {
                 const int r = l / 4, c = l % 4 * 2 + h;
-                x[l][2 * j + h] = trans ? shared[row[c] / 2 + r] : shared[row[r] / 2 + c];
+                const int from = trans ? row[c] / 2 + r : row[r] / 2 + c;
+                x[l][2 * j + h] = shared[from];
             }
         times += times_read(row);
     }

@@ -237,8 +237,9 @@ int fill_ladder(struct runner *x)
     const struct kcp_call *c = &x->call;
     struct tensor_set *s = &x->tensors;
     if (!bench_asked(x->b, stage_find("17"))) return KCP_OK;
-    X *kg = (X *)device_add(s, "kg", sizeof(X) * c->T * c->HV * c->K);
-    float *decay = (float *)device_add(s, "decay", sizeof(float) * c->NC * c->HV * c->K);
+    const size_t row = (size_t)c->HV * c->K;
+    X *kg = (X *)device_add(s, "kg", sizeof(X) * c->T * row);
+    float *decay = (float *)device_add(s, "decay", sizeof(float) * c->NC * row);
     if (!kg || !decay) return KCP_NO_MEMORY;
     ladder_inputs<<<dim3(c->NC, c->HV), 128>>>(
         *c, (const int *)device_find(s, "cu"), (const int *)device_find(s, "cn"),

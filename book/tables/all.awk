@@ -16,6 +16,7 @@ END {
     judge_table(out "/18.md")
     precision_table(out "/18-gpu.md")
     nccl_table(out "/19-nccl.md")
+    ladder_tables(out)
     prediction_table("book/data/predictions.tsv", out "/predictions.md")
     part_table("book/data/predictions-maps.tsv", out "/predictions-maps.md")
     readme_tables(out "/readme.md")

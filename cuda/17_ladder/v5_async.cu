@@ -17,7 +17,7 @@ struct stage {
 };
 
 // Rows of a head to shared memory, and nothing in registers; rows from len on become 0.
-static __device__ void copy_rows(bf16 (*to)[DIM], const bf16 *from, int64_t stride,
+static __device__ void async_rows(bf16 (*to)[DIM], const bf16 *from, int64_t stride,
                                  int len)
 {
     for (int at = threadIdx.x; at < CHUNK * DIM / 8; at += 2 * DIM) {
@@ -37,9 +37,9 @@ static __device__ void load_stage(const struct kcp_ladder &a, int s, int n, int 
     if (c < ((const int *)a.cn)[s + 1]) {
         const struct token_range z = chunk_tokens(a, s, c);
         const float *decay = (const float *)a.decay + ((int64_t)c * a.HV + n) * DIM;
-        copy_rows(to->w, in<bf16>(a.w, z.t, a.HV, n, DIM), ld, z.len);
-        copy_rows(to->kg, in<bf16>(a.kg, z.t, a.HV, n, DIM), ld, z.len);
-        copy_rows(to->u, in<bf16>(a.u, z.t, a.HV, n, DIM), ld, z.len);
+        async_rows(to->w, in<bf16>(a.w, z.t, a.HV, n, DIM), ld, z.len);
+        async_rows(to->kg, in<bf16>(a.kg, z.t, a.HV, n, DIM), ld, z.len);
+        async_rows(to->u, in<bf16>(a.u, z.t, a.HV, n, DIM), ld, z.len);
         if (threadIdx.x < DIM / 4)
             cp_async_16(to->decay + 4 * threadIdx.x, decay + 4 * threadIdx.x, 1);
     }

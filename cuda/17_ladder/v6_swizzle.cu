@@ -8,7 +8,7 @@
 // Bound: shared memory once more, now at its full rate: 256 KiB of w and kg and 16 of u
 // a chunk, 2176 clocks at 128 bytes a clock. A tile of 64 rows by 128 columns is two
 // swizzle128 tiles side by side, of 64 columns each: a row has 128 bytes there, all 32
-// banks, and eight rows show each piece in another place. One barrier a chunk, as in v5.
+// banks, and eight rows have a piece in eight places. One barrier a chunk, as in v5.
 enum { STAGES = 3 };
 
 struct stage {
@@ -25,7 +25,7 @@ static __device__ __forceinline__ bf16 *piece_at(const bf16 *X, int row, int pie
 }
 //< swizzled
 
-static __device__ void copy_rows(bf16 *to, const bf16 *from, int64_t stride, int len)
+static __device__ void async_rows(bf16 *to, const bf16 *from, int64_t stride, int len)
 {
     for (int at = threadIdx.x; at < CHUNK * DIM / 8; at += 2 * DIM) {
         const int row = at / 16, piece = at % 16;
@@ -41,9 +41,9 @@ static __device__ void load_stage(const struct kcp_ladder &a, int s, int n, int 
     if (c < ((const int *)a.cn)[s + 1]) {
         const struct token_range z = chunk_tokens(a, s, c);
         const float *decay = (const float *)a.decay + ((int64_t)c * a.HV + n) * DIM;
-        copy_rows(to->w, in<bf16>(a.w, z.t, a.HV, n, DIM), ld, z.len);
-        copy_rows(to->kg, in<bf16>(a.kg, z.t, a.HV, n, DIM), ld, z.len);
-        copy_rows(to->u, in<bf16>(a.u, z.t, a.HV, n, DIM), ld, z.len);
+        async_rows(to->w, in<bf16>(a.w, z.t, a.HV, n, DIM), ld, z.len);
+        async_rows(to->kg, in<bf16>(a.kg, z.t, a.HV, n, DIM), ld, z.len);
+        async_rows(to->u, in<bf16>(a.u, z.t, a.HV, n, DIM), ld, z.len);
         if (threadIdx.x < DIM / 4)
             cp_async_16(to->decay + 4 * threadIdx.x, decay + 4 * threadIdx.x, 1);
     }

@@ -52,7 +52,8 @@ static int is_chunk(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_17_is_chunk) = { "17_ladder", "is_chunk",
-    "the ladder, and its emulations by lanes and banks, are chapter 04's scan", is_chunk };
+    "the ladder, and its emulations by lanes and banks, are chapter 04's scan",
+    is_chunk };
 
 /* mma of random A and B, each element put where the manual's figures have it. */
 static int fragments(struct kcp_report *rep)
@@ -101,7 +102,8 @@ static int banks(struct kcp_report *rep)
             int byte[LANES];
             for (int l = 0; l < LANES; l++) {
                 const int y = l % 8 + l / 16 * 8, piece = (2 * block + l / 8 % 2) % 8;
-                byte[l] = y * row[i].pitch + 16 * (row[i].swizzled ? piece ^ y % 8 : piece);
+                const int place = row[i].swizzled ? piece ^ y % 8 : piece;
+                byte[l] = y * row[i].pitch + 16 * place;
             }
             const int times = warp_ldmatrix(r, tile, byte, 0);
             EXPECT(rep, times == row[i].times, "%s: read %d times, not %d", row[i].what,
@@ -110,7 +112,8 @@ static int banks(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_banks) = { "17_ladder", "banks",
-    "ldmatrix of a block: 32 reads of plain rows, 4 of padded or swizzled ones", banks };
+    "ldmatrix of a block: 32 reads of plain rows, 4 of padded or swizzled ones",
+    banks };
 
 /* The swizzled walk asks for four reads a block and no more: 2 x 8 x 4 blocks a chunk
  * of K = 128, by every 16 columns. */

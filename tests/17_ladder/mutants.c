@@ -47,7 +47,8 @@ static void one(const struct kcp_ladder *a, struct cut z, const double *decay,
         const int64_t t = z.t0 + j;
         if (flags & LAST_TOKEN && j == last && z.len > 1) continue;
         for (int i = 0; i < K; i++)
-            for (int v = 0; v < V; v++) S[i * V + v] += kg[t][z.n][i] * v_new[t][z.n][v];
+            for (int v = 0; v < V; v++)
+                S[i * V + v] += kg[t][z.n][i] * v_new[t][z.n][v];
     }
     for (int64_t t = z.t0 + z.len; flags & TAIL_OF_NEXT && t < z.t0 + a->C && t < a->T;
          t++)                                  /* rows behind the stretch's end */
@@ -89,7 +90,7 @@ MUTANT(stale_decay, STALE_DECAY, "the decay of the stage before");
 MUTANT(adds_w, ADDS_W, "u + w S");
 MUTANT(last_token, LAST_TOKEN, "the update leaves out a chunk's last token");
 MUTANT(tail_of_next, TAIL_OF_NEXT, "a ragged chunk adds the rows behind its end");
-MUTANT(swapped_keys, SWAPPED_KEYS, "the pair of a lane's register swapped in one factor");
+MUTANT(swapped_keys, SWAPPED_KEYS, "a register's two keys swapped in one factor");
 MUTANT(other_half, OTHER_HALF, "u of the other 64 columns");
 MUTANT(one_behind, ONE_BEHIND, "w of the stage before, in a pipeline that lags");
 MUTANT(no_h_in, NO_H_IN, "every stretch starts from 0");
