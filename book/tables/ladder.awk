@@ -12,8 +12,7 @@ get("kind") == "time" && get("stage") == "17_ladder" && get("variant") ~ /^v[0-9
     rung_flops[get("H")] = num("flops"); rung_bytes[get("H")] = num("bytes")
     rung_T = get("T")
     ladder_on = machine_of() ", commit `" get("commit") "`, `" file "`"
-    if (!(get("variant") in rung_seen)) rung[++rungs] = get("variant")
-    rung_seen[get("variant")] = 1
+    if (get("H") == 96 && !rung_seen[get("variant")]++) rung[++rungs] = get("variant")
     if (standing(get("stage"), get("variant")) == STALE) rung_old[get("variant")] = 1
 }
 
@@ -36,7 +35,11 @@ function sorted_rungs(   i, j, x)
 
 # The name as the book says it, without the chip that it is for.
 function rung_name(v) { sub(/_sm90/, "", v); return "`" v "`" }
-function ms(us) { return us >= 1000 ? sprintf("%.2f ms", us / 1000) : sprintf("%.0f µs", us) }
+function rung_time(us)
+{
+    if (!us) return "-"
+    return us >= 1000 ? sprintf("%.2f ms", us / 1000) : sprintf("%.0f µs", us)
+}
 
 function counters(v, f)
 {
@@ -61,9 +64,9 @@ function pair_table(f, a, b)
     printf "| rung | time " > f
     counters_head(f)
     print "|:--|--:|--:|--:|--:|--:|--:|--:|--:|:--|" > f
-    printf "| %s | %s |", rung_name(a), ms(rung_us[a, 96]) > f
+    printf "| %s | %s |", rung_name(a), rung_time(rung_us[a, 96]) > f
     counters(a, f)
-    printf "| %s | **%s** |", rung_name(b), ms(rung_us[b, 96]) > f
+    printf "| %s | **%s** |", rung_name(b), rung_time(rung_us[b, 96]) > f
     counters(b, f)
     printf "\n%.2f times as fast.\n", rung_us[a, 96] / rung_us[b, 96] > f
     close(f)
@@ -84,10 +87,10 @@ function ladder_tables(out,   i, f, v, stale_)
         v = rung[i]
         if (rung_old[v]) stale_ = 1
         printf "| %s%s | %s | %s | %.0f | %.1f %% | %s | %s | %s |\n", rung_name(v),
-               rung_old[v] ? "†" : "", ms(rung_us[v, 96]),
-               i > 1 ? sprintf("%.2f", rung_us[rung[i - 1], 96] / rung_us[v, 96]) : "",
+               rung_old[v] ? "†" : "", rung_time(rung_us[v, 96]),
+               i == 1 ? "" : sprintf("%.2f", rung_us[rung[i - 1], 96] / rung_us[v, 96]),
                rung_us[rung[1], 96] / rung_us[v, 96],
-               100 * rung_floor[96] / rung_us[v, 96], ms(rung_us[v, 32]),
+               100 * rung_floor[96] / rung_us[v, 96], rung_time(rung_us[v, 32]),
                counter[v, "registers"],
                sprintf("%.0f KiB", counter[v, "smem"] / 1024) > f
         if (i > 1 && counted[v] && counted[rung[i - 1]])

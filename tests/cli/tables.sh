@@ -16,7 +16,8 @@ lacks() {
     printf 'stage\tvariant\tnvcc\tdigest\ncomm\t-\tGCC:12\tfresh\n'
     printf 'path\tfused\t-\tfresh\n'
     for v in 04_chunk/v1_column 07_merge/v1_column 08_forward/v2_stages \
-            13_backward/v2_stages 15_scan/v2_mma 15_scan/v1_plain 05_affine/v2_pieces; do
+            13_backward/v2_stages 15_scan/v2_mma 15_scan/v1_plain 05_affine/v2_pieces \
+            17_ladder/v1_thread 17_ladder/v2_shared; do
         printf '%s\t%s\t13.0.88\tfresh\n' "${v%/*}" "${v#*/}"
     done
 } >"$W/digests"
@@ -121,7 +122,23 @@ done
 walk walk=scan; row 15_scan v2_mma 7000 "$(room 3145728)"
 table 2026-01-02-abc1234-1gpu-scan.tsv
 
+# Chapter 17: a rung beside the one before it; of a third nothing was counted.
+head lad.t 8192 1 1 live H=96
+row 17_ladder v1_thread 8000 $new; row 17_ladder v2_shared 2000 $new
+row 17_ladder v3_mma 1000 $old
+for v in v1_thread v2_shared; do
+    words kind=counter stage=17_ladder variant=$v T=8192 H=96 registers=40 smem=2048 \
+        instructions=24576000 wavefronts=122880 conflicts=12288 issue=36.4 tensor=0.4 \
+        warps=6.25 dram=4.4 stalled=wait $new
+done
+table 2026-01-02-abc1234-1gpu-ladder.tsv
+
 sh bench/tables.sh "$W/t" "$W"/*.tsv || failed=1
+wants ladder.md '| `v2_shared` | 2.00 ms | 4.00 | 4 | 12.5 % | - | 40 | 2 KiB |'
+wants ladder.md '| `v3_mma`† | 1.00 ms | 2.00 | 8 |'
+wants ladder-2.md '| `v2_shared` | \*\*2.00 ms\*\* | 2.0 | 10 | 1 | 36 % | 0 % | 6.2 % | 4 % | wait |'
+wants ladder-2.md '^4.00 times as fast'
+[ ! -r "$W/t/ladder-3.md" ] || { echo "tables.sh: counters of none"; failed=1; }
 wants 17-edges.md '32 | 64.095† | 64.096† | 64.097† | 74.095† | 74.096† | 74.097† |'
 lacks 17.md '64.097'
 wants 19-nccl.md '`KILL rank 1 of --exchange 0` | processes | 2 | 0 | 0.3 | rank 1 was'
