@@ -12,6 +12,12 @@ $B/kcp-precision: bench/precision.cu tests/19_precision/rounding.h $B/ref/core/v
 	@echo "  nvcc $<"
 	@$(nvcc) -std=c++17 -O3 -Iref -I. -Xcompiler -Wall $(gencode) $(filter %.cu %.o,$^) -o $@
 
+# Backward's last kernel alone, for chapter 18.
+$B/kcp-finish: $(core) $B/bench/finish.cu.o $(list_at)
+	@echo "  link $@"
+	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -o $@
+$B/bench/finish.cu.o: gencode := -gencode arch=compute_90a,code=sm_90a
+
 # On a machine with a GPU `make bench` times the newest kernels too; without, says so.
 .PHONY: bench-gpu
 bench: bench-gpu
