@@ -13,15 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MUST(call)                                                                      \
-    do {                                                                                \
-        const cudaError_t e_ = (call);                                                  \
-        if (e_ != cudaSuccess) {                                                        \
-            fprintf(stderr, "kcp-finish: %s:%d: %s: %s\n", __FILE__, __LINE__, #call,   \
-                    cudaGetErrorString(e_));                                            \
-            exit(2);                                                                    \
-        }                                                                               \
-    } while (0)
+static void must(cudaError_t e, int line)
+{
+    if (e == cudaSuccess) return;
+    fprintf(stderr, "kcp-finish: line %d: %s\n", line, cudaGetErrorString(e));
+    exit(2);
+}
+
+#define MUST(call) must(call, __LINE__)
 
 enum { MOST_SEQUENCES = 8, SUMS = 12 };
 
@@ -33,7 +32,7 @@ struct trial {
     enum kcp_gate_form gate;
     enum kcp_beta_form beta;
     enum regime regime;
-    int l2norm, poisoned;                // the sequence that is NaN, or -1
+    int l2norm, poisoned; // the sequence that is NaN, or -1
     int gdn;
 };
 
@@ -69,11 +68,11 @@ static __global__ void fill_gate(bf16 *g, int64_t T, int W, int form, int regime
          i += (int64_t)gridDim.x * blockDim.x) {
         const float x = draw(seed, i);
         const int turn = mix(seed + 1 + (uint32_t)(i / W)) & 1;
-        float y = form == KCP_GATE_RAW ? -0.02f * fabsf(x) : -3.0f + x;
-        if (regime == SATURATED) y = form == KCP_GATE_RAW ? -5.0f : 9.0f;
-        if (regime == BY_TURNS)
-            y = form == KCP_GATE_RAW ? (turn ? -5.0f : -0.003f) : (turn ? 9.0f : -9.0f);
-        if (regime == DEEP) y = form == KCP_GATE_RAW ? -14.0f + x : 14.0f + x;
+        const int raw = form == KCP_GATE_RAW;
+        float y = raw ? -0.02f * fabsf(x) : -3.0f + x;
+        if (regime == SATURATED || (regime == BY_TURNS && turn)) y = raw ? -5.0f : 9.0f;
+        if (regime == BY_TURNS && !turn) y = raw ? -0.003f : -9.0f;
+        if (regime == DEEP) y = raw ? -14.0f + x : 14.0f + x;
         if (regime == RESET && mix(seed + 2 + (uint32_t)(i / W)) % 23 == 0) y = -1e30f;
         g[i] = (bf16)y;
     }
@@ -165,8 +164,9 @@ static __global__ void compare(struct backward_params x, double *scratch, double
     const int c = blockIdx.x, m = blockIdx.y, K = a.K, V = a.V, tiles = V / 64;
     const int64_t pair = (int64_t)c * a.H + m;
     const struct token_range z = range_of(a, c);
-    double *A = scratch + (blockIdx.x * (int64_t)gridDim.y + m)
-                              * (2 * CHUNK * CHUNK + 5 * CHUNK * K + CHUNK);
+    double *A = scratch
+                + (blockIdx.x * (int64_t)gridDim.y + m)
+                      * (2 * CHUNK * CHUNK + 5 * CHUNK * K + CHUNK);
     double *B = A + CHUNK * CHUNK, *G = B + CHUNK * CHUNK, *yq = G + CHUNK * K;
     double *yk = yq + CHUNK * K, *dG = yk + CHUNK * K, *of_gate = dG + CHUNK * K;
     double mine[SUMS] = {};
@@ -203,9 +203,9 @@ static __global__ void compare(struct backward_params x, double *scratch, double
         for (int d = threadIdx.x; d < K; d += blockDim.x) {
             double sum = 0, dx, dA, tail = 0;
             for (int i = 0; i < CHUNK; i++) {
+                const int of = a.KG == 1 ? 0 : d;
                 const double g =
-                    i < z.len ? gate_at(a, z.t + i, n, a.KG == 1 ? 0 : d, 0, &dx, &dA)
-                              : 0;
+                    i < z.len ? gate_at(a, z.t + i, n, of, 0, &dx, &dA) : 0;
                 G[i * K + d] = sum += fmax(g, -750.0) * 1.4426950408889634;
             }
             const double last = sum;
@@ -218,8 +218,7 @@ static __global__ void compare(struct backward_params x, double *scratch, double
             for (int i = 0; i < z.len; i++) {
                 double P = 0, Q = 0, W = 0, col = 0;
                 for (int v = 0; v < V; v++) {
-                    const int64_t tile =
-                        (head * (K / 64) + d / 64) * tiles + v / 64;
+                    const int64_t tile = (head * (K / 64) + d / 64) * tiles + v / 64;
                     const int64_t at = ((z.t + i) * a.HV + n) * V + v;
                     const double h = packed(x.h, tile, d % 64, v % 64);
                     P += h * (double)(float)dO[at];
@@ -242,12 +241,15 @@ static __global__ void compare(struct backward_params x, double *scratch, double
                     col += exp2(G[j * K + d] - Gi)
                            * (A[j * CHUNK + i] * (double)(float)q[row + j * step]
                               + B[j * CHUNK + i] * (double)(float)k[row + j * step]);
-                const double qi = (float)q[row + i * step], ki = (float)k[row + i * step];
+                const double qi = (float)q[row + i * step];
+                const double ki = (float)k[row + i * step];
                 const double D = A[i * CHUNK + i];
                 yq[i * K + d] += rq + D * ki;
                 yk[i * K + d] += rk + col + star + D * qi;
-                dG[i * K + d] = qi * rq + ki * rk - ki * (col + (i < z.len - 1 ? star : 0));
-                if (i < z.len - 1) tail += ki * star;
+                dG[i * K + d] = qi * rq + ki * rk - ki * col;
+                if (i == z.len - 1) continue;
+                dG[i * K + d] -= ki * star;
+                tail += ki * star;
             }
             dG[(z.len - 1) * K + d] += tail;
             for (int i = z.len - 2; i >= 0; i--) dG[i * K + d] += dG[(i + 1) * K + d];
@@ -407,8 +409,11 @@ static struct inputs make_inputs(const struct trial *w)
     y.x.rstd_q = rstd_q;
     y.x.rstd_k = rstd_k;
     y.x.beta = beta;
-    const size_t bytes[6] = { (size_t)qk * 2, (size_t)qk * 2, (size_t)g * 4,
-                              (size_t)a->T * a->HV * 4, (size_t)heads * a->KG * 4,
+    const size_t bytes[6] = { (size_t)qk * 2,
+                              (size_t)qk * 2,
+                              (size_t)g * 4,
+                              (size_t)a->T * a->HV * 4,
+                              (size_t)heads * a->KG * 4,
                               (size_t)heads * a->KG * 4 };
     memcpy(y.bytes, bytes, sizeof bytes);
     for (int i = 0; i < 6; i++) y.out[i] = device_bytes(bytes[i]);
@@ -419,7 +424,7 @@ static struct inputs make_inputs(const struct trial *w)
     y.x.dA_part = (float *)y.out[4];
     y.x.ddt_part = (float *)y.out[5];
     y.x.scratch = device_bytes(backward_finish_scratch(a));
-    if (w->poisoned > 0) {               // rows of one sequence are NaN, in every tensor
+    if (w->poisoned > 0) { // one sequence's rows are NaN everywhere
         int cu[MOST_SEQUENCES + 1];
         MUST(cudaMemcpy(cu, a->cu, (a->NS + 1) * sizeof(int), cudaMemcpyDeviceToHost));
         const int64_t t = cu[w->poisoned], n = cu[w->poisoned + 1] - t;
@@ -437,9 +442,10 @@ static struct inputs make_inputs(const struct trial *w)
 static void free_inputs(struct inputs *y)
 {
     struct kcp_backward *a = &y->x.a;
-    const void *p[] = { a->q_raw, a->k_raw, a->g_raw, a->beta_raw, a->A_log, a->dt_bias,
-                        a->do_, a->dv, y->x.v_new, y->x.h, y->x.dS, y->x.rstd_q,
-                        y->x.rstd_k, y->x.beta, y->x.scratch, a->cu, a->cn, a->sc };
+    const void *p[] = { a->q_raw,   a->k_raw,    a->g_raw,    a->beta_raw, a->A_log,
+                        a->dt_bias, a->do_,      a->dv,       y->x.v_new,  y->x.h,
+                        y->x.dS,    y->x.rstd_q, y->x.rstd_k, y->x.beta,   y->x.scratch,
+                        a->cu,      a->cn,       a->sc };
     for (const void *x : p) cudaFree((void *)x);
     for (void *x : y->out) cudaFree(x);
 }
@@ -543,49 +549,204 @@ static void time_it(const struct trial *w)
 static const struct trial trials[] = {
     { "full chunks", 128, 3, 3, { 512 }, BOUNDED, KCP_BETA_SIGMOID, LIVE, 1, -1, 0 },
     { "saturated", 128, 3, 3, { 512 }, BOUNDED, KCP_BETA_SIGMOID, SATURATED, 1, -1, 0 },
-    { "tokens by turns", 128, 3, 3, { 512 }, BOUNDED, KCP_BETA_SIGMOID, BY_TURNS, 1, -1,
+    { "tokens by turns",
+      128,
+      3,
+      3,
+      { 512 },
+      BOUNDED,
+      KCP_BETA_SIGMOID,
+      BY_TURNS,
+      1,
+      -1,
       0 },
-    { "one token more", 128, 3, 3, { 513 }, BOUNDED, KCP_BETA_SIGMOID2, LIVE, 1, -1, 0 },
-    { "one token less, beta given", 128, 3, 3, { 511 }, BOUNDED, KCP_BETA_RAW, LIVE, 1,
-      -1, 0 },
-    { "packed, a neighbour is NaN", 128, 3, 3, { 100, 64, 77, 1, 15, 129, 63 }, BOUNDED,
-      KCP_BETA_SIGMOID, BY_TURNS, 1, 2, 0 },
+    { "one token more",
+      128,
+      3,
+      3,
+      { 513 },
+      BOUNDED,
+      KCP_BETA_SIGMOID2,
+      LIVE,
+      1,
+      -1,
+      0 },
+    { "one token less, beta given",
+      128,
+      3,
+      3,
+      { 511 },
+      BOUNDED,
+      KCP_BETA_RAW,
+      LIVE,
+      1,
+      -1,
+      0 },
+    { "packed, a neighbour is NaN",
+      128,
+      3,
+      3,
+      { 100, 64, 77, 1, 15, 129, 63 },
+      BOUNDED,
+      KCP_BETA_SIGMOID,
+      BY_TURNS,
+      1,
+      2,
+      0 },
     { "no norm", 128, 2, 2, { 300 }, BOUNDED, KCP_BETA_SIGMOID, LIVE, 0, -1, 0 },
-    { "two value heads", 128, 2, 4, { 300, 129 }, BOUNDED, KCP_BETA_SIGMOID, LIVE, 1, -1,
+    { "two value heads",
+      128,
+      2,
+      4,
+      { 300, 129 },
+      BOUNDED,
+      KCP_BETA_SIGMOID,
+      LIVE,
+      1,
+      -1,
       0 },
-    { "four value heads, many chunks", 128, 3, 12, { 8192 }, BOUNDED, KCP_BETA_SIGMOID,
-      LIVE, 1, -1, 0 },
+    { "four value heads, many chunks",
+      128,
+      3,
+      12,
+      { 8192 },
+      BOUNDED,
+      KCP_BETA_SIGMOID,
+      LIVE,
+      1,
+      -1,
+      0 },
     { "softplus", 128, 3, 3, { 300 }, SOFTPLUS, KCP_BETA_SIGMOID, LIVE, 1, -1, 0 },
-    { "softplus, deep", 128, 3, 3, { 300 }, SOFTPLUS, KCP_BETA_SIGMOID, DEEP, 1, -1, 0 },
-    { "softplus by turns, two heads", 128, 2, 4, { 300 }, SOFTPLUS, KCP_BETA_SIGMOID,
-      BY_TURNS, 1, -1, 0 },
+    { "softplus, deep",
+      128,
+      3,
+      3,
+      { 300 },
+      SOFTPLUS,
+      KCP_BETA_SIGMOID,
+      DEEP,
+      1,
+      -1,
+      0 },
+    { "softplus by turns, two heads",
+      128,
+      2,
+      4,
+      { 300 },
+      SOFTPLUS,
+      KCP_BETA_SIGMOID,
+      BY_TURNS,
+      1,
+      -1,
+      0 },
     { "raw", 128, 3, 3, { 300 }, RAW, KCP_BETA_SIGMOID, LIVE, 1, -1, 0 },
     { "raw at -5", 128, 3, 3, { 300 }, RAW, KCP_BETA_SIGMOID, SATURATED, 1, -1, 0 },
     { "raw, deep", 128, 3, 3, { 300, 65 }, RAW, KCP_BETA_SIGMOID, DEEP, 1, -1, 0 },
     { "raw, resets", 128, 2, 4, { 300, 65 }, RAW, KCP_BETA_SIGMOID, RESET, 1, -1, 0 },
     { "64 wide", 64, 3, 3, { 512 }, BOUNDED, KCP_BETA_SIGMOID, LIVE, 1, -1, 0 },
-    { "64 wide, packed, two heads", 64, 2, 4, { 100, 64, 77, 1, 15, 129, 63 }, BOUNDED,
-      KCP_BETA_SIGMOID, BY_TURNS, 1, 2, 0 },
-    { "64 wide, softplus, deep", 64, 3, 3, { 300 }, SOFTPLUS, KCP_BETA_SIGMOID, DEEP, 1,
-      -1, 0 },
-    { "64 wide, raw, resets", 64, 2, 4, { 8192 }, RAW, KCP_BETA_SIGMOID, RESET, 1, -1,
+    { "64 wide, packed, two heads",
+      64,
+      2,
+      4,
+      { 100, 64, 77, 1, 15, 129, 63 },
+      BOUNDED,
+      KCP_BETA_SIGMOID,
+      BY_TURNS,
+      1,
+      2,
+      0 },
+    { "64 wide, softplus, deep",
+      64,
+      3,
+      3,
+      { 300 },
+      SOFTPLUS,
+      KCP_BETA_SIGMOID,
+      DEEP,
+      1,
+      -1,
+      0 },
+    { "64 wide, raw, resets",
+      64,
+      2,
+      4,
+      { 8192 },
+      RAW,
+      KCP_BETA_SIGMOID,
+      RESET,
+      1,
+      -1,
       0 },
     { "8192 x 96", 128, 96, 96, { 8192 }, BOUNDED, KCP_BETA_SIGMOID, LIVE, 1, -1, 0 },
 };
 
 static const struct trial timed[] = {
     { "8192 x 96", 128, 96, 96, { 8192 }, BOUNDED, KCP_BETA_SIGMOID, LIVE, 1, -1, 0 },
-    { "8192 x 96, one token less", 128, 96, 96, { 8191 }, BOUNDED, KCP_BETA_SIGMOID,
-      LIVE, 1, -1, 0 },
-    { "8192 x 96, saturated", 128, 96, 96, { 8192 }, BOUNDED, KCP_BETA_SIGMOID,
-      SATURATED, 1, -1, 0 },
-    { "8192 x 96, softplus", 128, 96, 96, { 8192 }, SOFTPLUS, KCP_BETA_SIGMOID, LIVE, 1,
-      -1, 0 },
-    { "8192 x 96, raw, deep", 128, 96, 96, { 8192 }, RAW, KCP_BETA_SIGMOID, DEEP, 1, -1,
+    { "8192 x 96, one token less",
+      128,
+      96,
+      96,
+      { 8191 },
+      BOUNDED,
+      KCP_BETA_SIGMOID,
+      LIVE,
+      1,
+      -1,
       0 },
-    { "8192 x 48 and 96", 128, 48, 96, { 8192 }, BOUNDED, KCP_BETA_SIGMOID, LIVE, 1, -1,
+    { "8192 x 96, saturated",
+      128,
+      96,
+      96,
+      { 8192 },
+      BOUNDED,
+      KCP_BETA_SIGMOID,
+      SATURATED,
+      1,
+      -1,
       0 },
-    { "8192 x 96, 64 wide", 64, 96, 96, { 8192 }, BOUNDED, KCP_BETA_SIGMOID, LIVE, 1, -1,
+    { "8192 x 96, softplus",
+      128,
+      96,
+      96,
+      { 8192 },
+      SOFTPLUS,
+      KCP_BETA_SIGMOID,
+      LIVE,
+      1,
+      -1,
+      0 },
+    { "8192 x 96, raw, deep",
+      128,
+      96,
+      96,
+      { 8192 },
+      RAW,
+      KCP_BETA_SIGMOID,
+      DEEP,
+      1,
+      -1,
+      0 },
+    { "8192 x 48 and 96",
+      128,
+      48,
+      96,
+      { 8192 },
+      BOUNDED,
+      KCP_BETA_SIGMOID,
+      LIVE,
+      1,
+      -1,
+      0 },
+    { "8192 x 96, 64 wide",
+      64,
+      96,
+      96,
+      { 8192 },
+      BOUNDED,
+      KCP_BETA_SIGMOID,
+      LIVE,
+      1,
+      -1,
       0 },
 };
 

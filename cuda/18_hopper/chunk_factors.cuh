@@ -29,8 +29,6 @@
 // The factors of a chunk are contiguous: swizzle128 tiles (cuda/tile/swizzle.cuh) and
 // triangles, in the order of bytes in which wgmma reads them. A few bulk copies bring
 // them on chip.
-enum { TILE_BYTES = 2 * SWIZZLE128_TILE };
-
 // A beta and Aqk are lower triangular. Memory has the ten 16x16 blocks on and below the
 // diagonal, 5 KiB instead of 8, block column by block column: column J has the rows
 // 16 J .., 32 bytes each, in the order of wgmma's 32-byte swizzle. Shared memory has

@@ -10,8 +10,8 @@
 #ifndef KCP_TILE_SWIZZLE_CUH
 #define KCP_TILE_SWIZZLE_CUH
 
-// In elements. A tile begins at a multiple of 1024 bytes.
-enum { SWIZZLE128_TILE = 64 * 64 };
+// In elements, and in bytes. A tile begins at a multiple of 1024 bytes.
+enum { SWIZZLE128_TILE = 64 * 64, TILE_BYTES = 2 * SWIZZLE128_TILE };
 
 // Byte of element (row, 8 piece) in a tile.
 static __device__ __forceinline__ int swizzle128_offset(int row, int piece)

@@ -14,15 +14,16 @@
 //     P  = scale dO h^T    Q = -dv h^T    W = v_new dS^T
 //     dq_i = exp2(G_i) P_i + sum_{j<i} dA_ij D_ij k_j + dA_ii k_i
 //     dk_i = exp2(G_i) Q_i + sum_{j<i} dB_ij D_ij k_j
-//            + exp2(G_last-G_i) W_i + sum_{j>i} (dA_ji q_j + dB_ji k_j) D_ji + dA_ii q_i
+//            + exp2(G_last - G_i) W_i + sum_{j>i} (dA_ji q_j + dB_ji k_j) D_ji
+//            + dA_ii q_i
 //
 // A subchunk's anchor b is a whole number near the middle of its G, a channel each. The
 // operands are rounded once, and D_ij is exp2(G_i - b_I) exp2(b_I - b_J) exp2(b_J -
-// G_j), of which the middle is a power of two. dG_i adds q_i (or k_i) times row sums and
-// takes away k_i times column sums. Each sum is multiplied by the very operand that the
-// other one reads, so that a pair is added and taken away as the same product.
+// G_j), of which the middle is a power of two. dG_i adds q_i (or k_i) times row sums
+// and takes away k_i times column sums. Each sum is multiplied by the very operand that
+// the other one reads, so that a pair is added and taken away as the same product.
 struct operands {
-    pairs_of_tokens kb, kf, qf;          // k exp2(b-G), k exp2(G-b), q exp2(G-b)
+    pairs_of_tokens kb, kf, qf; // k exp2(b-G), k exp2(G-b), q exp2(G-b)
 };
 
 // The anchors of a subchunk's rows and of its columns. They are the same, but on the
@@ -43,9 +44,9 @@ template <int underflow>
 static __device__ __forceinline__ struct anchors anchors_of(const float (*bound)[2])
 {
     struct anchors b;
-    #pragma unroll
+#pragma unroll
     for (int I = 0; I < SUBCHUNKS; I++)
-        #pragma unroll
+#pragma unroll
         for (int h = 0; h < 2; h++) {
             b.row[I][h] = underflow ? ceilf(bound[I][h])
                                     : rintf(0.5f * (bound[I][h] + bound[I + 1][h]));
@@ -61,11 +62,11 @@ template <int underflow>
 static __device__ __forceinline__ void power_between(const struct anchors &b, int I,
                                                      int J, uint32_t *power)
 {
-    #pragma unroll
+#pragma unroll
     for (int h = 0; h < 2; h++) {
         if (underflow) power[h] = power_bf16x2(b.row[I][h] - b.column[J][h]);
         else power[h] = b.step[J][h];
-        #pragma unroll
+#pragma unroll
         for (int M = J + 1; M < I && !underflow; M++)
             power[h] = mul_bf16x2(power[h], b.step[M][h]);
     }
@@ -97,9 +98,9 @@ static __device__ __forceinline__ void make_operands(const struct anchors &b,
     pairs_of_tokens q, k;
     load_channels(k, k_tile);
     load_channels(q, q_tile);
-    #pragma unroll
+#pragma unroll
     for (int t = 0; t < 8; t++)
-        #pragma unroll
+#pragma unroll
         for (int h = 0; h < 2; h++) {
             const float row = b.row[t / 2][h], column = b.column[t / 2][h];
             const float k0 = bf16x2_low(k[t][h]), k1 = bf16x2_high(k[t][h]);
@@ -108,8 +109,8 @@ static __device__ __forceinline__ void make_operands(const struct anchors &b,
                                      k1 * ex2_approx(column - u[1]));
             const float f0 = ex2_approx(u[0] - row), f1 = ex2_approx(u[1] - row);
             o.kf[t][h] = pack_bf16x2(k0 * f0, k1 * f1);
-            o.qf[t][h] = pack_bf16x2(bf16x2_low(q[t][h]) * f0,
-                                     bf16x2_high(q[t][h]) * f1);
+            o.qf[t][h] =
+                pack_bf16x2(bf16x2_low(q[t][h]) * f0, bf16x2_high(q[t][h]) * f1);
             u[0] = underflow ? u[0] - row : f0;
             u[1] = underflow ? u[1] - row : f1;
         }
@@ -129,12 +130,12 @@ static __device__ __forceinline__ void store_triangle(
     const int i = p.warp * 16 + p.g;
     const float row[2] = { (of_dv ? -1.0f : scale) * rstd[i],
                            (of_dv ? -1.0f : scale) * rstd[i + 8] };
-    #pragma unroll
+#pragma unroll
     for (int t = 0; t < 8; t++) {
         const int j = 8 * t + p.e;
         if (t / 2 > p.warp) continue;
         const float2 column = *(const float2 *)&of.rstd_k[j];
-        #pragma unroll
+#pragma unroll
         for (int h = 0; h < 2; h++) {
             const int ih = i + 8 * h;
             float x = row[h] * column.x * d[t][2 * h];
@@ -157,10 +158,10 @@ static __device__ __forceinline__ void scale_columns_of_W(
     float (*d)[4])
 {
     const int e = place_of_thread().e;
-    #pragma unroll
+#pragma unroll
     for (int t = 0; t < 8; t++) {
         const float2 norm = *(const float2 *)&of.rstd_k[8 * t + e];
-        #pragma unroll
+#pragma unroll
         for (int h = 0; h < 2; h++) {
             const float f = ex2_approx(G_last[h] - b.column[t / 2][h]);
             d[t][2 * h] *= f * norm.x;
@@ -174,7 +175,7 @@ static __device__ __forceinline__ void scale_columns_of_W(
 static __device__ __forceinline__ void take_star(int len, float (*d)[4], float *star)
 {
     const int at = len - 1 - place_of_thread().e;
-    #pragma unroll
+#pragma unroll
     for (int h = 0; h < 2; h++) {
         star[h] = 0.0f;
         if (len == CHUNK) {
@@ -182,9 +183,9 @@ static __device__ __forceinline__ void take_star(int len, float (*d)[4], float *
             if (at == 57) d[7][2 * h + 1] = 0.0f;
             continue;
         }
-        #pragma unroll
+#pragma unroll
         for (int t = 0; t < 8; t++)
-            #pragma unroll
+#pragma unroll
             for (int j = 0; j < 2; j++) {
                 if (at == 8 * t + j) star[h] = d[t][2 * h + j];
                 if (at == 8 * t + j) d[t][2 * h + j] = 0.0f;
@@ -198,23 +199,25 @@ static __device__ __forceinline__ void add_star(int len, const struct anchors &b
                                                 float (*dk)[4])
 {
     const int at = len - 1 - place_of_thread().e;
-    #pragma unroll
+#pragma unroll
     for (int h = 0; h < 2; h++) {
         if (len == CHUNK) {
-            const float y = star[h] * column_factor<underflow>(b, 3, h, G[7][2 * h + 1]);
+            const float y =
+                star[h] * column_factor<underflow>(b, 3, h, G[7][2 * h + 1]);
             dk[7][2 * h + 1] += y;
             continue;
         }
         float y = 0.0f;
-        #pragma unroll
+#pragma unroll
         for (int t = 0; t < 8; t++)
-            #pragma unroll
+#pragma unroll
             for (int j = 0; j < 2; j++)
                 if (at == 8 * t + j)
-                    y = star[h] * column_factor<underflow>(b, t / 2, h, G[t][2 * h + j]);
-        #pragma unroll
+                    y = star[h]
+                        * column_factor<underflow>(b, t / 2, h, G[t][2 * h + j]);
+#pragma unroll
         for (int t = 0; t < 8; t++)
-            #pragma unroll
+#pragma unroll
             for (int j = 0; j < 2; j++)
                 if (at == 8 * t + j) dk[t][2 * h + j] += y;
     }
@@ -224,9 +227,9 @@ static __device__ __forceinline__ void add_star(int len, const struct anchors &b
 static __device__ __forceinline__ void add_to_dG_last(const pairs_of_tokens &kb,
                                                       const float (*d)[4], float *last)
 {
-    #pragma unroll
+#pragma unroll
     for (int t = 0; t < 8; t++)
-        #pragma unroll
+#pragma unroll
         for (int h = 0; h < 2; h++) {
             const uint32_t k = kb[t][h];
             const float low = __uint_as_float(__byte_perm(k, 0, 0x1044));
@@ -238,13 +241,15 @@ static __device__ __forceinline__ void add_to_dG_last(const pairs_of_tokens &kb,
 
 // Column sums z: dk = exp2(b - G) z, and dG takes k exp2(b - G) z away.
 template <int underflow>
-static __device__ __forceinline__ void spread_columns(
-    const struct anchors &b, const float (*G)[4], const pairs_of_tokens &kb,
-    const float (*z)[4], float (*dk)[4], float (*dG)[4])
+static __device__ __forceinline__ void spread_columns(const struct anchors &b,
+                                                      const float (*G)[4],
+                                                      const pairs_of_tokens &kb,
+                                                      const float (*z)[4],
+                                                      float (*dk)[4], float (*dG)[4])
 {
-    #pragma unroll
+#pragma unroll
     for (int t = 0; t < 8; t++)
-        #pragma unroll
+#pragma unroll
         for (int j = 0; j < 4; j++) {
             const int h = j / 2;
             const float k = j % 2 ? bf16x2_high(kb[t][h]) : bf16x2_low(kb[t][h]);
@@ -260,9 +265,9 @@ static __device__ __forceinline__ void add_column_products(
     const struct anchors &b, float (*d)[4])
 {
     const int lane = opaque_thread_id() % 32;
-    #pragma unroll
+#pragma unroll
     for (int I = underflow; I < SUBCHUNKS; I++)
-        #pragma unroll
+#pragma unroll
         for (int J = 0; J <= I - underflow; J++) {
             const int at = swizzle128_offset(16 * I + lane % 16, 2 * J + lane / 16);
             uint32_t a[4], y[4], power[2];
@@ -286,9 +291,9 @@ static __device__ __forceinline__ void add_row_products(const unsigned char *A,
                                                         float (*d)[4])
 {
     const int lane = opaque_thread_id() % 32;
-    #pragma unroll
+#pragma unroll
     for (int I = underflow; I < SUBCHUNKS; I++)
-        #pragma unroll
+#pragma unroll
         for (int J = 0; J <= I - underflow; J++) {
             const int at = swizzle128_offset(16 * I + lane % 8 + lane / 16 * 8,
                                              2 * J + lane / 8 % 2);
@@ -308,10 +313,10 @@ static __device__ __forceinline__ void scale_rows_of_state(const struct anchors 
                                                            float (*d)[4])
 {
     const int e = place_of_thread().e;
-    #pragma unroll
+#pragma unroll
     for (int t = 0; t < 8; t++) {
         const float2 norm = *(const float2 *)&rstd[8 * t + e];
-        #pragma unroll
+#pragma unroll
         for (int h = 0; h < 2; h++) {
             const float f = ex2_approx(b.row[t / 2][h]) * factor;
             d[t][2 * h] *= f * norm.x;
@@ -327,17 +332,17 @@ static __device__ __forceinline__ void add_h_dS(const struct shared_storage<K> &
                                                 float *last)
 {
     const struct place p = place_of_thread();
-    #pragma unroll
+#pragma unroll
     for (int h = 0; h < 2; h++) {
         float sum = 0.0f;
-        #pragma unroll
+#pragma unroll
         for (int i = 0; i < K / 32; i++) {
-            const int at = swizzle128_offset(p.warp * 16 + p.g + 8 * h,
-                                             i % 2 * 4 + p.e / 2);
+            const int at =
+                swizzle128_offset(p.warp * 16 + p.g + 8 * h, i % 2 * 4 + p.e / 2);
             const uint4 x = *(const uint4 *)(smem.h[tile][i / 2] + at);
             const uint4 y = *(const uint4 *)(smem.dS[tile][i / 2] + at);
             const uint32_t *u = &x.x, *w = &y.x;
-            #pragma unroll
+#pragma unroll
             for (int j = 0; j < 4; j++) {
                 sum = fmaf(bf16x2_low(u[j]), bf16x2_low(w[j]), sum);
                 sum = fmaf(bf16x2_high(u[j]), bf16x2_high(w[j]), sum);
@@ -352,7 +357,7 @@ static __device__ __forceinline__ void add_to_last_row(int len, const float *las
                                                        float (*dG)[4])
 {
     const int e = place_of_thread().e;
-    #pragma unroll
+#pragma unroll
     for (int h = 0; h < 2; h++) {
         const float2 other = quad_sums(last[h]);
         const float sum = last[h] + other.x + other.y;
@@ -360,9 +365,9 @@ static __device__ __forceinline__ void add_to_last_row(int len, const float *las
             if (e == 6) dG[7][2 * h + 1] += sum;
             continue;
         }
-        #pragma unroll
+#pragma unroll
         for (int t = 0; t < 8; t++)
-            #pragma unroll
+#pragma unroll
             for (int j = 0; j < 2; j++)
                 if (8 * t + e + j == len - 1) dG[t][2 * h + j] += sum;
     }
@@ -370,35 +375,37 @@ static __device__ __forceinline__ void add_to_last_row(int len, const float *las
 
 // The pairs of a token with itself, which no decay enters. Also, per token, this
 // thread's share of q dq and k dk.
-static __device__ __forceinline__ void add_own_pairs(
-    const float *dA_diagonal, const pairs_of_tokens &q, const pairs_of_tokens &k,
-    pairs_of_tokens &dq, float (*dk)[4])
+static __device__ __forceinline__ void add_own_pairs(const float *dA_diagonal,
+                                                     const pairs_of_tokens &q,
+                                                     const pairs_of_tokens &k,
+                                                     pairs_of_tokens &dq,
+                                                     float (*dk)[4])
 {
     const int e = place_of_thread().e;
-    #pragma unroll
+#pragma unroll
     for (int t = 0; t < 8; t++) {
         const float2 A = *(const float2 *)&dA_diagonal[8 * t + e];
-        #pragma unroll
+#pragma unroll
         for (int h = 0; h < 2; h++) {
             float *y = dk[t] + 2 * h;
             y[0] = fmaf(A.x, bf16x2_low(q[t][h]), y[0]);
             y[1] = fmaf(A.y, bf16x2_high(q[t][h]), y[1]);
-            dq[t][h] = pack_bf16x2(fmaf(A.x, bf16x2_low(k[t][h]), bf16x2_low(dq[t][h])),
-                                   fmaf(A.y, bf16x2_high(k[t][h]),
-                                        bf16x2_high(dq[t][h])));
+            dq[t][h] =
+                pack_bf16x2(fmaf(A.x, bf16x2_low(k[t][h]), bf16x2_low(dq[t][h])),
+                            fmaf(A.y, bf16x2_high(k[t][h]), bf16x2_high(dq[t][h])));
         }
     }
 }
 
 // Value heads that share q and k: sums of dq and dk in fp32 wait in the second-level
 // cache, each thread's own, from head to head.
-static __device__ __forceinline__ void add_to_group(float4 *sums, int threads, int first,
-                                                    int last, pairs_of_tokens &dq,
-                                                    float (*dk)[4])
+static __device__ __forceinline__ void add_to_group(float4 *sums, int threads,
+                                                    int first, int last,
+                                                    pairs_of_tokens &dq, float (*dk)[4])
 {
-    #pragma unroll
+#pragma unroll
     for (int t = 0; t < 8; t++)
-        #pragma unroll
+#pragma unroll
         for (int h = 0; h < 2; h++) {
             float4 *sum = sums + (2 * t + h) * threads;
             float4 y = { bf16x2_low(dq[t][h]), bf16x2_high(dq[t][h]), dk[t][2 * h],
@@ -419,10 +426,10 @@ static __device__ __forceinline__ void add_to_group(float4 *sums, int threads, i
 static __device__ __forceinline__ float2 sum_over_channels(float (&y)[16])
 {
     const int lane = opaque_thread_id() % 32;
-    #pragma unroll
+#pragma unroll
     for (int b = 0; b < 3; b++) {
         const int half = 8 >> b, upper = lane >> (4 - b) & 1;
-        #pragma unroll
+#pragma unroll
         for (int i = 0; i < 8; i++) {
             if (i >= half) continue;
             const float mine = upper ? y[i + half] : y[i];
@@ -441,13 +448,13 @@ static __device__ __forceinline__ void store_dots(const pairs_of_tokens &q,
 {
     const int lane = opaque_thread_id() % 32;
     float of_q[16], of_k[16];
-    #pragma unroll
+#pragma unroll
     for (int t = 0; t < 8; t++)
-        #pragma unroll
+#pragma unroll
         for (int j = 0; j < 2; j++) {
             const int i = 2 * t + j;
             of_q[i] = of_k[i] = 0.0f;
-            #pragma unroll
+#pragma unroll
             for (int h = 0; h < 2; h++) {
                 const float x = j ? bf16x2_high(q[t][h]) : bf16x2_low(q[t][h]);
                 const float y = j ? bf16x2_high(k[t][h]) : bf16x2_low(k[t][h]);
@@ -462,13 +469,14 @@ static __device__ __forceinline__ void store_dots(const pairs_of_tokens &q,
 
 // The norms' factors become what the projection needs: -rstd^2 (q dq), or 0.
 template <int K>
-static __device__ __forceinline__ void projection_factors(
-    int l2norm, const float *parts, struct finish_vectors<K> &of)
+static __device__ __forceinline__ void projection_factors(int l2norm,
+                                                          const float *parts,
+                                                          struct finish_vectors<K> &of)
 {
     const int i = opaque_thread_id();
     if (i >= 2 * CHUNK) return;
     float sum = 0.0f;
-    #pragma unroll
+#pragma unroll
     for (int w = 0; w < K / 16; w++) sum += parts[w * 2 * CHUNK + i];
     float *rstd = (i < CHUNK ? of.rstd_q : of.rstd_k) + i % CHUNK;
     *rstd = l2norm ? -sum * *rstd * *rstd : 0.0f;
@@ -487,20 +495,20 @@ static __device__ __forceinline__ void stage_rows(const struct finish_vectors<K>
     pairs_of_tokens q, k;
     load_channels(k, k_tile);
     load_channels(q, q_tile);
-    #pragma unroll
+#pragma unroll
     for (int t = 0; t < 8; t++) {
         const float2 of_q = *(const float2 *)&of.rstd_q[8 * t + e];
         const float2 of_k = *(const float2 *)&of.rstd_k[8 * t + e];
-        #pragma unroll
+#pragma unroll
         for (int h = 0; h < 2; h++) {
-            dq[t][h] = pack_bf16x2(
-                fmaf(of_q.x, bf16x2_low(q[t][h]), bf16x2_low(dq[t][h])),
-                fmaf(of_q.y, bf16x2_high(q[t][h]), bf16x2_high(dq[t][h])));
+            dq[t][h] =
+                pack_bf16x2(fmaf(of_q.x, bf16x2_low(q[t][h]), bf16x2_low(dq[t][h])),
+                            fmaf(of_q.y, bf16x2_high(q[t][h]), bf16x2_high(dq[t][h])));
             k[t][h] = pack_bf16x2(fmaf(of_k.x, bf16x2_low(k[t][h]), dk[t][2 * h]),
                                   fmaf(of_k.y, bf16x2_high(k[t][h]), dk[t][2 * h + 1]));
         }
     }
-    __syncwarp();                        // the warp has read its channels
+    __syncwarp(); // the warp has read its channels
     store_channels(q_tile, dq);
     store_channels(k_tile, k);
 }
@@ -512,22 +520,22 @@ static __device__ __forceinline__ void store_tile(const unsigned char *tile, bf1
     const int thread = opaque_thread_id() % 128, row = thread / 8, piece = thread % 8;
     const unsigned char *from = tile + swizzle128_offset(row, piece);
     to += row * row_step + piece * 8;
-    #pragma unroll
+#pragma unroll
     for (int i = 0; i < 4; i++)
         if (row + 16 * i < len)
             *(uint4 *)(to + 16 * i * row_step) = *(const uint4 *)(from + 2048 * i);
 }
 
 // dbeta_i = (dv v_new^T)_ii / beta_i^2, and through the sigmoid.
-static __device__ __forceinline__ float dbeta_raw_of(enum kcp_beta_form form, float beta,
-                                                     float dv_v_new)
+static __device__ __forceinline__ float dbeta_raw_of(enum kcp_beta_form form,
+                                                     float beta, float dv_v_new)
 {
-    const float least = 9.094947e-13f;   // 2^-40: an absent token's, which is 0
+    const float least = 9.094947e-13f; // 2^-40: an absent token's, which is 0
     const float b = fabsf(beta) < least ? copysignf(least, beta) : beta;
     const float dbeta = dv_v_new * __fdividef(1.0f, b) * __fdividef(1.0f, b);
     if (form == KCP_BETA_RAW) return dbeta;
-    return dbeta * beta * (form == KCP_BETA_SIGMOID2 ? fmaf(-0.5f, beta, 1.0f)
-                                                     : 1.0f - beta);
+    return dbeta * beta
+           * (form == KCP_BETA_SIGMOID2 ? fmaf(-0.5f, beta, 1.0f) : 1.0f - beta);
 }
 
 // Rows past the chunk's end are another sequence's: they become 0.

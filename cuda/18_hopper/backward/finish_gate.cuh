@@ -9,7 +9,9 @@
 
 // A thread's two channels: with y = x + dt_bias, u = times y. Bounded: times is
 // -exp(A_log) in base 2, and g = lb / (1 + 2^u); softplus: times is -exp(A_log).
-struct finish_gate { float times, plus[2]; };
+struct finish_gate {
+    float times, plus[2];
+};
 
 static const __device__ float LOG2_E = 1.44269504088896341f;
 
@@ -49,29 +51,29 @@ static __device__ __forceinline__ void decays_of_tokens(const struct kcp_backwar
     const float top = (float)a.lower_bound * LOG2_E;
     pairs_of_tokens x;
     load_channels(x, tile);
-    #pragma unroll
+#pragma unroll
     for (int t = 0; t < 8; t++)
-        #pragma unroll
+#pragma unroll
         for (int j = 0; j < 4; j++)
             G[t][j] = j % 2 ? bf16x2_high(x[t][j / 2]) : bf16x2_low(x[t][j / 2]);
     if (a.gate == KCP_GATE_BOUNDED)
-        #pragma unroll
+#pragma unroll
         for (int t = 0; t < 8; t++)
-            #pragma unroll
+#pragma unroll
             for (int j = 0; j < 4; j++) {
                 const float u = fmaf(f.times, G[t][j], f.plus[j / 2]);
                 G[t][j] = top * rcp_approx(1.0f + ex2_approx(u));
             }
     else if (a.gate == KCP_GATE_SOFTPLUS)
-        #pragma unroll
+#pragma unroll
         for (int t = 0; t < 8; t++)
-            #pragma unroll
+#pragma unroll
             for (int j = 0; j < 4; j++)
                 G[t][j] = softplus_decay(f.times, f.plus[j / 2], G[t][j]);
     else
-        #pragma unroll
+#pragma unroll
         for (int t = 0; t < 8; t++)
-            #pragma unroll
+#pragma unroll
             for (int j = 0; j < 4; j++) G[t][j] = fmaxf(LOG2_E * G[t][j], -256.0f);
 }
 
@@ -79,15 +81,17 @@ static __device__ __forceinline__ void decays_of_tokens(const struct kcp_backwar
 static __device__ __forceinline__ void zero_tokens_from(int len, float (*x)[4])
 {
     const int e = place_of_thread().e;
-    #pragma unroll
+#pragma unroll
     for (int t = 0; t < 8; t++)
-        #pragma unroll
+#pragma unroll
         for (int j = 0; j < 4; j++)
             if (8 * t + e + j % 2 >= len) x[t][j] = 0.0f;
 }
 
 // What a lane adds of its neighbours' sums: of the lane beside it, of the pair across.
-struct quad_weights { float beside, across; };
+struct quad_weights {
+    float beside, across;
+};
 
 static __device__ __forceinline__ float2 quad_sums(float own)
 {
@@ -105,11 +109,11 @@ static __device__ __forceinline__ void sum_along_tokens(float (*x)[4],
     const int q = opaque_thread_id() % 4;
     const float beside = q % 2, across = q / 2;
     float before[2] = {};
-    #pragma unroll
+#pragma unroll
     for (int h = 0; h < 2; h++) bound[0][h] = 0.0f;
-    #pragma unroll
+#pragma unroll
     for (int t = 0; t < 8; t++)
-        #pragma unroll
+#pragma unroll
         for (int h = 0; h < 2; h++) {
             float *y = x[t] + 2 * h;
             const float own = y[0] + y[1];
@@ -127,9 +131,9 @@ static __device__ __forceinline__ void sum_from_the_end(float (*x)[4])
     const int q = opaque_thread_id() % 4;
     const float beside = 1 - q % 2, across = 1 - q / 2;
     float after[2] = {};
-    #pragma unroll
+#pragma unroll
     for (int t = 7; t >= 0; t--)
-        #pragma unroll
+#pragma unroll
         for (int h = 0; h < 2; h++) {
             float *y = x[t] + 2 * h;
             const float own = y[0] + y[1];
@@ -169,17 +173,18 @@ static __device__ __forceinline__ void gate_gradient_of_form(
     const struct kcp_backward &a = x.a;
     const struct place p = place_of_thread();
     const float bounded_slope = -(float)a.lower_bound * (1.0f / LOG2_E);
-    const float slope = form == KCP_GATE_BOUNDED ? bounded_slope * f.times
-                        : form == KCP_GATE_SOFTPLUS ? f.times : 1.0f;
     const float slope_A = form == KCP_GATE_BOUNDED ? bounded_slope : f.times;
+    float slope = 1.0f;
+    if (form == KCP_GATE_BOUNDED) slope = bounded_slope * f.times;
+    if (form == KCP_GATE_SOFTPLUS) slope = f.times;
     float dA[2] = {}, ddt[2] = {};
     float *to = out<float>(a.dg_raw, z.t + p.e, a.HV, z.n, K) + p.channel;
     const int64_t row = (int64_t)a.HV * K;
     pairs_of_tokens g;
     load_channels(g, tile);
-    #pragma unroll
+#pragma unroll
     for (int t = 0; t < 8; t++) {
-        #pragma unroll
+#pragma unroll
         for (int j = 0; j < 4; j++) {
             const int h = j / 2;
             const float in = j % 2 ? bf16x2_high(g[t][h]) : bf16x2_low(g[t][h]);
@@ -193,7 +198,7 @@ static __device__ __forceinline__ void gate_gradient_of_form(
         }
         to += 8 * row;
     }
-    #pragma unroll
+#pragma unroll
     for (int h = 0; h < 2 && form != KCP_GATE_RAW; h++) {
         const float2 A = quad_sums(dA[h]), dt = quad_sums(ddt[h]);
         const int64_t at = ((int64_t)z.c * a.HV + z.n) * K + p.channel + 8 * h;
@@ -203,9 +208,11 @@ static __device__ __forceinline__ void gate_gradient_of_form(
 }
 
 template <int K>
-static __device__ __forceinline__ void gate_gradient(
-    const struct backward_params &x, const struct finish_gate &f, struct position z,
-    const unsigned char *tile, float (*dg)[4])
+static __device__ __forceinline__ void gate_gradient(const struct backward_params &x,
+                                                     const struct finish_gate &f,
+                                                     struct position z,
+                                                     const unsigned char *tile,
+                                                     float (*dg)[4])
 {
     switch (x.a.gate) {
         case KCP_GATE_BOUNDED:
@@ -214,7 +221,8 @@ static __device__ __forceinline__ void gate_gradient(
         case KCP_GATE_SOFTPLUS:
             gate_gradient_of_form<K, KCP_GATE_SOFTPLUS>(x, f, z, tile, dg);
             break;
-        default: gate_gradient_of_form<K, KCP_GATE_RAW>(x, f, z, tile, dg);
+        default:
+            gate_gradient_of_form<K, KCP_GATE_RAW>(x, f, z, tile, dg);
     }
 }
 

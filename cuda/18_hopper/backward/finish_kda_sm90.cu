@@ -7,7 +7,8 @@
 #include "core/paths.h"
 
 // Registers of a thread; for K = 64 two blocks share an SM.
-template <int K> struct finish_registers {
+template <int K>
+struct finish_registers {
 #ifdef R232
     enum { CONSUMER = K == 128 ? 232 : 216, PRODUCER = 40 };
 #else
@@ -18,8 +19,8 @@ template <int K> struct finish_registers {
 // X = dO v_new^T and Y = dv v_new^T, their rows by warps, to the triangles. Two
 // warpgroups take one each.
 template <int K>
-static __device__ __forceinline__ void begin_triangles(const struct shared_storage<K> &s,
-                                                       int tile, float (*d)[4])
+static __device__ __forceinline__ void begin_triangles(
+    const struct shared_storage<K> &s, int tile, float (*d)[4])
 {
     begin_product<K>(d, tile ? s.dv : s.dO, s.v_new);
 }
@@ -84,7 +85,7 @@ static __device__ __forceinline__ void finish_chunk(const struct backward_params
     struct operands o;
     make_operands<underflow>(b, rows.q[wg], rows.k[wg], G, o);
     wait_product(d);
-    named_barrier_sync(1, CONSUMERS);    // the triangles are there
+    named_barrier_sync(1, CONSUMERS); // the triangles are there
     float dG[8][4], dk[8][4], last[2] = {}, star[2];
     scale_columns_of_W<K>(of, b, G_last, d);
     take_star(len, d, star);
@@ -103,9 +104,9 @@ static __device__ __forceinline__ void finish_chunk(const struct backward_params
     mbarrier_arrive(&smem.empty[PART_dS]);
     scale_rows_of_state(b, (float)a.scale, of.rstd_q, d);
     add_row_products<underflow>(smem.dA, o, b, d);
-    #pragma unroll
+#pragma unroll
     for (int t = 0; t < 8; t++)
-        #pragma unroll
+#pragma unroll
         for (int h = 0; h < 2; h++) {
             const float *y = d[t] + 2 * h;
             dG[t][2 * h] = fmaf(bf16x2_low(o.qf[t][h]), y[0], dG[t][2 * h]);
@@ -120,9 +121,9 @@ static __device__ __forceinline__ void finish_chunk(const struct backward_params
     mbarrier_arrive(&smem.empty[PART_h]);
     scale_rows_of_state(b, -1.0f, of.rstd_k, d);
     add_row_products<underflow>(smem.dB, o, b, d);
-    #pragma unroll
+#pragma unroll
     for (int t = 0; t < 8; t++)
-        #pragma unroll
+#pragma unroll
         for (int j = 0; j < 4; j++) {
             const uint32_t k = o.kf[t][j / 2];
             dG[t][j] = fmaf(j % 2 ? bf16x2_high(k) : bf16x2_low(k), d[t][j], dG[t][j]);
@@ -152,7 +153,8 @@ static __device__ __forceinline__ void finish_chunk(const struct backward_params
         add_own_pairs(smem.dA_diagonal, q, k, dq, dk);
         const int heads = group_of(a), last_head = i.head + 1 == heads;
         if (heads > 1)
-            add_to_group(sums_of_block<K>(x), CONSUMERS, i.head == 0, last_head, dq, dk);
+            add_to_group(sums_of_block<K>(x), CONSUMERS, i.head == 0, last_head, dq,
+                         dk);
         named_barrier_sync(1, CONSUMERS); // dA and dB have been read
         if (!last_head) {
             mbarrier_arrive(&smem.empty[PART_ROWS + stage]);
@@ -169,23 +171,26 @@ static __device__ __forceinline__ void finish_chunk(const struct backward_params
     const int64_t at = (z.t * a.H + i.pair % a.H) * K + wg * 64;
     store_tile(rows.q[wg], (bf16 *)a.dq_raw + at, (int64_t)a.H * K, z.len);
     store_tile(rows.k[wg], (bf16 *)a.dk_raw + at, (int64_t)a.H * K, z.len);
-    fence_proxy_async();                 // copies will write where rows were staged
+    fence_proxy_async(); // copies will write where rows were staged
     mbarrier_arrive(&smem.empty[PART_ROWS + stage]);
 }
 
 // Bound: what an SM issues; close behind it memory, 3600 bytes a token-head at
-// K = V = 128. Flops: five products 64 x 64 x 128 of a warpgroup, and 80 of 16 x 16 x 16
-// a warp. Shared memory: 227 KiB. Registers: 240. Who owns what: a block takes chunks of
-// heads by turns; its warpgroups have 64 channels each, its producer is one thread.
+// K = V = 128. Flops: five products 64 x 64 x 128 of a warpgroup, and 80 of 16 x 8 x 16
+// a warp. Shared memory: 227 KiB. Registers: 240. Who owns what: a block takes chunks
+// of heads by turns; its warpgroups have 64 channels each, its producer is one thread.
 // Barriers: full and empty of each part; named barrier 1 of all consumers, when rows
 // past the end are zero, when the triangles are there, when they have been read, when
 // the dots are there, when they are summed; 2 and 3 of a warpgroup, when its rows are
 // staged.
 template <int K, int underflow>
-static __global__ __launch_bounds__(finish_threads<K>::ALL, K == 128 ? 1 : 2)
-void kda_finish_kernel(const __grid_constant__ struct backward_params x,
-                       const __grid_constant__ struct finish_maps from,
-                       unsigned char *marks)
+static __global__ __launch_bounds__(
+    finish_threads<K>::ALL,
+    K == 128
+        ? 1
+        : 2) void kda_finish_kernel(const __grid_constant__ struct backward_params x,
+                                    const __grid_constant__ struct finish_maps from,
+                                    unsigned char *marks)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
     struct shared_storage<K> &smem = *(struct shared_storage<K> *)shared;
@@ -207,21 +212,21 @@ void kda_finish_kernel(const __grid_constant__ struct backward_params x,
     griddepcontrol_wait();
     if (threadIdx.x >= CONSUMERS) {
         setmaxnreg_dec<finish_registers<K>::PRODUCER>();
-        if (threadIdx.x == CONSUMERS)
-            producer_warp<K, underflow>(x, from, marks, smem);
+        if (threadIdx.x == CONSUMERS) producer_warp<K, underflow>(x, from, marks, smem);
         return;
     }
     setmaxnreg_inc<finish_registers<K>::CONSUMER>();
     struct finish_turn i;
-    #pragma unroll 1
+#pragma unroll 1
     for (int more = first_turn<underflow>(x.a, marks, i); more;
          more = next_turn<underflow>(x.a, marks, i))
         finish_chunk<K, underflow>(x, i, marks, smem);
 }
 
 template <int K, int underflow>
-static int launch_finish(const struct backward_params *x, const struct finish_maps &from,
-                         unsigned char *marks, int blocks)
+static int launch_finish(const struct backward_params *x,
+                         const struct finish_maps &from, unsigned char *marks,
+                         int blocks)
 {
     const size_t bytes = sizeof(struct shared_storage<K>);
     auto kernel = kda_finish_kernel<K, underflow>;
@@ -270,8 +275,7 @@ static int finish_of_K(const struct backward_params *x, int processors)
     struct finish_maps from;
     if (!x->a.NC) return KCP_OK;
     int status = make_finish_maps<K>(&from, x->a);
-    if (!status && marks)
-        cudaMemsetAsync(marks, 0, bytes_of_marks(&x->a), x->a.stream);
+    if (!status && marks) cudaMemsetAsync(marks, 0, bytes_of_marks(&x->a), x->a.stream);
     if (!status) status = launch_finish<K, 0>(x, from, marks, blocks);
     if (!status && marks) status = launch_finish<K, 1>(x, from, marks, blocks);
     return status;

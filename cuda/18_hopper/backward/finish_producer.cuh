@@ -8,7 +8,9 @@
 #include "finish_storage.cuh"
 
 // Boxes of 64 tokens by 64 channels of the caller's rows.
-struct finish_maps { CUtensorMap q, k, g, dO, dv; };
+struct finish_maps {
+    CUtensorMap q, k, g, dO, dv;
+};
 
 template <int K>
 static int make_finish_maps(struct finish_maps *m, const struct kcp_backward &a)
@@ -23,7 +25,9 @@ static int make_finish_maps(struct finish_maps *m, const struct kcp_backward &a)
 
 // A block's work: pairs of a chunk and a query/key head, every so many of them, and of
 // each pair all value heads, one after another. `turn` counts chunks of value heads.
-struct finish_turn { int pair, head, turn; };
+struct finish_turn {
+    int pair, head, turn;
+};
 
 static __device__ __forceinline__ int group_of(const struct kcp_backward &a)
 {
@@ -86,9 +90,10 @@ static __device__ __forceinline__ struct token_range finish_tokens(
 
 // Rows of q, k and the gate, and the vectors, of one turn.
 template <int K>
-static __device__ __forceinline__ void load_rows_part(
-    const struct backward_params &x, const struct finish_maps &from,
-    const struct finish_turn &i, struct shared_storage<K> &smem)
+static __device__ __forceinline__ void load_rows_part(const struct backward_params &x,
+                                                      const struct finish_maps &from,
+                                                      const struct finish_turn &i,
+                                                      struct shared_storage<K> &smem)
 {
     const struct kcp_backward &a = x.a;
     const int stage = i.turn % 2, m = i.pair % a.H, n = value_head_of(a, i);
@@ -137,9 +142,10 @@ static __device__ __forceinline__ void prefetch_turn(const struct backward_param
 // The producer is one thread. Each part is loaded as soon as the turn before has
 // released it; the rows, which are needed first, go a turn ahead.
 template <int K, int underflow>
-static __device__ __forceinline__ void producer_warp(
-    const struct backward_params &x, const struct finish_maps &from,
-    const unsigned char *marks, struct shared_storage<K> &smem)
+static __device__ __forceinline__ void producer_warp(const struct backward_params &x,
+                                                     const struct finish_maps &from,
+                                                     const unsigned char *marks,
+                                                     struct shared_storage<K> &smem)
 {
     const struct kcp_backward &a = x.a;
     struct finish_turn i;

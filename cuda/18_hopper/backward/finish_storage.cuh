@@ -8,7 +8,7 @@
 #include "cuda/18_hopper/backward/storage.cuh"
 #include "cuda/tile/named_barrier.cuh"
 
-enum { SUBCHUNKS = 4 };                  // of 16 tokens
+enum { SUBCHUNKS = 4 }; // of 16 tokens
 
 // Of a chunk and value head, by parts that arrive and are released together: dO and
 // v_new; dv and h; dS; and, in two stages, the rows of q, k and the gate.
@@ -19,13 +19,14 @@ enum { PART_dO, PART_h, PART_dS, PART_ROWS, PARTS = PART_ROWS + 2 };
 template <int K>
 struct finish_vectors {
     float rstd_q[CHUNK], rstd_k[CHUNK], dt_bias[K];
-    int t, len, c, n;                    // first token, how many; chunk, value head
+    int t, len, c, n; // first token, how many; chunk, value head
     float exp_A, none[3];
 };
 
 template <int K>
-struct finish_rows { unsigned char q[K / 64][TILE_BYTES], k[K / 64][TILE_BYTES],
-                                   g[K / 64][TILE_BYTES]; };
+struct finish_rows {
+    unsigned char q[K / 64][TILE_BYTES], k[K / 64][TILE_BYTES], g[K / 64][TILE_BYTES];
+};
 
 // All in swizzle128 tiles: tokens by channels of K or V, 64 each; h and dS have tiles
 // of 64 rows of K by 64 columns of V. dA and dB are the chunk's triangles.
@@ -33,7 +34,7 @@ template <int K>
 struct shared_storage {
     unsigned char h[K / 64][K / 64][TILE_BYTES], dS[K / 64][K / 64][TILE_BYTES];
     unsigned char dO[K / 64][TILE_BYTES], v_new[K / 64][TILE_BYTES],
-                  dv[K / 64][TILE_BYTES];
+        dv[K / 64][TILE_BYTES];
     struct finish_rows<K> rows[2];
     unsigned char dA[TILE_BYTES], dB[TILE_BYTES];
     float dA_diagonal[CHUNK], dv_v_new[CHUNK];
@@ -42,11 +43,17 @@ struct shared_storage {
 };
 
 // The consumers: a warpgroup 64 channels, a warp 16, all tokens of the chunk.
-template <int K> struct finish_threads { enum { CONSUMERS = 2 * K, ALL = 2 * K + 128 }; };
+template <int K>
+struct finish_threads {
+    enum { CONSUMERS = 2 * K, ALL = 2 * K + 128 };
+};
 
 // Where a turn's chunk lies, read from shared memory each time: a register that is kept
 // is one that a tile lacks.
-struct position { int64_t t; int len, c, n; };
+struct position {
+    int64_t t;
+    int len, c, n;
+};
 
 template <int K>
 static __device__ __forceinline__ struct position position_of(
@@ -61,7 +68,9 @@ static __device__ __forceinline__ struct position position_of(
 // bf16 a pair of tokens is one register, [t][h], and two neighbouring tiles are an A.
 typedef uint32_t pairs_of_tokens[8][2];
 
-struct place { int g, e, warp, channel; };
+struct place {
+    int g, e, warp, channel;
+};
 
 static __device__ __forceinline__ struct place place_of_thread(void)
 {
@@ -81,7 +90,7 @@ static __device__ __forceinline__ void load_channels(pairs_of_tokens &x,
                                                      const unsigned char *tile)
 {
     const unsigned char *from = tile + channels_offset();
-    #pragma unroll
+#pragma unroll
     for (int I = 0; I < SUBCHUNKS; I++) {
         uint32_t y[4];
         ldmatrix_x4_trans(y, (const bf16 *)(from + I * 2048));
@@ -96,7 +105,7 @@ static __device__ __forceinline__ void store_channels(unsigned char *tile,
                                                       const pairs_of_tokens &x)
 {
     unsigned char *to = tile + channels_offset();
-    #pragma unroll
+#pragma unroll
     for (int I = 0; I < SUBCHUNKS; I++) {
         const uint32_t y[4] = { x[2 * I][0], x[2 * I][1], x[2 * I + 1][0],
                                 x[2 * I + 1][1] };
@@ -127,18 +136,18 @@ static __device__ __forceinline__ void scaled_operand_a(uint32_t *a,
                                                         const uint32_t *power)
 {
     operand_a(a, x, I);
-    #pragma unroll
+#pragma unroll
     for (int i = 0; i < 4; i++) a[i] = mul_bf16x2(a[i], power[i % 2]);
 }
 
 // d [64,64] = X Y^T over K columns, by a warpgroup: begun, and not waited for.
 template <int K>
-static __device__ __forceinline__ void begin_product(float (*d)[4],
-                                                     const unsigned char (*X)[TILE_BYTES],
-                                                     const unsigned char (*Y)[TILE_BYTES])
+static __device__ __forceinline__ void begin_product(
+    float (*d)[4], const unsigned char (*X)[TILE_BYTES],
+    const unsigned char (*Y)[TILE_BYTES])
 {
     wgmma_fence();
-    #pragma unroll
+#pragma unroll
     for (int p = 0; p < K / 16; p++)
         wgmma_m64n64k16_ss(
             d, smem_desc_k_major((const bf16 *)X[p / 4]) + p % 4 * DESC_STEP_K_MAJOR,

@@ -5,7 +5,13 @@
 #ifndef KCP_BACKWARD_STORAGE_CUH
 #define KCP_BACKWARD_STORAGE_CUH
 
-#include "cuda/18_hopper/chunk_factors.cuh"
+#include "cuda/tile/launch.cuh"
+#include "cuda/tile/registers.cuh"
+#include "cuda/tile/setmaxnreg.cuh"
+#include "cuda/tile/tma.cuh"
+#include "cuda/tile/warp.cuh"
+#include "cuda/tile/wgmma.cuh"
+#include "cuda/tile/warp_scan.cuh"
 
 // Three kernels make a backward. `states` walks forward over a stretch as the scan did
 // and leaves the state h with which each chunk begins, and v_new. `reverse` walks
