@@ -7,18 +7,42 @@
  * exchange: its part holds the others' lateness too, as in any run of a model.
  */
 #include "setup.h"
+#include "core/paths.h"
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* 16 keeps states; 08 fills a saved block; 13 reads the one that the same name's 08 has
- * filled. */
+/* Who writes the block that a backward reads: the forward of that name, or the newest
+ * of that format. */
+static const struct kcp_variant *writer_of(const struct kcp_variant *v)
+{
+    const int format = kcp_path_format(v->stage, v->name);
+    const struct kcp_variant *all[64], *fw;
+    if (kcp_variants("08_forward", v->name, &fw, 1)) return fw;
+    for (int j = kcp_variants("08_forward", NULL, all, 64) - 1; j >= 0; j--)
+        if (all[j]->where == KCP_DEVICE && all[j]->storage == v->storage
+            && kcp_path_format("08_forward", all[j]->name) == format)
+            return all[j];
+    return NULL;
+}
+
+/* Of the format that the variant writes. */
+static size_t block_bytes(const struct kcp_forward *f, const struct kcp_variant *v)
+{
+    struct kcp_saved of;
+    const int format = kcp_path_format(v->stage, v->name);
+    const int bad = kcp_saved_layout_of(&of, (const struct kcp_call *)f, format,
+                                        v->name, v->storage == KCP_BF16 ? 2 : 4, 4);
+    return bad ? kcp_saved_bytes(f) : of.bytes;
+}
+
+/* 16 keeps states; 08 fills a saved block; 13 reads the one that an 08 has filled. */
 static int save_forward(struct runner *x, const struct kcp_variant *v,
                         const struct kcp_stage *st, char *args)
 {
     struct kcp_forward *f = (void *)args;
     if (!strncmp(st->name, "08", 2)) {
-        f->saved_bytes = kcp_saved_bytes(f);
+        f->saved_bytes = block_bytes(f, v);
         f->saved = device_add(&x->tensors, "saved", f->saved_bytes);
         return f->saved ? KCP_OK : KCP_NO_MEMORY;
     }
@@ -32,8 +56,8 @@ static int save_forward(struct runner *x, const struct kcp_variant *v,
     if (!strncmp(st->name, "14", 2) || !strncmp(st->name, "15", 2)) return KCP_OK;
     if (strncmp(st->name, "13", 2)) return KCP_NA;
     const struct kcp_stage *forward = stage_find("08_forward");
-    const struct kcp_variant *fw;
-    if (!kcp_variants(forward->name, v->name, &fw, 1)) return KCP_NA;
+    const struct kcp_variant *fw = writer_of(v);
+    if (!fw) return KCP_NA;
     void *room = NULL;
     char *first = args_of(x, forward, (struct kcp_call *)args, v->storage);
     int e = first ? prepare(fw, first, &room) : KCP_NO_MEMORY;

@@ -3,6 +3,7 @@
 // Checked by: tests/13_backward/checks.c.
 // Next: v1_stages.cu, which says whose kernels.
 #include "workspace.cuh"
+#include "cuda/host/refused.cuh"
 #include "cuda/host/profile_hooks.cuh"
 
 // Bound: the sum of its stages'. As in 08, nothing is allocated and the host waits for
@@ -17,11 +18,14 @@ static int front_recompute(struct backward *x)
     struct kcp_gate gate = stage_args<struct kcp_gate>(call, x->s);
     struct kcp_wy wy = stage_args<struct kcp_wy>(call, x->s);
     gate.pass = KCP_FORWARD;
-    gate.q = gate.k = gate.beta = NULL;
-    int status = x->t.recompute ? x->t.recompute(&gate, &wy) : KCP_NA;
-    if (status != KCP_NA) return status;
-    wy.Aqk = x->s.dAqk;
-    wy.A = x->A_recomputed;
+    int status = KCP_NA;
+    if (front_was_kept(x)) {
+        gate.q = gate.k = gate.beta = NULL;
+        if (x->t.recompute) status = x->t.recompute(&gate, &wy);
+        if (status != KCP_NA) return status;
+        wy.Aqk = x->s.dAqk;
+        wy.A = x->A_recomputed;
+    }
     status = x->t.gate(&gate);
     return status ? status : x->t.wy(&wy);
 }
@@ -135,26 +139,6 @@ static int last(struct backward *x)
     return status ? status : launched();
 }
 
-// All gradients become NaN if the block is not what this call expects.
-static void refuse_others(struct backward *x, int elem)
-{
-    const struct kcp_backward *a = &x->a;
-    const int64_t qk = a->T * a->H * a->K * elem, vo = a->T * a->HV * a->V * elem;
-    const int64_t f = sizeof(float), gate = (int64_t)a->HV * a->KG * f;
-    void *p[] = { a->dq_raw, a->dk_raw, a->dv, a->dg_raw, a->dbeta_raw, a->dA_log,
-                  a->ddt_bias };
-    const int64_t bytes[] = { qk, qk, vo, a->T * gate, a->T * a->HV * f, a->HV * f,
-                              gate };
-    struct refused out = {};
-    for (int j = 0; j < 7; j++)
-        if (p[j]) {
-            out.p[out.count] = p[j];
-            out.bytes[out.count++] = bytes[j];
-        }
-    compare_head<<<1, 256, 0, a->stream>>>(a->saved, x->r.head, x->differs);
-    refuse<<<264, 256, 0, a->stream>>>(x->differs, out);
-}
-
 template <class X>
 static size_t backward_work(const void *args, const struct stages &t)
 {
@@ -181,6 +165,6 @@ static int backward_run(void *args, const struct stages &t)
     if (!status) status = down(&x);
     if (!status) status = last(&x);
     //< kernel-backward
-    if (!status) refuse_others(&x, sizeof(X));
+    if (!status) refuse_others(&x.a, &x.r, x.differs, sizeof(X));
     return tell((const struct kcp_call *)a, status, t.name);
 }

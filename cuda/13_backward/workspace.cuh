@@ -22,6 +22,29 @@ struct backward {
     struct kcp_exchange e;
 };
 
+// Has the block chapters 02 and 03 by tokens? Else it has the factors of chunks.
+static inline int front_was_kept(const struct backward *x)
+{
+    return x->t.path->format == KCP_FORMAT_FACTORS;
+}
+
+// What they leave, to be made again.
+template <class X>
+static void place_front(struct backward *x)
+{
+    const struct kcp_backward *a = &x->a;
+    const int64_t TH = a->T * a->H, TV = a->T * a->HV, f = sizeof(float);
+    struct arena *r = &x->r;
+    struct pass_arrays *s = &x->s;
+    s->q = arena_take(r, TH * a->K, sizeof(X));
+    s->k = arena_take(r, TH * a->K, sizeof(X));
+    s->rstd_q = arena_take(r, TH, f);
+    s->rstd_k = arena_take(r, TH, f);
+    s->beta = arena_take(r, TV, f);
+    s->Aqk = arena_take(r, TV * a->C, sizeof(X));
+    s->A = arena_take(r, TV * a->C, sizeof(X));
+}
+
 // What forward left, and what it made and did not leave.
 template <class X>
 static void place_forward(struct backward *x)
@@ -29,11 +52,13 @@ static void place_forward(struct backward *x)
     const struct kcp_backward *a = &x->a;
     struct arena *r = &x->r;
     struct pass_arrays *s = &x->s;
-    s->q = arena_named(r, "q", 0, 1);
-    s->k = arena_named(r, "k", 0, 1);
-    s->beta = arena_named(r, "beta", 0, 1);
-    s->Aqk = arena_named(r, "Aqk", 0, 1);
-    s->A = arena_named(r, "A", 0, 1);
+    if (front_was_kept(x)) {
+        s->q = arena_named(r, "q", 0, 1);
+        s->k = arena_named(r, "k", 0, 1);
+        s->beta = arena_named(r, "beta", 0, 1);
+        s->Aqk = arena_named(r, "Aqk", 0, 1);
+        s->A = arena_named(r, "A", 0, 1);
+    } else place_front<X>(x);
     x->h_kept = arena_named(r, "h_kept", 0, 1);
     place_recomputed<X>(r, (const struct kcp_call *)a, s);
     if (a->save == KCP_SAVE_ALL) return;

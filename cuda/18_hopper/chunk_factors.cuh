@@ -74,6 +74,12 @@ struct gdn_head_factors {
     struct gdn_row_factors f;
 };
 
+static_assert(sizeof(struct chunk_factors<64>) == 388 * 64 + 10240
+                  && sizeof(struct chunk_factors<128>) == 388 * 128 + 10240
+                  && sizeof(struct gdn_head_factors) == 11040
+                  && sizeof(struct gdn_qk_rows<64>) == 256 * 64,
+              "as in ref/core/saved.def");
+
 // The parameters of all kernels: the layer's call, and where things lie. A stretch is
 // what a scan runs over without a stop: a sequence, or a piece of one. Stretch s begins
 // with state from[s] of h_in. It ends with row to[s] of ht (-1: nowhere). Its map
@@ -90,15 +96,11 @@ struct forward_params {
     int kept;                            // rows of h_kept
     int first, count;
     void *carry;                         // [HV,K,V] from one window to the next
-    // Of the block for backward what these kernels write; NULL: it is not kept.
-    struct { void *q, *k, *rstd_q, *rstd_k, *beta, *Aqk, *A, *h_kept; } saved;
+    // Of the block for backward what these kernels write; NULL: it is not kept. Norms
+    // and beta have 64 rows a chunk and head, 0 past a stretch's end. The factors
+    // themselves are made in the block then.
+    struct { float *rstd_q, *rstd_k, *beta; void *h_kept; } saved;
 };
-
-// Does chunk_prepare keep anything for backward?
-static inline int saves_any(const struct forward_params &x)
-{
-    return x.saved.q || x.saved.beta || x.saved.Aqk || x.saved.A;
-}
 
 static __host__ __device__ inline int launched_chunks(const struct forward_params &x)
 {

@@ -31,11 +31,15 @@ static __device__ __forceinline__ struct token_range tokens_of_chunk(
     return { (uint32_t)t, min(end - t, (int)CHUNK) }; // t has 32 bits
 }
 
+// beta of a token. Its absolute value has a floor: backward divides by beta, and a
+// factor of 2^-40 is as good as 0 to forward.
 static __device__ __forceinline__ float beta_from_raw(const struct forward_params &x,
                                                       float raw)
 {
     const float top = x.a.beta_form == KCP_BETA_SIGMOID2 ? 2.0f : 1.0f;
-    return x.a.beta_form == KCP_BETA_RAW ? raw : __fdividef(top, 1.0f + __expf(-raw));
+    const float b =
+        x.a.beta_form == KCP_BETA_RAW ? raw : __fdividef(top, 1.0f + __expf(-raw));
+    return copysignf(fmaxf(fabsf(b), 0x1p-40f), b);
 }
 
 // The decay of one token and channel in base 2, from the raw gate, form by form. It is
@@ -112,8 +116,6 @@ static __device__ __forceinline__ void cumulative_decay(
         G[i] = sum;
         before = __shfl_sync(~0u, sum, 31);
         beta[i] = there ? beta_from_raw(x, b[h]) : 0.0f;
-        if (there && x.saved.beta)
-            ((float *)x.saved.beta)[(z.t + i) * x.a.HV + n] = beta[i];
     }
 }
 
@@ -209,49 +211,19 @@ static __device__ __forceinline__ int block16_offset(void)
     return triangle_offset(lane / 4, lane % 2) + lane % 4 / 2 * 8;
 }
 
-// The same four elements to row i of a tensor of the block for backward.
-static __device__ __forceinline__ void save_block16_row(const struct forward_params &x,
-                                                        void *to, struct token_range z,
-                                                        int n, int i, int J, uint2 four)
-{
-    if (i < z.len)
-        *(uint2 *)(out<bf16>(to, z.t + i, x.a.HV, n, CHUNK) + J * SUBCHUNK
-                   + threadIdx.x % 2 * 8 + threadIdx.x % 4 / 2 * 4) = four;
-}
-
-// Above the diagonal the saved Aqk and A are 0. A warp writes its subchunk's rows of
-// one of them.
-static __device__ __forceinline__ void save_zeros_above(
-    const struct forward_params &x, struct token_range z, int n, struct warp_role w)
-{
-    const int i = w.I * SUBCHUNK + threadIdx.x % 16, half = threadIdx.x % 32 / 16;
-    void *to = w.of_A ? x.saved.A : x.saved.Aqk;
-    if (!to || i >= z.len) return;
-    for (int p = 2 * w.I + 2 + half; p < CHUNK / 8; p += 2)
-        *(uint4 *)(out<bf16>(to, z.t + i, x.a.HV, n, CHUNK) + p * 8) =
-            make_uint4(0, 0, 0, 0);
-}
-
 // Block (I, J) of A, given as A_IJ^T in an accumulator: A beta to the factors, where
-// this lane's elements lie, and A to the block for backward.
-template <int keeps>
+// this lane's elements lie.
 static __device__ __forceinline__ void store_inverse_block16(
-    const struct forward_params &x, struct token_range z, int n, int I, int J,
-    const float (*d)[4], const float *beta, unsigned char *to)
+    int J, const float (*d)[4], const float *beta, unsigned char *to)
 {
     const int g = lane_id() / 4;         // read anew: no address is kept from before
     const float b[2] = { beta[J * SUBCHUNK + g], beta[J * SUBCHUNK + 8 + g] };
     #pragma unroll
     for (int h = 0; h < 2; h++) {
-        const int i = I * SUBCHUNK + h * 8 + g;
         const float *l = d[h], *r = d[h] + 2;
         *(uint2 *)(to + h * 256) =
             exchange_halves(movmatrix_trans(pack_bf16x2(b[0] * l[0], b[0] * l[1])),
                             movmatrix_trans(pack_bf16x2(b[1] * r[0], b[1] * r[1])));
-        if (keeps && x.saved.A)
-            save_block16_row(x, x.saved.A, z, n, i, J,
-                             exchange_halves(movmatrix_trans(pack_bf16x2(l[0], l[1])),
-                                             movmatrix_trans(pack_bf16x2(r[0], r[1]))));
     }
 }
 
@@ -270,10 +242,9 @@ static __device__ __forceinline__ void load_diagonal_block16(float (*d)[4], int 
 //     A_IJ^T = -(sum_M A_MJ^T L_IM^T) A_II^T,  J <= M < I.
 // What a product leaves in registers is split there and feeds the next one. The block
 // on the diagonal itself goes to memory elsewhere.
-template <int keeps, class Storage>
-static __device__ __forceinline__ void invert_block_column(
-    const struct forward_params &x, struct token_range z, int n, int J,
-    const Storage &smem, unsigned char *Ab)
+template <class Storage>
+static __device__ __forceinline__ void invert_block_column(int J, const Storage &smem,
+                                                           unsigned char *Ab)
 {
     unsigned char *to = Ab + block16_offset() + triangle_column(J);
     struct split_operand A[SUBCHUNKS - 1];
@@ -291,7 +262,7 @@ static __device__ __forceinline__ void invert_block_column(
         mma_split(w, split_accumulator(y), smem.A[I]);
         #pragma unroll
         for (int h = 0; h < 8; h++) w[h / 4][h % 4] = -w[h / 4][h % 4];
-        store_inverse_block16<keeps>(x, z, n, I, J, w, smem.beta, to + below * 512);
+        store_inverse_block16(J, w, smem.beta, to + below * 512);
         if (below < SUBCHUNKS - 1) A[below] = split_accumulator(w);
     }
 }

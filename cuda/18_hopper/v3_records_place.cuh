@@ -28,13 +28,9 @@ static void place_block(struct fused *f)
 {
     struct forward_params *x = &f->x;
     struct arena *r = &f->r;
-    x->saved.q = arena_named(r, "q", 0, 1);
-    x->saved.k = arena_named(r, "k", 0, 1);
-    x->saved.rstd_q = arena_named(r, "rstd_q", 0, 1);
-    x->saved.rstd_k = arena_named(r, "rstd_k", 0, 1);
-    x->saved.beta = arena_named(r, "beta", 0, 1);
-    x->saved.Aqk = arena_named(r, "Aqk", 0, 1);
-    x->saved.A = arena_named(r, "A", 0, 1);
+    x->saved.rstd_q = (float *)arena_named(r, "rstd_q", 0, 1);
+    x->saved.rstd_k = (float *)arena_named(r, "rstd_k", 0, 1);
+    x->saved.beta = (float *)arena_named(r, "beta", 0, 1);
     f->h_kept = arena_named(r, "h_kept", 0, 1);
 }
 
@@ -76,9 +72,9 @@ static size_t place_fused(struct fused *f, const struct kcp_forward *args,
     size_t factors = sizeof(struct gdn_head_factors);
     if (a->KG != 1 && a->K == 64) factors = sizeof(struct chunk_factors<64>);
     if (a->KG != 1 && a->K != 64) factors = sizeof(struct chunk_factors<128>);
-    f->x.factors = arena_take(r, (int64_t)a->NC * a->HV, factors);
-    f->x.qk_rows = arena_take(r, a->KG == 1 ? (int64_t)a->NC * a->H : 0,
-                     4 * a->K / 64 * SWIZZLE128_TILE);
+    f->x.factors = arena_named(r, "factors", (int64_t)a->NC * a->HV, factors);
+    f->x.qk_rows = arena_named(r, "qk_rows", a->KG == 1 ? (int64_t)a->NC * a->H : 0,
+                               4 * a->K / 64 * SWIZZLE128_TILE);
     f->x.count = a->NC;
     f->x.carry = arena_take(r, a->NS == 1 ? (int64_t)a->HV * a->K * a->V : 0,
                             sizeof(float));

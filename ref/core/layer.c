@@ -64,11 +64,7 @@ static const struct kcp_variant *first(const char *stage, enum kcp_storage stora
 
 static int format_of(const struct kcp_variant *v)
 {
-    for (int i = 0; v && i < kcp_npaths; i++)
-        if (!strcmp(kcp_paths[i].stage, v->stage) &&
-            !strcmp(kcp_paths[i].kernel, v->name))
-            return kcp_paths[i].format;
-    return 0;
+    return v ? kcp_path_format(v->stage, v->name) : 0;
 }
 
 /* The forwards that a layer may begin with, each once, in front of a blank. */

@@ -39,6 +39,14 @@ const char *kcp_path_alias(const char *stage, const char *kernel)
     return kernel;
 }
 
+int kcp_path_format(const char *stage, const char *kernel)
+{
+    for (int i = 0; i < kcp_npaths; i++)
+        if (!strcmp(kcp_paths[i].stage, stage) && !strcmp(kcp_paths[i].kernel, kernel))
+            return kcp_paths[i].format;
+    return 0;
+}
+
 int kcp_path_knows(const char *stage, const char *kernel)
 {
     for (int i = 0; i < kcp_npaths; i++)

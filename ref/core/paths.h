@@ -72,6 +72,8 @@ void kcp_path_here(const struct kcp_path *p, const struct kcp_device *d, char *o
                    size_t n);
 /* Does the table know this kernel of this stage? */
 int kcp_path_knows(const char *stage, const char *kernel);
+/* The format of block that this kernel's rows write or read; 0: it has none. */
+int kcp_path_format(const char *stage, const char *kernel);
 /* Another name that a kernel had, or the name itself: KCP_ALIAS in paths.def. */
 const char *kcp_path_alias(const char *stage, const char *kernel);
 /* The word behind key= in a row's geometry, into out: its length, 0: there is none. */
@@ -93,7 +95,7 @@ int kcp_expression(const char *text, struct kcp_facts *f, int64_t *value, char *
 int kcp_path_parses(const struct kcp_path *p, char *why, size_t n);
 
 /* ---- formats of the saved block, saved.def */
-enum { KCP_FORMAT_FACTORS = 1 };
+enum { KCP_FORMAT_FACTORS = 1, KCP_FORMAT_CHUNKS };
 int kcp_format_version(int format);            /* 0: there is no such format */
 const char *kcp_format_name(int format);
 

@@ -31,6 +31,7 @@ const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,
     struct kcp_device d;
     const struct kcp_ask q = {
         .stage = "08_forward", .storage = back->storage, .args = a, .saved = 1,
+        .format = kcp_path_format("13_backward", back->name),
         .call = (const struct kcp_call *)a, .device = &d };
     const int same = kcp_variants("08_forward", back->name, &v, 1);
     if (same && (!before_all(id) || back->where == KCP_HOST)) return v;
@@ -45,6 +46,7 @@ int paths_of_case(const struct kcp_stage *s, const char *kernel,
 {
     struct kcp_plan *plan = case_plan(k, s->ranks ? k->call.R : 1);
     const int back = !strncmp(s->name, "13", 2);
+    const struct kcp_variant *v;
     int n = 0;
     for (int r = 0; plan && r < plan->R; r++) {
         struct kcp_call call = call_of(s, k, plan, r, KCP_FORWARD);
@@ -53,7 +55,9 @@ int paths_of_case(const struct kcp_stage *s, const char *kernel,
                              .device = storage == KCP_F64 ? NULL : d, .kernel = kernel,
                              .only = kernel != NULL, .saved = back, .unlinked = 1 };
         n = add_once(kcp_path_find(&q, NULL, NULL, 0), out, n, max);
-        q.stage = "08_forward", q.kernel = before_all(k->id) ? NULL : kernel;
+        const int same = kernel && kcp_variants("08_forward", kernel, &v, 1);
+        q.format = back && kernel ? kcp_path_format(s->name, kernel) : 0;
+        q.stage = "08_forward", q.kernel = same && !before_all(k->id) ? kernel : NULL;
         q.only = q.kernel != NULL;
         if (back) n = add_once(kcp_path_find(&q, NULL, NULL, 0), out, n, max);
     }

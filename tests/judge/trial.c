@@ -101,6 +101,19 @@ static void free_fenced(struct rank_args *s, void *p, size_t bytes, const char *
         snprintf(s->why, sizeof s->why, "wrote %s %s", broken, what);
 }
 
+/* Room for the block that backward reads, and for the reference's. */
+static size_t block_bytes(const struct kcp_forward *a, const struct kcp_variant *v,
+                          size_t width)
+{
+    const int format = kcp_path_format(v->stage, v->name);
+    const size_t all = kcp_saved_bytes(a);
+    struct kcp_saved of;
+    const int none = !format || kcp_saved_layout_of(&of, (const struct kcp_call *)a,
+                                                    format, v->name, width,
+                                                    width == 8 ? 8 : 4);
+    return !none && of.bytes > all ? of.bytes : all;
+}
+
 /* Forward first, when backward is tried: the table's, whose block has the format that
  * backward reads (paths.c), or the reference's. A mutant and its twin follow the
  * reference's: theirs leave no block. */
@@ -119,7 +132,7 @@ static int run_forward(struct rank_args *s, const struct kcp_variant *v)
     const size_t width = store_bytes(KCP_ACTV, s->storage);
     const size_t no = (size_t)a.T * a.HV * a.V * width + 8;
     const size_t nh = (size_t)a.N * a.HV * a.K * a.V * (width == 8 ? 8 : 4) + 8;
-    s->saved_bytes = kcp_saved_bytes(&a);
+    s->saved_bytes = block_bytes(&a, v, width);
     s->saved = a.saved = fenced_unwritten(s->mem, s->saved_bytes);
     a.saved_bytes = s->saved_bytes;
     a.o = alloc_unwritten(s->mem, no), a.ht = alloc_unwritten(s->mem, nh);

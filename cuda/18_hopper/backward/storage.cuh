@@ -59,11 +59,17 @@ struct backward_params {
     // Where HV > H: place for sums of dq and dk over the value heads of a query/key
     // head; backward_finish_scratch() bytes, 256-byte aligned.
     void *scratch;
-    // The stretches that the scans walk over: [NS] of a, or strips of them.
-    const float *h_start;                // [stretches,HV,K,V]: states they begin with
-    const float *dS_end;                 // gradients of the states they end with
-    float *dS_start;                     // reverse: of the states they begin with
-    const int *order;                    // stretches, long ones first
+    // The stretches that the scans walk over: a's, or strips of them. Stretch s begins
+    // with state row[s] of h_start, ends with gradient row[s] of dS_end (NULL: 0), and
+    // leaves the gradient of its first state in row[s] of dS_start (NULL: nowhere).
+    const void *h_start, *dS_end;        // [..,HV,K,V], or as layout says
+    void *dS_start;
+    enum kcp_layout layout;
+    const int *row, *order;              // [NS]; order: long stretches first
+    // With maps the scans make dh_ext of the stretches that want asks for, columns
+    // [0,V) of chapter 11's maps, and leave nothing else: h and dS are NULL.
+    float *maps;                         // [NS,HV,K,V+K]
+    const int *want;
 };
 
 template <int K, int V>
@@ -80,9 +86,9 @@ static __device__ __forceinline__ struct packed_rows<V> *v_new_of(
     return (struct packed_rows<V> *)x.v_new + ((int64_t)c * x.a.HV + n);
 }
 
-// The launchers. finish_scratch: bytes of x->scratch for this call's sizes (0: none).
-int backward_states(const struct backward_params *x, int processors);
-int backward_reverse(const struct backward_params *x, int processors);
+// The launchers. backward_scans: states and reverse, one after another, or in one grid
+// where chains are few. finish_scratch: bytes of x->scratch for this call (0: none).
+int backward_scans(const struct backward_params *x, int processors);
 int backward_finish(const struct backward_params *x, int processors);
 size_t backward_finish_scratch(const struct kcp_backward *a);
 

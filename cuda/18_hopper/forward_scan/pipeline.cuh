@@ -12,8 +12,9 @@
 
 #include "cuda/18_hopper/chunk_factors.cuh"
 
-// A map needs the first two pipelines alone.
-enum { PIPE_K, PIPE_A, PIPE_Q, PIPE_AQK, MAX_STAGES = 4 };
+// A map needs the first two pipelines alone; so does backward's scan of states, which
+// has results on chip besides, and is told apart by a number more.
+enum { PIPE_K, PIPE_A, PIPE_Q, PIPE_AQK, MAX_STAGES = 4, OF_STATES = 3 };
 
 // Three stages are the rule. Four of k and v, for one warpgroup with one gate a head,
 // where kg is k; four of A beta, for a map. Two of all, for two warpgroups with a gate
@@ -25,7 +26,7 @@ struct shared_storage {
         IS_SCAN = pipelines == 4,
         TWO = kda && IS_SCAN && WGS == 2,
         FOUR_OF_K = !kda && IS_SCAN && WGS == 1,
-        FOUR_OF_A = kda && !IS_SCAN,
+        FOUR_OF_A = kda && pipelines == 2,
         K_STAGES = 3 - TWO + FOUR_OF_K,
         A_STAGES = 3 - TWO + FOUR_OF_A,
         Q_STAGES = 3 - TWO
@@ -189,6 +190,13 @@ struct factors_cursor {
         kda += HV;
         rows += H;
         head += HV;
+    }
+
+    __device__ __forceinline__ void previous_chunk(void)
+    {
+        kda -= HV;
+        rows -= H;
+        head -= HV;
     }
 };
 

@@ -81,6 +81,44 @@ static __device__ __forceinline__ void wgmma_times_triangle(
         wgmma_m64n64k16_rs<0>(d, a[J], smem_desc_triangle(X) + 128 * J, add || J);
 }
 
+// d [64,64] = a X, or += with add: the triangle transposed. Rows of X are summed over;
+// a step is 16 of them, 512 bytes; eight columns of squares lie 2048 bytes apart.
+static __device__ __forceinline__ void wgmma_times_triangle_transposed(
+    float (*d)[4], const uint32_t (*a)[4], const unsigned char *X, int add)
+{
+    const uint64_t at =
+        3ull << 62 | 16ull << 32 | 128ull << 16 | (smem_addr(X) >> 4 & 0x3fff);
+    #pragma unroll
+    for (int I = 0; I < 4; I++)
+        wgmma_m64n64k16_rs<1>(d, a[I], at + 32 * I, add || I);
+}
+
+// An accumulator, its columns times factors, rounded, as operand A.
+template <int tiles>
+static __device__ __forceinline__ void pack_accumulator_times(
+    uint32_t (*a)[4], const float (*d)[4], const float *factor)
+{
+    const int e = threadIdx.x % 4 * 2;
+    #pragma unroll
+    for (int i = 0; i < tiles; i++) {
+        const float2 f = *(const float2 *)&factor[i * 8 + e];
+        a[i / 2][i % 2 * 2] = pack_bf16x2(d[i][0] * f.x, d[i][1] * f.y);
+        a[i / 2][i % 2 * 2 + 1] = pack_bf16x2(d[i][2] * f.x, d[i][3] * f.y);
+    }
+}
+
+// Where a state lies: its column v of key row 0, the distance of columns, of key rows.
+struct state_view { float *p; int64_t dv, di; };
+
+template <class Call>
+static __device__ __forceinline__ struct state_view state_view_of(
+    const Call &a, const void *x, int layout, int64_t row, int n, int v)
+{
+    const int64_t at = (row * a.HV + n) * a.K * a.V, kv = layout == KCP_KV;
+    const int64_t dv = kv ? 1 : a.K, di = kv ? a.V : 1;
+    return { x ? (float *)x + at + v * dv : NULL, dv, di };
+}
+
 // S^T [64,K] += a X. X [64,K] lies in tiles; one instruction takes all of K.
 template <int K>
 static __device__ __forceinline__ void wgmma_add_tiles(

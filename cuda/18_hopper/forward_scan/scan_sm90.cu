@@ -175,20 +175,6 @@ struct kda_consumer {
 
 // ---- one gate a head (GDN)
 
-// An accumulator, its columns times factors, rounded, as operand A.
-template <int tiles>
-static __device__ __forceinline__ void pack_accumulator_times(
-    uint32_t (*a)[4], const float (*d)[4], const float *factor)
-{
-    const int e = threadIdx.x % 4 * 2;
-    #pragma unroll
-    for (int i = 0; i < tiles; i++) {
-        const float2 f = *(const float2 *)&factor[i * 8 + e];
-        a[i / 2][i % 2 * 2] = pack_bf16x2(d[i][0] * f.x, d[i][1] * f.y);
-        a[i / 2][i % 2 * 2 + 1] = pack_bf16x2(d[i][2] * f.x, d[i][3] * f.y);
-    }
-}
-
 // With k and q as they are: y = v - F (k S), v_new = A beta y, S <- decay S + k^T (B
 // v_new) and o = Q (q S) + Aqk v_new. One k on chip serves two products.
 template <int K, int WGS, int blocks>
@@ -275,17 +261,6 @@ static __device__ __forceinline__ void producer_warpgroup(
     if (pipeline == PIPE_A) producer_warp<PIPE_A, 1, 0, blocks>(x, z, n, v0, smem);
     if (pipeline == PIPE_Q) producer_warp<PIPE_Q, 1, 0, blocks>(x, z, n, v0, smem);
     if (pipeline == PIPE_AQK) producer_warp<PIPE_AQK, 1, 0, blocks>(x, z, n, v0, smem);
-}
-
-// Where a state lies: its column v of key row 0, the distance of columns, of key rows.
-struct state_view { float *p; int64_t dv, di; };
-
-static __device__ __forceinline__ struct state_view state_view_of(
-    const struct kcp_forward &a, const void *x, int layout, int64_t row, int n, int v)
-{
-    const int64_t at = (row * a.HV + n) * a.K * a.V, kv = layout == KCP_KV;
-    const int64_t dv = kv ? 1 : a.K, di = kv ? a.V : 1;
-    return { x ? (float *)x + at + v * dv : NULL, dv, di };
 }
 
 // A consumer warpgroup loads 64 columns of the state, walks over the chunks of this

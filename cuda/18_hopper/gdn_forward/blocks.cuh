@@ -65,14 +65,11 @@ static __device__ __forceinline__ void mma_split_blocks(
 }
 
 // A value head of a chunk: its G and beta, the norms of the chunk's rows, and where
-// this lane's part of its factors lies. For the block for backward: where its A and Aqk
-// lie (NULL: not kept), the chunk's rows from this lane's on, and the distance of rows.
+// this lane's part of its factors lies.
 struct head_of_chunk {
     const float *G, *beta;
     const float2 *norm;
     unsigned char *to;
-    bf16 *A, *Aqk;
-    int rows, step;
 };
 
 // The byte of this lane's four elements in a block of a triangle (triangle_offset).
@@ -82,8 +79,7 @@ static __device__ __forceinline__ int lane_offset(void)
     return g * 32 + ((piece ^ g / 4) % 2 << 4) + threadIdx.x % 2 * 8;
 }
 
-// Block (I, J), a lane's four elements of rows g and g + 8: to the factors, and to a
-// tensor of the block for backward.
+// Block (I, J), a lane's four elements of rows g and g + 8: to the factors.
 static __device__ __forceinline__ void store_block16(
     const struct head_of_chunk &w, int matrix, int I, int J, const uint2 *four)
 {
@@ -93,39 +89,25 @@ static __device__ __forceinline__ void store_block16(
             four[h];
 }
 
-static __device__ __forceinline__ void save_block16(
-    const struct head_of_chunk &w, bf16 *to, int I, int J, const uint2 *four)
-{
-    #pragma unroll
-    for (int h = 0; h < 2; h++) {
-        const int i = I * SUBCHUNK + h * 8;
-        if (to && i < w.rows)
-            *(uint2 *)(to + i * opaque(w.step) + J * SUBCHUNK) = four[h];
-    }
-}
-
-// Block (I, J) of A: A beta to the factors, A to the block for backward.
+// Block (I, J) of A: A beta to the factors.
 static __device__ __forceinline__ void store_inverse(const struct head_of_chunk &w,
                                                      int I, int J, const float (*d)[4])
 {
     const float4 b = *(const float4 *)&w.beta[J * SUBCHUNK + lane_column()];
-    uint2 Ab[2], A[2];
+    uint2 Ab[2];
     #pragma unroll
     for (int h = 0; h < 2; h++) {
         const float *l = d[0] + 2 * h, *r = d[1] + 2 * h;
         Ab[h] = make_uint2(pack_bf16x2(b.x * l[0], b.y * l[1]),
                            pack_bf16x2(b.z * r[0], b.w * r[1]));
-        A[h] = make_uint2(pack_bf16x2(l[0], l[1]), pack_bf16x2(r[0], r[1]));
     }
     store_block16(w, offsetof(struct gdn_head_factors, Ab), I, J, Ab);
-    save_block16(w, w.A, I, J, A);
 }
 
 static __device__ __forceinline__ void store_scores(const struct head_of_chunk &w,
                                                     int I, int J, const uint2 *four)
 {
     store_block16(w, offsetof(struct gdn_head_factors, Aqk), I, J, four);
-    save_block16(w, w.Aqk, I, J, four);
 }
 
 // Between subchunks the decay of a pair is a product of two factors, at most 1 at any
@@ -213,20 +195,6 @@ static __device__ __forceinline__ void diagonal_scores(
         *(float4 *)&L.x[row][column] = make_float4(k[0], k[1], k[2], k[3]);
     }
     store_scores(w, I, I, four);
-}
-
-static __device__ __forceinline__ void unpack_row(float *y, uint4 u, float times)
-{
-    const uint32_t w[4] = { u.x, u.y, u.z, u.w };
-    #pragma unroll
-    for (int i = 0; i < 8; i++)
-        y[i] = times * (i % 2 ? bf16x2_high(w[i / 2]) : bf16x2_low(w[i / 2]));
-}
-
-static __device__ __forceinline__ uint4 pack_row(const float *x)
-{
-    return make_uint4(pack_bf16x2(x[0], x[1]), pack_bf16x2(x[2], x[3]),
-                      pack_bf16x2(x[4], x[5]), pack_bf16x2(x[6], x[7]));
 }
 
 // ---- shared storage, and the products of rows
@@ -355,26 +323,20 @@ static __device__ __forceinline__ void store_blocks(
     }
 }
 
-// The block for backward keeps normalised q and k, once for the heads that share them.
-template <int K>
-static __device__ __forceinline__ void save_rows(
-    const struct forward_params &x, struct token_range z, int m, const float2 *norm,
-    const struct gdn_qk_rows<K> &r)
+// The block for backward keeps beta and, once for the heads that share them, the norms
+// of rows.
+template <class Storage>
+static __device__ __forceinline__ void save_row_scalars(const struct forward_params &x,
+                                                        const Storage &smem, int kv)
 {
-    const int pieces = K / 8, p = threadIdx.x % pieces;
-    #pragma unroll 1
-    for (int i = threadIdx.x / pieces; i < z.len; i += 128 / pieces) {
-        const int offset = p / 8 * TILE_BYTES + swizzle128_offset(i, p % 8);
-        const int64_t row = (z.t + i) * x.a.H + m;
-        const float nq = norm[i].x / (float)x.a.scale, nk = norm[i].y;
-        float y[8];
-        unpack_row(y, *(const uint4 *)(r.q[0] + offset), nq);
-        *(uint4 *)((bf16 *)x.saved.q + row * K + p * 8) = pack_row(y);
-        unpack_row(y, *(const uint4 *)(r.k[0] + offset), nk);
-        *(uint4 *)((bf16 *)x.saved.k + row * K + p * 8) = pack_row(y);
-        if (p == 0)
-            ((float *)x.saved.rstd_q)[row] = nq, ((float *)x.saved.rstd_k)[row] = nk;
-    }
+    const int i = opaque_thread_id() % CHUNK, first = opaque_thread_id() / CHUNK;
+    const int64_t m = (int64_t)smem.c * x.a.H + smem.n / kv;
+    const int64_t at = ((int64_t)smem.c * x.a.HV + smem.n) * CHUNK + i;
+    for (int j = first; j < smem.heads; j += 2)
+        x.saved.beta[at + j * CHUNK] = smem.beta[j][i];
+    if (smem.n % kv) return;
+    if (first == 0) x.saved.rstd_q[m * CHUNK + i] = smem.norm[i].x / (float)x.a.scale;
+    else x.saved.rstd_k[m * CHUNK + i] = smem.norm[i].y;
 }
 
 // Raw rows to memory by the copy engine. initcheck does not see its stores, so in the
@@ -392,7 +354,7 @@ static __device__ __forceinline__ void store_rows(void *to, const Rows &from)
 
 // Norms, and q k^T, which takes the place of q's rows; then k k^T is left under way, so
 // that no thread holds both. Meanwhile the raw rows go to memory.
-template <int K, int heads_by_warp, int keeps>
+template <int K, int heads_by_warp>
 static __device__ __forceinline__ void products(
     const struct forward_params &x, int I, int m, struct gdn_qk_rows<K> *to,
     float (*d)[4], struct shared_storage<K, heads_by_warp> &smem)
@@ -407,10 +369,6 @@ static __device__ __forceinline__ void products(
     fence_operand<2 * SUBCHUNKS>(d);
     if (threadIdx.x == 0) tma_store_wait_read();
     __syncthreads();
-    if (keeps && x.saved.q && to) {
-        save_rows<K>(x, smem.z, m, smem.norm, smem.raw);
-        __syncthreads();
-    }
     store_blocks(I, 0, I, d, 0, smem.qk);
     wgmma_gram<K>(d, smem.raw.k, smem.raw.k);
 }

@@ -41,28 +41,17 @@ static __device__ __forceinline__ void store_factors(
     }
 }
 
-// What warp I needs of its value head. It also writes the zeros above the diagonal that
-// the block for backward keeps: of all rows, or of the warp's subchunk.
-template <int heads_by_warp, int keeps, class Storage>
+// What warp I needs of its value head.
+template <int heads_by_warp, class Storage>
 static __device__ __forceinline__ struct head_of_chunk head_of_chunk(
     const struct forward_params &x, int I, const Storage &smem)
 {
     struct head_of_chunk w = {};
-    const int own = heads_by_warp ? I : 0, n = smem.n + own, row = lane_row();
+    const int own = heads_by_warp ? I : 0, n = smem.n + own;
     w.G = smem.G[own];
     w.beta = smem.beta[own];
     w.norm = smem.norm;
     w.to = gdn_head_factors_of(x, smem.c, n)->Ab + opaque(lane_offset());
-    if (!keeps || own >= smem.heads) return w;
-    const int64_t at = ((smem.z.t + row) * x.a.HV + n) * CHUNK + lane_column();
-    w.rows = smem.z.len - row;
-    w.step = x.a.HV * CHUNK;
-    if (x.saved.A) w.A = (bf16 *)x.saved.A + at;
-    if (x.saved.Aqk) w.Aqk = (bf16 *)x.saved.Aqk + at;
-    for (int J = heads_by_warp ? 0 : I; J < SUBCHUNKS;
-         J += heads_by_warp ? 1 : SUBCHUNKS)
-        for (int of_A = 0; of_A < 2; of_A++)
-            save_zeros_above(x, smem.z, n, { J, of_A });
     return w;
 }
 
@@ -151,15 +140,14 @@ struct head_shares { int kv, heads; uint32_t blocks, H; };
 
 // Bound: memory, 4K bytes read and 4K written a token and query/key head, 2.5C + 13
 // written a token-head. Flops: 4 C^2 K a chunk and query/key head, and the inverses.
-// Registers: 80 a thread, six blocks an SM; 128, four, where heads are kept for
-// backward. Who owns what: a block has up to four value heads of one query/key head.
-// Rows come by cp.async to the storage and leave by the copy engine. Each head is one
-// warp's, which stores block after block and waits for no other; a lone head is shared
-// by four warps. Barriers: rows, G and beta are there; rows of q are read, norms are
-// there; rows of k are read; the products are there (a lone head: N and the inverses of
-// the diagonal).
-template <int K, int heads_by_warp, int keeps>
-static __global__ __launch_bounds__(128, heads_by_warp && keeps ? 4 : 6) void
+// Registers: 80 a thread, six blocks an SM. Who owns what: a block has up to four value
+// heads of one query/key head. Rows come by cp.async to the storage and leave by the
+// copy engine. Each head is one warp's, which stores block after block and waits for no
+// other; a lone head is shared by four warps. Barriers: rows, G and beta are there;
+// rows of q are read, norms are there; rows of k are read; the products are there (a
+// lone head: N and the inverses of the diagonal).
+template <int K, int heads_by_warp>
+static __global__ __launch_bounds__(128, 6) void
 gdn_chunk_prepare_kernel(const struct forward_params x, struct head_shares share)
 {
     griddepcontrol_launch_dependents();
@@ -187,9 +175,9 @@ gdn_chunk_prepare_kernel(const struct forward_params x, struct head_shares share
     cp_async_wait<0>();
     fence_proxy_async();
     __syncthreads();
-    products<K, heads_by_warp, keeps>(x, I, m, part ? NULL : gdn_qk_rows_of<K>(x, c, m),
+    products<K, heads_by_warp>(x, I, m, part ? NULL : gdn_qk_rows_of<K>(x, c, m),
                                       d, smem);
-    const struct head_of_chunk w = head_of_chunk<heads_by_warp, keeps>(x, I, smem);
+    const struct head_of_chunk w = head_of_chunk<heads_by_warp>(x, I, smem);
     struct gdn_row_factors &to = gdn_head_factors_of(x, smem.c, smem.n + own)->f;
     if (!heads_by_warp) store_factors<128>(w, to, smem.head[0].f);
     wgmma_wait<0>();
@@ -204,15 +192,14 @@ gdn_chunk_prepare_kernel(const struct forward_params x, struct head_shares share
         __syncwarp();
         head_by_four_warps(w, I, smem.qk, smem.kk, smem.head[0], smem.four[0]);
     }
+    if (x.saved.beta) save_row_scalars(x, smem, share.kv);
     if (blockIdx.x + 1 == gridDim.x) griddepcontrol_wait();
 }
 
 template <int K, int heads_by_warp>
 static int launch_gdn_heads(const struct forward_params *x, struct head_shares s)
 {
-    return launch_dependent(saves_any(*x)
-                                ? gdn_chunk_prepare_kernel<K, heads_by_warp, 1>
-                                : gdn_chunk_prepare_kernel<K, heads_by_warp, 0>,
+    return launch_dependent(gdn_chunk_prepare_kernel<K, heads_by_warp>,
                             sizeof(struct shared_storage<K, heads_by_warp>),
                             launched_chunks(*x) * s.H * s.blocks, 128, x, s);
 }

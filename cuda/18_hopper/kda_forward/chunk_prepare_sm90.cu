@@ -48,11 +48,9 @@ static __device__ __forceinline__ void scores_of_subchunk(
     }
 }
 
-// Scores of q are blocks of Aqk: to the factors, and to the block for backward.
-template <int keeps>
+// Scores of q are blocks of Aqk: to the factors.
 static __device__ __forceinline__ void store_q_scores(
-    const struct forward_params &x, struct token_range z, int n, int I,
-    float (*y)[2][4], const bf16 *diagonal, unsigned char *Aqk)
+    int I, float (*y)[2][4], const bf16 *diagonal, unsigned char *Aqk)
 {
     const int g = opaque_thread_id() % 32 / 4, e = opaque_thread_id() % 4 * 2;
     Aqk += block16_offset() + I * 512;
@@ -75,8 +73,6 @@ static __device__ __forceinline__ void store_q_scores(
                 exchange_halves(pack_bf16x2(l[0], l[1]), pack_bf16x2(r[0], r[1]));
             const int column = J < 3 ? J : I;
             *(uint2 *)(Aqk + (triangle_column(column) - column * 512 + h * 256)) = four;
-            if (keeps && x.saved.Aqk)
-                save_block16_row(x, x.saved.Aqk, z, n, i, column, four);
         }
     }
 }
@@ -106,15 +102,12 @@ static __device__ __forceinline__ void invert_k_scores(
     store_fragments(smem.A[I], block16_as_a(smem.block16[I]));
 }
 
-template <int keeps>
 static __device__ __forceinline__ void store_diagonal_inverse(
-    const struct forward_params &x, struct token_range z, int n, int I,
-    const struct inverse_storage &smem, unsigned char *Ab)
+    int I, const struct inverse_storage &smem, unsigned char *Ab)
 {
     float d[2][4];
     load_diagonal_block16(d, I, smem);
-    store_inverse_block16<keeps>(x, z, n, I, I, d, smem.beta,
-                                 Ab + block16_offset() + triangle_column(I));
+    store_inverse_block16(I, d, smem.beta, Ab + block16_offset() + triangle_column(I));
 }
 
 // ---- the underflow path
@@ -195,19 +188,18 @@ static __device__ __forceinline__ void underflow_block16(
 
 // A warp's scores to the factors. A is made of those of k: the inverse of each block on
 // the diagonal by a warp of k, then a column of blocks by each warp of q.
-template <int K, int keeps>
+template <int K>
 static __device__ __forceinline__ void scores_to_factors(
-    const struct forward_params &x, struct token_range z, int c, int n, int I, int of_k,
+    const struct forward_params &x, int c, int n, int I, int of_k,
     struct shared_storage<K> &smem, float (*y)[2][4])
 {
     const struct inverse_storage storage = inverse_storage_of(smem);
     struct chunk_factors<K> *r = chunk_factors_of<K>(x, c, n);
     if (of_k) invert_k_scores(I, y, storage);
-    else store_q_scores<keeps>(x, z, n, I, y, smem.diagonal, r->Aqk);
-    if (keeps) save_zeros_above(x, z, n, { I, of_k });
+    else store_q_scores(I, y, smem.diagonal, r->Aqk);
     __syncthreads();
-    if (of_k) store_diagonal_inverse<keeps>(x, z, n, I, storage, r->Ab);
-    else invert_block_column<keeps>(x, z, n, I, storage, r->Ab);
+    if (of_k) store_diagonal_inverse(I, storage, r->Ab);
+    else invert_block_column(I, storage, r->Ab);
 }
 
 // Bound: memory, 6K bytes read and 6K + 2.5C written a token-head; close behind it what
@@ -220,7 +212,7 @@ static __device__ __forceinline__ void scores_to_factors(
 // Barriers: smem.full, the rows are there; then __syncthreads behind norms, beta and
 // sums; behind the operands of the scores; behind the scores, so that rows may arrive;
 // behind L and the inverses of the diagonal.
-template <int K, int form, int keeps>
+template <int K, int form>
 static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
     const __grid_constant__ struct forward_params x,
     const __grid_constant__ struct row_descriptors from, int share)
@@ -250,14 +242,12 @@ static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
         const struct gate_operands loaded = load_gate_operands(a, z, n, w.channel);
         mbarrier_wait(&smem.full, chunk);
         if (z.len < CHUNK) zero_past_end(z.len, smem);
-        if (of_k) row_norms<K, keeps>(x, z, w.I * SUBCHUNK, smem);
+        if (of_k) row_norms<K>(x, z.len, c, w.I * SUBCHUNK, smem);
         const int underflow =
             __syncthreads_or(decay_sums<K, form>(a, loaded, z.len, w, smem, G));
-        if (keeps) z = position_of(smem, chunk);
         if (threadIdx.x < CHUNK)
-            smem.beta[threadIdx.x] = beta_of_row<keeps>(x, z, n, loaded.beta);
+            smem.beta[threadIdx.x] = beta_of_row(x, z.len, c, n, loaded.beta);
         w = thread_rows_of<K>(warp);
-        if (keeps && smem.saved_head >= 0) save_rows<K>(x, z, w, smem);
         struct chunk_factors<K> *r = chunk_factors_of<K>(x, c, n);
         const struct subchunk_decay to = subchunk_decays<K>(w, smem, G, r->decay);
         if (underflow) rows_to_factors<K, 1>(w, G, to, smem, r);
@@ -274,7 +264,7 @@ static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
         __syncthreads();
         if (chunk + 1 < count && threadIdx.x == 0)
             load_next_chunk(a, from, c - 1, chunk, n, smem);
-        scores_to_factors<K, keeps>(x, z, c, n, w.I, of_k, smem, y);
+        scores_to_factors<K>(x, c, n, w.I, of_k, smem, y);
     }
     if (blockIdx.x + 1 == gridDim.x && blockIdx.y + 1 == gridDim.y)
         griddepcontrol_wait();
@@ -289,34 +279,31 @@ static inline int chunks_per_block(int chunks, int heads, int processors)
     return some > least ? some : least;
 }
 
-template <int K, int form, int keeps>
+template <int K, int form>
 static int launch_kda(const struct forward_params *x, int share)
 {
     const dim3 blocks(x->a.HV, (launched_chunks(*x) + share - 1) / share);
     struct row_descriptors from;
     const int status = make_row_descriptors<K>(&from, x->a);
     if (status) return status;
-    return launch_dependent(kda_chunk_prepare_kernel<K, form, keeps>,
+    return launch_dependent(kda_chunk_prepare_kernel<K, form>,
                             sizeof(struct shared_storage<K>), blocks, 256, x, from,
                             share);
 }
 
-template <int K, int keeps>
+template <int K>
 static int launch_kda_gate(const struct forward_params *x, int share)
 {
     switch (x->a.gate) {
-        case KCP_GATE_BOUNDED: return launch_kda<K, KCP_GATE_BOUNDED, keeps>(x, share);
-        case KCP_GATE_RAW: return launch_kda<K, KCP_GATE_RAW, keeps>(x, share);
-        default: return launch_kda<K, KCP_GATE_SOFTPLUS, keeps>(x, share);
+        case KCP_GATE_BOUNDED: return launch_kda<K, KCP_GATE_BOUNDED>(x, share);
+        case KCP_GATE_RAW: return launch_kda<K, KCP_GATE_RAW>(x, share);
+        default: return launch_kda<K, KCP_GATE_SOFTPLUS>(x, share);
     }
 }
 
 int kda_chunk_prepare(const struct forward_params *x, int processors)
 {
     const int share = chunks_per_block(launched_chunks(*x), x->a.HV, processors);
-    if (x->a.K == 128)
-        return saves_any(*x) ? launch_kda_gate<128, 1>(x, share)
-                             : launch_kda_gate<128, 0>(x, share);
-    return saves_any(*x) ? launch_kda_gate<64, 1>(x, share)
-                         : launch_kda_gate<64, 0>(x, share);
+    return x->a.K == 128 ? launch_kda_gate<128>(x, share)
+                         : launch_kda_gate<64>(x, share);
 }

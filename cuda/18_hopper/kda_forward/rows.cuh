@@ -34,7 +34,7 @@ struct shared_storage {
     uint64_t full;                       // a chunk's rows are there
     struct chunk_position position[2];   // of the chunk in work, and of the next
     int first_chunk;                     // of the stretch
-    int qk_head, saved_head;             // saved_head: the same, or -1: not kept
+    int qk_head, saved_head;             // saved_head: the same, or -1: norms not kept
 };
 
 // The inverse's storage lies where ahead1, 2 and 3 were.
@@ -120,7 +120,7 @@ static __device__ __forceinline__ void load_first_chunk(
     const int kv = x.a.HV / x.a.H;
     const struct token_range z = tokens_of_chunk(x.a, c);
     smem.qk_head = n / kv;
-    smem.saved_head = x.saved.q && n % kv == 0 ? n / kv : -1;
+    smem.saved_head = x.saved.rstd_q && n % kv == 0 ? n / kv : -1;
     smem.first_chunk =
         x.a.NS == 1 ? 0 : ((const int *)x.a.cn)[((const int *)x.a.sc)[c]];
     smem.position[0] = { (uint32_t)z.t, z.len };
@@ -178,15 +178,14 @@ static __device__ __forceinline__ struct gate_operands load_gate_operands(
     return y;
 }
 
-// beta of the thread's row; the block for backward keeps it.
-template <int keeps>
-static __device__ __forceinline__ float beta_of_row(
-    const struct forward_params &x, struct token_range z, int n, unsigned short raw)
+// beta of the thread's row, 0 past the chunk's end; the block for backward keeps it.
+static __device__ __forceinline__ float beta_of_row(const struct forward_params &x,
+                                                    int len, int c, int n,
+                                                    unsigned short raw)
 {
     const int i = threadIdx.x;
-    float b = beta_from_raw(x, bf16x2_low(raw));
-    if (i >= z.len) b = 0.0f;
-    else if (keeps && x.saved.beta) ((float *)x.saved.beta)[(z.t + i) * x.a.HV + n] = b;
+    const float b = i < len ? beta_from_raw(x, bf16x2_low(raw)) : 0.0f;
+    if (x.saved.beta) x.saved.beta[((int64_t)c * x.a.HV + n) * CHUNK + i] = b;
     return b;
 }
 
@@ -231,9 +230,9 @@ static __device__ __forceinline__ int decay_sums(
 // |q|^2 and |k|^2 of rows are the diagonals of q q^T and k k^T, which the tensor core
 // makes of the raw rows. So is the diagonal of q k^T, which no decay enters. Operand A
 // has eight rows of q and the same eight of k. The block for backward keeps the norms.
-template <int K, int keeps>
+template <int K>
 static __device__ __forceinline__ void row_norms(const struct forward_params &x,
-                                                 struct token_range z, int first,
+                                                 int len, int c, int first,
                                                  struct shared_storage<K> &smem)
 {
     const int lane = opaque_thread_id() % 32, g = lane / 4;
@@ -264,33 +263,10 @@ static __device__ __forceinline__ void row_norms(const struct forward_params &x,
         const int i = first + h * 8 + g;
         smem.norm[i] = make_float2(nq * (float)x.a.scale, nk);
         smem.diagonal[i] = (bf16)(qk * nq * nk * (float)x.a.scale);
-        if (!keeps || smem.saved_head < 0 || i >= z.len) continue;
-        const int64_t at = (z.t + i) * x.a.H + smem.saved_head;
-        ((float *)x.saved.rstd_q)[at] = nq;
-        ((float *)x.saved.rstd_k)[at] = nk;
-    }
-}
-
-// The block for backward keeps normalised q and k, once for the heads that share them.
-template <int K>
-static __device__ __forceinline__ void save_rows(
-    const struct forward_params &x, struct token_range z,
-    const struct thread_rows<K> &w, const struct shared_storage<K> &smem)
-{
-    const int m = smem.saved_head;
-    const float back = 1.0f / (float)x.a.scale;
-    #pragma unroll 4
-    for (int r = 0; r < w.ROWS; r++) {
-        const int i = w.row + r, at = row_offset(w, r);
-        const float2 norm = smem.norm[i];
-        const uint32_t q = *(const uint32_t *)(smem.half->q + at);
-        const uint32_t k = *(const uint32_t *)(smem.half->k + at);
-        const float nq = norm.x * back;
-        if (i >= z.len) return;
-        *(uint32_t *)(out<bf16>(x.saved.q, z.t + i, x.a.H, m, K) + w.channel) =
-            pack_bf16x2(nq * bf16x2_low(q), nq * bf16x2_high(q));
-        *(uint32_t *)(out<bf16>(x.saved.k, z.t + i, x.a.H, m, K) + w.channel) =
-            pack_bf16x2(norm.y * bf16x2_low(k), norm.y * bf16x2_high(k));
+        if (smem.saved_head < 0) continue;
+        const int64_t at = ((int64_t)c * x.a.H + smem.saved_head) * CHUNK + i;
+        x.saved.rstd_q[at] = i < len ? nq : 0.0f;
+        x.saved.rstd_k[at] = i < len ? nk : 0.0f;
     }
 }
 

@@ -1,0 +1,39 @@
+// v3_stages.cu -- the whole backward from a block of chunk factors, by v2's kernels.
+// Book: chapter 13, "Code: kernels".
+// Checked by: tests/13_backward/checks.c.
+// Next: ../18_hopper/v4_factors_sm90.cu, for most calls.
+#include "cuda/host/stages_v2.cuh"
+#include "program.cuh"
+#include "realigned.cuh"
+
+// For the few calls that chapter 18's kernels leave: sizes that they do not have, and
+// arrays off 16 bytes. Of such a block this program reads states and maps; chapters 02
+// and 03 are made again.
+static int run(void *args)
+{
+    struct kcp_backward a = *(const struct kcp_backward *)args;
+    const size_t given = a.work_bytes;
+    if (!a.plan || !a.saved) return KCP_BAD;
+    const struct realigned r = realign(&a);
+    if (r.used > given) return KCP_BAD;
+    copy_realigned(&r, 0, a.stream);
+    const int status =
+        backward_run<bf16>(&a, stages_v2("13_backward", "v3_stages", &a));
+    if (!status) copy_realigned(&r, 1, a.stream);
+    return status ? status : launched();
+}
+
+static size_t work(const void *args)
+{
+    struct kcp_backward a = *(const struct kcp_backward *)args;
+    if (!a.plan) return 0;
+    const struct realigned r = realign(&a);
+    const size_t bytes =
+        backward_work<bf16>(&a, stages_v2("13_backward", "v3_stages", &a));
+    return bytes ? r.used + bytes : 0;
+}
+
+KCP_VARIANT(backward_v3_stages) = {
+    "13_backward", "v3_stages", "from a block of chunk factors: the front made again",
+    KCP_BF16, KCP_DEVICE, "K, V 64 or 128, C 64; a block of chunk factors; sm_90a", run,
+    work };

@@ -1,0 +1,315 @@
+// reverse.cuh -- backward: the gradient of a head's state walks back over its chunks.
+// Book: chapter 18, "Backward".
+// Checked by: tests/13_backward/checks.c.
+// Next: scans_sm90.cu.
+#ifndef KCP_BACKWARD_REVERSE_CUH
+#define KCP_BACKWARD_REVERSE_CUH
+
+#include "states.cuh"
+
+// A stage has all of a chunk that the step reads, and one barrier. dS of a chunk's end
+// is staged on its way to memory. dv leaves through the place of dO, when that has been
+// read.
+template <int K, int WGS, int kda>
+struct reverse_storage {
+    enum { STAGES = kda ? 2 : 3 };
+    struct __align__(1024) stage {
+        unsigned char k[K / 64][TILE_BYTES], kg[kda ? K / 64 : 0][TILE_BYTES],
+            q[K / 64][TILE_BYTES], dO[WGS][TILE_BYTES], Ab[TILE_BYTES], Aqk[TILE_BYTES];
+    } at[STAGES];
+    struct __align__(1024) { unsigned char dS[WGS][K / 64][TILE_BYTES]; } out;
+    float decay[kda ? STAGES : 0][K];
+    struct gdn_row_factors head[kda ? 0 : STAGES];
+    uint64_t full[STAGES], empty[STAGES];
+};
+
+// One thread loads a stretch's chunks, the last one first.
+template <int K, int WGS, int kda>
+static __device__ __forceinline__ void reverse_producer(
+    const struct forward_params &f, const CUtensorMap &dO, int z, int n, int v0,
+    struct reverse_storage<K, WGS, kda> &smem)
+{
+    const int count = chunk_count(f, z), c = first_chunk(f, z) + count - 1;
+    struct factors_cursor<K> from = factors_cursor_of<K>(f, c, n);
+    int t = (int)chunk_tokens(f.a, z, c).t, at = 0, phase = 0;
+    for (int left = count; left > 0; left--) {
+        const uint32_t rows = K / 64 * TILE_BYTES;
+        auto &s = smem.at[at];
+        uint64_t *full = &smem.full[at];
+        if (phase) mbarrier_wait(&smem.empty[at], phase - 1);
+        mbarrier_arrive_expect_tx(full, (2 + kda) * rows + WGS * TILE_BYTES
+                                            + 2 * TRIANGLE_BYTES
+                                            + (kda ? (int)sizeof from.kda->decay
+                                                   : (int)sizeof from.head->f));
+        if (kda) tma_load_1d(s.kg, from.kda->kg, rows, full);
+        else tma_load_1d(s.k, from.rows->k, rows, full);
+        for (int h = 0; h < WGS; h++) tma_load_3d(s.dO[h], dO, v0 + 64 * h, n, t, full);
+        tma_load_triangle<1>(s.Aqk, kda ? from.kda->Aqk : from.head->Aqk, full);
+        tma_load_triangle<1>(s.Ab, kda ? from.kda->Ab : from.head->Ab, full);
+        tma_load_1d(s.q, kda ? from.kda->q[0] : from.rows->q[0], rows, full);
+        if (kda) {
+            tma_load_1d(s.k, from.kda->k, rows, full);
+            tma_load_1d(smem.decay[at], from.kda->decay, sizeof from.kda->decay, full);
+        } else tma_load_1d(&smem.head[at], &from.head->f, sizeof from.head->f, full);
+        from.previous_chunk();
+        t -= CHUNK;
+        at = at + 1 == smem.STAGES ? 0 : at + 1;
+        phase += at == 0;
+    }
+}
+
+// Where this warpgroup's results of a chunk go; dS NULL: nowhere.
+struct reverse_out {
+    unsigned char *dS;
+    bf16 *dv;                            // this thread's 16 bytes of the first row
+    int64_t dS_step, dv_row;
+    int column, columns;
+};
+
+template <int K>
+static __device__ __forceinline__ struct reverse_out reverse_out_of(
+    const struct backward_params &x, int c, int64_t t, int n, int v0)
+{
+    const int columns = x.a.V / 64, wg = threadIdx.x / 128, at = threadIdx.x % 128;
+    const int64_t state = (int64_t)K / 64 * columns * TILE_BYTES, row = x.a.HV * x.a.V;
+    bf16 *dv = out<bf16>(x.a.dv, t + at / 8, x.a.HV, n, x.a.V);
+    return { x.dS ? (unsigned char *)x.dS + ((int64_t)c * x.a.HV + n) * state : NULL,
+             dv + v0 + 64 * wg + at % 8 * 8,
+             x.a.HV * state,
+             row,
+             v0 / 64 + wg,
+             columns };
+}
+
+// dO^T of this warp's 16 columns as operand A; 0 past the chunk's end, where rows are
+// another stretch's.
+static __device__ __forceinline__ void load_dO(uint32_t (*o)[4],
+                                               const unsigned char *dO, int len)
+{
+    const int lane = threadIdx.x % 32, e = lane % 4 * 2;
+    const unsigned char *at = dO + swizzle128_offset(lane % 8 + lane / 16 * 8,
+                                                     threadIdx.x / 32 % 4 * 2
+                                                         + lane / 8 % 2);
+    #pragma unroll
+    for (int c = 0; c < 4; c++) ldmatrix_x4_trans(o[c], (const bf16 *)(at + c * 2048));
+    if (len >= CHUNK) return;
+    #pragma unroll
+    for (int i = 0; i < 16; i++) {
+        const int row = i / 4 * 16 + i % 4 / 2 * 8 + e;
+        if (row >= len) o[i / 4][i % 4] = 0;
+        else if (row + 1 >= len) o[i / 4][i % 4] &= 0xffffu;
+    }
+}
+
+// dv of a chunk to rows of memory by way of dO's place, where its warps have staged it:
+// each has read there what it wrote.
+static __device__ __forceinline__ void send_dv(struct reverse_out &to,
+                                               const unsigned char *staged, int len)
+{
+    const int at = threadIdx.x % 128, row = at / 8;
+    warpgroup_sync();
+    const unsigned char *from = staged + swizzle128_offset(row, at % 8);
+    #pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (row + 16 * i < len)
+            *(uint4 *)(to.dv + 16 * i * to.dv_row) = *(const uint4 *)(from + 2048 * i);
+    to.dv -= CHUNK * to.dv_row;
+}
+
+// dS of the chunk's end, as operand A, leaves.
+template <int K>
+static __device__ __forceinline__ void send_dS(struct reverse_out &to,
+                                               unsigned char (*staged)[TILE_BYTES],
+                                               const uint32_t (*a)[4])
+{
+    wait_for_stores();
+    store_operand_transposed<K / 16>(staged[0], a);
+    show_stores();
+    if (threadIdx.x % 128 == 0)
+        tma_store_state<K>(to.dS, to.column, to.columns, staged);
+    to.dS -= to.dS_step;
+}
+
+// ---- a gate a channel (KDA)
+//
+// x = kg dS + Aqk^T dO, dv = (A beta)^T x, dS <- Lambda dS + qg^T dO - k~^T dv. In
+// series are x, dv and the last product; qg^T dO runs beside dv.
+template <int K, int WGS>
+static __device__ __forceinline__ void kda_reverse_step(
+    typename reverse_storage<K, WGS, 1>::stage &s, const float *decay,
+    unsigned char (*staged)[TILE_BYTES], struct reverse_out &to, int len,
+    float (*dS)[4])
+{
+    const int wg = threadIdx.x / 128;
+    uint32_t a[K / 16][4], o[4][4], b[4][4];
+    float y[CHUNK / 8][4];
+    load_dO(o, s.dO[wg], len);
+    pack_accumulator<K / 8>(a, dS);
+    wgmma_fence();
+    wgmma_times_triangle_transposed(y, o, s.Aqk, 0);
+    wgmma_times_tiles<K / 16>(y, a, s.kg[0], 1);
+    wgmma_commit();                                            // x
+    if (to.dS) send_dS<K>(to, staged, a);
+    wgmma_wait<0>();
+    fence_operand<CHUNK / 8>(y);
+    pack_accumulator<CHUNK / 8>(b, y);
+    wgmma_fence();
+    wgmma_times_triangle_transposed(y, b, s.Ab, 0);
+    wgmma_commit();                                            // dv
+    scale_columns<K / 8>(dS, decay);
+    wgmma_fence();
+    wgmma_add_tiles<K>(dS, o, s.q[0]);
+    wgmma_commit();
+    wgmma_wait<1>();
+    fence_operand<CHUNK / 8>(y);
+    pack_accumulator<CHUNK / 8>(b, y);
+    wgmma_fence();
+    wgmma_add_tiles<K>(dS, b, s.k[0]);
+    wgmma_commit();
+    if (to.dS) {
+        store_operand_transposed<CHUNK / 16>(s.dO[wg], b);
+        send_dv(to, s.dO[wg], len);
+    }
+    wgmma_wait<0>();
+    fence_operand<K / 8>(dS);
+}
+
+// ---- one gate a head (GDN)
+//
+// With k and q as they are: x = B (k dS) + Aqk^T dO, dv = (A beta)^T x, dS <- decay dS
+// + q^T (Q dO) - k^T (F dv).
+
+// Operand A, its columns times factors, rounded again.
+static __device__ __forceinline__ void scale_operand(uint32_t (*a)[4],
+                                                     const float *factor)
+{
+    const int e = threadIdx.x % 4 * 2;
+    #pragma unroll
+    for (int i = 0; i < 16; i++) {
+        const float2 f = *(const float2 *)&factor[i / 4 * 16 + i % 4 / 2 * 8 + e];
+        uint32_t &x = a[i / 4][i % 4];
+        x = pack_bf16x2(bf16x2_low(x) * f.x, bf16x2_high(x) * f.y);
+    }
+}
+
+template <int K, int WGS>
+static __device__ __forceinline__ void gdn_reverse_step(
+    typename reverse_storage<K, WGS, 0>::stage &s, const struct gdn_row_factors &f,
+    unsigned char (*staged)[TILE_BYTES], struct reverse_out &to, int len,
+    float (*dS)[4])
+{
+    const int wg = threadIdx.x / 128;
+    uint32_t a[K / 16][4], o[4][4], b[4][4];
+    float y[CHUNK / 8][4], z[CHUNK / 8][4];
+    load_dO(o, s.dO[wg], len);
+    pack_accumulator<K / 8>(a, dS);
+    wgmma_fence();
+    wgmma_times_tiles<K / 16>(y, a, s.k[0], 0);
+    wgmma_times_triangle_transposed(z, o, s.Aqk, 0);
+    wgmma_commit();
+    if (to.dS) send_dS<K>(to, staged, a);
+    scale_state(dS, K / 8, f.decay[0]);
+    wgmma_wait<0>();
+    fence_operand<CHUNK / 8>(y);
+    fence_operand<CHUNK / 8>(z);
+    scale_columns<CHUNK / 8>(y, f.B);
+    #pragma unroll
+    for (int i = 0; i < 32; i++) y[i / 4][i % 4] += z[i / 4][i % 4];
+    pack_accumulator<CHUNK / 8>(b, y);
+    wgmma_fence();
+    wgmma_times_triangle_transposed(y, b, s.Ab, 0);
+    wgmma_commit();                                            // dv
+    scale_operand(o, f.Q);
+    wgmma_fence();
+    wgmma_add_tiles<K>(dS, o, s.q[0]);
+    wgmma_commit();
+    wgmma_wait<1>();
+    fence_operand<CHUNK / 8>(y);
+    pack_accumulator<CHUNK / 8>(b, y);
+    if (to.dS) store_operand_transposed<CHUNK / 16>(s.dO[wg], b);
+    #pragma unroll
+    for (int i = 0; i < 32; i++) y[i / 4][i % 4] = -y[i / 4][i % 4];
+    pack_accumulator_times<CHUNK / 8>(b, y, f.F);
+    wgmma_fence();
+    wgmma_add_tiles<K>(dS, b, s.k[0]);
+    wgmma_commit();
+    if (to.dS) send_dv(to, s.dO[wg], len);
+    wgmma_wait<0>();
+    fence_operand<K / 8>(dS);
+}
+
+// ---- the block
+
+// Where the gradient of a stretch's first state goes.
+static __device__ __forceinline__ struct state_view start_of(
+    const struct backward_params &x, int z, int n, int v)
+{
+    const int VK = x.a.V + x.a.K;
+    if (x.maps) return { x.maps + ((int64_t)z * x.a.HV + n) * x.a.K * VK + v, 1, VK };
+    return state_view_of(x.a, x.dS_start, x.layout, x.row[z], n, v);
+}
+
+// Columns v0 .. of value head n along stretch z, by a block, as states_block. Bound:
+// memory, 6K + 2.5C + 2V bytes read and 2 KV / C + 2V written a token-head; with few
+// chains the series of steps. full: a chunk's bytes are there; empty: every consumer
+// has read them, and what it wrote in their place.
+template <int K, int WGS, int kda>
+static __device__ __forceinline__ void reverse_block(const struct backward_params &x,
+                                                     const struct forward_params &f,
+                                                     const CUtensorMap &dO, int z,
+                                                     int n, int v0, void *on_chip)
+{
+    struct reverse_storage<K, WGS, kda> &smem =
+        *(struct reverse_storage<K, WGS, kda> *)on_chip;
+    if (x.want && !(x.want[z] & KCP_WANT_H)) return;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < smem.STAGES; i++) {
+            mbarrier_init(&smem.full[i], 1);
+            mbarrier_init(&smem.empty[i], 128 * WGS);
+        }
+        mbarrier_fence_init();
+    }
+    for (int i = 0; i < smem.STAGES; i++) {
+        zero_above_diagonal(smem.at[i].Ab);
+        zero_above_diagonal(smem.at[i].Aqk);
+    }
+    fence_proxy_async();
+    __syncthreads();
+    griddepcontrol_wait();
+    const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0);
+    if (wg == WGS) {
+        setmaxnreg_dec<WGS == 1 ? 56 : 40>();
+        if (threadIdx.x % 128 == 0) reverse_producer(f, dO, z, n, v0, smem);
+        return;
+    }
+    setmaxnreg_inc<232>();
+    const int count = __shfl_sync(~0u, chunk_count(f, z), 0);
+    const int c = first_chunk(f, z) + count - 1, v = v0 + threadIdx.x / 32 * 16;
+    const struct token_range last = chunk_tokens(f.a, z, c);
+    const struct state_view end =
+        state_view_of(x.a, x.dS_end, x.layout, x.row[z], n, v);
+    const struct state_view start = start_of(x, z, n, v);
+    struct reverse_out to = reverse_out_of<K>(x, c, last.t, n, v0);
+    float dS[K / 8][4];
+    int at = 0, phase = 0;
+    load_state<K>(dS, end.p, end.dv, end.di);
+    #pragma unroll 1
+    for (int step = 0; step < count; step++) {
+        const int len = step ? (int)CHUNK : last.len;
+        mbarrier_wait(&smem.full[at], phase);
+        if constexpr (kda)
+            kda_reverse_step<K, WGS>(smem.at[at], smem.decay[at], smem.out.dS[wg], to,
+                                     len, dS);
+        else
+            gdn_reverse_step<K, WGS>(smem.at[at], smem.head[at], smem.out.dS[wg], to,
+                                     len, dS);
+        fence_proxy_async();             // the engine writes where dv was staged
+        mbarrier_arrive(&smem.empty[at]);
+        at = at + 1 == smem.STAGES ? 0 : at + 1;
+        phase += at == 0;
+    }
+    if (start.p) store_state<K>(start.p, start.dv, start.di, dS);
+    if (threadIdx.x % 128 == 0) tma_store_wait_read();
+}
+
+#endif

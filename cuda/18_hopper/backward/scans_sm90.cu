@@ -1,0 +1,90 @@
+// scans_sm90.cu -- backward's two scans: states walk forward, their gradients back.
+// Book: chapter 18, "Backward".
+// Checked by: tests/13_backward/checks.c.
+// Next: ../v4_factors_sm90.cu.
+#include "reverse.cuh"
+
+// Neither scan waits for the other. Where chains are few both are in one grid: the
+// first blocks along z are of `reverse`, which has the longer step.
+enum { STATES = 1, REVERSE = 2 };
+
+// Bound: that of states_block and reverse_block. Flops: 5.2e6 and 8.4e6 a chunk and
+// head at K = V = 128. Shared memory: up to 226 KiB, one block an SM. Registers, of 232
+// a consumer thread: the state 64, rounded 32, products 32 to 64, operands 16 or 32.
+template <int K, int WGS, int kda, int which>
+static __global__ __launch_bounds__(128 * WGS + 128, 1) void backward_scan_kernel(
+    const __grid_constant__ struct forward_params f,
+    const __grid_constant__ struct backward_params x,
+    const __grid_constant__ CUtensorMap dO)
+{
+    extern __shared__ __align__(1024) unsigned char on_chip[];
+    const int n = blockIdx.x, z = x.order[blockIdx.y], blocks = x.a.V / (64 * WGS);
+    const int v0 = blockIdx.z % blocks * 64 * WGS;
+    griddepcontrol_launch_dependents();
+    if (which == REVERSE || (which == (STATES | REVERSE) && blockIdx.z < blocks))
+        reverse_block<K, WGS, kda>(x, f, dO, z, n, v0, on_chip);
+    else states_block<K, WGS, kda>(x, f, z, n, v0, on_chip);
+}
+
+// The call as forward's kernels read it.
+static struct forward_params forward_of(const struct backward_params *x)
+{
+    struct forward_params f = {};
+    memcpy((void *)&f.a, &x->a, offsetof(struct kcp_backward, do_));
+    f.factors = (void *)x->factors;
+    f.qk_rows = (void *)x->qk_rows;
+    f.count = x->a.NC;
+    return f;
+}
+
+template <int K, int WGS, int kda, int which>
+static int launch_scans(const struct backward_params *x, const CUtensorMap *dO)
+{
+    size_t bytes = 0;
+    if (which & STATES) bytes = sizeof(struct states_storage<K, WGS, kda>);
+    if (which & REVERSE && bytes < sizeof(struct reverse_storage<K, WGS, kda>))
+        bytes = sizeof(struct reverse_storage<K, WGS, kda>);
+    static_assert(sizeof(struct states_storage<K, WGS, kda>) <= 227 * 1024
+                      && sizeof(struct reverse_storage<K, WGS, kda>) <= 227 * 1024,
+                  "on chip");
+    const struct forward_params f = forward_of(x);
+    const int parts = which == (STATES | REVERSE) ? 2 : 1;
+    return launch_dependent(backward_scan_kernel<K, WGS, kda, which>, bytes,
+                            dim3(x->a.HV, x->a.NS, parts * x->a.V / (64 * WGS)),
+                            128 * WGS + 128, &f, *x, *dO);
+}
+
+// One after another, where there are processors for no more; with maps, the second one
+// alone.
+template <int K, int WGS, int kda>
+static int launch_in_turn(const struct backward_params *x, const CUtensorMap *dO)
+{
+    const int status = x->h ? launch_scans<K, WGS, kda, STATES>(x, dO) : KCP_OK;
+    return status ? status : launch_scans<K, WGS, kda, REVERSE>(x, dO);
+}
+
+// Blocks of 64 columns and both scans in one grid while there is an SM for each of
+// them; then of 128. With a gate a channel two such blocks read so much that they share
+// memory's rate from half as many on.
+template <int K, int kda>
+static int launch_both(const struct backward_params *x, const CUtensorMap *dO,
+                       int processors)
+{
+    const int64_t blocks = (int64_t)x->a.HV * x->a.NS * x->a.V / 64;
+    if (x->h && (2 + 2 * kda) * blocks <= processors)
+        return launch_scans<K, 1, kda, STATES | REVERSE>(x, dO);
+    return x->a.V == 64 || blocks <= processors ? launch_in_turn<K, 1, kda>(x, dO)
+                                                : launch_in_turn<K, 2, kda>(x, dO);
+}
+
+int backward_scans(const struct backward_params *x, int processors)
+{
+    CUtensorMap dO;
+    if (!tensor_map_of_heads(&dO, x->a.do_, x->a.T, x->a.HV, x->a.V, CHUNK))
+        return KCP_CUDA;
+    if (x->a.KG == 1)
+        return x->a.K == 128 ? launch_both<128, 0>(x, &dO, processors)
+                             : launch_both<64, 0>(x, &dO, processors);
+    return x->a.K == 128 ? launch_both<128, 1>(x, &dO, processors)
+                         : launch_both<64, 1>(x, &dO, processors);
+}

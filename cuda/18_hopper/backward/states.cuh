@@ -1,0 +1,242 @@
+// states.cuh -- backward: a head's state walks over its chunks again, and is kept.
+// Book: chapter 18, "Backward".
+// Checked by: tests/13_backward/checks.c.
+// Next: reverse.cuh.
+#ifndef KCP_BACKWARD_STATES_CUH
+#define KCP_BACKWARD_STATES_CUH
+
+#include "cuda/18_hopper/backward/storage.cuh"
+#include "cuda/18_hopper/forward_scan/products.cuh"
+#include "cuda/tile/warpgroup_store.cuh"
+
+// Forward's scan without q and without o: its stages, its producers. What leaves is
+// staged in tiles and goes by the copy engine: h when it has become operand A of the
+// first product, v_new when it has become that of the last.
+template <int K, int WGS, int kda>
+struct states_storage {
+    struct shared_storage<K, WGS, OF_STATES, kda> in;
+    struct __align__(1024) {
+        unsigned char h[WGS][K / 64][TILE_BYTES], v_new[WGS][TILE_BYTES];
+    } out;
+};
+
+// Operand A in registers, [64 v, 16 steps], to tiles of its transpose: a row of a tile
+// is a column of the operand, and this warp has 16 of its 64 columns.
+template <int steps>
+static __device__ __forceinline__ void store_operand_transposed(
+    unsigned char *to, const uint32_t (*a)[4])
+{
+    const int lane = threadIdx.x % 32, row = lane % 8 + lane / 16 * 8;
+    const uint32_t at = smem_addr(
+        to + swizzle128_offset(row, threadIdx.x / 32 % 4 * 2 + lane / 8 % 2));
+    #pragma unroll
+    for (int i = 0; i < steps; i++) stmatrix_x4_trans(at + i * 2048, a[i]);
+}
+
+// A warpgroup's 64 columns of a state, staged in K / 64 tiles, to memory by one thread.
+template <int K>
+static __device__ __forceinline__ void tma_store_state(
+    unsigned char *to, int column, int columns, const unsigned char (*from)[TILE_BYTES])
+{
+    #pragma unroll
+    for (int i = 0; i < K / 64; i++)
+        tma_store_1d(to + (i * columns + column) * TILE_BYTES, from[i], TILE_BYTES);
+}
+
+// What this warpgroup writes of a chunk, and how far the next chunk's is.
+struct states_out { unsigned char *h, *v_new; int64_t h_step, v_step; int column; };
+
+template <int K>
+static __device__ __forceinline__ struct states_out states_out_of(
+    const struct backward_params &x, int c, int n, int v0)
+{
+    const int columns = x.a.V / 64;
+    const int64_t at = (int64_t)c * x.a.HV + n, rows = columns * TILE_BYTES;
+    const int64_t state = K / 64 * rows;
+    return { (unsigned char *)x.h + at * state, (unsigned char *)x.v_new + at * rows,
+             x.a.HV * state, x.a.HV * rows, v0 / 64 + (int)threadIdx.x / 128 };
+}
+
+// Tiles of the chunk before have left. All threads of the warpgroup.
+static __device__ __forceinline__ void wait_for_stores(void)
+{
+    if (threadIdx.x % 128 == 0) tma_store_wait_read();
+    warpgroup_sync();
+}
+
+// Staged tiles are whole: behind this one thread may send them.
+static __device__ __forceinline__ void show_stores(void)
+{
+    fence_proxy_async();
+    warpgroup_sync();
+}
+
+template <int K>
+static __device__ __forceinline__ void send_h(const struct states_out &to,
+                                              const struct backward_params &x,
+                                              const unsigned char (*h)[TILE_BYTES])
+{
+    show_stores();
+    if (threadIdx.x % 128 == 0) tma_store_state<K>(to.h, to.column, x.a.V / 64, h);
+}
+
+static __device__ __forceinline__ void send_v_new(struct states_out &to,
+                                                  const unsigned char *v_new)
+{
+    show_stores();
+    if (threadIdx.x % 128 == 0)
+        tma_store_1d(to.v_new + to.column * TILE_BYTES, v_new, TILE_BYTES);
+    to.h += to.h_step;
+    to.v_new += to.v_step;
+}
+
+// ---- a gate a channel (KDA)
+
+// A scan step begins when k~ is there: y is v of the chunk.
+template <int K, int WGS>
+static __device__ __forceinline__ void begin_states_step(
+    float (*y)[4], int chunk, struct states_storage<K, WGS, 1> &smem)
+{
+    consumer_wait(smem.in, PIPE_K, chunk);
+    from_rows(y, smem.in.v[chunk % smem.in.K_STAGES][0] + threadIdx.x / 32 * 16,
+              64 * WGS + PAD);
+}
+
+template <int K, int WGS>
+static __device__ __forceinline__ void kda_states_consumer(
+    const struct backward_params &x, int count, struct states_out to,
+    struct states_storage<K, WGS, 1> &smem, float (*S)[4])
+{
+    auto &in = smem.in;
+    const int wg = threadIdx.x / 128;
+    float y[CHUNK / 8][4];
+    uint32_t a[K / 16][4], b[CHUNK / 16][4];
+
+    if (count) begin_states_step<K, WGS>(y, 0, smem);
+    for (int chunk = 0; chunk < count; chunk++) {
+        const int at = chunk % in.A_STAGES;
+        pack_accumulator<K / 8>(a, S);
+        wgmma_fence();
+        wgmma_times_tiles<K / 16>(y, a, in.k[chunk % in.K_STAGES].tile[0], 1);
+        wgmma_commit();                                        // v - k~ S
+        wait_for_stores();
+        store_operand_transposed<K / 16>(smem.out.h[wg][0], a);
+        wgmma_wait<0>();
+        fence_operand<CHUNK / 8>(y);
+        consumer_release<1>(in, PIPE_K, chunk);
+        pack_accumulator<CHUNK / 8>(b, y);
+        consumer_wait(in, PIPE_A, chunk);
+        wgmma_fence();
+        wgmma_times_triangle(y, b, in.a[at].Ab, 0);            // v_new
+        wgmma_commit();
+        send_h<K>(to, x, smem.out.h[wg]);
+        scale_columns<K / 8>(S, in.decay[at]);
+        wgmma_wait<0>();
+        fence_operand<CHUNK / 8>(y);
+        pack_accumulator<CHUNK / 8>(b, y);
+        wgmma_fence();
+        wgmma_add_tiles<K>(S, b, in.a[at].kg[0]);
+        wgmma_commit();
+        store_operand_transposed<CHUNK / 16>(smem.out.v_new[wg], b);
+        send_v_new(to, smem.out.v_new[wg]);
+        if (chunk + 1 < count) begin_states_step<K, WGS>(y, chunk + 1, smem);
+        wgmma_wait<0>();
+        fence_operand<K / 8>(S);
+        consumer_release<1>(in, PIPE_A, chunk);
+    }
+}
+
+// ---- one gate a head (GDN): row factors stay outside the products
+template <int K, int WGS>
+static __device__ __forceinline__ void gdn_states_consumer(
+    const struct backward_params &x, int count, struct states_out to,
+    struct states_storage<K, WGS, 0> &smem, float (*S)[4])
+{
+    auto &in = smem.in;
+    const int wg = threadIdx.x / 128;
+    float y[CHUNK / 8][4];
+    uint32_t a[K / 16][4], b[CHUNK / 16][4];
+
+    for (int chunk = 0; chunk < count; chunk++) {
+        const auto &f = in.head[chunk % in.A_STAGES];
+        const int at = chunk % in.K_STAGES;
+        uint32_t v[4][4];
+        pack_accumulator<K / 8>(a, S);
+        consumer_wait(in, PIPE_K, chunk);
+        ldmatrix_v(v, in.v[at][0], 64 * WGS + PAD);
+        wgmma_fence();
+        wgmma_times_tiles<K / 16>(y, a, in.k[at].tile[0], 0);
+        wgmma_commit();                                        // k S
+        wait_for_stores();
+        store_operand_transposed<K / 16>(smem.out.h[wg][0], a);
+        consumer_wait(in, PIPE_A, chunk);
+        wgmma_wait<0>();
+        fence_operand<CHUNK / 8>(y);
+        v_minus_scaled(y, v, f.F, CHUNK);
+        pack_accumulator<CHUNK / 8>(b, y);
+        wgmma_fence();
+        wgmma_times_triangle(y, b, in.a[chunk % in.A_STAGES].Ab, 0);
+        wgmma_commit();                                        // v_new
+        send_h<K>(to, x, smem.out.h[wg]);
+        scale_state(S, K / 8, f.decay[0]);
+        wgmma_wait<0>();
+        fence_operand<CHUNK / 8>(y);
+        pack_accumulator_times<CHUNK / 8>(b, y, f.B);
+        wgmma_fence();
+        wgmma_add_tiles<K>(S, b, in.k[at].tile[0]);
+        wgmma_commit();
+        pack_accumulator<CHUNK / 8>(a, y);
+        store_operand_transposed<CHUNK / 16>(smem.out.v_new[wg], a);
+        send_v_new(to, smem.out.v_new[wg]);
+        wgmma_wait<0>();
+        fence_operand<K / 8>(S);
+        consumer_release<1>(in, PIPE_A, chunk);
+        consumer_release<1>(in, PIPE_K, chunk);
+    }
+}
+
+// ---- the block
+
+// Two warps copy the rows of v by turns, as for maps.
+template <int K, int WGS, int kda>
+static __device__ __forceinline__ void states_producer_warpgroup(
+    const struct forward_params &f, int z, int n, int v0,
+    struct shared_storage<K, WGS, OF_STATES, kda> &in)
+{
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
+    if (warp == 0) producer_warp<PIPE_K, 1, 0, 1>(f, z, n, v0, in);
+    if (warp == 1) producer_warp<PIPE_A, 1, 0, 1>(f, z, n, v0, in);
+    if (warp >= 2) producer_warp<PIPE_K, 0, 64, 1>(f, z, n, v0, in);
+}
+
+// Columns v0 .. of value head n along stretch z, by a block: WGS consumer warpgroups of
+// 64 columns and a warpgroup of producers. Bound: memory, 4K + 1.25C + 2V bytes read
+// and 2 KV / C + 2V written a token-head; with few chains the series of scan steps. f:
+// the same call, as forward's kernels read it.
+template <int K, int WGS, int kda>
+static __device__ __forceinline__ void states_block(const struct backward_params &x,
+                                                    const struct forward_params &f,
+                                                    int z, int n, int v0, void *on_chip)
+{
+    struct states_storage<K, WGS, kda> &smem =
+        *(struct states_storage<K, WGS, kda> *)on_chip;
+    pipeline_init<1>(smem.in, 65);
+    griddepcontrol_wait();
+    if (__shfl_sync(~0u, threadIdx.x / 128, 0) == WGS) {
+        setmaxnreg_dec<WGS == 1 ? 56 : 40>();
+        states_producer_warpgroup(f, z, n, v0, smem.in);
+        return;
+    }
+    setmaxnreg_inc<232>();
+    const int count = __shfl_sync(~0u, chunk_count(f, z), 0);
+    const struct state_view h = state_view_of(x.a, x.h_start, x.layout, x.row[z], n,
+                                              v0 + threadIdx.x / 32 * 16);
+    const struct states_out to = states_out_of<K>(x, first_chunk(f, z), n, v0);
+    float S[K / 8][4];
+    load_state<K>(S, h.p, h.dv, h.di);
+    if constexpr (kda) kda_states_consumer<K, WGS>(x, count, to, smem, S);
+    else gdn_states_consumer<K, WGS>(x, count, to, smem, S);
+    if (threadIdx.x % 128 == 0) tma_store_wait_read();
+}
+
+#endif

@@ -1,0 +1,30 @@
+// refused.cuh -- gradients of a block that is another call's: NaN.
+// Book: chapter 13, "Code: kernels".
+// Checked by: tests/13_backward/checks.c.
+// Next: ../13_backward/program.cuh.
+#ifndef KCP_REFUSED_CUH
+#define KCP_REFUSED_CUH
+
+#include "workspace.cuh"
+
+// All gradients become NaN if the block is not what this call expects.
+static void refuse_others(const struct kcp_backward *a, const struct arena *r,
+                          int *differs, int elem)
+{
+    const int64_t qk = a->T * a->H * a->K * elem, vo = a->T * a->HV * a->V * elem;
+    const int64_t f = sizeof(float), gate = (int64_t)a->HV * a->KG * f;
+    void *p[] = { a->dq_raw, a->dk_raw, a->dv, a->dg_raw, a->dbeta_raw, a->dA_log,
+                  a->ddt_bias };
+    const int64_t bytes[] = { qk, qk, vo, a->T * gate, a->T * a->HV * f, a->HV * f,
+                              gate };
+    struct refused out = {};
+    for (int j = 0; j < 7; j++)
+        if (p[j]) {
+            out.p[out.count] = p[j];
+            out.bytes[out.count++] = bytes[j];
+        }
+    compare_head<<<1, 256, 0, a->stream>>>(a->saved, r->head, differs);
+    refuse<<<264, 256, 0, a->stream>>>(differs, out);
+}
+
+#endif
