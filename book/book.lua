@@ -519,7 +519,7 @@ local function weave(doc)
       end
     end
   end
-  if collect and page:match("^[%dA]") then
+  if collect and page:match("^[%u%d]") then
     order[#order + 1] = { "ch:" .. page:match("^(%w+)"), (chapter:match("%d") and "chapter " or "appendix ") .. chapter }
   end
   if not collect then check_prose(doc.blocks) end

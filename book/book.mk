@@ -8,7 +8,7 @@
 
 bk         := build/book
 chapters   := $(sort $(basename $(notdir $(wildcard book/[0-9]*.md)))) \
-              $(basename $(notdir $(wildcard book/A-*.md)))
+              $(basename $(notdir $(wildcard book/[A-Z]-*.md)))
 bookcode   := $(sort $(wildcard ref/*.[ch] ref/*/*.[ch] ref/stages/*.def ref/core/*.def comm/*.[ch] comm/*/*.[ch] tests/*/*.[ch] bench/*/*.[ch] bench/*.cu bench/*/*.cu \
               cuda/*/*.h cuda/*/*.c cuda/*/*.cu cuda/*/*.cuh cuda/*/*/*.h cuda/*/*/*.cu cuda/*/*/*.cuh book/*.[ch] book/figures/*.[ch] book/examples/*.[ch] book/labs/*.c))
 bookfigs   := $(patsubst book/figures/%.c,$(bk)/figures/%.svg,$(wildcard book/figures/*.c))
@@ -62,7 +62,7 @@ $(bk)/results.made: $(wildcard bench/results/*.tsv book/tables/*.awk book/data/*
 	@touch $@
 $(bk)/results/done: $(bk)/results.made
 	@[ -e $@ ] || touch $@
-$(bk)/figures/%.svg: $(bk)/figures/%.bin $(bk)/results/done
+$(bk)/figures/%.svg: $(bk)/figures/%.bin $(bk)/results/done $(bk)/example.txt $(wildcard book/data/*.tsv)
 	@$< > $@.new && mv $@.new $@
 .PRECIOUS: $(bk)/%.bin $(bk)/figures/%.bin $(bk)/figures/%.svg
 

@@ -11,14 +11,18 @@ static void floors(void)
 {
     static const struct { const char *name; double tokens, heads; } at[] = {
         { "T = 8192, 96 heads", 8192, 96 }, { "T = 65536, 32 heads", 65536, 32 } };
-    const double D = 128, C = 64, copy = 4.3e12, tensor = 790e12;
+    const double D = 128, C = 64, copy = 4.25e12, tensor = 790e12;
     const double flop = 6 * D * D + 5 * C * D + C * C / 3, bytes = 5 * D * 2 + 2;
     const double tiles = 6 * D * D + 8 * C * D + 4.0 / 3 * C * C, sm = tensor / 132;
     printf("== 17-floors\nbytes/th %.0f, operations/th %.0f (in whole tiles %.0f);\n"
-           "a copy of %.1f TB/s, products of %.0f TFLOP/s\n\n", bytes, flop, tiles,
+           "a copy of %.2f TB/s, products of %.0f TFLOP/s\n\n", bytes, flop, tiles,
            copy / 1e12, tensor / 1e12);
     printf("@18/chunk %.1f\n@18/chunk_us %.1f\n@18/processor %.0f\n", tiles * C * 1e-6,
            tiles * C / sm * 1e6, sm * 1e-12);
+    /* Backward: 2590 bytes and 417792 operations, as kcp-bench counts its arrays. */
+    printf("@18/floor_forward %.2f\n@18/floor_backward %.2f\n",
+           8192 * 96 * fmax(bytes / copy, flop / tensor) * 1e3,
+           8192 * 96 * fmax(2590 / copy, 417792 / tensor) * 1e3);
     printf("@18/special_us %.1f\n", 5 * C * D / 16 / 1.98e3);           /* 1.98 GHz */
     printf("case                   token-heads   by bytes, ms   by operations, ms   "
            "links in series\n");

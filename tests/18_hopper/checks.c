@@ -4,6 +4,7 @@
  * Next: tests/19_precision/checks.c. */
 #include "core/split.h"
 #include "tests/judge/front.h"
+#include "tests/random.h"
 
 #include <math.h>
 
@@ -135,3 +136,86 @@ static int records(struct kcp_report *rep)
 }
 KCP_CHECK(check_17_records) = { "18_hopper", "records",
     "v_new from A, beta, v and the decayed keys alone is u - w S", records };
+
+/* The adjoint of a chunk in the words of chapter 10 and in those of chapter 18, on one
+ * random system of n rows: v_new = A beta (v - k~ h), A = (I + L)^-1, L_ij a multiple of
+ * beta_i. */
+enum { ROWS = 12, KEYS = 5 };
+struct system {
+    double L[ROWS][ROWS], A[ROWS][ROWS], beta[ROWS], v[ROWS][KEYS], k[ROWS][KEYS];
+    double h[KEYS][KEYS], dU[ROWS][KEYS], v_new[ROWS][KEYS], x[ROWS][KEYS];
+};
+
+static void draw_system(struct system *s, uint64_t seed)
+{
+    memset(s, 0, sizeof *s);
+    for (int i = 0; i < KEYS * KEYS; i++) s->h[i / KEYS][i % KEYS] = random_normal(&seed);
+    for (int i = 0; i < ROWS; i++) {
+        s->beta[i] = 0.1 + random_uniform(&seed);
+        for (int j = 0; j < i; j++) s->L[i][j] = s->beta[i] * random_normal(&seed) / 3;
+        for (int j = 0; j <= i; j++) {
+            s->A[i][j] = i == j;
+            for (int p = j; p < i; p++) s->A[i][j] -= s->L[i][p] * s->A[p][j];
+        }
+        for (int d = 0; d < KEYS; d++) {
+            s->v[i][d] = random_normal(&seed);
+            s->k[i][d] = random_normal(&seed);
+            s->dU[i][d] = random_normal(&seed);
+        }
+    }
+    for (int i = 0; i < ROWS; i++)
+        for (int d = 0; d < KEYS; d++)
+            for (int j = 0; j < ROWS; j++) {
+                double e = s->v[j][d];
+                for (int p = 0; p < KEYS; p++) e -= s->k[j][p] * s->h[p][d];
+                s->v_new[i][d] += s->A[i][j] * s->beta[j] * e;
+                s->x[i][d] += s->A[j][i] * s->dU[j][d];             /* A^T dU */
+            }
+}
+
+/* dL_ij by chapter 10: through dA = dU (beta v)^T + dw (beta k~)^T, dw = -dU h^T. */
+static double long_dL(const struct system *s, int i, int j)
+{
+    double sum = 0;
+    for (int a = 0; a < ROWS; a++)
+        for (int b = 0; b < ROWS; b++) {
+            double dA = 0;
+            for (int d = 0; d < KEYS; d++) {
+                double dw = 0;
+                for (int p = 0; p < KEYS; p++) dw -= s->dU[a][p] * s->h[d][p];
+                dA += s->beta[b] * (s->dU[a][d] * s->v[b][d] + dw * s->k[b][d]);
+            }
+            sum -= s->A[a][i] * dA * s->A[j][b];
+        }
+    return sum;
+}
+
+static int short_adjoint(struct kcp_report *rep)
+{
+    for (int seed = 1; seed < 4; seed++) {
+        struct system s;
+        double worst = 0, worst_beta = 0;
+        draw_system(&s, seed);
+        for (int i = 0; i < ROWS; i++) {
+            double dbeta = 0, quick = 0;
+            for (int j = 0; j < i; j++) {
+                double dL = 0;
+                for (int d = 0; d < KEYS; d++) dL -= s.x[i][d] * s.v_new[j][d];
+                worst = fmax(worst, fabs(dL - long_dL(&s, i, j)));
+                dbeta += dL * s.L[i][j] / s.beta[i];
+            }
+            for (int d = 0; d < KEYS; d++) {
+                double from_w = 0;                        /* row i, channel d of A^T dw */
+                for (int p = 0; p < KEYS; p++) from_w -= s.x[i][p] * s.h[d][p];
+                dbeta += s.x[i][d] * s.v[i][d] + from_w * s.k[i][d];
+                quick += s.x[i][d] * s.v_new[i][d] / s.beta[i];
+            }
+            worst_beta = fmax(worst_beta, fabs(dbeta - quick));
+        }
+        EXPECT(rep, worst < 1e-10, "dL differs by %g", worst);
+        EXPECT(rep, worst_beta < 1e-10, "dbeta differs by %g", worst_beta);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_18_short_adjoint) = { "18_hopper", "short_adjoint",
+    "dL and dbeta from x = A^T dU and v_new are those of chapter 10", short_adjoint };

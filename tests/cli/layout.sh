@@ -23,7 +23,7 @@ spoil() {                       # name, style, what must be said
 }
 spoil cut '.equation > p { height: 1.2em; padding: 0 !important; }' 'is cut by'
 spoil rule 'munder.named > :first-child { border: 0 !important; }' 'rule is not as wide'
-pages=$(cd build/book && ls [0-9A]*-*.html | sed 's/\.html$//')
+pages=$(cd build/book && ls [0-9A-Z]*-*.html | sed 's/\.html$//')
 sh book/lint.sh build/book index $pages >"$W/said" || { cat "$W/said"; failed=1; }
 [ $failed = 0 ] && sed 's/book-lint/layout.sh/' "$W/said"
 exit $failed

@@ -1,0 +1,46 @@
+/* backward_roles.c -- a figure of chapter 18: the three kernels of backward.
+ *
+ * Book: chapter 18.  Checked by: make book-lint.  Next: book/figures/roofline.c. */
+#include "svg.h"
+
+enum { CHUNKS = 4 };
+
+static void row(double y, const char *name, const char *text, const char *style,
+                int way)
+{
+    svg_text(4, y + 19, "start", "", "%s", name);
+    for (int c = 0; c < CHUNKS; c++) {
+        const double x = 120 + c * 148;
+        svg_rect(x, y, 118, 32, style);
+        svg_text(x + 59, y + 20, "middle", "mono", text, c);
+        if (way > 0 && c + 1 < CHUNKS)
+            svg_arrow(x + 119, y + 16, x + 146, y + 16, "var(--ink)");
+        if (way < 0 && c)
+            svg_arrow(x - 2, y + 16, x - 29, y + 16, "var(--ink)");
+    }
+}
+
+int main(void)
+{
+    svg_begin(720, 290, "The three kernels of backward",
+              "Factors of each chunk come from forward. The kernel states walks "
+              "forward over them, the kernel reverse backward; the kernel finish takes "
+              "each chunk's results in any order.");
+    row(14, "factors", "of forward, %d", "fill:var(--wash-d);stroke:var(--d)", 0);
+    row(82, "states", "h, v_new %d", "fill:var(--wash-a);stroke:var(--a)", 1);
+    row(150, "reverse", "dS, dv %d", "fill:var(--wash-b);stroke:var(--b)", -1);
+    row(230, "finish", "dq .. dg %d", "fill:var(--wash-c);stroke:var(--c)", 0);
+    for (int c = 0; c < CHUNKS; c++) {
+        const double x = 120 + c * 148;
+        svg_arrow(x + 40, 48, x + 40, 80, "var(--d)");
+        svg_line(x + 78, 48, x + 78, 78, "stroke:var(--d);stroke-width:1.5");
+        svg_line(x + 78, 118, x + 78, 130, "stroke:var(--d);stroke-width:1.5");
+        svg_arrow(x + 78, 118, x + 78, 148, "var(--d)");
+        svg_arrow(x + 24, 116, x + 24, 228, "var(--a)");
+        svg_arrow(x + 96, 184, x + 96, 228, "var(--b)");
+    }
+    svg_text(120, 282, "start", "soft",
+             "left to right: the chunks of a head. states and reverse share the GPU.");
+    svg_end();
+    return 0;
+}
