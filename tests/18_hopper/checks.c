@@ -138,8 +138,8 @@ KCP_CHECK(check_17_records) = { "18_hopper", "records",
     "v_new from A, beta, v and the decayed keys alone is u - w S", records };
 
 /* The adjoint of a chunk in the words of chapter 10 and in those of chapter 18, on one
- * random system of n rows: v_new = A beta (v - k~ h), A = (I + L)^-1, L_ij a multiple of
- * beta_i. */
+ * random system of n rows: v_new = A beta (v - k~ h), A = (I + L)^-1, L_ij a multiple
+ * of beta_i. */
 enum { ROWS = 12, KEYS = 5 };
 struct system {
     double L[ROWS][ROWS], A[ROWS][ROWS], beta[ROWS], v[ROWS][KEYS], k[ROWS][KEYS];
@@ -149,7 +149,8 @@ struct system {
 static void draw_system(struct system *s, uint64_t seed)
 {
     memset(s, 0, sizeof *s);
-    for (int i = 0; i < KEYS * KEYS; i++) s->h[i / KEYS][i % KEYS] = random_normal(&seed);
+    for (int i = 0; i < KEYS * KEYS; i++)
+        s->h[i / KEYS][i % KEYS] = random_normal(&seed);
     for (int i = 0; i < ROWS; i++) {
         s->beta[i] = 0.1 + random_uniform(&seed);
         for (int j = 0; j < i; j++) s->L[i][j] = s->beta[i] * random_normal(&seed) / 3;
@@ -205,7 +206,7 @@ static int short_adjoint(struct kcp_report *rep)
                 dbeta += dL * s.L[i][j] / s.beta[i];
             }
             for (int d = 0; d < KEYS; d++) {
-                double from_w = 0;                        /* row i, channel d of A^T dw */
+                double from_w = 0;                 /* row i, channel d of A^T dw */
                 for (int p = 0; p < KEYS; p++) from_w -= s.x[i][p] * s.h[d][p];
                 dbeta += s.x[i][d] * s.v[i][d] + from_w * s.k[i][d];
                 quick += s.x[i][d] * s.v_new[i][d] / s.beta[i];
