@@ -7,12 +7,10 @@
  * are waited for together, so that one who says nothing, or nonsense, delays nobody.
  * Limits: R (R-1) / 2 connections, so hundreds of processes. */
 #define _POSIX_C_SOURCE 200809L
-#include "handshake.h"
+#include "meeting_place.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,17 +18,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum {
-    MOST_OPEN = 256,          /* half-open connections; the oldest makes place */
-    MOST_ADDRESSES = 4,       /* of a host name */
-    MOST_PORTS = 4,           /* at which rank 0 may be: the first that is free */
-    MOST_PLACES = MOST_ADDRESSES * MOST_PORTS,
-};
+enum { MOST_OPEN = 256 };     /* half-open connections; the oldest makes place */
 static const double handshake_seconds = 5, again_seconds = 0.05;
-static const char first_line[] = "kcp meeting 1";
-
-struct address { struct sockaddr_storage at; socklen_t len; };
-
 /* ---- bytes on a connection */
 static int wait_for(int fd, short what, double until)
 {
@@ -77,88 +66,7 @@ int bootstrap_read(int fd, void *data, size_t bytes, double until)
     return KCP_OK;
 }
 
-/* ---- addresses */
-static int port_of(const struct address *a)
-{
-    return ntohs(a->at.ss_family == AF_INET6
-                 ? ((const struct sockaddr_in6 *)&a->at)->sin6_port
-                 : ((const struct sockaddr_in *)&a->at)->sin_port);
-}
-
-static void put_port(struct address *a, int port)
-{
-    if (a->at.ss_family == AF_INET6)
-        ((struct sockaddr_in6 *)&a->at)->sin6_port = htons((uint16_t)port);
-    else
-        ((struct sockaddr_in *)&a->at)->sin_port = htons((uint16_t)port);
-}
-
-/* How many addresses host has; MOST_ADDRESSES at most. */
-static int resolve(const char *host, struct address a[MOST_ADDRESSES])
-{
-    struct addrinfo hint = { .ai_socktype = SOCK_STREAM }, *found;
-    int n = 0;
-    if (getaddrinfo(host, "1", &hint, &found))
-        return 0;
-    for (struct addrinfo *f = found; f && n < MOST_ADDRESSES; f = f->ai_next) {
-        if (f->ai_family != AF_INET && f->ai_family != AF_INET6)
-            continue;
-        memset(&a[n], 0, sizeof a[n]);
-        memcpy(&a[n].at, f->ai_addr, f->ai_addrlen);
-        a[n++].len = f->ai_addrlen;
-    }
-    freeaddrinfo(found);
-    return n;
-}
-
-static int new_socket(const struct address *a)
-{
-    const int fd = socket(a->at.ss_family, SOCK_STREAM, 0);
-    if (fd < 0)
-        return -1;
-    fcntl(fd, F_SETFD, FD_CLOEXEC);
-    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-    return fd;
-}
-
-/* A listening socket at this address, which then holds the port it got; -1: errno. */
-static int listen_at(struct address *a)
-{
-    const int on = 1, fd = new_socket(a);
-    if (fd < 0)
-        return -1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(fd, (struct sockaddr *)&a->at, a->len) || listen(fd, SOMAXCONN) ||
-        getsockname(fd, (struct sockaddr *)&a->at, &a->len)) {
-        const int why = errno;
-        close(fd);
-        errno = why;
-        return -1;
-    }
-    return fd;
-}
-
-/* A connection that is on its way, or -1. */
-static int start_call(const struct address *a)
-{
-    const int fd = new_socket(a);
-    if (fd >= 0 && connect(fd, (const struct sockaddr *)&a->at, a->len) &&
-        errno != EINPROGRESS) {
-        close(fd);
-        return -1;
-    }
-    return fd;
-}
-
-/* Rank 0's k-th port: the meeting's own, then some that follow from the job. */
-static int port_to_try(const struct meeting *at, int k)
-{
-    const int i = k + at->port_is_taken;
-    return i == 0 ? at->port : 20000 + (int)((at->job / 10000 + 2477u * i) % 10000);
-}
-
 /* ---- one rank's side of the meeting */
-struct place { struct address a; int rank; double not_before; };
 struct bootstrap {
     struct identity me;
     const struct meeting *at;
@@ -235,7 +143,7 @@ static void call_places(struct bootstrap *b)
         struct place *p = &b->place[i];
         if (b->fd[p->rank] >= 0 || now < p->not_before)
             continue;
-        const int fd = start_call(&p->a);
+        const int fd = address_call(&p->a);
         p->not_before = now + (fd < 0 ? again_seconds : handshake_seconds);
         if (fd >= 0)
             add(b, fd, 1, p->rank);
@@ -329,40 +237,6 @@ static int wait_for_all(struct bootstrap *b)
 }
 
 /* ---- rank 0 */
-static int open_port(struct bootstrap *b, struct address *got)
-{
-    const struct meeting *at = b->at;
-    struct address a[MOST_ADDRESSES];
-    const int n = resolve(at->host, a);
-    int why = 0;
-    for (int k = 0; k < MOST_PORTS && (k == 0 || why == EADDRINUSE); k++)
-        for (int i = 0; i < n; i++) {
-            put_port(&a[i], at->file[0] ? 0 : port_to_try(at, k));
-            *got = a[i];
-            b->listening = listen_at(got);
-            if (b->listening >= 0)
-                return KCP_OK;
-            why = errno;
-        }
-    if (!n)
-        snprintf(b->why, b->n, "rank 0 knows no address of %s", at->host);
-    else
-        snprintf(b->why, b->n, "rank 0 cannot listen at %s:%d: %s", at->host,
-                 port_to_try(at, 0), strerror(why));
-    return KCP_COMM;
-}
-
-static int write_place(struct bootstrap *b, const struct address *a,
-                       struct own_file *file)
-{
-    char host[64], text[96];
-    if (getnameinfo((const struct sockaddr *)&a->at, a->len, host, sizeof host, NULL, 0,
-                    NI_NUMERICHOST))
-        return KCP_COMM;
-    snprintf(text, sizeof text, "%s %d", host, port_of(a));
-    return own_file_make(file, b->at->file, first_line, text, b->why, b->n);
-}
-
 /* Each rank says at which port it listens; all get the table. */
 static int hand_out_table(struct bootstrap *b)
 {
@@ -373,7 +247,7 @@ static int hand_out_table(struct bootstrap *b)
             snprintf(b->why, b->n, "rank %d was lost at the meeting", r);
             return KCP_COMM;
         }
-        put_port(&b->where[r], port);
+        address_put_port(&b->where[r], port);
     }
     for (int r = 1; r < b->me.R; r++)
         if (bootstrap_write(b->fd[r], b->where, table, b->until)) {
@@ -387,9 +261,9 @@ static int lead(struct bootstrap *b)
 {
     struct own_file file = { .fd = -1 };
     struct address a;
-    int err = open_port(b, &a);
+    int err = place_open(b->at, &a, &b->listening, b->why, b->n);
     if (!err && b->at->file[0])
-        err = write_place(b, &a, &file);
+        err = place_write(b->at, &a, &file, b->why, b->n);
     b->from = 1;
     b->missing = b->me.R - 1;
     if (!err)
@@ -399,29 +273,6 @@ static int lead(struct bootstrap *b)
 }
 
 /* ---- the others */
-/* Where rank 0 may be, as far as is known by now. */
-static int find_places(struct bootstrap *b, struct place place[MOST_PLACES])
-{
-    char text[96] = "", host[64] = "";
-    struct address a[MOST_ADDRESSES];
-    int port, n = 0;
-    if (b->at->file[0]) {
-        const int err = own_file_read(b->at->file, first_line, text, sizeof text,
-                                      b->why, b->n);
-        if (err || sscanf(text, "%63s %d", host, &port) != 2)
-            return err == KCP_BAD ? -1 : 0;
-    }
-    const int addresses = resolve(host[0] ? host : b->at->host, a);
-    for (int i = 0; i < addresses; i++)
-        for (int k = 0; k < (host[0] ? 1 : MOST_PORTS); k++) {
-            place[n].a = a[i];
-            put_port(&place[n].a, host[0] ? port : port_to_try(b->at, k));
-            place[n].rank = 0;
-            place[n++].not_before = 0;
-        }
-    return n;
-}
-
 /* Is there one who knows who we are? He may have taken us for met. */
 static int has_spoken(const struct bootstrap *b)
 {
@@ -441,7 +292,7 @@ static int find_rank_0(struct bootstrap *b)
     b->place = place;
     while (b->missing && monotonic_seconds() < b->until) {
         const int key = job_key_look(&b->key, b->why, b->n);
-        const int places = key ? 0 : find_places(b, place);
+        const int places = key ? 0 : place_find(b->at, place, b->why, b->n);
         if (key == KCP_BAD || places < 0)
             return KCP_BAD;
         found_key |= !key;
@@ -470,7 +321,7 @@ static int find_rank_0(struct bootstrap *b)
                  b->at->file);
     else
         snprintf(b->why, b->n, "rank 0 was not found at %s:%d in time", b->at->host,
-                 port_to_try(b->at, 0));
+                 place_port(b->at, 0));
     add_hints(b);
     return KCP_COMM;
 }
@@ -483,9 +334,9 @@ static int follow(struct bootstrap *b)
     if (err)
         return err;
     getsockname(b->fd[0], (struct sockaddr *)&mine.at, &mine.len);
-    put_port(&mine, 0);
-    b->listening = listen_at(&mine);
-    const int32_t port = b->listening < 0 ? 0 : port_of(&mine);
+    address_put_port(&mine, 0);
+    b->listening = address_listen(&mine);
+    const int32_t port = b->listening < 0 ? 0 : address_port(&mine);
     err = b->listening < 0 ? KCP_COMM
                            : bootstrap_write(b->fd[0], &port, sizeof port, b->until);
     if (!err)

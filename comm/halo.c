@@ -2,7 +2,7 @@
  *
  * Book: chapter 14.  Checked by: tests/14_conv/checks.c.  Next: comm/segment_sum.c.
  * Every rank knows the plan, so nobody asks: each computes who needs what. */
-#include "kcp.h"
+#include "checked.h"
 
 struct token_range { int64_t begin, end; };      /* global tokens; begin >= end: none */
 
@@ -46,6 +46,8 @@ int64_t kcp_halo_rows(const struct kcp_halo *h, int r)
  * short shards sends to each of them, and one that lacks nothing stays silent. */
 int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
 {
+    if (!h->plan || (h->plan->R > 1 && !h->comm) || h->reach < 0)
+        return kcp_refuse(KCP_BAD, "halo: no plan, no comm, or less than no rows");
     struct kcp_comm *comm = h->comm;
     const int R = h->plan->R, r = R > 1 ? comm->r : 0;
     const int64_t mine = h->plan->ctx[r].begin, first = wanted(h, r).begin;

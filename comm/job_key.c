@@ -133,10 +133,11 @@ int job_key_look(struct job_key *key, char *why, size_t n)
     if (err || strlen(hex) != 2 * KEY_BYTES)
         return err ? err : KCP_NA;
     for (int i = 0; i < KEY_BYTES; i++) {
-        unsigned byte;
-        if (sscanf(hex + 2 * i, "%2x", &byte) != 1)
+        const char two[3] = { hex[2 * i], hex[2 * i + 1], 0 };
+        char *end;
+        key->bytes[i] = (unsigned char)strtol(two, &end, 16);
+        if (end != two + 2)
             return KCP_NA;
-        key->bytes[i] = (unsigned char)byte;
     }
     key->n = KEY_BYTES;
     return KCP_OK;

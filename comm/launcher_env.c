@@ -11,6 +11,7 @@
 #include "bootstrap.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,11 +88,17 @@ uint64_t launcher_env_hash(uint64_t h, const char *s)
 /* The words that this process was started with; of the program only its last name. */
 static void command_line(char *words, size_t size)
 {
-    FILE *f = fopen("/proc/self/cmdline", "r");
-    const size_t got = f ? fread(words, 1, size - 1, f) : 0;
+    const int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    size_t got = 0;
+    while (fd >= 0 && got < size - 1) {
+        const ssize_t k = read(fd, words + got, size - 1 - got);
+        if (k <= 0)
+            break;
+        got += (size_t)k;
+    }
     words[got] = 0;
-    if (f)
-        fclose(f);
+    if (fd >= 0)
+        close(fd);
     const char *slash = strrchr(words, '/');
     const size_t from = slash ? (size_t)(slash + 1 - words) : 0;
     memmove(words, words + from, got - from + 1);

@@ -2,7 +2,7 @@
  *
  * Book: chapters 13 and 14.  Checked by: tests/14_conv/checks.c.  Next: ref/14_conv.c.
  * Rounding depends on the order of additions; segments have one, ranks have not. */
-#include "kcp.h"
+#include "checked.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,11 @@ enum { PIECE = 1 << 17 };              /* numbers gathered at once: 1 MiB a rank
 int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
                     const double *part, int64_t n, double *sum)
 {
+    if (!plan || (plan->R > 1 && !comm) || n < 0 || (n && !sum))
+        return kcp_refuse(KCP_BAD, "segment_sum: no plan, no comm or no sum");
     const int R = plan->R, r = R > 1 ? comm->r : 0;
+    if (!part && n && plan->ctx[r].NS)
+        return kcp_refuse(KCP_BAD, "segment_sum: part: it is missing");
     int64_t rows = 1;
     for (int j = 0; j < R; j++)
         if (plan->ctx[j].NS > rows)
@@ -47,4 +51,18 @@ int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
     free(mine);
     free(all);
     return status;
+}
+
+/* Of all ranks, or, where the caller adds ranks up itself, of this one's segments. */
+int kcp_parameter_sum(const struct kcp_call *c, const double *part, int64_t n,
+                      double *sum)
+{
+    if (!(c->part & KCP_SUM_LOCAL))
+        return kcp_segment_sum(c->plan, c->comm, part, n, sum);
+    for (int64_t i = 0; i < n; i++)
+        sum[i] = 0;
+    for (int s = 0; s < c->NS; s++)
+        for (int64_t i = 0; i < n; i++)
+            sum[i] += part[s * n + i];
+    return KCP_OK;
 }

@@ -4,6 +4,7 @@
  * Checked by: tests/01_step/checks.c (finite differences), and every stage
  * after it is checked against this one.  Next: ref/02_gate.c.
  */
+#include "checked.h"
 #include "ref.h"
 #include <math.h>
 #include <stdlib.h>
@@ -181,6 +182,8 @@ static int head_backward(const struct kcp_step *a, int n, int head)
  * An empty sequence has ht = h0 and dh0 = dht. Returns KCP_NO_MEMORY when it must. */
 int ref_step(struct kcp_step *a)
 {
+    const int refused = kcp_begin("01_step", KCP_HOST, a, NULL);
+    if (refused) return refused;
     int status = KCP_OK;
     if (a->pass == KCP_BACKWARD) {
         memset(a->dq, 0, sizeof(double) * a->T * a->H * a->K);

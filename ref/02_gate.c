@@ -3,6 +3,7 @@
  * Book: chapter 02.  Checked by: tests/02_gate/checks.c (finite differences).
  * Next: ref/03_wy.c.
  */
+#include "checked.h"
 #include "ref.h"
 #include <math.h>
 #include <string.h>
@@ -157,7 +158,11 @@ static void gate_backward_all(const struct kcp_gate *a)
  * (dA_part [NS,HV]) and dt_bias (ddt_part [NS,HV,KG]); either may be NULL. */
 int ref_gate(struct kcp_gate *a)
 {
+    const int refused = kcp_begin("02_gate", KCP_HOST, a, "q k rstd_q rstd_k beta");
+    if (refused) return refused;
     const int64_t rows = a->T * a->H;
+    if (a->pass == KCP_FORWARD && ((a->q && !a->rstd_q) || (a->k && !a->rstd_k)))
+        return kcp_refuse(KCP_BAD, "02_gate: rstd_q, rstd_k: it is missing");
     if (a->pass == KCP_FORWARD) {
         if (a->q) norm(rows, a->K, a->l2norm, a->q_raw, a->q, a->rstd_q);
         if (a->k) norm(rows, a->K, a->l2norm, a->k_raw, a->k, a->rstd_k);

@@ -5,6 +5,7 @@
  * Every exponent G_i - G_j has i >= j, so it is <= 0 and nothing can overflow, whatever
  * the gate. Each exp2 is computed once and used for both Aqk and L.
  */
+#include "checked.h"
 #include "ref.h"
 #include <math.h>
 #include <stdlib.h>
@@ -112,6 +113,8 @@ static struct block block_at(const struct kcp_wy *a, int s, int t0, int n)
  * for KDA. Aqk is not touched. Chapter 13 makes them again, from the A it kept. */
 int ref_wy_factors(struct kcp_wy *a)
 {
+    const int refused = kcp_begin("03_wy", KCP_HOST, a, "q Aqk");
+    if (refused) return refused;
     const int *cu = a->cu;
     for (int s = 0; s < a->NS; s++)
         for (int t0 = cu[s]; t0 < cu[s + 1]; t0 += a->C)
@@ -127,6 +130,8 @@ int ref_wy_factors(struct kcp_wy *a)
  * KDA. Returns KCP_NO_MEMORY when it must. */
 int ref_wy(struct kcp_wy *a)
 {
+    const int refused = kcp_begin("03_wy", KCP_HOST, a, NULL);
+    if (refused) return refused;
     const int *cu = a->cu;
     double *L = malloc(sizeof(double) * a->C * a->C);
     if (!L) return KCP_NO_MEMORY;

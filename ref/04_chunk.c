@@ -2,6 +2,7 @@
  *
  * Book: chapter 04.  Checked by: tests/04_chunk/checks.c.  Next: ref/05_affine.c.
  */
+#include "checked.h"
 #include "ref.h"
 #include <math.h>
 #include <stdlib.h>
@@ -93,6 +94,8 @@ static void advance(const struct kcp_chunk *a, struct block b, double S[a->K][a-
  * [NC,HV,K,V] at the start of every chunk, h_out [NS,HV,K,V] at each stretch's end. */
 int ref_chunk(struct kcp_chunk *a)
 {
+    const int refused = kcp_begin("04_chunk", KCP_HOST, a, NULL);
+    if (refused) return refused;
     const int HV = a->HV, K = a->K, V = a->V, *cu = a->cu, *cn = a->cn;
     const double (*h_in)[HV][K * V] = a->h_in;
     double (*h)[HV][K * V] = a->h, (*h_out)[HV][K * V] = a->h_out;

@@ -5,6 +5,7 @@
  * The same scan as chapter 04 on the augmented state [h_ext | M], started from [h | I]
  * and fed with [u | 0]: the columns do not know which of the two they belong to.
  */
+#include "checked.h"
 #include "ref.h"
 #include <math.h>
 #include <stdlib.h>
@@ -59,6 +60,8 @@ static void start(const struct kcp_affine *a, int s, int n, int j0, int j1, void
  * chunk for M, no K^3 product. Returns KCP_NO_MEMORY when it must. */
 int ref_affine(struct kcp_affine *a)
 {
+    const int refused = kcp_begin("05_affine", KCP_HOST, a, NULL);
+    if (refused) return refused;
     const int HV = a->HV, K = a->K, V = a->V, C = a->C, *cu = a->cu, *want = a->want;
     double (*map)[HV][K][V + K] = a->map;
     double *y = malloc(sizeof(double) * C * (V + K));

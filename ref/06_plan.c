@@ -2,6 +2,7 @@
  *
  * Book: chapter 06.  Checked by: tests/06_plan/checks.c, against brute force.
  * Next: ref/07_merge.c, which carries the state over the cuts. */
+#include "checked.h"
 #include "ref.h"
 
 #include <limits.h>
@@ -189,6 +190,7 @@ static int build(struct owned *own, const int64_t *cuts, int Wc, const char **wh
         at = context(p, r, Wc, at);
     for (int j = 0; j + 1 < p->S; j++)
         p->crossing |= !p->seg[j].last && p->seg[j].rank != p->seg[j + 1].rank;
+    p->digest = kcp_plan_digest(p);
     return KCP_OK;
 }
 
@@ -200,9 +202,11 @@ int kcp_plan_make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int 
     const char *unread;
     int err = KCP_BAD;
     why = why ? why : &unread;
+    if (!plan)
+        return kcp_refuse(err, "plan: there is no place for it");
     *plan = NULL;
     if ((*why = refuse(N, cu_seqlens, R, cuts, L, C, Wc)))
-        return err;
+        return kcp_refuse(err, "plan: %s", *why);
 
     err = KCP_NO_MEMORY;
     struct owned *own = calloc(1, sizeof *own);
@@ -224,6 +228,7 @@ int kcp_plan_make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int 
     if (err) {
         kcp_plan_free(*plan);
         *plan = NULL;
+        kcp_refuse(err, "plan: %s", *why);
     }
     return err;
 }

@@ -2,6 +2,7 @@
  *
  * Book: chapter 07 (and 11: the same with M^T).  Checked by: tests/07_merge/checks.c.
  * Next: comm/form/exchange.c, which carries the maps between ranks. */
+#include "checked.h"
 #include "ref.h"
 
 #include <stdlib.h>
@@ -93,6 +94,8 @@ const struct kcp_mapops ref_mapops = {
 //> merge
 int ref_merge(struct kcp_merge *a)
 {
+    const int refused = kcp_begin("07_merge", KCP_HOST, a, NULL);
+    if (refused) return refused;
     const int HV = a->HV, K = a->K, V = a->V, backward = a->pass == KCP_BACKWARD;
     //> shape
     const double (*map)[HV][K][V + K] = a->maps;

@@ -2,6 +2,7 @@
  *
  * Book: chapter 08.  Checked by: tests/08_forward/checks.c and its mutants.
  * Next: ref/09_chunk_backward.c; ref/13_backward.c is this page read from its end. */
+#include "checked.h"
 #include "ref.h"
 
 #include <stdlib.h>
@@ -159,16 +160,14 @@ static int output(struct fore *x)
 static int program(struct fore *x)
 {
     const struct kcp_forward *a = x->a;
-    const struct kcp_context *ctx = &x->plan->ctx[a->r];
     int status;
-    if (a->NS != ctx->NS || a->NC != ctx->NC || a->T != ctx->end - ctx->begin)
-        return KCP_BAD;
-    x->seg = x->plan->seg + ctx->seg0;
+    x->seg = x->plan->seg + x->plan->ctx[a->r].seg0;
     if (a->saved) {
         status = kcp_saved_begin(a->saved, a->saved_bytes, (const struct kcp_call *)a,
                                  "ref", sizeof(double), sizeof(double));
         if (status)
-            return status;
+            return kcp_refuse(status, "08_forward: saved_bytes: found %zu, expected "
+                              "%zu", a->saved_bytes, kcp_saved_bytes(a));
         struct kcp_saved *s = a->saved;          /* what is not wanted reads as 0 */
         memset((char *)a->saved + sizeof *s, 0, s->bytes - sizeof *s);
     }
@@ -187,11 +186,12 @@ static int program(struct fore *x)
  * needs. On a failure the other ranks are told, and end too. */
 int ref_forward(struct kcp_forward *a)
 {
+    const int refused = kcp_begin("08_forward", KCP_HOST, a, NULL);
+    if (refused) return refused;
     struct fore x = { .a = a, .plan = a->plan };
-    const int bad = !a->plan || a->r < 0 || a->r >= a->plan->R ||
-                    (a->plan->R > 1 && !a->comm);
-    const int status = bad ? KCP_BAD : program(&x);
-
+    kcp_checked_enter();
+    const int status = program(&x);
+    kcp_checked_leave();
     for (int j = 0; j < x.ngot; j++)
         free(x.got[j]);
     if (status && status != KCP_COMM && a->comm)

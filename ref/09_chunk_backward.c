@@ -3,6 +3,7 @@
  * Book: chapter 09.  Checked by: tests/09_chunk_backward/checks.c and its mutants.
  * Next: ref/10_wy_backward.c.
  */
+#include "checked.h"
 #include "ref.h"
 
 #include <math.h>
@@ -90,14 +91,14 @@ static void reverse(const struct kcp_chunk_backward *a, int n, int64_t t0, int r
  * Shapes in stages.h; the caller owns every array. KCP_BAD when no part is asked. */
 int ref_chunk_backward(struct kcp_chunk_backward *a)
 {
+    const int refused = kcp_begin("09_chunk_backward", KCP_HOST, a, NULL);
+    if (refused) return refused;
     const int HV = a->HV, K = a->K, V = a->V;
     const int *cu = a->cu, *cn = a->cn;
     const size_t state = sizeof(double) * K * V;
     const double (*dh_out)[HV][K][V] = a->dh_out;
     double (*dh)[HV][K][V] = a->dh, (*dh_in)[HV][K][V] = a->dh_in;
 
-    if (!(a->part & (KCP_LOCAL | KCP_REVERSE)))
-        return KCP_BAD;
     for (int s = 0; s < a->NS; s++)
         for (int n = 0; n < HV; n++) {
             double *dS = a->part & KCP_REVERSE ? &dh_in[s][n][0][0] : NULL;

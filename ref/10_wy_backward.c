@@ -3,6 +3,7 @@
  * Book: chapter 10.  Checked by: tests/10_wy_backward/checks.c and its mutants.
  * Next: ref/11_merge_backward.c.
  */
+#include "checked.h"
 #include "ref.h"
 
 #include <math.h>
@@ -216,6 +217,8 @@ static void at_chunk(struct wy_chunk *x, const struct kcp_wy_backward *a, int64_
  * query/key head, dg of GDN over K. The caller owns every array. */
 int ref_wy_backward(struct kcp_wy_backward *a)
 {
+    const int refused = kcp_begin("10_wy_backward", KCP_HOST, a, NULL);
+    if (refused) return refused;
     const size_t K = a->K, V = a->V, C = a->C, KG = a->KG, CK = C * K;
     const size_t bytes = sizeof(double) * C * (7 * K + V + 3 * C + KG);
     const size_t qk = sizeof(double) * a->T * a->H * K;

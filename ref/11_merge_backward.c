@@ -3,6 +3,7 @@
  * Book: chapter 11.  Checked by: tests/11_merge_backward/checks.c and its mutants.
  * Next: ref/12_h0.c.
  */
+#include "checked.h"
 #include "ref.h"
 
 #include <math.h>
@@ -148,6 +149,8 @@ static void stretch(struct reverse_scan *x, int s, int want, void *out_)
  * dmap [NS,HV,K,V+K] is the caller's; what is not wanted is not touched. */
 int ref_merge_backward(struct kcp_merge_backward *a)
 {
+    const int refused = kcp_begin("11_merge_backward", KCP_HOST, a, NULL);
+    if (refused) return refused;
     const int K = a->K, V = a->V, most = K > V ? K : V;
     const int *want = a->want;
     double (*dmap)[a->HV][K][V + K] = a->dmap;

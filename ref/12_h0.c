@@ -3,6 +3,7 @@
  * Book: chapter 12.  Checked by: tests/12_h0/checks.c, tests/12_h0/mutants.c.
  * Next: ref/core/saved.c, the block that forward leaves; ref/13_backward.c.
  */
+#include "checked.h"
 #include "ref.h"
 
 #include <string.h>
@@ -17,6 +18,8 @@
  * touches nothing. KCP_BAD without the arrays of the pass. */
 int ref_h0(struct kcp_h0 *a)
 {
+    const int refused = kcp_begin("12_h0", KCP_HOST, a, NULL);
+    if (refused) return refused;
     const int64_t state = (int64_t)a->HV * a->K * a->V;
     const double *h_start = a->h_start;
     double *h_back = a->h_back;
@@ -25,14 +28,10 @@ int ref_h0(struct kcp_h0 *a)
         return KCP_OK;
     //> compress
     if (a->pass == KCP_FORWARD) {
-        if (!a->h_in || !a->h_kept)
-            return KCP_BAD;
         memcpy(a->h_kept, a->h_in, sizeof(double) * state);
         return KCP_OK;
     }
     //< compress
-    if (!a->h_kept_in || !a->h_back)
-        return KCP_BAD;
     //> expand
     memcpy(h_back, a->h_kept_in, sizeof(double) * state);
     for (int64_t e = state; e < a->NS * state; e++)

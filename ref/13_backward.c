@@ -81,16 +81,18 @@ static int down(struct backward_rank *x)
 }
 
 /* Parameters: partial sums of every segment of every rank, added in global order, so
- * that a canonical plan gives the same bits for every R. The same on each rank. */
+ * that a canonical plan gives the same bits for every R. The same on each rank, unless
+ * the call wants each rank's own. */
 static int parameters(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
+    const struct kcp_call *call = (const struct kcp_call *)a;
     int status = KCP_OK;
     if (a->dA_log)
-        status = kcp_segment_sum(x->plan, a->comm, x->dA_part, a->HV, a->dA_log);
+        status = kcp_parameter_sum(call, x->dA_part, a->HV, a->dA_log);
     if (!status && a->ddt_bias)
-        status = kcp_segment_sum(x->plan, a->comm, x->ddt_part,
-                                 (int64_t)a->HV * a->KG, a->ddt_bias);
+        status = kcp_parameter_sum(call, x->ddt_part, (int64_t)a->HV * a->KG,
+                                   a->ddt_bias);
     return status;
 }
 
@@ -117,12 +119,9 @@ static int program(struct backward_rank *x)
     const struct kcp_backward *a = x->a;
     const int64_t TH = a->T * a->H, TV = a->T * a->HV;
     const int64_t size = (int64_t)a->HV * a->K * a->V;
-    const struct kcp_context *ctx = &x->plan->ctx[a->r];
     int status;
 
-    if (a->NS != ctx->NS || a->NC != ctx->NC || a->T != ctx->end - ctx->begin)
-        return KCP_BAD;
-    x->seg = x->plan->seg + ctx->seg0;
+    x->seg = x->plan->seg + x->plan->ctx[a->r].seg0;
     x->dAqk = backward_zeros(x, TV * a->C); x->dv_local = backward_zeros(x, TV * a->V);
     x->dU = backward_zeros(x, TV * a->V); x->dh = backward_zeros(x, a->NC * size);
     x->dh_in = backward_zeros(x, a->NS * size);
@@ -154,11 +153,14 @@ static int program(struct backward_rank *x)
  * told, and end too. KCP_MISMATCH: a block that someone else wrote. */
 int ref_backward(struct kcp_backward *a)
 {
+    const int refused = kcp_begin("13_backward", KCP_HOST, a, NULL);
+    if (refused) return refused;
     struct backward_rank x = { .a = a, .plan = a->plan };
-    const int bad = !a->plan || a->r < 0 || a->r >= a->plan->R ||
-                    (a->plan->R > 1 && !a->comm);
-    const int status = bad ? KCP_BAD : program(&x);
-
+    kcp_checked_enter();
+    const int status = program(&x);
+    kcp_checked_leave();
+    if (x.why[0])
+        kcp_refuse(status, "13_backward: %s", x.why);
     for (int j = 0; j < x.ngot; j++)
         free(x.got[j]);
     if (status && status != KCP_COMM && a->comm)

@@ -6,6 +6,7 @@
 #ifndef KCP_REF_13_BACKWARD_H
 #define KCP_REF_13_BACKWARD_H
 
+#include "checked.h"
 #include "ref.h"
 
 #include <string.h>

@@ -3,6 +3,7 @@
  * Book: chapter 14.  Checked by: tests/14_conv/checks.c.  Next: ref/15_scan.c.
  * One rank's program: its shard, its plan, and the rows that lie across its cuts.
  */
+#include "checked.h"
 #include "ref.h"
 #include "sigmoid.h"
 #include <math.h>
@@ -132,7 +133,7 @@ static int into_weight(const struct kcp_conv *a, const struct rows *x,
             }
         }
     }
-    const int status = kcp_segment_sum(a->plan, a->comm, part, n, sum);
+    const int status = kcp_parameter_sum((const struct kcp_call *)a, part, n, sum);
     if (!status && a->dweight)
         memcpy(a->dweight, sum, sizeof *sum * D * Wc);
     if (!status && a->dbias)
@@ -165,11 +166,9 @@ static int backward(const struct kcp_conv *a, const struct rows *x, const double
  * x_t, no bias and no act. KCP_BAD without a plan, or without weights. */
 int ref_conv(struct kcp_conv *a)
 {
+    const int refused = kcp_begin("14_conv", KCP_HOST, a, NULL);
+    if (refused) return refused;
     struct kcp_conv b = *a;
-    if (!a->plan || a->D < 1 || (a->shift ? 0 : !a->weight || a->Wc < 1))
-        return KCP_BAD;
-    if (a->plan->ctx[a->r].NS != a->NS)
-        return KCP_BAD;
     if (a->shift) {
         b.Wc = 2; b.act = KCP_ACT_NONE;
         b.bias = NULL; b.dweight = NULL; b.dbias = NULL;

@@ -149,7 +149,8 @@ static int into_weights(struct spike_rank *x)
     const struct kcp_scan *a = x->a;
     const int64_t W = (int64_t)a->HV * a->K * a->D, w = (int64_t)a->HV * a->D;
     double *sum = x->part + a->NS * (W + w);
-    const int status = kcp_segment_sum(x->plan, a->comm, x->part, W + w, sum);
+    const int status = kcp_parameter_sum((const struct kcp_call *)a, x->part, W + w,
+                                         sum);
     memcpy(a->dW_alpha, sum, sizeof *sum * W);
     memcpy(a->dw_beta, sum + W, sizeof *sum * w);
     return status;
@@ -158,12 +159,9 @@ static int into_weights(struct spike_rank *x)
 static int program(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;
-    const struct kcp_context *ctx = &x->plan->ctx[a->r];
     const int back = a->pass == KCP_BACKWARD;
     int status;
-    if (a->NS != ctx->NS || a->NC != ctx->NC || a->T != ctx->end - ctx->begin)
-        return KCP_BAD;
-    x->seg = x->plan->seg + ctx->seg0;
+    x->seg = x->plan->seg + x->plan->ctx[a->r].seg0;
     //> program
     if ((status = prepare(x)) || (back && (status = scan_spread(x))) ||
         (status = carry(x, 0, x->states)))
@@ -183,11 +181,13 @@ static int program(struct spike_rank *x)
  * plan, or not this call's; KCP_NO_MEMORY. On a failure the other ranks are told. */
 int ref_scan(struct kcp_scan *a)
 {
+    const int refused = kcp_begin("15_scan", KCP_HOST, a, NULL);
+    if (refused) return refused;
     struct spike_rank x = { .a = a, .plan = a->plan,
                             .ops = a->ops ? a->ops : &ref_mapops };
-    const int bad = !a->plan || a->r < 0 || a->r >= a->plan->R ||
-                    (a->plan->R > 1 && !a->comm);
-    const int status = bad ? KCP_BAD : program(&x);
+    kcp_checked_enter();
+    const int status = program(&x);
+    kcp_checked_leave();
     for (int j = 0; j < x.ngot; j++)
         free(x.got[j]);
     if (status && status != KCP_COMM && a->comm)

@@ -7,6 +7,7 @@
 #ifndef KCP_15_SCAN_H
 #define KCP_15_SCAN_H
 
+#include "checked.h"
 #include "ref.h"
 
 /* Token t of value head n. A masked one has alpha = 1 and beta = 0: the identity.

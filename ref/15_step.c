@@ -86,8 +86,10 @@ static void head(const struct kcp_scan *a, int j, double *S, double *dS, double 
  * ht = h0, ot = o0, dh0 = dht and do0 = dot. */
 int ref_scan_step(struct kcp_scan *a)
 {
-    if (!a->plan || a->plan->R != 1)
-        return KCP_BAD;
+    const int refused = kcp_begin("15_scan", KCP_HOST, a, "cu cn sc");
+    if (refused) return refused;
+    if (a->plan->R != 1)
+        return kcp_refuse(KCP_BAD, "15_scan: the oracle is one rank's");
     const int64_t KV = (int64_t)a->K * a->V, W = (int64_t)a->HV * a->K * a->D;
     double *S = calloc((a->T + 2) * KV + a->V + a->K, sizeof *S);
     double *dO = calloc(a->T * a->HV * a->V + 1, sizeof *dO);

@@ -195,7 +195,9 @@ int kcp_family_run(const struct family_model *m, const struct kcp_family *a)
     struct family_rank x = { .m = m, .a = a, .plan = a->plan };
     const int bad = !a->plan || a->r < 0 || a->r >= a->plan->R ||
                     (a->plan->R > 1 && !a->comm);
+    kcp_checked_enter();
     const int status = bad ? KCP_BAD : program(&x);
+    kcp_checked_leave();
     for (int j = 0; j < x.ngot; j++)
         free(x.got[j]);
     if (status && status != KCP_COMM && a->comm)
@@ -215,10 +217,14 @@ static const struct family_model *model_of(const struct kcp_family *a)
  * that is missing. */
 int ref_family(struct kcp_family *a)
 {
+    const int refused = kcp_begin("16_family", KCP_HOST, a, NULL);
+    if (refused) return refused;
     return model_of(a) ? kcp_family_run(model_of(a), a) : KCP_BAD;
 }
 
 int ref_family_step(struct kcp_family *a)
 {
+    const int refused = kcp_begin("16_family", KCP_HOST, a, "cu cn sc");
+    if (refused) return refused;
     return model_of(a) ? kcp_family_walk(model_of(a), a) : KCP_BAD;
 }

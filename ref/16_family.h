@@ -14,6 +14,7 @@
 #ifndef KCP_16_FAMILY_H
 #define KCP_16_FAMILY_H
 
+#include "checked.h"
 #include "ref.h"
 
 /* Token t of value head n: its rows. Gradients add to what they find. */

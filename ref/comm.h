@@ -46,6 +46,14 @@ struct kcp_comm {
     void (*fail)(struct kcp_comm *, int status, const char *why);
     int  (*lost)(struct kcp_comm *, int *rank, char *why, size_t n);  /* who failed */
     void (*free)(struct kcp_comm *);
+    /* all_gather of host memory on every backend, waited for and not in traffic: with
+     * it ranks compare their plans and options before they begin. NULL: they do not.
+     * KCP_NA: not now, for a graph captures the stream. */
+    int  (*show)(struct kcp_comm *, const void *mine, void *all, size_t bytes,
+                 struct CUstream_st *);
+    int show_waits;            /* for a stream: what agreed once is not asked again */
+    uint64_t agreed[8];        /* digests of such calls */
+    int agreements;
 };
 
 /* R thread ranks of this process: body runs once per rank with its comm and arg.
@@ -85,8 +93,11 @@ int kcp_nccl_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void 
 /* On the calling thread's GPU, over ranks that can talk already (threads or processes),
  * which carry NCCL's id and know who is lost; host must outlive it. */
 int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size_t n);
-/* Around a caller's ncclComm_t (of any kind; it stays the caller's, but after a failure
- * it is aborted and gone). Here a lost rank is known by the timeout only. */
+/* Around a caller's ncclComm_t of any kind. It stays the caller's: a failure ends our
+ * calls and leaves it alone, so that what hangs on a stream hangs until its owner
+ * aborts it. Who aborts or destroys it calls comm->fail or comm->free first: from then
+ * on it is not touched here. A lost rank is known by NCCL's own error, or by the
+ * timeout. */
 struct ncclComm;
 int kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl);
 /* Ranks of one color, ordered by key, r among equals: every rank calls it; color < 0
@@ -154,9 +165,13 @@ struct kcp_traffic kcp_halo_formula(const struct kcp_halo *h, int r);
 /* ---- chapters 13, 14: sums over all tokens
  * part [NS,n] are this rank's sums, one row a segment; sum [n] on every rank is their
  * total in global segment order (double, host; when R > 1 one all_gather for each MiB).
- * Canonical plans: the same bits for every R. */
+ * Canonical plans: the same bits for every R. parameter_sum: the same for a call, but
+ * with KCP_SUM_LOCAL in its part the sum of this rank's rows alone, and no message. */
 int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
                     const double *part, int64_t n, double *sum);
+struct kcp_call;
+int kcp_parameter_sum(const struct kcp_call *c, const double *part, int64_t n,
+                      double *sum);
 
 #pragma GCC visibility pop
 

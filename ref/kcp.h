@@ -33,6 +33,15 @@ enum kcp_status {
 /* "0.2.0": of the library that is loaded, not of the header. */
 const char *kcp_version(void);
 
+/* Why the last call on this thread that returned no KCP_OK did so, and names the field:
+ * "03_wy: HV: found 3, expected a multiple of H, which is 2". "": it said nothing more
+ * than its status. It needs no communicator, and stays until the next such call. */
+const char *kcp_why(void);
+/* The library prints nothing. What its user may want to know and is no failure, as a
+ * slower path that stands in for one this GPU lacks, goes here, a line a time, from any
+ * thread; NULL, as at first: nowhere. */
+void kcp_notices(void (*to)(const char *line));
+
 /* For other languages, which need not copy this file: how the loaded library lays out
  * its structs. Bytes of struct `name` ("kcp_call"), 0: none. Offset of a member and its
  * kind: 'i' int or enum, 'l' int64_t, 'z' size_t, 'd' double, 'p' pointer. The value of
@@ -50,7 +59,9 @@ enum kcp_save  { KCP_RECOMPUTE, KCP_SAVE_ALL };
 enum kcp_layout { KCP_KV, KCP_VK };          /* of h0, ht, dh0, dht at the interface */
 enum kcp_walk  { KCP_AUTO, KCP_SEQUENTIAL, KCP_BLELLOCH };         /* 15: its forms */
 
-enum { KCP_LOCAL = 1, KCP_REVERSE = 2 };     /* the parts of 09 */
+/* kcp_call.part: of 09 the passes that are wanted; of 13 to 15 whether the gradients of
+ * parameters stay this rank's own sums, for a framework that adds ranks up itself. */
+enum { KCP_LOCAL = 1, KCP_REVERSE = 2, KCP_SUM_LOCAL = 4 };
 
 /* ---- fields
  * A stage's struct and its table are one list: KCP_FIELD(io, when, name, shape, store)
@@ -112,6 +123,7 @@ struct kcp_plan {
     int *h0_rank, *ht_rank;    /* [N] who owns row n of h0 and dh0; of ht and dht */
     struct kcp_context *ctx;   /* [R] */
     int crossing;              /* does any sequence cross a cut? the same everywhere */
+    uint64_t digest;           /* of all of it: ranks compare theirs */
 };
 
 /* cuts NULL: floor(r T / R). Wc: the convolution's window, recorded in the contexts.
@@ -175,6 +187,12 @@ extern const int kcp_nstages;
 enum kcp_storage { KCP_F64, KCP_F32, KCP_BF16 };
 enum kcp_where { KCP_HOST, KCP_DEVICE };
 
+/* Would this call be taken, as far as can be seen before it? Sizes, options, arrays
+ * that are missing, plan and comm; on the host also what cu, cn, sc, cu_seqlens, want
+ * and range hold, which a GPU is not asked for. Every reference, layer call and listed
+ * variant does this itself. stage: "03", "3" or "03_wy". KCP_BAD: kcp_why() says. */
+int kcp_check_call(const char *stage, enum kcp_where where, const void *args);
+
 //> variant
 /* One record a variant, at the foot of its file; "mutant_*" must be rejected. */
 struct kcp_variant {
@@ -186,9 +204,16 @@ struct kcp_variant {
     size_t (*work)(const void *args);/* bytes of args->work it needs; NULL: none */
 };
 
+/* Before a variant that kcp_variants lists runs, its call is looked at: checked.c. */
+struct kcp_checked { const struct kcp_variant *variant; int (*run)(void *args); };
+int kcp_checked_run(const struct kcp_variant *v, void *args);
+
 /* The record's address goes to a linker section: no list, no switch. */
 #define KCP_VARIANT(ident)                                                            \
     extern const struct kcp_variant ident;                                            \
+    static int ident##_checked(void *args) { return kcp_checked_run(&ident, args); }  \
+    __attribute__((used, section("kcp_checked")))                                     \
+    const struct kcp_checked ident##_with = { &ident, ident##_checked };              \
     __attribute__((used, section("kcp_variants")))                                    \
     const struct kcp_variant *const ident##_at = &ident;                              \
     const struct kcp_variant ident

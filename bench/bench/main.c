@@ -113,4 +113,8 @@ static int do_all(int argc, char **argv)
     return e ? 1 : 0;
 }
 
-int main(int argc, char **argv) { return all_said("kcp-bench", do_all(argc, argv)); }
+int main(int argc, char **argv)
+{
+    say_notices();
+    return all_said("kcp-bench", do_all(argc, argv));
+}

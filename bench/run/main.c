@@ -108,4 +108,8 @@ static int do_all(int argc, char **argv)
     return x.exit;
 }
 
-int main(int argc, char **argv) { return all_said("kcp-run", do_all(argc, argv)); }
+int main(int argc, char **argv)
+{
+    say_notices();
+    return all_said("kcp-run", do_all(argc, argv));
+}

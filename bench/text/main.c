@@ -216,4 +216,8 @@ static int do_all(int argc, char **argv)
     return f.pass ? 0 : 1;
 }
 
-int main(int argc, char **argv) { return all_said("kcp-text", do_all(argc, argv)); }
+int main(int argc, char **argv)
+{
+    say_notices();
+    return all_said("kcp-text", do_all(argc, argv));
+}

@@ -16,6 +16,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The owner of a borrowed communicator may fail us in order to end a call that holds
+ * the lock and hangs: he is kept waiting for a moment only. */
+static int lock_to_fail(struct nccl_rank *w)
+{
+    for (int i = 0; i < 20 && !w->ours; i++) {
+        if (!pthread_mutex_trylock(&w->lock)) return 1;
+        poll(NULL, 0, 10);
+    }
+    return w->ours && !pthread_mutex_lock(&w->lock);
+}
+
+/* A communicator of ours is aborted, so that no stream waits for ever. One that was
+ * lent is let go: it is its owner's to abort. */
 int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why, int tell)
 {
     int other = rank;
@@ -25,7 +38,10 @@ int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why, int te
             break;
         poll(NULL, 0, status == KCP_COMM ? 10 : 0);
     }
-    pthread_mutex_lock(&w->lock);
+    if (!lock_to_fail(w)) {
+        w->failed = 1;
+        return KCP_COMM;
+    }
     const int first = !w->failed;
     if (first) {
         w->rank = other;
@@ -36,7 +52,7 @@ int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why, int te
     if (at)
         w->at = NULL;
     pthread_mutex_unlock(&w->lock);
-    if (at)
+    if (at && w->ours)
         w->nccl->ncclCommAbort(at);
     if (first && tell && w->host && !known[0])
         w->host->fail(w->host, status, why);
@@ -106,6 +122,8 @@ static void nccl_comm_free(struct kcp_comm *c)
         w->nccl->ncclCommDestroy(w->at);
     if (w->token)
         cudaFree(w->token);
+    if (w->shown)
+        cudaFree(w->shown);
     pthread_mutex_destroy(&w->lock);
     free(w);
 }

@@ -33,6 +33,8 @@ struct nccl_rank {                          /* one rank; comm is its first membe
     ncclComm_t at;                     /* NULL once aborted */
     struct kcp_comm *host;             /* who knows the lost; may be NULL */
     int ours, device, *token;
+    char *shown;                       /* what ranks show one another, on the GPU */
+    size_t shown_bytes;
     double seconds;
     pthread_mutex_t lock;
     pthread_t watch;

@@ -91,50 +91,89 @@ static int nccl_group(struct kcp_comm *c, int begin)
     if (!begin && was) {
         result = w->nccl->ncclGroupEnd();
         w->grouped = 0;
-        if (w->failed && w->at) {
+        if (w->failed && w->at && w->ours)
             w->nccl->ncclCommAbort(w->at);
+        if (w->failed)
             w->at = NULL;
-        }
     }
     pthread_mutex_unlock(&w->lock);
     return failed ? KCP_COMM : nccl_settle(w, w->at, result, "group");
 }
 
 //> wait
-/* All ranks here, and what the stream did has arrived. */
-static int nccl_barrier(struct kcp_comm *c, struct CUstream_st *stream)
+static int wait_for_stream(struct nccl_rank *w, struct CUstream_st *stream,
+                           const char *call)
 {
-    struct nccl_rank *w = (struct nccl_rank *)c;
     const double until = monotonic_seconds() + w->seconds;
-    ncclResult_t result = ncclInternalError;
     char why[160];
-    pthread_mutex_lock(&w->lock);
-    if (w->at && !w->failed)
-        result = w->nccl->ncclAllReduce(w->token, w->token, 1, ncclInt, ncclSum, w->at,
-                                        stream);
-    pthread_mutex_unlock(&w->lock);
-    int err = w->failed ? KCP_COMM : nccl_settle(w, w->at, result, "barrier");
-    while (!err) {
+    for (;;) {
         const cudaError_t cuda = cudaStreamQuery(stream);
         if (w->failed)
             return KCP_COMM;
         if (cuda == cudaSuccess)
             return KCP_OK;
         if (cuda != cudaErrorNotReady)
-            snprintf(why, sizeof why, "barrier: %s", cudaGetErrorString(cuda));
+            snprintf(why, sizeof why, "%s: %s", call, cudaGetErrorString(cuda));
         else if (monotonic_seconds() > until)
             snprintf(why, sizeof why, "the stream made no progress for %.0f s, in or "
-                     "before barrier", w->seconds);
+                     "before %s", w->seconds, call);
         else {
             sched_yield();
             continue;
         }
-        err = nccl_fail(w, c->r, cuda == cudaErrorNotReady ? KCP_COMM : KCP_CUDA, why,
-                        1);
+        return nccl_fail(w, w->comm.r,
+                         cuda == cudaErrorNotReady ? KCP_COMM : KCP_CUDA, why, 1);
     }
-    return err;
+}
+
+/* All ranks here, and what the stream did has arrived. */
+static int nccl_barrier(struct kcp_comm *c, struct CUstream_st *stream)
+{
+    struct nccl_rank *w = (struct nccl_rank *)c;
+    ncclResult_t result = ncclInternalError;
+    pthread_mutex_lock(&w->lock);
+    if (w->at && !w->failed)
+        result = w->nccl->ncclAllReduce(w->token, w->token, 1, ncclInt, ncclSum, w->at,
+                                        stream);
+    pthread_mutex_unlock(&w->lock);
+    const int err = w->failed ? KCP_COMM : nccl_settle(w, w->at, result, "barrier");
+    return err ? err : wait_for_stream(w, stream, "barrier");
 }
 //< wait
+
+/* Host memory, over the GPUs: what of a plan and its options is compared once. A stream
+ * that is being captured is left alone. */
+static int nccl_show(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
+                     struct CUstream_st *stream)
+{
+    struct nccl_rank *w = (struct nccl_rank *)c;
+    const struct kcp_traffic before = c->traffic;
+    const size_t R = (size_t)c->R;
+    enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    if (cudaStreamIsCapturing(stream, &capture) ||
+        capture != cudaStreamCaptureStatusNone)
+        return KCP_NA;
+    if (w->shown_bytes < (R + 1) * bytes) {
+        cudaFree(w->shown);
+        w->shown = NULL;
+        w->shown_bytes = 0;
+        if (cudaMalloc((void **)&w->shown, (R + 1) * bytes))
+            return nccl_fail(w, c->r, KCP_NO_MEMORY, "no memory to compare plans", 1);
+        w->shown_bytes = (R + 1) * bytes;
+    }
+    char *own = w->shown + R * bytes;
+    int err = cudaMemcpyAsync(own, mine, bytes, cudaMemcpyHostToDevice, stream)
+            ? nccl_fail(w, c->r, KCP_CUDA, "the device refused", 1) : KCP_OK;
+    if (!err)
+        err = nccl_all_gather(c, own, w->shown, bytes, stream);
+    c->traffic = before;
+    if (!err)
+        err = wait_for_stream(w, stream, "the comparison of plans");
+    if (!err && cudaMemcpyAsync(all, w->shown, R * bytes, cudaMemcpyDeviceToHost,
+                                stream))
+        err = nccl_fail(w, c->r, KCP_CUDA, "the device refused", 1);
+    return err ? err : wait_for_stream(w, stream, "the comparison of plans");
+}
 
 void nccl_calls(struct kcp_comm *c)
 {
@@ -143,6 +182,8 @@ void nccl_calls(struct kcp_comm *c)
     c->recv = nccl_recv;
     c->group = nccl_group;
     c->barrier = nccl_barrier;
+    c->show = nccl_show;
+    c->show_waits = 1;
 }
 #endif
 typedef int kcp_nccl_calls_is_not_empty;

@@ -82,13 +82,19 @@ static int tcp_group(struct kcp_comm *c, int begin)          /* sends do not wai
     return KCP_OK;
 }
 
-static int tcp_barrier(struct kcp_comm *c, struct CUstream_st *stream)
+static int tcp_show(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
+                    struct CUstream_st *stream)
 {
     const struct kcp_traffic before = c->traffic;
-    char none[1] = { 0 };
-    const int err = tcp_all_gather(c, none, none, 0, stream);
+    const int err = tcp_all_gather(c, mine, all, bytes, stream);
     c->traffic = before;
     return err;
+}
+
+static int tcp_barrier(struct kcp_comm *c, struct CUstream_st *stream)
+{
+    char none[1] = { 0 };
+    return tcp_show(c, none, none, 0, stream);
 }
 
 void tcp_calls(struct kcp_comm *c)
@@ -98,4 +104,5 @@ void tcp_calls(struct kcp_comm *c)
     c->recv = tcp_recv;
     c->group = tcp_group;
     c->barrier = tcp_barrier;
+    c->show = tcp_show;
 }

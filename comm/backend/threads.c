@@ -8,9 +8,13 @@
  * every call on every rank returns KCP_COMM, and the run says who and why. */
 #include "threads.h"
 
+#include "checked.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { MOST_RANKS = 65536 };           /* as of a plan */
 
 int threads_fail(struct world *w, int rank, int status, const char *why)
 {
@@ -126,8 +130,8 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-static int host_copy(void *to, const void *from, size_t bytes,
-                     struct CUstream_st *stream)
+int threads_host_copy(void *to, const void *from, size_t bytes,
+                      struct CUstream_st *stream)
 {
     if (bytes)
         memcpy(to, from, bytes);
@@ -137,7 +141,7 @@ static int host_copy(void *to, const void *from, size_t bytes,
 int kcp_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                     char *why, size_t n)
 {
-    return kcp_threads_run_on(R, body, arg, why, n, host_copy);
+    return kcp_threads_run_on(R, body, arg, why, n, threads_host_copy);
 }
 
 /* Starts the ranks, waits for all of them; kcp.h says the rest. A thread that cannot
@@ -146,8 +150,9 @@ int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *a
                        char *why, size_t n, kcp_copy *copy)
 {
     struct world w = { .R = R, .body = body, .arg = arg, .copy = copy };
-    if (R < 1)
-        return KCP_BAD;
+    if (R < 1 || R > MOST_RANKS || !body || !copy)
+        return kcp_refuse(KCP_BAD, "threads: found %d ranks%s, expected 1 to %d", R,
+                          body ? "" : " and no body", MOST_RANKS);
     w.member = calloc((size_t)R, sizeof *w.member);
     if (!w.member)
         return KCP_NO_MEMORY;

@@ -52,6 +52,7 @@ int threads_fail(struct world *w, int rank, int status, const char *why);
 int threads_wait(struct member *m, enum waiting state, const char *call);
 /* The link to the oldest message from a rank; *link is NULL when none has come. */
 struct thread_message **threads_message(struct member *m, int from);
+kcp_copy threads_host_copy;
 /* all_gather, send, recv, group, barrier of a comm. */
 void threads_calls(struct kcp_comm *c);
 

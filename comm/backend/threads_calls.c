@@ -38,33 +38,46 @@ static int threads_barrier(struct kcp_comm *c, struct CUstream_st *stream)
 
 /* all [R][bytes]; mine may be its own row of all. Each shows its row, copies those of
  * the others, and leaves when everybody has copied. */
-static int threads_all_gather(struct kcp_comm *c, const void *mine, void *all,
-                              size_t bytes, struct CUstream_st *stream)
+static int gather(struct member *m, const void *mine, void *all, size_t bytes,
+                  kcp_copy *copy, struct CUstream_st *stream)
 {
-    struct member *m = (struct member *)c;
     struct world *w = m->w;
     char *row = all;
-    int err = w->copy(NULL, NULL, 0, stream);           /* what I show must be there */
+    int err = copy(NULL, NULL, 0, stream);              /* what I show must be there */
     pthread_mutex_lock(&w->lock);
     m->mine = mine;
     m->bytes = bytes;
     if (!err) err = barrier_locked(m, "all_gather");
     for (int r = 0; r < w->R && !err; r++)
         if (w->member[r].bytes != bytes)
-            err = threads_fail(w, c->r, KCP_COMM, "all_gather of unequal sizes");
+            err = threads_fail(w, m->comm.r, KCP_COMM, "all_gather of unequal sizes");
     pthread_mutex_unlock(&w->lock);
     if (err)
         return err;
 
     for (int r = 0; r < w->R && !err; r++)
         if (w->member[r].mine != row + r * bytes)
-            err = w->copy(row + r * bytes, w->member[r].mine, bytes, stream);
+            err = copy(row + r * bytes, w->member[r].mine, bytes, stream);
     pthread_mutex_lock(&w->lock);
     if (!err) err = barrier_locked(m, "all_gather");
     pthread_mutex_unlock(&w->lock);
+    return err;
+}
+
+static int threads_all_gather(struct kcp_comm *c, const void *mine, void *all,
+                              size_t bytes, struct CUstream_st *stream)
+{
+    struct member *m = (struct member *)c;
+    const int err = gather(m, mine, all, bytes, m->w->copy, stream);
     c->traffic.bytes += (int64_t)(c->R - 1) * (int64_t)bytes;
     c->traffic.collectives++;
     return err;
+}
+
+static int threads_show(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
+                        struct CUstream_st *stream)
+{
+    return gather((struct member *)c, mine, all, bytes, threads_host_copy, NULL);
 }
 
 static int threads_send(struct kcp_comm *c, const void *data, size_t bytes, int to,
@@ -130,4 +143,5 @@ void threads_calls(struct kcp_comm *c)
     c->recv = threads_recv;
     c->group = threads_group;
     c->barrier = threads_barrier;
+    c->show = threads_show;
 }

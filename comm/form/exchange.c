@@ -4,6 +4,8 @@
  * Next: comm/form/all_gather.c, chain.c, pipeline.c, scan.c: one file a form. */
 #include "exchange.h"
 
+#include "checked.h"
+
 static const struct form *const forms[] = {
     [KCP_ALL_GATHER] = &form_all_gather, [KCP_CHAIN] = &form_chain,
     [KCP_PIPELINE] = &form_pipeline, [KCP_SCAN] = &form_scan };
@@ -99,12 +101,29 @@ static int form_is_known(const struct kcp_exchange *x)
     return (int)x->form >= KCP_ALL_GATHER && (int)x->form <= KCP_SCAN;
 }
 
+static const char *what_is_wrong(const struct kcp_exchange *x)
+{
+    if (!x || !x->plan) return "plan: there is no plan";
+    if (!form_is_known(x)) return "form: there is no such form";
+    if (x->HV < 1 || x->K < 1 || x->V < 1) return "HV, K, V: expected 1 or more";
+    if (!x->ops) return "ops: there is nothing that composes and applies";
+    if (x->plan->R > 1 && (!x->comm || x->comm->R != x->plan->R))
+        return "comm: there is none of the plan's ranks";
+    const int r = x->comm ? x->comm->r : 0;
+    if (x->plan->ctx[r].NS > 0 && (!x->maps || !x->states))
+        return "maps, states: one is missing";
+    if (x->plan->crossing && !x->work && kcp_exchange_work(x))
+        return "work: it is missing";
+    return NULL;
+}
+
 /* When no sequence crosses a cut there is nobody to talk to: canonical segments are
  * folded where they lie, and a classic rank has nothing to do. */
 int kcp_exchange_run(const struct kcp_exchange *x)
 {
-    if (!form_is_known(x))
-        return KCP_BAD;
+    const char *wrong = what_is_wrong(x);
+    if (wrong)
+        return kcp_refuse(KCP_BAD, "exchange: %s", wrong);
     const struct fold f = fold_of(x);
     if (!x->plan->crossing)
         return fold_states(&f, 0, f.NS, 0, x->V);
@@ -113,12 +132,16 @@ int kcp_exchange_run(const struct kcp_exchange *x)
 
 size_t kcp_exchange_work(const struct kcp_exchange *x)
 {
+    if (!x || !x->plan)
+        return 0;
     const struct fold f = fold_of(x);
     return x->plan->crossing && form_is_known(x) ? forms[x->form]->work_bytes(&f) : 0;
 }
 
 size_t kcp_exchange_kept(const struct kcp_exchange *x)
 {
+    if (!x || !x->plan)
+        return 0;
     const struct fold f = fold_of(x);
     const int any = x->plan->crossing && x->form == KCP_ALL_GATHER;
     return any ? all_gather_kept(&f) : 0;

@@ -127,15 +127,15 @@ static int down(struct backward *x)
 static int last(struct backward *x)
 {
     const struct kcp_backward *a = &x->a;
+    const struct kcp_call *call = (const struct kcp_call *)a;
     int status = KCP_OK;
-    states_out((const struct kcp_call *)a, 0, x->dh_in, a->dht, a->dh0);
+    states_out(call, 0, x->dh_in, a->dht, a->dh0);
     if (a->dA_log)
-        status = segment_sum(a->plan, a->comm, (float *)x->s.dA_part, a->HV, x->all,
-                             (float *)a->dA_log, a->stream);
+        status = parameter_sum(call, (float *)x->s.dA_part, a->HV, x->all,
+                               (float *)a->dA_log);
     if (!status && a->ddt_bias)
-        status = segment_sum(a->plan, a->comm, (float *)x->s.ddt_part,
-                             (int64_t)a->HV * a->KG, x->all, (float *)a->ddt_bias,
-                             a->stream);
+        status = parameter_sum(call, (float *)x->s.ddt_part, (int64_t)a->HV * a->KG,
+                               x->all, (float *)a->ddt_bias);
     return status ? status : launched();
 }
 

@@ -175,8 +175,8 @@ static int add_up(const struct conv *x)
         add_rows<<<blocks(x->n), 256, 0, a->stream>>>(
             x->n, z.nc, x->chunk + z.c0 * x->n, x->mine + s * x->n);
     }
-    const int status = segment_sum(a->plan, a->comm, x->mine, x->n, x->all, x->sum,
-                                   a->stream);
+    const int status = parameter_sum((const struct kcp_call *)a, x->mine, x->n, x->all,
+                                     x->sum);
     if (status) return status;
     if (a->dweight)
         cudaMemcpyAsync(a->dweight, x->sum, sizeof(float) * nw, kind, a->stream);

@@ -406,8 +406,8 @@ static int add_up(const struct conv *x)
     const cudaMemcpyKind kind = cudaMemcpyDeviceToDevice;
     add_chunks<<<dim3((unsigned)((x->n + 255) / 256), (unsigned)x->rows), 256, 0,
                  a->stream>>>(*x);
-    const int status = segment_sum(a->plan, a->comm, x->mine, x->n, x->all, x->sum,
-                                   a->stream);
+    const int status = parameter_sum((const struct kcp_call *)a, x->mine, x->n, x->all,
+                                     x->sum);
     if (status) return status;
     if (a->dweight)
         cudaMemcpyAsync(a->dweight, x->sum, sizeof(float) * nw, kind, a->stream);

@@ -180,8 +180,8 @@ static int weights(struct scan *x)
     for (int s = 0; s < a->NS; s++)
         add_rows<<<parts, 256, 0, a->stream>>>(n, cn[s + 1] - cn[s],
                                                x->part + cn[s] * n, x->mine + s * n);
-    const int status = segment_sum(a->plan, a->comm, x->mine, n, x->all, x->sum,
-                                   a->stream);
+    const int status = parameter_sum((const struct kcp_call *)a, x->mine, n, x->all,
+                                     x->sum);
     copy_floats(x, (float *)a->dW_alpha, x->sum, W);
     copy_floats(x, (float *)a->dw_beta, x->sum + W, w);
     return status;

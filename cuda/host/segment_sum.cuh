@@ -26,20 +26,21 @@ static inline int64_t padded_rows(const struct kcp_plan *plan)
 }
 
 // part [rows,n], one row a segment of this rank, the rest 0; all [R,rows,n] is scratch.
-// sum [n], the same bits on every rank. One all_gather when R > 1.
-static int segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
-                       const float *part, int64_t n, float *all, float *sum,
-                       struct CUstream_st *stream)
+// sum [n], the same bits on every rank, by one all_gather when R > 1; or, where the
+// call says so, of this rank's rows alone.
+static int parameter_sum(const struct kcp_call *c, const float *part, int64_t n,
+                         float *all, float *sum)
 {
-    const int64_t rows = padded_rows(plan);
-    if (plan->R > 1) {
-        const int status = comm->all_gather(comm, part, all, sizeof(float) * rows * n,
-                                            stream);
+    const int gathers = c->plan->R > 1 && !(c->part & KCP_SUM_LOCAL);
+    const int64_t rows = padded_rows(c->plan);
+    if (gathers) {
+        const int status = c->comm->all_gather(c->comm, part, all,
+                                               sizeof(float) * rows * n, c->stream);
         if (status) return status;
         part = all;
     }
-    add_rows<<<(unsigned)((n + 255) / 256), 256, 0, stream>>>(n, rows * plan->R, part,
-                                                              sum);
+    add_rows<<<(unsigned)((n + 255) / 256), 256, 0, c->stream>>>(
+        n, gathers ? rows * c->plan->R : rows, part, sum);
     return launched();
 }
 

@@ -6,6 +6,7 @@
  * A layer is a place in the table of paths: the kernels with which its rows begin. Each
  * call takes the first row from there on that fits it. What is wrong with a call is
  * found here, on the host, before anything is put on the stream. */
+#include "checked.h"
 #include "paths.h"
 #include "ref.h"
 
@@ -148,9 +149,9 @@ size_t kcp_layer_saved(const struct kcp_layer *layer, const struct kcp_call *cal
 {
     static const size_t bytes[] = { [KCP_F64] = 8, [KCP_F32] = 4, [KCP_BF16] = 2 };
     struct kcp_saved s;
-    struct kcp_call c = *call;
-    if (!c.plan)
+    if (!layer || !layer->forward || kcp_check_sizes("08_forward", call))
         return 0;
+    struct kcp_call c = *call;
     c.ops = c.ops ? c.ops : layer->ops;
     const int format = format_left(layer, &c, NULL);
     const int status = kcp_saved_layout_of(
@@ -168,7 +169,7 @@ static void say(const struct kcp_path *p, const char *why)
     const int at = (int)(p - kcp_paths);
     if (!why[0] || at >= 256 || __atomic_exchange_n(&said[at], 1, __ATOMIC_RELAXED))
         return;
-    fprintf(stderr, "kcp: %s\n", why);
+    kcp_notice("%s", why);
 }
 
 /* The next row for this call after `after`, its kernel; v itself where the table does
@@ -197,10 +198,12 @@ static const struct kcp_variant *choose(const struct kcp_layer *layer,
 const char *kcp_layer_path(const struct kcp_layer *layer, const void *args,
                            int backward)
 {
+    const struct kcp_variant *v = NULL;
     const struct kcp_path *p = NULL;
     char why[200];
-    choose(layer, backward ? layer->backward : layer->forward, args, &p, why,
-           sizeof why);
+    if (layer) v = backward ? layer->backward : layer->forward;
+    if (!v || kcp_check_sizes(v->stage, args)) return NULL;
+    choose(layer, v, args, &p, why, sizeof why);
     return p ? p->name : NULL;
 }
 
@@ -209,7 +212,7 @@ static size_t work(const struct kcp_layer *layer, const struct kcp_variant *v,
 {
     const struct kcp_path *p = NULL;
     char why[200];
-    if (!((const struct kcp_call *)args)->plan) return 0;
+    if (!v || kcp_check_sizes(v->stage, args)) return 0;
     const struct kcp_variant *k = choose(layer, v, args, &p, why, sizeof why);
     return k && k->work ? k->work(args) : 0;
 }
@@ -217,86 +220,91 @@ static size_t work(const struct kcp_layer *layer, const struct kcp_variant *v,
 size_t kcp_layer_forward_work(const struct kcp_layer *layer,
                               const struct kcp_forward *a)
 {
-    return work(layer, layer->forward, a);
+    return layer ? work(layer, layer->forward, a) : 0;
 }
 
 size_t kcp_layer_backward_work(const struct kcp_layer *layer,
                                const struct kcp_backward *a)
 {
-    return work(layer, layer->backward, a);
+    return layer ? work(layer, layer->backward, a) : 0;
 }
 
 size_t kcp_layer_conv_work(const struct kcp_layer *layer, const struct kcp_conv *a)
 {
-    return work(layer, layer->conv, a);
+    return layer ? work(layer, layer->conv, a) : 0;
 }
 
 /* ---- calls */
 
-/* Does this call of this pass read or write the field? */
-static int used(const struct kcp_field *f, const struct kcp_call *c)
-{
-    const int back = f->io == KCP_BIN || f->io == KCP_BOUT;
-    return f->when == KCP_ALWAYS && (!back || c->pass == KCP_BACKWARD) &&
-           (f->io != KCP_FOUT || c->pass == KCP_FORWARD);
-}
-
-/* Why this call cannot be made; NULL: it can. A rank without tokens needs no arrays. */
-static const char *wrong(const struct kcp_variant *v, const void *args)
-{
-    const struct kcp_call *c = args;
-    const struct kcp_stage *stage = kcp_stage_find(v->stage);
-    if (!c->plan || c->r < 0 || c->r >= c->plan->R || (c->plan->R > 1 && !c->comm))
-        return "no plan, or no comm for its ranks";
-    const struct kcp_context *x = &c->plan->ctx[c->r];
-    if (c->R != c->plan->R || c->N != c->plan->N || c->C != c->plan->C ||
-        c->NS != x->NS || c->NC != x->NC || c->T != x->end - x->begin)
-        return "the sizes are not the plan's";
-    for (int i = 0; i < stage->nfields && c->T > 0; i++) {
-        const void *p = *(void *const *)((const char *)args + stage->fields[i].at);
-        if (!p && used(&stage->fields[i], c))
-            return stage->fields[i].name;
-    }
-    return NULL;
-}
-
 /* Row after row, until one takes the call: a kernel may refuse what its row does not
  * say, and a row of another format never stands in. Each sizes its work as it places it
  * and refuses what is too short. short_block: the saved block is. */
-static int go(const struct kcp_layer *layer, const struct kcp_variant *v, void *args,
-              int short_block)
+static int first_that_takes(const struct kcp_layer *layer, const struct kcp_variant *v,
+                            void *args, char *none, size_t n)
 {
-    const struct kcp_call *c = args;
     const struct kcp_path *p = NULL;
-    char none[200] = "";
-    const char *why = wrong(v, args);
-    int status = why || short_block ? KCP_BAD : KCP_NA;
-    if (!why && short_block) why = "the saved block is too short";
+    int status = KCP_NA;
     while (status == KCP_NA) {
-        const struct kcp_variant *k = choose(layer, v, args, &p, none, sizeof none);
+        const struct kcp_variant *k = choose(layer, v, args, &p, none, n);
         if (!k) break;
         status = k->run(args);
         if (!p) break;
     }
-    if (!why && status == KCP_NA) why = none[0] ? none : v->shapes;
-    if (!why) why = status == KCP_BAD ? "work is too short" : "the device refused";
-    if (status && status != KCP_COMM && c->comm) c->comm->fail(c->comm, status, why);
+    return status;
+}
+
+/* What a status means where nobody has said it better. */
+static const char *reason(int status, const struct kcp_variant *v, const char *none)
+{
+    if (status == KCP_NA) return none[0] ? none : v->shapes;
+    if (status == KCP_BAD) return "work is too short";
+    if (status == KCP_NO_MEMORY) return "no memory";
+    return "the device refused";
+}
+
+/* The call is looked at, and agreed on by all ranks, once and not row by row. saved:
+ * the block that it reads or writes, NULL: none. */
+static int go(const struct kcp_layer *layer, const struct kcp_variant *v, void *args,
+              const void *saved, size_t saved_bytes)
+{
+    const struct kcp_call *c = args;
+    char none[200] = "", other[160] = "";
+    int rank = 0;
+    if (!v) return kcp_refuse(KCP_BAD, "the layer has no such pass: kcp_layer_ref and "
+                              "kcp_layer_gpu make one");
+    int status = kcp_begin(v->stage, v->where, args, NULL);
+    if (status) return status;
+    const size_t need = saved ? kcp_layer_saved(layer, c) : 0;
+    if (need > saved_bytes)
+        status = kcp_refuse(KCP_BAD, "%s: saved_bytes: the saved block is too short, "
+                            "found %zu, expected %zu", v->stage, saved_bytes, need);
+    kcp_checked_enter();
+    if (!status) status = first_that_takes(layer, v, args, none, sizeof none);
+    kcp_checked_leave();
+    const int by_other = status == KCP_COMM && c->comm &&
+                         c->comm->lost(c->comm, &rank, other, sizeof other);
+    if (by_other) kcp_refuse(status, "%s: rank %d: %s", v->stage, rank, other);
+    if (status && !kcp_why()[0])
+        kcp_refuse(status, "%s: %s", v->stage, reason(status, v, none));
+    if (status && status != KCP_COMM && c->comm)
+        c->comm->fail(c->comm, status, kcp_why());
     return status;
 }
 
 int kcp_layer_forward(const struct kcp_layer *layer, struct kcp_forward *a)
 {
-    const size_t need = a->saved ? kcp_layer_saved(layer, (struct kcp_call *)a) : 0;
-    return go(layer, layer->forward, a, a->saved && need > a->saved_bytes);
+    if (!layer || !a) return kcp_refuse(KCP_BAD, "forward: no layer, or no arguments");
+    return go(layer, layer->forward, a, a->saved, a->saved_bytes);
 }
 
 int kcp_layer_backward(const struct kcp_layer *layer, struct kcp_backward *a)
 {
-    const size_t need = kcp_layer_saved(layer, (struct kcp_call *)a);
-    return go(layer, layer->backward, a, !a->saved || need > a->saved_bytes);
+    if (!layer || !a) return kcp_refuse(KCP_BAD, "backward: no layer, or no arguments");
+    return go(layer, layer->backward, a, a->saved, a->saved_bytes);
 }
 
 int kcp_layer_conv(const struct kcp_layer *layer, struct kcp_conv *a)
 {
-    return go(layer, layer->conv, a, 0);
+    if (!layer || !a) return kcp_refuse(KCP_BAD, "conv: no layer, or no arguments");
+    return go(layer, layer->conv, a, NULL, 0);
 }

@@ -4,6 +4,7 @@
  *
  * A condition is text, so that a listing can show it and a test can parse all of them.
  * It is read anew at every call: some tens of words, microseconds on the host. */
+#include "checked.h"
 #include "paths.h"
 #include "split.h"
 
@@ -89,9 +90,7 @@ static int arch_forced(void)
     if (!text || !*text) return 0;
     const int arch = arch_number(text);
     if (!arch)
-        fprintf(stderr, "kcp: KCP_ARCH: found '%s', expected an architecture, "
-                "as sm_80\n",
-                text);
+        kcp_notice("KCP_ARCH: found '%s', expected an architecture, as sm_80", text);
     return arch ? arch : -1;
 }
 

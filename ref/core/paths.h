@@ -39,8 +39,8 @@ struct kcp_device {
     int assumed;                   /* nothing was asked: machine.h's */
 };
 /* The calling thread's GPU. KCP_NA: there is none, or this program has no CUDA.
- * KCP_ARCH=sm_80 in the environment lets a newer one pass for sm_80; KCP_BAD, with one
- * line on stderr: it is none. */
+ * KCP_ARCH=sm_80 in the environment lets a newer one pass for sm_80; KCP_BAD, with a
+ * notice: it is none. */
 int kcp_device_here(struct kcp_device *d);
 /* machine.h's, where nothing can be asked. */
 struct kcp_device kcp_device_assumed(void);

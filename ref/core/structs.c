@@ -33,7 +33,7 @@ static const struct member members[] = {
 #undef M
 #define M(name) AT(kcp_comm, name)
     M(R), M(r), M(backend), M(all_gather), M(send), M(recv), M(group), M(barrier),
-    M(fail), M(lost), M(free),
+    M(fail), M(lost), M(free), M(show),
 #undef M
 #define M(name) AT(kcp_context, name)
     M(begin), M(end), M(seg0), M(NS), M(NC), M(n_local), M(cu_seqlens), M(seq), M(cu),
@@ -42,7 +42,7 @@ static const struct member members[] = {
 #undef M
 #define M(name) AT(kcp_plan, name)
     M(N), M(R), M(C), M(S), M(T), M(L), M(cu_seqlens), M(cuts), M(moved), M(seg),
-    M(h0_rank), M(ht_rank), M(ctx), M(crossing),
+    M(h0_rank), M(ht_rank), M(ctx), M(crossing), M(digest),
 #undef M
 #define M(name) AT(kcp_stage, name)
     M(name), M(fields), M(nfields), M(args), M(ranks),
@@ -76,11 +76,14 @@ static const struct { const char *name; int value; } values[] = {
     E(KCP_GATE_BOUNDED), E(KCP_BETA_RAW), E(KCP_BETA_SIGMOID), E(KCP_BETA_SIGMOID2),
     E(KCP_ACT_NONE), E(KCP_ACT_SILU), E(KCP_RECOMPUTE), E(KCP_SAVE_ALL), E(KCP_KV),
     E(KCP_VK), E(KCP_ALL_GATHER), E(KCP_CHAIN), E(KCP_PIPELINE), E(KCP_SCAN),
-    E(KCP_F64), E(KCP_F32), E(KCP_BF16), E(KCP_HOST), E(KCP_DEVICE),
+    E(KCP_LOCAL), E(KCP_REVERSE), E(KCP_SUM_LOCAL), E(KCP_F64), E(KCP_F32),
+    E(KCP_BF16), E(KCP_HOST), E(KCP_DEVICE),
 };
 
 size_t kcp_struct_size(const char *name)
 {
+    if (!name)
+        return 0;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (!strcmp(sizes[i].name, name))
             return sizes[i].bytes;
@@ -89,6 +92,8 @@ size_t kcp_struct_size(const char *name)
 
 int kcp_struct_member(const char *of, const char *name, size_t *at, char *kind)
 {
+    if (!of || !name || !at || !kind)
+        return KCP_BAD;
     for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
         if (strcmp(members[i].of, of) || strcmp(members[i].name, name))
             continue;
@@ -101,6 +106,8 @@ int kcp_struct_member(const char *of, const char *name, size_t *at, char *kind)
 
 int kcp_enum_value(const char *name, int *value)
 {
+    if (!name || !value)
+        return KCP_BAD;
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         if (strcmp(values[i].name, name))
             continue;

@@ -78,10 +78,10 @@ static int body(struct kcp_comm *comm, void *arg)
     if (me && a->spoil == NO_ARRAY) f.beta_raw = NULL;
     if (me && a->spoil == SHORT) f.saved_bytes--;
     if (me && a->spoil == OTHER_T) f.T++;
-    if (me && a->spoil == OTHERS_BLOCK) b.HV = H;
     if (me && a->spoil == NO_PLAN) f.plan = NULL;
     int err = f.saved ? KCP_OK : KCP_NO_MEMORY;
     if (!err) err = a->by_layer ? kcp_layer_forward(l, &f) : ref_forward(&f);
+    if (me && a->spoil == OTHERS_BLOCK) ((struct kcp_saved *)f.saved)->HV = H;
     if (!err) err = a->by_layer ? kcp_layer_backward(l, &b) : ref_backward(&b);
     if (!err) err = a->by_layer ? kcp_layer_conv(l, &c) : ref_conv(&c);
     free(f.saved);

@@ -74,7 +74,8 @@ static int body(struct kcp_comm *comm, void *arg)
     const int64_t T = x->end - x->begin, at = x->begin * a->D;
     const size_t bytes = sizeof(double) * T * a->D;
     double in[2][MAX_T * MAX_D + 1], dw[MAX_D * MAX_W] = { 0 }, db[MAX_D] = { 0 };
-    struct kcp_conv c = { .T = T, .N = a->N, .NS = x->NS, .NC = x->NC, .R = a->R };
+    struct kcp_conv c = { .T = T, .N = a->N, .NS = x->NS, .NC = x->NC, .R = a->R,
+                          .C = a->plan->C };
     c.r = comm->r; c.D = a->D; c.Wc = a->Wc; c.act = a->act; c.shift = a->shift;
     c.plan = a->plan; c.comm = comm; c.cu = x->cu; c.cn = x->cn; c.sc = x->sc;
     c.x = memcpy(in[0], a->x + at, bytes); c.dy = memcpy(in[1], a->dy + at, bytes);

@@ -28,6 +28,14 @@ readelf --dyn-syms -W "$W/lib/libkcp.so" |
     awk '$5 ~ /GLOBAL|WEAK/ && $6 == "DEFAULT" && $7 ~ /^[0-9]/ { print $8 }' |
     grep -vE '^(kcp_|ref_|_init$|_fini$)' >"$W/shown" &&
     stop "libkcp.so shows $(head -3 "$W/shown" | tr '\n' ' ')"
+# It leaves a process alone: no signals, no streams, no end.
+streams='std(in|out|err)|v?f?printf|v?dprintf|f?put[cs]|put(c|s|char)|f?get[cs]|getline'
+files='f(d|re)?open|f(read|write|close|flush)|v?f?scanf|tmpfile|perror|popen|syslog'
+ends='_?_?exit|_Exit|quick_exit|abort|atexit|on_exit|signal|sig(action|procmask|wait)|'
+ends="$ends"'pthread_sigmask|raise|kill|alarm|setitimer|system|fork|exec[lv]p?e?'
+nm -D --undefined-only "$W/lib/libkcp.so" | sed 's/.* //; s/@.*//' |
+    grep -xE "__($streams)_chk|$streams|$files|$ends" >"$W/calls" &&
+    stop "libkcp.so calls $(tr '\n' ' ' <"$W/calls")"
 version=$(sed -n 's/^Version: //p' "$W/lib/pkgconfig/kcp.pc")
 readelf -d "$W/lib/libkcp.so" | grep -q "SONAME.*libkcp.so.${version%%.*}\]" ||
     stop "found no SONAME libkcp.so.${version%%.*}"

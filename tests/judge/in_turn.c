@@ -49,6 +49,15 @@ static int recv_from(struct kcp_comm *c, void *data, size_t bytes, int from,
     return err;
 }
 
+static int show(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
+                struct CUstream_st *stream)
+{
+    turn_end();
+    const int err = own.show(c, mine, all, bytes, stream);
+    turn_begin();
+    return err;
+}
+
 static int barrier(struct kcp_comm *c, struct CUstream_st *stream)
 {
     turn_end();
@@ -66,7 +75,7 @@ static int body_in_turn(struct kcp_comm *c, void *arg)
     turn_begin();
     own = *c;
     c->all_gather = all_gather, c->send = send_to, c->recv = recv_from;
-    c->barrier = barrier;
+    c->barrier = barrier, c->show = show;
     const int status = s->body(c, s->arg);
     turn_end();
     return status;

@@ -284,4 +284,8 @@ static int do_all(int argc, char **argv)
     return judge(&x, mine);
 }
 
-int main(int argc, char **argv) { return all_said("kcp-check", do_all(argc, argv)); }
+int main(int argc, char **argv)
+{
+    say_notices();
+    return all_said("kcp-check", do_all(argc, argv));
+}

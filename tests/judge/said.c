@@ -4,9 +4,14 @@
  * Next: main.c.
  */
 #include "said.h"
+#include "kcp.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+static void say(const char *line) { fprintf(stderr, "kcp: %s\n", line); }
+
+void say_notices(void) { kcp_notices(say); }
 
 int all_said(const char *program, int status)
 {

@@ -4,7 +4,7 @@ Book: chapter 20.  Checked by: tests/cli/torch.sh.  Next: layer.py.
 
 On CPUs each function of kcp_comm is a callback that calls torch.distributed, so that
 any backend for host memory will do. On GPUs the group's own NCCL communicator is used;
-it stays the group's, but after a failure kcp_nccl_from has aborted it (ref/comm.h).
+it stays the group's, and a failure leaves it to the group to abort (ref/comm.h).
 """
 import ctypes as C
 import functools

@@ -1,0 +1,159 @@
+/* agree.c -- do all ranks make the same call? Asked before the first exchange.
+ *
+ * Book: chapter 20, "What is promised to whom".
+ * Checked by: tests/08_forward/agree.c, tests/cli/processes.sh.  Next: layer.c.
+ *
+ * Each rank shows its plan, sizes and options as a few numbers. All see the same rows,
+ * so all come to the same answer, and the communicator lives on. */
+#include "checked.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SAID 40                /* places; more than are used */
+
+/* ---- digests: no secret is made of them */
+static uint64_t mix(uint64_t h, uint64_t x)
+{
+    h = (h ^ x) * UINT64_C(0x9e3779b97f4a7c15);
+    return h ^ h >> 29;
+}
+
+static uint64_t mix_all(const int64_t *x, int64_t n)
+{
+    uint64_t h = mix(1, (uint64_t)n);
+    for (int64_t i = 0; i < n; i++) h = mix(h, (uint64_t)x[i]);
+    return h;
+}
+
+uint64_t kcp_plan_digest(const struct kcp_plan *p)
+{
+    uint64_t h = mix(mix_all(p->cu_seqlens, p->N + 1LL), mix_all(p->cuts, p->R + 1LL));
+    h = mix(mix(h, (uint64_t)p->L), (uint64_t)p->C);
+    for (int j = 0; j < p->S; j++) {
+        const struct kcp_segment *s = &p->seg[j];
+        h = mix(mix(h, (uint64_t)s->n), (uint64_t)s->rank);
+        h = mix(mix(h, (uint64_t)s->begin), (uint64_t)s->end);
+    }
+    return h;
+}
+
+/* ---- what a rank says */
+static const struct said { const char *name; size_t at; int is_double; } said[] = {
+#define INT(name) { #name, offsetof(struct kcp_call, name), 0 }
+#define DOUBLE(name) { #name, offsetof(struct kcp_call, name), 1 }
+    INT(N), INT(R), INT(H), INT(HV), INT(K), INT(V), INT(C), INT(KG), INT(D), INT(Wc),
+    INT(model), INT(pass), INT(part), INT(gate), INT(beta_form), INT(act), INT(layout),
+    INT(save), INT(form), INT(walk), INT(blocks), INT(l2norm), INT(reuse_M), INT(shift),
+    DOUBLE(scale), DOUBLE(lower_bound),
+#undef INT
+#undef DOUBLE
+};
+enum { NUMBERS = sizeof said / sizeof *said, STAGE = NUMBERS, CU, CUTS, L, ARRAYS, PLAN,
+       ALL };
+_Static_assert(ALL <= SAID, "what a rank says has a place");
+static const char *const more[] = { "stage", "cu_seqlens", "cuts", "L",
+                                    "arrays that may be NULL", "plan" };
+
+/* What all ranks have or none: masks, and parameters' gradients, which are gathered. */
+static uint64_t arrays_given(const struct kcp_stage *s, const void *args)
+{
+    uint64_t given = 0;
+    for (int i = 0; i < s->nfields; i++) {
+        const struct kcp_field *f = &s->fields[i];
+        const int is_out = f->io != KCP_IN && f->io != KCP_BIN;
+        if (f->when == KCP_MAYBE && (is_out || f->store == KCP_I32) &&
+            *(void *const *)((const char *)args + f->at))
+            given |= UINT64_C(1) << i;
+    }
+    return given;
+}
+
+static void say(const struct kcp_stage *s, const void *args, uint64_t x[SAID])
+{
+    const struct kcp_call *c = args;
+    const struct kcp_plan *p = c->plan;
+    memset(x, 0, SAID * sizeof *x);
+    for (int i = 0; i < NUMBERS; i++) {
+        const char *at = (const char *)c + said[i].at;
+        if (said[i].is_double) memcpy(&x[i], at, sizeof(double));
+        else x[i] = (uint64_t)*(const int *)at;
+    }
+    x[STAGE] = (uint64_t)strtol(s->name, NULL, 10);
+    x[CU] = mix_all(p->cu_seqlens, p->N + 1LL);
+    x[CUTS] = mix_all(p->cuts, p->R + 1LL);
+    x[L] = (uint64_t)p->L;
+    x[ARRAYS] = c->T ? arrays_given(s, args) : 0;
+    x[PLAN] = p->digest ? p->digest : kcp_plan_digest(p);
+}
+
+static int differ(const struct kcp_stage *s, int i, int r, const uint64_t *theirs,
+                  const uint64_t *first)
+{
+    double x, y;
+    if (i >= NUMBERS)
+        return kcp_refuse(KCP_MISMATCH, "%s: %s: rank %d's are not rank 0's", s->name,
+                          more[i - NUMBERS], r);
+    if (!said[i].is_double)
+        return kcp_refuse(KCP_MISMATCH, "%s: %s: rank %d has %d, rank 0 has %d",
+                          s->name, said[i].name, r, (int)theirs[i], (int)first[i]);
+    memcpy(&x, &theirs[i], sizeof x);
+    memcpy(&y, &first[i], sizeof y);
+    return kcp_refuse(KCP_MISMATCH, "%s: %s: rank %d has %.17g, rank 0 has %.17g",
+                      s->name, said[i].name, r, x, y);
+}
+
+/* ---- all of them */
+static int is_known(const struct kcp_comm *comm, uint64_t digest)
+{
+    const int most = sizeof comm->agreed / sizeof *comm->agreed;
+    const int n = comm->agreements < most ? comm->agreements : most;
+    for (int i = 0; i < n; i++)
+        if (comm->agreed[i] == digest) return 1;
+    return 0;
+}
+
+/* A rank without tokens passes no arrays, so of those only ranks with some are held to
+ * one another. */
+static int compare(const struct kcp_stage *s, const struct kcp_call *c,
+                   const uint64_t (*row)[SAID])
+{
+    const struct kcp_plan *p = c->plan;
+    int with_tokens = -1;
+    for (int r = 0; r < p->R; r++) {
+        for (int i = 0; i < ALL; i++)
+            if (i != ARRAYS && row[r][i] != row[0][i])
+                return differ(s, i, r, row[r], row[0]);
+        if (p->ctx[r].NS == 0) continue;
+        if (with_tokens >= 0 && row[r][ARRAYS] != row[with_tokens][ARRAYS])
+            return kcp_refuse(KCP_MISMATCH, "%s: rank %d has not the arrays that rank "
+                              "%d has", s->name, r, with_tokens);
+        with_tokens = r;
+    }
+    return KCP_OK;
+}
+
+int kcp_agree(const struct kcp_stage *s, const void *args)
+{
+    const struct kcp_call *c = args;
+    struct kcp_comm *comm = c->comm;
+    uint64_t mine[SAID];
+    if (!comm->show) return KCP_OK;
+    say(s, args, mine);
+    const uint64_t digest = mix_all((const int64_t *)mine, SAID);
+    if (comm->show_waits && is_known(comm, digest)) return KCP_OK;
+    uint64_t (*row)[SAID] = malloc(sizeof *row * (size_t)comm->R);
+    if (!row) {
+        kcp_refuse(KCP_NO_MEMORY, "%s: no memory to compare ranks", s->name);
+        comm->fail(comm, KCP_NO_MEMORY, kcp_why());
+        return KCP_NO_MEMORY;
+    }
+    int status = comm->show(comm, mine, row, sizeof mine, c->stream);
+    if (!status) status = compare(s, c, (const uint64_t (*)[SAID])row);
+    if (!status && comm->show_waits) {
+        const int most = sizeof comm->agreed / sizeof *comm->agreed;
+        comm->agreed[comm->agreements++ % most] = digest;
+    }
+    free(row);
+    return status == KCP_NA ? KCP_OK : status;
+}

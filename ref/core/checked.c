@@ -1,0 +1,460 @@
+/* checked.c -- is this call one? Asked before a stage reads a byte.
+ *
+ * Book: chapter 20, "What is promised to whom".
+ * Checked by: tests/judge/self_calls.c, tests/fuzz/calls.c.  Next: agree.c.
+ *
+ * What a stage needs stands in its field table: which arrays, of which sizes, in which
+ * pass and model. So one function looks at the calls of all stages, and a field that is
+ * added to stages/NN.def is looked at too. What the table cannot say, as that HV is a
+ * multiple of H, is said here once for all stages that have the letters. */
+#include "checked.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- words */
+static _Thread_local char why[240];
+static _Thread_local int inside;
+static void (*_Atomic notices)(const char *line);
+
+const char *kcp_why(void) { return why; }
+
+int kcp_refuse(int status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    return status;
+}
+
+void kcp_notices(void (*to)(const char *line)) { notices = to; }
+
+void kcp_notice(const char *format, ...)
+{
+    void (*const to)(const char *) = notices;
+    char line[320];
+    va_list args;
+    if (!to) return;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    to(line);
+}
+
+/* Is the name one of those, apart by blanks? */
+static int is_among(const char *name, const char *names)
+{
+    const size_t n = strlen(name);
+    for (const char *at = names; at && *at;) {
+        const size_t len = strcspn(at, " ");
+        if (len == n && !strncmp(at, name, n)) return 1;
+        at += len;
+        at += strspn(at, " ");
+    }
+    return 0;
+}
+
+/* ---- sizes */
+enum {
+    MOST_SIZE = 32768,             /* of H, HV, K, V, C, KG, Wc */
+    MOST_CHANNELS = 1 << 24,       /* D */
+};
+static const int64_t most_row = INT64_C(1) << 30, most_numbers = INT64_C(1) << 50;
+
+static const struct size { const char *name; size_t at; int least, most; } sizes[] = {
+#define SIZE(name, least, most) { #name, offsetof(struct kcp_call, name), least, most }
+    SIZE(N, 0, INT_MAX),  SIZE(NS, 0, INT_MAX),      SIZE(NC, 0, INT_MAX),
+    SIZE(R, 1, INT_MAX),  SIZE(H, 1, MOST_SIZE),     SIZE(HV, 1, MOST_SIZE),
+    SIZE(K, 1, MOST_SIZE), SIZE(V, 1, MOST_SIZE),    SIZE(C, 1, MOST_SIZE),
+    SIZE(KG, 1, MOST_SIZE), SIZE(D, 1, MOST_CHANNELS), SIZE(Wc, 1, MOST_SIZE),
+#undef SIZE
+};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+static int size_of(const struct kcp_call *c, int i)
+{
+    return *(const int *)((const char *)c + sizes[i].at);
+}
+
+/* A letter of a shape, "T", "NS", or a number: its value; -1: there is no such. */
+static int64_t letter(const struct kcp_call *c, const char *at, size_t n)
+{
+    if (n == 1 && *at == 'T') return c->T;
+    if (*at >= '0' && *at <= '9') return strtol(at, NULL, 10);
+    for (int i = 0; i < SIZES; i++)
+        if (strlen(sizes[i].name) == n && !strncmp(sizes[i].name, at, n))
+            return size_of(c, i);
+    return -1;
+}
+
+/* Does the stage have the letter in a shape? */
+static int has_letter(const struct kcp_stage *s, const char *name)
+{
+    const size_t n = strlen(name);
+    for (int i = 0; i < s->nfields; i++)
+        for (const char *at = s->fields[i].shape; *at;) {
+            const size_t len = strcspn(at, " +");
+            if (len == n && !strncmp(at, name, n)) return 1;
+            at += len;
+            at += strspn(at, " +");
+        }
+    return 0;
+}
+
+static const struct kcp_field *field_of(const struct kcp_stage *s, const char *name)
+{
+    for (int i = 0; i < s->nfields; i++)
+        if (!strcmp(s->fields[i].name, name)) return &s->fields[i];
+    return NULL;
+}
+
+static int is_stage(const struct kcp_stage *s, const char *number)
+{
+    return !strncmp(s->name, number, 2);
+}
+
+/* Is there such a number of the letter here, in this stage? */
+static int size_counts(const struct kcp_stage *s, const struct kcp_call *c, int i)
+{
+    const char *name = sizes[i].name;
+    if (!strcmp(name, "C")) return has_letter(s, "C") || field_of(s, "sc");
+    if (!strcmp(name, "KG")) return has_letter(s, "KG") || is_stage(s, "16");
+    if (!strcmp(name, "Wc") && c->shift) return 0;
+    return has_letter(s, name);
+}
+
+static int check_sizes(const struct kcp_stage *s, const struct kcp_call *c)
+{
+    if (c->T < 0 || (field_of(s, "cu") && c->T > INT_MAX))
+        return kcp_refuse(KCP_BAD, "%s: T: found %lld, expected 0 to %lld", s->name,
+                          (long long)c->T,
+                          field_of(s, "cu") ? (long long)INT_MAX : LLONG_MAX);
+    for (int i = 0; i < SIZES; i++) {
+        const int found = size_of(c, i);
+        if (size_counts(s, c, i) && (found < sizes[i].least || found > sizes[i].most))
+            return kcp_refuse(KCP_BAD, "%s: %s: found %d, expected %d to %d", s->name,
+                              sizes[i].name, found, sizes[i].least, sizes[i].most);
+    }
+    if (has_letter(s, "H") && has_letter(s, "HV") && c->HV % c->H)
+        return kcp_refuse(KCP_BAD, "%s: HV: found %d, expected a multiple of H, which "
+                          "is %d", s->name, c->HV, c->H);
+    const int gate = c->model == KCP_GDN ? 1 : c->K;
+    if ((has_letter(s, "KG") || is_stage(s, "16")) && c->KG != gate)
+        return kcp_refuse(KCP_BAD, "%s: KG: found %d, expected %d", s->name, c->KG,
+                          gate);
+    return KCP_OK;
+}
+
+/* How many numbers a field has; -1: more than any machine, or a letter unknown. */
+static int64_t numbers(const struct kcp_call *c, const struct kcp_field *f)
+{
+    int64_t all = 1, row = 1;
+    for (const char *at = f->shape; *at;) {
+        const int counted = strchr("TNR", *at) && at == f->shape;
+        int64_t value = 0;
+        for (;;) {
+            const size_t len = strcspn(at, " +");
+            const int64_t one = letter(c, at, len);
+            if (one < 0) return -1;
+            value += one;
+            at += len;
+            if (*at != '+') break;
+            at++;
+        }
+        at += strspn(at, " ");
+        if (!counted && value && row > most_row / value) return -1;
+        if (value && all > most_numbers / value) return -1;
+        row *= counted ? 1 : value;
+        all *= value;
+    }
+    return all;
+}
+
+/* ---- options */
+static const struct option { const char *name; size_t at; int values; } options[] = {
+#define OPTION(name, values) { #name, offsetof(struct kcp_call, name), values }
+    OPTION(model, 5), OPTION(pass, 2), OPTION(gate, 3), OPTION(beta_form, 3),
+    OPTION(act, 2), OPTION(layout, 2), OPTION(save, 2), OPTION(form, 4),
+    OPTION(walk, 3), OPTION(part, 8), OPTION(blocks, INT_MAX),
+    OPTION(strip_chunks, INT_MAX),
+#undef OPTION
+};
+
+/* The models of a stage, first to last: the exchange and the copies take all. */
+static void models_of(const struct kcp_stage *s, int *first, int *last)
+{
+    const int any = is_stage(s, "07") || is_stage(s, "12") || is_stage(s, "14") ||
+                    is_stage(s, "15");
+    *first = is_stage(s, "16") ? KCP_DPLR : KCP_KDA;
+    *last = any || is_stage(s, "16") ? KCP_GLA : KCP_GDN;
+}
+
+static int check_options(const struct kcp_stage *s, const struct kcp_call *c)
+{
+    int first, last;
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        const struct option *o = &options[i];
+        const int found = *(const int *)((const char *)c + o->at);
+        if (found < 0 || found >= o->values)
+            return kcp_refuse(KCP_BAD, "%s: %s: found %d, expected 0 to %d", s->name,
+                              o->name, found, o->values - 1);
+    }
+    models_of(s, &first, &last);
+    if ((int)c->model < first || (int)c->model > last)
+        return kcp_refuse(KCP_BAD, "%s: model: found %d, expected %d to %d", s->name,
+                          (int)c->model, first, last);
+    if (is_stage(s, "09") && !(c->part & (KCP_LOCAL | KCP_REVERSE)))
+        return kcp_refuse(KCP_BAD, "%s: part: found %d, expected KCP_LOCAL, "
+                          "KCP_REVERSE or both", s->name, c->part);
+    if (!isfinite(c->scale))
+        return kcp_refuse(KCP_BAD, "%s: scale: found %g, expected a number", s->name,
+                          c->scale);
+    const int bounded = field_of(s, "g_raw") && c->gate == KCP_GATE_BOUNDED;
+    if (bounded && !(c->lower_bound >= -5 && c->lower_bound < 0))
+        return kcp_refuse(KCP_BAD, "%s: lower_bound: found %g, expected -5 or more, "
+                          "and less than 0", s->name, c->lower_bound);
+    return KCP_OK;
+}
+
+/* ---- plan and comm, where ranks are */
+static int check_plan(const struct kcp_stage *s, const struct kcp_call *c,
+                      int without_grid)
+{
+    const struct kcp_plan *p = c->plan;
+    if (!p)
+        return kcp_refuse(KCP_BAD, "%s: plan: there is no plan", s->name);
+    if (c->r < 0 || c->r >= p->R)
+        return kcp_refuse(KCP_BAD, "%s: r: found %d, expected a rank of the plan, 0 to "
+                          "%d", s->name, c->r, p->R - 1);
+    const struct kcp_context *x = &p->ctx[c->r];
+    const struct { const char *name; int64_t found, expected; } same[] = {
+        { "R", c->R, p->R }, { "N", c->N, p->N }, { "T", c->T, x->end - x->begin },
+        { "C", c->C, p->C }, { "NS", c->NS, x->NS }, { "NC", c->NC, x->NC },
+    };
+    for (size_t i = 0; i < (without_grid ? 3 : sizeof same / sizeof *same); i++)
+        if (same[i].found != same[i].expected)
+            return kcp_refuse(KCP_BAD, "%s: %s is not the plan's: found %lld, expected "
+                              "%lld", s->name, same[i].name, (long long)same[i].found,
+                              (long long)same[i].expected);
+    return KCP_OK;
+}
+
+static int check_comm(const struct kcp_stage *s, const struct kcp_call *c)
+{
+    const int R = c->plan->R;
+    if (R == 1 || (c->comm && c->comm->R == R && c->comm->r == c->r)) return KCP_OK;
+    return kcp_refuse(KCP_BAD, "%s: comm: there is no comm of the plan's %d ranks in "
+                      "which this is rank %d", s->name, R, c->r);
+}
+
+int kcp_check_sizes(const char *stage, const struct kcp_call *c)
+{
+    const struct kcp_stage *s = kcp_stage_find(stage);
+    if (!s || !c) return kcp_refuse(KCP_BAD, "%s: there are no arguments", stage);
+    int refused = check_options(s, c);
+    if (!refused) refused = check_sizes(s, c);
+    return refused || !s->ranks ? refused : check_plan(s, c, 0);
+}
+
+/* ---- arrays */
+/* Does this pass of this model read or write the field? */
+static int is_used(const struct kcp_field *f, const struct kcp_call *c)
+{
+    const int back = f->io == KCP_BIN || f->io == KCP_BOUT;
+    if (back && c->pass != KCP_BACKWARD) return 0;
+    if (f->io == KCP_FOUT && c->pass != KCP_FORWARD) return 0;
+    if (f->when == KCP_ONLY_KDA) return c->model == KCP_KDA;
+    if (f->when == KCP_ONLY_GDN) return c->model == KCP_GDN;
+    return 1;
+}
+
+/* What may be NULL by the table, and not in this call: 14's weights but for the shift,
+ * 16's gates by model. */
+static int is_needed_here(const struct kcp_stage *s, const struct kcp_field *f,
+                          const struct kcp_call *c)
+{
+    const char *name = f->name + (f->io == KCP_BOUT);        /* da as a */
+    if (is_stage(s, "14")) return !strcmp(f->name, "weight") && !c->shift;
+    if (!is_stage(s, "16") || c->model == KCP_GLA) return 0;
+    if (c->model == KCP_DPLR) return !strcmp(name, "a") || !strcmp(name, "b");
+    return !strcmp(name, "b") || !strcmp(name, "omega");
+}
+
+/* Rows by sequence are for who owns a sequence's start or end: a rank without tokens
+ * may own none. */
+static int owns_a_sequence(const struct kcp_call *c)
+{
+    const struct kcp_plan *p = c->plan;
+    for (int n = 0; p && n < p->N; n++)
+        if (p->h0_rank[n] == c->r || p->ht_rank[n] == c->r) return 1;
+    return 0;
+}
+
+static int check_arrays(const struct kcp_stage *s, enum kcp_where where,
+                        const void *args, const char *may_lack)
+{
+    const struct kcp_call *c = args;
+    for (int i = 0; i < s->nfields; i++) {
+        const struct kcp_field *f = &s->fields[i];
+        const void *p = *(void *const *)((const char *)args + f->at);
+        const int64_t n = is_used(f, c) ? numbers(c, f) : 0;
+        if (n < 0)
+            return kcp_refuse(KCP_BAD, "%s: %s: its shape [%s] has more numbers than "
+                              "there can be", s->name, f->name, f->shape);
+        const size_t width = f->store == KCP_I32 ? 4 : 8;
+        if (p && n && where == KCP_HOST && (uintptr_t)p % width)
+            return kcp_refuse(KCP_BAD, "%s: %s: its address is no multiple of %zu",
+                              s->name, f->name, width);
+        const int by_sequence = s->ranks && f->shape[0] == 'N' && f->shape[1] == ' ';
+        if (p || !n || (f->when == KCP_MAYBE && !is_needed_here(s, f, c)) ||
+            (s->ranks && c->T == 0 && !(by_sequence && owns_a_sequence(c))) ||
+            is_among(f->name, may_lack))
+            continue;
+        return kcp_refuse(KCP_BAD, "%s: %s: it is missing", s->name, f->name);
+    }
+    return KCP_OK;
+}
+
+/* ---- what index arrays hold, on the host */
+static int wrong_index(const struct kcp_stage *s, const char *name, int64_t at,
+                       int64_t found, int64_t expected)
+{
+    return kcp_refuse(KCP_BAD, "%s: %s[%lld]: found %lld, expected %lld", s->name, name,
+                      (long long)at, (long long)found, (long long)expected);
+}
+
+/* Boundaries x [n+1] of width 4 or 8: from 0, never down, to the last. */
+static int check_bounds(const struct kcp_stage *s, const char *name, const void *x,
+                        int width, int64_t n, int64_t last)
+{
+    int64_t before = 0;
+    for (int64_t i = 0; i <= n; i++) {
+        int64_t v = 0;
+        if (width == 4) v = ((const int32_t *)x)[i];
+        else v = ((const int64_t *)x)[i];
+        if (i == 0 && v != 0) return wrong_index(s, name, 0, v, 0);
+        if (v < before)
+            return kcp_refuse(KCP_BAD, "%s: %s[%lld]: it decreases", s->name, name,
+                              (long long)i);
+        if (i == n && v != last) return wrong_index(s, name, n, v, last);
+        before = v;
+    }
+    return KCP_OK;
+}
+
+static const void *array_of(const struct kcp_stage *s, const void *args,
+                            const char *name)
+{
+    const struct kcp_field *f = field_of(s, name);
+    return f ? *(void *const *)((const char *)args + f->at) : NULL;
+}
+
+/* Chunks restart with every stretch, and each knows its own. */
+static int check_grid(const struct kcp_stage *s, const void *args)
+{
+    const struct kcp_call *c = args;
+    const int32_t *cu = array_of(s, args, "cu"), *cn = array_of(s, args, "cn");
+    const int32_t *sc = array_of(s, args, "sc");
+    if (!cu || !cn || (!sc && c->NC) || (s->ranks && !c->T)) return KCP_OK;
+    const int refused = check_bounds(s, "cu", cu, 4, c->NS, c->T);
+    if (refused) return refused;
+    if (cn[0] != 0) return wrong_index(s, "cn", 0, cn[0], 0);
+    for (int j = 0; j < c->NS; j++) {
+        const int64_t len = (int64_t)cu[j + 1] - cu[j];
+        const int64_t end = cn[j] + (len + c->C - 1) / c->C;
+        if (cn[j + 1] != end) return wrong_index(s, "cn", j + 1, cn[j + 1], end);
+        if (end > c->NC) return wrong_index(s, "cn", j + 1, end, c->NC);
+        for (int64_t k = cn[j]; k < end; k++)
+            if (sc[k] != j) return wrong_index(s, "sc", k, sc[k], j);
+    }
+    if (cn[c->NS] != c->NC) return wrong_index(s, "cn", c->NS, cn[c->NS], c->NC);
+    if (s->ranks)
+        for (int j = 0; j <= c->NS; j++) {
+            const int expected = c->plan->ctx[c->r].cu[j];
+            if (cu[j] != expected) return wrong_index(s, "cu", j, cu[j], expected);
+        }
+    return KCP_OK;
+}
+
+static int check_indices(const struct kcp_stage *s, const void *args)
+{
+    const struct kcp_call *c = args;
+    const int64_t *cu_seqlens = array_of(s, args, "cu_seqlens");
+    const int32_t *want = array_of(s, args, "want");
+    const int32_t *range = array_of(s, args, "range");
+    int refused = check_grid(s, args);
+    if (!refused && cu_seqlens)
+        refused = check_bounds(s, "cu_seqlens", cu_seqlens, 8, c->N, c->T);
+    if (refused) return refused;
+    for (int j = 0; want && j < c->NS; j++)
+        if (want[j] & ~(KCP_WANT_H | KCP_WANT_M))
+            return kcp_refuse(KCP_BAD, "%s: want[%d]: found %d, expected 0 to 3",
+                              s->name, j, want[j]);
+    if (range && range[0] < range[1] && (range[0] < 0 || range[1] > c->R))
+        return kcp_refuse(KCP_BAD, "%s: range: found %d to %d, expected 0 to R, which "
+                          "is %d", s->name, range[0], range[1], c->R);
+    return KCP_OK;
+}
+
+/* ---- all of it */
+static int check(const struct kcp_stage *s, enum kcp_where where, const void *args,
+                 const char *may_lack)
+{
+    const struct kcp_call *c = args;
+    int refused = check_options(s, c);
+    if (!refused) refused = check_sizes(s, c);
+    if (!refused && s->ranks) refused = check_plan(s, c, is_among("cu", may_lack));
+    if (!refused && s->ranks) refused = check_comm(s, c);
+    if (!refused && is_stage(s, "13") && !((const struct kcp_backward *)args)->saved)
+        refused = kcp_refuse(KCP_BAD, "%s: saved: it is missing", s->name);
+    if (!refused) refused = check_arrays(s, where, args, may_lack);
+    if (!refused && where == KCP_HOST && !is_among("cu", may_lack))
+        refused = check_indices(s, args);
+    return refused;
+}
+
+int kcp_check_call(const char *stage, enum kcp_where where, const void *args)
+{
+    const struct kcp_stage *s = stage ? kcp_stage_find(stage) : NULL;
+    if (!s)
+        return kcp_refuse(KCP_BAD, "%.40s: there is no such stage", stage ? stage : "");
+    if (!args) return kcp_refuse(KCP_BAD, "%s: there are no arguments", s->name);
+    return check(s, where, args, NULL);
+}
+
+void kcp_checked_enter(void) { inside++; }
+void kcp_checked_leave(void) { inside--; }
+
+int kcp_begin(const char *stage, enum kcp_where where, const void *args,
+              const char *may_lack)
+{
+    const struct kcp_stage *s = kcp_stage_find(stage);
+    const struct kcp_call *c = args;
+    if (inside) return KCP_OK;
+    if (!c) return kcp_refuse(KCP_BAD, "%s: there are no arguments", stage);
+    why[0] = 0;
+    const int refused = check(s, where, args, may_lack);
+    if (refused && s->ranks && c->comm && c->comm->fail)
+        c->comm->fail(c->comm, refused, why);
+    if (refused || !s->ranks || c->plan->R < 2) return refused;
+    return kcp_agree(s, args);
+}
+
+int kcp_checked_run(const struct kcp_variant *v, void *args)
+{
+    const int is_outermost = !inside;
+    const int refused = kcp_begin(v->stage, v->where, args, NULL);
+    if (refused) return refused;
+    kcp_checked_enter();
+    const int status = v->run(args);
+    kcp_checked_leave();
+    if (status && is_outermost && !why[0])
+        kcp_refuse(status, "%s %s: returned status %d; it takes %s", v->stage, v->name,
+                   status, v->shapes);
+    return status;
+}

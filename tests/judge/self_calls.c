@@ -1,0 +1,269 @@
+/* self_calls.c -- misuse of the C interface: refused by the field's name, and no crash.
+ *
+ * Book: chapter 20, "What is promised to whom".  Checked by: itself.
+ * Next: ../fuzz/calls.c, the same by generated arguments.
+ */
+#include "tests/judge/judge.h"
+#include "tests/made_call.h"
+
+#include <math.h>
+
+enum { MOST = 512 };
+
+static struct kcp_plan *small_plan(int R)
+{
+    const int64_t cu[3] = { 0, 7, 20 };
+    struct kcp_plan *p = NULL;
+    return kcp_plan_make(&p, 2, cu, R, NULL, 0, 8, 3, NULL) ? NULL : p;
+}
+
+static int is(const struct made_call *m, const char *number)
+{
+    return !strncmp(m->stage->name, number, 2);
+}
+
+static int run(struct made_call *m) { return m->stage->ref(&m->a); }
+
+/* A call that is right but for what `spoil` did: KCP_BAD, and why begins with the stage
+ * and has the word. */
+static void refused(struct kcp_report *rep, struct made_call *m, const char *word)
+{
+    const int status = run(m);
+    EXPECT(rep, status == KCP_BAD && strstr(kcp_why(), word) &&
+           !strncmp(kcp_why(), m->stage->name, strlen(m->stage->name)),
+           "%s: %s: status %d, '%s'", m->stage->name, word, status, kcp_why());
+}
+
+static const struct { const char *name; size_t at; int value; const char *only; }
+numbers[] = {
+#define NUMBER(name, value, only)                                                     \
+    { #name, offsetof(struct kcp_call, name), value, only }
+    NUMBER(H, 0, "01 02 03 04 08 09 10 13 15 16"), NUMBER(H, -4, "01 02 03 08 13 16"),
+    NUMBER(HV, 0, "01 02 03 05 07 08 11 12 13 15 16"), NUMBER(K, -3, "01 02 03 08 13"),
+    NUMBER(K, 0, "01 03 05 07 08 12 13 15 16"), NUMBER(V, 0, "01 03 04 05 07 08 12 13"),
+    NUMBER(V, 1 << 20, "01 03 08 13"), NUMBER(KG, 2, "01 02 03 04 05 08 09 10 11 13"),
+    NUMBER(C, 0, "02 03 04 05 08 09 10 11 13 14 15 16"), NUMBER(C, -8, "03 08 13"),
+    NUMBER(NS, -1, "02 03 04 08 13 16"), NUMBER(NC, -1, "02 03 04 08 13 16"),
+    NUMBER(N, -1, "01 08 13 15 16"), NUMBER(D, 0, "14 15"), NUMBER(Wc, 0, "14"),
+    NUMBER(r, 7, "08 13 14 15 16"), NUMBER(r, -1, "08 13 14 15 16"),
+    NUMBER(model, 99, ""), NUMBER(model, -1, ""), NUMBER(gate, 99, ""),
+    NUMBER(beta_form, 99, ""), NUMBER(layout, 99, ""), NUMBER(save, 99, ""),
+    NUMBER(act, 99, ""), NUMBER(form, 99, ""), NUMBER(form, -1, ""),
+    NUMBER(walk, 99, ""), NUMBER(pass, 99, ""), NUMBER(blocks, -1, ""),
+#undef NUMBER
+};
+
+static const enum kcp_model models[] = { KCP_KDA, KCP_GDN, KCP_DPLR, KCP_GDN2,
+                                         KCP_GLA };
+
+static int takes_model(const struct kcp_stage *s, enum kcp_model model)
+{
+    return (atoi(s->name) == 16) == (model >= KCP_DPLR);
+}
+
+static void start(struct made_call *m, const struct kcp_stage *s, enum kcp_model model,
+                  enum kcp_pass pass, const struct kcp_plan *plan)
+{
+    made_call(m, s, model, pass, s->ranks ? plan : NULL, NULL);
+    if (is(m, "13")) made_saved(m);
+}
+
+/* Sizes and options, one wrong at a time. */
+static void wrong_numbers(struct kcp_report *rep, const struct kcp_stage *s,
+                          enum kcp_model model, const struct kcp_plan *plan)
+{
+    struct made_call m;
+    char number[3] = { s->name[0], s->name[1], 0 };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        if (numbers[i].only[0] && !strstr(numbers[i].only, number)) continue;
+        start(&m, s, model, KCP_FORWARD, plan);
+        *(int *)(m.a.bytes + numbers[i].at) = numbers[i].value;
+        refused(rep, &m, numbers[i].name);
+        made_free(&m);
+    }
+}
+
+/* Every array that is needed, missing. */
+static void missing_arrays(struct kcp_report *rep, const struct kcp_stage *s,
+                           enum kcp_model model, enum kcp_pass pass,
+                           const struct kcp_plan *plan)
+{
+    struct made_call m;
+    char word[64];
+    int needed = 0;
+    for (int i = 0; i < s->nfields; i++) {
+        start(&m, s, model, pass, plan);
+        const int before = kcp_check_call(s->name, KCP_HOST, &m.a);
+        EXPECT(rep, before == KCP_OK, "%s: %s", s->name, kcp_why());
+        made_set(&m, i, NULL);
+        if (kcp_check_call(s->name, KCP_HOST, &m.a)) {
+            snprintf(word, sizeof word, "%s: it is missing", s->fields[i].name);
+            EXPECT(rep, strstr(kcp_why(), word) != NULL, "%s", kcp_why());
+            needed++;
+        }
+        const int status = run(&m);          /* whatever it says, it comes back */
+        EXPECT(rep, status == KCP_OK || status == KCP_BAD, "%s: status %d", s->name,
+               status);
+        made_free(&m);
+    }
+    EXPECT(rep, needed > 1, "%s: no array is needed", s->name);
+}
+
+/* Index arrays that lie. */
+static void wrong_indices(struct kcp_report *rep, const struct kcp_stage *s,
+                          enum kcp_model model, const struct kcp_plan *plan)
+{
+    static const struct { const char *name; int at, value; } lie[] = {
+        { "cu", 0, 1 }, { "cu", 1, -1 }, { "cu", 1, 1000000 }, { "cn", 0, 1 },
+        { "cn", 1, -2 }, { "cn", 1, 1000000 }, { "sc", 0, 9 }, { "sc", 0, -1 },
+        { "cu_seqlens", 0, 1 }, { "cu_seqlens", 1, 1000000 }, { "want", 0, 8 },
+        { "range", 1, 1000 } };
+    struct made_call m;
+    for (size_t i = 0; i < sizeof lie / sizeof *lie; i++) {
+        start(&m, s, model, KCP_FORWARD, plan);
+        const int at = made_field(&m, lie[i].name);
+        if (at >= 0) {
+            if (s->fields[at].store == KCP_I64)
+                ((int64_t *)m.array[at])[lie[i].at] = lie[i].value;
+            else ((int32_t *)m.array[at])[lie[i].at] = lie[i].value;
+            refused(rep, &m, lie[i].name);
+        }
+        made_free(&m);
+    }
+}
+
+/* What is no field of its own: HV and H, scale, the bound, the plan, comm. */
+static void wrong_relations(struct kcp_report *rep, const struct kcp_stage *s,
+                            enum kcp_model model, const struct kcp_plan *plan,
+                            const struct kcp_plan *two)
+{
+    struct made_call m;
+    start(&m, s, model, KCP_FORWARD, plan);
+    m.a.call.H = 2, m.a.call.HV = 3;
+    if (made_field(&m, "q") >= 0 && made_field(&m, "v") >= 0)
+        refused(rep, &m, "HV: found 3, expected a multiple of H");
+    m.a.call.H = 1, m.a.call.HV = 2, m.a.call.scale = NAN;
+    refused(rep, &m, "scale");
+    m.a.call.scale = 1, m.a.call.gate = KCP_GATE_BOUNDED, m.a.call.lower_bound = 1;
+    if (made_field(&m, "g_raw") >= 0) refused(rep, &m, "lower_bound");
+    m.a.call.gate = KCP_GATE_RAW;
+    if (s->ranks) {
+        m.a.call.T++;
+        refused(rep, &m, "T is not the plan's");
+        m.a.call.T--, m.a.call.plan = NULL;
+        refused(rep, &m, "plan");
+    }
+    made_free(&m);
+    if (s->ranks) {
+        start(&m, s, model, KCP_FORWARD, two);
+        refused(rep, &m, "comm");
+        made_free(&m);
+    }
+    EXPECT(rep, s->ref(NULL) == KCP_BAD && strstr(kcp_why(), "no arguments"), "%s: %s",
+           s->name, kcp_why());
+}
+
+static int misuse(struct kcp_report *rep)
+{
+    struct kcp_plan *plan = small_plan(1), *two = small_plan(2);
+    if (!plan || !two) return KCP_NO_MEMORY;
+    for (int i = 0; i < kcp_nstages; i++)
+        for (size_t j = 0; j < sizeof models / sizeof *models; j++) {
+            const struct kcp_stage *s = &kcp_stages[i];
+            if (!takes_model(s, models[j])) continue;
+            struct made_call m;
+            start(&m, s, models[j], KCP_FORWARD, plan);
+            const int status = run(&m);
+            EXPECT(rep, status == KCP_OK, "%s: %s", s->name, kcp_why());
+            made_free(&m);
+            wrong_numbers(rep, s, models[j], plan);
+            missing_arrays(rep, s, models[j], KCP_FORWARD, plan);
+            missing_arrays(rep, s, models[j], KCP_BACKWARD, plan);
+            wrong_indices(rep, s, models[j], plan);
+            wrong_relations(rep, s, models[j], plan, two);
+        }
+    kcp_plan_free(plan);
+    kcp_plan_free(two);
+    return KCP_OK;
+}
+
+/* A variant that kcp_variants lists looks at its call as its stage's reference does,
+ * before anything of the device is touched. */
+static int variants(struct kcp_report *rep)
+{
+    const struct kcp_variant *v[MOST];
+    const int n = kcp_variants(NULL, NULL, v, MOST);
+    struct kcp_plan *plan = small_plan(1);
+    int looked = 0;
+    if (!plan) return KCP_NO_MEMORY;
+    for (int i = 0; i < n; i++) {
+        const struct kcp_stage *s = kcp_stage_find(v[i]->stage);
+        struct made_call m;
+        if (!s) continue;
+        start(&m, s, atoi(s->name) == 16 ? KCP_GLA : KCP_KDA, KCP_FORWARD, plan);
+        m.a.call.form = 99;
+        int status = v[i]->run(&m.a);
+        EXPECT(rep, status == KCP_BAD && strstr(kcp_why(), "form: found 99"),
+               "%s %s: status %d, %s", v[i]->stage, v[i]->name, status, kcp_why());
+        m.a.call.form = KCP_CHAIN;
+        made_set(&m, s->nfields - 1, NULL);
+        m.a.call.pass = KCP_BACKWARD;
+        if (kcp_check_call(s->name, v[i]->where, &m.a)) {
+            status = v[i]->run(&m.a);
+            EXPECT(rep, status == KCP_BAD && strstr(kcp_why(), "it is missing"),
+                   "%s %s: status %d, %s", v[i]->stage, v[i]->name, status, kcp_why());
+            looked++;
+        }
+        made_free(&m);
+    }
+    kcp_plan_free(plan);
+    EXPECT(rep, n > 100 && looked > 10, "%d variants, %d looked at", n, looked);
+    return KCP_OK;
+}
+
+/* The rest of the interface, with nothing where something is needed. */
+static int nothing(struct kcp_report *rep)
+{
+    struct kcp_layer layer = { 0 };
+    struct kcp_forward f = { 0 };
+    struct kcp_backward b = { 0 };
+    struct kcp_conv c = { 0 };
+    struct kcp_exchange x = { 0 };
+    struct kcp_halo h = { 0 };
+    struct kcp_plan *p;
+    size_t at;
+    char kind;
+    int64_t cu[2] = { 0, 4 };
+    double one[1];
+    EXPECT(rep, kcp_layer_forward(NULL, NULL) == KCP_BAD && kcp_why()[0], "no layer");
+    EXPECT(rep, kcp_layer_forward(&layer, &f) == KCP_BAD && kcp_why()[0], "empty");
+    EXPECT(rep, kcp_layer_backward(&layer, &b) == KCP_BAD, "empty, backward");
+    EXPECT(rep, kcp_layer_conv(&layer, &c) == KCP_BAD, "empty, conv");
+    kcp_layer_ref(&layer);
+    EXPECT(rep, kcp_layer_forward(&layer, &f) == KCP_BAD, "no sizes");
+    EXPECT(rep, kcp_layer_saved(&layer, (struct kcp_call *)&f) == 0 &&
+           kcp_layer_saved(&layer, NULL) == 0 && kcp_layer_saved(NULL, NULL) == 0 &&
+           kcp_layer_forward_work(&layer, &f) == 0, "no sizes, no bytes");
+    EXPECT(rep, kcp_exchange_run(&x) == KCP_BAD && strstr(kcp_why(), "plan"), "%s",
+           kcp_why());
+    EXPECT(rep, kcp_halo_run(&h, NULL, NULL) == KCP_BAD, "no plan");
+    EXPECT(rep, kcp_segment_sum(NULL, NULL, NULL, 1, one) == KCP_BAD, "no plan");
+    EXPECT(rep, kcp_plan_make(NULL, 1, cu, 1, NULL, 0, 8, 0, NULL) == KCP_BAD, "where");
+    EXPECT(rep, kcp_plan_make(&p, 1, NULL, 1, NULL, 0, 8, 0, NULL) == KCP_BAD && !p &&
+           strstr(kcp_why(), "cu_seqlens"), "%s", kcp_why());
+    EXPECT(rep, kcp_struct_size(NULL) == 0 && kcp_stage_find(NULL) == NULL &&
+           kcp_struct_member(NULL, NULL, &at, &kind) == KCP_BAD &&
+           kcp_enum_value(NULL, NULL) == KCP_BAD, "names");
+    EXPECT(rep, kcp_check_call("99", KCP_HOST, &f) == KCP_BAD &&
+           kcp_check_call("08", KCP_HOST, NULL) == KCP_BAD, "stages");
+    EXPECT(rep, kcp_threads_run(0, NULL, NULL, NULL, 0) == KCP_BAD, "no ranks");
+    EXPECT(rep, kcp_threads_run(2, NULL, NULL, NULL, 0) == KCP_BAD, "no body");
+    return KCP_OK;
+}
+
+KCP_CHECK(check_00_misuse) = { "00_judge", "calls",
+    "a wrong size, option, array or index of any stage is refused by name", misuse };
+KCP_CHECK(check_00_misuse_variants) = { "00_judge", "calls_variants",
+    "every variant's host entry looks at its call first", variants };
+KCP_CHECK(check_00_nothing) = { "00_judge", "calls_nothing",
+    "NULL and empty structs into the rest of the interface", nothing };

@@ -1,0 +1,179 @@
+/* made_call.h -- a call of any stage, made from its field table: arrays as long as
+ * their shapes say, and not a byte longer.
+ *
+ * Book: none.  Checked by: tests/judge/self_calls.c, tests/fuzz/calls.c, which use it.
+ * Next: ref/core/checked.c, which looks at such calls.
+ */
+#ifndef KCP_MADE_CALL_H
+#define KCP_MADE_CALL_H
+
+#include "ref.h"
+#include "layer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MADE_FIELDS = 48 };
+
+union made_args {                          /* any stage's */
+    struct kcp_call call;
+    struct kcp_step step;
+    struct kcp_forward forward;
+    struct kcp_backward backward;
+    struct kcp_conv conv;
+    struct kcp_scan scan;
+    struct kcp_family family;
+    char bytes[1024];
+};
+
+struct made_call {
+    const struct kcp_stage *stage;
+    union made_args a;
+    void *array[MADE_FIELDS];
+    int64_t numbers[MADE_FIELDS];          /* 4 or 8 bytes each */
+    void *saved;
+};
+
+static inline int64_t made_letter(const struct kcp_call *c, const char *at, size_t n)
+{
+    static const struct { const char *name; size_t at; } size[] = {
+#define SIZE(name) { #name, offsetof(struct kcp_call, name) }
+        SIZE(N), SIZE(NS), SIZE(NC), SIZE(R), SIZE(H), SIZE(HV), SIZE(K), SIZE(V),
+        SIZE(C), SIZE(KG), SIZE(D), SIZE(Wc) };
+#undef SIZE
+    if (n == 1 && *at == 'T') return c->T;
+    for (size_t i = 0; i < sizeof size / sizeof *size; i++)
+        if (strlen(size[i].name) == n && !strncmp(size[i].name, at, n))
+            return *(const int *)((const char *)c + size[i].at);
+    return strtol(at, NULL, 10);
+}
+
+/* -1: a size is negative, or there would be more than `most`. */
+static inline int64_t made_numbers(const struct kcp_call *c, const char *shape,
+                                   int64_t most)
+{
+    int64_t all = 1;
+    for (const char *at = shape; *at;) {
+        int64_t value = 0;
+        for (;;) {
+            const size_t n = strcspn(at, " +");
+            const int64_t one = made_letter(c, at, n);
+            if (one < 0 || one > most) return -1;
+            value += one;
+            at += n;
+            if (*at != '+') break;
+            at++;
+        }
+        at += strspn(at, " ");
+        all *= value;
+        if (all > most) return -1;
+    }
+    return all;
+}
+
+static inline void *made_pointer(const struct made_call *m, int i)
+{
+    return *(void *const *)(m->a.bytes + m->stage->fields[i].at);
+}
+
+static inline void made_set(struct made_call *m, int i, void *p)
+{
+    *(void **)(m->a.bytes + m->stage->fields[i].at) = p;
+}
+
+static inline int made_field(const struct made_call *m, const char *name)
+{
+    for (int i = 0; i < m->stage->nfields; i++)
+        if (!strcmp(m->stage->fields[i].name, name)) return i;
+    return -1;
+}
+
+/* Arrays by the sizes that a.call has; what would have more than `most` numbers is
+ * NULL. Numbers are small and differ; gates are negative. Where there is a plan,
+ * indices are its grid, else one stretch of all tokens. */
+static inline void made_arrays(struct made_call *m, int64_t most)
+{
+    const struct kcp_call *c = &m->a.call;
+    for (int i = 0; i < m->stage->nfields; i++) {
+        const struct kcp_field *f = &m->stage->fields[i];
+        const int64_t n = made_numbers(c, f->shape, most);
+        const size_t width = f->store == KCP_I32 ? 4 : 8;
+        m->numbers[i] = n;
+        m->array[i] = n < 0 ? NULL : calloc(n ? (size_t)n : 1, width);
+        if (n == 0) {                      /* nothing may be read there */
+            free(m->array[i]);
+            m->array[i] = malloc(0);
+        }
+        made_set(m, i, m->array[i]);
+        const int is_gate = f->name[0] == 'g' || f->name[0] == 'G';
+        for (int64_t e = 0; e < n && width == 8 && f->store != KCP_I64; e++)
+            ((double *)m->array[i])[e] = (is_gate ? -0.1 : 0.1) * (double)(1 + e % 7);
+    }
+}
+
+static inline void made_indices(struct made_call *m)
+{
+    const struct kcp_call *c = &m->a.call;
+    const struct kcp_context *x = c->plan ? &c->plan->ctx[c->r] : NULL;
+    for (int i = 0; i < m->stage->nfields; i++) {
+        const char *name = m->stage->fields[i].name;
+        const int64_t n = m->numbers[i];
+        int32_t *at = m->array[i];
+        const int *from = NULL;
+        if (!at || n < 1) continue;
+        if (x && !strcmp(name, "cu") && n == x->NS + 1) from = x->cu;
+        if (x && !strcmp(name, "cn") && n == x->NS + 1) from = x->cn;
+        if (x && !strcmp(name, "sc") && n == x->NC) from = x->sc;
+        if (from) memcpy(at, from, sizeof *at * (size_t)n);
+        else if (!x && !strcmp(name, "cu")) at[n - 1] = (int32_t)c->T;
+        else if (!x && !strcmp(name, "cn")) at[n - 1] = c->NC;
+        else if (!strcmp(name, "cu_seqlens")) ((int64_t *)m->array[i])[n - 1] = c->T;
+        else if (!strcmp(name, "want")) for (int64_t e = 0; e < n; e++) at[e] = 3;
+        else if (!strcmp(name, "active")) for (int64_t e = 0; e < n; e++) at[e] = 1;
+        else if (!strcmp(name, "range")) at[1] = c->R;
+    }
+}
+
+/* A whole small call that every reference takes: model and pass as asked. */
+static inline void made_call(struct made_call *m, const struct kcp_stage *stage,
+                             enum kcp_model model, enum kcp_pass pass,
+                             const struct kcp_plan *plan, struct kcp_comm *comm)
+{
+    struct kcp_call *c = &m->a.call;
+    const int r = comm ? comm->r : 0;
+    memset(m, 0, sizeof *m);
+    m->stage = stage;
+    *c = (struct kcp_call){ .T = 20, .N = 1, .NS = 1, .NC = 3, .R = 1, .H = 1, .HV = 2,
+        .K = 3, .V = 2, .C = 8, .KG = model == KCP_GDN ? 1 : 3, .D = 2, .Wc = 3,
+        .model = model, .pass = pass, .scale = 0.5, .lower_bound = -1,
+        .part = atoi(stage->name) == 9 ? KCP_LOCAL | KCP_REVERSE : 0 };
+    if (atoi(stage->name) == 7) c->R = 3;
+    if (plan) {
+        const struct kcp_context *x = &plan->ctx[r];
+        c->T = x->end - x->begin; c->N = plan->N; c->NS = x->NS; c->NC = x->NC;
+        c->R = plan->R; c->C = plan->C; c->r = r; c->plan = plan; c->comm = comm;
+    }
+    made_arrays(m, 1 << 16);
+    made_indices(m);
+}
+
+/* A block for 13, as 08 would leave it: its header right, its tensors 0.1. */
+static inline void made_saved(struct made_call *m)
+{
+    struct kcp_backward *b = &m->a.backward;
+    const size_t bytes = kcp_saved_bytes((const struct kcp_forward *)&m->a.call);
+    struct kcp_saved *s = m->saved = malloc(bytes);
+    if (!s) return;
+    memset(s, 0, bytes);
+    kcp_saved_begin(s, bytes, &m->a.call, "made", 8, 8);
+    b->saved = s;
+    b->saved_bytes = bytes;
+}
+
+static inline void made_free(struct made_call *m)
+{
+    for (int i = 0; i < m->stage->nfields; i++) free(m->array[i]);
+    free(m->saved);
+}
+
+#endif
