@@ -2,6 +2,7 @@
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_lanes.c.
  */
+#include "checked.h"
 #include "ref.h"
 #include <string.h>
 
@@ -30,6 +31,8 @@ static void one_chunk(const struct kcp_ladder *a, int64_t t0, int c, int n,
  * begins as h_in (NULL: 0). */
 int ref_ladder(struct kcp_ladder *a)
 {
+    const int refused = kcp_begin("17_ladder", KCP_HOST, a, NULL);
+    if (refused) return refused;
     const int HV = a->HV, K = a->K, V = a->V, *cu = a->cu, *cn = a->cn;
     const double (*h_in)[HV][K * V] = a->h_in, (*decay)[HV][K] = a->decay;
     double (*h_out)[HV][K * V] = a->h_out;
