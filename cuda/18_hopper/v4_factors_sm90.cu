@@ -1,0 +1,157 @@
+// v4_factors_sm90.cu -- the whole backward from chunk factors: two scans, and the rest.
+// Book: chapter 18, "Backward".
+// Checked by: tests/13_backward/checks.c.
+// Next: backward/states.cuh.
+#include "v4_factors_place.cuh"
+
+// What the kernels take is said by their rows of the table of paths. NULL: not this
+// call.
+static const struct kcp_path *path_of(const struct kcp_backward *a)
+{
+    return a->plan ? kcp_path_of("13_backward", factors_name, KCP_BF16, a) : NULL;
+}
+
+// ---- the parameters' gradients: terms of chunks, added in an order that depends on
+// nothing but the segment
+
+enum { SUM_THREADS = 1024 };
+
+// sum[KG] of a segment's chunks, by a block for each segment and head; then over the
+// channels too. A thread has a channel of every so many chunks.
+static __global__ __launch_bounds__(SUM_THREADS) void add_chunk_parts(
+    const struct backward_params x, float *dA_rows, float *ddt_rows)
+{
+    __shared__ float sum[2][SUM_THREADS];
+    const int n = blockIdx.x, s = blockIdx.y, i = threadIdx.x, KG = x.a.KG;
+    const int *cn = (const int *)x.a.cn;
+    float dA = 0.0f, ddt = 0.0f;
+    for (int c = cn[s] + i / KG; c < cn[s + 1]; c += SUM_THREADS / KG) {
+        const int64_t at = ((int64_t)c * x.a.HV + n) * KG + i % KG;
+        dA += x.dA_part[at];
+        ddt += x.ddt_part[at];
+    }
+    sum[0][i] = dA;
+    sum[1][i] = ddt;
+    for (int half = SUM_THREADS / 2; half; half /= 2) {
+        __syncthreads();
+        if (i >= half) continue;
+        sum[0][i] += sum[0][i + half];
+        if (half >= KG) sum[1][i] += sum[1][i + half];
+    }
+    if (i == 0) dA_rows[(int64_t)s * x.a.HV + n] = sum[0][0];
+    if (i < KG) ddt_rows[((int64_t)s * x.a.HV + n) * KG + i] = sum[1][i];
+}
+
+static int sum_parameters(struct factors_backward *f)
+{
+    const struct kcp_backward *a = &f->x.a;
+    const size_t row = sizeof(float) * padded_rows(a->plan) * a->HV;
+    int status = KCP_OK;
+    if (!a->dA_log && !a->ddt_bias) return KCP_OK;
+    cudaMemsetAsync(f->dA_rows, 0, row, a->stream);
+    cudaMemsetAsync(f->ddt_rows, 0, row * a->KG, a->stream);
+    if (a->NS)
+        add_chunk_parts<<<dim3(a->HV, a->NS), SUM_THREADS, 0, a->stream>>>(
+            f->x, f->dA_rows, f->ddt_rows);
+    if (a->dA_log)
+        status = segment_sum(a->plan, a->comm, f->dA_rows, a->HV, f->all,
+                             (float *)a->dA_log, a->stream);
+    if (!status && a->ddt_bias)
+        status = segment_sum(a->plan, a->comm, f->ddt_rows, (int64_t)a->HV * a->KG,
+                             f->all, (float *)a->ddt_bias, a->stream);
+    return status;
+}
+
+// ---- chapters 11 and 07: the gradient of the state with which every segment ends
+
+// dh_ext is the reverse scan's, without what it leaves on its way; M is forward's, kept
+// or made again of the same factors: backward's linear part is its transpose.
+static int make_maps(struct factors_backward *f)
+{
+    const struct kcp_backward *a = &f->x.a;
+    const struct kcp_call *call = (const struct kcp_call *)a;
+    const size_t maps = sizeof(float) * a->NS * a->HV * a->K * (a->V + a->K);
+    struct backward_params only_end = f->x;
+    struct forward_params of_M = {};
+    int status = KCP_OK;
+    if (!a->NS) return KCP_OK;
+    put_wants(call, 1, f->want);
+    if (a->reuse_M)
+        cudaMemcpyAsync(f->dmap, arena_named(&f->r, "maps", 0, 1), maps,
+                        cudaMemcpyDeviceToDevice, a->stream);
+    else {
+        memcpy((void *)&of_M.a, a, offsetof(struct kcp_backward, do_));
+        cudaMemsetAsync(f->own, 0xff, sizeof(int) * a->NS, a->stream);
+        of_M.factors = (void *)f->x.factors;
+        of_M.qk_rows = (void *)f->x.qk_rows;
+        of_M.count = a->NC;
+        of_M.want = f->want;
+        of_M.own = f->own;
+        of_M.maps = f->dmap;
+        status = forward_maps(&of_M);
+    }
+    only_end.h = only_end.dS = NULL;
+    only_end.want = f->want;
+    only_end.maps = (float *)f->dmap;
+    return status ? status : backward_scans(&only_end, processors());
+}
+
+static int carry_back(struct factors_backward *f)
+{
+    const struct kcp_backward *a = &f->x.a;
+    const struct kcp_call *call = (const struct kcp_call *)a;
+    profile_hook(PART_SUM, a->stream);
+    states_in(call, 0, a->h0, f->h_start);
+    copy_kept(call, f->h_start, f->h_kept);
+    states_in(call, 1, a->dht, f->states);
+    int status = make_maps(f);
+    profile_hook(PART_EXCHANGE, a->stream);
+    if (!status) status = exchange(&f->e);
+    profile_hook(PART_MAIN, a->stream);
+    return status;
+}
+
+static int run_factors(const struct kcp_backward *args, const struct kcp_path *path)
+{
+    struct factors_backward f;
+    int status = place_backward(&f, args, path) <= args->work_bytes ? KCP_OK : KCP_BAD;
+    const struct kcp_backward *a = &f.x.a;
+    const struct kcp_call *call = (const struct kcp_call *)a;
+    if (a->saved_bytes < f.r.head.bytes) status = KCP_BAD;
+
+    if (!status) put_rows(&f);
+    for (int p = PART_SUM; p <= PART_MAIN && f.alone; p++)
+        profile_hook((enum profile_part)p, a->stream);
+    //> kernel-backward-factors
+    if (!status && !f.alone) status = carry_back(&f);
+    if (!status && a->NS) status = backward_scans(&f.x, processors());
+    if (!status && a->NS) status = backward_finish(&f.x, processors());
+    if (!status) status = sum_parameters(&f);
+    //< kernel-backward-factors
+    if (!status && f.alone) hand_through(call, 0, a->dht, a->dh0);
+    if (!status && !f.alone) states_out(call, 0, f.dh_in, a->dht, a->dh0);
+    if (!status) refuse_others(a, &f.r, f.differs, sizeof(bf16));
+    tell(call, status, factors_name);
+    return status ? status : launched();
+}
+
+static int run(void *args)
+{
+    const struct kcp_backward *a = (const struct kcp_backward *)args;
+    const struct kcp_path *path = path_of(a);
+    if (!a->plan || !a->saved) return KCP_BAD;
+    return path ? run_factors(a, path) : KCP_NA;
+}
+
+static size_t work(const void *args)
+{
+    const struct kcp_backward *a = (const struct kcp_backward *)args;
+    const struct kcp_path *path = path_of(a);
+    struct factors_backward f;
+    return path ? place_backward(&f, a, path) : 0;
+}
+
+KCP_VARIANT(backward_v4_factors) = {
+    "13_backward", "v4_factors", "from chunk factors: two scans and one kernel behind",
+    KCP_BF16, KCP_DEVICE, "K, V 64 or 128, C 64; a block of chunk factors; sm_90a", run,
+    work };
