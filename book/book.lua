@@ -490,6 +490,17 @@ local function fold_answers(doc)
   return doc
 end
 
+-- A Div "folded" with a title: closed until somebody wants the numbers.
+local function folded(doc)
+  return doc:walk { Div = function(d)
+    if not d.classes:includes("folded") then return nil end
+    local blocks = pandoc.List({ pandoc.RawBlock("html", '<details class="folded"><summary>' .. (d.attributes.title or "The numbers") .. "</summary>") })
+    blocks:extend(d.content)
+    blocks:insert(pandoc.RawBlock("html", "</details>"))
+    return blocks
+  end }
+end
+
 -- A chapter that cites nobody has no list of references.
 local function cites(doc)
   local yes = false
@@ -616,7 +627,7 @@ local function weave(doc)
   doc = doc:walk { Inlines = errata_links }
   doc = doc:walk { Inlines = unbroken, Code = breakable }
   if not cites(doc) then doc = without_references(doc) end
-  doc = fold_answers(doc)
+  doc = folded(fold_answers(doc))
   local f = io.open(out .. "/" .. page .. ".shown", "w")
   if f then
     for _, s in ipairs(shown) do f:write(s, "\n") end

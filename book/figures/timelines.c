@@ -1,35 +1,51 @@
 /* timelines.c -- the figure of chapter 07: four forms of the exchange, four ranks.
  *
  * Book: chapter 07.  Checked by: make book-lint.  Next: book/figures/plan.c.
- * Events are simulated from the assumptions below, which the figure prints. */
+ * To scale, with times measured on four H200s, which book/data/exchange.tsv lists. */
 #include "svg.h"
 
-enum { R = 4, BLOCKS = 4 };
+#include <stdlib.h>
+#include <string.h>
 
-/* microseconds: delay of a message, 2 MiB at 380 GB/s, apply a map, compose two */
-static const double a = 10, wire = 5.5, MS = 13, MM = 27;
-static const double sum = 24, stop = 150;
+enum { R = 4, BLOCKS = 4, ARROWS = 64 };
 
-static double x(double t) { return 92 + t * 4.1; }
+/* Microseconds: a message with a state, a map or a block of a state; the all-gather;
+ * apply a map, compose two; the pass of the maps and the main pass. */
+static double state_us, map_us, block_us, gather_us, apply_us, compose_us, sum, rest;
 
+static double x(double t) { return 92 + (t - sum + 60) * 1.62; }
 static double larger(double p, double q) { return p > q ? p : q; }
+static double lane(double y0, int r) { return y0 + 22 * r; }
+
+/* Arrows are drawn last, above the bars. */
+static struct { double x1, y1, x2, y2; } arrows[ARROWS];
+static int narrows;
+
+static void arrow(double y0, int from, double t0, int to, double t1)
+{
+    arrows[narrows].x1 = x(t0);
+    arrows[narrows].y1 = lane(y0, from) + 17;
+    arrows[narrows].x2 = x(t1);
+    arrows[narrows++].y2 = lane(y0, to) + 4;
+}
 
 static void bar(double y, double from, double to, const char *wash, const char *ink)
 {
     char style[96];
     snprintf(style, sizeof style, "fill:%s;stroke:%s", wash, ink);
+    from = larger(from, sum - 60);
     if (to > from)
         svg_rect(x(from), y + 3, x(to) - x(from), 14, style);
 }
 
-static double lane(double y0, int r) { return y0 + 22 * r; }
+static double shown(void) { return sum + 325; }
 
 static void head(double y0, const char *name)
 {
     svg_text(4, y0 - 6, "start", "", "%s", name);
     for (int r = 0; r < R; r++) {
         svg_text(84, lane(y0, r) + 14, "end", "soft", "rank %d", r);
-        svg_line(x(0), lane(y0, r) + 10, x(stop), lane(y0, r) + 10,
+        svg_line(x(sum - 60), lane(y0, r) + 10, x(shown()), lane(y0, r) + 10,
                  "stroke:var(--line)");
         bar(lane(y0, r), 0, sum, "var(--wash-a)", "var(--a)");
     }
@@ -37,29 +53,27 @@ static void head(double y0, const char *name)
 
 static void main_pass(double y0, int r, double from)
 {
-    bar(lane(y0, r), from, stop, "var(--wash-c)", "var(--c)");
-}
-
-static void arrow(double y0, int from, double t0, int to, double t1)
-{
-    svg_arrow(x(t0), lane(y0, from) + 12, x(t1), lane(y0, to) + 8, "var(--b)");
+    bar(lane(y0, r), from, shown(), "var(--wash-c)", "var(--c)");
+    svg_text(x(shown()) - 6, lane(y0, r) + 14, "end", "mono", "+%.0f us", from - sum);
 }
 
 static void gather(double y0)
 {
-    const double got = sum + a + (R - 1) * 2 * wire;
+    const double got = sum + gather_us;
     head(y0, "All-gather and fold");
     for (int r = 0; r < R; r++) {
         const int folds = r > 1 ? r - 1 : 0;
         bar(lane(y0, r), sum, got, "var(--wash-b)", "var(--b)");
-        bar(lane(y0, r), got, got + folds * MS, "var(--b)", "var(--b)");
-        main_pass(y0, r, got + folds * MS);
+        bar(lane(y0, r), got, got + folds * apply_us, "var(--b)", "var(--b)");
+        main_pass(y0, r, got + folds * apply_us);
     }
 }
 
 /* One block is the plain chain; the columns of S go on independently. */
 static void chain(double y0, int blocks, const char *name)
 {
+    const double message = blocks > 1 ? block_us : state_us;
+    const double wire = (map_us - state_us) / blocks;        /* 2 MiB more, or a part */
     double ready[BLOCKS]; /* when the sender has block b of the state */
     head(y0, name);
     main_pass(y0, 0, sum);
@@ -68,12 +82,11 @@ static void chain(double y0, int blocks, const char *name)
     for (int r = 1; r < R; r++) {
         double free = sum, wire_free = 0;
         for (int b = 0; b < blocks; b++) {
-            const double sent = larger(ready[b], wire_free);
-            const double here = sent + a + wire / blocks;
-            wire_free = sent + wire / blocks;
+            const double sent = larger(ready[b], wire_free), here = sent + message;
+            wire_free = sent + wire;
             arrow(y0, r - 1, sent, r, here);
             const double start = larger(here, free);
-            free = r < R - 1 ? start + MS / blocks : here;
+            free = r < R - 1 ? start + apply_us / blocks : here;
             if (r < R - 1)
                 bar(lane(y0, r), start, free, "var(--b)", "var(--b)");
             ready[b] = free;
@@ -95,13 +108,13 @@ static void scan(double y0)
             next[r] = W[r];
             if (r < d)
                 continue;
-            const double here = larger(W[r - d] + a + 2 * wire, W[r]);
+            const double here = larger(W[r - d] + map_us, W[r]);
             arrow(y0, r - d, W[r - d], r, here);
             double t = here;
             if (2 * d <= R - 1 - r)                     /* W will be asked for again */
-                t += MM;
+                t += compose_us;
             if (d > 1)                                  /* the first X is only copied */
-                t += MM;
+                t += compose_us;
             bar(lane(y0, r), here, t, "var(--b)", "var(--b)");
             next[r] = state[r] = t;
         }
@@ -112,23 +125,51 @@ static void scan(double y0)
         main_pass(y0, r, state[r]);
 }
 
+static int measured(void)
+{
+    static const struct { const char *name; double *at; } want[] = {
+        { "state", &state_us }, { "map", &map_us }, { "block", &block_us },
+        { "gather", &gather_us }, { "apply", &apply_us }, { "compose", &compose_us },
+        { "sum", &sum }, { "main", &rest } };
+    char line[256], name[32];
+    double us;
+    int n = 0;
+    FILE *f = fopen("book/data/exchange.tsv", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "%31[^\t]\t%lf", name, &us) == 2)
+            for (int i = 0; i < 8; i++)
+                if (!strcmp(want[i].name, name)) {
+                    *want[i].at = us;
+                    n++;
+                }
+    if (f)
+        fclose(f);
+    return n == 8;
+}
+
 int main(void)
 {
-    svg_begin(720, 506, "Four forms of the exchange as timelines",
+    if (!measured()) {
+        fprintf(stderr, "timelines: book/data/exchange.tsv lacks a time\n");
+        return 1;
+    }
+    svg_begin(720, 532, "Four forms of the exchange as timelines",
               "Four ranks under each form. All-gather: one collective on all ranks, "
-              "then folds that grow "
-              "with the rank. Chain: one hop after the other. Pipelined chain: the "
-              "same in four "
-              "overlapping blocks. Scan: two rounds of receiving and composing.");
+              "then folds that grow with the rank. Chain: one hop after the other. "
+              "Pipelined chain: the same in four overlapping blocks. Scan: two rounds "
+              "of receiving and composing.");
     gather(26);
     chain(146, 1, "Chain");
     chain(266, BLOCKS, "Chain, pipelined over four blocks of V");
     scan(386);
-    svg_text(
-        92, 494, "start", "soft",
-        "assumed, in us: a message %.0f, 2 MiB %.1f, applying a map %.0f, "
-        "composing two %.0f; left, the map's pass",
-        a, wire, MS, MM);
+    for (int i = 0; i < narrows; i++)
+        svg_arrow(arrows[i].x1, arrows[i].y1, arrows[i].x2, arrows[i].y2, "var(--ink)");
+    svg_text(92, 496, "start", "soft",
+             "measured, in us: a state %.1f, a map %.1f, a quarter of a state %.1f, "
+             "the all-gather %.1f;", state_us, map_us, block_us, gather_us);
+    svg_text(92, 514, "start", "soft",
+             "applying a map %.1f, composing two %.1f. Cut off: the maps' pass, %.0f, "
+             "and the main pass, %.0f.", apply_us, compose_us, sum, rest);
     svg_end();
     return 0;
 }

@@ -1,0 +1,41 @@
+/* folds.c -- the figure of chapter 11: the fold forward and the fold backward.
+ *
+ * Book: chapter 11.  Checked by: make book-lint.  Next: book/figures/kept.c. */
+#include "svg.h"
+
+enum { R = 5 };
+
+static double left(int r) { return 60 + r * 132; }
+
+static void fold(double y, int to, int from, const char *ink, const char *what,
+                 const char *product)
+{
+    const int step = from < to ? 1 : -1;
+    for (int r = from; r != to; r += step) {
+        const double a = left(r) + 52, b = left(r + step) + 52;
+        svg_arrow(a, y, b - 6 * step, y, ink);
+        svg_text((a + b) / 2, y - 7, "middle", "mono", r == from ? what : product, r);
+    }
+}
+
+int main(void)
+{
+    svg_begin(720, 250, "The fold forward and backward on five ranks",
+              "Forward, rank 3 starts at rank 0 and comes inward through the maps of "
+              "ranks 1 and 2. Backward, rank 1 starts at rank 4 and comes inward "
+              "through the transposed maps of ranks 3 and 2. Both read M2.");
+    for (int r = 0; r < R; r++) {
+        const int both = r == 2, one = r == 1 || r == 3;
+        svg_rect(left(r), 96, 104, 44, both ? "fill:var(--wash-d);stroke:var(--d)"
+                                     : one ? "fill:var(--wash-a);stroke:var(--a)"
+                                           : "fill:none;stroke:var(--line)");
+        svg_text(left(r) + 52, 115, "middle", "", "rank %d", r);
+        svg_text(left(r) + 52, 132, "middle", "mono", "M%d, h%d, dh%d", r, r, r);
+    }
+    svg_text(60, 24, "start", "", "forward: the state that rank 3 begins with");
+    fold(66, 3, 0, "var(--a)", "S = h%d", "M%d S + h");
+    svg_text(60, 226, "start", "", "backward: the gradient that rank 1 ends with");
+    fold(186, 1, 4, "var(--b)", "dS = dh%d", "M%d' dS + dh");
+    svg_end();
+    return 0;
+}

@@ -1,0 +1,37 @@
+/* growth.c -- the figure of chapter 19: how the error of M grows with its chain.
+ *
+ * Book: chapter 19.  Checked by: make book-lint.  Next: book/figures/payload.c. */
+#include "plot.h"
+
+int main(void)
+{
+    static double rows[MOST_ROWS][MOST_COLS];
+    const int n = printed_rows("18-growth", "live gates", rows);
+    const struct frame f = { 0, 2.45, -8.2, 0, 70, 570, 20, 330 };
+    static const char *const names[] = { "fp32, tf32x3", "tf32", "bf16" };
+    static const char *const inks[] = { "var(--a)", "var(--c)", "var(--b)" };
+    svg_begin(720, 376, "The error of M against the length of its chain",
+              "Over 1 to 256 chunks fp32 and tf32x3 grow from 2e-8 to 6e-7, tf32 from "
+              "5e-7 to 2e-5 and bf16 from 5e-4 to a fifth of M. A dashed line shows "
+              "growth with the square root.");
+    frame_rows(&f, 1);
+    for (int c = 1; c <= 256; c *= 4) {
+        char text[8];
+        snprintf(text, sizeof text, "%d", c);
+        frame_column(&f, c, text);
+    }
+    for (int k = 0; k < 3; k++) {
+        const int column = k ? k + 3 : 2;
+        curve(&f, rows, n, 0, column, inks[k], "none");
+        svg_text(frame_x(&f, 256) + 10, frame_y(&f, rows[n - 1][column]) + 4, "start",
+                 "", "%s", names[k]);
+    }
+    svg_line(frame_x(&f, 1), frame_y(&f, rows[0][4]), frame_x(&f, 256),
+             frame_y(&f, 16 * rows[0][4]), "stroke:var(--soft);stroke-dasharray:4 4");
+    svg_text(frame_x(&f, 24), frame_y(&f, 4 * rows[0][4]) + 26, "start", "soft",
+             "square root of the chunks");
+    svg_text(320, 368, "middle", "soft", "chunks in the chain");
+    svg_text(80, 14, "start", "soft", "relative error of M");
+    svg_end();
+    return 0;
+}

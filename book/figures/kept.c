@@ -1,0 +1,50 @@
+/* kept.c -- the figure of chapter 12: what each mode keeps, a token and head.
+ *
+ * Book: chapter 12.  Checked by: make book-lint.  Next: book/figures/mirror.c.
+ * Numbers a token and value head for H = HV, K = V = 128, C = 64. */
+#include "svg.h"
+
+enum { K = 128, V = 128, C = 64 };
+struct piece { const char *name; double n; };
+
+static double stack(double y, const char *title, const struct piece *p, int n,
+                    double at, const char *style)
+{
+    svg_text(8, y - 8, "start", "", "%s", title);
+    for (int i = 0; i < n; i++) {
+        const double w = p[i].n * 0.485;
+        svg_rect(8 + at, y, w - 1, 36, style);
+        if (w > 16)
+            svg_text(8 + at + w / 2, y + 22, "middle", "mono", "%s", p[i].name);
+        at += w;
+    }
+    return at;
+}
+
+int main(void)
+{
+    static const struct piece less[] = {
+        { "q", K }, { "k", K }, { "Aqk", C }, { "A", C }, { "", 3 } };
+    static const struct piece more[] = {
+        { "G", K }, { "w", K }, { "qg", K }, { "kg", K }, { "u", V }, { "v_new", V },
+        { "h", (double)K * V / C } };
+    double a = 0, b = 0;
+    for (int i = 0; i < 5; i++)
+        a += less[i].n;
+    for (int i = 0; i < 7; i++)
+        b += more[i].n;
+    svg_begin(720, 196, "What each memory mode keeps",
+              "Recompute keeps q, k, Aqk, A and three numbers. Save-all adds G, w, qg, "
+              "kg, u, v_new and the states of all chunks, as large as two of them.");
+    char title[80];
+    snprintf(title, sizeof title, "recompute: %.0f numbers a token and head", a);
+    stack(30, title, less, 5, 0, "fill:var(--wash-a);stroke:var(--a)");
+    snprintf(title, sizeof title, "save all: %.0f more", b);
+    const double end =
+        stack(110, title, less, 5, 0, "fill:var(--wash-a);stroke:var(--a)");
+    stack(110, "", more, 7, end, "fill:var(--wash-c);stroke:var(--c)");
+    svg_text(8, 178, "start", "soft", "H = HV, K = V = 128, C = 64. The sliver: rho of "
+             "q and of k, and beta.");
+    svg_end();
+    return 0;
+}

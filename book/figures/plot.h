@@ -1,0 +1,96 @@
+/* plot.h -- curves over logarithmic axes, from what the book's programs printed.
+ *
+ * Book: chapters 10, 19, 20.  Included by leaveout.c, growth.c, forms.c and scaling.c.
+ * Numbers are those of build/book/example.txt: the page and its plot cannot differ. */
+#ifndef BOOK_PLOT_H
+#define BOOK_PLOT_H
+
+#include "svg.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_ROWS = 24, MOST_COLS = 8 };
+
+/* The rows of numbers behind a line that has the word after, in a printed section. */
+static inline int printed_rows(const char *section, const char *after,
+                               double rows[MOST_ROWS][MOST_COLS])
+{
+    char line[256], head[64];
+    FILE *f = fopen("build/book/example.txt", "r");
+    int n = 0, on = 0;
+    snprintf(head, sizeof head, "== %s\n", section);
+    while (f && fgets(line, sizeof line, f) && n < MOST_ROWS) {
+        if (!strncmp(line, "== ", 3))
+            on = !strcmp(line, head);
+        if (on && strstr(line, after))
+            on = 2;
+        if (on < 2)
+            continue;
+        char *p = line, *end;
+        int k = 0;
+        for (double x = strtod(p, &end); end != p && k < MOST_COLS;
+             x = strtod(p, &end)) {
+            rows[n][k++] = x;
+            p = end + strspn(end, " %");
+        }
+        if (k > 2)
+            n++;
+        else if (n)
+            break;
+    }
+    if (f)
+        fclose(f);
+    return n;
+}
+
+/* A frame of decades: the decimal logarithms of its edges, and where it lies. */
+struct frame { double lx0, lx1, ly0, ly1, x0, x1, y0, y1; };
+
+static inline double frame_x(const struct frame *f, double v)
+{
+    return f->x0 + (log10(v) - f->lx0) / (f->lx1 - f->lx0) * (f->x1 - f->x0);
+}
+
+static inline double frame_y(const struct frame *f, double v)
+{
+    double at = (log10(v) - f->ly0) / (f->ly1 - f->ly0);
+    at = at < 0 ? 0 : at > 1 ? 1 : at;
+    return f->y1 - at * (f->y1 - f->y0);
+}
+
+/* Lines at whole decades of y, every step of them. */
+static inline void frame_rows(const struct frame *f, int step)
+{
+    for (int e = (int)ceil(f->ly0); e <= (int)floor(f->ly1); e += step) {
+        const double y = frame_y(f, pow(10, e));
+        svg_line(f->x0, y, f->x1, y, "stroke:var(--line)");
+        if (e >= 0 && e < 5)
+            svg_text(f->x0 - 8, y + 4, "end", "soft", "%.0f", pow(10, e));
+        else
+            svg_text(f->x0 - 8, y + 4, "end", "soft", "1e%d", e);
+    }
+}
+
+static inline void frame_column(const struct frame *f, double v, const char *text)
+{
+    svg_line(frame_x(f, v), f->y0, frame_x(f, v), f->y1, "stroke:var(--line)");
+    svg_text(frame_x(f, v), f->y1 + 18, "middle", "soft", "%s", text);
+}
+
+static inline void curve(const struct frame *f, double rows[MOST_ROWS][MOST_COLS],
+                         int n, int cx, int cy, const char *ink, const char *dash)
+{
+    printf("<path d=\"");
+    for (int i = 0; i < n; i++)
+        printf("%c%.1f %.1f", i ? 'L' : 'M', frame_x(f, fabs(rows[i][cx])),
+               frame_y(f, rows[i][cy]));
+    printf("\" style=\"fill:none;stroke:%s;stroke-width:2;stroke-dasharray:%s\"/>\n",
+           ink, dash);
+    for (int i = 0; i < n; i++)
+        printf("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\" style=\"fill:%s\"/>\n",
+               frame_x(f, fabs(rows[i][cx])), frame_y(f, rows[i][cy]), ink);
+}
+
+#endif

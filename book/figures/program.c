@@ -1,0 +1,45 @@
+/* program.c -- the figure of chapter 08: one rank's program, on three ranks.
+ *
+ * Book: chapter 08.  Checked by: make book-lint.  Next: book/figures/walks.c. */
+#include "svg.h"
+
+static const char *const style[] = {
+    "fill:var(--wash-d);stroke:var(--d)", "fill:var(--wash-d);stroke:var(--d)",
+    "fill:var(--wash-a);stroke:var(--a)", "fill:var(--wash-b);stroke:var(--b)",
+    "fill:var(--wash-c);stroke:var(--c)" };
+
+static void step(double x, double y, double w, int which, const char *name)
+{
+    svg_rect(x, y, w - 2, 40, style[which]);
+    svg_text(x + w / 2 - 1, y + 25, "middle", "mono", "%s", name);
+}
+
+int main(void)
+{
+    static const char *const of[] = { "h_ext", "h_ext, M", "none" };
+    svg_begin(720, 262, "One rank's program, on three ranks",
+              "Each rank runs front end, factors, map, exchange and scan. The last "
+              "rank makes no map. All wait once, in the exchange.");
+    static const char *const titles[] = { "1 front end", "2 factors", "3 map",
+                                          "4 exchange", "5 scan, output" };
+    static const double at[] = { 70, 180, 290, 400, 520 };
+    static const double wide[] = { 110, 110, 110, 120, 190 };
+    for (int k = 0; k < 5; k++)
+        svg_text(at[k] + wide[k] / 2, 24, "middle", "", "%s", titles[k]);
+    for (int r = 0; r < 3; r++) {
+        const double y = 42 + 66 * r;
+        svg_text(4, y + 25, "start", "", "rank %d", r);
+        step(at[0], y, wide[0], 0, "q k g G");
+        step(at[1], y, wide[1], 1, "A w u kg qg");
+        if (r < 2)
+            step(at[2], y, wide[2], 2, of[r]);
+        step(at[3], y, wide[3], 3, r ? "gets S_in" : "gives h_ext");
+        step(at[4], y, wide[4], 4, "S, v_new, o");
+        if (r < 2)
+            svg_arrow(at[3] + 60, y + 42, at[3] + 60, y + 64, "var(--ink)");
+    }
+    svg_text(70, 254, "start", "soft",
+             "Nobody waits before step 4, and nobody after it.");
+    svg_end();
+    return 0;
+}

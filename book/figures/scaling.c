@@ -1,0 +1,37 @@
+/* scaling.c -- a figure of chapter 20: a million tokens on ever more ranks.
+ *
+ * Book: chapter 20.  Checked by: make book-lint.  Next: book/figures/layers.c. */
+#include "plot.h"
+
+int main(void)
+{
+    static double rows[MOST_ROWS][MOST_COLS];
+    const int n = printed_rows("19-levels", "tokens/rank", rows);
+    const struct frame f = { -0.1, 3.7, -2.2, 1.7, 70, 560, 20, 320 };
+    static const int column[] = { 2, 3, 5, 6 }, down[] = { -6, 10, 10, -6 };
+    static const char *const names[] = { "main pass", "map's pass", "exchange",
+                                         "total" };
+    static const char *const inks[] = { "var(--c)", "var(--a)", "var(--b)",
+                                        "var(--ink)" };
+    svg_begin(720, 366, "A million tokens on 1 to 4096 ranks",
+              "Main pass and map's pass fall as one over the ranks; the exchange on "
+              "two levels grows slowly to half a millisecond; the total flattens where "
+              "they meet, near 256 ranks.");
+    frame_rows(&f, 1);
+    for (int R = 1; R <= 4096; R *= 4) {
+        char text[8];
+        snprintf(text, sizeof text, "%d", R);
+        frame_column(&f, R, text);
+    }
+    for (int k = 0; k < 4; k++) {
+        const int skip = k == 1 || k == 2;                  /* one rank has neither */
+        curve(&f, rows + skip, n - skip, 0, column[k], inks[k],
+              k == 3 ? "6 4" : "none");
+        svg_text(570, frame_y(&f, rows[n - 1][column[k]]) + down[k], "start", "", "%s",
+                 names[k]);
+    }
+    svg_text(315, 358, "middle", "soft", "ranks, in nodes of 8 GPUs");
+    svg_text(4, 14, "start", "soft", "ms");
+    svg_end();
+    return 0;
+}
