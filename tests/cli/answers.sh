@@ -31,8 +31,8 @@ awk 'FNR == 1 { if (f) check(); f = FILENAME; e = a = on = 0 }
 for page in build/book/[0-9]*.html; do
     [ -f "$page" ] || break
     n=$(grep -c '<details class="answer">' "$page")
-    m=$(grep -c '</details>' "$page")
-    [ "$n" = "$m" ] && [ "$n" -gt 0 ] || echo "answers.sh: $page: $n answers" >>"$W/lost"
+    [ "$(grep -c '<details' "$page")" = "$(grep -c '</details>' "$page")" ] &&
+        [ "$n" -gt 0 ] || echo "answers.sh: $page: $n answers" >>"$W/lost"
 done
 [ -s "$W/lost" ] && { cat "$W/lost"; failed=1; }
 [ $failed = 0 ] && echo "answers.sh: $(wc -l <"$W/computed") numbers agree"
