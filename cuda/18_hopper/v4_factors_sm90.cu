@@ -54,11 +54,11 @@ static int sum_parameters(struct factors_backward *f)
         add_chunk_parts<<<dim3(a->HV, a->NS), SUM_THREADS, 0, a->stream>>>(
             f->x, f->dA_rows, f->ddt_rows);
     if (a->dA_log)
-        status = segment_sum(a->plan, a->comm, f->dA_rows, a->HV, f->all,
-                             (float *)a->dA_log, a->stream);
+        status = parameter_sum((const struct kcp_call *)a, f->dA_rows, a->HV, f->all,
+                               (float *)a->dA_log);
     if (!status && a->ddt_bias)
-        status = segment_sum(a->plan, a->comm, f->ddt_rows, (int64_t)a->HV * a->KG,
-                             f->all, (float *)a->ddt_bias, a->stream);
+        status = parameter_sum((const struct kcp_call *)a, f->ddt_rows,
+                               (int64_t)a->HV * a->KG, f->all, (float *)a->ddt_bias);
     return status;
 }
 
