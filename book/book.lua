@@ -17,7 +17,7 @@ local labels = os.getenv("LABELS")
 local out = os.getenv("OUT") or "build/book"
 local draft = os.getenv("DRAFT") ~= nil
 local chapter, page = "?", "?"
-local known, order, shown = {}, {}, {}
+local known, order, shown, ranges = {}, {}, {}, {}
 
 local function die(...)
   io.stderr:write("book: ", page, ": ", string.format(...), "\n")
@@ -114,6 +114,7 @@ local function include(cb)
     if not a then return want("%s: no %s %s", path, what, name) end
     first = first or a
     parts[#parts + 1] = code_of(path, L, a, b)
+    if path:match("^cuda/") then ranges[#ranges + 1] = path .. "\t" .. a .. "\t" .. b end
     if what == "function" then shown[#shown + 1] = path .. "\t" .. name end
   end
   if cb.attributes.fn then
@@ -628,7 +629,12 @@ local function weave(doc)
   doc = doc:walk { Inlines = unbroken, Code = breakable }
   if not cites(doc) then doc = without_references(doc) end
   doc = folded(fold_answers(doc))
-  local f = io.open(out .. "/" .. page .. ".shown", "w")
+  local f = io.open(out .. "/" .. page .. ".lines", "w")
+  if f then
+    for _, s in ipairs(ranges) do f:write(s, "\n") end
+    f:close()
+  end
+  f = io.open(out .. "/" .. page .. ".shown", "w")
   if f then
     for _, s in ipairs(shown) do f:write(s, "\n") end
     f:close()

@@ -107,11 +107,12 @@ book-coverage: $(chapters:%=$(bk)/%.html)
 	@awk -f book/functions.awk $(sort $(wildcard ref/*.c)) /dev/null > $(bk)/functions.tsv
 	@cat $(bk)/*.shown /dev/null | awk -F'\t' 'FILENAME == "-" { shown[$$1 FS $$2] = 1; next } { n++; if (($$1 FS $$2) in shown) m++; else miss = miss "  not shown: " $$1 " " $$2 "\n" } \
 	    END { printf "%sthe book shows %d of %d functions of ref/ (%.0f %%)\n", miss, m, n, n ? 100 * m / n : 0 }' - $(bk)/functions.tsv | tee $(bk)/coverage.txt
+	@cat $(bk)/*.lines /dev/null | awk -f book/kernels.awk - $(filter cuda/%,$(bookcode)) | tee -a $(bk)/coverage.txt; ! grep -q 'less than a third' $(bk)/coverage.txt
 	@cat $(bk)/*.log | grep 'no test is named' | sed 's/.*for //' | awk '{ s = s " " $$0 } END { if (NR) print "equations that name no test yet:" s }'
 
 $(bk)/index.html: $(chapters:%=book/%.md) book/index.md book/toc.sh $(bk)/page.html book-coverage
 	@{ cat book/index.md; echo; echo '<ul class="toc">'; for c in $(chapters); do sh book/toc.sh $$c; done; echo '</ul>'; \
-	   echo; tail -1 $(bk)/coverage.txt | sed 's/^the/The/;s/$$/./'; } | pandoc -f markdown --template $(bk)/page.html -o $@
+	   echo; sed -n 's/^the book/The book/p' $(bk)/coverage.txt | sed 's/$$/./'; } | pandoc -f markdown --template $(bk)/page.html -o $@
 
 $(bk)/print.html: $(chapters:%=$(bk)/%.html) $(bk)/index.html
 	@sh book/print.sh $(bk) index $(chapters) > $@

@@ -1,0 +1,28 @@
+# kernels.awk -- how much of cuda/ the book shows, and how many taught kernels whole.
+#
+# Book: none.  Usage: cat *.lines | awk -f kernels.awk - cuda/...  Next: book.mk.
+# A line of standard input: file, first and last line of a snippet. A taught kernel is a
+# function of the GPU (__global__) in the folder of a chapter other than 18.
+FILENAME == "-" {
+    for (i = $2; i <= $3; i++) seen[$1, i] = 1
+    next
+}
+{ lines++ }
+(FILENAME, FNR) in seen { shown++ }
+FNR == 1 { on = body = 0 }
+/__global__/ && FILENAME ~ /^cuda\/[01][0-9]_/ && FILENAME !~ /18_hopper/ {
+    on = 1
+    body = 0
+    whole = 1
+}
+on && !((FILENAME, FNR) in seen) { whole = 0 }
+/^\{/ { body = 1 }
+on && /^}/ { kernels++; if (whole) printed++; on = 0 }
+on && !body && /;[ \t]*$/ { on = 0 }                            # a declaration
+END {
+    printf "the book shows %d of %d lines of cuda/ (%.0f %%)", shown, lines,
+        lines ? 100 * shown / lines : 0
+    printf " and %d of %d taught kernels whole (%.0f %%)\n", printed, kernels,
+        kernels ? 100 * printed / kernels : 0
+    if (printed * 3 < kernels) print "book: less than a third of the taught kernels are shown whole"
+}
