@@ -78,7 +78,7 @@ static void show_failure(const struct kcp_stage *s, const struct kcp_variant *v,
     if (never_written(w->got)) snprintf(got, sizeof got, "was never written");
     if (never_written(w->want)) snprintf(want, sizeof want, "nobody may write there");
     if (w->tol > 0 && !(w->err <= w->tol))
-        report_fail(rep, "%s %s: %s%s%s head %d: error %.2e > %.0e; worst at %s%s: it"
+        report_fail(rep, "%s %s: %s%s%s head %d: error %.2e > %.1e; worst at %s%s: it"
                     " %s, %s; off from %s on", s->name, v->name,
                     t->backward ? "backward, " : "", w->field,
                     rank, w->head, w->err, w->tol, w->field, w->where, got, want,
@@ -118,7 +118,7 @@ static void show_tally(const struct kcp_variant *v, const struct tally *y,
     if (y->na) printf(", %d n/a", y->na);
     if (y->skip) printf(", %d skipped: %s", y->skip, why);
     if (y->worst.worst.tol > 0)
-        printf("  worst %s %.1e of %.0e (case %d)", y->worst.worst.field,
+        printf("  worst %s %.1e of %.1e (case %d)", y->worst.worst.field,
                y->worst.worst.err, y->worst.worst.tol, list[y->at].id);
     if (y->alive.alive == y->alive.alive && y->alive.alive > 0)
         printf("  alive %.0e", y->alive.alive);

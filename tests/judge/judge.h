@@ -101,6 +101,17 @@ int  inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_s
                  enum kcp_storage storage);
 void tensor_set_round(struct tensor_set *b, enum kcp_storage storage);
 int  pipeline_chunks(struct tensor_set *b, const struct kcase *k);
+/* Off by up to half a place of its type, number by number: as when it is rounded once
+ * more. Of beta_raw so far that beta is: d beta / beta = (1 - sigmoid) d raw. */
+void tensor_disturb(struct tensor *t, const struct kcase *k, enum kcp_storage storage,
+                    uint64_t *seed);
+/* All outputs of a stage. */
+void pipeline_disturb(struct tensor_set *b, const struct kcase *k,
+                      const struct kcp_stage *s, enum kcp_pass pass,
+                      enum kcp_storage storage);
+/* A layer's outputs on one rank, in which what each chapter hands on is rounded. */
+int  pipeline_disturbed(struct tensor_set *b, const struct kcase *k,
+                        enum kcp_storage storage);
 int  pipeline_oracle(struct tensor_set *b, const struct kcase *k, int backward);
 int  pipeline_conv(struct tensor_set *b, const struct kcase *k, enum kcp_pass pass);
 /* family.c */

@@ -8,6 +8,7 @@
  * of ranks are held to the token recurrence, which knows no chunk and no rank.
  */
 #include "judge.h"
+#include "tests/random.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,23 @@ int grid_add(struct tensor_set *b, const struct kcp_context *x,
     memcpy(tensor_add(b, "cn", "NS+1", KCP_I32, c)->p, x->cn, 4 * (x->NS + 1));
     memcpy(tensor_add(b, "sc", "NC", KCP_I32, c)->p, x->sc, 4 * x->NC);
     return KCP_OK;
+}
+
+/* The gradients of parameters, of which each stretch has a part. */
+static void add_parts(struct tensor_set *b, const struct kcp_call *c, const char *name,
+                      const char *shape, const char *parts)
+{
+    const struct tensor *from = tensor_find(b, parts);
+    struct tensor *to = from ? tensor_add(b, name, shape, KCP_ACC, c) : NULL;
+    for (int64_t i = 0; to && i < to->n; i++) ((double *)to->p)[i] = 0;
+    for (int64_t i = 0; to && i < from->n; i++)
+        ((double *)to->p)[i % to->n] += ((double *)from->p)[i];
+}
+
+static void sum_parts(struct tensor_set *b, const struct kcp_call *c)
+{
+    add_parts(b, c, "dA_log", "HV", "dA_part");
+    add_parts(b, c, "ddt_bias", "HV KG", "ddt_part");
 }
 
 /* The state each stretch begins (ends) with: its own row of h0 (dht), nothing, or,
@@ -88,8 +106,12 @@ static void fill_ladder(struct tensor_set *b, const struct kcp_call *c,
     }
 }
 
-/* 02, 03, 05, 04 and 09, 11, 10, 02 back, over the stretches of one rank. */
-int pipeline_chunks(struct tensor_set *b, const struct kcase *k)
+/* 02, 03, 05, 04 and 09, 11, 10, 02 back, over the stretches of one rank. `after`, if
+ * any, is told what each has written. */
+static int chunk_stages(struct tensor_set *b, const struct kcase *k,
+                        void (*after)(struct tensor_set *, const struct kcase *,
+                                      const struct kcp_stage *, enum kcp_pass,
+                                      enum kcp_storage), enum kcp_storage storage)
 {
     struct kcp_call c = k->call;
     struct kcp_plan *p = case_plan(k, 1);
@@ -126,6 +148,124 @@ int pipeline_chunks(struct tensor_set *b, const struct kcase *k)
         }
         if (!status) status = run(b, walk[i].stage, &c, walk[i].pass);
         if (status == KCP_NA) status = KCP_OK;     /* a reference still to be written */
+        if (!status && after)
+            after(b, k, stage_find(walk[i].stage), walk[i].pass, storage);
+    }
+    kcp_plan_free(p);
+    return status;
+}
+
+int pipeline_chunks(struct tensor_set *b, const struct kcase *k)
+{
+    return chunk_stages(b, k, NULL, KCP_F64);
+}
+
+void tensor_disturb(struct tensor *t, const struct kcase *k, enum kcp_storage storage,
+                    uint64_t *seed)
+{
+    const int logits = !strcmp(t->name, "beta_raw") &&
+                       k->call.beta_form != KCP_BETA_RAW;
+    const int rounded = t->store == KCP_ACTV || !strcmp(t->name, "beta");
+    const int place = rounded && storage == KCP_BF16 ? -9 : -24;
+    if (t->store == KCP_I32 || t->store == KCP_I64) return;
+    for (int64_t i = 0; i < t->n; i++) {
+        double *x = (double *)t->p + i;
+        const double by = ldexp(2 * random_uniform(seed) - 1, place);
+        *x += logits ? by * (1 + exp(*x)) : by * *x;
+    }
+}
+
+/* What dG of a token and gate is a sum of, besides itself: q dq and k dk, of a channel
+ * or of all. The square of their RMS. */
+static double terms_of(const struct tensor_set *b, const struct kcp_call *c, int64_t t,
+                       int64_t gate)
+{
+    static const char *const pair[][2] = { { "q", "dq" }, { "k", "dk" } };
+    const int n = (int)(gate / c->KG) / (c->HV / c->H), all = c->KG == 1;
+    const int first = all ? 0 : (int)(gate % c->KG), end = all ? c->K : first + 1;
+    double sum = 0;
+    for (int i = 0; i < 2; i++) {
+        const struct tensor *x = tensor_find(b, pair[i][0]);
+        const struct tensor *dx = tensor_find(b, pair[i][1]);
+        for (int d = first; d < end && x && dx; d++) {
+            const int64_t at = (t * c->H + n) * c->K + d;
+            sum += pow(((double *)x->p)[at] * ((double *)dx->p)[at], 2);
+        }
+    }
+    return sum;
+}
+
+/* dg of a token is the sum of dG over the rest of its chunk: it is these that are
+ * rounded, and what is left of them, where they cancel, has their error. */
+static void disturb_sums(struct tensor *dg, const struct tensor_set *b,
+                         const struct kcase *k, enum kcp_storage storage,
+                         uint64_t *seed)
+{
+    const struct tensor *cu = tensor_find(b, "cu");
+    const int64_t W = (int64_t)k->call.HV * k->call.KG, C = k->call.C;
+    const int *at = cu->p, place = storage == KCP_BF16 ? -9 : -24;
+    for (int s = 0; s + 1 < cu->n; s++)
+        for (int64_t w = 0; w < W; w++) {
+            double *x = (double *)dg->p + w, off = 0, next = 0;
+            for (int64_t t = at[s + 1] - 1; t >= at[s]; t--) {
+                const int last = t + 1 == at[s + 1] || (t + 1 - at[s]) % C == 0;
+                if (last) off = next = 0;
+                const double dG = x[t * W] - next;
+                const double size = sqrt(dG * dG + terms_of(b, &k->call, t, w));
+                next = x[t * W];
+                off += size * ldexp(2 * random_uniform(seed) - 1, place);
+                x[t * W] += off;
+            }
+        }
+}
+
+void pipeline_disturb(struct tensor_set *b, const struct kcase *k,
+                      const struct kcp_stage *s, enum kcp_pass pass,
+                      enum kcp_storage storage)
+{
+    uint64_t seed = k->seed + (unsigned char)s->name[1] + 100u * pass;
+    struct kcp_call c = k->call;
+    c.pass = pass;
+    for (int i = 0; i < s->nfields; i++) {
+        const struct kcp_field *f = &s->fields[i];
+        struct tensor *t = field_in(f) ? NULL : tensor_find(b, f->name);
+        if (!t || !field_used(f, &c)) continue;
+        if (!strcmp(f->name, "dg")) disturb_sums(t, b, k, storage, &seed);
+        else tensor_disturb(t, k, storage, &seed);
+    }
+}
+
+/* The states at the sequences' ends, as the stretches have them, under a layer's
+ * name. */
+static void states_of_sequences(struct tensor_set *b, const struct kcp_plan *p,
+                                const struct kcp_call *c, const char *name,
+                                const char *of_stretches, const char *given)
+{
+    struct tensor *to = tensor_add(b, name, "N HV K V", KCP_ACC, c);
+    const struct tensor *from = tensor_find(b, of_stretches);
+    const struct tensor *whole = tensor_find(b, given);
+    const size_t n = (size_t)c->HV * c->K * c->V;
+    if (whole) memcpy(to->p, whole->p, 8 * (size_t)to->n);
+    else memset(to->p, 0, 8 * (size_t)to->n);
+    for (int j = 0; from && j < p->S; j++)
+        memcpy((double *)to->p + (size_t)p->seg[j].n * n, (double *)from->p + j * n,
+               8 * n);
+}
+
+int pipeline_disturbed(struct tensor_set *b, const struct kcase *k,
+                       enum kcp_storage storage)
+{
+    struct kcase one = *k;
+    one.call.R = 1;
+    one.uneven = 0;
+    one.L = 0;
+    one.mixed_want = 0;
+    struct kcp_plan *p = case_plan(&one, 1);
+    int status = p ? chunk_stages(b, &one, pipeline_disturb, storage) : KCP_NO_MEMORY;
+    if (!status) {
+        states_of_sequences(b, p, &one.call, "ht", "h_out", "h0");
+        states_of_sequences(b, p, &one.call, "dh0", "dh_in", "dht");
+        sum_parts(b, &one.call);
     }
     if (!status) fill_ladder(b, &c, &p->ctx[0]);
     kcp_plan_free(p);
@@ -149,14 +289,7 @@ int pipeline_oracle(struct tensor_set *b, const struct kcase *k, int backward)
     if (status || !backward) return status;
     status = run(b, "01_step", &c, KCP_BACKWARD);
     if (!status) status = run(b, "02_gate", &c, KCP_BACKWARD);
-    if (!status && tensor_find(b, "dA_part")) {
-        memcpy(tensor_add(b, "dA_log", "HV", KCP_ACC, &c)->p, tensor_find(b,
-                                                                          "dA_part")->p,
-               8 * (size_t)c.HV);
-        memcpy(tensor_add(b, "ddt_bias", "HV KG", KCP_ACC, &c)->p,
-               tensor_find(b, "ddt_part")->p,
-               8 * (size_t)c.HV * c.KG);
-    }
+    if (!status) sum_parts(b, &c);
     return status;
 }
 

@@ -391,39 +391,3 @@ static int alike(struct kcp_report *rep)
 }
 KCP_CHECK(check_00_alike) = { "00_judge", "alike",
     "an inverse by a series in half precision is seen where keys are alike", alike };
-
-/* How far one more rounding of the inputs moves w of chapter 03, beside its size. */
-static double moves_w(const char *words)
-{
-    struct kcase k;
-    char why[200] = "";
-    if (case_parse(words, &k, why, sizeof why)) return NAN;
-    const struct kcp_stage *s = stage_find("03");
-    struct kcp_plan *p = case_plan(&k, 1);
-    const struct expected *x = expected_of(s, &k, KCP_FORWARD, KCP_BF16, p);
-    const struct tensor *w = x ? tensor_find(&x->want, "w") : NULL;
-    const double *moved = w ? expected_moved("w") : NULL;
-    double off = 0, own = 0;
-    for (int64_t i = 0; moved && i < w->n; i++) {
-        off += moved[i] * moved[i];
-        own += ((double *)w->p)[i] * ((double *)w->p)[i];
-    }
-    kcp_plan_free(p);
-    return moved ? sqrt(off / own) : NAN;
-}
-
-/* Limits rise where the numbers themselves are ill-conditioned, and there alone. */
-static int conditioned(struct kcp_report *rep)
-{
-    const char *one = "live kda H=1 HV=2 K=64 V=64 C=64 R=1 lengths=150 "
-                      "h0 beta=sigmoid",
-               *many = "live kda H=1 HV=2 K=64 V=64 C=64 R=1 lengths=150 h0 "
-                       "beta=sigmoid alike=0.99";
-    const double plain = moves_w(one), alike_ = moves_w(many);
-    EXPECT(rep, plain > 1e-4 && plain < 2e-3, "independent keys: %.1e", plain);
-    EXPECT(rep, alike_ > 1.5 * plain && alike_ < 2e-2, "alike keys: %.1e", alike_);
-    return KCP_OK;
-}
-KCP_CHECK(check_00_conditioned) = { "00_judge", "conditioned",
-    "one more rounding of the inputs moves w where keys are alike, else hardly",
-    conditioned };

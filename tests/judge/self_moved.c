@@ -1,0 +1,90 @@
+/* self_moved.c -- the judge judged: how far roundings on the way move what is expected.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.  Next: check.c.
+ */
+#include "trial.h"
+
+#include <math.h>
+#include <string.h>
+
+/* How far one more rounding of the inputs moves w of chapter 03, beside its size. */
+static double moves_w(const char *words)
+{
+    struct kcase k;
+    char why[200] = "";
+    if (case_parse(words, &k, why, sizeof why)) return NAN;
+    const struct kcp_stage *s = stage_find("03");
+    struct kcp_plan *p = case_plan(&k, 1);
+    const struct expected *x = expected_of(s, &k, KCP_FORWARD, KCP_BF16, p);
+    const struct tensor *w = x ? tensor_find(&x->want, "w") : NULL;
+    const double *moved = w ? expected_moved("w") : NULL;
+    double off = 0, own = 0;
+    for (int64_t i = 0; moved && i < w->n; i++) {
+        off += moved[i] * moved[i];
+        own += ((double *)w->p)[i] * ((double *)w->p)[i];
+    }
+    kcp_plan_free(p);
+    return moved ? sqrt(off / own) : NAN;
+}
+
+/* Limits rise where the numbers themselves are ill-conditioned, and there alone. */
+static int conditioned(struct kcp_report *rep)
+{
+    const char *one = "live kda H=1 HV=2 K=64 V=64 C=64 R=1 lengths=150 "
+                      "h0 beta=sigmoid",
+               *many = "live kda H=1 HV=2 K=64 V=64 C=64 R=1 lengths=150 h0 "
+                       "beta=sigmoid alike=0.99";
+    const double plain = moves_w(one), alike_ = moves_w(many);
+    EXPECT(rep, plain > 1e-4 && plain < 2e-3, "independent keys: %.1e", plain);
+    EXPECT(rep, alike_ > 1.5 * plain && alike_ < 2e-2, "alike keys: %.1e", alike_);
+    return KCP_OK;
+}
+KCP_CHECK(check_00_conditioned) = { "00_judge", "conditioned",
+    "one more rounding of the inputs moves w where keys are alike, else hardly",
+    conditioned };
+
+/* A layer's outputs by chapters, numbers rounded on the way, are the token recurrence's
+ * as far as the type allows, name by name, and no number is as it was. */
+static void moved_of(struct kcp_report *rep, const char *stage, enum kcp_pass pass,
+                     const char *words)
+{
+    struct kcase k;
+    char why[200] = "";
+    const struct kcp_stage *s = stage_find(stage);
+    if (case_parse(words, &k, why, sizeof why)) {
+        EXPECT(rep, 0, "%s: %s", words, why);
+        return;
+    }
+    struct kcp_plan *p = case_plan(&k, k.call.R);
+    const struct expected *x = expected_of(s, &k, pass, KCP_F32, p);
+    for (int i = 0; i < s->nfields && x; i++) {
+        const struct kcp_field *f = &s->fields[i];
+        const struct tensor *want = tensor_find(&x->want, f->name);
+        const double *by = field_in(f) || !want ? NULL : expected_moved(f->name);
+        double off = 0, own = 0;
+        if (field_in(f) || !want) continue;
+        for (int64_t j = 0; j < want->n && by; j++) {
+            off += by[j] * by[j];
+            own += ((double *)want->p)[j] * ((double *)want->p)[j];
+        }
+        const double moved = sqrt(off / own);
+        EXPECT(rep, by && moved > 1e-9 && moved < 1e-4, "%s %s: %g: %s", stage, f->name,
+               moved, words);
+    }
+    kcp_plan_free(p);
+}
+
+static int moved(struct kcp_report *rep)
+{
+    static const char *const sizes = "R=3 H=2 HV=4 K=8 V=6 C=16 lengths=0,40,0,61,1 "
+                                     "h0 dht l2norm beta=sigmoid gate=softplus";
+    for (int m = 0; m < 2; m++) {
+        char words[200];
+        snprintf(words, sizeof words, "live %s %s", model_name[m], sizes);
+        moved_of(rep, "08", KCP_FORWARD, words);
+        moved_of(rep, "13", KCP_BACKWARD, words);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_00_moved) = { "00_judge", "moved",
+    "a layer rounded on its way moves each of its outputs, and hardly", moved };
