@@ -207,17 +207,22 @@ static double worst_row(const struct slice *s, const struct view *v, int64_t h,
 
 /* A head whose exact result moves when the inputs, and of a layer what each chapter
  * hands on, are rounded once more cannot be held to less than three times that: a
- * kernel rounds its own numbers on the way too. Of chapter 10 alone, in which five
- * products come one behind another, four times. It is asked only where the plain limit
- * is passed; a limit is raised fourfold at most, M's never. */
+ * kernel rounds its own numbers on the way too. Of chapter 10 alone and of 16, where
+ * five products come one behind another and nothing between them is handed on, five
+ * times. It is asked only where the plain limit is passed; a limit is raised fourfold
+ * at most, M's never. */
 static double conditioned(const struct slice *s, const struct view *v, int64_t h,
                           double size, int64_t all_outer, double tol)
 {
     const double *moved = s->moved && !v->is_M ? s->moved(s->field->name) : NULL;
     if (!moved || !(size > 0)) return tol;
     const int64_t outer = v->heads == s->dim[0] ? v->outer : all_outer;
-    const double by = rms_head(s, v, moved, outer, h) / size;
-    const double times = strncmp(s->stage->name, "10", 2) ? 3 : 4;
+    double by = rms_head(s, v, moved, outer, h);
+    if (s->field->shape[0] == 'T')            /* or these tokens alone, when more */
+        by = fmax(by, rms_head(s, v, moved + s->first * v->heads * v->inner, v->outer,
+                               h));
+    by /= size;
+    const double times = one_of(s->stage->name, "10_wy_backward 16_family") ? 5 : 3;
     return fmax(tol, fmin(times * by, 4 * tol));
 }
 
