@@ -151,6 +151,7 @@ static int chunk_stages(struct tensor_set *b, const struct kcase *k,
         if (!status && after)
             after(b, k, stage_find(walk[i].stage), walk[i].pass, storage);
     }
+    if (!status) fill_ladder(b, &c, &p->ctx[0]);
     kcp_plan_free(p);
     return status;
 }
@@ -267,7 +268,6 @@ int pipeline_disturbed(struct tensor_set *b, const struct kcase *k,
         states_of_sequences(b, p, &one.call, "dh0", "dh_in", "dht");
         sum_parts(b, &one.call);
     }
-    if (!status) fill_ladder(b, &c, &p->ctx[0]);
     kcp_plan_free(p);
     return status;
 }
