@@ -85,6 +85,8 @@ int wrong_recompute(struct wrong_rank *x)
     if (!(x->x.flags & NO_H0))
         memcpy(h_in, kept, sizeof(double) * held * size(x));
     int status = ref_gate(&g);
+    for (int64_t e = 0; x->x.flags & FLOOR && e < TV; e++)
+        x->beta[e] = copysign(fmax(fabs(x->beta[e]), 0x1p-40), x->beta[e]);
     status = status ? status : ref_wy(&y);
     status = status ? status : ref_chunk(&c);
     if (x->x.flags & H_DECAYED)

@@ -8,7 +8,8 @@
 #include "wrong.h"
 
 extern const struct kcp_variant m09_decay_first, m09_in_order, m10_beta_outside,
-    m10_undecayed, m10_diagonal, m11_decay_first, m11_in_order, m11_no_end;
+    m10_undecayed, m10_diagonal, m11_decay_first, m11_in_order, m11_no_end, m10_shorter,
+    m10_shorter_not_turned, m10_shorter_last_row, m10_shorter_unrounded;
 
 static int chunks(struct wrong_rank *x, int part)
 {
@@ -137,3 +138,14 @@ MUTANT(all_dh0, "dh0 from ranks where the sequence does not start", .flags = ALL
 MUTANT(empty_0, "dh0 = 0 for a sequence without tokens", .flags = EMPTY_0);
 MUTANT(as_kv, "reads dht and writes dh0 as [K,V] whatever is asked", .flags = AS_KV);
 MUTANT(writes_nothing, "returns at once", .flags = NOTHING);
+
+/* Backward from chunk factors (chapter 18): the shorter adjoint of the solve. */
+RECORD(twin_shorter, "twin_shorter", "by the shorter adjoint of the solve",
+       .flags = FLOOR, .wy10 = &m10_shorter);
+MUTANT(no_floor, "divides by a beta of 0: the floor left out", .wy10 = &m10_shorter);
+MUTANT(triangle, "dv = A beta x, where the triangle must be transposed",
+       .flags = FLOOR, .wy10 = &m10_shorter_not_turned);
+MUTANT(tail_row, "dG_last goes to the chunk's last row but one", .flags = FLOOR,
+       .wy10 = &m10_shorter_last_row);
+MUTANT(unrounded, "sums of rounded operands multiplied with unrounded ones",
+       .flags = FLOOR, .wy10 = &m10_shorter_unrounded);

@@ -14,7 +14,7 @@
 enum {
     NOT_TURNED = 1, OUTWARD = 2, OWN_M = 4, LAST_MAP = 8, NO_DHT = 16, H_DECAYED = 32,
     NO_EXCHANGE = 64, NO_H0 = 128, OWN_SUM = 256, ALL_DH0 = 512, EMPTY_0 = 1024,
-    AS_KV = 2048, NEIGHBOUR = 4096, TWICE = 8192, NOTHING = 1 << 14,
+    AS_KV = 2048, NEIGHBOUR = 4096, TWICE = 8192, NOTHING = 1 << 14, FLOOR = 1 << 15,
 };
 
 struct plot {                   /* flags of the program; a stage replaced, or NULL */

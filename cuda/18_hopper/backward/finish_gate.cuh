@@ -15,14 +15,14 @@ struct finish_gate {
 
 static const __device__ float LOG2_E = 1.44269504088896341f;
 
-template <int K>
+template <int K, int form>
 static __device__ __forceinline__ struct finish_gate finish_gate_of(
-    const struct kcp_backward &a, const struct finish_vectors<K> &of)
+    const struct finish_vectors<K> &of)
 {
     const int channel = place_of_thread().channel;
     const float dt[2] = { of.dt_bias[channel], of.dt_bias[channel + 8] };
     const float e = of.exp_A;
-    if (a.gate == KCP_GATE_BOUNDED) {
+    if (form == KCP_GATE_BOUNDED) {
         const float times = -e * LOG2_E;
         return { times, { times * dt[0], times * dt[1] } };
     }
@@ -43,6 +43,7 @@ static __device__ __forceinline__ float softplus_decay(float times, float plus, 
     return fmaxf(times * LOG2_E * (fmaxf(y, 0.0f) + log_1_plus(e)), -256.0f);
 }
 
+template <int form>
 static __device__ __forceinline__ void decays_of_tokens(const struct kcp_backward &a,
                                                         const struct finish_gate &f,
                                                         const unsigned char *tile,
@@ -56,7 +57,7 @@ static __device__ __forceinline__ void decays_of_tokens(const struct kcp_backwar
 #pragma unroll
         for (int j = 0; j < 4; j++)
             G[t][j] = j % 2 ? bf16x2_high(x[t][j / 2]) : bf16x2_low(x[t][j / 2]);
-    if (a.gate == KCP_GATE_BOUNDED)
+    if (form == KCP_GATE_BOUNDED)
 #pragma unroll
         for (int t = 0; t < 8; t++)
 #pragma unroll
@@ -64,7 +65,7 @@ static __device__ __forceinline__ void decays_of_tokens(const struct kcp_backwar
                 const float u = fmaf(f.times, G[t][j], f.plus[j / 2]);
                 G[t][j] = top * rcp_approx(1.0f + ex2_approx(u));
             }
-    else if (a.gate == KCP_GATE_SOFTPLUS)
+    else if (form == KCP_GATE_SOFTPLUS)
 #pragma unroll
         for (int t = 0; t < 8; t++)
 #pragma unroll
@@ -166,7 +167,7 @@ static __device__ __forceinline__ float softplus_back(float y, float dg, float *
 // dg becomes the gradient of the raw gate and leaves; its sums over the chunk's rows
 // are the chunk's part of dA_log and ddt_bias.
 template <int K, int form>
-static __device__ __forceinline__ void gate_gradient_of_form(
+static __device__ __forceinline__ void gate_gradient(
     const struct backward_params &x, const struct finish_gate &f, struct position z,
     const unsigned char *tile, float (*dg)[4])
 {
@@ -204,25 +205,6 @@ static __device__ __forceinline__ void gate_gradient_of_form(
         const int64_t at = ((int64_t)z.c * a.HV + z.n) * K + p.channel + 8 * h;
         if (p.e == 0) x.dA_part[at] = slope_A * (dA[h] + A.x + A.y);
         if (p.e == 0) x.ddt_part[at] = slope * (ddt[h] + dt.x + dt.y);
-    }
-}
-
-template <int K>
-static __device__ __forceinline__ void gate_gradient(const struct backward_params &x,
-                                                     const struct finish_gate &f,
-                                                     struct position z,
-                                                     const unsigned char *tile,
-                                                     float (*dg)[4])
-{
-    switch (x.a.gate) {
-        case KCP_GATE_BOUNDED:
-            gate_gradient_of_form<K, KCP_GATE_BOUNDED>(x, f, z, tile, dg);
-            break;
-        case KCP_GATE_SOFTPLUS:
-            gate_gradient_of_form<K, KCP_GATE_SOFTPLUS>(x, f, z, tile, dg);
-            break;
-        default:
-            gate_gradient_of_form<K, KCP_GATE_RAW>(x, f, z, tile, dg);
     }
 }
 

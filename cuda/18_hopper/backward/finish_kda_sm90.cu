@@ -47,8 +47,9 @@ static __device__ __forceinline__ float4 *sums_of_block(const struct backward_pa
            + (int64_t)blockIdx.x * 16 * finish_threads<K>::CONSUMERS + threadIdx.x;
 }
 
-// One chunk and value head, by a warpgroup.
-template <int K, int underflow>
+// One chunk and value head, by a warpgroup. whole: the chunk has all of its rows, and
+// what a last chunk needs besides is not there to take registers.
+template <int K, int underflow, int form, int whole>
 static __device__ __forceinline__ void finish_chunk(const struct backward_params &x,
                                                     const struct finish_turn &i,
                                                     unsigned char *marks,
@@ -62,16 +63,15 @@ static __device__ __forceinline__ void finish_chunk(const struct backward_params
     float d[8][4], G[8][4], bound[SUBCHUNKS + 1][2];
 
     // ---- the triangles, and meanwhile the gate
-    mbarrier_wait(&smem.full[PART_ROWS + stage], i.turn / 2);
     mbarrier_wait(&smem.full[PART_dO], i.turn);
-    const int len = of.len;
+    const int len = whole ? (int)CHUNK : of.len;
     if (wg || K == 64 || len < CHUNK) mbarrier_wait(&smem.full[PART_h], i.turn);
     if (len < CHUNK) {
         zero_past_end<K>(len, stage, smem);
         named_barrier_sync(1, CONSUMERS);
     }
     begin_triangles<K>(smem, wg, d);
-    decays_of_tokens(a, finish_gate_of<K>(a, of), rows.g[wg], G);
+    decays_of_tokens<form>(a, finish_gate_of<K, form>(of), rows.g[wg], G);
     if (len < CHUNK) zero_tokens_from(len, G);
     sum_along_tokens(G, bound);
     if (!underflow && marks) mark_underflow(bound, marks + i.pair);
@@ -135,12 +135,13 @@ static __device__ __forceinline__ void finish_chunk(const struct backward_params
     // ---- dg, and through the gate
     add_to_last_row(len, last, dG);
     sum_from_the_end(dG);
-    const struct position z = position_of<K>(of);
+    struct position z = position_of<K>(of);
+    if (whole) z.len = CHUNK;
     const int token = opaque_thread_id() - (CONSUMERS - 128);
     float beta = 0.0f;
     if (token >= 0 && token < z.len)
         beta = x.beta[((int64_t)z.c * a.HV + z.n) * CHUNK + token];
-    gate_gradient<K>(x, finish_gate_of<K>(a, of), z, rows.g[wg], dG);
+    gate_gradient<K, form>(x, finish_gate_of<K, form>(of), z, rows.g[wg], dG);
     if (token >= 0 && token < z.len)
         *(out<float>(a.dbeta_raw, z.t + token, 1, 0, a.HV) + z.n) =
             dbeta_raw_of(a.beta_form, beta, smem.dv_v_new[token]);
@@ -183,7 +184,7 @@ static __device__ __forceinline__ void finish_chunk(const struct backward_params
 // past the end are zero, when the triangles are there, when they have been read, when
 // the dots are there, when they are summed; 2 and 3 of a warpgroup, when its rows are
 // staged.
-template <int K, int underflow>
+template <int K, int underflow, int form>
 static __global__ __launch_bounds__(
     finish_threads<K>::ALL,
     K == 128
@@ -219,17 +220,21 @@ static __global__ __launch_bounds__(
     struct finish_turn i;
 #pragma unroll 1
     for (int more = first_turn<underflow>(x.a, marks, i); more;
-         more = next_turn<underflow>(x.a, marks, i))
-        finish_chunk<K, underflow>(x, i, marks, smem);
+         more = next_turn<underflow>(x.a, marks, i)) {
+        mbarrier_wait(&smem.full[PART_ROWS + i.turn % 2], i.turn / 2);
+        if (__shfl_sync(~0u, smem.of[i.turn % 2].len, 0) == CHUNK)
+            finish_chunk<K, underflow, form, 1>(x, i, marks, smem);
+        else finish_chunk<K, underflow, form, 0>(x, i, marks, smem);
+    }
 }
 
-template <int K, int underflow>
+template <int K, int underflow, int form>
 static int launch_finish(const struct backward_params *x,
                          const struct finish_maps &from, unsigned char *marks,
                          int blocks)
 {
     const size_t bytes = sizeof(struct shared_storage<K>);
-    auto kernel = kda_finish_kernel<K, underflow>;
+    auto kernel = kda_finish_kernel<K, underflow, form>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     cudaLaunchAttribute how = {};
     how.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -266,6 +271,15 @@ size_t kda_finish_scratch(const struct kcp_backward *a, int processors)
            + (a->HV > a->H ? finish_blocks(a, processors) * bytes : 0);
 }
 
+template <int K, int form>
+static int launch_with_underflow(const struct backward_params *x,
+                                 const struct finish_maps &from, unsigned char *marks,
+                                 int blocks)
+{
+    const int status = launch_finish<K, 0, form>(x, from, marks, blocks);
+    return status ? status : launch_finish<K, 1, form>(x, from, marks, blocks);
+}
+
 template <int K>
 static int finish_of_K(const struct backward_params *x, int processors)
 {
@@ -276,9 +290,15 @@ static int finish_of_K(const struct backward_params *x, int processors)
     if (!x->a.NC) return KCP_OK;
     int status = make_finish_maps<K>(&from, x->a);
     if (!status && marks) cudaMemsetAsync(marks, 0, bytes_of_marks(&x->a), x->a.stream);
-    if (!status) status = launch_finish<K, 0>(x, from, marks, blocks);
-    if (!status && marks) status = launch_finish<K, 1>(x, from, marks, blocks);
-    return status;
+    if (status) return status;
+    switch (x->a.gate) {
+        case KCP_GATE_BOUNDED:
+            return launch_finish<K, 0, KCP_GATE_BOUNDED>(x, from, marks, blocks);
+        case KCP_GATE_SOFTPLUS:
+            return launch_with_underflow<K, KCP_GATE_SOFTPLUS>(x, from, marks, blocks);
+        default:
+            return launch_with_underflow<K, KCP_GATE_RAW>(x, from, marks, blocks);
+    }
 }
 
 int kda_finish(const struct backward_params *x, int processors)
