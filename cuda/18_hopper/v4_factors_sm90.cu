@@ -48,9 +48,12 @@ static int sum_parameters(struct factors_backward *f)
     const size_t row = sizeof(float) * padded_rows(a->plan) * a->HV;
     int status = KCP_OK;
     if (!a->dA_log && !a->ddt_bias) return KCP_OK;
-    cudaMemsetAsync(f->dA_rows, 0, row, a->stream);
-    cudaMemsetAsync(f->ddt_rows, 0, row * a->KG, a->stream);
-    if (a->NS && a->gate != KCP_GATE_RAW) // a raw gate has no parameters
+    const int terms = a->NS && a->gate != KCP_GATE_RAW;  // a raw gate has no parameters
+    if (!terms || a->NS < padded_rows(a->plan)) {
+        cudaMemsetAsync(f->dA_rows, 0, row, a->stream);
+        cudaMemsetAsync(f->ddt_rows, 0, row * a->KG, a->stream);
+    }
+    if (terms)
         add_chunk_parts<<<dim3(a->HV, a->NS), SUM_THREADS, 0, a->stream>>>(
             f->x, f->dA_rows, f->ddt_rows);
     if (a->dA_log)
