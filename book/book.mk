@@ -48,9 +48,19 @@ $(bk)/%.bin: book/%.c $(wildcard book/*.h) $(booklib)
 $(bk)/figures/%.bin: book/figures/%.c book/figures/svg.h $(booklib)
 	@mkdir -p $(@D)
 	@$(CC) $(CFLAGS) $< $(booklib) $(LDLIBS) -o $@
+# One figure draws what cuda/tile/smem_desc.cuh says: that file for C, where an argument
+# has no default and a place in shared memory is a number.
+$(bk)/smem_desc.h: cuda/tile/smem_desc.cuh
+	@mkdir -p $(@D)
+	@{ echo '#include <stdint.h>'; echo '#define __device__'; echo '#define __forceinline__ inline'; \
+	   echo 'typedef uint16_t bf16;'; echo '#include "cuda/tile/swizzle.cuh"'; \
+	   echo 'static inline uint32_t smem_addr(const void *p) { return (uint32_t)(uintptr_t)p; }'; \
+	   sed '/#include/d; s/int tile = SWIZZLE128_TILE/int tile/' $<; } >$@
+$(bk)/figures/ladder_descriptor.bin: $(bk)/smem_desc.h
+$(bk)/figures/ladder_descriptor.bin: CFLAGS += -include $(bk)/smem_desc.h
 bookprogs := $(patsubst book/%.c,$(bk)/%.bin,$(wildcard book/*.c))
-$(bk)/example.txt: $(bookprogs)
-	@for p in $^; do $$p || exit 1; done > $@.new && mv $@.new $@
+$(bk)/example.txt: $(bookprogs) $(wildcard bench/results/*.tsv)
+	@for p in $(bookprogs); do $$p || exit 1; done > $@.new && mv $@.new $@
 # Made again when a kernel was built, for then records can be compared with it; what is
 # made of the tables only when one of them is another.
 $(bk)/results.made: $(wildcard bench/results/*.tsv book/tables/*.awk book/data/*.tsv bench/digest/* $(cuda_obj)) \

@@ -17,6 +17,8 @@ struct warp {
     double w[WIDE * TILE], kg[WIDE * TILE];
 };
 
+static int piece_at(int row, int piece);
+
 //> swizzle
 /* The byte at which the 8 numbers (row, columns 8 piece ..) of a matrix begin, when it
  * lies in tiles of 64 columns as warp_tma_load writes them. A number has 2 bytes. */

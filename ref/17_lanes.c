@@ -16,9 +16,14 @@ struct warp {
     double w[LONGEST][WIDEST], kg[LONGEST][WIDEST];
 };
 
+struct place { int row, column; };
+static struct place place_of_d(int lane, int x);
+static void a_of_d(struct fragment_a *a, const struct fragment_d *d);
+static void b_of_w(struct fragment_b *b, const struct warp *m, int key, int token);
+static void b_of_kg(struct fragment_b *b, const struct warp *m, int token, int key);
+
 //> fragments
 /* Number x = 0..3 of a lane in a tile of D [16,8]. */
-struct place { int row, column; };
 static struct place place_of_d(int lane, int x)
 {
     const int g = lane / 4, e = lane % 4 * 2;

@@ -96,6 +96,13 @@ function ladder_tables(out,   i, f, v, stale_)
         if (i > 1 && counted[v] && counted[rung[i - 1]])
             pair_table(out "/ladder-" i ".md", rung[i - 1], v)
     }
+    for (i = 0; i <= rungs; i++) {
+        v = rung[i]
+        sub(/_sm90/, "", v)
+        print i ? v : "floor", i ? rung_us[rung[i], 96] : rung_floor[96] \
+            > (out "/ladder.tsv")
+    }
+    close(out "/ladder.tsv")
     if (stale_) print "\n† of kernels that have changed since." > f
     close(f)
     f = out "/ladder-counters.md"

@@ -4,15 +4,17 @@
 // Next: v3_mma.cu.
 #include "ladder.cuh"
 
-// Bound: the multiply-adds themselves. 2 C K V of them a chunk, 2.1 million, at 128 a
-// clock: 16384 clocks. Beside them one load of 16 bytes for four multiply-adds, which
-// all lanes make at one address: shared memory gives it to all of them at once. The
-// block copies w and kg once for its 128 threads. Two barriers a chunk: the tiles are
-// here; nobody reads them any more.
+// Bound: what feeds the multiply-adds. 2 C K V of them a chunk, 2.1 million, take 16384
+// clocks at 128 a clock. For four of them a thread loads 16 bytes, at an address that
+// is the same for all lanes; such a load takes shared memory two clocks, and 16384 of
+// them take 32768. The block copies w and kg once for its 128 threads. Two barriers a
+// chunk: the tiles are here; nobody reads them any more.
+//> storage
 struct tiles {
     float w[CHUNK][DIM], kg[CHUNK][DIM];
     float x[CHUNK][DIM];         // row j, column v: thread v's own, no barrier
 };
+//< storage
 
 // Rows of a head to shared memory, as fp32. Sixteen neighbouring threads take the 256
 // bytes of a row: a warp's load is two whole rows. Rows from len on become 0.

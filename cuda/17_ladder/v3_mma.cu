@@ -4,7 +4,7 @@
 // Next: v4_ldmatrix.cu.
 #include "ladder.cuh"
 
-// Bound: shared memory. 4 C K V flops a chunk are 512 clocks of the tensor cores, but
+// Bound: shared memory. 4 C K V flops a chunk are 1024 clocks of the tensor cores, but
 // each of the eight warps reads all of w and all of kg: 256 KiB, 2048 clocks at 128
 // bytes a clock, and eight times that, for the eight rows that a load touches begin in
 // the same bank. A warp holds 16 columns of S, transposed, as tiles of D: 64 registers

@@ -9,10 +9,12 @@
 // instruction now fills four registers where two to eight loads did, and turns a tile
 // where it must be turned: u and kg need it. What goes to memory is turned too, so that
 // a row's 16 columns, 32 bytes, leave together. Two barriers a chunk.
+//> storage
 struct tiles {
     bf16 w[CHUNK][DIM], kg[CHUNK][DIM], u[CHUNK][DIM];
     float decay[DIM];
 };
+//< storage
 
 static __device__ void load_rows(bf16 (*to)[DIM], const bf16 *from, int64_t stride,
                                  int len)

@@ -9,12 +9,14 @@
 // chunk c is multiplied, chunks c + 1 and c + 2 are under way, 97 KiB a processor. One
 // barrier a chunk: it says that stage c is here, for every thread has waited for its
 // own copies, and that stage c - 1 is free, for every thread has left it.
+//> storage
 enum { STAGES = 3 };
 
 struct stage {
     bf16 w[CHUNK][DIM], kg[CHUNK][DIM], u[CHUNK][DIM];
     float decay[DIM];
 };
+//< storage
 
 // Rows of a head to shared memory, and nothing in registers; rows from len on become 0.
 static __device__ void async_rows(bf16 (*to)[DIM], const bf16 *from, int64_t stride,

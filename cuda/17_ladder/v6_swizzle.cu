@@ -9,12 +9,14 @@
 // a chunk, 2176 clocks at 128 bytes a clock. A tile of 64 rows by 128 columns is two
 // swizzle128 tiles side by side, of 64 columns each: a row has 128 bytes there, all 32
 // banks, and eight rows have a piece in eight places. One barrier a chunk, as in v5.
+//> storage
 enum { STAGES = 3 };
 
 struct stage {
     bf16 w[2 * SWIZZLE128_TILE], kg[2 * SWIZZLE128_TILE], u[2 * SWIZZLE128_TILE];
     float decay[DIM];
 };
+//< storage
 
 //> swizzled
 // Where the 16 bytes of (row, columns 8 piece ..) of a tile of 128 columns begin.

@@ -6,10 +6,11 @@
 #include "cuda/tile/warpgroup_scan.cuh"
 
 // Bound: the chain. w and kg are now read once for 64 columns, not once for 16: 64 KiB
-// a chunk, 512 clocks, as many as the products take. What is left is their order: a
+// a chunk, 512 clocks, half of what the products take. What is left is their order: a
 // chunk's update waits for its v_new, that for its product w S, that for the chunk
 // before. Two warpgroups, 64 columns each, fill one another's gaps. One barrier a
 // chunk, and before it each thread's fence: the tensor core reads what threads wrote.
+//> storage
 enum { STAGES = 3 };
 
 struct stage {
@@ -21,6 +22,7 @@ struct stages {
     struct stage at[STAGES];
     float decay[STAGES][DIM];
 };
+//< storage
 
 static __device__ void load_stage(const struct kcp_ladder &a, int s, int n, int c,
                                   struct stages *m, int to)

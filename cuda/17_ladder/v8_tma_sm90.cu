@@ -13,6 +13,7 @@
 // the loop: `full` is met by bytes that have come, `empty` by threads that have read.
 // Seven copies, asked for by one thread, take the place of 3104 pieces of 16 bytes that
 // 256 threads asked for.
+//> storage
 enum { STAGES = 4, CONSUMERS = 256 };
 
 struct stage {
@@ -26,6 +27,7 @@ struct stages {
 };
 
 struct maps { CUtensorMap w, kg, u; };
+//< storage
 
 //> producer
 // One thread asks for everything. A stage is free when all consumers have arrived at

@@ -1,0 +1,77 @@
+/* ladder_descriptor.c -- chapter 17: the 64 bits that tell wgmma where B lies.
+ *
+ * Book: chapter 17.  Checked by: itself, it stops when a field is not what it names.
+ * Next: ladder_roles.c.
+ * The bits are those of cuda/tile/smem_desc.cuh: book.mk hands that file in, with the
+ * words for the device taken out, and smem_addr below in place of the GPU's. */
+#include "svg.h"
+
+#include <stdlib.h>
+
+struct field { const char *name; int from, bits; const char *unit; };
+
+static const struct field fields[] = {
+    { "address", 0, 14, "16 bytes" }, { "leading offset", 16, 14, "16 bytes" },
+    { "stride offset", 32, 14, "16 bytes" }, { "base", 49, 3, "" },
+    { "swizzle", 62, 2, "" } };
+
+static unsigned value(uint64_t d, const struct field *f)
+{
+    return (unsigned)(d >> f->from & ((1u << f->bits) - 1));
+}
+
+/* Bits 63 .. 0 from left to right; a field's value, and what it means. */
+static void draw(double y, const char *name, uint64_t d, const char *const *means)
+{
+    static const char *const wash[] = { "var(--wash-a)", "var(--wash-b)",
+                                        "var(--wash-c)", "var(--wash-d)",
+                                        "var(--wash-d)" };
+    uint64_t known = 0;
+    svg_text(20, y, "start", "mono", "%s: 0x%016llx", name, (unsigned long long)d);
+    for (int bit = 0; bit < 64; bit++) {
+        char style[80];
+        const char *fill = "none";
+        for (int i = 0; i < 5; i++)
+            if (bit >= fields[i].from && bit < fields[i].from + fields[i].bits)
+                fill = wash[i];
+        snprintf(style, sizeof style, "fill:%s;stroke:var(--line)", fill);
+        svg_rect(20 + (63 - bit) * 10.6, y + 12, 10.6, 20, style);
+        svg_text(25.3 + (63 - bit) * 10.6, y + 26, "middle", "mono", "%d",
+                 (int)(d >> bit & 1));
+    }
+    for (int i = 0; i < 5; i++) {
+        const struct field *f = &fields[i];
+        const double x = 20 + (64 - f->from - f->bits / 2.0) * 10.6;
+        known |= (uint64_t)value(d, f) << f->from;
+        svg_text(x, y + 48, "middle", "soft", "%s %u", f->name, value(d, f));
+        svg_text(x, y + 64, "middle", "soft", "%s", means[i]);
+    }
+    if (known != d) {
+        fprintf(stderr, "ladder_descriptor: bits outside of the fields\n");
+        exit(1);
+    }
+}
+
+int main(void)
+{
+    static const char *const k[] = { "x 16 bytes", "not used", "8 rows: 1024", "", "128" };
+    static const char *const mn[] = { "x 16 bytes", "next tile: 8192", "8 rows: 1024", "",
+                                      "128" };
+    const uint64_t w = smem_desc_k_major((const bf16 *)0x8400);
+    const uint64_t kg = smem_desc_mn_major((const bf16 *)0x8400, SWIZZLE128_TILE);
+    svg_begin(720, 300, "Two matrix descriptors, bit by bit",
+              "The 64 bits of the descriptors of w, K-major, and of kg, MN-major, for a "
+              "tile at byte 0x8400 of shared memory: address, leading and stride offsets "
+              "in units of 16 bytes, base offset, and the kind of swizzle.");
+    draw(28, "smem_desc_k_major, w at byte 0x8400", w, k);
+    draw(132, "smem_desc_mn_major, kg at byte 0x8400", kg, mn);
+    svg_text(20, 236, "start", "", "A step of 16 adds %d (K-major: %d bytes) or %d "
+                                   "(MN-major: %d bytes); the next 64 columns add %d.",
+             DESC_STEP_K_MAJOR, DESC_STEP_K_MAJOR << 4, DESC_STEP_MN_MAJOR,
+             DESC_STEP_MN_MAJOR << 4, DESC_NEXT_TILE);
+    svg_text(20, 260, "start", "soft", "Sums of descriptors are sums of addresses, as long "
+                                       "as no field runs over: 14 bits of 16 bytes reach");
+    svg_text(20, 278, "start", "soft", "256 KiB, more than there is.");
+    svg_end();
+    return 0;
+}

@@ -1,0 +1,110 @@
+/* ladder_fragments.c -- chapter 17: which lane holds which element of mma's matrices.
+ *
+ * Book: chapter 17.  Checked by: tests/17_ladder/checks.c, which holds warp_mma to the
+ * manual.  Next: ladder_ldmatrix.c.
+ * Nothing is copied from the manual here: each lane's numbers are set to 1, one at a
+ * time, and the product says where they were. */
+#include "ref/17_warp.h"
+#include "svg.h"
+
+static const char *const wash[] = { "var(--wash-a)", "var(--wash-b)", "var(--wash-c)",
+                                    "var(--wash-d)" };
+
+/* reg: which register of a pair of numbers. */
+static void cell(double x, double y, int lane, int reg, int marked)
+{
+    char style[120];
+    snprintf(style, sizeof style, "fill:%s;stroke:%s;stroke-width:%s", wash[reg],
+             marked ? "var(--ink)" : "var(--line)", marked ? "1.8" : "0.6");
+    svg_rect(x, y, 20, 17, style);
+    svg_text(x + 10, y + 12.5, "middle", "mono", "%d", lane);
+}
+
+/* Of D: row r of A is r + 1 in its first column, column c of B is 1 + 100 c in its first
+ * row, and so each sum says where it belongs. */
+static void of_d(double x0, double y0, int mine)
+{
+    struct fragment_a a = { 0 };
+    struct fragment_b b = { 0 };
+    struct fragment_d d = { 0 };
+    for (int l = 0; l < LANES; l += 4) {
+        a.x[l][0] = l / 4 + 1;
+        a.x[l][2] = l / 4 + 9;
+        b.x[l][0] = 1 + 100 * (l / 4);
+    }
+    warp_mma(&d, &a, &b);
+    for (int lane = 0; lane < LANES; lane++)
+        for (int x = 0; x < 4; x++)
+            for (int r = 0; r < 16; r++)
+                for (int c = 0; c < 8; c++)
+                    if (d.x[lane][x] == (r + 1) * (1 + 100.0 * c))
+                        cell(x0 + c * 20, y0 + r * 17, lane, x / 2, lane == mine);
+}
+
+/* Of A: one number at a time; B's row p is p + 1 in its first column. */
+static void of_a(double x0, double y0, int mine)
+{
+    for (int lane = 0; lane < LANES; lane++)
+        for (int x = 0; x < 8; x++) {
+            struct fragment_a a = { 0 };
+            struct fragment_b b = { 0 };
+            struct fragment_d d = { 0 };
+            a.x[lane][x] = 1;
+            for (int p = 0; p < 16; p++) b.x[p % 8 / 2][p % 2 + p / 8 * 2] = p + 1;
+            warp_mma(&d, &a, &b);
+            for (int l = 0; l < LANES; l += 4)
+                for (int i = 0; i < 4; i += 2)
+                    if (d.x[l][i] > 0)
+                        cell(x0 + (d.x[l][i] - 1) * 20, y0 + (l / 4 + i / 2 * 8) * 17,
+                             lane, x / 2, lane == mine);
+        }
+}
+
+/* Of B likewise: A's first row is p + 1 in column p. */
+static void of_b(double x0, double y0, int mine)
+{
+    for (int lane = 0; lane < LANES; lane++)
+        for (int x = 0; x < 4; x++) {
+            struct fragment_a a = { 0 };
+            struct fragment_b b = { 0 };
+            struct fragment_d d = { 0 };
+            b.x[lane][x] = 1;
+            for (int p = 0; p < 16; p++) a.x[p % 8 / 2][p % 2 + p / 8 * 4] = p + 1;
+            warp_mma(&d, &a, &b);
+            for (int l = 0; l < 4; l++)
+                for (int i = 0; i < 2; i++)
+                    if (d.x[l][i] > 0)
+                        cell(x0 + (l * 2 + i) * 20, y0 + (d.x[l][i] - 1) * 17, lane,
+                             x / 2, lane == mine);
+        }
+}
+
+int main(void)
+{
+    const int mine = 13;
+    svg_begin(720, 400, "The fragments of mma.m16n8k16",
+              "Three grids of numbers of lanes: A of 16 by 16, B of 16 by 8 and D of 16 "
+              "by 8. Lane 13 holds four pairs of A, two pairs of B and two pairs of D; "
+              "they are framed.");
+    svg_text(16, 30, "start", "", "A, 16 x 16");
+    of_a(16, 44, mine);
+    svg_text(366, 30, "start", "", "B, 16 x 8");
+    svg_text(351, 184, "middle", "", "x");
+    of_b(366, 44, mine);
+    svg_text(541, 184, "middle", "", "=");
+    svg_text(556, 30, "start", "", "D, 16 x 8");
+    of_d(556, 44, mine);
+    for (int i = 0; i < 4; i++) {
+        char style[80];
+        snprintf(style, sizeof style, "fill:%s;stroke:var(--line)", wash[i]);
+        svg_rect(20 + i * 170, 332, 16, 14, style);
+        svg_text(42 + i * 170, 344, "start", "soft",
+                 i < 2 ? "a[%d], b[%d], d[%d] d[%d]" : "a[%d]", i, i, 2 * i, 2 * i + 1);
+    }
+    svg_text(20, 370, "start", "", "A number in a cell is a lane. What lane %d holds is "
+                                   "framed: row g = lane / 4, columns", mine);
+    svg_text(20, 388, "start", "", "e = 2 (lane %% 4) and the next. Two tiles of D side "
+                                   "by side have the colours of an A.");
+    svg_end();
+    return 0;
+}

@@ -1,0 +1,54 @@
+/* ladder_stages.c -- chapter 17: copies and products in time, before and after stages.
+ *
+ * Book: chapter 17.  Checked by: make book-lint.  Next: ladder_banks.c.
+ * The two timelines are played by a small model: a copy takes `copy` after it was asked
+ * for, the products of a chunk `work`; a stage is free when its products are over. */
+#include "svg.h"
+
+#include <math.h>
+
+static const double copy = 60, work = 95;
+
+static void bar(double x, double w, double y, const char *ink, const char *wash, int c)
+{
+    char style[100];
+    snprintf(style, sizeof style, "fill:%s;stroke:%s", wash, ink);
+    svg_rect(x, y, w, 22, style);
+    svg_text(x + w / 2, y + 15, "middle", "mono", "%d", c);
+}
+
+/* So many stages; returns when the last chunk is done. */
+static double play(double y, int stages, int chunks)
+{
+    double asked[8], done[8], now = 0;
+    for (int c = 0; c < chunks; c++) {
+        if (stages == 1) asked[c] = now;                 /* one after the other */
+        else asked[c] = c < stages - 1 ? 0 : done[c - stages + 1] - work;
+        const double here = asked[c] + copy;
+        const double begin = fmax(now, here);
+        const double row = stages == 1 ? 0 : c % stages;
+        bar(90 + asked[c], copy, y + 26 * row, "var(--b)", "var(--wash-b)", c);
+        bar(90 + begin, work, y + 26 * stages + 4, "var(--a)", "var(--wash-a)", c);
+        done[c] = now = begin + work;
+    }
+    for (int s = 0; s < stages; s++)
+        svg_text(82, y + 26 * s + 15, "end", "soft", stages == 1 ? "load" : "stage %d", s);
+    svg_text(82, y + 26 * stages + 19, "end", "soft", "products");
+    svg_line(90 + now, y - 4, 90 + now, y + 26 * stages + 30,
+             "stroke:var(--soft);stroke-dasharray:2 3");
+    return now;
+}
+
+int main(void)
+{
+    svg_begin(720, 275, "Loads before products, and copies behind them",
+              "Above: each chunk is loaded, then multiplied, then the next is loaded. "
+              "Below: with three stages the copies of two chunks are under way while one "
+              "is multiplied, and the products follow one another.");
+    svg_text(20, 24, "start", "", "Fourth rung: load, barrier, multiply, barrier");
+    play(40, 1, 4);
+    svg_text(20, 138, "start", "", "Fifth rung: three stages, one barrier a chunk");
+    play(154, 3, 4);
+    svg_end();
+    return 0;
+}

@@ -1,0 +1,177 @@
+/* ladder.c -- chapter 17's numbers: what its kernels must do, and what was counted.
+ *
+ * Book: chapter 17.  Checked by: itself, for each count is found in two ways.
+ * Next: book/precision.c.
+ * What was counted comes from the newest table of bench/results/ that has the ladder,
+ * by the names of its columns. */
+#include "answers.h"
+#include "ref/17_warp.h"
+
+#include <glob.h>
+#include <string.h>
+
+enum { K = 128, V = 128, C = 64, CHUNKS = 128, HEADS = 96, MOST = 64 };
+
+static char head[4096], line[8192];
+
+static int cells(char *s, char **cell)
+{
+    int n = 0;
+    for (char *at = s; at && n < 200; n++) {
+        cell[n] = at;
+        at = strchr(at, '\t');
+        if (at) *at++ = 0;
+    }
+    return n;
+}
+
+/* A cell of a rung's row of this kind and so many heads, in the newest record; status 1
+ * when nothing was recorded. */
+static double recorded(const char *kind, const char *rung, const char *heads,
+                       const char *column)
+{
+    glob_t all;
+    double x = NAN;
+    glob("bench/results/[0-9]*-1gpu.tsv", 0, NULL, &all);
+    for (size_t i = 0; i < all.gl_pathc; i++) {
+        FILE *f = fopen(all.gl_pathv[i], "r");
+        char *name[200], *cell[200];
+        if (!f || !fgets(head, sizeof head, f)) continue;
+        head[strcspn(head, "\n")] = 0;
+        const int n = cells(head, name);
+        while (fgets(line, sizeof line, f)) {
+            int mine = 0;
+            line[strcspn(line, "\n")] = 0;
+            const int m = cells(line, cell);
+            for (int c = 0; c < m && c < n; c++) {
+                mine += c == 0 && !strcmp(cell[c], kind);
+                mine += !strcmp(name[c], "H") && !strcmp(cell[c], heads);
+                mine += !strcmp(name[c], "stage") && !strcmp(cell[c], "17_ladder");
+                mine += !strcmp(name[c], "variant") && !strcmp(cell[c], rung);
+            }
+            for (int c = 0; c < m && c < n && mine == 4; c++)
+                if (!strcmp(name[c], column)) x = atof(cell[c]);
+        }
+        fclose(f);
+    }
+    globfree(&all);
+    if (isnan(x)) {
+        fprintf(stderr, "ladder: no record has %s of %s\n", column, rung);
+        exit(1);
+    }
+    return x;
+}
+
+static double counted(const char *rung, const char *column)
+{
+    return recorded("counter", rung, "96", column);
+}
+
+static double timed(const char *heads, const char *column)
+{
+    return recorded("time", "v1_thread", heads, column);
+}
+
+static void counter(const char *where, const char *format, double x)
+{
+    printf("@ladder/%s ", where);
+    printf(format, x);
+    printf("\n");
+}
+
+/* How often a load of 32 lanes reads shared memory: 4 bytes a lane, the same word once. */
+static int reads(const int *byte)
+{
+    int most = 1;
+    for (int bank = 0; bank < 32; bank++) {
+        int words = 0;
+        for (int l = 0; l < 32; l++) {
+            int known = byte[l] / 4 % 32 != bank;
+            for (int m = 0; m < l; m++) known |= byte[m] / 4 == byte[l] / 4;
+            words += !known;
+        }
+        if (words > most) most = words;
+    }
+    return most;
+}
+
+/* The conflicts of a chunk in the third rung: of w a pair of keys in row g, of kg one
+ * number of row e, or e + 1, in rows of 256 bytes; by eight warps. */
+static void by_hand(void)
+{
+    int w[32], kg[32];
+    for (int l = 0; l < 32; l++) {
+        w[l] = 256 * (l / 4) + 4 * (l % 4);
+        kg[l] = 256 * (l % 4 * 2) + 2 * (l / 4);
+    }
+    const double of_w = 8.0 * (K / 16) * (C / 8) * 2, of_kg = 8.0 * (C / 16) * (K / 8) * 4;
+    say("17.w", "%.0f", reads(w), 8);
+    say("17.kg", "%.0f", reads(kg), 4);
+    say("17.conflicts3", "%.0f", of_w * (reads(w) - 1) + of_kg * (reads(kg) - 1),
+        1024 * 7 + 2048 * 3);
+}
+
+/* Of the fourth: blocks of 16 x 16 by ldmatrix, w, kg and u; rows of 256 bytes. */
+static void by_ldmatrix(void)
+{
+    static double tile[64 * 128], r[LANES][8];
+    int byte[LANES];
+    for (int l = 0; l < LANES; l++) byte[l] = 256 * (l % 8 + l / 16 * 8) + l / 8 % 2 * 16;
+    const int times = warp_ldmatrix(r, tile, byte, 0);
+    const double blocks = 8 * (2.0 * (K / 16) * (C / 16) + C / 16);
+    say("17.conflicts4", "%.0f", blocks * (times - 4), 8 * 68 * 28);
+    say("17.reads6", "%.0f", blocks * 4 + 3 * C * 256 / 128, 2176 + 384);
+}
+
+static void per_chunk(const char *where, const char *rung, const char *column)
+{
+    counter(where, "%.0f", counted(rung, column) / CHUNKS / HEADS);
+}
+
+/* Clocks a chunk: of the whole kernel, and those in which the tensor cores worked; the
+ * counter is an average over 132 processors, 96 of which have a head. */
+static void clocks(const char *name, const char *rung)
+{
+    char where[40];
+    const double all = counted(rung, "cycles") / CHUNKS;
+    snprintf(where, sizeof where, "%s.clocks", name);
+    counter(where, "%.0f", all);
+    snprintf(where, sizeof where, "%s.tensor", name);
+    counter(where, "%.0f", counted(rung, "tensor") / 100 * 132 / HEADS * all);
+}
+
+int main(void)
+{
+    const double flops = 4.0 * C * K * V, bytes = 2.0 * C * (2 * K + 2 * V) + 4 * K;
+    counter("flops", "%.1f", flops / 1e6);
+    counter("bytes", "%.1f", bytes / 1024);
+    counter("intensity", "%.0f", flops / bytes);
+    say("17.fma", "%.0f", flops / 2 / 128, 16384);
+    say("17.tensor", "%.0f", flops / 4096, 1024);
+    by_hand();
+    by_ldmatrix();
+    per_chunk("v3.conflicts", "v3_mma", "conflicts");
+    per_chunk("v4.conflicts", "v4_ldmatrix", "conflicts");
+    per_chunk("v6.wavefronts", "v6_swizzle", "wavefronts");
+    per_chunk("v2.wavefronts", "v2_shared", "wavefronts");
+    clocks("v2", "v2_shared");
+    clocks("v6", "v6_swizzle");
+    clocks("v7", "v7_wgmma_sm90");
+    clocks("v8", "v8_tma_sm90");
+    counter("v1.ms", "%.0f", timed("96", "us") / 1000);
+    counter("copy", "%.1f", timed("96", "copy") / 1e12);
+    counter("product", "%.0f", timed("96", "product") / 1e12);
+    counter("balance", "%.0f", timed("96", "product") / timed("96", "copy"));
+    counter("floor96", "%.0f", 1e6 * timed("96", "bytes") / timed("96", "copy"));
+    counter("floor32", "%.0f", 1e6 * timed("32", "bytes") / timed("32", "copy"));
+    counter("v1.local", "%.0f", counted("v1_thread", "local_sectors") * 32 / 1e9);
+    say("17.local", "%.0f", 4.0 * 2 * C * K * 128 * CHUNKS * HEADS / 1e9,
+        4 * 16384 * 128.0 * 12288 / 1e9);
+    say("17.announced", "%.0f", 3 * 64 * 128 * 2 + 4 * K, 49664);
+    say("17.stages", "%.0f", floor(227 * 1024 / 49664.0), 4);
+    /* w's descriptor at byte 0, keys 96 .. 111: second tile, third step */
+    say("17.descriptor", "%.0f", 8192 / 16 + 2 * 32 / 16, 516);
+    /* what is under way when memory is busy: 4.28 TB/s for 0.7 us, over 96 processors */
+    say("17.little", "%.0f", 4.28e12 * 0.7e-6 / HEADS / 1024, 4.28e6 * 0.7 / 98304);
+    return 0;
+}
