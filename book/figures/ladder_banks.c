@@ -17,31 +17,35 @@ static void draw(double x0, double y0, int swizzled)
     int byte[LANES];
     for (int row = 0; row < 8; row++)
         for (int piece = 0; piece < 8; piece++) {
-            const int at = swizzled ? swizzle128_offset(row, piece)
-                                    : 128 * row + 16 * piece;
+            const int at =
+                swizzled ? swizzle128_offset(row, piece) : 128 * row + 16 * piece;
             const double x = x0 + at % 128 / 16 * 38, y = y0 + at / 128 * 24;
-            svg_rect(x, y, 38, 24, piece == 2 ? "fill:var(--wash-b);stroke:var(--b)"
-                                              : "fill:var(--code);stroke:var(--line)");
+            svg_rect(x, y, 38, 24,
+                     piece == 2 ? "fill:var(--wash-b);stroke:var(--b)"
+                                : "fill:var(--code);stroke:var(--line)");
             svg_text(x + 19, y + 16, "middle", "mono", "%d", piece);
         }
     for (int b = 0; b < 8; b++)
         svg_text(x0 + b * 38 + 19, y0 - 6, "middle", "soft", "%d-%d", 4 * b, 4 * b + 3);
     for (int row = 0; row < 8; row++)
         svg_text(x0 - 6, y0 + row * 24 + 16, "end", "soft", "%d", row);
-    for (int l = 0; l < LANES; l++)              /* all four blocks: rows 0..7, piece 2 */
+    for (int l = 0; l < LANES; l++) /* all four blocks: rows 0..7, piece 2 */
         byte[l] = swizzled ? swizzle128_offset(l % 8, 2) : 128 * (l % 8) + 32;
     const int times = warp_ldmatrix(r, tile, byte, 0) / 4;
-    svg_text(x0, y0 + 216, "start", "", "piece 2 of eight rows: shared memory is read %d "
-                                        "time%s", times, times > 1 ? "s" : "");
+    svg_text(x0, y0 + 216, "start", "",
+             "piece 2 of eight rows: shared memory is read %d "
+             "time%s",
+             times, times > 1 ? "s" : "");
 }
 
 int main(void)
 {
-    svg_begin(720, 300, "Banks before and after the swizzle",
-              "Eight rows of 128 bytes over 32 banks. Left: piece 2 of every row lies in "
-              "banks 8 to 11, and eight reads are needed. Right: row r keeps piece p at "
-              "place p exclusive-or r, piece 2 meets every bank once, and one read is "
-              "enough.");
+    svg_begin(
+        720, 300, "Banks before and after the swizzle",
+        "Eight rows of 128 bytes over 32 banks. Left: piece 2 of every row lies in "
+        "banks 8 to 11, and eight reads are needed. Right: row r keeps piece p at "
+        "place p exclusive-or r, piece 2 meets every bank once, and one read is "
+        "enough.");
     svg_text(30, 24, "start", "", "plain: piece p at place p");
     svg_text(30, 44, "start", "soft", "banks");
     draw(40, 66, 0);

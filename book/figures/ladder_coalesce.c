@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { ROWS = 32, SECTORS = 8 };               /* rows of 256 bytes: 8 sectors of 32 */
+enum { ROWS = 32, SECTORS = 8 }; /* rows of 256 bytes: 8 sectors of 32 */
 
 /* Lane l takes 16 bytes at byte[l]. Draw the rows, mark what is fetched; return how
  * many sectors of 32 bytes that is. */
@@ -20,8 +20,9 @@ static int draw(double x0, double y0, const int *byte)
         for (int s = 0; s < SECTORS; s++) {
             const double x = x0 + s * 34, y = y0 + r * 8;
             count += met[r][s];
-            svg_rect(x, y, 33, 7, met[r][s] ? "fill:var(--wash-b);stroke:none"
-                                            : "fill:var(--code);stroke:none");
+            svg_rect(x, y, 33, 7,
+                     met[r][s] ? "fill:var(--wash-b);stroke:none"
+                               : "fill:var(--code);stroke:none");
         }
     for (int l = 0; l < 32; l++) {
         const double x = x0 + byte[l] % 256 / 16 * 17, y = y0 + byte[l] / 256 * 8;
@@ -34,13 +35,14 @@ int main(void)
 {
     int row[32], pieces[32];
     for (int l = 0; l < 32; l++) {
-        row[l] = 256 * l;                      /* a thread a row */
-        pieces[l] = 16 * l;                    /* neighbours take neighbours */
+        row[l] = 256 * l;   /* a thread a row */
+        pieces[l] = 16 * l; /* neighbours take neighbours */
     }
-    svg_begin(720, 370, "One load of a warp, uncoalesced and coalesced",
-              "Left: each of 32 lanes loads 16 bytes of a row of its own, and 32 sectors "
-              "of 32 bytes are fetched. Right: neighbouring lanes load neighbouring "
-              "pieces, and 16 sectors are fetched for the same 512 bytes.");
+    svg_begin(
+        720, 370, "One load of a warp, uncoalesced and coalesced",
+        "Left: each of 32 lanes loads 16 bytes of a row of its own, and 32 sectors "
+        "of 32 bytes are fetched. Right: neighbouring lanes load neighbouring "
+        "pieces, and 16 sectors are fetched for the same 512 bytes.");
     svg_text(30, 28, "start", "", "lane l takes row l");
     const int apart = draw(30, 42, row);
     svg_text(30, 326, "start", "", "%d sectors for 512 bytes", apart);
@@ -48,7 +50,8 @@ int main(void)
     svg_text(400, 28, "start", "", "lane l takes piece l");
     const int together = draw(400, 42, pieces);
     svg_text(400, 326, "start", "", "%d sectors for 512 bytes", together);
-    svg_text(400, 346, "start", "soft", "two whole rows, and the next load the next two");
+    svg_text(400, 346, "start", "soft",
+             "two whole rows, and the next load the next two");
     svg_end();
     return 0;
 }

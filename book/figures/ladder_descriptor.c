@@ -8,12 +8,17 @@
 
 #include <stdlib.h>
 
-struct field { const char *name; int from, bits; const char *unit; };
+struct field {
+    const char *name;
+    int from, bits;
+    const char *unit;
+};
 
-static const struct field fields[] = {
-    { "address", 0, 14, "16 bytes" }, { "leading offset", 16, 14, "16 bytes" },
-    { "stride offset", 32, 14, "16 bytes" }, { "base", 49, 3, "" },
-    { "swizzle", 62, 2, "" } };
+static const struct field fields[] = { { "address", 0, 14, "16 bytes" },
+                                       { "leading offset", 16, 14, "16 bytes" },
+                                       { "stride offset", 32, 14, "16 bytes" },
+                                       { "base", 49, 3, "" },
+                                       { "swizzle", 62, 2, "" } };
 
 static unsigned value(uint64_t d, const struct field *f)
 {
@@ -54,23 +59,27 @@ static void draw(double y, const char *name, uint64_t d, const char *const *mean
 
 int main(void)
 {
-    static const char *const k[] = { "x 16 bytes", "not used", "8 rows: 1024", "", "128" };
-    static const char *const mn[] = { "x 16 bytes", "next tile: 8192", "8 rows: 1024", "",
-                                      "128" };
+    static const char *const k[] = { "x 16 bytes", "not used", "8 rows: 1024", "",
+                                     "128" };
+    static const char *const mn[] = { "x 16 bytes", "next tile: 8192", "8 rows: 1024",
+                                      "", "128" };
     const uint64_t w = smem_desc_k_major((const bf16 *)0x8400);
     const uint64_t kg = smem_desc_mn_major((const bf16 *)0x8400, SWIZZLE128_TILE);
-    svg_begin(720, 300, "Two matrix descriptors, bit by bit",
-              "The 64 bits of the descriptors of w, K-major, and of kg, MN-major, for a "
-              "tile at byte 0x8400 of shared memory: address, leading and stride offsets "
-              "in units of 16 bytes, base offset, and the kind of swizzle.");
+    svg_begin(
+        720, 300, "Two matrix descriptors, bit by bit",
+        "The 64 bits of the descriptors of w, K-major, and of kg, MN-major, for a "
+        "tile at byte 0x8400 of shared memory: address, leading and stride offsets "
+        "in units of 16 bytes, base offset, and the kind of swizzle.");
     draw(28, "smem_desc_k_major, w at byte 0x8400", w, k);
     draw(132, "smem_desc_mn_major, kg at byte 0x8400", kg, mn);
-    svg_text(20, 236, "start", "", "A step of 16 adds %d (K-major: %d bytes) or %d "
-                                   "(MN-major: %d bytes); the next 64 columns add %d.",
+    svg_text(20, 236, "start", "",
+             "A step of 16 adds %d (K-major: %d bytes) or %d "
+             "(MN-major: %d bytes); the next 64 columns add %d.",
              DESC_STEP_K_MAJOR, DESC_STEP_K_MAJOR << 4, DESC_STEP_MN_MAJOR,
              DESC_STEP_MN_MAJOR << 4, DESC_NEXT_TILE);
-    svg_text(20, 260, "start", "soft", "Sums of descriptors are sums of addresses, as long "
-                                       "as no field runs over: 14 bits of 16 bytes reach");
+    svg_text(20, 260, "start", "soft",
+             "Sums of descriptors are sums of addresses, as long "
+             "as no field runs over: 14 bits of 16 bytes reach");
     svg_text(20, 278, "start", "soft", "256 KiB, more than there is.");
     svg_end();
     return 0;

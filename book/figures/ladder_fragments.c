@@ -20,8 +20,8 @@ static void cell(double x, double y, int lane, int reg, int marked)
     svg_text(x + 10, y + 12.5, "middle", "mono", "%d", lane);
 }
 
-/* Of D: row r of A is r + 1 in its first column, column c of B is 1 + 100 c in its first
- * row, and so each sum says where it belongs. */
+/* Of D: row r of A is r + 1 in its first column, column c of B is 1 + 100 c in its
+ * first row, and so each sum says where it belongs. */
 static void of_d(double x0, double y0, int mine)
 {
     struct fragment_a a = { 0 };
@@ -82,10 +82,11 @@ static void of_b(double x0, double y0, int mine)
 int main(void)
 {
     const int mine = 13;
-    svg_begin(720, 400, "The fragments of mma.m16n8k16",
-              "Three grids of numbers of lanes: A of 16 by 16, B of 16 by 8 and D of 16 "
-              "by 8. Lane 13 holds four pairs of A, two pairs of B and two pairs of D; "
-              "they are framed.");
+    svg_begin(
+        720, 400, "The fragments of mma.m16n8k16",
+        "Three grids of numbers of lanes: A of 16 by 16, B of 16 by 8 and D of 16 "
+        "by 8. Lane 13 holds four pairs of A, two pairs of B and two pairs of D; "
+        "they are framed.");
     svg_text(16, 30, "start", "", "A, 16 x 16");
     of_a(16, 44, mine);
     svg_text(366, 30, "start", "", "B, 16 x 8");
@@ -101,10 +102,13 @@ int main(void)
         svg_text(42 + i * 170, 344, "start", "soft",
                  i < 2 ? "a[%d], b[%d], d[%d] d[%d]" : "a[%d]", i, i, 2 * i, 2 * i + 1);
     }
-    svg_text(20, 370, "start", "", "A number in a cell is a lane. What lane %d holds is "
-                                   "framed: row g = lane / 4, columns", mine);
-    svg_text(20, 388, "start", "", "e = 2 (lane %% 4) and the next. Two tiles of D side "
-                                   "by side have the colours of an A.");
+    svg_text(20, 370, "start", "",
+             "A number in a cell is a lane. What lane %d holds is "
+             "framed: row g = lane / 4, columns",
+             mine);
+    svg_text(20, 388, "start", "",
+             "e = 2 (lane %% 4) and the next. Two tiles of D side "
+             "by side have the colours of an A.");
     svg_end();
     return 0;
 }

@@ -1,7 +1,8 @@
 /* ladder_ldmatrix.c -- chapter 17: who points, and who receives.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: ladder_stages.c.
- * What a lane receives is asked of warp_ldmatrix, on numbers that say where they lay. */
+ * What a lane receives is asked of warp_ldmatrix, of numbers that say where they lay.
+ */
 #include "ref/17_warp.h"
 #include "svg.h"
 
@@ -44,16 +45,18 @@ static void block(double x0, double y0, int trans)
 
 int main(void)
 {
-    svg_begin(720, 350, "What ldmatrix hands to whom",
-              "A block of 16 by 16 numbers in shared memory, twice. Each cell names the "
-              "lane that receives it. Without transposition a lane receives neighbours "
-              "of a row, with it neighbours of a column. Lane 5 is framed.");
+    svg_begin(
+        720, 350, "What ldmatrix hands to whom",
+        "A block of 16 by 16 numbers in shared memory, twice. Each cell names the "
+        "lane that receives it. Without transposition a lane receives neighbours "
+        "of a row, with it neighbours of a column. Lane 5 is framed.");
     svg_text(20, 28, "start", "", "ldmatrix: w, whose rows are B's columns");
     block(20, 42, 0);
     svg_text(380, 28, "start", "", "ldmatrix.trans: kg, whose rows are B's rows");
     block(380, 42, 1);
-    svg_text(20, 340, "start", "soft", "Colour: register r[0], r[1], r[2], r[3]. Cell: "
-                                       "the lane that gets it. Framed: lane 5.");
+    svg_text(20, 340, "start", "soft",
+             "Colour: register r[0], r[1], r[2], r[3]. Cell: "
+             "the lane that gets it. Framed: lane 5.");
     svg_end();
     return 0;
 }

@@ -22,10 +22,11 @@ static void bar(double x, double w, double y, const char *wash, const char *ink,
 int main(void)
 {
     double full[CHUNKS], empty[CHUNKS], free_ = 0, now[2] = { 0, 0 }, asked = 0;
-    svg_begin(720, 312, "Warp roles and their barriers over four chunks",
-              "A producer asks for a chunk when its stage is empty. Its full barrier ends "
-              "when the bytes are there; then each of two warpgroups multiplies, by turns "
-              "with the other, and arrives at the empty barrier.");
+    svg_begin(
+        720, 312, "Warp roles and their barriers over four chunks",
+        "A producer asks for a chunk when its stage is empty. Its full barrier ends "
+        "when the bytes are there; then each of two warpgroups multiplies, by turns "
+        "with the other, and arrives at the empty barrier.");
     for (int c = 0; c < CHUNKS; c++) {
         if (c >= STAGES) asked = fmax(asked, empty[c - STAGES]);
         bar(100 + asked, 12, 40, "var(--wash-d)", "var(--d)", "", c);
@@ -55,9 +56,10 @@ int main(void)
     svg_text(92, 116, "end", "", "stage 1");
     svg_text(92, 180, "end", "", "group 0");
     svg_text(92, 224, "end", "", "group 1");
-    svg_text(20, 300, "start", "soft", "Two stages drawn; the kernel has four. The groups "
-                                       "take the tensor core by turns, though nobody "
-                                       "tells them to.");
+    svg_text(20, 300, "start", "soft",
+             "Two stages drawn; the kernel has four. The groups "
+             "take the tensor core by turns, though nobody "
+             "tells them to.");
     svg_end();
     return 0;
 }

@@ -22,7 +22,7 @@ static double play(double y, int stages, int chunks)
 {
     double asked[8], done[8], now = 0;
     for (int c = 0; c < chunks; c++) {
-        if (stages == 1) asked[c] = now;                 /* one after the other */
+        if (stages == 1) asked[c] = now; /* one after the other */
         else asked[c] = c < stages - 1 ? 0 : done[c - stages + 1] - work;
         const double here = asked[c] + copy;
         const double begin = fmax(now, here);
@@ -32,7 +32,8 @@ static double play(double y, int stages, int chunks)
         done[c] = now = begin + work;
     }
     for (int s = 0; s < stages; s++)
-        svg_text(82, y + 26 * s + 15, "end", "soft", stages == 1 ? "load" : "stage %d", s);
+        svg_text(82, y + 26 * s + 15, "end", "soft", stages == 1 ? "load" : "stage %d",
+                 s);
     svg_text(82, y + 26 * stages + 19, "end", "soft", "products");
     svg_line(90 + now, y - 4, 90 + now, y + 26 * stages + 30,
              "stroke:var(--soft);stroke-dasharray:2 3");
@@ -41,10 +42,11 @@ static double play(double y, int stages, int chunks)
 
 int main(void)
 {
-    svg_begin(720, 275, "Loads before products, and copies behind them",
-              "Above: each chunk is loaded, then multiplied, then the next is loaded. "
-              "Below: with three stages the copies of two chunks are under way while one "
-              "is multiplied, and the products follow one another.");
+    svg_begin(
+        720, 275, "Loads before products, and copies behind them",
+        "Above: each chunk is loaded, then multiplied, then the next is loaded. "
+        "Below: with three stages the copies of two chunks are under way while one "
+        "is multiplied, and the products follow one another.");
     svg_text(20, 24, "start", "", "Fourth rung: load, barrier, multiply, barrier");
     play(40, 1, 4);
     svg_text(20, 138, "start", "", "Fifth rung: three stages, one barrier a chunk");

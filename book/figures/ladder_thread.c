@@ -1,6 +1,6 @@
 /* ladder_thread.c -- chapter 17: one column of the state, and all that it meets.
  *
- * Book: chapter 17.  Checked by: make book-lint.  Next: book/figures/ladder_coalesce.c. */
+ * Book: chapter 17.  Checked by: make book-lint.  Next: ladder_coalesce.c. */
 #include "svg.h"
 
 /* A matrix with one column, or one row, of it marked. */
@@ -16,10 +16,11 @@ static void matrix(double x, double y, double w, double h, const char *name,
 
 int main(void)
 {
-    svg_begin(720, 250, "What one thread of the first rung keeps and reads",
-              "The new values are u minus w times S. Column v of the result needs column "
-              "v of u, column v of the state S, and every row of w. One thread keeps "
-              "column v of the state; 128 threads keep the whole state.");
+    svg_begin(
+        720, 250, "What one thread of the first rung keeps and reads",
+        "The new values are u minus w times S. Column v of the result needs column "
+        "v of u, column v of the state S, and every row of w. One thread keeps "
+        "column v of the state; 128 threads keep the whole state.");
     matrix(30, 50, 130, 70, "v_new", "64 tokens by 128", 1);
     svg_text(175, 90, "middle", "", "=");
     matrix(190, 50, 130, 70, "u", "64 by 128", 1);
@@ -32,10 +33,12 @@ int main(void)
     svg_text(350, 168, "start", "soft", "all 128 threads read");
     svg_text(350, 184, "start", "soft", "the same row of w");
     svg_text(30, 168, "start", "soft", "thread v writes column v");
-    svg_text(30, 218, "start", "", "One block a head: 128 threads, four warps, one "
-                                   "multiprocessor.");
-    svg_text(30, 238, "start", "soft", "The other 36 of an H200's 132 multiprocessors "
-                                       "have no head when there are 96.");
+    svg_text(30, 218, "start", "",
+             "One block a head: 128 threads, four warps, one "
+             "multiprocessor.");
+    svg_text(30, 238, "start", "soft",
+             "The other 36 of an H200's 132 multiprocessors "
+             "have no head when there are 96.");
     svg_end();
     return 0;
 }

@@ -7,7 +7,10 @@
 
 #include <math.h>
 
-static double x(double us) { return 130 + (log10(us) - 2) * 190; }
+static double x(double us)
+{
+    return 130 + (log10(us) - 2) * 190;
+}
 
 int main(void)
 {
@@ -20,7 +23,8 @@ int main(void)
               "the eighth, with TMA and roles, beside the floor that memory sets.");
     for (double t = 100; t <= 1e5; t *= 10) {
         svg_line(x(t), 24, x(t), 250, "stroke:var(--line)");
-        svg_text(x(t), 268, "middle", "soft", t < 1000 ? "%.1f ms" : "%.0f ms", t / 1000);
+        svg_text(x(t), 268, "middle", "soft", t < 1000 ? "%.1f ms" : "%.0f ms",
+                 t / 1000);
     }
     while (f && fscanf(f, "%63s %lf", name, &us) == 2) {
         if (!floor_us) {
