@@ -10,6 +10,7 @@
 
 #pragma GCC visibility push(hidden)
 
+//> fold
 struct fold {
     const struct kcp_exchange *x;
     const struct kcp_context *ctx;
@@ -18,6 +19,7 @@ struct fold {
     int out;                   /* does the last one's sequence leave? */
     size_t map, state;         /* bytes */
 };
+//< fold
 
 struct fold fold_of(const struct kcp_exchange *x);
 const struct kcp_segment *fold_segment(const struct fold *f, int p);
