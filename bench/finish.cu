@@ -3,9 +3,9 @@
 // Checked by: itself: status 1 where an error is above its limit.
 // Next: ../cuda/18_hopper/backward/finish_kda_sm90.cu.
 //
-// Usage: kcp-finish [--times]. The inputs of the kernel are drawn at random, h, dS,
-// v_new and dv among them; the reference is the equations of the kernel's head on the
-// same numbers, in double, pair by pair.
+// Usage: kcp-finish [--times] [WORD]; WORD picks trials by name. The inputs of the
+// kernel are drawn at random, h, dS, v_new and dv among them; the reference is the
+// equations of the kernel's head on the same numbers, in double, pair by pair.
 #include "cuda/18_hopper/backward/storage.cuh"
 #include <algorithm>
 #include <math.h>
@@ -72,6 +72,7 @@ static __global__ void fill_gate(bf16 *g, int64_t T, int W, int form, int regime
         float y = raw ? -0.02f * fabsf(x) : -3.0f + x;
         if (regime == SATURATED || (regime == BY_TURNS && turn)) y = raw ? -5.0f : 9.0f;
         if (regime == BY_TURNS && !turn) y = raw ? -0.003f : -9.0f;
+        if (regime == BY_TURNS && turn && form == KCP_GATE_SOFTPLUS) y = 3.5f;
         if (regime == DEEP) y = raw ? -14.0f + x : 14.0f + x;
         if (regime == RESET && mix(seed + 2 + (uint32_t)(i / W)) % 23 == 0) y = -1e30f;
         g[i] = (bf16)y;
@@ -678,6 +679,85 @@ static const struct trial trials[] = {
       -1,
       0 },
     { "8192 x 96", 128, 96, 96, { 8192 }, BOUNDED, KCP_BETA_SIGMOID, LIVE, 1, -1, 0 },
+    // GDN: a gate a head
+    { "GDN", 128, 3, 3, { 512 }, BOUNDED, KCP_BETA_SIGMOID, LIVE, 1, -1, 1 },
+    { "GDN, tokens by turns, two heads",
+      128,
+      2,
+      4,
+      { 513 },
+      BOUNDED,
+      KCP_BETA_SIGMOID2,
+      BY_TURNS,
+      1,
+      -1,
+      1 },
+    { "GDN, packed, a neighbour is NaN",
+      128,
+      2,
+      8,
+      { 100, 64, 77, 1, 15, 129, 63 },
+      SOFTPLUS,
+      KCP_BETA_SIGMOID,
+      LIVE,
+      1,
+      2,
+      1 },
+    { "GDN, softplus, deep",
+      128,
+      3,
+      3,
+      { 300 },
+      SOFTPLUS,
+      KCP_BETA_SIGMOID,
+      DEEP,
+      1,
+      -1,
+      1 },
+    { "GDN, raw, resets, no norm",
+      128,
+      2,
+      4,
+      { 300, 65 },
+      RAW,
+      KCP_BETA_RAW,
+      RESET,
+      0,
+      -1,
+      1 },
+    { "GDN, 64 wide, two heads",
+      64,
+      2,
+      4,
+      { 511 },
+      BOUNDED,
+      KCP_BETA_SIGMOID,
+      LIVE,
+      1,
+      -1,
+      1 },
+    { "GDN, 64 wide, packed",
+      64,
+      2,
+      2,
+      { 100, 64, 77, 1, 15, 129, 63 },
+      BOUNDED,
+      KCP_BETA_SIGMOID,
+      BY_TURNS,
+      1,
+      2,
+      1 },
+    { "GDN, 32768, 2 and 8",
+      128,
+      2,
+      8,
+      { 32768 },
+      SOFTPLUS,
+      KCP_BETA_SIGMOID,
+      LIVE,
+      1,
+      -1,
+      1 },
 };
 
 static const struct trial timed[] = {
@@ -748,17 +828,59 @@ static const struct trial timed[] = {
       1,
       -1,
       0 },
+    { "GDN 32768, 16 and 32",
+      128,
+      16,
+      32,
+      { 32768 },
+      SOFTPLUS,
+      KCP_BETA_SIGMOID,
+      LIVE,
+      1,
+      -1,
+      1 },
+    { "GDN 8192, 16 and 32",
+      128,
+      16,
+      32,
+      { 8192 },
+      SOFTPLUS,
+      KCP_BETA_SIGMOID,
+      LIVE,
+      1,
+      -1,
+      1 },
+    { "GDN 8192 x 96",
+      128,
+      96,
+      96,
+      { 8192 },
+      SOFTPLUS,
+      KCP_BETA_SIGMOID,
+      LIVE,
+      1,
+      -1,
+      1 },
 };
+
+// Trials whose name holds `word`; all without one.
+static int wanted(const struct trial *w, const char *word)
+{
+    return !word || strstr(w->name, word);
+}
 
 int main(int argc, char **argv)
 {
-    int failed = 0;
+    int failed = 0, passed = 0;
     const int only_times = argc > 1 && !strcmp(argv[1], "--times");
-    if (!only_times)
-        for (const struct trial &w : trials) failed += judge(&w);
-    for (const struct trial &w : timed) time_it(&w);
-    if (!only_times)
-        printf("%d passed, %d failed\n", (int)(sizeof trials / sizeof *trials) - failed,
-               failed);
+    const char *word = argc > 1 + only_times ? argv[1 + only_times] : NULL;
+    for (const struct trial &w : trials) {
+        if (only_times || !wanted(&w, word)) continue;
+        if (judge(&w)) failed++;
+        else passed++;
+    }
+    for (const struct trial &w : timed)
+        if (wanted(&w, word)) time_it(&w);
+    if (!only_times) printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;
 }

@@ -24,14 +24,6 @@ static __device__ __forceinline__ void tma_load_1d(void *to, const void *from,
                  : "memory");
 }
 
-// cp.async.bulk.prefetch.L2, by one thread: a contiguous piece of global memory, as
-// tma_load_1d takes it, to the second-level cache. Nobody waits for it.
-static __device__ __forceinline__ void tma_prefetch_1d(const void *from, uint32_t bytes)
-{
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes)
-                 : "memory");
-}
-
 // cp.async.bulk and its commit_group, by one thread: back to global memory. Before:
 // whoever wrote `from` called fence_proxy_async and then met this thread at a barrier.
 static __device__ __forceinline__ void tma_store_1d(void *to, const void *from,
@@ -100,16 +92,6 @@ static __device__ __forceinline__ void tma_load_3d(void *to, const CUtensorMap &
                  ".mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(
                      smem_addr(to)),
                  "l"(&map), "r"(channel), "r"(n), "r"(t), "r"(smem_addr(bar))
-                 : "memory");
-}
-
-// cp.async.bulk.prefetch.tensor.3d, by one thread: the same box to the second-level
-// cache. Nobody waits for it.
-static __device__ __forceinline__ void tma_prefetch_3d(const CUtensorMap &map,
-                                                       int channel, int n, int t)
-{
-    asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];"
-                 ::"l"(&map), "r"(channel), "r"(n), "r"(t)
                  : "memory");
 }
 

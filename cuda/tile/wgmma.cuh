@@ -77,6 +77,21 @@ static __device__ __forceinline__ void wgmma_m64n64k16_ss(float (*d)[4], uint64_
         : D16(0), D16(4) : "l"(X), "l"(Y), "r"(add));
 }
 
+// Both in shared memory, either given by smem_desc_mn_major when its trans is set: d
+// [64,64] += A B, where trans_a says that rows of the tile are A's columns, and trans_b
+// that they are B's rows.
+template <int trans_a, int trans_b>
+static __device__ __forceinline__ void wgmma_m64n64k16_ss_trans(float (*d)[4],
+                                                                uint64_t A, uint64_t B)
+{
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
+        "%32, %33, 1, 1, 1, %34, %35;"
+        : D16(0), D16(4) : "l"(A), "l"(B), "n"(trans_a), "n"(trans_b));
+}
+
 // wgmma.m64n128k16, A in registers: d [64,128] += a b.
 template <int trans_b>
 static __device__ __forceinline__ void wgmma_m64n128k16_rs(float (*d)[4],

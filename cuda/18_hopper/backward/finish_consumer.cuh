@@ -44,9 +44,9 @@ template <int underflow>
 static __device__ __forceinline__ struct anchors anchors_of(const float (*bound)[2])
 {
     struct anchors b;
-#pragma unroll
+    #pragma unroll
     for (int I = 0; I < SUBCHUNKS; I++)
-#pragma unroll
+        #pragma unroll
         for (int h = 0; h < 2; h++) {
             b.row[I][h] = underflow ? ceilf(bound[I][h])
                                     : rintf(0.5f * (bound[I][h] + bound[I + 1][h]));
@@ -62,11 +62,11 @@ template <int underflow>
 static __device__ __forceinline__ void power_between(const struct anchors &b, int I,
                                                      int J, uint32_t *power)
 {
-#pragma unroll
+    #pragma unroll
     for (int h = 0; h < 2; h++) {
         if (underflow) power[h] = power_bf16x2(b.row[I][h] - b.column[J][h]);
         else power[h] = b.step[J][h];
-#pragma unroll
+        #pragma unroll
         for (int M = J + 1; M < I && !underflow; M++)
             power[h] = mul_bf16x2(power[h], b.step[M][h]);
     }
@@ -98,9 +98,9 @@ static __device__ __forceinline__ void make_operands(const struct anchors &b,
     pairs_of_tokens q, k;
     load_channels(k, k_tile);
     load_channels(q, q_tile);
-#pragma unroll
+    #pragma unroll
     for (int t = 0; t < 8; t++)
-#pragma unroll
+        #pragma unroll
         for (int h = 0; h < 2; h++) {
             const float row = b.row[t / 2][h], column = b.column[t / 2][h];
             const float k0 = bf16x2_low(k[t][h]), k1 = bf16x2_high(k[t][h]);
@@ -130,12 +130,12 @@ static __device__ __forceinline__ void store_triangle(
     const int i = p.warp * 16 + p.g;
     const float row[2] = { (of_dv ? -1.0f : scale) * rstd[i],
                            (of_dv ? -1.0f : scale) * rstd[i + 8] };
-#pragma unroll
+    #pragma unroll
     for (int t = 0; t < 8; t++) {
         const int j = 8 * t + p.e;
         if (t / 2 > p.warp) continue;
         const float2 column = *(const float2 *)&of.rstd_k[j];
-#pragma unroll
+        #pragma unroll
         for (int h = 0; h < 2; h++) {
             const int ih = i + 8 * h;
             float x = row[h] * column.x * d[t][2 * h];
@@ -158,10 +158,10 @@ static __device__ __forceinline__ void scale_columns_of_W(
     float (*d)[4])
 {
     const int e = place_of_thread().e;
-#pragma unroll
+    #pragma unroll
     for (int t = 0; t < 8; t++) {
         const float2 norm = *(const float2 *)&of.rstd_k[8 * t + e];
-#pragma unroll
+        #pragma unroll
         for (int h = 0; h < 2; h++) {
             const float f = ex2_approx(G_last[h] - b.column[t / 2][h]);
             d[t][2 * h] *= f * norm.x;
@@ -175,7 +175,7 @@ static __device__ __forceinline__ void scale_columns_of_W(
 static __device__ __forceinline__ void take_star(int len, float (*d)[4], float *star)
 {
     const int at = len - 1 - place_of_thread().e;
-#pragma unroll
+    #pragma unroll
     for (int h = 0; h < 2; h++) {
         star[h] = 0.0f;
         if (len == CHUNK) {
@@ -183,9 +183,9 @@ static __device__ __forceinline__ void take_star(int len, float (*d)[4], float *
             if (at == 57) d[7][2 * h + 1] = 0.0f;
             continue;
         }
-#pragma unroll
+        #pragma unroll
         for (int t = 0; t < 8; t++)
-#pragma unroll
+            #pragma unroll
             for (int j = 0; j < 2; j++) {
                 if (at == 8 * t + j) star[h] = d[t][2 * h + j];
                 if (at == 8 * t + j) d[t][2 * h + j] = 0.0f;
@@ -199,7 +199,7 @@ static __device__ __forceinline__ void add_star(int len, const struct anchors &b
                                                 float (*dk)[4])
 {
     const int at = len - 1 - place_of_thread().e;
-#pragma unroll
+    #pragma unroll
     for (int h = 0; h < 2; h++) {
         if (len == CHUNK) {
             const float y =
@@ -208,16 +208,16 @@ static __device__ __forceinline__ void add_star(int len, const struct anchors &b
             continue;
         }
         float y = 0.0f;
-#pragma unroll
+        #pragma unroll
         for (int t = 0; t < 8; t++)
-#pragma unroll
+            #pragma unroll
             for (int j = 0; j < 2; j++)
                 if (at == 8 * t + j)
                     y = star[h]
                         * column_factor<underflow>(b, t / 2, h, G[t][2 * h + j]);
-#pragma unroll
+        #pragma unroll
         for (int t = 0; t < 8; t++)
-#pragma unroll
+            #pragma unroll
             for (int j = 0; j < 2; j++)
                 if (at == 8 * t + j) dk[t][2 * h + j] += y;
     }
@@ -227,9 +227,9 @@ static __device__ __forceinline__ void add_star(int len, const struct anchors &b
 static __device__ __forceinline__ void add_to_dG_last(const pairs_of_tokens &kb,
                                                       const float (*d)[4], float *last)
 {
-#pragma unroll
+    #pragma unroll
     for (int t = 0; t < 8; t++)
-#pragma unroll
+        #pragma unroll
         for (int h = 0; h < 2; h++) {
             const uint32_t k = kb[t][h];
             const float low = __uint_as_float(__byte_perm(k, 0, 0x1044));
@@ -247,9 +247,9 @@ static __device__ __forceinline__ void spread_columns(const struct anchors &b,
                                                       const float (*z)[4],
                                                       float (*dk)[4], float (*dG)[4])
 {
-#pragma unroll
+    #pragma unroll
     for (int t = 0; t < 8; t++)
-#pragma unroll
+        #pragma unroll
         for (int j = 0; j < 4; j++) {
             const int h = j / 2;
             const float k = j % 2 ? bf16x2_high(kb[t][h]) : bf16x2_low(kb[t][h]);
@@ -265,9 +265,9 @@ static __device__ __forceinline__ void add_column_products(
     const struct anchors &b, float (*d)[4])
 {
     const int lane = opaque_thread_id() % 32;
-#pragma unroll
+    #pragma unroll
     for (int I = underflow; I < SUBCHUNKS; I++)
-#pragma unroll
+        #pragma unroll
         for (int J = 0; J <= I - underflow; J++) {
             const int at = swizzle128_offset(16 * I + lane % 16, 2 * J + lane / 16);
             uint32_t a[4], y[4], power[2];
@@ -291,9 +291,9 @@ static __device__ __forceinline__ void add_row_products(const unsigned char *A,
                                                         float (*d)[4])
 {
     const int lane = opaque_thread_id() % 32;
-#pragma unroll
+    #pragma unroll
     for (int I = underflow; I < SUBCHUNKS; I++)
-#pragma unroll
+        #pragma unroll
         for (int J = 0; J <= I - underflow; J++) {
             const int at = swizzle128_offset(16 * I + lane % 8 + lane / 16 * 8,
                                              2 * J + lane / 8 % 2);
@@ -313,10 +313,10 @@ static __device__ __forceinline__ void scale_rows_of_state(const struct anchors 
                                                            float (*d)[4])
 {
     const int e = place_of_thread().e;
-#pragma unroll
+    #pragma unroll
     for (int t = 0; t < 8; t++) {
         const float2 norm = *(const float2 *)&rstd[8 * t + e];
-#pragma unroll
+        #pragma unroll
         for (int h = 0; h < 2; h++) {
             const float f = ex2_approx(b.row[t / 2][h]) * factor;
             d[t][2 * h] *= f * norm.x;
@@ -332,17 +332,17 @@ static __device__ __forceinline__ void add_h_dS(const struct shared_storage<K> &
                                                 float *last)
 {
     const struct place p = place_of_thread();
-#pragma unroll
+    #pragma unroll
     for (int h = 0; h < 2; h++) {
         float sum = 0.0f;
-#pragma unroll
+        #pragma unroll
         for (int i = 0; i < K / 32; i++) {
             const int at =
                 swizzle128_offset(p.warp * 16 + p.g + 8 * h, i % 2 * 4 + p.e / 2);
             const uint4 x = *(const uint4 *)(smem.h[tile][i / 2] + at);
             const uint4 y = *(const uint4 *)(smem.dS[tile][i / 2] + at);
             const uint32_t *u = &x.x, *w = &y.x;
-#pragma unroll
+            #pragma unroll
             for (int j = 0; j < 4; j++) {
                 sum = fmaf(bf16x2_low(u[j]), bf16x2_low(w[j]), sum);
                 sum = fmaf(bf16x2_high(u[j]), bf16x2_high(w[j]), sum);
@@ -357,7 +357,7 @@ static __device__ __forceinline__ void add_to_last_row(int len, const float *las
                                                        float (*dG)[4])
 {
     const int e = place_of_thread().e;
-#pragma unroll
+    #pragma unroll
     for (int h = 0; h < 2; h++) {
         const float2 other = quad_sums(last[h]);
         const float sum = last[h] + other.x + other.y;
@@ -365,9 +365,9 @@ static __device__ __forceinline__ void add_to_last_row(int len, const float *las
             if (e == 6) dG[7][2 * h + 1] += sum;
             continue;
         }
-#pragma unroll
+        #pragma unroll
         for (int t = 0; t < 8; t++)
-#pragma unroll
+            #pragma unroll
             for (int j = 0; j < 2; j++)
                 if (8 * t + e + j == len - 1) dG[t][2 * h + j] += sum;
     }
@@ -382,10 +382,10 @@ static __device__ __forceinline__ void add_own_pairs(const float *dA_diagonal,
                                                      float (*dk)[4])
 {
     const int e = place_of_thread().e;
-#pragma unroll
+    #pragma unroll
     for (int t = 0; t < 8; t++) {
         const float2 A = *(const float2 *)&dA_diagonal[8 * t + e];
-#pragma unroll
+        #pragma unroll
         for (int h = 0; h < 2; h++) {
             float *y = dk[t] + 2 * h;
             y[0] = fmaf(A.x, bf16x2_low(q[t][h]), y[0]);
@@ -403,9 +403,9 @@ static __device__ __forceinline__ void add_to_group(float4 *sums, int threads,
                                                     int first, int last,
                                                     pairs_of_tokens &dq, float (*dk)[4])
 {
-#pragma unroll
+    #pragma unroll
     for (int t = 0; t < 8; t++)
-#pragma unroll
+        #pragma unroll
         for (int h = 0; h < 2; h++) {
             float4 *sum = sums + (2 * t + h) * threads;
             float4 y = { bf16x2_low(dq[t][h]), bf16x2_high(dq[t][h]), dk[t][2 * h],
@@ -426,10 +426,10 @@ static __device__ __forceinline__ void add_to_group(float4 *sums, int threads,
 static __device__ __forceinline__ float2 sum_over_channels(float (&y)[16])
 {
     const int lane = opaque_thread_id() % 32;
-#pragma unroll
+    #pragma unroll
     for (int b = 0; b < 3; b++) {
         const int half = 8 >> b, upper = lane >> (4 - b) & 1;
-#pragma unroll
+        #pragma unroll
         for (int i = 0; i < 8; i++) {
             if (i >= half) continue;
             const float mine = upper ? y[i + half] : y[i];
@@ -448,13 +448,13 @@ static __device__ __forceinline__ void store_dots(const pairs_of_tokens &q,
 {
     const int lane = opaque_thread_id() % 32;
     float of_q[16], of_k[16];
-#pragma unroll
+    #pragma unroll
     for (int t = 0; t < 8; t++)
-#pragma unroll
+        #pragma unroll
         for (int j = 0; j < 2; j++) {
             const int i = 2 * t + j;
             of_q[i] = of_k[i] = 0.0f;
-#pragma unroll
+            #pragma unroll
             for (int h = 0; h < 2; h++) {
                 const float x = j ? bf16x2_high(q[t][h]) : bf16x2_low(q[t][h]);
                 const float y = j ? bf16x2_high(k[t][h]) : bf16x2_low(k[t][h]);
@@ -476,7 +476,7 @@ static __device__ __forceinline__ void projection_factors(int l2norm,
     const int i = opaque_thread_id();
     if (i >= 2 * CHUNK) return;
     float sum = 0.0f;
-#pragma unroll
+    #pragma unroll
     for (int w = 0; w < K / 16; w++) sum += parts[w * 2 * CHUNK + i];
     float *rstd = (i < CHUNK ? of.rstd_q : of.rstd_k) + i % CHUNK;
     *rstd = l2norm ? -sum * *rstd * *rstd : 0.0f;
@@ -495,11 +495,11 @@ static __device__ __forceinline__ void stage_rows(const struct finish_vectors<K>
     pairs_of_tokens q, k;
     load_channels(k, k_tile);
     load_channels(q, q_tile);
-#pragma unroll
+    #pragma unroll
     for (int t = 0; t < 8; t++) {
         const float2 of_q = *(const float2 *)&of.rstd_q[8 * t + e];
         const float2 of_k = *(const float2 *)&of.rstd_k[8 * t + e];
-#pragma unroll
+        #pragma unroll
         for (int h = 0; h < 2; h++) {
             dq[t][h] =
                 pack_bf16x2(fmaf(of_q.x, bf16x2_low(q[t][h]), bf16x2_low(dq[t][h])),
@@ -520,7 +520,7 @@ static __device__ __forceinline__ void store_tile(const unsigned char *tile, bf1
     const int thread = opaque_thread_id() % 128, row = thread / 8, piece = thread % 8;
     const unsigned char *from = tile + swizzle128_offset(row, piece);
     to += row * row_step + piece * 8;
-#pragma unroll
+    #pragma unroll
     for (int i = 0; i < 4; i++)
         if (row + 16 * i < len)
             *(uint4 *)(to + 16 * i * row_step) = *(const uint4 *)(from + 2048 * i);

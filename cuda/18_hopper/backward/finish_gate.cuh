@@ -52,29 +52,29 @@ static __device__ __forceinline__ void decays_of_tokens(const struct kcp_backwar
     const float top = (float)a.lower_bound * LOG2_E;
     pairs_of_tokens x;
     load_channels(x, tile);
-#pragma unroll
+    #pragma unroll
     for (int t = 0; t < 8; t++)
-#pragma unroll
+        #pragma unroll
         for (int j = 0; j < 4; j++)
             G[t][j] = j % 2 ? bf16x2_high(x[t][j / 2]) : bf16x2_low(x[t][j / 2]);
     if (form == KCP_GATE_BOUNDED)
-#pragma unroll
+        #pragma unroll
         for (int t = 0; t < 8; t++)
-#pragma unroll
+            #pragma unroll
             for (int j = 0; j < 4; j++) {
                 const float u = fmaf(f.times, G[t][j], f.plus[j / 2]);
                 G[t][j] = top * rcp_approx(1.0f + ex2_approx(u));
             }
     else if (form == KCP_GATE_SOFTPLUS)
-#pragma unroll
+        #pragma unroll
         for (int t = 0; t < 8; t++)
-#pragma unroll
+            #pragma unroll
             for (int j = 0; j < 4; j++)
                 G[t][j] = softplus_decay(f.times, f.plus[j / 2], G[t][j]);
     else
-#pragma unroll
+        #pragma unroll
         for (int t = 0; t < 8; t++)
-#pragma unroll
+            #pragma unroll
             for (int j = 0; j < 4; j++) G[t][j] = fmaxf(LOG2_E * G[t][j], -256.0f);
 }
 
@@ -82,9 +82,9 @@ static __device__ __forceinline__ void decays_of_tokens(const struct kcp_backwar
 static __device__ __forceinline__ void zero_tokens_from(int len, float (*x)[4])
 {
     const int e = place_of_thread().e;
-#pragma unroll
+    #pragma unroll
     for (int t = 0; t < 8; t++)
-#pragma unroll
+        #pragma unroll
         for (int j = 0; j < 4; j++)
             if (8 * t + e + j % 2 >= len) x[t][j] = 0.0f;
 }
@@ -110,11 +110,11 @@ static __device__ __forceinline__ void sum_along_tokens(float (*x)[4],
     const int q = opaque_thread_id() % 4;
     const float beside = q % 2, across = q / 2;
     float before[2] = {};
-#pragma unroll
+    #pragma unroll
     for (int h = 0; h < 2; h++) bound[0][h] = 0.0f;
-#pragma unroll
+    #pragma unroll
     for (int t = 0; t < 8; t++)
-#pragma unroll
+        #pragma unroll
         for (int h = 0; h < 2; h++) {
             float *y = x[t] + 2 * h;
             const float own = y[0] + y[1];
@@ -132,9 +132,9 @@ static __device__ __forceinline__ void sum_from_the_end(float (*x)[4])
     const int q = opaque_thread_id() % 4;
     const float beside = 1 - q % 2, across = 1 - q / 2;
     float after[2] = {};
-#pragma unroll
+    #pragma unroll
     for (int t = 7; t >= 0; t--)
-#pragma unroll
+        #pragma unroll
         for (int h = 0; h < 2; h++) {
             float *y = x[t] + 2 * h;
             const float own = y[0] + y[1];
@@ -183,9 +183,9 @@ static __device__ __forceinline__ void gate_gradient(
     const int64_t row = (int64_t)a.HV * K;
     pairs_of_tokens g;
     load_channels(g, tile);
-#pragma unroll
+    #pragma unroll
     for (int t = 0; t < 8; t++) {
-#pragma unroll
+        #pragma unroll
         for (int j = 0; j < 4; j++) {
             const int h = j / 2;
             const float in = j % 2 ? bf16x2_high(g[t][h]) : bf16x2_low(g[t][h]);
@@ -199,7 +199,7 @@ static __device__ __forceinline__ void gate_gradient(
         }
         to += 8 * row;
     }
-#pragma unroll
+    #pragma unroll
     for (int h = 0; h < 2 && form != KCP_GATE_RAW; h++) {
         const float2 A = quad_sums(dA[h]), dt = quad_sums(ddt[h]);
         const int64_t at = ((int64_t)z.c * a.HV + z.n) * K + p.channel + 8 * h;

@@ -9,11 +9,7 @@
 // Registers of a thread; for K = 64 two blocks share an SM.
 template <int K>
 struct finish_registers {
-#ifdef R232
-    enum { CONSUMER = K == 128 ? 232 : 216, PRODUCER = 40 };
-#else
     enum { CONSUMER = K == 128 ? 240 : 216, PRODUCER = K == 128 ? 24 : 40 };
-#endif
 };
 
 // X = dO v_new^T and Y = dv v_new^T, their rows by warps, to the triangles. Two
@@ -104,9 +100,9 @@ static __device__ __forceinline__ void finish_chunk(const struct backward_params
     mbarrier_arrive(&smem.empty[PART_dS]);
     scale_rows_of_state(b, (float)a.scale, of.rstd_q, d);
     add_row_products<underflow>(smem.dA, o, b, d);
-#pragma unroll
+    #pragma unroll
     for (int t = 0; t < 8; t++)
-#pragma unroll
+        #pragma unroll
         for (int h = 0; h < 2; h++) {
             const float *y = d[t] + 2 * h;
             dG[t][2 * h] = fmaf(bf16x2_low(o.qf[t][h]), y[0], dG[t][2 * h]);
@@ -121,9 +117,9 @@ static __device__ __forceinline__ void finish_chunk(const struct backward_params
     mbarrier_arrive(&smem.empty[PART_h]);
     scale_rows_of_state(b, -1.0f, of.rstd_k, d);
     add_row_products<underflow>(smem.dB, o, b, d);
-#pragma unroll
+    #pragma unroll
     for (int t = 0; t < 8; t++)
-#pragma unroll
+        #pragma unroll
         for (int j = 0; j < 4; j++) {
             const uint32_t k = o.kf[t][j / 2];
             dG[t][j] = fmaf(j % 2 ? bf16x2_high(k) : bf16x2_low(k), d[t][j], dG[t][j]);
@@ -185,13 +181,10 @@ static __device__ __forceinline__ void finish_chunk(const struct backward_params
 // the dots are there, when they are summed; 2 and 3 of a warpgroup, when its rows are
 // staged.
 template <int K, int underflow, int form>
-static __global__ __launch_bounds__(
-    finish_threads<K>::ALL,
-    K == 128
-        ? 1
-        : 2) void kda_finish_kernel(const __grid_constant__ struct backward_params x,
-                                    const __grid_constant__ struct finish_maps from,
-                                    unsigned char *marks)
+static __global__ __launch_bounds__(finish_threads<K>::ALL, finish_threads<K>::BLOCKS)
+void kda_finish_kernel(const __grid_constant__ struct backward_params x,
+                       const __grid_constant__ struct finish_maps from,
+                       unsigned char *marks)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
     struct shared_storage<K> &smem = *(struct shared_storage<K> *)shared;
@@ -218,7 +211,7 @@ static __global__ __launch_bounds__(
     }
     setmaxnreg_inc<finish_registers<K>::CONSUMER>();
     struct finish_turn i;
-#pragma unroll 1
+    #pragma unroll 1
     for (int more = first_turn<underflow>(x.a, marks, i); more;
          more = next_turn<underflow>(x.a, marks, i)) {
         mbarrier_wait(&smem.full[PART_ROWS + i.turn % 2], i.turn / 2);
@@ -310,10 +303,11 @@ int kda_finish(const struct backward_params *x, int processors)
 size_t backward_finish_scratch(const struct kcp_backward *a)
 {
     struct kcp_device here;
+    if (a->KG == 1) return 0;
     return kda_finish_scratch(a, kcp_device_here(&here) ? 1 : here.sms);
 }
 
 int backward_finish(const struct backward_params *x, int processors)
 {
-    return kda_finish(x, processors);
+    return x->a.KG == 1 ? gdn_finish(x, processors) : kda_finish(x, processors);
 }

@@ -121,24 +121,6 @@ static __device__ __forceinline__ void load_rows_part(const struct backward_para
     if (dt) tma_load_1d(of.dt_bias, dt, sizeof of.dt_bias, full);
 }
 
-// Of one turn, what has no second stage: to the second-level cache, while the turn
-// before is at work.
-template <int K>
-static __device__ __forceinline__ void prefetch_turn(const struct backward_params &x,
-                                                     const struct finish_maps &from,
-                                                     const struct finish_turn &i)
-{
-    const int c = chunk_of(x.a, i), n = value_head_of(x.a, i);
-    const int t = (int)finish_tokens(x.a, c).t;
-    for (int d = 0; d < K / 64; d++) {
-        tma_prefetch_3d(from.dO, d * 64, n, t);
-        tma_prefetch_3d(from.dv, d * 64, n, t);
-    }
-    tma_prefetch_1d(v_new_of<K>(x, c, n), sizeof(struct packed_rows<K>));
-    tma_prefetch_1d(packed_state_of<K, K>(x, x.h, c, n), sizeof(packed_state<K, K>));
-    tma_prefetch_1d(packed_state_of<K, K>(x, x.dS, c, n), sizeof(packed_state<K, K>));
-}
-
 // The producer is one thread. Each part is loaded as soon as the turn before has
 // released it; the rows, which are needed first, go a turn ahead.
 template <int K, int underflow>
@@ -173,9 +155,6 @@ static __device__ __forceinline__ void producer_warp(const struct backward_param
                     &smem.full[PART_dS]);
         more = next_turn<underflow>(a, marks, i);
         if (more) load_rows_part<K>(x, from, i, smem);
-#ifdef PREFETCH
-        if (more) prefetch_turn<K>(x, from, i);
-#endif
     }
 }
 

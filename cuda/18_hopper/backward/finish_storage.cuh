@@ -10,6 +10,10 @@
 
 enum { SUBCHUNKS = 4 }; // of 16 tokens
 
+// The launchers behind backward_finish, each with its kernel an object of its own.
+int kda_finish(const struct backward_params *x, int processors);
+int gdn_finish(const struct backward_params *x, int processors);
+
 // Of a chunk and value head, by parts that arrive and are released together: dO and
 // v_new; dv and h; dS; and, in two stages, the rows of q, k and the gate.
 enum { PART_dO, PART_h, PART_dS, PART_ROWS, PARTS = PART_ROWS + 2 };
@@ -45,7 +49,7 @@ struct shared_storage {
 // The consumers: a warpgroup 64 channels, a warp 16, all tokens of the chunk.
 template <int K>
 struct finish_threads {
-    enum { CONSUMERS = 2 * K, ALL = 2 * K + 128 };
+    enum { CONSUMERS = 2 * K, ALL = 2 * K + 128, BLOCKS = K == 128 ? 1 : 2 };
 };
 
 // Where a turn's chunk lies, read from shared memory each time: a register that is kept
@@ -90,7 +94,7 @@ static __device__ __forceinline__ void load_channels(pairs_of_tokens &x,
                                                      const unsigned char *tile)
 {
     const unsigned char *from = tile + channels_offset();
-#pragma unroll
+    #pragma unroll
     for (int I = 0; I < SUBCHUNKS; I++) {
         uint32_t y[4];
         ldmatrix_x4_trans(y, (const bf16 *)(from + I * 2048));
@@ -105,7 +109,7 @@ static __device__ __forceinline__ void store_channels(unsigned char *tile,
                                                       const pairs_of_tokens &x)
 {
     unsigned char *to = tile + channels_offset();
-#pragma unroll
+    #pragma unroll
     for (int I = 0; I < SUBCHUNKS; I++) {
         const uint32_t y[4] = { x[2 * I][0], x[2 * I][1], x[2 * I + 1][0],
                                 x[2 * I + 1][1] };
@@ -136,7 +140,7 @@ static __device__ __forceinline__ void scaled_operand_a(uint32_t *a,
                                                         const uint32_t *power)
 {
     operand_a(a, x, I);
-#pragma unroll
+    #pragma unroll
     for (int i = 0; i < 4; i++) a[i] = mul_bf16x2(a[i], power[i % 2]);
 }
 
@@ -147,7 +151,7 @@ static __device__ __forceinline__ void begin_product(
     const unsigned char (*Y)[TILE_BYTES])
 {
     wgmma_fence();
-#pragma unroll
+    #pragma unroll
     for (int p = 0; p < K / 16; p++)
         wgmma_m64n64k16_ss(
             d, smem_desc_k_major((const bf16 *)X[p / 4]) + p % 4 * DESC_STEP_K_MAJOR,

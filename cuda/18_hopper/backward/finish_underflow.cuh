@@ -15,9 +15,9 @@ static __device__ __forceinline__ void mark_underflow(const float (*bound)[2],
                                                       unsigned char *mark)
 {
     float deepest = 0.0f;
-#pragma unroll
+    #pragma unroll
     for (int I = 0; I < SUBCHUNKS; I++)
-#pragma unroll
+        #pragma unroll
         for (int h = 0; h < 2; h++)
             deepest = fminf(deepest, bound[I + 1][h] - bound[I][h]);
     if (deepest < -118.0f) *mark = 1; // exp2 of it is still a number of bf16
@@ -33,7 +33,7 @@ static __device__ __forceinline__ struct four_tokens four_tokens_of(
     int h)
 {
     struct four_tokens x;
-#pragma unroll
+    #pragma unroll
     for (int j = 0; j < 4; j++) {
         const uint32_t qj = q[2 * I + j / 2][h], kj = k[2 * I + j / 2][h];
         x.G[j] = G[2 * I + j / 2][2 * h + j % 2];
@@ -47,7 +47,7 @@ static __device__ __forceinline__ struct four_tokens of_other_lane(
     const struct four_tokens &x, int mask)
 {
     struct four_tokens y;
-#pragma unroll
+    #pragma unroll
     for (int j = 0; j < 4; j++) {
         y.G[j] = __shfl_xor_sync(~0u, x.G[j], mask);
         y.q[j] = __shfl_xor_sync(~0u, x.q[j], mask);
@@ -76,9 +76,9 @@ static __device__ __forceinline__ void add_pairs(const struct shared_storage<K> 
                                                  const struct four_tokens &y,
                                                  struct pair_sums &s)
 {
-#pragma unroll
+    #pragma unroll
     for (int m = 0; m < 4; m++)
-#pragma unroll
+        #pragma unroll
         for (int l = 0; l < 4; l++) {
             const int mine = first + m / 2 * 8 + e + m % 2;
             const int other = first + l / 2 * 8 + e_other + l % 2;
@@ -104,17 +104,17 @@ static __device__ __noinline__ void add_pairs_of_subchunks(
     pairs_of_tokens q, k;
     load_channels(q, q_tile);
     load_channels(k, k_tile);
-#pragma unroll 1
+    #pragma unroll 1
     for (int I = 0; I < SUBCHUNKS; I++)
-#pragma unroll 1
+        #pragma unroll 1
         for (int h = 0; h < 2; h++) {
             const struct four_tokens x = four_tokens_of(q, k, G, I, h);
             struct pair_sums s = {};
-#pragma unroll 1
+            #pragma unroll 1
             for (int mask = 0; mask < 4; mask++)
                 add_pairs<K>(smem, 16 * I, e, e ^ 2 * mask, x, of_other_lane(x, mask),
                              s);
-#pragma unroll
+            #pragma unroll
             for (int m = 0; m < 4; m++) {
                 const int t = 2 * I + m / 2, at = 2 * h + m % 2;
                 const float low = bf16x2_low(dq[t][h]) + (m % 2 ? 0.0f : s.row_q[m]);

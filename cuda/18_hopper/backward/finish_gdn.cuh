@@ -1,0 +1,270 @@
+// finish_gdn.cuh -- GDN's finishing kernel: storage, who loads, and the gate's warps.
+// Book: chapter 18, "Code: kernels".
+// Checked by: tests/13_backward/checks.c.
+// Next: finish_gdn_sm90.cu.
+#ifndef KCP_FINISH_GDN_CUH
+#define KCP_FINISH_GDN_CUH
+
+#include "finish_consumer.cuh"
+#include "finish_producer.cuh"
+
+// What arrives and is released together: q and k with their norms, once for the value
+// heads that share them, in two stages; of a value head dO and v_new; dv and h; dS.
+enum { GDN_QK, GDN_dO = GDN_QK + 2, GDN_h, GDN_dS, GDN_PARTS };
+
+// What the gate's warp says of a chunk, a turn ahead: G of its rows.
+struct gdn_gate {
+    float G[CHUNK];
+};
+
+// What the consumers say of a chunk to the gate's second warp: of each row, sums of
+// pairs with rows above and below, of q dq and k dk through the states, and dv v_new.
+struct gdn_sums {
+    float rows[2][CHUNK], columns[2][SUBCHUNKS][CHUNK]; // of dA, of dB
+    float states[2][CHUNK], last[2][CHUNK];             // a warpgroup's channels
+    float h_dS[8], dv_v_new[CHUNK];
+};
+
+template <int K>
+struct gdn_storage {
+    unsigned char h[K / 64][K / 64][TILE_BYTES], dS[K / 64][K / 64][TILE_BYTES];
+    unsigned char dO[K / 64][TILE_BYTES], v_new[K / 64][TILE_BYTES];
+    unsigned char dv[K / 64][TILE_BYTES];
+    unsigned char q[2][K / 64][TILE_BYTES], k[2][K / 64][TILE_BYTES];
+    unsigned char dA[2][TILE_BYTES], dB[2][TILE_BYTES];
+    struct {
+        float rstd_q[CHUNK], rstd_k[CHUNK];
+    } norm[2];
+    float dots[2][2][CHUNK]; // of a warpgroup's channels: q dq, k dk
+    struct gdn_gate gate[2];
+    struct gdn_sums sums;
+    uint64_t full[GDN_PARTS], empty[GDN_PARTS];
+    uint64_t gate_full[2], gate_empty[2], sums_full, sums_empty;
+};
+
+struct gdn_maps {
+    CUtensorMap q, k, dO, dv;
+};
+
+template <int K>
+static int make_gdn_maps(struct gdn_maps *m, const struct kcp_backward &a)
+{
+    const int made = tensor_map_of_heads(&m->q, a.q_raw, a.T, a.H, K, CHUNK)
+                     && tensor_map_of_heads(&m->k, a.k_raw, a.T, a.H, K, CHUNK)
+                     && tensor_map_of_heads(&m->dO, a.do_, a.T, a.HV, K, CHUNK)
+                     && tensor_map_of_heads(&m->dv, a.dv, a.T, a.HV, K, CHUNK);
+    return made ? KCP_OK : KCP_CUDA;
+}
+
+// q and k of a pair: number `pair` of this block.
+template <int K>
+static __device__ __forceinline__ void load_qk_part(const struct backward_params &x,
+                                                    const struct gdn_maps &from,
+                                                    const struct finish_turn &i,
+                                                    int pair,
+                                                    struct gdn_storage<K> &smem)
+{
+    const struct kcp_backward &a = x.a;
+    const int stage = pair % 2, m = i.pair % a.H;
+    const int t = (int)finish_tokens(a, chunk_of(a, i)).t;
+    uint64_t *full = &smem.full[GDN_QK + stage];
+    if (pair > 1) mbarrier_wait(&smem.empty[GDN_QK + stage], pair / 2 - 1);
+    mbarrier_arrive_expect_tx(full, 2 * sizeof smem.q[0] + sizeof smem.norm[0]);
+    for (int d = 0; d < K / 64; d++) {
+        tma_load_3d(smem.q[stage][d], from.q, d * 64, m, t, full);
+        tma_load_3d(smem.k[stage][d], from.k, d * 64, m, t, full);
+    }
+    tma_load_1d(smem.norm[stage].rstd_q, x.rstd_q + (int64_t)i.pair * CHUNK,
+                sizeof smem.norm[0].rstd_q, full);
+    tma_load_1d(smem.norm[stage].rstd_k, x.rstd_k + (int64_t)i.pair * CHUNK,
+                sizeof smem.norm[0].rstd_k, full);
+}
+
+// The producer is one thread. The next pair's q and k go a turn ahead.
+template <int K>
+static __device__ __forceinline__ void gdn_producer(const struct backward_params &x,
+                                                    const struct gdn_maps &from,
+                                                    struct gdn_storage<K> &smem)
+{
+    const struct kcp_backward &a = x.a;
+    struct finish_turn i;
+    int more = first_turn<0>(a, NULL, i), pair = 0;
+    if (more) load_qk_part<K>(x, from, i, pair++, smem);
+    while (more) {
+        const int c = chunk_of(a, i), n = value_head_of(a, i), before = i.turn - 1;
+        const int t = (int)finish_tokens(a, c).t;
+        if (i.turn) mbarrier_wait(&smem.empty[GDN_dO], before);
+        mbarrier_arrive_expect_tx(&smem.full[GDN_dO],
+                                  sizeof smem.dO + sizeof smem.v_new);
+        for (int d = 0; d < K / 64; d++)
+            tma_load_3d(smem.dO[d], from.dO, d * 64, n, t, &smem.full[GDN_dO]);
+        tma_load_1d(smem.v_new, v_new_of<K>(x, c, n), sizeof smem.v_new,
+                    &smem.full[GDN_dO]);
+        if (i.turn) mbarrier_wait(&smem.empty[GDN_h], before);
+        mbarrier_arrive_expect_tx(&smem.full[GDN_h], sizeof smem.dv + sizeof smem.h);
+        for (int d = 0; d < K / 64; d++)
+            tma_load_3d(smem.dv[d], from.dv, d * 64, n, t, &smem.full[GDN_h]);
+        tma_load_1d(smem.h, packed_state_of<K, K>(x, x.h, c, n), sizeof smem.h,
+                    &smem.full[GDN_h]);
+        if (i.turn) mbarrier_wait(&smem.empty[GDN_dS], before);
+        mbarrier_arrive_expect_tx(&smem.full[GDN_dS], sizeof smem.dS);
+        tma_load_1d(smem.dS, packed_state_of<K, K>(x, x.dS, c, n), sizeof smem.dS,
+                    &smem.full[GDN_dS]);
+        more = next_turn<0>(a, NULL, i);
+        if (more && i.head == 0) load_qk_part<K>(x, from, i, pair++, smem);
+    }
+}
+
+// ---- the gate: a token's y = x + dt_bias (raw: x), and its decay in base 2, -200 at
+// the least
+
+static __device__ __forceinline__ float gdn_gate_input(const struct kcp_backward &a,
+                                                       int64_t t, int n)
+{
+    const int given = a.gate == KCP_GATE_RAW || !a.dt_bias;
+    const float dt = given ? 0.0f : ((const float *)a.dt_bias)[n];
+    return (float)((const bf16 *)a.g_raw)[t * a.HV + n] + dt;
+}
+
+static __device__ __forceinline__ float gdn_exp_A(const struct kcp_backward &a, int n)
+{
+    return a.A_log ? expf(((const float *)a.A_log)[n]) : 1.0f;
+}
+
+static __device__ __forceinline__ float softplus(float y)
+{
+    const float e = __expf(-fabsf(y));
+    const float small = e * (1.0f - e * (0.5f - e * (1.0f / 3.0f)));
+    return fmaxf(y, 0.0f) + (e < 0.01f ? small : __logf(1.0f + e));
+}
+
+static __device__ __forceinline__ float gdn_decay(const struct kcp_backward &a, float y,
+                                                  float exp_A)
+{
+    const float base_2 = 1.44269504088896341f;
+    float g = base_2 * y;
+    if (a.gate == KCP_GATE_BOUNDED)
+        g = __fdividef((float)a.lower_bound * base_2, 1.0f + __expf(-exp_A * y));
+    if (a.gate == KCP_GATE_SOFTPLUS) g = -base_2 * exp_A * softplus(y);
+    return fmaxf(g, -200.0f);
+}
+
+// dg to the raw gate; adds to dA_log.
+static __device__ __forceinline__ float gdn_gate_back(const struct kcp_backward &a,
+                                                      float y, float exp_A, float dg,
+                                                      float *dA)
+{
+    if (a.gate == KCP_GATE_BOUNDED) { // sigma' = e / (1 + e)^2 loses no digits
+        const float e = __expf(-exp_A * fabsf(y)), s = __fdividef(1.0f, 1.0f + e);
+        const float dx = dg * (float)a.lower_bound * exp_A * e * s * s;
+        *dA += dx * y;
+        return dx;
+    }
+    if (a.gate == KCP_GATE_SOFTPLUS) {
+        const float e = __expf(-fabsf(y)), s = __fdividef(1.0f, 1.0f + e);
+        *dA -= dg * exp_A * softplus(y);
+        return -exp_A * (y >= 0.0f ? s : e * s) * dg;
+    }
+    return dg;
+}
+
+// The gate's first warp: G of each turn's chunk, inclusive sums, past the end what it
+// was. A lane has rows 2 lane and 2 lane + 1.
+template <int K>
+static __device__ __forceinline__ void gdn_gate_warp(const struct backward_params &x,
+                                                     struct gdn_storage<K> &smem)
+{
+    const struct kcp_backward &a = x.a;
+    const int lane = threadIdx.x % 32;
+    struct finish_turn i;
+    for (int more = first_turn<0>(a, NULL, i); more; more = next_turn<0>(a, NULL, i)) {
+        const int n = value_head_of(a, i), stage = i.turn % 2;
+        const struct token_range z = finish_tokens(a, chunk_of(a, i));
+        const float exp_A = gdn_exp_A(a, n);
+        float g[2];
+        for (int j = 0; j < 2; j++) {
+            const int row = 2 * lane + j, at = row < z.len ? row : z.len - 1;
+            g[j] = gdn_decay(a, gdn_gate_input(a, z.t + at, n), exp_A);
+            if (row >= z.len) g[j] = 0.0f;
+        }
+        float sum = g[0] + g[1];
+        for (int d = 1; d < 32; d *= 2) {
+            const float y = __shfl_up_sync(~0u, sum, d);
+            if (lane >= d) sum += y;
+        }
+        if (i.turn > 1) mbarrier_wait(&smem.gate_empty[stage], i.turn / 2 - 1);
+        *(float2 *)&smem.gate[stage].G[2 * lane] = make_float2(sum - g[1], sum);
+        mbarrier_arrive(&smem.gate_full[stage]);
+    }
+}
+
+// The gate's second warp: dg is the sum of dG from a row to the chunk's last; then
+// through the gate. dbeta besides.
+template <int K>
+static __device__ __forceinline__ void gdn_gradient_warp(
+    const struct backward_params &x, struct gdn_storage<K> &smem)
+{
+    const struct kcp_backward &a = x.a;
+    const struct gdn_sums &s = smem.sums;
+    const int lane = threadIdx.x % 32;
+    struct finish_turn i;
+    for (int more = first_turn<0>(a, NULL, i); more; more = next_turn<0>(a, NULL, i)) {
+        const int c = chunk_of(a, i), n = value_head_of(a, i);
+        const struct token_range z = finish_tokens(a, c);
+        const int64_t head = (int64_t)c * a.HV + n;
+        const float exp_A = gdn_exp_A(a, n);
+        float y[2], beta[2], dG[2], own[2], tail = 0.0f, dA = 0.0f, ddt = 0.0f;
+        for (int j = 0; j < 2; j++) {
+            const int row = 2 * lane + j, at = row < z.len ? row : z.len - 1;
+            y[j] = gdn_gate_input(a, z.t + at, n);
+            beta[j] = x.beta[head * CHUNK + at];
+        }
+        mbarrier_wait(&smem.sums_full, i.turn);
+        for (int j = 0; j < 2; j++) {
+            const int row = 2 * lane + j;
+            dG[j] = 0.0f;
+            for (int of = 0; of < 2; of++) {
+                float column = 0.0f;
+                for (int w = 0; w < SUBCHUNKS; w++) column += s.columns[of][w][row];
+                dG[j] += s.rows[of][row] - column;
+            }
+            for (int w = 0; w < K / 64; w++) {
+                dG[j] += s.states[w][row];
+                tail += s.last[w][row];
+            }
+            own[j] = s.dv_v_new[row];
+        }
+        float h_dS = 0.0f;
+        for (int w = 0; w < K / 16; w++) h_dS += s.h_dS[w];
+        __syncwarp();
+        mbarrier_arrive(&smem.sums_empty);
+        for (int b = 16; b; b /= 2) tail += __shfl_xor_sync(~0u, tail, b);
+        for (int j = 0; j < 2; j++)
+            if (2 * lane + j == z.len - 1) dG[j] += tail + h_dS;
+        float sum = dG[0] + dG[1];
+        for (int d = 1; d < 32; d *= 2) {
+            const float later = __shfl_down_sync(~0u, sum, d);
+            if (lane + d < 32) sum += later;
+        }
+        const float dg[2] = { sum, sum - dG[0] };
+        for (int j = 0; j < 2; j++) {
+            const int row = 2 * lane + j;
+            if (row >= z.len) continue;
+            const int64_t at = (z.t + row) * a.HV + n;
+            const float dx = gdn_gate_back(a, y[j], exp_A, dg[j], &dA);
+            ddt += dx;
+            ((float *)a.dg_raw)[at] = dx;
+            ((float *)a.dbeta_raw)[at] = dbeta_raw_of(a.beta_form, beta[j], own[j]);
+        }
+        for (int b = 16; b; b /= 2) {
+            dA += __shfl_xor_sync(~0u, dA, b);
+            ddt += __shfl_xor_sync(~0u, ddt, b);
+        }
+        if (lane == 0 && a.gate != KCP_GATE_RAW) {
+            x.dA_part[head] = dA;
+            x.ddt_part[head] = ddt;
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,419 @@
+// finish_gdn_sm90.cu -- GDN: all gradients of a chunk but dv, down to the raw inputs.
+// Book: chapter 18, "Code: kernels".
+// Checked by: tests/13_backward/checks.c.
+// Next: ../../13_backward/v1_stages.cu.
+#include "finish_gdn.cuh"
+
+// With one gate a head D_ij = exp2(G_i - G_j) is a matrix of the chunk, at most 1 where
+// it is needed, so that no anchor is: any gate is exact. Everything is done on q and k
+// as they came: the norms are factors of rows.
+//
+//     dA_ij = scale D_ij (dO v_new^T)_ij, j <= i
+//     dB_ij = -D_ij (dv v_new^T)_ij, j < i
+//     dq_i = scale exp2(G_i) (dO h^T)_i + sum_j dA_ij k_j
+//     dk_i = exp2(G_last - G_i) (v_new dS^T)_i - exp2(G_i) (dv h^T)_i
+//            + sum_j dA_ji q_j + dB_ij k_j + dB_ji k_j
+//     Z = dA . (q k^T) + dB . (k k^T), j < i:  dG_i = sum_j Z_ij - sum_j Z_ji + ...
+//
+// so that what a pair adds to one row of dG and takes from another is the same number.
+
+// Rows past the chunk's end are another sequence's: they become 0.
+template <int K>
+static __device__ __forceinline__ void zero_gdn_rows(int len, int stage,
+                                                     struct gdn_storage<K> &smem)
+{
+    for (int at = len * 8 + threadIdx.x; at < CHUNK * 8; at += 2 * K)
+        for (int d = 0; d < K / 64; d++) {
+            const uint4 zero = make_uint4(0, 0, 0, 0);
+            ((uint4 *)smem.q[stage][d])[at] = ((uint4 *)smem.k[stage][d])[at] = zero;
+            ((uint4 *)smem.dO[d])[at] = ((uint4 *)smem.dv[d])[at] = zero;
+            ((uint4 *)smem.v_new[d])[at] = zero;
+        }
+    fence_proxy_async();
+}
+
+// A thread has rows i and i + 8 of a product; in tile t columns 8 t + e and the next.
+static __device__ __forceinline__ int row_of_thread(void)
+{
+    const struct place p = place_of_thread();
+    return p.warp * 16 + p.g;
+}
+
+static __device__ __forceinline__ float sum_of_quad(float x)
+{
+    const float2 other = quad_sums(x);
+    return x + other.x + other.y;
+}
+
+// X = dO v_new^T or dv v_new^T and S = q k^T or k k^T become dA or dB, in bf16, and the
+// sums of Z by rows and by columns.
+template <int K>
+static __device__ __forceinline__ void store_gdn_triangle(int of_dv, int stage,
+                                                          int buffer, float scale,
+                                                          const float (*X)[4],
+                                                          const float (*S)[4],
+                                                          struct gdn_storage<K> &smem)
+{
+    const int e = place_of_thread().e, warp = place_of_thread().warp;
+    const int i = row_of_thread(), lane = opaque_thread_id() % 32;
+    const float *G = smem.gate[buffer].G, *rstd_k = smem.norm[stage].rstd_k;
+    const float *rstd = of_dv ? rstd_k : smem.norm[stage].rstd_q;
+    unsigned char *to = of_dv ? smem.dB[buffer] : smem.dA[buffer];
+    float rows[2] = {}, columns[16] = {};
+    #pragma unroll
+    for (int t = 0; t < 8; t++) {
+        if (t / 2 > warp) continue;
+        const int j = 8 * t + e;
+        const float2 G_j = *(const float2 *)&G[j], norm = *(const float2 *)&rstd_k[j];
+        #pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const int ih = i + 8 * h;
+            const float x = X[t][2 * h], y = X[t][2 * h + 1];
+            const float factor = (of_dv ? -1.0f : scale) * rstd[ih];
+            float low = factor * norm.x * ex2_approx(G[ih] - G_j.x) * x;
+            float high = factor * norm.y * ex2_approx(G[ih] - G_j.y) * y;
+            if (j >= ih) low = 0.0f;
+            if (j + 1 >= ih) high = 0.0f;
+            const float z0 = low * S[t][2 * h], z1 = high * S[t][2 * h + 1];
+            rows[h] += z0 + z1;
+            columns[2 * t] += z0;
+            columns[2 * t + 1] += z1;
+            if (of_dv && j == ih) smem.sums.dv_v_new[ih] = x;
+            if (of_dv && j + 1 == ih) smem.sums.dv_v_new[ih] = y;
+            if (!of_dv && j == ih) low = factor * norm.x * x;
+            if (!of_dv && j + 1 == ih) high = factor * norm.y * y;
+            *(uint32_t *)(to + swizzle128_offset(ih, t) + e * 2) =
+                pack_bf16x2(low, high);
+        }
+    }
+// above the diagonal, where products read too
+    #pragma unroll
+    for (int t = 2; t < 8; t++)
+        #pragma unroll
+        for (int h = 0; h < 2; h++)
+            if (t / 2 > warp)
+                *(uint32_t *)(to + swizzle128_offset(i + 8 * h, t) + e * 2) = 0;
+    #pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const float sum = sum_of_quad(rows[h]);
+        if (e == 0) smem.sums.rows[of_dv][i + 8 * h] = sum;
+    }
+    *(float2 *)&smem.sums.columns[of_dv][warp][2 * lane] = sum_over_channels(columns);
+}
+
+// Both products of one triangle, by a warpgroup.
+template <int K>
+static __device__ __forceinline__ void make_gdn_triangle(
+    const struct backward_params &x, const struct finish_turn &i, int of_dv, int stage,
+    struct gdn_storage<K> &smem)
+{
+    float X[8][4], S[8][4];
+    begin_product<K>(X, of_dv ? smem.dv : smem.dO, smem.v_new);
+    begin_product<K>(S, of_dv ? smem.k[stage] : smem.q[stage], smem.k[stage]);
+    mbarrier_wait(&smem.gate_full[i.turn % 2], i.turn / 2);
+    if (i.turn) mbarrier_wait(&smem.sums_empty, i.turn - 1);
+    wait_product(X);
+    fence_operand<8>(S);
+    store_gdn_triangle<K>(of_dv, stage, i.turn % 2, (float)x.a.scale, X, S, smem);
+}
+
+// exp2(G_last) sum_v h dS of a warpgroup's channels, a part a warp.
+template <int K>
+static __device__ __forceinline__ void sum_h_dS(int wg, float decay,
+                                                struct gdn_storage<K> &smem)
+{
+    const int thread = opaque_thread_id();
+    float sum = 0.0f;
+    #pragma unroll
+    for (int v = 0; v < K / 64; v++)
+        #pragma unroll
+        for (int r = 0; r < 4; r++) {
+            const int at = (thread % 128 + r * 128) * 16;
+            const uint4 h = *(const uint4 *)(smem.h[wg][v] + at);
+            const uint4 dS = *(const uint4 *)(smem.dS[wg][v] + at);
+            const uint32_t *u = &h.x, *w = &dS.x;
+            #pragma unroll
+            for (int j = 0; j < 4; j++) {
+                sum = fmaf(bf16x2_low(u[j]), bf16x2_low(w[j]), sum);
+                sum = fmaf(bf16x2_high(u[j]), bf16x2_high(w[j]), sum);
+            }
+        }
+    #pragma unroll
+    for (int b = 16; b; b /= 2) sum += __shfl_xor_sync(~0u, sum, b);
+    if (thread % 32 == 0) smem.sums.h_dS[thread / 32] = decay * sum;
+}
+
+static __device__ __forceinline__ uint32_t pair_of_channels(const unsigned char *tile,
+                                                            int row, int t)
+{
+    return *(const uint32_t *)(tile + swizzle128_offset(row, t)
+                               + place_of_thread().e * 2);
+}
+
+// P = dO h^T, Q = dv h^T and W = v_new dS^T to dq and dk, and their part of dG.
+template <int K>
+static __device__ __forceinline__ void add_states(
+    const struct backward_params &x, int wg, int len, int stage, int buffer,
+    const float (*P)[4], const float (*Q)[4], const float (*W)[4], float (*dq)[4],
+    float (*dk)[4], struct gdn_storage<K> &smem)
+{
+    const int i = row_of_thread(), e = place_of_thread().e;
+    const float *G = smem.gate[buffer].G;
+    #pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const int row = i + 8 * h;
+        const float E = ex2_approx(G[row]), B = ex2_approx(G[CHUNK - 1] - G[row]);
+        const float norm = smem.norm[stage].rstd_k[row];
+        const float of_P = (float)x.a.scale * smem.norm[stage].rstd_q[row] * E;
+        const float of_Q = -norm * E, of_W = norm * B;
+        float states = 0.0f, last = 0.0f;
+        #pragma unroll
+        for (int t = 0; t < 8; t++) {
+            const uint32_t q = pair_of_channels(smem.q[stage][wg], row, t);
+            const uint32_t k = pair_of_channels(smem.k[stage][wg], row, t);
+            #pragma unroll
+            for (int j = 0; j < 2; j++) {
+                const int at = 2 * h + j;
+                const float qd = j ? bf16x2_high(q) : bf16x2_low(q);
+                const float kd = j ? bf16x2_high(k) : bf16x2_low(k);
+                const float p = of_P * P[t][at], y = of_Q * Q[t][at];
+                const float w = of_W * W[t][at];
+                states = fmaf(qd, p, fmaf(kd, y, states));
+                last = fmaf(kd, w, last);
+                dq[t][at] += p;
+                dk[t][at] += y + w;
+            }
+        }
+        states = sum_of_quad(states);
+        last = sum_of_quad(last);
+        if (row == len - 1) last = 0.0f; // spec 8: dk_s*
+        if (e == 0) smem.sums.states[wg][row] = states - last;
+        if (e == 0) smem.sums.last[wg][row] = last;
+    }
+}
+
+// dq += dA k;  dk += dA^T q + dB k + dB^T k.
+template <int K>
+static __device__ __forceinline__ void add_gdn_pairs(int wg, int stage, int buffer,
+                                                     float (*dq)[4], float (*dk)[4],
+                                                     const struct gdn_storage<K> &smem)
+{
+    const bf16 *A = (const bf16 *)smem.dA[buffer], *B = (const bf16 *)smem.dB[buffer];
+    const uint64_t q = smem_desc_mn_major((const bf16 *)smem.q[stage][wg]);
+    const uint64_t k = smem_desc_mn_major((const bf16 *)smem.k[stage][wg]);
+    wgmma_fence();
+    #pragma unroll
+    for (int p = 0; p < SUBCHUNKS; p++) {
+        const int step = p * DESC_STEP_MN_MAJOR, along = p * DESC_STEP_K_MAJOR;
+        wgmma_m64n64k16_ss_trans<0, 1>(dq, smem_desc_k_major(A) + along, k + step);
+        wgmma_m64n64k16_ss_trans<1, 1>(dk, smem_desc_mn_major(A) + step, q + step);
+        wgmma_m64n64k16_ss_trans<0, 1>(dk, smem_desc_k_major(B) + along, k + step);
+        wgmma_m64n64k16_ss_trans<1, 1>(dk, smem_desc_mn_major(B) + step, k + step);
+    }
+    wgmma_commit();
+    wgmma_wait<0>();
+    fence_operand<8>(dq);
+    fence_operand<8>(dk);
+}
+
+// The last value head of a pair: what the norms' gradients take away, and the rows.
+template <int K>
+static __device__ __forceinline__ void store_gdn_rows(const struct backward_params &x,
+                                                      const struct finish_turn &i,
+                                                      int wg, int stage, float (*dq)[4],
+                                                      float (*dk)[4],
+                                                      struct gdn_storage<K> &smem)
+{
+    const struct kcp_backward &a = x.a;
+    const int first = row_of_thread(), e = place_of_thread().e;
+    unsigned char *q_tile = smem.q[stage][wg], *k_tile = smem.k[stage][wg];
+    #pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const int row = first + 8 * h;
+        float of_q = 0.0f, of_k = 0.0f;
+        #pragma unroll
+        for (int t = 0; t < 8; t++) {
+            const uint32_t q = pair_of_channels(q_tile, row, t);
+            const uint32_t k = pair_of_channels(k_tile, row, t);
+            of_q = fmaf(bf16x2_low(q), dq[t][2 * h], of_q);
+            of_q = fmaf(bf16x2_high(q), dq[t][2 * h + 1], of_q);
+            of_k = fmaf(bf16x2_low(k), dk[t][2 * h], of_k);
+            of_k = fmaf(bf16x2_high(k), dk[t][2 * h + 1], of_k);
+        }
+        of_q = sum_of_quad(of_q);
+        of_k = sum_of_quad(of_k);
+        if (e == 0) smem.dots[wg][0][row] = of_q;
+        if (e == 0) smem.dots[wg][1][row] = of_k;
+    }
+    named_barrier_sync(1, 2 * K); // the dots are there, all tiles have been read
+    #pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const int row = first + 8 * h;
+        float of_q = 0.0f, of_k = 0.0f;
+        #pragma unroll
+        for (int w = 0; w < K / 64; w++) {
+            of_q -= smem.dots[w][0][row];
+            of_k -= smem.dots[w][1][row];
+        }
+        const float rq = smem.norm[stage].rstd_q[row];
+        const float rk = smem.norm[stage].rstd_k[row];
+        of_q = a.l2norm ? of_q * rq * rq : 0.0f;
+        of_k = a.l2norm ? of_k * rk * rk : 0.0f;
+        #pragma unroll
+        for (int t = 0; t < 8; t++) {
+            const uint32_t q = pair_of_channels(q_tile, row, t);
+            const uint32_t k = pair_of_channels(k_tile, row, t);
+            const int at = swizzle128_offset(row, t) + e * 2;
+            *(uint32_t *)(q_tile + at) =
+                pack_bf16x2(fmaf(of_q, bf16x2_low(q), dq[t][2 * h]),
+                            fmaf(of_q, bf16x2_high(q), dq[t][2 * h + 1]));
+            *(uint32_t *)(k_tile + at) =
+                pack_bf16x2(fmaf(of_k, bf16x2_low(k), dk[t][2 * h]),
+                            fmaf(of_k, bf16x2_high(k), dk[t][2 * h + 1]));
+        }
+    }
+    named_barrier_sync(2 + wg, 128);
+    const struct token_range z = finish_tokens(a, chunk_of(a, i));
+    const int64_t at = (z.t * a.H + i.pair % a.H) * K + wg * 64;
+    store_tile(q_tile, (bf16 *)a.dq_raw + at, (int64_t)a.H * K, z.len);
+    store_tile(k_tile, (bf16 *)a.dk_raw + at, (int64_t)a.H * K, z.len);
+    fence_proxy_async(); // copies will write where rows were staged
+    mbarrier_arrive(&smem.empty[GDN_QK + stage]);
+}
+
+// One chunk and value head, by a warpgroup; dq and dk wait in registers for the other
+// heads of the pair.
+template <int K>
+static __device__ __forceinline__ void finish_gdn_chunk(const struct backward_params &x,
+                                                        const struct finish_turn &i,
+                                                        int pair, float (*dq)[4],
+                                                        float (*dk)[4],
+                                                        struct gdn_storage<K> &smem)
+{
+    const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0), stage = pair % 2;
+    const int buffer = i.turn % 2, len = finish_tokens(x.a, chunk_of(x.a, i)).len;
+    if (i.head == 0) {
+        mbarrier_wait(&smem.full[GDN_QK + stage], pair / 2);
+        #pragma unroll
+        for (int t = 0; t < 8; t++)
+            #pragma unroll
+            for (int j = 0; j < 4; j++) dq[t][j] = dk[t][j] = 0.0f;
+    }
+    mbarrier_wait(&smem.full[GDN_dO], i.turn);
+    if (wg || K == 64 || len < CHUNK) mbarrier_wait(&smem.full[GDN_h], i.turn);
+    if (len < CHUNK) {
+        zero_gdn_rows<K>(len, stage, smem);
+        named_barrier_sync(1, 2 * K);
+    }
+    make_gdn_triangle<K>(x, i, wg, stage, smem);
+    if (K == 64) make_gdn_triangle<K>(x, i, 1, stage, smem);
+
+    float P[8][4], Q[8][4], W[8][4];
+    mbarrier_wait(&smem.full[GDN_h], i.turn);
+    begin_product<K>(P, smem.dO, smem.h[wg]);
+    begin_product<K>(Q, smem.dv, smem.h[wg]);
+    mbarrier_wait(&smem.full[GDN_dS], i.turn);
+    begin_product<K>(W, smem.v_new, smem.dS[wg]);
+    sum_h_dS<K>(wg, ex2_approx(smem.gate[buffer].G[CHUNK - 1]), smem);
+    wait_product(P);
+    fence_operand<8>(Q);
+    fence_operand<8>(W);
+    mbarrier_arrive(&smem.empty[GDN_dO]);
+    mbarrier_arrive(&smem.empty[GDN_h]);
+    mbarrier_arrive(&smem.empty[GDN_dS]);
+    add_states<K>(x, wg, len, stage, buffer, P, Q, W, dq, dk, smem);
+    mbarrier_arrive(&smem.gate_empty[buffer]);
+    mbarrier_arrive(&smem.sums_full);
+    fence_proxy_async();
+    named_barrier_sync(1, 2 * K); // the triangles are there
+    add_gdn_pairs<K>(wg, stage, buffer, dq, dk, smem);
+    if (i.head + 1 == group_of(x.a)) store_gdn_rows<K>(x, i, wg, stage, dq, dk, smem);
+}
+
+// Bound: memory, at K = V = 128 1810 bytes a token and value head and 1024 a token and
+// query/key head. Flops: per warpgroup 56 products of 64 x 64 x 16. Shared memory: 214
+// KiB. Who owns what: a block takes pairs of a chunk and a query/key head by turns, and
+// their value heads one after another; a warpgroup has 64 channels. Of the last
+// warpgroup one thread loads; a warp makes G a turn ahead; another takes dG through the
+// gate, while the consumers go on. Barriers: full and empty of what is loaded, of G,
+// and of the sums of dG; named barrier 1 of all consumers, when rows past the end are
+// zero, when the triangles are there (they have two buffers, so that this one also says
+// that those of the turn before have been read), and when the dots are; 2 and 3 of a
+// warpgroup, when its rows are staged.
+template <int K>
+static __global__ __launch_bounds__(finish_threads<K>::ALL, finish_threads<K>::BLOCKS)
+void gdn_finish_kernel(const __grid_constant__ struct backward_params x,
+                       const __grid_constant__ struct gdn_maps from)
+{
+    extern __shared__ __align__(1024) unsigned char shared[];
+    struct gdn_storage<K> &smem = *(struct gdn_storage<K> *)shared;
+    static_assert(sizeof smem <= 227 * 1024, "one block on an SM");
+    static_assert(K > 64 || 2 * (sizeof smem + 1024) <= 228 * 1024, "two blocks");
+    enum { CONSUMERS = finish_threads<K>::CONSUMERS };
+
+    if (threadIdx.x == 0) {
+        for (int p = 0; p < GDN_PARTS; p++) {
+            mbarrier_init(&smem.full[p], 1);
+            mbarrier_init(&smem.empty[p], CONSUMERS);
+        }
+        for (int s = 0; s < 2; s++) {
+            mbarrier_init(&smem.gate_full[s], 32);
+            mbarrier_init(&smem.gate_empty[s], CONSUMERS);
+        }
+        mbarrier_init(&smem.sums_full, CONSUMERS);
+        mbarrier_init(&smem.sums_empty, 32);
+        mbarrier_fence_init();
+    }
+    __syncthreads();
+    griddepcontrol_wait();
+    if (threadIdx.x >= CONSUMERS) {
+        setmaxnreg_dec<40>();
+        const int warp = threadIdx.x / 32 - CONSUMERS / 32;
+        if (threadIdx.x == CONSUMERS) gdn_producer<K>(x, from, smem);
+        if (warp == 1) gdn_gate_warp<K>(x, smem);
+        if (warp == 2) gdn_gradient_warp<K>(x, smem);
+        return;
+    }
+    setmaxnreg_inc<K == 128 ? 232 : 216>();
+    float dq[8][4], dk[8][4];
+    struct finish_turn i;
+    int pair = -1;
+    #pragma unroll 1
+    for (int more = first_turn<0>(x.a, NULL, i); more;
+         more = next_turn<0>(x.a, NULL, i)) {
+        pair += i.head == 0;
+        finish_gdn_chunk<K>(x, i, pair, dq, dk, smem);
+    }
+}
+
+template <int K>
+static int launch_gdn_finish(const struct backward_params *x, int processors)
+{
+    const size_t bytes = sizeof(struct gdn_storage<K>);
+    const int64_t pairs = (int64_t)x->a.NC * x->a.H;
+    const int most = K == 128 ? processors : 2 * processors;
+    auto kernel = gdn_finish_kernel<K>;
+    struct gdn_maps from;
+    if (!pairs) return KCP_OK;
+    const int status = make_gdn_maps<K>(&from, x->a);
+    if (status) return status;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    cudaLaunchAttribute how = {};
+    how.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    how.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t on = {};
+    on.gridDim = dim3(pairs < most ? (int)pairs : most);
+    on.blockDim = dim3(finish_threads<K>::ALL);
+    on.dynamicSmemBytes = bytes;
+    on.stream = x->a.stream;
+    on.attrs = &how;
+    on.numAttrs = 1;
+    cudaLaunchKernelEx(&on, kernel, *x, from);
+    return launched();
+}
+
+int gdn_finish(const struct backward_params *x, int processors)
+{
+    return x->a.K == 128 ? launch_gdn_finish<128>(x, processors)
+                         : launch_gdn_finish<64>(x, processors);
+}
