@@ -95,6 +95,19 @@ static __device__ __forceinline__ void tma_load_3d(void *to, const CUtensorMap &
                  : "memory");
 }
 
+// cp.async.bulk.tensor.3d and its commit_group, by one thread: a swizzle128 tile back
+// to the same box of a tensor. Before: as tma_store_1d.
+static __device__ __forceinline__ void tma_store_3d(const CUtensorMap &map,
+                                                    const void *from, int channel,
+                                                    int n, int t)
+{
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group "
+                 "[%0, {%1, %2, %3}], [%4];\n"
+                 "cp.async.bulk.commit_group;" ::"l"(&map),
+                 "r"(channel), "r"(n), "r"(t), "r"(smem_addr(from))
+                 : "memory");
+}
+
 // fence.mbarrier_init and the proxy fence, by the thread that called mbarrier_init,
 // after it and before __syncthreads: then the copy engine and other blocks see the
 // barriers.

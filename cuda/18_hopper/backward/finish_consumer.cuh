@@ -1,6 +1,6 @@
 // finish_consumer.cuh -- KDA's finishing kernel: a warpgroup's share of a chunk's work.
 // Book: chapter 18, "Code: kernels".
-// Checked by: tests/13_backward/checks.c.
+// Checked by: bench/finish.cu, tests/13_backward/checks.c.
 // Next: finish_underflow.cuh.
 #ifndef KCP_FINISH_CONSUMER_CUH
 #define KCP_FINISH_CONSUMER_CUH

@@ -1,6 +1,6 @@
 // finish_gdn_sm90.cu -- GDN: all gradients of a chunk but dv, down to the raw inputs.
 // Book: chapter 18, "Code: kernels".
-// Checked by: tests/13_backward/checks.c.
+// Checked by: bench/finish.cu, tests/13_backward/checks.c.
 // Next: ../../13_backward/v1_stages.cu.
 #include "finish_gdn.cuh"
 

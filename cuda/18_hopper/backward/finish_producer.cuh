@@ -1,6 +1,6 @@
 // finish_producer.cuh -- KDA's finishing kernel: who loads what, and when.
 // Book: chapter 18, "Code: kernels".
-// Checked by: tests/13_backward/checks.c.
+// Checked by: bench/finish.cu, tests/13_backward/checks.c.
 // Next: finish_gate.cuh.
 #ifndef KCP_FINISH_PRODUCER_CUH
 #define KCP_FINISH_PRODUCER_CUH
@@ -9,7 +9,7 @@
 
 // Boxes of 64 tokens by 64 channels of the caller's rows.
 struct finish_maps {
-    CUtensorMap q, k, g, dO, dv;
+    CUtensorMap q, k, g, dO, dv, dq, dk;
 };
 
 template <int K>
@@ -19,7 +19,9 @@ static int make_finish_maps(struct finish_maps *m, const struct kcp_backward &a)
                      && tensor_map_of_heads(&m->k, a.k_raw, a.T, a.H, K, CHUNK)
                      && tensor_map_of_heads(&m->g, a.g_raw, a.T, a.HV, K, CHUNK)
                      && tensor_map_of_heads(&m->dO, a.do_, a.T, a.HV, K, CHUNK)
-                     && tensor_map_of_heads(&m->dv, a.dv, a.T, a.HV, K, CHUNK);
+                     && tensor_map_of_heads(&m->dv, a.dv, a.T, a.HV, K, CHUNK)
+                     && tensor_map_of_heads(&m->dq, a.dq_raw, a.T, a.H, K, CHUNK)
+                     && tensor_map_of_heads(&m->dk, a.dk_raw, a.T, a.H, K, CHUNK);
     return made ? KCP_OK : KCP_CUDA;
 }
 

@@ -1,6 +1,6 @@
 // finish_storage.cuh -- KDA's finishing kernel: parameters, shared storage, fragments.
 // Book: chapter 18, "Code: kernels".
-// Checked by: tests/13_backward/checks.c.
+// Checked by: bench/finish.cu, tests/13_backward/checks.c.
 // Next: finish_producer.cuh.
 #ifndef KCP_FINISH_STORAGE_CUH
 #define KCP_FINISH_STORAGE_CUH

@@ -1,6 +1,6 @@
 // finish_underflow.cuh -- KDA's finishing kernel: pairs of tokens, one by one.
 // Book: chapter 18, "Code: kernels".
-// Checked by: tests/13_backward/checks.c.
+// Checked by: bench/finish.cu, tests/13_backward/checks.c.
 // Next: finish_kda_sm90.cu.
 #ifndef KCP_FINISH_UNDERFLOW_CUH
 #define KCP_FINISH_UNDERFLOW_CUH
