@@ -4,6 +4,7 @@
  * Next: ../cuda/17_ladder/v1_thread.cu.
  */
 #include "17_warp.h"
+#include "checked.h"
 #include "ref.h"
 
 #include <stdlib.h>
@@ -159,5 +160,7 @@ static int walk(const struct kcp_ladder *a, int64_t *times_read)
  * read. */
 int ref_ladder_banks(struct kcp_ladder *a)
 {
+    const int refused = kcp_begin("17_ladder", KCP_HOST, a, NULL);
+    if (refused) return refused;
     return walk(a, a->work_bytes == sizeof(int64_t) ? a->work : NULL);
 }

@@ -3,6 +3,7 @@
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_banks.c.
  */
 #include "17_warp.h"
+#include "checked.h"
 #include "ref.h"
 
 #include <stdlib.h>
@@ -144,6 +145,8 @@ static void state(struct warp *m, double *S, int K, int V, int v0, int out)
 
 int ref_ladder_lanes(struct kcp_ladder *a)
 {
+    const int refused = kcp_begin("17_ladder", KCP_HOST, a, NULL);
+    if (refused) return refused;
     const int HV = a->HV, K = a->K, V = a->V, *cu = a->cu, *cn = a->cn;
     const double (*decay)[HV][K] = a->decay;
     struct warp *m = malloc(sizeof *m);
