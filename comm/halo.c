@@ -4,94 +4,204 @@
  * Every rank knows the plan, so nobody asks: each computes who needs what. */
 #include "checked.h"
 
+#include <string.h>
+
 struct token_range { int64_t begin, end; };      /* global tokens; begin >= end: none */
 
-/* spec 10.  What rank r lacks, reach rows at most and never beyond its sequence: before
- * its cut for its first sequence, or (backward) after it for its last one. */
-static struct token_range wanted(const struct kcp_halo *h, int r)
+/* Does local segment s of rank r go on from the one before it in the shard? */
+static int goes_on(const struct kcp_plan *p, int r, int s)
 {
-    const struct kcp_plan *p = h->plan;
     const struct kcp_context *x = &p->ctx[r];
-    if (!x->NS)
-        return (struct token_range){ x->begin, x->begin };
-    if (!h->backward) {
-        const int64_t start = p->cu_seqlens[p->seg[x->seg0].n];
-        const int64_t far = x->begin - h->reach;
-        return (struct token_range){ far > start ? far : start, x->begin };
-    }
-    const int64_t end = p->cu_seqlens[p->seg[x->seg0 + x->NS - 1].n + 1];
-    const int64_t far = x->end + h->reach;
-    return (struct token_range){ x->end, far < end ? far : end };
+    return s > 0 && s < x->NS && p->seg[x->seg0 + s].prev == x->seg0 + s - 1;
 }
 
-/* The part of what rank `to` lacks that rank `from` holds. */
-static struct token_range held_by(const struct kcp_halo *h, int from, int to)
+/* spec 10.  What rank r lacks beside its segment s, reach rows at most and never beyond
+ * the sequence: before it, or (backward) after it. Nothing where the segment's
+ * neighbour is its neighbour in the shard too. */
+static struct token_range wanted(const struct kcp_halo *h, int r, int s)
 {
-    struct token_range s = wanted(h, to);
-    const struct kcp_context *x = &h->plan->ctx[from];
-    if (s.begin < x->begin)
-        s.begin = x->begin;
-    if (s.end > x->end)
-        s.end = x->end;
-    return s;
+    const struct kcp_plan *p = h->plan;
+    const struct kcp_segment *g = &p->seg[p->ctx[r].seg0 + s];
+    const struct token_range none = { 0, 0 };
+    if (!h->backward) {
+        const int64_t start = p->cu_seqlens[g->n], far = g->begin - h->reach;
+        if (g->first || goes_on(p, r, s))
+            return none;
+        return (struct token_range){ far > start ? far : start, g->begin };
+    }
+    const int64_t end = p->cu_seqlens[g->n + 1], far = g->end + h->reach;
+    if (g->last || goes_on(p, r, s + 1))
+        return none;
+    return (struct token_range){ g->end, far < end ? far : end };
+}
+
+/* A piece of a range that lies in one rank's shard: its rows there. */
+struct piece { int rank, seg; int64_t begin, end; };
+
+static struct piece piece_at(const struct kcp_plan *p, int j, struct token_range w)
+{
+    const struct kcp_segment *g = &p->seg[j];
+    const int r = g->rank, seg0 = p->ctx[r].seg0;
+    struct piece x = { r, j, g->begin > w.begin ? g->begin : w.begin, g->end };
+    while (x.end < w.end && goes_on(p, r, j + 1 - seg0)) {
+        j++;
+        x.end = p->seg[j].end;
+    }
+    x.seg = j;                                   /* the piece's last segment */
+    x.end = x.end < w.end ? x.end : w.end;
+    return x;
+}
+
+/* The pieces in token order: the first, then the one after x until rank is -1. */
+static struct piece first_piece(const struct kcp_halo *h, int r, int s,
+                                struct token_range w)
+{
+    const struct kcp_plan *p = h->plan;
+    const struct kcp_segment *g = &p->seg[p->ctx[r].seg0 + s];
+    int j = h->backward ? g->next : g->prev;
+    if (w.begin >= w.end)
+        return (struct piece){ .rank = -1 };
+    while (p->seg[j].begin > w.begin)
+        j = p->seg[j].prev;
+    return piece_at(p, j, w);
+}
+
+static struct piece next_piece(const struct kcp_halo *h, struct piece x,
+                               struct token_range w)
+{
+    if (x.end >= w.end)
+        return (struct piece){ .rank = -1 };
+    return piece_at(h->plan, h->plan->seg[x.seg].next, w);
+}
+
+/* Rows that may be asked of the run of segments that begins with local segment s. */
+static int64_t edge_of(const struct kcp_halo *h, int r, int s)
+{
+    const struct kcp_context *x = &h->plan->ctx[r];
+    int end = s + 1;
+    while (end < x->NS && goes_on(h->plan, r, end))
+        end++;
+    const int64_t tokens = x->cu[end] - x->cu[s];
+    if (goes_on(h->plan, r, s) || h->plan->seg[x->seg0 + s].first)
+        return 0;
+    return tokens < h->reach ? tokens : h->reach;
+}
+
+int64_t kcp_halo_edge(const struct kcp_halo *h, int r, int s)
+{
+    int64_t rows = 0;
+    for (int i = 0; i < s; i++)
+        rows += edge_of(h, r, i);
+    return rows;
+}
+
+/* Where a piece of this rank begins in x: the whole shard, or only runs' first rows. */
+static int64_t row_of(const struct kcp_halo *h, const struct piece *piece)
+{
+    const struct kcp_plan *p = h->plan;
+    const struct kcp_context *x = &p->ctx[piece->rank];
+    int s = piece->seg - x->seg0;
+    while (p->seg[x->seg0 + s].begin > piece->begin)
+        s--;
+    const int64_t into = piece->begin - p->seg[x->seg0 + s].begin;
+    if (!h->edges)
+        return x->cu[s] + into;
+    int begin = s;
+    while (goes_on(p, piece->rank, begin))
+        begin--;
+    return kcp_halo_edge(h, piece->rank, begin) + x->cu[s] - x->cu[begin] + into;
+}
+
+int64_t kcp_halo_at(const struct kcp_halo *h, int r, int s)
+{
+    int64_t rows = 0;
+    for (int i = 0; i < s; i++) {
+        const struct token_range w = wanted(h, r, i);
+        rows += w.end - w.begin;
+    }
+    return rows;
 }
 
 int64_t kcp_halo_rows(const struct kcp_halo *h, int r)
 {
-    const struct token_range s = wanted(h, r);
-    return s.end - s.begin;
+    return kcp_halo_at(h, r, h->plan->ctx[r].NS);
+}
+
+static int copy_rows(const struct kcp_halo *h, char *to, const char *from, size_t bytes)
+{
+    if (h->ops)
+        return h->ops->copy(to, bytes, from, bytes, bytes, 1, h->stream);
+    memcpy(to, from, bytes);
+    return KCP_OK;
+}
+
+/* The rows of one piece: out of this rank's x, into its halo, or from one to the
+ * other, when a rank that owns several ranges lacks rows of its own. */
+static int move(const struct kcp_halo *h, const struct piece *x, int to,
+                const char *from, char *halo)
+{
+    const int r = h->plan->R > 1 ? h->comm->r : 0;
+    //> halo-rows
+    const size_t bytes = (size_t)(x->end - x->begin) * h->row_bytes;
+    if (x->rank == r)
+        from += row_of(h, x) * h->row_bytes;
+    if (x->rank == r && to == r)
+        return copy_rows(h, halo, from, bytes);
+    if (x->rank == r)
+        return h->comm->send(h->comm, from, bytes, to, h->stream);
+    return h->comm->recv(h->comm, halo, bytes, x->rank, h->stream);
+    //< halo-rows
+}
+
+/* All pieces that rank `to` lacks and that this rank holds (sends), or, when it is this
+ * rank, those that it lacks. */
+static int move_all(const struct kcp_halo *h, int to, int r, const void *x, void *halo)
+{
+    const struct kcp_context *ctx = &h->plan->ctx[to];
+    int status = KCP_OK;
+    for (int s = 0; s < ctx->NS && !status; s++) {
+        const struct token_range w = wanted(h, to, s);
+        char *at = (char *)halo + (to == r ? kcp_halo_at(h, to, s) * h->row_bytes : 0);
+        struct piece p = first_piece(h, to, s, w);
+        for (; p.rank >= 0 && !status; p = next_piece(h, p, w))
+            if (to == r || p.rank == r)
+                status = move(h, &p, to, x, at + (p.begin - w.begin) * h->row_bytes);
+    }
+    return status;
 }
 
 /* Sends before receives, in rank order, as one group: a rank whose rows reach several
- * short shards sends to each of them, and one that lacks nothing stays silent. */
+ * short shards sends to each of them, and one that lacks nothing stays silent. Between
+ * two ranks rows go in the order of the receiver's segments, on both sides. */
 int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
 {
     if (!h->plan || (h->plan->R > 1 && !h->comm) || h->reach < 0)
         return kcp_refuse(KCP_BAD, "halo: no plan, no comm, or less than no rows");
-    struct kcp_comm *comm = h->comm;
-    const int R = h->plan->R, r = R > 1 ? comm->r : 0;
-    const int64_t mine = h->plan->ctx[r].begin, first = wanted(h, r).begin;
-    const size_t row = h->row_bytes;
-    int status = KCP_OK, open = 0;
-
-    for (int pass = 0; pass < 2; pass++)
-        for (int j = 0; j < R && !status; j++) {
-            const struct token_range s = pass ? held_by(h, j, r) : held_by(h, r, j);
-            if (j == r || s.begin >= s.end)
-                continue;
-            if (!open) {
-                open = 1;
-                status = comm->group(comm, 1);
-                if (status)
-                    break;
-            }
-            //> halo-rows
-            const size_t bytes = (size_t)(s.end - s.begin) * row;
-            if (pass == 0)
-                status = comm->send(comm, (const char *)x + (s.begin - mine) * row,
-                                    bytes, j, h->stream);
-            else
-                status = comm->recv(comm, (char *)halo + (s.begin - first) * row,
-                                    bytes, j, h->stream);
-            //< halo-rows
-        }
-    if (open) {
-        const int closed = comm->group(comm, 0);
-        if (!status)
-            status = closed;
-    }
-    return status;
+    const int R = h->plan->R, r = R > 1 ? h->comm->r : 0;
+    if (!h->plan->crossing)
+        return KCP_OK;
+    int status = h->comm->group(h->comm, 1);
+    for (int j = 0; j < R && !status; j++)
+        if (j != r)
+            status = move_all(h, j, r, x, NULL);
+    if (!status)
+        status = move_all(h, r, r, x, halo);
+    const int closed = h->comm->group(h->comm, 0);
+    return status ? status : closed;
 }
 
 struct kcp_traffic kcp_halo_formula(const struct kcp_halo *h, int r)
 {
     struct kcp_traffic sum = { 0, 0, 0 };
-    for (int j = 0; j < h->plan->R; j++) {
-        const struct token_range s = held_by(h, r, j);
-        if (j == r || s.begin >= s.end)
-            continue;
-        sum.bytes += (s.end - s.begin) * (int64_t)h->row_bytes;
-        sum.messages++;
-    }
+    for (int j = 0; j < h->plan->R; j++)
+        for (int s = 0; s < h->plan->ctx[j].NS; s++) {
+            const struct token_range w = wanted(h, j, s);
+            struct piece p = first_piece(h, j, s, w);
+            for (; p.rank >= 0; p = next_piece(h, p, w)) {
+                const int sent = p.rank == r && j != r;
+                sum.bytes += sent * (p.end - p.begin) * (int64_t)h->row_bytes;
+                sum.messages += sent;
+            }
+        }
     return sum;
 }

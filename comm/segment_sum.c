@@ -8,7 +8,7 @@
 
 enum { PIECE = 1 << 17 };              /* numbers gathered at once: 1 MiB a rank */
 
-/* sum = sum_j part_j over all segments j of the plan, in global order. Ranks hold
+/* sum = sum_j part_j over all segments j of the plan, in token order. Ranks hold
  * different numbers of segments: each sends as many rows as the longest. */
 int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
                     const double *part, int64_t n, double *sum)
@@ -42,10 +42,12 @@ int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
         //> segment-order
         for (int64_t i = 0; i < m; i++)
             sum[i0 + i] = 0;
-        for (int j = 0; j < R; j++)
-            for (int s = 0; s < plan->ctx[j].NS; s++)
-                for (int64_t i = 0; i < m; i++)
-                    sum[i0 + i] += all[(j * rows + s) * m + i];
+        for (int j = 0; j < plan->S; j++) {
+            const struct kcp_segment *g = &plan->seg[plan->order[j]];
+            const int64_t s = plan->order[j] - plan->ctx[g->rank].seg0;
+            for (int64_t i = 0; i < m; i++)
+                sum[i0 + i] += all[(g->rank * rows + s) * m + i];
+        }
         //< segment-order
     }
     free(mine);

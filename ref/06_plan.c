@@ -1,7 +1,7 @@
-/* 06_plan.c -- who holds what: from (cu_seqlens, R, cuts, L) to segments and contexts.
+/* 06_plan.c -- who holds what: from (cu_seqlens, R, owners, L) to segments, contexts.
  *
  * Book: chapter 06.  Checked by: tests/06_plan/checks.c, against brute force.
- * Next: ref/07_merge.c, which carries the state over the cuts. */
+ * Next: ref/06_owners.c, the tables of owners that models use. */
 #include "checked.h"
 #include "ref.h"
 
@@ -18,79 +18,174 @@ struct owned {
     int *block;
 };
 
-static const char *refuse(int N, const int64_t *cu, int R, const int64_t *cuts,
-                          int64_t L, int C, int Wc)
+/* What is asked: ranges and their owners, or cuts, or neither. */
+struct asked {
+    const int64_t *cuts;
+    const struct kcp_owners *owners;
+    int Wc;
+};
+
+static const char *refuse_ranges(const struct asked *a, int64_t T, int R)
+{
+    const struct kcp_owners *o = a->owners;
+    if (o) {
+        if (o->B < 1 || o->B > MOST_ITEMS || !o->bound || !o->owner)
+            return "the table of owners has no ranges, or more than 2^26";
+        if (o->bound[0] != 0) return "the owners' ranges do not begin with 0";
+        for (int b = 0; b < o->B; b++) {
+            if (o->bound[b + 1] < o->bound[b]) return "the owners' ranges decrease";
+            if (o->owner[b] < 0 || o->owner[b] >= R)
+                return "an owner is none of the ranks 0..R-1";
+        }
+        if (o->bound[o->B] != T) return "the owners' ranges do not end with T";
+    }
+    if (a->cuts) {
+        if (a->cuts[0] != 0) return "cuts do not begin with 0";
+        for (int r = 0; r < R; r++)
+            if (a->cuts[r + 1] < a->cuts[r]) return "cuts decrease";
+        if (a->cuts[R] != T) return "cuts do not end with T";
+    }
+    return NULL;
+}
+
+static const char *refuse(int N, const int64_t *cu, int R, const struct asked *a,
+                          int64_t L, int C)
 {
     if (N < 0 || N > MOST_ITEMS) return "N, the number of sequences, is out of range";
     if (!cu || cu[0] != 0) return "cu_seqlens does not begin with 0";
     for (int n = 0; n < N; n++)
         if (cu[n + 1] < cu[n]) return "cu_seqlens decreases";
     if (R < 1 || R > MOST_RANKS) return "R, the number of ranks, is not in 1..65536";
-    if (cuts) {
-        if (cuts[0] != 0) return "cuts do not begin with 0";
-        for (int r = 0; r < R; r++)
-            if (cuts[r + 1] < cuts[r]) return "cuts decrease";
-        if (cuts[R] != cu[N]) return "cuts do not end with T";
-    }
+    const char *why = refuse_ranges(a, cu[N], R);
+    if (why) return why;
     if (L < 0) return "L, the length of a canonical segment, is negative";
     if (C < 1) return "C, the chunk length, is less than 1";
-    if (Wc < 0) return "Wc, the convolution's window, is negative";
+    if (a->Wc < 0) return "Wc, the convolution's window, is negative";
     return NULL;
 }
 
-/* The rank that holds token t: the last r with cuts[r] <= t, so empty ranks hold none
- * and t = T belongs to the last rank. */
+/* The rank that holds token t: the owner of the range it lies in. t = T belongs to the
+ * last rank. */
 //> holder
 static int holder(const struct kcp_plan *p, int64_t t)
 {
-    int low = 0, high = p->R;                   /* cuts[low] <= t; answer < high */
+    int low = 0, high = p->B;                   /* bound[low] <= t; answer < high */
+    if (t >= p->T)
+        return p->R - 1;
     while (high - low > 1) {
         const int mid = low + (high - low) / 2;
-        if (p->cuts[mid] <= t)
+        if (p->bound[mid] <= t)
             low = mid;
         else
             high = mid;
     }
-    return low;
+    return p->owner[low];
 }
 //< holder
 
-/* cuts[r] = floor(r T / R), without forming r T. Canonical mode then moves a cut that
- * falls inside a segment down to the segment's beginning; the order is kept. */
-static void cut(struct kcp_plan *p, const int64_t *cuts)
+/* Canonical mode moves a boundary that falls inside a segment down to the segment's
+ * beginning; the order is kept. */
+static void move_bounds(struct kcp_plan *p)
 {
-    const int64_t q = p->T / p->R, rest = p->T % p->R;
-    for (int r = 0; r <= p->R; r++)
-        p->cuts[r] = cuts ? cuts[r] : r * q + r * rest / p->R;
-    if (!p->L)
-        return;
-    for (int r = 1, n = 0; r < p->R; r++) {
-        while (n < p->N && p->cu_seqlens[n + 1] <= p->cuts[r])
+    for (int b = 1, n = 0; b < p->B; b++) {
+        while (n < p->N && p->cu_seqlens[n + 1] <= p->bound[b])
             n++;
         if (n == p->N)
             return;
-        const int64_t into = (p->cuts[r] - p->cu_seqlens[n]) % p->L;
-        p->cuts[r] -= into;
+        const int64_t into = (p->bound[b] - p->cu_seqlens[n]) % p->L;
+        p->bound[b] -= into;
         p->moved += into > 0;
     }
 }
 
-/* Walk the tokens once: a segment ends where its sequence, its rank or its canonical
- * length does. With seg NULL it only counts; it stops counting above the limit. */
+/* Ranges without tokens go, and neighbours of one owner become one range. Then the
+ * ranks' shards, one behind the other: cuts. In the order of the tokens only where the
+ * owners of the ranges increase. */
+static void join_ranges(struct kcp_plan *p)
+{
+    int B = 0;
+    for (int b = 0; b < p->B; b++) {
+        if (p->bound[b] == p->bound[b + 1])
+            continue;
+        if (B && p->owner[B - 1] == p->owner[b])
+            B--;
+        else
+            p->bound[B] = p->bound[b];
+        p->owner[B++] = p->owner[b];
+        p->bound[B] = p->bound[b + 1];
+    }
+    p->B = B;
+    memset(p->cuts, 0, sizeof *p->cuts * (p->R + 1LL));
+    for (int b = 0; b < B; b++) {
+        p->cuts[p->owner[b] + 1] += p->bound[b + 1] - p->bound[b];
+        p->scattered |= b > 0 && p->owner[b] < p->owner[b - 1];
+    }
+    for (int r = 0; r < p->R; r++)
+        p->cuts[r + 1] += p->cuts[r];
+}
+
+/* The ranges as asked for: rank r owns range r between cuts, cuts[r] = floor(r T / R)
+ * without forming r T; or any owners. */
+static int ranges(struct kcp_plan *p, const struct asked *a)
+{
+    const int64_t q = p->T / p->R, rest = p->T % p->R;
+    const struct kcp_owners *o = a->owners;
+    p->B = o ? o->B : p->R;
+    p->bound = malloc(sizeof *p->bound * (p->B + 1LL));
+    p->owner = malloc(sizeof *p->owner * (p->B + 1LL));
+    if (!p->bound || !p->owner)
+        return KCP_NO_MEMORY;
+    for (int b = 0; b <= p->B; b++) {
+        if (o)
+            p->bound[b] = o->bound[b];
+        else
+            p->bound[b] = a->cuts ? a->cuts[b] : b * q + b * rest / p->R;
+        p->owner[b] = o && b < p->B ? o->owner[b] : b;
+    }
+    if (p->L)
+        move_bounds(p);
+    join_ranges(p);
+    return KCP_OK;
+}
+
+/* Segment i in the order of the tokens becomes the next one of its owner. */
+static void put_segment(struct kcp_plan *p, int64_t i, struct kcp_segment s)
+{
+    struct kcp_context *x = &p->ctx[s.rank];
+    const int j = x->seg0 + x->NS++;
+    s.prev = s.first ? -1 : p->order[i - 1];
+    s.next = -1;
+    s.at = (int)i;
+    if (!s.first) {
+        struct kcp_segment *before = &p->seg[s.prev];
+        before->next = j;
+        s.pre = before->pre + (before->rank != s.rank);
+    }
+    p->seg[j] = s;
+    p->order[i] = j;
+}
+
+/* Walk the tokens once: a segment ends where its sequence, its owner's range or its
+ * canonical length does. Before there is room for them it only counts, in all and of
+ * each rank, and stops above the limit. */
 //> segments
-static int64_t segments(const struct kcp_plan *p, struct kcp_segment *seg)
+static int64_t segments(struct kcp_plan *p)
 {
     int64_t S = 0;
-    for (int n = 0, r = 0; n < p->N; n++) {
+    for (int n = 0, b = 0; n < p->N; n++) {
         const int64_t from = p->cu_seqlens[n], to = p->cu_seqlens[n + 1];
         for (int64_t t = from, end; t < to; t = end) {
-            while (p->cuts[r + 1] <= t)
-                r++;
-            end = to < p->cuts[r + 1] ? to : p->cuts[r + 1];
+            while (p->bound[b + 1] <= t)
+                b++;
+            end = to < p->bound[b + 1] ? to : p->bound[b + 1];
             if (p->L && end - t > p->L - (t - from) % p->L)
                 end = t + p->L - (t - from) % p->L;
-            if (seg)
-                seg[S] = (struct kcp_segment){ n, r, t, end, t == from, end == to };
+            if (p->seg)
+                put_segment(p, S, (struct kcp_segment){
+                    .n = n, .rank = p->owner[b], .begin = t, .end = end,
+                    .first = t == from, .last = end == to });
+            else
+                p->ctx[p->owner[b]].NS++;
             if (++S > MOST_ITEMS)
                 return S;
         }
@@ -121,11 +216,11 @@ static int *context(struct kcp_plan *p, int r, int Wc, int *at)
     at += x->NS;
     x->cu[0] = x->cn[0] = x->cu_seqlens[0] = 0;
     for (int s = 0; s < x->NS; s++) {
-        x->cu[s + 1] = seg[s].end - x->begin;
+        x->cu[s + 1] = x->cu[s] + (int)(seg[s].end - seg[s].begin);
         x->cn[s + 1] = x->cn[s] + (x->cu[s + 1] - x->cu[s] - 1) / p->C + 1;
         for (int c = x->cn[s]; c < x->cn[s + 1]; c++)
             x->sc[c] = s;
-        if (s == 0 || seg[s].n != seg[s - 1].n)
+        if (s == 0 || seg[s].prev != x->seg0 + s - 1)
             x->seq[x->n_local++] = seg[s].n;
         x->cu_seqlens[x->n_local] = x->cu[s + 1];
     }
@@ -134,24 +229,24 @@ static int *context(struct kcp_plan *p, int r, int Wc, int *at)
 
     const int first = seg[0].n, last = seg[x->NS - 1].n;
     x->is_first_rank = seg[0].first;
-    x->pre_num_ranks = r - p->h0_rank[first];
-    x->pre_num_conv_tokens = x->begin - p->cu_seqlens[first];
+    x->pre_num_ranks = p->scattered ? seg[0].pre : r - p->h0_rank[first];
+    x->pre_num_conv_tokens = seg[0].begin - p->cu_seqlens[first];
     x->is_last_rank = seg[x->NS - 1].last;
-    x->post_num_ranks = p->ht_rank[last] - r;
+    x->post_num_ranks = p->scattered ? seg[x->NS - 1].post : p->ht_rank[last] - r;
     return at;
 }
 
-/* Hand each rank its run of segments, and count chunks; NULL or why it cannot be. */
+/* Rows of the shards and chunks of every rank; NULL, or why it cannot be. */
 static const char *count(struct kcp_plan *p, int64_t *chunks)
 {
     *chunks = 0;
-    for (int r = 0, j = 0; r < p->R; r++) {
+    for (int r = 0; r < p->R; r++) {
         struct kcp_context *x = &p->ctx[r];
         if (p->cuts[r + 1] - p->cuts[r] > INT_MAX)
             return "a rank holds more than 2^31 - 1 tokens";
-        for (x->seg0 = j; j < p->S && p->seg[j].rank == r; j++) {
-            const int64_t nc = (p->seg[j].end - p->seg[j].begin - 1) / p->C + 1;
-            x->NS++;
+        for (int s = 0; s < x->NS; s++) {
+            const struct kcp_segment *g = &p->seg[x->seg0 + s];
+            const int64_t nc = (g->end - g->begin - 1) / p->C + 1;
             if ((*chunks += nc) > MOST_ITEMS)
                 return "the plan has more than 2^26 chunks";
             x->NC += nc;
@@ -160,23 +255,47 @@ static const char *count(struct kcp_plan *p, int64_t *chunks)
     return NULL;
 }
 
-/* Cuts, segments, owners, contexts, in this order: each needs the ones before. */
-static int build(struct owned *own, const int64_t *cuts, int Wc, const char **why)
+/* Each rank's segments stand together, in the order of the tokens. */
+static int own_segments(struct kcp_plan *p, const char **why)
 {
-    struct kcp_plan *p = &own->plan;
-    cut(p, cuts);
-    const int64_t S = segments(p, NULL);
-    int64_t chunks;
+    const int64_t S = segments(p);
     *why = "the plan has more than 2^26 segments";
     if (S > MOST_ITEMS)
         return KCP_BAD;
+    for (int r = 0, j = 0; r < p->R; r++) {
+        p->ctx[r].seg0 = j;
+        j += p->ctx[r].NS;
+        p->ctx[r].NS = 0;
+    }
     p->seg = malloc((S + 1) * sizeof *p->seg);
-    if (!p->seg)
+    p->order = malloc((S + 1) * sizeof *p->order);
+    if (!p->seg || !p->order)
         return KCP_NO_MEMORY;
-    p->S = segments(p, p->seg);
+    p->S = segments(p);
+    for (int i = p->S - 1; i >= 0; i--) {
+        struct kcp_segment *s = &p->seg[p->order[i]];
+        const struct kcp_segment *next = s->last ? NULL : &p->seg[s->next];
+        if (!next)
+            continue;
+        s->post = next->post + (next->rank != s->rank);
+        p->crossing |= next->rank != s->rank;
+    }
+    return KCP_OK;
+}
+
+/* Ranges, segments, holders, contexts, in this order: each needs the ones before. */
+static int build(struct owned *own, const struct asked *a, const char **why)
+{
+    struct kcp_plan *p = &own->plan;
+    int64_t chunks;
+    int err = ranges(p, a);
+    if (!err)
+        err = own_segments(p, why);
+    if (err)
+        return err;
     if ((*why = count(p, &chunks)))
         return KCP_BAD;
-    own->block = malloc((4 * S + 3LL * p->R + chunks) * sizeof(int));
+    own->block = malloc((4LL * p->S + 3LL * p->R + chunks) * sizeof(int));
     if (!own->block)
         return KCP_NO_MEMORY;
 
@@ -187,17 +306,13 @@ static int build(struct owned *own, const int64_t *cuts, int Wc, const char **wh
     }
     int *at = own->block;
     for (int r = 0; r < p->R; r++)
-        at = context(p, r, Wc, at);
-    for (int j = 0; j + 1 < p->S; j++)
-        p->crossing |= !p->seg[j].last && p->seg[j].rank != p->seg[j + 1].rank;
+        at = context(p, r, a->Wc, at);
     p->digest = kcp_plan_digest(p);
     return KCP_OK;
 }
 
-/* spec 6. Allocates *plan, which kcp_plan_free gives back. KCP_BAD with a sentence in
- * *why when the input is no plan, KCP_NO_MEMORY when it does not fit. */
-int kcp_plan_make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
-                  const int64_t *cuts, int64_t L, int C, int Wc, const char **why)
+static int make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
+                const struct asked *a, int64_t L, int C, const char **why)
 {
     const char *unread;
     int err = KCP_BAD;
@@ -205,7 +320,7 @@ int kcp_plan_make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int 
     if (!plan)
         return kcp_refuse(err, "plan: there is no place for it");
     *plan = NULL;
-    if ((*why = refuse(N, cu_seqlens, R, cuts, L, C, Wc)))
+    if ((*why = refuse(N, cu_seqlens, R, a, L, C)))
         return kcp_refuse(err, "plan: %s", *why);
 
     err = KCP_NO_MEMORY;
@@ -220,7 +335,7 @@ int kcp_plan_make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int 
         p->ht_rank = malloc(sizeof(int) * (N + 1LL));
         if (p->cu_seqlens && p->cuts && p->ctx && p->h0_rank && p->ht_rank) {
             memcpy(p->cu_seqlens, cu_seqlens, sizeof(int64_t) * (N + 1LL));
-            err = build(own, cuts, Wc, why);
+            err = build(own, a, why);
         }
     }
     if (err == KCP_NO_MEMORY)
@@ -231,6 +346,23 @@ int kcp_plan_make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int 
         kcp_refuse(err, "plan: %s", *why);
     }
     return err;
+}
+
+/* spec 6. Allocates *plan, which kcp_plan_free gives back. KCP_BAD with a sentence in
+ * *why when the input is no plan, KCP_NO_MEMORY when it does not fit. */
+int kcp_plan_make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
+                  const int64_t *cuts, int64_t L, int C, int Wc, const char **why)
+{
+    const struct asked a = { cuts, NULL, Wc };
+    return make(plan, N, cu_seqlens, R, &a, L, C, why);
+}
+
+int kcp_plan_owned(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
+                   const struct kcp_owners *owners, int64_t L, int C, int Wc,
+                   const char **why)
+{
+    const struct asked a = { NULL, owners, Wc };
+    return make(plan, N, cu_seqlens, R, &a, L, C, why);
 }
 
 void kcp_plan_free(struct kcp_plan *p)
@@ -244,6 +376,9 @@ void kcp_plan_free(struct kcp_plan *p)
     free(p->h0_rank);
     free(p->ht_rank);
     free(p->ctx);
+    free(p->order);
+    free(p->bound);
+    free(p->owner);
     free(p);
 }
 

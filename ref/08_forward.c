@@ -121,7 +121,7 @@ static int keep(struct fore *x)
     struct kcp_h0 h = { 0 };
     memcpy(&h, a, sizeof(struct kcp_call));
     h.pass = KCP_FORWARD; h.h_in = x->states; h.h_kept = kept;
-    if (!x->plan->L)
+    if (!x->plan->L && !x->plan->scattered)
         return ref_h0(&h);
     memcpy(kept, x->states, a->NS * KV * sizeof *kept);
     return KCP_OK;

@@ -81,7 +81,7 @@ int backward_recompute(struct backward_rank *x)
     STAGE(kcp_chunk, chunk);
     chunk.q = x->q; chunk.k = x->k; chunk.qg = x->qg; chunk.kg = x->kg;
     chunk.u = x->u; chunk.w = x->w; chunk.Aqk = x->Aqk; chunk.G = x->G;
-    chunk.h_in = x->plan->L ? kept : h0.h_back;
+    chunk.h_in = x->plan->L || x->plan->scattered ? kept : h0.h_back;
     chunk.o = backward_zeros(x, TV * a->V);
     chunk.v_new = x->v_new = backward_zeros(x, TV * a->V);
     chunk.h = x->h = backward_zeros(x, a->NC * size);

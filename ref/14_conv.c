@@ -10,28 +10,44 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A token tensor around the shard: before[], x[], after[]. t is local: below 0 and from
- * T on it is a row of a halo. */
+/* A token tensor around the shard, with the rows that its segments lack. */
 struct rows {
     const double *before, *x, *after;
-    int64_t nb, T;
     int D;
 };
 
-static const double *row(const struct rows *a, int64_t t)
+/* Segment s in local tokens: where its sequence starts and ends (start may be < 0), and
+ * the run of tokens in the shard that it is part of, low to high. A row below low is
+ * row low_at + t of the halo before, one from high on is row high_at + t of that after.
+ */
+struct around { int64_t start, end, low, high, low_at, high_at; };
+
+static struct around around(const struct kcp_conv *a, int s)
 {
-    if (t < 0)
-        return a->before + (a->nb + t) * a->D;
-    return t < a->T ? a->x + t * a->D : a->after + (t - a->T) * a->D;
+    const struct kcp_plan *p = a->plan;
+    const struct kcp_context *x = &p->ctx[a->r];
+    const struct kcp_segment *seg = p->seg + x->seg0, *g = &seg[s];
+    const struct kcp_halo before = { .plan = p, .reach = a->Wc - 1 };
+    const struct kcp_halo after = { .plan = p, .reach = a->Wc - 1, .backward = 1 };
+    const int64_t to_local = x->cu[s] - g->begin;
+    int i = s, j = s;
+    while (i > 0 && seg[i].prev == x->seg0 + i - 1)
+        i--;
+    while (j + 1 < x->NS && seg[j].next == x->seg0 + j + 1)
+        j++;
+    struct around z = { p->cu_seqlens[g->n] + to_local,
+                        p->cu_seqlens[g->n + 1] + to_local, x->cu[i], x->cu[j + 1],
+                        0, 0 };
+    z.low_at = kcp_halo_at(&before, a->r, i + 1) - z.low;
+    z.high_at = kcp_halo_at(&after, a->r, j) - z.high;
+    return z;
 }
 
-/* Where stretch s's sequence starts and ends, in local tokens: start may be < 0. */
-static void sequence(const struct kcp_conv *a, int s, int64_t *start, int64_t *end)
+static const double *row(const struct rows *a, const struct around *z, int64_t t)
 {
-    const struct kcp_context *x = &a->plan->ctx[a->r];
-    const int n = a->plan->seg[x->seg0 + s].n;
-    *start = a->plan->cu_seqlens[n] - x->begin;
-    *end = a->plan->cu_seqlens[n + 1] - x->begin;
+    if (t < z->low)
+        return a->before + (z->low_at + t) * a->D;
+    return t < z->high ? a->x + t * a->D : a->after + (z->high_at + t) * a->D;
 }
 
 /* pre_t = bias + sum_{j<Wc} weight_j x_{t+j-Wc+1}; taps before the sequence are 0. */
@@ -40,17 +56,16 @@ static void window(const struct kcp_conv *a, const struct rows *x, int s,
 {
     const int *cu = a->cu, D = a->D, Wc = a->Wc;
     const double *bias = a->bias;
-    int64_t start, end;
-    sequence(a, s, &start, &end);
+    const struct around z = around(a, s);
     for (int64_t t = cu[s]; t < cu[s + 1]; t++) {
         double *y = pre + t * D;
         for (int d = 0; d < D; d++)
             y[d] = bias ? bias[d] : 0;
         //> conv-window
         for (int j = 0; j < Wc; j++) {
-            if (t + j - Wc + 1 < start)
+            if (t + j - Wc + 1 < z.start)
                 continue;
-            const double *xj = row(x, t + j - Wc + 1);
+            const double *xj = row(x, &z, t + j - Wc + 1);
             for (int d = 0; d < D; d++)
                 y[d] += w[d * Wc + j] * xj[d];
         }
@@ -90,15 +105,14 @@ static void into_x(const struct kcp_conv *a, const struct rows *dpre, int s,
                    const double *w)
 {
     const int *cu = a->cu, D = a->D, Wc = a->Wc;
-    int64_t start, end;
-    sequence(a, s, &start, &end);
+    const struct around z = around(a, s);
     for (int64_t t = cu[s]; t < cu[s + 1]; t++) {
         double *dx = (double *)a->dx + t * D;
         for (int d = 0; d < D; d++)
             dx[d] = 0;
         //> conv-adjoint
-        for (int i = 0; i < Wc && t + i < end; i++) {
-            const double *dp = row(dpre, t + i);
+        for (int i = 0; i < Wc && t + i < z.end; i++) {
+            const double *dp = row(dpre, &z, t + i);
             for (int d = 0; d < D; d++)
                 dx[d] += w[d * Wc + Wc - 1 - i] * dp[d];
         }
@@ -118,16 +132,15 @@ static int into_weight(const struct kcp_conv *a, const struct rows *x,
         return KCP_NO_MEMORY;
     for (int s = 0; s < a->NS; s++) {
         double *dw = part + s * n, *db = dw + (int64_t)D * Wc;
-        int64_t start, end;
-        sequence(a, s, &start, &end);
+        const struct around z = around(a, s);
         for (int64_t t = cu[s]; t < cu[s + 1]; t++) {
             const double *dp = dpre + t * D;
             for (int d = 0; d < D; d++)
                 db[d] += dp[d];
             for (int j = 0; j < Wc; j++) {
-                if (t + j - Wc + 1 < start)
+                if (t + j - Wc + 1 < z.start)
                     continue;
-                const double *xj = row(x, t + j - Wc + 1);
+                const double *xj = row(x, &z, t + j - Wc + 1);
                 for (int d = 0; d < D; d++)
                     dw[d * Wc + j] += dp[d] * xj[d];
             }
@@ -142,15 +155,16 @@ static int into_weight(const struct kcp_conv *a, const struct rows *x,
     return status;
 }
 
-/* The gradient's halo: dpre of later ranks' first rows. */
+/* The gradient's halo: dpre of the rows that follow each segment. */
 static int backward(const struct kcp_conv *a, const struct rows *x, const double *w)
 {
-    struct kcp_halo h = { a->plan, a->comm, a->Wc - 1, 1, sizeof(double) * a->D, NULL };
+    const struct kcp_halo h = { .plan = a->plan, .comm = a->comm, .reach = a->Wc - 1,
+                                .backward = 1, .row_bytes = sizeof(double) * a->D };
     const int64_t na = kcp_halo_rows(&h, a->r);
     double *dpre = malloc(sizeof *dpre * ((a->T + na) * a->D + 1));
     if (!dpre)
         return KCP_NO_MEMORY;
-    const struct rows dp = { NULL, dpre, dpre + a->T * a->D, 0, a->T, a->D };
+    const struct rows dp = { NULL, dpre, dpre + a->T * a->D, a->D };
 
     through_act(a, x, w, dpre);
     int status = kcp_halo_run(&h, dpre, dpre + a->T * a->D);
@@ -175,7 +189,8 @@ int ref_conv(struct kcp_conv *a)
     }
 
     /* The halo of x: rows of earlier ranks, for both walks. */
-    struct kcp_halo h = { b.plan, b.comm, b.Wc - 1, 0, sizeof(double) * b.D, NULL };
+    const struct kcp_halo h = { .plan = b.plan, .comm = b.comm, .reach = b.Wc - 1,
+                                .row_bytes = sizeof(double) * b.D };
     const int64_t nb = kcp_halo_rows(&h, b.r);
     double *before = malloc(sizeof *before * (nb * b.D + 1));
     double *w = malloc(sizeof *w * b.D * b.Wc);
@@ -184,7 +199,7 @@ int ref_conv(struct kcp_conv *a)
         w[i] = b.shift ? 1 - 2 * (i % 2) : ((const double *)b.weight)[i];
     if (!status)
         status = kcp_halo_run(&h, b.x, before);
-    const struct rows x = { before, b.x, NULL, nb, b.T, b.D };
+    const struct rows x = { before, b.x, NULL, b.D };
     if (!status)
         status = b.pass == KCP_FORWARD ? forward(&b, &x, w) : backward(&b, &x, w);
     free(before);

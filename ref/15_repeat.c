@@ -83,9 +83,9 @@ int scan_repeat(struct spike_rank *x)
         last_of(x, s);
     const int status = gather(x);
     for (int s = 0; s < a->NS && !status; s++) {
-        int64_t j = x->plan->ctx[a->r].seg0 + s - 1;
+        int j = x->seg[s].prev;
         while (a->drop && !x->seg[s].first && !row_of(x, j)[row])
-            j--;
+            j = x->plan->seg[j].prev;
         const double *o0 = sequence(a->o0, x->seg[s].n, row);
         const double *last = x->seg[s].first ? o0 : row_of(x, j);
         for (int64_t t = cu[s]; t < cu[s + 1]; t++) {
@@ -141,20 +141,21 @@ static void owed_by(struct spike_rank *x, int s)
 int scan_spread(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;
-    const int64_t row = width(x) - 1, seg0 = x->plan->ctx[a->r].seg0;
+    const int64_t row = width(x) - 1;
     const int *cu = a->cu;
     double *owed = x->rows + rows_a_rank(x) * width(x);
     for (int s = 0; s < a->NS; s++)
         owed_by(x, s);
     const int status = gather(x);
     for (int s = 0; s < a->NS && !status; s++) {
-        int64_t j = seg0 + s + 1;
+        const int mine = x->plan->ctx[a->r].seg0 + s;
+        int j = x->seg[s].next;
         while (a->drop && !x->seg[s].last && !row_of(x, j)[row])
-            j++;
+            j = x->plan->seg[j].next;
         memset(owed, 0, sizeof *owed * row);
         if (x->seg[s].last)
             add(sequence(a->dot, x->seg[s].n, row), row, owed);
-        for (; !x->seg[s].last && j > seg0 + s; j--)
+        for (; !x->seg[s].last && j != mine; j = x->plan->seg[j].prev)
             add(row_of(x, j), row, owed);
         collect(x, cu[s], cu[s + 1], owed, x->dO);
         if (x->seg[s].first)

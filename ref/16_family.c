@@ -91,7 +91,7 @@ static int enter(struct family_rank *x)
         status = carry(x, 0, x->states);
     if (status || !a->h_kept)
         return status;
-    if (!x->plan->L)
+    if (!x->plan->L && !x->plan->scattered)
         return ref_h0(&h);
     memcpy(back ? x->states : a->h_kept, back ? a->h_kept : x->states,
            sizeof(double) * a->NS * KV);

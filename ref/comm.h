@@ -147,9 +147,11 @@ size_t kcp_exchange_kept(const struct kcp_exchange *x);     /* bytes of kept */
 struct kcp_traffic kcp_exchange_formula(const struct kcp_exchange *x);
 
 /* ---- chapter 14: rows across a cut, written once over comm
- * Rank r's first sequence lacks the min(reach, what lies before the cut) rows before
- * its cut; backward, its last one lacks those after. They lie on as many ranks as it
- * takes: only these are spoken to. x [T,row] is this rank's shard. */
+ * A segment lacks the min(reach, what its sequence has) rows before it, unless it goes
+ * on from the segment before it in the shard; backward, those after it. Where a rank
+ * owns one range that is its first segment (its last one). The rows lie on as many
+ * ranks as it takes: only these are spoken to. x [T,row] is this rank's shard; the halo
+ * holds what segment 0 lacks, then segment 1, ... */
 struct kcp_halo {
     const struct kcp_plan *plan;
     struct kcp_comm *comm;     /* may be NULL when plan->R is 1 */
@@ -157,8 +159,16 @@ struct kcp_halo {
     int backward;
     size_t row_bytes;
     struct CUstream_st *stream;
+    const struct kcp_mapops *ops;  /* copies a rank's own rows; NULL: host memory */
+    int edges;                 /* x holds, of each run of segments that follow one
+                                  another and begin inside a sequence, only the first
+                                  min(reach, tokens) rows: backward's are no others */
 };
-int64_t kcp_halo_rows(const struct kcp_halo *h, int r);    /* that rank r receives */
+int64_t kcp_halo_rows(const struct kcp_halo *h, int r);    /* that rank r lacks */
+/* Where in the halo the rows of segment s begin, and in x with edges the rows of the
+ * run that begins with it; of s = NS: how many there are in all. */
+int64_t kcp_halo_at(const struct kcp_halo *h, int r, int s);
+int64_t kcp_halo_edge(const struct kcp_halo *h, int r, int s);
 int     kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo);
 struct kcp_traffic kcp_halo_formula(const struct kcp_halo *h, int r);
 

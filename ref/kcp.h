@@ -88,20 +88,31 @@ struct kcp_field {
 #include "stages.h"
 
 /* ---- chapter 06: the plan
- * spec 6.  A pure function of (cu_seqlens, R, cuts, L). Segments stand in token order,
- * so rank r's are consecutive. Classic (L = 0): one segment a sequence and rank.
- * Canonical (L > 0): segments are cut at multiples of L from their sequence's start,
- * and a cut that falls inside one moves down to its beginning. */
+ * spec 6.  A pure function of (cu_seqlens, R, owners, L): a table of segments with
+ * owners. Any rank may own any ranges: contiguous (one range a rank, in order) is the
+ * default; zigzag and striped are others. Rank r's segments stand together in the
+ * table, in token order, and their rows stand so in its shard. Classic (L = 0): a
+ * segment is a sequence's part of one range. Canonical (L > 0): segments are cut at
+ * multiples of L from their sequence's start, and a range's boundary that falls inside
+ * one moves down to its beginning.
+ * Shards one behind the other, rank 0's first, are the *shard order* of the tokens; of
+ * a contiguous plan it is the token order. */
 struct kcp_segment {
     int n;                     /* global sequence */
     int rank;                  /* who owns it */
     int64_t begin, end;        /* global tokens */
     int first, last;           /* is it the first, the last segment of its sequence */
+    int prev, next;            /* its neighbours in the sequence, in plan->seg; or -1 */
+    int pre, post;             /* changes of owner before it, after it, in there */
+    int at;                    /* its place in token order: plan->order[at] */
 };
 
-/* What one rank knows: the fields that the sources call the CP context. */
+/* What one rank knows: the fields that the sources call the CP context. Where a rank
+ * owns several ranges, is_first_rank and the counts are of its first (last) segment,
+ * pre_num_ranks and post_num_ranks count changes of owner, and cu_seqlens has an entry
+ * for each run of tokens that follow one another. */
 struct kcp_context {
-    int64_t begin, end;        /* its tokens, global */
+    int64_t begin, end;        /* its rows in shard order: contiguous, global tokens */
     int seg0, NS, NC;          /* its first segment in plan->seg; how many; chunks */
     int n_local;               /* local sequences, zero-length ones removed */
     int *cu_seqlens;           /* [n_local+1] their local boundaries */
@@ -117,20 +128,50 @@ struct kcp_plan {
     int N, R, C, S;            /* sequences, ranks, chunk, segments */
     int64_t T, L;              /* tokens; canonical segment length, 0: classic */
     int64_t *cu_seqlens;       /* [N+1] */
-    int64_t *cuts;             /* [R+1] as used */
-    int moved;                 /* how many cuts canonical mode moved */
-    struct kcp_segment *seg;   /* [S] */
+    int64_t *cuts;             /* [R+1] as used: boundaries of shards in shard order */
+    int moved;                 /* how many boundaries canonical mode moved */
+    struct kcp_segment *seg;   /* [S] rank 0's, rank 1's, ... */
     int *h0_rank, *ht_rank;    /* [N] who owns row n of h0 and dh0; of ht and dht */
     struct kcp_context *ctx;   /* [R] */
     int crossing;              /* does any sequence cross a cut? the same everywhere */
     uint64_t digest;           /* of all of it: ranks compare theirs */
+    int *order;                /* [S] segments in token order */
+    int scattered;             /* is the shard order another than the token order? */
+    int B;                     /* ranges of tokens: [bound[b], bound[b+1]) is owner[b]'s */
+    int64_t *bound;            /* [B+1]; neighbours have different owners, none is empty */
+    int *owner;                /* [B] */
 };
+
+/* Who owns what, where it is not one range a rank: tokens [bound[b], bound[b+1]) are
+ * owner[b]'s, b < B. bound goes from 0 to T and does not decrease. */
+struct kcp_owners { int B; int64_t *bound; int *owner; };
+
+/* Tables that models use beside softmax attention, allocated here. ZIGZAG: each
+ * sequence in 2 R ranges, floor(i len / 2R); rank r has ranges r and 2R-1-r, so that
+ * under a causal mask all have the same work. STRIPED: each sequence in stripes of so
+ * many tokens, stripe i to rank i mod R. KCP_BAD with a sentence in *why. */
+enum kcp_spread { KCP_CONTIGUOUS, KCP_ZIGZAG, KCP_STRIPED };
+int  kcp_owners_make(struct kcp_owners *owners, enum kcp_spread spread, int N,
+                     const int64_t *cu_seqlens, int R, int64_t stripe,
+                     const char **why);
+void kcp_owners_free(struct kcp_owners *owners);
 
 /* cuts NULL: floor(r T / R). Wc: the convolution's window, recorded in the contexts.
  * On KCP_BAD, *why (if not NULL) points to a static sentence; *plan is NULL. */
 int  kcp_plan_make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
                    const int64_t *cuts, int64_t L, int C, int Wc, const char **why);
+/* The same of any table of owners, which is copied. */
+int  kcp_plan_owned(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
+                    const struct kcp_owners *owners, int64_t L, int C, int Wc,
+                    const char **why);
 void kcp_plan_free(struct kcp_plan *plan);
+/* Rank r's rows, of so many bytes a token, out of the whole tensor and back into it;
+ * the global token of row i in shard order. Host memory. */
+void kcp_plan_take(const struct kcp_plan *plan, int r, size_t row_bytes,
+                   const void *whole, void *shard);
+void kcp_plan_give(const struct kcp_plan *plan, int r, size_t row_bytes,
+                   const void *shard, void *whole);
+int64_t kcp_plan_token(const struct kcp_plan *plan, int64_t i);
 /* KCP_WANT_* of global segment j: h_ext unless nothing follows (precedes, backward) it;
  * M only where the sequence both enters and leaves. */
 int  kcp_plan_want(const struct kcp_plan *plan, int j, int backward);

@@ -143,7 +143,8 @@ int model_loss(const struct rank *a, double *part, int64_t n)
     const struct text *x = a->run->text;
     const struct kcp_context *c = a->ctx;
     const unsigned char *byte = x->byte + c->begin;
-    const struct kcp_halo h = { a->run->plan, a->comm, 1, 1, 1, NULL };
+    const struct kcp_halo h = { .plan = a->run->plan, .comm = a->comm, .reach = 1,
+                                .backward = 1, .row_bytes = 1 };
     const struct kcp_segment *seg = a->run->plan->seg + c->seg0;
     unsigned char next = 0;
     int64_t count = 0;

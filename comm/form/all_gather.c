@@ -5,50 +5,42 @@
  * M of other ranks behind, which backward may use again (reuse_M). */
 #include "exchange.h"
 
-/* Which local segments of a rank travel: [0,a) of its first sequence if that one
- * entered, [b,NS) of its last one if that one leaves. One each in classic mode, where
- * forward needs the last and backward the first. Forward in canonical mode with
- * kept gathers both, because M of every segment of a later rank will be asked for. */
-struct parcel { int a, b, n; };
-
-static struct parcel parcel_of(const struct kcp_plan *plan, int r, int entered,
-                            int leaving)
-{
-    const struct kcp_context *ctx = &plan->ctx[r];
-    const struct kcp_segment *seg = plan->seg + ctx->seg0;
-    struct parcel t = { 0, ctx->NS, 0 };
-    if (ctx->NS == 0)
-        return t;
-    if (entered && !seg[0].first)
-        while (t.a < ctx->NS && seg[t.a].n == seg[0].n)
-            t.a++;
-    if (leaving && !seg[ctx->NS - 1].last)
-        while (t.b > t.a && seg[t.b - 1].n == seg[ctx->NS - 1].n)
-            t.b--;
-    t.n = t.a + ctx->NS - t.b;
-    return t;
-}
-
-/* What one gather carries: of each rank one row of P maps, unit bytes each. */
+/* What one gather carries: of each rank one row of P maps, unit bytes each: those of its
+ * segments that another rank's fold goes over later in their sequence (leaving), or
+ * earlier in it (entered: where backward's fold goes). Of a contiguous classic plan one
+ * each: forward needs a rank's last segment and backward its first. Forward in
+ * canonical mode with kept gathers both, because M of every segment of a later rank
+ * will be asked for. */
 struct gather_layout { int entered, leaving, P; size_t unit; };
+
+static int travels(const struct gather_layout *g, const struct kcp_segment *s)
+{
+    return (g->entered && s->pre > 0) || (g->leaving && s->post > 0);
+}
 
 static struct gather_layout layout_of(const struct fold *f, int both, size_t unit)
 {
     const int backward = f->x->backward;
+    const struct kcp_plan *plan = f->x->plan;
     struct gather_layout g = { backward || both, !backward || both, 0, unit };
-    for (int r = 0; r < f->x->plan->R; r++) {
-        const struct parcel t = parcel_of(f->x->plan, r, g.entered, g.leaving);
-        g.P = t.n > g.P ? t.n : g.P;
+    for (int r = 0; r < plan->R; r++) {
+        int n = 0;
+        for (int s = 0; s < plan->ctx[r].NS; s++)
+            n += travels(&g, &plan->seg[plan->ctx[r].seg0 + s]);
+        g.P = n > g.P ? n : g.P;
     }
     return g;
 }
 
+/* What forward left with kept: in classic mode the segments that it sent anyway, which
+ * are those that backward's fold multiplies by. */
 static struct gather_layout layout_kept(const struct fold *f)
 {
-    struct gather_layout g = layout_of(f, f->x->plan->L > 0, f->map);
-    if (f->x->backward && f->x->plan->L == 0)        /* forward's: the last segments */
-        g = (struct gather_layout){ 0, 1, 1, f->map };
-    return g;
+    struct kcp_exchange forward = *f->x;
+    struct fold g = *f;
+    forward.backward = 0;
+    g.x = &forward;
+    return layout_of(&g, f->x->plan->L > 0, f->map);
 }
 
 static struct gather_layout layout_sent(const struct fold *f)
@@ -58,14 +50,14 @@ static struct gather_layout layout_sent(const struct fold *f)
     return f->x->kept ? layout_kept(f) : layout_of(f, 0, f->map);
 }
 
-/* Where segment s lies in gathered rows. */
+/* Where segment s lies in gathered rows: behind those of its rank that travel too. */
 static char *gathered_map(const struct fold *f, const struct gather_layout *g,
                           void *all, const struct kcp_segment *s)
 {
     const struct kcp_plan *plan = f->x->plan;
-    const struct parcel t = parcel_of(plan, s->rank, g->entered, g->leaving);
-    const int at = (int)(s - plan->seg) - plan->ctx[s->rank].seg0;
-    const int i = at < t.a ? at : t.a + at - t.b;
+    int i = 0;
+    for (const struct kcp_segment *b = &plan->seg[plan->ctx[s->rank].seg0]; b < s; b++)
+        i += travels(g, b);
     return (char *)all + ((size_t)s->rank * g->P + i) * g->unit;
 }
 
@@ -100,10 +92,9 @@ static int send_and_gather(const struct fold *f, const struct gather_layout *g,
                            void *all)
 {
     const struct kcp_exchange *x = f->x;
-    const struct parcel t = parcel_of(x->plan, f->r, g->entered, g->leaving);
     int err = KCP_OK;
     for (int s = 0; s < f->NS && !err; s++)
-        if (s < t.a || s >= t.b)
+        if (travels(g, &x->plan->seg[f->ctx->seg0 + s]))
             err = copy_to_row(f, g, all, s);
     const size_t row = g->P * g->unit;
     if (err)
@@ -111,32 +102,50 @@ static int send_and_gather(const struct fold *f, const struct gather_layout *g,
     return x->comm->all_gather(x->comm, (char *)all + f->r * row, all, row, x->stream);
 }
 
-/* S = h of the segment that starts the sequence, then S <- op(M) S + h up to ours. */
-//> fold_gathered
-static int fold_gathered(const struct fold *f, const struct gather_layout *g,
-                         void *all, char *tmp)
+/* One step over another rank's segment s: S <- op(M) S + h in the state of p. */
+static int fold_step(const struct fold *f, const struct gather_layout *g, void *all,
+                     char *tmp, const struct kcp_segment *s, int p)
 {
     const struct kcp_exchange *x = f->x;
-    const struct kcp_segment *mine = fold_segment(f, 0), *s = mine;
-    const int V = x->V, VK = x->V + x->K, step = x->backward ? -1 : 1;
-    const struct gather_layout kept = layout_kept(f);
+    const int V = x->V, VK = x->V + x->K, first = fold_starts(f, s);
+    char *map = gathered_map(f, g, all, s);
+    int err = KCP_OK;
+    if (g->unit == f->state) {                       /* only h came: M is in kept */
+        const struct gather_layout kept = layout_kept(f);
+        err = copy_columns(f, tmp, VK, 0, map, V, 0, V);
+        if (!err && !first)
+            err = copy_columns(f, tmp, VK, V, gathered_map(f, &kept, x->kept, s), VK, V,
+                               x->K);
+        map = tmp;
+    }
+    if (err)
+        return err;
+    return x->ops->apply(x->HV, x->K, V, map, x->backward, first, 0, V,
+                         fold_state(f, p), V, fold_state(f, p), V, x->stream);
+}
+
+/* The state with which visit v begins. The fold starts with h of the segment that
+ * starts the sequence; or, when this rank was here before, from the state with which
+ * position last began, over last's own map. Then over the segments between. */
+//> fold_gathered
+static int fold_gathered(const struct fold *f, const struct gather_layout *g,
+                         void *all, char *tmp, const struct visit *v, int last)
+{
+    const struct kcp_exchange *x = f->x;
+    const struct kcp_segment *mine = fold_segment(f, v->p0), *s = mine;
+    const struct kcp_segment *stop = last < 0 ? NULL : fold_segment(f, last);
     int err = KCP_OK;
 
-    while (!fold_starts(f, s))
-        s -= step;
-    for (int first = 1; s != mine && !err; s += step, first = 0) {
-        char *map = gathered_map(f, g, all, s);
-        if (g->unit == f->state) {                   /* only h came: M is in kept */
-            err = copy_columns(f, tmp, VK, 0, map, V, 0, V);
-            if (!err && !first)
-                err = copy_columns(f, tmp, VK, V, gathered_map(f, &kept, x->kept, s),
-                                   VK, V, x->K);
-            map = tmp;
-        }
-        if (!err)
-            err = x->ops->apply(x->HV, x->K, V, map, x->backward, first, 0, V,
-                                fold_state(f, 0), V, fold_state(f, 0), V, x->stream);
+    while (s != stop && !fold_starts(f, s))
+        s = fold_before(f, s);
+    if (s == stop) {
+        err = x->ops->apply(x->HV, x->K, x->V, fold_map(f, last), x->backward,
+                            fold_starts(f, s), 0, x->V, fold_state(f, last), x->V,
+                            fold_state(f, v->p0), x->V, x->stream);
+        s = fold_after(f, s);
     }
+    for (; s != mine && !err; s = fold_after(f, s))
+        err = fold_step(f, g, all, tmp, s, v->p0);
     return err;
 }
 //< fold_gathered
@@ -146,12 +155,20 @@ static int all_gather_run(const struct fold *f)
     const struct kcp_exchange *x = f->x;
     const struct gather_layout g = layout_sent(f);
     char *all = x->kept && !x->backward ? x->kept : x->work;
+    char *tmp = (char *)x->work + x->plan->R * g.P * g.unit;
     if (x->backward && x->reuse_M && !x->kept)
         return KCP_BAD;
     int err = send_and_gather(f, &g, all);
-    if (!err && f->in)
-        err = fold_gathered(f, &g, all, (char *)x->work + x->plan->R * g.P * g.unit);
-    return err ? err : fold_states(f, 0, f->NS, 0, x->V);
+    for (int p = 0; p < f->NS && !err;) {
+        const struct visit v = fold_visit(f, p);
+        const int same = p > 0 && fold_segment(f, p - 1)->n == fold_segment(f, p)->n;
+        if (v.enters)
+            err = fold_gathered(f, &g, all, tmp, &v, same ? p - 1 : -1);
+        if (!err)
+            err = fold_states(f, v.p0, v.p1, 0, x->V);
+        p = v.p1;
+    }
+    return err;
 }
 
 /* The gathered rows, and one map to put h and a kept M side by side. */

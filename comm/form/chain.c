@@ -4,49 +4,74 @@
  * One message of S bytes a cut; t_sum + (R-1)(a + S/bw + t_MS) + t_main. */
 #include "exchange.h"
 
-static int send_state(const struct fold *f)
-{
-    const struct kcp_exchange *x = f->x;
-    const int err = fold_last_state(f, 0, x->V, x->work);
-    if (err)
-        return err;
-    return x->comm->send(x->comm, x->work, f->state, fold_next_rank(f), x->stream);
-}
-
-/* A sequence that starts here and leaves need not wait for the one that enters: its
- * state goes out first, so only ranks inside one sequence form a chain. */
+/* Hop h moves the states of all visits with h visits before them. What starts here and
+ * leaves goes out with hop 0, whatever enters: only ranks of one sequence form a chain.
+ * All ranks take hops in one order, and messages between two ranks go in the order of
+ * the fold on both sides, so that no rank waits for one that waits for it. */
 //> chain
-static int chain_run(const struct fold *f)
+static int hop(const struct fold *f, int h)
 {
     const struct kcp_exchange *x = f->x;
-    const int own = f->out && f->in < f->NS;     /* what leaves has started here */
-    int err = fold_states(f, f->in, f->NS, 0, x->V);
+    char *out = x->work;
+    int err = KCP_OK;
+    struct visit v;
 
+    for (int p = 0; p < f->NS && !err; p = v.p1) {
+        v = fold_visit(f, p);
+        if (v.leaves && v.hops == h)
+            err = fold_last_state(f, &v, 0, x->V, out);
+        out += v.leaves ? f->state : 0;
+    }
     if (!err)
         err = x->comm->group(x->comm, 1);
-    if (!err && own)
-        err = send_state(f);
-    if (!err && f->in)
-        err = x->comm->recv(x->comm, fold_state(f, 0), f->state, fold_previous_rank(f),
-                            x->stream);
+    out = x->work;
+    for (int p = 0; p < f->NS && !err; p = v.p1) {
+        v = fold_visit(f, p);
+        if (v.leaves && v.hops == h)
+            err = x->comm->send(x->comm, out, f->state, fold_next_rank(f, &v),
+                                x->stream);
+        out += v.leaves ? f->state : 0;
+    }
+    for (int p = 0; p < f->NS && !err; p = v.p1) {
+        v = fold_visit(f, p);
+        if (v.enters && v.hops == h + 1)
+            err = x->comm->recv(x->comm, fold_state(f, p), f->state,
+                                fold_previous_rank(f, &v), x->stream);
+    }
     if (!err)
         err = x->comm->group(x->comm, 0);
-    if (!err)
-        err = fold_states(f, 0, f->in, 0, x->V);
-    if (!err && f->out && !own)
-        err = send_state(f);
+    for (int p = 0; p < f->NS && !err; p = v.p1) {
+        v = fold_visit(f, p);
+        if (v.enters && v.hops == h + 1)
+            err = fold_states(f, v.p0, v.p1, 0, x->V);
+    }
+    return err;
+}
+
+static int chain_run(const struct fold *f)
+{
+    struct visit v;
+    int err = KCP_OK;
+    for (int p = 0; p < f->NS && !err; p = v.p1) {
+        v = fold_visit(f, p);
+        if (!v.enters)
+            err = fold_states(f, v.p0, v.p1, 0, f->x->V);
+    }
+    for (int h = fold_next_hop(f, -1); h >= 0 && !err; h = fold_next_hop(f, h))
+        err = hop(f, h);
     return err;
 }
 //< chain
 
 static size_t chain_work(const struct fold *f)
 {
-    return f->state;
+    return fold_leaving(f) * f->state;
 }
 
 static struct kcp_traffic chain_formula(const struct fold *f)
 {
-    return (struct kcp_traffic){ f->out ? (int64_t)f->state : 0, f->out, 0 };
+    const int n = fold_leaving(f);
+    return (struct kcp_traffic){ n * (int64_t)f->state, n, 0 };
 }
 
 const struct form form_chain = { chain_run, chain_work, chain_formula };

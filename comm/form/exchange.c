@@ -19,15 +19,10 @@ struct fold fold_of(const struct kcp_exchange *x)
     f.NS = f.ctx->NS;
     f.map = elem * x->HV * x->K * (x->V + x->K);
     f.state = elem * x->HV * x->K * x->V;
-    if (f.NS == 0)
-        return f;
-    const struct kcp_segment *first = fold_segment(&f, 0);
-    if (!fold_starts(&f, first))
-        while (f.in < f.NS && fold_segment(&f, f.in)->n == first->n)
-            f.in++;
-    f.out = !fold_ends(&f, fold_segment(&f, f.NS - 1));
     return f;
 }
+
+/* ---- segments of the plan */
 
 static int local_segment(const struct fold *f, int p)
 {
@@ -37,6 +32,18 @@ static int local_segment(const struct fold *f, int p)
 const struct kcp_segment *fold_segment(const struct fold *f, int p)
 {
     return &f->x->plan->seg[f->ctx->seg0 + local_segment(f, p)];
+}
+
+const struct kcp_segment *fold_before(const struct fold *f, const struct kcp_segment *s)
+{
+    const int j = f->x->backward ? s->next : s->prev;
+    return j < 0 ? NULL : &f->x->plan->seg[j];
+}
+
+const struct kcp_segment *fold_after(const struct fold *f, const struct kcp_segment *s)
+{
+    const int j = f->x->backward ? s->prev : s->next;
+    return j < 0 ? NULL : &f->x->plan->seg[j];
 }
 
 int fold_starts(const struct fold *f, const struct kcp_segment *s)
@@ -49,6 +56,18 @@ int fold_ends(const struct fold *f, const struct kcp_segment *s)
     return f->x->backward ? s->first : s->last;
 }
 
+int fold_hops(const struct fold *f, const struct kcp_segment *s)
+{
+    return f->x->backward ? s->post : s->pre;
+}
+
+int fold_hops_left(const struct fold *f, const struct kcp_segment *s)
+{
+    return f->x->backward ? s->pre : s->post;
+}
+
+/* ---- positions and visits of this rank */
+
 char *fold_map(const struct fold *f, int p)
 {
     return (char *)f->x->maps + local_segment(f, p) * f->map;
@@ -59,14 +78,61 @@ char *fold_state(const struct fold *f, int p)
     return (char *)f->x->states + local_segment(f, p) * f->state;
 }
 
-int fold_next_rank(const struct fold *f)
+/* Does position p go on where p - 1 ended? */
+static int follows(const struct fold *f, int p)
 {
-    return fold_segment(f, f->NS - 1)[f->x->backward ? -1 : 1].rank;
+    return fold_before(f, fold_segment(f, p)) == fold_segment(f, p - 1);
 }
 
-int fold_previous_rank(const struct fold *f)
+struct visit fold_visit(const struct fold *f, int p0)
 {
-    return fold_segment(f, 0)[f->x->backward ? 1 : -1].rank;
+    const struct kcp_segment *s = fold_segment(f, p0);
+    struct visit v = { p0, p0 + 1, !fold_starts(f, s), 0, fold_hops(f, s) };
+    while (v.p1 < f->NS && follows(f, v.p1))
+        v.p1++;
+    v.leaves = !fold_ends(f, fold_segment(f, v.p1 - 1));
+    return v;
+}
+
+int fold_next_rank(const struct fold *f, const struct visit *v)
+{
+    return fold_after(f, fold_segment(f, v->p1 - 1))->rank;
+}
+
+int fold_previous_rank(const struct fold *f, const struct visit *v)
+{
+    return fold_before(f, fold_segment(f, v->p0))->rank;
+}
+
+int fold_entering(const struct fold *f)
+{
+    int n = 0;
+    for (int p = 0; p < f->NS; p++)
+        n += (p == 0 || !follows(f, p)) && !fold_starts(f, fold_segment(f, p));
+    return n;
+}
+
+int fold_leaving(const struct fold *f)
+{
+    int n = 0;
+    for (int p = 0; p < f->NS; p++)
+        n += (p == f->NS - 1 || !follows(f, p + 1)) && !fold_ends(f, fold_segment(f, p));
+    return n;
+}
+
+int fold_next_hop(const struct fold *f, int h)
+{
+    int next = -1;
+    struct visit v;
+    for (int p = 0; p < f->NS; p = v.p1) {
+        v = fold_visit(f, p);
+        const int arrives = v.hops - 1;
+        if (v.enters && arrives > h && (next < 0 || arrives < next))
+            next = arrives;
+        if (v.leaves && v.hops > h && (next < 0 || v.hops < next))
+            next = v.hops;
+    }
+    return next;
 }
 
 /* S_p = op(M_p-1) S_p-1 + h_p-1. */
@@ -77,7 +143,7 @@ int fold_states(const struct fold *f, int p0, int p1, int v0, int Vb)
     const size_t at = v0 * x->ops->elem;
     int err = KCP_OK;
     for (int p = p0 + 1; p < p1 && !err; p++)
-        if (!fold_starts(f, fold_segment(f, p)))
+        if (follows(f, p))
             err = x->ops->apply(x->HV, x->K, x->V, fold_map(f, p - 1), x->backward,
                                 fold_starts(f, fold_segment(f, p - 1)), v0, Vb,
                                 fold_state(f, p - 1) + at, x->V,
@@ -86,10 +152,11 @@ int fold_states(const struct fold *f, int p0, int p1, int v0, int Vb)
 }
 //< fold_states
 
-int fold_last_state(const struct fold *f, int v0, int Vb, void *out)
+int fold_last_state(const struct fold *f, const struct visit *v, int v0, int Vb,
+                    void *out)
 {
     const struct kcp_exchange *x = f->x;
-    const int p = f->NS - 1;
+    const int p = v->p1 - 1;
     return x->ops->apply(x->HV, x->K, x->V, fold_map(f, p), x->backward,
                          fold_starts(f, fold_segment(f, p)), v0, Vb,
                          fold_state(f, p) + v0 * x->ops->elem, x->V, out, Vb,

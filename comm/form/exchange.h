@@ -2,7 +2,10 @@
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/exchange.c.
  * Forward folds segments in token order, backward in reverse with M^T: the forms see
- * positions 0..NS-1 of the fold and are written once. */
+ * positions 0..NS-1 of the fold and are written once. A *visit* is a run of positions
+ * that follow one another in one sequence: a contiguous plan has one visit a sequence
+ * and rank, zigzag two, stripes many. The fold enters a visit from another rank, unless
+ * its sequence starts there, and leaves it to another, unless it ends there. */
 #ifndef KCP_EXCHANGE_H
 #define KCP_EXCHANGE_H
 
@@ -15,26 +18,42 @@ struct fold {
     const struct kcp_exchange *x;
     const struct kcp_context *ctx;
     int r, NS;
-    int in;                    /* positions [0,in) belong to a sequence that enters */
-    int out;                   /* does the last one's sequence leave? */
     size_t map, state;         /* bytes */
 };
 //< fold
 
 struct fold fold_of(const struct kcp_exchange *x);
 const struct kcp_segment *fold_segment(const struct fold *f, int p);
+/* The segment that the fold meets before s, after s: of the same sequence. */
+const struct kcp_segment *fold_before(const struct fold *f,
+                                      const struct kcp_segment *s);
+const struct kcp_segment *fold_after(const struct fold *f, const struct kcp_segment *s);
 int   fold_starts(const struct fold *f, const struct kcp_segment *s);
 int   fold_ends(const struct fold *f, const struct kcp_segment *s);
+/* Visits of s's sequence that the fold makes before the one with s, and after it. */
+int   fold_hops(const struct fold *f, const struct kcp_segment *s);
+int   fold_hops_left(const struct fold *f, const struct kcp_segment *s);
 char *fold_map(const struct fold *f, int p);
 char *fold_state(const struct fold *f, int p);
-int   fold_next_rank(const struct fold *f);      /* who continues it */
-int   fold_previous_rank(const struct fold *f);  /* empty ranks are skipped */
+
+/* A rank's visit: positions [p0,p1). hops: visits of its sequence before it. */
+struct visit { int p0, p1, enters, leaves, hops; };
+/* The one that begins at position p0; p0 = 0, then p1 of the one before. */
+struct visit fold_visit(const struct fold *f, int p0);
+int fold_next_rank(const struct fold *f, const struct visit *v);      /* who goes on */
+int fold_previous_rank(const struct fold *f, const struct visit *v);
+int fold_entering(const struct fold *f);         /* how many visits of this rank */
+int fold_leaving(const struct fold *f);
+/* The first hop after h in which this rank sends or receives; -1: none. Hop h carries
+ * the states of visits with h visits before them. */
+int fold_next_hop(const struct fold *f, int h);
 
 /* Columns v0..v0+Vb of the states at positions p0+1..p1-1, each from the one before;
- * a position that starts a sequence keeps the state it has. */
+ * a position that begins a visit keeps the state it has. */
 int fold_states(const struct fold *f, int p0, int p1, int v0, int Vb);
-/* The same columns of the state with which the last position ends, to out [HV,K,Vb]. */
-int fold_last_state(const struct fold *f, int v0, int Vb, void *out);
+/* The same columns of the state with which a visit ends, to out [HV,K,Vb]. */
+int fold_last_state(const struct fold *f, const struct visit *v, int v0, int Vb,
+                    void *out);
 
 /* One file a form; each counts its own work and what it hands to the wire. */
 struct form {

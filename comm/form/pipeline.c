@@ -2,6 +2,8 @@
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/scan.c.
  * Columns of the state never meet, so blocks are exact and the bits are the chain's.
+ * Block b leaves a visit with h visits before it at time h + b: every rank knows what
+ * moves when, and all that it sends and receives at one time is one group.
  * B messages of S/B bytes a cut; t_sum + (R+B-2)(a + S/(B bw) + t_MS/B) + t_main. */
 #include "exchange.h"
 
@@ -24,48 +26,116 @@ static size_t block_offset(const struct fold *f, int v)
     return f->state / f->x->V * v;
 }
 
-static int send_block(const struct fold *f, int v0, int Vb)
+/* What a visit has to do at time t: block b goes out of it at time hops + b, and came
+ * into it one step before. -1: nothing. */
+static int block_out(const struct kcp_exchange *x, const struct visit *v, int t)
 {
-    const struct kcp_exchange *x = f->x;
-    char *out = (char *)x->work + block_offset(f, v0);
-    const int err = fold_last_state(f, v0, Vb, out);
-    if (err)
-        return err;
-    return x->comm->send(x->comm, out, block_offset(f, Vb), fold_next_rank(f),
-                         x->stream);
+    const int b = t - v->hops;
+    return v->leaves && b >= 0 && b < blocks(x) ? b : -1;
 }
 
-static int receive_block(const struct fold *f, int v0, int Vb)
+static int block_in(const struct kcp_exchange *x, const struct visit *v, int t)
+{
+    const int b = t - v->hops + 1;
+    return v->enters && b >= 0 && b < blocks(x) ? b : -1;
+}
+
+/* The first time after t at which this rank sends or receives; -1: none. */
+static int next_time(const struct fold *f, int t)
+{
+    int next = -1;
+    struct visit v;
+    for (int p = 0; p < f->NS; p = v.p1) {
+        v = fold_visit(f, p);
+        const int from = v.enters ? v.hops - 1 : v.hops;
+        const int to = v.leaves ? v.hops : v.hops - 1;         /* of block 0 */
+        const int at = from > t + 1 ? from : t + 1;
+        if ((v.enters || v.leaves) && at < to + blocks(f->x) &&
+            (next < 0 || at < next))
+            next = at;
+    }
+    return next;
+}
+
+/* A block that has arrived, to its columns of the visit's first state; then down the
+ * visit. */
+static int take_block(const struct fold *f, const struct visit *v, int b, char *in)
 {
     const struct kcp_exchange *x = f->x;
+    const int v0 = block_begin(x, b), Vb = block_begin(x, b + 1) - v0;
     const size_t e = x->ops->elem;
-    char *in = (char *)x->work + f->state + block_offset(f, v0);
-    const int err = x->comm->recv(x->comm, in, block_offset(f, Vb),
-                                  fold_previous_rank(f), x->stream);
-    if (err)
-        return err;
-    return x->ops->copy(fold_state(f, 0) + v0 * e, x->V * e, in, Vb * e, Vb * e,
-                        (size_t)x->HV * x->K, x->stream);
+    const int err = x->ops->copy(fold_state(f, v->p0) + v0 * e, x->V * e,
+                                 in + block_offset(f, v0), Vb * e, Vb * e,
+                                 (size_t)x->HV * x->K, x->stream);
+    return err ? err : fold_states(f, v->p0, v->p1, v0, Vb);
 }
 
+/* One block over the wire, of the visit's own state in work. */
+static int move_block(const struct fold *f, const struct visit *v, int b, char *at,
+                      int out)
+{
+    const struct kcp_exchange *x = f->x;
+    const int v0 = block_begin(x, b), Vb = block_begin(x, b + 1) - v0;
+    char *block = at + block_offset(f, v0);
+    const size_t bytes = block_offset(f, Vb);
+    if (out)
+        return x->comm->send(x->comm, block, bytes, fold_next_rank(f, v), x->stream);
+    return x->comm->recv(x->comm, block, bytes, fold_previous_rank(f, v), x->stream);
+}
+
+/* One step of time in four rounds over the visits: blocks that leave are made; all that
+ * leave and all that arrive go over the wire as one group, so that block b goes out
+ * while b + 1 comes in; what arrived is folded. */
 //> pipeline
+enum round { MAKE, SEND, RECEIVE, TAKE };
+
+static int round_of(const struct fold *f, enum round what, int t)
+{
+    const struct kcp_exchange *x = f->x;
+    char *out = x->work, *in = out + fold_leaving(f) * f->state;
+    struct visit v;
+    int err = KCP_OK;
+    for (int p = 0; p < f->NS && !err; p = v.p1) {
+        v = fold_visit(f, p);
+        const int o = block_out(x, &v, t), i = block_in(x, &v, t);
+        const int v0 = o < 0 ? 0 : block_begin(x, o);
+        if (what == MAKE && o >= 0)
+            err = fold_last_state(f, &v, v0, block_begin(x, o + 1) - v0,
+                                  out + block_offset(f, v0));
+        if (what == SEND && o >= 0)
+            err = move_block(f, &v, o, out, 1);
+        if (what == RECEIVE && i >= 0)
+            err = move_block(f, &v, i, in, 0);
+        if (what == TAKE && i >= 0)
+            err = take_block(f, &v, i, in);
+        out += v.leaves ? f->state : 0;
+        in += v.enters ? f->state : 0;
+    }
+    return err;
+}
+
 static int pipeline_run(const struct fold *f)
 {
     const struct kcp_exchange *x = f->x;
-    const int own = f->out && f->in < f->NS, B = blocks(x);
-    int err = fold_states(f, f->in, f->NS, 0, x->V);
-
-    for (int b = 0; b < B && !err && own; b++) {
-        const int v0 = block_begin(x, b);
-        err = send_block(f, v0, block_begin(x, b + 1) - v0);
+    int err = KCP_OK;
+    struct visit v;
+    for (int p = 0; p < f->NS && !err; p = v.p1) {
+        v = fold_visit(f, p);
+        if (!v.enters)
+            err = fold_states(f, v.p0, v.p1, 0, x->V);
     }
-    for (int b = 0; b < B && !err && f->in; b++) {
-        const int v0 = block_begin(x, b), Vb = block_begin(x, b + 1) - v0;
-        err = receive_block(f, v0, Vb);
+    for (int t = next_time(f, -1); t >= 0 && !err; t = next_time(f, t)) {
+        err = round_of(f, MAKE, t);
         if (!err)
-            err = fold_states(f, 0, f->in, v0, Vb);
-        if (!err && f->out && !own)
-            err = send_block(f, v0, Vb);
+            err = x->comm->group(x->comm, 1);
+        if (!err)
+            err = round_of(f, SEND, t);
+        if (!err)
+            err = round_of(f, RECEIVE, t);
+        if (!err)
+            err = x->comm->group(x->comm, 0);
+        if (!err)
+            err = round_of(f, TAKE, t);
     }
     return err;
 }
@@ -73,13 +143,13 @@ static int pipeline_run(const struct fold *f)
 
 static size_t pipeline_work(const struct fold *f)
 {
-    return 2 * f->state;
+    return (fold_leaving(f) + fold_entering(f)) * f->state;
 }
 
 static struct kcp_traffic pipeline_formula(const struct fold *f)
 {
-    return (struct kcp_traffic){ f->out ? (int64_t)f->state : 0,
-                                 f->out ? blocks(f->x) : 0, 0 };
+    const int64_t n = fold_leaving(f);
+    return (struct kcp_traffic){ n * (int64_t)f->state, n * blocks(f->x), 0 };
 }
 
 const struct form form_pipeline = { pipeline_run, pipeline_work, pipeline_formula };

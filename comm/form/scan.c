@@ -1,41 +1,39 @@
 /* scan.c -- maps composed over windows that double: log2 R steps instead of R - 1.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: ref/08_forward.c.
- * Number the non-empty ranks of one sequence m = 0, 1, ... in the order of the fold,
- * f_m the map of rank m's part of it. At distance d = 1, 2, 4, ... rank m holds
+ * Number the visits of one sequence m = 0, 1, ... in the order of the fold (one a
+ * non-empty rank where the plan is contiguous), f_m the map of visit m. At distance
+ * d = 1, 2, 4, ... visit m holds
  *     W = f_m after ... after f_m-d+1    d maps, its own included
  *     X = f_m-1 after ... after f_m-d+1  d-1 maps, its own left out
  * (clipped at the start), sends W to m+d, and what comes from m-d goes under both. When
  * the start is reached, h of X is the state: exclusive without an extra hop. A rank
- * may end one sequence's scan and begin another's.
+ * may make several visits, each with its own W and X; to itself it copies.
  * t_sum + l (a + (B + B_M)/bw) + 2 (l - 1) t_MM + t_main, l = log2 R rounded up. */
 #include "exchange.h"
 
-/* Ranks that hold the entering sequence before us, or the leaving one after us. */
-static int holders(const struct fold *f, int after)
-{
-    if (after ? !f->out : !f->in)
-        return 0;
-    const int step = (f->x->backward ? -1 : 1) * (after ? 1 : -1);
-    const struct kcp_segment *s = fold_segment(f, after ? f->NS - 1 : 0);
-    int ranks = 0;
-    while (!(after ? fold_ends(f, s) : fold_starts(f, s))) {
-        ranks += s[step].rank != s->rank;
-        s += step;
-    }
-    return ranks;
-}
+/* Visits a rank, at most: five maps each are kept. A rank with more takes another
+ * form; KCP_NA says so. */
+enum { MOST_VISITS = 128 };
 
-/* The d-th non-empty rank after this one, or before it. */
-static int rank_at(const struct fold *f, int d, int after)
+/* A visit of this rank that enters or leaves, with its maps. */
+struct scanning {
+    struct visit v;
+    int after;                 /* visits of its sequence after it */
+    char *W, *X, *buffer[5];   /* [4]: what comes in */
+};
+
+/* The visit that is d visits after v in the fold, or d before it: a segment of it. */
+static const struct kcp_segment *visit_at(const struct fold *f, const struct visit *v,
+                                          int d, int after)
 {
-    const int step = (f->x->backward ? -1 : 1) * (after ? 1 : -1);
-    const struct kcp_segment *s = fold_segment(f, after ? f->NS - 1 : 0);
+    const struct kcp_segment *s = fold_segment(f, after ? v->p1 - 1 : v->p0);
     while (d) {
-        d -= s[step].rank != s->rank;
-        s += step;
+        const struct kcp_segment *next = after ? fold_after(f, s) : fold_before(f, s);
+        d -= next->rank != s->rank;
+        s = next;
     }
-    return s->rank;
+    return s;
 }
 
 /* b after a into one of two buffers, whichever b is not. */
@@ -50,20 +48,103 @@ static int compose_after(const struct fold *f, char **b, const char *a, int a_fi
     return err;
 }
 
-/* The map of this rank's part of the sequence that leaves; *first: it starts here. */
-static int own_map(const struct fold *f, char **W, char *const buffer[2])
+/* The map of a visit, of its segments' maps; without M where the sequence starts. */
+static int own_map(const struct fold *f, struct scanning *u)
 {
     const struct kcp_exchange *x = f->x;
-    int p = f->NS - 1, err = KCP_OK;
-    while (p > 0 && fold_segment(f, p - 1)->n == fold_segment(f, p)->n)
-        p--;
-    const int first = fold_starts(f, fold_segment(f, p));
-    *W = fold_map(f, p);
-    for (int q = p + 1; q < f->NS && !err; q++) {
-        char *out = buffer[*W == buffer[0]];
-        err = x->ops->compose(x->HV, x->K, x->V, fold_map(f, q), *W, x->backward, first,
-                              out, x->stream);
-        *W = out;
+    const int first = fold_starts(f, fold_segment(f, u->v.p0));
+    int err = KCP_OK;
+    u->W = fold_map(f, u->v.p0);
+    for (int q = u->v.p0 + 1; q < u->v.p1 && !err; q++) {
+        char *out = u->buffer[u->W == u->buffer[0]];
+        err = x->ops->compose(x->HV, x->K, x->V, fold_map(f, q), u->W, x->backward,
+                              first, out, x->stream);
+        u->W = out;
+    }
+    return err;
+}
+
+/* Does any rank make too many visits? The same answer on all. */
+static int too_many(const struct kcp_plan *plan)
+{
+    for (int r = 0; r < plan->R; r++) {
+        const struct kcp_context *x = &plan->ctx[r];
+        const struct kcp_segment *seg = plan->seg + x->seg0;
+        int n = 0;
+        for (int s = 0; s < x->NS; s++)
+            n += (s == 0 || seg[s].prev != x->seg0 + s - 1) &&
+                 (seg[s].pre > 0 || seg[s].post > 0);
+        if (n > MOST_VISITS)
+            return 1;
+    }
+    return 0;
+}
+
+/* The visits that enter or leave; -1: some rank has more than MOST_VISITS. */
+static int visits(const struct fold *f, struct scanning *list)
+{
+    int n = 0;
+    struct visit v;
+    if (too_many(f->x->plan))
+        return -1;
+    for (int p = 0; p < f->NS; p = v.p1) {
+        v = fold_visit(f, p);
+        if (!v.enters && !v.leaves)
+            continue;
+        struct scanning *u = &list[n];
+        *u = (struct scanning){ .v = v };
+        u->after = fold_hops_left(f, fold_segment(f, p));
+        for (int b = 0; b < 5; b++)
+            u->buffer[b] = (char *)f->x->work + (5 * n + b) * f->map;
+        n++;
+    }
+    return n;
+}
+
+/* W of every visit to the visit d after it, as one group; a rank copies to itself. */
+static int pass_on(const struct fold *f, struct scanning *list, int n, int d)
+{
+    const struct kcp_exchange *x = f->x;
+    struct kcp_comm *comm = x->comm;
+    int err = comm->group(comm, 1);
+    for (int i = 0; i < n && !err; i++) {
+        const int to = d <= list[i].after ? visit_at(f, &list[i].v, d, 1)->rank : f->r;
+        if (to != f->r)
+            err = comm->send(comm, list[i].W, f->map, to, x->stream);
+    }
+    for (int i = 0; i < n && !err; i++) {
+        const int from = d <= list[i].v.hops ? visit_at(f, &list[i].v, d, 0)->rank
+                                             : f->r;
+        if (from != f->r)
+            err = comm->recv(comm, list[i].buffer[4], f->map, from, x->stream);
+    }
+    if (!err)
+        err = comm->group(comm, 0);
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < i && !err; j++)
+            if (list[j].v.hops + d == list[i].v.hops &&
+                fold_segment(f, list[j].v.p0)->n == fold_segment(f, list[i].v.p0)->n)
+                err = x->ops->copy(list[i].buffer[4], f->map, list[j].W, f->map, f->map,
+                                   1, x->stream);
+    return err;
+}
+
+/* What came in from distance d goes under W and X. */
+static int take_in(const struct fold *f, struct scanning *u, int d)
+{
+    const struct kcp_exchange *x = f->x;
+    const int first = u->v.hops < 2 * d;              /* it reaches the start */
+    char *const Y = u->buffer[4];
+    int err = KCP_OK;
+    if (d > u->v.hops)
+        return KCP_OK;
+    if (u->v.leaves && 2 * d <= u->after)
+        err = compose_after(f, &u->W, Y, first, u->buffer);
+    if (!err && u->X)
+        err = compose_after(f, &u->X, Y, first, u->buffer + 2);
+    else if (!err) {
+        u->X = u->buffer[2];                          /* d = 1: X was the identity */
+        err = x->ops->copy(u->X, f->map, Y, f->map, f->map, 1, x->stream);
     }
     return err;
 }
@@ -72,54 +153,61 @@ static int own_map(const struct fold *f, char **W, char *const buffer[2])
 static int scan_run(const struct fold *f)
 {
     const struct kcp_exchange *x = f->x;
-    struct kcp_comm *comm = x->comm;
-    char *buf[5], *W = NULL, *X = NULL;
-    for (int b = 0; b < 5; b++)
-        buf[b] = (char *)x->work + b * f->map;
-    const int before = holders(f, 0), after = holders(f, 1);
-    const int through = f->in == f->NS && f->out;     /* one sequence covers the rank */
-    char *const Y = buf[4];
-    int err = fold_states(f, f->in, f->NS, 0, x->V);
-    if (!err && f->out)
-        err = own_map(f, &W, buf);
-
-    for (int d = 1; (d <= before || d <= after) && !err; d *= 2) {
-        err = comm->group(comm, 1);
-        if (!err && d <= after)
-            err = comm->send(comm, W, f->map, rank_at(f, d, 1), x->stream);
-        if (!err && d <= before)
-            err = comm->recv(comm, Y, f->map, rank_at(f, d, 0), x->stream);
-        if (!err)
-            err = comm->group(comm, 0);
-        const int first = before < 2 * d;             /* Y reaches the start */
-        if (!err && d <= before && through && 2 * d <= after)
-            err = compose_after(f, &W, Y, first, buf);
-        if (!err && d <= before && X)
-            err = compose_after(f, &X, Y, first, buf + 2);
-        else if (!err && d <= before) {
-            X = buf[2];                               /* d = 1: X was the identity */
-            err = x->ops->copy(X, f->map, Y, f->map, f->map, 1, x->stream);
-        }
-    }
     const size_t e = x->ops->elem;
-    if (!err && f->in)
-        err = x->ops->copy(fold_state(f, 0), x->V * e, X, (x->V + x->K) * e, x->V * e,
-                           (size_t)x->HV * x->K, x->stream);
-    return err ? err : fold_states(f, 0, f->in, 0, x->V);
+    struct scanning list[MOST_VISITS];
+    struct visit v;
+    const int n = visits(f, list);
+    int err = n < 0 ? KCP_NA : KCP_OK, farthest = 0;
+
+    for (int p = 0; p < f->NS && !err; p = v.p1) {
+        v = fold_visit(f, p);
+        if (!v.enters)
+            err = fold_states(f, v.p0, v.p1, 0, x->V);
+    }
+    for (int i = 0; i < n && !err; i++) {
+        const int before = list[i].v.hops, after = list[i].after;
+        if (list[i].v.leaves)
+            err = own_map(f, &list[i]);
+        farthest = before > farthest ? before : farthest;
+        farthest = after > farthest ? after : farthest;
+    }
+    for (int d = 1; d <= farthest && !err; d *= 2) {
+        err = pass_on(f, list, n, d);
+        for (int i = 0; i < n && !err; i++)
+            err = take_in(f, &list[i], d);
+    }
+    for (int i = 0; i < n && !err; i++) {
+        const struct visit *u = &list[i].v;
+        if (!u->enters)
+            continue;
+        err = x->ops->copy(fold_state(f, u->p0), x->V * e, list[i].X,
+                           (x->V + x->K) * e, x->V * e, (size_t)x->HV * x->K,
+                           x->stream);
+        if (!err)
+            err = fold_states(f, u->p0, u->p1, 0, x->V);
+    }
+    return err;
 }
 //< scan
 
 static size_t scan_work(const struct fold *f)
 {
-    return 5 * f->map;
+    struct scanning list[MOST_VISITS];
+    const int n = visits(f, list);
+    return n > 0 ? 5 * n * f->map : 0;
 }
 
-/* One map to each rank of the leaving sequence at distance 1, 2, 4, ... */
+/* One map to each rank at distance 1, 2, 4, ... of each visit that leaves. */
 static struct kcp_traffic scan_formula(const struct fold *f)
 {
     struct kcp_traffic t = { 0, 0, 0 };
-    for (int d = 1, after = holders(f, 1); d <= after; d *= 2)
-        t.messages++;
+    struct visit v;
+    for (int p = 0; p < f->NS; p = v.p1) {
+        v = fold_visit(f, p);
+        const int after = fold_hops_left(f, fold_segment(f, p));
+        for (int d = 1; v.leaves && d <= after; d *= 2)
+            t.messages += visit_at(f, &v, d, 1)->rank != f->r;
+    }
     t.bytes = t.messages * (int64_t)f->map;
     return t;
 }

@@ -43,13 +43,15 @@ const char *kcp_format_name(int format)
     return "unknown";
 }
 
-/* How many initial states must be kept: one in classic mode (ref_h0); in canonical mode
- * every segment's, for segments of one sequence follow each other on a rank and their
- * states come from the fold, not from the scan that recompute repeats. */
+/* How many initial states must be kept: one in classic mode where a rank owns one range
+ * (ref_h0); else every segment's: in canonical mode segments of one sequence follow
+ * each other on a rank, and where a rank owns several ranges more than its first
+ * segment begins inside its sequence. Those states come from the fold, not from the
+ * scan that recompute repeats. */
 int kcp_saved_states(const struct kcp_call *a)
 {
-    const int canonical = a->plan && a->plan->L > 0;
-    return canonical ? a->NS : a->NS > 0;
+    const int every = a->plan && (a->plan->L > 0 || a->plan->scattered);
+    return every ? a->NS : a->NS > 0;
 }
 
 static void add(struct kcp_saved *s, const char *name, int64_t bytes)

@@ -42,7 +42,15 @@ static const struct member members[] = {
 #undef M
 #define M(name) AT(kcp_plan, name)
     M(N), M(R), M(C), M(S), M(T), M(L), M(cu_seqlens), M(cuts), M(moved), M(seg),
-    M(h0_rank), M(ht_rank), M(ctx), M(crossing), M(digest),
+    M(h0_rank), M(ht_rank), M(ctx), M(crossing), M(digest), M(order), M(scattered),
+    M(B), M(bound), M(owner),
+#undef M
+#define M(name) AT(kcp_segment, name)
+    M(n), M(rank), M(begin), M(end), M(first), M(last), M(prev), M(next), M(pre),
+    M(post), M(at),
+#undef M
+#define M(name) AT(kcp_owners, name)
+    M(B), M(bound), M(owner),
 #undef M
 #define M(name) AT(kcp_stage, name)
     M(name), M(fields), M(nfields), M(args), M(ranks),
@@ -64,8 +72,8 @@ static const struct { const char *name; size_t bytes; } sizes[] = {
     S(kcp_merge_backward), S(kcp_h0), S(kcp_backward), S(kcp_conv), S(kcp_scan),
     S(kcp_family), S(kcp_ladder), S(kcp_comm), S(kcp_traffic), S(kcp_mapops),
     S(kcp_exchange), S(kcp_halo), S(kcp_who), S(kcp_segment), S(kcp_context),
-    S(kcp_plan), S(kcp_field),
-    S(kcp_stage), S(kcp_variant), S(kcp_layer), S(kcp_saved), S(kcp_saved_item),
+    S(kcp_plan), S(kcp_owners), S(kcp_field), S(kcp_stage), S(kcp_variant),
+    S(kcp_layer), S(kcp_saved), S(kcp_saved_item),
 };
 
 #define E(name) { #name, name }
