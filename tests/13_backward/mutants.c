@@ -72,6 +72,8 @@ static int mutate(const struct kcp_backward *a, struct plot plot)
     const int64_t TH = a->T * a->H, TV = a->T * a->HV;
     struct wrong_rank y = { .a = a, .x = plot }, *x = &y;
     y.seg = a->plan->seg + a->plan->ctx[a->r].seg0;
+    if (a->plan->scattered)                    /* owners.c: ranks with several ranges */
+        return KCP_NA;
     int status = plot.flags & NOTHING ? KCP_OK : wrong_recompute(x);
 
     if (plot.flags & NOTHING)

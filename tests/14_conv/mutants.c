@@ -15,10 +15,11 @@ enum {
     SHORT_HALO = 1, PAST_START = 2, BROADCAST = 4, NEAREST_ONLY = 8,
     GRAD_DROPPED = 16, GRAD_NEAREST = 32, REVERSED = 64, SILU_AT_Y = 128,
     SHIFT_SIGN = 256, LOCAL_SUM = 512, PAST_END = 1024, NOT_CAUSAL = 2048,
-    NO_BIAS = 4096, NOTHING = 8192
+    NO_BIAS = 4096, NOTHING = 8192, SHARD_BEFORE = 16384, RANK_BEFORE = 32768,
+    SHARD_AFTER = 65536
 };
 
-/* Every rank's rows, [T of the plan, D], from each rank's shard. */
+/* Every rank's rows, [T of the plan, D] in token order, from each rank's shard. */
 static int gather(const struct kcp_conv *a, const double *mine, double *all)
 {
     const struct kcp_plan *p = a->plan;
@@ -37,30 +38,60 @@ static int gather(const struct kcp_conv *a, const double *mine, double *all)
     else
         memcpy(wire, one, sizeof *one * pad);
     for (int j = 0; j < p->R; j++)
-        memcpy(all + p->cuts[j] * a->D, wire + j * pad,
-               sizeof *all * (p->cuts[j + 1] - p->cuts[j]) * a->D);
+        kcp_plan_give(p, j, sizeof *all * a->D, wire + j * pad, all);
     free(one);
     free(wire);
     return status;
 }
 
-/* Row t (global) of a tensor as rank r sees it, into buf; zeros where it sees none. */
-static const double *seen(const struct kcp_conv *a, const double *all, int64_t t,
-                          int flags, double *buf)
+/* The range of the plan that holds token t: as many as its owner has in a row. */
+static void range_of(const struct kcp_plan *p, int64_t t, int64_t *begin, int64_t *end)
+{
+    int b = 0;
+    while (b + 1 < p->B && p->bound[b + 1] <= t)
+        b++;
+    *begin = p->bound[b];
+    *end = p->bound[b + 1];
+}
+
+/* The token whose row stands at place i of the shards one behind the other. */
+static int64_t shard_token(const struct kcp_plan *p, int64_t i)
+{
+    if (i < 0)
+        return 0;
+    return kcp_plan_token(p, i < p->T ? i : p->T - 1);
+}
+
+/* Row t (global) of a tensor as the owner of token `at` sees it, into buf; zeros where
+ * it sees none. */
+static const double *seen(const struct kcp_conv *a, const double *all, int64_t at,
+                          int64_t t, int flags, double *buf)
 {
     const struct kcp_plan *p = a->plan;
-    const int64_t begin = p->cuts[a->r], end = p->cuts[a->r + 1], reach = a->Wc - 1;
-    int64_t from = t;
-    int none = 0, near = t < begin ? a->r - 1 : a->r + 1;
+    const struct kcp_context *x = &p->ctx[a->r];
+    const int64_t reach = a->Wc - 1;
+    int64_t from = t, begin, end, near, far, row = x->begin;
+    int none = 0;
+    range_of(p, at, &begin, &end);
+    for (int s = 0; s < x->NS && p->seg[x->seg0 + s].begin != begin; s++)
+        row = x->begin + x->cu[s + 1];           /* where its range stands in the shard */
     if (t < begin) {
+        range_of(p, begin - 1, &near, &far);
         none |= (flags & SHORT_HALO) && t == begin - reach;
-        none |= (flags & NEAREST_ONLY) && t < p->cuts[near];
-        if ((flags & BROADCAST) && begin - p->cuts[near] < reach)
+        none |= (flags & NEAREST_ONLY) && t < near;
+        if ((flags & BROADCAST) && begin - near < reach)
             from = begin - 1;
+        if (flags & SHARD_BEFORE)
+            from = shard_token(p, row - (begin - t));
+        if (flags & RANK_BEFORE)
+            from = shard_token(p, x->begin - (begin - t));
     }
     if (t >= end) {
+        range_of(p, end, &near, &far);
         none |= (flags & GRAD_DROPPED) != 0;
-        none |= (flags & GRAD_NEAREST) && t >= p->cuts[near + 1];
+        none |= (flags & GRAD_NEAREST) && t >= far;
+        if (flags & SHARD_AFTER)
+            from = shard_token(p, row + (t - begin));
     }
     for (int d = 0; d < a->D; d++)
         buf[d] = none ? 0 : all[from * a->D + d];
@@ -85,7 +116,7 @@ static void window(const struct kcp_conv *a, const double *x, const double *w, i
         int64_t from = t + j - Wc + 1 + !!(flags & NOT_CAUSAL);
         if (from < start || from >= a->plan->cu_seqlens[n + 1])
             continue;
-        seen(a, x, from, flags, buf);
+        seen(a, x, t, from, flags, buf);
         for (int d = 0; d < D; d++)
             pre[d] += w[d * Wc + j] * buf[d];
     }
@@ -99,7 +130,7 @@ static void adjoint(const struct kcp_conv *a, const double *dpre, const double *
     for (int d = 0; d < D; d++)
         dx[d] = 0;
     for (int i = 0; i < Wc && t + i < end; i++) {
-        seen(a, dpre, t + i, flags, buf);
+        seen(a, dpre, t, t + i, flags, buf);
         for (int d = 0; d < D; d++)
             dx[d] += w[d * Wc + Wc - 1 - i] * buf[d];
     }
@@ -110,14 +141,14 @@ static void weights(const struct kcp_conv *a, const double *x, const double *dpr
 {
     const struct kcp_plan *p = a->plan;
     const int n = p->seg[p->ctx[a->r].seg0 + s].n, D = a->D, Wc = a->Wc, *cu = a->cu;
-    const int64_t begin = p->cuts[a->r];
+    const int64_t begin = p->seg[p->ctx[a->r].seg0 + s].begin - cu[s];
     const int64_t start = flags & PAST_START ? 0 : p->cu_seqlens[n];
     for (int64_t t = cu[s]; t < cu[s + 1]; t++)
         for (int j = 0; j <= Wc; j++) {
             const int64_t from = j < Wc ? begin + t + j - Wc + 1 : begin + t;
             if (from < start)
                 continue;
-            seen(a, x, from, flags, buf);
+            seen(a, x, begin + t, from, flags, buf);
             for (int d = 0; d < D; d++)
                 if (j < Wc)
                     dw[d * Wc + j] += dpre[t * D + d] * buf[d];
@@ -131,7 +162,7 @@ static int backward(const struct kcp_conv *a, const double *x, const double *w,
 {
     const struct kcp_plan *p = a->plan;
     const int *cu = a->cu, D = a->D;
-    const int64_t begin = p->cuts[a->r], n = (int64_t)D * (a->Wc + 1);
+    const int64_t n = (int64_t)D * (a->Wc + 1);
     const double *dy = a->dy;
     for (int64_t i = 0; i < a->T * D; i++) {
         const double pre = dpre[i], sg = sigmoid(pre), y = pre * sg;
@@ -140,9 +171,9 @@ static int backward(const struct kcp_conv *a, const double *x, const double *w,
     }
     int status = gather(a, dpre, alldp);
     for (int s = 0; !status && s < a->NS; s++) {
-        const int seq = p->seg[p->ctx[a->r].seg0 + s].n;
+        const struct kcp_segment *g = &p->seg[p->ctx[a->r].seg0 + s];
         for (int64_t t = cu[s]; t < cu[s + 1]; t++)
-            adjoint(a, alldp, w, seq, begin + t, flags, (double *)a->dx + t * D, buf);
+            adjoint(a, alldp, w, g->n, g->begin - cu[s] + t, flags, (double *)a->dx + t * D, buf);
         weights(a, x, dpre, s, flags, part + s * n, buf);
     }
     double *sum = part + a->NS * n;
@@ -172,7 +203,7 @@ static int conv(void *args, int flags)
     }
     const int D = a->D, Wc = a->Wc, *cu = a->cu;
     const int64_t all = a->plan->T * D, n = (int64_t)D * (Wc + 1);
-    const int64_t begin = a->plan->cuts[a->r];
+    const struct kcp_segment *seg = a->plan->seg + a->plan->ctx[a->r].seg0;
     double *x = calloc(2 * all + a->T * D + (a->NS + 2) * n + D, sizeof *x);
     if (!x)
         return KCP_NO_MEMORY;
@@ -187,8 +218,8 @@ static int conv(void *args, int flags)
     int status = gather(a, a->x, x);
     for (int s = 0; !status && s < a->NS; s++)
         for (int64_t t = cu[s]; t < cu[s + 1]; t++)
-            window(a, x, w, a->plan->seg[a->plan->ctx[a->r].seg0 + s].n, begin + t,
-                   flags, pre + t * D, buf);
+            window(a, x, w, seg[s].n, seg[s].begin - cu[s] + t, flags, pre + t * D,
+                   buf);
     if (!status && a->pass == KCP_BACKWARD)
         status = backward(a, x, w, flags, pre, alldp, part, buf);
     const int silu = a->act == KCP_ACT_SILU;
@@ -216,6 +247,9 @@ MUTANT(shift_sign, SHIFT_SIGN, "the token shift is x_t - x_{t-1}");
 MUTANT(local_sum, LOCAL_SUM, "each rank keeps its own sum for dweight and dbias");
 MUTANT(not_causal, NOT_CAUSAL, "the window ends one token late");
 MUTANT(no_bias, NO_BIAS, "the bias is left out");
+MUTANT(shard_before, SHARD_BEFORE, "the halo is what stands before a range in the shard");
+MUTANT(rank_before, RANK_BEFORE, "the halo is the last rows of the rank before");
+MUTANT(shard_after, SHARD_AFTER, "the gradient's halo is what follows in the shard");
 MUTANT(writes_nothing, NOTHING, "returns at once");
 
 static int twin(void *args)

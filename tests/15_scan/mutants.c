@@ -197,6 +197,8 @@ static int mutate(void *args, int flags)
     struct whole w = { .a = *(struct kcp_scan *)args, .flags = flags };
     const struct kcp_scan *a = &w.a;
     const int64_t T = a->plan->T;
+    if (a->plan->scattered)                        /* rows in another order than here */
+        return KCP_NA;
     const int64_t row = (int64_t)a->HV * (a->K + 3 * a->V + a->D + 2) + 1;
     const int64_t KV = (int64_t)a->K * a->V, N = 2 * (int64_t)(a->N + 1) * a->HV;
     double *workspace = calloc(T * (row + 2 * a->H * a->K + KV) + N * (KV + a->V) +

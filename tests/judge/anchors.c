@@ -90,6 +90,43 @@ static void crossing(struct anchors *a, const struct kcp_stage *s)
         }
 }
 
+/* The last case again, but a rank in the middle of its sequence has no tokens. */
+static void empty_rank(struct anchors *a)
+{
+    struct kcase *more = realloc(a->list, (size_t)(a->n + 1) * sizeof *more);
+    if (!more) return;
+    a->list = more;
+    struct kcase *k = &more[a->n];
+    const int R = k[-1].call.R;
+    *k = k[-1];
+    k->id++;
+    k->seed++;
+    k->uneven = R > 2;
+    for (int r = 1; r < R && R > 2; r++)
+        k->cuts[r] = (r - (r > R / 2)) * k->call.T / (R - 1);
+    a->n++;
+}
+
+/* Ranks that own several ranges of one long sequence, in which the state lives. */
+static void owners(struct anchors *a, const struct kcp_stage *s)
+{
+    static const char *const owner[] = { "zigzag", "striped", "dealt" };
+    const int first = is(s, "16 ") ? KCP_DPLR : KCP_KDA;
+    for (int f = 0; f < 4; f++)
+        for (int i = 0; i < 3; i++) {
+            const char *more = is(s, "15 ") ? "spike masks=2 D=3" : "l2norm";
+            if (is(s, "16 ")) more = "blocks=2";
+            add(a, "live %s %s R=%d H=1 HV=2 K=8 V=6 C=16 lengths=9,171,12 h0 dht "
+                "owners=%s %s", model_name[first + (f + i) % models_of(s)],
+                kcp_form_names[f], 3 + (f + i) % 3, owner[i], more);
+            if (i == f % 3)
+                add(a, "live %s %s R=4 H=1 HV=2 K=8 V=6 C=16 lengths=5,260 h0 dht L=24 "
+                    "owners=%s %s%s", model_name[first + (f + i) % models_of(s)],
+                    kcp_form_names[f], owner[i], more,
+                    is(s, "13 ") && f == 0 ? " reuse_M" : "");
+        }
+}
+
 /* Several chunks a stretch, in which the state lives; states left out; parts alone. */
 static void chunks(struct anchors *a, const struct kcp_stage *s)
 {
@@ -175,7 +212,11 @@ struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
     const int layer = is(s, "08 13 ");
     if (wide == 0 && !is(s, "07 12 ")) larger(&a, s);
     if (is(s, "07 12 14 ")) wide = -1;               /* their sizes are drawn */
-    if (wide == 0 && s->ranks) crossing(&a, s);
+    if (wide == 0 && s->ranks) {
+        crossing(&a, s);
+        empty_rank(&a);
+        owners(&a, s);
+    }
     if (wide == 0 && !s->ranks) chunks(&a, s);
     if (wide == 0 && (!s->ranks || layer)) unlike(&a, "H=1 HV=2 K=16 V=12 C=64");
     if (wide == 1) wide_chunks(&a, s);

@@ -13,6 +13,7 @@ static const char *const gates[] = { "raw", "softplus", "bounded" };
 static const char *const betas[] = { "raw", "sigmoid", "sigmoid2" };
 static const char *const layouts[] = { "kv", "vk" }, *const saves[] = { "none", "all" };
 static const char *const acts[] = { "none", "silu" };
+static const char *const owners[] = { "", "zigzag", "striped", "dealt" };
 static const char *const walks[] = { "auto", "sequential", "blelloch" };
 
 /* Whole numbers of the call by their letters; the word is "HV=4". */
@@ -80,6 +81,7 @@ void case_print(const struct kcase *k, char *buf, size_t n)
         if (*flag_of(&copy, words[i])) ADD(" %s", words[i]);
     for (int r = 0; k->uneven && r <= c->R; r++)
         ADD("%s%lld", r ? "," : " cuts=", (long long)k->cuts[r]);
+    if (k->spread) ADD(" owners=%s", owners[k->spread]);
     if (k->masks) ADD(" masks=%d", k->masks);
     if (k->L) ADD(" L=%lld", (long long)k->L);
     if (k->alike != 0) ADD(" alike=%.9g", k->alike);
@@ -161,6 +163,11 @@ static int read_word(struct kcase *k, char *word, int *ncuts)
         *ncuts = numbers(value, k->cuts, CASE_RANKS + 1);
         return *ncuts > 1;
     }
+    for (int j = 1; j < LEN(owners) && !strncmp(word, "owners=", n); j++)
+        if (!strcmp(value, owners[j])) {
+            k->spread = j;
+            return 1;
+        }
     if (!strncmp(word, "L=", n)) {
         if (!whole(value, 1, INT32_MAX, &x)) return 0;
         k->L = x;

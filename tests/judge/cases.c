@@ -38,7 +38,7 @@ static const int ranks_[] = { 4, 2, 1, 3, 5, 8 }, canon[] = { 0, 64, 0, 24 };
 static const int window[] = { 4, 1, 2, 9 };
 #define LEN(a) (int)(sizeof(a) / sizeof *(a))
 static const int values[AXES] = { 2, 3, 3, 3, 2, LEN(heads), LEN(sizes), LEN(chunk),
-    LEN(lens), LEN(ranks_), 4, 3, LEN(canon), 2, 2, 2, 2, 2, 2, 2, LEN(window), 4, 2,
+    LEN(lens), LEN(ranks_), 4, 6, LEN(canon), 2, 2, 2, 2, 2, 2, 2, LEN(window), 4, 2,
     3, 4 };
 
 static int spike(const struct kcp_stage *s) { return !strncmp(s->name, "15", 2); }
@@ -109,6 +109,10 @@ static void draw_cuts(struct kcase *k, int kind, struct stream *s)
             k->cuts[j] = k->cuts[j - 1], k->cuts[j - 1] = x;
         }
     if (kind == 2 && R > 2) k->cuts[R / 2 + 1] = k->cuts[R / 2];     /* an empty rank */
+    if (kind > 2) {
+        k->uneven = 0;
+        k->spread = kind - 3 + KCP_ZIGZAG;
+    }
 }
 
 double case_scale(int K)
@@ -205,13 +209,47 @@ struct kcase *cases_tall(const struct kcp_stage *s, uint64_t seed, int ranks, in
     return list;
 }
 
+/* Ranges of any length and any owners, by the case's seed: ranks own several, or none.
+ */
+static int deal(const struct kcase *k, int R, struct kcp_owners *o)
+{
+    struct stream s = stream_of(k->seed, "owners");
+    const int B = 3 * R + 2;
+    o->bound = malloc(sizeof *o->bound * (size_t)(B + 1));
+    o->owner = malloc(sizeof *o->owner * (size_t)B);
+    if (!o->bound || !o->owner) return KCP_NO_MEMORY;
+    o->B = B;
+    for (int b = 0; b <= B; b++) {
+        int i = b;
+        const int64_t at = b == B ? k->call.T : (int64_t)(uniform(&s) * k->call.T);
+        for (; i > 0 && o->bound[i - 1] > at; i--) o->bound[i] = o->bound[i - 1];
+        o->bound[i] = b ? at : 0;
+    }
+    for (int b = 0; b < B; b++) o->owner[b] = (int)(uniform(&s) * R);
+    return KCP_OK;
+}
+
+int case_owners(const struct kcase *k, int R, struct kcp_owners *o, const char **why)
+{
+    *o = (struct kcp_owners){ 0 };
+    if (k->spread == DEALT) return deal(k, R, o);
+    return kcp_owners_make(o, k->spread, k->call.N, k->cu, R, STRIPE, why);
+}
+
 struct kcp_plan *case_plan(const struct kcase *k, int R)
 {
     struct kcp_plan *p = NULL;
+    struct kcp_owners o = { 0 };
     const char *why = "";
-    if (kcp_plan_make(&p, k->call.N, k->cu, R, k->uneven && R > 1 ? k->cuts : NULL,
-                      k->L,
-                      k->call.C, k->call.Wc, &why))
-        fprintf(stderr, "judge: case %d has no plan: %s\n", k->id, why);
+    const struct kcp_call *c = &k->call;
+    int err = KCP_OK;
+    if (k->spread) {
+        err = case_owners(k, R, &o, &why);
+        if (!err) err = kcp_plan_owned(&p, c->N, k->cu, R, &o, k->L, c->C, c->Wc, &why);
+    } else
+        err = kcp_plan_make(&p, c->N, k->cu, R, k->uneven && R > 1 ? k->cuts : NULL,
+                            k->L, c->C, c->Wc, &why);
+    if (err) fprintf(stderr, "judge: case %d has no plan: %s\n", k->id, why);
+    kcp_owners_free(&o);
     return p;
 }

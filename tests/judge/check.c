@@ -136,7 +136,10 @@ static int index_of(const struct slice *s, int64_t at, char *text, size_t n)
         index[d] = at % s->dim[d];
         at /= s->dim[d];
     }
+    const struct kcp_plan *plan = s->call->plan;
     index[0] += s->first;
+    if (plan && plan->scattered && plan->R > 1 && s->field->shape[0] == 'T')
+        index[0] = kcp_plan_token(plan, index[0]);
     for (int d = 0; d < s->nd; d++)
         p += snprintf(p, text + n - p, "[%lld]", (long long)index[d]);
     return (int)(p - text);

@@ -94,8 +94,10 @@ double alive_family(const struct tensor_set *b, const struct kcp_stage *s,
                     const struct kcase *k, const struct kcp_plan *p)
 {
     int last = -1;
-    for (int j = 0; j < p->S; j++)
-        if (!p->seg[j].first && p->seg[j].rank != p->seg[j - 1].rank) last = j;
+    for (int i = 0; i < p->S; i++) {
+        const struct kcp_segment *g = &p->seg[p->order[i]];
+        if (!g->first && p->seg[g->prev].rank != g->rank) last = p->order[i];
+    }
     if (last < 0) return NAN;
     const int64_t t0 = p->cu_seqlens[p->seg[last].n], n = p->seg[last].begin - t0;
     struct kcp_family a = { .N = 1 };

@@ -57,6 +57,7 @@ double normal(struct stream *s);
 enum regime { LIVE, STRONG, SATURATED, TURNS };
 enum { CASE_RANKS = 16 };                /* as many at most */
 enum { MOST_SEQUENCES = 64 };
+enum { STRIPE = 17, DEALT = KCP_STRIPED + 1 };     /* of cases with such owners */
 struct kcase {
     int id;
     struct kcp_call call;               /* sizes and options; N, T filled in */
@@ -73,6 +74,7 @@ struct kcase {
     int plain_rows;                     /* of lengths 0.2 to 1.3, without l2norm */
     int big;                            /* v, and what is normalised, times 1e4 */
     int no_states;                      /* states that may be NULL are */
+    int spread;                         /* kcp_spread, or DEALT: any owners by chance */
 };
 extern const char *const regime_name[], *const model_name[];
 /* The covering list of a stage: every axis value, all pairs of regime, ranks and form;
@@ -94,6 +96,8 @@ int  cases_parse(const char *text, struct kcase *k, int max, char *why, size_t n
 double case_scale(int K);                     /* K^-1/2 */
 /* The plan of a case; the caller frees it. NULL when memory is out. */
 struct kcp_plan *case_plan(const struct kcase *k, int R);
+/* The table of owners of a case with a spread. */
+int case_owners(const struct kcase *k, int R, struct kcp_owners *o, const char **why);
 
 /* The inputs of a case, rounded to a storage type (inputs.c), and what the references
  * make of them (pipeline.c): 02 to 11 on one rank, or the token recurrence. */

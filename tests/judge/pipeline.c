@@ -327,8 +327,10 @@ double alive_far(const struct tensor_set *b, const struct kcase *k,
     const struct tensor *tk = tensor_find(b, "k"), *tg = tensor_find(b, "g"),
                         *tb = tensor_find(b, "beta");
     int last = -1;
-    for (int j = 0; j < p->S; j++)
-        if (!p->seg[j].first && p->seg[j].rank != p->seg[j - 1].rank) last = j;
+    for (int i = 0; i < p->S; i++) {
+        const struct kcp_segment *g = &p->seg[p->order[i]];
+        if (!g->first && p->seg[g->prev].rank != g->rank) last = p->order[i];
+    }
     if (last < 0 || !tk || !tg || !tb) return NAN;
     const double (*key)[c->H][K] = tk->p, (*g)[HV][KG] = tg->p, (*beta)[HV] = tb->p;
     double (*M)[K] = malloc(sizeof(double) * K * K), *row = malloc(sizeof(double) * K);

@@ -36,7 +36,10 @@ static double *rows_of(const struct rank_args *s, const struct kcp_field *f,
     double *x = malloc(8 * (size_t)n + 8);
     *first = s->ranks && row_a(f, "T") ? s->plan->ctx[s->call.r].begin : 0;
     if (!x) return NULL;
-    memcpy(x, (double *)t->p + *first * row, 8 * (size_t)n);
+    if (s->ranks && row_a(f, "T"))
+        kcp_plan_take(s->plan, s->call.r, 8 * (size_t)row, t->p, x);
+    else
+        memcpy(x, t->p, 8 * (size_t)n);
     if (s->ranks && row_a(f, "N"))
         for (int i = 0; i < s->call.N; i++)
             if (!owns(s, f, i)) memset(x + i * row, 0xff, 8 * (size_t)row);
@@ -93,9 +96,13 @@ static int fill_buffer(struct rank_args *s, const struct kcp_field *f,
             shape_dims(&s->call, f->shape, o->dim);
             for (int d = 0; d < t->nd; d++) n *= o->dim[d];
             const int64_t row = o->dim[0] ? n / o->dim[0] : 0;
-            const int cut = x && row_a(f, "T");
-            return place(s, o, (char *)t->p + (cut ? x->begin * row * (int)width : 0),
-                         (size_t)n * width);
+            if (!x || !row_a(f, "T")) return place(s, o, t->p, (size_t)n * width);
+            void *rows = malloc((size_t)n * width + 8);
+            if (!rows) return KCP_NO_MEMORY;
+            kcp_plan_take(s->plan, s->call.r, (size_t)row * width, t->p, rows);
+            const int placed = place(s, o, rows, (size_t)n * width);
+            free(rows);
+            return placed;
         }
         double *rows = rows_of(s, f, t, o->dim, &o->first);
         if (!rows) return KCP_NO_MEMORY;

@@ -1,0 +1,34 @@
+/* owners.c -- backwards that mistake who owns what, where ranks own several ranges.
+ *
+ * Book: chapter 06.  Checked by: the judge, which must reject each.
+ * Next: tests/13_backward/checks.c.
+ * The same code over links that are right is the reference, which must pass. Where the
+ * wrong order is the right one, a mutant takes no part. */
+#include "tests/judge/judge.h"
+#include "tests/judge/relink.h"
+#include "ref.h"
+
+#include <stdlib.h>
+
+static int backward(void *args, enum relink how)
+{
+    struct kcp_backward a = *(const struct kcp_backward *)args;
+    struct kcp_plan plan;
+    int status = plan_relinked(a.plan, how, &plan);
+    if (status)
+        return status;
+    a.plan = &plan;
+    status = ref_backward(&a);
+    free(plan.seg);
+    return status;
+}
+
+#define MUTANT(ident, how, why)                                                       \
+    static int run_##ident(void *args) { return backward(args, how); }                 \
+    KCP_VARIANT(m13_##ident) = { "13_backward", "mutant_" #ident, why, KCP_F64,         \
+                                 KCP_HOST, "ranks that own several ranges",           \
+                                 run_##ident, NULL }
+
+MUTANT(owners_by_shard, BY_SHARD, "the fold goes down a shard as if it were one range");
+MUTANT(owners_unmirrored, UNMIRRORED, "the second ranges have the owners of the first");
+MUTANT(owners_swapped, SWAPPED, "the fold meets two segments in the wrong order");
