@@ -17,6 +17,30 @@ int merge_pick(struct stream *s, int n)
     return k < n ? k : n - 1;
 }
 
+/* Ranges anywhere, of any owners; now and then zigzag, or stripes. */
+static struct kcp_plan *deal_plan(struct stream *s, int N, const int64_t *cu, int R,
+                                  int64_t L)
+{
+    int64_t bound[3 * MOST_R + 1] = { 0 };
+    int owner[3 * MOST_R];
+    struct kcp_owners o = { 1 + merge_pick(s, 3 * R), bound, owner };
+    struct kcp_plan *plan = NULL;
+    const int kind = merge_pick(s, 4);
+    if (kind == KCP_ZIGZAG || kind == KCP_STRIPED) {
+        if (kcp_owners_make(&o, kind, N, cu, R, 1 + merge_pick(s, 4), NULL))
+            return NULL;
+        const int err = kcp_plan_owned(&plan, N, cu, R, &o, L, 4, 0, NULL);
+        kcp_owners_free(&o);
+        return err ? NULL : plan;
+    }
+    for (int b = 1; b <= o.B; b++) {
+        const int64_t left = cu[N] - bound[b - 1];
+        bound[b] = b == o.B ? cu[N] : bound[b - 1] + merge_pick(s, (int)left / 2 + 1);
+        owner[b - 1] = merge_pick(s, R);
+    }
+    return kcp_plan_owned(&plan, N, cu, R, &o, L, 4, 0, NULL) ? NULL : plan;
+}
+
 /* A plan with zero-length sequences, empty ranks and cuts anywhere. */
 static struct kcp_plan *draw_plan(struct stream *s, int R, int64_t L)
 {
@@ -27,6 +51,8 @@ static struct kcp_plan *draw_plan(struct stream *s, int R, int64_t L)
         const int64_t len = merge_pick(s, merge_pick(s, 3) ? longest : 2);
         cu[n + 1] = cu[n] + len > MAX_T ? cu[n] : cu[n] + len;
     }
+    if (!merge_pick(s, 3))
+        return deal_plan(s, N, cu, R, L);
     for (int r = 1; r < R; r++)
         cuts[r] = merge_pick(s, (int)cu[N] + 1);
     cuts[R] = cu[N];
@@ -63,9 +89,10 @@ static void draw_maps(struct whole *a, struct stream *s)
 static void fold_all(struct whole *a, int backward)
 {
     const struct kcp_segment *seg = a->plan->seg;
-    const int S = a->plan->S, step = backward ? -1 : 1;
-    for (int e = 0, j = backward ? S - 1 : 0; e < S; e++, j += step) {
-        const int starts = backward ? seg[j].last : seg[j].first, b = j - step;
+    const int S = a->plan->S, *order = a->plan->order;
+    for (int e = 0, b = 0, j = 0; e < S; e++, b = j) {
+        j = order[backward ? S - 1 - e : e];
+        const int starts = backward ? seg[j].last : seg[j].first;
         for (int n = 0; n < HV; n++)
             for (int i = 0; i < K; i++)
                 for (int v = 0; v < V; v++) {
@@ -151,33 +178,54 @@ static int same(struct kcp_traffic a, struct kcp_traffic b)
            a.collectives == b.collectives;
 }
 
-/* field.md's table, from the segments alone: a second count of what rank r sends. */
+static int owner_of(const struct kcp_plan *p, int64_t t)
+{
+    int b = 0;
+    while (p->bound[b + 1] <= t)
+        b++;
+    return p->owner[b];
+}
+
+/* field.md's table, token by token: a second count of what rank r sends. A visit is a
+ * run of tokens of one sequence and one owner. */
 static struct kcp_traffic table(const struct whole *a, int r)
 {
     const struct kcp_plan *p = a->plan;
-    const int step = a->backward ? -1 : 1, R = p->R;
-    const struct kcp_segment *seg = p->seg;
     struct kcp_traffic t = { 0, 0, 0 };
-    int last = -1, after = 0;
-    for (int j = a->backward ? p->S - 1 : 0; j >= 0 && j < p->S; j += step)
-        if (seg[j].rank == r)
-            last = j;
-    for (int j = last; j >= 0 && !(a->backward ? seg[j].first : seg[j].last); j += step)
-        after += seg[j + step].rank != seg[j].rank;
+    int visit[MAX_T + 1], from = 0, leaves = 0, far = 0, said[MOST_R] = { 0 }, most = 0;
     if (!p->crossing)
         return t;
+    for (int n = 0; n < p->N; n++, from = 0) {
+        int m = 0, owners = 0;
+        for (int64_t i = p->cu_seqlens[n]; i < p->cu_seqlens[n + 1]; i++) {
+            const int64_t last = p->cu_seqlens[n + 1] - 1;
+            const int q = owner_of(p, a->backward ? last - (i - p->cu_seqlens[n]) : i);
+            if (!m || visit[m - 1] != q)
+                visit[m++] = q;                      /* in the order of the fold */
+        }
+        for (; from < m; from++) {
+            for (int to = from + 1; to < m; to++)
+                owners |= visit[to] != visit[from];
+            said[visit[from]] += owners && from + 1 < m;
+            leaves += visit[from] == r && from + 1 < m;
+            for (int d = 1; visit[from] == r && from + d < m; d *= 2)
+                far += visit[from + d] != r;
+        }
+    }
+    for (int q = 0; q < p->R; q++)
+        most = said[q] > most ? said[q] : most;
     const int asked = a->blocks < V ? a->blocks : V;
     const int B = a->blocks < 1 ? 4 : asked;
     if (a->form == KCP_ALL_GATHER) {
         const int bytes = a->reuse_M && a->backward ? STATE * 8 : MAP * 8;
-        t.bytes = (R - 1) * (int64_t)bytes; t.collectives = 1;     /* classic only */
+        t.bytes = (p->R - 1) * (int64_t)bytes * most;              /* classic only */
+        t.collectives = 1;
     } else if (a->form == KCP_SCAN) {
-        while ((1 << t.messages) <= after)
-            t.messages++;
+        t.messages = far;
         t.bytes = t.messages * MAP * 8;
-    } else if (after) {
-        t.messages = a->form == KCP_CHAIN ? 1 : B;
-        t.bytes = STATE * 8;
+    } else {
+        t.messages = a->form == KCP_CHAIN ? leaves : leaves * B;
+        t.bytes = leaves * STATE * 8;
     }
     return t;
 }
@@ -219,13 +267,14 @@ static int forms(struct kcp_report *rep)
 {
     struct whole *a = calloc(1, sizeof *a);
     struct stream s = stream_of(7, "07_merge");
-    int crossing = 0;
+    int crossing = 0, scattered = 0;
     for (int trial = 0; trial < 400 && a; trial++) {
         const int R = 1 + trial % MAX_R;
         if (!merge_draw(a, &s, R, trial % 2 ? 1 + merge_pick(&s, 5) : 0))
             return KCP_NO_MEMORY;
         a->ops = &ref_mapops;
         crossing += a->plan->crossing;
+        scattered += a->plan->scattered;
         a->blocks = merge_pick(&s, 8);
         for (int form = KCP_ALL_GATHER; form <= KCP_SCAN; form++) {
             const struct kcp_exchange e = { .form = form, .HV = HV, .K = K, .V = V,
@@ -245,6 +294,7 @@ static int forms(struct kcp_report *rep)
         }
         kcp_plan_free(a->plan);
     }
+    EXPECT(rep, scattered > 60, "only %d plans of 400 are scattered", scattered);
     EXPECT(rep, crossing > 200, "only %d plans of 400 cross a cut", crossing);
     free(a);
     return KCP_OK;
