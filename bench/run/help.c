@@ -8,6 +8,7 @@
 
 static const char usage[] =
 "usage: kcp-run --in DIR --out DIR [--model M] [--ranks R] [--cuts a,b,..]\n"
+"       [--layout contiguous|zigzag|striped [--stripe n]] [--owners FILE]\n"
 "       [--form all_gather|chain|pipeline|scan] [--blocks B] [--canonical L]\n"
 "       [--gate raw|softplus|bounded] [--lower-bound x] [--l2norm]\n"
 "       [--beta raw|sigmoid|sigmoid2] [--scale s] [--chunk C] [--save recompute|all]\n"
@@ -47,6 +48,12 @@ static const char options[] =
 "                         more than tokens                    [1, or as --cuts says]\n"
 "                         under srun, mpirun or torchrun its processes are the ranks\n"
 "  --cuts a,b,..          R+1 boundaries from 0 to T, not decreasing [floor(r T / R)]\n"
+"  --layout l             who owns what instead: contiguous, or of each sequence\n"
+"                         zigzag: 2R ranges, r and 2R-1-r are rank r's\n"
+"                         striped: stripes, the i-th is rank i mod R's [contiguous]\n"
+"  --stripe n             tokens of a stripe                                 [chunk]\n"
+"  --owners FILE          any owners: [B,2] of whole numbers, a range's first token\n"
+"                         and its rank; R as many as it names, or as --ranks says\n"
 "  --form f               how states cross cuts                         [all_gather]\n"
 "  --blocks B             of V, for pipeline; at most V                  [it chooses]\n"
 "  --canonical L          cut segments every L tokens of a sequence: the same bits\n"

@@ -161,18 +161,29 @@ int plan_make(struct run *x)
         free(cuts);
         return -1;
     }
+    struct kcp_owners owners;
     int R = x->o.ranks ? (int)x->o.ranks : 1;
     if (count)
         R = count - 1;
     if (x->size.of[LC] < 0)
         x->size.of[LC] = x->o.chunk ? x->o.chunk : 64;
+    if (owners_read(x, cu, &R, &owners) != 0) {
+        kcp_owners_free(&owners);
+        free(cuts);
+        return -1;
+    }
     x->size.of[LR] = R;
     int Wc = 0;
     for (int i = 0; i < x->n; i++)
         if (strcmp(x->a[i].shape, "D Wc") == 0 && x->a[i].dim[1] > Wc)
             Wc = (int)x->a[i].dim[1];
-    kcp_plan_make(&x->plan, (int)x->size.of[LN], cu, R, cuts, x->o.canonical,
-                  (int)x->size.of[LC], Wc, &why);
+    if (owners.B)
+        kcp_plan_owned(&x->plan, (int)x->size.of[LN], cu, R, &owners, x->o.canonical,
+                       (int)x->size.of[LC], Wc, &why);
+    else
+        kcp_plan_make(&x->plan, (int)x->size.of[LN], cu, R, cuts, x->o.canonical,
+                      (int)x->size.of[LC], Wc, &why);
+    kcp_owners_free(&owners);
     free(cuts);
     if (!x->plan)
         return run_error(x, RUN_BAD, "plan", "found that %s, expected another batch",

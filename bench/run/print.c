@@ -17,7 +17,7 @@ static void print_rank(const struct run *x, int r)
     const struct kcp_context *c = &x->plan->ctx[r];
     const struct told *t = &x->told[r];
     char tokens[48], alive[16] = "-";
-    snprintf(tokens, sizeof tokens, "%" PRId64 "..%" PRId64, c->begin, c->end);
+    owners_text(x->plan, r, tokens, sizeof tokens);
     if (t->alive >= 0)
         snprintf(alive, sizeof alive, "%.2g", t->alive);
     printf("%5d  %-17s %5d %6d %7s %11" PRId64 " %5" PRId64 " %8.3f %11" PRId64

@@ -91,7 +91,7 @@ void rank_args(struct run *x, const struct kcp_stage *s, struct kcp_comm *comm,
 
 /* The ranks are threads, or a launcher's processes; the first that fails ends all, and
  * is named. */
-int ranks_go(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
+static int ranks_run(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
 {
     char why[400] = "a rank failed";
     if (x->who.R > 1)
@@ -100,6 +100,18 @@ int ranks_go(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
                               : kcp_threads_run(R, body, x, why, sizeof why);
     return status ? run_error(x, status == KCP_NA ? RUN_BAD : RUN_FAILED, "ranks", "%s",
                               why) : 0;
+}
+
+/* Where ranks own several ranges, the arrays are in shard order meanwhile. */
+int ranks_go(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
+{
+    const int turned = x->plan && x->plan->scattered && R > 1;
+    if (turned && owners_turn(x, 0) != 0)
+        return -1;
+    const int status = ranks_run(x, R, body);
+    if (status == 0 && turned)
+        return owners_turn(x, 1);
+    return status;
 }
 
 int stage_go(struct run *x, const struct kcp_stage *s, void *args,

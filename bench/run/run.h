@@ -21,10 +21,11 @@ enum { MOST_RANKS = 1024, MOST_SIZE = 65536, MOST_CHUNK = 256 };
 enum { RUN_OK = 0, RUN_FAILED = 1, RUN_BAD = 2 };
 
 struct options {
-    const char *in, *out, *stage, *cuts, *conv, *variant;
-    int64_t ranks, canonical;                      /* 0: not given */
+    const char *in, *out, *stage, *cuts, *conv, *variant, *owners;
+    int64_t ranks, canonical, stripe;              /* 0: not given */
     int chunk, blocks;
     int model, form, gate, beta, save, layout, device, act;       /* enums of kcp.h */
+    int spread;                                    /* enum kcp_spread */
     int l2norm, reuse_M, shift, backward;
     int dtype;                                     /* 0: bf16, 1: f32; -1: not given */
     double lower_bound, scale;                     /* NAN: -5, K^-1/2 */
@@ -107,6 +108,11 @@ void arrays_free(struct run *x);
 int  plan_read(struct run *x);
 int  plan_make(struct run *x);
 int  call_make(struct run *x);
+/* owners.c: --layout and --owners as a table, B = 0: neither; arrays of tokens in shard
+ * order (back: in token order); a rank's ranges in a few letters. */
+int  owners_read(struct run *x, const int64_t *cu, int *R, struct kcp_owners *o);
+int  owners_turn(struct run *x, int back);
+void owners_text(const struct kcp_plan *p, int r, char *text, size_t n);
 double memory_here(void);                      /* bytes of this machine; 0: not known */
 
 /* layer.c, stage.c: load, run; outputs are left in x->a. */

@@ -190,9 +190,14 @@ int stage_run(struct run *x)
     if (!x->stage)
         return run_error(x, RUN_BAD, "--stage", "found \"%.40s\", expected NN or "
                          "NN_name from kcp-run --help", x->o.stage);
-    if (!x->stage->ranks && (x->o.cuts || x->o.ranks > 1))
-        return run_error(x, RUN_BAD, x->o.cuts ? "--cuts" : "--ranks", "found with "
-                         "--stage %s, expected one rank", x->stage->name);
+    const char *many = x->o.ranks > 1 ? "--ranks" : NULL;
+    if (x->o.cuts || x->o.spread)
+        many = x->o.cuts ? "--cuts" : "--layout";
+    if (x->o.owners)
+        many = "--owners";
+    if (!x->stage->ranks && many)
+        return run_error(x, RUN_BAD, many, "found with --stage %s, expected one rank",
+                         x->stage->name);
     if (x->o.conv)
         return run_error(x, RUN_BAD, "--conv", "found with --stage, expected without");
     if (load_all(x) != 0 || make_outs(x) != 0)

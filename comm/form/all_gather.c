@@ -5,8 +5,8 @@
  * M of other ranks behind, which backward may use again (reuse_M). */
 #include "exchange.h"
 
-/* What one gather carries: of each rank one row of P maps, unit bytes each: those of its
- * segments that another rank's fold goes over later in their sequence (leaving), or
+/* What one gather carries: of each rank one row of P maps, unit bytes each: those of
+ * its segments that another rank's fold goes over later in their sequence (leaving), or
  * earlier in it (entered: where backward's fold goes). Of a contiguous classic plan one
  * each: forward needs a rank's last segment and backward its first. Forward in
  * canonical mode with kept gathers both, because M of every segment of a later rank

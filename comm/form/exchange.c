@@ -107,16 +107,22 @@ int fold_previous_rank(const struct fold *f, const struct visit *v)
 int fold_entering(const struct fold *f)
 {
     int n = 0;
-    for (int p = 0; p < f->NS; p++)
-        n += (p == 0 || !follows(f, p)) && !fold_starts(f, fold_segment(f, p));
+    struct visit v;
+    for (int p = 0; p < f->NS; p = v.p1) {
+        v = fold_visit(f, p);
+        n += v.enters;
+    }
     return n;
 }
 
 int fold_leaving(const struct fold *f)
 {
     int n = 0;
-    for (int p = 0; p < f->NS; p++)
-        n += (p == f->NS - 1 || !follows(f, p + 1)) && !fold_ends(f, fold_segment(f, p));
+    struct visit v;
+    for (int p = 0; p < f->NS; p = v.p1) {
+        v = fold_visit(f, p);
+        n += v.leaves;
+    }
     return n;
 }
 

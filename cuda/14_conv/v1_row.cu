@@ -2,15 +2,18 @@
 // Book: chapter 14, "Code: kernels".
 // Checked by: tests/14_conv/checks.c.
 // Next: cuda/14_conv/v2_tokens.cu.
+#include "cuda/host/halo.cuh"
 #include "cuda/host/segment_sum.cuh"
 
 // Bound: memory; the Wc rows that a token reads come from the cache. The halos travel
 // over comm, on the same stream. Sums over tokens are made chunk by chunk, then chunks,
 // then segments in their order, so they do not depend on how the tokens were cut.
 
-// A stretch and its chunks; where its sequence starts and stops, in local tokens.
+// A stretch and its chunks; where its sequence starts and stops, in local tokens; what
+// surrounds it (halo.cuh).
 struct stretch {
     int64_t begin, end, start, stop;
+    struct surround at;
     int c0, nc, s;
 };
 
@@ -31,10 +34,11 @@ static __device__ float weight(const struct conv &x, int d, int j)
 
 // x_t of channel d; 0 before the sequence's start.
 template <class X>
-static __device__ float tap(const struct conv &x, int64_t start, int64_t t, int d)
+static __device__ float tap(const struct conv &x, const struct stretch &s, int64_t t,
+                            int d)
 {
-    if (t < start) return 0.0f;
-    if (t < 0) return ((const X *)x.before)[(x.nb + t) * x.a.D + d];
+    if (t < s.start) return 0.0f;
+    if (t < s.at.low) return ((const X *)x.before)[(s.at.low_at + t) * x.a.D + d];
     return ((const X *)x.a.x)[t * x.a.D + d];
 }
 
@@ -49,7 +53,7 @@ static __global__ void window(const struct conv x, const struct stretch s)
     float pre = x.a.bias ? ((const float *)x.a.bias)[d] : 0.0f;
     //> kernel-window
     for (int j = 0; j < x.a.Wc; j++)
-        pre += weight(x, d, j) * tap<X>(x, s.start, t + j - x.a.Wc + 1, d);
+        pre += weight(x, d, j) * tap<X>(x, s, t + j - x.a.Wc + 1, d);
     //< kernel-window
     const float sg = 1.0f / (1.0f + expf(-pre)), silu = x.a.act == KCP_ACT_SILU;
     if (x.a.pass == KCP_FORWARD)
@@ -68,8 +72,10 @@ static __global__ void into_x(const struct conv x, const struct stretch s)
     const int d = at % x.a.D;
     if (t >= s.end) return;
     float dx = 0.0f;
-    for (int i = 0; i < x.a.Wc && t + i < s.stop; i++)
-        dx += weight(x, d, x.a.Wc - 1 - i) * x.dpre[(t + i) * x.a.D + d];
+    for (int i = 0; i < x.a.Wc && t + i < s.stop; i++) {
+        const int64_t row = t + i < s.at.high ? t + i : x.a.T + s.at.high_at + t + i;
+        dx += weight(x, d, x.a.Wc - 1 - i) * x.dpre[row * x.a.D + d];
+    }
     ((X *)x.a.dx)[t * x.a.D + d] = dx;
 }
 
@@ -86,7 +92,7 @@ static __global__ void into_weight(const struct conv x, const struct stretch s)
     for (int j = 0; j < Wc; j++) {
         float dw = 0.0f;
         for (int64_t t = from; t < to; t++)
-            dw += x.dpre[t * D + d] * tap<X>(x, s.start, t + j - Wc + 1, d);
+            dw += x.dpre[t * D + d] * tap<X>(x, s, t + j - Wc + 1, d);
         part[(int64_t)d * Wc + j] = dw;
     }
     float db = 0.0f;
@@ -117,10 +123,8 @@ static size_t conv_layout(struct conv *x, const struct kcp_conv *a)
         x->a.dweight = NULL;
         x->a.dbias = NULL;
     }
-    const struct kcp_halo h = { p, a->comm, x->a.Wc - 1, 0, sizeof(X) * a->D,
-                                a->stream };
-    struct kcp_halo back = h;
-    back.backward = 1;
+    const struct kcp_halo h = halo_of(a, x->a.Wc, 0, sizeof(X));
+    const struct kcp_halo back = halo_of(a, x->a.Wc, 1, sizeof(float));
     x->nb = kcp_halo_rows(&h, a->r);
     x->na = kcp_halo_rows(&back, a->r);
     x->n = (int64_t)a->D * (x->a.Wc + 1);
@@ -156,9 +160,11 @@ static struct stretch stretch_of(const struct kcp_conv *a, int s)
 {
     const struct kcp_context *x = &a->plan->ctx[a->r];
     const int64_t *cu = a->plan->cu_seqlens;
-    const int n = a->plan->seg[x->seg0 + s].n;
-    return { x->cu[s], x->cu[s + 1], cu[n] - x->begin, cu[n + 1] - x->begin,
-             x->cn[s], x->cn[s + 1] - x->cn[s], s };
+    const struct kcp_segment *g = &a->plan->seg[x->seg0 + s];
+    const int64_t to_local = x->cu[s] - g->begin;
+    return { x->cu[s], x->cu[s + 1], cu[g->n] + to_local, cu[g->n + 1] + to_local,
+             surround_of(a->plan, a->r, s, a->Wc - 1), x->cn[s],
+             x->cn[s + 1] - x->cn[s], s };
 }
 
 // dweight and dbias: chunks, stretches, then every rank's stretches; rows that a rank
@@ -189,8 +195,7 @@ template <class X>
 static int backward(const struct conv *x)
 {
     const struct kcp_conv *a = &x->a;
-    const struct kcp_halo h = { a->plan, a->comm, a->Wc - 1, 1, sizeof(float) * a->D,
-                                a->stream };
+    const struct kcp_halo h = halo_of(a, a->Wc, 1, sizeof(float));
     const int status = kcp_halo_run(&h, x->dpre, x->dpre + a->T * a->D);
     if (status) return status;
     for (int s = 0; s < a->NS; s++) {
@@ -211,12 +216,11 @@ static int conv_v1_row_run(void *args)
     if (!a->shift && (!a->weight || a->Wc < 1)) return KCP_BAD;
     if (conv_layout<X>(&x, a) > a->work_bytes) return KCP_BAD;
 
-    const struct kcp_halo h = { a->plan, a->comm, x.a.Wc - 1, 0, sizeof(X) * a->D,
-                                a->stream };
+    const struct kcp_halo h = halo_of(a, x.a.Wc, 0, sizeof(X));
     const int status = kcp_halo_run(&h, a->x, (void *)x.before);
     if (status) return status;
     for (int s = 0; s < a->NS; s++) {
-        const struct stretch z = stretch_of(a, s);
+        const struct stretch z = stretch_of(&x.a, s);
         window<X><<<blocks((z.end - z.begin) * a->D), 256, 0, a->stream>>>(x, z);
     }
     return a->pass == KCP_FORWARD ? launched() : backward<X>(&x);

@@ -2,6 +2,7 @@
 // Book: chapter 14, "Code: kernels".
 // Checked by: tests/14_conv/checks.c.
 // Next: cuda/15_scan/v1_plain.cu.
+#include "cuda/host/halo.cuh"
 #include "cuda/host/segment_sum.cuh"
 #include "cuda/tile/math.cuh"
 #include "cuda/tile/pack.cuh"
@@ -16,15 +17,15 @@
 enum { THREADS = 128, AHEAD = 8, N_FORWARD = 8, WC_MAX = 4 };
 enum { BACK_BLOCKS = 4, BACK_AHEAD = 4, N_BACKWARD = 4 };    // 128 registers a thread
 
-// The tokens of this rank's stretch s that are taps of its first token, or receive from
-// its last one, lie in its sequence: from bounds[2 s] to before bounds[2 s + 1], both
-// in local tokens, at most WC_MAX outside the shard.
+// Stretch s in local tokens: where its sequence starts and stops, at most WC_MAX beside
+// the run of tokens that it lies in; then that run and its halos (halo.cuh).
+enum { START, STOP, LOW, HIGH, LOW_AT, HIGH_AT, BOUNDS };
 struct conv {
     struct kcp_conv a;
-    const bf16 *before;                  // [nb,D]: rows of x before the cut
+    const bf16 *before;                  // [nb,D]: rows of x before the cuts
     float *edge, *after;                 // [edge,D], [na,D]: dpre sent, dpre got
     float *chunk, *mine, *all, *sum;     // sums of chunks [NC,n], stretches, ranks
-    int *bounds;                         // [NS,2]
+    int *bounds, *edge_token;            // [NS,BOUNDS]; [edge]
     int64_t nb, na, rows, n;
 };
 
@@ -67,11 +68,12 @@ static __device__ __forceinline__ void write(bf16 *p, const struct channels<N> &
 // Channels d .. of row t of x: of a halo before the cut, 0 before the sequence.
 template <int N>
 static __device__ __forceinline__ struct channels<N> tap(const struct conv &x,
-                                                         int64_t t, int start, int d)
+                                                         int64_t t, const int *bounds,
+                                                         int d)
 {
-    if (t < start) return {};
-    const bf16 *row = t < 0 ? x.before + (x.nb + t) * x.a.D
-                            : (const bf16 *)x.a.x + t * x.a.D;
+    if (t < bounds[START]) return {};
+    const bf16 *row = t < bounds[LOW] ? x.before + (bounds[LOW_AT] + t) * x.a.D
+                                      : (const bf16 *)x.a.x + t * x.a.D;
     return unpack(read<N>(row + d));
 }
 
@@ -125,10 +127,10 @@ static __device__ __forceinline__ void move_on(struct channels<N> *row)
     for (int j = 0; j + 1 < Wc; j++) row[j] = row[j + 1];
 }
 
-// Where a thread is: its chunk, its first channel, and its sequence's bounds.
+// Where a thread is: its chunk, its first channel, and its stretch's bounds.
 struct place_in_call {
     struct token_range z;
-    int c, d, start, stop, there;
+    int c, d, s, there;
 };
 
 template <int N>
@@ -138,8 +140,7 @@ static __device__ __forceinline__ struct place_in_call find_place(const struct c
     const int c = blockIdx.x / per_chunk;
     const int g = blockIdx.x % per_chunk * THREADS + threadIdx.x;
     const int s = ((const int *)x.a.sc)[c];
-    return { chunk_tokens(x.a, s, c), c, g * N, x.bounds[2 * s], x.bounds[2 * s + 1],
-             g < groups };
+    return { chunk_tokens(x.a, s, c), c, g * N, s, g < groups };
 }
 
 template <int Wc>
@@ -156,7 +157,7 @@ static __global__ __launch_bounds__(THREADS) void forward_tokens(const struct co
     struct channels<N> row[Wc];
     #pragma unroll
     for (int j = 0; j + 1 < Wc; j++)
-        row[j + 1] = tap<N>(x, at.z.t + j - Wc + 1, at.start, at.d);
+        row[j + 1] = tap<N>(x, at.z.t + j - Wc + 1, x.bounds + BOUNDS * at.s, at.d);
     const bf16 *from = (const bf16 *)x.a.x + at.z.t * D + at.d;
     bf16 *to = (bf16 *)x.a.y + at.z.t * D + at.d;
     for (int i = 0; i < at.z.len; i += AHEAD) {
@@ -182,13 +183,13 @@ static __global__ __launch_bounds__(THREADS) void forward_tokens(const struct co
     }
 }
 
-// d pre-activation of this rank's first rows, which earlier ranks' last tokens lack.
+// d pre-activation of the first rows of runs, which the tokens before them lack.
 template <int Wc>
 static __global__ __launch_bounds__(THREADS) void edge_rows(const struct conv x)
 {
     enum { N = N_BACKWARD };
     const int d = (blockIdx.x * THREADS + threadIdx.x) * N;
-    const int64_t t = blockIdx.y;
+    const int64_t e_row = blockIdx.y, t = x.edge_token[e_row];
     if (d >= x.a.D) return;
     int s = 0;
     while (((const int *)x.a.cu)[s + 1] <= t) s++;
@@ -196,12 +197,13 @@ static __global__ __launch_bounds__(THREADS) void edge_rows(const struct conv x)
     read_weights(x, d, &f);
     struct channels<N> row[Wc];
     #pragma unroll
-    for (int j = 0; j < Wc; j++) row[j] = tap<N>(x, t + j - Wc + 1, x.bounds[2 * s], d);
+    for (int j = 0; j < Wc; j++)
+        row[j] = tap<N>(x, t + j - Wc + 1, x.bounds + BOUNDS * s, d);
     const struct channels<N> dy =
         unpack(read<N>((const bf16 *)x.a.dy + t * x.a.D + d));
     #pragma unroll
     for (int e = 0; e < N; e++)
-        x.edge[t * x.a.D + d + e] =
+        x.edge[e_row * x.a.D + d + e] =
             through_act(dy.c[e], pre_of(f, row, e), x.a.act == KCP_ACT_SILU);
 }
 
@@ -216,7 +218,8 @@ static __global__ __launch_bounds__(THREADS, BACK_BLOCKS) void backward_tokens(
     const struct place_in_call at = find_place<N>(x);
     if (!at.there) return;
     const int silu = x.a.act == KCP_ACT_SILU, len = at.z.len;
-    const int64_t D = x.a.D, T = x.a.T;
+    const int64_t D = x.a.D;
+    const int stop = x.bounds[BOUNDS * at.s + STOP], T = x.bounds[BOUNDS * at.s + HIGH];
     struct weights<N, Wc> f;
     read_weights(x, at.d, &f);
 
@@ -224,7 +227,7 @@ static __global__ __launch_bounds__(THREADS, BACK_BLOCKS) void backward_tokens(
     float dw[N][Wc] = {}, db[N] = {};
     #pragma unroll
     for (int j = 0; j + 1 < Wc; j++)
-        row[j + 1] = tap<N>(x, at.z.t + j - Wc + 1, at.start, at.d);
+        row[j + 1] = tap<N>(x, at.z.t + j - Wc + 1, x.bounds + BOUNDS * at.s, at.d);
     const bf16 *from = (const bf16 *)x.a.x + at.d, *dy = (const bf16 *)x.a.dy + at.d;
     bf16 *to = (bf16 *)x.a.dx + at.d;
     for (int i = 0; i < len + Wc - 1; i += BACK_AHEAD) {
@@ -232,7 +235,7 @@ static __global__ __launch_bounds__(THREADS, BACK_BLOCKS) void backward_tokens(
         #pragma unroll
         for (int u = 0; u < BACK_AHEAD; u++) {
             const int64_t t = at.z.t + i + u;
-            if (i + u >= len + Wc - 1 || t >= T || t >= at.stop) continue;
+            if (i + u >= len + Wc - 1 || t >= T || t >= stop) continue;
             next[u] = read<N>(from + t * D);
             next_dy[u] = read<N>(dy + t * D);
         }
@@ -243,16 +246,17 @@ static __global__ __launch_bounds__(THREADS, BACK_BLOCKS) void backward_tokens(
             move_on<N, Wc>(row);
             move_on<N, Wc>(dpre);
             dpre[Wc - 1] = {};
-            if (t < at.stop && t < T) {
+            if (t < stop && t < T) {
                 row[Wc - 1] = unpack(next[u]);
                 const struct channels<N> g = unpack(next_dy[u]);
                 #pragma unroll
                 for (int e = 0; e < N; e++)
                     dpre[Wc - 1].c[e] = through_act(g.c[e], pre_of(f, row, e), silu);
-            } else if (t < at.stop) {
+            } else if (t < stop) {
+                const int after = x.bounds[BOUNDS * at.s + HIGH_AT];
                 #pragma unroll
                 for (int e = 0; e < N; e++)
-                    dpre[Wc - 1].c[e] = x.after[(t - T) * D + at.d + e];
+                    dpre[Wc - 1].c[e] = x.after[(after + t) * D + at.d + e];
             }
             #pragma unroll
             for (int e = 0; e < N; e++) {
@@ -315,25 +319,64 @@ static int clamped(int64_t x, int64_t low, int64_t high)
     return x > high ? (int)high : (int)x;
 }
 
+static void write_number(struct some_bounds *b, int *to, int number,
+                         struct CUstream_st *stream)
+{
+    if (b->count == 256) {
+        put_bounds<<<1, 256, 0, stream>>>(to, *b);
+        b->at += b->count;
+        b->count = 0;
+    }
+    b->x[b->count++] = number;
+}
+
 static void write_bounds(const struct conv *x)
 {
     const struct kcp_conv *a = &x->a;
     const struct kcp_context *ctx = &a->plan->ctx[a->r];
     const int64_t *cu = a->plan->cu_seqlens;
     struct some_bounds b = { 0, 0, {} };
-    for (int i = 0; i < 2 * a->NS; i++) {
-        const int n = a->plan->seg[ctx->seg0 + i / 2].n;
-        b.x[b.count++] = clamped(cu[n + i % 2] - ctx->begin, -x->nb, a->T + x->na);
-        if (b.count < 256 && i + 1 < 2 * a->NS) continue;
-        put_bounds<<<1, 256, 0, a->stream>>>(x->bounds, b);
-        b.at += b.count;
-        b.count = 0;
+    for (int s = 0; s < a->NS; s++) {
+        const struct kcp_segment *g = &a->plan->seg[ctx->seg0 + s];
+        const struct surround z = surround_of(a->plan, a->r, s, a->Wc - 1);
+        const int64_t local = ctx->cu[s] - g->begin, low = z.low - WC_MAX;
+        const int64_t high = z.high + WC_MAX;
+        const int number[BOUNDS] = { clamped(cu[g->n] + local, low, high),
+                                     clamped(cu[g->n + 1] + local, low, high),
+                                     (int)z.low, (int)z.high, (int)z.low_at,
+                                     (int)z.high_at };
+        for (int i : number) write_number(&b, x->bounds, i, a->stream);
     }
+    if (b.count) put_bounds<<<1, 256, 0, a->stream>>>(x->bounds, b);
+}
+
+static struct kcp_halo edge_halo(const struct conv *x)
+{
+    struct kcp_halo h = halo_of(&x->a, x->a.Wc, 1, sizeof(float));
+    h.edges = 1;
+    return h;
 }
 
 static int64_t edge_count(const struct conv *x)
 {
-    return x->a.T < x->a.Wc - 1 ? x->a.T : x->a.Wc - 1;
+    const struct kcp_halo h = edge_halo(x);
+    return kcp_halo_edge(&h, x->a.r, x->a.NS);
+}
+
+// The local tokens of the rows that other segments may lack.
+static void write_edges(const struct conv *x)
+{
+    const struct kcp_conv *a = &x->a;
+    const struct kcp_halo h = edge_halo(x);
+    const struct kcp_context *ctx = &a->plan->ctx[a->r];
+    struct some_bounds b = { 0, 0, {} };
+    for (int s = 0; s < a->NS; s++) {
+        const int64_t rows = kcp_halo_edge(&h, a->r, s + 1) -
+                             kcp_halo_edge(&h, a->r, s);
+        for (int i = 0; i < rows; i++)
+            write_number(&b, x->edge_token, ctx->cu[s] + i, a->stream);
+    }
+    if (b.count) put_bounds<<<1, 256, 0, a->stream>>>(x->edge_token, b);
 }
 
 // The arrays of a call, from the start of work; returns the bytes they take.
@@ -348,10 +391,8 @@ static size_t place(struct conv *x, const struct kcp_conv *a)
         x->a.dweight = NULL;
         x->a.dbias = NULL;
     }
-    const struct kcp_halo h = { p, a->comm, x->a.Wc - 1, 0, sizeof(bf16) * a->D,
-                                a->stream };
-    struct kcp_halo back = h;
-    back.backward = 1;
+    const struct kcp_halo h = halo_of(a, x->a.Wc, 0, sizeof(bf16));
+    const struct kcp_halo back = halo_of(a, x->a.Wc, 1, sizeof(float));
     x->nb = kcp_halo_rows(&h, a->r);
     x->na = kcp_halo_rows(&back, a->r);
     x->n = (int64_t)a->D * (x->a.Wc + 1);
@@ -361,7 +402,8 @@ static size_t place(struct conv *x, const struct kcp_conv *a)
     const int64_t sums = grads && (x->a.dweight || x->a.dbias);
     struct { void **to; int64_t count; size_t size; } piece[] = {
         { (void **)&x->before, x->nb * a->D, sizeof(bf16) },
-        { (void **)&x->bounds, 2 * a->NS, sizeof(int) },
+        { (void **)&x->bounds, BOUNDS * a->NS, sizeof(int) },
+        { (void **)&x->edge_token, grads * edge_count(x), sizeof(int) },
         { (void **)&x->edge, grads * edge_count(x) * a->D, sizeof(float) },
         { (void **)&x->after, grads * x->na * a->D, sizeof(float) },
         { (void **)&x->chunk, sums * x->n * a->NC, sizeof(float) },
@@ -421,9 +463,9 @@ static int backward(const struct conv *x)
 {
     const struct kcp_conv *a = &x->a;
     const int64_t edge = edge_count(x);
-    const struct kcp_halo h = { a->plan, a->comm, a->Wc - 1, 1, sizeof(float) * a->D,
-                                a->stream };
+    const struct kcp_halo h = edge_halo(x);
     if (a->plan->R > 1 && edge) {
+        write_edges(x);
         const int groups = a->D / N_BACKWARD;
         edge_rows<Wc><<<dim3((groups + THREADS - 1) / THREADS, (unsigned)edge), THREADS,
                         0, a->stream>>>(*x);
@@ -439,8 +481,7 @@ template <int Wc>
 static int run_width(const struct conv *x)
 {
     const struct kcp_conv *a = &x->a;
-    const struct kcp_halo h = { a->plan, a->comm, Wc - 1, 0, sizeof(bf16) * a->D,
-                                a->stream };
+    const struct kcp_halo h = halo_of(a, Wc, 0, sizeof(bf16));
     const int status = kcp_halo_run(&h, a->x, (void *)x->before);
     if (status) return status;
     write_bounds(x);

@@ -81,8 +81,8 @@ static size_t scan_layout(struct scan *x, const struct kcp_scan *args, products 
     x->states = (float *)arena_take(r, a->NS * KV, f4);
     x->p = { *a, (float *)arena_take(r, rows * (row + 1), f4),
              (float *)arena_take(r, a->plan->R * rows * (row + 1), f4), NULL,
-             (int *)arena_take(r, a->plan->S, 4), (int *)arena_take(r, 4 * a->NS, 4),
-             x->ctx->seg0, (int)row };
+             (int *)arena_take(r, a->plan->S, 4),
+             (int *)arena_take(r, FACTS * a->NS, 4), (int)row };
     if (back) {
         x->x.after = (float *)arena_take(r, C * KV, f4);
         x->ends = (float *)arena_take(r, a->NS * KV, f4);
@@ -125,13 +125,15 @@ static void store_tables(struct scan *x)
     const struct kcp_segment *seg = p->seg + x->ctx->seg0;
     const int rows = (int)padded_rows(p);
     store_numbers(x->p.place, p->S, x->a.stream, [&](int j) {
-        return p->seg[j].rank * rows + j - p->ctx[p->seg[j].rank].seg0;
+        const int rank = p->seg[p->order[j]].rank;
+        return rank * rows + p->order[j] - p->ctx[rank].seg0;
     });
-    store_numbers(x->p.facts, 4 * x->a.NS, x->a.stream, [&](int j) {
-        const struct kcp_segment *g = &seg[j / 4];
-        const int fact[] = { x->ctx->cu[j / 4], x->ctx->cu[j / 4 + 1],
-                             (g->first ? FIRST : 0) | (g->last ? LAST : 0), g->n };
-        return fact[j % 4];
+    store_numbers(x->p.facts, FACTS * x->a.NS, x->a.stream, [&](int j) {
+        const struct kcp_segment *g = &seg[j / FACTS];
+        const int *cu = x->ctx->cu + j / FACTS;
+        const int ends = (g->first ? FIRST : 0) | (g->last ? LAST : 0);
+        const int fact[] = { cu[0], cu[1], ends, g->n, g->at };
+        return fact[j % FACTS];
     });
 }
 

@@ -9,14 +9,14 @@
 #include "token.cuh"
 
 // rows [padded,row]: a segment's HV V numbers, then 1 where a walk may stop; all
-// [R,padded,row]: everybody's, segment j of the plan at place [j]. facts [NS,4]: begin,
-// end, flags, sequence.
-enum { FIRST = 1, LAST = 2 };
+// [R,padded,row]: everybody's, the plan's segment j in token order at place [j]. facts
+// [NS,FACTS]: begin, end, flags, sequence, the segment's own j.
+enum { FIRST = 1, LAST = 2, FACTS = 5 };
 struct repeats {
     struct kcp_scan a;
     float *rows, *all, *dO;
     int *place, *facts;
-    int seg0, row;                       // row: HV V
+    int row;                             // HV V
 };
 
 static __device__ __forceinline__ const float *gathered_row(const struct repeats &x,
@@ -36,7 +36,7 @@ static __device__ __forceinline__ float boundary_row(const void *rows, int n,
 template <class X>
 static __global__ void last_of(const struct repeats x)
 {
-    const int s = blockIdx.x, *f = x.facts + 4 * s;
+    const int s = blockIdx.x, *f = x.facts + FACTS * s;
     float *mine = x.rows + (int64_t)s * (x.row + 1);
     int t = f[1] - 1;
     while (t >= f[0] && dropped(x.a, t)) t--;
@@ -54,11 +54,11 @@ static __global__ void last_of(const struct repeats x)
 template <class X>
 static __global__ void repeat_rows(const struct repeats x, int s)
 {
-    const int *f = x.facts + 4 * s, t = f[0] + blockIdx.x;
+    const int *f = x.facts + FACTS * s, t = f[0] + blockIdx.x;
     const int c = blockIdx.y * blockDim.x + threadIdx.x;
     const int ends = t == f[1] - 1 && f[2] & LAST, is = dropped(x.a, t);
     if (c >= x.row || !(is || ends)) return;
-    int from = t, j = x.seg0 + s - 1;
+    int from = t, j = f[4] - 1;
     while (from >= f[0] && dropped(x.a, from)) from--;
     float o;
     if (from >= f[0]) o = ((const X *)x.a.o)[(int64_t)from * x.row + c];
@@ -84,7 +84,7 @@ static __device__ __forceinline__ float debt_of(const struct repeats &x, int t0,
 template <class X>
 static __global__ void debts_of_segment(const struct repeats x)
 {
-    const int s = blockIdx.x, *f = x.facts + 4 * s;
+    const int s = blockIdx.x, *f = x.facts + FACTS * s;
     float *mine = x.rows + (int64_t)s * (x.row + 1);
     int t = f[0];
     while (t < f[1] && dropped(x.a, t)) t++;
@@ -100,16 +100,16 @@ static __global__ void debts_of_segment(const struct repeats x)
 template <class X>
 static __global__ void spread_debts(const struct repeats x, int s)
 {
-    const int *f = x.facts + 4 * s, t = f[0] + blockIdx.x - 1, start = t < f[0];
+    const int *f = x.facts + FACTS * s, t = f[0] + blockIdx.x - 1, start = t < f[0];
     const int c = blockIdx.y * blockDim.x + threadIdx.x;
     if (c >= x.row || (start ? !(f[2] & FIRST) : dropped(x.a, t))) return;
-    int to = t + 1, j = x.seg0 + s + 1;
+    int to = t + 1, j = f[4] + 1;
     while (to < f[1] && dropped(x.a, to)) to++;
     float after = 0.0f;
     if (to == f[1] && f[2] & LAST) after = boundary_row(x.a.dot, f[3], x, c);
     else if (to == f[1] && x.a.drop) {
         while (gathered_row(x, j)[x.row] == 0.0f) j++;
-        for (; j > x.seg0 + s; j--) after += gathered_row(x, j)[c];
+        for (; j > f[4]; j--) after += gathered_row(x, j)[c];
     }
     const float debt = debt_of<X>(x, t + 1, to, after, c);
     if (start) ((float *)x.a.do0)[(int64_t)f[3] * x.row + c] = debt;

@@ -16,6 +16,21 @@ static __global__ void add_rows(int64_t n, int64_t count, const float *rows, flo
     if (e < n) sum[e] = s;
 }
 
+// The same of runs of rows, one run after another; more: on top of sum.
+struct row_runs { int count, first[128], rows[128]; };
+
+static __global__ void add_row_runs(int64_t n, const struct row_runs run, int more,
+                                    const float *rows, float *sum)
+{
+    const int64_t e = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    if (e >= n) return;
+    float s = more ? sum[e] : 0.0f;
+    for (int i = 0; i < run.count; i++)
+        for (int j = 0; j < run.rows[i]; j++)
+            s += rows[(int64_t)(run.first[i] + j) * n + e];
+    sum[e] = s;
+}
+
 // The most segments that a rank holds, at least 1: every rank's rows are padded to it.
 static inline int64_t padded_rows(const struct kcp_plan *plan)
 {
@@ -23,6 +38,34 @@ static inline int64_t padded_rows(const struct kcp_plan *plan)
     for (int j = 0; j < plan->R; j++)
         if (plan->ctx[j].NS > rows) rows = plan->ctx[j].NS;
     return rows;
+}
+
+// Rows in token order where the shards stand in another: as runs, some a launch.
+static inline int add_in_order(const struct kcp_plan *plan, const float *part,
+                               int64_t n, float *sum, struct CUstream_st *stream)
+{
+    const int rows = (int)padded_rows(plan);
+    const unsigned blocks = (unsigned)((n + 255) / 256);
+    struct row_runs run = {};
+    int more = 0;
+    for (int i = 0; i < plan->S; i++) {
+        const struct kcp_segment *g = &plan->seg[plan->order[i]];
+        const int at = g->rank * rows + plan->order[i] - plan->ctx[g->rank].seg0;
+        const int last = run.count - 1;
+        if (run.count && run.first[last] + run.rows[last] == at) {
+            run.rows[last]++;
+            continue;
+        }
+        if (run.count == 128) {
+            add_row_runs<<<blocks, 256, 0, stream>>>(n, run, more, part, sum);
+            run.count = 0;
+            more = 1;
+        }
+        run.first[run.count] = at;
+        run.rows[run.count++] = 1;
+    }
+    add_row_runs<<<blocks, 256, 0, stream>>>(n, run, more, part, sum);
+    return launched();
 }
 
 // part [rows,n], one row a segment of this rank, the rest 0; all [R,rows,n] is scratch.
@@ -39,6 +82,8 @@ static int parameter_sum(const struct kcp_call *c, const float *part, int64_t n,
         if (status) return status;
         part = all;
     }
+    if (gathers && c->plan->scattered)
+        return add_in_order(c->plan, part, n, sum, c->stream);
     add_rows<<<(unsigned)((n + 255) / 256), 256, 0, c->stream>>>(
         n, gathers ? rows * c->plan->R : rows, part, sum);
     return launched();

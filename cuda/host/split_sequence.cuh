@@ -93,10 +93,11 @@ static inline void put_rest(struct putter *x)
 }
 
 // The strips' grid, one of three rows: boundaries, chunks, wants.
-static inline int row_of(const struct kcp_call *a, int row, int backward,
-                         const struct kcp_segment *s, int64_t t, int64_t end)
+static inline int row_of(const struct kcp_call *a, int row, int backward, int at,
+                         int64_t t, int64_t end)
 {
-    if (row == 0) return (int)(t - a->plan->ctx[a->r].begin);
+    const struct kcp_segment *s = segments_of(a) + at;
+    if (row == 0) return a->plan->ctx[a->r].cu[at] + (int)(t - s->begin);
     if (row == 1) return (int)((end - t + a->C - 1) / a->C);
     const int first = s->first && t == s->begin, last = s->last && end == s->end;
     if (backward ? first : last) return 0;
@@ -115,7 +116,7 @@ static inline void put_split(const struct kcp_call *a, int backward,
             const struct kcp_segment *g = segments_of(a) + s;
             for (int64_t t = g->begin; t < g->end; t += p->L) {
                 const int64_t end = t + p->L < g->end ? t + p->L : g->end;
-                const int y = row_of(a, row, backward, g, t, end);
+                const int y = row_of(a, row, backward, s, t, end);
                 put(&x, row == 1 ? chunks : y);
                 chunks += y;
             }

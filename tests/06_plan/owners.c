@@ -293,7 +293,8 @@ static int refused(struct kcp_report *rep)
     const struct { struct kcp_owners o; const char *says; } bad[] = {
         { { 0, good, owner }, "no ranges" }, { { 2, NULL, owner }, "no ranges" },
         { { 2, late, owner }, "begin with 0" }, { { 2, back, owner }, "decrease" },
-        { { 2, open, owner }, "end with T" }, { { 2, good, none }, "none of the ranks" },
+        { { 2, open, owner }, "end with T" },
+        { { 2, good, none }, "none of the ranks" },
         { { 2, good, less }, "none of the ranks" } };
     struct kcp_plan *p;
     struct kcp_owners made;
@@ -305,8 +306,8 @@ static int refused(struct kcp_report *rep)
     }
     EXPECT(rep, kcp_owners_make(&made, KCP_STRIPED, 2, cu, 2, 0, &why) == KCP_BAD &&
            strstr(why, "stripe"), "%s", why);
-    EXPECT(rep, kcp_owners_make(&made, (enum kcp_spread)3, 2, cu, 2, 1, &why) == KCP_BAD,
-           "%s", why);
+    const enum kcp_spread other = (enum kcp_spread)3;
+    EXPECT(rep, kcp_owners_make(&made, other, 2, cu, 2, 1, &why) == KCP_BAD, "%s", why);
     EXPECT(rep, kcp_owners_make(&made, KCP_ZIGZAG, 2, back, 2, 1, &why) == KCP_BAD,
            "%s", why);
     return KCP_OK;

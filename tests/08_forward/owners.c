@@ -25,7 +25,7 @@ static int forward(void *args, enum relink how)
 
 #define MUTANT(ident, how, why)                                                       \
     static int run_##ident(void *args) { return forward(args, how); }                 \
-    KCP_VARIANT(m08_##ident) = { "08_forward", "mutant_" #ident, why, KCP_F64,         \
+    KCP_VARIANT(m08_##ident) = { "08_forward", "mutant_" #ident, why, KCP_F64,        \
                                  KCP_HOST, "ranks that own several ranges",           \
                                  run_##ident, NULL }
 

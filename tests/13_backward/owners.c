@@ -24,8 +24,8 @@ static int backward(void *args, enum relink how)
 }
 
 #define MUTANT(ident, how, why)                                                       \
-    static int run_##ident(void *args) { return backward(args, how); }                 \
-    KCP_VARIANT(m13_##ident) = { "13_backward", "mutant_" #ident, why, KCP_F64,         \
+    static int run_##ident(void *args) { return backward(args, how); }                \
+    KCP_VARIANT(m13_##ident) = { "13_backward", "mutant_" #ident, why, KCP_F64,       \
                                  KCP_HOST, "ranks that own several ranges",           \
                                  run_##ident, NULL }
 

@@ -74,7 +74,7 @@ static const double *seen(const struct kcp_conv *a, const double *all, int64_t a
     int none = 0;
     range_of(p, at, &begin, &end);
     for (int s = 0; s < x->NS && p->seg[x->seg0 + s].begin != begin; s++)
-        row = x->begin + x->cu[s + 1];           /* where its range stands in the shard */
+        row = x->begin + x->cu[s + 1];           /* its range's place in the shards */
     if (t < begin) {
         range_of(p, begin - 1, &near, &far);
         none |= (flags & SHORT_HALO) && t == begin - reach;
@@ -173,7 +173,8 @@ static int backward(const struct kcp_conv *a, const double *x, const double *w,
     for (int s = 0; !status && s < a->NS; s++) {
         const struct kcp_segment *g = &p->seg[p->ctx[a->r].seg0 + s];
         for (int64_t t = cu[s]; t < cu[s + 1]; t++)
-            adjoint(a, alldp, w, g->n, g->begin - cu[s] + t, flags, (double *)a->dx + t * D, buf);
+            adjoint(a, alldp, w, g->n, g->begin - cu[s] + t, flags,
+                    (double *)a->dx + t * D, buf);
         weights(a, x, dpre, s, flags, part + s * n, buf);
     }
     double *sum = part + a->NS * n;
@@ -247,7 +248,7 @@ MUTANT(shift_sign, SHIFT_SIGN, "the token shift is x_t - x_{t-1}");
 MUTANT(local_sum, LOCAL_SUM, "each rank keeps its own sum for dweight and dbias");
 MUTANT(not_causal, NOT_CAUSAL, "the window ends one token late");
 MUTANT(no_bias, NO_BIAS, "the bias is left out");
-MUTANT(shard_before, SHARD_BEFORE, "the halo is what stands before a range in the shard");
+MUTANT(shard_before, SHARD_BEFORE, "the halo is what stands before it in the shard");
 MUTANT(rank_before, RANK_BEFORE, "the halo is the last rows of the rank before");
 MUTANT(shard_after, SHARD_AFTER, "the gradient's halo is what follows in the shard");
 MUTANT(writes_nothing, NOTHING, "returns at once");

@@ -176,6 +176,7 @@ int emit_cases(const char *dir, const struct options *o)
                 strerror(errno));
     if (!f) return 2;
     struct kcase *list = cases_make(s, o->full, 0, o->seed, o->ranks, &n);
+    for (int i = 0; i < n; i++) list[i].spread = KCP_CONTIGUOUS;   /* cuts say it all */
     fprintf(f, "stage %s\nseed %llu\nfull %d\nranks %d\nstorage %s\n", s->name,
             (unsigned long long)o->seed, o->full, o->ranks, emit_storage[o->storage]);
     status = close_file(f, path);

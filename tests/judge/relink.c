@@ -21,7 +21,7 @@ static int64_t key_of(const struct kcp_plan *p, int j, enum relink how)
     return (int64_t)earlier * p->R + g->rank;
 }
 
-/* Exchanges the first two neighbours, between a sequence's ends, of different owners. */
+/* Exchanges the first two neighbours of different owners between a sequence's ends. */
 static int swap(const struct kcp_plan *p, int *j, int m)
 {
     for (int i = 1; i + 2 < m; i++)
