@@ -137,7 +137,7 @@ struct kcp_plan {
     uint64_t digest;           /* of all of it: ranks compare theirs */
     int *order;                /* [S] segments in token order */
     int scattered;             /* is the shard order another than the token order? */
-    int B;                     /* ranges: tokens [bound[b], bound[b+1]) are owner[b]'s */
+    int B;                     /* ranges: [bound[b], bound[b+1]) is owner[b]'s */
     int64_t *bound;            /* [B+1]; none is empty, neighbours have other owners */
     int *owner;                /* [B] */
 };

@@ -36,8 +36,10 @@ int   fold_hops_left(const struct fold *f, const struct kcp_segment *s);
 char *fold_map(const struct fold *f, int p);
 char *fold_state(const struct fold *f, int p);
 
+//> visit
 /* A rank's visit: positions [p0,p1). hops: visits of its sequence before it. */
 struct visit { int p0, p1, enters, leaves, hops; };
+//< visit
 /* The one that begins at position p0; p0 = 0, then p1 of the one before. */
 struct visit fold_visit(const struct fold *f, int p0);
 int fold_next_rank(const struct fold *f, const struct visit *v);      /* who goes on */

@@ -77,6 +77,7 @@ static int owed(const struct kcp_stage *s, int full, int a, int b)
 static int first_model(const struct kcp_stage *s) { return family(s) ? KCP_DPLR : 0; }
 static int values_of(const struct kcp_stage *s, int axis)
 {
+    if (axis == CUTS && !s->ranks) return 3;      /* one rank owns all there is */
     return axis == MODEL && family(s) ? 3 : values[axis];
 }
 
@@ -100,19 +101,17 @@ static void draw_cuts(struct kcase *k, int kind, struct stream *s)
 {
     const int R = k->call.R;
     const int64_t T = k->call.T;
-    k->uneven = kind > 0;
+    k->uneven = kind == 1 || kind == 2;
+    k->spread = kind > 2 ? kind - 3 + KCP_ZIGZAG : KCP_CONTIGUOUS;
     for (int r = 0; r <= R; r++) k->cuts[r] = r == R ? T : r * T / R;
-    for (int r = 1; kind && r < R; r++) k->cuts[r] = (int64_t)(uniform(s) * (T + 1));
+    for (int r = 1; k->uneven && r < R; r++)
+        k->cuts[r] = (int64_t)(uniform(s) * (T + 1));
     for (int i = 1; i < R; i++)                                  /* in order */
         for (int j = i; j > 1 && k->cuts[j - 1] > k->cuts[j]; j--) {
             int64_t x = k->cuts[j];
             k->cuts[j] = k->cuts[j - 1], k->cuts[j - 1] = x;
         }
     if (kind == 2 && R > 2) k->cuts[R / 2 + 1] = k->cuts[R / 2];     /* an empty rank */
-    if (kind > 2) {
-        k->uneven = 0;
-        k->spread = kind - 3 + KCP_ZIGZAG;
-    }
 }
 
 double case_scale(int K)
