@@ -13,14 +13,12 @@
 
 #pragma GCC visibility push(hidden)
 
-//> fold
 struct fold {
     const struct kcp_exchange *x;
     const struct kcp_context *ctx;
     int r, NS;
     size_t map, state;         /* bytes */
 };
-//< fold
 
 struct fold fold_of(const struct kcp_exchange *x);
 const struct kcp_segment *fold_segment(const struct fold *f, int p);
