@@ -29,7 +29,7 @@ static void write_state(int K, int V, enum kcp_layout layout, double S[K][V],
             to[layout == KCP_KV ? i * V + v : v * K + i] = S[i][v];
 }
 
-/* Spec 1, one token of one head:  S <- diag(exp g) S;  e = v - S^T k;
+/* One token of one head:  S <- diag(exp g) S;  e = v - S^T k;
  * S <- S + k (beta e)^T.  Before the last line S is the decayed state that the adjoint
  * needs: Sd [K,V] keeps it when it is not NULL. e [V] is always written. */
 static void step(int K, int V, int KG, double S[K][V], const double *k, const double *x,
@@ -177,7 +177,7 @@ static int head_backward(const struct kcp_step *a, int n, int head)
     return ok ? KCP_OK : KCP_NO_MEMORY;
 }
 
-/* Spec 1. pass forward writes o [T,HV,V] and ht [N,HV,K,V]; backward, from do_ and dht,
+/* pass forward writes o [T,HV,V] and ht [N,HV,K,V]; backward, from do_ and dht,
  * writes dq, dk [T,H,K] (summed over the value heads of a group), dv, dg, dbeta, dh0.
  * An empty sequence has ht = h0 and dh0 = dht. Returns KCP_NO_MEMORY when it must. */
 int ref_step(struct kcp_step *a)

@@ -13,7 +13,7 @@ static double sigmoid(double x)
     return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x));
 }
 
-/* Spec 2:  rstd = 1/sqrt(sum x^2 + 1e-6), y = rstd x.  rows of n; norm off: a copy. */
+/* rstd = 1/sqrt(sum x^2 + 1e-6), y = rstd x.  rows of n; norm off: a copy. */
 static void norm(int64_t rows, int n, int on, const void *x_, void *y_, double *rstd)
 {
     const double (*x)[n] = x_;
@@ -93,7 +93,7 @@ static double beta_backward(enum kcp_beta_form form, double raw, double dbeta)
     return form == KCP_BETA_RAW ? dbeta : dbeta * s * sigmoid(raw) * sigmoid(-raw);
 }
 
-/* G_t = sum of g within the chunk up to t, in base 2 (spec 2). The chunk grid restarts
+/* G_t = sum of g within the chunk up to t, in base 2. The chunk grid restarts
  * at the start of every stretch. exp(-750) is 0 in double: a gate below that, say the
  * -1e30 that marks a reset, closes no further, and would take the others' digits. */
 static void chunk_sum(const struct kcp_gate *a)
@@ -152,7 +152,7 @@ static void gate_backward_all(const struct kcp_gate *a)
             }
 }
 
-/* Spec 2. pass forward: q, k [T,H,K] with rstd [T,H], g and G [T,HV,KG], beta [T,HV]; q
+/* pass forward: q, k [T,H,K] with rstd [T,H], g and G [T,HV,KG], beta [T,HV]; q
  * with its rstd, k and beta are left out when NULL (chapter 13 keeps them).
  * pass backward: the gradients of the raw inputs, and per stretch those of A_log
  * (dA_part [NS,HV]) and dt_bias (ddt_part [NS,HV,KG]); either may be NULL. */

@@ -109,7 +109,7 @@ static struct block block_at(const struct kcp_wy *a, int s, int t0, int n)
     return (struct block){ t0, left < a->C ? left : a->C, n, n / (a->HV / a->H) };
 }
 
-/* The second half of spec 3, from A as given: u [T,HV,V], w [T,HV,K]; kg, qg [T,HV,K]
+/* The second half of the stage, from A as given: u [T,HV,V], w [T,HV,K]; kg, qg [T,HV,K]
  * for KDA. Aqk is not touched. Chapter 13 makes them again, from the A it kept. */
 int ref_wy_factors(struct kcp_wy *a)
 {
@@ -126,7 +126,7 @@ int ref_wy_factors(struct kcp_wy *a)
     return KCP_OK;
 }
 
-/* Spec 3: Aqk, A [T,HV,C], u [T,HV,V], w [T,HV,K] of every chunk; kg, qg [T,HV,K] for
+/* Aqk, A [T,HV,C], u [T,HV,V], w [T,HV,K] of every chunk; kg, qg [T,HV,K] for
  * KDA. Returns KCP_NO_MEMORY when it must. */
 int ref_wy(struct kcp_wy *a)
 {

@@ -90,7 +90,7 @@ static void advance(const struct kcp_chunk *a, struct block b, double S[a->K][a-
     //< advance
 }
 
-/* Spec 4, for every stretch from h_in [s] (NULL: 0): o and v_new [T,HV,V], the state h
+/* For every stretch from h_in [s] (NULL: 0): o and v_new [T,HV,V], the state h
  * [NC,HV,K,V] at the start of every chunk, h_out [NS,HV,K,V] at each stretch's end. */
 int ref_chunk(struct kcp_chunk *a)
 {

@@ -55,7 +55,7 @@ static void start(const struct kcp_affine *a, int s, int n, int j0, int j1, void
             else X[i][j] = j - V == i;
 }
 
-/* Spec 5: map [NS,HV,K,V+K] = [h_ext | M] of every stretch, the parts want [NS] names;
+/* map [NS,HV,K,V+K] = [h_ext | M] of every stretch, the parts want [NS] names;
  * h_ext starts from h_start [NS,HV,K,V] (NULL: 0), M from I. 2 C K^2 multiply-adds a
  * chunk for M, no K^3 product. Returns KCP_NO_MEMORY when it must. */
 int ref_affine(struct kcp_affine *a)

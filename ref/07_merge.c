@@ -88,7 +88,7 @@ static int copy(void *to, size_t to_pitch, const void *from, size_t from_pitch,
 const struct kcp_mapops ref_mapops = {
     "reference", sizeof(double), apply, compose, copy };
 
-/* spec 7.  S = h_j0;  S <- M_j S + h_j, j = j0+1 .. j1-1          (forward)
+/* S = h_j0;  S <- M_j S + h_j, j = j0+1 .. j1-1          (forward)
  *          S = h_j1-1; S <- M_j^T S + h_j, j = j1-2 .. j0         (backward)
  * maps [R,HV,K,V+K], S [HV,K,V]; an empty range gives S = 0. KCP_NO_MEMORY. */
 //> merge

@@ -180,7 +180,7 @@ static int program(struct fore *x)
     //< program
 }
 
-/* spec 2-5, 7, 9.  o of this rank's shard; ht of the sequences that end here, or that
+/* o of this rank's shard; ht of the sequences that end here, or that
  * have no token and are ours by the plan; other rows of ht are not touched. h0 enters
  * on the rank where its sequence starts. saved (may be NULL) becomes what ref_backward
  * needs. On a failure the other ranks are told, and end too. */

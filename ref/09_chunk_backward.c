@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Within a chunk, dO given (spec 8):
+/* Within a chunk, dO given:
  *
  *   dAqk = scale tril(dO v_new^T)          dv_local = tril(Aqk)^T dO
  *

@@ -61,7 +61,7 @@ static void decay_add(const struct reverse_scan *x, int cols, int pitch, void *X
     }
 }
 
-/* From dh_ext at the chunk's end to dh_ext at its beginning (spec 5):
+/* From dh_ext at the chunk's end to dh_ext at its beginning:
  *
  *   dU      = kg dh_ext + dv_local
  *   dh_ext <- Lambda dh_ext + scale qg^T dO - w^T dU

@@ -13,7 +13,7 @@
  *
  * Of the stretches of one rank only the first can begin inside its sequence, so only
  * its initial state comes from another rank; every other one begins a sequence and
- * starts from h0, which the caller gives again (NULL: from 0). spec 9.
+ * starts from h0, which the caller gives again (NULL: from 0).
  * h_in, h_start, h_back [NS,HV,K,V]; h_kept [1,HV,K,V]; a rank without stretches
  * touches nothing. KCP_BAD without the arrays of the pass. */
 int ref_h0(struct kcp_h0 *a)

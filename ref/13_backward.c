@@ -146,7 +146,7 @@ static int program(struct backward_rank *x)
     //< program
 }
 
-/* spec 8, 7, 2.  All gradients of this rank's shard, from do_ and, on the rank where a
+/* All gradients of this rank's shard, from do_ and, on the rank where a
  * sequence ends, dht; dh0 on the rank where it starts; dA_log and ddt_bias summed over
  * the ranks. saved is what ref_forward left: its own mode says what is made again.
  * Rows of dh0 that other ranks own are not touched. On any failure the other ranks are

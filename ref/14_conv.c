@@ -176,7 +176,7 @@ static int backward(const struct kcp_conv *a, const struct rows *x, const double
     return status;
 }
 
-/* spec 10.  The token shift is the window of two with the weights 1 and -1: x_{t-1} -
+/* The token shift is the window of two with the weights 1 and -1: x_{t-1} -
  * x_t, no bias and no act. KCP_BAD without a plan, or without weights. */
 int ref_conv(struct kcp_conv *a)
 {

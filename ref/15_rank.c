@@ -177,7 +177,7 @@ static int program(struct spike_rank *x)
     return status;
 }
 
-/* spec 11, 6, 7.  o, ht and ot, or all gradients, of this rank's shard. KCP_BAD: no
+/* o, ht and ot, or all gradients, of this rank's shard. KCP_BAD: no
  * plan, or not this call's; KCP_NO_MEMORY. On a failure the other ranks are told. */
 int ref_scan(struct kcp_scan *a)
 {

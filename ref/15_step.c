@@ -82,7 +82,7 @@ static void head(const struct kcp_scan *a, int j, double *S, double *dS, double 
     memcpy((double *)a->do0 + j * V, last, sizeof *last * V);
 }
 
-/* spec 11.  All of a batch on one rank, a->plan that of R = 1. An empty sequence has
+/* All of a batch on one rank, a->plan that of R = 1. An empty sequence has
  * ht = h0, ot = o0, dh0 = dht and do0 = dot. */
 int ref_scan_step(struct kcp_scan *a)
 {

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-/* spec 11.  x = S^T a, before the decay;   S <- diag(exp g) S + b x^T + k v^T */
+/* x = S^T a, before the decay;   S <- diag(exp g) S + b x^T + k v^T */
 static void step(const struct family_token *x, void *S_)
 {
     double (*S)[x->V] = S_, found[x->V];

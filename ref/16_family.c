@@ -187,7 +187,7 @@ static int program(struct family_rank *x)
     //< program
 }
 
-/* spec 11, 4-9.  As ref_forward and ref_backward: o, and ht of the sequences that end
+/* As ref_forward and ref_backward: o, and ht of the sequences that end
  * here; or all gradients of this rank's shard, and dh0 of those that start here. On a
  * failure the other ranks are told, and end too. */
 int kcp_family_run(const struct family_model *m, const struct kcp_family *a)

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-/* spec 11.  S <- diag(exp g) S;   S <- S + k (omega v - S^T (b k))^T */
+/* S <- diag(exp g) S;   S <- S + k (omega v - S^T (b k))^T */
 static void step(const struct family_token *x, void *S_)
 {
     double (*S)[x->V] = S_, e[x->V];

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-/* spec 11.  S <- diag(exp g) S + k v^T */
+/* S <- diag(exp g) S + k v^T */
 static void step(const struct family_token *x, void *S_)
 {
     double (*S)[x->V] = S_;

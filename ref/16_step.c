@@ -78,7 +78,7 @@ static void zero(void *p, int64_t numbers)
         memset(p, 0, sizeof(double) * numbers);
 }
 
-/* spec 11.  All of a batch on one rank, a->plan that of R = 1: o and ht, or from do_
+/* All of a batch on one rank, a->plan that of R = 1: o and ht, or from do_
  * and dht every gradient. An empty sequence has ht = h0 and dh0 = dht. */
 int kcp_family_walk(const struct family_model *m, const struct kcp_family *a)
 {

@@ -1,8 +1,8 @@
 /* parts.c -- a figure of chapter 18: floor, own bytes and time of each part of a pass.
  *
  * Book: chapter 18.  Checked by: make book-lint.  Next: book/figures/factors.c.
- * Times are read from book/data/forward-steps.tsv and backward-steps.tsv; the floors of
- * the passes from what book/clusters.c prints. */
+ * Times are read from book/data/forward-steps.tsv, backward-steps.tsv and
+ * backward-plan.tsv; the floors of the passes from what book/clusters.c prints. */
 #include "svg.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static void bars(double y, const char *name, double floor, double own, double me
     svg_text(x(measured) + 6, y + 14, "start", "soft", "%.2f", measured);
 }
 
-/* Lines of a table after its head: name, bytes, own bytes, predicted, outcome. */
+/* Lines of a table after its head: name, bytes, own bytes, ..., outcome. */
 static double table(const char *file, const char *const *names, double y, double *own,
                     double *measured)
 {
@@ -35,14 +35,14 @@ static double table(const char *file, const char *const *names, double y, double
             cell[k++] = p;
         if (k >= 5 && !strncmp(cell[0], "all", 3)) {
             *own = atof(cell[2]);
-            *measured = atof(cell[4]);
+            *measured = atof(cell[k - 1]);
             break;
         }
         if (k < 5)
             continue;
-        bars(y, names[n - 1], 0, atof(cell[2]), atof(cell[4]));
+        bars(y, names[n - 1], 0, atof(cell[2]), atof(cell[k - 1]));
         *own += atof(cell[2]);
-        *measured += atof(cell[4]);
+        *measured += atof(cell[k - 1]);
         y += 24;
     }
     if (f)
@@ -69,13 +69,14 @@ int main(void)
     static const char *const backward[] = { "G u w kg qg again", "h, v_new again",
                                             "dAqk, dv_local", "reverse scan",
                                             "dq to dg", "raw inputs" };
+    static const char *const plan[] = { "states", "reverse", "finish" };
     double own = 0, measured = 0;
-    svg_begin(720, 366, "Floor, own bytes and measured time of each part",
+    svg_begin(720, 486, "Floor, own bytes and measured time of each part",
               "Bars for the two kernels of forward, their sum, the six steps of "
               "backward and their sum. Backward's steps are close to their own bytes, "
               "and their sum is far above the floor of the pass.");
     for (int ms = 0; ms <= 4; ms++) {
-        svg_line(x(ms), 20, x(ms), 330, "stroke:var(--line)");
+        svg_line(x(ms), 20, x(ms), 450, "stroke:var(--line)");
         svg_text(x(ms), 14, "middle", "soft", "%d ms", ms);
     }
     double y = table("book/data/forward-steps.tsv", forward, 28, &own, &measured);
@@ -83,7 +84,10 @@ int main(void)
     own = measured = 0;
     y = table("book/data/backward-steps.tsv", backward, y + 44, &own, &measured);
     bars(y, "backward", value("18/floor_backward"), own, measured);
-    svg_text(172, 354, "start", "soft",
+    own = measured = 0;
+    y = table("book/data/backward-plan.tsv", plan, y + 44, &own, &measured);
+    bars(y, "backward, new plan", value("18/floor_backward"), own, measured);
+    svg_text(172, 474, "start", "soft",
              "black: the floor of the pass; dark: its own bytes; light: measured");
     svg_end();
     return 0;
