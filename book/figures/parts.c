@@ -88,7 +88,7 @@ int main(void)
     y = table("book/data/backward-plan.tsv", plan, y + 44, &own, &measured);
     bars(y, "backward, new plan", value("18/floor_backward"), own, measured);
     svg_text(172, 474, "start", "soft",
-             "black: the floor of the pass; dark: its own bytes; light: measured");
+             "thin: the floor of the pass; inner: its own bytes; outer: measured");
     svg_end();
     return 0;
 }
