@@ -110,7 +110,8 @@ static struct block block_at(const struct kcp_wy *a, int s, int t0, int n)
 }
 
 /* The second half of the stage, from A as given: u [T,HV,V], w [T,HV,K]; kg, qg
- * [T,HV,K] for KDA. Aqk is not touched. Chapter 13 makes them again, from the A it kept. */
+ * [T,HV,K] for KDA. Aqk is not touched. Chapter 13 makes them again, from the A it
+ * kept. */
 int ref_wy_factors(struct kcp_wy *a)
 {
     const int refused = kcp_begin("03_wy", KCP_HOST, a, "q Aqk");
