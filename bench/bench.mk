@@ -18,6 +18,11 @@ $B/kcp-finish: $(core) $B/bench/finish.cu.o $(list_at)
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -o $@
 $B/bench/finish.cu.o: gencode := -gencode arch=compute_90a,code=sm_90a
 
+# Ranks on GPUs that are lost: bench/gpu_faults.sh.
+$B/kcp-faults: $(call obj,$(ref) $(comm) bench/faults.c) $(cuda_lib_obj) $(list_at)
+	@echo "  link $@"
+	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -o $@
+
 # On a machine with a GPU `make bench` times the newest kernels too; without, says so.
 .PHONY: bench-gpu
 bench: bench-gpu

@@ -94,10 +94,10 @@ int kcp_nccl_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void 
  * which carry NCCL's id and know who is lost; host must outlive it. */
 int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size_t n);
 /* Around a caller's ncclComm_t of any kind. It stays the caller's: a failure ends our
- * calls and leaves it alone, so that what hangs on a stream hangs until its owner
- * aborts it. Who aborts or destroys it calls comm->fail or comm->free first: from then
- * on it is not touched here. A lost rank is known by NCCL's own error, or by the
- * timeout. */
+ * calls and leaves it alone, so that what hangs on a stream, and cudaFree and
+ * comm->free with it, hangs until its owner aborts it. Who aborts or destroys it calls
+ * comm->fail or comm->free first: from then on it is not touched here. A lost rank is
+ * known by NCCL's own error, or by the timeout. */
 struct ncclComm;
 int kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl);
 /* Ranks of one color, ordered by key, r among equals: every rank calls it; color < 0

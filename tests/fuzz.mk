@@ -1,19 +1,24 @@
-# fuzz.mk -- make fuzz: the .npy reader, the plan, command lines and the judge's case
-# words against any bytes.   SECONDS= for each of the four: 30 are two minutes in all,
-# 900 an hour. With clang: libFuzzer, guided by coverage. Always: a plain mutator, by
+# fuzz.mk -- make fuzz: the .npy reader, the plan, command lines, the judge's case words,
+# frames and hellos of the network, and calls of the C interface against any bytes.
+# SECONDS= for each of the seven: 12 are a minute and a half in all, 500 an hour. With clang: libFuzzer, guided by coverage. Always: a plain mutator, by
 # $(CC). Both under the address and undefined-behaviour sanitizers, from seeds that the
 # build makes.
 
-SECONDS ?= 30
+SECONDS ?= 12
 fuzz_c   = $(CFLAGS) -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
            -fno-sanitize-recover=all
-fuzz_all         := npy plan options words
+fuzz_all         := npy plan options words frames hello calls
 fuzz_npy_src     := tests/npy/read.c tests/npy/head.c tests/npy/write.c
-fuzz_plan_src    := ref/06_plan.c
+fuzz_plan_src    := ref/06_plan.c tests/fuzz/no_checks.c
 fuzz_options_src := tests/options/options.c ref/core/version.c
 fuzz_words_src   := tests/judge/case_text.c tests/judge/cases.c tests/judge/inputs.c \
-                    tests/judge/tensor_set.c ref/core/names.c ref/06_plan.c
-fuzz_head        := $(wildcard tests/npy/*.h tests/options/*.h tests/judge/*.h ref/*.h)
+                    tests/judge/tensor_set.c ref/core/names.c ref/06_plan.c tests/fuzz/no_checks.c
+fuzz_calls_src   := $(ref) $(comm)
+fuzz_frames_src  := comm/backend/tcp_messages.c
+fuzz_frames_in   := comm/backend/tcp_messages.c        # the target includes it
+fuzz_hello_src   := comm/handshake.c comm/job_key.c comm/own_file.c
+fuzz_head        := $(wildcard tests/npy/*.h tests/options/*.h tests/judge/*.h ref/*.h \
+                      tests/*.h comm/*.h comm/backend/*.h)
 
 define fuzz_rules
 $B/replay_$1: tests/fuzz/$1.c $(fuzz_$1_src) tests/fuzz/main.c $(fuzz_head)
@@ -23,11 +28,12 @@ $(foreach t,$(fuzz_all),$(eval $(call fuzz_rules,$t)))
 $(fuzz_all:%=$B/replay_%):
 	@mkdir -p $(@D)
 	@echo "  cc $@"
-	@$(CC) $(fuzz_c) $(filter %.c,$^) -lm -o $@
+	@$(CC) $(fuzz_c) $(filter-out $(fuzz_$(@F:replay_%=%)_in),$(filter %.c,$^)) -lm -lpthread -ldl -o $@
 $(fuzz_all:%=$B/fuzz_%):
 	@mkdir -p $(@D)
 	@echo "  clang $@"
-	@clang $(fuzz_c) -fsanitize=fuzzer $(filter %.c,$^) -lm -o $@
+	@clang $(fuzz_c) -fsanitize=fuzzer \
+	  $(filter-out $(fuzz_$(@F:fuzz_%=%)_in),$(filter %.c,$^)) -lm -lpthread -ldl -o $@
 
 # Seeds: arrays of every dtype, and of sizes that wrap; plans of steps, one a legal one
 # with cuts.
@@ -49,6 +55,15 @@ $B/corpus: $B/kcp-arrays tests/fuzz.mk
 	@printf '\002\005\003\004\100\000\010\000\011\002\003\004\005' >$@/plan/steps
 	@head -c 200 /dev/zero | tr '\000' '\007' >$@/plan/sevens
 	@sed 's/False/True /' $@/npy/f8.3,4.npy >$@/npy/fortran.npy
+	@printf '\002\000\017\000\000\000\000\001\000\000\000\000\000\000\000\000\000\000\000\010\000\000\000\000\000\000\00012345678' >$@/frames/message
+	@printf '\003\001\377\001\000\000\000\001\000\000\000\000\000\000\000\000\000\000\000\377\377\377\377\377\377\377\377' >$@/frames/wraps
+	@printf '\000\000\003\003\000\000\000\001\000\000\000\004\000\000\000\000\000\000\000\003\000\000\000\000\000\000\000why\004\000\000\000' >$@/frames/failed
+	@{ printf '\000\000\377kcp 2\000\000\000\000\001\002\003\004\005\006\007\004\000\000\000'; \
+	  printf '\001\000\000\000\002\000\000\000\000\000\000\000'; head -c 64 /dev/zero; } >$@/hello/caller
+	@{ printf '\001\000\377kcp 2\000\000\000'; head -c 64 /dev/zero; } >$@/hello/answerer
+	@sed '1s/^../\x00\x01/' $@/hello/caller >$@/hello/stranger
+	@for s in 0 1 2 3 4 5 6 7 8 9; do printf "\\00$$s\000\001\001\003\005\000\377\002\001\000\003\001\000\010\005" \
+	  >$@/calls/$$s; done
 	@printf -- '--text\000words\000--flag\000--int\00012\000--word=gdn\000' \
 	  >$@/options/all
 	@printf -- '--real=-2.5e-1\000--whole\000999999999999999\000-n\000-7\000-h\000' \

@@ -114,7 +114,8 @@ static inline void made_arrays(struct made_call *m, int64_t most)
 static inline void made_indices(struct made_call *m)
 {
     const struct kcp_call *c = &m->a.call;
-    const struct kcp_context *x = c->plan ? &c->plan->ctx[c->r] : NULL;
+    const int is_rank = c->plan && c->r >= 0 && c->r < c->plan->R;
+    const struct kcp_context *x = is_rank ? &c->plan->ctx[c->r] : NULL;
     for (int i = 0; i < m->stage->nfields; i++) {
         const char *name = m->stage->fields[i].name;
         const int64_t n = m->numbers[i];
@@ -162,7 +163,7 @@ static inline void made_saved(struct made_call *m)
 {
     struct kcp_backward *b = &m->a.backward;
     const size_t bytes = kcp_saved_bytes((const struct kcp_forward *)&m->a.call);
-    struct kcp_saved *s = m->saved = malloc(bytes);
+    struct kcp_saved *s = m->saved = bytes < 1 << 24 ? malloc(bytes) : NULL;
     if (!s) return;
     memset(s, 0, bytes);
     kcp_saved_begin(s, bytes, &m->a.call, "made", 8, 8);

@@ -5,6 +5,7 @@
 # Book: chapter 20, what is promised.  Checked by: a file lost, a set mixed.
 # Usage: results.sh BUILD.  Next: tests/cli/halt.c, which kills at each step.
 B=$(cd "${1:-build}" && pwd) || exit 1
+script=$(cd "$(dirname "$0")" && pwd)/results.sh
 # In memory, where a sync costs nothing; FULL=1 on the disk, and at every step.
 room=/dev/shm; [ -w $room ] && [ -z "$FULL" ] || room=${TMPDIR:-/tmp}
 W=$(mktemp -d -p $room) || exit 1
@@ -172,6 +173,27 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     setpriv --reuid 65534 --clear-groups "$run" --in in --out up/out >/dev/null 2>err
     [ $? = 2 ] && grep -q 'parent of up/out' err && [ -z "$(ls -A up/out)" ] && pass ||
         fail "$(cat err)"
+fi
+
+# ---- a full disk: one line, status 2, and what was there is there
+full_disk() {                  # in mounts of its own, which end with the process
+    mkdir -p at && mount -t tmpfs -o size=200k none at && cp -r first at/out &&
+        others at/out || return 3
+    head -c 300k /dev/zero >at/ballast 2>/dev/null
+    "$run" --in in --out at/out --scale 2 >stdout 2>stderr
+    echo "$? $(wc -l <stderr) $(set_of at/out) $(kept at/out && echo kept)"
+    rm at/ballast
+    "$run" --in in --out at/out --scale 2 >stdout 2>stderr
+    echo "$? $(set_of at/out) $(kept at/out && clean && echo kept)"
+}
+if command -v unshare >/dev/null && unshare -m true 2>/dev/null; then
+    rm -rf at
+    sed -n '/^set_of() {/,/^}/p; /^kept() {/,/^}/p; /^clean() {/,/^}/p
+        /^others() {/,/^}/p; /^full_disk() {/,/^}/p' "$script" >full_disk.sh
+    echo 'full_disk' >>full_disk.sh
+    got=$(run=$run unshare -m sh full_disk.sh 2>err | tr '\n' '|')
+    [ "$got" = '2 1 first kept|0 second kept|' ] && pass ||
+        fail "full disk: $got $(cat err)"
 fi
 
 # ---- a container in which every process has the same number: names are not of it

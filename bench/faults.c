@@ -1,0 +1,347 @@
+/* faults.c -- ranks on GPUs that are lost: killed in each call of each form, out of
+ * memory, their communicator aborted from outside.
+ *
+ * Book: chapter 20, "What is promised to whom".  Checked by: bench/gpu_faults.sh.
+ * Next: gpu_faults.sh, which starts the ranks and keeps the table.
+ *
+ *   kcp-faults count | kill FORM CALL | memory     a process a rank: RANK, WORLD_SIZE
+ *   kcp-faults aborted                             two threads of one process
+ *
+ * Rank 1 is the one that is lost. Every other rank prints one row: did its call end,
+ * with whose name, after how long, what memory is missing, and does a new communicator
+ * work. Status 0: all of it. */
+#include "comm/backend/nccl.h"
+#include "tests/made_call.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum { T = 512, MOST_HELD = 128, LOST = 1 };
+static const char *const call_names[] = { "all_gather", "send", "recv", "group",
+                                          "barrier", "show" };
+
+/* ---- calls, counted on the rank that is to be lost */
+static struct kcp_comm own;
+static int calls, lost_at;
+static char last_call[32];
+
+static void count(struct kcp_comm *c, int name)
+{
+    snprintf(last_call, sizeof last_call, "%s", call_names[name]);
+    if (++calls == lost_at && c->r == LOST) raise(SIGKILL);
+}
+
+static int all_gather(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
+                      struct CUstream_st *stream)
+{
+    count(c, 0);
+    return own.all_gather(c, mine, all, bytes, stream);
+}
+
+static int send_to(struct kcp_comm *c, const void *data, size_t bytes, int to,
+                   struct CUstream_st *stream)
+{
+    count(c, 1);
+    return own.send(c, data, bytes, to, stream);
+}
+
+static int recv_from(struct kcp_comm *c, void *data, size_t bytes, int from,
+                     struct CUstream_st *stream)
+{
+    count(c, 2);
+    return own.recv(c, data, bytes, from, stream);
+}
+
+static int group(struct kcp_comm *c, int begin)
+{
+    count(c, 3);
+    return own.group(c, begin);
+}
+
+static int barrier(struct kcp_comm *c, struct CUstream_st *stream)
+{
+    count(c, 4);
+    return own.barrier(c, stream);
+}
+
+static int show(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
+                struct CUstream_st *stream)
+{
+    count(c, 5);
+    return own.show(c, mine, all, bytes, stream);
+}
+
+static void count_calls(struct kcp_comm *c)
+{
+    own = *c;
+    c->all_gather = all_gather;
+    c->send = send_to;
+    c->recv = recv_from;
+    c->group = group;
+    c->barrier = barrier;
+    c->show = show;
+}
+
+/* ---- one forward and backward on this rank's GPU */
+struct held { void *p[MOST_HELD]; int n, out; };
+
+static void *hold(struct held *h, size_t bytes)
+{
+    void *p = NULL;
+    if (h->n == MOST_HELD || cudaMalloc(&p, bytes + 16) || cudaMemset(p, 0, bytes)) {
+        cudaGetLastError();
+        h->out = 1;
+        return NULL;
+    }
+    return h->p[h->n++] = p;
+}
+
+static void let_go(struct held *h)
+{
+    while (h->n) cudaFree(h->p[--h->n]);
+}
+
+static void arrays(struct held *h, const char *stage, union made_args *a)
+{
+    const struct kcp_stage *s = kcp_stage_find(stage);
+    for (int i = 0; i < s->nfields; i++) {
+        const struct kcp_field *f = &s->fields[i];
+        const int64_t n = made_numbers(&a->call, f->shape, INT64_C(1) << 40);
+        *(void **)(a->bytes + f->at) = hold(h, (size_t)n * 4);
+    }
+}
+
+static void grid(const int32_t *cu, const int32_t *cn,
+                 const int32_t *sc, const struct kcp_context *x)
+{
+    cudaMemcpy((void *)cu, x->cu, sizeof *cu * (x->NS + 1u), cudaMemcpyDefault);
+    cudaMemcpy((void *)cn, x->cn, sizeof *cn * (x->NS + 1u), cudaMemcpyDefault);
+    cudaMemcpy((void *)sc, x->sc, sizeof *sc * (size_t)x->NC, cudaMemcpyDefault);
+}
+
+/* lent: a caller's communicator, which he aborts when a call has failed, before he
+ * gives memory back: cudaFree waits for what hangs on a stream. */
+struct lent { const struct nccl *nccl; ncclComm_t at; double ended; };
+
+static int pass(struct kcp_comm *comm, int form, struct lent *lent, char *why, size_t n)
+{
+    const int64_t cu[2] = { 0, T };
+    struct kcp_plan *plan = NULL;
+    struct kcp_layer layer;
+    struct held h = { .n = 0 };
+    union made_args f = { 0 }, b = { 0 };
+    int status = kcp_layer_gpu(&layer, KCP_BF16, NULL, why, n);
+    if (!status) status = kcp_plan_make(&plan, 1, cu, comm->R, NULL, 0, 64, 4, NULL);
+    if (status) return status;
+    struct kcp_call c = { .H = 1, .HV = 2, .K = 64, .V = 64, .KG = 64, .form = form,
+        .model = KCP_KDA, .gate = KCP_GATE_SOFTPLUS, .l2norm = 1, .scale = 0.125,
+        .beta_form = KCP_BETA_SIGMOID };
+    kcp_layer_call(&layer, &c, plan, comm);
+    f.call = b.call = c;
+    arrays(&h, "08", &f);
+    arrays(&h, "13", &b);
+    f.forward.saved_bytes = b.backward.saved_bytes = kcp_layer_saved(&layer, &c);
+    b.backward.saved = f.forward.saved = hold(&h, f.forward.saved_bytes);
+    f.call.work_bytes = kcp_layer_forward_work(&layer, &f.forward);
+    b.call.work_bytes = kcp_layer_backward_work(&layer, &b.backward);
+    f.call.work = hold(&h, f.call.work_bytes);
+    b.call.work = hold(&h, b.call.work_bytes);
+    if (h.out) {
+        status = KCP_NO_MEMORY;
+        snprintf(why, n, "its GPU is out of memory");
+        comm->fail(comm, status, why);
+    } else {
+        grid(f.forward.cu, f.forward.cn, f.forward.sc, &plan->ctx[comm->r]);
+        grid(b.backward.cu, b.backward.cn, b.backward.sc, &plan->ctx[comm->r]);
+        status = kcp_layer_forward(&layer, &f.forward);
+        if (!status) status = kcp_layer_backward(&layer, &b.backward);
+        if (!status) status = comm->barrier(comm, NULL);
+        snprintf(why, n, "%s", kcp_why());
+    }
+    if (lent) lent->ended = monotonic_seconds();
+    if (status && lent && lent->at) lent->nccl->ncclCommAbort(lent->at);
+    let_go(&h);
+    kcp_plan_free(plan);
+    return status;
+}
+
+/* ---- after a loss: alone, a new communicator */
+static int alone_body(struct kcp_comm *host, void *arg)
+{
+    struct kcp_comm *comm;
+    char why[200] = "";
+    int status = kcp_nccl_over(&comm, host, why, sizeof why);
+    if (!status) status = pass(comm, KCP_ALL_GATHER, NULL, why, sizeof why);
+    if (!status) status = comm->barrier(comm, NULL);
+    if (comm) comm->free(comm);
+    if (status) fprintf(stderr, "alone: status %d, %s\n", status, why);
+    return status;
+}
+
+static double free_mib(void)
+{
+    size_t now = 0, all = 0;
+    cudaMemGetInfo(&now, &all);
+    return (double)now / (1 << 20);
+}
+
+/* what form call status lost seconds MiB again ok why */
+static int row(const char *what, int form, int status, int lost, double seconds,
+               double missing, int again, const char *why)
+{
+    const int ok = status == KCP_COMM && lost == LOST && seconds < 12 && !again;
+    printf("%s\t%s\t%d\t%d\t%d\t%.2f\t%.0f\t%d\t%s\t%s\n", what, kcp_form_names[form],
+           lost_at, status, lost, seconds, missing, again, ok ? "ok" : "FAIL", why);
+    fflush(stdout);
+    return ok ? 0 : 1;
+}
+
+static int fill_gpu(void)
+{
+    for (size_t bytes = (size_t)1 << 34; bytes >= 1 << 20;) {
+        void *p;
+        if (cudaMalloc(&p, bytes)) bytes /= 2;
+    }
+    cudaGetLastError();
+    return KCP_OK;
+}
+
+static int process(const char *what, int form)
+{
+    struct kcp_comm *host, *comm = NULL;
+    struct kcp_who who;
+    char why[200] = "", other[200] = "";
+    int lost = -1;
+    if (kcp_processes(&host, &who, why, sizeof why) || cudaSetDevice(who.local)) {
+        fprintf(stderr, "kcp-faults: %s\n", why);
+        return 2;
+    }
+    cudaFree(NULL);
+    const double before = free_mib();
+    int status = kcp_nccl_over(&comm, host, why, sizeof why);
+    if (status) {
+        fprintf(stderr, "kcp-faults: status %d, %s\n", status, why);
+        return 2;
+    }
+    if (!strcmp(what, "memory") && who.r == LOST) fill_gpu();
+    count_calls(comm);
+    const double began = monotonic_seconds();
+    if (!strcmp(what, "count")) {
+        for (int f = KCP_ALL_GATHER; f <= KCP_SCAN && !status; f++) {
+            calls = 0;
+            status = pass(comm, f, NULL, why, sizeof why);
+            if (who.r == LOST) printf("count\t%s\t%d\n", kcp_form_names[f], calls);
+        }
+        comm->free(comm);
+        host->free(host);
+        if (status) fprintf(stderr, "kcp-faults: status %d, %s\n", status, why);
+        return status ? 1 : 0;
+    }
+    status = pass(comm, form, NULL, why, sizeof why);
+    const double seconds = monotonic_seconds() - began;
+    if (!comm->lost(comm, &lost, other, sizeof other)) lost = -1;
+    comm->free(comm);
+    host->free(host);
+    if (who.r == LOST) return status == KCP_NO_MEMORY ? 0 : 1;
+    const double missing = before - free_mib();
+    const int again = kcp_threads_run(1, alone_body, NULL, why, sizeof why);
+    return row(what, form, status, lost, seconds, missing, again, other);
+}
+
+/* ---- a communicator of the caller's, aborted by him while ranks use it */
+struct callers { const struct nccl *nccl; int ok[2]; };
+
+static int wait_for(const struct nccl *n, ncclComm_t at, ncclResult_t result)
+{
+    while (result == ncclInProgress)
+        if (n->ncclCommGetAsyncError(at, &result)) return KCP_COMM;
+    return result == ncclSuccess ? KCP_OK : KCP_COMM;
+}
+
+static int make(struct kcp_comm *host, const struct nccl *n, ncclComm_t *at)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclUniqueId id;
+    int err = host->r == 0 && n->ncclGetUniqueId(&id) ? KCP_COMM : KCP_OK;
+    if (!err && host->r == 0) err = host->send(host, &id, sizeof id, 1, NULL);
+    if (!err && host->r == 1) err = host->recv(host, &id, sizeof id, 0, NULL);
+    config.blocking = 0;
+    return err ? err : wait_for(n, *at, n->ncclCommInitRankConfig(at, host->R, id,
+                                                                  host->r, &config));
+}
+
+struct outside { struct kcp_comm *comm; const struct nccl *nccl; ncclComm_t at; };
+
+static void *abort_soon(void *arg)
+{
+    const struct outside *o = arg;
+    poll(NULL, 0, 300);
+    o->comm->fail(o->comm, KCP_COMM, "its owner aborts it");
+    o->nccl->ncclCommAbort(o->at);
+    return NULL;
+}
+
+static int aborted_body(struct kcp_comm *host, void *arg)
+{
+    struct callers *x = arg;
+    struct kcp_comm *comm;
+    ncclComm_t at = NULL;
+    pthread_t outside;
+    char why[200] = "", other[200] = "";
+    int lost = -1, status;
+    if (cudaSetDevice(host->r) || make(host, x->nccl, &at)) return KCP_CUDA;
+    if ((status = kcp_nccl_from(&comm, at))) return status;
+    struct outside o = { comm, x->nccl, at };
+    const double before = free_mib(), began = monotonic_seconds();
+    if (host->r == LOST && pthread_create(&outside, NULL, abort_soon, &o))
+        return KCP_NO_MEMORY;
+    struct lent lent = { x->nccl, host->r == LOST ? NULL : at, 0 };
+    while (!status) status = pass(comm, KCP_CHAIN, &lent, why, sizeof why);
+    const double seconds = lent.ended - began;
+    comm->lost(comm, &lost, other, sizeof other);
+    if (host->r == LOST) pthread_join(outside, NULL);
+    comm->free(comm);
+    const int idle = cudaDeviceSynchronize();
+    const double missing = before - free_mib();
+    int again = host->barrier(host, NULL);
+    if (!again) again = make(host, x->nccl, &at);
+    if (!again) again = kcp_nccl_from(&comm, at);
+    if (!again) again = pass(comm, KCP_CHAIN, NULL, why, sizeof why);
+    if (!again) comm->free(comm);
+    if (!again) x->nccl->ncclCommAbort(at);
+    const int ok = status == KCP_COMM && seconds < 12 && !again && !idle;
+    printf("aborted\tchain\trank %d\t%d\t%d\t%.2f\t%.0f\t%d\t%s\t%s\n", host->r, status,
+           lost, seconds, missing, again, ok ? "ok" : "FAIL", other);
+    fflush(stdout);
+    x->ok[host->r] = ok;
+    return KCP_OK;
+}
+
+static int aborted(void)
+{
+    char why[200] = "";
+    struct callers x = { .nccl = nccl_open(why, sizeof why) };
+    int status = KCP_NA;
+    if (x.nccl) status = kcp_threads_run(2, aborted_body, &x, why, sizeof why);
+    if (status) fprintf(stderr, "kcp-faults: status %d, %s\n", status, why);
+    return !status && x.ok[0] && x.ok[1] ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    int form = KCP_ALL_GATHER;
+    if (!strcmp(what, "aborted")) return aborted();
+    if (!strcmp(what, "count") || !strcmp(what, "memory")) return process(what, form);
+    for (; argc == 4 && form <= KCP_SCAN; form++)
+        if (!strcmp(argv[2], kcp_form_names[form])) break;
+    lost_at = argc == 4 ? atoi(argv[3]) : 0;
+    if (strcmp(what, "kill") || form > KCP_SCAN || lost_at < 1) {
+        fprintf(stderr, "kcp-faults: found '%s', expected count, memory, aborted, or "
+                "kill FORM CALL\n", what);
+        return 2;
+    }
+    return process(what, form);
+}

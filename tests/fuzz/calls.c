@@ -1,0 +1,131 @@
+/* calls.c -- any arguments to any stage of the C interface: refused with a sentence, or
+ * run on arrays that are as long as their shapes say and not a byte longer.
+ *
+ * Book: chapter 20, "What is promised to whom".  Checked by: make fuzz.
+ * Next: ref/core/checked.c.
+ *
+ * Bytes: the stage, the model, the pass, ranks; then pairs that change a whole call: an
+ * option or a size, an array that is missing, an index. With ranks each says whose.
+ */
+#include "tests/made_call.h"
+
+#include <stdio.h>
+
+#define MUST(condition)                                                               \
+    do {                                                                              \
+        if (!(condition)) {                                                           \
+            fprintf(stderr, "fuzz_calls: %s, line %d: %s\n", #condition, __LINE__,    \
+                    kcp_why());                                                       \
+            abort();                                                                  \
+        }                                                                             \
+    } while (0)
+
+/* What is too large for any machine is refused memory, and not the end. */
+const char *__asan_default_options(void)
+{
+    return "allocator_may_return_null=1:max_allocation_size_mb=256";
+}
+
+enum { MOST = 4096, MOST_R = 3 };
+
+struct input { const uint8_t *at, *end; int stage, model, pass, R, L; };
+
+static int take(struct input *in) { return in->at < in->end ? *in->at++ : 0; }
+
+/* Small mostly, now and then as large as it goes. */
+static int number(struct input *in)
+{
+    const int x = take(in);
+    if (x == 255) return INT32_MAX;
+    if (x == 254) return INT32_MIN;
+    if (x == 253) return 99;
+    if (x == 252) return 1 << 20;
+    return x < 24 ? x : (int8_t)x;
+}
+
+static const size_t ints[] = {
+#define INT(name) offsetof(struct kcp_call, name)
+    INT(N), INT(NS), INT(NC), INT(R), INT(r), INT(H), INT(HV), INT(K), INT(V), INT(C),
+    INT(KG), INT(D), INT(Wc), INT(model), INT(pass), INT(part), INT(gate),
+    INT(beta_form), INT(act), INT(layout), INT(save), INT(form), INT(walk), INT(blocks),
+    INT(strip_chunks), INT(l2norm), INT(reuse_M), INT(shift) };
+#undef INT
+enum { INTS = sizeof ints / sizeof *ints };
+
+/* Sizes and options first: the arrays are made by them. */
+static void change_sizes(struct input *in, struct kcp_call *c, int mine)
+{
+    for (int n = take(in) % 8; n > 0; n--) {
+        const int which = take(in), whose = take(in) % in->R, value = number(in);
+        if (whose != mine) continue;
+        if (which % 32 < INTS) *(int *)((char *)c + ints[which % 32]) = value;
+        else if (which % 32 == 28) c->T = value;
+        else if (which % 32 == 29) c->scale = value == 99 ? 0.0 / 0.0 * value : value;
+        else if (which % 32 == 30) c->lower_bound = value;
+    }
+}
+
+static void change_arrays(struct input *in, struct made_call *m, int mine)
+{
+    for (int n = take(in) % 4; n > 0; n--) {
+        const int which = take(in) % m->stage->nfields, whose = take(in) % in->R;
+        const int at = take(in), value = number(in);
+        if (whose != mine) continue;
+        const enum kcp_store store = m->stage->fields[which].store;
+        if (at % 4 == 0) made_set(m, which, NULL);
+        else if (m->numbers[which] > 0 && store == KCP_I32)
+            ((int32_t *)m->array[which])[at % m->numbers[which]] = value;
+        else if (m->numbers[which] > 0 && store == KCP_I64)
+            ((int64_t *)m->array[which])[at % m->numbers[which]] = value;
+    }
+}
+
+static int body(struct kcp_comm *comm, void *arg)
+{
+    struct input in = *(const struct input *)arg;
+    const struct kcp_stage *s = &kcp_stages[in.stage % kcp_nstages];
+    const int64_t cu[3] = { 0, 5, 17 };
+    const int mine = comm ? comm->r : 0;
+    struct kcp_plan *plan = NULL;
+    struct made_call m;
+    MUST(!kcp_plan_make(&plan, 2, cu, in.R, NULL, in.L, 8, 3, NULL));
+    made_call(&m, s, (enum kcp_model)in.model, (enum kcp_pass)in.pass,
+              s->ranks ? plan : NULL, comm);
+    for (int i = 0; i < s->nfields; i++) free(m.array[i]);
+    change_sizes(&in, &m.a.call, mine);
+    made_arrays(&m, MOST);
+    made_indices(&m);
+    change_arrays(&in, &m, mine);
+    if (!strncmp(s->name, "13", 2) && !kcp_check_call("08", KCP_HOST, &m.a))
+        made_saved(&m);
+    if (!strncmp(s->name, "13", 2) && !m.saved) made_saved(&m);
+    const int expected = kcp_check_call(s->name, KCP_HOST, &m.a);
+    MUST(expected == KCP_OK || (expected == KCP_BAD && kcp_why()[0]));
+    const int status = take(&in) % 2 && s->oracle ? s->oracle(&m.a) : s->ref(&m.a);
+    MUST(status >= KCP_OK && status <= KCP_MISMATCH);
+    const int is_plain = status == KCP_OK || status == KCP_COMM ||
+                         status == KCP_NO_MEMORY;
+    if (!is_plain && !kcp_why()[0])
+        fprintf(stderr, "%s: status %d\n", s->name, status);
+    MUST(is_plain || kcp_why()[0]);
+    const int may_lack = s->oracle || !strncmp(s->name, "02", 2);     /* some arrays */
+    MUST(expected == KCP_OK || status != KCP_OK || may_lack);
+    made_free(&m);
+    kcp_plan_free(plan);
+    return KCP_OK;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct input in = { .at = data, .end = data + size };
+    in.stage = take(&in);
+    const int is_family = atoi(kcp_stages[in.stage % kcp_nstages].name) == 16;
+    in.model = is_family ? KCP_DPLR + take(&in) % 3 : take(&in) % 2;
+    in.pass = take(&in) % 2;
+    const int ranks = take(&in);
+    in.R = kcp_stages[in.stage % kcp_nstages].ranks && ranks % 8 == 1 ? MOST_R : 1;
+    in.L = ranks % 3 == 2 ? 8 : 0;
+    if (in.R == 1) body(NULL, &in);
+    else MUST(kcp_threads_run(in.R, body, &in, NULL, 0) <= KCP_MISMATCH);
+    return 0;
+}
