@@ -1,10 +1,12 @@
-"""kcp_check.py -- judges a PyTorch, Triton or NumPy function on the judge's own cases.
+r"""kcp_check.py -- judges a PyTorch, Triton or NumPy function on the judge's own cases.
 
 Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: tests/cli/torch.sh.
 Next: judge/emit.c, which writes the cases; judge/foreign.c, which judges.
 
   python tests/kcp_check.py my_kernel:fn --stage 08 --shapes 128x128 [--cp 4]
   python tests/kcp_check.py kcp_torch:chunk_kda --stage 13 --as fla
+  python tests/kcp_check.py fla.ops.kda:chunk_kda --stage 13 --as fla --device cuda \
+      --storage bf16 --shapes 128x128
 
 fn(case) gets the sizes, options and arrays of a case as attributes (case.T, case.q_raw,
 case.gate) and returns the outputs by their names, {"o": o, "ht": ht}; an array that is
@@ -32,7 +34,7 @@ GRID = ("cu", "cn", "sc")
 
 
 def fields(stage):
-    """name -> (io, shape) of a stage, from its .def and those that it includes."""
+    """name -> (io, shape, storage) of a stage, from its .def and what it includes."""
     found = {}
 
     def read(name):
@@ -40,9 +42,10 @@ def fields(stage):
             inner = re.match(r'#include "(.*)"', line)
             if inner:
                 read(inner.group(1))
-            field = re.match(r'KCP_FIELD\((\w+), *\w+, *(\w+), *"(.*?)"', line)
+            field = re.match(r'KCP_FIELD\((\w+), *\w+, *(\w+), *"(.*?)", *(\w+)',
+                             line)
             if field:
-                found[field.group(2).rstrip("_")] = field.group(1, 3)
+                found[field.group(2).rstrip("_")] = field.group(1, 3, 4)
     read(f"{stage}.def")
     return found
 
@@ -59,7 +62,7 @@ def case_at(path, stage, o):
     if "--cuts" in words:
         case.cuts = [int(x) for x in words[words.index("--cuts") + 1].split(",")]
     case.fields = fields(stage)
-    for name, (io, shape) in case.fields.items():
+    for name, (io, shape, _) in case.fields.items():
         file = os.path.join(path, f"{name}.npy")
         ranks = os.path.exists(os.path.join(path, "cu_seqlens.npy")) and name in GRID
         x = np.load(file) if os.path.exists(file) and not ranks else None
@@ -73,14 +76,18 @@ def case_at(path, stage, o):
 
 
 def as_torch(case, o):
+    """Tensors: states and parameters are float32 beside bf16, as in stages.h."""
     import torch
     kind = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16}
+    kind = {"ACTV": kind[o.storage],
+            "ACC": torch.float64 if o.storage == "f64" else torch.float32}
     for name in list(case.fields) + ["cu_seqlens"]:
         x = getattr(case, name)
         if x is not None:
             x = torch.from_numpy(np.ascontiguousarray(x))
             if x.dtype.is_floating_point:
-                x = x.to(o.device, kind[o.storage])
+                store = case.fields[name][2] if name in case.fields else ""
+                x = x.to(o.device, kind["ACTV" if store == "KCP_ACTV" else "ACC"])
             setattr(case, name, x)
 
 
@@ -102,11 +109,12 @@ def by_fla(fn, case, o):
         x["A_log"] = x["dt_bias"] = None
     if case.backward and x["h0"] is None:       # dh0 is asked for all the same
         state = (case.V, case.K) if case.layout else (case.K, case.V)
-        case.h0 = x["h0"] = x["q_raw"].new_zeros(len(case.cu_seqlens) - 1, case.HV,
-                                                 *state)
+        acc = torch.float64 if x["q_raw"].dtype == torch.float64 else torch.float32
+        case.h0 = x["h0"] = torch.zeros(len(case.cu_seqlens) - 1, case.HV, *state,
+                                        dtype=acc, device=x["q_raw"].device)
     x = {n: None if t is None else t.requires_grad_(case.backward)
          for n, t in x.items()}
-    more = dict(cu_seqlens=case.cu_seqlens)
+    more = dict(cu_seqlens=case.cu_seqlens.to(case.q_raw.device))
     if o.cp > 1:
         import kcp_torch
         more = dict(cp_context=kcp_torch.build_cp_context(case.cu_seqlens,
@@ -272,6 +280,10 @@ def reports(o, rows, status):
 
 def judge(o, here):
     words = ["--stage", o.stage, "--seed", str(o.seed), "--storage", o.storage]
+    if o.case:
+        words += ["--case", o.case]
+    elif not o.drawn:
+        words += ["--wide"]
     if o.cp > 1:
         words += ["--ranks", str(o.cp)]
     made = subprocess.run([o.check, "--emit", os.path.join(here, "e"), *words],
@@ -319,6 +331,9 @@ def main():
     p.add_argument("function", help="module:function, importable from here")
     p.add_argument("--stage", required=True, help="08, say")
     p.add_argument("--shapes", default="", help="KxV,KxV: judge these, others are n/a")
+    p.add_argument("--case", help="one case alone, in kcp-check's words")
+    p.add_argument("--drawn", action="store_true",
+                   help="the drawn list alone, not the anchored and wide ones")
     p.add_argument("--cp", type=int, default=1, help="processes, a shard each")
     p.add_argument("--as", dest="style", choices=("case", "fla"), default="case")
     p.add_argument("--numpy", action="store_true", help="arrays of NumPy, no PyTorch")

@@ -14,6 +14,7 @@ enum {
     IN_ORDER = 1, DECAY_FIRST = 2, TURNED = 4, NO_END = 8, ALL_M = 16, NO_SCALE = 32,
     NO_W = 64, WRONG_HEAD = 128, M_NO_DECAY = 256, NO_LOCAL = 512, UNGATED = 1024,
     STALE_GATE = 2048, WRONG_STRETCH = 4096, NOTHING = 8192, LAST_CHUNK = 1 << 14,
+    HEAD_0 = 1 << 15,
 };
 
 struct cut { int n, m, rows, flags; int64_t t0; };
@@ -50,6 +51,7 @@ static void chunk_back(const struct kcp_merge_backward *a, const struct cut *x,
                        int cols, int linear, double *X_, double *d_, double *dU)
 {
     const int K = a->K, V = a->V, f = x->flags, n = x->n;
+    const struct cut first = { .rows = x->rows, .t0 = x->t0, .flags = f };
     const double (*w)[a->HV][K] = a->w, (*dO)[a->HV][V] = a->do_;
     const double (*dv_local)[a->HV][V] = a->dv_local;
     double (*X)[cols] = (double (*)[cols])X_, (*d)[cols] = (double (*)[cols])d_;
@@ -76,7 +78,9 @@ static void chunk_back(const struct kcp_merge_backward *a, const struct cut *x,
     for (int i = 0; i < K; i++)
         for (int v = 0; v < cols; v++) {
             const int kept = f & DECAY_FIRST || (linear && f & M_NO_DECAY);
-            X[i][v] = (kept ? 1 : decay(a, x, i)) * X[i][v] + d[i][v];
+            const double left = !linear && f & HEAD_0 ? decay(a, &first, i)
+                                                      : decay(a, x, i);
+            X[i][v] = (kept ? 1 : left) * X[i][v] + d[i][v];
         }
 }
 
@@ -152,5 +156,6 @@ MUTANT(M_no_decay, M_NO_DECAY, "M of products I - w^T kg, the decay left out");
 MUTANT(no_local, NO_LOCAL, "dU = kg dS, dv_local left out");
 MUTANT(ungated, UNGATED, "errata 9, 10: GDN, k without exp2(G_last - G)");
 MUTANT(stale_gate, STALE_GATE, "off by one: decays by the last row but one");
+MUTANT(head_0, HEAD_0, "dS of every head decays by head 0's gates");
 MUTANT(last_chunk, LAST_CHUNK, "the stretch's last chunk alone");
 MUTANT(writes_nothing, NOTHING, "returns at once");

@@ -9,7 +9,8 @@
 
 extern const struct kcp_variant m09_decay_first, m09_in_order, m10_beta_outside,
     m10_undecayed, m10_diagonal, m11_decay_first, m11_in_order, m11_no_end, m10_shorter,
-    m10_shorter_not_turned, m10_shorter_last_row, m10_shorter_unrounded;
+    m10_shorter_not_turned, m10_shorter_last_row, m10_shorter_unrounded,
+    m11_head_0;
 
 static int chunks(struct wrong_rank *x, int part)
 {
@@ -131,6 +132,8 @@ MUTANT(beta_outside, "errata 34: beta outside the sum", .wy10 = &m10_beta_outsid
 MUTANT(diagonal, "errata 38: what cancels let into dG", .wy10 = &m10_diagonal);
 MUTANT(no_dht, "drops dht", .flags = NO_DHT);
 MUTANT(no_dht_map, "drops dht where it enters the map", .m11 = &m11_no_end);
+MUTANT(head_0, "dS that leaves a rank decays by head 0's gates: wrong gradients on all"
+       " ranks but the last (a library released it so)", .m11 = &m11_head_0);
 MUTANT(no_exchange, "dS = 0 at every cut", .flags = NO_EXCHANGE);
 MUTANT(neighbour, "dS from the next segment alone", .flags = NEIGHBOUR);
 MUTANT(twice, "the farthest map applied twice", .flags = TWICE);

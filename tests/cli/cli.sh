@@ -136,6 +136,28 @@ ls -R e | cksum >before
 refused 'cases.txt: found one' --emit e --stage 05
 ls -R e | cksum | cmp -s - before && pass || fail "a refused --emit leaves its marks"
 
+# ---- of every list, of some sizes, in words; each judged as the case that it is
+rm -rf e; says 0 'cases of 08_forward' --emit e --stage 08 --shapes 64x128 --wide
+! ls e | grep -q case_000 && ls e | grep -q case_1 && pass || fail "--shapes: $(ls e)"
+grep -q '^K 64$' e/case_1*/forward/case.txt && ! grep -q '^V 64$' \
+    e/case_1*/forward/case.txt && pass || fail "--shapes 64x128 has others"
+says 1 'case_1.*o.npy' --foreign e
+rm -rf e
+says 0 '2 cases of 04_chunk' --emit e --stage 04 --case \
+    'live kda H=1 HV=3 K=5 V=7 C=64 lengths=90,0 h0; strong gdn K=6 V=4 lengths=70'
+for d in e/case_*/*ward; do
+    # shellcheck disable=SC2046
+    [ ! -x "$B/kcp-run" ] || "$B/kcp-run" --stage 04 --in "$d" --out "$d" \
+        $(cat "$d/options.txt") >/dev/null || fail "kcp-run: $d"
+done
+[ ! -x "$B/kcp-run" ] || says 0 '0 failed' --foreign e
+for x in 128 x 128x 128x128, 64x64,,1x1; do
+    refused --shapes --emit e2 --stage 08 --shapes "$x"
+done
+refused '--shapes: found 99x99' --emit e2 --stage 08 --shapes 99x99
+refused --wide --stage 08 --wide
+[ ! -e e2 ] && pass || fail "a refused list leaves a directory"
+
 # ---- a variant, and a reference, from a shared object
 cat >mine.c <<'C'
 #include "kcp.h"
@@ -220,7 +242,8 @@ printf 'stage 99_none\nseed 1\nfull 0\nranks 0\nstorage f64\n' >f/cases.txt
 refused 'stage 99_none' --foreign f
 refused '--emit' --emit e2 --stage 03 --foreign e
 refused '--exchange' --exchange 1 --list
-refused --case --case live --stage 03 --emit e2
+refused --case --case live --stage 03 --foreign e
+refused --case --case 'live dplr' --stage 03 --emit e2
 refused --variant --variant twin --stage 03 --emit e2
 refused --reference --reference ./mine.so --stage 07 --emit e2
 refused --storage --storage bf16 --stage 03

@@ -310,11 +310,15 @@ def compiled():
     if not kcp_torch.ops.available:
         return f"custom op: needs PyTorch 2.4, this is {torch.__version__}: skipped"
     x, do, _ = draw(4, (0, 40), 1, 2, 8, 8, options(gate=1))
+    x["w"], x["b"] = torch.randn(16, 4, dtype=D), torch.randn(16, dtype=D)
     x = {n: None if t is None else t.requires_grad_() for n, t in x.items()}
     names = [n for n in x if x[n] is not None]
 
     def layer(*t):
-        return call(dict(x, **dict(zip(names, t))), options(gate=1))[0].sin()
+        y = dict(x, **dict(zip(names, t)))
+        v, _ = kcp_torch.causal_conv1d(y["v"].reshape(1, 40, 16), y["w"], y["b"],
+                                       activation="silu")
+        return call(dict(y, v=v.view_as(y["v"])), options(gate=1))[0].sin()
     outs = []
     for f in (layer, torch.compile(layer, fullgraph=True, backend="aot_eager")):
         y = f(*(x[n] for n in names))

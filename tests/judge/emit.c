@@ -3,9 +3,11 @@
  * Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: tests/cli/cli.sh.
  * Next: foreign.c, the verdict on what came back.
  *
- * DIR/cases.txt names stage, seed, list and storage; DIR/case_007/forward/ holds the
+ * DIR/cases.txt names stage, seed, lists and storage; DIR/case_007/forward/ holds the
  * inputs, one file a field, and case.txt the sizes and options. A foreign kernel adds
- * its outputs beside them under their fields' names (do_ is do.npy, of course).
+ * its outputs beside them under their fields' names (do_ is do.npy, of course). The
+ * cases are those drawn for any variant; --wide: also those anchored and those of 64,
+ * 128 and more channels; --shapes: those of these sizes; --case: those in words.
  */
 #include "emit.h"
 #include "tests/npy/npy.h"
@@ -153,6 +155,86 @@ static int emit_pass(const char *dir, const struct kcp_stage *s, const struct kc
     return status;
 }
 
+/* Is K and V of the case among "128x128,64x64"? NULL: all are. */
+static int of_shapes(const struct kcase *k, const char *shapes)
+{
+    char own[32];
+    snprintf(own, sizeof own, "%dx%d", k->call.K, k->call.V);
+    const size_t n = strlen(own);
+    for (const char *s = shapes; s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL)
+        if (!strncmp(s, own, n) && (!s[n] || s[n] == ',')) return 1;
+    return !shapes;
+}
+
+static struct kcase *alone(const struct kcp_stage *s, const struct options *o, int *n)
+{
+    struct kcase *list = calloc((size_t)o->nalone + 1, sizeof *list);
+    for (int i = 0; list && i < o->nalone; i++) {
+        list[i] = o->alone[i];
+        list[i].id = i;
+        list[i].spread = KCP_CONTIGUOUS;                   /* cuts say it all */
+        if (!list[i].seed) list[i].seed = o->seed * 1000003u + (unsigned)i;
+    }
+    *n = list ? o->nalone : 0;
+    return list;
+}
+
+struct kcase *emit_list(const struct kcp_stage *s, const struct options *o, int *n)
+{
+    if (o->nalone) return alone(s, o, n);
+    struct kcase *list = cases_make(s, o->full, 0, o->seed, o->ranks, n), *more;
+    for (int i = 0; i < 4 && list && o->wide; i++) {
+        int m = 0, drawn = *n;
+        if (i == 1) more = cases_make(s, o->full, 1, o->seed, o->ranks, &m);
+        else if (i == 3) more = cases_tall(s, o->seed, o->ranks, &m);
+        else more = cases_anchors(s, i == 2, o->seed, o->ranks, drawn, &m);
+        struct kcase *both = realloc(list, (size_t)(*n + m + 1) * sizeof *list);
+        if (both && more) {
+            list = both;
+            memcpy(list + *n, more, (size_t)m * sizeof *list);
+            *n += m;
+        }
+        free(more);
+    }
+    int kept = 0;
+    for (int i = 0; i < *n; i++) list[i].spread = KCP_CONTIGUOUS;
+    for (int i = 0; i < *n; i++)
+        if (of_shapes(&list[i], o->shapes)) list[kept++] = list[i];
+    *n = kept;
+    return list;
+}
+
+/* What emit_list needs to make the same list again. */
+static int write_list(const char *path, const struct kcp_stage *s,
+                      const struct options *o, const struct kcase *list, int n)
+{
+    FILE *f = fopen(path, "r");
+    char words[1024];
+    if (f) {                       /* another list's cases, and outputs beside them */
+        fclose(f);
+        fprintf(stderr, "kcp-check: %s: found one, expected a directory without"
+                " cases\n", path);
+        return 2;
+    }
+    f = fopen(path, "w");
+    if (!f) {
+        fprintf(stderr, "kcp-check: %s: %s, expected a file I can write\n", path,
+                strerror(errno));
+        return 2;
+    }
+    fprintf(f, "stage %s\nseed %llu\nfull %d\nranks %d\nstorage %s\n", s->name,
+            (unsigned long long)o->seed, o->full, o->ranks, emit_storage[o->storage]);
+    if (o->wide) fprintf(f, "wide 1\n");
+    if (o->shapes) fprintf(f, "shapes %s\n", o->shapes);
+    for (int i = 0; i < n && o->nalone; i++) {
+        case_print(&list[i], words, sizeof words);
+        fprintf(f, "case %s\n", words);
+    }
+    const int lost = close_file(f, path);
+    if (lost) remove(path);                        /* so that it may be tried again */
+    return lost;
+}
+
 int emit_cases(const char *dir, const struct options *o)
 {
     const struct kcp_stage *s = o->stage ? stage_find(o->stage) : NULL;
@@ -161,33 +243,27 @@ int emit_cases(const char *dir, const struct options *o)
                 " with arrays\n");
         return 2;
     }
-    int n = 0, status = make_dir(dir);
-    char path[4096];
-    snprintf(path, sizeof path, "%s/cases.txt", dir);
-    FILE *f = status ? NULL : fopen(path, "r");
-    if (f) {                       /* another list's cases, and outputs beside them */
-        fclose(f);
-        fprintf(stderr, "kcp-check: %s: found one, expected a directory without"
-                " cases\n", path);
+    int n = 0;
+    struct kcase *list = emit_list(s, o, &n);
+    if (!n) {
+        fprintf(stderr, "kcp-check: --shapes: found %s, expected one that a case has;"
+                " --wide has more\n", o->shapes ? o->shapes : "none");
+        free(list);
         return 2;
     }
-    if (!status && !(f = fopen(path, "w")))
-        fprintf(stderr, "kcp-check: %s: %s, expected a file I can write\n", path,
-                strerror(errno));
-    if (!f) return 2;
-    struct kcase *list = cases_make(s, o->full, 0, o->seed, o->ranks, &n);
-    for (int i = 0; i < n; i++) list[i].spread = KCP_CONTIGUOUS;   /* cuts say it all */
-    fprintf(f, "stage %s\nseed %llu\nfull %d\nranks %d\nstorage %s\n", s->name,
-            (unsigned long long)o->seed, o->full, o->ranks, emit_storage[o->storage]);
-    status = close_file(f, path);
+    char path[4096];
+    int status = make_dir(dir);
+    snprintf(path, sizeof path, "%s/cases.txt", dir);
+    if (!status) status = write_list(path, s, o, list, n);
+    const int began = !status;
     for (int i = 0; i < n && !status; i++) {
-        snprintf(path, sizeof path, "%s/case_%03d", dir, i);
+        snprintf(path, sizeof path, "%s/case_%03d", dir, list[i].id);
         status = make_dir(path);
         for (int pass = 0; pass <= has_backward(s) && !status; pass++)
             status = emit_pass(dir, s, &list[i], pass, o->storage);
     }
     snprintf(path, sizeof path, "%s/cases.txt", dir);
-    if (status) remove(path);                      /* so that it may be tried again */
+    if (status && began) remove(path);             /* likewise */
     if (!status) printf("%d cases of %s in %s, inputs rounded to %s\n", n, s->name, dir,
                         emit_storage[o->storage]);
     free(list);

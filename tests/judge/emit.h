@@ -9,6 +9,8 @@
 
 /* Exit statuses of kcp-check, after one line when 2. */
 int emit_cases(const char *dir, const struct options *o);
+/* The cases that these options ask for, *n of them. */
+struct kcase *emit_list(const struct kcp_stage *s, const struct options *o, int *n);
 int judge_foreign(const char *dir, const struct options *o, struct kcp_report *rep);
 
 extern const char *const emit_storage[3], *const emit_pass_name[2];

@@ -86,35 +86,58 @@ static void judge_dir(const char *dir, const struct kcp_stage *s, const struct k
                emit_pass_name[pass], w.field, w.err, w.tol);
 }
 
-int judge_foreign(const char *dir, const struct options *o, struct kcp_report *rep)
+/* What --emit wrote of its list, into o: 0, or 2 after one line. text keeps shapes. */
+static int read_list(const char *path, struct options *o, char stage[32],
+                     char shapes[256], struct kcase alone[8])
 {
-    char path[4096], stage[32], storage[8];
+    char line[1024], word[16], storage[8] = "", why[300];
     unsigned long long seed;
-    int full, ranks, n = 0, as = 0;
-    snprintf(path, sizeof path, "%s/cases.txt", dir);
+    int as = 0;
     FILE *f = fopen(path, "r");
-    if (!f || fscanf(f, "stage %31s seed %llu full %d ranks %d storage %7s", stage,
-                     &seed,
-                     &full, &ranks, storage) != 5) {
+    const int read = f ? fscanf(f, "stage %31s seed %llu full %d ranks %d storage %7s ",
+                                stage, &seed, &o->full, &o->ranks, storage) : 0;
+    if (read != 5) {
         if (f) fclose(f);
         fprintf(stderr, "kcp-check: %s: %s, expected what --emit wrote\n", path,
                 f ? "not readable as a list of cases" : "not found");
         return 2;
     }
-    fclose(f);
-    while (as < 2 && strcmp(emit_storage[as], storage)) as++;
-    const struct kcp_stage *s = stage_find(stage);
-    if (!s || strcmp(emit_storage[as], storage) || ranks < 0 || ranks > CASE_RANKS) {
-        fprintf(stderr, "kcp-check: %s: found stage %s, storage %s, expected what"
-                " --emit wrote\n", path, stage, storage);
-        return 2;
+    int odd = 0;
+    while (!odd && fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = 0;
+        if (!strcmp(line, "wide 1")) o->wide = 1;
+        else if (sscanf(line, "shapes %255s", shapes) == 1) o->shapes = shapes;
+        else if (sscanf(line, "%15s", word) == 1 && !strcmp(word, "case") &&
+                 o->nalone < 8)
+            odd = case_parse(line + 5, &alone[o->nalone++], why, sizeof why);
+        else odd = 1;
     }
-    struct kcase *list = cases_make(s, full, 0, seed, ranks, &n);
-    for (int i = 0; i < n; i++) list[i].spread = KCP_CONTIGUOUS;   /* as --emit says */
-    printf("%s, %d cases, %s\n", s->name, n, storage);
+    fclose(f);
+    if (o->nalone) o->alone = alone;
+    o->seed = seed;
+    while (as < 2 && strcmp(emit_storage[as], storage)) as++;
+    o->storage = as;
+    if (!odd && stage_find(stage) && !strcmp(emit_storage[as], storage) &&
+        o->ranks >= 0 && o->ranks <= CASE_RANKS) return 0;
+    fprintf(stderr, "kcp-check: %s: found stage %s, storage %s, expected what"
+            " --emit wrote\n", path, stage, storage);
+    return 2;
+}
+
+int judge_foreign(const char *dir, const struct options *o, struct kcp_report *rep)
+{
+    char path[4096], stage[32], shapes[256];
+    struct options made = { 0 };
+    struct kcase alone[8];
+    int n = 0;
+    snprintf(path, sizeof path, "%s/cases.txt", dir);
+    if (read_list(path, &made, stage, shapes, alone)) return 2;
+    const struct kcp_stage *s = stage_find(stage);
+    struct kcase *list = emit_list(s, &made, &n);
+    printf("%s, %d cases, %s\n", s->name, n, emit_storage[made.storage]);
     for (int i = 0; i < n; i++)
         for (int pass = 0; pass <= has_backward(s); pass++)
-            judge_dir(dir, s, &list[i], pass, as, rep);
+            judge_dir(dir, s, &list[i], pass, made.storage, rep);
     free(list);
     return report_close(rep, o->strict);
 }

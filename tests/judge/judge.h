@@ -237,6 +237,8 @@ struct options {
     int ranks, full, quick, quiet, strict;
     int only_device;                          /* leave out what runs on the host */
     enum kcp_storage storage;                 /* of --emit */
+    int wide;                                 /* of --emit: all lists */
+    const char *shapes;                       /* of --emit: "128x128,64x64", or NULL */
     uint64_t seed;
     const struct kcase *alone;                /* these cases and no other, or NULL */
     int nalone;

@@ -21,8 +21,10 @@ static const char usage[] =
     "       kcp-check --paths [--cases] [--stage NN]\n"
     "                                            every path a call can take, as TSV;\n"
     "                                            with the judge's cases that reach it\n"
-    "       kcp-check --emit DIR --stage NN [--storage f64|f32|bf16]\n"
-    "                                            write the judge's cases as .npy\n"
+    "       kcp-check --emit DIR --stage NN [--storage f64|f32|bf16] [--wide]\n"
+    "                 [--shapes 128x128,64x64] [--case TEXT]\n"
+    "                                            write the judge's cases as .npy;\n"
+    "                                            --wide: of every list\n"
     "       kcp-check --foreign DIR              judge outputs computed elsewhere\n"
     "       kcp-check --exchange N [--device]    N random exchanges, every form;\n"
     "                                            0: without end\n"
@@ -67,11 +69,13 @@ static const struct option_row rows[] = {
     FLAG("--bare", bare),
     FLAG("--here", here),
     FLAG("--exact", exact),
+    FLAG("--wide", o.wide),
     FLAG("--in-turn", in_turn),
     TEXT("--stage", o.stage, "a stage, e.g. 05 or 05_affine"),
     TEXT("--variant", o.variant, "a name that --list prints, or ./mine.so"),
     TEXT("--emit", emit, "a directory"),
     TEXT("--foreign", foreign, "a directory"),
+    TEXT("--shapes", o.shapes, "K x V, as 128x128,64x64"),
     TEXT("--backend", backend, "threads or nccl"),
     TEXT("--case", words, "words as a failure prints them"),
     TEXT("--reference", reference, "a shared object, ./its.so"),
@@ -125,6 +129,20 @@ static int read_values(struct asked *x)
     return 0;
 }
 
+/* "128x128,64x64": numbers, and nothing else. */
+static int shapes_read(const char *s)
+{
+    while (*s) {
+        const size_t K = strspn(s, "0123456789"), V = strspn(s + K + (s[K] == 'x'),
+                                                             "0123456789");
+        if (!K || s[K] != 'x' || !V) return 0;
+        s += K + 1 + V;
+        if (*s == ',' && s[1]) s++;
+        else if (*s) return 0;
+    }
+    return 1;
+}
+
 /* What cannot be asked for together: nothing that was said is left unsaid. */
 static int agrees(const struct asked *x)
 {
@@ -134,7 +152,7 @@ static int agrees(const struct asked *x)
     if (ways > 1)
         return bad("option", x->emit ? "--emit" : second,
                    "one of --list, --paths, --emit, --foreign, --exchange");
-    if ((ways && x->words) || (x->words && !x->o.stage))
+    if ((ways && x->words && !x->emit) || (x->words && !x->o.stage))
         return bad("--case", x->words, "a --stage to be judged on it");
     if (ways && x->reference)
         return bad("--reference", x->reference, "a --stage to be held to it");
@@ -143,6 +161,10 @@ static int agrees(const struct asked *x)
     if (ways && x->repeats >= 0)
         return bad("--repeats", "it", "variants to judge");
     if (x->o.storage && !x->emit) return bad("--storage", "it", "--emit too");
+    if (x->o.wide && !x->emit) return bad("--wide", "it", "--emit too");
+    if (x->o.shapes && !x->emit) return bad("--shapes", x->o.shapes, "--emit too");
+    if (x->o.shapes && !shapes_read(x->o.shapes))
+        return bad("--shapes", x->o.shapes, "K x V, as 128x128,64x64");
     return 0;
 }
 
@@ -279,6 +301,8 @@ static int do_all(int argc, char **argv)
         return bad("--variant", o->variant, "a name that --list prints, or ./mine.so");
     if (x.list) return list(o);
     if (x.paths) return paths_print(o, x.cases);
+    for (int i = 0; x.emit && i < o->nalone; i++)
+        if (case_fits(&o->alone[i], o)) return 2;
     if (x.emit) return emit_cases(x.emit, o);
     if (x.foreign) return judge_foreign(x.foreign, o, &rep);
     return judge(&x, mine);

@@ -4,18 +4,14 @@ Book: chapters 08, 13.  Checked by: tests/cli/torch.sh.  Next: conv.py.
 
 Gradients are rank-local: a rank's gradient of a tensor that all ranks hold (A_log,
 dt_bias, rows of the initial state) is its part, and the parts add up to the whole, as
-DistributedDataParallel and an all_reduce want it. The library has the sum over the
-ranks of A_log's and dt_bias's; a rank's part is an R-th of it. reduce_gradients=True
-gives every rank the whole.
+DistributedDataParallel and an all_reduce want it. reduce_gradients=True gives every
+rank the whole.
 """
-import collections
-
 import torch
 
-from . import ops
-from .core import (cast, floating, option, prepared, split_of, storage)
+from . import groups, ops
+from .core import Spec, cast, floating, option, split_of, storage
 
-Spec = collections.namedtuple("Spec", "split group options whole")
 FORMS = {"all_gather": "KCP_ALL_GATHER", "chain": "KCP_CHAIN",
          "pipeline": "KCP_PIPELINE", "scan": "KCP_SCAN"}
 INPUTS = ("q_raw", "k_raw", "v", "g_raw", "beta_raw", "A_log", "dt_bias", "h0")
@@ -23,65 +19,111 @@ GRADIENTS = ("dq_raw", "dk_raw", "dv", "dg_raw", "dbeta_raw", "dA_log", "ddt_bia
              "dh0")
 
 
-def sizes(spec, q, v):
-    """The shape of the states, and the options with the sizes in them."""
-    H, K, HV, V = q.shape[2], q.shape[3], v.shape[2], v.shape[3]
-    known = dict(spec.options)
-    gdn = known["model"] == option(x="KCP_GDN")[0][1]
-    turned = known["layout"] == option(x="KCP_VK")[0][1]
-    rows = (len(spec.split[0]) - 1, HV)
-    more = (("H", H), ("HV", HV), ("K", K), ("V", V), ("KG", 1 if gdn else K))
-    return rows + ((V, K) if turned else (K, V)), spec.options + more
+class Options:
+    """The arguments of a call that are no arrays of tokens, as FLA names them."""
+    NAMES = ("model", "scale", "l2norm", "gate", "sigmoid", "negative", "lower_bound",
+             "keep_all", "turned", "chunk_size", "form", "whole", "rounded")
+
+    def __init__(self, all_):
+        self.all = all_
+        for name, x in zip(self.NAMES, all_):
+            setattr(self, name, x)
+        self.gdn = self.model == "KCP_GDN"
+
+    def words(self, H, HV, K, V):
+        """As the library's numbers."""
+        low = self.lower_bound
+        forms = "KCP_GATE_SOFTPLUS" if low is None else "KCP_GATE_BOUNDED"
+        betas = "KCP_BETA_SIGMOID2" if self.negative else "KCP_BETA_SIGMOID"
+        return option(
+            model=self.model, gate=forms if self.gate else "KCP_GATE_RAW",
+            beta_form=betas if self.sigmoid else "KCP_BETA_RAW",
+            l2norm=int(self.l2norm), layout="KCP_VK" if self.turned else "KCP_KV",
+            form=FORMS[self.form],
+            save="KCP_SAVE_ALL" if self.keep_all else "KCP_RECOMPUTE",
+            scale=float(K ** -0.5 if self.scale is None else self.scale),
+            lower_bound=float(-5 if low is None else low),
+            H=H, HV=HV, K=K, V=V, KG=1 if self.gdn else K)
 
 
-def forward(spec, inputs, keep):
-    """o, ht, and the tensors that the way back reads."""
-    q, v, h0 = inputs[0], inputs[2], inputs[7]
-    store, act, acc = storage("q", q)
-    states, options = sizes(spec, q, v)
-    call = prepared("forward", store, q.device, options, spec.split, spec.group)
-    kinds = (act,) * 5 + (acc,) * 3
-    arrays = [cast(x, d) for x, d in zip(inputs, kinds)]
-    o = torch.empty_like(arrays[2])
-    ht = torch.zeros(states, dtype=acc, device=q.device)
-    saved = None
-    if keep:
-        saved = torch.empty(call.saved_bytes, dtype=torch.uint8, device=q.device)
-    call(q.device, dict(zip(INPUTS, arrays), o=o, ht=ht), saved)
-    # A state is fp32, as FLA's, or double where the caller works in double.
-    wide = q.dtype == torch.float64 or (h0 is not None and h0.dtype == torch.float64)
-    return o.to(v.dtype), ht.to(torch.float64 if wide else torch.float32), saved, arrays
+class Site(Spec):
+    """A call's sizes, types, options and split, and its two passes."""
 
+    def __init__(self, options, cu, cuts, group, inputs):
+        q, k, v, g, beta, A_log, dt_bias, h0 = inputs
+        H, K, HV, V = q.shape[2], q.shape[3], v.shape[2], v.shape[3]
+        super().__init__((cu, cuts, options.chunk_size, 0), group,
+                         options.words(H, HV, K, V), bool(options.whole), q.device)
+        self.store, self.act, self.acc = storage(
+            "q", q, (("g", g.dtype), ("beta", beta.dtype)), options.rounded)
+        self.types = (self.act,) * 5 + (self.acc,) * 3
+        self.gate, self.tokens = options.gate, q.shape[1]
+        self.A_log = (HV,)
+        self.dt_bias = (HV,) if options.gdn else (HV, K)
+        self.states = (len(cu) - 1, HV) + ((V, K) if options.turned else (K, V))
+        # A state is fp32, as FLA's, or double where the caller works in double.
+        double = q.dtype == torch.float64 or (h0 is not None and
+                                              h0.dtype == torch.float64)
+        self.wide, self.like = torch.float64 if double else torch.float32, v.dtype
+        # Rows of sequences that end elsewhere are not written.
+        self.fresh = torch.empty if group is None and self.tokens else torch.zeros
+        given = (True,) * 5 + (self.gate, dt_bias is not None, h0 is not None)
+        some = lambda names, also: tuple(n for n, x in zip(names, also) if x)
+        self.given = given
+        self.names = some(INPUTS, given)
+        self.names13 = self.names + some(GRADIENTS, given[:7] + (True,)) + ("do_",)
 
-def backward(spec, saved, arrays, do, dht, dtypes):
-    """The gradients of the eight inputs, in their own types."""
-    device = arrays[0].device
-    acc = torch.float64 if arrays[0].dtype == torch.float64 else torch.float32
-    states, options = sizes(spec, arrays[0], arrays[2])
-    call = prepared("backward", {torch.float64: "KCP_F64", torch.bfloat16: "KCP_BF16",
-                                 torch.float32: "KCP_F32"}[arrays[0].dtype],
-                    device, options, spec.split, spec.group)
-    kinds = (None,) * 3 + (acc,) * 4
-    out = [None if x is None else torch.empty_like(x, dtype=d)
-           for x, d in zip(arrays, kinds)]
-    out.append(torch.zeros(states, dtype=acc, device=device))
-    do = torch.zeros_like(arrays[2]) if do is None else cast(do, arrays[2].dtype)
-    named = dict(zip(INPUTS, arrays), do_=do, dht=cast(dht, acc))
-    call(device, dict(named, **dict(zip(GRADIENTS, out))), saved)
-    if spec.group is not None and not spec.whole:
-        out[5:7] = [None if x is None else x / spec.group.size() for x in out[5:7]]
-    return [None if d is None else x.to(d) for x, d in zip(out, dtypes)]
+    def parameters(self, A_log, dt_bias):
+        """In the shapes of the kernels; a bounded gate without A_log has exp(0)."""
+        if not self.gate:
+            return None, None
+        if A_log is None:
+            A_log = torch.zeros(self.A_log, dtype=torch.float32, device=self.device)
+        if A_log.dim() != 1:
+            A_log = A_log.reshape(self.A_log)
+        if dt_bias is not None and dt_bias.dim() != len(self.dt_bias):
+            dt_bias = dt_bias.reshape(self.dt_bias)
+        return A_log, dt_bias
+
+    def prepared(self):
+        return self.call("forward", self.store, self.names + ("o", "ht"))
+
+    def forward(self, inputs, keep):
+        """o, ht, the saved block, and the tensors that the way back reads."""
+        call = self.prepared()
+        arrays = [x if x is None else cast(x, t) for x, t in zip(inputs, self.types)]
+        o = torch.empty_like(arrays[2])
+        ht = self.fresh(self.states, dtype=self.acc, device=self.device)
+        saved = None
+        if keep:
+            saved = torch.empty(call.saved_bytes, dtype=torch.uint8, device=self.device)
+        call([x for x in arrays if x is not None] + [o, ht], saved)
+        if self.act is not self.like:
+            o = o.to(self.like)
+        return o, ht if self.acc is self.wide else ht.to(self.wide), saved, arrays
+
+    def backward(self, saved, arrays, do, dht, dtypes):
+        """The gradients of the eight inputs, in their own types."""
+        names = self.names13 + (() if dht is None else ("dht",))
+        call = self.call("backward", self.store, names)
+        out = [torch.empty_like(x) for x in arrays[:3]] + \
+            [None if x is None else torch.empty_like(x, dtype=self.acc)
+             for x in arrays[3:7]]
+        out.append(self.fresh(self.states, dtype=self.acc, device=self.device))
+        do = torch.zeros_like(arrays[2]) if do is None else cast(do, self.act)
+        given = [x for x in (*arrays, *out) if x is not None] + [do]
+        call(given if dht is None else given + [cast(dht, self.acc)], saved)
+        out[5:7] = self.part(call, out[5:7])
+        return [None if d is None else x if x.dtype is d else x.to(d)
+                for x, d in zip(out, dtypes)]
 
 
 class Chunk(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, spec, *inputs):
-        keep = any(ctx.needs_input_grad)
-        o, ht, saved, arrays = forward(spec, inputs, keep)
-        if keep:
-            ctx.spec = spec
-            ctx.dtypes = [None if x is None else x.dtype for x in inputs]
-            ctx.save_for_backward(saved, *arrays)
+    def forward(ctx, site, *inputs):
+        o, ht, saved, arrays = site.forward(inputs, True)
+        ctx.site, ctx.dtypes = site, [None if x is None else x.dtype for x in inputs]
+        ctx.save_for_backward(saved, *arrays)
         ctx.set_materialize_grads(False)
         return o, ht
 
@@ -89,12 +131,12 @@ class Chunk(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, do, dht):
         saved, *arrays = ctx.saved_tensors
-        return (None,) + tuple(backward(ctx.spec, saved, arrays, do, dht, ctx.dtypes))
+        return (None, *ctx.site.backward(saved, arrays, do, dht, ctx.dtypes))
 
 
-def _layer(model, q, k, v, g, beta, scale, initial_state, output_final_state, l2norm,
-           gate, sigmoid, negative, lower_bound, keep_all, turned, cu_seqlens,
-           cu_seqlens_cpu, cp_context, A_log, dt_bias, chunk_size, form, whole):
+def checked(options, q, k, v, g, beta, A_log, dt_bias, h0, N):
+    """Every shape and type, or the error that names the first that is wrong."""
+    o = options
     floating("q", q, (None,) * 4, None, "[B, T, H, K]")
     B, T, H, K = q.shape
     floating("k", k, (B, T, H, K), q)
@@ -102,41 +144,23 @@ def _layer(model, q, k, v, g, beta, scale, initial_state, output_final_state, l2
     HV, V = v.shape[2:]
     if not H or HV % H:
         raise ValueError(f"v: found {HV} heads, expected a multiple of q's {H}")
-    floating("g", g, (B, T, HV) if model == "KCP_GDN" else (B, T, HV, K), q)
+    floating("g", g, (B, T, HV) if o.gdn else (B, T, HV, K), q)
     floating("beta", beta, (B, T, HV), q)
-    cu, cuts, group = split_of(B, T, cu_seqlens, cu_seqlens_cpu, cp_context, "q")
-    if form not in FORMS:
-        raise ValueError(f"form: found {form!r}, expected one of {', '.join(FORMS)}")
-    if gate:
-        if A_log is None:
-            raise ValueError("A_log: found None, expected [HV] with use_gate_in_kernel")
-        A_log = _parameter("A_log", A_log, (HV,), q)
-        wide = (HV,) if model == "KCP_GDN" else (HV, K)
-        if dt_bias is not None:
-            dt_bias = _parameter("dt_bias", dt_bias, wide, q)
-    elif A_log is not None or dt_bias is not None:
-        raise ValueError(f"{'dt_bias' if A_log is None else 'A_log'}: found one,"
-                         " expected None without use_gate_in_kernel")
-    if lower_bound is not None and not lower_bound < 0:
-        raise ValueError(f"lower_bound: found {lower_bound}, expected below 0")
-    if initial_state is not None:
-        floating("initial_state", initial_state,
-                 (len(cu) - 1, HV) + ((V, K) if turned else (K, V)), q)
-    forms = "KCP_GATE_SOFTPLUS" if lower_bound is None else "KCP_GATE_BOUNDED"
-    betas = "KCP_BETA_SIGMOID2" if negative else "KCP_BETA_SIGMOID"
-    spec = Spec((cu, cuts, chunk_size, 0), group, option(
-        model=model, gate=forms if gate else "KCP_GATE_RAW",
-        beta_form=betas if sigmoid else "KCP_BETA_RAW", l2norm=int(l2norm),
-        layout="KCP_VK" if turned else "KCP_KV", form=FORMS[form],
-        save="KCP_SAVE_ALL" if keep_all else "KCP_RECOMPUTE",
-        scale=float(K ** -0.5 if scale is None else scale),
-        lower_bound=float(-5 if lower_bound is None else lower_bound)), bool(whole))
-    inputs = (q, k, v, g, beta, A_log, dt_bias, initial_state)
-    o, ht = ops.chunk(spec, inputs) if ops.wanted() else Chunk.apply(spec, *inputs)
-    return o, ht if output_final_state else None
+    if o.form not in FORMS:
+        raise ValueError(f"form: found {o.form!r}, expected one of {', '.join(FORMS)}")
+    if o.gate and A_log is None and o.lower_bound is None:
+        raise ValueError("A_log: found None, expected [HV] with use_gate_in_kernel")
+    if o.gate and A_log is not None:
+        parameter("A_log", A_log, (HV,), q)
+    if o.gate and dt_bias is not None:
+        parameter("dt_bias", dt_bias, (HV,) if o.gdn else (HV, K), q)
+    if o.lower_bound is not None and not o.lower_bound < 0:
+        raise ValueError(f"lower_bound: found {o.lower_bound}, expected below 0")
+    if h0 is not None:
+        floating("initial_state", h0, (N, HV) + ((V, K) if o.turned else (K, V)), q)
 
 
-def _parameter(name, x, shape, like):
+def parameter(name, x, shape, like):
     """A parameter in any shape with as many numbers, as FLA's layers hold it."""
     n = 1
     for m in shape:
@@ -145,7 +169,65 @@ def _parameter(name, x, shape, like):
         found = list(x.shape) if isinstance(x, torch.Tensor) else type(x).__name__
         raise ValueError(f"{name}: found {found}, expected {list(shape)}")
     floating(name, x, (None,) * x.dim(), like)
-    return x.reshape(shape)
+
+
+_known = {}                                   # what was checked already, by its sizes
+
+
+def _layer(all_, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens, cu_seqlens_cpu,
+           cp_context):
+    """all_: Options' values. A call like one before costs no check."""
+    if ops.wanted():
+        return _traced(all_, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
+                       cu_seqlens_cpu, cp_context)
+    where = cp_context
+    if where is None:
+        where = cu_seqlens if cu_seqlens_cpu is None else cu_seqlens_cpu
+        if isinstance(where, torch.Tensor):
+            where = groups.boundaries(where)
+        elif where is not None:
+            where = tuple(where)
+    try:
+        key = (all_, where, q.shape, q.dtype, q.device, k.shape, k.dtype, k.device,
+               v.shape, v.dtype, v.device, g.shape, g.dtype, g.device, beta.shape,
+               beta.dtype, beta.device, A_log is None or (A_log.shape, A_log.device),
+               dt_bias is None or (dt_bias.shape, dt_bias.device),
+               h0 is None or (h0.shape, h0.dtype, h0.device))
+        site = _known.get(key)
+    except (AttributeError, TypeError):       # something that is no tensor
+        site = None
+    if site is None:
+        options = Options(all_)
+        if not isinstance(q, torch.Tensor) or q.dim() != 4:
+            floating("q", q, (None,) * 4, None, "[B, T, H, K]")
+        cu, cuts, group = split_of(q.shape[0], q.shape[1], cu_seqlens, cu_seqlens_cpu,
+                                   cp_context, "q")
+        inputs = q, k, v, g, beta, A_log, dt_bias, h0
+        checked(options, *inputs, len(cu) - 1)
+        if len(_known) >= 1024:
+            _known.clear()
+        if not options.gate:
+            inputs = q, k, v, g, beta, None, None, h0
+        site = _known[key] = Site(options, cu, cuts, group, inputs)
+    A_log, dt_bias = site.parameters(A_log, dt_bias)
+    inputs = q, k, v, g, beta, A_log, dt_bias, h0
+    if torch.is_grad_enabled():
+        for x in inputs:
+            if x is not None and x.requires_grad:
+                return Chunk.apply(site, *inputs)
+    return site.forward(inputs, False)[:2]
+
+
+def _traced(all_, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens, cu_seqlens_cpu,
+            cp_context):
+    """While torch.compile looks: a custom op in place of the autograd.Function."""
+    options = Options(all_)
+    cu, cuts, group = split_of(q.shape[0], q.shape[1], cu_seqlens, cu_seqlens_cpu,
+                               cp_context, "q")
+    checked(options, q, k, v, g, beta, A_log, dt_bias, h0, len(cu) - 1)
+    if not options.gate:
+        A_log = dt_bias = None
+    return ops.chunk(all_, cu, cuts, group, (q, k, v, g, beta, A_log, dt_bias, h0))
 
 
 def _turned(state_v_first, transpose_state_layout, more):
@@ -159,38 +241,46 @@ def chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
               output_final_state=False, use_qk_l2norm_in_kernel=False,
               use_gate_in_kernel=False, use_beta_sigmoid_in_kernel=False,
               allow_neg_eigval=False, safe_gate=False, lower_bound=None,
-              disable_recompute=False, state_v_first=False, cu_seqlens=None,
-              cu_seqlens_cpu=None, cp_context=None, A_log=None, dt_bias=None,
+              disable_recompute=False, return_intermediate_states=False,
+              state_v_first=False, cu_seqlens=None, cu_seqlens_cpu=None,
+              cp_context=None, A_log=None, dt_bias=None,
               transpose_state_layout=False, chunk_size=64, form="all_gather",
-              reduce_gradients=False, **more):
+              reduce_gradients=False, round_gates=False, **more):
     """Kimi Delta Attention. q, k [B,T,H,K]; v [B,T,HV,V]; g [B,T,HV,K]; beta [B,T,HV];
     initial_state [N,HV,K,V], by global sequence under cp_context. Returns o [B,T,HV,V]
     and, if asked for, the final states: under cp_context the rows of those sequences
-    that end on this rank, and zeros."""
+    that end on this rank, and zeros. round_gates: wider g and beta may be rounded to
+    bfloat16 beside a bfloat16 q."""
+    if return_intermediate_states:
+        raise NotImplementedError("return_intermediate_states: found True, expected"
+                                  " False: the states of chunks are not handed out")
     if safe_gate and use_gate_in_kernel and lower_bound is None:
         raise ValueError("lower_bound: found None, expected a number with safe_gate")
-    return _layer("KCP_KDA", q, k, v, g, beta, scale, initial_state, output_final_state,
-                  use_qk_l2norm_in_kernel, use_gate_in_kernel,
-                  use_beta_sigmoid_in_kernel, allow_neg_eigval, lower_bound,
-                  disable_recompute, _turned(state_v_first, transpose_state_layout,
-                                             more),
-                  cu_seqlens, cu_seqlens_cpu, cp_context, A_log, dt_bias, chunk_size,
-                  form, reduce_gradients)
+    o, ht = _layer(("KCP_KDA", scale, use_qk_l2norm_in_kernel, use_gate_in_kernel,
+                    use_beta_sigmoid_in_kernel, allow_neg_eigval, lower_bound,
+                    disable_recompute,
+                    _turned(state_v_first, transpose_state_layout, more), chunk_size,
+                    form, reduce_gradients, round_gates), q, k, v, g, beta, A_log,
+                   dt_bias, initial_state, cu_seqlens, cu_seqlens_cpu, cp_context)
+    return o, ht if output_final_state else None
 
 
 def chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state=None,
                            output_final_state=False, use_qk_l2norm_in_kernel=False,
-                           cu_seqlens=None, cu_seqlens_cpu=None, cp_context=None,
-                           use_gate_in_kernel=False, A_log=None, dt_bias=None,
                            use_beta_sigmoid_in_kernel=False, allow_neg_eigval=False,
-                           disable_recompute=False, state_v_first=False,
+                           state_v_first=False, cu_seqlens=None, cu_seqlens_cpu=None,
+                           chunk_indices=None, cp_context=None,
+                           use_gate_in_kernel=False, A_log=None, dt_bias=None,
+                           disable_recompute=False,
                            transpose_state_layout=False, chunk_size=64,
-                           form="all_gather", reduce_gradients=False, **more):
-    """Gated DeltaNet: as chunk_kda, with one gate a head, g [B,T,HV]."""
-    return _layer("KCP_GDN", q, k, v, g, beta, scale, initial_state, output_final_state,
-                  use_qk_l2norm_in_kernel, use_gate_in_kernel,
-                  use_beta_sigmoid_in_kernel, allow_neg_eigval, None,
-                  disable_recompute, _turned(state_v_first, transpose_state_layout,
-                                             more),
-                  cu_seqlens, cu_seqlens_cpu, cp_context, A_log, dt_bias, chunk_size,
-                  form, reduce_gradients)
+                           form="all_gather", reduce_gradients=False,
+                           round_gates=False, **more):
+    """Gated DeltaNet: as chunk_kda, with one gate a head, g [B,T,HV]. chunk_indices is
+    FLA's own and not read: the plan has ours."""
+    o, ht = _layer(("KCP_GDN", scale, use_qk_l2norm_in_kernel, use_gate_in_kernel,
+                    use_beta_sigmoid_in_kernel, allow_neg_eigval, None,
+                    disable_recompute,
+                    _turned(state_v_first, transpose_state_layout, more), chunk_size,
+                    form, reduce_gradients, round_gates), q, k, v, g, beta, A_log,
+                   dt_bias, initial_state, cu_seqlens, cu_seqlens_cpu, cp_context)
+    return o, ht if output_final_state else None

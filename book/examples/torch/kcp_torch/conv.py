@@ -4,39 +4,66 @@ Book: chapter 14.  Checked by: tests/cli/torch.sh.  Next: ops.py.
 """
 import torch
 
-from .core import cast, floating, option, prepared, split_of, storage
+from . import ops
+from .core import Spec, cast, floating, option, split_of, storage
+
+
+def call_of(spec, which, store, bias, names):
+    names = tuple(n for n in names if bias is not None or "bias" not in n)
+    return spec.call("conv", store, names, option(**{"pass": which}))
+
+
+def forward(spec, x, weight, bias):
+    """y, and the arrays that the way back reads."""
+    store, act, acc = storage("x", x)
+    arrays = cast(x, act), cast(weight, acc), cast(bias, acc)
+    y = torch.empty_like(arrays[0])
+    call = call_of(spec, "KCP_FORWARD", store, bias, ("x", "weight", "bias", "y"))
+    call([t for t in arrays if t is not None] + [y])
+    return y.to(x.dtype), arrays
+
+
+def backward(spec, store, arrays, dy, dtypes):
+    x, weight, bias = arrays
+    dx, dw = torch.empty_like(x), torch.zeros_like(weight)
+    db = None if bias is None else torch.zeros_like(bias)
+    call = call_of(spec, "KCP_BACKWARD", store, bias,
+                   ("x", "weight", "bias", "dy", "dx", "dweight", "dbias"))
+    call([t for t in (x, weight, bias, cast(dy, x.dtype), dx, dw, db)
+          if t is not None])
+    dw, db = spec.part(call, [dw, db])
+    return [None if d is None else t.to(d) for t, d in zip((dx, dw, db), dtypes)]
 
 
 class Conv(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, split, group, options, whole, x, weight, bias):
-        store, act, acc = storage("x", x)
-        D, Wc = weight.shape
-        ctx.rest = store, split, group, options + (("D", D), ("Wc", Wc)), whole
-        ctx.dtypes = [None if t is None else t.dtype for t in (x, weight, bias)]
-        arrays = cast(x, act), cast(weight, acc), cast(bias, acc)
-        y = torch.empty_like(arrays[0])
-        call = prepared("conv", store, x.device,
-                        ctx.rest[3] + option(**{"pass": "KCP_FORWARD"}), split, group)
-        call(x.device, dict(x=arrays[0], weight=arrays[1], bias=arrays[2], y=y))
+    def forward(ctx, spec, x, weight, bias):
+        y, arrays = forward(spec, x, weight, bias)
+        ctx.rest = (spec, storage("x", x)[0],
+                    [None if t is None else t.dtype for t in (x, weight, bias)])
         ctx.save_for_backward(*arrays)
-        return y.to(x.dtype)
+        return y
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, dy):
-        store, split, group, options, whole = ctx.rest
-        x, weight, bias = ctx.saved_tensors
-        dx, dw = torch.empty_like(x), torch.zeros_like(weight)
-        db = None if bias is None else torch.zeros_like(bias)
-        call = prepared("conv", store, x.device,
-                        options + option(**{"pass": "KCP_BACKWARD"}), split, group)
-        call(x.device, dict(x=x, weight=weight, bias=bias, dy=cast(dy, x.dtype),
-                            dx=dx, dweight=dw, dbias=db))
-        if group is not None and not whole:              # as chunk.py says
-            dw, db = [None if t is None else t / group.size() for t in (dw, db)]
-        return (None,) * 4 + tuple(None if d is None else t.to(d)
-                                   for t, d in zip((dx, dw, db), ctx.dtypes))
+        spec, store, dtypes = ctx.rest
+        return (None,) + tuple(backward(spec, store, ctx.saved_tensors, dy, dtypes))
+
+
+_known = {}                                   # as in chunk.py
+
+
+def spec_of(what, group, x):
+    key = what, group, x.shape[-1], x.dtype, x.device
+    if key not in _known:
+        if len(_known) >= 1024:
+            _known.clear()
+        starts, cuts, W, silu, whole = what
+        options = option(act="KCP_ACT_SILU" if silu else "KCP_ACT_NONE",
+                         D=x.shape[-1], Wc=W)
+        _known[key] = Spec((starts, cuts, 64, W), group, options, whole, x.device)
+    return _known[key]
 
 
 def _rows_before(x, state, cu):
@@ -77,12 +104,14 @@ def causal_conv1d(x, weight, bias=None, residual=None, initial_state=None,
                          " cp_context: the rows come from the rank before")
     if initial_state is not None:
         floating("initial_state", initial_state, (N, D, W), x)
-    options = option(act="KCP_ACT_SILU" if activation else "KCP_ACT_NONE")
     rows, starts = x, cu
     if initial_state is not None:
         rows, starts = _rows_before(x.reshape(B * T, D), initial_state, cu)
-    y = Conv.apply((starts, cuts, 64, W), group, options, bool(reduce_gradients), rows,
-                   weight, bias)
+    what = starts, cuts, W, bool(activation), bool(reduce_gradients)
+    if ops.wanted():
+        y = ops.conv(what, group, rows, weight, bias)
+    else:
+        y = Conv.apply(spec_of(what, group, x), rows, weight, bias)
     if initial_state is not None:
         y = torch.cat([y[starts[n] + W - 1:starts[n + 1]] for n in range(N)])
     y = y.reshape(B, T, D)

@@ -4,7 +4,8 @@ Book: chapters 08, 13, 14.  Checked by: tests/cli/torch.sh.  Next: chunk.py.
 
 A call's args struct is the same bytes every time but for the arrays' addresses, so it
 is made once and copied. On a GPU everything is put on the current stream, memory comes
-from PyTorch's allocator, and nothing is waited for.
+from PyTorch's allocator, and nothing is waited for: a graph may capture a call that was
+made once before.
 """
 import ctypes as C
 import functools
@@ -13,8 +14,9 @@ import warnings
 
 import torch
 
-from .groups import comm_of
-from .library import check, layer_of, lib, member, plan_of, put, size, stage, value
+from . import groups
+from .library import (check, has, layer_of, lib, member, plan_of, put, size, stage,
+                      value)
 
 
 @functools.lru_cache(None)
@@ -22,20 +24,28 @@ def said_once(words):
     warnings.warn(words, stacklevel=4)
 
 
-def storage(name, x):
+def storage(name, x, gates=(), rounded=False):
     """What the library computes in, for a tensor that comes as x: on a CPU double, on a
-    GPU the kernels' storage. The rest is cast on the way in and on the way out."""
+    GPU the kernels' storage. The rest is cast on the way in and on the way out. The
+    bf16 kernels read gates and beta in bf16; where these come wider they are not
+    rounded unaware: the float32 kernels take all, unless the caller lets us round."""
     if x.device.type == "cpu":
         return "KCP_F64", torch.float64, torch.float64
     if x.device.type != "cuda":
         raise ValueError(f"{name}: found device {x.device}, expected cpu or cuda")
-    if x.dtype == torch.bfloat16:
-        return "KCP_BF16", torch.bfloat16, torch.float32
     if x.dtype == torch.float64:
         raise ValueError(f"{name}: found {x.dtype} on a GPU, expected bfloat16, float16"
                          " or float32")
+    if x.dtype == torch.bfloat16:
+        wide = [n for n, t in gates if t not in (torch.bfloat16, torch.float16)]
+        if not wide or rounded:
+            return "KCP_BF16", torch.bfloat16, torch.float32
+        said_once(f"kcp_torch: {' and '.join(wide)} came wider than the bfloat16 {name}"
+                  ": the float32 kernels are used, which are slower; round_gates=True"
+                  " or bfloat16 gates take the bfloat16 kernels")
     if x.dtype == torch.float16:
-        said_once("kcp_torch: float16 has no kernels of its own, float32's are used")
+        said_once("kcp_torch: float16 has no kernels of its own, float32's are used,"
+                  " which are slower")
     return "KCP_F32", torch.float32, torch.float32
 
 
@@ -57,9 +67,8 @@ def floating(name, x, shape, like, letters=None):
 
 def split_of(B, T, cu_seqlens, cu_seqlens_cpu, cp_context, names):
     """cu_seqlens of the whole batch as a tuple, the cuts, the group."""
-    from .groups import CPContext, boundaries
     if cp_context is not None:
-        if not isinstance(cp_context, CPContext):
+        if not isinstance(cp_context, groups.CPContext):
             raise ValueError(f"cp_context: found {type(cp_context).__name__}, expected"
                              " what kcp_torch.build_cp_context made")
         if B != 1:
@@ -75,96 +84,160 @@ def split_of(B, T, cu_seqlens, cu_seqlens_cpu, cp_context, names):
     if B != 1:
         raise ValueError(f"{names}: found a batch of {B}, expected 1 with cu_seqlens")
     named = "cu_seqlens" if cu_seqlens_cpu is None else "cu_seqlens_cpu"
-    cu = boundaries(cu_seqlens if cu_seqlens_cpu is None else cu_seqlens_cpu, named)
+    cu = groups.boundaries(cu_seqlens if cu_seqlens_cpu is None else cu_seqlens_cpu,
+                           named)
     if cu[-1] != T:
         raise ValueError(f"{named}: found {cu[-1]} last, expected {T}, the tokens")
     return cu, None, None
 
 
-class Prepared:
-    """One pass of one stage: its bytes, its workspace, its saved block."""
+# The current stream's address; the short way is what PyTorch's own kernels take.
+_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or \
+    (lambda index: torch.cuda.current_stream(index).cuda_stream)
 
-    def __init__(self, pass_, store, cuda, options, split, ranks, comm):
+
+class Prepared:
+    """One pass of one stage on one device: its bytes, its workspace, its saved block.
+
+    From args->work on, a struct's members are addresses and sizes of eight bytes: they
+    are written at once, the arrays of `names` in this order."""
+
+    def __init__(self, pass_, store, device, options, split, ranks, comm, local, names):
         cu, cuts, chunk, window = split
-        name, self.work_of, run = {
-            "forward": ("08", "kcp_layer_forward_work", "kcp_layer_forward"),
-            "backward": ("13", "kcp_layer_backward_work", "kcp_layer_backward"),
-            "conv": ("14", "kcp_layer_conv_work", "kcp_layer_conv")}[pass_]
-        self.struct = {"08": "kcp_forward", "13": "kcp_backward"}.get(name)
+        name, self.work_of, run, self.struct = {
+            "forward": ("08", "kcp_layer_forward_work", "kcp_layer_forward",
+                        "kcp_forward"),
+            "backward": ("13", "kcp_layer_backward_work", "kcp_layer_backward",
+                         "kcp_backward"),
+            "conv": ("14", "kcp_layer_conv_work", "kcp_layer_conv", "kcp_conv")}[pass_]
         self.plan = plan_of(cu, ranks[0], ranks[1], chunk, window, cuts)
-        self.layer, self.comm = layer_of(cuda, store), comm
+        self.layer, self.comm = layer_of(device.type == "cuda", store), comm
         self.run, self.what = getattr(lib, run), run
-        self.bytes, self.at = stage(name)
-        self.args = bytearray(self.bytes)
-        view = (C.c_char * self.bytes).from_buffer(self.args)
+        self.bytes, at = stage(name)
+        self.view = C.c_char * self.bytes
+        self.device, self.gpu = device, device.type == "cuda"
+        args = bytearray(self.bytes)
+        view = self.view.from_buffer(args)
         put("kcp_call", view, **dict(options))
         lib.kcp_layer_call(self.layer.at, view, self.plan.at,
                            C.c_void_p(comm.address if comm else None))
+        # Sums over tokens of this rank alone; a library without the word sums over
+        # all ranks, and a rank's part is then an R-th of it.
+        self.sums_local = local and has(self.struct, "sum")
+        if self.sums_local:
+            put(self.struct, view, sum=value("KCP_SUM_LOCAL"))
+        # Sizes are asked as for a call with all its arrays and a block.
+        for n in names:
+            C.c_void_p.from_buffer(args, at[n]).value = 64
         self.saved_bytes = 0
-        if self.struct:
+        if pass_ != "conv":
             self.saved_bytes = lib.kcp_layer_saved(self.layer.at, view)
         sizes = lambda: getattr(lib, self.work_of)(self.layer.at, view)
         self.work_bytes = sizes()
-        if self.struct:
+        if pass_ != "conv":
             put(self.struct, view, saved=64, saved_bytes=self.saved_bytes)
             self.work_bytes = max(self.work_bytes, sizes())
             put(self.struct, view, saved=None, saved_bytes=0)
         del view
-        self.stream = member("kcp_call", "stream")[0]
-        self.work = member("kcp_call", "work")[0], member("kcp_call", "work_bytes")[0]
-        if self.struct:
-            self.saved = (member(self.struct, "saved")[0],
-                          member(self.struct, "saved_bytes")[0])
+        self.args = bytes(args)
+        first, ends = member("kcp_call", "work")[0], list(at.values())
+        if pass_ != "conv":
+            ends.append(member(self.struct, "saved_bytes")[0])
+        slot = lambda offset: (offset - first) // 8
+        self.first, n = first, slot(max(ends)) + 1
+        self.pack, self.blank = struct.Struct(f"{n}Q").pack_into, [0] * n
+        self.slots = [slot(at[x]) for x in names]
+        self.stream = slot(member("kcp_call", "stream")[0])
+        if pass_ != "conv":
+            self.saved = slot(member(self.struct, "saved")[0])
+        self.at, self.arrived, self.work_slot = at, False, slot
+        self.event = self.kept = None
 
-    def grid(self, device, stream):
-        """The plan's grid as tensors; on a GPU a copy for each stream that reads it."""
-        key = (device, stream)
-        if key not in self.plan.on:
-            made = {}
+    def grid(self):
+        """The plan's grid into blank; on a GPU a copy, which other streams wait for
+        until it has arrived."""
+        capturing = self.gpu and torch.cuda.is_current_stream_capturing()
+        if self.kept is None:
+            if capturing:
+                raise RuntimeError("kcp_torch: found sizes that are new while a graph"
+                                   " captures, expected a call with them before")
+            kept = {}
             for name, x in self.plan.grid.items():
                 x = torch.tensor(x, dtype=torch.int32)
-                if device.type == "cuda":
-                    x = x.pin_memory().to(device, non_blocking=True)
-                made[name] = x
-            self.plan.on[key] = made
-        return self.plan.on[key]
+                if self.gpu:
+                    x = x.pin_memory().to(self.device, non_blocking=True)
+                kept[name] = x
+            if self.gpu:
+                self.event = torch.cuda.Event()
+                self.event.record()
+            for name, x in kept.items():
+                self.blank[self.work_slot(self.at[name])] = x.data_ptr()
+            self.kept = kept
+        # A capture begins after all that came before it has ended.
+        if not self.gpu or capturing or self.event.query():
+            self.arrived = True
+        else:
+            torch.cuda.current_stream(self.device).wait_event(self.event)
 
-    def __call__(self, device, arrays, saved=None):
-        args = bytearray(self.args)
-        write = lambda at, x: struct.pack_into("N", args, at, x)
-        stream = 0
-        if device.type == "cuda":
-            stream = torch.cuda.current_stream(device).cuda_stream
-        arrays = dict(arrays, **self.grid(device, stream))
-        for name, x in arrays.items():
+    def __call__(self, arrays, saved=None):
+        """arrays: those of names, dense; None: not given."""
+        if self.gpu and self.device.index != torch.cuda.current_device():
+            with torch.cuda.device(self.device):
+                return self(arrays, saved)
+        if not self.arrived:
+            self.grid()
+        slots = self.blank.copy()
+        for at, x in zip(self.slots, arrays):
             if x is not None:
-                write(self.at[name], x.data_ptr())
-        work = torch.empty(self.work_bytes, dtype=torch.uint8, device=device)
-        write(self.work[0], work.data_ptr())
-        write(self.work[1], self.work_bytes)
-        write(self.stream, stream)
+                slots[at] = x.data_ptr()
+        work = torch.empty(self.work_bytes, dtype=torch.uint8, device=self.device)
+        slots[0], slots[1] = work.data_ptr(), self.work_bytes
+        if self.gpu:
+            slots[self.stream] = _stream(self.device.index)
         if saved is not None:
-            write(self.saved[0], saved.data_ptr())
-            write(self.saved[1], saved.numel())
-        view = (C.c_char * self.bytes).from_buffer(args)
+            slots[self.saved] = saved.data_ptr()
+            slots[self.saved + 1] = self.saved_bytes
+        args = bytearray(self.args)
+        self.pack(args, self.first, *slots)
+        view = self.view.from_buffer(args)
         if self.comm is None:
-            check(self.run(self.layer.at, view), self.what)
+            status = self.run(self.layer.at, view)
         else:
             with self.comm:
-                check(self.run(self.layer.at, view), self.what, self.comm)
+                status = self.run(self.layer.at, view)
+        if status:
+            check(status, self.what, self.comm)
 
 
-@functools.lru_cache(1024)
-def _prepared(pass_, store, cuda, options, split, ranks, comm):
-    return Prepared(pass_, store, cuda, options, split, ranks, comm)
+class Spec:
+    """What a call is, apart from its arrays: checked once, its passes prepared once.
+    split: cu_seqlens of the whole batch, cuts, chunk, window; whole: sums over tokens
+    of all ranks."""
 
+    def __init__(self, split, group, options, whole, device):
+        self.split, self.group, self.options = split, group, options
+        self.whole, self.device, self.calls, self.era = whole, device, {}, groups.era()
 
-def prepared(pass_, store, device, options, split, group):
-    """As above, of what is known of it; made once."""
-    ranks, comm = (1, 0), None
-    if group is not None:
-        ranks, comm = (group.size(), group.rank()), comm_of(group, device)
-    return _prepared(pass_, store, device.type == "cuda", options, split, ranks, comm)
+    def call(self, pass_, store, names, more=()):
+        """The pass with these arrays; more: options that are its own."""
+        if self.era != groups.era():          # communicators were released since
+            self.calls, self.era = {}, groups.era()
+        made = self.calls.get((pass_, names, more))
+        if made is None:
+            ranks, comm = (1, 0), None
+            if self.group is not None:
+                ranks = self.group.size(), self.group.rank()
+                comm = groups.comm_of(self.group, self.device)
+            made = Prepared(pass_, store, self.device, self.options + more, self.split,
+                            ranks, comm, not self.whole, names)
+            self.calls[pass_, names, more] = made
+        return made
+
+    def part(self, call, sums):
+        """Of sums over tokens, what this rank gives."""
+        if self.group is None or self.whole or call.sums_local:
+            return sums
+        return [None if x is None else x / self.group.size() for x in sums]
 
 
 def option(**names):
@@ -174,4 +247,9 @@ def option(**names):
 
 
 def cast(x, dtype):
-    return None if x is None else x.detach().to(dtype).contiguous()
+    """As the kernels want it: of this type, dense, on a boundary of 16 bytes."""
+    if x is None:
+        return None
+    if x.dtype is not dtype or not x.is_contiguous():
+        x = x.to(dtype).contiguous()
+    return x.clone() if x.data_ptr() & 15 else x

@@ -3,17 +3,20 @@
 Book: chapter 20.  Checked by: tests/cli/torch.sh.  Next: layer.py.
 
 On CPUs each function of kcp_comm is a callback that calls torch.distributed, so that
-any backend for host memory will do. On GPUs the group's own NCCL communicator is used;
-it stays the group's, and a failure leaves it to the group to abort (ref/comm.h).
+any backend for host memory will do. On GPUs the group's own NCCL communicator is used,
+where PyTorch tells it, and a failure leaves it to the group to abort (ref/comm.h); else
+one that is made for the group.
 """
 import ctypes as C
 import functools
 import threading
+import warnings
+import weakref
 
 import torch
 import torch.distributed as dist
 
-from .library import check, lib, member, plan_of, put, size, value
+from .library import check, has, lib, member, plan_of, put, size, value
 
 P, I, Z = C.c_void_p, C.c_int, C.c_size_t
 GATHER = C.CFUNCTYPE(I, P, P, P, Z, P)
@@ -46,6 +49,8 @@ class HostComm:
             "recv": PAIR(self._recv), "group": GROUP(self._grouped),
             "barrier": BARRIER(self._barrier), "fail": FAIL(self._fail),
             "lost": LOST(self._lost), "free": FREE(lambda _: None)}
+        if has("kcp_comm", "show"):           # ranks compare their plans through it
+            self.calls["show"] = self.calls["all_gather"]
         self.name = C.c_char_p(b"torch")
         self.at = C.create_string_buffer(size("kcp_comm"))
         put("kcp_comm", self.at, R=R, r=r, backend=C.cast(self.name, P).value,
@@ -111,22 +116,51 @@ class HostComm:
         return int(bool(self.said))
 
 
+class NcclId(C.Structure):
+    _fields_ = [("bytes", C.c_ubyte * 128)]
+
+
 class NcclComm:
-    """Around the ncclComm_t of the process group, which owns it."""
+    """NCCL's ranks of a process group: by the group's own communicator, which stays the
+    group's and is never aborted here; else, as for a gloo group, by one of ours."""
 
     def __init__(self, group, device):
+        self.lock, self.group, self.own = threading.RLock(), group, None
+        with torch.cuda.device(device):
+            at = self._of_group(group, device) or self._ours(group, device)
+            out = C.c_void_p()
+            check(lib.kcp_nccl_from(C.byref(out), P(at)), "kcp_nccl_from")
+        self.address = out.value
+
+    @staticmethod
+    def _of_group(group, device):
+        """Its address; None: this PyTorch or this backend does not tell."""
         try:
-            nccl = group._get_backend(device)
-            pointer = nccl._comm_ptr
-        except (AttributeError, RuntimeError) as e:
-            raise RuntimeError("group: found one whose NCCL communicator cannot be had,"
-                               " expected backend nccl and PyTorch 2.5 or newer") from e
-        self.lock, self.group = threading.RLock(), group
+            pointer = group._get_backend(device)._comm_ptr
+        except (AttributeError, RuntimeError):
+            return None
         if not pointer():                     # it is made by the first collective
             dist.all_reduce(torch.zeros(1, device=device), group=group)
-        out = C.c_void_p()
-        check(lib.kcp_nccl_from(C.byref(out), P(pointer())), "kcp_nccl_from")
-        self.address = out.value
+        return pointer() or None
+
+    def _ours(self, group, device):
+        warnings.warn("kcp_torch: the group's NCCL communicator cannot be had, as it"
+                      " can of backend nccl and PyTorch 2.5: one of our own is made")
+        nccl, which, at = C.CDLL("libnccl.so.2"), NcclId(), C.c_void_p()
+        nccl.ncclCommInitRank.argtypes = [C.c_void_p, I, NcclId, I]
+        bad = dist.get_rank(group) == 0 and nccl.ncclGetUniqueId(C.byref(which))
+        on = device if dist.get_backend(group) == "nccl" else "cpu"
+        said = torch.tensor(list(which.bytes) + [int(bool(bad))], device=on)
+        parts = [torch.zeros_like(said) for _ in range(dist.get_world_size(group))]
+        dist.all_gather(parts, said, group=group)
+        *first, bad = parts[0].tolist()
+        which.bytes[:] = first
+        if bad or nccl.ncclCommInitRank(C.byref(at), dist.get_world_size(group), which,
+                                        dist.get_rank(group)):
+            raise RuntimeError("kcp_torch: NCCL made no communicator for this group,"
+                               " as it makes none for two ranks of one GPU")
+        self.own = nccl, at
+        return at.value
 
     def __enter__(self):
         self.lock.acquire()
@@ -144,9 +178,16 @@ class NcclComm:
     def free(self):
         at, kind = member("kcp_comm", "free")
         FREE(kind.from_address(self.address + at).value)(self.address)
+        if self.own:
+            self.own[0].ncclCommDestroy(self.own[1])
 
 
-_comms, _making = {}, threading.Lock()
+_comms, _making, _era = {}, threading.Lock(), 0
+
+
+def era():
+    """How often communicators were released: what was prepared before is void."""
+    return _era
 
 
 def comm_of(group, device):
@@ -163,7 +204,9 @@ def comm_of(group, device):
 
 def release(group=None):
     """Forget a group's communicators (None: all), before destroy_process_group."""
+    global _era
     with _making:
+        _era += 1
         for key in [k for k in _comms if group is None or k[0] is group]:
             getattr(_comms.pop(key), "free", lambda: None)()
 
@@ -187,14 +230,25 @@ class CPContext:
         return x.narrow(dim, self.begin, self.end - self.begin)
 
 
+_read = {}                               # cu_seqlens on GPUs that were waited for
+
+
 def boundaries(cu, name="cu_seqlens"):
-    """cu_seqlens as a tuple. A tensor on a GPU must be waited for; one on the host,
-    a list or a tuple costs no wait."""
+    """cu_seqlens as a tuple. A tensor on a GPU must be waited for, once while nobody
+    writes to it; one on the host, a list or a tuple costs no wait."""
     if isinstance(cu, torch.Tensor):
         if cu.dim() != 1 or cu.dtype not in (torch.int32, torch.int64):
             raise ValueError(f"{name}: found {cu.dtype} {tuple(cu.shape)}, expected"
                              " int32 or int64 [N+1]")
-        cu = cu.tolist()
+        if cu.device.type == "cpu" or cu.is_inference():
+            cu = cu.tolist()
+        else:
+            known = _read.get(id(cu))
+            if known is None or known[0]() is not cu or known[1] != cu._version:
+                if len(_read) >= 64:
+                    _read.clear()
+                known = _read[id(cu)] = weakref.ref(cu), cu._version, cu.tolist()
+            cu = known[2]
     cu = tuple(int(x) for x in cu)
     if len(cu) < 2 or cu[0] != 0 or any(a > b for a, b in zip(cu, cu[1:])):
         raise ValueError(f"{name}: found {cu[:6]}, expected 0 first and never less")

@@ -9,6 +9,7 @@ So a library of another version is either understood, or refused by the name it 
 import ctypes as C
 import functools
 import os
+import warnings
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KIND = {"i": C.c_int, "l": C.c_int64, "z": C.c_size_t, "d": C.c_double, "p": C.c_void_p}
@@ -44,6 +45,15 @@ lib.kcp_plan_make.argtypes = [C.c_void_p, C.c_int, C.c_void_p, C.c_int, C.c_void
 lib.kcp_plan_free.argtypes = [C.c_void_p]
 
 
+@C.CFUNCTYPE(None, C.c_char_p)
+def _notice(line):
+    warnings.warn("kcp_torch: " + line.decode(errors="replace"))
+
+
+if hasattr(lib, "kcp_notices"):               # else it writes them to stderr itself
+    lib.kcp_notices(_notice)
+
+
 @functools.lru_cache(None)
 def size(struct):
     """Bytes of a struct."""
@@ -61,6 +71,13 @@ def member(struct, name):
                              C.byref(kind)):
         raise ImportError(f"libkcp.so: found no member {name} of struct {struct}")
     return at.value, KIND[kind.value.decode()]
+
+
+def has(struct, name):
+    """Does the loaded library know this member?"""
+    at, kind = C.c_size_t(), C.c_char()
+    return not lib.kcp_struct_member(struct.encode(), name.encode(), C.byref(at),
+                                     C.byref(kind))
 
 
 @functools.lru_cache(None)
@@ -116,10 +133,10 @@ class Plan:
         ints = lambda name, n: list((C.c_int * n).from_address(know(name))) if n else []
         self.grid = {"cu": ints("cu", self.NS + 1), "cn": ints("cn", self.NS + 1),
                      "sc": ints("sc", self.NC)}
-        self.on = {}                         # the grid as tensors, by device, stream
+        self.on = {}                         # the grid as tensors, by device
 
     def __del__(self):
-        if getattr(self, "at", None):
+        if getattr(self, "at", None) and lib is not None:    # None: Python is ending
             lib.kcp_plan_free(self.at)
 
 
@@ -149,6 +166,10 @@ def check(status, what, comm=None):
     if not status:
         return
     said, cause = comm.reason() if comm else ("", None)
+    if hasattr(lib, "kcp_why") and not said:      # of a library that names the field
+        lib.kcp_why.restype = C.c_char_p
+        why = (lib.kcp_why() or b"").decode(errors="replace")
+        said = f": {why}" if why else ""
     name = STATUS[status] if status < len(STATUS) else str(status)
     kind = NotImplementedError if name == "NA" else RuntimeError
     shape = ": the kernels do not take this shape or option" if name == "NA" else ""

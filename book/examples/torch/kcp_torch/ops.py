@@ -3,12 +3,11 @@
 Book: chapter 08.  Checked by: tests/cli/torch.sh, where PyTorch is 2.4 or newer.
 Next: ../train.py.
 
-An op's arguments are tensors, numbers and words: a spec travels as JSON, its group by
-name. The fake kernels say shapes and the size of the saved block, by the library's own
-word; shapes are static.
+An op's arguments are tensors and words: what else a call is travels as a text of plain
+numbers, its group by name. The fake kernels say shapes and the size of the saved block,
+by the library's own word; shapes are static.
 """
-import functools
-import json
+import ast
 
 import torch
 
@@ -21,26 +20,42 @@ def wanted():
     return available and torch.compiler.is_compiling()
 
 
-def chunk(spec, inputs):
-    from .chunk import Spec                                   # noqa: F401
-    name = "" if spec.group is None else spec.group.group_name
-    words = json.dumps([spec.split, name, spec.options, spec.whole])
+def chunk(all_, cu, cuts, group, inputs):
+    name = "" if group is None else group.group_name
+    words = f"{(all_, tuple(cu), cuts, name)}"
     grad = torch.is_grad_enabled() and any(x is not None and x.requires_grad
                                            for x in inputs)
     o, ht, _ = torch.ops.kcp.chunk_forward(*inputs, words, grad)
     return o, ht
 
 
-@functools.lru_cache(1024)
-def spec_of(words):
-    from .chunk import Spec
-    (cu, cuts, chunk_, window), name, options, whole = json.loads(words)
-    group = None
-    if name:
-        group = torch.distributed.distributed_c10d._resolve_process_group(name)
-    cuts = None if cuts is None else tuple(cuts)
-    return Spec((tuple(cu), cuts, chunk_, window), group,
-                tuple((k, x) for k, x in options), whole)
+def conv(what, group, x, weight, bias):
+    name = "" if group is None else group.group_name
+    return torch.ops.kcp.conv_forward(x, weight, bias, f"{(what, name)}")
+
+
+def group_of(name):
+    """A process group by its name; "": none."""
+    if not name:
+        return None
+    return torch.distributed.distributed_c10d._resolve_process_group(name)
+
+
+_sites = {}
+
+
+def site_of(words, inputs):
+    """The Site of these words and tensors, fake ones too: a fake tensor's device is
+    the one that it stands for."""
+    from .chunk import Options, Site
+    key = (words,) + tuple(None if x is None else (x.shape, x.dtype, x.device)
+                           for x in inputs)
+    if key not in _sites:
+        if len(_sites) >= 1024:
+            _sites.clear()
+        all_, cu, cuts, name = ast.literal_eval(words)
+        _sites[key] = Site(Options(all_), cu, cuts, group_of(name), inputs)
+    return _sites[key]
 
 
 if available:
@@ -52,25 +67,20 @@ if available:
                       A_log: Optional[Tensor], dt_bias: Optional[Tensor],
                       h0: Optional[Tensor], words: str, keep: bool
                       ) -> Tuple[Tensor, Tensor, Tensor]:
-        from .chunk import forward
-        o, ht, saved, _ = forward(spec_of(words),
-                                  (q, k, v, g, beta, A_log, dt_bias, h0), keep)
+        inputs = q, k, v, g, beta, A_log, dt_bias, h0
+        site = site_of(words, inputs)
+        inputs = inputs[:5] + site.parameters(A_log, dt_bias) + (h0,)
+        o, ht, saved, _ = site.forward(inputs, keep)
         saved = q.new_empty(0, dtype=torch.uint8) if saved is None else saved
         return o, ht, saved
 
     @chunk_forward.register_fake
     def _(q, k, v, g, beta, A_log, dt_bias, h0, words, keep):
-        from .chunk import sizes
-        from .core import prepared, storage
-        spec = spec_of(words)
-        states, options = sizes(spec, q, v)
-        call = prepared("forward", storage("q", q)[0], q.device, options, spec.split,
-                        spec.group)
-        wide = q.dtype == torch.float64 or (h0 is not None and
-                                            h0.dtype == torch.float64)
-        ht = q.new_empty(states, dtype=torch.float64 if wide else torch.float32)
-        saved = q.new_empty(call.saved_bytes if keep else 0, dtype=torch.uint8)
-        return torch.empty_like(v).contiguous(), ht, saved
+        site = site_of(words, (q, k, v, g, beta, A_log, dt_bias, h0))
+        ht = q.new_empty(site.states, dtype=site.wide)
+        saved = q.new_empty(site.prepared().saved_bytes if keep else 0,
+                            dtype=torch.uint8)
+        return v.new_empty(v.shape), ht, saved
 
     @torch.library.custom_op("kcp::chunk_backward", mutates_args=())
     def chunk_backward(saved: Tensor, q: Tensor, k: Tensor, v: Tensor, g: Tensor,
@@ -78,14 +88,14 @@ if available:
                        dt_bias: Optional[Tensor], h0: Optional[Tensor],
                        do: Optional[Tensor], dht: Optional[Tensor], words: str
                        ) -> List[Tensor]:
-        from .chunk import backward
-        from .core import cast, storage
-        inputs = (q, k, v, g, beta, A_log, dt_bias, h0)
-        _, act, acc = storage("q", q)
-        arrays = [cast(x, d) for x, d in zip(inputs, (act,) * 5 + (acc,) * 3)]
-        out = backward(spec_of(words), saved, arrays, do, dht,
-                       [None if x is None else x.dtype for x in inputs])
-        return [x for x in out if x is not None]
+        from .core import cast
+        kept = (q, k, v, g, beta, A_log, dt_bias, h0)
+        site = site_of(words, kept)
+        inputs = kept[:5] + site.parameters(A_log, dt_bias) + (h0,)
+        arrays = [cast(x, t) for x, t in zip(inputs, site.types)]
+        out = site.backward(saved, arrays, do, dht,
+                            [None if x is None else x.dtype for x in kept])
+        return [x.reshape(y.shape) for x, y in zip(out, kept) if x is not None]
 
     @chunk_backward.register_fake
     def _(saved, q, k, v, g, beta, A_log, dt_bias, h0, do, dht, words):
@@ -104,3 +114,45 @@ if available:
 
     torch.library.register_autograd("kcp::chunk_forward", _backward,
                                     setup_context=_setup)
+
+    def _conv_spec(words, x):
+        from .conv import spec_of as conv_spec
+        what, name = ast.literal_eval(words)
+        return conv_spec(what, group_of(name), x)
+
+    @torch.library.custom_op("kcp::conv_forward", mutates_args=())
+    def conv_forward(x: Tensor, weight: Tensor, bias: Optional[Tensor], words: str
+                     ) -> Tensor:
+        from .conv import forward
+        return forward(_conv_spec(words, x), x, weight, bias)[0]
+
+    @conv_forward.register_fake
+    def _(x, weight, bias, words):
+        return x.new_empty(x.shape)
+
+    @torch.library.custom_op("kcp::conv_backward", mutates_args=())
+    def conv_backward(x: Tensor, weight: Tensor, bias: Optional[Tensor], dy: Tensor,
+                      words: str) -> List[Tensor]:
+        from .conv import backward, storage
+        from .core import cast
+        store, act, acc = storage("x", x)
+        arrays = cast(x, act), cast(weight, acc), cast(bias, acc)
+        out = backward(_conv_spec(words, x), store, arrays, dy,
+                       [None if t is None else t.dtype for t in (x, weight, bias)])
+        return [t for t in out if t is not None]
+
+    @conv_backward.register_fake
+    def _(x, weight, bias, dy, words):
+        return [t.new_empty(t.shape) for t in (x, weight, bias) if t is not None]
+
+    def _conv_setup(ctx, inputs, output):
+        *tensors, ctx.words = inputs
+        ctx.save_for_backward(*tensors)
+
+    def _conv_back(ctx, dy):
+        x, weight, bias = ctx.saved_tensors
+        grads = list(conv_backward(x, weight, bias, dy, ctx.words))
+        return tuple(grads) + (None,) * (4 - len(grads))
+
+    torch.library.register_autograd("kcp::conv_forward", _conv_back,
+                                    setup_context=_conv_setup)

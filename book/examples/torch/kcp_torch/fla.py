@@ -1,0 +1,157 @@
+"""fla.py -- a backend of flash-linear-attention: `import kcp_torch.fla`, and its
+chunk_kda and chunk_gated_delta_rule run on libkcp, under its own cp_context too.
+
+Book: chapter 19.  Checked by: tests/cli/torch.sh, on FLA's names alone; FLA's own tests
+on a GPU are recorded in bench/results.  Next: ../train.py.
+
+FLA asks a backend about every call; on CPUs the references compute. What ours does not take goes on to FLA's next
+backend or its own kernels, and the reason is said once. FLA's context holds what one
+rank sees; the whole batch's cu_seqlens is kept beside it when the context is built,
+so contexts built before the import are not taken. KCP_FLA=0 turns the backend off;
+KCP_ROUND_GATES=1 lets gates and beta wider than a bfloat16 q be rounded to it.
+"""
+import functools
+import os
+import warnings
+
+import torch
+from fla.ops.backends import BackendRegistry, BaseBackend
+from fla.ops.cp import context as _context
+
+from . import chunk, groups
+
+KNOWN = {"A_log", "dt_bias", "chunk_size", "transpose_state_layout", "lower_bound",
+         "use_gate_in_kernel", "use_beta_sigmoid_in_kernel", "allow_neg_eigval",
+         "use_qk_l2norm_in_kernel", "safe_gate", "disable_recompute", "state_v_first",
+         "initial_state", "output_final_state", "scale", "cu_seqlens",
+         "cu_seqlens_cpu", "chunk_indices", "cp_context", "return_intermediate_states"}
+TYPES = torch.bfloat16, torch.float16, torch.float32
+
+
+@functools.lru_cache(None)
+def _said(words):
+    warnings.warn(f"kcp_torch.fla: {words}: FLA's own kernels are used", stacklevel=5)
+
+
+def _names(model, args, more):
+    """A call's arguments by name."""
+    kda = ("q", "k", "v", "g", "beta", "scale", "initial_state", "output_final_state",
+           "use_qk_l2norm_in_kernel", "use_gate_in_kernel",
+           "use_beta_sigmoid_in_kernel", "allow_neg_eigval", "safe_gate", "lower_bound",
+           "disable_recompute", "return_intermediate_states", "state_v_first",
+           "cu_seqlens", "cu_seqlens_cpu", "cp_context")
+    gdn = ("q", "k", "v", "g", "beta", "scale", "initial_state", "output_final_state",
+           "use_qk_l2norm_in_kernel", "use_beta_sigmoid_in_kernel", "allow_neg_eigval",
+           "state_v_first", "cu_seqlens", "cu_seqlens_cpu", "chunk_indices",
+           "cp_context")
+    return dict(zip(kda if model == "kda" else gdn, args), **more)
+
+
+def _why_not(model, x):
+    """What keeps us from this call; None: nothing. What FLA refuses it shall refuse."""
+    odd = set(x) - KNOWN - {"q", "k", "v", "g", "beta"}
+    if odd:
+        return f"argument {sorted(odd)[0]} is not known"
+    for n in ("q", "k", "v", "g", "beta"):
+        if not isinstance(x.get(n), torch.Tensor):
+            return f"{n} is no tensor"
+    q, v, h0 = x["q"], x["v"], x.get("initial_state")
+    if q.device.type not in ("cuda", "cpu"):
+        return f"q is on {q.device}"
+    if any(x[n].dtype not in TYPES for n in ("q", "k", "v", "g", "beta")):
+        return "a type is none of bfloat16, float16, float32"
+    if q.dim() != 4 or v.dim() != 4 or max(q.shape[3], v.shape[3]) > 256:
+        return "heads are wider than 256"
+    if not q.shape[1] or not q.shape[2] or v.shape[2] % q.shape[2]:
+        return "no tokens, or value heads that are no multiple of q's"
+    if x.get("return_intermediate_states"):
+        return "the states of chunks are asked for"
+    if x.get("chunk_size", 64) not in (32, 64):
+        return f"chunk_size {x['chunk_size']}"
+    if h0 is not None and h0.dtype != torch.float32:
+        return f"initial_state is {h0.dtype}"
+    if x.get("allow_neg_eigval") and not x.get("use_beta_sigmoid_in_kernel"):
+        return "allow_neg_eigval without sigmoid"
+    if x.get("state_v_first") and "transpose_state_layout" in x:
+        return "both names of the state's layout"
+    low = x.get("lower_bound")
+    if x.get("safe_gate") and x.get("use_gate_in_kernel") and \
+            (low is None or not -5 <= low < 0):
+        return f"lower_bound {low}"
+    if model != "kda" and low is not None:
+        return "a lower_bound of GDN"
+    context = x.get("cp_context")
+    if context is not None and not hasattr(context, "kcp_context"):
+        return "cp_context was built before kcp_torch.fla was imported"
+    if context is None and x.get("cu_seqlens") is not None and q.shape[0] != 1:
+        return "cu_seqlens of more than one batch"
+    return None
+
+
+def _run(function, model, args, more):
+    x = _names(model, args, more)
+    context = x.pop("cp_context", None)
+    x.pop("return_intermediate_states", None)
+    if "transpose_state_layout" in x:
+        warnings.warn("`transpose_state_layout` is deprecated and renamed to"
+                      " `state_v_first`.", DeprecationWarning, stacklevel=4)
+        x["state_v_first"] = x.pop("transpose_state_layout")
+    if context is not None:
+        x.pop("cu_seqlens", None)
+        x.pop("cu_seqlens_cpu", None)
+        x["cp_context"] = context.kcp_context
+    # FLA's gate needs no lower_bound where the gate comes ready.
+    if not x.get("use_gate_in_kernel"):
+        x.pop("lower_bound", None)
+    return function(**x, round_gates=os.environ.get("KCP_ROUND_GATES") == "1")
+
+
+class Backend(BaseBackend):
+    backend_type = "kcp"
+    package_name = "kcp_torch"
+    env_var = "KCP_FLA"
+    priority = 0
+
+    def _verify(self, model, args, more):
+        why = _why_not(model, _names(model, args, more))
+        if why:
+            _said(why)
+        return why is None, why
+
+    def chunk_kda_verifier(self, *args, **more):
+        return self._verify("kda", args, more)
+
+    def chunk_kda(self, *args, **more):
+        return _run(chunk.chunk_kda, "kda", args, more)
+
+    def chunk_gated_delta_rule_verifier(self, *args, **more):
+        return self._verify("gdn", args, more)
+
+    def chunk_gated_delta_rule(self, *args, **more):
+        return _run(chunk.chunk_gated_delta_rule, "gdn", args, more)
+
+
+def _remember(build):
+    """FLA's contexts, each with ours of the same batch and group beside it."""
+    @functools.wraps(build)
+    def wrapper(cu_seqlens, cu_seqlens_cpu=None, *args, **more):
+        context = build(cu_seqlens, cu_seqlens_cpu, *args, **more)
+        if context.group is not None and not hasattr(context, "kcp_context"):
+            cu = cu_seqlens if cu_seqlens_cpu is None else cu_seqlens_cpu
+            context.kcp_context = groups.build_cp_context(
+                cu, context.group, context.conv1d_kernel_size)
+        return context
+    return wrapper
+
+
+def install():
+    """Once, by the import: both registries, and the builder of contexts."""
+    for operation in ("kda", "gated_delta_rule"):
+        BackendRegistry.ensure_initialized(operation)
+        BackendRegistry._registries[operation].register(Backend())
+    if not getattr(_context.get_cp_cu_seqlens, "kcp", False):
+        _context.get_cp_cu_seqlens = _remember(_context.get_cp_cu_seqlens)
+        _context.get_cp_cu_seqlens.kcp = True
+
+
+install()
