@@ -7,4 +7,5 @@ $(examples): $B/%: $B/book/examples/%.o $(call obj,$(ref) $(comm)) $(cuda_lib_ob
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -o $@
 test_needs   += $(examples) $B/libkcp.so
-test_scripts += tests/cli/examples.sh tests/cli/install.sh
+test_needs   += $B/kcp-check
+test_scripts += tests/cli/examples.sh tests/cli/install.sh tests/cli/plugins.sh

@@ -120,7 +120,9 @@ def by_fla(fn, case, o):
         more = dict(cp_context=kcp_torch.build_cp_context(case.cu_seqlens,
                                                           cuts=case.cuts))
     if case.gate:
-        more.update(use_gate_in_kernel=True, A_log=x["A_log"], dt_bias=x["dt_bias"])
+        bias = x["dt_bias"]                     # theirs is [HV K], flat
+        more.update(use_gate_in_kernel=True, A_log=x["A_log"],
+                    dt_bias=None if bias is None else bias.reshape(-1))
     if case.gate == 2:
         more.update(lower_bound=case.lower_bound)
     if case.beta_form:

@@ -37,7 +37,8 @@ static int judge_file(const char *path, const struct kcp_stage *s,
         struct slice y = { .stage = s, .field = f, .call = &c, .nd = t->nd, .rank = r,
                            .all = t->p, .all_rows = t->dim[0], .rms_v = x->rms_v,
                            .rms_sum = x->rms_sum, .rms_dA = x->rms_dA,
-                           .alike = k->alike, .judged = x->judged };
+                           .alike = k->alike, .judged = x->judged,
+                           .moved = x->judged == KCP_F64 ? NULL : expected_moved };
         int64_t row = t->dim[0] ? t->n / t->dim[0] : 0;
         memcpy(y.dim, t->dim, sizeof y.dim);
         if (cut) y.first = p->ctx[r].begin, y.dim[0] = p->ctx[r].end - y.first;

@@ -4,11 +4,12 @@ chunk_kda and chunk_gated_delta_rule run on libkcp, under its own cp_context too
 Book: chapter 19.  Checked by: tests/cli/torch.sh, on FLA's names alone; FLA's own tests
 on a GPU are recorded in bench/results.  Next: ../train.py.
 
-FLA asks a backend about every call; on CPUs the references compute. What ours does not take goes on to FLA's next
-backend or its own kernels, and the reason is said once. FLA's context holds what one
-rank sees; the whole batch's cu_seqlens is kept beside it when the context is built,
-so contexts built before the import are not taken. KCP_FLA=0 turns the backend off;
-KCP_ROUND_GATES=1 lets gates and beta wider than a bfloat16 q be rounded to it.
+FLA asks a backend about every call; on CPUs the references compute. What ours does not
+take goes on to FLA's next backend or its own kernels, and the reason is said once.
+FLA's context holds what one rank sees; the whole batch's cu_seqlens is kept beside it
+when the context is built, so contexts built before the import are not taken. KCP_FLA=0
+turns the backend off; KCP_ROUND_GATES=1 lets gates and beta wider than a bfloat16 q be
+rounded to it.
 """
 import functools
 import os
@@ -66,9 +67,10 @@ def _why_not(model, x):
         return "no tokens, or value heads that are no multiple of q's"
     if x.get("return_intermediate_states"):
         return "the states of chunks are asked for"
-    if x.get("chunk_size", 64) not in (32, 64):
+    kda = model == "kda"                      # what FLA asks of KDA alone
+    if x.get("chunk_size", 64) not in ((32, 64) if kda else (16, 32, 64)):
         return f"chunk_size {x['chunk_size']}"
-    if h0 is not None and h0.dtype != torch.float32:
+    if h0 is not None and (h0.dtype not in TYPES or kda and h0.dtype != torch.float32):
         return f"initial_state is {h0.dtype}"
     if x.get("allow_neg_eigval") and not x.get("use_beta_sigmoid_in_kernel"):
         return "allow_neg_eigval without sigmoid"
@@ -78,7 +80,7 @@ def _why_not(model, x):
     if x.get("safe_gate") and x.get("use_gate_in_kernel") and \
             (low is None or not -5 <= low < 0):
         return f"lower_bound {low}"
-    if model != "kda" and low is not None:
+    if not kda and low is not None:
         return "a lower_bound of GDN"
     context = x.get("cp_context")
     if context is not None and not hasattr(context, "kcp_context"):

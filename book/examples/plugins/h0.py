@@ -1,0 +1,18 @@
+"""h0.py -- the same in Python: python tests/kcp_check.py h0:run --stage 12 --numpy
+
+Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: tests/cli/plugins.sh.
+Next: ../torch/train.py.
+"""
+import numpy as np
+
+
+def run(case):
+    if case.NS == 0:
+        return {}
+    if not case.backward:
+        return {"h_kept": case.h_in[:1]}
+    back = np.zeros((case.NS, case.HV, case.K, case.V))
+    if case.h_start is not None:
+        back[:] = case.h_start
+    back[:1] = case.h_kept_in
+    return {"h_back": back}
