@@ -102,6 +102,7 @@ FILENAME == kept { rows++; fields(); next }
 
 base == "sanitize" { begin("sanitizer"); fields(); stand($1, $2, 1); next }
 base == "nccl" { begin("run"); fields(); next }
+base == "torch" { begin("torch"); fields(); next }
 base == "precision" { begin("precision"); fields(); next }
 base == "ncu" { begin("counter"); fields(); stand($1, $2, 1); next }
 

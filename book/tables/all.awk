@@ -17,6 +17,7 @@ END {
     precision_table(out "/18-gpu.md")
     nccl_table(out "/19-nccl.md")
     ladder_tables(out)
+    torch_tables(out "/torch.md", out "/torch-judged.md")
     prediction_table("book/data/predictions.tsv", out "/predictions.md")
     part_table("book/data/predictions-maps.tsv", out "/predictions-maps.md")
     readme_tables(out "/readme.md")

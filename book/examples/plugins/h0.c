@@ -1,8 +1,8 @@
 /* h0.c -- a variant of chapter 12 from outside the tree, in C.
  *
  * Book: CONTRIBUTING.md, "Kernels written elsewhere".
- * Checked by: tests/cli/plugins.sh.  Next: h0.rs. Judge it: cc -shared -fPIC -Iref h0.c -o h0.so, then
- * kcp-check --variant ./h0.so */
+ * Checked by: tests/cli/plugins.sh.  Next: h0.rs.
+ * Judge it: cc -shared -fPIC -Iref h0.c -o h0.so; kcp-check --variant ./h0.so */
 #include "kcp.h"
 #include <string.h>
 

@@ -1,23 +1,21 @@
 // h0.rs -- the same in Rust: rustc --crate-type cdylib -O h0.rs -o h0.so
 // Book: CONTRIBUTING.md, "Kernels written elsewhere".
-// Checked by: tests/cli/plugins.sh.  Next: h0.py. Structs are kcp.h's.
-#![allow(non_upper_case_globals)]
+// Checked by: tests/cli/plugins.sh.  Next: h0.py. Structs are kcp.h's; n: the ints that
+// open one, N, NS, NC, R, r, H, HV, K, V, C, KG, D, Wc, model, pass and so on.
 use std::{os::raw::c_char, ptr::{copy, null, write_bytes}};
-#[repr(C)]
-pub struct H0 {
-    t: i64, n: [i32; 28], scale: [f64; 2], rest: [usize; 6], h_in: *const f64,
-    h_start: *const f64, kept: *mut f64, kept_in: *const f64, back: *mut f64 }
+#[repr(C)] pub struct H0 {
+    t: i64, n: [i32; 28], rest: [usize; 8], h_in: *const f64, h_start: *const f64,
+    kept: *mut f64, kept_in: *const f64, back: *mut f64 }
 #[repr(C)]
 pub struct Variant {
     words: [*const c_char; 3], storage: i32, place: i32, shapes: *const c_char,
     run: extern "C" fn(&H0) -> i32, work: usize }
 unsafe impl Sync for Variant {}
 extern "C" fn run(a: &H0) -> i32 {
-    let (ns, pass) = (a.n[1] as usize, a.n[14]);        // NS; below HV, K, V
-    let state = (a.n[6] * a.n[7] * a.n[8]) as usize;
-    if ns == 0 { return 0; }
+    let (ns, state) = (a.n[1] as usize, (a.n[6] * a.n[7] * a.n[8]) as usize);
     unsafe {
-        if pass == 0 { copy(a.h_in, a.kept, state); return 0; }
+        if ns == 0 { return 0; }
+        if a.n[14] == 0 { copy(a.h_in, a.kept, state); return 0; }
         write_bytes(a.back, 0, ns * state);
         if a.h_start != null() { copy(a.h_start, a.back, ns * state); }
         copy(a.kept_in, a.back, state);
