@@ -20,7 +20,8 @@ LDLIBS   = -lpthread -lm -ldl
 # A name that nobody reads is a mistake: make check STAGES=07 would judge everything.
 names    := ARCH B CC CFLAGS CHROMIUM CUDA_HOME DESTDIR DRAFT EXTRA FULL JOBS KCP_JITTER LAB \
             LABFILE LABWORK LAUNCH LDFLAGS LDLIBS LIMIT MISSING NCCL_HOME NVFLAGS PREFIX RANKS \
-            SECONDS SEED STAFF STAGE STEPS STRICT TEXT VARIANT WARN has_blas has_crit
+            SECONDS SEED STAFF STAGE STEPS STRICT TEXT VARIANT WARN WITHOUT \
+            has_blas has_crit
 unread   := $(filter-out $(names),$(foreach v,$(.VARIABLES),\
               $(if $(findstring command line,$(origin $v)),$v)))
 ifneq ($(strip $(unread)),)
@@ -85,7 +86,7 @@ $B/kcp-test: $(core) $B/tests/judge/criterion.o $(list_at)
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) -lcriterion $(LDLIBS) $(cuda_ldlibs) -o $@
 
 -include bench/bench.mk bench/run.mk bench/text.mk book/book.mk book/examples.mk \
-         book/torch.mk book/labs/labs.mk tests/fuzz.mk tests/processes.mk
+         book/torch.mk book/labs/labs.mk tests/fuzz.mk tests/processes.mk tests/proxy.mk
 
 -include $(shell find $B -name '*.d' 2>/dev/null)
 

@@ -1,0 +1,76 @@
+#!/bin/sh
+# proxy.sh -- no kernel hands to an engine what its threads wrote without the fence.
+#
+# Book: chapter 18; CONTRIBUTING.md, "How the judge works".
+# Checked by: itself: with PLANT=1 it takes each fence away and wants that seen.
+# Next: ../proxy/main.c.
+#
+# Usage: proxy.sh BUILD. Reads the PTX of every kernel for sm_90a (make compiles it) and
+# compares what kcp-proxy prints with tests/proxy/threads_alone.tsv, where each line was
+# looked at: only threads read what is handed on there, or no engine is under way. A new
+# place fails; so does a line that no kernel has any more. PRINT=1: places as that file
+# has them. Without nvcc: a line, and status 0.
+B=${1:-build}
+list=tests/proxy/threads_alone.tsv
+W=$(mktemp -d) || exit 2
+trap 'rm -rf "$W"' EXIT
+export LC_ALL=C
+ptx=$(find "$B/ptx" -name '*.ptx' 2>/dev/null | sort)
+[ -n "$ptx" ] || { echo "proxy.sh: no PTX in $B (no nvcc): nothing looked at"; exit 0; }
+
+# Places by their lines' text: kernels' lines move.
+places() {                                  # TREE PTX...: file text file text
+    tree=$1; shift
+    for p; do "$B/kcp-proxy" "$p" || exit 1; done | cut -f2,3 | sort -u |
+        awk -F '\t' -v tree="$tree" '
+            function text(at,   file, n, i, line) {
+                file = at; sub(/:[0-9]*$/, "", file)
+                n = at; sub(/.*:/, "", n); n += 0
+                for (i = 1; i <= n; i++)
+                    if ((getline line < (tree "/" file)) <= 0) break
+                close(tree "/" file)
+                gsub(/^[ \t]+|[ \t]+$/, "", line)
+                if (!n) { file = "a load"; line = "of the copy engine" }
+                return file "\t" line
+            }
+            { print text($1) "\t" text($2) }' | sort -u
+}
+grep -v '^#' $list | cut -f1-4 | sort -u >"$W/known"
+# shellcheck disable=SC2086
+places . $ptx >"$W/found" || exit 1
+[ -z "$PRINT" ] || { cat "$W/found"; exit 0; }
+comm -13 "$W/known" "$W/found" >"$W/new"
+comm -23 "$W/known" "$W/found" >"$W/gone"
+sed 's/^/proxy.sh: handed on without fence.proxy.async: /' "$W/new"
+sed "s|^|proxy.sh: $list: no kernel has: |" "$W/gone"
+[ ! -s "$W/new" ] && [ ! -s "$W/gone" ] || exit 1
+n=$(echo "$ptx" | wc -l)
+[ -n "$PLANT" ] || {
+    echo "proxy.sh: $n objects: $(wc -l <"$W/found") places, all known: threads alone"
+    exit 0
+}
+
+# Each fence taken away, in a copy of the tree, is a place that was not there.
+mkdir -p "$W/tree"
+tar cf - Makefile ref cuda bench/*.mk book/*.mk book/labs/*.mk tests/*.mk |
+    tar xf - -C "$W/tree" || exit 2
+seen=0 missed=0
+for at in $(grep -rn '^ *fence_proxy_async();' cuda/*/*.cu* cuda/*/*/*.cu* |
+            grep -v '^cuda/tile' | cut -d: -f1,2); do
+    file=${at%:*} line=${at#*:}
+    object=$(grep -l "$file" $(find "$B/ptx" -name '*.d') | head -1)
+    object=${object#"$B/ptx/"} object=${object%.d}
+    case $file in *.cu) object=${file%.cu} ;; esac
+    sed "${line}s/fence_proxy_async();/;/" "$file" >"$W/tree/$file"
+    if make -s -C "$W/tree" B=build "build/ptx/$object.ptx" >"$W/log" 2>&1 &&
+        places "$W/tree" "$W/tree/build/ptx/$object.ptx" >"$W/now" &&
+        [ -n "$(comm -13 "$W/known" "$W/now")" ]; then seen=$((seen + 1))
+    else
+        missed=$((missed + 1))
+        echo "proxy.sh: without the fence of $at nothing is seen ($object)"
+        tail -2 "$W/log"
+    fi
+    cp "$file" "$W/tree/$file"
+done
+echo "proxy.sh: $seen fences taken away and seen, $missed not"
+[ $missed = 0 ] && [ $seen -gt 0 ]

@@ -1,0 +1,40 @@
+# proxy.mk -- what kernels hand to the engines of a GPU, read from their PTX.
+
+$B/kcp-proxy: tests/proxy/main.c
+	@mkdir -p $(@D)
+	@echo "  cc $<"
+	@$(CC) -std=c11 -D_POSIX_C_SOURCE=200809L -O2 $(WARN) $< -o $@
+ifneq ($(filter sm_90a,$(ARCH)),)
+ifneq ($(CUDA_HOME),none)
+ptx := $(patsubst %.cu,$B/ptx/%.ptx,$(filter-out cuda/18_hopper/v%,$(hopper)))
+$B/ptx/%.ptx: %.cu $(nvcc_at)
+	@mkdir -p $(@D)
+	@echo "  ptx $<"
+	@$(nvcc) $(filter-out -Xptxas -warn-spills,$(NVFLAGS)) \
+	  -gencode arch=compute_90a,code=compute_90a -MMD -MP -MF $(@:.ptx=.d) -ptx $< -o $@
+# The kernels for sm_90a with random sleeps (cuda/tile/jitter.cuh); the others as they
+# are. WITHOUT: a folder of objects that take the place of some, for tests/cli/jitter.sh.
+jitter_obj := $(patsubst %.cu,$B/jitter/%.cu.o,$(hopper))
+$B/jitter/%.cu.o: %.cu $(nvcc_at)
+	@mkdir -p $(@D)
+	@echo "  nvcc $< with sleeps"
+	@$(nvcc) $(NVFLAGS) -DKCP_JITTER -gencode arch=compute_90a,code=sm_90a -MMD -MP \
+	  -MF $(@:.o=.d) -c $< -o $@
+asleep = $(filter-out $(patsubst $B/jitter/%,$B/%,$(jitter_obj)),$(core)) \
+         $B/tests/judge/main.o $1
+$B/kcp-check-jitter: $(call asleep,$(jitter_obj)) $(list_at)
+	@echo "  link $@"
+	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -o $@
+ifneq ($(WITHOUT),)
+lacking = $(or $(wildcard $(WITHOUT)/$(notdir $1)),$1)
+$(WITHOUT)/kcp-check: $(call asleep,$(foreach o,$(filter %/scan_sm90.cu.o,$(jitter_obj)),\
+                        $(call lacking,$o)) $(filter-out %/scan_sm90.cu.o,$(jitter_obj)))
+	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -o $@
+endif
+endif
+endif
+.PHONY: proxy
+proxy: $B/kcp-proxy $(ptx)
+	@PLANT=1 sh tests/cli/proxy.sh $B
+test_needs   += $(if $(FULL),$B/kcp-proxy $(ptx))
+test_scripts += $(if $(FULL),tests/cli/proxy.sh)

@@ -1,0 +1,299 @@
+/* main.c -- kcp-proxy: what threads hand on to the engines of a GPU without a fence.
+ *
+ * Book: chapter 18; CONTRIBUTING.md, "How the judge works".
+ * Checked by: tests/cli/proxy.sh, which takes fences away.  Next: ../cli/proxy.sh.
+ *
+ * The tensor core (wgmma) and the copy engine read shared memory by another way, the
+ * async proxy, than threads write it. A thread that wrote must call
+ * fence.proxy.async before the barrier or arrival that hands its writes on; no run of
+ * the kernel shows for certain that it did not. So this reads the PTX of kernels, and
+ * walks all their paths: writes to shared memory that reach a barrier, an arrival or a
+ * copy to global memory with no such fence between are printed, with the places of
+ * both. A product is no such place: its warpgroup has met before it. And every write
+ * that gets to a load of the copy engine with no fence on its way is printed: what
+ * threads wrote the engine may not write over. Some that are printed are right, for
+ * only threads read what is handed on, or the engine writes elsewhere:
+ * threads_alone.tsv.
+ * Usage: kcp-proxy FILE.ptx: TSV of kernel, write, where it is handed on.
+ */
+#define _GNU_SOURCE
+#include <ctype.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { OTHER, WRITES, FENCES, HANDS_ON, MULTIPLIES, LOADS, SENDS, BRANCHES,
+            ENDS };
+enum { MOST_FILES = 400, MOST_TARGETS = 64 };
+
+struct place { int file, line, outer_file, outer_line; };
+struct step {
+    enum kind kind;
+    int conditional, targets;
+    char *target[MOST_TARGETS];
+    struct place at;
+    int from;                      /* a write not handed on yet that gets here, or -1 */
+    int number;                    /* of a write */
+    uint64_t *unfenced;            /* a bit a write: all that get here with no fence */
+};
+struct label { char *name; int step; };
+
+static struct step *step;
+static struct label *label;
+static int steps, labels, engine, writes, words;
+static char *file_name[MOST_FILES];
+
+static void *grown(void *p, int n, size_t size)
+{
+    if (n & (n - 1)) return p;                     /* doubled at powers of two */
+    p = realloc(p, (n ? 2 * (size_t)n : 1) * size);
+    if (!p) {
+        fputs("kcp-proxy: memory: found none\n", stderr);
+        exit(2);
+    }
+    return p;
+}
+
+static int has(const char *text, const char *word)
+{
+    return strstr(text, word) != NULL;
+}
+
+static int begins(const char *text, const char *with)
+{
+    return !strncmp(text, with, strlen(with));
+}
+
+/* What an instruction does to what this is about. */
+static enum kind kind_of(const char *op)
+{
+    if (begins(op, "fence.proxy.async")) return FENCES;
+    if (begins(op, "wgmma.mma_async")) return MULTIPLIES;
+    if (begins(op, "cp.async.bulk.") && has(op, "shared::cluster.global"))
+        return LOADS;
+    if (begins(op, "cp.async.bulk.") && has(op, "global.shared::cta")) return SENDS;
+    if (begins(op, "cp.async.mbarrier.arrive")) return HANDS_ON;
+    if (begins(op, "mbarrier.arrive") || begins(op, "barrier.cluster.arrive") ||
+        begins(op, "bar.sync") || begins(op, "bar.arrive") ||
+        begins(op, "bar.red") || begins(op, "barrier.sync") ||
+        begins(op, "barrier.arrive") || begins(op, "barrier.red") ||
+        begins(op, "barrier.cta")) return HANDS_ON;
+    if (begins(op, "st.shared") || begins(op, "stmatrix") || begins(op, "red.shared") ||
+        begins(op, "atom.shared") || begins(op, "cp.async.c")) return WRITES;
+    if (begins(op, "st.") && !begins(op, "st.global") && !begins(op, "st.local") &&
+        !begins(op, "st.param") && !has(op, ".global.")) return WRITES;
+    if (begins(op, "bra") || begins(op, "brx.idx")) return BRANCHES;
+    if (begins(op, "ret") || begins(op, "exit") || begins(op, "trap")) return ENDS;
+    return OTHER;
+}
+
+/* The names behind "bra": one, or a table's for brx.idx. */
+static void read_targets(struct step *s, const char *op)
+{
+    const char *at = strpbrk(op, " \t");
+    while (at && *at && s->targets < MOST_TARGETS) {
+        at += strspn(at, " \t,{}");
+        const size_t n = strcspn(at, " \t,{};");
+        if (n && *at == '$') s->target[s->targets++] = strndup(at, n);
+        at += n;
+        if (*at == ';') break;
+    }
+}
+
+static void add_step(const char *text, struct place at)
+{
+    struct step s = { .at = at, .from = -1 };
+    while (isspace((unsigned char)*text)) text++;
+    if (*text == '@') {
+        s.conditional = 1;
+        text += strcspn(text, " \t");
+        text += strspn(text, " \t");
+    }
+    s.kind = kind_of(text);
+    if (s.kind == OTHER) return;
+    if (s.kind == MULTIPLIES || s.kind == LOADS || s.kind == SENDS) engine = 1;
+    if (s.kind == BRANCHES) read_targets(&s, text);
+    if (s.kind == WRITES) s.number = writes++;
+    step = grown(step, steps, sizeof *step);
+    step[steps++] = s;
+}
+
+static int step_of(const char *name)
+{
+    for (int i = 0; i < labels; i++)
+        if (!strcmp(label[i].name, name)) return label[i].step;
+    return -1;
+}
+
+/* `write` reaches step `to` unfenced. 1: that is new. */
+static int reach(int to, int write)
+{
+    if (to < 0 || to >= steps || write < 0 || step[to].from >= 0) return 0;
+    step[to].from = write;
+    return 1;
+}
+
+/* What leaves step i: nothing behind a fence, or where it was handed on. */
+static int leaves(int i)
+{
+    const struct step *s = &step[i];
+    if (s->kind == WRITES) return i;
+    if (s->kind == FENCES || s->kind == HANDS_ON) return s->conditional ? s->from : -1;
+    return s->from;
+}
+
+/* The same of all writes that no fence stands behind, handed on or not: what an engine
+ * may not write over. */
+static int reach_unfenced(int to, int i)
+{
+    int more = 0;
+    if (to < 0 || to >= steps) return 0;
+    const struct step *s = &step[i];
+    for (int w = 0; w < words; w++) {
+        uint64_t out = s->unfenced[w];
+        if (s->kind == FENCES && !s->conditional) out = 0;
+        if (s->kind == WRITES && s->number / 64 == w)
+            out |= (uint64_t)1 << s->number % 64;
+        more |= (out & ~step[to].unfenced[w]) != 0;
+        step[to].unfenced[w] |= out;
+    }
+    return more;
+}
+
+static void walk(void)
+{
+    words = writes / 64 + 1;
+    for (int i = 0; i < steps; i++) {
+        step[i].unfenced = calloc((size_t)words, 8);
+        if (!step[i].unfenced) exit(2);
+    }
+    for (int more = 1; more;) {
+        more = 0;
+        for (int i = 0; i < steps; i++) {
+            const struct step *s = &step[i];
+            const int out = leaves(i);
+            const int goes_on = s->conditional ||
+                                (s->kind != BRANCHES && s->kind != ENDS);
+            if (goes_on) more |= reach(i + 1, out) | reach_unfenced(i + 1, i);
+            for (int j = 0; j < s->targets; j++) {
+                const int to = step_of(s->target[j]);
+                more |= reach(to, out) | reach_unfenced(to, i);
+            }
+        }
+    }
+}
+
+static void print_place(struct place p)
+{
+    const int tile = p.outer_line && has(file_name[p.file], "cuda/tile/");
+    const int file = tile ? p.outer_file : p.file;
+    const char *name = file_name[file] ? file_name[file] : "?";
+    const char *from = strstr(name, "cuda/");
+    printf("%s:%d", from ? from : name, tile ? p.outer_line : p.line);
+}
+
+/* A load has the number 0: which of a kernel's loads it is says nothing. */
+static void print_pair(const char *kernel, int write, int i)
+{
+    struct place to = step[i].at;
+    if (step[i].kind == LOADS) to.line = to.outer_line = 0;
+    printf("%s\t", kernel);
+    print_place(step[write].at);
+    putchar('\t');
+    print_place(to);
+    putchar('\n');
+}
+
+static void print_kernel(const char *kernel)
+{
+    for (int i = 0; i < steps && engine; i++) {
+        const struct step *s = &step[i];
+        if ((s->kind == HANDS_ON || s->kind == SENDS) && s->from >= 0)
+            print_pair(kernel, s->from, i);
+        for (int j = 0; j < steps && s->kind == LOADS; j++)
+            if (step[j].kind == WRITES &&
+                s->unfenced[step[j].number / 64] >> step[j].number % 64 & 1)
+                print_pair(kernel, j, i);
+    }
+}
+
+static void end_kernel(const char *kernel)
+{
+    walk();
+    print_kernel(kernel);
+    for (int i = 0; i < steps; i++) free(step[i].unfenced);
+    steps = labels = engine = writes = 0;
+}
+
+/* ".loc 2 31 5, function_name $x, inlined_at 1 90 3" */
+static struct place read_place(const char *text)
+{
+    struct place p = { 0 };
+    const char *outer = strstr(text, "inlined_at");
+    sscanf(text, " .loc %d %d", &p.file, &p.line);
+    if (outer) sscanf(outer, "inlined_at %d %d", &p.outer_file, &p.outer_line);
+    return p;
+}
+
+static void read_file_name(const char *text)
+{
+    int n;
+    const char *from = strchr(text, '"');
+    if (sscanf(text, " .file %d", &n) != 1 || n < 0 || n >= MOST_FILES || !from) return;
+    file_name[n] = strndup(from + 1, strcspn(from + 1, "\""));
+}
+
+static void add_label(const char *name, size_t n)
+{
+    label = grown(label, labels, sizeof *label);
+    label[labels++] = (struct label){ strndup(name, n), steps };
+}
+
+/* A line inside a kernel: a label, or instructions. A label of an inline statement, in
+ * braces of its own, is that of a loop that waits. */
+static void read_line(char *line, int depth, struct place at)
+{
+    char *colon = strchr(line, ':');
+    const size_t name = strspn(line, " \t");
+    if (line[name] == '$' && colon && !strpbrk(line + name, " ;(")) {
+        if (depth == 1) add_label(line + name, (size_t)(colon - line) - name);
+        return;
+    }
+    for (char *one = strtok(line, ";"); one; one = strtok(NULL, ";")) {
+        while (isspace((unsigned char)*one) || *one == '{' || *one == '}') one++;
+        if (*one && !begins(one, "//")) add_step(one, at);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    FILE *f = argc == 2 ? fopen(argv[1], "r") : NULL;
+    char *line = NULL, kernel[400] = "";
+    size_t bytes = 0;
+    int depth = 0;
+    struct place at = { 0 };
+    if (!f) {
+        fprintf(stderr, "kcp-proxy: found '%s', expected a file of PTX\n",
+                argc == 2 ? argv[1] : "");
+        return 2;
+    }
+    while (getline(&line, &bytes, f) > 0)
+        if (has(line, ".file")) read_file_name(line);
+    rewind(f);
+    while (getline(&line, &bytes, f) > 0) {
+        const char *entry = strstr(line, ".entry ");
+        const int was = depth;
+        if (entry) sscanf(entry, ".entry %399[^( \t\n]", kernel);
+        for (const char *c = line; *c && kernel[0]; c++)
+            depth += (*c == '{') - (*c == '}');
+        if (has(line, ".loc")) at = read_place(line);
+        else if (was && depth) read_line(line, was, at);
+        if (was && !depth) {
+            end_kernel(kernel);
+            kernel[0] = 0;
+        }
+    }
+    free(line);
+    return fclose(f) != 0;
+}
