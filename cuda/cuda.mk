@@ -12,7 +12,9 @@ hopper     := $(wildcard cuda/*/*_sm90.cu cuda/*/*/*_sm90.cu)
 kernels    := $(filter-out $(hopper),$(wildcard cuda/*/*.cu cuda/*/*/*.cu)) $(if $(filter sm_90a,$(ARCH)),$(hopper))
 NVFLAGS    := -std=c++17 -O3 -lineinfo -Iref -I. -Xcompiler -Wall,-fPIC,-fvisibility=hidden -Xptxas -warn-spills
 cuda_lib_obj := $(patsubst %.cu,$B/%.cu.o,$(kernels))
-cuda_obj   := $(cuda_lib_obj) $B/tests/judge/device.cu.o
+NVFLAGS    += $(if $(filter-out 0,$(KCP_JITTER)),-DKCP_JITTER)
+cuda_obj   := $(cuda_lib_obj) $B/tests/judge/device.cu.o \
+              $(if $(filter sm_90a,$(ARCH)),$B/tests/18_hopper/primitives_sm90.cu.o)
 comma      := ,
 ifneq ($(filter sm_90a,$(ARCH)),)
 NVFLAGS    += -DKCP_HOPPER

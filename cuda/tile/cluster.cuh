@@ -20,6 +20,7 @@ static __device__ __forceinline__ uint32_t cluster_rank(void)
 // every block has set its barriers up; and the other block has not ended.
 static __device__ __forceinline__ void mbarrier_arrive_cluster(uint64_t *bar, int rank)
 {
+    jitter();
     asm volatile(
         "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;\n"
         "mbarrier.arrive.shared::cluster.b64 _, [there]; }" ::"r"(smem_addr(bar)),
@@ -30,9 +31,21 @@ static __device__ __forceinline__ void mbarrier_arrive_cluster(uint64_t *bar, in
 // barrier.cluster.arrive and .wait, by all threads of all blocks of the cluster.
 static __device__ __forceinline__ void cluster_sync(void)
 {
+    jitter();
     asm volatile("barrier.cluster.arrive.aligned;\n"
                  "barrier.cluster.wait.aligned;" ::
                      : "memory");
+}
+
+// st.shared::cluster, by one thread: x to where `at` lies here, in block `rank`. Who
+// reads it there does so after cluster_sync.
+static __device__ __forceinline__ void store_in_block(int *at, int rank, int x)
+{
+    asm volatile(
+        "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;\n"
+        "st.shared::cluster.u32 [there], %2; }" ::"r"(smem_addr(at)),
+        "r"(rank), "r"(x)
+        : "memory");
 }
 
 #endif

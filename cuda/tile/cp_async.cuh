@@ -18,6 +18,7 @@ static __device__ __forceinline__ uint32_t smem_addr(const void *p)
 static __device__ __forceinline__ void cp_async_16(void *to, const void *from,
                                                    int there)
 {
+    jitter(6);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_addr(to)),
                  "l"(from), "r"(there ? 16 : 0)
                  : "memory");

@@ -9,6 +9,8 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+#include "jitter.cuh"
+
 typedef __nv_bfloat16 bf16;
 
 // The widest head and the longest chunk that a v1 kernel keeps on chip.

@@ -5,6 +5,8 @@
 #ifndef KCP_TILE_LAUNCH_CUH
 #define KCP_TILE_LAUNCH_CUH
 
+#include "jitter.cuh"
+
 #include <cuda_runtime.h>
 
 // On the host. Kernels for sm_90a are for no other chip.
@@ -25,6 +27,7 @@ static inline int device_is_sm90(void)
 static __device__ __forceinline__ void griddepcontrol_launch_dependents(void)
 {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    jitter();
 }
 
 // griddepcontrol.wait, by each thread that reads what came before: until the kernel

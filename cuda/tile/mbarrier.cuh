@@ -24,6 +24,7 @@ static __device__ __forceinline__ void mbarrier_init(uint64_t *bar, int count)
 // whoever has waited for this phase.
 static __device__ __forceinline__ void mbarrier_arrive(uint64_t *bar)
 {
+    jitter();
     asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(smem_addr(bar))
                  : "memory");
 }
@@ -37,6 +38,7 @@ static __device__ __forceinline__ void mbarrier_wait(uint64_t *bar, int phase)
                  "@!p bra again;\n }" ::"r"(smem_addr(bar)),
                  "r"(phase & 1)
                  : "memory");
+    jitter();
 }
 
 // mbarrier.arrive.expect_tx, by the thread that starts the copies: an arrival, and so
@@ -44,6 +46,7 @@ static __device__ __forceinline__ void mbarrier_wait(uint64_t *bar, int phase)
 static __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *bar,
                                                                  uint32_t bytes)
 {
+    jitter();
     asm volatile(
         "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(smem_addr(bar)),
         "r"(bytes)

@@ -18,6 +18,7 @@
 static __device__ __forceinline__ void tma_load_1d(void *to, const void *from,
                                                    uint32_t bytes, uint64_t *bar)
 {
+    jitter();
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1], %2, [%3];" ::"r"(smem_addr(to)),
                  "l"(from), "r"(bytes), "r"(smem_addr(bar))
@@ -29,6 +30,7 @@ static __device__ __forceinline__ void tma_load_1d(void *to, const void *from,
 static __device__ __forceinline__ void tma_store_1d(void *to, const void *from,
                                                     uint32_t bytes)
 {
+    jitter();
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n"
                  "cp.async.bulk.commit_group;" ::"l"(to),
                  "r"(smem_addr(from)), "r"(bytes)
@@ -50,6 +52,7 @@ static __device__ __forceinline__ void tma_load_1d_multicast(void *to, const voi
                                                              uint64_t *bar)
 {
     const uint16_t both = 3;
+    jitter();
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
                  ".multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(smem_addr(to)),
                  "l"(from), "r"(bytes), "r"(smem_addr(bar)), "h"(both)
@@ -88,6 +91,7 @@ static __device__ __forceinline__ void tma_load_3d(void *to, const CUtensorMap &
                                                    int channel, int n, int t,
                                                    uint64_t *bar)
 {
+    jitter();
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile"
                  ".mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(
                      smem_addr(to)),

@@ -46,6 +46,7 @@ static __device__ __forceinline__ void copy_swizzled_rows(bf16 *to, int64_t stri
 // bar.sync: the four warps of a warpgroup meet, at named barrier 1 + its number.
 static __device__ __forceinline__ void warpgroup_sync(void)
 {
+    jitter();
     asm volatile("bar.sync %0, 128;" :: "r"(1 + (int)threadIdx.x / 128) : "memory");
 }
 

@@ -1,0 +1,105 @@
+/* comm.c -- layers whose communication is wrong, one way a word: -DWRONG=name.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/wrong_comm.sh,
+ * which wants HONEST to pass and each other to fail.  Next: liar.c.
+ *
+ * Beneath is a layer of ours of stage 08, -DLAYER='"its name"', on the judge's own
+ * communicator; what is wrong lies between the two. */
+#define _GNU_SOURCE
+#include "layer.h"
+
+#include <string.h>
+
+enum { HONEST, SHORT, SHIFTED, UNORDERED };
+#ifndef LAYER
+#define LAYER "v3_records"
+#endif
+
+/* A rank's communicator behind the one that its layer sees: ranks may be threads. */
+static __thread struct kcp_comm *real;
+
+/* SHORT: of what each rank gives the last eighth stays behind. SHIFTED: 16 bytes too
+ * far. UNORDERED: it does not wait for what the stream did before. */
+static const void *begin_of(const void *x)
+{
+    return (const char *)x + (WRONG == SHIFTED ? 16 : 0);
+}
+static struct CUstream_st *order(struct CUstream_st *s)
+{
+    return WRONG == UNORDERED ? NULL : s;
+}
+
+static int gather(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
+                  struct CUstream_st *s)
+{
+    const size_t n = WRONG == SHORT ? bytes / 128 * 112 : bytes;
+    const int status = real->all_gather(real, begin_of(mine), all, n, order(s));
+    c->traffic = real->traffic;
+    return status;
+}
+
+static int send_to(struct kcp_comm *c, const void *x, size_t bytes, int to,
+                   struct CUstream_st *s)
+{
+    const size_t n = WRONG == SHORT ? bytes / 128 * 112 : bytes;
+    const int status = real->send(real, begin_of(x), n, to, order(s));
+    c->traffic = real->traffic;
+    return status;
+}
+
+static int receive(struct kcp_comm *c, void *x, size_t bytes, int from,
+                   struct CUstream_st *s)
+{
+    const size_t n = WRONG == SHORT ? bytes / 128 * 112 : bytes;
+    (void)c;
+    return real->recv(real, x, n, from, order(s));
+}
+
+static int same_group(struct kcp_comm *c, int begin)
+{
+    (void)c;
+    return real->group(real, begin);
+}
+
+static int same_barrier(struct kcp_comm *c, struct CUstream_st *s)
+{
+    (void)c;
+    return real->barrier(real, s);
+}
+
+static void same_fail(struct kcp_comm *c, int status, const char *why)
+{
+    (void)c;
+    real->fail(real, status, why);
+}
+
+static struct kcp_variant mine;
+static const struct kcp_variant *layer;
+
+static int forward(void *args)
+{
+    struct kcp_forward *a = args;
+    struct kcp_comm *whole = a->comm;
+    if (!whole) return layer->run(a);
+    struct kcp_comm between = *whole;
+    real = whole;
+    between.all_gather = gather;
+    between.send = send_to;
+    between.recv = receive;
+    between.barrier = same_barrier;
+    between.fail = same_fail;
+    if (whole->group) between.group = same_group;
+    a->comm = &between;
+    const int status = layer->run(a);
+    a->comm = whole;
+    return status;
+}
+
+__attribute__((constructor)) static void loaded(void)
+{
+    if (kcp_variants("08_forward", LAYER, &layer, 1) != 1) return;
+    mine = *layer;
+    mine.name = "wrong_comm";
+    mine.run = forward;
+}
+const struct kcp_variant *const kcp_variant = &mine;
