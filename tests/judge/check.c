@@ -210,10 +210,10 @@ static double worst_row(const struct slice *s, const struct view *v, int64_t h,
 
 /* A head whose exact result moves when the inputs, and of a layer what each chapter
  * hands on, are rounded once more cannot be held to less than three times that: a
- * kernel rounds its own numbers on the way too. Of chapter 10 alone and of 16, where
- * five products come one behind another and nothing between them is handed on, five
- * times. It is asked only where the plain limit is passed; a limit is raised fourfold
- * at most, M's never. */
+ * kernel rounds its own numbers on the way too. Six times where chapter 10, or a
+ * family's, is within: six products come one behind another there, and what is between
+ * them is handed on to nobody. It is asked only where the plain limit is passed; a
+ * limit is raised fourfold at most, M's never. */
 static double conditioned(const struct slice *s, const struct view *v, int64_t h,
                           double size, int64_t all_outer, double tol)
 {
@@ -225,7 +225,8 @@ static double conditioned(const struct slice *s, const struct view *v, int64_t h
         by = fmax(by, rms_head(s, v, moved + s->first * v->heads * v->inner, v->outer,
                                h));
     by /= size;
-    const double times = one_of(s->stage->name, "10_wy_backward 16_family") ? 5 : 3;
+    const int many = one_of(s->stage->name, "10_wy_backward 13_backward 16_family");
+    const double times = many ? 6 : 3;
     return fmax(tol, fmin(times * by, 4 * tol));
 }
 
