@@ -12,7 +12,8 @@ unset WORLD_SIZE RANK SLURM_NTASKS OMPI_COMM_WORLD_SIZE
 sizes="H=1 HV=2 K=64 V=64 C=64 lengths=21,810,30 h0 l2norm beta=sigmoid"
 forms=${FORMS:-all_gather chain pipeline scan}
 if [ -n "$NCCL" ]; then layer=v3_records how="--device --backend nccl" R=$NCCL
-else layer=twin how="" R=3 sizes="$sizes strip=1"; fi
+else layer=twin how="" R=3
+    sizes="H=1 HV=2 K=16 V=12 C=16 lengths=21,210,30 h0 l2norm beta=sigmoid"; fi
 for name in HONEST SHORT SHIFTED SILENT; do
     ${CC:-cc} -std=c11 -O1 -shared -fPIC -I"$top/ref" -DWRONG="$name" \
         -DLAYER="\"$layer\"" "$top/tests/judge/plants/comm.c" -o "$W/$name.so" ||
