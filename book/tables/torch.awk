@@ -6,7 +6,7 @@
 get("kind") == "torch" && get("us") != "" {
     torch_name(machine_of() ", commit `" get("commit") "`")
     torch_row[++ntorch] = "| " in_words() (num("ranks") > 1 ? ", " get("ranks") " GPUs" \
-        : "") " | " get("what") " | `" get("how") "` | " \
+        : "") " | " get("what") " | " get("how") " | " \
         sprintf("%.3f", num("us") / 1000) " | " get("worst") " | " get("error") " |"
     torch_name(get("peer"))
 }

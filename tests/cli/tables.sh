@@ -137,7 +137,7 @@ done
 table 2026-01-02-abc1234-1gpu-ladder.tsv
 
 sh bench/tables.sh "$W/t" "$W"/*.tsv || failed=1
-wants torch.md '8192, H.*96 | forward | `kcp_torch` | 0.876 | dk | 5.1e-03 |'
+wants torch.md '8192, H.*96 | forward | kcp_torch | 0.876 | dk | 5.1e-03 |'
 wants torch-judged.md '| its own tests | FLA | 8 | 5 passed |'
 wants ladder.md '| `v2_shared` | 2.00 ms | 4.00 | 4 | 12.5 % | - | 40 | 2 KiB |'
 wants ladder.md '| `v3_mma`† | 1.00 ms | 2.00 | 8 |'
