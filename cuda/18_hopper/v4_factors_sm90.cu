@@ -38,8 +38,8 @@ static __global__ __launch_bounds__(SUM_THREADS) void add_chunk_parts(
         sum[0][i] += sum[0][i + half];
         if (half >= KG) sum[1][i] += sum[1][i + half];
     }
-    if (i == 0) dA_rows[(int64_t)s * x.a.HV + n] = sum[0][0];
-    if (i < KG) ddt_rows[((int64_t)s * x.a.HV + n) * KG + i] = sum[1][i];
+    if (i == 0 && dA_rows) dA_rows[(int64_t)s * x.a.HV + n] = sum[0][0];
+    if (i < KG && ddt_rows) ddt_rows[((int64_t)s * x.a.HV + n) * KG + i] = sum[1][i];
 }
 
 static int sum_parameters(struct factors_backward *f)
@@ -49,6 +49,11 @@ static int sum_parameters(struct factors_backward *f)
     int status = KCP_OK;
     if (!a->dA_log && !a->ddt_bias) return KCP_OK;
     const int terms = a->NS && a->gate != KCP_GATE_RAW;  // a raw gate has no parameters
+    if (terms && a->NS == 1 && a->plan->R == 1) {        // nothing else is added
+        add_chunk_parts<<<a->HV, SUM_THREADS, 0, a->stream>>>(
+            f->x, (float *)a->dA_log, (float *)a->ddt_bias);
+        return launched();
+    }
     if (!terms || a->NS < padded_rows(a->plan)) {
         cudaMemsetAsync(f->dA_rows, 0, row, a->stream);
         cudaMemsetAsync(f->ddt_rows, 0, row * a->KG, a->stream);

@@ -4,8 +4,8 @@
 // Next: ../v4_factors_sm90.cu.
 #include "reverse.cuh"
 
-// Neither scan waits for the other. Where chains are few both are in one grid: the
-// first blocks along z are of `reverse`, which has the longer step.
+// Neither scan waits for the other, so both are in one grid. The first blocks along z
+// are of `reverse`, which has the longer step.
 enum { STATES = 1, REVERSE = 2 };
 
 // Bound: that of states_block and reverse_block. Flops: 5.2e6 and 8.4e6 a chunk and
@@ -54,27 +54,24 @@ static int launch_scans(const struct backward_params *x, const CUtensorMap *dO)
                             128 * WGS + 128, &f, *x, *dO);
 }
 
-// One after another, where there are processors for no more; with maps, the second one
-// alone.
+// Blocks of 64 columns while there is an SM for each, and with a gate a channel for
+// twice as many: two such blocks read so much that they share memory's rate. Then of
+// 128. With maps the second scan is alone.
 template <int K, int WGS, int kda>
-static int launch_in_turn(const struct backward_params *x, const CUtensorMap *dO)
+static int launch_columns(const struct backward_params *x, const CUtensorMap *dO)
 {
-    const int status = x->h ? launch_scans<K, WGS, kda, STATES>(x, dO) : KCP_OK;
-    return status ? status : launch_scans<K, WGS, kda, REVERSE>(x, dO);
+    return x->h ? launch_scans<K, WGS, kda, STATES | REVERSE>(x, dO)
+                : launch_scans<K, WGS, kda, REVERSE>(x, dO);
 }
 
-// Blocks of 64 columns and both scans in one grid while there is an SM for each of
-// them; then of 128. With a gate a channel two such blocks read so much that they share
-// memory's rate from half as many on.
 template <int K, int kda>
 static int launch_both(const struct backward_params *x, const CUtensorMap *dO,
                        int processors)
 {
     const int64_t blocks = (int64_t)x->a.HV * x->a.NS * x->a.V / 64;
-    if (x->h && (2 + 2 * kda) * blocks <= processors)
-        return launch_scans<K, 1, kda, STATES | REVERSE>(x, dO);
-    return x->a.V == 64 || blocks <= processors ? launch_in_turn<K, 1, kda>(x, dO)
-                                                : launch_in_turn<K, 2, kda>(x, dO);
+    return x->a.V == 64 || (2 + 2 * kda) * blocks <= processors
+               ? launch_columns<K, 1, kda>(x, dO)
+               : launch_columns<K, 2, kda>(x, dO);
 }
 
 int backward_scans(const struct backward_params *x, int processors)

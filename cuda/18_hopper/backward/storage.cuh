@@ -86,8 +86,8 @@ static __device__ __forceinline__ struct packed_rows<V> *v_new_of(
     return (struct packed_rows<V> *)x.v_new + ((int64_t)c * x.a.HV + n);
 }
 
-// The launchers. backward_scans: states and reverse, one after another, or in one grid
-// where chains are few. finish_scratch: bytes of x->scratch for this call (0: none).
+// The launchers. backward_scans: states and reverse, in one grid. finish_scratch: bytes
+// of x->scratch for this call (0: none).
 int backward_scans(const struct backward_params *x, int processors);
 int backward_finish(const struct backward_params *x, int processors);
 size_t backward_finish_scratch(const struct kcp_backward *a);
