@@ -13,7 +13,7 @@ struct finish_gate {
     float times, plus[2];
 };
 
-#define LOG2_E 1.44269504088896341f
+static const __device__ float LOG2_E = 1.44269504088896341f;
 
 template <int K, int form>
 static __device__ __forceinline__ struct finish_gate finish_gate_of(
@@ -50,21 +50,32 @@ static __device__ __forceinline__ void decays_of_tokens(const struct kcp_backwar
                                                         float (*G)[4])
 {
     const float top = (float)a.lower_bound * LOG2_E;
-    pairs_of_tokens g;
-    load_channels(g, tile);
+    pairs_of_tokens x;
+    load_channels(x, tile);
     #pragma unroll
     for (int t = 0; t < 8; t++)
         #pragma unroll
-        for (int j = 0; j < 4; j++) {
-            const int h = j / 2;
-            const float x = j % 2 ? bf16x2_high(g[t][h]) : bf16x2_low(g[t][h]);
-            if (form == KCP_GATE_BOUNDED) {
-                const float u = fmaf(f.times, x, f.plus[h]);
+        for (int j = 0; j < 4; j++)
+            G[t][j] = j % 2 ? bf16x2_high(x[t][j / 2]) : bf16x2_low(x[t][j / 2]);
+    if (form == KCP_GATE_BOUNDED)
+        #pragma unroll
+        for (int t = 0; t < 8; t++)
+            #pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const float u = fmaf(f.times, G[t][j], f.plus[j / 2]);
                 G[t][j] = top * rcp_approx(1.0f + ex2_approx(u));
-            } else if (form == KCP_GATE_SOFTPLUS)
-                G[t][j] = softplus_decay(f.times, f.plus[h], x);
-            else G[t][j] = fmaxf(LOG2_E * x, -256.0f);
-        }
+            }
+    else if (form == KCP_GATE_SOFTPLUS)
+        #pragma unroll
+        for (int t = 0; t < 8; t++)
+            #pragma unroll
+            for (int j = 0; j < 4; j++)
+                G[t][j] = softplus_decay(f.times, f.plus[j / 2], G[t][j]);
+    else
+        #pragma unroll
+        for (int t = 0; t < 8; t++)
+            #pragma unroll
+            for (int j = 0; j < 4; j++) G[t][j] = fmaxf(LOG2_E * G[t][j], -256.0f);
 }
 
 // Past the chunk's end there is no decay.

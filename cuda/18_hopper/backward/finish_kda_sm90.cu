@@ -43,14 +43,16 @@ static __device__ __forceinline__ float4 *sums_of_block(const struct backward_pa
            + (int64_t)blockIdx.x * 16 * finish_threads<K>::CONSUMERS + threadIdx.x;
 }
 
-// One chunk and value head, by a warpgroup. unread: this thread has sent rows of the
-// turn before on their way, and releases their stage when they have been read. Returns
-// the same of this turn.
-template <int K, int form, int underflow>
-static __device__ __forceinline__ int
-finish_chunk(const struct backward_params &x, const struct finish_maps &from,
-             const struct finish_turn &i, int unread, unsigned char *marks,
-             struct shared_storage<K> &smem)
+// One chunk and value head, by a warpgroup. whole: the chunk has all of its rows, and
+// what a last chunk needs besides is not there to take registers. unread: this thread
+// has sent rows of the turn before on their way, and releases their stage when they
+// have been read. Returns the same of this turn.
+template <int K, int underflow, int form, int whole>
+static __device__ __forceinline__ int finish_chunk(const struct backward_params &x,
+                                                   const struct finish_maps &from,
+                                                   const struct finish_turn &i,
+                                                   int unread, unsigned char *marks,
+                                                   struct shared_storage<K> &smem)
 {
     enum { CONSUMERS = finish_threads<K>::CONSUMERS };
     const struct kcp_backward &a = x.a;
@@ -60,9 +62,8 @@ finish_chunk(const struct backward_params &x, const struct finish_maps &from,
     float d[8][4], G[8][4], bound[SUBCHUNKS + 1][2];
 
     // ---- the triangles, and meanwhile the gate
-    mbarrier_wait(&smem.full[PART_ROWS + stage], i.turn / 2);
     mbarrier_wait(&smem.full[PART_dO], i.turn);
-    const int len = of.len;
+    const int len = whole ? (int)CHUNK : of.len;
     if (wg || K == 64 || len < CHUNK) mbarrier_wait(&smem.full[PART_h], i.turn);
     if (len < CHUNK) {
         zero_past_end<K>(len, stage, smem);
@@ -137,7 +138,8 @@ finish_chunk(const struct backward_params &x, const struct finish_maps &from,
     // ---- dg, and through the gate
     add_to_last_row(len, last, dG);
     sum_from_the_end(dG);
-    const struct position z = position_of<K>(of);
+    struct position z = position_of<K>(of);
+    if (whole) z.len = CHUNK;
     const int token = opaque_thread_id() - (CONSUMERS - 128);
     float beta = 0.0f;
     if (token >= 0 && token < z.len)
@@ -172,10 +174,10 @@ finish_chunk(const struct backward_params &x, const struct finish_maps &from,
     fence_proxy_async(); // the engine reads what was staged, and writes there later
     named_barrier_sync(2 + wg, 128);
     const int m = i.pair % a.H;
-    if (len < CHUNK) {
+    if (!whole) {
         const int64_t at = (z.t * a.H + m) * K + wg * 64;
-        store_tile(rows.q[wg], (bf16 *)a.dq_raw + at, (int64_t)a.H * K, len);
-        store_tile(rows.k[wg], (bf16 *)a.dk_raw + at, (int64_t)a.H * K, len);
+        store_tile(rows.q[wg], (bf16 *)a.dq_raw + at, (int64_t)a.H * K, z.len);
+        store_tile(rows.k[wg], (bf16 *)a.dk_raw + at, (int64_t)a.H * K, z.len);
     } else if (opaque_thread_id() % 128 == 0) {
         tma_store_3d(from.dq, rows.q[wg], wg * 64, m, (int)z.t);
         tma_store_3d(from.dk, rows.k[wg], wg * 64, m, (int)z.t);
@@ -193,7 +195,7 @@ finish_chunk(const struct backward_params &x, const struct finish_maps &from,
 // past the end are zero, when the triangles are there, when they have been read, when
 // the dots are there, when they are summed; 2 and 3 of a warpgroup, when its rows are
 // staged.
-template <int K, int form, int underflow>
+template <int K, int underflow, int form>
 static __global__ __launch_bounds__(finish_threads<K>::ALL, finish_threads<K>::BLOCKS)
 void kda_finish_kernel(const __grid_constant__ struct backward_params x,
                        const __grid_constant__ struct finish_maps from,
@@ -227,18 +229,25 @@ void kda_finish_kernel(const __grid_constant__ struct backward_params x,
     int unread = 0;
     #pragma unroll 1
     for (int more = first_turn<underflow>(x.a, marks, i); more;
-         more = next_turn<underflow>(x.a, marks, i))
-        unread = finish_chunk<K, form, underflow>(x, from, i, unread, marks, smem);
+         more = next_turn<underflow>(x.a, marks, i)) {
+        mbarrier_wait(&smem.full[PART_ROWS + i.turn % 2], i.turn / 2);
+        if (__shfl_sync(~0u, smem.of[i.turn % 2].len, 0) == CHUNK)
+            unread = finish_chunk<K, underflow, form, 1>(x, from, i, unread, marks,
+                                                         smem);
+        else
+            unread = finish_chunk<K, underflow, form, 0>(x, from, i, unread, marks,
+                                                         smem);
+    }
     if (unread) tma_store_wait_read();
 }
 
-template <int K, int form, int underflow>
+template <int K, int underflow, int form>
 static int launch_finish(const struct backward_params *x,
                          const struct finish_maps &from, unsigned char *marks,
                          int blocks)
 {
     const size_t bytes = sizeof(struct shared_storage<K>);
-    auto kernel = kda_finish_kernel<K, form, underflow>;
+    auto kernel = kda_finish_kernel<K, underflow, form>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     cudaLaunchAttribute how = {};
     how.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -276,31 +285,32 @@ size_t kda_finish_scratch(const struct kcp_backward *a, int processors)
 }
 
 template <int K, int form>
-static int launch_form(const struct backward_params *x, const struct finish_maps &from,
-                       int blocks)
+static int launch_with_underflow(const struct backward_params *x,
+                                 const struct finish_maps &from, unsigned char *marks,
+                                 int blocks)
 {
-    unsigned char *marks = (unsigned char *)x->scratch;
-    if constexpr (form == KCP_GATE_BOUNDED) { // never underflows
-        return launch_finish<K, form, 0>(x, from, NULL, blocks);
-    } else {
-        cudaMemsetAsync(marks, 0, bytes_of_marks(&x->a), x->a.stream);
-        const int status = launch_finish<K, form, 0>(x, from, marks, blocks);
-        return status ? status : launch_finish<K, form, 1>(x, from, marks, blocks);
-    }
+    const int status = launch_finish<K, 0, form>(x, from, marks, blocks);
+    return status ? status : launch_finish<K, 1, form>(x, from, marks, blocks);
 }
 
 template <int K>
 static int finish_of_K(const struct backward_params *x, int processors)
 {
     const int blocks = finish_blocks(&x->a, processors);
+    unsigned char *marks =
+        x->a.gate == KCP_GATE_BOUNDED ? NULL : (unsigned char *)x->scratch;
     struct finish_maps from;
     if (!x->a.NC) return KCP_OK;
-    const int status = make_finish_maps<K>(&from, x->a);
+    int status = make_finish_maps<K>(&from, x->a);
+    if (!status && marks) cudaMemsetAsync(marks, 0, bytes_of_marks(&x->a), x->a.stream);
     if (status) return status;
     switch (x->a.gate) {
-        case KCP_GATE_BOUNDED: return launch_form<K, KCP_GATE_BOUNDED>(x, from, blocks);
-        case KCP_GATE_RAW: return launch_form<K, KCP_GATE_RAW>(x, from, blocks);
-        default: return launch_form<K, KCP_GATE_SOFTPLUS>(x, from, blocks);
+        case KCP_GATE_BOUNDED:
+            return launch_finish<K, 0, KCP_GATE_BOUNDED>(x, from, marks, blocks);
+        case KCP_GATE_SOFTPLUS:
+            return launch_with_underflow<K, KCP_GATE_SOFTPLUS>(x, from, marks, blocks);
+        default:
+            return launch_with_underflow<K, KCP_GATE_RAW>(x, from, marks, blocks);
     }
 }
 
