@@ -6,26 +6,32 @@
 # may take. The ways to judge a row are in rows.sh.
 lab=$1 staff=$2 B=${B:-build} W=${LABWORK:-book/labs/work} MAKE=${MAKE:-make}
 get() { sed -n "s/^$1  *//p" "$lab" | head -1; }
-id=$(get lab) stage=$(get stage) kind=$(get kind) src=$(get file)
+id=$(get lab) ask=$(get ask) stage=$(get stage) kind=$(get kind) src=$(get file)
 case $src in *.cu) ext=cu o=cu.o ;; *) ext=c o=o ;; esac
-work=$W/$id.$ext tmp=$B/grade program=$B/kcp-grade-$id
+work=$W/$id.$ext
 wants() { echo "grade: $1: expected $2" >&2; exit 2; }
 case $SEED in *[!0-9]*|0?*|??????????*) wants "SEED=$SEED" "a whole number" ;; esac
 case $LIMIT in *[!0-9]*|0*|??????*) wants "LIMIT=$LIMIT" "seconds, from 1" ;; esac
 [ -z "$LAUNCH" ] || command -v "${LAUNCH%% *}" >/dev/null ||
     wants "LAUNCH=$LAUNCH" "a command and its options"
-mkdir -p "$tmp" || exit 2
 [ -f "$work" ] || { echo "grade: there is no $work yet: make lab LAB=$id"; exit 2; }
+# A submission's own folder, by the path of its file: two gradings share nothing, and the
+# same file is graded once at a time.
+dir=$B/grade/$id-$(realpath "$work" | cksum | cut -d' ' -f1)
+mkdir -p "$dir" || exit 2
+exec 8>"$dir/lock"
+flock 8
+rm -f "$dir"/*.so "$dir"/*.o "$dir/asan" "$dir/bench"
 echo "Lab $id: $(get title)"
 
 # Staff's rows stand behind the lab's; a twist asks for something else, so that the
 # lab's own rows would be wrong: then staff's stand alone.
-: >"$tmp/$id.staff"
+: >"$dir/staff"
 if [ -n "$staff" ]; then
-    sh book/labs/staff.sh "$staff" "$id" >"$tmp/$id.staff" || exit 2
+    sh book/labs/staff.sh "$staff" "$id" >"$dir/staff" || exit 2
 fi
-if grep -q '^twist' "$tmp/$id.staff"; then cp "$tmp/$id.staff" "$tmp/$id.rows"
-else cat "$lab" "$tmp/$id.staff" >"$tmp/$id.rows"; fi
+if grep -q '^twist' "$dir/staff"; then cp "$dir/staff" "$dir/rows"
+else cat "$lab" "$dir/staff" >"$dir/rows"; fi
 
 score=0 of=0 skipped=0 json="" n=0
 quoted() { printf '%s' "$1" | sed 's/[\\"]/\\&/g' | tr -d '\n'; }
@@ -41,16 +47,20 @@ add() {                                     # title points outcome note
 }
 
 . book/labs/rows.sh
-twist=$(sed -n 's/^twist *//p' "$tmp/$id.rows" | head -1)
+twist=$(sed -n 's/^twist *//p' "$dir/rows" | head -1)
 [ -z "$twist" ] || edited twist "$twist"
 build
 while read -r key points rest; do
     [ "$key" = score ] || continue
-    n=$((n + 1)) out=$tmp/$id.$n
+    n=$((n + 1)) out=$dir/out.$n
     title=$(echo "${rest%%|*}" | sed 's/ *$//') how=${rest#*|}
     row "$title" "$points" "$how"
-done <"$tmp/$id.rows"
+done <"$dir/rows"
 echo "Score: $score/$of$([ $skipped -gt 0 ] && echo ", $skipped not run")"
 printf '{"lab": "%s", "score": %d, "of": %d, "not_run": %d, "tests": [%s]}\n' "$id" \
-    $score $of $skipped "$json" >"$tmp/$id.json"
+    $score $of $skipped "$json" >"$dir/result.json"
+# Where one grades by hand: the last one of this lab.
+cp "$dir/result.json" "$B/grade/$id.json.$$" && mv "$B/grade/$id.json.$$" "$B/grade/$id.json"
+ln -sfn "$(basename "$dir")/lab.so" "$B/grade/$id.so"
+[ -z "$ask" ] || echo "To be answered in words: $ask"
 [ $n -gt 0 ] && [ $score = $of ] && [ $built != no ]

@@ -31,7 +31,7 @@ kernel {
 }
 !kernel {
     gsub(/(^|[^a-z_])ref_/, "&\001"); gsub(/ref_\001/, "lab_")
-    if (!check && $0 ~ /^int lab_|^void lab_|^const struct kcp_mapops lab_/)
+    if (!check && $0 ~ /^int lab_|^void lab_/)
         $0 = "static " $0
 }
 /^[ \t]*\/\/> / && $2 == set["region"] {

@@ -1,42 +1,110 @@
 # rows.sh -- the ways to judge a row; grade.sh reads this with its variables.
 #
 # Book: labs/STAFF.md.  Checked by: try.sh, tests/cli/labs.sh.  Next: check_main.c.
+# A student's file becomes dir/lab.so, which the judge loads into a process of its own: a
+# verdict is the judge's exit status, whatever that process prints.
 # built is yes, or no, or why nothing was compiled here.
 
-make_it() {
-    $MAKE --no-print-directory -s B="$B" LABWORK="$W" "$1" >"$tmp/$id.build" 2>&1
+# What a file may call beside itself: memory, mathematics, words for whoever debugs; and
+# the library's own helpers of chapters 14 and 16. All else is refused by its symbol: the
+# reference, the judge's tables, the run time's loader, whatever ends or leaves a process.
+allowed='^(malloc|calloc|realloc|free|aligned_alloc|mem(cpy|move|set|cmp)|strn?(cmp|cpy)'
+allowed="$allowed|strlen|qsort|bsearch|abs|labs|printf|puts|putchar|fprintf|fputs|fputc"
+allowed="$allowed|fflush|stderr|stdout|snprintf|__stack_chk_fail|__assert_fail|abort"
+allowed="$allowed|a?(sin|cos|tan)h?f?|atan2f?|exp(2|10|m1)?f?|log(2|10|1p|b)?f?|powf?"
+allowed="$allowed|sqrtf?|cbrtf?|hypotf?|fabsf?|f(max|min|mod|ma|dim)f?|floorf?|ceilf?"
+allowed="$allowed|l?l?r(ound|int)f?|truncf?|ldexpf?|frexpf?|scalbl?nf?|copysignf?|erfc?f?"
+allowed="$allowed|nearbyintf?|__(isnan|isinf|finite|signbit|fpclassify)f?|.?gamma_?r?f?"
+allowed="$allowed|_GLOBAL_OFFSET_TABLE_|kcp_(halo_[a-z]+|segment_sum|family_run|plan_.*)"
+allowed="$allowed|family_[a-z_]+"
+case $ext in cu)
+    allowed="$allowed|cuda[A-Z][A-Za-z]*|__cuda[A-Za-z]+|__cxa_[a-z_]+|_Unwind_Resume"
+    allowed="$allowed|__gxx_personality_v0|atexit|_ZSt.*|_Zn[aw]m|_Zd[al]Pvm?" ;;
+esac
+allowed="$allowed)\$"
+refused() { nm -u "$1" | awk -v yes="$allowed" '$NF !~ yes { printf "%s ", $NF }'; }
+
+# A file includes headers, not the answer under another name; and is C, not machine code.
+includes() {
+    sed 's/\\$//; s/^[^:]*: *//' "$1" | tr -s ' ' '\n' |
+        awk -v own="$work" '$0 == "" || $0 == own || /\.(h|cuh|hpp|def)$/ || /^\/usr\// ||
+            /include\// { next } { printf "%s ", $0 }'
+}
+own_asm() {                           # in the file's own lines; code that runs unasked, data as code
+    awk -v own="$work" '
+        /^# [0-9]+ "/ { split($0, at, "\""); on = at[2] == own; next }
+        on && /(^|[^A-Za-z0-9_])(asm|__asm|__asm__)([^A-Za-z0-9_]|$)/ { print "yes"; exit }
+        ' "$1"
+    [ $ext = cu ] || objdump -h -t "$dir/lab.$o" | awk '
+        / (\.init_array|\.ctors|\.preinit_array|\.fini_array|\.dtors)/ ||
+        / O \.text/ { print "yes"; exit }'
 }
 
-# What would be called only for the judge's own answer, or to find it at run time; and
-# what would end the judge, speak in its place, or leave processes behind it.
-forbidden='^(ref_|kcp_stages$|kcp_variants$|dl(v?sym|m?open)$|_Z[0-9]+v[0-9B]_)'
-ending='^(_?exit|_Exit|quick_exit|v?fork|_Fork|clone|exec[lv][pe]*|fexecve|popen|'
-ending="${ending}system|posix_spawnp?|kill|killpg|signal|sigaction|syscall|prctl)$"
-calls() {
-    nm -u "$B/grade/$id.$o" | awk -v no="$1" '$NF ~ no { printf "%s ", $NF }'
+make_it() {
+    $MAKE --no-print-directory -s B="$B" LABDIR="$dir" LABKIND="$kind" "$1" \
+        >"$dir/build" 2>&1
+}
+compile() {                           # to, option...
+    to=$1; shift
+    # shellcheck disable=SC2086
+    if [ $ext = cu ]; then $NVCC $LAB_NVFLAGS "$@" "$work" -o "$to"
+    else $CC $LAB_CFLAGS "$@" "$work" -o "$to"; fi
+}
+# The records that the judge finds, one an object: lab, and what a row names besides. A
+# frame is a file of ours around the student's.
+share() {                             # name
+    name=lab_${id}_$1
+    if [ "$kind" = check ]; then
+        echo "int lab_check(int (*)(void *));
+        __attribute__((visibility(\"default\"))) int (*const lab_check_at)(int (*)(void *))
+            = lab_check;"
+    else
+        echo "struct kcp_variant; extern const struct kcp_variant $name;
+        __attribute__((visibility(\"default\")))
+        const struct kcp_variant *const kcp_variant = &$name;"
+    fi >"$dir/$1.stub.c"
+    frame=$(get frame) libs="$B/libkcp-lab.a -lm"
+    # shellcheck disable=SC2086
+    [ -z "$frame" ] || $CC $LAB_CFLAGS -c "$frame" -o "$dir/frame.o" || return 1
+    frame=${frame:+$dir/frame.o}
+    [ $ext = c ] || libs="-L$LAB_CUDA/lib64 -Wl,-rpath,$LAB_CUDA/lib64 -lcudart -lstdc++"
+    # shellcheck disable=SC2086
+    $CC -fPIC -shared -Wl,-Bsymbolic -Wl,--exclude-libs,ALL -Wl,-z,defs -w \
+        "$dir/$1.stub.c" "$dir/lab.$o" $frame $libs -lpthread -ldl -o "$dir/$1.so" \
+        >>"$dir/build" 2>&1
+}
+share_all() {
+    for named in lab $(sed -n 's/^score .*--variant \([a-z0-9_]*\).*/\1/p' "$dir/rows"); do
+        [ -e "$dir/$named.so" ] || share "$named" || return 1
+    done
 }
 build() {
     built=no
-    rm -f "$program" "$program-asan" "$B/kcp-grade-bench-$id"
     if [ $ext = cu ] && [ -z "$NVCC" ]; then built="not compiled: no nvcc"; return; fi
-    [ -e "$B/tests/judge/main.o" ] ||
+    [ -e "$B/kcp-check" ] ||
         echo "   (compiling what it is held to: minutes, the first time)"
-    make_it "$B/tests/judge/main.o"
-    if ! make_it "$B/grade/$id.$o"; then
+    if ! flock "$B/grade.lock" $MAKE --no-print-directory -s B="$B" lab-judge \
+            >"$dir/build" 2>&1; then
+        echo "   what it is held to does not compile:"; tail -3 "$dir/build"; exit 2
+    fi
+    if ! compile "$dir/lab.$o" -c >"$dir/build" 2>&1; then
         echo "   $work does not compile:"
-        grep -v '^make' "$tmp/$id.build" | grep -m 4 -A 3 'error' | sed 's/^/   /' ||
-            tail -3 "$tmp/$id.build"
+        grep -v '^make' "$dir/build" | grep -m 4 -A 3 'error' | sed 's/^/   /' ||
+            tail -3 "$dir/build"
         return
     fi
-    called=$(calls "$forbidden") ended=$(calls "$ending")
-    if [ -n "$called" ]; then
-        echo "   $work calls ${called% }: the reference is not yours to call"
-    elif [ -n "$ended" ]; then
-        echo "   $work calls ${ended% }: the judge's process is not yours to end"
-    elif ! make_it "$program"; then
+    compile "$dir/needs" -MM >/dev/null 2>&1
+    compile "$dir/after" -E >/dev/null 2>&1
+    called=$(refused "$dir/lab.$o") included=$(includes "$dir/needs")
+    if [ -n "$included" ]; then
+        echo "   $work includes ${included% }: headers alone, the answer is not one"
+    elif [ "$(own_asm "$dir/after")" ]; then
+        echo "   $work has asm, a constructor or data as code: C between the lines, no more"
+    elif [ -n "$called" ]; then
+        echo "   $work calls ${called% }: not among what a lab may call (STAFF.md)"
+    elif ! share_all; then
         echo "   $work does not link:"
-        grep -v '^make' "$tmp/$id.build" | grep "$id\|undefined\|multiple" |
-            sed 's/^/   /; 6q'
+        grep "$id\|undefined\|multiple" "$dir/build" | sed 's/^/   /; 6q'
     else built=yes; fi
 }
 
@@ -47,16 +115,16 @@ edited() {
     # shellcheck disable=SC2086
     set -- "$1" "$2" $from
     sed "s/^fn .*/fn $5/; s/^region .*/region $4/; s/^kind .*/kind variant/" "$lab" \
-        >"$tmp/$1.lab"
-    region "$4" "$3" >"$tmp/$1.region"
-    sed -e "$2" "$tmp/$1.region" >"$tmp/$1.fill"
-    if cmp -s "$tmp/$1.region" "$tmp/$1.fill"; then
+        >"$dir/$1.lab"
+    region "$4" "$3" >"$dir/$1.region"
+    sed -e "$2" "$dir/$1.region" >"$dir/$1.fill"
+    if cmp -s "$dir/$1.region" "$dir/$1.fill"; then
         echo "grade: $staff: '$2' changes nothing in region $4 of $3" >&2; exit 2
     fi
-    awk -v so="$1" -v fill="$tmp/$1.fill" -f book/labs/new.awk "$tmp/$1.lab" "$3" \
-        >"$tmp/$1.c"
+    awk -v so="$1" -v fill="$dir/$1.fill" -f book/labs/new.awk "$dir/$1.lab" "$3" \
+        >"$dir/$1.c"
     $CC -std=c11 -D_POSIX_C_SOURCE=200809L -O2 -ffp-contract=off -fPIC -shared -w \
-        -Iref "$tmp/$1.c" -o "$tmp/$1.so" || { echo "grade: $staff: '$2'" >&2; exit 2; }
+        -Iref "$dir/$1.c" -o "$dir/$1.so" || { echo "grade: $staff: '$2'" >&2; exit 2; }
 }
 region() {                                              # NAME FILE
     awk -v r="$1" '/^[ \t]*\/\/< / && $2 == r { on = 0 } on
@@ -65,29 +133,53 @@ region() {                                              # NAME FILE
 
 # What a failure says: the first one whole, of later tests a line each.
 tell() {
-    awk -v whole=${whole:-1} -v p="$program" '
+    awk -v whole=${whole:-1} -v p="$B/kcp-check" -v so="$so" '
         /^  FAIL / && n++ { exit }
         /^(  FAIL |the check)/ { on = 1 }
         on && /^(  FAIL |        |    (rank|chunks) |the check)/ {
             sub(/^ *(FAIL )? */, "")
+            sub(/--variant [a-z0-9_]+/, "--variant " so)
             sub(/alone: /, "alone: " p " ")
             print "   " $0
             if (!whole) exit
         }' "$out"
     whole=0
 }
+# Mistakes that have a name: the lab's wrong answers, each as a reference. One that this
+# answer agrees with, to the last digit, on a case where it is wrong, is its mistake.
+hint() {
+    [ -z "$hinted" ] && [ "$kind" = variant ] && [ -z "$twist" ] && [ -z "$(get ranks)" ] ||
+        return 0
+    words=$(sed -n "s/.*alone: .*--case '\(.*\)'.*/\1/p" "$out" | head -1)
+    [ -n "$words" ] || return 0
+    hinted=yes k=0
+    sed -n 's/^wrong *//p' "$lab" >"$dir/mistakes"
+    while read -r mistake; do
+        k=$((k + 1)) says=$(sed -n 's/^hint *//p' "$lab" | sed -n ${k}p)
+        case $says in ''|-) continue ;; esac
+        edited "like$k" "$mistake"
+        if timeout 20 "$B/kcp-check" --stage "${stage%%_*}" --reference "$(here "$dir/like$k.so")" \
+                --variant "$so" --case "$words" </dev/null >"$dir/like$k.out" 2>&1; then
+            echo "   hint: on that case yours behaves like one that $says: reread $(get book)"
+            return 0
+        fi
+    done <"$dir/mistakes"
+}
 # The line of the student's file at which it broke: the same run again, under the
-# sanitizers. stood: it was stopped because it did not end, by one signal: timeout would
-# send another to its group, and that one may be caught inside the first one's report.
+# sanitizers, in the judge's own process. stood: it was stopped because it did not end,
+# by one signal: timeout would send another to its group, and that one may be caught
+# inside the first one's report.
 line_of() {
-    [ $ext = c ] && [ -z "$shown" ] && make_it "$program-asan" || return 0
+    [ $ext = c ] && [ -z "$shown" ] || return 0
+    compile "$dir/lab.asan.o" -c -fsanitize=address,undefined -fno-sanitize-recover=all \
+        -O0 >"$dir/build" 2>&1 && make_it "$dir/asan" || return 0
     shown=yes stood=$1 limit=60
     shift
     [ -z "$stood" ] || limit="--foreground -s SEGV $((${LIMIT:-10} + 5))"
     # shellcheck disable=SC2086
     ASAN_OPTIONS=detect_leaks=0:protect_shadow_gap=0:handle_abort=1 \
         UBSAN_OPTIONS=print_stacktrace=1 sh -c "$small" \
-        timeout -k 5 $limit "$program-asan" "$@" >"$out.asan" 2>&1
+        timeout -k 5 $limit "$dir/asan" "$@" >"$out.asan" 2>&1
     at=$(grep -o "$work:[0-9]*" "$out.asan" | head -1)
     what=$(sed -n 's/.*runtime error: //p
                    s/.*AddressSanitizer: \([a-zA-Z-]*\).*/\1/p' "$out.asan" | head -1)
@@ -95,29 +187,39 @@ line_of() {
     echo "   $at: ${stood:-$what}: $(sed -n "${at##*:}s/^ *//p" "$work")"
 }
 
-# judge TITLE POINTS option...: run the program, say what came of it. One that prints
-# without end is stopped at 16 MiB, before it fills the disk.
+# judge TITLE POINTS option...: the judge on the student's object so, say what came of
+# it. One that prints without end is stopped at 16 MiB, before it fills the disk.
 small='ulimit -f 32768; exec "$0" "$@"'
+stuck='it was here when it was stopped'
 last() { tail -1 "$out" | grep . || echo "it ended without a verdict"; }
 judge() {
     title=$1 points=$2
     shift 2
+    if [ "$kind" = check ]; then
+        set -- "$B/kcp-lab-check" "$so" "$@"
+    else
+        set -- "$B/kcp-check" --stage "${stage%%_*}" --variant "$so" "$@"
+    fi
     # shellcheck disable=SC2086
-    sh -c "$small" timeout -k 5 ${LIMIT:-120} $LAUNCH "$program" "$@" >"$out" 2>&1
+    sh -c "$small" timeout -k 5 ${LIMIT:-120} $LAUNCH "$@" >"$out" 2>&1
     rc=$?
+    if [ "$kind" = check ]; then shift 2; set -- - "$@"
+    else shift 5; set -- --here --stage "${stage%%_*}" --variant "$record" "$@"; fi
     case $rc in
-        0) if grep -q 'passed, 0 failed' "$out" && ! grep -q '^0 passed' "$out"
-           then add "$title" "$points" ok
-           else add "$title" "$points" failed "$(last)"; fi ;;
+        0) add "$title" "$points" ok ;;
         1) if last | grep -q '^0 passed, 0 failed, [1-9]'; then    # none here to run on
                add "$title" "$points" "not run" "compiled, not run: no GPU"
                return
            fi
-           add "$title" "$points" failed "$([ -s "$out" ] || last)"; tell
-           ! grep -q 'wrote \(past\|before\|into\)' "$out" || line_of "" "$@" ;;
+           add "$title" "$points" failed; tell; hint
+           if grep -q 'no verdict within\|does not end\|went by' "$out"; then
+               line_of "$stuck" "$@"
+           elif grep -q 'wrote \(past\|before\|into\)\|process ended\|killed by signal' "$out"; then
+               line_of "" "$@"
+           fi ;;
         2) add "$title" "$points" failed "$(last)" ;;
         124) add "$title" "$points" "too slow" "no answer in ${LIMIT:-120} s"
-             line_of "it was here when it was stopped" "$@" ;;
+             line_of "$stuck" "$@" ;;
         153) add "$title" "$points" failed "it prints without end" ;;
         *) add "$title" "$points" crashed "signal $((rc > 128 ? rc - 128 : rc))"
            line_of "" "$@" ;;
@@ -128,9 +230,8 @@ judge() {
 speed() {
     title=$1 points=$2 name=$3 ratio=$4
     shift 4
-    make_it "$B/kcp-grade-bench-$id"
-    timeout ${LIMIT:-120} "$B/kcp-grade-bench-$id" --stage "${stage%%_*}" "$@" \
-        >"$out" 2>&1
+    make_it "$dir/bench"
+    timeout ${LIMIT:-120} "$dir/bench" --stage "${stage%%_*}" "$@" >"$out" 2>&1
     if grep -q 'no GPU here' "$out"; then
         add "$title" "$points" "not run" "compiled, not run: no GPU"
         return
@@ -147,6 +248,9 @@ speed() {
     else add "$title" "$points" "${said%% *}" "${said#* }"; fi
 }
 
+# A path that is no name.
+here() { case $1 in /*) echo "$1" ;; *) echo "./$1" ;; esac; }
+
 # row TITLE POINTS HOW
 row() {
     title=$1 points=$2 how=$3
@@ -155,17 +259,18 @@ row() {
         no) add "$title" "$points" "no build"; return ;;
         *) add "$title" "$points" "not run" "$built"; return ;;
     esac
-    eval "set -- $how"
+    record=$(echo "$how" | sed -n 's/.*--variant \([a-z0-9_]*\).*/\1/p')
+    record=${record:-lab} so=$(here "$dir/${record:-lab}.so")
+    eval "set -- $(echo "$how" | sed 's/--variant [a-z0-9_]*//')"
     case $kind/$1 in
         check/plant) edited mutant_planted "$2"
-                     judge "$title" "$points" "./$tmp/mutant_planted.so" ;;
+                     judge "$title" "$points" "$(here "$dir/mutant_planted.so")" ;;
         check/*) judge "$title" "$points" "$1" ;;
         */compile) add "$title" "$points" ok ;;
         */speed) shift; speed "$title" "$points" "$@" ;;
         *) seed=$(echo "$how" | sed -n 's/.*--seed \([0-9]*\).*/\1/p')
            [ -z "$seed" ] || set -- "$@" --seed $((seed + ${SEED:-0}))
-           [ -z "$twist" ] || set -- --reference "./$tmp/twist.so" "$@"
-           # In the judge's own process: where it breaks is where the student's code did.
-           judge "$title" "$points" --here --stage "${stage%%_*}" --variant lab "$@" ;;
+           [ -z "$twist" ] || set -- --reference "$(here "$dir/twist.so")" "$@"
+           judge "$title" "$points" "$@" ;;
     esac
 }

@@ -1,0 +1,79 @@
+#!/bin/sh
+# grade_all.sh -- a folder of submissions: a table, and JSON; what is graded stays graded.
+#
+# Book: labs/STAFF.md.  Usage: make grade-all LAB=07 DIR=handed-in [JOBS=n] [STAFF=file]
+# DIR/NAME/07_merge.c, or DIR/NAME.c: one submission each. Results go to
+# DIR/.graded/LAB/NAME.{json,txt}; one that is there, of the same file, the same rows and
+# the same grader, is not made again: so an interrupted run goes on, and a Slurm array
+# (sbatch --array=0-7, this command in it) shares the work: each task takes every eighth.
+# DIR/.graded/LAB/table.tsv and all.json hold all that is graded so far. Exit status 0
+# when every submission has a result, whatever its points; 2 for what cannot be.
+lab=$1 dir=$2 staff=$3 B=${B:-build}
+get() { sed -n "s/^$1  *//p" "$lab" | head -1; }
+id=$(get lab) src=$(get file)
+case $src in *.cu) ext=cu ;; *) ext=c ;; esac
+[ -d "$dir" ] || { echo "grade-all: DIR=$dir: expected a folder of submissions" >&2; exit 2; }
+case $JOBS in ''|[1-9]|[1-9][0-9]) ;; *)
+    echo "grade-all: JOBS=$JOBS: expected a whole number from 1 to 99" >&2; exit 2 ;; esac
+to=$dir/.graded/$id
+mkdir -p "$to" || exit 2
+unset CDPATH
+
+# name <TAB> file, sorted: the same order for every task of an array.
+list() {
+    for f in "$dir"/*/"$id.$ext" "$dir"/*."$ext"; do
+        [ -f "$f" ] || continue
+        name=${f#"$dir"/}
+        printf '%s\t%s\n' "${name%%[/]*}" "$f"
+    done | sed "s/\\.$ext	/	/" | sort
+}
+key() { cat "$1" "$lab" ${staff:+"$staff"} book/labs/*.sh | cksum; }
+one() {                                # name, file
+    now="$(key "$2") ${SEED:-0}"
+    [ -s "$to/$1.json" ] && [ "$(cat "$to/$1.key" 2>/dev/null)" = "$now" ] && return
+    work=$(mktemp -d "$to/.work.XXXXXX") || return
+    cp "$2" "$work/$id.$ext"
+    LABWORK=$work sh book/labs/grade.sh "$lab" $staff >"$work/said" 2>&1
+    built=$B/grade/$id-$(realpath "$work/$id.$ext" | cksum | cut -d' ' -f1)
+    sed "s,$work/,,g" "$work/said" >"$to/$1.txt"
+    if [ -s "$built/result.json" ]; then
+        mv "$built/result.json" "$to/$1.json" && echo "$now" >"$to/$1.key"
+    else rm -f "$to/$1.json"; fi
+    rm -rf "$work" "$built"
+    printf '%-24s %s\n' "$1" "$(sed -n 's/^Score: //p' "$to/$1.txt" | grep . || echo '-')"
+}
+
+list >"$to/list.$$"
+n=$(wc -l <"$to/list.$$")
+[ "$n" -gt 0 ] || { echo "grade-all: found no $id.$ext in $dir" >&2; rm -f "$to/list.$$"; exit 2; }
+flock "$B/grade.lock" ${MAKE:-make} --no-print-directory -s B="$B" lab-judge || exit 2
+task=${SLURM_ARRAY_TASK_ID:-0} first=${SLURM_ARRAY_TASK_MIN:-0}
+tasks=${SLURM_ARRAY_TASK_COUNT:-1} i=0 at_once=0
+while IFS='	' read -r name file; do
+    i=$((i + 1))
+    [ $((i % tasks)) = $(((task - first) % tasks)) ] || continue
+    one "$name" "$file" &
+    at_once=$((at_once + 1))
+    [ $((at_once % ${JOBS:-2})) != 0 ] || wait
+done <"$to/list.$$"
+wait
+
+missing=0
+{ printf 'name\tlab\tscore\tof\tnot run\n'
+  while IFS='	' read -r name file; do
+      if [ -s "$to/$name.json" ]; then
+          sed -n 's/.*"score": \([0-9]*\), "of": \([0-9]*\), "not_run": \([0-9]*\).*/\1\t\2\t\3/p' \
+              "$to/$name.json" | sed "s/^/$name	$id	/"
+      else printf '%s\t%s\t-\t-\t-\n' "$name" "$id"; fi
+  done <"$to/list.$$"; } >"$to/table.$$" && mv "$to/table.$$" "$to/table.tsv"
+{ echo '['; comma=
+  while IFS='	' read -r name file; do
+      [ -s "$to/$name.json" ] || continue
+      printf '%s{"name": "%s", "result": %s}' "$comma" "$name" "$(cat "$to/$name.json")"
+      comma=',
+'
+  done <"$to/list.$$"; echo; echo ']'; } >"$to/all.$$" && mv "$to/all.$$" "$to/all.json"
+missing=$(grep -c '	-	-	-$' "$to/table.tsv")
+rm -f "$to/list.$$"
+echo "grade-all: $((n - missing)) of $n have a result: $to/table.tsv, all.json"
+[ "$missing" = 0 ] || [ "$tasks" -gt 1 ]
