@@ -58,7 +58,7 @@ hostv    := $(filter-out $(blas),$(wildcard cuda/*/*.c)) $(if $(has_blas),$(blas
 judge    := $(filter-out tests/judge/main.c tests/judge/criterion.c,\
               $(wildcard tests/judge/*.c tests/npy/*.c tests/options/*.c tests/[0-9]*/*.c))
 include  $(wildcard cuda/cuda.mk)
-core     := $(call obj,$(ref) $(comm) $(hostv) $(judge)) $(cuda_obj)
+core     := $(call obj,$(ref) $(comm) $(hostv) $(judge)) $(cuda_obj) $(cuda_check)
 
 # How it is compiled, and of what it is linked: where either has become another, as with
 # CUDA_HOME=none, or when a file is gone, what was made of the old is made anew.
@@ -70,7 +70,7 @@ flags_at := $(call kept,made.flags,$(CFLAGS) $(cuda_cflags))
 list_at  := $(call kept,made.list,$(core) $(LDLIBS))
 nvcc_at  := $(if $(cuda_obj),$(call kept,made.nvcc,$(NVFLAGS) $(ARCH)))
 endif
-$(cuda_obj): $(nvcc_at)
+$(cuda_obj) $(cuda_check): $(nvcc_at)
 
 # What each object includes the compiler says itself (-MMD): a header rebuilds its own.
 $B/%.o: %.c $(flags_at)

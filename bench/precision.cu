@@ -173,7 +173,8 @@ static int growth(struct truth *t, float *got, int strong)
         chain<<<1, 128>>>(on, n, f, out);
         bad = cudaMemcpy(got + f * kept * K * K, out, bytes, cudaMemcpyDeviceToHost);
     }
-    cudaFree(on), cudaFree(out);
+    cudaFree(on);
+    cudaFree(out);
     if (bad) return 1;
     for (int at = 0; at < kept; at++)
         print_row(t->M[at], got + at * K * K, kept, 1 << at, strong);

@@ -94,16 +94,21 @@ int runner_variant(struct runner *x, const struct kcp_stage *st,
         void *room = NULL;
         c.pass = pass;
         if (!strncmp(st->name, "07", 2)) c.R = c.NS;
-        if (!strncmp(st->name, "14", 2))
-            c.D = c.HV * c.V, c.Wc = CONV_WIDTH, c.act = KCP_ACT_SILU;
+        if (!strncmp(st->name, "14", 2)) {
+            c.D = c.HV * c.V;
+            c.Wc = CONV_WIDTH;
+            c.act = KCP_ACT_SILU;
+        }
         char *args = args_of(x, st, &c, v->storage);
         int e = args ? prepare(v, args, &room) : KCP_NO_MEMORY;
         if (!e && st->ranks && !(x->b->unsaved && !strncmp(st->name, "08", 2)))
             e = save_forward(x, v, st, args);
         if (!e) e = time_calls(v->run, args, c.stream, b->warmup, b->iters, &t);
         if (!e) e = slowest(x, &t);
-        if (!e) note_room(x, st, args), print_row(x, st, v, &c, &t);
-        else if (e != KCP_NA && x->world->r == 0)
+        if (!e) {
+            note_room(x, st, args);
+            print_row(x, st, v, &c, &t);
+        } else if (e != KCP_NA && x->world->r == 0)
             printf("%-18s%-9s%-22s status %d\n", st->name, "", v->name, e);
         cudaFree(room);
         free(args);

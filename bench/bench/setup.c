@@ -14,7 +14,10 @@ static void pack(int N, int64_t T, int64_t *cu)
 {
     int64_t all = 0, before = 0;
     for (int n = 0; n < N; n++) all += 1 + 3 * n % 5;
-    for (int n = 0; n <= N; n++) cu[n] = T * before / all, before += 1 + 3 * n % 5;
+    for (int n = 0; n <= N; n++) {
+        cu[n] = T * before / all;
+        before += 1 + 3 * n % 5;
+    }
 }
 
 /* This rank's grid, as the plan cut it, on the device. */

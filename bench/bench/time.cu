@@ -51,7 +51,8 @@ static void read_times(const std::vector<struct call_events> &at, struct times *
         us[i] *= 1000;
     }
     t->median = quantile(us, 0.5);
-    t->low = quantile(us, 0.1), t->high = quantile(us, 0.9);
+    t->low = quantile(us, 0.1);
+    t->high = quantile(us, 0.9);
 }
 
 int time_calls(int (*run)(void *), void *args, struct CUstream_st *stream, int warmup,
@@ -122,7 +123,10 @@ int measure_gather(struct runner *x, size_t bytes)
     if (cudaMalloc((void **)&g.all, bytes * x->world->R)) return KCP_NO_MEMORY;
     int e = time_calls(run_gather, &g, g.stream, x->b->warmup, x->b->iters, &t);
     if (!e) e = slowest(x, &t);
-    if (x->world->r == 0) x->b->gather_us = t.median, x->b->gather_bytes = bytes;
+    if (x->world->r == 0) {
+        x->b->gather_us = t.median;
+        x->b->gather_bytes = bytes;
+    }
     cudaFree(g.all);
     return e;
 }
@@ -161,7 +165,8 @@ int measure_controls(struct bench *b)
     struct times t;
     const size_t n = 8192ull * 8192;
     ctl.n = 2ull << 30;
-    ctl.a = device_add(&s, "a", ctl.n), ctl.b = device_add(&s, "b", ctl.n);
+    ctl.a = device_add(&s, "a", ctl.n);
+    ctl.b = device_add(&s, "b", ctl.n);
     ctl.c = device_add(&s, "c", n * 2);
     if (!ctl.a || !ctl.b || !ctl.c) {
         device_free(&s);

@@ -79,7 +79,10 @@ static int print_variant(const struct object *o, int n, int at,
     const int missing = reach(o, n, at, marks);
     for (int j = 0; j < n; j++) count += marks[j] ? o[j].functions : 0;
     uint64_t *all = malloc((count + 1) * sizeof *all);
-    if (!all) return free(marks), 1;
+    if (!all) {
+        free(marks);
+        return 1;
+    }
     count = 0;
     for (int j = 0; j < n; j++) {
         if (!marks[j]) continue;

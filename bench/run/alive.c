@@ -52,17 +52,40 @@ int rank_alive(const struct kcp_forward *f, double *alive)
     name.T = T, name.NS = 1, name.NC = NC, name.cu = cu, name.cn = cn, name.sc = sc
     STAGE(kcp_gate, g);
     g.pass = KCP_FORWARD;
-    g.q_raw = f->q_raw, g.k_raw = f->k_raw, g.g_raw = f->g_raw;
+    g.q_raw = f->q_raw;
+    g.k_raw = f->k_raw;
+    g.g_raw = f->g_raw;
     g.beta_raw = f->beta_raw;
-    g.A_log = f->A_log, g.dt_bias = f->dt_bias, g.q = p[0], g.k = p[1], g.rstd_q = p[2];
-    g.rstd_k = p[3], g.g = p[4], g.G = p[5], g.beta = p[6];
+    g.A_log = f->A_log;
+    g.dt_bias = f->dt_bias;
+    g.q = p[0];
+    g.k = p[1];
+    g.rstd_q = p[2];
+    g.rstd_k = p[3];
+    g.g = p[4];
+    g.G = p[5];
+    g.beta = p[6];
     STAGE(kcp_wy, wy);
-    wy.q = p[0], wy.k = p[1], wy.v = f->v, wy.G = p[5], wy.beta = p[6], wy.Aqk = p[7];
-    wy.A = p[8], wy.u = p[9], wy.w = p[10];
-    if (f->model == KCP_KDA)
-        wy.kg = p[11], wy.qg = p[12];
+    wy.q = p[0];
+    wy.k = p[1];
+    wy.v = f->v;
+    wy.G = p[5];
+    wy.beta = p[6];
+    wy.Aqk = p[7];
+    wy.A = p[8];
+    wy.u = p[9];
+    wy.w = p[10];
+    if (f->model == KCP_KDA) {
+        wy.kg = p[11];
+        wy.qg = p[12];
+    }
     STAGE(kcp_affine, m);
-    m.want = &want, m.k = p[1], m.kg = p[11], m.w = p[10], m.u = p[9], m.G = p[5];
+    m.want = &want;
+    m.k = p[1];
+    m.kg = p[11];
+    m.w = p[10];
+    m.u = p[9];
+    m.G = p[5];
     m.map = map;
     int status = ref_gate(&g);
     status = status ? status : ref_wy(&wy);

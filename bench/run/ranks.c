@@ -74,8 +74,13 @@ void rank_args(struct run *x, const struct kcp_stage *s, struct kcp_comm *comm,
     const struct kcp_context *ctx = x->plan ? &x->plan->ctx[comm->r] : NULL;
     c.pass = pass;
     if (s->ranks) {
-        c.plan = x->plan, c.comm = comm, c.r = comm->r, c.R = comm->R;
-        c.T = ctx->end - ctx->begin, c.NS = ctx->NS, c.NC = ctx->NC;
+        c.plan = x->plan;
+        c.comm = comm;
+        c.r = comm->r;
+        c.R = comm->R;
+        c.T = ctx->end - ctx->begin;
+        c.NS = ctx->NS;
+        c.NC = ctx->NC;
     }
     memset(args, 0, s->args);
     memcpy(args, &c, sizeof c);

@@ -27,9 +27,10 @@ static struct word word(const struct sizes *z, const char *s, size_t n)
     else if (n == 2 && memcmp(s, "KG", 2) == 0) {
         w.letter = z->gdn ? -1 : LK;
         w.more = z->gdn;
-    } else if (n == 3 && memcmp(s, "V+K", 3) == 0)
-        w.letter = LV, w.plus = LK;
-    else {
+    } else if (n == 3 && memcmp(s, "V+K", 3) == 0) {
+        w.letter = LV;
+        w.plus = LK;
+    } else {
         const size_t m = n > 2 && memcmp(s + n - 2, "+1", 2) == 0 ? n - 2 : n;
         w.more = m < n;
         for (int i = 0; i < LETTERS; i++)

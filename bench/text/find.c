@@ -144,7 +144,8 @@ int measure_alive(struct finding *f)
         first = p->seg[j].first ? j : first;
         if (p->seg[j].last && j - first + 1 > most) {
             most = j - first + 1;
-            f->far_seq = p->seg[j].n, f->far_rank = p->seg[j].rank;
+            f->far_seq = p->seg[j].n;
+            f->far_rank = p->seg[j].rank;
             f->far = share(f->many, first, j);
         }
     }

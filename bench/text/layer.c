@@ -12,12 +12,26 @@ static struct kcp_call call(const struct rank *a)
 {
     const struct run *run = a->run;
     struct kcp_call c = { .T = a->T, .N = run->text->N, .NS = a->ctx->NS };
-    c.NC = a->ctx->NC, c.R = run->plan->R, c.r = a->comm->r;
-    c.H = HEADS, c.HV = VALUE_HEADS, c.K = c.KG = KEY, c.V = VALUE, c.C = CHUNK;
-    c.Wc = WINDOW, c.act = KCP_ACT_SILU, c.model = KCP_KDA, c.l2norm = 1;
-    c.gate = KCP_GATE_SOFTPLUS, c.beta_form = KCP_BETA_SIGMOID;
-    c.save = KCP_SAVE_ALL, c.form = run->form, c.scale = 1 / sqrt(KEY);
-    c.plan = run->plan, c.comm = a->comm, c.ops = &ref_mapops;
+    c.NC = a->ctx->NC;
+    c.R = run->plan->R;
+    c.r = a->comm->r;
+    c.H = HEADS;
+    c.HV = VALUE_HEADS;
+    c.K = c.KG = KEY;
+    c.V = VALUE;
+    c.C = CHUNK;
+    c.Wc = WINDOW;
+    c.act = KCP_ACT_SILU;
+    c.model = KCP_KDA;
+    c.l2norm = 1;
+    c.gate = KCP_GATE_SOFTPLUS;
+    c.beta_form = KCP_BETA_SIGMOID;
+    c.save = KCP_SAVE_ALL;
+    c.form = run->form;
+    c.scale = 1 / sqrt(KEY);
+    c.plan = run->plan;
+    c.comm = a->comm;
+    c.ops = &ref_mapops;
     return c;
 }
 
@@ -35,9 +49,13 @@ int layer_conv(struct rank *a, enum kcp_pass pass)
         const struct shape *w = &param_shape[P_CQ + i];
         double *dw = malloc(sizeof *dw * w->rows * w->cols);
         CALL(kcp_conv, conv, a);
-        conv.pass = pass, conv.D = w->rows;
-        conv.x = a->t[PQ + i], conv.weight = a->run->theta + param_at(P_CQ + i);
-        conv.y = a->t[Q_ + i], conv.dy = a->t[DQ + i], conv.dx = a->t[DPQ + i];
+        conv.pass = pass;
+        conv.D = w->rows;
+        conv.x = a->t[PQ + i];
+        conv.weight = a->run->theta + param_at(P_CQ + i);
+        conv.y = a->t[Q_ + i];
+        conv.dy = a->t[DQ + i];
+        conv.dx = a->t[DPQ + i];
         conv.dweight = dw;
         status = dw ? ref_conv(&conv) : KCP_NO_MEMORY;
         if (!status && pass == KCP_BACKWARD && a->comm->r == a->comm->R - 1)
@@ -58,9 +76,12 @@ static int look(struct rank *a, const struct kcp_forward *f)
     int *want = malloc(sizeof *want * (NS + 1));
     double *maps = malloc(sizeof *maps * (NS * map + 1));
     CALL(kcp_affine, x, a);
-    x.want = want, x.map = maps;
-    x.kg = kcp_saved_at(f->saved, "kg"), x.w = kcp_saved_at(f->saved, "w");
-    x.u = kcp_saved_at(f->saved, "u"), x.G = kcp_saved_at(f->saved, "G");
+    x.want = want;
+    x.map = maps;
+    x.kg = kcp_saved_at(f->saved, "kg");
+    x.w = kcp_saved_at(f->saved, "w");
+    x.u = kcp_saved_at(f->saved, "u");
+    x.G = kcp_saved_at(f->saved, "G");
     for (int s = 0; want && s < NS; s++)
         want[s] = KCP_WANT_M;
     const int status = want && maps ? ref_affine(&x) : KCP_NO_MEMORY;
@@ -77,9 +98,15 @@ int layer_forward(struct rank *a)
 {
     const struct run *run = a->run;
     CALL(kcp_forward, f, a);
-    f.q_raw = a->t[Q_], f.k_raw = a->t[K_], f.v = a->t[V_];
-    f.g_raw = a->t[GRAW], f.beta_raw = a->t[BRAW], f.o = a->t[O], f.ht = run->ht;
-    f.A_log = run->theta + param_at(P_ALOG), f.dt_bias = run->theta + param_at(P_DT);
+    f.q_raw = a->t[Q_];
+    f.k_raw = a->t[K_];
+    f.v = a->t[V_];
+    f.g_raw = a->t[GRAW];
+    f.beta_raw = a->t[BRAW];
+    f.o = a->t[O];
+    f.ht = run->ht;
+    f.A_log = run->theta + param_at(P_ALOG);
+    f.dt_bias = run->theta + param_at(P_DT);
     f.saved_bytes = a->saved_bytes = kcp_saved_bytes(&f);
     f.saved = a->saved = malloc(f.saved_bytes);
     if (!f.saved)
@@ -98,12 +125,24 @@ int layer_backward(struct rank *a)
     struct run *run = a->run;
     double dA[VALUE_HEADS], ddt[VALUE_HEADS * KEY];
     CALL(kcp_backward, b, a);
-    b.q_raw = a->t[Q_], b.k_raw = a->t[K_], b.v = a->t[V_];
-    b.g_raw = a->t[GRAW], b.beta_raw = a->t[BRAW], b.do_ = a->t[DO];
-    b.A_log = run->theta + param_at(P_ALOG), b.dt_bias = run->theta + param_at(P_DT);
-    b.dq_raw = a->t[DQ], b.dk_raw = a->t[DK], b.dv = a->t[DV];
-    b.dg_raw = a->t[DG], b.dbeta_raw = a->t[DB], b.dA_log = dA, b.ddt_bias = ddt;
-    b.dh0 = run->dh0, b.saved = a->saved, b.saved_bytes = a->saved_bytes;
+    b.q_raw = a->t[Q_];
+    b.k_raw = a->t[K_];
+    b.v = a->t[V_];
+    b.g_raw = a->t[GRAW];
+    b.beta_raw = a->t[BRAW];
+    b.do_ = a->t[DO];
+    b.A_log = run->theta + param_at(P_ALOG);
+    b.dt_bias = run->theta + param_at(P_DT);
+    b.dq_raw = a->t[DQ];
+    b.dk_raw = a->t[DK];
+    b.dv = a->t[DV];
+    b.dg_raw = a->t[DG];
+    b.dbeta_raw = a->t[DB];
+    b.dA_log = dA;
+    b.ddt_bias = ddt;
+    b.dh0 = run->dh0;
+    b.saved = a->saved;
+    b.saved_bytes = a->saved_bytes;
     const int status = ref_backward(&b);
     free(a->saved);
     a->saved = NULL;

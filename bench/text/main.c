@@ -196,7 +196,10 @@ static int do_all(int argc, char **argv)
     FILE *page = page_open(o.out);
     if (!page)
         return 2;
-    f.R = o.ranks, f.steps = o.steps, f.limit = 1e-11, f.counted = 1;
+    f.R = o.ranks;
+    f.steps = o.steps;
+    f.limit = 1e-11;
+    f.counted = 1;
     if (run_all(&f, &many, &one, &step)) {
         page_drop(page, o.out);
         return 1;

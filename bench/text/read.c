@@ -63,7 +63,8 @@ static int64_t comments(unsigned char *s, int64_t n)
         const int opens = !in && s[i] == '/' && s[i + 1] == '*';
         const int closes = in && s[i] == '*' && s[i + 1] == '/';
         if (opens || closes) {
-            in = opens, i++;
+            in = opens;
+            i++;
             s[kept++] = '\n';
         } else if (in && !(s[i] == '*' && i && s[i - 1] == ' '))
             s[kept++] = s[i];

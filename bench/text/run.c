@@ -20,7 +20,8 @@ static int forward_backward(struct rank *a, double *part, int64_t n, double *sum
     if (!status)
         status = run->oracle ? oracle_layer(a, KCP_FORWARD) : layer_forward(a);
 
-    t = seconds(), busy = busy_seconds();
+    t = seconds();
+    busy = busy_seconds();
     if (!status)
         status = model_loss(a, part, n);
     model_into_layer(a);
@@ -30,7 +31,8 @@ static int forward_backward(struct rank *a, double *part, int64_t n, double *sum
     if (!status)
         status = layer_conv(a, KCP_BACKWARD);
 
-    t = seconds(), busy = busy_seconds();
+    t = seconds();
+    busy = busy_seconds();
     if (!status)
         model_gradients(a, part, n);
     if (!status)
@@ -75,7 +77,8 @@ static int body(struct kcp_comm *comm, void *arg)
 int run_open(struct run *run, const struct text *text, int R, enum kcp_form form)
 {
     memset(run, 0, sizeof *run);
-    run->text = text, run->form = form;
+    run->text = text;
+    run->form = form;
     const char *why;
     int64_t row = 0, state = VALUE_HEADS * KEY * VALUE;
     const int status = kcp_plan_make(&run->plan, text->N, text->cu, R, NULL, 0, CHUNK,

@@ -168,7 +168,8 @@ void svg_losses(FILE *o, const struct finding *f)
             low = fmin(low, f->loss[w][i]);
             top = fmax(top, f->loss[w][i]);
         }
-    top = ceil(top * 2) / 2, low = floor(low * 2) / 2;
+    top = ceil(top * 2) / 2;
+    low = floor(low * 2) / 2;
     open_figure(o, 270, "loss by step");
     for (double y = low; y <= top + 1e-9; y += top - low > 3 ? 1 : 0.5) {
         const double at = 12 + 222 * (top - y) / (top - low);

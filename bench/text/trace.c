@@ -35,7 +35,8 @@ double busy_seconds(void)
 struct lane *trace_on(struct lane *to, double from)
 {
     struct lane *was = lane;
-    lane = to, start = from;
+    lane = to;
+    start = from;
     return was;
 }
 
@@ -82,7 +83,8 @@ int __wrap_kcp_exchange_run(const struct kcp_exchange *x)
         lane->wire.bytes += x->comm->traffic.bytes - was.bytes;
         lane->wire.messages += x->comm->traffic.messages - was.messages;
         lane->wire.collectives += x->comm->traffic.collectives - was.collectives;
-        lane->formula.bytes += f.bytes, lane->formula.messages += f.messages;
+        lane->formula.bytes += f.bytes;
+        lane->formula.messages += f.messages;
         lane->formula.collectives += f.collectives;
     }
     return status;

@@ -49,8 +49,10 @@ static int say(const struct job *j, struct kcp_comm *comm, const struct kcp_forw
     if (!status)
         status = place_copy(p, all, x + sizeof mine, sizeof mine * (size_t)comm->R);
     if (!status) status = place_get(p, KCP_ACC, &dA, b->dA_log, 1);
-    for (int r = 0; r < comm->R && !status; r++)
-        o += all[2 * r], dq += all[2 * r + 1];
+    for (int r = 0; r < comm->R && !status; r++) {
+        o += all[2 * r];
+        dq += all[2 * r + 1];
+    }
     if (!status && comm->r == 0)
         printf("GDN: o %.9f  dq %.9f  dA_log[0] %.9f\n", o, dq, dA);
     place_free(p, x);
@@ -71,9 +73,11 @@ static int rank(struct kcp_comm *comm, void *arg)
     kcp_layer_call(&p->layer, &c, j->plan, comm);
     struct kcp_forward f = { .T = 0 };
     struct kcp_backward b = { .T = 0 };
-    memcpy(&f, &c, sizeof c), memcpy(&b, &c, sizeof c);
+    memcpy(&f, &c, sizeof c);
+    memcpy(&b, &c, sizeof c);
 
-    b.cu = f.cu = ints(&s, x->cu, c.NS + 1), b.cn = f.cn = ints(&s, x->cn, c.NS + 1);
+    b.cu = f.cu = ints(&s, x->cu, c.NS + 1);
+    b.cn = f.cn = ints(&s, x->cn, c.NS + 1);
     b.sc = f.sc = ints(&s, x->sc, c.NC);
     b.q_raw = f.q_raw = draw(&s, KCP_ACTV, 0, t, c.T, H * K);
     b.k_raw = f.k_raw = draw(&s, KCP_ACTV, 1, t, c.T, H * K);
@@ -84,12 +88,16 @@ static int rank(struct kcp_comm *comm, void *arg)
     b.dt_bias = f.dt_bias = draw(&s, KCP_ACC, 6, 0, 1, HV);
     b.h0 = f.h0 = draw(&s, KCP_ACC, 7, 0, N, state);
     b.do_ = draw(&s, KCP_ACTV, 8, t, c.T, HV * V);
-    f.o = room(&s, KCP_ACTV, c.T * HV * V), f.ht = room(&s, KCP_ACC, N * state);
+    f.o = room(&s, KCP_ACTV, c.T * HV * V);
+    f.ht = room(&s, KCP_ACC, N * state);
     b.dq_raw = room(&s, KCP_ACTV, c.T * H * K);
     b.dk_raw = room(&s, KCP_ACTV, c.T * H * K);
-    b.dv = room(&s, KCP_ACTV, c.T * HV * V), b.dg_raw = room(&s, KCP_ACC, c.T * HV);
-    b.dbeta_raw = room(&s, KCP_ACC, c.T * HV), b.dh0 = room(&s, KCP_ACC, N * state);
-    b.dA_log = room(&s, KCP_ACC, HV), b.ddt_bias = room(&s, KCP_ACC, HV);
+    b.dv = room(&s, KCP_ACTV, c.T * HV * V);
+    b.dg_raw = room(&s, KCP_ACC, c.T * HV);
+    b.dbeta_raw = room(&s, KCP_ACC, c.T * HV);
+    b.dh0 = room(&s, KCP_ACC, N * state);
+    b.dA_log = room(&s, KCP_ACC, HV);
+    b.ddt_bias = room(&s, KCP_ACC, HV);
 
     int status = s.full ? KCP_NO_MEMORY : layer(p, &s, &f, &b);
     if (!status) status = say(j, comm, &f, &b);
@@ -103,8 +111,10 @@ int main(int argc, char **argv)
     const char *bad = "found more than 64 ranks, expected at most 64";
     int status = place_choose(&j.place, argc, argv);
     if (!status && (j.place.R > 64 || kcp_plan_make(&j.plan, N, cu_seqlens, j.place.R,
-                                                    NULL, 0, C, 0, &bad)))
-        snprintf(j.place.why, sizeof j.place.why, "%s", bad), status = KCP_BAD;
+                                                    NULL, 0, C, 0, &bad))) {
+        snprintf(j.place.why, sizeof j.place.why, "%s", bad);
+        status = KCP_BAD;
+    }
     if (!status) status = place_ranks(&j.place, rank, &j);
     if (status) fprintf(stderr, "gdn: status %d: %s\n", status, j.place.why);
     kcp_plan_free(j.plan);

@@ -32,11 +32,14 @@ static int place_choose(struct place *p, int argc, char **argv)
     p->R = argc > 1 ? atoi(argv[1]) : 3;
     if (p->who.R > 1) p->R = p->who.R;
     p->gpu = strcmp(as, "cpu") != 0;
-    if (!p->gpu)
-        return kcp_layer_ref(&p->layer), status;
-    if (strcmp(as, "bf16") && strcmp(as, "f32"))
-        return snprintf(p->why, sizeof p->why, "found %s, expected cpu, bf16, f32", as),
-               KCP_BAD;
+    if (!p->gpu) {
+        kcp_layer_ref(&p->layer);
+        return status;
+    }
+    if (strcmp(as, "bf16") && strcmp(as, "f32")) {
+        snprintf(p->why, sizeof p->why, "found %s, expected cpu, bf16, f32", as);
+        return KCP_BAD;
+    }
     if (status)
         return status;
     return kcp_layer_gpu(&p->layer, strcmp(as, "f32") ? KCP_BF16 : KCP_F32, NULL,
@@ -99,8 +102,10 @@ static void *place_put(const struct place *p, enum kcp_store store, const double
         memcpy(y + (size_t)i * e, number, e);
     }
     void *there = y ? place_room(p, (size_t)n * e) : NULL;
-    if (there && place_copy(p, there, y, (size_t)n * e))
-        place_free(p, there), there = NULL;
+    if (there && place_copy(p, there, y, (size_t)n * e)) {
+        place_free(p, there);
+        there = NULL;
+    }
     free(y);
     return there;
 }
@@ -191,8 +196,10 @@ static int place_gpus(struct place *p, int (*body)(struct kcp_comm *, void *),
                       void *arg)
 {
     int status = KCP_NA, gpus = 0;
-    if (cudaGetDeviceCount(&gpus) || !gpus)
-        return snprintf(p->why, sizeof p->why, "there is no GPU here"), KCP_NA;
+    if (cudaGetDeviceCount(&gpus) || !gpus) {
+        snprintf(p->why, sizeof p->why, "there is no GPU here");
+        return KCP_NA;
+    }
     if (gpus >= p->R)
         status = kcp_nccl_threads_run(p->R, body, arg, p->why, sizeof p->why);
     if (status == KCP_NA)

@@ -24,7 +24,8 @@ int lab_check(int (*merge)(void *args))
         struct kcp_merge a = { .R = R, .H = 1, .HV = 1, .K = K, .V = V, .N = 1,
                                .pass = backward ? KCP_BACKWARD : KCP_FORWARD,
                                .range = range, .maps = maps, .S = S };
-        memset(want, 0, sizeof want), memset(S, 0, sizeof S);
+        memset(want, 0, sizeof want);
+        memset(S, 0, sizeof S);
         for (int s = 0; s < R; s++) {
             const int j = backward ? R - 1 - s : s;
             for (int i = 0; i < K; i++)

@@ -26,7 +26,8 @@ static __device__ __forceinline__ struct token_range tokens_of_chunk(
     int t = c * CHUNK, end = (int)a.T;
     if (a.NS != 1) {
         const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
-        t = (int)z.t, end = t + z.len;
+        t = (int)z.t;
+        end = t + z.len;
     }
     return { (uint32_t)t, min(end - t, (int)CHUNK) }; // t has 32 bits
 }

@@ -112,9 +112,16 @@ void kcp_layer_call(const struct kcp_layer *layer, struct kcp_call *call,
 {
     const int r = comm ? comm->r : 0;
     const struct kcp_context *x = &plan->ctx[r];
-    call->T = x->end - x->begin, call->NS = x->NS, call->NC = x->NC;
-    call->N = plan->N, call->C = plan->C, call->R = plan->R, call->r = r;
-    call->plan = plan, call->comm = comm, call->ops = layer->ops;
+    call->T = x->end - x->begin;
+    call->NS = x->NS;
+    call->NC = x->NC;
+    call->N = plan->N;
+    call->C = plan->C;
+    call->R = plan->R;
+    call->r = r;
+    call->plan = plan;
+    call->comm = comm;
+    call->ops = layer->ops;
 }
 
 /* ---- bytes */

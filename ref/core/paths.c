@@ -164,7 +164,8 @@ static void work_out_split(struct kcp_facts *f)
     const struct kcp_call *c = f->call;
     const int sms = f->device ? f->device->sms : 1;
     if (f->split_known) return;
-    f->split_known = 1, f->windows = 1;
+    f->split_known = 1;
+    f->windows = 1;
     if (!c->plan) return;
     const struct kcp_cut cut = kcp_cut_of(c, sms);
     f->strips = kcp_fused_strip(c, sms);

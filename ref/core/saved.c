@@ -73,8 +73,10 @@ int kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int forma
     memcpy(s->magic, magic, sizeof magic);
     snprintf(s->writer, sizeof s->writer, "%s", writer);
     s->version = SAVED_VERSION;
-    s->format = format, s->format_version = kcp_format_version(format);
-    s->actv = (int32_t)actv, s->acc = (int32_t)acc;
+    s->format = format;
+    s->format_version = kcp_format_version(format);
+    s->actv = (int32_t)actv;
+    s->acc = (int32_t)acc;
     s->T = a->T;
     s->L = a->plan ? a->plan->L : 0;
     s->R = a->R; s->r = a->r; s->NS = a->NS; s->NC = a->NC;

@@ -29,7 +29,8 @@ static int parses(struct kcp_report *rep)
         "1 ? 2 : 3" };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct kcp_path p = kcp_paths[0];
-        p.condition = wrong[i], why[0] = 0;
+        p.condition = wrong[i];
+        why[0] = 0;
         EXPECT(rep, kcp_path_parses(&p, why, sizeof why) && strstr(why, "found"),
                "'%s' parses", wrong[i]);
     }
@@ -38,7 +39,9 @@ static int parses(struct kcp_report *rep)
         { "64", "kda", "hopper" }, { "64", "kda", "sm_90b" } };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         struct kcp_path p = kcp_paths[0];
-        p.K = others[i].set, p.model = others[i].model, p.arch = others[i].arch;
+        p.K = others[i].set;
+        p.model = others[i].model;
+        p.arch = others[i].arch;
         EXPECT(rep, kcp_path_parses(&p, why, sizeof why), "%s, %s, %s parses", p.K,
                p.model, p.arch);
     }

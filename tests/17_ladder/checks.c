@@ -22,8 +22,13 @@ static int chunk_of(struct front *x, int ladder(struct kcp_ladder *), double *ap
             decay[c * HV * K + i] = exp2(x->G[last * (int64_t)HV * K + i]);
     }
     FRONT(kcp_ladder, a);
-    a.u = x->u, a.w = x->w, a.kg = x->kg, a.decay = decay, a.h_in = x->h0;
-    a.v_new = v_new, a.h_out = h_out;
+    a.u = x->u;
+    a.w = x->w;
+    a.kg = x->kg;
+    a.decay = decay;
+    a.h_in = x->h0;
+    a.v_new = v_new;
+    a.h_out = h_out;
     const int status = ladder(&a);
     *apart_v = apart(v_new, x->v_new, vo);
     *apart_S = apart(h_out, x->h_out, st);

@@ -137,8 +137,10 @@ static int same(char **v)
     struct npy a, b;
     if (npy_read(v[0], &a, why, sizeof why) != 0)
         return fail();
-    if (npy_read(v[1], &b, why, sizeof why) != 0)
-        return npy_free(&a), fail();
+    if (npy_read(v[1], &b, why, sizeof why) != 0) {
+        npy_free(&a);
+        return fail();
+    }
     const double tolerance = atof(v[2]);
     const int64_t n = npy_count(b.nd, b.dim);
     int bad = a.kind != b.kind || a.nd != b.nd ||
@@ -165,8 +167,10 @@ static int off(char **v)
     struct npy a, b;
     if (npy_read(v[0], &a, why, sizeof why) != 0)
         return fail();
-    if (npy_read(v[1], &b, why, sizeof why) != 0)
-        return npy_free(&a), fail();
+    if (npy_read(v[1], &b, why, sizeof why) != 0) {
+        npy_free(&a);
+        return fail();
+    }
     const double *x = a.data, *y = b.data;
     double error = 0, size = 0;
     int bad = a.kind != NPY_F64 || b.kind != NPY_F64 ||

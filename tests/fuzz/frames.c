@@ -39,12 +39,20 @@ static void start(struct rank *x, int pair[2], int64_t expected, int64_t largest
 {
     struct tcp_rank *p = &x->p;
     p->comm.R = R;
-    p->fd = x->fd, p->gone = x->gone, p->broken = x->broken, p->heard = x->heard;
-    p->expected = x->expected, p->incoming = x->incoming, p->writing = x->writing;
-    p->seconds = 1, p->end = &p->inbox, p->largest = largest;
+    p->fd = x->fd;
+    p->gone = x->gone;
+    p->broken = x->broken;
+    p->heard = x->heard;
+    p->expected = x->expected;
+    p->incoming = x->incoming;
+    p->writing = x->writing;
+    p->seconds = 1;
+    p->end = &p->inbox;
+    p->largest = largest;
     p->announced = 1;                    /* nobody is told */
     p->wake[0] = p->wake[1] = -1;
-    x->fd[0] = -1, x->fd[1] = pair[0];
+    x->fd[0] = -1;
+    x->fd[1] = pair[0];
     x->expected[1] = expected;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->change, NULL);

@@ -175,7 +175,8 @@ static int of_08(struct kcp_report *rep)
         case_parse(layers[0], &k, why, sizeof why))
         return KCP_BAD;
     struct kcp_variant wrong = *twin;
-    twin_run = twin->run, wrong.run = spills;
+    twin_run = twin->run;
+    wrong.run = spills;
     const int status = one_by_one(&wrong, s, &host_memory, &k, KCP_FORWARD, bytes, why,
                                   sizeof why);
     EXPECT(rep, !status && bytes[0], "status %d %s: a forward that spills is not seen",

@@ -70,9 +70,17 @@ static inline int small_draw(struct small *x, enum kcp_model model, double gate)
     static const int cu[SMALL_NS + 1] = { 0, 37, 38, SMALL_T };
     struct stream s = stream_of(7, "backward.h");
     memset(x, 0, sizeof *x);
-    x->c.T = SMALL_T, x->c.N = x->c.NS = SMALL_NS, x->c.R = 1, x->c.C = 16;
-    x->c.H = 2, x->c.HV = 4, x->c.K = 8, x->c.V = 12, x->c.model = model;
-    x->c.KG = model == KCP_KDA ? x->c.K : 1, x->c.scale = 0.3;
+    x->c.T = SMALL_T;
+    x->c.N = x->c.NS = SMALL_NS;
+    x->c.R = 1;
+    x->c.C = 16;
+    x->c.H = 2;
+    x->c.HV = 4;
+    x->c.K = 8;
+    x->c.V = 12;
+    x->c.model = model;
+    x->c.KG = model == KCP_KDA ? x->c.K : 1;
+    x->c.scale = 0.3;
     memcpy(x->cu, cu, sizeof cu);
     for (int j = 0; j < SMALL_NS; j++) {
         x->cn[j + 1] = x->cn[j] + (cu[j + 1] - cu[j] + x->c.C - 1) / x->c.C;
@@ -85,22 +93,33 @@ static inline int small_draw(struct small *x, enum kcp_model model, double gate)
     const int64_t qk = x->c.T * x->c.H * x->c.K, vo = x->c.T * x->c.HV * x->c.V;
     const int64_t gate_n = x->c.T * x->c.HV * x->c.KG, one = x->c.T * x->c.HV;
     const int64_t st = (int64_t)x->c.NS * x->c.HV * x->c.K * x->c.V;
-    x->q = small_room(x, qk), x->k = small_room(x, qk), x->v = small_room(x, vo);
-    x->g = small_room(x, gate_n), x->G = small_room(x, gate_n);
-    x->beta = small_room(x, one), x->dO = small_room(x, vo);
-    x->h0 = small_room(x, st), x->dht = small_room(x, st);
+    x->q = small_room(x, qk);
+    x->k = small_room(x, qk);
+    x->v = small_room(x, vo);
+    x->g = small_room(x, gate_n);
+    x->G = small_room(x, gate_n);
+    x->beta = small_room(x, one);
+    x->dO = small_room(x, vo);
+    x->h0 = small_room(x, st);
+    x->dht = small_room(x, st);
     if (x->full)
         return KCP_NO_MEMORY;
-    for (int64_t e = 0; e < qk; e++)
-        x->q[e] = normal(&s) / sqrt(x->c.K), x->k[e] = normal(&s) / sqrt(x->c.K);
-    for (int64_t e = 0; e < vo; e++)
-        x->v[e] = normal(&s), x->dO[e] = normal(&s);
+    for (int64_t e = 0; e < qk; e++) {
+        x->q[e] = normal(&s) / sqrt(x->c.K);
+        x->k[e] = normal(&s) / sqrt(x->c.K);
+    }
+    for (int64_t e = 0; e < vo; e++) {
+        x->v[e] = normal(&s);
+        x->dO[e] = normal(&s);
+    }
     for (int64_t e = 0; e < gate_n; e++)
         x->g[e] = gate < 0 ? gate : -0.02 * fabs(normal(&s));
     for (int64_t e = 0; e < one; e++)
         x->beta[e] = uniform(&s);
-    for (int64_t e = 0; e < st; e++)
-        x->h0[e] = normal(&s), x->dht[e] = normal(&s);
+    for (int64_t e = 0; e < st; e++) {
+        x->h0[e] = normal(&s);
+        x->dht[e] = normal(&s);
+    }
     for (int c = 0; c < x->c.NC; c++) {
         const int j = x->sc[c], w = x->c.HV * x->c.KG;
         const int t0 = cu[j] + (c - x->cn[j]) * x->c.C;
@@ -116,21 +135,46 @@ static inline int small_forward(struct small *x)
 {
     const int64_t T = x->c.T, HV = x->c.HV, KV = HV * x->c.K * x->c.V;
     int status;
-    x->Aqk = small_room(x, T * HV * x->c.C), x->A = small_room(x, T * HV * x->c.C);
-    x->u = small_room(x, T * HV * x->c.V), x->w = small_room(x, T * HV * x->c.K);
-    x->o = small_room(x, T * HV * x->c.V), x->v_new = small_room(x, T * HV * x->c.V);
-    x->h = small_room(x, x->c.NC * KV), x->h_out = small_room(x, x->c.NS * KV);
-    if (x->c.model == KCP_KDA)
-        x->kg = small_room(x, T * HV * x->c.K), x->qg = small_room(x, T * HV * x->c.K);
+    x->Aqk = small_room(x, T * HV * x->c.C);
+    x->A = small_room(x, T * HV * x->c.C);
+    x->u = small_room(x, T * HV * x->c.V);
+    x->w = small_room(x, T * HV * x->c.K);
+    x->o = small_room(x, T * HV * x->c.V);
+    x->v_new = small_room(x, T * HV * x->c.V);
+    x->h = small_room(x, x->c.NC * KV);
+    x->h_out = small_room(x, x->c.NS * KV);
+    if (x->c.model == KCP_KDA) {
+        x->kg = small_room(x, T * HV * x->c.K);
+        x->qg = small_room(x, T * HV * x->c.K);
+    }
     if (x->full)
         return KCP_NO_MEMORY;
     SMALL(kcp_wy, y);
-    y.q = x->q, y.k = x->k, y.v = x->v, y.G = x->G, y.beta = x->beta;
-    y.Aqk = x->Aqk, y.A = x->A, y.u = x->u, y.w = x->w, y.kg = x->kg, y.qg = x->qg;
+    y.q = x->q;
+    y.k = x->k;
+    y.v = x->v;
+    y.G = x->G;
+    y.beta = x->beta;
+    y.Aqk = x->Aqk;
+    y.A = x->A;
+    y.u = x->u;
+    y.w = x->w;
+    y.kg = x->kg;
+    y.qg = x->qg;
     SMALL(kcp_chunk, c);
-    c.q = x->q, c.k = x->k, c.qg = x->qg, c.kg = x->kg, c.u = x->u, c.w = x->w;
-    c.Aqk = x->Aqk, c.G = x->G, c.h_in = x->h0, c.o = x->o, c.v_new = x->v_new;
-    c.h = x->h, c.h_out = x->h_out;
+    c.q = x->q;
+    c.k = x->k;
+    c.qg = x->qg;
+    c.kg = x->kg;
+    c.u = x->u;
+    c.w = x->w;
+    c.Aqk = x->Aqk;
+    c.G = x->G;
+    c.h_in = x->h0;
+    c.o = x->o;
+    c.v_new = x->v_new;
+    c.h = x->h;
+    c.h_out = x->h_out;
     return (status = ref_wy(&y)) ? status : ref_chunk(&c);
 }
 
@@ -139,28 +183,65 @@ static inline int small_backward(struct small *x, int (*wy)(void *))
 {
     const int64_t T = x->c.T, HV = x->c.HV, K = x->c.K, V = x->c.V;
     int status;
-    x->dAqk = small_room(x, T * HV * x->c.C), x->dv_local = small_room(x, T * HV * V);
-    x->dU = small_room(x, T * HV * V), x->dh = small_room(x, x->c.NC * HV * K * V);
+    x->dAqk = small_room(x, T * HV * x->c.C);
+    x->dv_local = small_room(x, T * HV * V);
+    x->dU = small_room(x, T * HV * V);
+    x->dh = small_room(x, x->c.NC * HV * K * V);
     x->dh_in = small_room(x, x->c.NS * HV * K * V);
     x->dmap = small_room(x, x->c.NS * HV * K * (V + K));
-    x->dq = small_room(x, T * x->c.H * K), x->dk = small_room(x, T * x->c.H * K);
-    x->dv = small_room(x, T * HV * V), x->dbeta = small_room(x, T * HV);
+    x->dq = small_room(x, T * x->c.H * K);
+    x->dk = small_room(x, T * x->c.H * K);
+    x->dv = small_room(x, T * HV * V);
+    x->dbeta = small_room(x, T * HV);
     x->dg = small_room(x, T * HV * x->c.KG);
     if (x->full)
         return KCP_NO_MEMORY;
     SMALL(kcp_chunk_backward, c);
     c.part = KCP_LOCAL | KCP_REVERSE;
-    c.q = x->q, c.k = x->k, c.qg = x->qg, c.kg = x->kg, c.w = x->w, c.Aqk = x->Aqk;
-    c.v_new = x->v_new, c.G = x->G, c.do_ = x->dO, c.dh_out = x->dht, c.dAqk = x->dAqk;
-    c.dv_local = x->dv_local, c.dU = x->dU, c.dh = x->dh, c.dh_in = x->dh_in;
+    c.q = x->q;
+    c.k = x->k;
+    c.qg = x->qg;
+    c.kg = x->kg;
+    c.w = x->w;
+    c.Aqk = x->Aqk;
+    c.v_new = x->v_new;
+    c.G = x->G;
+    c.do_ = x->dO;
+    c.dh_out = x->dht;
+    c.dAqk = x->dAqk;
+    c.dv_local = x->dv_local;
+    c.dU = x->dU;
+    c.dh = x->dh;
+    c.dh_in = x->dh_in;
     SMALL(kcp_wy_backward, y);
-    y.q = x->q, y.k = x->k, y.v = x->v, y.G = x->G, y.beta = x->beta, y.A = x->A;
-    y.v_new = x->v_new, y.h = x->h, y.do_ = x->dO, y.dAqk = x->dAqk, y.dU = x->dU;
-    y.dh = x->dh, y.dq = x->dq, y.dk = x->dk, y.dv = x->dv, y.dbeta = x->dbeta;
+    y.q = x->q;
+    y.k = x->k;
+    y.v = x->v;
+    y.G = x->G;
+    y.beta = x->beta;
+    y.A = x->A;
+    y.v_new = x->v_new;
+    y.h = x->h;
+    y.do_ = x->dO;
+    y.dAqk = x->dAqk;
+    y.dU = x->dU;
+    y.dh = x->dh;
+    y.dq = x->dq;
+    y.dk = x->dk;
+    y.dv = x->dv;
+    y.dbeta = x->dbeta;
     y.dg = x->dg;
     SMALL(kcp_merge_backward, m);
-    m.want = x->want, m.q = x->q, m.k = x->k, m.qg = x->qg, m.kg = x->kg, m.w = x->w;
-    m.G = x->G, m.do_ = x->dO, m.dv_local = x->dv_local, m.dmap = x->dmap;
+    m.want = x->want;
+    m.q = x->q;
+    m.k = x->k;
+    m.qg = x->qg;
+    m.kg = x->kg;
+    m.w = x->w;
+    m.G = x->G;
+    m.do_ = x->dO;
+    m.dv_local = x->dv_local;
+    m.dmap = x->dmap;
     if ((status = ref_chunk_backward(&c)) || (status = ref_merge_backward(&m)))
         return status;
     return wy ? wy(&y) : ref_wy_backward(&y);

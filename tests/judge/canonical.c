@@ -75,7 +75,8 @@ static int every_R(struct kcp_report *rep, const struct kcp_variant *v,
     int status = e ? run_planned(&one, &k, pass, e, why, sizeof why) : KCP_BAD;
     for (int form = KCP_ALL_GATHER; form <= KCP_PIPELINE && !status; form++)
         for (int j = 0; j < 4 && !status; j++) {
-            k.call.R = R[j], k.call.form = form;
+            k.call.R = R[j];
+            k.call.form = form;
             for (int r = 0; r <= R[j]; r++) k.cuts[r] = r * k.call.T / R[j];
             status = run_planned(&x, &k, pass, e, why, sizeof why);
             if (!status) compare(rep, &x, &one, v->name);

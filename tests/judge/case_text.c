@@ -197,7 +197,11 @@ int case_parse(const char *text, struct kcase *k, char *why, size_t n)
     char copy[1024], *rest = NULL;
     int ncuts = 0;
     memset(k, 0, sizeof *k);
-    c->H = c->R = 1, c->K = c->V = 16, c->C = 64, c->D = 5, c->Wc = 4;
+    c->H = c->R = 1;
+    c->K = c->V = 16;
+    c->C = 64;
+    c->D = 5;
+    c->Wc = 4;
     c->lower_bound = -5;
     snprintf(copy, sizeof copy, "%s", text);
     for (char *w = strtok_r(copy, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) {

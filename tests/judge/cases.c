@@ -109,7 +109,8 @@ static void draw_cuts(struct kcase *k, int kind, struct stream *s)
     for (int i = 1; i < R; i++)                                  /* in order */
         for (int j = i; j > 1 && k->cuts[j - 1] > k->cuts[j]; j--) {
             int64_t x = k->cuts[j];
-            k->cuts[j] = k->cuts[j - 1], k->cuts[j - 1] = x;
+            k->cuts[j] = k->cuts[j - 1];
+            k->cuts[j - 1] = x;
         }
     if (kind == 2 && R > 2) k->cuts[R / 2 + 1] = k->cuts[R / 2];     /* an empty rank */
 }
@@ -136,7 +137,8 @@ static void case_of(struct kcase *k, int id, const int *row,
 {
     struct kcp_call *c = &k->call;
     memset(k, 0, sizeof *k);
-    k->id = id + wide * 1000, k->seed = seed * 1000003u + k->id;
+    k->id = id + wide * 1000;
+    k->seed = seed * 1000003u + k->id;
     k->regime = row[REGIME];
     /* A single token alone is ill-conditioned in bf16: dbeta is one dot product. */
     const int64_t *length = lens[wide && row[LENS] == 5 ? 4 : row[LENS]];
@@ -146,23 +148,39 @@ static void case_of(struct kcase *k, int id, const int *row,
     if (wide) size = wide == 2 ? tall_sizes[id % 4] : wide_sizes[row[SIZES] % 4];
     const int slow = c->T > 400 && size[0] * size[1] > 1024;    /* for the references */
     if (slow && !wide) size = sizes[0];
-    c->model = first_model(stage) + row[MODEL], c->gate = row[GATE];
+    c->model = first_model(stage) + row[MODEL];
+    c->gate = row[GATE];
     c->beta_form = row[BETA];
     c->l2norm = row[NORM];
     c->H = slow && wide ? 1 : heads[row[HEADS]][0];
     c->HV = slow && wide ? 1 : heads[row[HEADS]][1];
-    c->K = size[0], c->V = size[1], c->C = wide ? 64 : chunk[row[CHUNK]];
+    c->K = size[0];
+    c->V = size[1];
+    c->C = wide ? 64 : chunk[row[CHUNK]];
     c->KG = c->model == KCP_GDN ? 1 : c->K;
-    c->R = R > 0 ? R : ranks_[row[RANKS]], c->form = row[FORM];
-    c->layout = row[LAYOUT], c->save = row[SAVE], c->reuse_M = row[REUSE];
-    c->scale = row[SCALE] ? 0.3 : 0, c->lower_bound = -5;
+    c->R = R > 0 ? R : ranks_[row[RANKS]];
+    c->form = row[FORM];
+    c->layout = row[LAYOUT];
+    c->save = row[SAVE];
+    c->reuse_M = row[REUSE];
+    c->scale = row[SCALE] ? 0.3 : 0;
+    c->lower_bound = -5;
     c->strip_chunks = id % 3;
-    c->act = row[ACT], c->Wc = window[row[WINDOW]], c->shift = row[SHIFT] == 3;
+    c->act = row[ACT];
+    c->Wc = window[row[WINDOW]];
+    c->shift = row[SHIFT] == 3;
     c->D = channels(c, id);
-    k->with_h0 = row[H0], k->with_dht = row[DHT], k->mixed_want = row[WANT];
+    k->with_h0 = row[H0];
+    k->with_dht = row[DHT];
+    k->mixed_want = row[WANT];
     k->L = canon[row[CANON]];
-    k->masks = row[MASKS], c->walk = row[WALK], k->spike = spike(stage);
-    if (c->shift) c->Wc = 2, c->act = KCP_ACT_NONE;
+    k->masks = row[MASKS];
+    c->walk = row[WALK];
+    k->spike = spike(stage);
+    if (c->shift) {
+        c->Wc = 2;
+        c->act = KCP_ACT_NONE;
+    }
     if (c->scale == 0) c->scale = case_scale(c->K);
     struct stream s = stream_of(k->seed, "cuts");
     draw_cuts(k, row[CUTS], &s);
@@ -181,7 +199,10 @@ struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t
             for (int a = 0; *n && a < AXES; a++)
                 if (matters(s, a)) row[a] = (int)(uniform(&rnd) * values_of(s, a));
             int g = gain(s, full, seen, row, 0);
-            if (g > best_gain) best_gain = g, memcpy(best, row, sizeof best);
+            if (g > best_gain) {
+                best_gain = g;
+                memcpy(best, row, sizeof best);
+            }
         }
         if (!best_gain) break;
         gain(s, full, seen, best, 1);
@@ -202,7 +223,8 @@ struct kcase *cases_tall(const struct kcp_stage *s, uint64_t seed, int ranks, in
         int row[AXES] = { 0 };
         for (int a = 0; a < AXES; a++)
             if (matters(s, a)) row[a] = *n % values_of(s, a);
-        row[LENS] = tall_lens[*n], row[HEADS] = *n % 2 ? 3 : 1;
+        row[LENS] = tall_lens[*n];
+        row[HEADS] = *n % 2 ? 3 : 1;
         case_of(&list[*n], *n, row, s, seed, s->ranks ? ranks : 1, 2);
     }
     return list;

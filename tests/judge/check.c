@@ -151,8 +151,13 @@ static void note(struct worst *w, const struct slice *s, const struct view *v,
                  double tol, int64_t head, int64_t at, int64_t first, int nan)
 {
     if (!(err / tol > w->err / w->tol) && w->tol > 0 && !(nan && !w->nan)) return;
-    w->err = err, w->tol = tol, w->rank = s->rank, w->head = (int)head, w->nan = nan;
-    w->got = s->got[at], w->want = s->want[at];
+    w->err = err;
+    w->tol = tol;
+    w->rank = s->rank;
+    w->head = (int)head;
+    w->nan = nan;
+    w->got = s->got[at];
+    w->want = s->want[at];
     const char *name = s->field->name;
     if (s->field->store == KCP_MAP && v->is_M) name = "M";
     else if (s->field->store == KCP_MAP) name = name[0] == 'd' ? "dh_ext" : "h_ext";

@@ -48,7 +48,8 @@ static int body(struct kcp_comm *comm, void *arg)
         .ops = m->mapops };
     const int64_t nm = (int64_t)x->NS * MAP, ns = (int64_t)x->NS * STATE;
     double *rows = malloc(sizeof *rows * (size_t)(nm + ns + 1));
-    ex.maps = m->alloc((size_t)nm * e + 8), ex.states = m->alloc((size_t)ns * e + 8);
+    ex.maps = m->alloc((size_t)nm * e + 8);
+    ex.states = m->alloc((size_t)ns * e + 8);
     ex.work = m->alloc(kcp_exchange_work(&ex) + 8);
     int err = rows && ex.maps && ex.states && ex.work ? KCP_OK : KCP_NO_MEMORY;
     if (!err) merge_own_maps(a, x, rows);
@@ -85,7 +86,8 @@ int exchange_on(struct kcp_comm *comm, const struct memory *m, uint64_t seed,
     for (int plan = 0; plan < 2 && !err; plan++) {
         if (!merge_draw(t.a, &s, comm->R, plan ? 2 : 0)) err = KCP_NO_MEMORY;
         for (int k = 0; k < 8 && !err; k++) {
-            t.a->form = (enum kcp_form)(k / 2), t.a->backward = k % 2;
+            t.a->form = (enum kcp_form)(k / 2);
+            t.a->backward = k % 2;
             err = body(comm, &t);
             *wrong += t.wrong[comm->r];
         }
@@ -116,7 +118,8 @@ int exchange_trials(int trials, int R, int device)
         crossing += t.a->plan->crossing;
         for (int k = 0; k < 8; k++, runs++) {
             struct verdict verdict = { .outcome = PASS };
-            t.a->form = (enum kcp_form)(k / 2), t.a->backward = k % 2;
+            t.a->form = (enum kcp_form)(k / 2);
+            t.a->backward = k % 2;
             snprintf(why, sizeof why, "exchange %lld, %s%s", runs,
                      kcp_form_names[k / 2],
                      k % 2 ? " backward" : "");

@@ -17,8 +17,10 @@ struct kcp_call call_of(const struct kcp_stage *s, const struct kcase *k,
     struct kcp_call c = k->call;
     c.pass = pass;
     c.part = k->call.part ? k->call.part : KCP_LOCAL | KCP_REVERSE;
-    c.r = r, c.plan = p;
-    c.NS = p->ctx[r].NS, c.NC = p->ctx[r].NC;
+    c.r = r;
+    c.plan = p;
+    c.NS = p->ctx[r].NS;
+    c.NC = p->ctx[r].NC;
     if (s->ranks) c.T = p->ctx[r].end - p->ctx[r].begin;
     else c.R = !strncmp(s->name, "07", 2) ? c.NS : 1;
     return c;

@@ -20,7 +20,10 @@ static void unit_rows(struct tensor *t, uint64_t seed, int K)
     double (*x)[K] = t->p;
     for (int64_t i = 0; i < t->n / K; i++) {
         double sum = 1e-30;
-        for (int j = 0; j < K; j++) x[i][j] = normal(&s), sum += x[i][j] * x[i][j];
+        for (int j = 0; j < K; j++) {
+            x[i][j] = normal(&s);
+            sum += x[i][j] * x[i][j];
+        }
         for (int j = 0; j < K; j++) x[i][j] /= sqrt(sum);
     }
 }
@@ -56,8 +59,10 @@ void family_draw(struct tensor_set *b, const struct kcase *k)
         struct tensor *a = tensor_add(b, "a", "T HV K", KCP_ACTV, c);
         struct tensor *e = tensor_find(b, "b");
         unit_rows(a, k->seed, c->K);
-        for (int64_t i = 0; i < a->n; i++)
-            ((double *)e->p)[i] *= ((double *)a->p)[i], ((double *)a->p)[i] *= -1;
+        for (int64_t i = 0; i < a->n; i++) {
+            ((double *)e->p)[i] *= ((double *)a->p)[i];
+            ((double *)a->p)[i] *= -1;
+        }
     }
 }
 
@@ -71,8 +76,12 @@ int pipeline_family(struct tensor_set *b, const struct kcp_stage *s,
     struct kcp_stage oracle = *s;
     struct kcp_call c = k->call;
     oracle.ref = s->oracle;
-    c.pass = pass, c.R = 1, c.r = 0, c.plan = p;
-    c.NS = p->ctx[0].NS, c.NC = p->ctx[0].NC;
+    c.pass = pass;
+    c.R = 1;
+    c.r = 0;
+    c.plan = p;
+    c.NS = p->ctx[0].NS;
+    c.NC = p->ctx[0].NC;
     grid_add(b, &p->ctx[0], &c);
     const int status = reference_run(b, &oracle, &c);
     kcp_plan_free(p);
@@ -109,13 +118,27 @@ double alive_family(const struct tensor_set *b, const struct kcp_stage *s,
     int status = S ? kcp_plan_make(&one, 1, cu, 1, NULL, 0, a.C, 0, NULL)
                    : KCP_NO_MEMORY;
     for (int64_t i = 0; S && i < KV; i++) S[i] = normal(&rnd);
-    a.N = 1, a.T = n, a.R = 1, a.r = 0, a.pass = KCP_FORWARD, a.plan = one;
-    a.q = from(b, "q", t0), a.k = from(b, "k", t0), a.g = from(b, "g", t0);
-    a.a = from(b, "a", t0), a.b = from(b, "b", t0), a.omega = from(b, "omega", t0);
-    a.h0 = S, a.ht = S + KV, a.v = S + 2 * KV, a.o = S + 2 * KV + n * a.HV * a.V;
+    a.N = 1;
+    a.T = n;
+    a.R = 1;
+    a.r = 0;
+    a.pass = KCP_FORWARD;
+    a.plan = one;
+    a.q = from(b, "q", t0);
+    a.k = from(b, "k", t0);
+    a.g = from(b, "g", t0);
+    a.a = from(b, "a", t0);
+    a.b = from(b, "b", t0);
+    a.omega = from(b, "omega", t0);
+    a.h0 = S;
+    a.ht = S + KV;
+    a.v = S + 2 * KV;
+    a.o = S + 2 * KV + n * a.HV * a.V;
     if (!status) status = s->oracle(&a);
-    for (int64_t i = 0; !status && i < KV; i++)
-        x += S[i] * S[i], y += S[KV + i] * S[KV + i];
+    for (int64_t i = 0; !status && i < KV; i++) {
+        x += S[i] * S[i];
+        y += S[KV + i] * S[KV + i];
+    }
     kcp_plan_free(one);
     free(S);
     return status ? NAN : sqrt(y / x);

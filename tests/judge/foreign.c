@@ -41,7 +41,10 @@ static int judge_file(const char *path, const struct kcp_stage *s,
                            .moved = x->judged == KCP_F64 ? NULL : expected_moved };
         int64_t row = t->dim[0] ? t->n / t->dim[0] : 0;
         memcpy(y.dim, t->dim, sizeof y.dim);
-        if (cut) y.first = p->ctx[r].begin, y.dim[0] = p->ctx[r].end - y.first;
+        if (cut) {
+            y.first = p->ctx[r].begin;
+            y.dim[0] = p->ctx[r].end - y.first;
+        }
         y.got = (double *)a.data + y.first * row;
         y.want = (double *)t->p + y.first * row;
         check_slice(&y, w);

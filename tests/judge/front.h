@@ -43,8 +43,10 @@ static inline void front_free(struct front *x)
 static inline double apart(const double *a, const double *b, int64_t n)
 {
     double d = 0, r = 0;
-    for (int64_t e = 0; e < n; e++)
-        d += (a[e] - b[e]) * (a[e] - b[e]), r += b[e] * b[e];
+    for (int64_t e = 0; e < n; e++) {
+        d += (a[e] - b[e]) * (a[e] - b[e]);
+        r += b[e] * b[e];
+    }
     return r > 0 ? sqrt(d / r) : sqrt(d);
 }
 
@@ -67,9 +69,17 @@ static inline int front_draw(struct front *x, enum kcp_model model, int C, doubl
     const int length[FRONT_NS] = { 2 * C + C / 2 + 1, 1, C, 4 * C - 1 };
     struct stream s = stream_of(5, "gates");
     memset(x, 0, sizeof *x);
-    x->c.N = x->c.NS = FRONT_NS, x->c.R = 1, x->c.C = C, x->c.model = model;
-    x->c.H = 2, x->c.HV = 4, x->c.K = 6, x->c.V = 10, x->c.scale = 0.3;
-    x->c.KG = model == KCP_KDA ? x->c.K : 1, x->c.l2norm = 1;
+    x->c.N = x->c.NS = FRONT_NS;
+    x->c.R = 1;
+    x->c.C = C;
+    x->c.model = model;
+    x->c.H = 2;
+    x->c.HV = 4;
+    x->c.K = 6;
+    x->c.V = 10;
+    x->c.scale = 0.3;
+    x->c.KG = model == KCP_KDA ? x->c.K : 1;
+    x->c.l2norm = 1;
     for (int j = 0; j < FRONT_NS; j++) {
         x->seq[j + 1] = x->cu[j + 1] = x->cu[j] + length[j];
         x->cn[j + 1] = x->cn[j] + (length[j] + C - 1) / C;
@@ -77,20 +87,29 @@ static inline int front_draw(struct front *x, enum kcp_model model, int C, doubl
             x->sc[c] = j;
         x->want[j] = KCP_WANT_H | KCP_WANT_M;
     }
-    x->c.T = x->cu[FRONT_NS], x->c.NC = x->cn[FRONT_NS];
+    x->c.T = x->cu[FRONT_NS];
+    x->c.NC = x->cn[FRONT_NS];
 
     const int64_t T = x->c.T, HV = x->c.HV, qk = T * x->c.H * x->c.K;
     const int64_t st = FRONT_NS * HV * x->c.K * x->c.V, gates = T * HV * x->c.KG;
-    x->q_raw = front_room(x, qk), x->k_raw = front_room(x, qk);
-    x->q = front_room(x, qk), x->k = front_room(x, qk);
-    x->v = front_room(x, T * HV * x->c.V), x->h0 = front_room(x, st);
-    x->g_raw = front_room(x, gates), x->g = front_room(x, gates);
-    x->G = front_room(x, gates), x->rstd = front_room(x, T * x->c.H);
-    x->beta_raw = front_room(x, T * HV), x->beta = front_room(x, T * HV);
+    x->q_raw = front_room(x, qk);
+    x->k_raw = front_room(x, qk);
+    x->q = front_room(x, qk);
+    x->k = front_room(x, qk);
+    x->v = front_room(x, T * HV * x->c.V);
+    x->h0 = front_room(x, st);
+    x->g_raw = front_room(x, gates);
+    x->g = front_room(x, gates);
+    x->G = front_room(x, gates);
+    x->rstd = front_room(x, T * x->c.H);
+    x->beta_raw = front_room(x, T * HV);
+    x->beta = front_room(x, T * HV);
     if (x->full)
         return KCP_NO_MEMORY;
-    front_normal("q", x->q_raw, qk), front_normal("k", x->k_raw, qk);
-    front_normal("v", x->v, T * HV * x->c.V), front_normal("h0", x->h0, st);
+    front_normal("q", x->q_raw, qk);
+    front_normal("k", x->k_raw, qk);
+    front_normal("v", x->v, T * HV * x->c.V);
+    front_normal("h0", x->h0, st);
     front_normal("beta", x->beta_raw, T * HV);
     for (int64_t e = 0; e < gates; e++)
         x->g_raw[e] = gate < 0 ? gate * uniform(&s) : -0.02 * fabs(normal(&s));
@@ -102,21 +121,40 @@ static inline int front_wy(struct front *x)
 {
     const int64_t T = x->c.T, HV = x->c.HV, K = x->c.K;
     int status;
-    x->Aqk = front_room(x, T * HV * x->c.C), x->A = front_room(x, T * HV * x->c.C);
-    x->u = front_room(x, T * HV * x->c.V), x->w = front_room(x, T * HV * K);
-    if (x->c.model == KCP_KDA)
-        x->kg = front_room(x, T * HV * K), x->qg = front_room(x, T * HV * K);
+    x->Aqk = front_room(x, T * HV * x->c.C);
+    x->A = front_room(x, T * HV * x->c.C);
+    x->u = front_room(x, T * HV * x->c.V);
+    x->w = front_room(x, T * HV * K);
+    if (x->c.model == KCP_KDA) {
+        x->kg = front_room(x, T * HV * K);
+        x->qg = front_room(x, T * HV * K);
+    }
     if (x->full)
         return KCP_NO_MEMORY;
     x->c.beta_form = KCP_BETA_SIGMOID;
     FRONT(kcp_gate, e);
-    e.q_raw = x->q_raw, e.k_raw = x->k_raw, e.g_raw = x->g_raw;
+    e.q_raw = x->q_raw;
+    e.k_raw = x->k_raw;
+    e.g_raw = x->g_raw;
     e.beta_raw = x->beta_raw;
-    e.q = x->q, e.k = x->k, e.rstd_q = e.rstd_k = x->rstd, e.g = x->g, e.G = x->G;
+    e.q = x->q;
+    e.k = x->k;
+    e.rstd_q = e.rstd_k = x->rstd;
+    e.g = x->g;
+    e.G = x->G;
     e.beta = x->beta;
     FRONT(kcp_wy, y);
-    y.q = x->q, y.k = x->k, y.v = x->v, y.G = x->G, y.beta = x->beta;
-    y.Aqk = x->Aqk, y.A = x->A, y.u = x->u, y.w = x->w, y.kg = x->kg, y.qg = x->qg;
+    y.q = x->q;
+    y.k = x->k;
+    y.v = x->v;
+    y.G = x->G;
+    y.beta = x->beta;
+    y.Aqk = x->Aqk;
+    y.A = x->A;
+    y.u = x->u;
+    y.w = x->w;
+    y.kg = x->kg;
+    y.qg = x->qg;
     return (status = ref_gate(&e)) ? status : ref_wy(&y);
 }
 
@@ -124,14 +162,26 @@ static inline int front_wy(struct front *x)
 static inline int front_chunk(struct front *x)
 {
     const int64_t vo = x->c.T * x->c.HV * x->c.V, KV = x->c.HV * x->c.K * x->c.V;
-    x->o = front_room(x, vo), x->v_new = front_room(x, vo);
-    x->h = front_room(x, x->c.NC * KV), x->h_out = front_room(x, FRONT_NS * KV);
+    x->o = front_room(x, vo);
+    x->v_new = front_room(x, vo);
+    x->h = front_room(x, x->c.NC * KV);
+    x->h_out = front_room(x, FRONT_NS * KV);
     if (x->full)
         return KCP_NO_MEMORY;
     FRONT(kcp_chunk, c);
-    c.q = x->q, c.k = x->k, c.qg = x->qg, c.kg = x->kg, c.u = x->u, c.w = x->w;
-    c.Aqk = x->Aqk, c.G = x->G, c.h_in = x->h0, c.o = x->o, c.v_new = x->v_new;
-    c.h = x->h, c.h_out = x->h_out;
+    c.q = x->q;
+    c.k = x->k;
+    c.qg = x->qg;
+    c.kg = x->kg;
+    c.u = x->u;
+    c.w = x->w;
+    c.Aqk = x->Aqk;
+    c.G = x->G;
+    c.h_in = x->h0;
+    c.o = x->o;
+    c.v_new = x->v_new;
+    c.h = x->h;
+    c.h_out = x->h_out;
     return ref_chunk(&c);
 }
 
@@ -142,8 +192,14 @@ static inline int front_affine(struct front *x, const double *h_start)
     if (!x->map)
         x->map = front_room(x, FRONT_NS * x->c.HV * KW);
     FRONT(kcp_affine, f);
-    f.want = x->want, f.k = x->k, f.kg = x->kg, f.w = x->w, f.u = x->u, f.G = x->G;
-    f.h_start = h_start, f.map = x->map;
+    f.want = x->want;
+    f.k = x->k;
+    f.kg = x->kg;
+    f.w = x->w;
+    f.u = x->u;
+    f.G = x->G;
+    f.h_start = h_start;
+    f.map = x->map;
     return x->full ? KCP_NO_MEMORY : ref_affine(&f);
 }
 
@@ -154,8 +210,14 @@ static inline int front_step(struct front *x)
     x->ht = front_room(x, (int64_t)FRONT_NS * x->c.HV * x->c.K * x->c.V);
     struct kcp_step a = { .cu_seqlens = x->seq };
     memcpy(&a, &x->c, sizeof(struct kcp_call));
-    a.q = x->q, a.k = x->k, a.v = x->v, a.g = x->g, a.beta = x->beta, a.h0 = x->h0;
-    a.o = x->o_step, a.ht = x->ht;
+    a.q = x->q;
+    a.k = x->k;
+    a.v = x->v;
+    a.g = x->g;
+    a.beta = x->beta;
+    a.h0 = x->h0;
+    a.o = x->o_step;
+    a.ht = x->ht;
     return x->full ? KCP_NO_MEMORY : ref_step(&a);
 }
 

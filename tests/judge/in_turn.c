@@ -74,8 +74,11 @@ static int body_in_turn(struct kcp_comm *c, void *arg)
     const struct started *s = arg;
     turn_begin();
     own = *c;
-    c->all_gather = all_gather, c->send = send_to, c->recv = recv_from;
-    c->barrier = barrier, c->show = show;
+    c->all_gather = all_gather;
+    c->send = send_to;
+    c->recv = recv_from;
+    c->barrier = barrier;
+    c->show = show;
     const int status = s->body(c, s->arg);
     turn_end();
     return status;

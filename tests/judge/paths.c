@@ -57,7 +57,8 @@ int paths_of_case(const struct kcp_stage *s, const char *kernel,
         n = add_once(kcp_path_find(&q, NULL, NULL, 0), out, n, max);
         const int same = kernel && kcp_variants("08_forward", kernel, &v, 1);
         q.format = back && kernel ? kcp_path_format(s->name, kernel) : 0;
-        q.stage = "08_forward", q.kernel = same && !before_all(k->id) ? kernel : NULL;
+        q.stage = "08_forward";
+        q.kernel = same && !before_all(k->id) ? kernel : NULL;
         q.only = q.kernel != NULL;
         if (back) n = add_once(kcp_path_find(&q, NULL, NULL, 0), out, n, max);
     }

@@ -281,7 +281,8 @@ int pipeline_oracle(struct tensor_set *b, const struct kcase *k, int backward)
     c.NC = (int)((c.T + c.C - 1) / c.C);
     memcpy(tensor_add(b, "cu", "NS+1", KCP_I32, &c)->p, zero, 8);
     int *cn = tensor_add(b, "cn", "NS+1", KCP_I32, &c)->p;
-    cn[0] = 0, cn[1] = c.NC;
+    cn[0] = 0;
+    cn[1] = c.NC;
     struct tensor *sc = tensor_add(b, "sc", "NC", KCP_I32, &c);
     memset(sc->p, 0, 4 * sc->n);
     int status = run(b, "02_gate", &c, KCP_FORWARD);
@@ -308,8 +309,12 @@ int pipeline_conv(struct tensor_set *b, const struct kcase *k, enum kcp_pass pas
     struct kcp_plan *p = case_plan(k, 1);
     if (!p) return KCP_NO_MEMORY;
     struct alone a = { b, k->call };
-    a.c.pass = pass, a.c.R = 1, a.c.r = 0, a.c.plan = p;
-    a.c.NS = p->ctx[0].NS, a.c.NC = p->ctx[0].NC;
+    a.c.pass = pass;
+    a.c.R = 1;
+    a.c.r = 0;
+    a.c.plan = p;
+    a.c.NS = p->ctx[0].NS;
+    a.c.NC = p->ctx[0].NC;
     grid_add(b, &p->ctx[0], &a.c);
     int status = kcp_threads_run(1, alone_body, &a, NULL, 0);
     kcp_plan_free(p);
@@ -353,6 +358,7 @@ double alive_far(const struct tensor_set *b, const struct kcase *k,
             for (int j = 0; j < K; j++) f += M[i][j] * M[i][j];
         sum += sqrt(f / K) / HV;
     }
-    free(M), free(row);
+    free(M);
+    free(row);
     return sum;
 }

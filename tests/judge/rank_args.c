@@ -107,7 +107,8 @@ static int fill_buffer(struct rank_args *s, const struct kcp_field *f,
         double *rows = rows_of(s, f, t, o->dim, &o->first);
         if (!rows) return KCP_NO_MEMORY;
         for (int d = 0; d < t->nd; d++) n *= o->dim[d];
-        o->nd = t->nd, o->n = n;
+        o->nd = t->nd;
+        o->n = n;
         if (s->poison && !strcmp(f->name, "maps"))
             poison_maps(&s->call, tensor_find(in, "range"), t, rows);
         void *coded = malloc((size_t)n * width + 8);

@@ -63,7 +63,8 @@ static void *pool_thread(void *arg)
     const int status = kcp_nccl_threads_run(pool.R, worker, NULL, pool.why,
                                             sizeof pool.why);
     pthread_mutex_lock(&pool.lock);
-    pool.status = status, pool.ended = 1;
+    pool.status = status;
+    pool.ended = 1;
     pthread_cond_broadcast(&pool.change);
     pthread_mutex_unlock(&pool.lock);
     return NULL;
@@ -85,12 +86,16 @@ static int pool_run(int R, int (*body)(struct kcp_comm *, void *), void *arg, ch
 {
     if (pool.running && (pool.R != R || pool.ended)) pool_stop();
     if (!pool.running) {
-        pool.R = R, pool.why[0] = 0;
+        pool.R = R;
+        pool.why[0] = 0;
         pool.running = !pthread_create(&pool.thread, NULL, pool_thread, NULL);
     }
     if (!pool.running) return KCP_NO_MEMORY;
     pthread_mutex_lock(&pool.lock);
-    pool.body = body, pool.arg = arg, pool.done = 0, pool.round++;
+    pool.body = body;
+    pool.arg = arg;
+    pool.done = 0;
+    pool.round++;
     pthread_cond_broadcast(&pool.change);
     while (pool.done < R && !pool.ended) wait_a_moment();
     const int ended = pool.ended, status = pool.status;

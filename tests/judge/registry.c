@@ -36,7 +36,8 @@ int kcp_checks(const char *stage, const struct kcp_check **out, int max)
             int s = strcmp(out[j - 1]->stage, out[j]->stage);
             if (s < 0 || (!s && strcmp(out[j - 1]->name, out[j]->name) <= 0)) break;
             const struct kcp_check *x = out[j];
-            out[j] = out[j - 1], out[j - 1] = x;
+            out[j] = out[j - 1];
+            out[j - 1] = x;
         }
     return n;
 }

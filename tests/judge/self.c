@@ -71,7 +71,8 @@ static int remembers(void *a)
     struct kcp_chunk c = *(struct kcp_chunk *)a;
     if (c.NS > 7) return ref_chunk(a);
     if (T != c.T || NC != c.NC) memcpy(cu, c.cu, 4 * (size_t)(c.NS + 1));
-    T = c.T, NC = c.NC;
+    T = c.T;
+    NC = c.NC;
     c.cu = cu;
     return ref_chunk(&c);
 }
@@ -301,8 +302,10 @@ static int enough(struct kcp_report *rep)
         const struct kcp_variant *v[256];
         const int n = kcp_variants(kcp_stages[i].name, NULL, v, 256);
         int mutants = 0, twins = 0;
-        for (int j = 0; j < n; j++)
-            mutants += is_mutant(v[j]), twins += !strncmp(v[j]->name, "twin", 4);
+        for (int j = 0; j < n; j++) {
+            mutants += is_mutant(v[j]);
+            twins += !strncmp(v[j]->name, "twin", 4);
+        }
         EXPECT(rep, mutants >= 5 && twins >= 1, "%s: %d mutants, %d twins",
                kcp_stages[i].name, mutants, twins);
     }

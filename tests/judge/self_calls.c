@@ -139,18 +139,24 @@ static void wrong_relations(struct kcp_report *rep, const struct kcp_stage *s,
 {
     struct made_call m;
     start(&m, s, model, KCP_FORWARD, plan);
-    m.a.call.H = 2, m.a.call.HV = 3;
+    m.a.call.H = 2;
+    m.a.call.HV = 3;
     if (made_field(&m, "q") >= 0 && made_field(&m, "v") >= 0)
         refused(rep, &m, "HV: found 3, expected a multiple of H");
-    m.a.call.H = 1, m.a.call.HV = 2, m.a.call.scale = NAN;
+    m.a.call.H = 1;
+    m.a.call.HV = 2;
+    m.a.call.scale = NAN;
     refused(rep, &m, "scale");
-    m.a.call.scale = 1, m.a.call.gate = KCP_GATE_BOUNDED, m.a.call.lower_bound = 1;
+    m.a.call.scale = 1;
+    m.a.call.gate = KCP_GATE_BOUNDED;
+    m.a.call.lower_bound = 1;
     if (made_field(&m, "g_raw") >= 0) refused(rep, &m, "lower_bound");
     m.a.call.gate = KCP_GATE_RAW;
     if (s->ranks) {
         m.a.call.T++;
         refused(rep, &m, "T is not the plan's");
-        m.a.call.T--, m.a.call.plan = NULL;
+        m.a.call.T--;
+        m.a.call.plan = NULL;
         refused(rep, &m, "plan");
     }
     made_free(&m);

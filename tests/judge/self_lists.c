@@ -188,7 +188,8 @@ static int counts(struct kcp_report *rep)
     for (int i = 0; i < n; i++) {                /* v1_x and v1_x_f32 are one file */
         if (v[i]->where != KCP_DEVICE || strstr(v[i]->name, "_f32")) continue;
         seen += strcmp(last_stage, v[i]->stage) || strcmp(last, v[i]->name);
-        last_stage = v[i]->stage, last = v[i]->name;
+        last_stage = v[i]->stage;
+        last = v[i]->name;
     }
     EXPECT(rep, seen == kernels, "%d device variants linked, %d files on disk", seen,
            kernels);

@@ -227,7 +227,10 @@ static void series(int n, double *A)
         memcpy(X, L, size);
     }
     memcpy(A, X, size);
-    free(L), free(P), free(X), free(Y);
+    free(L);
+    free(P);
+    free(X);
+    free(Y);
 }
 
 static double *decoded(const void *from, int64_t n, size_t width)
@@ -250,9 +253,17 @@ static int neumann(void *args)
                              kda ? TV * a->K : 0 };
     double *out[6];
     for (int i = 0; i < 6; i++) out[i] = calloc((size_t)size[i] + 1, 8);
-    x.q = in[0], x.k = in[1], x.v = in[2], x.G = in[3], x.beta = in[4];
-    x.Aqk = out[0], x.A = out[1], x.u = out[2], x.w = out[3];
-    x.kg = kda ? out[4] : NULL, x.qg = kda ? out[5] : NULL;
+    x.q = in[0];
+    x.k = in[1];
+    x.v = in[2];
+    x.G = in[3];
+    x.beta = in[4];
+    x.Aqk = out[0];
+    x.A = out[1];
+    x.u = out[2];
+    x.w = out[3];
+    x.kg = kda ? out[4] : NULL;
+    x.qg = kda ? out[5] : NULL;
     const int status = ref_wy(&x), *cu = a->cu;
     for (int s = 0; s < a->NS; s++)
         for (int64_t t0 = cu[s]; t0 < cu[s + 1]; t0 += C)
@@ -317,7 +328,9 @@ static int carried(struct kcp_report *rep)
         struct kcase *list = cases_anchors(s, 1, 1, 0, 0, &n);
         for (int i = 0; i < 4; i++)
             for (int m = 0; m < 2; m++) {
-                at.K = sizes[i][0], at.V = sizes[i][1], at.model = m;
+                at.K = sizes[i][0];
+                at.V = sizes[i][1];
+                at.model = m;
                 EXPECT(rep, seen(s->name, plants[p].run, KCP_F64, list, n, 1),
                        "%s, %s K=%d V=%d: no state carried, and no case sees it",
                        s->name, model_name[m], at.K, at.V);

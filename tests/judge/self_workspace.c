@@ -34,7 +34,8 @@ static int poisons(struct kcp_report *rep, const struct memory *m,
     struct verdict t;
     char why[100];
     case_parse("live kda H=1 HV=2 K=64 V=64 C=64 lengths=70", &k, why, sizeof why);
-    held_in = m, inner = v->run;
+    held_in = m;
+    inner = v->run;
     for (writes_first = 0; writes_first < 2; writes_first++) {
         t.outcome = SKIP;
         judge_case(stage_find(v->stage), &reads, &k, v->storage, &t);

@@ -109,16 +109,31 @@ double alive_spike(const struct tensor_set *b, const struct kcase *k,
     int status = S ? kcp_plan_make(&one, 1, cu, 1, NULL, 0, a.C, 0, NULL)
                    : KCP_NO_MEMORY;
     for (int64_t i = 0; S && i < KV; i++) S[i] = normal(&rnd);
-    a.N = 1, a.T = n, a.R = 1, a.r = 0, a.pass = KCP_FORWARD, a.plan = one;
-    a.q = from(b, "q", t0), a.k = from(b, "k", t0), a.spike = from(b, "spike", t0);
-    a.alpha_base = from(b, "alpha_base", t0), a.beta_base = from(b, "beta_base", t0);
-    a.W_alpha = from(b, "W_alpha", 0), a.w_beta = from(b, "w_beta", 0);
-    a.drop = from(b, "drop", t0), a.active = from(b, "active", t0);
-    a.h0 = S, a.ht = S + KV, a.v = S + 2 * KV, a.o = S + 2 * KV + n * row;
+    a.N = 1;
+    a.T = n;
+    a.R = 1;
+    a.r = 0;
+    a.pass = KCP_FORWARD;
+    a.plan = one;
+    a.q = from(b, "q", t0);
+    a.k = from(b, "k", t0);
+    a.spike = from(b, "spike", t0);
+    a.alpha_base = from(b, "alpha_base", t0);
+    a.beta_base = from(b, "beta_base", t0);
+    a.W_alpha = from(b, "W_alpha", 0);
+    a.w_beta = from(b, "w_beta", 0);
+    a.drop = from(b, "drop", t0);
+    a.active = from(b, "active", t0);
+    a.h0 = S;
+    a.ht = S + KV;
+    a.v = S + 2 * KV;
+    a.o = S + 2 * KV + n * row;
     a.ot = (double *)a.o + n * row;
     if (!status) status = ref_scan_step(&a);
-    for (int64_t i = 0; !status && i < KV; i++)
-        x += S[i] * S[i], y += S[KV + i] * S[KV + i];
+    for (int64_t i = 0; !status && i < KV; i++) {
+        x += S[i] * S[i];
+        y += S[KV + i] * S[KV + i];
+    }
     kcp_plan_free(one);
     free(S);
     return status ? NAN : sqrt(y / x);

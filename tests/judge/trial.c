@@ -21,9 +21,12 @@ int trial_fill(struct trial *t, const struct kcase *k, const struct kcp_plan *p,
         if (t->stage->ranks && ranks_mine() >= 0 && r != ranks_mine()) continue;
         if (t->stage->ranks && ranks_apart() && ranks_mine() < 0) t->mem->gpu(r);
         s->call = call_of(t->stage, k, p, r, pass);
-        s->plan = p, s->mem = t->mem, s->ranks = t->stage->ranks;
+        s->plan = p;
+        s->mem = t->mem;
+        s->ranks = t->stage->ranks;
         s->id = k->id;
-        s->storage = t->variant->storage, s->poison = !is_mutant(t->variant);
+        s->storage = t->variant->storage;
+        s->poison = !is_mutant(t->variant);
         status = rank_args_fill(s, t->stage, in, want);
     }
     return status;
@@ -135,7 +138,8 @@ static int run_forward(struct rank_args *s, const struct kcp_variant *v)
     s->saved_bytes = block_bytes(&a, v, width);
     s->saved = a.saved = fenced_unwritten(s->mem, s->saved_bytes);
     a.saved_bytes = s->saved_bytes;
-    a.o = alloc_unwritten(s->mem, no), a.ht = alloc_unwritten(s->mem, nh);
+    a.o = alloc_unwritten(s->mem, no);
+    a.ht = alloc_unwritten(s->mem, nh);
     int status = !a.saved || !a.o || !a.ht ? KCP_NO_MEMORY : KCP_OK;
     const int wrong = is_mutant(v) || !strcmp(v->name, "twin");
     const struct kcp_variant *first = NULL;

@@ -22,7 +22,10 @@ static __device__ __forceinline__ int lane_column(void) { return threadIdx.x % 4
 
 static __device__ __forceinline__ void set_lane_row(float (*d)[4], int h, float4 x)
 {
-    d[0][2 * h] = x.x, d[0][2 * h + 1] = x.y, d[1][2 * h] = x.z, d[1][2 * h + 1] = x.w;
+    d[0][2 * h] = x.x;
+    d[0][2 * h + 1] = x.y;
+    d[1][2 * h] = x.z;
+    d[1][2 * h + 1] = x.w;
 }
 
 static __device__ __forceinline__ void load_block16(float (*d)[4],
@@ -282,7 +285,8 @@ static __device__ __forceinline__ void mma_gram_diagonal(
     for (int p = 0; p < K / 16; p++) {
         uint32_t a[4];
         ldmatrix_x4(a, (const bf16 *)(X[p / 4] + (at ^ p % 4 << 5)));
-        mma_m16n8k16(d[0], a, a[0], a[2]), mma_m16n8k16(d[1], a, a[1], a[3]);
+        mma_m16n8k16(d[0], a, a[0], a[2]);
+        mma_m16n8k16(d[1], a, a[1], a[3]);
     }
 }
 
