@@ -1,7 +1,7 @@
 /* check_main.c -- hold a student's check to one variant: it must accept or reject it.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=07b_check.  Next: none.
- * kcp-lab-check ./lab.so NAME|./planted.so: exit 0 when the check is right about it. The
+ * kcp-lab-check ./lab.so NAME|./planted.so: exit 0 when the check is right of it. The
  * check runs in a process of its own: what it answers counts with a number that it is
  * told when it has returned, and by nothing that it prints. With - for the object the
  * check is linked in and runs here (asan: it names the line where a check breaks).
@@ -56,9 +56,10 @@ static int ask(const char *object, const struct kcp_variant *v)
         serve(object, v, pair[1]);
     }
     close(pair[1]);
-    const int told = recv(pair[0], &done, 1, 0) == 1 && done == 'd' &&
-                     send(pair[0], &nonce, sizeof nonce, MSG_NOSIGNAL) == sizeof nonce &&
-                     recv(pair[0], &answer, sizeof answer, MSG_WAITALL) == sizeof answer;
+    int told = recv(pair[0], &done, 1, 0) == 1 && done == 'd';
+    told = told && send(pair[0], &nonce, sizeof nonce, MSG_NOSIGNAL) == sizeof nonce;
+    told = told &&
+           recv(pair[0], &answer, sizeof answer, MSG_WAITALL) == sizeof answer;
     waitpid(pid, &status, 0);
     if (told && answer.nonce == nonce) return answer.said;
     if (WIFSIGNALED(status))

@@ -1,8 +1,8 @@
 /* fold.c -- the student's step on blocks of columns, between pitches of any width.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=07, its last row.  Next: check_main.c.
- * A variant of stage 07 that is made of lab_mapops, the table of the student's file: the
- * pipeline form calls apply so, with v0 > 0 and a pitch that is not V.
+ * A variant of stage 07 that is made of lab_mapops, the table of the student's file:
+ * the pipeline form calls apply so, with v0 > 0 and a pitch that is not V.
  */
 #include "kcp.h"
 #include "comm.h"
@@ -46,5 +46,7 @@ static int by_blocks(void *args)
     return status;
 }
 
-KCP_VARIANT(lab_07_merge_blocks) = { "07_merge", "blocks", "yours, by blocks of columns",
-                                     KCP_F64, KCP_HOST, "any", by_blocks, NULL };
+KCP_VARIANT(lab_07_merge_blocks) = {
+    "07_merge", "blocks", "yours, by blocks of columns",
+    KCP_F64, KCP_HOST, "any", by_blocks, NULL
+};
