@@ -47,6 +47,7 @@ add() {                                     # title points outcome note
 }
 
 . book/labs/rows.sh
+[ $ext = cu ] && [ -z "$NVCC" ] || held_to
 twist=$(sed -n 's/^twist *//p' "$dir/rows" | head -1)
 [ -z "$twist" ] || edited twist "$twist"
 build

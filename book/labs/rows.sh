@@ -78,15 +78,18 @@ share_all() {
         [ -e "$dir/$named.so" ] || share "$named" || return 1
     done
 }
+held_to() {                           # the judge and the library, made once
+    [ -e "$B/kcp-check" ] ||
+        echo "   (compiling what it is held to: minutes, the first time)"
+    flock "$B/grade.lock" $MAKE --no-print-directory -s B="$B" lab-judge \
+        >"$dir/build" 2>&1 && return
+    echo "   what it is held to does not compile:"
+    tail -3 "$dir/build"
+    exit 2
+}
 build() {
     built=no
     if [ $ext = cu ] && [ -z "$NVCC" ]; then built="not compiled: no nvcc"; return; fi
-    [ -e "$B/kcp-check" ] ||
-        echo "   (compiling what it is held to: minutes, the first time)"
-    if ! flock "$B/grade.lock" $MAKE --no-print-directory -s B="$B" lab-judge \
-            >"$dir/build" 2>&1; then
-        echo "   what it is held to does not compile:"; tail -3 "$dir/build"; exit 2
-    fi
     if ! compile "$dir/lab.$o" -c >"$dir/build" 2>&1; then
         echo "   $work does not compile:"
         grep -v '^make' "$dir/build" | grep -m 4 -A 3 'error' | sed 's/^/   /' ||
@@ -124,7 +127,8 @@ edited() {
     awk -v so="$1" -v fill="$dir/$1.fill" -f book/labs/new.awk "$dir/$1.lab" "$3" \
         >"$dir/$1.c"
     $CC -std=c11 -D_POSIX_C_SOURCE=200809L -O2 -ffp-contract=off -fPIC -shared -w \
-        -Iref "$dir/$1.c" -o "$dir/$1.so" || { echo "grade: $staff: '$2'" >&2; exit 2; }
+        -Iref "$dir/$1.c" -Wl,--exclude-libs,ALL "$B/libkcp-lab.a" -lm -lpthread -ldl \
+        -o "$dir/$1.so" || { echo "grade: $staff: '$2'" >&2; exit 2; }
 }
 region() {                                              # NAME FILE
     awk -v r="$1" '/^[ \t]*\/\/< / && $2 == r { on = 0 } on
