@@ -204,6 +204,14 @@ static void larger(struct anchors *a, const struct kcp_stage *s)
     }
 }
 
+/* Shards shorter than a window: a row's taps lie on several ranks before it. */
+static void short_shards(struct anchors *a)
+{
+    add(a, "live kda R=5 D=3 Wc=4 lengths=7 h0 dht");
+    add(a, "live kda R=4 D=8 Wc=3 lengths=2,5,1 h0 dht act=silu");
+    add(a, "live kda R=3 D=5 Wc=6 lengths=9");
+}
+
 struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
                             int ranks, int first, int *n)
 {
@@ -211,6 +219,7 @@ struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
                          .wide = wide };
     const int layer = is(s, "08 13 ");
     if (wide == 0 && !is(s, "07 12 ")) larger(&a, s);
+    if (wide == 0 && is(s, "14 ")) short_shards(&a);
     if (is(s, "07 12 14 ")) wide = -1;               /* their sizes are drawn */
     if (wide == 0 && s->ranks) {
         crossing(&a, s);
