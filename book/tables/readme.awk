@@ -46,10 +46,42 @@ function pass_cell(what, s, R,   i, x)
     return sprintf("%.3f%s", time[i] / 1e3, mark(i)) (x == "" ? "" : " (" x ")")
 }
 
-function others_cell(what, s, R,   i)
+# Where nobody else ran beside the newest of ours: what they took in an earlier run.
+function peers_elsewhere(what, s, R,   j, t, best, name)
+{
+    for (j = 1; j <= rows; j++) {
+        if (peer[j] == "" || stage[j] != s) continue
+        if (kase[j] != what || ranks_[j] != R) continue
+        if (variant[j] ~ /share_alone|heads2/) continue
+        if (!(variant[j] in best) || time[j] < time[best[variant[j]]])
+            best[variant[j]] = j
+        if (!(peer[j] in named)) systems[++nsystems] = peer[j]
+        named[peer[j]] = 1
+    }
+    for (j = 1; j <= rows; j++) {
+        name = variant[j]
+        if (!(name in best) || best[name] != j) continue
+        t = t (t == "" ? "" : ", ") "`" name "` " sprintf("%.3f*", time[j] / 1e3)
+        elsewhere = 1
+    }
+    return t
+}
+
+function others_cell(what, s, R,   i, t)
 {
     i = best_of(what, s, R)
-    return i ? peers_beside(i) : ""
+    t = i ? peers_beside(i) : ""
+    return i && t == "" ? peers_elsewhere(what, s, R) : t
+}
+
+# Small cases stand in the book alone: GDN of fewer than 32 value heads.
+function small_case(what,   n)
+{
+    n = what
+    if (what !~ /^GDN/ || n !~ /H[^0-9A-Z]+[0-9]/) return 0
+    if (n ~ /HV[^0-9]/) sub(/.*HV[^0-9]+/, "", n)
+    else sub(/.*H[^0-9A-Z]+/, "", n)
+    return n + 0 < 32
 }
 
 function readme_row(what, R, f)
@@ -66,6 +98,7 @@ function readme_rows(many, f,   j, what, R, begun, done)
 {
     for (j = 1; j <= rows; j++) {
         what = kase[sorted[j]]
+        if (small_case(what)) continue
         if (what in done || is_edge(sorted[j]) || what ~ /(nothing|all) kept/ ||
             (many ? !is_layer[sorted[j]] : !whole(stage[sorted[j]]))) continue
         done[what] = 1
@@ -101,6 +134,8 @@ function readme_tables(f,   j)
         for (j = 1; j <= nsystems; j++)
             printf "%s%s", j == 1 ? " Others: " : ", ", systems[j] > f
         print nsystems ? "." : "" > f
+        if (elsewhere)
+            print "\\* in a run of its own day, beside an earlier version of ours." > f
     }
     close(f)
 }
