@@ -100,12 +100,12 @@ void reverse(const struct kcp_chunk_backward a)
 }
 
 // The local part: 64 columns of v at a time pass through shared memory, 128 threads.
-struct part {
+struct locals {
     bf16 dO[CHUNK][64 + PAD], v_new[CHUNK][64 + PAD], Aqk[CHUNK][CHUNK + PAD];
 };
 
 // dv_local [64 rows j, 64] = tril(Aqk)^T dO: a warp 16 rows j, fed by rows i >= j.
-static __device__ void inner(const struct part &s, bf16 *to, int64_t ld, int len)
+static __device__ void inner(const struct locals &s, bf16 *to, int64_t ld, int len)
 {
     const int lane = threadIdx.x % 32, j0 = threadIdx.x / 32 * 16;
     float d[8][4] = {};
@@ -128,7 +128,7 @@ static __device__ void inner(const struct part &s, bf16 *to, int64_t ld, int len
 }
 
 // d [16 rows i, 64 columns j] += dO v_new^T; a warp 16 rows.
-static __device__ void outer(const struct part &s, float (*d)[4])
+static __device__ void outer(const struct locals &s, float (*d)[4])
 {
     const int lane = threadIdx.x % 32, i0 = threadIdx.x / 32 * 16;
     for (int v = 0; v < 64; v += 16) {
@@ -145,7 +145,7 @@ static __device__ void outer(const struct part &s, float (*d)[4])
 static __global__ __launch_bounds__(128)
 void local_gradients(const struct kcp_chunk_backward a)
 {
-    __shared__ __align__(128) struct part s;
+    __shared__ __align__(128) struct locals s;
     const int c = blockIdx.x, n = blockIdx.y, lane = threadIdx.x % 32;
     const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
     const int64_t ld = (int64_t)a.HV * a.V, at = (z.t * a.HV + n) * a.V;

@@ -9,13 +9,13 @@
 // half of the columns each. Barriers: the tiles are here; they have been read, and
 // results take their places; results are there.
 template <int V>
-struct part {
+struct locals {
     bf16 dO[CHUNK][V + PAD], v_new[CHUNK][V + PAD], Aqk[CHUNK][CHUNK + PAD];
 };
 
 // d [16 rows j0 .., V/2 columns v0 ..] = tril(Aqk)^T dO: rows i >= j.
 template <int V>
-static __device__ void inner(const struct part<V> &s, int j0, int v0, float (*d)[4])
+static __device__ void inner(const struct locals<V> &s, int j0, int v0, float (*d)[4])
 {
     const int lane = threadIdx.x % 32;
     for (int i = j0; i < CHUNK; i += 16) {
@@ -33,7 +33,7 @@ static __device__ void inner(const struct part<V> &s, int j0, int v0, float (*d)
 
 // d [16 rows i0 .., 32 columns j0 ..] = dO v_new^T; above the diagonal 0.
 template <int V>
-static __device__ void outer(const struct part<V> &s, int i0, int j0, float (*d)[4])
+static __device__ void outer(const struct locals<V> &s, int i0, int j0, float (*d)[4])
 {
     const int lane = threadIdx.x % 32;
     for (int v = 0; v < V && j0 <= i0; v += 16) {
@@ -53,7 +53,7 @@ static __global__ __launch_bounds__(256, 3)
 void local_gradients(const struct kcp_chunk_backward a)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
-    struct part<V> &s = *(struct part<V> *)shared;
+    struct locals<V> &s = *(struct locals<V> *)shared;
     const int n = blockIdx.x % a.HV, c = blockIdx.x / a.HV, lane = threadIdx.x % 32;
     const int r = threadIdx.x / 64 * 16, half = threadIdx.x / 32 % 2;
     const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
@@ -99,7 +99,7 @@ void local_gradients(const struct kcp_chunk_backward a)
 template <int V>
 static int launch_local(const struct kcp_chunk_backward *a)
 {
-    const size_t bytes = sizeof(struct part<V>);
+    const size_t bytes = sizeof(struct locals<V>);
     cudaFuncSetAttribute(local_gradients<V>,
                          cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     local_gradients<V><<<(unsigned)a->NC * a->HV, 256, bytes, a->stream>>>(*a);

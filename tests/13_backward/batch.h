@@ -22,7 +22,7 @@ static const char *const out_name[] = { "o", "ht", "dq", "dk", "dv", "dg", "dbet
                                         "dA_log", "ddt_bias", "dh0" };
 
 /* One run: how the batch is cut and carried, and what came out, whole. */
-struct run {
+struct batch {
     enum kcp_model model;
     int R, reuse_M, spoil;              /* spoil: the block of this rank, 1 up */
     int64_t L;
@@ -37,12 +37,12 @@ struct run {
     size_t held;
 };
 
-static inline int64_t wide(const struct run *x)
+static inline int64_t wide(const struct batch *x)
 {
     return x->model == KCP_KDA ? K : 1;
 }
 
-static inline int64_t in_size(const struct run *x, int j)
+static inline int64_t in_size(const struct batch *x, int j)
 {
     const int64_t w = wide(x), n[] = {
         T * H * K, T * H * K, T * HV * V, T * HV * w, T * HV, HV, HV * w,
@@ -50,7 +50,7 @@ static inline int64_t in_size(const struct run *x, int j)
     return n[j];
 }
 
-static inline int64_t out_size(const struct run *x, int j)
+static inline int64_t out_size(const struct batch *x, int j)
 {
     const int64_t w = wide(x), n[] = {
         T * HV * V, N * HV * K * V, T * H * K, T * H * K, T * HV * V, T * HV * w,
@@ -59,7 +59,7 @@ static inline int64_t out_size(const struct run *x, int j)
 }
 
 /* Inputs that keep the state alive over the whole of the longest sequence. */
-static inline double *draw(struct run *x)
+static inline double *draw(struct batch *x)
 {
     int64_t all = 0;
     for (int j = 0; j < INPUTS; j++)
@@ -79,7 +79,7 @@ static inline double *draw(struct run *x)
     return p;
 }
 
-static inline struct kcp_forward call(const struct run *x, struct kcp_comm *comm)
+static inline struct kcp_forward call(const struct batch *x, struct kcp_comm *comm)
 {
     const struct kcp_context *c = &x->plan->ctx[comm->r];
     const int64_t t = c->begin, w = wide(x);
@@ -100,7 +100,7 @@ static inline struct kcp_forward call(const struct run *x, struct kcp_comm *comm
 /* One rank: forward, then backward from the block that it left. */
 static inline int body(struct kcp_comm *comm, void *arg)
 {
-    struct run *x = arg;
+    struct batch *x = arg;
     struct kcp_forward f = call(x, comm);
     const int64_t t = x->plan->ctx[comm->r].begin, w = wide(x);
     struct kcp_backward b = { 0 };
@@ -138,7 +138,7 @@ static inline int body(struct kcp_comm *comm, void *arg)
     return status;
 }
 
-static inline void drop(struct run *x)
+static inline void drop(struct batch *x)
 {
     for (int j = 0; j < OUTPUTS; j++)
         free(x->out[j]);
@@ -146,7 +146,7 @@ static inline void drop(struct run *x)
     kcp_plan_free(x->plan);
 }
 
-static inline int go(struct run *x, char *why)
+static inline int go(struct batch *x, char *why)
 {
     int status = kcp_plan_make(&x->plan, N, cu, x->R, x->cuts, x->L, 16, 0, NULL);
     const int64_t params = HV * (1 + wide(x));

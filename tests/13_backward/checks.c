@@ -7,7 +7,7 @@
 #include "batch.h"
 
 /* The worst relative RMS of an output against another run's; -1: all bits are equal. */
-static double apart(const struct run *a, const struct run *b, int *worst)
+static double apart(const struct batch *a, const struct batch *b, int *worst)
 {
     double most = -1;
     for (int j = 0; j < OUTPUTS; j++) {
@@ -29,8 +29,8 @@ static double apart(const struct run *a, const struct run *b, int *worst)
 }
 
 /* Runs x and holds it to `to`, bit by bit or within tol. */
-static int hold(struct kcp_report *rep, struct run x, const struct run *to, double tol,
-                const char *what)
+static int hold(struct kcp_report *rep, struct batch x, const struct batch *to,
+                double tol, const char *what)
 {
     char why[160];
     int worst = 0;
@@ -49,15 +49,15 @@ static int hold(struct kcp_report *rep, struct run x, const struct run *to, doub
 }
 
 /* What `to` is: one run of both models, given to each. */
-static int both(struct kcp_report *rep, struct run x,
-                int (*with)(struct kcp_report *, struct run, const struct run *))
+static int both(struct kcp_report *rep, struct batch x,
+                int (*with)(struct kcp_report *, struct batch, const struct batch *))
 {
     int status = KCP_OK;
     for (int model = 0; model < 2 && !status; model++) {
         char why[160];
         x.model = model ? KCP_GDN : KCP_KDA;
         double *inputs = draw(&x);
-        struct run one = x;
+        struct batch one = x;
         status = inputs ? go(&one, why) : KCP_NO_MEMORY;
         EXPECT(rep, !status, "the run to compare with: status %d, %s", status, why);
         status = status ? status : with(rep, x, &one);
@@ -70,7 +70,7 @@ static int both(struct kcp_report *rep, struct run x,
 static const int64_t uneven[] = { 0, 3, 3, 130, 131, 205, 263, 421 };
 static const int64_t late[] = { 0, 0, 0, 64, 400, 421, 421 };
 
-static int cut_anyhow(struct kcp_report *rep, struct run x, const struct run *one)
+static int cut_anyhow(struct kcp_report *rep, struct batch x, const struct batch *one)
 {
     int status = KCP_OK;
     for (int form = 0; form < 4 && !status; form++)
@@ -89,13 +89,14 @@ static int cut_anyhow(struct kcp_report *rep, struct run x, const struct run *on
 
 static int one_rank(struct kcp_report *rep)
 {
-    return both(rep, (struct run){ .R = 1 }, cut_anyhow);
+    return both(rep, (struct batch){ .R = 1 }, cut_anyhow);
 }
 KCP_CHECK(check_13_one_rank) = { "13_backward", "one_rank",
     "2..12 ranks, uneven cuts, empty ranks, every form: within 1e-12 of one rank",
     one_rank };
 
-static int cut_canonically(struct kcp_report *rep, struct run x, const struct run *one)
+static int cut_canonically(struct kcp_report *rep, struct batch x,
+                           const struct batch *one)
 {
     static const int R[] = { 1, 2, 3, 4, 8 };
     int status = KCP_OK;
@@ -114,13 +115,13 @@ static int cut_canonically(struct kcp_report *rep, struct run x, const struct ru
 
 static int canonical(struct kcp_report *rep)
 {
-    return both(rep, (struct run){ .R = 1, .L = 48 }, cut_canonically);
+    return both(rep, (struct batch){ .R = 1, .L = 48 }, cut_canonically);
 }
 KCP_CHECK(check_13_canonical) = { "13_backward", "canonical",
     "canonical segments: the same bits for R = 1, 2, 3, 4, 8, dA_log, ddt_bias too",
     canonical };
 
-static int keep_more(struct kcp_report *rep, struct run x, const struct run *one)
+static int keep_more(struct kcp_report *rep, struct batch x, const struct batch *one)
 {
     int status = hold(rep, x, one, -1, "the same cuts again");
     x.save = KCP_SAVE_ALL;
@@ -134,7 +135,7 @@ static int keep_more(struct kcp_report *rep, struct run x, const struct run *one
 
 static int modes(struct kcp_report *rep)
 {
-    const struct run x = { .R = 5, .layout = KCP_VK };
+    const struct batch x = { .R = 5, .layout = KCP_VK };
     return both(rep, x, keep_more);
 }
 KCP_CHECK(check_13_modes) = { "13_backward", "modes",
@@ -143,7 +144,7 @@ KCP_CHECK(check_13_modes) = { "13_backward", "modes",
 /* dht and h0 given as [V,K] come to the same as [K,V], element by element. */
 static int layouts(struct kcp_report *rep)
 {
-    struct run kv = { .R = 4 }, vk = { .R = 4, .layout = KCP_VK };
+    struct batch kv = { .R = 4 }, vk = { .R = 4, .layout = KCP_VK };
     const int64_t n = out_size(&kv, DH0), shift[] = { H0, DHT };
     char why[160];
     double *inputs = draw(&kv), *turned = malloc(sizeof(double) * 2 * n);
@@ -178,7 +179,7 @@ KCP_CHECK(check_13_layouts) = { "13_backward", "layouts",
 /* A block of another format: one rank refuses, all end, and it is named. */
 static int foreign(struct kcp_report *rep)
 {
-    struct run x = { .R = 4, .spoil = 3 };
+    struct batch x = { .R = 4, .spoil = 3 };
     char why[160];
     double *inputs = draw(&x);
     const int status = inputs ? go(&x, why) : KCP_NO_MEMORY;
@@ -198,7 +199,7 @@ static int traffic(struct kcp_report *rep)
 {
     int64_t sent[2] = { 0, 0 };
     for (int j = 0; j < 8; j++) {
-        struct run x = { .R = 4, .form = j % 4, .reuse_M = j / 4 };
+        struct batch x = { .R = 4, .form = j % 4, .reuse_M = j / 4 };
         char why[160];
         double *inputs = draw(&x);
         const int status = inputs ? go(&x, why) : KCP_NO_MEMORY;

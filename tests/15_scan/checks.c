@@ -5,8 +5,8 @@
 #include "run.h"
 
 /* Runs x and holds it to `to`, bit by bit (tol < 0) or within tol. */
-static int hold(struct kcp_report *rep, struct run x, const struct run *to, double tol,
-                const char *what)
+static int hold(struct kcp_report *rep, struct batch x, const struct batch *to,
+                double tol, const char *what)
 {
     char why[160];
     int worst = 0;
@@ -27,15 +27,15 @@ static int hold(struct kcp_report *rep, struct run x, const struct run *to, doub
 }
 
 /* What `to` is: one run of x, with masks of each kind and without. */
-static int each(struct kcp_report *rep, struct run x,
-                int (*with)(struct kcp_report *, struct run, const struct run *))
+static int each(struct kcp_report *rep, struct batch x,
+                int (*with)(struct kcp_report *, struct batch, const struct batch *))
 {
     int status = KCP_OK;
     for (int masks = 0; masks < 4 && !status; masks++) {
         char why[160];
         x.no_masks = masks == 1;
         status = draw(&x, masks == 1 ? 0 : masks);
-        struct run one = x;
+        struct batch one = x;
         status = status ? status : go(&one, why);
         EXPECT(rep, !status, "what to compare with: status %d", status);
         status = status ? status : with(rep, x, &one);
@@ -49,7 +49,7 @@ static const int64_t uneven[] = { 0, 3, 3, 130, 131, 205, 263, 421 };
 static const int64_t late[] = { 0, 0, 0, 64, 400, 421, 421 };
 static const int64_t fine[] = { 0, 20, 21, 22, 24, 30, 31, 40, 50, 60, 61, 300, 421 };
 
-static int cut_anyhow(struct kcp_report *rep, struct run x, const struct run *one)
+static int cut_anyhow(struct kcp_report *rep, struct batch x, const struct batch *one)
 {
     int status = KCP_OK;
     x.oracle = 0;
@@ -79,13 +79,14 @@ static int cut_anyhow(struct kcp_report *rep, struct run x, const struct run *on
 
 static int every_cut(struct kcp_report *rep)
 {
-    return each(rep, (struct run){ .R = 1, .oracle = 1 }, cut_anyhow);
+    return each(rep, (struct batch){ .R = 1, .oracle = 1 }, cut_anyhow);
 }
 KCP_CHECK(check_15_every_cut) = { "15_scan", "every_cut",
     "1..12 ranks, uneven, empty, all dropped, every form and walk: o, ht, ot, all "
     "gradients within 1e-12 of the token recurrence, bytes by formula", every_cut };
 
-static int cut_canonically(struct kcp_report *rep, struct run x, const struct run *one)
+static int cut_canonically(struct kcp_report *rep, struct batch x,
+                           const struct batch *one)
 {
     static const int R[] = { 1, 2, 3, 4, 8 };
     int status = KCP_OK;
@@ -102,14 +103,14 @@ static int canonical(struct kcp_report *rep)
 {
     int status = KCP_OK;
     for (int walk = KCP_AUTO; walk <= KCP_BLELLOCH && !status; walk++)
-        status = each(rep, (struct run){ .R = 1, .L = 48, .walk = walk },
+        status = each(rep, (struct batch){ .R = 1, .L = 48, .walk = walk },
                       cut_canonically);
     return status;
 }
 KCP_CHECK(check_15_canonical) = { "15_scan", "canonical",
     "canonical segments: the same bits for R = 1, 2, 3, 4, 8, each walk", canonical };
 
-static int other_walk(struct kcp_report *rep, struct run x, const struct run *one)
+static int other_walk(struct kcp_report *rep, struct batch x, const struct batch *one)
 {
     int status = hold(rep, x, one, -1, "the same again");
     x.walk = KCP_BLELLOCH;
@@ -120,14 +121,14 @@ static int other_walk(struct kcp_report *rep, struct run x, const struct run *on
 
 static int walks(struct kcp_report *rep)
 {
-    return each(rep, (struct run){ .R = 1, .walk = KCP_SEQUENTIAL }, other_walk);
+    return each(rep, (struct batch){ .R = 1, .walk = KCP_SEQUENTIAL }, other_walk);
 }
 KCP_CHECK(check_15_walks) = { "15_scan", "walks",
     "run twice: the same bits; the scan against the sequential form within 1e-13",
     walks };
 
 /* loss = sum o do + sum ht dht + sum ot dot */
-static double loss(struct run *x)
+static double loss(struct batch *x)
 {
     struct kcp_comm comm = { .R = 1 };
     struct kcp_scan a = call(x, &comm);
@@ -142,7 +143,7 @@ static double loss(struct run *x)
 }
 
 /* Five points: exact, but for rounding, for polynomials up to degree 4. */
-static double slope(struct run *x, double *at)
+static double slope(struct batch *x, double *at)
 {
     const double h = 1e-2, here = *at;
     double f[4];
@@ -154,7 +155,7 @@ static double slope(struct run *x, double *at)
     return (f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * h);
 }
 
-static int some_slopes(struct kcp_report *rep, struct run x, const struct run *one)
+static int some_slopes(struct kcp_report *rep, struct batch x, const struct batch *one)
 {
     static const int of[] = { Q, KEY, VAL, SPIKE, ABASE, BBASE, WA, WB, H0, O0 };
     static const int grad[] = { DQ, DK, DV, DSPIKE, DABASE, DBBASE, DWA, DWB, DH0,
@@ -185,8 +186,8 @@ static int some_slopes(struct kcp_report *rep, struct run x, const struct run *o
 
 static int differences(struct kcp_report *rep)
 {
-    const int status = each(rep, (struct run){ .R = 1, .oracle = 1 }, some_slopes);
-    return status ? status : each(rep, (struct run){ .R = 1, .walk = KCP_BLELLOCH },
+    const int status = each(rep, (struct batch){ .R = 1, .oracle = 1 }, some_slopes);
+    return status ? status : each(rep, (struct batch){ .R = 1, .walk = KCP_BLELLOCH },
                                   some_slopes);
 }
 KCP_CHECK(check_15_differences) = { "15_scan", "differences",

@@ -7,14 +7,14 @@
 
 /* ---- a sequence in pieces: ht and ot go in as h0 and o0 */
 /* state: h0, o0, and what goes out; backward also dht, dot. */
-static int piece(const struct run *x, int pass, int64_t t0, int64_t t1,
+static int piece(const struct batch *x, int pass, int64_t t0, int64_t t1,
                  double *state[6])
 {
     struct kcp_plan *p = NULL;
     struct kcp_comm comm = { .R = 1 };
     const int64_t ends[2] = { 0, t1 - t0 };
     if (kcp_plan_make(&p, 1, ends, 1, NULL, 0, C, 0, NULL)) return KCP_NO_MEMORY;
-    struct run y = *x;
+    struct batch y = *x;
     y.R = 1; y.plan = p;
     struct kcp_scan a = call(&y, &comm);
     a.N = 1;
@@ -49,7 +49,7 @@ static int stream_one(struct kcp_report *rep, enum kcp_walk walk)
 {
     enum { s = 4, kv = HV * K * V, row = HV * V };
     static const int64_t at[] = { 330, 331, 361, 421 };
-    struct run x = { .walk = walk, .R = 1 }, y;
+    struct batch x = { .walk = walk, .R = 1 }, y;
     char why[160];
     int worst = 0, status = draw(&x, 3);
     status = status ? status : go(&x, why);
@@ -110,7 +110,7 @@ static int counts(int HV_, int K_, int V_, const void *b, const void *a, int bac
 }
 
 /* How many maps a walk over so many tokens composes; -1: an error. */
-static int compositions(struct run *x, enum kcp_walk walk, int64_t tokens)
+static int compositions(struct batch *x, enum kcp_walk walk, int64_t tokens)
 {
     double *rest = calloc(HV * (K + 1) * V, sizeof *rest);
     double *state[6] = { x->in[H0], x->in[O0], rest, rest + HV * K * V };
@@ -124,7 +124,7 @@ static int by_length(struct kcp_report *rep)
 {
     const struct kcp_mapops counting = { "counting", 8, ref_mapops.apply, counts,
                                          ref_mapops.copy };
-    struct run x = { .R = 1, .ops = &counting };
+    struct batch x = { .R = 1, .ops = &counting };
     int status = draw(&x, 2), turn = 0, turns = 0;
     for (int j = 0; j < OUTPUTS && !status; j++)
         if (!(x.out[j] = malloc(sizeof(double) * out_size[j]))) status = KCP_NO_MEMORY;
@@ -150,7 +150,7 @@ KCP_CHECK(check_15_auto) = { "15_scan", "auto",
 
 /* ---- without masks it is KDA, g = log alpha, scale 1; through sigma
  *      dalpha_base = dg (1 - alpha)      dbeta_base = dbeta beta (1 - beta) */
-static int kda_of(const struct run *x, double *g, double *beta)
+static int kda_of(const struct batch *x, double *g, double *beta)
 {
     for (int64_t t = 0; t < T; t++)
         for (int n = 0; n < HV; n++) {
@@ -170,7 +170,7 @@ static int kda_of(const struct run *x, double *g, double *beta)
 
 static int is_kda(struct kcp_report *rep)
 {
-    struct run x = { .walk = KCP_BLELLOCH, .R = 3, .no_masks = 1 }, y;
+    struct batch x = { .walk = KCP_BLELLOCH, .R = 3, .no_masks = 1 }, y;
     char why[160];
     int worst = 0, status = draw(&x, 0);
     status = status ? status : go(&x, why);

@@ -29,7 +29,7 @@ static const int in_size[] = { QK, QK, VALUES, SPIKES, KEYS, T * HV, WAS, WBS, S
 static const int out_size[] = { VALUES, STATES, ROWS, QK, QK, VALUES, SPIKES, KEYS,
                                 T * HV, WAS, WBS, STATES, ROWS };
 
-struct run {
+struct batch {
     enum kcp_walk walk;
     int R, oracle, no_masks;
     int64_t L;
@@ -44,7 +44,7 @@ struct run {
 };
 
 /* Inputs of the judge's live regime, long runs dropped; spikes 0 or 1. */
-static inline int draw(struct run *x, int masks)
+static inline int draw(struct batch *x, int masks)
 {
     struct kcase k = { .regime = LIVE, .seed = 15, .masks = masks, .spike = 1 };
     struct tensor_set b = { .n = 0 };
@@ -65,7 +65,7 @@ static inline int draw(struct run *x, int masks)
     return KCP_OK;
 }
 
-static inline struct kcp_scan call(const struct run *x, struct kcp_comm *comm)
+static inline struct kcp_scan call(const struct batch *x, struct kcp_comm *comm)
 {
     const struct kcp_context *c = &x->plan->ctx[comm->r];
     const int64_t t = c->begin, qk = t * H * K, n = t * HV;
@@ -90,7 +90,8 @@ static inline struct kcp_scan call(const struct run *x, struct kcp_comm *comm)
 }
 
 /* Forward's traffic: the exchange's formula, and one gather of rows. */
-static inline struct kcp_traffic traffic_of(const struct run *x, struct kcp_comm *comm)
+static inline struct kcp_traffic traffic_of(const struct batch *x,
+                                            struct kcp_comm *comm)
 {
     const struct kcp_exchange e = { .form = x->form, .blocks = 2, .HV = HV, .K = K,
         .V = V, .plan = x->plan, .comm = comm, .ops = &ref_mapops };
@@ -107,7 +108,7 @@ static inline struct kcp_traffic traffic_of(const struct run *x, struct kcp_comm
 
 static inline int body(struct kcp_comm *comm, void *arg)
 {
-    struct run *x = arg;
+    struct batch *x = arg;
     struct kcp_scan a = call(x, comm);
     int status = x->oracle ? ref_scan_step(&a) : ref_scan(&a);
     x->traffic[comm->r] = comm->traffic;
@@ -117,7 +118,7 @@ static inline int body(struct kcp_comm *comm, void *arg)
     return x->oracle ? ref_scan_step(&a) : ref_scan(&a);
 }
 
-static inline void drop(struct run *x)
+static inline void drop(struct batch *x)
 {
     for (int j = 0; j < OUTPUTS; j++)
         free(x->out[j]);
@@ -125,7 +126,7 @@ static inline void drop(struct run *x)
     kcp_plan_free(x->plan);
 }
 
-static inline void drop_inputs(struct run *x)
+static inline void drop_inputs(struct batch *x)
 {
     for (int j = 0; j < INPUTS; j++)
         free(x->in[j]);
@@ -133,7 +134,7 @@ static inline void drop_inputs(struct run *x)
 }
 
 /* Every rank must come to the same sums; they become outputs like the others. */
-static inline int go(struct run *x, char *why)
+static inline int go(struct batch *x, char *why)
 {
     int status = kcp_plan_make(&x->plan, N, cu, x->R, x->cuts, x->L, C, 0, NULL);
     why[0] = 0;
@@ -152,7 +153,7 @@ static inline int go(struct run *x, char *why)
 }
 
 /* The worst relative RMS of an output against another run's; -1: all bits are equal. */
-static inline double apart(const struct run *a, const struct run *b, int *worst)
+static inline double apart(const struct batch *a, const struct batch *b, int *worst)
 {
     double most = -1;
     for (int j = 0; j < OUTPUTS; j++) {

@@ -8,8 +8,8 @@
 static const enum kcp_model models[] = { KCP_DPLR, KCP_GDN2, KCP_GLA };
 
 /* Runs x and holds it to `to`, bit by bit or within tol. */
-static int hold(struct kcp_report *rep, struct run x, const struct run *to, double tol,
-                const char *what)
+static int hold(struct kcp_report *rep, struct batch x, const struct batch *to,
+                double tol, const char *what)
 {
     char why[160];
     int worst = 0;
@@ -28,15 +28,15 @@ static int hold(struct kcp_report *rep, struct run x, const struct run *to, doub
 }
 
 /* What `to` is: one run of each model. */
-static int each(struct kcp_report *rep, struct run x,
-                int (*with)(struct kcp_report *, struct run, const struct run *))
+static int each(struct kcp_report *rep, struct batch x,
+                int (*with)(struct kcp_report *, struct batch, const struct batch *))
 {
     int status = KCP_OK;
     for (int j = 0; j < 3 && !status; j++) {
         char why[160];
         x.model = models[j];
         status = draw(&x);
-        struct run one = x;
+        struct batch one = x;
         one.cuts = NULL;
         status = status ? status : go(&one, why);
         EXPECT(rep, !status, "%s to compare with: status %d", model_name[x.model],
@@ -51,7 +51,7 @@ static int each(struct kcp_report *rep, struct run x,
 static const int64_t uneven[] = { 0, 3, 3, 130, 131, 205, 263, 421 };
 static const int64_t late[] = { 0, 0, 0, 64, 400, 421, 421 };
 
-static int cut_anyhow(struct kcp_report *rep, struct run x, const struct run *one)
+static int cut_anyhow(struct kcp_report *rep, struct batch x, const struct batch *one)
 {
     int status = KCP_OK;
     x.walk = 0;
@@ -71,13 +71,14 @@ static int cut_anyhow(struct kcp_report *rep, struct run x, const struct run *on
 
 static int every_cut(struct kcp_report *rep)
 {
-    return each(rep, (struct run){ .R = 1, .walk = 1 }, cut_anyhow);
+    return each(rep, (struct batch){ .R = 1, .walk = 1 }, cut_anyhow);
 }
 KCP_CHECK(check_16_every_cut) = { "16_family", "every_cut",
     "1..12 ranks, uneven, empty, every form: o, ht, all gradients within 1e-12 of the "
     "token recurrence", every_cut };
 
-static int cut_canonically(struct kcp_report *rep, struct run x, const struct run *one)
+static int cut_canonically(struct kcp_report *rep, struct batch x,
+                           const struct batch *one)
 {
     static const int R[] = { 1, 2, 3, 4, 8 };
     int status = KCP_OK;
@@ -94,13 +95,13 @@ static int cut_canonically(struct kcp_report *rep, struct run x, const struct ru
 
 static int canonical(struct kcp_report *rep)
 {
-    return each(rep, (struct run){ .R = 1, .L = 48 }, cut_canonically);
+    return each(rep, (struct batch){ .R = 1, .L = 48 }, cut_canonically);
 }
 KCP_CHECK(check_16_canonical) = { "16_family", "canonical",
     "canonical segments: the same bits for R = 1, 2, 3, 4, 8, with h_kept and without",
     canonical };
 
-static int same_again(struct kcp_report *rep, struct run x, const struct run *one)
+static int same_again(struct kcp_report *rep, struct batch x, const struct batch *one)
 {
     int status = hold(rep, x, one, -1, "the same cuts again");
     x.keep = 1;
@@ -109,13 +110,13 @@ static int same_again(struct kcp_report *rep, struct run x, const struct run *on
 
 static int kept(struct kcp_report *rep)
 {
-    return each(rep, (struct run){ .R = 5 }, same_again);
+    return each(rep, (struct batch){ .R = 5 }, same_again);
 }
 KCP_CHECK(check_16_kept) = { "16_family", "kept",
     "run twice, and with the initial states kept by chapter 12: the same bits", kept };
 
 /* loss = sum o do + sum ht dht, token by token */
-static double loss(struct run *x)
+static double loss(struct batch *x)
 {
     struct kcp_comm comm = { .R = 1 };
     struct kcp_family a = call(x, &comm);
@@ -128,7 +129,7 @@ static double loss(struct run *x)
 }
 
 /* Five points: exact, but for rounding, for polynomials up to degree 4. */
-static double slope(struct run *x, double *at)
+static double slope(struct batch *x, double *at)
 {
     const double h = 1e-2, here = *at;
     double f[4];
@@ -140,7 +141,7 @@ static double slope(struct run *x, double *at)
     return (f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * h);
 }
 
-static int some_slopes(struct kcp_report *rep, struct run x, const struct run *one)
+static int some_slopes(struct kcp_report *rep, struct batch x, const struct batch *one)
 {
     static const int of[] = { Q, KEY, VAL, G, A, B, OMEGA, H0 };
     static const int grad[] = { DQ, DK, DV, DG, DA, DB, DOMEGA, DH0 };
@@ -171,8 +172,8 @@ static int some_slopes(struct kcp_report *rep, struct run x, const struct run *o
 
 static int differences(struct kcp_report *rep)
 {
-    const int status = each(rep, (struct run){ .R = 1, .walk = 1 }, some_slopes);
-    return status ? status : each(rep, (struct run){ .R = 1 }, some_slopes);
+    const int status = each(rep, (struct batch){ .R = 1, .walk = 1 }, some_slopes);
+    return status ? status : each(rep, (struct batch){ .R = 1 }, some_slopes);
 }
 KCP_CHECK(check_16_differences) = { "16_family", "differences",
     "the adjoint token by token, and chunk by chunk, against differences of the loss",

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 /* KDA's o of the batch, its key's beta being in x's b. */
-static int kda(const struct run *x, const double *beta, double *o, double *ht)
+static int kda(const struct batch *x, const double *beta, double *o, double *ht)
 {
     struct kcp_step a = { .T = T, .N = N, .H = H, .HV = HV, .K = K, .V = V, .KG = K,
         .model = KCP_KDA, .scale = 0.4, .cu_seqlens = cu, .q = x->in[Q],
@@ -31,7 +31,7 @@ static double worst_of(const double *x, const double *y, int n)
 
 /* Told as a model of the family, on three ranks. DPLR: a = exp(g) k, b = -beta k, and
  * beta v for v. GDN-2: b = omega = beta. */
-static void tell(struct run *x, const double *beta)
+static void tell(struct batch *x, const double *beta)
 {
     for (int t = 0; t < T; t++)
         for (int n = 0; n < HV; n++) {
@@ -59,7 +59,8 @@ static int relatives(struct kcp_report *rep)
     struct stream s = stream_of(16, "relatives");
     for (int e = 0; e < T * HV && !status; e++) beta[e] = 1.5 * uniform(&s);
     for (int j = 0; j < 2 && !status; j++) {
-        struct run x = { .model = j ? KCP_GDN2 : KCP_DPLR, .R = 3, .form = KCP_CHAIN };
+        struct batch x = { .model = j ? KCP_GDN2 : KCP_DPLR, .R = 3,
+                           .form = KCP_CHAIN };
         char why[160];
         status = draw(&x);
         for (int e = 0; e < KEYS; e++) x.in[G][e] *= 20;      /* a decay that is felt */
@@ -86,13 +87,13 @@ KCP_CHECK(check_16_relatives) = { "16_family", "relatives",
 static int degenerate(struct kcp_report *rep)
 {
     static const int shared[] = { O, HT, DQ, DK, DV, DG, DH0 };
-    struct run gla = { .model = KCP_GLA, .R = 4 };
+    struct batch gla = { .model = KCP_GLA, .R = 4 };
     char why[160];
     int status = draw(&gla);
     status = status ? status : go(&gla, why);
     EXPECT(rep, !status, "GLA: status %d", status);
     for (int j = 0; j < 2 && !status; j++) {
-        struct run x = { .model = j ? KCP_GDN2 : KCP_DPLR, .R = 4 };
+        struct batch x = { .model = j ? KCP_GDN2 : KCP_DPLR, .R = 4 };
         status = draw(&x);
         for (int e = 0; e < KEYS; e++) x.in[B][e] = 0;
         for (int e = 0; e < VALUES; e++) x.in[OMEGA][e] = 1;

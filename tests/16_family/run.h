@@ -29,7 +29,7 @@ static const int out_size[] = { VALUES, STATES, QK, QK, VALUES, KEYS, KEYS, KEYS
                                 VALUES,
                                 STATES };
 
-struct run {
+struct batch {
     enum kcp_model model;
     int R, keep, walk;                  /* keep: h_kept is given; walk: the oracle */
     int64_t L;
@@ -41,7 +41,7 @@ struct run {
 };
 
 /* Inputs of the judge's live regime: the layer's, then the model's own. */
-static inline int draw(struct run *x)
+static inline int draw(struct batch *x)
 {
     struct kcase k = { .regime = LIVE, .seed = 16 };
     struct tensor_set b = { .n = 0 };
@@ -62,7 +62,7 @@ static inline int draw(struct run *x)
     return KCP_OK;
 }
 
-static inline struct kcp_family call(const struct run *x, struct kcp_comm *comm)
+static inline struct kcp_family call(const struct batch *x, struct kcp_comm *comm)
 {
     const struct kcp_context *c = &x->plan->ctx[comm->r];
     const int64_t t = c->begin, qk = t * H * K, key = t * HV * K, value = t * HV * V;
@@ -83,7 +83,7 @@ static inline struct kcp_family call(const struct run *x, struct kcp_comm *comm)
 
 static inline int body(struct kcp_comm *comm, void *arg)
 {
-    struct run *x = arg;
+    struct batch *x = arg;
     struct kcp_family a = call(x, comm);
     const struct kcp_exchange e = { .form = x->form, .blocks = 2, .HV = HV, .K = K,
         .V = V, .plan = x->plan, .comm = comm, .ops = &ref_mapops };
@@ -98,20 +98,20 @@ static inline int body(struct kcp_comm *comm, void *arg)
     return status;
 }
 
-static inline void drop(struct run *x)
+static inline void drop(struct batch *x)
 {
     for (int j = 0; j < OUTPUTS; j++)
         free(x->out[j]);
     kcp_plan_free(x->plan);
 }
 
-static inline void drop_inputs(struct run *x)
+static inline void drop_inputs(struct batch *x)
 {
     for (int j = 0; j < INPUTS; j++)
         free(x->in[j]);
 }
 
-static inline int go(struct run *x, char *why)
+static inline int go(struct batch *x, char *why)
 {
     int status = kcp_plan_make(&x->plan, N, cu, x->R, x->cuts, x->L, C, 0, NULL);
     why[0] = 0;
@@ -124,7 +124,7 @@ static inline int go(struct run *x, char *why)
 }
 
 /* The worst relative RMS of an output against another run's; -1: all bits are equal. */
-static inline double apart(const struct run *a, const struct run *b, int *worst)
+static inline double apart(const struct batch *a, const struct batch *b, int *worst)
 {
     double most = -1;
     for (int j = 0; j < OUTPUTS; j++) {

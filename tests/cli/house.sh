@@ -98,6 +98,10 @@ look() {
         <"$W/kernels" | sed 's/$/  (asm stands in cuda\/tile alone)/'
     grep -E '^(cuda|tests)/' "$W/files" >"$W/named"
     code $(cat "$W/named") >"$W/code"
+    # Words that would name dozens of things, as the bare name of a function or a struct;
+    # fields and arguments of the public face keep theirs.
+    grep -E ":[0-9]+: *((static|inline|void|int|size_t|const|template.*>|__device__|__forceinline__|struct [a-z_]+) +)+[*]?(run|back|work|fetch|walk|part|span|room)\(|struct (run|back|work|fetch|walk|part|span|room) *\{" "$W/code" |
+        grep -vE "static int run\(void \*args\)|static size_t work\(const void \*args\)" | sed 's/$/  (a bare word for one of many)/' | cut -c1-120
     # words.tsv: a word, what it is now, files where it has another legitimate meaning.
     grep -v '^#' tests/cli/words.tsv | while IFS="$(printf '\t')" read -r was is but; do
         grep -E "(^|[^A-Za-z0-9_])($was)([^A-Za-z0-9_]|\$)" "$W/code" |
@@ -131,6 +135,8 @@ plant cuda/04_chunk/v1_column.cu '#include "cuda/07_merge/v2_group_maps.cuh"' \
     'v1_column.cu: includes cuda/07'
 plant cuda/04_chunk/v1_column.cu 'void f(void) { asm volatile("nop;"); }' 'asm stands'
 plant cuda/04_chunk/v1_column.cu 'void f(void) { bulk_copy(); }' '(bulk_copy|bulk'
+plant tests/judge/check.c 'static int walk(int x) { return x; }' 'a bare word'
+plant tests/judge/check.c 'struct part { int x; };' 'a bare word'
 plant cuda/tile/mma.cuh '#include "cuda/18_hopper/chunk_factors.cuh"' 'rebuilds [0-9]* obj'
 plant cuda/host/workspace.cuh '#include "tests/npy/npy.h"' 'npy.h: rebuilds'
 plant ref/01_step.c "$(printf '/* %089d */' 0)" 'columns'

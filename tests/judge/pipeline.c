@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int run(struct tensor_set *b, const char *stage, struct kcp_call *c,
-               enum kcp_pass pass)
+static int run_stage(struct tensor_set *b, const char *stage, struct kcp_call *c,
+                     enum kcp_pass pass)
 {
     const struct kcp_stage *s = stage_find(stage);
     c->pass = pass;
@@ -139,14 +139,14 @@ static int chunk_stages(struct tensor_set *b, const struct kcase *k,
             int *want = tensor_find(b, "want")->p, kept[64];
             memcpy(kept, want, 4 * (size_t)c.NS);
             for (int j = 0; j < c.NS; j++) want[j] = 3;
-            status = run(b, "05_affine", &c, KCP_FORWARD);
+            status = run_stage(b, "05_affine", &c, KCP_FORWARD);
             const struct tensor *map = tensor_find(b, "map");
             if (!status && map)
                 memcpy(tensor_add(b, "maps", "R HV K V+K", KCP_MAP, &c)->p, map->p,
                        8 * map->n);
             memcpy(want, kept, 4 * (size_t)c.NS);
         }
-        if (!status) status = run(b, walk[i].stage, &c, walk[i].pass);
+        if (!status) status = run_stage(b, walk[i].stage, &c, walk[i].pass);
         if (status == KCP_NA) status = KCP_OK;     /* a reference still to be written */
         if (!status && after)
             after(b, k, stage_find(walk[i].stage), walk[i].pass, storage);
@@ -285,11 +285,11 @@ int pipeline_oracle(struct tensor_set *b, const struct kcase *k, int backward)
     cn[1] = c.NC;
     struct tensor *sc = tensor_add(b, "sc", "NC", KCP_I32, &c);
     memset(sc->p, 0, 4 * sc->n);
-    int status = run(b, "02_gate", &c, KCP_FORWARD);
-    if (!status) status = run(b, "01_step", &c, KCP_FORWARD);
+    int status = run_stage(b, "02_gate", &c, KCP_FORWARD);
+    if (!status) status = run_stage(b, "01_step", &c, KCP_FORWARD);
     if (status || !backward) return status;
-    status = run(b, "01_step", &c, KCP_BACKWARD);
-    if (!status) status = run(b, "02_gate", &c, KCP_BACKWARD);
+    status = run_stage(b, "01_step", &c, KCP_BACKWARD);
+    if (!status) status = run_stage(b, "02_gate", &c, KCP_BACKWARD);
     if (!status) sum_parts(b, &c);
     return status;
 }

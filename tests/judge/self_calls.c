@@ -22,13 +22,13 @@ static int is(const struct made_call *m, const char *number)
     return !strncmp(m->stage->name, number, 2);
 }
 
-static int run(struct made_call *m) { return m->stage->ref(&m->a); }
+static int call_made(struct made_call *m) { return m->stage->ref(&m->a); }
 
 /* A call that is right but for what `spoil` did: KCP_BAD, and why begins with the stage
  * and has the word. */
 static void refused(struct kcp_report *rep, struct made_call *m, const char *word)
 {
-    const int status = run(m);
+    const int status = call_made(m);
     EXPECT(rep, status == KCP_BAD && strstr(kcp_why(), word) &&
            !strncmp(kcp_why(), m->stage->name, strlen(m->stage->name)),
            "%s: %s: status %d, '%s'", m->stage->name, word, status, kcp_why());
@@ -101,7 +101,7 @@ static void missing_arrays(struct kcp_report *rep, const struct kcp_stage *s,
             EXPECT(rep, strstr(kcp_why(), word) != NULL, "%s", kcp_why());
             needed++;
         }
-        const int status = run(&m);          /* whatever it says, it comes back */
+        const int status = call_made(&m);          /* whatever it says, it comes back */
         EXPECT(rep, status == KCP_OK || status == KCP_BAD, "%s: status %d", s->name,
                status);
         made_free(&m);
@@ -179,7 +179,7 @@ static int misuse(struct kcp_report *rep)
             if (!takes_model(s, models[j])) continue;
             struct made_call m;
             start(&m, s, models[j], KCP_FORWARD, plan);
-            const int status = run(&m);
+            const int status = call_made(&m);
             EXPECT(rep, status == KCP_OK, "%s: %s", s->name, kcp_why());
             made_free(&m);
             wrong_numbers(rep, s, models[j], plan);

@@ -161,7 +161,7 @@ static int reach_unfenced(int to, int i)
     return more;
 }
 
-static void walk(void)
+static void walk_kernels(void)
 {
     words = writes / 64 + 1;
     for (int i = 0; i < steps; i++) {
@@ -220,7 +220,7 @@ static void print_kernel(const char *kernel)
 
 static void end_kernel(const char *kernel)
 {
-    walk();
+    walk_kernels();
     print_kernel(kernel);
     for (int i = 0; i < steps; i++) free(step[i].unfenced);
     steps = labels = engine = writes = 0;
