@@ -1,8 +1,8 @@
 """fla.py -- a backend of flash-linear-attention: `import kcp_torch.fla`, and its
 chunk_kda and chunk_gated_delta_rule run on libkcp, under its own cp_context too.
 
-Book: chapter 19.  Checked by: tests/cli/torch.sh, on FLA's names alone; FLA's own tests
-on a GPU are recorded in bench/results.  Next: ../train.py.
+Book: chapter 19.  Checked by: FLA's own chunk tests on a GPU, recorded in bench/results;
+where FLA is not installed nothing looks at it.  Next: ../train.py.
 
 FLA asks a backend about every call; on CPUs the references compute. What ours does not
 take goes on to FLA's next backend or its own kernels, and the reason is said once.
