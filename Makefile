@@ -65,7 +65,7 @@ core     := $(call obj,$(ref) $(comm) $(hostv) $(judge)) $(cuda_obj) $(cuda_chec
 kept = $(if $(findstring n,$(firstword -$(MAKEFLAGS))),$(wildcard $B/$1),$(shell \
          mkdir -p $B; s='$(subst ','\'',$(strip $2))'; printf '%s\n' "$$s" | \
          cmp -s - $B/$1 || printf '%s\n' "$$s" >$B/$1)$B/$1)
-ifneq ($(filter-out help clean setup,$(or $(MAKECMDGOALS),help)),)
+ifneq ($(filter-out help clean setup compile_commands.json,$(or $(MAKECMDGOALS),help)),)
 flags_at := $(call kept,made.flags,$(CFLAGS) $(cuda_cflags))
 list_at  := $(call kept,made.list,$(core) $(LDLIBS))
 nvcc_at  := $(if $(cuda_obj),$(call kept,made.nvcc,$(NVFLAGS) $(ARCH)))
