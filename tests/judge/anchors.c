@@ -204,6 +204,17 @@ static void larger(struct anchors *a, const struct kcp_stage *s)
     }
 }
 
+/* Strong gates, and so few tokens a rank that the state is alive all the same: there
+ * the order of decay and delta is plain, whatever rounding may do. */
+static void few_tokens(struct anchors *a)
+{
+    add(a, "strong kda R=3 H=1 HV=2 K=4 V=4 C=16 lengths=6 h0 dht l2norm beta=sigmoid");
+    add(a, "strong gdn chain R=3 H=1 HV=2 K=4 V=4 C=16 lengths=6 h0 dht l2norm"
+        " beta=sigmoid");
+    add(a, "turns kda scan R=3 H=1 HV=2 K=4 V=4 C=16 lengths=9 h0 dht l2norm"
+        " beta=sigmoid");
+}
+
 /* Shards shorter than a window: a row's taps lie on several ranks before it. */
 static void short_shards(struct anchors *a)
 {
@@ -220,6 +231,7 @@ struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
     const int layer = is(s, "08 13 ");
     if (wide == 0 && !is(s, "07 12 ")) larger(&a, s);
     if (wide == 0 && is(s, "14 ")) short_shards(&a);
+    if (wide == 0 && layer) few_tokens(&a);
     if (is(s, "07 12 14 ")) wide = -1;               /* their sizes are drawn */
     if (wide == 0 && s->ranks) {
         crossing(&a, s);
