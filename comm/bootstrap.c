@@ -287,7 +287,7 @@ static int has_spoken(const struct bootstrap *b)
 static int find_rank_0(struct bootstrap *b)
 {
     struct place place[MOST_PLACES];
-    int found_key = 0, found_place = 0;
+    int found_key = 0;
     b->missing = 1;
     b->place = place;
     while (b->missing && monotonic_seconds() < b->until) {
@@ -296,7 +296,6 @@ static int find_rank_0(struct bootstrap *b)
         if (key == KCP_BAD || places < 0)
             return KCP_BAD;
         found_key |= !key;
-        found_place |= places > 0;
         b->places = places;
         const double next = monotonic_seconds() + 1;
         call_places(b);
