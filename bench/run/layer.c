@@ -113,7 +113,7 @@ static int make_outs(struct run *x)
         if (array_out(x, &own, conv_dw[i], conv_dw[i], "D Wc", KCP_ACC) != 0)
             return -1;
     }
-    return 0;
+    return sums_check(x);
 }
 
 /* ---- one rank */
@@ -135,10 +135,12 @@ static struct kcp_conv conv_args(struct run *x, int i, struct kcp_comm *comm)
     a.Wc = (int)w->dim[1];
     a.weight = w->p;
     const int64_t at = x->plan->ctx[comm->r].begin * a.D;
+    int64_t first, n;
     a.x = (double *)array_find(x, conv_in[i])->p + at;
     if (dw) {
         a.dx = (double *)array_find(x, conv_dx[i])->p + at;
-        a.dweight = (double *)dw->p + comm->r * dw->n;
+        array_part(x, dw, comm->r, &first, &n);
+        a.dweight = (double *)dw->p + first;
     }
     return a;
 }

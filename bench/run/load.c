@@ -33,6 +33,34 @@ int array_split(const struct array *a)
     return strncmp(a->shape, "T ", 2) == 0 || strcmp(a->shape, "T") == 0;
 }
 
+void array_part(const struct run *x, const struct array *a, int r, int64_t *at,
+                int64_t *n)
+{
+    const int64_t row = a->nd && a->dim[0] ? a->n / a->dim[0] : 0;
+    *at = 0;
+    *n = a->n;
+    if (a->copies > 1)
+        *at = r * a->n;
+    else if (a->by_rank) {
+        *at = r * row;
+        *n = row;
+    } else if (array_split(a) && x->plan) {
+        const struct kcp_context *ctx = &x->plan->ctx[r];
+        *at = row * ctx->begin;
+        *n = row * (ctx->end - ctx->begin);
+    }
+}
+
+int sums_check(struct run *x)
+{
+    int n = 0;
+    for (int i = 0; i < x->n; i++)
+        n += x->a[i].by_rank;
+    return n || !x->o.sum ? 0 :
+        run_error(x, RUN_BAD, "--sum", "found local and no result that ranks add up, "
+                  "expected do.npy, and A_log.npy, dt_bias.npy or --conv");
+}
+
 /* DIR/file.npy; or file itself, where it is the name of a file already (--conv). */
 static const char *path_of(struct run *x, const char *file, char *path)
 {
@@ -123,7 +151,13 @@ int array_out(struct run *x, const struct sizes *z, const char *name, const char
     a->out = 1;
     a->nd = sizes_dims(z, shape, a->dim);
     a->n = npy_count(a->nd, a->dim);
-    if (x->plan && shape[0] != 'T' && shape[0] != 'N')
+    const int is_sum = x->plan && shape[0] != 'T' && shape[0] != 'N';
+    if (is_sum && x->o.sum && a->nd < NPY_RANK) {
+        memmove(a->dim + 1, a->dim, sizeof *a->dim * (size_t)a->nd++);
+        a->dim[0] = x->plan->R;
+        a->n *= a->dim[0];
+        a->by_rank = 1;
+    } else if (is_sum)
         a->copies = x->plan->R;
     const size_t bytes = sizeof(double) * (size_t)a->n * (size_t)a->copies;
     if (a->n < 0 || !(a->p = malloc(bytes + 8)))

@@ -36,6 +36,7 @@ static int device_read(struct run *x, const struct kcp_stage *stage)
 static int without(struct run *x)
 {
     struct options *o = &x->o;
+    const int number = o->stage ? atoi(o->stage) : 13;
     const int layer = !o->stage, bounded = o->gate == KCP_GATE_BOUNDED;
     const struct { int wrong; const char *option, *with; } pairs[] = {
         { layer && o->shift, "--shift", "--stage" },
@@ -43,6 +44,8 @@ static int without(struct run *x)
         { layer && o->act && !o->conv, "--act", "--conv" },
         { layer && !isnan(o->lower_bound) && !bounded, "--lower-bound",
           "--gate bounded" },
+        { o->sum && (number < 13 || number > 15), "--sum",
+          "the layer or --stage 13, 14 or 15" },
         { o->blocks && o->form != KCP_PIPELINE, "--blocks", "--form pipeline" },
     };
     if (isnan(o->lower_bound))

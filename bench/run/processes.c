@@ -38,30 +38,14 @@ static void take_written(char *to, const char *from, size_t bytes, size_t elem)
             memcpy(to + i, from + i, elem);
 }
 
-/* The bytes of a that rank r may have written: its tokens' rows, its copy, or all. */
-static void part_of(const struct run *x, const struct array *a, int r, size_t *at,
-                    size_t *bytes)
-{
-    const size_t elem = a->store == KCP_I32 ? sizeof(int) : sizeof(double);
-    *at = 0;
-    *bytes = elem * (size_t)a->n;
-    if (a->copies > 1)
-        *at = (size_t)r * *bytes;
-    else if (array_split(a) && x->plan && a->dim[0] > 0) {
-        const size_t row = *bytes / (size_t)a->dim[0];
-        const struct kcp_context *ctx = &x->plan->ctx[r];
-        *at = row * (size_t)ctx->begin;
-        *bytes = row * (size_t)(ctx->end - ctx->begin);
-    }
-}
-
 static int collect_array(struct run *x, struct kcp_comm *comm, const struct array *a,
                          int r, char *piece)
 {
     const size_t elem = a->store == KCP_I32 ? sizeof(int) : sizeof(double);
-    size_t at, bytes;
+    int64_t first, n_part;
     int status = KCP_OK;
-    part_of(x, a, r, &at, &bytes);
+    array_part(x, a, r, &first, &n_part);
+    const size_t at = elem * (size_t)first, bytes = elem * (size_t)n_part;
     for (size_t done = 0; done < bytes && !status; done += PIECE) {
         const size_t n = bytes - done < PIECE ? bytes - done : PIECE;
         char *here = (char *)a->p + at + done;

@@ -46,12 +46,9 @@ const struct kcp_stage *stage_of(const char *name)
 static void *shard(const struct run *x, const struct array *a, int r)
 {
     const size_t elem = a->store == KCP_I32 ? sizeof(int) : sizeof(double);
-    size_t at = 0;
-    if (a->copies > 1)
-        at = (size_t)r * (size_t)a->n;
-    else if (array_split(a) && x->plan && a->dim[0] > 0)
-        at = (size_t)(a->n / a->dim[0]) * (size_t)x->plan->ctx[r].begin;
-    return (char *)a->p + at * elem;
+    int64_t at, n;
+    array_part(x, a, r, &at, &n);
+    return (char *)a->p + (size_t)at * elem;
 }
 
 /* An array that no file gave, where the plan has it; else NULL. */

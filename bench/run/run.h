@@ -26,6 +26,7 @@ struct options {
     int chunk, blocks;
     int model, form, gate, beta, save, layout, device, act;       /* enums of kcp.h */
     int spread;                                    /* enum kcp_spread */
+    int sum;                                       /* 1: each rank's own */
     int l2norm, reuse_M, shift, backward;
     int dtype;                                     /* 0: bf16, 1: f32; -1: not given */
     double lower_bound, scale;                     /* NAN: -5, K^-1/2 */
@@ -40,6 +41,7 @@ struct array {
     char name[16], file[24];
     const char *shape;             /* in letters */
     int nd, out, copies;           /* copies: of a sum, one a rank */
+    int by_rank;                   /* [R,...]: row r is rank r's own sum */
     int64_t dim[NPY_RANK], n;
     enum kcp_store store;
     void *p;                       /* double *, int * or int64_t *, as store says */
@@ -95,10 +97,16 @@ struct array *array_find(struct run *x, const char *name);
 int  array_exists(struct run *x, const char *file);    /* in --in, or as a path */
 int  array_load(struct run *x, struct sizes *z, const char *name, const char *file,
                 const char *shape, enum kcp_store store);
-/* An output, filled with NaN; of a sum over ranks there are R, one a rank. */
+/* An output, filled with NaN; of a sum over ranks there are R, one a rank, and with
+ * --sum local they are its rows. */
 int  array_out(struct run *x, const struct sizes *z, const char *name, const char *file,
                const char *shape, enum kcp_store store);
 int  array_split(const struct array *a);       /* do ranks hold rows of it? */
+/* The elements of a that are rank r's: its tokens' rows, its own sum, or all. */
+void array_part(const struct run *x, const struct array *a, int r, int64_t *at,
+                int64_t *n);
+/* --sum local, and no result that is a sum: said. */
+int  sums_check(struct run *x);
 /* Every number finite; at most 0 where below says so. */
 int  array_check(struct run *x, const struct array *a, int below);
 void arrays_free(struct run *x);

@@ -144,7 +144,7 @@ static int make_outs(struct run *x)
         if (array_out(x, &x->size, f->name, f->name, field_shape(x, f), f->store) != 0)
             return -1;
     }
-    return 0;
+    return sums_check(x);
 }
 
 /* 13 reads what 08 left: the same inputs through 08 first. */

@@ -7,6 +7,7 @@
  *     arrays poke FILE element x                            one element changed
  *     arrays same A B tolerance                             exit 0, or 1 and why
  *     arrays off A B                                        RMS(A - B) / RMS(B)
+ *     arrays add A B tolerance                              same, of A's rows added up
  *     arrays fortran A B                                    B is A, first index fastest
  *     arrays inside MIB PROGRAM...                          run by a process so large
  */
@@ -131,8 +132,23 @@ static int poke(char **v)
     return bad ? fail() : 0;
 }
 
-/* RMS(a - b) <= tolerance RMS(b); tolerance 0: the same bits. */
-static int same(char **v)
+/* [R,...] to [...], row on row; rows that are all alike are no ranks' own sums. */
+static void add_rows(struct npy *a)
+{
+    double *x = a->data;
+    const int64_t rows = a->nd && a->kind < NPY_I64 ? a->dim[0] : 0;
+    const int64_t n = rows ? npy_count(a->nd, a->dim) / rows : 0;
+    if (rows < 2 || n == 0 || memcmp(x, x + n, sizeof *x * (size_t)n) == 0) {
+        a->nd = 0;
+        return;
+    }
+    for (int64_t r = 1; r < rows; r++)
+        for (int64_t e = 0; e < n; e++)
+            x[e] += x[r * n + e];
+    memmove(a->dim, a->dim + 1, sizeof *a->dim * (size_t)--a->nd);
+}
+
+static int compare(char **v, int add)
 {
     struct npy a, b;
     if (npy_read(v[0], &a, why, sizeof why) != 0)
@@ -141,6 +157,8 @@ static int same(char **v)
         npy_free(&a);
         return fail();
     }
+    if (add)
+        add_rows(&a);
     const double tolerance = atof(v[2]);
     const int64_t n = npy_count(b.nd, b.dim);
     int bad = a.kind != b.kind || a.nd != b.nd ||
@@ -161,6 +179,10 @@ static int same(char **v)
     npy_free(&b);
     return bad;
 }
+
+/* RMS(a - b) <= tolerance RMS(b); tolerance 0: the same bits. */
+static int same(char **v) { return compare(v, 0); }
+static int add(char **v) { return compare(v, 1); }
 
 static int off(char **v)
 {
@@ -239,7 +261,7 @@ int main(int argc, char **argv)
     static const struct { const char *name; int more; int (*run)(char **); } verbs[] = {
         { "layer", 10, layer }, { "fill", 4, fill }, { "poke", 3, poke },
         { "same", 3, same }, { "off", 2, off },
-        { "fortran", 2, fortran },
+        { "add", 3, add }, { "fortran", 2, fortran },
     };
     if (argc > 3 && strcmp(argv[1], "inside") == 0)
         return inside(argv + 2);
