@@ -29,11 +29,11 @@ grade: lab-known
 	@LABWORK=$(LABWORK) $(lab_env) sh book/labs/grade.sh $(LABFILE) $(STAFF)
 grade-all: lab-known
 	@$(lab_env) JOBS="$(JOBS)" sh book/labs/grade_all.sh $(LABFILE) "$(DIR)" $(STAFF)
-try:
-	@LAB=$(LAB) MAKE="$(MAKE)" CC="$(CC)" sh book/labs/try.sh $B
+try: lab-judge
+	@LAB=$(LAB) JOBS="$(JOBS)" $(lab_env) sh book/labs/try.sh $B
 # points.tsv anew, as a machine without a GPU gives them; what the grader said: tried.said.
 tried: lab-judge
-	@LAB= SAID=$B/tried.said MAKE="$(MAKE)" CC="$(CC)" sh book/labs/try.sh $B \
+	@LAB= SAID=$B/tried.said JOBS="$(JOBS)" $(lab_env) sh book/labs/try.sh $B \
 	  >$B/points.tsv && grep '	' $B/points.tsv >book/labs/points.tsv
 
 # What every submission is held to and linked with: made once, under a lock (grade.sh).

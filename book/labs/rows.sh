@@ -67,7 +67,8 @@ share() {                             # name
     # shellcheck disable=SC2086
     [ -z "$frame" ] || $CC $LAB_CFLAGS -c "$frame" -o "$dir/frame.o" || return 1
     frame=${frame:+$dir/frame.o}
-    [ $ext = c ] || libs="-L$LAB_CUDA/lib64 -Wl,-rpath,$LAB_CUDA/lib64 -lcudart -lstdc++"
+    [ $ext = c ] ||
+        libs="$libs -L$LAB_CUDA/lib64 -Wl,-rpath,$LAB_CUDA/lib64 -lcudart -lstdc++"
     # shellcheck disable=SC2086
     $CC -fPIC -shared -Wl,-Bsymbolic -Wl,--exclude-libs,ALL -Wl,-z,defs -w \
         "$dir/$1.stub.c" "$dir/lab.$o" $frame $libs -lpthread -ldl -o "$dir/$1.so" \
@@ -78,7 +79,8 @@ share_all() {
         [ -e "$dir/$named.so" ] || share "$named" || return 1
     done
 }
-held_to() {                           # the judge and the library, made once
+held_to() {                           # the judge and the library, made once; HELD: they are
+    [ -z "$HELD" ] || return 0
     [ -e "$B/kcp-check" ] ||
         echo "   (compiling what it is held to: minutes, the first time)"
     flock "$B/grade.lock" $MAKE --no-print-directory -s B="$B" lab-judge \

@@ -4,57 +4,85 @@
 # Book: labs/STAFF.md.  Usage: try.sh BUILD, or make try LAB=07.  Next: points.tsv, which
 # the points are held to, and which make tried writes anew. The right answer is the region
 # that was cut out; the wrong ones are edits of it, the "wrong" lines of the lab. Nobody's
-# own work is touched. SAID=file keeps all that the grader said.
+# own work is touched. JOBS= (2) hand-ins at once, each in a folder of its own, as two
+# students would. SAID=file keeps all that the grader said.
 B=${1:-${B:-build}} MAKE=${MAKE:-make} bad=0 tried=0 unknown=0
-W=$B/try
-rm -rf "$W"; mkdir -p "$W" || exit 1
+# What make knows of compilers and options the grader is told by make.
+[ -n "$LAB_CFLAGS" ] || exec $MAKE --no-print-directory -s try B="$B" LAB="$LAB"
+mkdir -p "$B" && W=$(mktemp -d "$B/try.XXXXXX") || exit 1
 trap 'rm -rf "$W"' EXIT
 said=${SAID:-/dev/null}
 : >"$said"
-for f in book/labs/${LAB:+$LAB}*.lab; do
-    get() { sed -n "s/^$1  *//p" "$f" | head -1; }
-    id=$(get lab) src=$(get file) region=$(get region)
-    case $src in *.cu) work=$W/$id.cu ;; *) work=$W/$id.c ;; esac
-    awk -v r="$region" '/^[ \t]*\/\/< / && $2 == r { on = 0 } on
-        /^[ \t]*\/\/> / && $2 == r { on = 1 }' "$src" >"$W/region"
+complain() { echo "try: $*"; bad=1; }
+
+# hand_in LAB-FILE TRY: what comes of it lies in $W/ID/TRY/said.
+hand_in() {
+    mkdir -p "$4" || return
+    case $2 in
+        empty) : >"$4/fill" ;;
+        right) cp "$W/$3/region" "$4/fill" ;;
+        *) sed "$(sed -n 's/^wrong *//p' "$1" | sed -n "${2#wrong}p")" "$W/$3/region" \
+               >"$4/fill" ;;
+    esac
+    awk -v fill="$4/fill" -f book/labs/new.awk "$1" "$5" >"$4/$3.${5##*.}"
+    LABWORK=$4 HELD=yes SEED='' LAUNCH='' sh book/labs/grade.sh "$1" >"$4/said" 2>&1
+    rm -rf "$B/grade/$3-$(realpath "$4/$3.${5##*.}" | cksum | cut -d' ' -f1)"
+}
+get() { sed -n "s/^$1  *//p" "$f" | head -1; }
+
+# All hand-ins, JOBS at a time: whoever ends makes room for the next.
+set -- book/labs/${LAB:+$LAB}*.lab
+room=$W/room
+mkfifo "$room" && exec 7<>"$room" || exit 1
+for j in $(seq "${JOBS:-2}"); do echo >&7; done
+for f; do
+    id=$(get lab) src=$(get file)
+    mkdir -p "$W/$id"
+    awk -v r="$(get region)" '/^[ \t]*\/\/< / && $2 == r { on = 0 } on
+        /^[ \t]*\/\/> / && $2 == r { on = 1 }' "$src" >"$W/$id/region"
     for try in empty wrong1 wrong2 wrong3 right; do
-        case $try in
-            empty) : >"$W/fill" ;;
-            right) cp "$W/region" "$W/fill" ;;
-            *) edit=$(sed -n 's/^wrong *//p' "$f" | sed -n "${try#wrong}p")
-               sed "$edit" "$W/region" >"$W/fill"
-               cmp -s "$W/region" "$W/fill" &&
-                   { echo "try: $id: wrong ${try#wrong} changes nothing"; bad=1; } ;;
-        esac
-        awk -v fill="$W/fill" -f book/labs/new.awk "$f" "$src" >"$work"
-        $MAKE --no-print-directory -s grade B="$B" LAB="$id" LABWORK="$W" SEED= STAFF= \
-            LAUNCH= >"$W/said" 2>&1
-        score=$(sed -n 's/^Score: //p' "$W/said")
+        read -r go <&7
+        { hand_in "$f" $try "$id" "$W/$id/$try" "$src"; echo >&7; } &
+    done
+done
+wait
+
+for f; do
+    id=$(get lab) src=$(get file)
+    for try in empty wrong1 wrong2 wrong3 right; do
+        at=$W/$id/$try
+        score=$(sed -n 's/^Score: //p' "$at/said")
         printf '%s\t%s\t%s\n' "$id" "$try" "$score"
         { printf '\n---- %s, %s\n' "$id" "$try"
-          grep -v '^make' "$W/said" | sed "s,$W/,book/labs/work/,g"; } >>"$said"
+          sed "s,$at/,book/labs/work/,g" "$at/said"; } >>"$said"
+        case $try in wrong*) ! cmp -s "$W/$id/region" "$at/fill" ||
+            complain "$id: wrong ${try#wrong} changes nothing" ;;
+        esac
+        was=$bad
         # A kernel's points are known where there is a GPU; points.tsv was made without.
         case $src in
             *.cu) ;;
             *) [ -n "$SAID" ] || grep -qxF "$id	$try	$score" book/labs/points.tsv ||
-                   { echo "try: $id, $try: not the points of points.tsv"; bad=1; } ;;
+                   complain "$id, $try: not the points of points.tsv:" \
+                       "$(grep "^$id	$try	" book/labs/points.tsv | cut -f3)" ;;
         esac
         got=${score%%/*} of=${score#*/} tried=$((tried + 1))
-        ! grep -q 'not run' "$W/said" || unknown=$((unknown + 1))
+        ! grep -q 'not run' "$at/said" || unknown=$((unknown + 1))
         # Without a GPU a kernel compiles, and no more is known; v1 is not the fastest.
         full=$([ "$got" = "${of%%,*}" ] && echo yes)
         case $try in
-            right) [ "$full" ] || ! grep '^== ' "$W/said" | grep -qv ' ok \|slower' ||
-                       bad=1 ;;
-            *) [ ! "$full" ] || grep -q 'not run' "$W/said" || bad=1 ;;
+            right) [ "$full" ] || ! grep '^== ' "$at/said" | grep -qv ' ok \|slower' ||
+                       complain "$id: the right answer loses points" ;;
+            *) [ ! "$full" ] || grep -q 'not run' "$at/said" ||
+                   complain "$id, $try: full points" ;;
         esac
         # A wrong answer that stands in the lab's own list has a name: it is told.
         hint=$(sed -n 's/^hint *//p' "$f" | sed -n "${try#wrong}p" 2>/dev/null)
         case $try in wrong*)
             [ "${hint:--}" = - ] || grep -qF "hint: on that case yours behaves like one that $hint" \
-                "$W/said" || { echo "try: $id, $try: no hint"; bad=1; } ;;
+                "$at/said" || complain "$id, $try: no hint" ;;
         esac
-        rm -rf "$work" "$B/grade/$id"-*
+        [ $was = $bad ] || sed 's/^/try: | /' "$at/said"
     done
 done
 [ $bad = 0 ] && echo "try.sh: $tried hand-ins: full points for the right answer alone" \
