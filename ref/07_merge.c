@@ -86,7 +86,7 @@ static int copy(void *to, size_t to_pitch, const void *from, size_t from_pitch,
 }
 
 const struct kcp_mapops ref_mapops = {
-    "reference", sizeof(double), apply, compose, copy };
+    "reference", sizeof(double), apply, compose, copy, &kcp_diagonal_mapops, 0 };
 
 /* S = h_j0;  S <- M_j S + h_j, j = j0+1 .. j1-1          (forward)
  *          S = h_j1-1; S <- M_j^T S + h_j, j = j1-2 .. j0         (backward)

@@ -51,11 +51,13 @@ static void states_of(const struct family_rank *x, int ends, const double *given
 static int carry(struct family_rank *x, int backward, double *states)
 {
     const struct kcp_family *a = x->a;
+    const struct kcp_mapops *ops = a->ops ? a->ops : &ref_mapops;
+    const int diagonal = x->m->diagonal && ops->diagonal;
     int *want = family_zeros(x, a->NS), status;
     struct kcp_exchange e = {
         .form = a->form, .backward = backward, .blocks = a->blocks, .HV = a->HV,
         .K = a->K, .V = a->V, .plan = x->plan, .comm = a->comm,
-        .ops = a->ops ? a->ops : &ref_mapops, .maps = x->maps, .states = states };
+        .ops = diagonal ? ops->diagonal : ops, .maps = x->maps, .states = states };
     e.work = family_zeros(x, kcp_exchange_work(&e) / sizeof(double) + 1);
     if (x->full)
         return KCP_NO_MEMORY;
@@ -72,6 +74,8 @@ static int carry(struct family_rank *x, int backward, double *states)
         f.h_start = x->h_start; f.map = x->maps; status = ref_affine(&f);
         memcpy(states, x->h_start, sizeof(double) * a->NS * a->HV * a->K * a->V);
     }
+    if (diagonal)
+        family_diagonal(a->NS, a->HV, a->K, a->V, x->maps);
     return status ? status : kcp_exchange_run(&e);
 }
 

@@ -58,6 +58,7 @@ struct family_model {
     void (*adjoint)(const struct family_token *x, const void *S, void *dS);
     void (*form)(const struct family_chunk *x);       /* u, w, kg, qg, Aqk */
     void (*form_back)(const struct family_chunk *x);  /* to the inputs' gradients, dG */
+    int diagonal;                          /* is M? Then K numbers of it travel */
 };
 //< model
 extern const struct family_model ref_dplr, ref_gdn2, ref_gla;
@@ -106,5 +107,6 @@ struct family_rank {
 void *family_zeros(struct family_rank *x, int64_t numbers);
 int   family_prepare(struct family_rank *x);
 void  family_every(struct family_rank *x, int back);     /* chunk: form, or back */
+void  family_diagonal(int n, int HV, int K, int V, double *maps);   /* 16_diagonal.c */
 
 #endif

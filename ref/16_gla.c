@@ -30,7 +30,7 @@ static void adjoint(const struct family_token *x, const void *S_, void *dS_)
         }
 }
 
-/* Nothing is corrected: u = v, w = 0, so M_c = Λ and h_c = kg^T v. */
+/* Nothing is corrected: u = v, w = 0, so M_c = Λ and h_c = kg^T v: M is diagonal. */
 static void form(const struct family_chunk *x)
 {
     for (int i = 0; i < x->c; i++)
@@ -49,4 +49,4 @@ static void form_back(const struct family_chunk *x)
     family_read_back(x);
 }
 
-const struct family_model ref_gla = { "gla", 1, step, adjoint, form, form_back };
+const struct family_model ref_gla = { "gla", 1, step, adjoint, form, form_back, 1 };

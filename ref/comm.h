@@ -121,11 +121,17 @@ struct kcp_mapops {
                    int a_first, void *out, struct CUstream_st *);
     int (*copy)(void *to, size_t to_pitch, const void *from, size_t from_pitch,
                 size_t width, size_t rows, struct CUstream_st *);      /* in bytes */
+    /* The same for models whose M is diagonal: there map is [HV,K,V+1] = [h | d], K
+     * numbers of M and not K^2. NULL: there is none; such a model sends all of M. */
+    const struct kcp_mapops *diagonal;
+    int is_diagonal;           /* this is one of those */
 };
 extern const struct kcp_mapops ref_mapops;      /* double, ref/07_merge.c */
+extern const struct kcp_mapops kcp_diagonal_mapops;        /* ref/16_diagonal.c */
 
 /* ---- chapter 07, 11: the exchange, written once over comm and maps
- * maps [NS,HV,K,V+K]: this rank's, wanted parts valid. states [NS,HV,K,V]: on entry,
+ * maps [NS,HV,K,V+K], or [NS,HV,K,V+1] where ops are of diagonal M: this rank's, wanted
+ * parts valid. states [NS,HV,K,V]: on entry,
  * rows of segments that begin (end, backward) a sequence hold h0 (dht) or 0; on return
  * every row holds the state with which its segment begins (ends). kept, when not NULL:
  * forward all-gather leaves the gathered maps there; backward with reuse_M takes M from

@@ -29,13 +29,15 @@ struct kcp_layer {
     enum kcp_where where;
     const struct kcp_mapops *ops;
     const struct kcp_variant *forward, *backward, *conv;
+    const struct kcp_variant *family, *scan;     /* of chapters 16 and 15 */
 };
 
-/* The references of chapters 08, 13 and 14: double, on the host. */
+/* The references of chapters 08, 13 to 16: double, on the host. */
 void kcp_layer_ref(struct kcp_layer *layer);
 /* The GPU's of a storage (KCP_BF16, KCP_F32): from name's rows on, as "v1_stages";
  * NULL: all rows. KCP_NA: this program has none (built without CUDA). KCP_BAD: no such
- * name; why (may be NULL) lists those there are. There may be no GPU yet. */
+ * name; why (may be NULL) lists those there are. There may be no GPU yet. The name is
+ * forward's and backward's; conv, family and scan begin with their first rows. */
 int  kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage,
                    const char *name, char *why, size_t n);
 
@@ -67,6 +69,28 @@ size_t kcp_layer_conv_work(const struct kcp_layer *layer, const struct kcp_conv 
 int kcp_layer_forward(const struct kcp_layer *layer, struct kcp_forward *a);
 int kcp_layer_backward(const struct kcp_layer *layer, struct kcp_backward *a);
 int kcp_layer_conv(const struct kcp_layer *layer, struct kcp_conv *a);
+
+/* ---- the relatives: DPLR (RWKV-7), GDN-2 and GLA by struct kcp_family, chapter 16;
+ * Spike-KDA by struct kcp_scan, chapter 15
+ *
+ *   S <- M_c S + h_c       o = scale S^T q       which M_c and h_c: a->model
+ *
+ * One call is both passes, as a->pass says; backward reads the same inputs again.
+ * Shapes stand at the fields, in stages/16.def and 15.def, equations in spec 11 and in
+ * the chapters; KG is K, and Spike-KDA takes scale 1. The caller allocates: shards of
+ * token arrays, states by global sequence (a rank writes the rows that it owns), work.
+ * h_kept of kcp_family, kcp_layer_family_kept() bytes, carries initial states from
+ * forward to backward; NULL: backward exchanges them once more. Any plan, owners and
+ * form; GLA's M is diagonal, so that K numbers of it travel where others send K^2.
+ * Errors are those above. kcp_layer_family_work and _scan_work: as the others. */
+size_t kcp_layer_family_work(const struct kcp_layer *layer,
+                             const struct kcp_family *a);
+size_t kcp_layer_family_kept(const struct kcp_layer *layer,
+                             const struct kcp_call *call);
+size_t kcp_layer_scan_work(const struct kcp_layer *layer, const struct kcp_scan *a);
+int kcp_layer_family(const struct kcp_layer *layer, struct kcp_family *a);
+int kcp_layer_scan(const struct kcp_layer *layer, struct kcp_scan *a);
+
 /* The name of the path that a forward, or backward, call would take; NULL: none, or a
  * layer of variants that the table does not know. */
 const char *kcp_layer_path(const struct kcp_layer *layer, const void *args,

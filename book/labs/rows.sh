@@ -16,6 +16,7 @@ allowed="$allowed|sqrtf?|cbrtf?|hypotf?|fabsf?|f(max|min|mod|ma|dim)f?|floorf?|c
 allowed="$allowed|l?l?r(ound|int)f?|truncf?|ldexpf?|frexpf?|scalbl?nf?|copysignf?|erfc?f?"
 allowed="$allowed|nearbyintf?|__(isnan|isinf|finite|signbit|fpclassify)f?|.?gamma_?r?f?"
 allowed="$allowed|_GLOBAL_OFFSET_TABLE_|kcp_(halo_[a-z]+|segment_sum|family_run|plan_.*)"
+allowed="$allowed|kcp_diagonal_mapops"
 allowed="$allowed|family_[a-z_]+|warp_[a-z_]+|kcp_(begin|refuse|checked_run|parameter_sum)"
 case $ext in cu)
     allowed="$allowed|cuda[A-Z][A-Za-z]*|__cuda[A-Za-z]+|__cxa_[a-z_]+|_Unwind_Resume"

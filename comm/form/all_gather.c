@@ -79,13 +79,13 @@ static int copy_to_row(const struct fold *f, const struct gather_layout *g, void
 {
     const struct kcp_exchange *x = f->x;
     const int j = f->ctx->seg0 + s, want = kcp_plan_want(x->plan, j, x->backward);
-    const int ld = g->unit == f->map ? x->V + x->K : x->V;
+    const int ld = g->unit == f->map ? f->wide : x->V;
     const int from = want & KCP_WANT_H ? 0 : x->V;
     const int to = want & KCP_WANT_M ? ld : x->V;
     if (from >= to)
         return KCP_OK;
     return copy_columns(f, gathered_map(f, g, all, &x->plan->seg[j]), ld, from,
-                        (char *)x->maps + s * f->map, x->V + x->K, from, to - from);
+                        (char *)x->maps + s * f->map, f->wide, from, to - from);
 }
 
 static int send_and_gather(const struct fold *f, const struct gather_layout *g,
@@ -107,15 +107,15 @@ static int fold_step(const struct fold *f, const struct gather_layout *g, void *
                      char *tmp, const struct kcp_segment *s, int p)
 {
     const struct kcp_exchange *x = f->x;
-    const int V = x->V, VK = x->V + x->K, first = fold_starts(f, s);
+    const int V = x->V, first = fold_starts(f, s);
     char *map = gathered_map(f, g, all, s);
     int err = KCP_OK;
     if (g->unit == f->state) {                       /* only h came: M is in kept */
         const struct gather_layout kept = layout_kept(f);
-        err = copy_columns(f, tmp, VK, 0, map, V, 0, V);
+        err = copy_columns(f, tmp, f->wide, 0, map, V, 0, V);
         if (!err && !first)
-            err = copy_columns(f, tmp, VK, V, gathered_map(f, &kept, x->kept, s), VK, V,
-                               x->K);
+            err = copy_columns(f, tmp, f->wide, V, gathered_map(f, &kept, x->kept, s),
+                               f->wide, V, f->wide - V);
         map = tmp;
     }
     if (err)

@@ -17,7 +17,8 @@ struct fold fold_of(const struct kcp_exchange *x)
     const size_t elem = x->ops ? x->ops->elem : sizeof(double);
     f.ctx = &plan->ctx[f.r];
     f.NS = f.ctx->NS;
-    f.map = elem * x->HV * x->K * (x->V + x->K);
+    f.wide = x->V + (x->ops && x->ops->is_diagonal ? 1 : x->K);
+    f.map = elem * x->HV * x->K * f.wide;
     f.state = elem * x->HV * x->K * x->V;
     return f;
 }

@@ -16,7 +16,7 @@
 struct fold {
     const struct kcp_exchange *x;
     const struct kcp_context *ctx;
-    int r, NS;
+    int r, NS, wide;           /* wide: columns of a map, V + K, or V + 1 if diagonal */
     size_t map, state;         /* bytes */
 };
 

@@ -181,8 +181,7 @@ static int scan_run(const struct fold *f)
         if (!u->enters)
             continue;
         err = x->ops->copy(fold_state(f, u->p0), x->V * e, list[i].X,
-                           (x->V + x->K) * e, x->V * e, (size_t)x->HV * x->K,
-                           x->stream);
+                           f->wide * e, x->V * e, (size_t)x->HV * x->K, x->stream);
         if (!err)
             err = fold_states(f, u->p0, u->p1, 0, x->V);
     }

@@ -128,4 +128,5 @@ static int copy(void *to, size_t to_pitch, const void *from, size_t from_pitch,
     return launched();
 }
 
-const struct kcp_mapops cuda_mapops = { "cuda", sizeof(float), apply, compose, copy };
+const struct kcp_mapops cuda_mapops = { "cuda", sizeof(float), apply, compose, copy,
+                                        NULL, 0 };

@@ -19,17 +19,21 @@ extern const struct kcp_mapops cuda_mapops __attribute__((weak));
 static int run_forward(void *a) { return ref_forward(a); }
 static int run_backward(void *a) { return ref_backward(a); }
 static int run_conv(void *a) { return ref_conv(a); }
+static int run_family(void *a) { return ref_family(a); }
+static int run_scan(void *a) { return ref_scan(a); }
 
 #define REF(stage, run)                                                               \
     { stage, "ref", "the reference", KCP_F64, KCP_HOST, "any", run, NULL }
 static const struct kcp_variant ref_08 = REF("08_forward", run_forward);
 static const struct kcp_variant ref_13 = REF("13_backward", run_backward);
 static const struct kcp_variant ref_14 = REF("14_conv", run_conv);
+static const struct kcp_variant ref_15 = REF("15_scan", run_scan);
+static const struct kcp_variant ref_16 = REF("16_family", run_family);
 
 void kcp_layer_ref(struct kcp_layer *layer)
 {
     *layer = (struct kcp_layer){ KCP_F64, KCP_HOST, &ref_mapops, &ref_08, &ref_13,
-                                 &ref_14 };
+                                 &ref_14, &ref_16, &ref_15 };
 }
 
 /* ---- whose code */
@@ -96,7 +100,9 @@ int kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage, const char 
     const struct kcp_variant *bw = first("13_backward", storage, name, format, NULL);
     if (!bw || !name) bw = first("13_backward", storage, NULL, format, name ? NULL : d);
     *layer = (struct kcp_layer){ storage, KCP_DEVICE, &cuda_mapops, fw, bw,
-                                 first("14_conv", storage, NULL, 0, NULL) };
+                                 first("14_conv", storage, NULL, 0, NULL),
+                                 first("16_family", storage, NULL, 0, NULL),
+                                 first("15_scan", storage, NULL, 0, NULL) };
     if (fw && bw && layer->conv) return KCP_OK;
     list_forwards(storage, known, sizeof known);
     if (why && known[0])
@@ -241,6 +247,26 @@ size_t kcp_layer_conv_work(const struct kcp_layer *layer, const struct kcp_conv 
     return layer ? work(layer, layer->conv, a) : 0;
 }
 
+size_t kcp_layer_family_work(const struct kcp_layer *layer,
+                             const struct kcp_family *a)
+{
+    return layer ? work(layer, layer->family, a) : 0;
+}
+
+size_t kcp_layer_scan_work(const struct kcp_layer *layer, const struct kcp_scan *a)
+{
+    return layer ? work(layer, layer->scan, a) : 0;
+}
+
+/* Initial states are ACC: fp32, or double of the references. */
+size_t kcp_layer_family_kept(const struct kcp_layer *layer, const struct kcp_call *call)
+{
+    if (!layer || !layer->family || kcp_check_sizes("16_family", call)) return 0;
+    const size_t state = (size_t)call->HV * (size_t)call->K * (size_t)call->V;
+    return (size_t)kcp_saved_states(call) * state *
+           (layer->storage == KCP_F64 ? sizeof(double) : sizeof(float));
+}
+
 /* ---- calls */
 
 /* Row after row, until one takes the call: a kernel may refuse what its row does not
@@ -314,4 +340,16 @@ int kcp_layer_conv(const struct kcp_layer *layer, struct kcp_conv *a)
 {
     if (!layer || !a) return kcp_refuse(KCP_BAD, "conv: no layer, or no arguments");
     return go(layer, layer->conv, a, NULL, 0);
+}
+
+int kcp_layer_family(const struct kcp_layer *layer, struct kcp_family *a)
+{
+    if (!layer || !a) return kcp_refuse(KCP_BAD, "family: no layer, or no arguments");
+    return go(layer, layer->family, a, NULL, 0);
+}
+
+int kcp_layer_scan(const struct kcp_layer *layer, struct kcp_scan *a)
+{
+    if (!layer || !a) return kcp_refuse(KCP_BAD, "scan: no layer, or no arguments");
+    return go(layer, layer->scan, a, NULL, 0);
 }

@@ -59,7 +59,7 @@ static const struct member members[] = {
     M(name), M(shape), M(io), M(when), M(store), M(at),
 #undef M
 #define M(name) AT(kcp_layer, name)
-    M(storage), M(where), M(ops), M(forward), M(backward), M(conv),
+    M(storage), M(where), M(ops), M(forward), M(backward), M(conv), M(family), M(scan),
 #undef M
     AT(kcp_forward, saved), AT(kcp_forward, saved_bytes),
     AT(kcp_backward, saved), AT(kcp_backward, saved_bytes),

@@ -27,7 +27,7 @@ static int no_compose(int hv, int k, int v, const void *b, const void *a, int ba
 }
 
 static const struct kcp_mapops refuses = {
-    "refuses", sizeof(double), no_apply, no_compose, no_copy };
+    "refuses", sizeof(double), no_apply, no_compose, no_copy, NULL, 0 };
 
 /* ---- a rank that fails, leaves, or waits for nobody ends the run, named */
 
@@ -170,15 +170,15 @@ static int wrong_maps(struct kcp_report *rep)
 {
     const struct kcp_mapops *const r = &ref_mapops;
     const struct kcp_mapops list[] = {
-        { "twin", 8, r->apply, r->compose, r->copy },
-        { "not_turned", 8, not_turned, r->compose, r->copy },
-        { "never_first", 8, never_first, r->compose, r->copy },
-        { "always_first", 8, always_first, r->compose, r->copy },
-        { "first_block", 8, first_block, r->compose, r->copy },
-        { "other_order", 8, r->apply, other_order, r->copy },
-        { "composed_forward", 8, r->apply, composed_forward, r->copy },
-        { "last_only", 8, r->apply, last_only, r->copy },
-        { "last_row_lost", 8, r->apply, r->compose, last_row_lost } };
+        { "twin", 8, r->apply, r->compose, r->copy, NULL, 0 },
+        { "not_turned", 8, not_turned, r->compose, r->copy, NULL, 0 },
+        { "never_first", 8, never_first, r->compose, r->copy, NULL, 0 },
+        { "always_first", 8, always_first, r->compose, r->copy, NULL, 0 },
+        { "first_block", 8, first_block, r->compose, r->copy, NULL, 0 },
+        { "other_order", 8, r->apply, other_order, r->copy, NULL, 0 },
+        { "composed_forward", 8, r->apply, composed_forward, r->copy, NULL, 0 },
+        { "last_only", 8, r->apply, last_only, r->copy, NULL, 0 },
+        { "last_row_lost", 8, r->apply, r->compose, last_row_lost, NULL, 0 } };
     struct whole *a = calloc(1, sizeof *a);
     for (size_t i = 0; i < sizeof list / sizeof *list && a; i++) {
         struct stream s = stream_of(9, "wrong_maps");

@@ -123,7 +123,7 @@ static int compositions(struct batch *x, enum kcp_walk walk, int64_t tokens)
 static int by_length(struct kcp_report *rep)
 {
     const struct kcp_mapops counting = { "counting", 8, ref_mapops.apply, counts,
-                                         ref_mapops.copy };
+                                         ref_mapops.copy, NULL, 0 };
     struct batch x = { .R = 1, .ops = &counting };
     int status = draw(&x, 2), turn = 0, turns = 0;
     for (int j = 0; j < OUTPUTS && !status; j++)

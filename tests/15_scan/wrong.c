@@ -60,7 +60,7 @@ static int with(void *args, const struct kcp_mapops *ops)
     static int run_##ident(void *args)                                                \
     {                                                                                 \
         ops_##ident = (struct kcp_mapops){ #ident, 8, apply_, compose_,               \
-                                           ref_mapops.copy };                         \
+                                           ref_mapops.copy, NULL, 0 };                \
         return with(args, &ops_##ident);                                              \
     }                                                                                 \
     KCP_VARIANT(spike_##ident) = { "15_scan", #ident, why, KCP_F64, KCP_HOST, "any",  \

@@ -90,7 +90,8 @@ static void form_back(const struct family_chunk *x)
     family_read_back(x);
 }
 
-static const struct family_model model = { "dplr", 2, NULL, NULL, form, form_back };
+static const struct family_model model = { "dplr", 2, NULL, NULL, form, form_back,
+                                           0 };
 
 #define DPLR(ident, flag, why) WRONG(KCP_DPLR, model, ident, flag, why)
 DPLR(twin_dplr, 0, "nothing wrong, DPLR")

@@ -9,6 +9,7 @@
 
 #include "tests/judge/judge.h"
 #include "ref/16_family.h"
+#include "layer.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -32,13 +33,25 @@ static const int out_size[] = { VALUES, STATES, QK, QK, VALUES, KEYS, KEYS, KEYS
 struct batch {
     enum kcp_model model;
     int R, keep, walk;                  /* keep: h_kept is given; walk: the oracle */
+    int by_layer;                       /* layer.h's door */
+    enum kcp_spread spread;             /* owners; 0: cuts */
+    const struct kcp_mapops *ops;       /* NULL: the reference's */
     int64_t L;
     const int64_t *cuts;
     enum kcp_form form;
     struct kcp_plan *plan;
     double *in[INPUTS], *out[OUTPUTS];
-    struct kcp_traffic traffic[MOST], formula[MOST];
+    struct kcp_traffic traffic[MOST], formula[MOST];       /* of forward */
+    struct kcp_traffic traffic_back[MOST];
 };
+
+static inline int one_pass(const struct batch *x, struct kcp_family *a)
+{
+    struct kcp_layer layer;
+    kcp_layer_ref(&layer);
+    if (x->by_layer) return kcp_layer_family(&layer, a);
+    return x->walk ? ref_family_step(a) : ref_family(a);
+}
 
 /* Inputs of the judge's live regime: the layer's, then the model's own. */
 static inline int draw(struct batch *x)
@@ -70,7 +83,8 @@ static inline struct kcp_family call(const struct batch *x, struct kcp_comm *com
         .T = c->end - c->begin, .N = N, .NS = c->NS, .NC = c->NC, .R = x->R,
         .r = comm->r, .H = H, .HV = HV, .K = K, .V = V, .C = C, .KG = K,
         .model = x->model, .scale = 0.4, .form = x->form, .blocks = 2,
-        .plan = x->plan, .comm = comm, .ops = &ref_mapops,
+        .plan = x->plan, .comm = comm,
+        .ops = x->ops ? x->ops : &ref_mapops,
         .cu = c->cu, .cn = c->cn, .sc = c->sc,
         .q = x->in[Q] + qk, .k = x->in[KEY] + qk, .v = x->in[VAL] + value,
         .g = x->in[G] + key, .a = x->in[A] + key, .b = x->in[B] + key,
@@ -86,14 +100,17 @@ static inline int body(struct kcp_comm *comm, void *arg)
     struct batch *x = arg;
     struct kcp_family a = call(x, comm);
     const struct kcp_exchange e = { .form = x->form, .blocks = 2, .HV = HV, .K = K,
-        .V = V, .plan = x->plan, .comm = comm, .ops = &ref_mapops };
+        .V = V, .plan = x->plan, .comm = comm,
+        .ops = x->model == KCP_GLA ? &kcp_diagonal_mapops : &ref_mapops };
     if (x->keep)
         a.h_kept = malloc(sizeof(double) * (a.NS + 1) * HV * K * V);
-    int status = x->walk ? ref_family_step(&a) : ref_family(&a);
+    int status = one_pass(x, &a);
     x->traffic[comm->r] = comm->traffic;
     x->formula[comm->r] = kcp_exchange_formula(&e);
     a.pass = KCP_BACKWARD;
-    if (!status) status = x->walk ? ref_family_step(&a) : ref_family(&a);
+    comm->traffic = (struct kcp_traffic){ 0 };
+    if (!status) status = one_pass(x, &a);
+    x->traffic_back[comm->r] = comm->traffic;
     free(a.h_kept);
     return status;
 }
@@ -113,7 +130,14 @@ static inline void drop_inputs(struct batch *x)
 
 static inline int go(struct batch *x, char *why)
 {
-    int status = kcp_plan_make(&x->plan, N, cu, x->R, x->cuts, x->L, C, 0, NULL);
+    struct kcp_owners o = { 0 };
+    int status = x->spread ? kcp_owners_make(&o, x->spread, N, cu, x->R, 17, NULL)
+                           : KCP_OK;
+    if (!status && x->spread)
+        status = kcp_plan_owned(&x->plan, N, cu, x->R, &o, x->L, C, 0, NULL);
+    else if (!status)
+        status = kcp_plan_make(&x->plan, N, cu, x->R, x->cuts, x->L, C, 0, NULL);
+    kcp_owners_free(&o);
     why[0] = 0;
     for (int j = 0; j < OUTPUTS; j++)
         if ((x->out[j] = malloc(sizeof(double) * out_size[j])))

@@ -1,0 +1,119 @@
+/* wire.c -- what the family's maps cost on the wire: of GLA's M its diagonal alone.
+ *
+ * Book: chapter 16, "Communication".  Checked by: itself, it can fail.
+ * Next: tests/16_family/layer.c.
+ */
+#include "run.h"
+
+static const enum kcp_model models[] = { KCP_DPLR, KCP_GDN2, KCP_GLA };
+/* Ranks that the first sequence covers, of which each holds some: one chain. */
+static const int64_t cuts[] = { 0, 50, 100, 131, 200, 260 };
+
+/* Bytes of one exchange over R ranks of one sequence, each with one range; m: numbers
+ * of M a row. Nobody's formula but this one's. */
+static int64_t bytes_of(enum kcp_form form, int R, int r, int backward, int m)
+{
+    const int64_t row = 8 * HV * K, later = backward ? r : R - 1 - r;
+    int64_t bytes = 0;
+    if (form == KCP_ALL_GATHER) return (R - 1) * row * (V + m);
+    if (form != KCP_SCAN) return later > 0 ? row * V : 0;
+    for (int64_t d = 1; d <= later; d *= 2) bytes += row * (V + m);
+    return bytes;
+}
+
+/* One sequence of 260 tokens on five ranks: the batch's first. */
+static int one_sequence(struct kcp_comm *comm, void *arg)
+{
+    struct batch *x = arg;
+    struct kcp_family a = call(x, comm);
+    a.N = 1;
+    if (x->keep) a.h_kept = malloc(sizeof(double) * (a.NS + 1) * HV * K * V);
+    int status = one_pass(x, &a);
+    x->traffic[comm->r] = comm->traffic;
+    a.pass = KCP_BACKWARD;
+    comm->traffic = (struct kcp_traffic){ 0 };
+    if (!status) status = one_pass(x, &a);
+    x->traffic_back[comm->r] = comm->traffic;
+    free(a.h_kept);
+    return status;
+}
+
+static int count(struct kcp_report *rep, struct batch x, int m)
+{
+    const int64_t one[2] = { 0, 260 };
+    char why[160] = "";
+    int status = KCP_OK;
+    for (int j = 0; j < OUTPUTS && !status; j++)
+        if (!(x.out[j] = malloc(sizeof(double) * out_size[j]))) status = KCP_NO_MEMORY;
+    if (!status) status = kcp_plan_make(&x.plan, 1, one, x.R, cuts, 0, C, 0, NULL);
+    if (!status) status = kcp_threads_run(x.R, one_sequence, &x, why, sizeof why);
+    EXPECT(rep, !status, "%s: status %d, %s", kcp_form_names[x.form], status, why);
+    for (int r = 0; r < x.R && !status; r++) {
+        const int64_t ahead = bytes_of(x.form, x.R, r, 0, m);
+        const int64_t back = bytes_of(x.form, x.R, r, 1, m) + (x.keep ? 0 : ahead);
+        EXPECT(rep, x.traffic[r].bytes == ahead && x.traffic_back[r].bytes == back,
+               "%s %s, rank %d: %lld and %lld bytes, not %lld and %lld",
+               model_name[x.model], kcp_form_names[x.form], r,
+               (long long)x.traffic[r].bytes, (long long)x.traffic_back[r].bytes,
+               (long long)ahead, (long long)back);
+    }
+    drop(&x);
+    return status;
+}
+
+static int bytes(struct kcp_report *rep)
+{
+    struct kcp_mapops whole = ref_mapops;
+    int status = KCP_OK;
+    whole.diagonal = NULL;
+    for (int j = 0; j < 3 && !status; j++) {
+        struct batch x = { .model = models[j], .R = 5 };
+        const int m = models[j] == KCP_GLA ? 1 : K;
+        status = draw(&x);
+        for (int form = 0; form < 4 && !status; form++)
+            for (x.keep = 0; x.keep < 2 && !status; x.keep++) {
+                x.form = form;
+                x.ops = NULL;
+                status = count(rep, x, m);
+                x.ops = &whole;                    /* no mistake, and K times as much */
+                if (!status) status = count(rep, x, K);
+            }
+        drop_inputs(&x);
+    }
+    return status;
+}
+KCP_CHECK(check_16_wire) = { "16_family", "wire",
+    "bytes by rank and form: GLA sends K numbers of M, the others K^2; all of M on "
+    "request", bytes };
+
+/* What else the whole M would add is zero. */
+static int diagonal(struct kcp_report *rep)
+{
+    struct kcp_mapops whole = ref_mapops;
+    struct batch x = { .model = KCP_GLA };
+    int status = draw(&x);
+    whole.diagonal = NULL;
+    for (int form = 0; form < 4 && !status; form++)
+        for (int j = 0; j < 6 && !status; j++) {
+            struct batch own = x, all = x;
+            char why[160];
+            int worst = 0;
+            own.form = all.form = form;
+            own.R = all.R = 3 + j;
+            own.spread = all.spread = (enum kcp_spread)(j % 3);
+            own.L = all.L = j > 2 && form != KCP_SCAN ? 48 : 0;
+            all.ops = &whole;
+            status = go(&own, why);
+            if (!status) status = go(&all, why);
+            EXPECT(rep, !status, "R = %d: status %d, %s", own.R, status, why);
+            const double err = status ? NAN : apart(&own, &all, &worst);
+            EXPECT(rep, err < 0, "%s, R = %d: %s differs by %.2g", kcp_form_names[form],
+                   own.R, out_name[worst], err);
+            drop(&own);
+            drop(&all);
+        }
+    drop_inputs(&x);
+    return status;
+}
+KCP_CHECK(check_16_diagonal) = { "16_family", "diagonal",
+    "GLA with d and with all of M on the wire: the same bits, every form", diagonal };
