@@ -174,15 +174,7 @@ end
 
 -- ---- numbers ----------------------------------------------------------------------
 
--- texmath makes \mathrm{ext} three italic letters; \text keeps the word upright. Names
--- of two letters are one symbol.
-local function math_of(m)
-  m.text = m.text:gsub("\\mathrm(%b{})", "\\text%1")
-  m.text = m.text:gsub("%f[%a]HV%f[%A]", "\\mathit{HV}"):gsub("%f[%a]NS%f[%A]", "\\mathit{NS}"):gsub("%f[%a\\]cu%f[%A]", "\\mathit{cu}")
-  return m
-end
-
--- What book/example.c printed: sections opened by "== name", values "@name value".
+-- What the book's programs printed: sections opened by "== name", values "@name value".
 local sections, values
 local function read_example()
   sections, values = {}, {}
@@ -193,6 +185,31 @@ local function read_example()
     elseif k then values[k] = v
     elseif name then table.insert(sections[name], l) end
   end
+end
+
+-- A number as printed, 6.0e-08: its digits, and the power of ten where it has one.
+local function digits_of(v)
+  local d, sign, e = v:match("^(-?%d[%d.]*)e([+-])0*(%d+)$")
+  return d or v, d and (sign == "-" and "-" or "") .. e
+end
+
+local function value(name)
+  if not values then read_example() end
+  if not values[name] then want("the example prints no value %s", name) end
+  return values[name] or "?"
+end
+
+-- texmath makes \mathrm{ext} three italic letters; \text keeps the word upright. Names
+-- of two letters are one symbol. A value may stand inside a formula.
+local function math_of(m)
+  m.text = m.text:gsub("%[([%w/._-]+)%]{%.val}", function(name)
+    if collect then return "0" end
+    local d, e = digits_of(value(name))
+    return e and ((d == "1" and "" or d .. " \\cdot ") .. "10^{" .. e .. "}") or d
+  end)
+  m.text = m.text:gsub("\\mathrm(%b{})", "\\text%1")
+  m.text = m.text:gsub("%f[%a]HV%f[%A]", "\\mathit{HV}"):gsub("%f[%a]NS%f[%A]", "\\mathit{NS}"):gsub("%f[%a\\]cu%f[%A]", "\\mathit{cu}")
+  return m
 end
 
 local function example(cb)
@@ -235,6 +252,25 @@ local function results(cb)
   return pandoc.Div(markdown(md), pandoc.Attr("", { "results" }))
 end
 
+-- Of many recorded cases the first two stand open; the notes at the end stay.
+local function fold_runs(md)
+  local begins, notes = {}, #md + 1
+  for i, l in ipairs(md) do
+    if l:match("^%*%*") then begins[#begins + 1] = i; notes = #md + 1
+    elseif notes > #md and (l:match("^†") or l:match("^Others:")) then notes = i end
+  end
+  if #begins <= 3 then return md end
+  local folds = {}
+  for i, l in ipairs(md) do
+    if i == begins[3] then
+      table.insert(folds, string.format('::: {.folded title="The other %d cases that were recorded"}', #begins - 2))
+    elseif i == notes then table.insert(folds, ":::\n") end
+    table.insert(folds, l)
+  end
+  if notes > #md then table.insert(folds, "\n:::") end
+  return folds
+end
+
 local function kernels(div)
   local stage = text(div)
   local items = {}
@@ -251,7 +287,7 @@ local function kernels(div)
   local blocks = pandoc.List({ pandoc.Para { pandoc.Str("Variants of "), pandoc.Code(stage), pandoc.Str(" in the tree, each with the idea that its record states:") },
                                pandoc.BulletList(items) })
   local md = not div.classes:includes("names") and lines_of(out .. "/results/" .. stage .. ".md")
-  if md then blocks:extend(markdown(table.concat(md, "\n"))) end
+  if md then blocks:extend(markdown(table.concat(fold_runs(md), "\n"))) end
   return pandoc.Div(blocks)
 end
 
@@ -532,7 +568,7 @@ local function weave(doc)
     end
   end
   if collect and page:match("^[%u%d]") then
-    order[#order + 1] = { "ch:" .. page:match("^(%w+)"), (chapter:match("%d") and "chapter " or "appendix ") .. chapter }
+    order[#order + 1] = { "ch:" .. page:match("^(%w+)"), (chapter:match("%d") and "chapter " or "appendix ") .. text(doc.meta.chapter or "0") }
   end
   if not collect then check_prose(doc.blocks) end
   doc = doc:walk {
@@ -593,10 +629,13 @@ local function weave(doc)
     end,
     Span = function(s)
       if not s.classes:includes("val") then return nil end
-      if not values then read_example() end
-      local v = values[text(s)]
-      if not v then want("the example prints no value %s", text(s)) end
-      return pandoc.Span({ pandoc.Str(v or "?") }, { class = "val" })
+      local d, e = digits_of(value(text(s)))
+      local minus = function(x) return (x:gsub("^%-", "\u{2212}")) end
+      local shown_as = pandoc.List({ pandoc.Str(minus(d)) })
+      if e then
+        shown_as = pandoc.List({ pandoc.Str(d == "1" and "10" or minus(d) .. "\u{b7}10"), pandoc.Superscript({ pandoc.Str(minus(e)) }) })
+      end
+      return pandoc.Span(shown_as, { class = "val" })
     end,
     Code = function(c)
       local name = c.text:match("^(ref_[%w_]+)%(?%)?$") or c.text:match("^(kcp_[%w_]+)%(?%)?$")

@@ -86,7 +86,10 @@ $(bk)/labels.tsv: $(chapters:%=book/%.md) book/book.lua
 bookmath = 's/<munder><munder>/<munder class="named">/g; s/<mo accent="true">⏟<\/mo><\/munder>//g; \
     s/stretchy="true" form="prefix">([([|])<\/mo><mtable/KEEP\1/g; s/<\/mtable><mo stretchy="true" form="postfix">/KEEPEND/g; \
     s/stretchy="true" form="(prefix|postfix)">([][()∥|])</stretchy="false" form="\1">\2</g; \
-    s/<mo>([a-z]{2,}[0-9]?|ℓ)<\/mo>/<mi>\1<\/mi>/g; \
+    s/<mo>([a-z]{2,}[0-9]?[a-z]?|ℓ)<\/mo>/<mi>\1<\/mi>/g; \
+    s/(<mo>(=|,|≈|≤|≥|←)<\/mo>|form="prefix">\(<\/mo>)<mo>−<\/mo>/\1<mo form="prefix">−<\/mo>/g; \
+    s/form="(prefix|postfix)">∥/form="\1" lspace="0" rspace="0">∥/g; \
+    s/(<mi>ln<\/mi>)<m([in])>/\1<mspace width=".17em"\/><m\2>/g; s/(<mi>log<\/mi><mn>2<\/mn><\/msub>)<mi>/\1<mspace width=".17em"\/><mi>/g; \
     s/KEEPEND/<\/mtable><mo stretchy="true" form="postfix">/g; s/KEEP([([|])/stretchy="true" form="prefix">\1<\/mo><mtable/g'
 
 booknext = $(word 2,$(shell printf '%s\n' $(chapters) | sed -n '/^$1$$/,$$p'))
