@@ -15,7 +15,7 @@ static int goes_on(const struct kcp_plan *p, int r, int s)
     return s > 0 && s < x->NS && p->seg[x->seg0 + s].prev == x->seg0 + s - 1;
 }
 
-/* spec 10.  What rank r lacks beside its segment s, reach rows at most and never beyond
+/* What rank r lacks beside its segment s, reach rows at most and never beyond
  * the sequence: before it, or (backward) after it. Nothing where the segment's
  * neighbour is its neighbour in the shard too. */
 static struct token_range wanted(const struct kcp_halo *h, int r, int s)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* spec 6.  Ranges that sequence of so many tokens is dealt out in. */
+/* Ranges that sequence of so many tokens is dealt out in. */
 static int64_t pieces(enum kcp_spread spread, int64_t length, int R, int64_t stripe)
 {
     if (spread == KCP_ZIGZAG)

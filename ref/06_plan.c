@@ -348,7 +348,7 @@ static int make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
     return err;
 }
 
-/* spec 6. Allocates *plan, which kcp_plan_free gives back. KCP_BAD with a sentence in
+/* Allocates *plan, which kcp_plan_free gives back. KCP_BAD with a sentence in
  * *why when the input is no plan, KCP_NO_MEMORY when it does not fit. */
 int kcp_plan_make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
                   const int64_t *cuts, int64_t L, int C, int Wc, const char **why)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+//> fore
 /* What the program holds: tensors lie in the saved block where it holds them,
  * else in got, which is freed at the end. */
 struct fore {
@@ -20,6 +21,7 @@ struct fore {
     double *Aqk, *u, *w, *kg, *qg;         /* chapter 03 */
     double *h_start, *maps, *states;       /* chapters 05, 07 */
 };
+//< fore
 
 /* So many numbers, zeroed; NULL sets full. */
 static void *zeros(struct fore *x, int64_t numbers)

@@ -88,7 +88,7 @@ struct kcp_field {
 #include "stages.h"
 
 /* ---- chapter 06: the plan
- * spec 6.  A pure function of (cu_seqlens, R, owners, L): a table of segments with
+ * A pure function of (cu_seqlens, R, owners, L): a table of segments with
  * owners. Any rank may own any ranges: contiguous (one range a rank, in order) is the
  * default; zigzag and striped are others. Rank r's segments stand together in the
  * table, in token order, and their rows stand so in its shard. Classic (L = 0): a

@@ -7,6 +7,8 @@ enum { LEFT = 96, WIDE = 200, GAP = 8 };
 
 static const char *const soft = "fill:none;stroke:var(--line)";
 
+static const char *const number[] = { "\u2070", "\u00b9", "\u00b2" };
+
 static double left(int r) { return LEFT + r * (WIDE + GAP); }
 
 static void label(double y, const char *line, const char *chapters)
@@ -54,7 +56,8 @@ int main(void)
     label(134, "one map", "05, 06");
     boxes(126, 1, 24, map);
     for (int r = 0; r < 3; r++) {
-        svg_text(left(r) + WIDE / 2, 143, "middle", "mono", "S -> M%d S + h%d", r, r);
+        svg_text(left(r) + WIDE / 2, 143, "middle", "mono", "S \u2192 M%s S + h%s",
+                 number[r], number[r]);
         for (int c = 0; c < 3; c++)
             svg_arrow(left(r) + 32 + c * 68, 98, left(r) + 70 + c * 30, 124,
                       "var(--a)");
@@ -66,7 +69,8 @@ int main(void)
             svg_arrow(left(0) + 120, 152, left(2) + 12, 200, "var(--b)");
     }
     boxes(204, 1, 24, "fill:var(--wash-b);stroke:var(--b)");
-    const char *const states[] = { "starts from 0", "S = h0", "S = M1 h0 + h1" };
+    const char *const states[] = { "starts from 0", "S = h\u2070",
+                                   "S = M\u00b9 h\u2070 + h\u00b9" };
     for (int r = 0; r < 3; r++)
         svg_text(left(r) + WIDE / 2, 221, "middle", "mono", "%s", states[r]);
     label(262, "outputs", "04, 08");
@@ -82,7 +86,7 @@ int main(void)
     boxes(304, 3, 20, soft);
     for (int r = 0; r < 3; r++) {
         for (int c = 0; c < 3; c++)
-            svg_text(left(r) + 32 + c * 68, 319, "middle", "mono", "dq..dg");
+            svg_text(left(r) + 32 + c * 68, 319, "middle", "mono", "gradients");
         if (r)
             svg_arrow(left(r) - 2, 338, left(r - 1) + WIDE / 2, 338, "var(--b)");
     }

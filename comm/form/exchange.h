@@ -13,12 +13,14 @@
 
 #pragma GCC visibility push(hidden)
 
+//> fold
 struct fold {
     const struct kcp_exchange *x;
     const struct kcp_context *ctx;
     int r, NS, wide;           /* wide: columns of a map, V + K, or V + 1 if diagonal */
     size_t map, state;         /* bytes */
 };
+//< fold
 
 struct fold fold_of(const struct kcp_exchange *x);
 const struct kcp_segment *fold_segment(const struct fold *f, int p);
