@@ -54,7 +54,8 @@ static void head(double y0, const char *name)
 static void main_pass(double y0, int r, double from)
 {
     bar(lane(y0, r), from, shown(), "var(--wash-c)", "var(--c)");
-    svg_text(x(shown()) - 6, lane(y0, r) + 14, "end", "mono", "+%.0f \u00b5s", from - sum);
+    svg_text(x(shown()) - 6, lane(y0, r) + 14, "end", "mono", "+%.0f \u00b5s",
+             from - sum);
 }
 
 static void gather(double y0)
@@ -165,8 +166,8 @@ int main(void)
     for (int i = 0; i < narrows; i++)
         svg_arrow(arrows[i].x1, arrows[i].y1, arrows[i].x2, arrows[i].y2, "var(--ink)");
     svg_text(92, 496, "start", "soft",
-             "measured, in \u00b5s: a state %.1f, a map %.1f, a quarter of a state %.1f, "
-             "the all-gather %.1f;", state_us, map_us, block_us, gather_us);
+             "measured, in \u00b5s: a state %.1f, a map %.1f, a quarter of a state "
+             "%.1f, the all-gather %.1f;", state_us, map_us, block_us, gather_us);
     svg_text(92, 514, "start", "soft",
              "applying a map %.1f, composing two %.1f. Cut off: the maps' pass, %.0f, "
              "and the main pass, %.0f.", apply_us, compose_us, sum, rest);
