@@ -257,7 +257,7 @@ local function fold_runs(md)
   local begins, notes = {}, #md + 1
   for i, l in ipairs(md) do
     if l:match("^%*%*") then begins[#begins + 1] = i; notes = #md + 1
-    elseif notes > #md and (l:match("^†") or l:match("^Others:")) then notes = i end
+    elseif notes > #md and (l:match("^†") or l:match("^Others:") or l:match("^Not compared")) then notes = i end
   end
   if #begins <= 3 then return md end
   local folds = {}
