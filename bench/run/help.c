@@ -20,9 +20,9 @@ static const char usage[] =
 
 static const char files[] =
 "\n"
-"Runs the KDA or GDN layer over R ranks, in double or on GPUs, on arrays in .npy\n"
-"files (C order, little-endian; float64, float32 or float16; whole numbers int64 or\n"
-"int32).\n"
+"Runs the KDA or GDN layer, or a relative, over R ranks, in double or on GPUs, on\n"
+"arrays in .npy files (C order, little-endian; float64, float32 or float16; whole\n"
+"numbers int64 or int32).\n"
 "\n"
 "read from --in           T tokens, N sequences, H query/key heads, HV value heads (a\n"
 "                         multiple of H), K and V the key and value size of a head\n"
@@ -43,7 +43,10 @@ static const char files[] =
 static const char options[] =
 "\n"
 "  --model kda|gdn        a gate per channel, or per head                       [kda]\n"
-"    dplr|gdn2|gla        with --stage 16: another recurrence\n"
+"    dplr|gdn2|gla|spike  a relative: files of stage 16, of spike's stage 15, whose\n"
+"                         names and shapes stand below; do as above. a b for dplr, b\n"
+"                         omega for gdn2. No --gate --beta --l2norm --save --reuse-m\n"
+"                         --conv\n"
 "  --ranks R              threads, each with its shard; 1 to 1024, and there may be\n"
 "                         more than tokens                    [1, or as --cuts says]\n"
 "                         under srun, mpirun or torchrun its processes are the ranks\n"

@@ -37,7 +37,7 @@ static int without(struct run *x)
 {
     struct options *o = &x->o;
     const int number = o->stage ? atoi(o->stage) : 13;
-    const int layer = !o->stage, bounded = o->gate == KCP_GATE_BOUNDED;
+    const int layer = !o->stage || x->relative, bounded = o->gate == KCP_GATE_BOUNDED;
     const struct { int wrong; const char *option, *with; } pairs[] = {
         { layer && o->shift, "--shift", "--stage" },
         { layer && o->backward, "--backward", "--stage" },
@@ -45,7 +45,7 @@ static int without(struct run *x)
         { layer && !isnan(o->lower_bound) && !bounded, "--lower-bound",
           "--gate bounded" },
         { o->sum && (number < 13 || number > 15), "--sum",
-          "the layer or --stage 13, 14 or 15" },
+          "kda, gdn or spike, or --stage 13, 14 or 15" },
         { o->blocks && o->form != KCP_PIPELINE, "--blocks", "--form pipeline" },
     };
     if (isnan(o->lower_bound))
@@ -62,14 +62,14 @@ static int answer(struct run *x, int argc, char **argv)
     const int read = run_options(x, argc, argv);
     if (read != 0)
         return read > 0 ? 0 : -1;
-    if (processes_open(x) != 0 || without(x) != 0)
+    if (processes_open(x) != 0 || relative_read(x) != 0 || without(x) != 0)
         return -1;
     const struct kcp_stage *stage = x->o.stage ? stage_of(x->o.stage) : NULL;
     const int family = stage && !strncmp(stage->name, "16", 2);
     if ((x->o.model >= KCP_DPLR) != family)
-        return run_error(x, RUN_BAD, "--model", "found %s --stage 16, expected dplr, "
-                         "gdn2 and gla with it, kda and gdn without",
-                         family ? "kda or gdn with" : "dplr, gdn2 or gla without");
+        return run_error(x, RUN_BAD, "--model", "found %s with --stage %.40s, expected "
+                         "dplr, gdn2 or gla with 16, kda or gdn with others",
+                         family ? "kda or gdn" : "dplr, gdn2 or gla", x->o.stage);
     if (device_read(x, stage) != 0)
         return -1;
     const double start = now();

@@ -15,7 +15,7 @@ static const struct option_row rows[] = {
 #define AT(field) offsetof(struct options, field)
     { "--in", OPTION_TEXT, AT(in), "a directory", 0, 0 },
     { "--out", OPTION_TEXT, AT(out), "a directory", 0, 0 },
-    { "--model", OPTION_WORD, AT(model), "kda|gdn|dplr|gdn2|gla", 0, 0 },
+    { "--model", OPTION_WORD, AT(model), "kda|gdn|dplr|gdn2|gla|spike", 0, 0 },
     { "--ranks", OPTION_WHOLE, AT(ranks), NULL, 1, MOST_RANKS },
     { "--cuts", OPTION_TEXT, AT(cuts), "R+1 whole numbers from 0 to T, with commas",
       0, 0 },

@@ -8,7 +8,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-static const char *const models[] = { "KDA", "GDN" };
+static const char *const models[] = { "KDA", "GDN", "DPLR", "GDN-2", "GLA",
+                                      "Spike-KDA" };
 
 enum { ROWS = 32 };            /* ranks that are printed one by one */
 
@@ -44,6 +45,10 @@ static void print_ranks(const struct run *x)
         else if (r == ROWS)
             printf("  ...  %d ranks more\n", R - ROWS - 1);
     }
+    if (x->relative) {
+        printf("kept for backward %.1f MiB, of all ranks\n", saved / 0x1p20);
+        return;
+    }
     printf("kept for backward by --save recompute %.1f MiB, by --save all %.1f MiB, of "
            "all ranks\n", (all ? other : saved) / 0x1p20,
            (all ? saved : other) / 0x1p20);
@@ -72,10 +77,10 @@ static double peak_memory(void)
 void print_summary(const struct run *x, double seconds)
 {
     const struct kcp_call *c = &x->call;
-    if (x->stage)
+    if (x->stage && !x->relative)
         printf("stage %s%s", x->stage->name, x->both ? ", both passes" : "");
     else
-        printf("%s %s, %s, %d rank%s%s", models[c->model], x->both
+        printf("%s %s, %s, %d rank%s%s", models[x->model], x->both
                ? "forward and backward" : "forward", kcp_form_names[c->form],
                x->plan->R,
                x->plan->R == 1 ? "" : "s", x->conv ? ", convolutions before it" : "");
@@ -84,7 +89,7 @@ void print_summary(const struct run *x, double seconds)
     if (x->plan && x->plan->L)
         printf("canonical segments of %" PRId64 " tokens; cuts moved: %d\n", x->plan->L,
                x->plan->moved);
-    if (!x->stage)
+    if (!x->stage || x->relative)
         print_ranks(x);
     if (x->gpu)
         printf("on the GPU by %s in %s; seconds hold the copies there and back\n",

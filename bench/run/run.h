@@ -19,6 +19,8 @@
 enum { MOST_RANKS = 1024, MOST_SIZE = 65536, MOST_CHUNK = 256 };
 /* What main exits with. RUN_BAD: an input is wrong, and nothing was written. */
 enum { RUN_OK = 0, RUN_FAILED = 1, RUN_BAD = 2 };
+/* --model: enum kcp_model, and what is a recurrence of its own stage. */
+enum { MODEL_SPIKE = KCP_GLA + 1 };
 
 struct options {
     const char *in, *out, *stage, *cuts, *conv, *variant, *owners;
@@ -62,6 +64,7 @@ struct run {
     int n, both;                   /* arrays; both: backward too */
     int from, to;                  /* the passes of a stage */
     int conv;                      /* the layer has convolutions before it */
+    int model, relative;           /* --model; the main job is 16's or 15's */
     const char *note;              /* what was given and not used; NULL: nothing */
     const struct kcp_stage *stage; /* NULL: the whole layer */
     struct kcp_plan *plan;
@@ -126,6 +129,13 @@ double memory_here(void);                      /* bytes of this machine; 0: not 
 /* layer.c, stage.c: load, run; outputs are left in x->a. */
 int  layer_run(struct run *x);
 int  stage_run(struct run *x);
+/* relatives.c: the main job of a model that is not KDA or GDN. Its options; has its
+ * stage this field, and must it be there; one rank's run. */
+int  relative_read(struct run *x);
+int  relative_has(const struct run *x, const char *field);
+int  relative_needs(const struct run *x, const char *field);
+int  relative_rank(struct kcp_comm *comm, void *x);
+int  outs_check(struct run *x);            /* layer.c: sums alike, numbers finite */
 /* ranks.c: a stage's args, computed by its reference or on the GPU; the block that
  * 08 leaves there, its bytes and its memory. */
 int    stage_go(struct run *x, const struct kcp_stage *s, void *args,

@@ -12,7 +12,8 @@
 static int unused(const struct run *x, const struct kcp_field *f)
 {
     const int back = f->io == KCP_BIN || f->io == KCP_BOUT;
-    return (f->when == KCP_ONLY_KDA && x->o.model != KCP_KDA) ||
+    return (x->relative && !relative_has(x, f->name)) ||
+           (f->when == KCP_ONLY_KDA && x->o.model != KCP_KDA) ||
            (f->when == KCP_ONLY_GDN && x->o.model != KCP_GDN) ||
            (back && x->to == KCP_FORWARD) ||
            (f->io == KCP_FOUT && x->from == KCP_BACKWARD);
@@ -34,7 +35,7 @@ static int input_load(struct run *x, const struct kcp_field *f)
         return 0;
     if (field_is_grid(f) && (x->stage->ranks || !array_exists(x, "cu")))
         return 0;
-    if (!array_exists(x, file) &&
+    if (!array_exists(x, file) && !relative_needs(x, f->name) &&
         (f->when == KCP_MAYBE || strcmp(f->name, "cu_seqlens") == 0))
         return 0;
     if (array_load(x, &x->size, f->name, file, field_shape(x, f), f->store) != 0)
@@ -114,6 +115,8 @@ static int load_all(struct run *x)
     x->from = x->o.backward ? KCP_BACKWARD : KCP_FORWARD;
     x->to = x->o.backward || (inputs && there) ? KCP_BACKWARD : KCP_FORWARD;
     x->both = x->to > x->from;
+    if (x->relative && !x->both && array_exists(x, "dht"))
+        x->note = "dht.npy: not used, for there is no do.npy";
     if (x->o.chunk)
         x->size.of[LC] = x->o.chunk;
     if (needs_grid && plan_read(x) != 0)
@@ -204,5 +207,8 @@ int stage_run(struct run *x)
         return -1;
     if (!x->told && !(x->told = calloc(1, sizeof *x->told)))
         return run_error(x, RUN_FAILED, "--stage", "found no memory");
-    return ranks_go(x, x->stage->ranks ? x->plan->R : 1, stage_rank);
+    if (ranks_go(x, x->stage->ranks ? x->plan->R : 1,
+                 x->relative ? relative_rank : stage_rank) != 0)
+        return -1;
+    return x->relative && x->who.r == 0 ? outs_check(x) : 0;
 }
