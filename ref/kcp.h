@@ -165,6 +165,13 @@ int  kcp_plan_owned(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, in
                     const struct kcp_owners *owners, int64_t L, int C, int Wc,
                     const char **why);
 void kcp_plan_free(struct kcp_plan *plan);
+/* plan becomes next, in the memory that it has: args structs that point into it stay
+ * good; of copies of a rank's cu, cn, sc the contents go stale. Bounds: N,
+ * R, C, T, L, each rank's tokens, segments and chunks, who owns which state and which
+ * neighbours a segment has are the same; lengths may differ. KCP_NA, and *why says what
+ * differs: plan is as it was, make another. Every rank does it, or none. */
+int  kcp_plan_refresh(struct kcp_plan *plan, const struct kcp_plan *next,
+                      const char **why);
 /* Rank r's rows, of so many bytes a token, out of the whole tensor and back into it;
  * the global token of row i in shard order. Host memory. */
 void kcp_plan_take(const struct kcp_plan *plan, int r, size_t row_bytes,

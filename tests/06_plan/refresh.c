@@ -1,0 +1,142 @@
+/* refresh.c -- a plan refreshed in place is the next batch's; another shape is refused.
+ *
+ * Book: chapter 06, "The next batch".  Checked by: itself, it can fail.
+ * Next: tests/06_plan/wrong.c.
+ */
+#include "tests/judge/judge.h"
+#include "tests/made_call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { N = 3, T = 96, R = 3, C = 8 };
+/* The same chunks and segments on every rank: only lengths within a chunk move. */
+static const int64_t first[N + 1] = { 0, 21, 70, T }, then[N + 1] = { 0, 17, 66, T };
+
+static struct kcp_plan *plan_of(const int64_t *cu, int n, int ranks, int chunk,
+                                int64_t L)
+{
+    struct kcp_plan *p = NULL;
+    kcp_plan_make(&p, n, cu, ranks, NULL, L, chunk, 3, NULL);
+    return p;
+}
+
+/* The contexts of two plans, but for where their arrays lie. */
+static int same(const struct kcp_plan *p, const struct kcp_plan *q)
+{
+    int good = p->digest == q->digest && p->crossing == q->crossing &&
+               p->scattered == q->scattered && p->moved == q->moved &&
+               !memcmp(p->cu_seqlens, q->cu_seqlens, sizeof(int64_t) * (q->N + 1)) &&
+               !memcmp(p->cuts, q->cuts, sizeof(int64_t) * (q->R + 1)) &&
+               !memcmp(p->order, q->order, sizeof *q->order * q->S) &&
+               !memcmp(p->bound, q->bound, sizeof *q->bound * (q->B + 1)) &&
+               !memcmp(p->owner, q->owner, sizeof *q->owner * q->B);
+    for (int j = 0; j < q->S && good; j++) {
+        const struct kcp_segment *s = &p->seg[j], *t = &q->seg[j];
+        good = s->n == t->n && s->rank == t->rank && s->begin == t->begin &&
+               s->end == t->end && s->first == t->first && s->last == t->last &&
+               s->prev == t->prev && s->next == t->next && s->pre == t->pre &&
+               s->post == t->post && s->at == t->at;
+    }
+    for (int r = 0; r < q->R && good; r++) {
+        const struct kcp_context *x = &p->ctx[r], *y = &q->ctx[r];
+        good = x->begin == y->begin && x->end == y->end && x->NS == y->NS &&
+               x->NC == y->NC && x->n_local == y->n_local &&
+               x->pre_num_conv_tokens == y->pre_num_conv_tokens &&
+               x->pre_num_ranks == y->pre_num_ranks &&
+               x->post_num_ranks == y->post_num_ranks &&
+               !memcmp(x->cu_seqlens, y->cu_seqlens, sizeof(int) * (y->n_local + 1)) &&
+               !memcmp(x->seq, y->seq, sizeof(int) * y->n_local) &&
+               !memcmp(x->cu, y->cu, sizeof(int) * (y->NS + 1)) &&
+               !memcmp(x->cn, y->cn, sizeof(int) * (y->NS + 1)) &&
+               !memcmp(x->sc, y->sc, sizeof(int) * y->NC);
+    }
+    return good;
+}
+
+/* ---- a step prepared once: args made with the first plan, run with the next */
+struct step {
+    struct kcp_plan *plan, *next;              /* next: it becomes that; or NULL */
+    double o[T * 4 * 8];
+    int status[R];
+};
+
+static int body(struct kcp_comm *comm, void *arg)
+{
+    struct step *x = arg;
+    struct made_call m;
+    made_call(&m, kcp_stage_find("08"), KCP_KDA, KCP_FORWARD, x->plan, comm);
+    m.a.forward.cu = x->plan->ctx[comm->r].cu;
+    m.a.forward.cn = x->plan->ctx[comm->r].cn;
+    m.a.forward.sc = x->plan->ctx[comm->r].sc;
+    int status = comm->barrier(comm, NULL);
+    if (!status && x->next && comm->r == 0)
+        x->status[0] = kcp_plan_refresh(x->plan, x->next, NULL);
+    if (!status) status = comm->barrier(comm, NULL);
+    if (!status) status = x->status[0];
+    if (!status) status = m.stage->ref(&m.a);
+    const struct kcp_context *c = &x->plan->ctx[comm->r];
+    const int64_t row = (int64_t)m.a.call.HV * m.a.call.V;
+    if (!status)
+        memcpy(x->o + c->begin * row, m.a.forward.o,
+               sizeof(double) * (size_t)((c->end - c->begin) * row));
+    made_free(&m);
+    return status;
+}
+
+static int serves(struct kcp_report *rep)
+{
+    struct step again = { .plan = plan_of(first, N, R, C, 0) };
+    struct step fresh = { .plan = plan_of(then, N, R, C, 0) };
+    struct step stale = { .plan = plan_of(first, N, R, C, 0) };
+    char why[200] = "";
+    again.next = fresh.plan;
+    int status = kcp_threads_run(R, body, &again, why, sizeof why);
+    if (!status) status = kcp_threads_run(R, body, &fresh, why, sizeof why);
+    if (!status) status = kcp_threads_run(R, body, &stale, why, sizeof why);
+    EXPECT(rep, !status, "status %d, %s", status, why);
+    EXPECT(rep, !memcmp(again.o, fresh.o, sizeof again.o), "not the next batch's bits");
+    EXPECT(rep, memcmp(stale.o, fresh.o, sizeof stale.o), "both batches are alike");
+    kcp_plan_free(again.plan);
+    kcp_plan_free(fresh.plan);
+    kcp_plan_free(stale.plan);
+    return status;
+}
+KCP_CHECK(check_06_refresh) = { "06_plan", "refresh",
+    "args made for one batch serve the next: a fresh plan's bits on three ranks",
+    serves };
+
+static int bounds(struct kcp_report *rep)
+{
+    static const int64_t other[N + 1] = { 0, 24, 64, T };
+    static const int64_t cross[N + 1] = { 0, 32, 70, T };
+    static const int64_t more[N + 2] = { 0, 17, 40, 66, T };
+    static const int64_t longer[N + 1] = { 0, 17, 66, T + 3 };
+    struct kcp_plan *p = plan_of(first, N, R, C, 0), *was = plan_of(first, N, R, C, 0);
+    struct kcp_plan *bad[] = {
+        plan_of(other, N, R, C, 0), plan_of(cross, N, R, C, 0),
+        plan_of(more, N + 1, R, C, 0), plan_of(longer, N, R, C, 0),
+        plan_of(then, N, R + 1, C, 0), plan_of(then, N, R, C / 2, 0),
+        plan_of(then, N, R, C, 16) };
+    struct kcp_plan *good = plan_of(then, N, R, C, 0);
+    const int *cu = p->ctx[1].cu, *sc = p->ctx[2].sc;
+    const char *why = NULL;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        EXPECT(rep, kcp_plan_refresh(p, bad[i], &why) == KCP_NA && why &&
+               strstr(kcp_why(), why), "%zu is taken", i);
+        EXPECT(rep, same(p, was), "%zu is refused, and has changed the plan", i);
+        kcp_plan_free(bad[i]);
+    }
+    EXPECT(rep, kcp_plan_refresh(p, good, &why) == KCP_OK && same(p, good) &&
+           !same(p, was) && p->ctx[1].cu == cu && p->ctx[2].sc == sc,
+           "the next batch is not there, or lies elsewhere: %s", why ? why : "");
+    EXPECT(rep, kcp_plan_refresh(NULL, good, NULL) == KCP_BAD &&
+           kcp_plan_refresh(p, NULL, &why) == KCP_BAD, "nothing is taken");
+    kcp_plan_free(p);
+    kcp_plan_free(was);
+    kcp_plan_free(good);
+    return KCP_OK;
+}
+KCP_CHECK(check_06_refresh_bounds) = { "06_plan", "refresh_bounds",
+    "other sizes, ranks or crossings are KCP_NA, and the plan stays as it was",
+    bounds };
