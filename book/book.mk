@@ -83,7 +83,9 @@ $(bk)/labels.tsv: $(chapters:%=book/%.md) book/book.lua
 
 # texmath stretches every parenthesis; TeX only those of matrices. A brace under a term
 # becomes a rule that book.css draws: browsers do not stretch the sign over the whole term.
+# A tilde is the sign and not the combining mark, which is drawn too small and too high.
 bookmath = 's/<munder><munder>/<munder class="named">/g; s/<mo accent="true">⏟<\/mo><\/munder>//g; \
+    s/<mover>(<mi>[a-z]<\/mi>)<mo accent="true">̃<\/mo>/<mover accent="true">\1<mo stretchy="false">˜<\/mo>/g; \
     s/stretchy="true" form="prefix">([([|])<\/mo><mtable/KEEP\1/g; s/<\/mtable><mo stretchy="true" form="postfix">/KEEPEND/g; \
     s/stretchy="true" form="(prefix|postfix)">([][()∥|])</stretchy="false" form="\1">\2</g; \
     s/<mo>([a-z]{2,}[0-9]?[a-z]?|ℓ)<\/mo>/<mi>\1<\/mi>/g; \

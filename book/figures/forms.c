@@ -13,15 +13,11 @@ static void panel(double left, const char *name, const char *after, const int *d
     const struct frame f = { 0.25, 1.85, 1, 4, left, left + 225, 40, 300 };
     svg_text(left + 112, 24, "middle", "", "%s", name);
     frame_rows(&f, 1);
-    for (int R = 2; R <= 64; R *= 2) {
-        char text[8];
-        snprintf(text, sizeof text, "%d", R);
-        frame_column(&f, R, text);
-    }
+    frame_powers(&f, 2, 64, 2);
+    frame_axes(&f, "ranks", NULL);
     for (int k = 0; k < 4; k++) {
         curve(&f, rows, n, 0, k + 1, inks[k], "none");
-        svg_text(left + 228, frame_y(&f, rows[n - 1][k + 1]) + down[k], "start", "",
-                 "%s", names[k]);
+        frame_name(&f, rows[n - 1][k + 1], down[k], "", names[k]);
     }
 }
 
@@ -34,7 +30,6 @@ int main(void)
     panel(50, "inside a node", "inside a node", (const int[]){ 8, -2, 6, 6 });
     panel(410, "between nodes", "between nodes", (const int[]){ 0, 10, 6, 6 });
     svg_text(4, 14, "start", "soft", "microseconds");
-    svg_text(360, 340, "middle", "soft", "ranks");
     svg_end();
     return 0;
 }

@@ -15,23 +15,17 @@ int main(void)
               "5e-7 to 2e-5 and bf16 from 5e-4 to a fifth of M. A dashed line shows "
               "growth with the square root.");
     frame_rows(&f, 1);
-    for (int c = 1; c <= 256; c *= 4) {
-        char text[8];
-        snprintf(text, sizeof text, "%d", c);
-        frame_column(&f, c, text);
-    }
+    frame_powers(&f, 1, 256, 4);
     for (int k = 0; k < 3; k++) {
         const int column = k ? k + 3 : 2;
         curve(&f, rows, n, 0, column, inks[k], "none");
-        svg_text(frame_x(&f, 256) + 10, frame_y(&f, rows[n - 1][column]) + 4, "start",
-                 "", "%s", names[k]);
+        frame_name(&f, rows[n - 1][column], 4, "", names[k]);
     }
     svg_line(frame_x(&f, 1), frame_y(&f, rows[0][4]), frame_x(&f, 256),
              frame_y(&f, 16 * rows[0][4]), "stroke:var(--soft);stroke-dasharray:4 4");
-    svg_text(frame_x(&f, 24), frame_y(&f, 4 * rows[0][4]) + 26, "start", "soft",
-             "square root of the chunks");
-    svg_text(320, 368, "middle", "soft", "chunks in the chain");
-    svg_text(80, 14, "start", "soft", "relative error of M");
+    svg_text(frame_x(&f, 24), frame_y(&f, 1e-4), "start", "soft",
+             "dashed: square root of the chunks");
+    frame_axes(&f, "chunks in the chain", "relative error of M");
     svg_end();
     return 0;
 }

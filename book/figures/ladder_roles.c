@@ -29,6 +29,8 @@ int main(void)
         "with the other, and arrives at the empty barrier.");
     for (int c = 0; c < CHUNKS; c++) {
         if (c >= STAGES) asked = fmax(asked, empty[c - STAGES]);
+        if (c >= STAGES)
+            svg_text(106 + asked, 32, "middle", "soft", "after empty %d", c - STAGES);
         bar(100 + asked, 12, 40, "var(--wash-d)", "var(--d)", "", c);
         bar(100 + asked + 12, copy, 72 + 28 * (c % STAGES), "var(--wash-b)", "var(--b)",
             "copy %d", c);

@@ -23,12 +23,11 @@ int main(void)
     curve(&f, rows, n, 0, 5, "var(--b)", "5 4");
     svg_line(frame_x(&f, 0.09), frame_y(&f, 2e-2), 560, frame_y(&f, 2e-2),
              "stroke:var(--soft);stroke-dasharray:1 3");
-    svg_text(570, frame_y(&f, 2e-2) + 4, "start", "soft", "what is allowed");
-    svg_text(570, frame_y(&f, rows[n - 1][4]) + 18, "start", "", "bf16, left out");
-    svg_text(570, frame_y(&f, rows[n - 1][2]) + 4, "start", "", "double, left out");
-    svg_text(570, frame_y(&f, 10), "start", "", "dashed: let in");
-    svg_text(315, 358, "middle", "soft", "gate of every token");
-    svg_text(4, 14, "start", "soft", "error of dg");
+    frame_name(&f, 2e-2, 4, "soft", "what is allowed");
+    frame_name(&f, rows[n - 1][4], 18, "", "bf16, left out");
+    frame_name(&f, rows[n - 1][2], 4, "", "double, left out");
+    frame_name(&f, 10, 0, "", "dashed: let in");
+    frame_axes(&f, "gate of every token", "error of dg");
     svg_end();
     return 0;
 }

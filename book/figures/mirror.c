@@ -35,7 +35,8 @@ int main(void)
     svg_line(566, 61, 572, 61, "stroke:var(--b);stroke-width:1.5");
     svg_arrow(572, 186, 552, 195, "var(--b)");
     svg_arrow(566, 217, 584, 217, "var(--ink)");
-    svg_arrow(540, 173, 600, 195, "var(--ink)");
+    svg_line(566, 164, 612, 164, "stroke:var(--ink);stroke-width:1.5");
+    svg_arrow(612, 164, 612, 195, "var(--ink)");
     svg_arrow(648, 195, 648, 154, "var(--ink)");
     svg_text(294, 122, "start", "soft",
              "needs nothing of the exchange: runs beside it");

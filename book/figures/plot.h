@@ -1,6 +1,7 @@
 /* plot.h -- curves over logarithmic axes, from what the book's programs printed.
  *
  * Book: chapters 10, 19, 20.  Included by leaveout.c, growth.c, forms.c and scaling.c.
+ * Axes, their numbers and the names of curves are said here, once.
  * Numbers are those of build/book/example.txt: the page and its plot cannot differ. */
 #ifndef BOOK_PLOT_H
 #define BOOK_PLOT_H
@@ -77,6 +78,32 @@ static inline void frame_column(const struct frame *f, double v, const char *tex
 {
     svg_line(frame_x(f, v), f->y0, frame_x(f, v), f->y1, "stroke:var(--line)");
     svg_text(frame_x(f, v), f->y1 + 18, "middle", "soft", "%s", text);
+}
+
+/* Columns at from, from * step, ... up to to, each with its number below. */
+static inline void frame_powers(const struct frame *f, int from, int to, int step)
+{
+    for (int v = from; v <= to; v *= step) {
+        char text[12];
+        snprintf(text, sizeof text, "%d", v);
+        frame_column(f, v, text);
+    }
+}
+
+/* What the two axes count: below the frame, and above its left edge. */
+static inline void frame_axes(const struct frame *f, const char *x, const char *y)
+{
+    if (x)
+        svg_text((f->x0 + f->x1) / 2, f->y1 + 38, "middle", "soft", "%s", x);
+    if (y)
+        svg_text(4, 14, "start", "soft", "%s", y);
+}
+
+/* A name at the right edge, as high as y, moved down by so many units. */
+static inline void frame_name(const struct frame *f, double y, double down,
+                              const char *class, const char *name)
+{
+    svg_text(f->x1 + 8, frame_y(f, y) + down, "start", class, "%s", name);
 }
 
 static inline void curve(const struct frame *f, double rows[MOST_ROWS][MOST_COLS],

@@ -56,10 +56,10 @@ static void consumer(double y, double at, int chunk)
 
 static void scan(double y)
 {
-    static const char *const names[] = { "k~ and v", "A beta, kg", "qg", "Aqk" };
+    static const char *const names[] = { "Aqk", "qg", "A beta, kg", "k~ and v" };
     svg_text(4, y, "start", "", "scan: a head's state a block");
     for (int p = 0; p < 4; p++) {
-        const double lag[] = { 0, 30, 60, 60 };
+        const double lag[] = { 60, 60, 30, 0 };
         lane(y + 12 + 36 * p, p ? "" : "4 producer warps", "");
         for (int c = 0; c < 3; c++) {
             char text[32];
@@ -71,9 +71,10 @@ static void scan(double y)
     lane(y + 162, "consumer", "warpgroups");
     consumer(y + 162, 112, 0);
     consumer(y + 162, 336, 1);
-    svg_arrow(258, y + 42, 270, y + 160, "var(--ink)");
-    svg_arrow(290, y + 78, 350, y + 160, "var(--ink)");
-    svg_arrow(350, y + 160, 470, y + 44, "var(--soft)");
+    svg_arrow(262, y + 144, 268, y + 160, "var(--ink)");
+    svg_line(294, y + 100, 294, y + 153, "stroke:var(--ink);stroke-width:1.5");
+    svg_arrow(294, y + 153, 338, y + 161, "var(--ink)");
+    svg_arrow(350, y + 160, 466, y + 146, "var(--soft)");
     svg_text(500, y + 246, "start", "soft", "dark arrows: full; grey: released");
 }
 

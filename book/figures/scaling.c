@@ -18,20 +18,14 @@ int main(void)
               "two levels grows slowly to half a millisecond; the total flattens where "
               "they meet, near 256 ranks.");
     frame_rows(&f, 1);
-    for (int R = 1; R <= 4096; R *= 4) {
-        char text[8];
-        snprintf(text, sizeof text, "%d", R);
-        frame_column(&f, R, text);
-    }
+    frame_powers(&f, 1, 4096, 4);
     for (int k = 0; k < 4; k++) {
         const int skip = k == 1 || k == 2;                  /* one rank has neither */
         curve(&f, rows + skip, n - skip, 0, column[k], inks[k],
               k == 3 ? "6 4" : "none");
-        svg_text(570, frame_y(&f, rows[n - 1][column[k]]) + down[k], "start", "", "%s",
-                 names[k]);
+        frame_name(&f, rows[n - 1][column[k]], down[k], "", names[k]);
     }
-    svg_text(315, 358, "middle", "soft", "ranks, in nodes of 8 GPUs");
-    svg_text(4, 14, "start", "soft", "ms");
+    frame_axes(&f, "ranks, in nodes of 8 GPUs", "ms");
     svg_end();
     return 0;
 }

@@ -96,9 +96,13 @@ function rank_tables(f,   j, i, last)
         print "|:----|--:|:--------|:-------------|---:|---:|---:|----:|---:|----:|" > f
         layers_of(last, f)
     }
-    for (j = 1; j <= gathers; j++) said = said (j == 1 ? "" : "; ") gather[j]
-    if (gathers)
-        print "\nControls, the all-gather alone in the same runs: " said "." > f
+    if (gathers) {
+        print "\n::: {.folded title=\"Controls: the all-gather alone, in the same runs\"}" > f
+        print "| payload a rank, MiB | GPUs | µs | run |" > f
+        print "|--:|--:|--:|:----|" > f
+        for (j = 1; j <= gathers; j++) print gather[j] > f
+        print ":::" > f
+    }
     close(f)
 }
 

@@ -81,7 +81,7 @@ function note_gather(set, ranks)
 {
     if (ranks < 2 || num("gather_us") == 0 || set in gathered) return
     gathered[set] = 1
-    gather[++gathers] = sprintf("%.1f MiB a rank over %d GPUs: %.0f µs (`%s`)",
+    gather[++gathers] = sprintf("| %.1f | %d | %.0f | `%s` |",
                                 num("gather_bytes") / 1048576, ranks,
                                 get("gather_us"), get("case"))
 }

@@ -114,7 +114,7 @@ function whole_tables(f, only,   j, i, group, last)
         if (group != last) {
             heading(i, f)
             print "| pass | whose | ms | 10 to 90 % | of its floor " \
-                  "| fastest peer / it | room, kept: GiB |" > f
+                  "| fastest peer / it | workspace, kept: GiB |" > f
             print "|:---|:--------|---:|-----:|---:|---:|---:|" > f
             last = group
         }
