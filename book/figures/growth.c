@@ -7,7 +7,7 @@ int main(void)
 {
     static double rows[MOST_ROWS][MOST_COLS];
     const int n = printed_rows("18-growth", "live gates", rows);
-    const struct frame f = { 0, 2.45, -8.2, 0, 70, 570, 20, 330 };
+    const struct frame f = { 0, 2.45, -8.2, 0, 70, 570, 30, 330 };
     static const char *const names[] = { "fp32, tf32x3", "tf32", "bf16" };
     static const char *const inks[] = { "var(--a)", "var(--c)", "var(--b)" };
     svg_begin(720, 376, "The error of M against the length of its chain",
