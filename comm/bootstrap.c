@@ -6,7 +6,7 @@
  * calls those below it and is called by those above. All connections that are half open
  * are waited for together, so that one who says nothing, or nonsense, delays nobody.
  * Limits: R (R-1) / 2 connections, so hundreds of processes. */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE                    /* POLLRDHUP */
 #include "meeting_place.h"
 
 #include <errno.h>
@@ -18,7 +18,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { MOST_OPEN = 256 };     /* half-open connections; the oldest makes place */
+enum {
+    MOST_OPEN = 256,          /* half-open connections; the oldest caller makes place */
+    MOST_CALLS = 128,         /* of them our own */
+    MOST_ACCEPTED = 64,       /* a turn: who calls without end must not hold it up */
+};
 static const double handshake_seconds = 5, again_seconds = 0.05;
 /* ---- bytes on a connection */
 static int wait_for(int fd, short what, double until)
@@ -78,6 +82,7 @@ struct bootstrap {
     int places;
     struct half_open open[MOST_OPEN];
     int opened, refused, twice;        /* twice: the rank that came two times, or -1 */
+    int without_fd;                    /* there was no file descriptor left */
     double until;
     char *why;
     size_t n;
@@ -90,25 +95,38 @@ static void drop(struct bootstrap *b, int i, int and_close)
     b->open[i] = b->open[--b->opened];
 }
 
+/* The oldest that somebody else has begun; -1: all are ours. */
+static int oldest_caller(const struct bootstrap *b)
+{
+    int oldest = -1;
+    for (int i = 0; i < b->opened; i++)
+        if (!b->open[i].calls &&
+            (oldest < 0 || b->open[i].until < b->open[oldest].until))
+            oldest = i;
+    return oldest;
+}
+
 static void add(struct bootstrap *b, int fd, int calls, int rank)
 {
-    if (b->opened == MOST_OPEN) {
-        int oldest = 0;
-        for (int i = 1; i < b->opened; i++)
-            if (b->open[i].until < b->open[oldest].until)
-                oldest = i;
-        drop(b, oldest, 1);
-    }
+    if (b->opened == MOST_OPEN)
+        drop(b, oldest_caller(b), 1);
     handshake_begin(&b->open[b->opened++], fd, calls, rank,
                     monotonic_seconds() + handshake_seconds);
 }
 
-/* Has the other end of a connection closed it? */
+static int calls_open(const struct bootstrap *b)
+{
+    int n = 0;
+    for (int i = 0; i < b->opened; i++)
+        n += b->open[i].calls;
+    return n;
+}
+
+/* Has the other end of a connection closed it? It may have said something before. */
 static int is_closed(int fd)
 {
-    char c;
-    const ssize_t k = recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
-    return k == 0 || (k < 0 && errno != EAGAIN && errno != EWOULDBLOCK);
+    struct pollfd p = { fd, POLLRDHUP, 0 };
+    return poll(&p, 1, 0) > 0;
 }
 
 /* A rank has proved itself. Is it there already, and alive, then two jobs have one name
@@ -139,11 +157,14 @@ static void seat(struct bootstrap *b, const struct half_open *h)
 static void call_places(struct bootstrap *b)
 {
     const double now = monotonic_seconds();
-    for (int i = 0; i < b->places; i++) {
+    int left = MOST_CALLS - calls_open(b);
+    for (int i = 0; i < b->places && left > 0; i++) {
         struct place *p = &b->place[i];
         if (b->fd[p->rank] >= 0 || now < p->not_before)
             continue;
         const int fd = address_call(&p->a);
+        left -= fd >= 0;
+        b->without_fd |= fd < 0 && (errno == EMFILE || errno == ENFILE);
         p->not_before = now + (fd < 0 ? again_seconds : handshake_seconds);
         if (fd >= 0)
             add(b, fd, 1, p->rank);
@@ -184,15 +205,18 @@ static void take_turn(struct bootstrap *b)
         if (done.calls && done.stage != MET)
             call_again_soon(b, done.rank);
     }
-    for (int fd = 0; p[n].revents && fd >= 0;) {
+    int fd = 0;
+    for (int i = 0; p[n].revents && fd >= 0 && i < MOST_ACCEPTED; i++) {
         fd = accept(b->listening, NULL, NULL);
         if (fd >= 0) {
             fcntl(fd, F_SETFD, FD_CLOEXEC);
             fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
             add(b, fd, 0, -1);
         } else if (errno == EMFILE || errno == ENFILE) {
-            if (b->opened)
-                drop(b, 0, 1);
+            const int oldest = oldest_caller(b);
+            b->without_fd = 1;
+            if (oldest >= 0)
+                drop(b, oldest, 1);
             poll(NULL, 0, 10);
         }
     }
@@ -208,10 +232,14 @@ static void close_half_open(struct bootstrap *b)
 /* What is known of why a rank is missing, behind the sentence that says so. */
 static void add_hints(struct bootstrap *b)
 {
-    const size_t n = strlen(b->why);
+    size_t n = strlen(b->why);
     if (b->refused && n < b->n)
         snprintf(b->why + n, b->n - n, "; %d connection%s did not prove to be of this "
                  "job", b->refused, b->refused > 1 ? "s" : "");
+    n = strlen(b->why);
+    if (b->without_fd && n < b->n)
+        snprintf(b->why + n, b->n - n, "; this process may open no more files "
+                 "(ulimit -n)");
 }
 
 static int wait_for_all(struct bootstrap *b)
@@ -243,7 +271,8 @@ static int hand_out_table(struct bootstrap *b)
     const size_t table = sizeof *b->where * (size_t)b->me.R;
     for (int r = 1; r < b->me.R; r++) {
         int32_t port;
-        if (bootstrap_read(b->fd[r], &port, sizeof port, b->until)) {
+        if (is_closed(b->fd[r]) ||
+            bootstrap_read(b->fd[r], &port, sizeof port, b->until)) {
             snprintf(b->why, b->n, "rank %d was lost at the meeting", r);
             return KCP_COMM;
         }
@@ -347,8 +376,10 @@ static int follow(struct bootstrap *b)
         return err;
     }
     struct place *place = calloc((size_t)r, sizeof *place);
-    if (!place)
+    if (!place) {
+        snprintf(b->why, b->n, "no memory for the places of %d ranks", r);
         return KCP_NO_MEMORY;
+    }
     b->place = place;
     for (int j = 1; j < r; j++)
         if (b->where[j].len <= sizeof b->where[j].at)
@@ -367,6 +398,8 @@ int bootstrap_meet(const struct kcp_who *who, const struct meeting *at, double s
     struct bootstrap *b = calloc(1, sizeof *b);
     struct address *where = calloc((size_t)who->R, sizeof *where);
     int err = b && where ? KCP_OK : KCP_NO_MEMORY;
+    if (err)
+        snprintf(why, n, "no memory for a meeting of %d ranks", who->R);
     for (int r = 0; r < who->R; r++)
         fd[r] = -1;
     if (!err && who->R > 1) {

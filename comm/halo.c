@@ -161,11 +161,13 @@ static int move_all(const struct kcp_halo *h, int to, int r, const void *x, void
     int status = KCP_OK;
     for (int s = 0; s < ctx->NS && !status; s++) {
         const struct token_range w = wanted(h, to, s);
-        char *at = (char *)halo + (to == r ? kcp_halo_at(h, to, s) * h->row_bytes : 0);
+        char *at = to == r ? (char *)halo + kcp_halo_at(h, to, s) * h->row_bytes : NULL;
         struct piece p = first_piece(h, to, s, w);
-        for (; p.rank >= 0 && !status; p = next_piece(h, p, w))
+        for (; p.rank >= 0 && !status; p = next_piece(h, p, w)) {
+            char *here = at ? at + (p.begin - w.begin) * h->row_bytes : NULL;
             if (to == r || p.rank == r)
-                status = move(h, &p, to, x, at + (p.begin - w.begin) * h->row_bytes);
+                status = move(h, &p, to, x, here);
+        }
     }
     return status;
 }

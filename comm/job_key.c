@@ -85,24 +85,31 @@ static int is_private_folder(const char *path, int may_be_link)
            !(s.st_mode & 077);
 }
 
+/* The first letters of a path are another folder. */
+static int is_whole(int length, size_t size)
+{
+    return length > 0 && (size_t)length < size;
+}
+
 static int choose_folder(const struct meeting *at, char *path, size_t size, char *why,
                          size_t n)
 {
     const char *named = value_of("KCP_KEY_DIR"), *home = value_of("HOME");
     const char *tmp = value_of("TMPDIR");
     if (named) {
-        snprintf(path, size, "%s", named);
-        if (is_private_folder(path, 1))
+        if (is_whole(snprintf(path, size, "%s", named), size) &&
+            is_private_folder(path, 1))
             return KCP_OK;
         snprintf(why, n, "KCP_KEY_DIR=%.100s: expected a folder of ours that nobody "
                  "else can open (chmod 700)", named);
         return KCP_BAD;
     }
-    snprintf(path, size, "%s/.kcp", home ? home : "");
-    if (home && *home == '/' && is_private_folder(path, 0))
+    if (home && *home == '/' && is_whole(snprintf(path, size, "%s/.kcp", home), size) &&
+        is_private_folder(path, 0))
         return KCP_OK;
-    snprintf(path, size, "%s/kcp-%ld", tmp ? tmp : "/tmp", (long)geteuid());
-    if (at->one_host && is_private_folder(path, 0))
+    if (at->one_host && is_whole(snprintf(path, size, "%s/kcp-%ld", tmp ? tmp : "/tmp",
+                                          (long)geteuid()), size) &&
+        is_private_folder(path, 0))
         return KCP_OK;
     snprintf(why, n, "no folder for the job's key (KCP_KEY_DIR, ~/.kcp): set "
              "KCP_SECRET to one word on all ranks, or KCP_TRUST_NETWORK=1");
@@ -160,6 +167,10 @@ int job_key_open(struct job_key *key, const struct meeting *at, int r, char *why
     }
     if (!secret && trust && *trust == '1')
         return KCP_OK;
+    if (!have_libcrypto() && dup(STDERR_FILENO) < 0 && errno == EMFILE) {
+        snprintf(why, n, "this process may open no more files (ulimit -n)");
+        return KCP_BAD;
+    }
     if (!have_libcrypto()) {
         snprintf(why, n, "libcrypto.so.3 (OpenSSL; Debian's libssl3) was not found, "
                  "without which ranks cannot prove who they are: install it, or trust "

@@ -88,7 +88,9 @@ int address_call(const struct address *a)
     const int fd = new_socket(a);
     if (fd >= 0 && connect(fd, (const struct sockaddr *)&a->at, a->len) &&
         errno != EINPROGRESS) {
+        const int why = errno;
         close(fd);
+        errno = why;
         return -1;
     }
     return fd;

@@ -119,8 +119,11 @@ int own_file_read(const char *path, const char *first, char *text, size_t size,
     const enum found found = look_at(path, &s);
     const int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
     const int fd = found == OURS ? open(path, flags) : -1;
-    if (fd >= 0) {
-        const ssize_t got = pread(fd, all, sizeof all - 1, 0);
+    if (fd >= 0) {                     /* what was looked at, not what is there now */
+        struct stat now;
+        const int same = !fstat(fd, &now) && now.st_dev == s.st_dev &&
+                         now.st_ino == s.st_ino;
+        const ssize_t got = same ? pread(fd, all, sizeof all - 1, 0) : 0;
         all[got > 0 ? got : 0] = 0;
         close(fd);
     }

@@ -82,6 +82,33 @@ static const struct option_row rows[] = {
 #undef AT
 };
 
+static int is_number_of_stage(const char *word, size_t n)
+{
+    char two[3] = "";
+    if (n != 2) return 0;
+    memcpy(two, word, 2);
+    return stage_find(two) != NULL;
+}
+
+static int is_form(const char *word, size_t n)
+{
+    for (int form = 0; form <= KCP_SCAN; form++)
+        if (strlen(kcp_form_names[form]) == n && !memcmp(word, kcp_form_names[form], n))
+            return 1;
+    return 0;
+}
+
+/* Words with commas, all of them known: else nothing would be timed, and unsaid. */
+static int is_list(const char *s, int (*is_known)(const char *, size_t))
+{
+    for (;;) {
+        const size_t n = strcspn(s, ",");
+        if (!is_known(s, n)) return 0;
+        if (!s[n]) return 1;
+        s += n + 1;
+    }
+}
+
 /* The options together: what one says about another. */
 static int settle(struct bench *b)
 {
@@ -98,6 +125,14 @@ static int settle(struct bench *b)
     if (c->HV % c->H) return bench_bad("--HV", "", "a multiple of -H");
     if (b->stage && !stage_find(b->stage))
         return bench_bad("--stage", b->stage, "a stage, e.g. 04");
+    if (b->stages && !is_list(b->stages, is_number_of_stage))
+        return bench_bad("--stages", b->stages, "numbers of stages, as 08,13");
+    if (b->forms && !is_list(b->forms, is_form))
+        return bench_bad("--forms", b->forms, "all_gather, chain, pipeline or scan, "
+                         "with commas");
+    const struct kcp_variant *v;
+    if (b->variant && !kcp_variants(NULL, b->variant, &v, 1))
+        return bench_bad("--variant", b->variant, "one that kcp-check --list prints");
     if (c->N > 1 && c->N > c->T / 16)
         return bench_bad("--sequences", "", "sixteen tokens a sequence or more");
     if (c->NS > c->T) return bench_bad("--segments", "", "at most -T");

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { NUMBER, WORD };
 
@@ -186,7 +187,9 @@ static double find_us(const char *path, const struct cells *want)
 {
     static char first[LINE], line[LINE];
     char *head[COLUMNS], *row[COLUMNS];
+    struct stat st;
     double us = 0;
+    if (stat(path, &st) || !S_ISREG(st.st_mode)) return 0;      /* a pipe would wait */
     FILE *f = fopen(path, "r");
     if (!f) return 0;
     const int n = fgets(first, sizeof first, f) ? pieces(first, head, COLUMNS) : 0;

@@ -155,11 +155,15 @@ int kcp_processes(struct kcp_comm **comm, struct kcp_who *who, char *why, size_t
     if (err)
         return err;
     struct tcp_rank *p = make_rank(who, seconds);
-    if (!p)
+    if (!p) {
+        snprintf(why, n, "no memory, or no file descriptors, for %d ranks", who->R);
         return KCP_NO_MEMORY;
+    }
     err = bootstrap_meet(who, &at, seconds, p->fd, why, n);
-    if (!err)
-        err = start_reader(p);
+    if (!err && start_reader(p)) {
+        snprintf(why, n, "no thread to read what other ranks send");
+        err = KCP_NO_MEMORY;
+    }
     if (err)
         tcp_comm_free(&p->comm);
     else

@@ -294,7 +294,12 @@ static int operator_at(const struct reader *r, int rank)
 static int64_t apply(struct reader *r, const char *sign, int64_t x, int64_t y)
 {
     const int divides = *sign == '/' || *sign == '%';
-    if (divides && !y) {
+    int bad = divides && (!y || (y == -1 && x == INT64_MIN));
+    int64_t z = 0;
+    if (*sign == '+') bad = __builtin_add_overflow(x, y, &z);
+    if (*sign == '-') bad = __builtin_sub_overflow(x, y, &z);
+    if (*sign == '*') bad = __builtin_mul_overflow(x, y, &z);
+    if (bad) {                         /* sizes that nobody has looked at may be any */
         if (r->live && !r->wrong) r->wrong = r->at;
         return 0;
     }
@@ -305,11 +310,9 @@ static int64_t apply(struct reader *r, const char *sign, int64_t x, int64_t y)
     case '!': return x != y;
     case '<': return sign[1] ? x <= y : x < y;
     case '>': return sign[1] ? x >= y : x > y;
-    case '+': return x + y;
-    case '-': return x - y;
-    case '*': return x * y;
     case '/': return x / y;
-    default: return x % y;
+    case '%': return x % y;
+    default: return z;
     }
 }
 

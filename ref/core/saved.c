@@ -11,6 +11,7 @@
 
 static const char magic[8] = "KCPsaved";
 enum { SAVED_VERSION = 2, SAVED_ALIGN = 64 };
+#define MOST_BYTES (INT64_C(1) << 60)
 
 #define KCP_FORMAT(id, version, name, what) { id, version, name },
 #define KCP_KEPT(name, count, bytes, when)
@@ -54,18 +55,27 @@ int kcp_saved_states(const struct kcp_call *a)
     return every ? a->NS : a->NS > 0;
 }
 
-static void add(struct kcp_saved *s, const char *name, int64_t bytes)
+/* KCP_BAD: no memory has so many bytes. */
+static int add(struct kcp_saved *s, const char *name, int64_t count, int64_t each)
 {
-    struct kcp_saved_item *item = &s->item[s->items++];
+    struct kcp_saved_item *item = &s->item[s->items];
+    int64_t bytes;
+    if (s->items == sizeof s->item / sizeof *s->item || count < 0 || each < 0 ||
+        __builtin_mul_overflow(count, each, &bytes) || bytes > MOST_BYTES ||
+        s->bytes > MOST_BYTES)
+        return KCP_BAD;
+    s->items++;
     snprintf(item->name, sizeof item->name, "%s", name);
     item->at = s->bytes;
     item->bytes = (uint64_t)bytes;
     s->bytes += (item->bytes + SAVED_ALIGN - 1) / SAVED_ALIGN * SAVED_ALIGN;
+    return KCP_OK;
 }
 
 /* The header of the block of a format for this call: sizes, then name, offset and bytes
  * of every tensor. writer is for a reader of messages alone; actv and acc are the
- * writer's bytes a number. KCP_BAD: there is no such format. */
+ * writer's bytes a number. KCP_BAD: there is no such format, or, with no bytes, the
+ * sizes are no call's. */
 int kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int format,
                         const char *writer, size_t actv, size_t acc)
 {
@@ -93,8 +103,10 @@ int kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int forma
         if (!bad && !when) continue;
         bad |= kcp_expression(kept[i].count, &f, &count, NULL, 0);
         bad |= kcp_expression(kept[i].bytes, &f, &bytes, NULL, 0);
-        if (bad || s->items == sizeof s->item / sizeof *s->item) return KCP_BAD;
-        add(s, kept[i].name, count * bytes);
+        if (bad || add(s, kept[i].name, count, bytes)) {
+            s->bytes = s->items = 0;
+            return KCP_BAD;
+        }
     }
     return s->format_version ? KCP_OK : KCP_BAD;
 }
@@ -105,7 +117,8 @@ void kcp_saved_layout(struct kcp_saved *s, const struct kcp_call *a, const char 
     kcp_saved_layout_of(s, a, KCP_FORMAT_FACTORS, writer, actv, acc);
 }
 
-/* Bytes of the block that the reference writes for this call, header included. */
+/* Bytes of the block that the reference writes for this call, header included; 0: its
+ * sizes are no call's. */
 size_t kcp_saved_bytes(const struct kcp_forward *a)
 {
     struct kcp_saved s;
@@ -120,7 +133,7 @@ int kcp_saved_begin(void *saved, size_t bytes, const struct kcp_call *a,
 {
     struct kcp_saved s;
     kcp_saved_layout(&s, a, writer, actv, acc);
-    if (!saved || bytes < s.bytes)
+    if (!saved || bytes < sizeof s || !s.bytes || bytes < s.bytes)
         return KCP_BAD;
     memcpy(saved, &s, sizeof s);
     return KCP_OK;

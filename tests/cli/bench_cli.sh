@@ -54,6 +54,14 @@ if [ -x "$program" ]; then
     refuses --segments -T 8 --segments 9
     refuses -e -b 1024 -e 4096 --json "$W/b.tsv"
     refuses --backend --backend mpi
+    # A list of which nothing is known would time nothing, with status 0.
+    for x in x 8 8,13 08, ,08 08,,13 99 '08 13' 0813; do refuses --stages --stages "$x"; done
+    for x in x gather all_gather, ,scan chainscan 'chain scan'; do
+        refuses --forms -g 2 --forms "$x"; done
+    refuses --variant --variant nope
+    mkfifo "$W/pipe"
+    for x in "$W/pipe" "$W" /dev/null; do refuses --against --against "$x"; done
+    rm "$W/pipe"
     refuses --against --against "$W/a.tsv" --gate strong
     refuses --against --against "$W/a.tsv" -T 4096
     refuses --against --against "$W/missing.json"

@@ -209,6 +209,11 @@ for x in -1 many 1000001; do refused --exchange --exchange "$x"; done
 for x in 99 x 5affine 05_ -5; do refused --stage --stage "$x"; done
 for x in f16 F64 double; do refused --storage --emit e2 --stage 03 --storage $x; done
 refused --backend --backend mpi
+# A word with line ends or an escape in it is one line all the same, and printable.
+strange=$(printf 'a\nb\033[31m')
+for option in --stage --variant --shapes --backend --case --reference; do
+    refused "$option: found 'a?b?" $option "$strange"
+done
 refused '--variant.*nope' --variant nope
 refused '--variant.*twin2' --stage 05 --variant twin2
 for x in live,kda K=0 K=x HV=3x 'H=2 HV=3' lengths= lengths=-1 lengths=1,,2 R=17 \

@@ -74,6 +74,28 @@ WORLD_SIZE=2 RANK=1 LOCAL_WORLD_SIZE=2 KCP_TIMEOUT_S=20 "$program" --exchange 5 
 ends door 0
 [ $(($(now) - began)) -le 15 ] || wrong "strangers held the start up"
 
+# Callers who come and go without end, and more silent ones than are kept: a start is not
+# held up, and one that lacks a rank ends at its deadline.
+next_port; MASTER_PORT=$port
+"$stranger" flood $port 3 7 >"$dir/flood" & others="$others $!"
+"$stranger" silent $port 300 7 >"$dir/many" & others="$others $!"
+began=$(now)
+WORLD_SIZE=2 RANK=0 LOCAL_WORLD_SIZE=2 KCP_TIMEOUT_S=15 "$program" --exchange 5 \
+    >"$dir/flooded.0" 2>&1 & first=$!
+waits_for '^called' "$dir/flood"; waits_for '^300 called' "$dir/many"
+WORLD_SIZE=2 RANK=1 LOCAL_WORLD_SIZE=2 KCP_TIMEOUT_S=15 "$program" --exchange 5 \
+    >"$dir/flooded.1" 2>&1 & ids="$first $!"
+ends flooded 0
+[ $(($(now) - began)) -le 12 ] || wrong "a flood of callers held the start up"
+next_port; MASTER_PORT=$port
+"$stranger" flood $port 3 5 >"$dir/flood" & others="$others $!"
+began=$(now)
+WORLD_SIZE=2 RANK=0 LOCAL_WORLD_SIZE=2 KCP_TIMEOUT_S=2 "$program" --exchange 5 \
+    >"$dir/alone" 2>&1
+[ $? = 1 ] && grep -q 'rank 1 did not come in time' "$dir/alone" ||
+    wrong "a flood, and no rank: $(cat "$dir/alone")"
+[ $(($(now) - began)) -le 4 ] || wrong "a flood of callers moved the deadline"
+
 # One who knows everything but the key comes first, as rank 1 and as rank 0.
 next_port; MASTER_PORT=$port
 export KCP_TIMEOUT_S=6
@@ -125,6 +147,47 @@ took=$(($(now) - began))
 kill -KILL $(echo $ids | cut -d' ' -f2); wait 2>/dev/null $(echo $ids | cut -d' ' -f2)
 grep -q '^rank 1: ' "$dir/full.0" || wrong "full: rank 0 says $(cat "$dir/full.0")"
 [ $took -le 8 ] || wrong "full: rank 0 took $took s of a timeout of 3"
+
+# A rank that is killed while rank 0 still waits for another, and comes again: the new
+# one takes its place.
+next_port; MASTER_PORT=$port
+WORLD_SIZE=3 RANK=0 LOCAL_WORLD_SIZE=3 KCP_TIMEOUT_S=20 "$program" --exchange 5 \
+    >"$dir/again.0" 2>&1 & first=$!
+WORLD_SIZE=3 RANK=1 LOCAL_WORLD_SIZE=3 KCP_TIMEOUT_S=20 "$program" --exchange 5 \
+    >"$dir/again.1" 2>&1 & killed=$!
+# It has met rank 0 when it listens for ranks above it: two sockets, not one.
+i=0
+until [ "$(ls -l /proc/$killed/fd 2>/dev/null | grep -c socket:)" -ge 2 ] ||
+    [ $i = 200 ]; do sleep 0.05; i=$((i + 1)); done
+sleep 0.3
+kill -KILL $killed; wait $killed 2>/dev/null
+ids=$first
+for r in 1 2; do
+    WORLD_SIZE=3 RANK=$r LOCAL_WORLD_SIZE=3 KCP_TIMEOUT_S=20 "$program" --exchange 5 \
+        >"$dir/again.$r" 2>&1 & ids="$ids $!"
+    sleep 1
+done
+ends again 0
+
+# No file descriptor left: said by who lacks them, in the time that there is.
+if [ -z "$TSAN_OPTIONS$ASAN_OPTIONS" ]; then
+    for n in 4 5 6 7 8 9; do
+        next_port; MASTER_PORT=$port
+        (ulimit -n $n; export WORLD_SIZE=4 RANK=0 LOCAL_WORLD_SIZE=4 KCP_TIMEOUT_S=1
+            exec "$program" --exchange 1) >"$dir/few.0" 2>&1 & few=$!
+        for r in 1 2 3; do
+            WORLD_SIZE=4 RANK=$r LOCAL_WORLD_SIZE=4 KCP_TIMEOUT_S=2 "$program" \
+                --exchange 1 >"$dir/few.$r" 2>&1 & ids="$!"
+        done
+        wait $few
+        case $? in 1|2) ;; *) wrong "$n files: it ends otherwise: $(cat "$dir/few.0")" ;;
+        esac
+        [ "$(wc -l <"$dir/few.0")" = 1 ] &&
+            grep -q 'file descriptors\|more files\|many open files' "$dir/few.0" ||
+            wrong "$n files: $(cat "$dir/few.0")"
+        wait $ids
+    done
+fi
 
 # More than is taken before it is waited for; and no memory, for which nobody else is
 # blamed.
@@ -248,6 +311,11 @@ says 2 'KCP_SECRET.*KCP_TRUST_NETWORK=1' KCP_KEY_DIR= HOME=/proc \
     KCP_RENDEZVOUS="file:$X"
 says 2 'KCP_SECRET: expected 16 to 255' KCP_SECRET=short
 says 2 'KCP_TRUST_NETWORK=yes: expected 1' KCP_TRUST_NETWORK=yes
+# A name that is too long is refused, and no folder is made of its first letters.
+mkdir -m 700 "$dir/$(printf 'x%.0s' $(seq 200))"
+says 2 'KCP_KEY_DIR=.*nobody else can open' \
+    KCP_KEY_DIR="$(echo "$dir"/xxx*)/$(printf 'y%.0s' $(seq 200))"
+[ -z "$(ls "$dir"/xxx*)" ] || wrong "a folder of a name cut short: $(ls "$dir"/xxx*)"
 mkdir "$dir/home" "$dir/tmp"
 job home 2 env KCP_KEY_DIR= HOME="$dir/home" "$program" --exchange 5
 ends home 0

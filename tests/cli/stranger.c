@@ -49,8 +49,9 @@ static int serve(int port, int backlog)
 static int knock(int port, int n, double seconds, int talk)
 {
     const double until = monotonic_seconds() + seconds;
-    int fd[64], called = 0;
-    while (called < n && called < 64 && monotonic_seconds() < until) {
+    int fd[512], called = 0;
+    const int most = (int)(sizeof fd / sizeof *fd);
+    while (called < n && called < most && monotonic_seconds() < until) {
         char noise[256];
         fd[called] = call_port(port);
         if (fd[called] < 0) {
@@ -67,6 +68,28 @@ static int knock(int port, int n, double seconds, int talk)
     while (monotonic_seconds() < until)
         poll(NULL, 0, 50);
     return called == n ? 0 : 1;
+}
+
+/* Callers who come and go as fast as they can: n processes of them. */
+static int flood(int port, int n, double seconds)
+{
+    const double until = monotonic_seconds() + seconds;
+    long called = 0;
+    for (int i = 1; i < n; i++)
+        if (fork() == 0)
+            break;
+    while (monotonic_seconds() < until) {
+        const int fd = call_port(port);
+        if (fd < 0)
+            poll(NULL, 0, 1);
+        else if (called++ == 0) {
+            printf("called\n");
+            fflush(stdout);
+        }
+        if (fd >= 0)
+            close(fd);
+    }
+    return called > 0 ? 0 : 1;
 }
 
 /* Another service: it listens and never answers; full: it does not even take calls. */
@@ -249,6 +272,8 @@ int main(int argc, char **argv)
     const double seconds = argc > 4 ? atof(argv[4]) : 5;
     if (!strcmp(mode, "silent") || !strcmp(mode, "garbage"))
         return knock(port, n, seconds, *mode == 'g');
+    if (!strcmp(mode, "flood"))
+        return flood(port, n, seconds);
     if (!strcmp(mode, "sits") || !strcmp(mode, "busy"))
         return sit(port, seconds, *mode == 'b');
     if (!strcmp(mode, "race"))

@@ -97,12 +97,12 @@ static const struct option_table table = {
     .help = print_usage,
 };
 
+/* What was found may hold anything, as line ends: one line all the same. */
 static int bad(const char *option, const char *found, const char *expected)
 {
-    fprintf(stderr, "kcp-check: %s: found '%s', expected %s\n", option,
-            found ? found : "",
-            expected);
-    return 2;
+    char why[600];
+    options_refuse(why, sizeof why, option, found, expected);
+    return options_say("kcp-check", why);
 }
 
 /* The values that say something about the judge: numbers to their places, names that

@@ -6,6 +6,7 @@
 #include "tests/judge/judge.h"
 #include "tests/made_call.h"
 
+#include <limits.h>
 #include <math.h>
 
 enum { MOST = 512 };
@@ -250,6 +251,19 @@ static int nothing(struct kcp_report *rep)
     EXPECT(rep, kcp_layer_saved(&layer, (struct kcp_call *)&f) == 0 &&
            kcp_layer_saved(&layer, NULL) == 0 && kcp_layer_saved(NULL, NULL) == 0 &&
            kcp_layer_forward_work(&layer, &f) == 0, "no sizes, no bytes");
+    /* Sizes whose bytes wrap, or are negative: no block, and not a byte written. */
+    for (int i = 0; i < 4; i++) {
+        static const int wraps[4][3] = {
+            { INT_MAX, INT_MAX, INT_MAX }, { -1, 1 << 20, 1 << 20 },
+            { INT_MIN, INT_MIN, 1 }, { 1 << 16, 1 << 16, 1 << 30 } };
+        char byte = 7;
+        struct kcp_forward w = { .T = 1, .NS = wraps[i][0], .NC = wraps[i][0], .R = 1,
+            .H = 1, .HV = 1, .K = wraps[i][1], .V = wraps[i][2], .C = 64,
+            .save = KCP_SAVE_ALL };
+        EXPECT(rep, kcp_saved_bytes(&w) == 0 && byte == 7 &&
+               kcp_saved_begin(&byte, sizeof byte, (struct kcp_call *)&w, "w", 8, 8) ==
+               KCP_BAD && byte == 7, "sizes %d: %zu bytes", i, kcp_saved_bytes(&w));
+    }
     EXPECT(rep, kcp_exchange_run(&x) == KCP_BAD && strstr(kcp_why(), "plan"), "%s",
            kcp_why());
     EXPECT(rep, kcp_halo_run(&h, NULL, NULL) == KCP_BAD, "no plan");
