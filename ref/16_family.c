@@ -209,12 +209,19 @@ int kcp_family_run(const struct family_model *m, const struct kcp_family *a)
     return status;
 }
 
+/* A rank without tokens needs no inputs. */
 static const struct family_model *model_of(const struct kcp_family *a)
 {
-    if (a->model == KCP_DPLR && a->a && a->b) return &ref_dplr;
-    if (a->model == KCP_GDN2 && a->b && a->omega) return &ref_gdn2;
+    const int none = a->T == 0;
+    if (a->model == KCP_DPLR && (none || (a->a && a->b))) return &ref_dplr;
+    if (a->model == KCP_GDN2 && (none || (a->b && a->omega))) return &ref_gdn2;
     if (a->model == KCP_GLA) return &ref_gla;
     return NULL;
+}
+
+static int no_model(void)
+{
+    return kcp_refuse(KCP_BAD, "16_family: model: found another, or without its inputs");
 }
 
 /* The stage, and its oracle. KCP_BAD: not a model of this chapter, or an input of its
@@ -223,12 +230,12 @@ int ref_family(struct kcp_family *a)
 {
     const int refused = kcp_begin("16_family", KCP_HOST, a, NULL);
     if (refused) return refused;
-    return model_of(a) ? kcp_family_run(model_of(a), a) : KCP_BAD;
+    return model_of(a) ? kcp_family_run(model_of(a), a) : no_model();
 }
 
 int ref_family_step(struct kcp_family *a)
 {
     const int refused = kcp_begin("16_family", KCP_HOST, a, "cu cn sc");
     if (refused) return refused;
-    return model_of(a) ? kcp_family_walk(model_of(a), a) : KCP_BAD;
+    return model_of(a) ? kcp_family_walk(model_of(a), a) : no_model();
 }
