@@ -221,7 +221,7 @@ static const struct family_model *model_of(const struct kcp_family *a)
 
 static int no_model(void)
 {
-    return kcp_refuse(KCP_BAD, "16_family: model: found another, or without its inputs");
+    return kcp_refuse(KCP_BAD, "16_family: model: found none of it, or no inputs");
 }
 
 /* The stage, and its oracle. KCP_BAD: not a model of this chapter, or an input of its

@@ -175,11 +175,19 @@ static int form_is_known(const struct kcp_exchange *x)
     return (int)x->form >= KCP_ALL_GATHER && (int)x->form <= KCP_SCAN;
 }
 
+/* Products of sizes that nobody has looked at may be of any size. */
+static int sizes_are_right(const struct kcp_exchange *x)
+{
+    enum { MOST_SIZE = 32768 };
+    return x->HV >= 1 && x->HV <= MOST_SIZE && x->K >= 1 && x->K <= MOST_SIZE &&
+           x->V >= 1 && x->V <= MOST_SIZE;
+}
+
 static const char *what_is_wrong(const struct kcp_exchange *x)
 {
     if (!x || !x->plan) return "plan: there is no plan";
     if (!form_is_known(x)) return "form: there is no such form";
-    if (x->HV < 1 || x->K < 1 || x->V < 1) return "HV, K, V: expected 1 or more";
+    if (!sizes_are_right(x)) return "HV, K, V: expected 1 or more, to 32768";
     if (!x->ops) return "ops: there is nothing that composes and applies";
     if (x->plan->R > 1 && (!x->comm || x->comm->R != x->plan->R))
         return "comm: there is none of the plan's ranks";
@@ -206,7 +214,7 @@ int kcp_exchange_run(const struct kcp_exchange *x)
 
 size_t kcp_exchange_work(const struct kcp_exchange *x)
 {
-    if (!x || !x->plan)
+    if (!x || !x->plan || !sizes_are_right(x))
         return 0;
     const struct fold f = fold_of(x);
     return x->plan->crossing && form_is_known(x) ? forms[x->form]->work_bytes(&f) : 0;
@@ -214,7 +222,7 @@ size_t kcp_exchange_work(const struct kcp_exchange *x)
 
 size_t kcp_exchange_kept(const struct kcp_exchange *x)
 {
-    if (!x || !x->plan)
+    if (!x || !x->plan || !sizes_are_right(x))
         return 0;
     const struct fold f = fold_of(x);
     const int any = x->plan->crossing && x->form == KCP_ALL_GATHER;
