@@ -7,7 +7,9 @@
 #   sh bench/gpu_faults.sh [BUILD]        its table: $OUT/faults.tsv; $AT_ONCE pairs (6)
 #
 # Rank 1 is killed in every call of forward and backward over NCCL, in each form; its
-# GPU is full; a caller aborts the communicator that he lent.
+# GPU is full; a caller aborts the communicator that he lent. In the column missing_MiB
+# stands what the surviving process had free less afterwards than before, where it was
+# alone on its GPU: each form's first and middle call, and the last two; else -.
 B=${1:-build}
 program=$B/kcp-faults
 OUT=${OUT:-$B/faults}
@@ -44,6 +46,7 @@ began=$(date +%s)
 pair count count
 wait
 cat "$OUT/count.1" "$OUT/count.1.err" "$OUT/count.0.err"
+export KCP_FAULTS_ALONE=1
 pair memory memory
 wait
 timeout ${LIMIT:-20} "$program" aborted >"$OUT/aborted" 2>"$OUT/aborted.err"
@@ -51,11 +54,21 @@ cat "$OUT/aborted" >>"$table"
 tail -3 "$OUT/aborted.err"
 n=0
 while read -r count form calls; do
+    for call in 1 $((calls / 2)); do
+        pair "kill-$form-$call" kill "$form" "$call"
+        wait
+    done
+    n=$((n + 2))
+done <"$OUT/count.1"
+unset KCP_FAULTS_ALONE
+while read -r count form calls; do
     call=1
     while [ $call -le "$calls" ]; do
-        pair "kill-$form-$call" kill "$form" $call &
-        n=$((n + 1))
-        [ $((n % ${AT_ONCE:-6})) = 0 ] && wait
+        if [ $call != 1 ] && [ $call != $((calls / 2)) ]; then
+            pair "kill-$form-$call" kill "$form" $call &
+            n=$((n + 1))
+            [ $((n % ${AT_ONCE:-6})) = 0 ] && wait
+        fi
         call=$((call + 1))
     done
 done <"$OUT/count.1"

@@ -219,23 +219,22 @@ static const struct family_model *model_of(const struct kcp_family *a)
     return NULL;
 }
 
-static int no_model(void)
-{
-    return kcp_refuse(KCP_BAD, "16_family: model: found none of it, or no inputs");
-}
-
 /* The stage, and its oracle. KCP_BAD: not a model of this chapter, or an input of its
  * that is missing. */
 int ref_family(struct kcp_family *a)
 {
     const int refused = kcp_begin("16_family", KCP_HOST, a, NULL);
     if (refused) return refused;
-    return model_of(a) ? kcp_family_run(model_of(a), a) : no_model();
+    if (!model_of(a))
+        return kcp_refuse(KCP_BAD, "16_family: model: found none, or no inputs");
+    return kcp_family_run(model_of(a), a);
 }
 
 int ref_family_step(struct kcp_family *a)
 {
     const int refused = kcp_begin("16_family", KCP_HOST, a, "cu cn sc");
     if (refused) return refused;
-    return model_of(a) ? kcp_family_walk(model_of(a), a) : no_model();
+    if (!model_of(a))
+        return kcp_refuse(KCP_BAD, "16_family: model: found none, or no inputs");
+    return kcp_family_walk(model_of(a), a);
 }
