@@ -201,8 +201,7 @@ struct kcp_saved {
     struct kcp_saved_item item[20];
     int32_t format, format_version;    /* which tensors: ref/core/saved.def */
 };
-/* The reference's; 0: no call has such sizes. */
-size_t kcp_saved_bytes(const struct kcp_forward *a);
+size_t kcp_saved_bytes(const struct kcp_forward *a);         /* the reference's */
 int    kcp_saved_states(const struct kcp_call *a);           /* rows of h_kept */
 void   kcp_saved_layout(struct kcp_saved *s, const struct kcp_call *a,
                         const char *writer, size_t actv, size_t acc);
