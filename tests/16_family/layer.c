@@ -133,3 +133,47 @@ static int refuses(struct kcp_report *rep)
 KCP_CHECK(check_16_layer_refuses) = { "16_family", "layer_refuses",
     "kcp_layer_family: what is missing or no size is KCP_BAD, and kcp_why() names it",
     refuses };
+
+/* ---- ranks of two minds: KCP_MISMATCH on all by either door, and nothing moved */
+struct minds { int scan, spoil, status[2]; char why[2][200]; };
+
+static int of_two_minds(struct kcp_comm *comm, void *arg)
+{
+    const int64_t one[2] = { 0, 24 };
+    struct minds *x = arg;
+    struct kcp_layer l;
+    struct kcp_plan *plan = NULL;
+    struct made_call m;
+    if (kcp_plan_make(&plan, 1, one, 2, NULL, 0, 8, 0, NULL)) return KCP_NO_MEMORY;
+    kcp_layer_ref(&l);
+    made_call(&m, kcp_stage_find(x->scan ? "15" : "16"), x->scan ? KCP_KDA : KCP_GDN2,
+              KCP_FORWARD, plan, comm);
+    if (x->spoil && comm->r == 1) m.a.call.form = KCP_CHAIN;
+    if (x->spoil && comm->r == 1 && !x->scan) m.a.call.model = KCP_GLA;
+    x->status[comm->r] = x->scan ? kcp_layer_scan(&l, &m.a.scan)
+                                 : kcp_layer_family(&l, &m.a.family);
+    snprintf(x->why[comm->r], sizeof x->why[0], "%s", kcp_why());
+    const int moved = x->spoil && (comm->traffic.bytes || comm->traffic.collectives);
+    made_free(&m);
+    kcp_plan_free(plan);
+    return moved ? KCP_BAD : KCP_OK;
+}
+
+static int agrees(struct kcp_report *rep)
+{
+    for (int i = 0; i < 4; i++) {
+        struct minds x = { .scan = i / 2, .spoil = i % 2 };
+        const char *says = x.scan ? "form: rank 1 has 1" : "model: rank 1 has 4";
+        char why[200] = "";
+        const int err = kcp_threads_run(2, of_two_minds, &x, why, sizeof why);
+        EXPECT(rep, !err, "%d: %s", i, why);
+        for (int r = 0; r < 2; r++)
+            EXPECT(rep, x.status[r] == (x.spoil ? KCP_MISMATCH : KCP_OK) &&
+                   (!x.spoil || strstr(x.why[r], says)), "%d, rank %d: status %d, '%s'",
+                   i, r, x.status[r], x.why[r]);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_16_layer_agrees) = { "16_family", "layer_agrees",
+    "a rank with another model or form: KCP_MISMATCH on all, named, nothing sent",
+    agrees };
