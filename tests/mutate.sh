@@ -3,12 +3,15 @@
 #
 # Book: CONTRIBUTING.md, "Mutation testing".  Checked by: tests/cli/lies.sh, a mistake
 # that it must catch.  Next: tests/processes.mk, mutate.
-# Usage: mutate.sh BUILD N SEED FILE...; LIMIT= seconds in all (0: any), MIN= percent.
+# Usage: mutate.sh BUILD N SEED FILE...; LIMIT= seconds in all (0: any), MIN= percent,
+# TABLE= a file of rows, which is continued, CASE= seconds that a variant may take (60).
 #
 # A mutant is one operator or number of one line. It is compiled into a copy of the
 # tree, and the judge runs, the stage of the file's number first. It is caught when the
-# judge fails, or does not end. Who survives runs on inputs from outside the lists, other
-# seeds and the full list: where nothing moves there either, no result has changed.
+# judge fails, or does not end, where the tree without the mistake passes. Who survives
+# runs afterwards on inputs from outside the lists, other seeds and the full list: where
+# nothing moves there either, no result has changed. Of the judge's own files, those of
+# tests/, nobody can say that: there who survives is to be looked at.
 set -u
 export LC_ALL=C
 B=${1:?} N=${2:?} SEED=${3:?}; shift 3
@@ -19,7 +22,12 @@ esac
 for f; do [ -f "$f" ] && [ "${f%.c}" != "$f" ] || {
     echo "mutate.sh: FILES: found '$f', expected C files" >&2; exit 2; }
 done
-LIMIT=${LIMIT:-0} MIN=${MIN:-0}
+LIMIT=${LIMIT:-0} MIN=${MIN:-0} CASE=${CASE:-60} TABLE=${TABLE:-}
+case $LIMIT$MIN$CASE in *[!0-9]*)
+    echo "mutate.sh: found LIMIT=$LIMIT MIN=$MIN CASE=$CASE, expected numbers" >&2
+    exit 2 ;;
+esac
+unset WORLD_SIZE RANK SLURM_NTASKS OMPI_COMM_WORLD_SIZE
 W=$(mktemp -d) || exit 1
 trap 'rm -rf "$W"' EXIT
 trap 'exit 1' INT TERM
@@ -30,6 +38,8 @@ tar cf - Makefile ref comm cuda tests bench/*.mk book/*.mk book/labs/*.mk |
     grep -v '\.cu\.' | tar cf - -T -) | tar xf - -C "$W/tree/build" || exit 1
 build() { make -s -C "$W/tree" CUDA_HOME=none CC="${CC:-gcc}" build/kcp-check; }
 build >"$W/log" 2>&1 || { tail -3 "$W/log"; exit 1; }
+# The files as they are now: somebody may edit them meanwhile.
+mkdir "$W/clean" && tar cf - "$@" | tar xf - -C "$W/clean" || exit 1
 
 # Every place: file, line, column, what stands there, what will; no strings.
 cat >"$W/sites.awk" <<'AWK'
@@ -61,43 +71,116 @@ awk -f "$W/sites.awk" "$@" |
     awk -v s="$SEED" 'BEGIN { srand(s) } { print rand() "\t" $0 }' |
     sort -n | head -n "$N" | cut -f2- >"$W/sites"
 
-# The judge on the copy. The file's own stage first: most are seen there.
+# The judge on the copy. The file's own stage first: most are seen there. For the judge's
+# own files: what looks at the judge, and a few stages; the others, and the scripts that
+# look at it from outside, for those that survive these.
 stages() {
     own=$(basename "$1" | sed -n 's/^\([0-9][0-9]\)_.*/\1/p')
     [ -n "$own" ] || own=$(echo "$1" | sed -n 's|.*/\([0-9][0-9]\)_[^/]*/.*|\1|p')
-    all="06 07 01 02 03 04 05 09 10 11 12 14 08 13 15 16 18 19 20"
-    case $1 in comm/*) all="07 06 14 08 13 15 16 20 18 19 12" ;; esac
+    all="06 04 07 05 08 12 14 01 02 03 09 10 11 17 13 18 19 20 16 15"
+    case $1 in
+        comm/*) all="07 06 14 08 13 16 15 20 18 19 12 00" ;;
+        ref/core/*) all="08 00 13 07 12 06 04 14 16 15" ;;
+        tests/judge/family.c) own=16 all="00 04 07 08" ;;
+        tests/judge/spike.c) own=15 all="00 04 07 08" ;;
+        tests/*) all="00 04 07 08" ;;
+    esac
     echo $own $all | tr ' ' '\n' | awk '!seen[$0]++'
+}
+other_stages() {
+    few=$(stages "$1" | tr '\n' ' ')
+    for s in 05 06 12 14 01 02 03 09 10 11 17 13 18 19 20 16 15; do
+        case " $few" in *" $s "*) ;; *) echo $s ;; esac
+    done
+}
+scripts() {
+    case $1 in tests/judge/* | tests/options/*) echo lies cli ;; esac
+}
+failed_on() {                  # KCP-CHECK option...
+    (cd "$W/tree" && timeout 1200 "$@" --quiet --limit "$CASE") >"$W/out" 2>&1
+    [ $? -ne 0 ]
+}
+# A stage that fails without a mistake too, as on a machine that is too busy, is no
+# witness. Each is tried once.
+passes() {                     # KCP-CHECK option...: with no mistake
+    name=right.$(echo "$*" | tr -c 'a-z0-9\n' _)
+    [ -f "$W/$name" ] || { failed_on "$W/right" "$@" && echo no || echo yes; } >"$W/$name"
+    [ "$(cat "$W/$name")" = yes ] || echo "mutate.sh: $*: fails as it is" >&2
+    [ "$(cat "$W/$name")" = yes ]
 }
 caught() {                     # FILE option...: 0 when some stage fails
     file=$1; shift
     for s in $(stages "$file"); do
-        (cd "$W/tree" && timeout 120 build/kcp-check --quiet --stage $s --limit 10 "$@") \
-            >"$W/out" 2>&1 || { why="stage $s"; return 0; }
+        failed_on build/kcp-check --stage $s "$@" || continue
+        passes --stage $s "$@" || continue
+        why="stage $s"
+        return 0
+    done
+    return 1
+}
+caught_late() {                # FILE: 0 when some other stage, or a script, fails
+    for s in $(scripts "$1"); do
+        (cd "$W/tree" && MUTATED=1 timeout 1200 sh tests/cli/$s.sh build) >"$W/out" \
+            2>&1 && continue
+        why="tests/cli/$s.sh"
+        return 0
+    done
+    for s in $(other_stages "$1"); do
+        failed_on build/kcp-check --stage $s || continue
+        passes --stage $s || continue
+        why="stage $s"
+        return 0
     done
     return 1
 }
 mutant() {                     # FILE LINE COLUMN FROM TO
     awk -v l="$2" -v c="$3" -v a="$4" -v b="$5" 'FNR == l {
-        $0 = substr($0, 1, c - 1) b substr($0, c + length(a)) } { print }' "$1" \
-        >"$W/tree/$1"
+        $0 = substr($0, 1, c - 1) b substr($0, c + length(a)) } { print }' \
+        "$W/clean/$1" >"$W/tree/$1"
 }
-restore() { cp "$1" "$W/tree/$1"; touch "$W/tree/$1"; }
+restore() { cp "$W/clean/$1" "$W/tree/$1"; touch "$W/tree/$1"; }
 
 start=$(date +%s) tab=$(printf '\t')
-: >"$W/rows"
+late() { [ "$LIMIT" != 0 ] && [ $(($(date +%s) - start)) -ge "$LIMIT" ]; }
+said_already() { awk -F"$tab" -v r="$row$tab" 'index($0, r) == 1 { n = 1 }
+    END { exit !n }' "$W/table"; }
+: "${TABLE:=$W/table}"
+[ -s "$TABLE" ] || echo "file	line	column	was	became	seed	verdict	why" >"$TABLE"
+[ "$TABLE" = "$W/table" ] || ln -sf "$(realpath "$TABLE")" "$W/table"
+cp "$W/tree/build/kcp-check" "$W/right"
+tell() {                       # VERDICT WHY: a row of the table
+    echo "$1 $file:$line '$from' -> '$to': $2"
+    printf '%s\t%s\t%s\t%s\n' "$row" "$SEED" "$1" "$2" >>"$TABLE"
+}
+: >"$W/later"
 while IFS=$tab read -r file line column from to; do
-    [ "$LIMIT" = 0 ] || [ $(($(date +%s) - start)) -lt "$LIMIT" ] || break
+    late && break
+    row="$file$tab$line$tab$column$tab$from$tab$to"
+    said_already && continue
     mutant "$file" "$line" "$column" "$from" "$to"
-    if ! build >"$W/log" 2>&1; then verdict=none why="it does not compile"
-    elif caught "$file"; then verdict=caught
-    elif caught "$file" --seed 1009 || caught "$file" --seed 2003 --full; then
-        verdict=SURVIVED why="seen from outside the lists alone, $why"
-    else verdict=equal why="nothing moves on other seeds and the full list either"; fi
-    echo "$verdict $file:$line '$from' -> '$to': $why"
-    echo "$verdict $file" >>"$W/rows"
+    if ! build >"$W/log" 2>&1; then tell none "it does not compile"
+    elif caught "$file"; then tell caught "$why"
+    else echo "$row" >>"$W/later"; fi
     restore "$file"
 done <"$W/sites"
+while IFS=$tab read -r file line column from to; do
+    late && break
+    row="$file$tab$line$tab$column$tab$from$tab$to"
+    mutant "$file" "$line" "$column" "$from" "$to"
+    build >"$W/log" 2>&1
+    if [ "${file#tests/}" != "$file" ]; then
+        if caught_late "$file"; then tell caught "$why"
+        else tell SURVIVED "neither another stage nor a script saw it"; fi
+    elif caught "$file" --quick --seed 1009 || caught "$file" --quick --seed 2003 --full
+    then tell SURVIVED "seen from outside the lists alone, $why"
+    else tell equal "nothing moves on other seeds and the full list either"; fi
+    restore "$file"
+done <"$W/later"
+undecided=$(cut -f1-5 "$W/table" | awk 'NR == FNR { known[$0] = 1; next }
+    !($0 in known) { n++ } END { print n + 0 }' - "$W/later")
+[ "$undecided" = 0 ] || echo "mutate: $undecided survived the lists and were not" \
+    "tried outside of them: no time"
+sed 1d "$W/table" | awk -F"$tab" '{ print $7, $1 }' >"$W/rows"
 
 awk -v min="$MIN" -v seed="$SEED" '
     $1 != "none" { n[$2]++; c[$2] += $1 == "caught"; s[$2] += $1 == "SURVIVED" }

@@ -145,8 +145,8 @@ tell() {
         /^(  FAIL |the check)/ { on = 1 }
         on && /^(  FAIL |        |    (rank|chunks) |the check)/ {
             sub(/^ *(FAIL )? */, "")
-            sub(/--variant [a-z0-9_]+/, "--variant " so)
-            sub(/alone: /, "alone: " p " ")
+            sub(/--variant [^ ]+/, "--variant " so)
+            sub(/alone: [^ ]+ /, "alone: " p " ")
             print "   " $0
             if (!whole) exit
         }' "$out"

@@ -53,7 +53,7 @@ static int states(struct kcp_report *rep)
         memcpy(&a, &x.c, sizeof x.c);
         a.N = x.c.NC; a.q = x.q; a.k = x.k; a.v = x.v; a.g = x.g; a.beta = x.beta;
         a.h0 = x.h; a.o = o; a.ht = ht;
-        if (!status && x.full) status = KCP_NO_MEMORY;
+        if (!status && x.arrays.full) status = KCP_NO_MEMORY;
         if (!status) status = ref_step(&a);
         for (int c = 0; c < x.c.NC && !status; c++) {
             const int last = c + 1 == x.cn[x.sc[c] + 1];

@@ -48,7 +48,7 @@ static int carries(struct kcp_report *rep)
         status = make(&x, j % 2 ? KCP_GDN : KCP_KDA, 16, gates[j / 2]);
         const int K = x.c.K, V = x.c.V, W = V + K, maps = FRONT_NS * x.c.HV;
         double *S = front_room(&x, (int64_t)maps * K * V);
-        for (int e = 0; !status && !x.full && e < maps * K * V; e++) {
+        for (int e = 0; !status && !x.arrays.full && e < maps * K * V; e++) {
             const double *row = x.map + (int64_t)(e / V) * W;
             S[e] = row[e % V];
             for (int p = 0; p < K; p++)
@@ -84,7 +84,7 @@ static int wants(struct kcp_report *rep)
         double *whole = x.map, *part = x.map = front_room(&x, (int64_t)maps * K * W);
         for (int s = 0; s < FRONT_NS; s++)
             x.want[s] = s;                             /* nothing, h, M, both */
-        for (int e = 0; !status && !x.full && e < maps * K * W; e++)
+        for (int e = 0; !status && !x.arrays.full && e < maps * K * W; e++)
             part[e] = 1e300 + e;
         status = status ? status : front_affine(&x, NULL);
         int touched = 0, differ = 0;

@@ -38,7 +38,7 @@ static int one(struct kcp_report *rep, struct small *x, const char *what)
     double *map = small_room(x, rows * ld), *dS = small_room(x, rows * x->c.V);
     double *two = small_room(x, rows * ld), err;
     int status;
-    if (x->full)
+    if (x->arrays.full)
         return KCP_NO_MEMORY;
 
     applied(x, x->dmap, dS);
@@ -46,7 +46,7 @@ static int one(struct kcp_report *rep, struct small *x, const char *what)
     EXPECT(rep, err <= 1e-13, "%s: M^T dht + dh_ext is %.2g from the reverse scan",
            what, err);
 
-    SMALL(kcp_affine, f);
+    BATCH_CALL(kcp_affine, f);
     f.want = x->want; f.k = x->k; f.kg = x->kg; f.w = x->w; f.u = x->u; f.G = x->G;
     f.map = map;
     if ((status = ref_affine(&f)))
@@ -55,7 +55,7 @@ static int one(struct kcp_report *rep, struct small *x, const char *what)
     EXPECT(rep, err <= 1e-13, "%s: M of the reverse walk is %.2g from forward's", what,
            err);
 
-    SMALL(kcp_merge_backward, m);
+    BATCH_CALL(kcp_merge_backward, m);
     m.want = x->want; m.q = x->q; m.k = x->k; m.qg = x->qg; m.kg = x->kg; m.w = x->w;
     m.G = x->G; m.do_ = x->dO; m.dv_local = x->dv_local; m.dmap = two; m.reuse_M = 1;
     if ((status = ref_merge_backward(&m)))

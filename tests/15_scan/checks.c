@@ -11,7 +11,8 @@ static int hold(struct kcp_report *rep, struct batch x, const struct batch *to,
     char why[160];
     int worst = 0;
     const int status = go(&x, why);
-    const double err = status ? NAN : apart(&x, to, &worst);
+    const double err = status ? NAN : outputs_apart(x.out, to->out, out_size, OUTPUTS,
+                                                    &worst);
     EXPECT(rep, !status, "%s, R = %d: status %d, %s", what, x.R, status, why);
     EXPECT(rep, status || err <= tol, "%s, %s, walk %d, R = %d, L = %lld: %s differs "
            "by %.2g", what, kcp_form_names[x.form], x.walk, x.R, (long long)x.L,
@@ -45,8 +46,6 @@ static int each(struct kcp_report *rep, struct batch x,
     return status;
 }
 
-static const int64_t uneven[] = { 0, 3, 3, 130, 131, 205, 263, 421 };
-static const int64_t late[] = { 0, 0, 0, 64, 400, 421, 421 };
 static const int64_t fine[] = { 0, 20, 21, 22, 24, 30, 31, 40, 50, 60, 61, 300, 421 };
 
 static int cut_anyhow(struct kcp_report *rep, struct batch x, const struct batch *one)
@@ -142,27 +141,13 @@ static double loss(struct batch *x)
     return sum;
 }
 
-/* Five points: exact, but for rounding, for polynomials up to degree 4. */
-static double slope(struct batch *x, double *at)
-{
-    const double h = 1e-2, here = *at;
-    double f[4];
-    for (int j = 0; j < 4; j++) {
-        *at = here + h * (j < 2 ? j - 2 : j - 1);
-        f[j] = loss(x);
-    }
-    *at = here;
-    return (f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * h);
-}
-
 static int some_slopes(struct kcp_report *rep, struct batch x, const struct batch *one)
 {
     static const int of[] = { Q, KEY, VAL, SPIKE, ABASE, BBASE, WA, WB, H0, O0 };
     static const int grad[] = { DQ, DK, DV, DSPIKE, DABASE, DBBASE, DWA, DWB, DH0,
                                 DO0 };
     struct stream s = stream_of(15, "slopes");
-    for (int j = 0; j < OUTPUTS; j++)
-        if (!(x.out[j] = malloc(sizeof(double) * out_size[j]))) return KCP_NO_MEMORY;
+    if (outputs_add(x.out, out_size, OUTPUTS)) return KCP_NO_MEMORY;
     x.plan = one->plan; x.sums = NULL;
     for (int j = 0; j < 10; j++) {
         const int n = in_size[of[j]];
@@ -172,7 +157,8 @@ static int some_slopes(struct kcp_report *rep, struct batch x, const struct batc
         r = sqrt(r / n);
         for (int i = 0; i < (x.oracle ? 12 : 4); i++) {
             const int e = (int)(uniform(&s) * n);
-            const double is = one->out[grad[j]][e], by = slope(&x, &x.in[of[j]][e]);
+            const double is = one->out[grad[j]][e];
+            const double by = slope(loss, &x, &x.in[of[j]][e]);
             const double tol = of[j] >= SPIKE && of[j] <= WB ? 1e-6 : 1e-9;  /* sigma */
             EXPECT(rep, fabs(is - by) <= tol * fmax(fmax(r, fabs(by)), 1e-3),
                    "%s[%d] is %.12g, by differences %.12g", out_name[grad[j]], e, is,

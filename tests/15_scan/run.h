@@ -7,14 +7,9 @@
 #ifndef KCP_TEST_15_H
 #define KCP_TEST_15_H
 
-#include "tests/judge/judge.h"
+#include "tests/judge/family_batch.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-enum { N = 6, T = 421, H = 2, HV = 4, K = 6, V = 5, D = 3, C = 16, MOST = 12 };
-static const int64_t cu[N + 1] = { 0, 260, 260, 261, 330, 421, 421 };
+enum { D = 3 };
 
 enum { Q, KEY, VAL, SPIKE, ABASE, BBASE, WA, WB, H0, O0, DO, DHT, DOT, INPUTS };
 enum { O, HT, OT, DQ, DK, DV, DSPIKE, DABASE, DBBASE, DWA, DWB, DH0, DO0, OUTPUTS };
@@ -120,16 +115,14 @@ static inline int body(struct kcp_comm *comm, void *arg)
 
 static inline void drop(struct batch *x)
 {
-    for (int j = 0; j < OUTPUTS; j++)
-        free(x->out[j]);
+    arrays_free(x->out, OUTPUTS);
     free(x->sums);
     kcp_plan_free(x->plan);
 }
 
 static inline void drop_inputs(struct batch *x)
 {
-    for (int j = 0; j < INPUTS; j++)
-        free(x->in[j]);
+    arrays_free(x->in, INPUTS);
     free(x->drop); free(x->active);
 }
 
@@ -139,38 +132,13 @@ static inline int go(struct batch *x, char *why)
     int status = kcp_plan_make(&x->plan, N, cu, x->R, x->cuts, x->L, C, 0, NULL);
     why[0] = 0;
     x->sums = malloc(sizeof *x->sums * x->R);
-    for (int j = 0; j < OUTPUTS; j++)
-        if (x->sums && (x->out[j] = malloc(sizeof(double) * out_size[j])))
-            memset(x->out[j], 0xff, sizeof(double) * out_size[j]);
-        else
-            return KCP_NO_MEMORY;
+    if (!x->sums || outputs_add(x->out, out_size, OUTPUTS)) return KCP_NO_MEMORY;
     status = status ? status : kcp_threads_run(x->R, body, x, why, 160);
     for (int r = 1; r < x->R && !status; r++)
         if (memcmp(x->sums[r], x->sums[0], sizeof *x->sums)) status = KCP_MISMATCH;
     memcpy(x->out[DWA], x->sums[0], sizeof(double) * WAS);
     memcpy(x->out[DWB], x->sums[0] + WAS, sizeof(double) * WBS);
     return status;
-}
-
-/* The worst relative RMS of an output against another run's; -1: all bits are equal. */
-static inline double apart(const struct batch *a, const struct batch *b, int *worst)
-{
-    double most = -1;
-    for (int j = 0; j < OUTPUTS; j++) {
-        double d = 0, r = 0;
-        if (memcmp(a->out[j], b->out[j], sizeof(double) * out_size[j]) == 0)
-            continue;
-        for (int e = 0; e < out_size[j]; e++) {
-            d += (a->out[j][e] - b->out[j][e]) * (a->out[j][e] - b->out[j][e]);
-            r += b->out[j][e] * b->out[j][e];
-        }
-        const double err = r > 0 ? sqrt(d / r) : NAN;
-        if (!(err <= most)) {
-            most = err;
-            *worst = j;
-        }
-    }
-    return most;
 }
 
 #endif

@@ -14,7 +14,8 @@ static int hold(struct kcp_report *rep, struct batch x, const struct batch *to,
     char why[160];
     int worst = 0;
     const int status = go(&x, why);
-    const double err = status ? NAN : apart(&x, to, &worst);
+    const double err = status ? NAN : outputs_apart(x.out, to->out, out_size, OUTPUTS,
+                                                    &worst);
     EXPECT(rep, !status, "%s, R = %d: status %d, %s", what, x.R, status, why);
     EXPECT(rep, status || err <= tol, "%s, %s %s, R = %d, L = %lld: %s differs by %.2g",
            what, model_name[x.model], kcp_form_names[x.form], x.R, (long long)x.L,
@@ -48,8 +49,6 @@ static int each(struct kcp_report *rep, struct batch x,
     return status;
 }
 
-static const int64_t uneven[] = { 0, 3, 3, 130, 131, 205, 263, 421 };
-static const int64_t late[] = { 0, 0, 0, 64, 400, 421, 421 };
 
 static int cut_anyhow(struct kcp_report *rep, struct batch x, const struct batch *one)
 {
@@ -128,28 +127,12 @@ static double loss(struct batch *x)
     return sum;
 }
 
-/* Five points: exact, but for rounding, for polynomials up to degree 4. */
-static double slope(struct batch *x, double *at)
-{
-    const double h = 1e-2, here = *at;
-    double f[4];
-    for (int j = 0; j < 4; j++) {
-        *at = here + h * (j < 2 ? j - 2 : j - 1);
-        f[j] = loss(x);
-    }
-    *at = here;
-    return (f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * h);
-}
-
 static int some_slopes(struct kcp_report *rep, struct batch x, const struct batch *one)
 {
     static const int of[] = { Q, KEY, VAL, G, A, B, OMEGA, H0 };
     static const int grad[] = { DQ, DK, DV, DG, DA, DB, DOMEGA, DH0 };
     struct stream s = stream_of(16, "slopes");
-    for (int j = 0; j < OUTPUTS; j++) {
-        x.out[j] = malloc(sizeof(double) * out_size[j]);
-        if (!x.out[j]) return KCP_NO_MEMORY;
-    }
+    if (outputs_add(x.out, out_size, OUTPUTS)) return KCP_NO_MEMORY;
     x.plan = one->plan;
     for (int j = 0; j < 8; j++) {
         double r = 0;
@@ -158,7 +141,8 @@ static int some_slopes(struct kcp_report *rep, struct batch x, const struct batc
         r = sqrt(r / in_size[of[j]]);
         for (int i = 0; i < 25; i++) {
             const int e = (int)(uniform(&s) * in_size[of[j]]);
-            const double is = one->out[grad[j]][e], by = slope(&x, &x.in[of[j]][e]);
+            const double is = one->out[grad[j]][e];
+            const double by = slope(loss, &x, &x.in[of[j]][e]);
             const double tol = of[j] == G ? 1e-8 : 1e-9;      /* exp is no polynomial */
             EXPECT(rep, fabs(is - by) <= tol * fmax(fmax(r, fabs(by)), 1e-3),
                    "%s: %s[%d] is %.12g, by differences %.12g", model_name[x.model],

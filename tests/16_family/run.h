@@ -7,16 +7,10 @@
 #ifndef KCP_TEST_16_H
 #define KCP_TEST_16_H
 
-#include "tests/judge/judge.h"
+#include "tests/judge/family_batch.h"
 #include "ref/16_family.h"
 #include "layer.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-enum { N = 6, T = 421, H = 2, HV = 4, K = 6, V = 5, C = 16, MOST = 12 };
-static const int64_t cu[N + 1] = { 0, 260, 260, 261, 330, 421, 421 };
 
 enum { Q, KEY, VAL, G, A, B, OMEGA, H0, DO, DHT, INPUTS };
 enum { O, HT, DQ, DK, DV, DG, DA, DB, DOMEGA, DH0, OUTPUTS };
@@ -117,15 +111,13 @@ static inline int body(struct kcp_comm *comm, void *arg)
 
 static inline void drop(struct batch *x)
 {
-    for (int j = 0; j < OUTPUTS; j++)
-        free(x->out[j]);
+    arrays_free(x->out, OUTPUTS);
     kcp_plan_free(x->plan);
 }
 
 static inline void drop_inputs(struct batch *x)
 {
-    for (int j = 0; j < INPUTS; j++)
-        free(x->in[j]);
+    arrays_free(x->in, INPUTS);
 }
 
 static inline int go(struct batch *x, char *why)
@@ -139,33 +131,8 @@ static inline int go(struct batch *x, char *why)
         status = kcp_plan_make(&x->plan, N, cu, x->R, x->cuts, x->L, C, 0, NULL);
     kcp_owners_free(&o);
     why[0] = 0;
-    for (int j = 0; j < OUTPUTS; j++)
-        if ((x->out[j] = malloc(sizeof(double) * out_size[j])))
-            memset(x->out[j], 0xff, sizeof(double) * out_size[j]);
-        else
-            status = KCP_NO_MEMORY;
+    status = status ? status : outputs_add(x->out, out_size, OUTPUTS);
     return status ? status : kcp_threads_run(x->R, body, x, why, 160);
-}
-
-/* The worst relative RMS of an output against another run's; -1: all bits are equal. */
-static inline double apart(const struct batch *a, const struct batch *b, int *worst)
-{
-    double most = -1;
-    for (int j = 0; j < OUTPUTS; j++) {
-        double d = 0, r = 0;
-        if (memcmp(a->out[j], b->out[j], sizeof(double) * out_size[j]) == 0)
-            continue;
-        for (int e = 0; e < out_size[j]; e++) {
-            d += (a->out[j][e] - b->out[j][e]) * (a->out[j][e] - b->out[j][e]);
-            r += b->out[j][e] * b->out[j][e];
-        }
-        const double err = r > 0 ? sqrt(d / r) : NAN;
-        if (!(err <= most)) {
-            most = err;
-            *worst = j;
-        }
-    }
-    return most;
 }
 
 #endif

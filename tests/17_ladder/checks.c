@@ -14,14 +14,14 @@ static int chunk_of(struct front *x, int ladder(struct kcp_ladder *), double *ap
     const int HV = x->c.HV, K = x->c.K;
     double *v_new = front_room(x, vo), *h_out = front_room(x, st);
     double *decay = front_room(x, (int64_t)x->c.NC * HV * K);
-    if (x->full) return KCP_NO_MEMORY;
+    if (x->arrays.full) return KCP_NO_MEMORY;
     for (int c = 0; c < x->c.NC; c++) {
         const int s = x->sc[c], end = x->cu[s] + (c + 1 - x->cn[s]) * x->c.C;
         const int last = (end < x->cu[s + 1] ? end : x->cu[s + 1]) - 1;
         for (int64_t i = 0; i < HV * K; i++)
             decay[c * HV * K + i] = exp2(x->G[last * (int64_t)HV * K + i]);
     }
-    FRONT(kcp_ladder, a);
+    BATCH_CALL(kcp_ladder, a);
     a.u = x->u;
     a.w = x->w;
     a.kg = x->kg;

@@ -42,6 +42,9 @@ says 0 '^03_wy .* twin ' --list --stage 03
 [ "$("$check" --list --stage 03 | grep -vc '^03_wy')" = 0 ] && pass ||
     fail "--list --stage"
 says 0 '^1 passed, 0 failed, 0 skipped' --stage 3 --variant twin
+says 0 'paths   0 judged; 1 that are here were not: ' --stage 14 --variant twin
+says 0 'ok .* ref ' --stage 14 --variant ref
+grep -q 'that are here were not' stdout && fail 'paths: none was left out' || pass
 says 0 '^seed 77' --stage 03_wy --variant twin --seed 77
 says 0 '^seed 1, full' --stage 07 --variant twin --full
 says 0 '0 survived' --stage 07 --variant mutant_turned --quiet
@@ -180,7 +183,7 @@ C
 ${CC:-cc} -std=c11 -shared -fPIC -I"$B/../ref" -I"$OLDPWD/ref" mine.c -o mine.so ||
     fail "mine.so does not compile"
 says 1 'FAIL .*07_merge mine: .* should be' --variant ./mine.so
-says 1 "case 0 alone: --stage 07 --variant mine --case '" --variant ./mine.so --stage 07
+says 1 "case 0 alone: .* --stage 07 --variant ./mine.so --case '" --variant ./mine.so --stage 07
 says 0 '1 passed' --stage 07 --reference ./mine.so --variant ./mine.so
 says 1 'FAIL' --stage 07 --reference ./mine.so --variant twin
 refused '--variant.*07_merge' --variant ./mine.so --stage 05

@@ -2,23 +2,19 @@
  *
  * Book: chapters 09 to 11.  Checked by: what includes it.  Next: 09_chunk_backward.c.
  * Three stretches (a ragged chunk, one token, several chunks), two value heads a key
- * head, K != V. Every array is malloc'd and lies in got.
+ * head, K != V.
  */
 #ifndef KCP_TEST_BACKWARD_H
 #define KCP_TEST_BACKWARD_H
 
-#include "judge.h"
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
+#include "chapters.h"
 
 enum { SMALL_NS = 3, SMALL_T = 101 };
 
 struct small {
     struct kcp_call c;
-    int cu[SMALL_NS + 1], cn[SMALL_NS + 1], sc[SMALL_T], want[SMALL_NS], ngot, full;
-    double *got[48];
+    int cu[SMALL_NS + 1], cn[SMALL_NS + 1], sc[SMALL_T], want[SMALL_NS];
+    struct arrays arrays;
     double *q, *k, *v, *g, *G, *beta, *dO, *h0, *dht;
     double *Aqk, *A, *u, *w, *kg, *qg, *o, *v_new, *h, *h_out;
     double *dAqk, *dv_local, *dU, *dh, *dh_in, *dmap, *map;
@@ -27,28 +23,12 @@ struct small {
 
 static inline double *small_room(struct small *x, int64_t n)
 {
-    double *p = malloc(sizeof *p * n);
-    for (int64_t e = 0; p && e < n; e++)
-        p[e] = NAN;
-    x->full |= !p;
-    return x->got[x->ngot++] = p;
+    return arrays_add(&x->arrays, n);
 }
 
 static inline void small_free(struct small *x)
 {
-    for (int j = 0; j < x->ngot; j++)
-        free(x->got[j]);
-}
-
-/* relative RMS of a against b */
-static inline double apart(const double *a, const double *b, int64_t n)
-{
-    double d = 0, r = 0;
-    for (int64_t e = 0; e < n; e++) {
-        d += (a[e] - b[e]) * (a[e] - b[e]);
-        r += b[e] * b[e];
-    }
-    return r > 0 ? sqrt(d / r) : sqrt(d);
+    arrays_free(&x->arrays);
 }
 
 static inline double dot(const double *a, const double *b, int64_t n)
@@ -58,11 +38,6 @@ static inline double dot(const double *a, const double *b, int64_t n)
         s += a[e] * b[e];
     return s;
 }
-
-#define SMALL(type, name)                                                             \
-    struct type name = { 0 };                                                         \
-    memcpy(&name, &x->c, sizeof(struct kcp_call));                                    \
-    name.cu = x->cu, name.cn = x->cn, name.sc = x->sc
 
 /* Sizes, and inputs: gate 0 draws live gates, gate < 0 is every token's g. */
 static inline int small_draw(struct small *x, enum kcp_model model, double gate)
@@ -102,7 +77,7 @@ static inline int small_draw(struct small *x, enum kcp_model model, double gate)
     x->dO = small_room(x, vo);
     x->h0 = small_room(x, st);
     x->dht = small_room(x, st);
-    if (x->full)
+    if (x->arrays.full)
         return KCP_NO_MEMORY;
     for (int64_t e = 0; e < qk; e++) {
         x->q[e] = normal(&s) / sqrt(x->c.K);
@@ -133,48 +108,13 @@ static inline int small_draw(struct small *x, enum kcp_model model, double gate)
 /* Chapters 03, 04: everything backward reads. */
 static inline int small_forward(struct small *x)
 {
-    const int64_t T = x->c.T, HV = x->c.HV, KV = HV * x->c.K * x->c.V;
     int status;
-    x->Aqk = small_room(x, T * HV * x->c.C);
-    x->A = small_room(x, T * HV * x->c.C);
-    x->u = small_room(x, T * HV * x->c.V);
-    x->w = small_room(x, T * HV * x->c.K);
-    x->o = small_room(x, T * HV * x->c.V);
-    x->v_new = small_room(x, T * HV * x->c.V);
-    x->h = small_room(x, x->c.NC * KV);
-    x->h_out = small_room(x, x->c.NS * KV);
-    if (x->c.model == KCP_KDA) {
-        x->kg = small_room(x, T * HV * x->c.K);
-        x->qg = small_room(x, T * HV * x->c.K);
-    }
-    if (x->full)
+    BATCH_WY_ARRAYS(x);
+    BATCH_CHUNK_ARRAYS(x);
+    if (x->arrays.full)
         return KCP_NO_MEMORY;
-    SMALL(kcp_wy, y);
-    y.q = x->q;
-    y.k = x->k;
-    y.v = x->v;
-    y.G = x->G;
-    y.beta = x->beta;
-    y.Aqk = x->Aqk;
-    y.A = x->A;
-    y.u = x->u;
-    y.w = x->w;
-    y.kg = x->kg;
-    y.qg = x->qg;
-    SMALL(kcp_chunk, c);
-    c.q = x->q;
-    c.k = x->k;
-    c.qg = x->qg;
-    c.kg = x->kg;
-    c.u = x->u;
-    c.w = x->w;
-    c.Aqk = x->Aqk;
-    c.G = x->G;
-    c.h_in = x->h0;
-    c.o = x->o;
-    c.v_new = x->v_new;
-    c.h = x->h;
-    c.h_out = x->h_out;
+    BATCH_WY(y);
+    BATCH_CHUNK(c);
     return (status = ref_wy(&y)) ? status : ref_chunk(&c);
 }
 
@@ -194,9 +134,9 @@ static inline int small_backward(struct small *x, int (*wy)(void *))
     x->dv = small_room(x, T * HV * V);
     x->dbeta = small_room(x, T * HV);
     x->dg = small_room(x, T * HV * x->c.KG);
-    if (x->full)
+    if (x->arrays.full)
         return KCP_NO_MEMORY;
-    SMALL(kcp_chunk_backward, c);
+    BATCH_CALL(kcp_chunk_backward, c);
     c.part = KCP_LOCAL | KCP_REVERSE;
     c.q = x->q;
     c.k = x->k;
@@ -213,7 +153,7 @@ static inline int small_backward(struct small *x, int (*wy)(void *))
     c.dU = x->dU;
     c.dh = x->dh;
     c.dh_in = x->dh_in;
-    SMALL(kcp_wy_backward, y);
+    BATCH_CALL(kcp_wy_backward, y);
     y.q = x->q;
     y.k = x->k;
     y.v = x->v;
@@ -231,7 +171,7 @@ static inline int small_backward(struct small *x, int (*wy)(void *))
     y.dv = x->dv;
     y.dbeta = x->dbeta;
     y.dg = x->dg;
-    SMALL(kcp_merge_backward, m);
+    BATCH_CALL(kcp_merge_backward, m);
     m.want = x->want;
     m.q = x->q;
     m.k = x->k;

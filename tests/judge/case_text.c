@@ -87,6 +87,7 @@ void case_print(const struct kcase *k, char *buf, size_t n)
     if (k->alike != 0) ADD(" alike=%.9g", k->alike);
     if (c->lower_bound != -5) ADD(" lb=%.9g", c->lower_bound);
     if (c->scale != case_scale(c->K)) ADD(" scale=%.9g", c->scale);
+    if (k->id) ADD(" id=%d", k->id);           /* ranges, streams, layers by turns */
     ADD(" seed=%llu", (unsigned long long)k->seed);
 #undef ADD
 }
@@ -176,6 +177,11 @@ static int read_word(struct kcase *k, char *word, int *ncuts)
     if (!strncmp(word, "masks=", n)) {
         if (!whole(value, 0, 3, &x)) return 0;
         k->masks = (int)x;
+        return 1;
+    }
+    if (!strncmp(word, "id=", n)) {
+        if (!whole(value, 0, 99999, &x)) return 0;
+        k->id = (int)x;
         return 1;
     }
     if (!strncmp(word, "seed=", n)) {

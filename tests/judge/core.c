@@ -65,12 +65,13 @@ static int never_written(double x)
 }
 
 /* Which tensor is off, by how much, its worst element; the case in --case's words. */
-static void show_failure(const struct kcp_stage *s, const struct kcp_variant *v,
-                         const struct kcase *k, const struct verdict *t,
-                         struct kcp_report *rep)
+static void show_failure(const struct isolated *x, const struct kcase *k,
+                         const struct verdict *t, struct kcp_report *rep)
 {
+    const struct kcp_stage *s = x->stage;
+    const struct kcp_variant *v = x->variant;
     const struct worst *w = &t->worst;
-    char about[1024], rank[24] = "", got[32], want[48];
+    char about[1024], rank[24] = "", got[32], want[48], name[4200];
     case_print(k, about, sizeof about);
     if (s->ranks) snprintf(rank, sizeof rank, " rank %d", w->rank);
     snprintf(got, sizeof got, "is %.9g", w->got);
@@ -84,8 +85,9 @@ static void show_failure(const struct kcp_stage *s, const struct kcp_variant *v,
                     rank, w->head, w->err, w->tol, w->field, w->where, got, want,
                     w->first);
     else report_fail(rep, "%s %s: %s", s->name, v->name, t->why);
-    printf("        case %d alone: --stage %.2s --variant %s --case '%s'\n%s", k->id,
-           s->name, v->name, about, t->map);
+    shell_word(x->object ? x->object : v->name, name, sizeof name);
+    printf("        case %d alone: %s --stage %.2s --variant %s --case '%s'%s\n%s",
+           k->id, judge_program, s->name, name, about, judge_options, t->map);
 }
 
 static void count(struct tally *y, const struct verdict *t, int at)
@@ -152,7 +154,7 @@ static void judge_right(struct isolated *x, int n, struct kcp_report *rep)
         count(&y, &t, i);
         if (t.outcome == PASS || t.outcome == MARGINAL)
             paths_were_judged(s, v, &x->list[i]);
-        if (t.outcome == FAIL && y.fail <= 3) show_failure(s, v, &x->list[i], &t, rep);
+        if (t.outcome == FAIL && y.fail <= 3) show_failure(x, &x->list[i], &t, rep);
         if (t.outcome == SKIP) break;
     }
     if (isolated_end(x, why, sizeof why)) {
@@ -280,6 +282,7 @@ int judge_all(const struct options *o, struct kcp_report *rep)
         }
         if (!o->only_device) judge_reference(s, o, rep);
         if (!o->variant && !o->alone && !apart) paths_close(s, o, rep);
+        else if (nv && !apart) paths_left_out(s, o);
         for (int j = 0; j < nc && !apart && !o->quick; j++)
             if (check_asked(o, c[j])) judge_check(c[j], rep);
         fflush(stdout);

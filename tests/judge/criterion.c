@@ -67,7 +67,7 @@ ParameterizedTest(int *at, kcp, judged)
     struct kcp_report rep = { .quiet = 1 };
     find_items();
     const struct item *x = &items[*at];
-    o.full = asked("FULL") != NULL;
+    judge_full = o.full = asked("FULL") != NULL;
     o.only_device = asked("DEVICE") != NULL;
     if (asked("RANKS")) o.ranks = atoi(asked("RANKS"));
     cr_assert(!ranks_open(asked("BACKEND"), o.only_device, &o.ranks), "no such ranks");

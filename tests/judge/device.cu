@@ -12,7 +12,9 @@
 static void *alloc(size_t n)
 {
     void *p = NULL;
-    return cudaMalloc(&p, n ? n : 1) == cudaSuccess ? p : NULL;
+    if (cudaMalloc(&p, n ? n : 1) == cudaSuccess) return p;
+    cudaGetLastError();                     // said by NULL; no launch shall find it
+    return NULL;
 }
 
 static void release(void *p) { cudaFree(p); }

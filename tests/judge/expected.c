@@ -87,19 +87,45 @@ static int outputs_of(struct tensor_set *want, const struct kcp_stage *s,
                       const struct kcase *k, enum kcp_pass pass,
                       const struct kcp_plan *p)
 {
-    if (!strncmp(s->name, "14", 2)) return pipeline_conv(want, k, pass);
-    if (s->oracle) return pipeline_family(want, s, k, pass);
-    if (s->ranks)
-        return pipeline_oracle(want, k, pass == KCP_BACKWARD ||
-                               !strncmp(s->name, "13", 2));
-    struct kcp_call c = call_of(s, k, p, 0, pass);
-    return reference_run(want, s, &c);
+    struct kcp_call c;
+    switch (source_of(s)) {
+    case OF_CONV: return pipeline_conv(want, k, pass);
+    case OF_SPIKE:
+    case OF_FAMILY: return pipeline_family(want, s, k, pass);
+    case OF_LAYER: return pipeline_oracle(want, k, pass == KCP_BACKWARD ||
+                                       !strncmp(s->name, "13", 2));
+    default:
+        c = call_of(s, k, p, 0, pass);
+        return reference_run(want, s, &c);
+    }
 }
 
-/* Is it a whole layer of chapters 02 to 11, whose intermediate numbers are known? */
-static int is_layer(const struct kcp_stage *s)
+/* What the chapters before it leave a stage, rounded, becomes its inputs: of 01, which
+ * has no state to begin with, from the whole recurrence. */
+static int inputs_before(struct tensor_set *in, const struct kcp_stage *s,
+                         const struct kcase *k, enum kcp_pass pass,
+                         enum kcp_storage judged)
 {
-    return !strncmp(s->name, "08", 2) || !strncmp(s->name, "13", 2);
+    int status = KCP_OK;
+    if (source_of(s) == OF_STEP) status = pipeline_oracle(in, k, pass == KCP_BACKWARD);
+    else if (source_of(s) == OF_CHAPTERS) status = pipeline_chunks(in, k);
+    else return KCP_OK;
+    tensor_set_round(in, judged);
+    if (k->no_states && source_of(s) == OF_CHAPTERS) leave_out(in, s);
+    return status;
+}
+
+/* How much is alive at the last cut; NaN where nothing crosses one. */
+static double alive_of(const struct expected *x, const struct kcp_stage *s,
+                       const struct kcase *k, const struct kcp_plan *p)
+{
+    switch (source_of(s)) {
+    case OF_SPIKE: return alive_spike(&x->in, k, p);
+    case OF_FAMILY: return alive_family(&x->in, s, k, p);
+    case OF_STEP:
+    case OF_LAYER: return alive_far(&x->want, k, p);
+    default: return NAN;
+    }
 }
 
 /* `kept.moved`: what comes of numbers rounded once more, less what should come. */
@@ -108,7 +134,7 @@ static int find_moved(void)
     struct kcp_plan *p = case_plan(&kept.k, kept.stage->ranks ? kept.k.call.R : 1);
     tensor_set_copy(&kept.moved, &kept.in);
     round_once_more(&kept.moved, &kept.k, kept.judged);
-    const int status = is_layer(kept.stage)
+    const int status = source_of(kept.stage) == OF_LAYER
         ? pipeline_disturbed(&kept.moved, &kept.k, kept.judged)
         : outputs_of(&kept.moved, kept.stage, &kept.k, kept.pass, p);
     if (!status && !strncmp(kept.stage->name, "10", 2))
@@ -134,43 +160,23 @@ const double *expected_moved(const char *field)
     return moved && moved->n == want->n ? moved->p : NULL;
 }
 
-/* 01 reads what the gate made, rounded. */
-static void take_as_inputs(struct tensor_set *made, enum kcp_storage judged)
-{
-    tensor_set_copy(&kept.in, made);
-    tensor_set_round(&kept.in, judged);
-}
-
 /* Inputs and outputs of a case, unless they are at hand. */
 static int expect(const struct kcp_stage *s, const struct kcase *k, enum kcp_pass pass,
                   enum kcp_storage judged, const struct kcp_plan *p)
 {
     const int same = kept.stage == s && kept.judged == judged && kept.pass == pass &&
                      !memcmp(&kept.k, k, sizeof *k);
-    const int step = !strncmp(s->name, "01", 2), conv = !strncmp(s->name, "14", 2);
-    int status = KCP_OK;
+    int status;
     if (same) return KCP_OK;
     tensor_set_free(&kept.in);
     tensor_set_free(&kept.want);
     tensor_set_free(&kept.moved);
     kept.stage = NULL;
     inputs_draw(&kept.in, k, s, judged);
-    kept.alive = NAN;
-    if (step) {
-        tensor_set_copy(&kept.want, &kept.in);
-        status = pipeline_oracle(&kept.want, k, pass == KCP_BACKWARD);
-        kept.alive = alive_far(&kept.want, k, p);
-        take_as_inputs(&kept.want, judged);
-    } else if (!s->oracle && !s->ranks) {
-        status = pipeline_chunks(&kept.in, k);
-        tensor_set_round(&kept.in, judged);
-        if (k->no_states) leave_out(&kept.in, s);
-    }
+    status = inputs_before(&kept.in, s, k, pass, judged);
     tensor_set_copy(&kept.want, &kept.in);
     if (!status) status = outputs_of(&kept.want, s, k, pass, p);
-    if (!strncmp(s->name, "15", 2)) kept.alive = alive_spike(&kept.in, k, p);
-    else if (s->oracle) kept.alive = alive_family(&kept.in, s, k, p);
-    else if (s->ranks && !conv) kept.alive = alive_far(&kept.want, k, p);
+    kept.alive = status ? NAN : alive_of(&kept, s, k, p);
     kept.rms_v = rms(tensor_find(&kept.in, "v"));
     kept.rms_sum = in_step(&k->call) * sqrt((double)k->call.T)
                  * rms(tensor_find(&kept.want, "dg_raw"));

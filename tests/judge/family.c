@@ -88,58 +88,26 @@ int pipeline_family(struct tensor_set *b, const struct kcp_stage *s,
     return status;
 }
 
-/* Rows of tensor t from token t0 on; NULL when the model has none. */
-static const void *from(const struct tensor_set *b, const char *name, int64_t t0)
+static int walk_family(const struct tensor_set *b, const struct kcp_stage *s,
+                       const struct alive *x)
 {
-    const struct tensor *t = tensor_find(b, name);
-    if (!t) return NULL;
-    const int64_t row = t->dim[0] ? t->n / t->dim[0] : t->n;
-    return (const double *)t->p + t0 * row;
+    struct kcp_family a = { .N = 1 };
+    memcpy(&a, &x->call, sizeof x->call);
+    a.q = tensor_rows(b, "q", x->t0);
+    a.k = tensor_rows(b, "k", x->t0);
+    a.g = tensor_rows(b, "g", x->t0);
+    a.a = tensor_rows(b, "a", x->t0);
+    a.b = tensor_rows(b, "b", x->t0);
+    a.omega = tensor_rows(b, "omega", x->t0);
+    a.h0 = x->h0;
+    a.ht = x->ht;
+    a.v = x->v;
+    a.o = x->o;
+    return s->oracle(&a);
 }
 
-/* How much of a random state that enters the sequence's first token is left where the
- * last rank takes over: |S| / |S_0| with v = 0. NaN: no sequence crosses that cut. */
 double alive_family(const struct tensor_set *b, const struct kcp_stage *s,
                     const struct kcase *k, const struct kcp_plan *p)
 {
-    int last = -1;
-    for (int i = 0; i < p->S; i++) {
-        const struct kcp_segment *g = &p->seg[p->order[i]];
-        if (!g->first && p->seg[g->prev].rank != g->rank) last = p->order[i];
-    }
-    if (last < 0) return NAN;
-    const int64_t t0 = p->cu_seqlens[p->seg[last].n], n = p->seg[last].begin - t0;
-    struct kcp_family a = { .N = 1 };
-    memcpy(&a, &k->call, sizeof k->call);
-    const int64_t KV = (int64_t)a.HV * a.K * a.V, cu[2] = { 0, n };
-    double *S = calloc(2 * KV + 2 * n * a.HV * a.V, sizeof *S), x = 0, y = 0;
-    struct kcp_plan *one = NULL;
-    struct stream rnd = stream_of(k->seed, "alive");
-    int status = S ? kcp_plan_make(&one, 1, cu, 1, NULL, 0, a.C, 0, NULL)
-                   : KCP_NO_MEMORY;
-    for (int64_t i = 0; S && i < KV; i++) S[i] = normal(&rnd);
-    a.N = 1;
-    a.T = n;
-    a.R = 1;
-    a.r = 0;
-    a.pass = KCP_FORWARD;
-    a.plan = one;
-    a.q = from(b, "q", t0);
-    a.k = from(b, "k", t0);
-    a.g = from(b, "g", t0);
-    a.a = from(b, "a", t0);
-    a.b = from(b, "b", t0);
-    a.omega = from(b, "omega", t0);
-    a.h0 = S;
-    a.ht = S + KV;
-    a.v = S + 2 * KV;
-    a.o = S + 2 * KV + n * a.HV * a.V;
-    if (!status) status = s->oracle(&a);
-    for (int64_t i = 0; !status && i < KV; i++) {
-        x += S[i] * S[i];
-        y += S[KV + i] * S[KV + i];
-    }
-    kcp_plan_free(one);
-    free(S);
-    return status ? NAN : sqrt(y / x);
+    return alive_state(b, s, k, p, walk_family);
 }

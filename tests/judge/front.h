@@ -2,52 +2,32 @@
  *
  * Book: chapters 01 to 05.  Checked by: what includes it.  Next: 01_step.c.
  * Four stretches (ragged, one token, one whole chunk, several), two value heads a key
- * head, K != V. Every array is malloc'd, filled with NaN and lies in got.
+ * head, K != V. Every array is full of NaN until it is written.
  */
 #ifndef KCP_TEST_FRONT_H
 #define KCP_TEST_FRONT_H
 
-#include "judge.h"
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
+#include "chapters.h"
 
 enum { FRONT_NS = 4 };
 
 struct front {
     struct kcp_call c;
-    int cu[FRONT_NS + 1], cn[FRONT_NS + 1], sc[4096], want[FRONT_NS], ngot, full;
+    int cu[FRONT_NS + 1], cn[FRONT_NS + 1], sc[4096], want[FRONT_NS];
+    struct arrays arrays;
     int64_t seq[FRONT_NS + 1];
-    double *got[48];
     double *q_raw, *k_raw, *g_raw, *beta_raw, *rstd, *q, *k, *v, *g, *G, *beta, *h0;
     double *Aqk, *A, *u, *w, *kg, *qg, *o, *v_new, *h, *h_out, *map, *o_step, *ht;
 };
 
 static inline double *front_room(struct front *x, int64_t n)
 {
-    double *p = malloc(sizeof *p * (n + 1));
-    for (int64_t e = 0; p && e < n; e++)
-        p[e] = NAN;
-    x->full |= !p;
-    return x->got[x->ngot++] = p;
+    return arrays_add(&x->arrays, n);
 }
 
 static inline void front_free(struct front *x)
 {
-    for (int j = 0; j < x->ngot; j++)
-        free(x->got[j]);
-}
-
-/* relative RMS of a against b; NaN when there is one */
-static inline double apart(const double *a, const double *b, int64_t n)
-{
-    double d = 0, r = 0;
-    for (int64_t e = 0; e < n; e++) {
-        d += (a[e] - b[e]) * (a[e] - b[e]);
-        r += b[e] * b[e];
-    }
-    return r > 0 ? sqrt(d / r) : sqrt(d);
+    arrays_free(&x->arrays);
 }
 
 static inline void front_normal(const char *name, double *p, int64_t n)
@@ -56,11 +36,6 @@ static inline void front_normal(const char *name, double *p, int64_t n)
     for (int64_t e = 0; e < n; e++)
         p[e] = normal(&s);
 }
-
-#define FRONT(type, name)                                                             \
-    struct type name = { 0 };                                                         \
-    memcpy(&name, &x->c, sizeof(struct kcp_call));                                    \
-    name.cu = x->cu, name.cn = x->cn, name.sc = x->sc
 
 /* Sizes, and inputs. Gates: 0 is live, -0.02 |N|; else uniform between gate and 0, so
  * that strong and weak stand side by side. */
@@ -104,7 +79,7 @@ static inline int front_draw(struct front *x, enum kcp_model model, int C, doubl
     x->rstd = front_room(x, T * x->c.H);
     x->beta_raw = front_room(x, T * HV);
     x->beta = front_room(x, T * HV);
-    if (x->full)
+    if (x->arrays.full)
         return KCP_NO_MEMORY;
     front_normal("q", x->q_raw, qk);
     front_normal("k", x->k_raw, qk);
@@ -119,20 +94,12 @@ static inline int front_draw(struct front *x, enum kcp_model model, int C, doubl
 /* Chapters 02 (raw gate, sigmoid) and 03. */
 static inline int front_wy(struct front *x)
 {
-    const int64_t T = x->c.T, HV = x->c.HV, K = x->c.K;
     int status;
-    x->Aqk = front_room(x, T * HV * x->c.C);
-    x->A = front_room(x, T * HV * x->c.C);
-    x->u = front_room(x, T * HV * x->c.V);
-    x->w = front_room(x, T * HV * K);
-    if (x->c.model == KCP_KDA) {
-        x->kg = front_room(x, T * HV * K);
-        x->qg = front_room(x, T * HV * K);
-    }
-    if (x->full)
+    BATCH_WY_ARRAYS(x);
+    if (x->arrays.full)
         return KCP_NO_MEMORY;
     x->c.beta_form = KCP_BETA_SIGMOID;
-    FRONT(kcp_gate, e);
+    BATCH_CALL(kcp_gate, e);
     e.q_raw = x->q_raw;
     e.k_raw = x->k_raw;
     e.g_raw = x->g_raw;
@@ -143,45 +110,17 @@ static inline int front_wy(struct front *x)
     e.g = x->g;
     e.G = x->G;
     e.beta = x->beta;
-    FRONT(kcp_wy, y);
-    y.q = x->q;
-    y.k = x->k;
-    y.v = x->v;
-    y.G = x->G;
-    y.beta = x->beta;
-    y.Aqk = x->Aqk;
-    y.A = x->A;
-    y.u = x->u;
-    y.w = x->w;
-    y.kg = x->kg;
-    y.qg = x->qg;
+    BATCH_WY(y);
     return (status = ref_gate(&e)) ? status : ref_wy(&y);
 }
 
 /* Chapter 04, each stretch from h0. */
 static inline int front_chunk(struct front *x)
 {
-    const int64_t vo = x->c.T * x->c.HV * x->c.V, KV = x->c.HV * x->c.K * x->c.V;
-    x->o = front_room(x, vo);
-    x->v_new = front_room(x, vo);
-    x->h = front_room(x, x->c.NC * KV);
-    x->h_out = front_room(x, FRONT_NS * KV);
-    if (x->full)
+    BATCH_CHUNK_ARRAYS(x);
+    if (x->arrays.full)
         return KCP_NO_MEMORY;
-    FRONT(kcp_chunk, c);
-    c.q = x->q;
-    c.k = x->k;
-    c.qg = x->qg;
-    c.kg = x->kg;
-    c.u = x->u;
-    c.w = x->w;
-    c.Aqk = x->Aqk;
-    c.G = x->G;
-    c.h_in = x->h0;
-    c.o = x->o;
-    c.v_new = x->v_new;
-    c.h = x->h;
-    c.h_out = x->h_out;
+    BATCH_CHUNK(c);
     return ref_chunk(&c);
 }
 
@@ -191,7 +130,7 @@ static inline int front_affine(struct front *x, const double *h_start)
     const int64_t KW = (int64_t)x->c.K * (x->c.K + x->c.V);
     if (!x->map)
         x->map = front_room(x, FRONT_NS * x->c.HV * KW);
-    FRONT(kcp_affine, f);
+    BATCH_CALL(kcp_affine, f);
     f.want = x->want;
     f.k = x->k;
     f.kg = x->kg;
@@ -200,7 +139,7 @@ static inline int front_affine(struct front *x, const double *h_start)
     f.G = x->G;
     f.h_start = h_start;
     f.map = x->map;
-    return x->full ? KCP_NO_MEMORY : ref_affine(&f);
+    return x->arrays.full ? KCP_NO_MEMORY : ref_affine(&f);
 }
 
 /* Chapter 01 on what chapter 02 made: the stretches as sequences, each from h0. */
@@ -218,7 +157,7 @@ static inline int front_step(struct front *x)
     a.h0 = x->h0;
     a.o = x->o_step;
     a.ht = x->ht;
-    return x->full ? KCP_NO_MEMORY : ref_step(&a);
+    return x->arrays.full ? KCP_NO_MEMORY : ref_step(&a);
 }
 
 /* Dense token maps of value head n, one after another: X [K,V+K] <- A_t X + [B_t | 0],

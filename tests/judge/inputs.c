@@ -223,17 +223,34 @@ static void draw_conv(struct tensor_set *b, const struct kcase *k)
     if (k->with_h0) fill_normal(tensor_add(b, "bias", "D", KCP_ACC, c), k->seed, .5);
 }
 
+static void draw_spike(struct tensor_set *b, const struct kcase *k)
+{
+    struct tensor *g = tensor_add(b, "alpha_base", "T HV K", KCP_ACTV, &k->call);
+    struct stream s = stream_of(k->seed, "g");
+    for (int64_t i = 0; i < g->n; i++) ((double *)g->p)[i] = decay(k, &s);
+    spike_draw(b, k);
+}
+
+/* Stages of ranks: a layer of its own each. Of one rank: the chapters of a layer, of
+ * which 01 begins the chain. */
+enum source source_of(const struct kcp_stage *s)
+{
+    if (!strncmp(s->name, "01", 2)) return OF_STEP;
+    if (!strncmp(s->name, "14", 2)) return OF_CONV;
+    if (!strncmp(s->name, "15", 2)) return OF_SPIKE;
+    if (s->oracle) return OF_FAMILY;
+    return s->ranks ? OF_LAYER : OF_CHAPTERS;
+}
+
 int inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_stage *s,
                 enum kcp_storage storage)
 {
-    if (!strncmp(s->name, "14", 2)) draw_conv(b, k);
-    else if (!strncmp(s->name, "15", 2)) {
-        struct tensor *g = tensor_add(b, "alpha_base", "T HV K", KCP_ACTV, &k->call);
-        struct stream x = stream_of(k->seed, "g");
-        for (int64_t i = 0; i < g->n; i++) ((double *)g->p)[i] = decay(k, &x);
-        spike_draw(b, k);
-    } else if (s->oracle) draw_family(b, k);
-    else draw_layer(b, k);
+    switch (source_of(s)) {
+    case OF_CONV: draw_conv(b, k); break;
+    case OF_SPIKE: draw_spike(b, k); break;
+    case OF_FAMILY: draw_family(b, k); break;
+    default: draw_layer(b, k);
+    }
     tensor_set_round(b, storage);
     return KCP_OK;
 }

@@ -101,6 +101,8 @@ int case_owners(const struct kcase *k, int R, struct kcp_owners *o, const char *
 
 /* The inputs of a case, rounded to a storage type (inputs.c), and what the references
  * make of them (pipeline.c): 02 to 11 on one rank, or the token recurrence. */
+enum source { OF_CHAPTERS, OF_STEP, OF_LAYER, OF_CONV, OF_SPIKE, OF_FAMILY };
+enum source source_of(const struct kcp_stage *s);   /* whence a stage's numbers come */
 int  inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_stage *s,
                  enum kcp_storage storage);
 void tensor_set_round(struct tensor_set *b, enum kcp_storage storage);
@@ -131,6 +133,19 @@ double alive_family(const struct tensor_set *b, const struct kcp_stage *s,
                     const struct kcase *k, const struct kcp_plan *p);
 int  grid_add(struct tensor_set *b, const struct kcp_context *x,
               const struct kcp_call *c);
+/* alive.c: what is left of a state at the last cut; NaN where no sequence crosses one.
+ * A walk takes h0 to ht over the tokens from t0 on, those of its call. */
+struct alive {
+    struct kcp_call call;
+    int64_t t0;
+    double *h0, *ht, *v, *o, *ot;
+};
+typedef int alive_walk(const struct tensor_set *b, const struct kcp_stage *s,
+                       const struct alive *x);
+double alive_state(const struct tensor_set *b, const struct kcp_stage *s,
+                   const struct kcase *k, const struct kcp_plan *p, alive_walk *walk);
+/* Rows of a tensor from token t0 on; NULL when there is none. */
+const void *tensor_rows(const struct tensor_set *b, const char *name, int64_t t0);
 double alive_far(const struct tensor_set *b, const struct kcase *k,
                  const struct kcp_plan *p);
 
@@ -273,6 +288,11 @@ void expect_(struct kcp_report *r, int ok, const char *file, int line, const cha
              const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 #define EXPECT(rep, ok, ...)                                                          \
     expect_(rep, (ok) != 0, __FILE__, __LINE__, #ok, __VA_ARGS__)
+/* How a failure's command begins and ends: this program, and options that it needs. */
+extern const char *judge_program, *judge_options;
+extern int judge_full;                        /* --full, for checks */
+/* s as a word of a shell's: as it is, or in quotes. */
+const char *shell_word(const char *s, char *buf, size_t n);
 void report_fail(struct kcp_report *r, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 int  report_close(const struct kcp_report *r, int strict);    /* the exit status */

@@ -113,6 +113,7 @@ static int read_values(struct asked *x)
     char why[300];
     const struct kcp_check *c;
     o->seed = (uint64_t)x->seed;
+    judge_full = o->full;
     bare_workspaces = x->bare;
     isolation_off = x->here;
     ranks_in_turn = x->in_turn;
@@ -127,6 +128,35 @@ static int read_values(struct asked *x)
     if (x->words) o->alone = x->alone;
     if (x->exact) fence_bytes = 0;
     return 0;
+}
+
+/* What a failure's command is told besides stage, variant and case, so that it fails
+ * alone as it did here. */
+static void say_again(const struct asked *x, const char *program)
+{
+    static char name[4200], options[9000], number[40];
+    char word[4200];
+    const struct { int on; const char *option, *value; } rows[] = {
+        { x->o.only_device, "--device", NULL }, { x->bare, "--bare", NULL },
+        { x->in_turn, "--in-turn", NULL },      { x->here, "--here", NULL },
+        { x->exact, "--exact", NULL },          { x->backend != NULL, "--backend",
+                                                  x->backend },
+        { x->reference != NULL, "--reference", x->reference },
+        { x->limit >= 0, "--limit", number } };
+    size_t at = 0;
+    judge_program = shell_word(program, name, sizeof name);
+    snprintf(number, sizeof number, "%d", x->limit);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *value = rows[i].value;
+        if (!rows[i].on || at + 4300 > sizeof options) continue;
+        at += (size_t)snprintf(options + at, sizeof options - at, " %s%s%s",
+                               rows[i].option, value ? " " : "",
+                               value ? shell_word(value, word, sizeof word) : "");
+    }
+    snprintf(number, sizeof number, "%d", x->repeats);
+    if (x->repeats >= 0)
+        snprintf(options + at, sizeof options - at, " --repeats %s", number);
+    judge_options = options;
 }
 
 /* "128x128,64x64": numbers, and nothing else. */
@@ -287,6 +317,7 @@ static int do_all(int argc, char **argv)
     if (read == OPTIONS_DONE) return 0;
     if (read == OPTIONS_BAD) return options_say("kcp-check", why);
     int status = read_values(&x);
+    say_again(&x, argv[0]);
     if (!status) status = agrees(&x);
     if (!status && x.reference) status = other_reference(&x);
     if (status) return status;

@@ -118,6 +118,22 @@ void paths_close(const struct kcp_stage *s, const struct options *o,
         printf("  paths   %d judged, %d not here%s\n", seen, absent, why);
 }
 
+void paths_left_out(const struct kcp_stage *s, const struct options *o)
+{
+    int seen = 0, others = 0;
+    char here[120];
+    for (int i = 0; i < kcp_npaths && i < MOST_PATHS; i++) {
+        const struct kcp_path *p = &kcp_paths[i];
+        const int host = !strcmp(p->arch, "host");
+        if (!paths_judged_by(p, s->name) || (host && o->only_device)) continue;
+        kcp_path_here(p, paths_device(), here, sizeof here);
+        if (judged[i]) seen++;
+        else if (!strcmp(here, "here")) others++;
+    }
+    if (others) printf("  paths   %d judged; %d that are here were not: --variant or"
+                       " --case left them out\n", seen, others);
+}
+
 /* ---- kcp-check --paths */
 
 static const char *const storage_name[] = { "f64", "f32", "bf16" };

@@ -32,6 +32,8 @@ void paths_were_judged(const struct kcp_stage *s, const struct kcp_variant *v,
                        const struct kcase *k);
 void paths_close(const struct kcp_stage *s, const struct options *o,
                  struct kcp_report *rep);
+/* With --variant or --case: one line, when paths that are here were left out. */
+void paths_left_out(const struct kcp_stage *s, const struct options *o);
 /* Whose forward leaves the block that a backward is tried on; NULL: the reference's. */
 const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,
                                                const struct kcp_forward *a, int id);

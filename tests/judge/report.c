@@ -33,6 +33,25 @@ void expect_(struct kcp_report *r, int ok, const char *file, int line, const cha
 
 /* Exit status: 0; 1: something failed, or nothing ran, or not what was asked for by its
  * name; 3: strict and incomplete. */
+const char *judge_program = "build/kcp-check", *judge_options = "";
+int judge_full;
+
+const char *shell_word(const char *s, char *buf, size_t n)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                "0123456789_./+-";
+    size_t at = 0;
+    if (*s && !s[strspn(s, plain)]) {
+        snprintf(buf, n, "%s", s);
+        return buf;
+    }
+    at += (size_t)snprintf(buf, n, "'");
+    for (; *s && at + 6 < n; s++)
+        at += (size_t)snprintf(buf + at, n - at, *s == '\'' ? "'\\''" : "%c", *s);
+    snprintf(buf + at, n - at, "'");
+    return buf;
+}
+
 int report_close(const struct kcp_report *r, int strict)
 {
     const int ran = r->pass + r->marginal + r->fail + r->caught + r->survived;

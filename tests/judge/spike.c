@@ -77,64 +77,30 @@ void spike_draw(struct tensor_set *b, const struct kcase *k)
     }
 }
 
-/* Rows of tensor t from token t0 on; NULL when there is none. */
-static const void *from(const struct tensor_set *b, const char *name, int64_t t0)
+static int walk_spike(const struct tensor_set *b, const struct kcp_stage *s,
+                      const struct alive *x)
 {
-    const struct tensor *t = tensor_find(b, name);
-    if (!t) return NULL;
-    const int64_t width = t->store == KCP_I32 ? 4 : 8;
-    const int64_t row = t->dim[0] ? t->n / t->dim[0] : t->n;
-    return (char *)t->p + width * t0 * row;
+    struct kcp_scan a = { .N = 1 };
+    memcpy(&a, &x->call, sizeof x->call);
+    a.q = tensor_rows(b, "q", x->t0);
+    a.k = tensor_rows(b, "k", x->t0);
+    a.spike = tensor_rows(b, "spike", x->t0);
+    a.alpha_base = tensor_rows(b, "alpha_base", x->t0);
+    a.beta_base = tensor_rows(b, "beta_base", x->t0);
+    a.W_alpha = tensor_rows(b, "W_alpha", 0);
+    a.w_beta = tensor_rows(b, "w_beta", 0);
+    a.drop = tensor_rows(b, "drop", x->t0);
+    a.active = tensor_rows(b, "active", x->t0);
+    a.h0 = x->h0;
+    a.ht = x->ht;
+    a.v = x->v;
+    a.o = x->o;
+    a.ot = x->ot;
+    return ref_scan_step(&a);
 }
 
-/* |S| / |S_0| of a random state that enters the sequence which the last rank takes
- * over, with v = 0, up to that cut. NaN when no sequence crosses it. */
 double alive_spike(const struct tensor_set *b, const struct kcase *k,
                    const struct kcp_plan *p)
 {
-    int last = -1;
-    for (int i = 0; i < p->S; i++) {
-        const struct kcp_segment *g = &p->seg[p->order[i]];
-        if (!g->first && p->seg[g->prev].rank != g->rank) last = p->order[i];
-    }
-    if (last < 0) return NAN;
-    const int64_t t0 = p->cu_seqlens[p->seg[last].n], n = p->seg[last].begin - t0;
-    struct kcp_scan a = { .N = 1 };
-    memcpy(&a, &k->call, sizeof k->call);
-    const int64_t KV = (int64_t)a.HV * a.K * a.V, row = (int64_t)a.HV * a.V;
-    const int64_t cu[2] = { 0, n };
-    double *S = calloc(2 * KV + 2 * (n + 1) * row, sizeof *S), x = 0, y = 0;
-    struct kcp_plan *one = NULL;
-    struct stream rnd = stream_of(k->seed, "alive");
-    int status = S ? kcp_plan_make(&one, 1, cu, 1, NULL, 0, a.C, 0, NULL)
-                   : KCP_NO_MEMORY;
-    for (int64_t i = 0; S && i < KV; i++) S[i] = normal(&rnd);
-    a.N = 1;
-    a.T = n;
-    a.R = 1;
-    a.r = 0;
-    a.pass = KCP_FORWARD;
-    a.plan = one;
-    a.q = from(b, "q", t0);
-    a.k = from(b, "k", t0);
-    a.spike = from(b, "spike", t0);
-    a.alpha_base = from(b, "alpha_base", t0);
-    a.beta_base = from(b, "beta_base", t0);
-    a.W_alpha = from(b, "W_alpha", 0);
-    a.w_beta = from(b, "w_beta", 0);
-    a.drop = from(b, "drop", t0);
-    a.active = from(b, "active", t0);
-    a.h0 = S;
-    a.ht = S + KV;
-    a.v = S + 2 * KV;
-    a.o = S + 2 * KV + n * row;
-    a.ot = (double *)a.o + n * row;
-    if (!status) status = ref_scan_step(&a);
-    for (int64_t i = 0; !status && i < KV; i++) {
-        x += S[i] * S[i];
-        y += S[KV + i] * S[KV + i];
-    }
-    kcp_plan_free(one);
-    free(S);
-    return status ? NAN : sqrt(y / x);
+    return alive_state(b, stage_find("15"), k, p, walk_spike);
 }

@@ -201,7 +201,7 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     return status == KCP_NA ? KCP_OK : status;
 }
 
-int trial_run(struct trial *t, char *why, size_t n)
+int trial_launch(struct trial *t, char *why, size_t n)
 {
     isolation_started();
     int status = t->stage->ranks
@@ -213,6 +213,12 @@ int trial_run(struct trial *t, char *why, size_t n)
             snprintf(why, n, "rank %d %s", r, t->rank[r].why);
             status = KCP_BAD;
         }
+    return status;
+}
+
+int trial_run(struct trial *t, char *why, size_t n)
+{
+    int status = trial_launch(t, why, n);
     for (int r = 0; r < t->R && !status; r++)
         status = rank_args_collect(&t->rank[r], why, n);
     return status;

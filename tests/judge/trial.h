@@ -77,6 +77,7 @@ void rank_args_free(struct rank_args *s);
 int  trial_fill(struct trial *t, const struct kcase *k, const struct kcp_plan *p,
                enum kcp_pass pass, const struct tensor_set *in,
                const struct tensor_set *want);
+int  trial_launch(struct trial *t, char *why, size_t n);
 int  trial_run(struct trial *t, char *why, size_t n);    /* and copy outputs back */
 void trial_free(struct trial *t);
 int  row_a(const struct kcp_field *f, const char *letter);  /* a row a token, "T"? */

@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 enum { HONEST, EXITS, EXITS_AT_ONCE, HANGS, CRASHES, KILLS_ITSELF, SPEAKS, REFUSES,
-       NAMED, NO_GPU, EXITS_LOADED, HANGS_LOADED, EXITS_LATE, NO_BACKWARD, ONCE };
+       NAMED, NO_GPU, EXITS_LOADED, HANGS_LOADED, EXITS_LATE, NO_BACKWARD, ONCE,
+       EMPTY };
 
 /* S <- M S + h, map after map; the first gives its h alone. */
 static int honest(struct kcp_merge *a)
@@ -68,6 +69,8 @@ static int run(void *args)
     if (LIE == REFUSES) return KCP_NA;
     if (LIE == NO_BACKWARD && a->pass == KCP_BACKWARD) return KCP_NA;
     if (LIE == ONCE && runs % 50 == 7) *(double *)a->S += 1;
+    if (LIE == EMPTY && ((int *)a->range)[0] == ((int *)a->range)[1])
+        *(double *)a->S += 1;
     if (LIE == NAMED) *(double *)a->S += 1;
     return status;
 }

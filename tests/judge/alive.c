@@ -1,0 +1,111 @@
+/* alive.c -- how much of a state that enters a sequence is left at its last cut.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_lists.c.
+ * Next: family.c and spike.c, which walk their own recurrences.
+ *
+ * A dead state hides every mistake of what crosses a cut. So each verdict says how much
+ * is alive where the last rank takes a sequence over; NaN where no sequence crosses.
+ */
+#include "judge.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The tokens of a sequence before the last cut that one crosses: T from t0 on. 0: no
+ * sequence crosses a cut. */
+static int stretch_before(const struct kcp_plan *p, int64_t *t0, int64_t *T)
+{
+    int last = -1;
+    for (int i = 0; i < p->S; i++) {
+        const struct kcp_segment *g = &p->seg[p->order[i]];
+        if (!g->first && p->seg[g->prev].rank != g->rank) last = p->order[i];
+    }
+    if (last < 0) return 0;
+    *t0 = p->cu_seqlens[p->seg[last].n];
+    *T = p->seg[last].begin - *t0;
+    return 1;
+}
+
+const void *tensor_rows(const struct tensor_set *b, const char *name, int64_t t0)
+{
+    const struct tensor *t = tensor_find(b, name);
+    if (!t) return NULL;
+    const int64_t width = t->store == KCP_I32 ? 4 : 8;
+    const int64_t row = t->dim[0] ? t->n / t->dim[0] : t->n;
+    return (const char *)t->p + width * t0 * row;
+}
+
+/* |S| / |S_0| of a random state, v = 0, after the walk. */
+double alive_state(const struct tensor_set *b, const struct kcp_stage *s,
+                   const struct kcase *k, const struct kcp_plan *p, alive_walk *walk)
+{
+    struct alive x = { .call = k->call };
+    struct kcp_call *c = &x.call;
+    int64_t T;
+    if (!stretch_before(p, &x.t0, &T)) return NAN;
+    const int64_t KV = (int64_t)c->HV * c->K * c->V, row = (int64_t)c->HV * c->V;
+    const int64_t cu[2] = { 0, T };
+    double *states = calloc((size_t)(2 * KV + 2 * T * row + row), sizeof *states);
+    double before = 0, after = 0;
+    struct kcp_plan *one = NULL;
+    struct stream random = stream_of(k->seed, "alive");
+    int status = states ? kcp_plan_make(&one, 1, cu, 1, NULL, 0, c->C, 0, NULL)
+                      : KCP_NO_MEMORY;
+    for (int64_t i = 0; states && i < KV; i++) states[i] = normal(&random);
+    c->N = c->R = 1;
+    c->r = 0;
+    c->T = T;
+    c->pass = KCP_FORWARD;
+    c->plan = one;
+    x.h0 = states;
+    x.ht = states + KV;
+    x.v = x.ht + KV;
+    x.o = x.ht + KV + T * row;
+    x.ot = x.o + T * row;
+    if (!status) status = walk(b, s, &x);
+    for (int64_t i = 0; !status && i < KV; i++) {
+        before += x.h0[i] * x.h0[i];
+        after += x.ht[i] * x.ht[i];
+    }
+    kcp_plan_free(one);
+    free(states);
+    return status ? NAN : sqrt(after / before);
+}
+
+/* How much of a state that enters the sequence's first token is alive where the last
+ * rank takes over: |product of the token maps|_F / sqrt(K), mean over heads. NaN when
+ * no sequence reaches across that cut. Needs k, g, beta in the set. */
+double alive_far(const struct tensor_set *b, const struct kcase *k,
+                 const struct kcp_plan *p)
+{
+    const struct kcp_call *c = &k->call;
+    const int K = c->K, HV = c->HV, KG = c->KG;
+    const struct tensor *tk = tensor_find(b, "k"), *tg = tensor_find(b, "g"),
+                        *tb = tensor_find(b, "beta");
+    int64_t t0, T;
+    if (!stretch_before(p, &t0, &T) || !tk || !tg || !tb) return NAN;
+    const double (*key)[c->H][K] = tk->p, (*g)[HV][KG] = tg->p, (*beta)[HV] = tb->p;
+    double (*M)[K] = malloc(sizeof(double) * K * K), *row = malloc(sizeof(double) * K);
+    double sum = 0;
+    for (int n = 0; M && row && n < HV; n++) {
+        for (int i = 0; i < K; i++)
+            for (int j = 0; j < K; j++) M[i][j] = i == j;
+        for (int64_t t = t0; t < t0 + T; t++) {
+            const double *x = key[t][n / (HV / c->H)];
+            for (int j = 0; j < K; j++) row[j] = 0;
+            for (int i = 0; i < K; i++) {
+                const double decay = exp(g[t][n][KG == 1 ? 0 : i]);
+                for (int j = 0; j < K; j++) row[j] += x[i] * (M[i][j] *= decay);
+            }
+            for (int i = 0; i < K; i++)
+                for (int j = 0; j < K; j++) M[i][j] -= beta[t][n] * x[i] * row[j];
+        }
+        double f = 0;
+        for (int i = 0; i < K; i++)
+            for (int j = 0; j < K; j++) f += M[i][j] * M[i][j];
+        sum += sqrt(f / K) / HV;
+    }
+    free(M);
+    free(row);
+    return sum;
+}

@@ -1,0 +1,75 @@
+/* family_batch.h -- what the checks of 15 and 16 share: a batch, cuts, differences.
+ *
+ * Book: chapters 15, 16.  Checked by: what includes it.  Next: tests/16_family/run.h.
+ * Six sequences, two without tokens and one of one token; two value heads a key head,
+ * K != V.
+ */
+#ifndef KCP_TEST_FAMILY_BATCH_H
+#define KCP_TEST_FAMILY_BATCH_H
+
+#include "judge.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N = 6, T = 421, H = 2, HV = 4, K = 6, V = 5, C = 16, MOST = 12 };
+static const int64_t cu[N + 1] = { 0, 260, 260, 261, 330, 421, 421 };
+/* Seven ranks, one of them empty; six, empty at both ends. */
+static const int64_t uneven[] = { 0, 3, 3, 130, 131, 205, 263, 421 };
+static const int64_t late[] = { 0, 0, 0, 64, 400, 421, 421 };
+
+/* Outputs that nobody has written, all ones; or too few, where there is no memory. */
+static inline int outputs_add(double **out, const int *size, int n)
+{
+    for (int j = 0; j < n; j++) {
+        out[j] = malloc(sizeof(double) * (size_t)size[j]);
+        if (!out[j]) return KCP_NO_MEMORY;
+        memset(out[j], 0xff, sizeof(double) * (size_t)size[j]);
+    }
+    return KCP_OK;
+}
+
+static inline void arrays_free(double **array, int n)
+{
+    for (int j = 0; j < n; j++)
+        free(array[j]);
+}
+
+/* The worst relative RMS of an output against another run's; -1: all bits are equal. */
+static inline double outputs_apart(double *const *a, double *const *b, const int *size,
+                                   int n, int *worst)
+{
+    double most = -1;
+    for (int j = 0; j < n; j++) {
+        double d = 0, r = 0;
+        if (memcmp(a[j], b[j], sizeof(double) * (size_t)size[j]) == 0)
+            continue;
+        for (int e = 0; e < size[j]; e++) {
+            d += (a[j][e] - b[j][e]) * (a[j][e] - b[j][e]);
+            r += b[j][e] * b[j][e];
+        }
+        const double err = r > 0 ? sqrt(d / r) : NAN;
+        if (!(err <= most)) {
+            most = err;
+            *worst = j;
+        }
+    }
+    return most;
+}
+
+/* Five points: exact, but for rounding, for polynomials up to degree 4. */
+struct batch;
+static inline double slope(double (*loss)(struct batch *), struct batch *x, double *at)
+{
+    const double h = 1e-2, here = *at;
+    double f[4];
+    for (int j = 0; j < 4; j++) {
+        *at = here + h * (j < 2 ? j - 2 : j - 1);
+        f[j] = loss(x);
+    }
+    *at = here;
+    return (f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * h);
+}
+
+#endif

@@ -1,0 +1,297 @@
+/* many_heads.c -- more than 2^31 numbers in a tensor: equal heads give equal bits.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself: a forward whose
+ * offsets wrap must be seen.  Next: alone.c.
+ *
+ * No reference computes so many numbers. But heads are independent: one head alone is
+ * judged like any case, and here as many copies of it stand side by side as make a
+ * tensor long. Every copy must have the bits of the first, and the first the numbers of
+ * the head alone. Copies go to the GPU, and come back, in slabs of tokens.
+ */
+#include "trial.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SLAB = 64 << 20 };
+
+/* A buffer of one head as [outer][inner bytes]; heads: it has an axis of them. */
+struct copies { int64_t outer, inner; int heads; };
+
+static struct copies copies_of(const struct buffer *o)
+{
+    struct copies c = { 1, (int64_t)o->bytes, 0 };
+    const char *at = o->field->shape;
+    for (int d = 0; *at && d < 4; d++) {
+        const size_t len = strcspn(at, " ");
+        if ((len == 2 && !strncmp(at, "HV", 2)) || (len == 1 && *at == 'H')) {
+            c.heads = 1;
+            break;
+        }
+        c.outer *= o->dim[d];
+        at += len + (at[len] == ' ');
+    }
+    if (!c.heads) c.outer = 1;
+    c.inner = c.outer ? (int64_t)o->bytes / c.outer : 0;
+    return c;
+}
+
+static size_t bytes_of(const struct buffer *o, int heads)
+{
+    return o->bytes * (size_t)(copies_of(o).heads ? heads : 1);
+}
+
+/* Calls `with` for each slab: rows from..to of c, on the device at `at`. */
+typedef int on_slab(const struct memory *m, const struct copies *c, int heads,
+                    int64_t from, int64_t to, const char *one, char *slab, char *at,
+                    int64_t *wrong);
+
+static int in_slabs(const struct memory *m, const struct copies *c, int heads,
+                    const char *one, char *base, on_slab *with, int64_t *wrong)
+{
+    const int64_t row = c->inner * heads;
+    int64_t step = row ? SLAB / row : 1;
+    if (step < 1) step = 1;
+    if (step > c->outer) step = c->outer;
+    char *slab = malloc((size_t)(step * row) + 8);
+    int status = slab ? KCP_OK : KCP_NO_MEMORY;
+    for (int64_t i = 0; i < c->outer && !status; i += step) {
+        const int64_t end = i + step < c->outer ? i + step : c->outer;
+        status = with(m, c, heads, i, end, one, slab, base + i * row, wrong);
+    }
+    free(slab);
+    return status;
+}
+
+static int put_copies(const struct memory *m, const struct copies *c, int heads,
+                      int64_t from, int64_t to, const char *one, char *slab, char *at,
+                      int64_t *wrong)
+{
+    char *p = slab;
+    for (int64_t i = from; i < to; i++)
+        for (int h = 0; h < heads; h++, p += c->inner)
+            memcpy(p, one + i * c->inner, (size_t)c->inner);
+    return m->copy(at, slab, (size_t)(p - slab));
+}
+
+/* Bytes of copies that differ from the first; the first is kept in `one`. */
+static int take_copies(const struct memory *m, const struct copies *c, int heads,
+                       int64_t from, int64_t to, const char *one, char *slab, char *at,
+                       int64_t *wrong)
+{
+    const int64_t row = c->inner * heads;
+    const int status = m->copy(slab, at, (size_t)((to - from) * row));
+    for (int64_t i = from; i < to && !status; i++) {
+        const char *first = slab + (i - from) * row;
+        memcpy((char *)one + i * c->inner, first, (size_t)c->inner);
+        for (int h = 1; h < heads; h++)
+            *wrong += memcmp(first, first + h * c->inner, (size_t)c->inner) != 0;
+    }
+    return status;
+}
+
+/* The args of so many heads, of what one head was given and gave. */
+static int fill_many(struct trial *many, const struct trial *one, int heads)
+{
+    const struct rank_args *from = &one->rank[0];
+    struct rank_args *s = &many->rank[0];
+    int status = KCP_OK;
+    *s = *from;
+    s->call.H = s->call.HV = heads;
+    s->n = 0;
+    s->args = calloc(1, one->stage->args + 64);
+    if (!s->args) return KCP_NO_MEMORY;
+    memcpy(s->args, &s->call, sizeof s->call);
+    for (int i = 0; i < from->n && !status; i++) {
+        const struct buffer *o = &from->buffer[i];
+        const struct copies c = copies_of(o);
+        struct buffer *to = &s->buffer[s->n++];
+        *to = (struct buffer){ .field = o->field, .bytes = bytes_of(o, heads) };
+        to->base = s->mem->alloc(to->bytes);
+        if (!to->base) return KCP_NO_MEMORY;
+        memcpy(s->args + o->field->at, &to->base, sizeof to->base);
+        const int given = field_in(o->field) || field_given(o->field, &s->call);
+        status = given ? in_slabs(s->mem, &c, c.heads ? heads : 1, o->image + FENCE,
+                                  to->base, put_copies, NULL)
+                       : s->mem->fill(to->base, 0xff, to->bytes);
+    }
+    return status;
+}
+
+/* What this takes at the least, in bytes. */
+static double bytes_wanted(const struct trial *one, int heads)
+{
+    double sum = 0;
+    for (int i = 0; i < one->rank[0].n; i++)
+        sum += (double)bytes_of(&one->rank[0].buffer[i], heads);
+    struct kcp_call *c = (struct kcp_call *)one->rank[0].args;
+    if (one->variant->work) sum += (double)one->variant->work(c) * heads;
+    return sum;
+}
+
+static double relative(const struct buffer *o, const char *got)
+{
+    double *x = alloc_or_exit(8 * (size_t)o->n + 8), d = 0, r = 0;
+    decode(x, got, o->n, o->n ? o->bytes / (size_t)o->n : 8);
+    for (int64_t i = 0; i < o->n; i++) {
+        d += pow(x[i] - o->want[i], 2);
+        r += o->want[i] * o->want[i];
+    }
+    free(x);
+    return r > 0 ? sqrt(d / r) : sqrt(d);
+}
+
+/* What was found: rows of copies that are not as the first head's, and how far that one
+ * is beyond its limit, at the worst. */
+struct found { int64_t rows; double over; };
+
+/* The outputs: copies that are not the first, and the first against what should be. */
+static int compare_many(struct kcp_report *rep, const struct trial *many,
+                        const struct trial *one, int heads, struct found *found)
+{
+    int status = KCP_OK;
+    for (int i = 0; i < one->rank[0].n && !status; i++) {
+        const struct buffer *o = &one->rank[0].buffer[i];
+        const struct copies c = copies_of(o);
+        int64_t differ = 0;
+        if (!o->want || !c.heads) continue;
+        char *first = alloc_or_exit(o->bytes + 8);
+        status = in_slabs(many->mem, &c, heads, first, many->rank[0].buffer[i].base,
+                          take_copies, &differ);
+        const struct slice x = { .stage = one->stage, .field = o->field,
+                                 .call = &one->rank[0].call,
+                                 .judged = one->variant->storage };
+        const double err = relative(o, first), tol = tolerance(&x, 0);
+        found->rows += differ;
+        if (!(err / tol <= found->over)) found->over = err / tol;
+        if (rep) EXPECT(rep, !status && !differ, "%s: %lld rows of %s differ among %d"
+                        " equal heads", one->variant->name, (long long)differ,
+                        o->field->name, heads);
+        if (rep) EXPECT(rep, err <= tol, "%s: %s of the first of %d equal heads is off"
+                        " by %.2e", one->variant->name, o->field->name, heads, err);
+        free(first);
+    }
+    return status;
+}
+
+/* KCP_NA: not its shape, or no memory, which is said. rep NULL: found says it all. */
+static int many_heads(struct kcp_report *rep, const struct kcp_variant *v,
+                      const struct memory *m, const char *words, int64_t numbers,
+                      struct found *found)
+{
+    const struct kcp_stage *s = stage_find(v->stage);
+    struct kcase k;
+    char why[160] = "";
+    if (case_parse(words, &k, why, sizeof why)) return KCP_BAD;
+    const enum kcp_pass pass = has_backward(s) ? KCP_BACKWARD : KCP_FORWARD;
+    const int heads = (int)(numbers / (k.call.T * k.call.V)) + 2;
+    struct trial one = { .stage = s, .variant = v, .mem = m }, many = one;
+    struct kcp_plan *p = case_plan(&k, 1);
+    const struct expected *e = p ? expected_of(s, &k, pass, v->storage, p) : NULL;
+    int status = e ? trial_fill(&one, &k, p, pass, &e->in, &e->want) : KCP_BAD;
+    if (!status) status = trial_run(&one, why, sizeof why);
+    many.R = 1;
+    many.rank = calloc(1, sizeof *many.rank);
+    if (!status) status = many.rank ? fill_many(&many, &one, heads) : KCP_NO_MEMORY;
+    if (!status) status = trial_launch(&many, why, sizeof why);
+    if (!status) status = compare_many(rep, &many, &one, heads, found);
+    if (status == KCP_NO_MEMORY)
+        printf("  skip    many heads: %s: %d heads of '%s' want %.0f GB and more: not"
+               " here\n", v->name, heads, words, bytes_wanted(&one, heads) / 1e9);
+    else if (status && status != KCP_NA && rep)
+        EXPECT(rep, 0, "%s: status %d %s", v->name, status, why);
+    trial_free(&many);
+    trial_free(&one);
+    kcp_plan_free(p);
+    return status == KCP_NO_MEMORY ? KCP_NA : status;
+}
+
+/* ---- on the host, with few numbers: the check itself */
+static int64_t wraps_at;
+
+/* The reference, but what lies from wraps_at on in o is what lies so much before. */
+static int wrapping(void *args)
+{
+    const struct kcp_forward *a = args;
+    const int64_t n = a->T * a->HV * a->V;
+    double *o = a->o;
+    const int status = ref_forward(args);
+    for (int64_t i = wraps_at; i < n && !status; i++) o[i] = o[i - wraps_at];
+    return status;
+}
+
+static int alike_but_wrong(void *args)
+{
+    struct kcp_forward *a = args;
+    const int status = ref_forward(args);
+    double *o = a->o;
+    for (int64_t i = 0; i < a->T * a->HV * a->V && a->HV > 1 && !status; i++)
+        o[i] *= 1.01;
+    return status;
+}
+
+static const char small[] = "live kda H=1 K=8 V=6 C=16 lengths=40,0,33 h0 dht l2norm "
+                            "beta=sigmoid gate=softplus";
+
+static int right_08(void *args) { return ref_forward(args); }
+static int right_13(void *args) { return ref_backward(args); }
+
+static int seen(struct kcp_report *rep)
+{
+    static const struct { const char *stage; int (*run)(void *); } right[] = {
+        { "08_forward", right_08 }, { "13_backward", right_13 } };
+    struct kcp_variant v = { NULL, "ref", "", KCP_F64, KCP_HOST, "any", NULL, NULL };
+    struct found x = { 0 };
+    for (int i = 0; i < 2; i++) {
+        v.stage = right[i].stage;
+        v.run = right[i].run;
+        const int status = many_heads(rep, &v, &host_memory, small, 3000, &x);
+        EXPECT(rep, !status && !x.rows && x.over <= 1, "%s: status %d, %lld rows",
+               v.stage, status, (long long)x.rows);
+    }
+    v.stage = "08_forward";
+    v.run = wrapping;
+    wraps_at = 2999;
+    many_heads(NULL, &v, &host_memory, small, 3000, &x);
+    EXPECT(rep, x.rows > 0, "offsets that wrap at %lld are not seen",
+           (long long)wraps_at);
+    v.run = alike_but_wrong;
+    x = (struct found){ 0 };
+    many_heads(NULL, &v, &host_memory, small, 3000, &x);
+    EXPECT(rep, !x.rows && x.over > 1, "heads that are all wrong alike are not seen");
+    return KCP_OK;
+}
+KCP_CHECK(check_08_many_heads) = { "08_forward", "many_heads",
+    "as many equal heads as make a tensor long: equal bits, and one head's numbers; "
+    "offsets that wrap are seen", seen };
+
+/* ---- on a GPU, with more than 2^31 numbers: --full */
+static int on_gpu(struct kcp_report *rep, const char *stage, const char *const *words)
+{
+    const struct kcp_variant *v[256];
+    const struct memory *m = gpu_of_threads();
+    const int n = kcp_variants(stage, NULL, v, 256);
+    int ran = 0;
+    if (!judge_full || !m) {
+        printf("  (more than 2^31 numbers: %s)\n",
+               judge_full ? "no GPU that threads share" : "with --full, on a GPU");
+        return KCP_NA;
+    }
+    for (; *words; words++)
+        for (int i = 0; i < n; i++) {
+            struct found x = { 0 };
+            if (v[i]->where != KCP_DEVICE || v[i]->storage != KCP_BF16) continue;
+            ran += !many_heads(rep, v[i], m, *words, INT64_C(1) << 31, &x);
+        }
+    return ran ? KCP_OK : KCP_NA;
+}
+
+#define LONG "K=128 V=128 C=64 lengths=16000,384 l2norm beta=sigmoid gate=softplus"
+static const char *const large[] = { "live kda H=1 " LONG, "live gdn H=1 " LONG, NULL };
+static int of_08(struct kcp_report *rep) { return on_gpu(rep, "08_forward", large); }
+static int of_13(struct kcp_report *rep) { return on_gpu(rep, "13_backward", large); }
+#define WHAT "--full: more than 2^31 numbers in a tensor: equal heads give equal " \
+             "bits, and one head's numbers"
+KCP_CHECK(check_08_gpu_many_heads) = { "08_forward", "gpu_many_heads", WHAT, of_08 };
+KCP_CHECK(check_13_gpu_many_heads) = { "13_backward", "gpu_many_heads", WHAT, of_13 };
