@@ -79,8 +79,7 @@ static int stream_one(struct kcp_report *rep, enum kcp_walk walk)
     }
     memcpy(y.out[DH0] + s * kv, S + 4 * kv, sizeof *S * kv);
     memcpy(y.out[DO0] + s * row, O_ + 4 * row, sizeof *S * row);
-    const double err = status ? NAN : outputs_apart(y.out, x.out, out_size, OUTPUTS,
-                                                    &worst);
+    const double err = status ? NAN : apart(&y, &x, &worst);
     EXPECT(rep, err <= (walk == KCP_SEQUENTIAL ? -1 : 1e-13),
            "walk %d: %s differs by %.2g", walk, out_name[worst], err);
     y.plan = NULL;
@@ -200,8 +199,7 @@ static int is_kda(struct kcp_report *rep)
     for (int e = 0; e < KEYS; e++) y.out[DABASE][e] = dg[e] * -expm1(g[e]);
     for (int e = 0; e < T * HV; e++)
         y.out[DBBASE][e] = dbeta[e] * beta[e] * (1 - beta[e]);
-    const double err = status ? NAN : outputs_apart(x.out, y.out, out_size, OUTPUTS,
-                                                    &worst);
+    const double err = status ? NAN : apart(&x, &y, &worst);
     EXPECT(rep, err <= 1e-12, "%s is off chapter 01's by %.2g", out_name[worst], err);
     y.plan = NULL; y.sums = NULL;
     drop(&y);

@@ -141,4 +141,10 @@ static inline int go(struct batch *x, char *why)
     return status;
 }
 
+/* The worst relative RMS of an output against another run's; -1: all bits are equal. */
+static inline double apart(const struct batch *a, const struct batch *b, int *worst)
+{
+    return outputs_apart(a->out, b->out, out_size, OUTPUTS, worst);
+}
+
 #endif

@@ -14,8 +14,7 @@ static int hold(struct kcp_report *rep, struct batch x, const struct batch *to,
     char why[160];
     int worst = 0;
     const int status = go(&x, why);
-    const double err = status ? NAN : outputs_apart(x.out, to->out, out_size, OUTPUTS,
-                                                    &worst);
+    const double err = status ? NAN : apart(&x, to, &worst);
     EXPECT(rep, !status, "%s, R = %d: status %d, %s", what, x.R, status, why);
     EXPECT(rep, status || err <= tol, "%s, %s %s, R = %d, L = %lld: %s differs by %.2g",
            what, model_name[x.model], kcp_form_names[x.form], x.R, (long long)x.L,

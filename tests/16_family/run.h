@@ -135,4 +135,10 @@ static inline int go(struct batch *x, char *why)
     return status ? status : kcp_threads_run(x->R, body, x, why, 160);
 }
 
+/* The worst relative RMS of an output against another run's; -1: all bits are equal. */
+static inline double apart(const struct batch *a, const struct batch *b, int *worst)
+{
+    return outputs_apart(a->out, b->out, out_size, OUTPUTS, worst);
+}
+
 #endif
