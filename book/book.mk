@@ -88,7 +88,7 @@ bookmath = 's/<munder><munder>/<munder class="named">/g; s/<mo accent="true">⏟
     s/<mover>(<mi>[a-z]<\/mi>)<mo accent="true">̃<\/mo>/<mover accent="true">\1<mo stretchy="false">˜<\/mo>/g; \
     s/stretchy="true" form="prefix">([([|])<\/mo><mtable/KEEP\1/g; s/<\/mtable><mo stretchy="true" form="postfix">/KEEPEND/g; \
     s/stretchy="true" form="(prefix|postfix)">([][()∥|])</stretchy="false" form="\1">\2</g; \
-    s/<mo>([a-z]{2,}[0-9]?[a-z]?|ℓ)<\/mo>/<mi>\1<\/mi>/g; \
+    s/<mo>([A-Za-z]{2,}[0-9]?[a-z]?|ℓ)<\/mo>/<mi>\1<\/mi>/g; \
     s/(<mo>(=|,|≈|≤|≥|←)<\/mo>|form="prefix">\(<\/mo>)<mo>−<\/mo>/\1<mo form="prefix">−<\/mo>/g; \
     s/form="(prefix|postfix)">∥/form="\1" lspace="0" rspace="0">∥/g; \
     s/(<mi>ln<\/mi>)<m([in])>/\1<mspace width=".17em"\/><m\2>/g; s/(<mi>log<\/mi><mn>2<\/mn><\/msub>)<mi>/\1<mspace width=".17em"\/><mi>/g; \
