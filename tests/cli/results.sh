@@ -148,6 +148,16 @@ for i in $(seq 1 $rounds); do
 done
 rm -rf at/new
 
+# Whoever holds the folder's lock is a run that writes: nothing is done beside it.
+if command -v flock >/dev/null; then
+    fresh
+    "$run" --in in --out at/out --scale 1 >stdout 2>stderr
+    flock at/out "$run" --in in --out at/out --scale 2 >stdout 2>stderr
+    [ $? = 2 ] && [ "$(wc -l <stderr)" = 1 ] && grep -q 'another run that writes' stderr &&
+        [ "$(set_of at/out)" = first ] && kept at/out && clean && pass ||
+        fail "a folder that is locked: $(cat stderr)"
+fi
+
 # ---- where it cannot be switched: refused, and nothing is touched
 refused() {
     "$run" --in in --out "$1" >stdout 2>stderr
