@@ -1,183 +1,182 @@
 /* proposals.c -- what some of the sources' optimisations would cost, measured.
  *
  * Book: chapter 20, which shows what this prints.  Checked by: make book.
- * Next: book/figures/roofline.c.
+ * Next: book/trained.c, the same of a trained model's keys.
  *
- * Tokens are drawn as chapter 05's figure draws them: random
- * unit keys, gates of a given mean, beta = sigmoid(N(b,1)); K = V = 64. */
+ * Tokens are drawn as chapter 05's figure draws them: random unit keys, gates of a
+ * given mean, beta = sigmoid(N(b,1)); K = V = 64. Keys may be alike: of cosine c. */
+#include "maps.h"
 #include "tests/random.h"
 
-#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 
-enum { K = 64, V = 64, W = V + K, RANKS = 8, SHARD = 512 };
-struct regime { const char *name; double strength, beta; };
+enum { RANKS = 8, SHARD = 512 };
+struct regime { const char *name; double strength, beta, alike; };
 static const struct regime regimes[] = {
-    { "no decay, small beta", 0, -7 }, { "mean gate 1/1024", 1.25 / 1024, -3 },
-    { "mean gate 1/128", 1.25 / 128, -3 }, { "strong gates", -1, 0 } };
+    { "no decay, small beta", 0, -7, 0 }, { "mean gate 1/1024", 1.25 / 1024, -3, 0 },
+    { "mean gate 1/128", 1.25 / 128, -3, 0 }, { "strong gates", -1, 0, 0 } };
 enum { REGIMES = sizeof regimes / sizeof *regimes };
 
 static uint64_t seed;
 
 static double normal(void) { return random_normal(&seed); }
 
-/* X = [h | M] <- the map of one token after it; writes with beta under `least` are
- * skipped. How many were is counted. */
-static void token(const struct regime *g, double least, double X[K][W], int *skipped)
+static double unit(double x[K])
 {
-    double k[K], v[V], e[W] = { 0 }, length = 0;
-    for (int i = 0; i < K; i++) {
-        k[i] = normal();
-        length += k[i] * k[i];
-    }
-    for (int j = 0; j < V; j++)
-        v[j] = normal();
-    const double beta = 1 / (1 + exp(-g->beta - normal())), unit = 1 / sqrt(length);
-    for (int i = 0; i < K; i++) {
-        const double z = normal();
-        const double own = g->strength < 0 ? -log1p(exp(-z)) : -g->strength * fabs(z);
-        const double fade = exp(own);
-        k[i] *= unit;
-        for (int j = 0; j < W; j++) {
-            X[i][j] *= fade;
-            e[j] -= k[i] * X[i][j];
-        }
-    }
-    *skipped += beta < least;
-    for (int i = 0; i < K && beta >= least; i++)
-        for (int j = 0; j < W; j++)
-            X[i][j] += beta * k[i] * (e[j] + (j < V ? v[j] : 0));
+    double length = 0;
+    for (int i = 0; i < K; i++)
+        length += x[i] * x[i];
+    for (int i = 0; i < K; i++)
+        x[i] /= sqrt(length);
+    return sqrt(length);
 }
 
-static int stretch(const struct regime *g, int tokens, double least, double X[K][W])
+static struct token draw(const struct regime *g)
+{
+    struct token x;
+    for (int i = 0; i < K; i++)
+        x.k[i] = normal();
+    for (int j = 0; j < V; j++)
+        x.v[j] = normal();
+    x.beta = 1 / (1 + exp(-g->beta - normal()));
+    unit(x.k);
+    for (int i = 0; i < K; i++) {        /* alike: they share the direction (1, .. 1) */
+        const double z = normal();
+        const double own = g->strength < 0 ? -log1p(exp(-z)) : -g->strength * fabs(z);
+        x.fade[i] = exp(own);
+        x.k[i] = sqrt(1 - g->alike) * x.k[i] + sqrt(g->alike / K);
+    }
+    unit(x.k);
+    return x;
+}
+
+/* The map of so many tokens, D the product of their decays; writes with beta under
+ * `least` are left out, and counted. */
+static int stretch(const struct regime *g, int tokens, double least, double X[K][W],
+                   double D[K])
 {
     int skipped = 0;
-    memset(X, 0, sizeof(double) * K * W);
+    map_begin(X);
     for (int i = 0; i < K; i++)
-        X[i][V + i] = 1;
-    for (int t = 0; t < tokens; t++)
-        token(g, least, X, &skipped);
+        D[i] = 1;
+    for (int t = 0; t < tokens; t++) {
+        struct token x = draw(g);
+        skipped += x.beta < least;
+        x.beta = x.beta < least ? 0 : x.beta;
+        map_token(&x, X);
+        for (int i = 0; i < K; i++)
+            D[i] *= x.fade[i];
+    }
     return skipped;
 }
 
-/* Singular values by one-sided Jacobi: columns are turned until they are orthogonal. */
-static void singular(double A[K][K], double s[K])
+/* ---- of which rank is M, to one per cent of |M|? */
+static void ranks_of(const struct regime *g, int tokens)
 {
-    for (int sweep = 0; sweep < 12; sweep++)
-        for (int p = 0; p < K; p++)
-            for (int q = p + 1; q < K; q++) {
-                double a = 0, b = 0, c = 0;
-                for (int i = 0; i < K; i++) {
-                    a += A[i][p] * A[i][p];
-                    b += A[i][q] * A[i][q];
-                    c += A[i][p] * A[i][q];
-                }
-                if (fabs(c) <= 1e-14 * sqrt(a * b) || c == 0)
-                    continue;
-                const double z = (b - a) / (2 * c);
-                const double t = (z < 0 ? -1 : 1) / (fabs(z) + sqrt(1 + z * z));
-                const double co = 1 / sqrt(1 + t * t), si = co * t;
-                for (int i = 0; i < K; i++) {
-                    const double x = A[i][p], y = A[i][q];
-                    A[i][p] = co * x - si * y;
-                    A[i][q] = si * x + co * y;
-                }
-            }
-    for (int p = 0; p < K; p++) {
-        s[p] = 0;
-        for (int i = 0; i < K; i++)
-            s[p] += A[i][p] * A[i][p];
-        s[p] = sqrt(s[p]);
-    }
-}
-
-/* The least rank whose best approximation is off by 1 % at most. */
-static int rank_for_a_percent(double A[K][K])
-{
-    double s[K], all = 0, left = 0;
-    int n = K;
-    singular(A, s);
-    for (int p = 0; p < K; p++) {
-        for (int q = p; q > 0 && s[q] > s[q - 1]; q--) {
-            const double x = s[q];
-            s[q] = s[q - 1];
-            s[q - 1] = x;
-        }
-        all += s[p] * s[p];
-    }
-    for (int p = K - 1; p >= 0 && (left += s[p] * s[p]) <= 1e-4 * all; p--)
-        n = p;
-    return n;
-}
-
-static double size(double A[K][K])
-{
-    double s = 0;
+    static double X[K][W], A[K][K], S[K][K], D[K];
+    double one[K];
     for (int i = 0; i < K; i++)
-        for (int j = 0; j < K; j++)
-            s += A[i][j] * A[i][j];
-    return sqrt(s / K);
+        one[i] = 1;
+    seed = 3;
+    stretch(g, tokens, 0, X, D);
+    map_M(X, NULL, A);
+    const double all = squares(A);
+    const int whole = rank_for_a_percent(A, all);
+    map_M(X, one, A);
+    const int less_one = rank_for_a_percent(A, all);
+    const int by_itself = rank_for_a_percent(A, squares(A));
+    map_M(X, D, A);
+    const int less_D = rank_for_a_percent(A, all);
+    for (int i = 0; i < K; i++)
+        memcpy(S[i], X[i], sizeof S[i]);
+    printf("%9.1e %8d %8d %8d %8d %10d\n", sqrt(all / K), less_one, less_D, whole,
+           rank_for_a_percent(S, squares(S)), by_itself);
 }
 
-/* M - I, M and S of one rank: how large, and of which rank to one per cent. */
 static void low_rank(void)
 {
-    static double X[K][W], A[K][K];
-    printf("== 19-low-rank\none rank of %d tokens, K = V = %d; sizes as |.|_F / "
-           "sqrt(K);\nranks that keep the error under 1 %%\n\n", SHARD, K);
-    printf("gates                   |M - I|       |M|   rank of M - I   rank of M   "
-           "rank of S\n");
-    for (int g = 0; g < REGIMES; g++) {
-        int rank[3];
-        double large[2];
-        seed = 3;
-        stretch(&regimes[g], SHARD, 0, X);
-        for (int what = 0; what < 3; what++) {
-            for (int i = 0; i < K; i++)
-                for (int j = 0; j < K; j++)
-                    A[i][j] = what == 2 ? X[i][j] : X[i][V + j] - (what == 0 && i == j);
-            if (what < 2)
-                large[what] = size(A);
-            rank[what] = rank_for_a_percent(A);
+    static const double beta[] = { -7, -3, 0 };
+    static const int length[] = { 64, 512, 2048 };
+    printf("== 19-low-rank\nranks that keep the error under 1 %% of |M|, of %d; D is "
+           "the product of the\ndecays; the last column asks for 1 %% of |M - I| "
+           "instead\n\n", K);
+    printf("gates         beta  keys  tokens  |M|/sqrt(K)   M - I    M - D        M"
+           "        S  M - I, own\n");
+    for (int decay = 0; decay < 3; decay++)
+        for (int b = 0; b < 3; b++)
+            for (int alike = 0; alike < 2; alike++)
+                for (int n = 0; n < 3; n++) {
+                    const struct regime g = { "", decay ? regimes[decay].strength : 0,
+                                              beta[b], alike ? 0.9 : 0 };
+                    if ((alike || b != 1) && n != 1 && !(b == 0 && !alike))
+                        continue;
+                    printf("%-12s %5.3f   %.1f  %6d    ",
+                           decay ? regimes[decay].name + 5 : "none",
+                           1 / (1 + exp(-beta[b])), g.alike, length[n]);
+                    ranks_of(&g, length[n]);
+                }
+    printf("%-12s %5.3f   %.1f  %6d    ", "strong", 0.5, 0., SHARD);
+    ranks_of(&regimes[3], SHARD);
+}
+
+/* ---- what the last rank's state suffers when every M travels as D + rank r */
+static void exchanged(void)
+{
+    static double X[RANKS][K][W], D[RANKS][K], M[K][K], exact[K][V], S[K][V];
+    static const int rank[] = { 2, 4, 8, 16, 32 };
+    static const struct regime list[] = {
+        { "no decay, small beta", 0, -7, 0 }, { "no decay", 0, -3, 0 },
+        { "mean gate 1/1024", 1.25 / 1024, -3, 0 },
+        { "mean gate 1/128", 1.25 / 128, -3, 0 },
+        { "1/1024, keys alike", 1.25 / 1024, -3, 0.9 } };
+    printf("== 19-low-rank-state\nthe state with which rank %d of %d begins, ranks of "
+           "%d tokens: its error when\nM travels as D + U V^T of rank r; numbers a "
+           "head, beside M's %d\n\n%-22s", RANKS - 1, RANKS, SHARD, K * K, "");
+    for (int i = 0; i < 5; i++)
+        printf("   r = %-4d", rank[i]);
+    printf("\n%-22s", "numbers");
+    for (int i = 0; i < 5; i++)
+        printf("   %-8d", K + 2 * K * rank[i]);
+    printf("\n");
+    for (size_t n = 0; n < sizeof list / sizeof *list; n++) {
+        seed = 6;
+        memset(exact, 0, sizeof exact);
+        for (int r = 0; r < RANKS - 1; r++) {
+            stretch(&list[n], SHARD, 0, X[r], D[r]);
+            map_M(X[r], NULL, M);
+            map_apply(X[r], M, exact);
         }
-        printf("%-20s %10.1e %9.1e %15d %11d %11d\n", regimes[g].name, large[0],
-               large[1], rank[0], rank[1], rank[2]);
+        printf("%-22s", list[n].name);
+        for (int i = 0; i < 5; i++) {
+            memset(S, 0, sizeof S);
+            for (int r = 0; r < RANKS - 1; r++) {
+                map_M(X[r], D[r], M);
+                cut_to_rank(M, rank[i]);
+                for (int p = 0; p < K; p++)
+                    M[p][p] += D[r][p];
+                map_apply(X[r], M, S);
+            }
+            printf("   %-8.1e", apart(S, exact));
+        }
+        printf("\n");
     }
 }
 
-static double apart(double x[K][V], double y[K][V])
-{
-    double d = 0, n = 0;
-    for (int i = 0; i < K; i++)
-        for (int v = 0; v < V; v++) {
-            d += (x[i][v] - y[i][v]) * (x[i][v] - y[i][v]);
-            n += y[i][v] * y[i][v];
-        }
-    return sqrt(d / n);
-}
-
-/* S <- M_j S + h_j from rank `from` on. */
+/* ---- what the last rank begins with, when it listens to its nearest ranks only */
 static void fold(double X[RANKS][K][W], int from, double S[K][V])
 {
-    static double T[K][V];
+    static double M[K][K];
     memset(S, 0, sizeof(double) * K * V);
     for (int r = from; r < RANKS - 1; r++) {
-        for (int i = 0; i < K; i++)
-            for (int v = 0; v < V; v++) {
-                T[i][v] = X[r][i][v];
-                for (int p = 0; p < K; p++)
-                    T[i][v] += X[r][i][V + p] * S[p][v];
-            }
-        memcpy(S, T, sizeof T);
+        map_M(X[r], NULL, M);
+        map_apply(X[r], M, S);
     }
 }
 
-/* What the last rank begins with, when it listens to its nearest ranks only. */
 static void truncated(void)
 {
-    static double X[RANKS][K][W], S[K][V], near[K][V];
+    static double X[RANKS][K][W], S[K][V], near[K][V], D[K];
     printf("== 19-truncated\nthe state with which rank %d of %d begins, ranks of %d "
            "tokens: error when only\nthe nearest ranks count\n\n", RANKS - 1, RANKS,
            SHARD);
@@ -185,7 +184,7 @@ static void truncated(void)
     for (int g = 1; g < REGIMES; g++) {
         seed = 4;
         for (int r = 0; r < RANKS; r++)
-            stretch(&regimes[g], SHARD, 0, X[r]);
+            stretch(&regimes[g], SHARD, 0, X[r], D);
         fold(X, 0, S);
         printf("%-20s", regimes[g].name);
         for (int n = 1; n <= 4; n *= 2) {
@@ -196,22 +195,26 @@ static void truncated(void)
     }
 }
 
-/* Writes with a small beta left out. */
+/* ---- writes with a small beta left out */
+static void state_of(double X[K][W], double S[K][V])
+{
+    for (int r = 0; r < K; r++)
+        memcpy(S[r], X[r], sizeof S[r]);
+}
+
 static void skipped(void)
 {
     static const double least[] = { 0.005, 0.01, 0.02, 0.05 };
-    static double X[K][W], Y[K][W], x[K][V], y[K][V];
+    static double X[K][W], x[K][V], y[K][V], D[K];
     printf("== 19-skipped\na rank of %d tokens, beta = sigmoid(N(-3,1)), mean gate "
            "1/1024\n\nbeta under   left out   error of S\n", SHARD);
     seed = 5;
-    stretch(&regimes[1], SHARD, 0, X);
+    stretch(&regimes[1], SHARD, 0, X, D);
+    state_of(X, y);
     for (int i = 0; i < 4; i++) {
         seed = 5;
-        const int n = stretch(&regimes[1], SHARD, least[i], Y);
-        for (int r = 0; r < K; r++) {
-            memcpy(x[r], Y[r], sizeof x[r]);
-            memcpy(y[r], X[r], sizeof y[r]);
-        }
+        const int n = stretch(&regimes[1], SHARD, least[i], X, D);
+        state_of(X, x);
         printf("%10.3f %8.0f %% %12.1e\n", least[i], 100. * n / SHARD, apart(x, y));
     }
 }
@@ -219,6 +222,7 @@ static void skipped(void)
 int main(void)
 {
     low_rank();
+    exchanged();
     truncated();
     skipped();
     return 0;

@@ -4,6 +4,7 @@
  * Next: ref/09_chunk_backward.c; ref/13_backward.c is this page read from its end. */
 #include "checked.h"
 #include "ref.h"
+#include "wire.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@ struct fore {
     double *q, *k, *beta, *G;              /* chapter 02 */
     double *Aqk, *u, *w, *kg, *qg;         /* chapter 03 */
     double *h_start, *maps, *states;       /* chapters 05, 07 */
+    double *bound;                         /* chapter 20 */
 };
 //< fore
 
@@ -75,6 +77,17 @@ static int local(struct fore *x)
     return status ? status : ref_wy(&wy);
 }
 
+/* Where the wire may drop what hardly counts: how much of a state each segment can
+ * leave at most, for the exchange. */
+static void bound_maps(struct fore *x)
+{
+    const struct kcp_forward *a = x->a;
+    if (!(kcp_wire_tolerance(a->comm) > 0))
+        return;
+    kcp_decay_bound((const struct kcp_call *)a, a->cu, x->k, x->G, x->beta, x->bound);
+    kcp_wire_bounds(a->comm, x->bound);
+}
+
 /* Chapters 05 and 07: the maps that somebody reads, then over the cuts. On return
  * states [s] is the state with which segment s begins. */
 static int carry(struct fore *x)
@@ -86,6 +99,7 @@ static int carry(struct fore *x)
     int *want = zeros(x, a->NS);
     x->h_start = zeros(x, a->NS * KV);
     x->states = zeros(x, a->NS * KV);
+    x->bound = zeros(x, a->NS);
     x->maps = tensor(x, "maps", a->NS * map);
     struct kcp_exchange e = {
         .form = a->form, .blocks = a->blocks, .HV = a->HV, .K = a->K, .V = a->V,
@@ -98,8 +112,11 @@ static int carry(struct fore *x)
         return KCP_NO_MEMORY;
 
     //> carry
+    bound_maps(x);
     for (int s = 0; s < a->NS; s++) {
         want[s] = kcp_plan_want(x->plan, x->plan->ctx[a->r].seg0 + s, 0);
+        if (!a->reuse_M && kcp_wire_cuts(a->comm, x->plan, s))
+            want[s] &= ~KCP_WANT_M;
         if (x->seg[s].first && h0)
             ref_state(a, 0, h0 + x->seg[s].n * KV, x->h_start + s * KV);
     }

@@ -4,6 +4,7 @@
  * Next: ref/14_conv.c.
  */
 #include "13_backward.h"
+#include "wire.h"
 
 #include <stdlib.h>
 
@@ -28,8 +29,13 @@ static int carry(struct backward_rank *x)
     const size_t work = kcp_exchange_work(&e);
     e.kept = backward_zeros(x, kept / sizeof(double) + 1);
     e.work = backward_zeros(x, work / sizeof(double) + 1);
+    double *bound = backward_zeros(x, a->NS);
     if (x->full)
         return KCP_NO_MEMORY;
+    if (kcp_wire_tolerance(a->comm) > 0) {         /* as forward's: |M^T| is |M| */
+        kcp_decay_bound((const struct kcp_call *)a, a->cu, x->k, x->G, x->beta, bound);
+        kcp_wire_bounds(a->comm, bound);
+    }
 
     //> carry
     if (a->reuse_M) {
@@ -37,7 +43,8 @@ static int carry(struct backward_rank *x)
         memcpy(e.kept, kcp_saved_at(a->saved, "kept"), kept);
     }
     for (int s = 0; s < a->NS; s++)
-        want[s] = kcp_plan_want(x->plan, x->plan->ctx[a->r].seg0 + s, 1);
+        want[s] = kcp_plan_want(x->plan, x->plan->ctx[a->r].seg0 + s, 1) &
+                  (kcp_wire_cuts(a->comm, x->plan, s) ? ~KCP_WANT_M : ~0);
     backward_rows(x, 1, a->dht, x->states);
     status = ref_merge_backward(&m);
     return status ? status : kcp_exchange_run(&e);

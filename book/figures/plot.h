@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_ROWS = 24, MOST_COLS = 8 };
+enum { MOST_ROWS = 24, MOST_COLS = 9 };
 
 /* The rows of numbers behind a line that has the word after, in a printed section. */
 static inline int printed_rows(const char *section, const char *after,

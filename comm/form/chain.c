@@ -6,6 +6,7 @@
 
 /* Hop h moves the states of all visits with h visits before them. What starts here and
  * leaves goes out with hop 0, whatever enters: only ranks of one sequence form a chain.
+ * So does what a tolerance cuts off from what enters (chapter 20).
  * All ranks take hops in one order, and messages between two ranks go in the order of
  * the fold on both sides, so that no rank waits for one that waits for it. */
 //> chain
@@ -18,7 +19,7 @@ static int hop(const struct fold *f, int h)
 
     for (int p = 0; p < f->NS && !err; p = v.p1) {
         v = fold_visit(f, p);
-        if (v.leaves && v.hops == h)
+        if (v.leaves && fold_sends_at(f, &v) == h)
             err = fold_last_state(f, &v, 0, x->V, out);
         out += v.leaves ? f->state : 0;
     }
@@ -27,14 +28,14 @@ static int hop(const struct fold *f, int h)
     out = x->work;
     for (int p = 0; p < f->NS && !err; p = v.p1) {
         v = fold_visit(f, p);
-        if (v.leaves && v.hops == h)
+        if (v.leaves && fold_sends_at(f, &v) == h)
             err = x->comm->send(x->comm, out, f->state, fold_next_rank(f, &v),
                                 x->stream);
         out += v.leaves ? f->state : 0;
     }
     for (int p = 0; p < f->NS && !err; p = v.p1) {
         v = fold_visit(f, p);
-        if (v.enters && v.hops == h + 1)
+        if (v.enters && fold_receives_at(f, &v) == h)
             err = x->comm->recv(x->comm, fold_state(f, p), f->state,
                                 fold_previous_rank(f, &v), x->stream);
     }
@@ -42,7 +43,7 @@ static int hop(const struct fold *f, int h)
         err = x->comm->group(x->comm, 0);
     for (int p = 0; p < f->NS && !err; p = v.p1) {
         v = fold_visit(f, p);
-        if (v.enters && v.hops == h + 1)
+        if (v.enters && fold_receives_at(f, &v) == h)
             err = fold_states(f, v.p0, v.p1, 0, x->V);
     }
     return err;

@@ -5,6 +5,9 @@
 #include "exchange.h"
 
 #include "checked.h"
+#include "comm/lossy.h"
+
+#include <math.h>
 
 static const struct form *const forms[] = {
     [KCP_ALL_GATHER] = &form_all_gather, [KCP_CHAIN] = &form_chain,
@@ -105,6 +108,24 @@ int fold_previous_rank(const struct fold *f, const struct visit *v)
     return fold_before(f, fold_segment(f, v->p0))->rank;
 }
 
+//> fold_cuts
+int fold_cuts(const struct fold *f, const struct visit *v)
+{
+    return f->bound && v->enters && v->leaves &&
+           f->bound[local_segment(f, v->p0)] <= f->tolerance;
+}
+
+int fold_sends_at(const struct fold *f, const struct visit *v)
+{
+    return fold_cuts(f, v) ? 0 : v->hops;
+}
+
+int fold_receives_at(const struct fold *f, const struct visit *v)
+{
+    return fold_cuts(f, v) ? 0 : v->hops - 1;
+}
+//< fold_cuts
+
 int fold_entering(const struct fold *f)
 {
     int n = 0;
@@ -133,11 +154,11 @@ int fold_next_hop(const struct fold *f, int h)
     struct visit v;
     for (int p = 0; p < f->NS; p = v.p1) {
         v = fold_visit(f, p);
-        const int arrives = v.hops - 1;
+        const int arrives = fold_receives_at(f, &v), goes = fold_sends_at(f, &v);
         if (v.enters && arrives > h && (next < 0 || arrives < next))
             next = arrives;
-        if (v.leaves && v.hops > h && (next < 0 || v.hops < next))
-            next = v.hops;
+        if (v.leaves && goes > h && (next < 0 || goes < next))
+            next = goes;
     }
     return next;
 }
@@ -164,8 +185,8 @@ int fold_last_state(const struct fold *f, const struct visit *v, int v0, int Vb,
 {
     const struct kcp_exchange *x = f->x;
     const int p = v->p1 - 1;
-    return x->ops->apply(x->HV, x->K, x->V, fold_map(f, p), x->backward,
-                         fold_starts(f, fold_segment(f, p)), v0, Vb,
+    const int first = fold_starts(f, fold_segment(f, p)) || fold_cuts(f, v);
+    return x->ops->apply(x->HV, x->K, x->V, fold_map(f, p), x->backward, first, v0, Vb,
                          fold_state(f, p) + v0 * x->ops->elem, x->V, out, Vb,
                          x->stream);
 }
@@ -199,6 +220,72 @@ static const char *what_is_wrong(const struct kcp_exchange *x)
     return NULL;
 }
 
+/* ---- on a wire that may lose something: wire.h */
+static const char *what_cannot_be_lost(const struct kcp_exchange *x,
+                                       const struct kcp_wire *w)
+{
+    const int waits = x->form == KCP_ALL_GATHER || x->form == KCP_SCAN;
+    if (!w->bf16 && !(w->tolerance > 0)) return NULL;
+    if (x->ops->elem != sizeof(double))
+        return "nothing is lost on the way between GPUs: it is for host memory";
+    if (w->bf16 && x->plan->L)
+        return "canonical segments give the same bits for any cuts: bf16 would not";
+    if (w->tolerance > 0 && waits)
+        return "every rank waits for all of a step: a tolerance is for chain and "
+               "pipeline";
+    if (w->tolerance > 0 && (x->plan->L || x->plan->scattered))
+        return "a tolerance is for one range a rank, of classic segments";
+    return NULL;
+}
+
+static double norm(const double *x, size_t numbers)
+{
+    double s = 0;
+    for (size_t i = 0; i < numbers; i++)
+        s += x[i] * x[i];
+    return sqrt(s);
+}
+
+/* What this rank dropped, now that what entered has arrived after all. */
+static struct kcp_wire_told told_of(const struct fold *f)
+{
+    struct kcp_wire_told told = { 0, -1, 0 };
+    struct visit v;
+    for (int p = 0; p < f->NS && f->bound; p = v.p1) {
+        v = fold_visit(f, p);
+        if (!v.enters || !v.leaves)
+            continue;
+        told.bound = f->bound[local_segment(f, p)];
+        told.cut = fold_cuts(f, &v);
+        if (told.cut)
+            told.lost = told.bound *
+                        norm((double *)fold_state(f, p), f->state / sizeof(double));
+    }
+    return told;
+}
+
+static int lossy_run(struct fold *f, const struct kcp_wire *w)
+{
+    struct kcp_exchange on = *f->x;
+    struct kcp_comm *comm = on.comm;
+    struct narrow n;
+    const char *why = what_cannot_be_lost(&on, w);
+    f->bound = wire_take_bounds(comm);
+    if (why)
+        return kcp_refuse(KCP_NA, "exchange: %s", why);
+    f->tolerance = w->tolerance;
+    f->bound = w->tolerance > 0 ? f->bound : NULL;
+    narrow_open(&n, comm);
+    if (w->bf16)
+        on.comm = &n.comm;
+    f->x = &on;
+    const int status = forms[on.form]->run(f);
+    narrow_close(&n);
+    if (!status)
+        wire_tell(comm, told_of(f));
+    return status;
+}
+
 /* When no sequence crosses a cut there is nobody to talk to: canonical segments are
  * folded where they lie, and a classic rank has nothing to do. */
 int kcp_exchange_run(const struct kcp_exchange *x)
@@ -206,10 +293,13 @@ int kcp_exchange_run(const struct kcp_exchange *x)
     const char *wrong = what_is_wrong(x);
     if (wrong)
         return kcp_refuse(KCP_BAD, "exchange: %s", wrong);
-    const struct fold f = fold_of(x);
+    struct fold f = fold_of(x);
+    const struct kcp_wire *w = wire_of(x->comm);
+    if (w)
+        wire_tell(x->comm, (struct kcp_wire_told){ 0, -1, 0 });
     if (!x->plan->crossing)
         return fold_states(&f, 0, f.NS, 0, x->V);
-    return forms[x->form]->run(&f);
+    return w ? lossy_run(&f, w) : forms[x->form]->run(&f);
 }
 
 size_t kcp_exchange_work(const struct kcp_exchange *x)
@@ -234,5 +324,9 @@ struct kcp_traffic kcp_exchange_formula(const struct kcp_exchange *x)
     const struct fold f = fold_of(x);
     if (!x->plan->crossing || !form_is_known(x))
         return (struct kcp_traffic){ 0 };
-    return forms[x->form]->formula(&f);
+    struct kcp_traffic t = forms[x->form]->formula(&f);
+    const struct kcp_wire *w = wire_of(x->comm);
+    if (w && w->bf16)
+        t.bytes = t.bytes / (int64_t)sizeof(double) * (int64_t)sizeof(uint16_t);
+    return t;
 }

@@ -19,6 +19,8 @@ struct fold {
     const struct kcp_context *ctx;
     int r, NS, wide;           /* wide: columns of a map, V + K, or V + 1 if diagonal */
     size_t map, state;         /* bytes */
+    const double *bound;       /* [NS] on |M|, and what may be dropped; NULL: nothing */
+    double tolerance;
 };
 //< fold
 
@@ -44,6 +46,12 @@ struct visit { int p0, p1, enters, leaves, hops; };
 struct visit fold_visit(const struct fold *f, int p0);
 int fold_next_rank(const struct fold *f, const struct visit *v);      /* who goes on */
 int fold_previous_rank(const struct fold *f, const struct visit *v);
+/* Does what enters count so little when it leaves that nobody waits for it? Then the
+ * state with which the visit ends is taken for its own h. */
+int fold_cuts(const struct fold *f, const struct visit *v);
+/* The hops in which a visit sends and receives; both in the first where it is cut. */
+int fold_sends_at(const struct fold *f, const struct visit *v);
+int fold_receives_at(const struct fold *f, const struct visit *v);
 int fold_entering(const struct fold *f);         /* how many visits of this rank */
 int fold_leaving(const struct fold *f);
 /* The first hop after h in which this rank sends or receives; -1: none. Hop h carries

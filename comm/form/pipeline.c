@@ -26,18 +26,25 @@ static size_t block_offset(const struct fold *f, int v)
     return f->state / f->x->V * v;
 }
 
-/* What a visit has to do at time t: block b goes out of it at time hops + b, and came
- * into it one step before. -1: nothing. */
-static int block_out(const struct kcp_exchange *x, const struct visit *v, int t)
+/* When block 0 comes into a visit. Where a tolerance cuts the visit off, all blocks
+ * have gone out before it waits for the first. */
+static int first_in(const struct fold *f, const struct visit *v)
 {
-    const int b = t - v->hops;
-    return v->leaves && b >= 0 && b < blocks(x) ? b : -1;
+    return fold_receives_at(f, v) + (fold_cuts(f, v) ? blocks(f->x) - 1 : 0);
 }
 
-static int block_in(const struct kcp_exchange *x, const struct visit *v, int t)
+/* What a visit has to do at time t: block b goes out of it at time hops + b, and came
+ * into it one step before. -1: nothing. */
+static int block_out(const struct fold *f, const struct visit *v, int t)
 {
-    const int b = t - v->hops + 1;
-    return v->enters && b >= 0 && b < blocks(x) ? b : -1;
+    const int b = t - fold_sends_at(f, v);
+    return v->leaves && b >= 0 && b < blocks(f->x) ? b : -1;
+}
+
+static int block_in(const struct fold *f, const struct visit *v, int t)
+{
+    const int b = t - first_in(f, v);
+    return v->enters && b >= 0 && b < blocks(f->x) ? b : -1;
 }
 
 /* The first time after t at which this rank sends or receives; -1: none. */
@@ -47,8 +54,9 @@ static int next_time(const struct fold *f, int t)
     struct visit v;
     for (int p = 0; p < f->NS; p = v.p1) {
         v = fold_visit(f, p);
-        const int from = v.enters ? v.hops - 1 : v.hops;
-        const int to = v.leaves ? v.hops : v.hops - 1;         /* of block 0 */
+        const int in = v.enters ? first_in(f, &v) : fold_sends_at(f, &v);
+        const int out = v.leaves ? fold_sends_at(f, &v) : in;        /* of block 0 */
+        const int from = in < out ? in : out, to = in < out ? out : in;
         const int at = from > t + 1 ? from : t + 1;
         if ((v.enters || v.leaves) && at < to + blocks(f->x) &&
             (next < 0 || at < next))
@@ -97,7 +105,7 @@ static int round_of(const struct fold *f, enum round what, int t)
     int err = KCP_OK;
     for (int p = 0; p < f->NS && !err; p = v.p1) {
         v = fold_visit(f, p);
-        const int o = block_out(x, &v, t), i = block_in(x, &v, t);
+        const int o = block_out(f, &v, t), i = block_in(f, &v, t);
         const int v0 = o < 0 ? 0 : block_begin(x, o);
         if (what == MAKE && o >= 0)
             err = fold_last_state(f, &v, v0, block_begin(x, o + 1) - v0,

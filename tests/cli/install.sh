@@ -58,7 +58,7 @@ for object in tests/08_forward/split_sequence.o cuda/18_hopper/v3_records_sm90.c
         grep -q "cc ${object%.o}" || stop "$object is not made anew for split.h"
 done
 # Each header is whole: it compiles alone, as C and, where there is a compiler, as C++.
-for header in kcp comm layer ref; do
+for header in kcp comm layer wire ref; do
     echo "#include <$header.h>" >"$W/alone.c"
     for as in "${CC:-cc} -std=c11" "${CXX:-c++} -std=c++17 -x c++"; do
         command -v "${as%% *}" >/dev/null || continue

@@ -1,0 +1,163 @@
+/* maps.h -- maps of stretches, token by token, and their singular values.
+ *
+ * Book: chapter 20.  Checked by: tests/20_clusters/bound.c, which has its own.
+ * Next: book/proposals.c, which draws the tokens; trained.c reads those of a model.
+ *
+ * X [K,V+K] = [h | M] is a stretch's map, as everywhere. */
+#ifndef BOOK_MAPS_H
+#define BOOK_MAPS_H
+
+#include <math.h>
+#include <string.h>
+
+enum { K = 64, V = 64, W = V + K };
+
+/* What one token does: fade [i] is exp(g_i), once for each channel of the key. */
+struct token { double k[K], v[V], fade[K], beta; };
+
+static inline void map_begin(double X[K][W])
+{
+    memset(X, 0, sizeof(double) * K * W);
+    for (int i = 0; i < K; i++)
+        X[i][V + i] = 1;
+}
+
+/* X <- the map of one token after it. */
+static inline void map_token(const struct token *x, double X[K][W])
+{
+    double e[W] = { 0 };
+    for (int i = 0; i < K; i++)
+        for (int j = 0; j < W; j++) {
+            X[i][j] *= x->fade[i];
+            e[j] -= x->k[i] * X[i][j];
+        }
+    for (int i = 0; i < K; i++)
+        for (int j = 0; j < W; j++)
+            X[i][j] += x->beta * x->k[i] * (e[j] + (j < V ? x->v[j] : 0));
+}
+
+/* S <- M S + h, with any M. */
+static inline void map_apply(double X[K][W], double M[K][K], double S[K][V])
+{
+    static double T[K][V];
+    for (int i = 0; i < K; i++)
+        for (int v = 0; v < V; v++) {
+            T[i][v] = X[i][v];
+            for (int p = 0; p < K; p++)
+                T[i][v] += M[i][p] * S[p][v];
+        }
+    memcpy(S, T, sizeof T);
+}
+
+static inline double squares(double A[K][K])
+{
+    double s = 0;
+    for (int i = 0; i < K; i++)
+        for (int j = 0; j < K; j++)
+            s += A[i][j] * A[i][j];
+    return s;
+}
+
+static inline void turn(double A[K][K], int p, int q, double co, double si)
+{
+    for (int i = 0; i < K; i++) {
+        const double x = A[i][p], y = A[i][q];
+        A[i][p] = co * x - si * y;
+        A[i][q] = si * x + co * y;
+    }
+}
+
+static inline double dot(double A[K][K], int p, int q)
+{
+    double s = 0;
+    for (int i = 0; i < K; i++)
+        s += A[i][p] * A[i][q];
+    return s;
+}
+
+/* One-sided Jacobi: columns of A are turned until they are orthogonal, and R with them:
+ * A_before = A R^T. Then the columns' lengths are the singular values. */
+static inline void jacobi(double A[K][K], double R[K][K])
+{
+    memset(R, 0, sizeof(double) * K * K);
+    for (int i = 0; i < K; i++)
+        R[i][i] = 1;
+    for (int sweep = 0; sweep < 14; sweep++)
+        for (int p = 0; p < K; p++)
+            for (int q = p + 1; q < K; q++) {
+                const double a = dot(A, p, p), b = dot(A, q, q), c = dot(A, p, q);
+                if (fabs(c) <= 1e-14 * sqrt(a * b) || c == 0)
+                    continue;
+                const double z = (b - a) / (2 * c);
+                const double t = (z < 0 ? -1 : 1) / (fabs(z) + sqrt(1 + z * z));
+                const double co = 1 / sqrt(1 + t * t);
+                turn(A, p, q, co, co * t);
+                turn(R, p, q, co, co * t);
+            }
+}
+
+/* Columns by length, the longest first. */
+static inline void by_length(double A[K][K], int order[K])
+{
+    for (int p = 0; p < K; p++) {
+        int q = p;
+        for (; q > 0 && dot(A, order[q - 1], order[q - 1]) < dot(A, p, p); q--)
+            order[q] = order[q - 1];
+        order[q] = p;
+    }
+}
+
+/* The least rank whose best approximation of A is off by at most 1 % of a matrix with
+ * these squares: of A itself, or of what A is a part of. */
+static inline int rank_for_a_percent(double A_[K][K], double of)
+{
+    static double A[K][K], R[K][K];
+    int order[K], n = K;
+    double left = 0;
+    memcpy(A, A_, sizeof A);
+    jacobi(A, R);
+    by_length(A, order);
+    for (int p = K - 1; p >= 0; p--) {
+        left += dot(A, order[p], order[p]);
+        if (left > 1e-4 * of)
+            break;
+        n = p;
+    }
+    return n;
+}
+
+/* A <- its best approximation of rank r: A R_r R_r^T with the r longest columns. */
+static inline void cut_to_rank(double A[K][K], int r)
+{
+    static double B[K][K], R[K][K];
+    int order[K];
+    memcpy(B, A, sizeof B);
+    jacobi(B, R);
+    by_length(B, order);
+    memset(A, 0, sizeof(double) * K * K);
+    for (int n = 0; n < r; n++)
+        for (int i = 0; i < K; i++)
+            for (int j = 0; j < K; j++)
+                A[i][j] += B[i][order[n]] * R[j][order[n]];
+}
+
+static inline double apart(double x[K][V], double y[K][V])
+{
+    double d = 0, n = 0;
+    for (int i = 0; i < K; i++)
+        for (int v = 0; v < V; v++) {
+            d += (x[i][v] - y[i][v]) * (x[i][v] - y[i][v]);
+            n += y[i][v] * y[i][v];
+        }
+    return sqrt(d / n);
+}
+
+/* M of a map; less the diagonal D, of which 1 is a special case; A <- M - D. */
+static inline void map_M(double X[K][W], const double D[K], double A[K][K])
+{
+    for (int i = 0; i < K; i++)
+        for (int j = 0; j < K; j++)
+            A[i][j] = X[i][V + j] - (i == j && D ? D[i] : 0);
+}
+
+#endif

@@ -1,0 +1,164 @@
+/* parts.c -- two proposals whose verdict is a count of measured parts: chunk states
+ * kept, micro-batches in a pipeline.
+ *
+ * Book: chapter 20, which shows what this prints.  Checked by: make book, and
+ * tests/20_clusters/batches.c, the simulation.  Next: book/figures/spectrum.c.
+ *
+ * The parts are rows of the newest table in bench/results/ that has this case. */
+#include "tests/20_clusters/batches.h"
+
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COLUMNS = 96, RANKS = 4 };
+struct row { struct parts part; double us, saved, copy, T, HV; char file[80]; };
+
+/* The fields of a line between tabs; returns how many. */
+static int split(char *line, char *field[COLUMNS])
+{
+    int n = 0;
+    line[strcspn(line, "\n")] = 0;
+    for (char *at = line; at && n < COLUMNS; n++) {
+        field[n] = at;
+        at = strchr(at, '\t');
+        if (at)
+            *at++ = 0;
+    }
+    return n;
+}
+
+/* A column's value by its name; "" where the table has no such column. */
+static const char *value(char *const name[], int names, char *const field[], int n,
+                         const char *column)
+{
+    for (int c = 0; c < names && c < n; c++)
+        if (!strcmp(name[c], column))
+            return field[c];
+    return "";
+}
+
+/* The row of a case, stage and form, one segment a rank. 0: the table has none. */
+static int find(const char *path, const char *what, const char *stage, const char *form,
+                struct row *row)
+{
+    static char head[8192], line[8192];
+    char *name[COLUMNS], *field[COLUMNS];
+    FILE *f = fopen(path, "r");
+    int found = 0;
+    if (!f || !fgets(head, sizeof head, f)) {
+        if (f)
+            fclose(f);
+        return 0;
+    }
+    const int names = split(head, name);
+#define IS(column, text) !strcmp(value(name, names, field, n, column), text)
+#define NUMBER(column) atof(value(name, names, field, n, column))
+    while (!found && fgets(line, sizeof line, f)) {
+        const int n = split(line, field);
+        if (!IS("kind", "time") || !IS("case", what) || !IS("stage", stage) ||
+            !IS("form", form) || !IS("head_parts", "1") || !IS("peer", ""))
+            continue;
+        row->part = (struct parts){ NUMBER("front"), NUMBER("sum"), NUMBER("exchange"),
+                                    NUMBER("main") };
+        row->us = NUMBER("us");
+        row->saved = NUMBER("saved");
+        row->copy = NUMBER("copy");
+        row->T = NUMBER("T");
+        row->HV = NUMBER("HV");
+        snprintf(row->file, sizeof row->file, "%s", strrchr(path, '/') + 1);
+        found = row->us > 0;
+    }
+    fclose(f);
+    return found;
+}
+
+static struct row newest(const char *what, const char *stage, const char *form)
+{
+    struct row row;
+    glob_t g;
+    int found = 0;
+    if (!glob("bench/results/2*.tsv", 0, NULL, &g))
+        for (size_t i = g.gl_pathc; i > 0 && !found; i--)
+            found = find(g.gl_pathv[i - 1], what, stage, form, &row);
+    if (!found) {
+        fprintf(stderr, "parts.c: bench/results: found no %s %s %s\n", what, stage,
+                form);
+        exit(1);
+    }
+    globfree(&g);
+    return row;
+}
+
+/* ---- the state of every j-th chunk, kept by forward for backward */
+static void kept(void)
+{
+    static const char *const cases[] = { "kda_4x1", "gdn_4x1" };
+    printf("== 20-chunks-kept\nthe states of every j-th chunk kept for backward in "
+           "bf16; parts of the records;\na rank of %d, microseconds\n\n", RANKS);
+    printf("case      every j-th   MiB kept   of the block   scan left out   written "
+           "and read   saved   of the layer\n");
+    for (int c = 0; c < 2; c++) {
+        const struct row fw = newest(cases[c], "08_forward", "chain");
+        const struct row bw = newest(cases[c], "13_backward", "chain");
+        for (int j = 1; j <= 64; j *= 4) {
+            const double bytes = fw.T / RANKS / 64 / j * fw.HV * 128 * 128 * 2;
+            const double scan = fw.part.main / j, moved = 2e6 * bytes / fw.copy;
+            printf("%-12s %7d %10.0f %12.1f %% %15.0f %18.0f %7.0f %12.1f %%\n",
+                   cases[c], j, bytes / 1048576, 100 * bytes / fw.saved, scan, moved,
+                   scan - moved, 100 * (scan - moved) / (fw.us + bw.us));
+            if (c == 0 && j == 1)
+                printf("@20/kept_mib %.0f\n@20/kept_block %.0f\n@20/kept_share %.1f\n",
+                       bytes / 1048576, 100 * bytes / fw.saved,
+                       100 * (scan - moved) / (fw.us + bw.us));
+        }
+        printf("(%s: forward %.0f, its main pass %.0f; backward %.0f; %.2f TB/s; %s)\n",
+               cases[c], fw.us, fw.part.main, bw.us, fw.copy / 1e12, fw.file);
+    }
+}
+
+/* ---- micro-batches */
+static void batches(void)
+{
+    static const struct { const char *what, *stage, *name; } list[] = {
+        { "kda_4x1_bare", "08_forward", "KDA forward, nothing kept" },
+        { "kda_4x1", "08_forward", "KDA forward" },
+        { "gdn_4x1_bare", "08_forward", "GDN forward, nothing kept" },
+        { "kda_4x1", "13_backward", "KDA backward" } };
+    printf("== 20-batches\nmicro-batches over %d ranks, simulated from measured parts: "
+           "microseconds a batch;\nhanded over: the state goes from rank to rank, no "
+           "maps are made; factors held: of\nhow many batches at once\n\n", RANKS);
+    printf("pass                        batches   one by one   exchange hidden   "
+           "handed over   factors held\n");
+    for (int i = 0; i < 4; i++) {
+        const struct row row = newest(list[i].what, list[i].stage, "chain");
+        const double hop = row.part.exchange / (RANKS - 1);
+        int even = 0, held;
+        for (int n = 1; n <= 16; n++) {
+            const double apart = one_by_one(row.part, n) / n;
+            const double hidden = exchange_hidden(row.part, n) / n;
+            const double over = handed_over(row.part, hop, RANKS, n, &held) / n;
+            even = !even && over < apart ? n : even;
+            if (n & (n - 1))
+                continue;
+            printf("%-28s %6d %12.0f %17.0f %13.0f %14d\n", list[i].name, n, apart,
+                   hidden, over, held);
+            if (i == 0 && n == 16)
+                printf("@20/batch_over %.0f\n@20/batch_hidden %.0f\n",
+                       100 * (1 - over / apart), 100 * (1 - hidden / apart));
+        }
+        printf("(front %.0f, sum %.0f, exchange %.0f, main %.0f; %s)\n",
+               row.part.front, row.part.sum, row.part.exchange, row.part.main,
+               row.file);
+        if (i == 0)
+            printf("@20/batch_even %d\n", even);
+    }
+}
+
+int main(void)
+{
+    kept();
+    batches();
+    return 0;
+}

@@ -1,0 +1,240 @@
+/* trained.c -- chapter 20's proposals on the keys, gates and beta of a trained model.
+ *
+ * Book: chapter 20, which shows what this prints.  Checked by: make book.
+ * Next: book/parts.c, the proposals whose verdict is a count of measured parts.
+ *
+ * book/data/keys.npy is what book/examples/torch/keys.py left: a model of two KDA
+ * layers of two heads, K = V = 64, trained on the chapters of this book, 600 steps of
+ * 512 bytes, to 1.92 nats a byte of text that it had not seen (the README); its first
+ * 1024 tokens are here. Small, but nobody chose its keys. */
+#include "maps.h"
+#include "tests/npy/npy.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { HEADS = 4, TOKENS = 1024, RANKS = 8, PART = TOKENS / RANKS, SHARD = 512,
+       ROW = 2 * K + V + 1 };
+static double (*data)[TOKENS][ROW];
+
+static struct token token_of(int head, int t)
+{
+    const double *row = data[head][t];
+    struct token x;
+    memcpy(x.k, row, sizeof x.k);
+    memcpy(x.v, row + K, sizeof x.v);
+    for (int i = 0; i < K; i++)
+        x.fade[i] = exp(row[K + V + i]);
+    x.beta = row[ROW - 1];
+    return x;
+}
+
+/* The map of tokens from .. from+n-1; writes with beta under least are left out. */
+static int stretch(int head, int from, int n, double least, double X[K][W], double D[K])
+{
+    int skipped = 0;
+    map_begin(X);
+    for (int i = 0; i < K; i++)
+        D[i] = 1;
+    for (int t = from; t < from + n; t++) {
+        struct token x = token_of(head, t);
+        skipped += x.beta < least;
+        x.beta = x.beta < least ? 0 : x.beta;
+        map_token(&x, X);
+        for (int i = 0; i < K; i++)
+            D[i] *= x.fade[i];
+    }
+    return skipped;
+}
+
+/* ---- what the model made of its keys */
+static void described(void)
+{
+    printf("== 20-trained-keys\nfour heads of the trained model, first %d tokens of "
+           "unseen text\n\nhead   mean beta   beta under 0.02   mean g   slowest "
+           "channel's g   |cosine| of keys\n", TOKENS);
+    for (int h = 0; h < HEADS; h++) {
+        double beta = 0, g = 0, slow = -1e9, cosine = 0;
+        int small = 0;
+        for (int i = 0; i < K; i++) {
+            double own = 0;
+            for (int t = 0; t < TOKENS; t++)
+                own += data[h][t][K + V + i] / TOKENS;
+            g += own / K;
+            slow = fmax(slow, own);
+        }
+        for (int t = 0; t < TOKENS; t++) {
+            double c = 0;
+            beta += data[h][t][ROW - 1] / TOKENS;
+            small += data[h][t][ROW - 1] < 0.02;
+            for (int i = 0; i < K; i++)
+                c += data[h][t][i] * data[h][(t * 7 + 131) % TOKENS][i];
+            cosine += fabs(c) / TOKENS;
+        }
+        printf("%d.%d %12.2f %15.0f %% %8.3f %23.4f %18.2f\n", h / 2, h % 2, beta,
+               100. * small / TOKENS, g, slow, cosine);
+    }
+}
+
+/* ---- the least share of entries, the largest first, that leaves out 1 % of |all| */
+static int larger(const void *a, const void *b)
+{
+    const double x = fabs(*(const double *)a), y = fabs(*(const double *)b);
+    return (x < y) - (x > y);
+}
+
+static double entries(double A_[K][K], double of)
+{
+    static double A[K * K];
+    double left = 0;
+    int n = K * K;
+    memcpy(A, A_, sizeof A);
+    qsort(A, K * K, sizeof *A, larger);
+    while (n > 0 && (left += A[n - 1] * A[n - 1]) <= 1e-4 * of)
+        n--;
+    return 100. * n / (K * K);
+}
+
+/* Rows of S, the channels of the key: "only the important components". */
+static double rows_kept(double S[K][K])
+{
+    double row[K] = { 0 }, left = 0, all = 0;
+    int n = K;
+    for (int i = 0; i < K; i++) {
+        for (int v = 0; v < V; v++)
+            row[i] += S[i][v] * S[i][v];
+        all += row[i];
+    }
+    qsort(row, K, sizeof *row, larger);
+    while (n > 0 && (left += row[n - 1]) <= 1e-4 * all)
+        n--;
+    return 100. * n / K;
+}
+
+static void sparse(void)
+{
+    static double X[K][W], A[K][K], S[K][K], D[K];
+    printf("== 20-trained\none rank of %d tokens, trained keys; what leaves out 1 %% "
+           "of |M|, of |S|: ranks\nof %d, per cent of entries, per cent of S's "
+           "rows\n\n", SHARD, K);
+    printf("head  |M|/sqrt(K)   rank M - D   rank M   rank S   entries M - D   entries "
+           "M   entries S   rows S\n");
+    for (int h = 0; h < HEADS; h++) {
+        stretch(h, 0, SHARD, 0, X, D);
+        map_M(X, NULL, A);
+        const double all = squares(A);
+        const int rank_M = rank_for_a_percent(A, all);
+        const double entries_M = entries(A, all);
+        map_M(X, D, A);
+        for (int i = 0; i < K; i++)
+            memcpy(S[i], X[i], sizeof S[i]);
+        printf("%d.%d %14.1e %12d %8d %8d %13.0f %% %9.0f %% %9.0f %% %6.0f %%\n",
+               h / 2, h % 2, sqrt(all / K), rank_for_a_percent(A, all), rank_M,
+               rank_for_a_percent(S, squares(S)), entries(A, all), entries_M,
+               entries(S, squares(S)), rows_kept(S));
+    }
+}
+
+/* ---- the state with which the last of eight ranks begins, from less than all */
+static void fold(double X[RANKS][K][W], int from, double S[K][V])
+{
+    static double M[K][K];
+    memset(S, 0, sizeof(double) * K * V);
+    for (int r = from; r < RANKS - 1; r++) {
+        map_M(X[r], NULL, M);
+        map_apply(X[r], M, S);
+    }
+}
+
+static void nearest(void)
+{
+    static double X[RANKS][K][W], D[K], S[K][V], near[K][V], M[K][K];
+    printf("== 20-trained-near\ntrained keys: the state with which rank %d of %d "
+           "begins, ranks of %d tokens,\nwhen only the nearest ranks count, and when "
+           "every M travels in rank r alone; and of\na rank of %d that leaves out "
+           "writes with beta under 0.02\n\nhead     nearest        two       four      "
+           "r = 4      r = 8     r = 16   left out   error of S\n", RANKS - 1, RANKS,
+           PART, SHARD);
+    for (int h = 0; h < HEADS; h++) {
+        for (int r = 0; r < RANKS; r++)
+            stretch(h, r * PART, PART, 0, X[r], D);
+        fold(X, 0, S);
+        printf("%d.%d  ", h / 2, h % 2);
+        for (int n = 1; n <= 4; n *= 2) {
+            fold(X, RANKS - 1 - n, near);
+            printf(" %10.1e", apart(near, S));
+        }
+        for (int n = 4; n <= 16; n *= 2) {
+            memset(near, 0, sizeof near);
+            for (int r = 0; r < RANKS - 1; r++) {
+                map_M(X[r], NULL, M);
+                cut_to_rank(M, n);
+                map_apply(X[r], M, near);
+            }
+            printf(" %10.1e", apart(near, S));
+        }
+        stretch(h, 0, SHARD, 0, X[0], D);
+        const int skipped = stretch(h, 0, SHARD, 0.02, X[1], D);
+        for (int i = 0; i < K; i++) {
+            memcpy(S[i], X[0][i], sizeof S[i]);
+            memcpy(near[i], X[1][i], sizeof near[i]);
+        }
+        printf(" %8.0f %% %12.1e\n", 100. * skipped / SHARD, apart(near, S));
+    }
+}
+
+/* ---- for the figure: what is left of |M| and of |S| beyond rank r, by head */
+static void spectrum(void)
+{
+    static double X[K][W], A[K][K], R[K][K], left[2 * HEADS][K + 1];
+    double D[K];
+    for (int n = 0; n < 2 * HEADS; n++) {
+        int order[K];
+        stretch(n / 2, 0, SHARD, 0, X, D);
+        map_M(X, NULL, A);
+        const double all = squares(A);
+        map_M(X, D, A);
+        for (int i = 0; i < K && n % 2; i++)
+            memcpy(A[i], X[i], sizeof A[i]);
+        const double of = n % 2 ? squares(A) : all;
+        jacobi(A, R);
+        by_length(A, order);
+        for (int r = K - 1; r >= 0; r--)
+            left[n][r] = left[n][r + 1] + dot(A, order[r], order[r]) / of;
+    }
+    printf("== 20-spectrum\nwhat is left beyond rank r, trained keys: of M - D against "
+           "|M|, of S against |S|\n   r");
+    for (int n = 0; n < 2 * HEADS; n++)
+        printf("   %s, %d.%d", n % 2 ? "S" : "M", n / 4, n / 2 % 2);
+    printf("\n");
+    for (int r = 0; r < K; r += 2) {
+        printf("%4d", r);
+        for (int n = 0; n < 2 * HEADS; n++)
+            printf(" %8.1e", sqrt(left[n][r]));
+        printf("\n");
+    }
+}
+
+int main(void)
+{
+    struct npy file;
+    char why[200];
+    if (npy_read("book/data/keys.npy", &file, why, sizeof why)) {
+        fprintf(stderr, "trained.c: %s\n", why);
+        return 1;
+    }
+    if (file.nd != 3 || file.dim[0] != HEADS || file.dim[1] != TOKENS ||
+        file.dim[2] != ROW) {
+        fprintf(stderr, "trained.c: book/data/keys.npy: found another shape, expected "
+                "[%d,%d,%d]\n", HEADS, TOKENS, ROW);
+        return 1;
+    }
+    data = file.data;
+    described();
+    sparse();
+    nearest();
+    spectrum();
+    npy_free(&file);
+    return 0;
+}

@@ -1,0 +1,44 @@
+/* 20_bound.c -- how much of a state a stretch can leave at most, from gates and keys.
+ *
+ * Book: chapter 20.  Checked by: tests/20_clusters/bound.c, which plants wrong bounds.
+ * Next: comm/wire.c, which does not wait where it is small. */
+#include "wire.h"
+
+#include <math.h>
+
+/* The logarithm, base 2, of a bound on |A_t|_2, A_t = (I - beta k k^T) diag(exp2(g)).
+ * The reflection has K - 1 eigenvalues 1 and one of 1 - beta |k|^2, the decay none
+ * above its slowest channel. */
+static double step_bound(const struct kcp_call *c, int64_t t, int n, int first,
+                         const double *k_, const double *G_, const double *beta_)
+{
+    const int HV = c->HV, K = c->K, KG = c->KG, m = n / (HV / c->H);
+    const double (*k)[c->H][K] = (const double (*)[c->H][K])k_;
+    const double (*G)[HV][KG] = (const double (*)[HV][KG])G_;
+    const double (*beta)[HV] = (const double (*)[HV])beta_;
+    //> step-bound
+    double slowest = -INFINITY, length = 0;
+    for (int i = 0; i < KG; i++)
+        slowest = fmax(slowest, G[t][n][i] - (first ? 0 : G[t - 1][n][i]));
+    for (int i = 0; i < K; i++)
+        length += k[t][m][i] * k[t][m][i];
+    return slowest + log2(fmax(1, fabs(1 - beta[t][n] * length)));
+    //< step-bound
+}
+
+/* G is summed within chunks of C rows, which begin with the segment. Every token adds
+ * 1e-12, far above what the sums above may be off by, so that the bound holds as
+ * computed. */
+void kcp_decay_bound(const struct kcp_call *c, const int *cu, const double *k,
+                     const double *G, const double *beta, double *bound)
+{
+    for (int s = 0; s < c->NS; s++) {
+        bound[s] = 0;
+        for (int n = 0; n < c->HV; n++) {
+            double sum = 0;
+            for (int64_t t = cu[s]; t < cu[s + 1]; t++)
+                sum += 1e-12 + step_bound(c, t, n, (t - cu[s]) % c->C == 0, k, G, beta);
+            bound[s] = fmax(bound[s], exp2(sum));
+        }
+    }
+}
