@@ -72,7 +72,8 @@ static int stretch(const struct regime *g, int tokens, double least, double X[K]
 }
 
 /* ---- of which rank is M, to one per cent of |M|? */
-static void ranks_of(const struct regime *g, int tokens)
+/* Prints the row; returns the rank of M - D, which is M - I where nothing decays. */
+static int ranks_of(const struct regime *g, int tokens)
 {
     static double X[K][W], A[K][K], S[K][K], D[K];
     double one[K];
@@ -92,6 +93,7 @@ static void ranks_of(const struct regime *g, int tokens)
         memcpy(S[i], X[i], sizeof S[i]);
     printf("%9.1e %8d %8d %8d %8d %10d\n", sqrt(all / K), less_one, less_D, whole,
            rank_for_a_percent(S, squares(S)), by_itself);
+    return less_D;
 }
 
 static void low_rank(void)
@@ -114,7 +116,11 @@ static void low_rank(void)
                     printf("%-12s %5.3f   %.1f  %6d    ",
                            decay ? regimes[decay].name + 5 : "none",
                            1 / (1 + exp(-beta[b])), g.alike, length[n]);
-                    ranks_of(&g, length[n]);
+                    const int rank = ranks_of(&g, length[n]);
+                    if (b == 0 && !decay && !alike && n == 1)
+                        printf("@20/rank_small %d\n@20/rank_most %d\n", rank, K);
+                    if (b == 1 && decay == 1 && !alike && n == 1)
+                        printf("@20/rank_live %d\n", rank);
                 }
     printf("%-12s %5.3f   %.1f  %6d    ", "strong", 0.5, 0., SHARD);
     ranks_of(&regimes[3], SHARD);
@@ -125,6 +131,7 @@ static void exchanged(void)
 {
     static double X[RANKS][K][W], D[RANKS][K], M[K][K], exact[K][V], S[K][V];
     static const int rank[] = { 2, 4, 8, 16, 32 };
+    double said = 0;
     static const struct regime list[] = {
         { "no decay, small beta", 0, -7, 0 }, { "no decay", 0, -3, 0 },
         { "mean gate 1/1024", 1.25 / 1024, -3, 0 },
@@ -158,9 +165,11 @@ static void exchanged(void)
                 map_apply(X[r], M, S);
             }
             printf("   %-8.1e", apart(S, exact));
+            said = n == 0 && rank[i] == 32 ? 100 * apart(S, exact) : said;
         }
         printf("\n");
     }
+    printf("@20/rank_state %.1f\n", said);
 }
 
 /* ---- what the last rank begins with, when it listens to its nearest ranks only */

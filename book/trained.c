@@ -118,6 +118,8 @@ static void sparse(void)
     printf("== 20-trained\none rank of %d tokens, trained keys; what leaves out 1 %% "
            "of |M|, of |S|: ranks\nof %d, per cent of entries, per cent of S's "
            "rows\n\n", SHARD, K);
+    int low = K, high = 0, low_S = K, high_S = 0;
+    double most = 0;
     printf("head  |M|/sqrt(K)   rank M - D   rank M   rank S   entries M - D   entries "
            "M   entries S   rows S\n");
     for (int h = 0; h < HEADS; h++) {
@@ -129,11 +131,20 @@ static void sparse(void)
         map_M(X, D, A);
         for (int i = 0; i < K; i++)
             memcpy(S[i], X[i], sizeof S[i]);
+        const int rank = rank_for_a_percent(A, all);
+        const int rank_S = rank_for_a_percent(S, squares(S));
         printf("%d.%d %14.1e %12d %8d %8d %13.0f %% %9.0f %% %9.0f %% %6.0f %%\n",
-               h / 2, h % 2, sqrt(all / K), rank_for_a_percent(A, all), rank_M,
-               rank_for_a_percent(S, squares(S)), entries(A, all), entries_M,
-               entries(S, squares(S)), rows_kept(S));
+               h / 2, h % 2, sqrt(all / K), rank, rank_M, rank_S, entries(A, all),
+               entries_M, entries(S, squares(S)), rows_kept(S));
+        low = rank < low ? rank : low;
+        high = rank > high ? rank : high;
+        low_S = rank_S < low_S ? rank_S : low_S;
+        high_S = rank_S > high_S ? rank_S : high_S;
+        most = fmax(most, entries(A, all));
     }
+    printf("@20/trained_low %d\n@20/trained_high %d\n@20/trained_S_low %d\n"
+           "@20/trained_S_high %d\n@20/trained_entries %.0f\n", low, high, low_S,
+           high_S, most);
 }
 
 /* ---- the state with which the last of eight ranks begins, from less than all */
@@ -156,6 +167,7 @@ static void nearest(void)
            "writes with beta under 0.02\n\nhead     nearest        two       four      "
            "r = 4      r = 8     r = 16   left out   error of S\n", RANKS - 1, RANKS,
            PART, SHARD);
+    double worst = 0, least = 1;
     for (int h = 0; h < HEADS; h++) {
         for (int r = 0; r < RANKS; r++)
             stretch(h, r * PART, PART, 0, X[r], D);
@@ -164,6 +176,8 @@ static void nearest(void)
         for (int n = 1; n <= 4; n *= 2) {
             fold(X, RANKS - 1 - n, near);
             printf(" %10.1e", apart(near, S));
+            worst = n == 1 ? fmax(worst, apart(near, S)) : worst;
+            least = n == 1 ? fmin(least, apart(near, S)) : least;
         }
         for (int n = 4; n <= 16; n *= 2) {
             memset(near, 0, sizeof near);
@@ -182,6 +196,8 @@ static void nearest(void)
         }
         printf(" %8.0f %% %12.1e\n", 100. * skipped / SHARD, apart(near, S));
     }
+    printf("@20/trained_near %.0f\n@20/trained_near_least %.1f\n", 100 * worst,
+           100 * least);
 }
 
 /* ---- for the figure: what is left of |M| and of |S| beyond rank r, by head */
