@@ -152,6 +152,19 @@ struct rank {
     double *y[6];              /* convolved q, k, v, and their gradients */
 };
 
+/* Where a rank did not wait, its M is made once more by rank_alive, and compared with
+ * the bound: |M|_F / sqrt(K) is at most |M|_2. */
+static int check_bound(const struct told *told, struct kcp_comm *comm)
+{
+    char why[160];
+    if (!told->cut.cut || told->alive <= told->cut.bound * (1 + 1e-9))
+        return KCP_OK;
+    snprintf(why, sizeof why, "--truncate: found |M| %.3g, expected at most its bound "
+             "%.3g", told->alive, told->cut.bound);
+    comm->fail(comm, KCP_MISMATCH, why);
+    return KCP_COMM;
+}
+
 static int rank_forward(struct run *x, struct rank *a, struct kcp_comm *comm)
 {
     struct told *told = &x->told[comm->r];
@@ -183,7 +196,10 @@ static int rank_forward(struct run *x, struct rank *a, struct kcp_comm *comm)
     status = status ? status : stage_go(x, stage_of("08"), &a->f, comm);
     told->sent_forward = comm->traffic;
     told->forward = now() - start;
-    return status ? status : rank_alive(&a->f, &told->alive);
+    if (!status && x->o.truncate > 0)
+        kcp_wire_told(comm, &told->cut);
+    status = status ? status : rank_alive(&a->f, &told->alive);
+    return status ? status : check_bound(told, comm);
 }
 
 static int rank_backward(struct run *x, struct rank *a, struct kcp_comm *comm)
@@ -215,16 +231,25 @@ static int rank_backward(struct run *x, struct rank *a, struct kcp_comm *comm)
     return status;
 }
 
-static int layer_rank(struct kcp_comm *comm, void *arg)
+static int layer_rank(struct kcp_comm *over, void *arg)
 {
     struct run *x = arg;
     struct rank a = { .y = { NULL } };
-    int status = rank_forward(x, &a, comm);
+    struct kcp_comm *comm = over;
+    const struct kcp_wire wire = { x->o.wire, x->o.truncate };
+    int status = KCP_OK;
+    if (wire.bf16 || wire.tolerance > 0)
+        status = kcp_wire_over(&comm, over, &wire, NULL, 0);
+    if (status)
+        return status;
+    status = rank_forward(x, &a, comm);
     if (!status && x->both)
         status = rank_backward(x, &a, comm);
     for (int i = 0; i < 6; i++)
         free(a.y[i]);
     saved_free(x, a.f.saved);
+    if (comm != over)
+        comm->free(comm);
     return status;
 }
 

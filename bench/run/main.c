@@ -46,6 +46,15 @@ static int without(struct run *x)
           "--gate bounded" },
         { o->sum && (number < 13 || number > 15), "--sum",
           "kda, gdn or spike, or --stage 13, 14 or 15" },
+        { o->stage && o->wire, "--wire", "the layer of kda or gdn" },
+        { o->stage && o->truncate > 0, "--truncate", "the layer of kda or gdn" },
+        { o->device && o->wire, "--wire", "--device cpu" },
+        { o->device && o->truncate > 0, "--truncate", "--device cpu" },
+        { o->canonical && o->wire, "--wire", "classic segments, no --canonical" },
+        { o->truncate > 0 && (o->canonical || o->spread || o->owners), "--truncate",
+          "one range a rank of classic segments" },
+        { o->truncate > 0 && o->form != KCP_CHAIN && o->form != KCP_PIPELINE,
+          "--truncate", "--form chain or pipeline" },
         { o->blocks && o->form != KCP_PIPELINE, "--blocks", "--form pipeline" },
     };
     if (isnan(o->lower_bound))

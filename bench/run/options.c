@@ -24,6 +24,8 @@ static const struct option_row rows[] = {
     { "--owners", OPTION_TEXT, AT(owners), "a file [B,2]: first token, rank", 0, 0 },
     { "--form", OPTION_WORD, AT(form), "all_gather|chain|pipeline|scan", 0, 0 },
     { "--blocks", OPTION_INT, AT(blocks), NULL, 1, MOST_SIZE },
+    { "--wire", OPTION_WORD, AT(wire), "exact|bf16", 0, 0 },
+    { "--truncate", OPTION_REAL, AT(truncate), "a number from 0 to below 1", 0, 1 },
     { "--canonical", OPTION_WHOLE, AT(canonical), NULL, 1, 1e15 },
     { "--gate", OPTION_WORD, AT(gate), "raw|softplus|bounded", 0, 0 },
     { "--lower-bound", OPTION_REAL, AT(lower_bound), "a number from -5 to below 0",

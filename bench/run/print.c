@@ -29,6 +29,28 @@ static void print_rank(const struct run *x, int r)
            t->sent_backward.messages + t->sent_backward.collectives, t->backward);
 }
 
+/* What the wire lost, where it was allowed to. */
+static void print_wire(const struct run *x)
+{
+    double bound = 0, lost = 0;
+    int cut = 0, between = 0;
+    for (int r = 0; r < x->plan->R && x->o.truncate > 0; r++) {
+        const struct kcp_wire_told *t = &x->told[r].cut;
+        between += t->bound >= 0;
+        if (!t->cut)
+            continue;
+        cut++;
+        bound = t->bound > bound ? t->bound : bound;
+        lost = t->lost > lost ? t->lost : lost;
+    }
+    if (x->o.wire)
+        printf("over cuts in bf16, rounded once a message\n");
+    if (x->o.truncate > 0)
+        printf("--truncate %g: %d of %d ranks between others did not wait; "
+               "their |M| at most %.2g, of a state at most %.2g lost\n",
+               x->o.truncate, cut, between, bound, lost);
+}
+
 static void print_ranks(const struct run *x)
 {
     double saved = 0, other = 0;
@@ -45,6 +67,7 @@ static void print_ranks(const struct run *x)
         else if (r == ROWS)
             printf("  ...  %d ranks more\n", R - ROWS - 1);
     }
+    print_wire(x);
     if (x->relative) {
         printf("kept for backward %.1f MiB, of all ranks\n", saved / 0x1p20);
         return;

@@ -10,6 +10,7 @@
 
 #include "tests/npy/npy.h"
 #include "ref.h"
+#include "wire.h"
 #include "device.h"
 #include "folder.h"
 
@@ -31,6 +32,8 @@ struct options {
     int sum;                                       /* 1: each rank's own */
     int l2norm, reuse_M, shift, backward;
     int dtype;                                     /* 0: bf16, 1: f32; -1: not given */
+    int wire;                                      /* 1: bf16 */
+    double truncate;                               /* 0: not given */
     double lower_bound, scale;                     /* NAN: -5, K^-1/2 */
 };
 
@@ -54,6 +57,7 @@ struct told {
     double forward, backward, alive;       /* alive < 0: no state enters this rank */
     struct kcp_traffic sent_forward, sent_backward;
     size_t saved, saved_other;             /* bytes: the mode asked for, the other */
+    struct kcp_wire_told cut;              /* of forward, with --truncate */
 };
 
 struct run {
