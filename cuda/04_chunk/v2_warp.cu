@@ -3,6 +3,7 @@
 // Checked by: tests/04_chunk/checks.c.
 // Next: ../05_affine/v2_pieces.cu.
 #include "cuda/tile/warp_scan.cuh"
+#include "cuda/host/processors.cuh"
 #include "cuda/host/stages_v2.cuh"
 
 // Bound: v1's was one multiply-add at a time out of local memory. Here 6 C K V + 2 C^2
@@ -142,8 +143,8 @@ template <int K>
 static int widths(const struct kcp_chunk *a)
 {
     const int64_t chains = (int64_t)a->NS * a->HV * (a->V / 64);
-    return a->V % 128 == 0 && chains > 132 ? chunk_v2_warp_launch<K, 128>(a)
-                                           : chunk_v2_warp_launch<K, 64>(a);
+    if (a->V % 128 || chains <= processors()) return chunk_v2_warp_launch<K, 64>(a);
+    return chunk_v2_warp_launch<K, 128>(a);
 }
 
 int v2_chunk(void *args)

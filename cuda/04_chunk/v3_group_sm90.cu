@@ -3,6 +3,7 @@
 // Checked by: tests/04_chunk/checks.c.
 // Next: ../05_affine/v2_pieces.cu.
 #include "cuda/tile/warpgroup_scan.cuh"
+#include "cuda/host/processors.cuh"
 #include "cuda/host/stages_v3.cuh"
 
 // v2's warps each read all of w, qg, kg and Aqk through their registers: 8 x 56 KiB of
@@ -200,8 +201,8 @@ int v3_chunk(void *args)
     for (const void *x : p)
         if (!is_aligned_16(x)) return KCP_NA;
     if (!a->NS) return KCP_OK;
-    return (int64_t)a->NS * a->HV * 2 > 132 ? chunk_v3_group_launch<2>(a)
-                                            : chunk_v3_group_launch<1>(a);
+    const int64_t few = (int64_t)a->NS * a->HV * 2 <= processors();
+    return few ? chunk_v3_group_launch<1>(a) : chunk_v3_group_launch<2>(a);
 }
 
 KCP_VARIANT(chunk_v3_group) = {

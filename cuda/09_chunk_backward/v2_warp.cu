@@ -3,6 +3,7 @@
 // Checked by: tests/09_chunk_backward/checks.c.
 // Next: ../11_merge_backward/v2_pieces.cu.
 #include "cuda/tile/warp_scan.cuh"
+#include "cuda/host/processors.cuh"
 #include "cuda/host/stages_v2.cuh"
 
 // Chapter 04's v2, walked backwards: dS^T stays in registers, chunk c-1 is copied while
@@ -191,9 +192,9 @@ template <int K>
 static int widths(const struct kcp_chunk_backward *a)
 {
     const int64_t chains = (int64_t)a->NS * a->HV * (a->V / 64);
-    const int status = a->V % 128 == 0 && chains > 132
-                           ? chunk_backward_v2_warp_launch<K, 128>(a)
-                           : KCP_NA;
+    int status = KCP_NA;
+    if (a->V % 128 == 0 && chains > processors())
+        status = chunk_backward_v2_warp_launch<K, 128>(a);
     return status == KCP_NA ? chunk_backward_v2_warp_launch<K, 64>(a) : status;
 }
 

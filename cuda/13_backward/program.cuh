@@ -112,7 +112,7 @@ static int down(struct backward *x)
     struct kcp_wy_backward wy = stage_args<struct kcp_wy_backward>(call, x->s);
     struct kcp_gate gate = stage_args<struct kcp_gate>(call, x->s);
     wy.work = x->work_10;
-    wy.work_bytes = x->t.wy_backward_work(&wy);
+    wy.work_bytes = x->bytes_10;
     gate.pass = KCP_BACKWARD;
     gate.work = x->work_02;
 

@@ -17,6 +17,7 @@ struct backward {
     void *A_recomputed, *h_start;                         // of recompute alone
     float *all;                                           // the ranks' sums, gathered
     void *work_10, *work_02;
+    size_t bytes_10;
     int *differs;
     struct split p;                      // backward's; recompute has them first
     struct kcp_exchange e;
@@ -120,7 +121,8 @@ static size_t place(struct backward *x, const struct kcp_backward *args,
     const struct kcp_wy_backward wy = stage_args<struct kcp_wy_backward>(call, x->s);
     struct kcp_gate gate = stage_args<struct kcp_gate>(call, x->s);
     gate.pass = KCP_BACKWARD;
-    x->work_10 = arena_take(&x->r, t.wy_backward_work(&wy), 1);
+    x->bytes_10 = t.wy_backward_work(&wy);
+    x->work_10 = arena_take(&x->r, x->bytes_10, 1);
     x->work_02 = arena_take(&x->r, t.gate_work(&gate), 1);
     return x->r.used;
 }

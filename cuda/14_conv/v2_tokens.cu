@@ -3,7 +3,9 @@
 // Checked by: tests/14_conv/checks.c.
 // Next: cuda/15_scan/v1_plain.cu.
 #include "cuda/host/halo.cuh"
+#include "cuda/host/putter.cuh"
 #include "cuda/host/segment_sum.cuh"
+#include "core/paths.h"
 #include "cuda/tile/math.cuh"
 #include "cuda/tile/pack.cuh"
 
@@ -305,29 +307,10 @@ static __global__ void add_chunks(const struct conv x)
     x.mine[s * x.n + e] = sum;
 }
 
-// A few bounds as arguments of a kernel: a graph may replay it.
-struct some_bounds { int at, count, x[256]; };
-
-static __global__ void put_bounds(int *to, const struct some_bounds b)
-{
-    if (threadIdx.x < b.count) to[b.at + threadIdx.x] = b.x[threadIdx.x];
-}
-
 static int clamped(int64_t x, int64_t low, int64_t high)
 {
     if (x < low) return (int)low;
     return x > high ? (int)high : (int)x;
-}
-
-static void write_number(struct some_bounds *b, int *to, int number,
-                         struct CUstream_st *stream)
-{
-    if (b->count == 256) {
-        put_bounds<<<1, 256, 0, stream>>>(to, *b);
-        b->at += b->count;
-        b->count = 0;
-    }
-    b->x[b->count++] = number;
 }
 
 static void write_bounds(const struct conv *x)
@@ -335,7 +318,7 @@ static void write_bounds(const struct conv *x)
     const struct kcp_conv *a = &x->a;
     const struct kcp_context *ctx = &a->plan->ctx[a->r];
     const int64_t *cu = a->plan->cu_seqlens;
-    struct some_bounds b = { 0, 0, {} };
+    struct putter to = { x->bounds, {}, a->stream };
     for (int s = 0; s < a->NS; s++) {
         const struct kcp_segment *g = &a->plan->seg[ctx->seg0 + s];
         const struct surround z = surround_of(a->plan, a->r, s, a->Wc - 1);
@@ -345,9 +328,9 @@ static void write_bounds(const struct conv *x)
                                      clamped(cu[g->n + 1] + local, low, high),
                                      (int)z.low, (int)z.high, (int)z.low_at,
                                      (int)z.high_at };
-        for (int i : number) write_number(&b, x->bounds, i, a->stream);
+        for (int i : number) put(&to, i);
     }
-    if (b.count) put_bounds<<<1, 256, 0, a->stream>>>(x->bounds, b);
+    put_rest(&to);
 }
 
 static struct kcp_halo edge_halo(const struct conv *x)
@@ -369,14 +352,13 @@ static void write_edges(const struct conv *x)
     const struct kcp_conv *a = &x->a;
     const struct kcp_halo h = edge_halo(x);
     const struct kcp_context *ctx = &a->plan->ctx[a->r];
-    struct some_bounds b = { 0, 0, {} };
+    struct putter to = { x->edge_token, {}, a->stream };
     for (int s = 0; s < a->NS; s++) {
         const int64_t rows = kcp_halo_edge(&h, a->r, s + 1) -
                              kcp_halo_edge(&h, a->r, s);
-        for (int i = 0; i < rows; i++)
-            write_number(&b, x->edge_token, ctx->cu[s] + i, a->stream);
+        for (int i = 0; i < rows; i++) put(&to, ctx->cu[s] + i);
     }
-    if (b.count) put_bounds<<<1, 256, 0, a->stream>>>(x->edge_token, b);
+    put_rest(&to);
 }
 
 // The arrays of a call, from the start of work; returns the bytes they take.
@@ -424,15 +406,6 @@ static size_t work(const void *args)
     const struct kcp_conv *a = (const struct kcp_conv *)args;
     struct conv x;
     return a->plan ? place(&x, a) : 0;
-}
-
-static int takes(const struct kcp_conv *a)
-{
-    const void *p[] = { a->x, a->y, a->dy, a->dx };
-    if (a->D % N_FORWARD || (!a->shift && a->Wc > WC_MAX)) return 0;
-    for (const void *x : p)
-        if ((uintptr_t)x % 16) return 0;
-    return 1;
 }
 
 static unsigned blocks_of(const struct kcp_conv *a, int N)
@@ -497,7 +470,7 @@ static int run(void *args)
     struct conv x;
     if (!a->plan || a->D < 1 || a->plan->ctx[a->r].NS != a->NS) return KCP_BAD;
     if (!a->shift && (!a->weight || a->Wc < 1)) return KCP_BAD;
-    if (!takes(a)) return KCP_NA;
+    if (!kcp_path_of("14_conv", "v2_tokens", KCP_BF16, a)) return KCP_NA;
     if (place(&x, a) > a->work_bytes) return KCP_BAD;
     switch (x.a.Wc) {
         case 1: return run_width<1>(&x);

@@ -5,6 +5,7 @@
 #ifndef KCP_15_PROGRAM_CUH
 #define KCP_15_PROGRAM_CUH
 
+#include "core/paths.h"
 #include "rank.cuh"
 
 // Tile c of segment s, its gates made.
@@ -36,7 +37,7 @@ static int build_tree(const struct scan *x, const struct tile &y, int back)
 {
     const int threads = threads_for(x->a.V + x->a.K, 256);
     updates<X><<<dim3(y.n, x->a.HV), threads, 0, x->a.stream>>>(y, back);
-    return tree_up(product_of(x, y, NULL), x->run, x->a.stream);
+    return tree_up(product_of(x, y, NULL), x->by.run, x->a.stream);
 }
 
 // The root of a tile's tree on W columns of S: a map's, or V of a state's, ld apart.
@@ -48,7 +49,7 @@ static int apply_root(const struct scan *x, const struct tile &y, int W, int ld,
     p.what = W == x->a.V ? ROOT : UNDER;
     p.from = S;
     p.ld = ld;
-    const int status = x->run(&p, x->a.stream);
+    const int status = x->by.run(&p, x->a.stream);
     if (p.what == UNDER) {
         const int64_t D = (int64_t)x->a.HV * x->a.K;
         copy_floats(x, S, y.node + (y.n - 1) * map, map);
@@ -120,7 +121,7 @@ static int outputs(struct scan *x)
             copy_floats(x, y.before, S, KV);
             status = build_tree<X>(x, y, 0);
             if (!status)
-                status = tree_down(product_of(x, y, y.before), x->run, a->stream);
+                status = tree_down(product_of(x, y, y.before), x->by.run, a->stream);
             emit<X><<<dim3(y.n, a->HV), threads_for(a->V, KMAX), 0, a->stream>>>(y, S);
         }
     return status ? status : launched();
@@ -138,7 +139,7 @@ static int fill_states(struct scan *x, int s, const struct tile &y, int back, fl
     }
     copy_floats(x, states, S, state_size(x));
     int status = build_tree<X>(x, y, back);
-    if (!status) status = tree_down(product_of(x, y, states), x->run, x->a.stream);
+    if (!status) status = tree_down(product_of(x, y, states), x->by.run, x->a.stream);
     return status || !back ? status : apply_root(x, y, x->a.V, x->a.V, S);
 }
 
@@ -202,14 +203,15 @@ static void rows_on(const struct scan *x, const int *owner, const void *from, vo
 }
 
 template <class X>
-int scan_run(void *args, products *run, struct pace pace)
+int scan_run(void *args, const struct scan_kernel &by)
 {
     const struct kcp_scan *a = (const struct kcp_scan *)args;
     const struct kcp_call *call = (const struct kcp_call *)a;
     struct scan x;
     if (!a->plan || a->D < 1) return KCP_BAD;
-    if (a->K > KMAX || a->V > KMAX) return KCP_NA;
-    int status = scan_layout(&x, a, run, pace) <= a->work_bytes ? KCP_OK : KCP_BAD;
+    const enum kcp_storage storage = sizeof(X) == 4 ? KCP_F32 : KCP_BF16;
+    if (!kcp_path_of("15_scan", by.name[sizeof(X) == 4], storage, a)) return KCP_NA;
+    int status = scan_layout(&x, a, by) <= a->work_bytes ? KCP_OK : KCP_BAD;
     if (!status) store_tables(&x);
     if (!status && a->pass == KCP_BACKWARD)
         status = spread_gradients<X>(&x.p, x.ctx);
@@ -232,11 +234,11 @@ int scan_run(void *args, products *run, struct pace pace)
 }
 
 template <class X>
-size_t scan_work(const void *args, struct pace pace)
+size_t scan_work(const void *args, const struct scan_kernel &by)
 {
     const struct kcp_scan *a = (const struct kcp_scan *)args;
     struct scan x;
-    return a->plan ? scan_layout(&x, a, NULL, pace) : 0;
+    return a->plan ? scan_layout(&x, a, by) : 0;
 }
 
 #endif

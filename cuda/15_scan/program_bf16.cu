@@ -4,5 +4,5 @@
 // Next: v1_plain.cu.
 #include "program.cuh"
 
-template int scan_run<bf16>(void *args, products *run, struct pace pace);
-template size_t scan_work<bf16>(const void *args, struct pace pace);
+template int scan_run<bf16>(void *args, const struct scan_kernel &by);
+template size_t scan_work<bf16>(const void *args, const struct scan_kernel &by);

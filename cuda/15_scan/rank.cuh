@@ -16,8 +16,7 @@
 // tokens, nothing; backward dO of each and a state a tile.
 struct scan {
     struct kcp_scan a;
-    products *run;
-    struct pace pace;
+    struct scan_kernel by;
     const struct kcp_context *ctx;
     struct arena r;
     struct tile x;
@@ -37,7 +36,8 @@ static int scanned(const struct scan *x, int s)
     int launches = 5;
     for (int d = 1; d < n; d *= 2) launches += 2;
     const float map = (float)a->HV * a->K * (a->K + a->V);
-    return launches * x->pace.launch + n * map * x->pace.number < n * x->pace.token;
+    const struct pace *pace = &x->by.pace;
+    return launches * pace->launch + n * map * pace->number < n * pace->token;
 }
 
 static int64_t state_size(const struct scan *x)
@@ -45,14 +45,13 @@ static int64_t state_size(const struct scan *x)
     return (int64_t)x->a.HV * x->a.K * x->a.V;
 }
 
-static size_t scan_layout(struct scan *x, const struct kcp_scan *args, products *run,
-                          struct pace pace)
+static size_t scan_layout(struct scan *x, const struct kcp_scan *args,
+                          const struct scan_kernel &by)
 {
     *x = {};
     struct kcp_scan *a = &x->a;
     *a = *args;
-    x->run = run;
-    x->pace = pace;
+    x->by = by;
     x->ctx = &a->plan->ctx[a->r];
     const int64_t KV = state_size(x), map = KV + (int64_t)a->HV * a->K * a->K;
     const int64_t rows = padded_rows(a->plan), row = (int64_t)a->HV * a->V;
@@ -107,34 +106,27 @@ static size_t scan_layout(struct scan *x, const struct kcp_scan *args, products 
     return r->used;
 }
 
-// Small tables of the plan to the device, as kernels' arguments.
-template <class F>
-static void store_numbers(int *to, int n, struct CUstream_st *stream, F number)
-{
-    struct marks m;
-    for (m.at = 0; m.at < n; m.at += m.count) {
-        m.count = n - m.at < 256 ? n - m.at : 256;
-        for (int j = 0; j < m.count; j++) m.x[j] = number(m.at + j);
-        put_marks<<<1, 256, 0, stream>>>(to, m);
-    }
-}
-
+// Small tables of the plan to the device.
 static void store_tables(struct scan *x)
 {
     const struct kcp_plan *p = x->a.plan;
     const struct kcp_segment *seg = p->seg + x->ctx->seg0;
     const int rows = (int)padded_rows(p);
-    store_numbers(x->p.place, p->S, x->a.stream, [&](int j) {
+    struct putter place = { x->p.place, {}, x->a.stream };
+    for (int j = 0; j < p->S; j++) {
         const int rank = p->seg[p->order[j]].rank;
-        return rank * rows + p->order[j] - p->ctx[rank].seg0;
-    });
-    store_numbers(x->p.facts, FACTS * x->a.NS, x->a.stream, [&](int j) {
-        const struct kcp_segment *g = &seg[j / FACTS];
-        const int *cu = x->ctx->cu + j / FACTS;
+        put(&place, rank * rows + p->order[j] - p->ctx[rank].seg0);
+    }
+    put_rest(&place);
+    struct putter facts = { x->p.facts, {}, x->a.stream };
+    for (int s = 0; s < x->a.NS; s++) {
+        const struct kcp_segment *g = &seg[s];
+        const int *cu = x->ctx->cu + s;
         const int ends = (g->first ? FIRST : 0) | (g->last ? LAST : 0);
-        const int fact[] = { cu[0], cu[1], ends, g->n, g->at };
-        return fact[j % FACTS];
-    });
+        const int fact[FACTS] = { cu[0], cu[1], ends, g->n, g->at };
+        for (int i : fact) put(&facts, i);
+    }
+    put_rest(&facts);
 }
 
 #endif

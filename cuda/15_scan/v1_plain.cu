@@ -5,7 +5,6 @@
 #include "scan.cuh"
 
 enum { ROWS = 16, THREADS = 256 };
-static const struct pace pace = { 256, 7500, 0.03f };
 
 // Bound: 2 K flops an element of out, fp32 units; R comes from the L2 once for each 16
 // rows. A block owns 16 whole rows of out, and has X_L's in shared memory before any is
@@ -50,16 +49,19 @@ static int plain(const struct product *x, struct CUstream_st *stream)
     return launched();
 }
 
+static const struct scan_kernel kernel = { { "v1_plain", "v1_plain_f32" }, plain,
+                                           { 256, 7500, 0.03f } };
+
 template <class X>
 static int scan_v1_plain_run(void *args)
 {
-    return scan_run<X>(args, plain, pace);
+    return scan_run<X>(args, kernel);
 }
 
 template <class X>
 static size_t scan_v1_plain_work(const void *args)
 {
-    return scan_work<X>(args, pace);
+    return scan_work<X>(args, kernel);
 }
 
 KCP_VARIANT(scan_v1_plain) = { "15_scan",

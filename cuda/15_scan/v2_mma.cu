@@ -13,7 +13,6 @@
 // of 32 p come by copies in flight, two buffers; the barriers part their reader and
 // their writer.
 enum { DEPTH = 32, PITCH = DEPTH + 4, TALL = 32, WIDE = 64 };
-static const struct pace pace = { 315, 10500, 0.015f };
 
 // Slice p0 .. p0+31: columns of X_L to [K,PITCH], rows of R to [32,columns+8].
 template <int K, int columns>
@@ -135,18 +134,19 @@ static int tensor_cores(const struct product *x, struct CUstream_st *stream)
     return scan_v2_mma_launch<128, 256>(x, stream);
 }
 
+static const struct scan_kernel kernel = { { "v2_mma", "v2_mma_f32" }, tensor_cores,
+                                           { 315, 10500, 0.015f } };
+
 template <class X>
 static int scan_v2_mma_run(void *args)
 {
-    const struct kcp_scan *a = (const struct kcp_scan *)args;
-    if ((a->K != 64 && a->K != 128) || (a->V != 64 && a->V != 128)) return KCP_NA;
-    return scan_run<X>(args, tensor_cores, pace);
+    return scan_run<X>(args, kernel);
 }
 
 template <class X>
 static size_t scan_v2_mma_work(const void *args)
 {
-    return scan_work<X>(args, pace);
+    return scan_work<X>(args, kernel);
 }
 
 KCP_VARIANT(scan_v2_mma) = { "15_scan",

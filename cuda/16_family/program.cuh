@@ -7,38 +7,26 @@
 
 #include "workspace.cuh"
 
-// Numbers of the grid to the device, as kernels' arguments.
-template <class F>
-static void store_numbers(int *to, int n, struct CUstream_st *stream, F number)
-{
-    struct marks m;
-    for (m.at = 0; m.at < n; m.at += m.count) {
-        m.count = n - m.at < 256 ? n - m.at : 256;
-        for (int j = 0; j < m.count; j++) m.x[j] = number(m.at + j);
-        put_marks<<<1, 256, 0, stream>>>(to, m);
-    }
-}
-
+// The grid to the device, in rows of the form.
 static void store_grid(struct program *x)
 {
     const struct kcp_family *a = &x->f.a;
     const int *cu = a->plan->ctx[a->r].cu, m = x->f.m, C = x->f.C;
-    int s = 0, c = 0, before = 0;
-    store_numbers(x->cu, a->NS + 1, a->stream, [&](int j) { return cu[j] * m; });
-    store_numbers(x->cn, a->NS + 1, a->stream, [&](int j) {
-        const int at = c;
-        if (j < a->NS) c += (cu[j + 1] - cu[j] + C - 1) / C;
-        return at;
-    });
-    store_numbers(x->sc, x->f.NC, a->stream, [&](int j) {
-        int chunks = (cu[s + 1] - cu[s] + C - 1) / C;
-        while (j >= before + chunks) {
-            before += chunks;
-            s++;
-            chunks = (cu[s + 1] - cu[s] + C - 1) / C;
-        }
-        return s;
-    });
+    struct putter rows = { x->cu, {}, a->stream }, first = { x->cn, {}, a->stream };
+    struct putter of = { x->sc, {}, a->stream };
+    int c = 0;
+    for (int s = 0; s < a->NS; s++) {
+        put(&rows, cu[s] * m);
+        put(&first, c);
+        const int chunks = (cu[s + 1] - cu[s] + C - 1) / C;
+        for (int j = 0; j < chunks; j++) put(&of, s);
+        c += chunks;
+    }
+    put(&rows, cu[a->NS] * m);
+    put(&first, c);
+    put_rest(&rows);
+    put_rest(&first);
+    put_rest(&of);
 }
 
 // Chapters 05, 07 and 04; with h_kept, backward needs no exchange here.
@@ -164,7 +152,7 @@ static int family_run(const struct kcp_family *a, const struct engine &by)
 {
     struct program x;
     if (!a->plan || a->model < KCP_DPLR) return KCP_BAD;
-    if (a->K > KMAX || a->V > KMAX) return KCP_NA;
+    if (!by.t.path) return KCP_NA;
     int status = family_layout<X>(&x, a, by) <= a->work_bytes ? KCP_OK : KCP_BAD;
     if (!status) {
         store_grid(&x);
@@ -186,7 +174,7 @@ template <class X>
 static size_t family_work(const struct kcp_family *a, const struct engine &by)
 {
     struct program x;
-    return a->plan ? family_layout<X>(&x, a, by) : 0;
+    return a->plan && by.t.path ? family_layout<X>(&x, a, by) : 0;
 }
 
 #endif

@@ -32,22 +32,22 @@ static int launch_back(const struct family *x)
 }
 
 template <class X>
-static struct engine v1_engine(void)
+static struct engine v1_engine(const void *args)
 {
-    return { stages_v1<X>(NULL, NULL), launch_form<X>, launch_back<X>, 0, NULL,
+    return { stages_v1<X>("16_family", args), launch_form<X>, launch_back<X>, 0, NULL,
              NULL, NULL };
 }
 
 template <class X>
 static int family_v1_stages_run(void *args)
 {
-    return family_run<X>((const struct kcp_family *)args, v1_engine<X>());
+    return family_run<X>((const struct kcp_family *)args, v1_engine<X>(args));
 }
 
 template <class X>
 static size_t family_v1_stages_work(const void *args)
 {
-    return family_work<X>((const struct kcp_family *)args, v1_engine<X>());
+    return family_work<X>((const struct kcp_family *)args, v1_engine<X>(args));
 }
 
 KCP_VARIANT(family_v1_stages) = {

@@ -73,7 +73,7 @@ static int family_v2_tiles_run(void *args)
 static size_t family_v2_tiles_work(const void *args)
 {
     const struct engine by = v2_engine(args);
-    return by.t.path ? family_work<bf16>((const struct kcp_family *)args, by) : 0;
+    return family_work<bf16>((const struct kcp_family *)args, by);
 }
 
 KCP_VARIANT(family_v2_tiles) = {

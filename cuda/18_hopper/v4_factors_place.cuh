@@ -11,7 +11,6 @@
 #include "cuda/host/segment_sum.cuh"
 #include "cuda/host/split_sequence.cuh"
 #include "cuda/18_hopper/backward/storage.cuh"
-#include "cuda/18_hopper/chunk_factors.cuh"
 
 static const char *const factors_name = "v4_factors";
 

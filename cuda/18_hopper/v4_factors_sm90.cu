@@ -80,27 +80,19 @@ static int make_maps(struct factors_backward *f)
     const struct kcp_call *call = (const struct kcp_call *)a;
     const size_t maps = sizeof(float) * a->NS * a->HV * a->K * (a->V + a->K);
     struct backward_params only_end = f->x;
-    struct forward_params of_M = {};
     int status = KCP_OK;
     if (!a->NS) return KCP_OK;
     put_wants(call, 1, f->want);
+    only_end.h = only_end.dS = NULL;
+    only_end.want = f->want;
+    only_end.maps = (float *)f->dmap;
     if (a->reuse_M)
         cudaMemcpyAsync(f->dmap, arena_named(&f->r, "maps", 0, 1), maps,
                         cudaMemcpyDeviceToDevice, a->stream);
     else {
-        memcpy((void *)&of_M.a, a, offsetof(struct kcp_backward, do_));
         cudaMemsetAsync(f->own, 0xff, sizeof(int) * a->NS, a->stream);
-        of_M.factors = (void *)f->x.factors;
-        of_M.qk_rows = (void *)f->x.qk_rows;
-        of_M.count = a->NC;
-        of_M.want = f->want;
-        of_M.own = f->own;
-        of_M.maps = f->dmap;
-        status = forward_maps(&of_M);
+        status = backward_maps(&only_end, f->own);
     }
-    only_end.h = only_end.dS = NULL;
-    only_end.want = f->want;
-    only_end.maps = (float *)f->dmap;
     return status ? status : backward_scans(&only_end, processors());
 }
 

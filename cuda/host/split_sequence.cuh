@@ -6,7 +6,7 @@
 #define KCP_SPLIT_SEQUENCE_CUH
 
 #include "workspace.cuh"
-#include "core/paths.h"
+#include "processors.cuh"
 #include "core/split.h"
 #include "split_sequence_fold.cuh"
 
@@ -41,12 +41,6 @@ static inline int strips_of(const struct split *p, const struct kcp_segment *s)
     return p->L ? (int)((s->end - s->begin + p->L - 1) / p->L) : 1;
 }
 
-static inline int processors(void)
-{
-    struct kcp_device d;
-    return kcp_device_here(&d) ? 1 : d.sms;
-}
-
 // whole: what a rank that does not split has, its arrays and grid.
 static inline struct split split_sequence(const struct kcp_call *a, struct arena *r,
                                           const struct split *whole)
@@ -68,28 +62,6 @@ static inline struct split split_sequence(const struct kcp_call *a, struct arena
     p.maps = arena_take(r, p.NS * (state + (int64_t)a->HV * a->K * a->K), f);
     p.spare = arena_take(r, state + (int64_t)a->HV * a->K * a->K, f);
     return p;
-}
-
-// ---- numbers to the device, 256 at a time
-struct putter {
-    int *to;
-    struct marks m;
-    struct CUstream_st *stream;
-};
-
-static inline void put(struct putter *x, int value)
-{
-    if (x->m.count == 256) {
-        put_marks<<<1, 256, 0, x->stream>>>(x->to, x->m);
-        x->m.at += 256;
-        x->m.count = 0;
-    }
-    x->m.x[x->m.count++] = value;
-}
-
-static inline void put_rest(struct putter *x)
-{
-    if (x->m.count) put_marks<<<1, 256, 0, x->stream>>>(x->to, x->m);
 }
 
 // The strips' grid, one of three rows: boundaries, chunks, wants.

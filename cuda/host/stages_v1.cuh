@@ -6,6 +6,7 @@
 #define KCP_STAGES_V1_CUH
 
 #include "core/paths.h"
+#include <string.h>
 
 // The kernels that a whole forward or backward is made of: those that its row names.
 struct stages {
@@ -31,24 +32,65 @@ template <class X> int v1_merge_backward(void *args);
 size_t v1_gate_work(const void *args);
 size_t v1_wy_backward_work(const void *args);
 
-// A program's kernels, all first ones. stage NULL: the program asks for no row.
+// What a row may name; a kernel that this program was built without is not in a list.
+struct stage_kernel {
+    const char *key, *name;              // "04", "v2_warp"
+    int (*run)(void *);
+    size_t (*work)(const void *);
+};
+
+template <int n>
+static inline const struct stage_kernel *stage_kernel_of(
+    const struct stage_kernel (&list)[n], const char *key, const char *name)
+{
+    for (const struct stage_kernel &k : list)
+        if (!strcmp(k.key, key) && !strcmp(k.name, name)) return &k;
+    return NULL;
+}
+
+// The kernels that the row of this call strings together. Without a row, or with one
+// that names what is not in the list, path is NULL.
+template <int n>
+static inline struct stages stages_of_row(const char *stage, const char *kernel,
+                                          enum kcp_storage storage, const void *args,
+                                          const struct stage_kernel (&list)[n])
+{
+    static const char *const keys[] = { "02", "03", "04", "05", "09", "10", "11" };
+    struct stages t = {};
+    int (**const run[])(void *) = { &t.gate, &t.wy, &t.chunk, &t.affine,
+                                    &t.chunk_backward, &t.wy_backward,
+                                    &t.merge_backward };
+    char name[40];
+    t.name = kernel;
+    t.path = kcp_path_of(stage, kernel, storage, args);
+    for (int i = 0; i < 7 && t.path; i++) {
+        if (!kcp_path_word(t.path, keys[i], name, sizeof name)) continue;
+        const struct stage_kernel *k = stage_kernel_of(list, keys[i], name);
+        if (k) *run[i] = k->run;
+        if (k && k->work) (i == 0 ? t.gate_work : t.wy_backward_work) = k->work;
+        if (!k) t.path = NULL;
+    }
+    return t;
+}
+
+// The first ones: "v1_column", in fp32 "v1_column_f32".
 template <class X>
 static inline struct stages stages_v1(const char *stage, const void *args)
 {
-    const int wide = sizeof(X) == 4;
-    struct stages t = {};
-    t.name = wide ? "v1_stages_f32" : "v1_stages";
-    if (stage) t.path = kcp_path_of(stage, t.name, wide ? KCP_F32 : KCP_BF16, args);
-    t.gate = v1_gate<X>;
-    t.wy = v1_wy<X>;
-    t.chunk = v1_chunk<X>;
-    t.affine = v1_affine<X>;
-    t.chunk_backward = v1_chunk_backward<X>;
-    t.wy_backward = v1_wy_backward<X>;
-    t.merge_backward = v1_merge_backward<X>;
-    t.gate_work = v1_gate_work;
-    t.wy_backward_work = v1_wy_backward_work;
-    return t;
+    enum { WIDE = sizeof(X) == 4 };
+    #define NAME_OF(kernel) WIDE ? kernel "_f32" : kernel
+    static const struct stage_kernel list[] = {
+        { "02", NAME_OF("v1_walk"), v1_gate<X>, v1_gate_work },
+        { "03", NAME_OF("v1_pairs"), v1_wy<X>, NULL },
+        { "04", NAME_OF("v1_column"), v1_chunk<X>, NULL },
+        { "05", NAME_OF("v1_column"), v1_affine<X>, NULL },
+        { "09", NAME_OF("v1_column"), v1_chunk_backward<X>, NULL },
+        { "10", NAME_OF("v1_column"), v1_wy_backward<X>, v1_wy_backward_work },
+        { "11", NAME_OF("v1_column"), v1_merge_backward<X>, NULL },
+    };
+    const enum kcp_storage storage = WIDE ? KCP_F32 : KCP_BF16;
+    return stages_of_row(stage, NAME_OF("v1_stages"), storage, args, list);
+    #undef NAME_OF
 }
 
 #endif

@@ -5,7 +5,7 @@
 #ifndef KCP_LAYER_CUH
 #define KCP_LAYER_CUH
 
-#include "cuda/tile/device.cuh"
+#include "putter.cuh"
 #include <string.h>
 
 // The caller's work, handed out piece by piece; base NULL only counts. Pieces that the
@@ -42,26 +42,14 @@ static inline void arena_open(struct arena *x, const struct kcp_call *a,
     kcp_saved_layout_of(&x->head, a, format, writer, elem, sizeof(float));
 }
 
-// ---- a few numbers to the device, as arguments of a kernel: no host memory is read
-// after the call returns, so that a graph may replay it
-struct marks { int at, count, x[256]; };
-
-static __global__ void put_marks(int *to, const struct marks m)
-{
-    if (threadIdx.x < m.count) to[m.at + threadIdx.x] = m.x[threadIdx.x];
-}
-
 // want [NS] of this rank's segments.
 static inline void put_wants(const struct kcp_call *a, int backward, int *want)
 {
     const int seg0 = a->plan->ctx[a->r].seg0;
-    struct marks m;
-    for (m.at = 0; m.at < a->NS; m.at += m.count) {
-        m.count = a->NS - m.at < 256 ? a->NS - m.at : 256;
-        for (int j = 0; j < m.count; j++)
-            m.x[j] = kcp_plan_want(a->plan, seg0 + m.at + j, backward);
-        put_marks<<<1, 256, 0, a->stream>>>(want, m);
-    }
+    struct putter x = { want, {}, a->stream };
+    for (int s = 0; s < a->NS; s++)
+        put(&x, kcp_plan_want(a->plan, seg0 + s, backward));
+    put_rest(&x);
 }
 
 // ---- states between the interface, [V,K] if asked so, and [K,V]
@@ -83,7 +71,8 @@ static __global__ void move_states(int HV, int K, int V, const struct states x,
     const int step = gridDim.z * blockDim.x;
     for (int e = blockIdx.z * blockDim.x + threadIdx.x; e < KV; e += step) {
         const int t = e % V * K + e / V;
-        b[y.turned ? t : e] = a ? a[x.turned ? t : e] : 0.0f;
+        const int read = x.turned ? t : e;
+        b[y.turned ? t : e] = a ? a[read] : 0.0f;
     }
 }
 

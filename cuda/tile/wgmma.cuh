@@ -1,5 +1,5 @@
 // wgmma.cuh -- the tensor core of sm_90a: a warpgroup at once.
-// Book: chapter 05, "A warpgroup at once"; chapter 18.
+// Book: chapter 17, "A warpgroup"; chapter 18.
 // Checked by: every variant that includes it.
 // Next: ../05_affine/v3_group_sm90.cu.
 //
@@ -107,6 +107,27 @@ static __device__ __forceinline__ void wgmma_m64n128k16_rs(float (*d)[4],
         "{%64,%65,%66,%67}, %68, 1, 1, 1, %69;"
         : D16(0), D16(4), D16(8), D16(12)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(trans_b));
+}
+
+// d [64,64] = X Y^T; X and Y [64,K] lie in swizzle128 tiles. Begun, and not waited for.
+template <int K>
+static __device__ __forceinline__ void wgmma_tiles_begin(
+    float (*d)[4], const unsigned char (*X)[TILE_BYTES],
+    const unsigned char (*Y)[TILE_BYTES])
+{
+    wgmma_fence();
+    #pragma unroll
+    for (int p = 0; p < K / 16; p++)
+        wgmma_m64n64k16_ss(
+            d, smem_desc_k_major((const bf16 *)X[p / 4]) + p % 4 * DESC_STEP_K_MAJOR,
+            smem_desc_k_major((const bf16 *)Y[p / 4]) + p % 4 * DESC_STEP_K_MAJOR, p);
+    wgmma_commit();
+}
+
+static __device__ __forceinline__ void wgmma_tiles_wait(float (*d)[4])
+{
+    wgmma_wait<0>();
+    fence_operand<8>(d);
 }
 
 #endif

@@ -170,7 +170,7 @@ static __device__ __forceinline__ void scale_columns_of_W(
     }
 }
 
-// The chunk's last row has no part in dG (spec 8: dk_s*). So its term goes past the
+// The chunk's last row has no part in dG (eq:dG: dk_s*). So its term goes past the
 // sums: out of d into star here, and to dk afterwards.
 static __device__ __forceinline__ void take_star(int len, float (*d)[4], float *star)
 {

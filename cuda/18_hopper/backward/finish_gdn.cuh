@@ -86,31 +86,12 @@ static __device__ __forceinline__ void gdn_producer(const struct backward_params
                                                     const struct gdn_maps &from,
                                                     struct gdn_storage<K> &smem)
 {
-    const struct kcp_backward &a = x.a;
     struct finish_turn i;
-    int more = first_turn<0>(a, NULL, i), pair = 0;
+    int more = first_turn<0>(x.a, NULL, i), pair = 0;
     if (more) load_qk_part<K>(x, from, i, pair++, smem);
     while (more) {
-        const int c = chunk_of(a, i), n = value_head_of(a, i), before = i.turn - 1;
-        const int t = (int)finish_tokens(a, c).t;
-        if (i.turn) mbarrier_wait(&smem.empty[GDN_dO], before);
-        mbarrier_arrive_expect_tx(&smem.full[GDN_dO],
-                                  sizeof smem.dO + sizeof smem.v_new);
-        for (int d = 0; d < K / 64; d++)
-            tma_load_3d(smem.dO[d], from.dO, d * 64, n, t, &smem.full[GDN_dO]);
-        tma_load_1d(smem.v_new, v_new_of<K>(x, c, n), sizeof smem.v_new,
-                    &smem.full[GDN_dO]);
-        if (i.turn) mbarrier_wait(&smem.empty[GDN_h], before);
-        mbarrier_arrive_expect_tx(&smem.full[GDN_h], sizeof smem.dv + sizeof smem.h);
-        for (int d = 0; d < K / 64; d++)
-            tma_load_3d(smem.dv[d], from.dv, d * 64, n, t, &smem.full[GDN_h]);
-        tma_load_1d(smem.h, packed_state_of<K, K>(x, x.h, c, n), sizeof smem.h,
-                    &smem.full[GDN_h]);
-        if (i.turn) mbarrier_wait(&smem.empty[GDN_dS], before);
-        mbarrier_arrive_expect_tx(&smem.full[GDN_dS], sizeof smem.dS);
-        tma_load_1d(smem.dS, packed_state_of<K, K>(x, x.dS, c, n), sizeof smem.dS,
-                    &smem.full[GDN_dS]);
-        more = next_turn<0>(a, NULL, i);
+        load_turn<K, GDN_dO>(x, from, i, smem);
+        more = next_turn<0>(x.a, NULL, i);
         if (more && i.head == 0) load_qk_part<K>(x, from, i, pair++, smem);
     }
 }

@@ -108,11 +108,11 @@ static __device__ __forceinline__ void make_gdn_triangle(
     struct gdn_storage<K> &smem)
 {
     float X[8][4], S[8][4];
-    begin_product<K>(X, of_dv ? smem.dv : smem.dO, smem.v_new);
-    begin_product<K>(S, of_dv ? smem.k[stage] : smem.q[stage], smem.k[stage]);
+    wgmma_tiles_begin<K>(X, of_dv ? smem.dv : smem.dO, smem.v_new);
+    wgmma_tiles_begin<K>(S, of_dv ? smem.k[stage] : smem.q[stage], smem.k[stage]);
     mbarrier_wait(&smem.gate_full[i.turn % 2], i.turn / 2);
     if (i.turn) mbarrier_wait(&smem.sums_empty, i.turn - 1);
-    wait_product(X);
+    wgmma_tiles_wait(X);
     fence_operand<8>(S);
     store_gdn_triangle<K>(of_dv, stage, i.turn % 2, (float)x.a.scale, X, S, smem);
 }
@@ -186,7 +186,7 @@ static __device__ __forceinline__ void add_states(
         }
         states = sum_of_quad(states);
         last = sum_of_quad(last);
-        if (row == len - 1) last = 0.0f; // spec 8: dk_s*
+        if (row == len - 1) last = 0.0f; // eq:dG: dk_s*
         if (e == 0) smem.sums.states[wg][row] = states - last;
         if (e == 0) smem.sums.last[wg][row] = last;
     }
@@ -310,12 +310,12 @@ static __device__ __forceinline__ void finish_gdn_chunk(const struct backward_pa
 
     float P[8][4], Q[8][4], W[8][4];
     mbarrier_wait(&smem.full[GDN_h], i.turn);
-    begin_product<K>(P, smem.dO, smem.h[wg]);
-    begin_product<K>(Q, smem.dv, smem.h[wg]);
+    wgmma_tiles_begin<K>(P, smem.dO, smem.h[wg]);
+    wgmma_tiles_begin<K>(Q, smem.dv, smem.h[wg]);
     mbarrier_wait(&smem.full[GDN_dS], i.turn);
-    begin_product<K>(W, smem.v_new, smem.dS[wg]);
+    wgmma_tiles_begin<K>(W, smem.v_new, smem.dS[wg]);
     sum_h_dS<K>(wg, ex2_approx(smem.gate[buffer].G[CHUNK - 1]), smem);
-    wait_product(P);
+    wgmma_tiles_wait(P);
     fence_operand<8>(Q);
     fence_operand<8>(W);
     mbarrier_arrive(&smem.empty[GDN_dO]);

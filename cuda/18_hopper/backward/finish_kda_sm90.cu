@@ -18,7 +18,7 @@ template <int K>
 static __device__ __forceinline__ void begin_triangles(
     const struct shared_storage<K> &s, int tile, float (*d)[4])
 {
-    begin_product<K>(d, tile ? s.dv : s.dO, s.v_new);
+    wgmma_tiles_begin<K>(d, tile ? s.dv : s.dO, s.v_new);
 }
 
 template <int K>
@@ -26,11 +26,11 @@ static __device__ __forceinline__ void finish_triangles(
     const struct backward_params &x, int tile, const struct finish_vectors<K> &of,
     float (*d)[4], struct shared_storage<K> &smem)
 {
-    wait_product(d);
+    wgmma_tiles_wait(d);
     store_triangle<K>(tile, (float)x.a.scale, of, d, smem);
     if (K == 128) return;
     begin_triangles<K>(smem, 1, d);
-    wait_product(d);
+    wgmma_tiles_wait(d);
     store_triangle<K>(1, 1.0f, of, d, smem);
 }
 
@@ -84,10 +84,10 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
 
     // ---- columns: W^T, and the rows below each token
     mbarrier_wait(&smem.full[PART_dS], i.turn);
-    begin_product<K>(d, smem.dS[wg], smem.v_new);
+    wgmma_tiles_begin<K>(d, smem.dS[wg], smem.v_new);
     struct operands o;
     make_operands<underflow>(b, rows.q[wg], rows.k[wg], G, o);
-    wait_product(d);
+    wgmma_tiles_wait(d);
     named_barrier_sync(1, CONSUMERS); // the triangles are there
     float dG[8][4], dk[8][4], last[2] = {}, star[2];
     scale_columns_of_W<K>(of, b, G_last, d);
@@ -100,9 +100,9 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     // ---- rows of q: P^T, and the columns left of each token
     pairs_of_tokens dq;
     mbarrier_wait(&smem.full[PART_h], i.turn);
-    begin_product<K>(d, smem.h[wg], smem.dO);
+    wgmma_tiles_begin<K>(d, smem.h[wg], smem.dO);
     add_h_dS<K>(smem, wg, G_last, last);
-    wait_product(d);
+    wgmma_tiles_wait(d);
     mbarrier_arrive(&smem.empty[PART_dO]);
     mbarrier_arrive(&smem.empty[PART_dS]);
     scale_rows_of_state(b, (float)a.scale, of.rstd_q, d);
@@ -119,8 +119,8 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
         }
 
     // ---- rows of k: Q^T
-    begin_product<K>(d, smem.h[wg], smem.dv);
-    wait_product(d);
+    wgmma_tiles_begin<K>(d, smem.h[wg], smem.dv);
+    wgmma_tiles_wait(d);
     mbarrier_arrive(&smem.empty[PART_h]);
     scale_rows_of_state(b, -1.0f, of.rstd_k, d);
     add_row_products<underflow>(smem.dB, o, b, d);

@@ -123,39 +123,49 @@ static __device__ __forceinline__ void load_rows_part(const struct backward_para
     if (dt) tma_load_1d(of.dt_bias, dt, sizeof of.dt_bias, full);
 }
 
-// The producer is one thread. Each part is loaded as soon as the turn before has
-// released it; the rows, which are needed first, go a turn ahead.
+// Of a turn: dO and v_new, dv and h, dS, each as soon as the turn before has released
+// it. Their barriers are number `first` and the two behind it.
+template <int K, int first, class storage, class maps>
+static __device__ __forceinline__ void load_turn(const struct backward_params &x,
+                                                 const maps &from,
+                                                 const struct finish_turn &i,
+                                                 storage &smem)
+{
+    enum { OF_dO = first, OF_h, OF_dS };
+    const struct kcp_backward &a = x.a;
+    const int c = chunk_of(a, i), n = value_head_of(a, i), before = i.turn - 1;
+    const int t = (int)finish_tokens(a, c).t;
+    if (i.turn) mbarrier_wait(&smem.empty[OF_dO], before);
+    mbarrier_arrive_expect_tx(&smem.full[OF_dO], sizeof smem.dO + sizeof smem.v_new);
+    for (int d = 0; d < K / 64; d++)
+        tma_load_3d(smem.dO[d], from.dO, d * 64, n, t, &smem.full[OF_dO]);
+    tma_load_1d(smem.v_new, v_new_of<K>(x, c, n), sizeof smem.v_new,
+                &smem.full[OF_dO]);
+    if (i.turn) mbarrier_wait(&smem.empty[OF_h], before);
+    mbarrier_arrive_expect_tx(&smem.full[OF_h], sizeof smem.dv + sizeof smem.h);
+    for (int d = 0; d < K / 64; d++)
+        tma_load_3d(smem.dv[d], from.dv, d * 64, n, t, &smem.full[OF_h]);
+    tma_load_1d(smem.h, packed_state_of<K, K>(x, x.h, c, n), sizeof smem.h,
+                &smem.full[OF_h]);
+    if (i.turn) mbarrier_wait(&smem.empty[OF_dS], before);
+    mbarrier_arrive_expect_tx(&smem.full[OF_dS], sizeof smem.dS);
+    tma_load_1d(smem.dS, packed_state_of<K, K>(x, x.dS, c, n), sizeof smem.dS,
+                &smem.full[OF_dS]);
+}
+
+// The producer is one thread. The rows, which are needed first, go a turn ahead.
 template <int K, int underflow>
 static __device__ __forceinline__ void producer_warp(const struct backward_params &x,
                                                      const struct finish_maps &from,
                                                      const unsigned char *marks,
                                                      struct shared_storage<K> &smem)
 {
-    const struct kcp_backward &a = x.a;
     struct finish_turn i;
-    int more = first_turn<underflow>(a, marks, i);
+    int more = first_turn<underflow>(x.a, marks, i);
     if (more) load_rows_part<K>(x, from, i, smem);
     while (more) {
-        const int c = chunk_of(a, i), n = value_head_of(a, i), before = i.turn - 1;
-        const int t = (int)finish_tokens(a, c).t;
-        if (i.turn) mbarrier_wait(&smem.empty[PART_dO], before);
-        mbarrier_arrive_expect_tx(&smem.full[PART_dO],
-                                  sizeof smem.dO + sizeof smem.v_new);
-        for (int d = 0; d < K / 64; d++)
-            tma_load_3d(smem.dO[d], from.dO, d * 64, n, t, &smem.full[PART_dO]);
-        tma_load_1d(smem.v_new, v_new_of<K>(x, c, n), sizeof smem.v_new,
-                    &smem.full[PART_dO]);
-        if (i.turn) mbarrier_wait(&smem.empty[PART_h], before);
-        mbarrier_arrive_expect_tx(&smem.full[PART_h], sizeof smem.dv + sizeof smem.h);
-        for (int d = 0; d < K / 64; d++)
-            tma_load_3d(smem.dv[d], from.dv, d * 64, n, t, &smem.full[PART_h]);
-        tma_load_1d(smem.h, packed_state_of<K, K>(x, x.h, c, n), sizeof smem.h,
-                    &smem.full[PART_h]);
-        if (i.turn) mbarrier_wait(&smem.empty[PART_dS], before);
-        mbarrier_arrive_expect_tx(&smem.full[PART_dS], sizeof smem.dS);
-        tma_load_1d(smem.dS, packed_state_of<K, K>(x, x.dS, c, n), sizeof smem.dS,
-                    &smem.full[PART_dS]);
-        more = next_turn<underflow>(a, marks, i);
+        load_turn<K, PART_dO>(x, from, i, smem);
+        more = next_turn<underflow>(x.a, marks, i);
         if (more) load_rows_part<K>(x, from, i, smem);
     }
 }

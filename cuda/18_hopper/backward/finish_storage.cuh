@@ -144,25 +144,4 @@ static __device__ __forceinline__ void scaled_operand_a(uint32_t *a,
     for (int i = 0; i < 4; i++) a[i] = mul_bf16x2(a[i], power[i % 2]);
 }
 
-// d [64,64] = X Y^T over K columns, by a warpgroup: begun, and not waited for.
-template <int K>
-static __device__ __forceinline__ void begin_product(
-    float (*d)[4], const unsigned char (*X)[TILE_BYTES],
-    const unsigned char (*Y)[TILE_BYTES])
-{
-    wgmma_fence();
-    #pragma unroll
-    for (int p = 0; p < K / 16; p++)
-        wgmma_m64n64k16_ss(
-            d, smem_desc_k_major((const bf16 *)X[p / 4]) + p % 4 * DESC_STEP_K_MAJOR,
-            smem_desc_k_major((const bf16 *)Y[p / 4]) + p % 4 * DESC_STEP_K_MAJOR, p);
-    wgmma_commit();
-}
-
-static __device__ __forceinline__ void wait_product(float (*d)[4])
-{
-    wgmma_wait<0>();
-    fence_operand<8>(d);
-}
-
 #endif

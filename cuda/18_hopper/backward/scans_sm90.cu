@@ -85,3 +85,12 @@ int backward_scans(const struct backward_params *x, int processors)
     return x->a.K == 128 ? launch_both<128, 1>(x, &dO, processors)
                          : launch_both<64, 1>(x, &dO, processors);
 }
+
+int backward_maps(const struct backward_params *x, const int *own)
+{
+    struct forward_params f = forward_of(x);
+    f.want = x->want;
+    f.own = own;
+    f.maps = x->maps;
+    return forward_maps(&f);
+}

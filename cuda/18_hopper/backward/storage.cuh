@@ -17,7 +17,7 @@
 // and leaves the state h with which each chunk begins, and v_new. `reverse` walks
 // backward and leaves dS, the gradient of the state with which each chunk ends, and dv.
 // `finish` has a chunk and head at a time, in any order, and makes all other gradients.
-// With x = A^T dU (spec 8, "A shorter adjoint of the solve"):
+// With x = A^T dU (eq:short-adjoint):
 //
 //     v_new = A beta (v - k~ h)                 h  <- Lambda h + kg^T v_new
 //     dv    = (A beta)^T (kg dS + Aqk^T dO)     dS <- Lambda dS + (scale qg)^T dO
@@ -86,8 +86,10 @@ static __device__ __forceinline__ struct packed_rows<V> *v_new_of(
     return (struct packed_rows<V> *)x.v_new + ((int64_t)c * x.a.HV + n);
 }
 
-// The launchers. backward_scans: states and reverse, in one grid. finish_scratch: bytes
-// of x->scratch for this call (0: none).
+// The launchers. backward_maps: M of the stretches, of the block's factors, as forward
+// makes it; own [NS]: -1. backward_scans: states and reverse, in one grid.
+// finish_scratch: bytes of x->scratch for this call (0: none).
+int backward_maps(const struct backward_params *x, const int *own);
 int backward_scans(const struct backward_params *x, int processors);
 int backward_finish(const struct backward_params *x, int processors);
 size_t backward_finish_scratch(const struct kcp_backward *a);

@@ -258,21 +258,6 @@ static __device__ __forceinline__ void load_rows(const struct forward_params &x,
     }
 }
 
-// Starts d = X Y^T; X and Y [64,K] lie in tiles.
-template <int K>
-static __device__ __forceinline__ void wgmma_gram(float (*d)[4],
-                                                  const unsigned char (*X)[TILE_BYTES],
-                                                  const unsigned char (*Y)[TILE_BYTES])
-{
-    wgmma_fence();
-    #pragma unroll
-    for (int p = 0; p < K / 16; p++)
-        wgmma_m64n64k16_ss(
-            d, smem_desc_k_major((const bf16 *)X[p / 4]) + p % 4 * DESC_STEP_K_MAJOR,
-            smem_desc_k_major((const bf16 *)Y[p / 4]) + p % 4 * DESC_STEP_K_MAJOR, p);
-    wgmma_commit();
-}
-
 // Products of subchunk I's rows with one another. Operand A's registers are operand B
 // of the transpose.
 template <int K>
@@ -365,7 +350,7 @@ static __device__ __forceinline__ void products(
 {
     typedef struct shared_storage<K, heads_by_warp> storage;
     static_assert(offsetof(storage, qk) >= sizeof smem.raw.k, "qk clear of k's rows");
-    wgmma_gram<K>(d, smem.raw.q, smem.raw.k);
+    wgmma_tiles_begin<K>(d, smem.raw.q, smem.raw.k);
     store_rows(to, smem.raw);
     row_norms<K>(x, I, smem.z.len, smem.raw.q, (float)x.a.scale, &smem.norm[0].x);
     row_norms<K>(x, I, smem.z.len, smem.raw.k, 1.0f, &smem.norm[0].y);
@@ -374,7 +359,7 @@ static __device__ __forceinline__ void products(
     if (threadIdx.x == 0) tma_store_wait_read();
     __syncthreads();
     store_blocks(I, 0, I, d, 0, smem.qk);
-    wgmma_gram<K>(d, smem.raw.k, smem.raw.k);
+    wgmma_tiles_begin<K>(d, smem.raw.k, smem.raw.k);
 }
 
 #endif

@@ -1,0 +1,16 @@
+// processors.cuh -- how many processors the calling thread's GPU has: asked, not typed.
+// Book: chapter 08, "Paths".
+// Checked by: tests/08_forward/paths.c.
+// Next: device.cu, which asks it.
+#ifndef KCP_PROCESSORS_CUH
+#define KCP_PROCESSORS_CUH
+
+#include "core/paths.h"
+
+static inline int processors(void)
+{
+    struct kcp_device d;
+    return kcp_device_here(&d) ? 1 : d.sms;
+}
+
+#endif
