@@ -39,7 +39,7 @@ static double ratio(double diff, double size)
     return isfinite(e) ? e : INFINITY;
 }
 
-/* spec 12: the worst rank and head; a short slice is held to its whole head's size. */
+/* sec:accuracy: the worst rank and head; a short slice has its whole head's size. */
 static double token_error(const struct run *got, const struct run *want, int i)
 {
     const struct kcp_plan *p = got->plan;

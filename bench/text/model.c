@@ -48,9 +48,9 @@ static double normal(uint64_t *s)
     return sum;
 }
 
-/* Gates as trained ones are (spec 2): exp(A_log) from 1 to 16, one a head, evenly; dt
- * log-uniform in [1e-3, 0.1]. Heads write gently (beta about 0.05), the regime in which
- * a state outlives a rank. */
+/* Gates as trained ones are (chapter 02): exp(A_log) from 1 to 16, one a head, evenly;
+ * dt log-uniform in [1e-3, 0.1]. Heads write gently (beta about 0.05), the regime in
+ * which a state outlives a rank. */
 double *params_make(uint64_t seed)
 {
     double *theta = malloc(sizeof *theta * param_at(PARAMS));

@@ -8,7 +8,7 @@
 // v2 reads w and kg once for every 64 columns and multiplies M in three pieces. Here a
 // block owns all 256 columns of [h_ext | M], 128 KiB of fp32 in the registers of two
 // warpgroups, each with 64 columns of both. M has two pieces: what they leave out,
-// 2^-18 of an element, is a fifth of what spec 12 allows. Bound: 4 C K (V + 2 K) flops
+// 2^-18 of an element, is a fifth of what chapter 19 asks. Bound: 4 C K (V + 2 K) flops
 // a chunk, 12.6 MFLOP, 1.75 us of a processor at its peak; 48 KiB a chunk, read once.
 // While one warpgroup has M the other has h_ext, so that one splits numbers while the
 // other's products run. Copies run three chunks ahead. No block-wide barrier: a tile is

@@ -1,5 +1,5 @@
 // cp_async.cuh -- sm_80: 16 bytes from global to shared memory, no register between.
-// Book: chapter 04, "Tensor cores".
+// Book: chapter 17, "Copies in the background".
 // Checked by: every variant that includes it.
 // Next: mbarrier.cuh.
 #ifndef KCP_TILE_CP_ASYNC_CUH

@@ -1,5 +1,5 @@
 // fragment.cuh -- a warp's fragments: from shared memory, to it, and transposed.
-// Book: chapter 04, "Tensor cores".
+// Book: chapter 17, "ldmatrix"; chapter 04, "Tensor cores".
 // Checked by: every variant that includes it.
 // Next: mma.cuh.
 //

@@ -1,5 +1,5 @@
 // mbarrier.cuh -- barriers in shared memory: so many arrivals, or bytes, end a phase.
-// Book: chapter 18.
+// Book: chapter 17, "Warps with roles".
 // Checked by: every variant that includes it.
 // Next: tma.cuh.
 //

@@ -1,5 +1,5 @@
 // mma.cuh -- the tensor core of sm_80 and up: a warp at once.
-// Book: chapter 04, "Tensor cores".
+// Book: chapter 17, "The tensor core".
 // Checked by: every variant that includes it.
 // Next: ../04_chunk/v2_warp.cu.
 //

@@ -1,5 +1,5 @@
 // named_barrier.cuh -- some warps of a block meet, while others go on.
-// Book: chapter 18.
+// Book: chapter 17, "Warps with roles"; chapter 18.
 // Checked by: every variant that includes it.
 // Next: setmaxnreg.cuh.
 #ifndef KCP_TILE_NAMED_BARRIER_CUH

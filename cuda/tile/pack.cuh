@@ -1,5 +1,5 @@
 // pack.cuh -- pairs of bf16 in one register.
-// Book: chapter 04, "Tensor cores".
+// Book: chapter 17, "The tensor core".
 // Checked by: every variant that includes it.
 // Next: mma.cuh.
 #ifndef KCP_TILE_PACK_CUH

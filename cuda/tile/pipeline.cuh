@@ -1,5 +1,5 @@
 // pipeline.cuh -- stages of shared memory between a chunk's copies and its products.
-// Book: chapter 05, "A warpgroup at once".
+// Book: chapter 17, "Warps with roles"; chapter 05, "A warpgroup at once".
 // Checked by: every variant that includes it.
 // Next: warpgroup_scan.cuh.
 #ifndef KCP_TILE_PIPELINE_CUH

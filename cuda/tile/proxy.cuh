@@ -1,5 +1,5 @@
 // proxy.cuh -- shared memory has two ways in: threads, and the engines.
-// Book: chapter 18.
+// Book: chapter 17, "A warpgroup".
 // Checked by: every variant that includes it.
 // Next: tma.cuh.
 #ifndef KCP_TILE_PROXY_CUH

@@ -1,5 +1,5 @@
 // setmaxnreg.cuh -- registers that warpgroups hand to one another.
-// Book: chapter 18.
+// Book: chapter 17, "Warps with roles"; chapter 18.
 // Checked by: every variant that includes it.
 // Next: launch.cuh.
 #ifndef KCP_TILE_SETMAXNREG_CUH

@@ -1,5 +1,5 @@
 // smem_desc.cuh -- what tells wgmma where an operand lies in shared memory.
-// Book: chapter 05, "A warpgroup at once".
+// Book: chapter 17, "A warpgroup".
 // Checked by: every variant that includes it.
 // Next: wgmma.cuh.
 #ifndef KCP_TILE_SMEM_DESC_CUH

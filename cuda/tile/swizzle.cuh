@@ -1,5 +1,5 @@
 // swizzle.cuh -- the order of 16-byte pieces in a tile whose rows have 128 bytes.
-// Book: chapter 05, "A warpgroup at once".
+// Book: chapter 17, "Swizzle".
 // Checked by: every variant that includes it.
 // Next: smem_desc.cuh.
 //

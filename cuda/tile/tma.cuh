@@ -1,5 +1,5 @@
 // tma.cuh -- Hopper's copy engine: bytes, and boxes of a tensor.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 17, "Warps with roles"; chapter 18.
 // Checked by: every variant that includes it.
 // Next: ../18_hopper/chunk_factors.cuh.
 #ifndef KCP_TILE_TMA_CUH

@@ -220,7 +220,7 @@ static int brute_force(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* spec 6's test vector, read off by hand. */
+/* A plan read off by hand (chapter 06). */
 static int vector(struct kcp_report *rep)
 {
     const int64_t cu[] = { 0, 5, 12 };
@@ -241,4 +241,4 @@ KCP_CHECK(check_06_brute_force) = {
     "06_plan", "brute_force", "every small batch and cut, token by token",
     brute_force };
 KCP_CHECK(check_06_vector) = {
-    "06_plan", "vector", "spec 6: cu = 0,5,12 on 3 ranks, rank 1", vector };
+    "06_plan", "vector", "by hand: cu = 0,5,12 on 3 ranks, rank 1", vector };

@@ -36,7 +36,7 @@ static size_t up(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-/* The table of spec 9, counted by hand. */
+/* The table of sec:modes, counted by hand. */
 static int bytes(struct kcp_report *rep)
 {
     for (int model = 0; model < 2; model++) {

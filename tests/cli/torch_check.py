@@ -22,7 +22,7 @@ failed, passed, worst = [], 0, [0.0, ""]
 
 
 def recurrence(x, cu, o):
-    """o and ht, token by token: spec 1 and 2."""
+    """o and ht, token by token: eq:step, chapter 02."""
     q, k, v, g, beta = (x[n][0] for n in ("q", "k", "v", "g", "beta"))
     if o["l2norm"]:
         q = q * torch.rsqrt((q * q).sum(-1, keepdim=True) + 1e-6)

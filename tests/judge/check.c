@@ -1,4 +1,4 @@
-/* check.c -- how far a slice of a tensor is from what it should be (spec 12).
+/* check.c -- how far a slice of a tensor is from what it should be (sec:accuracy).
  *
  * Book: chapter 19, and CONTRIBUTING.md.  Checked by: tests/judge/self.c.
  * Next: trial.c.
@@ -25,7 +25,7 @@ static int is_state(const char *f)
     return one_of(f, "o v_new u S map maps h h_out h_in h_back h_kept ht ot");
 }
 
-/* Alike keys in bf16, spec 12: with beta up to 1 the limits hold, but for dv and dbeta
+/* Alike keys in bf16: with beta up to 1 the limits hold, but for dv and dbeta
  * beyond a cosine of 0.9; with beta up to 2, which doubles them already, dbeta has
  * more; and beyond 0.9 there I + L itself is ill-conditioned: twice what is known of
  * others. (There fp32 has four times its own: L is a sum of K products, rounded.) */
@@ -38,9 +38,9 @@ static double alike_limit(const struct slice *s, double limit, int twice)
     return v && s->alike > 0.9 ? 3e-2 : limit;
 }
 
-/* The table of spec 12, by field name and by what is judged. GDN-2's b is a gate, and
- * db the analogue of dbeta: one dot product with the state a token and channel, behind
- * every rounding of both passes (chapter 16 has the sizes). */
+/* The table of sec:accuracy, by field name and by what is judged. GDN-2's b is a gate,
+ * and db the analogue of dbeta: one dot product with the state a token and channel,
+ * behind every rounding of both passes (chapter 16 has the sizes). */
 double tolerance(const struct slice *s, int is_M)
 {
     static const double state[] = { 1e-12, 1e-5, 5e-3 }, grad[] = { 1e-11, 1e-5, 8e-3 },

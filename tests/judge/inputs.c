@@ -44,7 +44,7 @@ static double decay(const struct kcase *k, struct stream *s)
     }
 }
 
-/* The raw gate input x whose activation is that decay (spec 2, inverted). */
+/* The raw gate input x whose activation is that decay (eq:softplus inverted). */
 static double raw_gate(const struct kcase *k, double g, double A_log, double dt_bias)
 {
     g = fmax(g, k->call.gate == KCP_GATE_BOUNDED ? k->call.lower_bound : g);

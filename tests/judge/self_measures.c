@@ -91,7 +91,8 @@ static int measures(struct kcp_report *rep)
     EXPECT(rep, near_to(w.err, 1e-4 / 5), "one token of many: a fifth: %g", w.err);
     EXPECT(rep, near_to(error_of("13", "dv", 1, 1e-6, 0, 0).tol, 1e-5) &&
            near_to(error_of("13", "dg_raw", 1, 1e-6, 0, 0).tol, 1e-4) &&
-           near_to(error_of("08", "o", 1, 1e-6, 0, 0).tol, 1e-5), "limits of spec 12");
+           near_to(error_of("08", "o", 1, 1e-6, 0, 0).tol, 1e-5),
+           "limits of sec:accuracy");
     return KCP_OK;
 }
 KCP_CHECK(check_00_measures) = { "00_judge", "measures",
