@@ -16,15 +16,8 @@ OUT=${OUT:-$B/faults}
 mkdir -p "$OUT"
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
-for home in $(python3 -c '
-import sysconfig, os
-for k in ("purelib", "platlib"):
-    for d in ("nccl", "cu13", "cuda_runtime"):
-        p = os.path.join(sysconfig.get_paths()[k], "nvidia", d, "lib")
-        if os.path.isdir(p): print(p)' 2>/dev/null); do
-    LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$home
-done
-export LD_LIBRARY_PATH KCP_TIMEOUT_S=${KCP_TIMEOUT_S:-5}
+. "$(dirname "$0")/nccl_home.sh"
+export KCP_TIMEOUT_S=${KCP_TIMEOUT_S:-5}
 unset MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCAL_RANK KCP_RENDEZVOUS
 table=$OUT/faults.tsv
 printf 'what\tform\tcall\tstatus\tlost\tseconds\tmissing_MiB\tagain\tok\twhy\n' >"$table"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # gpu_nccl.sh -- the ranks on GPUs of their own: judged, killed, stopped; a table last.
 #
-# Book: chapter 20.  Checked by: its table.  Next: ../comm/nccl.c.
+# Book: chapter 20.  Checked by: its table.  Next: ../comm/backend/nccl.c.
 #
 #   sh bench/gpu_nccl.sh [BUILD]     on a machine of 2 GPUs or more; its table: $OUT
 #
@@ -22,15 +22,7 @@ L=$(mktemp -d) || exit 1
 unset MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCAL_RANK KCP_RENDEZVOUS
 gpus=$(nvidia-smi -L | wc -l)
 [ "$gpus" -ge 2 ] || { echo "gpu_nccl.sh: $gpus GPUs, expected 2 or more"; exit 1; }
-for home in $(python3 -c '
-import sysconfig, os
-for k in ("purelib", "platlib"):
-    for d in ("nccl", "cu13", "cuda_runtime"):
-        p = os.path.join(sysconfig.get_paths()[k], "nvidia", d, "lib")
-        if os.path.isdir(p): print(p)' 2>/dev/null); do
-    LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$home
-done
-export LD_LIBRARY_PATH
+. "$(dirname "$0")/nccl_home.sh"
 ldd "$program" | grep 'not found' && { echo "gpu_nccl.sh: carry these"; exit 1; }
 table=$OUT/nccl.tsv
 printf 'what\thow\tn\tstatus\tseconds\tsays\n' >"$table"

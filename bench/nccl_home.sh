@@ -1,0 +1,13 @@
+# nccl_home.sh -- NCCL and CUDA's runtime where the loader looks, or beside PyTorch.
+#
+# Book: chapter 20.  Checked by: who reads it with `.`: gpu_faults.sh, gpu_nccl.sh.
+# Next: gpu_nccl.sh.
+for home in $(python3 -c '
+import sysconfig, os
+for k in ("purelib", "platlib"):
+    for d in ("nccl", "cu13", "cuda_runtime"):
+        p = os.path.join(sysconfig.get_paths()[k], "nvidia", d, "lib")
+        if os.path.isdir(p): print(p)' 2>/dev/null); do
+    LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$home
+done
+export LD_LIBRARY_PATH
