@@ -49,7 +49,12 @@ int rank_alive(const struct kcp_forward *f, double *alive)
 #define STAGE(type, name)                                                             \
     struct type name = { 0 };                                                         \
     memcpy(&name, f, sizeof(struct kcp_call));                                        \
-    name.T = T, name.NS = 1, name.NC = NC, name.cu = cu, name.cn = cn, name.sc = sc
+    name.T = T;                                                                       \
+    name.NS = 1;                                                                      \
+    name.NC = NC;                                                                     \
+    name.cu = cu;                                                                     \
+    name.cn = cn;                                                                     \
+    name.sc = sc
     STAGE(kcp_gate, g);
     g.pass = KCP_FORWARD;
     g.q_raw = f->q_raw;

@@ -2,10 +2,12 @@
  *
  * Book: chapter 08.  Checked by: tests/cli/run_device.sh, against --device cpu.
  * Next: write.c.
- * Nothing here knows a stage but 08 and 13, whose variants go in pairs. Each call makes
- * its copies every time: this is for results, kcp-bench is for time.
+ * Which kernel runs the table of paths says, where it knows the stage. Nothing here
+ * knows one but 08 and 13, which go in pairs. Each call makes its copies every time:
+ * this is for results, kcp-bench is for time.
  */
 #include "device.h"
+#include "core/paths.h"
 #include "tests/judge/judge.h"
 
 #include <stdlib.h>
@@ -17,20 +19,26 @@ struct device {
     const char *variant;               /* asked for, or NULL: the newest */
     const struct kcp_stage *stage;     /* asked for, or NULL: the layer */
     struct kcp_layer layer;
+    const char *ran;                   /* whose kernels; NULL: none yet */
 };
 
 enum { MOST = 64 };
+
+/* 1: forward, 2: backward, whose kernels meet by the block; 0: another stage. */
+static int pair_of(const struct kcp_stage *s)
+{
+    if (strncmp(s->name, "08", 2) == 0)
+        return 1;
+    return strncmp(s->name, "13", 2) == 0 ? 2 : 0;
+}
 
 /* Newest first: those of a stage that may run here. */
 static int candidates(const struct device *d, const struct kcp_stage *s,
                       const struct kcp_variant *out[MOST])
 {
     const struct kcp_variant *v[256];
-    int pair = 0, n = 0;
-    if (strncmp(s->name, "08", 2) == 0)
-        pair = 1;
-    if (strncmp(s->name, "13", 2) == 0)
-        pair = 2;
+    const int pair = pair_of(s);
+    int n = 0;
     if (pair) {
         out[0] = pair == 1 ? d->layer.forward : d->layer.backward;
         return 1;
@@ -66,9 +74,9 @@ struct device *device_open(enum kcp_storage storage, const char *variant,
     snprintf(why, n, "found no memory for it, expected some");
     if (!d)
         return NULL;
-    *d = (struct device){ device_memory(), storage, variant, stage, { 0 } };
-    const int pair = !stage || !strncmp(stage->name, "08", 2) ||
-                     !strncmp(stage->name, "13", 2);
+    *d = (struct device){ .mem = device_memory(), .storage = storage,
+                          .variant = variant, .stage = stage };
+    const int pair = !stage || pair_of(stage);
     const int status = kcp_layer_gpu(&d->layer, storage, pair ? variant : NULL, why, n);
     int bad = 1;
     if (status == KCP_NA)
@@ -111,6 +119,9 @@ const char *device_name(const struct device *d)
 {
     const struct kcp_variant *v[MOST];
     const int n = d->stage ? candidates(d, d->stage, v) : 0;
+    const char *ran = __atomic_load_n(&d->ran, __ATOMIC_RELAXED);
+    if (ran)
+        return ran;
     if (!d->stage)
         return d->layer.forward->name;
     return n ? v[0]->name : d->stage->name;
@@ -176,34 +187,73 @@ static int field_down(const struct device *d, const struct kcp_call *c,
     return status;
 }
 
-/* The newest of the candidates that takes it. */
-static int newest_run(const struct device *d, const struct kcp_stage *s, void *args,
-               struct kcp_comm *comm)
+/* The row of the table of paths that takes the call; NULL: none does. Forward's and
+ * backward's are the layer's to say, for they meet by the block. */
+static const struct kcp_path *row_of(const struct device *d, const struct kcp_stage *s,
+                                     const void *args)
 {
-    const struct kcp_variant *v[MOST];
+    const int pair = pair_of(s);
+    struct kcp_device here;
+    const struct kcp_ask q = { .stage = s->name, .storage = d->storage, .call = args,
+                               .args = args, .device = &here };
+    if (!pair)
+        return kcp_device_here(&here) ? NULL : kcp_path_find(&q, NULL, NULL, 0);
+    const char *name = kcp_layer_path(&d->layer, args, pair == 2);
+    for (int i = 0; name && i < kcp_npaths; i++)
+        if (!strcmp(kcp_paths[i].name, name))
+            return &kcp_paths[i];
+    return NULL;
+}
+
+/* Those that are tried: the table's row alone, where it knows the stage and none was
+ * asked for by name; else the candidates. */
+static int kernels_of(const struct device *d, const struct kcp_stage *s,
+                      const void *args, const struct kcp_variant *out[MOST])
+{
+    const int n = candidates(d, s, out);
+    const int named = d->variant && (d->stage == s || !d->stage);
+    if (named || !n || !kcp_path_knows(s->name, out[0]->name))
+        return n;
+    const struct kcp_path *p = row_of(d, s, args);
+    return p ? kcp_variants(s->name, p->kernel, out, 1) : 0;
+}
+
+static int one_run(const struct device *d, const struct kcp_stage *s,
+                   const struct kcp_variant *v, void *args, struct kcp_comm *comm)
+{
     struct kcp_call *c = args;
+    c->work_bytes = v->work ? v->work(args) : 0;
+    c->work = c->work_bytes ? d->mem->alloc(c->work_bytes) : NULL;
+    int status = c->work || !c->work_bytes ? v->run(args) : KCP_NO_MEMORY;
+    if (!status && s->ranks)
+        status = comm->barrier(comm, c->stream);
+    if (d->mem->sync() && !status)
+        status = KCP_CUDA;
+    device_release(c->work);
+    return status;
+}
+
+static int kernel_run(struct device *d, const struct kcp_stage *s, void *args,
+                      struct kcp_comm *comm)
+{
+    const struct kcp_variant *v[MOST], *any[MOST];
     char takes[200];
-    const int n = candidates(d, s, v);
+    const int n = kernels_of(d, s, args, v), known = candidates(d, s, any);
     int status = KCP_NA;
     for (int i = 0; i < n && status == KCP_NA; i++) {
-        c->work_bytes = v[i]->work ? v[i]->work(args) : 0;
-        c->work = c->work_bytes ? d->mem->alloc(c->work_bytes) : NULL;
-        status = c->work || !c->work_bytes ? v[i]->run(args) : KCP_NO_MEMORY;
-        if (!status && s->ranks)
-            status = comm->barrier(comm, c->stream);
-        if (d->mem->sync() && !status)
-            status = KCP_CUDA;
-        device_release(c->work);
+        status = one_run(d, s, v[i], args, comm);
+        if (!status && (d->stage ? s == d->stage : pair_of(s) == 1))
+            __atomic_store_n(&d->ran, v[i]->name, __ATOMIC_RELAXED);
     }
     if (status == KCP_NA) {
         snprintf(takes, sizeof takes, "found a shape that no variant of %s takes here, "
-                 "expected %s", s->name, n ? v[0]->shapes : "--device cpu");
+                 "expected %s", s->name, known ? any[0]->shapes : "--device cpu");
         comm->fail(comm, KCP_NA, takes);
     }
     return status;
 }
 
-int device_go(const struct device *d, const struct kcp_stage *s, void *args,
+int device_go(struct device *d, const struct kcp_stage *s, void *args,
               struct kcp_comm *comm)
 {
     char *on = malloc(s->args);
@@ -225,7 +275,7 @@ int device_go(const struct device *d, const struct kcp_stage *s, void *args,
         memcpy(on + f->at, &x[n++].at, sizeof host);
     }
     if (!status)
-        status = newest_run(d, s, on, comm);
+        status = kernel_run(d, s, on, comm);
     for (int i = 0; i < n; i++) {
         if (!status && !field_in(x[i].f))
             status = field_down(d, c, &x[i]);

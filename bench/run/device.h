@@ -9,8 +9,9 @@
 
 struct device;                         /* whose kernels, in which storage */
 
-/* The newest variants of a storage, or variant's: of the layer (stage NULL), or of this
- * stage. NULL: what and why make a line, "what: found ..., expected ...". */
+/* The kernels that the table of paths names for a call, or variant's: of the layer
+ * (stage NULL), or of this stage. NULL: what and why make a line, "what: found ...,
+ * expected ...". */
 struct device *device_open(enum kcp_storage storage, const char *variant,
                            const struct kcp_stage *stage, const char **what, char *why,
                            size_t n);
@@ -21,7 +22,7 @@ int  device_ranks(const struct device *d, int R,
                   size_t n);
 /* As the stage's ref on args, whose arrays are the host's; saved is the GPU's. KCP_NA,
  * and comm knows the reason: no variant takes this shape. */
-int  device_go(const struct device *d, const struct kcp_stage *s, void *args,
+int  device_go(struct device *d, const struct kcp_stage *s, void *args,
                struct kcp_comm *comm);
 /* The saved block, on the calling rank's GPU. */
 size_t device_saved(const struct device *d, const struct kcp_call *c);

@@ -85,7 +85,7 @@ static const char options[] =
 "  --device cpu|gpu       gpu: the kernels; a GPU a rank where there are as many,\n"
 "                         else ranks share one                                  [cpu]\n"
 "  --dtype bf16|f32       on the GPU: of q k v g beta o and their gradients    [bf16]\n"
-"  --variant NAME         on the GPU: of forward and backward, or of --stage [newest]\n"
+"  --variant NAME         on the GPU: of forward and backward, or --stage's [by call]\n"
 "  --conv a,b,c           causal convolutions of q, k, v before the layer; files in\n"
 "                         --in, or paths; [H K,W], [H K,W], [HV V,W], W each its own\n"
 "  --act none|silu        after the convolution                                [none]\n"
