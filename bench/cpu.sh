@@ -2,7 +2,7 @@
 # cpu.sh -- what the reference costs on this machine: time, memory, memory against T.
 #
 # Book: chapter 08.  Checked by: its own limits; exit 1 above them.
-# Usage: cpu.sh BUILD.  Next: run.c.
+# Usage: cpu.sh BUILD.  Next: text/main.c.
 B=$(cd "${1:-build}" && pwd) || exit 1
 W=$(mktemp -d) || exit 1
 trap 'rm -rf "$W"' EXIT

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct kcp_call call(const struct rank *a)
+struct kcp_call layer_call(const struct rank *a)
 {
     const struct run *run = a->run;
     struct kcp_call c = { .T = a->T, .N = run->text->N, .NS = a->ctx->NS };
@@ -34,12 +34,6 @@ static struct kcp_call call(const struct rank *a)
     c.ops = &ref_mapops;
     return c;
 }
-
-#define CALL(type, name, a)                                                           \
-    struct type name = { 0 };                                                         \
-    const struct kcp_call name##_call = call(a);                                      \
-    memcpy(&name, &name##_call, sizeof name##_call);                                  \
-    name.cu = a->ctx->cu, name.cn = a->ctx->cn, name.sc = a->ctx->sc
 
 /* Chapter 14 on q, k and v; the last rank's copy of the weights' gradients is kept. */
 int layer_conv(struct rank *a, enum kcp_pass pass)

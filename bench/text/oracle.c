@@ -15,23 +15,8 @@ static int front(struct rank *a, double **t, enum kcp_pass pass, double *dA,
                  double *ddt)
 {
     const struct run *run = a->run;
-    struct kcp_gate g = { .T = a->T, .N = run->text->N, .NS = a->ctx->NS };
-    g.NC = a->ctx->NC;
-    g.cu = a->ctx->cu;
-    g.cn = a->ctx->cn;
-    g.sc = a->ctx->sc;
-    g.H = HEADS;
-    g.HV = VALUE_HEADS;
-    g.K = g.KG = KEY;
-    g.V = VALUE;
-    g.C = CHUNK;
-    g.R = 1;
-    g.l2norm = 1;
-    g.gate = KCP_GATE_SOFTPLUS;
-    g.beta_form = KCP_BETA_SIGMOID;
+    CALL(kcp_gate, g, a);
     g.pass = pass;
-    g.scale = 1 / sqrt(KEY);
-    g.model = KCP_KDA;
     g.q_raw = a->t[Q_];
     g.k_raw = a->t[K_];
     g.g_raw = a->t[GRAW];

@@ -78,6 +78,15 @@ void model_into_layer(const struct rank *a);
 void model_gradients(const struct rank *a, double *part, int64_t n);
 
 /* ---- text_layer.c: convolutions and KDA, by the chapters' programs */
+struct kcp_call layer_call(const struct rank *a);
+/* A stage's args: the layer's sizes and options, this rank's grid. */
+#define CALL(type, name, a)                                                           \
+    struct type name = { 0 };                                                         \
+    const struct kcp_call name##_call = layer_call(a);                                \
+    memcpy(&name, &name##_call, sizeof name##_call);                                  \
+    name.cu = a->ctx->cu;                                                             \
+    name.cn = a->ctx->cn;                                                             \
+    name.sc = a->ctx->sc
 int layer_conv(struct rank *a, enum kcp_pass pass);
 int layer_forward(struct rank *a);
 int layer_backward(struct rank *a);

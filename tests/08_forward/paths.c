@@ -1,6 +1,6 @@
 /* paths.c -- the table of paths: every row parses, every case has one, fallbacks told.
  *
- * Book: chapter 08, "Paths".  Checked by: itself, and tests/cli/paths.sh.
+ * Book: chapter 08, "Paths".  Checked by: itself, and tests/cli/cli.sh.
  * Next: ../judge/paths.c, which prints it. */
 #include "tests/judge/paths.h"
 #include "tests/judge/trial.h"

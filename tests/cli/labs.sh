@@ -1,7 +1,7 @@
 #!/bin/sh
 # labs.sh -- a student's broken file is heard of by make grade, and nowhere else.
 #
-# Book: book/labs/STAFF.md.  Checked by: make test, which runs it.  Next: try.sh.
+# Book: book/labs/STAFF.md.  Checked by: make test, which runs it.  Next: ../../book/labs/try.sh.
 B=${1:-build} MAKE=${MAKE:-make}
 W=$(mktemp -d) || exit 1
 trap 'rm -rf "$W"' EXIT

@@ -1,7 +1,7 @@
 #!/bin/sh
 # processes.sh -- ranks as processes on this machine, no GPU: right, lost, and refused.
 #
-# Book: chapter 20.  Checked by: make test, which runs it.  Next: ranks.c.
+# Book: chapter 20.  Checked by: make test, which runs it.  Next: ../judge/ranks.c.
 program=${1:-build}/kcp-check
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT

@@ -2,7 +2,7 @@
 # run_device.sh -- kcp-run --device gpu: as the CPU, but for rounding; or refused.
 #
 # Book: chapter 08.  Checked by: --device cpu, in double, on the same files.
-# Usage: run_device.sh BUILD [a table of the errors].  Next: ../bench/run_device.c.
+# Usage: run_device.sh BUILD [a table of the errors].  Next: ../../bench/run/device.c.
 #
 # An error is RMS(gpu - cpu) / RMS(cpu) of a whole array. The CPU's inputs are not
 # rounded to bf16, so more than a kernel's own error is allowed; the judge is strict.

@@ -1,6 +1,6 @@
 /* main.c -- a fuzz target without libFuzzer: replays files, then changes them.
  *
- * Book: none.  Checked by: make fuzz.  Next: fuzz.mk.
+ * Book: none.  Checked by: make fuzz.  Next: ../fuzz.mk.
  * Usage: replay SECONDS FILE...; every file, then changes of them until time is up.
  */
 #include "tests/random.h"

@@ -1,7 +1,7 @@
 /* alone.c -- a sequence of NaN stays alone: the others' bits are as without it.
  *
  * Book: chapters 08, 13, 16.  Checked by: itself: a twin that spills must be seen.
- * Next: 08_graph.c.
+ * Next: ../08_forward/graph.c.
  *
  * Rows behind a chunk's end are the next sequence's. Times a beta of 0 they change no
  * number that the judge draws; but 0 times what is no number is none.

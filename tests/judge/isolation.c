@@ -1,7 +1,7 @@
 /* isolation.c -- a variant in a process of its own: nothing it does ends the judge.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_lies.c,
- * tests/cli/lies.sh.  Next: core.c.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh.
+ * Next: core.c.
  *
  * The judge asks for one case at a time over a socket. The process answers "done", is
  * given a number that nobody could know before, and returns its verdict with it: what a

@@ -1,7 +1,7 @@
 /* isolation.h -- a variant runs in a process of its own, under a time limit.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_lies.c,
- * tests/cli/lies.sh.  Next: isolation.c.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh.
+ * Next: isolation.c.
  */
 #ifndef KCP_ISOLATION_H
 #define KCP_ISOLATION_H

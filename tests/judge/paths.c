@@ -1,6 +1,6 @@
 /* paths.c -- the table of paths, printed; and which rows a case of the judge reaches.
  *
- * Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c, tests/cli/paths.sh.
+ * Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c, tests/cli/cli.sh.
  * Next: ../../ref/core/paths.def, the table.
  *
  * A path belongs to a rank: ranks of one case may take different rows. */
