@@ -116,7 +116,7 @@ void options_help(void)
             int at = printf("  %-20s", out ? "    ->" : s->name);
             for (int j = 0; j < s->nfields; j++) {
                 const struct kcp_field *f = &s->fields[j];
-                if (field_is_input(f) == out || (s->ranks && field_is_grid(f)))
+                if (field_in(f) == out || (s->ranks && field_is_grid(f)))
                     continue;
                 if (at > 72)
                     at = printf("\n%22s", "") - 1;

@@ -26,14 +26,14 @@ static const char *file_of(const char *name, char file[24])
 static int input_load(struct run *x, const struct kcp_field *f)
 {
     char file[24];
-    if (!field_is_input(f) || field_is_grid(f) || array_find(x, f->name))
+    if (!field_in(f) || field_is_grid(f) || tensor_find(&x->a, f->name))
         return 0;
     if (f->when == KCP_MAYBE && !array_exists(x, file_of(f->name, file)))
         return 0;
     if (array_load(x, &x->size, f->name, file_of(f->name, file), field_shape(x, f),
                    f->store) != 0)
         return -1;
-    struct array *a = array_find(x, f->name);
+    struct tensor *a = tensor_find(&x->a, f->name);
     snprintf(a->file, sizeof a->file, "%s", file);
     const int raw = x->o.gate == KCP_GATE_RAW;
     if (raw && strncmp(f->shape, "HV", 2) == 0)
@@ -57,7 +57,7 @@ static int load_conv(struct run *x)
         own.of[LD] = count < 2 ? z[LH] * z[LK] : z[LHV] * z[LV];
         own.of[LWC] = -1;
         if (array_load(x, &own, conv_w[count], file, "D Wc", KCP_ACC) != 0 ||
-            array_check(x, array_find(x, conv_w[count]), 0) != 0)
+            array_check(x, tensor_find(&x->a, conv_w[count]), 0) != 0)
             return -1;
         count++;
         s += n;
@@ -90,7 +90,7 @@ static int load_all(struct run *x)
 static int make_out(struct run *x, const struct kcp_field *f)
 {
     char file[24];
-    if (field_is_input(f) || (f->when == KCP_MAYBE && !array_find(x, f->name + 1)))
+    if (field_in(f) || (f->when == KCP_MAYBE && !tensor_find(&x->a, f->name + 1)))
         return 0;
     return array_out(x, &x->size, f->name, file_of(f->name, file), field_shape(x, f),
                      f->store);
@@ -106,7 +106,7 @@ static int make_outs(struct run *x)
         if (make_out(x, &bw->fields[i]) != 0)
             return -1;
     for (int i = 0; x->both && x->conv && i < 3; i++) {
-        const struct array *w = array_find(x, conv_w[i]);
+        const struct tensor *w = tensor_find(&x->a, conv_w[i]);
         struct sizes own = x->size;
         own.of[LD] = w->dim[0];
         own.of[LWC] = w->dim[1];
@@ -129,16 +129,17 @@ static double now(void)
 static struct kcp_conv conv_args(struct run *x, int i, struct kcp_comm *comm)
 {
     struct kcp_conv a;
-    struct array *w = array_find(x, conv_w[i]), *dw = array_find(x, conv_dw[i]);
+    struct tensor *w = tensor_find(&x->a, conv_w[i]);
+    struct tensor *dw = tensor_find(&x->a, conv_dw[i]);
     rank_args(x, stage_of("14"), comm, KCP_FORWARD, &a);
     a.D = (int)w->dim[0];
     a.Wc = (int)w->dim[1];
     a.weight = w->p;
     const int64_t at = x->plan->ctx[comm->r].begin * a.D;
     int64_t first, n;
-    a.x = (double *)array_find(x, conv_in[i])->p + at;
+    a.x = (double *)tensor_find(&x->a, conv_in[i])->p + at;
     if (dw) {
-        a.dx = (double *)array_find(x, conv_dx[i])->p + at;
+        a.dx = (double *)tensor_find(&x->a, conv_dx[i])->p + at;
         array_part(x, dw, comm->r, &first, &n);
         a.dweight = (double *)dw->p + first;
     }
@@ -256,8 +257,8 @@ static int layer_rank(struct kcp_comm *over, void *arg)
 /* Sums over ranks came back the same on each, and every number is finite. */
 int outs_check(struct run *x)
 {
-    for (int i = 0; i < x->n; i++) {
-        struct array *a = &x->a[i];
+    for (int i = 0; i < x->a.n; i++) {
+        struct tensor *a = &x->a.t[i];
         if (a->out && !x->stage && x->o.gate == KCP_GATE_RAW &&
             strncmp(a->shape, "HV", 2) == 0)
             memset(a->p, 0, sizeof(double) * (size_t)(a->n * a->copies));

@@ -10,30 +10,22 @@
 #include <string.h>
 #include <sys/stat.h>
 
-struct array *array_find(struct run *x, const char *name)
-{
-    for (int i = 0; i < x->n; i++)
-        if (strcmp(x->a[i].name, name) == 0)
-            return &x->a[i];
-    return NULL;
-}
-
-static struct array *array_new(struct run *x, const char *name, const char *file,
+static struct tensor *array_new(struct run *x, const char *name, const char *file,
                                const char *shape, enum kcp_store store)
 {
-    struct array *a = &x->a[x->n++];
-    *a = (struct array){ .shape = shape, .store = store, .copies = 1 };
-    snprintf(a->name, sizeof a->name, "%s", name);
+    struct tensor *a = tensor_new(&x->a, name);
+    a->shape = shape;
+    a->store = store;
     snprintf(a->file, sizeof a->file, "%s", file);
     return a;
 }
 
-int array_split(const struct array *a)
+int array_split(const struct tensor *a)
 {
     return strncmp(a->shape, "T ", 2) == 0 || strcmp(a->shape, "T") == 0;
 }
 
-void array_part(const struct run *x, const struct array *a, int r, int64_t *at,
+void array_part(const struct run *x, const struct tensor *a, int r, int64_t *at,
                 int64_t *n)
 {
     const int64_t row = a->nd && a->dim[0] ? a->n / a->dim[0] : 0;
@@ -54,8 +46,8 @@ void array_part(const struct run *x, const struct array *a, int r, int64_t *at,
 int sums_check(struct run *x)
 {
     int n = 0;
-    for (int i = 0; i < x->n; i++)
-        n += x->a[i].by_rank;
+    for (int i = 0; i < x->a.n; i++)
+        n += x->a.t[i].by_rank;
     return n || !x->o.sum ? 0 :
         run_error(x, RUN_BAD, "--sum", "found local and no result that ranks add up, "
                   "expected do.npy, and A_log.npy, dt_bias.npy or --conv");
@@ -81,7 +73,7 @@ int array_exists(struct run *x, const char *file)
 }
 
 /* int64_t to int, in place, for the references' I32. */
-static int narrow(struct run *x, const char *path, struct array *a)
+static int narrow(struct run *x, const char *path, struct tensor *a)
 {
     const int64_t *wide = a->p;
     int *to = a->p;
@@ -136,7 +128,7 @@ int array_load(struct run *x, struct sizes *z, const char *name, const char *fil
     if (npy_read_if(path, &in, refuse, &w, x->why, sizeof x->why) != 0)
         return -1;
     x->exit = RUN_OK;
-    struct array *a = array_new(x, name, name, shape, store);
+    struct tensor *a = array_new(x, name, name, shape, store);
     a->p = in.data;
     a->nd = in.nd;
     a->n = npy_count(in.nd, in.dim);
@@ -147,7 +139,7 @@ int array_load(struct run *x, struct sizes *z, const char *name, const char *fil
 int array_out(struct run *x, const struct sizes *z, const char *name, const char *file,
               const char *shape, enum kcp_store store)
 {
-    struct array *a = array_new(x, name, file, shape, store);
+    struct tensor *a = array_new(x, name, file, shape, store);
     a->out = 1;
     a->nd = sizes_dims(z, shape, a->dim);
     a->n = npy_count(a->nd, a->dim);
@@ -167,7 +159,7 @@ int array_out(struct run *x, const struct sizes *z, const char *name, const char
 }
 
 /* "[3,0,2]" of element e. */
-static char *index_text(const struct array *a, int64_t e, char *s, size_t n)
+static char *index_text(const struct tensor *a, int64_t e, char *s, size_t n)
 {
     int64_t at[NPY_RANK];
     for (int d = a->nd - 1; d >= 0; d--) {
@@ -177,7 +169,7 @@ static char *index_text(const struct array *a, int64_t e, char *s, size_t n)
     return npy_shape(a->nd, at, s, n);
 }
 
-int array_check(struct run *x, const struct array *a, int below)
+int array_check(struct run *x, const struct tensor *a, int below)
 {
     const double *p = a->p;
     char name[64], at[200];
@@ -194,11 +186,4 @@ int array_check(struct run *x, const struct array *a, int below)
                              index_text(a, e, at, sizeof at));
     }
     return 0;
-}
-
-void arrays_free(struct run *x)
-{
-    for (int i = 0; i < x->n; i++)
-        free(x->a[i].p);
-    x->n = 0;
 }

@@ -112,7 +112,7 @@ static int do_all(int argc, char **argv)
             snprintf(rank, sizeof rank, "rank %d: ", x.who.r);
         fprintf(stderr, "kcp-run: %s%s\n", rank, x.why);
     }
-    arrays_free(&x);
+    tensor_set_free(&x.a);
     kcp_plan_free(x.plan);
     free(x.told);
     device_close(x.gpu);

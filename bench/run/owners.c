@@ -92,8 +92,8 @@ int owners_read(struct run *x, const int64_t *cu, int *R, struct kcp_owners *o)
 int owners_turn(struct run *x, int back)
 {
     const struct kcp_plan *p = x->plan;
-    for (int i = 0; i < x->n; i++) {
-        struct array *a = &x->a[i];
+    for (int i = 0; i < x->a.n; i++) {
+        struct tensor *a = &x->a.t[i];
         const size_t elem = a->store == KCP_I32 ? sizeof(int) : sizeof(double);
         if (!array_split(a) || a->copies > 1 || a->dim[0] < 1 || !a->p)
             continue;

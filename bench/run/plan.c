@@ -82,12 +82,12 @@ int call_make(struct run *x)
     int64_t *z = x->size.of;
     const struct options *o = &x->o;
     struct kcp_call *c = &x->call;
+    const char *of = tensor_find(&x->a, "v") ? "v.npy" : "--in";
     if (z[LH] < 0)
         z[LH] = z[LHV];
     if (z[LH] > 0 && z[LHV] % z[LH])
-        return run_error(x, RUN_BAD, array_find(x, "v") ? "v.npy" : "--in", "found "
-                         "HV = %d value heads, expected a multiple of H = %d",
-                         (int)z[LHV], (int)z[LH]);
+        return run_error(x, RUN_BAD, of, "found HV = %d value heads, expected a "
+                         "multiple of H = %d", (int)z[LHV], (int)z[LH]);
     if (z[LV] >= 0 && o->blocks > z[LV])
         return run_error(x, RUN_BAD, "--blocks", "found %d, expected at most V = %d",
                          o->blocks, (int)z[LV]);
@@ -105,7 +105,9 @@ int call_make(struct run *x)
     };
 #undef SIZE
     c->KG = c->model == KCP_GDN ? 1 : c->K;
-    c->scale = isnan(o->scale) ? 1 / sqrt(c->K > 0 ? c->K : 1) : o->scale;
+    c->scale = o->scale;
+    if (isnan(o->scale))
+        c->scale = 1 / sqrt(c->K > 0 ? c->K : 1);
     return 0;
 }
 
@@ -150,7 +152,7 @@ static int check_memory(struct run *x)
 
 int plan_make(struct run *x)
 {
-    const struct array *given = array_find(x, "cu_seqlens");
+    const struct tensor *given = tensor_find(&x->a, "cu_seqlens");
     const int64_t all[2] = { 0, x->size.of[LT] };
     const int64_t *cu = given ? given->p : all;
     int64_t *cuts = NULL;
@@ -175,9 +177,9 @@ int plan_make(struct run *x)
     }
     x->size.of[LR] = R;
     int Wc = 0;
-    for (int i = 0; i < x->n; i++)
-        if (strcmp(x->a[i].shape, "D Wc") == 0 && x->a[i].dim[1] > Wc)
-            Wc = (int)x->a[i].dim[1];
+    for (int i = 0; i < x->a.n; i++)
+        if (strcmp(x->a.t[i].shape, "D Wc") == 0 && x->a.t[i].dim[1] > Wc)
+            Wc = (int)x->a.t[i].dim[1];
     if (owners.B)
         kcp_plan_owned(&x->plan, (int)x->size.of[LN], cu, R, &owners, x->o.canonical,
                        (int)x->size.of[LC], Wc, &why);

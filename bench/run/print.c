@@ -120,9 +120,9 @@ void print_summary(const struct run *x, double seconds)
     if (x->note)
         printf("note: %s\n", x->note);
     printf("wrote");
-    for (int i = 0; i < x->n; i++)
-        if (x->a[i].out)
-            printf(" %s", x->a[i].file);
+    for (int i = 0; i < x->a.n; i++)
+        if (x->a.t[i].out)
+            printf(" %s", x->a.t[i].file);
     printf(" to %s; %.2f s, peak memory %.0f MiB\n", x->o.out, seconds,
            peak_memory());
 }

@@ -38,7 +38,7 @@ static void take_written(char *to, const char *from, size_t bytes, size_t elem)
             memcpy(to + i, from + i, elem);
 }
 
-static int collect_array(struct run *x, struct kcp_comm *comm, const struct array *a,
+static int collect_array(struct run *x, struct kcp_comm *comm, const struct tensor *a,
                          int r, char *piece)
 {
     const size_t elem = a->store == KCP_I32 ? sizeof(int) : sizeof(double);
@@ -66,9 +66,9 @@ static int collect(struct run *x, struct kcp_comm *comm)
     for (int r = 1; r < comm->R && !status; r++) {
         if (comm->r != 0 && comm->r != r)
             continue;
-        for (int i = 0; i < x->n && !status; i++)
-            if (x->a[i].out)
-                status = collect_array(x, comm, &x->a[i], r, piece);
+        for (int i = 0; i < x->a.n && !status; i++)
+            if (x->a.t[i].out)
+                status = collect_array(x, comm, &x->a.t[i], r, piece);
         if (!status && comm->r == r)
             status = comm->send(comm, &x->told[r], sizeof x->told[r], 0, NULL);
         else if (!status)

@@ -7,11 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int field_is_input(const struct kcp_field *f)
-{
-    return f->io == KCP_IN || f->io == KCP_BIN;
-}
-
 int field_is_grid(const struct kcp_field *f)
 {
     return strcmp(f->name, "cu") == 0 || strcmp(f->name, "cn") == 0 ||
@@ -43,7 +38,7 @@ const struct kcp_stage *stage_of(const char *name)
 
 /* Rows of tokens begin at the rank's first token; states stay whole, by global sequence
  * (a rank touches the rows it owns); of a sum over ranks each has a copy of its own. */
-static void *shard(const struct run *x, const struct array *a, int r)
+static void *shard(const struct run *x, const struct tensor *a, int r)
 {
     const size_t elem = a->store == KCP_I32 ? sizeof(int) : sizeof(double);
     int64_t at, n;
@@ -83,7 +78,7 @@ void rank_args(struct run *x, const struct kcp_stage *s, struct kcp_comm *comm,
     memcpy(args, &c, sizeof c);
     for (int i = 0; i < s->nfields; i++) {
         const struct kcp_field *f = &s->fields[i];
-        const struct array *a = array_find(x, f->name);
+        const struct tensor *a = tensor_find(&x->a, f->name);
         void *p = a ? shard(x, a, comm->r) : NULL;
         if (!a && ctx)
             p = of_plan(x->plan, ctx, f->name);

@@ -8,6 +8,7 @@
 #ifndef KCP_RUN_H
 #define KCP_RUN_H
 
+#include "tests/judge/tensor_set.h"
 #include "tests/npy/npy.h"
 #include "ref.h"
 #include "wire.h"
@@ -41,17 +42,6 @@ struct options {
 enum letter { LT, LN, LNS, LNC, LR, LH, LHV, LK, LV, LC, LD, LWC, LETTERS };
 struct sizes { int64_t of[LETTERS]; int gdn; };
 
-/* An array by its name in the stage's struct; file is its name in a directory. */
-struct array {
-    char name[16], file[24];
-    const char *shape;             /* in letters */
-    int nd, out, copies;           /* copies: of a sum, one a rank */
-    int by_rank;                   /* [R,...]: row r is rank r's own sum */
-    int64_t dim[NPY_RANK], n;
-    enum kcp_store store;
-    void *p;                       /* double *, int * or int64_t *, as store says */
-};
-
 /* What one rank tells main. Seconds, and what it handed to the wire. */
 struct told {
     double forward, backward, alive;       /* alive < 0: no state enters this rank */
@@ -64,8 +54,8 @@ struct run {
     struct options o;
     struct sizes size;
     struct kcp_call call;
-    struct array a[64];
-    int n, both;                   /* arrays; both: backward too */
+    struct tensor_set a;           /* file: a name in a directory */
+    int both;                      /* backward too */
     int from, to;                  /* the passes of a stage */
     int conv;                      /* the layer has convolutions before it */
     int model, relative;           /* --model; the main job is 16's or 15's */
@@ -100,7 +90,6 @@ char *sizes_text(const struct sizes *z, const char *shape, char *s, size_t n);
 /* names.c: is every array in --in one that some table knows? */
 int  names_check(struct run *x);
 /* load.c */
-struct array *array_find(struct run *x, const char *name);
 int  array_exists(struct run *x, const char *file);    /* in --in, or as a path */
 int  array_load(struct run *x, struct sizes *z, const char *name, const char *file,
                 const char *shape, enum kcp_store store);
@@ -108,15 +97,14 @@ int  array_load(struct run *x, struct sizes *z, const char *name, const char *fi
  * --sum local they are its rows. */
 int  array_out(struct run *x, const struct sizes *z, const char *name, const char *file,
                const char *shape, enum kcp_store store);
-int  array_split(const struct array *a);       /* do ranks hold rows of it? */
+int  array_split(const struct tensor *a);       /* do ranks hold rows of it? */
 /* The elements of a that are rank r's: its tokens' rows, its own sum, or all. */
-void array_part(const struct run *x, const struct array *a, int r, int64_t *at,
+void array_part(const struct run *x, const struct tensor *a, int r, int64_t *at,
                 int64_t *n);
 /* --sum local, and no result that is a sum: said. */
 int  sums_check(struct run *x);
 /* Every number finite; at most 0 where below says so. */
-int  array_check(struct run *x, const struct array *a, int below);
-void arrays_free(struct run *x);
+int  array_check(struct run *x, const struct tensor *a, int below);
 
 /* plan.c. plan_read: cu_seqlens before the other arrays, for N; plan_make: after
  * them, with the cuts, the sizes in x->call, and whether all this fits in memory. */
@@ -149,7 +137,6 @@ void  *saved_room(const struct run *x, size_t bytes);
 void   saved_free(const struct run *x, void *saved);
 /* A field's shape in files: states as --state-layout says. */
 const char *field_shape(const struct run *x, const struct kcp_field *f);
-int  field_is_input(const struct kcp_field *f);
 int  field_is_grid(const struct kcp_field *f);
 /* Rank r's args: the call, and a pointer for every field of the stage's table. */
 void rank_args(struct run *x, const struct kcp_stage *s, struct kcp_comm *comm,

@@ -11,16 +11,17 @@
 /* Of another model, or of a pass that does not run. */
 static int unused(const struct run *x, const struct kcp_field *f)
 {
-    const int back = f->io == KCP_BIN || f->io == KCP_BOUT;
-    return (x->relative && !relative_has(x, f->name)) ||
-           (f->when == KCP_ONLY_KDA && x->o.model != KCP_KDA) ||
-           (f->when == KCP_ONLY_GDN && x->o.model != KCP_GDN) ||
-           (back && x->to == KCP_FORWARD) ||
-           (f->io == KCP_FOUT && x->from == KCP_BACKWARD);
+    struct kcp_call c = { .model = x->o.model };
+    int used = 0;
+    for (int pass = x->from; pass <= x->to; pass++) {
+        c.pass = pass;
+        used |= field_used(f, &c);
+    }
+    return !used || (x->relative && !relative_has(x, f->name));
 }
 
 /* Log decays are at most 0. A map may hold NaN where nobody reads it. */
-static int input_check(struct run *x, const struct kcp_field *f, const struct array *a)
+static int input_check(struct run *x, const struct kcp_field *f, const struct tensor *a)
 {
     const int raw = x->o.gate == KCP_GATE_RAW && strcmp(f->name, "g_raw") == 0;
     if (f->store == KCP_I32 || f->store == KCP_I64 || f->store == KCP_MAP)
@@ -31,7 +32,7 @@ static int input_check(struct run *x, const struct kcp_field *f, const struct ar
 static int input_load(struct run *x, const struct kcp_field *f)
 {
     const char *file = strcmp(f->name, "do_") ? f->name : "do";
-    if (!field_is_input(f) || unused(x, f) || array_find(x, f->name))
+    if (!field_in(f) || unused(x, f) || tensor_find(&x->a, f->name))
         return 0;
     if (field_is_grid(f) && (x->stage->ranks || !array_exists(x, "cu")))
         return 0;
@@ -40,14 +41,14 @@ static int input_load(struct run *x, const struct kcp_field *f)
         return 0;
     if (array_load(x, &x->size, f->name, file, field_shape(x, f), f->store) != 0)
         return -1;
-    return input_check(x, f, array_find(x, f->name));
+    return input_check(x, f, tensor_find(&x->a, f->name));
 }
 
 /* A local grid of strangers: the references index by it. */
 static int check_grid(struct run *x)
 {
-    const struct array *cu = array_find(x, "cu"), *cn = array_find(x, "cn");
-    const struct array *sc = array_find(x, "sc");
+    const struct tensor *cu = tensor_find(&x->a, "cu"), *cn = tensor_find(&x->a, "cn");
+    const struct tensor *sc = tensor_find(&x->a, "sc");
     const int *u = cu ? cu->p : NULL, *n = cn ? cn->p : NULL, *s = sc ? sc->p : NULL;
     if (!u || !n || !s)
         return 0;
@@ -69,7 +70,8 @@ static int check_grid(struct run *x)
 /* Small integers that a reference trusts. */
 static int check_whole(struct run *x)
 {
-    const struct array *want = array_find(x, "want"), *range = array_find(x, "range");
+    const struct tensor *want = tensor_find(&x->a, "want");
+    const struct tensor *range = tensor_find(&x->a, "range");
     for (int64_t s = 0; want && s < want->n; s++)
         if (((int *)want->p)[s] < 0 || ((int *)want->p)[s] > 3)
             return run_error(x, RUN_BAD, "want.npy", "found %d, expected 0 to 3",
@@ -124,7 +126,7 @@ static int load_all(struct run *x)
     for (int i = 0; i < s->nfields; i++)
         if (input_load(x, &s->fields[i]) != 0)
             return -1;
-    const int given = array_find(x, "cu") != NULL;
+    const int given = tensor_find(&x->a, "cu") != NULL;
     if (given && x->size.of[LC] < 0)
         x->size.of[LC] = 64;
     if (needs_grid && !given ? make_grid(x) : call_make(x))
@@ -142,7 +144,7 @@ static int make_outs(struct run *x)
         int known = 1;
         for (int d = 0; d < nd; d++)
             known &= dim[d] >= 0;
-        if (field_is_input(f) || unused(x, f) || (f->when == KCP_MAYBE && !known))
+        if (field_in(f) || unused(x, f) || (f->when == KCP_MAYBE && !known))
             continue;
         if (array_out(x, &x->size, f->name, f->name, field_shape(x, f), f->store) != 0)
             return -1;

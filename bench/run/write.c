@@ -25,7 +25,7 @@ int outputs_ready(struct run *x)
     return 0;
 }
 
-static int write_one(struct run *x, const struct array *a, const char *name)
+static int write_one(struct run *x, const struct tensor *a, const char *name)
 {
     struct npy out = { .kind = NPY_F64, .nd = a->nd, .data = a->p };
     memcpy(out.dim, a->dim, sizeof out.dim);
@@ -49,15 +49,15 @@ static int write_one(struct run *x, const struct array *a, const char *name)
 int outputs_write(struct run *x)
 {
     const char *names[FOLDER_FILES + 1] = { NULL };
-    const struct array *of[FOLDER_FILES + 1];
+    const struct tensor *of[FOLDER_FILES + 1];
     char text[FOLDER_FILES + 1][32], found[500];
     int n = 0;
-    for (int i = 0; i < x->n && n <= FOLDER_FILES; i++) {
-        if (!x->a[i].out)
+    for (int i = 0; i < x->a.n && n <= FOLDER_FILES; i++) {
+        if (!x->a.t[i].out)
             continue;
-        snprintf(text[n], sizeof text[n], "%.23s.npy", x->a[i].file);
+        snprintf(text[n], sizeof text[n], "%.23s.npy", x->a.t[i].file);
         names[n] = text[n];
-        of[n++] = &x->a[i];
+        of[n++] = &x->a.t[i];
     }
     if (folder_stage(&x->folder, names, n, found, sizeof found) != 0)
         return run_error(x, RUN_BAD, "--out", "%s", found);

@@ -71,8 +71,7 @@ static __global__ void move_states(int HV, int K, int V, const struct states x,
     const int step = gridDim.z * blockDim.x;
     for (int e = blockIdx.z * blockDim.x + threadIdx.x; e < KV; e += step) {
         const int t = e % V * K + e / V;
-        const int read = x.turned ? t : e;
-        b[y.turned ? t : e] = a ? a[read] : 0.0f;
+        b[y.turned ? t : e] = a ? a[x.turned ? t : e] : 0.0f;
     }
 }
 

@@ -13,39 +13,11 @@
 #include "ref.h"
 #include <stdio.h>
 
+#include "tensor_set.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* ---- tensors (tensor_set.c): named arrays, double or int, as references take them */
-struct tensor {
-    char name[16];
-    int nd;
-    int64_t dim[4], n;
-    enum kcp_store store;
-    void *p;
-};
-struct tensor_set { int n; struct tensor t[80]; };
-
-struct tensor *tensor_find(const struct tensor_set *b, const char *name);
-struct tensor *tensor_add(struct tensor_set *b, const char *name, const char *shape,
-                       enum kcp_store store, const struct kcp_call *c);
-void tensor_drop(struct tensor_set *b, const char *name);
-void tensor_set_free(struct tensor_set *b);
-/* What `to` had is freed. */
-void tensor_set_copy(struct tensor_set *to, const struct tensor_set *from);
-extern void (*memory_is_out)(void);           /* NULL, or who else is told */
-void *alloc_or_exit(size_t bytes);            /* exit status 2 where there is none */
-/* The number a letter of a shape stands for, e.g. "NS+1"; -1 when there is none. */
-int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len);
-int     shape_dims(const struct kcp_call *c, const char *shape, int64_t dim[4]);
-/* Fill args' pointers from the set and run the stage's reference into the set. */
-int  reference_run(struct tensor_set *b, const struct kcp_stage *s,
-                   const struct kcp_call *c);
-int  field_in(const struct kcp_field *f);                       /* an input? */
-int  field_given(const struct kcp_field *f, const struct kcp_call *c);
-int  field_used(const struct kcp_field *f, const struct kcp_call *c);
-size_t store_bytes(enum kcp_store store, enum kcp_storage storage);
 
 /* ---- random numbers (inputs.c): a stream is named by seed, case and tensor */
 struct stream { uint64_t s; };

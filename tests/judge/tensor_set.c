@@ -62,16 +62,23 @@ void *alloc_or_exit(size_t bytes)
     _Exit(2);
 }
 
-/* Outputs start as NaN, so that what a reference leaves untouched can be told. */
-struct tensor *tensor_add(struct tensor_set *b, const char *name, const char *shape,
-                       enum kcp_store store, const struct kcp_call *c)
+struct tensor *tensor_new(struct tensor_set *b, const char *name)
 {
     struct tensor *t = tensor_find(b, name);
     if (t) free(t->p);
     else if (b->n == (int)(sizeof b->t / sizeof *b->t)) abort();
     else t = &b->t[b->n++];
-    *t = (struct tensor){ .store = store, .n = 1 };
+    *t = (struct tensor){ .n = 1, .copies = 1 };
     snprintf(t->name, sizeof t->name, "%s", name);
+    return t;
+}
+
+/* Outputs start as NaN, so that what a reference leaves untouched can be told. */
+struct tensor *tensor_add(struct tensor_set *b, const char *name, const char *shape,
+                          enum kcp_store store, const struct kcp_call *c)
+{
+    struct tensor *t = tensor_new(b, name);
+    t->store = store;
     t->nd = shape_dims(c, shape, t->dim);
     for (int i = 0; i < t->nd; i++) t->n *= t->dim[i];
     const size_t bytes = (size_t)t->n * store_bytes(store, KCP_F64) + 8;

@@ -1,0 +1,57 @@
+/* tensor_set.h -- named tensors, by the book's letters: the judge's and kcp-run's.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
+ * Next: tensor_set.c.
+ */
+#ifndef KCP_TENSOR_SET_H
+#define KCP_TENSOR_SET_H
+
+#include "kcp.h"
+#include "ref.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* double *, int * or int64_t *, as store says, which references take. */
+struct tensor {
+    char name[16];
+    int nd;
+    int64_t dim[4], n;
+    enum kcp_store store;
+    void *p;
+    /* Of kcp-run, whose tensors are files. */
+    char file[24];
+    const char *shape;             /* in letters */
+    int out, copies;               /* copies: of a sum, one a rank */
+    int by_rank;                   /* [R,...]: row r is rank r's own sum */
+};
+struct tensor_set { int n; struct tensor t[80]; };
+
+struct tensor *tensor_find(const struct tensor_set *b, const char *name);
+/* The name's tensor, new and empty. */
+struct tensor *tensor_new(struct tensor_set *b, const char *name);
+/* An output of this shape, all NaN. */
+struct tensor *tensor_add(struct tensor_set *b, const char *name, const char *shape,
+                          enum kcp_store store, const struct kcp_call *c);
+void tensor_drop(struct tensor_set *b, const char *name);
+void tensor_set_free(struct tensor_set *b);
+/* What `to` had is freed. */
+void tensor_set_copy(struct tensor_set *to, const struct tensor_set *from);
+extern void (*memory_is_out)(void);           /* NULL, or who else is told */
+void *alloc_or_exit(size_t bytes);            /* exit status 2 where there is none */
+/* The number a letter of a shape stands for, e.g. "NS+1"; -1 when there is none. */
+int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len);
+int     shape_dims(const struct kcp_call *c, const char *shape, int64_t dim[4]);
+/* Fill args' pointers from the set and run the stage's reference into the set. */
+int  reference_run(struct tensor_set *b, const struct kcp_stage *s,
+                   const struct kcp_call *c);
+int  field_in(const struct kcp_field *f);                       /* an input? */
+int  field_given(const struct kcp_field *f, const struct kcp_call *c);
+int  field_used(const struct kcp_field *f, const struct kcp_call *c);
+size_t store_bytes(enum kcp_store store, enum kcp_storage storage);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
