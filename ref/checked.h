@@ -22,6 +22,8 @@ int kcp_begin(const char *stage, enum kcp_where where, const void *args,
               const char *may_lack);
 /* The same of sizes, options and plan alone: arrays and comm may not be there yet. */
 int kcp_check_sizes(const char *stage, const struct kcp_call *call);
+/* How many numbers a field has; -1: more than any machine, or a letter unknown. */
+int64_t kcp_field_numbers(const struct kcp_call *c, const struct kcp_field *f);
 /* From here to kcp_checked_leave calls on this thread are taken as they come. */
 void kcp_checked_enter(void);
 void kcp_checked_leave(void);

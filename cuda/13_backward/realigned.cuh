@@ -3,8 +3,8 @@
 // Checked by: tests/13_backward/checks.c.
 // Next: v3_stages.cu.
 #include "cuda/tile/device.cuh"
+#include "checked.h"
 #include "ref.h"
-#include <string.h>
 
 // The tensor-core kernels read and write 16 bytes at once. Which of the caller's arrays
 // lie elsewhere is seen from their addresses; each has a place in the workspace, from
@@ -14,27 +14,6 @@ struct realigned {
     struct { void *theirs, *ours; size_t bytes; int out; } at[24];
     size_t used;                         // bytes of work
 };
-
-// The size that a letter of a field's shape stands for.
-static inline int64_t letter(const struct kcp_call *a, const char *s, size_t n)
-{
-    static const char *const names[] = { "T", "N", "H", "HV", "K", "V", "KG" };
-    const int64_t sizes[] = { a->T, a->N, a->H, a->HV, a->K, a->V, a->KG };
-    for (int i = 0; i < 7; i++)
-        if (strlen(names[i]) == n && !strncmp(names[i], s, n)) return sizes[i];
-    return 0;
-}
-
-static inline size_t field_bytes(const struct kcp_call *a, const struct kcp_field *f)
-{
-    int64_t n = f->store == KCP_ACTV ? 2 : 4;
-    for (const char *s = f->shape; *s; s += strspn(s, " ")) {
-        const size_t len = strcspn(s, " ");
-        n *= letter(a, s, len);
-        s += len;
-    }
-    return n;
-}
 
 // a's arrays become the realigned ones, and its work what is left of it.
 static inline struct realigned realign(struct kcp_backward *a)
@@ -47,9 +26,11 @@ static inline struct realigned realign(struct kcp_backward *a)
         if (f->store == KCP_I32 || !((uintptr_t)*p & 15)) continue;
         auto *y = &x.at[x.count++];
         y->theirs = *p;
-        y->bytes = field_bytes((const struct kcp_call *)a, f);
+        y->bytes = kcp_field_numbers((const struct kcp_call *)a, f)
+                   * (f->store == KCP_ACTV ? 2 : 4);
         y->out = f->io == KCP_OUT;
-        *p = y->ours = a->work ? (char *)a->work + x.used : (char *)256;
+        y->ours = a->work ? (char *)a->work + x.used : (char *)256;
+        *p = y->ours;
         x.used += (y->bytes + 255) / 256 * 256;
     }
     if (a->work) a->work = (char *)a->work + x.used;

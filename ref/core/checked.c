@@ -150,8 +150,7 @@ static int check_sizes(const struct kcp_stage *s, const struct kcp_call *c)
     return KCP_OK;
 }
 
-/* How many numbers a field has; -1: more than any machine, or a letter unknown. */
-static int64_t numbers(const struct kcp_call *c, const struct kcp_field *f)
+int64_t kcp_field_numbers(const struct kcp_call *c, const struct kcp_field *f)
 {
     int64_t all = 1, row = 1;
     for (const char *at = f->shape; *at;) {
@@ -302,7 +301,7 @@ static int check_arrays(const struct kcp_stage *s, enum kcp_where where,
     for (int i = 0; i < s->nfields; i++) {
         const struct kcp_field *f = &s->fields[i];
         const void *p = *(void *const *)((const char *)args + f->at);
-        const int64_t n = is_used(f, c) ? numbers(c, f) : 0;
+        const int64_t n = is_used(f, c) ? kcp_field_numbers(c, f) : 0;
         if (n < 0)
             return kcp_refuse(KCP_BAD, "%s: %s: its shape [%s] has more numbers than "
                               "there can be", s->name, f->name, f->shape);
