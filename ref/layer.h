@@ -76,8 +76,8 @@ int kcp_layer_conv(const struct kcp_layer *layer, struct kcp_conv *a);
  *   S <- M_c S + h_c       o = scale S^T q       which M_c and h_c: a->model
  *
  * One call is both passes, as a->pass says; backward reads the same inputs again.
- * Shapes stand at the fields, in stages/16.def and 15.def, equations in spec 11 and in
- * the chapters; KG is K, and Spike-KDA takes scale 1. The caller allocates: shards of
+ * Shapes stand at the fields, in stages/16.def and 15.def, equations in chapters 15
+ * and 16; KG is K, and Spike-KDA takes scale 1. The caller allocates: shards of
  * token arrays, states by global sequence (a rank writes the rows that it owns), work.
  * h_kept of kcp_family, kcp_layer_family_kept() bytes, carries initial states from
  * forward to backward; NULL: backward exchanges them once more. Any plan, owners and
