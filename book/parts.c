@@ -96,16 +96,17 @@ static void kept(void)
 {
     static const char *const cases[] = { "kda_4x1", "gdn_4x1" };
     printf("== 20-chunks-kept\nthe states of every j-th chunk kept for backward in "
-           "bf16; parts of the records;\na rank of %d, microseconds\n\n", RANKS);
-    printf("case      every j-th   MiB kept   of the block   scan left out   written "
-           "and read   saved   of the layer\n");
+           "bf16; parts of the records;\na rank of %d, microseconds; moved: to write "
+           "and read them\n\n", RANKS);
+    printf("case      every j-th   MiB kept   of block   scan left out   moved   "
+           "saved   of layer\n");
     for (int c = 0; c < 2; c++) {
         const struct row fw = newest(cases[c], "08_forward", "chain");
         const struct row bw = newest(cases[c], "13_backward", "chain");
         for (int j = 1; j <= 64; j *= 4) {
             const double bytes = fw.T / RANKS / 64 / j * fw.HV * 128 * 128 * 2;
             const double scan = fw.part.main / j, moved = 2e6 * bytes / fw.copy;
-            printf("%-12s %7d %10.0f %12.1f %% %15.0f %18.0f %7.0f %12.1f %%\n",
+            printf("%-12s %7d %10.0f %8.1f %% %15.0f %7.0f %7.0f %8.1f %%\n",
                    cases[c], j, bytes / 1048576, 100 * bytes / fw.saved, scan, moved,
                    scan - moved, 100 * (scan - moved) / (fw.us + bw.us));
             if (c == 0 && j == 1)
@@ -113,7 +114,8 @@ static void kept(void)
                        bytes / 1048576, 100 * bytes / fw.saved,
                        100 * (scan - moved) / (fw.us + bw.us));
         }
-        printf("(%s: forward %.0f, its main pass %.0f; backward %.0f; %.2f TB/s; %s)\n",
+        printf("(%s: forward %.0f, its main pass %.0f; backward %.0f; %.2f TB/s;\n"
+               " %s)\n",
                cases[c], fw.us, fw.part.main, bw.us, fw.copy / 1e12, fw.file);
     }
 }
@@ -128,9 +130,9 @@ static void batches(void)
         { "kda_4x1", "13_backward", "KDA backward" } };
     printf("== 20-batches\nmicro-batches over %d ranks, simulated from measured parts: "
            "microseconds a batch;\nhanded over: the state goes from rank to rank, no "
-           "maps are made; factors held: of\nhow many batches at once\n\n", RANKS);
+           "maps are made; held: the\nfactors of how many batches at once\n\n", RANKS);
     printf("pass                        batches   one by one   exchange hidden   "
-           "handed over   factors held\n");
+           "handed over   held\n");
     for (int i = 0; i < 4; i++) {
         const struct row row = newest(list[i].what, list[i].stage, "chain");
         const double hop = row.part.exchange / (RANKS - 1);
@@ -142,7 +144,7 @@ static void batches(void)
             even = !even && over < apart ? n : even;
             if (n & (n - 1))
                 continue;
-            printf("%-28s %6d %12.0f %17.0f %13.0f %14d\n", list[i].name, n, apart,
+            printf("%-28s %6d %12.0f %17.0f %13.0f %6d\n", list[i].name, n, apart,
                    hidden, over, held);
             if (i == 0 && n == 16)
                 printf("@20/batch_over %.0f\n@20/batch_hidden %.0f\n",

@@ -120,8 +120,8 @@ static void sparse(void)
            "rows\n\n", SHARD, K);
     int low = K, high = 0, low_S = K, high_S = 0;
     double most = 0;
-    printf("head  |M|/sqrt(K)   rank M - D   rank M   rank S   entries M - D   entries "
-           "M   entries S   rows S\n");
+    printf("head  |M|/sqrt(K)   rank M - D     M     S   entries M - D     M     S   "
+           "rows S\n");
     for (int h = 0; h < HEADS; h++) {
         stretch(h, 0, SHARD, 0, X, D);
         map_M(X, NULL, A);
@@ -133,7 +133,7 @@ static void sparse(void)
             memcpy(S[i], X[i], sizeof S[i]);
         const int rank = rank_for_a_percent(A, all);
         const int rank_S = rank_for_a_percent(S, squares(S));
-        printf("%d.%d %14.1e %12d %8d %8d %13.0f %% %9.0f %% %9.0f %% %6.0f %%\n",
+        printf("%d.%d %13.1e %12d %5d %5d %13.0f %% %3.0f %% %3.0f %% %6.0f %%\n",
                h / 2, h % 2, sqrt(all / K), rank, rank_M, rank_S, entries(A, all),
                entries_M, entries(S, squares(S)), rows_kept(S));
         low = rank < low ? rank : low;
@@ -164,8 +164,8 @@ static void nearest(void)
     printf("== 20-trained-near\ntrained keys: the state with which rank %d of %d "
            "begins, ranks of %d tokens,\nwhen only the nearest ranks count, and when "
            "every M travels in rank r alone; and of\na rank of %d that leaves out "
-           "writes with beta under 0.02\n\nhead     nearest        two       four      "
-           "r = 4      r = 8     r = 16   left out   error of S\n", RANKS - 1, RANKS,
+           "writes with beta under 0.02\n\nhead   nearest      two     four    "
+           "r = 4    r = 8   r = 16   left out   error of S\n", RANKS - 1, RANKS,
            PART, SHARD);
     double worst = 0, least = 1;
     for (int h = 0; h < HEADS; h++) {
@@ -175,7 +175,7 @@ static void nearest(void)
         printf("%d.%d  ", h / 2, h % 2);
         for (int n = 1; n <= 4; n *= 2) {
             fold(X, RANKS - 1 - n, near);
-            printf(" %10.1e", apart(near, S));
+            printf(" %8.1e", apart(near, S));
             worst = n == 1 ? fmax(worst, apart(near, S)) : worst;
             least = n == 1 ? fmin(least, apart(near, S)) : least;
         }
@@ -186,7 +186,7 @@ static void nearest(void)
                 cut_to_rank(M, n);
                 map_apply(X[r], M, near);
             }
-            printf(" %10.1e", apart(near, S));
+            printf(" %8.1e", apart(near, S));
         }
         stretch(h, 0, SHARD, 0, X[0], D);
         const int skipped = stretch(h, 0, SHARD, 0.02, X[1], D);
