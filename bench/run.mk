@@ -19,7 +19,8 @@ $B/halt.so: tests/cli/halt.c $(flags_at)
 	@$(CC) $(filter-out -fsanitize=%,$(CFLAGS)) -fvisibility=default -shared $< -ldl -o $@
 
 test_needs   += $B/kcp-run $B/kcp-arrays $B/kcp-check $B/halt.so
-test_scripts += tests/cli/run_cli.sh tests/cli/results.sh tests/cli/run_device.sh tests/cli/run_owners.sh tests/cli/run_wire.sh
+test_scripts += tests/cli/run_cli.sh tests/cli/results.sh tests/cli/run_device.sh tests/cli/run_owners.sh \
+  tests/cli/run_sum.sh tests/cli/run_relatives.sh tests/cli/run_wire.sh
 
 .PHONY: bench bench-cpu
 bench: bench-cpu
