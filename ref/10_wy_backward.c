@@ -48,6 +48,7 @@ static void states(const struct wy_chunk *x)
         }
 }
 
+//> solve
 /* Through u = A (beta v) and w = A (beta k~):
  *
  *   dvb = A^T dU     dkgb = A^T dw     dA = tril((dU v^T + dw k~^T) diag(beta), -1) */
@@ -102,6 +103,7 @@ static void inverse(const struct wy_chunk *x)
                 dL[i][j] -= A[p][n][i] * X[p][j];
     //< inverse
 }
+//< solve
 
 /* Pair by pair, where every exponent of D is <= 0 whatever the gate, j < i:
  *

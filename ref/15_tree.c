@@ -42,6 +42,7 @@ void scan_updates(struct spike_rank *x, struct tile y, int backward)
         }
 }
 
+//> tree
 /* Pass 2, up.  right <- right o left, for blocks of 2, 4, 8 ... leaves: node[n-1] is
  * the map of the tile, and every left child keeps its own. */
 int scan_up(struct spike_rank *x, int n, int backward)
@@ -80,3 +81,4 @@ int scan_down(struct spike_rank *x, int n, int backward, double **state)
     //< down
     return status;
 }
+//< tree

@@ -54,6 +54,7 @@ static void multiply(struct fragment_d *to, const struct fragment_d *d,
     warp_mma(&to[1], &a, &b[1]);
 }
 
+//> rung
 /* y^T = S^T w^T, and, after x took y's place, S^T += x^T kg. How often shared memory
  * was read goes to *times; 4 a block is the least. */
 static void times_w(struct warp *m, int K, int64_t *times)
@@ -82,6 +83,7 @@ static void add_kg(struct warp *m, int K, int64_t *times)
             multiply(m->S + 2 * i, m->y + 2 * c, r);
         }
 }
+//< rung
 
 /* x = u - y, v_new = x, and S [i,v] <- decay_i S: lane l has column 2 (l % 4) + x % 2
  * and row l / 4 + 8 (x / 2) of a tile of D. */

@@ -59,6 +59,7 @@ static void b_of_kg(struct fragment_b *b, const struct warp *m, int token, int k
 }
 //< fragments
 
+//> rung
 /* y^T = S^T w^T, 16 keys and 8 tokens an instruction. */
 static void times_w(struct warp *m, int K)
 {
@@ -128,6 +129,7 @@ static void one_chunk(const struct kcp_ladder *a, struct warp *m, int64_t t0, in
                     m->S[i / 8].x[lane][x] *= decay[i];
     add_kg(m, K);
 }
+//< rung
 
 /* The state of 16 columns from v0 on, between the lanes and S [K,V]; out: to S. */
 static void state(struct warp *m, double *S, int K, int V, int v0, int out)

@@ -40,15 +40,18 @@ tried: lab-judge
 lab-judge: $B/kcp-check $B/kcp-lab-check $B/libkcp-lab.a
 $B/libkcp-lab.a: $(lab_core)
 	@rm -f $@ && ar rcs $@ $^
-# The check of lab 07b is held to variants by a main of its own.
-$B/kcp-lab-check: $(core) $B/book/labs/check_main.o
+# What is no variant of a stage is held by a main of its own: labs 07b, 07c and 07m.
+lab_main := $(addprefix $B/book/labs/,check_main.o chain_main.o survivor_main.o)
+$B/kcp-lab-check: $(core) $(lab_main)
 	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -ldl -o $@
-# The same file under the sanitizers, in the judge's own process: it names the line. And
-# a kernel beside ours in one program that looks at the clock.
+# The same file under the sanitizers, in the judge's own process: it names the line; where
+# it stands for a file of ours, that one comes second. And a kernel beside ours in one
+# program that looks at the clock.
 ifneq ($(LABDIR),)
 $(LABDIR)/asan: $(LABDIR)/lab.asan.o $(core)
-	@$(CC) $(LDFLAGS) $(lab_asan) $^ $(if $(filter check,$(LABKIND)),\
-	  $B/book/labs/check_main.o,$B/tests/judge/main.o) $(LDLIBS) $(cuda_ldlibs) -o $@
+	@$(CC) $(LDFLAGS) $(lab_asan) -Wl,-z,muldefs $^ $(wildcard $(LABDIR)/frame.o) \
+	  $(if $(filter check exchange,$(LABKIND)),$(lab_main),$B/tests/judge/main.o) \
+	  $(LDLIBS) $(cuda_ldlibs) -o $@
 $(LABDIR)/bench: $(LABDIR)/lab.cu.o $(core) $(benchobj)
 	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -lcublas -o $@
 endif

@@ -5,8 +5,10 @@
 #   -v fill=FILE   what stands in the gap instead of nothing
 #   -v so=1        a shared object's record, which kcp-check --reference loads
 FNR == NR {
-    key = $1; sub(/^[^ ]+ +/, "")
-    if (key == "todo") todo[++n] = $0; else set[key] = $0
+    key = $1; sub(/^[^ ]+ */, "")
+    if (key == "todo") todo[++n] = $0
+    else if (key == "given") given[++m] = $0
+    else set[key] = $0
     next
 }
 FNR == 1 {
@@ -36,6 +38,7 @@ kernel {
 }
 /^[ \t]*\/\/> / && $2 == set["region"] {
     match($0, /^[ \t]*/); pad = substr($0, 1, RLENGTH)
+    for (i = 1; i <= m; i++) print pad given[i]
     for (i = 1; i <= n && !so; i++)
         print pad (kernel ? "// " : i == 1 ? "/* " : " * ") (i == 1 ? "TODO: " : "") \
             todo[i] (i == n && !kernel ? " */" : "")
@@ -53,7 +56,7 @@ function put_record(name, storage, run) {
         ", NULL };"
 }
 END {
-    if (check) exit
+    if (check || set["record"] == "frame") exit
     fn = set["fn"]; sub(/^(ref|v[0-9])_/, "lab_", fn)
     if (kernel) {
         put_record("lab", "KCP_BF16", fn "<bf16>")

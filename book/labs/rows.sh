@@ -22,7 +22,15 @@ case $ext in cu)
     allowed="$allowed|cuda[A-Z][A-Za-z]*|__cuda[A-Za-z]+|__cxa_[a-z_]+|_Unwind_Resume"
     allowed="$allowed|__gxx_personality_v0|atexit|_ZSt.*|_Zn[aw]m|_Zd[al]Pvm?" ;;
 esac
-allowed="$allowed)\$"
+own_calls=$(get calls)                # what this lab's functions stand on
+allowed="$allowed${own_calls:+|$own_calls})\$"
+# What a file must have itself, for the library has a right one of that name.
+missing() {
+    for name in $(get defines); do
+        nm "$1" | awk -v name="$name" '$NF == name && $2 ~ /^[TRDB]$/ { found = 1 }
+            END { exit !found }' || printf '%s ' "$name"
+    done
+}
 refused() { nm -u "$1" | awk -v yes="$allowed" '$NF !~ yes { printf "%s ", $NF }'; }
 
 # A file includes headers, not the answer under another name; and is C, not machine code.
@@ -49,7 +57,7 @@ compile() {                           # to, option...
     to=$1; shift
     # shellcheck disable=SC2086
     if [ $ext = cu ]; then $NVCC $LAB_NVFLAGS "$@" "$work" -o "$to"
-    else $CC $LAB_CFLAGS "$@" "$work" -o "$to"; fi
+    else $CC $LAB_CFLAGS -I"${src%/*}" "$@" "$work" -o "$to"; fi
 }
 # The records that the judge finds, one an object: lab, and what a row names besides. A
 # frame is a file of ours around the student's.
@@ -59,6 +67,10 @@ share() {                             # name
         echo "int lab_check(int (*)(void *));
         __attribute__((visibility(\"default\"))) int (*const lab_check_at)(int (*)(void *))
             = lab_check;"
+    elif [ "$kind" = exchange ]; then
+        echo "struct kcp_exchange; int kcp_exchange_run(const struct kcp_exchange *);
+        __attribute__((visibility(\"default\")))
+        int (*const lab_exchange_at)(const struct kcp_exchange *) = kcp_exchange_run;"
     else
         echo "struct kcp_variant; extern const struct kcp_variant $name;
         __attribute__((visibility(\"default\")))
@@ -102,12 +114,15 @@ build() {
     compile "$dir/needs" -MM >/dev/null 2>&1
     compile "$dir/after" -E >/dev/null 2>&1
     called=$(refused "$dir/lab.$o") included=$(includes "$dir/needs")
+    lacks=$(missing "$dir/lab.$o")
     if [ -n "$included" ]; then
         echo "   $work includes ${included% }: headers alone, the answer is not one"
     elif [ "$(own_asm "$dir/after")" ]; then
         echo "   $work has asm, a constructor or data as code: C between the lines, no more"
     elif [ -n "$called" ]; then
         echo "   $work calls ${called% }: not among what a lab may call (STAFF.md)"
+    elif [ -n "$lacks" ]; then
+        echo "   $work has no ${lacks% }: that is what is asked for"
     elif ! share_all; then
         echo "   $work does not link:"
         grep "$id\|undefined\|multiple" "$dir/build" | sed 's/^/   /; 6q'
@@ -140,10 +155,12 @@ region() {                                              # NAME FILE
 
 # What a failure says: the first one whole, of later tests a line each.
 tell() {
-    awk -v whole=${whole:-1} -v p="$B/kcp-check" -v so="$so" '
+    program=$B/kcp-check
+    [ "$kind" != exchange ] || program=$B/kcp-lab-check
+    awk -v whole=${whole:-1} -v p="$program" -v so="$so" '
         /^  FAIL / && n++ { exit }
-        /^(  FAIL |the check)/ { on = 1 }
-        on && /^(  FAIL |        |    (rank|chunks) |the check)/ {
+        /^(  FAIL |the (check|process) )/ { on = 1 }
+        on && /^(  FAIL |        |    (rank|chunks) |the (check|process) )/ {
             sub(/^ *(FAIL )? */, "")
             sub(/--variant [^ ]+/, "--variant " so)
             sub(/alone: [^ ]+ /, "alone: " p " ")
@@ -202,16 +219,22 @@ last() { tail -1 "$out" | grep . || echo "it ended without a verdict"; }
 judge() {
     title=$1 points=$2
     shift 2
-    if [ "$kind" = check ]; then
-        set -- "$B/kcp-lab-check" "$so" "$@"
-    else
-        set -- "$B/kcp-check" --stage "${stage%%_*}" --variant "$so" "$@"
-    fi
+    case $kind in
+        check) set -- "$B/kcp-lab-check" "$so" "$@" ;;
+        exchange) set -- "$B/kcp-lab-check" chain "$so" "$@" ;;
+        *) set -- "$B/kcp-check" --stage "${stage%%_*}" --variant "$so" "$@" ;;
+    esac
     # shellcheck disable=SC2086
     sh -c "$small" timeout -k 5 ${LIMIT:-120} $LAUNCH "$@" >"$out" 2>&1
     rc=$?
-    if [ "$kind" = check ]; then shift 2; set -- - "$@"
-    else shift 5; set -- --here --stage "${stage%%_*}" --variant "$record" "$@"; fi
+    case $kind in
+        check) shift 2; set -- - "$@" ;;
+        exchange) shift 3; set -- chain - "$@" ;;
+        *) shift 5; set -- --here --stage "${stage%%_*}" --variant "$record" "$@" ;;
+    esac
+    # Who answers n/a where it would be caught has not survived.
+    if [ $rc = 0 ] && [ "$kind" = survivor ] && grep -q '[ ,;] *[1-9][0-9]* n/a\|n/a in' "$out"
+    then add "$title" "$points" failed "it answers n/a: that is no answer"; return; fi
     case $rc in
         0) add "$title" "$points" ok ;;
         1) if last | grep -q '^0 passed, 0 failed, [1-9]'; then    # none here to run on
@@ -231,6 +254,35 @@ judge() {
         *) add "$title" "$points" crashed "signal $((rc > 128 ? rc - 128 : rc))"
            line_of "" "$@" ;;
     esac
+}
+
+# Lab 07m: what survives gets a point only where it is wrong elsewhere, so that a right
+# fold gets nothing. Asked once; its line is what every row then says.
+elsewhere() {
+    if [ -z "$asked" ]; then
+        asked=yes
+        # shellcheck disable=SC2086
+        sh -c "$small" timeout -k 5 ${LIMIT:-120} "$B/kcp-lab-check" survivor "$so" ${SEED:-$OUTSIDE} \
+            >"$dir/outside" 2>&1 && wrong_elsewhere=yes
+        sed 's/^ *FAIL *//; s/^ */   /' "$dir/outside" | head -2
+    fi
+    [ "$wrong_elsewhere" ]
+}
+survive() {                           # TITLE POINTS option...
+    if ! elsewhere; then
+        add "$1" "$2" failed "wrong in too few cases, so it is no mutant"
+    elif [ "$3" != named ]; then judge "$@"
+    elif [ "$score" = 0 ]; then add "$1" "$2" failed "it did not survive"
+    else
+        words=$(sed -n 's,^.*case: *,,p' "$work" | sed 's, *\*/.*$,,' | tail -1)
+        if timeout -k 5 ${LIMIT:-120} "$B/kcp-lab-check" survivor "$so" "${words:-none} " \
+            >"$out" 2>&1
+        then add "$1" "$2" ok
+        else
+            add "$1" "$2" failed
+            tell
+        fi
+    fi
 }
 
 # The seconds of two variants in one run of kcp-bench. speed NAME RATIO [option...]
@@ -272,12 +324,16 @@ row() {
     case $kind/$1 in
         check/plant) edited mutant_planted "$2"
                      judge "$title" "$points" "$(here "$dir/mutant_planted.so")" ;;
-        check/*) judge "$title" "$points" "$1" ;;
+        check/*|exchange/*) judge "$title" "$points" "$1" ;;
+        survivor/named) survive "$title" "$points" named ;;
         */compile) add "$title" "$points" ok ;;
         */speed) shift; speed "$title" "$points" "$@" ;;
         *) seed=$(echo "$how" | sed -n 's/.*--seed \([0-9]*\).*/\1/p')
            [ -z "$seed" ] || set -- "$@" --seed $((seed + ${SEED:-0}))
            [ -z "$twist" ] || set -- --reference "$(here "$dir/twist.so")" "$@"
-           judge "$title" "$points" "$@" ;;
+           case $kind in
+               survivor) survive "$title" "$points" "$@" ;;
+               *) judge "$title" "$points" "$@" ;;
+           esac ;;
     esac
 }

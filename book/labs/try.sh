@@ -25,7 +25,7 @@ hand_in() {
                >"$4/fill" ;;
     esac
     awk -v fill="$4/fill" -f book/labs/new.awk "$1" "$5" >"$4/$3.${5##*.}"
-    LABWORK=$4 HELD=yes SEED='' LAUNCH='' sh book/labs/grade.sh "$1" >"$4/said" 2>&1
+    LABWORK=$4 HELD=yes SEED='' OUTSIDE=77 LAUNCH='' sh book/labs/grade.sh "$1" >"$4/said" 2>&1
     rm -rf "$B/grade/$3-$(realpath "$4/$3.${5##*.}" | cksum | cut -d' ' -f1)"
 }
 get() { sed -n "s/^$1  *//p" "$f" | head -1; }

@@ -4,12 +4,12 @@
  * One message of S bytes a cut; t_sum + (R-1)(a + S/bw + t_MS) + t_main. */
 #include "exchange.h"
 
+//> chain
 /* Hop h moves the states of all visits with h visits before them. What starts here and
  * leaves goes out with hop 0, whatever enters: only ranks of one sequence form a chain.
  * So does what a tolerance cuts off from what enters (chapter 20).
  * All ranks take hops in one order, and messages between two ranks go in the order of
  * the fold on both sides, so that no rank waits for one that waits for it. */
-//> chain
 static int hop(const struct fold *f, int h)
 {
     const struct kcp_exchange *x = f->x;

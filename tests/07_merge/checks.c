@@ -107,14 +107,19 @@ static void fold_all(struct whole *a, int backward)
     }
 }
 
+void merge_fill(struct whole *a, struct stream *s)
+{
+    draw_maps(a, s);
+    fold_all(a, 0);
+    fold_all(a, 1);
+}
+
 int merge_draw(struct whole *a, struct stream *s, int R, int64_t L)
 {
     a->plan = draw_plan(s, R, L);
     if (!a->plan)
         return 0;
-    draw_maps(a, s);
-    fold_all(a, 0);
-    fold_all(a, 1);
+    merge_fill(a, s);
     return 1;
 }
 

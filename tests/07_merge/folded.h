@@ -25,6 +25,8 @@ struct whole {
 };
 
 int merge_pick(struct stream *s, int n);                  /* 0 .. n-1 */
+/* The maps of a->plan, and both walks folded. */
+void merge_fill(struct whole *a, struct stream *s);
 /* Draw a plan of R ranks and its maps, fold both walks; 0: no memory. */
 int merge_draw(struct whole *a, struct stream *s, int R, int64_t L);
 /* maps [NS,HV,K,V+K] of one rank, NaN where nobody may read. */

@@ -81,6 +81,25 @@ graded "data as code"
 hand_in $lab 'extern int puts(const char *); puts("1 passed, 0 failed, 0 skipped");'
 graded "Score: 0/"
 
+# What is asked for is not the library's own: a file that leaves it out has nothing.
+lab=15_blelloch
+hand_in $lab ';'
+printf '#include "15_scan.h"\n' >"$file"
+graded "has no scan_up scan_down scan_updates"
+lab=07c_chain
+hand_in $lab ';'
+printf '#include "kcp.h"\n' >"$file"
+graded "has no form_chain"
+hand_in $lab 'static int chain_run(const struct fold *f) { return form_scan.run(f); }'
+graded "calls form_scan"
+hand_in $lab 'static int chain_run(const struct fold *f) { return f->x->comm->all_gather(f->x->comm, f->x->work, f->x->work, 8, NULL); }'
+graded "a chain gathers nothing"
+hand_in $lab 'extern void errx(int, const char *, ...); static int chain_run(const struct fold *f) { errx(0, "1 passed, 0 failed"); }'
+graded "calls errx"
+# A survivor that is right, or that answers n/a, is none.
+lab=07m_mutant
+hand_in $lab 'return KCP_NA;';                  graded "wrong in too few cases"
+
 # Two gradings at once from one checkout: each its own score.
 rm -f "$W"/*.c
 mkdir -p "$W/a" "$W/b"

@@ -1,0 +1,23 @@
+/* apart.h -- a student's code runs in a process of its own; its answer comes back.
+ *
+ * Book: labs/STAFF.md.  Used by: kcp-lab-check.  Next: check_main.c, chain_main.c,
+ * survivor_main.c.
+ */
+#ifndef KCP_LAB_APART_H
+#define KCP_LAB_APART_H
+
+#include <stddef.h>
+
+/* work(arg, answer) there: it fills n bytes and returns 0. They count with a number
+ * that the process is told when work has returned, and by nothing that it prints. 0; or
+ * -1 after one line: the process ended without an answer. */
+int apart(int (*work)(void *arg, void *answer), void *arg, void *answer, size_t n);
+/* What a shared object has by that name; NULL after one line. */
+void *lab_symbol(const char *object, const char *name);
+
+/* kcp-lab-check chain ./lab.so ROW [TRIAL]: the exchange of lab 07c. */
+int chain_main(int argc, char **argv);
+/* kcp-lab-check survivor ./lab.so [SEED]: is the fold of lab 07m wrong elsewhere? */
+int survivor_main(int argc, char **argv);
+
+#endif

@@ -1,0 +1,51 @@
+/* banks.c -- a warp whose reads of shared memory are counted, around a student's rung.
+ *
+ * Book: labs/STAFF.md.  Used by: make grade LAB=17_ldmatrix.  Next: apart.h.
+ * It stands for ref/17_warp.c in the student's object. The variant "banks" wants four
+ * reads a block of 16 by 16: more, and two rows of a block met in a bank; fewer, and it
+ * was not read so.
+ */
+#define warp_ldmatrix plain_ldmatrix
+#include "17_warp.c"
+#undef warp_ldmatrix
+#include "book/labs/frame.h"
+#include "ref.h"
+
+extern const struct kcp_variant lab_17_ldmatrix_lab;
+int warp_ldmatrix(double (*x)[8], const double *shared, const int *byte, int trans);
+
+static int64_t times;
+
+int warp_ldmatrix(double (*x)[8], const double *shared, const int *byte, int trans)
+{
+    const int read = plain_ldmatrix(x, shared, byte, trans);
+    times += read;
+    return read;
+}
+
+static int tiles(int n, int size) { return (n + size - 1) / size; }
+
+static int counted(void *args)
+{
+    const struct kcp_ladder *a = args;
+    const int *cu = a->cu, *cn = a->cn;
+    int64_t least = 0, most = 0;
+    for (int s = 0; s < a->NS; s++)
+        for (int c = cn[s]; c < cn[s + 1]; c++) {
+            const int left = cu[s + 1] - cu[s] - (c - cn[s]) * a->C;
+            const int len = left < a->C ? left : a->C;
+            const int64_t warps = (int64_t)a->HV * tiles(a->V, 16);
+            const int64_t blocks = 2 * warps * tiles(a->K, 16);
+            least += 4 * blocks * tiles(len, 16);
+            most += 4 * blocks * 4;
+        }
+    times = 0;
+    const int status = lab_17_ldmatrix_lab.run(args);
+    if (!status && (times < least || times > most))
+        return told("shared memory is read %lld times, should be %lld to %lld",
+                    (long long)times, (long long)least, (long long)most);
+    return status;
+}
+
+KCP_VARIANT(lab_17_ldmatrix_banks) = { "17_ladder", "banks", "yours, reads counted",
+    KCP_F64, KCP_HOST, "any", counted, NULL };

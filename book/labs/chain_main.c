@@ -1,0 +1,275 @@
+/* chain_main.c -- a student's chain form on thread ranks, bit for bit, by deliverable.
+ *
+ * Book: chapter 07, labs/STAFF.md.  Used by: make grade LAB=07c.
+ * Next: survivor_main.c.
+ * kcp-lab-check chain ./lab.so ROW [TRIAL]. Maps are small integers, so that a right
+ * answer is right in every bit. The student's process has the maps and not the answers:
+ * it sends back what its ranks found, and the fold of all segments in order, made here,
+ * says what is right. With - for the object it is linked in and runs here (asan).
+ */
+#include "apart.h"
+#include "tests/07_merge/folded.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum row { LINE, BACK, CUTS, OWNERS, BYTES, REFUSES, ROWS };
+static const char *const row_name[] = { "line", "back", "cuts", "owners", "bytes",
+                                        "refuses" };
+enum { TRIALS = 24, GUARD = 8 };
+typedef int exchange(const struct kcp_exchange *x);
+
+/* One trial as it came back from the student's process. */
+struct found {
+    int status, spoiled;               /* spoiled: a rank that wrote where it may not */
+    char why[160];
+    struct kcp_traffic counted[MOST_R];
+    double got[MAX_T][HV][K][V];
+};
+
+/* One trial as it is given. */
+struct trial { struct whole a; enum row row; int number; exchange *run; };
+
+static __thread struct kcp_traffic handed;          /* by this rank, to the wire */
+static __thread int (*real_send)(struct kcp_comm *, const void *, size_t, int,
+                                 struct CUstream_st *);
+
+static int counted_send(struct kcp_comm *c, const void *from, size_t bytes, int to,
+                        struct CUstream_st *stream)
+{
+    handed.bytes += (int64_t)bytes;
+    handed.messages++;
+    return real_send(c, from, bytes, to, stream);
+}
+
+static int no_gather(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
+                     struct CUstream_st *stream)
+{
+    printf("  FAIL  a chain gathers nothing: send and recv alone\n");
+    return KCP_BAD;
+}
+
+static int no_apply(int hv, int k, int v, const void *map, int backward, int first,
+                    int v0, int Vb, const void *in, int ld_in, void *out, int ld_out,
+                    struct CUstream_st *stream)
+{
+    return KCP_CUDA;
+}
+
+static struct kcp_exchange exchange_of(const struct whole *a)
+{
+    return (struct kcp_exchange){ .form = KCP_CHAIN, .backward = a->backward, .HV = HV,
+                                  .K = K, .V = V, .plan = a->plan, .ops = a->ops };
+}
+
+/* One rank: its own maps and states, the student's exchange, its answers. */
+static int body(struct kcp_comm *comm, void *arg)
+{
+    struct trial *t = arg;
+    struct whole *a = &t->a;
+    const struct kcp_context *x = &a->plan->ctx[comm->r];
+    struct kcp_mapops ops = ref_mapops;
+    struct kcp_exchange e = exchange_of(a);
+    e.comm = comm;
+    e.ops = &ops;
+    if (t->row == REFUSES && comm->r == a->bad_rank) ops.apply = no_apply;
+    const size_t maps = x->NS * MAP, states = x->NS * STATE;
+    const size_t work = kcp_exchange_work(&e) / sizeof(double);
+    double *all = malloc(sizeof *all * (2 * maps + states + work + GUARD));
+    if (!all) return KCP_NO_MEMORY;
+    double *sent = all + maps + states + work + GUARD;
+    e.maps = all;
+    e.states = all + maps;
+    e.work = all + maps + states;
+    merge_own_maps(a, x, all);
+    memcpy(sent, all, sizeof *all * maps);
+    for (size_t i = 0; i < states + work + GUARD; i++) all[maps + i] = NAN;
+    for (int s = 0; s < x->NS; s++) {
+        const struct kcp_segment *g = &a->plan->seg[x->seg0 + s];
+        if (a->backward ? g->last : g->first)
+            memcpy(all + maps + s * STATE, a->start[x->seg0 + s], sizeof a->start[0]);
+    }
+    handed = (struct kcp_traffic){ 0 };
+    real_send = comm->send;
+    comm->send = counted_send;
+    comm->all_gather = no_gather;
+    const int status = t->run(&e);
+    comm->send = real_send;
+    if (!status) memcpy(a->got[x->seg0], e.states, sizeof *all * states);
+    a->counted[comm->r] = handed;
+    int spoiled = memcmp(sent, all, sizeof *all * maps) != 0;
+    for (int i = 0; i < GUARD; i++) spoiled |= !isnan(all[maps + states + work + i]);
+    if (spoiled) a->bad_how = comm->r + 1;
+    free(all);
+    return status;
+}
+
+/* Does some rank own two ranges, or more? */
+static int dealt(const struct kcp_plan *p)
+{
+    for (int b = 0; b < p->B; b++)
+        for (int c = 0; c < b; c++)
+            if (p->owner[b] == p->owner[c]) return 1;
+    return 0;
+}
+
+/* Trial number of a row: its plan, its maps, and what is right. 0: no memory. */
+static int draw(struct trial *t, enum row row, int number)
+{
+    struct stream s = stream_of(1000 * row + number, "chain");
+    const int R = 2 + number % 5, one = row == LINE || row == BACK || row == REFUSES;
+    const int64_t cu[] = { 0, 6 * R };
+    memset(t, 0, sizeof *t);
+    t->row = row;
+    t->number = number;
+    t->a.backward = row == BACK || (row >= CUTS && number % 2);
+    t->a.ops = &ref_mapops;
+    t->a.form = KCP_CHAIN;
+    if (one) {
+        const int folded = (R - 1) / 2;             /* one that hands a state on */
+        t->a.bad_rank = t->a.backward ? R - 1 - folded : folded;
+        if (kcp_plan_make(&t->a.plan, 1, cu, R, NULL, 0, 4, 0, NULL)) return 0;
+        merge_fill(&t->a, &s);
+        return 1;
+    }
+    for (;;) {
+        if (!merge_draw(&t->a, &s, 1 + R, number % 3 * 2)) return 0;
+        const struct kcp_plan *p = t->a.plan;
+        const int fits = row == BYTES || dealt(p) == (row == OWNERS);
+        if (p->crossing && fits) return 1;
+        kcp_plan_free(t->a.plan);
+    }
+}
+
+static int run_trial(struct trial *t, struct found *out)
+{
+    memset(t->a.want, 0xff, sizeof t->a.want);      /* nobody here is told */
+    memset(t->a.got, 0xff, sizeof t->a.got);
+    t->a.bad_how = 0;
+    out->status = kcp_threads_run(t->a.plan->R, body, t, out->why, sizeof out->why);
+    out->spoiled = t->a.bad_how;
+    memcpy(out->counted, t->a.counted, sizeof out->counted);
+    memcpy(out->got, t->a.got, sizeof out->got);
+    return 0;
+}
+
+struct asked { const char *object; struct trial *t; };
+
+static int in_process(void *arg, void *answer)
+{
+    const struct asked *x = arg;
+    exchange *const *at = lab_symbol(x->object, "lab_exchange_at");
+    if (!at) return 1;
+    x->t->run = *at;
+    return run_trial(x->t, answer);
+}
+
+/* The first number that is wrong, in words; 0: none is. */
+static int differs(const struct trial *t, const struct found *f, char *why, size_t n)
+{
+    const struct kcp_plan *p = t->a.plan;
+    for (int j = 0; j < p->S; j++)
+        for (int e = 0; e < STATE; e++) {
+            const double got = (&f->got[j][0][0][0])[e];
+            const double want = (&t->a.want[t->a.backward][j][0][0][0])[e];
+            if (got == want) continue;
+            const struct kcp_segment *s = &p->seg[j];
+            snprintf(why, n, "rank %d of %d%s: the state with which tokens %lld .. %lld"
+                     " of sequence %d %s: at [%d][%d][%d] of [HV K V] it is %g, should"
+                     " be %g", s->rank, p->R, t->a.backward ? ", on the way back" : "",
+                     (long long)s->begin, (long long)s->end - 1, s->n,
+                     t->a.backward ? "end" : "begin", e / (K * V), e / V % K, e % V,
+                     got, want);
+            return 1;
+        }
+    return 0;
+}
+
+/* Nothing but what the formula says; 0: so it is. */
+static int traffic_differs(const struct trial *t, const struct found *f, char *why,
+                           size_t n)
+{
+    for (int r = 0; r < t->a.plan->R; r++) {
+        struct kcp_comm who = { .R = t->a.plan->R, .r = r };
+        struct kcp_exchange e = exchange_of(&t->a);
+        e.comm = &who;
+        const struct kcp_traffic due = kcp_exchange_formula(&e), c = f->counted[r];
+        if (c.bytes == due.bytes && c.messages == due.messages) continue;
+        snprintf(why, n, "rank %d of %d: %lld bytes in %lld messages, should be %lld"
+                 " in %lld", r, t->a.plan->R, (long long)c.bytes, (long long)c.messages,
+                 (long long)due.bytes, (long long)due.messages);
+        return 1;
+    }
+    return 0;
+}
+
+static int wrong(const struct trial *t, const struct found *f, char *why, size_t n)
+{
+    if (t->row == REFUSES) {
+        snprintf(why, n, "rank %d cannot apply a map, which is status %d: the call"
+                 " returns %d%s%s", t->a.bad_rank, KCP_CUDA, f->status,
+                 f->why[0] ? ", " : "", f->why);
+        return f->status != KCP_CUDA || strncmp(f->why, "rank ", 5) ||
+               atoi(f->why + 5) != t->a.bad_rank;
+    }
+    if (f->status) {
+        snprintf(why, n, "status %d, %s", f->status, f->why);
+        return 1;
+    }
+    if (f->spoiled) {
+        snprintf(why, n, "rank %d wrote into its maps, or past the end of work",
+                 f->spoiled - 1);
+        return 1;
+    }
+    return differs(t, f, why, n) ||
+           (t->row == BYTES && traffic_differs(t, f, why, n));
+}
+
+static int chain_bad(const char *found, const char *expected)
+{
+    fprintf(stderr, "kcp-lab-check: chain: found '%s', expected %s\n", found, expected);
+    return 2;
+}
+
+int chain_main(int argc, char **argv)
+{
+    const char *object = argc > 1 ? argv[1] : "", *name = argc > 2 ? argv[2] : "";
+    int row = 0, failed = 0;
+    const int only = argc > 3 ? atoi(argv[3]) : -1;
+    if (strcmp(object, "-") && !strchr(object, '/'))
+        return chain_bad(object, "./lab.so");
+    while (row < ROWS && strcmp(name, row_name[row])) row++;
+    if (row == ROWS)
+        return chain_bad(name, "line, back, cuts, owners, bytes or refuses");
+    struct trial *t = malloc(sizeof *t);
+    struct found *f = calloc(1, sizeof *f);
+    struct trial *copy = malloc(sizeof *copy);
+    for (int i = 0; i < TRIALS && !failed; i++) {
+        struct asked asked = { object, t };
+        char why[300];
+        if (only >= 0 && i != only) continue;
+        if (!t || !f || !copy || !draw(t, row, i)) {
+            fprintf(stderr, "kcp-lab-check: memory: found none\n");
+            return 2;
+        }
+        memset(f, 0, sizeof *f);
+        if (!strcmp(object, "-")) {
+            *copy = *t;
+            copy->run = kcp_exchange_run;
+            run_trial(copy, f);
+        } else failed = apart(in_process, &asked, f, sizeof *f) != 0;
+        if (!failed && wrong(t, f, why, sizeof why)) {
+            printf("  FAIL  %s\n", why);
+            failed = 1;
+        }
+        if (failed)
+            printf("        that trial alone: chain %s %s %d\n", object, name, i);
+        kcp_plan_free(t->a.plan);
+    }
+    free(t);
+    free(f);
+    free(copy);
+    if (!failed) printf("1 passed, 0 failed, 0 skipped\n");
+    return failed;
+}

@@ -1,0 +1,36 @@
+/* solve.c -- of the student's gradients dv alone; of all others the reference's.
+ *
+ * Book: labs/STAFF.md.  Used by: make grade LAB=10_solve, its first rows.
+ * Next: tree.c.
+ * A variant of stage 10 for whoever has A^T dU right and the rest not yet.
+ */
+#include "kcp.h"
+#include "ref.h"
+#include "stages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+extern const struct kcp_variant lab_10_solve_lab;
+
+static int dv_alone(void *args)
+{
+    struct kcp_wy_backward *a = args, mine = *a;
+    const size_t qk = (size_t)a->T * a->H * a->K, vo = (size_t)a->T * a->HV * a->V;
+    const size_t one = (size_t)a->T * a->HV, gate = one * a->KG;
+    double *all = calloc(2 * qk + vo + one + gate + 1, sizeof *all);
+    if (!all) return KCP_NO_MEMORY;
+    mine.dq = all;
+    mine.dk = all + qk;
+    mine.dv = all + 2 * qk;
+    mine.dbeta = all + 2 * qk + vo;
+    mine.dg = all + 2 * qk + vo + one;
+    int status = lab_10_solve_lab.run(&mine);
+    if (!status) status = ref_wy_backward(a);
+    if (!status && vo) memcpy(a->dv, mine.dv, sizeof *all * vo);
+    free(all);
+    return status;
+}
+
+KCP_VARIANT(lab_10_solve_dv) = { "10_wy_backward", "dv", "yours, dv alone", KCP_F64,
+                                 KCP_HOST, "any", dv_alone, NULL };

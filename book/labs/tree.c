@@ -1,0 +1,158 @@
+/* tree.c -- the student's tree under chapter 15's program; how many products, how deep.
+ *
+ * Book: labs/STAFF.md.  Used by: make grade LAB=15_blelloch.  Next: warp.c.
+ * Three variants of stage 15: the whole program, in which every tile is scanned; and
+ * two that first run the tree on maps that are names. A name stands for a stretch of
+ * tokens: it can be composed with the next one's or applied to the state before it, and
+ * that is all: so what is counted is all that was done.
+ */
+#include "15_scan.h"
+#include "book/labs/frame.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum { LEAVES = 64, NAMES = 40 * LEAVES };
+
+/* What a name stands for: tokens [lo,hi), or the state before token hi. */
+static struct { uint64_t name; int lo, hi, state, depth; } known[NAMES];
+static int nknown, products;
+static uint64_t secret;
+
+static int names(const void *number)
+{
+    uint64_t name;
+    memcpy(&name, number, sizeof name);
+    for (int i = nknown - 1; i >= 0; i--)
+        if (known[i].name == name) return i;
+    return -1;
+}
+
+static int give_name(void *number, int lo, int hi, int state, int depth)
+{
+    if (nknown == NAMES) return KCP_BAD;
+    secret = secret * 6364136223846793005u + 1442695040888963407u;
+    known[nknown].name = secret ^ secret >> 29;
+    known[nknown].lo = lo;
+    known[nknown].hi = hi;
+    known[nknown].state = state;
+    known[nknown].depth = depth;
+    memcpy(number, &known[nknown++].name, sizeof secret);
+    return KCP_OK;
+}
+
+static int deeper(int a, int b)
+{
+    return 1 + (known[a].depth > known[b].depth ? known[a].depth : known[b].depth);
+}
+
+static int compose(int HV, int K, int V, const void *b, const void *a, int backward,
+                   int a_first, void *out, struct CUstream_st *stream)
+{
+    const int left = names(a), right = names(b);
+    products++;
+    if (left < 0 || right < 0 || known[left].state || known[right].state)
+        return told("compose gets something that is no map");
+    if (known[left].hi != known[right].lo)
+        return told("compose: leaves [%d,%d) after leaves [%d,%d)",
+                          known[right].lo, known[right].hi, known[left].lo,
+                          known[left].hi);
+    if (out == a || out == b)
+        return told("compose: out is one of its two maps");
+    return give_name(out, known[left].lo, known[right].hi, 0, deeper(left, right));
+}
+
+static int apply(int HV, int K, int V, const void *map, int backward, int first, int v0,
+                 int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
+                 struct CUstream_st *stream)
+{
+    const int m = names(map), s = names(S_in);
+    products++;
+    if (m < 0 || s < 0 || known[m].state || !known[s].state || first)
+        return told("apply gets no map, or no state");
+    if (known[s].hi != known[m].lo)
+        return told("apply: the map of leaves [%d,%d) to the state"
+                          " before leaf %d", known[m].lo, known[m].hi, known[s].hi);
+    return give_name(S_out, 0, known[m].hi, 1, deeper(m, s));
+}
+
+static int no_copy(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                   size_t width, size_t rows, struct CUstream_st *stream)
+{
+    return told("a tree copies nothing");
+}
+
+/* The tree over n leaves: a status, 0 when every state is the right one. *depth: how
+ * many products the longest row of them has. */
+static int tree_of_names(int n, int backward, int *depth)
+{
+    static double map[LEAVES + 1][2], state[LEAVES][2];
+    static const struct kcp_mapops ops = { "names", 8, apply, compose, no_copy };
+    const struct kcp_scan call = { .HV = 1, .K = 1, .V = 1, .C = LEAVES };
+    double *node[LEAVES], *at[LEAVES];
+    struct spike_rank x = { .a = &call, .ops = &ops, .node = node,
+                            .spare = map[LEAVES] };
+    int status = KCP_OK;
+    nknown = products = *depth = 0;
+    memset(map, 0, sizeof map);
+    memset(state, 0, sizeof state);
+    for (int e = 0; e < n; e++) {
+        node[e] = map[e];
+        at[e] = state[e];
+        status = give_name(map[e], e, e + 1, 0, 0);
+    }
+    give_name(state[0], 0, 0, 1, 0);
+    if ((status = scan_up(&x, n, backward))) return status;
+    const int whole = names(x.node[n - 1]);
+    if (whole < 0 || known[whole].state || known[whole].lo || known[whole].hi != n)
+        return told("scan_up: node[%d] of %d is not the map of all"
+                          " leaves", n - 1, n);
+    if ((status = scan_down(&x, n, backward, at))) return status;
+    for (int e = 0; e < n; e++) {
+        const int s = names(at[e]);
+        if (s < 0 || !known[s].state || known[s].hi != e)
+            return told("scan_down: state[%d] of %d is not the state "
+                              "before leaf %d", e, n, e);
+        if (known[s].depth > *depth) *depth = known[s].depth;
+    }
+    if (known[whole].depth > *depth) *depth = known[whole].depth;
+    return KCP_OK;
+}
+
+/* Chapter 15's program with every stretch scanned, whatever the case says. */
+static int scanned(void *args)
+{
+    struct kcp_scan mine = *(struct kcp_scan *)args;
+    mine.walk = KCP_BLELLOCH;
+    return ref_scan(&mine);
+}
+
+static int counted(void *args, int products_too, int depth_too)
+{
+    if (getrandom(&secret, sizeof secret, 0) != sizeof secret) return KCP_BAD;
+    for (int n = 1; n <= LEAVES; n++)
+        for (int backward = 0; backward < 2; backward++) {
+            int depth, log = 0;
+            const int status = tree_of_names(n, backward, &depth);
+            while (1 << log < n) log++;
+            if (status) return status;
+            if (products_too && products > 2 * n)
+                return told("%d leaves: %d products, at most %d", n,
+                                  products, 2 * n);
+            if (depth_too && depth > 2 * log)
+                return told("%d leaves: %d products one after another, "
+                                  "at most %d", n, depth, 2 * log);
+        }
+    return scanned(args);
+}
+
+static int few(void *args) { return counted(args, 1, 0); }
+static int flat(void *args) { return counted(args, 0, 1); }
+
+KCP_VARIANT(lab_15_blelloch_lab) = { "15_scan", "lab", "yours, every tile scanned",
+    KCP_F64, KCP_HOST, "any", scanned, NULL };
+KCP_VARIANT(lab_15_blelloch_products) = { "15_scan", "products", "yours, counted",
+    KCP_F64, KCP_HOST, "any", few, NULL };
+KCP_VARIANT(lab_15_blelloch_depth) = { "15_scan", "depth", "yours, one after another",
+    KCP_F64, KCP_HOST, "any", flat, NULL };
