@@ -264,7 +264,8 @@ int chain_main(int argc, char **argv)
             failed = 1;
         }
         if (failed)
-            printf("        that trial alone: chain %s %s %d\n", object, name, i);
+            printf("        that trial alone: kcp-lab-check chain %s %s %d\n", object,
+                   name, i);
         kcp_plan_free(t->a.plan);
     }
     free(t);

@@ -194,7 +194,7 @@ for want in '900 v1_column 0.95 ok yours 900.0 us, v1_column 1000.0 us' \
     '890 best 0.5 slower yours 890.0 us, v3_group_sm90 440.0 us'; do
     # shellcheck disable=SC2086
     said=$(set -- $want; B=$W dir=$W/k ext=cu stage=05_affine out=$W/said MINE=$1
-           export MINE; . book/labs/rows.sh; make_it() { :; }; add() { echo "$3 $4"; }
+           export MINE; get() { :; }; . book/labs/rows.sh; make_it() { :; }; add() { echo "$3 $4"; }
            speed title 1 "$2" "$3" 2>&1)
     [ "$said" = "${want#* * * }" ] && holds || wrong "speed says '$said', not '$want'"
 done
