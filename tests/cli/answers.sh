@@ -19,7 +19,8 @@ sed -n 's/^@\(answer[^ ]*\) .*/\1/p' "$W/said" | sort >"$W/computed"
 grep -ho '\[answer/[^]]*\]{\.val}' book/*.md | sed 's/^\[//;s/\].*//' | sort -u >"$W/shown"
 comm -13 "$W/computed" "$W/shown" | sed 's/^/answers.sh: nothing computes /' >"$W/lost"
 comm -23 "$W/computed" "$W/shown" | sed 's/^/answers.sh: no page shows /' >>"$W/lost"
-# As many answers as exercises; where the book is built, each is folded away.
+# As many answers as exercises; where the book is built, each is folded away, and no
+# page shows the name of a number in its place.
 awk 'FNR == 1 { if (f) check(); f = FILENAME; e = a = on = 0 }
      /^# /    { on = /^# Exercises/ }
      /^:::/   { on = on && /answers/ ? 2 : on == 2 ? 0 : on }
@@ -33,6 +34,7 @@ for page in build/book/[0-9]*.html; do
     n=$(grep -c '<details class="answer">' "$page")
     [ "$(grep -c '<details' "$page")" = "$(grep -c '</details>' "$page")" ] &&
         [ "$n" -gt 0 ] || echo "answers.sh: $page: $n answers" >>"$W/lost"
+    grep -Hon '\[[^][ ]*\]{\.val}' "$page" | sed 's/^/answers.sh: /' >>"$W/lost"
 done
 [ -s "$W/lost" ] && { cat "$W/lost"; failed=1; }
 [ $failed = 0 ] && echo "answers.sh: $(wc -l <"$W/computed") numbers agree"
