@@ -46,7 +46,7 @@ int family_prepare(struct family_rank *x)
         x->dh = family_zeros(x, a->NC * KV); x->dh_in = family_zeros(x, a->NS * KV);
     }
     for (int s = 0; s <= a->NS && !x->full; s++)
-        x->cu[s] = cu ? cu[s] * m : 0;      /* a rank without tokens may have none */
+        x->cu[s] = T > 0 ? cu[s] * m : 0;   /* a rank without tokens may have none */
     return x->full ? KCP_NO_MEMORY : KCP_OK;
 }
 

@@ -65,7 +65,8 @@ $B/corpus: $B/kcp-arrays tests/fuzz.mk
 	@for s in 0 1 2 3 4 5 6 7 8 9; do printf "\\00$$s\000\001\001\003\005\000\377\002\001\000\003\001\000\010\005" \
 	  >$@/calls/$$s; done
 	@for s in C34yAAIF/fsAfACEBQ== /N7QAQAAAAAAAAAA/wAACAc= ft4KQQBuIwX//wABAAAAAAA= \
-	  TgEAKQE/BABOqakEAKmpFAAAAIAqAw== CwAEKf///////wEI///+/////wAa//8QAyU=; do \
+	  TgEAKQE/BABOqakEAKmpFAAAAIAqAw== CwAEKf///////wEI///+/////wAa//8QAyU= \
+	  ft4KQQBuIwX/BAABBf8A+gA=; do \
 	  echo $$s | base64 -d >$@/calls/found.$$(echo $$s | cksum | cut -d' ' -f1); done
 	@printf -- '--text\000words\000--flag\000--int\00012\000--word=gdn\000' \
 	  >$@/options/all
