@@ -88,7 +88,7 @@ fuzz: $(fuzz_all:%=$B/replay_%) $B/corpus
 	else echo "libFuzzer (clang) not found: the plain mutator alone"; fi
 fuzz-clang: $(fuzz_all:%=$B/fuzz_%) $B/corpus
 	@for t in $(fuzz_all); do mkdir -p $B/found/$$t; log=$B/found/$$t.log; \
-	  $B/fuzz_$$t -max_total_time=$(SECONDS) -max_len=4096 -rss_limit_mb=2048 \
+	  $B/fuzz_$$t -max_total_time=$(SECONDS) -max_len=4096 -timeout=60 -rss_limit_mb=2048 \
 	    -print_final_stats=1 -verbosity=0 -artifact_prefix=$B/found/ $B/found/$$t \
 	    $B/corpus/$$t >$$log.out 2>$$log || { tail -30 $$log; exit 1; }; \
 	  sed -n "s/^stat::number_of_executed_units: */fuzz_$$t, $(SECONDS) s: /p" $$log; \
