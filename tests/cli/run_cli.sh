@@ -3,17 +3,9 @@
 #
 # Book: none.  Checked by: a refusal that does not come, an output that differs.
 # Usage: run_cli.sh BUILD.  Next: tests/cli/arrays.c.
-B=$(cd "${1:-build}" && pwd) || exit 1
 here=$(cd "$(dirname "$0")" && pwd)
-W=$(mktemp -d) || exit 1
+. "$here/run_common.sh"
 trap 'chmod -R u+w "$W"; rm -rf "$W"' EXIT
-cd "$W" || exit 1
-run="$B/kcp-run" arrays="$B/kcp-arrays"
-passed=0 failed=0
-unset WORLD_SIZE RANK SLURM_NTASKS OMPI_COMM_WORLD_SIZE
-
-fail() { failed=$((failed + 1)); echo "  FAIL  kcp-run: $*"; }
-pass() { passed=$((passed + 1)); }
 
 # refused WHAT option...: status 2, one line on stderr that names WHAT and says what was
 # expected, nothing on stdout, nothing in out. Its inputs are a fresh copy of in.
@@ -21,28 +13,8 @@ refused() {
     what=$1; shift
     "$run" --in bad --out out "$@" >stdout 2>stderr
     status=$?
-    if [ $status -ne 2 ]; then fail "status $status for $what $*: $(head -1 stderr)"
-    elif [ "$(wc -l <stderr)" -ne 1 ]; then fail "$(wc -l <stderr) lines for $what $*"
-    elif ! grep -q -- "^kcp-run: .*$what.*found.*expected" stderr
-    then fail "no '$what ... found ... expected' for $*: $(cat stderr)"
-    elif [ -s stdout ] || [ -e out ]; then fail "output for $what $*"
-    else pass; fi
-    rm -rf bad out; cp -r in bad
-}
-# gives DIR option...: status 0 and outputs in DIR.
-gives() {
-    to=$1; shift
-    if "$run" --in in --out "$to" "$@" >stdout 2>stderr && [ -s stdout ]; then pass
-    else fail "status $? for $*: $(cat stderr)"; fi
-}
-# alike A B tolerance: the same files, the same numbers.
-alike() {
-    for f in "$2"/*.npy; do
-        "$arrays" same "$1/${f##*/}" "$f" "$3" 2>stderr && continue
-        fail "$(cat stderr)"
-        return
-    done
-    [ "$(ls "$1")" = "$(ls "$2")" ] && pass || fail "$1 and $2: other files"
+    judge_refusal "$what" "$*"
+    rm -rf bad; cp -r in bad
 }
 
 # ---- options

@@ -3,41 +3,14 @@
 #
 # Book: chapters 15, 16.  Checked by: an output that differs, a refusal that does not
 # come.  Usage: run_relatives.sh BUILD.  Next: tests/cli/run_cli.sh.
-B=$(cd "${1:-build}" && pwd) || exit 1
-W=$(mktemp -d) || exit 1
-trap 'rm -rf "$W"' EXIT
-cd "$W" || exit 1
-run="$B/kcp-run" arrays="$B/kcp-arrays"
-passed=0 failed=0
-unset MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE SLURM_NTASKS \
-    OMPI_COMM_WORLD_SIZE KCP_RENDEZVOUS KCP_SECRET KCP_JOB TORCHELASTIC_RUN_ID
+. "$(dirname "$0")/run_common.sh"
 export KCP_KEY_DIR="$W/keys" KCP_TIMEOUT_S=60
 
-fail() { failed=$((failed + 1)); echo "  FAIL  run_relatives: $*"; }
-pass() { passed=$((passed + 1)); }
-gives() {
-    to=$1; shift
-    if "$run" --in in --out "$to" "$@" >stdout 2>stderr && [ -s stdout ]; then pass
-    else fail "status $? for $*: $(cat stderr)"; fi
-}
-alike() {
-    for f in "$2"/*.npy; do
-        "$arrays" same "$1/${f##*/}" "$f" "$3" 2>stderr && continue
-        fail "$model: $(cat stderr)"
-        return
-    done
-    [ "$(ls "$1")" = "$(ls "$2")" ] && pass || fail "$1 and $2: other files"
-}
 refused() {
     what=$1; shift
     "$run" --in in --out out "$@" >stdout 2>stderr
     status=$?
-    if [ $status -ne 2 ] || [ "$(wc -l <stderr)" -ne 1 ] || [ -s stdout ] || [ -e out ]
-    then fail "status $status for $what $*: $(head -1 stderr)"
-    elif ! grep -q -- "^kcp-run: .*$what.*found.*expected" stderr
-    then fail "no '$what ... found ... expected' for $*: $(cat stderr)"
-    else pass; fi
-    rm -rf out
+    judge_refusal "$what" "$*"
 }
 # The judge's inputs of a stage and model: long enough to be cut; and its sizes.
 size() { sed -n "s/^$1 //p" case.txt; }

@@ -3,22 +3,9 @@
 #
 # Book: chapter 13.  Checked by: an output that differs, a refusal that does not come.
 # Usage: run_sum.sh BUILD.  Next: tests/cli/run_cli.sh.
-B=$(cd "${1:-build}" && pwd) || exit 1
-W=$(mktemp -d) || exit 1
-trap 'rm -rf "$W"' EXIT
-cd "$W" || exit 1
-run="$B/kcp-run" arrays="$B/kcp-arrays"
-passed=0 failed=0
-unset WORLD_SIZE RANK SLURM_NTASKS OMPI_COMM_WORLD_SIZE
+. "$(dirname "$0")/run_common.sh"
 export KCP_KEY_DIR="$W/keys" KCP_TIMEOUT_S=60
 
-fail() { failed=$((failed + 1)); echo "  FAIL  run_sum: $*"; }
-pass() { passed=$((passed + 1)); }
-gives() {
-    to=$1; shift
-    if "$run" --in in --out "$to" "$@" >stdout 2>stderr && [ -s stdout ]; then pass
-    else fail "status $? for $*: $(cat stderr)"; fi
-}
 refused() {
     "$run" --in in --out out "$@" >stdout 2>stderr
     status=$?

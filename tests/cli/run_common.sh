@@ -1,0 +1,42 @@
+# run_common.sh -- what the scripts that drive kcp-run share; they read it, none runs it.
+#
+# Book: chapter 20.  Checked by: run_cli.sh, run_owners.sh, run_sum.sh, run_relatives.sh.
+# Next: run_cli.sh.  With $0 SCRIPT.sh BUILD: a folder to work in, gone at the end;
+# $run, $arrays; counts of what passed and failed, which the script prints.
+B=$(cd "${1:-build}" && pwd) || exit 1
+W=$(mktemp -d) || exit 1
+trap 'rm -rf "$W"' EXIT
+script=$(basename "$0" .sh)
+cd "$W" || exit 1
+run="$B/kcp-run" arrays="$B/kcp-arrays"
+passed=0 failed=0
+unset MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE SLURM_NTASKS \
+    OMPI_COMM_WORLD_SIZE KCP_RENDEZVOUS KCP_SECRET KCP_JOB TORCHELASTIC_RUN_ID
+
+fail() { failed=$((failed + 1)); echo "  FAIL  $script: $*"; }
+pass() { passed=$((passed + 1)); }
+# gives DIR option...: status 0 and outputs in DIR.
+gives() {
+    to=$1; shift
+    if "$run" --in in --out "$to" "$@" >stdout 2>stderr && [ -s stdout ]; then pass
+    else fail "status $? for $*: $(cat stderr)"; fi
+}
+# alike A B tolerance: the same files, the same numbers.
+alike() {
+    for f in "$2"/*.npy; do
+        "$arrays" same "$1/${f##*/}" "$f" "$3" 2>stderr && continue
+        fail "${model:+$model: }$(cat stderr)"
+        return
+    done
+    [ "$(ls "$1")" = "$(ls "$2")" ] && pass || fail "$1 and $2: other files"
+}
+# judge_refusal WHAT OPTIONS: of the run that ended with $status: 2, one line that names
+# WHAT and says what was expected, and no output.
+judge_refusal() {
+    if [ $status -ne 2 ] || [ "$(wc -l <stderr)" -ne 1 ] || [ -s stdout ] || [ -e out ]
+    then fail "status $status for $1 $2: $(head -1 stderr)"
+    elif ! grep -q -- "^kcp-run: .*$1.*found.*expected" stderr
+    then fail "no '$1 ... found ... expected' for $2: $(cat stderr)"
+    else pass; fi
+    rm -rf out
+}
