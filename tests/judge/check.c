@@ -130,7 +130,7 @@ static double natural(const struct slice *s, const struct view *w, int64_t outer
 /* "[12][0][3]": element at, by its global indices. */
 static int index_of(const struct slice *s, int64_t at, char *text, size_t n)
 {
-    int64_t index[4];
+    int64_t index[4] = { 0 };
     char *p = text;
     for (int d = s->nd - 1; d >= 0; d--) {
         index[d] = at % s->dim[d];
