@@ -3,9 +3,10 @@
 // Checked by: itself: status 1 where an error is above its limit.
 // Next: ../cuda/18_hopper/backward/finish_kda_sm90.cu.
 //
-// Usage: kcp-finish [--times] [WORD]; WORD picks trials by name. The inputs of the
-// kernel are drawn at random, h, dS, v_new and dv among them; the reference is the
-// equations of the kernel's head on the same numbers, in double, pair by pair.
+// Usage: kcp-finish [--times] [WORD]; WORD picks trials by a part of their name, =WORD
+// the one of that name. The inputs of the kernel are drawn at random, h, dS, v_new and
+// dv among them; the reference is the equations of the kernel's head on the same
+// numbers, in double, pair by pair.
 #include "cuda/18_hopper/backward/storage.cuh"
 #include <algorithm>
 #include <math.h>
@@ -618,9 +619,10 @@ static const struct trial timed[] = {
     { "GDN 8192 x 96", GDN, 128, 96, 96, SOFTPLUS, SIGMOID, LIVE, NORMED, { 8192 } },
 };
 
-// Trials whose name holds `word`; all without one.
+// Trials whose name holds `word`, or is what stands behind its '='; all without one.
 static int wanted(const struct trial *w, const char *word)
 {
+    if (word && word[0] == '=') return !strcmp(w->name, word + 1);
     return !word || strstr(w->name, word);
 }
 

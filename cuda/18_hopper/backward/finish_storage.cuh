@@ -10,8 +10,9 @@
 
 enum { SUBCHUNKS = 4 }; // of 16 tokens
 
-// The launchers behind backward_finish, each with its kernel an object of its own.
-int kda_finish(const struct backward_params *x, int processors);
+// The launchers behind backward_finish, each with its kernels an object of its own.
+// marks: a byte for each pair of a chunk and a query/key head, all 0.
+int kda_finish_64(const struct backward_params *x, unsigned char *marks, int blocks);
 int gdn_finish(const struct backward_params *x, int processors);
 
 // Of a chunk and value head, by parts that arrive and are released together: dO and

@@ -1,7 +1,7 @@
 // finish_underflow.cuh -- KDA's finishing kernel: pairs of tokens, one by one.
 // Book: chapter 18, "Code: kernels".
 // Checked by: bench/finish.cu, tests/13_backward/checks.c.
-// Next: finish_kda_sm90.cu.
+// Next: finish_kda.cuh.
 #ifndef KCP_FINISH_UNDERFLOW_CUH
 #define KCP_FINISH_UNDERFLOW_CUH
 
