@@ -35,6 +35,11 @@ int ref_family(struct kcp_family *a);   /* 16 one rank's forward or backward */
 int ref_ladder(struct kcp_ladder *a);   /* 17 the state scan of 04, without output */
 int ref_ladder_lanes(struct kcp_ladder *a);   /* 17 the same by 32 lanes that step */
 int ref_ladder_banks(struct kcp_ladder *a);   /* 17 and by swizzled tiles */
+int ref_ladder_threads(struct kcp_ladder *a); /* 17 by threads, a column each */
+int ref_ladder_shared(struct kcp_ladder *a);  /* 17 by a block with shared memory */
+int ref_ladder_stages(struct kcp_ladder *a);  /* 17 by copies under way, in stages */
+int ref_ladder_wgmma(struct kcp_ladder *a);   /* 17 by a warpgroup and descriptors */
+int ref_ladder_roles(struct kcp_ladder *a);   /* 17 by a producer and consumers */
 
 #pragma GCC visibility pop
 

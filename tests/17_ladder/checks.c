@@ -2,7 +2,7 @@
  *
  * Book: chapter 17.  Checked by: itself, it can fail.  Next: ../../cuda/17_ladder.
  */
-#include "ref/17_warp.h"
+#include "ref/17_block.h"
 #include "tests/judge/front.h"
 
 /* The same lines as chapter 04's, computed from G: v_new and the last states. */
@@ -40,24 +40,28 @@ static int is_chunk(struct kcp_report *rep)
     static const double gates[] = { 0, -1, -5, -50 };
     static const struct { const char *name; int (*run)(struct kcp_ladder *); } of[] = {
         { "ladder", ref_ladder }, { "lanes", ref_ladder_lanes },
-        { "banks", ref_ladder_banks } };
+        { "banks", ref_ladder_banks }, { "threads", ref_ladder_threads },
+        { "shared", ref_ladder_shared }, { "stages", ref_ladder_stages },
+        { "wgmma", ref_ladder_wgmma }, { "roles", ref_ladder_roles } };
+    enum { WAYS = sizeof of / sizeof *of };
     int status = KCP_OK;
-    for (int j = 0; j < 12 && !status; j++) {
+    for (int i = 0; i < 4 * WAYS && !status; i++) {
+        const int j = i / WAYS * 3 + i % 3;
         struct front x;
         double v = NAN, S = NAN;
         status = front_draw(&x, KCP_KDA, j % 2 ? 64 : 5, gates[j / 3]);
         status = status ? status : front_wy(&x);
         status = status ? status : front_chunk(&x);
-        status = status ? status : chunk_of(&x, of[j % 3].run, &v, &S);
+        status = status ? status : chunk_of(&x, of[i % WAYS].run, &v, &S);
         EXPECT(rep, status || (v <= 1e-13 && S <= 1e-13),
                "%s, gate %g: v_new differs from chapter 04's by %g, the state by %g",
-               of[j % 3].name, gates[j / 3], v, S);
+               of[i % WAYS].name, gates[j / 3], v, S);
         front_free(&x);
     }
     return status;
 }
 KCP_CHECK(check_17_is_chunk) = { "17_ladder", "is_chunk",
-    "the ladder, and its emulations by lanes and banks, are chapter 04's scan",
+    "the ladder, and its rungs in C, are chapter 04's scan",
     is_chunk };
 
 /* mma of random A and B, each element put where the manual's figures have it. */
@@ -141,9 +145,132 @@ static int swizzled(struct kcp_report *rep)
 KCP_CHECK(check_17_swizzled) = { "17_ladder", "swizzled",
     "the swizzled walk meets no bank twice", swizzled };
 
+/* A warp of 32 lanes fetches 512 bytes: along the rows no sector in vain, a lane a row
+ * twice as many, eight numbers of which each sector uses half; single numbers of a row
+ * each 1. The book's Figure draws the first two. */
+static int sectors(struct kcp_report *rep)
+{
+    static const struct { const char *what; int pitch, count, sectors; } row[] = {
+        { "16 bytes each, along the rows", 8, 8, 16 },
+        { "16 bytes each, a lane a row", 128, 8, 32 },
+        { "a number each, along a row", 1, 1, 2 },
+        { "a number each, a lane a row", 128, 1, 32 } };
+    static double from[LANES * 128], to[LANES * 8];
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        int64_t at[LANES];
+        int place[LANES], count[LANES];
+        for (int l = 0; l < LANES; l++) {
+            at[l] = l * row[i].pitch;
+            place[l] = l * 8;
+            count[l] = row[i].count;
+        }
+        const int n = block_load(to, place, from, at, count);
+        EXPECT(rep, n == row[i].sectors, "%s: %d sectors, not %d", row[i].what, n,
+               row[i].sectors);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_17_sectors) = { "17_ladder", "sectors",
+    "a warp's load fetches the sectors that its lanes meet, each once", sectors };
+
+/* A copy is there when it was waited for, and its place is nobody's before. */
+static int under_way(struct kcp_report *rep)
+{
+    const double from[] = { 1, 2, 3, 4 };
+    double to[] = { 0, 0, 0, 0 };
+    struct block_copies q = { .n = 0 };
+    block_async(&q, to, from, 1, 1, 2);
+    block_commit(&q);
+    EXPECT(rep, isnan(to[0]) && isnan(to[1]), "a copy under way shows old numbers");
+    block_async(&q, to + 2, from + 2, 1, 1, 2);
+    block_commit(&q);
+    block_wait(&q, 1);
+    EXPECT(rep, to[1] == 2 && isnan(to[2]), "waiting for all but one group is wrong");
+    block_wait(&q, 0);
+    EXPECT(rep, to[2] == 3 && to[3] == 4 && !q.n, "waiting for all groups is wrong");
+    return KCP_OK;
+}
+KCP_CHECK(check_17_under_way) = { "17_ladder", "under_way",
+    "a group of copies is there after its wait, and NaN before", under_way };
+
+/* Two arrivals and the announced bytes end a phase, and nothing less; parities. */
+static int phases(struct kcp_report *rep)
+{
+    const double from[] = { 1, 2 };
+    double to[2];
+    struct block_copies q = { .n = 0 };
+    struct block_barrier b;
+    block_barrier_init(&b, 2);
+    EXPECT(rep, block_passed(&b, -1) && !block_passed(&b, 0), "a new barrier is off");
+    block_arrive_expect(&b, 4);
+    block_tma(&q, to, from, 0, 1, 2, &b);
+    block_arrive(&b);
+    EXPECT(rep, !block_passed(&b, 0), "a phase ends before its bytes");
+    block_carry_out(&q, 0);
+    EXPECT(rep, block_passed(&b, 0) && !block_passed(&b, 1), "a phase does not end");
+    block_arrive(&b);
+    EXPECT(rep, !block_passed(&b, 1), "one arrival of two ends a phase");
+    block_arrive(&b);
+    EXPECT(rep, block_passed(&b, 1), "the second phase does not end");
+    return KCP_OK;
+}
+KCP_CHECK(check_17_phases) = { "17_ladder", "phases",
+    "arrivals and bytes end a barrier's phase, and nothing less", phases };
+
+/* Descriptors with a field off, as a hand could write them: D is wrong, or NaN. */
+static int descriptors(struct kcp_report *rep)
+{
+    enum { TILE = TILE_ROWS * TILE_COLUMNS };
+    static const struct { const char *what; uint64_t bits; int same; } row[] = {
+        { "as cuda/tile/smem_desc.cuh has it", 1ull << 62 | 64ull << 32 | 1 << 16, 1 },
+        { "with a leading offset that is not read", 1ull << 62 | 64ull << 32, 1 },
+        { "without a swizzle", 64ull << 32, 0 },
+        { "with the swizzle of 64 bytes", 2ull << 62 | 64ull << 32, 0 },
+        { "with a stride in bytes", 1ull << 62 | 1024ull << 32, 0 },
+        { "with a base", 1ull << 62 | 1ull << 49 | 64ull << 32, 0 } };
+    static double rows[64 * 64], tile[16 * TILE], a[64][16], d[64 * 64];
+    struct stream s = stream_of(17, "descriptors");
+    for (int i = 0; i < 64 * 64; i++) rows[i] = normal(&s);
+    for (int i = 0; i < 64 * 16; i++) a[i / 16][i % 16] = normal(&s);
+    warp_tma_load(tile, rows, 64, 64, 64);
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        double worst = 0;
+        memset(d, 0, sizeof d);
+        warpgroup_mma(d, 64, (const double (*)[16])a, tile, row[i].bits + 2, 0);
+        for (int y = 0; y < 64; y++)
+            for (int x = 0; x < 64; x++) {
+                double want = 0;
+                for (int k = 0; k < 16; k++) want += a[y][k] * rows[64 * x + 16 + k];
+                if (!(fabs(d[64 * y + x] - want) <= worst))
+                    worst = isnan(d[64 * y + x]) ? 1 : fabs(d[64 * y + x] - want);
+            }
+        EXPECT(rep, (worst <= 1e-12) == row[i].same, "a descriptor %s: off by %g",
+               row[i].what, worst);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_17_descriptors) = { "17_ladder", "descriptors",
+    "the emulated wgmma reads B where a descriptor says, and no other way", descriptors };
+
 static int run_lanes(void *a) { return ref_ladder_lanes(a); }
 static int run_banks(void *a) { return ref_ladder_banks(a); }
 KCP_VARIANT(ladder_lanes) = { "17_ladder", "lanes", "32 lanes in C: mma's fragments",
     KCP_F64, KCP_HOST, "K up to 256, C up to 64", run_lanes, NULL };
 KCP_VARIANT(ladder_banks) = { "17_ladder", "banks", "32 lanes in C: swizzled tiles",
     KCP_F64, KCP_HOST, "K up to 256, C up to 64", run_banks, NULL };
+
+static int run_threads(void *a) { return ref_ladder_threads(a); }
+static int run_shared(void *a) { return ref_ladder_shared(a); }
+static int run_stages(void *a) { return ref_ladder_stages(a); }
+static int run_wgmma(void *a) { return ref_ladder_wgmma(a); }
+static int run_roles(void *a) { return ref_ladder_roles(a); }
+KCP_VARIANT(ladder_threads) = { "17_ladder", "threads", "in C: a thread a column",
+    KCP_F64, KCP_HOST, "K up to 256, C up to 64", run_threads, NULL };
+KCP_VARIANT(ladder_shared) = { "17_ladder", "shared", "in C: tiles in shared memory",
+    KCP_F64, KCP_HOST, "K, V up to 256, C up to 64", run_shared, NULL };
+KCP_VARIANT(ladder_stages) = { "17_ladder", "stages", "in C: copies under way",
+    KCP_F64, KCP_HOST, "any", run_stages, NULL };
+KCP_VARIANT(ladder_wgmma) = { "17_ladder", "wgmma", "in C: a warpgroup's descriptors",
+    KCP_F64, KCP_HOST, "K up to 256, C up to 64", run_wgmma, NULL };
+KCP_VARIANT(ladder_roles) = { "17_ladder", "roles", "in C: a producer and consumers",
+    KCP_F64, KCP_HOST, "any", run_roles, NULL };

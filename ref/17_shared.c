@@ -1,0 +1,99 @@
+/* 17_shared.c -- the second rung in C: rows come to shared memory, 16 bytes a thread.
+ *
+ * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_lanes.c.
+ */
+#include "17_block.h"
+#include "checked.h"
+#include "ref.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { WIDEST = 256, LONGEST = 64 };            /* K and V; C */
+
+/* A block's shared memory, and S: a row of it is the column that a thread keeps. */
+struct block {
+    double w[LONGEST * WIDEST], kg[LONGEST * WIDEST], S[WIDEST][WIDEST];
+};
+
+static void load_rows(double *tile, const double *tensor, int64_t first, int64_t stride,
+                      int len, int columns);
+static void column(const struct block *m, double *S, const double *decay, int K, int len,
+                   double *x);
+
+//> load
+/* Rows of `columns` numbers to a tile, whose rows follow one another: row j begins at
+ * tensor[first + j stride]. Neighbouring lanes take neighbouring pieces of a row. */
+static void load_rows(double *tile, const double *tensor, int64_t first, int64_t stride,
+                      int len, int columns)
+{
+    const int pieces = (columns + 7) / 8;
+    for (int i = 0; i < len * pieces; i += LANES) {
+        int64_t from[LANES];
+        int to[LANES], count[LANES];
+        for (int l = 0; l < LANES; l++) {
+            const int row = (i + l) / pieces, at = (i + l) % pieces * 8;
+            to[l] = row * columns + at;
+            from[l] = first + row * stride + at;
+            count[l] = columns - at < 8 ? columns - at : 8;
+            if (row >= len) count[l] = 0;
+        }
+        block_load(tile, to, tensor, from, count);
+    }
+}
+
+/* One chunk of the thread that keeps column S [K]: x [len] is u's column on entry, and
+ * v_new's on return. */
+static void column(const struct block *m, double *S, const double *decay, int K, int len,
+                   double *x)
+{
+    for (int j = 0; j < len; j++) {
+        double sum[4] = { 0 };
+        for (int p = 0; p < K; p++) sum[p % 4] += m->w[j * K + p] * S[p];
+        x[j] -= sum[0] + sum[1] + (sum[2] + sum[3]);
+    }
+    for (int i = 0; i < K; i++) {
+        S[i] *= decay[i];
+        for (int j = 0; j < len; j++) S[i] += m->kg[j * K + i] * x[j];
+    }
+}
+//< load
+
+/* All threads load; all threads compute: between the two a kernel has a barrier. */
+static void one_chunk(const struct kcp_ladder *a, struct block *m, int s, int n, int c)
+{
+    const int HV = a->HV, K = a->K, V = a->V;
+    const struct block_tokens z = block_tokens(a, s, c);
+    const double (*u)[HV][V] = a->u, (*decay)[HV][K] = a->decay;
+    double (*v_new)[HV][V] = a->v_new, x[LONGEST];
+    const int64_t first = (z.t * HV + n) * K;
+    load_rows(m->w, a->w, first, HV * K, z.len, K);
+    load_rows(m->kg, a->kg, first, HV * K, z.len, K);
+    for (int v = 0; v < V; v++) {
+        for (int j = 0; j < z.len; j++) x[j] = u[z.t + j][n][v];
+        column(m, m->S[v], decay[c][n], K, z.len, x);
+        for (int j = 0; j < z.len; j++) v_new[z.t + j][n][v] = x[j];
+    }
+}
+
+int ref_ladder_shared(struct kcp_ladder *a)
+{
+    const int refused = kcp_begin("17_ladder", KCP_HOST, a, NULL);
+    if (refused) return refused;
+    const int HV = a->HV, K = a->K, V = a->V, *cn = a->cn;
+    const double (*h_in)[HV][K][V] = a->h_in;
+    double (*h_out)[HV][K][V] = a->h_out;
+    if (K > WIDEST || V > WIDEST || a->C > LONGEST) return KCP_NA;
+    struct block *m = malloc(sizeof *m);
+    if (!m) return KCP_NO_MEMORY;
+    for (int s = 0; s < a->NS; s++)
+        for (int n = 0; n < HV; n++) {
+            for (int v = 0; v < V; v++)
+                for (int i = 0; i < K; i++) m->S[v][i] = h_in ? h_in[s][n][i][v] : 0;
+            for (int c = cn[s]; c < cn[s + 1]; c++) one_chunk(a, m, s, n, c);
+            for (int v = 0; v < V; v++)
+                for (int i = 0; i < K; i++) h_out[s][n][i][v] = m->S[v][i];
+        }
+    free(m);
+    return KCP_OK;
+}

@@ -1,0 +1,137 @@
+/* 17_wgmma.c -- the seventh rung in C: descriptors say where the tensor core finds B.
+ *
+ * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_roles.c.
+ */
+#include "17_block.h"
+#include "checked.h"
+#include "ref.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TILE = TILE_ROWS * TILE_COLUMNS, WIDE = 4 };   /* K up to 4 tiles of 64 */
+enum { TILE_BYTES = 2 * TILE };
+
+/* A warpgroup's 64 columns: S^T [64,K], y^T [64,64], both by rows; shared memory has w's
+ * tiles, side by side, and kg's behind them, from byte KG on. */
+enum { KG = WIDE * TILE_BYTES };
+struct warpgroup {
+    double S[64 * WIDE * 64], y[64 * 64], shared[2 * WIDE * TILE];
+};
+
+static void times_w(struct warpgroup *m, int K);
+static void add_kg(struct warpgroup *m, int K);
+
+//> products
+/* Bits 0 .. 13 the address, 16 .. 29 from tile to tile, 32 .. 45 from eight rows to the
+ * next, all in 16 bytes; 62 the swizzle of 128 bytes. K-major: a row of the tile is a
+ * column of B, 16 numbers of it a step. MN-major: a row of the tile is a row of B. */
+static uint64_t descriptor_k_major(int byte)
+{
+    return 1ull << 62 | 64ull << 32 | 1ull << 16 | byte / 16;
+}
+
+static uint64_t descriptor_mn_major(int byte)
+{
+    return 1ull << 62 | 64ull << 32 | (uint64_t)(TILE_BYTES / 16) << 16 | byte / 16;
+}
+
+/* 16 columns of D, from p on, as the A of the next product. */
+static void a_of_d(double (*a)[16], const double *d, int columns, int p)
+{
+    for (int row = 0; row < 64; row++)
+        for (int k = 0; k < 16; k++) a[row][k] = d[row * columns + p + k];
+}
+
+/* y^T = S^T w^T: 16 keys a step, 32 bytes on in the rows of a tile. */
+static void times_w(struct warpgroup *m, int K)
+{
+    memset(m->y, 0, sizeof m->y);
+    for (int p = 0; p < K; p += 16) {
+        double a[64][16];
+        const int byte = p / 64 * TILE_BYTES + p % 64 * 2;
+        a_of_d(a, m->S, K, p);
+        warpgroup_mma(m->y, 64, (const double (*)[16])a, m->shared,
+                      descriptor_k_major(byte), 0);
+    }
+}
+
+/* S^T += x^T kg, where x took y's place: 16 tokens a step, 16 rows on in the tiles. */
+static void add_kg(struct warpgroup *m, int K)
+{
+    for (int j = 0; j < 64; j += 16) {
+        double a[64][16];
+        a_of_d(a, m->y, 64, j);
+        warpgroup_mma(m->S, K, (const double (*)[16])a, m->shared,
+                      descriptor_mn_major(KG + 128 * j), 1);
+    }
+}
+//< products
+
+/* x = u - y, v_new = x, 0 where there is no token or column; S fades. */
+static void between(const struct kcp_ladder *a, struct warpgroup *m,
+                    struct block_tokens z, int n, int v0, int c)
+{
+    const int HV = a->HV, K = a->K, V = a->V, wide = (K + 15) / 16 * 16;
+    const double (*u)[HV][V] = a->u, (*decay)[HV][K] = a->decay;
+    double (*v_new)[HV][V] = a->v_new;
+    for (int v = 0; v < 64; v++) {
+        for (int j = 0; j < 64; j++) {
+            const int there = j < z.len && v0 + v < V;
+            double *y = &m->y[64 * v + j];
+            *y = there ? u[z.t + j][n][v0 + v] - *y : 0;
+            if (there) v_new[z.t + j][n][v0 + v] = *y;
+        }
+        for (int i = 0; i < K; i++) m->S[v * wide + i] *= decay[c][n][i];
+    }
+}
+
+static void chunks(const struct kcp_ladder *a, struct warpgroup *m, int s, int n, int v0)
+{
+    const int HV = a->HV, K = a->K, *cn = a->cn, wide = (K + 15) / 16 * 16;
+    const double (*w)[HV][K] = a->w, (*kg)[HV][K] = a->kg;
+    for (int c = cn[s]; c < cn[s + 1]; c++) {
+        const struct block_tokens z = block_tokens(a, s, c);
+        for (int i = 0; i < K; i += 64) {
+            double *to = m->shared + i / 64 * TILE;
+            warp_tma_load(to, w[z.t][n] + i, HV * K, z.len, K - i);
+            warp_tma_load(to + KG / 2, kg[z.t][n] + i, HV * K, z.len, K - i);
+        }
+        times_w(m, wide);
+        between(a, m, z, n, v0, c);
+        add_kg(m, wide);
+    }
+}
+
+/* 64 columns of S [K,V] from v0 on, to a warpgroup's rows, or from there. */
+static void state(struct warpgroup *m, double *S, int K, int V, int v0, int out)
+{
+    const int wide = (K + 15) / 16 * 16;
+    if (!out) memset(m->S, 0, sizeof m->S);
+    for (int v = v0; v < v0 + 64 && v < V && S; v++)
+        for (int i = 0; i < K; i++) {
+            double *at = &m->S[(v - v0) * wide + i];
+            if (out) S[i * V + v] = *at;
+            else *at = S[i * V + v];
+        }
+}
+
+int ref_ladder_wgmma(struct kcp_ladder *a)
+{
+    const int refused = kcp_begin("17_ladder", KCP_HOST, a, NULL);
+    if (refused) return refused;
+    const int K = a->K, V = a->V;
+    if (K > WIDE * TILE_COLUMNS || a->C > TILE_ROWS) return KCP_NA;
+    struct warpgroup *m = calloc(1, sizeof *m);
+    if (!m) return KCP_NO_MEMORY;
+    for (int s = 0; s < a->NS; s++)
+        for (int n = 0; n < a->HV; n++)
+            for (int v0 = 0; v0 < V; v0 += 64) {
+                const size_t at = ((size_t)s * a->HV + n) * K * V;
+                state(m, a->h_in ? (double *)a->h_in + at : NULL, K, V, v0, 0);
+                chunks(a, m, s, n, v0);
+                state(m, (double *)a->h_out + at, K, V, v0, 1);
+            }
+    free(m);
+    return KCP_OK;
+}
