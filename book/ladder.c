@@ -175,6 +175,7 @@ int main(void)
     say("17.descriptor", "%.0f", 8192 / 16 + 2 * 32 / 16, 516);
     /* what is under way when memory is busy: as it moved, for 0.7 us, 96 processors */
     const double copy = timed("96", "copy");
+    say("02.little", "%.0f", copy * 0.7e-6 / 132 / 1024, copy / 1e6 * 0.7 / 135168);
     say("17.little", "%.0f", copy * 0.7e-6 / HEADS / 1024, copy / 1e6 * 0.7 / 98304);
     return 0;
 }

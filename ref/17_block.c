@@ -23,6 +23,16 @@ void block_launch(void kernel(const struct kcp_ladder *a, int s, int n, int v),
             for (int v = 0; v < a->V; v++) kernel(a, s, n, v);
 }
 
+/* Two lanes that write one number at once: nobody knows which one it will be. */
+static void spoil_shared(double *shared, const int *to, const int *count)
+{
+    for (int l = 0; l < LANES; l++)
+        for (int k = 0; k < l; k++)
+            for (int x = 0; x < count[l]; x++)
+                if (to[l] + x >= to[k] && to[l] + x < to[k] + count[k])
+                    shared[to[l] + x] = NAN;
+}
+
 /* A sector holds 16 numbers of 2 bytes. */
 int block_load(double *shared, const int *to, const double *global, const int64_t *from,
                const int *count)
@@ -37,6 +47,7 @@ int block_load(double *shared, const int *to, const double *global, const int64_
             if (!seen) sector[n++] = mine;
             shared[to[l] + x] = global[from[l] + x];
         }
+    spoil_shared(shared, to, count);
     return n;
 }
 
@@ -52,7 +63,10 @@ int block_stages_make(struct block_stage *at, int n, const struct kcp_ladder *a)
     return KCP_OK;
 }
 
-void block_stages_free(struct block_stage *at) { free(at[0].w); }
+void block_stages_free(struct block_stage *at)
+{
+    free(at[0].w);
+}
 
 void block_chunk(const struct kcp_ladder *a, const struct block_stage *m, int64_t t,
                  int n, int v0, int v1, double *S)
@@ -68,7 +82,8 @@ void block_chunk(const struct kcp_ladder *a, const struct block_stage *m, int64_
         for (int i = 0; i < K; i++) {
             double *to = &S[i * V + v];
             *to *= m->decay[i];
-            for (int j = 0; j < m->len; j++) *to += m->kg[j * K + i] * v_new[t + j][n][v];
+            for (int j = 0; j < m->len; j++)
+                *to += m->kg[j * K + i] * v_new[t + j][n][v];
         }
     }
 }
@@ -85,7 +100,10 @@ static void end_phase(struct block_barrier *b)
     b->phase++;
 }
 
-void block_arrive(struct block_barrier *b) { block_arrive_expect(b, 0); }
+void block_arrive(struct block_barrier *b)
+{
+    block_arrive_expect(b, 0);
+}
 
 void block_arrive_expect(struct block_barrier *b, int64_t bytes)
 {
@@ -113,7 +131,10 @@ void block_async(struct block_copies *q, double *to, const double *from, int64_t
     ask(q, (struct block_copy){ to, from, stride, rows, columns, q->group, NULL });
 }
 
-void block_commit(struct block_copies *q) { q->group++; }
+void block_commit(struct block_copies *q)
+{
+    q->group++;
+}
 
 void block_wait(struct block_copies *q, int n)
 {
@@ -146,9 +167,11 @@ int block_run(int role(void *m, int who, int i), void *m, int roles, int chunks,
     if (roles > 8) return KCP_BAD;
     for (int who = 0; left && idle <= roles; who = (who + 1) % (roles + 1)) {
         idle++;
-        if (who == roles && q->n) block_carry_out(q, 0);
-        else if (who == roles || done[who] == chunks || !role(m, who, done[who])) continue;
-        else {
+        if (who == roles) {
+            if (!q->n) continue;
+            block_carry_out(q, 0);
+        } else {
+            if (done[who] == chunks || !role(m, who, done[who])) continue;
             done[who]++;
             left--;
         }

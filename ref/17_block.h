@@ -20,9 +20,9 @@ struct block_tokens block_tokens(const struct kcp_ladder *a, int s, int c);
 void block_launch(void kernel(const struct kcp_ladder *a, int s, int n, int v),
                   const struct kcp_ladder *a);
 
-/* One load of a warp: lane l takes count[l] = 0..8 neighbouring numbers, up to 16 bytes,
- * from global[from[l]] on to shared[to[l]] on. Returns how many sectors of 32 bytes were
- * fetched; global begins with one. */
+/* One load of a warp: lane l takes count[l] = 0..8 neighbouring numbers, up to 16
+ * bytes, from global[from[l]] on to shared[to[l]] on. Returns how many sectors of 32
+ * bytes were fetched; global begins with one. What two lanes write becomes NaN. */
 int block_load(double *shared, const int *to, const double *global, const int64_t *from,
                const int *count);
 
@@ -36,8 +36,8 @@ void block_stages_free(struct block_stage *at);
 void block_chunk(const struct kcp_ladder *a, const struct block_stage *m, int64_t t,
                  int n, int v0, int v1, double *S);
 
-/* A barrier in shared memory. A phase ends when `count` arrivals and all bytes that were
- * announced have come; the next one begins by itself. */
+/* A barrier in shared memory. A phase ends when `count` arrivals and all bytes that
+ * were announced have come; the next one begins by itself. */
 struct block_barrier { int count, arrived, phase; int64_t bytes; };
 void block_barrier_init(struct block_barrier *b, int count);
 void block_arrive(struct block_barrier *b);
@@ -72,9 +72,9 @@ void block_carry_out(struct block_copies *q, int which);
 int block_run(int role(void *m, int who, int i), void *m, int roles, int chunks,
               struct block_copies *q);
 
-/* wgmma: D [64,columns] += A [64,16] B [16,columns]. B lies in swizzled tiles in shared
- * memory, where a descriptor says; mn_major: rows of the tile are rows of B, and not its
- * columns. A descriptor with a bit that means nothing here makes D NaN. */
+/* wgmma: D [64,columns] += A [64,16] B [16,columns]. B lies in swizzled tiles in
+ * shared memory, where a descriptor says; mn_major: rows of the tile are rows of B, not
+ * its columns. A descriptor with a bit that means nothing here makes D NaN. */
 void warpgroup_mma(double *d, int columns, const double (*a)[16], const double *shared,
                    uint64_t descriptor, int mn_major);
 

@@ -1,4 +1,4 @@
-/* 17_roles.c -- the eighth rung in C: a producer, two consumers, and two barriers a stage.
+/* 17_roles.c -- the eighth rung in C: a producer, two consumers, barriers of phases.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.
  * Next: ../cuda/17_ladder/v1_thread.cu.

@@ -18,8 +18,8 @@ struct block {
 
 static void load_rows(double *tile, const double *tensor, int64_t first, int64_t stride,
                       int len, int columns);
-static void column(const struct block *m, double *S, const double *decay, int K, int len,
-                   double *x);
+static void column(const struct block *m, double *S, const double *decay, int K,
+                   int len, double *x);
 
 //> load
 /* Rows of `columns` numbers to a tile, whose rows follow one another: row j begins at
@@ -44,8 +44,8 @@ static void load_rows(double *tile, const double *tensor, int64_t first, int64_t
 
 /* One chunk of the thread that keeps column S [K]: x [len] is u's column on entry, and
  * v_new's on return. */
-static void column(const struct block *m, double *S, const double *decay, int K, int len,
-                   double *x)
+static void column(const struct block *m, double *S, const double *decay, int K,
+                   int len, double *x)
 {
     for (int j = 0; j < len; j++) {
         double sum[4] = { 0 };

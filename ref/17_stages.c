@@ -27,12 +27,14 @@ static void copy_chunk(const struct kcp_ladder *a, struct block_copies *q,
     block_async(q, to->decay, decay[c][n], 0, 1, K);
 }
 
-static void stretch(const struct kcp_ladder *a, struct block *m, int s, int n, double *S);
+static void stretch(const struct kcp_ladder *a, struct block *m, int s, int n,
+                    double *S);
 
 //> loop
 /* All chunks of a stretch of head n, whose state S [K,V] is moved on. A group is closed
  * even when it is empty: then the newest but one is always the chunk that is needed. */
-static void stretch(const struct kcp_ladder *a, struct block *m, int s, int n, double *S)
+static void stretch(const struct kcp_ladder *a, struct block *m, int s, int n,
+                    double *S)
 {
     const int *cn = a->cn, chunks = cn[s + 1] - cn[s];
     for (int i = 0; i < STAGES - 1; i++) {

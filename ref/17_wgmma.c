@@ -12,8 +12,8 @@
 enum { TILE = TILE_ROWS * TILE_COLUMNS, WIDE = 4 };   /* K up to 4 tiles of 64 */
 enum { TILE_BYTES = 2 * TILE };
 
-/* A warpgroup's 64 columns: S^T [64,K], y^T [64,64], both by rows; shared memory has w's
- * tiles, side by side, and kg's behind them, from byte KG on. */
+/* A warpgroup's 64 columns: S^T [64,K], y^T [64,64], both by rows; shared memory has
+ * w's tiles, side by side, and kg's behind them, from byte KG on. */
 enum { KG = WIDE * TILE_BYTES };
 struct warpgroup {
     double S[64 * WIDE * 64], y[64 * 64], shared[2 * WIDE * TILE];
@@ -86,7 +86,8 @@ static void between(const struct kcp_ladder *a, struct warpgroup *m,
     }
 }
 
-static void chunks(const struct kcp_ladder *a, struct warpgroup *m, int s, int n, int v0)
+static void chunks(const struct kcp_ladder *a, struct warpgroup *m, int s, int n,
+                   int v0)
 {
     const int HV = a->HV, K = a->K, *cn = a->cn, wide = (K + 15) / 16 * 16;
     const double (*w)[HV][K] = a->w, (*kg)[HV][K] = a->kg;

@@ -48,7 +48,7 @@ static void consumer(double y, double at, int chunk)
     snprintf(text, sizeof text, "y=v-k~S %d", chunk);
     doing(y, at, at + 78, TENSOR, text);
     doing(y, at + 78, at + 136, TENSOR, "A beta y");
-    doing(y, at + 136, at + 222, TENSOR, "S += kg'v");
+    doing(y, at + 136, at + 222, TENSOR, "\u039bS + kg'v");
     if (chunk)
         doing(y + 33, at + 36, at + 92, STORE, "o 0 out");
     doing(y + 33, at + 92, at + 222, TENSOR, "qg S, Aqk v: o");

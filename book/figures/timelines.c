@@ -18,7 +18,7 @@ static double larger(double p, double q) { return p > q ? p : q; }
 static double lane(double y0, int r) { return y0 + 22 * r; }
 
 /* Arrows are drawn last, above the bars. */
-static struct { double x1, y1, x2, y2; } arrows[ARROWS];
+static struct { double x1, y1, x2, y2; int headless; } arrows[ARROWS];
 static int narrows;
 
 static void arrow(double y0, int from, double t0, int to, double t1)
@@ -85,7 +85,8 @@ static void chain(double y0, int blocks, const char *name)
         for (int b = 0; b < blocks; b++) {
             const double sent = larger(ready[b], wire_free), here = sent + message;
             wire_free = sent + wire;
-            arrow(y0, r - 1, sent, r, here);
+            arrow(y0, r - 1, sent, r, here);       /* heads would hide one another */
+            arrows[narrows - 1].headless = b > 0 && b < blocks - 1;
             const double start = larger(here, free);
             free = r < R - 1 ? start + apply_us / blocks : here;
             if (r < R - 1)
@@ -164,7 +165,12 @@ int main(void)
     chain(266, BLOCKS, "Chain, pipelined over four blocks of V");
     scan(386);
     for (int i = 0; i < narrows; i++)
-        svg_arrow(arrows[i].x1, arrows[i].y1, arrows[i].x2, arrows[i].y2, "var(--ink)");
+        if (arrows[i].headless)
+            svg_line(arrows[i].x1, arrows[i].y1, arrows[i].x2, arrows[i].y2,
+                     "stroke:var(--ink)");
+        else
+            svg_arrow(arrows[i].x1, arrows[i].y1, arrows[i].x2, arrows[i].y2,
+                      "var(--ink)");
     svg_text(92, 496, "start", "soft",
              "measured, in \u00b5s: a state %.1f, a map %.1f, a quarter of a state "
              "%.1f, the all-gather %.1f;", state_us, map_us, block_us, gather_us);

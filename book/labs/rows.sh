@@ -237,8 +237,12 @@ judge() {
     then add "$title" "$points" failed "it answers n/a: that is no answer"; return; fi
     case $rc in
         0) add "$title" "$points" ok ;;
-        1) if last | grep -q '^0 passed, 0 failed, [1-9]'; then    # none here to run on
-               add "$title" "$points" "not run" "compiled, not run: no GPU"
+        1) if last | grep -q '^0 passed, 0 failed, [1-9]'; then
+               if [ $ext = c ]; then
+                   add "$title" "$points" failed "it answers n/a: that is no answer"
+               else                                     # none here to run on
+                   add "$title" "$points" "not run" "compiled, not run: no GPU"
+               fi
                return
            fi
            add "$title" "$points" failed; tell; hint

@@ -250,7 +250,8 @@ static int descriptors(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_descriptors) = { "17_ladder", "descriptors",
-    "the emulated wgmma reads B where a descriptor says, and no other way", descriptors };
+    "the emulated wgmma reads B where a descriptor says, and no other way",
+    descriptors };
 
 static int run_lanes(void *a) { return ref_ladder_lanes(a); }
 static int run_banks(void *a) { return ref_ladder_banks(a); }

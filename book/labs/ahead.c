@@ -1,0 +1,59 @@
+/* ahead.c -- copies under way are counted, around the student's loop.
+ *
+ * Book: labs/STAFF.md.  Used by: make grade LAB=17_stages.  Next: descriptors.c.
+ * It stands for ref/17_block.c in the student's object. The variant "ahead" wants,
+ * while a chunk is multiplied, all copies of the next two chunks under way, where
+ * there are so many; a chunk has four.
+ */
+#define block_chunk plain_chunk
+#define block_commit plain_commit
+#include "17_block.c"
+#undef block_chunk
+#undef block_commit
+#include "book/labs/frame.h"
+#include "ref.h"
+
+extern const struct kcp_variant lab_17_stages_lab;
+void block_commit(struct block_copies *q);
+void block_chunk(const struct kcp_ladder *a, const struct block_stage *m, int64_t t,
+                 int n, int v0, int v1, double *S);
+
+static const struct block_copies *queue;
+static int late;
+
+void block_commit(struct block_copies *q)
+{
+    queue = q;
+    plain_commit(q);
+}
+
+/* How many whole chunks follow the one that begins at token t? */
+static int64_t chunks_after(const struct kcp_ladder *a, int64_t t)
+{
+    const int *cu = a->cu;
+    for (int s = 0; s < a->NS; s++)
+        if (t >= cu[s] && t < cu[s + 1]) return (cu[s + 1] - t - 1) / a->C;
+    return 0;
+}
+
+void block_chunk(const struct kcp_ladder *a, const struct block_stage *m, int64_t t,
+                 int n, int v0, int v1, double *S)
+{
+    const int64_t after = chunks_after(a, t), due = after < 2 ? after : 2;
+    if (!queue || queue->n != 4 * due) late++;
+    plain_chunk(a, m, t, n, v0, v1, S);
+}
+
+static int ahead(void *args)
+{
+    late = 0;
+    queue = NULL;
+    const int status = lab_17_stages_lab.run(args);
+    if (!status && late)
+        return told("while %d chunks are multiplied, other copies are under way than"
+                    " those of the next two", late);
+    return status;
+}
+
+KCP_VARIANT(lab_17_stages_ahead) = { "17_ladder", "ahead", "yours, copies counted",
+    KCP_F64, KCP_HOST, "any", ahead, NULL };

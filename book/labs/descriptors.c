@@ -1,0 +1,39 @@
+/* descriptors.c -- a warpgroup whose products are counted, around a student's rung.
+ *
+ * Book: labs/STAFF.md.  Used by: make grade LAB=17_descriptor.  Next: orders.c.
+ * It stands for ref/17_block.c in the student's object. The variant "products" wants as
+ * many wgmma as a chunk has steps of 16: K / 16 and four.
+ */
+#define warpgroup_mma plain_mma
+#include "17_block.c"
+#undef warpgroup_mma
+#include "book/labs/frame.h"
+#include "ref.h"
+
+extern const struct kcp_variant lab_17_descriptor_lab;
+void warpgroup_mma(double *d, int columns, const double (*a)[16], const double *shared,
+                   uint64_t descriptor, int mn_major);
+
+static int64_t products;
+
+void warpgroup_mma(double *d, int columns, const double (*a)[16], const double *shared,
+                   uint64_t descriptor, int mn_major)
+{
+    products++;
+    plain_mma(d, columns, a, shared, descriptor, mn_major);
+}
+
+static int counted(void *args)
+{
+    const struct kcp_ladder *a = args;
+    const int64_t groups = (int64_t)a->NC * a->HV * ((a->V + 63) / 64);
+    const int64_t due = groups * ((a->K + 15) / 16 + 4);
+    products = 0;
+    const int status = lab_17_descriptor_lab.run(args);
+    if (!status && products != due)
+        return told("%lld wgmma, should be %lld", (long long)products, (long long)due);
+    return status;
+}
+
+KCP_VARIANT(lab_17_descriptor_products) = { "17_ladder", "products", "yours, counted",
+    KCP_F64, KCP_HOST, "any", counted, NULL };
