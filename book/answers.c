@@ -148,6 +148,11 @@ static void forms(void)
 /* 12, 14: what is kept, and what a chunk's edges cost */
 static void kept(void)
 {
+    /* numbers a token and head of the two modes, 2 bytes each, one layer, in GB */
+    say("12.layer_less", "%.1f", (2 * 128 + 2 * 64 + 3) * 2.0 * 8192 * 96 / 1e9,
+        387 * 1572864.0 / 1e9);
+    say("12.layer_all", "%.1f", (387 + 4 * 128 + 2 * 128 + 128 * 128 / 64) * 2.0 * 8192
+                                    * 96 / 1e9, 1411 * 1572864.0 / 1e9);
     say("12.h64", "%.0f", 128 * 256 / 64, 512);
     say("12.h256", "%.0f", 128 * 256 / 256, 128);
     say("14.rows64", "%.3f", 3 * 2 / 64.0, 0.09375);
