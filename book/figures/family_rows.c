@@ -1,6 +1,6 @@
 /* family_rows.c -- the second figure of chapter 16: DPLR as two rows a token.
  *
- * Book: chapter 16.  Checked by: make book-lint.  Next: book/figures/ladder_thread.c. */
+ * Book: chapter 16.  Checked by: make book-lint.  Next: book/figures/parts.c. */
 #include "svg.h"
 
 static void cell(double x, double y, double w, const char *text, int there)
@@ -13,11 +13,12 @@ static void cell(double x, double y, double w, const char *text, int there)
 int main(void)
 {
     static const char *const head[] = { "u", "w", "v_new", "writes along", "q reads" };
-    static const double x[] = { 150, 250, 350, 450, 570 }, w[] = { 92, 92, 92, 112, 92 };
+    static const double x[] = { 150, 250, 350, 450, 570 };
+    static const double w[] = { 92, 92, 92, 112, 92 };
     svg_begin(720, 236, "A chunk of DPLR as rows",
               "Each token has two rows. The first has u and w of its system and writes "
-              "what it found along b. The second has v for u and zero for w, and writes "
-              "along k; the query reads there.");
+              "what it found along b. The second has v for u and zero for w, and "
+              "writes along k; the query reads there.");
     for (int i = 0; i < 5; i++)
         svg_text(x[i] + w[i] / 2, 18, "middle", "", "%s", head[i]);
     for (int t = 0; t < 3; t++) {
