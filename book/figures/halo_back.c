@@ -22,8 +22,8 @@ int main(void)
     const char *const inks[] = { "var(--b)", "var(--c)", "var(--d)" };
     svg_begin(720, 226, "Halos of the way back across five ranks",
               "Ranks hold 5, 1, 0, 1 and 5 tokens of one sequence. The first rank "
-              "needs the gradients dp of the three tokens after its last one: they come from "
-              "three ranks.");
+              "needs the gradients dp of the three tokens after its last one: they "
+              "come from three ranks.");
     for (int r = 0; r < RANKS; r++) {
         svg_text(x(r, cuts[r]), 24, "start", "", "rank %d", r);
         if (cuts[r] == cuts[r + 1])
