@@ -19,7 +19,7 @@ import sys
 import ahead
 import common
 
-FIELDS = ("what how model T H HV K V C gate ranks us us_p10 us_p90 worst error says"
+FIELDS = ("what how n model T H HV K V C gate ranks us us_p10 us_p90 worst error says"
           " peer").split()
 
 

@@ -10,7 +10,7 @@ rank the whole.
 import torch
 
 from . import groups, ops
-from .core import Spec, cast, floating, option, split_of, storage
+from .core import Spec, cast, floating, option, placed, split_of, storage
 
 FORMS = {"all_gather": "KCP_ALL_GATHER", "chain": "KCP_CHAIN",
          "pipeline": "KCP_PIPELINE", "scan": "KCP_SCAN"}
@@ -70,8 +70,11 @@ class Site(Spec):
         given = (True,) * 5 + (self.gate, dt_bias is not None, h0 is not None)
         some = lambda names, also: tuple(n for n, x in zip(names, also) if x)
         self.given = given
-        self.names = some(INPUTS, given)
-        self.names13 = self.names + some(GRADIENTS, given[:7] + (True,)) + ("do_",)
+        self.names = some(INPUTS, given) + ("o", "ht")
+        self.names13 = some(INPUTS, given) + \
+            some(GRADIENTS, given[:7] + (True,)) + ("do_",)
+        self.names13_dht = self.names13 + ("dht",)
+        self.dtypes = [None if x is None else x.dtype for x in inputs]
 
     def parameters(self, A_log, dt_bias):
         """In the shapes of the kernels; a bounded gate without A_log has exp(0)."""
@@ -86,33 +89,37 @@ class Site(Spec):
         return A_log, dt_bias
 
     def prepared(self):
-        return self.call("forward", self.store, self.names + ("o", "ht"))
+        return self.call("forward", self.store, self.names)
 
     def forward(self, inputs, keep):
         """o, ht, the saved block, and the tensors that the way back reads."""
         call = self.prepared()
-        arrays = [x if x is None else cast(x, t) for x, t in zip(inputs, self.types)]
+        arrays, places = placed(inputs, self.types)
         o = torch.empty_like(arrays[2])
         ht = self.fresh(self.states, dtype=self.acc, device=self.device)
+        places += o.data_ptr(), ht.data_ptr()
         saved = None
         if keep:
             saved = torch.empty(call.saved_bytes, dtype=torch.uint8, device=self.device)
-        call([x for x in arrays if x is not None] + [o, ht], saved)
+        call(places, saved)
         if self.act is not self.like:
             o = o.to(self.like)
-        return o, ht if self.acc is self.wide else ht.to(self.wide), saved, arrays
+        if self.acc is not self.wide:
+            ht = ht.to(self.wide)
+        return o, ht, saved, arrays
 
     def backward(self, saved, arrays, do, dht, dtypes):
         """The gradients of the eight inputs, in their own types."""
-        names = self.names13 + (() if dht is None else ("dht",))
+        names = self.names13 if dht is None else self.names13_dht
         call = self.call("backward", self.store, names)
-        out = [torch.empty_like(x) for x in arrays[:3]] + \
-            [None if x is None else torch.empty_like(x, dtype=self.acc)
-             for x in arrays[3:7]]
-        out.append(self.fresh(self.states, dtype=self.acc, device=self.device))
+        acc = self.acc
+        out = [torch.empty_like(x) for x in arrays[:3]]
+        out += [None if x is None else x.new_empty(x.shape) if x.dtype is acc else
+                torch.empty_like(x, dtype=acc) for x in arrays[3:7]]
+        out.append(self.fresh(self.states, dtype=acc, device=self.device))
         do = torch.zeros_like(arrays[2]) if do is None else cast(do, self.act)
-        given = [x for x in (*arrays, *out) if x is not None] + [do]
-        call(given if dht is None else given + [cast(dht, self.acc)], saved)
+        dht = cast(dht, acc)
+        call([x.data_ptr() for x in (*arrays, *out, do, dht) if x is not None], saved)
         out[5:7] = self.part(call, out[5:7])
         return [None if d is None else x if x.dtype is d else x.to(d)
                 for x, d in zip(out, dtypes)]
@@ -120,18 +127,33 @@ class Site(Spec):
 
 class Chunk(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, site, *inputs):
+    def forward(ctx, site, final, *inputs):
         o, ht, saved, arrays = site.forward(inputs, True)
-        ctx.site, ctx.dtypes = site, [None if x is None else x.dtype for x in inputs]
+        ctx.site = site
         ctx.save_for_backward(saved, *arrays)
         ctx.set_materialize_grads(False)
-        return o, ht
+        return (o, ht) if final else o
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, do, dht):
+    def backward(ctx, do, dht=None):
         saved, *arrays = ctx.saved_tensors
-        return (None, *ctx.site.backward(saved, arrays, do, dht, ctx.dtypes))
+        return (None, None,
+                *ctx.site.backward(saved, arrays, do, dht, ctx.site.dtypes))
+
+
+def _shortest():
+    """Chunk.apply without what torch.func's transforms need of it: under one of them
+    apply itself is called, which says that it has no rule for it."""
+    try:
+        busy = torch._C._are_functorch_transforms_active
+        short = super(torch.autograd.Function, Chunk).apply
+    except AttributeError:
+        return Chunk.apply
+    return lambda *x: Chunk.apply(*x) if busy() else short(*x)
+
+
+_apply = _shortest()
 
 
 def checked(options, q, k, v, g, beta, A_log, dt_bias, h0, N):
@@ -174,11 +196,11 @@ def parameter(name, x, shape, like):
 _known = {}                                   # what was checked already, by its sizes
 
 
-def _layer(all_, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens, cu_seqlens_cpu,
-           cp_context):
+def _layer(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
+           cu_seqlens_cpu, cp_context):
     """all_: Options' values. A call like one before costs no check."""
     if ops.wanted():
-        return _traced(all_, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
+        return _traced(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
                        cu_seqlens_cpu, cp_context)
     where = cp_context
     if where is None:
@@ -190,8 +212,9 @@ def _layer(all_, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens, cu_seqlens_cp
     try:
         key = (all_, where, q.shape, q.dtype, q.device, k.shape, k.dtype, k.device,
                v.shape, v.dtype, v.device, g.shape, g.dtype, g.device, beta.shape,
-               beta.dtype, beta.device, A_log is None or (A_log.shape, A_log.device),
-               dt_bias is None or (dt_bias.shape, dt_bias.device),
+               beta.dtype, beta.device,
+               A_log is None or (A_log.shape, A_log.dtype, A_log.device),
+               dt_bias is None or (dt_bias.shape, dt_bias.dtype, dt_bias.device),
                h0 is None or (h0.shape, h0.dtype, h0.device))
         site = _known.get(key)
     except (AttributeError, TypeError):       # something that is no tensor
@@ -214,12 +237,14 @@ def _layer(all_, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens, cu_seqlens_cp
     if torch.is_grad_enabled():
         for x in inputs:
             if x is not None and x.requires_grad:
-                return Chunk.apply(site, *inputs)
-    return site.forward(inputs, False)[:2]
+                out = _apply(site, final, *inputs)
+                return out if final else (out, None)
+    o, ht, _, _ = site.forward(inputs, False)
+    return o, ht if final else None
 
 
-def _traced(all_, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens, cu_seqlens_cpu,
-            cp_context):
+def _traced(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
+            cu_seqlens_cpu, cp_context):
     """While torch.compile looks: a custom op in place of the autograd.Function."""
     options = Options(all_)
     cu, cuts, group = split_of(q.shape[0], q.shape[1], cu_seqlens, cu_seqlens_cpu,
@@ -227,7 +252,8 @@ def _traced(all_, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens, cu_seqlens_c
     checked(options, q, k, v, g, beta, A_log, dt_bias, h0, len(cu) - 1)
     if not options.gate:
         A_log = dt_bias = None
-    return ops.chunk(all_, cu, cuts, group, (q, k, v, g, beta, A_log, dt_bias, h0))
+    o, ht = ops.chunk(all_, cu, cuts, group, (q, k, v, g, beta, A_log, dt_bias, h0))
+    return o, ht if final else None
 
 
 def _turned(state_v_first, transpose_state_layout, more):
@@ -256,13 +282,13 @@ def chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
                                   " False: the states of chunks are not handed out")
     if safe_gate and use_gate_in_kernel and lower_bound is None:
         raise ValueError("lower_bound: found None, expected a number with safe_gate")
-    o, ht = _layer(("KCP_KDA", scale, use_qk_l2norm_in_kernel, use_gate_in_kernel,
-                    use_beta_sigmoid_in_kernel, allow_neg_eigval, lower_bound,
-                    disable_recompute,
-                    _turned(state_v_first, transpose_state_layout, more), chunk_size,
-                    form, reduce_gradients, round_gates), q, k, v, g, beta, A_log,
-                   dt_bias, initial_state, cu_seqlens, cu_seqlens_cpu, cp_context)
-    return o, ht if output_final_state else None
+    return _layer(("KCP_KDA", scale, use_qk_l2norm_in_kernel, use_gate_in_kernel,
+                   use_beta_sigmoid_in_kernel, allow_neg_eigval, lower_bound,
+                   disable_recompute,
+                   _turned(state_v_first, transpose_state_layout, more), chunk_size,
+                   form, reduce_gradients, round_gates), bool(output_final_state),
+                  q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens,
+                  cu_seqlens_cpu, cp_context)
 
 
 def chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state=None,
@@ -277,10 +303,10 @@ def chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state=None,
                            round_gates=False, **more):
     """Gated DeltaNet: as chunk_kda, with one gate a head, g [B,T,HV]. chunk_indices is
     FLA's own and not read: the plan has ours."""
-    o, ht = _layer(("KCP_GDN", scale, use_qk_l2norm_in_kernel, use_gate_in_kernel,
-                    use_beta_sigmoid_in_kernel, allow_neg_eigval, None,
-                    disable_recompute,
-                    _turned(state_v_first, transpose_state_layout, more), chunk_size,
-                    form, reduce_gradients, round_gates), q, k, v, g, beta, A_log,
-                   dt_bias, initial_state, cu_seqlens, cu_seqlens_cpu, cp_context)
-    return o, ht if output_final_state else None
+    return _layer(("KCP_GDN", scale, use_qk_l2norm_in_kernel, use_gate_in_kernel,
+                   use_beta_sigmoid_in_kernel, allow_neg_eigval, None,
+                   disable_recompute,
+                   _turned(state_v_first, transpose_state_layout, more), chunk_size,
+                   form, reduce_gradients, round_gates), bool(output_final_state),
+                  q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens,
+                  cu_seqlens_cpu, cp_context)

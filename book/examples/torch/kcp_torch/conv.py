@@ -19,7 +19,7 @@ def forward(spec, x, weight, bias):
     arrays = cast(x, act), cast(weight, acc), cast(bias, acc)
     y = torch.empty_like(arrays[0])
     call = call_of(spec, "KCP_FORWARD", store, bias, ("x", "weight", "bias", "y"))
-    call([t for t in arrays if t is not None] + [y])
+    call([t.data_ptr() for t in (*arrays, y) if t is not None])
     return y.to(x.dtype), arrays
 
 
@@ -29,8 +29,8 @@ def backward(spec, store, arrays, dy, dtypes):
     db = None if bias is None else torch.zeros_like(bias)
     call = call_of(spec, "KCP_BACKWARD", store, bias,
                    ("x", "weight", "bias", "dy", "dx", "dweight", "dbias"))
-    call([t for t in (x, weight, bias, cast(dy, x.dtype), dx, dw, db)
-          if t is not None])
+    dy = cast(dy, x.dtype)
+    call([t.data_ptr() for t in (x, weight, bias, dy, dx, dw, db) if t is not None])
     dw, db = spec.part(call, [dw, db])
     return [None if d is None else t.to(d) for t, d in zip((dx, dw, db), dtypes)]
 

@@ -94,6 +94,7 @@ def split_of(B, T, cu_seqlens, cu_seqlens_cpu, cp_context, names):
 # The current stream's address; the short way is what PyTorch's own kernels take.
 _stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or \
     (lambda index: torch.cuda.current_stream(index).cuda_stream)
+_current = getattr(torch._C, "_cuda_getDevice", None) or torch.cuda.current_device
 
 
 class Prepared:
@@ -115,7 +116,7 @@ class Prepared:
         self.run, self.what = getattr(lib, run), run
         self.bytes, at = stage(name)
         self.view = C.c_char * self.bytes
-        self.device, self.gpu = device, device.type == "cuda"
+        self.device, self.gpu, self.index = device, device.type == "cuda", device.index
         args = bytearray(self.bytes)
         view = self.view.from_buffer(args)
         put("kcp_call", view, **dict(options))
@@ -179,21 +180,21 @@ class Prepared:
         else:
             torch.cuda.current_stream(self.device).wait_event(self.event)
 
-    def __call__(self, arrays, saved=None):
-        """arrays: those of names, dense; None: not given."""
-        if self.gpu and self.device.index != torch.cuda.current_device():
+    def __call__(self, places, saved=None):
+        """places: the addresses of names' arrays, dense; 0: not given."""
+        gpu = self.gpu
+        if gpu and self.index != _current():
             with torch.cuda.device(self.device):
-                return self(arrays, saved)
+                return self(places, saved)
         if not self.arrived:
             self.grid()
         slots = self.blank.copy()
-        for at, x in zip(self.slots, arrays):
-            if x is not None:
-                slots[at] = x.data_ptr()
+        for at, place in zip(self.slots, places):
+            slots[at] = place
         work = torch.empty(self.work_bytes, dtype=torch.uint8, device=self.device)
         slots[0], slots[1] = work.data_ptr(), self.work_bytes
-        if self.gpu:
-            slots[self.stream] = _stream(self.device.index)
+        if gpu:
+            slots[self.stream] = _stream(self.index)
         if saved is not None:
             slots[self.saved] = saved.data_ptr()
             slots[self.saved + 1] = self.saved_bytes
@@ -253,3 +254,19 @@ def cast(x, dtype):
     if x.dtype is not dtype or not x.is_contiguous():
         x = x.to(dtype).contiguous()
     return x.clone() if x.data_ptr() & 15 else x
+
+
+def placed(tensors, dtypes):
+    """All of a call's tensors so, and the addresses of those that are given."""
+    arrays, places = [], []
+    for x, dtype in zip(tensors, dtypes):
+        if x is not None:
+            if x.dtype is not dtype or not x.is_contiguous():
+                x = x.to(dtype).contiguous()
+            place = x.data_ptr()
+            if place & 15:
+                x = x.clone()
+                place = x.data_ptr()
+            places.append(place)
+        arrays.append(x)
+    return arrays, places

@@ -1,0 +1,219 @@
+"""others.py -- kernels of other projects behind FLA's signature, so that one judge and
+one clock take them all: FlashKDA, cuDNN's front end, FlashQLA.
+
+Book: chapter 19.  Checked by: tests/kcp_check.py --as fla, and its controls when timed.
+Next: flashkda.py.
+
+    python3 tests/kcp_check.py others:cudnn_chunk_kda --stage 13 --as fla --device cuda
+    python3 bench/peers/others.py FILE.tsv... [T=8192 H=96 model=kda]
+
+Files as for fla_ops.py; what is not installed, or does not take a case, is one line.
+Where a kernel lacks a gate, a norm or the sigmoid in one of its passes, PyTorch
+computes it in front, inside the time where the row's name says so.
+"""
+import os
+import sys
+
+import torch
+import torch.nn.functional as F
+
+import common
+
+
+def unit(x):
+    return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + 1e-6)
+
+
+def ready(g, beta, q, k, options):
+    """Gate, beta and norm computed in front, by PyTorch."""
+    if options.get("use_gate_in_kernel"):
+        low, A = options.get("lower_bound"), options["A_log"].float().exp()
+        bias = options.get("dt_bias")
+        A = A.view(-1, *[1] * (g.dim() - 3))
+        y = g.float() if bias is None else g.float() + bias.view(g.shape[2:])
+        g = -A * F.softplus(y) if low is None else low * torch.sigmoid(A * y)
+    if options.get("use_beta_sigmoid_in_kernel"):
+        beta = torch.sigmoid(beta.float())
+        beta = 2 * beta if options.get("allow_neg_eigval") else beta
+    if options.get("use_qk_l2norm_in_kernel"):
+        q, k = (unit(x.float()).to(x.dtype) for x in (q, k))
+    return g.float(), beta.float(), q, k
+
+
+def takes(ok, what):
+    if not ok:
+        raise NotImplementedError(what)
+
+
+def grows(*tensors):
+    return torch.is_grad_enabled() and any(x is not None and x.requires_grad
+                                           for x in tensors)
+
+
+def rows_of(q, cu_seqlens, kind):
+    B, T = q.shape[:2]
+    if cu_seqlens is None:
+        return torch.arange(0, (B + 1) * T, T, dtype=kind, device=q.device)
+    return cu_seqlens.to(kind)
+
+
+def flash_kda_chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
+                        output_final_state=False, cu_seqlens=None, **o):
+    """Their forward: bounded gate, sigmoid and norm inside, nothing else."""
+    import flash_kda
+    takes(not grows(q, k, v, g, beta), "no backward")
+    takes(o.get("use_gate_in_kernel") and o.get("lower_bound") is not None and
+          -5 <= o["lower_bound"] and o.get("dt_bias") is not None, "its gate alone")
+    takes(o.get("use_beta_sigmoid_in_kernel") and not o.get("allow_neg_eigval"),
+          "sigmoid alone")
+    takes(o.get("use_qk_l2norm_in_kernel"), "normalised inside alone")
+    takes(q.shape[3] == v.shape[3] == 128 and q.shape[2] == v.shape[2], "128, HV = H")
+    takes(q.dtype == torch.bfloat16, "bfloat16 alone")
+    turn = (lambda x: x) if o.get("state_v_first") else (lambda x: x.transpose(2, 3))
+    cu = rows_of(q, cu_seqlens, torch.int64)
+    H, D = v.shape[2:]
+    ht = torch.empty(len(cu) - 1, H, D, D, device=q.device)
+    h0 = None if initial_state is None else turn(initial_state.float()).contiguous()
+    flat = [x.reshape(1, -1, *x.shape[2:]).contiguous() for x in (q, k, v, g, beta)]
+    out = torch.empty_like(flat[2])
+    flash_kda.fwd(*flat, q.shape[3] ** -0.5 if scale is None else scale, out,
+                  o["A_log"].float(), o["dt_bias"].float().view(H, D),
+                  float(o["lower_bound"]), initial_state=h0, final_state=ht,
+                  cu_seqlens=cu)
+    return out.view(v.shape), turn(ht) if output_final_state else None
+
+
+def cudnn_chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
+                    output_final_state=False, cu_seqlens=None, **o):
+    """Their kernels for Hopper, by name, so that no other engine stands in. Forward
+    takes the bounded gate, sigmoid and norm inside; backward takes them ready."""
+    import cudnn
+    from cudnn.linear_attention.ops import kimi_delta_attention
+    takes(q.shape[3] == v.shape[3] == 128, "K = V = 128")
+    takes(q.dtype == torch.bfloat16, "bfloat16 alone")
+    back = grows(q, k, v, g, beta)
+    takes(not (back and q.shape[2] != v.shape[2]), "no value-head groups in backward")
+    takes(scale is None or not back or abs(scale - 128 ** -0.5) < 1e-9, "its scale")
+    inside = not back and o.get("use_gate_in_kernel") and \
+        o.get("lower_bound") is not None and o.get("dt_bias") is not None and \
+        not o.get("allow_neg_eigval")
+    more = {}
+    if inside:
+        more = dict(safe_gate=True, gate_lower_bound=float(o["lower_bound"]),
+                    a_log=o["A_log"].float(),
+                    dt_bias=o["dt_bias"].float().view(v.shape[2], -1),
+                    use_beta_sigmoid_in_kernel=bool(
+                        o.get("use_beta_sigmoid_in_kernel")),
+                    use_qk_l2norm_in_kernel=bool(o.get("use_qk_l2norm_in_kernel")))
+    else:
+        g, beta, q, k = ready(g, beta, q, k, o)
+    turn = (lambda x: x) if o.get("state_v_first") else (lambda x: x.transpose(2, 3))
+    cu = rows_of(q, cu_seqlens, torch.int32)
+    q, k, v_, g, beta = (x.reshape(-1, *x.shape[2:]).contiguous()
+                         for x in (q, k, v, g, beta))
+    h0 = None if initial_state is None else turn(initial_state.float()).contiguous()
+    try:
+        out, ht = kimi_delta_attention(q, k, v_, g, beta, cu, scale, h0,
+                                       output_final_state, plan_name=CUDNN, **more)[:2]
+    except cudnn.cudnnGraphNotSupportedError as e:
+        raise NotImplementedError(str(e)) from e
+    return out.view(v.shape), turn(ht) if output_final_state else None
+
+
+CUDNN = "kda_hopper_cuda"
+
+
+def flash_qla_chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state=None,
+                                     output_final_state=False, cu_seqlens=None, **o):
+    """Their kernels; gate and sigmoid in front."""
+    from flash_qla import chunk_gated_delta_rule
+    takes(q.shape[3] == v.shape[3] == 128, "K = V = 128")
+    takes(q.dtype == torch.bfloat16, "bfloat16 alone")
+    norm = bool(o.pop("use_qk_l2norm_in_kernel", False))
+    g, beta, _, _ = ready(g, beta, q, k, o)
+    return chunk_gated_delta_rule(
+        q, k, v, g, beta, scale=scale, initial_state=initial_state,
+        output_final_state=output_final_state, use_qk_l2norm_in_kernel=norm,
+        cu_seqlens=cu_seqlens, state_v_first=bool(o.get("state_v_first")))
+
+
+# ---- timed behind kcp-bench's rows
+
+def version(package):
+    from importlib.metadata import PackageNotFoundError, version as of
+    try:
+        return f"{package} {of(package)}"
+    except PackageNotFoundError:
+        return package
+
+
+def timed(case, x, name, f, peer, iters=60):
+    """Forward as a user calls it, and forward and backward of what is ready."""
+    more = dict(scale=x["scale"], use_qk_l2norm_in_kernel=True, A_log=x["A_log"],
+                use_gate_in_kernel=True, use_beta_sigmoid_in_kernel=True,
+                dt_bias=x["dt_bias"], initial_state=x["h0"], output_final_state=True,
+                cu_seqlens=x.get("cu"), state_v_first=True)
+    if case["model"] == "kda":
+        more["lower_bound"] = -5.0
+    tokens = [x[n] for n in ("q", "k", "v", "g", "beta")]
+
+    def forward():
+        with torch.no_grad():
+            f(*tokens, **more)
+    rows = [common.row("08_forward", name, 0, common.time_calls(
+        torch, [forward], iters=iters)[0], peer)]
+    with torch.no_grad():
+        g, beta, q, k = ready(x["g"], x["beta"], x["q"], x["k"], more)
+    ready_tokens = [q, k, x["v"], g, beta]
+    left = {n: t for n, t in more.items() if not n.startswith(("use_", "A_", "dt_",
+                                                               "lower"))}
+    learned = [t.detach().requires_grad_() for t in (*ready_tokens, x["h0"])]
+    kept = {}
+
+    def first():
+        kept["y"] = f(*learned[:5], **dict(left, initial_state=learned[5]))
+
+    def then():
+        torch.autograd.grad(kept.pop("y"), learned, [x["do"], x["dht"]])
+    try:
+        us = common.time_calls(torch, [first, then], 5, iters // 2)
+    except NotImplementedError as e:
+        print(f"others.py: {name}: no backward timed: {e}")
+        return rows
+    for stage, t, label in (("08_forward", us[0], "ready inputs, kept"),
+                            ("13_backward", us[1], "ready inputs")):
+        rows.append(common.row(stage, f"{name}, {label}", 0, t, peer))
+    return rows
+
+
+PEERS = {"kda": (("cudnn", cudnn_chunk_kda, "nvidia-cudnn-frontend"),),
+         "gdn": (("flash_qla", flash_qla_chunk_gated_delta_rule, "flash-qla"),)}
+
+
+def main(words):
+    files = [w for w in words if "=" not in w]
+    if not files:
+        sys.exit("others.py: found no file, expected FILE.tsv...")
+    if not torch.cuda.is_available():
+        print(f"others.py: {common.IDLE}: nothing was timed")
+        return
+    for path in files:
+        case = common.head(path, [w for w in words if "=" in w])
+        x = common.inputs(torch, case, case["T"], 1)
+        if "copy" not in case:
+            case.update(common.controls(torch))
+        for name, f, package in PEERS.get(case["model"], ()):
+            try:
+                rows = timed(case, x, name, f, version(package))
+            except Exception as e:          # theirs, of any kind: said, and the next
+                print(f"others.py: {path}: {name}: not timed: {e!r}"[:400])
+                continue
+            for r in rows:
+                common.say(r)
+            common.append(path, case, rows)
+        del x
+        torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
