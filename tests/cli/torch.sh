@@ -54,6 +54,14 @@ KCP_PLANT=local "$python" "$here/tests/cli/torch_check.py" >"$W/log" 2>&1 &&
     stop "a gradient that is cut off is not seen"
 grep -q 'FAIL .* dv: error' "$W/log" || stop "a planted mistake: $(tail -3 "$W/log")"
 
+# ---- the backend of FLA, chosen by a stand-in: alone, over two ranks, and a mistake
+fla() { "$@" "$here/tests/cli/torch_fla.py" >"$W/log" 2>&1; }
+fla ranks 2 || stop "$(grep -a 'FAIL\|Error' "$W/log" | head -5)"
+said=$(grep -ao 'torch_fla.py: .*' "$W/log" | head -1)
+KCP_PLANT=order fla "$python" && stop "an argument in another's place is not seen"
+grep -q 'FAIL .* by position' "$W/log" || stop "a planted mistake: $(tail -3 "$W/log")"
+echo "torch.sh: ${said#*: } (FLA's choice of a backend, 2 ranks)"
+
 # ---- the example: one loss, however it is spread
 train="$here/book/examples/torch/train.py --steps 4 --text $here/README.md"
 "$python" $train >"$W/one" 2>"$W/log" || stop "train.py: $(tail -1 "$W/log")"

@@ -1,15 +1,16 @@
 """fla.py -- a backend of flash-linear-attention: `import kcp_torch.fla`, and its
 chunk_kda and chunk_gated_delta_rule run on libkcp, under its own cp_context too.
 
-Book: chapter 19.  Checked by: FLA's own chunk tests on a GPU, recorded in bench/results;
-where FLA is not installed nothing looks at it.  Next: ../train.py.
+Book: chapter 19.  Checked by: tests/cli/torch_fla.py with a stand-in for FLA; FLA's own
+tests on GPUs, recorded in bench/results (bench/peers/fla_tests.py).  Next: ../train.py.
 
 FLA asks a backend about every call; on CPUs the references compute. What ours does not
 take goes on to FLA's next backend or its own kernels, and the reason is said once.
 FLA's context holds what one rank sees; the whole batch's cu_seqlens is kept beside it
 when the context is built, so contexts built before the import are not taken. KCP_FLA=0
 turns the backend off; KCP_ROUND_GATES=1 lets gates and beta wider than a bfloat16 q be
-rounded to it.
+rounded to it; KCP_ROUND_KEYS=1 has normalised q and k rounded to their type, as FLA's
+kernels do, where ours keep them in float32.
 """
 import functools
 import os
@@ -102,6 +103,12 @@ def _run(function, model, args, more):
         x.pop("cu_seqlens", None)
         x.pop("cu_seqlens_cpu", None)
         x["cp_context"] = context.kcp_context
+    if os.environ.get("KCP_ROUND_KEYS") == "1" and x.get("use_qk_l2norm_in_kernel"):
+        x["use_qk_l2norm_in_kernel"] = False
+        for n in ("q", "k"):
+            wide = x[n].float()
+            unit = wide * torch.rsqrt(wide.square().sum(-1, keepdim=True) + 1e-6)
+            x[n] = unit.to(x[n].dtype)
     # FLA's gate needs no lower_bound where the gate comes ready.
     if not x.get("use_gate_in_kernel"):
         x.pop("lower_bound", None)
