@@ -34,6 +34,22 @@ static void place_block(struct fused *f)
     f->h_kept = arena_named(r, "h_kept", 0, 1);
 }
 
+// Strips. Where nothing crosses a cut, backward splits as forward did, and is left what
+// strips begin with and their maps.
+static void place_strips(struct fused *f)
+{
+    const struct kcp_forward *a = &f->x.a;
+    const struct kcp_call *call = (const struct kcp_call *)a;
+    struct arena *r = &f->r;
+    if (!a->saved || !kcp_alone(call)) {
+        f->p = split_sequence(call, r, &f->p);
+        return;
+    }
+    f->p = split_grid(call, r, &f->p);
+    f->p.starts = arena_named(r, "strip_starts", 0, 1);
+    f->p.maps = arena_named(r, "strip_maps", 0, 1);
+}
+
 // What maps and their exchange need.
 static void place_maps(struct fused *f)
 {
@@ -47,8 +63,7 @@ static void place_maps(struct fused *f)
     f->p.maps = f->maps;
     f->p.starts = f->states;
     a->strip_chunks = f->strip_chunks;
-    if (a->strip_chunks && !a->plan->L)
-        f->p = split_sequence((const struct kcp_call *)a, r, &f->p);
+    if (a->strip_chunks && !a->plan->L) place_strips(f);
     f->x.maps = f->p.maps;
     f->x.h_in = f->p.starts;
     f->x.h_layout = KCP_KV;

@@ -16,13 +16,18 @@ static const char *const factors_name = "v4_factors";
 
 // This rank's backward. alone: every stretch is a whole sequence and nothing crosses a
 // cut, so that h0, dht and dh0 are all the states there are; else states and maps of
-// the segments.
+// the segments. Where forward cut sequences into strips, and left their starts and maps
+// M, so are they here: p, of alone only.
 struct factors_backward {
     struct backward_params x;
     struct arena r;
     struct kcp_exchange e;
+    struct split p;
     void *h_kept, *h_start, *states, *dh_in, *dmap;       // [NS] of the segments
-    int *want, *own, *row;
+    int *want, *own;
+    // By stretch, segment or strip: rows of states (struct scan_states), and the jobs
+    // of two launches, count of which each has; the first alone where nothing is cut.
+    int *first, *last, *of_first, *own_row, *jobs[2], count[2];
     float *dA_rows, *ddt_rows, *all;     // sums of segments; the ranks', gathered
     int *differs;
     int alone;
@@ -55,6 +60,35 @@ static void place_maps(struct factors_backward *f)
     f->e = place_exchange(r, (const struct kcp_call *)a, 1, f->dmap, f->states);
 }
 
+// Strips as forward cut them, if it did and a row of the table splits this call.
+static void place_strips(struct factors_backward *f, const struct kcp_path *path)
+{
+    const struct kcp_backward *a = &f->x.a;
+    const struct kcp_call *call = (const struct kcp_call *)a;
+    struct arena *r = &f->r;
+    char split[8] = "";
+    kcp_path_word(path, "split", split, sizeof split);
+    f->p = { 0, a->NS, (int *)a->cu, (int *)a->cn, NULL, NULL, NULL, NULL, NULL };
+    if (!strcmp(split, "yes"))
+        f->p.L = (int64_t)kcp_fused_strip(call, processors()) * a->C;
+    for (int s = f->p.NS = 0; s < a->NS; s++)
+        f->p.NS += strips_of(&f->p, segments_of(call) + s);
+    const int n = f->p.NS;
+    f->first = (int *)arena_take(r, 10 * n + 2, sizeof(int));
+    f->last = f->first + n;
+    f->of_first = f->last + n;
+    f->own_row = f->of_first + n;
+    f->jobs[0] = f->own_row + n;
+    f->jobs[1] = f->jobs[0] + 2 * n;
+    if (!f->p.L) return;
+    const int64_t state = (int64_t)a->HV * a->K * a->V;
+    f->p.cu = f->jobs[1] + 2 * n;
+    f->p.cn = f->p.cu + n + 1;
+    f->p.maps = arena_named(r, "strip_maps", 0, 1);
+    f->p.starts = arena_take(r, n * state, sizeof(float));
+    f->p.ends = arena_take(r, n * state, sizeof(float));
+}
+
 // Where everything lies; returns the bytes of work.
 static size_t place_backward(struct factors_backward *f,
                              const struct kcp_backward *args,
@@ -80,42 +114,112 @@ static size_t place_backward(struct factors_backward *f,
     f->ddt_rows = (float *)arena_take(r, rows * gates, sizeof(float));
     f->all = (float *)arena_take(r, a->plan->R * rows * gates, sizeof(float));
     f->differs = (int *)arena_take(r, 1, sizeof(int));
-    f->row = (int *)arena_take(r, 2 * a->NS, sizeof(int));
-    f->x.row = f->row;
-    f->x.order = f->row + a->NS;
     f->alone = kcp_alone(call);
-    f->x.h_start = a->h0;
-    f->x.dS_end = a->dht;
-    f->x.dS_start = a->dh0;
-    f->x.layout = a->layout;
+    place_strips(f, path);
+    f->x.first = { a->h0, f->first, a->layout };
+    f->x.last = { a->dht, f->last, a->layout };
+    f->x.of_first = { a->dh0, f->of_first, a->layout };
+    if (f->p.L)
+        f->x.first = { arena_named(r, "strip_starts", 0, 1), f->first, KCP_KV };
     if (f->alone) return r->used;
     place_maps(f);
-    f->x.h_start = f->h_start;
-    f->x.dS_end = f->states;
-    f->x.dS_start = f->dh_in;
-    f->x.layout = KCP_KV;
+    f->x.first = { f->h_start, f->first, KCP_KV };
+    f->x.last = { f->states, f->last, KCP_KV };
+    f->x.of_first = { f->dh_in, f->of_first, KCP_KV };
     return r->used;
 }
 
-static int64_t segment_length(const struct kcp_call *a, int s)
-{
-    return segments_of(a)[s].end - segments_of(a)[s].begin;
-}
+// A strip, number `at` of this rank's: its sequence, and if that begins or ends here.
+struct strip { int at, sequence, first, last, row, next, segment, j; int64_t tokens; };
 
-// Rows of the states: by sequence, or by segment; then the segments in the order in
-// which the scans begin them: long ones first, by sixteenths of the longest.
-static void put_rows(const struct factors_backward *f)
+// Strip after strip, from one that is 0, and where nothing is cut segment after
+// segment; returns 0 behind the last one.
+static int next_strip(const struct factors_backward *f, struct strip *s)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;
-    struct putter x = { f->row, {}, a->stream };
+    if (s->next == f->p.NS) return 0;
+    const struct kcp_segment *g = segments_of(a) + s->segment;
+    const int64_t begin = s->j * f->p.L, rest = g->end - g->begin - begin;
+    const int ends = s->j + 1 == strips_of(&f->p, g);
+    s->at = s->next++;
+    s->sequence = g->n;
+    s->first = g->first && s->j == 0;
+    s->last = g->last && ends;
+    s->row = a->plan->ctx[a->r].cu[s->segment] + (int)begin;
+    s->tokens = ends ? rest : f->p.L;
+    s->segment += ends;
+    s->j = ends ? 0 : s->j + 1;
+    return 1;
+}
+
+// Which jobs of a strip a launch has, as bits. Nothing cut: both scans, in one launch,
+// and dh_ext of what ranks share in another. Else the first has the states, what the
+// last strip of a sequence leaves, and dh_ext of the others but the first; the second,
+// behind the fold, the rest.
+static int jobs_of(const struct factors_backward *f, const struct strip *s, int launch)
+{
+    const struct kcp_backward *a = &f->x.a;
+    const int states = 1 << SCAN_STATES, reverse = 1 << SCAN_REVERSE;
+    const int dh_ext = 1 << SCAN_DH_EXT;
+    const int seg0 = a->plan->ctx[a->r].seg0;
+    if (!f->p.L && !launch) return states | reverse;
+    if (!f->p.L && f->alone) return 0;
+    if (!f->p.L)
+        return kcp_plan_want(a->plan, seg0 + s->at, 1) & KCP_WANT_H ? dh_ext : 0;
+    if (launch) return s->last ? 0 : reverse;
+    if (s->last) return reverse | states;
+    return s->first ? states : dh_ext | states;
+}
+
+// Jobs in the order in which the scans begin them: long ones first, by sixteenths of
+// the longest; of equal ones reverse, which has the longer step.
+static void put_jobs(struct factors_backward *f, struct putter *x, int launch)
+{
     int64_t longest = 1;
-    for (int s = 0; s < a->NS; s++) {
-        if (segment_length(a, s) > longest) longest = segment_length(a, s);
-        put(&x, f->alone ? segments_of(a)[s].n : s);
+    f->count[launch] = 0;
+    for (struct strip s = {}; next_strip(f, &s);)
+        if (s.tokens > longest) longest = s.tokens;
+    for (int at = 16 * SCAN_JOBS + SCAN_JOBS - 1; at >= 0; at--)
+        for (struct strip s = {}; next_strip(f, &s);) {
+            const int job = at % SCAN_JOBS, sixteenth = at / SCAN_JOBS;
+            if (16 * s.tokens / longest != sixteenth) continue;
+            if (!(jobs_of(f, &s, launch) >> job & 1)) continue;
+            put(x, s.at * SCAN_JOBS + job);
+            f->count[launch]++;
+        }
+    for (int i = f->count[launch]; i < 2 * f->p.NS; i++) put(x, 0);
+}
+
+// Boundaries and chunks of the strips, as a plan has them of segments.
+static void put_grid(const struct factors_backward *f, struct putter *x)
+{
+    const struct kcp_backward *a = &f->x.a;
+    int chunks = 0;
+    for (struct strip s = {}; next_strip(f, &s);) put(x, s.row);
+    put(x, (int)a->T);
+    for (struct strip s = {}; next_strip(f, &s);) {
+        put(x, chunks);
+        chunks += (int)((s.tokens + a->C - 1) / a->C);
     }
-    for (int sixteenth = 16; sixteenth >= 0; sixteenth--)
-        for (int s = 0; s < a->NS; s++)
-            if (16 * segment_length(a, s) / longest == sixteenth) put(&x, s);
+    put(x, chunks);
+}
+
+// The numbers that the scans read, in the order in which place_strips laid them. Of
+// segments that ranks share every one has states of its own.
+static void put_rows(struct factors_backward *f)
+{
+    struct putter x = { f->first, {}, f->x.a.stream };
+    for (int row = 0; row < 4; row++)
+        for (struct strip s = {}; next_strip(f, &s);) {
+            int at = s.at;
+            if (f->alone && row == 0 && !f->p.L) at = s.sequence;
+            if (f->alone && row == 1) at = s.last ? s.sequence : -1;
+            if (f->alone && row == 2) at = s.first ? s.sequence : -1;
+            put(&x, at);
+        }
+    put_jobs(f, &x, 0);
+    put_jobs(f, &x, 1);
+    if (f->p.L) put_grid(f, &x);
     put_rest(&x);
 }
 

@@ -72,6 +72,14 @@ static int sum_parameters(struct factors_backward *f)
 
 // ---- chapters 11 and 07: the gradient of the state with which every segment ends
 
+// A launch of the scans.
+static int scans(struct factors_backward *f, struct backward_params *x, int launch)
+{
+    x->jobs = f->jobs[launch];
+    x->njobs = f->count[launch];
+    return x->njobs ? backward_scans(x, processors(), f->p.L > 0) : KCP_OK;
+}
+
 // dh_ext is the reverse scan's, without what it leaves on its way; M is forward's, kept
 // or made again of the same factors: backward's linear part is its transpose.
 static int make_maps(struct factors_backward *f)
@@ -79,21 +87,41 @@ static int make_maps(struct factors_backward *f)
     const struct kcp_backward *a = &f->x.a;
     const struct kcp_call *call = (const struct kcp_call *)a;
     const size_t maps = sizeof(float) * a->NS * a->HV * a->K * (a->V + a->K);
-    struct backward_params only_end = f->x;
+    struct backward_params of_maps = f->x;
     int status = KCP_OK;
     if (!a->NS) return KCP_OK;
     put_wants(call, 1, f->want);
-    only_end.h = only_end.dS = NULL;
-    only_end.want = f->want;
-    only_end.maps = (float *)f->dmap;
+    of_maps.want = f->want;
+    of_maps.maps = of_maps.dh_ext = (float *)f->dmap;
+    of_maps.pitch = a->V + a->K;
     if (a->reuse_M)
         cudaMemcpyAsync(f->dmap, arena_named(&f->r, "maps", 0, 1), maps,
                         cudaMemcpyDeviceToDevice, a->stream);
     else {
         cudaMemsetAsync(f->own, 0xff, sizeof(int) * a->NS, a->stream);
-        status = backward_maps(&only_end, f->own);
+        status = backward_maps(&of_maps, f->own);
     }
-    return status ? status : backward_scans(&only_end, processors());
+    return status ? status : scans(f, &of_maps, 1);
+}
+
+// The scans of strips: what does not wait for other strips; the gradients with which
+// strips end, from the last of a sequence to the first; and the rest.
+static int scan_strips(struct factors_backward *f)
+{
+    const struct kcp_backward *a = &f->x.a;
+    const float *maps = (const float *)f->p.maps;
+    const struct fold_arrays fold = { (const float *)f->p.ends, maps + a->V, a->V,
+                                      a->V + a->K, NULL, (float *)f->p.starts };
+    struct backward_params x = f->x;
+    ON_SPLIT(x.a, f->p);
+    x.dh_ext = (float *)f->p.ends;
+    x.pitch = a->V;
+    int status = scans(f, &x, 0);
+    if (!status && f->count[1])
+        status = fold_chains<1>((const struct kcp_call *)a, &f->p, &fold);
+    x.dh_ext = NULL;
+    x.last = { f->p.starts, f->own_row, KCP_KV };
+    return status ? status : scans(f, &x, 1);
 }
 
 static int carry_back(struct factors_backward *f)
@@ -124,7 +152,8 @@ static int run_factors(const struct kcp_backward *args, const struct kcp_path *p
         profile_hook((enum profile_part)p, a->stream);
     //> kernel-backward-factors
     if (!status && !f.alone) status = carry_back(&f);
-    if (!status && a->NS) status = backward_scans(&f.x, processors());
+    if (!status && f.p.L) status = scan_strips(&f);
+    if (!status && !f.p.L) status = scans(&f, &f.x, 0);
     if (!status && a->NS) status = backward_finish(&f.x, processors());
     if (!status) status = sum_parameters(&f);
     //< kernel-backward-factors

@@ -41,13 +41,12 @@ static inline int strips_of(const struct split *p, const struct kcp_segment *s)
     return p->L ? (int)((s->end - s->begin + p->L - 1) / p->L) : 1;
 }
 
-// whole: what a rank that does not split has, its arrays and grid.
-static inline struct split split_sequence(const struct kcp_call *a, struct arena *r,
-                                          const struct split *whole)
+// The grid alone. whole: what a rank that does not split has, its arrays and grid.
+static inline struct split split_grid(const struct kcp_call *a, struct arena *r,
+                                      const struct split *whole)
 {
     struct split p = *whole;
     const struct kcp_context *ctx = &a->plan->ctx[a->r];
-    const int64_t state = (int64_t)a->HV * a->K * a->V, f = sizeof(float);
     if (a->plan->L) p.L = 0;
     else if (a->strip_chunks) p.L = (int64_t)a->strip_chunks * a->C;
     else p.L = kcp_strip_length(ctx, a->HV, a->C, processors());
@@ -57,6 +56,15 @@ static inline struct split split_sequence(const struct kcp_call *a, struct arena
     p.cu = (int *)arena_take(r, 3 * p.NS + 2, sizeof(int));
     p.cn = p.cu + p.NS + 1;
     p.want = p.cn + p.NS + 1;
+    return p;
+}
+
+static inline struct split split_sequence(const struct kcp_call *a, struct arena *r,
+                                          const struct split *whole)
+{
+    struct split p = split_grid(a, r, whole);
+    const int64_t state = (int64_t)a->HV * a->K * a->V, f = sizeof(float);
+    if (!p.L) return p;
     p.starts = arena_take(r, p.NS * state, f);
     p.ends = arena_take(r, p.NS * state, f);
     p.maps = arena_take(r, p.NS * (state + (int64_t)a->HV * a->K * a->K), f);
@@ -167,27 +175,39 @@ static inline int compose_strips(const struct kcp_call *a, const struct split *p
     return status;
 }
 
-// Forward on the device: one kernel a chain of strips, all segments at once.
-static inline int fold_forward(const struct kcp_call *a, const struct split *p,
-                               void *states)
+// On the device: one kernel a chain of strips, all segments at once.
+template <int back>
+static inline int fold_chains(const struct kcp_call *a, const struct split *p,
+                              const struct fold_arrays *x)
 {
     struct folds f = {};
     int status = KCP_OK;
     for (int s = 0, at = 0; s < a->NS && !status; s++) {
-        f.at[f.count] = at;
-        f.strips[f.count] = strips_of(p, segments_of(a) + s);
-        at += f.strips[f.count];
-        f.begins[f.count++] = segments_of(a)[s].first;
+        const struct kcp_segment *g = segments_of(a) + s;
+        const int count = strips_of(p, g);
+        f.at[f.count] = back ? at + count - 1 : at;
+        f.strips[f.count] = count;
+        f.begins[f.count++] = back ? g->last : g->first;
+        at += count;
         if (f.count < FOLD_MOST && s + 1 < a->NS) continue;
         const int64_t columns = (int64_t)a->HV * a->V * f.count;
         const int few = columns <= (int64_t)processors() * KCP_FOLD_COLUMNS;
-        auto launch = few ? fold_launch<128, 8> : fold_launch<128, 16>;
-        if (a->K == 64) launch = fold_launch<64, 16>;
-        status = launch(a->HV, a->V, p->maps, states, p->starts, &f, a->stream);
+        auto launch = few ? fold_launch<128, 8, back> : fold_launch<128, 16, back>;
+        if (a->K == 64) launch = fold_launch<64, 16, back>;
+        status = launch(a->HV, a->V, x, &f, a->stream);
         f.first = s + 1;
         f.count = 0;
     }
     return status;
+}
+
+static inline int fold_forward(const struct kcp_call *a, const struct split *p,
+                               void *states)
+{
+    const float *maps = (const float *)p->maps;
+    const struct fold_arrays x = { maps, maps + a->V, a->V + a->K, a->V + a->K,
+                                   (const float *)states, (float *)p->starts };
+    return fold_chains<0>(a, p, &x);
 }
 
 // starts <- the state with which every strip begins (ends, backward), from those of the

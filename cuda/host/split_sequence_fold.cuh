@@ -7,16 +7,27 @@
 
 #include "cuda/tile/device.cuh"
 
-// S <- M S + h, strip after strip, in plain fp32. A block has COLS columns of a head's
+// S <- M S + h, strip after strip, in plain fp32; back: dS <- M^T dS + dh, from the
+// last strip to the first. A block has COLS columns of a head's
 // state, which never meet another block's: only its own barriers are in series.
 // A thread has a row of M and a PARTth of its columns; the next M is on its way to
 // registers while this one, in shared memory, is multiplied. Bound: reads of shared
 // memory, a float4 of S for four products.
 enum { FOLD_THREADS = 256, FOLD_MOST = 64 };
 
-// Segments first .. of a rank: the first strip of each, how many, and whether a
-// sequence begins there, so that the first map is its h alone.
+// Segments first .. of a rank: the first strip of each (back: the last), how many, and
+// whether a sequence begins (ends) there, so that the first map is its h alone.
 struct folds { int first, count, at[FOLD_MOST], strips[FOLD_MOST], begins[FOLD_MOST]; };
+
+// Where maps lie, [strips,HV,K,..], rows ld numbers apart; the states [NS,HV,K,V] with
+// which segments begin (end), NULL: every segment is a whole sequence, and its first
+// strip's state is known; and starts [strips,HV,K,V], what is made.
+struct fold_arrays {
+    const float *h, *M;
+    int h_ld, M_ld;
+    const float *states;
+    float *starts;
+};
 
 // Rows of M lie four numbers apart more than they are long, rows of S four more from
 // part to part: what the lanes of a warp read at once lies in different banks.
@@ -56,17 +67,24 @@ static __device__ __forceinline__ void fold_put(struct fold<K, COLS> &s,
     }
 }
 
-// x [COLS] of a row over the thread's columns of M; then the sum over the parts, of
-// which each keeps OUT columns: part's own half changes sides with the other's.
-template <int K, int COLS>
+// x [COLS] of a row over the thread's columns of M, or of M^T; then the sum over the
+// parts, of which each keeps OUT columns: part's own half changes sides with the
+// other's.
+template <int K, int COLS, int back>
 static __device__ __forceinline__ void fold_times(float *x, struct fold<K, COLS> &s,
                                                   int side, int row, int part)
 {
     enum { PARTS = fold<K, COLS>::PARTS, OWN = fold<K, COLS>::OWN };
-    const float *M = &s.M[row][part * OWN], *S = fold_row(s, side, part * OWN);
+    const float *M = back ? &s.M[part * OWN][row] : &s.M[row][part * OWN];
+    const float *S = fold_row(s, side, part * OWN);
     #pragma unroll 2
     for (int p = 0; p < OWN; p += 4) {
-        const float4 m = *(const float4 *)(M + p);
+        float4 m;
+        if (back) {
+            const float *column = M + p * (K + 4);
+            m = make_float4(column[0], column[K + 4], column[2 * (K + 4)],
+                            column[3 * (K + 4)]);
+        } else m = *(const float4 *)(M + p);
         #pragma unroll
         for (int e = 0; e < 4 * COLS; e += 4) {
             const float4 y = *(const float4 *)(S + p * COLS + e);
@@ -90,54 +108,57 @@ static __device__ __forceinline__ void fold_times(float *x, struct fold<K, COLS>
     }
 }
 
-template <int K, int COLS>
+template <int K, int COLS, int back>
 static __global__ __launch_bounds__(FOLD_THREADS) void fold_strips(
-    int HV, int V, const float *maps, const float *states, float *starts,
-    const struct folds f)
+    int HV, int V, const struct fold_arrays x, const struct folds f)
 {
     enum { PARTS = fold<K, COLS>::PARTS, OUT = fold<K, COLS>::OUT };
     extern __shared__ __align__(16) unsigned char of_fold[];
     struct fold<K, COLS> &s = *(struct fold<K, COLS> *)of_fold;
-    const int n = blockIdx.x, v0 = blockIdx.y * COLS, VK = V + K;
+    const int n = blockIdx.x, v0 = blockIdx.y * COLS, next_strip = back ? -1 : 1;
     const int lane = threadIdx.x % 32, rows = 32 / PARTS, part = lane / rows;
     const int row = threadIdx.x / 32 * rows + lane % rows, at = f.at[blockIdx.z];
     const int count = f.strips[blockIdx.z], begins = f.begins[blockIdx.z];
-    const int64_t map_step = (int64_t)HV * K * VK, step = (int64_t)HV * K * V;
+    const int64_t M_step = (int64_t)HV * K * x.M_ld, h_step = (int64_t)HV * K * x.h_ld;
+    const int64_t step = (int64_t)HV * K * V;
     const int64_t own = (int64_t)(n * K + row) * V + v0 + part * OUT;
-    const float *map = maps + at * map_step + (int64_t)n * K * VK;
-    const float *state = states + (f.first + blockIdx.z) * step + own;
-    float *start = starts + at * step + own;
+    const float *M = x.M + at * M_step + (int64_t)n * K * x.M_ld;
+    const float *h = x.h + at * h_step + (int64_t)(n * K + row) * x.h_ld;
+    const float *state = x.states + (f.first + blockIdx.z) * step + own;
+    h += v0 + part * OUT;
+    float *start = x.starts + at * step + own;
     float4 next[fold<K, COLS>::PIECES];
 
-    for (int c = 0; c < OUT; c++)
-        fold_row(s, 0, row)[part * OUT + c] = start[c] = state[c];
-    if (count > 1 && !begins) fold_read<K, COLS>(next, map + V, VK);
+    if (x.states)
+        for (int c = 0; c < OUT; c++)
+            fold_row(s, 0, row)[part * OUT + c] = start[c] = state[c];
+    if (count > 1 && !begins) fold_read<K, COLS>(next, M, x.M_ld);
     for (int j = 0; j + 1 < count; j++) {
-        const float *h = map + row * VK + v0 + part * OUT;
-        float x[COLS] = {}, y[OUT];
+        float z[COLS] = {}, y[OUT];
         __syncthreads();
         if (j || !begins) fold_put(s, next);
         for (int c = 0; c < OUT; c++) y[c] = h[c];
-        map += map_step;
-        start += step;
-        if (j + 2 < count) fold_read<K, COLS>(next, map + V, VK);
+        M += next_strip * M_step;
+        h += next_strip * h_step;
+        start += next_strip * step;
+        if (j + 2 < count) fold_read<K, COLS>(next, M, x.M_ld);
         __syncthreads();
-        if (j || !begins) fold_times(x, s, j % 2, row, part);
+        if (j || !begins) fold_times<K, COLS, back>(z, s, j % 2, row, part);
         for (int c = 0; c < OUT; c++)
-            fold_row(s, (j + 1) % 2, row)[part * OUT + c] = start[c] = y[c] + x[c];
+            fold_row(s, (j + 1) % 2, row)[part * OUT + c] = start[c] = y[c] + z[c];
     }
 }
 
 // More columns a block while every processor has one.
-template <int K, int COLS>
-static int fold_launch(int HV, int V, const void *maps, const void *states,
-                       void *starts, const struct folds *f, struct CUstream_st *stream)
+template <int K, int COLS, int back>
+static int fold_launch(int HV, int V, const struct fold_arrays *x,
+                       const struct folds *f, struct CUstream_st *stream)
 {
     const size_t bytes = sizeof(struct fold<K, COLS>);
-    auto kernel = fold_strips<K, COLS>;
+    auto kernel = fold_strips<K, COLS, back>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     kernel<<<dim3(HV, V / COLS, f->count), FOLD_THREADS, bytes, stream>>>(
-        HV, V, (const float *)maps, (const float *)states, (float *)starts, *f);
+        HV, V, *x, *f);
     return launched();
 }
 
@@ -166,7 +187,7 @@ static __global__ __launch_bounds__(FOLD_THREADS) void fold_once(
     }
     fold_put(s, next);
     __syncthreads();
-    fold_times(x, s, 0, row, part);
+    fold_times<K, COLS, 0>(x, s, 0, row, part);
     for (int c = 0; c < OUT; c++) S_out[at * ld_out + own + c] = y[c] + x[c];
 }
 

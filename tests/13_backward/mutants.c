@@ -79,6 +79,8 @@ static int mutate(const struct kcp_backward *a, struct plot plot)
 
     if (plot.flags & NOTHING)
         return status;
+    if (!status && plot.flags & STRIPS) status = wrong_strips(x);
+    if (!status) a = x->a;
     x->dAqk = zeros(x, TV * a->C); x->dv_local = zeros(x, TV * a->V);
     x->dU = zeros(x, TV * a->V);
     x->dh = zeros(x, a->NC * size(x));
@@ -99,6 +101,7 @@ static int mutate(const struct kcp_backward *a, struct plot plot)
                                           a->ddt_bias);
     for (int j = 0; j < x->ngot; j++)
         free(x->got[j]);
+    kcp_plan_free(x->strips);
     return status;
 }
 
@@ -154,3 +157,14 @@ MUTANT(tail_row, "dG_last goes to the chunk's last row but one", .flags = FLOOR,
        .wy10 = &m10_shorter_last_row);
 MUTANT(unrounded, "sums of rounded operands multiplied with unrounded ones",
        .flags = FLOOR, .wy10 = &m10_shorter_unrounded);
+
+/* A rank with few chains cuts its sequences into strips (chapter 18). */
+RECORD(twin_strips, "twin_strips", "sequences cut into strips", .flags = STRIPS);
+MUTANT(strips_outward, "folds the strips from the nearest later one outward",
+       .flags = STRIPS | OUTWARD);
+MUTANT(strips_not_turned, "applies M of a strip where M^T belongs",
+       .flags = STRIPS | NOT_TURNED);
+MUTANT(strips_neighbour, "dS from the next strip alone", .flags = STRIPS | NEIGHBOUR);
+MUTANT(strips_next_start, "a strip begins with its neighbour's start",
+       .flags = STRIPS | NEXT_START);
+MUTANT(strips_no_dht, "dht left out of the last strip", .flags = STRIPS | NO_DHT);

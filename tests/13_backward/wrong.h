@@ -15,6 +15,7 @@ enum {
     NOT_TURNED = 1, OUTWARD = 2, OWN_M = 4, LAST_MAP = 8, NO_DHT = 16, H_DECAYED = 32,
     NO_EXCHANGE = 64, NO_H0 = 128, OWN_SUM = 256, ALL_DH0 = 512, EMPTY_0 = 1024,
     AS_KV = 2048, NEIGHBOUR = 4096, TWICE = 8192, NOTHING = 1 << 14, FLOOR = 1 << 15,
+    STRIPS = 1 << 16, NEXT_START = 1 << 17,
 };
 
 struct plot {                   /* flags of the program; a stage replaced, or NULL */
@@ -25,6 +26,8 @@ struct wrong_rank {
     const struct kcp_backward *a;
     const struct kcp_segment *seg;
     struct plot x;
+    struct kcp_backward on_strips;       /* strips.c: a, cut further */
+    struct kcp_plan *strips;
     int ngot;
     double *got[64];
     double *q, *k, *beta, *Aqk, *A, *G, *w, *u, *qg, *kg, *v_new, *h;
@@ -59,5 +62,7 @@ static inline int64_t turn(const struct wrong_rank *x, int64_t e)
 /* Forward again, from the saved states; and dS at the end of every segment. */
 int wrong_recompute(struct wrong_rank *x);
 int wrong_carry(struct wrong_rank *x);
+/* The same rank with its sequences cut into strips; KCP_NA: ranks share them. */
+int wrong_strips(struct wrong_rank *x);
 
 #endif

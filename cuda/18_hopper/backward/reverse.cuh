@@ -68,12 +68,13 @@ struct reverse_out {
 
 template <int K>
 static __device__ __forceinline__ struct reverse_out reverse_out_of(
-    const struct backward_params &x, int c, int64_t t, int n, int v0)
+    const struct backward_params &x, int job, int c, int64_t t, int n, int v0)
 {
     const int columns = x.a.V / 64, wg = threadIdx.x / 128, at = threadIdx.x % 128;
     const int64_t state = (int64_t)K / 64 * columns * TILE_BYTES, row = x.a.HV * x.a.V;
     bf16 *dv = out<bf16>(x.a.dv, t + at / 8, x.a.HV, n, x.a.V);
-    return { x.dS ? (unsigned char *)x.dS + ((int64_t)c * x.a.HV + n) * state : NULL,
+    unsigned char *dS = (unsigned char *)x.dS + ((int64_t)c * x.a.HV + n) * state;
+    return { job == SCAN_REVERSE ? dS : NULL,
              dv + v0 + 64 * wg + at % 8 * 8,
              x.a.HV * state,
              row,
@@ -240,13 +241,13 @@ static __device__ __forceinline__ void gdn_reverse_step(
 
 // ---- the block
 
-// Where the gradient of a stretch's first state goes.
+// Where the gradient of a stretch's first state goes; p NULL: nowhere.
 static __device__ __forceinline__ struct state_view start_of(
-    const struct backward_params &x, int z, int n, int v)
+    const struct backward_params &x, int job, int z, int n, int v)
 {
-    const int VK = x.a.V + x.a.K;
-    if (x.maps) return { x.maps + ((int64_t)z * x.a.HV + n) * x.a.K * VK + v, 1, VK };
-    return state_view_of(x.a, x.dS_start, x.layout, x.row[z], n, v);
+    const struct state_view own = scan_state_of(x, x.of_first, z, n, v);
+    if (job == SCAN_REVERSE && (own.p || !x.dh_ext)) return own;
+    return { x.dh_ext + ((int64_t)z * x.a.HV + n) * x.a.K * x.pitch + v, 1, x.pitch };
 }
 
 // Columns v0 .. of value head n along stretch z, by a block, as states_block. Bound:
@@ -256,12 +257,12 @@ static __device__ __forceinline__ struct state_view start_of(
 template <int K, int WGS, int kda>
 static __device__ __forceinline__ void reverse_block(const struct backward_params &x,
                                                      const struct forward_params &f,
-                                                     const CUtensorMap &dO, int z,
-                                                     int n, int v0, void *on_chip)
+                                                     const CUtensorMap &dO, int job,
+                                                     int z, int n, int v0,
+                                                     void *on_chip)
 {
     struct reverse_storage<K, WGS, kda> &smem =
         *(struct reverse_storage<K, WGS, kda> *)on_chip;
-    if (x.want && !(x.want[z] & KCP_WANT_H)) return;
     if (threadIdx.x == 0) {
         for (int i = 0; i < smem.STAGES; i++) {
             mbarrier_init(&smem.full[i], 1);
@@ -286,10 +287,9 @@ static __device__ __forceinline__ void reverse_block(const struct backward_param
     const int count = __shfl_sync(~0u, chunk_count(f, z), 0);
     const int c = first_chunk(f, z) + count - 1, v = v0 + threadIdx.x / 32 * 16;
     const struct token_range last = chunk_tokens(f.a, z, c);
-    const struct state_view end =
-        state_view_of(x.a, x.dS_end, x.layout, x.row[z], n, v);
-    const struct state_view start = start_of(x, z, n, v);
-    struct reverse_out to = reverse_out_of<K>(x, c, last.t, n, v0);
+    const struct state_view end = scan_state_of(x, x.last, z, n, v);
+    const struct state_view start = start_of(x, job, z, n, v);
+    struct reverse_out to = reverse_out_of<K>(x, job, c, last.t, n, v0);
     float dS[K / 8][4];
     int at = 0, phase = 0;
     load_state<K>(dS, end.p, end.dv, end.di);

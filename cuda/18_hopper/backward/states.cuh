@@ -57,6 +57,13 @@ static __device__ __forceinline__ struct states_out states_out_of(
              x.a.HV * state, x.a.HV * rows, v0 / 64 + (int)threadIdx.x / 128 };
 }
 
+static __device__ __forceinline__ struct state_view scan_state_of(
+    const struct backward_params &x, const struct scan_states &s, int z, int n, int v)
+{
+    const int row = s.x ? s.row[z] : -1;
+    return state_view_of(x.a, row < 0 ? NULL : s.x, s.layout, row, n, v);
+}
+
 // Tiles of the chunk before have left. All threads of the warpgroup.
 static __device__ __forceinline__ void wait_for_stores(void)
 {
@@ -229,8 +236,8 @@ static __device__ __forceinline__ void states_block(const struct backward_params
     }
     setmaxnreg_inc<232>();
     const int count = __shfl_sync(~0u, chunk_count(f, z), 0);
-    const struct state_view h = state_view_of(x.a, x.h_start, x.layout, x.row[z], n,
-                                              v0 + threadIdx.x / 32 * 16);
+    const struct state_view h =
+        scan_state_of(x, x.first, z, n, v0 + threadIdx.x / 32 * 16);
     const struct states_out to = states_out_of<K>(x, first_chunk(f, z), n, v0);
     float S[K / 8][4];
     load_state<K>(S, h.p, h.dv, h.di);

@@ -40,6 +40,14 @@ struct packed_state { unsigned char tile[K / 64][V / 64][TILE_BYTES]; };
 template <int V>
 struct packed_rows { unsigned char tile[V / 64][TILE_BYTES]; };
 
+// States of stretches: stretch z has row[z] of x. -1: none; it begins with 0, or what
+// comes out goes nowhere. x NULL: no stretch has one.
+struct scan_states {
+    const void *x;                       // [..,HV,K,V], or as layout says
+    const int *row;
+    enum kcp_layout layout;
+};
+
 // The parameters of all three. Chunk c of the rank and value head n: number c HV + n;
 // of a query/key head m: c H + m.
 struct backward_params {
@@ -59,18 +67,24 @@ struct backward_params {
     // Where HV > H: place for sums of dq and dk over the value heads of a query/key
     // head; backward_finish_scratch() bytes, 256-byte aligned.
     void *scratch;
-    // The stretches that the scans walk over: a's, or strips of them. Stretch s begins
-    // with state row[s] of h_start, ends with gradient row[s] of dS_end (NULL: 0), and
-    // leaves the gradient of its first state in row[s] of dS_start (NULL: nowhere).
-    const void *h_start, *dS_end;        // [..,HV,K,V], or as layout says
-    void *dS_start;
-    enum kcp_layout layout;
-    const int *row, *order;              // [NS]; order: long stretches first
-    // With maps the scans make dh_ext of the stretches that want asks for, columns
-    // [0,V) of chapter 11's maps, and leave nothing else: h and dS are NULL.
-    float *maps;                         // [NS,HV,K,V+K]
+    // The stretches that the scans walk over: a's, or strips of them. A launch has jobs:
+    // a stretch times SCAN_JOBS, and which scan, long ones first.
+    const int *jobs;
+    int njobs;
+    // A stretch begins with a state, ends with a gradient, and leaves that of its first
+    // state. dh_ext is left by jobs of that name, pitch numbers from key row to key
+    // row, and by reverse where of_first has no row.
+    struct scan_states first, last, of_first;    // h, dS, dS
+    float *dh_ext;                       // [stretches,HV,K,pitch]; NULL: nowhere
+    int pitch;
+    // backward_maps: M of the stretches that want asks for.
+    float *maps;                         // [stretches,HV,K,V+K]
     const int *want;
 };
+
+// SCAN_REVERSE leaves dS of every chunk and dv; SCAN_DH_EXT, the same scan, only the
+// gradient with which it comes out at the first chunk.
+enum scan_job { SCAN_STATES, SCAN_REVERSE, SCAN_DH_EXT, SCAN_JOBS };
 
 template <int K, int V>
 static __device__ __forceinline__ struct packed_state<K, V> *packed_state_of(
@@ -87,10 +101,11 @@ static __device__ __forceinline__ struct packed_rows<V> *v_new_of(
 }
 
 // The launchers. backward_maps: M of the stretches, of the block's factors, as forward
-// makes it; own [NS]: -1. backward_scans: states and reverse, in one grid.
+// makes it; own [NS]: -1. backward_scans: the jobs, in one grid; strips: the stretches
+// are.
 // finish_scratch: bytes of x->scratch for this call (0: none).
 int backward_maps(const struct backward_params *x, const int *own);
-int backward_scans(const struct backward_params *x, int processors);
+int backward_scans(const struct backward_params *x, int processors, int strips);
 int backward_finish(const struct backward_params *x, int processors);
 size_t backward_finish_scratch(const struct kcp_backward *a);
 

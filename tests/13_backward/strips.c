@@ -1,0 +1,51 @@
+/* strips.c -- one rank's sequences cut into strips, as a program that has few chains.
+ *
+ * Book: chapter 18, "When to split a sequence".  Checked by: the judge.
+ * Next: tests/13_backward/owners.c.
+ * A strip is a segment of a canonical plan for one rank: from here on the program is
+ * that of many segments, whose fold the mutants get wrong. The state with which a strip
+ * begins is the one that forward had there.
+ */
+#include "wrong.h"
+
+/* The chunks of a strip: as the call says, or one. */
+static int64_t length(const struct kcp_backward *a)
+{
+    return (int64_t)a->C * (a->strip_chunks ? a->strip_chunks : 1);
+}
+
+/* v_new and h of every chunk again, from the states with which strips begin. */
+static int states_again(struct wrong_rank *x, const double *h_in)
+{
+    STAGE(kcp_chunk, c);
+    c.q = x->q; c.k = x->k; c.qg = x->qg; c.kg = x->kg; c.u = x->u; c.w = x->w;
+    c.Aqk = x->Aqk; c.G = x->G; c.h_in = h_in;
+    c.o = zeros(x, (int64_t)x->a->T * x->a->HV * x->a->V);
+    c.v_new = x->v_new; c.h = x->h;
+    c.h_out = zeros(x, x->a->NS * size(x));
+    return ref_chunk(&c);
+}
+
+int wrong_strips(struct wrong_rank *x)
+{
+    const struct kcp_plan *whole = x->a->plan;
+    struct kcp_backward *a = &x->on_strips;
+    if (whole->R > 1 || whole->L) return KCP_NA;
+    *a = *x->a;
+    int status = kcp_plan_make(&x->strips, whole->N, whole->cu_seqlens, 1, NULL,
+                               length(a), a->C, a->Wc, NULL);
+    if (status) return status;
+    const struct kcp_context *ctx = x->strips->ctx;
+    a->plan = x->strips;
+    a->NS = ctx->NS; a->NC = ctx->NC;
+    a->cu = ctx->cu; a->cn = ctx->cn; a->sc = ctx->sc;
+    x->a = a;
+    x->seg = x->strips->seg;
+    double *h_in = zeros(x, a->NS * size(x));
+    for (int s = 0; s < a->NS; s++) {
+        const int from = x->x.flags & NEXT_START && !x->seg[s].last ? s + 1 : s;
+        memcpy(h_in + s * size(x), x->h + ctx->cn[from] * size(x),
+               sizeof(double) * size(x));
+    }
+    return states_again(x, h_in);
+}
