@@ -47,7 +47,7 @@ static int launch_scans(const struct backward_params *x, const CUtensorMap *dO)
     static_assert(bytes <= 227 * 1024, "on chip");
     const struct forward_params f = forward_of(x);
     return launch_dependent(backward_scan_kernel<K, WGS, kda>, bytes,
-                            dim3((unsigned)x->njobs * x->a.HV * x->a.V / (64 * WGS)),
+                            dim3(x->njobs * x->a.HV * (x->a.V / (64 * WGS))),
                             128 * WGS + 128, &f, *x, *dO);
 }
 

@@ -67,8 +67,8 @@ struct backward_params {
     // Where HV > H: place for sums of dq and dk over the value heads of a query/key
     // head; backward_finish_scratch() bytes, 256-byte aligned.
     void *scratch;
-    // The stretches that the scans walk over: a's, or strips of them. A launch has jobs:
-    // a stretch times SCAN_JOBS, and which scan, long ones first.
+    // The stretches that the scans walk over: a's, or strips of them. A launch has
+    // jobs, a stretch times SCAN_JOBS and which scan each, long ones first.
     const int *jobs;
     int njobs;
     // A stretch begins with a state, ends with a gradient, and leaves that of its first
