@@ -15,6 +15,7 @@ output, a row to the table; exit status 1 when a test failed.
 """
 import ctypes
 import fcntl
+import importlib.util
 import os
 import re
 import socket
@@ -30,8 +31,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.normpath(os.path.join(HERE, "..", ".."))
 PEERS = os.path.join(ROOT, ".peers")
 CHUNK = "ops/test_kda.py"
-# Tests over ranks: how many at once (the reference of KDA's holds 30 GB).
-RANKS = {"context_parallel/test_cp_kda.py": 3, "context_parallel/test_cp_gdn.py": 2}
+# Tests over ranks: how many at once (the reference of KDA's holds 20 GB).
+RANKS = {"context_parallel/test_cp_kda.py": 5, "context_parallel/test_cp_gdn.py": 3}
 # Tests of something else than the chunk functions: why they do not reach us.
 OTHERS = {"test_cp_conv": "their convolution asks no backend",
           "test_cp_context": "their split alone, without a kernel",
@@ -119,7 +120,8 @@ def whose(verdict, why, said):
 
 
 def chunk(limit, where, peer):
-    xml, process = start(CHUNK, ["-k", "test_chunk"], limit, where)
+    many = ["-n", "6"] if importlib.util.find_spec("xdist") else []
+    xml, process = start(CHUNK, ["-k", "test_chunk", *many], limit, where)
     process.wait()
     count, ours, rows = {"passed": 0, "failed": 0, "skipped": 0}, 0, []
     for name, verdict, why, said in tests_of(xml):
@@ -144,8 +146,8 @@ def ranks(limit, where, peer):
     began, rows, bad, network = time.time(), [], [], None
     if alone_allowed():
         network = own_network
-    import torch
-    gpus = torch.cuda.device_count()
+    gpus = len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
+               .stdout.splitlines())
 
     def row(file, name, says):
         print(f"{file}::{name}\t{says}", flush=True)

@@ -25,12 +25,13 @@ def unit(x):
 
 
 def ready(g, beta, q, k, options):
-    """Gate, beta and norm computed in front, by PyTorch."""
+    """Gate, beta and norm computed in front, by PyTorch; the gate in double, for where
+    it is saturated float32 has nothing left of its slope."""
     if options.get("use_gate_in_kernel"):
-        low, A = options.get("lower_bound"), options["A_log"].float().exp()
+        low, A = options.get("lower_bound"), options["A_log"].double().exp()
         bias = options.get("dt_bias")
         A = A.view(-1, *[1] * (g.dim() - 3))
-        y = g.float() if bias is None else g.float() + bias.view(g.shape[2:])
+        y = g.double() if bias is None else g.double() + bias.view(g.shape[2:])
         g = -A * F.softplus(y) if low is None else low * torch.sigmoid(A * y)
     if options.get("use_beta_sigmoid_in_kernel"):
         beta = torch.sigmoid(beta.float())

@@ -12,7 +12,9 @@ get("kind") == "torch" && get("us") != "" {
 }
 
 get("kind") == "torch" && get("us") == "" {
-    judged_row[++njudged] = "| " get("what") " | " get("how") " | " get("n") " | " \
+    what = get("what")
+    gsub(/--/, "\\-\\-", what)              # pandoc would make a dash of it
+    judged_row[++njudged] = "| " what " | " get("how") " | " get("n") " | " \
                             get("says") " |"
 }
 
