@@ -263,6 +263,11 @@ static void judge_reference(const struct kcp_stage *s, const struct options *o,
         judge_variant(s, &ref, o, rep);
 }
 
+static int stops(const struct options *o, const struct kcp_report *rep)
+{
+    return o->stop && (rep->fail || rep->survived);
+}
+
 int judge_all(const struct options *o, struct kcp_report *rep)
 {
     for (int i = 0; i < kcp_nstages; i++) {
@@ -275,22 +280,23 @@ int judge_all(const struct options *o, struct kcp_report *rep)
         const int apart = ranks_mine() >= 0;          /* processes: what has ranks */
         if (apart && !s->ranks) continue;
         printf("%s\n", s->name);
-        for (int j = 0; j < nv; j++) {
+        for (int j = 0; j < nv && !stops(o, rep); j++) {
             const int device = v[j]->where == KCP_DEVICE;
             const int ours = device ? o->only_device || !apart : !o->only_device;
             if (ours && !(o->quick && is_mutant(v[j]))) judge_variant(s, v[j], o, rep);
         }
+        if (stops(o, rep)) return report_close(rep, o->strict);
         if (!o->only_device) judge_reference(s, o, rep);
         if (!o->variant && !o->alone && !apart) paths_close(s, o, rep);
         else if (nv && !apart) paths_left_out(s, o);
-        for (int j = 0; j < nc && !apart && !o->quick; j++)
+        for (int j = 0; j < nc && !apart && !o->quick && !stops(o, rep); j++)
             if (check_asked(o, c[j])) judge_check(c[j], rep);
         fflush(stdout);
     }
     /* Checks of what is no stage of the table: 06_plan, and the judge itself. */
     const struct kcp_check *c[128];
     const int nc = ranks_mine() >= 0 || o->quick ? 0 : kcp_checks(o->stage, c, 128);
-    for (int j = 0; j < nc; j++)
+    for (int j = 0; j < nc && !stops(o, rep); j++)
         if (!stage_find(c[j]->stage) && check_asked(o, c[j])) {
             if (!j || strcmp(c[j]->stage, c[j - 1]->stage)) printf("%s\n", c[j]->stage);
             judge_check(c[j], rep);

@@ -231,6 +231,7 @@ struct options {
     int nalone;
     const struct kcp_variant *reference;      /* what its stage is held to, or NULL */
     const char *object;                       /* the variant is loaded from it */
+    int stop;                                 /* at the first failure */
 };
 /* judged: the tolerance held to, and the rounding of the inputs; a mutant, written in
  * double, is held to all three. */

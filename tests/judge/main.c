@@ -5,6 +5,7 @@
 #include "judge.h"
 #include "emit.h"
 #include "isolation.h"
+#include "outputs.h"
 #include "paths.h"
 #include "said.h"
 #include "tests/options/options.h"
@@ -13,7 +14,7 @@
 
 static const char usage[] =
     "usage: kcp-check [--stage NN] [--variant NAME|./mine.so] [--ranks R] [--seed S]\n"
-    "                 [--full] [--quick] [--quiet] [--strict] [--device]\n"
+    "                 [--full] [--quick] [--stop] [--quiet] [--strict] [--device]\n"
     "                 [--list] [--backend threads|nccl] [--case TEXT]\n"
     "                 [--reference ./its.so]\n"
     "                 [--repeats N] [--bare] [--in-turn] [--limit S] [--here]\n"
@@ -26,6 +27,9 @@ static const char usage[] =
     "                                            write the judge's cases as .npy;\n"
     "                                            --wide: of every list\n"
     "       kcp-check --foreign DIR              judge outputs computed elsewhere\n"
+    "       kcp-check --keep FILE [--stage NN] [--seed S]\n"
+    "       kcp-check --against FILE ...         outputs of fifty cases a stage, kept;\n"
+    "                                            what moves in another build\n"
     "       kcp-check --exchange N [--device]    N random exchanges, every form;\n"
     "                                            0: without end\n"
     "  --case 'live kda H=1 HV=3 K=5 V=7 C=64 lengths=150,0,70 R=4 chain h0' is one\n"
@@ -38,6 +42,7 @@ static const char usage[] =
     "  --here: in this process, not each variant in one of its own: for debuggers\n"
     "  --exact: no fences around the arrays: for tools that know each array's end\n"
     "  --quick: variants alone, no mutants and no checks: for many seeds\n"
+    "  --stop: at the first failure\n"
     "  --ranks R are threads, which share a GPU; with --device --backend nccl a GPU\n"
     "  each; under mpirun, torchrun or srun they are its processes, with --device a\n"
     "  GPU each\n"
@@ -47,7 +52,7 @@ static const char usage[] =
 /* What the command line asks for, beside the judge's options; -1: not given. */
 struct asked {
     struct options o;
-    const char *emit, *foreign, *backend, *reference, *words;
+    const char *emit, *foreign, *backend, *reference, *words, *keep, *against;
     int64_t seed;
     int exchange, repeats, limit;
     int list, bare, here, in_turn, exact, paths, cases;
@@ -60,6 +65,7 @@ static const struct option_row rows[] = {
 #define TEXT(name, field, expects) { name, OPTION_TEXT, AT(field), expects, 0, 0 }
     FLAG("--full", o.full),
     FLAG("--quick", o.quick),
+    FLAG("--stop", o.stop),
     FLAG("--quiet", o.quiet),
     FLAG("--strict", o.strict),
     FLAG("--device", o.only_device),
@@ -75,6 +81,8 @@ static const struct option_row rows[] = {
     TEXT("--variant", o.variant, "a name that --list prints, or ./mine.so"),
     TEXT("--emit", emit, "a directory"),
     TEXT("--foreign", foreign, "a directory"),
+    TEXT("--keep", keep, "a file to write"),
+    TEXT("--against", against, "a file that --keep wrote"),
     TEXT("--shapes", o.shapes, "K x V, as 128x128,64x64"),
     TEXT("--backend", backend, "threads or nccl"),
     TEXT("--case", words, "words as a failure prints them"),
@@ -176,12 +184,14 @@ static int shapes_read(const char *s)
 /* What cannot be asked for together: nothing that was said is left unsaid. */
 static int agrees(const struct asked *x)
 {
-    const int ways = !!x->emit + !!x->foreign + (x->exchange >= 0) + x->list + x->paths;
+    const int ways = !!x->emit + !!x->foreign + (x->exchange >= 0) + x->list + x->paths +
+                     !!x->keep + !!x->against;
     if (x->cases && !x->paths) return bad("--cases", "it", "--paths too");
     const char *second = x->foreign ? "--foreign" : "--exchange";
     if (ways > 1)
         return bad("option", x->emit ? "--emit" : second,
-                   "one of --list, --paths, --emit, --foreign, --exchange");
+                   "one of --list, --paths, --emit, --foreign, --keep, --against, "
+                   "--exchange");
     if ((ways && x->words && !x->emit) || (x->words && !x->o.stage))
         return bad("--case", x->words, "a --stage to be judged on it");
     if (ways && x->reference)
@@ -335,6 +345,8 @@ static int do_all(int argc, char **argv)
     for (int i = 0; x.emit && i < o->nalone; i++)
         if (case_fits(&o->alone[i], o)) return 2;
     if (x.emit) return emit_cases(x.emit, o);
+    if (x.keep) return outputs_keep(x.keep, o);
+    if (x.against) return outputs_against(x.against, o);
     if (x.foreign) return judge_foreign(x.foreign, o, &rep);
     return judge(&x, mine);
 }

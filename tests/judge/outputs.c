@@ -1,0 +1,227 @@
+/* outputs.c -- does a change of the code change a result? Two builds, compared.
+ *
+ * Book: CONTRIBUTING.md, "Mutation testing".  Checked by: tests/cli/lies.sh.
+ * Next: ../mutate.sh, which asks it of every mistake that it makes.
+ *
+ * A judge holds variants to references of the same build: a mistake in what both share
+ * moves both. So the outputs themselves are kept, fifty cases a stage, and another
+ * build is held to them, each slice by its tensor's own limit.
+ */
+#include "outputs.h"
+#include "trial.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CASES = 50, MOVED = 10 };
+
+struct walk {
+    FILE *f;
+    int compare;
+    double most;                   /* of err / limit, over all slices */
+    int bits;                      /* some bit is another */
+    char where[200];
+};
+
+/* Before the outputs of a trial, and before each of them. */
+struct trial_head { char stage[24], variant[40]; int id, pass, status, R; };
+struct slice_head {
+    char field[24];
+    int rank, nd;
+    int64_t n, first, dim[4];
+    double rms_v, rms_sum, rms_dA;
+};
+
+static void moved(struct walk *w, double by, const char *where)
+{
+    w->bits = 1;
+    if (!(by > w->most) && !isnan(by)) return;
+    w->most = isnan(by) ? INFINITY : by;
+    snprintf(w->where, sizeof w->where, "%s", where);
+}
+
+/* A head is written, or must be the one that the file has next: 1 when it is. */
+static int same_head(struct walk *w, const void *head, size_t n, const char *where)
+{
+    char other[sizeof(struct trial_head) + sizeof(struct slice_head)];
+    if (!w->compare) return fwrite(head, n, 1, w->f) == 1;
+    if (fread(other, n, 1, w->f) == 1 && !memcmp(other, head, n)) return 1;
+    moved(w, INFINITY, where);
+    return 0;
+}
+
+/* Numbers of a rank's output against those kept: its own limit, as it was then. */
+static void compare(struct walk *w, const struct trial *t, const struct rank_args *s,
+                    const struct buffer *o, const struct slice_head *h,
+                    const double *got, double *before, double alike)
+{
+    struct worst worst = { .err = 0 };
+    struct slice x = { .stage = t->stage, .field = o->field, .call = &s->call,
+                       .got = got, .want = before, .nd = o->nd, .rank = h->rank,
+                       .first = o->first, .all = before, .all_rows = o->dim[0],
+                       .rms_v = h->rms_v, .rms_sum = h->rms_sum, .rms_dA = h->rms_dA,
+                       .alike = alike, .judged = t->variant->storage };
+    char where[200];
+    memcpy(x.dim, o->dim, sizeof x.dim);
+    if (!memcmp(got, before, 8 * (size_t)o->n)) return;
+    check_slice(&x, &worst);
+    snprintf(where, sizeof where, "%s %s case %d rank %d %s", t->stage->name,
+             t->variant->name, s->id, h->rank, worst.field);
+    moved(w, worst.nan ? INFINITY : worst.err / fmax(worst.tol, 1e-300), where);
+}
+
+static int walk_rank(struct walk *w, const struct trial *t, const struct rank_args *s,
+                     const struct expected *x)
+{
+    for (int i = 0; i < s->n; i++) {
+        const struct buffer *o = &s->buffer[i];
+        if (!o->want) continue;
+        struct slice_head h, kept;
+        memset(&h, 0, sizeof h);
+        snprintf(h.field, sizeof h.field, "%s", o->field->name);
+        h.rank = s->call.r;
+        h.nd = o->nd;
+        h.n = o->n;
+        h.first = o->first;
+        memcpy(h.dim, o->dim, sizeof h.dim);
+        h.rms_v = x->rms_v;
+        h.rms_sum = x->rms_sum;
+        h.rms_dA = x->rms_dA;
+        double *got = alloc_or_exit(8 * (size_t)o->n + 8);
+        double *before = alloc_or_exit(8 * (size_t)o->n + 8);
+        decode(got, o->image + FENCE, o->n, o->n ? o->bytes / (size_t)o->n : 8);
+        int good = 1;
+        if (!w->compare) {
+            good = fwrite(&h, sizeof h, 1, w->f) == 1 &&
+                   fwrite(got, 8, (size_t)o->n, w->f) == (size_t)o->n;
+        } else if (fread(&kept, sizeof kept, 1, w->f) != 1 ||
+                   memcmp(&kept, &h, offsetof(struct slice_head, rms_v)) ||
+                   fread(before, 8, (size_t)o->n, w->f) != (size_t)o->n) {
+            moved(w, INFINITY, "an output has another size");
+            good = 0;
+        } else compare(w, t, s, o, &kept, got, before, x->k.alike);
+        free(got);
+        free(before);
+        if (!good) return 0;
+    }
+    return 1;
+}
+
+/* One pass of one case; 0: nothing more can be read or written. */
+static int walk_pass(struct walk *w, const struct kcp_stage *s,
+                     const struct kcp_variant *v, const struct kcase *k,
+                     enum kcp_pass pass, const struct kcp_plan *p)
+{
+    struct trial t = { .stage = s, .variant = v, .mem = &host_memory };
+    const struct expected *x = NULL;
+    char why[160] = "", where[200];
+    int status = expected_find(s, k, pass, v->storage, p, &x);
+    if (!status) status = trial_fill(&t, k, p, pass, &x->in, &x->want);
+    if (!status) status = trial_run(&t, why, sizeof why);
+    struct trial_head h;
+    memset(&h, 0, sizeof h);
+    snprintf(h.stage, sizeof h.stage, "%s", s->name);
+    snprintf(h.variant, sizeof h.variant, "%s", v->name);
+    h.id = k->id;
+    h.pass = pass;
+    h.status = status;
+    h.R = s->ranks ? k->call.R : 1;
+    snprintf(where, sizeof where, "%s %s case %d: status %d", s->name, v->name, k->id,
+             status);
+    int good = same_head(w, &h, sizeof h, where);
+    for (int r = 0; good && !status && r < h.R; r++)
+        good = walk_rank(w, &t, &t.rank[r], x);
+    trial_free(&t);
+    return good;
+}
+
+static int walk_case(struct walk *w, const struct kcp_stage *s,
+                     const struct kcp_variant *v, const struct kcase *k)
+{
+    struct kcp_plan *p = case_plan(k, s->ranks ? k->call.R : 1);
+    if (!p) {
+        moved(w, INFINITY, "a case has no plan");
+        return 0;
+    }
+    int good = walk_pass(w, s, v, k, KCP_FORWARD, p);
+    if (good && has_backward(s)) good = walk_pass(w, s, v, k, KCP_BACKWARD, p);
+    kcp_plan_free(p);
+    return good;
+}
+
+/* The cases of a stage: as many drawn lists as it takes, each of a seed of its own. */
+static int draw(const struct kcp_stage *s, const struct options *o, struct kcase *out)
+{
+    int n = 0;
+    for (int more = 0; n < CASES && more < CASES; more++) {
+        int m = 0;
+        struct kcase *list = cases_make(s, 0, 0, o->seed + (uint64_t)more, o->ranks, &m);
+        for (int i = 0; list && i < m && n < CASES; i++) {
+            out[n] = list[i];
+            out[n].id = n;
+            n++;
+        }
+        free(list);
+    }
+    return n;
+}
+
+extern void openblas_set_num_threads(int n) __attribute__((weak));
+
+static int walk_stage(struct walk *w, const struct kcp_stage *s,
+                      const struct options *o)
+{
+    const struct kcp_variant ref = { s->name, "ref", "the reference", KCP_F64, KCP_HOST,
+                                     "any", s->ref, NULL };
+    const struct kcp_variant *v[256];
+    struct kcase list[CASES];
+    const int nv = kcp_variants(s->name, NULL, v, 256), n = draw(s, o, list);
+    for (int i = 0; i < n; i++)
+        for (int j = -1; j < nv; j++) {
+            const struct kcp_variant *one = j < 0 ? &ref : v[j];
+            if (one->where != KCP_HOST || is_mutant(one)) continue;
+            if (!walk_case(w, s, one, &list[i]) || (w->compare && w->most > MOVED))
+                return 0;
+        }
+    return 1;
+}
+
+static int walk_all(struct walk *w, const struct options *o)
+{
+    int going = 1;
+    if (openblas_set_num_threads) openblas_set_num_threads(1);
+    for (int i = 0; going && i < kcp_nstages; i++)
+        if (!o->stage || stage_find(o->stage) == &kcp_stages[i])
+            going = walk_stage(w, &kcp_stages[i], o);
+    return going;
+}
+
+static int unopened(const char *path)
+{
+    fprintf(stderr, "kcp-check: %s: found no file, expected one of --keep\n", path);
+    return 2;
+}
+
+int outputs_keep(const char *path, const struct options *o)
+{
+    struct walk w = { .f = fopen(path, "wb") };
+    if (!w.f) return unopened(path);
+    const int whole = walk_all(&w, o);
+    if (!fclose(w.f) && whole) return 0;
+    fprintf(stderr, "kcp-check: %s: cannot write all of it\n", path);
+    return 2;
+}
+
+int outputs_against(const char *path, const struct options *o)
+{
+    struct walk w = { .f = fopen(path, "rb"), .compare = 1 };
+    if (!w.f) return unopened(path);
+    walk_all(&w, o);
+    fclose(w.f);
+    if (!w.bits) {
+        printf("not a bit moved\n");
+        return 0;
+    }
+    printf("moved by %.1e limits: %s\n", w.most, w.where);
+    return w.most > MOVED ? 1 : 3;
+}
