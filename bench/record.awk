@@ -116,6 +116,12 @@ base == "ncu" { begin("counter"); fields(); stand($1, $2, 1); next }
             > "/dev/stderr"
         next
     }
+    if (now["peer"] == "" && now["verdict"] !~ /^(ok|MARGINAL)$/) {
+        print "record.sh: " s " " v ": found verdict \047" now["verdict"] \
+            "\047 in its row, expected ok from the process that timed it: left out" \
+            > "/dev/stderr"
+        next
+    }
     begin("time")
     set("case", base)
     fields()

@@ -22,6 +22,7 @@ struct bench {                         /* what was asked for, and the controls *
     int from, to, factor;              /* tokens: a sweep, when to > from */
     const char *stage, *stages, *variant, *json, *against, *backend, *forms;
     const char *tsv;
+    int judge, wrong;                  /* rows are judged; how many of them failed */
     double copy, product;              /* measured: bytes/s of a copy, flop/s bf16 */
     double gather_us;                  /* all_gather of gather_bytes a rank */
     size_t gather_bytes;
@@ -92,9 +93,10 @@ int   record_close(FILE *f, int is_json);      /* not 0: some was not taken */
 int   same_case(const struct bench *b);
 void  print_heads(const struct runner *x);
 int   has_pass(const struct kcp_stage *s);
+struct judged;
 void  print_row(const struct runner *x, const struct kcp_stage *st,
                 const struct kcp_variant *v, const struct kcp_call *c,
-                const struct times *t);
+                const struct times *t, const struct judged *j);
 
 #ifdef __cplusplus
 }

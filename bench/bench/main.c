@@ -110,7 +110,8 @@ static int do_all(int argc, char **argv)
         if (e) fprintf(stderr, "kcp-bench: status %d: %s\n", e, why);
     }
     ranks_close();
-    return e ? 1 : 0;
+    if (b.wrong) fprintf(stderr, "kcp-bench: %d rows failed: they are wrong\n", b.wrong);
+    return e || b.wrong ? 1 : 0;
 }
 
 int main(int argc, char **argv)

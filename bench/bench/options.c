@@ -21,6 +21,8 @@ static const char usage[] =
     "         --forms all_gather,chain,pipeline,scan    --backend nccl|threads\n"
     "sweep:   -b, -e   tokens from and to   -f factor\n"
     "timing:  -w, --warmup n   -n, --iters n\n"
+    "judged:  --judge   each row, once more: four value heads against the reference in\n"
+    "         double, in this process; --tsv and --json mean it too\n"
     "records: --tsv FILE (what record.sh keeps)   --json FILE   --against RECORD.tsv\n"
     "         --help   --version\n"
     "Under mpirun, torchrun or srun every process is a rank, on a GPU of its own.\n";
@@ -73,6 +75,7 @@ static const struct option_row rows[] = {
     INT("-w", warmup, 0, 10000),
     INT("--iters", iters, 5, 100000),
     INT("-n", iters, 5, 100000),
+    { "--judge", OPTION_FLAG, AT(judge), NULL, 0, 0 },
     TEXT("--tsv", tsv, "a file"),
     TEXT("--json", json, "a file"),
     TEXT("--against", against, "a record"),
@@ -113,6 +116,7 @@ static int is_list(const char *s, int (*is_known)(const char *, size_t))
 static int settle(struct bench *b)
 {
     struct kcp_call *c = &b->call;
+    b->judge |= b->tsv || b->json;
     if (!b->from) b->from = b->tokens;
     b->unsaved = b->save == SAVE_NONE;
     c->save = b->save == KCP_SAVE_ALL ? KCP_SAVE_ALL : KCP_RECOMPUTE;

@@ -35,7 +35,7 @@ void print_heads(const struct runner *x)
 
 void print_row(const struct runner *x, const struct kcp_stage *st,
                const struct kcp_variant *v, const struct kcp_call *c,
-               const struct times *t)
+               const struct times *t, const struct judged *j)
 {
     const struct bench *b = x->b;
     const double bytes = cost_bytes(st, c, v->storage), flops = cost_flops(st, c);
@@ -57,8 +57,16 @@ void print_row(const struct runner *x, const struct kcp_stage *st,
     const double then = b->against ? recorded_us(b, &row) : 0;
     if (then > 0) printf("%9.3f", t->median / then);
     else if (b->against) printf("%9s", "-");
+    if (j->outcome != NA)
+        printf("  %s %s %.1e of %.1e", outcome_name[j->outcome], j->worst.field,
+               j->worst.err, j->worst.tol);
     printf("\n");
-    time_cells(&row, x, t, bytes, flops);
+    if (j->outcome == FAIL)
+        printf("  FAIL   %s %s: %s head %d: error %.2e > %.1e; worst at %s%s: it is"
+               " %.9g, should be %.9g\n", st->name, v->name, j->worst.field,
+               j->worst.head, j->worst.err, j->worst.tol, j->worst.field,
+               j->worst.where, j->worst.got, j->worst.want);
+    time_cells(&row, x, t, bytes, flops, j);
     if (x->json) json_row(x->json, &row);
     if (x->tsv) tsv_row(x->tsv, b, &row);
 }

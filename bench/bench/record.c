@@ -78,7 +78,7 @@ void row_cells(struct cells *row, const struct runner *x, const struct kcp_stage
 }
 
 void time_cells(struct cells *row, const struct runner *x, const struct times *t,
-                double bytes, double flops)
+                double bytes, double flops, const struct judged *j)
 {
     const char *part = x->b->ranks ? "%.2f" : "";
     put(row, NUMBER, "us", "%.2f", t->median);
@@ -93,6 +93,11 @@ void time_cells(struct cells *row, const struct runner *x, const struct times *t
     put(row, NUMBER, "exchange", part, t->part[EXCHANGE]);
     put(row, NUMBER, "main", part, t->part[MAIN]);
     put(row, WORD, "peer", "");
+    const int known = j->outcome != NA;
+    put(row, WORD, "verdict", "%s", known ? outcome_name[j->outcome] : "");
+    put(row, WORD, "worst", "%s", known ? j->worst.field : "");
+    put(row, NUMBER, "error", known ? "%.2e" : "", j->worst.err);
+    put(row, NUMBER, "allowed", known ? "%.2e" : "", j->worst.tol);
 }
 
 static void json_cells(FILE *json, const struct cells *c)

@@ -5,17 +5,17 @@
 #ifndef KCP_BENCH_RECORD_H
 #define KCP_BENCH_RECORD_H
 
-#include "bench.h"
+#include "judged.h"
 
 struct cell { const char *name; int is_word; char text[80]; };
-struct cells { int n; struct cell at[40]; };
+struct cells { int n; struct cell at[48]; };
 
 /* What names a row: of whole layers over ranks also the form and the heads' parts. */
 void row_cells(struct cells *row, const struct runner *x, const struct kcp_stage *st,
                const struct kcp_variant *v, const struct kcp_call *c);
 /* What was measured, behind what names the row. */
 void time_cells(struct cells *row, const struct runner *x, const struct times *t,
-                double bytes, double flops);
+                double bytes, double flops, const struct judged *j);
 void json_row(FILE *json, const struct cells *row);
 /* A new file gets the line of column names first. */
 void tsv_row(FILE *tsv, const struct bench *b, const struct cells *row);

@@ -6,6 +6,7 @@
  * Over ranks every number is the slowest rank's. A rank that comes early waits in the
  * exchange: its part holds the others' lateness too, as in any run of a model.
  */
+#include "judged.h"
 #include "setup.h"
 #include "core/paths.h"
 #include <cuda_runtime_api.h>
@@ -105,9 +106,12 @@ int runner_variant(struct runner *x, const struct kcp_stage *st,
             e = save_forward(x, v, st, args);
         if (!e) e = time_calls(v->run, args, c.stream, b->warmup, b->iters, &t);
         if (!e) e = slowest(x, &t);
+        struct judged j = { .outcome = NA };
+        if (!e && b->judge) e = judge_timed(x, st, v, args, &j);
         if (!e) {
             note_room(x, st, args);
-            print_row(x, st, v, &c, &t);
+            print_row(x, st, v, &c, &t, &j);
+            if (!x->world->r) x->b->wrong += j.outcome == FAIL;
         } else if (e != KCP_NA && x->world->r == 0)
             printf("%-18s%-9s%-22s status %d\n", st->name, "", v->name, e);
         cudaFree(room);

@@ -3,6 +3,7 @@
  * Book: chapter 18.  Checked by: kcp-check, which judges what makes the inputs.
  * Next: run.c.
  */
+#include "judged.h"
 #include "setup.h"
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
@@ -79,6 +80,7 @@ int runner_open(struct runner *x, struct kcp_comm *comm, int head_parts)
 
 void runner_close(struct runner *x)
 {
+    judge_timed_end(x);
     if (x->call.stream) cudaStreamDestroy(x->call.stream);
     kcp_plan_free(x->plan);
     device_free(&x->tensors);

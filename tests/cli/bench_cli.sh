@@ -22,13 +22,14 @@ refuses() {                    # what it names, options...
 # A record of two cases, of which the second lacks a column that the first needs not.
 columns="stage variant form head_parts pass us us_p10 us_p90 bytes flops peer model gate"
 columns="$columns T H HV K V C sequences segments ranks save walk reuse_M copy product"
+columns="$columns verdict worst error allowed"
 tsv() { echo "$*" | tr ' ' '\t' | sed 's/-//g'; }
 {
     tsv $columns
     for v in v2_stages v1_stages theirs; do
         tsv 08_forward $v - - 0 2000.00 1900.00 2100.00 5 6 \
             "$([ $v = theirs ] && echo theirs || echo -)" kda live 8192 96 96 128 128 64 \
-            1 1 1 recompute - - 4e12 7e14
+            1 1 1 recompute - - 4e12 7e14 ${verdict:-ok} o 0.004 0.006
     done
 } >"$W/a.tsv"
 if [ -x "$program" ]; then

@@ -20,15 +20,18 @@ LIST
 without() {                     # NAME FILE LINE: the object of a scan that lacks it
     W=$B/without/$1 file=cuda/18_hopper/forward_scan/$2
     rm -rf "$W"; mkdir -p "$W/tree"
-    tar cf - Makefile ref cuda | tar xf - -C "$W/tree" || return 1
+    tar cf - Makefile ref cuda tests/proxy.mk | tar xf - -C "$W/tree" || return 1
     awk -v gone="$3" '!done && index($0, gone) { sub(/[^ ].*/, ";"); done = 1 }
         { print } END { exit !done }' "$file" >"$W/tree/$file" ||
         { echo "jitter.sh: $file has no line $3"; return 1; }
     make -s -C "$W/tree" B=build \
         build/jitter/cuda/18_hopper/forward_scan/scan_sm90.cu.o >"$W/log" 2>&1 &&
         mv "$W/tree/build/jitter/cuda/18_hopper/forward_scan/scan_sm90.cu.o" "$W/" &&
-        make -s B="$B" WITHOUT="$W" "$W/kcp-check" >>"$W/log" 2>&1 || tail -3 "$W/log"
+        make -s B="$B" WITHOUT="$W" "$W/kcp-check" >>"$W/log" 2>&1
+    status=$?
     rm -rf "$W/tree"
+    [ $status = 0 ] || tail -3 "$W/log"
+    return $status
 }
 if [ "$half" != run ]; then
     make -s -j"$(nproc)" B="$B" "$B/kcp-check-jitter" || exit 1
@@ -53,6 +56,9 @@ for v in 08:v3_records 13:v2_stages ${MORE:-}; do
     failed=1
 done
 for name in $(mistakes | cut -d'|' -f1); do
+    [ -x "$B/without/$name/kcp-check" ] || {
+        echo "jitter.sh: $name: found no $B/without/$name/kcp-check, expected a build"
+        failed=1; continue; }
     judged "$B/without/$name/kcp-check" 08 v3_records "$B/without/$name/said"
     if grep -q '^FAILED' "$B/without/$name/said"; then echo "jitter.sh: $name: seen"
     else echo "jitter.sh: $name: taken away, and nothing fails"; failed=1; fi

@@ -155,7 +155,7 @@ static void judge_right(struct isolated *x, int n, struct kcp_report *rep)
         if (t.outcome == PASS || t.outcome == MARGINAL)
             paths_were_judged(s, v, &x->list[i]);
         if (t.outcome == FAIL && y.fail <= 3) show_failure(x, &x->list[i], &t, rep);
-        if (t.outcome == SKIP) break;
+        if (t.outcome == SKIP || (rep->stop && y.fail)) break;
     }
     if (isolated_end(x, why, sizeof why)) {
         y.fail++;

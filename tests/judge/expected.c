@@ -61,6 +61,15 @@ static double rms_dA(const struct tensor_set *in, const struct tensor_set *want,
     return sqrt(sum / c->HV);
 }
 
+struct sizes_by_chance sizes_by_chance(const struct tensor_set *b,
+                                       const struct kcp_call *c)
+{
+    struct sizes_by_chance x = { .rms_v = rms(tensor_find(b, "v")) };
+    x.rms_sum = in_step(c) * sqrt((double)c->T) * rms(tensor_find(b, "dg_raw"));
+    x.rms_dA = fmax(x.rms_sum * sqrt(c->KG), in_step(c) * rms_dA(b, b, c));
+    return x;
+}
+
 /* States that may be NULL are. */
 static void leave_out(struct tensor_set *b, const struct kcp_stage *s)
 {

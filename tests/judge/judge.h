@@ -255,6 +255,7 @@ void isolation_returned(void);
 struct kcp_report {
     int pass, marginal, fail, na, skip, caught, survived, expectations;
     int quiet, asked;                         /* asked: one variant was, by name */
+    int stop;                                 /* --stop: no case after a failure */
     char first[256];                          /* the first failure, for Criterion */
 };
 void expect_(struct kcp_report *r, int ok, const char *file, int line, const char *expr,

@@ -27,8 +27,8 @@ static const char usage[] =
     "                                            write the judge's cases as .npy;\n"
     "                                            --wide: of every list\n"
     "       kcp-check --foreign DIR              judge outputs computed elsewhere\n"
-    "       kcp-check --keep FILE [--stage NN] [--seed S]\n"
-    "       kcp-check --against FILE ...         outputs of fifty cases a stage, kept;\n"
+    "       kcp-check --keep FILE [--stage NN] [--seed S] [--quick]\n"
+    "       kcp-check --against FILE ...         outputs of 50 cases a stage, or 10, kept;\n"
     "                                            what moves in another build\n"
     "       kcp-check --exchange N [--device]    N random exchanges, every form;\n"
     "                                            0: without end\n"
@@ -294,7 +294,8 @@ static int other_reference(struct asked *x)
 
 static int judge(struct asked *x, const struct kcp_variant *mine)
 {
-    struct kcp_report rep = { .quiet = x->o.quiet, .asked = x->o.variant != NULL };
+    struct kcp_report rep = { .quiet = x->o.quiet, .asked = x->o.variant != NULL,
+                              .stop = x->o.stop };
     struct options *o = &x->o;
     char why[160];
     int status = ranks_open(x->backend, o->only_device, &o->ranks);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CASES = 50, MOVED = 10 };
+enum { CASES = 50, FEW = 10, MOVED = 10 };
 
 struct walk {
     FILE *f;
@@ -152,11 +152,12 @@ static int walk_case(struct walk *w, const struct kcp_stage *s,
 /* The cases of a stage: as many drawn lists as it takes, each of a seed of its own. */
 static int draw(const struct kcp_stage *s, const struct options *o, struct kcase *out)
 {
+    const int most = o->quick ? FEW : CASES;
     int n = 0;
-    for (int more = 0; n < CASES && more < CASES; more++) {
+    for (int more = 0; n < most && more < most; more++) {
         int m = 0;
         struct kcase *list = cases_make(s, 0, 0, o->seed + (uint64_t)more, o->ranks, &m);
-        for (int i = 0; list && i < m && n < CASES; i++) {
+        for (int i = 0; list && i < m && n < most; i++) {
             out[n] = list[i];
             out[n].id = n;
             n++;

@@ -1,0 +1,376 @@
+/* judged.c -- what was timed is judged: a few heads of it, at the size that was timed.
+ *
+ * Book: chapter 18.  Checked by: KCP_BENCH_WRONG, a mistake that must fail.
+ * Next: print.c, where the verdict stands in the row.
+ *
+ * Heads are independent, so four value heads of 96 say what all would: the first, the
+ * last, and what lies between. Their inputs come back from the GPU as they are there,
+ * rounded, and the reference computes the same in double on the host, a thread a group
+ * of heads, over as many ranks as the kernel has. The limits are the judge's own.
+ */
+#include "judged.h"
+#include "tests/judge/trial.h"
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PARTS_MOST = 4, RANKS_MOST = 8, CHANNELS = 128 };
+
+/* Some heads of one rank: its inputs, and what the reference made of them. */
+struct part {
+    struct kcp_call call;
+    struct tensor_set set;
+    int64_t from, n;                   /* the first of its query heads, how many */
+    int status;
+};
+
+/* A rank's parts of one pass; `last`: of the inputs as they were. Ranks are threads. */
+static struct side {
+    const struct kcp_stage *stage;
+    struct part part[PARTS_MOST];
+    int n, changed;
+    uint64_t last;
+    struct worst worst;
+} sides[RANKS_MOST][2];
+
+static struct side *side_of(const struct runner *x, int pass)
+{
+    return &sides[x->world->r % RANKS_MOST][pass];
+}
+
+static int is_conv(const struct kcp_stage *st) { return !strncmp(st->name, "14", 2); }
+
+/* A field's elements as [outer][all heads][inner]; heads 0: it has no such axis. */
+struct axes { int64_t outer, heads, inner, per; };
+
+static struct axes axes_of(const struct kcp_stage *st, const struct kcp_field *f,
+                           const struct kcp_call *c)
+{
+    struct axes a = { 1, 0, 1, 1 };
+    const char *at = f->shape;
+    while (*at) {
+        const size_t len = strcspn(at, " ");
+        const int64_t is = shape_letter(c, at, len);
+        const int value = len == 2 && !strncmp(at, "HV", 2);
+        const int query = len == 1 && *at == 'H';
+        const int channel = len == 1 && *at == 'D' && is_conv(st);
+        if (!a.heads && (value || query || channel)) {
+            a.heads = is;
+            a.per = value ? c->HV / c->H : 1;
+        } else if (a.heads) a.inner *= is;
+        else a.outer *= is;
+        at += len + (at[len] == ' ');
+    }
+    return a;
+}
+
+static void *pointer_of(const char *args, const struct kcp_field *f)
+{
+    void *p;
+    memcpy(&p, args + f->at, sizeof p);
+    return p;
+}
+
+/* The part's elements of a field, from the GPU, as doubles or as the integers they are:
+ * the caller frees. NULL: no memory, or the copy failed. */
+static void *taken(const struct kcp_stage *st, const struct kcp_field *f,
+                   const char *args, const struct part *t, enum kcp_storage as)
+{
+    const struct kcp_call *c = (const struct kcp_call *)(const void *)args;
+    const struct axes a = axes_of(st, f, c);
+    const size_t w = store_bytes(f->store, as), row = (size_t)a.inner * w;
+    const size_t n = a.heads ? (size_t)(t->n * a.per) : 1;
+    const size_t width = n * row, pitch = a.heads ? (size_t)a.heads * row : row;
+    const char *from = pointer_of(args, f);
+    char *raw = malloc(width * (size_t)a.outer + 8);
+    if (a.heads) from += (size_t)(t->from * a.per) * row;
+    if (raw && width && a.outer && cudaMemcpy2D(raw, width, from, pitch, width,
+                                                (size_t)a.outer,
+                                                cudaMemcpyDeviceToHost)) {
+        free(raw);
+        return NULL;
+    }
+    if (!raw || f->store == KCP_I32 || f->store == KCP_I64) return raw;
+    const int64_t all = (int64_t)n * a.inner * a.outer;
+    double *x = malloc(8 * (size_t)all + 8);
+    if (x) decode(x, raw, all, w);
+    free(raw);
+    return x;
+}
+
+static uint64_t mixed(uint64_t h, const struct tensor *t)
+{
+    const size_t n = (size_t)t->n * store_bytes(t->store, KCP_F64);
+    const char *p = t->p;
+    for (size_t i = 0; i + 8 <= n; i += 8) {
+        uint64_t word;
+        memcpy(&word, p + i, 8);
+        h = (h ^ word) * 0x9e3779b97f4a7c15ull;
+        h ^= h >> 29;
+    }
+    return h;
+}
+
+/* The call of a part: fewer heads or channels, on the host. */
+static struct kcp_call call_of_part(const struct kcp_stage *st, const struct kcp_call *c,
+                                    const struct part *t)
+{
+    struct kcp_call mine = *c;
+    mine.stream = NULL;
+    mine.work = NULL;
+    mine.work_bytes = 0;
+    mine.ops = &ref_mapops;
+    mine.comm = NULL;
+    mine.form = KCP_ALL_GATHER;
+    mine.reuse_M = 0;
+    if (is_conv(st)) mine.D = (int)t->n;
+    else {
+        mine.H = (int)t->n;
+        mine.HV = (int)(t->n * (c->HV / c->H));
+    }
+    return mine;
+}
+
+static int fetch(struct part *t, const struct kcp_stage *st, const char *args,
+                 enum kcp_storage as, uint64_t *hash)
+{
+    const struct kcp_call *c = (const struct kcp_call *)(const void *)args;
+    t->call = call_of_part(st, c, t);
+    for (int i = 0; i < st->nfields; i++) {
+        const struct kcp_field *f = &st->fields[i];
+        if (!field_used(f, c) || !field_in(f) || !pointer_of(args, f)) continue;
+        void *x = taken(st, f, args, t, as);
+        if (!x) return KCP_NO_MEMORY;
+        struct tensor *to = tensor_add(&t->set, f->name, f->shape, f->store, &t->call);
+        free(to->p);
+        to->p = x;
+        *hash = mixed(*hash, to);
+    }
+    return KCP_OK;
+}
+
+/* Which heads: whole groups of query heads, four value heads or one group in all, from
+ * the first to the last. Of a convolution four parts of its channels. */
+static void choose_parts(struct side *s, const struct kcp_stage *st,
+                         const struct kcp_call *c)
+{
+    const int conv = is_conv(st);
+    const int64_t all = conv ? c->D : c->H, group = conv ? 1 : c->HV / c->H;
+    int64_t each = conv ? CHANNELS : 1, n = conv ? PARTS_MOST : PARTS_MOST / group;
+    if (each > all) each = all;
+    if (n < 1) n = 1;
+    if (n > all / each) n = all / each;
+    s->n = (int)n;
+    for (int64_t i = 0; i < n; i++) {
+        s->part[i] = (struct part){ .n = each };
+        s->part[i].from = n > 1 ? i * (all - each) / (n - 1) : 0;
+    }
+}
+
+static void forget(struct side *s)
+{
+    for (int i = 0; i < s->n; i++) tensor_set_free(&s->part[i].set);
+    *s = (struct side){ 0 };
+}
+
+/* The inputs of this rank: as they were, and then what is known of them stands. */
+static int take_inputs(struct side *s, const struct kcp_stage *st, const char *args,
+                       enum kcp_storage as)
+{
+    const struct kcp_call *c = (const struct kcp_call *)(const void *)args;
+    struct side now = { .stage = st, .changed = 1, .last = 1469598103934665603ull };
+    int e = KCP_OK;
+    choose_parts(&now, st, c);
+    for (int i = 0; i < now.n && !e; i++)
+        e = fetch(&now.part[i], st, args, as, &now.last);
+    now.last = (now.last ^ (uint64_t)c->part) * 0x9e3779b97f4a7c15ull;
+    if (!e && s->stage == st && s->n == now.n && s->last == now.last) {
+        forget(&now);
+        s->changed = 0;
+        return KCP_OK;
+    }
+    forget(s);
+    *s = now;
+    return e;
+}
+
+/* ---- the reference, a thread a part, over all ranks of the part */
+struct work { struct side *first; const struct kcp_stage *stage; int at, R, pass; };
+
+/* Backward reads what forward keeps. */
+static int backward_of(struct part *t, struct kcp_comm *comm, const struct kcp_stage *st)
+{
+    const struct kcp_stage *fw = stage_find("08_forward");
+    struct kcp_forward f = { 0 };
+    struct kcp_backward b = { 0 };
+    t->call.comm = comm;
+    memcpy(&f, &t->call, sizeof t->call);
+    memcpy(&b, &t->call, sizeof t->call);
+    for (int i = 0; i < st->nfields; i++) {
+        const struct kcp_field *to = &st->fields[i];
+        struct tensor *x = tensor_find(&t->set, to->name);
+        if (!field_in(to))
+            x = tensor_add(&t->set, to->name, to->shape, to->store, &t->call);
+        if (x) memcpy((char *)&b + to->at, &x->p, sizeof x->p);
+    }
+    for (int i = 0; i < fw->nfields; i++) {
+        const struct kcp_field *to = &fw->fields[i];
+        const struct tensor *x = tensor_find(&t->set, to->name);
+        if (field_in(to) && x) memcpy((char *)&f + to->at, &x->p, sizeof x->p);
+    }
+    f.o = malloc(8 * (size_t)(f.T * f.HV * f.V) + 8);
+    f.ht = malloc(8 * (size_t)f.N * (size_t)f.HV * (size_t)(f.K * f.V) + 8);
+    b.saved_bytes = f.saved_bytes = kcp_saved_bytes(&f);
+    b.saved = f.saved = malloc(f.saved_bytes + 8);
+    int e = f.o && f.ht && f.saved ? ref_forward(&f) : KCP_NO_MEMORY;
+    if (!e) e = ref_backward(&b);
+    free(f.o);
+    free(f.ht);
+    free(f.saved);
+    return e;
+}
+
+static int body_of_part(struct kcp_comm *comm, void *arg)
+{
+    const struct work *w = arg;
+    struct part *t = &w->first[2 * comm->r].part[w->at];
+    if (!strncmp(w->stage->name, "13", 2)) t->status = backward_of(t, comm, w->stage);
+    else {
+        t->call.comm = w->stage->ranks ? comm : NULL;
+        t->status = reference_run(&t->set, w->stage, &t->call);
+    }
+    t->call.comm = NULL;
+    return t->status;
+}
+
+static void *run_part(void *arg)
+{
+    const struct work *w = arg;
+    char why[160];
+    const int e = kcp_threads_run(w->R, body_of_part, arg, why, sizeof why);
+    if (e && !w->first->part[w->at].status) w->first->part[w->at].status = e;
+    return NULL;
+}
+
+static int references(struct side *first, const struct kcp_stage *st, int R)
+{
+    struct work work[PARTS_MOST];
+    pthread_t thread[PARTS_MOST];
+    int e = KCP_OK, changed = 0, started = 0;
+    for (int r = 0; r < R; r++) changed |= first[2 * r].changed;
+    if (!changed) return KCP_OK;
+    for (int i = 0; i < first->n && !e; i++) {
+        work[i] = (struct work){ .first = first, .stage = st, .at = i, .R = R };
+        if (pthread_create(&thread[i], NULL, run_part, &work[i])) e = KCP_NO_MEMORY;
+        else started++;
+    }
+    for (int i = 0; i < started; i++) {
+        pthread_join(thread[i], NULL);
+        if (!e) e = first->part[i].status;
+    }
+    return e;
+}
+
+/* ---- what the kernel wrote, against it */
+static int compare_part(struct worst *w, const struct part *t,
+                        const struct kcp_stage *st, const char *args,
+                        enum kcp_storage as)
+{
+    const struct kcp_call *c = (const struct kcp_call *)(const void *)args;
+    const struct sizes_by_chance by = sizes_by_chance(&t->set, &t->call);
+    for (int i = 0; i < st->nfields; i++) {
+        const struct kcp_field *f = &st->fields[i];
+        const struct tensor *want = tensor_find(&t->set, f->name);
+        if (!field_used(f, c) || field_in(f) || !want || !pointer_of(args, f)) continue;
+        double *got = taken(st, f, args, t, as);
+        if (!got) return KCP_NO_MEMORY;
+        struct slice x = { .stage = st, .field = f, .call = &t->call, .got = got,
+                           .want = want->p, .nd = want->nd, .rank = c->r,
+                           .all = want->p, .all_rows = want->dim[0],
+                           .rms_v = by.rms_v, .rms_sum = by.rms_sum,
+                           .rms_dA = by.rms_dA, .judged = as };
+        memcpy(x.dim, want->dim, sizeof x.dim);
+        const struct worst before = *w;
+        check_slice(&x, w);
+        if (memcmp(&before, w, sizeof before))
+            w->head += (int)(t->from * axes_of(st, f, c).per);
+        free(got);
+    }
+    return KCP_OK;
+}
+
+/* Once more, into outputs that nobody wrote. KCP_BENCH_WRONG plants a mistake: the
+ * output that is compared first has a number that is not its own. */
+static int run_once_more(const struct kcp_stage *st, const struct kcp_variant *v,
+                         char *args)
+{
+    const struct kcp_call *c = (const struct kcp_call *)(const void *)args;
+    void *first = NULL;
+    size_t first_bytes = 0;
+    for (int i = 0; i < st->nfields; i++) {
+        const struct kcp_field *f = &st->fields[i];
+        const struct axes a = axes_of(st, f, c);
+        const int64_t n = a.outer * a.inner * (a.heads ? a.heads : 1);
+        void *p = pointer_of(args, f);
+        if (!field_used(f, c) || field_in(f) || !p) continue;
+        const size_t bytes = (size_t)n * store_bytes(f->store, v->storage);
+        if (cudaMemset(p, 0xff, bytes)) return KCP_CUDA;
+        if (!first) first = p;
+        if (first == p) first_bytes = bytes;
+    }
+    if (cudaDeviceSynchronize()) return KCP_CUDA;
+    const int e = v->run(args);
+    if (e || cudaDeviceSynchronize()) return e ? e : KCP_CUDA;
+    const int wrong = getenv("KCP_BENCH_WRONG") != NULL;
+    return wrong && cudaMemset(first, 0x41, first_bytes < 4096 ? first_bytes : 4096)
+        ? KCP_CUDA : KCP_OK;
+}
+
+static int wait_for_all(struct runner *x)
+{
+    return x->world->R > 1 ? x->world->barrier(x->world, x->call.stream) : KCP_OK;
+}
+
+int judge_timed(struct runner *x, const struct kcp_stage *st,
+                const struct kcp_variant *v, char *args, struct judged *out)
+{
+    const struct kcp_call *c = (const struct kcp_call *)(void *)args;
+    const int R = st->ranks ? x->call.R : 1, pass = c->pass == KCP_BACKWARD;
+    struct side *mine = side_of(x, pass);
+    struct side *first = mine - 2 * (st->ranks ? x->call.r : 0);
+    *out = (struct judged){ .outcome = NA };
+    if (x->world->R > RANKS_MOST || ranks_mine() >= 0) return KCP_OK;
+    int e = run_once_more(st, v, args);
+    if (!e) e = take_inputs(mine, st, args, v->storage);
+    int other = wait_for_all(x);
+    if (!e && !other && first == mine) e = references(first, st, R);
+    if (!other) other = wait_for_all(x);
+    mine->worst = (struct worst){ 0 };
+    if (!e) e = other;
+    for (int i = 0; i < mine->n && !e; i++) {
+        e = mine->part[i].status;
+        if (!e) e = compare_part(&mine->worst, &mine->part[i], st, args, v->storage);
+        out->heads += is_conv(st) ? 0 : mine->part[i].call.HV;
+        out->channels += is_conv(st) ? mine->part[i].call.D : 0;
+    }
+    if (wait_for_all(x) && !e) e = KCP_COMM;
+    for (int r = 0; r < x->world->R && !e; r++) {
+        const struct worst *w = &sides[r][pass].worst;
+        if (w->tol > 0 && (!(out->worst.tol > 0) ||
+                           !(w->err / w->tol <= out->worst.err / out->worst.tol)))
+            out->worst = *w;
+    }
+    const struct worst *w = &out->worst;
+    out->outcome = PASS;
+    if (w->err > 0.9 * w->tol) out->outcome = MARGINAL;
+    if (!(w->tol > 0) || w->nan || !(w->err <= w->tol)) out->outcome = FAIL;
+    if (wait_for_all(x) && !e) e = KCP_COMM;
+    return e;
+}
+
+void judge_timed_end(const struct runner *x)
+{
+    for (int pass = 0; pass < 2; pass++) forget(side_of(x, pass));
+}
