@@ -114,8 +114,8 @@ static uint64_t mixed(uint64_t h, const struct tensor *t)
 }
 
 /* The call of a part: fewer heads or channels, on the host. */
-static struct kcp_call call_of_part(const struct kcp_stage *st, const struct kcp_call *c,
-                                    const struct part *t)
+static struct kcp_call call_of_part(const struct kcp_stage *st,
+                                    const struct kcp_call *c, const struct part *t)
 {
     struct kcp_call mine = *c;
     mine.stream = NULL;
@@ -200,7 +200,8 @@ static int take_inputs(struct side *s, const struct kcp_stage *st, const char *a
 struct work { struct side *first; const struct kcp_stage *stage; int at, R, pass; };
 
 /* Backward reads what forward keeps. */
-static int backward_of(struct part *t, struct kcp_comm *comm, const struct kcp_stage *st)
+static int backward_of(struct part *t, struct kcp_comm *comm,
+                       const struct kcp_stage *st)
 {
     const struct kcp_stage *fw = stage_find("08_forward");
     struct kcp_forward f = { 0 };

@@ -110,7 +110,8 @@ static int do_all(int argc, char **argv)
         if (e) fprintf(stderr, "kcp-bench: status %d: %s\n", e, why);
     }
     ranks_close();
-    if (b.wrong) fprintf(stderr, "kcp-bench: %d rows failed: they are wrong\n", b.wrong);
+    if (b.wrong)
+        fprintf(stderr, "kcp-bench: %d rows failed: they are wrong\n", b.wrong);
     return e || b.wrong ? 1 : 0;
 }
 

@@ -21,8 +21,8 @@ static const char usage[] =
     "         --forms all_gather,chain,pipeline,scan    --backend nccl|threads\n"
     "sweep:   -b, -e   tokens from and to   -f factor\n"
     "timing:  -w, --warmup n   -n, --iters n\n"
-    "judged:  --judge   each row, once more: four value heads against the reference in\n"
-    "         double, in this process; --tsv and --json mean it too\n"
+    "judged:  --judge   each row, once more: four value heads against the reference\n"
+    "         in double, in this process; --tsv and --json mean it too\n"
     "records: --tsv FILE (what record.sh keeps)   --json FILE   --against RECORD.tsv\n"
     "         --help   --version\n"
     "Under mpirun, torchrun or srun every process is a rank, on a GPU of its own.\n";

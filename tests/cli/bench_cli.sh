@@ -115,6 +115,19 @@ is '^time.*theirs' us 2000.00; is '^time.*theirs' digest ''
 sh bench/table.sh "$W/a.tsv" | grep -q 'v2_stages .* 2.000 .* 1.00$' ||
     wrong "table.sh lacks a row"
 
+# A row whose own verdict is FAIL, or which has none, does not enter either.
+for verdict in FAIL ''; do
+    mkdir -p "$W/unjudged"
+    cp "$W/machine.txt" "$W/judge.txt" "$W/digests.tsv" "$W/unjudged"
+    awk -v is="$verdict" 'BEGIN { FS = OFS = "\t" }
+        NR == 1 { for (i = 1; i <= NF; i++) if ($i == "verdict") at = i; print; next }
+        { $at = is; print }' "$W/a.tsv" >"$W/unjudged/c.tsv"
+    record "$W/unjudged" bench-cli-test abc1234 || wrong "$(cat "$W/err")"
+    grep -q "v2_stages: found verdict '$verdict' in its row" "$W/err" ||
+        wrong "a row of verdict '$verdict': $(cat "$W/err")"
+    [ "$(grep -c '^time.*v2_stages' $kept)" = 1 ] || wrong "a row of '$verdict' entered"
+done
+
 # A second run of that machine and commit: its rows follow, its path needs its verdict.
 mkdir "$W/second"
 cp "$W/machine.txt" "$W/judge.txt" "$W/digests.tsv" "$W/second"

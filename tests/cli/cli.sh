@@ -140,6 +140,7 @@ refused 'cases.txt: found one' --emit e --stage 05
 ls -R e | cksum | cmp -s - before && pass || fail "a refused --emit leaves its marks"
 
 # ---- of every list, of some sizes, in words; each judged as the case that it is
+rm -rf e; says 0 'cases of 08_forward' --emit e --stage 08 --shapes 64x64,128x128 --wide
 rm -rf e; says 0 'cases of 08_forward' --emit e --stage 08 --shapes 64x128 --wide
 ! ls e | grep -q case_000 && ls e | grep -q case_1 && pass || fail "--shapes: $(ls e)"
 grep -q '^K 64$' e/case_1*/forward/case.txt && ! grep -q '^V 64$' \

@@ -28,8 +28,8 @@ static const char usage[] =
     "                                            --wide: of every list\n"
     "       kcp-check --foreign DIR              judge outputs computed elsewhere\n"
     "       kcp-check --keep FILE [--stage NN] [--seed S] [--quick]\n"
-    "       kcp-check --against FILE ...         outputs of 50 cases a stage, or 10, kept;\n"
-    "                                            what moves in another build\n"
+    "       kcp-check --against FILE ...         outputs of 50 cases a stage, or 10,\n"
+    "                                            kept; what moves in another build\n"
     "       kcp-check --exchange N [--device]    N random exchanges, every form;\n"
     "                                            0: without end\n"
     "  --case 'live kda H=1 HV=3 K=5 V=7 C=64 lengths=150,0,70 R=4 chain h0' is one\n"
@@ -184,8 +184,8 @@ static int shapes_read(const char *s)
 /* What cannot be asked for together: nothing that was said is left unsaid. */
 static int agrees(const struct asked *x)
 {
-    const int ways = !!x->emit + !!x->foreign + (x->exchange >= 0) + x->list + x->paths +
-                     !!x->keep + !!x->against;
+    const int ways = !!x->emit + !!x->foreign + (x->exchange >= 0) + x->list +
+                     x->paths + !!x->keep + !!x->against;
     if (x->cases && !x->paths) return bad("--cases", "it", "--paths too");
     const char *second = x->foreign ? "--foreign" : "--exchange";
     if (ways > 1)

@@ -15,7 +15,7 @@
 
 enum { CASES = 50, FEW = 10, MOVED = 10 };
 
-struct walk {
+struct outputs {
     FILE *f;
     int compare;
     double most;                   /* of err / limit, over all slices */
@@ -32,7 +32,7 @@ struct slice_head {
     double rms_v, rms_sum, rms_dA;
 };
 
-static void moved(struct walk *w, double by, const char *where)
+static void moved(struct outputs *w, double by, const char *where)
 {
     w->bits = 1;
     if (!(by > w->most) && !isnan(by)) return;
@@ -41,7 +41,7 @@ static void moved(struct walk *w, double by, const char *where)
 }
 
 /* A head is written, or must be the one that the file has next: 1 when it is. */
-static int same_head(struct walk *w, const void *head, size_t n, const char *where)
+static int same_head(struct outputs *w, const void *head, size_t n, const char *where)
 {
     char other[sizeof(struct trial_head) + sizeof(struct slice_head)];
     if (!w->compare) return fwrite(head, n, 1, w->f) == 1;
@@ -51,7 +51,7 @@ static int same_head(struct walk *w, const void *head, size_t n, const char *whe
 }
 
 /* Numbers of a rank's output against those kept: its own limit, as it was then. */
-static void compare(struct walk *w, const struct trial *t, const struct rank_args *s,
+static void compare(struct outputs *w, const struct trial *t, const struct rank_args *s,
                     const struct buffer *o, const struct slice_head *h,
                     const double *got, double *before, double alike)
 {
@@ -70,8 +70,8 @@ static void compare(struct walk *w, const struct trial *t, const struct rank_arg
     moved(w, worst.nan ? INFINITY : worst.err / fmax(worst.tol, 1e-300), where);
 }
 
-static int walk_rank(struct walk *w, const struct trial *t, const struct rank_args *s,
-                     const struct expected *x)
+static int each_rank(struct outputs *w, const struct trial *t,
+                     const struct rank_args *s, const struct expected *x)
 {
     for (int i = 0; i < s->n; i++) {
         const struct buffer *o = &s->buffer[i];
@@ -108,7 +108,7 @@ static int walk_rank(struct walk *w, const struct trial *t, const struct rank_ar
 }
 
 /* One pass of one case; 0: nothing more can be read or written. */
-static int walk_pass(struct walk *w, const struct kcp_stage *s,
+static int each_pass(struct outputs *w, const struct kcp_stage *s,
                      const struct kcp_variant *v, const struct kcase *k,
                      enum kcp_pass pass, const struct kcp_plan *p)
 {
@@ -130,12 +130,12 @@ static int walk_pass(struct walk *w, const struct kcp_stage *s,
              status);
     int good = same_head(w, &h, sizeof h, where);
     for (int r = 0; good && !status && r < h.R; r++)
-        good = walk_rank(w, &t, &t.rank[r], x);
+        good = each_rank(w, &t, &t.rank[r], x);
     trial_free(&t);
     return good;
 }
 
-static int walk_case(struct walk *w, const struct kcp_stage *s,
+static int each_case(struct outputs *w, const struct kcp_stage *s,
                      const struct kcp_variant *v, const struct kcase *k)
 {
     struct kcp_plan *p = case_plan(k, s->ranks ? k->call.R : 1);
@@ -143,8 +143,8 @@ static int walk_case(struct walk *w, const struct kcp_stage *s,
         moved(w, INFINITY, "a case has no plan");
         return 0;
     }
-    int good = walk_pass(w, s, v, k, KCP_FORWARD, p);
-    if (good && has_backward(s)) good = walk_pass(w, s, v, k, KCP_BACKWARD, p);
+    int good = each_pass(w, s, v, k, KCP_FORWARD, p);
+    if (good && has_backward(s)) good = each_pass(w, s, v, k, KCP_BACKWARD, p);
     kcp_plan_free(p);
     return good;
 }
@@ -156,7 +156,8 @@ static int draw(const struct kcp_stage *s, const struct options *o, struct kcase
     int n = 0;
     for (int more = 0; n < most && more < most; more++) {
         int m = 0;
-        struct kcase *list = cases_make(s, 0, 0, o->seed + (uint64_t)more, o->ranks, &m);
+        const uint64_t seed = o->seed + (uint64_t)more;
+        struct kcase *list = cases_make(s, 0, 0, seed, o->ranks, &m);
         for (int i = 0; list && i < m && n < most; i++) {
             out[n] = list[i];
             out[n].id = n;
@@ -169,7 +170,7 @@ static int draw(const struct kcp_stage *s, const struct options *o, struct kcase
 
 extern void openblas_set_num_threads(int n) __attribute__((weak));
 
-static int walk_stage(struct walk *w, const struct kcp_stage *s,
+static int each_stage(struct outputs *w, const struct kcp_stage *s,
                       const struct options *o)
 {
     const struct kcp_variant ref = { s->name, "ref", "the reference", KCP_F64, KCP_HOST,
@@ -181,19 +182,19 @@ static int walk_stage(struct walk *w, const struct kcp_stage *s,
         for (int j = -1; j < nv; j++) {
             const struct kcp_variant *one = j < 0 ? &ref : v[j];
             if (one->where != KCP_HOST || is_mutant(one)) continue;
-            if (!walk_case(w, s, one, &list[i]) || (w->compare && w->most > MOVED))
+            if (!each_case(w, s, one, &list[i]) || (w->compare && w->most > MOVED))
                 return 0;
         }
     return 1;
 }
 
-static int walk_all(struct walk *w, const struct options *o)
+static int outputs_all(struct outputs *w, const struct options *o)
 {
     int going = 1;
     if (openblas_set_num_threads) openblas_set_num_threads(1);
     for (int i = 0; going && i < kcp_nstages; i++)
         if (!o->stage || stage_find(o->stage) == &kcp_stages[i])
-            going = walk_stage(w, &kcp_stages[i], o);
+            going = each_stage(w, &kcp_stages[i], o);
     return going;
 }
 
@@ -205,9 +206,9 @@ static int unopened(const char *path)
 
 int outputs_keep(const char *path, const struct options *o)
 {
-    struct walk w = { .f = fopen(path, "wb") };
+    struct outputs w = { .f = fopen(path, "wb") };
     if (!w.f) return unopened(path);
-    const int whole = walk_all(&w, o);
+    const int whole = outputs_all(&w, o);
     if (!fclose(w.f) && whole) return 0;
     fprintf(stderr, "kcp-check: %s: cannot write all of it\n", path);
     return 2;
@@ -215,9 +216,9 @@ int outputs_keep(const char *path, const struct options *o)
 
 int outputs_against(const char *path, const struct options *o)
 {
-    struct walk w = { .f = fopen(path, "rb"), .compare = 1 };
+    struct outputs w = { .f = fopen(path, "rb"), .compare = 1 };
     if (!w.f) return unopened(path);
-    walk_all(&w, o);
+    outputs_all(&w, o);
     fclose(w.f);
     if (!w.bits) {
         printf("not a bit moved\n");

@@ -66,8 +66,8 @@ const struct expected *expected_of(const struct kcp_stage *s, const struct kcase
                                    const struct kcp_plan *p);
 struct kcp_call call_of(const struct kcp_stage *s, const struct kcase *k,
                         const struct kcp_plan *p, int r, enum kcp_pass pass);
-/* What slices of a layer are held against, of inputs and outputs in one set: RMS(v), and
- * the sums of parameters' gradients as they would be by chance. */
+/* What slices of a layer are held against, of inputs and outputs in one set: RMS(v),
+ * and the sums of parameters' gradients as they would be by chance. */
 struct sizes_by_chance { double rms_v, rms_sum, rms_dA; };
 struct sizes_by_chance sizes_by_chance(const struct tensor_set *b,
                                        const struct kcp_call *c);

@@ -1,0 +1,164 @@
+/* self_verdicts.c -- the judge judged: what a verdict says of a case, beside its word.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.  Next: verdict.c.
+ *
+ * Mutation testing left these alive: which of two passes is the worse one, the map of a
+ * failure, how much of a state is alive, and what few numbers are allowed by chance.
+ */
+#include "trial.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the worse of two passes: y and dx are off by these parts of their limits */
+static double forward_off, backward_off;
+
+static int scaled_conv(void *args)
+{
+    struct kcp_conv *a = args;
+    const int status = ref_conv(args), back = a->pass == KCP_BACKWARD;
+    double *x = back ? a->dx : a->y;
+    const double by = back ? backward_off * 8e-3 : forward_off * 5e-3;
+    for (int64_t i = 0; i < a->T * a->D && !status; i++) x[i] *= 1 + by;
+    return status;
+}
+
+static int judged_on(const char *stage, int (*run)(void *), const char *words,
+                     struct verdict *t)
+{
+    const struct kcp_stage *s = stage_find(stage);
+    const struct kcp_variant v = { s->name, "mutant_scaled", "", KCP_F64, KCP_HOST,
+                                   "any", run, NULL };
+    struct kcase k;
+    char why[160];
+    memset(t, 0, sizeof *t);
+    if (case_parse(words, &k, why, sizeof why)) return KCP_BAD;
+    return judge_case(s, &v, &k, KCP_BF16, t);
+}
+
+static int worse(struct kcp_report *rep)
+{
+    static const double off[][2] = { { 0.3, 0.6 }, { 0.6, 0.3 }, { 0.5, 0.55 },
+                                     { 0.55, 0.5 } };
+    for (int i = 0; i < 4; i++) {
+        struct verdict t;
+        forward_off = off[i][0];
+        backward_off = off[i][1];
+        const int status = judged_on("14", scaled_conv, "live kda H=1 HV=2 K=8 V=6"
+                                     " C=16 lengths=90", &t);
+        const double over = t.worst.err / t.worst.tol;
+        const double most = fmax(off[i][0], off[i][1]);
+        EXPECT(rep, !status && t.outcome == PASS && fabs(over - most) < 0.02,
+               "forward %.2f, backward %.2f of their limits: the worst is %.3f (%s)",
+               off[i][0], off[i][1], over, t.worst.field);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_00_worse) = { "00_judge", "worse",
+    "of two passes the worse one is shown, as a part of its own limit", worse };
+
+/* ---- the map: chunks 1 and 3 are wrong, by ten and by a thousand limits and more */
+static int wrong_chunks(void *args)
+{
+    struct kcp_chunk *a = args;
+    const int status = ref_chunk(args);
+    double *o = a->o;
+    const int64_t row = (int64_t)a->HV * a->V;
+    for (int64_t t = 0; t < a->T && !status; t++)
+        for (int64_t i = t * row; i < (t + 1) * row; i++) {
+            if (t / 16 == 1) o[i] *= 1 + 30 * 5e-3;
+            if (t / 16 == 3) o[i] *= 1 + 3000 * 5e-3;
+        }
+    return status;
+}
+
+static int mapped(struct kcp_report *rep)
+{
+    struct verdict t;
+    const int status = judged_on("04", wrong_chunks, "live kda H=1 HV=2 K=8 V=6 C=16"
+                                 " lengths=90", &t);
+    EXPECT(rep, !status && t.outcome == FAIL && strstr(t.map, "by chunk") &&
+           strstr(t.map, "chunks  .2.4..\n"), "the map of chunks 1 and 3: %s", t.map);
+    return KCP_OK;
+}
+KCP_CHECK(check_00_map) = { "00_judge", "map",
+    "a failure's map shows which chunks are wrong, and by how many powers of ten",
+    mapped };
+
+/* ---- alive: with beta 0 a state decays by its gates alone */
+static double alive_with(double gate, double beta)
+{
+    struct kcase k;
+    char why[160];
+    struct tensor_set b = { 0 };
+    if (case_parse("live kda H=1 HV=2 K=3 V=2 C=4 R=2 lengths=12", &k, why, sizeof why))
+        return NAN;
+    struct kcp_plan *p = case_plan(&k, 2);
+    struct tensor *t = tensor_add(&b, "k", "T H K", KCP_ACTV, &k.call);
+    for (int64_t i = 0; i < t->n; i++) ((double *)t->p)[i] = i % 3 == 0;
+    t = tensor_add(&b, "g", "T HV KG", KCP_ACC, &k.call);
+    for (int64_t i = 0; i < t->n; i++) ((double *)t->p)[i] = gate;
+    t = tensor_add(&b, "beta", "T HV", KCP_ACTV, &k.call);
+    for (int64_t i = 0; i < t->n; i++) ((double *)t->p)[i] = beta;
+    const double alive = p ? alive_far(&b, &k, p) : NAN;
+    kcp_plan_free(p);
+    tensor_set_free(&b);
+    return alive;
+}
+
+/* Six tokens lie before the cut. Each key is the first unit vector: beta 1 takes that
+ * row of the state, and leaves two of three. */
+static int alive_by_hand(struct kcp_report *rep)
+{
+    /* Memory that was used before: what nobody wrote is no 0. */
+    double *used = malloc(9 * sizeof *used);
+    for (int i = 0; used && i < 9; i++) used[i] = 1e3;
+    free(used);
+    const double all = alive_with(0, 0), half = alive_with(log(0.5), 0),
+                 two = alive_with(0, 1);
+    EXPECT(rep, fabs(all - 1) < 1e-12, "nothing forgets: %g", all);
+    EXPECT(rep, fabs(half - pow(0.5, 6)) < 1e-12, "gates of a half, six: %g", half);
+    EXPECT(rep, fabs(two - sqrt(2.0 / 3)) < 1e-12, "one of three rows taken: %g", two);
+    return KCP_OK;
+}
+KCP_CHECK(check_00_alive_by_hand) = { "00_judge", "alive_by_hand",
+    "how much of a state is alive, where it is known", alive_by_hand };
+
+/* ---- twelve numbers may be off by a fifth more than many; sixty-four may not */
+static double unmoved[64 * 16];
+static const double *not_moved(const char *field) { return unmoved; }
+
+static double limit_of(int tokens, int width)
+{
+    const struct kcp_stage *s = stage_find("08");
+    static double got[64 * 16], want[64 * 16];
+    const struct kcp_call call = { .T = tokens, .H = 1, .HV = 1, .K = width, .V = width,
+                                   .KG = width, .N = 1, .NS = 1, .R = 1 };
+    struct worst w = { 0 };
+    for (int i = 0; i < 64 * 16; i++) {
+        want[i] = 1;
+        got[i] = 1 + 6.3e-3;
+    }
+    for (int i = 0; i < s->nfields; i++) {
+        struct slice x = { .stage = s, .field = &s->fields[i], .call = &call,
+                           .got = got, .want = want, .all = want, .rms_v = 1,
+                           .all_rows = tokens, .moved = not_moved, .judged = KCP_BF16 };
+        if (strcmp(s->fields[i].name, "o")) continue;
+        x.nd = shape_dims(&call, s->fields[i].shape, x.dim);
+        check_slice(&x, &w);
+    }
+    return w.tol;
+}
+
+static int by_chance(struct kcp_report *rep)
+{
+    EXPECT(rep, fabs(limit_of(3, 4) - 6e-3 * (1 + 1 / sqrt(24))) < 1e-9,
+           "twelve numbers: %g", limit_of(3, 4));
+    EXPECT(rep, fabs(limit_of(4, 16) - 6e-3) < 1e-12, "sixty-four numbers: %g",
+           limit_of(4, 16));
+    return KCP_OK;
+}
+KCP_CHECK(check_00_by_chance) = { "00_judge", "by_chance",
+    "the limit of a slice of few numbers knows that their RMS is uncertain",
+    by_chance };
