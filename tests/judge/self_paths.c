@@ -20,6 +20,14 @@ static int reached_by(const struct kcp_path *p, const struct kcase *list, int n,
     return 0;
 }
 
+static int repeated(const struct kcp_path *p, const struct kcase *list, int n,
+                    const struct kcp_stage *s, const struct kcp_device *d)
+{
+    for (int i = 0; i < n; i++)
+        if (list[i].again && reached_by(p, &list[i], 1, s, d)) return 1;
+    return 0;
+}
+
 static int reached(struct kcp_report *rep)
 {
     const struct options o = { .seed = 1 };
@@ -36,6 +44,8 @@ static int reached(struct kcp_report *rep)
         struct kcase *list = cases_of(s, &v, &o, host ? NULL : &d, &n);
         EXPECT(rep, reached_by(p, list, n, s, &d), "path %s: no case reaches it",
                p->name);
+        EXPECT(rep, kept || host || repeated(p, list, n, s, &d),
+               "path %s: no case of it is run again", p->name);
         while (few < n && list[few].id < 3000) few++;
         drawn += !reached_by(p, list, few, s, &d);
         free(list);
