@@ -47,7 +47,7 @@ struct kcase {
     int big;                            /* v, and what is normalised, times 1e4 */
     int no_states;                      /* states that may be NULL are */
     int spread;                         /* kcp_spread, or DEALT: any owners by chance */
-    int again;                          /* the first to reach a path: repeated (lists.c) */
+    int again;                          /* the first to reach a path: it is repeated */
 };
 extern const char *const regime_name[], *const model_name[];
 /* The covering list of a stage: every axis value, all pairs of regime, ranks and form;

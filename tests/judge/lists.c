@@ -5,8 +5,8 @@
  *
  * What is drawn reaches the paths that it happens to reach. For a row of the table that
  * no case of a kernel's list reaches, sizes are tried from small to large until one
- * does: many heads for a scan of 128 columns, long sequences for windows. The first case
- * that reaches a row is run twice: the same bits.
+ * does: many heads for a scan of 128 columns, long sequences for windows. The first
+ * case that reaches a row is run twice: the same bits.
  */
 #include "paths.h"
 
