@@ -116,7 +116,10 @@ base == "ncu" { begin("counter"); fields(); stand($1, $2, 1); next }
             > "/dev/stderr"
         next
     }
-    if (now["peer"] == "" && now["verdict"] !~ /^(ok|MARGINAL)$/) {
+    # Of one GPU the process that timed it has judged it. Over ranks --judge is asked
+    # for; a program of before wrote no such column: there judge.txt speaks alone.
+    said = "verdict" in now && (now["form"] == "" || now["verdict"] != "")
+    if (now["peer"] == "" && said && now["verdict"] !~ /^(ok|MARGINAL)$/) {
         print "record.sh: " s " " v ": found verdict \047" now["verdict"] \
             "\047 in its row, expected ok from the process that timed it: left out" \
             > "/dev/stderr"

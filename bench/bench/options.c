@@ -22,7 +22,8 @@ static const char usage[] =
     "sweep:   -b, -e   tokens from and to   -f factor\n"
     "timing:  -w, --warmup n   -n, --iters n\n"
     "judged:  --judge   each row, once more: four value heads against the reference\n"
-    "         in double, in this process; --tsv and --json mean it too\n"
+    "         in double, in this process; --tsv and --json mean it too, but over\n"
+    "         ranks, whose references take long\n"
     "records: --tsv FILE (what record.sh keeps)   --json FILE   --against RECORD.tsv\n"
     "         --help   --version\n"
     "Under mpirun, torchrun or srun every process is a rank, on a GPU of its own.\n";
@@ -116,7 +117,7 @@ static int is_list(const char *s, int (*is_known)(const char *, size_t))
 static int settle(struct bench *b)
 {
     struct kcp_call *c = &b->call;
-    b->judge |= b->tsv || b->json;
+    b->judge |= (b->tsv || b->json) && !b->ranks;
     if (!b->from) b->from = b->tokens;
     b->unsaved = b->save == SAVE_NONE;
     c->save = b->save == KCP_SAVE_ALL ? KCP_SAVE_ALL : KCP_RECOMPUTE;
