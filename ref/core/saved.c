@@ -95,8 +95,9 @@ int kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int forma
     s->reuse_M = a->reuse_M; s->form = a->form;
     s->bytes = (sizeof *s + SAVED_ALIGN - 1) / SAVED_ALIGN * SAVED_ALIGN;
 
-    struct kcp_device device;
-    if (kcp_device_here(&device)) device = kcp_device_assumed();
+    struct kcp_device device = { 0 };  /* where it cuts, only the fused forward asks */
+    if (format == KCP_FORMAT_CHUNKS && kcp_device_here(&device))
+        device = kcp_device_assumed();
     struct kcp_facts f = { .call = a, .device = &device, .saved = 1, .format = format,
                            .actv = (int64_t)actv, .acc = (int64_t)acc };
     for (int i = 0; i < KEPT; i++) {

@@ -3,6 +3,7 @@
  * Book: chapter 12.  Checked by: itself, it can fail.  Next: ref/13_backward.c.
  */
 #include "tests/judge/judge.h"
+#include "core/paths.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -166,3 +167,54 @@ static int foreign(struct kcp_report *rep)
 KCP_CHECK(check_12_foreign) = { "12_h0", "foreign",
     "a block of another format, call, version or length is refused, with the reason",
     foreign };
+
+static const struct kcp_saved_item *item(const struct kcp_saved *s, const char *name)
+{
+    for (uint32_t j = 0; j < s->items; j++)
+        if (!strcmp(s->item[j].name, name)) return &s->item[j];
+    return NULL;
+}
+
+/* 1000 and 2000 tokens on R ranks, as the fused forward keeps them. */
+static int of_chunks(struct kcp_saved *s, int R, int64_t L, int strip_chunks)
+{
+    const int64_t cu[] = { 0, 1000, 3000 };
+    struct kcp_plan *plan;
+    struct kcp_call a = { .N = 2, .R = R, .H = 2, .HV = 4, .K = 64, .V = 64, .C = 64,
+                          .KG = 64, .model = KCP_KDA, .strip_chunks = strip_chunks };
+    if (kcp_plan_make(&plan, 2, cu, R, NULL, L, 64, 0, NULL)) return KCP_NO_MEMORY;
+    a.plan = plan;
+    a.NS = plan->ctx[0].NS;
+    a.NC = plan->ctx[0].NC;
+    a.T = plan->ctx[0].end;
+    const int status = kcp_saved_layout_of(s, &a, KCP_FORMAT_CHUNKS, "fused", 2, 4);
+    kcp_plan_free(plan);
+    return status;
+}
+
+/* Strips of 4 chunks are 4 and 8; a map is two states. */
+static int strips(struct kcp_report *rep)
+{
+    struct kcp_saved s, other;
+    const size_t state = 4 * 64 * 64 * sizeof(float);
+    int status = of_chunks(&s, 1, 0, 4);
+    if (status) return status;
+    const struct kcp_saved_item *starts = item(&s, "strip_starts");
+    const struct kcp_saved_item *maps = item(&s, "strip_maps");
+    EXPECT(rep, starts && starts->bytes == 12 * state, "12 strips begin with %llu "
+           "bytes", starts ? (unsigned long long)starts->bytes : 0ull);
+    EXPECT(rep, maps && maps->bytes == 24 * state, "12 maps have %llu bytes",
+           maps ? (unsigned long long)maps->bytes : 0ull);
+    status = of_chunks(&other, 1, 0, 5);
+    EXPECT(rep, status || other.bytes != s.bytes,
+           "a block of other strips is as long, and would be read");
+    status = status ? status : of_chunks(&other, 2, 0, 4);
+    EXPECT(rep, status || !item(&other, "strip_maps"),
+           "maps of strips that ranks share");
+    status = status ? status : of_chunks(&other, 1, 256, 4);
+    EXPECT(rep, status || !item(&other, "strip_maps"), "strips of canonical segments");
+    return status;
+}
+KCP_CHECK(check_12_strips) = { "12_h0", "strips",
+    "a block of chunk factors has what strips begin with, and their maps, where cut",
+    strips };
