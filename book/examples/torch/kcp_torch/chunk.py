@@ -114,8 +114,8 @@ class Site(Spec):
         call = self.call("backward", self.store, names)
         acc = self.acc
         out = [torch.empty_like(x) for x in arrays[:3]]
-        out += [None if x is None else x.new_empty(x.shape) if x.dtype is acc else
-                torch.empty_like(x, dtype=acc) for x in arrays[3:7]]
+        out += [None if x is None else torch.empty_like(x, dtype=acc)
+                for x in arrays[3:7]]
         out.append(self.fresh(self.states, dtype=acc, device=self.device))
         do = torch.zeros_like(arrays[2]) if do is None else cast(do, self.act)
         dht = cast(dht, acc)
