@@ -1,8 +1,8 @@
 """rounded_keys.py -- how far the reference of FLA's tests over ranks is from the exact
 result, on tensors drawn as those tests draw them. No GPU.
 
-Book: chapter 19.  Checked by: the exact half, which tests/cli/torch_check.py holds to
-the token recurrence.  Next: fla_tests.py.
+Book: chapter 19.  Checked by: tests/cli/torch.sh, which wants it beyond their limit;
+the exact half is what tests/cli/torch_check.py holds.  Next: fla_tests.py.
 
     python3 bench/peers/rounded_keys.py [torch.tsv] [T=1024]
 
@@ -59,7 +59,7 @@ def main(words):
                  f" rounds normalised q and k, against double, T = {T}",
             how="their reference", n=len(HEADS), peer=f"torch {torch.__version__}",
             says=f"{says}; the tests allow {LIMIT:.0e}"))
-    return int(max(off) < LIMIT / 2)
+    return int(max(off) < LIMIT)               # 1: their reference is good enough
 
 
 if __name__ == "__main__":

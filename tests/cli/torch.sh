@@ -62,6 +62,10 @@ KCP_PLANT=order fla "$python" && stop "an argument in another's place is not see
 grep -q 'FAIL .* by position' "$W/log" || stop "a planted mistake: $(tail -3 "$W/log")"
 echo "torch.sh: ${said#*: } (FLA's choice of a backend, 2 ranks)"
 
+# ---- what chapter 19 says of the reference of FLA's tests over ranks
+"$python" "$here/bench/peers/rounded_keys.py" T=512 >"$W/log" 2>&1 ||
+    stop "rounded_keys.py: $(tail -1 "$W/log")"
+
 # ---- the example: one loss, however it is spread
 train="$here/book/examples/torch/train.py --steps 4 --text $here/README.md"
 "$python" $train >"$W/one" 2>"$W/log" || stop "train.py: $(tail -1 "$W/log")"
