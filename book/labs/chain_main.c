@@ -8,6 +8,7 @@
  * says what is right. With - for the object it is linked in and runs here (asan).
  */
 #include "apart.h"
+#include "rendezvous.h"
 #include "tests/07_merge/folded.h"
 
 #include <math.h>
@@ -34,13 +35,34 @@ struct trial { struct whole a; enum row row; int number; exchange *run; };
 static __thread struct kcp_traffic handed;          /* by this rank, to the wire */
 static __thread int (*real_send)(struct kcp_comm *, const void *, size_t, int,
                                  struct CUstream_st *);
+static __thread int (*real_recv)(struct kcp_comm *, void *, size_t, int,
+                                 struct CUstream_st *);
+static __thread int (*real_group)(struct kcp_comm *, int);
 
 static int counted_send(struct kcp_comm *c, const void *from, size_t bytes, int to,
                         struct CUstream_st *stream)
 {
     handed.bytes += (int64_t)bytes;
     handed.messages++;
-    return real_send(c, from, bytes, to, stream);
+    const int status = real_send(c, from, bytes, to, stream);
+    if (status) return status;
+    meet_count(meet.sent, c->r, to);
+    return grouped ? KCP_OK : meet_wait(c);
+}
+
+static int taking_recv(struct kcp_comm *c, void *to, size_t bytes, int from,
+                       struct CUstream_st *stream)
+{
+    const int status = real_recv(c, to, bytes, from, stream);
+    if (!status) meet_count(meet.taken, from, c->r);
+    return status;
+}
+
+static int meeting_group(struct kcp_comm *c, int begin)
+{
+    const int status = real_group(c, begin);
+    grouped = begin;
+    return status || begin ? status : meet_wait(c);
 }
 
 static int no_gather(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
@@ -92,10 +114,18 @@ static int body(struct kcp_comm *comm, void *arg)
     }
     handed = (struct kcp_traffic){ 0 };
     real_send = comm->send;
+    real_recv = comm->recv;
+    real_group = comm->group;
+    grouped = 0;
     comm->send = counted_send;
+    comm->recv = taking_recv;
+    comm->group = meeting_group;
     comm->all_gather = no_gather;
     const int status = t->run(&e);
     comm->send = real_send;
+    comm->recv = real_recv;
+    comm->group = real_group;
+    meet_end(status);
     if (!status) memcpy(a->got[x->seg0], e.states, sizeof *all * states);
     a->counted[comm->r] = handed;
     int spoiled = memcmp(sent, all, sizeof *all * maps) != 0;
@@ -147,6 +177,7 @@ static int run_trial(struct trial *t, struct found *out)
     memset(t->a.want, 0xff, sizeof t->a.want);      /* nobody here is told */
     memset(t->a.got, 0xff, sizeof t->a.got);
     t->a.bad_how = 0;
+    meet_begin();
     out->status = kcp_threads_run(t->a.plan->R, body, t, out->why, sizeof out->why);
     out->spoiled = t->a.bad_how;
     memcpy(out->counted, t->a.counted, sizeof out->counted);

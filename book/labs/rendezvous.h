@@ -1,0 +1,82 @@
+/* rendezvous.h -- sends that end when they are received, as over NCCL, between threads.
+ *
+ * Book: labs/STAFF.md.  Used by: chain_main.c, for lab 07c.  Next: chain_main.c.
+ * Thread ranks keep what is sent until it is asked for, so two ranks that both send
+ * first would never be found out. Here a send waits until its message was taken; within
+ * a group it is the group's end that waits. Who waits for SECONDS waits for ever.
+ */
+#ifndef KCP_LAB_RENDEZVOUS_H
+#define KCP_LAB_RENDEZVOUS_H
+
+#include "comm.h"
+#include "kcp.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { MEET_RANKS = 64, MEET_SECONDS = 5 };
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    int sent[MEET_RANKS][MEET_RANKS], taken[MEET_RANKS][MEET_RANKS], ended;
+} meet = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, { { 0 } }, { { 0 } }, 0 };
+
+static __thread int grouped;                        /* between group 1 and group 0 */
+
+static void meet_begin(void)
+{
+    memset(meet.sent, 0, sizeof meet.sent);
+    memset(meet.taken, 0, sizeof meet.taken);
+    meet.ended = 0;
+}
+
+/* A rank went away with an error: nobody waits for it. */
+static void meet_end(int status)
+{
+    pthread_mutex_lock(&meet.lock);
+    meet.ended |= status != 0;
+    pthread_cond_broadcast(&meet.moved);
+    pthread_mutex_unlock(&meet.lock);
+}
+
+static void meet_count(int (*of)[MEET_RANKS], int from, int to)
+{
+    pthread_mutex_lock(&meet.lock);
+    of[from][to]++;
+    pthread_cond_broadcast(&meet.moved);
+    pthread_mutex_unlock(&meet.lock);
+}
+
+/* To whom of R ranks rank r has sent what was not taken; -1: to nobody. */
+static int meet_owes(int R, int r)
+{
+    for (int to = 0; to < R && to < MEET_RANKS; to++)
+        if (to != r && meet.sent[r][to] > meet.taken[r][to]) return to;
+    return -1;
+}
+
+static int meet_wait(const struct kcp_comm *c)
+{
+    struct timespec until;
+    int to, late = 0;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += MEET_SECONDS;
+    pthread_mutex_lock(&meet.lock);
+    while ((to = meet_owes(c->R, c->r)) >= 0 && !meet.ended && late != ETIMEDOUT)
+        late = pthread_cond_timedwait(&meet.moved, &meet.lock, &until);
+    const int ended = meet.ended;
+    pthread_mutex_unlock(&meet.lock);
+    if (to < 0) return KCP_OK;
+    if (ended) return KCP_COMM;
+    printf("  FAIL  rank %d of %d waits for rank %d to receive, which waits too: over"
+           " NCCL a send ends when it is received, unless a group joins the two\n",
+           c->r, c->R, to);
+    fflush(stdout);
+    return KCP_BAD;
+}
+
+#endif
