@@ -17,13 +17,13 @@
 #include <string.h>
 #include <time.h>
 
-enum { MEET_RANKS = 64, MEET_SECONDS = 5 };
+enum { MEET_RANKS = 64, MEET_SECONDS = 3 };
 
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t moved;
     int sent[MEET_RANKS][MEET_RANKS], taken[MEET_RANKS][MEET_RANKS], ended;
-} meet = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, { { 0 } }, { { 0 } }, 0 };
+} meet = { .lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER };
 
 static __thread int grouped;                        /* between group 1 and group 0 */
 
