@@ -160,6 +160,22 @@ many() {                       # FILE STAGE
     esac
     return 1
 }
+# The outputs of a stage without a mistake, made when they are first asked for: twice at
+# once, for what differs by itself is no witness.
+kept() {                       # STAGE [--quick]
+    f=$W/kept/$1${2:-}
+    if [ ! -e "$f" ] && mkdir "$f.taken" 2>/dev/null; then
+        "$W/right" --stage "$@" --seed $OUTSIDE --keep "$f.2" & second=$!
+        "$W/right" --stage "$@" --seed $OUTSIDE --keep "$f.1"
+        wait $second
+        cmp -s "$f.1" "$f.2" || {
+            echo "mutate.sh: stage $1: outputs differ from run to run" >&2; : >"$f.1"; }
+        mv "$f.1" "$f"
+        rm -f "$f.2"
+    fi
+    while [ ! -e "$f" ]; do sleep 1; done
+    [ -s "$f" ]
+}
 # What a mistake does to the outputs, into $moved: 0: not a bit; 1: by more than ten
 # limits, or the process broke; 2: by less.
 moves() {                      # FILE
@@ -167,8 +183,7 @@ moves() {                      # FILE
     for s in $(outputs_of "$1"); do
         few=--quick
         if many "$1" $s; then few=; fi
-        while [ ! -e "$W/kept/$s$few" ]; do sleep 1; done
-        [ -s "$W/kept/$s$few" ] || continue
+        kept $s $few || continue
         (cd "$tree" && timeout 300 build/kcp-check --stage $s --seed $OUTSIDE $few \
             --against "$W/kept/$s$few") >"$me/out" 2>&1
         case $? in
@@ -233,31 +248,6 @@ worker() {                     # NUMBER
     done <"$W/sites"
     rm -rf "$me"
 }
-# The outputs without a mistake, a stage at a time.
-if grep -qv "^tests/" "$W/sites"; then
-    cut -f1 "$W/sites" | grep -v '^tests/' | sort -u | while read -r f; do
-        for s in $(outputs_of "$f"); do
-            if many "$f" $s; then echo $s; else echo "$s --quick"; fi
-        done
-    done | sort -u >"$W/stages"
-    # Twice at once: what differs by itself is no witness.
-    keeper() {
-        while read -r s few; do
-            mkdir "$W/taken/kept.$s$few" 2>/dev/null || continue
-            f=$W/kept/$s$few
-            "$W/right" --stage $s --seed $OUTSIDE $few --keep "$f.2" & second=$!
-            "$W/right" --stage $s --seed $OUTSIDE $few --keep "$f.1"
-            wait $second
-            if cmp -s "$f.1" "$f.2"; then mv "$f.1" "$f"
-            else
-                echo "mutate.sh: stage $s: outputs differ from run to run" >&2
-                : >"$f"
-            fi
-            rm -f "$f.1" "$f.2"
-        done <"$W/stages"
-    }
-    for j in $(seq "$JOBS"); do keeper & done
-fi
 for j in $(seq "$JOBS"); do worker $j & done
 wait
 sed 1d "$W/table" | awk -F"$tab" '{ print $7, $1 }' >"$W/rows"

@@ -3,13 +3,15 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.  Next: verdict.c.
  *
  * Mutation testing left these alive: which of two passes is the worse one, the map of a
- * failure, how much of a state is alive, and what few numbers are allowed by chance.
+ * failure, how much of a state is alive, what few numbers are allowed by chance, and
+ * the last line of who asked for what ran nowhere.
  */
 #include "trial.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- the worse of two passes: y and dx are off by these parts of their limits */
 static double forward_off, backward_off;
@@ -162,3 +164,43 @@ static int by_chance(struct kcp_report *rep)
 KCP_CHECK(check_00_by_chance) = { "00_judge", "by_chance",
     "the limit of a slice of few numbers knows that their RMS is uncertain",
     by_chance };
+
+/* ---- the closing lines: whose asking came to nothing is told why */
+static int closes_with(const struct kcp_report *r, const char *what, int *status)
+{
+    char text[2000] = "";
+    FILE *f = tmpfile();
+    const int keep = dup(1);
+    fflush(stdout);
+    if (!f || keep < 0 || dup2(fileno(f), 1) < 0) return 0;
+    *status = report_close(r, 0);
+    fflush(stdout);
+    dup2(keep, 1);
+    close(keep);
+    rewind(f);
+    text[fread(text, 1, sizeof text - 1, f)] = 0;
+    fclose(f);
+    return strstr(text, what) != NULL;
+}
+
+static int closes(struct kcp_report *rep)
+{
+    static const struct {
+        struct kcp_report of;
+        const char *says;
+        int status;
+    } row[] = {
+        { { .na = 1, .asked = 1 }, "takes none of the cases", 1 },
+        { { .skip = 1, .asked = 1 }, "takes none of the cases", 1 },
+        { { .asked = 1 }, "no such stage", 1 },
+        { { .pass = 1, .na = 1 }, "1 passed, 0 failed", 0 } };
+    for (int i = 0; i < 4; i++) {
+        int status = -1;
+        const int said = closes_with(&row[i].of, row[i].says, &status);
+        EXPECT(rep, said && status == row[i].status, "row %d: status %d, '%s' is %s", i,
+               status, row[i].says, said ? "said" : "not said");
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_00_closes) = { "00_judge", "closes",
+    "who asked for what ran nowhere is told why, and gets status 1", closes };
