@@ -10,7 +10,8 @@
 #
 # LIMIT: seconds that it may take (240); KEEP of them after theirs (60). TOKENS, HEADS:
 # the case (131072, 32). JUDGED: stages, or 08/v3_records (08 13). MORE: further options
-# of kcp-bench. .peers/ as for gpu_bench.sh.
+# of kcp-bench; ASK: of kcp-check (--quick). .peers/ as for gpu_bench.sh; without it
+# nothing of theirs is timed, and no time is kept for it.
 B=${1:-build} LIMIT=${LIMIT:-240} TOKENS=${TOKENS:-131072} HEADS=${HEADS:-32}
 OUT=${OUT:-$B/ranks}
 began=$(date +%s)
@@ -33,7 +34,7 @@ sh bench/digest.sh --sets "$B" >"$OUT/digests.tsv"
 
 # Once over all GPUs, every form: the verdicts that a record needs.
 for s in ${JUDGED-08 13}; do
-    within 60 "$B/kcp-check" --device --backend nccl --ranks "$gpus" \
+    within ${LEAVE:-60} "$B/kcp-check" $ASK --device --backend nccl --ranks "$gpus" \
         --stage $(echo $s | sed 's#/# --variant #') \
         >"$OUT/judge.$(echo $s | tr / .).part" 2>&1 &
 done
@@ -56,15 +57,24 @@ ours kda_${gpus}x1 --ranks "$gpus"
 ours gdn_${gpus}x1 --ranks "$gpus" --model gdn
 say "timed ours over all"
 
-[ -r .peers/FLA_COMMIT ] && FLA_COMMIT=$(cat .peers/FLA_COMMIT) && export FLA_COMMIT
-export TRITON_CACHE_AUTOTUNING=1 FLA_FLASH_KDA=0 PYTHONDONTWRITEBYTECODE=1
-JOBS=$(($(nproc) / gpus)) PYTHONPATH="$PWD/.peers" within ${KEEP:-60} \
-    torchrun --nproc-per-node "$gpus" bench/peers/fla_ops.py \
-    --seconds $(($(left) - ${KEEP:-60} - 15)) $all 2>"$OUT/torchrun.txt" ||
-    tail -3 "$OUT/torchrun.txt"
-say "timed theirs"
+theirs() {
+    [ -d .peers ] || return
+    [ -r .peers/FLA_COMMIT ] && FLA_COMMIT=$(cat .peers/FLA_COMMIT) && export FLA_COMMIT
+    export TRITON_CACHE_AUTOTUNING=1 FLA_FLASH_KDA=0 PYTHONDONTWRITEBYTECODE=1
+    JOBS=$(($(nproc) / gpus)) PYTHONPATH="$PWD/.peers" within ${KEEP:-60} \
+        torchrun --nproc-per-node "$gpus" bench/peers/fla_ops.py \
+        --seconds $(($(left) - ${KEEP:-60} - 15)) $all 2>"$OUT/torchrun.txt" ||
+        tail -3 "$OUT/torchrun.txt"
+    say "timed theirs"
+}
+theirs
 
 ours kda_${gpus}x1_bare --ranks "$gpus" $bare
+ours gdn_${gpus}x1_bare --ranks "$gpus" $bare --model gdn
+for t in 1024 4096 32768; do        # tokens a rank: the call, and a graph of it
+    ours kda_${gpus}x1_t${t}_bare --ranks "$gpus" $bare -T $((t * gpus)) --replay
+done
+ours kda_${gpus}x1_reuse --ranks "$gpus" --reuse-M
 ours kda_${gpus}x1_strong_bare --ranks "$gpus" $bare --gate strong
 for by in less:-1 more:1; do        # a token shorter, a token longer
     T=$((TOKENS + ${by#*:})) name=kda_${gpus}x1_${by%:*}
@@ -74,7 +84,6 @@ done
 ours kda_${gpus}x4_bare $four $bare
 ours kda_${gpus}x4 $four
 ours gdn_${gpus}x4 $four --model gdn
-ours gdn_${gpus}x1_bare --ranks "$gpus" $bare --model gdn
 ours gdn_${gpus}x4_bare $four $bare --model gdn
 ours kda_1x1 --ranks 1
 ours kda_1x8 --ranks 1 --segments 8

@@ -23,6 +23,8 @@ struct bench {                         /* what was asked for, and the controls *
     const char *stage, *stages, *variant, *json, *against, *backend, *forms;
     const char *tsv;
     int judge, wrong;                  /* rows are judged; how many of them failed */
+    const char *cuts;                  /* tokens of each rank, as shares */
+    int replay;                        /* time a replayed graph of the call too */
     double copy, product;              /* measured: bytes/s of a copy, flop/s bf16 */
     double gather_us;                  /* all_gather of gather_bytes a rank */
     size_t gather_bytes;
@@ -48,6 +50,7 @@ struct runner {
     struct kcp_plan *plan;
     struct tensor_set tensors;
     int head_parts;
+    const char *form;                  /* as rows name it */
     size_t work, saved;                /* bytes that the last call was given */
     FILE *json, *tsv;                  /* of rank 0 */
 };
@@ -61,14 +64,20 @@ int  runner_variant(struct runner *x, const struct kcp_stage *st,
 /* Whole layers over ranks: every form of the exchange (bench_ranks.c). */
 int  runner_layers(struct runner *x);
 
+/* The chain over windows, as options and rows name it. */
+#define CHAIN_WINDOW "chain_window"
+
 enum { CONV_WIDTH = 4 };               /* taps of chapter 14, as the models have them */
 
 /* Microseconds: the median of the calls, 10 % and 90 %; and the medians of the parts of
  * a layer (cuda/host/profile_hooks.cuh), 0 where it marks none. */
 enum { FRONT, SUM, EXCHANGE, MAIN, PARTS };
-struct times { double median, low, high, part[PARTS]; };
+struct times { double median, low, high, part[PARTS], replay; };
 int  time_calls(int (*run)(void *), void *args, struct CUstream_st *stream, int warmup,
                 int iters, struct times *t);
+/* The same call captured in a graph: the median of its replays, to t->replay. */
+int  time_replays(int (*run)(void *), void *args, struct CUstream_st *stream,
+                  int warmup, int iters, struct times *t);
 int  measure_controls(struct bench *b);
 int  measure_gather(struct runner *x, size_t bytes);
 /* t becomes, number by number, the slowest rank's. */

@@ -18,7 +18,10 @@ static const char usage[] =
     "         --save recompute|all|none   --reuse-M (13 takes M from 08)\n"
     "ranks:   -g, --ranks R   whole layers over R ranks, each with T / R tokens:\n"
     "                         front, t_sum, t_exchange, t_main apart, every form\n"
-    "         --forms all_gather,chain,pipeline,scan    --backend nccl|threads\n"
+    "         --forms all_gather,chain,chain_window,pipeline,scan (chain_window: the\n"
+    "                 chain over windows)      --backend nccl|threads\n"
+    "         --cuts 45,55   tokens of the ranks, as shares\n"
+    "         --replay       each call once more from a CUDA graph\n"
     "sweep:   -b, -e   tokens from and to   -f factor\n"
     "timing:  -w, --warmup n   -n, --iters n\n"
     "judged:  --judge   each row, once more: four value heads against the reference\n"
@@ -68,6 +71,8 @@ static const struct option_row rows[] = {
     INT("--ranks", ranks, 1, 8),
     INT("-g", ranks, 1, 8),
     TEXT("--forms", forms, "forms, with commas"),
+    TEXT("--cuts", cuts, "shares of the ranks, with commas"),
+    { "--replay", OPTION_FLAG, AT(replay), NULL, 0, 0 },
     TEXT("--backend", backend, "nccl or threads"),
     INT("-b", from, 1, 1 << 24),
     INT("-e", to, 1, 1 << 24),
@@ -96,6 +101,7 @@ static int is_number_of_stage(const char *word, size_t n)
 
 static int is_form(const char *word, size_t n)
 {
+    if (n == strlen(CHAIN_WINDOW) && !memcmp(word, CHAIN_WINDOW, n)) return 1;
     for (int form = 0; form <= KCP_SCAN; form++)
         if (strlen(kcp_form_names[form]) == n && !memcmp(word, kcp_form_names[form], n))
             return 1;
@@ -111,6 +117,22 @@ static int is_list(const char *s, int (*is_known)(const char *, size_t))
         if (!s[n]) return 1;
         s += n + 1;
     }
+}
+
+/* So many shares as ranks. */
+static int cuts_are_right(const struct bench *b)
+{
+    const char *s = b->cuts;
+    int n = 0;
+    for (;; s++) {
+        char *end;
+        const long share = strtol(s, &end, 10);
+        if (end == s || share < 1 || share > 1000000) return 0;
+        n++;
+        s = end;
+        if (*s != ',') break;
+    }
+    return !*s && n == b->ranks;
 }
 
 /* The options together: what one says about another. */
@@ -133,8 +155,10 @@ static int settle(struct bench *b)
     if (b->stages && !is_list(b->stages, is_number_of_stage))
         return bench_bad("--stages", b->stages, "numbers of stages, as 08,13");
     if (b->forms && !is_list(b->forms, is_form))
-        return bench_bad("--forms", b->forms, "all_gather, chain, pipeline or scan, "
-                         "with commas");
+        return bench_bad("--forms", b->forms, "all_gather, chain, "
+                         "chain_window, pipeline or scan, with commas");
+    if (b->cuts && !cuts_are_right(b))
+        return bench_bad("--cuts", b->cuts, "a share above 0 for each of --ranks");
     const struct kcp_variant *v;
     if (b->variant && !kcp_variants(NULL, b->variant, &v, 1))
         return bench_bad("--variant", b->variant, "one that kcp-check --list prints");

@@ -23,7 +23,7 @@ void print_heads(const struct runner *x)
     }
     if (b->ranks)
         printf("# us of the slowest of %d ranks; front, sum, exchange and main are"
-               " parts of time\n%-12s%-16s%-11s%6s%10s%9s%9s%9s%9s%9s%9s%9s%8s",
+               " parts of time\n%-12s%-16s%-13s%5s%10s%9s%9s%9s%9s%9s%9s%9s%8s",
                b->ranks, "# stage", "variant", "form", "parts", "time", "p10", "p90",
                "front", "sum", "exchange", "main", "TFLOP/s", "% floor");
     else
@@ -46,8 +46,9 @@ void print_row(const struct runner *x, const struct kcp_stage *st,
     row_cells(&row, x, st, v, c);
     const char *pass = c->pass ? "backward" : "forward";
     if (b->ranks)
-        printf("%-12s%-16s%-11s%6d%10.1f%9.1f%9.1f%9.1f%9.1f%9.1f%9.1f%9.1f%8.1f",
-               st->name, v->name, kcp_form_names[c->form], x->head_parts, t->median,
+        printf("%-12s%-16s%-13s%5d%10.1f%9.1f%9.1f%9.1f%9.1f%9.1f%9.1f%9.1f%8.1f",
+               st->name, v->name, x->form ? x->form : kcp_form_names[c->form],
+               x->head_parts, t->median,
                t->low, t->high, t->part[FRONT], t->part[SUM], t->part[EXCHANGE],
                t->part[MAIN], rate, share);
     else
@@ -55,6 +56,7 @@ void print_row(const struct runner *x, const struct kcp_stage *st,
                has_pass(st) ? pass : "", v->name,
                t->median, t->low, t->high, bytes / t->median / 1e3, rate, share);
     const double then = b->against ? recorded_us(b, &row) : 0;
+    if (t->replay > 0) printf("  replayed %.1f", t->replay);
     if (then > 0) printf("%9.3f", t->median / then);
     else if (b->against) printf("%9s", "-");
     if (j->outcome != NA)

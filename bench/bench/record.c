@@ -54,6 +54,7 @@ static void case_cells(struct cells *to, const struct bench *b)
     put(to, WORD, "save", "%s", save_word(b));
     put(to, WORD, "walk", "%s", walk_word(c));
     put(to, NUMBER, "reuse_M", "%s", c->reuse_M ? "1" : "");
+    put(to, WORD, "cuts", "%s", b->cuts ? b->cuts : "");
 }
 
 /* The machine's own rates in this run, beside which the times stand. */
@@ -65,6 +66,11 @@ static void control_cells(struct cells *to, const struct bench *b)
     put(to, NUMBER, "gather_us", b->ranks > 1 ? "%.2f" : "", b->gather_us);
 }
 
+static const char *form_word(const struct runner *x, const struct kcp_call *c)
+{
+    return x->form ? x->form : kcp_form_names[c->form];
+}
+
 void row_cells(struct cells *row, const struct runner *x, const struct kcp_stage *st,
                const struct kcp_variant *v, const struct kcp_call *c)
 {
@@ -72,7 +78,7 @@ void row_cells(struct cells *row, const struct runner *x, const struct kcp_stage
     put(row, WORD, "stage", "%s", st->name);
     put(row, WORD, "variant", "%s", v->name);
     put(row, WORD, "path", "");                 /* until a variant says which it took */
-    put(row, WORD, "form", "%s", x->b->ranks ? kcp_form_names[c->form] : "");
+    put(row, WORD, "form", "%s", x->b->ranks ? form_word(x, c) : "");
     put(row, NUMBER, "head_parts", x->b->ranks ? "%d" : "", x->head_parts);
     put(row, NUMBER, "pass", "%d", c->pass);
 }
@@ -92,6 +98,7 @@ void time_cells(struct cells *row, const struct runner *x, const struct times *t
     put(row, NUMBER, "sum", part, t->part[SUM]);
     put(row, NUMBER, "exchange", part, t->part[EXCHANGE]);
     put(row, NUMBER, "main", part, t->part[MAIN]);
+    put(row, NUMBER, "replay", t->replay > 0 ? "%.2f" : "", t->replay);
     put(row, WORD, "peer", "");
     const int known = j->outcome != NA;
     put(row, WORD, "verdict", "%s", known ? outcome_name[j->outcome] : "");

@@ -105,6 +105,8 @@ int runner_variant(struct runner *x, const struct kcp_stage *st,
         if (!e && st->ranks && !(x->b->unsaved && !strncmp(st->name, "08", 2)))
             e = save_forward(x, v, st, args);
         if (!e) e = time_calls(v->run, args, c.stream, b->warmup, b->iters, &t);
+        if (!e && b->replay)
+            e = time_replays(v->run, args, c.stream, b->warmup, b->iters, &t);
         if (!e) e = slowest(x, &t);
         struct judged j = { .outcome = NA };
         if (!e && b->judge) e = judge_timed(x, st, v, args, &j);
@@ -133,6 +135,30 @@ static const struct kcp_variant *choose(const struct bench *b,
     return NULL;
 }
 
+static int form_is_asked(const struct bench *b, const char *form)
+{
+    const size_t n = strlen(form);
+    for (const char *s = b->forms; s; s = strchr(s, ',')) {
+        s += *s == ',';
+        if (strcspn(s, ",") == n && !memcmp(s, form, n)) return 1;
+    }
+    return !b->forms;
+}
+
+/* by_messages: as if there were no windows. */
+static int one_form(struct runner *x, const struct kcp_stage *st,
+                    const struct kcp_variant *v, const char *form, int by_messages)
+{
+    struct kcp_window *window = x->call.comm->window;
+    if (!form_is_asked(x->b, form)) return KCP_OK;
+    if (by_messages) x->call.comm->window = NULL;
+    x->form = form;
+    const int e = runner_variant(x, st, v);
+    x->call.comm->window = window;
+    fflush(stdout);
+    return e == KCP_NA ? KCP_OK : e;
+}
+
 static int layers(struct runner *x)
 {
     static const char *const names[] = { "08_forward", "13_backward", "16_family" };
@@ -142,13 +168,11 @@ static int layers(struct runner *x)
         const struct kcp_stage *st = stage_find(names[s]);
         const struct kcp_variant *v = bench_asked(x->b, st) ? choose(x->b, st) : NULL;
         for (int form = 0; form <= KCP_SCAN && !e && v; form++) {
-            if (x->b->forms && !strstr(x->b->forms, kcp_form_names[form])) continue;
             if (!x->b->forms && x->call.R == 1 && form) continue;
-            if (x->call.reuse_M && form) continue;
             x->call.form = form;
-            e = runner_variant(x, st, v);
-            if (e == KCP_NA) e = KCP_OK;
-            fflush(stdout);
+            e = one_form(x, st, v, kcp_form_names[form], form == KCP_CHAIN);
+            if (!e && form == KCP_CHAIN && x->call.comm->window)
+                e = one_form(x, st, v, CHAIN_WINDOW, 0);
         }
     }
     return e;

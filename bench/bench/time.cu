@@ -80,6 +80,40 @@ int time_calls(int (*run)(void *), void *args, struct CUstream_st *stream, int w
     return e;
 }
 
+// What allocates or waits cannot be captured: then there is no time, and it is said.
+int time_replays(int (*run)(void *), void *args, struct CUstream_st *stream, int warmup,
+                 int iters, struct times *t)
+{
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    std::vector<cudaEvent_t> at(iters + 1);
+    std::vector<float> us(iters);
+    if (cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal))
+        return KCP_CUDA;
+    int e = run(args);
+    if (cudaStreamEndCapture(stream, &graph) && !e) e = KCP_CUDA;
+    if (!e && cudaGraphInstantiateWithFlags(&exec, graph, 0)) e = KCP_CUDA;
+    for (auto &x : at)
+        if (cudaEventCreate(&x)) e = KCP_CUDA;
+    for (int i = 0; i < warmup && !e; i++)
+        if (cudaGraphLaunch(exec, stream)) e = KCP_CUDA;
+    cudaEventRecord(at[0], stream);
+    for (int i = 0; i < iters && !e; i++) {
+        if (cudaGraphLaunch(exec, stream)) e = KCP_CUDA;
+        cudaEventRecord(at[i + 1], stream);
+    }
+    if (!e && cudaStreamSynchronize(stream)) e = KCP_CUDA;
+    for (int i = 0; i < iters && !e; i++) {
+        cudaEventElapsedTime(&us[i], at[i], at[i + 1]);
+        us[i] *= 1000;
+    }
+    if (!e) t->replay = quantile(us, 0.5);
+    for (cudaEvent_t x : at) cudaEventDestroy(x);
+    if (exec) cudaGraphExecDestroy(exec);
+    if (graph) cudaGraphDestroy(graph);
+    return e;
+}
+
 // ---- over ranks
 int slowest(struct runner *x, struct times *t)
 {
