@@ -22,6 +22,8 @@ struct meeting {
 int launcher_env_read(struct kcp_who *who, struct meeting *at, char *why, size_t n);
 /* KCP_TIMEOUT_S; a bad value is KCP_BAD. */
 int launcher_env_timeout(double *seconds, char *why, size_t n);
+/* KCP_WINDOWS: may ranks on GPUs write to one another? */
+int launcher_env_windows(void);
 /* FNV-1a, so that a job's names have one short number: no secret is made of it. */
 uint64_t launcher_env_hash(uint64_t h, const char *s);
 double monotonic_seconds(void);

@@ -266,6 +266,13 @@ int launcher_env_timeout(double *seconds, char *why, size_t n)
     return err;
 }
 
+/* Windows are made where they are asked for. */
+int launcher_env_windows(void)
+{
+    const char *asked = getenv("KCP_WINDOWS");
+    return asked && strcmp(asked, "0");
+}
+
 double monotonic_seconds(void)
 {
     struct timespec t;

@@ -54,7 +54,23 @@ struct kcp_comm {
     int show_waits;            /* for a stream: what agreed once is not asked again */
     uint64_t agreed[8];        /* digests of such calls */
     int agreements;
+    struct kcp_window *window; /* memory that the others can write; NULL: none */
 };
+
+/* Windows: memory of each rank's GPU that kernels of the other ranks write without a
+ * call, with a flag for each piece. Where all ranks of a communicator have one, the
+ * chain is one kernel a rank (chapter 20); elsewhere it sends messages. */
+enum { KCP_WINDOW_RANKS = 16 };
+struct kcp_window {
+    int R, r, blocks;          /* blocks: pieces of a state that each rank may send */
+    void *at[KCP_WINDOW_RANKS];        /* rank's memory, as this GPU addresses it */
+    int *lost;                 /* not 0: nobody waits any more */
+};
+/* Of a communicator over NCCL: every rank calls it, and all of them get windows, or
+ * none does and all return KCP_NA (GPUs that do not reach one another, KCP_WINDOWS=0).
+ * kcp_nccl_over and kcp_nccl_threads_run have called it; of a caller's communicator and
+ * of a split one it is left to the caller. Not while a stream is captured. */
+int kcp_nccl_windows(struct kcp_comm *comm);
 
 /* R thread ranks of this process: body runs once per rank with its comm and arg.
  * Returns the first failing status; why receives "rank 2: reason" (may be NULL). */

@@ -38,6 +38,8 @@ int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why, int te
             break;
         poll(NULL, 0, status == KCP_COMM ? 10 : 0);
     }
+    if (w->window.lost)                                  /* kernels wait no longer */
+        *(volatile int *)w->window.lost = 1;
     if (!lock_to_fail(w)) {
         w->failed = 1;
         return KCP_COMM;
@@ -108,6 +110,8 @@ static int nccl_comm_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
 static void nccl_comm_free(struct kcp_comm *c)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
+    if (c->window)                       /* others write here until all have come */
+        nccl_windows_free(w, !w->failed && !c->barrier(c, NULL));
     w->stop = 1;
     for (int i = 0; i < 500 && w->watching && !w->watched; i++)
         poll(NULL, 0, 10);
@@ -187,7 +191,12 @@ int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size
     }
     if (!err)
         err = begin_rank(w, comm);
+    if (!err) {
+        err = kcp_nccl_windows(*comm);
+        err = err == KCP_NA ? KCP_OK : err;
+    }
     if (err) {
+        *comm = NULL;
         if (w && w->failed)
             snprintf(why, n, "%s", w->why);
         else if (!why[0])

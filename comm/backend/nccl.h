@@ -42,6 +42,8 @@ struct nccl_rank {                          /* one rank; comm is its first membe
     atomic_int watched, stop, failed;  /* the watch thread's and the caller's */
     int rank;                          /* of the first failure, under lock: */
     char why[160];
+    struct kcp_window window;          /* comm.window leads here, where there are any */
+    char opened[KCP_WINDOW_RANKS];     /* rank's memory is of another process */
 };
 
 /* Remember the first failure, tell the host ranks when it is ours, abort. */
@@ -50,6 +52,8 @@ int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why, int te
 int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
                 const char *call);
 void nccl_calls(struct kcp_comm *c);
+/* quiet: all ranks have come here, and none writes any more. */
+void nccl_windows_free(struct nccl_rank *w, int quiet);
 
 #pragma GCC visibility pop
 

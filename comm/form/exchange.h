@@ -73,6 +73,9 @@ struct form {
 };
 extern const struct form form_all_gather, form_chain, form_pipeline, form_scan;
 size_t all_gather_kept(const struct fold *f);
+/* The chain over windows: chain_window.c. Every rank gets the same answer. */
+int chain_window_fits(const struct fold *f);
+int chain_window_run(const struct fold *f);
 
 #pragma GCC visibility pop
 

@@ -1,0 +1,171 @@
+/* nccl_windows.c -- memory of each rank's GPU that the other ranks' kernels can write.
+ *
+ * Book: chapter 20, "Code: kernels".  Checked by: bench/gpu_nccl.sh, gpu_faults.sh.
+ * Next: comm/form/chain_window.c, who uses it.
+ *
+ * Ranks show one another where their memory is: threads of one process by its address,
+ * processes of one machine by a handle of CUDA's. When one of them cannot reach another
+ * all go on with messages. */
+#ifdef KCP_WITH_NCCL
+#include "nccl.h"
+#include "core/window.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum { WINDOW_MIB = 64, WINDOW_BLOCKS = 1024 };
+
+/* What a rank shows. process: the same number in all of its threads, and in no other
+ * process; machine: likewise. */
+struct card {
+    int able, device, has_handle;
+    uint64_t process, machine;
+    void *at;
+    cudaIpcMemHandle_t handle;
+};
+
+static uint64_t process_number;
+static pthread_once_t drawn = PTHREAD_ONCE_INIT;
+
+static void draw(void)
+{
+    if (getrandom(&process_number, sizeof process_number, 0) !=
+        sizeof process_number)
+        process_number = 0;
+}
+
+static uint64_t machine_number(void)
+{
+    char id[80] = "";
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
+    if (!f)
+        return 0;
+    const char *read = fgets(id, sizeof id, f);
+    fclose(f);
+    return read ? launcher_env_hash(14695981039346656037u, id) : 0;
+}
+
+/* As many pieces as 64 MiB have, of every rank. */
+static int blocks_of(int R)
+{
+    const size_t n = ((size_t)WINDOW_MIB << 20) / ((size_t)R * KCP_PIECE_BYTES);
+    return n < WINDOW_BLOCKS ? (int)n : WINDOW_BLOCKS;
+}
+
+/* This rank's memory, empty. */
+static int make_own(struct nccl_rank *w, struct card *mine)
+{
+    struct kcp_window *x = &w->window;
+    const size_t bytes = kcp_window_bytes(x->R, x->blocks);
+    pthread_once(&drawn, draw);
+    mine->process = process_number;
+    mine->machine = machine_number();
+    mine->device = w->device;
+    if (!launcher_env_windows() || !mine->process || !mine->machine)
+        return 0;
+    if (cudaHostAlloc((void **)&x->lost, sizeof *x->lost, cudaHostAllocPortable) ||
+        cudaMalloc(&x->at[x->r], bytes) || cudaMemset(x->at[x->r], 0, bytes) ||
+        cudaDeviceSynchronize())
+        return 0;
+    mine->has_handle = cudaIpcGetMemHandle(&mine->handle, x->at[x->r]) == cudaSuccess;
+    *x->lost = 0;
+    mine->at = x->at[x->r];
+    return 1;
+}
+
+static int reach_thread(const struct card *mine, const struct card *other, void **at)
+{
+    int can = 0;
+    if (cudaDeviceCanAccessPeer(&can, mine->device, other->device) || !can)
+        return 0;
+    const cudaError_t e = cudaDeviceEnablePeerAccess(other->device, 0);
+    *at = other->at;
+    return e == cudaSuccess || e == cudaErrorPeerAccessAlreadyEnabled;
+}
+
+static int reach_all(struct nccl_rank *w, const struct card *mine,
+                     const struct card *all)
+{
+    struct kcp_window *x = &w->window;
+    for (int r = 0; r < x->R; r++) {
+        const struct card *o = &all[r];
+        if (!o->able || o->machine != mine->machine)
+            return 0;
+        if (r == x->r)
+            continue;
+        if (o->process == mine->process) {
+            if (!reach_thread(mine, o, &x->at[r]))
+                return 0;
+        } else {
+            if (!o->has_handle)
+                return 0;
+            if (cudaIpcOpenMemHandle(&x->at[r], o->handle,
+                                     cudaIpcMemLazyEnablePeerAccess))
+                return 0;
+            w->opened[r] = 1;
+        }
+    }
+    return 1;
+}
+
+/* Nobody writes here any more, or nobody knows: then the memory stays until the process
+ * ends, for a kernel of another rank may still be on its way. */
+void nccl_windows_free(struct nccl_rank *w, int quiet)
+{
+    struct kcp_window *x = &w->window;
+    for (int r = 0; r < x->R; r++)
+        if (w->opened[r])
+            cudaIpcCloseMemHandle(x->at[r]);
+    if (quiet && x->R && x->at[x->r])
+        cudaFree(x->at[x->r]);
+    if (quiet && x->lost)
+        cudaFreeHost(x->lost);
+    memset(w->opened, 0, sizeof w->opened);
+    *x = (struct kcp_window){ 0 };
+    w->comm.window = NULL;
+    cudaGetLastError();
+}
+
+int kcp_nccl_windows(struct kcp_comm *c)
+{
+    struct nccl_rank *w = (struct nccl_rank *)c;
+    struct card mine, *all;
+    if (strcmp(c->backend, "nccl") || c->R > KCP_WINDOW_RANKS)
+        return KCP_NA;
+    if (c->window || c->R == 1)
+        return c->window ? KCP_OK : KCP_NA;
+    if (!(all = calloc((size_t)c->R, sizeof *all)))
+        return nccl_fail(w, c->r, KCP_NO_MEMORY, "no memory to show windows", 1);
+    w->window = (struct kcp_window){ .R = c->R, .r = c->r, .blocks = blocks_of(c->R) };
+    memset(&mine, 0, sizeof mine);
+    mine.able = make_own(w, &mine);
+    cudaGetLastError();
+    int status = c->show(c, &mine, all, sizeof mine, NULL);
+    if (!status) {
+        mine.able = reach_all(w, &mine, all);
+        cudaGetLastError();
+        status = c->show(c, &mine, all, sizeof mine, NULL);
+    }
+    int able = !status;
+    for (int r = 0; r < c->R && able; r++)
+        able = all[r].able;
+    free(all);
+    if (able)
+        c->window = &w->window;
+    else
+        nccl_windows_free(w, !status);
+    if (status)
+        return status;
+    return able ? KCP_OK : KCP_NA;
+}
+#else
+#include "kcp.h"
+
+int kcp_nccl_windows(struct kcp_comm *c)
+{
+    (void)c;
+    return KCP_NA;
+}
+#endif

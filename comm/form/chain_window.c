@@ -1,0 +1,68 @@
+/* chain_window.c -- the chain without messages: a rank's kernel writes to the next.
+ *
+ * Book: chapter 20, "Code: kernels".  Checked by: tests/07_merge/checks.c over NCCL.
+ * Next: comm/form/pipeline.c.
+ *
+ * What chain.c does hop by hop is said here once a visit: a kernel waits on its own GPU
+ * for the state that enters, folds it, and puts what leaves into the next rank's
+ * window. Nobody's host is asked, so ranks need not take hops in one order: what starts
+ * here is put first, and then nothing that is waited for waits for this rank. */
+#include "exchange.h"
+
+#include "core/window.h"
+
+static int hop(const struct fold *f, int p, int from, int to)
+{
+    const struct kcp_exchange *x = f->x;
+    const int first = fold_starts(f, fold_segment(f, p));
+    x->comm->traffic.messages += to >= 0;
+    x->comm->traffic.bytes += to >= 0 ? (int64_t)f->state : 0;
+    return cuda_hops.hop(x->HV, x->K, x->V, fold_map(f, p), x->backward, first,
+                         fold_state(f, p), x->comm->window, from, to, x->stream);
+}
+
+/* A visit whose state is there, or comes: through its segments, and on. */
+//> chain_window
+static int pass(const struct fold *f, const struct visit *v)
+{
+    const int from = v->enters ? fold_previous_rank(f, v) : -1;
+    const int to = v->leaves ? fold_next_rank(f, v) : -1;
+    int err = KCP_OK;
+    if (v->p1 == v->p0 + 1 && (v->enters || v->leaves))
+        return hop(f, v->p0, from, to);
+    if (v->enters)
+        err = hop(f, v->p0, from, -1);
+    if (!err)
+        err = fold_states(f, v->p0, v->p1, 0, f->x->V);
+    return err || !v->leaves ? err : hop(f, v->p1 - 1, -1, to);
+}
+
+static int pass_all(const struct fold *f, int entering)
+{
+    struct visit v;
+    int err = KCP_OK;
+    for (int p = 0; p < f->NS && !err; p = v.p1) {
+        v = fold_visit(f, p);
+        if (v.enters == entering)
+            err = pass(f, &v);
+    }
+    return err;
+}
+
+int chain_window_run(const struct fold *f)
+{
+    const int err = pass_all(f, 0);
+    return err ? err : pass_all(f, 1);
+}
+//< chain_window
+
+/* Where a rank makes several visits their order is a matter of hops: messages. */
+int chain_window_fits(const struct fold *f)
+{
+    const struct kcp_exchange *x = f->x;
+    const struct kcp_window *w = x->comm->window;
+    if (!w || !&cuda_hops || x->ops != cuda_hops.of || x->plan->scattered)
+        return 0;
+    const int blocks = cuda_hops.blocks(x->HV, x->K, x->V);
+    return blocks > 0 && blocks <= w->blocks;
+}

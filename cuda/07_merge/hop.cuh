@@ -1,0 +1,192 @@
+// hop.cuh -- a hop of the chain as one kernel: wait, fold, put into the next window.
+// Book: chapter 20, "Code: kernels".
+// Checked by: tests/07_merge/checks.c and every pass over NCCL, form chain.
+// Next: mapops.cu.
+#ifndef KCP_HOP_CUH
+#define KCP_HOP_CUH
+
+#include "cuda/host/split_sequence_fold.cuh"
+#include "cuda/tile/peer_flag.cuh"
+#include "core/window.h"
+
+// What a hop does: S comes from rank `from` (-1: it is there), op(M) S + h goes to rank
+// `to` (-1: nowhere); first: h alone goes.
+struct hop {
+    int K, V, backward, first, from, to;
+    const float *maps;
+    float *S;
+    struct kcp_window w;
+};
+
+// Piece b, by the block that owns it. Everything it counts is its own, so blocks never
+// meet: a head and 16 columns are under way while others are still made.
+static __device__ __forceinline__ uint32_t *hop_count(const struct hop &x, int of,
+                                                      enum kcp_window_count what,
+                                                      int other)
+{
+    const int b = blockIdx.y * gridDim.x + blockIdx.x;
+    return kcp_window_count(&x.w, of, what, other, b);
+}
+
+static __device__ __forceinline__ float *hop_piece(const struct hop &x, int of,
+                                                   int from, uint32_t place)
+{
+    const int b = blockIdx.y * gridDim.x + blockIdx.x;
+    return kcp_window_piece(&x.w, of, from, b, place);
+}
+
+// Until piece number `taken` is here; where it lies. NULL: nobody will send it.
+static __device__ __forceinline__ const float *hop_wait(const struct hop &x,
+                                                        uint32_t taken)
+{
+    __shared__ int here;
+    if (threadIdx.x == 0)
+        here = peer_flag_wait(hop_count(x, x.w.r, KCP_FULL, x.from), taken + 1,
+                              x.w.lost);
+    __syncthreads();
+    return here ? hop_piece(x, x.w.r, x.from, taken) : NULL;
+}
+
+// The piece was read by all: rank `from` may write there again.
+static __device__ __forceinline__ void hop_taken(const struct hop &x, uint32_t taken)
+{
+    __syncthreads();
+    if (threadIdx.x) return;
+    *hop_count(x, x.w.r, KCP_TAKEN, x.from) = taken + 1;
+    peer_flag_raise(hop_count(x, x.from, KCP_EMPTY, x.w.r), taken + 1);
+}
+
+// Where the next rank's piece number `filled` goes, when the one before the last has
+// been read there.
+static __device__ __forceinline__ float *hop_place(const struct hop &x, uint32_t filled)
+{
+    __shared__ int free;
+    if (threadIdx.x == 0)
+        free = peer_flag_wait(hop_count(x, x.w.r, KCP_EMPTY, x.to),
+                              filled + 1 - KCP_PIECE_PLACES, x.w.lost);
+    __syncthreads();
+    return free ? hop_piece(x, x.to, x.w.r, filled) : NULL;
+}
+
+static __device__ __forceinline__ void hop_filled(const struct hop &x, uint32_t filled)
+{
+    __syncthreads();
+    if (threadIdx.x) return;
+    __threadfence_system();
+    *hop_count(x, x.w.r, KCP_FILLED, x.to) = filled + 1;
+    peer_flag_raise(hop_count(x, x.to, KCP_FULL, x.w.r), filled + 1);
+}
+
+// Bound: the wire, 4 K V bytes a head, and what a flag takes from GPU to GPU. A block
+// has 16 columns of a head; a thread a row of M and a part of its columns, as in
+// fold_once. M and h are on chip before anybody waits. Barriers: M and S are there;
+// the piece was read; the piece was written.
+template <int K>
+static __global__ __launch_bounds__(FOLD_THREADS) void hop_columns(const struct hop x)
+{
+    enum { COLS = KCP_PIECE_COLUMNS, PARTS = fold<K, COLS>::PARTS,
+           OUT = fold<K, COLS>::OUT };
+    extern __shared__ __align__(16) unsigned char of_fold[];
+    struct fold<K, COLS> &s = *(struct fold<K, COLS> *)of_fold;
+    const int VK = x.V + K, lane = threadIdx.x % 32, rows = 32 / PARTS;
+    const int part = lane / rows, row = threadIdx.x / 32 * rows + lane % rows;
+    const int v = blockIdx.y * COLS + part * OUT;
+    const float *map = x.maps + (int64_t)blockIdx.x * K * VK;
+    float *S = x.S + ((int64_t)blockIdx.x * K + row) * x.V + v;
+    float4 next[fold<K, COLS>::PIECES];
+    float y[OUT] = {}, sum[COLS] = {}, state[OUT];
+    uint32_t taken = 0, filled = 0;
+
+    if (x.from >= 0) taken = *hop_count(x, x.w.r, KCP_TAKEN, x.from);
+    if (x.to >= 0) {
+        filled = *hop_count(x, x.w.r, KCP_FILLED, x.to);
+        for (int c = 0; c < OUT; c++) y[c] = map[row * VK + v + c];
+        if (!x.first) {
+            fold_read<K, COLS>(next, map + x.V, VK);
+            fold_put(s, next);
+        }
+    }
+    float *to = x.to >= 0 ? hop_place(x, filled) : NULL;
+    if (x.from >= 0) {
+        const float *from = hop_wait(x, taken);
+        if (!from) return;
+        from += row * COLS + part * OUT;
+        for (int c = 0; c < OUT; c++) S[c] = state[c] = __ldcg(from + c);
+        hop_taken(x, taken);
+    } else if (!x.first)
+        for (int c = 0; c < OUT; c++) state[c] = S[c];
+    if (!to) return;
+    if (!x.first) {
+        for (int c = 0; c < OUT; c++) fold_row(s, 0, row)[part * OUT + c] = state[c];
+        __syncthreads();
+        if (x.backward) fold_times<K, COLS, 1>(sum, s, 0, row, part);
+        else fold_times<K, COLS, 0>(sum, s, 0, row, part);
+    }
+    for (int c = 0; c < OUT; c++) to[row * COLS + part * OUT + c] = y[c] + sum[c];
+    hop_filled(x, filled);
+}
+
+// Any K up to 256 and any V: a thread a column, some rows of it after another.
+static __global__ __launch_bounds__(FOLD_THREADS) void hop_plain(const struct hop x)
+{
+    enum { COLS = KCP_PIECE_COLUMNS, ROWS = FOLD_THREADS / COLS };
+    __shared__ float s[KCP_PIECE_ROWS][COLS];
+    const int c = threadIdx.x % COLS, v = blockIdx.y * COLS + c, VK = x.V + x.K;
+    const int first_row = threadIdx.x / COLS, n = blockIdx.x;
+    const float *map = x.maps + (int64_t)n * x.K * VK;
+    float *S = x.S + (int64_t)n * x.K * x.V + v;
+    uint32_t taken = 0, filled = 0;
+
+    if (x.from >= 0) taken = *hop_count(x, x.w.r, KCP_TAKEN, x.from);
+    if (x.to >= 0) filled = *hop_count(x, x.w.r, KCP_FILLED, x.to);
+    float *to = x.to >= 0 ? hop_place(x, filled) : NULL;
+    const float *from = x.from >= 0 ? hop_wait(x, taken) : NULL;
+    if (x.from >= 0 && !from) return;
+    for (int i = first_row; i < x.K && v < x.V; i += ROWS) {
+        if (from) S[i * x.V] = __ldcg(from + i * COLS + c);
+        if (!x.first) s[i][c] = S[i * x.V];
+    }
+    if (from) hop_taken(x, taken);
+    __syncthreads();
+    if (!to) return;
+    for (int i = first_row; i < x.K && v < x.V; i += ROWS) {
+        float y = map[i * VK + v];
+        for (int p = 0; p < x.K && !x.first; p++)
+            y += (x.backward ? map[p * VK + x.V + i] : map[i * VK + x.V + p]) * s[p][c];
+        to[i * COLS + c] = y;
+    }
+    hop_filled(x, filled);
+}
+
+static inline int hop_blocks(int HV, int K, int V)
+{
+    const int columns = (V + KCP_PIECE_COLUMNS - 1) / KCP_PIECE_COLUMNS;
+    return K <= KCP_PIECE_ROWS ? HV * columns : 0;
+}
+
+template <int K>
+static inline int launch_hop(int HV, const struct hop *x, struct CUstream_st *stream)
+{
+    const size_t bytes = sizeof(struct fold<K, KCP_PIECE_COLUMNS>);
+    cudaFuncSetAttribute(hop_columns<K>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         bytes);
+    hop_columns<K><<<dim3(HV, x->V / KCP_PIECE_COLUMNS), FOLD_THREADS, bytes, stream>>>(
+        *x);
+    return launched();
+}
+
+static int hop(int HV, int K, int V, const void *map, int backward, int first, void *S,
+               const struct kcp_window *w, int from, int to, struct CUstream_st *stream)
+{
+    const struct hop x = { K, V, backward, first, from, to, (const float *)map,
+                           (float *)S, *w };
+    const int fits = V % KCP_PIECE_COLUMNS == 0 && is_aligned_16(map);
+    if (hop_blocks(HV, K, V) > w->blocks) return KCP_NA;
+    if (fits && K == 128) return launch_hop<128>(HV, &x, stream);
+    if (fits && K == 64) return launch_hop<64>(HV, &x, stream);
+    const int columns = (V + KCP_PIECE_COLUMNS - 1) / KCP_PIECE_COLUMNS;
+    if (HV && V) hop_plain<<<dim3(HV, columns), FOLD_THREADS, 0, stream>>>(x);
+    return launched();
+}
+
+#endif
