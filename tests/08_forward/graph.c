@@ -13,10 +13,17 @@
 
 #ifdef KCP_WITH_CUDA
 #include <cuda_runtime_api.h>
+#include <pthread.h>
 
-/* 08 and 13 of one layer, with buffers of their own. */
+/* Ranks are threads: one at a time asks for what is expected, and reports. */
+static pthread_mutex_t in_turn = PTHREAD_MUTEX_INITIALIZER;
+
+/* 08 and 13 of one layer, with buffers of their own; of a rank, or alone. */
 struct pair {
     struct kcp_layer layer;
+    struct kcp_comm *comm;
+    struct kcp_plan *plan;
+    const struct kcp_plan *next;         /* becomes it when all has been captured */
     struct rank_args rank[2];
     void *saved, *work;
     struct CUstream_st *stream;
@@ -41,10 +48,10 @@ static int fill_pair(struct pair *x, const struct kcase *k, const struct kcp_pla
                                                x->layer.storage, p);
         struct rank_args *t = &x->rank[i];
         if (!e) return KCP_BAD;
-        t->call = call_of(s, k, p, 0, (enum kcp_pass)i);
-        kcp_layer_call(&x->layer, &t->call, p, NULL);
+        t->call = call_of(s, k, p, x->comm ? x->comm->r : 0, (enum kcp_pass)i);
+        kcp_layer_call(&x->layer, &t->call, p, x->comm);
         t->call.stream = x->stream;
-        t->plan = p; t->mem = device_memory(); t->ranks = 1;
+        t->plan = p; t->mem = device_memory(); t->ranks = p->R;
         t->storage = x->layer.storage;
         err = rank_args_fill(t, s, &e->in, &e->want);
     }
@@ -120,6 +127,22 @@ static void compare(struct kcp_report *rep, const struct pair *a, const struct p
         }
 }
 
+/* The next batch, as a caller serves it who keeps his graph: the plan, the grid and the
+ * inputs change where they lie. */
+static int refresh(struct pair *x, const struct pair *y)
+{
+    int err = x->next ? kcp_plan_refresh(x->plan, x->next, NULL) : KCP_OK;
+    for (int i = 0; i < 2 && x->next; i++)
+        for (int j = 0; j < x->rank[i].n && !err; j++) {
+            const struct buffer *from = &y->rank[i].buffer[j];
+            struct buffer *to = &x->rank[i].buffer[j];
+            if (to->want) continue;
+            memcpy(to->image, from->image, to->bytes + 2 * FENCE);
+            err = device_memory()->copy(to->base, to->image, to->bytes + 2 * FENCE);
+        }
+    return err;
+}
+
 static int replay(struct kcp_report *rep, const struct pair *direct, struct pair *x,
                   const char *what)
 {
@@ -127,44 +150,77 @@ static int replay(struct kcp_report *rep, const struct pair *direct, struct pair
     cudaGraphExec_t exec = NULL;
     char why[160] = "";
     size_t nodes = 0;
-    int err = cudaStreamBeginCapture(x->stream, cudaStreamCaptureModeGlobal);
+    int err = cudaStreamBeginCapture(x->stream,
+                                     x->comm ? cudaStreamCaptureModeThreadLocal
+                                             : cudaStreamCaptureModeGlobal);
     if (!err) err = go(x);
     const int ended = cudaStreamEndCapture(x->stream, &graph);
+    pthread_mutex_lock(&in_turn);
     EXPECT(rep, !err && !ended, "%s: not captured: status %d, %s", what, err,
            cudaGetErrorString(ended));
+    pthread_mutex_unlock(&in_turn);
     if (err || ended || cudaGraphGetNodes(graph, NULL, &nodes) ||
         cudaGraphInstantiateWithFlags(&exec, graph, 0)) return KCP_CUDA;
+    pthread_mutex_lock(&in_turn);
     EXPECT(rep, nodes > 8, "%s: %zu nodes", what, nodes);
+    pthread_mutex_unlock(&in_turn);
+    err = refresh(x, direct);
     for (int i = 0; i < 3 && !err; i++) {
         err = poison(x);
         if (!err && cudaGraphLaunch(exec, x->stream)) err = KCP_CUDA;
         if (!err) err = collect(x, why, sizeof why);
+        pthread_mutex_lock(&in_turn);
         if (!err) compare(rep, direct, x, what, i);
+        pthread_mutex_unlock(&in_turn);
     }
     cudaGraphExecDestroy(exec);
     cudaGraphDestroy(graph);
     return err;
 }
 
-static int one(struct kcp_report *rep, const struct kcp_layer *layer, const char *words)
+/* A case run directly and once more from a graph; captured: the case that the graph was
+ * made with, another batch of the same bounds. Of a rank, or alone. */
+static int one(struct kcp_report *rep, const struct kcp_layer *layer,
+               struct kcp_comm *comm, const char *words, const char *captured)
 {
-    struct kcase k;
-    char why[300] = "", what[400];
-    struct pair direct = { .layer = *layer }, again = direct;
-    if (case_parse(words, &k, why, sizeof why)) return KCP_BAD;
-    struct kcp_plan *p = case_plan(&k, 1);
-    snprintf(what, sizeof what, "%s, %s", layer->forward->name, words);
-    int err = p ? open_pair(&direct, &k, p) : KCP_NO_MEMORY;
-    if (!err) err = open_pair(&again, &k, p);
+    struct kcase k, first;
+    char why[300] = "", what[500];
+    struct pair direct = { .layer = *layer, .comm = comm }, again = direct;
+    if (case_parse(words, &k, why, sizeof why) ||
+        case_parse(captured, &first, why, sizeof why)) return KCP_BAD;
+    snprintf(what, sizeof what, "%s, rank %d, %s%s", layer->forward->name,
+             comm ? comm->r : 0, comm && comm->window ? "windows, " : "", words);
+    pthread_mutex_lock(&in_turn);
+    struct kcp_plan *p = case_plan(&k, comm ? comm->R : 1);
+    again.plan = case_plan(&first, comm ? comm->R : 1);
+    again.next = words != captured ? p : NULL;
+    int err = p && again.plan ? open_pair(&direct, &k, p) : KCP_NO_MEMORY;
+    if (!err) err = open_pair(&again, &first, again.plan);
+    pthread_mutex_unlock(&in_turn);
     if (!err) err = go(&direct);
     if (!err) err = collect(&direct, why, sizeof why);
     if (!err) err = replay(rep, &direct, &again, what);
+    if (!err && comm) err = comm->barrier(comm, again.stream);
+    pthread_mutex_lock(&in_turn);
     EXPECT(rep, !err, "%s: status %d %s", what, err, why);
     close_pair(&direct);
     close_pair(&again);
     kcp_plan_free(p);
-    return KCP_OK;
+    kcp_plan_free(again.plan);
+    pthread_mutex_unlock(&in_turn);
+    return err;
 }
+
+/* Two batches with as many chunks and segments: a graph made with the first one serves
+ * the second. */
+static const char *const batches[][2] = {
+    { ("kda live H=2 HV=4 K=64 V=64 lengths=150,300 l2norm beta=sigmoid gate=bounded"
+       " h0 dht"),
+      ("kda live H=2 HV=4 K=64 V=64 lengths=160,290 l2norm beta=sigmoid gate=bounded"
+       " h0 dht") },
+    { "gdn live H=1 HV=2 K=128 V=64 lengths=150,300 gate=softplus save=all h0",
+      "gdn live H=1 HV=2 K=128 V=64 lengths=160,290 gate=softplus save=all h0" } };
+enum { BATCHES = sizeof batches / sizeof *batches };
 
 static int graph(struct kcp_report *rep)
 {
@@ -185,13 +241,60 @@ static int graph(struct kcp_report *rep)
         if (v[i]->where != KCP_DEVICE ||
             kcp_layer_gpu(&layer, v[i]->storage, v[i]->name, NULL, 0)) continue;
         for (int j = 0; j < 4; j++) {
-            const int err = one(rep, &layer, words[j]);
-            if (err) return err;
+            one(rep, &layer, NULL, words[j], words[j]);
         }
+        for (int j = 0; j < BATCHES; j++)
+            one(rep, &layer, NULL, batches[j][1], batches[j][0]);
+    }
+    return KCP_OK;
+}
+/* ---- ranks, a GPU each */
+
+struct ranks {
+    struct kcp_report *rep;
+    struct kcp_layer layer;
+    const char *words, *captured;
+};
+
+static int of_rank(struct kcp_comm *comm, void *arg)
+{
+    const struct ranks *j = arg;
+    return one(j->rep, &j->layer, comm, j->words, j->captured);
+}
+
+static int graph_ranks(struct kcp_report *rep)
+{
+    static const char *const words[] = {
+        ("kda live chain H=2 HV=4 K=64 V=64 lengths=150,0,300 R=2 l2norm beta=sigmoid"
+         " gate=bounded h0 dht"),
+        "kda live all_gather H=2 K=128 V=128 lengths=900 R=2 l2norm h0 dht reuse_M",
+        "gdn live chain H=1 HV=2 K=128 V=64 lengths=17,430 R=2 gate=softplus save=all",
+        "gdn live pipeline H=2 K=64 V=64 lengths=365 R=2 h0 dht layout=vk",
+        "kda live scan H=2 K=128 V=128 lengths=300,500 R=2 l2norm h0 dht" };
+    struct ranks j = { .rep = rep };
+    char why[300] = "";
+    int gpus = 0;
+    if (!device_memory() || cudaGetDeviceCount(&gpus) || gpus < 2) {
+        printf("  (%d GPUs here: no graph over ranks)\n", gpus);
+        return KCP_NA;
+    }
+    if (kcp_layer_gpu(&j.layer, KCP_BF16, NULL, why, sizeof why)) return KCP_NA;
+    for (int i = 0; i < 5 + BATCHES; i++) {
+        j.words = i < 5 ? words[i] : batches[i - 5][1];
+        j.captured = i < 5 ? words[i] : batches[i - 5][0];
+        const int err = kcp_nccl_threads_run(2, of_rank, &j, why, sizeof why);
+        if (err == KCP_NA) return KCP_NA;
+        EXPECT(rep, !err, "%s: status %d %s", j.words, err, why);
     }
     return KCP_OK;
 }
 #else
+static int graph_ranks(struct kcp_report *rep)
+{
+    printf("  (built without CUDA: no graph over ranks)\n");
+    return KCP_NA;
+}
+
 static int graph(struct kcp_report *rep)
 {
     printf("  (built without CUDA: no graph)\n");
@@ -202,3 +305,8 @@ static int graph(struct kcp_report *rep)
 KCP_CHECK(check_08_graph) = {
     "08_forward", "gpu_graph", "08 and 13 captured in a graph, replayed: the same bits",
     graph };
+
+KCP_CHECK(check_08_graph_ranks) = {
+    "08_forward", "gpu_graph_ranks",
+    "08 and 13 of two ranks captured, exchanges and all: replayed, the same bits",
+    graph_ranks };
