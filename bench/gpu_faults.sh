@@ -4,12 +4,14 @@
 # Book: chapter 20, "What is promised to whom".  Checked by: its table.
 # Next: faults.c.
 #
-#   sh bench/gpu_faults.sh [BUILD]        its table: $OUT/faults.tsv; $AT_ONCE pairs (6)
+#   sh bench/gpu_faults.sh [BUILD]        $AT_ONCE pairs (6); a row a fault goes to
+#                                         $OUT/faults.tsv, a row a form to gpu_faults.tsv
 #
 # Rank 1 is killed in every call of forward and backward over NCCL, in each form; its
 # GPU is full; a caller aborts the communicator that he lent. In the column missing_MiB
 # stands what the surviving process had free less afterwards than before, where it was
-# alone on its GPU: each form's first and middle call, and the last two; else -.
+# alone on its GPU: each form's first and middle call, and the last two; else -. Before
+# is after a run of the same form in which nobody was lost.
 B=${1:-build}
 program=$B/kcp-faults
 OUT=${OUT:-$B/faults}
@@ -25,7 +27,7 @@ pair() {                                            # name words...
     name=$1; shift
     for r in 1 0; do
         WORLD_SIZE=2 RANK=$r LOCAL_RANK=$r KCP_RENDEZVOUS="file:$dir/$name" \
-            KCP_JOB="$name" timeout ${LIMIT:-20} "$program" "$@" \
+            KCP_JOB="$name" timeout ${LIMIT:-40} "$program" "$@" \
             >"$OUT/$name.$r" 2>"$OUT/$name.$r.err" &
         [ $r = 0 ] && rank0=$!
     done
@@ -42,7 +44,7 @@ cat "$OUT/count.1" "$OUT/count.1.err" "$OUT/count.0.err"
 export KCP_FAULTS_ALONE=1
 pair memory memory
 wait
-timeout ${LIMIT:-20} "$program" aborted >"$OUT/aborted" 2>"$OUT/aborted.err"
+timeout ${LIMIT:-40} "$program" aborted >"$OUT/aborted" 2>"$OUT/aborted.err"
 cat "$OUT/aborted" >>"$table"
 tail -3 "$OUT/aborted.err"
 n=0
@@ -67,6 +69,23 @@ while read -r count form calls; do
 done <"$OUT/count.1"
 wait
 cut -c1-150 "$table"
+{
+    echo "# $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1)" \
+        "x $(nvidia-smi -L | wc -l), $(date -u +%F), KCP_TIMEOUT_S=$KCP_TIMEOUT_S"
+    awk -F '\t' 'NR == 1 { print "what\tform\tpoints\tended\tnamed\tlongest s\t" \
+                            "met anew\talone\tmissing MiB"; next }
+        { k = $1 "\t" $2
+          if (!(k in n)) { order[++kinds] = k; missing[k] = "-"; alone[k] = 0 }
+          n[k]++; ended[k] += $4 != 0 && $4 != 124; named[k] += $5 == 1
+          anew[k] += $8 == "0"; if ($6 > longest[k]) longest[k] = $6
+          if ($7 != "-" && $7 != "") {
+              alone[k]++
+              if (missing[k] == "-" || $7 + 0 > missing[k] + 0) missing[k] = $7 } }
+        END { for (i = 1; i <= kinds; i++) { k = order[i]
+              printf "%s\t%d\t%d\t%d\t%.1f\t%d\t%d\t%s\n", k, n[k], ended[k], named[k],
+                     longest[k], anew[k], alone[k], missing[k] } }' "$table"
+} >"$OUT/gpu_faults.tsv"
+cat "$OUT/gpu_faults.tsv"
 echo "gpu_faults.sh: $n points in $(($(date +%s) - began)) s; $(grep -c '	FAIL	' \
     "$table") rows FAIL"
 ! grep -q '	FAIL	' "$table"

@@ -6,6 +6,7 @@
 #ifndef KCP_BENCH_H
 #define KCP_BENCH_H
 
+#include "bench/bench/record_file.h"
 #include "tests/judge/judge.h"
 
 #ifdef __cplusplus
@@ -52,7 +53,7 @@ struct runner {
     int head_parts;
     const char *form;                  /* as rows name it */
     size_t work, saved;                /* bytes that the last call was given */
-    FILE *json, *tsv;                  /* of rank 0 */
+    struct record_file *json, *tsv;    /* of rank 0 */
 };
 int  runner_open(struct runner *x, struct kcp_comm *comm, int head_parts);
 void runner_close(struct runner *x);
@@ -97,8 +98,8 @@ double cost_flops(const struct kcp_stage *s, const struct kcp_call *c);
 
 /* record.c: a record in JSON; is there a row of this case in the one of --against?
  * print.c: what is said and recorded of a row. */
-FILE *record_open(const struct bench *b);
-int   record_close(FILE *f, int is_json);      /* not 0: some was not taken */
+int   json_open(struct record_file *json, const struct bench *b);  /* not 0: cannot */
+int   json_close(struct record_file *json, int is_whole);    /* not 0: not all taken */
 int   same_case(const struct bench *b);
 void  print_heads(const struct runner *x);
 int   has_pass(const struct kcp_stage *s);

@@ -46,24 +46,27 @@ static int stages(struct runner *x)
 
 static int body(struct kcp_comm *comm, void *arg)
 {
+    static const char writable[] = "a file I can write";
     struct runner x = { .b = arg, .world = comm };
+    struct record_file json, tsv;
     const int first = comm->r == 0;
     int e = runner_open(&x, comm, 1);
     if (!e && x.b->ranks > 1)
         e = measure_gather(&x, sizeof(float) * x.call.HV * x.call.K
                                    * (size_t)(x.call.V + x.call.K));
     if (!e && first && x.b->json) {
-        x.json = record_open(x.b);
-        if (!x.json) e = bench_bad("--json", x.b->json, "a file I can write");
+        if (json_open(&json, x.b)) e = bench_bad("--json", x.b->json, writable);
+        else x.json = &json;
     }
     if (!e && first && x.b->tsv) {
-        x.tsv = fopen(x.b->tsv, "w");
-        if (!x.tsv) e = bench_bad("--tsv", x.b->tsv, "a file I can write");
+        if (record_file_open(&tsv, x.b->tsv))
+            e = bench_bad("--tsv", x.b->tsv, writable);
+        else x.tsv = &tsv;
     }
     if (!e) e = x.b->ranks ? runner_layers(&x) : stages(&x);
-    if (x.json && record_close(x.json, 1) && !e)
+    if (x.json && json_close(x.json, !e) && !e)
         e = bench_bad("--json", x.b->json, "room for the record");
-    if (x.tsv && record_close(x.tsv, 0) && !e)
+    if (x.tsv && record_file_close(x.tsv, !e) && !e)
         e = bench_bad("--tsv", x.b->tsv, "room for the record");
     runner_close(&x);
     return e;

@@ -117,32 +117,31 @@ static void json_cells(FILE *json, const struct cells *c)
     }
 }
 
-FILE *record_open(const struct bench *b)
+int json_open(struct record_file *json, const struct bench *b)
 {
     struct cells head = { 0 };
-    FILE *f = fopen(b->json, "w");
-    if (!f) return NULL;
+    if (record_file_open(json, b->json)) return 1;
     case_cells(&head, b);
     control_cells(&head, b);
-    fprintf(f, "{");
-    json_cells(f, &head);
-    fprintf(f, ",\"rows\":[\n  {}");
-    return f;
+    fprintf(json->at, "{");
+    json_cells(json->at, &head);
+    fprintf(json->at, ",\"rows\":[\n  {}");
+    return 0;
 }
 
-void json_row(FILE *json, const struct cells *row)
+void json_row(struct record_file *json, const struct cells *row)
 {
-    fprintf(json, ",\n  {");
-    json_cells(json, row);
-    fprintf(json, "}");
-    fflush(json);
+    fprintf(json->at, ",\n  {");
+    json_cells(json->at, row);
+    fprintf(json->at, "}");
+    fflush(json->at);
+    json->rows++;
 }
 
-int record_close(FILE *f, int is_json)
+int json_close(struct record_file *json, int is_whole)
 {
-    if (is_json) fprintf(f, "\n]}\n");
-    const int lost = ferror(f);
-    return fclose(f) || lost;
+    fprintf(json->at, "\n]}\n");
+    return record_file_close(json, is_whole);
 }
 
 static void tsv_line(FILE *tsv, const struct cells *c, int names)
@@ -152,14 +151,14 @@ static void tsv_line(FILE *tsv, const struct cells *c, int names)
                 i + 1 < c->n ? "\t" : "\n");
 }
 
-void tsv_row(FILE *tsv, const struct bench *b, const struct cells *row)
+void tsv_row(struct record_file *tsv, const struct bench *b, const struct cells *row)
 {
     struct cells all = *row;
     case_cells(&all, b);
     control_cells(&all, b);
-    if (ftell(tsv) == 0) tsv_line(tsv, &all, 1);
-    tsv_line(tsv, &all, 0);
-    fflush(tsv);
+    if (tsv->rows++ == 0) tsv_line(tsv->at, &all, 1);
+    tsv_line(tsv->at, &all, 0);
+    fflush(tsv->at);
 }
 
 /* Cuts a line at its tabs; its pieces, at most max. */

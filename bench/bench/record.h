@@ -16,9 +16,9 @@ void row_cells(struct cells *row, const struct runner *x, const struct kcp_stage
 /* What was measured, behind what names the row. */
 void time_cells(struct cells *row, const struct runner *x, const struct times *t,
                 double bytes, double flops, const struct judged *j);
-void json_row(FILE *json, const struct cells *row);
+void json_row(struct record_file *json, const struct cells *row);
 /* A new file gets the line of column names first. */
-void tsv_row(FILE *tsv, const struct bench *b, const struct cells *row);
+void tsv_row(struct record_file *tsv, const struct bench *b, const struct cells *row);
 /* The median of the row of --against with this name and case; 0 if it is not there. */
 double recorded_us(const struct bench *b, const struct cells *row);
 

@@ -83,6 +83,36 @@ else
     echo "bench_cli.sh: no kcp-bench (built without CUDA): its options were not tried"
 fi
 
+# An earlier record is lost only to a whole new one that has rows.
+mkdir "$W/file"
+try="$W/try" kept="$W/file/r.tsv"
+${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -I. bench/record_file_try.c \
+    bench/bench/record_file.c -o "$try" || failed=1
+lines() { cat "$1" 2>/dev/null | tr '\n' ' '; }
+# after ROWS ENDING: what stands at the name, and in how many files beside it.
+after() {
+    "$try" "$kept" "$1" "$2" 2>"$W/err"
+    [ "$(lines "$kept")" = "$3" ] || wrong "record, $1 rows, $2: $(lines "$kept")"
+    [ "$(ls "$kept".* 2>/dev/null | wc -l)" = "$4" ] ||
+        wrong "record, $1 rows, $2: beside it $(ls "$kept".*)"
+}
+after 0 fails '' 0; [ -e "$kept" ] && wrong "a run without rows leaves a record"
+after 1 killed 'row 0 ' 0                   # nothing was there: its rows stay
+chmod 640 "$kept"
+after 3 killed 'row 0 ' 1; rm -f "$kept".*
+after 3 fails 'row 0 ' 1
+grep -q "^kcp-bench: $kept is as it was; 3 rows of this run are in $kept\." "$W/err" ||
+    wrong "where the rows are was not said: $(cat "$W/err")"
+[ "$(cat "$kept".*)" = "$(printf 'row 0\nrow 1\nrow 2')" ] || wrong "rows are lost"
+rm -f "$kept".*
+after 0 ends 'row 0 ' 0
+ln "$kept" "$W/file/other"; ln -s r.tsv "$W/file/link"
+kept="$W/file/link"; after 2 ends 'row 0 row 1 ' 0; kept="$W/file/r.tsv"
+[ -L "$W/file/link" ] && [ "$(lines "$kept")" = 'row 0 row 1 ' ] || wrong "a link was replaced"
+[ "$(stat -c %a "$kept")" = 640 ] || wrong "a record has another mode"
+[ "$(lines "$W/file/other")" = 'row 0 ' ] || wrong "an earlier record was written into"
+[ "$("$try" /dev/stdout 2 ends | wc -l)" = 2 ] || wrong "a record to /dev/stdout"
+
 # A row enters with a verdict of the same run and a digest; another system's as it is.
 kept=bench/results/bench-cli-test.tsv
 export FUNCTIONS="$W/made_of"
