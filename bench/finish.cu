@@ -626,11 +626,32 @@ static int wanted(const struct trial *w, const char *word)
     return !word || strstr(w->name, word);
 }
 
+// Status 2: the words name no trial, one that is timed with --times.
+static int refuse_words(int argc, char **argv, int only_times)
+{
+    const int first = 1 + only_times;
+    const char *word = argc > first ? argv[first] : NULL;
+    int n = 0;
+    for (const struct trial &w : timed)
+        if (wanted(&w, word)) n++;
+    for (const struct trial &w : trials)
+        if (!only_times && wanted(&w, word)) n++;
+    if (argc <= first + 1 && n > 0) return 0;
+    fprintf(stderr, "kcp-finish: found '%s', expected [--times] [a word of a trial's "
+            "name]\n", argc > first + 1 ? argv[first + 1] : word);
+    return 2;
+}
+
 int main(int argc, char **argv)
 {
     int failed = 0, passed = 0;
     const int only_times = argc > 1 && !strcmp(argv[1], "--times");
     const char *word = argc > 1 + only_times ? argv[1 + only_times] : NULL;
+    if (argc == 2 && !strcmp(argv[1], "--version")) {
+        printf("kcp-finish %s\n", kcp_version());
+        return 0;
+    }
+    if (refuse_words(argc, argv, only_times)) return 2;
     for (const struct trial &w : trials) {
         if (only_times || !wanted(&w, word)) continue;
         if (judge(&w)) failed++;

@@ -290,7 +290,7 @@ static int lead(struct bootstrap *b)
 {
     struct own_file file = { .fd = -1 };
     struct address a;
-    int err = place_open(b->at, &a, &b->listening, b->why, b->n);
+    int err = place_open(b->at, b->until, &a, &b->listening, b->why, b->n);
     if (!err && b->at->file[0])
         err = place_write(b->at, &a, &file, b->why, b->n);
     b->from = 1;
@@ -321,7 +321,7 @@ static int find_rank_0(struct bootstrap *b)
     b->place = place;
     while (b->missing && monotonic_seconds() < b->until) {
         const int key = job_key_look(&b->key, b->why, b->n);
-        const int places = key ? 0 : place_find(b->at, place, b->why, b->n);
+        const int places = key ? 0 : place_find(b->at, b->until, place, b->why, b->n);
         if (key == KCP_BAD || places < 0)
             return KCP_BAD;
         found_key |= !key;

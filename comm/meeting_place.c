@@ -13,10 +13,12 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char first_line[] = "kcp meeting 1";
@@ -37,10 +39,10 @@ void address_put_port(struct address *a, int port)
         ((struct sockaddr_in *)&a->at)->sin_port = htons((uint16_t)port);
 }
 
-/* How many addresses host has; MOST_ADDRESSES at most. */
-static int resolve(const char *host, struct address a[MOST_ADDRESSES])
+/* How many addresses host has; MOST_ADDRESSES at most. As a number it asks nobody. */
+static int ask_for(const char *host, int flags, struct address a[MOST_ADDRESSES])
 {
-    struct addrinfo hint = { .ai_socktype = SOCK_STREAM }, *found;
+    struct addrinfo hint = { .ai_socktype = SOCK_STREAM, .ai_flags = flags }, *found;
     int n = 0;
     if (getaddrinfo(host, "1", &hint, &found))
         return 0;
@@ -52,6 +54,73 @@ static int resolve(const char *host, struct address a[MOST_ADDRESSES])
         a[n++].len = f->ai_addrlen;
     }
     freeaddrinfo(found);
+    return n;
+}
+
+/* getaddrinfo has no time limit, and a name service that is dead may keep it for half a
+ * minute: a thread asks, and whoever comes last frees what the two share. */
+struct lookup {
+    pthread_mutex_t lock;
+    pthread_cond_t answered;
+    char host[sizeof ((struct meeting *)NULL)->host];
+    struct address a[MOST_ADDRESSES];
+    int n, is_answered, is_left;
+};
+
+static void lookup_free(struct lookup *l)
+{
+    pthread_mutex_unlock(&l->lock);
+    pthread_cond_destroy(&l->answered);
+    pthread_mutex_destroy(&l->lock);
+    free(l);
+}
+
+static void *lookup_thread(void *arg)
+{
+    struct lookup *l = arg;
+    const int n = ask_for(l->host, 0, l->a);
+    pthread_mutex_lock(&l->lock);
+    l->n = n;
+    l->is_answered = 1;
+    pthread_cond_signal(&l->answered);
+    if (l->is_left)
+        lookup_free(l);
+    else
+        pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+/* 0 too when nobody has answered by until. */
+static int resolve(const char *host, struct address a[MOST_ADDRESSES], double until)
+{
+    pthread_t thread;
+    struct timespec end;
+    int n = ask_for(host, AI_NUMERICHOST, a);
+    struct lookup *l = n ? NULL : calloc(1, sizeof *l);
+    if (!l)
+        return n;
+    snprintf(l->host, sizeof l->host, "%s", host);
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->answered, NULL);
+    pthread_mutex_lock(&l->lock);
+    if (pthread_create(&thread, NULL, lookup_thread, l)) {
+        lookup_free(l);
+        return 0;
+    }
+    pthread_detach(thread);
+    const double left = until - monotonic_seconds();
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += left > 0 ? (time_t)left + 1 : 0;
+    for (int err = 0; !l->is_answered && !err;)
+        err = pthread_cond_timedwait(&l->answered, &l->lock, &end);
+    if (!l->is_answered) {
+        l->is_left = 1;
+        pthread_mutex_unlock(&l->lock);
+        return 0;
+    }
+    n = l->n;
+    memcpy(a, l->a, sizeof l->a);
+    lookup_free(l);
     return n;
 }
 
@@ -104,11 +173,11 @@ int place_port(const struct meeting *at, int k)
 }
 
 /* ---- rank 0's place */
-int place_open(const struct meeting *at, struct address *got, int *listening, char *why,
-               size_t size)
+int place_open(const struct meeting *at, double until, struct address *got,
+               int *listening, char *why, size_t size)
 {
     struct address a[MOST_ADDRESSES];
-    const int n = resolve(at->host, a);
+    const int n = resolve(at->host, a, until);
     int error = 0;
     for (int k = 0; k < MOST_PORTS && (k == 0 || error == EADDRINUSE); k++)
         for (int i = 0; i < n; i++) {
@@ -152,8 +221,8 @@ static int read_place(const char *text, char *host, size_t size, int *port)
 }
 
 /* Where rank 0 may be, as far as is known by now. */
-int place_find(const struct meeting *at, struct place place[MOST_PLACES], char *why,
-               size_t size)
+int place_find(const struct meeting *at, double until, struct place place[MOST_PLACES],
+               char *why, size_t size)
 {
     char text[96] = "", host[64] = "";
     struct address a[MOST_ADDRESSES];
@@ -164,7 +233,7 @@ int place_find(const struct meeting *at, struct place place[MOST_PLACES], char *
         if (err || read_place(text, host, sizeof host, &port))
             return err == KCP_BAD ? -1 : 0;
     }
-    const int addresses = resolve(host[0] ? host : at->host, a);
+    const int addresses = resolve(host[0] ? host : at->host, a, until);
     for (int i = 0; i < addresses; i++)
         for (int k = 0; k < (host[0] ? 1 : MOST_PORTS); k++) {
             place[n].a = a[i];

@@ -26,17 +26,17 @@ int  address_call(const struct address *a);
 
 /* Rank 0's k-th port. */
 int place_port(const struct meeting *at, int k);
-/* Rank 0 listens; why: it cannot. */
-int place_open(const struct meeting *at, struct address *got, int *listening, char *why,
-               size_t n);
+/* Rank 0 listens; why: it cannot. No name is looked up for longer than until. */
+int place_open(const struct meeting *at, double until, struct address *got,
+               int *listening, char *why, size_t n);
 /* Where a file tells the others. */
 int place_write(const struct meeting *at, const struct address *a,
                 struct own_file *file, char *why, size_t n);
 struct place { struct address a; int rank; double not_before; };
 /* Where rank 0 may be, as far as is known by now: how many; -1: something is in the
  * file's place. */
-int place_find(const struct meeting *at, struct place place[MOST_PLACES], char *why,
-               size_t n);
+int place_find(const struct meeting *at, double until, struct place place[MOST_PLACES],
+               char *why, size_t n);
 
 #pragma GCC visibility pop
 

@@ -75,7 +75,8 @@ $B/corpus: $B/kcp-arrays tests/fuzz.mk
 	@printf -- '--int\000--flag\000--help\000--word\000\000' >$@/options/wrong
 	@printf 'live kda H=1 HV=3 K=5 V=7 C=64 lengths=150,0,70 R=4 chain h0' >$@/words/one
 	@printf '%s ' strong gdn gate=bounded beta=sigmoid2 layout=vk save=all act=silu \
-	  walk=blelloch D=3 Wc=2 scale=0.25 L=64 masks=2 'seed=7;' saturated gla R=3 scan \
+	  walk=blelloch D=3 Wc=2 scale=0.25 L=64 masks=2 'seed=7;' live \
+	  scale=0.24999999992 lb=-4.99999999993 alike=0.9000000000004 'seed=3;' saturated gla R=3 scan \
 	  lengths=30 cuts=0,0,9,30 l2norm reuse_M shift dht mixed spike >$@/words/two
 
 .PHONY: fuzz fuzz-clang

@@ -1,9 +1,9 @@
 # proxy.mk -- what kernels hand to the engines of a GPU, read from their PTX.
 
-$B/kcp-proxy: tests/proxy/main.c
+$B/kcp-proxy: tests/proxy/main.c ref/core/version.c
 	@mkdir -p $(@D)
 	@echo "  cc $<"
-	@$(CC) -std=c11 -D_POSIX_C_SOURCE=200809L -O2 $(WARN) $< -o $@
+	@$(CC) -std=c11 -D_POSIX_C_SOURCE=200809L -O2 -Iref -I. $(WARN) $^ -o $@
 ifneq ($(filter sm_90a,$(ARCH)),)
 ifneq ($(CUDA_HOME),none)
 ptx := $(patsubst %.cu,$B/ptx/%.ptx,$(filter-out cuda/18_hopper/v%,$(hopper)))

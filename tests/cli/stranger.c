@@ -179,14 +179,35 @@ static int frame(struct kcp_comm *c, const char *what)
     return c->recv(c, body, 8, 0, NULL);
 }
 
-/* Rank 1 stands still; rank 0 sends until every buffer between them is full. */
-static int full(struct kcp_comm *c)
+/* What is sent until every buffer to rank 1 is full, and no call hangs. */
+static void fill_buffers(struct kcp_comm *c)
+{
+    struct tcp_rank *p = (struct tcp_rank *)c;
+    static const char zeros[1 << 16];
+    for (int quiet = 0; quiet < 20; quiet++) {
+        while (send(p->fd[1], zeros, sizeof zeros, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
+            quiet = 0;
+        poll(NULL, 0, 10);
+    }
+}
+
+/* Rank 1 stands still, and every buffer to it fills: rank 0 sends, or ("waits") waits
+ * for its answer, or ("third") sends while rank 2 is killed. */
+static int full(struct kcp_comm *c, const char *what)
 {
     const size_t bytes = 1 << 20;
     char *data = calloc(1, bytes);
     int err = data ? KCP_OK : KCP_NO_MEMORY;
     if (c->r == 1)
         raise(SIGSTOP);
+    if (c->r == 2) {
+        poll(NULL, 0, 1500);
+        raise(SIGKILL);
+    }
+    if (!strcmp(what, "waits")) {
+        fill_buffers(c);
+        err = c->recv(c, data, bytes, 1, NULL);
+    }
     for (int i = 0; i < 500 && !err; i++)
         err = c->send(c, data, bytes, 1, NULL);
     free(data);
@@ -250,10 +271,11 @@ static int as_rank(const char *mode, const char *what)
         fprintf(stderr, "rank %d: %s\n", who.r, why);
         return err == KCP_BAD ? 2 : 1;
     }
+    const double began = monotonic_seconds();
     if (!strcmp(mode, "frame"))
         err = frame(c, what);
     else if (!strcmp(mode, "full"))
-        err = full(c);
+        err = full(c, what);
     else if (!strcmp(mode, "large"))
         err = large(c);
     else
@@ -262,6 +284,7 @@ static int as_rank(const char *mode, const char *what)
         err = c->barrier(c, NULL);
     const int status = tell(c, err);
     c->free(c);
+    printf("ended after %.1f s\n", monotonic_seconds() - began);
     return status;
 }
 

@@ -60,6 +60,14 @@ static int *flag_of(struct kcase *k, const char *word)
     return NULL;
 }
 
+/* Nine digits where they are read back as the same number, else all that it has. */
+static const char *real_text(double x, char text[40])
+{
+    snprintf(text, 40, "%.9g", x);
+    if (strtod(text, NULL) != x) snprintf(text, 40, "%.17g", x);
+    return text;
+}
+
 void case_print(const struct kcase *k, char *buf, size_t n)
 {
     static const char *const words[] = { "l2norm", "reuse_M", "shift", "h0", "dht",
@@ -67,6 +75,7 @@ void case_print(const struct kcase *k, char *buf, size_t n)
                                          "big", "no_states" };
     struct kcase copy = *k;
     struct kcp_call *c = &copy.call;
+    char real[40];
     int at = snprintf(buf, n, "%s", regime_name[k->regime]);
 #define ADD(...) at += at < (int)n ? snprintf(buf + at, n - at, __VA_ARGS__) : 0
     for (int i = 0; i < LEN(lists); i++)
@@ -84,9 +93,9 @@ void case_print(const struct kcase *k, char *buf, size_t n)
     if (k->spread) ADD(" owners=%s", owners[k->spread]);
     if (k->masks) ADD(" masks=%d", k->masks);
     if (k->L) ADD(" L=%lld", (long long)k->L);
-    if (k->alike != 0) ADD(" alike=%.9g", k->alike);
-    if (c->lower_bound != -5) ADD(" lb=%.9g", c->lower_bound);
-    if (c->scale != case_scale(c->K)) ADD(" scale=%.9g", c->scale);
+    if (k->alike != 0) ADD(" alike=%s", real_text(k->alike, real));
+    if (c->lower_bound != -5) ADD(" lb=%s", real_text(c->lower_bound, real));
+    if (c->scale != case_scale(c->K)) ADD(" scale=%s", real_text(c->scale, real));
     if (k->id) ADD(" id=%d", k->id);           /* ranges, streams, layers by turns */
     ADD(" seed=%llu", (unsigned long long)k->seed);
 #undef ADD

@@ -17,11 +17,14 @@
  * Usage: kcp-proxy FILE.ptx: TSV of kernel, write, where it is handed on.
  */
 #define _GNU_SOURCE
+#include "ref/kcp.h"
+
 #include <ctype.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum kind { OTHER, WRITES, FENCES, HANDS_ON, MULTIPLIES, LOADS, SENDS, BRANCHES,
             ENDS };
@@ -44,15 +47,25 @@ static struct label *label;
 static int steps, labels, engine, writes, words;
 static char *file_name[MOST_FILES];
 
+static void refuse(const char *what, const char *found, const char *expected)
+{
+    fprintf(stderr, "kcp-proxy: %s: found %s, expected %s\n", what, found, expected);
+    exit(2);
+}
+
 static void *grown(void *p, int n, size_t size)
 {
     if (n & (n - 1)) return p;                     /* doubled at powers of two */
     p = realloc(p, (n ? 2 * (size_t)n : 1) * size);
-    if (!p) {
-        fputs("kcp-proxy: memory: found none\n", stderr);
-        exit(2);
-    }
+    if (!p) refuse("memory", "none", "some");
     return p;
+}
+
+static char *copied(const char *text, size_t n)
+{
+    char *copy = strndup(text, n);
+    if (!copy) refuse("memory", "none", "some");
+    return copy;
 }
 
 static int has(const char *text, const char *word)
@@ -92,10 +105,12 @@ static enum kind kind_of(const char *op)
 static void read_targets(struct step *s, const char *op)
 {
     const char *at = strpbrk(op, " \t");
-    while (at && *at && s->targets < MOST_TARGETS) {
+    while (at && *at) {
         at += strspn(at, " \t,{}");
         const size_t n = strcspn(at, " \t,{};");
-        if (n && *at == '$') s->target[s->targets++] = strndup(at, n);
+        if (n && *at == '$' && s->targets == MOST_TARGETS)
+            refuse("a branch", "more than 64 targets", "fewer");
+        if (n && *at == '$') s->target[s->targets++] = copied(at, n);
         at += n;
         if (*at == ';') break;
     }
@@ -166,7 +181,7 @@ static void walk_kernels(void)
     words = writes / 64 + 1;
     for (int i = 0; i < steps; i++) {
         step[i].unfenced = calloc((size_t)words, 8);
-        if (!step[i].unfenced) exit(2);
+        if (!step[i].unfenced) refuse("memory", "none", "some");
     }
     for (int more = 1; more;) {
         more = 0;
@@ -233,6 +248,9 @@ static struct place read_place(const char *text)
     const char *outer = strstr(text, "inlined_at");
     sscanf(text, " .loc %d %d", &p.file, &p.line);
     if (outer) sscanf(outer, "inlined_at %d %d", &p.outer_file, &p.outer_line);
+    if (p.file < 0 || p.file >= MOST_FILES || p.outer_file < 0 ||
+        p.outer_file >= MOST_FILES)
+        refuse("a .loc", "a file's number beyond 399", "one of 0 to 399");
     return p;
 }
 
@@ -241,13 +259,14 @@ static void read_file_name(const char *text)
     int n;
     const char *from = strchr(text, '"');
     if (sscanf(text, " .file %d", &n) != 1 || n < 0 || n >= MOST_FILES || !from) return;
-    file_name[n] = strndup(from + 1, strcspn(from + 1, "\""));
+    free(file_name[n]);
+    file_name[n] = copied(from + 1, strcspn(from + 1, "\""));
 }
 
 static void add_label(const char *name, size_t n)
 {
     label = grown(label, labels, sizeof *label);
-    label[labels++] = (struct label){ strndup(name, n), steps };
+    label[labels++] = (struct label){ copied(name, n), steps };
 }
 
 /* A line inside a kernel: a label, or instructions. A label of an inline statement, in
@@ -266,18 +285,27 @@ static void read_line(char *line, int depth, struct place at)
     }
 }
 
+/* A file that can be read twice, or NULL: a pipe cannot, and a folder holds nothing. */
+static FILE *open_ptx(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) || !S_ISREG(st.st_mode)) return NULL;
+    return fopen(path, "r");
+}
+
 int main(int argc, char **argv)
 {
-    FILE *f = argc == 2 ? fopen(argv[1], "r") : NULL;
+    if (argc == 2 && !strcmp(argv[1], "--version")) {
+        printf("kcp-proxy %s\n", kcp_version());
+        return 0;
+    }
+    if (argc != 2) refuse("arguments", argc < 2 ? "none" : "several", "a file of PTX");
+    FILE *f = open_ptx(argv[1]);
     char *line = NULL, kernel[400] = "";
     size_t bytes = 0;
-    int depth = 0;
+    int depth = 0, kernels = 0;
     struct place at = { 0 };
-    if (!f) {
-        fprintf(stderr, "kcp-proxy: found '%s', expected a file of PTX\n",
-                argc == 2 ? argv[1] : "");
-        return 2;
-    }
+    if (!f) refuse(argv[1], "nothing to read", "a file of PTX");
     while (getline(&line, &bytes, f) > 0)
         if (has(line, ".file")) read_file_name(line);
     rewind(f);
@@ -292,8 +320,12 @@ int main(int argc, char **argv)
         if (was && !depth) {
             end_kernel(kernel);
             kernel[0] = 0;
+            kernels++;
         }
     }
+    if (kernel[0]) refuse(argv[1], "a kernel without its end", "whole PTX");
+    if (!kernels) refuse(argv[1], "no kernel", "a file of PTX");
+    if (fflush(stdout) || ferror(stdout)) refuse("stdout", "no room", "some");
     free(line);
     return fclose(f) != 0;
 }
