@@ -195,11 +195,25 @@ static int rehearse(struct kcp_comm *host, int form, char *why, size_t n)
     return status;
 }
 
-static double free_mib(void)
+static size_t free_bytes(void)
 {
     size_t now = 0, all = 0;
     cudaMemGetInfo(&now, &all);
-    return (double)now / (1 << 20);
+    return now;
+}
+
+/* NCCL gives memory back in threads of its own: looked at until it stays the same for
+ * half a second, five at most. */
+static double free_mib(void)
+{
+    size_t was = free_bytes();
+    for (int i = 0, same = 0; i < 100 && same < 10; i++) {
+        poll(NULL, 0, 50);
+        const size_t now = free_bytes();
+        same = now == was ? same + 1 : 0;
+        was = now;
+    }
+    return (double)was / (1 << 20);
 }
 
 /* Free memory counts where nobody else is on the GPU, which KCP_FAULTS_ALONE says.

@@ -27,7 +27,11 @@ import time
 import types
 from xml.sax.saxutils import quoteattr
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError as e:
+    sys.exit(print(f"kcp_check.py: numpy: found {e}, expected NumPy for this Python",
+                   file=sys.stderr) or 2)
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 GRID = ("cu", "cn", "sc")
@@ -165,6 +169,9 @@ def compute(fn, path, o):
         out = None
     if out is None:
         return "n/a"
+    for n in out:                               # an input is the judge's own
+        if n not in case.fields or "OUT" not in case.fields[n][0]:
+            raise ValueError(f"found the output {n}, expected one of the stage's")
     out = {n: x if x is None or isinstance(x, np.ndarray) else
            x.detach().double().cpu().numpy() for n, x in out.items()}
     if o.cp > 1:
@@ -258,15 +265,30 @@ def say(line):
     return 2
 
 
+def written(path, write):
+    """The whole file or, where that fails, what was there before."""
+    try:
+        with tempfile.NamedTemporaryFile("w", dir=os.path.dirname(path) or ".",
+                                         delete=False) as f:
+            write(f)
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(f.name, 0o666 & ~mask)
+        os.replace(f.name, path)
+    except OSError as e:
+        say(f"{path}: found {e.strerror}, expected a file I can write")
+
+
 def reports(o, rows, status):
     """JSON and JUnit, of the same rows."""
     if o.json:
-        with open(o.json, "w") as f:
+        def write(f):
             json.dump({"function": o.function, "stage": o.stage, "seed": o.seed,
                        "storage": o.storage, "status": status, "cases": rows}, f,
                       indent=1)
+        written(o.json, write)
     if o.junit:
-        with open(o.junit, "w") as f:
+        def write(f):
             count = lambda v: sum(r["verdict"] == v for r in rows)
             f.write(f'<testsuite name={quoteattr(o.function)} tests="{len(rows)}"'
                     f' failures="{count("fail")}" skipped="{count("n/a")}">\n')
@@ -278,6 +300,7 @@ def reports(o, rows, status):
                     f.write('<skipped message="n/a"/>')
                 f.write("</testcase>\n")
             f.write("</testsuite>\n")
+        written(o.junit, write)
 
 
 def judge(o, here):
@@ -288,11 +311,16 @@ def judge(o, here):
         words += ["--wide"]
     if o.cp > 1:
         words += ["--ranks", str(o.cp)]
-    made = subprocess.run([o.check, "--emit", os.path.join(here, "e"), *words],
-                          capture_output=True, text=True)
-    if made.returncode:
+    try:
+        made = subprocess.run([o.check, "--emit", os.path.join(here, "e"), *words],
+                              capture_output=True, text=True)
+    except OSError as e:
+        return say(f"--check: found {o.check}: {e.strerror}, expected kcp-check")
+    if made.returncode and made.stderr.strip():
         print(made.stderr.strip(), file=sys.stderr)
         return 2
+    if made.returncode or not os.path.isdir(os.path.join(here, "e")):
+        return say(f"--check: found that {o.check} writes no cases, expected kcp-check")
     paths = []
     for case in sorted(os.listdir(os.path.join(here, "e"))):
         for pass_ in ("forward", "backward"):
@@ -325,10 +353,15 @@ def judge(o, here):
     return status
 
 
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        self.exit(say(f"{message.removeprefix('argument ')}; see --help"))
+
+
 def main():
     if sys.argv[1:2] == ["--worker"]:
         return worker(types.SimpleNamespace(**json.loads(sys.argv[2])))
-    p = argparse.ArgumentParser(prog="kcp_check.py", description=__doc__,
+    p = Parser(prog="kcp_check.py", description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("function", help="module:function, importable from here")
     p.add_argument("--stage", required=True, help="08, say")
@@ -351,16 +384,23 @@ def main():
     o.shapes = [x for x in o.shapes.split(",") if x]
     if not all(re.fullmatch(r"\d+x\d+", x) for x in o.shapes):
         return say(f"--shapes: found {','.join(o.shapes)}, expected 128x128,64x64")
-    if ":" not in o.function:
+    if not re.fullmatch(r"[\w.]+:\w+", o.function):
         return say(f"found {o.function}, expected module:function")
     if not re.fullmatch(r"\d\d", o.stage) or \
             not os.path.exists(os.path.join(ROOT, "ref", "stages", o.stage + ".def")):
         return say(f"--stage: found {o.stage}, expected a stage with arrays, as 08")
+    if not 0 < o.limit <= 1e6:
+        return say(f"--limit: found {o.limit}, expected seconds, up to a million")
+    for name, path in (("--json", o.json), ("--junit", o.junit)):
+        where = os.path.dirname(path or "") or "."
+        if path is not None and (not path or os.path.isdir(path) or
+                                 not os.access(where, os.W_OK)):
+            return say(f"{name}: found {path!r}, expected a file I can write")
     if not 1 <= o.cp <= 8:
         return say(f"--cp: found {o.cp}, expected 1 to 8")
     if o.cp > 1 and o.stage not in ("08", "13", "14", "15", "16"):
         return say(f"--cp: found stage {o.stage}, expected one of ranks: 08, 13 to 16")
-    if not os.path.exists(o.check):
+    if not os.path.isfile(o.check):
         return say(f"--check: found no {o.check}, expected it built: make {o.check}")
     with tempfile.TemporaryDirectory() as here:
         return judge(o, here)
