@@ -18,10 +18,10 @@ LDFLAGS := -rdynamic $(EXTRA)
 LDLIBS   = -lpthread -lm -ldl
 .DEFAULT_GOAL := help
 # A name that nobody reads is a mistake: make check STAGES=07 would judge everything.
-names    := ARCH B CC CFLAGS CHROMIUM CUDA_HOME DESTDIR DIR DRAFT EXTRA FULL JOBS KCP_JITTER \
-            LAB LABDIR LABFILE LABKIND LABWORK LAUNCH LDFLAGS LDLIBS LIMIT MISSING NCCL_HOME \
-            NVFLAGS PREFIX RANKS SECONDS SEED STAFF STAGE STEPS STRICT TEXT VARIANT WARN \
-            WITHOUT has_blas has_crit
+names    := ARCH B CC CFLAGS CHROMIUM CUDA_HOME DESTDIR DIR DRAFT EXTRA FILES FULL JOBS KCP_JITTER \
+            LAB LABDIR LABFILE LABKIND LABWORK LAUNCH LDFLAGS LDLIBS LIMIT MISSING N NCCL_HOME \
+            NVFLAGS PREFIX RANKS SECONDS SEED STAFF STAGE STEPS STRICT TABLE TEXT VARIANT \
+            WARN WITHOUT has_blas has_crit
 unread   := $(filter-out $(names),$(foreach v,$(.VARIABLES),\
               $(if $(findstring command line,$(origin $v)),$v)))
 ifneq ($(strip $(unread)),)

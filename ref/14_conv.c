@@ -195,7 +195,7 @@ int ref_conv(struct kcp_conv *a)
     double *before = malloc(sizeof *before * (nb * b.D + 1));
     double *w = malloc(sizeof *w * b.D * b.Wc);
     int status = before && w ? KCP_OK : KCP_NO_MEMORY;
-    for (int64_t i = 0; !status && i < (int64_t)b.D * b.Wc; i++)
+    for (int64_t i = 0; !status && b.T && i < (int64_t)b.D * b.Wc; i++)
         w[i] = b.shift ? 1 - 2 * (i % 2) : ((const double *)b.weight)[i];
     if (!status)
         status = kcp_halo_run(&h, b.x, before);

@@ -143,7 +143,8 @@ static void leave(const struct spike_rank *x, int back)
     pass_on(x, owner, back ? a->dot : a->o0, row, back ? a->do0 : a->ot);
 }
 
-/* dW_alpha and dw_beta: the segments' sums [K D | D] of all heads, over all ranks. */
+/* dW_alpha and dw_beta: the segments' sums [K D | D] of all heads, over all ranks. One
+ * without tokens may ask for neither. */
 static int into_weights(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;
@@ -151,8 +152,10 @@ static int into_weights(struct spike_rank *x)
     double *sum = x->part + a->NS * (W + w);
     const int status = kcp_parameter_sum((const struct kcp_call *)a, x->part, W + w,
                                          sum);
-    memcpy(a->dW_alpha, sum, sizeof *sum * W);
-    memcpy(a->dw_beta, sum + W, sizeof *sum * w);
+    if (a->dW_alpha)
+        memcpy(a->dW_alpha, sum, sizeof *sum * W);
+    if (a->dw_beta)
+        memcpy(a->dw_beta, sum + W, sizeof *sum * w);
     return status;
 }
 

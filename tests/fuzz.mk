@@ -66,7 +66,7 @@ $B/corpus: $B/kcp-arrays tests/fuzz.mk
 	  >$@/calls/$$s; done
 	@for s in C34yAAIF/fsAfACEBQ== /N7QAQAAAAAAAAAA/wAACAc= ft4KQQBuIwX//wABAAAAAAA= \
 	  TgEAKQE/BABOqakEAKmpFAAAAIAqAw== CwAEKf///////wEI///+/////wAa//8QAyU= \
-	  ft4KQQBuIwX/BAABBf8A+gA=; do \
+	  ft4KQQBuIwX/BAABBf8A+gA= DTs7ETA1OwEAAAAAAAAfYWYFAAEAAQb9; do \
 	  echo $$s | base64 -d >$@/calls/found.$$(echo $$s | cksum | cut -d' ' -f1); done
 	@printf -- '--text\000words\000--flag\000--int\00012\000--word=gdn\000' \
 	  >$@/options/all
@@ -79,8 +79,11 @@ $B/corpus: $B/kcp-arrays tests/fuzz.mk
 	  scale=0.24999999992 lb=-4.99999999993 alike=0.9000000000004 'seed=3;' saturated gla R=3 scan \
 	  lengths=30 cuts=0,0,9,30 l2norm reuse_M shift dht mixed spike >$@/words/two
 
-.PHONY: fuzz fuzz-clang
-fuzz: $(fuzz_all:%=$B/replay_%) $B/corpus
+.PHONY: fuzz fuzz-clang fuzz-seconds
+fuzz-seconds:
+	@case '$(SECONDS)' in ''|0*|*[!0-9]*) echo "SECONDS=$(SECONDS): expected a number" >&2; \
+	  exit 2 ;; esac
+fuzz: fuzz-seconds $(fuzz_all:%=$B/replay_%) $B/corpus
 	@for t in $(fuzz_all); do \
 	  printf 'replay_%s: ' $$t; $B/replay_$$t 5 $B/corpus/$$t/* || exit 1; done
 	@if echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | \

@@ -36,5 +36,5 @@ endif
 .PHONY: proxy
 proxy: $B/kcp-proxy $(ptx)
 	@PLANT=1 sh tests/cli/proxy.sh $B
-test_needs   += $(if $(FULL),$B/kcp-proxy $(ptx))
+test_needs   += $B/kcp-proxy $(if $(FULL),$(ptx))
 test_scripts += $(if $(FULL),tests/cli/proxy.sh)

@@ -168,7 +168,8 @@ static int tile_gradients(struct scan *x)
     return status ? status : launched();
 }
 
-// dW_alpha, dw_beta: chunks, then segments, then ranks, each in their order.
+// dW_alpha, dw_beta: chunks, then segments, then ranks, each in their order. A rank
+// without tokens may ask for neither.
 template <class X>
 static int weights(struct scan *x)
 {
@@ -183,8 +184,8 @@ static int weights(struct scan *x)
                                                x->part + cn[s] * n, x->mine + s * n);
     const int status = parameter_sum((const struct kcp_call *)a, x->mine, n, x->all,
                                      x->sum);
-    copy_floats(x, (float *)a->dW_alpha, x->sum, W);
-    copy_floats(x, (float *)a->dw_beta, x->sum + W, w);
+    if (a->dW_alpha) copy_floats(x, (float *)a->dW_alpha, x->sum, W);
+    if (a->dw_beta) copy_floats(x, (float *)a->dw_beta, x->sum + W, w);
     return status;
 }
 
