@@ -637,8 +637,8 @@ static int refuse_words(int argc, char **argv, int only_times)
     for (const struct trial &w : trials)
         if (!only_times && wanted(&w, word)) n++;
     if (argc <= first + 1 && n > 0) return 0;
-    fprintf(stderr, "kcp-finish: found '%s', expected [--times] [a word of a trial's "
-            "name]\n", argc > first + 1 ? argv[first + 1] : word);
+    fprintf(stderr, "kcp-finish: found '%s', expected [--times] [=NAME, or a word of "
+            "it]\n", argc > first + 1 ? argv[first + 1] : word);
     return 2;
 }
 

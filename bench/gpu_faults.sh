@@ -11,7 +11,7 @@
 # GPU is full; a caller aborts the communicator that he lent. In the column missing_MiB
 # stands what the surviving process had free less afterwards than before, where it was
 # alone on its GPU: each form's first and middle call, and the last two; else -. Before
-# is after a run of the same form in which nobody was lost.
+# is after a run of the same form in which nobody was lost. ALONE=1: these rows only.
 B=${1:-build}
 program=$B/kcp-faults
 OUT=${OUT:-$B/faults}
@@ -56,7 +56,7 @@ while read -r count form calls; do
     n=$((n + 2))
 done <"$OUT/count.1"
 unset KCP_FAULTS_ALONE
-while read -r count form calls; do
+while [ -z "$ALONE" ] && read -r count form calls; do
     call=1
     while [ $call -le "$calls" ]; do
         if [ $call != 1 ] && [ $call != $((calls / 2)) ]; then

@@ -185,7 +185,7 @@ int ref_step(struct kcp_step *a)
     const int refused = kcp_begin("01_step", KCP_HOST, a, NULL);
     if (refused) return refused;
     int status = KCP_OK;
-    if (a->pass == KCP_BACKWARD) {
+    if (a->pass == KCP_BACKWARD && a->T) {
         memset(a->dq, 0, sizeof(double) * a->T * a->H * a->K);
         memset(a->dk, 0, sizeof(double) * a->T * a->H * a->K);
         memset(a->dg, 0, sizeof(double) * a->T * a->HV * a->KG);

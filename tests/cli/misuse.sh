@@ -1,5 +1,5 @@
 #!/bin/sh
-# misuse.sh -- the tools beside kcp-run and kcp-check, given rubbish: status 2, one line.
+# misuse.sh -- the tools beside kcp-run and kcp-check, given rubbish: a line, status 2.
 #
 # Book: chapter 20, "What is promised to whom".  Checked by: make test, which runs it.
 # Usage: misuse.sh BUILD, in the tree's root.  Next: refusals.sh, the same of kcp-run.
@@ -33,16 +33,18 @@ if [ -x "$proxy" ]; then
     kernel='.entry k(\n)\n{\n'
     printf "$kernel" >"$W/cut.ptx"
     refuses 'a kernel without its end' "$proxy" "$W/cut.ptx"
-    printf "$kernel.loc 70000 1 1\nst.shared.u32 [a], b;\nbar.sync 0;\n}\n" >"$W/loc.ptx"
+    write="st.shared.u32 [a], b;\n"
+    printf "$kernel.loc 70000 1 1\n${write}bar.sync 0;\n}\n" >"$W/loc.ptx"
     refuses "a file's number" "$proxy" "$W/loc.ptx"
     { printf "$kernel"'brx.idx %%r1, '; for i in $(seq 70); do printf '$L%d, ' $i; done
         printf ';\n}\n'; } >"$W/far.ptx"
     refuses 'more than 64 targets' "$proxy" "$W/far.ptx"
-    printf "${kernel}st.shared.u32 [a], b;\nwgmma.mma_async;\nbar.sync 0;\n}\n" >"$W/k.ptx"
+    printf "${kernel}${write}wgmma.mma_async;\nbar.sync 0;\n}\n" >"$W/k.ptx"
     "$proxy" "$W/k.ptx" | grep -q '^k' || wrong "kcp-proxy sees nothing in a right file"
     [ ! -c /dev/full ] || {
         "$proxy" "$W/k.ptx" 2>"$W/err" >/dev/full
-        [ $? = 2 ] && grep -q stdout "$W/err" || wrong "kcp-proxy: a full disk is not said"
+        [ $? = 2 ] && grep -q stdout "$W/err" ||
+            wrong "kcp-proxy: a full disk is not said"
     }
 fi
 
@@ -73,7 +75,8 @@ ok="mine:none --stage 12 --numpy --drawn --check $B/kcp-check"
 if "$python" -c 'import numpy' 2>/dev/null; then
     judge 'required' ''
     judge 'required: --stage' 'mine:none'
-    for x in 99 1 xx 00 ../../ref; do judge 'expected a stage' "mine:none --stage $x"; done
+    for x in 99 1 xx 00 ../../ref; do
+        judge 'expected a stage' "mine:none --stage $x"; done
     for x in mine :none mine: mine:a:b mine/none; do
         judge 'expected module:function' "$x --stage 12"; done
     for x in -1 0 nan inf; do judge 'expected seconds' "$ok --limit $x"; done
@@ -92,7 +95,8 @@ if "$python" -c 'import numpy' 2>/dev/null; then
     judge 'expected a function' "nowhere:none ${ok#mine:none}"
     judge 'expected a function' "mine:nothing ${ok#mine:none}"
     # A function that answers with inputs is refused; an earlier verdict stays whole.
-    "$python" tests/kcp_check.py mine:inputs ${ok#mine:none} --json "$W/json" >"$W/out" 2>&1
+    "$python" tests/kcp_check.py mine:inputs ${ok#mine:none} --json "$W/json" \
+        >"$W/out" 2>&1
     [ $? = 1 ] && grep -q "expected one of the stage's" "$W/out" ||
         wrong "inputs as outputs: $(tail -1 "$W/out")"
     "$python" -m json.tool "$W/json" >/dev/null || wrong "no verdicts in --json"
@@ -102,8 +106,10 @@ fi
 
 # ---- make
 make="make --no-print-directory CUDA_HOME=none B=$W/b"
-makes() { refuses "$1" sh -c "$make $2 >$W/said 2>$W/errors; s=\$?; grep -h '\\*\\*\\*' \
-    $W/errors | head -1 >&2; exit \$s"; }
+makes() {
+    refuses "$1" sh -c "$make $2 >$W/said 2>$W/errors; s=\$?; head -1 $W/errors >&2
+        exit \$s"
+}
 makes 'STAGES: found no such name' 'check STAGES=07'
 makes 'CUDA_HOME=/nowhere: found no bin/nvcc' 'check CUDA_HOME=/nowhere'
 makes 'NCCL_HOME=/nowhere: found no' 'check NCCL_HOME=/nowhere'

@@ -9,7 +9,8 @@
 int getaddrinfo(const char *host, const char *service, const struct addrinfo *hint,
                 struct addrinfo **found)
 {
-    int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    int (*real)(const char *, const char *, const struct addrinfo *,
+                struct addrinfo **);
     if (!hint || !(hint->ai_flags & AI_NUMERICHOST)) {
         sleep(60);
         return EAI_AGAIN;
