@@ -6,7 +6,8 @@ $B/kcp-stranger: $(call obj,$(ref) $(comm) tests/cli/stranger.c) $(list_at)
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) -lpthread -lm -ldl $(cuda_ldlibs) -o $@
 
 test_needs   += $B/kcp-check $B/kcp-stranger
-test_scripts += tests/cli/house.sh tests/cli/cli.sh tests/cli/lies.sh tests/cli/misuse.sh \
+test_scripts += tests/cli/house.sh tests/cli/cli.sh tests/cli/lies.sh \
+                tests/cli/misuse.sh tests/cli/generated.sh \
                 tests/cli/processes.sh tests/cli/promises.sh \
                 tests/cli/wrong_comm.sh \
                 tests/cli/network.sh tests/cli/run_processes.sh tests/cli/slurm.sh
