@@ -13,7 +13,11 @@
 #include <string.h>
 
 enum { COLUMNS = 96, RANKS = 4 };
-struct row { struct parts part; double us, saved, copy, T, HV; char file[80]; };
+struct row {
+    struct parts part;
+    double us, saved, copy, T, HV;
+    char file[80], form[16];
+};
 
 /* The fields of a line between tabs; returns how many. */
 static int split(char *line, char *field[COLUMNS])
@@ -67,6 +71,7 @@ static int find(const char *path, const char *what, const char *stage, const cha
         row->copy = NUMBER("copy");
         row->T = NUMBER("T");
         row->HV = NUMBER("HV");
+        snprintf(row->form, sizeof row->form, "%s", form);
         snprintf(row->file, sizeof row->file, "%s", strrchr(path, '/') + 1);
         found = row->us > 0;
     }
@@ -74,21 +79,43 @@ static int find(const char *path, const char *what, const char *stage, const cha
     return found;
 }
 
+static void need(int found, const char *what, const char *stage, const char *form)
+{
+    if (found)
+        return;
+    fprintf(stderr, "parts.c: bench/results: found no %s %s %s\n", what, stage, form);
+    exit(1);
+}
+
 static struct row newest(const char *what, const char *stage, const char *form)
 {
-    struct row row;
+    struct row row = { 0 };
     glob_t g;
     int found = 0;
     if (!glob("bench/results/2*.tsv", 0, NULL, &g))
         for (size_t i = g.gl_pathc; i > 0 && !found; i--)
             found = find(g.gl_pathv[i - 1], what, stage, form, &row);
-    if (!found) {
-        fprintf(stderr, "parts.c: bench/results: found no %s %s %s\n", what, stage,
-                form);
-        exit(1);
-    }
+    need(found, what, stage, form);
     globfree(&g);
     return row;
+}
+
+/* The fastest form in the newest table that has the case. */
+static struct row fastest(const char *what, const char *stage)
+{
+    static const char *const forms[] = { "all_gather", "chain", "chain_window",
+                                         "pipeline", "scan" };
+    struct row best = { 0 }, row;
+    glob_t g;
+    if (!glob("bench/results/2*.tsv", 0, NULL, &g))
+        for (size_t i = g.gl_pathc; i > 0 && !(best.us > 0); i--)
+            for (int f = 0; f < 5; f++)
+                if (find(g.gl_pathv[i - 1], what, stage, forms[f], &row) &&
+                    (!(best.us > 0) || row.us < best.us))
+                    best = row;
+    need(best.us > 0, what, stage, "in any form");
+    globfree(&g);
+    return best;
 }
 
 /* ---- the state of every j-th chunk, kept by forward for backward */
@@ -158,9 +185,71 @@ static void batches(void)
     }
 }
 
+/* ---- floors: what the kernels of chapter 18 move, nothing else. Bytes a token-head,
+ * K = V = 128, C = 64, as many value heads as heads: forward's factors, map and scan;
+ * backward's dh_ext, which ranks add, and its states, reverse scan and finish. */
+static const struct { double forward, backward; } bytes[] = {
+    { 1704 + 856 + 1448, 1192 + 1624 + 1960 + 3608 },          /* a gate a channel */
+    { 1197 + 602 + 1198, 942 + 5922 } };                       /* one a head */
+
+static void floors(void)
+{
+    static const struct { const char *what, *says; int model, ranks, both; } list[] = {
+        { "kda_2x1_bare", "KDA forward", 0, 2, 0 },
+        { "gdn_2x1_bare", "GDN forward", 1, 2, 0 },
+        { "kda_2x1", "KDA both", 0, 2, 1 }, { "gdn_2x1", "GDN both", 1, 2, 1 },
+        { "kda_4x1_bare", "KDA forward", 0, 4, 0 },
+        { "gdn_4x1_bare", "GDN forward", 1, 4, 0 } };
+    printf("== 20-floors\na pass over ranks beside the time in which memory could move "
+           "what its kernels read\nand write, at the copy's rate of the same run; "
+           "microseconds\n\n");
+    printf("ranks   pass          T a rank   fastest form     time   floor   "
+           "of the time\n");
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        const struct row fw = fastest(list[i].what, "08_forward");
+        double us = fw.us, moved = bytes[list[i].model].forward;
+        if (list[i].both) {
+            us += fastest(list[i].what, "13_backward").us;
+            moved += bytes[list[i].model].backward;
+        }
+        const double th = fw.T / list[i].ranks * fw.HV;
+        const double floor_us = 1e6 * th * moved / fw.copy;
+        printf("%5d   %-13s %8.0f   %-12s %8.0f %7.0f %11.0f %%\n", list[i].ranks,
+               list[i].says, fw.T / list[i].ranks, fw.form, us, floor_us,
+               100 * floor_us / us);
+        if (i == 0)
+            printf("@20/floor_share %.0f\n", 100 * floor_us / us);
+    }
+}
+
+/* ---- eight GPUs, before anybody has run them: the work of four, halved; a hop of two,
+ * seven times */
+static void eight(void)
+{
+    static const struct { const char *four, *two, *stage, *says, *name; } list[] = {
+        { "kda_4x1_bare", "kda_2x1_bare", "08_forward", "KDA forward", "kda" },
+        { "gdn_4x1_bare", "gdn_2x1_bare", "08_forward", "GDN forward", "gdn" } };
+    printf("== 20-eight\na model of 8 GPUs, T = 131072, 32 heads, nothing kept: front, "
+           "sum and main are half\nof those measured on 4; the exchange is 7 hops of "
+           "the kind measured on 2; microseconds\n\n");
+    printf("pass           front    sum   exchange   main   in all\n");
+    for (int i = 0; i < 2; i++) {
+        const struct row four = newest(list[i].four, list[i].stage, "chain");
+        const struct row two = fastest(list[i].two, list[i].stage);
+        const struct parts p = { four.part.front / 2, four.part.sum / 2,
+                                 7 * two.part.exchange, four.part.main / 2 };
+        printf("%-13s %6.0f %6.0f %10.0f %6.0f %8.0f\n", list[i].says, p.front, p.sum,
+               p.exchange, p.main, p.front + p.sum + p.exchange + p.main);
+        printf("@20/eight_%s %.2f\n", list[i].name,
+               (p.front + p.sum + p.exchange + p.main) / 1000);
+    }
+}
+
 int main(void)
 {
     kept();
     batches();
+    floors();
+    eight();
     return 0;
 }
