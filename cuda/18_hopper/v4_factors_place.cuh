@@ -152,20 +152,22 @@ static int next_strip(const struct factors_backward *f, struct strip *s)
     return 1;
 }
 
-// Which jobs of a strip a launch has, as bits. Nothing cut: both scans, in one launch,
-// and dh_ext of what ranks share in another. Else the first has the states, what the
-// last strip of a sequence leaves, and dh_ext of the others but the first; the second,
-// behind the fold, the rest.
+// Which jobs of a strip a launch has, as bits. Nothing cut: both scans, in one launch.
+// Where ranks share a sequence the first launch, before the exchange, has the states
+// and what dh_ext others want; the second the gradients. Of strips the first has the
+// states, what the last strip of a sequence leaves, and dh_ext of the others but the
+// first; the second, behind the fold, the rest.
 static int jobs_of(const struct factors_backward *f, const struct strip *s, int launch)
 {
     const struct kcp_backward *a = &f->x.a;
     const int states = 1 << SCAN_STATES, reverse = 1 << SCAN_REVERSE;
     const int dh_ext = 1 << SCAN_DH_EXT;
     const int seg0 = a->plan->ctx[a->r].seg0;
-    if (!f->p.L && !launch) return states | reverse;
-    if (!f->p.L && f->alone) return 0;
+    if (f->alone && !f->p.L) return launch ? 0 : states | reverse;
+    if (!f->p.L && launch) return reverse;
     if (!f->p.L)
-        return kcp_plan_want(a->plan, seg0 + s->at, 1) & KCP_WANT_H ? dh_ext : 0;
+        return states
+             | (kcp_plan_want(a->plan, seg0 + s->at, 1) & KCP_WANT_H ? dh_ext : 0);
     if (launch) return s->last ? 0 : reverse;
     if (s->last) return reverse | states;
     return s->first ? states : dh_ext | states;

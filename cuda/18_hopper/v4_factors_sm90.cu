@@ -80,6 +80,15 @@ static int scans(struct factors_backward *f, struct backward_params *x, int laun
     return x->njobs ? backward_scans(x, processors(), f->p.L > 0) : KCP_OK;
 }
 
+// A sequence covers this rank, and more on either side.
+static int is_M_wanted(const struct kcp_call *a)
+{
+    const int seg0 = a->plan->ctx[a->r].seg0;
+    for (int s = 0; s < a->NS; s++)
+        if (kcp_plan_want(a->plan, seg0 + s, 1) & KCP_WANT_M) return 1;
+    return 0;
+}
+
 // dh_ext is the reverse scan's, without what it leaves on its way; M is forward's, kept
 // or made again of the same factors: backward's linear part is its transpose.
 static int make_maps(struct factors_backward *f)
@@ -97,11 +106,11 @@ static int make_maps(struct factors_backward *f)
     if (a->reuse_M)
         cudaMemcpyAsync(f->dmap, arena_named(&f->r, "maps", 0, 1), maps,
                         cudaMemcpyDeviceToDevice, a->stream);
-    else {
+    else if (is_M_wanted(call)) {
         cudaMemsetAsync(f->own, 0xff, sizeof(int) * a->NS, a->stream);
         status = backward_maps(&of_maps, f->own);
     }
-    return status ? status : scans(f, &of_maps, 1);
+    return status ? status : scans(f, &of_maps, 0);
 }
 
 // The scans of strips: what does not wait for other strips; the gradients with which
@@ -153,7 +162,7 @@ static int run_factors(const struct kcp_backward *args, const struct kcp_path *p
     //> kernel-backward-factors
     if (!status && !f.alone) status = carry_back(&f);
     if (!status && f.p.L) status = scan_strips(&f);
-    if (!status && !f.p.L) status = scans(&f, &f.x, 0);
+    if (!status && !f.p.L) status = scans(&f, &f.x, !f.alone);
     if (!status && a->NS) status = backward_finish(&f.x, processors());
     if (!status) status = sum_parameters(&f);
     //< kernel-backward-factors
