@@ -218,7 +218,8 @@ static void floors(void)
                list[i].says, fw.T / list[i].ranks, fw.form, us, floor_us,
                100 * floor_us / us);
         if (i == 0)
-            printf("@20/floor_share %.0f\n", 100 * floor_us / us);
+            printf("@20/floor_share %.0f\n@20/exchange_share %.1f\n",
+                   100 * floor_us / us, 100 * fw.part.exchange / us);
     }
 }
 
