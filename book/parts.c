@@ -15,7 +15,7 @@
 enum { COLUMNS = 96, RANKS = 4 };
 struct row {
     struct parts part;
-    double us, saved, copy, T, HV;
+    double us, low, replay, saved, copy, T, HV;
     char file[80], form[16];
 };
 
@@ -67,6 +67,8 @@ static int find(const char *path, const char *what, const char *stage, const cha
         row->part = (struct parts){ NUMBER("front"), NUMBER("sum"), NUMBER("exchange"),
                                     NUMBER("main") };
         row->us = NUMBER("us");
+        row->low = NUMBER("us_p10");
+        row->replay = NUMBER("replay");
         row->saved = NUMBER("saved");
         row->copy = NUMBER("copy");
         row->T = NUMBER("T");
@@ -223,6 +225,25 @@ static void floors(void)
     }
 }
 
+/* ---- short shards: the call, and the same from a graph, on a host that is busy */
+static void replays(void)
+{
+    static const char *const cases[] = { "kda_2x1_t1024_bare", "kda_2x1_t4096_bare" };
+    static const char *const forms[] = { "all_gather", "chain", "chain_window" };
+    printf("== 20-replays\nKDA forward on 2 GPUs, 32 heads, nothing kept, a busy host: "
+           "microseconds\n\n");
+    printf("T a rank   form            median   fastest tenth   from a graph\n");
+    for (int c = 0; c < 2; c++)
+        for (int f = 0; f < 3; f++) {
+            const struct row row = newest(cases[c], "08_forward", forms[f]);
+            printf("%8.0f   %-12s %9.0f %15.0f %14.0f\n", row.T / 2, forms[f], row.us,
+                   row.low, row.replay);
+        }
+    const struct row far = newest("kda_2x1_bare", "08_forward", "chain");
+    const struct row near = newest("kda_2x1_bare", "08_forward", "chain_window");
+    printf("@20/window_more %.0f\n@20/messages %.0f\n", near.us - far.us, far.us);
+}
+
 /* ---- eight GPUs, before anybody has run them: the work of four, halved; a hop of two,
  * seven times */
 static void eight(void)
@@ -251,6 +272,7 @@ int main(void)
     kept();
     batches();
     floors();
+    replays();
     eight();
     return 0;
 }
