@@ -1,7 +1,7 @@
 // hop.cuh -- a hop of the chain as one kernel: wait, fold, put into the next window.
 // Book: chapter 20, "Code: kernels".
 // Checked by: tests/07_merge/checks.c and every pass over NCCL, form chain.
-// Next: mapops.cu.
+// Next: hops.cu.
 #ifndef KCP_HOP_CUH
 #define KCP_HOP_CUH
 

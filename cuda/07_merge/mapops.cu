@@ -6,7 +6,7 @@
 #include "cuda/host/mapops.cuh"
 #include "cuda/tile/warp_scan.cuh"
 #include "cuda/host/stages_v3.cuh"
-#include "hop.cuh"
+#include "cuda/host/split_sequence_fold.cuh"
 
 enum { COLS = 16, ROWS = 16 };
 
@@ -130,4 +130,3 @@ static int copy(void *to, size_t to_pitch, const void *from, size_t from_pitch,
 
 const struct kcp_mapops cuda_mapops = { "cuda", sizeof(float), apply, compose, copy,
                                         NULL, 0 };
-const struct kcp_hops cuda_hops = { &cuda_mapops, hop, hop_blocks };

@@ -31,7 +31,7 @@ struct kcp_hops {
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* Of programs with CUDA alone: cuda/07_merge/mapops.cu. */
+/* Of programs with CUDA alone: cuda/07_merge/hops.cu. */
 extern const struct kcp_hops cuda_hops __attribute__((weak));
 #ifdef __cplusplus
 }

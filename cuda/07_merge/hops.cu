@@ -1,0 +1,10 @@
+// hops.cu -- the hops of the chain over windows: an object that passes on one GPU lack.
+// Book: chapter 20, "Code: kernels".
+// Checked by: tests/07_merge/hops.c.
+// Next: mapops.cu.
+#include "cuda/tile/device.cuh"
+#include "cuda/host/mapops.cuh"
+#include "cuda/tile/state_io.cuh"
+#include "hop.cuh"
+
+const struct kcp_hops cuda_hops = { &cuda_mapops, hop, hop_blocks };
