@@ -67,7 +67,8 @@ struct kcp_window {
     int *lost;                 /* not 0: nobody waits any more */
 };
 /* Of a communicator over NCCL: every rank calls it, and all of them get windows, or
- * none does and all return KCP_NA (GPUs that do not reach one another, KCP_WINDOWS=0).
+ * none does and all return KCP_NA (GPUs that do not reach one another, KCP_WINDOWS not
+ * 1).
  * kcp_nccl_over and kcp_nccl_threads_run have called it; of a caller's communicator and
  * of a split one it is left to the caller. Not while a stream is captured. */
 int kcp_nccl_windows(struct kcp_comm *comm);
