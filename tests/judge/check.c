@@ -226,12 +226,14 @@ static double by_chance(const struct view *v)
  * kernel rounds its own numbers on the way too. Six times where chapter 10, or a
  * family's, is within: six products come one behind another there, and what is between
  * them is handed on to nobody. It is asked only where the plain limit is passed; a
- * limit is raised fourfold at most, M's never. */
+ * limit is raised fourfold at most, M's never. Where nobody computed how far the result
+ * moves (a bench row), few numbers have their chance all the same. */
 static double conditioned(const struct slice *s, const struct view *v, int64_t h,
                           double size, int64_t all_outer, double tol)
 {
-    const double *moved = s->moved && !v->is_M ? s->moved(s->field->name) : NULL;
-    if (!moved || !(size > 0)) return tol;
+    const double *moved = s->moved ? s->moved(s->field->name) : NULL;
+    if (v->is_M || !(size > 0)) return tol;
+    if (!moved) return tol * by_chance(v);
     const int64_t outer = v->heads == s->dim[0] ? v->outer : all_outer;
     double by = rms_head(s, v, moved, outer, h);
     if (s->field->shape[0] == 'T')            /* or these tokens alone, when more */
