@@ -79,6 +79,7 @@ $B/corpus: $B/kcp-arrays tests/fuzz.mk
 	  walk=blelloch D=3 Wc=2 scale=0.25 L=64 masks=2 'seed=7;' live \
 	  scale=0.24999999992 lb=-4.99999999993 alike=0.9000000000004 'seed=3;' saturated gla R=3 scan \
 	  lengths=30 cuts=0,0,9,30 l2norm reuse_M shift dht mixed spike >$@/words/two
+	@printf 'live kda L=14 lengths=639470947,4' >$@/words/long
 
 .PHONY: fuzz fuzz-clang fuzz-seconds
 fuzz-seconds:

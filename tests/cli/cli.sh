@@ -58,6 +58,7 @@ refused --case --stage 08 --case ';'
 refused --case --stage 08 --case 'kda; ring'
 refused --case --stage 08 --variant ref --case "kda lengths=9$(printf '%4100s' ring)"
 refused --case --stage 08 --case "$(printf 'kda;%.0s' 1 2 3 4 5 6 7 8 9)"
+refused 'pieces' --stage 08 --case 'live kda L=14 lengths=639470947,4'
 # The table of paths: a header, a row a path, what is absent said; cases on demand.
 says 0 '^path.stage.arch.storage.K.V.C.model.condition.kernel.geometry.here' --paths
 [ "$(cut -f1 stdout | sort | uniq -d | wc -l)" = 0 ] && pass || fail 'a path stands twice'

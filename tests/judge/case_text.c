@@ -204,6 +204,9 @@ static int read_word(struct kcase *k, char *word, int *ncuts)
     return real(value, -1e30, 1e30, &c->scale) && c->scale != 0;
 }
 
+/* A plan has tables by chunk and by strip: no case that anybody waits for has more. */
+enum { PIECES = 1 << 20 };
+
 /* Words apart by blanks, in any order; what is not said is small and plain. 0, or 1 and
  * what is wrong in why. */
 int case_parse(const char *text, struct kcase *k, char *why, size_t n)
@@ -243,6 +246,12 @@ int case_parse(const char *text, struct kcase *k, char *why, size_t n)
     }
     if (ncuts && ncuts != c->R + 1) {
         snprintf(why, n, "R=%d and %d cuts", c->R, ncuts);
+        return 1;
+    }
+    const int64_t step = k->L && k->L < c->C ? k->L : c->C;
+    if (c->T / step > PIECES) {
+        snprintf(why, n, "%lld tokens by %lld: more than %d pieces", (long long)c->T,
+                 (long long)step, PIECES);
         return 1;
     }
     struct kcp_plan *p;
