@@ -10,10 +10,12 @@
 #include "nccl.h"
 #include "core/window.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 enum { WINDOW_MIB = 64, WINDOW_BLOCKS = 1024 };
 
@@ -39,12 +41,12 @@ static void draw(void)
 static uint64_t machine_number(void)
 {
     char id[80] = "";
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
-    if (!f)
+    const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
         return 0;
-    const char *read = fgets(id, sizeof id, f);
-    fclose(f);
-    return read ? launcher_env_hash(14695981039346656037u, id) : 0;
+    const ssize_t n = read(fd, id, sizeof id - 1);
+    close(fd);
+    return n > 0 ? launcher_env_hash(14695981039346656037u, id) : 0;
 }
 
 /* As many pieces as 64 MiB have, of every rank. */
