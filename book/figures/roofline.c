@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST = 120, HEIGHT = 470 };
+enum { MOST = 120, HEIGHT = 560 };
 struct box { double x0, y0, x1, y1; };
 struct point { char name[64]; double intensity, rate; };
 
@@ -17,7 +17,7 @@ static struct box taken[3 * MOST];
 static int ntaken;
 
 static double x(double intensity) { return 60 + log10(intensity) * 213; }
-static double y(double tflops) { return 340 - log10(tflops) * 100; }
+static double y(double tflops) { return 424 - log10(tflops) * 130; }
 
 static void take(double x0, double y0, double x1, double y1)
 {
@@ -27,7 +27,7 @@ static void take(double x0, double y0, double x1, double y1)
 /* How much of a box lies over others, or outside of the figure. */
 static double covered(struct box b)
 {
-    double s = b.x0 < 60 || b.x1 > 716 || b.y0 < 24 || b.y1 > 425 ? 1e4 : 0;
+    double s = b.x0 < 60 || b.x1 > 716 || b.y0 < 24 || b.y1 > 512 ? 1e4 : 0;
     for (int i = 0; i < ntaken; i++) {
         const double w = fmin(b.x1, taken[i].x1) - fmax(b.x0, taken[i].x0);
         const double h = fmin(b.y1, taken[i].y1) - fmax(b.y0, taken[i].y0);
@@ -39,7 +39,7 @@ static double covered(struct box b)
 /* The nearest place around the point that is free, with a line to it when it is far. */
 static void name_it(const struct point *p)
 {
-    const double px = x(p->intensity), py = y(p->rate), w = 6.7 * strlen(p->name) + 2;
+    const double px = x(p->intensity), py = y(p->rate), w = 6.7 * strlen(p->name) + 8;
     struct box best = { 0 };
     double least = 1e9, away = 0;
     for (int ring = 0; ring < 12; ring++)
@@ -49,7 +49,7 @@ static void name_it(const struct point *p)
             double x0 = cx - w / 2;
             if (u > 0.3) x0 = cx;
             if (u < -0.3) x0 = cx - w;
-            const struct box b = { x0, cy - 6, x0 + w, cy + 6 };
+            const struct box b = { x0, cy - 7, x0 + w, cy + 7 };
             const double cost = covered(b) + r;
             if (cost < least) {
                 least = cost;
@@ -60,7 +60,7 @@ static void name_it(const struct point *p)
     if (away > 12)
         svg_line(px, py, fmin(fmax(px, best.x0), best.x1), (best.y0 + best.y1) / 2,
                  "stroke:var(--soft);stroke-width:.7");
-    svg_text(best.x0 + 1, best.y1 - 2, "start", "mono", "%s", p->name);
+    svg_text(best.x0 + 4, best.y1 - 3, "start", "mono", "%s", p->name);
     take(best.x0, best.y0, best.x1, best.y1);
 }
 
@@ -68,8 +68,8 @@ static void axes(double copy, double tensor)
 {
     for (int e = 0; e <= 3; e++) {
         const double at = pow(10, e);
-        svg_line(x(at), 24, x(at), 420, "stroke:var(--line)");
-        svg_text(x(at), 438, "middle", "soft", "%g", at);
+        svg_line(x(at), 24, x(at), 508, "stroke:var(--line)");
+        svg_text(x(at), 526, "middle", "soft", "%g", at);
         svg_line(60, y(at), 700, y(at), "stroke:var(--line)");
         svg_text(52, y(at) + 4, "end", "soft", "%g", at);
     }
@@ -90,6 +90,9 @@ int main(void)
     int n = 0;
     while (f && n < MOST && fscanf(f, "%63s %lf %lf", p[n].name, &p[n].intensity,
                                    &p[n].rate) == 3) {
+        char *sm90 = strstr(p[n].name, "_sm90");
+        if (sm90)
+            memmove(sm90, sm90 + 5, strlen(sm90 + 5) + 1);
         if (strcmp(p[n].name, "roof")) {
             n++;
         } else {

@@ -29,7 +29,8 @@ int main(void)
                 x = r;
                 y = at;
             }
-            svg_text(x + 4, y - 2 - 6 * (h % 2), "start", "soft", "%s", names[h]);
+            const int off = what && h == 3 ? 10 : -2 - 6 * (h % 2);
+            svg_text(x + 4, y + off, "start", "soft", "%s", names[h]);
         }
     svg_line(70, frame_y(&f, 1e-2), 570, frame_y(&f, 1e-2),
              "stroke:var(--soft);stroke-dasharray:4 4");
