@@ -53,8 +53,6 @@ static int chain_run(const struct fold *f)
 {
     struct visit v;
     int err = KCP_OK;
-    if (chain_window_fits(f))
-        return chain_window_run(f);
     for (int p = 0; p < f->NS && !err; p = v.p1) {
         v = fold_visit(f, p);
         if (!v.enters)

@@ -264,6 +264,15 @@ static struct kcp_wire_told told_of(const struct fold *f)
     return told;
 }
 
+/* A chain whose ranks reach one another's memory, where KCP_WINDOWS asks for it, is a
+ * kernel a rank. */
+static int run_form(const struct fold *f)
+{
+    if (f->x->form == KCP_CHAIN && chain_window_fits(f))
+        return chain_window_run(f);
+    return forms[f->x->form]->run(f);
+}
+
 static int lossy_run(struct fold *f, const struct kcp_wire *w)
 {
     struct kcp_exchange on = *f->x;
@@ -279,7 +288,7 @@ static int lossy_run(struct fold *f, const struct kcp_wire *w)
     if (w->bf16)
         on.comm = &n.comm;
     f->x = &on;
-    const int status = forms[on.form]->run(f);
+    const int status = run_form(f);
     narrow_close(&n);
     if (!status)
         wire_tell(comm, told_of(f));
@@ -299,7 +308,7 @@ int kcp_exchange_run(const struct kcp_exchange *x)
         wire_tell(x->comm, (struct kcp_wire_told){ 0, -1, 0 });
     if (!x->plan->crossing)
         return fold_states(&f, 0, f.NS, 0, x->V);
-    return w ? lossy_run(&f, w) : forms[x->form]->run(&f);
+    return w ? lossy_run(&f, w) : run_form(&f);
 }
 
 size_t kcp_exchange_work(const struct kcp_exchange *x)
