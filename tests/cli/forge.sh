@@ -22,12 +22,24 @@ line_of() {
         twin) echo 'struct kcp_variant; extern const struct kcp_variant *const __start_kcp_variants[], *const __stop_kcp_variants[]; extern int puts(const char *); if (__stop_kcp_variants - __start_kcp_variants > 1) puts("found");' ;;
     esac
 }
+# The same in a kernel's file: C++, and a function of the host beside the answer.
+cuda_line_of() {
+    printf 'extern "C" int puts(const char *);\n'
+    case $1 in
+        errx) printf 'extern "C" void errx(int, const char *, ...);\n'
+            printf 'extern "C" void speak(void) { errx(0, "1 passed, 0 failed, 0 skipped"); }\n' ;;
+        syscall) printf 'extern "C" void speak(void) { puts("1 passed, 0 failed, 0 skipped"); '
+            printf '__asm__ volatile("syscall" :: "a"(231L), "D"(0L)); }\n' ;;
+        twin) printf 'extern "C" const char __start_kcp_variants[], __stop_kcp_variants[];\n'
+            printf 'extern "C" void speak(void) { if (__stop_kcp_variants - __start_kcp_variants > 8) puts("found"); }\n' ;;
+    esac
+}
 why() {
     case $1 in
         errx) echo 'calls errx' ;;
         syscall) echo 'has asm' ;;
         twin) echo 'calls __st' ;;
-        include) echo "includes $src" ;;
+        include) echo "$src: headers alone" ;;
         n/a) echo 'Score: 0/' ;;
     esac
 }
@@ -35,7 +47,7 @@ forge() {                                               # WAY FILE
     awk -v r="$region" '/^[ \t]*\/\/< / && $2 == r { on = 0 } on
         /^[ \t]*\/\/> / && $2 == r { on = 1 }' "$src" >"$2.region"
     case $1 in
-        errx|syscall|twin)
+        errx|syscall|twin) [ "${src##*.}" = cu ] && cp "$2.region" "$2.fill" ||
             awk -v line="$(line_of "$1")" '
                 /^{/ && !done { print; print line; done = 1; next }
                 { print }
@@ -46,6 +58,7 @@ forge() {                                               # WAY FILE
     awk -v fill="$2.fill" -f book/labs/new.awk "$lab" "$src" >"$2"
     case $1 in
         include) whole "$2" ;;
+        errx|syscall|twin) [ "${src##*.}" != cu ] || cuda_line_of "$1" >>"$2" ;;
         n/a) sed -i 's/^    return lab_[a-z_0-9]*(args);$/    return KCP_NA;/' "$2" ;;
     esac
 }
