@@ -47,12 +47,14 @@ forge() {                                               # WAY FILE
     awk -v r="$region" '/^[ \t]*\/\/< / && $2 == r { on = 0 } on
         /^[ \t]*\/\/> / && $2 == r { on = 1 }' "$src" >"$2.region"
     case $1 in
-        errx|syscall|twin) [ "${src##*.}" = cu ] && cp "$2.region" "$2.fill" ||
-            awk -v line="$(line_of "$1")" '
+        errx|syscall|twin)
+            if [ "${src##*.}" = cu ]; then cp "$2.region" "$2.fill"
+            elif ! awk -v line="$(line_of "$1")" '
                 /^{/ && !done { print; print line; done = 1; next }
                 { print }
-                END { if (!done) exit 1 }' "$2.region" >"$2.fill" ||
-                { line_of "$1"; cat "$2.region"; } >"$2.fill" ;;
+                END { if (!done) exit 1 }' "$2.region" >"$2.fill"
+            then { line_of "$1"; cat "$2.region"; } >"$2.fill"
+            fi ;;
         *) cp "$2.region" "$2.fill" ;;
     esac
     awk -v fill="$2.fill" -f book/labs/new.awk "$lab" "$src" >"$2"
