@@ -6,12 +6,14 @@ Next: ../../bench/peers/fla_tests.py, FLA's own tests on a GPU.
 
 Run as one process, or as ranks of torchrun: cp_context is looked at by two and more.
 """
+import atexit
 import dataclasses
 import functools
 import os
 import sys
 import types
 import warnings
+import weakref
 
 import torch
 import torch.distributed as dist
@@ -248,7 +250,20 @@ def over_ranks(kda, gdn, ours):
     expect(not left_to_fla, "a call under cp_context went to FLA")
 
 
+group_of_ranks = lambda: None
+
+
+@atexit.register                          # before kcp_torch, so that it comes after it
+def nobody_holds_the_group():
+    """As nobody called kcp_torch.release: a gloo group's threads must not outlive
+    Python."""
+    if group_of_ranks():
+        print("  FAIL  the group outlives destroy_process_group", flush=True)
+        os._exit(1)
+
+
 def main():
+    global group_of_ranks
     kda, gdn = stand_in()
     import kcp_torch
     import kcp_torch.fla                    # by it alone the functions are ours
@@ -256,6 +271,7 @@ def main():
     taken(kda, gdn, kcp_torch)
     if "WORLD_SIZE" in os.environ and int(os.environ["WORLD_SIZE"]) > 1:
         dist.init_process_group("gloo")
+        group_of_ranks = weakref.ref(dist.group.WORLD)
         over_ranks(kda, gdn, kcp_torch)
         dist.destroy_process_group()
     refused(kda, gdn)

@@ -193,7 +193,7 @@ def parameter(name, x, shape, like):
     floating(name, x, (None,) * x.dim(), like)
 
 
-_known = {}                                   # what was checked already, by its sizes
+_known = groups.cache()                       # what was checked already, by its sizes
 
 
 def _layer(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,

@@ -4,7 +4,7 @@ Book: chapter 14.  Checked by: tests/cli/torch.sh.  Next: ops.py.
 """
 import torch
 
-from . import ops
+from . import groups, ops
 from .core import Spec, cast, floating, option, split_of, storage
 
 
@@ -51,19 +51,21 @@ class Conv(torch.autograd.Function):
         return (None,) + tuple(backward(spec, store, ctx.saved_tensors, dy, dtypes))
 
 
-_known = {}                                   # as in chunk.py
+_known = groups.cache()                       # as in chunk.py
 
 
 def spec_of(what, group, x):
     key = what, group, x.shape[-1], x.dtype, x.device
-    if key not in _known:
+    spec = _known.get(key)
+    if spec is None:
         if len(_known) >= 1024:
             _known.clear()
         starts, cuts, W, silu, whole = what
         options = option(act="KCP_ACT_SILU" if silu else "KCP_ACT_NONE",
                          D=x.shape[-1], Wc=W)
-        _known[key] = Spec((starts, cuts, 64, W), group, options, whole, x.device)
-    return _known[key]
+        spec = Spec((starts, cuts, 64, W), group, options, whole, x.device)
+        _known[key] = spec
+    return spec
 
 
 def _rows_before(x, state, cu):

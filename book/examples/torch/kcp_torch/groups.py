@@ -7,8 +7,10 @@ any backend for host memory will do. On GPUs the group's own NCCL communicator i
 where PyTorch tells it, and a failure leaves it to the group to abort (ref/comm.h); else
 one that is made for the group.
 """
+import atexit
 import ctypes as C
 import functools
+import gc
 import threading
 import warnings
 import weakref
@@ -183,6 +185,13 @@ class NcclComm:
 
 
 _comms, _making, _era = {}, threading.Lock(), 0
+_caches = []
+
+
+def cache():
+    """A dictionary of what was prepared, which may hold groups: release empties it."""
+    _caches.append({})
+    return _caches[-1]
 
 
 def era():
@@ -207,8 +216,22 @@ def release(group=None):
     global _era
     with _making:
         _era += 1
+        for prepared in _caches:
+            prepared.clear()
         for key in [k for k in _comms if group is None or k[0] is group]:
             getattr(_comms.pop(key), "free", lambda: None)()
+
+
+@atexit.register
+def _leave():
+    """A gloo group that is still held when Python ends has threads that may hold the
+    last tensor, and to let go of it needs an interpreter that is no more: the process
+    is aborted. So nothing here holds one: NCCL's stay, for nobody waits at an exit."""
+    for key in [k for k in _comms if k[1] == "cpu"]:
+        _comms.pop(key)
+    for prepared in _caches:
+        prepared.clear()
+    gc.collect()                          # HostComm and its callbacks hold each other
 
 
 class CPContext:

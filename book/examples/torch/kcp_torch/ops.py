@@ -11,6 +11,8 @@ import ast
 
 import torch
 
+from . import groups
+
 available = hasattr(torch, "library") and hasattr(torch.library, "register_autograd") \
     and hasattr(torch.library, "register_fake")
 
@@ -41,7 +43,7 @@ def group_of(name):
     return torch.distributed.distributed_c10d._resolve_process_group(name)
 
 
-_sites = {}
+_sites = groups.cache()
 
 
 def site_of(words, inputs):
@@ -50,12 +52,14 @@ def site_of(words, inputs):
     from .chunk import Options, Site
     key = (words,) + tuple(None if x is None else (x.shape, x.dtype, x.device)
                            for x in inputs)
-    if key not in _sites:
+    site = _sites.get(key)
+    if site is None:
         if len(_sites) >= 1024:
             _sites.clear()
         all_, cu, cuts, name = ast.literal_eval(words)
-        _sites[key] = Site(Options(all_), cu, cuts, group_of(name), inputs)
-    return _sites[key]
+        site = Site(Options(all_), cu, cuts, group_of(name), inputs)
+        _sites[key] = site
+    return site
 
 
 if available:
