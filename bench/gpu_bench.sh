@@ -8,7 +8,7 @@
 #   sh bench/record.sh $OUT NAME COMMIT  afterwards, where the results are kept
 #
 # LIMIT: seconds that it may take (470). ALL=1: the slow first variants too. CASES: what
-# of the list below to time. .peers/ (see peers/fetch.sh) holds the other systems'
+# of the list below to time, and packed GDN by lengths: gdn_4x8192. .peers/ (see peers/fetch.sh) holds the other systems'
 # sources; what is not there is said and skipped.
 B=${1:-build} LIMIT=${LIMIT:-470}
 OUT=${OUT:-$B/bench}
@@ -53,6 +53,7 @@ for c in $CASES; do
         a_*) size="-T 8192 -H 96" ;;        b_*) size="-T 65536 -H 32" ;;
         h8) size="-T 65536 -H 8" ;;         packed) size="-T 32768 -H 64 --sequences 20" ;;
         gdn32) size="-T 8192 -H 32" ;;      gdn64) size="-T 32768 -H 16 --HV 64" ;;
+        gdn_[0-9]*) size="-H 16 --HV 32 --lengths ${c#gdn_}" ;;
         dplr) size="-T 8192 -H 64 -K 64 -V 64 --model dplr" ;;
         *) size="-T 8192 -H 96" ;;
     esac

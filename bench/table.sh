@@ -16,7 +16,8 @@ awk -F '\t' '
         s = sprintf("%s %s, T = %d, H = %d%s", toupper(get("model")), get("gate"),
                     get("T"), get("H"),
                     get("ranks") > 1 ? ", " get("ranks") " GPUs" : "")
-        if (get("sequences") > 1) s = s ", " get("sequences") " sequences"
+        if (get("lengths") != "") s = s ", lengths " get("lengths")
+        else if (get("sequences") > 1) s = s ", " get("sequences") " sequences"
         if (get("save") == "none") s = s ", nothing kept"
         if (get("segments") > 1) s = s ", " get("segments") " segments"
         return s

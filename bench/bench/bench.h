@@ -6,6 +6,7 @@
 #ifndef KCP_BENCH_H
 #define KCP_BENCH_H
 
+#include "bench/bench/lengths.h"
 #include "bench/bench/record_file.h"
 #include "tests/judge/judge.h"
 
@@ -26,6 +27,7 @@ struct bench {                         /* what was asked for, and the controls *
     int judge, wrong;                  /* rows are judged; how many of them failed */
     const char *cuts;                  /* tokens of each rank, as shares */
     int replay;                        /* time a replayed graph of the call too */
+    const char *lengths;               /* of the sequences, as lengths_write has them */
     double copy, product;              /* measured: bytes/s of a copy, flop/s bf16 */
     double gather_us;                  /* all_gather of gather_bytes a rank */
     size_t gather_bytes;

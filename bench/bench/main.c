@@ -81,6 +81,8 @@ static void say_case(const struct bench *b)
            b->copy / 1e12, b->product / 1e12, (long long)c->T, c->H, c->HV, c->K, c->V,
            c->C, c->NS, model_name[c->model], regime_name[b->regime],
            b->unsaved ? "none" : save, b->warmup, b->iters);
+    if (b->lengths)
+        printf("# %d sequences of %s tokens\n", c->N, b->lengths);
 }
 
 static int do_all(int argc, char **argv)

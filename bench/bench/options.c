@@ -15,6 +15,7 @@ static const char usage[] =
     "         -D spikes   --walk auto|sequential|scan (15)\n"
     "         --model kda|gdn|dplr|gdn2|gla   --gate live|strong   --segments S\n"
     "         --sequences N (packed, of uneven lengths)\n"
+    "         --lengths 4x8192,1024 (packed, of these: five sequences)\n"
     "         --save recompute|all|none   --reuse-M (13 takes M from 08)\n"
     "ranks:   -g, --ranks R   whole layers over R ranks, each with T / R tokens:\n"
     "                         front, t_sum, t_exchange, t_main apart, every form\n"
@@ -62,7 +63,8 @@ static const struct option_row rows[] = {
     INT("-C", call.C, 1, 8192),
     INT("-D", call.D, 1, 64),
     INT("--segments", call.NS, 1, 65536),
-    INT("--sequences", call.N, 1, 4096),
+    INT("--sequences", call.N, 1, LENGTHS_MOST),
+    TEXT("--lengths", lengths, "lengths, as 4x8192,1024"),
     WORD("--walk", call.walk, "auto|sequential|scan"),
     WORD("--model", call.model, "kda|gdn|dplr|gdn2|gla"),
     WORD("--gate", regime, "live|strong"),
@@ -135,10 +137,34 @@ static int cuts_are_right(const struct bench *b)
     return !*s && n == b->ranks;
 }
 
+/* A list of lengths says how many sequences and tokens there are; records have it in
+ * one way of writing. */
+static int take_lengths(struct bench *b)
+{
+    static char word[LENGTHS_TEXT];
+    static int64_t cu[LENGTHS_MOST + 1];
+    const int N = lengths_read(b->lengths, cu);
+    if (!N)
+        return bench_bad("--lengths", b->lengths, "lengths from 1, as 4x8192,1024: "
+                         "at most 4096, of 16777216 tokens");
+    if (lengths_write(word, sizeof word, cu, N))
+        return bench_bad("--lengths", b->lengths, "a list of 255 letters");
+    if (b->tokens || b->from || b->to || b->call.N)
+        return bench_bad("--lengths", b->lengths,
+                         "no -T, -b, -e or --sequences beside");
+    b->lengths = word;
+    b->tokens = (int)cu[N];
+    b->call.N = N;
+    return 0;
+}
+
 /* The options together: what one says about another. */
 static int settle(struct bench *b)
 {
     struct kcp_call *c = &b->call;
+    if (b->lengths && take_lengths(b)) return 2;
+    if (!b->tokens) b->tokens = 8192;
+    if (!c->N) c->N = 1;
     b->judge |= (b->tsv || b->json) && !b->ranks;
     if (!b->from) b->from = b->tokens;
     b->unsaved = b->save == SAVE_NONE;
@@ -162,7 +188,7 @@ static int settle(struct bench *b)
     const struct kcp_variant *v;
     if (b->variant && !kcp_variants(NULL, b->variant, &v, 1))
         return bench_bad("--variant", b->variant, "one that kcp-check --list prints");
-    if (c->N > 1 && c->N > c->T / 16)
+    if (!b->lengths && c->N > 1 && c->N > c->T / 16)
         return bench_bad("--sequences", "", "sixteen tokens a sequence or more");
     if (c->NS > c->T) return bench_bad("--segments", "", "at most -T");
     if (b->to > b->from && (b->json || b->tsv || b->against))
@@ -183,9 +209,8 @@ int bench_options(int argc, char **argv, struct bench *b)
         .help = print_usage,
     };
     char why[300];
-    b->tokens = 8192;
     b->call = (struct kcp_call){ .H = 96, .K = 128, .V = 128, .C = 64, .D = 4, .NS = 1,
-        .N = 1, .R = 1, .gate = KCP_GATE_BOUNDED, .beta_form = KCP_BETA_SIGMOID,
+        .R = 1, .gate = KCP_GATE_BOUNDED, .beta_form = KCP_BETA_SIGMOID,
         .l2norm = 1, .lower_bound = -5, .part = KCP_LOCAL | KCP_REVERSE };
     const int status = options_read(&table, argc, argv, b, why, sizeof why);
     if (status == OPTIONS_DONE) return -1;

@@ -55,6 +55,7 @@ static void case_cells(struct cells *to, const struct bench *b)
     put(to, WORD, "walk", "%s", walk_word(c));
     put(to, NUMBER, "reuse_M", "%s", c->reuse_M ? "1" : "");
     put(to, WORD, "cuts", "%s", b->cuts ? b->cuts : "");
+    put(to, WORD, "lengths", "%s", b->lengths ? b->lengths : "");
 }
 
 /* The machine's own rates in this run, beside which the times stand. */

@@ -7,7 +7,7 @@
 
 #include "judged.h"
 
-struct cell { const char *name; int is_word; char text[80]; };
+struct cell { const char *name; int is_word; char text[LENGTHS_TEXT]; };
 struct cells { int n; struct cell at[48]; };
 
 /* What names a row: of whole layers over ranks also the form and the heads' parts. */

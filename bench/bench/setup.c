@@ -21,6 +21,13 @@ static void pack(int N, int64_t T, int64_t *cu)
     }
 }
 
+/* The batch: as many tokens in each sequence as --lengths says, or uneven ones. */
+static void pack_batch(const struct bench *b, int64_t *cu)
+{
+    if (b->lengths) lengths_read(b->lengths, cu);
+    else pack(b->call.N, b->call.T, cu);
+}
+
 /* This rank's grid, as the plan cut it, on the device. */
 static int fill_grid(struct runner *x, const int64_t *sequences)
 {
@@ -82,7 +89,7 @@ int runner_open(struct runner *x, struct kcp_comm *comm, int head_parts)
     x->call.comm = comm;
     x->call.ops = device_memory()->mapops;
     if (!cu) return KCP_NO_MEMORY;
-    pack(all->N, all->T, cu);
+    pack_batch(x->b, cu);
     int64_t cuts[CASE_RANKS + 1];
     share_out(x->b->cuts, comm->R, all->T, cuts);
     int e = kcp_plan_make(&x->plan, all->N, cu, comm->R, x->b->cuts ? cuts : NULL, L,

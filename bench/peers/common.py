@@ -17,7 +17,7 @@ IDLE = "found no GPU, or no package"
 
 
 CASE = dict(T=8192, H=96, HV=0, K=128, V=128, C=64, segments=1, ranks=1, sequences=1,
-            model="kda", gate="live")
+            lengths="", model="kda", gate="live")
 CONTROLS = ("copy", "product", "gather_bytes", "gather_us")
 
 
@@ -41,6 +41,9 @@ def head(path, words):
     for name, value in said.items():
         case[name] = int(value) if isinstance(CASE.get(name), int) else value
     case["HV"] = case["HV"] or case["H"]
+    if case["lengths"]:
+        cu = starts(case["lengths"])
+        case["T"], case["sequences"] = cu[-1], len(cu) - 1
     return case
 
 
@@ -108,8 +111,20 @@ def controls(torch):
     return {"copy": 2 * (2 << 30) / copy * 1e6, "product": 2 * n ** 3 / product * 1e6}
 
 
+def starts(lengths):
+    """cu of a list such as 4x8192,1024."""
+    cu = [0]
+    for word in lengths.split(","):
+        times, _, length = word.rpartition("x")
+        for _ in range(int(times or 1)):
+            cu.append(cu[-1] + int(length))
+    return cu
+
+
 def packed(torch, case):
-    """Where a batch's sequences begin, as pack in ../bench_setup.c says."""
+    """Where a batch's sequences begin, as pack_batch in ../bench/setup.c says."""
+    if case["lengths"]:
+        return torch.tensor(starts(case["lengths"]), dtype=torch.long, device="cuda")
     T, N, cu, before = case["T"], case["sequences"], [], 0
     total = sum(1 + 3 * n % 5 for n in range(N))
     for n in range(N + 1):

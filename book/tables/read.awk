@@ -50,6 +50,15 @@ function standing(s, v,   kernels, exchange_)
 
 function machine_of() { return get("machine") ", " get("driver") ", " get("date") }
 
+# 4x8192,1024 as a reader has it: 4 x 8192, 1024; a blank before x does not break.
+function lengths_in_words(   s)
+{
+    s = get("lengths")
+    gsub(/x/, "\302\240\303\227\302\240", s)
+    gsub(/,/, ", ", s)
+    return s
+}
+
 # A case in words; its blanks do not break a line.
 function in_words(   s)
 {
@@ -59,7 +68,8 @@ function in_words(   s)
     if (num("K") != 128 || num("V") != 128)
         s = s sprintf(", K = %d, V = %d", get("K"), get("V"))
     if (num("C") != 64) s = s sprintf(", C = %d", get("C"))
-    if (num("sequences") > 1) s = s ", " get("sequences") " sequences"
+    if (get("lengths") != "") s = s ", lengths " lengths_in_words()
+    else if (num("sequences") > 1) s = s ", " get("sequences") " sequences"
     if (get("walk") != "") s = s ", by " get("walk")
     if (get("save") == "all") s = s ", all kept"
     if (get("save") == "none") s = s ", nothing kept"
@@ -73,7 +83,7 @@ function case_order(   m)
     m = index("kda gdn", get("model"))
     return sprintf("%d %09d %05d %05d %d %s %d %s", m ? m : 9, get("T"), get("H"),
                    get("K"), 10 + index("livestrongsaturated", get("gate")),
-                   get("model"), get("sequences"), get("save") get("walk"))
+                   get("model"), get("sequences"), get("lengths") get("save") get("walk"))
 }
 
 # The all-gather alone, measured once a case.

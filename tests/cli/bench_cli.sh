@@ -22,14 +22,14 @@ refuses() {                    # what it names, options...
 # A record of two cases, of which the second lacks a column that the first needs not.
 columns="stage variant form head_parts pass us us_p10 us_p90 bytes flops peer model gate"
 columns="$columns T H HV K V C sequences segments ranks save walk reuse_M copy product"
-columns="$columns verdict worst error allowed"
+columns="$columns verdict worst error allowed lengths"
 tsv() { echo "$*" | tr ' ' '\t' | sed 's/-//g'; }
 {
     tsv $columns
     for v in v2_stages v1_stages theirs; do
         tsv 08_forward $v - - 0 2000.00 1900.00 2100.00 5 6 \
             "$([ $v = theirs ] && echo theirs || echo -)" kda live 8192 96 96 128 128 64 \
-            1 1 1 recompute - - 4e12 7e14 ${verdict:-ok} o 0.004 0.006
+            1 1 1 recompute - - 4e12 7e14 ${verdict:-ok} o 0.004 0.006 -
     done
 } >"$W/a.tsv"
 if [ -x "$program" ]; then
@@ -59,6 +59,17 @@ if [ -x "$program" ]; then
     for x in x 8 8,13 08, ,08 08,,13 99 '08 13' 0813; do refuses --stages --stages "$x"; done
     for x in x gather all_gather, ,scan chainscan 'chain scan'; do
         refuses --forms -g 2 --forms "$x"; done
+    # Rubbish, too much, and what says the same twice.
+    for x in x 0 -1 1.5 '8 8' 4x 4xx8 x8 4x0 0x4 ,8 8, 8,,8 4x8x2 08 1e3 \
+            4097x1 4096x8192 16777217 99999999999999999999; do
+        refuses --lengths --lengths "$x"; done
+    refuses --lengths --lengths "$(seq -s , 1 99)"
+    grep -q '255 letters' "$W/err" || wrong "a list that no record has room for"
+    for x in '-T 8192' '-b 1024' '-e 4096' '--sequences 2'; do
+        refuses --lengths --lengths 4x8192 $x; done
+    refuses --segments --lengths 4x1,4 --segments 9
+    refuses --tsv --lengths 4x8192 --tsv "$W/a.tsv" --against "$W/a.tsv"
+    refuses --against --lengths 8192 --against "$W/a.tsv"
     refuses --variant --variant nope
     mkfifo "$W/pipe"
     for x in "$W/pipe" "$W" /dev/null; do refuses --against --against "$x"; done
@@ -76,12 +87,35 @@ if [ -x "$program" ]; then
         "$program" --against "$W/$f.tsv" --stage 08 -w 0 -n 5 >"$W/out" 2>"$W/err"
         grep -q 'against' "$W/err" && wrong "$f.tsv is no record: $(cat "$W/err")"
     done
+    # A packed case is another than an even one of as many tokens, however it is said.
+    awk -F '\t' 'BEGIN { OFS = FS }
+        NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; print; next }
+        { $(at["lengths"]) = "4x2048"; $(at["sequences"]) = 4; print }' "$W/a.tsv" \
+        >"$W/lengths.tsv"
+    "$program" --against "$W/lengths.tsv" --lengths 2048,3x2048 --stage 08 -n 5 \
+        >"$W/out" 2>"$W/err"
+    grep -q 'against' "$W/err" && wrong "lengths.tsv is no record: $(cat "$W/err")"
+    refuses --against --against "$W/lengths.tsv" -T 8192 --sequences 4
+    refuses --against --against "$W/a.tsv" --lengths 4x2048
     grep -v '^08' "$W/a.tsv" >"$W/empty.tsv"
     refuses --against --against "$W/empty.tsv"
     [ -e "$W/b.tsv" ] && wrong "a refusal leaves a record"
 else
     echo "bench_cli.sh: no kcp-bench (built without CUDA): its options were not tried"
 fi
+
+# A list of lengths is read once, and written in one way.
+try="$W/lengths"
+${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Werror -I. \
+    bench/lengths_try.c bench/bench/lengths.c -o "$try" || failed=1
+reads() { [ "$("$try" "$1")" = "$2" ] || wrong "lengths $1: $("$try" "$1"), not $2"; }
+reads 8192 '1 8192 8192'
+reads 4x8192,1024 '5 33792 4x8192,1024'
+reads 2x8,8,2x8,1x3,8 '7 51 5x8,3,8'
+reads 1200,800,1500,500,900,1100,1300,892 '8 8192 1200,800,1500,500,900,1100,1300,892'
+reads 4096x4096 '4096 16777216 4096x4096'
+for x in '' x 0 4x 4x0 8, 4x8x2 4097x1 4096x8192; do
+    "$try" "$x" >"$W/out" && wrong "lengths $x: $(cat "$W/out")"; done
 
 # An earlier record is lost only to a whole new one that has rows.
 mkdir "$W/file"
@@ -123,7 +157,7 @@ printf '  FAIL     v1_stages   bf16  5 ok  worst o 1e-2 of 5e-3 (case 1)  alive 
     >>"$W/judge.txt"
 printf 'stage\tvariant\tnvcc\tdigest\n08_forward\tv1_stages\t13.0\td1\n' >"$W/digests.tsv"
 printf '08_forward\tv2_stages\t13.0\td2\npath\tfused\t-\tp1\n' >>"$W/digests.tsv"
-rm -f "$W/b.tsv" "$W/order.tsv" "$W/empty.tsv"
+rm -f "$W/b.tsv" "$W/order.tsv" "$W/empty.tsv" "$W/lengths.tsv"
 record() { KEEP_README=1 sh bench/record.sh "$@" >"$W/out" 2>"$W/err"; }
 record "$W" bench-cli-test abc1234 || wrong "$(cat "$W/err")"
 # of ROW NAME: the value of a column by its name, of the first row that matches.

@@ -70,6 +70,10 @@ row 08_forward v9_gone 7000 $old
 head s.t 8192 1 1 strong
 row 08_forward v2_stages 3100 $old
 
+# A packed batch is another case than an even one, and its lengths are said.
+head n.t 8192 1 1 live
+row 08_forward v2_stages 3300 $new "sequences=5 lengths=4x1024,4096"
+
 # A token less and more, nothing kept: a row of six.
 bare() {                        # T, gate, us
     head e.t $1 1 1 $2 save=none
@@ -158,6 +162,9 @@ wants 07_merge.md '`v1_column`† | forward | 8000.0 | .* | 125 | 12.5 | 3 %'
 lacks roofline.tsv '07/v1_column 100 2500'
 wants 08_forward.md '`v2_stages` | 3.000 | 3.000.*3.000 | 8 % | 1.50'
 wants 08_forward.md '`v2_stages`† | 3.100'
+wants 08_forward.md '^\*\*KDA.*32, lengths 4.*×.*1024, 4096\.'
+wants 08_forward.md '`v2_stages` | 3.300'
+wants readme.md '32, lengths 4.*×.*1024, 4096 |  | 3.300 '
 wants 08_forward.md '`v9_gone`† | 7.000'
 lacks 08_forward.md '| 1.000 |'
 wants 17.md '`fla_kda` | 6.000'

@@ -1,0 +1,61 @@
+/* lengths.c -- a packed batch in words: read, and written in one way.
+ *
+ * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh, with lengths_try.c.
+ * Next: setup.c.
+ */
+#include "lengths.h"
+#include <stdio.h>
+
+/* Digits alone, a number from 1 to `most`; behind it, or NULL. */
+static const char *number(const char *s, int64_t most, int64_t *to)
+{
+    int64_t n = 0;
+    if (*s < '1' || *s > '9') return NULL;
+    for (; *s >= '0' && *s <= '9'; s++) {
+        n = 10 * n + (*s - '0');
+        if (n > most) return NULL;
+    }
+    *to = n;
+    return s;
+}
+
+int lengths_read(const char *text, int64_t *cu)
+{
+    const char *s = text;
+    int64_t tokens = 0;
+    int N = 0;
+    if (cu) cu[0] = 0;
+    for (;; s++) {
+        int64_t times = 1, length;
+        s = number(s, LENGTHS_TOKENS, &length);
+        if (s && *s == 'x') {
+            times = length;
+            s = number(s + 1, LENGTHS_TOKENS, &length);
+        }
+        if (!s || times > LENGTHS_MOST - N) return 0;
+        for (int64_t i = 0; i < times; i++) {
+            tokens += length;
+            if (cu) cu[++N] = tokens;
+            else N++;
+        }
+        if (tokens > LENGTHS_TOKENS) return 0;
+        if (*s != ',') return *s ? 0 : N;
+    }
+}
+
+int lengths_write(char *to, size_t bytes, const int64_t *cu, int N)
+{
+    size_t used = 0;
+    for (int n = 0, next; n < N; n = next) {
+        const int64_t length = cu[n + 1] - cu[n];
+        for (next = n + 1; next < N && cu[next + 1] - cu[next] == length;) next++;
+        char one[48], times[24] = "";
+        if (next > n + 1) snprintf(times, sizeof times, "%dx", next - n);
+        const int more = snprintf(one, sizeof one, "%s%s%lld", n ? "," : "", times,
+                                  (long long)length);
+        if (used + (size_t)more >= bytes) return 1;
+        snprintf(to + used, bytes - used, "%s", one);
+        used += (size_t)more;
+    }
+    return 0;
+}
