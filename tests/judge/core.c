@@ -193,61 +193,55 @@ int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
     return KCP_OK;
 }
 
+/* A check that ran, as its line and in the counts. */
+static void tell_check(const struct kcp_check *c, int status, struct kcp_report *own,
+                       struct kcp_report *rep)
+{
+    if (status == KCP_NA) rep->skip++;
+    else if (status) report_fail(own, "%s %s: status %d", c->stage, c->name, status);
+    else if (!own->expectations)
+        report_fail(own, "%s %s expects nothing", c->stage, c->name);
+    const char *word = status ? "skip" : "ok";
+    if (own->fail) word = "FAIL";
+    if (!rep->quiet || own->fail)
+        printf("  %-8s%-22s %d expectations: %s\n", word, c->name, own->expectations,
+               c->what);
+    rep->expectations += own->expectations;
+    rep->fail += own->fail != 0;
+    rep->pass += !own->fail && !status;
+    if (own->fail && !rep->first[0]) memcpy(rep->first, own->first, sizeof rep->first);
+}
+
 int judge_check(const struct kcp_check *c, struct kcp_report *rep)
 {
     struct kcp_report own = { .quiet = rep->quiet };
-    const int status = isolated_check(c, &own);
-    if (status == KCP_NA) rep->skip++;
-    else if (status) report_fail(&own, "%s %s: status %d", c->stage, c->name, status);
-    else if (!own.expectations)
-        report_fail(&own, "%s %s expects nothing", c->stage, c->name);
-    const char *word = status ? "skip" : "ok";
-    if (own.fail) word = "FAIL";
-    if (!rep->quiet || own.fail)
-        printf("  %-8s%-22s %d expectations: %s\n", word, c->name, own.expectations,
-               c->what);
-    rep->expectations += own.expectations;
-    rep->fail += own.fail != 0;
-    rep->pass += !own.fail && !status;
-    if (own.fail && !rep->first[0]) memcpy(rep->first, own.first, sizeof rep->first);
+    tell_check(c, isolated_check(c, &own), &own, rep);
     return KCP_OK;
 }
 
 /* What checks ask of the built-in kernels is asked of a shared object's too. */
-static const char *object;
-
-static int object_checked(struct kcp_report *rep,
-                          int (*check)(struct kcp_report *, const struct kcp_variant *))
-{
-    char why[160];
-    const struct kcp_variant *v = variant_load(object, why, sizeof why);
-    return v ? check(rep, v) : KCP_BAD;
-}
-static int object_alone(struct kcp_report *rep)
-{
-    return object_checked(rep, alone_variant);
-}
-static int object_canonical(struct kcp_report *rep)
-{
-    return object_checked(rep, canonical_variant);
-}
+static const struct {
+    const char *name, *what;
+    int (*run)(struct kcp_report *, const struct kcp_variant *);
+} of_objects[] = {
+    { "alone", "one sequence is NaN: not a bit of the others changes", alone_variant },
+    { "canonical", "canonical segments: the same bits on 1 to 8 ranks",
+      canonical_variant } };
 
 int judge_object(const struct kcp_variant *v, const struct options *o,
                  struct kcp_report *rep)
 {
     const struct kcp_stage *s = stage_find(v->stage);
-    const struct kcp_check checks[] = {
-        { s->name, "alone", "one sequence is NaN: not a bit of the others changes",
-          object_alone },
-        { s->name, "canonical", "canonical segments: the same bits on 1 to 8 ranks",
-          object_canonical } };
     const int fixed = o->alone || o->reference || ranks_mine() >= 0;
-    object = o->object;
     int err = judge_variant(s, v, o, rep);
     for (int i = 0; i < 2 && !err && !fixed; i++) {
-        struct kcp_report own = *rep;
-        err = judge_check(&checks[i], &own);
-        if (own.skip == rep->skip) *rep = own;         /* n/a: not asked of its stage */
+        struct isolated x = { .stage = s, .variant = v, .object = o->object };
+        struct kcp_report own = { .quiet = rep->quiet }, all = *rep;
+        const int status = isolated_object_check(&x, of_objects[i].run, &own);
+        const struct kcp_check c = { s->name, of_objects[i].name, of_objects[i].what,
+                                     NULL };
+        tell_check(&c, status, &own, &all);
+        if (status != KCP_NA) *rep = all;            /* n/a: not asked of its stage */
     }
     return err;
 }

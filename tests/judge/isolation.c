@@ -7,9 +7,10 @@
  * given a number that nobody could know before, and returns its verdict with it: what a
  * variant writes to the socket by itself is no verdict. The clock runs while the
  * variant does; the references may take their time. Under a launcher, and with --here,
- * there is no process apart.
+ * there is no process apart. A shared object gets less: plugin.c.
  */
 #include "isolation.h"
+#include "plugin.h"
 #include "core/paths.h"
 
 #include <errno.h>
@@ -28,7 +29,7 @@ int isolation_off;
 int isolation_limit = 30;
 
 enum kind { STARTED = 0x51, RETURNED, DONE, VERDICT, REPORT, RECORD, DEVICE,
-            NO_MEMORY };
+            NO_MEMORY, RAN };
 struct message {
     enum kind kind;
     uint64_t nonce;
@@ -38,6 +39,7 @@ struct message {
         struct { struct kcp_device is; int status; } device;
         struct { char stage[32], name[64], why[160], shapes[160];
                  int storage, where, found; } record;
+        struct plugin_ran ran;
     } is;
 };
 struct request { int index, judged; };
@@ -75,6 +77,23 @@ static int receive_all(int fd, void *data, size_t n)
     return 0;
 }
 
+/* The same, of whoever may never read or write it: until then. */
+static int move_until(int fd, void *data, size_t n, int writes, double until)
+{
+    for (char *at = data; n;) {
+        struct pollfd p = { fd, writes ? POLLOUT : POLLIN, 0 };
+        if (seconds() > until) return 1;
+        if (poll(&p, 1, 100) <= 0) continue;
+        const ssize_t moved = writes ? send(fd, at, n, MSG_NOSIGNAL | MSG_DONTWAIT)
+                                     : recv(fd, at, n, MSG_DONTWAIT);
+        if (moved < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+        if (moved <= 0) return 1;
+        at += moved;
+        n -= (size_t)moved;
+    }
+    return 0;
+}
+
 /* ---- in the process of the variant */
 static void say(enum kind kind)
 {
@@ -103,17 +122,28 @@ static _Noreturn void end_here(void)
     _exit(0);
 }
 
+int plugin_hears(void *data, size_t n) { return receive_all(to_judge, data, n); }
+int plugin_says(const void *data, size_t n) { return send_all(to_judge, data, n); }
+
+void plugin_answers(const struct plugin_ran *ran)
+{
+    struct message m = { .kind = RAN, .is.ran = *ran };
+    answer(&m, RAN);
+}
+
+void plugin_connects(int fd)
+{
+    to_judge = fd;
+    memory_is_out = isolation_no_memory;
+}
+
 static void serve(const struct isolated *x)
 {
-    char why[160] = "";
-    const struct kcp_variant *v = x->variant;
     struct request ask;
-    if (x->object) v = variant_load(x->object, why, sizeof why);
     while (!receive_all(to_judge, &ask, sizeof ask)) {
         struct message m = { .is.verdict.outcome = FAIL };
-        if (!v) snprintf(m.is.verdict.why, sizeof m.is.verdict.why, "%s", why);
-        else if (judge_case(x->stage, v, &x->list[ask.index], ask.judged,
-                            &m.is.verdict)) {
+        if (judge_case(x->stage, x->variant, &x->list[ask.index], ask.judged,
+                       &m.is.verdict)) {
             m.is.verdict.outcome = FAIL;
             snprintf(m.is.verdict.why, sizeof m.is.verdict.why, "memory: found none");
         }
@@ -208,11 +238,14 @@ static int listen_to(pid_t pid, int fd, enum kind kind, double limit, struct mes
     if (!isolation_limit) limit = day;
     double until = seconds() + patience;
     uint64_t nonce = 0;
+    int starts = 0, ends = 0;                  /* a plug-in's run does each once */
     for (int done = 0;;) {
         if (wait_for(pid, fd, until, why, n)) return 1;
-        const int cut = receive_all(fd, m, sizeof *m);
-        if (!cut && m->kind == STARTED && !done) until = seconds() + limit;
-        else if (!cut && m->kind == RETURNED && !done) until = seconds() + patience;
+        const int cut = move_until(fd, m, sizeof *m, 0, until);
+        if (!cut && m->kind == STARTED && !done && (kind != RAN || !starts++))
+            until = seconds() + limit;
+        else if (!cut && m->kind == RETURNED && !done && (kind != RAN || !ends++))
+            until = seconds() + patience;
         else if (!cut && m->kind == NO_MEMORY) {       /* it has said so on stderr */
             fflush(stdout);
             _Exit(2);
@@ -234,6 +267,71 @@ static void forget(struct isolated *x)
 {
     if (x->pid) close(x->fd);
     x->pid = 0;
+    if (x->object) plugin_ends_orphans();
+}
+
+/* Words from there: they end, and no byte of them makes a line of its own. */
+static void plain_words(char *words, size_t n)
+{
+    words[n - 1] = 0;
+    for (char *at = words; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 0x7f) *at = '?';
+}
+
+/* ---- a shared object: its process is given arrays, and gives arrays back */
+static struct isolated *plugin;                /* whose variant trials run; or NULL */
+
+int plugin_runs_trials(void) { return plugin != NULL; }
+
+static int lose(const char *how, char *why, size_t n)
+{
+    if (how) {
+        kill_it(plugin->pid);
+        snprintf(why, n, "%s", how);
+    }
+    forget(plugin);
+    return KCP_COMM;
+}
+
+/* Each part of a trial, there and back, in the time that the judge's own part has. */
+static int move_parts(const struct plugin_part *part, int count, int writes)
+{
+    const double patience = isolation_limit ? 20.0 * isolation_limit : 86400;
+    const double until = seconds() + patience;
+    for (int i = 0; i < count; i++)
+        if (move_until(plugin->fd, part[i].p, part[i].n, writes, until)) return 1;
+    return 0;
+}
+
+int plugin_exchange(const struct plugin_part *to, int nto,
+                    const struct plugin_part *from, int nfrom, struct plugin_ran *ran,
+                    char *why, size_t n)
+{
+    struct isolated *x = plugin;
+    const double all = isolation_limit * 5 / 3.0, begin = seconds();
+    double limit = isolation_limit;
+    struct message m;
+    int status = KCP_OK;
+    if (isolation_limit && x->lost >= all) {
+        snprintf(why, n, "not run: %.0f s went by without a verdict", x->lost);
+        return KCP_COMM;
+    }
+    if (limit > all - x->lost) limit = all - x->lost;
+    if (!x->pid) x->pid = start(&x->fd);
+    if (x->pid < 0) {
+        x->pid = 0;
+        return KCP_NO_MEMORY;
+    }
+    if (!x->pid) plugin_execs(to_judge);
+    /* Who takes nothing may have ended: listen_to says how. */
+    move_parts(to, nto, 1);
+    if (listen_to(x->pid, x->fd, RAN, limit, &m, why, n)) status = lose(NULL, why, n);
+    else if (!m.is.ran.status && move_parts(from, nfrom, 0))
+        status = lose("it gives no arrays back", why, n);
+    if (status) x->lost += seconds() - begin;
+    else *ran = m.is.ran;
+    if (!status) plain_words(ran->why, sizeof ran->why);
+    return status;
 }
 
 int isolated_case(struct isolated *x, int index, enum kcp_storage judged,
@@ -244,6 +342,13 @@ int isolated_case(struct isolated *x, int index, enum kcp_storage judged,
     const struct request ask = { index, (int)judged };
     const double all = isolation_limit * 5 / 3.0, begin = seconds();
     struct message m;
+    if (x->object) {
+        plugin = x;
+        const int status = judge_case(x->stage, x->variant, &x->list[index], judged,
+                                      out);
+        plugin = NULL;
+        return status;
+    }
     *out = (struct verdict){ .outcome = FAIL, .alive = NAN };
     if (isolation_limit && x->lost >= all) {
         snprintf(out->why, sizeof out->why, "not run: %.0f s went by without a verdict",
@@ -291,6 +396,20 @@ int isolated_end(struct isolated *x, char *why, size_t n)
     kill(-x->pid, SIGKILL);
     forget(x);
     return bad;
+}
+
+int isolated_object_check(struct isolated *x,
+                          int (*run)(struct kcp_report *, const struct kcp_variant *),
+                          struct kcp_report *own)
+{
+    char why[160];
+    if (isolation_off || ranks_mine() >= 0) return run(own, x->variant);
+    plugin = x;
+    const int status = run(own, x->variant);
+    plugin = NULL;
+    if (isolated_end(x, why, sizeof why))
+        report_fail(own, "%s: %s", x->variant->name, why);
+    return status;
 }
 
 int isolated_check(const struct kcp_check *c, struct kcp_report *own)
@@ -350,6 +469,16 @@ int isolated_probe(const char *path, struct kcp_variant *record, char *why, size
     close(fd);
     if (!lost && !m.is.record.found) snprintf(why, n, "%s", m.is.record.why);
     if (lost || !m.is.record.found) return 1;
+    plain_words(m.is.record.stage, sizeof m.is.record.stage);
+    plain_words(m.is.record.name, sizeof m.is.record.name);
+    plain_words(m.is.record.why, sizeof m.is.record.why);
+    plain_words(m.is.record.shapes, sizeof m.is.record.shapes);
+    const int storage = m.is.record.storage, where = m.is.record.where;
+    if (storage < KCP_F64 || storage > KCP_BF16 ||
+        (where != KCP_HOST && where != KCP_DEVICE)) {
+        snprintf(why, n, "its record has storage %d and place %d", storage, where);
+        return 1;
+    }
     *record = (struct kcp_variant){ m.is.record.stage, m.is.record.name,
         m.is.record.why, (enum kcp_storage)m.is.record.storage,
         (enum kcp_where)m.is.record.where, m.is.record.shapes, NULL, NULL };

@@ -29,6 +29,10 @@ int  isolated_case(struct isolated *x, int index, enum kcp_storage judged,
                    struct verdict *out);
 /* It ends. 0; or 1 with why, when it ends otherwise than it should. */
 int  isolated_end(struct isolated *x, char *why, size_t n);
+/* What is asked of a shared object's variant beside its cases. */
+int  isolated_object_check(struct isolated *x,
+                           int (*run)(struct kcp_report *, const struct kcp_variant *),
+                           struct kcp_report *own);
 /* A check's run, there: its report and its status. */
 int  isolated_check(const struct kcp_check *c, struct kcp_report *own);
 /* What a shared object holds, found out there: the record without its functions. */

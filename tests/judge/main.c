@@ -7,6 +7,7 @@
 #include "isolation.h"
 #include "outputs.h"
 #include "paths.h"
+#include "plugin.h"
 #include "said.h"
 #include "tests/options/options.h"
 #include <stdlib.h>
@@ -330,11 +331,17 @@ static int do_all(int argc, char **argv)
     int status = read_values(&x);
     say_again(&x, argv[0]);
     if (!status) status = agrees(&x);
-    if (!status && x.reference) status = other_reference(&x);
     if (status) return status;
     struct options *o = &x.o;
+    const int fd = plugin_asked_for();
+    if (fd >= 0) {
+        status = ranks_open(x.backend, o->only_device, &o->ranks);
+        return status ? status : plugin_serve(fd, o->variant);
+    }
+    if (x.reference && (status = other_reference(&x))) return status;
     rep.quiet = o->quiet;
     if (o->variant && strchr(o->variant, '/')) {
+        if (!isolation_off) plugin_guard(argv);
         mine = object_record(o);
         if (!mine) return 2;
         if (o->stage && stage_find(o->stage) != stage_find(mine->stage))
@@ -349,7 +356,9 @@ static int do_all(int argc, char **argv)
     if (x.keep) return outputs_keep(x.keep, o);
     if (x.against) return outputs_against(x.against, o);
     if (x.foreign) return judge_foreign(x.foreign, o, &rep);
-    return judge(&x, mine);
+    status = judge(&x, mine);
+    if (mine) plugin_unguard();
+    return status;
 }
 
 int main(int argc, char **argv)

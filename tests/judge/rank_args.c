@@ -152,10 +152,26 @@ void rank_args_free(struct rank_args *s)
     *s = (struct rank_args){ 0 };
 }
 
+int rank_args_keep(struct rank_args *s, struct buffer *o, char *now, char *why,
+                   size_t n)
+{
+    const size_t all = o->bytes + 2 * FENCE;
+    const int in = field_in(o->field);
+    const char *broken = in && memcmp(now, o->image, all) ? "into input" : NULL;
+    if (memcmp(now + FENCE + o->bytes, o->image + FENCE + o->bytes, FENCE))
+        broken = "past";
+    if (memcmp(now, o->image, FENCE)) broken = "before";
+    free(broken ? now : o->image);
+    if (!broken) o->image = now;
+    else snprintf(why, n, "rank %d wrote %s %s", s->call.r, broken, o->field->name);
+    return broken ? KCP_BAD : KCP_OK;
+}
+
 /* Copy all of it back. Outputs replace their image; inputs and fences must match. */
 int rank_args_collect(struct rank_args *s, char *why, size_t size)
 {
-    for (int i = 0; i < s->n; i++) {
+    int status = KCP_OK;
+    for (int i = 0; i < s->n && !status; i++) {
         struct buffer *o = &s->buffer[i];
         const size_t all = o->bytes + 2 * FENCE;
         char *now = malloc(all);
@@ -163,19 +179,7 @@ int rank_args_collect(struct rank_args *s, char *why, size_t size)
             free(now);
             return KCP_NO_MEMORY;
         }
-        const int in = field_in(o->field);
-        const char *broken = in && memcmp(now, o->image, all) ? "into input" : NULL;
-        if (memcmp(now + FENCE + o->bytes, o->image + FENCE + o->bytes, FENCE))
-            broken = "past";
-        if (memcmp(now, o->image, FENCE)) broken = "before";
-        if (broken) {
-            snprintf(why, size, "rank %d wrote %s %s", s->call.r, broken,
-                     o->field->name);
-            free(now);
-            return KCP_BAD;
-        }
-        free(o->image);
-        o->image = now;
+        status = rank_args_keep(s, o, now, why, size);
     }
-    return KCP_OK;
+    return status;
 }

@@ -4,30 +4,40 @@
  * Next: verdict.c.
  */
 #include "paths.h"
+#include "plugin.h"
 #include "trial.h"
 #include <stdlib.h>
 #include <string.h>
+
+void trial_seat(struct trial *t, int r, const struct kcase *k, const struct kcp_plan *p,
+                enum kcp_pass pass)
+{
+    struct rank_args *s = &t->rank[r];
+    if (t->stage->ranks && ranks_apart() && ranks_mine() < 0) t->mem->gpu(r);
+    s->call = call_of(t->stage, k, p, r, pass);
+    s->plan = p;
+    s->mem = t->mem;
+    s->ranks = t->stage->ranks;
+    s->id = k->id;
+    s->storage = t->variant->storage;
+    s->poison = !is_mutant(t->variant);
+}
 
 int trial_fill(struct trial *t, const struct kcase *k, const struct kcp_plan *p,
                enum kcp_pass pass, const struct tensor_set *in,
                const struct tensor_set *want)
 {
     int status = KCP_OK;
+    t->k = k;
+    t->pass = pass;
+    t->runs = 0;
     t->R = t->stage->ranks ? k->call.R : 1;
     t->rank = calloc(t->R, sizeof *t->rank);
     if (!t->rank) return KCP_NO_MEMORY;
     for (int r = 0; r < t->R && !status; r++) {
-        struct rank_args *s = &t->rank[r];
         if (t->stage->ranks && ranks_mine() >= 0 && r != ranks_mine()) continue;
-        if (t->stage->ranks && ranks_apart() && ranks_mine() < 0) t->mem->gpu(r);
-        s->call = call_of(t->stage, k, p, r, pass);
-        s->plan = p;
-        s->mem = t->mem;
-        s->ranks = t->stage->ranks;
-        s->id = k->id;
-        s->storage = t->variant->storage;
-        s->poison = !is_mutant(t->variant);
-        status = rank_args_fill(s, t->stage, in, want);
+        trial_seat(t, r, k, p, pass);
+        status = rank_args_fill(&t->rank[r], t->stage, in, want);
     }
     return status;
 }
@@ -218,6 +228,7 @@ int trial_launch(struct trial *t, char *why, size_t n)
 
 int trial_run(struct trial *t, char *why, size_t n)
 {
+    if (plugin_runs_trials()) return plugin_trial(t, why, n);
     int status = trial_launch(t, why, n);
     for (int r = 0; r < t->R && !status; r++)
         status = rank_args_collect(&t->rank[r], why, n);
@@ -226,5 +237,12 @@ int trial_run(struct trial *t, char *why, size_t n)
 
 const struct memory *gpu_of_threads(void)
 {
-    return ranks_apart() || ranks_mine() >= 0 ? NULL : device_memory();
+    return ranks_apart() || ranks_mine() >= 0 ? NULL : trial_memory(KCP_DEVICE);
+}
+
+const struct memory *trial_memory(enum kcp_where where)
+{
+    if (where == KCP_HOST) return &host_memory;
+    if (!plugin_runs_trials()) return device_memory();
+    return paths_device() ? &host_memory : NULL;
 }

@@ -44,6 +44,9 @@ struct trial {
     int R;
     struct rank_args *rank;
     int stale;                      /* workspaces as an earlier run left them */
+    const struct kcase *k;          /* what it is a trial of */
+    enum kcp_pass pass;
+    int runs;                       /* since it was filled */
 };
 
 /* The inputs of a case and what should come of them, until the next is asked for. */
@@ -77,11 +80,18 @@ int  rank_args_fill(struct rank_args *s, const struct kcp_stage *stage,
                     const struct tensor_set *in,
                const struct tensor_set *want);
 int  rank_args_collect(struct rank_args *s, char *why, size_t n);
+/* What came back of a buffer: its image, if fences and inputs are as they were; or why
+ * not. `now` belongs to the buffer then. */
+int  rank_args_keep(struct rank_args *s, struct buffer *o, char *now, char *why,
+                    size_t n);
 void rank_args_free(struct rank_args *s);
 /* Seats for all ranks of a case; this process's alone where it has one. */
 int  trial_fill(struct trial *t, const struct kcase *k, const struct kcp_plan *p,
                enum kcp_pass pass, const struct tensor_set *in,
                const struct tensor_set *want);
+/* Rank r's sizes and options, before its arrays. */
+void trial_seat(struct trial *t, int r, const struct kcase *k, const struct kcp_plan *p,
+                enum kcp_pass pass);
 int  trial_launch(struct trial *t, char *why, size_t n);
 int  trial_run(struct trial *t, char *why, size_t n);    /* and copy outputs back */
 void trial_free(struct trial *t);
@@ -91,5 +101,8 @@ int  row_a(const struct kcp_field *f, const char *letter);  /* a row a token, "T
 int  alone_variant(struct kcp_report *rep, const struct kcp_variant *v);
 int  canonical_variant(struct kcp_report *rep, const struct kcp_variant *v);
 const struct memory *gpu_of_threads(void);     /* NULL: none, or ranks have their own */
+/* Where the judge fills the arrays of a trial; NULL: no device. A shared object's are
+ * filled on the host, for they are copied to its process. */
+const struct memory *trial_memory(enum kcp_where where);
 
 #endif

@@ -124,7 +124,7 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
                      const struct kcase *k, enum kcp_storage judged, enum kcp_pass pass,
                      const struct kcp_plan *p, struct verdict *out)
 {
-    const struct memory *mem = v->where == KCP_HOST ? &host_memory : device_memory();
+    const struct memory *mem = trial_memory(v->where);
     struct trial t = { .stage = s, .variant = v, .mem = mem }, again = t;
     *out = (struct verdict){ .outcome = mem ? PASS : SKIP, .alive = NAN,
                            .backward = pass == KCP_BACKWARD };
