@@ -213,6 +213,9 @@ def worker(o):
             if word == "n/a":
                 open(os.path.join(path, "na.txt"), "w").close()
             open(os.path.join(path, "ended"), "w").close()
+    if o.cp > 1:                    # nobody ends while rank 0 writes the last outputs
+        dist.barrier()
+        dist.destroy_process_group()
     return 0
 
 
@@ -230,14 +233,14 @@ def run_workers(o, paths, here):
                      json.dumps(dict(text, rank=r))]
             ranks.append(subprocess.Popen(words, stdout=log, stderr=log, env=env,
                                           stdin=subprocess.DEVNULL))
-        last, at, why = time.time(), -1, None
+        last, at, why = time.monotonic(), -1, None
         while why is None and any(p.poll() is None for p in ranks):
             time.sleep(0.02)
             done = sum(os.path.exists(os.path.join(p, "ended")) for p in paths)
             if done != at:
-                last, at = time.time(), done
+                last, at = time.monotonic(), done
             started = at > 0 or os.path.exists(os.path.join(paths[0], "begun"))
-            if time.time() - last > o.limit + (0 if started else 60):
+            if time.monotonic() - last > o.limit + (0 if started else 60):
                 why = f"no answer in {o.limit:g} s"
             if any(p.poll() for p in ranks):
                 why = "its process ended"

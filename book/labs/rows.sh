@@ -182,7 +182,7 @@ hint() {
         k=$((k + 1)) says=$(sed -n 's/^hint *//p' "$lab" | sed -n ${k}p)
         case $says in ''|-) continue ;; esac
         edited "like$k" "$mistake"
-        if timeout 20 "$B/kcp-check" --stage "${stage%%_*}" --reference "$(here "$dir/like$k.so")" \
+        if timeout 120 "$B/kcp-check" --stage "${stage%%_*}" --reference "$(here "$dir/like$k.so")" \
                 --variant "$so" --case "$words" </dev/null >"$dir/like$k.out" 2>&1; then
             echo "   hint: on that case yours behaves like one that $says: reread $(get book)"
             return 0
@@ -197,13 +197,13 @@ line_of() {
     [ $ext = c ] && [ -z "$shown" ] || return 0
     compile "$dir/lab.asan.o" -c -fsanitize=address,undefined -fno-sanitize-recover=all \
         -O0 >"$dir/build" 2>&1 && make_it "$dir/asan" || return 0
-    shown=yes stood=$1 limit=60
+    shown=yes stood=$1 limit=300
     shift
     [ -z "$stood" ] || limit="--foreground -s SEGV $((${LIMIT:-10} + 5))"
     # shellcheck disable=SC2086
     ASAN_OPTIONS=detect_leaks=0:protect_shadow_gap=0:handle_abort=1 \
         UBSAN_OPTIONS=print_stacktrace=1 sh -c "$small" \
-        timeout -k 5 $limit "$dir/asan" "$@" >"$out.asan" 2>&1
+        timeout -k 60 $limit "$dir/asan" "$@" >"$out.asan" 2>&1
     at=$(grep -o "$work:[0-9]*" "$out.asan" | head -1)
     what=$(sed -n 's/.*runtime error: //p
                    s/.*AddressSanitizer: \([a-zA-Z-]*\).*/\1/p' "$out.asan" | head -1)

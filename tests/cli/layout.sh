@@ -10,16 +10,20 @@ done
 [ -n "$chrome" ] || { echo "layout.sh: skipped: no headless Chromium"; exit 0; }
 [ -f build/book/03-wy.html ] || { echo "layout.sh: skipped: no book is built"; exit 0; }
 CHROME="$chrome --headless --no-sandbox --disable-gpu --hide-scrollbars"
-CHROME="$CHROME --allow-file-access-from-files"
+CHROME="$CHROME --allow-file-access-from-files --disable-dev-shm-usage"
 WIDTHS="1280 390" SCHEMES=light
-export CHROME WIDTHS SCHEMES
 W=$(mktemp -d) || exit 1
 trap 'rm -rf "$W"' EXIT
+# A home of its own: another Chromium's profile is locked, and some users have none.
+unset XDG_CONFIG_HOME XDG_CACHE_HOME
+HOME=$W
+export CHROME WIDTHS SCHEMES HOME
 failed=0
 spoil() {                       # name, style, what must be said
     sed "s#</head>#<style>$2</style></head>#" build/book/03-wy.html >"$W/$1.html"
-    sh book/lint.sh "$W" "$1" >"$W/said" 2>/dev/null
-    grep -q "$3" "$W/said" || { echo "layout.sh: $1 is not seen"; failed=1; }
+    sh book/lint.sh "$W" "$1" >"$W/said" 2>&1
+    grep -q "$3" "$W/said" || {
+        echo "layout.sh: $1 is not seen: $(tail -5 "$W/said")"; failed=1; }
 }
 spoil cut '.equation > p { height: 1.2em; padding: 0 !important; }' 'is cut by'
 spoil rule 'munder.named > :first-child { border: 0 !important; }' 'rule is not as wide'

@@ -6,6 +6,7 @@
 # Nothing of a Slurm that runs here is touched: ports, keys and folders are its own.
 # FULL=1 hands lab 14, with the right answer, to book/labs/lab.sbatch besides.
 program=$(cd "${1:-build}" && pwd)/kcp-check
+. "$(dirname "$0")/free_port.sh"
 PATH=$PATH:/usr/sbin
 for need in slurmctld slurmd munged srun sbatch; do
     command -v $need >/dev/null && continue
@@ -36,7 +37,7 @@ wrong() { echo "slurm.sh: $*"; failed=1; }
 chmod 755 "$W"
 mkdir "$W/state" "$W/munge" && chmod 700 "$W/munge"
 # Rank 0 waits on the job's first node, by its name: one that this host knows.
-host=$(hostname) port=$((20000 + $$ % 20000))
+host=$(hostname) port=$(free_ports 3)
 head -c 64 /dev/urandom >"$W/munge/key" && chmod 600 "$W/munge/key"
 cat >"$W/slurm.conf" <<END
 ClusterName=kcptest

@@ -74,11 +74,12 @@ static int knock(int port, int n, double seconds, int talk)
 static int flood(int port, int n, double seconds)
 {
     const double until = monotonic_seconds() + seconds;
+    const pid_t first = getpid();
     long called = 0;
     for (int i = 1; i < n; i++)
         if (fork() == 0)
             break;
-    while (monotonic_seconds() < until) {
+    while (monotonic_seconds() < until && (getpid() == first || getppid() == first)) {
         const int fd = call_port(port);
         if (fd < 0)
             poll(NULL, 0, 1);

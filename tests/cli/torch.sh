@@ -11,7 +11,16 @@ W=$(mktemp -d) || exit 2
 trap 'rm -rf "$W"' EXIT
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT KCP_LIB KCP_PLANT PYTHONPATH
 export OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+# Ranks of this machine meet on its own interface, whatever its name resolves to.
+export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-lo}"
+. "$here/tests/cli/free_port.sh"
 stop() { echo "torch.sh: $*"; exit 1; }
+# What a log says of a failure: mistakes and signals by their names, and its last words.
+heard() {
+    grep -a 'FAIL\|Error\|terminate called\|what():\|Signal [0-9]' "$1" | head -12
+    echo "---- its last words:"
+    tail -n 12 "$1"
+}
 
 for python in "${PYTHON:-python3}" /usr/bin/python3 none; do
     command -v "$python" >/dev/null || continue
@@ -31,44 +40,47 @@ else
 fi
 KCP_LIB="$B/libkcp.so" "$python" -m pip install -q "$@" \
     "$here/book/examples/torch" >"$W/log" 2>&1 ||
-    stop "pip install: $(tail -3 "$W/log")"
-at=$(cd "$W" && "$python" -c 'import kcp_torch.library as l; print(l.lib._name)') ||
-    stop "kcp_torch is not importable"
+    stop "pip install: $(heard "$W/log")"
+at=$(cd "$W" && "$python" -c 'import kcp_torch.library as l; print(l.lib._name)' \
+    2>"$W/log") || stop "kcp_torch is not importable: $(heard "$W/log")"
 case $at in "$W"/*) ;; *) stop "found $at, expected the installed libkcp.so" ;; esac
 said=$(cd "$W" && KCP_LIB="$W/none.so" "$python" -c 'import kcp_torch' 2>&1) &&
     stop "KCP_LIB of a file that is not there is taken"
 case $said in *"KCP_LIB: found no file"*expected*) ;; *) stop "KCP_LIB: $said" ;; esac
 
-# Real ranks of torchrun. One version of it loses its way without --redirects.
+# Real ranks of torchrun. One version of it loses its way without --redirects; and
+# --standalone is port 29400 there, which two of them share: the second one ends when the
+# first one does.
 ranks() {
     n=$1; shift
-    "$python" -m torch.distributed.run --redirects 9:3 --tee 9:3 --standalone \
+    "$python" -m torch.distributed.run --redirects 9:3 --tee 9:3 \
+        --master_addr 127.0.0.1 --master_port "$(free_ports 1)" \
         --nproc_per_node="$n" "$@"
 }
 
 # ---- the token recurrence, and a check that sees a mistake
 ranks 3 "$here/tests/cli/torch_check.py" >"$W/log" 2>&1 ||
-    stop "$(grep -v '^ *\(time\|host\|File\)' "$W/log" | head -20)"
+    stop "torch_check.py: $(heard "$W/log")"
 grep 'torch' "$W/log"
 KCP_PLANT=local "$python" "$here/tests/cli/torch_check.py" >"$W/log" 2>&1 &&
     stop "a gradient that is cut off is not seen"
-grep -q 'FAIL .* dv: error' "$W/log" || stop "a planted mistake: $(tail -3 "$W/log")"
+grep -q 'FAIL .* dv: error' "$W/log" || stop "a planted mistake: $(heard "$W/log")"
 
 # ---- the backend of FLA, chosen by a stand-in: alone, over two ranks, and a mistake
 fla() { "$@" "$here/tests/cli/torch_fla.py" >"$W/log" 2>&1; }
-fla ranks 2 || stop "$(grep -a 'FAIL\|Error' "$W/log" | head -5)"
+fla ranks 2 || stop "torch_fla.py: $(heard "$W/log")"
 said=$(grep -ao 'torch_fla.py: .*' "$W/log" | head -1)
 KCP_PLANT=order fla "$python" && stop "an argument in another's place is not seen"
-grep -q 'FAIL .* by position' "$W/log" || stop "a planted mistake: $(tail -3 "$W/log")"
+grep -q 'FAIL .* by position' "$W/log" || stop "a planted mistake: $(heard "$W/log")"
 echo "torch.sh: ${said#*: } (FLA's choice of a backend, 2 ranks)"
 
 # ---- what chapter 19 says of the reference of FLA's tests over ranks
 "$python" "$here/bench/peers/rounded_keys.py" T=512 >"$W/log" 2>&1 ||
-    stop "rounded_keys.py: $(tail -1 "$W/log")"
+    stop "rounded_keys.py: $(heard "$W/log")"
 
 # ---- the example: one loss, however it is spread
 train="$here/book/examples/torch/train.py --steps 4 --text $here/README.md"
-"$python" $train >"$W/one" 2>"$W/log" || stop "train.py: $(tail -1 "$W/log")"
+"$python" $train >"$W/one" 2>"$W/log" || stop "train.py: $(heard "$W/log")"
 close() {
     awk 'NR == FNR { want[$2] = $4; n++; next }
          { d = $4 - want[$2]; if (d < 0) d = -d; m++; if (!(d <= 1e-9)) exit 1 }
@@ -76,7 +88,7 @@ close() {
 }
 for spread in "3 3" "4 2"; do
     ranks ${spread% *} $train --cp ${spread#* } >"$W/many" 2>"$W/log" ||
-        stop "train.py, $spread: $(grep Error "$W/log" | head -3)"
+        stop "train.py, $spread: $(heard "$W/log")"
     close "$W/many" || stop "ranks, cp $spread: $(tail -1 "$W/many"), not" \
         "$(tail -1 "$W/one")"
 done
@@ -86,7 +98,7 @@ sed 's/loss ./loss 9/' "$W/one" >"$W/many"
 close "$W/many" && stop "another loss is taken for the same"
 "$python" $train --cp 2 >"$W/log" 2>&1
 [ $? -eq 2 ] && grep -q -- '--cp: found 2, expected' "$W/log" ||
-    stop "--cp 2 of one rank"
+    stop "--cp 2 of one rank: $(heard "$W/log")"
 echo "torch.sh: train.py, $(tail -1 "$W/one") on 1 rank, 3 (cp 3) and 4 (cp 2)"
 
 # ---- kernels written elsewhere: right, wrong, gone, silent, not there, not its shape

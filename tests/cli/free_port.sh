@@ -1,0 +1,26 @@
+# free_port.sh -- ports that nobody has; the scripts whose ranks listen read it.
+#
+# Book: chapter 20.  Checked by: network.sh, slurm.sh, torch.sh, which listen there.
+# Next: network.sh.
+#
+# free_ports N: the first of N neighbours, drawn below those that the kernel hands to
+# callers. Two runs side by side, in containers of one network too, have others.
+free_ports() {
+    cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |
+        awk -v n="$1" -v seed="$(od -An -N3 -tu4 /dev/urandom)" '
+            function value(hex,  i, x) {
+                for (i = 1; i <= length(hex); i++)
+                    x = 16 * x + index("123456789ABCDEF", substr(hex, i, 1))
+                return x
+            }
+            $2 ~ /:/ { split($2, at, ":"); taken[value(at[2])] = 1 }
+            END {
+                srand(seed)
+                for (tries = 0; tries < 1000; tries++) {
+                    first = 10000 + int(rand() * (22700 - n))
+                    for (i = 0; i < n && !((first + i) in taken); i++) continue
+                    if (i == n) break
+                }
+                print first
+            }'
+}
