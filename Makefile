@@ -112,21 +112,27 @@ flags = $(if $(STAGE),--stage '$(STAGE)') $(if $(VARIANT),--variant '$(VARIANT)'
 check: said $B/kcp-check
 	@$B/kcp-check $(flags)
 
-# A sub-make, so that what setup installed is seen.
+# Sub-makes, so that what setup installed is seen: JOBS= (2) at once compile, and run.
+# Scripts that fill every place themselves, test_last, come at the end.
+at_once = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(or $(JOBS),2))
 test: setup
+	@$(MAKE) --no-print-directory $(at_once) test-needs
 	@$(MAKE) --no-print-directory test-here
-test-here: said $(if $(has_crit),$B/kcp-test,$B/kcp-check) $(test_needs)
-	@$(if $(has_crit),FULL=$(FULL) STAGE=$(STAGE) SEED=$(SEED) $B/kcp-test -j2,\
+.PHONY: test-needs test-here
+test-needs: $(if $(has_crit),$B/kcp-test,$B/kcp-check) $(test_needs)
+test-here: said test-needs
+	@$(if $(has_crit),FULL=$(FULL) STAGE=$(STAGE) SEED=$(SEED) $B/kcp-test -j$(or $(JOBS),2),\
 	  echo "Criterion not found: kcp-check drives the tests"; $B/kcp-check $(flags))
-	@for t in $(test_scripts); do sh $$t $B || exit 1; done
+	@JOBS="$(JOBS)" sh tests/cli/lanes.sh $B $(test_scripts) $(test_last)
 	@sh bench/stale.sh
 
 # The C code under the sanitizers; the references are double and small, so it is quick.
 .PHONY: sanitize-host
 sanitize-host:
-	@$(MAKE) --no-print-directory B=build/asan CUDA_HOME=none \
+	@$(MAKE) --no-print-directory $(at_once) B=build/asan CUDA_HOME=none \
 	  EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=all -O1" build/asan/kcp-check
-	@ASAN_OPTIONS=detect_leaks=1 build/asan/kcp-check --quiet --quick --here
+	@ASAN_OPTIONS=detect_leaks=1 JOBS="$(JOBS)" sh tests/cli/by_stage.sh build/asan/kcp-check \
+	  --quiet --quick --here
 	@ASAN_OPTIONS=detect_leaks=1 build/asan/kcp-check --quiet --here --stage 00
 
 # The library. Its SONAME has the number that a change of the interface raises.

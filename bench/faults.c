@@ -97,7 +97,8 @@ static void *hold(struct held *h, size_t bytes)
         h->out = 1;
         return NULL;
     }
-    return h->p[h->n++] = p;
+    h->p[h->n++] = p;
+    return p;
 }
 
 static void let_go(struct held *h)

@@ -30,7 +30,7 @@ bench-cpu: $B/kcp-run $B/kcp-arrays
 # The command line once more under the address and undefined-behaviour sanitizers.
 .PHONY: sanitize-run
 sanitize-run:
-	@$(MAKE) --no-print-directory B=build/asan CUDA_HOME=none \
+	@$(MAKE) --no-print-directory $(at_once) B=build/asan CUDA_HOME=none \
 	  EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=all -O1" \
 	  build/asan/kcp-run build/asan/kcp-arrays build/asan/kcp-check
 	@sh tests/cli/run_cli.sh build/asan

@@ -69,7 +69,9 @@ static void alike(void)
         fail("03: refused");
     for (int i = 0; i < n; i++)
         for (int j = 0; j < n; j++) {
-            const double is = i == j ? 1 : j == i - 1 ? -exp2(G[i] - G[j]) : 0;
+            double is = i == j;
+            if (j == i - 1)
+                is = -exp2(G[i] - G[j]);
             same(&A[i][j], &is, 1, "03: A of alike keys");
         }
     for (int i = 1; i < n; i++)

@@ -31,7 +31,8 @@ static void *zeros(struct fore *x, int64_t numbers)
     void *p = calloc(numbers > 0 ? numbers : 1, sizeof(double));
     if (!p)
         x->full = 1;
-    return x->got[x->ngot++] = p;
+    x->got[x->ngot++] = p;
+    return p;
 }
 
 /* A tensor of so many numbers: in the saved block, or an array of our own. */

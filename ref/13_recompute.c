@@ -13,7 +13,8 @@ void *backward_zeros(struct backward_rank *x, int64_t numbers)
     void *p = calloc(numbers > 0 ? numbers : 1, sizeof(double));
     if (!p)
         x->full = 1;
-    return x->got[x->ngot++] = p;
+    x->got[x->ngot++] = p;
+    return p;
 }
 
 /* Rows of [NS,HV,K,V] that begin (end) a sequence from h0 (dht), zero elsewhere. */

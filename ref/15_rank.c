@@ -13,7 +13,8 @@ static void *zeros(struct spike_rank *x, int64_t numbers)
     void *p = calloc(numbers > 0 ? numbers : 1, sizeof(double));
     if (!p)
         x->full = 1;
-    return x->got[x->ngot++] = p;
+    x->got[x->ngot++] = p;
+    return p;
 }
 
 /* count arrays of so many numbers, as pointers into one. */

@@ -13,7 +13,8 @@ void *family_zeros(struct family_rank *x, int64_t numbers)
     void *p = calloc(numbers > 0 ? numbers : 1, sizeof(double));
     if (!p)
         x->full = 1;
-    return x->got[x->ngot++] = p;
+    x->got[x->ngot++] = p;
+    return p;
 }
 
 /* All arrays, and the grid of rows: token t is rows m t .. m (t+1). */

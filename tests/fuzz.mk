@@ -86,16 +86,20 @@ fuzz-seconds:
 	@case '$(SECONDS)' in ''|0*|*[!0-9]*) echo "SECONDS=$(SECONDS): expected a number" >&2; \
 	  exit 2 ;; esac
 fuzz: fuzz-seconds $(fuzz_all:%=$B/replay_%) $B/corpus
-	@for t in $(fuzz_all); do \
-	  printf 'replay_%s: ' $$t; $B/replay_$$t 5 $B/corpus/$$t/* || exit 1; done
+	@$(MAKE) --no-print-directory $(at_once) $(fuzz_all:%=fuzz-replay-%)
 	@if echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | \
 	  clang -x c - -fsanitize=fuzzer -o /dev/null 2>/dev/null; \
 	then $(MAKE) --no-print-directory fuzz-clang; \
 	else echo "libFuzzer (clang) not found: the plain mutator alone"; fi
 fuzz-clang: $(fuzz_all:%=$B/fuzz_%) $B/corpus
-	@for t in $(fuzz_all); do mkdir -p $B/found/$$t; log=$B/found/$$t.log; \
-	  $B/fuzz_$$t -max_total_time=$(SECONDS) -max_len=4096 -timeout=60 -rss_limit_mb=2048 \
-	    -print_final_stats=1 -verbosity=0 -artifact_prefix=$B/found/ $B/found/$$t \
-	    $B/corpus/$$t >$$log.out 2>$$log || { tail -30 $$log; exit 1; }; \
-	  sed -n "s/^stat::number_of_executed_units: */fuzz_$$t, $(SECONDS) s: /p" $$log; \
-	done
+	@$(MAKE) --no-print-directory $(at_once) $(fuzz_all:%=fuzz-guided-%)
+# One target; make has as many at once as it was told, two if nothing.
+fuzz-replay-%:
+	@said=$$($B/replay_$* 5 $B/corpus/$*/*) || { echo "replay_$*: $$said"; exit 1; }; \
+	echo "replay_$*: $$said"
+fuzz-guided-%:
+	@mkdir -p $B/found/$*; log=$B/found/$*.log; \
+	$B/fuzz_$* -max_total_time=$(SECONDS) -max_len=4096 -timeout=60 -rss_limit_mb=2048 \
+	  -print_final_stats=1 -verbosity=0 -artifact_prefix=$B/found/ $B/found/$* \
+	  $B/corpus/$* >$$log.out 2>$$log || { tail -30 $$log; exit 1; }; \
+	sed -n "s/^stat::number_of_executed_units: */fuzz_$*, $(SECONDS) s: /p" $$log

@@ -99,7 +99,8 @@ static inline void made_arrays(struct made_call *m, int64_t most)
         const int64_t n = made_numbers(c, f->shape, most);
         const size_t width = f->store == KCP_I32 ? 4 : 8;
         m->numbers[i] = n;
-        m->array[i] = n < 0 ? NULL : calloc(n ? (size_t)n : 1, width);
+        m->array[i] = NULL;
+        if (n >= 0) m->array[i] = calloc(n ? (size_t)n : 1, width);
         if (n == 0) {                      /* nothing may be read there */
             free(m->array[i]);
             m->array[i] = malloc(0);

@@ -6,7 +6,7 @@ $B/kcp-stranger: $(call obj,$(ref) $(comm) tests/cli/stranger.c) $(list_at)
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) -lpthread -lm -ldl $(cuda_ldlibs) -o $@
 
 test_needs   += $B/kcp-check $B/kcp-stranger
-test_scripts += tests/cli/house.sh tests/cli/cli.sh tests/cli/lies.sh \
+test_scripts += tests/cli/house.sh tests/cli/lanes_cli.sh tests/cli/cli.sh tests/cli/lies.sh \
                 tests/cli/misuse.sh tests/cli/generated.sh \
                 tests/cli/processes.sh tests/cli/promises.sh \
                 tests/cli/wrong_comm.sh \
@@ -16,7 +16,7 @@ test_scripts += tests/cli/house.sh tests/cli/cli.sh tests/cli/lies.sh \
 .PHONY: sanitize-threads
 tsan := TSAN_OPTIONS=exitcode=66
 sanitize-threads:
-	@$(MAKE) --no-print-directory B=build/tsan CUDA_HOME=none \
+	@$(MAKE) --no-print-directory $(at_once) B=build/tsan CUDA_HOME=none \
 	  EXTRA="-fsanitize=thread -O1" build/tsan/kcp-check build/tsan/kcp-stranger
 	@$(tsan) build/tsan/kcp-stranger race 2>/dev/null; [ $$? = 66 ] || \
 	  { echo "the thread sanitizer does not see a race that is there"; exit 1; }
@@ -27,7 +27,7 @@ sanitize-threads:
 # The same in a minute or two, for .ci/run: threads, the meeting, messages, a lost rank.
 .PHONY: sanitize-threads-quick
 sanitize-threads-quick:
-	@$(MAKE) --no-print-directory B=build/tsan CUDA_HOME=none \
+	@$(MAKE) --no-print-directory $(at_once) B=build/tsan CUDA_HOME=none \
 	  EXTRA="-fsanitize=thread -O1" build/tsan/kcp-check build/tsan/kcp-stranger
 	@sh tests/cli/races.sh build/tsan
 

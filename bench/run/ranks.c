@@ -95,8 +95,9 @@ static int ranks_run(struct run *x, int R, int (*body)(struct kcp_comm *, void *
         return processes_run(x, body);
     const int status = x->gpu ? device_ranks(x->gpu, R, body, x, why, sizeof why)
                               : kcp_threads_run(R, body, x, why, sizeof why);
-    return status ? run_error(x, status == KCP_NA ? RUN_BAD : RUN_FAILED, "ranks", "%s",
-                              why) : 0;
+    if (!status)
+        return 0;
+    return run_error(x, status == KCP_NA ? RUN_BAD : RUN_FAILED, "ranks", "%s", why);
 }
 
 /* Where ranks own several ranges, the arrays are in shard order meanwhile. */

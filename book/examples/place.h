@@ -144,7 +144,8 @@ struct shelf { const struct place *place; void *x[32]; int n, full; };
 static void *keep(struct shelf *s, void *x)
 {
     s->full |= !x;
-    return s->x[s->n++] = x;
+    s->x[s->n++] = x;
+    return x;
 }
 
 /* rows of width numbers, from the rank's first token on. */

@@ -56,8 +56,7 @@ static inline double frame_x(const struct frame *f, double v)
 
 static inline double frame_y(const struct frame *f, double v)
 {
-    double at = (log10(v) - f->ly0) / (f->ly1 - f->ly0);
-    at = at < 0 ? 0 : at > 1 ? 1 : at;
+    const double at = fmin(fmax((log10(v) - f->ly0) / (f->ly1 - f->ly0), 0), 1);
     return f->y1 - at * (f->y1 - f->y0);
 }
 

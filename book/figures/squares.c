@@ -11,7 +11,7 @@ static void cut(int from, int n)
     static const char *const wash[] = { "var(--wash-d)", "var(--wash-c)",
                                         "var(--wash-b)", "var(--wash-a)" };
     static const char *const ink[] = { "var(--d)", "var(--c)", "var(--b)", "var(--a)" };
-    int size = n == 32 ? 3 : n == 16 ? 2 : n == 8 ? 1 : 0;
+    const int size = (n >= 8) + (n >= 16) + (n >= 32);     /* a colour for 4 to 32 */
     char style[80];
     snprintf(style, sizeof style, "fill:%s;stroke:%s;stroke-width:.8", wash[size],
              ink[size]);

@@ -83,8 +83,11 @@ int main(void)
                ink[c]);
         for (int t = 0; t <= T; t++) {
             const double a = alive();
-            if (t % 8 == 0 || a < 0.01)
-                printf("%.1f,%.1f ", end = px(t), y = py(a));
+            if (t % 8 == 0 || a < 0.01) {
+                end = px(t);
+                y = py(a);
+                printf("%.1f,%.1f ", end, y);
+            }
             if (a < 1e-8)
                 break;
             token(strength[c]);

@@ -22,6 +22,7 @@ mkdir -p "$dir" || exit 2
 exec 8>"$dir/lock"
 flock 8
 rm -f "$dir"/*.so "$dir"/*.o "$dir/asan" "$dir/bench"
+realpath "$work" >"$dir/work"
 echo "Lab $id: $(get title)"
 
 # Staff's rows stand behind the lab's; a twist asks for something else, so that the

@@ -85,7 +85,8 @@ static int body(struct kcp_comm *comm, void *arg)
     if (!err) err = a->by_layer ? kcp_layer_backward(l, &b) : ref_backward(&b);
     if (!err) err = a->by_layer ? kcp_layer_conv(l, &c) : ref_conv(&c);
     free(f.saved);
-    return a->status[comm->r] = err;
+    a->status[comm->r] = err;
+    return err;
 }
 
 static int run_ranks(struct arrays *a, int R, char *why, size_t n)

@@ -15,7 +15,8 @@ static double *zeros(struct fore *x, int64_t n)
 {
     double *p = calloc(n > 0 ? (size_t)n : 1, sizeof *p);
     x->full |= !p;
-    return x->got[x->ngot++] = p;
+    x->got[x->ngot++] = p;
+    return p;
 }
 
 #define STAGE(type, name)                                                             \

@@ -37,7 +37,9 @@ struct wrong_rank {
 
 static inline double *zeros(struct wrong_rank *x, int64_t n)
 {
-    return x->got[x->ngot++] = calloc(n > 0 ? n : 1, sizeof(double));
+    double *p = calloc(n > 0 ? n : 1, sizeof *p);
+    x->got[x->ngot++] = p;
+    return p;
 }
 
 #define CALL(type, name)                                                              \

@@ -4,7 +4,6 @@
 # Book: chapters 15, 16.  Checked by: an output that differs, a refusal that does not
 # come.  Usage: run_relatives.sh BUILD.  Next: tests/cli/run_cli.sh.
 . "$(dirname "$0")/run_common.sh"
-export KCP_KEY_DIR="$W/keys" KCP_TIMEOUT_S=60
 
 refused() {
     what=$1; shift
@@ -67,13 +66,8 @@ for model in dplr gdn2 gla spike; do
     # Processes: rank 0 writes what threads would have.
     # shellcheck disable=SC2086
     gives threads $all --ranks 3 --form scan
-    ids='' r=0
-    while [ $r -lt 3 ]; do
-        # shellcheck disable=SC2086
-        WORLD_SIZE=3 RANK=$r LOCAL_WORLD_SIZE=3 "$run" --in in --out processes $all \
-            --form scan >"said.$r" 2>&1 & ids="$ids $!"; r=$((r + 1))
-    done
-    for id in $ids; do wait "$id" || fail "$model, processes: $(cat said.*)"; done
+    # shellcheck disable=SC2086
+    as_processes 3 processes $all --form scan || fail "$model, processes: $(cat said.*)"
     if diff -r threads processes >stderr; then pass; else fail "$(head -3 stderr)"; fi
     rm -rf threads processes
     if command -v mpirun >/dev/null 2>&1; then

@@ -4,7 +4,6 @@
 # Book: chapter 13.  Checked by: an output that differs, a refusal that does not come.
 # Usage: run_sum.sh BUILD.  Next: tests/cli/run_cli.sh.
 . "$(dirname "$0")/run_common.sh"
-export KCP_KEY_DIR="$W/keys" KCP_TIMEOUT_S=60
 
 refused() {
     "$run" --in in --out out "$@" >stdout 2>stderr
@@ -59,13 +58,8 @@ fewer=$(awk '$1 == "0" && NF > 8 { print $9 }' stdout)
 [ "${fewer:-0}" -gt 0 ] && [ "$fewer" -lt "${bytes:-0}" ] && pass ||
     fail "backward's bytes: $fewer with local sums, $bytes without"
 # Processes: rank 0 has every rank's row.
-ids='' r=0
-while [ $r -lt 3 ]; do
-    # shellcheck disable=SC2086
-    WORLD_SIZE=3 RANK=$r LOCAL_WORLD_SIZE=3 "$run" --in in --out processes $layer \
-        --sum local >"said.$r" 2>&1 & ids="$ids $!"; r=$((r + 1))
-done
-for id in $ids; do wait "$id" || fail "processes: $(cat said.*)"; done
+# shellcheck disable=SC2086
+as_processes 3 processes $layer --sum local || fail "processes: $(cat said.*)"
 # shellcheck disable=SC2086
 gives threads $layer --sum local --ranks 3
 if diff -r threads processes >stderr; then pass; else fail "$(head -3 stderr)"; fi

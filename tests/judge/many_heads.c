@@ -112,9 +112,11 @@ static int fill_many(struct trial *many, const struct trial *one, int heads)
         if (!to->base) return KCP_NO_MEMORY;
         memcpy(s->args + o->field->at, &to->base, sizeof to->base);
         const int given = field_in(o->field) || field_given(o->field, &s->call);
-        status = given ? in_slabs(s->mem, &c, c.heads ? heads : 1, o->image + FENCE,
-                                  to->base, put_copies, NULL)
-                       : s->mem->fill(to->base, 0xff, to->bytes);
+        if (given)
+            status = in_slabs(s->mem, &c, c.heads ? heads : 1, o->image + FENCE,
+                              to->base, put_copies, NULL);
+        else
+            status = s->mem->fill(to->base, 0xff, to->bytes);
     }
     return status;
 }

@@ -114,8 +114,8 @@ static int fill_buffer(struct rank_args *s, const struct kcp_field *f,
         void *coded = malloc((size_t)n * width + 8);
         const int given = field_in(f) || field_given(f, &s->call);
         if (coded && given) encode(coded, rows, n, width);
-        int status = coded ? place(s, o, given ? coded : NULL, (size_t)n * width)
-                           : KCP_NO_MEMORY;
+        int status = KCP_NO_MEMORY;
+        if (coded) status = place(s, o, given ? coded : NULL, (size_t)n * width);
         free(coded);
         if (field_in(f)) free(rows);
         else o->want = rows;

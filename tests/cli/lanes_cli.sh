@@ -1,0 +1,41 @@
+#!/bin/sh
+# lanes_cli.sh -- lanes.sh itself: words whole and in order, side by side, a failure heard.
+#
+# Book: none.  Checked by: make test, which runs it.  Next: lanes.sh.
+here=$(cd "$(dirname "$0")" && pwd)
+W=$(mktemp -d) || exit 1
+trap 'rm -rf "$W"' EXIT
+wrong() { echo "lanes_cli.sh: $*"; exit 1; }
+cd "$W" || exit 1
+unset JOBS
+# The first waits for the second, which ends at once: alone it would wait in vain.
+cat >slow.sh <<'END'
+i=0
+until [ -e quick ] || [ $i = 600 ]; do sleep 0.1; i=$((i + 1)); done
+echo "slow begins in $1"; [ -e quick ] || echo "alone"; echo "slow ends" >&2
+END
+cat >quick.sh <<'END'
+echo "quick begins"; : >quick; echo "quick ends"
+END
+echo 'echo "bad begins"; exit 7' >bad.sh
+echo ': >after' >after.sh
+echo 'sleep 1; echo waited' >waits.sh
+echo 'echo "$MAKEFLAGS"' >flags.sh
+
+lanes() { sh "$here/lanes.sh" build "$@" >said 2>err; status=$?; grep -v '^seconds: ' said >words; }
+lanes slow.sh quick.sh
+printf 'slow begins in build\nslow ends\nquick begins\nquick ends\n' | cmp -s - words &&
+    [ $status = 0 ] && [ ! -s err ] || wrong "two at once: status $status, $(cat said err)"
+grep -q '^seconds: [0-9]*/[0-9]* [a-z]*\.sh, [0-9]*/[0-9]* [a-z]*\.sh$' said || wrong "$(tail -1 said)"
+JOBS=1 lanes bad.sh after.sh
+[ $status = 1 ] && [ ! -e after ] && grep -q '^bad begins$' said &&
+    grep -q '^lanes.sh: bad.sh ends with 7$' said || wrong "bad: status $status, $(cat said)"
+# What runs beside it ends, and its words come first; what comes after is not begun.
+JOBS=2 lanes waits.sh bad.sh after.sh
+[ $status = 1 ] && [ ! -e after ] && [ "$(head -2 words)" = "waited
+bad begins" ] || wrong "beside another: $(cat said)"
+JOBS=x lanes quick.sh
+[ $status = 2 ] && [ "$(wc -l <err)" = 1 ] || wrong "JOBS=x: status $status, $(cat err)"
+MAKEFLAGS=' -j2 --jobserver-auth=3,4 CUDA_HOME=none' lanes flags.sh
+[ "$(head -1 said | tr -d ' ')" = 'CUDA_HOME=none' ] || wrong "make's places are handed on: $(cat said)"
+echo "lanes_cli.sh: scripts side by side, words whole and in order, failures heard"
