@@ -24,7 +24,10 @@ function value(name) { return name in at ? now[at[name]] : "" }
 function bytes(name,   s)
 {
     s = unit[at[name]]
-    return value(name) * (s ~ /^K/ ? 1e3 : s ~ /^M/ ? 1e6 : s ~ /^G/ ? 1e9 : 1)
+    if (s ~ /^K/) return value(name) * 1e3
+    if (s ~ /^M/) return value(name) * 1e6
+    if (s ~ /^G/) return value(name) * 1e9
+    return value(name)
 }
 
 function most_stalled(   i, name, best, what)

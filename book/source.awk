@@ -35,7 +35,7 @@ function put(class, s) { out = out (class == "" ? esc(s) : "<span class=\"" clas
         } else if (substr(s, 1, 2) == "//") { put("co", s); s = "" }
         else if (match(s, /^[ \t]*#[ \t]*[a-z]+/)) { put("pp", substr(s, 1, RLENGTH)); s = substr(s, RLENGTH + 1) }
         else if (match(s, /^"([^"\\]|\\.)*"/) || match(s, /^'([^'\\]|\\.)*'/)) { put("st", substr(s, 1, RLENGTH)); s = substr(s, RLENGTH + 1) }
-        else if (match(s, /^[A-Za-z_][A-Za-z_0-9]*/)) { t = substr(s, 1, RLENGTH); put(t in kw ? "kw" : t in ty ? "dt" : "", t); s = substr(s, RLENGTH + 1) }
+        else if (match(s, /^[A-Za-z_][A-Za-z_0-9]*/)) { t = substr(s, 1, RLENGTH); class = t in ty ? "dt" : ""; put(t in kw ? "kw" : class, t); s = substr(s, RLENGTH + 1) }
         else if (match(s, /^[0-9][0-9A-Za-z_.]*/)) { put("dv", substr(s, 1, RLENGTH)); s = substr(s, RLENGTH + 1) }
         else { put("", substr(s, 1, 1)); s = substr(s, 2) }
     }

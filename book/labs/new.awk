@@ -39,9 +39,11 @@ kernel {
 /^[ \t]*\/\/> / && $2 == set["region"] {
     match($0, /^[ \t]*/); pad = substr($0, 1, RLENGTH)
     for (i = 1; i <= m; i++) print pad given[i]
-    for (i = 1; i <= n && !so; i++)
-        print pad (kernel ? "// " : i == 1 ? "/* " : " * ") (i == 1 ? "TODO: " : "") \
-            todo[i] (i == n && !kernel ? " */" : "")
+    for (i = 1; i <= n && !so; i++) {
+        begins = i == 1 ? "/* " : " * "
+        if (kernel) begins = "// "
+        print pad begins (i == 1 ? "TODO: " : "") todo[i] (i == n && !kernel ? " */" : "")
+    }
     while (fill && (getline line < fill) > 0) print line
     gap = 1; next
 }

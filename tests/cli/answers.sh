@@ -23,7 +23,7 @@ comm -23 "$W/computed" "$W/shown" | sed 's/^/answers.sh: no page shows /' >>"$W/
 # page shows the name of a number in its place.
 awk 'FNR == 1 { if (f) check(); f = FILENAME; e = a = on = 0 }
      /^# /    { on = /^# Exercises/ }
-     /^:::/   { on = on && /answers/ ? 2 : on == 2 ? 0 : on }
+     /^:::/   { if (on && /answers/) on = 2; else if (on == 2) on = 0 }
      /^[0-9]+\. / { if (on == 1) e++; if (on == 2) a++ }
      function check() { total += e
          if (e != a) print "answers.sh: " f ": " e " exercises, " a " answers" }

@@ -1,8 +1,9 @@
 #!/bin/sh
 # house.sh -- the rooms as CONTRIBUTING.md draws them: who may include whom, how wide a
-# line is, where asm may stand, and words that the field has better ones for.
+# line is, where asm may stand, words that the field has better ones for, and statements
+# that a reader must decode.
 #
-# Book: none.  Checked by: itself, on planted mistakes.  Next: words.tsv.
+# Book: none.  Checked by: itself, on planted mistakes.  Next: words.tsv, statements.awk.
 # Usage: house.sh BUILD.
 cd "$(dirname "$0")/../.." || exit 2
 W=$(mktemp -d) || exit 2
@@ -76,7 +77,8 @@ rebuilds() {
 # Code alone: no comments, no strings.
 code() {
     awk 'FNR == 1 { inside = 0 }
-         { s = $0; gsub(/\\./, "", s); gsub(/"[^"]*"/, "\"\"", s); sub(/\/\/.*/, "", s)
+         { s = $0; q = "\047"; gsub(/\\./, "", s); gsub(q "[^" q "]" q, "0", s)
+           gsub(/"[^"]*"/, "\"\"", s); sub(/\/\/.*/, "", s)
            while (1) {
                if (inside) { i = index(s, "*/"); if (!i) { s = ""; break }
                              s = substr(s, i + 2); inside = 0 }
@@ -103,6 +105,7 @@ look() {
     # fields and arguments of the public face keep theirs.
     grep -E ":[0-9]+: *((static|inline|void|int|size_t|const|template.*>|__device__|__forceinline__|struct [a-z_]+) +)+[*]?(run|back|work|fetch|walk|part|span|room)\(|struct (run|back|work|fetch|walk|part|span|room) *\{" "$W/code" |
         grep -vE "static int run\(void \*args\)|static size_t work\(const void \*args\)" | sed 's/$/  (a bare word for one of many)/' | cut -c1-120
+    code $(cat "$W/files") | awk -f tests/cli/statements.awk | cut -c1-160
     # What a comment implements is named as the book names it: eq:fold, sec:plan-idea.
     grep -nE '(^|[^a-z])spec [0-9]' $(cat "$W/files") /dev/null |
         sed 's/$/  (the book has names for equations and sections)/' | cut -c1-160
@@ -150,6 +153,12 @@ plant cuda/host/workspace.cuh '#include "tests/npy/npy.h"' 'npy.h: rebuilds'
 plant ref/01_step.c '/* spec 7. The fold. */' 'the book has names'
 plant ref/01_step.c '/* eq:no-such. */' 'the book has no eq:no-such'
 plant ref/01_step.c "$(printf '/* %089d */' 0)" 'columns'
+plant ref/01_step.c 'int f(int x) { return x > 1 ? 2 : x ? 1 : 0; }' 'a ternary in a'
+plant book/figures/plot.h 'int f(int x) { return x > 1 ? g(x ? 1 : 2) : 0; }' 'a ternary in a'
+plant comm/halo.c 'void f(int *x) { if (x) x[0] = 1, x[1] = 2; }' 'a comma in place of'
+plant bench/run/ranks.c 'int f(int *x) { return *x = 1, 2; }' 'a comma in a return'
+plant tests/judge/check.c 'int f(int *x) { return x[1] = 1; }' 'an assignment that is'
+plant tests/judge/check.c '#define F(x) do { x = 1, x++; } while (0)' 'a comma in place of'
 [ $failed = 0 ] || exit 1
 echo "house.sh: includes go one way, headers rebuild their own, asm is in tile, words are" \
-    "the field's; 13 plants seen"
+    "the field's, statements are plain; 19 plants seen"
