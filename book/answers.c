@@ -22,6 +22,13 @@ static void bytes(void)
     say("00.map", "%.0f", 4 * heads * D * (D + D), sizeof map);
     say("00.token", "%.0f", 2 * 2 * heads * D, sizeof kv);
     say("00.tokens", "%.0f", sizeof map / sizeof kv, 256);
+    int tokens = 0;
+    for (size_t pairs = 0; pairs <= D * D; tokens++) pairs += D + D;
+    say("00.state", "%.0f", (double)(D * D) / (D + D), tokens - 1);
+    const double k[2][2] = { { 1, 0 }, { 0.6, 0.8 } }, v[2] = { 1, 2 };
+    const double S[2] = { k[0][0] * v[0] + k[1][0] * v[1], k[1][1] * v[1] };
+    say("00.first", "%.1f", S[0] * k[0][0] + S[1] * k[0][1], v[0] + k[1][0] * v[1]);
+    say("00.second", "%.1f", S[0] * k[1][0] + S[1] * k[1][1], v[1] + k[1][0] * v[0]);
     const struct { uint16_t q[D], k[D], v[D], o[D], g[D], beta; } kda = { 0 };
     const struct { uint16_t q[D], k[D], v[D], o[D], g, beta; } gdn = { 0 };
     say("18.gdn", "%.0f", 4 * D * 2 + 2 + 2, sizeof gdn);

@@ -232,6 +232,45 @@ local function example(cb)
                     pandoc.Attr("", { "snippet", "printed" }))
 end
 
+-- A date stays on one line.
+local function unbroken(s)
+  if s.text:match("^%d%d%d%d%-%d%d%-%d%d,?$") then return pandoc.Span({ s }, { class = "unbroken" }) end
+end
+
+-- Rows of a table, without the columns in which no row has anything.
+local function cells_of(l)
+  local row = {}
+  for cell in l:gmatch("|([^|]*)") do row[#row + 1] = cell:match("^%s*(.-)%s*$") end
+  if #row > 1 then row[#row] = nil end
+  return row
+end
+
+local function without_empty(rows)
+  local full, kept = {}, {}
+  for i, row in ipairs(rows) do
+    for c, cell in ipairs(row) do full[c] = full[c] or i > 2 and cell ~= "" end
+  end
+  for i, row in ipairs(rows) do
+    local some = {}
+    for c, cell in ipairs(row) do if full[c] then some[#some + 1] = cell end end
+    kept[i] = "| " .. table.concat(some, " | ") .. " |"
+  end
+  return kept
+end
+
+local function narrowed(md)
+  local lines, rows = {}, {}
+  for _, l in ipairs(md) do
+    if l:match("^|") then rows[#rows + 1] = cells_of(l)
+    else
+      if #rows > 0 then table.move(without_empty(rows), 1, #rows, #lines + 1, lines); rows = {} end
+      lines[#lines + 1] = l
+    end
+  end
+  if #rows > 0 then table.move(without_empty(rows), 1, #rows, #lines + 1, lines) end
+  return lines
+end
+
 -- Markdown that a table holds: its formulas know the book's letters.
 local function markdown(md)
   local letters = table.concat(lines_of("book/letters.md") or {}, "\n")
@@ -239,7 +278,7 @@ local function markdown(md)
   for _, b in ipairs(pandoc.read(letters .. "\n\n" .. md, "markdown").blocks) do
     if b.t ~= "RawBlock" then blocks:insert(b) end
   end
-  return pandoc.Div(blocks):walk({ Math = math_of }).content
+  return pandoc.Div(blocks):walk({ Math = math_of, Str = unbroken }).content
 end
 
 local function results(cb)
@@ -252,6 +291,51 @@ local function results(cb)
   return pandoc.Div(markdown(md), pandoc.Attr("", { "results" }))
 end
 
+-- Many recorded cases as one table with a column for the case; below it stands where
+-- each was recorded. nil if some line is none that stages.awk writes.
+local function one_table(md, from, to)
+  local rows, runs, at, name = {}, {}, {}, nil
+  local copy, product = {}, {}
+  for i = from, to do
+    local l = md[i]
+    local head, where, tb, tf = l:match("^%*%*(.-)%.%*%* Recorded on (.*); there a copy moved ([%d.]+) TB/s and a bf16 product did (%d+) TFLOP/s%.$")
+    if head then
+      name = head
+      copy[#copy + 1], product[#product + 1] = tonumber(tb), tonumber(tf)
+      for run in (where .. "; "):gmatch("(.-); ") do
+        local file, names = run:match("^(.*): (`.*`)$")
+        if not file then return nil end
+        if not at[file] then at[file] = #runs + 1; runs[#runs + 1] = { file = file, has = {} } end
+        local r = runs[at[file]]
+        for n in names:gmatch("`[^`]+`") do
+          if not r.has[n] then r.has[n] = true; r[#r + 1] = n end
+        end
+      end
+    elseif l:match("^|") then
+      local row = cells_of(l)
+      if l:match("^|:") then
+        if #rows == 1 then table.insert(row, 1, ":------"); rows[2] = row end
+      elseif l:match("^| pass") or l:match("^| variant") then
+        if #rows == 0 then table.insert(row, 1, "case"); rows[1] = row end
+      else
+        table.insert(row, 1, name or "")
+        rows[#rows + 1], name = row, ""
+      end
+    elseif l ~= "" then return nil end
+  end
+  if #rows < 3 then return nil end
+  table.sort(copy)
+  table.sort(product)
+  local lines = { "::: {.results .cases}" }
+  table.move(without_empty(rows), 1, #rows, 2, lines)
+  lines[#lines + 1] = ":::\n"
+  local said = {}
+  for i, r in ipairs(runs) do said[i] = r.file .. ": " .. table.concat(r, ", ") end
+  lines[#lines + 1] = string.format("Recorded on %s. There a copy moved %.2f to %.2f TB/s and a bf16 product did %d to %d TFLOP/s.\n",
+      table.concat(said, "; "), copy[1], copy[#copy], product[1], product[#product])
+  return lines
+end
+
 -- Of many recorded cases the first two stand open; the notes at the end stay.
 local function fold_runs(md)
   local begins, notes = {}, #md + 1
@@ -259,7 +343,15 @@ local function fold_runs(md)
     if l:match("^%*%*") then begins[#begins + 1] = i; notes = #md + 1
     elseif notes > #md and (l:match("^†") or l:match("^Others:") or l:match("^Not compared")) then notes = i end
   end
-  if #begins <= 3 then return md end
+  if #begins <= 3 then return narrowed(md) end
+  local whole = one_table(md, begins[3], notes - 1)
+  if whole then
+    local lines = narrowed({ table.unpack(md, 1, begins[3] - 1) })
+    lines[#lines + 1] = string.format('::: {.folded title="The other %d cases that were recorded"}', #begins - 2)
+    table.move(whole, 1, #whole, #lines + 1, lines)
+    lines[#lines + 1] = ":::\n"
+    return table.move(md, notes, #md, #lines + 1, lines)
+  end
   local folds = {}
   for i, l in ipairs(md) do
     if i == begins[3] then

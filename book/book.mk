@@ -131,7 +131,7 @@ book-coverage: $(chapters:%=$(bk)/%.html)
 
 $(bk)/index.html: $(chapters:%=book/%.md) book/index.md book/toc.sh $(bk)/page.html book-coverage
 	@{ cat book/index.md; echo; echo '<ul class="toc">'; for c in $(chapters); do sh book/toc.sh $$c; done; echo '</ul>'; \
-	   echo; sed -n 's/^the book/The book/p' $(bk)/coverage.txt | sed 's/$$/./'; } | pandoc -f markdown --template $(bk)/page.html -o $@
+	   echo; sed -n 's/^the book/The book/p' $(bk)/coverage.txt | sed 's/$$/./; s/ %/\\ %/g'; } | pandoc -f markdown --template $(bk)/page.html -o $@
 
 $(bk)/print.html: $(chapters:%=$(bk)/%.html) $(bk)/index.html
 	@sh book/print.sh $(bk) index $(chapters) > $@

@@ -1,7 +1,8 @@
 // lint.js -- run inside Chromium over every page of the book, at two widths.
 //
 // Book: none.  Run by `make book-lint`, once light and once dark. Each page is loaded
-// in a frame of the width asked for; the report ends in the document's own text.
+// in a frame of the width asked for, with what is folded away open; the report ends in
+// the document's own text.
 const report = [];
 const pages = PAGES;
 const luminance = ([r, g, b]) => [r, g, b].map(v => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
@@ -21,7 +22,7 @@ function look(w, name, width) {
     const d = w.document, say = s => report.push(`${name} ${width}: ${s}`);
     const over = d.documentElement.scrollWidth - d.documentElement.clientWidth;
     if (over > 1) {
-        const who = [...d.querySelectorAll("main *")].find(e => e.getBoundingClientRect().right > width + 1 && !e.closest("pre, .equation, .scroll, svg"));
+        const who = [...d.querySelectorAll("main *")].find(e => e.getBoundingClientRect().right > width + 1 && !e.closest("pre, .equation, .scroll, svg, table"));
         say(`the page is ${over} px too wide: ${who ? who.tagName + " " + who.className + " " + who.textContent.slice(0, 40) : "?"}`);
     }
     const cut = [...d.querySelectorAll("main *")].find(e => e.getBoundingClientRect().left < -1 && !e.closest("svg, math"));
@@ -65,6 +66,7 @@ function look(w, name, width) {
         f.style.cssText = `width:${width}px;height:900px;border:0`;
         await new Promise(done => { f.onload = done; f.src = name; document.body.append(f); });
         await f.contentDocument.fonts.ready;
+        for (const e of f.contentDocument.querySelectorAll("details")) e.open = true;
         look(f.contentWindow, name, width);
         f.remove();
     }

@@ -18,7 +18,7 @@ static void chunk(double x, int c)
     svg_arrow(x + 72, 79, x + 92, 79, "var(--a)");
     box(x + 94, 64, 92, "v = u - w S", 1);
     svg_arrow(x + 186, 79, x + 204, 79, "var(--a)");
-    box(x + 206, 64, 98, "\u039bS + kg'v", 1);
+    box(x + 206, 64, 98, "\u039bS + kg\u1d40 v", 1);
     svg_arrow(x + 40, 96, x + 40, 150, "var(--c)");
     box(x + 10, 154, 74, "qg S", 0);
     svg_arrow(x + 140, 96, x + 140, 150, "var(--c)");
@@ -38,8 +38,7 @@ int main(void)
     chunk(386, 1);
     svg_arrow(324, 79, 394, 79, "var(--a)");
     svg_text(20, 276, "start", "soft",
-             "Here v is v_new, kg' is kg transposed, and \u039b is the decay over the "
-             "chunk.");
+             "Here v is v_new, and \u039b is the decay over the chunk.");
     svg_end();
     return 0;
 }

@@ -36,7 +36,7 @@ int main(void)
     svg_text(60, 24, "start", "", "forward: the state that rank 3 begins with");
     fold(66, 3, 0, "var(--a)", "S = h%d", "M%d S + h");
     svg_text(60, 226, "start", "", "backward: the gradient that rank 1 ends with");
-    fold(186, 1, 4, "var(--b)", "dS = dh%d", "M%d' dS + dh");
+    fold(186, 1, 4, "var(--b)", "dS = dh%d", "M%d\u1d40 dS + dh");
     svg_end();
     return 0;
 }

@@ -39,13 +39,12 @@ int main(void)
     svg_begin(
         720, 290, "The triangular solve of one chunk",
         "A unit lower triangular matrix I plus L of six rows times the unknown "
-        "corrections "
         "x0 to x5 equals the known right hand side. Row 3 needs x0, x1 and x2 only.");
     svg_text(20 + n * s / 2, 34, "middle", "", "I + L");
     triangle(20, y, n, s, 1, "var(--wash-a)");
     svg_rect(20, y + 3 * s, n * s, s, "fill:none;stroke:var(--b);stroke-width:2");
     column(220, y, n, s, 60, "x", "var(--wash-b)", 3);
-    svg_text(250, 34, "middle", "", "corrections");
+    svg_text(250, 34, "middle", "", "unknown");
     svg_text(305, y + n * s / 2 + 4, "middle", "", "=");
     column(330, y, n, s, 60, "b", "var(--wash-d)", n);
     svg_text(360, 34, "middle", "", "known");

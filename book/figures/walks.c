@@ -15,7 +15,7 @@ static void walk(double y, int back)
     for (int c = 0; c < CHUNKS; c++) {
         svg_rect(left(c), y, 116, 40, style);
         svg_text(left(c) + 58, y + 25, "middle", "mono",
-                 back ? "Lambda - w'kg" : "Lambda - kg'w");
+                 back ? "\u039b - w\u1d40 kg" : "\u039b - kg\u1d40 w");
         if (c)
             svg_text(left(c) - 20, y - 8, "middle", "mono", back ? "dS" : "S");
         if (!back && c)
@@ -39,8 +39,9 @@ int main(void)
         svg_text(left(c) + 58, 18, "middle", "soft", "chunk %d", c);
     walk(42, 0);
     walk(158, 1);
-    svg_text(96, 256, "start", "soft", "' is transposed, v is v_new. The matrix of the "
-             "way back is that of the way there, transposed.");
+    svg_text(96, 256, "start", "soft",
+             "Here v is v_new. The matrix of the way back is that of the way there, "
+             "transposed.");
     svg_end();
     return 0;
 }
