@@ -398,6 +398,10 @@ int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
     int form = KCP_ALL_GATHER;
+    if (argc == 2 && !strcmp(argv[1], "--version")) {
+        printf("kcp-faults %s\n", kcp_version());
+        return 0;
+    }
     if (!strcmp(what, "aborted")) return aborted();
     if (!strcmp(what, "count") || !strcmp(what, "memory")) return process(what, form);
     for (; argc == 4 && form <= KCP_SCAN; form++)

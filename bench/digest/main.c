@@ -6,6 +6,7 @@
  * functions are not in it.
  */
 #include "digest.h"
+#include "ref/kcp.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,6 +146,10 @@ int main(int argc, char **argv)
     static struct object o[1024];
     int arch = 90, functions = 0, host = 0, sets = 0, first = 1;
     if (argc > 1 && !strcmp(argv[1], "--help")) return fputs(usage, stdout) < 0;
+    if (argc == 2 && !strcmp(argv[1], "--version")) {
+        printf("kcp-digest %s\n", kcp_version());
+        return 0;
+    }
     if (argc == 3 && !strcmp(argv[1], "--paths")) return print_paths(argv[2]);
     for (; first < argc && !strncmp(argv[first], "--", 2); first++) {
         if (!strcmp(argv[first], "--functions")) functions = 1;

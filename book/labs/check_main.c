@@ -98,6 +98,10 @@ static int ask(void *arg, void *answer)
 int main(int argc, char **argv)
 {
     const struct kcp_variant *v = NULL;
+    if (argc == 2 && !strcmp(argv[1], "--version")) {
+        printf("kcp-lab-check %s\n", kcp_version());
+        return 0;
+    }
     if (argc > 1 && !strcmp(argv[1], "chain")) return chain_main(argc - 1, argv + 1);
     if (argc > 1 && !strcmp(argv[1], "survivor"))
         return survivor_main(argc - 1, argv + 1);

@@ -68,8 +68,24 @@ for program in kcp-run kcp-check kcp-bench; do
         else set -- "$@" "$word"; fi
     done <"$W/drawn"
 done
+# Every program says its name and its version: of those that make test builds, so that
+# none is an old one. kcp-test is Criterion's.
+versions=0
+for program in "$at"/kcp-*; do
+    [ -x "$program" ] && [ ! -d "$program" ] || continue
+    name=${program##*/}
+    case $name in kcp-test|kcp-check-*|kcp-lab-check|kcp-finish|kcp-faults|kcp-precision)
+        continue ;;
+    esac
+    versions=$((versions + 1))
+    (cd "$W" && timeout 10 "$program" --version) </dev/null 2>&1 |
+        grep -qx "$name [0-9]*\.[0-9]*\.[0-9]*" ||
+        { echo "generated.sh: $name --version"; failed=$((failed + 1)); }
+done
+[ $versions -ge 2 ] || { echo "generated.sh: found no programs in $B"; failed=1; }
 [ "$(ls "$W" | tr '\n' ' ')" = "drawn err in options out pipe values " ] ||
     { echo "generated.sh: something was made: $(ls "$W")"; failed=1; }
 [ $failed = 0 ] && 
-    echo "generated.sh: $tried command lines refused, a line each; seed $SEED"
+    echo "generated.sh: $tried command lines refused, a line each; seed $SEED;" \
+    "$versions programs say their version"
 exit $((failed > 0))

@@ -294,6 +294,10 @@ int main(int argc, char **argv)
     const char *mode = argc > 1 ? argv[1] : "", *what = argc > 2 ? argv[2] : "";
     const int port = atoi(what), n = argc > 3 ? atoi(argv[3]) : 0;
     const double seconds = argc > 4 ? atof(argv[4]) : 5;
+    if (argc == 2 && !strcmp(argv[1], "--version")) {
+        printf("kcp-stranger %s\n", kcp_version());
+        return 0;
+    }
     if (!strcmp(mode, "silent") || !strcmp(mode, "garbage"))
         return knock(port, n, seconds, *mode == 'g');
     if (!strcmp(mode, "flood"))
