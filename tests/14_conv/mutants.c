@@ -7,6 +7,7 @@
  */
 #include "tests/judge/judge.h"
 #include "ref.h"
+#include "sigmoid.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,11 +97,6 @@ static const double *seen(const struct kcp_conv *a, const double *all, int64_t a
     for (int d = 0; d < a->D; d++)
         buf[d] = none ? 0 : all[from * a->D + d];
     return buf;
-}
-
-static double sigmoid(double x)
-{
-    return 1 / (1 + exp(-x));
 }
 
 /* pre of global token t; x holds every rank's rows. */
