@@ -203,12 +203,13 @@ static size_t free_bytes(void)
     return now;
 }
 
-/* NCCL gives memory back in threads of its own: looked at until it stays the same for
- * half a second, five at most. */
+/* NCCL gives memory back in threads of its own, and what a killed process had mapped of
+ * ours is free when the driver has cleared that process away: looked at until it stays
+ * the same for two seconds, ten at most. */
 static double free_mib(void)
 {
     size_t was = free_bytes();
-    for (int i = 0, same = 0; i < 100 && same < 10; i++) {
+    for (int i = 0, same = 0; i < 200 && same < 40; i++) {
         poll(NULL, 0, 50);
         const size_t now = free_bytes();
         same = now == was ? same + 1 : 0;
@@ -366,8 +367,11 @@ static int aborted_body(struct kcp_comm *host, void *arg)
     if (host->r == LOST) pthread_join(outside, NULL);
     comm->free(comm);
     const int idle = cudaDeviceSynchronize();
-    const double missing = before - free_mib();
+    /* NCCL frees the communicators of a process together, when the last of its ranks
+     * has aborted (commReclaim in init.cc): read earlier, all of one is missing. */
     int again = host->barrier(host, NULL);
+    const double missing = before - free_mib();
+    if (!again) again = host->barrier(host, NULL);
     if (!again) again = make(host, x->nccl, &at);
     if (!again) again = kcp_nccl_from(&comm, at);
     if (!again) again = pass(comm, KCP_CHAIN, NULL, why, sizeof why);

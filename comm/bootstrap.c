@@ -217,7 +217,8 @@ static void take_turn(struct bootstrap *b)
             b->without_fd = 1;
             if (oldest >= 0)
                 drop(b, oldest, 1);
-            poll(NULL, 0, 10);
+            else
+                poll(NULL, 0, 10);
         }
     }
 }

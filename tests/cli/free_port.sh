@@ -4,7 +4,8 @@
 # Next: network.sh.
 #
 # free_ports N: the first of N neighbours, drawn below those that the kernel hands to
-# callers. Two runs side by side, in containers of one network too, have others.
+# callers and that jobs take by their names (place_port in comm/meeting_place.c). Two runs
+# side by side, in containers of one network too, have others.
 free_ports() {
     cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |
         awk -v n="$1" -v seed="$(od -An -N3 -tu4 /dev/urandom)" '
@@ -17,7 +18,7 @@ free_ports() {
             END {
                 srand(seed)
                 for (tries = 0; tries < 1000; tries++) {
-                    first = 10000 + int(rand() * (22700 - n))
+                    first = 10000 + int(rand() * (10000 - n))
                     for (i = 0; i < n && !((first + i) in taken); i++) continue
                     if (i == n) break
                 }

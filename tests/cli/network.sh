@@ -87,7 +87,7 @@ kill $strangers
 # Callers who come and go without end, and more silent ones than are kept: a start is not
 # held up, and one that lacks a rank ends at its deadline.
 next_port; MASTER_PORT=$port
-"$stranger" flood $port 3 300 >"$dir/flood" & strangers=$!
+"$stranger" flood $port 16 300 >"$dir/flood" & strangers=$!
 "$stranger" silent $port 300 300 >"$dir/many" & strangers="$strangers $!"
 others="$others $strangers"
 began=$(now)
@@ -100,7 +100,7 @@ ends flooded 0
 [ $(($(now) - began)) -le 40 ] || wrong "a flood of callers held the start up"
 kill $strangers
 next_port; MASTER_PORT=$port
-"$stranger" flood $port 3 300 >"$dir/flood" & strangers=$!
+"$stranger" flood $port 16 300 >"$dir/flood" & strangers=$!
 others="$others $strangers"
 began=$(now)
 WORLD_SIZE=2 RANK=0 LOCAL_WORLD_SIZE=2 KCP_TIMEOUT_S=2 "$program" --exchange 5 \
@@ -128,6 +128,18 @@ WORLD_SIZE=2 RANK=1 LOCAL_WORLD_SIZE=2 KCP_SECRET=the-secret-of-this-job \
 grep -q "not found at .*did not prove to be of this job" "$dir/false.1" ||
     wrong "rank 1 says $(cat "$dir/false.1")"
 kill $thief; wait $thief 2>/dev/null
+
+# One who takes any word for a proof, and gives zeros as his own.
+next_port; MASTER_PORT=$port
+"$stranger" claims $port 0 300 >"$dir/claims" & thief=$!
+others="$others $thief"
+waits_for listening "$dir/claims"
+WORLD_SIZE=2 RANK=1 LOCAL_WORLD_SIZE=2 KCP_SECRET=the-secret-of-this-job \
+    KCP_TIMEOUT_S=4 "$program" --exchange 5 >"$dir/claimed" 2>&1 &&
+    wrong "rank 1 takes one without the key for rank 0"
+grep -q "not found at .*did not prove to be of this job" "$dir/claimed" ||
+    wrong "a false rank 0: rank 1 says $(cat "$dir/claimed")"
+kill $thief
 
 # Who holds a seat and sends what no rank sends is named; nothing is allocated for it.
 for what in wraps terabytes kind words blames; do

@@ -60,6 +60,7 @@ struck() {
     sleep 2
     kill -$1 $(id_of 2)
     began=$(now)
+    (sleep 120; kill -KILL $ids) >/dev/null 2>&1 & dog=$!      # who never ends fails
     for r in 0 1 3; do
         wait $(id_of $r)
         [ $? = 1 ] || wrong "$1: rank $r does not end with 1"
@@ -67,6 +68,7 @@ struck() {
             wrong "$1: rank $r says $(cat "$dir/$r")"
     done
     took=$(($(now) - began))
+    kill $dog; wait $dog 2>/dev/null
     kill -KILL $(id_of 2) 2>/dev/null
     wait $(id_of 2) 2>/dev/null
     trap 'rm -rf "$dir"' EXIT
@@ -79,10 +81,12 @@ struck KILL 60
 # Silence is known by the timeout, whatever was being sent when it began.
 struck STOP 4
 
-# One that never comes is named.
+# One that never comes is named, in time.
+began=$(now)
 WORLD_SIZE=3 RANK=0 LOCAL_WORLD_SIZE=3 KCP_TIMEOUT_S=1 KCP_RENDEZVOUS="file:$dir/meet" \
     "$program" --exchange 1 >"$dir/0" 2>&1 && wrong "rank 0 alone is content"
 grep -q 'rank 1 did not come in time (2 missing)' "$dir/0" || wrong "$(cat "$dir/0")"
+[ $(($(now) - began)) -le 30 ] || wrong "rank 0 waited $(($(now) - began)) s, not one"
 
 # Bad values: status 2, one line.
 refuses() {

@@ -207,6 +207,7 @@ n=$(grep -c '^| [A-Z].*[0-9]' "$W/t/readme.md")
 [ "$n" -ge 10 ] && [ "$n" -le 20 ] ||
     { echo "tables.sh: $n rows for README.md"; failed=1; }
 for f in bench/results/*.tsv; do        # every row has the columns that its file names
+    case $f in *-test.tsv) continue ;; esac     # of a script that runs beside this one
     awk -F '\t' -v f="$f" 'FNR == 1 { n = NF } NF != n || !n { bad++ }
         END { if (bad) print "tables.sh: " f ": " bad " rows are cut"; exit bad > 0 }' \
         "$f" || failed=1

@@ -6,21 +6,24 @@ program=$(cd "${1:-build}" && pwd)/kcp-text || exit 1
 unset WORLD_SIZE RANK SLURM_NTASKS OMPI_COMM_WORLD_SIZE
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
+# Names without the folder's: blanks in TMPDIR would part one file from another.
+self=$(cd "$(dirname "$0")" && pwd)/text.sh
+cd "$dir" || exit 1
 failed=0
 wrong() { echo "text.sh: $*"; failed=1; }
 
 # Bad input: status 2, one line on stderr, nothing else anywhere.
 refuses() {
     want=$1; shift
-    "$program" --out "$dir/bad.html" "$@" >"$dir/out" 2>"$dir/err"
+    "$program" --out bad.html "$@" >out 2>err
     status=$?
     [ $status = 2 ] || wrong "$* exits with $status, not 2"
-    [ "$(wc -l <"$dir/err")" = 1 ] || wrong "$* says $(wc -l <"$dir/err") lines"
-    grep -q -- "$want" "$dir/err" || wrong "$* says: $(cat "$dir/err")"
-    [ -s "$dir/out" ] && wrong "$* prints on stdout"
-    [ -e "$dir/bad.html" ] && wrong "$* leaves a page"
+    [ "$(wc -l <err)" = 1 ] || wrong "$* says $(wc -l <err) lines"
+    grep -q -- "$want" err || wrong "$* says: $(cat err)"
+    [ -s out ] && wrong "$* prints on stdout"
+    [ -e bad.html ] && wrong "$* leaves a page"
 }
-: >"$dir/empty"
+: >empty
 "$program" --version | grep -qx 'kcp-text [0-9]*\.[0-9]*\.[0-9]*' || wrong "no --version"
 "$program" -h | grep -q '^usage: kcp-text' || wrong "no -h"
 refuses '--ranks: .*0' --ranks 0
@@ -29,60 +32,60 @@ refuses '--ranks: .*4x' --ranks 4x
 refuses '--ranks: .*99999999999999999999' --ranks 99999999999999999999
 refuses '--steps: .*-1' --steps -1
 refuses '--steps: .*1.5' --steps 1.5
-refuses 'missing.*No such file' --text "$dir/missing"
-refuses 'it is empty' --text "$dir/empty"
+refuses 'missing.*No such file' --text missing
+refuses 'it is empty' --text empty
 refuses 'it is a directory' --text "$dir"
-mkfifo "$dir/silent"
-(refuses 'it is a special file' --text "$dir/silent"; exit $failed) & p=$!
-(sleep 10; : >"$dir/silent") 2>/dev/null & q=$!       # who waits is let go, and fails
+mkfifo silent
+(refuses 'it is a special file' --text silent; exit $failed) & p=$!
+(sleep 10; : >silent) 2>/dev/null & q=$!       # who waits is let go, and fails
 wait $p || failed=1
 kill $q 2>/dev/null
 refuses "option: found '--rank'" --rank 4
 refuses "--steps: found ''" --steps
-refuses 'nowhere' --text "$0" --out "$dir/nowhere/page.html"
+refuses 'nowhere' --text "$self" --out nowhere/page.html
 long=$(printf '%600s' '' | tr ' ' x)
-refuses 'File name too long' --text "$0" --out "$dir/$long"
-mkdir "$dir/page"
-refuses 'page: Is a directory' --text "$0" --out "$dir/page"
+refuses 'File name too long' --text "$self" --out "$long"
+mkdir page
+refuses 'page: Is a directory' --text "$self" --out page
 # What is no file is not replaced by one; a pipe here, because a test may run as root.
-mkfifo "$dir/pipe"
-refuses 'pipe: File exists' --text "$0" --out "$dir/pipe"
-[ -p "$dir/pipe" ] || wrong "a page took the place of a pipe"
+mkfifo pipe
+refuses 'pipe: File exists' --text "$self" --out pipe
+[ -p pipe ] || wrong "a page took the place of a pipe"
 RANK=0 WORLD_SIZE=2; export RANK WORLD_SIZE
-refuses 'torchrun started 2 processes' --text "$0"
+refuses 'torchrun started 2 processes' --text "$self"
 unset RANK WORLD_SIZE
 if [ -c /dev/full ]; then
-    "$program" --text "$0" --out "$dir/page.html" >/dev/full 2>"$dir/err"
-    [ $? = 2 ] && grep -q '^kcp-text: stdout: found' "$dir/err" ||
-        wrong "a full disk is not said: $(cat "$dir/err")"
+    "$program" --text "$self" --out page.html >/dev/full 2>err
+    [ $? = 2 ] && grep -q '^kcp-text: stdout: found' err ||
+        wrong "a full disk is not said: $(cat err)"
 fi
 # A page that finds no room is no page, and the old one stays.
-echo old >"$dir/page.html"
+echo old >page.html
 (trap '' XFSZ; ulimit -f 2
-    "$program" --text "$0" --out "$dir/page.html" 2>&1 >/dev/null) |
+    "$program" --text "$self" --out page.html 2>&1 >/dev/null) |
     grep -q 'expected room for the page' || wrong "a lack of room is not said"
-[ "$(cat "$dir/page.html")" = old ] && [ ! -e "$dir/page.html.part" ] ||
+[ "$(cat page.html)" = old ] && [ ! -e page.html.part ] ||
     wrong "a page without room: $(ls -l "$dir")"
 # A name with spaces is a name; away from the tree nothing is left there but the page.
-head -c 300 "$0" >"$dir/with spaces"
-(cd "$dir/page" && "$program" --text "$dir/with spaces" --out one.html) >"$dir/out" \
-    2>"$dir/err" || wrong "with spaces: $(cat "$dir/err")"
-[ "$(ls "$dir/page")" = one.html ] || wrong "it leaves $(ls "$dir/page")"
+head -c 300 "$self" >"with spaces"
+(cd page && "$program" --text "../with spaces" --out one.html) >out 2>err ||
+    wrong "with spaces: $(cat err)"
+[ "$(ls page)" = one.html ] || wrong "it leaves $(ls page)"
 
 # Three files, five ranks of which some hold a few bytes only, three steps of training.
-head -c 300 "$0" >"$dir/one"
-printf 'ab' >"$dir/two"
-head -c 90 "$0" >"$dir/three"
+head -c 300 "$self" >one
+printf 'ab' >two
+head -c 90 "$self" >three
 for ranks in 1 5; do
-    "$program" --ranks $ranks --steps 3 --out "$dir/page.html" \
-        --text "$dir/one $dir/two $dir/three" >"$dir/out" 2>"$dir/err" ||
-        wrong "$ranks ranks: status $?, $(cat "$dir/err")"
-    grep -q '^PASS: forward and backward over '$ranks "$dir/out" || wrong "no PASS line"
-    [ -s "$dir/err" ] && wrong "$ranks ranks: stderr says $(cat "$dir/err")"
-    awk '/at most/ { if ($6 + 0 <= 1e-11) ok = 1 } END { exit !ok }' "$dir/out" ||
-        wrong "$ranks ranks: the curves part: $(grep 'at most' "$dir/out")"
-    grep -qE 'https?:|src=|<link' "$dir/page.html" && wrong "the page wants a network"
-    grep -q '</html>' "$dir/page.html" || wrong "the page does not end"
+    "$program" --ranks $ranks --steps 3 --out page.html \
+        --text "one two three" >out 2>err ||
+        wrong "$ranks ranks: status $?, $(cat err)"
+    grep -q '^PASS: forward and backward over '$ranks out || wrong "no PASS line"
+    [ -s err ] && wrong "$ranks ranks: stderr says $(cat err)"
+    awk '/at most/ { if ($6 + 0 <= 1e-11) ok = 1 } END { exit !ok }' out ||
+        wrong "$ranks ranks: the curves part: $(grep 'at most' out)"
+    grep -qE 'https?:|src=|<link' page.html && wrong "the page wants a network"
+    grep -q '</html>' page.html || wrong "the page does not end"
 done
 [ $failed = 0 ] && echo "text.sh: 17 refusals and 3 runs as they should be"
 exit $failed
