@@ -232,11 +232,6 @@ local function example(cb)
                     pandoc.Attr("", { "snippet", "printed" }))
 end
 
--- A date stays on one line.
-local function unbroken(s)
-  if s.text:match("^%d%d%d%d%-%d%d%-%d%d,?$") then return pandoc.Span({ s }, { class = "unbroken" }) end
-end
-
 -- Rows of a table, without the columns in which no row has anything.
 local function cells_of(l)
   local row = {}
@@ -278,7 +273,35 @@ local function markdown(md)
   for _, b in ipairs(pandoc.read(letters .. "\n\n" .. md, "markdown").blocks) do
     if b.t ~= "RawBlock" then blocks:insert(b) end
   end
-  return pandoc.Div(blocks):walk({ Math = math_of, Str = unbroken }).content
+  return pandoc.Div(blocks):walk({ Math = math_of }).content
+end
+
+-- Of a table with many cases the first few rows stand open; the notes at its end stay.
+local function fold_runs(md)
+  md = narrowed(md)
+  local head, from, to
+  for i, l in ipairs(md) do
+    if l:match("^| case") then head = i end
+    if head and l:match("^|") then to = i end
+    if head and not from and i > head + 6 and l:match("^| %S") then from = i end
+  end
+  if not from or to - from < 6 then return md end
+  local folds, cases = {}, 0
+  local last
+  for i = from, to do
+    local case = md[i]:match("^| (%S[^|]*)")
+    if case and case ~= last then cases = cases + 1; last = case end
+  end
+  for i, l in ipairs(md) do
+    if i == from then
+      table.insert(folds, string.format('\n::: {.folded title="The other %d cases that were recorded"}', cases))
+      table.insert(folds, md[head])
+      table.insert(folds, md[head + 1])
+    end
+    table.insert(folds, l)
+    if i == to then table.insert(folds, ":::\n") end
+  end
+  return folds
 end
 
 local function results(cb)
@@ -288,79 +311,12 @@ local function results(cb)
   end
   local md = f:read("a")
   f:close()
+  if cb.attributes.fold then
+    local L = {}
+    for l in md:gmatch("([^\n]*)\n") do L[#L + 1] = l end
+    md = table.concat(fold_runs(L), "\n")
+  end
   return pandoc.Div(markdown(md), pandoc.Attr("", { "results" }))
-end
-
--- Many recorded cases as one table with a column for the case; below it stands where
--- each was recorded. nil if some line is none that stages.awk writes.
-local function one_table(md, from, to)
-  local rows, runs, at, name = {}, {}, {}, nil
-  local copy, product = {}, {}
-  for i = from, to do
-    local l = md[i]
-    local head, where, tb, tf = l:match("^%*%*(.-)%.%*%* Recorded on (.*); there a copy moved ([%d.]+) TB/s and a bf16 product did (%d+) TFLOP/s%.$")
-    if head then
-      name = head
-      copy[#copy + 1], product[#product + 1] = tonumber(tb), tonumber(tf)
-      for run in (where .. "; "):gmatch("(.-); ") do
-        local file, names = run:match("^(.*): (`.*`)$")
-        if not file then return nil end
-        if not at[file] then at[file] = #runs + 1; runs[#runs + 1] = { file = file, has = {} } end
-        local r = runs[at[file]]
-        for n in names:gmatch("`[^`]+`") do
-          if not r.has[n] then r.has[n] = true; r[#r + 1] = n end
-        end
-      end
-    elseif l:match("^|") then
-      local row = cells_of(l)
-      if l:match("^|:") then
-        if #rows == 1 then table.insert(row, 1, ":------"); rows[2] = row end
-      elseif l:match("^| pass") or l:match("^| variant") then
-        if #rows == 0 then table.insert(row, 1, "case"); rows[1] = row end
-      else
-        table.insert(row, 1, name or "")
-        rows[#rows + 1], name = row, ""
-      end
-    elseif l ~= "" then return nil end
-  end
-  if #rows < 3 then return nil end
-  table.sort(copy)
-  table.sort(product)
-  local lines = { "::: {.results .cases}" }
-  table.move(without_empty(rows), 1, #rows, 2, lines)
-  lines[#lines + 1] = ":::\n"
-  local said = {}
-  for i, r in ipairs(runs) do said[i] = r.file .. ": " .. table.concat(r, ", ") end
-  lines[#lines + 1] = string.format("Recorded on %s. There a copy moved %.2f to %.2f TB/s and a bf16 product did %d to %d TFLOP/s.\n",
-      table.concat(said, "; "), copy[1], copy[#copy], product[1], product[#product])
-  return lines
-end
-
--- Of many recorded cases the first two stand open; the notes at the end stay.
-local function fold_runs(md)
-  local begins, notes = {}, #md + 1
-  for i, l in ipairs(md) do
-    if l:match("^%*%*") then begins[#begins + 1] = i; notes = #md + 1
-    elseif notes > #md and (l:match("^†") or l:match("^Others:") or l:match("^Not compared")) then notes = i end
-  end
-  if #begins <= 3 then return narrowed(md) end
-  local whole = one_table(md, begins[3], notes - 1)
-  if whole then
-    local lines = narrowed({ table.unpack(md, 1, begins[3] - 1) })
-    lines[#lines + 1] = string.format('::: {.folded title="The other %d cases that were recorded"}', #begins - 2)
-    table.move(whole, 1, #whole, #lines + 1, lines)
-    lines[#lines + 1] = ":::\n"
-    return table.move(md, notes, #md, #lines + 1, lines)
-  end
-  local folds = {}
-  for i, l in ipairs(md) do
-    if i == begins[3] then
-      table.insert(folds, string.format('::: {.folded title="The other %d cases that were recorded"}', #begins - 2))
-    elseif i == notes then table.insert(folds, ":::\n") end
-    table.insert(folds, l)
-  end
-  if notes > #md then table.insert(folds, "\n:::") end
-  return folds
 end
 
 local function kernels(div)
@@ -584,6 +540,36 @@ local function unbroken(inlines)
   return inlines
 end
 
+-- A number keeps its unit beside it, and an equation's number in brackets needs no second
+-- pair of them.
+local units = { ["%"] = 1, ms = 1, ["µs"] = 1, s = 1, MB = 1, GB = 1, KiB = 1, MiB = 1, GiB = 1, ["GB/s"] = 1, ["TB/s"] = 1, ["TFLOP/s"] = 1, MFLOP = 1 }
+local function kept_together(inlines)
+  for i, x in ipairs(inlines) do
+    local a, b = inlines[i - 1], inlines[i + 1]
+    if (x.t == "Space" or x.t == "SoftBreak") and a and b and b.t == "Str" and units[b.text:match("^[^.,;:)]*")]
+       and (a.t == "Str" and a.text:match("%d$") or a.t == "Span" and a.classes:includes("val")
+            or a.t == "Strong" and text(a):match("%d$")) then
+      inlines[i] = pandoc.Str("\u{a0}")
+    end
+    if x.t == "Space" and a and b and a.t == "Str" and b.t == "Str"        -- T = 8192
+       and (b.text == "=" and a.text:match("^%u%u?$") or a.text == "=" and b.text:match("^%d")) then
+      inlines[i] = pandoc.Str("\u{a0}")
+    end
+    if x.t == "Link" and x.classes:includes("xref") and a and b and a.t == "Str" and b.t == "Str"
+       and a.text:match("%($") and b.text:match("^%)") then
+      x.content = { pandoc.Str((text(x):gsub("^%((.*)%)$", "%1"))) }
+    end
+  end
+  return inlines
+end
+
+-- A date, a power of ten and a model's name do not break at their hyphens.
+local function with_hyphen(s)
+  if #s.text < 16 and (s.text:match("%d%-%d") or s.text:match("%a%-%d")) then
+    return pandoc.Span({ s }, { class = "unbroken" })
+  end
+end
+
 -- A long name may break after its underscores and slashes, and nowhere else.
 local function breakable(c)
   if not c.text:match("[_/]") or #c.text < 14 then return nil end
@@ -757,7 +743,12 @@ local function weave(doc)
     end,
   }
   doc = doc:walk { Inlines = errata_links }
-  doc = doc:walk { Inlines = unbroken, Code = breakable }
+  doc = doc:walk { Table = function(t)      -- a table of cases: book.css gives its first column room
+    local head = t.head.rows[1] and t.head.rows[1].cells[1]
+    if head and text(head.contents) == "case" then t.attr.classes:insert("cases"); return t end
+  end }
+  doc = doc:walk { Inlines = kept_together }
+  doc = doc:walk { Inlines = unbroken, Code = breakable, Str = with_hyphen }
   if not cites(doc) then doc = without_references(doc) end
   doc = folded(fold_answers(doc))
   local f = io.open(out .. "/" .. page .. ".lines", "w")

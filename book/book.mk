@@ -45,7 +45,7 @@ booklib := $(call obj,$(ref) $(filter-out comm/backend/nccl%,$(comm)))
 $(bk)/%.bin: book/%.c $(wildcard book/*.h) $(booklib)
 	@mkdir -p $(@D)
 	@$(CC) $(CFLAGS) $< $(booklib) $(LDLIBS) -o $@
-$(bk)/figures/%.bin: book/figures/%.c book/figures/svg.h $(booklib)
+$(bk)/figures/%.bin: book/figures/%.c $(wildcard book/figures/*.h) $(booklib)
 	@mkdir -p $(@D)
 	@$(CC) $(CFLAGS) $< $(booklib) $(LDLIBS) -o $@
 # One figure draws what cuda/tile/smem_desc.cuh says: that file for C, where an argument

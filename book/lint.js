@@ -18,6 +18,21 @@ function contrast(w, e) {
     return (a + .05) / (b + .05);
 }
 
+// What a figure's words stand on: the last shape drawn before them that lies under them.
+function contrast_in_figure(w, t) {
+    const r = t.getBoundingClientRect(), x = (r.left + r.right) / 2, y = (r.top + r.bottom) / 2;
+    let paper = rgb(w.getComputedStyle(w.document.documentElement).backgroundColor);
+    for (const e of t.closest("svg").querySelectorAll("rect, circle")) {
+        if (!(e.compareDocumentPosition(t) & 4)) break;
+        const b = e.getBoundingClientRect(), s = w.getComputedStyle(e);
+        if (x < b.left || x > b.right || y < b.top || y > b.bottom || s.fill === "none") continue;
+        const fill = rgb(s.fill), a = s.fillOpacity * s.opacity * (fill && fill.length > 3 ? fill[3] : 1);
+        if (fill) paper = paper.map((v, i) => a * fill[i] + (1 - a) * v);
+    }
+    const [a, b] = [luminance(rgb(w.getComputedStyle(t).fill)), luminance(paper)].sort((p, q) => q - p);
+    return (a + .05) / (b + .05);
+}
+
 function look(w, name, width) {
     const d = w.document, say = s => report.push(`${name} ${width}: ${s}`);
     const over = d.documentElement.scrollWidth - d.documentElement.clientWidth;
@@ -49,6 +64,10 @@ function look(w, name, width) {
     for (const e of d.querySelectorAll("p, a, code, td, th, h1, pre span, .caption, svg text")) {
         const r = e.closest("svg") ? 21 : contrast(w, e);
         if (r < 4.5) { say(`contrast ${r.toFixed(1)}: ${e.tagName} ${e.className} ${e.textContent.slice(0, 30)}`); break; }
+    }
+    for (const t of d.querySelectorAll(".figure svg text")) {
+        const r = contrast_in_figure(w, t);
+        if (r < 4.5) say(`contrast ${r.toFixed(1)} in ${t.closest(".figure").id}: ${t.textContent.slice(0, 30)}`);
     }
     for (const e of d.querySelectorAll("svg")) if (!e.querySelector("title") && !e.getAttribute("aria-label") && !e.getAttribute("aria-hidden")) say("a figure without text alternative");
     for (const a of d.querySelectorAll("a[href]")) {

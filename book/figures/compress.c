@@ -9,11 +9,11 @@ int main(void)
 {
     static const double from[] = { 150, 300, 410, 560, 700 };
     static const char *const name[] = { "rest of sequence 3", "sequence 4",
-                                        "sequence 5", "begin of sequence 6" };
+                                        "sequence 5", "start of sequence 6" };
     static const char *const whose[] = { "from the exchange", "h0 [4], or 0",
                                          "h0 [5], or 0", "h0 [6], or 0" };
     svg_begin(720, 236, "The initial states of one rank",
-              "A rank holds the rest of a sequence, two whole ones and the begin of a "
+              "A rank holds the rest of a sequence, two whole ones and the start of a "
               "fourth. Only the first stretch begins with a state that the exchange "
               "made: it is kept. The caller gives the others again.");
     svg_text(4, 40, "start", "", "tokens of the rank");
@@ -28,18 +28,18 @@ int main(void)
         const char *style = s ? "fill:var(--wash-c);stroke:var(--c)"
                               : "fill:var(--wash-b);stroke:var(--b)";
         svg_rect(x, 20, w, 28, "fill:var(--wash-a);stroke:var(--a)");
-        svg_text(middle, 39, "middle", "soft", "%s", name[s]);
+        svg_text(middle, 39, "middle", "", "%s", name[s]);
         svg_rect(x, 88, w, 28, style);
-        svg_text(middle, 107, "middle", "soft", "%s", whose[s]);
+        svg_text(middle, 107, "middle", "", "%s", whose[s]);
         svg_rect(x, 194, w, 28, style);
-        svg_text(middle, 213, "middle", "soft", s ? "given again" : "the copy");
+        svg_text(middle, 213, "middle", "", s ? "given again" : "the copy");
     }
     svg_rect(152, 142, 146, 26, "fill:var(--wash-b);stroke:var(--b)");
-    svg_text(225, 160, "middle", "soft", "row 0");
+    svg_text(225, 160, "middle", "", "row 0");
     svg_arrow(225, 117, 225, 140, "var(--b)");
     svg_arrow(225, 169, 225, 192, "var(--b)");
-    svg_text(330, 134, "start", "soft", "compress");
-    svg_text(330, 186, "start", "soft", "expand");
+    svg_text(236, 134, "start", "soft", "compress");
+    svg_text(236, 186, "start", "soft", "expand");
     svg_end();
     return 0;
 }

@@ -47,9 +47,12 @@ static void draw(double y, const char *name, uint64_t d, const char *const *mean
     for (int i = 0; i < 5; i++) {
         const struct field *f = &fields[i];
         const double x = 20 + (64 - f->from - f->bits / 2.0) * 10.6;
+        const int at_edge = f->from + f->bits == 64;
+        const double at = at_edge ? 20 : x;
+        const char *const anchor = at_edge ? "start" : "middle";
         known |= (uint64_t)value(d, f) << f->from;
-        svg_text(x, y + 48, "middle", "soft", "%s %u", f->name, value(d, f));
-        svg_text(x, y + 64, "middle", "soft", "%s", means[i]);
+        svg_text(at, y + 48, anchor, "soft", "%s %u", f->name, value(d, f));
+        svg_text(at, y + 64, anchor, "soft", "%s", means[i]);
     }
     if (known != d) {
         fprintf(stderr, "ladder_descriptor: bits outside of the fields\n");

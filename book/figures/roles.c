@@ -75,7 +75,7 @@ static void scan(double y)
     svg_line(294, y + 100, 294, y + 153, "stroke:var(--ink);stroke-width:1.5");
     svg_arrow(294, y + 153, 338, y + 161, "var(--ink)");
     svg_arrow(350, y + 160, 466, y + 146, "var(--soft)");
-    svg_text(500, y + 246, "start", "soft", "dark arrows: full; grey: released");
+    svg_text(500, y + 246, "start", "soft", "strong arrows: full; pale: released");
 }
 
 int main(void)

@@ -65,7 +65,6 @@ function layers_of(what, f,   s, R, theirs, j, i, n)
                         print "| " direction(i) " | " R " | " whose(i) " | " \
                               layer_cells(i) " |" > f
                 }
-    notes(f)
 }
 
 # The machines and commits of a case's layers, each once.
@@ -96,6 +95,7 @@ function rank_tables(f,   j, i, last)
         print "|:----|--:|:--------|:-------------|---:|---:|---:|----:|---:|----:|" > f
         layers_of(last, f)
     }
+    notes(f)
     if (gathers) {
         print "\n::: {.folded title=\"Controls: the all-gather alone, in the same runs\"}" > f
         print "| payload a rank, MiB | GPUs | µs | run |" > f
@@ -106,13 +106,15 @@ function rank_tables(f,   j, i, last)
     close(f)
 }
 
-# Every form beside the others: time, and the exchange's part of it.
-function form_row(group, f,   k, i, n, name, p)
+# Every form beside the others: time, and the exchange's part of it. What the row above
+# says of case, pass and GPUs is not said again.
+function form_row(group, f,   k, i, n, name, p, head)
 {
     n = split("all_gather chain pipeline scan", name, " ")
     split(group, p, SUBSEP)
-    printf "| %s | %s | %s | %s |", p[1], p[2] ~ /back/ ? "backward" : "forward",
-           p[4], p[5] > f
+    head = sprintf("%s | %s | %s", p[1], p[2] ~ /back/ ? "backward" : "forward", p[4])
+    printf "| %s | %s |", head == head_above ? " | | " : head, p[5] > f
+    head_above = head
     for (k = 1; k <= n; k++) {
         if (!((group, name[k]) in form_at)) { printf " |" > f; continue }
         i = form_at[group, name[k]]

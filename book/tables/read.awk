@@ -176,7 +176,7 @@ function share(i,   p)
 {
     p = 100 * floor_us(i) / time[i]
     if (p > 100.5) cached = 1
-    return sprintf(p < 1 ? "%.1f %%" : "%.0f %%", p)
+    return sprintf(p < 1 ? "%.1f\302\240%%" : "%.0f\302\240%%", p)
 }
 
 function notes(f)
@@ -185,7 +185,9 @@ function notes(f)
     if (uncompared)
         print "\nNot compared with the kernels as they stand: that takes the nvcc of " \
               "the record." > f
-    if (cached) print "\nMore than 100 %: the arrays stayed in the chip's cache." > f
+    if (cached)
+        print "\nMore than 100 %: the call did not read all that is counted, or it lay " \
+              "in the chip's cache." > f
     if (others != "") print "\nOthers: " others "." > f
     daggers = cached = uncompared = 0
     others = ""

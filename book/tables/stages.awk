@@ -13,9 +13,7 @@ function heading(i, f,   j, n, member, s)
 {
     for (j = 1; j <= rows; j++)
         if (kase[sorted[j]] == kase[i] && segments_of(sorted[j]) == segments_of(i) &&
-            is_layer[sorted[j]] == is_layer[i] &&
-            (stage[sorted[j]] == stage[i] ||
-             whole(stage[i]) && whole(stage[sorted[j]])))
+            is_layer[sorted[j]] == is_layer[i] && stage[sorted[j]] == stage[i])
             member[++n] = sorted[j]
     s = kase[i]
     if (segments_of(i) > 1) s = s ", " segments_of(i) " segments"
@@ -86,13 +84,43 @@ function memory(i)
     return sprintf("%.2f, %.2f", work[i] / 1073741824, saved[i] / 1073741824)
 }
 
-function whole_row(i, f,   t)
+# A letter for the run that a row is of; runs_at_the_end says what it stands for.
+function run_of(i,   m)
+{
+    m = machine_[i] ", commit `" commit_[i] "`, `" file_[i] "`"
+    if (!(m in letter)) {
+        letter[m] = sprintf("%c", 97 + runs)
+        run_[++runs] = m
+        least_copy[m] = least_product[m] = 1e99
+    }
+    if (copy_[i] < least_copy[m]) least_copy[m] = copy_[i]
+    if (copy_[i] > most_copy[m]) most_copy[m] = copy_[i]
+    if (product_[i] < least_product[m]) least_product[m] = product_[i]
+    if (product_[i] > most_product[m]) most_product[m] = product_[i]
+    return letter[m]
+}
+
+function runs_at_the_end(f,   j, m)
+{
+    if (!runs) return
+    print "\nThe runs, each with the rate of a copy and of a product in bf16:\n" > f
+    for (j = 1; j <= runs; j++) {
+        m = run_[j]
+        printf "- *%s*: %s; %.2f to %.2f TB/s, %.0f to %.0f TFLOP/s\n", letter[m], m,
+               least_copy[m] / 1e12, most_copy[m] / 1e12, least_product[m] / 1e12,
+               most_product[m] / 1e12 > f
+    }
+    split("", letter); split("", most_copy); split("", most_product)
+    runs = 0
+}
+
+function whole_row(i, f, what,   t)
 {
     t = peer[i] == "" ? fastest_peer(i) : 0
-    printf "| %s | %s | %.3f | %.3f\302\240to\302\240%.3f | %s | %s | %s |\n",
-           direction(i), whose(i), time[i] / 1e3, low[i] / 1e3, high[i] / 1e3,
-           bytes[i] ? share(i) : "",
-           t ? sprintf("%.2f", t / time[i]) : "", memory(i) > f
+    printf "| %s | %s | %s | %.3f | %.3f\302\240to\302\240%.3f | %s | %s | %s | %s |\n",
+           what, direction(i), whose(i), time[i] / 1e3, low[i] / 1e3, high[i] / 1e3,
+           bytes[i] ? share(i) : "", t ? sprintf("%.2f", t / time[i]) : "", memory(i),
+           run_of(i) > f
 }
 
 # Both passes of a model that chapter 16 shows, by another system.
@@ -103,23 +131,24 @@ function of_family(i,   j)
     return stage[i] == "forward_backward"
 }
 
-# Whole layers: 08.md, 13.md, and all of them in 17.md.
-function whole_tables(f, only,   j, i, group, last)
+# Whole layers: 08.md, 13.md, and all of them in 17.md. A case is named once.
+function whole_tables(f, only,   j, i, what, last)
 {
     for (j = 1; j <= rows; j++) {
         i = sorted[j]
         if (is_layer[i] || !whole(stage[i]) || only && stage[i] != only) continue
         if (of_family(i) || is_edge(i)) continue
-        group = kase[i] SUBSEP segments_of(i)
-        if (group != last) {
-            heading(i, f)
-            print "| pass | whose | ms | 10 to 90 % | of its floor " \
-                  "| fastest peer / it | workspace, kept: GiB |" > f
-            print "|:---|:--------|---:|-----:|---:|---:|---:|" > f
-            last = group
+        if (last == "") {
+            print "| case | pass | whose | ms | 10 to 90 % | of its floor " \
+                  "| fastest peer / it | workspace, kept: GiB | run |" > f
+            print "|:-------|:---|:------|---:|-----:|---:|---:|---:|:---|" > f
         }
-        whole_row(i, f)
+        what = kase[i]
+        if (segments_of(i) > 1) what = what ", " segments_of(i) " segments"
+        whole_row(i, f, what == last ? "" : what)
+        last = what
     }
+    runs_at_the_end(f)
     notes(f)
     close(f)
 }

@@ -1,0 +1,56 @@
+/* halo.h -- ranks of 5, 1, 0, 1 and 5 tokens, and the rows that a rank needs of others.
+ *
+ * Book: chapter 14.  Included by halo.c and halo_back.c.
+ * A needed row stands under the token that it is of, so no arrow is needed. */
+#ifndef BOOK_HALO_H
+#define BOOK_HALO_H
+
+#include "svg.h"
+
+enum { RANKS = 5, W = 4 };
+static const int cuts[RANKS + 1] = { 0, 5, 6, 6, 7, 12 };
+
+/* Ranks stand apart; an empty one keeps a place. */
+static double halo_x(int r, int t) { return 120 + 36 * t + 40 * r; }
+
+static int holder(int t)
+{
+    int r = 0;
+    while (cuts[r + 1] <= t) r++;
+    return r;
+}
+
+static void token(int t, double y, const char *wash)
+{
+    char style[80];
+    snprintf(style, sizeof style, "fill:var(--wash-%s);stroke:var(--%s)", wash, wash);
+    svg_rect(halo_x(holder(t), t), y, 32, 26, style);
+    svg_text(halo_x(holder(t), t) + 16, y + 17, "middle", "mono", "%d", t);
+}
+
+/* All tokens, each with the rank that holds it. */
+static void halo_tokens(const char *wash)
+{
+    svg_text(4, 63, "start", "", "who holds it");
+    for (int r = 0; r < RANKS; r++) {
+        svg_text(halo_x(r, cuts[r]), 20, "start", "", "rank %d", r);
+        if (cuts[r] == cuts[r + 1])
+            svg_text(halo_x(r, cuts[r]), 37, "start", "soft", "empty");
+        for (int t = cuts[r]; t < cuts[r + 1]; t++)
+            token(t, 46, wash);
+    }
+}
+
+/* What rank r needs, W - 1 tokens from first on; line 0, 1, 2 below the tokens. */
+static void halo_needs(int r, int first, const char *what, int line)
+{
+    static const char *const washes[] = { "b", "c", "a" };
+    const double y = 94 + 40 * line;
+    svg_text(4, y + 10, "start", "", "rank %d needs", r);
+    svg_text(4, y + 26, "start", "soft", "%s", what);
+    svg_line(4, y - 8, 716, y - 8, "stroke:var(--line)");
+    for (int t = first; t < first + W - 1; t++)
+        token(t, y, washes[line]);
+}
+
+#endif
