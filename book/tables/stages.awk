@@ -100,15 +100,22 @@ function run_of(i,   m)
     return letter[m]
 }
 
+# Two numbers, or one where they print alike.
+function from_to(format, least, most,   a, b)
+{
+    a = sprintf(format, least); b = sprintf(format, most)
+    return a == b ? a : a " to " b
+}
+
 function runs_at_the_end(f,   j, m)
 {
     if (!runs) return
     print "\nThe runs, each with the rate of a copy and of a product in bf16:\n" > f
     for (j = 1; j <= runs; j++) {
         m = run_[j]
-        printf "- *%s*: %s; %.2f to %.2f TB/s, %.0f to %.0f TFLOP/s\n", letter[m], m,
-               least_copy[m] / 1e12, most_copy[m] / 1e12, least_product[m] / 1e12,
-               most_product[m] / 1e12 > f
+        printf "- *%s*: %s; %s TB/s, %s TFLOP/s\n", letter[m], m,
+               from_to("%.2f", least_copy[m] / 1e12, most_copy[m] / 1e12),
+               from_to("%.0f", least_product[m] / 1e12, most_product[m] / 1e12) > f
     }
     split("", letter); split("", most_copy); split("", most_product)
     runs = 0
