@@ -192,6 +192,48 @@ int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
     return status ? status : closed;
 }
 
+/* The sequence whose state rank r lacks for its local segment s, or -1: the segment is
+ * the rank's first (backward: last) of its sequence, as near to the end of the sequence
+ * where the state is as a window reaches, and another rank owns that end. */
+static int state_lacked(const struct kcp_halo *h, int r, int s)
+{
+    const struct kcp_plan *p = h->plan;
+    const struct kcp_context *x = &p->ctx[r];
+    const struct kcp_segment *g = &p->seg[x->seg0 + s];
+    const int beside = h->backward ? s + 1 : s - 1, n = g->n;
+    const int64_t away = h->backward ? p->cu_seqlens[n + 1] - g->end
+                                     : g->begin - p->cu_seqlens[n];
+    if ((h->backward ? p->ht_rank : p->h0_rank)[n] == r || away >= h->reach)
+        return -1;
+    const int again = beside >= 0 && beside < x->NS && p->seg[x->seg0 + beside].n == n;
+    return again ? -1 : n;
+}
+
+/* One group, as the rows themselves: sends, then receives, in the order of the
+ * receiver's segments. */
+int kcp_halo_states(const struct kcp_halo *h, void *states)
+{
+    const struct kcp_plan *p = h->plan;
+    const size_t bytes = (size_t)h->reach * h->row_bytes;
+    if (p->R == 1 || !p->crossing || !bytes)
+        return KCP_OK;
+    const int *owner = h->backward ? p->ht_rank : p->h0_rank, r = h->comm->r;
+    int status = h->comm->group(h->comm, 1);
+    for (int i = 1; i <= p->R; i++) {
+        const int to = (r + i) % p->R;                   /* this rank is the last */
+        for (int s = 0; s < p->ctx[to].NS && !status; s++) {
+            const int n = state_lacked(h, to, s);
+            char *rows = (char *)states + (n < 0 ? 0 : n * bytes);
+            if (n >= 0 && to == r)
+                status = h->comm->recv(h->comm, rows, bytes, owner[n], h->stream);
+            else if (n >= 0 && owner[n] == r)
+                status = h->comm->send(h->comm, rows, bytes, to, h->stream);
+        }
+    }
+    const int closed = h->comm->group(h->comm, 0);
+    return status ? status : closed;
+}
+
 struct kcp_traffic kcp_halo_formula(const struct kcp_halo *h, int r)
 {
     struct kcp_traffic sum = { 0, 0, 0 };

@@ -10,17 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A token tensor around the shard, with the rows that its segments lack. */
+/* A token tensor around the shard, with the rows that its segments lack; x0 holds the
+ * rows before each sequence, if the call has any. */
 struct rows {
-    const double *before, *x, *after;
+    const double *before, *x, *after, *x0;
     int D;
 };
 
-/* Segment s in local tokens: where its sequence starts and ends (start may be < 0), and
- * the run of tokens in the shard that it is part of, low to high. A row below low is
- * row low_at + t of the halo before, one from high on is row high_at + t of that after.
- */
-struct around { int64_t start, end, low, high, low_at, high_at; };
+/* Segment s, of sequence n, in local tokens (which may lie outside the shard): the
+ * first row that a window meets, which is the sequence's first token or the first row
+ * of x0; the first token; the end. Then the run of tokens in the shard that it is part
+ * of, low to high. A row below low is row low_at + t of the halo before, one from high
+ * on is row high_at + t of that after. */
+struct around { int64_t start, first, end, low, high, low_at, high_at, n; };
 
 static struct around around(const struct kcp_conv *a, int s)
 {
@@ -35,9 +37,10 @@ static struct around around(const struct kcp_conv *a, int s)
         i--;
     while (j + 1 < x->NS && seg[j].next == x->seg0 + j + 1)
         j++;
-    struct around z = { p->cu_seqlens[g->n] + to_local,
-                        p->cu_seqlens[g->n + 1] + to_local, x->cu[i], x->cu[j + 1],
-                        0, 0 };
+    struct around z = { .low = x->cu[i], .high = x->cu[j + 1], .n = g->n };
+    z.first = p->cu_seqlens[g->n] + to_local;
+    z.end = p->cu_seqlens[g->n + 1] + to_local;
+    z.start = z.first - (a->x0 ? a->Wc - 1 : 0);
     z.low_at = kcp_halo_at(&before, a->r, i + 1) - z.low;
     z.high_at = kcp_halo_at(&after, a->r, j) - z.high;
     return z;
@@ -45,12 +48,14 @@ static struct around around(const struct kcp_conv *a, int s)
 
 static const double *row(const struct rows *a, const struct around *z, int64_t t)
 {
+    if (a->x0 && t < z->first)
+        return a->x0 + (z->n * (z->first - z->start) + t - z->start) * a->D;
     if (t < z->low)
         return a->before + (z->low_at + t) * a->D;
     return t < z->high ? a->x + t * a->D : a->after + (z->high_at + t) * a->D;
 }
 
-/* pre_t = bias + sum_{j<Wc} weight_j x_{t+j-Wc+1}; taps before the sequence are 0. */
+/* pre_t = bias + sum_{j<Wc} weight_j x_{t+j-Wc+1}; taps before the first row are 0. */
 static void window(const struct kcp_conv *a, const struct rows *x, int s,
                    const double *w, double *pre)
 {
@@ -73,6 +78,35 @@ static void window(const struct kcp_conv *a, const struct rows *x, int s,
     }
 }
 
+/* A sequence without tokens hands its rows on: xt is x0, dx0 is dxt, or zeros. */
+static void hand_on(const struct kcp_conv *a, const int *owner, const double *from,
+                    double *to)
+{
+    const int64_t *cu = a->plan->cu_seqlens, row = (a->Wc - 1) * (int64_t)a->D;
+    for (int n = 0; n < a->N; n++)
+        for (int64_t i = n * row; owner[n] == a->r && i < (n + 1) * row; i++)
+            if (cu[n] == cu[n + 1])
+                to[i] = from ? from[i] : 0;
+}
+
+/* xt: the last Wc - 1 rows of each sequence that ends here, of x0 where it is shorter.
+ */
+static void last_rows(const struct kcp_conv *a, const struct rows *x)
+{
+    const struct kcp_segment *seg = a->plan->seg + a->plan->ctx[a->r].seg0;
+    const int D = a->D, reach = a->Wc - 1;
+    double *xt = a->xt;
+    hand_on(a, a->plan->ht_rank, a->x0, xt);
+    for (int s = 0; s < a->NS; s++) {
+        const struct around z = around(a, s);
+        for (int k = 0; k < reach && seg[s].last; k++) {
+            const int64_t t = z.end - reach + k;
+            for (int d = 0; d < D; d++)
+                xt[(z.n * reach + k) * D + d] = t < z.start ? 0 : row(x, &z, t)[d];
+        }
+    }
+}
+
 /* y_t = act(pre_t) */
 static int forward(const struct kcp_conv *a, const struct rows *x, const double *w)
 {
@@ -82,6 +116,8 @@ static int forward(const struct kcp_conv *a, const struct rows *x, const double 
     if (a->act == KCP_ACT_SILU)
         for (int64_t i = 0; i < a->T * a->D; i++)
             y[i] *= sigmoid(y[i]);
+    if (a->xt)
+        last_rows(a, x);
     return KCP_OK;
 }
 
@@ -98,26 +134,40 @@ static void through_act(const struct kcp_conv *a, const struct rows *x, const do
     }
 }
 
-/* dx_t = sum_{i<Wc} weight_{Wc-1-i} dpre_{t+i}, rows past the sequence's end 0. The
- * adjoint of a halo taken from earlier ranks is a halo taken from later ones: each term
- * is added by the owner of x_t, in the order of i, whoever made dpre_{t+i}. */
+/* dx_t = sum_{i<Wc} weight_{Wc-1-i} dpre_{t+i}, rows past the sequence's end 0; of the
+ * last Wc - 1 rows dxt is a part. t may be a row of x0, which has no dpre. The adjoint
+ * of a halo taken from earlier ranks is a halo taken from later ones: each term is added
+ * by the owner of x_t, in the order of i, whoever made dpre_{t+i}. */
+static void into_row(const struct kcp_conv *a, const struct rows *dpre,
+                     const struct around *z, const double *w, int64_t t, double *dx)
+{
+    const int D = a->D, Wc = a->Wc;
+    const int64_t k = t - (z->end - (Wc - 1));
+    const double *dxt = a->dxt;
+    for (int d = 0; d < D; d++)
+        dx[d] = dxt && k >= 0 ? dxt[(z->n * (Wc - 1) + k) * D + d] : 0;
+    const int from = t < z->first ? (int)(z->first - t) : 0;
+    //> conv-adjoint
+    for (int i = from; i < Wc && t + i < z->end; i++) {
+        const double *dp = row(dpre, z, t + i);
+        for (int d = 0; d < D; d++)
+            dx[d] += w[d * Wc + Wc - 1 - i] * dp[d];
+    }
+    //< conv-adjoint
+}
+
+/* dx of a segment, and dx0 where its sequence starts. */
 static void into_x(const struct kcp_conv *a, const struct rows *dpre, int s,
                    const double *w)
 {
-    const int *cu = a->cu, D = a->D, Wc = a->Wc;
+    const struct kcp_segment *seg = a->plan->seg + a->plan->ctx[a->r].seg0;
+    const int *cu = a->cu, D = a->D, reach = a->Wc - 1;
     const struct around z = around(a, s);
-    for (int64_t t = cu[s]; t < cu[s + 1]; t++) {
-        double *dx = (double *)a->dx + t * D;
-        for (int d = 0; d < D; d++)
-            dx[d] = 0;
-        //> conv-adjoint
-        for (int i = 0; i < Wc && t + i < z.end; i++) {
-            const double *dp = row(dpre, &z, t + i);
-            for (int d = 0; d < D; d++)
-                dx[d] += w[d * Wc + Wc - 1 - i] * dp[d];
-        }
-        //< conv-adjoint
-    }
+    for (int64_t t = cu[s]; t < cu[s + 1]; t++)
+        into_row(a, dpre, &z, w, t, (double *)a->dx + t * D);
+    for (int k = 0; k < reach && a->dx0 && seg[s].first; k++)
+        into_row(a, dpre, &z, w, z.first - reach + k,
+                 (double *)a->dx0 + (z.n * reach + k) * D);
 }
 
 /* dweight_j = sum_t dpre_t x_{t+j-Wc+1}; dbias = sum_t dpre_t: one row a stretch, then
@@ -164,15 +214,56 @@ static int backward(const struct kcp_conv *a, const struct rows *x, const double
     double *dpre = malloc(sizeof *dpre * ((a->T + na) * a->D + 1));
     if (!dpre)
         return KCP_NO_MEMORY;
-    const struct rows dp = { NULL, dpre, dpre + a->T * a->D, a->D };
+    const struct rows dp = { NULL, dpre, dpre + a->T * a->D, NULL, a->D };
 
     through_act(a, x, w, dpre);
     int status = kcp_halo_run(&h, dpre, dpre + a->T * a->D);
     for (int s = 0; !status && s < a->NS; s++)
         into_x(a, &dp, s, w);
+    if (!status && a->dx0)
+        hand_on(a, a->plan->h0_rank, a->dxt, a->dx0);
     if (!status && (a->dweight || a->dbias))
         status = into_weight(a, x, dpre);
     free(dpre);
+    return status;
+}
+
+/* x0, or (backward) dxt: this rank's rows of it, and those that its windows reach and
+ * another rank owns. The caller frees *all; NULL: there are none. */
+static int bring(const struct kcp_conv *a, const void *own, int backward, double **all)
+{
+    const struct kcp_halo h = { .plan = a->plan, .comm = a->comm, .reach = a->Wc - 1,
+                                .backward = backward,
+                                .row_bytes = sizeof(double) * a->D };
+    const size_t bytes = (size_t)a->N * (size_t)h.reach * h.row_bytes;
+    *all = NULL;
+    if (!own || !bytes)
+        return KCP_OK;
+    *all = malloc(bytes);
+    if (!*all)
+        return KCP_NO_MEMORY;
+    memcpy(*all, own, bytes);
+    return kcp_halo_states(&h, *all);
+}
+
+/* Both walks read the rows of earlier ranks and the weights, w [D,Wc]. */
+static int walk(struct kcp_conv *a, const double *w, double *before)
+{
+    const struct kcp_halo h = { .plan = a->plan, .comm = a->comm, .reach = a->Wc - 1,
+                                .row_bytes = sizeof(double) * a->D };
+    double *x0 = NULL, *dxt = NULL;
+    int status = bring(a, a->x0, 0, &x0);
+    if (!status && a->pass == KCP_BACKWARD)
+        status = bring(a, a->dxt, 1, &dxt);
+    if (!status)
+        status = kcp_halo_run(&h, a->x, before);
+    a->x0 = x0;
+    a->dxt = dxt;
+    const struct rows x = { before, a->x, NULL, x0, a->D };
+    if (!status)
+        status = a->pass == KCP_FORWARD ? forward(a, &x, w) : backward(a, &x, w);
+    free(x0);
+    free(dxt);
     return status;
 }
 
@@ -187,21 +278,14 @@ int ref_conv(struct kcp_conv *a)
         b.Wc = 2; b.act = KCP_ACT_NONE;
         b.bias = NULL; b.dweight = NULL; b.dbias = NULL;
     }
-
-    /* The halo of x: rows of earlier ranks, for both walks. */
-    const struct kcp_halo h = { .plan = b.plan, .comm = b.comm, .reach = b.Wc - 1,
-                                .row_bytes = sizeof(double) * b.D };
-    const int64_t nb = kcp_halo_rows(&h, b.r);
-    double *before = malloc(sizeof *before * (nb * b.D + 1));
+    const struct kcp_halo h = { .plan = b.plan, .reach = b.Wc - 1 };
+    double *before = malloc(sizeof *before * (kcp_halo_rows(&h, b.r) * b.D + 1));
     double *w = malloc(sizeof *w * b.D * b.Wc);
     int status = before && w ? KCP_OK : KCP_NO_MEMORY;
     for (int64_t i = 0; !status && b.T && i < (int64_t)b.D * b.Wc; i++)
         w[i] = b.shift ? 1 - 2 * (i % 2) : ((const double *)b.weight)[i];
     if (!status)
-        status = kcp_halo_run(&h, b.x, before);
-    const struct rows x = { before, b.x, NULL, b.D };
-    if (!status)
-        status = b.pass == KCP_FORWARD ? forward(&b, &x, w) : backward(&b, &x, w);
+        status = walk(&b, w, before);
     free(before);
     free(w);
     return status;

@@ -194,6 +194,10 @@ int64_t kcp_halo_at(const struct kcp_halo *h, int r, int s);
 int64_t kcp_halo_edge(const struct kcp_halo *h, int r, int s);
 int     kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo);
 struct kcp_traffic kcp_halo_formula(const struct kcp_halo *h, int r);
+/* States [N,reach,row] by global sequence, of which each rank has the rows it owns
+ * (plan->h0_rank; backward: ht_rank). A rank that holds one of the first (backward: the
+ * last) `reach` tokens of a sequence that another owns gets its rows too. */
+int     kcp_halo_states(const struct kcp_halo *h, void *states);
 
 /* ---- chapters 13, 14: sums over all tokens
  * part [NS,n] are this rank's sums, one row a segment; sum [n] on every rank is their

@@ -97,6 +97,8 @@ int  fill_ladder(struct runner *x);
 double cost_bytes(const struct kcp_stage *s, const struct kcp_call *c,
                   enum kcp_storage as);
 double cost_flops(const struct kcp_stage *s, const struct kcp_call *c);
+/* Is the field an option that no row times? 14's rows before and after sequences. */
+int    is_left_out(const struct kcp_field *f);
 
 /* record.c: a record in JSON; is there a row of this case in the one of --against?
  * print.c: what is said and recorded of a row. */

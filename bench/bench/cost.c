@@ -15,6 +15,8 @@ static double rows_of_G(const struct kcp_stage *s, const struct kcp_call *c)
     return last ? (double)c->NC / (double)c->T : 1;
 }
 
+int is_left_out(const struct kcp_field *f) { return strstr(f->shape, "Wc-1") != NULL; }
+
 double cost_bytes(const struct kcp_stage *s, const struct kcp_call *c,
                   enum kcp_storage as)
 {
@@ -23,7 +25,7 @@ double cost_bytes(const struct kcp_stage *s, const struct kcp_call *c,
         const struct kcp_field *f = &s->fields[i];
         int64_t dim[4];
         double n = 1;
-        if (!field_used(f, c)) continue;
+        if (!field_used(f, c) || is_left_out(f)) continue;
         const int nd = shape_dims(c, f->shape, dim);
         for (int d = 0; d < nd; d++) n *= (double)dim[d];
         if (!strcmp(f->name, "G")) n *= rows_of_G(s, c);

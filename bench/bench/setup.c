@@ -124,7 +124,7 @@ char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_cal
     for (int i = 0; args && i < st->nfields; i++) {
         const struct kcp_field *f = &st->fields[i];
         int64_t dim[4], n = 1;
-        if (!field_used(f, c)) continue;
+        if (!field_used(f, c) || is_left_out(f)) continue;
         const char *shared_as = f->name;
         if (!strcmp(f->name, "maps")) shared_as = "map";
         if (!strcmp(f->name, "h_kept_in")) shared_as = "h_in";

@@ -16,7 +16,7 @@ static const char *const letters[LETTERS] = {
     "T", "N", "NS", "NC", "R", "H", "HV", "K", "V", "C", "D", "Wc",
 };
 
-/* One word of a shape: letter + more, or a plain number (letter -1). */
+/* One word of a shape: letter + more (Wc-1: -1), or a plain number (letter -1). */
 struct word { int letter, plus; int64_t more; };
 
 static struct word word(const struct sizes *z, const char *s, size_t n)
@@ -31,8 +31,12 @@ static struct word word(const struct sizes *z, const char *s, size_t n)
         w.letter = LV;
         w.plus = LK;
     } else {
-        const size_t m = n > 2 && memcmp(s + n - 2, "+1", 2) == 0 ? n - 2 : n;
-        w.more = m < n;
+        const char *end = n > 2 ? s + n - 2 : "";
+        if (memcmp(end, "+1", 2) == 0)
+            w.more = 1;
+        else if (memcmp(end, "-1", 2) == 0)
+            w.more = -1;
+        const size_t m = w.more ? n - 2 : n;
         for (int i = 0; i < LETTERS; i++)
             if (strlen(letters[i]) == m && memcmp(letters[i], s, m) == 0)
                 w.letter = i;
@@ -89,7 +93,8 @@ int sizes_bind(struct sizes *z, const char *shape, int nd, const int64_t *dim,
         if (known < 0) {
             const int64_t rest = w.plus >= 0 ? y.of[w.plus] : w.more;
             const int64_t is = dim[d] - rest;
-            if (rest < 0 || is < least(w.letter) || is > most(w.letter))
+            const int unknown = w.plus >= 0 && rest < 0;
+            if (unknown || is < least(w.letter) || is > most(w.letter))
                 return refuse(z, shape, w.letter, want, n);
             y.of[w.letter] = is;
         }

@@ -20,7 +20,7 @@ struct stretch {
 // A call with its arrays in work: the rows before the cut, d pre-activation [T+na,D],
 // sums of chunks [NC,n], of stretches [rows,n], everybody's [R,rows,n], and all [n].
 struct conv {
-    struct kcp_conv a;
+    struct conv_call a;
     const void *before;
     float *dpre, *chunk, *mine, *all, *sum;
     int64_t nb, na, rows, n;
@@ -112,7 +112,7 @@ static size_t aligned(size_t bytes)
 
 // The arrays of a call, from the start of work; returns the bytes they take.
 template <class X>
-static size_t conv_layout(struct conv *x, const struct kcp_conv *a)
+static size_t conv_layout(struct conv *x, const struct conv_call *a)
 {
     const struct kcp_plan *p = a->plan;
     x->a = *a;
@@ -151,12 +151,12 @@ static size_t conv_layout(struct conv *x, const struct kcp_conv *a)
 template <class X>
 static size_t conv_v1_row_work(const void *args)
 {
-    const struct kcp_conv *a = (const struct kcp_conv *)args;
+    const struct conv_call *a = (const struct conv_call *)args;
     struct conv x;
     return a->plan ? conv_layout<X>(&x, a) : 0;
 }
 
-static struct stretch stretch_of(const struct kcp_conv *a, int s)
+static struct stretch stretch_of(const struct conv_call *a, int s)
 {
     const struct kcp_context *x = &a->plan->ctx[a->r];
     const int64_t *cu = a->plan->cu_seqlens;
@@ -171,7 +171,7 @@ static struct stretch stretch_of(const struct kcp_conv *a, int s)
 // does not have are 0.
 static int add_up(const struct conv *x)
 {
-    const struct kcp_conv *a = &x->a;
+    const struct conv_call *a = &x->a;
     const int64_t nw = (int64_t)a->D * a->Wc;
     const cudaMemcpyKind kind = cudaMemcpyDeviceToDevice;
 
@@ -194,7 +194,7 @@ static int add_up(const struct conv *x)
 template <class X>
 static int backward(const struct conv *x)
 {
-    const struct kcp_conv *a = &x->a;
+    const struct conv_call *a = &x->a;
     const struct kcp_halo h = halo_of(a, a->Wc, 1, sizeof(float));
     const int status = kcp_halo_run(&h, x->dpre, x->dpre + a->T * a->D);
     if (status) return status;
@@ -210,8 +210,9 @@ static int backward(const struct conv *x)
 template <class X>
 static int conv_v1_row_run(void *args)
 {
-    const struct kcp_conv *a = (const struct kcp_conv *)args;
+    const struct conv_call *a = (const struct conv_call *)args;
     struct conv x;
+    if (conv_has_states(args)) return conv_states_refused();
     if (!a->plan || a->D < 1 || a->plan->ctx[a->r].NS != a->NS) return KCP_BAD;
     if (!a->shift && (!a->weight || a->Wc < 1)) return KCP_BAD;
     if (conv_layout<X>(&x, a) > a->work_bytes) return KCP_BAD;

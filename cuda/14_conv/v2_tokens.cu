@@ -23,7 +23,7 @@ enum { BACK_BLOCKS = 4, BACK_AHEAD = 4, N_BACKWARD = 4 };    // 128 registers a 
 // the run of tokens that it lies in; then that run and its halos (halo.cuh).
 enum { START, STOP, LOW, HIGH, LOW_AT, HIGH_AT, BOUNDS };
 struct conv {
-    struct kcp_conv a;
+    struct conv_call a;
     const bf16 *before;                  // [nb,D]: rows of x before the cuts
     float *edge, *after;                 // [edge,D], [na,D]: dpre sent, dpre got
     float *chunk, *mine, *all, *sum;     // sums of chunks [NC,n], stretches, ranks
@@ -315,7 +315,7 @@ static int clamped(int64_t x, int64_t low, int64_t high)
 
 static void write_bounds(const struct conv *x)
 {
-    const struct kcp_conv *a = &x->a;
+    const struct conv_call *a = &x->a;
     const struct kcp_context *ctx = &a->plan->ctx[a->r];
     const int64_t *cu = a->plan->cu_seqlens;
     struct putter to = { x->bounds, {}, a->stream };
@@ -349,7 +349,7 @@ static int64_t edge_count(const struct conv *x)
 // The local tokens of the rows that other segments may lack.
 static void write_edges(const struct conv *x)
 {
-    const struct kcp_conv *a = &x->a;
+    const struct conv_call *a = &x->a;
     const struct kcp_halo h = edge_halo(x);
     const struct kcp_context *ctx = &a->plan->ctx[a->r];
     struct putter to = { x->edge_token, {}, a->stream };
@@ -362,7 +362,7 @@ static void write_edges(const struct conv *x)
 }
 
 // The arrays of a call, from the start of work; returns the bytes they take.
-static size_t place(struct conv *x, const struct kcp_conv *a)
+static size_t place(struct conv *x, const struct conv_call *a)
 {
     const struct kcp_plan *p = a->plan;
     x->a = *a;
@@ -403,12 +403,12 @@ static size_t place(struct conv *x, const struct kcp_conv *a)
 
 static size_t work(const void *args)
 {
-    const struct kcp_conv *a = (const struct kcp_conv *)args;
+    const struct conv_call *a = (const struct conv_call *)args;
     struct conv x;
     return a->plan ? place(&x, a) : 0;
 }
 
-static unsigned blocks_of(const struct kcp_conv *a, int N)
+static unsigned blocks_of(const struct conv_call *a, int N)
 {
     return (unsigned)(((int64_t)a->D / N + THREADS - 1) / THREADS * a->NC);
 }
@@ -416,7 +416,7 @@ static unsigned blocks_of(const struct kcp_conv *a, int N)
 // dweight and dbias: chunks, stretches, then every rank's stretches.
 static int add_up(const struct conv *x)
 {
-    const struct kcp_conv *a = &x->a;
+    const struct conv_call *a = &x->a;
     const int64_t nw = (int64_t)a->D * a->Wc;
     const cudaMemcpyKind kind = cudaMemcpyDeviceToDevice;
     add_chunks<<<dim3((unsigned)((x->n + 255) / 256), (unsigned)x->rows), 256, 0,
@@ -434,7 +434,7 @@ static int add_up(const struct conv *x)
 template <int Wc>
 static int backward(const struct conv *x)
 {
-    const struct kcp_conv *a = &x->a;
+    const struct conv_call *a = &x->a;
     const int64_t edge = edge_count(x);
     const struct kcp_halo h = edge_halo(x);
     if (a->plan->R > 1 && edge) {
@@ -453,7 +453,7 @@ static int backward(const struct conv *x)
 template <int Wc>
 static int run_width(const struct conv *x)
 {
-    const struct kcp_conv *a = &x->a;
+    const struct conv_call *a = &x->a;
     const struct kcp_halo h = halo_of(a, Wc, 0, sizeof(bf16));
     const int status = kcp_halo_run(&h, a->x, (void *)x->before);
     if (status) return status;
@@ -466,8 +466,9 @@ static int run_width(const struct conv *x)
 
 static int run(void *args)
 {
-    const struct kcp_conv *a = (const struct kcp_conv *)args;
+    const struct conv_call *a = (const struct conv_call *)args;
     struct conv x;
+    if (conv_has_states(args)) return conv_states_refused();
     if (!a->plan || a->D < 1 || a->plan->ctx[a->r].NS != a->NS) return KCP_BAD;
     if (!a->shift && (!a->weight || a->Wc < 1)) return KCP_BAD;
     if (!kcp_path_of("14_conv", "v2_tokens", KCP_BF16, a)) return KCP_NA;

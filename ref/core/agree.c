@@ -55,14 +55,16 @@ _Static_assert(ALL <= SAID, "what a rank says has a place");
 static const char *const more[] = { "stage", "cu_seqlens", "cuts", "L",
                                     "arrays that may be NULL", "plan" };
 
-/* What all ranks have or none: masks, and parameters' gradients, which are gathered. */
+/* What all ranks have or none: masks, parameters' gradients, which are gathered, and the
+ * rows before and after sequences, which travel. */
 static uint64_t arrays_given(const struct kcp_stage *s, const void *args)
 {
     uint64_t given = 0;
     for (int i = 0; i < s->nfields; i++) {
         const struct kcp_field *f = &s->fields[i];
         const int is_out = f->io != KCP_IN && f->io != KCP_BIN;
-        if (f->when == KCP_MAYBE && (is_out || f->store == KCP_I32) &&
+        const int travels = !strcmp(f->name, "x0") || !strcmp(f->name, "dxt");
+        if (f->when == KCP_MAYBE && (is_out || travels || f->store == KCP_I32) &&
             *(void *const *)((const char *)args + f->at))
             given |= UINT64_C(1) << i;
     }

@@ -81,10 +81,12 @@ static int size_of(const struct kcp_call *c, int i)
     return *(const int *)((const char *)c + sizes[i].at);
 }
 
-/* A letter of a shape, "T", "NS", or a number: its value; -1: there is no such. */
+/* A letter of a shape, "T", "NS", or a number: its value; -1: there is no such. "Wc-1"
+ * is the reach of a window, of the token shift one. */
 static int64_t letter(const struct kcp_call *c, const char *at, size_t n)
 {
     if (n == 1 && *at == 'T') return c->T;
+    if (n == 4 && !strncmp(at, "Wc-1", n)) return c->shift ? 1 : c->Wc - 1;
     if (*at >= '0' && *at <= '9') return strtol(at, NULL, 10);
     for (int i = 0; i < SIZES; i++)
         if (strlen(sizes[i].name) == n && !strncmp(sizes[i].name, at, n))

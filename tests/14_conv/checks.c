@@ -12,30 +12,50 @@ enum { MAX_T = 60, MAX_D = 3, MAX_W = 7, MAX_N = 6, MAX_R = 9 };
 struct result {
     double y[MAX_T * MAX_D], dx[MAX_T * MAX_D];
     double dw[MAX_D * MAX_W], db[MAX_D];
+    double xt[MAX_N * (MAX_W - 1) * MAX_D], dx0[MAX_N * (MAX_W - 1) * MAX_D];
 };
 struct whole {
-    int N, D, Wc, R, shift, with_bias;
+    int N, D, Wc, R, shift, with_bias, with_x0, with_dxt;
     enum kcp_act act;
     int64_t T, L, cu[MAX_N + 1], cuts[MAX_R + 1];
     double x[MAX_T * MAX_D], dy[MAX_T * MAX_D], w[MAX_D * MAX_W], b[MAX_D];
+    double x0[MAX_N * (MAX_W - 1) * MAX_D], dxt[MAX_N * (MAX_W - 1) * MAX_D];
     struct kcp_plan *plan;
     struct kcp_traffic traffic[2][MAX_R];
     struct result out;
 };
+
+static int reach_of(const struct whole *a) { return (a->shift ? 2 : a->Wc) - 1; }
+
+/* Row t of sequence n, or, before its start, of what was before it. */
+static double x_at(const struct whole *a, int n, int64_t t, int d)
+{
+    const int64_t k = t - a->cu[n] + reach_of(a);
+    if (t >= a->cu[n])
+        return a->x[t * a->D + d];
+    return a->with_x0 && k >= 0 ? a->x0[(n * reach_of(a) + k) * a->D + d] : 0;
+}
+
+static void direct_xt(const struct whole *a, double *xt)
+{
+    const int reach = reach_of(a);
+    for (int n = 0; n < a->N; n++)
+        for (int k = 0; k < reach; k++)
+            for (int d = 0; d < a->D; d++)
+                xt[(n * reach + k) * a->D + d] =
+                    x_at(a, n, a->cu[n + 1] - reach + k, d);
+}
 
 static void direct_y(const struct whole *a, double *y)
 {
     for (int n = 0; n < a->N; n++)
         for (int64_t t = a->cu[n]; t < a->cu[n + 1]; t++)
             for (int d = 0; d < a->D; d++) {
-                const double *x = a->x + d;
                 double s = a->with_bias ? a->b[d] : 0;
-                for (int j = 0; j < a->Wc && !a->shift; j++) {
-                    const int64_t from = t + j - a->Wc + 1;
-                    s += a->w[d * a->Wc + j] * (from < a->cu[n] ? 0 : x[from * a->D]);
-                }
+                for (int j = 0; j < a->Wc && !a->shift; j++)
+                    s += a->w[d * a->Wc + j] * x_at(a, n, t + j - a->Wc + 1, d);
                 if (a->shift)
-                    s = (t > a->cu[n] ? x[(t - 1) * a->D] : 0) - x[t * a->D];
+                    s = x_at(a, n, t - 1, d) - x_at(a, n, t, d);
                 else if (a->act == KCP_ACT_SILU)
                     s /= 1 + exp(-s);
                 y[t * a->D + d] = s;
@@ -44,14 +64,18 @@ static void direct_y(const struct whole *a, double *y)
 
 static double direct_loss(const struct whole *a)
 {
-    double y[MAX_T * MAX_D], s = 0;
+    double y[MAX_T * MAX_D], xt[MAX_N * (MAX_W - 1) * MAX_D], s = 0;
     direct_y(a, y);
+    direct_xt(a, xt);
     for (int64_t i = 0; i < a->T * a->D; i++)
         s += y[i] * a->dy[i];
+    for (int i = 0; a->with_dxt && i < a->N * reach_of(a) * a->D; i++)
+        s += xt[i] * a->dxt[i];
     return s;
 }
 
-/* Central differences of sum(y dy) in every input: the oracle of all gradients. */
+/* Central differences of sum(y dy) + sum(xt dxt) in every input: the oracle of all
+ * gradients. */
 static void differences(struct whole *a, double *x, int64_t n, double *dx)
 {
     const double e = 1e-5;
@@ -64,6 +88,16 @@ static void differences(struct whole *a, double *x, int64_t n, double *dx)
         x[i] = keep;
         dx[i] = (up - down) / (2 * e);
     }
+}
+
+/* The rows of states that a rank owns; the others are no numbers. */
+static const double *own_rows(const struct whole *a, const int *owner, int r,
+                              const double *all, double *to)
+{
+    const int row = reach_of(a) * a->D;
+    for (int i = 0; i < a->N * row; i++)
+        to[i] = owner[i / row] == r ? all[i] : NAN;
+    return to;
 }
 
 /* One rank's program: copies of its shard alone, forward, then backward. */
@@ -85,6 +119,13 @@ static int body(struct kcp_comm *comm, void *arg)
     c.dx = a->out.dx + at;
     c.dweight = dw;
     c.dbias = db;
+    double states[2][MAX_N * (MAX_W - 1) * MAX_D];
+    if (a->with_x0)
+        c.x0 = own_rows(a, a->plan->h0_rank, comm->r, a->x0, states[0]);
+    if (a->with_dxt)
+        c.dxt = own_rows(a, a->plan->ht_rank, comm->r, a->dxt, states[1]);
+    c.xt = a->with_x0 || a->with_dxt ? a->out.xt : NULL;
+    c.dx0 = a->with_x0 || a->with_dxt ? a->out.dx0 : NULL;
     for (int pass = 0; pass < 2; pass++) {
         const struct kcp_traffic was = comm->traffic;
         c.pass = pass ? KCP_BACKWARD : KCP_FORWARD;
@@ -118,6 +159,17 @@ static int run_ranks(struct whole *a, struct kcp_report *rep)
 static int64_t below(struct stream *s, int64_t n)
 {
     return (int64_t)(uniform(s) * n);
+}
+
+/* No rows before the sequences, rows, a gradient of the last ones, both. */
+static void draw_states(struct whole *a, int which, struct stream *s)
+{
+    a->with_x0 = which & 1;
+    a->with_dxt = which >> 1 & 1;
+    for (int i = 0; i < MAX_N * (MAX_W - 1) * MAX_D; i++) {
+        a->x0[i] = normal(s);
+        a->dxt[i] = normal(s);
+    }
 }
 
 static void draw(struct whole *a, struct stream *s)
@@ -162,6 +214,25 @@ static void compare(const char *name, const double *got, const double *want, int
     EXPECT(rep, worst <= tol, "trial %d: %s off by %.1e", trial, name, worst);
 }
 
+/* A rank that holds one of a sequence's first (last) tokens gets the rows before (after)
+ * it from their owner: a message a sequence and rank. */
+static void states_traffic(const struct whole *a, int at_end, struct kcp_traffic *want)
+{
+    const int64_t *cuts = a->plan->cuts, reach = reach_of(a);
+    const int *owner = at_end ? a->plan->ht_rank : a->plan->h0_rank;
+    for (int n = 0; n < a->N; n++)
+        for (int r = 0; r < a->R; r++) {
+            int near = 0;
+            for (int64_t t = a->cu[n]; t < a->cu[n + 1]; t++) {
+                const int64_t away = at_end ? a->cu[n + 1] - 1 - t : t - a->cu[n];
+                near |= t >= cuts[r] && t < cuts[r + 1] && away < reach;
+            }
+            if (!near || owner[n] == r) continue;
+            want[owner[n]].bytes += (int64_t)sizeof(double) * reach * a->D;
+            want[owner[n]].messages++;
+        }
+}
+
 /* Token by token: who holds each row that a rank lacks, and what that puts on the wire
  * (backward: x's halo again, dpre's, and one gather of the sums). */
 static void check_traffic(const struct whole *a, int pass, int trial,
@@ -187,6 +258,9 @@ static void check_traffic(const struct whole *a, int pass, int trial,
                 last = owner;
             }
         }
+    struct kcp_traffic states[MAX_R] = { 0 };
+    if (a->with_x0) states_traffic(a, 0, states);
+    if (a->with_dxt && pass) states_traffic(a, 1, states);
     const int gather = pass && !a->shift && a->R > 1;
     int most = 1;
     for (int r = 0; r < a->R; r++)
@@ -203,6 +277,8 @@ static void check_traffic(const struct whole *a, int pass, int trial,
         }
         EXPECT(rep, sum.bytes == want[r].bytes && sum.messages == want[r].messages,
                "trial %d rank %d: the formula says %d bytes", trial, r, (int)sum.bytes);
+        want[r].bytes += states[r].bytes;
+        want[r].messages += states[r].messages;
         want[r].bytes += gather * (a->R - 1) * row * most * (a->Wc + 1);
         EXPECT(rep, got->collectives == gather && got->messages == want[r].messages &&
                got->bytes == want[r].bytes, "trial %d rank %d: %d, %d, %d bytes", trial,
@@ -212,22 +288,32 @@ static void check_traffic(const struct whole *a, int pass, int trial,
 
 static int against_whole(struct kcp_report *rep)
 {
-    struct stream s = stream_of(14, "against_whole");
+    struct stream s = stream_of(14, "against_whole"), rows = stream_of(14, "states");
     static struct whole whole, *a = &whole;
     static struct result is, *want = &is;
     for (int trial = 0; trial < 360; trial++) {
         draw(a, &s);
         draw_cuts(a, 1 + trial % MAX_R, &s);
+        draw_states(a, trial / MAX_R % 4, &rows);
         direct_y(a, want->y);
+        direct_xt(a, want->xt);
         differences(a, a->x, a->T * a->D, want->dx);
         differences(a, a->w, a->D * a->Wc, want->dw);
         differences(a, a->b, a->D, want->db);
+        const int states = a->N * reach_of(a) * a->D, with_x0 = a->with_x0;
+        a->with_x0 |= a->with_dxt;               /* zeros before it: dx0 all the same */
+        if (!with_x0) memset(a->x0, 0, sizeof a->x0);
+        differences(a, a->x0, states, want->dx0);
+        a->with_x0 = with_x0;
         if (run_ranks(a, rep) == KCP_OK) {
             const int D = a->D, n = a->shift ? 0 : D;
             compare("y", a->out.y, want->y, a->T * D, 1e-14, trial, rep);
             compare("dx", a->out.dx, want->dx, a->T * D, 1e-8, trial, rep);
             compare("dw", a->out.dw, want->dw, n * a->Wc, 1e-8, trial, rep);
             compare("db", a->out.db, want->db, a->with_bias ? n : 0, 1e-8, trial, rep);
+            const int asked = with_x0 || a->with_dxt ? states : 0;
+            compare("xt", a->out.xt, want->xt, asked, 0, trial, rep);
+            compare("dx0", a->out.dx0, want->dx0, asked, 1e-8, trial, rep);
             check_traffic(a, 0, trial, rep);
             check_traffic(a, 1, trial, rep);
         }
@@ -236,17 +322,19 @@ static int against_whole(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(conv_whole) = { "14_conv", "against_whole",
-    "y, gradients, messages for R = 1..9, any cuts: one array, differences, a count",
+    "y, gradients, states, messages for R = 1..9, any cuts: one array, differences, a"
+    " count",
     against_whole };
 
 /* Canonical segments: not a bit may depend on R or on the cuts. */
 static int same_bits(struct kcp_report *rep)
 {
-    struct stream s = stream_of(14, "same_bits");
+    struct stream s = stream_of(14, "same_bits"), rows = stream_of(14, "states");
     static struct whole whole, *a = &whole;
     static struct result is, *one = &is;
     for (int trial = 0; trial < 40; trial++) {
         draw(a, &s);
+        draw_states(a, trial % 4, &rows);
         a->L = 1 + below(&s, 9);
         for (int R = 1; R <= MAX_R; R++) {
             draw_cuts(a, R, &s);
@@ -260,4 +348,4 @@ static int same_bits(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(conv_bits) = { "14_conv", "same_bits",
-    "canonical segments: y, dx, dweight, dbias the same bits for R = 1..9", same_bits };
+    "canonical segments: y, dx, dweight, dbias, xt, dx0 the same bits for R = 1..9", same_bits };

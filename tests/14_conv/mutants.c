@@ -17,7 +17,10 @@ enum {
     GRAD_DROPPED = 16, GRAD_NEAREST = 32, REVERSED = 64, SILU_AT_Y = 128,
     SHIFT_SIGN = 256, LOCAL_SUM = 512, PAST_END = 1024, NOT_CAUSAL = 2048,
     NO_BIAS = 4096, NOTHING = 8192, SHARD_BEFORE = 16384, RANK_BEFORE = 32768,
-    SHARD_AFTER = 65536
+    SHARD_AFTER = 65536, NO_X0 = 1 << 17, X0_NEXT = 1 << 18, X0_LATE = 1 << 19,
+    X0_FIRST_RANK = 1 << 20, DX0_HERE = 1 << 21, DXT_DROPPED = 1 << 22,
+    DXT_PAST_START = 1 << 23, DW_NO_X0 = 1 << 24, XT_ZEROS = 1 << 25, XT_LATE = 1 << 26,
+    EMPTY_FORGETS = 1 << 27
 };
 
 /* Every rank's rows, [T of the plan, D] in token order, from each rank's shard. */
@@ -43,6 +46,40 @@ static int gather(const struct kcp_conv *a, const double *mine, double *all)
     free(one);
     free(wire);
     return status;
+}
+
+/* [N,Wc-1,D] of which each rank has the rows it owns: all rows. */
+static int gather_states(const struct kcp_conv *a, const int *owner, const double *mine,
+                         double *all)
+{
+    const int64_t row = (a->Wc - 1) * (int64_t)a->D, n = a->N * row;
+    double *wire = malloc(sizeof *wire * (n * a->R + 1));
+    int status = wire ? KCP_OK : KCP_NO_MEMORY;
+    if (!status && mine)
+        memcpy(all, mine, sizeof *all * n);
+    if (!status && n && a->plan->R > 1)
+        status = a->comm->all_gather(a->comm, all, wire, sizeof *wire * n, NULL);
+    for (int64_t i = 0; !status && a->plan->R > 1 && i < n; i++)
+        all[i] = wire[owner[i / row] * n + i];
+    free(wire);
+    return status;
+}
+
+/* Token `from`, before the start of sequence n, as x0 has it; NULL: it has none. */
+static const double *before_start(const struct kcp_conv *a, int n, int64_t from,
+                                  int flags)
+{
+    const int reach = a->Wc - 1;
+    int64_t k = from - a->plan->cu_seqlens[n] + reach;
+    if (!a->x0 || (flags & NO_X0) || k < 0)
+        return NULL;
+    if ((flags & X0_FIRST_RANK) && a->plan->h0_rank[n] != a->r)
+        return NULL;
+    if (flags & X0_NEXT)
+        n = (n + 1) % a->N;
+    if ((flags & X0_LATE) && k > 0)
+        k--;
+    return (const double *)a->x0 + (n * reach + k) * a->D;
 }
 
 /* The range of the plan that holds token t: as many as its owner has in a row. */
@@ -110,11 +147,13 @@ static void window(const struct kcp_conv *a, const double *x, const double *w, i
         pre[d] = bias ? bias[d] : 0;
     for (int j = 0; j < Wc; j++) {
         int64_t from = t + j - Wc + 1 + !!(flags & NOT_CAUSAL);
-        if (from < start || from >= a->plan->cu_seqlens[n + 1])
-            continue;
-        seen(a, x, t, from, flags, buf);
-        for (int d = 0; d < D; d++)
-            pre[d] += w[d * Wc + j] * buf[d];
+        const double *row = NULL;
+        if (from < start)
+            row = before_start(a, n, from, flags);
+        else if (from < a->plan->cu_seqlens[n + 1])
+            row = seen(a, x, t, from, flags, buf);
+        for (int d = 0; row && d < D; d++)
+            pre[d] += w[d * Wc + j] * row[d];
     }
 }
 
@@ -123,10 +162,23 @@ static void adjoint(const struct kcp_conv *a, const double *dpre, const double *
 {
     const int D = a->D, Wc = a->Wc;
     const int64_t end = flags & PAST_END ? a->plan->T : a->plan->cu_seqlens[n + 1];
+    const int64_t start = a->plan->cu_seqlens[n], here = t < start ? start : t;
+    const int64_t k = t - (a->plan->cu_seqlens[n + 1] - (Wc - 1));
+    const double *dxt = a->dxt;
+    if (k < 0 || (flags & DXT_DROPPED) || (t < start && (flags & DXT_PAST_START)))
+        dxt = NULL;
+    if (start == a->plan->cu_seqlens[n + 1] && (flags & EMPTY_FORGETS))
+        dxt = NULL;
     for (int d = 0; d < D; d++)
-        dx[d] = 0;
+        dx[d] = dxt ? dxt[(n * (Wc - 1) + k) * D + d] : 0;
     for (int i = 0; i < Wc && t + i < end; i++) {
-        seen(a, dpre, t, t + i, flags, buf);
+        int64_t begin, after;
+        if (t + i < start)
+            continue;
+        range_of(a->plan, here, &begin, &after);
+        if (t < start && (flags & DX0_HERE) && t + i >= after)
+            break;
+        seen(a, dpre, here, t + i, flags, buf);
         for (int d = 0; d < D; d++)
             dx[d] += w[d * Wc + Wc - 1 - i] * buf[d];
     }
@@ -142,12 +194,14 @@ static void weights(const struct kcp_conv *a, const double *x, const double *dpr
     for (int64_t t = cu[s]; t < cu[s + 1]; t++)
         for (int j = 0; j <= Wc; j++) {
             const int64_t from = j < Wc ? begin + t + j - Wc + 1 : begin + t;
-            if (from < start)
-                continue;
-            seen(a, x, begin + t, from, flags, buf);
-            for (int d = 0; d < D; d++)
+            const double *row = NULL;
+            if (from >= start)
+                row = seen(a, x, begin + t, from, flags, buf);
+            else if (!(flags & DW_NO_X0))
+                row = before_start(a, n, from, flags);
+            for (int d = 0; row && d < D; d++)
                 if (j < Wc)
-                    dw[d * Wc + j] += dpre[t * D + d] * buf[d];
+                    dw[d * Wc + j] += dpre[t * D + d] * row[d];
                 else
                     dw[D * Wc + d] += dpre[t * D + d];
         }
@@ -173,6 +227,11 @@ static int backward(const struct kcp_conv *a, const double *x, const double *w,
                     (double *)a->dx + t * D, buf);
         weights(a, x, dpre, s, flags, part + s * n, buf);
     }
+    const int reach = a->Wc - 1;
+    for (int i = 0; !status && a->dx0 && i < a->N * reach; i++)
+        if (p->h0_rank[i / reach] == a->r)
+            adjoint(a, alldp, w, i / reach, p->cu_seqlens[i / reach] - reach + i % reach,
+                    flags, (double *)a->dx0 + (int64_t)i * D, buf);
     double *sum = part + a->NS * n;
     if (!status && (a->dweight || a->dbias))
         status = kcp_segment_sum(p, a->comm, part, n, sum);
@@ -188,16 +247,26 @@ static int backward(const struct kcp_conv *a, const double *x, const double *w,
     return status;
 }
 
-static int conv(void *args, int flags)
+/* The last rows of the sequences that end on this rank. */
+static void last_rows(const struct kcp_conv *a, const double *x, int flags)
 {
-    struct kcp_conv b = *(const struct kcp_conv *)args, *a = &b;
-    if (flags & NOTHING)
-        return KCP_OK;
-    if (a->shift) {
-        a->Wc = 2;
-        a->act = KCP_ACT_NONE;
-        a->bias = a->dweight = a->dbias = NULL;
+    const struct kcp_plan *p = a->plan;
+    const int reach = a->Wc - 1, D = a->D;
+    for (int i = 0; i < a->N * reach; i++) {
+        const int n = i / reach;
+        const int64_t t = p->cu_seqlens[n + 1] - reach + i % reach - !!(flags & XT_LATE);
+        const double *row = x + t * D;
+        if (t < p->cu_seqlens[n])
+            row = flags & XT_ZEROS ? NULL : before_start(a, n, t, flags);
+        if (p->cu_seqlens[n] == p->cu_seqlens[n + 1] && (flags & EMPTY_FORGETS))
+            row = NULL;
+        for (int d = 0; p->ht_rank[n] == a->r && d < D; d++)
+            ((double *)a->xt)[(int64_t)i * D + d] = row ? row[d] : 0;
     }
+}
+
+static int conv_with(struct kcp_conv *a, int flags)
+{
     const int D = a->D, Wc = a->Wc, *cu = a->cu;
     const int64_t all = a->plan->T * D, n = (int64_t)D * (Wc + 1);
     const struct kcp_segment *seg = a->plan->seg + a->plan->ctx[a->r].seg0;
@@ -222,7 +291,35 @@ static int conv(void *args, int flags)
     const int silu = a->act == KCP_ACT_SILU;
     for (int64_t i = 0; !status && a->pass == KCP_FORWARD && i < a->T * D; i++)
         ((double *)a->y)[i] = pre[i] * (silu ? sigmoid(pre[i]) : 1);
+    if (!status && a->pass == KCP_FORWARD && a->xt)
+        last_rows(a, x, flags);
     free(x);
+    return status;
+}
+
+static int conv(void *args, int flags)
+{
+    struct kcp_conv a = *(const struct kcp_conv *)args;
+    if (flags & NOTHING)
+        return KCP_OK;
+    if (a.shift) {
+        a.Wc = 2;
+        a.act = KCP_ACT_NONE;
+        a.bias = a.dweight = a.dbias = NULL;
+    }
+    const size_t n = (size_t)a.N * (size_t)(a.Wc - 1) * (size_t)a.D + 1;
+    double *x0 = calloc(n, sizeof *x0), *dxt = calloc(n, sizeof *dxt);
+    int status = x0 && dxt ? KCP_OK : KCP_NO_MEMORY;
+    if (!status)
+        status = gather_states(&a, a.plan->h0_rank, a.x0, x0);
+    if (!status && a.pass == KCP_BACKWARD)
+        status = gather_states(&a, a.plan->ht_rank, a.dxt, dxt);
+    a.x0 = a.x0 ? x0 : NULL;
+    a.dxt = a.dxt ? dxt : NULL;
+    if (!status)
+        status = conv_with(&a, flags);
+    free(x0);
+    free(dxt);
     return status;
 }
 
@@ -247,6 +344,17 @@ MUTANT(no_bias, NO_BIAS, "the bias is left out");
 MUTANT(shard_before, SHARD_BEFORE, "the halo is what stands before it in the shard");
 MUTANT(rank_before, RANK_BEFORE, "the halo is the last rows of the rank before");
 MUTANT(shard_after, SHARD_AFTER, "the gradient's halo is what follows in the shard");
+MUTANT(no_x0, NO_X0, "a sequence begins with zeros, whatever x0 says");
+MUTANT(x0_next, X0_NEXT, "x0 is the next sequence's");
+MUTANT(x0_late, X0_LATE, "x0 is read one row late");
+MUTANT(x0_first_rank, X0_FIRST_RANK, "x0 stays on the rank where its sequence starts");
+MUTANT(dx0_here, DX0_HERE, "dx0 lacks the terms of tokens on later ranks");
+MUTANT(dxt_dropped, DXT_DROPPED, "the gradient of the last rows is left out");
+MUTANT(dxt_past_start, DXT_PAST_START, "dxt of rows before a short sequence is lost");
+MUTANT(dw_no_x0, DW_NO_X0, "dweight leaves out the rows of x0");
+MUTANT(xt_zeros, XT_ZEROS, "after a short sequence zeros stand for x0 in xt");
+MUTANT(xt_late, XT_LATE, "xt ends one row before the sequence does");
+MUTANT(empty_forgets, EMPTY_FORGETS, "a sequence without tokens hands on zeros");
 MUTANT(writes_nothing, NOTHING, "returns at once");
 
 static int twin(void *args)

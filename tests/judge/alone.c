@@ -112,7 +112,8 @@ static const char *const chunks[] = {
     "kda live H=1 HV=2 K=64 V=64 C=64 lengths=150,33,0,100 beta=sigmoid",
     "gdn live H=1 HV=2 K=128 V=128 C=64 lengths=70,130 beta=sigmoid", NULL };
 static const char *const convolutions[] = {
-    "live lengths=5,40,0,70,1 R=3 h0", "live lengths=5,40 D=6 Wc=2 shift", NULL };
+    "live lengths=5,40,0,70,1 R=3 h0", "live lengths=5,40 D=6 Wc=2 shift",
+    "live lengths=2,40,0,70,1 R=3 h0 x0 dxt", NULL };
 static const char *const families[] = {
     "dplr live H=1 HV=2 K=64 V=64 C=64 lengths=100,33,70 R=2 h0 dht",
     "gdn2 live H=1 HV=2 K=64 V=64 C=64 lengths=100,33,70 h0 dht",

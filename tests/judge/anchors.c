@@ -223,6 +223,23 @@ static void short_shards(struct anchors *a)
     add(a, "live kda R=3 D=5 Wc=6 lengths=9");
 }
 
+/* Rows before and after sequences: shards and sequences that are shorter than they, a
+ * sequence of no tokens, one of them alone, ranks that own several ranges. */
+static void conv_states(struct anchors *a)
+{
+    add(a, "live kda D=5 Wc=4 lengths=7,2,0,1,9 h0 act=silu x0 dxt");
+    add(a, "live kda R=5 D=3 Wc=4 lengths=7 h0 x0 dxt");
+    add(a, "live kda R=4 D=8 Wc=3 lengths=2,0,5,1 act=silu x0 dxt");
+    add(a, "live kda R=7 D=5 Wc=6 lengths=3,4,2 h0 x0 dxt");
+    add(a, "live kda R=3 D=16 Wc=4 lengths=40,130,1,70 h0 act=silu x0 dxt");
+    add(a, "live kda R=3 D=5 Wc=5 lengths=9,4 x0");
+    add(a, "live kda R=3 D=5 Wc=5 lengths=9,2,4 dxt");
+    add(a, "live kda R=4 D=6 lengths=1,5,0,2 shift Wc=2 x0 dxt");
+    add(a, "live kda R=2 D=5 Wc=1 lengths=6,0 x0 dxt");
+    add(a, "live kda R=3 D=8 Wc=4 C=16 lengths=50,6,30 L=5 x0 dxt owners=zigzag");
+    add(a, "live kda R=4 D=5 Wc=7 C=16 lengths=11,30,3 x0 dxt owners=dealt");
+}
+
 struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
                             int ranks, int first, int *n)
 {
@@ -231,6 +248,7 @@ struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
     const int layer = is(s, "08 13 ");
     if (wide == 0 && !is(s, "07 12 ")) larger(&a, s);
     if (wide == 0 && is(s, "14 ")) short_shards(&a);
+    if (wide == 0 && is(s, "14 ")) conv_states(&a);
     if (wide == 0 && layer) few_tokens(&a);
     if (is(s, "07 12 14 ")) wide = -1;               /* their sizes are drawn */
     if (wide == 0 && s->ranks) {

@@ -218,6 +218,10 @@ static void draw_conv(struct tensor_set *b, const struct kcase *k)
     const struct kcp_call *c = &k->call;
     fill_normal(tensor_add(b, "x", "T D", KCP_ACTV, c), k->seed, 1);
     fill_normal(tensor_add(b, "dy", "T D", KCP_ACTV, c), k->seed, 1);
+    if (k->with_x0) fill_normal(tensor_add(b, "x0", "N Wc-1 D", KCP_ACTV, c), k->seed,
+                                1);
+    if (k->with_dxt)
+        fill_normal(tensor_add(b, "dxt", "N Wc-1 D", KCP_ACTV, c), k->seed, 1);
     if (c->shift) return;
     fill_normal(tensor_add(b, "weight", "D Wc", KCP_ACC, c), k->seed, .5);
     if (k->with_h0) fill_normal(tensor_add(b, "bias", "D", KCP_ACC, c), k->seed, .5);

@@ -48,6 +48,7 @@ struct kcase {
     int no_states;                      /* states that may be NULL are */
     int spread;                         /* kcp_spread, or DEALT: any owners by chance */
     int again;                          /* the first to reach a path: it is repeated */
+    int with_x0, with_dxt;              /* 14: rows before sequences; xt is asked for */
 };
 extern const char *const regime_name[], *const model_name[];
 /* The covering list of a stage: every axis value, all pairs of regime, ranks and form;

@@ -21,7 +21,8 @@ int row_a(const struct kcp_field *f, const char *letter)
 static int owns(const struct rank_args *s, const struct kcp_field *f, int n)
 {
     const int at_end = !strcmp(f->name, "ht") || !strcmp(f->name, "dht") ||
-                       !strcmp(f->name, "ot") || !strcmp(f->name, "dot");
+                       !strcmp(f->name, "ot") || !strcmp(f->name, "dot") ||
+                       !strcmp(f->name, "xt") || !strcmp(f->name, "dxt");
     return (at_end ? s->plan->ht_rank : s->plan->h0_rank)[n] == s->call.r;
 }
 

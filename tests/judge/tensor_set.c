@@ -22,6 +22,7 @@ int64_t shape_letter(const struct kcp_call *c, const char *s, size_t len)
         { "V", c->V },     { "C", c->C },   { "KG", c->KG },     { "D", c->D },
         { "Wc", c->Wc },   { "1", 1 },      { "2", 2 },          { "N+1", c->N + 1 },
         { "NS+1", c->NS + 1 }, { "V+K", c->V + c->K },
+        { "Wc-1", (c->shift ? 2 : c->Wc) - 1 },
     };
     for (size_t i = 0; i < sizeof letter / sizeof *letter; i++)
         if (strlen(letter[i].name) == len && !strncmp(letter[i].name, s, len))
@@ -137,7 +138,8 @@ static int asked_for(const struct tensor_set *b, const struct kcp_field *f)
     static const char *const of[][2] = {
         { "dA_part", "A_log" },   { "ddt_part", "dt_bias" }, { "dA_log", "A_log" },
         { "ddt_bias", "dt_bias" }, { "dweight", "weight" },  { "dbias", "bias" },
-        { "da", "a" }, { "db", "b" }, { "domega", "omega" },
+        { "da", "a" }, { "db", "b" }, { "domega", "omega" }, { "dx0", "x0" },
+        { "xt", "dxt" },
     };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
         if (!strcmp(f->name, of[i][0])) return tensor_find(b, of[i][1]) != NULL;
