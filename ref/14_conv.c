@@ -136,8 +136,8 @@ static void through_act(const struct kcp_conv *a, const struct rows *x, const do
 
 /* dx_t = sum_{i<Wc} weight_{Wc-1-i} dpre_{t+i}, rows past the sequence's end 0; of the
  * last Wc - 1 rows dxt is a part. t may be a row of x0, which has no dpre. The adjoint
- * of a halo taken from earlier ranks is a halo taken from later ones: each term is added
- * by the owner of x_t, in the order of i, whoever made dpre_{t+i}. */
+ * of a halo taken from earlier ranks is a halo taken from later ones: each term is
+ * added by the owner of x_t, in the order of i, whoever made dpre_{t+i}. */
 static void into_row(const struct kcp_conv *a, const struct rows *dpre,
                      const struct around *z, const double *w, int64_t t, double *dx)
 {

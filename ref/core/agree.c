@@ -55,8 +55,8 @@ _Static_assert(ALL <= SAID, "what a rank says has a place");
 static const char *const more[] = { "stage", "cu_seqlens", "cuts", "L",
                                     "arrays that may be NULL", "plan" };
 
-/* What all ranks have or none: masks, parameters' gradients, which are gathered, and the
- * rows before and after sequences, which travel. */
+/* What all ranks have or none: masks, parameters' gradients, which are gathered, and
+ * the rows before and after sequences, which travel. */
 static uint64_t arrays_given(const struct kcp_stage *s, const void *args)
 {
     uint64_t given = 0;

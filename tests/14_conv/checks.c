@@ -214,8 +214,8 @@ static void compare(const char *name, const double *got, const double *want, int
     EXPECT(rep, worst <= tol, "trial %d: %s off by %.1e", trial, name, worst);
 }
 
-/* A rank that holds one of a sequence's first (last) tokens gets the rows before (after)
- * it from their owner: a message a sequence and rank. */
+/* A rank that holds one of a sequence's first (last) tokens gets the rows before it
+ * (after it) from their owner: a message a sequence and rank. */
 static void states_traffic(const struct whole *a, int at_end, struct kcp_traffic *want)
 {
     const int64_t *cuts = a->plan->cuts, reach = reach_of(a);
@@ -348,4 +348,5 @@ static int same_bits(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(conv_bits) = { "14_conv", "same_bits",
-    "canonical segments: y, dx, dweight, dbias, xt, dx0 the same bits for R = 1..9", same_bits };
+    "canonical segments: y, dx, dweight, dbias, xt, dx0 the same bits for R = 1..9",
+    same_bits };

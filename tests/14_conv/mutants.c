@@ -228,10 +228,12 @@ static int backward(const struct kcp_conv *a, const double *x, const double *w,
         weights(a, x, dpre, s, flags, part + s * n, buf);
     }
     const int reach = a->Wc - 1;
-    for (int i = 0; !status && a->dx0 && i < a->N * reach; i++)
-        if (p->h0_rank[i / reach] == a->r)
-            adjoint(a, alldp, w, i / reach, p->cu_seqlens[i / reach] - reach + i % reach,
-                    flags, (double *)a->dx0 + (int64_t)i * D, buf);
+    for (int i = 0; !status && a->dx0 && i < a->N * reach; i++) {
+        const int of = i / reach;
+        if (p->h0_rank[of] == a->r)
+            adjoint(a, alldp, w, of, p->cu_seqlens[of] - reach + i % reach, flags,
+                    (double *)a->dx0 + (int64_t)i * D, buf);
+    }
     double *sum = part + a->NS * n;
     if (!status && (a->dweight || a->dbias))
         status = kcp_segment_sum(p, a->comm, part, n, sum);
@@ -253,8 +255,8 @@ static void last_rows(const struct kcp_conv *a, const double *x, int flags)
     const struct kcp_plan *p = a->plan;
     const int reach = a->Wc - 1, D = a->D;
     for (int i = 0; i < a->N * reach; i++) {
-        const int n = i / reach;
-        const int64_t t = p->cu_seqlens[n + 1] - reach + i % reach - !!(flags & XT_LATE);
+        const int n = i / reach, late = (flags & XT_LATE) != 0;
+        const int64_t t = p->cu_seqlens[n + 1] - reach + i % reach - late;
         const double *row = x + t * D;
         if (t < p->cu_seqlens[n])
             row = flags & XT_ZEROS ? NULL : before_start(a, n, t, flags);
