@@ -122,6 +122,7 @@ static int body(struct kcp_comm *comm, void *arg)
     comm->group = meeting_group;
     comm->all_gather = no_gather;
     const int status = t->run(&e);
+    if (status) comm->fail(comm, status, "the call ended with an error");
     comm->send = real_send;
     comm->recv = real_recv;
     comm->group = real_group;

@@ -3,7 +3,8 @@
  * Book: labs/STAFF.md.  Used by: chain_main.c, for lab 07c.  Next: chain_main.c.
  * Thread ranks keep what is sent until it is asked for, so two ranks that both send
  * first would never be found out. Here a send waits until its message was taken; within
- * a group it is the group's end that waits. Who waits for SECONDS waits for ever.
+ * a group it is the group's end that waits. Who waits for SECONDS in which the process
+ * computes nothing waits for ever.
  */
 #ifndef KCP_LAB_RENDEZVOUS_H
 #define KCP_LAB_RENDEZVOUS_H
@@ -59,15 +60,30 @@ static int meet_owes(int R, int r)
     return -1;
 }
 
+/* Milliseconds that all threads computed together. */
+static long meet_computed(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return t.tv_sec * 1000L + t.tv_nsec / 1000000;
+}
+
 static int meet_wait(const struct kcp_comm *c)
 {
     struct timespec until;
-    int to, late = 0;
+    int to, idle = 0;
+    long computed = meet_computed();
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += MEET_SECONDS;
     pthread_mutex_lock(&meet.lock);
-    while ((to = meet_owes(c->R, c->r)) >= 0 && !meet.ended && late != ETIMEDOUT)
-        late = pthread_cond_timedwait(&meet.moved, &meet.lock, &until);
+    until.tv_sec++;
+    while ((to = meet_owes(c->R, c->r)) >= 0 && !meet.ended && idle < MEET_SECONDS) {
+        if (pthread_cond_timedwait(&meet.moved, &meet.lock, &until) != ETIMEDOUT)
+            continue;
+        const long now = meet_computed();       /* to look at it costs a little too */
+        idle = now - computed < 5 ? idle + 1 : 0;
+        computed = now;
+        until.tv_sec++;
+    }
     const int ended = meet.ended;
     pthread_mutex_unlock(&meet.lock);
     if (to < 0) return KCP_OK;
