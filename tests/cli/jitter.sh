@@ -10,6 +10,15 @@
 # sm_90: what ships must pass, each mistake must fail.
 B=${1:-build} half=$2
 export LC_ALL=C
+# Why each is needed, as the code reads. wait_a: A beta and kg come by a pipeline of their
+# own. wait_aqk: so does Aqk, and no other barrier speaks of its bytes. wait_v: a stage of
+# v holds o of the chunk before until it is copied out. With one gate a head, and with two
+# warpgroups, each thread arrives at v_empty before it releases that stage of k, whose
+# `empty` the same producer waits for: there the wait says nothing more. With a gate a
+# channel and one warpgroup k is released first (new_values), and o leaves later
+# (update_state): there it is needed, in a stretch of more chunks than stages. V = 64, and
+# V = 128 while there is an SM for each 64 columns, are of one warpgroup; the first case
+# has stretches of 11 and 15 chunks of it. Neither of the last two was run on a GPU.
 mistakes() {                    # name|file|line to take away, the first such one
     cat <<'LIST'
 wait_a|scan_sm90.cu|consumer_wait(smem, PIPE_A, chunk);

@@ -139,11 +139,15 @@ void plugin_connects(int fd)
 
 static void serve(const struct isolated *x)
 {
+    char why[160] = "";
+    const struct kcp_variant *v = x->variant;
     struct request ask;
+    if (x->object) v = variant_load(x->object, why, sizeof why);
     while (!receive_all(to_judge, &ask, sizeof ask)) {
         struct message m = { .is.verdict.outcome = FAIL };
-        if (judge_case(x->stage, x->variant, &x->list[ask.index], ask.judged,
-                       &m.is.verdict)) {
+        if (!v) snprintf(m.is.verdict.why, sizeof m.is.verdict.why, "%s", why);
+        else if (judge_case(x->stage, v, &x->list[ask.index], ask.judged,
+                            &m.is.verdict)) {
             m.is.verdict.outcome = FAIL;
             snprintf(m.is.verdict.why, sizeof m.is.verdict.why, "memory: found none");
         }
@@ -267,7 +271,7 @@ static void forget(struct isolated *x)
 {
     if (x->pid) close(x->fd);
     x->pid = 0;
-    if (x->object) plugin_ends_orphans();
+    if (x->object && plugin_guarded()) plugin_ends_orphans();
 }
 
 /* Words from there: they end, and no byte of them makes a line of its own. */
@@ -303,6 +307,17 @@ static int move_parts(const struct plugin_part *part, int count, int writes)
     return 0;
 }
 
+static void send_start(const struct isolated *x)
+{
+    struct plugin_start *s = &plugin_start;
+    snprintf(s->object, sizeof s->object, "%s", x->object);
+    s->fence = fence_bytes;
+    s->bare = bare_workspaces;
+    s->in_turn = ranks_in_turn;
+    const struct plugin_part all = { s, sizeof *s };
+    move_parts(&all, 1, 1);
+}
+
 int plugin_exchange(const struct plugin_part *to, int nto,
                     const struct plugin_part *from, int nfrom, struct plugin_ran *ran,
                     char *why, size_t n)
@@ -317,12 +332,14 @@ int plugin_exchange(const struct plugin_part *to, int nto,
         return KCP_COMM;
     }
     if (limit > all - x->lost) limit = all - x->lost;
-    if (!x->pid) x->pid = start(&x->fd);
+    const int fresh = !x->pid;
+    if (fresh) x->pid = start(&x->fd);
     if (x->pid < 0) {
         x->pid = 0;
         return KCP_NO_MEMORY;
     }
     if (!x->pid) plugin_execs(to_judge);
+    if (fresh) send_start(x);
     /* Who takes nothing may have ended: listen_to says how. */
     move_parts(to, nto, 1);
     if (listen_to(x->pid, x->fd, RAN, limit, &m, why, n)) status = lose(NULL, why, n);
@@ -342,7 +359,7 @@ int isolated_case(struct isolated *x, int index, enum kcp_storage judged,
     const struct request ask = { index, (int)judged };
     const double all = isolation_limit * 5 / 3.0, begin = seconds();
     struct message m;
-    if (x->object) {
+    if (x->object && plugin_guarded()) {
         plugin = x;
         const int status = judge_case(x->stage, x->variant, &x->list[index], judged,
                                       out);

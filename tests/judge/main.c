@@ -305,6 +305,10 @@ static int judge(struct asked *x, const struct kcp_variant *mine)
         ranks_close();
         return status;
     }
+    plugin_start.device = o->only_device;
+    plugin_start.ranks = o->ranks;
+    if (x->backend)
+        snprintf(plugin_start.backend, sizeof plugin_start.backend, "%s", x->backend);
     if (mine && (isolation_off || ranks_mine() >= 0))
         mine = variant_load(o->object, why, sizeof why);
     printf("seed %llu%s\n", (unsigned long long)o->seed, o->full ? ", full" : "");
@@ -333,15 +337,10 @@ static int do_all(int argc, char **argv)
     if (!status) status = agrees(&x);
     if (status) return status;
     struct options *o = &x.o;
-    const int fd = plugin_asked_for();
-    if (fd >= 0) {
-        status = ranks_open(x.backend, o->only_device, &o->ranks);
-        return status ? status : plugin_serve(fd, o->variant);
-    }
     if (x.reference && (status = other_reference(&x))) return status;
     rep.quiet = o->quiet;
     if (o->variant && strchr(o->variant, '/')) {
-        if (!isolation_off) plugin_guard(argv);
+        if (!isolation_off) plugin_guard();
         mine = object_record(o);
         if (!mine) return 2;
         if (o->stage && stage_find(o->stage) != stage_find(mine->stage))
@@ -363,6 +362,8 @@ static int do_all(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    const int fd = plugin_asked_for();
+    if (fd >= 0) return plugin_serve(fd);
     say_notices();
     return all_said("kcp-check", do_all(argc, argv));
 }

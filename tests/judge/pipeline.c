@@ -136,7 +136,8 @@ static int chunk_stages(struct tensor_set *b, const struct kcase *k,
     };
     for (size_t i = 0; i < sizeof walk / sizeof *walk && !status; i++) {
         if (!strcmp(walk[i].stage, "05_affine")) {  /* every map, for the fold of 07 */
-            int *want = tensor_find(b, "want")->p, kept[64];
+            int *want = tensor_find(b, "want")->p;
+            int *kept = alloc_or_exit(4 * (size_t)c.NS + 4);
             memcpy(kept, want, 4 * (size_t)c.NS);
             for (int j = 0; j < c.NS; j++) want[j] = 3;
             status = run_stage(b, "05_affine", &c, KCP_FORWARD);
@@ -145,6 +146,7 @@ static int chunk_stages(struct tensor_set *b, const struct kcase *k,
                 memcpy(tensor_add(b, "maps", "R HV K V+K", KCP_MAP, &c)->p, map->p,
                        8 * map->n);
             memcpy(want, kept, 4 * (size_t)c.NS);
+            free(kept);
         }
         if (!status) status = run_stage(b, walk[i].stage, &c, walk[i].pass);
         if (status == KCP_NA) status = KCP_OK;     /* a reference still to be written */

@@ -33,11 +33,14 @@ struct ask {
 struct head { int n, field[32]; size_t bytes[32]; };
 
 /* ---- in the judge's process */
-static char **started_as;
+struct plugin_start plugin_start;
+static int guarded;
 
-void plugin_guard(char **argv)
+int plugin_guarded(void) { return guarded; }
+
+void plugin_guard(void)
 {
-    started_as = argv;
+    guarded = 1;
     prctl(PR_SET_DUMPABLE, 0);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
@@ -55,14 +58,14 @@ static void drop_rights(void)
 
 _Noreturn void plugin_execs(int fd)
 {
-    char number[16];
+    char number[16], *const program[] = { "kcp-check", NULL };
     snprintf(number, sizeof number, "%d", fd);
     for (int other = 3; other < 256; other++)
         if (other != fd) close(other);
     drop_rights();
     /* What it prints is not the judge's word. */
     dup2(2, 1);
-    if (!setenv(SOCKET_IS, number, 1)) execv("/proc/self/exe", started_as);
+    if (!setenv(SOCKET_IS, number, 1)) execv("/proc/self/exe", program);
     perror("kcp-check: a process for the plug-in");
     _exit(127);
 }
@@ -256,14 +259,22 @@ static int serve_one(const struct kcp_stage *s, const struct kcp_variant *v,
 
 extern void openblas_set_num_threads(int n) __attribute__((weak));
 
-int plugin_serve(int fd, const char *path)
+int plugin_serve(int fd)
 {
     struct trial t = { .R = 0 };
     struct kcp_plan *p = NULL;
+    struct plugin_start *x = &plugin_start;
     char why[256];
     plugin_connects(fd);
+    if (plugin_hears(x, sizeof *x)) return 2;
+    fence_bytes = x->fence;
+    bare_workspaces = x->bare;
+    ranks_in_turn = x->in_turn;
+    const int status = ranks_open(x->backend[0] ? x->backend : NULL, x->device,
+                                  &x->ranks);
+    if (status) return status;
     if (openblas_set_num_threads) openblas_set_num_threads(1);
-    const struct kcp_variant *v = variant_load(path, why, sizeof why);
+    const struct kcp_variant *v = variant_load(x->object, why, sizeof why);
     const struct kcp_stage *s = v ? stage_find(v->stage) : NULL;
     if (!s) {
         fprintf(stderr, "kcp-check: %s\n", v ? "a stage that is none" : why);

@@ -159,6 +159,33 @@ static int tall(struct kcp_report *rep)
 KCP_CHECK(check_00_tall) = { "00_judge", "tall",
     "what only the first kernels claim is asked of them", tall };
 
+/* As many segments as nobody draws: a case of 100 and of 400, judged. And of a rank's
+ * buffers one at least is left, empty, behind the last. */
+static int many_segments(struct kcp_report *rep)
+{
+    static const char *const words[] = {
+        "live gdn H=1 HV=2 K=3 V=5 C=16 lengths=200,100 L=3",
+        "live kda H=1 HV=1 K=2 V=3 C=4 lengths=400 L=1" };
+    const struct kcp_variant *v;
+    const struct rank_args *one = NULL;
+    const int buffers = (int)(sizeof one->buffer / sizeof *one->buffer);
+    for (int i = 0; i < kcp_nstages; i++)
+        EXPECT(rep, kcp_stages[i].nfields < buffers, "%s: %d fields, room for %d",
+               kcp_stages[i].name, kcp_stages[i].nfields, buffers);
+    for (int i = 0; i < 2; i++) {
+        struct verdict t = { .outcome = FAIL };
+        struct kcase k;
+        char why[160];
+        const int bad = case_parse(words[i], &k, why, sizeof why) ||
+                        kcp_variants("07_merge", "twin", &v, 1) != 1 ||
+                        judge_case(stage_find("07"), v, &k, KCP_F64, &t);
+        EXPECT(rep, !bad && t.outcome == PASS, "%s: %s", words[i], t.why);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_00_many_segments) = { "00_judge", "many_segments",
+    "hundreds of segments are judged as few are", many_segments };
+
 /* Records linked, against the files on disk: a variant must not get lost on its way. */
 static int counts(struct kcp_report *rep)
 {
