@@ -172,11 +172,11 @@ int main(void)
             svg_arrow(arrows[i].x1, arrows[i].y1, arrows[i].x2, arrows[i].y2,
                       "var(--ink)");
     svg_text(92, 496, "start", "soft",
-             "measured, in \u00b5s: a state %.1f, a map %.1f, a quarter of a state "
-             "%.1f, the all-gather %.1f;", state_us, map_us, block_us, gather_us);
+             "Measured, in \u00b5s. To send a state: %.1f; a map: %.1f; a quarter of a "
+             "state: %.1f; the all-gather: %.1f.", state_us, map_us, block_us, gather_us);
     svg_text(92, 514, "start", "soft",
-             "applying a map %.1f, composing two %.1f. Cut off: the maps' pass, %.0f, "
-             "and the main pass, %.0f.", apply_us, compose_us, sum, rest);
+             "To apply a map: %.1f; to compose two: %.1f. Cut off: the maps' "
+             "pass, %.0f, and the main pass, %.0f.", apply_us, compose_us, sum, rest);
     svg_end();
     return 0;
 }
