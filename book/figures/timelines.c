@@ -173,7 +173,8 @@ int main(void)
                       "var(--ink)");
     svg_text(92, 496, "start", "soft",
              "Measured, in \u00b5s. To send a state: %.1f; a map: %.1f; a quarter of a "
-             "state: %.1f; the all-gather: %.1f.", state_us, map_us, block_us, gather_us);
+             "state: %.1f; the all-gather: %.1f.",
+             state_us, map_us, block_us, gather_us);
     svg_text(92, 514, "start", "soft",
              "To apply a map: %.1f; to compose two: %.1f. Cut off: the maps' "
              "pass, %.0f, and the main pass, %.0f.", apply_us, compose_us, sum, rest);
