@@ -110,13 +110,17 @@ def conv(case):
     if case.shift or case.backward:
         return None
     x, w = case.x, case.weight
-    y, W = np.zeros_like(x), w.shape[1]
-    for a, b in zip(case.cu_seqlens, case.cu_seqlens[1:]):
+    y, W, cu = np.zeros_like(x), w.shape[1], case.cu_seqlens
+    xt = np.zeros((len(cu) - 1, W - 1, x.shape[1]))
+    for n, (a, b) in enumerate(zip(cu, cu[1:])):
+        before = np.zeros((W - 1, x.shape[1])) if case.x0 is None else case.x0[n]
+        rows = np.concatenate([before, x[a:b]])
+        xt[n] = rows[len(rows) - W + 1:]
         for t in range(a, b):
             y[t] = 0 if case.bias is None else case.bias
-            for j in range(max(0, W - 1 - t + a), W):
-                y[t] += w[:, j] * x[t + j - W + 1]
-    return {"y": y / (1 + np.exp(-y)) if case.act else y}
+            for j in range(W):
+                y[t] += w[:, j] * rows[t - a + j]
+    return {"y": y / (1 + np.exp(-y)) if case.act else y, "xt": xt}
 
 def wrong(case):
     out = conv(case)
