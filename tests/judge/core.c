@@ -288,8 +288,8 @@ int judge_all(const struct options *o, struct kcp_report *rep)
         fflush(stdout);
     }
     /* Checks of what is no stage of the table: 06_plan, and the judge itself. */
-    const struct kcp_check *c[128];
-    const int nc = ranks_mine() >= 0 || o->quick ? 0 : kcp_checks(o->stage, c, 128);
+    const struct kcp_check *c[256];
+    const int nc = ranks_mine() >= 0 || o->quick ? 0 : kcp_checks(o->stage, c, 256);
     for (int j = 0; j < nc && !stops(o, rep); j++)
         if (!stage_find(c[j]->stage) && check_asked(o, c[j])) {
             if (!j || strcmp(c[j]->stage, c[j - 1]->stage)) printf("%s\n", c[j]->stage);
