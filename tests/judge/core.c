@@ -267,10 +267,10 @@ int judge_all(const struct options *o, struct kcp_report *rep)
     for (int i = 0; i < kcp_nstages; i++) {
         const struct kcp_stage *s = &kcp_stages[i];
         const struct kcp_variant *v[256];
-        const struct kcp_check *c[64];
+        const struct kcp_check *c[MOST_CHECKS];
         if (o->stage && stage_find(o->stage) != s) continue;
         const int nv = kcp_variants(s->name, o->variant, v, 256);
-        const int nc = kcp_checks(s->name, c, 64);
+        const int nc = kcp_checks(s->name, c, MOST_CHECKS);
         const int apart = ranks_mine() >= 0;          /* processes: what has ranks */
         if (apart && !s->ranks) continue;
         printf("%s\n", s->name);
@@ -288,8 +288,9 @@ int judge_all(const struct options *o, struct kcp_report *rep)
         fflush(stdout);
     }
     /* Checks of what is no stage of the table: 06_plan, and the judge itself. */
-    const struct kcp_check *c[256];
-    const int nc = ranks_mine() >= 0 || o->quick ? 0 : kcp_checks(o->stage, c, 256);
+    const struct kcp_check *c[MOST_CHECKS];
+    const int skip = ranks_mine() >= 0 || o->quick;
+    const int nc = skip ? 0 : kcp_checks(o->stage, c, MOST_CHECKS);
     for (int j = 0; j < nc && !stops(o, rep); j++)
         if (!stage_find(c[j]->stage) && check_asked(o, c[j])) {
             if (!j || strcmp(c[j]->stage, c[j - 1]->stage)) printf("%s\n", c[j]->stage);

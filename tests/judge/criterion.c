@@ -28,7 +28,7 @@ static const char *asked(const char *name)
 static int find_items(void)
 {
     const char *stage = asked("STAGE"), *variant = asked("VARIANT");
-    const struct kcp_check *c[200];
+    const struct kcp_check *c[MOST_CHECKS];
     int n = 0;
     for (int i = 0; i < kcp_nstages; i++) {
         const struct kcp_stage *s = &kcp_stages[i];
@@ -46,7 +46,7 @@ static int find_items(void)
     }
     const struct options o = { .variant = variant,
                                .only_device = asked("DEVICE") != NULL };
-    const int nc = kcp_checks(stage, c, 200);
+    const int nc = kcp_checks(stage, c, MOST_CHECKS);
     for (int j = 0; j < nc; j++)
         if (check_asked(&o, c[j])) items[n++] = (struct item){ NULL, NULL, c[j] };
     return n;

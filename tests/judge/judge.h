@@ -282,6 +282,9 @@ struct kcp_check { const char *stage, *name, *what; int (*run)(struct kcp_report
     __attribute__((used, section("kcp_checks")))                                      \
     const struct kcp_check *const ident##_at = &ident;                                \
     const struct kcp_check ident
+/* The checks of a stage, NULL: all; max 1 asks whether there is one. Where there are
+ * more than max it ends the program. */
+enum { MOST_CHECKS = 256 };
 int kcp_checks(const char *stage, const struct kcp_check **out, int max);
 /* All are, or the one that --variant names; under --device those that have one. */
 int check_asked(const struct options *o, const struct kcp_check *c);

@@ -228,9 +228,9 @@ static int case_fits(const struct kcase *k, const struct options *o)
 static int known(const struct options *o)
 {
     const struct kcp_variant *v = NULL;
-    const struct kcp_check *c[256];
+    const struct kcp_check *c[MOST_CHECKS];
     int found = !strcmp(o->variant, "ref") || kcp_variants(o->stage, o->variant, &v, 1);
-    for (int i = kcp_checks(o->stage, c, 256) - 1; i >= 0; i--)
+    for (int i = kcp_checks(o->stage, c, MOST_CHECKS) - 1; i >= 0; i--)
         found |= !strcmp(o->variant, c[i]->name);
     return found;
 }
