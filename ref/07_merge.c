@@ -26,7 +26,7 @@ static void step(int K, int V, const double map[K][V + K], int backward, int fir
     //< fold_step
 }
 
-/* S_out = op(M) S_in + h for every head; kcp.h says which columns and pitches. */
+/* S_out = op(M) S_in + h for every head; comm.h says which columns and pitches. */
 static int apply(int HV, int K, int V, const void *maps, int backward, int first,
                  int v0, int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
                  struct CUstream_st *stream)

@@ -88,7 +88,7 @@ static void reverse(const struct kcp_chunk_backward *a, int n, int64_t t0, int r
  *
  *   dh [c] = dS at the END of chunk c       dh_in [s] = dS at the beginning of s
  *
- * Shapes in stages.h; the caller owns every array. KCP_BAD when no part is asked. */
+ * Shapes: stages/09.def; the caller owns every array. KCP_BAD when no part is asked. */
 int ref_chunk_backward(struct kcp_chunk_backward *a)
 {
     const int refused = kcp_begin("09_chunk_backward", KCP_HOST, a, NULL);

@@ -88,7 +88,8 @@ static int no_copy(void *to, size_t to_pitch, const void *from, size_t from_pitc
 static int tree_of_names(int n, int backward, int *depth)
 {
     static double map[LEAVES + 1][2], state[LEAVES][2];
-    static const struct kcp_mapops ops = { "names", 8, apply, compose, no_copy };
+    static const struct kcp_mapops ops = { .name = "names", .elem = 8, .apply = apply,
+                                            .compose = compose, .copy = no_copy };
     const struct kcp_scan call = { .HV = 1, .K = 1, .V = 1, .C = LEAVES };
     double *node[LEAVES], *at[LEAVES];
     struct spike_rank x = { .a = &call, .ops = &ops, .node = node,
