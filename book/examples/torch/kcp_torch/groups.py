@@ -211,15 +211,20 @@ def comm_of(group, device):
         return _comms[key]
 
 
+def _forget(which):
+    """All that was prepared, and the communicators of these groups and devices."""
+    for prepared in _caches:
+        prepared.clear()
+    for key in [k for k in _comms if which(*k)]:
+        getattr(_comms.pop(key), "free", lambda: None)()
+
+
 def release(group=None):
     """Forget a group's communicators (None: all), before destroy_process_group."""
     global _era
     with _making:
         _era += 1
-        for prepared in _caches:
-            prepared.clear()
-        for key in [k for k in _comms if group is None or k[0] is group]:
-            getattr(_comms.pop(key), "free", lambda: None)()
+        _forget(lambda of, device: group is None or of is group)
 
 
 @atexit.register
@@ -227,10 +232,7 @@ def _leave():
     """A gloo group that is still held when Python ends has threads that may hold the
     last tensor, and to let go of it needs an interpreter that is no more: the process
     is aborted. So nothing here holds one: NCCL's stay, for nobody waits at an exit."""
-    for key in [k for k in _comms if k[1] == "cpu"]:
-        _comms.pop(key)
-    for prepared in _caches:
-        prepared.clear()
+    _forget(lambda of, device: device == "cpu")
     gc.collect()                          # HostComm and its callbacks hold each other
 
 
