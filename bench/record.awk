@@ -100,7 +100,16 @@ name == "judge.txt" {
 
 FILENAME == kept { rows++; fields(); next }
 
-base == "sanitize" { begin("sanitizer"); fields(); stand($1, $2, 1); next }
+# A row of a path's own case is called variant@path.
+base == "sanitize" {
+    begin("sanitizer")
+    fields()
+    split($2, w, "@")
+    set("variant", w[1])
+    set("path", w[2])
+    stand($1, w[1], 1, w[2])
+    next
+}
 base == "nccl" { begin("run"); fields(); next }
 base == "torch" { begin("torch"); fields(); next }
 base == "precision" { begin("precision"); fields(); next }

@@ -13,7 +13,10 @@
 # lane arrives for itself and threads write, see CONTRIBUTING.md). JOBS processes at once
 # (all cores), EACH seconds each; after LIMIT seconds none is started; what was not run
 # says "-". MISSING may be a file, too, of lines "stage variant tool"; ALONE=racecheck:
-# one rank where there are more. Status 1 unless all that was asked for is 0.
+# one rank where there are more. PATHS=1: instead of the variants' own cases the smallest
+# case of each row of the table of paths (kcp-check --paths --smallest), in the table as
+# variant@path; rows of other stages' cases, and of convolutions' channels, have none, and
+# are reached by the variants'. Status 1 unless all that was asked for is 0.
 B=${1:-build} JOBS=${JOBS:-$(nproc)} LIMIT=${LIMIT:-3600} EACH=${EACH:-120}
 OUT=${OUT:-$B/sanitize}
 tools="memcheck racecheck initcheck synccheck"
@@ -76,7 +79,7 @@ cat >"$OUT/one.sh" <<'ONE'
 tool=$1 stage=$2 name=$3; shift 3
 log=$OUT/logs/$tool.$stage.$name start=$(date +%s) how= options=$PLAIN
 left=$((END - start)) judge=$B/kcp-check lanes=
-case $tool.$name in racecheck.v3_records | initcheck.v3_records)
+case $tool.${name%@*} in racecheck.v3_records | initcheck.v3_records)
     [ ! -x "$judge-lanes" ] || judge=$judge-lanes lanes=l ;;
 esac
 [ $left -gt 0 ] || exit 0
@@ -85,7 +88,7 @@ esac
 [ $tool != memcheck ] || how=--exact
 [ $tool != racecheck ] || how=--in-turn options="$PLAIN $RACE"
 if [ "$stage" = control ]; then set -- "$B/sanitize-control" $name
-else set -- "$judge" --device --here --repeats 0 $how --stage $stage --variant $name \
+else set -- "$judge" --device --here --repeats 0 $how --stage $stage --variant "${name%@*}" \
     --case "$*"; fi
 timeout -k 5 "$EACH" compute-sanitizer --tool $tool $options "$@" >"$log" 2>&1
 rc=$?
@@ -109,7 +112,20 @@ END=$(($(date +%s) + LIMIT)); export END
 list=$OUT/list; : >"$list"
 stage=${STAGE:+--stage $STAGE}
 # The age of a variant in its stage: 0 the last, behind it the ones before, then fp32.
-"$B/kcp-check" --list --device $stage | awk '{ print $1, $2 }' >"$OUT/variants"
+if [ -z "$PATHS" ]; then
+    "$B/kcp-check" --list --device $stage | awk '{ print $1, $2 }' >"$OUT/variants"
+else
+    "$B/kcp-check" --paths --smallest $stage | awk -F '\t' -v out="$OUT" 'NR == 1 {
+            for (i = 1; i <= NF; i++) at[$i] = i
+            next
+        }
+        $(at["arch"]) != "host" && $(at["here"]) == "here" && $(at["smallest"]) != "none" {
+            name = $(at["kernel"]) "@" $(at["path"])
+            print $(at["stage"]), name >(out "/variants")
+            print name, $(at["smallest"]) >(out "/smallest")
+        }'
+    [ -s "$OUT/variants" ] || { echo "sanitize.sh: found no paths that are here"; exit 1; }
+fi
 for t in $tools; do echo "$t control $t"; echo "$t control none"; done >>"$list"
 for c in turns late lane mapped both; do
     ! grep -q _sm90 "$OUT/variants" || echo "racecheck control $c" >>"$list"
@@ -131,6 +147,7 @@ awk '{ s[NR] = $1; v[NR] = $2 }
         for t in $tools; do
             grep -q "^$s $v $t\$" "$OUT/asked" || continue
             what=$(cases $s $t $v) long=2
+            [ -z "$PATHS" ] || what=$(sed -n "s/^$v //p" "$OUT/smallest")
             case $t in racecheck) long=1; case $s in 08*|1[356]*) long=0 ;; esac ;; esac
             [ "$ALONE" != $t ] || what=$(echo "$what" | sed 's/ R=[0-9]*//g')
             echo "$long $t $s $v $what"
@@ -166,7 +183,8 @@ fi
         echo
     done <"$OUT/variants"
 } >"$OUT/sanitize.tsv"
-awk -F '\t' '{ printf "%-20s %-18s %9s %9s %9s %9s\n", $1, $2, $3, $4, $5, $6 }' \
+awk -F '\t' -v wide="${PATHS:+44}" '
+    { printf "%-20s %-" (wide ? wide : 18) "s %9s %9s %9s %9s\n", $1, $2, $3, $4, $5, $6 }' \
     "$OUT/sanitize.tsv"
 all=$(awk '{ print $1, $2 }' "$OUT/asked" | sort -u | grep -c .)
 clean=$(awk 'FILENAME ~ /asked$/ { n[$1 " " $2]++; next }

@@ -50,7 +50,7 @@ awk -F '\t' -v all="$all" '
         note("repeated", get("stage"), get("variant"))
     }
     # Clean under all four tools, in one table or in several of the same code.
-    get("kind") == "sanitizer" {
+    get("kind") == "sanitizer" && get("path") == "" {
         s = get("stage"); v = get("variant")
         split("memcheck racecheck initcheck synccheck", tool, " ")
         for (i = 1; i <= 4; i++) {

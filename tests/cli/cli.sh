@@ -69,6 +69,8 @@ says 0 '^forward_ref.*.here.factors.1$' --paths --stage 8
 says 0 '^forward_ref.*.factors.1.08/0,08/1,' --paths --cases --stage 8
 says 0 '^forward_kda_narrow.*not here: ' --paths
 refused --cases --cases
+says 0 '^forward_kda_wide.*HV=70.*lengths=130' --paths --smallest --stage 8
+refused --smallest --smallest
 refused --paths --paths --list
 KCP_ARCH=sm_80 "$check" --paths --cases --stage 8 >stdout 2>stderr
 awk -F'\t' '$1 == "forward_kda_narrow"' stdout | grep -q '.none$' && pass ||

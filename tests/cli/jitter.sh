@@ -45,9 +45,11 @@ without() {                     # NAME FILE LINE: the object of a scan that lack
 if [ "$half" != run ]; then
     make -s -j"$(nproc)" B="$B" "$B/kcp-check-jitter" || exit 1
     mistakes >"$B/jitter/mistakes"
+    ids=
     while IFS='|' read -r name file line; do
-        without "$name" "$file" "$line" || exit 1
+        without "$name" "$file" "$line" & ids="$ids $!"
     done <"$B/jitter/mistakes"
+    for id in $ids; do wait "$id" || exit 1; done
 fi
 [ "$half" != build ] || exit 0
 nvidia-smi -L >/dev/null 2>&1 || { echo "jitter.sh: no GPU here: nothing was run"; exit 0; }

@@ -11,6 +11,13 @@ mkdir -p "$W/bin" "$W/b"
 echo 'echo GPU 0' >"$W/bin/nvidia-smi"
 # The judge lists five variants; the tool's number, or what happens, is in $FIND.
 cat >"$W/b/kcp-check" <<'END'
+[ "$1" != --paths ] || {
+    printf 'path\tstage\tarch\tkernel\there\tsmallest\n'
+    printf 'wide\t08_forward\tsm_90a\tv3_records\there\tlive kda H=10 HV=70\n'
+    printf 'ref\t08_forward\thost\tref\there\tlive kda\n'
+    printf 'kept\t08_forward\tsm_90a\tv3_records\there\tnone\n'
+    printf 'other\t08_forward\tsm_99\tv9\tnot here: sm_90\tlive kda\n'
+    exit; }
 printf '04_chunk v1_column\n04_chunk v1_column_f32\n05_affine v3_sm90\n'
 printf '08_forward v3_records\n13_backward v2_stages\n'
 END
@@ -51,7 +58,7 @@ run() {
     [ $status = "$1" ] || wrong "status $status, not $1, for '$2': $(cat "$W/said")"
     grep -q -- "$2" "$W/said" || wrong "no '$2' in: $(cat "$W/said")"
 }
-export LATE NEWEST WHICH FIND TOOL BLIND NONE LIMIT MISSING ALONE
+export PATHS LATE NEWEST WHICH FIND TOOL BLIND NONE LIMIT MISSING ALONE
 WHICH=none-of-them FIND=0
 run 0 '^13_backward *v2_stages *0 *0 *0 *0$'
 run 0 '5 of 5 variants clean'
@@ -75,6 +82,15 @@ run 1 '4 of 5 variants clean'
 WHICH='chain H=1' TOOL=synccheck
 run 1 '^13_backward *v2_stages *0 *0 *0 *3$'        # the second case alone
 WHICH=none-of-them
+# A row of the table of paths by a case of its own.
+PATHS=1; run 0 '^08_forward *v3_records@wide *0 *0 *0 *0$'; run 0 '1 of 1 variants clean'
+grep -q '^racecheck 08_forward v3_records@wide live kda H=10 HV=70$' "$W/out/list" ||
+    wrong "another case than the path's: $(cat "$W/out/list")"
+WHICH='variant v3_records --case live kda H=10' FIND=3
+run 1 '^08_forward *v3_records@wide *0 *0 *0 *3$'
+WHICH=none-of-them FIND=0
+tail -n +2 "$W/out/sanitize.tsv" | sed 's/3$/0/' >>"$W/sanitize.tsv"
+PATHS=
 # What is asked for alone; a rank alone.
 printf '05_affine v3_sm90 racecheck\n13_backward v2_stages initcheck\n' >"$W/asked"
 MISSING=$W/asked; run 0 '^05_affine *v3_sm90 *- *0 *- *-$'
@@ -100,12 +116,15 @@ run 1 'no GPU here'
 kept=bench/results/sanitize-test.tsv
 export FUNCTIONS="$W/made_of"
 awk 'BEGIN { OFS = "\t"; print "stage", "variant", "nvcc", "digest" }
-     NR > 1 { print $1, $2, "13.0.88", "d" NR }' "$W/sanitize.tsv" >"$W/digests.tsv"
+     NR > 1 && $2 !~ /@/ { print $1, $2, "13.0.88", "d" NR }
+     END { print "path", "wide", "-", "row1" }' "$W/sanitize.tsv" >"$W/digests.tsv"
 echo "a GPU, 1.2, 2026-01-02" >"$W/machine.txt"
 KEEP_README=1 sh bench/record.sh "$W" sanitize-test abc1234 >"$W/said" 2>&1 ||
     wrong "$(cat "$W/said")"
 grep '^sanitizer.a GPU.1.2.2026-01-02.abc1234.13.0.88.08_forward.v3_records.' $kept |
     grep -q 'd5.0.0.0.0$' || wrong "no row of 08 v3_records: $(cat $kept)"
+grep '^sanitizer.*v3_records.wide.row1.d5.0.0.0.0$' $kept >/dev/null ||
+    wrong "no row of the path: $(cat $kept)"
 stale() { DIGESTS=$W/digests.tsv RESULTS=$kept sh bench/stale.sh "$@" >"$W/said"; }
 stale; grep -q '08_forward v3_records: sanitized' "$W/said" &&
     wrong "a table of the kernels as they stand is called old"
@@ -123,6 +142,21 @@ DIGESTS=$W/none.tsv RESULTS=$kept sh bench/stale.sh --all >"$W/said"
 grep -q '^08_forward.v3_records.none.not comparable.none$' "$W/said" ||
     wrong "nothing built: $(cat "$W/said")"
 
+# The table of paths: known while neither the kernel nor its row is another.
+printf 'stage\tvariant\tnvcc\tdigest\n08_forward\tv3_records\t13.0.88\td5\n' \
+    >"$W/digests.tsv"
+known() {
+    DIGESTS=$W/digests.tsv RESULTS=$kept PATH="$W/bin:$PATH" \
+        sh bench/sanitized.sh "$W/b" "$@" >"$W/said"
+}
+PATHS=1
+for row in row1 row2; do
+    printf 'path\twide\t-\t%s\n' $row >>"$W/digests.tsv"
+    known missing
+    case $row.$(grep -c '^08_forward v3_records@wide ' "$W/said") in row1.0 | row2.4) ;;
+        *) wrong "path of $row: $(cat "$W/said")" ;; esac
+done
+PATHS=
 # What is known of a variant: the best of all tables of its kernels, and none of others.
 printf 'stage\tvariant\tnvcc\tdigest\n04_chunk\tv1_column\t13\tyes\n' >"$W/digests.tsv"
 printf '05_affine\tv3_sm90\t13\tyes\n' >>"$W/digests.tsv"
@@ -131,10 +165,6 @@ printf 'memcheck\tracecheck\tinitcheck\tsynccheck\n' >>$kept
 printf 'sanitizer\t%s\n' '04_chunk	v1_column	13	yes	0	slow	-	3' \
     '04_chunk	v1_column	13	yes	5	0	-	-' \
     '05_affine	v3_sm90	13	no	0	0	0	0' >>$kept
-known() {
-    DIGESTS=$W/digests.tsv RESULTS=$kept PATH="$W/bin:$PATH" \
-        sh bench/sanitized.sh "$W/b" "$@" >"$W/said"
-}
 known; grep -q "^04_chunk *v1_column *0 *0 *- *3 *yes$" "$W/said" ||
     wrong "$(cat "$W/said")"
 grep -q '^05_affine *v3_sm90 *- *- *- *- ' "$W/said" || wrong "$(cat "$W/said")"

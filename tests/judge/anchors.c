@@ -185,6 +185,14 @@ static void wide_chunks(struct anchors *a, const struct kcp_stage *s)
             else add(a, "live %s %s R=3 lengths=21,810,30 h0 dht %s", size,
                      kcp_form_names[(i + m) % 4], more);
         }
+    /* And ranks that own two ranges each, in every form. */
+    for (int f = 0; f < 4 && s->ranks; f++) {
+        const char *more = is(s, "15 ") ? "spike masks=1 D=3" : "l2norm";
+        if (is(s, "16 ")) more = "";
+        add(a, "live %s %s R=2 K=%d V=%d C=64 H=1 HV=2 lengths=21,810,30 h0 dht "
+            "owners=zigzag %s", model_name[first + f % models], kcp_form_names[f],
+            sizes[(f + 1) % 4][0], sizes[(f + 1) % 4][1], more);
+    }
 }
 
 /* More heads, groups, sequences, tokens and channels than are drawn. */

@@ -20,9 +20,10 @@ static const char usage[] =
     "                 [--reference ./its.so]\n"
     "                 [--repeats N] [--bare] [--in-turn] [--limit S] [--here]\n"
     "                 [--exact]\n"
-    "       kcp-check --paths [--cases] [--stage NN]\n"
+    "       kcp-check --paths [--cases] [--smallest] [--stage NN]\n"
     "                                            every path a call can take, as TSV;\n"
-    "                                            with the judge's cases that reach it\n"
+    "                                            the judge's cases that reach it,\n"
+    "                                            and words of a small one\n"
     "       kcp-check --emit DIR --stage NN [--storage f64|f32|bf16] [--wide]\n"
     "                 [--shapes 128x128,64x64] [--case TEXT]\n"
     "                                            write the judge's cases as .npy;\n"
@@ -56,7 +57,7 @@ struct asked {
     const char *emit, *foreign, *backend, *reference, *words, *keep, *against;
     int64_t seed;
     int exchange, repeats, limit;
-    int list, bare, here, in_turn, exact, paths, cases;
+    int list, bare, here, in_turn, exact, paths, cases, smallest;
     struct kcase alone[8];
 };
 
@@ -73,6 +74,7 @@ static const struct option_row rows[] = {
     FLAG("--list", list),
     FLAG("--paths", paths),
     FLAG("--cases", cases),
+    FLAG("--smallest", smallest),
     FLAG("--bare", bare),
     FLAG("--here", here),
     FLAG("--exact", exact),
@@ -188,6 +190,7 @@ static int agrees(const struct asked *x)
     const int ways = !!x->emit + !!x->foreign + (x->exchange >= 0) + x->list +
                      x->paths + !!x->keep + !!x->against;
     if (x->cases && !x->paths) return bad("--cases", "it", "--paths too");
+    if (x->smallest && !x->paths) return bad("--smallest", "it", "--paths too");
     const char *second = x->foreign ? "--foreign" : "--exchange";
     if (ways > 1)
         return bad("option", x->emit ? "--emit" : second,
@@ -348,7 +351,7 @@ static int do_all(int argc, char **argv)
     } else if (o->variant && !known(o))
         return bad("--variant", o->variant, "a name that --list prints, or ./mine.so");
     if (x.list) return list(o);
-    if (x.paths) return paths_print(o, x.cases);
+    if (x.paths) return paths_print(o, x.cases, x.smallest);
     for (int i = 0; x.emit && i < o->nalone; i++)
         if (case_fits(&o->alone[i], o)) return 2;
     if (x.emit) return emit_cases(x.emit, o);

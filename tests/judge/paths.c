@@ -186,17 +186,29 @@ static void print_cases(const struct kcp_path *p, const struct kcp_device *d,
     if (!found) printf("none");
 }
 
-int paths_print(const struct options *o, int cases)
+/* Words of a small case that reaches the row. */
+static void print_smallest(const struct kcp_path *p, const struct kcp_device *d,
+                           const struct options *o)
+{
+    struct kcase k;
+    char words[600] = "none";
+    if (case_for_path(stage_find(p->stage), p, d, o, 3000, &k))
+        case_print(&k, words, sizeof words);
+    printf("\t%s", words);
+}
+
+int paths_print(const struct options *o, int cases, int smallest)
 {
     struct kcp_device d;
     const int status = kcp_device_here(&d);
     if (status == KCP_BAD) return 2;
     if (status) d = kcp_device_assumed();
-    if (status && cases)
+    if (status && (cases || smallest))
         fprintf(stderr, "kcp-check: no GPU here: cases as on sm_%d with %d SMs\n",
                 d.arch, d.sms);
     printf("path\tstage\tarch\tstorage\tK\tV\tC\tmodel\tcondition\tkernel\tgeometry"
-           "\there\tformat%s\n", cases ? "\tcases" : "");
+           "\there\tformat%s%s\n", cases ? "\tcases" : "",
+           smallest ? "\tsmallest" : "");
     for (int i = 0; i < kcp_npaths; i++) {
         const struct kcp_path *p = &kcp_paths[i];
         char here[120];
@@ -210,6 +222,7 @@ int paths_print(const struct options *o, int cases)
         else printf("-");
         if (cases) printf("\t");
         if (cases) print_cases(p, &d, o);
+        if (smallest) print_smallest(p, &d, o);
         printf("\n");
     }
     return 0;

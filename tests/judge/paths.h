@@ -21,6 +21,11 @@ struct kcase *cases_of(const struct kcp_stage *s, const struct kcp_variant *v,
 struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
                               enum kcp_storage storage, const struct options *o,
                               const struct kcp_device *d, struct kcase *list, int *n);
+/* A case that reaches the row, with that number: of sizes from small to large the first
+ * that does. 0: none of those tried. */
+int case_for_path(const struct kcp_stage *s, const struct kcp_path *p,
+                  const struct kcp_device *d, const struct options *o, int id,
+                  struct kcase *k);
 /* The device that paths are judged on, asked in a process of its own; NULL: none. */
 const struct kcp_device *paths_device(void);
 /* Is it this stage whose cases reach the row? A forward that keeps a whole block is
@@ -37,7 +42,8 @@ void paths_left_out(const struct kcp_stage *s, const struct options *o);
 /* Whose forward leaves the block that a backward is tried on; NULL: the reference's. */
 const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,
                                                const struct kcp_forward *a, int id);
-/* The table as TSV with a header, of one stage if one was said. An exit status. */
-int paths_print(const struct options *o, int cases);
+/* The table as TSV with a header, of one stage if one was said; with the numbers of the
+ * judge's cases that reach each row, and with words of a small one. An exit status. */
+int paths_print(const struct options *o, int cases, int smallest);
 
 #endif
