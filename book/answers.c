@@ -52,6 +52,11 @@ static void softplus(void)
     say("02.decay", "%.0e", exp2(G), exp(-320));
     if ((float)exp2(G) != 0 || exp2(-149) > nextafterf(0, 1))
         fail("02: a single precision number reaches 2^-149");
+    int tokens = 0;
+    for (float left = expf(-5); left >= 0x1p-126f; left *= expf(-5))
+        tokens++;
+    say("02.normal", "%.0f", floor(126 * log(2) / 5), tokens);
+    say("02.subchunk", "%.1f", -16 * 5 / log(2), log2(exp(-80)));
 }
 
 /* 03: L of the example, and the operations of two inverses of 64 rows */
@@ -88,6 +93,23 @@ static void lengths(void)
         (140629.0 + 1.0 / 3 - 98944 - 1.0 / 3) / (98944 + 1.0 / 3));
 }
 
+/* 04, 09: what share of a chunk's operations waits for the chunk before (or after) it.
+ * A product of [m, k] and [k, n] has 2 m k n of them; a triangle counts as a square. */
+static double product(double m, double k, double n) { return 2 * m * k * n; }
+
+static void on_the_chain(void)
+{
+    enum { C = 64, K = 128, V = 128 };
+    const double chain = product(C, K, V) + product(K, C, V);          /* w S, kg^T v */
+    const double rest = product(C, K, V) + product(C, C, V);           /* qg S, Aqk v */
+    say("04.share", "%.0f", 100 * chain / (chain + rest),
+        100.0 * 4 * K / (6 * K + 2 * C));
+    const double back = product(C, K, V) + product(K, C, V);      /* kg dS, w^T dU */
+    const double before = product(C, C, V) * 2 + product(K, C, V);    /* dv, dAqk, qg */
+    say("09.share", "%.0f", 100 * back / (back + before),
+        100.0 * 4 * K / (6 * K + 4 * C));
+}
+
 /* 06, 08: plans */
 static void plans(void)
 {
@@ -113,6 +135,19 @@ static void plans(void)
         fail(why);
     say("06.pre", "%.0f", p->ctx[2].pre_num_ranks, 2);
     say("06.post", "%.0f", p->ctx[0].post_num_ranks, 2);
+    kcp_plan_free(p);
+    static const int64_t one[] = { 0, 8000 };       /* eight ranks, one sequence */
+    if (kcp_plan_make(&p, 1, one, 8, NULL, 0, 64, 4, &why))
+        fail(why);
+    int folds = 0, matrices = 0;
+    for (int r = 2; r < 8; r++)
+        folds += p->ctx[r].pre_num_ranks - 1;
+    for (int64_t j = 0; j < p->S; j++)
+        matrices += !!(kcp_plan_want(p, j, 0) & KCP_WANT_M);
+    say("08.gather", "%.0f", folds, 6 * 7 / 2);
+    say("08.chain", "%.0f", 8 - 2, matrices);
+    say("11.half", "%.0f", 4.0 * 32 * 128 * 128 / 1048576, B() / 1048576);
+    say("11.keep", "%.0f", matrices * 4.0 * 32 * 128 * 128 / 1048576, 12);
     kcp_plan_free(p);
     for (int R = 2; R < 9; R++) {                   /* zigzag: who holds shard i */
         int hops = 0;
@@ -218,6 +253,7 @@ int main(void)
     softplus();
     solve();
     lengths();
+    on_the_chain();
     plans();
     forms();
     kept();

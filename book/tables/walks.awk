@@ -68,8 +68,11 @@ function winner(k,   n, name, i, best)
     return name[best]
 }
 
-function walk_table(f,   i, k, c, begun)
+# The chapter's table; and the same milliseconds for its figure, 0 where none was timed.
+function walk_table(f,   i, k, c, begun, plain)
 {
+    plain = f
+    sub(/md$/, "tsv", plain)
     in_order(scan_cases, nscan)
     for (i = 1; i <= nscan; i++) {
         k = scan_cases[i]
@@ -89,9 +92,13 @@ function walk_table(f,   i, k, c, begun)
                form_cell(k, "scan"), best_C[k, "scan"], form_cell(k, "auto"),
                form_cell(k, "chunks"), room_cell(k, "walk"), room_cell(k, "scan"),
                room_cell(k, "chunks"), winner(k) > f
+        printf "%d\t%d\t%d\t%d\t%.4f\t%.4f\t%.4f\n", c[1], c[2], c[3], c[4],
+               best_us[k, "walk"] / 1e3, best_us[k, "scan"] / 1e3,
+               best_us[k, "chunks"] / 1e3 > plain
     }
     notes(f)
     close(f)
+    close(plain)
 }
 
 # Versions of the scan beside each other, where more than one was timed.
