@@ -12,7 +12,7 @@
 // heads that share them, in two stages; of a value head dO and v_new; dv and h; dS.
 enum { GDN_QK, GDN_dO = GDN_QK + 2, GDN_h, GDN_dS, GDN_PARTS };
 
-// What the gate's warp says of a chunk, a turn ahead: G of its rows.
+// What the gate's warp says of a chunk, a chunk ahead: G of its rows.
 struct gdn_gate {
     float G[CHUNK];
 };
@@ -60,7 +60,7 @@ static int make_gdn_maps(struct gdn_maps *m, const struct kcp_backward &a)
 template <int K>
 static __device__ __forceinline__ void load_qk_part(const struct backward_params &x,
                                                     const struct gdn_maps &from,
-                                                    const struct finish_turn &i,
+                                                    const struct block_chunk &i,
                                                     int pair,
                                                     struct gdn_storage<K> &smem)
 {
@@ -80,18 +80,18 @@ static __device__ __forceinline__ void load_qk_part(const struct backward_params
                 sizeof smem.norm[0].rstd_k, full);
 }
 
-// The producer is one thread. The next pair's q and k go a turn ahead.
+// The producer is one thread. The next pair's q and k go a chunk ahead.
 template <int K>
 static __device__ __forceinline__ void gdn_producer(const struct backward_params &x,
                                                     const struct gdn_maps &from,
                                                     struct gdn_storage<K> &smem)
 {
-    struct finish_turn i;
-    int more = first_turn<0>(x.a, NULL, i), pair = 0;
+    struct block_chunk i;
+    int more = first_of_block<0>(x.a, NULL, i), pair = 0;
     if (more) load_qk_part<K>(x, from, i, pair++, smem);
     while (more) {
-        load_turn<K, GDN_dO>(x, from, i, smem);
-        more = next_turn<0>(x.a, NULL, i);
+        load_chunk<K, GDN_dO>(x, from, i, smem);
+        more = next_of_block<0>(x.a, NULL, i);
         if (more && i.head == 0) load_qk_part<K>(x, from, i, pair++, smem);
     }
 }
@@ -149,7 +149,7 @@ static __device__ __forceinline__ float gdn_gate_back(const struct kcp_backward 
     return dg;
 }
 
-// The gate's first warp: G of each turn's chunk, inclusive sums, past the end what it
+// The gate's first warp: G of each chunk, inclusive sums, past the end what it
 // was. A lane has rows 2 lane and 2 lane + 1.
 template <int K>
 static __device__ __forceinline__ void gdn_gate_warp(const struct backward_params &x,
@@ -157,9 +157,10 @@ static __device__ __forceinline__ void gdn_gate_warp(const struct backward_param
 {
     const struct kcp_backward &a = x.a;
     const int lane = threadIdx.x % 32;
-    struct finish_turn i;
-    for (int more = first_turn<0>(a, NULL, i); more; more = next_turn<0>(a, NULL, i)) {
-        const int n = value_head_of(a, i), stage = i.turn % 2;
+    struct block_chunk i;
+    for (int more = first_of_block<0>(a, NULL, i); more;
+         more = next_of_block<0>(a, NULL, i)) {
+        const int n = value_head_of(a, i), stage = i.chunk % 2;
         const struct token_range z = finish_tokens(a, chunk_of(a, i));
         const float exp_A = gdn_exp_A(a, n);
         float g[2];
@@ -173,7 +174,7 @@ static __device__ __forceinline__ void gdn_gate_warp(const struct backward_param
             const float y = __shfl_up_sync(~0u, sum, d);
             if (lane >= d) sum += y;
         }
-        if (i.turn > 1) mbarrier_wait(&smem.gate_empty[stage], i.turn / 2 - 1);
+        if (i.chunk > 1) mbarrier_wait(&smem.gate_empty[stage], i.chunk / 2 - 1);
         *(float2 *)&smem.gate[stage].G[2 * lane] = make_float2(sum - g[1], sum);
         mbarrier_arrive(&smem.gate_full[stage]);
     }
@@ -188,8 +189,9 @@ static __device__ __forceinline__ void gdn_gradient_warp(
     const struct kcp_backward &a = x.a;
     const struct gdn_sums &s = smem.sums;
     const int lane = threadIdx.x % 32;
-    struct finish_turn i;
-    for (int more = first_turn<0>(a, NULL, i); more; more = next_turn<0>(a, NULL, i)) {
+    struct block_chunk i;
+    for (int more = first_of_block<0>(a, NULL, i); more;
+         more = next_of_block<0>(a, NULL, i)) {
         const int c = chunk_of(a, i), n = value_head_of(a, i);
         const struct token_range z = finish_tokens(a, c);
         const int64_t head = (int64_t)c * a.HV + n;
@@ -200,7 +202,7 @@ static __device__ __forceinline__ void gdn_gradient_warp(
             y[j] = gdn_gate_input(a, z.t + at, n);
             beta[j] = x.beta[head * CHUNK + at];
         }
-        mbarrier_wait(&smem.sums_full, i.turn);
+        mbarrier_wait(&smem.sums_full, i.chunk);
         for (int j = 0; j < 2; j++) {
             const int row = 2 * lane + j;
             dG[j] = 0.0f;

@@ -104,17 +104,17 @@ static __device__ __forceinline__ void store_gdn_triangle(int of_dv, int stage,
 // Both products of one triangle, by a warpgroup.
 template <int K>
 static __device__ __forceinline__ void make_gdn_triangle(
-    const struct backward_params &x, const struct finish_turn &i, int of_dv, int stage,
+    const struct backward_params &x, const struct block_chunk &i, int of_dv, int stage,
     struct gdn_storage<K> &smem)
 {
     float X[8][4], S[8][4];
     wgmma_tiles_begin<K>(X, of_dv ? smem.dv : smem.dO, smem.v_new);
     wgmma_tiles_begin<K>(S, of_dv ? smem.k[stage] : smem.q[stage], smem.k[stage]);
-    mbarrier_wait(&smem.gate_full[i.turn % 2], i.turn / 2);
-    if (i.turn) mbarrier_wait(&smem.sums_empty, i.turn - 1);
+    mbarrier_wait(&smem.gate_full[i.chunk % 2], i.chunk / 2);
+    if (i.chunk) mbarrier_wait(&smem.sums_empty, i.chunk - 1);
     wgmma_tiles_wait(X);
     fence_operand<8>(S);
-    store_gdn_triangle<K>(of_dv, stage, i.turn % 2, (float)x.a.scale, X, S, smem);
+    store_gdn_triangle<K>(of_dv, stage, i.chunk % 2, (float)x.a.scale, X, S, smem);
 }
 
 // exp2(G_last) sum_v h dS of a warpgroup's channels, a part a warp.
@@ -219,7 +219,7 @@ static __device__ __forceinline__ void add_gdn_pairs(int wg, int stage, int buff
 // The last value head of a pair: what the norms' gradients take away, and the rows.
 template <int K>
 static __device__ __forceinline__ void store_gdn_rows(const struct backward_params &x,
-                                                      const struct finish_turn &i,
+                                                      const struct block_chunk &i,
                                                       int wg, int stage, float (*dq)[4],
                                                       float (*dk)[4],
                                                       struct gdn_storage<K> &smem)
@@ -285,13 +285,13 @@ static __device__ __forceinline__ void store_gdn_rows(const struct backward_para
 // heads of the pair.
 template <int K>
 static __device__ __forceinline__ void finish_gdn_chunk(const struct backward_params &x,
-                                                        const struct finish_turn &i,
+                                                        const struct block_chunk &i,
                                                         int pair, float (*dq)[4],
                                                         float (*dk)[4],
                                                         struct gdn_storage<K> &smem)
 {
     const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0), stage = pair % 2;
-    const int buffer = i.turn % 2, len = finish_tokens(x.a, chunk_of(x.a, i)).len;
+    const int buffer = i.chunk % 2, len = finish_tokens(x.a, chunk_of(x.a, i)).len;
     if (i.head == 0) {
         mbarrier_wait(&smem.full[GDN_QK + stage], pair / 2);
         #pragma unroll
@@ -299,8 +299,8 @@ static __device__ __forceinline__ void finish_gdn_chunk(const struct backward_pa
             #pragma unroll
             for (int j = 0; j < 4; j++) dq[t][j] = dk[t][j] = 0.0f;
     }
-    mbarrier_wait(&smem.full[GDN_dO], i.turn);
-    if (wg || K == 64 || len < CHUNK) mbarrier_wait(&smem.full[GDN_h], i.turn);
+    mbarrier_wait(&smem.full[GDN_dO], i.chunk);
+    if (wg || K == 64 || len < CHUNK) mbarrier_wait(&smem.full[GDN_h], i.chunk);
     if (len < CHUNK) {
         zero_gdn_rows<K>(len, stage, smem);
         named_barrier_sync(1, 2 * K);
@@ -309,10 +309,10 @@ static __device__ __forceinline__ void finish_gdn_chunk(const struct backward_pa
     if (K == 64) make_gdn_triangle<K>(x, i, 1, stage, smem);
 
     float P[8][4], Q[8][4], W[8][4];
-    mbarrier_wait(&smem.full[GDN_h], i.turn);
+    mbarrier_wait(&smem.full[GDN_h], i.chunk);
     wgmma_tiles_begin<K>(P, smem.dO, smem.h[wg]);
     wgmma_tiles_begin<K>(Q, smem.dv, smem.h[wg]);
-    mbarrier_wait(&smem.full[GDN_dS], i.turn);
+    mbarrier_wait(&smem.full[GDN_dS], i.chunk);
     wgmma_tiles_begin<K>(W, smem.v_new, smem.dS[wg]);
     sum_h_dS<K>(wg, ex2_approx(smem.gate[buffer].G[CHUNK - 1]), smem);
     wgmma_tiles_wait(P);
@@ -334,12 +334,12 @@ static __device__ __forceinline__ void finish_gdn_chunk(const struct backward_pa
 // query/key head. Flops: per warpgroup 56 products of 64 x 64 x 16. Shared memory: 214
 // KiB. Who owns what: a block takes pairs of a chunk and a query/key head by turns, and
 // their value heads one after another; a warpgroup has 64 channels. Of the last
-// warpgroup one thread loads; a warp makes G a turn ahead; another takes dG through the
-// gate, while the consumers go on. Barriers: full and empty of what is loaded, of G,
-// and of the sums of dG; named barrier 1 of all consumers, when rows past the end are
-// zero, when the triangles are there (they have two buffers, so that this one also says
-// that those of the turn before have been read), and when the dots are; 2 and 3 of a
-// warpgroup, when its rows are staged.
+// warpgroup one thread loads; a warp makes G a chunk ahead; another takes dG through
+// the gate, while the consumers go on. Barriers: full and empty of what is loaded, of
+// G, and of the sums of dG; named barrier 1 of all consumers, when rows past the end
+// are zero, when the triangles are there (they have two buffers, so that this one also
+// says that those of the chunk before have been read), and when the dots are; 2 and 3
+// of a warpgroup, when its rows are staged.
 template <int K>
 static __global__ __launch_bounds__(finish_threads<K>::ALL, finish_threads<K>::BLOCKS)
 void gdn_finish_kernel(const __grid_constant__ struct backward_params x,
@@ -376,11 +376,11 @@ void gdn_finish_kernel(const __grid_constant__ struct backward_params x,
     }
     setmaxnreg_inc<K == 128 ? 232 : 216>();
     float dq[8][4], dk[8][4];
-    struct finish_turn i;
+    struct block_chunk i;
     int pair = -1;
     #pragma unroll 1
-    for (int more = first_turn<0>(x.a, NULL, i); more;
-         more = next_turn<0>(x.a, NULL, i)) {
+    for (int more = first_of_block<0>(x.a, NULL, i); more;
+         more = next_of_block<0>(x.a, NULL, i)) {
         pair += i.head == 0;
         finish_gdn_chunk<K>(x, i, pair, dq, dk, smem);
     }

@@ -47,26 +47,26 @@ static __device__ __forceinline__ float4 *sums_of_block(const struct backward_pa
 
 // One chunk and value head, by a warpgroup. whole: the chunk has all of its rows, and
 // what a last chunk needs besides is not there to take registers. unread: this thread
-// has sent rows of the turn before on their way, and releases their stage when they
-// have been read. Returns the same of this turn.
+// has sent rows of the chunk before on their way, and releases their stage when they
+// have been read. Returns the same of this one.
 template <int K, int underflow, int form, int whole>
 static __device__ __forceinline__ int finish_chunk(const struct backward_params &x,
                                                    const struct finish_maps &from,
-                                                   const struct finish_turn &i,
+                                                   const struct block_chunk &i,
                                                    int unread, unsigned char *marks,
                                                    struct shared_storage<K> &smem)
 {
     enum { CONSUMERS = finish_threads<K>::CONSUMERS };
     const struct kcp_backward &a = x.a;
-    const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0), stage = i.turn % 2;
+    const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0), stage = i.chunk % 2;
     struct finish_vectors<K> &of = smem.of[stage];
     struct finish_rows<K> &rows = smem.rows[stage];
     float d[8][4], G[8][4], bound[SUBCHUNKS + 1][2];
 
     // ---- the triangles, and meanwhile the gate
-    mbarrier_wait(&smem.full[PART_dO], i.turn);
+    mbarrier_wait(&smem.full[PART_dO], i.chunk);
     const int len = whole ? (int)CHUNK : of.len;
-    if (wg || K == 64 || len < CHUNK) mbarrier_wait(&smem.full[PART_h], i.turn);
+    if (wg || K == 64 || len < CHUNK) mbarrier_wait(&smem.full[PART_h], i.chunk);
     if (len < CHUNK) {
         zero_past_end<K>(len, stage, smem);
         named_barrier_sync(1, CONSUMERS);
@@ -85,7 +85,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     finish_triangles<K>(x, wg, of, d, smem);
 
     // ---- columns: W^T, and the rows below each token
-    mbarrier_wait(&smem.full[PART_dS], i.turn);
+    mbarrier_wait(&smem.full[PART_dS], i.chunk);
     wgmma_tiles_begin<K>(d, smem.dS[wg], smem.v_new);
     struct operands o;
     make_operands<underflow>(b, rows.q[wg], rows.k[wg], G, o);
@@ -101,7 +101,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
 
     // ---- rows of q: P^T, and the columns left of each token
     pairs_of_tokens dq;
-    mbarrier_wait(&smem.full[PART_h], i.turn);
+    mbarrier_wait(&smem.full[PART_h], i.chunk);
     wgmma_tiles_begin<K>(d, smem.h[wg], smem.dO);
     add_h_dS<K>(smem, wg, G_last, last);
     wgmma_tiles_wait(d);
@@ -227,13 +227,13 @@ void kda_finish_kernel(const __grid_constant__ struct backward_params x,
         return;
     }
     setmaxnreg_inc<finish_registers<K>::CONSUMER>();
-    struct finish_turn i;
+    struct block_chunk i;
     int unread = 0;
     #pragma unroll 1
-    for (int more = first_turn<underflow>(x.a, marks, i); more;
-         more = next_turn<underflow>(x.a, marks, i)) {
-        mbarrier_wait(&smem.full[PART_ROWS + i.turn % 2], i.turn / 2);
-        if (__shfl_sync(~0u, smem.of[i.turn % 2].len, 0) == CHUNK)
+    for (int more = first_of_block<underflow>(x.a, marks, i); more;
+         more = next_of_block<underflow>(x.a, marks, i)) {
+        mbarrier_wait(&smem.full[PART_ROWS + i.chunk % 2], i.chunk / 2);
+        if (__shfl_sync(~0u, smem.of[i.chunk % 2].len, 0) == CHUNK)
             unread = finish_chunk<K, underflow, form, 1>(x, from, i, unread, marks,
                                                          smem);
         else

@@ -26,9 +26,10 @@ static int make_finish_maps(struct finish_maps *m, const struct kcp_backward &a)
 }
 
 // A block's work: pairs of a chunk and a query/key head, every so many of them, and of
-// each pair all value heads, one after another. `turn` counts chunks of value heads.
-struct finish_turn {
-    int pair, head, turn;
+// each pair all value heads, one after another. `chunk` counts chunks of value
+// heads.
+struct block_chunk {
+    int pair, head, chunk;
 };
 
 static __device__ __forceinline__ int group_of(const struct kcp_backward &a)
@@ -44,12 +45,12 @@ static __device__ __forceinline__ int taken(const unsigned char *marks, int pair
 }
 
 template <int underflow>
-static __device__ __forceinline__ int next_turn(const struct kcp_backward &a,
-                                                const unsigned char *marks,
-                                                struct finish_turn &i)
+static __device__ __forceinline__ int next_of_block(const struct kcp_backward &a,
+                                                    const unsigned char *marks,
+                                                    struct block_chunk &i)
 {
     const int pairs = a.NC * a.H;
-    i.turn++;
+    i.chunk++;
     if (++i.head < group_of(a)) return 1;
     i.head = 0;
     for (i.pair += gridDim.x; i.pair < pairs; i.pair += gridDim.x)
@@ -58,25 +59,25 @@ static __device__ __forceinline__ int next_turn(const struct kcp_backward &a,
 }
 
 template <int underflow>
-static __device__ __forceinline__ int first_turn(const struct kcp_backward &a,
-                                                 const unsigned char *marks,
-                                                 struct finish_turn &i)
+static __device__ __forceinline__ int first_of_block(const struct kcp_backward &a,
+                                                     const unsigned char *marks,
+                                                     struct block_chunk &i)
 {
     i.pair = blockIdx.x - (int)gridDim.x;
     i.head = group_of(a);
-    i.turn = -1;
-    return next_turn<underflow>(a, marks, i);
+    i.chunk = -1;
+    return next_of_block<underflow>(a, marks, i);
 }
 
-// Of a turn: its chunk, query/key head and value head.
+// Which chunk of the rank, and which value head.
 static __device__ __forceinline__ int chunk_of(const struct kcp_backward &a,
-                                               const struct finish_turn &i)
+                                               const struct block_chunk &i)
 {
     return i.pair / a.H;
 }
 
 static __device__ __forceinline__ int value_head_of(const struct kcp_backward &a,
-                                                    const struct finish_turn &i)
+                                                    const struct block_chunk &i)
 {
     return i.pair % a.H * group_of(a) + i.head;
 }
@@ -90,22 +91,22 @@ static __device__ __forceinline__ struct token_range finish_tokens(
     return { t, left < CHUNK ? (int)left : (int)CHUNK };
 }
 
-// Rows of q, k and the gate, and the vectors, of one turn.
+// Rows of q, k and the gate, and the vectors, of one chunk.
 template <int K>
 static __device__ __forceinline__ void load_rows_part(const struct backward_params &x,
                                                       const struct finish_maps &from,
-                                                      const struct finish_turn &i,
+                                                      const struct block_chunk &i,
                                                       struct shared_storage<K> &smem)
 {
     const struct kcp_backward &a = x.a;
-    const int stage = i.turn % 2, m = i.pair % a.H, n = value_head_of(a, i);
+    const int stage = i.chunk % 2, m = i.pair % a.H, n = value_head_of(a, i);
     const struct token_range z = finish_tokens(a, chunk_of(a, i));
     const float *dt = a.dt_bias ? (const float *)a.dt_bias + (int64_t)n * K : NULL;
     uint64_t *full = &smem.full[PART_ROWS + stage];
     struct finish_vectors<K> &of = smem.of[stage];
     struct finish_rows<K> &rows = smem.rows[stage];
 
-    if (i.turn > 1) mbarrier_wait(&smem.empty[PART_ROWS + stage], i.turn / 2 - 1);
+    if (i.chunk > 1) mbarrier_wait(&smem.empty[PART_ROWS + stage], i.chunk / 2 - 1);
     of.t = (int)z.t;
     of.len = z.len;
     of.c = chunk_of(a, i);
@@ -123,49 +124,49 @@ static __device__ __forceinline__ void load_rows_part(const struct backward_para
     if (dt) tma_load_1d(of.dt_bias, dt, sizeof of.dt_bias, full);
 }
 
-// Of a turn: dO and v_new, dv and h, dS, each as soon as the turn before has released
+// Of a chunk: dO and v_new, dv and h, dS, each as soon as the one before has released
 // it. Their barriers are number `first` and the two behind it.
 template <int K, int first, class storage, class maps>
-static __device__ __forceinline__ void load_turn(const struct backward_params &x,
-                                                 const maps &from,
-                                                 const struct finish_turn &i,
-                                                 storage &smem)
+static __device__ __forceinline__ void load_chunk(const struct backward_params &x,
+                                                  const maps &from,
+                                                  const struct block_chunk &i,
+                                                  storage &smem)
 {
     enum { OF_dO = first, OF_h, OF_dS };
     const struct kcp_backward &a = x.a;
-    const int c = chunk_of(a, i), n = value_head_of(a, i), before = i.turn - 1;
+    const int c = chunk_of(a, i), n = value_head_of(a, i), before = i.chunk - 1;
     const int t = (int)finish_tokens(a, c).t;
-    if (i.turn) mbarrier_wait(&smem.empty[OF_dO], before);
+    if (i.chunk) mbarrier_wait(&smem.empty[OF_dO], before);
     mbarrier_arrive_expect_tx(&smem.full[OF_dO], sizeof smem.dO + sizeof smem.v_new);
     for (int d = 0; d < K / 64; d++)
         tma_load_3d(smem.dO[d], from.dO, d * 64, n, t, &smem.full[OF_dO]);
     tma_load_1d(smem.v_new, v_new_of<K>(x, c, n), sizeof smem.v_new,
                 &smem.full[OF_dO]);
-    if (i.turn) mbarrier_wait(&smem.empty[OF_h], before);
+    if (i.chunk) mbarrier_wait(&smem.empty[OF_h], before);
     mbarrier_arrive_expect_tx(&smem.full[OF_h], sizeof smem.dv + sizeof smem.h);
     for (int d = 0; d < K / 64; d++)
         tma_load_3d(smem.dv[d], from.dv, d * 64, n, t, &smem.full[OF_h]);
     tma_load_1d(smem.h, packed_state_of<K, K>(x, x.h, c, n), sizeof smem.h,
                 &smem.full[OF_h]);
-    if (i.turn) mbarrier_wait(&smem.empty[OF_dS], before);
+    if (i.chunk) mbarrier_wait(&smem.empty[OF_dS], before);
     mbarrier_arrive_expect_tx(&smem.full[OF_dS], sizeof smem.dS);
     tma_load_1d(smem.dS, packed_state_of<K, K>(x, x.dS, c, n), sizeof smem.dS,
                 &smem.full[OF_dS]);
 }
 
-// The producer is one thread. The rows, which are needed first, go a turn ahead.
+// The producer is one thread. The rows, which are needed first, go a chunk ahead.
 template <int K, int underflow>
 static __device__ __forceinline__ void producer_warp(const struct backward_params &x,
                                                      const struct finish_maps &from,
                                                      const unsigned char *marks,
                                                      struct shared_storage<K> &smem)
 {
-    struct finish_turn i;
-    int more = first_turn<underflow>(x.a, marks, i);
+    struct block_chunk i;
+    int more = first_of_block<underflow>(x.a, marks, i);
     if (more) load_rows_part<K>(x, from, i, smem);
     while (more) {
-        load_turn<K, PART_dO>(x, from, i, smem);
-        more = next_turn<underflow>(x.a, marks, i);
+        load_chunk<K, PART_dO>(x, from, i, smem);
+        more = next_of_block<underflow>(x.a, marks, i);
         if (more) load_rows_part<K>(x, from, i, smem);
     }
 }

@@ -53,7 +53,7 @@ struct finish_threads {
     enum { CONSUMERS = 2 * K, ALL = 2 * K + 128, BLOCKS = K == 128 ? 1 : 2 };
 };
 
-// Where a turn's chunk lies, read from shared memory each time: a register that is kept
+// Where a chunk lies, read from shared memory each time: a register that is kept
 // is one that a tile lacks.
 struct position {
     int64_t t;
