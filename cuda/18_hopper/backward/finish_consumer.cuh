@@ -1,7 +1,7 @@
 // finish_consumer.cuh -- KDA's finishing kernel: a warpgroup's share of a chunk's work.
 // Book: chapter 18, "Code: kernels".
 // Checked by: bench/finish.cu, tests/13_backward/checks.c.
-// Next: finish_underflow.cuh.
+// Next: finish_sums.cuh.
 #ifndef KCP_FINISH_CONSUMER_CUH
 #define KCP_FINISH_CONSUMER_CUH
 
@@ -325,31 +325,17 @@ static __device__ __forceinline__ void scale_rows_of_state(const struct anchors 
     }
 }
 
-// exp2(G_last) sum_v h dS of a warp's channels: each of four lanes has a fourth of v.
+// What exp2(G_last) sum_v h dS adds to dG_last: each channel once.
 template <int K>
-static __device__ __forceinline__ void add_h_dS(const struct shared_storage<K> &smem,
-                                                int tile, const float *G_last,
-                                                float *last)
+static __device__ __forceinline__ void add_h_dS(struct shared_storage<K> &smem,
+                                                const float *G_last, float *last)
 {
     const struct place p = place_of_thread();
+    if (p.e) return;
     #pragma unroll
-    for (int h = 0; h < 2; h++) {
-        float sum = 0.0f;
-        #pragma unroll
-        for (int i = 0; i < K / 32; i++) {
-            const int at =
-                swizzle128_offset(p.warp * 16 + p.g + 8 * h, i % 2 * 4 + p.e / 2);
-            const uint4 x = *(const uint4 *)(smem.h[tile][i / 2] + at);
-            const uint4 y = *(const uint4 *)(smem.dS[tile][i / 2] + at);
-            const uint32_t *u = &x.x, *w = &y.x;
-            #pragma unroll
-            for (int j = 0; j < 4; j++) {
-                sum = fmaf(bf16x2_low(u[j]), bf16x2_low(w[j]), sum);
-                sum = fmaf(bf16x2_high(u[j]), bf16x2_high(w[j]), sum);
-            }
-        }
-        last[h] = fmaf(ex2_approx(G_last[h]), sum, last[h]);
-    }
+    for (int h = 0; h < 2; h++)
+        last[h] = fmaf(ex2_approx(G_last[h]), *h_dS_of(smem, p.channel + 8 * h),
+                       last[h]);
 }
 
 // What the lanes of a channel have of dG_last, to the chunk's last row.

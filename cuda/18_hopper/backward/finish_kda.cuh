@@ -6,6 +6,7 @@
 #define KCP_FINISH_KDA_CUH
 
 #include "finish_producer.cuh"
+#include "finish_sums.cuh"
 #include "finish_underflow.cuh"
 
 // Registers of a thread; for K = 64 two blocks share an SM.
@@ -91,6 +92,9 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     make_operands<underflow>(b, rows.q[wg], rows.k[wg], G, o);
     wgmma_tiles_wait(d);
     named_barrier_sync(1, CONSUMERS); // the triangles are there
+    // Once a chunk, behind its full[PART_h]: the warp of dbeta gives h back behind this
+    // barrier, so that no consumer comes here twice before that warp has passed.
+    named_barrier_arrive(4, CONSUMERS + 32);
     float dG[8][4], dk[8][4], last[2] = {}, star[2];
     scale_columns_of_W<K>(of, b, G_last, d);
     take_star(len, d, star);
@@ -103,7 +107,6 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     pairs_of_tokens dq;
     mbarrier_wait(&smem.full[PART_h], i.chunk);
     wgmma_tiles_begin<K>(d, smem.h[wg], smem.dO);
-    add_h_dS<K>(smem, wg, G_last, last);
     wgmma_tiles_wait(d);
     mbarrier_arrive(&smem.empty[PART_dO]);
     mbarrier_arrive(&smem.empty[PART_dS]);
@@ -122,6 +125,8 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
 
     // ---- rows of k: Q^T
     wgmma_tiles_begin<K>(d, smem.h[wg], smem.dv);
+    mbarrier_wait(&smem.sums_full, i.chunk);
+    add_h_dS<K>(smem, G_last, last);
     wgmma_tiles_wait(d);
     mbarrier_arrive(&smem.empty[PART_h]);
     scale_rows_of_state(b, -1.0f, of.rstd_k, d);
@@ -142,14 +147,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     sum_from_the_end(dG);
     struct position z = position_of<K>(of);
     if (whole) z.len = CHUNK;
-    const int token = opaque_thread_id() - (CONSUMERS - 128);
-    float beta = 0.0f;
-    if (token >= 0 && token < z.len)
-        beta = x.beta[((int64_t)z.c * a.HV + z.n) * CHUNK + token];
     gate_gradient<K, form>(x, finish_gate_of<K, form>(of), z, rows.g[wg], dG);
-    if (token >= 0 && token < z.len)
-        *(out<float>(a.dbeta_raw, z.t + token, 1, 0, a.HV) + z.n) =
-            dbeta_raw_of(a.beta_form, beta, smem.dv_v_new[token]);
 
     // ---- a token with itself, the heads of a group, the norms
     {
@@ -192,11 +190,12 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
 // Bound: what an SM issues; close behind it memory, 3600 bytes a token-head at
 // K = V = 128. Flops: five products 64 x 64 x 128 of a warpgroup, and 80 of 16 x 8 x 16
 // a warp. Shared memory: 227 KiB. Registers: 240. Who owns what: a block takes chunks
-// of heads by turns; its warpgroups have 64 channels each, its producer is one thread.
+// of heads by turns; its warpgroups have 64 channels each, its producer is one thread,
+// and three warps beside it have dbeta and the sums over v of h dS.
 // Barriers: full and empty of each part; named barrier 1 of all consumers, when rows
 // past the end are zero, when the triangles are there, when they have been read, when
 // the dots are there, when they are summed; 2 and 3 of a warpgroup, when its rows are
-// staged.
+// staged; 4 tells the warp of dbeta that diagonals are there; sums_full: the sums are.
 template <int K, int underflow, int form>
 static __global__ __launch_bounds__(finish_threads<K>::ALL, finish_threads<K>::BLOCKS)
 void kda_finish_kernel(const __grid_constant__ struct backward_params x,
@@ -212,8 +211,10 @@ void kda_finish_kernel(const __grid_constant__ struct backward_params x,
     if (threadIdx.x == 0) {
         for (int p = 0; p < PARTS; p++) {
             mbarrier_init(&smem.full[p], 1);
-            mbarrier_init(&smem.empty[p], CONSUMERS);
+            const int summed = p == PART_h || p == PART_dS;
+            mbarrier_init(&smem.empty[p], CONSUMERS + summed * SUMS_THREADS);
         }
+        mbarrier_init(&smem.sums_full, SUMS_THREADS);
         mbarrier_fence_init();
     }
     if (!x.a.dt_bias)
@@ -224,6 +225,8 @@ void kda_finish_kernel(const __grid_constant__ struct backward_params x,
     if (threadIdx.x >= CONSUMERS) {
         setmaxnreg_dec<finish_registers<K>::PRODUCER>();
         if (threadIdx.x == CONSUMERS) producer_warp<K, underflow>(x, from, marks, smem);
+        const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0) - CONSUMERS / 32;
+        if (warp > 0) sums_warp<K, underflow>(x, marks, warp - 1, smem);
         return;
     }
     setmaxnreg_inc<finish_registers<K>::CONSUMER>();

@@ -44,7 +44,7 @@ struct shared_storage {
     unsigned char dA[TILE_BYTES], dB[TILE_BYTES];
     float dA_diagonal[CHUNK], dv_v_new[CHUNK];
     struct finish_vectors<K> of[2];
-    uint64_t full[PARTS], empty[PARTS];
+    uint64_t full[PARTS], empty[PARTS], sums_full;
 };
 
 // The consumers: a warpgroup 64 channels, a warp 16, all tokens of the chunk.
@@ -72,6 +72,17 @@ static __device__ __forceinline__ struct position position_of(
 // and e = 2 (lane % 4), element [t][2 h + j] is channel g + 8 h, token 8 t + e + j. In
 // bf16 a pair of tokens is one register, [t][h], and two neighbouring tiles are an A.
 typedef uint32_t pairs_of_tokens[8][2];
+
+// Warps beside the consumers have sums over v of h dS, of each channel. They lie above
+// the diagonal of dB, where nothing else does.
+template <int K>
+static __device__ __forceinline__ float *h_dS_of(struct shared_storage<K> &smem,
+                                                 int channel)
+{
+    const int piece = channel / 4;
+    return (float *)(smem.dB + swizzle128_offset(piece % 16, 2 + piece / 16))
+           + channel % 4;
+}
 
 struct place {
     int g, e, warp, channel;
