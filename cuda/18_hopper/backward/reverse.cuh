@@ -24,7 +24,7 @@ struct reverse_storage {
 };
 
 // One thread loads a stretch's chunks, the last one first.
-template <int K, int WGS, int kda>
+template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void reverse_producer(
     const struct forward_params &f, const CUtensorMap &dO, int z, int n, int v0,
     struct reverse_storage<K, WGS, kda> &smem)
@@ -41,16 +41,19 @@ static __device__ __forceinline__ void reverse_producer(
                                             + 2 * TRIANGLE_BYTES
                                             + (kda ? (int)sizeof from.kda->decay
                                                    : (int)sizeof from.head->f));
-        if (kda) tma_load_1d(s.kg, from.kda->kg, rows, full);
-        else tma_load_1d(s.k, from.rows->k, rows, full);
+        if (kda) tma_load_bytes<blocks>(s.kg, from.kda->kg, rows, full);
+        else tma_load_bytes<blocks>(s.k, from.rows->k, rows, full);
         for (int h = 0; h < WGS; h++) tma_load_3d(s.dO[h], dO, v0 + 64 * h, n, t, full);
-        tma_load_triangle<1>(s.Aqk, kda ? from.kda->Aqk : from.head->Aqk, full);
-        tma_load_triangle<1>(s.Ab, kda ? from.kda->Ab : from.head->Ab, full);
-        tma_load_1d(s.q, kda ? from.kda->q[0] : from.rows->q[0], rows, full);
+        tma_load_triangle<blocks>(s.Aqk, kda ? from.kda->Aqk : from.head->Aqk, full);
+        tma_load_triangle<blocks>(s.Ab, kda ? from.kda->Ab : from.head->Ab, full);
+        tma_load_bytes<blocks>(s.q, kda ? from.kda->q[0] : from.rows->q[0], rows, full);
         if (kda) {
-            tma_load_1d(s.k, from.kda->k, rows, full);
-            tma_load_1d(smem.decay[at], from.kda->decay, sizeof from.kda->decay, full);
-        } else tma_load_1d(&smem.head[at], &from.head->f, sizeof from.head->f, full);
+            tma_load_bytes<blocks>(s.k, from.kda->k, rows, full);
+            tma_load_bytes<blocks>(smem.decay[at], from.kda->decay,
+                                   sizeof from.kda->decay, full);
+        } else
+            tma_load_bytes<blocks>(&smem.head[at], &from.head->f, sizeof from.head->f,
+                                   full);
         from.previous_chunk();
         t -= CHUNK;
         at = at + 1 == smem.STAGES ? 0 : at + 1;
@@ -253,8 +256,8 @@ static __device__ __forceinline__ struct state_view start_of(
 // Columns v0 .. of value head n along stretch z, by a block, as states_block. Bound:
 // memory, 6K + 2.5C + 2V bytes read and 2 KV / C + 2V written a token-head; with few
 // chains the series of steps. full: a chunk's bytes are there; empty: every consumer
-// has read them, and what it wrote in their place.
-template <int K, int WGS, int kda>
+// has read them, and what it wrote in their place; of a cluster, in both blocks.
+template <int K, int WGS, int kda, int blocks>
 static __device__ __forceinline__ void reverse_block(const struct backward_params &x,
                                                      const struct forward_params &f,
                                                      const CUtensorMap &dO, int job,
@@ -266,7 +269,8 @@ static __device__ __forceinline__ void reverse_block(const struct backward_param
     if (threadIdx.x == 0) {
         for (int i = 0; i < smem.STAGES; i++) {
             mbarrier_init(&smem.full[i], 1);
-            mbarrier_init(&smem.empty[i], 128 * WGS);
+            mbarrier_init(&smem.empty[i],
+                          blocks > 1 ? RELEASE_ARRIVALS * WGS * blocks : 128 * WGS);
         }
         mbarrier_fence_init();
     }
@@ -275,12 +279,13 @@ static __device__ __forceinline__ void reverse_block(const struct backward_param
         zero_above_diagonal(smem.at[i].Aqk);
     }
     fence_proxy_async();
-    __syncthreads();
+    if (blocks > 1) cluster_sync();
+    else __syncthreads();
     griddepcontrol_wait();
     const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0);
     if (wg == WGS) {
         setmaxnreg_dec<WGS == 1 ? 56 : 40>();
-        if (threadIdx.x % 128 == 0) reverse_producer(f, dO, z, n, v0, smem);
+        if (threadIdx.x % 128 == 0) reverse_producer<blocks>(f, dO, z, n, v0, smem);
         return;
     }
     setmaxnreg_inc<232>();
@@ -304,7 +309,7 @@ static __device__ __forceinline__ void reverse_block(const struct backward_param
             gdn_reverse_step<K, WGS>(smem.at[at], smem.head[at], smem.out.dS[wg], to,
                                      len, dS);
         fence_proxy_async();             // the engine writes where dv was staged
-        mbarrier_arrive(&smem.empty[at]);
+        release_stage<blocks>(&smem.empty[at]);
         at = at + 1 == smem.STAGES ? 0 : at + 1;
         phase += at == 0;
     }

@@ -109,7 +109,7 @@ static __device__ __forceinline__ void begin_states_step(
               64 * WGS + PAD);
 }
 
-template <int K, int WGS>
+template <int K, int WGS, int blocks>
 static __device__ __forceinline__ void kda_states_consumer(
     const struct backward_params &x, int count, struct states_out to,
     struct states_storage<K, WGS, 1> &smem, float (*S)[4])
@@ -130,7 +130,7 @@ static __device__ __forceinline__ void kda_states_consumer(
         store_operand_transposed<K / 16>(smem.out.h[wg][0], a);
         wgmma_wait<0>();
         fence_operand<CHUNK / 8>(y);
-        consumer_release<1>(in, PIPE_K, chunk);
+        consumer_release<blocks>(in, PIPE_K, chunk);
         pack_accumulator<CHUNK / 8>(b, y);
         consumer_wait(in, PIPE_A, chunk);
         wgmma_fence();
@@ -149,12 +149,12 @@ static __device__ __forceinline__ void kda_states_consumer(
         if (chunk + 1 < count) begin_states_step<K, WGS>(y, chunk + 1, smem);
         wgmma_wait<0>();
         fence_operand<K / 8>(S);
-        consumer_release<1>(in, PIPE_A, chunk);
+        consumer_release<blocks>(in, PIPE_A, chunk);
     }
 }
 
 // ---- one gate a head (GDN): row factors stay outside the products
-template <int K, int WGS>
+template <int K, int WGS, int blocks>
 static __device__ __forceinline__ void gdn_states_consumer(
     const struct backward_params &x, int count, struct states_out to,
     struct states_storage<K, WGS, 0> &smem, float (*S)[4])
@@ -197,41 +197,42 @@ static __device__ __forceinline__ void gdn_states_consumer(
         send_v_new(to, smem.out.v_new[wg]);
         wgmma_wait<0>();
         fence_operand<K / 8>(S);
-        consumer_release<1>(in, PIPE_A, chunk);
-        consumer_release<1>(in, PIPE_K, chunk);
+        consumer_release<blocks>(in, PIPE_A, chunk);
+        consumer_release<blocks>(in, PIPE_K, chunk);
     }
 }
 
 // ---- the block
 
 // Two warps copy the rows of v by turns, as for maps.
-template <int K, int WGS, int kda>
+template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void states_producer_warpgroup(
     const struct forward_params &f, int z, int n, int v0,
     struct shared_storage<K, WGS, OF_STATES, kda> &in)
 {
     const int warp = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
-    if (warp == 0) producer_warp<PIPE_K, 1, 0, 1>(f, z, n, v0, in);
-    if (warp == 1) producer_warp<PIPE_A, 1, 0, 1>(f, z, n, v0, in);
-    if (warp >= 2) producer_warp<PIPE_K, 0, 64, 1>(f, z, n, v0, in);
+    if (warp == 0) producer_warp<PIPE_K, 1, 0, blocks>(f, z, n, v0, in);
+    if (warp == 1) producer_warp<PIPE_A, 1, 0, blocks>(f, z, n, v0, in);
+    if (warp >= 2) producer_warp<PIPE_K, 0, 64, blocks>(f, z, n, v0, in);
 }
 
 // Columns v0 .. of value head n along stretch z, by a block: WGS consumer warpgroups of
 // 64 columns and a warpgroup of producers. Bound: memory, 4K + 1.25C + 2V bytes read
 // and 2 KV / C + 2V written a token-head; with few chains the series of scan steps. f:
-// the same call, as forward's kernels read it.
-template <int K, int WGS, int kda>
+// the same call, as forward's kernels read it. blocks: 2, a cluster has all columns and
+// shares its copies.
+template <int K, int WGS, int kda, int blocks>
 static __device__ __forceinline__ void states_block(const struct backward_params &x,
                                                     const struct forward_params &f,
                                                     int z, int n, int v0, void *on_chip)
 {
     struct states_storage<K, WGS, kda> &smem =
         *(struct states_storage<K, WGS, kda> *)on_chip;
-    pipeline_init<1>(smem.in, 65);
+    pipeline_init<blocks>(smem.in, 65);
     griddepcontrol_wait();
     if (__shfl_sync(~0u, threadIdx.x / 128, 0) == WGS) {
         setmaxnreg_dec<WGS == 1 ? 56 : 40>();
-        states_producer_warpgroup(f, z, n, v0, smem.in);
+        states_producer_warpgroup<blocks>(f, z, n, v0, smem.in);
         return;
     }
     setmaxnreg_inc<232>();
@@ -241,8 +242,8 @@ static __device__ __forceinline__ void states_block(const struct backward_params
     const struct states_out to = states_out_of<K>(x, first_chunk(f, z), n, v0);
     float S[K / 8][4];
     load_state<K>(S, h.p, h.dv, h.di);
-    if constexpr (kda) kda_states_consumer<K, WGS>(x, count, to, smem, S);
-    else gdn_states_consumer<K, WGS>(x, count, to, smem, S);
+    if constexpr (kda) kda_states_consumer<K, WGS, blocks>(x, count, to, smem, S);
+    else gdn_states_consumer<K, WGS, blocks>(x, count, to, smem, S);
     if (threadIdx.x % 128 == 0) tma_store_wait_read();
 }
 

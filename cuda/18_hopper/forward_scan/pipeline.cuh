@@ -102,11 +102,9 @@ enum { RELEASE_ARRIVALS = 128 };         // of a warpgroup
 #else
 enum { RELEASE_ARRIVALS = 4 };
 #endif
-template <int blocks, class Storage>
-static __device__ __forceinline__ void consumer_release(Storage &smem, int pipeline,
-                                                        int chunk)
+template <int blocks>
+static __device__ __forceinline__ void release_stage(uint64_t *bar)
 {
-    uint64_t *bar = &smem.empty[pipeline][stage_of(smem, pipeline, chunk)];
     if (blocks == 1) {
         mbarrier_arrive(bar);
         return;
@@ -118,6 +116,13 @@ static __device__ __forceinline__ void consumer_release(Storage &smem, int pipel
     }
     __syncwarp();
     if (threadIdx.x % 32 < blocks) mbarrier_arrive_cluster(bar, threadIdx.x % 32);
+}
+
+template <int blocks, class Storage>
+static __device__ __forceinline__ void consumer_release(Storage &smem, int pipeline,
+                                                        int chunk)
+{
+    release_stage<blocks>(&smem.empty[pipeline][stage_of(smem, pipeline, chunk)]);
 }
 
 // A triangle's 16x16 blocks above the diagonal are 0. No copy writes there, so once is
