@@ -100,7 +100,8 @@ struct forward_params {
     // and beta have 64 rows a chunk and head, 0 past a stretch's end. The factors
     // themselves are made in the block then.
     struct { float *rstd_q, *rstd_k, *beta; void *h_kept; } saved;
-};
+    int raw_rows;                        // GDN: the scan reads whole chunks of q and k
+};                                       // where the caller has them
 
 static __host__ __device__ inline int launched_chunks(const struct forward_params &x)
 {

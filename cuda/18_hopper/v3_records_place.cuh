@@ -97,6 +97,7 @@ static size_t place_fused(struct fused *f, const struct kcp_forward *args,
     f->x.h_layout = a->layout;
     f->strip_chunks = kcp_fused_strip(call, processors());
     f->alone = kcp_alone(call) && !f->strip_chunks;
+    f->x.raw_rows = a->KG == 1 && a->K == 128 && f->alone && !a->saved;
     if (!f->alone) place_maps(f);
     f->x.from = (int *)arena_take(r, 4 * f->p.NS, sizeof(int));
     f->x.to = f->x.from + f->p.NS;

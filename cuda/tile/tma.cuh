@@ -99,6 +99,22 @@ static __device__ __forceinline__ void tma_load_3d(void *to, const CUtensorMap &
                  : "memory");
 }
 
+// The same to this place in both blocks of a cluster of two, as tma_load_1d_multicast.
+static __device__ __forceinline__ void tma_load_3d_multicast(void *to,
+                                                             const CUtensorMap &map,
+                                                             int channel, int n, int t,
+                                                             uint64_t *bar)
+{
+    const uint16_t both = 3;
+    jitter();
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile"
+                 ".mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(smem_addr(to)),
+                 "l"(&map), "r"(channel), "r"(n), "r"(t), "r"(smem_addr(bar)),
+                 "h"(both)
+                 : "memory");
+}
+
 // cp.async.bulk.tensor.3d and its commit_group, by one thread: a swizzle128 tile back
 // to the same box of a tensor. Before: as tma_store_1d.
 static __device__ __forceinline__ void tma_store_3d(const CUtensorMap &map,

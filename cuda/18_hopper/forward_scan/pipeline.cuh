@@ -181,6 +181,28 @@ static __device__ __forceinline__ void tma_load_triangle(
                                full);
 }
 
+// With one gate a head factors have no rows of k and q: they are the caller's, turned
+// over to the order of bytes that the tensor core reads. The copy engine can do that
+// too, for chunks that have all of their rows. there 0: they lie with the factors.
+struct raw_rows { CUtensorMap k, q; int there; };
+
+// Rows of one chunk by such a map, NULL: as factors. In a cluster each block copies 64
+// channels to both.
+struct chunk_box { const CUtensorMap *map; int m, t; };
+
+template <int blocks, int K>
+static __device__ __forceinline__ void tma_load_box(unsigned char (*to)[TILE_BYTES],
+                                                    const struct chunk_box &from,
+                                                    uint64_t *full)
+{
+    const int d = cluster_rank();
+    if (blocks > 1)
+        tma_load_3d_multicast(to[d], *from.map, 64 * d, from.m, from.t, full);
+    else
+        for (int i = 0; i < K / 64; i++)
+            tma_load_3d(to[i], *from.map, 64 * i, from.m, from.t, full);
+}
+
 // Where the factors of the next chunk lie. A producer warp must keep ahead, so it steps
 // from chunk to chunk and computes no address anew.
 template <int K>
@@ -218,7 +240,7 @@ static __device__ __forceinline__ struct factors_cursor<K> factors_cursor_of(
 // take the place of kg and decay.
 template <int pipeline, int blocks, int K, int WGS, int pipelines, int kda>
 static __device__ __forceinline__ void tma_load_stage(
-    const struct factors_cursor<K> &from, int at,
+    const struct factors_cursor<K> &from, const struct chunk_box &box, int at,
     struct shared_storage<K, WGS, pipelines, kda> &smem)
 {
     const auto *f = from.kda;
@@ -228,7 +250,9 @@ static __device__ __forceinline__ void tma_load_stage(
     const uint32_t bytes = K / 64 * TILE_BYTES;
     if (pipeline == PIPE_K) {
         mbarrier_arrive_expect_tx(full, bytes);
-        tma_load_bytes<blocks>(smem.k[at].tile, kda ? f->k : rows->k, bytes, full);
+        if (box.map) tma_load_box<blocks, K>(smem.k[at].tile, box, full);
+        else
+            tma_load_bytes<blocks>(smem.k[at].tile, kda ? f->k : rows->k, bytes, full);
     } else if (pipeline == PIPE_A) {
         mbarrier_arrive_expect_tx(
             full, TRIANGLE_BYTES + (kda ? bytes + sizeof f->decay : ROW_FACTORS_BYTES));
@@ -240,7 +264,8 @@ static __device__ __forceinline__ void tma_load_stage(
             tma_load_bytes<blocks>(&smem.head[at], &head->f, ROW_FACTORS_BYTES, full);
     } else if (pipeline == PIPE_Q) {
         mbarrier_arrive_expect_tx(full, bytes + (kda ? 0 : sizeof head->f.Q));
-        tma_load_bytes<blocks>(smem.q[at].q, kda ? f->q : rows->q, bytes, full);
+        if (box.map) tma_load_box<blocks, K>(smem.q[at].q, box, full);
+        else tma_load_bytes<blocks>(smem.q[at].q, kda ? f->q : rows->q, bytes, full);
         if (!kda)
             tma_load_bytes<blocks>(smem.head[at].Q, head->f.Q, sizeof head->f.Q, full);
     } else {
@@ -287,19 +312,31 @@ template <int pipeline, int of_factors, int lanes, int blocks, int K, int WGS,
           int pipelines, int kda>
 static __device__ void producer_warp(
     const struct forward_params &x, int z, int n, int v0,
-    struct shared_storage<K, WGS, pipelines, kda> &smem)
+    struct shared_storage<K, WGS, pipelines, kda> &smem,
+    const struct raw_rows *raw = NULL)
 {
     typedef struct shared_storage<K, WGS, pipelines, kda> storage;
     enum { STAGES = stages_of<storage>(pipeline) };
     struct factors_cursor<K> from = factors_cursor_of<K>(x, first_chunk(x, z), n);
     struct v_rows<WGS, lanes> v = {};
     if constexpr (lanes > 0) v = v_rows_of<WGS, lanes>(x, z, n, v0);
-    int at = 0, phase = 0;
+    struct chunk_box box = {};
+    int at = 0, phase = 0, last = 0;     // the last token at which a whole chunk begins
+    if (raw && raw->there) {
+        box.m = n / (x.a.HV / x.a.H);
+        box.t = (int)chunk_tokens(x.a, z, first_chunk(x, z)).t;
+        last = ((const int *)x.a.cu)[z + 1] - CHUNK;
+    }
     for (int left = chunk_count(x, z); left > 0; left--, from.next_chunk()) {
         if (phase) mbarrier_wait(&smem.empty[pipeline][at], phase - 1);
         __syncwarp();                    // a late lane might miss the phase
+        if (raw && raw->there) {
+            const CUtensorMap *map = pipeline == PIPE_K ? &raw->k : &raw->q;
+            box.map = box.t > last ? NULL : map;
+        }
         if (of_factors && threadIdx.x % 32 == 0)
-            tma_load_stage<pipeline, blocks>(from, at, smem);
+            tma_load_stage<pipeline, blocks>(from, box, at, smem);
+        box.t += CHUNK;
         if constexpr (lanes > 0) {
             if (pipelines == 4 && phase) mbarrier_wait(&smem.v_empty[at], phase - 1);
             v.copy(smem.v[at], &smem.full[PIPE_K][at]);

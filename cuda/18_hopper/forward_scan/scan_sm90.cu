@@ -253,13 +253,16 @@ struct gdn_consumer {
 // A producer warp for each pipeline.
 template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void producer_warpgroup(
-    const struct forward_params &x, int z, int n, int v0,
+    const struct forward_params &x, const struct raw_rows &rows, int z, int n, int v0,
     struct shared_storage<K, WGS, 4, kda> &smem)
 {
+    const struct raw_rows *raw = !kda && K == 128 ? &rows : NULL;
     const int pipeline = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
-    if (pipeline == PIPE_K) producer_warp<PIPE_K, 1, 32, blocks>(x, z, n, v0, smem);
+    if (pipeline == PIPE_K)
+        producer_warp<PIPE_K, 1, 32, blocks>(x, z, n, v0, smem, raw);
     if (pipeline == PIPE_A) producer_warp<PIPE_A, 1, 0, blocks>(x, z, n, v0, smem);
-    if (pipeline == PIPE_Q) producer_warp<PIPE_Q, 1, 0, blocks>(x, z, n, v0, smem);
+    if (pipeline == PIPE_Q)
+        producer_warp<PIPE_Q, 1, 0, blocks>(x, z, n, v0, smem, raw);
     if (pipeline == PIPE_AQK) producer_warp<PIPE_AQK, 1, 0, blocks>(x, z, n, v0, smem);
 }
 
@@ -300,7 +303,8 @@ static __device__ __forceinline__ void consumer_warpgroup(
 // stored their columns of o.
 template <int K, int WGS, int kda, int blocks>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
-    const struct forward_params x)
+    const __grid_constant__ struct forward_params x,
+    const __grid_constant__ struct raw_rows rows)
 {
     extern __shared__ __align__(1024) unsigned char on_chip[];
     auto &smem = *(struct shared_storage<K, WGS, 4, kda> *)on_chip;
@@ -312,12 +316,20 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
     const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0);
     if (wg == WGS) {
         setmaxnreg_dec<WGS == 1 ? 56 : 40>();
-        producer_warpgroup<blocks>(x, z, n, v0, smem);
+        producer_warpgroup<blocks>(x, rows, z, n, v0, smem);
     } else {
         setmaxnreg_inc<232>();
         consumer_warpgroup<K, WGS, kda, blocks>(x, z, n, v0, smem);
     }
     if (blocks > 1) cluster_sync();      // the other block may still write here
+}
+
+// Maps of the caller's k and q. Returns 0 where the driver makes none.
+static int make_raw_rows(const struct kcp_forward *a, struct raw_rows *rows)
+{
+    rows->there = tensor_map_of_heads(&rows->k, a->k_raw, a->T, a->H, a->K, CHUNK)
+                  && tensor_map_of_heads(&rows->q, a->q_raw, a->T, a->H, a->K, CHUNK);
+    return rows->there;
 }
 
 // blocks: 2 makes the two halves of a head's columns a cluster that shares its copies.
@@ -327,8 +339,10 @@ static int launch_scan_blocks(const struct forward_params *x)
     const size_t bytes = sizeof(struct shared_storage<K, WGS, 4, kda>);
     static_assert(bytes <= 227 * 1024, "on chip");
     const dim3 grid(x->a.HV, x->a.NS, x->a.V / (64 * WGS));
+    struct raw_rows rows = {};
+    if (!kda && x->raw_rows && !make_raw_rows(&x->a, &rows)) return KCP_CUDA;
     return launch_clusters(scan_kernel<K, WGS, kda, blocks>, bytes, grid,
-                           128 * WGS + 128, blocks, x);
+                           128 * WGS + 128, blocks, x, rows);
 }
 
 // Blocks of 64 columns while there is an SM for each of them, then of 128.

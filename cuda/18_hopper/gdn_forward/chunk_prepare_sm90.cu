@@ -175,8 +175,9 @@ gdn_chunk_prepare_kernel(const struct forward_params x, struct head_shares share
     cp_async_wait<0>();
     fence_proxy_async();
     __syncthreads();
-    products<K, heads_by_warp>(x, I, m, part ? NULL : gdn_qk_rows_of<K>(x, c, m),
-                                      d, smem);
+    const int unread = part || (x.raw_rows && smem.z.len == CHUNK);
+    products<K, heads_by_warp>(x, I, m, unread ? NULL : gdn_qk_rows_of<K>(x, c, m), d,
+                               smem);
     const struct head_of_chunk w = head_of_chunk<heads_by_warp>(x, I, smem);
     struct gdn_row_factors &to = gdn_head_factors_of(x, smem.c, smem.n + own)->f;
     if (!heads_by_warp) store_factors<128>(w, to, smem.head[0].f);
