@@ -27,8 +27,7 @@ $B/kcp-check-jitter: $(call asleep,$(jitter_obj)) $(list_at)
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -o $@
 ifneq ($(WITHOUT),)
 lacking = $(or $(wildcard $(WITHOUT)/$(notdir $1)),$1)
-$(WITHOUT)/kcp-check: $(call asleep,$(foreach o,$(filter %/scan_sm90.cu.o,$(jitter_obj)),\
-                        $(call lacking,$o)) $(filter-out %/scan_sm90.cu.o,$(jitter_obj)))
+$(WITHOUT)/kcp-check: $(call asleep,$(foreach o,$(jitter_obj),$(call lacking,$o)))
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -o $@
 endif
 endif

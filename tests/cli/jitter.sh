@@ -6,8 +6,8 @@
 #
 # Usage: jitter.sh BUILD [build | run]. build makes BUILD/kcp-check-jitter, in which the
 # waits, arrivals, copies and barriers of the kernels for sm_90a sleep now and then, and
-# one such judge a mistake: a wait of the newest forward taken away. run, on a GPU of
-# sm_90: what ships must pass, each mistake must fail.
+# one such judge a mistake: a wait of the newest forward or backward taken away. run, on
+# a GPU of sm_90: what ships must pass, each mistake must fail.
 B=${1:-build} half=$2
 export LC_ALL=C
 # Why each is needed, as the code reads. wait_a: A beta and kg come by a pipeline of their
@@ -19,23 +19,34 @@ export LC_ALL=C
 # (update_state): there it is needed, in a stretch of more chunks than stages. V = 64, and
 # V = 128 while there is an SM for each 64 columns, are of one warpgroup; the first case
 # has stretches of 11 and 15 chunks of it. Neither of the last two was run on a GPU.
-mistakes() {                    # name|file|line to take away, the first such one
+# Backward. reverse_full, reverse_empty: a stage of the reverse scan is there, is free.
+# sums_full: sums of h dS come from other warps. sums_dS: those warps wait for dS by
+# themselves. dbeta: so does the warp of dbeta for the diagonal that consumers store.
+# gdn_dS: dS has a barrier of its own. gdn_sums: the gate's second warp reads sums
+# of a chunk while the consumers are at the next one.
+mistakes() {  # name|stage:variant|kernels|file, in cuda/18_hopper|line to take away
     cat <<'LIST'
-wait_a|scan_sm90.cu|consumer_wait(smem, PIPE_A, chunk);
-wait_aqk|scan_sm90.cu|consumer_wait(smem, PIPE_AQK, chunk);
-wait_v|pipeline.cuh|if (pipelines == 4 && phase) mbarrier_wait(&smem.v_empty[at],
+wait_a|08:v3_records|forward_scan/scan|forward_scan/scan_sm90.cu|consumer_wait(smem, PIPE_A, chunk);
+wait_aqk|08:v3_records|forward_scan/scan|forward_scan/scan_sm90.cu|consumer_wait(smem, PIPE_AQK, chunk);
+wait_v|08:v3_records|forward_scan/scan|forward_scan/pipeline.cuh|if (pipelines == 4 && phase) mbarrier_wait(&smem.v_empty[at],
+reverse_full|13:v4_factors|backward/scans|backward/reverse.cuh|mbarrier_wait(&smem.full[at], phase);
+reverse_empty|13:v4_factors|backward/scans|backward/reverse.cuh|if (phase) mbarrier_wait(&smem.empty[at], phase - 1);
+sums_full|13:v4_factors|backward/finish_kda|backward/finish_kda.cuh|mbarrier_wait(&smem.sums_full, i.chunk);
+sums_dS|13:v4_factors|backward/finish_kda|backward/finish_sums.cuh|mbarrier_wait(&smem.full[PART_dS], i.chunk);
+dbeta|13:v4_factors|backward/finish_kda|backward/finish_sums.cuh|named_barrier_sync(4,
+gdn_dS|13:v4_factors|backward/finish_gdn|backward/finish_gdn_sm90.cu|mbarrier_wait(&smem.full[GDN_dS], i.chunk);
+gdn_sums|13:v4_factors|backward/finish_gdn|backward/finish_gdn.cuh|mbarrier_wait(&smem.sums_full, i.chunk);
 LIST
 }
-without() {                     # NAME FILE LINE: the object of a scan that lacks it
-    W=$B/without/$1 file=cuda/18_hopper/forward_scan/$2
+without() {          # NAME KERNELS FILE LINE: a judge whose kernels lack the line
+    W=$B/without/$1 file=cuda/18_hopper/$3 object=cuda/18_hopper/$2_sm90.cu.o
     rm -rf "$W"; mkdir -p "$W/tree"
     tar cf - Makefile ref cuda tests/proxy.mk | tar xf - -C "$W/tree" || return 1
-    awk -v gone="$3" '!done && index($0, gone) { sub(/[^ ].*/, ";"); done = 1 }
+    awk -v gone="$4" '!done && index($0, gone) { sub(/[^ ].*/, ";"); done = 1 }
         { print } END { exit !done }' "$file" >"$W/tree/$file" ||
-        { echo "jitter.sh: $file has no line $3"; return 1; }
-    make -s -C "$W/tree" B=build \
-        build/jitter/cuda/18_hopper/forward_scan/scan_sm90.cu.o >"$W/log" 2>&1 &&
-        mv "$W/tree/build/jitter/cuda/18_hopper/forward_scan/scan_sm90.cu.o" "$W/" &&
+        { echo "jitter.sh: $file has no line $4"; return 1; }
+    make -s -C "$W/tree" B=build "build/jitter/$object" >"$W/log" 2>&1 &&
+        mv "$W/tree/build/jitter/$object" "$W/" &&
         make -s B="$B" WITHOUT="$W" "$W/kcp-check" >>"$W/log" 2>&1
     status=$?
     rm -rf "$W/tree"
@@ -61,16 +72,17 @@ judged() {                      # JUDGE STAGE VARIANT LOG
     timeout 60 "$1" --device --quiet --limit 10 --repeats 5 --stage "$2" \
         --variant "$3" --case "$cases" >"$4" 2>&1
 }
-for v in 08:v3_records 13:v2_stages ${MORE:-}; do
-    judged "$B/kcp-check-jitter" "${v%:*}" "${v#*:}" "$B/jitter/${v%:*}.txt" && continue
-    echo "jitter.sh: with sleeps $v fails: $(grep -m 2 FAIL "$B/jitter/${v%:*}.txt")"
+for v in 08:v3_records 13:v2_stages 13:v4_factors ${MORE:-}; do
+    judged "$B/kcp-check-jitter" "${v%:*}" "${v#*:}" "$B/jitter/${v#*:}.txt" && continue
+    echo "jitter.sh: with sleeps $v fails: $(grep -m 2 FAIL "$B/jitter/${v#*:}.txt")"
     failed=1
 done
-for name in $(mistakes | cut -d'|' -f1); do
+for at in $(mistakes | cut -d'|' -f1,2); do
+    name=${at%|*} v=${at#*|}
     [ -x "$B/without/$name/kcp-check" ] || {
         echo "jitter.sh: $name: found no $B/without/$name/kcp-check, expected a build"
         failed=1; continue; }
-    judged "$B/without/$name/kcp-check" 08 v3_records "$B/without/$name/said"
+    judged "$B/without/$name/kcp-check" "${v%:*}" "${v#*:}" "$B/without/$name/said"
     if grep -q '^FAILED' "$B/without/$name/said"; then echo "jitter.sh: $name: seen"
     else echo "jitter.sh: $name: taken away, and nothing fails"; failed=1; fi
 done
