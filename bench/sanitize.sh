@@ -54,7 +54,8 @@ cases() {       # STAGE TOOL VARIANT
         07*) echo "live kda H=1 HV=2 R=4 $sizes $ranks;" \
                   "live gdn H=1 HV=1 R=3 $sizes $one" ;;
         14*) echo "live kda act=silu R=2 D=40 Wc=4 $sizes $many;" \
-                  "live kda R=2 D=5 Wc=9 shift $sizes lengths=9,3" ;;
+                  "live kda R=2 D=5 Wc=9 shift $sizes lengths=9,3;" \
+                  "live kda act=silu R=2 D=40 Wc=4 x0 dxt $sizes $many" ;;
         15*) echo "live kda spike H=1 HV=2 R=2 masks=1 $spike;" \
                   "live kda spike H=1 HV=1 R=2 walk=blelloch $walk" ;;
         16*) [ "${3#v1}" != "$3" ] || few="lengths=150,0,1"

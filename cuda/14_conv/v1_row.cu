@@ -9,18 +9,20 @@
 // over comm, on the same stream. Sums over tokens are made chunk by chunk, then chunks,
 // then segments in their order, so they do not depend on how the tokens were cut.
 
-// A stretch and its chunks; where its sequence starts and stops, in local tokens; what
-// surrounds it (halo.cuh).
+// A stretch and its chunks; where its sequence, n, starts and stops, in local tokens;
+// what surrounds it (halo.cuh).
 struct stretch {
     int64_t begin, end, start, stop;
     struct surround at;
-    int c0, nc, s;
+    int c0, nc, s, n;
 };
 
-// A call with its arrays in work: the rows before the cut, d pre-activation [T+na,D],
-// sums of chunks [NC,n], of stretches [rows,n], everybody's [R,rows,n], and all [n].
+// A call, its states, and its arrays in work: the rows before the cut, d pre-activation
+// [T+na,D], sums of chunks [NC,n], of stretches [rows,n], everybody's [R,rows,n], and
+// all [n].
 struct conv {
     struct conv_call a;
+    struct conv_states st;
     const void *before;
     float *dpre, *chunk, *mine, *all, *sum;
     int64_t nb, na, rows, n;
@@ -32,11 +34,22 @@ static __device__ float weight(const struct conv &x, int d, int j)
     return ((const float *)x.a.weight)[(int64_t)d * x.a.Wc + j];
 }
 
-// x_t of channel d; 0 before the sequence's start.
+// Row t of the Wc - 1 before the sequence, or (at its stop) of the last ones, in
+// [N,Wc-1,D]: channel d.
+static __device__ int64_t state_at(const struct conv &x, const struct stretch &s,
+                                   int64_t t, int64_t at, int d)
+{
+    const int reach = x.a.Wc - 1;
+    return (s.n * (int64_t)reach + t - (at - reach)) * x.a.D + d;
+}
+
+// x_t of channel d; before the sequence's start a row of x0, or 0.
 template <class X>
 static __device__ float tap(const struct conv &x, const struct stretch &s, int64_t t,
                             int d)
 {
+    if (t < s.start && x.st.x0)
+        return ((const X *)x.st.x0)[state_at(x, s, t, s.start, d)];
     if (t < s.start) return 0.0f;
     if (t < s.at.low) return ((const X *)x.before)[(s.at.low_at + t) * x.a.D + d];
     return ((const X *)x.a.x)[t * x.a.D + d];
@@ -63,20 +76,36 @@ static __global__ void window(const struct conv x, const struct stretch s)
                               * (silu ? sg * (1.0f + pre * (1.0f - sg)) : 1.0f);
 }
 
-// dx_t = sum_{i<Wc} weight_{Wc-1-i} dpre_{t+i}, rows past the sequence's end 0.
+// dx_t = sum_{i<Wc} weight_{Wc-1-i} dpre_{t+i}, rows past the sequence's end 0; of the
+// last Wc - 1 rows dxt is a part. A stretch that starts its sequence has dx0 too, the
+// same sum for the rows before, which have no dpre: earlier rows.
 template <class X>
-static __global__ void into_x(const struct conv x, const struct stretch s)
+static __global__ void into_x(const struct conv x, const struct stretch s, int earlier)
 {
     const int64_t at = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
-    const int64_t t = s.begin + at / x.a.D;
+    const int64_t t = s.begin - earlier + at / x.a.D;
     const int d = at % x.a.D;
     if (t >= s.end) return;
     float dx = 0.0f;
-    for (int i = 0; i < x.a.Wc && t + i < s.stop; i++) {
+    if (x.st.dxt && t >= s.stop - (x.a.Wc - 1))
+        dx = ((const X *)x.st.dxt)[state_at(x, s, t, s.stop, d)];
+    for (int i = t < s.start ? s.start - t : 0; i < x.a.Wc && t + i < s.stop; i++) {
         const int64_t row = t + i < s.at.high ? t + i : x.a.T + s.at.high_at + t + i;
         dx += weight(x, d, x.a.Wc - 1 - i) * x.dpre[row * x.a.D + d];
     }
-    ((X *)x.a.dx)[t * x.a.D + d] = dx;
+    if (t < s.start) ((X *)x.st.dx0)[state_at(x, s, t, s.start, d)] = dx;
+    else ((X *)x.a.dx)[t * x.a.D + d] = dx;
+}
+
+// xt: the last Wc - 1 rows of a sequence that ends with this stretch.
+template <class X>
+static __global__ void last_rows(const struct conv x, const struct stretch s)
+{
+    const int64_t at = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    const int64_t t = s.stop - (x.a.Wc - 1) + at / x.a.D;
+    const int d = at % x.a.D;
+    if (t < s.stop)
+        ((X *)x.st.xt)[state_at(x, s, t, s.stop, d)] = tap<X>(x, s, t, d);
 }
 
 // One chunk's part of dweight_j = sum_t dpre_t x_{t+j-Wc+1}, and of dbias, the sum of
@@ -112,10 +141,12 @@ static size_t aligned(size_t bytes)
 
 // The arrays of a call, from the start of work; returns the bytes they take.
 template <class X>
-static size_t conv_layout(struct conv *x, const struct conv_call *a)
+static size_t conv_layout(struct conv *x, const struct kcp_conv *c)
 {
+    const struct conv_call *a = (const struct conv_call *)c;
     const struct kcp_plan *p = a->plan;
     x->a = *a;
+    x->st = states_of(c);
     if (a->shift) {
         x->a.Wc = 2;
         x->a.act = KCP_ACT_NONE;
@@ -125,6 +156,8 @@ static size_t conv_layout(struct conv *x, const struct conv_call *a)
     }
     const struct kcp_halo h = halo_of(a, x->a.Wc, 0, sizeof(X));
     const struct kcp_halo back = halo_of(a, x->a.Wc, 1, sizeof(float));
+    const size_t x0_bytes = states_copied(&h, x->st.x0);
+    const size_t dxt_bytes = states_copied(&h, x->st.dxt);
     x->nb = kcp_halo_rows(&h, a->r);
     x->na = kcp_halo_rows(&back, a->r);
     x->n = (int64_t)a->D * (x->a.Wc + 1);
@@ -135,6 +168,10 @@ static size_t conv_layout(struct conv *x, const struct conv_call *a)
     const size_t row = sizeof(float) * x->n;
     x->before = at;
     at += aligned(sizeof(X) * x->nb * a->D);
+    if (x0_bytes) x->st.x0 = at;
+    at += aligned(x0_bytes);
+    if (dxt_bytes) x->st.dxt = at;
+    at += aligned(dxt_bytes);
     x->dpre = (float *)at;
     at += grads * aligned(sizeof(float) * (a->T + x->na) * a->D);
     x->chunk = (float *)at;
@@ -151,9 +188,9 @@ static size_t conv_layout(struct conv *x, const struct conv_call *a)
 template <class X>
 static size_t conv_v1_row_work(const void *args)
 {
-    const struct conv_call *a = (const struct conv_call *)args;
+    const struct kcp_conv *c = (const struct kcp_conv *)args;
     struct conv x;
-    return a->plan ? conv_layout<X>(&x, a) : 0;
+    return c->plan ? conv_layout<X>(&x, c) : 0;
 }
 
 static struct stretch stretch_of(const struct conv_call *a, int s)
@@ -164,7 +201,7 @@ static struct stretch stretch_of(const struct conv_call *a, int s)
     const int64_t to_local = x->cu[s] - g->begin;
     return { x->cu[s], x->cu[s + 1], cu[g->n] + to_local, cu[g->n + 1] + to_local,
              surround_of(a->plan, a->r, s, a->Wc - 1), x->cn[s],
-             x->cn[s + 1] - x->cn[s], s };
+             x->cn[s + 1] - x->cn[s], s, g->n };
 }
 
 // dweight and dbias: chunks, stretches, then every rank's stretches; rows that a rank
@@ -196,35 +233,55 @@ static int backward(const struct conv *x)
 {
     const struct conv_call *a = &x->a;
     const struct kcp_halo h = halo_of(a, a->Wc, 1, sizeof(float));
-    const int status = kcp_halo_run(&h, x->dpre, x->dpre + a->T * a->D);
+    int status = kcp_halo_run(&h, x->dpre, x->dpre + a->T * a->D);
     if (status) return status;
     for (int s = 0; s < a->NS; s++) {
         const struct stretch z = stretch_of(a, s);
-        into_x<X><<<blocks((z.end - z.begin) * a->D), 256, 0, a->stream>>>(*x, z);
+        const int earlier = x->st.dx0 && z.begin == z.start ? a->Wc - 1 : 0;
+        into_x<X><<<blocks((z.end - z.begin + earlier) * a->D), 256, 0, a->stream>>>(
+            *x, z, earlier);
         if (a->dweight || a->dbias)
             into_weight<X><<<dim3(z.nc, blocks(a->D)), 256, 0, a->stream>>>(*x, z);
     }
+    if (x->st.dx0)
+        status = hand_on(a, sizeof(X), a->plan->h0_rank, x->st.dxt, x->st.dx0);
+    if (status) return status;
     return a->dweight || a->dbias ? add_up(x) : launched();
+}
+
+template <class X>
+static int forward(const struct conv *x)
+{
+    const struct conv_call *a = &x->a;
+    if (!x->st.xt || a->Wc == 1) return launched();
+    for (int s = 0; s < a->NS; s++) {
+        const struct stretch z = stretch_of(a, s);
+        if (z.end == z.stop)
+            last_rows<X><<<blocks((a->Wc - 1) * (int64_t)a->D), 256, 0, a->stream>>>(
+                *x, z);
+    }
+    return hand_on(a, sizeof(X), a->plan->ht_rank, x->st.x0, x->st.xt);
 }
 
 template <class X>
 static int conv_v1_row_run(void *args)
 {
-    const struct conv_call *a = (const struct conv_call *)args;
+    const struct kcp_conv *c = (const struct kcp_conv *)args;
     struct conv x;
-    if (conv_has_states(args)) return conv_states_refused();
-    if (!a->plan || a->D < 1 || a->plan->ctx[a->r].NS != a->NS) return KCP_BAD;
-    if (!a->shift && (!a->weight || a->Wc < 1)) return KCP_BAD;
-    if (conv_layout<X>(&x, a) > a->work_bytes) return KCP_BAD;
+    const struct conv_call *a = &x.a;
+    if (!c->plan || c->D < 1 || c->plan->ctx[c->r].NS != c->NS) return KCP_BAD;
+    if (!c->shift && (!c->weight || c->Wc < 1)) return KCP_BAD;
+    if (conv_layout<X>(&x, c) > c->work_bytes) return KCP_BAD;
 
-    const struct kcp_halo h = halo_of(a, x.a.Wc, 0, sizeof(X));
-    const int status = kcp_halo_run(&h, a->x, (void *)x.before);
+    const struct kcp_halo h = halo_of(a, a->Wc, 0, sizeof(X));
+    int status = bring_both(c, a, &x.st, sizeof(X));
+    if (!status) status = kcp_halo_run(&h, a->x, (void *)x.before);
     if (status) return status;
     for (int s = 0; s < a->NS; s++) {
-        const struct stretch z = stretch_of(&x.a, s);
+        const struct stretch z = stretch_of(a, s);
         window<X><<<blocks((z.end - z.begin) * a->D), 256, 0, a->stream>>>(x, z);
     }
-    return a->pass == KCP_FORWARD ? launched() : backward<X>(&x);
+    return a->pass == KCP_FORWARD ? forward<X>(&x) : backward<X>(&x);
 }
 
 KCP_VARIANT(conv_v1_row) = { "14_conv",

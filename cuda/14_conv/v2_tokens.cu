@@ -15,7 +15,9 @@
 // row; the last Wc rows stay in its registers, and its weights too. It asks for AHEAD
 // rows before it uses the first. One launch serves all stretches, by their chunks.
 // Backward makes d pre-activation again where a chunk needs the next one's first rows,
-// by the same instructions, so that the bits do not depend on who made them.
+// by the same instructions, so that the bits do not depend on who made them. The rows
+// before and after a sequence are met at a chunk's ends alone; a call without them has
+// kernels without them (STATES 0).
 enum { THREADS = 128, AHEAD = 8, N_FORWARD = 8, WC_MAX = 4 };
 enum { BACK_BLOCKS = 4, BACK_AHEAD = 4, N_BACKWARD = 4 };    // 128 registers a thread
 
@@ -29,6 +31,8 @@ struct conv {
     float *chunk, *mine, *all, *sum;     // sums of chunks [NC,n], stretches, ranks
     int *bounds, *edge_token;            // [NS,BOUNDS]; [edge]
     int64_t nb, na, rows, n;
+    struct conv_states st;
+    int *sequence;                       // [NS]: which sequence a stretch is of
 };
 
 template <int N>
@@ -67,12 +71,25 @@ static __device__ __forceinline__ void write(bf16 *p, const struct channels<N> &
     else *(uint2 *)p = *(const uint2 *)x.w;
 }
 
-// Channels d .. of row t of x: of a halo before the cut, 0 before the sequence.
-template <int N>
-static __device__ __forceinline__ struct channels<N> tap(const struct conv &x,
-                                                         int64_t t, const int *bounds,
-                                                         int d)
+// Row k of the states [N,Wc-1,D] of the sequence that stretch s is of: channels d ..
+static __device__ __forceinline__ bf16 *state_row(const struct conv &x,
+                                                  const void *states, int s, int64_t k,
+                                                  int d)
 {
+    const int64_t row = x.sequence[s] * (int64_t)(x.a.Wc - 1) + k;
+    return (bf16 *)states + row * x.a.D + d;
+}
+
+// Channels d .. of row t of x: of a halo before the cut; before the sequence of x0, or
+// 0.
+template <int N, int STATES>
+static __device__ __forceinline__ struct channels<N> tap(const struct conv &x, int s,
+                                                         int64_t t, int d)
+{
+    const int *bounds = x.bounds + BOUNDS * s;
+    if (STATES && t < bounds[START] && x.st.x0)
+        return unpack(read<N>(state_row(x, x.st.x0, s,
+                                        t - bounds[START] + x.a.Wc - 1, d)));
     if (t < bounds[START]) return {};
     const bf16 *row = t < bounds[LOW] ? x.before + (bounds[LOW_AT] + t) * x.a.D
                                       : (const bf16 *)x.a.x + t * x.a.D;
@@ -145,7 +162,7 @@ static __device__ __forceinline__ struct place_in_call find_place(const struct c
     return { chunk_tokens(x.a, s, c), c, g * N, s, g < groups };
 }
 
-template <int Wc>
+template <int Wc, int STATES>
 static __global__ __launch_bounds__(THREADS) void forward_tokens(const struct conv x)
 {
     enum { N = N_FORWARD };
@@ -159,7 +176,7 @@ static __global__ __launch_bounds__(THREADS) void forward_tokens(const struct co
     struct channels<N> row[Wc];
     #pragma unroll
     for (int j = 0; j + 1 < Wc; j++)
-        row[j + 1] = tap<N>(x, at.z.t + j - Wc + 1, x.bounds + BOUNDS * at.s, at.d);
+        row[j + 1] = tap<N, STATES>(x, at.s, at.z.t + j - Wc + 1, at.d);
     const bf16 *from = (const bf16 *)x.a.x + at.z.t * D + at.d;
     bf16 *to = (bf16 *)x.a.y + at.z.t * D + at.d;
     for (int i = 0; i < at.z.len; i += AHEAD) {
@@ -185,8 +202,20 @@ static __global__ __launch_bounds__(THREADS) void forward_tokens(const struct co
     }
 }
 
+// xt: the last rows of the sequences that end here, a block a row and some channels.
+static __global__ __launch_bounds__(THREADS) void last_rows(const struct conv x)
+{
+    enum { N = N_FORWARD };
+    const int per_row = (x.a.D / N + THREADS - 1) / THREADS, reach = x.a.Wc - 1;
+    const int d = (blockIdx.x % per_row * THREADS + threadIdx.x) * N;
+    const int k = blockIdx.x / per_row % reach, s = blockIdx.x / per_row / reach;
+    const int end = ((const int *)x.a.cu)[s + 1];
+    if (d >= x.a.D || end != x.bounds[BOUNDS * s + STOP]) return;
+    write(state_row(x, x.st.xt, s, k, d), tap<N, 1>(x, s, end - reach + k, d));
+}
+
 // d pre-activation of the first rows of runs, which the tokens before them lack.
-template <int Wc>
+template <int Wc, int STATES>
 static __global__ __launch_bounds__(THREADS) void edge_rows(const struct conv x)
 {
     enum { N = N_BACKWARD };
@@ -200,7 +229,7 @@ static __global__ __launch_bounds__(THREADS) void edge_rows(const struct conv x)
     struct channels<N> row[Wc];
     #pragma unroll
     for (int j = 0; j < Wc; j++)
-        row[j] = tap<N>(x, t + j - Wc + 1, x.bounds + BOUNDS * s, d);
+        row[j] = tap<N, STATES>(x, s, t + j - Wc + 1, d);
     const struct channels<N> dy =
         unpack(read<N>((const bf16 *)x.a.dy + t * x.a.D + d));
     #pragma unroll
@@ -211,8 +240,9 @@ static __global__ __launch_bounds__(THREADS) void edge_rows(const struct conv x)
 
 // dx of a chunk, and the chunk's part of dweight and dbias. Row u of the walk is token
 // t = z.t + u: its d pre-activation, made here, or a later rank's; then dx of token
-// t - (Wc - 1), whose last term that was.
-template <int Wc>
+// t - (Wc - 1), whose last term that was. At the start of a sequence that token lies
+// before it, and its row is one of dx0.
+template <int Wc, int STATES>
 static __global__ __launch_bounds__(THREADS, BACK_BLOCKS) void backward_tokens(
     const struct conv x)
 {
@@ -229,9 +259,10 @@ static __global__ __launch_bounds__(THREADS, BACK_BLOCKS) void backward_tokens(
     float dw[N][Wc] = {}, db[N] = {};
     #pragma unroll
     for (int j = 0; j + 1 < Wc; j++)
-        row[j + 1] = tap<N>(x, at.z.t + j - Wc + 1, x.bounds + BOUNDS * at.s, at.d);
+        row[j + 1] = tap<N, STATES>(x, at.s, at.z.t + j - Wc + 1, at.d);
     const bf16 *from = (const bf16 *)x.a.x + at.d, *dy = (const bf16 *)x.a.dy + at.d;
     bf16 *to = (bf16 *)x.a.dx + at.d;
+    const int starts = STATES && x.st.dx0 && at.z.t == x.bounds[BOUNDS * at.s + START];
     for (int i = 0; i < len + Wc - 1; i += BACK_AHEAD) {
         struct packed<N> next[BACK_AHEAD], next_dy[BACK_AHEAD];
         #pragma unroll
@@ -268,14 +299,19 @@ static __global__ __launch_bounds__(THREADS, BACK_BLOCKS) void backward_tokens(
                 for (int j = 0; j < Wc; j++)
                     dw[e][j] = fmaf(dpre[Wc - 1].c[e], row[j].c[e], dw[e][j]);
             }
-            if (i + u < Wc - 1) continue;
+            if (i + u < Wc - 1 && !starts) continue;
             struct channels<N> dx = {};
+            if (STATES && x.st.dxt && t >= stop)
+                dx = unpack(read<N>(state_row(x, x.st.dxt, at.s, t - stop, at.d)));
             #pragma unroll
             for (int j = 0; j < Wc; j++)
                 #pragma unroll
                 for (int e = 0; e < N; e++)
                     dx.c[e] = fmaf(f.w[e][Wc - 1 - j], dpre[j].c[e], dx.c[e]);
-            write(to + (t - Wc + 1) * D, dx);
+            if (STATES && i + u < Wc - 1)
+                write(state_row(x, x.st.dx0, at.s, i + u, at.d), dx);
+            else
+                write(to + (t - Wc + 1) * D, dx);
         }
     }
     if (!x.a.dweight && !x.a.dbias) return;
@@ -333,6 +369,20 @@ static void write_bounds(const struct conv *x)
     put_rest(&to);
 }
 
+static int has_states(const struct conv *x)
+{
+    return x->st.x0 || x->st.dxt || x->st.xt || x->st.dx0;
+}
+
+static void write_sequences(const struct conv *x)
+{
+    const struct conv_call *a = &x->a;
+    struct putter to = { x->sequence, {}, a->stream };
+    for (int s = 0; s < a->NS; s++)
+        put(&to, a->plan->seg[a->plan->ctx[a->r].seg0 + s].n);
+    put_rest(&to);
+}
+
 static struct kcp_halo edge_halo(const struct conv *x)
 {
     struct kcp_halo h = halo_of(&x->a, x->a.Wc, 1, sizeof(float));
@@ -362,10 +412,13 @@ static void write_edges(const struct conv *x)
 }
 
 // The arrays of a call, from the start of work; returns the bytes they take.
-static size_t place(struct conv *x, const struct conv_call *a)
+static size_t place(struct conv *x, const struct kcp_conv *c)
 {
+    const struct conv_call *a = (const struct conv_call *)c;
     const struct kcp_plan *p = a->plan;
+    void *x0 = NULL, *dxt = NULL;
     x->a = *a;
+    x->st = states_of(c);
     if (a->shift) {
         x->a.Wc = 2;
         x->a.act = KCP_ACT_NONE;
@@ -392,20 +445,25 @@ static size_t place(struct conv *x, const struct conv_call *a)
         { (void **)&x->mine, sums * x->n * x->rows, sizeof(float) },
         { (void **)&x->all, sums * x->n * x->rows * p->R, sizeof(float) },
         { (void **)&x->sum, sums * x->n, sizeof(float) },
+        { (void **)&x->sequence, has_states(x) * a->NS, sizeof(int) },
+        { &x0, (int64_t)states_copied(&h, x->st.x0), 1 },
+        { &dxt, (int64_t)states_copied(&h, x->st.dxt), 1 },
     };
     size_t used = 0;
     for (size_t j = 0; j < sizeof piece / sizeof *piece; j++) {
         *piece[j].to = (char *)a->work + used;
         used += (piece[j].count * piece[j].size + 255) / 256 * 256;
     }
+    if (states_copied(&h, x->st.x0)) x->st.x0 = x0;
+    if (states_copied(&h, x->st.dxt)) x->st.dxt = dxt;
     return used;
 }
 
 static size_t work(const void *args)
 {
-    const struct conv_call *a = (const struct conv_call *)args;
+    const struct kcp_conv *c = (const struct kcp_conv *)args;
     struct conv x;
-    return a->plan ? place(&x, a) : 0;
+    return c->plan ? place(&x, c) : 0;
 }
 
 static unsigned blocks_of(const struct conv_call *a, int N)
@@ -431,7 +489,7 @@ static int add_up(const struct conv *x)
     return launched();
 }
 
-template <int Wc>
+template <int Wc, int STATES>
 static int backward(const struct conv *x)
 {
     const struct conv_call *a = &x->a;
@@ -440,45 +498,67 @@ static int backward(const struct conv *x)
     if (a->plan->R > 1 && edge) {
         write_edges(x);
         const int groups = a->D / N_BACKWARD;
-        edge_rows<Wc><<<dim3((groups + THREADS - 1) / THREADS, (unsigned)edge), THREADS,
-                        0, a->stream>>>(*x);
+        edge_rows<Wc, STATES><<<dim3((groups + THREADS - 1) / THREADS, (unsigned)edge),
+                                THREADS, 0, a->stream>>>(*x);
     }
-    const int status = kcp_halo_run(&h, x->edge, x->after);
+    int status = kcp_halo_run(&h, x->edge, x->after);
     if (status) return status;
     if (a->NC)
-        backward_tokens<Wc><<<blocks_of(a, N_BACKWARD), THREADS, 0, a->stream>>>(*x);
+        backward_tokens<Wc, STATES><<<blocks_of(a, N_BACKWARD), THREADS, 0,
+                                      a->stream>>>(*x);
+    if (STATES && x->st.dx0)
+        status = hand_on(a, sizeof(bf16), a->plan->h0_rank, x->st.dxt, x->st.dx0);
+    if (status) return status;
     return a->dweight || a->dbias ? add_up(x) : launched();
 }
 
-template <int Wc>
-static int run_width(const struct conv *x)
+template <int Wc, int STATES>
+static int forward(const struct conv *x)
+{
+    const struct conv_call *a = &x->a;
+    if (a->NC)
+        forward_tokens<Wc, STATES><<<blocks_of(a, N_FORWARD), THREADS, 0,
+                                     a->stream>>>(*x);
+    if (!STATES || !x->st.xt || Wc == 1) return launched();
+    const int per_row = (a->D / N_FORWARD + THREADS - 1) / THREADS;
+    if (a->NS)
+        last_rows<<<per_row * a->NS * (Wc - 1), THREADS, 0, a->stream>>>(*x);
+    return hand_on(a, sizeof(bf16), a->plan->ht_rank, x->st.x0, x->st.xt);
+}
+
+template <int Wc, int STATES>
+static int run_width(const struct kcp_conv *c, const struct conv *x)
 {
     const struct conv_call *a = &x->a;
     const struct kcp_halo h = halo_of(a, Wc, 0, sizeof(bf16));
-    const int status = kcp_halo_run(&h, a->x, (void *)x->before);
+    int status = STATES ? bring_both(c, a, &x->st, sizeof(bf16)) : KCP_OK;
+    if (!status) status = kcp_halo_run(&h, a->x, (void *)x->before);
     if (status) return status;
     write_bounds(x);
-    if (a->pass != KCP_FORWARD) return backward<Wc>(x);
-    if (a->NC)
-        forward_tokens<Wc><<<blocks_of(a, N_FORWARD), THREADS, 0, a->stream>>>(*x);
-    return launched();
+    if (STATES) write_sequences(x);
+    return a->pass == KCP_FORWARD ? forward<Wc, STATES>(x) : backward<Wc, STATES>(x);
+}
+
+template <int STATES>
+static int run_states(const struct kcp_conv *c, const struct conv *x)
+{
+    switch (x->a.Wc) {
+        case 1: return run_width<1, STATES>(c, x);
+        case 2: return run_width<2, STATES>(c, x);
+        case 3: return run_width<3, STATES>(c, x);
+        default: return run_width<4, STATES>(c, x);
+    }
 }
 
 static int run(void *args)
 {
-    const struct conv_call *a = (const struct conv_call *)args;
+    const struct kcp_conv *c = (const struct kcp_conv *)args;
     struct conv x;
-    if (conv_has_states(args)) return conv_states_refused();
-    if (!a->plan || a->D < 1 || a->plan->ctx[a->r].NS != a->NS) return KCP_BAD;
-    if (!a->shift && (!a->weight || a->Wc < 1)) return KCP_BAD;
-    if (!kcp_path_of("14_conv", "v2_tokens", KCP_BF16, a)) return KCP_NA;
-    if (place(&x, a) > a->work_bytes) return KCP_BAD;
-    switch (x.a.Wc) {
-        case 1: return run_width<1>(&x);
-        case 2: return run_width<2>(&x);
-        case 3: return run_width<3>(&x);
-        default: return run_width<4>(&x);
-    }
+    if (!c->plan || c->D < 1 || c->plan->ctx[c->r].NS != c->NS) return KCP_BAD;
+    if (!c->shift && (!c->weight || c->Wc < 1)) return KCP_BAD;
+    if (!kcp_path_of("14_conv", "v2_tokens", KCP_BF16, c)) return KCP_NA;
+    if (place(&x, c) > c->work_bytes) return KCP_BAD;
+    return has_states(&x) ? run_states<1>(c, &x) : run_states<0>(c, &x);
 }
 
 KCP_VARIANT(conv_v2_tokens) = {

@@ -7,9 +7,10 @@
 
 #include "checked.h"
 #include "cuda/host/mapops.cuh"
+#include "cuda/tile/device.cuh"
 
-// struct kcp_conv as the kernels take it, without the rows before and after sequences:
-// they are its last members, and a call that has any is not theirs.
+// struct kcp_conv as the kernels take it, without its last members, the rows before and
+// after sequences. Those stand beside it in struct conv_states.
 #define KCP_CONV_WITHOUT_STATES
 #define KCP_FIELD(io, when, name, shape, store) KCP_CONST_##io KCP_TYPE_##store *name;
 struct conv_call {
@@ -21,18 +22,9 @@ struct conv_call {
 static_assert(sizeof(struct conv_call) == offsetof(struct kcp_conv, x0),
               "a call begins as struct kcp_conv does");
 
-static inline int conv_has_states(const void *args)
-{
-    const struct kcp_conv *a = (const struct kcp_conv *)args;
-    return a->x0 || a->xt || a->dxt || a->dx0;
-}
-
-static inline int conv_states_refused(void)
-{
-    return kcp_refuse(KCP_NA, "14_conv: x0, xt, dxt, dx0: found one of them, expected "
-                      "none: no kernel takes the rows before a sequence, the reference "
-                      "does");
-}
+// [N,Wc-1,D] each, or NULL. x0 and dxt have besides this rank's rows those of other
+// ranks that its windows reach.
+struct conv_states { const void *x0, *dxt; void *xt, *dx0; };
 
 // Segment s of rank r lies in a run of local tokens, low to high, that follow one
 // another. Row t below low is row low_at + t of the halo before, from high on row
@@ -62,6 +54,62 @@ static inline struct kcp_halo halo_of(const struct conv_call *a, int Wc, int bac
 {
     return { a->plan, a->comm, Wc - 1, backward, bytes * a->D, a->stream,
              a->ops ? a->ops : &cuda_mapops, 0 };
+}
+
+// The states that this pass has.
+static inline struct conv_states states_of(const struct kcp_conv *a)
+{
+    if (a->pass == KCP_FORWARD) return { a->x0, NULL, a->xt, NULL };
+    return { a->x0, a->dxt, NULL, a->dx0 };
+}
+
+// Rows of x0 and dxt travel where a sequence crosses a cut between ranks. They are
+// copied to work first, all N of them: the bytes of that, by the halo of x.
+static inline size_t states_copied(const struct kcp_halo *h, const void *own)
+{
+    const struct kcp_plan *p = h->plan;
+    return own && p->R > 1 && p->crossing ? h->row_bytes * h->reach * p->N : 0;
+}
+
+// own to its copy in work, with the rows that this rank's windows reach.
+static inline int bring_states(const struct kcp_halo *h, const void *own,
+                               const void *copy)
+{
+    const size_t bytes = states_copied(h, own);
+    if (!bytes) return KCP_OK;
+    cudaMemcpyAsync((void *)copy, own, bytes, cudaMemcpyDeviceToDevice, h->stream);
+    return kcp_halo_states(h, (void *)copy);
+}
+
+static inline int bring_both(const struct kcp_conv *from, const struct conv_call *a,
+                             const struct conv_states *to, size_t bytes)
+{
+    const struct kcp_halo h = halo_of(a, a->Wc, 0, bytes);
+    const struct kcp_halo back = halo_of(a, a->Wc, 1, bytes);
+    const struct conv_states own = states_of(from);
+    const int status = bring_states(&h, own.x0, to->x0);
+    return status ? status : bring_states(&back, own.dxt, to->dxt);
+}
+
+// A sequence without tokens hands its rows on: xt is x0, dx0 is dxt, or zeros. Those
+// that follow one another are copied at once.
+static inline int hand_on(const struct conv_call *a, size_t bytes, const int *owner,
+                          const void *from, void *to)
+{
+    const int64_t *cu = a->plan->cu_seqlens;
+    const size_t row = bytes * (a->Wc - 1) * a->D;
+    int n = 0;
+    while (n < a->N && row) {
+        int end = n;
+        while (end < a->N && cu[end] == cu[end + 1] && owner[end] == a->r) end++;
+        if (end > n && from)
+            cudaMemcpyAsync((char *)to + n * row, (const char *)from + n * row,
+                            (end - n) * row, cudaMemcpyDeviceToDevice, a->stream);
+        else if (end > n)
+            cudaMemsetAsync((char *)to + n * row, 0, (end - n) * row, a->stream);
+        n = end > n ? end : n + 1;
+    }
+    return launched();
 }
 
 #endif
