@@ -141,7 +141,8 @@ struct ship {
 /* Does this rank write row n of a state by global sequence? */
 static int owns(const struct kcp_call *c, const struct kcp_field *f, int64_t n)
 {
-    const int ends = !strcmp(f->name, "ht") || !strcmp(f->name, "ot");
+    const int ends = !strcmp(f->name, "ht") || !strcmp(f->name, "ot") ||
+                     !strcmp(f->name, "xt");
     return (ends ? c->plan->ht_rank : c->plan->h0_rank)[n] == c->r;
 }
 

@@ -35,11 +35,15 @@ static const char files[] =
 "  h0 [N,HV,K,V]          optional, as 0 if absent; [N,HV,V,K] with --state-layout vk\n"
 "  do [T,HV,V]            if it is there, backward runs too\n"
 "  dht                    as h0; optional, as 0 if absent\n"
+"  x0_q x0_k x0_v         with --conv: the W-1 rows before each sequence, [N,W-1,D],\n"
+"                         and dxt_q dxt_k dxt_v; optional, as 0 if absent\n"
 "written to --out, which is made if its parent is there (it may be --in); float64\n"
 "  o [T,HV,V]   ht as h0\n"
 "  dq dk dv dg dbeta dh0  with do; shapes of q k v g beta h0\n"
 "  dA_log ddt_bias        with do, if A_log, dt_bias are there; summed over the ranks\n"
-"  dw_q dw_k dw_v         with do and --conv; summed over the ranks\n";
+"  xt_q xt_k xt_v         with --conv: the last W-1 rows; the next call's x0_q ..\n"
+"  dw_q dw_k dw_v         with do and --conv; summed over the ranks\n"
+"  dx0_q dx0_k dx0_v      with do and x0_q, x0_k, x0_v\n";
 
 static const char options[] =
 "\n"

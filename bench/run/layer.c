@@ -13,6 +13,12 @@ static const char *const conv_in[] = { "q_raw", "k_raw", "v" };
 static const char *const conv_dx[] = { "dq_raw", "dk_raw", "dv" };
 static const char *const conv_w[] = { "w_q", "w_k", "w_v" };
 static const char *const conv_dw[] = { "dw_q", "dw_k", "dw_v" };
+/* Rows before the sequences, their last rows, and the gradients of these. */
+static const char *const conv_x0[] = { "x0_q", "x0_k", "x0_v" };
+static const char *const conv_xt[] = { "xt_q", "xt_k", "xt_v" };
+static const char *const conv_dxt[] = { "dxt_q", "dxt_k", "dxt_v" };
+static const char *const conv_dx0[] = { "dx0_q", "dx0_k", "dx0_v" };
+static const char conv_rows[] = "N Wc-1 D";
 
 static const char *file_of(const char *name, char file[24])
 {
@@ -41,6 +47,31 @@ static int input_load(struct run *x, const struct kcp_field *f)
     return array_check(x, a, raw && strcmp(f->name, "g_raw") == 0);
 }
 
+/* The sizes of --conv's i-th convolution. */
+static struct sizes conv_sizes(const struct run *x, int i)
+{
+    const struct tensor *w = tensor_find(&x->a, conv_w[i]);
+    struct sizes own = x->size;
+    own.of[LD] = w->dim[0];
+    own.of[LWC] = w->dim[1];
+    return own;
+}
+
+/* Rows before or after sequences, if they are there. */
+static int load_rows(struct run *x, int i, const char *name, int used)
+{
+    struct sizes own = conv_sizes(x, i);
+    if (!array_exists(x, name))
+        return 0;
+    if (!used) {
+        x->note = "dxt_q.npy, dxt_k.npy, dxt_v.npy: not used, for there is no do.npy";
+        return 0;
+    }
+    if (array_load(x, &own, name, name, conv_rows, KCP_ACTV) != 0)
+        return -1;
+    return array_check(x, tensor_find(&x->a, name), 0);
+}
+
 /* --conv a,b,c: [D,Wc], D the flattened channels of q, k, v. */
 static int load_conv(struct run *x)
 {
@@ -66,6 +97,10 @@ static int load_conv(struct run *x)
         return run_error(x, RUN_BAD, "--conv", "found \"%.80s\", expected three files, "
                          "of q, k and v, with commas", x->o.conv);
     x->conv = 1;
+    for (int i = 0; i < 3; i++)
+        if (load_rows(x, i, conv_x0[i], 1) != 0 ||
+            load_rows(x, i, conv_dxt[i], x->both) != 0)
+            return -1;
     return 0;
 }
 
@@ -105,12 +140,16 @@ static int make_outs(struct run *x)
     for (int i = 0; x->both && i < bw->nfields; i++)
         if (make_out(x, &bw->fields[i]) != 0)
             return -1;
-    for (int i = 0; x->both && x->conv && i < 3; i++) {
-        const struct tensor *w = tensor_find(&x->a, conv_w[i]);
-        struct sizes own = x->size;
-        own.of[LD] = w->dim[0];
-        own.of[LWC] = w->dim[1];
-        if (array_out(x, &own, conv_dw[i], conv_dw[i], "D Wc", KCP_ACC) != 0)
+    for (int i = 0; x->conv && i < 3; i++) {
+        const struct sizes own = conv_sizes(x, i);
+        const int before = x->both && tensor_find(&x->a, conv_x0[i]);
+        if (array_out(x, &own, conv_xt[i], conv_xt[i], conv_rows, KCP_ACTV) != 0)
+            return -1;
+        if (x->both &&
+            array_out(x, &own, conv_dw[i], conv_dw[i], "D Wc", KCP_ACC) != 0)
+            return -1;
+        if (before &&
+            array_out(x, &own, conv_dx0[i], conv_dx0[i], conv_rows, KCP_ACTV) != 0)
             return -1;
     }
     return sums_check(x);
@@ -125,6 +164,12 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static void *array_of(struct run *x, const char *name)
+{
+    struct tensor *a = tensor_find(&x->a, name);
+    return a ? a->p : NULL;
+}
+
 /* The convolution of q (0), k (1) or v (2) on this rank; x, dx are the files' own. */
 static struct kcp_conv conv_args(struct run *x, int i, struct kcp_comm *comm)
 {
@@ -135,6 +180,10 @@ static struct kcp_conv conv_args(struct run *x, int i, struct kcp_comm *comm)
     a.D = (int)w->dim[0];
     a.Wc = (int)w->dim[1];
     a.weight = w->p;
+    a.x0 = array_of(x, conv_x0[i]);
+    a.xt = array_of(x, conv_xt[i]);
+    a.dxt = array_of(x, conv_dxt[i]);
+    a.dx0 = array_of(x, conv_dx0[i]);
     const int64_t at = x->plan->ctx[comm->r].begin * a.D;
     int64_t first, n;
     a.x = (double *)tensor_find(&x->a, conv_in[i])->p + at;

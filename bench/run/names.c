@@ -4,8 +4,8 @@
  *
  * Known are the fields of every stage, by their names and by the layer's, so that
  * stages may work in one folder, each on what the one before has left there; and what
- * --conv names. "cu_seqlen.npy" would be ignored, and all tokens taken for one
- * sequence.
+ * --conv names, reads and writes besides. "cu_seqlen.npy" would be ignored, and all
+ * tokens taken for one sequence.
  */
 #include "run.h"
 
@@ -24,14 +24,17 @@ static int is_field(const char *field, const char *name, size_t n)
 
 static int is_known(const char *name, size_t n)
 {
-    static const char *const conv[] = { "dw_q", "dw_k", "dw_v" };
+    static const char *const conv[] = { "dw", "x0", "xt", "dxt", "dx0" };
     for (int i = 0; i < kcp_nstages; i++)
         for (int j = 0; j < kcp_stages[i].nfields; j++)
             if (is_field(kcp_stages[i].fields[j].name, name, n))
                 return 1;
-    for (size_t i = 0; i < sizeof conv / sizeof *conv; i++)
-        if (is_field(conv[i], name, n))
+    for (size_t i = 0; i < sizeof conv / sizeof *conv; i++) {
+        const size_t m = strlen(conv[i]);
+        if (n == m + 2 && !memcmp(name, conv[i], m) && name[m] == '_' &&
+            strchr("qkv", name[m + 1]))
             return 1;
+    }
     return 0;
 }
 

@@ -9,6 +9,7 @@
  *     arrays off A B                                        RMS(A - B) / RMS(B)
  *     arrays add A B tolerance                              same, of A's rows added up
  *     arrays fortran A B                                    B is A, first index fastest
+ *     arrays rows A first end B                             B is these rows of A
  *     arrays inside MIB PROGRAM...                          run by a process so large
  */
 #include "kcp.h"
@@ -256,12 +257,34 @@ static int inside(char **v)
     return fail();
 }
 
+/* Elements of eight bytes. */
+static int rows(char **v)
+{
+    struct npy a;
+    if (npy_read(v[0], &a, why, sizeof why) != 0)
+        return fail();
+    const int64_t first = strtoll(v[1], NULL, 10), end = strtoll(v[2], NULL, 10);
+    char *data = a.data;
+    int bad = a.nd < 1 || first < 0 || end < first || end > a.dim[0];
+    if (bad)
+        npy_error(why, sizeof why, v[0], "has no such rows");
+    else {
+        const int64_t of = a.dim[0] > 0 ? a.dim[0] : 1;
+        a.data = data + 8 * first * (npy_count(a.nd, a.dim) / of);
+        a.dim[0] = end - first;
+        bad = npy_write(v[3], &a, why, sizeof why) != 0;
+    }
+    a.data = data;
+    npy_free(&a);
+    return bad ? fail() : 0;
+}
+
 int main(int argc, char **argv)
 {
     static const struct { const char *name; int more; int (*run)(char **); } verbs[] = {
         { "layer", 10, layer }, { "fill", 4, fill }, { "poke", 3, poke },
         { "same", 3, same }, { "off", 2, off },
-        { "add", 3, add }, { "fortran", 2, fortran },
+        { "add", 3, add }, { "fortran", 2, fortran }, { "rows", 4, rows },
     };
     if (argc > 3 && strcmp(argv[1], "inside") == 0)
         return inside(argv + 2);

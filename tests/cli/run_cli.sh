@@ -50,6 +50,45 @@ mv in/w3.npy w; w=w/w3.npy,w/w2.npy,w/wv.npy
 alike many one 1e-11
 [ -e one/dw_q.npy ] && [ -e one/dw_k.npy ] && [ -e one/dw_v.npy ] && pass ||
     fail "no gradient of a convolution"
+# A text in two pieces, the first shorter than the windows: what the convolutions and the
+# layer hand on makes them the whole, and so do their gradients on the way back.
+rm -rf text whole; "$arrays" layer text 13 1 2 4 3 5 kda raw 7
+for i in q k v; do
+    D=6; [ $i = v ] && D=20
+    "$arrays" fill text/x0_$i.npy f8 1,3,$D 0.5; "$arrays" fill text/dxt_$i.npy f8 1,3,$D 0.3
+    for e in 0 7 11; do "$arrays" poke text/x0_$i.npy $e 0.1$e
+        "$arrays" poke text/dxt_$i.npy $e -0.4$e; done
+done
+"$arrays" fill w4.npy f8 6,4 0.25; "$arrays" fill wv4.npy f8 20,4 0.1
+stream="--conv w4.npy,w4.npy,wv4.npy --act silu --l2norm --chunk 4"
+# shellcheck disable=SC2086
+for cut in 2 7; do
+    rm -rf whole a b; cp -r text a; cp -r text b
+    for f in q k v g beta do; do
+        "$arrays" rows text/$f.npy 0 $cut a/$f.npy
+        "$arrays" rows text/$f.npy $cut 13 b/$f.npy
+    done
+    rm -f [ab]/cu_seqlens.npy
+    "$run" --in text --out whole $stream >stdout 2>stderr &&
+        mv a/do.npy a/do && "$run" --in a --out a --ranks 2 $stream >stdout 2>stderr &&
+        mv a/do a/do.npy && cp a/ht.npy b/h0.npy &&
+        for i in q k v; do cp a/xt_$i.npy b/x0_$i.npy || exit 1; done &&
+        "$run" --in b --out b --ranks 5 $stream >stdout 2>stderr &&
+        cp b/dh0.npy a/dht.npy &&
+        for i in q k v; do cp b/dx0_$i.npy a/dxt_$i.npy || exit 1; done &&
+        "$run" --in a --out a --ranks 2 $stream >stdout 2>stderr ||
+        fail "a text in two pieces: $(cat stderr)"
+    for f in o dq dk dv dg dbeta; do
+        "$arrays" rows whole/$f.npy 0 $cut r.npy
+        "$arrays" same a/$f.npy r.npy 1e-11 2>stderr && pass || fail "first, $(cat stderr)"
+        "$arrays" rows whole/$f.npy $cut 13 r.npy
+        "$arrays" same b/$f.npy r.npy 1e-11 2>stderr && pass || fail "then, $(cat stderr)"
+    done
+    for f in b/ht b/xt_q b/xt_v a/dh0 a/dx0_k a/dx0_v; do
+        "$arrays" same $f.npy whole/${f##*/}.npy 1e-11 2>stderr && pass ||
+            fail "$f of two pieces: $(cat stderr)"
+    done
+done
 # In Fortran order, as NumPy writes a transposed array: the same numbers, bit for bit.
 cp -r in turned; for f in in/*.npy; do
     case $f in *cu_seqlens*) ;; *) "$arrays" fortran $f turned/${f##*/} ;; esac

@@ -65,6 +65,10 @@ grep 'torch' "$W/log"
 KCP_PLANT=local "$python" "$here/tests/cli/torch_check.py" >"$W/log" 2>&1 &&
     stop "a gradient that is cut off is not seen"
 grep -q 'FAIL .* dv: error' "$W/log" || stop "a planted mistake: $(heard "$W/log")"
+KCP_PLANT=late "$python" "$here/tests/cli/torch_check.py" >"$W/log" 2>&1 &&
+    stop "a convolution's state whose gradient is a row late is not seen"
+grep -q 'FAIL .* conv 4 dstates: error' "$W/log" ||
+    stop "a planted mistake: $(heard "$W/log")"
 
 # ---- the backend of FLA, chosen by a stand-in: alone, over two ranks, and a mistake
 fla() { "$@" "$here/tests/cli/torch_fla.py" >"$W/log" 2>&1; }

@@ -164,29 +164,45 @@ CASES = [
 ]
 
 
-def conv_case(name, group=None, cu=PACKED):
+def conv_case(name, group=None, cu=PACKED, cuts=None, W=4, states=True):
+    """y, the states and all gradients against PyTorch's own convolution. Under a group
+    column 0 of the states is 0 and has no gradient: no window reaches it."""
     gen = torch.Generator().manual_seed(5)
     r = lambda *s: torch.randn(*s, generator=gen, dtype=D)
-    x, w, b, dy = r(1, cu[-1], 6), r(6, 4), r(6), r(1, cu[-1], 6)
-    want = [t.clone().requires_grad_() for t in (x, w, b)]
-    parts = [F.conv1d(F.pad(want[0][:, s:e].transpose(1, 2), (3, 0)),
-                      want[1][:, None], want[2], groups=6).transpose(1, 2)
-             for s, e in zip(cu, cu[1:]) if e > s]
-    wy = F.silu(torch.cat(parts, 1)) + x
-    (wy * dy).sum().backward()
+    x, w, b, dy = r(1, cu[-1], 6), r(6, W), r(6), r(1, cu[-1], 6)
+    state, dlast = r(len(cu) - 1, 6, W), r(len(cu) - 1, 6, W)
+    want = [t.clone().requires_grad_() for t in (x, w, b, state)]
+    before = want[3] if states else torch.zeros_like(state)
+    rows = [torch.cat([before[n], want[0][0, s:e].t()], 1)
+            for n, (s, e) in enumerate(zip(cu, cu[1:]))]
+    parts = [F.conv1d(t[None, :, 1:], want[1][:, None], want[2], groups=6)
+             .transpose(1, 2) for t in rows if t.shape[1] > W]
+    wy, wlast = F.silu(torch.cat(parts, 1)) + x, torch.stack([t[:, -W:] for t in rows])
     s, e, more = 0, cu[-1], dict(cu_seqlens=cu)
     if group is not None:
-        c = kcp_torch.build_cp_context(cu, group, conv1d_kernel_size=4)
+        c = kcp_torch.build_cp_context(cu, group, conv1d_kernel_size=W, cuts=cuts)
         s, e, more = c.begin, c.end, dict(cp_context=c)
-    got = [t.clone().requires_grad_() for t in (x[:, s:e], w, b)]
-    y, _ = kcp_torch.causal_conv1d(*got, residual=x[:, s:e], activation="silu", **more)
-    (y * dy[:, s:e]).sum().backward()
+        wlast = torch.cat([torch.zeros_like(wlast[:, :, :1]), wlast[:, :, 1:]], 2)
+    ((wy * dy).sum() + (wlast * dlast).sum()).backward()
+    got = [t.clone().requires_grad_() for t in (x[:, s:e], w, b, state)]
+    y, last = kcp_torch.causal_conv1d(
+        *got[:3], residual=x[:, s:e], initial_state=got[3] if states else None,
+        output_final_state=True, activation="silu", **more)
+    ((y * dy[:, s:e]).sum() + (last * dlast).sum()).backward()
+    if PLANT == "late" and states:            # the state's gradient, a row late
+        got[3].grad[:, :, 1:] = got[3].grad[:, :, :-1].clone()
     close(y, wy[:, s:e], f"{name} y")
     close(got[0].grad, want[0].grad[:, s:e], f"{name} dx")
-    for t, u, n in ((got[1], want[1], "dweight"), (got[2], want[2], "dbias")):
-        if group is not None:
-            dist.all_reduce(t.grad, group=group)
-        close(t.grad, u.grad, f"{name} {n}")
+    last = last.detach().clone()
+    for t, u, n in ((got[1].grad, want[1].grad, "dweight"),
+                    (got[2].grad, want[2].grad, "dbias"), (last, wlast, "states"),
+                    (got[3].grad, want[3].grad, "dstates")):
+        if t is None or u is None:
+            expect(not states and t is u, f"{name} {n}: one is None")
+            continue
+        if group is not None:                 # parts of ranks add up
+            dist.all_reduce(t, group=group)
+        close(t, u, f"{name} {n}")
 
 
 def states_of_conv():
@@ -198,6 +214,11 @@ def states_of_conv():
                                      output_final_state=True)
     close(torch.cat([y1, y2], 1), y, "conv in two halves")
     close(s2, last, "conv's state")
+    close(last, x[:, -4:].transpose(1, 2), "conv's state is the last rows")
+    none, _ = kcp_torch.causal_conv1d(x, w)
+    expect(torch.equal(none, y), "conv with its state asked for, and without")
+    half, s = kcp_torch.causal_conv1d(x.bfloat16(), w, output_final_state=True)
+    expect(half.dtype == s.dtype == torch.bfloat16, "bfloat16 in, bfloat16 state out")
 
 
 def refuses(kind, words, f):
@@ -245,6 +266,9 @@ def errors():
         v[0], torch.zeros(8, 4), activation="relu"))
     refuses(ValueError, ("weight",), lambda: kcp_torch.causal_conv1d(
         v[0], torch.zeros(7, 4)))
+    refuses(ValueError, ("initial_state", "[20, 8, 3]", "[20, 8, 4]"),
+            lambda: kcp_torch.causal_conv1d(
+                v[0], torch.zeros(8, 4), initial_state=torch.zeros(20, 8, 3)))
 
 
 def mirrors():
@@ -288,7 +312,9 @@ def single():
            "bfloat16 in, bfloat16 and float32 out")
     one_case("checkpoint", 11, PACKED, (2, 4, 16, 8), options(gate=1, h0=True),
              wrap=lambda f, y: checkpoint(lambda *t: f(dict(zip(y, t))), *y.values()))
-    conv_case("conv")
+    for W in (4, 1, 2, 5):
+        conv_case(f"conv {W}", W=W)
+        conv_case(f"conv {W}, no state", W=W, states=False)
     states_of_conv()
     errors()
     mirrors()
@@ -311,13 +337,16 @@ def compiled():
         return f"custom op: needs PyTorch 2.4, this is {torch.__version__}: skipped"
     x, do, _ = draw(4, (0, 40), 1, 2, 8, 8, options(gate=1))
     x["w"], x["b"] = torch.randn(16, 4, dtype=D), torch.randn(16, dtype=D)
+    x["s"] = torch.randn(1, 16, 4, dtype=D)
     x = {n: None if t is None else t.requires_grad_() for n, t in x.items()}
     names = [n for n in x if x[n] is not None]
 
     def layer(*t):
         y = dict(x, **dict(zip(names, t)))
-        v, _ = kcp_torch.causal_conv1d(y["v"].reshape(1, 40, 16), y["w"], y["b"],
-                                       activation="silu")
+        v, s = kcp_torch.causal_conv1d(
+            y["v"].reshape(1, 40, 16), y["w"], y["b"], initial_state=y["s"],
+            output_final_state=True, activation="silu")
+        v, _ = kcp_torch.causal_conv1d(v, y["w"], initial_state=s)
         return call(dict(y, v=v.view_as(y["v"])), options(gate=1))[0].sin()
     outs = []
     for f in (layer, torch.compile(layer, fullgraph=True, backend="aot_eager")):
@@ -366,7 +395,13 @@ def ranks():
     cuts = [0] * (R - 1) + [cu[-1] // 2, cu[-1]]
     one_case("a rank without tokens", 50, cu, (1, 2, 8, 8), options(h0=True),
              group=world, cuts=cuts)
-    conv_case(f"conv, {R} ranks", world)
+    for W in (4, 1, 7):
+        conv_case(f"conv {W}, {R} ranks", world, W=W)
+        conv_case(f"conv {W}, {R} ranks, no state", world, W=W, states=False)
+    # Shards shorter than the window, and one without tokens: the state travels.
+    for cuts in ([0] * (R - 1) + [2, 77], [0] + [77 - R + i for i in range(1, R)] + [77],
+                 [0] + [i for i in range(1, R)] + [77]):
+        conv_case(f"conv, cuts {cuts}", world, cuts=cuts)
     two_threads(groups)
     # Two layers on one group, checkpointed: the second's input is the first's output.
     def stack(f, x):

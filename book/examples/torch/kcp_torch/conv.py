@@ -2,53 +2,118 @@
 
 Book: chapter 14.  Checked by: tests/cli/torch.sh.  Next: ops.py.
 """
+import functools
+
 import torch
 
 from . import groups, ops
 from .core import Spec, cast, floating, option, split_of, storage
 
 
-def call_of(spec, which, store, bias, names):
-    names = tuple(n for n in names if bias is not None or "bias" not in n)
-    return spec.call("conv", store, names, option(**{"pass": which}))
+def call_of(spec, which, store, **arrays):
+    """The call with those of these arrays that are given, made."""
+    given = {n: t for n, t in arrays.items() if t is not None}
+    call = spec.call("conv", store, tuple(given), option(**{"pass": which}))
+    call([t.data_ptr() for t in given.values()])
+    return call
 
 
-def forward(spec, x, weight, bias):
-    """y, and the arrays that the way back reads."""
+class Oldest:
+    """Column 0 of FLA's states [N,D,W], the row that no window of W reaches and the
+    library's [N,W-1,D] does not have: row end - W of a sequence, or a column of the
+    state before it. Indices, on the device. Under cp_context that row may lie on
+    another rank, and column 0 is 0."""
+
+    def __init__(self, cu, W, device):
+        ends = tuple(enumerate(zip(cu, cu[1:])))
+        index = lambda x: torch.tensor(x, dtype=torch.int64).to(device)
+        far = [n for n, (a, b) in ends if b - a >= W]
+        self.far, self.rows = index(far), index([cu[n + 1] - W for n in far])
+        short = {L: [n for n, (a, b) in ends if b - a == L] for L in range(W)}
+        self.short = [(index(n), L) for L, n in short.items() if n]
+
+    def read(self, final, x, state):
+        final[self.far, :, 0] = x.reshape(-1, x.shape[-1])[self.rows]
+        for n, L in self.short:
+            final[n, :, 0] = 0 if state is None else state[n, :, L]
+
+    def write(self, dfinal, dx, dstate):
+        flat = dx.view(-1, dx.shape[-1])
+        flat[self.rows] = flat[self.rows] + dfinal[self.far, :, 0]
+        for n, L in self.short if dstate is not None else ():
+            dstate[n, :, L] = dstate[n, :, L] + dfinal[n, :, 0]
+
+
+class Convolution(Spec):
+    @property
+    def N(self):
+        return len(self.split[0]) - 1
+
+    @functools.cached_property
+    def oldest(self):
+        return Oldest(self.split[0], self.split[3], self.device)
+
+
+def forward(spec, x, weight, bias, state, final):
+    """y, the final states [N,D,W] or None, and the arrays that the way back reads."""
     store, act, acc = storage("x", x)
-    arrays = cast(x, act), cast(weight, acc), cast(bias, acc)
-    y = torch.empty_like(arrays[0])
-    call = call_of(spec, "KCP_FORWARD", store, bias, ("x", "weight", "bias", "y"))
-    call([t.data_ptr() for t in (*arrays, y) if t is not None])
-    return y.to(x.dtype), arrays
+    x_, state_ = cast(x, act), cast(state, act)
+    arrays = x_, cast(weight, acc), cast(bias, acc), state_
+    y, reach = torch.empty_like(x_), arrays[1].shape[1] - 1
+    x0 = cast(state_[:, :, 1:].transpose(1, 2), act) if reach and state is not None \
+        else None
+    xt = x_.new_zeros(spec.N, reach, x.shape[-1]) if reach and final else None
+    call_of(spec, "KCP_FORWARD", store, x=x_, weight=arrays[1], bias=arrays[2], x0=x0,
+            y=y, xt=xt)
+    last = None
+    if final:
+        last = x_.new_zeros(spec.N, x.shape[-1], reach + 1)
+        if reach:
+            last[:, :, 1:] = xt.transpose(1, 2)
+        if spec.group is None:
+            spec.oldest.read(last, x_, state_)
+        last = last.to(x.dtype)
+    return y.to(x.dtype), last, arrays
 
 
-def backward(spec, store, arrays, dy, dtypes):
-    x, weight, bias = arrays
-    dx, dw = torch.empty_like(x), torch.zeros_like(weight)
+def backward(spec, store, arrays, dy, dlast, dtypes):
+    """The gradients of x, weight, bias and the initial states, in their own types."""
+    x, weight, bias, state = arrays
+    reach, dx, dw = weight.shape[1] - 1, torch.empty_like(x), torch.zeros_like(weight)
     db = None if bias is None else torch.zeros_like(bias)
-    call = call_of(spec, "KCP_BACKWARD", store, bias,
-                   ("x", "weight", "bias", "dy", "dx", "dweight", "dbias"))
-    dy = cast(dy, x.dtype)
-    call([t.data_ptr() for t in (x, weight, bias, dy, dx, dw, db) if t is not None])
+    turned = lambda s: cast(s[:, :, 1:].transpose(1, 2), x.dtype) \
+        if reach and s is not None else None
+    x0, dlast = turned(state), cast(dlast, x.dtype)
+    dx0 = None if x0 is None else torch.zeros_like(x0)
+    dy = torch.zeros_like(x) if dy is None else cast(dy, x.dtype)
+    call = call_of(spec, "KCP_BACKWARD", store, x=x, weight=weight, bias=bias, x0=x0,
+                   dy=dy, dxt=turned(dlast), dx=dx, dweight=dw, dbias=db, dx0=dx0)
+    dstate = None if state is None else torch.zeros_like(state)
+    if dx0 is not None:
+        dstate[:, :, 1:] = dx0.transpose(1, 2)
+    if dlast is not None and spec.group is None:
+        spec.oldest.write(dlast, dx, dstate)
     dw, db = spec.part(call, [dw, db])
-    return [None if d is None else t.to(d) for t, d in zip((dx, dw, db), dtypes)]
+    return [None if d is None else t.to(d)
+            for t, d in zip((dx, dw, db, dstate), dtypes)]
 
 
 class Conv(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, spec, x, weight, bias):
-        y, arrays = forward(spec, x, weight, bias)
-        ctx.rest = (spec, storage("x", x)[0],
-                    [None if t is None else t.dtype for t in (x, weight, bias)])
+    def forward(ctx, spec, final, *inputs):
+        y, last, arrays = forward(spec, *inputs, final)
+        ctx.rest = (spec, storage("x", inputs[0])[0],
+                    [None if t is None else t.dtype for t in inputs])
         ctx.save_for_backward(*arrays)
-        return y
+        ctx.set_materialize_grads(False)
+        return (y, last) if final else y
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, dy):
+    def backward(ctx, dy, dlast=None):
         spec, store, dtypes = ctx.rest
-        return (None,) + tuple(backward(spec, store, ctx.saved_tensors, dy, dtypes))
+        return (None, None,
+                *backward(spec, store, ctx.saved_tensors, dy, dlast, dtypes))
 
 
 _known = groups.cache()                       # as in chunk.py
@@ -63,18 +128,9 @@ def spec_of(what, group, x):
         starts, cuts, W, silu, whole = what
         options = option(act="KCP_ACT_SILU" if silu else "KCP_ACT_NONE",
                          D=x.shape[-1], Wc=W)
-        spec = Spec((starts, cuts, 64, W), group, options, whole, x.device)
+        spec = Convolution((starts, cuts, 64, W), group, options, whole, x.device)
         _known[key] = spec
     return spec
-
-
-def _rows_before(x, state, cu):
-    """Sequences with the last rows of what came before them put in front."""
-    parts, starts, reach = [], [0], state.shape[2] - 1
-    for n, (a, b) in enumerate(zip(cu, cu[1:])):
-        parts += [state[n, :, 1:].t().to(x.dtype), x[a:b]]
-        starts.append(starts[-1] + reach + b - a)
-    return torch.cat(parts), tuple(starts)
 
 
 def causal_conv1d(x, weight, bias=None, residual=None, initial_state=None,
@@ -82,8 +138,11 @@ def causal_conv1d(x, weight, bias=None, residual=None, initial_state=None,
                   cu_seqlens_cpu=None, cp_context=None, reduce_gradients=False,
                   **more):
     """y_t = act(bias + sum_j weight_j x_{t+j-W+1}) + residual_t, each sequence alone.
-    x [B,T,D], weight [D,W], bias [D]; states [N,D,W] hold the last W rows, without
-    cp_context alone. Returns y and, if asked for, the final states."""
+    x [B,T,D], weight [D,W], bias [D]. States [N,D,W] hold the last W rows of each
+    sequence, as the cache of FLA's layers does, but under cp_context the last W - 1 and
+    a column of zeros before them: no window of W reaches that one. There they are by
+    global sequence, and of the final ones a rank has those that end on it, and zeros.
+    Returns y and, if asked for, the final states."""
     if set(more) - {"backend"}:
         raise TypeError(f"{sorted(set(more) - {'backend'})[0]}: found an argument of"
                         " this name, expected those of FLA's function")
@@ -101,27 +160,13 @@ def causal_conv1d(x, weight, bias=None, residual=None, initial_state=None,
                          " 'swish'")
     cu, cuts, group = split_of(B, T, cu_seqlens, cu_seqlens_cpu, cp_context, "x")
     W, N = weight.shape[1], len(cu) - 1
-    if cp_context is not None and (initial_state is not None or output_final_state):
-        raise ValueError("initial_state: found states asked for, expected None with"
-                         " cp_context: the rows come from the rank before")
     if initial_state is not None:
         floating("initial_state", initial_state, (N, D, W), x)
-    rows, starts = x, cu
-    if initial_state is not None:
-        rows, starts = _rows_before(x.reshape(B * T, D), initial_state, cu)
-    what = starts, cuts, W, bool(activation), bool(reduce_gradients)
+    what = cu, cuts, W, bool(activation), bool(reduce_gradients)
+    final, inputs = bool(output_final_state), (x, weight, bias, initial_state)
     if ops.wanted():
-        y = ops.conv(what, group, rows, weight, bias)
+        out = ops.conv(what, group, final, inputs)
     else:
-        y = Conv.apply(spec_of(what, group, x), rows, weight, bias)
-    if initial_state is not None:
-        y = torch.cat([y[starts[n] + W - 1:starts[n + 1]] for n in range(N)])
-    y = y.reshape(B, T, D)
-    y = y if residual is None else y + residual
-    if not output_final_state:
-        return y, None
-    flat = x.reshape(B * T, D)
-    last = x.new_zeros(N, D, W) if initial_state is None else initial_state.to(x.dtype)
-    final = [torch.cat([last[n], flat[a:b].t()], 1)[:, -W:]
-             for n, (a, b) in enumerate(zip(cu, cu[1:]))]
-    return y, torch.stack(final)
+        out = Conv.apply(spec_of(what, group, x), final, *inputs)
+    y, last = out if final else (out, None)
+    return y if residual is None else y + residual, last

@@ -31,9 +31,10 @@ def chunk(all_, cu, cuts, group, inputs):
     return o, ht
 
 
-def conv(what, group, x, weight, bias):
+def conv(what, group, final, inputs):
     name = "" if group is None else group.group_name
-    return torch.ops.kcp.conv_forward(x, weight, bias, f"{(what, name)}")
+    out = torch.ops.kcp.conv_forward(*inputs, f"{(what, name)}", final)
+    return out if final else out[0]
 
 
 def group_of(name):
@@ -125,38 +126,46 @@ if available:
         return conv_spec(what, group_of(name), x)
 
     @torch.library.custom_op("kcp::conv_forward", mutates_args=())
-    def conv_forward(x: Tensor, weight: Tensor, bias: Optional[Tensor], words: str
-                     ) -> Tensor:
+    def conv_forward(x: Tensor, weight: Tensor, bias: Optional[Tensor],
+                     state: Optional[Tensor], words: str, final: bool
+                     ) -> Tuple[Tensor, Tensor]:
         from .conv import forward
-        return forward(_conv_spec(words, x), x, weight, bias)[0]
+        y, last, _ = forward(_conv_spec(words, x), x, weight, bias, state, final)
+        return y, x.new_empty(0) if last is None else last
 
     @conv_forward.register_fake
-    def _(x, weight, bias, words):
-        return x.new_empty(x.shape)
+    def _(x, weight, bias, state, words, final):
+        N = len(ast.literal_eval(words)[0][0]) - 1
+        return x.new_empty(x.shape), \
+            x.new_empty((N, *weight.shape) if final else (0,))
 
     @torch.library.custom_op("kcp::conv_backward", mutates_args=())
-    def conv_backward(x: Tensor, weight: Tensor, bias: Optional[Tensor], dy: Tensor,
-                      words: str) -> List[Tensor]:
+    def conv_backward(x: Tensor, weight: Tensor, bias: Optional[Tensor],
+                      state: Optional[Tensor], dy: Optional[Tensor],
+                      dlast: Optional[Tensor], words: str) -> List[Tensor]:
         from .conv import backward, storage
         from .core import cast
         store, act, acc = storage("x", x)
-        arrays = cast(x, act), cast(weight, acc), cast(bias, acc)
-        out = backward(_conv_spec(words, x), store, arrays, dy,
-                       [None if t is None else t.dtype for t in (x, weight, bias)])
+        arrays = cast(x, act), cast(weight, acc), cast(bias, acc), cast(state, act)
+        out = backward(_conv_spec(words, x), store, arrays, dy, dlast,
+                       [None if t is None else t.dtype
+                        for t in (x, weight, bias, state)])
         return [t for t in out if t is not None]
 
     @conv_backward.register_fake
-    def _(x, weight, bias, dy, words):
-        return [t.new_empty(t.shape) for t in (x, weight, bias) if t is not None]
+    def _(x, weight, bias, state, dy, dlast, words):
+        return [t.new_empty(t.shape) for t in (x, weight, bias, state)
+                if t is not None]
 
     def _conv_setup(ctx, inputs, output):
-        *tensors, ctx.words = inputs
+        *tensors, ctx.words, ctx.final = inputs
         ctx.save_for_backward(*tensors)
 
-    def _conv_back(ctx, dy):
-        x, weight, bias = ctx.saved_tensors
-        grads = list(conv_backward(x, weight, bias, dy, ctx.words))
-        return tuple(grads) + (None,) * (4 - len(grads))
+    def _conv_back(ctx, dy, dlast):
+        tensors = ctx.saved_tensors
+        grads = iter(conv_backward(*tensors, dy, dlast if ctx.final else None,
+                                   ctx.words))
+        return tuple(None if x is None else next(grads) for x in tensors) + (None, None)
 
     torch.library.register_autograd("kcp::conv_forward", _conv_back,
                                     setup_context=_conv_setup)
