@@ -53,8 +53,9 @@ cases() {       # STAGE TOOL VARIANT
                   "live gdn chain H=1 HV=1 R=2 strip=1 $sizes $strip" ;;
         07*) echo "live kda H=1 HV=2 R=4 $sizes $ranks;" \
                   "live gdn H=1 HV=1 R=3 $sizes $one" ;;
-        14*) echo "live kda act=silu R=2 D=40 Wc=4 $sizes $many;" \
-                  "live kda R=2 D=5 Wc=9 shift $sizes lengths=9,3;" \
+        14*) case $3 in v1*) shift="D=5 Wc=9" ;; *) shift="D=8 Wc=9" ;; esac
+             echo "live kda act=silu R=2 D=40 Wc=4 $sizes $many;" \
+                  "live kda R=2 $shift shift $sizes lengths=9,3;" \
                   "live kda act=silu R=2 D=40 Wc=4 x0 dxt $sizes $many" ;;
         15*) echo "live kda spike H=1 HV=2 R=2 masks=1 $spike;" \
                   "live kda spike H=1 HV=1 R=2 walk=blelloch $walk" ;;

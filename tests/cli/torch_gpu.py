@@ -1,7 +1,7 @@
 """torch_gpu.py -- kcp_torch on a GPU against its own double half, which torch_check.py
 holds to the token recurrence: values, streams, graphs, threads, torch.compile, ranks.
 
-Book: chapters 08, 13.  Checked by: KCP_PLANT=local, a mistake that it must see.
+Book: chapters 08, 13, 14.  Checked by: KCP_PLANT=local, a mistake that it must see.
 Next: torch_check.py.
 
     python tests/cli/torch_gpu.py                             one GPU; or overhead, ..
@@ -144,18 +144,60 @@ def values():
     a, _ = call(z)
     b, _ = call(dict(z, q=odd.copy_(z["q"])))
     expect(torch.equal(a, b), "an array off its boundary")
-    x = torch.randn(1, 300, 48, dtype=E)
-    w, cu = torch.randn(48, 4, dtype=E), (0, 17, 300)
+
+
+CONV = (0, 17, 17, 19, 20, 300)
+
+
+def conv_draw(act, states):
+    gen = torch.Generator().manual_seed(8)
+    r = lambda *s: torch.randn(*s, generator=gen, dtype=E).to(act)
+    x = dict(x=r(1, 300, 48), weight=r(48, 4), initial_state=r(len(CONV) - 1, 48, 4))
+    if not states:
+        del x["initial_state"]
+    return x, r(1, 300, 48), r(len(CONV) - 1, 48, 4)
+
+
+def conv_learn(x, dy, dlast, device, dtype=None, **more):
+    """y, the final states and the gradients of the inputs."""
+    x = {n: t.to(device, dtype or t.dtype).detach().requires_grad_()
+         for n, t in x.items()}
+    if "cp_context" not in more:
+        more["cu_seqlens_cpu"] = CONV
+    y, last = kcp_torch.causal_conv1d(**x, activation="silu", output_final_state=True,
+                                      **more)
+    grads = torch.autograd.grad([y, last], list(x.values()), [dy.to(y), dlast.to(last)])
+    return dict({"d" + n: t for n, t in zip(x, grads)}, y=y, last=last)
+
+
+def conv_compare(got, want, name, bound):
+    for n, t in want.items():
+        limit = bound if n == "y" else 4 * bound
+        close(got[n], t, f"{name} {n}", 0 if n == "last" else limit)
+
+
+def conv_values():
+    """Packed, a sequence empty and some shorter than the window, states or none."""
     for act, bound in ((F, 2e-5), (B, 6e-3)):
-        x_, w_ = x.to(act), w.to(act)
-        parts = [[t.to(d, k).requires_grad_() for t in (x_, w_)]
-                 for d, k in (("cpu", E), ("cuda", act))]
-        ys = [kcp_torch.causal_conv1d(*p, activation="silu", cu_seqlens_cpu=cu)[0]
-              for p in parts]
-        [y.double().square().sum().backward() for y in ys]
-        close(ys[1], ys[0], f"conv {act}", bound)
-        for n, s, t in zip(("dx", "dweight"), parts[1], parts[0]):
-            close(s.grad, t.grad, f"conv {act} {n}", 4 * bound)
+        for states in (True, False):
+            case = conv_draw(act, states)
+            conv_compare(conv_learn(*case, "cuda"), conv_learn(*case, "cpu", E),
+                         f"conv {act}, {'a state' if states else 'none'}", bound)
+    # A CUDA graph of a step that takes a state and hands on the next one.
+    x, dy, dlast = (case[0], *(t.cuda() for t in case[1:]))
+    x = {n: t.cuda() for n, t in conv_draw(B, True)[0].items()}
+    want, late = conv_learn(x, dy, dlast, "cuda"), {n: t * 0 for n, t in x.items()}
+    graph = torch.cuda.CUDAGraph()
+    conv_learn(late, dy, dlast, "cuda")
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        got = conv_learn(late, dy, dlast, "cuda")
+    for n, t in late.items():
+        t.copy_(x[n])
+    graph.replay()
+    torch.cuda.synchronize()
+    expect(all(torch.equal(got[n], t) for n, t in want.items()), "conv in a graph")
+    print("convolutions and their states: done", flush=True)
 
 
 def streams():
@@ -359,6 +401,23 @@ def ranks():
         want = {n: c.shard(t) if n in ("o", "dq", "dk", "dv", "dg", "dbeta") else t
                 for n, t in want.items()}
         compare(got, want, f"{name}, {form}, rank {r} of {R}", LIMITS["bf16"])
+    # Some ranks have fewer tokens than the window: rows and states travel.
+    case = conv_draw(B, True)
+    for cuts in ([0] + [300 - R + i for i in range(1, R)] + [300],
+                 [0] + [20 + i for i in range(1, R)] + [300]):
+        c = kcp_torch.build_cp_context(CONV, world, conv1d_kernel_size=4, cuts=cuts)
+        x, dy, dlast = case
+        dlast = torch.cat([torch.zeros_like(dlast[:, :, :1]), dlast[:, :, 1:]], 2)
+        want = conv_learn(x, dy, dlast, "cpu", E)
+        got = conv_learn(dict(x, x=c.shard(x["x"])), c.shard(dy), dlast,
+                         torch.device("cuda", r), cp_context=c)
+        got = {n: t.detach().float() for n, t in got.items()}
+        for n in ("dweight", "dinitial_state", "last"):
+            dist.all_reduce(got[n])
+        want = {n: c.shard(t) if n in ("y", "dx") else t for n, t in want.items()}
+        want["last"] = torch.cat([torch.zeros_like(want["last"][:, :, :1]),
+                                  want["last"][:, :, 1:]], 2)
+        conv_compare(got, want, f"conv, cuts {cuts}, rank {r}", 6e-3)
     kcp_torch.release()
     t = torch.ones(1, device="cuda")
     dist.all_reduce(t)
@@ -375,7 +434,7 @@ def main():
         dist.init_process_group("nccl")
         parts = (ranks,)
     else:
-        parts = (values, streams, compiled, overhead)
+        parts = (values, conv_values, streams, compiled, overhead)
         if sys.argv[1:]:                      # some of them, by name
             parts = [p for p in parts if p.__name__ in sys.argv[1:]]
     for part in parts:
