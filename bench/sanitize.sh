@@ -28,7 +28,8 @@ rm -rf "$OUT/logs"; mkdir -p "$OUT/logs" || exit 2
 
 # Two cases that every variant takes: two sequences over two ranks, a ragged chunk, a
 # lone token; and the other model, other heads, the states in strips. Of a layer there
-# is a third, on one rank and with everything kept. The plain kernels, v1, take any
+# is a third, on one rank and with everything kept, of a convolution one with the rows
+# before and after sequences. The plain kernels, v1, take any
 # shape: a small one. The others have rings of buffers, which go round within six
 # chunks. racecheck, which is slow, gets fewer tokens of what reads much shared memory.
 cases() {       # STAGE TOOL VARIANT
@@ -53,9 +54,9 @@ cases() {       # STAGE TOOL VARIANT
                   "live gdn chain H=1 HV=1 R=2 strip=1 $sizes $strip" ;;
         07*) echo "live kda H=1 HV=2 R=4 $sizes $ranks;" \
                   "live gdn H=1 HV=1 R=3 $sizes $one" ;;
-        14*) case $3 in v1*) shift="D=5 Wc=9" ;; *) shift="D=8 Wc=9" ;; esac
+        14*) case $3 in v1*) odd=D=5 ;; *) odd=D=8 ;; esac
              echo "live kda act=silu R=2 D=40 Wc=4 $sizes $many;" \
-                  "live kda R=2 $shift shift $sizes lengths=9,3;" \
+                  "live kda R=2 $odd Wc=9 shift $sizes lengths=9,3;" \
                   "live kda act=silu R=2 D=40 Wc=4 x0 dxt $sizes $many" ;;
         15*) echo "live kda spike H=1 HV=2 R=2 masks=1 $spike;" \
                   "live kda spike H=1 HV=1 R=2 walk=blelloch $walk" ;;
