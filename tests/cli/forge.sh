@@ -95,9 +95,8 @@ tried() {                                               # WAY
     fi
 }
 
-room=$W/room
-mkfifo "$room" && exec 7<>"$room" || exit 1
-for j in $(seq "${JOBS:-2}"); do echo >&7; done
+. tests/cli/places.sh
+places "$W/places" "${JOBS:-2}" || exit 1
 for lab in book/labs/${LAB:+$LAB}*.lab; do
     id=$(get lab) src=$(get file) region=$(get region)
     for way in $ways; do
@@ -108,8 +107,8 @@ for lab in book/labs/${LAB:+$LAB}*.lab; do
             n/a/*) continue ;;
         esac
         [ "${src##*.}" != cu ] || [ -n "$NVCC" ] || continue
-        read -r go <&7
-        { tried "$way"; echo >&7; } &
+        take_place
+        { tried "$way"; give_place; } &
     done
 done
 wait

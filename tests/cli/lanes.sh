@@ -17,9 +17,8 @@ trap 'kill $ids 2>/dev/null; exit 1' INT TERM
 MAKEFLAGS=$(echo " $MAKEFLAGS" | sed 's/ -j[0-9]*//g; s/ --jobserver-[a-z]*=[^ ]*//g; s/^ //')
 export MAKEFLAGS
 
-room=$W/room
-mkfifo "$room" && exec 7<>"$room" || exit 2
-for j in $(seq "$JOBS"); do echo >&7; done
+. "$(dirname "$0")/places.sh"
+places "$W/places" "$JOBS" || exit 2
 
 one() {                                   # NUMBER SCRIPT
     began=$(date +%s)
@@ -30,7 +29,7 @@ one() {                                   # NUMBER SCRIPT
         printf "%.0f", 60 * ($1 + $3) + $2 + $4 }' "$W/$1.times") ${2##*/}" >"$W/$1.took"
     [ $status = 0 ] || echo "$status" >"$W/failed.$1"
     : >"$W/$1.done"
-    echo >&7
+    give_place
 }
 shown=0
 show() {                                  # what has ended, as far as it is in order
@@ -41,7 +40,7 @@ show() {                                  # what has ended, as far as it is in o
 }
 n=0 ids=
 for script; do
-    read -r go <&7
+    take_place
     show
     [ -z "$(ls "$W" | grep '^failed')" ] || break
     n=$((n + 1))

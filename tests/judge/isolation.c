@@ -9,9 +9,7 @@
  * variant does; the references may take their time. Under a launcher, and with --here,
  * there is no process apart. A shared object gets less: plugin.c.
  */
-#include "isolation.h"
-#include "plugin.h"
-#include "core/paths.h"
+#include "talk.h"
 
 #include <errno.h>
 #include <math.h>
@@ -28,32 +26,16 @@
 int isolation_off;
 int isolation_limit = 30;
 
-enum kind { STARTED = 0x51, RETURNED, DONE, VERDICT, REPORT, RECORD, DEVICE,
-            NO_MEMORY, RAN };
-struct message {
-    enum kind kind;
-    uint64_t nonce;
-    union {
-        struct verdict verdict;
-        struct { struct kcp_report report; int status; } check;
-        struct { struct kcp_device is; int status; } device;
-        struct { char stage[32], name[64], why[160], shapes[160];
-                 int storage, where, found; } record;
-        struct plugin_ran ran;
-    } is;
-};
-struct request { int index, judged; };
+int to_judge = -1;
 
-static int to_judge = -1;                      /* in the process of the variant */
-
-static double seconds(void)
+double talk_seconds(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int send_all(int fd, const void *data, size_t n)
+int talk_send(int fd, const void *data, size_t n)
 {
     for (const char *at = data; n;) {
         const ssize_t sent = send(fd, at, n, MSG_NOSIGNAL);
@@ -77,12 +59,11 @@ static int receive_all(int fd, void *data, size_t n)
     return 0;
 }
 
-/* The same, of whoever may never read or write it: until then. */
-static int move_until(int fd, void *data, size_t n, int writes, double until)
+int talk_move_until(int fd, void *data, size_t n, int writes, double until)
 {
     for (char *at = data; n;) {
         struct pollfd p = { fd, writes ? POLLOUT : POLLIN, 0 };
-        if (seconds() > until) return 1;
+        if (talk_seconds() > until) return 1;
         if (poll(&p, 1, 100) <= 0) continue;
         const ssize_t moved = writes ? send(fd, at, n, MSG_NOSIGNAL | MSG_DONTWAIT)
                                      : recv(fd, at, n, MSG_DONTWAIT);
@@ -98,21 +79,20 @@ static int move_until(int fd, void *data, size_t n, int writes, double until)
 static void say(enum kind kind)
 {
     const struct message m = { .kind = kind };
-    if (to_judge >= 0 && send_all(to_judge, &m, sizeof m)) _exit(1);
+    if (to_judge >= 0 && talk_send(to_judge, &m, sizeof m)) _exit(1);
 }
 
 void isolation_started(void) { say(STARTED); }
 void isolation_returned(void) { say(RETURNED); }
 static void isolation_no_memory(void) { say(NO_MEMORY); }
 
-/* "Done", the number that comes for it, and what it was all about. */
-static void answer(struct message *m, enum kind kind)
+void talk_answer(struct message *m, enum kind kind)
 {
     fflush(stdout);
     say(DONE);
     if (receive_all(to_judge, &m->nonce, sizeof m->nonce)) _exit(1);
     m->kind = kind;
-    if (send_all(to_judge, m, sizeof *m)) _exit(1);
+    if (talk_send(to_judge, m, sizeof *m)) _exit(1);
 }
 
 /* Nothing is left to say. Leaks are looked for with --here: make sanitize-host. */
@@ -123,12 +103,12 @@ static _Noreturn void end_here(void)
 }
 
 int plugin_hears(void *data, size_t n) { return receive_all(to_judge, data, n); }
-int plugin_says(const void *data, size_t n) { return send_all(to_judge, data, n); }
+int plugin_says(const void *data, size_t n) { return talk_send(to_judge, data, n); }
 
 void plugin_answers(const struct plugin_ran *ran)
 {
     struct message m = { .kind = RAN, .is.ran = *ran };
-    answer(&m, RAN);
+    talk_answer(&m, RAN);
 }
 
 void plugin_connects(int fd)
@@ -151,14 +131,13 @@ static void serve(const struct isolated *x)
             m.is.verdict.outcome = FAIL;
             snprintf(m.is.verdict.why, sizeof m.is.verdict.why, "memory: found none");
         }
-        answer(&m, VERDICT);
+        talk_answer(&m, VERDICT);
     }
 }
 
 /* ---- in the judge's process */
 
-/* A process that shares one socket with this one: 0 there, its number here, -1. */
-static pid_t start(int *fd)
+pid_t talk_start(int *fd)
 {
     int pair[2];
     fflush(stdout);
@@ -190,7 +169,7 @@ static void describe_end(int status, char *why, size_t n)
                   WEXITSTATUS(status));
 }
 
-static int kill_it(pid_t pid)
+int talk_kill(pid_t pid)
 {
     int status = 0;
     kill(-pid, SIGKILL);
@@ -215,8 +194,8 @@ static int wait_for(pid_t pid, int fd, double until, char *why, size_t n)
             return 1;
         }
         if (p.revents & POLLHUP) poll(NULL, 0, 20);
-        if (seconds() < until) continue;
-        kill_it(pid);
+        if (talk_seconds() < until) continue;
+        talk_kill(pid);
         snprintf(why, n, "it ran past its time and was ended (--limit %d)",
                  isolation_limit);
         return 1;
@@ -229,126 +208,47 @@ static uint64_t draw_nonce(void)
     FILE *f = fopen("/dev/urandom", "r");
     const int got = f && fread(&x, sizeof x, 1, f) == 1;
     if (f) fclose(f);
-    return got ? x : (uint64_t)(seconds() * 1e9) * 0x9e3779b97f4a7c15u;
+    return got ? x : (uint64_t)(talk_seconds() * 1e9) * 0x9e3779b97f4a7c15u;
 }
 
-/* Until the process says what is asked for. The variant may run for limit seconds, and
- * the judge's own part in it for twenty times as long; 0 stands for no limit. */
-static int listen_to(pid_t pid, int fd, enum kind kind, double limit, struct message *m,
-                     char *why, size_t n)
+int talk_listen(pid_t pid, int fd, enum kind kind, double limit, struct message *m,
+                char *why, size_t n)
 {
     const double day = 86400;
     const double patience = isolation_limit ? 20.0 * isolation_limit : day;
     if (!isolation_limit) limit = day;
-    double until = seconds() + patience;
+    double until = talk_seconds() + patience;
     uint64_t nonce = 0;
     int starts = 0, ends = 0;                  /* a plug-in's run does each once */
     for (int done = 0;;) {
         if (wait_for(pid, fd, until, why, n)) return 1;
-        const int cut = move_until(fd, m, sizeof *m, 0, until);
+        const int cut = talk_move_until(fd, m, sizeof *m, 0, until);
         if (!cut && m->kind == STARTED && !done && (kind != RAN || !starts++))
-            until = seconds() + limit;
+            until = talk_seconds() + limit;
         else if (!cut && m->kind == RETURNED && !done && (kind != RAN || !ends++))
-            until = seconds() + patience;
+            until = talk_seconds() + patience;
         else if (!cut && m->kind == NO_MEMORY) {       /* it has said so on stderr */
             fflush(stdout);
             _Exit(2);
         } else if (!cut && m->kind == DONE && !done) {
             done = 1;
             nonce = draw_nonce();
-            until = seconds() + patience;
-            if (send_all(fd, &nonce, sizeof nonce)) continue;    /* it is ending */
+            until = talk_seconds() + patience;
+            if (talk_send(fd, &nonce, sizeof nonce)) continue;    /* it is ending */
         } else if (!cut && done && m->kind == kind && m->nonce == nonce) return 0;
         else {
-            kill_it(pid);
+            talk_kill(pid);
             snprintf(why, n, "it wrote where only the judge speaks");
             return 1;
         }
     }
 }
 
-static void forget(struct isolated *x)
+void talk_forget(struct isolated *x)
 {
     if (x->pid) close(x->fd);
     x->pid = 0;
     if (x->object && plugin_guarded()) plugin_ends_orphans();
-}
-
-/* Words from there: they end, and no byte of them makes a line of its own. */
-static void plain_words(char *words, size_t n)
-{
-    words[n - 1] = 0;
-    for (char *at = words; *at; at++)
-        if ((unsigned char)*at < ' ' || *at == 0x7f) *at = '?';
-}
-
-/* ---- a shared object: its process is given arrays, and gives arrays back */
-static struct isolated *plugin;                /* whose variant trials run; or NULL */
-
-int plugin_runs_trials(void) { return plugin != NULL; }
-
-static int lose(const char *how, char *why, size_t n)
-{
-    if (how) {
-        kill_it(plugin->pid);
-        snprintf(why, n, "%s", how);
-    }
-    forget(plugin);
-    return KCP_COMM;
-}
-
-/* Each part of a trial, there and back, in the time that the judge's own part has. */
-static int move_parts(const struct plugin_part *part, int count, int writes)
-{
-    const double patience = isolation_limit ? 20.0 * isolation_limit : 86400;
-    const double until = seconds() + patience;
-    for (int i = 0; i < count; i++)
-        if (move_until(plugin->fd, part[i].p, part[i].n, writes, until)) return 1;
-    return 0;
-}
-
-static void send_start(const struct isolated *x)
-{
-    struct plugin_start *s = &plugin_start;
-    snprintf(s->object, sizeof s->object, "%s", x->object);
-    s->fence = fence_bytes;
-    s->bare = bare_workspaces;
-    s->in_turn = ranks_in_turn;
-    const struct plugin_part all = { s, sizeof *s };
-    move_parts(&all, 1, 1);
-}
-
-int plugin_exchange(const struct plugin_part *to, int nto,
-                    const struct plugin_part *from, int nfrom, struct plugin_ran *ran,
-                    char *why, size_t n)
-{
-    struct isolated *x = plugin;
-    const double all = isolation_limit * 5 / 3.0, begin = seconds();
-    double limit = isolation_limit;
-    struct message m;
-    int status = KCP_OK;
-    if (isolation_limit && x->lost >= all) {
-        snprintf(why, n, "not run: %.0f s went by without a verdict", x->lost);
-        return KCP_COMM;
-    }
-    if (limit > all - x->lost) limit = all - x->lost;
-    const int fresh = !x->pid;
-    if (fresh) x->pid = start(&x->fd);
-    if (x->pid < 0) {
-        x->pid = 0;
-        return KCP_NO_MEMORY;
-    }
-    if (!x->pid) plugin_execs(to_judge);
-    if (fresh) send_start(x);
-    /* Who takes nothing may have ended: listen_to says how. */
-    move_parts(to, nto, 1);
-    if (listen_to(x->pid, x->fd, RAN, limit, &m, why, n)) status = lose(NULL, why, n);
-    else if (!m.is.ran.status && move_parts(from, nfrom, 0))
-        status = lose("it gives no arrays back", why, n);
-    if (status) x->lost += seconds() - begin;
-    else *ran = m.is.ran;
-    if (!status) plain_words(ran->why, sizeof ran->why);
-    return status;
 }
 
 int isolated_case(struct isolated *x, int index, enum kcp_storage judged,
@@ -357,22 +257,16 @@ int isolated_case(struct isolated *x, int index, enum kcp_storage judged,
     if (isolation_off || ranks_mine() >= 0)
         return judge_case(x->stage, x->variant, &x->list[index], judged, out);
     const struct request ask = { index, (int)judged };
-    const double all = isolation_limit * 5 / 3.0, begin = seconds();
+    const double all = isolation_limit * 5 / 3.0, begin = talk_seconds();
     struct message m;
-    if (x->object && plugin_guarded()) {
-        plugin = x;
-        const int status = judge_case(x->stage, x->variant, &x->list[index], judged,
-                                      out);
-        plugin = NULL;
-        return status;
-    }
+    if (x->object && plugin_guarded()) return plugin_case(x, index, judged, out);
     *out = (struct verdict){ .outcome = FAIL, .alive = NAN };
     if (isolation_limit && x->lost >= all) {
         snprintf(out->why, sizeof out->why, "not run: %.0f s went by without a verdict",
                  x->lost);
         return KCP_OK;
     }
-    if (!x->pid) x->pid = start(&x->fd);
+    if (!x->pid) x->pid = talk_start(&x->fd);
     if (x->pid < 0) {
         x->pid = 0;
         return KCP_NO_MEMORY;
@@ -383,11 +277,11 @@ int isolated_case(struct isolated *x, int index, enum kcp_storage judged,
     }
     double limit = isolation_limit;
     if (limit > all - x->lost) limit = all - x->lost;
-    if (send_all(x->fd, &ask, sizeof ask))
+    if (talk_send(x->fd, &ask, sizeof ask))
         snprintf(out->why, sizeof out->why, "its process takes no more cases");
-    if (listen_to(x->pid, x->fd, VERDICT, limit, &m, out->why, sizeof out->why)) {
-        forget(x);
-        x->lost += seconds() - begin;
+    if (talk_listen(x->pid, x->fd, VERDICT, limit, &m, out->why, sizeof out->why)) {
+        talk_forget(x);
+        x->lost += talk_seconds() - begin;
     } else *out = m.is.verdict;
     return KCP_OK;
 }
@@ -396,12 +290,12 @@ int isolated_end(struct isolated *x, char *why, size_t n)
 {
     int status = 0, bad = 0;
     if (!x->pid) return 0;
-    const double until = seconds() + (isolation_limit ? isolation_limit : 86400);
+    const double until = talk_seconds() + (isolation_limit ? isolation_limit : 86400);
     shutdown(x->fd, SHUT_WR);
-    while (waitpid(x->pid, &status, WNOHANG) == 0 && seconds() < until)
+    while (waitpid(x->pid, &status, WNOHANG) == 0 && talk_seconds() < until)
         poll(NULL, 0, 1);
-    if (seconds() >= until) {
-        kill_it(x->pid);
+    if (talk_seconds() >= until) {
+        talk_kill(x->pid);
         snprintf(why, n, "after its last case it does not end");
         bad = 1;
     } else if (status) {
@@ -411,22 +305,8 @@ int isolated_end(struct isolated *x, char *why, size_t n)
         bad = 1;
     }
     kill(-x->pid, SIGKILL);
-    forget(x);
+    talk_forget(x);
     return bad;
-}
-
-int isolated_object_check(struct isolated *x,
-                          int (*run)(struct kcp_report *, const struct kcp_variant *),
-                          struct kcp_report *own)
-{
-    char why[160];
-    if (isolation_off || ranks_mine() >= 0) return run(own, x->variant);
-    plugin = x;
-    const int status = run(own, x->variant);
-    plugin = NULL;
-    if (isolated_end(x, why, sizeof why))
-        report_fail(own, "%s: %s", x->variant->name, why);
-    return status;
 }
 
 int isolated_check(const struct kcp_check *c, struct kcp_report *own)
@@ -435,71 +315,24 @@ int isolated_check(const struct kcp_check *c, struct kcp_report *own)
     struct message m;
     char why[160];
     if (isolation_off || ranks_mine() >= 0) return c->run(own);
-    const pid_t pid = start(&fd);
+    const pid_t pid = talk_start(&fd);
     if (pid < 0) return KCP_NO_MEMORY;
     if (!pid) {
         m = (struct message){ .kind = REPORT };
         m.is.check.report = *own;
         m.is.check.status = c->run(&m.is.check.report);
-        answer(&m, REPORT);
+        talk_answer(&m, REPORT);
         end_here();
     }
     struct isolated x = { .pid = pid, .fd = fd };
-    const int lost = listen_to(pid, fd, REPORT, isolation_limit, &m, why, sizeof why);
+    const int lost = talk_listen(pid, fd, REPORT, isolation_limit, &m, why, sizeof why);
     if (!lost) *own = m.is.check.report;
-    if (lost) forget(&x);
+    if (lost) talk_forget(&x);
     if (lost || isolated_end(&x, why, sizeof why)) {
         report_fail(own, "%s %s: %s", c->stage, c->name, why);
         return KCP_OK;
     }
     return m.is.check.status;
-}
-
-static void put_record(struct message *m, const struct kcp_variant *v)
-{
-    snprintf(m->is.record.stage, sizeof m->is.record.stage, "%s", v->stage);
-    snprintf(m->is.record.name, sizeof m->is.record.name, "%s", v->name);
-    snprintf(m->is.record.why, sizeof m->is.record.why, "%s", v->why);
-    snprintf(m->is.record.shapes, sizeof m->is.record.shapes, "%s", v->shapes);
-    m->is.record.storage = v->storage;
-    m->is.record.where = v->where;
-    m->is.record.found = 1;
-}
-
-int isolated_probe(const char *path, struct kcp_variant *record, char *why, size_t n)
-{
-    static struct message m;                    /* the record's words stay here */
-    int fd;
-    const pid_t pid = start(&fd);
-    if (pid < 0) return 1;
-    if (!pid) {
-        m = (struct message){ .kind = RECORD };
-        isolation_started();
-        const struct kcp_variant *v =
-            variant_load(path, m.is.record.why, sizeof m.is.record.why);
-        if (v) put_record(&m, v);
-        answer(&m, RECORD);
-        _exit(0);
-    }
-    const int lost = listen_to(pid, fd, RECORD, isolation_limit, &m, why, n);
-    if (!lost) kill_it(pid);
-    close(fd);
-    if (!lost && !m.is.record.found) snprintf(why, n, "%s", m.is.record.why);
-    if (lost || !m.is.record.found) return 1;
-    plain_words(m.is.record.stage, sizeof m.is.record.stage);
-    plain_words(m.is.record.name, sizeof m.is.record.name);
-    plain_words(m.is.record.why, sizeof m.is.record.why);
-    plain_words(m.is.record.shapes, sizeof m.is.record.shapes);
-    const int storage = m.is.record.storage, where = m.is.record.where;
-    if (storage < KCP_F64 || storage > KCP_BF16 ||
-        (where != KCP_HOST && where != KCP_DEVICE)) {
-        snprintf(why, n, "its record has storage %d and place %d", storage, where);
-        return 1;
-    }
-    *record = (struct kcp_variant){ m.is.record.stage, m.is.record.name,
-        m.is.record.why, (enum kcp_storage)m.is.record.storage,
-        (enum kcp_where)m.is.record.where, m.is.record.shapes, NULL, NULL };
-    return 0;
 }
 
 int isolated_device(struct kcp_device *d)
@@ -508,16 +341,16 @@ int isolated_device(struct kcp_device *d)
     struct message m;
     char why[160];
     if (isolation_off || ranks_mine() >= 0) return kcp_device_here(d) != KCP_OK;
-    const pid_t pid = start(&fd);
+    const pid_t pid = talk_start(&fd);
     if (pid < 0) return 1;
     if (!pid) {
         m = (struct message){ .kind = DEVICE };
         m.is.device.status = kcp_device_here(&m.is.device.is);
-        answer(&m, DEVICE);
+        talk_answer(&m, DEVICE);
         _exit(0);
     }
-    const int lost = listen_to(pid, fd, DEVICE, isolation_limit, &m, why, sizeof why);
-    if (!lost) kill_it(pid);
+    const int lost = talk_listen(pid, fd, DEVICE, isolation_limit, &m, why, sizeof why);
+    if (!lost) talk_kill(pid);
     close(fd);
     if (!lost) *d = m.is.device.is;
     return lost || m.is.device.status;
