@@ -3,36 +3,37 @@
 Book: chapter 19.  Checked by: the word "-> kcp" in the log of each test, without which
 a test that passed is said to be theirs.  Next: rounded_keys.py.
 
-    python3 bench/peers/fla_tests.py torch.tsv chunk [--limit S]     one GPU
-    python3 bench/peers/fla_tests.py torch.tsv ranks [--limit S]     two or more
+    python3 bench/peers/fla_tests.py torch.tsv chunk     one GPU
+    python3 bench/peers/fla_tests.py torch.tsv ranks     two or more
+        [--limit S] [--keep DIR]
 
 .peers/ holds their package and tests (fetch.sh); pytest runs them as they are. chunk:
 tests/ops/test_kda.py, the tests of chunk_kda. ranks: tests/context_parallel, each test
-of KDA and GDN in a process of its own, in a network of its own where that is allowed,
-for all meet at one port. Those of KDA run with KCP_ROUND_KEYS=1, the first of them
-without it too: their reference rounds normalised keys. A line a test goes to standard
-output, a row to the table; exit status 1 when a test failed.
+of KDA and GDN in a process of its own, whose ranks meet at a port of its own
+(backend/sitecustomize.py). Their reference rounds normalised keys, so those of KDA run as
+they are and with each KCP_ROUND_KEYS (kcp_torch/fla.py), and two on FLA's own kernels
+(KCP_FLA=0). Half of them find the GPUs in turned order: rank 0's has the reference.
+A line a test goes to standard output, a row to the table; exit status 1 when a test
+failed on our kernels with the reference's rounding. DIR keeps what was said.
 """
-import ctypes
-import fcntl
 import importlib.util
+import json
 import os
 import re
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-import xml.etree.ElementTree as tree
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.normpath(os.path.join(HERE, "..", ".."))
 PEERS = os.path.join(ROOT, ".peers")
 CHUNK = "ops/test_kda.py"
-# Tests over ranks: how many at once (the reference of KDA's holds 20 GB).
-RANKS = {"context_parallel/test_cp_kda.py": 5, "context_parallel/test_cp_gdn.py": 3}
+RANKS = "context_parallel/test_cp_kda.py", "context_parallel/test_cp_gdn.py"
+AT_ONCE = 8                                # the reference of KDA's holds 20 GB
+KEYS = "KCP_ROUND_KEYS"
 # Tests of something else than the chunk functions: why they do not reach us.
 OTHERS = {"test_cp_conv": "their convolution asks no backend",
           "test_cp_context": "their split alone, without a kernel",
@@ -42,51 +43,40 @@ OTHERS = {"test_cp_conv": "their convolution asks no backend",
           "test_cp_token_shift": "not a function of ours for PyTorch"}
 
 
-def own_network():
-    """In a child: a network with nothing but the loop back to itself."""
-    if ctypes.CDLL(None, use_errno=True).unshare(0x40000000):     # CLONE_NEWNET
-        raise OSError(ctypes.get_errno(), "unshare")
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        fcntl.ioctl(s, 0x8914, struct.pack("16sh", b"lo", 0x41))      # up, running
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return str(s.getsockname()[1])
 
 
-def alone_allowed():
-    return subprocess.run(
-        [sys.executable, "-c", "import fla_tests; fla_tests.own_network()"], cwd=HERE,
-        stderr=subprocess.DEVNULL).returncode == 0
-
-
-def start(test, words, limit, where, env=(), network=None):
-    """pytest on a file or a test; its report as XML with all that a test printed."""
-    name = re.sub(r"\W", ".", test + "".join(dict(env)))
-    xml = os.path.join(where, name + ".xml")
-    env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", **dict(env))
+def start(test, words, limit, where, env=()):
+    """pytest on a file or a test; a line a test as it ends, and all that was said."""
+    name = re.sub(r"\W", ".", test.split("/")[-1] + "".join("_".join(e) for e in env))
+    told = os.path.join(where, name + ".told")
+    env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", KCP_TOLD=told,
+               KCP_PORT=free_port(), **dict(env))
     env["PYTHONPATH"] = os.pathsep.join(
         [os.path.join(HERE, "backend"), PEERS,
          os.path.join(ROOT, "book", "examples", "torch"), env.get("PYTHONPATH", "")])
-    if network:
-        env["NCCL_SOCKET_IFNAME"] = "lo"
-    log = open(xml[:-3] + "log", "w")
+    log = open(told[:-4] + "log", "w")
     command = ["timeout", str(limit), sys.executable, "-m", "pytest", "-q",
-               "-p", "told", "-p", "no:cacheprovider", "--log-level=INFO",
-               "-o", "junit_logging=all", "--junitxml", xml, *words,
+               "-p", "told", "-p", "no:cacheprovider", "--log-level=INFO", *words,
                os.path.join("tests", test)]
-    return xml, subprocess.Popen(command, cwd=PEERS, env=env, stdout=log, stderr=log,
-                                 preexec_fn=network)
+    return told, subprocess.Popen(command, cwd=PEERS, env=env, stdout=log, stderr=log)
 
 
-def tests_of(xml):
+def tests_of(told):
     """name, verdict, why, what it printed."""
-    if not os.path.exists(xml):
+    if not os.path.exists(told):
         return
-    for case in tree.parse(xml).getroot().iter("testcase"):
-        verdict, why, said = "passed", "", ""
-        for part in case:
-            if part.tag in ("failure", "error", "skipped"):
-                verdict = "skipped" if part.tag == "skipped" else "failed"
-                why = (part.get("message") or "").splitlines()[0][:160]
-            said += part.text or ""
-        yield case.get("name"), verdict, why, said
+    for line in open(told):
+        x = json.loads(line)
+        why = (x["why"].splitlines() or [""])[0][:160]
+        yield x["name"], x["verdict"], why, x["said"]
+
+
+def tail_of(told):
+    return open(told[:-4] + "log").read()[-1500:]
 
 
 def version():
@@ -109,22 +99,25 @@ def write(path, rows):
             f.write("\t".join(str(row.get(n, "")) for n in FIELDS) + "\n")
 
 
-def whose(verdict, why, said):
-    """In words: what came out, and by whose kernels."""
+def whose(verdict, why, said, errors=False):
+    """In words: what came out, and by whose kernels; what they measured."""
     if verdict == "skipped":
         return f"not run: {why}"
     by = "by kcp_torch" if "-> kcp" in said else "not by kcp_torch"
-    told = [w.strip() for w in said.splitlines() if "Test Failed" in w or "ratio" in w]
-    bad = next((w for w in told if "Test Failed" in w), why)
-    return f"{verdict}, {by}" + (f": {bad[:200]}" if verdict == "failed" else "")
+    bad = next((w.strip() for w in said.splitlines() if "Test Failed" in w), why)
+    words = f"{verdict}, {by}" + (f": {bad[:200]}" if verdict == "failed" else "")
+    found = dict(re.findall(r"(\w+) +diff: [\d.]+ ratio: ([\d.]+)", said))
+    if errors and found:
+        words += "; " + ", ".join(f"{n} {float(e):.1e}" for n, e in found.items())
+    return words
 
 
 def chunk(limit, where, peer):
     many = ["-n", "6"] if importlib.util.find_spec("xdist") else []
-    xml, process = start(CHUNK, ["-k", "test_chunk", *many], limit, where)
-    process.wait()
+    told, process = start(CHUNK, ["-k", "test_chunk", *many], limit, where)
+    cut = process.wait() == 124
     count, ours, rows = {"passed": 0, "failed": 0, "skipped": 0}, 0, []
-    for name, verdict, why, said in tests_of(xml):
+    for name, verdict, why, said in tests_of(told):
         words = whose(verdict, why, said)
         count[verdict] += 1
         ours += verdict == "passed" and "-> kcp" in said
@@ -132,20 +125,19 @@ def chunk(limit, where, peer):
         if verdict != "passed":
             rows.append(dict(what=f"FLA's tests/{CHUNK}", how=name, n=1, says=words,
                              peer=peer))
-    if not sum(count.values()):
-        print(open(xml[:-3] + "log").read()[-3000:], flush=True)
+    if cut or not sum(count.values()):
+        print(tail_of(told), flush=True)
     rows.append(dict(
         what=f"FLA's tests/{CHUNK}, chunk_kda", how="kcp_torch.fla",
         n=sum(count.values()), peer=peer,
         says=f"{count['passed']} passed, {ours} of them by kcp_torch,"
-             f" {count['failed']} failed, {count['skipped']} not run"))
-    return rows, count["failed"] or not count["passed"]
+             f" {count['failed']} failed, {count['skipped']} not run"
+             + ("; cut off by time" if cut else "")))
+    return rows, count["failed"] or not count["passed"] or cut
 
 
 def ranks(limit, where, peer):
-    began, rows, bad, network = time.time(), [], [], None
-    if alone_allowed():
-        network = own_network
+    began, rows, bad = time.time(), [], []
     gpus = len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
                .stdout.splitlines())
 
@@ -154,44 +146,54 @@ def ranks(limit, where, peer):
         rows.append(dict(what=f"FLA's tests/{file}", how=name, n=1, says=says,
                          peer=peer))
 
-    def one(file, name, env):
+    def one(file, name, env, turned):
         left = int(limit - (time.time() - began))
         label = name + "".join(f", {n}={x}" for n, x in env)
+        ours = "kda" not in file or env == ((KEYS, "reference"),)
         if left < 20:
             return row(file, label, "not run: no time left")
-        xml, process = start(f"{file}::{name}", [], left, where, env, network)
+        if turned:
+            env += (("CUDA_VISIBLE_DEVICES", turned),)
+        told, process = start(f"{file}::{name}", [], left, where, env)
         process.wait()
-        found = list(tests_of(xml))
+        found = list(tests_of(told))
         if not found:
             bad.append(label)
-            print(open(xml[:-3] + "log").read()[-1500:], flush=True)
+            print(tail_of(told), flush=True)
             row(file, label, "no verdict in time")
         for _, verdict, why, said in found:
-            if verdict == "failed":
+            if verdict == "failed" and ours:
                 bad.append(label)
-                print(said[-1500:], flush=True)
-            row(file, label, whose(verdict, why, said))
+            row(file, label, whose(verdict, why, said, True))
 
-    for file, many in RANKS.items():
+    jobs = []
+    for file in RANKS:
         names = re.findall(r"^def (test_\w+)", open(
             os.path.join(PEERS, "tests", file)).read(), re.M)
         wants = {n: int(re.match(r"test_cp(\d+)", n).group(1)) for n in names}
         for n in [n for n in names if wants[n] > gpus]:
             row(file, n, f"not run: it asks for {wants[n]} GPUs")
-        jobs = [(file, n, ()) for n in names if wants[n] <= gpus]
-        if "kda" in file:
-            jobs = [(f, n, (("KCP_ROUND_KEYS", "1"),)) for f, n, _ in jobs] + jobs[:1]
-        lock = threading.Lock()
+        names = [n for n in names if wants[n] <= gpus]
+        if "kda" not in file:
+            jobs += [(file, n, ()) for n in names]
+            continue
+        jobs += [(file, n, ()) for n in names]
+        jobs += [(file, n, ((KEYS, "reference"),)) for n in names]
+        jobs += [(file, n, (("KCP_FLA", "0"),)) for n in names[:2]]
+        jobs += [(file, n, ((KEYS, "1"),)) for n in names[:1]]
+    lock, visible = threading.Lock(), os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    order = (visible or ",".join(map(str, range(gpus)))).split(",")
 
-        def work(jobs=jobs, lock=lock):
-            while True:
-                with lock:
-                    if not jobs:
-                        return
-                    job = jobs.pop(0)
-                one(*job)
-        for _ in range(many if network else 1):
-            threading.Thread(target=work).start()
+    def work(turned):
+        while True:
+            with lock:
+                if not jobs:
+                    return
+                job = jobs.pop(0)
+            one(*job, turned)
+    for i in range(AT_ONCE):
+        threading.Thread(target=work, args=(",".join(order[::-1]) if i % 2 else "",)
+                         ).start()
     while threading.active_count() > 1:
         time.sleep(0.2)
     for name, why in OTHERS.items():
@@ -200,11 +202,13 @@ def ranks(limit, where, peer):
 
 
 def main(words):
-    limit = 300
-    if "--limit" in words:
-        at = words.index("--limit")
-        limit = int(words[at + 1])
-        del words[at:at + 2]
+    limit, keep = 300, None
+    for option in ("--limit", "--keep"):
+        if option in words:
+            at = words.index(option)
+            limit = int(words[at + 1]) if option == "--limit" else limit
+            keep = words[at + 1] if option == "--keep" else keep
+            del words[at:at + 2]
     if len(words) != 2 or words[1] not in ("chunk", "ranks"):
         print("fla_tests.py: expected FILE.tsv and chunk or ranks", file=sys.stderr)
         return 2
@@ -214,7 +218,7 @@ def main(words):
         return 2
     with tempfile.TemporaryDirectory() as where:
         run = chunk if words[1] == "chunk" else ranks
-        rows, bad = run(limit, where, version())
+        rows, bad = run(limit, keep or where, version())
     write(words[0], rows)
     return int(bool(bad))
 

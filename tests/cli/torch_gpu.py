@@ -371,6 +371,11 @@ def overhead():
     rows.append(("the same without torch.func's part", host(lambda: short(*learned))))
     rows.append(("the same, and backward", host(lambda: torch.autograd.grad(
         Empty.apply(*learned), learned, [x["do"], x["dht"]]))))
+    made = [*learned[:3], x["h0"]]
+    rows.append(("PyTorch's memory for four tensors, as forward needs",
+                 host(lambda: [torch.empty_like(t) for t in made])))
+    rows.append(("PyTorch's memory for eight gradients",
+                 host(lambda: [torch.empty_like(t) for t in learned])))
     for name, (whole, ours) in rows:
         print(f"host us\t{name}\t{whole:.1f}\tbeside the C calls\t{ours:.1f}",
               flush=True)

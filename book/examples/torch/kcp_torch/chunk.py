@@ -66,15 +66,39 @@ class Site(Spec):
                                               h0.dtype == torch.float64)
         self.wide, self.like = torch.float64 if double else torch.float32, v.dtype
         # Rows of sequences that end elsewhere are not written.
-        self.fresh = torch.empty if group is None and self.tokens else torch.zeros
+        self.written, self.none = group is None and self.tokens, None
         given = (True,) * 5 + (self.gate, dt_bias is not None, h0 is not None)
         some = lambda names, also: tuple(n for n, x in zip(names, also) if x)
         self.given = given
         self.names = some(INPUTS, given) + ("o", "ht")
-        self.names13 = some(INPUTS, given) + \
-            some(GRADIENTS, given[:7] + (True,)) + ("do_",)
-        self.names13_dht = self.names13 + ("dht",)
+        grads = some(GRADIENTS, given[:7] + (True,))
+        self.names13 = some(INPUTS, given) + ("do_",) + grads
+        self.names13_dht = some(INPUTS, given) + ("do_", "dht") + grads
         self.dtypes = [None if x is None else x.dtype for x in inputs]
+        # What here() looks for: the next call's tensors are mostly like these.
+        self.like_these = [None if x is None else (x.shape, x.dtype) for x in inputs]
+        self.index = q.get_device()
+        if any(x is not None and x.dtype is not t for x, t in zip(inputs, self.types)) \
+                or self.gate and (A_log is None or A_log.dim() != 1 or dt_bias is not
+                                  None and dt_bias.dim() != len(self.dt_bias)):
+            self.like_these = None
+
+    def here(self, inputs):
+        """The addresses of tensors that are as in the first call, and can be read as
+        they are; else None."""
+        places = []
+        for x, like in zip(inputs, self.like_these or ()):
+            if x is None and like is None:
+                continue
+            if x is None or like is None or x.dtype is not like[1] or \
+                    x.shape != like[0] or x.get_device() != self.index or \
+                    not x.is_contiguous():
+                return None
+            place = x.data_ptr()              # 0: none, or of a device without memory
+            if not place or place & 15:
+                return None
+            places.append(place)
+        return places or None
 
     def parameters(self, A_log, dt_bias):
         """In the shapes of the kernels; a bounded gate without A_log has exp(0)."""
@@ -88,20 +112,29 @@ class Site(Spec):
             dt_bias = dt_bias.reshape(self.dt_bias)
         return A_log, dt_bias
 
+    def fresh(self):
+        """Memory for the states; from a tensor without numbers, the shortest way."""
+        if self.none is None:                 # not in __init__: torch.compile may look
+            self.none = torch.empty(0, dtype=self.acc, device=self.device)
+        if self.written:
+            return self.none.new_empty(self.states)
+        return self.none.new_zeros(self.states)
+
     def prepared(self):
         return self.call("forward", self.store, self.names)
 
-    def forward(self, inputs, keep):
-        """o, ht, the saved block, and the tensors that the way back reads."""
-        call = self.prepared()
-        arrays, places = placed(inputs, self.types)
+    def forward(self, inputs, keep, places=None):
+        """o, ht, the saved block, and the tensors that the way back reads. places: what
+        here() said of the inputs."""
+        call, arrays = self.prepared(), inputs
+        if places is None:
+            arrays, places = placed(inputs, self.types)
         o = torch.empty_like(arrays[2])
-        ht = self.fresh(self.states, dtype=self.acc, device=self.device)
-        places += o.data_ptr(), ht.data_ptr()
+        ht = self.fresh()
         saved = None
         if keep:
-            saved = torch.empty(call.saved_bytes, dtype=torch.uint8, device=self.device)
-        call(places, saved)
+            saved = call.bytes_of(call.saved_bytes)
+        call((*places, o.data_ptr(), ht.data_ptr()), saved)
         if self.act is not self.like:
             o = o.to(self.like)
         if self.acc is not self.wide:
@@ -116,10 +149,10 @@ class Site(Spec):
         out = [torch.empty_like(x) for x in arrays[:3]]
         out += [None if x is None else torch.empty_like(x, dtype=acc)
                 for x in arrays[3:7]]
-        out.append(self.fresh(self.states, dtype=acc, device=self.device))
+        out.append(self.fresh())
         do = torch.zeros_like(arrays[2]) if do is None else cast(do, self.act)
         dht = cast(dht, acc)
-        call([x.data_ptr() for x in (*arrays, *out, do, dht) if x is not None], saved)
+        call([x.data_ptr() for x in (*arrays, do, dht, *out) if x is not None], saved)
         out[5:7] = self.part(call, out[5:7])
         return [None if d is None else x if x.dtype is d else x.to(d)
                 for x, d in zip(out, dtypes)]
@@ -127,19 +160,23 @@ class Site(Spec):
 
 class Chunk(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, site, final, *inputs):
-        o, ht, saved, arrays = site.forward(inputs, True)
+    def forward(ctx, site, final, places, *inputs):
+        o, ht, saved, arrays = site.forward(inputs, True, places)
         ctx.site = site
         ctx.save_for_backward(saved, *arrays)
         ctx.set_materialize_grads(False)
         return (o, ht) if final else o
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx, do, dht=None):
+        if torch.is_grad_enabled():           # create_graph: refused when it is used
+            return _once(ctx, do, dht)
         saved, *arrays = ctx.saved_tensors
-        return (None, None,
+        return (None, None, None,
                 *ctx.site.backward(saved, arrays, do, dht, ctx.site.dtypes))
+
+
+_once = torch.autograd.function.once_differentiable(Chunk.backward)
 
 
 def _shortest():
@@ -194,6 +231,37 @@ def parameter(name, x, shape, like):
 
 
 _known = groups.cache()                       # what was checked already, by its sizes
+_latest = groups.cache()                      # of each kind of call, the last one
+
+
+def _site(all_, where, inputs, split):
+    """The Site of a call, checked if it is new."""
+    q, k, v, g, beta, A_log, dt_bias, h0 = inputs
+    key = site = None
+    try:
+        key = (all_, where, q.shape, q.dtype, q.device, k.shape, k.dtype, k.device,
+               v.shape, v.dtype, v.device, g.shape, g.dtype, g.device, beta.shape,
+               beta.dtype, beta.device,
+               A_log is None or (A_log.shape, A_log.dtype, A_log.device),
+               dt_bias is None or (dt_bias.shape, dt_bias.dtype, dt_bias.device),
+               h0 is None or (h0.shape, h0.dtype, h0.device))
+        site = _known.get(key)
+    except (AttributeError, TypeError):       # something that is no tensor
+        pass
+    if site is None:
+        options = Options(all_)
+        if not isinstance(q, torch.Tensor) or q.dim() != 4:
+            floating("q", q, (None,) * 4, None, "[B, T, H, K]")
+        cu, cuts, group = split_of(q.shape[0], q.shape[1], *split, "q")
+        checked(options, *inputs, len(cu) - 1)
+        for seen in (_known, _latest):
+            if len(seen) >= 1024:
+                seen.clear()
+        if not options.gate:
+            inputs = q, k, v, g, beta, None, None, h0
+        site = _known[key] = Site(options, cu, cuts, group, inputs)
+    _latest[all_, where] = site
+    return site
 
 
 def _layer(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
@@ -209,37 +277,23 @@ def _layer(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
             where = groups.boundaries(where)
         elif where is not None:
             where = tuple(where)
-    try:
-        key = (all_, where, q.shape, q.dtype, q.device, k.shape, k.dtype, k.device,
-               v.shape, v.dtype, v.device, g.shape, g.dtype, g.device, beta.shape,
-               beta.dtype, beta.device,
-               A_log is None or (A_log.shape, A_log.dtype, A_log.device),
-               dt_bias is None or (dt_bias.shape, dt_bias.dtype, dt_bias.device),
-               h0 is None or (h0.shape, h0.dtype, h0.device))
-        site = _known.get(key)
-    except (AttributeError, TypeError):       # something that is no tensor
-        site = None
-    if site is None:
-        options = Options(all_)
-        if not isinstance(q, torch.Tensor) or q.dim() != 4:
-            floating("q", q, (None,) * 4, None, "[B, T, H, K]")
-        cu, cuts, group = split_of(q.shape[0], q.shape[1], cu_seqlens, cu_seqlens_cpu,
-                                   cp_context, "q")
-        inputs = q, k, v, g, beta, A_log, dt_bias, h0
-        checked(options, *inputs, len(cu) - 1)
-        if len(_known) >= 1024:
-            _known.clear()
-        if not options.gate:
-            inputs = q, k, v, g, beta, None, None, h0
-        site = _known[key] = Site(options, cu, cuts, group, inputs)
-    A_log, dt_bias = site.parameters(A_log, dt_bias)
     inputs = q, k, v, g, beta, A_log, dt_bias, h0
+    site = places = None
+    try:
+        site = _latest.get((all_, where))
+        places = site and site.here(inputs)
+    except (AttributeError, TypeError):       # something that is no tensor
+        pass
+    if places is None:
+        site = _site(all_, where, inputs, (cu_seqlens, cu_seqlens_cpu, cp_context))
+        A_log, dt_bias = site.parameters(A_log, dt_bias)
+        inputs = q, k, v, g, beta, A_log, dt_bias, h0
     if torch.is_grad_enabled():
         for x in inputs:
             if x is not None and x.requires_grad:
-                out = _apply(site, final, *inputs)
+                out = _apply(site, final, places, *inputs)
                 return out if final else (out, None)
-    o, ht, _, _ = site.forward(inputs, False)
+    o, ht, _, _ = site.forward(inputs, False, places)
     return o, ht if final else None
 
 

@@ -148,11 +148,20 @@ class Prepared:
         self.first, n = first, slot(max(ends)) + 1
         self.pack, self.blank = struct.Struct(f"{n}Q").pack_into, [0] * n
         self.slots = [slot(at[x]) for x in names]
+        start, end = self.slots[0], self.slots[0] + len(names)
+        self.straight = slice(start, end) if self.slots == list(range(start, end)) \
+            else None                         # one behind the other: written at once
         self.stream = slot(member("kcp_call", "stream")[0])
         if pass_ != "conv":
             self.saved = slot(member(self.struct, "saved")[0])
         self.at, self.arrived, self.work_slot = at, False, slot
-        self.event = self.kept = None
+        self.event = self.kept = self.none = None
+
+    def bytes_of(self, n):
+        """From PyTorch's allocator, the shortest way."""
+        if self.none is None:
+            self.none = torch.empty(0, dtype=torch.uint8, device=self.device)
+        return self.none.new_empty(n)
 
     def grid(self):
         """The plan's grid into blank; on a GPU a copy, which other streams wait for
@@ -189,18 +198,20 @@ class Prepared:
         if not self.arrived:
             self.grid()
         slots = self.blank.copy()
-        for at, place in zip(self.slots, places):
-            slots[at] = place
-        work = torch.empty(self.work_bytes, dtype=torch.uint8, device=self.device)
+        if self.straight:
+            slots[self.straight] = places
+        else:
+            for at, place in zip(self.slots, places):
+                slots[at] = place
+        work = self.bytes_of(self.work_bytes)
         slots[0], slots[1] = work.data_ptr(), self.work_bytes
         if gpu:
             slots[self.stream] = _stream(self.index)
         if saved is not None:
             slots[self.saved] = saved.data_ptr()
             slots[self.saved + 1] = self.saved_bytes
-        args = bytearray(self.args)
-        self.pack(args, self.first, *slots)
-        view = self.view.from_buffer(args)
+        view = self.view.from_buffer_copy(self.args)
+        self.pack(view, self.first, *slots)
         if self.comm is None:
             status = self.run(self.layer.at, view)
         else:

@@ -10,7 +10,8 @@ FLA's context holds what one rank sees; the whole batch's cu_seqlens is kept bes
 when the context is built, so contexts built before the import are not taken. KCP_FLA=0
 turns the backend off; KCP_ROUND_GATES=1 lets gates and beta wider than a bfloat16 q be
 rounded to it; KCP_ROUND_KEYS=1 has normalised q and k rounded to their type, as FLA's
-kernels do, where ours keep them in float32.
+kernels do, where ours keep them in float32; KCP_ROUND_KEYS=reference has PyTorch
+normalise them in their type, as the reference of FLA's tests does.
 """
 import functools
 import os
@@ -103,9 +104,13 @@ def _run(function, model, args, more):
         x.pop("cu_seqlens", None)
         x.pop("cu_seqlens_cpu", None)
         x["cp_context"] = context.kcp_context
-    if os.environ.get("KCP_ROUND_KEYS") == "1" and x.get("use_qk_l2norm_in_kernel"):
+    rounded = os.environ.get("KCP_ROUND_KEYS")
+    if rounded in ("1", "reference") and x.get("use_qk_l2norm_in_kernel"):
         x["use_qk_l2norm_in_kernel"] = False
         for n in ("q", "k"):
+            if rounded == "reference":
+                x[n] = torch.nn.functional.normalize(x[n], p=2, dim=-1)
+                continue
             wide = x[n].float()
             unit = wide * torch.rsqrt(wide.square().sum(-1, keepdim=True) + 1e-6)
             x[n] = unit.to(x[n].dtype)
