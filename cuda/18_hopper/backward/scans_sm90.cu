@@ -26,8 +26,9 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void backward_scan_kerne
     else
         reverse_block<K, WGS, kda, blocks>(x, f, dO, job % SCAN_JOBS, z, n, v0,
                                            on_chip);
+    if (blocks == 1) return;
     __syncwarp();                        // whole warps meet the cluster
-    if (blocks > 1) cluster_sync();      // the other block may still write here
+    cluster_sync();                      // the other block may still write here
 }
 
 // The call as forward's kernels read it.
