@@ -35,7 +35,8 @@ FNR == 1 {
     base = name
     sub(/\.tsv$/, "", base)
     split("", head)
-    if (name != "judge.txt") {
+    times = ""
+    if (name !~ /^(judge|repeats)\.txt$/) {
         for (i = 1; i <= NF; i++) head[i] = $i
         for (i = 1; i <= NF && base != "digests"; i++)
             if (!($i in known))
@@ -95,6 +96,20 @@ name == "judge.txt" {
     split(substr($0, at + 7), w, " ")
     set("worst", w[1]); set("error", w[2]); set("allowed", w[4])
     if (match($0, /alive [0-9.e+-]+/)) set("alive", substr($0, RSTART + 6, RLENGTH - 6))
+    next
+}
+
+# kcp-check --repeats N: a variant that passed gave the same bits N times more.
+name == "repeats.txt" {
+    if ($0 ~ /^[0-9][0-9]_[a-z0-9_]+$/) judged = $0
+    n = split($0, w, " ")
+    if (w[1] == "repeats") times = w[2] + 0
+    if (w[1] !~ /^(ok|MARGINAL)$/ || !index($0, " worst ")) next
+    if (!times) bad(FILENAME ": found no line \"repeats N\" above " w[2])
+    begin("repeat")
+    set("stage", judged); set("variant", w[2]); set("storage", w[3])
+    set("verdict", "same"); set("repeats", times)
+    stand(judged, w[2], 1)
     next
 }
 

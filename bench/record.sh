@@ -6,7 +6,8 @@
 # usage: sh bench/record.sh FOLDER NAME COMMIT        into bench/results/NAME.tsv
 # One table a machine and commit, e.g. 2026-11-21-2f22232-4gpu: what is there stays, and
 # the new rows follow. FOLDER holds machine.txt (one line: GPU, driver, date) and any of
-# judge.txt (kcp-check's output), CASE.tsv (kcp-bench's, the peers'), sanitize.tsv,
+# judge.txt (kcp-check's output), repeats.txt (a line "repeats N", then kcp-check's
+# output with --repeats N), CASE.tsv (kcp-bench's, the peers'), sanitize.tsv,
 # nccl.tsv, precision.tsv, ncu.tsv. A row that was timed enters only when the judge passed its
 # variant in the same run, and with the digest of the kernels (digests.tsv; without it
 # of BUILD, else build), so that stale.sh can say when they have changed. Other systems'
@@ -26,7 +27,9 @@ set --
 for f in "$dir"/*.tsv; do
     case $f in */digests.tsv | */\*.tsv) ;; *) [ ! -s "$f" ] || set -- "$@" "$f" ;; esac
 done
-[ ! -r "$dir/judge.txt" ] || set -- "$dir/judge.txt" "$@"
+for f in repeats judge; do
+    [ ! -r "$dir/$f.txt" ] || set -- "$dir/$f.txt" "$@"
+done
 [ $# -gt 0 ] || {
     echo "record.sh: $dir: found no judge.txt and no table, expected a run's" >&2
     exit 2

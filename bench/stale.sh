@@ -10,6 +10,7 @@
 # comparable: not built here as the sources stand, or by another nvcc; none: nothing
 # recorded. Never a failure: a machine without a GPU cannot make a record. RESULTS: the
 # tables that count, all of them unless a test names its own; DIGESTS: as for tables.sh.
+# Of the rows of the table of paths, PATHS=1 sh bench/sanitized.sh speaks.
 all=""
 [ "$1" != --all ] || { all=1; shift; }
 B=${1:-build}
@@ -35,7 +36,7 @@ awk -F '\t' -v all="$all" '
         for (i = 1; i <= NF; i++) column[$i] = i
         next
     }
-    file == 1 && $1 == "comm" { next }
+    file == 1 && ($1 == "comm" || $1 == "path") { next }
     file == 1 {
         k = $1 SUBSEP $2
         now[k] = $4; nvcc[k] = $3; also[k] = " " $5 " "

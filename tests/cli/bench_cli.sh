@@ -205,6 +205,13 @@ record "$W/second" bench-cli-test abc1234 || wrong "$(cat "$W/err")"
 is '^time.*v2_stages.*fused' row p1; is '^time.*v2_stages.*fused' digest d2
 [ "$(grep -c '^time.*v2_stages' $kept)" = 2 ] || wrong "a path with a verdict is not there"
 
+# Repeats: who passed gave the same bits N times; who failed has no row.
+sed '1s/^/repeats 100\n/' "$W/judge.txt" >"$W/second/repeats.txt"
+record "$W/second" bench-cli-test abc1234 || wrong "$(cat "$W/err")"
+is '^repeat' variant v2_stages; is '^repeat' verdict same; is '^repeat' repeats 100
+is '^repeat' digest d2
+[ "$(grep -c '^repeat' $kept)" = 1 ] || wrong "a variant that failed has a row of repeats"
+
 # What no record can be made of is refused, and what is there stays.
 cp $kept "$W/before"
 refused() {                     # what it says
@@ -212,6 +219,8 @@ refused() {                     # what it says
     [ "$(wc -l <"$W/err")" = 1 ] && grep -q "$1" "$W/err" || wrong "$1: $(cat "$W/err")"
     cmp -s "$W/before" $kept || wrong "a refusal changed the record: $1"
 }
+sed -i 1d "$W/second/repeats.txt"; refused 'found no line "repeats N"'
+rm "$W/second/repeats.txt"
 sed -i '/v2_stages/d' "$W/second/digests.tsv"; refused 'v2_stages: found no digest'
 cp "$W/digests.tsv" "$W/second"
 sed -i '1s/us_p90/us90/' "$W/second/c.tsv"; refused "found column 'us90'"
