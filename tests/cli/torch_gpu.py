@@ -381,6 +381,27 @@ def overhead():
               flush=True)
 
 
+def conv_ranks(world):
+    """Some ranks have fewer tokens than the window: rows and states travel."""
+    r, R = dist.get_rank(), dist.get_world_size()
+    case = conv_draw(B, True)
+    for cuts in ([0] + [300 - R + i for i in range(1, R)] + [300],
+                 [0] + [20 + i for i in range(1, R)] + [300]):
+        c = kcp_torch.build_cp_context(CONV, world, conv1d_kernel_size=4, cuts=cuts)
+        x, dy, dlast = case
+        dlast = torch.cat([torch.zeros_like(dlast[:, :, :1]), dlast[:, :, 1:]], 2)
+        want = conv_learn(x, dy, dlast, "cpu", E)
+        got = conv_learn(dict(x, x=c.shard(x["x"])), c.shard(dy), dlast,
+                         torch.device("cuda", r), cp_context=c)
+        got = {n: t.detach().float() for n, t in got.items()}
+        for n in ("dweight", "dinitial_state", "last"):
+            dist.all_reduce(got[n])
+        want = {n: c.shard(t) if n in ("y", "dx") else t for n, t in want.items()}
+        want["last"] = torch.cat([torch.zeros_like(want["last"][:, :, :1]),
+                                  want["last"][:, :, 1:]], 2)
+        conv_compare(got, want, f"conv, cuts {cuts}, rank {r}", 6e-3)
+
+
 def ranks():
     """Over NCCL, a rank a GPU: every form, two layers on one group, uneven cuts, a
     communicator of our own for a gloo group."""
@@ -406,23 +427,7 @@ def ranks():
         want = {n: c.shard(t) if n in ("o", "dq", "dk", "dv", "dg", "dbeta") else t
                 for n, t in want.items()}
         compare(got, want, f"{name}, {form}, rank {r} of {R}", LIMITS["bf16"])
-    # Some ranks have fewer tokens than the window: rows and states travel.
-    case = conv_draw(B, True)
-    for cuts in ([0] + [300 - R + i for i in range(1, R)] + [300],
-                 [0] + [20 + i for i in range(1, R)] + [300]):
-        c = kcp_torch.build_cp_context(CONV, world, conv1d_kernel_size=4, cuts=cuts)
-        x, dy, dlast = case
-        dlast = torch.cat([torch.zeros_like(dlast[:, :, :1]), dlast[:, :, 1:]], 2)
-        want = conv_learn(x, dy, dlast, "cpu", E)
-        got = conv_learn(dict(x, x=c.shard(x["x"])), c.shard(dy), dlast,
-                         torch.device("cuda", r), cp_context=c)
-        got = {n: t.detach().float() for n, t in got.items()}
-        for n in ("dweight", "dinitial_state", "last"):
-            dist.all_reduce(got[n])
-        want = {n: c.shard(t) if n in ("y", "dx") else t for n, t in want.items()}
-        want["last"] = torch.cat([torch.zeros_like(want["last"][:, :, :1]),
-                                  want["last"][:, :, 1:]], 2)
-        conv_compare(got, want, f"conv, cuts {cuts}, rank {r}", 6e-3)
+    conv_ranks(world)
     kcp_torch.release()
     t = torch.ones(1, device="cuda")
     dist.all_reduce(t)
