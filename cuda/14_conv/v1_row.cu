@@ -77,8 +77,8 @@ static __global__ void window(const struct conv x, const struct stretch s)
 }
 
 // dx_t = sum_{i<Wc} weight_{Wc-1-i} dpre_{t+i}, rows past the sequence's end 0; of the
-// last Wc - 1 rows dxt is a part. A stretch that starts its sequence has dx0 too, the
-// same sum for the rows before, which have no dpre: earlier rows.
+// last Wc - 1 rows dxt is a part. The stretch that starts its sequence has dx0 too: the
+// same sum for so many earlier rows, which have no dpre of their own.
 template <class X>
 static __global__ void into_x(const struct conv x, const struct stretch s, int earlier)
 {

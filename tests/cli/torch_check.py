@@ -215,6 +215,22 @@ def states_of_conv():
     close(torch.cat([y1, y2], 1), y, "conv in two halves")
     close(s2, last, "conv's state")
     close(last, x[:, -4:].transpose(1, 2), "conv's state is the last rows")
+    layer = kcp_torch.ShortConvolution(3, 4, bias=True, dtype=D)
+    expect({n: tuple(t.shape) for n, t in layer.state_dict().items()} ==
+           {"weight": (3, 1, 4), "bias": (3,)}, "ShortConvolution's weights")
+    want = F.silu(F.conv1d(x.transpose(1, 2), layer.weight, layer.bias, padding=3,
+                           groups=3)[..., :11].transpose(1, 2)) + x
+    close(layer(x, residual=x)[0], want, "ShortConvolution")
+    mask = (torch.arange(11)[None] >= torch.tensor([[3], [0]])).to(D)
+    close(layer(x, mask=mask)[0], layer(x * mask[..., None])[0], "its mask")
+    with torch.no_grad():                     # a prompt of 8, then token by token
+        first, cache = layer(x[:, :8], residual=x[:, :8], output_final_state=True)
+        parts = [first] + [layer(x[:, t:t + 1], residual=x[:, t:t + 1], cache=cache)[0]
+                       for t in range(8, 11)]
+    close(torch.cat(parts, 1), want, "ShortConvolution, decoding")
+    close(cache, last, "the cache it was given")
+    refuses(ValueError, ("mask", "packed"), lambda: layer(
+        x[:1], mask=mask[:1], cu_seqlens=[0, 11]))
     none, _ = kcp_torch.causal_conv1d(x, w)
     expect(torch.equal(none, y), "conv with its state asked for, and without")
     half, s = kcp_torch.causal_conv1d(x.bfloat16(), w, output_final_state=True)
@@ -399,8 +415,9 @@ def ranks():
         conv_case(f"conv {W}, {R} ranks", world, W=W)
         conv_case(f"conv {W}, {R} ranks, no state", world, W=W, states=False)
     # Shards shorter than the window, and one without tokens: the state travels.
-    for cuts in ([0] * (R - 1) + [2, 77], [0] + [77 - R + i for i in range(1, R)] + [77],
-                 [0] + [i for i in range(1, R)] + [77]):
+    steps = range(1, R)
+    for cuts in ([0] * (R - 1) + [2, 77], [0, *(77 - R + i for i in steps), 77],
+                 [0, *steps, 77]):
         conv_case(f"conv, cuts {cuts}", world, cuts=cuts)
     two_threads(groups)
     # Two layers on one group, checkpointed: the second's input is the first's output.

@@ -4,10 +4,10 @@ Book: chapter 08.  Checked by: tests/cli/torch.sh.  Next: library.py.
 """
 from . import ops
 from .chunk import chunk_gated_delta_rule, chunk_kda
-from .conv import causal_conv1d
+from .conv import ShortConvolution, causal_conv1d
 from .groups import CPContext, build_cp_context, release
 from .library import lib as _lib
 
 __version__ = _lib.kcp_version().decode()
-__all__ = ["chunk_kda", "chunk_gated_delta_rule", "causal_conv1d", "build_cp_context",
-           "CPContext", "release"]
+__all__ = ["chunk_kda", "chunk_gated_delta_rule", "causal_conv1d",
+           "ShortConvolution", "build_cp_context", "CPContext", "release"]

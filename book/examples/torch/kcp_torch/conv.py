@@ -170,3 +170,42 @@ def causal_conv1d(x, weight, bias=None, residual=None, initial_state=None,
         out = Conv.apply(spec_of(what, group, x), final, *inputs)
     y, last = out if final else (out, None)
     return y if residual is None else y + residual, last
+
+
+class ShortConvolution(torch.nn.Conv1d):
+    """FLA's layer of this name: its arguments, its weight [D,1,W], its cache [N,D,W].
+    forward returns y and, if asked for, the next cache. A decoding step, one token a
+    sequence without gradients, writes the cache that it was given too, as FLA's does.
+    """
+
+    def __init__(self, hidden_size, kernel_size, bias=False, activation="silu",
+                 backend=None, device=None, dtype=None):
+        super().__init__(hidden_size, hidden_size, kernel_size, groups=hidden_size,
+                         bias=bias, padding=kernel_size - 1, device=device, dtype=dtype)
+        if activation not in (None, "silu", "swish"):
+            raise ValueError(f"activation: found {activation!r}, expected None, 'silu'"
+                             " or 'swish'")
+        self.hidden_size, self.activation, self.backend = \
+            hidden_size, activation, backend
+
+    def forward(self, x, residual=None, mask=None, cache=None, output_final_state=False,
+                cu_seqlens=None, chunk_indices=None, **more):
+        """mask [B,T]: 0 where a token is padding. chunk_indices is not read."""
+        if mask is not None:
+            if any(n in more for n in ("cp_context", "cu_seqlens_cpu")) or \
+                    cu_seqlens is not None:
+                raise ValueError("mask: found one beside packed sequences, expected"
+                                 " None: these have no padding")
+            x = x * mask.unsqueeze(-1).to(x.dtype)
+        step = cache is not None and x.shape[0] * x.shape[1] == cache.shape[0] and \
+            "cp_context" not in more and not torch.is_grad_enabled()
+        y, last = causal_conv1d(x, self.weight, self.bias, residual, cache,
+                                output_final_state or step, self.activation,
+                                cu_seqlens=cu_seqlens, **more)
+        if step:
+            cache.copy_(last)
+        return y, last if output_final_state else None
+
+    @property
+    def state_size(self):
+        return self.hidden_size * self.kernel_size[0]
