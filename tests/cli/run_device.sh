@@ -80,6 +80,11 @@ near kda-bf16-v1 3e-2 '--variant v1_stages' $layer --save all
 near kda-bf16-3-chain 3e-2 '' $layer --ranks 3 --form chain --reuse-m
 near kda-f32-5-cuts 2e-4 '--dtype f32' $layer --cuts 0,1,100,100,101,300 --form scan
 "$arrays" fill in/w.npy f8 128,4 0.25; "$arrays" fill in/wv.npy f8 256,3 0.3
+for name in x0 dxt; do               # rows before the sequences; of the last rows
+    "$arrays" fill in/${name}_q.npy f8 3,3,128 0.4
+    "$arrays" fill in/${name}_v.npy f8 3,2,256 -0.2
+    for e in 0 130 700; do "$arrays" poke in/${name}_q.npy $e 0.$e; done
+done
 conv="--conv w.npy,w.npy,wv.npy --act silu"
 near kda-f32-conv 2e-4 '--dtype f32' $layer --ranks 3 $conv
 near kda-bf16-conv 3e-2 '' $layer --ranks 2 $conv
