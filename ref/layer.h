@@ -49,9 +49,10 @@ void kcp_layer_call(const struct kcp_layer *layer, struct kcp_call *call,
                     const struct kcp_plan *plan, struct kcp_comm *comm);
 
 /* Bytes of the block that forward leaves and backward reads, and of the workspaces, by
- * sizes and options; arrays need not be there yet, but a->saved is as it will be at the
- * call. 0: none, or no plan. Layers that follow one another on one stream may share a
- * workspace; each keeps a saved block of its own until its backward has run. */
+ * sizes and options. Arrays need not be there yet, but a->saved is as it will be at the
+ * call; of a convolution x0, dxt, dweight, dbias: NULL or any address. 0: none, or no
+ * plan. Layers that follow one another on one stream may share a workspace; each keeps
+ * a saved block of its own until its backward has run. */
 size_t kcp_layer_saved(const struct kcp_layer *layer, const struct kcp_call *call);
 size_t kcp_layer_forward_work(const struct kcp_layer *layer,
                               const struct kcp_forward *a);
