@@ -57,8 +57,8 @@ if [ "$half" != run ]; then
     make -s -j"$(nproc)" B="$B" "$B/kcp-check-jitter" || exit 1
     mistakes >"$B/jitter/mistakes"
     ids=
-    while IFS='|' read -r name file line; do
-        without "$name" "$file" "$line" & ids="$ids $!"
+    while IFS='|' read -r name _ kernels file line; do
+        without "$name" "$kernels" "$file" "$line" & ids="$ids $!"
     done <"$B/jitter/mistakes"
     for id in $ids; do wait "$id" || exit 1; done
 fi
