@@ -7,7 +7,8 @@
 
 // Bound: memory; the Wc rows that a token reads come from the cache. The halos travel
 // over comm, on the same stream. Sums over tokens are made chunk by chunk, then chunks,
-// then segments in their order, so they do not depend on how the tokens were cut.
+// then segments in their order, so they do not depend on how the tokens were cut. A
+// call without rows before and after its sequences has kernels without them (STATES 0).
 
 // A stretch and its chunks; where its sequence, n, starts and stops, in local tokens;
 // what surrounds it (halo.cuh).
@@ -44,11 +45,11 @@ static __device__ int64_t state_at(const struct conv &x, const struct stretch &s
 }
 
 // x_t of channel d; before the sequence's start a row of x0, or 0.
-template <class X>
+template <class X, int STATES>
 static __device__ float tap(const struct conv &x, const struct stretch &s, int64_t t,
                             int d)
 {
-    if (t < s.start && x.st.x0)
+    if (STATES && t < s.start && x.st.x0)
         return ((const X *)x.st.x0)[state_at(x, s, t, s.start, d)];
     if (t < s.start) return 0.0f;
     if (t < s.at.low) return ((const X *)x.before)[(s.at.low_at + t) * x.a.D + d];
@@ -56,7 +57,7 @@ static __device__ float tap(const struct conv &x, const struct stretch &s, int64
 }
 
 // y_t = act(bias + sum_j weight_j x_{t+j-Wc+1}), or d pre_t = dy_t act'(pre_t).
-template <class X>
+template <class X, int STATES>
 static __global__ void window(const struct conv x, const struct stretch s)
 {
     const int64_t at = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
@@ -66,7 +67,7 @@ static __global__ void window(const struct conv x, const struct stretch s)
     float pre = x.a.bias ? ((const float *)x.a.bias)[d] : 0.0f;
     //> kernel-window
     for (int j = 0; j < x.a.Wc; j++)
-        pre += weight(x, d, j) * tap<X>(x, s, t + j - x.a.Wc + 1, d);
+        pre += weight(x, d, j) * tap<X, STATES>(x, s, t + j - x.a.Wc + 1, d);
     //< kernel-window
     const float sg = 1.0f / (1.0f + expf(-pre)), silu = x.a.act == KCP_ACT_SILU;
     if (x.a.pass == KCP_FORWARD)
@@ -79,21 +80,22 @@ static __global__ void window(const struct conv x, const struct stretch s)
 // dx_t = sum_{i<Wc} weight_{Wc-1-i} dpre_{t+i}, rows past the sequence's end 0; of the
 // last Wc - 1 rows dxt is a part. The stretch that starts its sequence has dx0 too: the
 // same sum for so many earlier rows, which have no dpre of their own.
-template <class X>
+template <class X, int STATES>
 static __global__ void into_x(const struct conv x, const struct stretch s, int earlier)
 {
     const int64_t at = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
-    const int64_t t = s.begin - earlier + at / x.a.D;
+    const int64_t t = s.begin - (STATES ? earlier : 0) + at / x.a.D;
     const int d = at % x.a.D;
     if (t >= s.end) return;
     float dx = 0.0f;
-    if (x.st.dxt && t >= s.stop - (x.a.Wc - 1))
+    if (STATES && x.st.dxt && t >= s.stop - (x.a.Wc - 1))
         dx = ((const X *)x.st.dxt)[state_at(x, s, t, s.stop, d)];
-    for (int i = t < s.start ? s.start - t : 0; i < x.a.Wc && t + i < s.stop; i++) {
+    const int from = STATES && t < s.start ? s.start - t : 0;
+    for (int i = from; i < x.a.Wc && t + i < s.stop; i++) {
         const int64_t row = t + i < s.at.high ? t + i : x.a.T + s.at.high_at + t + i;
         dx += weight(x, d, x.a.Wc - 1 - i) * x.dpre[row * x.a.D + d];
     }
-    if (t < s.start) ((X *)x.st.dx0)[state_at(x, s, t, s.start, d)] = dx;
+    if (STATES && t < s.start) ((X *)x.st.dx0)[state_at(x, s, t, s.start, d)] = dx;
     else ((X *)x.a.dx)[t * x.a.D + d] = dx;
 }
 
@@ -105,12 +107,12 @@ static __global__ void last_rows(const struct conv x, const struct stretch s)
     const int64_t t = s.stop - (x.a.Wc - 1) + at / x.a.D;
     const int d = at % x.a.D;
     if (t < s.stop)
-        ((X *)x.st.xt)[state_at(x, s, t, s.stop, d)] = tap<X>(x, s, t, d);
+        ((X *)x.st.xt)[state_at(x, s, t, s.stop, d)] = tap<X, 1>(x, s, t, d);
 }
 
 // One chunk's part of dweight_j = sum_t dpre_t x_{t+j-Wc+1}, and of dbias, the sum of
 // dpre_t.
-template <class X>
+template <class X, int STATES>
 static __global__ void into_weight(const struct conv x, const struct stretch s)
 {
     const int D = x.a.D, Wc = x.a.Wc, d = blockIdx.y * blockDim.x + threadIdx.x;
@@ -121,7 +123,7 @@ static __global__ void into_weight(const struct conv x, const struct stretch s)
     for (int j = 0; j < Wc; j++) {
         float dw = 0.0f;
         for (int64_t t = from; t < to; t++)
-            dw += x.dpre[t * D + d] * tap<X>(x, s, t + j - Wc + 1, d);
+            dw += x.dpre[t * D + d] * tap<X, STATES>(x, s, t + j - Wc + 1, d);
         part[(int64_t)d * Wc + j] = dw;
     }
     float db = 0.0f;
@@ -228,7 +230,7 @@ static int add_up(const struct conv *x)
     return launched();
 }
 
-template <class X>
+template <class X, int STATES>
 static int backward(const struct conv *x)
 {
     const struct conv_call *a = &x->a;
@@ -238,10 +240,11 @@ static int backward(const struct conv *x)
     for (int s = 0; s < a->NS; s++) {
         const struct stretch z = stretch_of(a, s);
         const int earlier = x->st.dx0 && z.begin == z.start ? a->Wc - 1 : 0;
-        into_x<X><<<blocks((z.end - z.begin + earlier) * a->D), 256, 0, a->stream>>>(
-            *x, z, earlier);
+        into_x<X, STATES><<<blocks((z.end - z.begin + earlier) * a->D), 256, 0,
+                            a->stream>>>(*x, z, earlier);
         if (a->dweight || a->dbias)
-            into_weight<X><<<dim3(z.nc, blocks(a->D)), 256, 0, a->stream>>>(*x, z);
+            into_weight<X, STATES><<<dim3(z.nc, blocks(a->D)), 256, 0, a->stream>>>(
+                *x, z);
     }
     if (x->st.dx0)
         status = hand_on(a, sizeof(X), a->plan->h0_rank, x->st.dxt, x->st.dx0);
@@ -263,6 +266,18 @@ static int forward(const struct conv *x)
     return hand_on(a, sizeof(X), a->plan->ht_rank, x->st.x0, x->st.xt);
 }
 
+template <class X, int STATES>
+static int all_stretches(const struct conv *x)
+{
+    const struct conv_call *a = &x->a;
+    for (int s = 0; s < a->NS; s++) {
+        const struct stretch z = stretch_of(a, s);
+        window<X, STATES><<<blocks((z.end - z.begin) * a->D), 256, 0, a->stream>>>(
+            *x, z);
+    }
+    return a->pass == KCP_FORWARD ? forward<X>(x) : backward<X, STATES>(x);
+}
+
 template <class X>
 static int conv_v1_row_run(void *args)
 {
@@ -277,11 +292,7 @@ static int conv_v1_row_run(void *args)
     int status = bring_both(c, a, &x.st, sizeof(X));
     if (!status) status = kcp_halo_run(&h, a->x, (void *)x.before);
     if (status) return status;
-    for (int s = 0; s < a->NS; s++) {
-        const struct stretch z = stretch_of(a, s);
-        window<X><<<blocks((z.end - z.begin) * a->D), 256, 0, a->stream>>>(x, z);
-    }
-    return a->pass == KCP_FORWARD ? forward<X>(&x) : backward<X>(&x);
+    return has_states(&x.st) ? all_stretches<X, 1>(&x) : all_stretches<X, 0>(&x);
 }
 
 KCP_VARIANT(conv_v1_row) = { "14_conv",

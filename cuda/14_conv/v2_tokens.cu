@@ -369,11 +369,6 @@ static void write_bounds(const struct conv *x)
     put_rest(&to);
 }
 
-static int has_states(const struct conv *x)
-{
-    return x->st.x0 || x->st.dxt || x->st.xt || x->st.dx0;
-}
-
 static void write_sequences(const struct conv *x)
 {
     const struct conv_call *a = &x->a;
@@ -445,7 +440,7 @@ static size_t place(struct conv *x, const struct kcp_conv *c)
         { (void **)&x->mine, sums * x->n * x->rows, sizeof(float) },
         { (void **)&x->all, sums * x->n * x->rows * p->R, sizeof(float) },
         { (void **)&x->sum, sums * x->n, sizeof(float) },
-        { (void **)&x->sequence, has_states(x) * a->NS, sizeof(int) },
+        { (void **)&x->sequence, has_states(&x->st) * a->NS, sizeof(int) },
         { &x0, (int64_t)states_copied(&h, x->st.x0), 1 },
         { &dxt, (int64_t)states_copied(&h, x->st.dxt), 1 },
     };
@@ -558,7 +553,7 @@ static int run(void *args)
     if (!c->shift && (!c->weight || c->Wc < 1)) return KCP_BAD;
     if (!kcp_path_of("14_conv", "v2_tokens", KCP_BF16, c)) return KCP_NA;
     if (place(&x, c) > c->work_bytes) return KCP_BAD;
-    return has_states(&x) ? run_states<1>(c, &x) : run_states<0>(c, &x);
+    return has_states(&x.st) ? run_states<1>(c, &x) : run_states<0>(c, &x);
 }
 
 KCP_VARIANT(conv_v2_tokens) = {

@@ -63,6 +63,11 @@ static inline struct conv_states states_of(const struct kcp_conv *a)
     return { a->x0, a->dxt, NULL, a->dx0 };
 }
 
+static inline int has_states(const struct conv_states *st)
+{
+    return st->x0 || st->dxt || st->xt || st->dx0;
+}
+
 // Rows of x0 and dxt travel where a sequence crosses a cut between ranks. They are
 // copied to work first, all N of them: the bytes of that, by the halo of x.
 static inline size_t states_copied(const struct kcp_halo *h, const void *own)
