@@ -5,16 +5,19 @@ a test that passed is said to be theirs.  Next: rounded_keys.py.
 
     python3 bench/peers/fla_tests.py torch.tsv chunk     one GPU
     python3 bench/peers/fla_tests.py torch.tsv ranks     two or more
-        [--limit S] [--keep DIR]
+        [--limit S] [--keep DIR] [--only WORDS]
 
 .peers/ holds their package and tests (fetch.sh); pytest runs them as they are. chunk:
 tests/ops/test_kda.py, the tests of chunk_kda. ranks: tests/context_parallel, each test
 of KDA and GDN in a process of its own, whose ranks meet at a port of its own
-(backend/sitecustomize.py). Their reference rounds normalised keys, so those of KDA run as
-they are and with each KCP_ROUND_KEYS (kcp_torch/fla.py), and two on FLA's own kernels
-(KCP_FLA=0). Half of them find the GPUs in turned order: rank 0's has the reference.
-A line a test goes to standard output, a row to the table; exit status 1 when a test
-failed on our kernels with the reference's rounding. DIR keeps what was said.
+(backend/sitecustomize.py). Those of KDA run as they are; as FLA's own continuous
+integration runs them (FLA_CI_ENV=1: an error beyond their limit is a warning where no
+number is off by more than 0.3); with the rounding of their reference (KCP_ROUND_KEYS);
+and two on FLA's own kernels (KCP_FLA=0). Half of them find the GPUs in turned order:
+rank 0's has the reference. A line a test goes to standard output, a row to the table;
+exit status 1 when one failed that FLA's integration would not let pass. DIR keeps what
+was said; --only chooses: tests over ranks by a regex of file, name and variables,
+those of chunk in the words of pytest's -k.
 """
 import importlib.util
 import json
@@ -33,7 +36,7 @@ PEERS = os.path.join(ROOT, ".peers")
 CHUNK = "ops/test_kda.py"
 RANKS = "context_parallel/test_cp_kda.py", "context_parallel/test_cp_gdn.py"
 AT_ONCE = 8                                # the reference of KDA's holds 20 GB
-KEYS = "KCP_ROUND_KEYS"
+CI = ("FLA_CI_ENV", "1")
 # Tests of something else than the chunk functions: why they do not reach us.
 OTHERS = {"test_cp_conv": "their convolution asks no backend",
           "test_cp_context": "their split alone, without a kernel",
@@ -112,9 +115,10 @@ def whose(verdict, why, said, errors=False):
     return words
 
 
-def chunk(limit, where, peer):
+def chunk(limit, where, peer, only):
     many = ["-n", "6"] if importlib.util.find_spec("xdist") else []
-    told, process = start(CHUNK, ["-k", "test_chunk", *many], limit, where)
+    chosen = ["-k", only or "test_chunk"]      # here in pytest's words
+    told, process = start(CHUNK, [*chosen, *many], limit, where)
     cut = process.wait() == 124
     count, ours, rows = {"passed": 0, "failed": 0, "skipped": 0}, 0, []
     for name, verdict, why, said in tests_of(told):
@@ -136,7 +140,7 @@ def chunk(limit, where, peer):
     return rows, count["failed"] or not count["passed"] or cut
 
 
-def ranks(limit, where, peer):
+def ranks(limit, where, peer, only):
     began, rows, bad = time.time(), [], []
     gpus = len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
                .stdout.splitlines())
@@ -149,7 +153,7 @@ def ranks(limit, where, peer):
     def one(file, name, env, turned):
         left = int(limit - (time.time() - began))
         label = name + "".join(f", {n}={x}" for n, x in env)
-        ours = "kda" not in file or env == ((KEYS, "reference"),)
+        ours = "kda" not in file or env == (CI,)
         if left < 20:
             return row(file, label, "not run: no time left")
         if turned:
@@ -174,13 +178,13 @@ def ranks(limit, where, peer):
         for n in [n for n in names if wants[n] > gpus]:
             row(file, n, f"not run: it asks for {wants[n]} GPUs")
         names = [n for n in names if wants[n] <= gpus]
-        if "kda" not in file:
-            jobs += [(file, n, ()) for n in names]
-            continue
-        jobs += [(file, n, ()) for n in names]
-        jobs += [(file, n, ((KEYS, "reference"),)) for n in names]
-        jobs += [(file, n, (("KCP_FLA", "0"),)) for n in names[:2]]
-        jobs += [(file, n, ((KEYS, "1"),)) for n in names[:1]]
+        ways = [()]
+        if "kda" in file:
+            ways = [(CI,), (), (("KCP_ROUND_KEYS", "reference"),), (("KCP_FLA", "0"),)]
+        for env in ways:
+            some = names[:2] if ("KCP_FLA", "0") in env else names
+            jobs += [(file, n, env) for n in some
+                     if re.search(only, f"{file}::{n} {env}")]
     lock, visible = threading.Lock(), os.environ.get("CUDA_VISIBLE_DEVICES", "")
     order = (visible or ",".join(map(str, range(gpus)))).split(",")
 
@@ -202,12 +206,11 @@ def ranks(limit, where, peer):
 
 
 def main(words):
-    limit, keep = 300, None
-    for option in ("--limit", "--keep"):
+    said = {"--limit": "300", "--keep": "", "--only": ""}
+    for option in said:
         if option in words:
             at = words.index(option)
-            limit = int(words[at + 1]) if option == "--limit" else limit
-            keep = words[at + 1] if option == "--keep" else keep
+            said[option] = words[at + 1]
             del words[at:at + 2]
     if len(words) != 2 or words[1] not in ("chunk", "ranks"):
         print("fla_tests.py: expected FILE.tsv and chunk or ranks", file=sys.stderr)
@@ -218,7 +221,8 @@ def main(words):
         return 2
     with tempfile.TemporaryDirectory() as where:
         run = chunk if words[1] == "chunk" else ranks
-        rows, bad = run(limit, keep or where, version())
+        rows, bad = run(int(said["--limit"]), said["--keep"] or where, version(),
+                        said["--only"])
     write(words[0], rows)
     return int(bool(bad))
 

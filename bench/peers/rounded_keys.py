@@ -1,15 +1,17 @@
 """rounded_keys.py -- how far the reference of FLA's tests over ranks is from the exact
-result, on tensors drawn as those tests draw them. No GPU.
+result, on tensors drawn as those tests draw them; on a GPU, how far kernels are.
 
 Book: chapter 19.  Checked by: tests/cli/torch.sh, which wants it beyond their limit;
 the exact half is what tests/cli/torch_check.py holds.  Next: fla_tests.py.
 
-    python3 bench/peers/rounded_keys.py [torch.tsv] [T=1024]
+    python3 bench/peers/rounded_keys.py [torch.tsv] [T=1024] [cuda] [fla]
 
 tests/context_parallel/test_cp_kda.py normalises q and k in bfloat16 and lets autograd
 go back through that; FLA's kernels normalise in float32 and round once. Its keys have a
 mean of five times their spread, so they are alike, and errors grow. Everything else is
-double here, so what is printed is what exact kernels of either kind would show.
+double here, so what is printed is what exact kernels of either kind would show. cuda:
+our kernels on the same tensors, fla: FLA's too, each against double and against that
+reference, as the tests measure.
 """
 import math
 import sys
@@ -54,6 +56,28 @@ def passes(tensors, do, A, bias, norm=None):
     return [o] + list(torch.autograd.grad(o, x, do))
 
 
+def kernels(tensors, do, A, bias, chunk_kda):
+    """As the tests call it, on one GPU."""
+    x = [t.cuda().requires_grad_() for t in tensors]
+    o, _ = chunk_kda(*x, use_qk_l2norm_in_kernel=True, use_gate_in_kernel=True,
+                     safe_gate=True, lower_bound=-5.0, A_log=A.log().float().cuda(),
+                     dt_bias=bias.float().reshape(-1).cuda())
+    return [t.cpu() for t in (o, *torch.autograd.grad(o, x, do.cuda().to(o.dtype)))]
+
+
+def on_gpu(case, exact, theirs, fla):
+    """Rows: by whom, errors against double and against their reference."""
+    functions = [("kcp_torch", kcp_torch.chunk_kda)]
+    if fla:
+        import ahead
+        ahead.install(choose=False)
+        from fla.ops.kda import chunk_kda
+        functions.append(("fla", chunk_kda))
+    for name, f in functions:
+        got = kernels(*case, f)
+        yield name, told(got, exact)[0], told(got, theirs)[0]
+
+
 def told(got, want):
     off = [((a.double() - b.double()).square().mean() /
             b.double().square().mean()).sqrt().item() for a, b in zip(got, want)]
@@ -62,6 +86,7 @@ def told(got, want):
 
 def main(words):
     T = next((int(w[2:]) for w in words if w.startswith("T=")), 1024)
+    where = words[0] if words and words[0].endswith(".tsv") else None
     case = draw(T)
     exact, theirs = passes(*case), passes(*case, partial(F.normalize, p=2, dim=-1))
     says, off = told(theirs, exact)
@@ -69,14 +94,21 @@ def main(words):
           f" their limit is {LIMIT:.0e}")
     again, more = told(passes(*case, once), theirs)
     print(f"rounded_keys.py: rounded once, against their reference: {again}")
-    if words and "=" not in words[0]:
+    rows = [("their reference", f"torch {torch.__version__}",
+             f"{says}; q and k rounded once, as FLA's kernels do, against that"
+             f" reference: {again}")]
+    for name, first, then in on_gpu(case, exact, theirs, "fla" in words) \
+            if "cuda" in words else ():
+        rows.append((name, "", f"against double {first}; against their reference"
+                     f" {then}"))
+        print(f"rounded_keys.py: {name}: {rows[-1][2]}", flush=True)
+    for name, peer, words in rows if where else ():
         from torch_layer import write
-        write(words[0], dict(
-            what="reference of FLA's tests/context_parallel/test_cp_kda.py, which"
-                 f" rounds normalised q and k, against double, T = {T}",
-            how="their reference", n=len(HEADS), peer=f"torch {torch.__version__}",
-            says=f"{says}; q and k rounded once, as FLA's kernels do, against that"
-                 f" reference: {again}; the tests allow {LIMIT:.0e}"))
+        write(where, dict(
+            what="tensors of FLA's tests/context_parallel/test_cp_kda.py, whose"
+                 " reference rounds normalised q and k: errors against double,"
+                 f" T = {T}", how=name, n=len(HEADS), peer=peer,
+            says=f"{words}; the tests allow {LIMIT:.0e}"))
     return int(min(max(off), max(more)) < LIMIT)     # 1: it is good enough
 
 
