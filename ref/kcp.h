@@ -57,7 +57,7 @@ enum kcp_beta_form { KCP_BETA_RAW, KCP_BETA_SIGMOID, KCP_BETA_SIGMOID2 };
 enum kcp_act   { KCP_ACT_NONE, KCP_ACT_SILU };
 enum kcp_save  { KCP_RECOMPUTE, KCP_SAVE_ALL };
 enum kcp_layout { KCP_KV, KCP_VK };          /* of h0, ht, dh0, dht at the interface */
-enum kcp_walk  { KCP_AUTO, KCP_SEQUENTIAL, KCP_BLELLOCH };         /* 15: its forms */
+enum kcp_walk  { KCP_AUTO, KCP_SEQUENTIAL, KCP_BLELLOCH };         /* 15, 08 */
 
 /* kcp_call.part: of 09 the passes that are wanted; of 13 to 15 whether the gradients of
  * parameters stay this rank's own sums, for a framework that adds ranks up itself. */

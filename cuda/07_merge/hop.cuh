@@ -77,10 +77,46 @@ static __device__ __forceinline__ void hop_filled(const struct hop &x, uint32_t 
     peer_flag_raise(hop_count(x, x.to, KCP_FULL, x.w.r), filled + 1);
 }
 
+// n numbers of a row, 16 bytes at a time; ldcg: another GPU wrote them.
+template <int n, int ldcg>
+static __device__ __forceinline__ void hop_load(float *x, const float *from)
+{
+    #pragma unroll
+    for (int c = 0; c < n; c += 4) {
+        const float4 *at = (const float4 *)(from + c);
+        const float4 y = ldcg ? __ldcg(at) : *at;
+        x[c] = y.x;
+        x[c + 1] = y.y;
+        x[c + 2] = y.z;
+        x[c + 3] = y.w;
+    }
+}
+
+template <int n>
+static __device__ __forceinline__ void hop_store(float *to, const float *x)
+{
+    #pragma unroll
+    for (int c = 0; c < n; c += 4)
+        *(float4 *)(to + c) = make_float4(x[c], x[c + 1], x[c + 2], x[c + 3]);
+}
+
+// A piece [K,COLS] from shared memory to the next rank's window: whole lines, 512 bytes
+// a warp at once.
+template <int K, int COLS>
+static __device__ __forceinline__ void hop_put(float *to, struct fold<K, COLS> &s)
+{
+    __syncthreads();
+    #pragma unroll
+    for (int at = threadIdx.x; at < K * COLS / 4; at += FOLD_THREADS) {
+        const float *row = fold_row(s, 1, at / (COLS / 4));
+        ((float4 *)to)[at] = *(const float4 *)(row + at % (COLS / 4) * 4);
+    }
+}
+
 // Bound: the wire, 4 K V bytes a head, and what a flag takes from GPU to GPU. A block
 // has 16 columns of a head; a thread a row of M and a part of its columns, as in
 // fold_once. M and h are on chip before anybody waits. Barriers: M and S are there;
-// the piece was read; the piece was written.
+// the piece was read; the sums are there; the piece was written.
 template <int K>
 static __global__ __launch_bounds__(FOLD_THREADS) void hop_columns(const struct hop x)
 {
@@ -100,7 +136,7 @@ static __global__ __launch_bounds__(FOLD_THREADS) void hop_columns(const struct 
     if (x.from >= 0) taken = *hop_count(x, x.w.r, KCP_TAKEN, x.from);
     if (x.to >= 0) {
         filled = *hop_count(x, x.w.r, KCP_FILLED, x.to);
-        for (int c = 0; c < OUT; c++) y[c] = map[row * VK + v + c];
+        hop_load<OUT, 0>(y, map + row * VK + v);
         if (!x.first) {
             fold_read<K, COLS>(next, map + x.V, VK);
             fold_put(s, next);
@@ -111,10 +147,11 @@ static __global__ __launch_bounds__(FOLD_THREADS) void hop_columns(const struct 
         const float *from = hop_wait(x, taken);
         if (!from) return;
         from += row * COLS + part * OUT;
-        for (int c = 0; c < OUT; c++) S[c] = state[c] = __ldcg(from + c);
+        hop_load<OUT, 1>(state, from);
+        hop_store<OUT>(S, state);
         hop_taken(x, taken);
     } else if (!x.first)
-        for (int c = 0; c < OUT; c++) state[c] = S[c];
+        hop_load<OUT, 0>(state, S);
     if (!to) return;
     if (!x.first) {
         for (int c = 0; c < OUT; c++) fold_row(s, 0, row)[part * OUT + c] = state[c];
@@ -122,7 +159,9 @@ static __global__ __launch_bounds__(FOLD_THREADS) void hop_columns(const struct 
         if (x.backward) fold_times<K, COLS, 1>(sum, s, 0, row, part);
         else fold_times<K, COLS, 0>(sum, s, 0, row, part);
     }
-    for (int c = 0; c < OUT; c++) to[row * COLS + part * OUT + c] = y[c] + sum[c];
+    for (int c = 0; c < OUT; c++) y[c] += sum[c];
+    hop_store<OUT>(fold_row(s, 1, row) + part * OUT, y);
+    hop_put(to, s);
     hop_filled(x, filled);
 }
 
@@ -180,7 +219,8 @@ static int hop(int HV, int K, int V, const void *map, int backward, int first, v
 {
     const struct hop x = { K, V, backward, first, from, to, (const float *)map,
                            (float *)S, *w };
-    const int fits = V % KCP_PIECE_COLUMNS == 0 && is_aligned_16(map);
+    const int fits =
+        V % KCP_PIECE_COLUMNS == 0 && is_aligned_16(map) && is_aligned_16(S);
     if (hop_blocks(HV, K, V) > w->blocks) return KCP_NA;
     if (fits && K == 128) return launch_hop<128>(HV, &x, stream);
     if (fits && K == 64) return launch_hop<64>(HV, &x, stream);

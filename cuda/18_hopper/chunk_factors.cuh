@@ -179,5 +179,8 @@ int kda_chunk_prepare(const struct forward_params *x, int processors);
 int gdn_chunk_prepare(const struct forward_params *x);
 int forward_scan(const struct forward_params *x, int processors);
 int forward_maps(const struct forward_params *x);
+// The maps of a rank's one segment, window by window (x->first, x->count): from map
+// `from`, -1: from its beginning, to map `to`, of [h_ext | M] or of h_ext alone.
+int forward_maps_walk(const struct forward_params *x, int from, int to, int only_h);
 
 #endif

@@ -22,6 +22,7 @@ struct fused {
     struct split p;
     void *states, *maps, *h_kept;        // [NS] of the segments
     int alone, strip_chunks;
+    int walk, leaves;                    // split.h; is the whole segment's map read?
 };
 
 static void place_block(struct fused *f)
@@ -98,6 +99,8 @@ static size_t place_fused(struct fused *f, const struct kcp_forward *args,
     f->strip_chunks = kcp_fused_strip(call, processors());
     f->alone = kcp_alone(call) && !f->strip_chunks;
     f->x.raw_rows = a->KG == 1 && a->K == 128 && f->alone && !a->saved;
+    f->walk = kcp_fused_walk(call, processors());
+    f->leaves = f->walk && !segments_of(call)->last;
     if (!f->alone) place_maps(f);
     f->x.from = (int *)arena_take(r, 4 * f->p.NS, sizeof(int));
     f->x.to = f->x.from + f->p.NS;

@@ -32,6 +32,62 @@ static int carry_fused(struct fused *f, const struct forward_params *on_strips)
     return status;
 }
 
+// ---- a rank's one segment: its map is made beside the factors
+//
+// The walk goes over the whole segment. At the end of each strip it leaves the map up
+// to there: applied to the state that came, that is the state with which the next strip
+// begins. Where the sequence begins here that state is h_ext.
+
+//> kernel-walk
+// Factors of a window, and beside those of the next one the walk over it.
+static int prepare_and_walk(struct fused *f)
+{
+    struct forward_params x = f->x;
+    int status = KCP_OK;
+    for (struct kcp_walk_window w = {};
+         !status && kcp_walk_next(&w, x.a.NC, f->strip_chunks, f->leaves);) {
+        x.first = w.first;
+        x.count = w.count;
+        status = chunk_prepare(&x);
+        if (!status && w.is_read)
+            status = forward_maps_walk(&x, w.from, w.strip, f->walk == KCP_WANT_H);
+    }
+    return status;
+}
+//< kernel-walk
+
+// The states with which strips begin.
+static int start_walked(struct fused *f)
+{
+    const struct kcp_call *a = (const struct kcp_call *)&f->x.a;
+    const struct split *p = &f->p;
+    const size_t state = sizeof(float) * a->HV * a->K * a->V;
+    int status = KCP_OK;
+    if (!p->L) return KCP_OK;
+    cudaMemcpyAsync(p->starts, f->states, state, cudaMemcpyDeviceToDevice, a->stream);
+    for (int j = 1; j < p->NS && !status; j++)
+        status = a->ops->apply(a->HV, a->K, a->V, map_at(a, p->maps, j - 1), 0,
+                               f->walk == KCP_WANT_H, 0, a->V, f->states, a->V,
+                               state_at(a, p->starts, j), a->V, a->stream);
+    return status;
+}
+
+static int carry_walked(struct fused *f)
+{
+    const struct kcp_call *call = (const struct kcp_call *)&f->x.a;
+    const size_t map = sizeof(float) * call->HV * call->K * (call->V + call->K);
+    int status = prepare_and_walk(f);
+    profile_hook(PART_SUM, call->stream);
+    if (f->p.L && f->leaves)
+        cudaMemcpyAsync(f->maps, map_at(call, f->p.maps, f->p.NS - 1), map,
+                        cudaMemcpyDeviceToDevice, call->stream);
+    profile_hook(PART_EXCHANGE, call->stream);
+    if (!status) status = exchange(&f->e);
+    if (!status) status = start_walked(f);
+    if (!status && f->h_kept) copy_kept(call, f->h_kept, f->states);
+    return status;
+}
+
 // Factors of some chunks, and their scan, launch after launch; or all factors first,
 // for maps and states that cross cuts.
 static int prepare_and_scan(struct fused *f, struct forward_params *on_strips)
@@ -56,8 +112,9 @@ static int prepare_and_scan(struct fused *f, struct forward_params *on_strips)
     if (f->alone) return status;
     put_split((const struct kcp_call *)a, 0, &f->p);
     states_in((const struct kcp_call *)a, 0, a->h0, f->states);
-    status = chunk_prepare(&f->x);
-    if (!status) status = carry_fused(f, on_strips);
+    if (f->walk) status = carry_walked(f);
+    else status = chunk_prepare(&f->x);
+    if (!status && !f->walk) status = carry_fused(f, on_strips);
     profile_hook(PART_MAIN, a->stream);
     return status ? status : forward_scan(on_strips, processors());
     //< kernel-fused

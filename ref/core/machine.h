@@ -29,6 +29,10 @@
 #define KCP_FOLD 4.5
 #define KCP_LAUNCH 13
 
+/* Chunks of a window of a walk, at least: what is hidden beside fewer is less than what
+ * two launches more cost. */
+#define KCP_WALK_CHUNKS 128
+
 /* Of programs of stages, in steps of chapter 04's scan (one a chunk), measured for
  * commit 6173e64 (2026-11-21): a step of chapter 05's; one strip more to compose and to
  * fold. */

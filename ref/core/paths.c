@@ -169,6 +169,7 @@ static void work_out_split(struct kcp_facts *f)
     if (!c->plan) return;
     const struct kcp_cut cut = kcp_cut_of(c, sms);
     f->strips = kcp_fused_strip(c, sms);
+    f->walks = kcp_fused_walk(c, sms);
     f->chains = kcp_strips(c, c->plan->L ? 0 : f->strips) * c->HV;
     if (!cut.crossing && !f->strips && c->NC) f->windows = kcp_launches(&cut);
 }
@@ -184,17 +185,17 @@ static int64_t exchange_kept(const struct kcp_call *a)
 }
 
 enum fact { SAVED, SAVE_ALL, ALIGNED, ALL_ALIGNED, CROSSING, ALONE, CANONICAL, STRIPS,
-            CHAINS, WINDOWS, SMS, SMEM, KDA, FORMAT, ACTV_BYTES, ACC_BYTES, STATES,
-            EXCHANGE, FACTS };
+            CHAINS, WINDOWS, WALKS, SMS, SMEM, KDA, FORMAT, ACTV_BYTES, ACC_BYTES,
+            STATES, EXCHANGE, FACTS };
 static const char *const fact_name[FACTS] = {
     "saved", "save_all", "aligned", "all_aligned", "crossing", "alone", "canonical",
-    "strips", "chains", "windows", "sms", "smem", "kda", "format", "actv", "acc",
-    "states", "exchange" };
+    "strips", "chains", "windows", "walks", "sms", "smem", "kda", "format", "actv",
+    "acc", "states", "exchange" };
 
 static int64_t fact_of(struct kcp_facts *f, enum fact which)
 {
     const struct kcp_call *c = f->call;
-    if (which == STRIPS || which == CHAINS || which == WINDOWS) work_out_split(f);
+    if (which >= STRIPS && which <= WALKS) work_out_split(f);
     switch (which) {
     case SAVED: return f->saved;
     case SAVE_ALL: return c->save == KCP_SAVE_ALL;
@@ -206,6 +207,7 @@ static int64_t fact_of(struct kcp_facts *f, enum fact which)
     case STRIPS: return f->strips;
     case CHAINS: return f->chains;
     case WINDOWS: return f->windows;
+    case WALKS: return f->walks != 0;
     case SMS: return f->device ? f->device->sms : 0;
     case SMEM: return f->device ? f->device->smem : 0;
     case KDA: return c->model == KCP_KDA;

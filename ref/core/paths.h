@@ -87,6 +87,7 @@ struct kcp_facts {
     int64_t actv, acc;             /* saved.def: bytes of a number */
     int split_known, strips, windows;    /* the rest is worked out when asked for */
     int64_t chains;
+    int walks;
 };
 /* 0, or 1 with what is wrong in why. */
 int kcp_expression(const char *text, struct kcp_facts *f, int64_t *value, char *why,

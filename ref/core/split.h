@@ -11,6 +11,7 @@
 
 #include "kcp.h"
 #include "machine.h"
+#include "stages.h"
 
 enum { KCP_MOST_STRIPS = 64 };
 
@@ -193,6 +194,74 @@ static inline int kcp_fused_strip(const struct kcp_call *a, int processors)
     if (a->strip_chunks || a->plan->L) return a->strip_chunks;
     const struct kcp_cut c = kcp_cut_of(a, processors);
     return kcp_fused_chunks(&c);
+}
+
+/* ---- a walk: the map of a rank's one segment, made beside the segment's factors
+ *
+ * While a window's map is made on some processors, the others make the factors of the
+ * next window. What a walk makes on its way: bits of KCP_WANT_..; 0: no walk, the maps
+ * of strips are made behind all factors. Where the sequence begins on this rank nobody
+ * asks for M, and where it ends only later strips ask for a state. A step of a map must
+ * hide behind the factors of a chunk, or strips, which are walked at once, are faster.
+ * call.walk: sequential takes a walk wherever there are two chunks, blelloch none. */
+static inline int kcp_walk_blocks(const struct kcp_call *a, int want)
+{
+    return a->HV * (want == KCP_WANT_H ? a->V / 64 : 2);
+}
+
+static inline int kcp_walk_pays(const struct kcp_call *a, int blocks, int processors)
+{
+    const struct kcp_cut c = kcp_cut_of(a, processors);
+    const double beside = kcp_factors_time(&c) * processors / (processors - blocks);
+    return a->NC >= 2 * KCP_WALK_CHUNKS && KCP_STEP_MAP <= beside;
+}
+
+static inline int kcp_fused_walk(const struct kcp_call *a, int processors)
+{
+    const struct kcp_segment *s = a->plan->seg + a->plan->ctx[a->r].seg0;
+    if (a->NS != 1 || a->NC < 2 || a->plan->L || !a->plan->crossing) return 0;
+    if (a->walk == KCP_BLELLOCH) return 0;
+    if (s->last && !kcp_fused_strip(a, processors)) return 0;
+    if (!s->first && a->K != a->V) return 0;
+    const int want = s->first ? KCP_WANT_H : KCP_WANT_H | KCP_WANT_M;
+    const int blocks = kcp_walk_blocks(a, want);
+    if (2 * blocks > processors) return 0;
+    return a->walk == KCP_SEQUENTIAL || kcp_walk_pays(a, blocks, processors) ? want : 0;
+}
+
+/* A window of a walk: chunks first .. first + count - 1, of strip number `strip`, the
+ * last of which ends the strip. Its map goes on from map number `from` (-1: from the
+ * segment's beginning) and is left as the strip's own, where somebody reads it. All 0:
+ * before the first window. */
+struct kcp_walk_window { int first, count, strip, from, is_read; };
+
+/* Windows of a strip of so many chunks: two at least, so that the judge's cases have
+ * more than one. */
+static inline int kcp_walk_windows(int chunks)
+{
+    if (chunks < 4 * KCP_WALK_CHUNKS) return chunks > 1 ? 2 : 1;
+    return chunks / KCP_WALK_CHUNKS;
+}
+
+/* The next window of a walk over NC chunks in strips of strip_chunks (0: one strip of
+ * all); leaves: the map of the whole is read too. Returns 0 behind the last window. */
+static inline int kcp_walk_next(struct kcp_walk_window *x, int NC,
+                                int strip_chunks, int leaves)
+{
+    const int end = x->first + x->count, L = strip_chunks ? strip_chunks : NC;
+    if (end >= NC) return 0;
+    const int strip = end / L, begin = strip * L;
+    const int chunks = NC - begin < L ? NC - begin : L;
+    const int is_read = begin + chunks < NC || leaves;
+    const int n = is_read ? kcp_walk_windows(chunks) : 1;
+    int i = 0;
+    while ((int64_t)chunks * i / n < end - begin) i++;
+    x->first = end;
+    x->count = begin + (int)((int64_t)chunks * (i + 1) / n) - end;
+    x->from = i ? strip : strip - 1;
+    x->strip = strip;
+    x->is_read = is_read;
+    return 1;
 }
 
 /* How many strips of so many chunks this rank has; of 0 chunks: its segments. */

@@ -65,6 +65,26 @@ static void undecayed(const struct fore *x, int n, int64_t t, int ld, double *X_
     }
 }
 
+/* The map of a segment by two windows of its chunks, wrongly put together: the later
+ * one first; the last one left out; of each chunk of the last one the factors of the
+ * chunk before, which lie there when its own have not been made yet. */
+static void windows(const struct fore *x, int n, int s, int ld, double *X, double *row)
+{
+    const int64_t begin = x->ctx->cu[s], end = x->ctx->cu[s + 1], C = x->a->C;
+    const int64_t half = begin + (end - begin + C - 1) / C / 2 * C;
+    const int turned = (x->f & WINDOWS_TURNED) != 0;
+    for (int i = 0; i < 2; i++) {
+        const int later = i != turned;
+        const int64_t stop = later ? end : half;
+        if (later && x->f & WINDOW_LEFT) continue;
+        for (int64_t t = later ? half : begin; t < stop; t += C) {
+            const int early = later && x->f & WINDOW_EARLY && t > begin;
+            const int64_t t0 = early ? t - C : t, t1 = t + C < stop ? t + C : stop;
+            chunk(x, n, t0, early ? t : t1, 0, ld, ld, X, row, 1);
+        }
+    }
+}
+
 /* All chunks of segment s. */
 void fore_advance(const struct fore *x, int n, int s, int c0, int c1, int ld,
                     double *X, double *row, int pre)
@@ -72,6 +92,8 @@ void fore_advance(const struct fore *x, int n, int s, int c0, int c1, int ld,
     const struct kcp_forward *a = x->a;
     const int *cu = x->ctx->cu;
     int64_t t = cu[s];
+    if (pre && x->f & (WINDOWS_TURNED | WINDOW_LEFT | WINDOW_EARLY))
+        return windows(x, n, s, ld, X, row);
     if (pre && x->f & UNDECAYED)
         for (; t < cu[s + 1]; t++) undecayed(x, n, t, ld, X);
     if (pre && x->f & LAST_CHUNK && t < cu[s + 1])

@@ -137,6 +137,9 @@ MUTANT(decay_first, DECAY_FIRST, "errata 7: pre-process, decays h before v_new")
 MUTANT(M_no_decay, M_DECAY, "M of products I - kg^T w, the decay left out");
 MUTANT(stale_gate, STALE_GATE, "pre-process, decays by the last row but one");
 MUTANT(last_chunk, LAST_CHUNK, "pre-process, the stretch's last chunk alone");
+MUTANT(windows_turned, WINDOWS_TURNED, "pre-process, the later window's map first");
+MUTANT(window_left, WINDOW_LEFT, "pre-process, the last window left out");
+MUTANT(window_early, WINDOW_EARLY, "pre-process, a window read before it is there");
 MUTANT(ungated, UNGATED, "errata 10: GDN, kg without exp2(G_last - G)");
 MUTANT(wrong_head, WRONG_HEAD, "HV > H: the map of the query head");
 MUTANT(empty_is_zero, EMPTY_IS_ZERO, "an empty rank sends M = 0, not the identity");

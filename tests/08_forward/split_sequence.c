@@ -5,6 +5,8 @@
 #include "core/split.h"
 #include "tests/judge/judge.h"
 
+#include <math.h>
+#include <string.h>
 
 enum { P = 132, C = 64 };
 
@@ -143,3 +145,111 @@ static int windows(struct kcp_report *rep)
 KCP_CHECK(check_08_windows) = { "08_forward", "strips_windows",
     "windows cover every chunk once, shrink, and no number of them costs less",
     windows };
+
+/* ---- walks: windows beside the factors of the next one */
+
+enum walk_mistake { RIGHT, TURNED, NO_LAST, EARLY, NO_MISTAKES };
+
+/* Maps x -> a x + b of the chunks, one after another: the two numbers in front of chunk
+ * c become those behind it. */
+static void chunk_map(double *x, int c)
+{
+    const double a = 0.5 + c % 7 * 0.11, b = 1 + c % 5;
+    x[0] *= a;
+    x[1] = a * x[1] + b;
+}
+
+/* Walks as a rank does, perhaps wrongly. 0: every strip's map is that of all chunks up
+ * to its end, and no factors are read that were not made. */
+static int walk_is_wrong(int NC, int strip_chunks, int leaves,
+                         enum walk_mistake planted)
+{
+    struct kcp_walk_window w = { 0 };
+    double maps[64][2];
+    const int L = strip_chunks ? strip_chunks : NC, strips = (NC + L - 1) / L;
+    int made = 0, walked = 0, windows = 0, wrong = 0;
+    while (kcp_walk_next(&w, NC, strip_chunks, leaves)) {
+        const int last = w.first + w.count == NC;
+        wrong |= w.count < 1 || w.first != made || w.first / L != w.strip;
+        if (planted != EARLY) made = w.first + w.count;
+        windows++;
+        if (w.is_read && !(planted == NO_LAST && last)) {
+            double x[2] = { 1, 0 };
+            const int from = planted == TURNED ? w.strip - 1 : w.from;
+            if (from >= 0) memcpy(x, maps[from], sizeof x);
+            for (int c = w.first; c < w.first + w.count; c++) chunk_map(x, c);
+            wrong |= w.first + w.count > made;
+            memcpy(maps[w.strip], x, sizeof x);
+            walked = w.first + w.count;
+        }
+        made = w.first + w.count;
+    }
+    double x[2] = { 1, 0 };
+    for (int c = 0; c < NC; c++) {
+        chunk_map(x, c);
+        const int end = (c + 1) % L == 0 || c + 1 == NC;
+        if (!end || c >= walked) continue;
+        for (int i = 0; i < 2; i++) wrong |= fabs(maps[c / L][i] - x[i]) > 1e-9;
+    }
+    return wrong || made != NC || walked < (leaves ? NC : (strips - 1) * L) || !windows;
+}
+
+static int walks(struct kcp_report *rep)
+{
+    struct stream s = stream_of(9, "walks");
+    int seen[NO_MISTAKES] = { 0 };
+    for (int i = 0; i < 500; i++) {
+        const int NC = 2 + (int)(uniform(&s) * (i % 2 ? 30 : 2000));
+        const int least = NC / 60 + 1, leaves = i % 3 > 0;
+        const int strip = i % 4 ? least + (int)(uniform(&s) * NC) : 0;
+        EXPECT(rep, !walk_is_wrong(NC, strip, leaves, RIGHT),
+               "%d chunks in strips of %d: the walk is wrong", NC, strip);
+        for (int m = RIGHT; m < NO_MISTAKES; m++)
+            seen[m] += walk_is_wrong(NC, strip, leaves, (enum walk_mistake)m);
+    }
+    EXPECT(rep, seen[TURNED] > 250 && seen[NO_LAST] > 250 && seen[EARLY] > 250,
+           "planted mistakes are seen %d, %d and %d times of 500", seen[TURNED],
+           seen[NO_LAST], seen[EARLY]);
+    return KCP_OK;
+}
+KCP_CHECK(check_08_walks) = { "08_forward", "walks",
+    "windows of a walk cover every chunk in order and leave the map of each strip;"
+    " three planted mistakes are seen", walks };
+
+/* Who walks: what somebody reads, where the factors hide it. */
+static int walkers(struct kcp_report *rep)
+{
+    const struct { int H, V, KG, R, r, walk; int64_t T; int strip, want; } is[] = {
+        { 32, 128, 128, 2, 0, 0, 131072, 0, KCP_WANT_H },
+        { 32, 128, 128, 2, 1, 0, 131072, 0, KCP_WANT_H | KCP_WANT_M },
+        { 32, 128, 1, 2, 0, 0, 131072, 0, KCP_WANT_H },
+        { 32, 128, 128, 4, 1, 0, 131072, 0, KCP_WANT_H | KCP_WANT_M },
+        { 32, 128, 128, 2, 0, KCP_BLELLOCH, 131072, 0, 0 },
+        { 32, 64, 128, 2, 1, 0, 131072, 0, 0 },        /* K is not V */
+        { 8, 128, 128, 2, 0, 0, 131072, 0, 0 },        /* strips are faster */
+        { 96, 128, 128, 2, 0, KCP_SEQUENTIAL, 131072, 0, 0 },      /* no room */
+        { 32, 128, 128, 2, 0, 0, 8192, 0, 0 },         /* too short to pay */
+        { 32, 128, 128, 2, 0, KCP_SEQUENTIAL, 8192, 0, KCP_WANT_H },
+        { 8, 128, 128, 2, 1, KCP_SEQUENTIAL, 8192, 64, KCP_WANT_H | KCP_WANT_M },
+        { 32, 128, 128, 1, 0, KCP_SEQUENTIAL, 8192, 0, 0 } };      /* nothing crosses */
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
+        const int64_t cu[] = { 0, is[i].T };
+        struct kcp_plan *plan;
+        if (kcp_plan_make(&plan, 1, cu, is[i].R, NULL, 0, C, 1, NULL)) return KCP_BAD;
+        const struct kcp_context *x = &plan->ctx[is[i].r];
+        const struct kcp_call c = {
+            .T = x->cu[x->NS], .N = 1, .NS = x->NS, .NC = x->NC, .R = is[i].R,
+            .r = is[i].r, .H = is[i].H, .HV = is[i].H, .K = 128, .V = is[i].V, .C = C,
+            .KG = is[i].KG, .model = is[i].KG == 1 ? KCP_GDN : KCP_KDA,
+            .walk = (enum kcp_walk)is[i].walk, .strip_chunks = is[i].strip,
+            .plan = plan };
+        const int want = kcp_fused_walk(&c, P);
+        EXPECT(rep, want == is[i].want, "call %zu walks with %d, expected %d", i, want,
+               is[i].want);
+        kcp_plan_free(plan);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_08_walkers) = { "08_forward", "walkers",
+    "a rank walks where its map is read and the factors hide it, or where it is asked",
+    walkers };

@@ -24,7 +24,10 @@ export LC_ALL=C
 # themselves. dbeta: so does the warp of dbeta for the diagonal that consumers store.
 # gdn_dS: dS has a barrier of its own. gdn_sums: the gate's second warp reads sums
 # of a chunk while the consumers are at the next one.
-mistakes() {  # name|stage:variant|kernels|file, in cuda/18_hopper|line to take away
+# Walks. walk_wait: a window's factors are made by the kernel before. walk_order: each
+# window but a strip's first goes on from what the one before it left. walk_last: the
+# last window, whose map other ranks ask for, is left out.
+mistakes() {  # name|stage:variant|kernels|file, in cuda/18_hopper|line to take away|in its place
     cat <<'LIST'
 wait_a|08:v3_records|forward_scan/scan|forward_scan/scan_sm90.cu|consumer_wait(smem, PIPE_A, chunk);
 wait_aqk|08:v3_records|forward_scan/scan|forward_scan/scan_sm90.cu|consumer_wait(smem, PIPE_AQK, chunk);
@@ -36,13 +39,20 @@ sums_dS|13:v4_factors|backward/finish_kda|backward/finish_sums.cuh|mbarrier_wait
 dbeta|13:v4_factors|backward/finish_kda|backward/finish_sums.cuh|named_barrier_sync(4,
 gdn_dS|13:v4_factors|backward/finish_gdn|backward/finish_gdn_sm90.cu|mbarrier_wait(&smem.full[GDN_dS], i.chunk);
 gdn_sums|13:v4_factors|backward/finish_gdn|backward/finish_gdn.cuh|mbarrier_wait(&smem.sums_full, i.chunk);
+walk_wait|08:v3_records|maps/maps|maps/maps_sm90.cu|griddepcontrol_wait();
+walk_order|08:v3_records|v3_records|v3_records_sm90.cu|w.from, w.strip,|status = forward_maps_walk(&x, w.strip - 1, w.strip, f->walk == KCP_WANT_H);
+walk_last|08:v3_records|v3_records|v3_records_sm90.cu|if (!status && w.is_read)|if (!status && w.is_read && w.first + w.count < x.a.NC)
 LIST
 }
-without() {          # NAME KERNELS FILE LINE: a judge whose kernels lack the line
+without() {          # NAME KERNELS FILE LINE PLACE: a judge whose kernels lack the line
     W=$B/without/$1 file=cuda/18_hopper/$3 object=cuda/18_hopper/$2_sm90.cu.o
     rm -rf "$W"; mkdir -p "$W/tree"
     tar cf - Makefile ref cuda tests/proxy.mk | tar xf - -C "$W/tree" || return 1
-    awk -v gone="$4" '!done && index($0, gone) { sub(/[^ ].*/, ";"); done = 1 }
+    awk -v gone="$4" -v place="${5:-;}" '!done && index($0, gone) {
+            match($0, /^ */)
+            $0 = substr($0, 1, RLENGTH) place
+            done = 1
+        }
         { print } END { exit !done }' "$file" >"$W/tree/$file" ||
         { echo "jitter.sh: $file has no line $4"; return 1; }
     make -s -C "$W/tree" B=build "build/jitter/$object" >"$W/log" 2>&1 &&
@@ -57,8 +67,8 @@ if [ "$half" != run ]; then
     make -s -j"$(nproc)" B="$B" "$B/kcp-check-jitter" || exit 1
     mistakes >"$B/jitter/mistakes"
     ids=
-    while IFS='|' read -r name _ kernels file line; do
-        without "$name" "$kernels" "$file" "$line" & ids="$ids $!"
+    while IFS='|' read -r name _ kernels file line place; do
+        without "$name" "$kernels" "$file" "$line" "$place" & ids="$ids $!"
     done <"$B/jitter/mistakes"
     for id in $ids; do wait "$id" || exit 1; done
 fi
@@ -68,6 +78,9 @@ failed=0
 kda="beta=sigmoid H=2 HV=8 K=128 V=128 C=64 lengths=700,900,65 l2norm h0 dht"
 kda="$kda gate=softplus"
 cases="live kda $kda; live kda $kda strip=2; live gdn $kda; live kda $kda R=2 chain"
+walk="beta=sigmoid H=2 HV=8 K=128 V=128 C=64 lengths=1900 l2norm h0 gate=softplus R=2"
+walk="$walk chain strip=4 walk=sequential"
+cases="$cases; live kda $walk; live gdn $walk"
 judged() {                      # JUDGE STAGE VARIANT LOG
     timeout 60 "$1" --device --quiet --limit 10 --repeats 5 --stage "$2" \
         --variant "$3" --case "$cases" >"$4" 2>&1

@@ -195,6 +195,24 @@ static void wide_chunks(struct anchors *a, const struct kcp_stage *s)
     }
 }
 
+/* A walk along a rank's one segment: windows of a strip, strips of a segment; a rank in
+ * the middle, whose map has M; where K is not V only the first rank walks. */
+static void walks(struct anchors *a, const struct kcp_stage *s)
+{
+    const char *more = "C=64 h0 dht l2norm beta=sigmoid gate=softplus walk=sequential";
+    const char *kept = is(s, "13 ") ? " reuse_M" : "";
+    for (int m = 0; m < 2; m++) {
+        add(a, "live %s %s R=2 H=2 HV=4 K=128 V=128 lengths=1500 strip=4 %s",
+            model_name[m], m ? "all_gather" : "chain", more);
+        add(a, "live %s %s R=3 H=1 HV=2 K=64 V=64 lengths=2000 strip=6 %s%s",
+            model_name[m], m ? "scan" : "all_gather", more, m ? "" : kept);
+        add(a, "live %s %s R=3 H=2 HV=2 K=128 V=128 lengths=1100 strip=64 %s",
+            model_name[m], m ? "pipeline" : "scan", more);
+        add(a, "live %s R=2 H=1 HV=2 K=64 V=128 lengths=900 strip=3 %s", model_name[m],
+            more);
+    }
+}
+
 /* More heads, groups, sequences, tokens and channels than are drawn. */
 static void larger(struct anchors *a, const struct kcp_stage *s)
 {
@@ -267,6 +285,7 @@ struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
     if (wide == 0 && !s->ranks) chunks(&a, s);
     if (wide == 0 && (!s->ranks || layer)) unlike(&a, "H=1 HV=2 K=16 V=12 C=64");
     if (wide == 1) wide_chunks(&a, s);
+    if (wide == 1 && layer) walks(&a, s);
     if (wide == 1 && (!s->ranks || layer)) {
         unlike(&a, "H=1 HV=2 K=64 V=64 C=64");
         unlike(&a, "H=1 HV=2 K=128 V=128 C=64");

@@ -56,19 +56,21 @@ int case_for_path(const struct kcp_stage *s, const struct kcp_path *p,
     static const char *const lengths[] = { "130", "150,33", "400", "1500", "6000" };
     static const char *const more[] = { "h0 dht", "h0 dht save=all", "strip=1",
                                         "strip=64", "strip=64 save=all", "R=2 h0",
-                                        "R=2 strip=2", "R=2 save=all" };
-    static const int heads[][2] = { { 1, 2 }, { 2, 4 }, { 10, 70 }, { 36, 144 } };
+                                        "R=2 strip=2", "R=2 save=all",
+                                        "R=2 strip=1 walk=sequential" };
+    static const int heads[][2] = { { 1, 2 }, { 2, 4 }, { 10, 70 }, { 36, 144 },
+                                   { 8, 24 } };
     static const char *const model[] = { "kda", "gdn", "dplr", "gdn2", "gla" };
     int K[2], V[2], C[2] = { 64, 0 };
     const int nK = sizes_of(p->K, K), nV = sizes_of(p->V, V);
     if (strcmp(p->C, "any")) sizes_of(p->C, C);
     if (C[0] == 1) C[0] = 64;
-    const int tries = 5 * 8 * 4 * 5 * nK * nV;
+    const int tries = 5 * 9 * 5 * 5 * nK * nV;
     for (int i = 0; i < tries; i++) {
         char words[200], why[160];
         int at = i;
         const int m = at % 5, iK = (at /= 5) % nK, iV = (at /= nK) % nV;
-        const int w = (at /= nV) % 8, h = (at /= 8) % 4, l = at / 4 % 5;
+        const int w = (at /= nV) % 9, h = (at /= 9) % 5, l = at / 5 % 5;
         if (strcmp(p->model, "any") && !strstr(p->model, model[m])) continue;
         if (!strcmp(p->model, "gdn2 gla") && m == KCP_GDN) continue;
         if (o->ranks > 1 && !strstr(more[w], "R=")) continue;

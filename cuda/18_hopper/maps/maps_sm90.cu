@@ -114,6 +114,12 @@ static __device__ __forceinline__ void gdn_map_consumer(
     }
 }
 
+// A launch makes the maps of all stretches that want one; or, where a rank has one
+// segment, it walks on along it: from map `from` (-1: from the beginning) over the
+// chunks of a window to map `to`, of h_ext alone or of both. Then the next window's
+// factors are made beside it, as beside a scan.
+struct map_walk { int walks, from, to, only_h; };
+
 // Bound: the tensor core, 4 C K (V + K) + 2 C^2 (V + K) flops a chunk and head; 4K +
 // 1.25C + 2V bytes a token-head. One block an SM; S has 64 of a thread's 232 registers.
 // Who owns what: a block has 64 WGS columns of [h_ext | M], a consumer warpgroup 64 of
@@ -121,18 +127,19 @@ static __device__ __forceinline__ void gdn_map_consumer(
 // left alone they drift apart, and memory is read for each. Barriers: as in the scan.
 template <int K, int WGS, int kda, int blocks>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
-    const struct forward_params x)
+    const struct forward_params x, const struct map_walk w)
 {
     extern __shared__ __align__(1024) unsigned char on_chip[];
     struct shared_storage<K, WGS, 2, kda> &smem =
         *(struct shared_storage<K, WGS, 2, kda> *)on_chip;
     const int wide = 64 * WGS, n = blockIdx.x, z = blockIdx.y;
-    const int of_v = blockIdx.z >= K / wide, VK = x.a.V + K;
-    const int v0 = (blockIdx.z - (of_v ? K / wide : 0)) * wide;
+    const int of_M = w.only_h ? 0 : K / wide, of_v = blockIdx.z >= of_M;
+    const int VK = x.a.V + K, v0 = (blockIdx.z - (of_v ? of_M : 0)) * wide;
     const int own_part = of_v ? KCP_WANT_H : KCP_WANT_M;
     const int mine = blocks > 1 ? KCP_WANT_H | KCP_WANT_M : own_part;
-    if (!(x.want[z] & mine)) return;
+    if (!w.walks && !(x.want[z] & mine)) return;
 
+    griddepcontrol_launch_dependents();
     pipeline_init<blocks>(smem, of_v ? 65 : 1);
     griddepcontrol_wait();
     if (__shfl_sync(~0u, threadIdx.x / 128, 0) == WGS) {
@@ -142,40 +149,58 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
         return;
     }
     setmaxnreg_inc<232>();
-    const int64_t state = ((int64_t)z * x.a.HV + n) * K, v = v0 + threadIdx.x / 32 * 16;
+    const int64_t v = v0 + threadIdx.x / 32 * 16, column = v + (of_v ? 0 : x.a.V);
+    const int64_t state = ((int64_t)(w.walks ? w.to : z) * x.a.HV + n) * K;
+    const int64_t before = ((int64_t)w.from * x.a.HV + n) * K;
     const int64_t own = ((int64_t)x.own[z] * x.a.HV + n) * K * x.a.V + v;
+    const float *begin = own < 0 ? NULL : (const float *)x.h_own + own;
     float S[K / 8][4];
-    if (of_v) load_state<K>(S, own < 0 ? NULL : (const float *)x.h_own + own, 1, x.a.V);
+    if (w.walks && w.from >= 0)
+        load_state<K>(S, (const float *)x.maps + before * VK + column, 1, VK);
+    else if (of_v) load_state<K>(S, begin, 1, x.a.V);
     else set_identity<K>(S, v);
     if constexpr (kda) kda_map_consumer<K, WGS, blocks>(x, z, of_v, smem, S);
     else gdn_map_consumer<K, WGS, blocks>(x, z, of_v, smem, S);
-    store_state<K>((float *)x.maps + state * VK + v + (of_v ? 0 : x.a.V), 1, VK, S);
+    store_state<K>((float *)x.maps + state * VK + column, 1, VK, S);
     if (blocks > 1) cluster_sync();      // the other block may still write here
 }
 
 template <int K, int WGS, int kda, int blocks>
-static int launch_maps_blocks(const struct forward_params *x)
+static int launch_maps_blocks(const struct forward_params *x, struct map_walk w)
 {
     const size_t bytes = sizeof(struct shared_storage<K, WGS, 2, kda>);
-    const dim3 grid(x->a.HV, x->a.NS, (K + x->a.V) / (64 * WGS));
+    const int columns = w.only_h ? x->a.V : K + x->a.V;
+    const dim3 grid(x->a.HV, x->a.NS, columns / (64 * WGS));
     return launch_clusters(maps_kernel<K, WGS, kda, blocks>, bytes, grid,
-                           128 * WGS + 128, blocks, x);
+                           128 * WGS + 128, blocks, x, w);
 }
 
 // Where M and h_ext have as many columns each has a block, whose warpgroups share the
-// factors of a chunk.
+// factors of a chunk. h_ext alone has blocks of 64 columns, whose step is shorter.
 template <int K, int kda>
-static int launch_maps_columns(const struct forward_params *x)
+static int launch_maps_columns(const struct forward_params *x, struct map_walk w)
 {
-    return K == x->a.V ? launch_maps_blocks<K, K / 64, kda, 2>(x)
-                       : launch_maps_blocks<K, 1, kda, 1>(x);
+    return K == x->a.V && !w.only_h ? launch_maps_blocks<K, K / 64, kda, 2>(x, w)
+                                    : launch_maps_blocks<K, 1, kda, 1>(x, w);
+}
+
+static int launch_maps(const struct forward_params *x, struct map_walk w)
+{
+    if (x->a.KG == 1)
+        return x->a.K == 128 ? launch_maps_columns<128, 0>(x, w)
+                             : launch_maps_columns<64, 0>(x, w);
+    return x->a.K == 128 ? launch_maps_columns<128, 1>(x, w)
+                         : launch_maps_columns<64, 1>(x, w);
 }
 
 int forward_maps(const struct forward_params *x)
 {
-    if (x->a.KG == 1)
-        return x->a.K == 128 ? launch_maps_columns<128, 0>(x)
-                             : launch_maps_columns<64, 0>(x);
-    return x->a.K == 128 ? launch_maps_columns<128, 1>(x)
-                         : launch_maps_columns<64, 1>(x);
+    const struct map_walk all = { 0, 0, 0, 0 };
+    return launch_maps(x, all);
+}
+
+int forward_maps_walk(const struct forward_params *x, int from, int to, int only_h)
+{
+    const struct map_walk w = { 1, from, to, only_h };
+    return launch_maps(x, w);
 }
