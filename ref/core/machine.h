@@ -29,9 +29,14 @@
 #define KCP_FOLD 4.5
 #define KCP_LAUNCH 13
 
-/* Chunks of a window of a walk, at least: what is hidden beside fewer is less than what
- * two launches more cost. */
-#define KCP_WALK_CHUNKS 128
+/* A walk: chunks of a window, at least; a step of [h_ext | M], with a gate a channel
+ * and with one a head; a step of h_ext alone; one window more. */
+#define KCP_WALK_CHUNKS 64
+#define KCP_WALK_MAP 1.2
+#define KCP_WALK_MAP_ROWS 1.46
+#define KCP_WALK_H 1.2
+#define KCP_WALK_H_ROWS 1.1
+#define KCP_WALK_LAUNCH 5
 
 /* Of programs of stages, in steps of chapter 04's scan (one a chunk), measured for
  * commit 6173e64 (2026-11-21): a step of chapter 05's; one strip more to compose and to

@@ -196,37 +196,78 @@ static inline int kcp_fused_strip(const struct kcp_call *a, int processors)
     return kcp_fused_chunks(&c);
 }
 
+/* How many strips of so many chunks this rank has; of 0 chunks: its segments. */
+static inline int64_t kcp_strips(const struct kcp_call *a, int chunks)
+{
+    const struct kcp_context *x = &a->plan->ctx[a->r];
+    return chunks ? kcp_strips_at(x, (int64_t)chunks * a->C) : x->NS;
+}
+
 /* ---- a walk: the map of a rank's one segment, made beside the segment's factors
  *
  * While a window's map is made on some processors, the others make the factors of the
  * next window. What a walk makes on its way: bits of KCP_WANT_..; 0: no walk, the maps
  * of strips are made behind all factors. Where the sequence begins on this rank nobody
- * asks for M, and where it ends only later strips ask for a state. A step of a map must
- * hide behind the factors of a chunk, or strips, which are walked at once, are faster.
- * call.walk: sequential takes a walk wherever there are two chunks, blelloch none. */
+ * asks for M, and where it ends only later strips ask for a state. */
+
+/* Blocks of a walk. M and h_ext are a block each; h_ext alone is one with a gate a
+ * channel, and with one a head has a block for 64 columns. */
 static inline int kcp_walk_blocks(const struct kcp_call *a, int want)
 {
-    return a->HV * (want == KCP_WANT_H ? a->V / 64 : 2);
+    if (want != KCP_WANT_H) return 2 * a->HV;
+    return a->KG != 1 && a->K == a->V ? a->HV : a->HV * (a->V / 64);
 }
 
-static inline int kcp_walk_pays(const struct kcp_call *a, int blocks, int processors)
+static inline double kcp_walk_step(const struct kcp_call *a, int want)
 {
-    const struct kcp_cut c = kcp_cut_of(a, processors);
-    const double beside = kcp_factors_time(&c) * processors / (processors - blocks);
-    return a->NC >= 2 * KCP_WALK_CHUNKS && KCP_STEP_MAP <= beside;
+    if (want == KCP_WANT_H) return a->KG == 1 ? KCP_WALK_H_ROWS : KCP_WALK_H;
+    return a->KG == 1 ? KCP_WALK_MAP_ROWS : KCP_WALK_MAP;
 }
 
+/* Factors and maps behind one another: strips of so many chunks, 0: one strip. */
+static inline double kcp_maps_cost(const struct kcp_call *a, int strip_chunks, int P)
+{
+    const struct kcp_cut c = kcp_cut_of(a, P);
+    const int64_t strips = kcp_strips(a, strip_chunks);
+    const int steps = strips > 1 ? strip_chunks : a->NC;
+    const double waves = (double)((2 * strips * a->HV + P - 1) / P);
+    return a->NC * kcp_factors_time(&c)
+         + waves * steps * kcp_walk_step(a, KCP_WANT_H | KCP_WANT_M)
+         + (double)(strips - 1) * KCP_FOLD;
+}
+
+/* The first window's factors; the rest of them and the walk over `walked` chunks, both
+ * as long as the longer one and no shorter than their work on all processors; the last
+ * window's step, where it is read; and the launches. */
+static inline double kcp_walk_cost(const struct kcp_call *a, int want, int walked,
+                                   int P)
+{
+    const struct kcp_cut c = kcp_cut_of(a, P);
+    const double factors = kcp_factors_time(&c), step = kcp_walk_step(a, want);
+    const int W = a->NC < 2 * KCP_WALK_CHUNKS ? a->NC / 2 : KCP_WALK_CHUNKS;
+    const double walk = walked * step, share = (double)kcp_walk_blocks(a, want) / P;
+    const double work = (a->NC - W) * factors + walk * share;
+    return W * factors + (walk > work ? walk : work) + (walked == a->NC ? W * step : 0)
+         + (double)a->NC / W * KCP_WALK_LAUNCH;
+}
+
+/* call.walk: sequential takes a walk wherever there are two chunks, blelloch none; auto
+ * takes it where it costs less. */
 static inline int kcp_fused_walk(const struct kcp_call *a, int processors)
 {
     const struct kcp_segment *s = a->plan->seg + a->plan->ctx[a->r].seg0;
     if (a->NS != 1 || a->NC < 2 || a->plan->L || !a->plan->crossing) return 0;
     if (a->walk == KCP_BLELLOCH) return 0;
-    if (s->last && !kcp_fused_strip(a, processors)) return 0;
+    const int strip = kcp_fused_strip(a, processors);
+    if (s->last && !strip) return 0;
     if (!s->first && a->K != a->V) return 0;
     const int want = s->first ? KCP_WANT_H : KCP_WANT_H | KCP_WANT_M;
-    const int blocks = kcp_walk_blocks(a, want);
-    if (2 * blocks > processors) return 0;
-    return a->walk == KCP_SEQUENTIAL || kcp_walk_pays(a, blocks, processors) ? want : 0;
+    if (2 * kcp_walk_blocks(a, want) > processors) return 0;
+    if (a->walk == KCP_SEQUENTIAL) return want;
+    const int walked = s->last ? (a->NC - 1) / strip * strip : a->NC;
+    if (a->NC < 2 * KCP_WALK_CHUNKS) return 0;
+    return kcp_walk_cost(a, want, walked, processors)
+         < kcp_maps_cost(a, strip, processors) ? want : 0;
 }
 
 /* A window of a walk: chunks first .. first + count - 1, of strip number `strip`, the
@@ -262,13 +303,6 @@ static inline int kcp_walk_next(struct kcp_walk_window *x, int NC,
     x->strip = strip;
     x->is_read = is_read;
     return 1;
-}
-
-/* How many strips of so many chunks this rank has; of 0 chunks: its segments. */
-static inline int64_t kcp_strips(const struct kcp_call *a, int chunks)
-{
-    const struct kcp_context *x = &a->plan->ctx[a->r];
-    return chunks ? kcp_strips_at(x, (int64_t)chunks * a->C) : x->NS;
 }
 
 #endif

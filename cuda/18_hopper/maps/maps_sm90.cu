@@ -175,13 +175,25 @@ static int launch_maps_blocks(const struct forward_params *x, struct map_walk w)
                            128 * WGS + 128, blocks, x, w);
 }
 
+// h_ext alone, beside other work. With a gate a channel memory is what both want: one
+// block reads the factors once. With one a head the step of 128 columns is the longer
+// by a third: two blocks of 64 share their copies.
+template <int K, int kda>
+static int launch_h_columns(const struct forward_params *x, struct map_walk w)
+{
+    if (kda && x->a.V == K) return launch_maps_blocks<K, K / 64, kda, 1>(x, w);
+    return x->a.V == 128 ? launch_maps_blocks<K, 1, kda, 2>(x, w)
+                         : launch_maps_blocks<K, 1, kda, 1>(x, w);
+}
+
 // Where M and h_ext have as many columns each has a block, whose warpgroups share the
-// factors of a chunk. h_ext alone has blocks of 64 columns, whose step is shorter.
+// factors of a chunk.
 template <int K, int kda>
 static int launch_maps_columns(const struct forward_params *x, struct map_walk w)
 {
-    return K == x->a.V && !w.only_h ? launch_maps_blocks<K, K / 64, kda, 2>(x, w)
-                                    : launch_maps_blocks<K, 1, kda, 1>(x, w);
+    if (w.only_h) return launch_h_columns<K, kda>(x, w);
+    return K == x->a.V ? launch_maps_blocks<K, K / 64, kda, 2>(x, w)
+                       : launch_maps_blocks<K, 1, kda, 1>(x, w);
 }
 
 static int launch_maps(const struct forward_params *x, struct map_walk w)
