@@ -69,8 +69,8 @@ theirs() {
 }
 theirs
 
-ours kda_${gpus}x1_bare --ranks "$gpus" $bare
-ours gdn_${gpus}x1_bare --ranks "$gpus" $bare --model gdn
+ours kda_${gpus}x1_bare --ranks "$gpus" $bare --unsent
+ours gdn_${gpus}x1_bare --ranks "$gpus" $bare --model gdn --unsent
 for t in 1024 4096 32768; do        # tokens a rank: the call, and a graph of it
     ours kda_${gpus}x1_t${t}_bare --ranks "$gpus" $bare -T $((t * gpus)) --replay
 done

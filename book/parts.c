@@ -15,7 +15,7 @@
 enum { COLUMNS = 96, RANKS = 4 };
 struct row {
     struct parts part;
-    double us, low, replay, saved, copy, T, HV;
+    double us, low, replay, unsent, saved, copy, T, HV;
     char file[80], form[16];
 };
 
@@ -69,6 +69,7 @@ static int find(const char *path, const char *what, const char *stage, const cha
         row->us = NUMBER("us");
         row->low = NUMBER("us_p10");
         row->replay = NUMBER("replay");
+        row->unsent = NUMBER("unsent");
         row->saved = NUMBER("saved");
         row->copy = NUMBER("copy");
         row->T = NUMBER("T");

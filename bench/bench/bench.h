@@ -27,6 +27,7 @@ struct bench {                         /* what was asked for, and the controls *
     int judge, wrong;                  /* rows are judged; how many of them failed */
     const char *cuts;                  /* tokens of each rank, as shares */
     int replay;                        /* time a replayed graph of the call too */
+    int unsent;                        /* time the call without its messages too */
     const char *lengths;               /* of the sequences, as lengths_write has them */
     double copy, product;              /* measured: bytes/s of a copy, flop/s bf16 */
     double gather_us;                  /* all_gather of gather_bytes a rank */
@@ -75,7 +76,7 @@ enum { CONV_WIDTH = 4 };               /* taps of chapter 14, as the models have
 /* Microseconds: the median of the calls, 10 % and 90 %; and the medians of the parts of
  * a layer (cuda/host/profile_hooks.cuh), 0 where it marks none. */
 enum { FRONT, SUM, EXCHANGE, MAIN, PARTS };
-struct times { double median, low, high, part[PARTS], replay; };
+struct times { double median, low, high, part[PARTS], replay, unsent; };
 int  time_calls(int (*run)(void *), void *args, struct CUstream_st *stream, int warmup,
                 int iters, struct times *t);
 /* The same call captured in a graph: the median of its replays, to t->replay. */

@@ -24,6 +24,8 @@ static const char usage[] =
     "                 chain over windows)      --backend nccl|threads\n"
     "         --cuts 45,55   tokens of the ranks, as shares\n"
     "         --replay       each call once more from a CUDA graph\n"
+    "         --unsent       each call once more with its messages left out: the\n"
+    "                        least that hiding the exchange could come to\n"
     "sweep:   -b, -e   tokens from and to   -f factor\n"
     "timing:  -w, --warmup n   -n, --iters n\n"
     "judged:  --judge   each row, once more: four value heads against the reference\n"
@@ -76,6 +78,7 @@ static const struct option_row rows[] = {
     TEXT("--forms", forms, "forms, with commas"),
     TEXT("--cuts", cuts, "shares of the ranks, with commas"),
     { "--replay", OPTION_FLAG, AT(replay), NULL, 0, 0 },
+    { "--unsent", OPTION_FLAG, AT(unsent), NULL, 0, 0 },
     TEXT("--backend", backend, "nccl or threads"),
     INT("-b", from, 1, 1 << 24),
     INT("-e", to, 1, 1 << 24),

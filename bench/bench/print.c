@@ -57,6 +57,7 @@ void print_row(const struct runner *x, const struct kcp_stage *st,
                t->median, t->low, t->high, bytes / t->median / 1e3, rate, share);
     const double then = b->against ? recorded_us(b, &row) : 0;
     if (t->replay > 0) printf("  replayed %.1f", t->replay);
+    if (t->unsent > 0) printf("  unsent %.1f", t->unsent);
     if (then > 0) printf("%9.3f", t->median / then);
     else if (b->against) printf("%9s", "-");
     if (j->outcome != NA)

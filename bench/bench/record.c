@@ -100,6 +100,7 @@ void time_cells(struct cells *row, const struct runner *x, const struct times *t
     put(row, NUMBER, "exchange", part, t->part[EXCHANGE]);
     put(row, NUMBER, "main", part, t->part[MAIN]);
     put(row, NUMBER, "replay", t->replay > 0 ? "%.2f" : "", t->replay);
+    put(row, NUMBER, "unsent", t->unsent > 0 ? "%.2f" : "", t->unsent);
     put(row, WORD, "peer", "");
     const int known = j->outcome != NA;
     put(row, WORD, "verdict", "%s", known ? outcome_name[j->outcome] : "");
