@@ -245,6 +245,34 @@ static void replays(void)
     printf("@20/window_more %.0f\n@20/messages %.0f\n", near.us - far.us, far.us);
 }
 
+/* ---- the exchange left out: what hiding all of it could gain at most */
+static void unsent(void)
+{
+    static const struct { const char *what, *says; } list[] = {
+        { "kda_2x1_bare", "KDA forward" }, { "gdn_2x1_bare", "GDN forward" } };
+    static const char *const forms[] = { "all_gather", "chain", "scan" };
+    double most = 0;
+    int rows = 0;
+    printf("== 20-unsent\na forward on 2 GPUs, T = 131072, 32 heads, nothing kept, and "
+           "the same with its\nmessages left out; microseconds\n\n");
+    printf("pass          form             time   exchange   unsent   the most to gain\n");
+    for (int c = 0; c < 2; c++)
+        for (int f = 0; f < 3; f++) {
+            const struct row row = newest(list[c].what, "08_forward", forms[f]);
+            const double share = 100 * (1 - row.unsent / row.us);
+            if (!(row.unsent > 0))
+                continue;
+            printf("%-13s %-12s %8.0f %10.0f %8.0f %16.1f %%\n", list[c].says, row.form,
+                   row.us, row.part.exchange, row.unsent, share);
+            most = !strcmp(forms[f], "chain") && share > most ? share : most;
+            rows++;
+        }
+    if (rows)
+        printf("@20/unsent_most %.1f\n", most);
+    else
+        printf("(no record has it yet)\n@20/unsent_most (not recorded yet)\n");
+}
+
 /* ---- eight GPUs, before anybody has run them: the work of four, halved; a hop of two,
  * seven times */
 static void eight(void)
@@ -274,6 +302,7 @@ int main(void)
     batches();
     floors();
     replays();
+    unsent();
     eight();
     return 0;
 }

@@ -175,13 +175,13 @@ static int launch_maps_blocks(const struct forward_params *x, struct map_walk w)
                            128 * WGS + 128, blocks, x, w);
 }
 
-// h_ext alone, beside other work. With a gate a channel memory is what both want: one
-// block reads the factors once. With one a head the step of 128 columns is the longer
-// by a third: two blocks of 64 share their copies.
+// h_ext alone, beside other work. With a gate a channel a block of all columns is the
+// fastest. With one a head its step is too long: two blocks of 64 share their copies.
 template <int K, int kda>
 static int launch_h_columns(const struct forward_params *x, struct map_walk w)
 {
-    if (kda && x->a.V == K) return launch_maps_blocks<K, K / 64, kda, 1>(x, w);
+    if constexpr (kda)
+        if (x->a.V == K) return launch_maps_blocks<K, K / 64, kda, 1>(x, w);
     return x->a.V == 128 ? launch_maps_blocks<K, 1, kda, 2>(x, w)
                          : launch_maps_blocks<K, 1, kda, 1>(x, w);
 }
