@@ -262,9 +262,10 @@ static void unsent(void)
             const double share = 100 * (1 - row.unsent / row.us);
             if (!(row.unsent > 0))
                 continue;
-            printf("%-13s %-12s %8.0f %10.0f %8.0f %16.1f %%\n", list[c].says, row.form,
-                   row.us, row.part.exchange, row.unsent, share);
-            most = !strcmp(forms[f], "chain") && share > most ? share : most;
+            printf("%-13s %-12s %8.0f %10.0f %8.0f %16.1f %%\n", list[c].says,
+                   row.form, row.us, row.part.exchange, row.unsent, share);
+            if (!strcmp(forms[f], "chain") && share > most)
+                most = share;
             rows++;
         }
     if (rows)
