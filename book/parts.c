@@ -255,7 +255,8 @@ static void unsent(void)
     int rows = 0;
     printf("== 20-unsent\na forward on 2 GPUs, T = 131072, 32 heads, nothing kept, and "
            "the same with its\nmessages left out; microseconds\n\n");
-    printf("pass          form             time   exchange   unsent   the most to gain\n");
+    printf("pass          form             time   exchange   unsent   "
+           "the most to gain\n");
     for (int c = 0; c < 2; c++)
         for (int f = 0; f < 3; f++) {
             const struct row row = newest(list[c].what, "08_forward", forms[f]);
