@@ -50,8 +50,19 @@ int backward_open(struct backward_rank *x)
     return KCP_OK;
 }
 
+/* Light keeps no rows: q and k are normalised once more, with the same bits. */
+static void normalise_again(struct backward_rank *x, struct kcp_gate *gate)
+{
+    const struct kcp_backward *a = x->a;
+    const int64_t TH = a->T * a->H;
+    gate->q_raw = a->q_raw; gate->k_raw = a->k_raw;
+    gate->q = x->q = backward_zeros(x, TH * a->K);
+    gate->k = x->k = backward_zeros(x, TH * a->K);
+    gate->rstd_q = backward_zeros(x, TH); gate->rstd_k = backward_zeros(x, TH);
+}
+
 /* Recompute: what save-all keeps, made again from the block and the raw gate by the
- * functions that made it (chapters 02, 03, 04), so both modes give the same bits. */
+ * functions that made it (chapters 02, 03, 04), so all modes give the same bits. */
 int backward_recompute(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
@@ -65,6 +76,7 @@ int backward_recompute(struct backward_rank *x)
     gate.g_raw = a->g_raw; gate.A_log = a->A_log; gate.dt_bias = a->dt_bias;
     gate.g = backward_zeros(x, TV * a->KG);
     gate.G = x->G = backward_zeros(x, TV * a->KG);
+    if (!x->q) normalise_again(x, &gate);
 
     STAGE(kcp_wy, wy);
     wy.q = x->q; wy.k = x->k; wy.v = a->v; wy.G = x->G; wy.beta = x->beta; wy.A = x->A;

@@ -55,7 +55,7 @@ enum kcp_pass  { KCP_FORWARD, KCP_BACKWARD };
 enum kcp_gate_form { KCP_GATE_RAW, KCP_GATE_SOFTPLUS, KCP_GATE_BOUNDED };
 enum kcp_beta_form { KCP_BETA_RAW, KCP_BETA_SIGMOID, KCP_BETA_SIGMOID2 };
 enum kcp_act   { KCP_ACT_NONE, KCP_ACT_SILU };
-enum kcp_save  { KCP_RECOMPUTE, KCP_SAVE_ALL };
+enum kcp_save  { KCP_RECOMPUTE, KCP_SAVE_ALL, KCP_SAVE_LIGHT };  /* 12: the block */
 enum kcp_layout { KCP_KV, KCP_VK };          /* of h0, ht, dh0, dht at the interface */
 enum kcp_walk  { KCP_AUTO, KCP_SEQUENTIAL, KCP_BLELLOCH };         /* 15, 08 */
 

@@ -6,7 +6,7 @@
  * Inputs come from a chain of variants on the device, as the judge's come from a chain
  * of references. Buffers are far larger than the L2 at bench shapes.
  */
-#include "bench.h"
+#include "record.h"
 #include "tests/judge/said.h"
 #include <string.h>
 
@@ -75,12 +75,11 @@ static int body(struct kcp_comm *comm, void *arg)
 static void say_case(const struct bench *b)
 {
     const struct kcp_call *c = &b->call;
-    const char *save = c->save ? "all" : "recompute";
     printf("# copy %.2f TB/s, bf16 product %.0f TFLOP/s; T=%lld H=%d HV=%d K=%d V=%d"
            " C=%d segments=%d %s %s save=%s; %d warm-up, median of %d\n",
            b->copy / 1e12, b->product / 1e12, (long long)c->T, c->H, c->HV, c->K, c->V,
            c->C, c->NS, model_name[c->model], regime_name[b->regime],
-           b->unsaved ? "none" : save, b->warmup, b->iters);
+           save_word(b), b->warmup, b->iters);
     if (b->lengths)
         printf("# %d sequences of %s tokens\n", c->N, b->lengths);
 }

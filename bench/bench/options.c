@@ -17,7 +17,7 @@ static const char usage[] =
     "         --model kda|gdn|dplr|gdn2|gla   --gate live|strong   --segments S\n"
     "         --sequences N (packed, of uneven lengths)\n"
     "         --lengths 4x8192,1024 (packed, of these: five sequences)\n"
-    "         --save recompute|all|none   --reuse-M (13 takes M from 08)\n"
+    "         --save recompute|all|light|none   --reuse-M (13 takes M from 08)\n"
     "ranks:   -g, --ranks R   whole layers over R ranks, each with T / R tokens:\n"
     "                         front, t_sum, t_exchange, t_main apart, every form\n"
     "         --forms all_gather,chain,chain_window,pipeline,scan (chain_window: the\n"
@@ -44,9 +44,10 @@ int bench_bad(const char *option, const char *found, const char *expected)
     return options_say("kcp-bench", why);
 }
 
-/* --save has a third word, which is no mode of the layer: 08 leaves nothing at all. */
-enum { SAVE_NONE = 2 };
-_Static_assert(KCP_RECOMPUTE == 0 && KCP_SAVE_ALL == 1 && LIVE == 0 && STRONG == 1,
+/* --save has a last word, which is no mode of the layer: 08 leaves nothing at all. */
+enum { SAVE_NONE = 3 };
+_Static_assert(KCP_RECOMPUTE == 0 && KCP_SAVE_ALL == 1 && KCP_SAVE_LIGHT == 2 &&
+               LIVE == 0 && STRONG == 1,
                "the words of --save and --gate stand in the order of their enums");
 
 static const struct option_row rows[] = {
@@ -71,7 +72,7 @@ static const struct option_row rows[] = {
     WORD("--walk", call.walk, "auto|sequential|scan"),
     WORD("--model", call.model, "kda|gdn|dplr|gdn2|gla"),
     WORD("--gate", regime, "live|strong"),
-    WORD("--save", save, "recompute|all|none"),
+    WORD("--save", save, "recompute|all|light|none"),
     { "--reuse-M", OPTION_FLAG, AT(call.reuse_M), NULL, 0, 0 },
     INT("--ranks", ranks, 1, 8),
     INT("-g", ranks, 1, 8),
@@ -172,7 +173,7 @@ static int settle(struct bench *b)
     b->judge |= (b->tsv || b->json) && !b->ranks;
     if (!b->from) b->from = b->tokens;
     b->unsaved = b->save == SAVE_NONE;
-    c->save = b->save == KCP_SAVE_ALL ? KCP_SAVE_ALL : KCP_RECOMPUTE;
+    c->save = b->unsaved ? KCP_RECOMPUTE : (enum kcp_save)b->save;
     if (!b->to) b->to = b->from;
     if (!b->factor) b->factor = 2;
     if (!c->HV) c->HV = c->H;

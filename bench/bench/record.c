@@ -24,10 +24,10 @@ static void put(struct cells *to, int is_word, const char *name,
     va_end(more);
 }
 
-static const char *save_word(const struct bench *b)
+const char *save_word(const struct bench *b)
 {
-    if (b->unsaved) return "none";
-    return b->call.save ? "all" : "recompute";
+    static const char *const words[] = { "recompute", "all", "light" };
+    return b->unsaved ? "none" : words[b->call.save];
 }
 
 static const char *walk_word(const struct kcp_call *c)

@@ -13,6 +13,8 @@ struct cells { int n; struct cell at[48]; };
 /* What names a row: of whole layers over ranks also the form and the heads' parts. */
 void row_cells(struct cells *row, const struct runner *x, const struct kcp_stage *st,
                const struct kcp_variant *v, const struct kcp_call *c);
+/* The mode of the saved block, or that there is none. */
+const char *save_word(const struct bench *b);
 /* What was measured, behind what names the row. */
 void time_cells(struct cells *row, const struct runner *x, const struct times *t,
                 double bytes, double flops, const struct judged *j);

@@ -237,10 +237,12 @@ static int rank_forward(struct run *x, struct rank *a, struct kcp_comm *comm)
         a->f.k_raw = a->y[1];
         a->f.v = a->y[2];
     }
-    struct kcp_forward other = a->f;
-    other.save = a->f.save == KCP_RECOMPUTE ? KCP_SAVE_ALL : KCP_RECOMPUTE;
-    told->saved = a->f.saved_bytes = saved_size(x, &a->f);
-    told->saved_other = saved_size(x, &other);
+    struct kcp_forward mode = a->f;
+    for (int i = 0; i < 3; i++) {
+        mode.save = (enum kcp_save)i;
+        told->saved[i] = saved_size(x, &mode);
+    }
+    a->f.saved_bytes = told->saved[a->f.save];
     if (x->both && !(a->f.saved = saved_room(x, a->f.saved_bytes)))
         return KCP_NO_MEMORY;
     status = status ? status : stage_go(x, stage_of("08"), &a->f, comm);

@@ -34,7 +34,7 @@ static const struct option_row rows[] = {
     { "--beta", OPTION_WORD, AT(beta), "raw|sigmoid|sigmoid2", 0, 0 },
     { "--scale", OPTION_REAL, AT(scale), "a finite number", -HUGE_VAL, HUGE_VAL },
     { "--chunk", OPTION_INT, AT(chunk), NULL, 1, MOST_CHUNK },
-    { "--save", OPTION_WORD, AT(save), "recompute|all", 0, 0 },
+    { "--save", OPTION_WORD, AT(save), "recompute|all|light", 0, 0 },
     { "--sum", OPTION_WORD, AT(sum), "all|local", 0, 0 },
     { "--reuse-m", OPTION_FLAG, AT(reuse_M), NULL, 0, 0 },
     { "--state-layout", OPTION_WORD, AT(layout), "kv|vk", 0, 0 },

@@ -53,15 +53,14 @@ static void print_wire(const struct run *x)
 
 static void print_ranks(const struct run *x)
 {
-    double saved = 0, other = 0;
-    const int R = x->plan->R, all = x->o.save == KCP_SAVE_ALL;
+    double saved[3] = { 0 };
+    const int R = x->plan->R;
     printf("                                                "
            " |-------- forward -------| |-------- backward ------|\n"
            " rank  tokens             seqs chunks   alive"
            "  bytes sent calls  seconds  bytes sent calls  seconds\n");
     for (int r = 0; r < R; r++) {
-        saved += (double)x->told[r].saved;
-        other += (double)x->told[r].saved_other;
+        for (int i = 0; i < 3; i++) saved[i] += (double)x->told[r].saved[i] / 0x1p20;
         if (r < ROWS || r == R - 1)
             print_rank(x, r);
         else if (r == ROWS)
@@ -69,12 +68,12 @@ static void print_ranks(const struct run *x)
     }
     print_wire(x);
     if (x->relative) {
-        printf("kept for backward %.1f MiB, of all ranks\n", saved / 0x1p20);
+        printf("kept for backward %.1f MiB, of all ranks\n", saved[0]);
         return;
     }
-    printf("kept for backward by --save recompute %.1f MiB, by --save all %.1f MiB, of "
-           "all ranks\n", (all ? other : saved) / 0x1p20,
-           (all ? saved : other) / 0x1p20);
+    printf("kept for backward by --save recompute %.1f MiB, by --save all %.1f MiB, by "
+           "--save light %.1f MiB, of all ranks\n", saved[KCP_RECOMPUTE],
+           saved[KCP_SAVE_ALL], saved[KCP_SAVE_LIGHT]);
 }
 
 /* Peak memory of this program, in MiB. Linux's ru_maxrss counts what its parent held

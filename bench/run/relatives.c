@@ -171,9 +171,9 @@ int relative_rank(struct kcp_comm *comm, void *arg)
     rank_args(x, x->stage, comm, KCP_FORWARD, &a);
     if (x->both && x->stage == stage_of("16")) {
         const size_t state = (size_t)a.call.HV * (size_t)a.call.K * (size_t)a.call.V;
-        told->saved = (size_t)kcp_saved_states(&a.call) * state *
-                      (x->gpu ? sizeof(float) : sizeof(double));
-        kept = saved_room(x, told->saved + 8);
+        told->saved[0] = (size_t)kcp_saved_states(&a.call) * state *
+                         (x->gpu ? sizeof(float) : sizeof(double));
+        kept = saved_room(x, told->saved[0] + 8);
         if (!kept)
             return KCP_NO_MEMORY;
     }

@@ -46,7 +46,7 @@ struct sizes { int64_t of[LETTERS]; int gdn; };
 struct told {
     double forward, backward, alive;       /* alive < 0: no state enters this rank */
     struct kcp_traffic sent_forward, sent_backward;
-    size_t saved, saved_other;             /* bytes: the mode asked for, the other */
+    size_t saved[3];                       /* bytes of each mode, by enum kcp_save */
     struct kcp_wire_told cut;              /* of forward, with --truncate */
 };
 

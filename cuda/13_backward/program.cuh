@@ -11,7 +11,8 @@
 // that is not what this call expects turns every gradient into NaN.
 
 // Chapters 02, 03 once more: what save-all would have kept and no more (q, k and beta
-// are in the block). Aqk and A, where 03 makes them again, are dropped.
+// are in the block; of light q and k are not). Aqk and A, where 03 makes them again, are
+// dropped.
 static int front_recompute(struct backward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;
@@ -20,7 +21,13 @@ static int front_recompute(struct backward *x)
     gate.pass = KCP_FORWARD;
     int status = KCP_NA;
     if (front_was_kept(x)) {
-        gate.q = gate.k = gate.beta = NULL;
+        gate.beta = NULL;
+        if (x->a.save == KCP_SAVE_LIGHT) {
+            status = x->t.gate(&gate);
+            if (status) return status;
+            status = KCP_NA;
+        }
+        gate.q = gate.k = NULL;
         if (x->t.recompute) status = x->t.recompute(&gate, &wy);
         if (status != KCP_NA) return status;
         wy.Aqk = x->s.dAqk;
@@ -158,7 +165,7 @@ static int backward_run(void *args, const struct stages &t)
     if (a->saved_bytes < x.r.head.bytes) status = KCP_BAD;
 
     //> kernel-backward
-    if (!status && a->save != KCP_SAVE_ALL) status = recompute(&x);
+    if (!status && !all_was_kept(&x)) status = recompute(&x);
     if (!status) status = chunks(&x, KCP_LOCAL);
     if (!status) status = carry(&x);
     if (!status) status = chunks(&x, KCP_REVERSE);

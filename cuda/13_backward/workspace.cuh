@@ -29,6 +29,12 @@ static inline int front_was_kept(const struct backward *x)
     return x->t.path->format == KCP_FORMAT_FACTORS;
 }
 
+// Do states and v_new lie in it by tokens, so that nothing is made again?
+static inline int all_was_kept(const struct backward *x)
+{
+    return front_was_kept(x) && x->a.save == KCP_SAVE_ALL;
+}
+
 // What they leave, to be made again.
 template <class X>
 static void place_front(struct backward *x)
@@ -53,16 +59,19 @@ static void place_forward(struct backward *x)
     const struct kcp_backward *a = &x->a;
     struct arena *r = &x->r;
     struct pass_arrays *s = &x->s;
-    if (front_was_kept(x)) {
-        s->q = arena_named(r, "q", 0, 1);
-        s->k = arena_named(r, "k", 0, 1);
+    const int64_t rows = a->save == KCP_SAVE_LIGHT ? a->T * a->H : 0;
+    if (front_was_kept(x)) {             // of light without q and k
+        s->q = arena_named(r, "q", rows * a->K, sizeof(X));
+        s->k = arena_named(r, "k", rows * a->K, sizeof(X));
+        s->rstd_q = arena_take(r, rows, sizeof(float));
+        s->rstd_k = arena_take(r, rows, sizeof(float));
         s->beta = arena_named(r, "beta", 0, 1);
         s->Aqk = arena_named(r, "Aqk", 0, 1);
         s->A = arena_named(r, "A", 0, 1);
     } else place_front<X>(x);
     x->h_kept = arena_named(r, "h_kept", 0, 1);
     place_recomputed<X>(r, (const struct kcp_call *)a, s);
-    if (a->save == KCP_SAVE_ALL) return;
+    if (all_was_kept(x)) return;
     x->A_recomputed = arena_take(r, a->T * a->HV * a->C, sizeof(X));
     x->h_start = arena_take(r, (int64_t)a->NS * a->HV * a->K * a->V, sizeof(float));
 }

@@ -103,6 +103,10 @@ struct forward_params {
     int raw_rows;                        // GDN: the scan reads whole chunks of q and k
 };                                       // where the caller has them
 
+// What the scan leaves besides o, for backward: h and v_new of every chunk and head, as
+// backward/storage.cuh packs them.
+struct chunk_states { void *h, *v_new; };
+
 static __host__ __device__ inline int launched_chunks(const struct forward_params &x)
 {
     return x.count < x.a.NC - x.first ? x.count : x.a.NC - x.first;
@@ -174,10 +178,12 @@ static __device__ __forceinline__ uint2 exchange_halves(uint32_t left, uint32_t 
 }
 
 // The launchers, each with its kernels an object of its own. They launch on the call's
-// stream and return KCP_OK or an error. processors: the number of SMs.
+// stream and return KCP_OK or an error. processors: the number of SMs. to: where the
+// scan leaves states; NULL: nowhere.
 int kda_chunk_prepare(const struct forward_params *x, int processors);
 int gdn_chunk_prepare(const struct forward_params *x);
-int forward_scan(const struct forward_params *x, int processors);
+int forward_scan(const struct forward_params *x, const struct chunk_states *to,
+                 int processors);
 int forward_maps(const struct forward_params *x);
 // The maps of a rank's one segment, window by window (x->first, x->count): from map
 // `from`, -1: from its beginning, to map `to`, of [h_ext | M] or of h_ext alone.

@@ -21,6 +21,7 @@ struct fused {
     struct kcp_exchange e;
     struct split p;
     void *states, *maps, *h_kept;        // [NS] of the segments
+    struct chunk_states kept;            // of save-all
     int alone, strip_chunks;
     int walk, leaves;                    // split.h; is the whole segment's map read?
 };
@@ -29,10 +30,14 @@ static void place_block(struct fused *f)
 {
     struct forward_params *x = &f->x;
     struct arena *r = &f->r;
+    f->h_kept = arena_named(r, "h_kept", 0, 1);
+    if (x->a.save == KCP_SAVE_LIGHT) return;
     x->saved.rstd_q = (float *)arena_named(r, "rstd_q", 0, 1);
     x->saved.rstd_k = (float *)arena_named(r, "rstd_k", 0, 1);
     x->saved.beta = (float *)arena_named(r, "beta", 0, 1);
-    f->h_kept = arena_named(r, "h_kept", 0, 1);
+    if (x->a.save != KCP_SAVE_ALL) return;
+    f->kept.h = arena_named(r, "h_chunks", 0, 1);
+    f->kept.v_new = arena_named(r, "v_new_chunks", 0, 1);
 }
 
 // Strips. Where nothing crosses a cut, backward splits as forward did, and is left what
@@ -98,7 +103,8 @@ static size_t place_fused(struct fused *f, const struct kcp_forward *args,
     f->x.h_layout = a->layout;
     f->strip_chunks = kcp_fused_strip(call, processors());
     f->alone = kcp_alone(call) && !f->strip_chunks;
-    f->x.raw_rows = a->KG == 1 && a->K == 128 && f->alone && !a->saved;
+    const int kept = a->saved && a->save != KCP_SAVE_LIGHT;
+    f->x.raw_rows = a->KG == 1 && a->K == 128 && f->alone && !kept;
     f->walk = kcp_fused_walk(call, processors());
     f->leaves = f->walk && !segments_of(call)->last;
     if (!f->alone) place_maps(f);

@@ -17,6 +17,12 @@ static int chunk_prepare(const struct forward_params *x)
     return x->a.KG == 1 ? gdn_chunk_prepare(x) : kda_chunk_prepare(x, processors());
 }
 
+// With save-all the states on its way stay in the block.
+static int scan(const struct fused *f, const struct forward_params *on_strips)
+{
+    return forward_scan(on_strips, f->kept.h ? &f->kept : NULL, processors());
+}
+
 // Chapters 05 and 07: the state with which every strip begins.
 static int carry_fused(struct fused *f, const struct forward_params *on_strips)
 {
@@ -107,7 +113,7 @@ static int prepare_and_scan(struct fused *f, struct forward_params *on_strips)
         status = chunk_prepare(&f->x);
         for (int p = PART_SUM; p <= PART_MAIN && i == 0; p++)
             profile_hook((enum profile_part)p, a->stream);
-        if (!status) status = forward_scan(on_strips, processors());
+        if (!status) status = scan(f, on_strips);
     }
     if (f->alone) return status;
     put_split((const struct kcp_call *)a, 0, &f->p);
@@ -116,7 +122,7 @@ static int prepare_and_scan(struct fused *f, struct forward_params *on_strips)
     else status = chunk_prepare(&f->x);
     if (!status && !f->walk) status = carry_fused(f, on_strips);
     profile_hook(PART_MAIN, a->stream);
-    return status ? status : forward_scan(on_strips, processors());
+    return status ? status : scan(f, on_strips);
     //< kernel-fused
 }
 
@@ -156,4 +162,4 @@ static size_t work(const void *args)
 KCP_VARIANT(forward_v3_records) = {
     "08_forward", "v3_records", "two kernels: packed records of chunks, and their scan",
     KCP_BF16, KCP_DEVICE,
-    "K, V 64 or 128, C 64, a block to recompute from or none; sm_90a", run, work };
+    "K, V 64 or 128, C 64; sm_90a", run, work };

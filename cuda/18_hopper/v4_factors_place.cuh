@@ -11,6 +11,7 @@
 #include "cuda/host/segment_sum.cuh"
 #include "cuda/host/split_sequence.cuh"
 #include "cuda/18_hopper/backward/storage.cuh"
+#include "cuda/18_hopper/chunk_factors.cuh"
 
 static const char *const factors_name = "v4_factors";
 
@@ -33,16 +34,33 @@ struct factors_backward {
     int alone;
 };
 
-// Of the block.
+// What forward made of chunks: in the block, or of light in the workspace, made again.
 static void place_block(struct factors_backward *f)
 {
+    const struct kcp_backward *a = &f->x.a;
     struct arena *r = &f->r;
-    f->x.factors = arena_named(r, "factors", 0, 1);
-    f->x.qk_rows = arena_named(r, "qk_rows", 0, 1);
-    f->x.rstd_q = (const float *)arena_named(r, "rstd_q", 0, 1);
-    f->x.rstd_k = (const float *)arena_named(r, "rstd_k", 0, 1);
-    f->x.beta = (const float *)arena_named(r, "beta", 0, 1);
+    const int64_t heads = (int64_t)a->NC * a->HV, rows = (int64_t)a->NC * a->H;
+    size_t factors = sizeof(struct gdn_head_factors);
+    if (a->KG != 1 && a->K == 64) factors = sizeof(struct chunk_factors<64>);
+    if (a->KG != 1 && a->K != 64) factors = sizeof(struct chunk_factors<128>);
+    f->x.factors = arena_named(r, "factors", heads, factors);
+    f->x.qk_rows = arena_named(r, "qk_rows", a->KG == 1 ? rows : 0,
+                               4 * a->K / 64 * SWIZZLE128_TILE);
+    f->x.rstd_q = (const float *)arena_named(r, "rstd_q", rows * CHUNK, sizeof(float));
+    f->x.rstd_k = (const float *)arena_named(r, "rstd_k", rows * CHUNK, sizeof(float));
+    f->x.beta = (const float *)arena_named(r, "beta", heads * CHUNK, sizeof(float));
     f->h_kept = arena_named(r, "h_kept", 0, 1);
+}
+
+// h and v_new of every chunk: of save-all in the block, else the states scan's.
+static void place_states(struct factors_backward *f)
+{
+    const struct kcp_backward *a = &f->x.a;
+    struct arena *r = &f->r;
+    const int64_t heads = (int64_t)a->NC * a->HV;
+    f->x.h = arena_named(r, "h_chunks", heads * a->K * a->V, sizeof(bf16));
+    f->x.dS = arena_take(r, heads * a->K * a->V, sizeof(bf16));
+    f->x.v_new = arena_named(r, "v_new_chunks", heads * CHUNK * a->V, sizeof(bf16));
 }
 
 // What maps and their exchange need.
@@ -104,9 +122,7 @@ static size_t place_backward(struct factors_backward *f,
     const int64_t gates = (int64_t)a->HV * a->KG;
     arena_open(r, call, a->saved, path->format, factors_name, sizeof(bf16));
     place_block(f);
-    f->x.h = arena_take(r, heads * a->K * a->V, sizeof(bf16));
-    f->x.dS = arena_take(r, heads * a->K * a->V, sizeof(bf16));
-    f->x.v_new = arena_take(r, heads * CHUNK * a->V, sizeof(bf16));
+    place_states(f);
     f->x.dA_part = (float *)arena_take(r, heads * a->KG, sizeof(float));
     f->x.ddt_part = (float *)arena_take(r, heads * a->KG, sizeof(float));
     f->x.scratch = arena_take(r, backward_finish_scratch(a), 1);
@@ -156,11 +172,12 @@ static int next_strip(const struct factors_backward *f, struct strip *s)
 // Where ranks share a sequence the first launch, before the exchange, has the states
 // and what dh_ext others want; the second the gradients. Of strips the first has the
 // states, what the last strip of a sequence leaves, and dh_ext of the others but the
-// first; the second, behind the fold, the rest.
+// first; the second, behind the fold, the rest. With save-all nobody scans states.
 static int jobs_of(const struct factors_backward *f, const struct strip *s, int launch)
 {
     const struct kcp_backward *a = &f->x.a;
-    const int states = 1 << SCAN_STATES, reverse = 1 << SCAN_REVERSE;
+    const int states = (a->save != KCP_SAVE_ALL) << SCAN_STATES;
+    const int reverse = 1 << SCAN_REVERSE;
     const int dh_ext = 1 << SCAN_DH_EXT;
     const int seg0 = a->plan->ctx[a->r].seg0;
     if (f->alone && !f->p.L) return launch ? 0 : states | reverse;

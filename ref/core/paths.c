@@ -184,13 +184,13 @@ static int64_t exchange_kept(const struct kcp_call *a)
     return (int64_t)kcp_exchange_kept(&x);
 }
 
-enum fact { SAVED, SAVE_ALL, ALIGNED, ALL_ALIGNED, CROSSING, ALONE, CANONICAL, STRIPS,
-            CHAINS, WINDOWS, WALKS, SMS, SMEM, KDA, FORMAT, ACTV_BYTES, ACC_BYTES,
-            STATES, EXCHANGE, FACTS };
+enum fact { SAVED, SAVE_ALL, LIGHT, ALIGNED, ALL_ALIGNED, CROSSING, ALONE, CANONICAL,
+            STRIPS, CHAINS, WINDOWS, WALKS, SMS, SMEM, KDA, FORMAT, ACTV_BYTES,
+            ACC_BYTES, STATES, EXCHANGE, FACTS };
 static const char *const fact_name[FACTS] = {
-    "saved", "save_all", "aligned", "all_aligned", "crossing", "alone", "canonical",
-    "strips", "chains", "windows", "walks", "sms", "smem", "kda", "format", "actv",
-    "acc", "states", "exchange" };
+    "saved", "save_all", "light", "aligned", "all_aligned", "crossing", "alone",
+    "canonical", "strips", "chains", "windows", "walks", "sms", "smem", "kda", "format",
+    "actv", "acc", "states", "exchange" };
 
 static int64_t fact_of(struct kcp_facts *f, enum fact which)
 {
@@ -199,6 +199,7 @@ static int64_t fact_of(struct kcp_facts *f, enum fact which)
     switch (which) {
     case SAVED: return f->saved;
     case SAVE_ALL: return c->save == KCP_SAVE_ALL;
+    case LIGHT: return c->save == KCP_SAVE_LIGHT;
     case ALIGNED: return f->aligned > 0;
     case ALL_ALIGNED: return f->aligned > 1;
     case CROSSING: return c->plan && c->plan->crossing;

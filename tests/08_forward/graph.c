@@ -229,7 +229,8 @@ static int graph(struct kcp_report *rep)
          " gate=bounded h0 dht"),
         "kda strong H=2 K=128 V=128 lengths=500 l2norm save=all h0 dht",
         "gdn live H=1 HV=2 K=128 V=64 lengths=17,430 gate=softplus save=all reuse_M",
-        "gdn live H=2 K=64 V=64 lengths=65,200,1 L=64 h0 dht layout=vk" };
+        "gdn live H=2 K=64 V=64 lengths=65,200,1 L=64 h0 dht layout=vk",
+        "kda live H=1 HV=2 K=128 V=128 lengths=17,430 l2norm save=light h0 dht" };
     const struct kcp_variant *v[256];
     const int n = kcp_variants("08_forward", NULL, v, 256);
     struct kcp_layer layer;
@@ -240,9 +241,8 @@ static int graph(struct kcp_report *rep)
     for (int i = 0; i < n; i++) {
         if (v[i]->where != KCP_DEVICE ||
             kcp_layer_gpu(&layer, v[i]->storage, v[i]->name, NULL, 0)) continue;
-        for (int j = 0; j < 4; j++) {
+        for (size_t j = 0; j < sizeof words / sizeof *words; j++)
             one(rep, &layer, NULL, words[j], words[j]);
-        }
         for (int j = 0; j < BATCHES; j++)
             one(rep, &layer, NULL, batches[j][1], batches[j][0]);
     }

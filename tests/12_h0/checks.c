@@ -56,6 +56,9 @@ static int bytes(struct kcp_report *rep)
         a.save = KCP_RECOMPUTE;
         EXPECT(rep, kcp_saved_bytes(&a) == small, "%s recompute holds %zu "
                "bytes, not %zu", model ? "GDN" : "KDA", kcp_saved_bytes(&a), small);
+        a.save = KCP_SAVE_LIGHT;
+        EXPECT(rep, kcp_saved_bytes(&a) == small - 2 * up(T * 2 * 16 * d), "%s light "
+               "holds %zu bytes", model ? "GDN" : "KDA", kcp_saved_bytes(&a));
         a.save = KCP_SAVE_ALL;
         EXPECT(rep, kcp_saved_bytes(&a) == small + more, "%s save-all holds %zu bytes, "
                "not %zu", model ? "GDN" : "KDA", kcp_saved_bytes(&a), small + more);
@@ -66,7 +69,7 @@ static int bytes(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_12_bytes) = { "12_h0", "bytes",
-    "bytes of recompute and save-all are what the list of tensors says", bytes };
+    "bytes of recompute, light and save-all are what the list of tensors says", bytes };
 
 /* Places do not overlap, are aligned, and are found by name. */
 static int layout(struct kcp_report *rep)
@@ -176,12 +179,14 @@ static const struct kcp_saved_item *item(const struct kcp_saved *s, const char *
 }
 
 /* 1000 and 2000 tokens on R ranks, as the fused forward keeps them. */
-static int of_chunks(struct kcp_saved *s, int R, int64_t L, int strip_chunks)
+static int of_chunks(struct kcp_saved *s, int R, int64_t L, int strip_chunks,
+                     enum kcp_save save)
 {
     const int64_t cu[] = { 0, 1000, 3000 };
     struct kcp_plan *plan;
     struct kcp_call a = { .N = 2, .R = R, .H = 2, .HV = 4, .K = 64, .V = 64, .C = 64,
-                          .KG = 64, .model = KCP_KDA, .strip_chunks = strip_chunks };
+                          .KG = 64, .model = KCP_KDA, .strip_chunks = strip_chunks,
+                          .save = save };
     if (kcp_plan_make(&plan, 2, cu, R, NULL, L, 64, 0, NULL)) return KCP_NO_MEMORY;
     a.plan = plan;
     a.NS = plan->ctx[0].NS;
@@ -197,7 +202,7 @@ static int strips(struct kcp_report *rep)
 {
     struct kcp_saved s, other;
     const size_t state = 4 * 64 * 64 * sizeof(float);
-    int status = of_chunks(&s, 1, 0, 4);
+    int status = of_chunks(&s, 1, 0, 4, KCP_RECOMPUTE);
     if (status) return status;
     const struct kcp_saved_item *starts = item(&s, "strip_starts");
     const struct kcp_saved_item *maps = item(&s, "strip_maps");
@@ -205,16 +210,46 @@ static int strips(struct kcp_report *rep)
            "bytes", starts ? (unsigned long long)starts->bytes : 0ull);
     EXPECT(rep, maps && maps->bytes == 24 * state, "12 maps have %llu bytes",
            maps ? (unsigned long long)maps->bytes : 0ull);
-    status = of_chunks(&other, 1, 0, 5);
+    status = of_chunks(&other, 1, 0, 5, KCP_RECOMPUTE);
     EXPECT(rep, status || other.bytes != s.bytes,
            "a block of other strips is as long, and would be read");
-    status = status ? status : of_chunks(&other, 2, 0, 4);
+    status = status ? status : of_chunks(&other, 2, 0, 4, KCP_RECOMPUTE);
     EXPECT(rep, status || !item(&other, "strip_maps"),
            "maps of strips that ranks share");
-    status = status ? status : of_chunks(&other, 1, 256, 4);
+    status = status ? status : of_chunks(&other, 1, 256, 4, KCP_RECOMPUTE);
     EXPECT(rep, status || !item(&other, "strip_maps"), "strips of canonical segments");
     return status;
 }
 KCP_CHECK(check_12_strips) = { "12_h0", "strips",
     "a block of chunk factors has what strips begin with, and their maps, where cut",
     strips };
+
+/* 48 chunks, 4 value heads: in what modes of the fused forward's block differ. */
+static int chunk_modes(struct kcp_report *rep)
+{
+    struct kcp_saved of[3];
+    const size_t heads = 48 * 4, state = 64 * 64 * sizeof(uint16_t);
+    const size_t factors = up(heads * (388 * 64 + 10240)) + up(heads * 64 * 4) +
+                           2 * up(48 * 2 * 64 * 4);
+    for (int save = 0; save < 3; save++) {
+        const int status = of_chunks(&of[save], 1, 0, 4, (enum kcp_save)save);
+        if (status) return status;
+    }
+    const struct kcp_saved *all = &of[KCP_SAVE_ALL], *light = &of[KCP_SAVE_LIGHT];
+    const struct kcp_saved_item *h = item(all, "h_chunks");
+    const struct kcp_saved_item *v_new = item(all, "v_new_chunks");
+    EXPECT(rep, of[0].NC == 48, "%d chunks", of[0].NC);
+    EXPECT(rep, h && h->bytes == heads * state, "save-all has no place for h");
+    EXPECT(rep, v_new && v_new->bytes == heads * state, "nor for v_new");
+    EXPECT(rep, all->bytes - of[0].bytes == 2 * heads * state, "save-all holds %llu "
+           "bytes more than recompute", (unsigned long long)(all->bytes - of[0].bytes));
+    EXPECT(rep, of[0].bytes - light->bytes == factors, "light holds %llu bytes less "
+           "than recompute", (unsigned long long)(of[0].bytes - light->bytes));
+    EXPECT(rep, !item(light, "factors") && !item(light, "beta") &&
+           item(light, "h_kept") && item(light, "strip_maps"),
+           "light keeps factors, or not what strips begin with");
+    return KCP_OK;
+}
+KCP_CHECK(check_12_chunk_modes) = { "12_h0", "chunk_modes",
+    "a block of chunks: light has no factors, save-all h and v_new besides",
+    chunk_modes };

@@ -88,7 +88,9 @@ int wrong_recompute(struct wrong_rank *x)
     for (int64_t e = 0; x->x.flags & FLOOR && e < TV; e++)
         x->beta[e] = copysign(fmax(fabs(x->beta[e]), 0x1p-40), x->beta[e]);
     status = status ? status : ref_wy(&y);
+    if (!status && x->x.flags & OF_BLOCK) status = wrong_factors(x, g, y);
     status = status ? status : ref_chunk(&c);
+    if (!status && x->x.flags & OF_BLOCK) wrong_states(x);
     if (x->x.flags & H_DECAYED)
         scan_decayed(x, h_in);
     return status;

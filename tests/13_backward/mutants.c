@@ -168,3 +168,15 @@ MUTANT(strips_neighbour, "dS from the next strip alone", .flags = STRIPS | NEIGH
 MUTANT(strips_next_start, "a strip begins with its neighbour's start",
        .flags = STRIPS | NEXT_START);
 MUTANT(strips_no_dht, "dht left out of the last strip", .flags = STRIPS | NO_DHT);
+
+/* The modes of the saved block (chapter 12). */
+RECORD(twin_modes, "twin_modes", "reads what the block's mode keeps",
+       .flags = OF_BLOCK);
+MUTANT(stale_triangle, "Aqk and A of the chunk before", .flags = OF_BLOCK | STALE);
+MUTANT(next_h, "save-all: the state of the next chunk", .flags = OF_BLOCK | NEXT_H);
+MUTANT(other_v_new, "save-all: v_new of the next value head",
+       .flags = OF_BLOCK | OTHER_HEAD);
+MUTANT(light_gate, "light: factors made again without dt_bias",
+       .flags = OF_BLOCK | WRONG_GATE);
+MUTANT(light_rows, "light: q and k as given, not normalised again",
+       .flags = OF_BLOCK | AS_GIVEN);

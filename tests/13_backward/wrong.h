@@ -15,7 +15,8 @@ enum {
     NOT_TURNED = 1, OUTWARD = 2, OWN_M = 4, LAST_MAP = 8, NO_DHT = 16, H_DECAYED = 32,
     NO_EXCHANGE = 64, NO_H0 = 128, OWN_SUM = 256, ALL_DH0 = 512, EMPTY_0 = 1024,
     AS_KV = 2048, NEIGHBOUR = 4096, TWICE = 8192, NOTHING = 1 << 14, FLOOR = 1 << 15,
-    STRIPS = 1 << 16, NEXT_START = 1 << 17,
+    STRIPS = 1 << 16, NEXT_START = 1 << 17, OF_BLOCK = 1 << 18, STALE = 1 << 19,
+    NEXT_H = 1 << 20, OTHER_HEAD = 1 << 21, WRONG_GATE = 1 << 22, AS_GIVEN = 1 << 23,
 };
 
 struct plot {                   /* flags of the program; a stage replaced, or NULL */
@@ -64,6 +65,9 @@ static inline int64_t turn(const struct wrong_rank *x, int64_t e)
 /* Forward again, from the saved states; and dS at the end of every segment. */
 int wrong_recompute(struct wrong_rank *x);
 int wrong_carry(struct wrong_rank *x);
+/* With OF_BLOCK: what the block has, in its mode (block.c). */
+int wrong_factors(struct wrong_rank *x, struct kcp_gate g, struct kcp_wy y);
+void wrong_states(struct wrong_rank *x);
 /* The same rank with its sequences cut into strips; KCP_NA: ranks share them. */
 int wrong_strips(struct wrong_rank *x);
 

@@ -11,7 +11,8 @@
 
 static const char *const gates[] = { "raw", "softplus", "bounded" };
 static const char *const betas[] = { "raw", "sigmoid", "sigmoid2" };
-static const char *const layouts[] = { "kv", "vk" }, *const saves[] = { "none", "all" };
+static const char *const layouts[] = { "kv", "vk" };
+static const char *const saves[] = { "none", "all", "light" };      /* none: recompute */
 static const char *const acts[] = { "none", "silu" };
 static const char *const owners[] = { "", "zigzag", "striped", "dealt" };
 static const char *const walks[] = { "auto", "sequential", "blelloch" };
@@ -38,7 +39,7 @@ lists[] = {
     { "gate=", offsetof(struct kcp_call, gate), gates, 3 },
     { "beta=", offsetof(struct kcp_call, beta_form), betas, 3 },
     { "layout=", offsetof(struct kcp_call, layout), layouts, 2 },
-    { "save=", offsetof(struct kcp_call, save), saves, 2 },
+    { "save=", offsetof(struct kcp_call, save), saves, 3 },
     { "act=", offsetof(struct kcp_call, act), acts, 2 },
     { "walk=", offsetof(struct kcp_call, walk), walks, 3 } };
 #define LEN(a) (int)(sizeof(a) / sizeof *(a))

@@ -24,11 +24,13 @@ static struct kcase *joined(struct kcase *list, int *n, struct kcase *more, int 
     return both ? both : list;
 }
 
-static int reaches(const struct kcp_stage *s, const struct kcp_path *p,
-                   const struct kcase *k, const struct kcp_device *d)
+/* Judging this kernel of the stage. */
+static int reaches(const struct kcp_stage *s, const char *kernel,
+                   const struct kcp_path *p, const struct kcase *k,
+                   const struct kcp_device *d)
 {
     const struct kcp_path *row[16];
-    const int n = paths_of_case(s, p->kernel, p->storage, k, d, row, 16);
+    const int n = paths_of_case(s, kernel, p->storage, k, d, row, 16);
     for (int i = 0; i < n; i++)
         if (row[i] == p) return 1;
     return 0;
@@ -49,28 +51,31 @@ static int sizes_of(const char *set, int out[2])
     return n;
 }
 
-int case_for_path(const struct kcp_stage *s, const struct kcp_path *p,
-                  const struct kcp_device *d, const struct options *o, int id,
-                  struct kcase *k)
+int case_for_path(const struct kcp_stage *s, const char *kernel,
+                  const struct kcp_path *p, const struct kcp_device *d,
+                  const struct options *o, int id, struct kcase *k)
 {
     static const char *const lengths[] = { "130", "150,33", "400", "1500", "6000" };
     static const char *const more[] = { "h0 dht", "h0 dht save=all", "strip=1",
                                         "strip=64", "strip=64 save=all", "R=2 h0",
                                         "R=2 strip=2", "R=2 save=all",
-                                        "R=2 strip=1 walk=sequential" };
+                                        "R=2 strip=1 walk=sequential",
+                                        "h0 dht save=light", "strip=1 save=light",
+                                        "strip=1 save=all" };
     static const int heads[][2] = { { 1, 2 }, { 2, 4 }, { 10, 70 }, { 36, 144 },
                                    { 8, 24 } };
+    enum { MORE = sizeof more / sizeof *more };
     static const char *const model[] = { "kda", "gdn", "dplr", "gdn2", "gla" };
     int K[2], V[2], C[2] = { 64, 0 };
     const int nK = sizes_of(p->K, K), nV = sizes_of(p->V, V);
     if (strcmp(p->C, "any")) sizes_of(p->C, C);
     if (C[0] == 1) C[0] = 64;
-    const int tries = 5 * 9 * 5 * 5 * nK * nV;
+    const int tries = 5 * MORE * 5 * 5 * nK * nV;
     for (int i = 0; i < tries; i++) {
         char words[200], why[160];
         int at = i;
         const int m = at % 5, iK = (at /= 5) % nK, iV = (at /= nK) % nV;
-        const int w = (at /= nV) % 9, h = (at /= 9) % 5, l = at / 5 % 5;
+        const int w = (at /= nV) % MORE, h = (at /= MORE) % 5, l = at / 5 % 5;
         if (strcmp(p->model, "any") && !strstr(p->model, model[m])) continue;
         if (!strcmp(p->model, "gdn2 gla") && m == KCP_GDN) continue;
         if (o->ranks > 1 && !strstr(more[w], "R=")) continue;
@@ -82,7 +87,7 @@ int case_for_path(const struct kcp_stage *s, const struct kcp_path *p,
         if (!strncmp(s->name, "16", 2) != (m >= KCP_DPLR)) continue;
         k->id = id;
         k->seed = o->seed * 1000003u + (unsigned)id;
-        if (reaches(s, p, k, d)) return 1;
+        if (reaches(s, kernel, p, k, d)) return 1;
     }
     return 0;
 }
@@ -96,12 +101,12 @@ struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
         const struct kcp_path *p = &kcp_paths[i];
         struct kcase *k;
         int first = 0;
-        if (strcmp(p->stage, s->name) || p->storage != storage ||
-            strcmp(p->kernel, kernel)) continue;
-        while (first < *n && !reaches(s, p, &list[first], d)) first++;
+        const char *by = paths_reached_by(p, s->name);
+        if (p->storage != storage || !by || strcmp(by, kernel)) continue;
+        while (first < *n && !reaches(s, kernel, p, &list[first], d)) first++;
         if (first < *n) list[first].again = 1;
         if (first < *n || !(k = malloc(sizeof *k))) continue;
-        if (case_for_path(s, p, d, o, id++, k)) {
+        if (case_for_path(s, kernel, p, d, o, id++, k)) {
             k->again = 1;
             list = joined(list, n, k, 1);
         } else free(k);

@@ -96,6 +96,18 @@ int paths_judged_by(const struct kcp_path *p, const char *stage)
     return !strcmp(by, stage);
 }
 
+const char *paths_reached_by(const struct kcp_path *p, const char *stage)
+{
+    if (!strcmp(p->stage, stage)) return p->kernel;
+    for (int i = 0; i < kcp_npaths && paths_judged_by(p, stage); i++) {
+        const struct kcp_path *back = &kcp_paths[i];
+        if (!strcmp(back->stage, stage) && back->storage == p->storage &&
+            back->format == p->format)
+            return back->kernel;
+    }
+    return NULL;
+}
+
 void paths_close(const struct kcp_stage *s, const struct options *o,
                  struct kcp_report *rep)
 {
@@ -190,9 +202,12 @@ static void print_cases(const struct kcp_path *p, const struct kcp_device *d,
 static void print_smallest(const struct kcp_path *p, const struct kcp_device *d,
                            const struct options *o)
 {
+    const struct kcp_stage *s = stage_find(p->stage);
     struct kcase k;
     char words[600] = "none";
-    if (case_for_path(stage_find(p->stage), p, d, o, 3000, &k))
+    if (!paths_judged_by(p, s->name)) s = stage_find("13_backward");
+    const char *kernel = paths_reached_by(p, s->name);
+    if (kernel && case_for_path(s, kernel, p, d, o, 3000, &k))
         case_print(&k, words, sizeof words);
     printf("\t%s", words);
 }

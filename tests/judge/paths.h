@@ -21,16 +21,19 @@ struct kcase *cases_of(const struct kcp_stage *s, const struct kcp_variant *v,
 struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
                               enum kcp_storage storage, const struct options *o,
                               const struct kcp_device *d, struct kcase *list, int *n);
-/* A case that reaches the row, with that number: of sizes from small to large the first
- * that does. 0: none of those tried. */
-int case_for_path(const struct kcp_stage *s, const struct kcp_path *p,
-                  const struct kcp_device *d, const struct options *o, int id,
-                  struct kcase *k);
+/* A case of the kernel that reaches the row, with that number: of sizes from small to
+ * large the first that does. 0: none of those tried. */
+int case_for_path(const struct kcp_stage *s, const char *kernel,
+                  const struct kcp_path *p, const struct kcp_device *d,
+                  const struct options *o, int id, struct kcase *k);
 /* The device that paths are judged on, asked in a process of its own; NULL: none. */
 const struct kcp_device *paths_device(void);
 /* Is it this stage whose cases reach the row? A forward that keeps a whole block is
  * 13's: its cases run it first. */
 int paths_judged_by(const struct kcp_path *p, const char *stage);
+/* The kernel of the stage whose cases are drawn for the row: the row's own, or of 13 the
+ * first that reads the block which a row of 08 leaves. NULL: it is not that stage's. */
+const char *paths_reached_by(const struct kcp_path *p, const char *stage);
 /* A case of a variant passed: its paths are judged. At the end of a stage a path that
  * is here and was not judged fails; those that are not here are one skip. */
 void paths_were_judged(const struct kcp_stage *s, const struct kcp_variant *v,

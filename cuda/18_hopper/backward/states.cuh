@@ -6,8 +6,7 @@
 #define KCP_BACKWARD_STATES_CUH
 
 #include "cuda/18_hopper/backward/storage.cuh"
-#include "cuda/18_hopper/forward_scan/products.cuh"
-#include "cuda/tile/warpgroup_store.cuh"
+#include "cuda/18_hopper/forward_scan/staged_stores.cuh"
 
 // Forward's scan without q and without o: its stages, its producers. What leaves is
 // staged in tiles and goes by the copy engine: h when it has become operand A of the
@@ -19,29 +18,6 @@ struct states_storage {
         unsigned char h[WGS][K / 64][TILE_BYTES], v_new[WGS][TILE_BYTES];
     } out;
 };
-
-// Operand A in registers, [64 v, 16 steps], to tiles of its transpose: a row of a tile
-// is a column of the operand, and this warp has 16 of its 64 columns.
-template <int steps>
-static __device__ __forceinline__ void store_operand_transposed(
-    unsigned char *to, const uint32_t (*a)[4])
-{
-    const int lane = threadIdx.x % 32, row = lane % 8 + lane / 16 * 8;
-    const uint32_t at = smem_addr(
-        to + swizzle128_offset(row, threadIdx.x / 32 % 4 * 2 + lane / 8 % 2));
-    #pragma unroll
-    for (int i = 0; i < steps; i++) stmatrix_x4_trans(at + i * 2048, a[i]);
-}
-
-// A warpgroup's 64 columns of a state, staged in K / 64 tiles, to memory by one thread.
-template <int K>
-static __device__ __forceinline__ void tma_store_state(
-    unsigned char *to, int column, int columns, const unsigned char (*from)[TILE_BYTES])
-{
-    #pragma unroll
-    for (int i = 0; i < K / 64; i++)
-        tma_store_1d(to + (i * columns + column) * TILE_BYTES, from[i], TILE_BYTES);
-}
 
 // What this warpgroup writes of a chunk, and how far the next chunk's is.
 struct states_out { unsigned char *h, *v_new; int64_t h_step, v_step; int column; };
@@ -62,20 +38,6 @@ static __device__ __forceinline__ struct state_view scan_state_of(
 {
     const int row = s.x ? s.row[z] : -1;
     return state_view_of(x.a, row < 0 ? NULL : s.x, s.layout, row, n, v);
-}
-
-// Tiles of the chunk before have left. All threads of the warpgroup.
-static __device__ __forceinline__ void wait_for_stores(void)
-{
-    if (threadIdx.x % 128 == 0) tma_store_wait_read();
-    warpgroup_sync();
-}
-
-// Staged tiles are whole: behind this one thread may send them.
-static __device__ __forceinline__ void show_stores(void)
-{
-    fence_proxy_async();
-    warpgroup_sync();
 }
 
 template <int K>

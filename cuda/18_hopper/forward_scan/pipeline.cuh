@@ -13,23 +13,28 @@
 #include "cuda/18_hopper/chunk_factors.cuh"
 
 // A map needs the first two pipelines alone; so does backward's scan of states, which
-// has results on chip besides, and is told apart by a number more.
-enum { PIPE_K, PIPE_A, PIPE_Q, PIPE_AQK, MAX_STAGES = 4, OF_STATES = 3 };
+// has results on chip besides, and is told apart by a number more. So is a scan that
+// keeps its states.
+enum { PIPE_K, PIPE_A, PIPE_Q, PIPE_AQK, MAX_STAGES = 4, OF_STATES = 3, KEEPING = 5 };
 
 // Three stages are the rule. Four of k and v, for one warpgroup with one gate a head,
 // where kg is k; four of A beta, for a map. Two of all, for two warpgroups with a gate
 // a channel: memory is their bound, and 96 blocks that read farther ahead drift apart,
-// which cost 4 % of its rate. A warpgroup has 64 columns of the state.
+// which cost 4 % of its rate. A scan that keeps its states stages them on chip: two of
+// all for two warpgroups, two of q for one with a gate a channel. A warpgroup has 64
+// columns of the state.
 template <int K, int WGS, int pipelines, int kda>
 struct shared_storage {
     enum {
-        IS_SCAN = pipelines == 4,
-        TWO = kda && IS_SCAN && WGS == 2,
+        KEEPS = pipelines == KEEPING,
+        IS_SCAN = pipelines == 4 || KEEPS,
+        TWO = (kda || KEEPS) && IS_SCAN && WGS == 2,
+        TWO_OF_Q = kda && KEEPS && WGS == 1,
         FOUR_OF_K = !kda && IS_SCAN && WGS == 1,
         FOUR_OF_A = kda && pipelines == 2,
         K_STAGES = 3 - TWO + FOUR_OF_K,
         A_STAGES = 3 - TWO + FOUR_OF_A,
-        Q_STAGES = 3 - TWO
+        Q_STAGES = 3 - TWO - TWO_OF_Q
     };
     static_assert(K_STAGES > 1, "o of a chunk lies where another's v does not");
     static_assert(kda || (int)A_STAGES == (int)Q_STAGES, "Q lies with the row factors");
@@ -146,13 +151,13 @@ static __device__ __forceinline__ void pipeline_init(
             mbarrier_init(&smem.empty[0][0] + i,
                           blocks > 1 ? RELEASE_ARRIVALS * WGS * blocks : 128 * WGS);
         }
-        for (int i = 0; i < smem.K_STAGES && pipelines == 4; i++)
+        for (int i = 0; i < smem.K_STAGES && smem.IS_SCAN; i++)
             mbarrier_init(&smem.v_empty[i], 128 * WGS);
         for (int i = 0; i < WGS; i++) mbarrier_init(&smem.o_ready[i], 128);
         mbarrier_fence_init();
     }
     for (int i = 0; i < smem.A_STAGES; i++) zero_above_diagonal(smem.a[i].Ab);
-    for (int i = 0; i < smem.Q_STAGES && pipelines == 4; i++)
+    for (int i = 0; i < smem.Q_STAGES && smem.IS_SCAN; i++)
         zero_above_diagonal(smem.q[i].Aqk);
     fence_proxy_async();
     if (blocks > 1) cluster_sync();
@@ -338,7 +343,7 @@ static __device__ void producer_warp(
             tma_load_stage<pipeline, blocks>(from, box, at, smem);
         box.t += CHUNK;
         if constexpr (lanes > 0) {
-            if (pipelines == 4 && phase) mbarrier_wait(&smem.v_empty[at], phase - 1);
+            if (storage::IS_SCAN && phase) mbarrier_wait(&smem.v_empty[at], phase - 1);
             v.copy(smem.v[at], &smem.full[PIPE_K][at]);
         }
         at = at + 1 == STAGES ? 0 : at + 1;

@@ -2,7 +2,7 @@
 // Book: chapter 18, "Code: kernels".
 // Checked by: tests/08_forward/checks.c.
 // Next: ../maps/maps_sm90.cu.
-#include "products.cuh"
+#include "staged_stores.cuh"
 
 // ---- the way of o to memory
 //
@@ -70,6 +70,53 @@ static __device__ __forceinline__ void store_last_o(Consumer &c, int count)
     copy_o_rows<Consumer::LD>(c.to, v, c.smem.o_ready, count - 1);
 }
 
+// ---- what backward wants of every chunk
+//
+// A scan that keeps nothing, and one that keeps the state h with which each chunk
+// begins and v_new, packed as backward's three kernels read them.
+template <int K>
+struct keeps_nothing {
+    __device__ __forceinline__ void stage_h(const uint32_t (*)[4]) {}
+    __device__ __forceinline__ void send_h(void) {}
+    __device__ __forceinline__ void send_v_new(const uint32_t (*)[4]) {}
+    __device__ __forceinline__ void finish(void) {}
+};
+
+template <int K>
+struct keeps_states {
+    unsigned char (*staged)[TILE_BYTES];         // K / 64 tiles of h, one of v_new
+    unsigned char *h, *v_new;                    // of this chunk, of these columns
+    int64_t h_step, v_step;                      // to the next chunk's
+    int columns;                                 // warpgroups' of a head
+
+    __device__ __forceinline__ void stage_h(const uint32_t (*a)[4])
+    {
+        wait_for_stores();
+        store_operand_transposed<K / 16>(staged[0], a);
+    }
+
+    __device__ __forceinline__ void send_h(void)
+    {
+        show_stores();
+        if (threadIdx.x % 128 == 0) tma_store_state<K>(h, 0, columns, staged);
+        h += h_step;
+    }
+
+    __device__ __forceinline__ void send_v_new(const uint32_t (*b)[4])
+    {
+        store_operand_transposed<CHUNK / 16>(staged[K / 64], b);
+        show_stores();
+        if (threadIdx.x % 128 == 0) tma_store_1d(v_new, staged[K / 64], TILE_BYTES);
+        v_new += v_step;
+    }
+
+    __device__ __forceinline__ void finish(void)
+    {
+        if (threadIdx.x % 128 == 0) tma_store_wait_read();
+        __syncwarp();
+    }
+};
+
 // A scan step has two halves. new_values makes v_new and q S from the state before the
 // chunk. update_state adds v_new to the state and to o. The loop is cut between them,
 // where no product is under way: where a loop begins the compiler waits for all
@@ -94,11 +141,12 @@ static __device__ __forceinline__ void scan_chunks(Consumer c, int count, float 
 // S; the products of o run behind them. Rows of the chunk before leave in update_state,
 // while S takes v_new. With two warpgroups they leave in new_values (O_EARLY): the
 // other one has products to run then.
-template <int K, int WGS, int blocks>
+template <int K, int WGS, int blocks, int pipelines, class Keep>
 struct kda_consumer {
     enum { LD = 64 * WGS + PAD, O_EARLY = WGS == 2 };    // LD: from row to row of v
-    struct shared_storage<K, WGS, 4, 1> &smem;
+    struct shared_storage<K, WGS, pipelines, 1> &smem;
     struct o_rows to;
+    Keep keep;
     float y[CHUNK / 8][4], o[CHUNK / 8][4];
 
     // y = v of a chunk, 0 past its end.
@@ -137,6 +185,7 @@ struct kda_consumer {
         if (chunk)
             store_o_tile<LD>(smem.v[chunk % smem.K_STAGES][0], packed, smem.o_ready);
         if (O_EARLY) copy_previous_o(chunk);
+        keep.stage_h(a);
         consumer_wait(smem, PIPE_A, chunk);
         wgmma_wait<1>();
         fence_operand<CHUNK / 8>(y);
@@ -146,6 +195,7 @@ struct kda_consumer {
         wgmma_fence();
         wgmma_times_triangle(y, b, smem.a[at].Ab, 0);                  // v_new
         wgmma_commit();
+        keep.send_h();
         scale_columns<K / 8>(S, smem.decay[at]);
         wgmma_wait<0>();
         fence_operand<CHUNK / 8>(y);
@@ -165,6 +215,7 @@ struct kda_consumer {
         wgmma_times_triangle(o, b, smem.q[chunk % smem.Q_STAGES].Aqk, 1);
         wgmma_commit();
         //< kernel-records-walk
+        keep.send_v_new(b);
         if (!O_EARLY) copy_previous_o(chunk);
         if (next) load_v(next);
         wgmma_wait<1>();
@@ -177,11 +228,12 @@ struct kda_consumer {
 
 // With k and q as they are: y = v - F (k S), v_new = A beta y, S <- decay S + k^T (B
 // v_new) and o = Q (q S) + Aqk v_new. One k on chip serves two products.
-template <int K, int WGS, int blocks>
+template <int K, int WGS, int blocks, int pipelines, class Keep>
 struct gdn_consumer {
     enum { LD = 64 * WGS + PAD };        // from a row of v to the next
-    struct shared_storage<K, WGS, 4, 0> &smem;
+    struct shared_storage<K, WGS, pipelines, 0> &smem;
     struct o_rows to;
+    Keep keep;
     float y[CHUNK / 8][4], o[CHUNK / 8][4];
 
     // S before the chunk gives v_new in y and Q (q S) in o; then S decays.
@@ -205,6 +257,7 @@ struct gdn_consumer {
         wgmma_commit();
         ldmatrix_v(v, smem.v[at][0], LD);
         if (chunk) store_o_tile<LD>(smem.v[at][0], packed, smem.o_ready);
+        keep.stage_h(a);
         consumer_wait(smem, PIPE_A, chunk);
         wgmma_wait<1>();
         fence_operand<CHUNK / 8>(y);
@@ -214,6 +267,7 @@ struct gdn_consumer {
         wgmma_fence();
         wgmma_times_triangle(y, b, smem.a[chunk % smem.A_STAGES].Ab, 0); // v_new
         wgmma_commit();
+        keep.send_h();
         scale_state(S, K / 8, f.decay[0]);
         fence_operand<K / 8>(S);
         wgmma_wait<1>();
@@ -237,6 +291,7 @@ struct gdn_consumer {
         wgmma_fence();
         wgmma_times_triangle(o, b, smem.q[chunk % smem.Q_STAGES].Aqk, 1);
         wgmma_commit();
+        keep.send_v_new(b);
         if (chunk)
             copy_o_rows<LD>(to, smem.v[chunk % smem.K_STAGES][0], smem.o_ready,
                             chunk - 1);
@@ -251,12 +306,12 @@ struct gdn_consumer {
 // ---- the kernel
 
 // A producer warp for each pipeline.
-template <int blocks, int K, int WGS, int kda>
+template <int blocks, int K, int WGS, int pipelines, int kda>
 static __device__ __forceinline__ void producer_warpgroup(
-    const struct forward_params &x, const struct raw_rows &rows, int z, int n, int v0,
-    struct shared_storage<K, WGS, 4, kda> &smem)
+    const struct forward_params &x, const struct raw_rows *rows, int z, int n, int v0,
+    struct shared_storage<K, WGS, pipelines, kda> &smem)
 {
-    const struct raw_rows *raw = !kda && K == 128 ? &rows : NULL;
+    const struct raw_rows *raw = !kda && K == 128 ? rows : NULL;
     const int pipeline = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
     if (pipeline == PIPE_K)
         producer_warp<PIPE_K, 1, 32, blocks>(x, z, n, v0, smem, raw);
@@ -268,10 +323,10 @@ static __device__ __forceinline__ void producer_warpgroup(
 
 // A consumer warpgroup loads 64 columns of the state, walks over the chunks of this
 // window, and stores them: as ht where the stretch ends, else for the next window.
-template <int K, int WGS, int kda, int blocks>
+template <int blocks, int K, int WGS, int pipelines, int kda, class Keep>
 static __device__ __forceinline__ void consumer_warpgroup(
     const struct forward_params &x, int z, int n, int v0,
-    struct shared_storage<K, WGS, 4, kda> &smem)
+    struct shared_storage<K, WGS, pipelines, kda> &smem, Keep keep)
 {
     const int count = __shfl_sync(~0u, chunk_count(x, z), 0);
     const int v = v0 + threadIdx.x / 32 * 16, to = x.to[z];
@@ -286,11 +341,16 @@ static __device__ __forceinline__ void consumer_warpgroup(
         store_state<K>(k.p, k.dv, k.di, S);
     }
     const struct o_rows o = o_rows_of(x, z, n, v0, count);
-    if constexpr (kda) scan_chunks(kda_consumer<K, WGS, blocks>{ smem, o }, count, S);
-    else scan_chunks(gdn_consumer<K, WGS, blocks>{ smem, o }, count, S);
+    if constexpr (kda)
+        scan_chunks(kda_consumer<K, WGS, blocks, pipelines, Keep>{ smem, o, keep },
+                    count, S);
+    else
+        scan_chunks(gdn_consumer<K, WGS, blocks, pipelines, Keep>{ smem, o, keep },
+                    count, S);
     const struct state_view t =
         !ends ? c : state_view_of(x.a, x.a.ht, x.a.layout, to, n, v);
     if (!ends || to >= 0) store_state<K>(t.p, t.dv, t.di, S);
+    keep.finish();
 }
 
 // Bound: memory, 6K + 2.5C + 2V bytes read and 2V written a token-head; with few states
@@ -316,10 +376,57 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
     const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0);
     if (wg == WGS) {
         setmaxnreg_dec<WGS == 1 ? 56 : 40>();
-        producer_warpgroup<blocks>(x, rows, z, n, v0, smem);
+        producer_warpgroup<blocks>(x, &rows, z, n, v0, smem);
     } else {
         setmaxnreg_inc<232>();
-        consumer_warpgroup<K, WGS, kda, blocks>(x, z, n, v0, smem);
+        consumer_warpgroup<blocks>(x, z, n, v0, smem, keeps_nothing<K>{});
+    }
+    if (blocks > 1) cluster_sync();      // the other block may still write here
+}
+
+// The same, keeping the states. Bound: memory, 2 KV / C + 2V bytes more written a
+// token-head. Shared memory: up to 223 KiB. Two barriers of a warpgroup a chunk more
+// stand behind the tiles that it has staged, one before tiles are staged anew.
+template <int K, int WGS, int kda>
+struct keeping_storage {
+    struct shared_storage<K, WGS, KEEPING, kda> in;
+    struct __align__(1024) { unsigned char tile[WGS][K / 64 + 1][TILE_BYTES]; } out;
+};
+
+// This warpgroup's tiles of the stretch's first chunk in this window.
+template <int K, int WGS>
+static __device__ __forceinline__ struct keeps_states<K> keeps_states_of(
+    const struct forward_params &x, const struct chunk_states &to, int z, int n, int v0,
+    unsigned char (*staged)[TILE_BYTES])
+{
+    const int columns = x.a.V / 64, column = v0 / 64 + (int)threadIdx.x / 128;
+    const int64_t rows = columns * TILE_BYTES, state = K / 64 * rows;
+    const int64_t at = (int64_t)first_chunk(x, z) * x.a.HV + n;
+    return { staged, (unsigned char *)to.h + at * state + column * TILE_BYTES,
+             (unsigned char *)to.v_new + at * rows + column * TILE_BYTES,
+             x.a.HV * state, x.a.HV * rows, columns };
+}
+
+template <int K, int WGS, int kda, int blocks>
+static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_keeping_kernel(
+    const __grid_constant__ struct forward_params x, const struct chunk_states to)
+{
+    extern __shared__ __align__(1024) unsigned char on_chip[];
+    auto &smem = *(struct keeping_storage<K, WGS, kda> *)on_chip;
+    const int n = blockIdx.x, z = x.order[blockIdx.y], v0 = blockIdx.z * 64 * WGS;
+
+    griddepcontrol_launch_dependents();
+    pipeline_init<blocks>(smem.in, 33);
+    griddepcontrol_wait();
+    const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0);
+    if (wg == WGS) {
+        setmaxnreg_dec<WGS == 1 ? 56 : 40>();
+        producer_warpgroup<blocks>(x, NULL, z, n, v0, smem.in);
+    } else {
+        setmaxnreg_inc<232>();
+        consumer_warpgroup<blocks>(
+            x, z, n, v0, smem.in,
+            keeps_states_of<K, WGS>(x, to, z, n, v0, smem.out.tile[wg]));
     }
     if (blocks > 1) cluster_sync();      // the other block may still write here
 }
@@ -333,33 +440,42 @@ static int make_raw_rows(const struct kcp_forward *a, struct raw_rows *rows)
 }
 
 // blocks: 2 makes the two halves of a head's columns a cluster that shares its copies.
+// to: where states go, or NULL.
 template <int K, int WGS, int kda, int blocks>
-static int launch_scan_blocks(const struct forward_params *x)
+static int launch_scan_blocks(const struct forward_params *x,
+                              const struct chunk_states *to)
 {
     const size_t bytes = sizeof(struct shared_storage<K, WGS, 4, kda>);
-    static_assert(bytes <= 227 * 1024, "on chip");
+    const size_t keeping = sizeof(struct keeping_storage<K, WGS, kda>);
+    static_assert(bytes <= 227 * 1024 && keeping <= 227 * 1024, "on chip");
     const dim3 grid(x->a.HV, x->a.NS, x->a.V / (64 * WGS));
+    const int threads = 128 * WGS + 128;
+    if (to)
+        return launch_clusters(scan_keeping_kernel<K, WGS, kda, blocks>, keeping, grid,
+                               threads, blocks, x, *to);
     struct raw_rows rows = {};
     if (!kda && x->raw_rows && !make_raw_rows(&x->a, &rows)) return KCP_CUDA;
-    return launch_clusters(scan_kernel<K, WGS, kda, blocks>, bytes, grid,
-                           128 * WGS + 128, blocks, x, rows);
+    return launch_clusters(scan_kernel<K, WGS, kda, blocks>, bytes, grid, threads,
+                           blocks, x, rows);
 }
 
 // Blocks of 64 columns while there is an SM for each of them, then of 128.
 template <int K, int kda>
-static int launch_scan(const struct forward_params *x, int processors)
+static int launch_scan(const struct forward_params *x, const struct chunk_states *to,
+                       int processors)
 {
     const int64_t states = (int64_t)x->a.HV * x->a.NS;
-    if (x->a.V == 64) return launch_scan_blocks<K, 1, kda, 1>(x);
-    return 2 * states > processors ? launch_scan_blocks<K, 2, kda, 1>(x)
-                                   : launch_scan_blocks<K, 1, kda, 2>(x);
+    if (x->a.V == 64) return launch_scan_blocks<K, 1, kda, 1>(x, to);
+    return 2 * states > processors ? launch_scan_blocks<K, 2, kda, 1>(x, to)
+                                   : launch_scan_blocks<K, 1, kda, 2>(x, to);
 }
 
-int forward_scan(const struct forward_params *x, int processors)
+int forward_scan(const struct forward_params *x, const struct chunk_states *to,
+                 int processors)
 {
     if (x->a.KG == 1)
-        return x->a.K == 128 ? launch_scan<128, 0>(x, processors)
-                             : launch_scan<64, 0>(x, processors);
-    return x->a.K == 128 ? launch_scan<128, 1>(x, processors)
-                         : launch_scan<64, 1>(x, processors);
+        return x->a.K == 128 ? launch_scan<128, 0>(x, to, processors)
+                             : launch_scan<64, 0>(x, to, processors);
+    return x->a.K == 128 ? launch_scan<128, 1>(x, to, processors)
+                         : launch_scan<64, 1>(x, to, processors);
 }

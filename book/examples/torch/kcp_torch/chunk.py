@@ -19,6 +19,17 @@ GRADIENTS = ("dq_raw", "dk_raw", "dv", "dg_raw", "dbeta_raw", "dA_log", "ddt_bia
              "dh0")
 
 
+# What forward keeps for backward: a word of `save`, or FLA's disable_recompute.
+SAVES = {"light": "KCP_SAVE_LIGHT", "recompute": "KCP_RECOMPUTE", "all": "KCP_SAVE_ALL"}
+
+
+def _save(save, disable_recompute):
+    word = save or ("all" if disable_recompute else "recompute")
+    if word not in SAVES:
+        raise ValueError(f"save: found {word!r}, expected one of {', '.join(SAVES)}")
+    return word
+
+
 class Options:
     """The arguments of a call that are no arrays of tokens, as FLA names them."""
     NAMES = ("model", "scale", "l2norm", "gate", "sigmoid", "negative", "lower_bound",
@@ -40,7 +51,7 @@ class Options:
             beta_form=betas if self.sigmoid else "KCP_BETA_RAW",
             l2norm=int(self.l2norm), layout="KCP_VK" if self.turned else "KCP_KV",
             form=FORMS[self.form],
-            save="KCP_SAVE_ALL" if self.keep_all else "KCP_RECOMPUTE",
+            save=SAVES[self.keep_all],
             scale=float(K ** -0.5 if self.scale is None else self.scale),
             lower_bound=float(-5 if low is None else low),
             H=H, HV=HV, K=K, V=V, KG=1 if self.gdn else K)
@@ -325,12 +336,13 @@ def chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
               state_v_first=False, cu_seqlens=None, cu_seqlens_cpu=None,
               cp_context=None, A_log=None, dt_bias=None,
               transpose_state_layout=False, chunk_size=64, form="all_gather",
-              reduce_gradients=False, round_gates=False, **more):
+              reduce_gradients=False, round_gates=False, save=None, **more):
     """Kimi Delta Attention. q, k [B,T,H,K]; v [B,T,HV,V]; g [B,T,HV,K]; beta [B,T,HV];
     initial_state [N,HV,K,V], by global sequence under cp_context. Returns o [B,T,HV,V]
     and, if asked for, the final states: under cp_context the rows of those sequences
     that end on this rank, and zeros. round_gates: wider g and beta may be rounded to
-    bfloat16 beside a bfloat16 q."""
+    bfloat16 beside a bfloat16 q. save: "light", "recompute" or "all", how much stays in
+    memory for backward; unsaid, disable_recompute says it."""
     if return_intermediate_states:
         raise NotImplementedError("return_intermediate_states: found True, expected"
                                   " False: the states of chunks are not handed out")
@@ -338,7 +350,7 @@ def chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
         raise ValueError("lower_bound: found None, expected a number with safe_gate")
     return _layer(("KCP_KDA", scale, use_qk_l2norm_in_kernel, use_gate_in_kernel,
                    use_beta_sigmoid_in_kernel, allow_neg_eigval, lower_bound,
-                   disable_recompute,
+                   _save(save, disable_recompute),
                    _turned(state_v_first, transpose_state_layout, more), chunk_size,
                    form, reduce_gradients, round_gates), bool(output_final_state),
                   q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens,
@@ -354,12 +366,12 @@ def chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state=None,
                            disable_recompute=False,
                            transpose_state_layout=False, chunk_size=64,
                            form="all_gather", reduce_gradients=False,
-                           round_gates=False, **more):
+                           round_gates=False, save=None, **more):
     """Gated DeltaNet: as chunk_kda, with one gate a head, g [B,T,HV]. chunk_indices is
     FLA's own and not read: the plan has ours."""
     return _layer(("KCP_GDN", scale, use_qk_l2norm_in_kernel, use_gate_in_kernel,
                    use_beta_sigmoid_in_kernel, allow_neg_eigval, None,
-                   disable_recompute,
+                   _save(save, disable_recompute),
                    _turned(state_v_first, transpose_state_layout, more), chunk_size,
                    form, reduce_gradients, round_gates), bool(output_final_state),
                   q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens,

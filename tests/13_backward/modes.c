@@ -1,0 +1,95 @@
+/* modes.c -- kernels, a block of each mode: the gradients have the same bits.
+ *
+ * Book: chapter 12, "What each mode keeps".  Checked by: itself, it can fail; on a GPU,
+ * whose ranks are threads here.  Next: tests/13_backward/strips.c.
+ * Light is recompute with less in the block. Save-all is the same where the block is one
+ * of chunks: forward's scan leaves the very states that backward's would make again.
+ */
+#include "tests/judge/trial.h"
+#include "core/paths.h"
+
+#include <math.h>
+#include <string.h>
+
+static void differ(struct kcp_report *rep, const struct trial *x,
+                   const struct trial *to, const char *words)
+{
+    static const char *const names[] = { "recompute", "all", "light" };
+    for (int r = 0; r < x->R; r++)
+        for (int i = 0; i < x->rank[r].n; i++) {
+            const struct buffer *o = &x->rank[r].buffer[i];
+            const struct buffer *p = &to->rank[r].buffer[i];
+            const size_t row = o->dim[0] ? o->bytes / (size_t)o->dim[0] : 0;
+            int64_t bytes = 0;
+            if (!o->want || !p->want) continue;
+            for (int64_t j = 0; j < o->dim[0]; j++)
+                for (size_t e = 0; e < row && !isnan(o->want[j * (o->n / o->dim[0])]); e++)
+                    bytes += (o->image + FENCE)[j * row + e] !=
+                             (p->image + FENCE)[j * row + e];
+            EXPECT(rep, !bytes, "%s, %s: rank %d, save=%s: %s: %lld bytes are not those "
+                   "of recompute", x->variant->name, words, r,
+                   names[x->rank[r].call.save], o->field->name, (long long)bytes);
+        }
+}
+
+static int run_mode(struct trial *t, struct kcase *k, enum kcp_save save,
+                    struct kcp_plan *p, char *why, size_t n)
+{
+    k->call.save = save;
+    const struct expected *e =
+        expected_of(t->stage, k, KCP_BACKWARD, t->variant->storage, p);
+    const int status =
+        e ? trial_fill(t, k, p, KCP_BACKWARD, &e->in, &e->want) : KCP_NO_MEMORY;
+    return status ? status : trial_run(t, why, n);
+}
+
+static int of_case(struct kcp_report *rep, const struct kcp_variant *v,
+                   const char *words)
+{
+    const struct kcp_stage *s = stage_find("13");
+    const int chunks = kcp_path_format(s->name, v->name) == KCP_FORMAT_CHUNKS;
+    static const enum kcp_save others[] = { KCP_SAVE_LIGHT, KCP_SAVE_ALL };
+    struct trial one = { .stage = s, .variant = v, .mem = gpu_of_threads() }, x = one;
+    struct kcase k;
+    char why[160] = "";
+    if (case_parse(words, &k, why, sizeof why)) return KCP_BAD;
+    struct kcp_plan *p = case_plan(&k, k.call.R);
+    int status = p ? run_mode(&one, &k, KCP_RECOMPUTE, p, why, sizeof why)
+                   : KCP_NO_MEMORY;
+    for (int i = 0; i < 1 + chunks && !status; i++) {
+        status = run_mode(&x, &k, others[i], p, why, sizeof why);
+        if (!status) differ(rep, &x, &one, words);
+        trial_free(&x);
+    }
+    EXPECT(rep, !status || status == KCP_NA, "%s, %s: status %d %s", v->name, words,
+           status, why);
+    trial_free(&one);
+    kcp_plan_free(p);
+    return status == KCP_NO_MEMORY ? status : KCP_OK;
+}
+
+static int gpu_modes(struct kcp_report *rep)
+{
+    static const char *const words[] = {
+        "kda live H=2 HV=4 K=64 V=64 lengths=150,0,300 l2norm beta=sigmoid h0 dht",
+        "kda live H=2 K=128 V=128 lengths=700,65 strip=2 l2norm h0 dht id=2",
+        ("kda live all_gather H=2 K=128 V=128 lengths=500,100 R=3 l2norm reuse_M h0 dht"
+         " id=2"),
+        "gdn live H=1 HV=3 K=128 V=128 lengths=1,600 gate=softplus dht id=2",
+        "gdn live H=1 HV=2 K=64 V=64 lengths=700 strip=2 l2norm h0 id=2",
+        "gdn live chain H=2 K=128 V=64 lengths=365 R=2 h0 dht layout=vk id=2" };
+    const struct kcp_variant *v[256];
+    const int n = kcp_variants("13_backward", NULL, v, 256);
+    int err = KCP_OK;
+    if (!gpu_of_threads()) {
+        printf("  (no GPU that threads share: bits of the modes not looked at)\n");
+        return KCP_NA;
+    }
+    for (int i = 0; i < n && !err; i++)
+        for (size_t j = 0; j < sizeof words / sizeof *words && !err; j++)
+            if (v[i]->where == KCP_DEVICE) err = of_case(rep, v[i], words[j]);
+    return err;
+}
+KCP_CHECK(check_13_gpu_modes) = { "13_backward", "gpu_modes",
+    "kernels: light, and with a block of chunks save-all, have recompute's bits",
+    gpu_modes };
