@@ -11,8 +11,8 @@
 // that is not what this call expects turns every gradient into NaN.
 
 // Chapters 02, 03 once more: what save-all would have kept and no more (q, k and beta
-// are in the block; of light q and k are not). Aqk and A, where 03 makes them again, are
-// dropped.
+// are in the block; of light q and k are not). Aqk and A, where 03 makes them again,
+// are dropped.
 static int front_recompute(struct backward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;

@@ -11,7 +11,6 @@
 #include "cuda/host/segment_sum.cuh"
 #include "cuda/host/split_sequence.cuh"
 #include "cuda/18_hopper/backward/storage.cuh"
-#include "cuda/18_hopper/chunk_factors.cuh"
 
 static const char *const factors_name = "v4_factors";
 
@@ -40,10 +39,7 @@ static void place_block(struct factors_backward *f)
     const struct kcp_backward *a = &f->x.a;
     struct arena *r = &f->r;
     const int64_t heads = (int64_t)a->NC * a->HV, rows = (int64_t)a->NC * a->H;
-    size_t factors = sizeof(struct gdn_head_factors);
-    if (a->KG != 1 && a->K == 64) factors = sizeof(struct chunk_factors<64>);
-    if (a->KG != 1 && a->K != 64) factors = sizeof(struct chunk_factors<128>);
-    f->x.factors = arena_named(r, "factors", heads, factors);
+    f->x.factors = arena_named(r, "factors", heads, backward_factors_size(a));
     f->x.qk_rows = arena_named(r, "qk_rows", a->KG == 1 ? rows : 0,
                                4 * a->K / 64 * SWIZZLE128_TILE);
     f->x.rstd_q = (const float *)arena_named(r, "rstd_q", rows * CHUNK, sizeof(float));

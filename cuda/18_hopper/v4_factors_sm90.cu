@@ -72,21 +72,6 @@ static int sum_parameters(struct factors_backward *f)
 
 // ---- chapters 11 and 07: the gradient of the state with which every segment ends
 
-// Light: what forward's chunk_prepare made, and the block does not keep.
-static int factors_again(struct factors_backward *f)
-{
-    const struct kcp_backward *a = &f->x.a;
-    struct forward_params x = {};
-    memcpy((void *)&x.a, a, offsetof(struct kcp_backward, do_));
-    x.factors = (void *)f->x.factors;
-    x.qk_rows = (void *)f->x.qk_rows;
-    x.count = a->NC;
-    x.saved.rstd_q = (float *)f->x.rstd_q;
-    x.saved.rstd_k = (float *)f->x.rstd_k;
-    x.saved.beta = (float *)f->x.beta;
-    return a->KG == 1 ? gdn_chunk_prepare(&x) : kda_chunk_prepare(&x, processors());
-}
-
 // A launch of the scans.
 static int scans(struct factors_backward *f, struct backward_params *x, int launch)
 {
@@ -172,7 +157,8 @@ static int run_factors(const struct kcp_backward *args, const struct kcp_path *p
     if (a->saved_bytes < f.r.head.bytes) status = KCP_BAD;
 
     if (!status) put_rows(&f);
-    if (!status && a->NS && a->save == KCP_SAVE_LIGHT) status = factors_again(&f);
+    if (!status && a->NS && a->save == KCP_SAVE_LIGHT)
+        status = backward_factors(&f.x, processors());
     for (int p = PART_SUM; p <= PART_MAIN && f.alone; p++)
         profile_hook((enum profile_part)p, a->stream);
     //> kernel-backward-factors

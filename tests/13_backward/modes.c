@@ -2,8 +2,8 @@
  *
  * Book: chapter 12, "What each mode keeps".  Checked by: itself, it can fail; on a GPU,
  * whose ranks are threads here.  Next: tests/13_backward/strips.c.
- * Light is recompute with less in the block. Save-all is the same where the block is one
- * of chunks: forward's scan leaves the very states that backward's would make again.
+ * Light is recompute with less in the block. Save-all is the same where the block is
+ * one of chunks: forward's scan leaves the very states that backward's makes again.
  */
 #include "tests/judge/trial.h"
 #include "core/paths.h"
@@ -22,12 +22,14 @@ static void differ(struct kcp_report *rep, const struct trial *x,
             const size_t row = o->dim[0] ? o->bytes / (size_t)o->dim[0] : 0;
             int64_t bytes = 0;
             if (!o->want || !p->want) continue;
-            for (int64_t j = 0; j < o->dim[0]; j++)
-                for (size_t e = 0; e < row && !isnan(o->want[j * (o->n / o->dim[0])]); e++)
-                    bytes += (o->image + FENCE)[j * row + e] !=
-                             (p->image + FENCE)[j * row + e];
-            EXPECT(rep, !bytes, "%s, %s: rank %d, save=%s: %s: %lld bytes are not those "
-                   "of recompute", x->variant->name, words, r,
+            for (int64_t j = 0; j < o->dim[0]; j++) {
+                const char *got = o->image + FENCE + j * row;
+                const char *want = p->image + FENCE + j * row;
+                if (isnan(o->want[j * (o->n / o->dim[0])])) continue;
+                for (size_t e = 0; e < row; e++) bytes += got[e] != want[e];
+            }
+            EXPECT(rep, !bytes, "%s, %s: rank %d, save=%s: %s: %lld bytes are not "
+                   "those of recompute", x->variant->name, words, r,
                    names[x->rank[r].call.save], o->field->name, (long long)bytes);
         }
 }

@@ -12,7 +12,7 @@
 static const char *const gates[] = { "raw", "softplus", "bounded" };
 static const char *const betas[] = { "raw", "sigmoid", "sigmoid2" };
 static const char *const layouts[] = { "kv", "vk" };
-static const char *const saves[] = { "none", "all", "light" };      /* none: recompute */
+static const char *const saves[] = { "none", "all", "light" };  /* none: recompute */
 static const char *const acts[] = { "none", "silu" };
 static const char *const owners[] = { "", "zigzag", "striped", "dealt" };
 static const char *const walks[] = { "auto", "sequential", "blelloch" };

@@ -104,7 +104,11 @@ static __device__ __forceinline__ struct packed_rows<V> *v_new_of(
 // makes it; own [NS]: -1. backward_scans: the jobs, in one grid; strips: the stretches
 // are.
 // finish_scratch: bytes of x->scratch for this call (0: none).
+// backward_factors: a block without factors; forward's kernel makes them again where x
+// says, of size bytes a chunk and value head, with rstd and beta.
 int backward_maps(const struct backward_params *x, const int *own);
+int backward_factors(const struct backward_params *x, int processors);
+size_t backward_factors_size(const struct kcp_backward *a);
 int backward_scans(const struct backward_params *x, int processors, int strips);
 int backward_finish(const struct backward_params *x, int processors);
 size_t backward_finish_scratch(const struct kcp_backward *a);
