@@ -19,6 +19,8 @@ awk -F '\t' '
         if (get("lengths") != "") s = s ", lengths " get("lengths")
         else if (get("sequences") > 1) s = s ", " get("sequences") " sequences"
         if (get("save") == "none") s = s ", nothing kept"
+        if (get("save") == "all") s = s ", all kept"
+        if (get("save") == "light") s = s ", little kept"
         if (get("segments") > 1) s = s ", " get("segments") " segments"
         return s
     }

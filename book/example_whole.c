@@ -3,6 +3,7 @@
  * Book: chapters 08, 12 and 13.  Checked by: make book, which stops where any form or
  * number of ranks differs from the token recurrence.  Next: book/example_more.c. */
 #include "example.h"
+#include "layer.h"
 
 /* ---- 08, 12, 13: whole passes on R ranks that are threads */
 struct job {
@@ -56,6 +57,50 @@ static void run(struct job *j)
     same(&j->dh0[0][0], &dh0[0][0], K * V, "dh0 on several ranks");
 }
 
+/* ---- the modes of the saved block, from the least kept to the most */
+static const struct { const char *name; enum kcp_save save; } modes[] = {
+    { "light", KCP_SAVE_LIGHT }, { "recompute", KCP_RECOMPUTE },
+    { "save all", KCP_SAVE_ALL } };
+
+/* Bytes a token-head of one rank's block, in bf16 and float. */
+static double bytes_kept(struct kcp_call c, int64_t tokens, int format)
+{
+    const int64_t cu_seqlens[] = { 0, tokens };
+    struct kcp_plan *plan;
+    struct kcp_saved block;
+    if (kcp_plan_make(&plan, 1, cu_seqlens, 1, NULL, 0, c.C, 0, NULL)) fail("plan");
+    kcp_layer_call(&(struct kcp_layer){ 0 }, &c, plan, NULL);
+    if (kcp_saved_layout_of(&block, &c, format, "", 2, 4)) fail("layout");
+    kcp_plan_free(plan);
+    return (double)block.bytes / (double)(tokens * c.HV);
+}
+
+static void mode_bytes(void)
+{
+    static const struct { enum kcp_model model; int64_t T; int H, HV; } layer[] = {
+        { KCP_KDA, 8192, 96, 96 }, { KCP_KDA, 32768, 32, 32 }, { KCP_KDA, 65536, 8, 8 },
+        { KCP_GDN, 32768, 16, 32 } };
+    printf("== 12-modes\nbytes of the saved block a token and value head, one rank, one "
+           "sequence, K = V = 128,\nin bf16, header and all\n\n"
+           "                                  by tokens: format 1"
+           "          by chunks: format 2\n"
+           "                                light recompute save all"
+           "    light recompute save all\n");
+    for (int i = 0; i < 4; i++) {
+        printf("%s, T = %5d, H, HV = %2d, %2d", layer[i].model == KCP_KDA ? "KDA" : "GDN",
+               (int)layer[i].T, layer[i].H, layer[i].HV);
+        for (int at = 0; at < 6; at++) {
+            const struct kcp_call c = {
+                .H = layer[i].H, .HV = layer[i].HV, .K = 128, .V = 128, .C = 64,
+                .KG = layer[i].model == KCP_KDA ? 128 : 1, .model = layer[i].model,
+                .save = modes[at % 3].save };
+            const double bytes = bytes_kept(c, layer[i].T, 1 + at / 3);
+            printf("%s%9.1f", at == 3 ? "  " : "", bytes);
+        }
+        printf("\n");
+    }
+}
+
 static void heads(void)
 {
     printf("          one rank               two ranks              three ranks\n");
@@ -95,12 +140,12 @@ static void whole(void)
     }
     printf("== 12-h0\nbytes of the saved block   rank 0   rank 1   (in double; headers "
            "and alignment included)\n");
-    for (int s = 0; s < 2; s++) {
-        struct job x = { .p = j[2].p, .save = s ? KCP_SAVE_ALL : KCP_RECOMPUTE };
+    for (int i = 0; i < 3; i++) {
+        struct job x = { .p = j[2].p, .save = modes[i].save };
         run(&x);
-        printf("%-24s %8zu %8zu\n", s ? "save all" : "recompute", x.saved[0],
-               x.saved[1]);
+        printf("%-24s %8zu %8zu\n", modes[i].name, x.saved[0], x.saved[1]);
     }
+    mode_bytes();
     printf("== 13-backward\n");
     heads();
     for (int i = 0; i < K; i++)

@@ -4,7 +4,7 @@
  * Numbers a token and value head for H = HV, K = V = 128, C = 64. */
 #include "svg.h"
 
-enum { K = 128, V = 128, C = 64 };
+enum { K = 128, V = 128, C = 64, LEAST = 3, LESS = 5, MORE = 7 };
 struct piece { const char *name; double n; };
 
 static double stack(double y, const char *title, const struct piece *p, int n,
@@ -23,27 +23,32 @@ static double stack(double y, const char *title, const struct piece *p, int n,
 
 int main(void)
 {
-    static const struct piece less[] = {
-        { "q", K }, { "k", K }, { "Aqk", C }, { "A", C }, { "", 3 } };
-    static const struct piece more[] = {
+    static const struct piece less[LESS] = {
+        { "Aqk", C }, { "A", C }, { "", 3 }, { "q", K }, { "k", K } };
+    static const struct piece more[MORE] = {
         { "G", K }, { "w", K }, { "qg", K }, { "kg", K }, { "u", V }, { "v_new", V },
         { "h", (double)K * V / C } };
-    double a = 0, b = 0;
-    for (int i = 0; i < 5; i++)
+    double least = 0, a = 0, b = 0;
+    for (int i = 0; i < LEAST; i++)
+        least += less[i].n;
+    for (int i = 0; i < LESS; i++)
         a += less[i].n;
-    for (int i = 0; i < 7; i++)
+    for (int i = 0; i < MORE; i++)
         b += more[i].n;
-    svg_begin(720, 196, "What each memory mode keeps",
-              "Recompute keeps q, k, Aqk, A and three numbers. Save-all adds G, w, qg, "
-              "kg, u, v_new and the states of all chunks, as large as two of them.");
+    svg_begin(720, 276, "What each memory mode keeps",
+              "Light keeps Aqk, A and three numbers. Recompute keeps q and k too. "
+              "Save-all adds G, w, qg, kg, u, v_new and the states of all chunks, as "
+              "large as two of them.");
     char title[80];
-    snprintf(title, sizeof title, "recompute: %.0f numbers a token and head", a);
-    stack(30, title, less, 5, 0, "fill:var(--wash-a);stroke:var(--a)");
+    snprintf(title, sizeof title, "light: %.0f numbers a token and head", least);
+    stack(30, title, less, LEAST, 0, "fill:var(--wash-a);stroke:var(--a)");
+    snprintf(title, sizeof title, "recompute: %.0f", a);
+    stack(110, title, less, LESS, 0, "fill:var(--wash-a);stroke:var(--a)");
     snprintf(title, sizeof title, "save all: %.0f more", b);
     const double end =
-        stack(110, title, less, 5, 0, "fill:var(--wash-a);stroke:var(--a)");
-    stack(110, "", more, 7, end, "fill:var(--wash-c);stroke:var(--c)");
-    svg_text(8, 178, "start", "soft", "H = HV, K = V = 128, C = 64. The sliver: rho of "
+        stack(190, title, less, LESS, 0, "fill:var(--wash-a);stroke:var(--a)");
+    stack(190, "", more, MORE, end, "fill:var(--wash-c);stroke:var(--c)");
+    svg_text(8, 258, "start", "soft", "H = HV, K = V = 128, C = 64. The sliver: rho of "
              "q and of k, and beta.");
     svg_end();
     return 0;

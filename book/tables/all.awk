@@ -8,6 +8,7 @@ END {
     whole_tables(out "/13_backward.md", "13_backward")
     whole_tables(out "/17.md", "")
     edge_table(out "/17-edges.md")
+    mode_table(out "/18-modes.md")
     roofline()
     rank_tables(out "/19.md")
     form_tables(out "/19-forms.md")

@@ -59,6 +59,15 @@ function lengths_in_words(   s)
     return s
 }
 
+# What a block of the mode keeps, in words; "": the default.
+function kept_in_words(   mode)
+{
+    mode = get("save")
+    if (mode == "all") return ", all kept"
+    if (mode == "light") return ", little kept"
+    return mode == "none" ? ", nothing kept" : ""
+}
+
 # A case in words; its blanks do not break a line.
 function in_words(   s)
 {
@@ -71,8 +80,7 @@ function in_words(   s)
     if (get("lengths") != "") s = s ", lengths " lengths_in_words()
     else if (num("sequences") > 1) s = s ", " get("sequences") " sequences"
     if (get("walk") != "") s = s ", by " get("walk")
-    if (get("save") == "all") s = s ", all kept"
-    if (get("save") == "none") s = s ", nothing kept"
+    s = s kept_in_words()
     gsub(/ = /, "\302\240=\302\240", s)
     return s
 }
@@ -108,6 +116,7 @@ function keep(i, what, s, v, p, standing_)
     model_[i] = get("model"); gate_[i] = get("gate"); path_[i] = get("path")
     machine_[i] = machine_of(); commit_[i] = get("commit"); file_[i] = file
     case_[i] = get("case")
+    save_[i] = get("save"); kept_in[i] = kept_in_words()
 }
 
 get("kind") == "time" && get("case") != "scan" && num("us") > 0 {

@@ -24,16 +24,19 @@ static struct kcase *joined(struct kcase *list, int *n, struct kcase *more, int 
     return both ? both : list;
 }
 
-/* Judging this kernel of the stage. */
+/* Judging this kernel of the stage, which must take the case itself. */
 static int reaches(const struct kcp_stage *s, const char *kernel,
                    const struct kcp_path *p, const struct kcase *k,
                    const struct kcp_device *d)
 {
     const struct kcp_path *row[16];
     const int n = paths_of_case(s, kernel, p->storage, k, d, row, 16);
-    for (int i = 0; i < n; i++)
-        if (row[i] == p) return 1;
-    return 0;
+    int found = 0, taken = 0;
+    for (int i = 0; i < n; i++) {
+        found |= row[i] == p;
+        taken |= !strcmp(row[i]->stage, s->name);
+    }
+    return found && taken;
 }
 
 /* The first two sizes of a set, "64 128" or "64..256": how many, into out. */
