@@ -202,12 +202,9 @@ static void print_cases(const struct kcp_path *p, const struct kcp_device *d,
 static void print_smallest(const struct kcp_path *p, const struct kcp_device *d,
                            const struct options *o)
 {
-    const struct kcp_stage *s = stage_find(p->stage);
     struct kcase k;
     char words[600] = "none";
-    if (!paths_judged_by(p, s->name)) s = stage_find("13_backward");
-    const char *kernel = paths_reached_by(p, s->name);
-    if (kernel && case_for_path(s, kernel, p, d, o, 3000, &k))
+    if (case_for_path(stage_find(p->stage), p->kernel, p, d, o, 3000, &k))
         case_print(&k, words, sizeof words);
     printf("\t%s", words);
 }
