@@ -80,15 +80,16 @@ static void mode_bytes(void)
     static const struct { enum kcp_model model; int64_t T; int H, HV; } layer[] = {
         { KCP_KDA, 8192, 96, 96 }, { KCP_KDA, 32768, 32, 32 }, { KCP_KDA, 65536, 8, 8 },
         { KCP_GDN, 32768, 16, 32 } };
-    printf("== 12-modes\nbytes of the saved block a token and value head, one rank, one "
-           "sequence, K = V = 128,\nin bf16, header and all\n\n"
+    printf("== 12-modes\nbytes of the saved block a token and value head, one rank, "
+           "one sequence, K = V = 128,\nin bf16, header and all\n\n"
            "                                  by tokens: format 1"
            "          by chunks: format 2\n"
            "                                light recompute save all"
            "    light recompute save all\n");
     for (int i = 0; i < 4; i++) {
-        printf("%s, T = %5d, H, HV = %2d, %2d", layer[i].model == KCP_KDA ? "KDA" : "GDN",
-               (int)layer[i].T, layer[i].H, layer[i].HV);
+        const char *model = layer[i].model == KCP_KDA ? "KDA" : "GDN";
+        printf("%s, T = %5d, H, HV = %2d, %2d", model, (int)layer[i].T, layer[i].H,
+               layer[i].HV);
         for (int at = 0; at < 6; at++) {
             const struct kcp_call c = {
                 .H = layer[i].H, .HV = layer[i].HV, .K = 128, .V = 128, .C = 64,

@@ -187,8 +187,8 @@ int  kcp_plan_want(const struct kcp_plan *plan, int j, int backward);
  * The caller's memory. It opens with this header; every tensor stands at the offset its
  * item gives, dense, aligned to 64 bytes from the start of the block. A stage may
  * write straight into its place: kcp_saved_begin, then kcp_saved_at(saved, "q").
- * Names: q k (not of light) rstd_q rstd_k beta Aqk A h_kept, with reuse_M maps kept, and
- * with save-all G w u qg kg v_new h. */
+ * Names: q k (not in light) rstd_q rstd_k beta Aqk A h_kept, with reuse_M maps kept,
+ * and with save-all G w u qg kg v_new h. */
 struct kcp_saved_item { char name[16]; uint64_t at, bytes; };
 struct kcp_saved {
     char magic[8], writer[40];         /* "ref", or the variant that wrote it: for

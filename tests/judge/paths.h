@@ -31,8 +31,8 @@ const struct kcp_device *paths_device(void);
 /* Is it this stage whose cases reach the row? A forward that keeps a whole block is
  * 13's: its cases run it first. */
 int paths_judged_by(const struct kcp_path *p, const char *stage);
-/* The kernel of the stage whose cases are drawn for the row: the row's own, or of 13 the
- * first that reads the block which a row of 08 leaves. NULL: it is not that stage's. */
+/* The kernel of the stage whose cases are drawn for the row: the row's own, or of 13
+ * the first that reads the block which a row of 08 leaves. NULL: not that stage's. */
 const char *paths_reached_by(const struct kcp_path *p, const char *stage);
 /* A case of a variant passed: its paths are judged. At the end of a stage a path that
  * is here and was not judged fails; those that are not here are one skip. */
