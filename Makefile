@@ -113,7 +113,8 @@ check: said $B/kcp-check
 	@$B/kcp-check $(flags)
 
 # Sub-makes, so that what setup installed is seen: JOBS= (2) at once compile, and run.
-# Scripts that fill every place themselves, test_last, come at the end.
+# Scripts that fill every place themselves, test_last, come at the end; those that wait
+# more than they compute, test_waiting, run in turn beside all others.
 at_once = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(or $(JOBS),2))
 test: setup
 	@$(MAKE) --no-print-directory $(at_once) test-needs
@@ -121,9 +122,9 @@ test: setup
 .PHONY: test-needs test-here
 test-needs: $(if $(has_crit),$B/kcp-test,$B/kcp-check) $(test_needs)
 test-here: said test-needs
-	@$(if $(has_crit),FULL=$(FULL) STAGE=$(STAGE) SEED=$(SEED) $B/kcp-test -j$(or $(JOBS),2),\
-	  echo "Criterion not found: kcp-check drives the tests"; $B/kcp-check $(flags))
-	@JOBS="$(JOBS)" sh tests/cli/lanes.sh $B $(test_scripts) $(test_last)
+	@FULL=$(FULL) STAGE=$(STAGE) SEED=$(SEED) JOBS="$(JOBS)" \
+	  JUDGE="$(if $(has_crit),kcp-test,kcp-check $(flags))" sh tests/cli/lanes.sh $B \
+	  tests/cli/judged.sh $(test_scripts) $(test_last) -- $(test_waiting)
 	@sh bench/stale.sh
 
 # The C code under the sanitizers; the references are double and small, so it is quick.

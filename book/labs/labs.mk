@@ -17,7 +17,7 @@ lab_env   = B=$B MAKE="$(MAKE)" CC="$(CC)" NVCC="$(nvcc)" SEED="$(SEED)" LIMIT="
             LAUNCH="$(LAUNCH)" LAB_CFLAGS="$(CFLAGS) $(lab_warn)" \
             LAB_NVFLAGS="$(NVFLAGS) $(gencode)" LAB_CUDA="$(CUDA_HOME)"
 
-.PHONY: lab grade grade-all try tried forge lab-known lab-judge
+.PHONY: lab grade grade-all try tried forge test-labs lab-known lab-judge
 lab-known:
 	@test -n "$(LAB)" -a -f "$(LABFILE)" || { echo "LAB=$(LAB): found no such lab, \
 	expected one of: $(basename $(notdir $(wildcard book/labs/*.lab)))" >&2; exit 2; }
@@ -33,6 +33,8 @@ try: lab-judge
 	@LAB=$(LAB) JOBS="$(JOBS)" $(lab_env) sh book/labs/try.sh $B
 forge: lab-judge
 	@LAB=$(LAB) JOBS="$(JOBS)" $(lab_env) sh tests/cli/forge.sh $B
+test-labs: lab-judge
+	@$(lab_env) sh tests/cli/labs.sh $B
 # points.tsv anew, as a machine without a GPU gives them; what the grader said: tried.said.
 tried: lab-judge
 	@LAB= SAID=$B/tried.said JOBS="$(JOBS)" $(lab_env) sh book/labs/try.sh $B \

@@ -2,7 +2,8 @@
 # lanes.sh -- scripts side by side: what each says stays whole, in the order of the list.
 #
 # Book: none.  Checked by: lanes_cli.sh.  Next: house.sh.
-# Usage: lanes.sh BUILD SCRIPT... ; JOBS= (2) at once. Each script is given BUILD.
+# Usage: lanes.sh BUILD SCRIPT... [-- SCRIPT...]; JOBS= (2) at once. Each script is given
+# BUILD. Those behind -- wait more than they compute: they run in turn beside the others.
 # After a failure no more are begun; those that run end, what was said is printed, and
 # the status is 1. The closing line says how many seconds each took, and how many of a
 # processor: on a busy machine the second number is the one to go by.
@@ -29,7 +30,15 @@ one() {                                   # NUMBER SCRIPT
         printf "%.0f", 60 * ($1 + $3) + $2 + $4 }' "$W/$1.times") ${2##*/}" >"$W/$1.took"
     [ $status = 0 ] || echo "$status" >"$W/failed.$1"
     : >"$W/$1.done"
-    give_place
+}
+failure() { ls "$W" | grep -q '^failed'; }
+in_turn() {                               # NUMBER SCRIPT...: the first one's number
+    n=$1; shift
+    for script; do
+        ! failure || break
+        (one "$n" "$script")
+        n=$((n + 1))
+    done
 }
 shown=0
 show() {                                  # what has ended, as far as it is in order
@@ -38,16 +47,30 @@ show() {                                  # what has ended, as far as it is in o
         cat "$W/$shown.said"
     done
 }
-n=0 ids=
+beside=1                                  # the number of --, if it is there
 for script; do
+    [ "$script" != -- ] || break
+    beside=$((beside + 1))
+done
+: >"$W/$beside.said"
+: >"$W/$beside.done"
+ids=
+[ $beside -ge $# ] || { (shift $beside; in_turn $((beside + 1)) "$@") & ids=$!; }
+n=0
+for script; do
+    [ "$script" != -- ] || break
     take_place
     show
-    [ -z "$(ls "$W" | grep '^failed')" ] || break
+    ! failure || break
     n=$((n + 1))
-    one $n "$script" & ids="$ids $!"
+    { one $n "$script"; give_place; } & ids="$ids $!"
 done
 wait
 show
+while [ $shown -lt $# ]; do               # behind one that was not begun
+    shown=$((shown + 1))
+    [ ! -e "$W/$shown.done" ] || cat "$W/$shown.said"
+done
 echo "seconds: $(cat "$W"/*.took | sort -rn | awk '{ printf "%s%s %s", s, $1, $2; s = ", " }')"
 bad=$(ls "$W" | sed -n 's/^failed\.//p' | sort -n | while read -r i; do
     eval "script=\${$i}"

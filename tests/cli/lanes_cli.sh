@@ -34,6 +34,18 @@ JOBS=1 lanes bad.sh after.sh
 JOBS=2 lanes waits.sh bad.sh after.sh
 [ $status = 1 ] && [ ! -e after ] && [ "$(head -2 words)" = "waited
 bad begins" ] || wrong "beside another: $(cat said)"
+# Behind --: in turn, beside the others, and heard as they are.
+rm -f quick after
+JOBS=1 lanes slow.sh -- quick.sh waits.sh
+printf 'slow begins in build\nslow ends\nquick begins\nquick ends\nwaited\n' |
+    cmp -s - words && [ $status = 0 ] || wrong "beside: status $status, $(cat said err)"
+JOBS=1 lanes waits.sh -- bad.sh after.sh
+[ $status = 1 ] && [ ! -e after ] && [ "$(head -2 words)" = "waited
+bad begins" ] && grep -q '^lanes.sh: bad.sh ends with 7$' said ||
+    wrong "bad behind --: status $status, $(cat said)"
+JOBS=1 lanes bad.sh after.sh -- waits.sh
+[ $status = 1 ] && [ ! -e after ] && [ "$(head -2 words)" = "bad begins
+waited" ] || wrong "bad beside one that waits: status $status, $(cat said)"
 JOBS=x lanes quick.sh
 [ $status = 2 ] && [ "$(wc -l <err)" = 1 ] || wrong "JOBS=x: status $status, $(cat err)"
 MAKEFLAGS=' -j2 --jobserver-auth=3,4 CUDA_HOME=none' lanes flags.sh

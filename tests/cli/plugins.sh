@@ -47,6 +47,7 @@ else
     rm -f h0.so
     cp "$here/book/examples/plugins/h0.py" .
     check="$here/tests/kcp_check.py --stage 12 --numpy --check $B/kcp-check"
+    [ -n "$FULL" ] || check="$check --drawn"            # not the wide cases too
     # shellcheck disable=SC2086
     judged Python 0 ' 0 failed' "$python" $check h0:run
     sed 's/back\[:1\] = .*/pass/' h0.py >wrong.py
