@@ -85,6 +85,8 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
         snprintf(words, sizeof words, "live %s H=%d HV=%d K=%d V=%d C=%d lengths=%s"
                  " l2norm beta=sigmoid gate=softplus %s", model[m], heads[h][0],
                  heads[h][1], K[iK], V[iV], C[0], lengths[l], more[w]);
+        char *R = strstr(words, "R=2");
+        if (R && o->ranks > 1 && o->ranks < 10) R[2] = (char)('0' + o->ranks);
         if (case_parse(words, k, why, sizeof why)) continue;
         if (o->ranks && k->call.R != o->ranks && s->ranks) continue;
         if (!strncmp(s->name, "16", 2) != (m >= KCP_DPLR)) continue;
