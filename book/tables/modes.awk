@@ -35,14 +35,17 @@ function mode_bytes(i, n)
     return i && n != "" ? sprintf("%.0f", n / (T_[i] * HV_[i])) : ""
 }
 
-function mode_table(f,   word, name, c, m, k, i, j, what)
+function mode_table(f,   word, name, c, m, k, i, j, what, some)
 {
     split("light recompute all", word, " ")
     name["light"] = "light"; name["recompute"] = "recompute"; name["all"] = "save all"
+    find_modes()
+    for (k = 1; k <= mode_cases; k++) some = some || has_modes[mode_case[k]]
+    if (!some) print "No run of the modes is recorded." > f
+    if (!some) { close(f); return }
     print "| case | mode | block | workspace, forward | backward | forward, ms " \
           "| backward, ms | both | run |" > f
     print "|:-----|:-----|---:|---:|---:|---:|---:|---:|:---|" > f
-    find_modes()
     for (k = 1; k <= mode_cases; k++) {
         c = what = mode_case[k]
         for (m = 1; m <= 3 && has_modes[c]; m++) {
