@@ -82,7 +82,10 @@ cat >"$OUT/one.sh" <<'ONE'
 tool=$1 stage=$2 name=$3; shift 3
 log=$OUT/logs/$tool.$stage.$name start=$(date +%s) how= options=$PLAIN
 left=$((END - start)) judge=$B/kcp-check lanes=
-case $tool.${name%@*} in racecheck.v3_records | initcheck.v3_records)
+# The forward before a backward of its blocks is v3_records too.
+case $tool.$stage.${name%@*} in
+racecheck.*.v3_records | initcheck.*.v3_records | \
+racecheck.13*.v[34]_* | initcheck.13*.v[34]_*)
     [ ! -x "$judge-lanes" ] || judge=$judge-lanes lanes=l ;;
 esac
 [ $left -gt 0 ] || exit 0
