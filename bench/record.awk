@@ -35,7 +35,6 @@ FNR == 1 {
     base = name
     sub(/\.tsv$/, "", base)
     split("", head)
-    times = ""
     if (name !~ /^(judge|repeats)\.txt$/) {
         for (i = 1; i <= NF; i++) head[i] = $i
         for (i = 1; i <= NF && base != "digests"; i++)
@@ -78,9 +77,13 @@ function stand(s, v, ranks, taken)
 
 base == "digests" { compiler[$1, $2] = $3; digest[$1, $2] = $4; next }
 
-name == "judge.txt" {
+# Both are kcp-check's output: a stage's name, then its lines.
+name ~ /^(judge|repeats)\.txt$/ {
     if ($0 ~ /^[0-9][0-9]_[a-z0-9_]+$/) judged = $0
     n = split($0, w, " ")
+}
+
+name == "judge.txt" {
     if (w[1] == "ok") ok[judged, w[2], ""] = 1
     if (w[1] == "ok" && w[2] == "path") ok[judged, w[4], w[3]] = 1
     at = index($0, " worst ")
@@ -101,8 +104,6 @@ name == "judge.txt" {
 
 # kcp-check --repeats N: a variant that passed gave the same bits N times more.
 name == "repeats.txt" {
-    if ($0 ~ /^[0-9][0-9]_[a-z0-9_]+$/) judged = $0
-    n = split($0, w, " ")
     if (w[1] == "repeats") times = w[2] + 0
     if (w[1] !~ /^(ok|MARGINAL)$/ || !index($0, " worst ")) next
     if (!times) bad(FILENAME ": found no line \"repeats N\" above " w[2])

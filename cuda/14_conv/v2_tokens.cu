@@ -430,6 +430,8 @@ static size_t place(struct conv *x, const struct kcp_conv *c)
 
     const int64_t grads = a->pass == KCP_BACKWARD;
     const int64_t sums = grads && (x->a.dweight || x->a.dbias);
+    const int64_t x0_bytes = states_copied(&h, x->st.x0);
+    const int64_t dxt_bytes = states_copied(&h, x->st.dxt);
     struct { void **to; int64_t count; size_t size; } piece[] = {
         { (void **)&x->before, x->nb * a->D, sizeof(bf16) },
         { (void **)&x->bounds, BOUNDS * a->NS, sizeof(int) },
@@ -441,16 +443,16 @@ static size_t place(struct conv *x, const struct kcp_conv *c)
         { (void **)&x->all, sums * x->n * x->rows * p->R, sizeof(float) },
         { (void **)&x->sum, sums * x->n, sizeof(float) },
         { (void **)&x->sequence, has_states(&x->st) * a->NS, sizeof(int) },
-        { &x0, (int64_t)states_copied(&h, x->st.x0), 1 },
-        { &dxt, (int64_t)states_copied(&h, x->st.dxt), 1 },
+        { &x0, x0_bytes, 1 },
+        { &dxt, dxt_bytes, 1 },
     };
     size_t used = 0;
     for (size_t j = 0; j < sizeof piece / sizeof *piece; j++) {
         *piece[j].to = (char *)a->work + used;
         used += (piece[j].count * piece[j].size + 255) / 256 * 256;
     }
-    if (states_copied(&h, x->st.x0)) x->st.x0 = x0;
-    if (states_copied(&h, x->st.dxt)) x->st.dxt = dxt;
+    if (x0_bytes) x->st.x0 = x0;
+    if (dxt_bytes) x->st.dxt = dxt;
     return used;
 }
 

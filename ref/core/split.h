@@ -236,15 +236,15 @@ static inline double kcp_maps_cost(const struct kcp_call *a, int strip_chunks, i
          + (double)(strips - 1) * KCP_FOLD;
 }
 
-/* The first window's factors; the rest of them and the walk over `walked` chunks, both
- * as long as the longer one and no shorter than their work on all processors; the last
- * window's step, where it is read; and the launches. */
+/* Of two windows or more: the first one's factors; the rest and the walk over `walked`
+ * chunks, both as long as the longer one and no shorter than their work on all
+ * processors; the last window's step, where it is read; and the launches. */
 static inline double kcp_walk_cost(const struct kcp_call *a, int want, int walked,
                                    int P)
 {
     const struct kcp_cut c = kcp_cut_of(a, P);
     const double factors = kcp_factors_time(&c), step = kcp_walk_step(a, want);
-    const int W = a->NC < 2 * KCP_WALK_CHUNKS ? a->NC / 2 : KCP_WALK_CHUNKS;
+    const int W = KCP_WALK_CHUNKS;
     const double walk = walked * step, share = (double)kcp_walk_blocks(a, want) / P;
     const double work = (a->NC - W) * factors + walk * share;
     return W * factors + (walk > work ? walk : work) + (walked == a->NC ? W * step : 0)
@@ -264,8 +264,8 @@ static inline int kcp_fused_walk(const struct kcp_call *a, int processors)
     const int want = s->first ? KCP_WANT_H : KCP_WANT_H | KCP_WANT_M;
     if (2 * kcp_walk_blocks(a, want) > processors) return 0;
     if (a->walk == KCP_SEQUENTIAL) return want;
-    const int walked = s->last ? (a->NC - 1) / strip * strip : a->NC;
     if (a->NC < 2 * KCP_WALK_CHUNKS) return 0;
+    const int walked = s->last ? (a->NC - 1) / strip * strip : a->NC;
     return kcp_walk_cost(a, want, walked, processors)
          < kcp_maps_cost(a, strip, processors) ? want : 0;
 }
