@@ -1,7 +1,7 @@
 #!/bin/sh
 # house.sh -- the rooms as CONTRIBUTING.md draws them: who may include whom, how wide a
-# line is, where asm may stand, words that the field has better ones for, and statements
-# that a reader must decode.
+# line is, where asm may stand, words that the field has better ones for, statements that
+# a reader must decode, and mistakes of jitter.sh whose line is gone.
 #
 # Book: none.  Checked by: itself, on planted mistakes.  Next: words.tsv, statements.awk.
 # Usage: house.sh BUILD.
@@ -113,6 +113,8 @@ look() {
         sed 's/:[ (]*\(eq:\|sec:\)/ \1/' | while read -r at label; do
         grep -q -- "#$label[ }]" book/[0-9]*.md || echo "$at: the book has no $label"
     done
+    # A mistake for jitter.sh is a line of a kernel, which may have changed.
+    sh tests/cli/jitter.sh build lines
     # words.tsv: a word, what it is now, files where it has another legitimate meaning.
     grep -v '^#' tests/cli/words.tsv | while IFS="$(printf '\t')" read -r was is but; do
         grep -E "(^|[^A-Za-z0-9_])($was)([^A-Za-z0-9_]|\$)" "$W/code" |
@@ -159,6 +161,9 @@ plant comm/halo.c 'void f(int *x) { if (x) x[0] = 1, x[1] = 2; }' 'a comma in pl
 plant bench/run/ranks.c 'int f(int *x) { return *x = 1, 2; }' 'a comma in a return'
 plant tests/judge/check.c 'int f(int *x) { return x[1] = 1; }' 'an assignment that is'
 plant tests/judge/check.c '#define F(x) do { x = 1, x++; } while (0)' 'a comma in place of'
+: >cuda/18_hopper/maps/maps_sm90.cu
+look | grep -q 'jitter.sh: walk_wait: ' ||
+    { echo "house.sh: did not see a mistake without its line"; failed=1; }
 [ $failed = 0 ] || exit 1
 echo "house.sh: includes go one way, headers rebuild their own, asm is in tile, words are" \
-    "the field's, statements are plain; 19 plants seen"
+    "the field's, statements are plain; 20 plants seen"

@@ -4,10 +4,11 @@
 # Book: chapter 18; CONTRIBUTING.md, "How the judge works".
 # Checked by: itself: mistakes that must be seen.  Next: ../../cuda/tile/jitter.cuh.
 #
-# Usage: jitter.sh BUILD [build | run]. build makes BUILD/kcp-check-jitter, in which the
-# waits, arrivals, copies and barriers of the kernels for sm_90a sleep now and then, and
-# one such judge a mistake: a wait of the newest forward or backward taken away. run, on
-# a GPU of sm_90: what ships must pass, each mistake must fail.
+# Usage: jitter.sh BUILD [lines | build | run]. lines names each mistake whose line is not
+# in its file. build makes BUILD/kcp-check-jitter, in which the waits, arrivals, copies
+# and barriers of the kernels for sm_90a sleep now and then, and one such judge a
+# mistake: a wait of the newest forward or backward taken away. run, on a GPU of sm_90:
+# what ships must pass, each mistake must fail.
 B=${1:-build} half=$2
 export LC_ALL=C
 # Why each is needed, as the code reads. wait_a: A beta and kg come by a pipeline of their
@@ -31,7 +32,7 @@ mistakes() {  # name|stage:variant|kernels|file, in cuda/18_hopper|line to take 
     cat <<'LIST'
 wait_a|08:v3_records|forward_scan/scan|forward_scan/scan_sm90.cu|consumer_wait(smem, PIPE_A, chunk);
 wait_aqk|08:v3_records|forward_scan/scan|forward_scan/scan_sm90.cu|consumer_wait(smem, PIPE_AQK, chunk);
-wait_v|08:v3_records|forward_scan/scan|forward_scan/pipeline.cuh|if (pipelines == 4 && phase) mbarrier_wait(&smem.v_empty[at],
+wait_v|08:v3_records|forward_scan/scan|forward_scan/pipeline.cuh|if (storage::IS_SCAN && phase) mbarrier_wait(&smem.v_empty[at],
 reverse_full|13:v4_factors|backward/scans|backward/reverse.cuh|mbarrier_wait(&smem.full[at], phase);
 reverse_empty|13:v4_factors|backward/scans|backward/reverse.cuh|if (phase) mbarrier_wait(&smem.empty[at], phase - 1);
 sums_full|13:v4_factors|backward/finish_kda|backward/finish_kda.cuh|mbarrier_wait(&smem.sums_full, i.chunk);
@@ -44,6 +45,13 @@ walk_order|08:v3_records|v3_records|v3_records_sm90.cu|w.from, w.strip,|status =
 walk_last|08:v3_records|v3_records|v3_records_sm90.cu|if (!status && w.is_read)|if (!status && w.is_read && w.first + w.count < x.a.NC)
 LIST
 }
+lines() {
+    mistakes | while IFS='|' read -r name _ _ file line _; do
+        grep -qF -e "$line" "cuda/18_hopper/$file" ||
+            echo "tests/cli/jitter.sh: $name: $file has no line $line"
+    done
+}
+[ "$half" != lines ] || { lines; exit; }
 without() {          # NAME KERNELS FILE LINE PLACE: a judge whose kernels lack the line
     W=$B/without/$1 file=cuda/18_hopper/$3 object=cuda/18_hopper/$2_sm90.cu.o
     rm -rf "$W"; mkdir -p "$W/tree"
