@@ -9,9 +9,6 @@
 #include "tests/judge/trial.h"
 #include "core/paths.h"
 
-#include <math.h>
-#include <string.h>
-
 static void differ(struct kcp_report *rep, const struct trial *x,
                    const struct trial *to, const char *words)
 {
@@ -20,15 +17,8 @@ static void differ(struct kcp_report *rep, const struct trial *x,
         for (int i = 0; i < x->rank[r].n; i++) {
             const struct buffer *o = &x->rank[r].buffer[i];
             const struct buffer *p = &to->rank[r].buffer[i];
-            const size_t row = o->dim[0] ? o->bytes / (size_t)o->dim[0] : 0;
-            int64_t bytes = 0;
             if (!o->want || !p->want) continue;
-            for (int64_t j = 0; j < o->dim[0]; j++) {
-                const char *got = o->image + FENCE + j * row;
-                const char *want = p->image + FENCE + j * row;
-                if (isnan(o->want[j * (o->n / o->dim[0])])) continue;
-                for (size_t e = 0; e < row; e++) bytes += got[e] != want[e];
-            }
+            const int64_t bytes = buffer_other_bytes(o, p, 0);
             EXPECT(rep, !bytes, "%s, %s: rank %d, save=%s: %s: %lld bytes are not "
                    "those of recompute", x->variant->name, words, r,
                    names[x->rank[r].call.save], o->field->name, (long long)bytes);

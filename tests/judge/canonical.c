@@ -28,17 +28,16 @@ static int run_planned(struct planned *x, const struct kcase *k, enum kcp_pass p
     return status ? status : trial_run(&x->t, why, n);
 }
 
-/* Bytes of output o that are not those of the only rank's, `one`: rows of tokens from
- * where this rank's begin, states that it owns, sums whole. */
-static int64_t other_bytes(const struct buffer *o, const struct buffer *one)
+int64_t buffer_other_bytes(const struct buffer *o, const struct buffer *to,
+                           int64_t first)
 {
     const int64_t rows = o->dim[0], n = o->n;
     const size_t row = rows ? o->bytes / (size_t)rows : 0;
-    const char *got = o->image + FENCE, *want = one->image + FENCE;
+    const char *got = o->image + FENCE, *want = to->image + FENCE;
     int64_t bytes = 0;
     for (int64_t i = 0; i < rows; i++) {
         if (isnan(o->want[i * (n / rows)])) continue;
-        const char *a = got + i * row, *b = want + (o->first + i) * row;
+        const char *a = got + i * row, *b = want + (first + i) * row;
         for (size_t j = 0; j < row; j++) bytes += a[j] != b[j];
     }
     return bytes;
@@ -54,7 +53,7 @@ static void compare(struct kcp_report *rep, const struct planned *x,
                 if (one->t.rank[0].buffer[j].field == o->field)
                     first = &one->t.rank[0].buffer[j];
             if (!o->want || !first) continue;
-            const int64_t bytes = other_bytes(o, first);
+            const int64_t bytes = buffer_other_bytes(o, first, o->first);
             EXPECT(rep, !bytes, "%s: rank %d of %d, %s: %s: %lld bytes are not those "
                    "of one rank", what, r, x->t.R,
                    kcp_form_names[x->t.rank[r].call.form],

@@ -94,6 +94,11 @@ void trial_seat(struct trial *t, int r, const struct kcase *k, const struct kcp_
                 enum kcp_pass pass);
 int  trial_launch(struct trial *t, char *why, size_t n);
 int  trial_run(struct trial *t, char *why, size_t n);    /* and copy outputs back */
+/* Bytes of output o that are not those of another run's, `to`. There o's first row is
+ * row `first`: o->first, where one rank has them all. Rows of tokens, states that this
+ * rank owns, sums whole. */
+int64_t buffer_other_bytes(const struct buffer *o, const struct buffer *to,
+                           int64_t first);
 void trial_free(struct trial *t);
 int  row_a(const struct kcp_field *f, const char *letter);  /* a row a token, "T"? */
 /* A sequence of NaN changes no bit of the others (alone.c); canonical segments give the
