@@ -1,7 +1,8 @@
 #!/bin/sh
 # house.sh -- the rooms as CONTRIBUTING.md draws them: who may include whom, how wide a
-# line is, where asm may stand, words that the field has better ones for, statements that
-# a reader must decode, and mistakes of jitter.sh whose line is gone.
+# line is, how many files a fast kernel has, where asm may stand, words that the field
+# has better ones for, statements that a reader must decode, and mistakes of jitter.sh
+# whose line is gone.
 #
 # Book: none.  Checked by: itself, on planted mistakes.  Next: words.tsv, statements.awk.
 # Usage: house.sh BUILD.
@@ -74,6 +75,28 @@ rebuilds() {
         }'
 }
 
+# A fast kernel reads top down in at most four files of its folder. A header that other
+# folders include too is no kernel's own: it says what travels between kernels.
+read_top_down() {
+    awk '
+        function folder(f) { sub(/[^\/]*$/, "", f); return f }
+        $1 !~ /^cuda\/18_hopper\// { next }
+        folder($1) != folder($2) { shared[$2] = 1; next }
+        { into[$1] = into[$1] " " $2 }
+        END {
+            for (f in into) if (f ~ /\.cu$/) {
+                split("", seen); count = 1; files = 1; queue[1] = f
+                for (i = 1; i <= count; i++) {
+                    n = split(into[queue[i]], next_ones, " ")
+                    for (j = 1; j <= n; j++) if (!(next_ones[j] in seen)) {
+                        seen[next_ones[j]] = 1; queue[++count] = next_ones[j]
+                        files += !(next_ones[j] in shared) }
+                }
+                if (files > 4) print f ": a kernel of " files " files, at most 4"
+            }
+        }'
+}
+
 # Code alone: no comments, no strings.
 code() {
     awk 'FNR == 1 { inside = 0 }
@@ -94,6 +117,7 @@ look() {
     includes >"$W/includes"
     arrows <"$W/includes"
     rebuilds <"$W/includes"
+    read_top_down <"$W/includes"
     grep -v '\.def$' "$W/files" | xargs awk 'length($0) > 88 {
         print FILENAME ":" FNR ": " length($0) " columns" }'
     grep '^cuda/' "$W/files" | grep -v '^cuda/tile/' >"$W/kernels"
@@ -151,6 +175,7 @@ plant cuda/04_chunk/v1_column.cu 'void f(void) { bulk_copy(); }' '(bulk_copy|bul
 plant tests/judge/check.c 'static int walk(int x) { return x; }' 'a bare word'
 plant tests/judge/check.c 'struct part { int x; };' 'a bare word'
 plant cuda/tile/mma.cuh '#include "cuda/18_hopper/chunk_factors.cuh"' 'rebuilds [0-9]* obj'
+plant cuda/18_hopper/backward/finish_gate.cuh '#include "states.cuh"' 'a kernel of 5 files'
 plant cuda/host/workspace.cuh '#include "tests/npy/npy.h"' 'npy.h: rebuilds'
 plant ref/01_step.c '/* spec 7. The fold. */' 'the book has names'
 plant ref/01_step.c '/* eq:no-such. */' 'the book has no eq:no-such'
@@ -166,4 +191,4 @@ look | grep -q 'jitter.sh: walk_wait: ' ||
     { echo "house.sh: did not see a mistake without its line"; failed=1; }
 [ $failed = 0 ] || exit 1
 echo "house.sh: includes go one way, headers rebuild their own, asm is in tile, words are" \
-    "the field's, statements are plain; 20 plants seen"
+    "the field's, statements are plain; 21 plants seen"

@@ -35,9 +35,9 @@ wait_aqk|08:v3_records|forward_scan/scan|forward_scan/scan_sm90.cu|consumer_wait
 wait_v|08:v3_records|forward_scan/scan|forward_scan/pipeline.cuh|if (storage::IS_SCAN && phase) mbarrier_wait(&smem.v_empty[at],
 reverse_full|13:v4_factors|backward/scans|backward/reverse.cuh|mbarrier_wait(&smem.full[at], phase);
 reverse_empty|13:v4_factors|backward/scans|backward/reverse.cuh|if (phase) mbarrier_wait(&smem.empty[at], phase - 1);
-sums_full|13:v4_factors|backward/finish_kda|backward/finish_kda.cuh|mbarrier_wait(&smem.sums_full, i.chunk);
-sums_dS|13:v4_factors|backward/finish_kda|backward/finish_sums.cuh|mbarrier_wait(&smem.full[PART_dS], i.chunk);
-dbeta|13:v4_factors|backward/finish_kda|backward/finish_sums.cuh|named_barrier_sync(4,
+sums_full|13:v4_factors|backward/finish_kda|backward/finish_kda_sm90.cu|mbarrier_wait(&smem.sums_full, i.chunk);
+sums_dS|13:v4_factors|backward/finish_kda|backward/finish_producer.cuh|mbarrier_wait(&smem.full[PART_dS], i.chunk);
+dbeta|13:v4_factors|backward/finish_kda|backward/finish_producer.cuh|named_barrier_sync(4,
 gdn_dS|13:v4_factors|backward/finish_gdn|backward/finish_gdn_sm90.cu|mbarrier_wait(&smem.full[GDN_dS], i.chunk);
 gdn_sums|13:v4_factors|backward/finish_gdn|backward/finish_gdn.cuh|mbarrier_wait(&smem.sums_full, i.chunk);
 walk_wait|08:v3_records|maps/maps|maps/maps_sm90.cu|griddepcontrol_wait();

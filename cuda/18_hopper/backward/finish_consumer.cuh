@@ -1,7 +1,7 @@
 // finish_consumer.cuh -- KDA's finishing kernel: a warpgroup's share of a chunk's work.
 // Book: chapter 18, "Code: kernels".
 // Checked by: bench/finish.cu, tests/13_backward/checks.c.
-// Next: finish_sums.cuh.
+// Next: finish_kda_sm90.cu.
 #ifndef KCP_FINISH_CONSUMER_CUH
 #define KCP_FINISH_CONSUMER_CUH
 
@@ -25,6 +25,33 @@
 struct operands {
     pairs_of_tokens kb, kf, qf; // k exp2(b-G), k exp2(G-b), q exp2(G-b)
 };
+
+static __device__ __forceinline__ uint32_t mul_bf16x2(uint32_t x, uint32_t y)
+{
+    const __nv_bfloat162 z =
+        __hmul2(*(const __nv_bfloat162 *)&x, *(const __nv_bfloat162 *)&y);
+    return *(const uint32_t *)&z;
+}
+
+// Subchunk I of a warp's rows as operand A, and the same times one power of two a
+// channel, which is exact.
+static __device__ __forceinline__ void operand_a(uint32_t *a, const pairs_of_tokens &x,
+                                                 int I)
+{
+    a[0] = x[2 * I][0];
+    a[1] = x[2 * I][1];
+    a[2] = x[2 * I + 1][0];
+    a[3] = x[2 * I + 1][1];
+}
+
+static __device__ __forceinline__ void scaled_operand_a(uint32_t *a,
+                                                        const pairs_of_tokens &x, int I,
+                                                        const uint32_t *power)
+{
+    operand_a(a, x, I);
+    #pragma unroll
+    for (int i = 0; i < 4; i++) a[i] = mul_bf16x2(a[i], power[i % 2]);
+}
 
 // The anchors of a subchunk's rows and of its columns. They are the same, but on the
 // underflow path, where they lie at its beginning and at its end: then no exponent is
@@ -383,49 +410,6 @@ static __device__ __forceinline__ void add_own_pairs(const float *dA_diagonal,
     }
 }
 
-// Value heads that share q and k: sums of dq and dk in fp32 wait in the second-level
-// cache, each thread's own, from head to head.
-static __device__ __forceinline__ void add_to_group(float4 *sums, int threads,
-                                                    int first, int last,
-                                                    pairs_of_tokens &dq, float (*dk)[4])
-{
-    #pragma unroll
-    for (int t = 0; t < 8; t++)
-        #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            float4 *sum = sums + (2 * t + h) * threads;
-            float4 y = { bf16x2_low(dq[t][h]), bf16x2_high(dq[t][h]), dk[t][2 * h],
-                         dk[t][2 * h + 1] };
-            if (!first) {
-                const float4 x = *sum;
-                y = { y.x + x.x, y.y + x.y, y.z + x.z, y.w + x.w };
-            }
-            if (!last) *sum = y;
-            dq[t][h] = pack_bf16x2(y.x, y.y);
-            dk[t][2 * h] = y.z;
-            dk[t][2 * h + 1] = y.w;
-        }
-}
-
-// Sixteen numbers a lane, of tokens 8 t + e and the next; lanes of the same e add up.
-// Each keeps two: tokens 2 lane and 2 lane + 1.
-static __device__ __forceinline__ float2 sum_over_channels(float (&y)[16])
-{
-    const int lane = opaque_thread_id() % 32;
-    #pragma unroll
-    for (int b = 0; b < 3; b++) {
-        const int half = 8 >> b, upper = lane >> (4 - b) & 1;
-        #pragma unroll
-        for (int i = 0; i < 8; i++) {
-            if (i >= half) continue;
-            const float mine = upper ? y[i + half] : y[i];
-            const float other = upper ? y[i] : y[i + half];
-            y[i] = mine + __shfl_xor_sync(~0u, other, 16 >> b);
-        }
-    }
-    return make_float2(y[0], y[1]);
-}
-
 // Sums over a warp's channels of q dq and k dk of each token, to part [2][64].
 static __device__ __forceinline__ void store_dots(const pairs_of_tokens &q,
                                                   const pairs_of_tokens &k,
@@ -497,31 +481,6 @@ static __device__ __forceinline__ void stage_rows(const struct finish_vectors<K>
     __syncwarp(); // the warp has read its channels
     store_channels(q_tile, dq);
     store_channels(k_tile, k);
-}
-
-// A warpgroup's tile of rows to a tensor [T,H,K], 16 bytes a thread.
-static __device__ __forceinline__ void store_tile(const unsigned char *tile, bf16 *to,
-                                                  int64_t row_step, int len)
-{
-    const int thread = opaque_thread_id() % 128, row = thread / 8, piece = thread % 8;
-    const unsigned char *from = tile + swizzle128_offset(row, piece);
-    to += row * row_step + piece * 8;
-    #pragma unroll
-    for (int i = 0; i < 4; i++)
-        if (row + 16 * i < len)
-            *(uint4 *)(to + 16 * i * row_step) = *(const uint4 *)(from + 2048 * i);
-}
-
-// dbeta_i = (dv v_new^T)_ii / beta_i^2, and through the sigmoid.
-static __device__ __forceinline__ float dbeta_raw_of(enum kcp_beta_form form,
-                                                     float beta, float dv_v_new)
-{
-    const float least = 9.094947e-13f; // 2^-40: an absent token's, which is 0
-    const float b = fabsf(beta) < least ? copysignf(least, beta) : beta;
-    const float dbeta = dv_v_new * __fdividef(1.0f, b) * __fdividef(1.0f, b);
-    if (form == KCP_BETA_RAW) return dbeta;
-    return dbeta * beta
-           * (form == KCP_BETA_SIGMOID2 ? fmaf(-0.5f, beta, 1.0f) : 1.0f - beta);
 }
 
 // Rows past the chunk's end are another sequence's: they become 0.

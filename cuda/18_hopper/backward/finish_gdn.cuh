@@ -5,7 +5,6 @@
 #ifndef KCP_FINISH_GDN_CUH
 #define KCP_FINISH_GDN_CUH
 
-#include "finish_consumer.cuh"
 #include "finish_producer.cuh"
 
 // What arrives and is released together: q and k with their norms, once for the value

@@ -1,9 +1,321 @@
-// finish_kda_sm90.cu -- KDA's finishing kernels for K = V = 128, and their launcher.
+// finish_kda_sm90.cu -- KDA: all gradients of a chunk but dv, down to the raw inputs.
 // Book: chapter 18, "Code: kernels".
 // Checked by: bench/finish.cu, tests/13_backward/checks.c.
-// Next: finish_kda_64_sm90.cu.
-#include "finish_kda.cuh"
+// Next: finish_gdn.cuh.
+#include "finish_consumer.cuh"
 #include "core/paths.h"
+
+// Registers of a thread; for K = 64 two blocks share an SM.
+template <int K>
+struct finish_registers {
+    enum { CONSUMER = K == 128 ? 240 : 216, PRODUCER = K == 128 ? 24 : 40 };
+};
+
+// X = dO v_new^T and Y = dv v_new^T, their rows by warps, to the triangles. Two
+// warpgroups take one each.
+template <int K>
+static __device__ __forceinline__ void begin_triangles(
+    const struct shared_storage<K> &s, int tile, float (*d)[4])
+{
+    wgmma_tiles_begin<K>(d, tile ? s.dv : s.dO, s.v_new);
+}
+
+template <int K>
+static __device__ __forceinline__ void finish_triangles(
+    const struct backward_params &x, int tile, const struct finish_vectors<K> &of,
+    float (*d)[4], struct shared_storage<K> &smem)
+{
+    wgmma_tiles_wait(d);
+    store_triangle<K>(tile, (float)x.a.scale, of, d, smem);
+    if (K == 128) return;
+    begin_triangles<K>(smem, 1, d);
+    wgmma_tiles_wait(d);
+    store_triangle<K>(1, 1.0f, of, d, smem);
+}
+
+// A block's part of the scratch where sums of a group of heads wait.
+template <int K>
+static __device__ __forceinline__ float4 *sums_of_block(const struct backward_params &x)
+{
+    const int64_t marks = ((int64_t)x.a.NC * x.a.H + 255) / 256 * 256;
+    return (float4 *)((char *)x.scratch + marks)
+           + (int64_t)blockIdx.x * 16 * finish_threads<K>::CONSUMERS + threadIdx.x;
+}
+
+// Value heads that share q and k: sums of dq and dk in fp32 wait in the second-level
+// cache, each thread's own, from head to head.
+static __device__ __forceinline__ void add_to_group(float4 *sums, int threads,
+                                                    int first, int last,
+                                                    pairs_of_tokens &dq, float (*dk)[4])
+{
+    #pragma unroll
+    for (int t = 0; t < 8; t++)
+        #pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float4 *sum = sums + (2 * t + h) * threads;
+            float4 y = { bf16x2_low(dq[t][h]), bf16x2_high(dq[t][h]), dk[t][2 * h],
+                         dk[t][2 * h + 1] };
+            if (!first) {
+                const float4 x = *sum;
+                y = { y.x + x.x, y.y + x.y, y.z + x.z, y.w + x.w };
+            }
+            if (!last) *sum = y;
+            dq[t][h] = pack_bf16x2(y.x, y.y);
+            dk[t][2 * h] = y.z;
+            dk[t][2 * h + 1] = y.w;
+        }
+}
+
+// One chunk and value head, by a warpgroup. whole: the chunk has all of its rows, and
+// what a last chunk needs besides is not there to take registers. unread: this thread
+// has sent rows of the chunk before on their way, and releases their stage when they
+// have been read. Returns the same of this one.
+template <int K, int underflow, int form, int whole>
+static __device__ __forceinline__ int finish_chunk(const struct backward_params &x,
+                                                   const struct finish_maps &from,
+                                                   const struct block_chunk &i,
+                                                   int unread, unsigned char *marks,
+                                                   struct shared_storage<K> &smem)
+{
+    enum { CONSUMERS = finish_threads<K>::CONSUMERS };
+    const struct kcp_backward &a = x.a;
+    const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0), stage = i.chunk % 2;
+    struct finish_vectors<K> &of = smem.of[stage];
+    struct finish_rows<K> &rows = smem.rows[stage];
+    float d[8][4], G[8][4], bound[SUBCHUNKS + 1][2];
+
+    // ---- the triangles, and meanwhile the gate
+    mbarrier_wait(&smem.full[PART_dO], i.chunk);
+    const int len = whole ? (int)CHUNK : of.len;
+    if (wg || K == 64 || len < CHUNK) mbarrier_wait(&smem.full[PART_h], i.chunk);
+    if (len < CHUNK) {
+        zero_past_end<K>(len, stage, smem);
+        named_barrier_sync(1, CONSUMERS);
+    }
+    begin_triangles<K>(smem, wg, d);
+    decays_of_tokens<form>(a, finish_gate_of<K, form>(of), rows.g[wg], G);
+    if (len < CHUNK) zero_tokens_from(len, G);
+    sum_along_tokens(G, bound);
+    if (!underflow && marks) mark_underflow(bound, marks + i.pair);
+    const struct anchors b = anchors_of<underflow>(bound);
+    const float G_last[2] = { bound[4][0], bound[4][1] };
+    if (unread) {
+        tma_store_wait_read();
+        mbarrier_arrive(&smem.empty[PART_ROWS + 1 - stage]);
+    }
+    finish_triangles<K>(x, wg, of, d, smem);
+
+    // ---- columns: W^T, and the rows below each token
+    mbarrier_wait(&smem.full[PART_dS], i.chunk);
+    wgmma_tiles_begin<K>(d, smem.dS[wg], smem.v_new);
+    struct operands o;
+    make_operands<underflow>(b, rows.q[wg], rows.k[wg], G, o);
+    wgmma_tiles_wait(d);
+    named_barrier_sync(1, CONSUMERS); // the triangles are there
+    // Once a chunk, behind its full[PART_h]: the warp of dbeta gives h back behind this
+    // barrier, so that no consumer comes here twice before that warp has passed.
+    named_barrier_arrive(4, CONSUMERS + 32);
+    float dG[8][4], dk[8][4], last[2] = {}, star[2];
+    scale_columns_of_W<K>(of, b, G_last, d);
+    take_star(len, d, star);
+    add_to_dG_last(o.kb, d, last);
+    add_column_products<underflow, K>(smem, o, b, d);
+    spread_columns<underflow>(b, G, o.kb, d, dk, dG);
+    add_star<underflow>(len, b, G, star, dk);
+
+    // ---- rows of q: P^T, and the columns left of each token
+    pairs_of_tokens dq;
+    mbarrier_wait(&smem.full[PART_h], i.chunk);
+    wgmma_tiles_begin<K>(d, smem.h[wg], smem.dO);
+    wgmma_tiles_wait(d);
+    mbarrier_arrive(&smem.empty[PART_dO]);
+    mbarrier_arrive(&smem.empty[PART_dS]);
+    scale_rows_of_state(b, (float)a.scale, of.rstd_q, d);
+    add_row_products<underflow>(smem.dA, o, b, d);
+    #pragma unroll
+    for (int t = 0; t < 8; t++)
+        #pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const float *y = d[t] + 2 * h;
+            dG[t][2 * h] = fmaf(bf16x2_low(o.qf[t][h]), y[0], dG[t][2 * h]);
+            dG[t][2 * h + 1] = fmaf(bf16x2_high(o.qf[t][h]), y[1], dG[t][2 * h + 1]);
+            dq[t][h] = pack_bf16x2(row_factor<underflow>(G[t][2 * h]) * y[0],
+                                   row_factor<underflow>(G[t][2 * h + 1]) * y[1]);
+        }
+
+    // ---- rows of k: Q^T
+    wgmma_tiles_begin<K>(d, smem.h[wg], smem.dv);
+    mbarrier_wait(&smem.sums_full, i.chunk);
+    add_h_dS<K>(smem, G_last, last);
+    wgmma_tiles_wait(d);
+    mbarrier_arrive(&smem.empty[PART_h]);
+    scale_rows_of_state(b, -1.0f, of.rstd_k, d);
+    add_row_products<underflow>(smem.dB, o, b, d);
+    #pragma unroll
+    for (int t = 0; t < 8; t++)
+        #pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const uint32_t k = o.kf[t][j / 2];
+            dG[t][j] = fmaf(j % 2 ? bf16x2_high(k) : bf16x2_low(k), d[t][j], dG[t][j]);
+            dk[t][j] = fmaf(row_factor<underflow>(G[t][j]), d[t][j], dk[t][j]);
+        }
+    if (underflow)
+        add_pairs_of_subchunks<K>(smem, rows.q[wg], rows.k[wg], G, dq, dk, dG);
+
+    // ---- dg, and through the gate
+    add_to_last_row(len, last, dG);
+    sum_from_the_end(dG);
+    struct position z = position_of<K>(of);
+    if (whole) z.len = CHUNK;
+    gate_gradient<K, form>(x, finish_gate_of<K, form>(of), z, rows.g[wg], dG);
+
+    // ---- a token with itself, the heads of a group, the norms
+    {
+        pairs_of_tokens q, k;
+        load_channels(k, rows.k[wg]);
+        load_channels(q, rows.q[wg]);
+        add_own_pairs(smem.dA_diagonal, q, k, dq, dk);
+        const int heads = group_of(a), last_head = i.head + 1 == heads;
+        if (heads > 1)
+            add_to_group(sums_of_block<K>(x), CONSUMERS, i.head == 0, last_head, dq,
+                         dk);
+        named_barrier_sync(1, CONSUMERS); // dA and dB have been read
+        if (!last_head) {
+            mbarrier_arrive(&smem.empty[PART_ROWS + stage]);
+            return 0;
+        }
+        store_dots(q, k, dq, dk,
+                   (float *)smem.dA + opaque_thread_id() / 32 * 2 * CHUNK);
+    }
+    named_barrier_sync(1, CONSUMERS);
+    projection_factors<K>(a.l2norm, (const float *)smem.dA, of);
+    named_barrier_sync(1, CONSUMERS);
+    stage_rows<K>(of, rows.q[wg], rows.k[wg], dq, dk);
+    fence_proxy_async(); // the engine reads what was staged, and writes there later
+    named_barrier_sync(2 + wg, 128);
+    const int m = i.pair % a.H;
+    if (!whole) {
+        const int64_t at = (z.t * a.H + m) * K + wg * 64;
+        store_tile(rows.q[wg], (bf16 *)a.dq_raw + at, (int64_t)a.H * K, z.len);
+        store_tile(rows.k[wg], (bf16 *)a.dk_raw + at, (int64_t)a.H * K, z.len);
+    } else if (opaque_thread_id() % 128 == 0) {
+        tma_store_3d(from.dq, rows.q[wg], wg * 64, m, (int)z.t);
+        tma_store_3d(from.dk, rows.k[wg], wg * 64, m, (int)z.t);
+        return 1;
+    }
+    mbarrier_arrive(&smem.empty[PART_ROWS + stage]);
+    return 0;
+}
+
+// Bound: what an SM issues; close behind it memory, 3600 bytes a token-head at
+// K = V = 128. Flops: five products 64 x 64 x 128 of a warpgroup, and 80 of 16 x 8 x 16
+// a warp. Shared memory: 227 KiB. Registers: 240. Who owns what: a block takes chunks
+// of heads by turns; its warpgroups have 64 channels each, its producer is one thread,
+// and three warps beside it have dbeta and the sums over v of h dS.
+// Barriers: full and empty of each part; named barrier 1 of all consumers, when rows
+// past the end are zero, when the triangles are there, when they have been read, when
+// the dots are there, when they are summed; 2 and 3 of a warpgroup, when its rows are
+// staged; 4 tells the warp of dbeta that diagonals are there; sums_full: the sums are.
+template <int K, int underflow, int form>
+static __global__ __launch_bounds__(finish_threads<K>::ALL, finish_threads<K>::BLOCKS)
+void kda_finish_kernel(const __grid_constant__ struct backward_params x,
+                       const __grid_constant__ struct finish_maps from,
+                       unsigned char *marks)
+{
+    extern __shared__ __align__(1024) unsigned char shared[];
+    struct shared_storage<K> &smem = *(struct shared_storage<K> *)shared;
+    static_assert(sizeof smem <= 227 * 1024, "one block on an SM");
+    static_assert(K > 64 || 2 * (sizeof smem + 1024) <= 228 * 1024, "two blocks");
+    enum { CONSUMERS = finish_threads<K>::CONSUMERS };
+
+    if (threadIdx.x == 0) {
+        for (int p = 0; p < PARTS; p++) {
+            mbarrier_init(&smem.full[p], 1);
+            const int summed = p == PART_h || p == PART_dS;
+            mbarrier_init(&smem.empty[p], CONSUMERS + summed * SUMS_THREADS);
+        }
+        mbarrier_init(&smem.sums_full, SUMS_THREADS);
+        mbarrier_fence_init();
+    }
+    if (!x.a.dt_bias)
+        for (int d = threadIdx.x; d < K; d += blockDim.x)
+            smem.of[0].dt_bias[d] = smem.of[1].dt_bias[d] = 0.0f;
+    __syncthreads();
+    griddepcontrol_wait();
+    if (threadIdx.x >= CONSUMERS) {
+        setmaxnreg_dec<finish_registers<K>::PRODUCER>();
+        if (threadIdx.x == CONSUMERS) producer_warp<K, underflow>(x, from, marks, smem);
+        const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0) - CONSUMERS / 32;
+        if (warp > 0) sums_warp<K, underflow>(x, marks, warp - 1, smem);
+        return;
+    }
+    setmaxnreg_inc<finish_registers<K>::CONSUMER>();
+    struct block_chunk i;
+    int unread = 0;
+    #pragma unroll 1
+    for (int more = first_of_block<underflow>(x.a, marks, i); more;
+         more = next_of_block<underflow>(x.a, marks, i)) {
+        mbarrier_wait(&smem.full[PART_ROWS + i.chunk % 2], i.chunk / 2);
+        if (__shfl_sync(~0u, smem.of[i.chunk % 2].len, 0) == CHUNK)
+            unread = finish_chunk<K, underflow, form, 1>(x, from, i, unread, marks,
+                                                         smem);
+        else
+            unread = finish_chunk<K, underflow, form, 0>(x, from, i, unread, marks,
+                                                         smem);
+    }
+    if (unread) tma_store_wait_read();
+}
+
+template <int K, int underflow, int form>
+static int launch_finish(const struct backward_params *x,
+                         const struct finish_maps &from, unsigned char *marks,
+                         int blocks)
+{
+    const size_t bytes = sizeof(struct shared_storage<K>);
+    auto kernel = kda_finish_kernel<K, underflow, form>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    cudaLaunchAttribute how = {};
+    how.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    how.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t on = {};
+    on.gridDim = dim3(blocks);
+    on.blockDim = dim3(finish_threads<K>::ALL);
+    on.dynamicSmemBytes = bytes;
+    on.stream = x->a.stream;
+    on.attrs = &how;
+    on.numAttrs = 1;
+    cudaLaunchKernelEx(&on, kernel, *x, from, marks);
+    return launched();
+}
+
+template <int K, int form>
+static int launch_with_underflow(const struct backward_params *x,
+                                 const struct finish_maps &from, unsigned char *marks,
+                                 int blocks)
+{
+    const int status = launch_finish<K, 0, form>(x, from, marks, blocks);
+    return status ? status : launch_finish<K, 1, form>(x, from, marks, blocks);
+}
+
+// A pair's mark says that the underflow pass takes it: no bounded gate goes so deep.
+template <int K>
+static int finish_of_K(const struct backward_params *x, unsigned char *marks,
+                       int blocks)
+{
+    struct finish_maps from;
+    const int status = make_finish_maps<K>(&from, x->a);
+    if (status) return status;
+    switch (x->a.gate) {
+        case KCP_GATE_BOUNDED:
+            return launch_finish<K, 0, KCP_GATE_BOUNDED>(x, from, NULL, blocks);
+        case KCP_GATE_SOFTPLUS:
+            return launch_with_underflow<K, KCP_GATE_SOFTPLUS>(x, from, marks, blocks);
+        default:
+            return launch_with_underflow<K, KCP_GATE_RAW>(x, from, marks, blocks);
+    }
+}
+
+// ---- the launcher
 
 // Pairs of a chunk and query/key head, and the blocks that take them by turns.
 static int finish_blocks(const struct kcp_backward *a, int processors)
@@ -26,7 +338,6 @@ static size_t kda_finish_scratch(const struct kcp_backward *a, int processors)
            + (a->HV > a->H ? finish_blocks(a, processors) * bytes : 0);
 }
 
-// Kernels of another K are an object of their own: nvcc takes seconds for each.
 static int kda_finish(const struct backward_params *x, int processors)
 {
     const int blocks = finish_blocks(&x->a, processors);
@@ -35,7 +346,7 @@ static int kda_finish(const struct backward_params *x, int processors)
     if (x->a.gate != KCP_GATE_BOUNDED)
         cudaMemsetAsync(marks, 0, bytes_of_marks(&x->a), x->a.stream);
     return x->a.K == 128 ? finish_of_K<128>(x, marks, blocks)
-                         : kda_finish_64(x, marks, blocks);
+                         : finish_of_K<64>(x, marks, blocks);
 }
 
 size_t backward_finish_scratch(const struct kcp_backward *a)

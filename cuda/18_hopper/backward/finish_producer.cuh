@@ -1,28 +1,35 @@
-// finish_producer.cuh -- KDA's finishing kernel: who loads what, and when.
+// finish_producer.cuh -- KDA's finishing kernel: shared storage, and who fills it.
 // Book: chapter 18, "Code: kernels".
 // Checked by: bench/finish.cu, tests/13_backward/checks.c.
 // Next: finish_gate.cuh.
+//
+// First what GDN's finishing kernel has too: chunks by turns, their parts, rows to
+// memory. Then KDA's own: storage, fragments, the producer, three warps of sums.
 #ifndef KCP_FINISH_PRODUCER_CUH
 #define KCP_FINISH_PRODUCER_CUH
 
-#include "finish_storage.cuh"
+#include "cuda/18_hopper/backward/storage.cuh"
+#include "cuda/tile/named_barrier.cuh"
 
-// Boxes of 64 tokens by 64 channels of the caller's rows.
-struct finish_maps {
-    CUtensorMap q, k, g, dO, dv, dq, dk;
+enum { SUBCHUNKS = 4 }; // of 16 tokens
+
+// The launcher of the other model's kernels, which are an object of their own.
+int gdn_finish(const struct backward_params *x, int processors);
+
+// The consumers: a warpgroup 64 channels, a warp 16, all tokens of the chunk.
+template <int K>
+struct finish_threads {
+    enum { CONSUMERS = 2 * K, ALL = 2 * K + 128, BLOCKS = K == 128 ? 1 : 2 };
 };
 
-template <int K>
-static int make_finish_maps(struct finish_maps *m, const struct kcp_backward &a)
+struct place {
+    int g, e, warp, channel;
+};
+
+static __device__ __forceinline__ struct place place_of_thread(void)
 {
-    const int made = tensor_map_of_heads(&m->q, a.q_raw, a.T, a.H, K, CHUNK)
-                     && tensor_map_of_heads(&m->k, a.k_raw, a.T, a.H, K, CHUNK)
-                     && tensor_map_of_heads(&m->g, a.g_raw, a.T, a.HV, K, CHUNK)
-                     && tensor_map_of_heads(&m->dO, a.do_, a.T, a.HV, K, CHUNK)
-                     && tensor_map_of_heads(&m->dv, a.dv, a.T, a.HV, K, CHUNK)
-                     && tensor_map_of_heads(&m->dq, a.dq_raw, a.T, a.H, K, CHUNK)
-                     && tensor_map_of_heads(&m->dk, a.dk_raw, a.T, a.H, K, CHUNK);
-    return made ? KCP_OK : KCP_CUDA;
+    const int thread = opaque_thread_id(), lane = thread % 32;
+    return { lane / 4, lane % 4 * 2, thread / 32 % 4, thread / 32 * 16 + lane / 4 };
 }
 
 // A block's work: pairs of a chunk and a query/key head, every so many of them, and of
@@ -91,6 +98,208 @@ static __device__ __forceinline__ struct token_range finish_tokens(
     return { t, left < CHUNK ? (int)left : (int)CHUNK };
 }
 
+// Of a chunk: dO and v_new, dv and h, dS, each as soon as the one before has released
+// it. Their barriers are number `first` and the two behind it.
+template <int K, int first, class storage, class maps>
+static __device__ __forceinline__ void load_chunk(const struct backward_params &x,
+                                                  const maps &from,
+                                                  const struct block_chunk &i,
+                                                  storage &smem)
+{
+    enum { OF_dO = first, OF_h, OF_dS };
+    const struct kcp_backward &a = x.a;
+    const int c = chunk_of(a, i), n = value_head_of(a, i), before = i.chunk - 1;
+    const int t = (int)finish_tokens(a, c).t;
+    if (i.chunk) mbarrier_wait(&smem.empty[OF_dO], before);
+    mbarrier_arrive_expect_tx(&smem.full[OF_dO], sizeof smem.dO + sizeof smem.v_new);
+    for (int d = 0; d < K / 64; d++)
+        tma_load_3d(smem.dO[d], from.dO, d * 64, n, t, &smem.full[OF_dO]);
+    tma_load_1d(smem.v_new, v_new_of<K>(x, c, n), sizeof smem.v_new,
+                &smem.full[OF_dO]);
+    if (i.chunk) mbarrier_wait(&smem.empty[OF_h], before);
+    mbarrier_arrive_expect_tx(&smem.full[OF_h], sizeof smem.dv + sizeof smem.h);
+    for (int d = 0; d < K / 64; d++)
+        tma_load_3d(smem.dv[d], from.dv, d * 64, n, t, &smem.full[OF_h]);
+    tma_load_1d(smem.h, packed_state_of<K, K>(x, x.h, c, n), sizeof smem.h,
+                &smem.full[OF_h]);
+    if (i.chunk) mbarrier_wait(&smem.empty[OF_dS], before);
+    mbarrier_arrive_expect_tx(&smem.full[OF_dS], sizeof smem.dS);
+    tma_load_1d(smem.dS, packed_state_of<K, K>(x, x.dS, c, n), sizeof smem.dS,
+                &smem.full[OF_dS]);
+}
+
+// Over the four lanes of a channel: the sum of the lane beside, and of the pair across.
+static __device__ __forceinline__ float2 quad_sums(float own)
+{
+    const float beside = __shfl_xor_sync(~0u, own, 1);
+    const float across = __shfl_xor_sync(~0u, own + beside, 2);
+    return make_float2(beside, across);
+}
+
+// Sixteen numbers a lane, of tokens 8 t + e and the next; lanes of the same e add up.
+// Each keeps two: tokens 2 lane and 2 lane + 1.
+static __device__ __forceinline__ float2 sum_over_channels(float (&y)[16])
+{
+    const int lane = opaque_thread_id() % 32;
+    #pragma unroll
+    for (int b = 0; b < 3; b++) {
+        const int half = 8 >> b, upper = lane >> (4 - b) & 1;
+        #pragma unroll
+        for (int i = 0; i < 8; i++) {
+            if (i >= half) continue;
+            const float mine = upper ? y[i + half] : y[i];
+            const float other = upper ? y[i] : y[i + half];
+            y[i] = mine + __shfl_xor_sync(~0u, other, 16 >> b);
+        }
+    }
+    return make_float2(y[0], y[1]);
+}
+
+// A warpgroup's tile of rows to a tensor [T,H,K], 16 bytes a thread.
+static __device__ __forceinline__ void store_tile(const unsigned char *tile, bf16 *to,
+                                                  int64_t row_step, int len)
+{
+    const int thread = opaque_thread_id() % 128, row = thread / 8, piece = thread % 8;
+    const unsigned char *from = tile + swizzle128_offset(row, piece);
+    to += row * row_step + piece * 8;
+    #pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (row + 16 * i < len)
+            *(uint4 *)(to + 16 * i * row_step) = *(const uint4 *)(from + 2048 * i);
+}
+
+// dbeta_i = (dv v_new^T)_ii / beta_i^2, and through the sigmoid.
+static __device__ __forceinline__ float dbeta_raw_of(enum kcp_beta_form form,
+                                                     float beta, float dv_v_new)
+{
+    const float least = 9.094947e-13f; // 2^-40: an absent token's, which is 0
+    const float b = fabsf(beta) < least ? copysignf(least, beta) : beta;
+    const float dbeta = dv_v_new * __fdividef(1.0f, b) * __fdividef(1.0f, b);
+    if (form == KCP_BETA_RAW) return dbeta;
+    return dbeta * beta
+           * (form == KCP_BETA_SIGMOID2 ? fmaf(-0.5f, beta, 1.0f) : 1.0f - beta);
+}
+
+// ---- KDA: shared storage
+
+// Of a chunk and value head, by parts that arrive and are released together: dO and
+// v_new; dv and h; dS; and, in two stages, the rows of q, k and the gate.
+enum { PART_dO, PART_h, PART_dS, PART_ROWS, PARTS = PART_ROWS + 2 };
+
+// What belongs to a chunk's rows. The factors of the norms' projection take the place
+// of the norms.
+template <int K>
+struct finish_vectors {
+    float rstd_q[CHUNK], rstd_k[CHUNK], dt_bias[K];
+    int t, len, c, n; // first token, how many; chunk, value head
+    float exp_A, none[3];
+};
+
+template <int K>
+struct finish_rows {
+    unsigned char q[K / 64][TILE_BYTES], k[K / 64][TILE_BYTES], g[K / 64][TILE_BYTES];
+};
+
+// All in swizzle128 tiles: tokens by channels of K or V, 64 each; h and dS have tiles
+// of 64 rows of K by 64 columns of V. dA and dB are the chunk's triangles.
+template <int K>
+struct shared_storage {
+    unsigned char h[K / 64][K / 64][TILE_BYTES], dS[K / 64][K / 64][TILE_BYTES];
+    unsigned char dO[K / 64][TILE_BYTES], v_new[K / 64][TILE_BYTES],
+        dv[K / 64][TILE_BYTES];
+    struct finish_rows<K> rows[2];
+    unsigned char dA[TILE_BYTES], dB[TILE_BYTES];
+    float dA_diagonal[CHUNK], dv_v_new[CHUNK];
+    struct finish_vectors<K> of[2];
+    uint64_t full[PARTS], empty[PARTS], sums_full;
+};
+
+// Where a chunk lies, read from shared memory each time: a register that is kept
+// is one that a tile lacks.
+struct position {
+    int64_t t;
+    int len, c, n;
+};
+
+template <int K>
+static __device__ __forceinline__ struct position position_of(
+    const struct finish_vectors<K> &of)
+{
+    const uint2 tokens = ld_shared_v2(&of.t), head = ld_shared_v2(&of.c);
+    return { tokens.x, (int)tokens.y, (int)head.x, (int)head.y };
+}
+
+// A warp has 16 channels by 64 tokens, as D tiles, channels along M: with g = lane / 4
+// and e = 2 (lane % 4), element [t][2 h + j] is channel g + 8 h, token 8 t + e + j. In
+// bf16 a pair of tokens is one register, [t][h], and two neighbouring tiles are an A.
+typedef uint32_t pairs_of_tokens[8][2];
+
+// Warps beside the consumers have sums over v of h dS, of each channel. They lie above
+// the diagonal of dB, where nothing else does.
+template <int K>
+static __device__ __forceinline__ float *h_dS_of(struct shared_storage<K> &smem,
+                                                 int channel)
+{
+    const int piece = channel / 4;
+    return (float *)(smem.dB + swizzle128_offset(piece % 16, 2 + piece / 16))
+           + channel % 4;
+}
+
+// Where a warp's lanes point in a tile [64 tokens][64 channels], to read its 16
+// channels transposed, or to write them so: 16 tokens a step, 2048 bytes on.
+static __device__ __forceinline__ int channels_offset(void)
+{
+    const int lane = opaque_thread_id() % 32, warp = opaque_thread_id() / 32 % 4;
+    return swizzle128_offset(lane % 8 + lane / 16 * 8, 2 * warp + lane / 8 % 2);
+}
+
+static __device__ __forceinline__ void load_channels(pairs_of_tokens &x,
+                                                     const unsigned char *tile)
+{
+    const unsigned char *from = tile + channels_offset();
+    #pragma unroll
+    for (int I = 0; I < SUBCHUNKS; I++) {
+        uint32_t y[4];
+        ldmatrix_x4_trans(y, (const bf16 *)(from + I * 2048));
+        x[2 * I][0] = y[0];
+        x[2 * I][1] = y[1];
+        x[2 * I + 1][0] = y[2];
+        x[2 * I + 1][1] = y[3];
+    }
+}
+
+static __device__ __forceinline__ void store_channels(unsigned char *tile,
+                                                      const pairs_of_tokens &x)
+{
+    unsigned char *to = tile + channels_offset();
+    #pragma unroll
+    for (int I = 0; I < SUBCHUNKS; I++) {
+        const uint32_t y[4] = { x[2 * I][0], x[2 * I][1], x[2 * I + 1][0],
+                                x[2 * I + 1][1] };
+        stmatrix_x4_trans((bf16 *)(to + I * 2048), y);
+    }
+}
+
+// ---- the producer
+
+// Boxes of 64 tokens by 64 channels of the caller's rows.
+struct finish_maps {
+    CUtensorMap q, k, g, dO, dv, dq, dk;
+};
+
+template <int K>
+static int make_finish_maps(struct finish_maps *m, const struct kcp_backward &a)
+{
+    const int made = tensor_map_of_heads(&m->q, a.q_raw, a.T, a.H, K, CHUNK)
+                     && tensor_map_of_heads(&m->k, a.k_raw, a.T, a.H, K, CHUNK)
+                     && tensor_map_of_heads(&m->g, a.g_raw, a.T, a.HV, K, CHUNK)
+                     && tensor_map_of_heads(&m->dO, a.do_, a.T, a.HV, K, CHUNK)
+                     && tensor_map_of_heads(&m->dv, a.dv, a.T, a.HV, K, CHUNK)
+                     && tensor_map_of_heads(&m->dq, a.dq_raw, a.T, a.H, K, CHUNK)
+                     && tensor_map_of_heads(&m->dk, a.dk_raw, a.T, a.H, K, CHUNK);
+    return made ? KCP_OK : KCP_CUDA;
+}
+
 // Rows of q, k and the gate, and the vectors, of one chunk.
 template <int K>
 static __device__ __forceinline__ void load_rows_part(const struct backward_params &x,
@@ -124,36 +333,6 @@ static __device__ __forceinline__ void load_rows_part(const struct backward_para
     if (dt) tma_load_1d(of.dt_bias, dt, sizeof of.dt_bias, full);
 }
 
-// Of a chunk: dO and v_new, dv and h, dS, each as soon as the one before has released
-// it. Their barriers are number `first` and the two behind it.
-template <int K, int first, class storage, class maps>
-static __device__ __forceinline__ void load_chunk(const struct backward_params &x,
-                                                  const maps &from,
-                                                  const struct block_chunk &i,
-                                                  storage &smem)
-{
-    enum { OF_dO = first, OF_h, OF_dS };
-    const struct kcp_backward &a = x.a;
-    const int c = chunk_of(a, i), n = value_head_of(a, i), before = i.chunk - 1;
-    const int t = (int)finish_tokens(a, c).t;
-    if (i.chunk) mbarrier_wait(&smem.empty[OF_dO], before);
-    mbarrier_arrive_expect_tx(&smem.full[OF_dO], sizeof smem.dO + sizeof smem.v_new);
-    for (int d = 0; d < K / 64; d++)
-        tma_load_3d(smem.dO[d], from.dO, d * 64, n, t, &smem.full[OF_dO]);
-    tma_load_1d(smem.v_new, v_new_of<K>(x, c, n), sizeof smem.v_new,
-                &smem.full[OF_dO]);
-    if (i.chunk) mbarrier_wait(&smem.empty[OF_h], before);
-    mbarrier_arrive_expect_tx(&smem.full[OF_h], sizeof smem.dv + sizeof smem.h);
-    for (int d = 0; d < K / 64; d++)
-        tma_load_3d(smem.dv[d], from.dv, d * 64, n, t, &smem.full[OF_h]);
-    tma_load_1d(smem.h, packed_state_of<K, K>(x, x.h, c, n), sizeof smem.h,
-                &smem.full[OF_h]);
-    if (i.chunk) mbarrier_wait(&smem.empty[OF_dS], before);
-    mbarrier_arrive_expect_tx(&smem.full[OF_dS], sizeof smem.dS);
-    tma_load_1d(smem.dS, packed_state_of<K, K>(x, x.dS, c, n), sizeof smem.dS,
-                &smem.full[OF_dS]);
-}
-
 // The producer is one thread. The rows, which are needed first, go a chunk ahead.
 template <int K, int underflow>
 static __device__ __forceinline__ void producer_warp(const struct backward_params &x,
@@ -168,6 +347,76 @@ static __device__ __forceinline__ void producer_warp(const struct backward_param
         load_chunk<K, PART_dO>(x, from, i, smem);
         more = next_of_block<underflow>(x.a, marks, i);
         if (more) load_rows_part<K>(x, from, i, smem);
+    }
+}
+
+// ---- the warps beside it
+
+enum { SUMS_THREADS = 96 };
+
+// Sums over v of h dS of rows 8 warp .., every 24: four lanes have a row.
+template <int K>
+static __device__ __forceinline__ void make_h_dS(int warp,
+                                                 struct shared_storage<K> &smem)
+{
+    const int lane = threadIdx.x % 32;
+    #pragma unroll 1
+    for (int row = 8 * warp; row < K; row += 24) {
+        float sum = 0.0f;
+        #pragma unroll
+        for (int i = 0; i < K / 32; i++) {
+            const int at =
+                swizzle128_offset(row % 64 + lane / 4, i % 2 * 4 + lane % 4);
+            const uint4 h = *(const uint4 *)(smem.h[row / 64][i / 2] + at);
+            const uint4 dS = *(const uint4 *)(smem.dS[row / 64][i / 2] + at);
+            const uint32_t *u = &h.x, *w = &dS.x;
+            #pragma unroll
+            for (int j = 0; j < 4; j++) {
+                sum = fmaf(bf16x2_low(u[j]), bf16x2_low(w[j]), sum);
+                sum = fmaf(bf16x2_high(u[j]), bf16x2_high(w[j]), sum);
+            }
+        }
+        const float2 other = quad_sums(sum);
+        if (lane % 4 == 0) *h_dS_of(smem, row + lane / 4) = sum + other.x + other.y;
+    }
+}
+
+// dbeta of a chunk, by a warp: a lane has two tokens.
+template <int K>
+static __device__ __forceinline__ void store_dbeta(const struct backward_params &x,
+                                                   const struct block_chunk &i,
+                                                   const struct shared_storage<K> &smem)
+{
+    const struct kcp_backward &a = x.a;
+    const int row = 2 * (threadIdx.x % 32), c = chunk_of(a, i), n = value_head_of(a, i);
+    const struct token_range z = finish_tokens(a, c);
+    const float2 beta =
+        *(const float2 *)&x.beta[((int64_t)c * a.HV + n) * CHUNK + row];
+    float *to = out<float>(a.dbeta_raw, z.t + row, 1, 0, a.HV) + n;
+    named_barrier_sync(4, finish_threads<K>::CONSUMERS + 32);
+    const float2 y = *(const float2 *)&smem.dv_v_new[row];
+    if (row < z.len) to[0] = dbeta_raw_of(a.beta_form, beta.x, y.x);
+    if (row + 1 < z.len) to[a.HV] = dbeta_raw_of(a.beta_form, beta.y, y.y);
+}
+
+// What needs no registers of a consumer: the producer's warpgroup has three warps to
+// spare, and 24 registers for each of their threads.
+template <int K, int underflow>
+static __device__ __forceinline__ void sums_warp(const struct backward_params &x,
+                                                 const unsigned char *marks, int warp,
+                                                 struct shared_storage<K> &smem)
+{
+    struct block_chunk i;
+    #pragma unroll 1
+    for (int more = first_of_block<underflow>(x.a, marks, i); more;
+         more = next_of_block<underflow>(x.a, marks, i)) {
+        mbarrier_wait(&smem.full[PART_h], i.chunk);
+        mbarrier_wait(&smem.full[PART_dS], i.chunk);
+        make_h_dS<K>(warp, smem);
+        mbarrier_arrive(&smem.sums_full);
+        mbarrier_arrive(&smem.empty[PART_dS]);
+        if (warp == 0) store_dbeta<K>(x, i, smem);
+        mbarrier_arrive(&smem.empty[PART_h]);
     }
 }
 
