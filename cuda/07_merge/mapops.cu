@@ -45,36 +45,35 @@ static __global__ void apply_map(int K, int V, const float *maps, int backward,
     //< kernel-apply
 }
 
-// The usual sizes, forward: rows of M and columns of S from shared memory. A scan step
-// of chapter 07's fold by tensor cores takes longer to begin than all of this.
-template <int K>
+// The usual sizes: rows of M and columns of S from shared memory. A scan step of this
+// chapter's fold by tensor cores takes longer to begin than all of this.
+template <int K, int back>
 static int apply_once(int HV, int V, const void *map, int v0, int Vb, const void *S_in,
                       int ld_in, void *S_out, int ld_out, struct CUstream_st *stream)
 {
     const size_t bytes = sizeof(struct fold<K, COLS>);
-    auto kernel = fold_once<K, COLS>;
+    auto kernel = fold_once<K, COLS, back>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (HV && Vb)
-        kernel<<<dim3(HV, Vb / COLS), FOLD_THREADS, bytes, stream>>>(
-            V, (const float *)map, v0, (const float *)S_in, ld_in, (float *)S_out,
+        kernel<<<dim3(HV, (Vb + COLS - 1) / COLS), FOLD_THREADS, bytes, stream>>>(
+            V, (const float *)map, v0, Vb, (const float *)S_in, ld_in, (float *)S_out,
             ld_out);
     return launched();
 }
 
+// Which kernel, is said by the whole state, never by the columns of one call: canonical
+// segments have the same bits in every form, and the pipeline calls block by block. The
+// chain over windows adds in the order of fold_once too, see hop.cuh.
 static int apply(int HV, int K, int V, const void *map, int backward, int first, int v0,
                  int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
                  struct CUstream_st *stream)
 {
     if (K > KMAX) return KCP_NA;
-    if (!backward && !first && (K == 64 || K == 128) && V % 4 == 0 && Vb % COLS == 0
-        && is_aligned_16(map))
-        return (K == 64 ? apply_once<64> : apply_once<128>)(
-            HV, V, map, v0, Vb, S_in, ld_in, S_out, ld_out, stream);
-#ifdef KCP_HOPPER
-    const int status = v2_apply(HV, K, V, map, backward, first, v0, Vb, S_in, ld_in,
-                                S_out, ld_out, stream);
-    if (status != KCP_NA) return status;
-#endif
+    if (!first && (K == 64 || K == 128) && V % COLS == 0 && is_aligned_16(map)) {
+        auto once = backward ? apply_once<64, 1> : apply_once<64, 0>;
+        if (K == 128) once = backward ? apply_once<128, 1> : apply_once<128, 0>;
+        return once(HV, V, map, v0, Vb, S_in, ld_in, S_out, ld_out, stream);
+    }
     if (HV && Vb)
         apply_map<<<dim3(HV, (Vb + COLS - 1) / COLS), dim3(COLS, ROWS), 0, stream>>>(
             K, V, (const float *)map, backward, first, v0, Vb, (const float *)S_in,

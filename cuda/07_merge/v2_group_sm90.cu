@@ -1,7 +1,7 @@
-// v2_group_sm90.cu -- the fold, apply and compose by warpgroups, fp32 in three pieces.
+// v2_group_sm90.cu -- the fold and compose by warpgroups, fp32 in three pieces.
 // Book: chapter 07, "Tensor cores".
 // Checked by: tests/07_merge/checks.c and every form of the exchange.
-// Next: mapops.cu, which calls apply and compose.
+// Next: mapops.cu, which calls compose.
 #include "v2_group_maps.cuh"
 #include "cuda/host/stages_v3.cuh"
 
@@ -28,30 +28,7 @@ static __global__ __launch_bounds__(128, 1) void merge(const struct kcp_merge a)
     store_state<DIM>((float *)a.S + (int64_t)n * DIM * a.V + v + warp, 1, a.V, X);
 }
 
-// One scan step, of kcp_mapops' apply: columns v0 + 64 y of h, columns 64 y of S.
-struct apply_args {
-    const float *map, *S_in;
-    float *S_out;
-    int V, first, v0, ld_in, ld_out;
-};
-
-template <int backward>
-static __global__ __launch_bounds__(128, 1) void apply(const struct apply_args a)
-{
-    extern __shared__ __align__(1024) unsigned char shared[];
-    const int v = blockIdx.y * 64, warp = threadIdx.x / 32 * 16, VK = a.V + DIM;
-    const int64_t row = (int64_t)blockIdx.x * DIM;
-    const float *map = a.map + row * VK;
-    float X[16][4];
-
-    if (a.first) load_state<DIM>(X, map + a.v0 + v + warp, 1, VK);
-    else load_state<DIM>(X, a.S_in + row * a.ld_in + v + warp, 1, a.ld_in);
-    const struct map_sequence w = { map + a.V, map + a.v0 + v, 0, !a.first, VK };
-    apply_maps<backward>(w, X, (struct map_storage *)shared);
-    store_state<DIM>(a.S_out + row * a.ld_out + v + warp, 1, a.ld_out, X);
-}
-
-// One scan step under a whole map [h | M]: columns of h as in apply; those of M have no
+// One scan step under a whole map [h | M]: columns of h as in merge; those of M have no
 // h, and backward, where M = M_a M_b, they are rows: M^T = M_b^T M_a^T.
 template <int backward>
 static __global__ __launch_bounds__(128, 1) void compose(int V, const float *b,
@@ -72,10 +49,9 @@ static __global__ __launch_bounds__(128, 1) void compose(int V, const float *b,
 }
 
 // May these take it? Rows of M must be aligned for 16-byte copies.
-static int takes(int K, int V, int columns, const void *map)
+static int takes(int K, int V, const void *map)
 {
-    return K == DIM && V % 64 == 0 && columns % 64 == 0 && is_aligned_16(map)
-           && device_is_sm90();
+    return K == DIM && V % 64 == 0 && is_aligned_16(map) && device_is_sm90();
 }
 
 template <class Kernel>
@@ -86,33 +62,10 @@ static Kernel *with_shared_storage(Kernel *k)
     return k;
 }
 
-int v2_apply(int HV, int K, int V, const void *map, int backward, int first, int v0,
-             int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
-             struct CUstream_st *stream)
-{
-    if (!takes(K, V, Vb, map)) return KCP_NA;
-    const struct apply_args a = { (const float *)map,
-                                  (const float *)S_in,
-                                  (float *)S_out,
-                                  V,
-                                  first,
-                                  v0,
-                                  ld_in,
-                                  ld_out };
-    if (HV && Vb)
-        with_shared_storage(
-            backward
-                ? apply<1>
-                : apply<
-                    0>)<<<dim3(HV, Vb / 64), 128, sizeof(struct map_storage), stream>>>(
-            a);
-    return launched();
-}
-
 int v2_compose(int HV, int K, int V, const void *b, const void *a, int backward,
                int a_first, void *out, struct CUstream_st *stream)
 {
-    if (!takes(K, V, 64, b)) return KCP_NA;
+    if (!takes(K, V, b)) return KCP_NA;
     if (HV)
         with_shared_storage(
             backward ? compose<1>
@@ -125,7 +78,7 @@ int v2_compose(int HV, int K, int V, const void *b, const void *a, int backward,
 static int merge_v2_group_run(void *args)
 {
     const struct kcp_merge *a = (const struct kcp_merge *)args;
-    if (!takes(a->K, a->V, 64, a->maps)) return KCP_NA;
+    if (!takes(a->K, a->V, a->maps)) return KCP_NA;
     with_shared_storage(a->pass == KCP_BACKWARD ? merge<1> : merge<0>)<<<
         dim3(a->HV, a->V / 64), 128, sizeof(struct map_storage), a->stream>>>(*a);
     return launched();

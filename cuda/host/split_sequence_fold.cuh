@@ -162,12 +162,14 @@ static int fold_launch(int HV, int V, const struct fold_arrays *x,
     return launched();
 }
 
-// One map and one state, for a rank that has one: S_out = M S_in + h, columns v0 .. of
-// h. S_in is on chip before any of S_out is written: they may be the same.
-template <int K, int COLS>
+// One map and one state, for a rank that has one: S_out = M S_in + h, back: M^T S_in +
+// h, columns v0 .. v0 + Vb - 1 of h. The last block may have fewer than COLS; its sums
+// are those of a whole one. S_in is on chip before any of S_out is written: they may be
+// the same.
+template <int K, int COLS, int back>
 static __global__ __launch_bounds__(FOLD_THREADS) void fold_once(
-    int V, const float *maps, int v0, const float *S_in, int ld_in, float *S_out,
-    int ld_out)
+    int V, const float *maps, int v0, int Vb, const float *S_in, int ld_in,
+    float *S_out, int ld_out)
 {
     enum { PARTS = fold<K, COLS>::PARTS, OUT = fold<K, COLS>::OUT };
     extern __shared__ __align__(16) unsigned char of_fold[];
@@ -178,17 +180,19 @@ static __global__ __launch_bounds__(FOLD_THREADS) void fold_once(
     const int64_t at = (int64_t)blockIdx.x * K + row;
     const float *map = maps + (int64_t)blockIdx.x * K * VK;
     float4 next[fold<K, COLS>::PIECES];
-    float x[COLS] = {}, y[OUT];
+    float x[COLS] = {}, y[OUT] = {};
 
     fold_read<K, COLS>(next, map + V, VK);
     for (int c = 0; c < OUT; c++) {
-        fold_row(s, 0, row)[part * OUT + c] = S_in[at * ld_in + own + c];
-        y[c] = map[row * VK + v0 + own + c];
+        const int there = own + c < Vb;
+        fold_row(s, 0, row)[part * OUT + c] = there ? S_in[at * ld_in + own + c] : 0.0f;
+        if (there) y[c] = map[row * VK + v0 + own + c];
     }
     fold_put(s, next);
     __syncthreads();
-    fold_times<K, COLS, 0>(x, s, 0, row, part);
-    for (int c = 0; c < OUT; c++) S_out[at * ld_out + own + c] = y[c] + x[c];
+    fold_times<K, COLS, back>(x, s, 0, row, part);
+    for (int c = 0; c < OUT; c++)
+        if (own + c < Vb) S_out[at * ld_out + own + c] = y[c] + x[c];
 }
 
 #endif

@@ -13,9 +13,6 @@ int v4_chunk(void *args);
 int v3_chunk_backward(void *args);
 
 // Of kcp_mapops; KCP_NA likewise.
-int v2_apply(int HV, int K, int V, const void *map, int backward, int first, int v0,
-             int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
-             struct CUstream_st *stream);
 int v2_compose(int HV, int K, int V, const void *b, const void *a, int backward,
                int a_first, void *out, struct CUstream_st *stream);
 

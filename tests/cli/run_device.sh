@@ -94,6 +94,31 @@ near gdn-bf16 3e-2 '' --model gdn --gate softplus $layer
 near gdn-bf16-4-pipeline 3e-2 '' --model gdn --gate softplus $layer --ranks 4 \
     --form pipeline
 }
+# Canonical segments: the bits of one rank, the first call, in every form. Two ranks have a GPU each where
+# there are two; the chain then goes over windows too.
+same() {
+    rm -rf dev
+    # shellcheck disable=SC2086
+    "$run" --in in --out dev --device gpu $all --canonical 64 "$@" >stdout 2>stderr ||
+        fail "$*: $(cat stderr)"
+    [ -d one ] || { mv dev one; return; }
+    for f in one/*.npy; do
+        cmp -s "$f" "dev/${f##*/}" && pass || fail "$*: ${f##*/}: other bits"
+    done
+}
+for model in kda gdn; do
+    rm -rf in one; "$arrays" layer in 450 1 2 2 128 128 $model free 3
+    all="--model $model --gate softplus $layer"
+    same
+    for ranks in 2 3; do
+        same --ranks $ranks; same --ranks $ranks --form pipeline
+        same --ranks $ranks --form pipeline --blocks 3
+        for windows in 0 1; do
+            export KCP_WINDOWS=$windows; same --ranks $ranks --form chain
+        done
+        unset KCP_WINDOWS
+    done
+done
 # A shape that no kernel takes is bad input.
 rm -rf in out; "$arrays" layer in 20 1 1 1 272 16 kda raw 3
 refused 'ranks: .*no variant of 08_forward takes' --l2norm

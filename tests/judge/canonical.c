@@ -91,7 +91,9 @@ static int every_R(struct kcp_report *rep, const struct kcp_variant *v,
 static const char *const layers[] = {
     "kda live H=1 HV=2 K=64 V=64 lengths=150,0,300 L=64 l2norm beta=sigmoid h0 dht",
     "gdn strong H=2 K=128 V=128 lengths=330 L=128 l2norm save=all h0 dht",
-    "kda live H=2 K=64 V=64 lengths=330 L=128 l2norm save=light h0 dht", NULL };
+    "kda live H=2 K=128 V=128 lengths=330 L=128 l2norm save=light h0 dht",
+    "kda live H=1 K=64 V=64 lengths=200,0,130 L=64 l2norm h0 dht blocks=3",
+    "gdn live H=1 HV=2 K=64 V=48 lengths=330 L=64 l2norm h0 dht", NULL };
 static const char *const scans[] = {
     "kda live H=1 HV=2 K=64 V=64 C=16 lengths=150,0,200 L=48 h0 dht walk=blelloch"
     " masks=3",
