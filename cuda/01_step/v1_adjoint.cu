@@ -3,6 +3,7 @@
 // Checked by: tests/01_step/checks.c.
 // Next: ../02_gate/v1_walk.cu.
 #include "cuda/tile/device.cuh"
+#include "token_decay.cuh"
 
 // Bound: latency, three walks over the tokens: forward to keep the state every KEEP
 // tokens; then, the last KEEP first, forward to keep each decayed state, and back. dS
@@ -46,7 +47,7 @@ static __device__ void read_token(const struct kcp_step &a, int64_t t, int n,
     for (int i = threadIdx.x; i < a.K; i += THREADS) {
         s->k[i] = in<X>(a.k, t, a.H, m, a.K)[i];
         s->q[i] = in<X>(a.q, t, a.H, m, a.K)[i];
-        s->decay[i] = expf(in<float>(a.g, t, a.HV, n, a.KG)[a.KG == 1 ? 0 : i]);
+        s->decay[i] = token_decay(in<float>(a.g, t, a.HV, n, a.KG)[a.KG == 1 ? 0 : i]);
     }
     s->beta = ((const float *)a.beta)[t * a.HV + n];
     __syncthreads();

@@ -3,6 +3,7 @@
 // Checked by: tests/01_step/checks.c.
 // Next: ../02_gate/v1_walk.cu.
 #include "cuda/tile/device.cuh"
+#include "token_decay.cuh"
 
 // Bound: latency, one token after another; 4 K V flops a token and head. Thread v owns
 // column v of S [K,V], so no sum crosses threads. Two barriers a token: the rows k, q
@@ -28,7 +29,7 @@ static __global__ void step(const struct kcp_step a)
         for (int i = v; i < a.K; i += a.V) {
             k[i] = in<X>(a.k, t, a.H, m, a.K)[i];
             q[i] = in<X>(a.q, t, a.H, m, a.K)[i];
-            decay[i] = expf(in<float>(a.g, t, a.HV, n, a.KG)[a.KG == 1 ? 0 : i]);
+            decay[i] = token_decay(in<float>(a.g, t, a.HV, n, a.KG)[a.KG == 1 ? 0 : i]);
         }
         __syncthreads();
 
