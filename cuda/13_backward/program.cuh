@@ -11,29 +11,27 @@
 // that is not what this call expects turns every gradient into NaN.
 
 // Chapters 02, 03 once more: what save-all would have kept and no more (q, k and beta
-// are in the block; of light q and k are not). Aqk and A, where 03 makes them again,
-// are dropped.
+// are in the block; of light q and k are not, and the gate that makes them is not made
+// again). Aqk and A, where 03 makes them again, are dropped.
 static int front_recompute(struct backward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;
     struct kcp_gate gate = stage_args<struct kcp_gate>(call, x->s);
     struct kcp_wy wy = stage_args<struct kcp_wy>(call, x->s);
+    const int kept = front_was_kept(x), light = x->a.save == KCP_SAVE_LIGHT;
+    int status = KCP_OK;
     gate.pass = KCP_FORWARD;
-    int status = KCP_NA;
-    if (front_was_kept(x)) {
-        gate.beta = NULL;
-        if (x->a.save == KCP_SAVE_LIGHT) {
-            status = x->t.gate(&gate);
-            if (status) return status;
-            status = KCP_NA;
-        }
+    if (kept) gate.beta = NULL;
+    if (kept && light) status = x->t.gate(&gate);
+    if (status) return status;
+    if (kept) {
         gate.q = gate.k = NULL;
-        if (x->t.recompute) status = x->t.recompute(&gate, &wy);
+        status = x->t.recompute ? x->t.recompute(&gate, &wy) : KCP_NA;
         if (status != KCP_NA) return status;
         wy.Aqk = x->s.dAqk;
         wy.A = x->A_recomputed;
     }
-    status = x->t.gate(&gate);
+    status = kept && light ? KCP_OK : x->t.gate(&gate);
     return status ? status : x->t.wy(&wy);
 }
 
