@@ -11,7 +11,10 @@
 # GPU is full; a caller aborts the communicator that he lent. In the column missing_MiB
 # stands what the surviving process had free less afterwards than before, where it was
 # alone on its GPU: each form's first and middle call, and the last two; else -. Before
-# is after a run of the same form in which nobody was lost. ALONE=1: these rows only.
+# is after a run of the same form in which nobody was lost. 32 MiB and more are FAIL.
+# ALONE=1: these rows only. FORMS: which forms (all four). NCCL's own words, where
+# NCCL_DEBUG asks for them, go to $OUT/nccl.txt, for the ranks print their rows. COMMIT:
+# which one this is, for the table's first line.
 B=${1:-build}
 program=$B/kcp-faults
 OUT=${OUT:-$B/faults}
@@ -21,6 +24,7 @@ trap 'rm -rf "$dir"' EXIT
 . "$(dirname "$0")/nccl_home.sh"
 export KCP_TIMEOUT_S=${KCP_TIMEOUT_S:-5}
 unset MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCAL_RANK KCP_RENDEZVOUS
+export NCCL_DEBUG_FILE=${NCCL_DEBUG_FILE:-$OUT/nccl.%p}
 table=$OUT/faults.tsv
 printf 'what\tform\tcall\tstatus\tlost\tseconds\tmissing_MiB\tagain\tok\twhy\n' >"$table"
 pair() {                                            # name words...
@@ -48,13 +52,16 @@ timeout ${LIMIT:-40} "$program" aborted >"$OUT/aborted" 2>"$OUT/aborted.err"
 cat "$OUT/aborted" >>"$table"
 tail -3 "$OUT/aborted.err"
 n=0
+for form in ${FORMS:-all_gather chain pipeline scan}; do
+    grep "	$form	" "$OUT/count.1"
+done >"$OUT/forms"
 while read -r count form calls; do
     for call in 1 $((calls / 2)); do
         pair "kill-$form-$call" kill "$form" "$call"
         wait
     done
     n=$((n + 2))
-done <"$OUT/count.1"
+done <"$OUT/forms"
 unset KCP_FAULTS_ALONE
 while [ -z "$ALONE" ] && read -r count form calls; do
     call=1
@@ -66,12 +73,17 @@ while [ -z "$ALONE" ] && read -r count form calls; do
         fi
         call=$((call + 1))
     done
-done <"$OUT/count.1"
+done <"$OUT/forms"
 wait
+for f in "$OUT"/nccl.[0-9]*; do
+    [ ! -s "$f" ] || { echo "== ${f##*/}"; cat "$f"; } >>"$OUT/nccl.txt"
+    rm -f "$f"
+done
 cut -c1-150 "$table"
 {
     echo "# $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1)" \
-        "x $(nvidia-smi -L | wc -l), $(date -u +%F), KCP_TIMEOUT_S=$KCP_TIMEOUT_S"
+        "x $(nvidia-smi -L | wc -l), $(date -u +%F),${COMMIT:+ commit $COMMIT,}" \
+        "KCP_TIMEOUT_S=$KCP_TIMEOUT_S, windows ${KCP_WINDOWS:-0}"
     awk -F '\t' 'NR == 1 { print "what\tform\tpoints\tended\tnamed\tlongest s\t" \
                             "met anew\talone\tmissing MiB"; next }
         { k = $1 "\t" $2
