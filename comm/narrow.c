@@ -1,17 +1,18 @@
 /* narrow.c -- an exchange's numbers as bfloat16 on the wire, rounded once a message.
  *
- * Book: chapter 20.  Checked by: tests/20_clusters/wire.c.
+ * Book: chapter 20.  Checked by: tests/20_clusters/wire.c, narrow_gpu.c.
  * Next: comm/form/exchange.c, which puts this between a form and the wire.
  *
- * Host memory, numbers of 8 bytes. Of a gather a rank's own row stays as it was: nobody
- * reads it there. What arrives inside a group is widened when the group has ended. */
+ * Doubles of host memory or floats of a GPU. Of a gather a rank's own row stays as it
+ * was: nobody reads it there. What arrives inside a group is widened when the group has
+ * ended. Nothing is asked of the device: what is narrow lies in the exchange's work. */
 #include "comm/lossy.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct arrival { struct arrival *next; double *to; size_t numbers; uint16_t data[]; };
+struct arrival { struct arrival *next; void *to; uint16_t *from; size_t numbers; };
 
 /* To the nearest, ties to even. The way through float is rounded to odd, so that no
  * number is rounded twice. */
@@ -40,88 +41,130 @@ double narrow_from_bf16(uint16_t x)
     return f;
 }
 
-static uint16_t *narrowed(const double *x, size_t numbers)
+static int narrow_host(uint16_t *to, const void *from, size_t numbers,
+                       struct CUstream_st *stream)
 {
-    uint16_t *y = malloc(numbers * sizeof *y + 1);
-    for (size_t i = 0; y && i < numbers; i++)
-        y[i] = narrow_to_bf16(x[i]);
-    return y;
+    const double *x = from;
+    for (size_t i = 0; i < numbers; i++)
+        to[i] = narrow_to_bf16(x[i]);
+    return KCP_OK;
+}
+
+static int widen_host(void *to, const uint16_t *from, size_t numbers,
+                      struct CUstream_st *stream)
+{
+    double *x = to;
+    for (size_t i = 0; i < numbers; i++)
+        x[i] = narrow_from_bf16(from[i]);
+    return KCP_OK;
+}
+
+const struct narrowing host_narrowing = { narrow_host, widen_host };
+
+/* ---- room, until the group has ended; without one, until the call has */
+size_t narrow_bytes(size_t numbers)
+{
+    return (numbers * sizeof(uint16_t) + 15) / 16 * 16;
+}
+
+static uint16_t *take(struct narrow *n, size_t numbers)
+{
+    char *at = n->free;
+    n->free += narrow_bytes(numbers);
+    return (uint16_t *)at;
+}
+
+static void give_back(struct narrow *n)
+{
+    if (!n->grouped)
+        n->free = n->room;
 }
 
 static int narrow_send(struct kcp_comm *c, const void *data, size_t bytes, int to,
                        struct CUstream_st *stream)
 {
-    struct kcp_comm *over = ((struct narrow *)c)->over;
-    const size_t numbers = bytes / sizeof(double);
-    uint16_t *y = narrowed(data, numbers);
-    const int status = y ? over->send(over, y, numbers * sizeof *y, to, stream)
-                         : KCP_NO_MEMORY;
-    free(y);                                   /* a host's send has copied it */
+    struct narrow *n = (struct narrow *)c;
+    const size_t numbers = bytes / n->elem;
+    uint16_t *y = take(n, numbers);
+    int status = n->by->narrow(y, data, numbers, stream);
+    if (!status)
+        status = n->over->send(n->over, y, numbers * sizeof *y, to, stream);
+    give_back(n);
     return status;
 }
 
 /* What has arrived is widened; what has not, after a failure, is dropped. */
-static void widen(struct narrow *n, int arrived)
+static int widen(struct narrow *n, int arrived, struct CUstream_st *stream)
 {
+    int status = KCP_OK;
     while (n->arriving) {
         struct arrival *a = n->arriving;
-        for (size_t i = 0; i < a->numbers && arrived; i++)
-            a->to[i] = narrow_from_bf16(a->data[i]);
+        if (arrived && !status)
+            status = n->by->widen(a->to, a->from, a->numbers, stream);
         n->arriving = a->next;
         free(a);
     }
+    return status;
 }
 
 static int narrow_recv(struct kcp_comm *c, void *data, size_t bytes, int from,
                        struct CUstream_st *stream)
 {
     struct narrow *n = (struct narrow *)c;
-    const size_t numbers = bytes / sizeof(double);
-    struct arrival *a = malloc(sizeof *a + numbers * sizeof *a->data);
+    const size_t numbers = bytes / n->elem;
+    struct arrival *a = malloc(sizeof *a);
     if (!a)
         return KCP_NO_MEMORY;
-    *a = (struct arrival){ n->arriving, data, numbers };
+    *a = (struct arrival){ n->arriving, data, take(n, numbers), numbers };
     n->arriving = a;
-    const int status = n->over->recv(n->over, a->data, numbers * sizeof *a->data, from,
-                                     stream);
+    n->stream = stream;
+    int status = n->over->recv(n->over, a->from, numbers * sizeof *a->from, from,
+                               stream);
     if (!status && !n->grouped)
-        widen(n, 1);
+        status = widen(n, 1, stream);
+    give_back(n);
     return status;
 }
 
-void narrow_close(struct narrow *n) { widen(n, 0); }
+void narrow_close(struct narrow *n) { widen(n, 0, NULL); }
 
 static int narrow_group(struct kcp_comm *c, int begin)
 {
     struct narrow *n = (struct narrow *)c;
-    const int status = n->over->group(n->over, begin);
+    int status = n->over->group(n->over, begin);
     n->grouped = begin;
-    if (!begin)
-        widen(n, !status);
+    if (begin)
+        return status;
+    if (!status)
+        status = widen(n, 1, n->stream);
+    give_back(n);
     return status;
 }
 
 static int narrow_all_gather(struct kcp_comm *c, const void *mine, void *all,
                              size_t bytes, struct CUstream_st *stream)
 {
-    struct kcp_comm *over = ((struct narrow *)c)->over;
-    const size_t numbers = bytes / sizeof(double), row = numbers * sizeof(uint16_t);
-    uint16_t *y = narrowed(mine, numbers), *in = malloc(row * (size_t)over->R + 1);
-    double *out = all;
-    int status = y && in ? over->all_gather(over, y, in, row, stream) : KCP_NO_MEMORY;
-    for (int r = 0; r < over->R && !status; r++)
-        for (size_t i = 0; i < numbers && r != over->r; i++)
-            out[r * numbers + i] = narrow_from_bf16(in[r * numbers + i]);
-    free(y);
-    free(in);
+    struct narrow *n = (struct narrow *)c;
+    const size_t numbers = bytes / n->elem, r = (size_t)c->r;
+    uint16_t *in = take(n, numbers * (size_t)c->R);
+    int status = n->by->narrow(in + r * numbers, mine, numbers, stream);
+    if (!status)
+        status = n->over->all_gather(n->over, in + r * numbers, in,
+                                     numbers * sizeof *in, stream);
+    for (size_t i = 0; i < (size_t)c->R && !status; i++)
+        if (i != r)
+            status = n->by->widen((char *)all + i * bytes, in + i * numbers, numbers,
+                                  stream);
+    give_back(n);
     return status;
 }
 
-void narrow_open(struct narrow *n, struct kcp_comm *over)
+void narrow_open(struct narrow *n, struct kcp_comm *over, size_t elem, void *room)
 {
     *n = (struct narrow){
         .comm = { .R = over->R, .r = over->r, .backend = "narrow",
                   .all_gather = narrow_all_gather, .send = narrow_send,
                   .recv = narrow_recv, .group = narrow_group },
-        .over = over };
+        .over = over, .by = elem == sizeof(double) ? &host_narrowing : &cuda_narrowing,
+        .elem = elem, .room = room, .free = room };
 }

@@ -28,6 +28,7 @@ struct bench {                         /* what was asked for, and the controls *
     const char *cuts;                  /* tokens of each rank, as shares */
     int replay;                        /* time a replayed graph of the call too */
     int unsent;                        /* time the call without its messages too */
+    int wire;                          /* 1: maps and states travel as bf16 */
     const char *lengths;               /* of the sequences, as lengths_write has them */
     double copy, product;              /* measured: bytes/s of a copy, flop/s bf16 */
     double gather_us;                  /* all_gather of gather_bytes a rank */
@@ -50,7 +51,7 @@ void  device_free(struct tensor_set *s);
 struct runner {
     struct bench *b;
     struct kcp_call call;
-    struct kcp_comm *world;
+    struct kcp_comm *world, *narrow;   /* narrow: over the ranks', with --wire bf16 */
     struct kcp_plan *plan;
     struct tensor_set tensors;
     int head_parts;

@@ -23,6 +23,7 @@ static const char usage[] =
     "         --forms all_gather,chain,chain_window,pipeline,scan (chain_window: the\n"
     "                 chain over windows)      --backend nccl|threads\n"
     "         --cuts 45,55   tokens of the ranks, as shares\n"
+    "         --wire exact|bf16     what crosses cuts: as it is, or rounded\n"
     "         --replay       each call once more from a CUDA graph\n"
     "         --unsent       each call once more with its messages left out: the\n"
     "                        least that hiding the exchange could come to\n"
@@ -78,6 +79,7 @@ static const struct option_row rows[] = {
     INT("-g", ranks, 1, 8),
     TEXT("--forms", forms, "forms, with commas"),
     TEXT("--cuts", cuts, "shares of the ranks, with commas"),
+    WORD("--wire", wire, "exact|bf16"),
     { "--replay", OPTION_FLAG, AT(replay), NULL, 0, 0 },
     { "--unsent", OPTION_FLAG, AT(unsent), NULL, 0, 0 },
     TEXT("--backend", backend, "nccl or threads"),
@@ -188,6 +190,8 @@ static int settle(struct bench *b)
     if (b->forms && !is_list(b->forms, is_form))
         return bench_bad("--forms", b->forms, "all_gather, chain, "
                          "chain_window, pipeline or scan, with commas");
+    if (b->wire && b->ranks < 2)
+        return bench_bad("--wire", "bf16", "--ranks 2 or more");
     if (b->cuts && !cuts_are_right(b))
         return bench_bad("--cuts", b->cuts, "a share above 0 for each of --ranks");
     const struct kcp_variant *v;

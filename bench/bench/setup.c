@@ -5,6 +5,7 @@
  */
 #include "judged.h"
 #include "setup.h"
+#include "wire.h"
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,16 @@ static void share_out(const char *shares, int R, int64_t T, int64_t *cuts)
     }
 }
 
+/* With --wire bf16: the ranks' calls go through a communicator that rounds. */
+static int put_wire(struct runner *x)
+{
+    const struct kcp_wire bf16 = { 1, 0 };
+    struct kcp_comm *comm = x->call.comm;
+    const int status = kcp_wire_over(&x->narrow, comm, &bf16, NULL, 0);
+    if (!status) x->call.comm = x->narrow;
+    return status;
+}
+
 /* More segments than ranks: a canonical plan, so that each rank has several chains. */
 int runner_open(struct runner *x, struct kcp_comm *comm, int head_parts)
 {
@@ -100,6 +111,7 @@ int runner_open(struct runner *x, struct kcp_comm *comm, int head_parts)
     if (!e) x->call.stream = stream;
     if (!e) e = fill_grid(x, cu);
     if (!e) e = fill_inputs(x);
+    if (!e && x->b->wire && comm->R > 1) e = put_wire(x);
     free(cu);
     return e;
 }
@@ -110,6 +122,8 @@ void runner_close(struct runner *x)
     if (x->call.stream) cudaStreamDestroy(x->call.stream);
     kcp_plan_free(x->plan);
     device_free(&x->tensors);
+    if (x->narrow) x->narrow->free(x->narrow);
+    x->narrow = NULL;
     x->plan = NULL;
     x->call.stream = NULL;
 }

@@ -226,8 +226,10 @@ static const char *what_cannot_be_lost(const struct kcp_exchange *x,
 {
     const int waits = x->form == KCP_ALL_GATHER || x->form == KCP_SCAN;
     if (!w->bf16 && !(w->tolerance > 0)) return NULL;
-    if (x->ops->elem != sizeof(double))
-        return "nothing is lost on the way between GPUs: it is for host memory";
+    if (x->ops->elem != sizeof(double) && w->tolerance > 0)
+        return "a tolerance is for host memory: nobody bounds maps on a GPU";
+    if (x->ops->elem != sizeof(double) && (x->ops->is_diagonal || !&cuda_narrowing))
+        return "bf16 on the wire: expected doubles of host memory, or floats of a GPU";
     if (w->bf16 && x->plan->L)
         return "canonical segments give the same bits for any cuts: bf16 would not";
     if (w->tolerance > 0 && waits)
@@ -273,6 +275,28 @@ static int run_form(const struct fold *f)
     return forms[f->x->form]->run(f);
 }
 
+/* For bf16: what one group moves at most. */
+static size_t narrow_room(const struct fold *f)
+{
+    const struct kcp_exchange *x = f->x;
+    const struct kcp_wire *w = wire_of(x->comm);
+    const size_t elem = x->ops ? x->ops->elem : sizeof(double);
+    if (!w || !w->bf16 || x->plan->R < 2)
+        return 0;
+    if (x->form == KCP_ALL_GATHER) {
+        const size_t others = (size_t)forms[x->form]->formula(f).bytes / elem;
+        return narrow_bytes(others / (size_t)(x->plan->R - 1) * (size_t)x->plan->R);
+    }
+    const size_t one = x->form == KCP_SCAN ? f->map : f->state;
+    return (size_t)(fold_entering(f) + fold_leaving(f)) * narrow_bytes(one / elem);
+}
+
+/* Where it begins in work: behind the form's own. */
+static size_t narrow_at(const struct fold *f)
+{
+    return (forms[f->x->form]->work_bytes(f) + 15) / 16 * 16;
+}
+
 static int lossy_run(struct fold *f, const struct kcp_wire *w)
 {
     struct kcp_exchange on = *f->x;
@@ -284,7 +308,7 @@ static int lossy_run(struct fold *f, const struct kcp_wire *w)
         return kcp_refuse(KCP_NA, "exchange: %s", why);
     f->tolerance = w->tolerance;
     f->bound = w->tolerance > 0 ? f->bound : NULL;
-    narrow_open(&n, comm);
+    narrow_open(&n, comm, on.ops->elem, (char *)on.work + narrow_at(f));
     if (w->bf16)
         on.comm = &n.comm;
     f->x = &on;
@@ -316,7 +340,10 @@ size_t kcp_exchange_work(const struct kcp_exchange *x)
     if (!x || !x->plan || !sizes_are_right(x))
         return 0;
     const struct fold f = fold_of(x);
-    return x->plan->crossing && form_is_known(x) ? forms[x->form]->work_bytes(&f) : 0;
+    if (!x->plan->crossing || !form_is_known(x))
+        return 0;
+    const size_t room = narrow_room(&f);
+    return room ? narrow_at(&f) + room : forms[x->form]->work_bytes(&f);
 }
 
 size_t kcp_exchange_kept(const struct kcp_exchange *x)
@@ -335,7 +362,8 @@ struct kcp_traffic kcp_exchange_formula(const struct kcp_exchange *x)
         return (struct kcp_traffic){ 0 };
     struct kcp_traffic t = forms[x->form]->formula(&f);
     const struct kcp_wire *w = wire_of(x->comm);
+    const size_t elem = x->ops ? x->ops->elem : sizeof(double);
     if (w && w->bf16)
-        t.bytes = t.bytes / (int64_t)sizeof(double) * (int64_t)sizeof(uint16_t);
+        t.bytes = t.bytes / (int64_t)elem * (int64_t)sizeof(uint16_t);
     return t;
 }

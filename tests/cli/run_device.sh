@@ -78,6 +78,8 @@ near kda-f32 2e-4 '--dtype f32' $layer
 near kda-bf16 3e-2 '' $layer
 near kda-bf16-v1 3e-2 '--variant v1_stages' $layer --save all
 near kda-bf16-3-chain 3e-2 '' $layer --ranks 3 --form chain --reuse-m
+near kda-bf16-wire 3e-2 '' $layer --ranks 3 --wire bf16
+near kda-f32-wire-pipeline 1e-2 '--dtype f32' $layer --ranks 4 --form pipeline --wire bf16
 near kda-f32-5-cuts 2e-4 '--dtype f32' $layer --cuts 0,1,100,100,101,300 --form scan
 "$arrays" fill in/w.npy f8 128,4 0.25; "$arrays" fill in/wv.npy f8 256,3 0.3
 for name in x0 dxt; do               # rows before the sequences; of the last rows

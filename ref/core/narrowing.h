@@ -1,0 +1,32 @@
+/* narrowing.h -- numbers to bfloat16 and back, where they lie: on the host, on a GPU.
+ *
+ * Book: chapter 20.  Checked by: tests/20_clusters/wire.c, narrow_gpu.c.
+ * Next: ../../comm/narrow.c, which calls these for what an exchange sends. */
+#ifndef KCP_NARROWING_H
+#define KCP_NARROWING_H
+
+#include "kcp.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#pragma GCC visibility push(hidden)
+
+/* To the nearest, ties to even: doubles of host memory, or floats of a GPU, whose
+ * kernels are on the stream when it returns. */
+struct narrowing {
+    int (*narrow)(uint16_t *to, const void *from, size_t numbers, struct CUstream_st *);
+    int (*widen)(void *to, const uint16_t *from, size_t numbers, struct CUstream_st *);
+};
+extern const struct narrowing host_narrowing;              /* comm/narrow.c */
+/* cuda/host/narrow.cu; its address is NULL in a build without CUDA. */
+extern const struct narrowing cuda_narrowing __attribute__((weak));
+
+#pragma GCC visibility pop
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,212 @@
+/* narrow_gpu.c -- bf16 on the wire between GPUs: the host's rounding, half the bytes.
+ *
+ * Book: chapter 20.  Checked by: itself; a state that was not rounded at all fails.
+ * Next: ../../cuda/host/narrow.cu.
+ *
+ * Ranks are threads that share a GPU, and, where there are two GPUs, one each. */
+#include "comm/lossy.h"
+#include "tests/judge/judge.h"
+#include "tests/random.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HEADS = 2, MOST = 5, TOKENS = 300, MOST_STATE = HEADS * 64 * 64, SEQUENCES = 2 };
+
+struct narrow_trial {
+    const struct memory *mem;
+    const struct kcp_plan *plan;
+    enum kcp_form form;
+    int backward, K, V;
+    struct kcp_wire wire;
+    float state[MOST][SEQUENCES][MOST_STATE];
+    struct kcp_traffic sent[MOST], formula[MOST];
+    const char *fence[MOST];
+};
+
+static float *random_floats(const struct memory *m, size_t numbers, double size,
+                            uint64_t seed)
+{
+    float *host = malloc(sizeof *host * numbers), *x = m->alloc(sizeof *x * numbers);
+    for (size_t i = 0; host && i < numbers; i++)
+        host[i] = (float)(size * random_normal(&seed));
+    if (!host || !x || m->copy(x, host, sizeof *x * numbers)) {
+        if (x) m->free(x);
+        x = NULL;
+    }
+    free(host);
+    return x;
+}
+
+static int narrow_rank(struct kcp_comm *over, void *arg)
+{
+    struct narrow_trial *a = arg;
+    const struct memory *m = a->mem;
+    const struct kcp_context *x = &a->plan->ctx[over->r];
+    const size_t state = (size_t)HEADS * (size_t)a->K * (size_t)a->V;
+    const size_t map = state / (size_t)a->V * (size_t)(a->V + a->K);
+    const size_t NS = (size_t)x->NS;
+    struct kcp_comm *comm = over;
+    int status = KCP_OK;
+    if (a->wire.bf16)
+        status = kcp_wire_over(&comm, over, &a->wire, NULL, 0);
+    if (status)
+        return status;
+    struct kcp_exchange e = { .form = a->form, .backward = a->backward, .HV = HEADS,
+        .K = a->K, .V = a->V, .plan = a->plan, .comm = comm, .ops = m->mapops };
+    e.maps = random_floats(m, NS * map + 1, 1 / sqrt(a->K), 7 + (uint64_t)over->r);
+    e.states = random_floats(m, NS * state + 1, 1, 70 + (uint64_t)over->r);
+    const size_t work = kcp_exchange_work(&e);
+    e.work = fenced_unwritten(m, work);
+    if (!e.maps || !e.states || !e.work)
+        status = KCP_NO_MEMORY;
+    comm->traffic = (struct kcp_traffic){ 0, 0, 0 };
+    if (!status)
+        status = kcp_exchange_run(&e);
+    a->sent[over->r] = comm->traffic;
+    a->formula[over->r] = kcp_exchange_formula(&e);
+    if (!status)
+        status = comm->barrier(comm, NULL);
+    for (size_t s = 0; s < NS && s < SEQUENCES && !status; s++)
+        status = m->copy(a->state[over->r][s], (float *)e.states + s * state,
+                         sizeof(float) * state);
+    a->fence[over->r] = e.work ? fenced_free(m, e.work, work) : NULL;
+    if (e.maps) m->free(e.maps);
+    if (e.states) m->free(e.states);
+    if (comm != over) comm->free(comm);
+    return status;
+}
+
+static double states_apart(const struct narrow_trial *x, const struct narrow_trial *y)
+{
+    double d = 0, s = 0;
+    for (int r = 0; r < x->plan->R; r++)
+        for (int n = 0; n < x->plan->ctx[r].NS && n < SEQUENCES; n++)
+            for (int i = 0; i < HEADS * x->K * x->V; i++) {
+                const double want = (double)y->state[r][n][i];
+                const double off = (double)x->state[r][n][i] - want;
+                d += off * off;
+                s += want * want;
+            }
+    return sqrt(d / s);
+}
+
+/* Exact, then in bf16, then once more: near, half of the bytes, the same bits. */
+static void narrow_one(struct kcp_report *rep, struct narrow_trial *t, int R, int nccl)
+{
+    char why[200] = "";
+    for (int i = 0; i < 3; i++) {
+        struct narrow_trial *a = &t[i];
+        memset(a->state, 0xff, sizeof a->state);
+        a->wire.bf16 = i > 0;
+        const int status = nccl ? kcp_nccl_threads_run(R, narrow_rank, a, why, 200)
+                                : a->mem->threads_run(R, narrow_rank, a, why, 200);
+        EXPECT(rep, !status, "form %d R %d: status %d, %s", a->form, R, status, why);
+        if (status)
+            return;
+    }
+    const double off = states_apart(&t[1], &t[0]);
+    EXPECT(rep, off > 1e-5 && off < 8e-3, "form %d backward %d R %d K %d: off by %.1e",
+           t->form, t->backward, R, t->K, off);
+    EXPECT(rep, !memcmp(t[1].state, t[2].state, sizeof t->state), "form %d R %d: other "
+           "bits when run again", t->form, R);
+    for (int r = 0; r < R; r++) {
+        const struct kcp_traffic was = t[0].sent[r], is = t[1].sent[r];
+        EXPECT(rep, 2 * is.bytes == was.bytes && is.messages == was.messages &&
+               is.collectives == was.collectives, "form %d R %d rank %d: %lld bytes, "
+               "of %lld", t->form, R, r, (long long)is.bytes, (long long)was.bytes);
+        EXPECT(rep, is.bytes == t[1].formula[r].bytes, "form %d R %d rank %d: %lld "
+               "bytes, by the formula %lld", t->form, R, r, (long long)is.bytes,
+               (long long)t[1].formula[r].bytes);
+        EXPECT(rep, !t[1].fence[r], "form %d R %d rank %d: work: %s", t->form, R, r,
+               t[1].fence[r]);
+    }
+}
+
+static void narrow_forms(struct kcp_report *rep, struct narrow_trial *t,
+                         const struct memory *m, int R, int nccl)
+{
+    static const int64_t cu[] = { 0, 37, TOKENS };
+    static const int sizes[][2] = { { 64, 64 }, { 5, 7 } };
+    struct kcp_plan *plan;
+    if (kcp_plan_make(&plan, SEQUENCES, cu, R, NULL, 0, 16, 0, NULL))
+        return;
+    for (int form = KCP_ALL_GATHER; form <= KCP_SCAN; form++)
+        for (int i = 0; i < 4; i++) {
+            for (int j = 0; j < 3; j++) {
+                t[j].mem = m;
+                t[j].plan = plan;
+                t[j].form = form;
+                t[j].backward = i % 2;
+                t[j].K = sizes[i / 2][0];
+                t[j].V = sizes[i / 2][1];
+            }
+            narrow_one(rep, t, R, nccl);
+        }
+    kcp_plan_free(plan);
+}
+
+/* The kernels, at every alignment, against the host's rounding. */
+static void narrow_kernels(struct kcp_report *rep, const struct memory *m)
+{
+    enum { N = 5000 };
+    static float x[N], y[N];
+    static uint16_t z[N];
+    uint64_t seed = 5;
+    for (int i = 0; i < N; i++)
+        x[i] = (float)(random_normal(&seed) * exp2(60 * random_uniform(&seed) - 30));
+    x[0] = NAN;
+    x[1] = 3e38f;
+    x[2] = -0.0f;
+    x[3] = (float)(1 + 0x1p-8);
+    x[4] = INFINITY;
+    float *on = m->alloc(sizeof x), *back = m->alloc(sizeof x);
+    uint16_t *narrow = m->alloc(sizeof z);
+    for (int at = 0; at < 4 && on && back && narrow; at++) {
+        const size_t n = N - (size_t)at;
+        int bad = m->copy(on, x, sizeof x) || m->fill(narrow, 0xee, sizeof z) ||
+                  cuda_narrowing.narrow(narrow + at, on + at, n, NULL) ||
+                  cuda_narrowing.widen(back + at, narrow + at, n, NULL) ||
+                  m->copy(z, narrow, sizeof z) || m->copy(y, back, sizeof y);
+        int wrong = 0;
+        for (int i = at; i < N; i++) {
+            const uint16_t want = narrow_to_bf16((double)x[i]);
+            const float wide = (float)narrow_from_bf16(want);
+            wrong += z[i] != want || (memcmp(&y[i], &wide, sizeof wide) && i);
+        }
+        EXPECT(rep, !bad && !wrong, "from number %d on: status %d, %d of %zu wrong", at,
+               bad, wrong, n);
+    }
+    if (on) m->free(on);
+    if (back) m->free(back);
+    if (narrow) m->free(narrow);
+}
+
+static int narrow_gpu(struct kcp_report *rep)
+{
+    const struct memory *m = device_memory();
+    if (!m || !&cuda_narrowing) {
+        printf("  (no GPU here: bf16 on the wire was judged on the host alone)\n");
+        return KCP_NA;
+    }
+    struct narrow_trial *t = calloc(3, sizeof *t);
+    if (!t)
+        return KCP_NO_MEMORY;
+    narrow_kernels(rep, m);
+    for (int R = 2; R <= MOST; R += 1 + (R > 2))
+        narrow_forms(rep, t, m, R, 0);
+    int gpus = 0;
+    while (gpus < 4 && !m->gpu(gpus))
+        gpus++;
+    m->gpu(0);
+    if (gpus > 1)
+        narrow_forms(rep, t, m, gpus, 1);
+    else
+        printf("  (%d GPU here: ranks share it)\n", gpus);
+    free(t);
+    return KCP_OK;
+}
+KCP_CHECK(check_20_narrow_gpu) = { "20_clusters", "gpu_narrow",
+    "bf16 on the wire between GPUs, four forms: near, half the bytes, the same bits",
+    narrow_gpu };
