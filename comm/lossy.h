@@ -29,6 +29,8 @@ struct narrow {
 void narrow_open(struct narrow *n, struct kcp_comm *over, size_t elem, void *room);
 void narrow_close(struct narrow *n);
 size_t narrow_bytes(size_t numbers);
+/* Of numbers of so many bytes; NULL: nobody knows such. */
+const struct narrowing *narrowing_of(size_t elem);
 uint16_t narrow_to_bf16(double x);
 double narrow_from_bf16(uint16_t x);
 

@@ -59,7 +59,25 @@ static int widen_host(void *to, const uint16_t *from, size_t numbers,
     return KCP_OK;
 }
 
-const struct narrowing host_narrowing = { narrow_host, widen_host };
+static int norm_host(const void *of, size_t numbers, double *norm,
+                     struct CUstream_st *stream)
+{
+    const double *x = of;
+    double s = 0;
+    for (size_t i = 0; i < numbers; i++)
+        s += x[i] * x[i];
+    *norm = sqrt(s);
+    return KCP_OK;
+}
+
+const struct narrowing host_narrowing = { narrow_host, widen_host, norm_host };
+
+const struct narrowing *narrowing_of(size_t elem)
+{
+    if (elem == sizeof(double))
+        return &host_narrowing;
+    return elem == sizeof(float) ? &cuda_narrowing : NULL;
+}
 
 /* ---- room, until the group has ended; without one, until the call has */
 size_t narrow_bytes(size_t numbers)
@@ -165,6 +183,6 @@ void narrow_open(struct narrow *n, struct kcp_comm *over, size_t elem, void *roo
         .comm = { .R = over->R, .r = over->r, .backend = "narrow",
                   .all_gather = narrow_all_gather, .send = narrow_send,
                   .recv = narrow_recv, .group = narrow_group },
-        .over = over, .by = elem == sizeof(double) ? &host_narrowing : &cuda_narrowing,
-        .elem = elem, .room = room, .free = room };
+        .over = over, .by = narrowing_of(elem), .elem = elem, .room = room,
+        .free = room };
 }

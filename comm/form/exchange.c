@@ -7,8 +7,6 @@
 #include "checked.h"
 #include "comm/lossy.h"
 
-#include <math.h>
-
 static const struct form *const forms[] = {
     [KCP_ALL_GATHER] = &form_all_gather, [KCP_CHAIN] = &form_chain,
     [KCP_PIPELINE] = &form_pipeline, [KCP_SCAN] = &form_scan };
@@ -221,15 +219,16 @@ static const char *what_is_wrong(const struct kcp_exchange *x)
 }
 
 /* ---- on a wire that may lose something: wire.h */
-static const char *what_cannot_be_lost(const struct kcp_exchange *x,
-                                       const struct kcp_wire *w)
+static const char *what_cannot_be_lost(const struct fold *f, const struct kcp_wire *w)
 {
+    const struct kcp_exchange *x = f->x;
+    const int on_gpu = x->ops->elem != sizeof(double);
     const int waits = x->form == KCP_ALL_GATHER || x->form == KCP_SCAN;
     if (!w->bf16 && !(w->tolerance > 0)) return NULL;
-    if (x->ops->elem != sizeof(double) && w->tolerance > 0)
-        return "a tolerance is for host memory: nobody bounds maps on a GPU";
-    if (x->ops->elem != sizeof(double) && (x->ops->is_diagonal || !&cuda_narrowing))
-        return "bf16 on the wire: expected doubles of host memory, or floats of a GPU";
+    if (!narrowing_of(x->ops->elem))
+        return "a lossy wire: expected doubles of host memory, or floats of a GPU";
+    if (w->tolerance > 0 && on_gpu && !f->bound)
+        return "a tolerance: expected bounds of this rank's maps, found none";
     if (w->bf16 && x->plan->L)
         return "canonical segments give the same bits for any cuts: bf16 would not";
     if (w->tolerance > 0 && waits)
@@ -240,18 +239,13 @@ static const char *what_cannot_be_lost(const struct kcp_exchange *x,
     return NULL;
 }
 
-static double norm(const double *x, size_t numbers)
-{
-    double s = 0;
-    for (size_t i = 0; i < numbers; i++)
-        s += x[i] * x[i];
-    return sqrt(s);
-}
-
 /* What this rank dropped, now that what entered has arrived after all. */
 static struct kcp_wire_told told_of(const struct fold *f)
 {
+    const struct kcp_exchange *x = f->x;
+    const struct narrowing *by = narrowing_of(x->ops->elem);
     struct kcp_wire_told told = { 0, -1, 0 };
+    double norm = 0;
     struct visit v;
     for (int p = 0; p < f->NS && f->bound; p = v.p1) {
         v = fold_visit(f, p);
@@ -259,9 +253,9 @@ static struct kcp_wire_told told_of(const struct fold *f)
             continue;
         told.bound = f->bound[local_segment(f, p)];
         told.cut = fold_cuts(f, &v);
-        if (told.cut)
-            told.lost = told.bound *
-                        norm((double *)fold_state(f, p), f->state / sizeof(double));
+        if (told.cut && !by->norm(fold_state(f, p), f->state / x->ops->elem, &norm,
+                                  x->stream))
+            told.lost = told.bound * norm;
     }
     return told;
 }
@@ -302,8 +296,8 @@ static int lossy_run(struct fold *f, const struct kcp_wire *w)
     struct kcp_exchange on = *f->x;
     struct kcp_comm *comm = on.comm;
     struct narrow n;
-    const char *why = what_cannot_be_lost(&on, w);
     f->bound = wire_take_bounds(comm);
+    const char *why = what_cannot_be_lost(f, w);
     if (why)
         return kcp_refuse(KCP_NA, "exchange: %s", why);
     f->tolerance = w->tolerance;

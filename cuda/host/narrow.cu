@@ -8,6 +8,9 @@
 #include "cuda/tile/device.cuh"
 #include "core/narrowing.h"
 
+#include <math.h>
+#include <stdlib.h>
+
 enum { THREADS = 256, MOST_BLOCKS = 4096, AT_ONCE = 4 };
 
 static __device__ __forceinline__ uint32_t to_bf16_pair(float x, float y)
@@ -83,4 +86,21 @@ static int widen(void *to, const uint16_t *from, size_t numbers,
     return launched();
 }
 
-const struct narrowing cuda_narrowing = { narrow, widen };
+// A state's: asked for only where a tolerance has cut something off.
+static int norm(const void *of, size_t numbers, double *norm,
+                struct CUstream_st *stream)
+{
+    float *x = (float *)malloc(sizeof *x * numbers + 1);
+    double s = 0;
+    int status = x ? KCP_OK : KCP_NO_MEMORY;
+    if (x && (cudaMemcpyAsync(x, of, sizeof *x * numbers, cudaMemcpyDeviceToHost,
+                              stream) ||
+              cudaStreamSynchronize(stream)))
+        status = KCP_CUDA;
+    for (size_t i = 0; i < numbers && !status; i++) s += (double)x[i] * x[i];
+    *norm = sqrt(s);
+    free(x);
+    return status;
+}
+
+const struct narrowing cuda_narrowing = { narrow, widen, norm };

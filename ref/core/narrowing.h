@@ -18,6 +18,8 @@ extern "C" {
 struct narrowing {
     int (*narrow)(uint16_t *to, const void *from, size_t numbers, struct CUstream_st *);
     int (*widen)(void *to, const uint16_t *from, size_t numbers, struct CUstream_st *);
+    /* Beside these: the root of the sum of squares, when the stream has come so far. */
+    int (*norm)(const void *of, size_t numbers, double *norm, struct CUstream_st *);
 };
 extern const struct narrowing host_narrowing;              /* comm/narrow.c */
 /* cuda/host/narrow.cu; its address is NULL in a build without CUDA. */
