@@ -36,6 +36,8 @@ struct member {                          /* one rank; comm is its first member *
 struct world {
     int R, inside;                       /* ranks inside the barrier */
     int64_t round;                       /* barriers completed */
+    int showing;                         /* ranks in a gather that still copy */
+    int64_t gathers;                     /* gathers completed */
     int failed, status, rank;
     char why[160];
     pthread_mutex_t lock;

@@ -37,7 +37,8 @@ static int threads_barrier(struct kcp_comm *c, struct CUstream_st *stream)
 }
 
 /* all [R][bytes]; mine may be its own row of all. Each shows its row, copies those of
- * the others, and leaves when everybody has copied. */
+ * the others, and leaves when everybody has copied: when the world fails meanwhile, too.
+ * Who leaves gives its row back to the system, and somebody may still read there. */
 static int gather(struct member *m, const void *mine, void *all, size_t bytes,
                   kcp_copy *copy, struct CUstream_st *stream)
 {
@@ -47,19 +48,28 @@ static int gather(struct member *m, const void *mine, void *all, size_t bytes,
     pthread_mutex_lock(&w->lock);
     m->mine = mine;
     m->bytes = bytes;
+    const int64_t this_one = w->gathers;
+    w->showing++;
     if (!err) err = barrier_locked(m, "all_gather");
+    if (err) w->showing--;                              /* nobody copies */
+    const int shown = !err;
     for (int r = 0; r < w->R && !err; r++)
         if (w->member[r].bytes != bytes)
             err = threads_fail(w, m->comm.r, KCP_COMM, "all_gather of unequal sizes");
     pthread_mutex_unlock(&w->lock);
-    if (err)
+    if (!shown)
         return err;
 
     for (int r = 0; r < w->R && !err; r++)
         if (w->member[r].mine != row + r * bytes)
             err = copy(row + r * bytes, w->member[r].mine, bytes, stream);
     pthread_mutex_lock(&w->lock);
-    if (!err) err = barrier_locked(m, "all_gather");
+    if (!--w->showing) {
+        w->gathers++;
+        pthread_cond_broadcast(&w->change);
+    }
+    while (w->gathers == this_one)
+        pthread_cond_wait(&w->change, &w->lock);
     pthread_mutex_unlock(&w->lock);
     return err;
 }

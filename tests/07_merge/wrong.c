@@ -111,6 +111,50 @@ static int middle(struct kcp_report *rep)
     return KCP_OK;
 }
 
+/* ---- a rank that leaves a gather takes its row along: nobody may read it any more */
+
+enum { READERS = 3, ROW = 64 };
+struct readers { double row[READERS][ROW], all[READERS][READERS][ROW]; };
+static _Thread_local int reader;
+
+/* Rank 0 is slow, rank 1 fails, rank 2 is done at once. */
+static int reads(void *to, const void *from, size_t bytes, struct CUstream_st *stream)
+{
+    const struct timespec moment = { 0, 50 * 1000 * 1000 };
+    if (bytes && reader == 1) return KCP_CUDA;
+    if (bytes && reader == 0) nanosleep(&moment, NULL);
+    if (bytes) memcpy(to, from, bytes);
+    return KCP_OK;
+}
+
+static int reader_body(struct kcp_comm *c, void *arg)
+{
+    struct readers *x = arg;
+    reader = c->r;
+    for (int i = 0; i < ROW; i++) x->row[c->r][i] = c->r + 1;
+    const int err = c->all_gather(c, x->row[c->r], x->all[c->r], sizeof x->row[0],
+                                  NULL);
+    memset(x->row[c->r], 0xff, sizeof x->row[0]);
+    return err;
+}
+
+static int gather_readers(struct kcp_report *rep)
+{
+    struct readers *x = calloc(1, sizeof *x);
+    if (!x) return KCP_NO_MEMORY;
+    char why[200] = "";
+    const int err = kcp_threads_run_on(READERS, reader_body, x, why, sizeof why, reads);
+    EXPECT(rep, err == KCP_CUDA && !strncmp(why, "rank 1: ", 8), "status %d, %s", err,
+           why);
+    for (int r = 0; r < READERS; r++)
+        for (int i = 0; i < ROW; i++)
+            EXPECT(rep, x->all[0][r][i] == r + 1 && x->all[2][r][i] == r + 1,
+                   "rank 1 failed: row %d, number %d is %g on rank 0, %g on rank 2", r,
+                   i, x->all[0][r][i], x->all[2][r][i]);
+    free(x);
+    return KCP_OK;
+}
+
 /* ---- wrong maps under the right exchange: the comparison must see each */
 
 #define APPLY                                                                         \
@@ -209,6 +253,10 @@ KCP_CHECK(check_07_failures) = {
 KCP_CHECK(check_07_middle) = {
     "07_merge", "middle", "a device that refuses inside an exchange ends all ranks",
     middle };
+KCP_CHECK(check_07_gather_readers) = {
+    "07_merge", "gather_readers",
+    "a gather that fails on one rank: no row goes while another rank reads it",
+    gather_readers };
 KCP_CHECK(check_07_wrong_maps) = {
     "07_merge", "wrong_maps", "eight wrong ways to apply and compose are seen",
     wrong_maps };
