@@ -37,7 +37,7 @@ static int threads_barrier(struct kcp_comm *c, struct CUstream_st *stream)
 }
 
 /* all [R][bytes]; mine may be its own row of all. Each shows its row, copies those of
- * the others, and leaves when everybody has copied: when the world fails meanwhile, too.
+ * the others, and leaves when all have copied: when the world fails meanwhile, too.
  * Who leaves gives its row back to the system, and somebody may still read there. */
 static int gather(struct member *m, const void *mine, void *all, size_t bytes,
                   kcp_copy *copy, struct CUstream_st *stream)
