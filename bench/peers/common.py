@@ -99,6 +99,26 @@ def time_calls(torch, calls, warmup=20, iters=100):
     return each + [spread([sum(us[i * n:i * n + n]) for i in range(iters)])]
 
 
+def replays(torch, first, then, kept):
+    """first and then (which takes kept["y"]) as replays of a CUDA graph each, so that
+    what the host does is not timed. As PyTorch wants it: tried on a stream of its own
+    before, memory of both from one pool."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            first()
+            then()
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    graphs = [torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()]
+    with torch.cuda.graph(graphs[0]):
+        first()
+    with torch.cuda.graph(graphs[1], pool=graphs[0].pool()):
+        kept["out"] = then()
+    return [g.replay for g in graphs]
+
+
 def controls(torch):
     """Bytes/s of a copy of 2 GiB, read and written; flop/s of an 8192^3 product."""
     a = torch.empty(1 << 30, dtype=torch.bfloat16, device="cuda").normal_()

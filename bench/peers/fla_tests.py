@@ -35,7 +35,7 @@ ROOT = os.path.normpath(os.path.join(HERE, "..", ".."))
 PEERS = os.path.join(ROOT, ".peers")
 CHUNK = "ops/test_kda.py"
 RANKS = "context_parallel/test_cp_kda.py", "context_parallel/test_cp_gdn.py"
-AT_ONCE = 8                                # the reference of KDA's holds 20 GB
+AT_ONCE = int(os.environ.get("AT_ONCE", "8"))     # the reference of KDA holds 20 GB
 CI = ("FLA_CI_ENV", "1")
 # Tests of something else than the chunk functions: why they do not reach us.
 OTHERS = {"test_cp_conv": "their convolution asks no backend",
@@ -59,7 +59,7 @@ def start(test, words, limit, where, env=()):
     env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", KCP_TOLD=told,
                KCP_PORT=free_port(), **dict(env))
     env["PYTHONPATH"] = os.pathsep.join(
-        [os.path.join(HERE, "backend"), PEERS,
+        [os.path.join(HERE, "backend"), HERE, PEERS,
          os.path.join(ROOT, "book", "examples", "torch"), env.get("PYTHONPATH", "")])
     log = open(told[:-4] + "log", "w")
     command = ["timeout", str(limit), sys.executable, "-m", "pytest", "-q",

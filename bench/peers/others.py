@@ -5,9 +5,10 @@ Book: chapter 19.  Checked by: tests/kcp_check.py --as fla, and its controls whe
 Next: flashkda.py.
 
     python3 tests/kcp_check.py others:cudnn_chunk_kda --stage 13 --as fla --device cuda
-    python3 bench/peers/others.py FILE.tsv... [T=8192 H=96 model=kda]
+    python3 bench/peers/others.py [--replay] FILE.tsv... [T=8192 H=96 model=kda]
 
 Files as for fla_ops.py; what is not installed, or does not take a case, is one line.
+--replay: both passes of what is ready once more, each from a CUDA graph.
 Where a kernel lacks a gate, a norm or the sigmoid in one of its passes, PyTorch
 computes it in front, inside the time where the row's name says so.
 """
@@ -148,7 +149,7 @@ def version(package):
         return package
 
 
-def timed(case, x, name, f, peer, iters=60):
+def timed(case, x, name, f, peer, replay=False, iters=60):
     """Forward as a user calls it, and forward and backward of what is ready."""
     more = dict(scale=x["scale"], use_qk_l2norm_in_kernel=True, A_log=x["A_log"],
                 use_gate_in_kernel=True, use_beta_sigmoid_in_kernel=True,
@@ -175,15 +176,23 @@ def timed(case, x, name, f, peer, iters=60):
         kept["y"] = f(*learned[:5], **dict(left, initial_state=learned[5]))
 
     def then():
-        torch.autograd.grad(kept.pop("y"), learned, [x["do"], x["dht"]])
+        return torch.autograd.grad(kept.pop("y"), learned, [x["do"], x["dht"]])
+
+    def passes(calls, how=""):
+        us = common.time_calls(torch, calls, 5, iters // 2)
+        for stage, t, label in (("08_forward", us[0], "ready inputs, kept"),
+                                ("13_backward", us[1], "ready inputs")):
+            rows.append(common.row(stage, f"{name}, {label}{how}", 0, t, peer))
     try:
-        us = common.time_calls(torch, [first, then], 5, iters // 2)
+        passes([first, then])
     except NotImplementedError as e:
         print(f"others.py: {name}: no backward timed: {e}")
         return rows
-    for stage, t, label in (("08_forward", us[0], "ready inputs, kept"),
-                            ("13_backward", us[1], "ready inputs")):
-        rows.append(common.row(stage, f"{name}, {label}", 0, t, peer))
+    if replay:
+        try:
+            passes(common.replays(torch, first, then, kept), ", from a graph")
+        except RuntimeError as e:
+            print(f"others.py: {name}: no graph: {str(e)[:200]!r}")
     return rows
 
 
@@ -192,7 +201,8 @@ PEERS = {"kda": (("cudnn", cudnn_chunk_kda, "nvidia-cudnn-frontend"),),
 
 
 def main(words):
-    files = [w for w in words if "=" not in w]
+    replay = "--replay" in words
+    files = [w for w in words if "=" not in w and w != "--replay"]
     if not files:
         sys.exit("others.py: found no file, expected FILE.tsv...")
     if not torch.cuda.is_available():
@@ -205,7 +215,7 @@ def main(words):
             case.update(common.controls(torch))
         for name, f, package in PEERS.get(case["model"], ()):
             try:
-                rows = timed(case, x, name, f, version(package))
+                rows = timed(case, x, name, f, version(package), replay)
             except Exception as e:          # theirs, of any kind: said, and the next
                 print(f"others.py: {path}: {name}: not timed: {e!r}"[:400])
                 continue

@@ -70,7 +70,7 @@ def on_gpu(case, exact, theirs, fla):
     functions = [("kcp_torch", kcp_torch.chunk_kda)]
     if fla:
         import ahead
-        ahead.install(choose=False)
+        ahead.install(first=True)
         from fla.ops.kda import chunk_kda
         functions.append(("fla", chunk_kda))
     for name, f in functions:

@@ -12,6 +12,9 @@ import sys
 
 if "--multiprocessing-fork" in sys.orig_argv:
     sys.modules.setdefault("transformers", None)      # as in told.py
+    if os.environ.get("KCP_FLA") == "0":      # FLA's own kernels, their values alone
+        import ahead
+        ahead.install(first=True)
     import kcp_torch.fla  # noqa: F401
 
     import torch.distributed as dist
