@@ -54,7 +54,7 @@ static __device__ __forceinline__ void send_v_new(struct states_out &to,
 {
     show_stores();
     if (threadIdx.x % 128 == 0)
-        tma_store_1d(to.v_new + to.column * TILE_BYTES, v_new, TILE_BYTES);
+        tma_store_tile(to.v_new + to.column * TILE_BYTES, v_new);
     to.h += to.h_step;
     to.v_new += to.v_step;
 }

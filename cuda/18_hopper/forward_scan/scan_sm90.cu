@@ -106,7 +106,7 @@ struct keeps_states {
     {
         store_operand_transposed<CHUNK / 16>(staged[K / 64], b);
         show_stores();
-        if (threadIdx.x % 128 == 0) tma_store_1d(v_new, staged[K / 64], TILE_BYTES);
+        if (threadIdx.x % 128 == 0) tma_store_tile(v_new, staged[K / 64]);
         v_new += v_step;
     }
 

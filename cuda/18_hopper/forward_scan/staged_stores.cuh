@@ -25,6 +25,20 @@ static __device__ __forceinline__ void store_operand_transposed(
     for (int i = 0; i < steps; i++) stmatrix_x4_trans(at + i * 2048, a[i]);
 }
 
+// A staged tile to memory, by one thread. initcheck does not see what the copy engine
+// stores, and the kernels after this one read it: in the sanitizers' build the thread
+// copies.
+static __device__ __forceinline__ void tma_store_tile(unsigned char *to,
+                                                      const unsigned char *from)
+{
+#ifdef KCP_FOR_SANITIZERS
+    for (int i = 0; i < TILE_BYTES / 16; i++)
+        ((uint4 *)to)[i] = ((const uint4 *)from)[i];
+#else
+    tma_store_1d(to, from, TILE_BYTES);
+#endif
+}
+
 // A warpgroup's 64 columns of a state, staged in K / 64 tiles, to memory by one thread.
 template <int K>
 static __device__ __forceinline__ void tma_store_state(
@@ -32,7 +46,7 @@ static __device__ __forceinline__ void tma_store_state(
 {
     #pragma unroll
     for (int i = 0; i < K / 64; i++)
-        tma_store_1d(to + (i * columns + column) * TILE_BYTES, from[i], TILE_BYTES);
+        tma_store_tile(to + (i * columns + column) * TILE_BYTES, from[i]);
 }
 
 // Tiles of the chunk before have left. All threads of the warpgroup.
