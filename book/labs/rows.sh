@@ -34,10 +34,15 @@ missing() {
 refused() { nm -u "$1" | awk -v yes="$allowed" '$NF !~ yes { printf "%s ", $NF }'; }
 
 # A file includes headers, not the answer under another name; and is C, not machine code.
+# Headers of this tree and of compilers: of another file the compiler would print lines.
 includes() {
     sed 's/\\$//; s/^[^:]*: *//' "$1" | tr -s ' ' '\n' |
-        awk -v own="$work" '$0 == "" || $0 == own || /\.(h|cuh|hpp|def)$/ || /^\/usr\// ||
-            /include\// { next } { printf "%s ", $0 }'
+        awk -v own="$work" -v cc="$($CC -print-file-name=include)/" -v cuda="$LAB_CUDA/" '
+            $0 == "" || $0 == own { next }
+            /^\// && (index($0, "/usr/") == 1 || index($0, cc) == 1 ||
+                      length(cuda) > 1 && index($0, cuda) == 1) && !/\/\.\.\// { next }
+            !/^\// && /\.(h|cuh|hpp|def)$/ { next }
+            { printf "%s ", $0 }'
 }
 own_asm() {                           # in the file's own lines; code that runs unasked, data as code
     awk -v own="$work" '
@@ -53,11 +58,27 @@ make_it() {
     $MAKE --no-print-directory -s B="$B" LABDIR="$dir" LABKIND="$kind" "$1" \
         >"$dir/build" 2>&1
 }
+# No file keeps the compiler for ever, or fills the memory or the disk by it: kB, blocks
+# of 512 bytes, seconds.
+within='ulimit -v $0; ulimit -f 524288; exec timeout -k 5 "$@"'
 compile() {                           # to, option...
     to=$1; shift
     # shellcheck disable=SC2086
-    if [ $ext = cu ]; then $NVCC $LAB_NVFLAGS "$@" "$work" -o "$to"
-    else $CC $LAB_CFLAGS -I"${src%/*}" "$@" "$work" -o "$to"; fi
+    if [ $ext = cu ]
+    then sh -c "$within" 67108864 300 $NVCC $LAB_NVFLAGS "$@" "$work" -o "$to"
+    else
+        sh -c "$within" 4194304 60 $CC $LAB_CFLAGS -I"${src%/*}" "$@" "$work" -o "$to"
+    fi
+}
+# The first errors that stand in the student's own file: whatever else it may have
+# included, no line of that is printed.
+errors_of() {
+    awk -v own="$work" '
+        /^[^ ].*(error|warning|note)/ { on = index($0, own) == 1 && /error/ && n++ < 4 }
+        /^[^ ]/ && !index($0, own) { on = 0 }
+        on { print "   " $0; some = 1 }
+        END { if (!some) print "   no line of it is named: what it includes, or its size" }
+        ' "$1"
 }
 # The records that the judge finds, one an object: lab, and what a row names besides. A
 # frame is a file of ours around the student's.
@@ -103,21 +124,25 @@ held_to() {                           # the judge and the library, made once; HE
     exit 2
 }
 build() {
-    built=no
+    built=no included=
     if [ $ext = cu ] && [ -z "$NVCC" ]; then built="not compiled: no nvcc"; return; fi
-    if ! compile "$dir/lab.$o" -c >"$dir/build" 2>&1; then
-        echo "   $work does not compile:"
-        grep -v '^make' "$dir/build" | grep -m 4 -A 3 'error' | sed 's/^/   /' ||
-            tail -3 "$dir/build"
-        return
-    fi
-    compile "$dir/needs" -MM >/dev/null 2>&1
-    compile "$dir/after" -E >/dev/null 2>&1
-    called=$(refused "$dir/lab.$o") included=$(includes "$dir/needs")
-    lacks=$(missing "$dir/lab.$o")
+    # What it includes first: nothing of a file that is no header is printed.
+    # shellcheck disable=SC2046
+    compile "$dir/needs" -MM $([ $ext = cu ] || echo -MG) >/dev/null 2>&1
+    [ ! -s "$dir/needs" ] || included=$(includes "$dir/needs")
     if [ -n "$included" ]; then
         echo "   $work includes ${included% }: headers alone, the answer is not one"
-    elif [ "$(own_asm "$dir/after")" ]; then
+        return
+    fi
+    if ! compile "$dir/lab.$o" -c >"$dir/build" 2>&1; then
+        echo "   $work does not compile:"
+        errors_of "$dir/build"
+        return
+    fi
+    compile "$dir/after" -E >/dev/null 2>&1
+    called=$(refused "$dir/lab.$o")
+    lacks=$(missing "$dir/lab.$o")
+    if [ "$(own_asm "$dir/after")" ]; then
         echo "   $work has asm, a constructor or data as code: C between the lines, no more"
     elif [ -n "$called" ]; then
         echo "   $work calls ${called% }: not among what a lab may call (STAFF.md)"
@@ -294,9 +319,20 @@ speed() {
     title=$1 points=$2 name=$3 ratio=$4
     shift 4
     make_it "$dir/bench"
-    timeout ${LIMIT:-120} "$dir/bench" --stage "${stage%%_*}" "$@" >"$out" 2>&1
-    if grep -q 'no GPU here' "$out"; then
+    timeout ${LIMIT:-120} "$dir/bench" --stage "${stage%%_*}" "$@" >"$out" 2>"$out.err"
+    rc=$?
+    if grep -q 'no GPU here' "$out.err"; then
         add "$title" "$points" "not run" "compiled, not run: no GPU"
+        return
+    fi
+    # The student's code runs in this process: every line must be kcp-bench's own, and
+    # a variant has one row.
+    rows=$(awk '/^#|^stage |^[0-9][0-9]_[a-z_]+ .* status [0-9]+$/ { next }
+        !/^[0-9][0-9]_[a-z_]+ +((for|back)ward +)?[a-zA-Z0-9_]+( +[0-9.]+)+$/ { print "bad"; exit }
+        seen[$2 ~ /^(for|back)ward$/ ? $2 $3 : $2]++ { print "bad"; exit }' "$out")
+    if [ $rc != 0 ] || [ "$rows" ]; then
+        add "$title" "$points" failed \
+            "status $rc of kcp-bench$([ -z "$rows" ] || echo ", with lines that are not its own")"
         return
     fi
     said=$(awk -v than="$name" -v ratio="$ratio" '

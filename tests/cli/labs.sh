@@ -164,6 +164,22 @@ SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_MIN=0 SLURM_ARRAY_TASK_COUNT=3 all
 [ "$(ls "$W/in/.graded/04_chunk"/*.key | wc -l)" = 1 ] && holds || wrong "an array's task took all"
 lab=07b_check
 hand_in $lab 'return *(volatile int *)0;';      graded "$file:$line: load of null"
+# Which fold it is cannot be told by where its code lies: one address for all.
+hand_in $lab 'extern int printf(const char *, ...); printf("%p;", (void *)merge); return 1;'
+graded "Score: 2/8"
+own=$B/grade/$lab-$(realpath "$file" | cksum | cut -d' ' -f1)
+[ "$(cat "$own"/out.[1-6] | grep -o '0x[0-9a-f]*;' | sed 's/.*\(....\)/\1/' | uniq -c | awk '{ print $1 }')" = 6 ] &&
+    holds || wrong "folds have addresses of their own: $(cat "$own"/out.[1-6])"
+# A file of the grader's that it includes is not shown, and no compiler runs for ever.
+lab=02_gate
+hand_in $lab ';'
+echo 'lab 02, a row that nobody has seen' >"$W/rows"
+printf '#include "%s"\n' "$W/rows" >>"$file"
+graded "includes $W/rows"
+grep -q 'nobody' "$W/said" && wrong "a file of the grader's is shown: $(cat "$W/said")" || holds
+hand_in $lab ';'
+printf '#define A 1\n#include "/dev/zero"\n' >>"$file"
+graded "Score: 0/6"
 
 # Staff's own file: a row that nobody has seen, a twist, a planted mistake, a mistake.
 staff=book/labs/staff.example
@@ -218,6 +234,21 @@ for want in '900 v1_column 0.95 ok yours 900.0 us, v1_column 1000.0 us' \
            export MINE; get() { :; }; . book/labs/rows.sh; make_it() { :; }; add() { echo "$3 $4"; }
            speed title 1 "$2" "$3" 2>&1)
     [ "$said" = "${want#* * * }" ] && holds || wrong "speed says '$said', not '$want'"
+done
+# What the student's code prints there is no row: one of its own behind the true one, the
+# true one hidden behind a word, an end before it.
+for line in "echo '05_affine                  lab                          1.0     1.0     1.0'" \
+    "printf word; echo '05_affine         lab  900.0'; echo '05_affine         lab   1.0'" \
+    "echo '05_affine         lab   1.0'; exit 134"; do
+    sed '/ lab /d' "$W/k/bench" >"$W/k/honest"
+    { [ "${line#printf}" != "$line" ] && cat "$W/k/honest" || cat "$W/k/bench"; echo "$line"; } \
+        >"$W/k/bench.new"
+    cp "$W/k/bench" "$W/k/kept"; cat "$W/k/bench.new" >"$W/k/bench"
+    said=$(B=$W dir=$W/k ext=cu stage=05_affine out=$W/said MINE=900; export MINE
+           get() { :; }; . book/labs/rows.sh; make_it() { :; }; add() { echo "$3 $4"; }
+           speed title 1 best 0.5 2>&1)
+    case $said in failed*) holds ;; *) wrong "a row that is printed: '$said'" ;; esac
+    cat "$W/k/kept" >"$W/k/bench"
 done
 for d in "$B"/grade/*/; do
     case $(cat "$d/work" 2>/dev/null) in "$W"/*) rm -rf "$d" ;; esac
