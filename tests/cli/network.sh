@@ -154,6 +154,22 @@ grep -q "not found at .*did not prove to be of this job" "$dir/claimed" ||
     wrong "a false rank 0: rank 1 says $(cat "$dir/claimed")"
 kill $thief
 
+# One who has heard a rank prove itself says the same bytes when the job starts anew.
+next_port; MASTER_PORT=$port
+"$stranger" replays $port 0 60 >"$dir/replays" & thief=$!
+others="$others $thief"
+waits_for listening "$dir/replays"
+WORLD_SIZE=2 RANK=1 LOCAL_WORLD_SIZE=2 KCP_SECRET=the-secret-of-this-job \
+    KCP_TIMEOUT_S=1 "$program" --exchange 5 >"$dir/overheard" 2>&1
+waits_for 'heard rank 1 of 2' "$dir/replays"
+WORLD_SIZE=2 RANK=0 LOCAL_WORLD_SIZE=2 KCP_SECRET=the-secret-of-this-job \
+    KCP_TIMEOUT_S=60 "$program" --exchange 5 >"$dir/anew.0" 2>&1 & first=$!
+waits_for 'refused\|welcomed' "$dir/replays"
+WORLD_SIZE=2 RANK=1 LOCAL_WORLD_SIZE=2 KCP_SECRET=the-secret-of-this-job \
+    KCP_TIMEOUT_S=60 "$program" --exchange 5 >"$dir/anew.1" 2>&1 & ids="$first $!"
+ends anew 0
+grep -q refused "$dir/replays" || wrong "a proof of another start: $(cat "$dir/replays")"
+
 # Who holds a seat and sends what no rank sends is named; nothing is allocated for it.
 for what in wraps terabytes kind words blames; do
     next_port; MASTER_PORT=$port

@@ -330,6 +330,37 @@ static int as_rank(const char *mode, const char *what)
     return status;
 }
 
+/* A rank's hello of one start, with its proof, said again to the next start of the same
+ * job: what was random there is random anew, so it proves nothing. */
+static int replay(int port, double seconds)
+{
+    const double until = monotonic_seconds() + seconds;
+    struct challenge mine = { .magic = "kcp 2" }, theirs;
+    unsigned char welcome[PROOF_BYTES];
+    struct hello heard;
+    const int door = serve(port, 1);
+    if (door < 0)
+        return 1;
+    printf("listening\n");
+    fflush(stdout);
+    int fd = accept(door, NULL, NULL);
+    if (send(fd, &mine, sizeof mine, MSG_NOSIGNAL) != sizeof mine ||
+        recv(fd, &heard, sizeof heard, MSG_WAITALL) != sizeof heard)
+        return 1;
+    close(fd);
+    close(door);
+    printf("heard rank %d of %d\n", heard.caller, heard.R);
+    fflush(stdout);
+    while ((fd = call_port(port)) < 0 && monotonic_seconds() < until)
+        poll(NULL, 0, 5);
+    if (recv(fd, &theirs, sizeof theirs, MSG_WAITALL) != sizeof theirs ||
+        send(fd, &heard, sizeof heard, MSG_NOSIGNAL) != sizeof heard)
+        return 1;
+    const int welcomed = recv(fd, welcome, sizeof welcome, MSG_WAITALL) > 0;
+    printf("%s\n", welcomed ? "welcomed" : "refused");
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "", *what = argc > 2 ? argv[2] : "";
@@ -347,6 +378,8 @@ int main(int argc, char **argv)
         return sit(port, seconds, *mode == 'b');
     if (!strcmp(mode, "claims"))
         return claim(port, seconds);
+    if (!strcmp(mode, "replays"))
+        return replay(port, seconds);
     if (!strcmp(mode, "race"))
         return race_on_purpose();
     if (!strcmp(mode, "self"))
