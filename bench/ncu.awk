@@ -2,9 +2,11 @@
 #
 # Book: chapter 17, "Reading ncu".  Checked by: tests/cli/tables.sh.  Next: record.sh.
 # usage: awk -v stage=17_ladder -v T=8192 -v H=96 -f bench/ncu.awk ncu.VARIANT.csv...
-# The file's name says the variant. A row has the counters that the book reads; what a
-# file lacks is empty. `stalled` is the reason for which most warps waited, and how many
-# of them for one that could issue.
+#        awk -v stage=08_forward -v variant=v3_records -v T=.. -v H=.. -v HV=.. -f ...
+# The file's name says the variant, and its first kernel is the row; or, with a variant
+# named, the file's name says the case, and each of its kernels is a row, `what`. A row
+# has the counters that the book reads; what a file lacks is empty. `stalled` is the
+# reason for which most warps waited, and how many of them for one that could issue.
 function cells(line, to,   n, s)
 {
     n = 0
@@ -47,12 +49,31 @@ function most_stalled(   i, name, best, what)
     return what == "" ? "" : sprintf("%s %.1f", what, best)
 }
 
+function microseconds(name,   s)
+{
+    s = unit[at[name]]
+    if (s ~ /^n/) return value(name) / 1e3
+    return s ~ /^m/ ? value(name) * 1e3 : value(name)
+}
+
+# A kernel as the book calls it: without its template's arguments and its chip.
+function kernel_name(   s)
+{
+    s = now[at["Kernel Name"]]
+    sub(/^void /, "", s)
+    sub(/[<(].*/, "", s)
+    sub(/_kernel.*/, "", s)
+    sub(/^(gdn|kda)_/, "", s)
+    return s
+}
+
 BEGIN {
     OFS = "\t"
+    named = variant
     print "stage", "variant", "T", "H", "registers", "smem", "cycles", "instructions",
           "warps", "issue", "fma", "tensor", "dram", "dram_bytes", "wavefronts",
           "conflicts", "loads", "load_sectors", "stores", "store_sectors",
-          "local_sectors", "stalled"
+          "local_sectors", "stalled" (named == "" ? "" : OFS "case" OFS "what" OFS "us" OFS "HV")
 }
 
 FNR == 1 { lines = 0 }
@@ -64,11 +85,17 @@ lines == 1 {
     for (i = 1; i <= ncells; i++) at[head[i]] = i
 }
 lines == 2 { cells($0, unit) }
-lines == 3 {
+lines == 3 || (lines > 3 && named != "") {
     cells($0, now)
     variant = FILENAME
     sub(/.*ncu\./, "", variant)
     sub(/\.csv$/, "", variant)
+    more = ""
+    if (named != "") {
+        more = OFS variant OFS kernel_name() OFS microseconds("gpu__time_duration.sum")
+        more = more OFS HV
+        variant = named
+    }
     l1 = "l1tex__t_sectors_pipe_lsu_mem_"
     asked = "l1tex__t_requests_pipe_lsu_mem_global_op_"
     print stage, variant, T, H, value("launch__registers_per_thread"),
@@ -84,5 +111,5 @@ lines == 3 {
           value("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"),
           value(asked "ld.sum"), value(l1 "global_op_ld.sum"),
           value(asked "st.sum"), value(l1 "global_op_st.sum"),
-          value(l1 "local_op_ld.sum"), most_stalled()
+          value(l1 "local_op_ld.sum"), most_stalled() more
 }

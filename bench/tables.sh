@@ -15,6 +15,6 @@ else sh bench/digest.sh --all; fi >"$out/digests" || exit 1
 t=book/tables
 awk -F '\t' -v out="$out" -v digests="$out/digests" -f $t/read.awk -f $t/walks.awk \
     -f $t/stages.awk -f $t/edges.awk -f $t/ranks.awk -f $t/judge.awk \
-    -f $t/modes.awk \
+    -f $t/modes.awk -f $t/bounds.awk \
     -f $t/precision.awk -f $t/ladder.awk -f $t/torch.awk -f $t/nccl.awk -f $t/predictions.awk -f $t/readme.awk \
     -f $t/all.awk "$@"

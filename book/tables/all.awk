@@ -9,6 +9,7 @@ END {
     whole_tables(out "/17.md", "")
     edge_table(out "/17-edges.md")
     mode_table(out "/18-modes.md")
+    bound_table(out "/18-bounds.md")
     roofline()
     rank_tables(out "/19.md")
     form_tables(out "/19-forms.md")

@@ -143,6 +143,25 @@ for v in v1_thread v2_shared; do
 done
 table 2026-01-02-abc1234-1gpu-ladder.tsv
 
+# Chapter 18: the kernels of a packed forward, from Nsight Compute's own page.
+head pk.t 8192 1 1 live model=gdn lengths=8x1024
+row 08_forward v3_records 146 $old
+{
+    echo '"Kernel Name","gpu__time_duration.sum","dram__bytes_read.sum","dram__bytes_write.sum","smsp__inst_executed.sum","smsp__issue_active.avg.pct_of_peak_sustained_active"'
+    echo '"","us","Mbyte","Mbyte","inst","%"'
+    echo '"void gdn_chunk_prepare_kernel<128, 1>(params)","50.0","80.0","20.0","8,192,000","42"'
+    echo '"void scan_kernel<128, 2>(params)","80000","150000","10000","4,096,000","21"'
+} >"$W/ncu.pk.csv"
+sed -i '2s/"us","Mbyte","Mbyte"/"ns","Kbyte","Kbyte"/; 3s/"50.0","80.0","20.0"/"50000","80000","20000"/' \
+    "$W/ncu.pk.csv"
+awk -v stage=08_forward -v variant=v3_records -v T=8192 -v H=16 -v HV=32 -f bench/ncu.awk \
+    "$W/ncu.pk.csv" >"$W/pk.counters"
+awk -F '\t' 'NR == 1 { for (i = 1; i <= NF; i++) name[i] = $i; next }
+    { s = "kind=counter"
+      for (i = 1; i <= NF; i++) if ($i != "" && name[i] != "stalled") s = s " " name[i] "=" $i
+      print s }' "$W/pk.counters" | while read -r s; do words $s $old; done
+table 2026-01-02-abc1234-1gpu-packed.tsv
+
 sh bench/tables.sh "$W/t" "$W"/*.tsv || failed=1
 wants torch.md '8192, H.*96 | forward | kcp_torch | 0.876 | dk | 5.1e-03 |'
 wants torch-judged.md '| its own tests | FLA | 8 | 5 passed |'
@@ -153,6 +172,9 @@ wants ladder.md '| `v3_mma`† | 1.00 ms | 2.00 | 8 |'
 wants ladder-2.md '| `v2_shared` | \*\*2.00 ms\*\* | 2.0 | 10 | 1 | 36 % | 0 % | 6.2 % | 4 % | wait |'
 wants ladder-2.md '^4.00 times as fast'
 [ ! -r "$W/t/ladder-3.md" ] || { echo "tables.sh: counters of none"; failed=1; }
+wants 18-bounds.md '| 8.×.1024 | whole, not profiled | \*\*0.146\*\* |'
+wants 18-bounds.md '| `chunk.prepare` | 0.050 | 100 | 2.00 | 50 % | 2.0 | 42 % |'
+wants 18-bounds.md '| `scan` | 0.080 | 160 | 2.00 | 50 % | 1.0 | 21 % |'
 wants 17-edges.md '32 | 64.095† | 64.096† | 64.097† | 74.095† | 74.096† | 74.097† |'
 lacks 17.md '64.097'
 wants 19-nccl.md '`KILL rank 1 of --exchange 0` | processes | 2 | 0 | 0.3 | rank 1 was'
