@@ -36,13 +36,18 @@ refused() { nm -u "$1" | awk -v yes="$allowed" '$NF !~ yes { printf "%s ", $NF }
 # A file includes headers, not the answer under another name; and is C, not machine code.
 # Headers of this tree and of compilers: of another file the compiler would print lines.
 includes() {
-    sed 's/\\$//; s/^[^:]*: *//' "$1" | tr -s ' ' '\n' |
-        awk -v own="$work" -v cc="$($CC -print-file-name=include)/" -v cuda="$LAB_CUDA/" '
-            $0 == "" || $0 == own { next }
-            /^\// && (index($0, "/usr/") == 1 || index($0, cc) == 1 ||
-                      length(cuda) > 1 && index($0, cuda) == 1) && !/\/\.\.\// { next }
-            !/^\// && /\.(h|cuh|hpp|def)$/ { next }
-            { printf "%s ", $0 }'
+    sed 's/\\$//; s/^[^:]*: *//' "$1" | tr -s ' ' '\n' | while read -r name; do
+        case $name in
+            '' | "$work") continue ;;
+            /*) at=$(realpath -m "$name")
+                case $at/ in
+                    /usr/* | "$(realpath -m "$($CC -print-file-name=include)")"/*) continue ;;
+                    "$(realpath -m "${LAB_CUDA:-/usr}")"/*) continue ;;
+                esac ;;
+            *.h | *.cuh | *.hpp | *.def) continue ;;
+        esac
+        printf '%s ' "$name"
+    done
 }
 own_asm() {                           # in the file's own lines; code that runs unasked, data as code
     awk -v own="$work" '
