@@ -71,3 +71,40 @@ static int gpu_unwritten(struct kcp_report *rep)
 }
 KCP_CHECK(check_00_gpu_unwritten) = { "00_judge", "gpu_unwritten",
     "the same on a GPU, around a kernel", gpu_unwritten };
+
+/* A backward that has a workspace in its first two runs alone: the second is the first
+ * with the arguments that the others get. Nobody may give it back once more: not the
+ * judge's own forward, which begins from the arguments of backward. */
+static int runs, left_over;
+static size_t work_at_first(const void *a) { return runs < 2 ? 64 : 0; }
+static int runs_again(void *args)
+{
+    struct kcp_call *c = args;
+    left_over += !c->work_bytes && c->work;
+    if (c->work_bytes) memset(c->work, 0, c->work_bytes);
+    runs++;
+    return ref_backward(args);
+}
+
+static int again(struct kcp_report *rep)
+{
+    const struct kcp_variant v = { "13_backward", "runs_again", "", KCP_F64, KCP_HOST,
+                                   "any", runs_again, work_at_first };
+    const int asked = repeats_asked;
+    struct kcase k;
+    struct verdict t = { .outcome = SKIP };
+    char why[100];
+    case_parse("live kda H=1 HV=2 K=4 V=4 C=4 lengths=9 h0 dht id=1", &k, why,
+               sizeof why);
+    runs = left_over = 0;
+    repeats_asked = 3;
+    judge_case(stage_find(v.stage), &v, &k, v.storage, &t);
+    repeats_asked = asked;
+    EXPECT(rep, t.outcome == PASS && runs == 4, "%s after %d runs: %s",
+           outcome_name[t.outcome], runs, t.why);
+    EXPECT(rep, !left_over, "%d runs without a workspace were given an old one",
+           left_over);
+    return KCP_OK;
+}
+KCP_CHECK(check_00_again) = { "00_judge", "again",
+    "a workspace is given back once, also where a case is repeated", again };

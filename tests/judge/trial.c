@@ -178,6 +178,8 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     if (stream && s->mem->sync()) return KCP_CUDA;
     c->stream = stream;
     if (comm && comm->group) count_groups(comm);
+    c->work = NULL;                    /* of a run before: it has been given back */
+    c->work_bytes = 0;
     c->comm = comm;
     c->ops = s->mem->mapops;
     c->plan = s->plan;
