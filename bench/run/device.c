@@ -7,6 +7,7 @@
  * this is for results, kcp-bench is for time.
  */
 #include "device.h"
+#include "core/bounded.h"
 #include "core/paths.h"
 #include "tests/judge/judge.h"
 
@@ -225,7 +226,7 @@ static int one_run(const struct device *d, const struct kcp_stage *s,
     struct kcp_call *c = args;
     c->work_bytes = v->work ? v->work(args) : 0;
     c->work = c->work_bytes ? d->mem->alloc(c->work_bytes) : NULL;
-    int status = c->work || !c->work_bytes ? v->run(args) : KCP_NO_MEMORY;
+    int status = c->work || !c->work_bytes ? kcp_run_bounded(v, args) : KCP_NO_MEMORY;
     if (!status && s->ranks)
         status = comm->barrier(comm, c->stream);
     if (d->mem->sync() && !status)

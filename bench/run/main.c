@@ -48,7 +48,6 @@ static int without(struct run *x)
           "kda, gdn or spike, or --stage 13, 14 or 15" },
         { o->stage && o->wire, "--wire", "the layer of kda or gdn" },
         { o->stage && o->truncate > 0, "--truncate", "the layer of kda or gdn" },
-        { o->device && o->truncate > 0, "--truncate", "--device cpu" },
         { o->canonical && o->wire, "--wire", "classic segments, no --canonical" },
         { o->truncate > 0 && (o->canonical || o->spread || o->owners), "--truncate",
           "one range a rank of classic segments" },

@@ -6,6 +6,7 @@
  * A layer is a place in the table of paths: the kernels with which its rows begin. Each
  * call takes the first row from there on that fits it. What is wrong with a call is
  * found here, on the host, before anything is put on the stream. */
+#include "bounded.h"
 #include "checked.h"
 #include "paths.h"
 #include "ref.h"
@@ -280,7 +281,7 @@ static int first_that_takes(const struct kcp_layer *layer, const struct kcp_vari
     while (status == KCP_NA) {
         const struct kcp_variant *k = choose(layer, v, args, &p, none, n);
         if (!k) break;
-        status = k->run(args);
+        status = kcp_run_bounded(k, args);
         if (!p) break;
     }
     return status;

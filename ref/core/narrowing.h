@@ -1,4 +1,4 @@
-/* narrowing.h -- numbers to bfloat16 and back, where they lie: on the host, on a GPU.
+/* narrowing.h -- what a lossy wire asks of numbers where they lie: on the host, on a GPU.
  *
  * Book: chapter 20.  Checked by: tests/20_clusters/wire.c, narrow_gpu.c.
  * Next: ../../comm/narrow.c, which calls these for what an exchange sends. */
@@ -6,6 +6,7 @@
 #define KCP_NARROWING_H
 
 #include "kcp.h"
+#include "stages.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -24,6 +25,12 @@ struct narrowing {
 extern const struct narrowing host_narrowing;              /* comm/narrow.c */
 /* cuda/host/narrow.cu; its address is NULL in a build without CUDA. */
 extern const struct narrowing cuda_narrowing __attribute__((weak));
+
+/* bound [NS] <- as kcp_decay_bound's, from the raw inputs of a forward or a backward on
+ * a GPU; the stream is waited for, and work is scratch. KCP_NA: a graph captures the
+ * stream. KCP_BAD: work is too short. cuda/host/bound.cu. */
+int cuda_decay_bound(const struct kcp_forward *a, enum kcp_storage storage,
+                     double *bound) __attribute__((weak));
 
 #pragma GCC visibility pop
 

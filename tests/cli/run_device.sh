@@ -80,6 +80,7 @@ near kda-bf16-v1 3e-2 '--variant v1_stages' $layer --save all
 near kda-bf16-3-chain 3e-2 '' $layer --ranks 3 --form chain --reuse-m
 near kda-bf16-wire 3e-2 '' $layer --ranks 3 --wire bf16
 near kda-f32-wire-pipeline 1e-2 '--dtype f32' $layer --ranks 4 --form pipeline --wire bf16
+near kda-f32-cut-chain 2e-4 '--dtype f32' $layer --ranks 4 --form chain --truncate 1e-9
 near kda-f32-5-cuts 2e-4 '--dtype f32' $layer --cuts 0,1,100,100,101,300 --form scan
 "$arrays" fill in/w.npy f8 128,4 0.25; "$arrays" fill in/wv.npy f8 256,3 0.3
 for name in x0 dxt; do               # rows before the sequences; of the last rows
@@ -90,6 +91,13 @@ done
 conv="--conv w.npy,w.npy,wv.npy --act silu"
 near kda-f32-conv 2e-4 '--dtype f32' $layer --ranks 3 $conv
 near kda-bf16-conv 3e-2 '' $layer --ranks 2 $conv
+# Where gates forget, ranks between others are cut off, on a GPU as on the host.
+mv in short; "$arrays" layer in 4096 1 1 1 64 64 kda raw 1
+for form in chain pipeline; do
+    near kda-f32-far-$form 2e-4 '--dtype f32' $layer --ranks 3 --form $form --truncate 0.9
+    grep -q -- "--truncate 0.9: 1 of 1 ranks" stdout || fail "$form: $(cat stdout)"
+done
+
 rm -rf in; "$arrays" layer in 300 3 2 4 64 128 gdn free 2
 near gdn-f32 2e-4 '--dtype f32' --model gdn --gate softplus $layer --canonical 64
 near gdn-bf16 3e-2 '' --model gdn --gate softplus $layer

@@ -67,7 +67,7 @@ refused --truncate 0.1 --form chain --canonical 16
 refused --truncate 0.1 --form chain --layout zigzag
 refused --wire bf16 --canonical 16
 refused --wire half
-refused --truncate 0.1 --form chain --device gpu
+refused --truncate 0.1 --form scan --device gpu
 echo "kcp-run --wire, --truncate: $passed passed, $failed failed: bf16 in four forms," \
     "a tolerance in two, as threads and processes"
 [ $failed -eq 0 ]

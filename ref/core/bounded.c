@@ -1,0 +1,40 @@
+/* bounded.c -- who bounds the maps that a GPU makes, where the wire has a tolerance.
+ *
+ * Book: chapter 20.  Checked by: tests/20_clusters/bound_gpu.c, run_device.sh.
+ * Next: ../../cuda/host/bound.cu. */
+#include "bounded.h"
+
+#include "checked.h"
+#include "core/narrowing.h"
+#include "wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Forward's and backward's args begin alike (stages/layer.def). */
+static int is_layer(const struct kcp_variant *v)
+{
+    return !strncmp(v->stage, "08", 2) || !strncmp(v->stage, "13", 2);
+}
+
+int kcp_run_bounded(const struct kcp_variant *v, void *args)
+{
+    const struct kcp_forward *a = args;
+    if (v->where != KCP_DEVICE || !is_layer(v) || !(kcp_wire_tolerance(a->comm) > 0) ||
+        !a->plan || !a->plan->crossing)
+        return v->run(args);
+    double *bound = malloc(sizeof *bound * ((size_t)a->NS + 1));
+    int status = bound ? KCP_OK : KCP_NO_MEMORY;
+    if (!status)
+        status = &cuda_decay_bound ? cuda_decay_bound(a, v->storage, bound) : KCP_NA;
+    if (status == KCP_NA)
+        kcp_refuse(status, "%s: a tolerance: the host waits for the bounds of this "
+                   "rank's maps, which no graph can capture", v->stage);
+    if (!status) {
+        kcp_wire_bounds(a->comm, bound);
+        status = v->run(args);
+        kcp_wire_bounds(a->comm, NULL);        /* the exchange has taken them */
+    }
+    free(bound);
+    return status;
+}
