@@ -149,10 +149,10 @@ static int bound_gpu(struct kcp_report *rep)
                         by_gpu(m, a, &f, bytes, cu, cn, sc, got);
         EXPECT(rep, !bad, "trial %d: not bounded", i);
         for (int s = 0; s < NS && !bad; s++) {
-            EXPECT(rep, got[s] >= want[s] * (1 - 1e-12), "trial %d, segment %d: %.9g is "
-                   "below %.9g", i, s, got[s], want[s]);
-            EXPECT(rep, got[s] <= want[s] * (1 + 4e-3) + 1e-300, "trial %d, segment %d: "
-                   "%.9g, the reference has %.9g", i, s, got[s], want[s]);
+            EXPECT(rep, got[s] >= want[s] * (1 - 1e-12), "trial %d, segment %d: %.9g "
+                   "is below %.9g", i, s, got[s], want[s]);
+            EXPECT(rep, got[s] <= want[s] * (1 + 4e-3) + 1e-300, "trial %d, segment "
+                   "%d: %.9g, the reference has %.9g", i, s, got[s], want[s]);
             alive += want[s] > 1e-6;
             dead += want[s] < 1e-12;
         }

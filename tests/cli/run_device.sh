@@ -92,12 +92,11 @@ conv="--conv w.npy,w.npy,wv.npy --act silu"
 near kda-f32-conv 2e-4 '--dtype f32' $layer --ranks 3 $conv
 near kda-bf16-conv 3e-2 '' $layer --ranks 2 $conv
 # Where gates forget, ranks between others are cut off, on a GPU as on the host.
-mv in short; "$arrays" layer in 4096 1 1 1 64 64 kda raw 1
+rm -rf in; "$arrays" layer in 4096 1 1 1 64 64 kda raw 1
 for form in chain pipeline; do
     near kda-f32-far-$form 2e-4 '--dtype f32' $layer --ranks 3 --form $form --truncate 0.9
     grep -q -- "--truncate 0.9: 1 of 1 ranks" stdout || fail "$form: $(cat stdout)"
 done
-
 rm -rf in; "$arrays" layer in 300 3 2 4 64 128 gdn free 2
 near gdn-f32 2e-4 '--dtype f32' --model gdn --gate softplus $layer --canonical 64
 near gdn-bf16 3e-2 '' --model gdn --gate softplus $layer
