@@ -275,6 +275,28 @@ static void unsent(void)
         printf("(no record has it yet)\n@20/unsent_most (not recorded yet)\n");
 }
 
+/* ---- bf16 on the wire between two GPUs */
+static void narrow(void)
+{
+    static const char *const cases[][2] = {
+        { "kda_2x1_t8192_wire_exact_bare", "kda_2x1_t8192_wire_bf16_bare" },
+        { "kda_2x1_t131072_wire_exact_bare", "kda_2x1_t131072_wire_bf16_bare" } };
+    static const char *const forms[][2] = {
+        { "all_gather", "all_gather_bf16" }, { "chain", "chain_bf16" },
+        { "pipeline", "pipeline_bf16" }, { "scan", "scan_bf16" } };
+    printf("== 20-wire-gpus\nKDA forward on 2 GPUs, 32 heads, nothing kept, and the "
+           "same with bf16 on the wire;\nin brackets the exchange, with the wait for "
+           "the slower rank; microseconds\n\n");
+    printf("tokens   form              exact              bf16\n");
+    for (int c = 0; c < 2; c++)
+        for (int f = 0; f < 4; f++) {
+            const struct row exact = newest(cases[c][0], "08_forward", forms[f][0]);
+            const struct row bf16 = newest(cases[c][1], "08_forward", forms[f][1]);
+            printf("%6.0f   %-12s %8.0f (%5.0f) %9.0f (%5.0f)\n", exact.T, forms[f][0],
+                   exact.us, exact.part.exchange, bf16.us, bf16.part.exchange);
+        }
+}
+
 /* ---- eight GPUs, before anybody has run them: the work of four, halved; a hop of two,
  * seven times */
 static void eight(void)
@@ -305,6 +327,7 @@ int main(void)
     floors();
     replays();
     unsent();
+    narrow();
     eight();
     return 0;
 }

@@ -13,6 +13,7 @@ END {
     roofline()
     rank_tables(out "/19.md")
     form_tables(out "/19-forms.md")
+    cut_rows(out "/20-cuts.tsv")
     walk_table(out "/15-forms.md")
     version_table(out "/15_scan.md")
     judge_table(out "/18.md")

@@ -1,12 +1,17 @@
 # ranks.awk -- whole layers over ranks: the best of each number of GPUs, and the forms.
 #
 # Book: chapter 20.  Checked by: tests/cli/tables.sh.  Next: judge.awk.
-function plan_of(i,   s)
+function plan_of(i,   s, shares)
 {
     s = segments_[i] > ranks_[i] ? segments_[i] / ranks_[i] " segments" : "one segment"
     if (ranks_[i] > 1) s = s " a rank"
     if (parts[i] > 1) s = s ", heads in " parts[i]
     if (reuse_[i]) s = s ", M kept"
+    if (cuts[i] != "") {
+        shares = cuts[i]
+        gsub(/,/, "\302\240:\302\240", shares)
+        s = s ", shares " shares
+    }
     return s
 }
 
@@ -110,7 +115,7 @@ function rank_tables(f,   j, i, last)
 # says of case, pass and GPUs is not said again.
 function form_row(group, f,   k, i, n, name, p, head)
 {
-    n = split("all_gather chain pipeline scan", name, " ")
+    n = split("all_gather chain chain_window pipeline scan", name, " ")
     split(group, p, SUBSEP)
     head = sprintf("%s | %s | %s", p[1], p[2] ~ /back/ ? "backward" : "forward", p[4])
     printf "| %s | %s |", head == head_above ? " | | " : head, p[5] > f
@@ -139,11 +144,31 @@ function form_tables(f,   s, R, x, j, i, g, begun, seen)
             }
     for (j = 1; j <= ngroups; j++) {
         if (j == 1) {
-            print "| case | pass | GPUs | plan | all-gather | chain | pipeline " \
-                  "| scan |" > f
-            print "|:-----------|:----|--:|:----------|-----:|-----:|-----:|-----:|" > f
+            print "| case | pass | GPUs | plan | all-gather | chain " \
+                  "| chain over windows | pipeline | scan |" > f
+            print "|:-----------|:----|--:|:----------|-----:|-----:|-----:|-----:" \
+                  "|-----:|" > f
         }
         form_row(groups[j], f)
+    }
+    close(f)
+}
+
+# Forward on two GPUs by the first one's share of the tokens: share, form, microseconds.
+# The case with the most shares that were recorded; equal ones are 50.
+function cut_rows(f,   j, i, n, best, percent)
+{
+    for (j = 1; j <= rows; j++)
+        if (cuts[j] != "" && ranks_[j] == 2 && stage[j] == "08_forward" &&
+            ++n[kase[j]] > n[best])
+            best = kase[j]
+    printf "" > f
+    for (j = 1; j <= rows && best != ""; j++) {
+        i = sorted[j]
+        if (kase[i] != best || ranks_[i] != 2 || stage[i] != "08_forward" ||
+            peer[i] != "" || reuse_[i] || parts[i] > 1 || segments_[i] > 2) continue
+        percent = cuts[i] == "" ? 50 : cuts[i] + 0
+        print percent, form[i], time[i] > f
     }
     close(f)
 }

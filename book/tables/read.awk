@@ -80,6 +80,7 @@ function in_words(   s)
     if (get("lengths") != "") s = s ", lengths " lengths_in_words()
     else if (num("sequences") > 1) s = s ", " get("sequences") " sequences"
     if (get("walk") != "") s = s ", by " get("walk")
+    if (get("form") ~ /_bf16$/) s = s ", bf16 on the wire"
     s = s kept_in_words()
     gsub(/ = /, "\302\240=\302\240", s)
     return s
@@ -109,7 +110,8 @@ function keep(i, what, s, v, p, standing_)
     is_fresh[i] = standing_; kase[i] = what; stage[i] = s; variant[i] = v; peer[i] = p
     pass[i] = num("pass"); time[i] = num("us"); low[i] = num("us_p10")
     high[i] = num("us_p90"); bytes[i] = num("bytes"); flops[i] = num("flops")
-    form[i] = get("form"); parts[i] = num("head_parts"); front[i] = num("front")
+    form[i] = get("form"); sub(/_bf16$/, "", form[i]); cuts[i] = get("cuts")
+    parts[i] = num("head_parts"); front[i] = num("front")
     sum[i] = num("sum"); exchange[i] = num("exchange"); main_[i] = num("main")
     work[i] = get("work"); saved[i] = num("saved"); copy_[i] = num("copy")
     product_[i] = num("product"); T_[i] = num("T"); HV_[i] = num("HV")
@@ -132,7 +134,8 @@ get("kind") == "time" && get("case") != "scan" && num("us") > 0 {
     segments = 1
     if (p == "" && num("segments") > num("sequences")) segments = num("segments")
     key = what SUBSEP s SUBSEP v SUBSEP num("pass") SUBSEP layer SUBSEP ranks SUBSEP \
-          segments SUBSEP get("form") SUBSEP num("head_parts") SUBSEP num("reuse_M")
+          segments SUBSEP get("form") SUBSEP num("head_parts") SUBSEP \
+          num("reuse_M") SUBSEP get("cuts")
     if (key in slot && is_fresh[slot[key]] > standing_) next
     if (!(key in slot)) slot[key] = ++rows
     i = slot[key]
