@@ -107,9 +107,9 @@ int main(void)
     struct point p[MOST];
     const int n = read_points(p);
     svg_begin(720, 350, "A forward on two GPUs by the first one's share",
-              "Milliseconds of a forward in three forms against the share of the tokens "
-              "that the first of two GPUs has: fastest with a little less than half, "
-              "because the first one makes the map and the second one does not.");
+              "Milliseconds of a forward in three forms against the share of the "
+              "tokens that the first of two GPUs has: fastest with a little less than "
+              "half, for the second one waits for the first.");
     if (n) {
         sort_points(p, n);
         const struct axes a = axes_of(p, n);

@@ -27,6 +27,9 @@ struct nccl { NCCL_CALLS(NCCL_MEMBER) };
 /* NULL, and why: no libnccl.so.2 here, or one without what we need. */
 const struct nccl *nccl_open(char *why, size_t n);
 
+/* A process of this machine, in a space of process numbers; pid 0: not known. */
+struct window_process { int pid; uint64_t began, space; };
+
 struct nccl_rank {                          /* one rank; comm is its first member */
     struct kcp_comm comm;
     const struct nccl *nccl;
@@ -44,6 +47,7 @@ struct nccl_rank {                          /* one rank; comm is its first membe
     char why[160];
     struct kcp_window window;          /* comm.window leads here, where there are any */
     char opened[KCP_WINDOW_RANKS];     /* rank's memory is of another process */
+    struct window_process process[KCP_WINDOW_RANKS];
 };
 
 /* Remember the first failure, tell the host ranks when it is ours, abort. */
@@ -54,6 +58,12 @@ int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
 void nccl_calls(struct kcp_comm *c);
 /* quiet: all ranks have come here, and none writes any more. */
 void nccl_windows_free(struct nccl_rank *w, int quiet);
+/* After a failure: this rank leaves the others' windows. Its own is given back when all
+ * of them have left it or have ended, now or when somebody else makes or leaves one. */
+void window_leave(struct nccl_rank *w);
+void windows_left_before(void);
+struct window_process window_process_here(void);
+int window_process_ended(const struct window_process *p);
 
 #pragma GCC visibility pop
 

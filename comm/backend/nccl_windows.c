@@ -23,6 +23,7 @@ enum { WINDOW_MIB = 64, WINDOW_BLOCKS = 1024 };
 struct card {
     int able, device, has_handle;
     uint64_t process, machine;
+    struct window_process is;
     void *at;
     cudaIpcMemHandle_t handle;
 };
@@ -59,11 +60,13 @@ static int blocks_of(int R)
 static int make_own(struct nccl_rank *w, struct card *mine)
 {
     struct kcp_window *x = &w->window;
-    const size_t bytes = kcp_window_bytes(x->R, x->blocks);
+    const size_t words = sizeof(int) * (size_t)x->R;   /* who has left: nccl_left.c */
+    const size_t bytes = kcp_window_bytes(x->R, x->blocks) + words;
     pthread_once(&drawn, draw);
     mine->process = process_number;
     mine->machine = machine_number();
     mine->device = w->device;
+    mine->is = window_process_here();
     if (!launcher_env_windows() || !mine->process || !mine->machine)
         return 0;
     if (cudaHostAlloc((void **)&x->lost, sizeof *x->lost, cudaHostAllocPortable) ||
@@ -92,6 +95,7 @@ static int reach_all(struct nccl_rank *w, const struct card *mine,
     struct kcp_window *x = &w->window;
     for (int r = 0; r < x->R; r++) {
         const struct card *o = &all[r];
+        w->process[r] = o->is;
         if (!o->able || o->machine != mine->machine)
             return 0;
         if (r == x->r)
@@ -111,11 +115,12 @@ static int reach_all(struct nccl_rank *w, const struct card *mine,
     return 1;
 }
 
-/* Nobody writes here any more, or nobody knows: then the memory stays until the process
- * ends, for a kernel of another rank may still be on its way. */
+/* quiet: nobody writes here any more. Else each rank leaves by itself. */
 void nccl_windows_free(struct nccl_rank *w, int quiet)
 {
     struct kcp_window *x = &w->window;
+    if (!quiet && x->R)
+        window_leave(w);
     for (int r = 0; r < x->R; r++)
         if (w->opened[r])
             cudaIpcCloseMemHandle(x->at[r]);
@@ -137,6 +142,7 @@ int kcp_nccl_windows(struct kcp_comm *c)
         return KCP_NA;
     if (c->window || c->R == 1)
         return c->window ? KCP_OK : KCP_NA;
+    windows_left_before();
     if (!(all = calloc((size_t)c->R, sizeof *all)))
         return nccl_fail(w, c->r, KCP_NO_MEMORY, "no memory to show windows", 1);
     w->window = (struct kcp_window){ .R = c->R, .r = c->r, .blocks = blocks_of(c->R) };

@@ -78,6 +78,18 @@ static int narrow_rank(struct kcp_comm *over, void *arg)
     return status;
 }
 
+/* All of a list: a communicator over NCCL takes long to make. */
+struct narrow_list { struct narrow_trial *t; int n; };
+
+static int narrow_all(struct kcp_comm *over, void *arg)
+{
+    const struct narrow_list *x = arg;
+    int status = KCP_OK;
+    for (int i = 0; i < x->n && !status; i++)
+        status = narrow_rank(over, &x->t[i]);
+    return status;
+}
+
 static double states_apart(const struct narrow_trial *x, const struct narrow_trial *y)
 {
     double d = 0, s = 0;
@@ -92,20 +104,9 @@ static double states_apart(const struct narrow_trial *x, const struct narrow_tri
     return sqrt(d / s);
 }
 
-/* Exact, then in bf16, then once more: near, half of the bytes, the same bits. */
-static void narrow_one(struct kcp_report *rep, struct narrow_trial *t, int R, int nccl)
+/* Exact, in bf16, and once more: near, half of the bytes, the same bits. */
+static void narrow_judge(struct kcp_report *rep, const struct narrow_trial *t, int R)
 {
-    char why[200] = "";
-    for (int i = 0; i < 3; i++) {
-        struct narrow_trial *a = &t[i];
-        memset(a->state, 0xff, sizeof a->state);
-        a->wire.bf16 = i > 0;
-        const int status = nccl ? kcp_nccl_threads_run(R, narrow_rank, a, why, 200)
-                                : a->mem->threads_run(R, narrow_rank, a, why, 200);
-        EXPECT(rep, !status, "form %d R %d: status %d, %s", a->form, R, status, why);
-        if (status)
-            return;
-    }
     const double off = states_apart(&t[1], &t[0]);
     EXPECT(rep, off > 1e-5 && off < 8e-3, "form %d backward %d R %d K %d: off by %.1e",
            t->form, t->backward, R, t->K, off);
@@ -124,26 +125,35 @@ static void narrow_one(struct kcp_report *rep, struct narrow_trial *t, int R, in
     }
 }
 
+/* Forms, passes, sizes: three trials of each. */
+enum { PASSES = 2, SIZES = 2, EACH = 3, LIST = (KCP_SCAN + 1) * PASSES * SIZES * EACH };
+
 static void narrow_forms(struct kcp_report *rep, struct narrow_trial *t,
                          const struct memory *m, int R, int nccl)
 {
     static const int64_t cu[] = { 0, 37, TOKENS };
-    static const int sizes[][2] = { { 64, 64 }, { 5, 7 } };
+    static const int sizes[SIZES][2] = { { 64, 64 }, { 5, 7 } };
+    struct narrow_list list = { t, LIST };
     struct kcp_plan *plan;
+    char why[200] = "";
     if (kcp_plan_make(&plan, SEQUENCES, cu, R, NULL, 0, 16, 0, NULL))
         return;
-    for (int form = KCP_ALL_GATHER; form <= KCP_SCAN; form++)
-        for (int i = 0; i < 4; i++) {
-            for (int j = 0; j < 3; j++) {
-                t[j].mem = m;
-                t[j].plan = plan;
-                t[j].form = form;
-                t[j].backward = i % 2;
-                t[j].K = sizes[i / 2][0];
-                t[j].V = sizes[i / 2][1];
-            }
-            narrow_one(rep, t, R, nccl);
-        }
+    for (int i = 0; i < LIST; i++) {
+        const int kind = i / EACH;
+        memset(&t[i], 0xff, sizeof t[i]);
+        t[i].mem = m;
+        t[i].plan = plan;
+        t[i].wire = (struct kcp_wire){ i % EACH > 0, 0 };
+        t[i].backward = kind % PASSES;
+        t[i].K = sizes[kind / PASSES % SIZES][0];
+        t[i].V = sizes[kind / PASSES % SIZES][1];
+        t[i].form = (enum kcp_form)(kind / PASSES / SIZES);
+    }
+    const int status = nccl ? kcp_nccl_threads_run(R, narrow_all, &list, why, 200)
+                            : m->threads_run(R, narrow_all, &list, why, 200);
+    EXPECT(rep, !status, "R %d, NCCL %d: status %d, %s", R, nccl, status, why);
+    for (int i = 0; i < LIST && !status; i += EACH)
+        narrow_judge(rep, &t[i], R);
     kcp_plan_free(plan);
 }
 
@@ -190,7 +200,7 @@ static int narrow_gpu(struct kcp_report *rep)
         printf("  (no GPU here: bf16 on the wire was judged on the host alone)\n");
         return KCP_NA;
     }
-    struct narrow_trial *t = calloc(3, sizeof *t);
+    struct narrow_trial *t = calloc(LIST, sizeof *t);
     if (!t)
         return KCP_NO_MEMORY;
     narrow_kernels(rep, m);
