@@ -35,7 +35,7 @@ if grep -q '^twist' "$dir/staff"; then cp "$dir/staff" "$dir/rows"
 else cat "$lab" "$dir/staff" >"$dir/rows"; fi
 
 score=0 of=0 skipped=0 json="" n=0
-quoted() { printf '%s' "$1" | sed 's/[\\"]/\\&/g' | tr -d '\n'; }
+quoted() { printf '%s' "$1" | sed 's/[\\"]/\\&/g' | tr -d '\000-\037'; }
 add() {                                     # title points outcome note
     case $3 in
         ok) score=$((score + $2)); of=$((of + $2)); p="$2/$2" ;;

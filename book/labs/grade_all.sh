@@ -24,11 +24,22 @@ list() {
     for f in "$dir"/*/"$id.$ext" "$dir"/*."$ext"; do
         [ -f "$f" ] || continue
         name=${f#"$dir"/}
+        case $name in *[[:cntrl:]]*)
+            echo "grade-all: found a control character in a name, which is left out" >&2
+            continue ;;
+        esac
         printf '%s\t%s\n' "${name%%[/]*}" "$f"
     done | sed "s/\\.$ext	/	/" | sort
 }
 key() { cat "$1" "$lab" ${staff:+"$staff"} book/labs/*.sh | cksum; }
+# A link may lead to another's file, or to the grader's own: it is no hand-in.
+own_file() {
+    if [ -L "$1" ] || { [ "${1%/*}" != "$dir" ] && [ -L "${1%/*}" ]; }
+    then echo "$to/.link"
+    else echo "$1"; fi
+}
 one() {                                # name, file
+    set -- "$1" "$(own_file "$2")"
     now="$(key "$2") ${SEED:-0}"
     [ -s "$to/$1.json" ] && [ "$(cat "$to/$1.key" 2>/dev/null)" = "$now" ] && return
     work=$(mktemp -d "$to/.work.XXXXXX") || return
@@ -43,6 +54,7 @@ one() {                                # name, file
     printf '%-24s %s\n' "$1" "$(sed -n 's/^Score: //p' "$to/$1.txt" | grep . || echo '-')"
 }
 
+echo '#error "a link: hand in the file itself"' >"$to/.link"
 list >"$to/list.$$"
 n=$(wc -l <"$to/list.$$")
 [ "$n" -gt 0 ] || { echo "grade-all: found no $id.$ext in $dir" >&2; rm -f "$to/list.$$"; exit 2; }
@@ -63,13 +75,15 @@ missing=0
   while IFS='	' read -r name file; do
       if [ -s "$to/$name.json" ]; then
           sed -n 's/.*"score": \([0-9]*\), "of": \([0-9]*\), "not_run": \([0-9]*\).*/\1\t\2\t\3/p' \
-              "$to/$name.json" | sed "s/^/$name	$id	/"
+              "$to/$name.json" | sed "s/^/$id	/" | while read -r line; do
+              printf '%s\t%s\n' "$name" "$line"; done
       else printf '%s\t%s\t-\t-\t-\n' "$name" "$id"; fi
   done <"$to/list.$$"; } >"$to/table.$$" && mv "$to/table.$$" "$to/table.tsv"
 { echo '['; comma=
   while IFS='	' read -r name file; do
       [ -s "$to/$name.json" ] || continue
-      printf '%s{"name": "%s", "result": %s}' "$comma" "$name" "$(cat "$to/$name.json")"
+      printf '%s{"name": "%s", "result": %s}' "$comma" \
+          "$(printf '%s' "$name" | sed 's/[\\"]/\\&/g')" "$(cat "$to/$name.json")"
       comma=',
 '
   done <"$to/list.$$"; echo; echo ']'; } >"$to/all.$$" && mv "$to/all.$$" "$to/all.json"

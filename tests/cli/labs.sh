@@ -153,14 +153,18 @@ mkdir -p "$W/in/ada" "$W/in/bob"
 cp "$W/a/04_chunk.c" "$W/in/ada/"
 cp "$W/b/04_chunk.c" "$W/in/bob/"
 echo 'this is no C;' >"$W/in/eve.c"
+# A link to another's file is no hand-in; a name may have what JSON and sed have words for.
+mkdir "$W/in/mal" "$W/in/o\"k & s"
+ln -s ../ada/04_chunk.c "$W/in/mal/04_chunk.c"
+cp "$W/in/eve.c" "$W/in/o\"k & s/04_chunk.c"
 all() { $MAKE --no-print-directory -s grade-all B="$B" LAB=04 DIR="$W/in" SEED= STAFF= >"$W/said" 2>&1; }
 all && [ "$(cut -f1,3 "$W/in/.graded/04_chunk/table.tsv" | tr '\t\n' ' ,')" = \
-    'name score,ada 6,bob 0,eve 0,' ] && holds || wrong "grade-all: $(cat "$W/said")"
+    'name score,ada 6,bob 0,eve 0,mal 0,o"k & s 0,' ] && holds || wrong "grade-all: $(cat "$W/said")"
 all && ! grep -q '^ada' "$W/said" && holds || wrong "graded again: $(cat "$W/said")"
-python3 -c 'import json, sys; assert len(json.load(open(sys.argv[1]))) == 3' \
+python3 -c 'import json, sys; assert len(json.load(open(sys.argv[1]))) == 5' \
     "$W/in/.graded/04_chunk/all.json" 2>/dev/null && holds || wrong "all.json is no JSON"
 rm -rf "$W/in/.graded"
-SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_MIN=0 SLURM_ARRAY_TASK_COUNT=3 all
+SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_MIN=0 SLURM_ARRAY_TASK_COUNT=5 all
 [ "$(ls "$W/in/.graded/04_chunk"/*.key | wc -l)" = 1 ] && holds || wrong "an array's task took all"
 lab=07b_check
 hand_in $lab 'return *(volatile int *)0;';      graded "$file:$line: load of null"
