@@ -13,8 +13,8 @@ of KDA and GDN in a process of its own, whose ranks meet at a port of its own
 (backend/sitecustomize.py). Those of KDA run as they are; as FLA's own continuous
 integration runs them (FLA_CI_ENV=1: an error beyond their limit is a warning where no
 number is off by more than 0.3); with the rounding of their reference (KCP_ROUND_KEYS);
-and two on FLA's own kernels (KCP_FLA=0). Half of them find the GPUs in turned order:
-rank 0's has the reference. A line a test goes to standard output, a row to the table;
+and two on FLA's own kernels (KCP_FLA=0). The reference of each is on the first GPU,
+and a rank that waits for it spins on its own: nothing else should run there. A line a test goes to standard output, a row to the table;
 exit status 1 when one failed that FLA's integration would not let pass. DIR keeps what
 was said; --only chooses: tests over ranks by a regex of file, name and variables,
 those of chunk in the words of pytest's -k.
@@ -150,14 +150,12 @@ def ranks(limit, where, peer, only):
         rows.append(dict(what=f"FLA's tests/{file}", how=name, n=1, says=says,
                          peer=peer))
 
-    def one(file, name, env, turned):
+    def one(file, name, env):
         left = int(limit - (time.time() - began))
         label = name + "".join(f", {n}={x}" for n, x in env)
         ours = "kda" not in file or env == (CI,)
         if left < 20:
             return row(file, label, "not run: no time left")
-        if turned:
-            env += (("CUDA_VISIBLE_DEVICES", turned),)
         told, process = start(f"{file}::{name}", [], left, where, env)
         process.wait()
         found = list(tests_of(told))
@@ -185,19 +183,17 @@ def ranks(limit, where, peer, only):
             some = names[:2] if ("KCP_FLA", "0") in env else names
             jobs += [(file, n, env) for n in some
                      if re.search(only, f"{file}::{n} {env}")]
-    lock, visible = threading.Lock(), os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    order = (visible or ",".join(map(str, range(gpus)))).split(",")
+    lock = threading.Lock()
 
-    def work(turned):
+    def work():
         while True:
             with lock:
                 if not jobs:
                     return
                 job = jobs.pop(0)
-            one(*job, turned)
+            one(*job)
     for i in range(AT_ONCE):
-        threading.Thread(target=work, args=(",".join(order[::-1]) if i % 2 else "",)
-                         ).start()
+        threading.Thread(target=work).start()
     while threading.active_count() > 1:
         time.sleep(0.2)
     for name, why in OTHERS.items():

@@ -15,6 +15,9 @@ import pytest
 
 # FLA's models, which no test here asks for: ten seconds of import in forty processes.
 sys.modules.setdefault("transformers", None)
+import ahead  # noqa: E402
+
+ahead.install(first=True)                     # what falls back to FLA's own kernels
 from fla.ops.backends import BackendRegistry  # noqa: E402
 
 import kcp_torch.fla  # noqa: E402,F401
