@@ -215,6 +215,6 @@ int ref_forward(struct kcp_forward *a)
     for (int j = 0; j < x.ngot; j++)
         free(x.got[j]);
     if (status && status != KCP_COMM && a->comm)
-        a->comm->fail(a->comm, status, "ref_forward");
+        a->comm->fail(a->comm, status, kcp_why_or("ref_forward"));
     return status;
 }

@@ -171,6 +171,6 @@ int ref_backward(struct kcp_backward *a)
     for (int j = 0; j < x.ngot; j++)
         free(x.got[j]);
     if (status && status != KCP_COMM && a->comm)
-        a->comm->fail(a->comm, status, x.why[0] ? x.why : "ref_backward");
+        a->comm->fail(a->comm, status, kcp_why_or("ref_backward"));
     return status;
 }

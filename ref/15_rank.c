@@ -195,6 +195,6 @@ int ref_scan(struct kcp_scan *a)
     for (int j = 0; j < x.ngot; j++)
         free(x.got[j]);
     if (status && status != KCP_COMM && a->comm)
-        a->comm->fail(a->comm, status, "15_scan");
+        a->comm->fail(a->comm, status, kcp_why_or("15_scan"));
     return status;
 }

@@ -205,7 +205,7 @@ int kcp_family_run(const struct family_model *m, const struct kcp_family *a)
     for (int j = 0; j < x.ngot; j++)
         free(x.got[j]);
     if (status && status != KCP_COMM && a->comm)
-        a->comm->fail(a->comm, status, m->name);
+        a->comm->fail(a->comm, status, kcp_why_or(m->name));
     return status;
 }
 

@@ -31,6 +31,8 @@ void kcp_checked_leave(void);
 /* Returns status; kcp_why() is what the format says. */
 int kcp_refuse(int status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* What has been said of this call, else its name: for comm->fail. */
+const char *kcp_why_or(const char *name);
 /* One line to whoever asked for notices. */
 void kcp_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

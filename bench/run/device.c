@@ -250,6 +250,8 @@ static int kernel_run(struct device *d, const struct kcp_stage *s, void *args,
     if (status == KCP_NA) {
         snprintf(takes, sizeof takes, "found a shape that no variant of %s takes here, "
                  "expected %s", s->name, known ? any[0]->shapes : "--device cpu");
+        if (kcp_why()[0])
+            snprintf(takes, sizeof takes, "%s", kcp_why());
         comm->fail(comm, KCP_NA, takes);
     }
     return status;

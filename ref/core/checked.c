@@ -32,6 +32,8 @@ int kcp_refuse(int status, const char *format, ...)
     return status;
 }
 
+const char *kcp_why_or(const char *name) { return why[0] ? why : name; }
+
 void kcp_notices(void (*to)(const char *line)) { notices = to; }
 
 void kcp_notice(const char *format, ...)

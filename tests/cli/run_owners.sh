@@ -72,5 +72,12 @@ refused --stripe --stripe 0 --layout striped
 refused --layout --layout round
 refused --layout --stage 02 --layout zigzag
 
+# A scan keeps five maps a visit, for so many visits and no more: said in words.
+"$arrays" layer in 800 1 1 1 3 3 kda free 1 || exit 1
+refused 'ranks: rank .: scan: ' --layout striped \
+    --stripe 2 --ranks 3 --form scan
+# shellcheck disable=SC2086
+gives many --gate softplus --layout striped --stripe 2 --ranks 3 --form chain
+
 echo "kcp-run --layout, --owners: $passed passed, $failed failed"
 [ $failed -eq 0 ]
