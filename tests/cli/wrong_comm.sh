@@ -2,33 +2,60 @@
 # wrong_comm.sh -- a layer whose communication is wrong fails: planted, one way a word.
 #
 # Book: CONTRIBUTING.md, "How the judge works".  Checked by: HONEST, which passes.
-# Usage: wrong_comm.sh BUILD; NCCL=2: over so many GPUs, else ranks are threads.
-# Next: ../judge/plants/comm.c.
+# Usage: wrong_comm.sh BUILD; NCCL=2: over so many GPUs, else ranks are threads; STAGES=
+# and FORMS=: those alone.  Next: ../judge/plants/comm.c.
 B=$(cd "${1:-build}" && pwd) || exit 1
 top=$PWD failed=0 seen=0
 W=$(mktemp -d) || exit 1
 trap 'rm -rf "$W"' EXIT
 unset WORLD_SIZE RANK SLURM_NTASKS OMPI_COMM_WORLD_SIZE
-sizes="H=1 HV=2 K=64 V=64 C=64 lengths=21,810,30 h0 l2norm beta=sigmoid"
 forms=${FORMS:-all_gather chain pipeline scan}
-if [ -n "$NCCL" ]; then layer=v3_records how="--device --backend nccl" R=$NCCL
-else layer=twin how="" R=3
-    sizes="H=1 HV=2 K=16 V=12 C=16 lengths=21,210,30 h0 l2norm beta=sigmoid"; fi
-for name in HONEST SHORT SHIFTED SILENT; do
-    ${CC:-cc} -std=c11 -O1 -shared -fPIC -I"$top/ref" -DWRONG="$name" \
-        -DLAYER="\"$layer\"" "$top/tests/judge/plants/comm.c" -o "$W/$name.so" ||
-        { echo "wrong_comm.sh: $name does not compile"; exit 1; }
-    for form in $forms; do
-        # shellcheck disable=SC2086
-        timeout 100 "$B/kcp-check" --variant "$W/$name.so" $how --limit 20 \
-            --case "live kda $form R=$R $sizes seed=1; live gdn $form R=$R $sizes seed=2" \
-            --stage 08 ${NCCL:+--ranks $R} >"$W/said" 2>&1
-        status=$?
-        case $name.$status in
-            HONEST.0 | [SU]*.1) seen=$((seen + 1)) ;;
-            *) failed=$((failed + 1))
-               echo "  FAIL  wrong_comm: $name, $form: status $status: $(tail -3 "$W/said")" ;;
-        esac
+if [ -n "$NCCL" ]; then how="--device --backend nccl --ranks $NCCL" R=$NCCL
+else how="" R=3; fi
+# of STAGE NAME VARIANT-OVER-GPUS ITS-HOST-TWIN: what is judged, and by which forms.
+of() {
+    if [ -n "$NCCL" ]; then layer=$3 sizes="K=64 V=64 C=64 lengths=21,810,30"
+    else layer=$4 sizes="K=16 V=12 C=16 lengths=21,210,30"; fi
+    name=$2 sizes="R=$R H=1 HV=2 $sizes h0"
+    case $1 in 14 | 15) knows=any ;; *) knows=$forms ;; esac
+}
+cases_of() {     # STAGE FORM
+    heads="l2norm beta=sigmoid"
+    case $1 in
+        08) echo "live kda $2 $sizes $heads seed=1; live gdn $2 $sizes $heads seed=2" ;;
+        13) echo "live kda $2 $sizes $heads dht seed=1; live gdn $2 $sizes $heads dht seed=2" ;;
+        14) echo "live kda act=silu D=40 Wc=4 $sizes seed=1" ;;
+        15) echo "live kda spike $sizes dht masks=1 seed=1" ;;
+        16) echo "live dplr $2 $sizes dht seed=1${NCCL:+; live gdn2 $2 $sizes dht seed=2}" ;;
+    esac
+}
+for stage in ${STAGES:-08 13 14 15 16}; do
+    case $stage in
+        08) of 08 08_forward v3_records twin ;;
+        13) of 13 13_backward v4_factors twin ;;
+        14) of 14 14_conv v2_tokens twin ;;
+        15) of 15 15_scan v2_mma twin ;;
+        16) of 16 16_family v2_tiles twin_dplr ;;
+        *) echo "wrong_comm.sh: STAGES: found $stage, expected 08, 13, 14, 15 or 16"; exit 2 ;;
+    esac
+    for mistake in HONEST SHORT SHIFTED SILENT; do
+        ${CC:-cc} -std=c11 -O1 -shared -fPIC -I"$top/ref" -DWRONG="$mistake" \
+            -DSTAGE="\"$name\"" -DLAYER="\"$layer\"" "$top/tests/judge/plants/comm.c" \
+            -o "$W/$mistake.so" ||
+            { echo "wrong_comm.sh: $mistake does not compile"; exit 1; }
+        for form in $knows; do
+            # shellcheck disable=SC2086
+            timeout 100 "$B/kcp-check" --variant "$W/$mistake.so" $how --limit 20 \
+                --case "$(cases_of $stage "${form#any}")" --stage $stage >"$W/said" 2>&1
+            status=$?
+            grep -q '^  FAIL ' "$W/said" && status=$status.wrong
+            case $mistake.$status in
+                HONEST.0 | S*.1.wrong) seen=$((seen + 1)) ;;
+                *) failed=$((failed + 1))
+                   echo "  FAIL  wrong_comm: $stage, $mistake, $form: status $status:" \
+                       "$(tail -3 "$W/said")" ;;
+            esac
+        done
     done
 done
 echo "wrong_comm: $seen as they should be, $failed not"

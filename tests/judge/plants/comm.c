@@ -3,8 +3,8 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/wrong_comm.sh,
  * which wants HONEST to pass and each other to fail.  Next: liar.c.
  *
- * Beneath is a layer of ours of stage 08, -DLAYER='"its name"', on the judge's own
- * communicator; what is wrong lies between the two. */
+ * Beneath is a variant of ours, -DSTAGE='"its stage"' and -DLAYER='"its name"', on the
+ * judge's own communicator; what is wrong lies between the two. */
 #define _GNU_SOURCE
 #include "layer.h"
 
@@ -12,6 +12,7 @@
 
 enum { HONEST, SHORT, SHIFTED, SILENT };
 #ifndef LAYER
+#define STAGE "08_forward"
 #define LAYER "v3_records"
 #endif
 
@@ -81,9 +82,10 @@ static void same_fail(struct kcp_comm *c, int status, const char *why)
 static struct kcp_variant mine;
 static const struct kcp_variant *layer;
 
-static int forward(void *args)
+/* Whatever the stage, its arguments begin with a call. */
+static int on_wrong_comm(void *args)
 {
-    struct kcp_forward *a = args;
+    struct kcp_call *a = args;
     struct kcp_comm *whole = a->comm;
     if (!whole) return layer->run(a);
     struct kcp_comm between = *whole;
@@ -103,9 +105,9 @@ static int forward(void *args)
 
 __attribute__((constructor)) static void loaded(void)
 {
-    if (kcp_variants("08_forward", LAYER, &layer, 1) != 1) return;
+    if (kcp_variants(STAGE, LAYER, &layer, 1) != 1) return;
     mine = *layer;
     mine.name = "wrong_comm";
-    mine.run = forward;
+    mine.run = on_wrong_comm;
 }
 const struct kcp_variant *const kcp_variant = &mine;
