@@ -17,9 +17,11 @@ static void step(const struct family_token *x, void *S_)
     for (int i = 0; i < x->K; i++)
         for (int v = 0; v < x->V; v++)
             found[v] += S[i][v] * x->a[i];
-    for (int i = 0; i < x->K; i++)
+    for (int i = 0; i < x->K; i++) {
+        const double decay = exp(x->g[i]);
         for (int v = 0; v < x->V; v++)
-            S[i][v] = exp(x->g[i]) * S[i][v] + x->b[i] * found[v] + x->k[i] * x->v[v];
+            S[i][v] = decay * S[i][v] + x->b[i] * found[v] + x->k[i] * x->v[v];
+    }
     //< dplr-step
 }
 
@@ -37,16 +39,18 @@ static void adjoint(const struct family_token *x, const void *S_, void *dS_)
             found[v] += S[i][v] * x->a[i];
             dfound[v] += dS[i][v] * x->b[i];
         }
-    for (int i = 0; i < x->K; i++)
+    for (int i = 0; i < x->K; i++) {
+        const double decay = exp(x->g[i]);
         for (int v = 0; v < x->V; v++) {
             x->db[i] += dS[i][v] * found[v];
             x->dk[i] += dS[i][v] * x->v[v];
             x->dv[v] += dS[i][v] * x->k[i];
             x->da[i] += S[i][v] * dfound[v];
-            dS[i][v] *= exp(x->g[i]);
+            dS[i][v] *= decay;
             x->dg[i] += dS[i][v] * S[i][v];
             dS[i][v] += x->a[i] * dfound[v];
         }
+    }
 }
 
 /* Two rows a token: 2i holds what it found and copies along b, 2i+1 what it writes on

@@ -14,11 +14,13 @@ static void step(const struct family_token *x, void *S_)
     //> gdn2-step
     for (int v = 0; v < x->V; v++)
         e[v] = x->omega[v] * x->v[v];
-    for (int i = 0; i < x->K; i++)
+    for (int i = 0; i < x->K; i++) {
+        const double decay = exp(x->g[i]);
         for (int v = 0; v < x->V; v++) {
-            S[i][v] *= exp(x->g[i]);
+            S[i][v] *= decay;
             e[v] -= S[i][v] * x->b[i] * x->k[i];
         }
+    }
     for (int i = 0; i < x->K; i++)
         for (int v = 0; v < x->V; v++)
             S[i][v] += x->k[i] * e[v];
@@ -37,11 +39,13 @@ static void adjoint(const struct family_token *x, const void *S_, void *dS_)
         e[v] = x->omega[v] * x->v[v];
         de[v] = 0;
     }
-    for (int i = 0; i < x->K; i++)
+    for (int i = 0; i < x->K; i++) {
+        const double decay = exp(x->g[i]);
         for (int v = 0; v < x->V; v++) {
-            e[v] -= exp(x->g[i]) * S[i][v] * x->b[i] * x->k[i];
+            e[v] -= decay * S[i][v] * x->b[i] * x->k[i];
             de[v] += dS[i][v] * x->k[i];
         }
+    }
     for (int v = 0; v < x->V; v++) {
         x->dv[v] += x->omega[v] * de[v];
         x->domega[v] += x->v[v] * de[v];
@@ -137,8 +141,7 @@ static void form_back(const struct family_chunk *x)
     family_read_back(x);
 }
 
-const struct family_model ref_gdn2 = { "gdn2", 1, step, adjoint, form, form_back,
-                                       0 };
+const struct family_model ref_gdn2 = { "gdn2", 1, step, adjoint, form, form_back, 0 };
 
 /* The model in the program that runs any model. */
 int ref_gdn2_run(const struct kcp_family *a)

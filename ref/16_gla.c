@@ -11,9 +11,11 @@
 static void step(const struct family_token *x, void *S_)
 {
     double (*S)[x->V] = S_;
-    for (int i = 0; i < x->K; i++)
+    for (int i = 0; i < x->K; i++) {
+        const double decay = exp(x->g[i]);
         for (int v = 0; v < x->V; v++)
-            S[i][v] = exp(x->g[i]) * S[i][v] + x->k[i] * x->v[v];
+            S[i][v] = decay * S[i][v] + x->k[i] * x->v[v];
+    }
 }
 
 /* dk = dS v      dv = dS^T k      dg = exp(g) sum_v dS S      dS <- diag(exp g) dS */
@@ -21,13 +23,15 @@ static void adjoint(const struct family_token *x, const void *S_, void *dS_)
 {
     const double (*S)[x->V] = S_;
     double (*dS)[x->V] = dS_;
-    for (int i = 0; i < x->K; i++)
+    for (int i = 0; i < x->K; i++) {
+        const double decay = exp(x->g[i]);
         for (int v = 0; v < x->V; v++) {
             x->dk[i] += dS[i][v] * x->v[v];
             x->dv[v] += dS[i][v] * x->k[i];
-            dS[i][v] *= exp(x->g[i]);
+            dS[i][v] *= decay;
             x->dg[i] += dS[i][v] * S[i][v];
         }
+    }
 }
 
 /* Nothing is corrected: u = v, w = 0, so M_c = Λ and h_c = kg^T v: M is diagonal. */

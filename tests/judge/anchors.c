@@ -241,6 +241,14 @@ static void few_tokens(struct anchors *a)
         " beta=sigmoid");
 }
 
+/* A light block: rows and factors are made again from what is normalised and gated. */
+static void light(struct anchors *a)
+{
+    for (int m = 0; m < 2; m++)
+        add(a, "live %s %s R=2 H=1 HV=2 K=16 V=12 C=16 lengths=40,33 h0 dht l2norm "
+            "beta=sigmoid gate=softplus save=light", model_name[m], m ? "chain" : "scan");
+}
+
 /* Shards shorter than a window: a row's taps lie on several ranks before it. */
 static void short_shards(struct anchors *a)
 {
@@ -284,6 +292,7 @@ struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
     }
     if (wide == 0 && !s->ranks) chunks(&a, s);
     if (wide == 0 && (!s->ranks || layer)) unlike(&a, "H=1 HV=2 K=16 V=12 C=64");
+    if (wide == 0 && is(s, "13 ")) light(&a);
     if (wide == 1) wide_chunks(&a, s);
     if (wide == 1 && (!s->ranks || layer)) {
         unlike(&a, "H=1 HV=2 K=64 V=64 C=64");

@@ -148,6 +148,9 @@ static void case_of(struct kcase *k, int id, const int *row,
     if (wide) size = wide == 2 ? tall_sizes[id % 4] : wide_sizes[row[SIZES] % 4];
     const int slow = c->T > 400 && size[0] * size[1] > 1024;    /* for the references */
     if (slow && !wide) size = sizes[0];
+    /* 15 multiplies two maps a token; sizes beyond this have cases of few tokens. */
+    if (spike(stage) && !wide && c->T > 100 && size[0] * size[1] > 64 * 64)
+        size = sizes[5];
     c->model = first_model(stage) + row[MODEL];
     c->gate = row[GATE];
     c->beta_form = row[BETA];

@@ -221,6 +221,11 @@ static double by_chance(const struct view *v)
     return n < 64 ? 1 + 1 / sqrt(2 * fmax(n, 1)) : 1;
 }
 
+double limit_rises_by(enum kcp_storage judged)
+{
+    return judged == KCP_F32 ? 40 : 4;
+}
+
 /* A head whose exact result moves when the inputs, and of a layer what each chapter
  * hands on, are rounded once more cannot be held to less than three times that: a
  * kernel rounds its own numbers on the way too. Six times where chapter 10, or a
@@ -236,20 +241,24 @@ static double conditioned(const struct slice *s, const struct view *v, int64_t h
                           double size, int64_t all_outer, double tol, double err)
 {
     const int single = s->judged == KCP_F32;
-    const double most = (single ? 40 : 4) * tol;
+    const double most = limit_rises_by(s->judged) * tol;
     if (v->is_M || !(size > 0) || !(err <= most)) return tol;
-    const double *moved = s->moved ? s->moved(s->field->name) : NULL;
-    const int over_tokens = one_of(s->field->name, "dA_log ddt_bias");
-    if (!moved) return tol * by_chance(v) * (over_tokens ? 2 : 1);
-    const int64_t outer = v->heads == s->dim[0] ? v->outer : all_outer;
-    double by = rms_head(s, v, moved, outer, h);
-    if (s->field->shape[0] == 'T')            /* or these tokens alone, when more */
-        by = fmax(by, rms_head(s, v, moved + s->first * v->heads * v->inner, v->outer,
-                               h));
-    by /= size;
     const int many = one_of(s->stage->name, "10_wy_backward 13_backward 16_family");
+    const int over_tokens = one_of(s->field->name, "dA_log ddt_bias");
     const double times = (many ? 6 : 3) * (single ? 4 : 1);
-    return fmin(fmax(tol, times * by) * by_chance(v), most);
+    const int64_t outer = v->heads == s->dim[0] ? v->outer : all_outer;
+    double limit = tol;
+    for (int draws = 1; draws <= MOVED_DRAWS; draws *= 2) {
+        const double *moved = s->moved ? s->moved(s->field->name, draws) : NULL;
+        if (!moved) return tol * by_chance(v) * (over_tokens ? 2 : 1);
+        double by = rms_head(s, v, moved, outer, h);
+        if (s->field->shape[0] == 'T')            /* or these tokens alone, when more */
+            by = fmax(by, rms_head(s, v, moved + s->first * v->heads * v->inner,
+                                   v->outer, h));
+        limit = fmin(fmax(tol, times * by / size) * by_chance(v), most);
+        if (err <= 0.9 * limit) break;            /* more draws would raise it alone */
+    }
+    return limit;
 }
 
 static void check_head(const struct slice *s, const struct view *v, int64_t h,
@@ -289,7 +298,7 @@ static void check_head(const struct slice *s, const struct view *v, int64_t h,
         if (one > tol) err = fmax(err, one);
     }
     double limit = tol;
-    if (err > tol) limit = conditioned(s, v, h, size, all_outer, tol, err);
+    if (err > tol && !s->is_plain) limit = conditioned(s, v, h, size, all_outer, tol, err);
     note(w, s, v, err, limit, h, at, first < 0 ? at : first, nan);
 }
 

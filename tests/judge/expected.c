@@ -9,7 +9,13 @@
 #include <string.h>
 
 /* Inputs and expected outputs of a case; kept for the next variant of the same case. */
-static struct expected kept;
+static struct expected last, *kept = &last;
+/* Those that more than one process asks for, made before they begin. */
+enum { MOST_AHEAD = 512 };
+static const size_t MOST_AHEAD_BYTES = 256 << 20;
+static struct expected ahead[MOST_AHEAD];
+static int ahead_count;
+static size_t ahead_bytes;
 
 struct kcp_call call_of(const struct kcp_stage *s, const struct kcase *k,
                                const struct kcp_plan *p, int r, enum kcp_pass pass)
@@ -141,16 +147,16 @@ static double alive_of(const struct expected *x, const struct kcp_stage *s,
 static int move_once(struct tensor_set *to, const struct kcase *k,
                      const struct kcp_plan *p)
 {
-    tensor_set_copy(to, &kept.in);
-    round_once_more(to, k, kept.judged);
-    const int status = source_of(kept.stage) == OF_LAYER
-        ? pipeline_disturbed(to, k, kept.judged)
-        : outputs_of(to, kept.stage, &kept.k, kept.pass, p);
-    if (!status && !strncmp(kept.stage->name, "10", 2))
-        pipeline_disturb(to, k, kept.stage, kept.pass, kept.judged);
+    tensor_set_copy(to, &kept->in);
+    round_once_more(to, k, kept->judged);
+    const int status = source_of(kept->stage) == OF_LAYER
+        ? pipeline_disturbed(to, k, kept->judged)
+        : outputs_of(to, kept->stage, &kept->k, kept->pass, p);
+    if (!status && !strncmp(kept->stage->name, "10", 2))
+        pipeline_disturb(to, k, kept->stage, kept->pass, kept->judged);
     for (int j = 0; j < to->n && !status; j++) {
         const struct tensor *t = &to->t[j];
-        const struct tensor *from = tensor_find(&kept.want, t->name);
+        const struct tensor *from = tensor_find(&kept->want, t->name);
         if (!from || t->store == KCP_I32 || t->store == KCP_I64 || t->n != from->n)
             continue;
         for (int64_t i = 0; i < t->n; i++)
@@ -159,73 +165,130 @@ static int move_once(struct tensor_set *to, const struct kcase *k,
     return status;
 }
 
-/* `kept.moved`: number by number the RMS of DRAWS such. One draw says little where an
+/* Squares of what one more draw moves, number by number. One draw says little where an
  * output hangs on few numbers: eight of one gradient were between 2e-3 and 1.4e-2. */
-enum { DRAWS = 8 };
-static int find_moved(void)
+static int add_draw(const struct kcp_plan *p)
 {
-    struct kcp_plan *p = case_plan(&kept.k, kept.stage->ranks ? kept.k.call.R : 1);
-    struct kcase k = kept.k;
-    int status = KCP_OK;
-    for (int i = 0; i < DRAWS && !status; i++) {
-        struct tensor_set one = { 0 };
-        k.seed = kept.k.seed + 7919u * (unsigned)i;
-        status = move_once(i ? &one : &kept.moved, &k, p);
-        for (int j = 0; j < kept.moved.n && !status; j++) {
-            const struct tensor *t = &kept.moved.t[j];
-            const struct tensor *more = i ? tensor_find(&one, t->name) : t;
-            if (!more || t->store == KCP_I32 || t->store == KCP_I64 || more->n != t->n)
-                continue;
-            double *sum = t->p;
-            const double *x = more->p;
-            for (int64_t e = 0; e < t->n; e++) {
-                const double before = i ? sum[e] : 0;
-                sum[e] = before + x[e] * x[e];
-                if (i == DRAWS - 1) sum[e] = sqrt(sum[e] / DRAWS);
-            }
-        }
-        tensor_set_free(&one);
+    struct tensor_set one = { 0 };
+    struct kcase k = kept->k;
+    k.seed += 7919u * (unsigned)kept->draws;
+    const int status = move_once(&one, &k, p);
+    if (!kept->draws) tensor_set_copy(&kept->squares, &one);
+    for (int j = 0; j < kept->squares.n && !status; j++) {
+        const struct tensor *t = &kept->squares.t[j], *more = tensor_find(&one, t->name);
+        if (!more || t->store == KCP_I32 || t->store == KCP_I64 || more->n != t->n)
+            continue;
+        double *sum = t->p;
+        const double *x = more->p;
+        for (int64_t e = 0; e < t->n; e++)
+            sum[e] = (kept->draws ? sum[e] : 0) + x[e] * x[e];
     }
-    kcp_plan_free(p);
-    if (status) tensor_set_free(&kept.moved);
+    tensor_set_free(&one);
+    kept->draws++;
     return status;
 }
 
-const double *expected_moved(const char *field)
+/* `kept->moved`: the RMS of MOVED_DRAWS of which the last ones may not have been made,
+ * and count as 0. */
+static int find_moved(int draws)
 {
-    const struct tensor *want = tensor_find(&kept.want, field);
-    if (!kept.stage || !want || (!kept.moved.n && find_moved())) return NULL;
-    const struct tensor *moved = tensor_find(&kept.moved, field);
+    struct kcp_plan *p = case_plan(&kept->k, kept->stage->ranks ? kept->k.call.R : 1);
+    int status = p ? KCP_OK : KCP_NO_MEMORY;
+    while (!status && kept->draws < draws) status = add_draw(p);
+    kcp_plan_free(p);
+    tensor_set_free(&kept->moved);
+    tensor_set_copy(&kept->moved, &kept->squares);
+    for (int j = 0; j < kept->moved.n && !status; j++) {
+        const struct tensor *t = &kept->moved.t[j];
+        if (t->store == KCP_I32 || t->store == KCP_I64) continue;
+        for (int64_t e = 0; e < t->n; e++)
+            ((double *)t->p)[e] = sqrt(((double *)t->p)[e] / MOVED_DRAWS);
+    }
+    if (status) kept->draws = -1;
+    return status;
+}
+
+const double *expected_moved(const char *field, int draws)
+{
+    const struct tensor *want = tensor_find(&kept->want, field);
+    if (!kept->stage || !want || kept->draws < 0) return NULL;
+    if (kept->draws < draws && find_moved(draws)) return NULL;
+    const struct tensor *moved = tensor_find(&kept->moved, field);
     return moved && moved->n == want->n ? moved->p : NULL;
+}
+
+static void forget(struct expected *x)
+{
+    tensor_set_free(&x->in);
+    tensor_set_free(&x->want);
+    tensor_set_free(&x->squares);
+    tensor_set_free(&x->moved);
+    *x = (struct expected){ .stage = NULL };
+}
+
+static int is_of(const struct expected *x, const struct kcp_stage *s,
+                 const struct kcase *k, enum kcp_pass pass, enum kcp_storage judged)
+{
+    return x->stage == s && x->judged == judged && x->pass == pass &&
+           !memcmp(&x->k, k, sizeof *k);
 }
 
 /* Inputs and outputs of a case, unless they are at hand. */
 static int expect(const struct kcp_stage *s, const struct kcase *k, enum kcp_pass pass,
                   enum kcp_storage judged, const struct kcp_plan *p)
 {
-    const int same = kept.stage == s && kept.judged == judged && kept.pass == pass &&
-                     !memcmp(&kept.k, k, sizeof *k);
     int status;
-    if (same) return KCP_OK;
-    tensor_set_free(&kept.in);
-    tensor_set_free(&kept.want);
-    tensor_set_free(&kept.moved);
-    kept.stage = NULL;
-    inputs_draw(&kept.in, k, s, judged);
-    status = inputs_before(&kept.in, s, k, pass, judged);
-    tensor_set_copy(&kept.want, &kept.in);
-    if (!status) status = outputs_of(&kept.want, s, k, pass, p);
-    kept.alive = status ? NAN : alive_of(&kept, s, k, p);
-    kept.rms_v = rms(tensor_find(&kept.in, "v"));
-    kept.rms_sum = in_step(&k->call) * sqrt((double)k->call.T)
-                 * rms(tensor_find(&kept.want, "dg_raw"));
-    kept.rms_dA = fmax(kept.rms_sum * sqrt(k->call.KG), in_step(&k->call)
-                       * rms_dA(&kept.in, &kept.want, &k->call));
-    kept.k = *k;
-    kept.judged = judged;
-    kept.pass = pass;
-    if (!status) kept.stage = s;
+    if (is_of(kept, s, k, pass, judged)) return KCP_OK;
+    kept = &last;
+    if (is_of(kept, s, k, pass, judged)) return KCP_OK;
+    for (int i = 0; i < ahead_count; i++)
+        if (is_of(&ahead[i], s, k, pass, judged)) {
+            kept = &ahead[i];
+            return KCP_OK;
+        }
+    forget(kept);
+    inputs_draw(&kept->in, k, s, judged);
+    status = inputs_before(&kept->in, s, k, pass, judged);
+    tensor_set_copy(&kept->want, &kept->in);
+    if (!status) status = outputs_of(&kept->want, s, k, pass, p);
+    kept->alive = status ? NAN : alive_of(kept, s, k, p);
+    kept->rms_v = rms(tensor_find(&kept->in, "v"));
+    kept->rms_sum = in_step(&k->call) * sqrt((double)k->call.T)
+                 * rms(tensor_find(&kept->want, "dg_raw"));
+    kept->rms_dA = fmax(kept->rms_sum * sqrt(k->call.KG), in_step(&k->call)
+                       * rms_dA(&kept->in, &kept->want, &k->call));
+    kept->k = *k;
+    kept->judged = judged;
+    kept->pass = pass;
+    if (!status) kept->stage = s;
     return status;
+}
+
+static size_t bytes_of(const struct tensor_set *b)
+{
+    size_t n = 0;
+    for (int i = 0; i < b->n; i++) n += 8 * (size_t)b->t[i].n;
+    return n;
+}
+
+void expected_ahead(const struct kcp_stage *s, const struct kcase *k,
+                    enum kcp_storage judged)
+{
+    if (ahead_count && ahead[0].stage != s) {
+        while (ahead_count) forget(&ahead[--ahead_count]);
+        ahead_bytes = 0;
+        kept = &last;
+    }
+    struct kcp_plan *p = case_plan(k, s->ranks ? k->call.R : 1);
+    for (int back = 0; p && back <= has_backward(s); back++) {
+        const enum kcp_pass pass = back ? KCP_BACKWARD : KCP_FORWARD;
+        if (ahead_count == MOST_AHEAD || ahead_bytes > MOST_AHEAD_BYTES) break;
+        if (expect(s, k, pass, judged, p) || kept != &last) continue;
+        ahead_bytes += bytes_of(&last.in) + bytes_of(&last.want);
+        ahead[ahead_count++] = last;
+        last = (struct expected){ .stage = NULL };
+    }
+    kcp_plan_free(p);
 }
 
 int expected_find(const struct kcp_stage *s, const struct kcase *k, enum kcp_pass pass,
@@ -233,7 +296,7 @@ int expected_find(const struct kcp_stage *s, const struct kcase *k, enum kcp_pas
                   const struct expected **x)
 {
     const int status = expect(s, k, pass, judged, p);
-    *x = status ? NULL : &kept;
+    *x = status ? NULL : kept;
     return status;
 }
 

@@ -146,10 +146,15 @@ struct slice {
     double rms_sum;                     /* of a sum of dg_raw over tokens, by chance */
     double rms_dA;                      /* likewise of what they add to dA_log */
     double alike;                       /* cosine of the keys */
-    /* How far `all` moves when the inputs are rounded once more; or NULL. */
-    const double *(*moved)(const char *field);
+    /* How far `all` moves when the inputs are rounded once more, by `draws` of
+     * MOVED_DRAWS: fewer say too little, never too much; or NULL. */
+    const double *(*moved)(const char *field, int draws);
+    int is_plain;                       /* 1: by the limit as it stands */
     enum kcp_storage judged;
 };
+enum { MOVED_DRAWS = 8 };
+/* So many times its plain limit a slice may be off at most, however it moves. */
+double limit_rises_by(enum kcp_storage judged);
 double tolerance(const struct slice *s, int is_M);
 void   check_slice(const struct slice *s, struct worst *w);
 double to_storage(double x, enum kcp_storage storage);

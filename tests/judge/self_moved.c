@@ -5,6 +5,7 @@
 #include "trial.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* How far one more rounding of the inputs moves w of chapter 03, beside its size. */
@@ -17,7 +18,7 @@ static double moves_w(const char *words)
     struct kcp_plan *p = case_plan(&k, 1);
     const struct expected *x = expected_of(s, &k, KCP_FORWARD, KCP_BF16, p);
     const struct tensor *w = x ? tensor_find(&x->want, "w") : NULL;
-    const double *moved = w ? expected_moved("w") : NULL;
+    const double *moved = w ? expected_moved("w", MOVED_DRAWS) : NULL;
     double off = 0, own = 0;
     for (int64_t i = 0; moved && i < w->n; i++) {
         off += moved[i] * moved[i];
@@ -60,9 +61,9 @@ static void moved_of(struct kcp_report *rep, const char *stage, enum kcp_pass pa
     for (int i = 0; i < s->nfields && x; i++) {
         const struct kcp_field *f = &s->fields[i];
         const struct tensor *want = tensor_find(&x->want, f->name);
-        const double *by = field_in(f) || !want ? NULL : expected_moved(f->name);
-        double off = 0, own = 0;
         if (field_in(f) || !want) continue;
+        const double *by = expected_moved(f->name, MOVED_DRAWS);
+        double off = 0, own = 0;
         for (int64_t j = 0; j < want->n && by; j++) {
             off += by[j] * by[j];
             own += ((double *)want->p)[j] * ((double *)want->p)[j];
@@ -73,6 +74,38 @@ static void moved_of(struct kcp_report *rep, const char *stage, enum kcp_pass pa
     }
     kcp_plan_free(p);
 }
+
+/* One draw alone says less, number by number, and the eighth adds to it. */
+static int by_draws(struct kcp_report *rep)
+{
+    struct kcase k;
+    char why[200] = "";
+    const struct kcp_stage *s = stage_find("03");
+    double sum[MOVED_DRAWS + 1] = { 0 };
+    int fell = 0;
+    if (case_parse("live kda H=1 HV=2 K=16 V=8 C=16 R=1 lengths=70 h0", &k, why,
+                   sizeof why)) return KCP_BAD;
+    struct kcp_plan *p = case_plan(&k, 1);
+    const struct expected *x = expected_of(s, &k, KCP_FORWARD, KCP_BF16, p);
+    const struct tensor *w = x ? tensor_find(&x->want, "w") : NULL;
+    double *before = calloc(w ? (size_t)w->n : 1, sizeof *before);
+    for (int draws = 1; w && before && draws <= MOVED_DRAWS; draws++) {
+        const double *by = expected_moved("w", draws);
+        for (int64_t i = 0; by && i < w->n; i++) {
+            fell += by[i] < before[i];
+            before[i] = by[i];
+            sum[draws] += by[i] * by[i];
+        }
+        EXPECT(rep, by && sum[draws] > 1.02 * sum[draws - 1], "draw %d: %g after %g",
+               draws, sum[draws], sum[draws - 1]);
+    }
+    EXPECT(rep, !fell && sum[1] < 0.3 * sum[MOVED_DRAWS], "%d numbers fell", fell);
+    free(before);
+    kcp_plan_free(p);
+    return KCP_OK;
+}
+KCP_CHECK(check_00_by_draws) = { "00_judge", "by_draws",
+    "fewer draws say less of how far a number moves, never more", by_draws };
 
 static int moved(struct kcp_report *rep)
 {

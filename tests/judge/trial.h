@@ -55,15 +55,21 @@ struct expected {
     struct kcase k;
     enum kcp_storage judged;
     enum kcp_pass pass;
-    struct tensor_set in, want, moved;
+    struct tensor_set in, want;
+    struct tensor_set squares, moved;   /* sums over draws; what is made of them */
+    int draws;                          /* -1: none can be made */
     double alive, rms_v, rms_sum, rms_dA;
 };
 int expected_find(const struct kcp_stage *s, const struct kcase *k, enum kcp_pass pass,
                   enum kcp_storage judged, const struct kcp_plan *p,
                   const struct expected **x);
+/* Made now, for processes that are started later; while there is room. */
+void expected_ahead(const struct kcp_stage *s, const struct kcase *k,
+                    enum kcp_storage judged);
 /* Of the case that expected_of made last: how far its expected tensor `name` moves
- * when every input is off by half a place of its type; NULL: not known. */
-const double *expected_moved(const char *field);
+ * when every input is off by half a place of its type, as judge.h says; NULL: not
+ * known. */
+const double *expected_moved(const char *field, int draws);
 const struct expected *expected_of(const struct kcp_stage *s, const struct kcase *k,
                                    enum kcp_pass pass, enum kcp_storage judged,
                                    const struct kcp_plan *p);

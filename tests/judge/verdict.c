@@ -54,7 +54,7 @@ static void draw_map(const struct trial *t, const char *field, double tol, char 
 }
 
 static void judge_rank(const struct trial *t, const struct rank_args *s,
-                       enum kcp_storage judged, struct worst *w)
+                       enum kcp_storage judged, int is_plain, struct worst *w)
 {
     for (int i = 0; i < s->n; i++) {
         const struct buffer *o = &s->buffer[i];
@@ -68,10 +68,25 @@ static void judge_rank(const struct trial *t, const struct rank_args *s,
                            .rms_v = kept->rms_v, .rms_sum = kept->rms_sum,
                            .rms_dA = kept->rms_dA,
                            .alike = kept->k.alike, .judged = judged,
+                           .is_plain = is_plain,
                            .moved = judged == KCP_F64 ? NULL : expected_moved };
         memcpy(x.dim, o->dim, sizeof x.dim);
         check_slice(&x, w);
         free(got);
+    }
+}
+
+/* The worst of all ranks: by the limits as they stand, and only where one is passed, by
+ * less than any limit rises, by what moves of itself. Who is further off is the worst
+ * either way. */
+static void judge_ranks(const struct trial *t, enum kcp_storage judged, struct worst *w)
+{
+    for (int is_plain = 1; is_plain >= 0; is_plain--) {
+        *w = (struct worst){ .err = 0 };
+        for (int r = 0; r < t->R; r++)
+            judge_rank(t, &t->rank[r], judged, is_plain, w);
+        if (w->nan || w->err <= w->tol || w->err > limit_rises_by(judged) * w->tol)
+            return;
     }
 }
 
@@ -147,8 +162,8 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
         return;
     }
     struct worst *w = &out->worst;
+    judge_ranks(&t, judged, w);
     for (int r = 0; r < t.R; r++) {
-        judge_rank(&t, &t.rank[r], judged, w);
         out->traffic.bytes += t.rank[r].traffic.bytes;
         out->traffic.messages += t.rank[r].traffic.messages;
     }
