@@ -246,7 +246,8 @@ static void light(struct anchors *a)
 {
     for (int m = 0; m < 2; m++)
         add(a, "live %s %s R=2 H=1 HV=2 K=16 V=12 C=16 lengths=40,33 h0 dht l2norm "
-            "beta=sigmoid gate=softplus save=light", model_name[m], m ? "chain" : "scan");
+            "beta=sigmoid gate=softplus save=light", model_name[m],
+            m ? "chain" : "scan");
 }
 
 /* Shards shorter than a window: a row's taps lie on several ranks before it. */

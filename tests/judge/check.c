@@ -298,7 +298,8 @@ static void check_head(const struct slice *s, const struct view *v, int64_t h,
         if (one > tol) err = fmax(err, one);
     }
     double limit = tol;
-    if (err > tol && !s->is_plain) limit = conditioned(s, v, h, size, all_outer, tol, err);
+    if (err > tol && !s->is_plain)
+        limit = conditioned(s, v, h, size, all_outer, tol, err);
     note(w, s, v, err, limit, h, at, first < 0 ? at : first, nan);
 }
 

@@ -172,8 +172,8 @@ static void judge_right(struct isolated *x, int n, struct kcp_report *rep)
     struct verdict t = { .why = "" };
     char why[160];
     /* On the host there are the twin and the reference besides, on the same cases. */
-    for (int i = 0; i < n && v->where == KCP_HOST && !x->object && ranks_mine() < 0; i++)
-        expected_ahead(s, &x->list[i], v->storage);
+    const int ours = v->where == KCP_HOST && !x->object && ranks_mine() < 0;
+    for (int i = 0; i < n && ours; i++) expected_ahead(s, &x->list[i], v->storage);
     for (int i = 0; i < n; i++) {
         if (isolated_case(x, i, v->storage, &t)) t.outcome = FAIL;
         count(&y, &t, i);

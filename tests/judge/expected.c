@@ -173,9 +173,9 @@ static int add_draw(const struct kcp_plan *p)
     struct kcase k = kept->k;
     k.seed += 7919u * (unsigned)kept->draws;
     const int status = move_once(&one, &k, p);
-    if (!kept->draws) tensor_set_copy(&kept->squares, &one);
-    for (int j = 0; j < kept->squares.n && !status; j++) {
-        const struct tensor *t = &kept->squares.t[j], *more = tensor_find(&one, t->name);
+    if (!kept->draws) tensor_set_copy(&kept->sums, &one);
+    for (int j = 0; j < kept->sums.n && !status; j++) {
+        const struct tensor *t = &kept->sums.t[j], *more = tensor_find(&one, t->name);
         if (!more || t->store == KCP_I32 || t->store == KCP_I64 || more->n != t->n)
             continue;
         double *sum = t->p;
@@ -197,7 +197,7 @@ static int find_moved(int draws)
     while (!status && kept->draws < draws) status = add_draw(p);
     kcp_plan_free(p);
     tensor_set_free(&kept->moved);
-    tensor_set_copy(&kept->moved, &kept->squares);
+    tensor_set_copy(&kept->moved, &kept->sums);
     for (int j = 0; j < kept->moved.n && !status; j++) {
         const struct tensor *t = &kept->moved.t[j];
         if (t->store == KCP_I32 || t->store == KCP_I64) continue;
@@ -221,7 +221,7 @@ static void forget(struct expected *x)
 {
     tensor_set_free(&x->in);
     tensor_set_free(&x->want);
-    tensor_set_free(&x->squares);
+    tensor_set_free(&x->sums);
     tensor_set_free(&x->moved);
     *x = (struct expected){ .stage = NULL };
 }
