@@ -56,7 +56,7 @@ struct expected {
     enum kcp_storage judged;
     enum kcp_pass pass;
     struct tensor_set in, want;
-    struct tensor_set sums, moved;      /* of squares over draws; what is made of them */
+    struct tensor_set sums, moved;      /* of draws' squares; what is made of them */
     int draws;                          /* -1: none can be made */
     double alive, rms_v, rms_sum, rms_dA;
 };
