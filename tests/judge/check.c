@@ -221,36 +221,56 @@ static double by_chance(const struct view *v)
     return n < 64 ? 1 + 1 / sqrt(2 * fmax(n, 1)) : 1;
 }
 
+/* In bf16 fourfold. In fp32, whose limits are hundreds of times less, fortyfold: an
+ * output of fp32 then still is a twelfth of what bf16's may be off (4e-4 of 5e-3), a
+ * gradient of a gate a fifth. */
 double limit_rises_by(enum kcp_storage judged)
 {
     return judged == KCP_F32 ? 40 : 4;
+}
+
+/* So many roundings of a number in fp32 there are behind one that is handed on. It is a
+ * sum of n products, K of them or a chunk's tokens: of random ones the first k come to
+ * sqrt(k), each such sum is rounded, so all of it is off by sqrt(n / 2) roundings of what
+ * it comes to, and by its own: 5.7 for 64. At most four are granted, for kernels sum in
+ * several registers. A kernel in bf16 sums in fp32: one rounding. */
+static double roundings(const struct slice *s)
+{
+    const double n = fmax(s->call->K, fmin(s->call->C, (double)s->call->T));
+    return s->judged == KCP_F32 ? fmin(4, sqrt(1 + n / 2)) : 1;
+}
+
+/* The same where nobody computed how far a result moves (a bench row). A parameter's
+ * gradient is a sum over tokens, held against a random sum of as many (size_of): if a
+ * token's part may be off by the limit of dg, such a sum is off by a normal number of
+ * that deviation. One of these is beyond three times it once in 370, and the RMS of n
+ * beyond 1 + 3 / sqrt(2 n) times it about as seldom. Measured: of GDN and 32768 tokens
+ * one more rounding moves dA_log of four heads by 1.7e-2, 3e-3, 1.2e-2 and 5e-4. */
+static double by_chance_alone(const struct slice *s, const struct view *v)
+{
+    const double n = fmax(1, (double)(v->outer * v->inner));
+    const int over_tokens = one_of(s->field->name, "dA_log ddt_bias");
+    return over_tokens ? 1 + 3 / sqrt(2 * n) : by_chance(v);
 }
 
 /* A head whose exact result moves when the inputs, and of a layer what each chapter
  * hands on, are rounded once more cannot be held to less than three times that: a
  * kernel rounds its own numbers on the way too. Six times where chapter 10, or a
  * family's, is within: six products come one behind another there, and what is between
- * them is handed on to nobody. A kernel in fp32 rounds its sums and states as coarsely
- * as what is handed on: four times as much. It is asked only where the plain limit is
- * passed; a limit is raised fourfold at most, in fp32, whose limits are hundreds of
- * times less, fortyfold; M's never. Where nobody computed how far the result moves (a
- * bench row), few numbers have their chance all the same, and a parameter's gradient
- * twice the limit: of GDN and 32768 tokens one more rounding moved dA_log of four heads
- * by 1.7e-2, 3e-3, 1.2e-2 and 5e-4 of it. */
+ * them is handed on to nobody. It is asked only where the plain limit is passed; M's
+ * limit never rises. */
 static double conditioned(const struct slice *s, const struct view *v, int64_t h,
                           double size, int64_t all_outer, double tol, double err)
 {
-    const int single = s->judged == KCP_F32;
     const double most = limit_rises_by(s->judged) * tol;
     if (v->is_M || !(size > 0) || !(err <= most)) return tol;
     const int many = one_of(s->stage->name, "10_wy_backward 13_backward 16_family");
-    const int over_tokens = one_of(s->field->name, "dA_log ddt_bias");
-    const double times = (many ? 6 : 3) * (single ? 4 : 1);
+    const double times = (many ? 6 : 3) * roundings(s);
     const int64_t outer = v->heads == s->dim[0] ? v->outer : all_outer;
     double limit = tol;
     for (int draws = 1; draws <= MOVED_DRAWS; draws *= 2) {
         const double *moved = s->moved ? s->moved(s->field->name, draws) : NULL;
-        if (!moved) return tol * by_chance(v) * (over_tokens ? 2 : 1);
+        if (!moved) return tol * by_chance_alone(s, v);
         double by = rms_head(s, v, moved, outer, h);
         if (s->field->shape[0] == 'T')            /* or these tokens alone, when more */
             by = fmax(by, rms_head(s, v, moved + s->first * v->heads * v->inner,

@@ -36,8 +36,9 @@ static void foresee(const struct isolated *x, int n)
     if (foreseen.stage != x->stage) memset(&foreseen, 0, sizeof foreseen);
     foreseen.stage = x->stage;
     for (int judged = KCP_F64; judged <= KCP_BF16; judged++)
-        for (int i = 0; i < foreseen.cases[judged] && i < n; i++)
-            expected_ahead(x->stage, &x->list[i], judged);
+        if (foreseen.cases[judged])
+            expected_ahead(x->stage, x->list, foreseen.cases[judged] < n ?
+                           foreseen.cases[judged] : n, judged);
 }
 
 static void remember(int judged, int cases)
@@ -171,9 +172,10 @@ static void judge_right(struct isolated *x, int n, struct kcp_report *rep)
     struct tally y = { .alive.alive = NAN };
     struct verdict t = { .why = "" };
     char why[160];
-    /* On the host there are the twin and the reference besides, on the same cases. */
-    const int ours = v->where == KCP_HOST && !x->object && ranks_mine() < 0;
-    for (int i = 0; i < n && ours; i++) expected_ahead(s, &x->list[i], v->storage);
+    /* Others of the stage have the same cases: a twin and the reference, kernels. */
+    const int runs = v->where == KCP_HOST || paths_device();
+    if (runs && !x->object && ranks_mine() < 0 && n > 1)
+        expected_ahead(s, x->list, n, v->storage);
     for (int i = 0; i < n; i++) {
         if (isolated_case(x, i, v->storage, &t)) t.outcome = FAIL;
         count(&y, &t, i);

@@ -5,14 +5,15 @@
  */
 #include "trial.h"
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Inputs and expected outputs of a case; kept for the next variant of the same case. */
 static struct expected last, *kept = &last;
 /* Those that more than one process asks for, made before they begin. */
-enum { MOST_AHEAD = 512 };
-static const size_t MOST_AHEAD_BYTES = 256 << 20;
+enum { MOST_AHEAD = 1024 };
 static struct expected ahead[MOST_AHEAD];
 static int ahead_count;
 static size_t ahead_bytes;
@@ -233,35 +234,45 @@ static int is_of(const struct expected *x, const struct kcp_stage *s,
            !memcmp(&x->k, k, sizeof *k);
 }
 
+static int make(struct expected *x, const struct kcp_stage *s, const struct kcase *k,
+                enum kcp_pass pass, enum kcp_storage judged, const struct kcp_plan *p)
+{
+    inputs_draw(&x->in, k, s, judged);
+    int status = inputs_before(&x->in, s, k, pass, judged);
+    tensor_set_copy(&x->want, &x->in);
+    if (!status) status = outputs_of(&x->want, s, k, pass, p);
+    x->alive = status ? NAN : alive_of(x, s, k, p);
+    x->rms_v = rms(tensor_find(&x->in, "v"));
+    x->rms_sum = in_step(&k->call) * sqrt((double)k->call.T)
+               * rms(tensor_find(&x->want, "dg_raw"));
+    x->rms_dA = fmax(x->rms_sum * sqrt(k->call.KG), in_step(&k->call)
+                     * rms_dA(&x->in, &x->want, &k->call));
+    x->k = *k;
+    x->judged = judged;
+    x->pass = pass;
+    if (!status) x->stage = s;
+    return status;
+}
+
+static struct expected *at_hand(const struct kcp_stage *s, const struct kcase *k,
+                                enum kcp_pass pass, enum kcp_storage judged)
+{
+    if (is_of(kept, s, k, pass, judged)) return kept;
+    if (is_of(&last, s, k, pass, judged)) return &last;
+    for (int i = 0; i < ahead_count; i++)
+        if (is_of(&ahead[i], s, k, pass, judged)) return &ahead[i];
+    return NULL;
+}
+
 /* Inputs and outputs of a case, unless they are at hand. */
 static int expect(const struct kcp_stage *s, const struct kcase *k, enum kcp_pass pass,
                   enum kcp_storage judged, const struct kcp_plan *p)
 {
-    int status;
-    if (is_of(kept, s, k, pass, judged)) return KCP_OK;
-    kept = &last;
-    if (is_of(kept, s, k, pass, judged)) return KCP_OK;
-    for (int i = 0; i < ahead_count; i++)
-        if (is_of(&ahead[i], s, k, pass, judged)) {
-            kept = &ahead[i];
-            return KCP_OK;
-        }
-    forget(kept);
-    inputs_draw(&kept->in, k, s, judged);
-    status = inputs_before(&kept->in, s, k, pass, judged);
-    tensor_set_copy(&kept->want, &kept->in);
-    if (!status) status = outputs_of(&kept->want, s, k, pass, p);
-    kept->alive = status ? NAN : alive_of(kept, s, k, p);
-    kept->rms_v = rms(tensor_find(&kept->in, "v"));
-    kept->rms_sum = in_step(&k->call) * sqrt((double)k->call.T)
-                 * rms(tensor_find(&kept->want, "dg_raw"));
-    kept->rms_dA = fmax(kept->rms_sum * sqrt(k->call.KG), in_step(&k->call)
-                       * rms_dA(&kept->in, &kept->want, &k->call));
-    kept->k = *k;
-    kept->judged = judged;
-    kept->pass = pass;
-    if (!status) kept->stage = s;
-    return status;
+    struct expected *x = at_hand(s, k, pass, judged);
+    kept = x ? x : &last;
+    if (x) return KCP_OK;
+    forget(&last);
+    return make(&last, s, k, pass, judged, p);
 }
 
 static size_t bytes_of(const struct tensor_set *b)
@@ -271,24 +282,82 @@ static size_t bytes_of(const struct tensor_set *b)
     return n;
 }
 
-void expected_ahead(const struct kcp_stage *s, const struct kcase *k,
+/* ---- cases that are made ahead, side by side on the cores that there are */
+static struct todo {
+    const struct kcp_stage *s;
+    const struct kcase *list;
+    enum kcp_storage judged;
+    int next, n;                             /* a case's passes, one after another */
+    size_t most;
+    pthread_mutex_t lock;
+} todo = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* The next case and pass that nobody has; 0 when there is none, or no more memory. */
+static int take_todo(const struct kcase **k, enum kcp_pass *pass)
+{
+    const int passes = 1 + has_backward(todo.s);
+    int found = 0;
+    pthread_mutex_lock(&todo.lock);
+    while (!found && todo.next < todo.n * passes && ahead_count < MOST_AHEAD &&
+           ahead_bytes < todo.most) {
+        *k = &todo.list[todo.next / passes];
+        *pass = todo.next++ % passes ? KCP_BACKWARD : KCP_FORWARD;
+        found = !at_hand(todo.s, *k, *pass, todo.judged);
+    }
+    pthread_mutex_unlock(&todo.lock);
+    return found;
+}
+
+static void *make_todo(void *unused)
+{
+    const struct kcase *k;
+    enum kcp_pass pass;
+    while (take_todo(&k, &pass)) {
+        struct expected x = { .stage = NULL };
+        struct kcp_plan *p = case_plan(k, todo.s->ranks ? k->call.R : 1);
+        const int status = p ? make(&x, todo.s, k, pass, todo.judged, p) : KCP_NO_MEMORY;
+        kcp_plan_free(p);
+        pthread_mutex_lock(&todo.lock);
+        const int is_kept = !status && ahead_count < MOST_AHEAD;
+        if (is_kept) {
+            ahead_bytes += bytes_of(&x.in) + bytes_of(&x.want);
+            ahead[ahead_count++] = x;
+        }
+        pthread_mutex_unlock(&todo.lock);
+        if (!is_kept) forget(&x);
+    }
+    return unused;
+}
+
+/* A thirty-second of the machine's memory, for judges run side by side. */
+static size_t most_bytes(void)
+{
+    const double all = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    return (size_t)fmin(fmax(all / 32, 64 << 20), (double)((size_t)4 << 30));
+}
+
+void expected_ahead(const struct kcp_stage *s, const struct kcase *list, int n,
                     enum kcp_storage judged)
 {
+    enum { MOST_CORES = 8 };
+    pthread_t thread[MOST_CORES];
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int started = 0;
     if (ahead_count && ahead[0].stage != s) {
         while (ahead_count) forget(&ahead[--ahead_count]);
         ahead_bytes = 0;
-        kept = &last;
     }
-    struct kcp_plan *p = case_plan(k, s->ranks ? k->call.R : 1);
-    for (int back = 0; p && back <= has_backward(s); back++) {
-        const enum kcp_pass pass = back ? KCP_BACKWARD : KCP_FORWARD;
-        if (ahead_count == MOST_AHEAD || ahead_bytes > MOST_AHEAD_BYTES) break;
-        if (expect(s, k, pass, judged, p) || kept != &last) continue;
-        ahead_bytes += bytes_of(&last.in) + bytes_of(&last.want);
-        ahead[ahead_count++] = last;
-        last = (struct expected){ .stage = NULL };
-    }
-    kcp_plan_free(p);
+    kept = &last;
+    todo.s = s;
+    todo.list = list;
+    todo.judged = judged;
+    todo.next = 0;
+    todo.n = n;
+    todo.most = most_bytes();
+    for (int i = 1; i < cores && i < MOST_CORES && n > 1; i++)
+        started += !pthread_create(&thread[started], NULL, make_todo, NULL);
+    make_todo(NULL);
+    for (int i = 0; i < started; i++) pthread_join(thread[i], NULL);
 }
 
 int expected_find(const struct kcp_stage *s, const struct kcase *k, enum kcp_pass pass,

@@ -180,7 +180,9 @@ static int limits(struct kcp_report *rep)
     static const char *const what[] = { "twelve numbers", "a bench row's twelve",
         "sixty-four numbers", "what moves", "what moves by much", "off by more",
         "fp32 that moves", "fp32 that moves by much", "fp32 off by more",
-        "a bench row's dA_log", "a bench row's dg_raw" };
+        "a bench row's dA_log", "a bench row's dg_raw", "longer sums in fp32",
+        "a bench row's ddt_bias" };
+    enum { ROWS = sizeof what / sizeof *what };
     const struct limit x[] = {
         { 3, 4, KCP_BF16, 6.3e-3, 0, 1, NULL },
         { 3, 4, KCP_BF16, 6.3e-3, 0, 0, NULL },
@@ -192,15 +194,18 @@ static int limits(struct kcp_report *rep)
         { 4, 16, KCP_F32, 3.9e-4, 1e-3, 1, NULL },
         { 4, 16, KCP_F32, 4.1e-4, 1e-3, 1, NULL },
         { 64, 16, KCP_BF16, 5e-2, 0, 0, "dA_log" },
-        { 64, 16, KCP_BF16, 5e-2, 0, 0, "dg_raw" } };
+        { 64, 16, KCP_BF16, 5e-2, 0, 0, "dg_raw" },
+        { 4, 64, KCP_F32, 3e-5, 2e-6, 1, NULL },
+        { 64, 16, KCP_BF16, 5e-2, 0, 0, "ddt_bias" } };
     const double want[] = { 6e-3 * few, 6e-3 * few, 6e-3, 9e-3, 2.4e-2, 6e-3,
-                            2.4e-5, 4e-4, 1e-5, 4e-2 * (1 + 1 / sqrt(2)), 2e-2 };
-    for (int i = 0; i < 11; i++)
+                            1.8e-5, 4e-4, 1e-5, 2e-2 * (1 + 3 / sqrt(2)), 2e-2,
+                            2.4e-5, 2e-2 * (1 + 3 / sqrt(32)) };
+    for (int i = 0; i < ROWS; i++)
         EXPECT(rep, fabs(limit_of(&x[i]) - want[i]) < 1e-9, "%s: %g, not %g", what[i],
                limit_of(&x[i]), want[i]);
     /* Draws are made until a limit is far enough off, and none where none may help. */
-    const int draws[] = { 1, 0, 8, 8, 1, 0, 8, 8, 0, 0, 0 };
-    for (int i = 0; i < 11; i++) {
+    const int draws[] = { 1, 0, 8, 8, 1, 0, 8, 8, 0, 0, 0, 8, 0 };
+    for (int i = 0; i < ROWS; i++) {
         most_draws = 0;
         limit_of(&x[i]);
         EXPECT(rep, most_draws == draws[i], "%s: %d draws", what[i], most_draws);

@@ -63,8 +63,8 @@ struct expected {
 int expected_find(const struct kcp_stage *s, const struct kcase *k, enum kcp_pass pass,
                   enum kcp_storage judged, const struct kcp_plan *p,
                   const struct expected **x);
-/* Made now, for processes that are started later; while there is room. */
-void expected_ahead(const struct kcp_stage *s, const struct kcase *k,
+/* Made now by all cores, for processes that are started later; while memory lasts. */
+void expected_ahead(const struct kcp_stage *s, const struct kcase *list, int n,
                     enum kcp_storage judged);
 /* Of the case that expected_of made last: how far its expected tensor `name` moves
  * when every input is off by half a place of its type, as judge.h says; NULL: not
