@@ -23,8 +23,8 @@ static void *alloc_new(size_t n)
 //
 // cudaMalloc and cudaFree hold a lock of the whole machine, and a dozen judges wait for
 // it side by side. So a block comes back and is given again: its bytes are what was
-// there last. Not for the sanitizers, which follow each allocation from beginning to end
-// (--exact, --bare), and not for what is large.
+// there last. Not for the sanitizers, which follow each allocation from its first byte
+// to its last (--exact, --bare), and not for what is large.
 struct block { void *p; size_t bytes; int device, is_used; };
 static struct block *blocks;
 static int block_count, block_capacity;

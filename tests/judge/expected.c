@@ -315,7 +315,8 @@ static void *make_todo(void *unused)
     while (take_todo(&k, &pass)) {
         struct expected x = { .stage = NULL };
         struct kcp_plan *p = case_plan(k, todo.s->ranks ? k->call.R : 1);
-        const int status = p ? make(&x, todo.s, k, pass, todo.judged, p) : KCP_NO_MEMORY;
+        int status = KCP_NO_MEMORY;
+        if (p) status = make(&x, todo.s, k, pass, todo.judged, p);
         kcp_plan_free(p);
         pthread_mutex_lock(&todo.lock);
         const int is_kept = !status && ahead_count < MOST_AHEAD;
