@@ -232,8 +232,8 @@ double limit_rises_by(enum kcp_storage judged)
 /* So many roundings of a number in fp32 there are behind one that is handed on. It is a
  * sum of n products, K of them or a chunk's tokens: of random ones the first k come to
  * sqrt(k), each such sum is rounded, so all of it is off by sqrt(n / 2) roundings of
- * what it comes to, and by its own: 5.7 for 64. At most four are granted, for kernels sum in
- * several registers. A kernel in bf16 sums in fp32: one rounding. */
+ * what it comes to, and by its own: 5.7 for 64. At most four are granted, for kernels
+ * sum in several registers. A kernel in bf16 sums in fp32: one rounding. */
 static double roundings(const struct slice *s)
 {
     const double n = fmax(s->call->K, fmin(s->call->C, (double)s->call->T));
