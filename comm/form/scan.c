@@ -12,11 +12,11 @@
  * t_sum + l (a + (B + B_M)/bw) + 2 (l - 1) t_MM + t_main, l = log2 R rounded up. */
 #include "exchange.h"
 
-#include "checked.h"
+#include "core/visits.h"
 
 /* Visits a rank, at most: five maps each are kept. A rank with more takes another
  * form; KCP_NA says so. */
-enum { MOST_VISITS = 128 };
+enum { MOST_VISITS = KCP_SCAN_VISITS };
 
 /* A visit of this rank that enters or leaves, with its maps. */
 struct scanning {
@@ -159,11 +159,8 @@ static int scan_run(const struct fold *f)
     struct scanning list[MOST_VISITS];
     struct visit v;
     const int n = visits(f, list);
-    int err = KCP_OK, farthest = 0;
+    int err = n < 0 ? KCP_NA : KCP_OK, farthest = 0;
 
-    if (n < 0)
-        return kcp_refuse(KCP_NA, "scan: found a rank with more than %d visits of its "
-                          "sequences, expected fewer, or another form", MOST_VISITS);
     for (int p = 0; p < f->NS && !err; p = v.p1) {
         v = fold_visit(f, p);
         if (!v.enters)

@@ -8,6 +8,7 @@
  * added to stages/NN.def is looked at too. What the table cannot say, as that HV is a
  * multiple of H, is said here once for all stages that have the letters. */
 #include "checked.h"
+#include "visits.h"
 
 #include <limits.h>
 #include <math.h>
@@ -404,6 +405,30 @@ static int check_indices(const struct kcp_stage *s, const void *args)
     return KCP_OK;
 }
 
+/* Visits of a rank to sequences that others own too, at most: comm/form/scan.c. */
+static int visits_of(const struct kcp_plan *plan, int r)
+{
+    const struct kcp_context *x = &plan->ctx[r];
+    const struct kcp_segment *seg = plan->seg + x->seg0;
+    int n = 0;
+    for (int s = 0; s < x->NS; s++)
+        n += (s == 0 || seg[s].prev != x->seg0 + s - 1) &&
+             (seg[s].pre > 0 || seg[s].post > 0);
+    return n;
+}
+
+static int check_scan(const struct kcp_stage *s, const struct kcp_call *c)
+{
+    for (int r = 0; c->form == KCP_SCAN && c->plan && r < c->plan->R; r++) {
+        const int n = visits_of(c->plan, r);
+        if (n > KCP_SCAN_VISITS)
+            return kcp_refuse(KCP_NA, "%s: form: found a scan over %d visits of rank %d"
+                              " to its sequences, expected at most %d, or another form",
+                              s->name, n, r, KCP_SCAN_VISITS);
+    }
+    return KCP_OK;
+}
+
 /* ---- all of it */
 static int check(const struct kcp_stage *s, enum kcp_where where, const void *args,
                  const char *may_lack)
@@ -413,6 +438,7 @@ static int check(const struct kcp_stage *s, enum kcp_where where, const void *ar
     if (!refused) refused = check_sizes(s, c);
     if (!refused && s->ranks) refused = check_plan(s, c, is_among("cu", may_lack));
     if (!refused && s->ranks) refused = check_comm(s, c);
+    if (!refused && s->ranks) refused = check_scan(s, c);
     if (!refused && is_stage(s, "13") && !((const struct kcp_backward *)args)->saved)
         refused = kcp_refuse(KCP_BAD, "%s: saved: it is missing", s->name);
     if (!refused) refused = check_arrays(s, where, args, may_lack);

@@ -74,7 +74,7 @@ refused --layout --stage 02 --layout zigzag
 
 # A scan keeps five maps a visit, for so many visits and no more: said in words.
 "$arrays" layer in 800 1 1 1 3 3 kda free 1 || exit 1
-refused 'ranks: rank .: scan: ' --layout striped \
+refused 'ranks: rank .: 08_forward: form: ' --layout striped \
     --stripe 2 --ranks 3 --form scan
 # shellcheck disable=SC2086
 gives many --gate softplus --layout striped --stripe 2 --ranks 3 --form chain
