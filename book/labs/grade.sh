@@ -34,9 +34,10 @@ fi
 if grep -q '^twist' "$dir/staff"; then cp "$dir/staff" "$dir/rows"
 else cat "$lab" "$dir/staff" >"$dir/rows"; fi
 
-score=0 of=0 skipped=0 json="" n=0
+score=0 of=0 skipped=0 json="" n=0 lost=
 quoted() { printf '%s' "$1" | sed 's/[\\"]/\\&/g' | tr -d '\000-\037'; }
 add() {                                     # title points outcome note
+    last=$3
     case $3 in
         ok) score=$((score + $2)); of=$((of + $2)); p="$2/$2" ;;
         *"not run"*) skipped=$((skipped + 1)); p="-/$2" ;;

@@ -239,6 +239,11 @@ for want in '900 v1_column 0.95 ok yours 900.0 us, v1_column 1000.0 us' \
            speed title 1 "$2" "$3" 2>&1)
     [ "$said" = "${want#* * * }" ] && holds || wrong "speed says '$said', not '$want'"
 done
+# After a row that was lost by its numbers no time counts.
+said=$(B=$W dir=$W/k ext=cu stage=05_affine out=$W/said MINE=1 lost=yes; export MINE
+       get() { :; }; . book/labs/rows.sh; make_it() { :; }; add() { echo "$3 $4"; }
+       speed title 1 best 0.5 2>&1)
+[ "$said" = "failed its numbers are wrong: no time counts" ] && holds || wrong "speed says '$said'"
 # What the student's code prints there is no row: one of its own behind the true one, the
 # true one hidden behind a word, an end before it.
 for line in "echo '05_affine                  lab                          1.0     1.0     1.0'" \
