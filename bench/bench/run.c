@@ -61,8 +61,8 @@ static int save_forward(struct runner *x, const struct kcp_variant *v,
     if (!fw) return KCP_NA;
     void *room = NULL;
     char *first = args_of(x, forward, (struct kcp_call *)args, v->storage);
-    int e = first ? prepare(fw, first, &room) : KCP_NO_MEMORY;
-    if (!e) e = save_forward(x, fw, forward, first);
+    int e = first ? save_forward(x, fw, forward, first) : KCP_NO_MEMORY;
+    if (!e) e = prepare(fw, first, &room);
     if (!e) e = fw->run(first);
     if (!e && cudaDeviceSynchronize()) e = KCP_CUDA;
     struct kcp_backward *k = (void *)args;
@@ -163,9 +163,11 @@ int runner_variant(struct runner *x, const struct kcp_stage *st,
             c.act = KCP_ACT_SILU;
         }
         char *args = args_of(x, st, &c, v->storage);
-        int e = args ? prepare(v, args, &room) : KCP_NO_MEMORY;
+        int e = args ? KCP_OK : KCP_NO_MEMORY;
+        /* The block first: what lies in it takes no workspace. */
         if (!e && st->ranks && !(x->b->unsaved && !strncmp(st->name, "08", 2)))
             e = save_forward(x, v, st, args);
+        if (!e) e = prepare(v, args, &room);
         if (!e) e = time_calls(v->run, args, c.stream, b->warmup, b->iters, &t);
         if (!e && b->replay)
             e = time_replays(v->run, args, c.stream, b->warmup, b->iters, &t);

@@ -99,7 +99,7 @@ function readme_rows(many, f,   j, what, R, begun, done)
     for (j = 1; j <= rows; j++) {
         what = kase[sorted[j]]
         if (small_case(what)) continue
-        if (what in done || is_edge(sorted[j]) || what ~ /(nothing|all) kept/ ||
+        if (what in done || is_edge(sorted[j]) || what ~ /(nothing|all|little) kept/ ||
             (many ? !is_layer[sorted[j]] : !whole(stage[sorted[j]]))) continue
         done[what] = 1
         for (R = many ? 2 : 1; R <= (many ? most : 1); R++) {
