@@ -175,22 +175,52 @@ static struct kcase *cases_all(const struct kcp_stage *s, const char *kernel,
 
 enum { MOST_IDS = 4096 };
 
+/* The list of a kernel, with the rows that each of its cases reaches. */
+struct listed {
+    const char *stage, *kernel;
+    enum kcp_storage storage;
+    int n;
+    struct kcase *cases;
+    struct reached { const struct kcp_path *row[16]; int rows; } *reached;
+    struct listed *next;
+};
+
+/* Every row of a stage asks for the same few lists: each is made once, and kept. */
+static const struct listed *listed(const char *stage, const char *kernel,
+                                   enum kcp_storage storage, const struct kcp_device *d,
+                                   const struct options *o)
+{
+    static struct listed *first;
+    for (struct listed *l = first; l; l = l->next)
+        if (l->storage == storage && !strcmp(l->stage, stage) &&
+            !strcmp(l->kernel, kernel)) return l;
+    const struct kcp_stage *s = stage_find(stage);
+    struct listed *l = calloc(1, sizeof *l);
+    if (!l) return NULL;
+    l->stage = stage;
+    l->kernel = kernel;
+    l->storage = storage;
+    l->cases = cases_all(s, kernel, storage, d, o, &l->n);
+    l->reached = calloc((size_t)l->n + 1, sizeof *l->reached);
+    if (!l->reached) l->n = 0;
+    for (int i = 0; i < l->n; i++)
+        l->reached[i].rows = paths_of_case(s, kernel, storage, &l->cases[i], d,
+                                           l->reached[i].row, 16);
+    l->next = first;
+    first = l;
+    return l;
+}
+
 /* "08/3,08/7": cases of a stage that reach the row when this kernel is judged. */
 static int print_cases_of(const struct kcp_path *p, const char *stage,
                           const char *kernel, const struct kcp_device *d,
                           const struct options *o, char *printed, int found)
 {
-    const struct kcp_stage *s = stage_find(stage);
-    const struct kcp_path *reached[16];
-    int n = 0;
-    struct kcase *list = cases_all(s, kernel, p->storage, d, o, &n);
-    for (int i = 0; i < n; i++) {
-        const int rows = paths_of_case(s, kernel, p->storage, &list[i], d, reached, 16);
-        for (int j = 0; j < rows; j++)
-            if (reached[j] == p && !printed[list[i].id % MOST_IDS]++)
-                printf("%s%.2s/%d", found++ ? "," : "", s->name, list[i].id);
-    }
-    free(list);
+    const struct listed *l = listed(stage, kernel, p->storage, d, o);
+    for (int i = 0; l && i < l->n; i++)
+        for (int j = 0; j < l->reached[i].rows; j++)
+            if (l->reached[i].row[j] == p && !printed[l->cases[i].id % MOST_IDS]++)
+                printf("%s%.2s/%d", found++ ? "," : "", stage, l->cases[i].id);
     return found;
 }
 
