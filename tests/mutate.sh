@@ -40,7 +40,17 @@ tar cf - Makefile ref comm cuda tests bench/*.mk book/*.mk book/labs/*.mk |
     tar xf - -C "$tree" || exit 1
 (cd "$B" && find ref comm cuda tests made.* -name '*.[od]' -o -name 'made.*' |
     grep -v '\.cu\.' | tar cf - -T -) | tar xf - -C "$tree/build" || exit 1
-build() { make -s -C "$tree" CUDA_HOME=none CC="${CC:-gcc}" build/kcp-check; }
+# Kernels are the build's own, by links: C files that were compiled for a program with them
+# are not compiled anew. No mutant runs one. A build of other flags does without.
+cuda='CUDA_HOME=none' kernels=$(realpath "$B")
+if grep -q '\.cu\.o' "$tree/build/made.list"; then
+    (cd "$B" && find cuda tests -name '*.cu.o') | while read -r o; do
+        mkdir -p "$tree/build/${o%/*}" && ln -s "$kernels/$o" "$tree/build/$o"
+    done
+    make -s -C "$tree" said >/dev/null 2>&1
+    cmp -s "$B/made.nvcc" "$tree/build/made.nvcc" && cuda=
+fi
+build() { make -s -C "$tree" $cuda CC="${CC:-gcc}" build/kcp-check; }
 build >"$W/log" 2>&1 || { tail -3 "$W/log"; exit 1; }
 # The files as they are now: somebody may edit them meanwhile.
 mkdir "$W/clean" && tar cf - "$@" | tar xf - -C "$W/clean" || exit 1

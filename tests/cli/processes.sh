@@ -37,9 +37,19 @@ for stage in 08 13; do
     grep -q '  ok      ref .* messages' "$dir/0" ||
         wrong "stage $stage: $(cat "$dir/0")"
 done
-start 4 --stage 14
-for id in $ids; do wait $id || wrong "stage 14: $(cat "$dir/0")"; done
-grep -q '^OK: .* 0 survived' "$dir/0" || wrong "stage 14: $(cat "$dir/0")"
+# Mutants too: two that only other ranks can show, and with FULL=1 all of stage 14.
+fourteen() {                              # WORDS option...
+    words=$1; shift
+    start 4 --stage 14 "$@"
+    for id in $ids; do wait $id || wrong "stage 14 $*: $(cat "$dir/0")"; done
+    grep -q "$words" "$dir/0" || wrong "stage 14 $*: $(cat "$dir/0")"
+}
+if [ -n "$FULL" ]; then fourteen '^OK: .* 0 survived'
+else
+    fourteen '  ok      ref ' --variant ref
+    fourteen '^OK: 1 mutants caught, 0 survived' --variant mutant_local_sum
+    fourteen '^OK: 1 mutants caught, 0 survived' --variant mutant_x0_first_rank
+fi
 
 # A case of other ranks than there are is refused by all, and nobody waits.
 start 3 --stage 13 --variant ref --case 'live gdn R=2 lengths=30'
