@@ -112,9 +112,12 @@ flags = $(if $(STAGE),--stage '$(STAGE)') $(if $(VARIANT),--variant '$(VARIANT)'
 check: said $B/kcp-check
 	@$B/kcp-check $(flags)
 
-# Sub-makes, so that what setup installed is seen: JOBS= (2) at once compile, and run.
-# Scripts that fill every place themselves, test_last, come at the end; those that wait
-# more than they compute, test_waiting, run in turn beside all others.
+# Sub-makes, so that what setup installed is seen: JOBS= at once compile (2), and run (3,
+# since scripts wait too), the longest first. Scripts that fill every place themselves,
+# test_last, come at the end; those that wait more than they compute, test_waiting, run
+# in turn beside all others.
+longest := $(patsubst %,tests/cli/%.sh,torch labs lies cli misuse run_cli results generated \
+             sanitize processes)
 at_once = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(or $(JOBS),2))
 test: setup
 	@$(MAKE) --no-print-directory $(at_once) test-needs
@@ -122,9 +125,10 @@ test: setup
 .PHONY: test-needs test-here
 test-needs: $(if $(has_crit),$B/kcp-test,$B/kcp-check) $(test_needs)
 test-here: said test-needs
-	@FULL=$(FULL) STAGE=$(STAGE) SEED=$(SEED) JOBS="$(JOBS)" \
+	@FULL=$(FULL) STAGE=$(STAGE) SEED=$(SEED) JOBS="$(or $(JOBS),3)" \
 	  JUDGE="$(if $(has_crit),kcp-test,kcp-check $(flags))" sh tests/cli/lanes.sh $B \
-	  tests/cli/judged.sh $(test_scripts) $(test_last) -- $(test_waiting)
+	  tests/cli/judged.sh $(foreach s,$(longest),$(filter $s,$(test_scripts))) \
+	  $(filter-out $(longest),$(test_scripts)) $(test_last) -- $(test_waiting)
 	@sh bench/stale.sh
 
 # The C code under the sanitizers; the references are double and small, so it is quick.

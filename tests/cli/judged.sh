@@ -3,10 +3,10 @@
 #
 # Book: CONTRIBUTING.md, "How the judge works".  Checked by: its mutants.
 # Usage: judged.sh BUILD; JUDGE: a program there, with options. Next: lanes.sh, by_stage.sh.
-# kcp-test, which Criterion drives, gives each test a process: half of JOBS= (2) at once.
+# kcp-test, which Criterion drives, gives each test a process: half of JOBS= (3) at once.
 eval "set -- \"${1:-build}\" ${JUDGE:-kcp-check}"
 case $2 in
-    kcp-test) exec "$1/kcp-test" -j$(((${JOBS:-2} + 1) / 2)) ;;
+    kcp-test) exec "$1/kcp-test" -j$(((${JOBS:-3} + 1) / 2)) ;;
     *) echo "Criterion not found: kcp-check drives the tests" ;;
 esac
 program=$1/$2

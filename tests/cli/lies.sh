@@ -100,7 +100,7 @@ enemy LEAVES 1 'S head 0: error 1.00e+00'
 
 # ---- mutate.sh finds mistakes, and refuses what is no file; it calls this file too
 if [ -z "${MUTATED:-}" ]; then
-(cd "$top" && sh tests/mutate.sh "$B" 1 7 ref/04_chunk.c) >said 2>&1 &&
+(cd "$top" && JOBS=1 sh tests/mutate.sh "$B" 1 7 ref/04_chunk.c) >said 2>&1 &&
     grep -q '^mutate: seed 7: 1 caught, 0 survived' said && pass ||
     fail "mutate: $(tail -2 said)"
 (cd "$top" && sh tests/mutate.sh "$B" 2 1 ref/none.c) >said 2>&1

@@ -96,7 +96,7 @@ if "$python" -c 'import numpy' 2>/dev/null; then
     judge 'expected a function' "mine:nothing ${ok#mine:none}"
     # A function that answers with inputs is refused; an earlier verdict stays whole.
     "$python" tests/kcp_check.py mine:inputs ${ok#mine:none} --json "$W/json" \
-        >"$W/out" 2>&1
+        --case 'kda lengths=9 h0; gdn lengths=20' >"$W/out" 2>&1
     [ $? = 1 ] && grep -q "expected one of the stage's" "$W/out" ||
         wrong "inputs as outputs: $(tail -1 "$W/out")"
     "$python" -m json.tool "$W/json" >/dev/null || wrong "no verdicts in --json"
