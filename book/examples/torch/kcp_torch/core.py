@@ -196,7 +196,10 @@ class Prepared:
         self.work_bytes = sizes()
         if pass_ != "conv":
             put(self.struct, view, saved=64, saved_bytes=self.saved_bytes)
-            self.work_bytes = max(self.work_bytes, sizes())
+            with_block = sizes()
+            # Backward always has a block, forward with gradients alone.
+            self.work_bytes = (with_block if pass_ == "backward"
+                               else max(self.work_bytes, with_block))
             put(self.struct, view, saved=None, saved_bytes=0)
         put("kcp_call", view, work_bytes=self.work_bytes)
         del view
