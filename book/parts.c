@@ -201,6 +201,7 @@ static void floors(void)
         { "kda_2x1_bare", "KDA forward", 0, 2, 0 },
         { "gdn_2x1_bare", "GDN forward", 1, 2, 0 },
         { "kda_2x1", "KDA both", 0, 2, 1 }, { "gdn_2x1", "GDN both", 1, 2, 1 },
+        { "kda_2x1_t4096_bare", "KDA forward", 0, 2, 0 },
         { "kda_4x1_bare", "KDA forward", 0, 4, 0 },
         { "gdn_4x1_bare", "GDN forward", 1, 4, 0 } };
     printf("== 20-floors\na pass over ranks beside the time in which memory could move "
