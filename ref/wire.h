@@ -6,8 +6,8 @@
  *
  * Both are off unless asked for, and belong to the communicator: a call that is given
  * one of these loses what it allows, in the exchange of chapters 07 and 11 alone. Halos
- * and sums pass through it as they are. bf16: doubles of host memory, floats of a GPU.
- * A tolerance: host memory; on a GPU the exchange says KCP_NA.
+ * and sums pass through it as they are. Doubles of host memory, or floats of a GPU,
+ * whose host waits for the bounds of a tolerance: no graph can capture that (KCP_NA).
  */
 #ifndef KCP_WIRE_H
 #define KCP_WIRE_H
