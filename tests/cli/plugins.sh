@@ -33,7 +33,8 @@ language() {
     judged "$name, wrong" 1 'h_back' "$B/kcp-check" --variant ./h0.so
     said="$said, $name ($lines lines)"
 }
-language c C "${CC:-cc}" -std=c11 -Wall -Wextra -Werror -shared -fPIC -I"$here/ref"
+# shellcheck disable=SC2086
+language c C ${CC:-cc} -std=c11 -Wall -Wextra -Werror -shared -fPIC -I"$here/ref"
 if command -v rustc >/dev/null && rustc --version >/dev/null 2>&1; then
     language rs Rust rustc --crate-type cdylib -O
 else echo "plugins.sh: rustc not found: Rust is left out"
