@@ -15,8 +15,9 @@ case " $* " in *" --quick "*) ;; *) ls tests | sed -n 's/^\([0-9][0-9]\)_.*/\1/p
     echo 00 >>"$W/stages" ;;
 esac
 [ "$(wc -l <"$W/stages")" -ge 15 ] || { echo "by_stage.sh: found no stages, expected 15"; exit 1; }
-scripts=$(sort -u "$W/stages" | awk '$1 ~ /^(16|15|13|17|08|00)$/ { print 0, $1; next }
-    { print 1, $1 }' | sort -k1,1n -k2,2nr | while read -r first stage; do
+longest="13 15 16 00 14"
+scripts=$( { echo "$longest" | tr ' ' '\n' | grep -Fxf "$W/stages"; sort -ur "$W/stages"; } |
+    awk '!seen[$0]++' | while read -r stage; do
     echo 'exec "$1" '"$* --stage $stage" >"$W/$stage"
     echo "$W/$stage"
 done)
