@@ -1,4 +1,6 @@
 /* criterion.c -- Criterion on one node: one test, a process of its own, per variant.
+ * A stage's mutants, their twins and its reference are one: they share their cases, and
+ * what is expected of these is made once. Each still runs in a process of its own.
  *
  * Book: CONTRIBUTING.md.  Checked by: itself.  Next: main.c, the same core without it.
  *
@@ -13,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one parameter stands for: a variant, a stage's own reference, or a check. */
+/* What one parameter stands for: a variant, a stage's own reference, a check; or, of a
+ * stage alone, all its mutants, twins and the reference. */
 struct item { const struct kcp_stage *stage; const struct kcp_variant *v;
               const struct kcp_check *c; };
 static struct item items[1400];
@@ -23,6 +26,12 @@ static const char *asked(const char *name)
 {
     const char *s = getenv(name);
     return s && *s ? s : NULL;
+}
+
+/* Is a variant judged together with others? */
+static int is_one_of_many(const struct kcp_variant *v)
+{
+    return !asked("VARIANT") && (is_mutant(v) || !strncmp(v->name, "twin", 4));
 }
 
 static int find_items(void)
@@ -35,14 +44,14 @@ static int find_items(void)
         const struct kcp_variant *v[256];
         if (stage && stage_find(stage) != s) continue;
         const int nv = kcp_variants(s->name, variant, v, 256);
+        if (!asked("DEVICE") && !variant) items[n++] = (struct item){ s, NULL, NULL };
         for (int j = 0; j < nv; j++)
-            if (!asked("DEVICE") || v[j]->where == KCP_DEVICE)
+            if (!asked("DEVICE") ? !is_one_of_many(v[j]) : v[j]->where == KCP_DEVICE)
                 items[n++] = (struct item){ s, v[j], NULL };
-        if (asked("DEVICE") || !s->ranks || (variant && strcmp(variant, "ref")))
-            continue;
         refs[i] = (struct kcp_variant){ s->name, "ref", "the reference, on R ranks",
                                         KCP_F64, KCP_HOST, "any", s->ref, NULL };
-        items[n++] = (struct item){ s, &refs[i], NULL };
+        if (!asked("DEVICE") && s->ranks && variant && !strcmp(variant, "ref"))
+            items[n++] = (struct item){ s, &refs[i], NULL };
     }
     const struct options o = { .variant = variant,
                                .only_device = asked("DEVICE") != NULL };
@@ -60,6 +69,17 @@ ParameterizedTestParameters(kcp, judged)
     return cr_make_param_array(int, index, n);
 }
 
+static void judge_many(const struct kcp_stage *s, const struct options *o,
+                       struct kcp_report *rep)
+{
+    const struct kcp_variant *v[256];
+    const int n = kcp_variants(s->name, NULL, v, 256);
+    for (int j = 0; j < n; j++)
+        if (is_one_of_many(v[j])) judge_variant(s, v[j], o, rep);
+    for (int i = 0; i < kcp_nstages && s->ranks; i++)
+        if (&kcp_stages[i] == s) judge_variant(s, &refs[i], o, rep);
+}
+
 ParameterizedTest(int *at, kcp, judged)
 {
     struct options o = { .stage = asked("STAGE"), .variant = asked("VARIANT"),
@@ -73,10 +93,12 @@ ParameterizedTest(int *at, kcp, judged)
     cr_assert(!ranks_open(asked("BACKEND"), o.only_device, &o.ranks), "no such ranks");
     if (asked("SEED")) o.seed = strtoull(asked("SEED"), NULL, 10);
     if (x->c) judge_check(x->c, &rep);
-    else judge_variant(x->stage, x->v, &o, &rep);
+    else if (x->v) judge_variant(x->stage, x->v, &o, &rep);
+    else judge_many(x->stage, &o, &rep);
     ranks_close();
     const char *stage = x->c ? x->c->stage : x->stage->name;
-    const char *name = x->c ? x->c->name : x->v->name;
+    const char *name = "mutants, twins, reference";
+    if (x->c || x->v) name = x->c ? x->c->name : x->v->name;
     fflush(stdout);
     if (rep.fail || rep.survived) cr_assert_fail("%s %s: %s", stage, name, rep.first);
     if (rep.skip) cr_skip_test("%s %s", stage, name);
