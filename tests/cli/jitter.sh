@@ -8,7 +8,7 @@
 # in its file. build makes BUILD/kcp-check-jitter, in which the waits, arrivals, copies
 # and barriers of the kernels for sm_90a sleep now and then, and one such judge a
 # mistake: a wait of the newest forward or backward taken away. run, on a GPU of sm_90:
-# what ships must pass, each mistake must fail.
+# what ships must pass, each mistake must fail; EACH: seconds that one judge has (150).
 B=${1:-build} half=$2
 export LC_ALL=C
 # Why each is needed, as the code reads. wait_a: A beta and kg come by a pipeline of their
@@ -90,12 +90,13 @@ walk="beta=sigmoid H=2 HV=8 K=128 V=128 C=64 lengths=1900 l2norm h0 gate=softplu
 walk="$walk chain strip=4 walk=sequential"
 cases="$cases; live kda $walk; live gdn $walk"
 judged() {                      # JUDGE STAGE VARIANT LOG
-    timeout 60 "$1" --device --quiet --limit 10 --repeats 5 --stage "$2" \
+    timeout "${EACH:-150}" "$1" --device --quiet --limit 10 --repeats 5 --stage "$2" \
         --variant "$3" --case "$cases" >"$4" 2>&1
 }
 for v in 08:v3_records 13:v2_stages 13:v4_factors ${MORE:-}; do
     judged "$B/kcp-check-jitter" "${v%:*}" "${v#*:}" "$B/jitter/${v#*:}.txt" && continue
-    echo "jitter.sh: with sleeps $v fails: $(grep -m 2 FAIL "$B/jitter/${v#*:}.txt")"
+    why=$(grep -m 2 FAIL "$B/jitter/${v#*:}.txt") || why="no verdict in ${EACH:-150} s"
+    echo "jitter.sh: with sleeps $v fails: $why"
     failed=1
 done
 # Three at once: more would be slow, and slow is no sign of a mistake.
