@@ -9,6 +9,7 @@
 # and barriers of the kernels for sm_90a sleep now and then, and one such judge a
 # mistake: a wait of the newest forward or backward taken away. run, on a GPU of sm_90:
 # what ships must pass, each mistake must fail; EACH: seconds that one judge has (150).
+# MISTAKES="a b": these alone.
 B=${1:-build} half=$2
 export LC_ALL=C
 # Why each is needed, as the code reads. wait_a: A beta and kg come by a pipeline of their
@@ -24,11 +25,17 @@ export LC_ALL=C
 # sums_full: sums of h dS come from other warps. sums_dS: those warps wait for dS by
 # themselves. dbeta: so does the warp of dbeta for the diagonal that consumers store.
 # gdn_dS: dS has a barrier of its own. gdn_sums: the gate's second warp reads sums
-# of a chunk while the consumers are at the next one.
+# of a chunk while the consumers are at the next one. states_k, states_a: the scan of
+# states has two pipelines. rows_full, dO_full, dO_empty: parts of a chunk that come and
+# go by themselves. triangles: each warpgroup makes one, and both read both.
 # Walks. walk_wait: a window's factors are made by the kernel before. walk_order: each
 # window but a strip's first goes on from what the one before it left. walk_last: the
 # last window, whose map other ranks ask for, is left out.
-mistakes() {  # name|stage:variant|kernels|file, in cuda/18_hopper|line to take away|in its place
+mistakes() {
+    all_mistakes | awk -F '|' -v only=" $MISTAKES " \
+        'only == "  " || index(only, " " $1 " ")'
+}
+all_mistakes() {  # name|stage:variant|kernels|file, in cuda/18_hopper|line to take away|in its place
     cat <<'LIST'
 wait_a|08:v3_records|forward_scan/scan|forward_scan/scan_sm90.cu|consumer_wait(smem, PIPE_A, chunk);
 wait_aqk|08:v3_records|forward_scan/scan|forward_scan/scan_sm90.cu|consumer_wait(smem, PIPE_AQK, chunk);
@@ -40,6 +47,12 @@ sums_dS|13:v4_factors|backward/finish_kda|backward/finish_producer.cuh|mbarrier_
 dbeta|13:v4_factors|backward/finish_kda|backward/finish_producer.cuh|named_barrier_sync(4,
 gdn_dS|13:v4_factors|backward/finish_gdn|backward/finish_gdn_sm90.cu|mbarrier_wait(&smem.full[GDN_dS], i.chunk);
 gdn_sums|13:v4_factors|backward/finish_gdn|backward/finish_gdn.cuh|mbarrier_wait(&smem.sums_full, i.chunk);
+states_k|13:v4_factors|backward/scans|backward/states.cuh|consumer_wait(smem.in, PIPE_K, chunk);
+states_a|13:v4_factors|backward/scans|backward/states.cuh|consumer_wait(in, PIPE_A, chunk);
+rows_full|13:v4_factors|backward/finish_kda|backward/finish_kda_sm90.cu|mbarrier_wait(&smem.full[PART_ROWS + i.chunk % 2], i.chunk / 2);
+dO_full|13:v4_factors|backward/finish_kda|backward/finish_kda_sm90.cu|mbarrier_wait(&smem.full[PART_dO], i.chunk);
+dO_empty|13:v4_factors|backward/finish_kda|backward/finish_producer.cuh|if (i.chunk) mbarrier_wait(&smem.empty[OF_dO], before);
+triangles|13:v4_factors|backward/finish_kda|backward/finish_kda_sm90.cu|named_barrier_sync(1, CONSUMERS); // the triangles are there
 walk_wait|08:v3_records|maps/maps|maps/maps_sm90.cu|griddepcontrol_wait();
 walk_order|08:v3_records|v3_records|v3_records_sm90.cu|w.from, w.strip,|status = forward_maps_walk(&x, w.strip - 1, w.strip, f->walk == KCP_WANT_H);
 walk_last|08:v3_records|v3_records|v3_records_sm90.cu|if (!status && w.is_read)|if (!status && w.is_read && w.first + w.count < x.a.NC)
