@@ -49,6 +49,7 @@ near() {
     "$run" --in in --out dev --device gpu $gpu "$@" >stdout 2>stderr || {
         fail "$gpu $*: $(cat stderr)"; return; }
     grep -q '^on the GPU by' stdout || fail "$gpu: does not say whose kernels"
+    cp stdout ran                     # compare has a stdout of its own
     compare "$name" "$bound"
 }
 
@@ -95,7 +96,7 @@ near kda-bf16-conv 3e-2 '' $layer --ranks 2 $conv
 rm -rf in; "$arrays" layer in 4096 1 1 1 64 64 kda raw 1
 for form in chain pipeline; do
     near kda-f32-far-$form 2e-4 '--dtype f32' $layer --ranks 3 --form $form --truncate 0.9
-    grep -q -- "--truncate 0.9: 1 of 1 ranks" stdout || fail "$form: $(cat stdout)"
+    grep -q -- "--truncate 0.9: 1 of 1 ranks" ran || fail "$form: $(cat ran)"
 done
 rm -rf in; "$arrays" layer in 300 3 2 4 64 128 gdn free 2
 near gdn-f32 2e-4 '--dtype f32' --model gdn --gate softplus $layer --canonical 64
