@@ -78,7 +78,7 @@ enemy() {
         -DWAY="$1" -DCHECK_SLICE="${at:-0}" "$top/tests/judge/plants/enemy.c" \
         -o enemy.so || fail "$1 does not compile"
     timeout 100 "$B/kcp-check" --stage 07 --variant ./enemy.so --case "$case" \
-        --limit 3 >said 2>errors
+        --limit 30 >said 2>errors
     status=$?
     if [ $status -ne "$2" ]; then fail "$1: status $status: $(tail -1 said)"
     elif ! grep -q -- "$3" said errors; then fail "$1: no '$3': $(tail -3 said)"
