@@ -309,75 +309,6 @@ def mirrors():
         refuses(ImportError, ("found no",), bad)
 
 
-def told_arrays():
-    """kcp_arrays, with somebody who tells of arrays what this test wants to hear."""
-    import ctypes as C
-    from kcp_torch.core import _Like, lib
-    if not hasattr(lib, "kcp_arrays"):
-        return
-
-    class Is(C.Structure):
-        _fields_ = [("data", C.c_void_p), ("device", C.c_int32), ("id", C.c_int32),
-                    ("ndim", C.c_int32), ("code", C.c_uint8), ("bits", C.c_uint8),
-                    ("lanes", C.c_uint16), ("shape", C.POINTER(C.c_int64)),
-                    ("strides", C.POINTER(C.c_int64)), ("byte_offset", C.c_uint64)]
-    ints = lambda *x: (C.c_int64 * len(x))(*x)
-    like = (_Like * 2)((8, 3, 2, 32, 2, 1, ints(1, 4, 6, 0, 0)), (0, -1))
-    good = dict(data=4096, device=2, id=1, ndim=3, code=2, bits=32, lanes=1,
-                shape=ints(1, 4, 6), strides=ints(7, 6, 1), byte_offset=16)
-
-    def told(is_, second=9):
-        @C.CFUNCTYPE(C.c_int, C.c_void_p, C.POINTER(Is))
-        def ask(which, at):
-            for n, x in (is_ or {}).items():
-                setattr(at[0], n, C.cast(x, C.POINTER(C.c_int64))
-                        if n in ("shape", "strides") and x is not None else x)
-            return is_ is None
-        args, objects = ints(1, 2), (C.c_void_p * 2)(5, second)
-        bad = lib.kcp_arrays(ask, C.c_void_p(9), like, 2, objects, args)
-        return bad, list(args)
-    expect(told(good) == (0, [1, 4112]), "an array as it shall be")
-    expect(told(dict(good, strides=None)) == (0, [1, 4112]), "without strides: dense")
-    expect(told(good, 5)[0] == 2, "one that shall not be given")
-    for n, x in dict(data=None, device=1, id=0, ndim=2, code=4, bits=16, lanes=2,
-                     shape=ints(1, 6, 4), strides=ints(24, 1, 4),
-                     byte_offset=8).items():
-        expect(told(dict(good, **{n: x})) == (1, [1, 2]), f"an array of another {n}")
-    expect(told(None) == (1, [1, 2]), "who holds it refuses")
-    like[1].ndim = 3
-    expect(told(good)[0] == 2, "one that is missing")
-
-
-def arrays():
-    """Tensors that are as those of the first call, and such as are not, one at a
-    time: the same numbers come out."""
-    o = options(gate=2, h0=True)
-    x, do, dht = draw(21, (0, 20), 1, 2, 8, 8, o)
-
-    def learn(**other):
-        y = {n: t.detach().requires_grad_() for n, t in dict(x, **other).items()}
-        out = call(y, o, cu_seqlens_cpu=(0, 20))
-        return list(out) + list(torch.autograd.grad(out, list(y.values()), [do, dht]))
-    want = learn()
-
-    def off(t):                               # 8 bytes off a boundary of 16
-        return torch.cat([t.reshape(-1)[:1], t.reshape(-1)])[1:].view(t.shape)
-    for name, turn in (("again", lambda t: t.clone()), ("off a boundary", off),
-                       ("turned", lambda t: t.transpose(0, -1).clone().transpose(0, -1)
-                        ), ("float32", torch.Tensor.float)):
-        for n in x:
-            bound = 1e-5 if name == "float32" else TOL
-            for a, b in zip(learn(**{n: turn(x[n])}), want):
-                close(a.to(D), b, f"{n} {name}", bound)
-    for a, b in zip(learn(), want):
-        expect(torch.equal(a, b), "as at first, after all of these")
-    refuses(ValueError, ("q:", "expected a tensor"),
-            lambda: call(dict(x, q=1), o, cu_seqlens_cpu=(0, 20)))
-    refuses(ValueError, ("beta:",),
-            lambda: call(dict(x, beta=None), o, cu_seqlens_cpu=(0, 20)))
-    told_arrays()
-
-
 def single():
     for i, (name, cu, sizes, o) in enumerate(CASES):
         one_case(name, i, cu, sizes, o, chunk=64 if i % 2 else 16, save=i == 2)
@@ -403,7 +334,6 @@ def single():
     states_of_conv()
     errors()
     mirrors()
-    arrays()
     from kcp_torch.library import plan_of
     made = plan_of.cache_info().misses
     call(x, options(), cu_seqlens=torch.tensor([0, 7, 40]))

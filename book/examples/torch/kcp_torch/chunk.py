@@ -10,8 +10,7 @@ rank the whole.
 import torch
 
 from . import groups, ops
-from .core import Alike, Spec, cast, floating, option, placed, split_of, storage
-from .library import stage
+from .core import Spec, cast, floating, option, placed, split_of, storage
 
 FORMS = {"all_gather": "KCP_ALL_GATHER", "chain": "KCP_CHAIN",
          "pipeline": "KCP_PIPELINE", "scan": "KCP_SCAN"}
@@ -94,22 +93,12 @@ class Site(Spec):
                 or self.gate and (A_log is None or A_log.dim() != 1 or dt_bias is not
                                   None and dt_bias.dim() != len(self.dt_bias)):
             self.like_these = None
-        self.made, self.back, self.alike = None, [None, None], None
-        if self.like_these and Alike.possible:
-            at = stage("08")[1]
-            self.alike = Alike(q.device, self.like_these, [at[n] for n in INPUTS])
 
     def here(self, inputs):
-        """The args with the addresses of tensors that are as in the first call, and can
-        be read as they are; else None."""
-        if self.like_these is None:
-            return None
-        call = self.prepared()
-        if self.alike is not None:
-            args = call.words.from_buffer_copy(call.args)
-            return args if self.alike.into(inputs, args) else None
+        """The addresses of tensors that are as in the first call, and can be read as
+        they are; else None."""
         places = []
-        for x, like in zip(inputs, self.like_these):
+        for x, like in zip(inputs, self.like_these or ()):
             if x is None and like is None:
                 continue
             if x is None or like is None or x.dtype is not like[1] or \
@@ -120,7 +109,7 @@ class Site(Spec):
             if not place or place & 15:
                 return None
             places.append(place)
-        return call.filled(places)
+        return places or None
 
     def parameters(self, A_log, dt_bias):
         """In the shapes of the kernels; a bounded gate without A_log has exp(0)."""
@@ -143,78 +132,47 @@ class Site(Spec):
         return self.none.new_zeros(self.states)
 
     def prepared(self):
-        """The forward pass; of ranks, asked for anew, for their comm may be gone."""
-        call = self.made
-        if call is None or self.group is not None:
-            call = self.call("forward", self.store, self.names)
-            if call is not self.made:
-                self.outputs = [call.word(call.at[n]) for n in ("o", "ht")]
-                self.made = call
-        return call
+        return self.call("forward", self.store, self.names)
 
-    def forward(self, inputs, keep, args=None):
-        """o, ht, the saved block, and the tensors that the way back reads. args: what
+    def forward(self, inputs, keep, places=None):
+        """o, ht, the saved block, and the tensors that the way back reads. places: what
         here() said of the inputs."""
         call, arrays = self.prepared(), inputs
-        if args is None:
+        if places is None:
             arrays, places = placed(inputs, self.types)
-            args = call.filled(places)
-        o, ht = torch.empty_like(arrays[2]), self.fresh()
-        at_o, at_ht = self.outputs
-        args[at_o], args[at_ht] = o.data_ptr(), ht.data_ptr()
-        saved = call.bytes_of(call.saved_bytes) if keep else None
-        call(args, saved)
+        o = torch.empty_like(arrays[2])
+        ht = self.fresh()
+        saved = None
+        if keep:
+            saved = call.bytes_of(call.saved_bytes)
+        call((*places, o.data_ptr(), ht.data_ptr()), saved)
         if self.act is not self.like:
             o = o.to(self.like)
         if self.acc is not self.wide:
             ht = ht.to(self.wide)
         return o, ht, saved, arrays
 
-    def returning(self, dht):
-        """The backward pass, where its args have the addresses of the gradients, and
-        what its inputs are like."""
-        known = self.back[dht is not None]
-        if known is None or self.group is not None:
-            names = self.names13 if dht is None else self.names13_dht
-            call = self.call("backward", self.store, names)
-            if known is None or known[0] is not call:
-                alike = None
-                if self.alike is not None:
-                    kinds = self.like_these + [
-                        self.like_these[2], dht is not None and (self.states, self.acc)]
-                    alike = Alike(self.device, kinds, [call.at[n] for n in
-                                                       INPUTS + ("do_", "dht")])
-                known = call, [call.word(call.at[n]) for n in GRADIENTS], alike
-                self.back[dht is not None] = known
-        return known
-
     def backward(self, saved, arrays, do, dht, dtypes):
         """The gradients of the eight inputs, in their own types."""
-        call, at, alike = self.returning(dht)
-        args = call.words.from_buffer_copy(call.args)
-        if alike is None or not alike.into((*arrays, do, dht), args):
-            do = torch.zeros_like(arrays[2]) if do is None else cast(do, self.act)
-            dht = cast(dht, self.acc)
-            args = call.filled([x.data_ptr() for x in (*arrays, do, dht)
-                                if x is not None])
+        names = self.names13 if dht is None else self.names13_dht
+        call = self.call("backward", self.store, names)
+        acc = self.acc
         out = [torch.empty_like(x) for x in arrays[:3]]
-        out += [None if x is None else torch.empty_like(x, dtype=self.acc)
+        out += [None if x is None else torch.empty_like(x, dtype=acc)
                 for x in arrays[3:7]]
         out.append(self.fresh())
-        for place, x in zip(at, out):
-            if x is not None:
-                args[place] = x.data_ptr()
-        call(args, saved)
-        if self.group is not None:
-            out[5:7] = self.part(call, out[5:7])
+        do = torch.zeros_like(arrays[2]) if do is None else cast(do, self.act)
+        dht = cast(dht, acc)
+        call([x.data_ptr() for x in (*arrays, do, dht, *out) if x is not None], saved)
+        out[5:7] = self.part(call, out[5:7])
         return [None if d is None else x if x.dtype is d else x.to(d)
                 for x, d in zip(out, dtypes)]
 
 
 class Chunk(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, site, final, args, *inputs):
-        o, ht, saved, arrays = site.forward(inputs, True, args)
+    def forward(ctx, site, final, places, *inputs):
+        o, ht, saved, arrays = site.forward(inputs, True, places)
         ctx.site = site
         ctx.save_for_backward(saved, *arrays)
         ctx.set_materialize_grads(False)
@@ -331,22 +289,22 @@ def _layer(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
         elif where is not None:
             where = tuple(where)
     inputs = q, k, v, g, beta, A_log, dt_bias, h0
-    site = args = None
+    site = places = None
     try:
         site = _latest.get((all_, where))
-        args = site and site.here(inputs)
+        places = site and site.here(inputs)
     except (AttributeError, TypeError):       # something that is no tensor
         pass
-    if args is None:
+    if places is None:
         site = _site(all_, where, inputs, (cu_seqlens, cu_seqlens_cpu, cp_context))
         A_log, dt_bias = site.parameters(A_log, dt_bias)
         inputs = q, k, v, g, beta, A_log, dt_bias, h0
     if torch.is_grad_enabled():
         for x in inputs:
             if x is not None and x.requires_grad:
-                out = _apply(site, final, args, *inputs)
+                out = _apply(site, final, places, *inputs)
                 return out if final else (out, None)
-    o, ht, _, _ = site.forward(inputs, False, args)
+    o, ht, _, _ = site.forward(inputs, False, places)
     return o, ht if final else None
 
 

@@ -14,7 +14,7 @@ def call_of(spec, which, store, **arrays):
     """The call with those of these arrays that are given, made."""
     given = {n: t for n, t in arrays.items() if t is not None}
     call = spec.call("conv", store, tuple(given), option(**{"pass": which}))
-    call(call.filled([t.data_ptr() for t in given.values()]))
+    call([t.data_ptr() for t in given.values()])
     return call
 
 

@@ -9,7 +9,7 @@ made once before.
 """
 import ctypes as C
 import functools
-import sys
+import struct
 import warnings
 
 import torch
@@ -97,70 +97,11 @@ _stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or \
 _current = getattr(torch._C, "_cuda_getDevice", None) or torch.cuda.current_device
 
 
-class Alike:
-    """Tensors of which each is as one of the first call, and can be read as it is; all
-    are asked in one call of C, by DLPack's C exchange interface (PyTorch 2.10)."""
-
-    def __init__(self, device, kinds, places):
-        """kinds: each one's shape and type, or nothing where none is given; places:
-        where in the args their addresses go."""
-        self.n = len(kinds)
-        self.rows = (_Like * self.n)()
-        for row, kind, at in zip(self.rows, kinds, places):
-            row.ndim = -1
-            if kind:
-                shape, dtype = kind
-                row.at, row.ndim = at, len(shape)
-                row.code, row.bits = BITS[dtype]
-                row.device, row.id = DEVICES[device.type], device.index or 0
-                row.shape[:len(shape)] = shape
-
-    def into(self, tensors, args):
-        """Their addresses into args; False: one is not as the first was."""
-        try:
-            return not _arrays(_ask, _none, self.rows, self.n, id(tensors) + _items,
-                               args)
-        except (RuntimeError, BufferError):   # no tensor, or none with an address
-            return False
-
-
-class _Like(C.Structure):
-    _fields_ = [(n, C.c_int64) for n in ("at", "ndim", "code", "bits", "device", "id")]
-    _fields_ += [("shape", C.c_int64 * 5)]
-
-
-# DLPack's numbers.
-DEVICES = {"cpu": 1, "cuda": 2}
-BITS = {torch.float64: (2, 64), torch.float32: (2, 32), torch.float16: (2, 16),
-        torch.bfloat16: (4, 16)}
-# Where CPython's tuples have their items, and None.
-_items, _none = tuple.__basicsize__, id(None)
-
-
-def _exchange():
-    """The interface's question about one tensor; None: this PyTorch has none."""
-    capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
-    if capsule is None or sys.implementation.name != "cpython":
-        return None
-    pointer = C.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = C.c_void_p, [C.py_object, C.c_char_p]
-    at = pointer(capsule, b"dlpack_exchange_api")
-    if C.c_uint32.from_address(at).value != 1:         # its major version
-        return None
-    # After the version and a link: four functions, of which the last is asked.
-    return C.c_void_p.from_address(at + 16 + 3 * C.sizeof(C.c_void_p)).value
-
-
-_ask = _exchange() if hasattr(lib, "kcp_arrays") else None
-Alike.possible = _ask is not None
-if _ask:
-    # It holds Python's lock, which what it asks needs, and what is raised comes out.
-    _arrays = C.PyDLL(lib._name).kcp_arrays
-    _arrays.argtypes = [C.c_void_p] * 3 + [C.c_int, C.c_void_p, C.c_void_p]
-
-
 class Prepared:
-    """One pass of one stage on one device: its bytes, its workspace, its saved block."""
+    """One pass of one stage on one device: its bytes, its workspace, its saved block.
+
+    From args->work on, a struct's members are addresses and sizes of eight bytes: they
+    are written at once, the arrays of `names` in this order."""
 
     def __init__(self, pass_, store, device, options, split, ranks, comm, local, names):
         cu, cuts, chunk, window = split
@@ -201,23 +142,22 @@ class Prepared:
             self.work_bytes = (with_block if pass_ == "backward"
                                else max(self.work_bytes, with_block))
             put(self.struct, view, saved=None, saved_bytes=0)
-        put("kcp_call", view, work_bytes=self.work_bytes)
         del view
         self.args = bytes(args)
-        # The struct as words of eight bytes: addresses and sizes are written as such.
-        self.words = C.c_uint64 * (self.bytes // 8)
-        word = lambda offset: offset // 8
-        self.at, self.word = at, word
-        self.slots = [word(at[x]) for x in names]
+        first, ends = member("kcp_call", "work")[0], list(at.values())
+        if pass_ != "conv":
+            ends.append(member(self.struct, "saved_bytes")[0])
+        slot = lambda offset: (offset - first) // 8
+        self.first, n = first, slot(max(ends)) + 1
+        self.pack, self.blank = struct.Struct(f"{n}Q").pack_into, [0] * n
+        self.slots = [slot(at[x]) for x in names]
         start, end = self.slots[0], self.slots[0] + len(names)
         self.straight = slice(start, end) if self.slots == list(range(start, end)) \
             else None                         # one behind the other: written at once
-        place = lambda struct, name: word(member(struct, name)[0])
-        self.work, self.stream = place("kcp_call", "work"), place("kcp_call", "stream")
+        self.stream = slot(member("kcp_call", "stream")[0])
         if pass_ != "conv":
-            self.saved = place(self.struct, "saved")
-            self.saved_bytes_at = place(self.struct, "saved_bytes")
-        self.arrived = False
+            self.saved = slot(member(self.struct, "saved")[0])
+        self.at, self.arrived, self.work_slot = at, False, slot
         self.event = self.kept = self.none = None
 
     def bytes_of(self, n):
@@ -243,49 +183,43 @@ class Prepared:
             if self.gpu:
                 self.event = torch.cuda.Event()
                 self.event.record()
-            args = self.words.from_buffer_copy(self.args)
             for name, x in kept.items():
-                args[self.word(self.at[name])] = x.data_ptr()
-            self.args, self.kept = bytes(args), kept
+                self.blank[self.work_slot(self.at[name])] = x.data_ptr()
+            self.kept = kept
         # A capture begins after all that came before it has ended.
         if not self.gpu or capturing or self.event.query():
             self.arrived = True
         else:
             torch.cuda.current_stream(self.device).wait_event(self.event)
 
-    def filled(self, places):
-        """A copy of the args with the addresses of names' arrays, the first of them."""
-        args = self.words.from_buffer_copy(self.args)
-        if self.straight and len(places) == len(self.slots):
-            args[self.straight] = places
-        else:
-            for at, place in zip(self.slots, places):
-                args[at] = place
-        return args
-
-    def __call__(self, args, saved=None):
-        """args: filled, but for what is the same of every call. What came before the
-        grid had a place is put into args that have one."""
+    def __call__(self, places, saved=None):
+        """places: the addresses of names' arrays, dense; 0: not given."""
         gpu = self.gpu
         if gpu and self.index != _current():
             with torch.cuda.device(self.device):
-                return self(args, saved)
+                return self(places, saved)
         if not self.arrived:
             self.grid()
-            for name, x in self.kept.items():
-                args[self.word(self.at[name])] = x.data_ptr()
+        slots = self.blank.copy()
+        if self.straight:
+            slots[self.straight] = places
+        else:
+            for at, place in zip(self.slots, places):
+                slots[at] = place
         work = self.bytes_of(self.work_bytes)
-        args[self.work] = work.data_ptr()
+        slots[0], slots[1] = work.data_ptr(), self.work_bytes
         if gpu:
-            args[self.stream] = _stream(self.index)
+            slots[self.stream] = _stream(self.index)
         if saved is not None:
-            args[self.saved] = saved.data_ptr()
-            args[self.saved_bytes_at] = self.saved_bytes
+            slots[self.saved] = saved.data_ptr()
+            slots[self.saved + 1] = self.saved_bytes
+        view = self.view.from_buffer_copy(self.args)
+        self.pack(view, self.first, *slots)
         if self.comm is None:
-            status = self.run(self.layer.at, args)
+            status = self.run(self.layer.at, view)
         else:
             with self.comm:
-                status = self.run(self.layer.at, args)
+                status = self.run(self.layer.at, view)
         if status:
             check(status, self.what, self.comm)
 
