@@ -50,4 +50,22 @@ JOBS=x lanes quick.sh
 [ $status = 2 ] && [ "$(wc -l <err)" = 1 ] || wrong "JOBS=x: status $status, $(cat err)"
 MAKEFLAGS=' -j2 --jobserver-auth=3,4 CUDA_HOME=none' lanes flags.sh
 [ "$(head -1 said | tr -d ' ')" = 'CUDA_HOME=none' ] || wrong "make's places are handed on: $(cat said)"
+# ---- seeds.sh: a row a seed and stage, what failed is heard, nothing is run again
+mkdir judge
+cat >judge/kcp-check <<'END'
+#!/bin/sh
+echo "$*" >>ran
+case "$*" in *"--seed 2 --stage 05"*) echo "1 passed, 1 failed, 0 skipped"; exit 1 ;; esac
+echo "3 passed, 0 failed, 1 skipped"
+END
+chmod +x judge/kcp-check
+seeds() { STAGES="04 05" OPTIONS=--quick sh "$here/../seeds.sh" judge t.tsv "$@" >said 2>err; status=$?; }
+seeds 1 2
+[ $status = 1 ] && grep -q 'of 2 seeds 1 passed, 1 failed' said && [ "$(wc -l <t.tsv)" = 5 ] &&
+    [ -s t.tsv.2.05 ] && [ ! -e t.tsv.1.04 ] && [ "$(grep -c -- --quick ran)" = 4 ] ||
+    wrong "seeds: status $status, $(cat said err t.tsv)"
+seeds 1
+[ $status = 0 ] && [ "$(wc -l <ran)" = 4 ] || wrong "seeds again: status $status, $(cat said err)"
+seeds x
+[ $status = 2 ] && [ "$(wc -l <err)" = 1 ] || wrong "seeds x: status $status, $(cat err)"
 echo "lanes_cli.sh: scripts side by side, words whole and in order, failures heard"

@@ -45,7 +45,7 @@ for stage in ${STAGES:-08 13 14 15 16}; do
             { echo "wrong_comm.sh: $mistake does not compile"; exit 1; }
         for form in $knows; do
             # shellcheck disable=SC2086
-            timeout 300 "$B/kcp-check" --variant "$W/$mistake.so" $how --limit 60 \
+            timeout 300 "$B/kcp-check" --variant "$W/$mistake.so" $how --limit 60 --repeats 2 \
                 --case "$(cases_of $stage "${form#any}")" --stage $stage >"$W/said" 2>&1
             status=$?
             # By values: not because it came too late, or nothing ran.
