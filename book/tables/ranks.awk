@@ -84,7 +84,7 @@ function places(what,   i, s, at, seen)
     return s
 }
 
-function rank_tables(f,   j, i, last)
+function rank_tables(f,   j, i, what, told)
 {
     for (j = 1; j <= rows; j++) {
         i = sorted[j]
@@ -92,13 +92,14 @@ function rank_tables(f,   j, i, last)
     }
     for (j = 1; j <= rows; j++) {
         i = sorted[j]
-        if (!is_layer[i] || kase[i] == last || most < 2) continue
-        last = kase[i]
-        printf "\n%s; %s. Milliseconds.\n\n", last, places(last) > f
+        what = kase[i]
+        if (!is_layer[i] || what in told || most < 2) continue
+        told[what] = 1
+        printf "\n%s; %s. Milliseconds.\n\n", what, places(what) > f
         print "| pass | GPUs | whose | fastest plan | time | front | t_sum " \
               "| t_exchange | t_main | times one GPU |" > f
         print "|:----|--:|:--------|:-------------|---:|---:|---:|----:|---:|----:|" > f
-        layers_of(last, f)
+        layers_of(what, f)
     }
     notes(f)
     if (gathers) {

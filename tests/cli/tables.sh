@@ -245,6 +245,8 @@ sh bench/tables.sh "$W/t" || failed=1
 n=$(grep -c '^| [A-Z].*[0-9]' "$W/t/readme.md")
 [ "$n" -ge 10 ] && [ "$n" -le 20 ] ||
     { echo "tables.sh: $n rows for README.md"; failed=1; }
+n=$(grep -h ' Milliseconds\.$' "$W"/t/*.md | sort | uniq -d | sed 1q)   # a case, a table
+[ -z "$n" ] || { echo "tables.sh: two tables: $n"; failed=1; }
 for f in bench/results/*.tsv; do        # every row has the columns that its file names
     case $f in *-test.tsv) continue ;; esac     # of a script that runs beside this one
     awk -F '\t' -v f="$f" 'FNR == 1 { n = NF } NF != n || !n { bad++ }
