@@ -69,16 +69,9 @@ static int own_map(const struct fold *f, struct scanning *u)
 /* Does any rank make too many visits? The same answer on all. */
 static int too_many(const struct kcp_plan *plan)
 {
-    for (int r = 0; r < plan->R; r++) {
-        const struct kcp_context *x = &plan->ctx[r];
-        const struct kcp_segment *seg = plan->seg + x->seg0;
-        int n = 0;
-        for (int s = 0; s < x->NS; s++)
-            n += (s == 0 || seg[s].prev != x->seg0 + s - 1) &&
-                 (seg[s].pre > 0 || seg[s].post > 0);
-        if (n > MOST_VISITS)
+    for (int r = 0; r < plan->R; r++)
+        if (kcp_visits(plan, r) > MOST_VISITS)
             return 1;
-    }
     return 0;
 }
 

@@ -405,22 +405,10 @@ static int check_indices(const struct kcp_stage *s, const void *args)
     return KCP_OK;
 }
 
-/* Visits of a rank to sequences that others own too, at most: comm/form/scan.c. */
-static int visits_of(const struct kcp_plan *plan, int r)
-{
-    const struct kcp_context *x = &plan->ctx[r];
-    const struct kcp_segment *seg = plan->seg + x->seg0;
-    int n = 0;
-    for (int s = 0; s < x->NS; s++)
-        n += (s == 0 || seg[s].prev != x->seg0 + s - 1) &&
-             (seg[s].pre > 0 || seg[s].post > 0);
-    return n;
-}
-
 static int check_scan(const struct kcp_stage *s, const struct kcp_call *c)
 {
     for (int r = 0; c->form == KCP_SCAN && c->plan && r < c->plan->R; r++) {
-        const int n = visits_of(c->plan, r);
+        const int n = kcp_visits(c->plan, r);
         if (n > KCP_SCAN_VISITS)
             return kcp_refuse(KCP_NA, "%s: form: found a scan over %d visits of rank %d"
                               " to its sequences, expected at most %d, or another form",

@@ -5,7 +5,22 @@
 #ifndef KCP_VISITS_H
 #define KCP_VISITS_H
 
+#include "kcp.h"
+
 /* Of a plan with more the other forms remain: KCP_NA, in words (core/checked.c). */
 enum { KCP_SCAN_VISITS = 128 };
+
+/* Visits of rank r to its sequences, those that other ranks own too. Segments of one
+ * sequence that follow one another on the rank are one visit. */
+static inline int kcp_visits(const struct kcp_plan *plan, int r)
+{
+    const struct kcp_context *x = &plan->ctx[r];
+    const struct kcp_segment *seg = plan->seg + x->seg0;
+    int n = 0;
+    for (int s = 0; s < x->NS; s++)
+        n += (s == 0 || seg[s].prev != x->seg0 + s - 1) &&
+             (seg[s].pre > 0 || seg[s].post > 0);
+    return n;
+}
 
 #endif
