@@ -69,7 +69,8 @@ $B/corpus: $B/kcp-arrays tests/fuzz.mk
 	@for s in C34yAAIF/fsAfACEBQ== /N7QAQAAAAAAAAAA/wAACAc= ft4KQQBuIwX//wABAAAAAAA= \
 	  TgEAKQE/BABOqakEAKmpFAAAAIAqAw== CwAEKf///////wEI///+/////wAa//8QAyU= \
 	  ft4KQQBuIwX/BAABBf8A+gA= DTs7ETA1OwEAAAAAAAAfYWYFAAEAAQb9 \
-	  AAABxsbGxsbGxvwGAMbGE8b8BgDGxhPGxsYAAwEBAQpBAG4=; do \
+	  AAABxsbGxsbGxvwGAMbGE8b8BgDGxhPGxsYAAwEBAQpBAG4= \
+	  /N4B/////////yNA/MxudAADZ/zMbv4=; do \
 	  echo $$s | base64 -d >$@/calls/found.$$(echo $$s | cksum | cut -d' ' -f1); done
 	@printf -- '--text\000words\000--flag\000--int\00012\000--word=gdn\000' \
 	  >$@/options/all

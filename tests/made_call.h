@@ -42,7 +42,7 @@ static inline int64_t made_letter(const struct kcp_call *c, const char *at, size
         SIZE(C), SIZE(KG), SIZE(D), SIZE(Wc) };
 #undef SIZE
     if (n == 1 && *at == 'T') return c->T;
-    if (n == 4 && !strncmp(at, "Wc-1", n)) return c->shift ? 1 : c->Wc - 1;
+    if (n == 4 && !strncmp(at, "Wc-1", n)) return c->shift ? 1 : (int64_t)c->Wc - 1;
     for (size_t i = 0; i < sizeof size / sizeof *size; i++)
         if (strlen(size[i].name) == n && !strncmp(size[i].name, at, n))
             return *(const int *)((const char *)c + size[i].at);

@@ -89,7 +89,7 @@ static int size_of(const struct kcp_call *c, int i)
 static int64_t letter(const struct kcp_call *c, const char *at, size_t n)
 {
     if (n == 1 && *at == 'T') return c->T;
-    if (n == 4 && !strncmp(at, "Wc-1", n)) return c->shift ? 1 : c->Wc - 1;
+    if (n == 4 && !strncmp(at, "Wc-1", n)) return c->shift ? 1 : (int64_t)c->Wc - 1;
     if (*at >= '0' && *at <= '9') return strtol(at, NULL, 10);
     for (int i = 0; i < SIZES; i++)
         if (strlen(sizes[i].name) == n && !strncmp(sizes[i].name, at, n))
@@ -465,6 +465,7 @@ int kcp_begin(const char *stage, enum kcp_where where, const void *args,
 int kcp_checked_run(const struct kcp_variant *v, void *args)
 {
     const int is_outermost = !inside;
+    if (!v || !args) return kcp_refuse(KCP_BAD, "variant, args: one is missing");
     const int refused = kcp_begin(v->stage, v->where, args, NULL);
     if (refused) return refused;
     kcp_checked_enter();
