@@ -86,7 +86,8 @@ $B/kcp-test: $(core) $B/tests/judge/criterion.o $(list_at)
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) -lcriterion $(LDLIBS) $(cuda_ldlibs) -o $@
 
 -include bench/bench.mk bench/run.mk bench/text.mk book/book.mk book/examples.mk \
-         book/torch.mk book/labs/labs.mk tests/fuzz.mk tests/processes.mk tests/proxy.mk
+         book/torch.mk book/labs/labs.mk tests/fuzz.mk tests/processes.mk tests/proxy.mk \
+         tests/stand_in.mk
 
 -include $(shell find $B -name '*.d' 2>/dev/null)
 
@@ -135,10 +136,12 @@ test-here: said test-needs
 .PHONY: sanitize-host
 sanitize-host:
 	@$(MAKE) --no-print-directory $(at_once) B=build/asan CUDA_HOME=none \
-	  EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=all -O1" build/asan/kcp-check
+	  EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=all -O1" build/asan/kcp-check \
+	  build/asan/stand_in/kcp-stand-in
 	@ASAN_OPTIONS=detect_leaks=1 JOBS="$(JOBS)" sh tests/cli/by_stage.sh build/asan/kcp-check \
 	  --quiet --quick --here
 	@ASAN_OPTIONS=detect_leaks=1 build/asan/kcp-check --quiet --here --stage 00
+	@ASAN_OPTIONS=detect_leaks=1 sh tests/cli/nccl_stand_in.sh build/asan few
 
 # The library. Its SONAME has the number that a change of the interface raises.
 PREFIX  ?= /usr/local

@@ -5,11 +5,13 @@
  * Next: gpu_faults.sh, which starts the ranks and keeps the table.
  *
  *   kcp-faults count | kill FORM CALL | memory     a process a rank: RANK, WORLD_SIZE
- *   kcp-faults aborted                             two threads of one process
+ *   kcp-faults lent FORM abort | kill | stop       likewise; a caller's communicator
+ *   kcp-faults aborted                             the same, two threads of one process
  *
  * Rank 1 is the one that is lost. Every other rank prints one row: did its call end,
  * with whose name, after how long, what memory is missing, and does a new communicator
- * work. Status 0: all of it. */
+ * work. A communicator that is lent is aborted by its owner on rank 1, or rank 1 is
+ * killed or stopped; the others must name it. Status 0: all of it. */
 #include "comm/backend/nccl.h"
 #include "tests/made_call.h"
 
@@ -315,8 +317,15 @@ static int process(const char *what, int form)
     return row(what, form, status, lost, seconds, missing, again, other);
 }
 
-/* ---- a communicator of the caller's, aborted by him while ranks use it */
-struct callers { const struct nccl *nccl; int ok[2]; };
+/* ---- a communicator of the caller's, aborted by him, or a rank killed, while ranks
+ * use it: nothing but what went over it tells the others who that was */
+enum way { ABORT, KILL, STOP, WAYS };
+static const char *const way_names[] = { "abort", "kill", "stop" };
+struct callers {
+    const struct nccl *nccl;
+    int form, way, local;                  /* local -1: rank r is on GPU r */
+    int ok[2];
+};
 
 static int wait_for(const struct nccl *n, ncclComm_t at, ncclResult_t result)
 {
@@ -330,77 +339,127 @@ static int make(struct kcp_comm *host, const struct nccl *n, ncclComm_t *at)
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId id;
     int err = host->r == 0 && n->ncclGetUniqueId(&id) ? KCP_COMM : KCP_OK;
-    if (!err && host->r == 0) err = host->send(host, &id, sizeof id, 1, NULL);
-    if (!err && host->r == 1) err = host->recv(host, &id, sizeof id, 0, NULL);
+    for (int r = 1; r < host->R && !err; r++)
+        if (host->r == 0) err = host->send(host, &id, sizeof id, r, NULL);
+        else if (host->r == r) err = host->recv(host, &id, sizeof id, 0, NULL);
     config.blocking = 0;
     return err ? err : wait_for(n, *at, n->ncclCommInitRankConfig(at, host->R, id,
                                                                   host->r, &config));
 }
 
-struct outside { struct kcp_comm *comm; const struct nccl *nccl; ncclComm_t at; };
+struct outside { struct kcp_comm *comm; const struct callers *x; ncclComm_t at; };
 
-static void *abort_soon(void *arg)
+/* A process that is stopped for ever: who waits for it ends it at last. */
+static void stop_here(void)
+{
+    const pid_t me = getpid();
+    if (fork() == 0) {
+        sleep(15);
+        kill(me, SIGKILL);
+        _exit(0);
+    }
+    kill(me, SIGSTOP);
+}
+
+static void *strike_soon(void *arg)
 {
     const struct outside *o = arg;
     poll(NULL, 0, 300);
+    if (o->x->way == KILL) raise(SIGKILL);
+    if (o->x->way == STOP) stop_here();
     o->comm->fail(o->comm, KCP_COMM, "its owner aborts it");
-    o->nccl->ncclCommAbort(o->at);
+    o->x->nccl->ncclCommAbort(o->at);
     return NULL;
 }
 
-static int aborted_body(struct kcp_comm *host, void *arg)
+/* After an abort: everybody lends anew. NCCL frees the communicators of a process
+ * together, when the last of its ranks has aborted (commReclaim in init.cc): read
+ * earlier, all of one is missing. */
+static int lend_again(struct kcp_comm *host, const struct callers *x, double before,
+                      double *missing)
+{
+    struct kcp_comm *comm = NULL;
+    ncclComm_t at = NULL;
+    char why[200] = "";
+    int err = host->barrier(host, NULL);
+    *missing = before - free_mib();
+    if (!err) err = host->barrier(host, NULL);
+    if (!err) err = make(host, x->nccl, &at);
+    if (!err) err = kcp_nccl_from(&comm, at);
+    if (!err) err = pass(comm, x->form, NULL, why, sizeof why);
+    if (comm) comm->free(comm);
+    if (at) x->nccl->ncclCommAbort(at);
+    return err;
+}
+
+static int lent_body(struct kcp_comm *host, void *arg)
 {
     struct callers *x = arg;
     struct kcp_comm *comm;
     ncclComm_t at = NULL;
     pthread_t outside;
-    char why[200] = "", other[200] = "";
-    int lost = -1, status;
-    if (cudaSetDevice(host->r)) return KCP_CUDA;
-    if (kcp_threads_run(1, alone_body, &host->r, why, sizeof why)) return KCP_CUDA;
-    if (rehearse(host, KCP_CHAIN, why, sizeof why)) return KCP_CUDA;
+    char why[200] = "", other[300] = "", words[24];
+    const int on = x->local < 0 ? host->r : x->local;
+    int gpu = on, lost = -1, status, again;
+    double missing = 0;
+    if (cudaSetDevice(on)) return KCP_CUDA;
+    if (kcp_threads_run(1, alone_body, &gpu, why, sizeof why)) return KCP_CUDA;
+    if (rehearse(host, x->form, why, sizeof why)) return KCP_CUDA;
     if (host->barrier(host, NULL)) return KCP_COMM;
     const double before = free_mib();
     if (make(host, x->nccl, &at)) return KCP_CUDA;
     if ((status = kcp_nccl_from(&comm, at))) return status;
-    struct outside o = { comm, x->nccl, at };
+    struct outside o = { comm, x, at };
     const double began = monotonic_seconds();
-    if (host->r == LOST && pthread_create(&outside, NULL, abort_soon, &o))
+    if (host->r == LOST && pthread_create(&outside, NULL, strike_soon, &o))
         return KCP_NO_MEMORY;
     struct lent lent = { x->nccl, host->r == LOST ? NULL : at, 0 };
-    while (!status) status = pass(comm, KCP_CHAIN, &lent, why, sizeof why);
+    while (!status) status = pass(comm, x->form, &lent, why, sizeof why);
     const double seconds = lent.ended - began;
     comm->lost(comm, &lost, other, sizeof other);
     if (host->r == LOST) pthread_join(outside, NULL);
     comm->free(comm);
     const int idle = cudaDeviceSynchronize();
-    /* NCCL frees the communicators of a process together, when the last of its ranks
-     * has aborted (commReclaim in init.cc): read earlier, all of one is missing. */
-    int again = host->barrier(host, NULL);
-    const double missing = before - free_mib();
-    if (!again) again = host->barrier(host, NULL);
-    if (!again) again = make(host, x->nccl, &at);
-    if (!again) again = kcp_nccl_from(&comm, at);
-    if (!again) again = pass(comm, KCP_CHAIN, NULL, why, sizeof why);
-    if (!again) comm->free(comm);
-    if (!again) x->nccl->ncclCommAbort(at);
-    char words[24];
-    const int ok = status == KCP_COMM && seconds < 12 && !again && !idle &&
-                   is_given_back(missing);
-    printf("aborted\tchain\trank %d\t%d\t%d\t%.2f\t%s\t%d\t%s\t%s\n", host->r, status,
-           lost, seconds, memory_words(missing, words, sizeof words), again,
+    if (x->way != ABORT) {
+        missing = before - free_mib();
+        again = kcp_threads_run(1, alone_body, &gpu, why, sizeof why);
+    } else
+        again = lend_again(host, x, before, &missing);
+    const double most = x->way == STOP ? 12 : 3;
+    const int ok = status == KCP_COMM && lost == LOST && seconds < most && !again &&
+                   !idle && is_given_back(missing);
+    printf("lent_%s\t%s\trank %d\t%d\t%d\t%.2f\t%s\t%d\t%s\t%s\n",
+           way_names[x->way], kcp_form_names[x->form], host->r, status, lost,
+           seconds, memory_words(missing, words, sizeof words), again,
            ok ? "ok" : "FAIL", other);
     fflush(stdout);
-    x->ok[host->r] = ok;
+    x->ok[host->r == LOST] = ok;
     return KCP_OK;
+}
+
+static int lent_process(int form, int way)
+{
+    char why[200] = "";
+    struct callers x = { nccl_open(why, sizeof why), form, way, 0, { 0 } };
+    struct kcp_comm *host;
+    struct kcp_who who;
+    if (!x.nccl || kcp_processes(&host, &who, why, sizeof why)) {
+        fprintf(stderr, "kcp-faults: %s\n", why);
+        return 2;
+    }
+    x.local = who.local;
+    const int status = lent_body(host, &x);
+    host->free(host);
+    if (status) fprintf(stderr, "kcp-faults: status %d\n", status);
+    return !status && x.ok[who.r == LOST] ? 0 : 1;
 }
 
 static int aborted(void)
 {
     char why[200] = "";
-    struct callers x = { .nccl = nccl_open(why, sizeof why) };
+    struct callers x = { nccl_open(why, sizeof why), KCP_CHAIN, ABORT, -1, { 0 } };
     int status = KCP_NA;
-    if (x.nccl) status = kcp_threads_run(2, aborted_body, &x, why, sizeof why);
+    if (x.nccl) status = kcp_threads_run(2, lent_body, &x, why, sizeof why);
     if (status) fprintf(stderr, "kcp-faults: status %d, %s\n", status, why);
     return !status && x.ok[0] && x.ok[1] ? 0 : 1;
 }
@@ -417,10 +476,13 @@ int main(int argc, char **argv)
     if (!strcmp(what, "count") || !strcmp(what, "memory")) return process(what, form);
     for (; argc == 4 && form <= KCP_SCAN; form++)
         if (!strcmp(argv[2], kcp_form_names[form])) break;
+    for (int way = 0; way < WAYS && argc == 4 && form <= KCP_SCAN; way++)
+        if (!strcmp(what, "lent") && !strcmp(argv[3], way_names[way]))
+            return lent_process(form, way);
     lost_at = argc == 4 ? atoi(argv[3]) : 0;
     if (strcmp(what, "kill") || form > KCP_SCAN || lost_at < 1) {
-        fprintf(stderr, "kcp-faults: found '%s', expected count, memory, aborted, or "
-                "kill FORM CALL\n", what);
+        fprintf(stderr, "kcp-faults: found '%s', expected count, memory, aborted, "
+                "kill FORM CALL, or lent FORM abort|kill|stop\n", what);
         return 2;
     }
     return process(what, form);

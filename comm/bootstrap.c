@@ -23,7 +23,7 @@ enum {
     MOST_CALLS = 128,         /* of them our own */
     MOST_ACCEPTED = 64,       /* a turn: who calls without end must not hold it up */
 };
-static const double handshake_seconds = 5, again_seconds = 0.05;
+static const double handshake_seconds = 5, again_seconds = 0.05, in_turn_seconds = 1;
 /* ---- bytes on a connection */
 static int wait_for(int fd, short what, double until)
 {
@@ -77,9 +77,10 @@ struct bootstrap {
     struct job_key key;
     int *fd, missing;                  /* [R]; how many of them are still to come */
     struct address *where;             /* [R] where a rank can be called */
-    int listening, from;               /* we answer ranks from..R-1 */
+    int listening[MOST_LISTENING], listeners, from;    /* we answer ranks from..R-1 */
     struct place *place;               /* whom we call, until he is met */
-    int places;
+    int places, in_turn;               /* in_turn: a rank's places one after another */
+    double patience;                   /* with one connection */
     struct half_open open[MOST_OPEN];
     int opened, refused, twice;        /* twice: the rank that came two times, or -1 */
     int without_fd;                    /* there was no file descriptor left */
@@ -111,7 +112,7 @@ static void add(struct bootstrap *b, int fd, int calls, int rank)
     if (b->opened == MOST_OPEN)
         drop(b, oldest_caller(b), 1);
     handshake_begin(&b->open[b->opened++], fd, calls, rank,
-                    monotonic_seconds() + handshake_seconds);
+                    monotonic_seconds() + b->patience);
 }
 
 static int calls_open(const struct bootstrap *b)
@@ -153,6 +154,14 @@ static void seat(struct bootstrap *b, const struct half_open *h)
     }
 }
 
+static int is_called(const struct bootstrap *b, int rank)
+{
+    for (int i = 0; i < b->opened; i++)
+        if (b->open[i].calls && b->open[i].rank == rank)
+            return 1;
+    return 0;
+}
+
 /* Whoever is to be called and is not on the line is called, every now and then. */
 static void call_places(struct bootstrap *b)
 {
@@ -160,12 +169,14 @@ static void call_places(struct bootstrap *b)
     int left = MOST_CALLS - calls_open(b);
     for (int i = 0; i < b->places && left > 0; i++) {
         struct place *p = &b->place[i];
-        if (b->fd[p->rank] >= 0 || now < p->not_before)
+        if (b->fd[p->rank] >= 0 || now < p->not_before ||
+            (b->in_turn && is_called(b, p->rank)))
             continue;
         const int fd = address_call(&p->a);
         left -= fd >= 0;
         b->without_fd |= fd < 0 && (errno == EMFILE || errno == ENFILE);
-        p->not_before = now + (fd < 0 ? again_seconds : handshake_seconds);
+        p->not_before = now + (fd < 0 && !b->in_turn ? again_seconds
+                                                     : handshake_seconds);
         if (fd >= 0)
             add(b, fd, 1, p->rank);
     }
@@ -174,9 +185,30 @@ static void call_places(struct bootstrap *b)
 static void call_again_soon(struct bootstrap *b, int rank)
 {
     const double soon = monotonic_seconds() + again_seconds;
-    for (int i = 0; i < b->places; i++)
+    for (int i = 0; i < b->places && !b->in_turn; i++)
         if (b->place[i].rank == rank && b->place[i].not_before > soon)
             b->place[i].not_before = soon;
+}
+
+/* Those who have called are let in; without descriptors the oldest caller goes. */
+static void let_in(struct bootstrap *b, int listening)
+{
+    int fd = 0;
+    for (int i = 0; fd >= 0 && i < MOST_ACCEPTED; i++) {
+        fd = accept(listening, NULL, NULL);
+        if (fd >= 0) {
+            fcntl(fd, F_SETFD, FD_CLOEXEC);
+            fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+            add(b, fd, 0, -1);
+        } else if (errno == EMFILE || errno == ENFILE) {
+            const int oldest = oldest_caller(b);
+            b->without_fd = 1;
+            if (oldest >= 0)
+                drop(b, oldest, 1);
+            else
+                poll(NULL, 0, 10);
+        }
+    }
 }
 
 //> turn
@@ -184,12 +216,13 @@ static void call_again_soon(struct bootstrap *b, int rank)
  * goes. */
 static void take_turn(struct bootstrap *b)
 {
-    struct pollfd p[MOST_OPEN + 1];
+    struct pollfd p[MOST_OPEN + MOST_LISTENING];
     const int n = b->opened;
     for (int i = 0; i < n; i++)
         p[i] = (struct pollfd){ b->open[i].fd, handshake_events(&b->open[i]), 0 };
-    p[n] = (struct pollfd){ b->listening, POLLIN, 0 };
-    poll(p, (nfds_t)n + 1, 20);
+    for (int i = 0; i < b->listeners; i++)
+        p[n + i] = (struct pollfd){ b->listening[i], POLLIN, 0 };
+    poll(p, (nfds_t)(n + b->listeners), 20);
     for (int i = n - 1; i >= 0; i--) {
         struct half_open *h = &b->open[i];
         if (p[i].revents)
@@ -205,22 +238,9 @@ static void take_turn(struct bootstrap *b)
         if (done.calls && done.stage != MET)
             call_again_soon(b, done.rank);
     }
-    int fd = 0;
-    for (int i = 0; p[n].revents && fd >= 0 && i < MOST_ACCEPTED; i++) {
-        fd = accept(b->listening, NULL, NULL);
-        if (fd >= 0) {
-            fcntl(fd, F_SETFD, FD_CLOEXEC);
-            fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-            add(b, fd, 0, -1);
-        } else if (errno == EMFILE || errno == ENFILE) {
-            const int oldest = oldest_caller(b);
-            b->without_fd = 1;
-            if (oldest >= 0)
-                drop(b, oldest, 1);
-            else
-                poll(NULL, 0, 10);
-        }
-    }
+    for (int i = 0; i < b->listeners; i++)
+        if (p[n + i].revents)
+            let_in(b, b->listening[i]);
 }
 //< turn
 
@@ -291,7 +311,8 @@ static int lead(struct bootstrap *b)
 {
     struct own_file file = { .fd = -1 };
     struct address a;
-    int err = place_open(b->at, b->until, &a, &b->listening, b->why, b->n);
+    int err = place_open(b->at, b->until, &a, &b->listening[0], b->why, b->n);
+    b->listeners = !err;
     if (!err && b->at->file[0])
         err = place_write(b->at, &a, &file, b->why, b->n);
     b->from = 1;
@@ -364,10 +385,11 @@ static int follow(struct bootstrap *b)
         return err;
     getsockname(b->fd[0], (struct sockaddr *)&mine.at, &mine.len);
     address_put_port(&mine, 0);
-    b->listening = address_listen(&mine);
-    const int32_t port = b->listening < 0 ? 0 : address_port(&mine);
-    err = b->listening < 0 ? KCP_COMM
-                           : bootstrap_write(b->fd[0], &port, sizeof port, b->until);
+    b->listening[0] = address_listen(&mine);
+    b->listeners = b->listening[0] >= 0;
+    const int32_t port = b->listeners ? address_port(&mine) : 0;
+    err = b->listeners ? bootstrap_write(b->fd[0], &port, sizeof port, b->until)
+                       : KCP_COMM;
     if (!err)
         err = bootstrap_read(b->fd[0], b->where, sizeof *b->where * (size_t)R,
                              b->until);
@@ -392,41 +414,79 @@ static int follow(struct bootstrap *b)
     return err;
 }
 
+/* A rank's side, before it knows anybody; NULL: no memory. */
+static struct bootstrap *meeting_begin(struct identity me, double until, int *fd,
+                                       char *why, size_t n)
+{
+    struct bootstrap *b = calloc(1, sizeof *b);
+    for (int r = 0; r < me.R; r++)
+        fd[r] = -1;
+    if (b)
+        b->where = calloc((size_t)me.R, sizeof *b->where);
+    if (!b || !b->where) {
+        snprintf(why, n, "no memory for a meeting of %d ranks", me.R);
+        free(b);
+        return NULL;
+    }
+    b->me = me;
+    b->fd = fd;
+    b->twice = -1;
+    b->patience = handshake_seconds;
+    b->until = until;
+    b->why = why;
+    b->n = n;
+    return b;
+}
+
+static int meeting_end(struct bootstrap *b, int err)
+{
+    close_half_open(b);
+    for (int r = 0; r < b->me.R && err; r++) {
+        if (b->fd[r] >= 0)
+            close(b->fd[r]);
+        b->fd[r] = -1;
+    }
+    free(b->where);
+    free(b);
+    return err;
+}
+
 int bootstrap_meet(const struct kcp_who *who, const struct meeting *at, double seconds,
                    int *fd, char *why, size_t n)
 {
+    const struct identity me = { NULL, at->job, who->R, who->r };
     const double until = monotonic_seconds() + seconds;
-    struct bootstrap *b = calloc(1, sizeof *b);
-    struct address *where = calloc((size_t)who->R, sizeof *where);
-    int err = b && where ? KCP_OK : KCP_NO_MEMORY;
-    if (err)
-        snprintf(why, n, "no memory for a meeting of %d ranks", who->R);
-    for (int r = 0; r < who->R; r++)
-        fd[r] = -1;
-    if (!err && who->R > 1) {
-        b->me = (struct identity){ &b->key, at->job, who->R, who->r };
+    struct bootstrap *b = meeting_begin(me, until, fd, why, n);
+    int err = KCP_OK;
+    if (!b)
+        return KCP_NO_MEMORY;
+    if (who->R > 1) {
+        b->me.key = &b->key;
         b->at = at;
-        b->fd = fd;
-        b->where = where;
-        b->listening = -1;
-        b->twice = -1;
-        b->until = until;
-        b->why = why;
-        b->n = n;
         err = job_key_open(&b->key, at, who->r, why, n);
         if (!err)
             err = who->r == 0 ? lead(b) : follow(b);
-        close_half_open(b);
         job_key_close(&b->key);
-        if (b->listening >= 0)
-            close(b->listening);
+        if (b->listeners)
+            close(b->listening[0]);
     }
-    for (int r = 0; r < who->R && err; r++) {
-        if (fd[r] >= 0)
-            close(fd[r]);
-        fd[r] = -1;
-    }
-    free(where);
-    free(b);
-    return err;
+    return meeting_end(b, err);
+}
+
+int bootstrap_join(const struct identity *me, struct place *place, int places,
+                   const int *listening, int listeners, double until, int *fd,
+                   char *why, size_t n)
+{
+    struct bootstrap *b = meeting_begin(*me, until, fd, why, n);
+    if (!b)
+        return KCP_NO_MEMORY;
+    memcpy(b->listening, listening, sizeof *listening * (size_t)listeners);
+    b->listeners = listeners;
+    b->place = place;
+    b->places = places;
+    b->in_turn = 1;
+    b->patience = in_turn_seconds;
+    b->from = me->r + 1;
+    b->missing = me->R - 1;
+    return meeting_end(b, wait_for_all(b));
 }

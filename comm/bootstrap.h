@@ -26,6 +26,8 @@ int launcher_env_timeout(double *seconds, char *why, size_t n);
 int launcher_env_windows(void);
 /* FNV-1a, so that a job's names have one short number: no secret is made of it. */
 uint64_t launcher_env_hash(uint64_t h, const char *s);
+/* One number for all processes of this machine since it started; 0: not known. */
+uint64_t launcher_env_machine(void);
 double monotonic_seconds(void);
 
 /* fd [R] connected to every other rank, each having proved that it knows the job's key;

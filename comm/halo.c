@@ -87,10 +87,15 @@ static int64_t edge_of(const struct kcp_halo *h, int r, int s)
     return tokens < h->reach ? tokens : h->reach;
 }
 
+static int is_rank(const struct kcp_halo *h, int r)
+{
+    return h && h->plan && r >= 0 && r < h->plan->R;
+}
+
 int64_t kcp_halo_edge(const struct kcp_halo *h, int r, int s)
 {
     int64_t rows = 0;
-    for (int i = 0; i < s; i++)
+    for (int i = 0; is_rank(h, r) && i < s && i < h->plan->ctx[r].NS; i++)
         rows += edge_of(h, r, i);
     return rows;
 }
@@ -115,7 +120,7 @@ static int64_t row_of(const struct kcp_halo *h, const struct piece *piece)
 int64_t kcp_halo_at(const struct kcp_halo *h, int r, int s)
 {
     int64_t rows = 0;
-    for (int i = 0; i < s; i++) {
+    for (int i = 0; is_rank(h, r) && i < s && i < h->plan->ctx[r].NS; i++) {
         const struct token_range w = wanted(h, r, i);
         rows += w.end - w.begin;
     }
@@ -124,7 +129,7 @@ int64_t kcp_halo_at(const struct kcp_halo *h, int r, int s)
 
 int64_t kcp_halo_rows(const struct kcp_halo *h, int r)
 {
-    return kcp_halo_at(h, r, h->plan->ctx[r].NS);
+    return kcp_halo_at(h, r, is_rank(h, r) ? h->plan->ctx[r].NS : 0);
 }
 
 static int copy_rows(const struct kcp_halo *h, char *to, const char *from, size_t bytes)
@@ -177,7 +182,7 @@ static int move_all(const struct kcp_halo *h, int to, int r, const void *x, void
  * two ranks rows go in the order of the receiver's segments, on both sides. */
 int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
 {
-    if (!h->plan || (h->plan->R > 1 && !h->comm) || h->reach < 0)
+    if (!h || !h->plan || (h->plan->R > 1 && !h->comm) || h->reach < 0)
         return kcp_refuse(KCP_BAD, "halo: no plan, no comm, or less than no rows");
     const int R = h->plan->R, r = R > 1 ? h->comm->r : 0;
     if (!h->plan->crossing)
@@ -213,6 +218,8 @@ static int state_lacked(const struct kcp_halo *h, int r, int s)
  * receiver's segments. */
 int kcp_halo_states(const struct kcp_halo *h, void *states)
 {
+    if (!h || !h->plan || (h->plan->R > 1 && !h->comm) || h->reach < 0)
+        return kcp_refuse(KCP_BAD, "halo: no plan, no comm, or less than no rows");
     const struct kcp_plan *p = h->plan;
     const size_t bytes = (size_t)h->reach * h->row_bytes;
     if (p->R == 1 || !p->crossing || !bytes)
@@ -237,7 +244,7 @@ int kcp_halo_states(const struct kcp_halo *h, void *states)
 struct kcp_traffic kcp_halo_formula(const struct kcp_halo *h, int r)
 {
     struct kcp_traffic sum = { 0, 0, 0 };
-    for (int j = 0; j < h->plan->R; j++)
+    for (int j = 0; is_rank(h, r) && j < h->plan->R; j++)
         for (int s = 0; s < h->plan->ctx[j].NS; s++) {
             const struct token_range w = wanted(h, j, s);
             struct piece p = first_piece(h, j, s, w);

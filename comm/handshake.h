@@ -36,6 +36,8 @@ int job_key_open(struct job_key *key, const struct meeting *at, int r, char *why
 /* For the others, as long as it takes: KCP_NA while the file is not there. */
 int job_key_look(struct job_key *key, char *why, size_t n);
 void job_key_close(struct job_key *key);
+/* Is there a libcrypto? Without one no proof can be made. */
+int job_key_can_prove(void);
 /* HMAC-SHA-256 of data by the key; zeros where the network is trusted. */
 int job_key_prove(const struct job_key *key, const void *data, size_t bytes,
                   unsigned char proof[PROOF_BYTES]);

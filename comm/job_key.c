@@ -42,7 +42,7 @@ static void open_libcrypto(void)
     *(void **)&sha256 = dlsym(lib, "EVP_sha256");
 }
 
-static int have_libcrypto(void)
+int job_key_can_prove(void)
 {
     pthread_once(&once, open_libcrypto);
     return hmac && sha256;
@@ -55,7 +55,7 @@ int job_key_prove(const struct job_key *key, const void *data, size_t bytes,
     memset(proof, 0, PROOF_BYTES);
     if (key->source == KEY_NONE)
         return KCP_OK;
-    if (!have_libcrypto() || !hmac(sha256(), key->bytes, (int)key->n, data, bytes,
+    if (!job_key_can_prove() || !hmac(sha256(), key->bytes, (int)key->n, data, bytes,
                                    proof, &made))
         return KCP_COMM;
     return made == PROOF_BYTES ? KCP_OK : KCP_COMM;
@@ -167,11 +167,11 @@ int job_key_open(struct job_key *key, const struct meeting *at, int r, char *why
     }
     if (!secret && trust && *trust == '1')
         return KCP_OK;
-    if (!have_libcrypto() && dup(STDERR_FILENO) < 0 && errno == EMFILE) {
+    if (!job_key_can_prove() && dup(STDERR_FILENO) < 0 && errno == EMFILE) {
         snprintf(why, n, "this process may open no more files (ulimit -n)");
         return KCP_BAD;
     }
-    if (!have_libcrypto()) {
+    if (!job_key_can_prove()) {
         snprintf(why, n, "libcrypto.so.3 (OpenSSL; Debian's libssl3) was not found, "
                  "without which ranks cannot prove who they are: install it, or trust "
                  "the network with KCP_TRUST_NETWORK=1");

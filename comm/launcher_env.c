@@ -85,6 +85,17 @@ uint64_t launcher_env_hash(uint64_t h, const char *s)
     return (h ^ 0xff) * 1099511628211u;
 }
 
+uint64_t launcher_env_machine(void)
+{
+    char id[80] = "";
+    const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    const ssize_t n = read(fd, id, sizeof id - 1);
+    close(fd);
+    return n > 0 ? launcher_env_hash(14695981039346656037u, id) : 0;
+}
+
 /* The words that this process was started with; of the program only its last name. */
 static void command_line(char *words, size_t size)
 {
@@ -308,5 +319,5 @@ int launcher_env_read(struct kcp_who *who, struct meeting *at, char *why, size_t
 int kcp_who(struct kcp_who *who, char *why, size_t n)
 {
     struct meeting at;
-    return launcher_env_read(who, &at, why, n);
+    return who ? launcher_env_read(who, &at, why, n) : KCP_BAD;
 }

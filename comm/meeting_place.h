@@ -14,6 +14,7 @@ enum {
     MOST_ADDRESSES = 4,       /* of a host name */
     MOST_PORTS = 4,           /* at which rank 0 may be: the first that is free */
     MOST_PLACES = MOST_ADDRESSES * MOST_PORTS,
+    MOST_LISTENING = 16,      /* sockets of a rank that others may call */
 };
 
 struct address { struct sockaddr_storage at; socklen_t len; };
@@ -37,6 +38,13 @@ struct place { struct address a; int rank; double not_before; };
  * file's place. */
 int place_find(const struct meeting *at, double until, struct place place[MOST_PLACES],
                char *why, size_t n);
+
+/* ---- bootstrap.c: ranks that know all places already
+ * As bootstrap_meet, of a rank that listens and calls those below it, each at one of
+ * its places after another, in their order. */
+int bootstrap_join(const struct identity *me, struct place *place, int places,
+                   const int *listening, int listeners, double until, int *fd,
+                   char *why, size_t n);
 
 #pragma GCC visibility pop
 

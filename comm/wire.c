@@ -118,6 +118,8 @@ static int is_the_same(struct wire_comm *w, char *why, size_t n)
 int kcp_wire_over(struct kcp_comm **comm, struct kcp_comm *over,
                   const struct kcp_wire *wire, char *why, size_t n)
 {
+    if (!comm)
+        return kcp_refuse(KCP_BAD, "wire: there is no place for the communicator");
     *comm = NULL;
     if (!over || !wire || !(wire->tolerance >= 0 && wire->tolerance < 1)) {
         if (why)

@@ -64,6 +64,8 @@ int kcp_owners_make(struct kcp_owners *o, enum kcp_spread spread, int N,
     const char *unread;
     int64_t B = 0;
     why = why ? why : &unread;
+    *why = "owners: there is no place for them";
+    if (!o) return KCP_BAD;
     *o = (struct kcp_owners){ 0 };
     if ((*why = refuse(spread, N, cu, R, stripe, &B)))
         return KCP_BAD;
@@ -96,6 +98,7 @@ int kcp_owners_make(struct kcp_owners *o, enum kcp_spread spread, int N,
 
 void kcp_owners_free(struct kcp_owners *o)
 {
+    if (!o) return;
     free(o->bound);
     free(o->owner);
     *o = (struct kcp_owners){ 0 };
@@ -107,6 +110,7 @@ void kcp_owners_free(struct kcp_owners *o)
 void kcp_plan_take(const struct kcp_plan *p, int r, size_t row, const void *whole,
                    void *shard)
 {
+    if (!p || !whole || !shard || r < 0 || r >= p->R) return;
     const struct kcp_context *x = &p->ctx[r];
     for (int s = 0; s < x->NS; s++) {
         const struct kcp_segment *g = &p->seg[x->seg0 + s];
@@ -118,6 +122,7 @@ void kcp_plan_take(const struct kcp_plan *p, int r, size_t row, const void *whol
 void kcp_plan_give(const struct kcp_plan *p, int r, size_t row, const void *shard,
                    void *whole)
 {
+    if (!p || !whole || !shard || r < 0 || r >= p->R) return;
     const struct kcp_context *x = &p->ctx[r];
     for (int s = 0; s < x->NS; s++) {
         const struct kcp_segment *g = &p->seg[x->seg0 + s];
@@ -130,6 +135,7 @@ void kcp_plan_give(const struct kcp_plan *p, int r, size_t row, const void *shar
 /* By halves: the rank whose shard holds row i, then its segment. */
 int64_t kcp_plan_token(const struct kcp_plan *p, int64_t i)
 {
+    if (!p || i < 0 || i >= p->cuts[p->R]) return -1;
     int low = 0, high = p->R;
     while (high - low > 1) {
         const int mid = low + (high - low) / 2;

@@ -386,6 +386,7 @@ void kcp_plan_free(struct kcp_plan *p)
  * it also arrives there with a state. */
 int kcp_plan_want(const struct kcp_plan *p, int j, int backward)
 {
+    if (!p || j < 0 || j >= p->S) return 0;
     const struct kcp_segment *s = &p->seg[j];
     const int goes_on = backward ? !s->first : !s->last;
     return (goes_on ? KCP_WANT_H : 0) | (!s->first && !s->last ? KCP_WANT_M : 0);

@@ -32,7 +32,7 @@ static double step_bound(const struct kcp_call *c, int64_t t, int n, int first,
 void kcp_decay_bound(const struct kcp_call *c, const int *cu, const double *k,
                      const double *G, const double *beta, double *bound)
 {
-    for (int s = 0; s < c->NS; s++) {
+    for (int s = 0; c && s < c->NS; s++) {
         bound[s] = 0;
         for (int n = 0; n < c->HV; n++) {
             double sum = 0;

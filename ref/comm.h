@@ -113,10 +113,17 @@ int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size
 /* Around a caller's ncclComm_t of any kind. It stays the caller's: a failure ends our
  * calls and leaves it alone, so that what hangs on a stream, and cudaFree and
  * comm->free with it, hangs until its owner aborts it. Who aborts or destroys it calls
- * comm->fail or comm->free first: from then on it is not touched here. A lost rank is
- * known by NCCL's own error, or by the timeout. */
+ * comm->fail or comm->free first: from then on it is not touched here.
+ * The first call of a layer, or barrier, that no graph captures has the ranks tell one
+ * another over it where they listen, and open connections that prove themselves by a
+ * fresh key: by these a rank that ended, or whose owner called fail, is known to all
+ * others at once. Where no connections can be had (KCP_WATCH=0, no libcrypto, no common
+ * network: five seconds) lost() says so, and a lost rank is known by NCCL's own error
+ * or by the timeout. free says goodbye to the others; so does kcp_nccl_leave, and does
+ * nothing else: for a process that ends and frees nothing. */
 struct ncclComm;
-int kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl);
+int  kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl);
+void kcp_nccl_leave(struct kcp_comm *comm);
 /* Ranks of one color, ordered by key, r among equals: every rank calls it; color < 0
  * gets *comm NULL. free it before the comm that it came from. */
 int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **comm);

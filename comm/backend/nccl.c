@@ -11,6 +11,7 @@
 
 #ifdef KCP_WITH_NCCL
 #include "nccl.h"
+#include "tcp.h"
 
 #include <poll.h>
 #include <stdlib.h>
@@ -27,38 +28,69 @@ static int lock_to_fail(struct nccl_rank *w)
     return w->ours && !pthread_mutex_lock(&w->lock);
 }
 
+/* He may not abort it while another thread of ours has a group open, which then ends at
+ * once: every call in it returns. */
+static void wait_for_group(struct nccl_rank *w)
+{
+    for (int i = 0; i < 200 && w->grouped; i++) {
+        if (pthread_equal(w->group_of, pthread_self()))
+            return;
+        poll(NULL, 0, 10);
+    }
+}
+
 /* A communicator of ours is aborted, so that no stream waits for ever. One that was
  * lent is let go: it is its owner's to abort. */
 int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why, int tell)
 {
+    struct kcp_comm *host = w->host;
+    const int is_loss = status == KCP_COMM;
     int other = rank;
     char known[160] = "";
-    for (int i = 0; i < 30 && tell && w->host; i++) {    /* NCCL may notice first who */
-        if (w->host->lost(w->host, &other, known, sizeof known))
+    for (int i = 0; i < 30 && tell && host; i++) {       /* NCCL may notice first who */
+        if (host->lost(host, &other, known, sizeof known))
             break;
-        poll(NULL, 0, status == KCP_COMM ? 10 : 0);
+        poll(NULL, 0, is_loss ? 10 : 0);
     }
     if (w->window.lost)                                  /* kernels wait no longer */
         *(volatile int *)w->window.lost = 1;
-    if (!lock_to_fail(w)) {
-        w->failed = 1;
-        return KCP_COMM;
-    }
+    ncclComm_t at = NULL;
+    const int locked = lock_to_fail(w);
     const int first = !w->failed;
-    if (first) {
+    if (first) {                   /* who reads them has seen failed, which is atomic */
         w->rank = other;
-        snprintf(w->why, sizeof w->why, "%s", known[0] ? known : why);
+        snprintf(w->why, sizeof w->why, "%s%s%s", known[0] ? known : why,
+                 is_loss && !host && w->unwatched[0] ? "; " : "",
+                 is_loss && !host ? w->unwatched : "");
         w->failed = 1;
     }
-    ncclComm_t at = w->grouped ? NULL : w->at;           /* else the group's end does */
-    if (at)
+    if (locked && !w->grouped) {                         /* else the group's end does */
+        at = w->at;
         w->at = NULL;
-    pthread_mutex_unlock(&w->lock);
+    }
+    if (locked)
+        pthread_mutex_unlock(&w->lock);
     if (at && w->ours)
         w->nccl->ncclCommAbort(at);
-    if (first && tell && w->host && !known[0])
-        w->host->fail(w->host, status, why);
+    if (first && tell && host && !known[0] && rank != w->comm.r)
+        tcp_fail((struct tcp_rank *)host, rank, status, why);
+    else if (first && tell && host && !known[0])
+        host->fail(host, status, why);
+    if (!w->ours)
+        wait_for_group(w);
     return KCP_COMM;
+}
+
+int nccl_stand_still(struct nccl_rank *w, const char *why)
+{
+    struct kcp_comm *host = w->host;
+    char words[200];
+    const int are_processes = host && !strcmp(host->backend, "processes");
+    const int r = are_processes ? tcp_suspect(host) : -1;
+    if (r < 0)
+        return nccl_fail(w, w->comm.r, KCP_COMM, why, 1);
+    snprintf(words, sizeof words, "it has left or says nothing; %.160s", why);
+    return nccl_fail(w, r, KCP_COMM, words, 1);
 }
 
 //> watch
@@ -70,7 +102,8 @@ static void *watch_thread(void *arg)
     cudaSetDevice(w->device);
     while (!w->stop && !w->failed) {
         ncclResult_t result = ncclSuccess;
-        if (w->host && w->host->lost(w->host, &rank, why, sizeof why)) {
+        struct kcp_comm *host = w->host;
+        if (host && host->lost(host, &rank, why, sizeof why)) {
             nccl_fail(w, rank, KCP_COMM, why, 0);
             break;
         }
@@ -110,6 +143,7 @@ static int nccl_comm_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
 static void nccl_comm_free(struct kcp_comm *c)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
+    w->watch_asked = 1;
     if (c->window)                       /* others write here until all have come */
         nccl_windows_free(w, !w->failed && !c->barrier(c, NULL));
     w->stop = 1;
@@ -121,6 +155,8 @@ static void nccl_comm_free(struct kcp_comm *c)
     }
     if (w->watching)
         pthread_join(w->watch, NULL);
+    if (w->lent_watch)                        /* cudaFree may wait for what hangs */
+        w->lent_watch->free(w->lent_watch);
     if (w->ours && w->at && !w->failed &&
         !nccl_settle(w, w->at, w->nccl->ncclCommFinalize(w->at), "finalize"))
         w->nccl->ncclCommDestroy(w->at);
@@ -171,6 +207,11 @@ int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId id;
+    char unread[160];
+    why = why ? why : unread;
+    n = why == unread ? sizeof unread : n;
+    if (!comm || !host)
+        return KCP_BAD;
     *comm = NULL;
     why[0] = 0;
     struct nccl_rank *w = make_rank(host, why, n);
@@ -211,6 +252,8 @@ int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size
 int kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl)
 {
     char why[160] = "";
+    if (!comm || !nccl)
+        return KCP_BAD;
     *comm = NULL;
     struct nccl_rank *w = make_rank(NULL, why, sizeof why);
     if (!w)
@@ -228,6 +271,8 @@ int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **
     struct nccl_rank *all = (struct nccl_rank *)from, *w;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     char why[160] = "";
+    if (!comm || !from)
+        return KCP_BAD;
     *comm = NULL;
     if (strcmp(from->backend, "nccl"))
         return KCP_NA;
@@ -237,12 +282,13 @@ int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **
     pthread_mutex_lock(&all->lock);
     const int nccl_color = color < 0 ? NCCL_SPLIT_NOCOLOR : color;
     ncclResult_t result = ncclInternalError;
-    if (all->at && !all->failed)
-        result = all->nccl->ncclCommSplit(all->at, nccl_color, key, &w->at, &config);
+    const ncclComm_t whole = all->at;
+    if (whole && !all->failed)
+        result = all->nccl->ncclCommSplit(whole, nccl_color, key, &w->at, &config);
     pthread_mutex_unlock(&all->lock);
     if (result == ncclSuccess)                /* which NCCL says too early: w->at is */
         result = ncclInProgress;              /* written when all has settled */
-    int err = all->failed ? KCP_COMM : nccl_settle(all, all->at, result, "split");
+    int err = all->failed ? KCP_COMM : nccl_settle(all, whole, result, "split");
     if (!err && !w->at && color >= 0)
         err = KCP_COMM;
     if (!err && w->at)
@@ -257,7 +303,8 @@ int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **
 #else
 int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size_t n)
 {
-    *comm = NULL;
+    if (comm)
+        *comm = NULL;
     if (why)
         snprintf(why, n, "built without NCCL");
     return KCP_NA;
@@ -265,13 +312,15 @@ int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size
 
 int kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl)
 {
-    *comm = NULL;
+    if (comm)
+        *comm = NULL;
     return KCP_NA;
 }
 
 int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **comm)
 {
-    *comm = NULL;
+    if (comm)
+        *comm = NULL;
     return KCP_NA;
 }
 #endif

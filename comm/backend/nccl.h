@@ -34,17 +34,22 @@ struct nccl_rank {                          /* one rank; comm is its first membe
     struct kcp_comm comm;
     const struct nccl *nccl;
     ncclComm_t at;                     /* NULL once aborted */
-    struct kcp_comm *host;             /* who knows the lost; may be NULL */
+    struct kcp_comm *_Atomic host;     /* who knows the lost; may be NULL */
+    struct kcp_comm *lent_watch;       /* the same, where it is our own */
+    int watch_asked;
+    char unwatched[120];               /* why a lent communicator has none */
     int ours, device, *token;
     char *shown;                       /* what ranks show one another, on the GPU */
     size_t shown_bytes;
     double seconds;
     pthread_mutex_t lock;
     pthread_t watch;
-    int watching, grouped;
+    int watching;
+    atomic_int grouped;                /* under lock written; by whose thread: */
+    pthread_t group_of;
     atomic_int watched, stop, failed;  /* the watch thread's and the caller's */
     int rank;                          /* of the first failure, under lock: */
-    char why[160];
+    char why[300];
     struct kcp_window window;          /* comm.window leads here, where there are any */
     char opened[KCP_WINDOW_RANKS];     /* rank's memory is of another process */
     struct window_process process[KCP_WINDOW_RANKS];
@@ -52,10 +57,17 @@ struct nccl_rank {                          /* one rank; comm is its first membe
 
 /* Remember the first failure, tell the host ranks when it is ours, abort. */
 int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why, int tell);
+/* The same, when nothing has moved for so long: of who has left or says nothing. */
+int nccl_stand_still(struct nccl_rank *w, const char *why);
 /* After a call: wait until NCCL has taken it over, or has failed, or time is up. */
 int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
                 const char *call);
 void nccl_calls(struct kcp_comm *c);
+/* A gather of host memory, waited for; and the watch of a lent communicator, opened
+ * once. Every rank calls them; not while a stream is captured. */
+int nccl_show_rows(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
+                   struct CUstream_st *stream);
+int nccl_watch(struct nccl_rank *w, struct CUstream_st *stream);
 /* quiet: all ranks have come here, and none writes any more. */
 void nccl_windows_free(struct nccl_rank *w, int quiet);
 /* After a failure: this rank leaves the others' windows. Its own is given back when all

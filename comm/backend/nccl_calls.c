@@ -34,9 +34,10 @@ int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
         return KCP_COMM;
     if (result == ncclSuccess)
         return KCP_OK;
-    if (!why[0])
-        snprintf(why, sizeof why, "%s: NCCL: %s", call,
-                 w->nccl->ncclGetErrorString(result));
+    if (why[0])
+        return nccl_stand_still(w, why);
+    snprintf(why, sizeof why, "%s: NCCL: %s", call,
+             w->nccl->ncclGetErrorString(result));
     return nccl_fail(w, w->comm.r, KCP_COMM, why, 1);
 }
 
@@ -44,12 +45,13 @@ int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
 #define CALL(w, name, call)                                                           \
     ncclResult_t result = ncclInternalError;                                          \
     pthread_mutex_lock(&(w)->lock);                                                   \
-    const int there = (w)->at && !(w)->failed, grouped = (w)->grouped;                \
+    const ncclComm_t at = (w)->at;             /* a failure takes it from w */        \
+    const int there = at && !(w)->failed, grouped = (w)->grouped;                     \
     if (there) result = (w)->nccl->call;                                              \
     pthread_mutex_unlock(&(w)->lock);                                                 \
     if (!there) return KCP_COMM;                                                      \
     if (grouped && result == ncclInProgress) result = ncclSuccess;                    \
-    return nccl_settle(w, (w)->at, result, name)
+    return nccl_settle(w, at, result, name)
 
 static int nccl_all_gather(struct kcp_comm *c, const void *mine, void *all,
                            size_t bytes, struct CUstream_st *stream)
@@ -86,8 +88,10 @@ static int nccl_group(struct kcp_comm *c, int begin)
     pthread_mutex_lock(&w->lock);
     const int was = w->grouped, failed = w->failed || !w->at;
     ncclResult_t result = ncclSuccess;
-    if (begin && !failed && (result = w->nccl->ncclGroupStart()) == ncclSuccess)
+    if (begin && !failed && (result = w->nccl->ncclGroupStart()) == ncclSuccess) {
+        w->group_of = pthread_self();
         w->grouped = 1;
+    }
     if (!begin && was) {
         result = w->nccl->ncclGroupEnd();
         w->grouped = 0;
@@ -96,8 +100,9 @@ static int nccl_group(struct kcp_comm *c, int begin)
         if (w->failed)
             w->at = NULL;
     }
+    const ncclComm_t at = w->at;
     pthread_mutex_unlock(&w->lock);
-    return failed ? KCP_COMM : nccl_settle(w, w->at, result, "group");
+    return failed ? KCP_COMM : nccl_settle(w, at, result, "group");
 }
 
 //> wait
@@ -121,9 +126,17 @@ static int wait_for_stream(struct nccl_rank *w, struct CUstream_st *stream,
             sched_yield();
             continue;
         }
-        return nccl_fail(w, w->comm.r,
-                         cuda == cudaErrorNotReady ? KCP_COMM : KCP_CUDA, why, 1);
+        return cuda == cudaErrorNotReady ? nccl_stand_still(w, why)
+                                         : nccl_fail(w, w->comm.r, KCP_CUDA, why, 1);
     }
+}
+
+/* A graph captures it, or nobody can tell. */
+static int is_captured(struct CUstream_st *stream)
+{
+    enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    return cudaStreamIsCapturing(stream, &capture) ||
+           capture != cudaStreamCaptureStatusNone;
 }
 
 /* All ranks here, and what the stream did has arrived. */
@@ -131,28 +144,25 @@ static int nccl_barrier(struct kcp_comm *c, struct CUstream_st *stream)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
     ncclResult_t result = ncclInternalError;
+    if (!is_captured(stream) && nccl_watch(w, stream))
+        return KCP_COMM;
     pthread_mutex_lock(&w->lock);
-    if (w->at && !w->failed)
+    const ncclComm_t at = w->at;
+    if (at && !w->failed)
         result = w->nccl->ncclAllReduce(w->token, w->token, 1, ncclInt, ncclSum, w->at,
                                         stream);
     pthread_mutex_unlock(&w->lock);
-    const int err = w->failed ? KCP_COMM : nccl_settle(w, w->at, result, "barrier");
+    const int err = w->failed ? KCP_COMM : nccl_settle(w, at, result, "barrier");
     return err ? err : wait_for_stream(w, stream, "barrier");
 }
 //< wait
 
-/* Host memory, over the GPUs: what of a plan and its options is compared once. A stream
- * that is being captured is left alone. */
-static int nccl_show(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
-                     struct CUstream_st *stream)
+int nccl_show_rows(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
+                   struct CUstream_st *stream)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
     const struct kcp_traffic before = c->traffic;
     const size_t R = (size_t)c->R;
-    enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    if (cudaStreamIsCapturing(stream, &capture) ||
-        capture != cudaStreamCaptureStatusNone)
-        return KCP_NA;
     if (w->shown_bytes < (R + 1) * bytes) {
         cudaFree(w->shown);
         w->shown = NULL;
@@ -173,6 +183,17 @@ static int nccl_show(struct kcp_comm *c, const void *mine, void *all, size_t byt
                                 stream))
         err = nccl_fail(w, c->r, KCP_CUDA, "the device refused", 1);
     return err ? err : wait_for_stream(w, stream, "the comparison of plans");
+}
+
+/* Host memory, over the GPUs: what of a plan and its options is compared once. A stream
+ * that is being captured is left alone. */
+static int nccl_show(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
+                     struct CUstream_st *stream)
+{
+    if (is_captured(stream))
+        return KCP_NA;
+    const int err = nccl_watch((struct nccl_rank *)c, stream);
+    return err ? err : nccl_show_rows(c, mine, all, bytes, stream);
 }
 
 void nccl_calls(struct kcp_comm *c)

@@ -40,6 +40,10 @@ int kcp_nccl_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void 
         why = none;
         n = sizeof none;
     }
+    if (!body || R < 1) {
+        snprintf(why, n, "%d ranks, or nothing for them to do", R);
+        return KCP_BAD;
+    }
     if (!nccl_open(why, n))
         return KCP_NA;
     if (cudaGetDeviceCount(&gpus) || R > gpus) {

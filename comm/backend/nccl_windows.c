@@ -10,11 +10,9 @@
 #include "nccl.h"
 #include "core/window.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 enum { WINDOW_MIB = 64, WINDOW_BLOCKS = 1024 };
 
@@ -38,17 +36,6 @@ static void draw(void)
         process_number = 0;
 }
 
-static uint64_t machine_number(void)
-{
-    char id[80] = "";
-    const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    const ssize_t n = read(fd, id, sizeof id - 1);
-    close(fd);
-    return n > 0 ? launcher_env_hash(14695981039346656037u, id) : 0;
-}
-
 /* As many pieces as 64 MiB have, of every rank. */
 static int blocks_of(int R)
 {
@@ -64,7 +51,7 @@ static int make_own(struct nccl_rank *w, struct card *mine)
     const size_t bytes = kcp_window_bytes(x->R, x->blocks) + words;
     pthread_once(&drawn, draw);
     mine->process = process_number;
-    mine->machine = machine_number();
+    mine->machine = launcher_env_machine();
     mine->device = w->device;
     mine->is = window_process_here();
     if (!launcher_env_windows() || !mine->process || !mine->machine)
@@ -138,6 +125,8 @@ int kcp_nccl_windows(struct kcp_comm *c)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
     struct card mine, *all;
+    if (!c)
+        return KCP_BAD;
     if (strcmp(c->backend, "nccl") || c->R > KCP_WINDOW_RANKS)
         return KCP_NA;
     if (c->window || c->R == 1)

@@ -34,17 +34,18 @@ static int tcp_comm_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
 }
 
 /* Goodbye, and a moment for the others' goodbyes: nobody takes our end for a loss. One
- * deadline for all of it. */
+ * deadline for all of it. Who has said goodbye is told too: of three ranks that end at
+ * once each could wait for one that it had not told. */
 static void part(struct tcp_rank *p)
 {
     const struct frame f = { .kind = GOODBYE, .rank = p->comm.r };
     const int R = p->comm.R;
     if (p->failed)
         tcp_fail(p, p->rank, p->status, p->why);
-    const double until = monotonic_seconds() + (p->failed ? 0.5 : p->seconds);
+    const double until = monotonic_seconds() + (p->failed ? 0.5 : p->parting);
     for (int r = 0; r < R; r++)
-        if (r != p->comm.r && !p->gone[r])
-            tcp_send_frame(p, r, f, NULL, until);
+        if (r != p->comm.r)
+            tcp_send_frame(p, r, f, NULL, p->gone[r] ? monotonic_seconds() : until);
     for (int left = 1; left && monotonic_seconds() < until;) {
         left = 0;
         for (int r = 0; r < R; r++)
@@ -54,11 +55,19 @@ static void part(struct tcp_rank *p)
     }
 }
 
-static void tcp_comm_free(struct kcp_comm *c)
+void tcp_say_goodbye(struct kcp_comm *c)
+{
+    struct tcp_rank *p = (struct tcp_rank *)c;
+    const struct frame f = { .kind = GOODBYE, .rank = c->r };
+    for (int r = 0; r < c->R && !p->failed; r++)
+        if (r != c->r && !p->gone[r])
+            tcp_send_frame(p, r, f, NULL, monotonic_seconds());
+}
+
+void tcp_drop(struct kcp_comm *c)
 {
     struct tcp_rank *p = (struct tcp_rank *)c;
     if (p->started) {
-        part(p);
         p->stop = 1;
         const ssize_t woken = write(p->wake[1], "", 1);
         (void)woken;                   /* else it looks at stop every 250 ms */
@@ -92,6 +101,14 @@ static void tcp_comm_free(struct kcp_comm *c)
     free(p);
 }
 
+static void tcp_comm_free(struct kcp_comm *c)
+{
+    struct tcp_rank *p = (struct tcp_rank *)c;
+    if (p->started)
+        part(p);
+    tcp_drop(c);
+}
+
 static struct tcp_rank *make_rank(const struct kcp_who *who, double seconds)
 {
     const size_t R = (size_t)who->R;
@@ -101,7 +118,7 @@ static struct tcp_rank *make_rank(const struct kcp_who *who, double seconds)
     p->comm = (struct kcp_comm){ .R = who->R, .r = who->r, .backend = "processes",
         .fail = tcp_comm_fail, .lost = tcp_comm_lost, .free = tcp_comm_free };
     tcp_calls(&p->comm);
-    p->seconds = seconds;
+    p->seconds = p->parting = seconds;
     p->end = &p->inbox;
     p->wake[0] = p->wake[1] = -1;
     pthread_mutex_init(&p->lock, NULL);
@@ -143,11 +160,34 @@ static int start_reader(struct tcp_rank *p)
     return p->started ? KCP_OK : KCP_NO_MEMORY;
 }
 
+int tcp_over(struct kcp_comm **comm, const struct kcp_who *who, double seconds,
+             double parting, int *fd, char *why, size_t n)
+{
+    struct tcp_rank *p = make_rank(who, seconds);
+    int err = p ? KCP_OK : KCP_NO_MEMORY;
+    for (int r = 0; r < who->R && !err; r++)
+        p->fd[r] = fd[r];
+    if (!err) {
+        p->parting = parting;
+        err = start_reader(p);
+    }
+    if (err)
+        snprintf(why, n, "no memory, or no thread, to watch %d ranks", who->R);
+    for (int r = 0; r < who->R && p && err; r++)
+        p->fd[r] = -1;                 /* they stay the caller's */
+    if (err && p)
+        tcp_drop(&p->comm);
+    *comm = err ? NULL : &p->comm;
+    return err;
+}
+
 /* kcp.h says the rest. One process alone gets a comm too, of one rank. */
 int kcp_processes(struct kcp_comm **comm, struct kcp_who *who, char *why, size_t n)
 {
     struct meeting at;
     double seconds;
+    if (!comm || !who)
+        return KCP_BAD;
     *comm = NULL;
     int err = launcher_env_timeout(&seconds, why, n);
     if (!err)

@@ -36,6 +36,7 @@ enum { NOTHING_EXPECTED = -1 };
 struct tcp_rank {                      /* comm is its first member */
     struct kcp_comm comm;
     double seconds;                    /* the timeout */
+    double parting;                    /* how long free waits for the others' goodbye */
     int *fd;                           /* [R] */
     atomic_int *gone;                  /* [R] it said goodbye, or is lost */
     atomic_int *broken;                /* [R] a frame to it was cut short: no more */
@@ -68,6 +69,16 @@ void tcp_expect(struct tcp_rank *p, int from, int64_t bytes);
 struct tcp_message *tcp_await(struct tcp_rank *p, int from, int kind, const char *call);
 /* The job has failed: remembered here, told to everybody once; returns KCP_COMM. */
 int tcp_fail(struct tcp_rank *p, int rank, int status, const char *why);
+/* A rank over connections that are there; from now on they are its own. */
+int tcp_over(struct kcp_comm **comm, const struct kcp_who *who, double seconds,
+             double parting, int *fd, char *why, size_t n);
+/* To all that are left: this process ends in order. Waits for nobody. */
+void tcp_say_goodbye(struct kcp_comm *comm);
+/* Who has said goodbye, or has not been heard of for longer than who lives; -1: all
+ * are there. */
+int tcp_suspect(const struct kcp_comm *comm);
+/* As free, but nobody is told. */
+void tcp_drop(struct kcp_comm *comm);
 /* all_gather, send, recv, group, barrier of a comm. */
 void tcp_calls(struct kcp_comm *c);
 

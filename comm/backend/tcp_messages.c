@@ -354,6 +354,16 @@ static int least_heard(const struct tcp_rank *p, int from)
     return from;
 }
 
+int tcp_suspect(const struct kcp_comm *comm)
+{
+    const struct tcp_rank *p = (const struct tcp_rank *)comm;
+    const double now = monotonic_seconds();
+    for (int r = 0; r < comm->R; r++)
+        if (r != comm->r && (p->gone[r] || now - p->heard[r] > HEARD_MS / 1e3))
+            return r;
+    return -1;
+}
+
 /* Is it time to name one? Who began to wait early on a busy machine may be the first
  * whose time is up, while the lost one's last word is still fresh: as long as all are
  * heard from, one word's time more. */

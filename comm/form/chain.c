@@ -25,6 +25,7 @@ static int hop(const struct fold *f, int h)
     }
     if (!err)
         err = x->comm->group(x->comm, 1);
+    const int is_open = !err;              /* it is closed, whatever fails in it */
     out = x->work;
     for (int p = 0; p < f->NS && !err; p = v.p1) {
         v = fold_visit(f, p);
@@ -39,8 +40,8 @@ static int hop(const struct fold *f, int h)
             err = x->comm->recv(x->comm, fold_state(f, p), f->state,
                                 fold_previous_rank(f, &v), x->stream);
     }
-    if (!err)
-        err = x->comm->group(x->comm, 0);
+    const int closed = is_open ? x->comm->group(x->comm, 0) : err;
+    err = err ? err : closed;
     for (int p = 0; p < f->NS && !err; p = v.p1) {
         v = fold_visit(f, p);
         if (v.enters && fold_receives_at(f, &v) == h)

@@ -351,9 +351,9 @@ size_t kcp_exchange_kept(const struct kcp_exchange *x)
 
 struct kcp_traffic kcp_exchange_formula(const struct kcp_exchange *x)
 {
-    const struct fold f = fold_of(x);
-    if (!x->plan->crossing || !form_is_known(x))
+    if (!x || !x->plan || !x->plan->crossing || !form_is_known(x))
         return (struct kcp_traffic){ 0 };
+    const struct fold f = fold_of(x);
     struct kcp_traffic t = forms[x->form]->formula(&f);
     const struct kcp_wire *w = wire_of(x->comm);
     const size_t elem = x->ops ? x->ops->elem : sizeof(double);

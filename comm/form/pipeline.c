@@ -136,12 +136,13 @@ static int pipeline_run(const struct fold *f)
         err = round_of(f, MAKE, t);
         if (!err)
             err = x->comm->group(x->comm, 1);
+        const int is_open = !err;          /* it is closed, whatever fails in it */
         if (!err)
             err = round_of(f, SEND, t);
         if (!err)
             err = round_of(f, RECEIVE, t);
-        if (!err)
-            err = x->comm->group(x->comm, 0);
+        const int closed = is_open ? x->comm->group(x->comm, 0) : err;
+        err = err ? err : closed;
         if (!err)
             err = round_of(f, TAKE, t);
     }

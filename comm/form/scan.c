@@ -102,6 +102,7 @@ static int pass_on(const struct fold *f, struct scanning *list, int n, int d)
     const struct kcp_exchange *x = f->x;
     struct kcp_comm *comm = x->comm;
     int err = comm->group(comm, 1);
+    const int is_open = !err;              /* it is closed, whatever fails in it */
     for (int i = 0; i < n && !err; i++) {
         const int to = d <= list[i].after ? visit_at(f, &list[i].v, d, 1)->rank : f->r;
         if (to != f->r)
@@ -113,8 +114,8 @@ static int pass_on(const struct fold *f, struct scanning *list, int n, int d)
         if (from != f->r)
             err = comm->recv(comm, list[i].buffer[4], f->map, from, x->stream);
     }
-    if (!err)
-        err = comm->group(comm, 0);
+    const int closed = is_open ? comm->group(comm, 0) : err;
+    err = err ? err : closed;
     for (int i = 0; i < n; i++)
         for (int j = 0; j < i && !err; j++)
             if (list[j].v.hops + d == list[i].v.hops &&

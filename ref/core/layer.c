@@ -33,6 +33,7 @@ static const struct kcp_variant ref_16 = REF("16_family", run_family);
 
 void kcp_layer_ref(struct kcp_layer *layer)
 {
+    if (!layer) return;
     *layer = (struct kcp_layer){ KCP_F64, KCP_HOST, &ref_mapops, &ref_08, &ref_13,
                                  &ref_14, &ref_16, &ref_15 };
 }
@@ -94,6 +95,7 @@ int kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage, const char 
 {
     struct kcp_device device;
     char known[160];
+    if (!layer) return kcp_refuse(KCP_BAD, "layer: it is missing");
     const struct kcp_device *d = kcp_device_here(&device) ? NULL : &device;
     const struct kcp_variant *fw = first("08_forward", storage, name, 0,
                                          name ? NULL : d);
@@ -117,6 +119,7 @@ int kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage, const char 
 void kcp_layer_call(const struct kcp_layer *layer, struct kcp_call *call,
                     const struct kcp_plan *plan, struct kcp_comm *comm)
 {
+    if (!layer || !call || !plan) return;         /* the call stays as it was */
     const int r = comm ? comm->r : 0;
     const struct kcp_context *x = &plan->ctx[r];
     call->T = x->end - x->begin;

@@ -51,6 +51,7 @@ const char *kcp_format_name(int format)
  * scan that recompute repeats. */
 int kcp_saved_states(const struct kcp_call *a)
 {
+    if (!a) return 0;
     const int every = a->plan && (a->plan->L > 0 || a->plan->scattered);
     return every ? a->NS : a->NS > 0;
 }
@@ -79,7 +80,9 @@ static int add(struct kcp_saved *s, const char *name, int64_t count, int64_t eac
 int kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int format,
                         const char *writer, size_t actv, size_t acc)
 {
+    if (!s) return KCP_BAD;
     memset(s, 0, sizeof *s);
+    if (!a || !writer) return KCP_BAD;
     memcpy(s->magic, magic, sizeof magic);
     snprintf(s->writer, sizeof s->writer, "%s", writer);
     s->version = SAVED_VERSION;
@@ -134,7 +137,7 @@ size_t kcp_saved_bytes(const struct kcp_forward *a)
 int kcp_saved_begin(void *saved, size_t bytes, const struct kcp_call *a,
                     const char *writer, size_t actv, size_t acc)
 {
-    struct kcp_saved s;
+    struct kcp_saved s = { .bytes = 0 };
     kcp_saved_layout(&s, a, writer, actv, acc);
     if (!saved || bytes < sizeof s || !s.bytes || bytes < s.bytes)
         return KCP_BAD;
@@ -180,8 +183,11 @@ int kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a
                        char *why, size_t n)
 {
     const struct kcp_saved *s = saved;
-    struct kcp_call asked = *a;
+    struct kcp_call asked;
     struct kcp_saved want;
+
+    if (!a) return KCP_BAD;
+    asked = *a;
 
     if (!s || bytes < sizeof *s) {
         snprintf(why, n, "saved block: %zu bytes, its header alone has %zu",

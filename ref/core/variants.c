@@ -71,6 +71,7 @@ int kcp_variants(const char *stage, const char *name, const struct kcp_variant *
 {
     const struct kcp_variant *all[MOST_VARIANTS];
     int n = 0;
+    if (!out || max < 0) return 0;
     pthread_once(&once, list_all);
     for (int i = 0; i < nlisted; i++)
         if (names(stage, listed[i].stage) &&

@@ -3,9 +3,9 @@
  * Book: chapter 20.  Checked by: bench/gpu_nccl.sh, on several GPUs; on one, R is 1.
  * Next: tests/judge/exchange_trials.c, whose exchanges these are.
  *
- * Ranks are threads, a GPU each. What must hold of a kcp_comm is asked of both: who we
- * are, a gather, a ring, every form of the exchange bit for bit. Then the one that it
- * came from must still work. */
+ * Ranks are threads, a GPU each, or the processes that a launcher has started. What
+ * must hold of a kcp_comm is asked of both: who we are, a gather, a ring, every form of
+ * the exchange bit for bit. Then the one that it came from must still work. */
 #include "tests/judge/judge.h"
 
 #include <stdlib.h>
@@ -85,7 +85,7 @@ static int from(struct kcp_comm *host, void *arg)
     struct kcp_comm *comm = NULL;
     ncclComm_t at = NULL;
     int *bad = &j->bad[host->r];
-    int err = device_memory()->gpu(host->r);
+    int err = ranks_started() ? KCP_OK : device_memory()->gpu(host->r);
     if (!err) err = callers(host, j, &at);
     if (!err) err = kcp_nccl_from(&comm, at);
     if (err) return err;
@@ -120,7 +120,31 @@ static int split(struct kcp_comm *world, void *arg)
     return err ? err : talk(world, bad);
 }
 
-/* On 1, 2 and 4 ranks, as many as there are GPUs. */
+static int run_ranks(int R, int (*body)(struct kcp_comm *, void *), int over_nccl,
+                     struct job *j, char *why, size_t n)
+{
+    const struct memory *m = over_nccl ? device_memory() : &host_memory;
+    if (ranks_started()) return ranks_run(m, R, body, j, why, n);
+    return over_nccl ? kcp_nccl_threads_run(R, body, j, why, n)
+                     : kcp_threads_run(R, body, j, why, n);
+}
+
+static void one(struct kcp_report *rep, int R, const struct nccl *nccl,
+                int (*body)(struct kcp_comm *, void *), int over_nccl, int blocking)
+{
+    struct job j = { .nccl = nccl, .blocking = blocking };
+    const int mine = ranks_started() ? ranks_mine() : 0;
+    char why[200] = "";
+    const int err = run_ranks(R, body, over_nccl, &j, why, sizeof why);
+    EXPECT(rep, !err, "%d ranks: status %d, %s", R, err, why);
+    for (int r = 0; r < R; r++)
+        EXPECT(rep, !j.bad[r] && !j.wrong[r], "rank %d of %d: %d answers, %lld "
+               "numbers wrong", r, R, j.bad[r], j.wrong[r]);
+    EXPECT(rep, !over_nccl || j.made[mine] == 1 + (mine < (R > 1 ? R - 1 : 1)),
+           "%d ranks: %d made", R, j.made[mine]);
+}
+
+/* On 1, 2 and 4 ranks, as many as there are GPUs; or on as many as were started. */
 static int every(struct kcp_report *rep, int (*body)(struct kcp_comm *, void *),
                  int over_nccl, int blocking)
 {
@@ -131,18 +155,15 @@ static int every(struct kcp_report *rep, int (*body)(struct kcp_comm *, void *),
         printf("  (%s)\n", why);
         return KCP_NA;
     }
+    if (ranks_started()) {
+        const int R = ranks_started();
+        if (R <= MOST) one(rep, R, nccl, body, over_nccl, blocking);
+        return R <= MOST ? KCP_OK : KCP_NA;
+    }
     for (int R = 1; R <= MOST; R *= 2) {
-        struct job j = { .nccl = nccl, .blocking = blocking };
         if (m->gpu(R - 1)) break;
         m->gpu(0);
-        why[0] = 0;
-        const int err = over_nccl ? kcp_nccl_threads_run(R, body, &j, why, sizeof why)
-                                  : kcp_threads_run(R, body, &j, why, sizeof why);
-        EXPECT(rep, !err, "%d ranks: status %d, %s", R, err, why);
-        for (int r = 0; r < R; r++)
-            EXPECT(rep, !j.bad[r] && !j.wrong[r], "rank %d of %d: %d answers, %lld "
-                   "numbers wrong", r, R, j.bad[r], j.wrong[r]);
-        EXPECT(rep, !over_nccl || j.made[0] == 2, "%d ranks: %d made", R, j.made[0]);
+        one(rep, R, nccl, body, over_nccl, blocking);
     }
     m->gpu(0);
     return KCP_OK;

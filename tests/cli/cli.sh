@@ -47,6 +47,17 @@ says 0 'ok .* ref ' --stage 14 --variant ref
 grep -q 'that are here were not' stdout && fail 'paths: none was left out' || pass
 says 0 '^seed 77' --stage 03_wy --variant twin --seed 77
 says 0 '^seed 1, full' --stage 07 --variant twin --full
+# Several seeds: each has its own line, its own counts and its own paths.
+says 0 '^seed 4 08_forward: 2 passed, 0 failed, [0-9]* skipped in [0-9]* s$' \
+    --quick --quiet --stage 08 --seed 4 --seeds 2
+grep -q '^seed 5 08_forward: 2 passed, 0 failed' stdout && grep -q '^4 passed, ' stdout &&
+    pass || fail "--seeds: $(cat stdout)"
+"$check" --quick --seed 5 --stage 04 --variant twin >one
+says 0 '^seed 6 04_chunk: 1 passed' --quick --stage 04 --variant twin --seed 4 --seeds 3
+grep -qxF "$(grep ' ok  .* twin ' one)" stdout && pass || fail "--seeds: seed 5 is another"
+refused --seeds --stage 04 --seeds 2
+refused --seeds --quick --seeds 2 --case 'kda lengths=9' --stage 04
+refused --seeds --quick --seeds 33
 says 0 '0 survived' --stage 07 --variant mutant_turned --quiet
 [ "$(wc -l <stdout)" -le 5 ] && pass || fail "--quiet is not: $(wc -l <stdout) lines"
 says 0 'ok .* ref ' --stage 08 --variant ref --ranks 2 --seed 3 \
@@ -199,6 +210,11 @@ refused './mine.c' --reference ./mine.c --stage 07
 sed '/kcp_variant = /d' mine.c >nameless.c
 ${CC:-cc} -std=c11 -shared -fPIC -w -I"$B/../ref" -I"$OLDPWD/ref" nameless.c -o nameless.so
 refused 'no symbol kcp_variant' --variant ./nameless.so
+for words in 'no record:0' 'a record without a stage:record'; do
+    echo "static char record[400]; char *kcp_variant = ${words#*:};" >hollow.c
+    ${CC:-cc} -shared -fPIC -w hollow.c -o hollow.so
+    refused "kcp_variant leads to ${words%:*}" --variant ./hollow.so
+done
 
 # ---- bad words
 for option in --stage --variant --emit --foreign --backend --case --reference \

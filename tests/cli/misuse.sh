@@ -120,5 +120,15 @@ for x in rel "''"; do makes 'expected a path from /' "install PREFIX=$x"; done
 $make -n mutate N=3 SEED=1 FILES=ref/04_chunk.c TABLE="$W/t" >"$W/out" 2>&1 ||
     wrong "make mutate: $(head -1 "$W/out")"
 makes 'No rule to make target' 'chekc'
+# Every function of the installed headers is given nothing in the judge's calls_nulls.
+here=$(cd "$(dirname "$0")/../.." && pwd)
+functions=0
+for f in $(printf '#include "layer.h"\n#include "wire.h"\n' | ${CC:-cc} -E -P -I"$here/ref" - |
+    grep -o 'kcp_[a-z0-9_]*(' | grep -v '^kcp_copy(' | sort -u); do
+    functions=$((functions + 1))
+    grep -qF "$f" "$here/tests/judge/self_nulls.c" ||
+        wrong "$f) is not in tests/judge/self_nulls.c"
+done
+[ $functions -ge 60 ] || wrong "found $functions functions in the installed headers"
 [ $failed = 0 ] && echo "misuse.sh: $tried commands refused, a line each"
 exit $failed

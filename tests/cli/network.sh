@@ -74,6 +74,13 @@ if command -v torchrun >/dev/null 2>&1; then
     others="$others $static $dynamic"
 fi
 
+# ---- a key of a job of Slurm's: the batch script draws one, another each time
+draw() { (eval "$(sed -n '/KCP_SECRET=/,/export KCP_SECRET/p' book/labs/lab.sbatch)"
+    sh -c 'echo "$KCP_SECRET"'); }
+draw >"$dir/secret"; draw >"$dir/another"
+grep -qx '[0-9a-f]\{64\}' "$dir/secret" && ! cmp -s "$dir/secret" "$dir/another" ||
+    wrong "lab.sbatch exports no fresh KCP_SECRET: $(cat "$dir/secret" "$dir/another")"
+
 # ---- strangers
 # Silent callers and garbage, all before the ranks come and while they do.
 next_port; export MASTER_PORT=$port

@@ -75,6 +75,7 @@ for f in cu_seqlen Q q_ raw dh0_raw w3; do
     cp in/q.npy bad/$f.npy; refused "$f.npy" --ranks 2
 done
 cp in/q.npy bad/Q.npy; refused Q.npy --stage 03
+cp in/q.npy bad/dht.NPY; refused dht.NPY
 cp in/q.npy bad/notes.txt; cp in/q.npy bad/.Q.npy; cp in/q.npy bad/Aqk.npy
 if "$run" --in bad --out out >stdout 2>stderr; then pass; else fail "$(cat stderr)"; fi
 rm -rf bad out; cp -r in bad

@@ -1,0 +1,46 @@
+/* nccl_watch.c -- a caller's communicator gets connections by which the lost are known.
+ *
+ * Book: chapter 20.  Checked by: bench/gpu_faults.sh, lent; tests/20_clusters/watch.c.
+ * Next: comm/watch.c.
+ *
+ * Our own communicators are made over ranks that can talk. A lent one is not: at the
+ * first call that all its ranks make and wait for (a comparison of plans, a barrier)
+ * they tell one another over it where they listen. Later calls ask for nothing. */
+#ifdef KCP_WITH_NCCL
+#include "nccl.h"
+#include "comm/watch.h"
+
+#include <string.h>
+
+struct watched_call { struct nccl_rank *w; struct CUstream_st *stream; };
+
+static int gather_rows(void *arg, const void *mine, void *all, size_t bytes)
+{
+    const struct watched_call *x = arg;
+    return nccl_show_rows(&x->w->comm, mine, all, bytes, x->stream);
+}
+
+int nccl_watch(struct nccl_rank *w, struct CUstream_st *stream)
+{
+    struct watched_call call = { w, stream };
+    const struct watch_gather by = { w->comm.R, w->comm.r, gather_rows, &call };
+    if (w->host || w->watch_asked || w->comm.R < 2)
+        return KCP_OK;
+    w->watch_asked = 1;
+    const int err = watch_open(&w->lent_watch, &by, w->unwatched, sizeof w->unwatched);
+    w->host = w->lent_watch;
+    return err && !w->failed ? nccl_fail(w, w->comm.r, err, "no memory to watch", 1)
+                             : err;
+}
+
+void kcp_nccl_leave(struct kcp_comm *comm)
+{
+    struct nccl_rank *w = (struct nccl_rank *)comm;
+    if (comm && !strcmp(comm->backend, "nccl") && w->lent_watch && !w->failed)
+        watch_leave(w->lent_watch);
+}
+#else
+#include "kcp.h"
+
+void kcp_nccl_leave(struct kcp_comm *comm) { (void)comm; }
+#endif
