@@ -4,24 +4,32 @@
 # Book: chapter 20.  Checked by: its table.  Next: ../comm/backend/nccl.c.
 #
 #   sh bench/gpu_nccl.sh [BUILD]     on a machine of 2 GPUs or more; its table: $OUT
+#   SHARED=1 sh bench/gpu_nccl.sh [BUILD]          on one: all ranks share it
 #
-# STAGES are judged (08 13 14 15 16; 08/v3_records: one variant), over COUNTS ranks
-# (2 4), HOW as (threads processes), REPEATED a hundred times (08 13). Empty, each of
-# these leaves something out: ONE, what needs no second GPU; SPLIT, a caller's
-# communicator; STRUCK, who is lost (KILL STOP).
+# STAGES are judged (08 13 14 15 16; 08/v3_records: one variant), with the options ASK
+# (--quick), over COUNTS ranks (2 4), HOW as (threads processes), REPEATED a hundred
+# times (08 13); CHECKS over processes alone (08/gpu_graph_ranks ..). Empty, each of these
+# leaves something out: ONE, what needs no second GPU; SPLIT, a caller's communicator as
+# threads; STRUCK, who is lost (KILL STOP).
+#
+# With SHARED=1 each rank is a process that says it is a host of its own, as in
+# tests/share_gpu.sh: slowly, for processes take turns on the GPU, and over sockets.
 #
 # Every row is one run of kcp-check: as threads of one process, or as processes with
 # torchrun's variables. NCCL is found as the loader finds it, or beside PyTorch.
 B=${1:-build}
 program=$B/kcp-check
 ONE=${ONE-1} SPLIT=${SPLIT-1} STRUCK=${STRUCK-KILL STOP} COUNTS=${COUNTS:-2 4}
+[ -n "$SHARED" ] && HOW=processes REPEATED="" ONE=""
 HOW=${HOW:-threads processes} STAGES=${STAGES-08 13 14 15 16} REPEATED=${REPEATED-08 13}
+CHECKS=${CHECKS-08/gpu_graph_ranks 20/gpu_narrow 20/gpu_from 20/gpu_split}
 OUT=${OUT:-$B/nccl}
 mkdir -p "$OUT"
 L=$(mktemp -d) || exit 1
 unset MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCAL_RANK KCP_RENDEZVOUS
 gpus=$(nvidia-smi -L | wc -l)
-[ "$gpus" -ge 2 ] || { echo "gpu_nccl.sh: $gpus GPUs, expected 2 or more"; exit 1; }
+[ "$gpus" -ge 2 ] || [ -n "$SHARED" ] || {
+    echo "gpu_nccl.sh: $gpus GPUs, expected 2 or more, or SHARED=1"; exit 1; }
 . "$(dirname "$0")/nccl_home.sh"
 ldd "$program" | grep 'not found' && { echo "gpu_nccl.sh: carry these"; exit 1; }
 table=$OUT/nccl.tsv
@@ -49,7 +57,11 @@ threads() {         # n options...
 start() {           # n options...: ids of the processes in $ids
     n=$1; shift; ids=""; r=0
     while [ $r -lt $n ]; do
-        WORLD_SIZE=$n RANK=$r LOCAL_RANK=$r KCP_RENDEZVOUS="file:$L/meet.$$" \
+        own="LOCAL_RANK=$r"
+        [ -z "$SHARED" ] || own="LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 NCCL_HOSTID=rank$r
+            NCCL_SOCKET_IFNAME=lo"
+        # shellcheck disable=SC2086
+        env $own WORLD_SIZE=$n RANK=$r KCP_RENDEZVOUS="file:$L/meet.$$" \
             "$program" --device "$@" >"$L/rank$r" 2>&1 &
         ids="$ids $!"; r=$((r + 1))
     done
@@ -92,7 +104,10 @@ has() { for f in "$@"; do
     [ -x "$B/$f" ] || { echo "no $B/$f: not run"; return 1; }; done; }
 only() { echo "--stage $1" | sed 's#/# --variant #'; }      # 08, or 08/v3_records
 most=4; [ "$gpus" -ge 4 ] || most=2
-[ -n "$SPLIT" ] && alone 1-$most "a caller's, and split" "$program" --device --stage 19
+for v in gpu_from gpu_split; do      # a caller's communicator, and one that is split
+    [ -n "$SPLIT" ] && [ -z "$SHARED" ] &&
+        alone 1-$most "$v" "$program" --device --stage 20 --variant $v
+done
 here=$(cd "$(dirname "$0")/.." && pwd)
 [ -n "$ONE" ] && alone 1 "captured in a graph" "$program" --device --stage 08 \
     --variant gpu_graph
@@ -101,12 +116,16 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 [ -n "$ONE" ] && has kda gdn && alone 1-3 "examples" \
     sh "$here/tests/cli/examples.sh" "$B"
 for n in $COUNTS; do
-    [ $n -le "$gpus" ] || continue
+    [ $n -le "$gpus" ] || [ -n "$SHARED" ] || continue
     for how in $HOW; do
         $how $n --exchange 25
+        for check in $CHECKS; do
+            # shellcheck disable=SC2046
+            [ $how = threads ] || processes $n $(only $check)
+        done
         for stage in $STAGES; do
             # shellcheck disable=SC2046
-            $how $n $(only $stage)
+            $how $n $ASK $(only $stage)
         done
     done
     for stage in $REPEATED; do

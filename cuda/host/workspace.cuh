@@ -136,13 +136,12 @@ static inline void states_out(const struct kcp_call *a, int ends, const void *x,
 // and the rest travels too; so that nothing unwritten leaves a GPU, it is 0
 static inline int exchange(const struct kcp_exchange *e)
 {
-    const int kept = e->kept && !e->backward;
-    size_t all = kept ? kcp_exchange_kept(e) : kcp_exchange_work(e);
-    if (e->backward && e->reuse_M) all -= sizeof(float) * e->HV * e->K * (e->V + e->K);
     if (e->form == KCP_ALL_GATHER && e->plan->crossing) {
-        const size_t row = all / e->plan->R;
-        cudaMemsetAsync((char *)(kept ? e->kept : e->work) + e->comm->r * row, 0, row,
-                        e->stream);
+        struct kcp_exchange exact = *e;      // rows lie in fp32 also where bf16 travels
+        exact.comm = NULL;
+        const int64_t row = kcp_exchange_formula(&exact).bytes / (e->plan->R - 1);
+        char *all = (char *)(e->kept && !e->backward ? e->kept : e->work);
+        cudaMemsetAsync(all + e->comm->r * row, 0, row, e->stream);
     }
     return kcp_exchange_run(e);
 }

@@ -248,7 +248,7 @@ static int graph(struct kcp_report *rep)
     }
     return KCP_OK;
 }
-/* ---- ranks, a GPU each */
+/* ---- ranks: threads, a GPU each; or the processes that a launcher has started */
 
 struct ranks {
     struct kcp_report *rep;
@@ -260,6 +260,12 @@ static int of_rank(struct kcp_comm *comm, void *arg)
 {
     const struct ranks *j = arg;
     return one(j->rep, &j->layer, comm, j->words, j->captured);
+}
+
+static int run_ranks(int R, struct ranks *j, char *why, size_t n)
+{
+    if (!ranks_started()) return kcp_nccl_threads_run(R, of_rank, j, why, n);
+    return ranks_run(device_memory(), R, of_rank, j, why, n);
 }
 
 static int graph_ranks(struct kcp_report *rep)
@@ -274,16 +280,18 @@ static int graph_ranks(struct kcp_report *rep)
     struct ranks j = { .rep = rep };
     char why[300] = "";
     int gpus = 0;
-    if (!device_memory() || cudaGetDeviceCount(&gpus) || gpus < 2) {
+    if (!device_memory() || cudaGetDeviceCount(&gpus) ||
+        (gpus < 2 && !ranks_started())) {
         printf("  (%d GPUs here: no graph over ranks)\n", gpus);
         return KCP_NA;
     }
     if (kcp_layer_gpu(&j.layer, KCP_BF16, NULL, why, sizeof why)) return KCP_NA;
-    for (int R = 2; R <= 4 && R <= gpus; R *= 2)
+    const int most = gpus < 4 ? gpus : 4, started = ranks_started();
+    for (int R = started ? started : 2; R <= (started ? started : most); R *= 2)
         for (int i = 0; i < 5 + BATCHES; i++) {
             j.words = i < 5 ? words[i] : batches[i - 5][1];
             j.captured = i < 5 ? words[i] : batches[i - 5][0];
-            const int err = kcp_nccl_threads_run(R, of_rank, &j, why, sizeof why);
+            const int err = run_ranks(R, &j, why, sizeof why);
             if (err == KCP_NA) return KCP_NA;
             EXPECT(rep, !err, "%d ranks, %s: status %d %s", R, j.words, err, why);
         }

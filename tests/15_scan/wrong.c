@@ -56,12 +56,11 @@ static int with(void *args, const struct kcp_mapops *ops)
 }
 
 #define OPS(ident, compose_, apply_, why)                                             \
-    static struct kcp_mapops ops_##ident;                                             \
     static int run_##ident(void *args)                                                \
     {                                                                                 \
-        ops_##ident = (struct kcp_mapops){ #ident, 8, apply_, compose_,               \
-                                           ref_mapops.copy, NULL, 0 };                \
-        return with(args, &ops_##ident);                                              \
+        const struct kcp_mapops ops = { #ident, 8, apply_, compose_, ref_mapops.copy, \
+                                        NULL, 0 };                                    \
+        return with(args, &ops);                                                      \
     }                                                                                 \
     KCP_VARIANT(spike_##ident) = { "15_scan", #ident, why, KCP_F64, KCP_HOST, "any",  \
                                    run_##ident, NULL };

@@ -4,9 +4,13 @@
 # Book: chapter 08.  Checked by: --device cpu, in double, on the same files.
 # Usage: run_device.sh BUILD [a table of the errors].  Next: ../../bench/run/device.c.
 #
+# SHARED=1: ranks are processes over NCCL that share one GPU (../share_gpu.sh), and only
+# what has ranks is run.
+#
 # An error is RMS(gpu - cpu) / RMS(cpu) of a whole array. The CPU's inputs are not
 # rounded to bf16, so more than a kernel's own error is allowed; the judge is strict.
 B=$(cd "${1:-build}" && pwd) || exit 1
+tests=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 table=${2:-/dev/null}
 W=$(mktemp -d) || exit 1
 trap 'rm -rf "$W"' EXIT
@@ -40,14 +44,36 @@ compare() {
     done
     printf '%-22s worst %-9s %s of %s\n' "$1" "$at" "$worst" "$2" | tee -a "$table"
 }
+# ranks_of option...: how many; 1 if nothing says so.
+ranks_of() {
+    n=1
+    while [ $# -gt 0 ]; do
+        case $1 in
+            --ranks) n=$2 ;;
+            --cuts) n=$(echo "$2" | tr -cd , | wc -c) ;;
+        esac
+        shift
+    done
+    echo $n
+}
+# on_gpu option...: kcp-run there, from in to dev.
+on_gpu() {
+    n=$(ranks_of "$@")
+    if [ -z "$SHARED" ] || [ "$n" = 1 ]; then
+        "$run" --in in --out dev --device gpu "$@" >stdout 2>stderr
+    else
+        LIMIT=100 sh "$tests/share_gpu.sh" "$n" "$run" --in in --out dev --device gpu \
+            "$@" >stdout 2>stderr
+    fi
+}
 # near NAME bound GPU-OPTIONS option...: cpu and gpu on in.
 near() {
     name=$1 bound=$2 gpu=$3; shift 3
+    [ -z "$SHARED" ] || [ "$(ranks_of "$@")" -gt 1 ] || return
     rm -rf cpu dev
     "$run" --in in --out cpu "$@" >stdout 2>stderr || fail "cpu $*: $(cat stderr)"
     # shellcheck disable=SC2086
-    "$run" --in in --out dev --device gpu $gpu "$@" >stdout 2>stderr || {
-        fail "$gpu $*: $(cat stderr)"; return; }
+    on_gpu $gpu "$@" || { fail "$gpu $*: $(cat stderr)"; return; }
     grep -q '^on the GPU by' stdout || fail "$gpu: does not say whose kernels"
     cp stdout ran                     # compare has a stdout of its own
     compare "$name" "$bound"
@@ -82,6 +108,12 @@ near kda-bf16-3-chain 3e-2 '' $layer --ranks 3 --form chain --reuse-m
 near kda-bf16-wire 3e-2 '' $layer --ranks 3 --wire bf16
 near kda-f32-wire-pipeline 1e-2 '--dtype f32' $layer --ranks 4 --form pipeline --wire bf16
 near kda-f32-cut-chain 2e-4 '--dtype f32' $layer --ranks 4 --form chain --truncate 1e-9
+near kda-bf16-wire-chain 3e-2 '' $layer --ranks 4 --form chain --wire bf16
+near kda-bf16-wire-scan 3e-2 '' $layer --ranks 4 --form scan --wire bf16
+near kda-bf16-zigzag 3e-2 '' $layer --ranks 4 --layout zigzag
+near kda-bf16-zigzag-chain 3e-2 '' $layer --ranks 4 --layout zigzag --form chain
+near kda-f32-striped 2e-4 '--dtype f32' $layer --ranks 4 --layout striped --stripe 11
+near kda-bf16-4-cuts 3e-2 '' $layer --cuts 0,70,71,200,300 --form chain
 near kda-f32-5-cuts 2e-4 '--dtype f32' $layer --cuts 0,1,100,100,101,300 --form scan
 "$arrays" fill in/w.npy f8 128,4 0.25; "$arrays" fill in/wv.npy f8 256,3 0.3
 for name in x0 dxt; do               # rows before the sequences; of the last rows
@@ -92,6 +124,7 @@ done
 conv="--conv w.npy,w.npy,wv.npy --act silu"
 near kda-f32-conv 2e-4 '--dtype f32' $layer --ranks 3 $conv
 near kda-bf16-conv 3e-2 '' $layer --ranks 2 $conv
+near kda-f32-conv-local 2e-4 '--dtype f32' $layer --ranks 4 --form scan $conv --sum local
 # Where gates forget, ranks between others are cut off, on a GPU as on the host.
 rm -rf in; "$arrays" layer in 4096 1 1 1 64 64 kda raw 1
 for form in chain pipeline; do
@@ -110,14 +143,14 @@ near gdn-bf16-4-pipeline 3e-2 '' --model gdn --gate softplus $layer --ranks 4 \
 same() {
     rm -rf dev
     # shellcheck disable=SC2086
-    "$run" --in in --out dev --device gpu $all --canonical 64 "$@" >stdout 2>stderr || {
-        fail "$*: $(cat stderr)"; return; }
+    on_gpu $all --canonical 64 "$@" || { fail "$*: $(cat stderr)"; return; }
     [ -d one ] || { mv dev one; return; }
     for f in one/*.npy; do
         cmp -s "$f" "dev/${f##*/}" && pass || fail "$*: ${f##*/}: other bits"
     done
 }
 for model in kda gdn; do
+    [ -z "$SHARED" ] || break
     rm -rf in one; "$arrays" layer in 450 1 2 10 128 128 $model free 3
     all="--model $model --gate softplus $layer"
     same
@@ -130,11 +163,40 @@ for model in kda gdn; do
         unset KCP_WINDOWS
     done
 done
+# Relatives, on the judge's own batches: whole, and over ranks in every form.
+relative() {       # model case/options.txt
+    rm -rf in; cp -r "${2%/options.txt}" in
+    # shellcheck disable=SC2046
+    set -- "$1" $(cat "$2")
+    model=$1; shift
+    for ranks in 1 "4 --form all_gather" "4 --form chain" "4 --form pipeline" \
+        "4 --form scan" "3 --layout zigzag --form chain"; do
+        # shellcheck disable=SC2086
+        near "$model-$(echo $ranks | tr -d ' -')" 3e-2 '' --model $model \
+            $(echo "$*" | grep -o -e '--state-layout [kv]*' -e '--chunk [0-9]*') --ranks $ranks
+    done
+}
+for stage in 16 15; do
+    "$B/kcp-check" --emit e$stage --stage $stage --storage bf16 --ranks 4 >stdout
+done
+for model in dplr gdn2 gla spike; do
+    case $model in
+        spike) wanted=$(grep -l -- "--model kda" e15/case_*/backward/options.txt) ;;
+        *) wanted=$(grep -l -- "--model $model " e16/case_*/backward/options.txt) ;;
+    esac
+    for w in $wanted; do
+        T=$(sed -n 's/^T //p' "${w%options.txt}case.txt")
+        [ "$T" -gt 60 ] && [ "$T" -lt 700 ] || continue
+        relative $model "$w"
+        break
+    done
+done
 # A shape that no kernel takes is bad input.
 rm -rf in out; "$arrays" layer in 20 1 1 1 272 16 kda raw 3
 refused 'ranks: .*no variant of 08_forward takes' --l2norm
 # One stage at a time, on the judge's own cases.
 for stage in 03 07 13; do
+    [ -z "$SHARED" ] || break
     rm -rf e; "$B/kcp-check" --emit e --stage $stage --storage bf16 >stdout
     for d in e/case_000/*ward e/case_001/*ward; do
         rm -rf in; cp -r "$d" in

@@ -2,16 +2,20 @@
 # wrong_comm.sh -- a layer whose communication is wrong fails: planted, one way a word.
 #
 # Book: CONTRIBUTING.md, "How the judge works".  Checked by: HONEST, which passes.
-# Usage: wrong_comm.sh BUILD; NCCL=2: over so many GPUs, else ranks are threads; STAGES=
-# and FORMS=: those alone.  Next: ../judge/plants/comm.c.
+# Usage: wrong_comm.sh BUILD; NCCL=2: over so many GPUs, with SHARED=1 over one that they
+# share, else ranks are threads; STAGES= and FORMS= those alone.  Next: ../share_gpu.sh.
 B=$(cd "${1:-build}" && pwd) || exit 1
 top=$PWD failed=0 seen=0
 W=$(mktemp -d) || exit 1
 trap 'rm -rf "$W"' EXIT
 unset WORLD_SIZE RANK SLURM_NTASKS OMPI_COMM_WORLD_SIZE
 forms=${FORMS:-all_gather chain pipeline scan}
-if [ -n "$NCCL" ]; then how="--device --backend nccl --ranks $NCCL" R=$NCCL
-else how="" R=3; fi
+run="timeout 300" how="" R=3
+if [ -n "$NCCL" ]; then
+    how="--device --backend nccl --ranks $NCCL" R=$NCCL
+    [ -z "$SHARED" ] ||
+        how=--device run="env LIMIT=300 sh $top/tests/share_gpu.sh $NCCL"
+fi
 # of STAGE NAME VARIANT-OVER-GPUS ITS-HOST-TWIN: what is judged, and by which forms.
 of() {
     if [ -n "$NCCL" ]; then layer=$3 sizes="K=64 V=64 C=64 lengths=21,810,30"
@@ -45,7 +49,7 @@ for stage in ${STAGES:-08 13 14 15 16}; do
             { echo "wrong_comm.sh: $mistake does not compile"; exit 1; }
         for form in $knows; do
             # shellcheck disable=SC2086
-            timeout 300 "$B/kcp-check" --variant "$W/$mistake.so" $how --limit 60 --repeats 2 \
+            $run "$B/kcp-check" --variant "$W/$mistake.so" $how --limit 60 --repeats 2 \
                 --case "$(cases_of $stage "${form#any}")" --stage $stage >"$W/said" 2>&1
             status=$?
             # By values: not because it came too late, or nothing ran.

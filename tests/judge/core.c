@@ -5,12 +5,19 @@
  */
 #include "isolation.h"
 #include "paths.h"
+#include "talk.h"
 #include "trial.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char *const storage_name[] = { "f64", "f32", "bf16" };
+
+/* From o->seed on; cases that were given in words have one. */
+static int seeds_of(const struct options *o)
+{
+    return o->seeds > 1 && !o->alone ? o->seeds : 1;
+}
 
 /* A mutant is rejected when, in some case, a value is off, at the tolerance held to. */
 static int rejected(struct isolated *x, int n, enum kcp_storage judged,
@@ -155,28 +162,55 @@ static void show_tally(const struct kcp_variant *v, const struct tally *y,
     printf("\n");
 }
 
+/* The cases of a variant, of every seed that was asked for: those of seed i, counted
+ * from 0, are first[i] to first[i + 1]. */
 static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant *v,
-                             const struct options *o, int *n)
+                             const struct options *o, int first[MOST_SEEDS + 1])
 {
-    if (!o->alone) return cases_of(s, v, o, paths_device(), n);
-    struct kcase *some = malloc((size_t)o->nalone * sizeof *some);
-    *n = o->nalone;
-    return some ? memcpy(some, o->alone, (size_t)*n * sizeof *some) : NULL;
+    struct kcase *all = NULL;
+    first[0] = 0;
+    for (int i = 0; i < seeds_of(o); i++) {
+        struct options one = *o;
+        int n = o->nalone;
+        one.seed += (uint64_t)i;
+        struct kcase *more = o->alone ? NULL : cases_of(s, v, &one, paths_device(), &n);
+        const struct kcase *from = o->alone ? o->alone : more;
+        const size_t to = (size_t)first[i];
+        struct kcase *list = from ? realloc(all, (to + (size_t)n) * sizeof *all) : NULL;
+        if (list) memcpy(list + to, from, (size_t)n * sizeof *list);
+        free(more);
+        if (!list) {
+            free(all);
+            return NULL;
+        }
+        all = list;
+        first[i + 1] = first[i] + n;
+    }
+    return all;
 }
 
-/* All cases of the list; what a failure is called and shown as. */
-static void judge_right(struct isolated *x, int n, struct kcp_report *rep)
+/* What is expected of all of them, made by all cores before their process starts.
+ * Others of the stage have the same cases: a twin and the reference, kernels. */
+static void prepare(const struct isolated *x, int n)
+{
+    const struct kcp_variant *v = x->variant;
+    const int runs = v->where == KCP_HOST || paths_device();
+    if (runs && !x->object && ranks_mine() < 0 && n > 1)
+        expected_ahead(x->stage, x->list, n, v->storage);
+}
+
+/* Cases `from` to `to` of the list; what a failure is called and shown as. The last of
+ * them end the process, which must end as it should. */
+static void judge_right(struct isolated *x, int from, int to, int are_last,
+                        struct kcp_report *rep)
 {
     const struct kcp_stage *s = x->stage;
     const struct kcp_variant *v = x->variant;
     struct tally y = { .alive.alive = NAN };
     struct verdict t = { .why = "" };
     char why[160];
-    /* Others of the stage have the same cases: a twin and the reference, kernels. */
-    const int runs = v->where == KCP_HOST || paths_device();
-    if (runs && !x->object && ranks_mine() < 0 && n > 1)
-        expected_ahead(s, x->list, n, v->storage);
-    for (int i = 0; i < n; i++) {
+    x->lost = 0;
+    for (int i = from; i < to; i++) {
         if (isolated_case(x, i, v->storage, &t)) t.outcome = FAIL;
         count(&y, &t, i);
         if (t.outcome == PASS || t.outcome == MARGINAL)
@@ -184,7 +218,7 @@ static void judge_right(struct isolated *x, int n, struct kcp_report *rep)
         if (t.outcome == FAIL && y.fail <= 3) show_failure(x, &x->list[i], &t, rep);
         if (t.outcome == SKIP || (rep->stop && y.fail)) break;
     }
-    if (isolated_end(x, why, sizeof why)) {
+    if (are_last && isolated_end(x, why, sizeof why)) {
         y.fail++;
         report_fail(rep, "%s %s: %s", s->name, v->name, why);
     }
@@ -198,24 +232,38 @@ static void judge_right(struct isolated *x, int n, struct kcp_report *rep)
     if (!rep->quiet || y.fail) show_tally(v, &y, x->list, t.why);
 }
 
+/* Its process is one for all seeds: a fresh one on a GPU takes half a second. */
+static void judge_seeds(struct isolated *x, const int *first, int seeds,
+                        struct kcp_report *rep)
+{
+    if (seeds > 1) expected_make_room(x->stage, x->variant->storage);
+    prepare(x, first[seeds]);
+    for (int i = 0; i < seeds; i++) {
+        const double begin = talk_seconds();
+        paths_count_for(i);
+        judge_right(x, first[i], first[i + 1], i + 1 == seeds, &rep[i]);
+        rep[i].seconds += talk_seconds() - begin;
+    }
+}
+
 int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
                   const struct options *o, struct kcp_report *rep)
 {
     static struct kcp_stage held;                 /* to another reference, when asked */
-    int n;
+    int first[MOST_SEEDS + 1];
     if (o->reference && !strcmp(o->reference->stage, s->name)) {
         held = *s;
         held.ref = o->reference->run;
         s = &held;
     }
-    struct kcase *list = list_of(s, v, o, &n);
+    struct kcase *list = list_of(s, v, o, first);
     if (!list) return KCP_NO_MEMORY;
     struct isolated x = { .stage = s, .variant = v, .object = o->object, .list = list };
     if (is_mutant(v)) {
         char why[160];
-        judge_mutant(&x, n, rep);
+        judge_mutant(&x, first[1], rep);
         isolated_end(&x, why, sizeof why);
-    } else judge_right(&x, n, rep);
+    } else judge_seeds(&x, first, seeds_of(o), rep);
     free(list);
     return KCP_OK;
 }
@@ -289,6 +337,35 @@ static int stops(const struct options *o, const struct kcp_report *rep)
     return o->stop && (rep->fail || rep->survived);
 }
 
+/* The stage with every seed: its variants alone. A line a seed, for seeds.sh. */
+static void judge_stage_seeds(const struct kcp_stage *s, const struct kcp_variant **v,
+                              int nv, const struct options *o, struct kcp_report *rep)
+{
+    struct kcp_report own[MOST_SEEDS];
+    for (int i = 0; i < o->seeds; i++)
+        own[i] = (struct kcp_report){ .quiet = rep->quiet, .asked = rep->asked };
+    for (int j = 0; j < nv; j++) {
+        const int ours = v[j]->where == KCP_DEVICE || !o->only_device;
+        if (ours && !is_mutant(v[j])) judge_variant(s, v[j], o, own);
+    }
+    if (!o->only_device) judge_reference(s, o, own);
+    for (int i = 0; i < o->seeds; i++) {
+        struct kcp_report *r = &own[i];
+        paths_count_for(i);
+        if (!o->variant) paths_close(s, o, r);
+        printf("seed %llu %s: %d passed, %d failed, %d skipped in %.0f s\n",
+               (unsigned long long)o->seed + (unsigned)i, s->name,
+               r->pass + r->marginal, r->fail, r->skip, r->seconds);
+        rep->pass += r->pass;
+        rep->marginal += r->marginal;
+        rep->fail += r->fail;
+        rep->na += r->na;
+        rep->skip += r->skip;
+        if (r->fail && !rep->first[0]) memcpy(rep->first, r->first, sizeof r->first);
+    }
+    fflush(stdout);
+}
+
 int judge_all(const struct options *o, struct kcp_report *rep)
 {
     for (int i = 0; i < kcp_nstages; i++) {
@@ -301,6 +378,10 @@ int judge_all(const struct options *o, struct kcp_report *rep)
         const int apart = ranks_mine() >= 0;          /* processes: what has ranks */
         if (apart && !s->ranks) continue;
         printf("%s\n", s->name);
+        if (o->seeds > 1) {
+            judge_stage_seeds(s, v, nv, o, rep);
+            continue;
+        }
         for (int j = 0; j < nv && !stops(o, rep); j++) {
             const int device = v[j]->where == KCP_DEVICE;
             const int ours = device ? o->only_device || !apart : !o->only_device;
@@ -310,18 +391,20 @@ int judge_all(const struct options *o, struct kcp_report *rep)
         if (!o->only_device) judge_reference(s, o, rep);
         if (!o->variant && !o->alone && !apart) paths_close(s, o, rep);
         else if (nv && !apart) paths_left_out(s, o);
-        for (int j = 0; j < nc && !apart && !o->quick && !stops(o, rep); j++)
-            if (check_asked(o, c[j])) judge_check(c[j], rep);
+        for (int j = 0; j < nc && !stops(o, rep); j++)
+            if (check_is_here(o, c[j]) && check_asked(o, c[j])) judge_check(c[j], rep);
         fflush(stdout);
     }
     /* Checks of what is no stage of the table: 06_plan, and the judge itself. */
     const struct kcp_check *c[MOST_CHECKS];
-    const int skip = ranks_mine() >= 0 || o->quick;
-    const int nc = skip ? 0 : kcp_checks(o->stage, c, MOST_CHECKS);
-    for (int j = 0; j < nc && !stops(o, rep); j++)
-        if (!stage_find(c[j]->stage) && check_asked(o, c[j])) {
-            if (!j || strcmp(c[j]->stage, c[j - 1]->stage)) printf("%s\n", c[j]->stage);
-            judge_check(c[j], rep);
-        }
+    const int nc = kcp_checks(o->stage, c, MOST_CHECKS);
+    const char *shown = "";
+    for (int j = 0; j < nc && !stops(o, rep); j++) {
+        if (stage_find(c[j]->stage) || !check_is_here(o, c[j])) continue;
+        if (!check_asked(o, c[j])) continue;
+        if (strcmp(c[j]->stage, shown)) printf("%s\n", c[j]->stage);
+        shown = c[j]->stage;
+        judge_check(c[j], rep);
+    }
     return report_close(rep, o->strict);
 }

@@ -150,6 +150,25 @@ static int fill(void *p, int byte, size_t n)
     return done(cudaMemset(p, byte, n));
 }
 
+static int fill_soon(void *p, int byte, size_t n)
+{
+    return cudaMemsetAsync(p, byte, n, NULL) ? KCP_CUDA : KCP_OK;
+}
+
+static int copy_soon(void *to, const void *from, size_t n)
+{
+    return cudaMemcpyAsync(to, from, n, cudaMemcpyDefault, NULL) ? KCP_CUDA : KCP_OK;
+}
+
+// Two pieces, `apart` from each other, side by side; the second dimension has a limit.
+static int copy_ends(void *to, const void *from, size_t n, size_t apart)
+{
+    if (apart < (size_t)1 << 30)
+        return done(cudaMemcpy2D(to, n, from, apart, n, 2, cudaMemcpyDefault));
+    const int status = copy(to, from, n);
+    return status ? status : copy((char *)to + n, (const char *)from + apart, n);
+}
+
 static struct CUstream_st *own_stream(void)
 {
     cudaStream_t s;
@@ -159,7 +178,8 @@ static struct CUstream_st *own_stream(void)
 static void end_stream(struct CUstream_st *s) { cudaStreamDestroy(s); }
 
 static const struct memory gpu = { "gpu", alloc, release, copy, sync, threads_run,
-                                   &cuda_mapops, choose, fill, own_stream, end_stream };
+                                   &cuda_mapops, choose, fill, own_stream, end_stream,
+                                   fill_soon, copy_soon, copy_ends, 1 };
 
 const struct memory *device_memory(void)
 {

@@ -13,7 +13,7 @@
 /* Inputs and expected outputs of a case; kept for the next variant of the same case. */
 static struct expected last, *kept = &last;
 /* Those that more than one process asks for, made before they begin. */
-enum { MOST_AHEAD = 1024 };
+enum { MOST_AHEAD = 4096 };
 static struct expected ahead[MOST_AHEAD];
 static int ahead_count;
 static size_t ahead_bytes;
@@ -335,6 +335,24 @@ static size_t most_bytes(void)
 {
     const double all = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     return (size_t)fmin(fmax(all / 32, 64 << 20), (double)((size_t)4 << 30));
+}
+
+void expected_make_room(const struct kcp_stage *s, enum kcp_storage judged)
+{
+    int n = 0;
+    if (ahead_bytes < most_bytes() / 2) return;
+    ahead_bytes = 0;
+    for (int i = 0; i < ahead_count; i++) {
+        struct expected *x = &ahead[i];
+        if (x->stage != s || x->judged != judged) {
+            forget(x);
+            continue;
+        }
+        ahead_bytes += bytes_of(&x->in) + bytes_of(&x->want);
+        ahead[n++] = *x;
+    }
+    ahead_count = n;
+    kept = &last;
 }
 
 void expected_ahead(const struct kcp_stage *s, const struct kcase *list, int n,

@@ -175,13 +175,21 @@ struct memory {
     int   (*fill)(void *p, int byte, size_t n);
     struct CUstream_st *(*stream)(void);      /* that waits for no other; NULL: none */
     void  (*end_stream)(struct CUstream_st *);
+    int   (*fill_soon)(void *p, int byte, size_t n);      /* done at the next sync */
+    int   (*copy_soon)(void *to, const void *from, size_t n);     /* likewise */
+    int   (*copy_ends)(void *to, const void *from, size_t n, size_t apart);
+    int   is_far;                             /* a copy costs more than its bytes do */
 };
 /* What nobody wrote: all ones, a NaN in every storage type. With bare_workspaces it
  * stays as the allocator left it, which is what initcheck wants to see. */
 extern int bare_workspaces;
 void *alloc_unwritten(const struct memory *m, size_t n);
-/* The same between fences of NaN. fenced_free: whole, or who wrote where it may not? */
+/* The same between fences of NaN. fenced_free: whole, or who wrote where it may not?
+ * unwritten_soon: filled at the next sync, for one that is awaited anyway. */
+void *unwritten_soon(const struct memory *m, size_t n);
+void *fenced_unwritten_soon(const struct memory *m, size_t n);
 extern size_t fence_bytes;                    /* 256; with --exact 0 */
+extern int arrays_apart;                      /* each in an allocation of its own */
 void *fenced_unwritten(const struct memory *m, size_t n);
 const char *fenced_free(const struct memory *m, void *p, size_t n);
 extern const struct memory host_memory;
@@ -203,6 +211,7 @@ struct verdict;
 int  ranks_open(const char *backend, int device, int *R);
 void ranks_close(void);
 int  ranks_mine(void);                       /* this process's rank; -1: all are here */
+int  ranks_started(void);                    /* by a launcher; 0: all are here */
 int  ranks_apart(void);                       /* each on a GPU of its own? */
 int  ranks_run(const struct memory *m, int R, int (*body)(struct kcp_comm *, void *),
                void *arg, char *why, size_t n);
@@ -239,7 +248,9 @@ struct options {
     const struct kcp_variant *reference;      /* what its stage is held to, or NULL */
     const char *object;                       /* the variant is loaded from it */
     int stop;                                 /* at the first failure */
+    int seeds;                                /* from seed on; 0, 1: that one */
 };
+enum { MOST_SEEDS = 32 };
 /* judged: the tolerance held to, and the rounding of the inputs; a mutant, written in
  * double, is held to all three. */
 extern int repeats_asked;                     /* the same bits so many times: 1 */
@@ -264,6 +275,7 @@ struct kcp_report {
     int quiet, asked;                         /* asked: one variant was, by name */
     int stop;                                 /* --stop: no case after a failure */
     char first[256];                          /* the first failure, for Criterion */
+    double seconds;                           /* of many seeds: of this one */
 };
 void expect_(struct kcp_report *r, int ok, const char *file, int line, const char *expr,
              const char *fmt, ...) __attribute__((format(printf, 6, 7)));
@@ -293,8 +305,11 @@ enum { MOST_CHECKS = 256 };
 int kcp_checks(const char *stage, const struct kcp_check **out, int max);
 /* All are, or the one that --variant names; under --device those that have one. */
 int check_asked(const struct options *o, const struct kcp_check *c);
+/* Not under --quick. Of processes: those that know of processes, by their names. */
+int check_is_here(const struct options *o, const struct kcp_check *c);
 
-/* ---- the core (core.c): what Criterion, kcp-check and the labs all call */
+/* ---- the core (core.c): what Criterion, kcp-check and the labs all call. rep: one a
+ * seed, where options ask for several. */
 int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
                   const struct options *o, struct kcp_report *rep);
 int judge_object(const struct kcp_variant *v, const struct options *o,

@@ -19,7 +19,7 @@ static const char usage[] =
     "                 [--list] [--backend threads|nccl] [--case TEXT]\n"
     "                 [--reference ./its.so]\n"
     "                 [--repeats N] [--bare] [--in-turn] [--limit S] [--here]\n"
-    "                 [--exact]\n"
+    "                 [--exact] [--apart]\n"
     "       kcp-check --paths [--cases] [--smallest] [--stage NN]\n"
     "                                            every path a call can take, as TSV;\n"
     "                                            the judge's cases that reach it,\n"
@@ -43,7 +43,9 @@ static const char usage[] =
     "  --limit S: seconds that a variant may take for a case (30; 0: any number)\n"
     "  --here: in this process, not each variant in one of its own: for debuggers\n"
     "  --exact: no fences around the arrays: for tools that know each array's end\n"
+    "  --apart: on a GPU each array in an allocation of its own: slower\n"
     "  --quick: variants alone, no mutants and no checks: for many seeds\n"
+    "  --seeds N: with --quick N seeds from --seed S on, a variant's in one process\n"
     "  --stop: at the first failure\n"
     "  --ranks R are threads, which share a GPU; with --device --backend nccl a GPU\n"
     "  each; under mpirun, torchrun or srun they are its processes, with --device a\n"
@@ -57,7 +59,7 @@ struct asked {
     const char *emit, *foreign, *backend, *reference, *words, *keep, *against;
     int64_t seed;
     int exchange, repeats, limit;
-    int list, bare, here, in_turn, exact, paths, cases, smallest;
+    int list, bare, here, in_turn, exact, apart, paths, cases, smallest;
     struct kcase alone[8];
 };
 
@@ -78,6 +80,7 @@ static const struct option_row rows[] = {
     FLAG("--bare", bare),
     FLAG("--here", here),
     FLAG("--exact", exact),
+    FLAG("--apart", apart),
     FLAG("--wide", o.wide),
     FLAG("--in-turn", in_turn),
     TEXT("--stage", o.stage, "a stage, e.g. 05 or 05_affine"),
@@ -93,6 +96,7 @@ static const struct option_row rows[] = {
     { "--storage", OPTION_WORD, AT(o.storage), "f64|f32|bf16", 0, 0 },
     { "--ranks", OPTION_INT, AT(o.ranks), NULL, 1, CASE_RANKS },
     { "--seed", OPTION_WHOLE, AT(seed), NULL, 0, 1e12 },
+    { "--seeds", OPTION_INT, AT(o.seeds), NULL, 1, MOST_SEEDS },
     { "--repeats", OPTION_INT, AT(repeats), NULL, 0, 100000 },
     { "--limit", OPTION_INT, AT(limit), NULL, 0, 86400 },
     { "--exchange", OPTION_INT, AT(exchange), NULL, 0, 1000000 },
@@ -138,6 +142,7 @@ static int read_values(struct asked *x)
         return bad("--case", why, "words as a failure prints them");
     if (x->words) o->alone = x->alone;
     if (x->exact) fence_bytes = 0;
+    arrays_apart = x->apart;
     return 0;
 }
 
@@ -150,8 +155,8 @@ static void say_again(const struct asked *x, const char *program)
     const struct { int on; const char *option, *value; } rows[] = {
         { x->o.only_device, "--device", NULL }, { x->bare, "--bare", NULL },
         { x->in_turn, "--in-turn", NULL },      { x->here, "--here", NULL },
-        { x->exact, "--exact", NULL },          { x->backend != NULL, "--backend",
-                                                  x->backend },
+        { x->exact, "--exact", NULL },          { x->apart, "--apart", NULL },
+        { x->backend != NULL, "--backend", x->backend },
         { x->reference != NULL, "--reference", x->reference },
         { x->limit >= 0, "--limit", number } };
     size_t at = 0;
@@ -189,6 +194,10 @@ static int agrees(const struct asked *x)
 {
     const int ways = !!x->emit + !!x->foreign + (x->exchange >= 0) + x->list +
                      x->paths + !!x->keep + !!x->against;
+    const int other = ways || x->words || x->o.stop || x->o.reference || x->o.full;
+    const int is_object = x->o.variant && strchr(x->o.variant, '/');
+    if (x->o.seeds > 1 && (other || is_object || !x->o.quick))
+        return bad("--seeds", "it", "--quick too, and variants of this program");
     if (x->cases && !x->paths) return bad("--cases", "it", "--paths too");
     if (x->smallest && !x->paths) return bad("--smallest", "it", "--paths too");
     const char *second = x->foreign ? "--foreign" : "--exchange";

@@ -20,43 +20,69 @@ static int host_fill(void *p, int byte, size_t n)
     return KCP_OK;
 }
 
+static int host_copy_ends(void *to, const void *from, size_t n, size_t apart)
+{
+    memcpy(to, from, n);
+    memcpy((char *)to + n, (const char *)from + apart, n);
+    return KCP_OK;
+}
+
 const struct memory host_memory = { "host", host_alloc, free, host_copy, host_sync,
                                     kcp_threads_run, &ref_mapops, host_gpu,
-                                    host_fill, NULL, NULL };
+                                    host_fill, NULL, NULL, host_fill, host_copy,
+                                    host_copy_ends, 0 };
 
 int bare_workspaces;
 
-void *alloc_unwritten(const struct memory *m, size_t n)
+void *unwritten_soon(const struct memory *m, size_t n)
 {
     void *p = m->alloc(n);
-    if (!p || bare_workspaces || !m->fill(p, 0xff, n)) return p;
+    if (!p || bare_workspaces || !m->fill_soon(p, 0xff, n)) return p;
     m->free(p);
     return NULL;
 }
 
 size_t fence_bytes = 256;
 
-void *fenced_unwritten(const struct memory *m, size_t n)
+void *fenced_unwritten_soon(const struct memory *m, size_t n)
 {
-    char *p = alloc_unwritten(m, n + 2 * fence_bytes);
+    char *p = unwritten_soon(m, n + 2 * fence_bytes);
     if (!p) return NULL;
-    if (!m->fill(p, 0xff, fence_bytes) &&
-        !m->fill(p + fence_bytes + n, 0xff, fence_bytes)) return p + fence_bytes;
+    if (!bare_workspaces ||
+        (!m->fill_soon(p, 0xff, fence_bytes) &&
+         !m->fill_soon(p + fence_bytes + n, 0xff, fence_bytes))) return p + fence_bytes;
     m->free(p);
     return NULL;
 }
 
+static void *awaited(const struct memory *m, void *p, size_t before)
+{
+    if (!p || !m->sync()) return p;
+    m->free((char *)p - before);
+    return NULL;
+}
+
+void *alloc_unwritten(const struct memory *m, size_t n)
+{
+    return awaited(m, unwritten_soon(m, n), 0);
+}
+
+void *fenced_unwritten(const struct memory *m, size_t n)
+{
+    return awaited(m, fenced_unwritten_soon(m, n), fence_bytes);
+}
+
 const char *fenced_free(const struct memory *m, void *p, size_t n)
 {
-    unsigned char found[2][256];
+    unsigned char found[2 * 256];
     const char *broken = NULL;
     if (!p) return NULL;
     char *base = (char *)p - fence_bytes;
-    if (m->copy(found[0], base, fence_bytes) ||
-        m->copy(found[1], (char *)p + n, fence_bytes)) broken = "could not be read";
+    if (fence_bytes && m->copy_ends(found, base, fence_bytes, fence_bytes + n))
+        broken = "could not be read";
     for (size_t i = 0; i < fence_bytes && !broken; i++) {
-        if (found[0][i] != 0xff) broken = "before";
-        if (found[1][i] != 0xff) broken = "past";
+        if (found[i] != 0xff) broken = "before";
+        if (found[fence_bytes + i] != 0xff) broken = "past";
     }
     m->free(base);
     return broken;

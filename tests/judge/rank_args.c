@@ -64,15 +64,95 @@ static int place(struct rank_args *s, struct buffer *o, const void *bytes, size_
 {
     char *image = malloc(n + 2 * FENCE);
     o->bytes = n;
-    o->base = s->mem->alloc(n + 2 * FENCE);
-    if (!image || !o->base) { free(image); return KCP_NO_MEMORY; }
+    o->image = image;
+    if (!image) return KCP_NO_MEMORY;
     memset(image, 0xff, n + 2 * FENCE);
     if (bytes) memcpy(image + FENCE, bytes, n);                 /* else NaN too */
-    int status = s->mem->copy(o->base, image, n + 2 * FENCE);
-    o->image = image;
-    void *p = (char *)o->base + FENCE;
-    memcpy(s->args + o->field->at, &p, sizeof p);
+    return KCP_OK;
+}
+
+/* ---- images to arrays and back
+ *
+ * On the host, and for tools that follow each allocation, every array has one of its
+ * own. On a GPU all arrays of a rank lie in one, with more NaN between them: a copy
+ * waits for the GPU, which others use too, so one goes and one comes back. */
+enum { GAP = 4096 };
+
+int arrays_apart;
+
+static int has_arena(const struct rank_args *s)
+{
+    return s->mem->is_far && FENCE && !arrays_apart;
+}
+
+/* Where buffer i begins, its fence first; i == s->n: how long the arena is. */
+static size_t arena_offset(const struct rank_args *s, int i)
+{
+    size_t at = GAP;
+    for (int j = 0; j < i; j++)
+        at += (s->buffer[j].bytes + 2 * FENCE + 255) / 256 * 256 + GAP;
+    return at;
+}
+
+static int send_arena(struct rank_args *s)
+{
+    char *whole = malloc(s->arena_bytes);
+    if (!whole) return KCP_NO_MEMORY;
+    memset(whole, 0xff, s->arena_bytes);
+    for (int i = 0; i < s->n; i++)
+        memcpy(whole + arena_offset(s, i), s->buffer[i].image,
+               s->buffer[i].bytes + 2 * FENCE);
+    const int status = s->mem->copy(s->arena, whole, s->arena_bytes);
+    free(whole);
     return status;
+}
+
+static int send_all(struct rank_args *s)
+{
+    int status = KCP_OK;
+    if (has_arena(s)) {
+        s->arena_bytes = arena_offset(s, s->n);
+        s->arena = s->mem->alloc(s->arena_bytes);
+        if (!s->arena) return KCP_NO_MEMORY;
+    }
+    for (int i = 0; i < s->n && !status; i++) {
+        struct buffer *o = &s->buffer[i];
+        const size_t all = o->bytes + 2 * FENCE;
+        o->base = s->arena ? s->arena + arena_offset(s, i) : s->mem->alloc(all);
+        if (!o->base) return KCP_NO_MEMORY;
+        if (!s->arena) status = s->mem->copy(o->base, o->image, all);
+        void *p = (char *)o->base + FENCE;
+        memcpy(s->args + o->field->at, &p, sizeof p);
+    }
+    return s->arena ? send_arena(s) : status;
+}
+
+int rank_args_again(struct rank_args *s)
+{
+    int status = KCP_OK;
+    for (int i = 0; i < s->n && !status; i++) {
+        struct buffer *o = &s->buffer[i];
+        if (!o->want || field_given(o->field, &s->call)) continue;
+        memset(o->image + FENCE, 0xff, o->bytes);
+        if (!s->arena) status = s->mem->copy(o->base, o->image, o->bytes + 2 * FENCE);
+    }
+    return s->arena ? send_arena(s) : status;
+}
+
+/* What lies between two arrays, beyond their fences, is as it was? Else who wrote. */
+static int gaps_hold(const struct rank_args *s, const char *whole, char *why, size_t n)
+{
+    for (int i = 0; i <= s->n; i++) {
+        const size_t to = i < s->n ? arena_offset(s, i) : s->arena_bytes;
+        size_t at = i ? arena_offset(s, i - 1) + s->buffer[i - 1].bytes + 2 * FENCE : 0;
+        for (; at < to; at++) {
+            if (whole[at] == (char)0xff) continue;
+            snprintf(why, n, "rank %d wrote far %s %s", s->call.r,
+                     i ? "past" : "before", s->buffer[i ? i - 1 : 0].field->name);
+            return 0;
+        }
+    }
+    return 1;
 }
 
 static int fill_buffer(struct rank_args *s, const struct kcp_field *f,
@@ -139,16 +219,17 @@ int rank_args_fill(struct rank_args *s, const struct kcp_stage *stage,
     for (int i = 0; i < stage->nfields && !status; i++)
         if (field_used(&stage->fields[i], &s->call))
             status = fill_buffer(s, &stage->fields[i], in, want);
-    return status;
+    return status ? status : send_all(s);
 }
 
 void rank_args_free(struct rank_args *s)
 {
     for (int i = 0; i < s->n; i++) {
-        if (s->buffer[i].base) s->mem->free(s->buffer[i].base);
+        if (s->buffer[i].base && !s->arena) s->mem->free(s->buffer[i].base);
         free(s->buffer[i].image);
         free(s->buffer[i].want);
     }
+    if (s->arena) s->mem->free(s->arena);
     free(s->args);
     *s = (struct rank_args){ 0 };
 }
@@ -172,15 +253,22 @@ int rank_args_keep(struct rank_args *s, struct buffer *o, char *now, char *why,
 int rank_args_collect(struct rank_args *s, char *why, size_t size)
 {
     int status = KCP_OK;
+    char *whole = s->arena ? malloc(s->arena_bytes) : NULL;
+    if (s->arena && !whole) return KCP_NO_MEMORY;
+    if (whole) status = s->mem->copy(whole, s->arena, s->arena_bytes);
     for (int i = 0; i < s->n && !status; i++) {
         struct buffer *o = &s->buffer[i];
         const size_t all = o->bytes + 2 * FENCE;
         char *now = malloc(all);
-        if (!now || s->mem->copy(now, o->base, all)) {
+        if (now && whole) memcpy(now, whole + arena_offset(s, i), all);
+        else if (!now || s->mem->copy(now, o->base, all)) {
             free(now);
-            return KCP_NO_MEMORY;
+            status = KCP_NO_MEMORY;
+            break;
         }
         status = rank_args_keep(s, o, now, why, size);
     }
+    if (!status && whole && !gaps_hold(s, whole, why, size)) status = KCP_BAD;
+    free(whole);
     return status;
 }

@@ -124,6 +124,7 @@ static void lost(void)
 }
 
 int ranks_mine(void) { return host ? host->r : -1; }
+int ranks_started(void) { return host ? host->R : 0; }
 int ranks_apart(void) { return apart; }
 
 int ranks_open(const char *backend, int device, int *R)

@@ -54,6 +54,16 @@ int check_asked(const struct options *o, const struct kcp_check *c)
     return (!o->variant || !strcmp(o->variant, c->name)) && (!o->only_device || device);
 }
 
+int check_is_here(const struct options *o, const struct kcp_check *c)
+{
+    static const char *const over_processes[] = { "gpu_graph_ranks", "gpu_narrow",
+                                                  "gpu_from", "gpu_split" };
+    if (ranks_mine() < 0) return !o->quick;
+    for (size_t i = 0; i < sizeof over_processes / sizeof *over_processes; i++)
+        if (!strcmp(c->name, over_processes[i])) return o->variant != NULL;
+    return 0;
+}
+
 const struct kcp_variant *variant_load(const char *path, char *why, size_t n)
 {
     void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -64,8 +74,13 @@ const struct kcp_variant *variant_load(const char *path, char *why, size_t n)
     const struct kcp_variant *const *first = dlsym(so, "__start_kcp_variants");
     const struct kcp_variant *const *last = dlsym(so, "__stop_kcp_variants");
     const struct kcp_variant *const *exported = dlsym(so, "kcp_variant");
-    if (exported) return *exported;
-    if (first && last && first < last) return *first;
-    snprintf(why, n, "%s: no symbol kcp_variant, a pointer to its record", path);
+    const struct kcp_variant *const *at = exported ? exported : first;
+    if (!exported && !(first && last && first < last)) {
+        snprintf(why, n, "%s: no symbol kcp_variant, a pointer to its record", path);
+        return NULL;
+    }
+    if (*at && (*at)->stage && (*at)->name && (*at)->run) return *at;
+    snprintf(why, n, "%s: kcp_variant leads to %s", path,
+             *at ? "a record without a stage, a name or a function" : "no record");
     return NULL;
 }

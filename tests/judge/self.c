@@ -50,6 +50,11 @@ static int writes_past_work(void *a)
     ((char *)c->work)[c->work_bytes] = 0;
     return ref_chunk(a);
 }
+static int writes_before_work(void *a)
+{
+    ((char *)((struct kcp_chunk *)a)->work)[-1] = 0;
+    return ref_chunk(a);
+}
 static size_t some_work(const void *a) { return 100; }
 
 /* 04 that counts in its workspace, from what it finds there. */
@@ -61,6 +66,42 @@ static int counts_on(void *a)
     if (found > 0) o_of(a)[0] += 1;
     *(double *)c->work = 1;
     return status;
+}
+
+/* 04 that marks its workspace as made ready, and then counts on the 0 at its end. */
+static size_t work_of_tokens(const void *a)
+{
+    return 8 * (size_t)(2 + ((const struct kcp_chunk *)a)->T);
+}
+static int marks(void *a)
+{
+    struct kcp_chunk *c = a;
+    const int64_t n = 2 + c->T;
+    double *work = c->work;
+    const int status = ref_chunk(a);
+    if (work[0] != 4.25) work[n - 1] = 0;
+    if (work[n - 1] != 0) o_of(a)[0] += 1;
+    for (int64_t i = 0; i < n - 1; i++) work[i] = 4.25;
+    return status;
+}
+
+/* 04 that does not bear what a call of its own size left there. */
+static int counts_own(void *a)
+{
+    struct kcp_chunk *c = a;
+    double *work = c->work;
+    const int status = ref_chunk(a);
+    if (work[0] == 4.25 && work[1] == (double)c->T) o_of(a)[0] += 1;
+    work[0] = 4.25;
+    work[1] = (double)c->T;
+    return status;
+}
+
+/* 04 that writes its outputs twice, and then leaves what lies there. */
+static int writes_twice(void *a)
+{
+    static int calls;
+    return calls++ < 2 ? ref_chunk(a) : KCP_OK;
 }
 
 /* 04 that keeps the grid of the sizes it was called with first. */
@@ -176,8 +217,8 @@ static enum outcome tried(const char *stage, int (*run)(void *), int mixed,
                           struct verdict *t)
 {
     const struct kcp_variant v = { stage, "tampered", "", KCP_F64, KCP_HOST, "any", run,
-                                   run == writes_past_work || run == counts_on
-                                       ? some_work : NULL };
+                                   run == writes_past_work || run == counts_on ||
+                                   run == writes_before_work ? some_work : NULL };
     const struct kcp_stage *s = stage_find(stage);
     int n;
     struct kcase *list = cases_make(s, 0, 0, 1, 0, &n);
@@ -209,6 +250,8 @@ static int sees(struct kcp_report *rep)
            "a read before the start: %s", t.why);
     EXPECT(rep, tried("04_chunk", writes_past_work, 0, &t) == FAIL &&
            strstr(t.why, "past the workspace"), "past the workspace: %s", t.why);
+    EXPECT(rep, tried("04_chunk", writes_before_work, 0, &t) == FAIL &&
+           strstr(t.why, "before the workspace"), "before the workspace: %s", t.why);
     EXPECT(rep, tried("13_backward", writes_past_saved, 0, &t) == FAIL &&
            strstr(t.why, "past the saved"), "past the saved block: %s", t.why);
     EXPECT(rep, tried("08_forward", opens_group, 0, &t) == FAIL &&
@@ -241,6 +284,8 @@ static int remains(struct kcp_report *rep)
            "it reads what it left in its workspace: %s", t.why);
     EXPECT(rep, tried("04_chunk", now_and_then, 0, &t) == FAIL &&
            strstr(t.why, "again"), "once in fifty calls: %s", t.why);
+    EXPECT(rep, tried("04_chunk", writes_twice, 0, &t) == FAIL &&
+           strstr(t.why, "again"), "it leaves the outputs of before: %s", t.why);
     EXPECT(rep, tried("04_chunk", one_token, 0, &t) == FAIL, "one token of many");
     struct kcase *list = cases_anchors(stage_find("04"), 0, 1, 0, 0, &n);
     for (int i = 0; i < n; i++) {
@@ -248,6 +293,19 @@ static int remains(struct kcp_report *rep)
         m += t.outcome == FAIL;
     }
     EXPECT(rep, m, "a grid that is remembered by its sizes: no case sees it");
+    struct kcp_variant marked = { "04_chunk", "tampered", "", KCP_F64, KCP_HOST, "any",
+                                  marks, work_of_tokens };
+    for (int own = 0; own < 2; own++) {
+        marked.run = own ? counts_own : marks;
+        m = 0;
+        for (int i = 1; i < n; i++) {
+            list[i].id = 1 + i % 2;                    /* these are run again */
+            judge_case(stage_find("04"), &marked, &list[i], KCP_F64, &t);
+            m += t.outcome == FAIL && strstr(t.why, "again");
+        }
+        EXPECT(rep, m, "a workspace as a call of %s size left it: unseen",
+               own ? "its own" : "another");
+    }
     free(list);
     return KCP_OK;
 }

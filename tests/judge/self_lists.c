@@ -129,6 +129,43 @@ static int crosses(struct kcp_report *rep)
 KCP_CHECK(check_00_crosses) = { "00_judge", "crosses",
     "a state is alive over four ranks and more in every form and model", crosses };
 
+/* Of layers at each size that tensor cores take: several chunks on each of three ranks,
+ * with what is carried from chunk to chunk and from rank to rank alive at the last. */
+static int carries(struct kcp_report *rep)
+{
+    static const char *const stages[] = { "08_forward", "13_backward", "16_family" };
+    static const int sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
+                                    { 128, 64 } };
+    for (int i = 0; i < 3; i++) {
+        const struct kcp_stage *s = stage_find(stages[i]);
+        const struct kcp_stage *forward = i == 1 ? stage_find(stages[0]) : s;
+        int n, lives[5][4] = { { 0 } };
+        struct kcase *list = cases_anchors(s, 1, 1, 0, 0, &n);
+        for (int j = 0; j < n; j++) {
+            const struct kcp_call *c = &list[j].call;
+            struct kcp_plan *p = c->R > 2 ? case_plan(&list[j], c->R) : NULL;
+            int size = 0, chunks = p && list[j].regime == LIVE && ranks_crossed(p) > 2;
+            while (size < 4 && (sizes[size][0] != c->K || sizes[size][1] != c->V))
+                size++;
+            for (int r = 0; p && r < c->R; r++) chunks &= p->ctx[r].NC > 3;
+            if (chunks && size < 4 && !lives[c->model][size])
+                lives[c->model][size] =
+                    expected_of(forward, &list[j], KCP_FORWARD, KCP_F64, p)->alive >=
+                    1e-2;
+            kcp_plan_free(p);
+        }
+        for (int m = i == 2 ? KCP_DPLR : 0; m < (i == 2 ? 5 : KCP_DPLR); m++)
+            for (int size = 0; size < 4; size++)
+                EXPECT(rep, lives[m][size], "%s, %s, K=%d V=%d: nothing is carried",
+                       s->name, model_name[m], sizes[size][0], sizes[size][1]);
+        free(list);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_00_carries) = { "00_judge", "carries",
+    "at the sizes of tensor cores layers carry a live state over chunks and ranks",
+    carries };
+
 /* K or V beyond 128, unequal, HV > H, in words that can be said again; and references
  * that take them, shown by the mutants' twin of one stage of ranks and one without. */
 static int tall(struct kcp_report *rep)

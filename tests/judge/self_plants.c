@@ -184,6 +184,11 @@ static int wants_h_in(void *args)
     return ((struct kcp_chunk *)args)->h_in ? ref_chunk(args) : KCP_BAD;
 }
 
+static int wants_ops(void *args)
+{
+    return ((struct kcp_forward *)args)->ops ? ref_forward(args) : KCP_BAD;
+}
+
 /* ---- 03 by a Neumann series: (I - L)(I + L^2)(I + L^4)..., every product in fp16 */
 static double half(double x)
 {
@@ -376,10 +381,13 @@ static int left_out(struct kcp_report *rep)
     list = cases_anchors(stage_find("04"), 0, 1, 0, 0, &n);
     EXPECT(rep, seen("04_chunk", wants_h_in, KCP_F64, list, n, 1), "no h_in");
     free(list);
+    list = cases_anchors(stage_find("08"), 0, 1, 0, 0, &n);
+    EXPECT(rep, seen("08_forward", wants_ops, KCP_F64, list, n, 1), "no ops");
+    free(list);
     return KCP_OK;
 }
 KCP_CHECK(check_00_left_out) = { "00_judge", "left_out",
-    "who ignores which part is asked, or needs states that may be NULL, is seen",
+    "who ignores which part is asked, or needs states or ops that may be NULL, is seen",
     left_out };
 
 static int alike(struct kcp_report *rep)

@@ -49,36 +49,6 @@ void trial_free(struct trial *t)
     t->rank = NULL;
 }
 
-/* What a run left in its workspace, for the next one to find: a rank's each. */
-static struct { char *bytes; size_t n; } left[16];
-enum { MOST_LEFT = 8 << 20 };
-
-static void keep_workspace(const struct rank_args *s, const void *work, size_t bytes)
-{
-    const int r = s->call.r % 16;
-    const size_t n = bytes < MOST_LEFT ? bytes : MOST_LEFT;
-    char *copy = work && n ? malloc(n) : NULL;
-    if (!copy || s->mem->copy(copy, work, n)) {
-        free(copy);
-        return;
-    }
-    free(left[r].bytes);
-    left[r].bytes = copy;
-    left[r].n = n;
-}
-
-/* As the last run left it, whatever its size was, over and over. */
-static int stale_workspace(const struct rank_args *s, void *work, size_t bytes)
-{
-    const int r = s->call.r % 16;
-    int status = KCP_OK;
-    for (size_t at = 0; left[r].n && at < bytes && !status; at += left[r].n) {
-        const size_t n = bytes - at < left[r].n ? bytes - at : left[r].n;
-        status = s->mem->copy((char *)work + at, left[r].bytes, n);
-    }
-    return status;
-}
-
 /* A group of messages that is begun is ended: counted on every rank. */
 static struct { int (*call)(struct kcp_comm *, int); int open, wrong; } groups[16];
 
@@ -146,18 +116,18 @@ static int run_forward(struct rank_args *s, const struct kcp_variant *v)
     const size_t no = (size_t)a.T * a.HV * a.V * width + 8;
     const size_t nh = (size_t)a.N * a.HV * a.K * a.V * (width == 8 ? 8 : 4) + 8;
     s->saved_bytes = block_bytes(&a, v, width);
-    s->saved = a.saved = fenced_unwritten(s->mem, s->saved_bytes);
+    s->saved = a.saved = fenced_unwritten_soon(s->mem, s->saved_bytes);
     a.saved_bytes = s->saved_bytes;
-    a.o = alloc_unwritten(s->mem, no);
-    a.ht = alloc_unwritten(s->mem, nh);
+    a.o = unwritten_soon(s->mem, no);
+    a.ht = unwritten_soon(s->mem, nh);
     int status = !a.saved || !a.o || !a.ht ? KCP_NO_MEMORY : KCP_OK;
     const int wrong = is_mutant(v) || !strcmp(v->name, "twin");
     const struct kcp_variant *first = NULL;
     if (!wrong) first = paths_forward_before(v, &a, s->id);
     if (!status && first && first->work && (a.work_bytes = first->work(&a)))
-        a.work = fenced_unwritten(s->mem, a.work_bytes);
+        a.work = fenced_unwritten_soon(s->mem, a.work_bytes);
     if (!status && !first && v->where == KCP_DEVICE) status = KCP_NA;
-    if (!status && a.stream && s->mem->sync()) status = KCP_CUDA;
+    if (!status && s->mem->sync()) status = KCP_CUDA;
     if (!status) status = first ? first->run(&a) : ref_forward(&a);
     if (s->mem->sync()) status = KCP_CUDA;
     s->mem->free(a.o);
@@ -181,7 +151,8 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     c->work = NULL;                    /* of a run before: it has been given back */
     c->work_bytes = 0;
     c->comm = comm;
-    c->ops = s->mem->mapops;
+    /* Who gives none gets those of the memory where its arrays are. */
+    c->ops = s->ranks && s->id % 3 == 2 ? NULL : s->mem->mapops;
     c->plan = s->plan;
     if (s->ranks && !strncmp(t->stage->name, "13", 2)) {
         status = run_forward(s, t->variant);
@@ -190,10 +161,11 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     }
     if (comm) comm->traffic = (struct kcp_traffic){ 0 };
     if (!status && t->variant->work && (c->work_bytes = t->variant->work(s->args)))
-        if (!(c->work = work = fenced_unwritten(s->mem, c->work_bytes)))
+        if (!(c->work = work = fenced_unwritten_soon(s->mem, c->work_bytes)))
             status = KCP_NO_MEMORY;
-    if (stream && s->mem->sync() && !status) status = KCP_CUDA;
-    if (!status && work && t->stale) status = stale_workspace(s, work, c->work_bytes);
+    if (!status && work && t->stale)
+        status = leftovers_lay(s, work, c->work_bytes, t->stale);
+    if (s->mem->sync() && !status) status = KCP_CUDA;
     if (!status) status = t->variant->run(s->args);
     if (comm && comm->group) end_groups(comm, s);
     /* Over NCCL a stream that ran to its end may have been aborted. */
@@ -204,7 +176,7 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     if (s->mem->sync() && !status) status = KCP_CUDA;
     if (stream) s->mem->end_stream(stream);
     if (comm && !ranks_apart()) s->traffic = comm->traffic;
-    if (work && !status && !bare_workspaces) keep_workspace(s, work, c->work_bytes);
+    if (work && !status && !bare_workspaces) leftovers_keep(s, work, c->work_bytes);
     free_fenced(s, work, c->work_bytes, "the workspace");
     free_fenced(s, s->saved, s->saved_bytes, "the saved block");
     s->saved = NULL;

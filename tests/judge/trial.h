@@ -31,11 +31,17 @@ struct rank_args {
     int ranks, status, n, id;       /* the case's */
     int poison;                     /* NaN where nobody reads; mutants fail by values */
     struct buffer buffer[32];
+    char *arena;                    /* on a GPU: all of them, NaN between; or NULL */
+    size_t arena_bytes;
     char *args, why[96];            /* why: what was written that is not its own */
     void *saved;
     size_t saved_bytes;
     struct kcp_traffic traffic;
 };
+
+/* leftovers.c: what is in a workspace before a run: NaN, or what the last run left, or
+ * the last one that wanted another size (the last one, when all wanted the same). */
+enum leftovers { LEFT_NONE, LEFT_BY_LAST, LEFT_OTHER_SIZE };
 
 struct trial {
     const struct kcp_stage *stage;
@@ -43,7 +49,7 @@ struct trial {
     const struct memory *mem;
     int R;
     struct rank_args *rank;
-    int stale;                      /* workspaces as an earlier run left them */
+    enum leftovers stale;           /* workspaces as an earlier run left them */
     const struct kcase *k;          /* what it is a trial of */
     enum kcp_pass pass;
     int runs;                       /* since it was filled */
@@ -66,6 +72,9 @@ int expected_find(const struct kcp_stage *s, const struct kcase *k, enum kcp_pas
 /* Made now by all cores, for processes that are started later; while memory lasts. */
 void expected_ahead(const struct kcp_stage *s, const struct kcase *list, int n,
                     enum kcp_storage judged);
+/* Of many seeds not all storages' have room: those of others than this one are given up
+ * where what was made so far leaves too little. */
+void expected_make_room(const struct kcp_stage *s, enum kcp_storage judged);
 /* Of the case that expected_of made last: how far its expected tensor `name` moves
  * when every input is off by half a place of its type, as judge.h says; NULL: not
  * known. */
@@ -86,6 +95,8 @@ int  rank_args_fill(struct rank_args *s, const struct kcp_stage *stage,
                     const struct tensor_set *in,
                const struct tensor_set *want);
 int  rank_args_collect(struct rank_args *s, char *why, size_t n);
+/* Where it ran before: the inputs are as they were, the outputs NaN again. */
+int  rank_args_again(struct rank_args *s);
 /* What came back of a buffer: its image, if fences and inputs are as they were; or why
  * not. `now` belongs to the buffer then. */
 int  rank_args_keep(struct rank_args *s, struct buffer *o, char *now, char *why,
@@ -111,6 +122,9 @@ int  row_a(const struct kcp_field *f, const char *letter);  /* a row a token, "T
  * same bits on every number of ranks (canonical.c). KCP_NA: not asked of its stage. */
 int  alone_variant(struct kcp_report *rep, const struct kcp_variant *v);
 int  canonical_variant(struct kcp_report *rep, const struct kcp_variant *v);
+void leftovers_keep(const struct rank_args *s, const void *work, size_t bytes);
+int  leftovers_lay(const struct rank_args *s, void *work, size_t bytes,
+                   enum leftovers which);
 const struct memory *gpu_of_threads(void);     /* NULL: none, or ranks have their own */
 /* Where the judge fills the arrays of a trial; NULL: no device. A shared object's are
  * filled on the host, for they are copied to its process. */

@@ -111,17 +111,11 @@ static int run_once(struct trial *t, const struct kcase *k, const struct kcp_pla
     return status ? status : trial_run(t, why, n);
 }
 
-/* Where it ran before: the inputs are as they were, the outputs NaN again. */
 static int run_again(struct trial *t, char *why, size_t n)
 {
     int status = KCP_OK;
     for (int r = 0; r < t->R; r++)
-        for (int i = 0; i < t->rank[r].n && !status; i++) {
-            struct buffer *o = &t->rank[r].buffer[i];
-            if (!o->want || field_given(o->field, &t->rank[r].call)) continue;
-            memset(o->image + FENCE, 0xff, o->bytes);
-            status = t->mem->copy(o->base, o->image, o->bytes + 2 * FENCE);
-        }
+        if (!status) status = rank_args_again(&t->rank[r]);
     return status ? status : trial_run(t, why, n);
 }
 
@@ -173,8 +167,9 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
     } else if (w->err > 0.9 * w->tol) out->outcome = MARGINAL;
     if (s->ranks) ranks_agree(out);
     const int times = is_mutant(v) ? 0 : repeats_of(k);
-    again.stale = !bare_workspaces;
     for (int i = 0; i < times && out->outcome != FAIL; i++) {            /* and again */
+        if (!bare_workspaces)
+            again.stale = (i + k->id) % 2 ? LEFT_OTHER_SIZE : LEFT_BY_LAST;
         status = i ? run_again(&again, out->why, sizeof out->why)
                    : run_once(&again, k, p, pass, out->why, sizeof out->why);
         if (status || !same_bits(&t, &again, out->why, sizeof out->why))

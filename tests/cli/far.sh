@@ -1,0 +1,53 @@
+#!/bin/sh
+# far.sh -- the judge's own way to a GPU and back, without one.
+#
+# Book: CONTRIBUTING.md, "How the judge works".  Checked by: make test, which runs it.
+# Usage: far.sh BUILD.  Next: far_gpu.c.
+judge=$(cd "${1:-build}" && pwd)/kcp-check-far || exit 1
+[ -x "$judge" ] || { echo "far.sh: built without CUDA: nothing was run"; exit 0; }
+W=$(mktemp -d) || exit 1
+trap 'rm -rf "$W"' EXIT
+failed=0
+unset WORLD_SIZE RANK SLURM_NTASKS OMPI_COMM_WORLD_SIZE FAR
+rest="H=1 HV=2 K=8 V=6 C=16 h0 dht"
+cases_of() {
+    case $1 in
+        04) echo "live kda $rest lengths=70,33 id=1; live gdn $rest lengths=9 id=2" ;;
+        *) echo "live kda R=3 chain $rest lengths=9,71,12 id=0; live gdn $rest R=2" \
+                "lengths=40,0,3 id=1; live kda R=4 scan $rest lengths=90 id=2" ;;
+    esac
+}
+# says STATUS WORDS STAGE option...
+says() {
+    want=$1 words=$2 stage=$3; shift 3
+    "$judge" --device --stage "$stage" --variant far --case "$(cases_of "$stage")" "$@" \
+        >"$W/said" 2>&1
+    status=$?
+    [ $status = "$want" ] && grep -q "$words" "$W/said" || {
+        echo "far.sh: $stage FAR=$FAR $*: status $status, no '$words': $(head -4 "$W/said")"
+        failed=1; }
+}
+for stage in 04 08 13; do
+    unset FAR
+    says 0 ' ok  .* far ' $stage
+    says 0 ' ok  .* far ' $stage --apart
+    says 0 ' ok  .* far ' $stage --exact
+    says 0 ' ok  .* far ' $stage --bare --repeats 3
+    export FAR
+    for how in '' --apart; do
+        FAR="$stage reads_work"; says 1 ' FAIL .*was never written' $stage $how
+        FAR="$stage past_work"; says 1 'wrote past the workspace' $stage $how
+        FAR="$stage before_work"; says 1 'wrote before the workspace' $stage $how
+        FAR="$stage before_o"; says 1 'wrote before ' $stage $how
+        FAR="$stage leftover"; says 1 'differs when run again' $stage $how
+    done
+    FAR="$stage far_before_o"; says 1 'wrote far past ' $stage
+done
+# Whole lists, those of tensor cores' sizes too.
+unset FAR
+[ -z "$FULL" ] || for stage in 04 08; do
+    "$judge" --device --quick --stage $stage --variant far >"$W/said" 2>&1 ||
+        { echo "far.sh: $stage whole: $(grep FAIL "$W/said")"; failed=1; }
+done
+[ $failed = 0 ] && echo "far.sh: arrays go to a GPU's memory and back as they should"
+exit $failed
