@@ -154,6 +154,17 @@ def by_fla(fn, case, o):
     return grads
 
 
+def numbers(name, x):
+    """An output as NumPy's array of real numbers."""
+    if hasattr(x, "detach"):
+        x = x.detach().cpu()
+        x = x.double().numpy() if not x.is_complex() else x.numpy()
+    if not isinstance(x, np.ndarray) or x.dtype.kind not in "fiu":
+        kind = getattr(x, "dtype", type(x).__name__)
+        raise ValueError(f"{name}: found {kind}, expected an array of real numbers")
+    return x
+
+
 def compute(fn, path, o):
     """One case: its outputs as files, or the word n/a."""
     case = case_at(path, o.stage, o)
@@ -172,8 +183,7 @@ def compute(fn, path, o):
     for n in out:                               # an input is the judge's own
         if n not in case.fields or "OUT" not in case.fields[n][0]:
             raise ValueError(f"found the output {n}, expected one of the stage's")
-    out = {n: x if x is None or isinstance(x, np.ndarray) else
-           x.detach().double().cpu().numpy() for n, x in out.items()}
+    out = {n: x if x is None else numbers(n, x) for n, x in out.items()}
     if o.cp > 1:
         import torch.distributed as dist
         parts = [None] * o.cp
@@ -191,6 +201,15 @@ def compute(fn, path, o):
     return "done"
 
 
+def own_gpu(o):
+    """A GPU a rank. Where ranks must share one, NCCL takes each for another host."""
+    import torch
+    gpus = torch.cuda.device_count()
+    if o.cp > gpus:
+        os.environ.update(NCCL_HOSTID=f"rank{o.rank}", NCCL_SOCKET_IFNAME="lo")
+    torch.cuda.set_device(o.rank % gpus)
+
+
 def worker(o):
     """The process of its own: cases in order, from the first that nobody began."""
     if not o.numpy:
@@ -198,11 +217,11 @@ def worker(o):
         torch.set_num_threads(1)
     if o.cp > 1:
         import torch.distributed as dist
+        if o.device == "cuda":
+            own_gpu(o)
         dist.init_process_group("nccl" if o.device == "cuda" else "gloo",
                                 init_method=f"file://{o.meet}", rank=o.rank,
                                 world_size=o.cp)
-        if o.device == "cuda":
-            torch.cuda.set_device(o.rank)
     module, name = o.function.split(":")
     fn = getattr(importlib.import_module(module), name)
     for path in o.paths:
@@ -308,7 +327,7 @@ def reports(o, rows, status):
 
 def judge(o, here):
     words = ["--stage", o.stage, "--seed", str(o.seed), "--storage", o.storage]
-    if o.case:
+    if o.case is not None:
         words += ["--case", o.case]
     elif not o.drawn:
         words += ["--wide"]
@@ -403,6 +422,10 @@ def main():
         return say(f"--cp: found {o.cp}, expected 1 to 8")
     if o.cp > 1 and o.stage not in ("08", "13", "14", "15", "16"):
         return say(f"--cp: found stage {o.stage}, expected one of ranks: 08, 13 to 16")
+    if o.device == "cuda":
+        import torch
+        if not torch.cuda.is_available():
+            return say("--device: found no GPU, expected one that PyTorch sees")
     if not os.path.isfile(o.check):
         return say(f"--check: found no {o.check}, expected it built: make {o.check}")
     with tempfile.TemporaryDirectory() as here:

@@ -14,10 +14,13 @@ of KDA and GDN in a process of its own, whose ranks meet at a port of its own
 integration runs them (FLA_CI_ENV=1: an error beyond their limit is a warning where no
 number is off by more than 0.3); with the rounding of their reference (KCP_ROUND_KEYS);
 and two on FLA's own kernels (KCP_FLA=0). The reference of each is on the first GPU,
-and a rank that waits for it spins on its own: nothing else should run there. A line a test goes to standard output, a row to the table;
-exit status 1 when one failed that FLA's integration would not let pass. DIR keeps what
-was said; --only chooses: tests over ranks by a regex of file, name and variables,
-those of chunk in the words of pytest's -k.
+and a rank that waits for it spins on its own: nothing else should run there.
+KCP_ONE_GPU=4: a test's ranks share one GPU, up to four (backend/sitecustomize.py).
+
+A line a test goes to standard output, a row to the table; exit status 1 when one failed
+that FLA's integration would not let pass. DIR keeps what was said; --only chooses:
+tests over ranks by a regex of file, name and variables, those of chunk in the words of
+pytest's -k.
 """
 import importlib.util
 import json
@@ -147,8 +150,10 @@ def chunk(limit, where, peer, only):
 
 def ranks(limit, where, peer, only):
     began, rows, bad = time.time(), [], []
-    gpus = len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
-               .stdout.splitlines())
+    shared = int(os.environ.get("KCP_ONE_GPU", "0"))
+    gpus = shared or len(subprocess.run(["nvidia-smi", "-L"], capture_output=True,
+                                        text=True).stdout.splitlines())
+    where_ = ", its ranks on one GPU" if shared else ""
 
     def row(file, name, says):
         print(f"{file}::{name}\t{says}", flush=True)
@@ -171,7 +176,7 @@ def ranks(limit, where, peer, only):
         for _, verdict, why, said in found:
             if verdict == "failed" and ours:
                 bad.append(label)
-            row(file, label, whose(verdict, why, said, True))
+            row(file, label, whose(verdict, why, said, True) + where_)
 
     jobs = []
     for file in RANKS:

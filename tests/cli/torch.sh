@@ -30,8 +30,10 @@ done
 command -v "$python" >/dev/null || {
     echo "torch.sh: PyTorch with gloo not found: kcp_torch is left out"; exit 0; }
 
-# ---- pip installs it: into an environment of its own, or, without ensurepip, a folder
-if "$python" -m venv --system-site-packages "$W/env" >/dev/null 2>&1; then
+# ---- pip installs it: into an environment of its own, or, where Python is an
+# environment's already or has no ensurepip, a folder
+if "$python" -c 'import sys; sys.exit(sys.prefix != sys.base_prefix)' &&
+    "$python" -m venv --system-site-packages "$W/env" >/dev/null 2>&1; then
     python="$W/env/bin/python"
     set -- --no-deps
 else
@@ -103,6 +105,9 @@ close "$W/many" && stop "another loss is taken for the same"
 "$python" $train --cp 2 >"$W/log" 2>&1
 [ $? -eq 2 ] && grep -q -- '--cp: found 2, expected' "$W/log" ||
     stop "--cp 2 of one rank: $(heard "$W/log")"
+"$python" "$here/book/examples/torch/train.py" --text "$W/none" >"$W/log" 2>&1
+[ $? -eq 2 ] && [ "$(grep -c . "$W/log")" = 1 ] && grep -q 'none: found No' "$W/log" ||
+    stop "a text that is not there: $(heard "$W/log")"
 echo "torch.sh: train.py, $(tail -1 "$W/one") on 1 rank, 3 (cp 3) and 4 (cp 2)"
 
 # ---- kernels written elsewhere: right, wrong, gone, silent, not there, not its shape
@@ -130,6 +135,12 @@ def wrong(case):
     out = conv(case)
     if out and case.T == 1023:
         out["y"][-1:] *= 1.001
+    return out
+
+def unreal(case):
+    out = conv(case)
+    if out and case.T == 1023:
+        out["y"] = out["y"] + 0j
     return out
 
 def gone(case):
@@ -168,6 +179,7 @@ assert said["status"] == 1 and count("fail") and count("pass") and count("n/a")
 assert int(suite.get("failures")) == len(suite.findall("*/failure")) == count("fail")
 assert int(suite.get("skipped")) == len(suite.findall("*/skipped")) == count("n/a")
 PY
+judged 1 'y: found complex128, expected an array of real' mine:unreal --stage 14 --numpy
 judged 1 'its process ended, status [-9]' mine:gone --stage 14 --numpy
 judged 1 'no answer in 1 s' mine:silent --stage 14 --numpy --limit 1
 judged 1 'nothing was judged' mine:conv --stage 14 --numpy --shapes 1x1

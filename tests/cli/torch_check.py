@@ -4,7 +4,10 @@ with autograd: one rank, and several under torchrun, in double.
 Book: chapters 01, 08, 13, 14.  Checked by: tests/cli/torch.sh, which plants mistakes.
 Next: torch.sh.
 """
+import copy
+import inspect
 import os
+import pickle
 import sys
 import threading
 import warnings
@@ -233,8 +236,20 @@ def states_of_conv():
         x[:1], mask=mask[:1], cu_seqlens=[0, 11]))
     none, _ = kcp_torch.causal_conv1d(x, w)
     expect(torch.equal(none, y), "conv with its state asked for, and without")
+    copies(x)
     half, s = kcp_torch.causal_conv1d(x.bfloat16(), w, output_final_state=True)
     expect(half.dtype == s.dtype == torch.bfloat16, "bfloat16 in, bfloat16 state out")
+
+
+def copies(x):
+    """The module as others treat one: copied, pickled, its weights put into another."""
+    one = kcp_torch.ShortConvolution(x.shape[2], 4, bias=True, dtype=D)
+    other = kcp_torch.ShortConvolution(x.shape[2], 4, bias=True, dtype=D)
+    want = one(x)[0]
+    other.load_state_dict(one.state_dict())
+    for name, y in (("state_dict", other), ("deepcopy", copy.deepcopy(one)),
+                    ("pickle", pickle.loads(pickle.dumps(one)))):
+        expect(torch.equal(y(x)[0], want), f"ShortConvolution by {name}")
 
 
 def refuses(kind, words, f):
@@ -270,6 +285,31 @@ def errors():
             lambda: f(q, k, v, g, beta, cu_seqlens=torch.tensor([0, 30, 20])))
     refuses(ValueError, ("cu_seqlens", "float"),
             lambda: f(q, k, v, g, beta, cu_seqlens=torch.tensor([0., 20.])))
+    for bad in (7, "0,20", [0, 7.5, 20]):
+        refuses(ValueError, ("cu_seqlens", "whole numbers"),
+                lambda: f(q, k, v, g, beta, cu_seqlens=bad))
+    for bad in (0, "64"):
+        refuses(ValueError, ("chunk_size", repr(bad)),
+                lambda: f(q, k, v, g, beta, chunk_size=bad))
+    refuses(ValueError, ("scale", "'a'"), lambda: f(q, k, v, g, beta, scale="a"))
+    refuses(ValueError, ("q", "0 channels"),
+            lambda: f(q[..., :0], k[..., :0], v, g[..., :0], beta))
+    refuses(ValueError, ("q", "sparse"), lambda: f(q.to_sparse(), k, v, g, beta))
+    refuses(ValueError, ("v", "device meta"), lambda: f(q, k, v.to("meta"), g, beta))
+    if kcp_torch.ops.available:
+        from torch._subclasses import FakeTensorMode
+        with FakeTensorMode() as mode:
+            fake = [mode.from_tensor(t) for t in (q, k, v, g, beta)]
+            refuses(ValueError, ("q", "FakeTensor", "memory"), lambda: f(*fake))
+    forward = torch.autograd.forward_ad
+    with forward.dual_level():                # else the derivative would be lost
+        dual = forward.make_dual(v, v)
+        refuses(NotImplementedError, ("forward-mode",), lambda: f(q, k, dual, g, beta))
+        refuses(NotImplementedError, ("forward-mode",),
+                lambda: kcp_torch.causal_conv1d(dual[0], torch.zeros(8, 4)))
+    if hasattr(torch, "func"):
+        refuses(NotImplementedError, ("torch.func",), lambda: torch.func.vmap(
+            lambda y: f(q, k, y, g, beta)[0])(two(v)[:, None]))
     refuses(ValueError, ("q", "batch of 2"),
             lambda: f(*map(two, (q, k, v, g, beta)), cu_seqlens=[0, 20]))
     refuses(ValueError, ("form", "ring"), lambda: f(q, k, v, g, beta, form="ring"))
@@ -285,6 +325,30 @@ def errors():
     refuses(ValueError, ("initial_state", "[20, 8, 3]", "[20, 8, 4]"),
             lambda: kcp_torch.causal_conv1d(
                 v[0], torch.zeros(8, 4), initial_state=torch.zeros(20, 8, 3)))
+
+
+FLA = {"chunk_kda": "q k v g beta scale initial_state output_final_state"
+       " use_qk_l2norm_in_kernel use_gate_in_kernel use_beta_sigmoid_in_kernel"
+       " allow_neg_eigval safe_gate lower_bound disable_recompute"
+       " return_intermediate_states state_v_first cu_seqlens cu_seqlens_cpu cp_context",
+       "chunk_gated_delta_rule": "q k v g beta scale initial_state output_final_state"
+       " use_qk_l2norm_in_kernel use_beta_sigmoid_in_kernel allow_neg_eigval"
+       " state_v_first cu_seqlens cu_seqlens_cpu chunk_indices cp_context",
+       "causal_conv1d": "x weight bias residual initial_state output_final_state"
+       " activation backend cu_seqlens cu_seqlens_cpu chunk_indices cp_context"}
+
+
+def signatures():
+    """The arguments of flash-linear-attention 0.5.2's functions, in its order."""
+    for name, words in FLA.items():
+        ours = list(inspect.signature(getattr(kcp_torch, name)).parameters)
+        expect(ours[:len(words.split())] == words.split(), f"{name}{ours}")
+    x, w = torch.randn(1, 9, 3, dtype=D), torch.randn(3, 4, dtype=D)
+    a, b = (kcp_torch.causal_conv1d(x, w, **more)[0] for more in (
+        {}, dict(backend="triton", chunk_indices=torch.zeros(2, 2))))
+    expect(torch.equal(a, b), "what is not read")
+    refuses(ValueError, ("backend",), lambda: kcp_torch.causal_conv1d(
+        x, w, None, None, None, False, None, [0, 4, 9]))
 
 
 def mirrors():
@@ -326,13 +390,17 @@ def single():
     half = call({n: t if t is None else t.bfloat16() for n, t in x.items()}, options())
     expect(half[0].dtype == torch.bfloat16 and half[1].dtype == torch.float32,
            "bfloat16 in, bfloat16 and float32 out")
-    one_case("checkpoint", 11, PACKED, (2, 4, 16, 8), options(gate=1, h0=True),
-             wrap=lambda f, y: checkpoint(lambda *t: f(dict(zip(y, t))), *y.values()))
+    for again in (True, False):               # both kinds of checkpoint
+        one_case("checkpoint", 11, PACKED, (2, 4, 16, 8), options(gate=1, h0=True),
+                 wrap=lambda f, y: checkpoint(lambda *t: f(dict(zip(y, t))),
+                                              *y.values(), use_reentrant=again))
     for W in (4, 1, 2, 5):
         conv_case(f"conv {W}", W=W)
         conv_case(f"conv {W}, no state", W=W, states=False)
     states_of_conv()
+    alike()
     errors()
+    signatures()
     mirrors()
     from kcp_torch.library import plan_of
     made = plan_of.cache_info().misses
@@ -342,9 +410,90 @@ def single():
     expect(plan_of.cache_info().misses == made + 1, "equal cu_seqlens, one plan")
     q = x["q"].clone().requires_grad_()
     y = call(dict(x, q=q), options())[0]
-    grad, = torch.autograd.grad(y.sum(), q, create_graph=False)
+    grad, = torch.autograd.grad(y.square().sum(), q, create_graph=True)
+    refuses(RuntimeError, ("differentiate twice",), lambda: grad.sum().backward())
     with torch.no_grad():
         expect(not call(dict(x, q=q), options())[0].requires_grad, "no_grad")
+
+
+def some_grads(x, learned=(), mode=torch.enable_grad):
+    """Outputs, and the gradients of those that learn."""
+    x = {n: t if t is None or n not in learned else t.detach().requires_grad_()
+         for n, t in x.items()}
+    with mode():
+        h, ht = call(x, options(gate=1))
+    grads = torch.autograd.grad((h.sum() + ht.sum()), [x[n] for n in learned]) \
+        if learned and h.requires_grad else ()
+    expect(bool(learned) == h.requires_grad or mode is not torch.enable_grad,
+           f"gradients of {learned}")
+    return [t.detach().clone() for t in (h, ht, *grads)]
+
+
+def alike():
+    """A call like one before is asked little: it must be like it. Calls of one kind
+    that differ in one tensor, in every order of two, each as if it were the first."""
+    x, _, _ = draw(5, (0, 40), 1, 2, 8, 8, options(gate=1, h0=True))
+    odd = torch.empty(x["q"].numel() + 1, dtype=D)[1:].view_as(x["q"]).copy_(x["q"])
+    wide = torch.stack([x["q"], x["k"]], -1)[..., 0]
+    calls = [
+        dict(x=x), dict(x=dict(x, q=wide)), dict(x=dict(x, q=x["q"]._neg_view())),
+        dict(x=dict(x, q=odd)),
+        dict(x=dict(x, k=x["q"])), dict(x=dict(x, v=x["v"].float())),
+        dict(x=dict(x, h0=None)), dict(x=dict(x, dt_bias=None)),
+        dict(x=dict(x, dt_bias=x["dt_bias"].reshape(-1))),
+        dict(x=dict(x, A_log=torch.nn.Parameter(x["A_log"])), mode=torch.no_grad),
+        dict(x=x, mode=torch.inference_mode), dict(x=x, learned=("v",)),
+        dict(x=x, learned=("h0", "A_log")), dict(x=dict(x, q=wide), learned=("k", "g")),
+        dict(x={n: t if n in ("A_log", "dt_bias", "h0") else t[:, :39]
+                for n, t in x.items()})]
+    want = []
+    for more in calls:
+        kcp_torch.release()                   # nothing is known of any call
+        want.append(some_grads(**more))
+
+    def wrong(n):
+        return sum(not all(map(torch.equal, some_grads(**calls[i]), want[i]))
+                   for a in range(n) for b in range(a) for i in (a, b, b, a))
+    expect(torch.equal(want[2][0], -want[0][0]), "a negated view")
+    bad = wrong(len(calls))
+    expect(not bad, f"{bad} calls are taken for another one")
+    from kcp_torch.chunk import Site
+    here = Site.here
+    Site.here = lambda self, inputs: [t.data_ptr() for t in inputs if t is not None]
+    expect(wrong(3) > 0, "strides that nobody asks are not seen")
+    Site.here = here
+    conv_alike()
+    kcp_torch.release()
+
+
+def conv_alike():
+    r = lambda *s: torch.randn(*s, dtype=D)
+    x, w, b, s = r(1, 16, 6), r(6, 4), r(6), r(1, 6, 4)
+    calls = [
+        dict(x=x, weight=w), dict(x=x, weight=w, bias=b), dict(x=x, weight=w[:, :3]),
+        dict(x=x, weight=w[:, None]), dict(x=x, weight=w, residual=x + 1),
+        dict(x=x, weight=w, initial_state=s), dict(x=x, weight=w, activation="silu"),
+        dict(x=x.float(), weight=w), dict(x=torch.stack([x, x], -1)[..., 0], weight=w),
+        dict(x=x.view(2, 8, 6), weight=w), dict(x=x[:, :8], weight=w),
+        dict(x=x, weight=w, cu_seqlens=[0, 8, 16]),
+        dict(x=x, weight=w, cu_seqlens=torch.tensor([0, 4, 16])),
+        dict(x=x.clone().requires_grad_(), weight=w),
+        dict(x=x, weight=torch.nn.Parameter(w), bias=torch.nn.Parameter(b))]
+
+    def asked(i):
+        y, last = kcp_torch.causal_conv1d(output_final_state=True, **calls[i])
+        learn = any(t.requires_grad for t in calls[i].values() if torch.is_tensor(t))
+        expect(y.requires_grad == learn, "gradients of a convolution")
+        return y.detach(), last.detach()
+    want = []
+    for i in range(len(calls)):
+        kcp_torch.release()
+        want.append(asked(i))
+    bad = sum(not all(map(torch.equal, asked(i), want[i]))
+              for a in range(len(calls)) for b in range(a) for i in (a, b, b, a))
+    expect(not bad, f"{bad} convolutions are taken for another one")
+    refuses(ValueError, ("x", "batch of 2"), lambda: kcp_torch.causal_conv1d(
+        x.view(2, 8, 6), w, cu_seqlens=[0, 8, 16]))
 
 
 def compiled():
@@ -371,6 +520,17 @@ def compiled():
                                                    [x[n] for n in names])))
     for a, b, n in zip(*outs, ["o"] + names):
         close(b, a, f"torch.compile {n}")
+    # Lengths that change: each is compiled for itself, the convolution's too.
+    y = draw(6, (0, 40), 1, 2, 8, 8, options())[0]
+
+    def short(T):
+        z = {n: None if t is None else t[:, :T] for n, t in y.items()}
+        v = kcp_torch.causal_conv1d(z["v"].reshape(1, T, 16), x["w"])[0]
+        return call(dict(z, v=v.view_as(z["v"])), options())[0].sin()
+    torch._dynamo.reset()
+    several = torch.compile(short, backend="aot_eager")
+    for T in (40, 39, 38, 40):
+        close(several(T), short(T), f"torch.compile, {T} tokens")
     return "torch.compile traces the custom op"
 
 
@@ -452,7 +612,39 @@ def ranks():
     close(A[0].grad, A[1].grad, "reduce_gradients")
     refuses(ValueError, ("q", "tokens on rank", "cp_context"),
             lambda: call(x, options(gate=1), cp_context=c))
+    make = kcp_torch.build_cp_context
+    refuses(ValueError, ("group", "int"), lambda: make([0, 9], 5))
+    refuses(ValueError, ("cuts", "end with T"),
+            lambda: make([0, 9], cuts=[0] * (R + 1)))
+    refuses(ValueError, ("cuts", "whole numbers"), lambda: make([0, 9], cuts="ab"))
+    refuses(ValueError, ("conv1d_kernel_size", "'4'"),
+            lambda: make([0, 9], conv1d_kernel_size="4"))
+    refuses(ValueError, ("cu_seqlens", "2^62"), lambda: make([0, 2 ** 70]))
+    if kcp_torch.ops.available:
+        compiled_ranks(world, x, do)
     kcp_torch.release()
+
+
+def compiled_ranks(world, x, do):
+    """torch.compile over ranks, the whole graph: the same as without it."""
+    c = kcp_torch.build_cp_context(PACKED, world, conv1d_kernel_size=4)
+    w = torch.linspace(-1, 1, x["v"].shape[3] * 4, dtype=D).view(-1, 4)
+
+    def layer(w, *tokens):
+        q, k, v, g, beta = tokens
+        flat = v.reshape(1, -1, w.shape[0])
+        v = kcp_torch.causal_conv1d(flat, w, cp_context=c)[0].view(v.shape)
+        return call(dict(x, q=q, k=k, v=v, g=g, beta=beta), options(gate=1),
+                    cp_context=c)[0].sin()
+    w = w.repeat(x["v"].shape[2], 1)
+    outs = []
+    for f in (layer, torch.compile(layer, fullgraph=True, backend="aot_eager")):
+        learned = [t.clone().requires_grad_()
+                   for t in (w, *(c.shard(x[n]) for n in TOKENS))]
+        h = f(*learned)
+        outs.append([h, *torch.autograd.grad((h * c.shard(do)).sum(), learned)])
+    for n, a, b in zip(("o", "w") + TOKENS, *outs):
+        close(b, a, f"torch.compile over ranks, {n}")
 
 
 def main():

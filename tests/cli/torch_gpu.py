@@ -6,6 +6,7 @@ Next: torch_check.py.
 
     python tests/cli/torch_gpu.py                             one GPU; or overhead, ..
     torchrun --nproc_per_node=2 tests/cli/torch_gpu.py        a rank a GPU, over NCCL
+    torchrun --nproc_per_node=4 ...              more ranks than GPUs: they share them
 
 Without a GPU it says so and ends with 0. The time of the Python layer over the C call
 is printed last.
@@ -23,6 +24,7 @@ from torch.utils.checkpoint import checkpoint
 import kcp_torch
 
 PLANT = os.environ.get("KCP_PLANT", "")
+LOCAL = int(os.environ.get("LOCAL_RANK", 0))      # the GPU, by its number
 TOKENS = ("q", "k", "v", "g", "beta")
 failed, passed = [], 0
 
@@ -299,7 +301,7 @@ def compiled():
 
 def overhead():
     """Microseconds on the host around the C calls, which are timed from within."""
-    from kcp_torch import chunk
+    from kcp_torch import chunk, conv
     x = draw(40, (0, 64), 1, 1, 128, 128, B, B, gate=2)
     x = {n: t if t is None else t.cuda() for n, t in x.items()}
     o, inside = dict(gate=2, cu_seqlens_cpu=(0, 64)), [0.0]
@@ -334,12 +336,23 @@ def overhead():
         forward()
     learned = [x[n].requires_grad_() for n in (*TOKENS, "A_log", "dt_bias", "h0")]
     pair()
-    for site in chunk._known.values():
+    c, weight = torch.randn(1, 64, 128, device="cuda", dtype=B), \
+        torch.randn(128, 4, device="cuda", dtype=B)
+
+    def convolved():
+        return kcp_torch.causal_conv1d(c, weight, activation="silu",
+                                       cu_seqlens_cpu=(0, 64))
+    convolved()
+    for site in (*chunk._known.values(), *conv._known.values()):
         for made in site.calls.values():
             made.run = timed(made.run)
     with torch.no_grad():
         rows = [("forward, no_grad", host(forward))]
         rows.append(("the same, 4 calls after a wait", host(forward, 4, 200)))
+        rows.append(("the short convolution, no_grad", host(convolved)))
+    c.requires_grad_()
+    weight.requires_grad_()
+    rows.append(("the short convolution", host(convolved)))
     rows.append(("forward", host(forward)))
     rows.append(("the same, 4 calls after a wait", host(forward, 4, 200)))
     rows.append(("forward and backward", host(pair)))
@@ -367,16 +380,15 @@ def overhead():
         def backward(ctx, do, dht):
             return ctx.saved_tensors
     site = next(iter(chunk._known.values()))
-    bytes_of = site.prepared().bytes_of
-    sizes = [site.prepared().saved_bytes, site.prepared().work_bytes]
+    call_, made = site.prepared(), site.made()
 
     class Least(torch.autograd.Function):
         """What a forward cannot do without: its two outputs, its block and its
         workspace made, its inputs and its block saved."""
         @staticmethod
         def forward(ctx, *t):
-            o, ht = torch.empty_like(t[2]), site.fresh()
-            saved, _ = (bytes_of(n) for n in sizes)
+            o, ht = made[0](), made[1]()
+            saved, _ = call_.block(), call_.work()
             ctx.save_for_backward(saved, *t)
             return o, ht
     least = super(torch.autograd.Function, Least).apply
@@ -408,7 +420,7 @@ def conv_ranks(world):
         dlast = torch.cat([torch.zeros_like(dlast[:, :, :1]), dlast[:, :, 1:]], 2)
         want = conv_learn(x, dy, dlast, "cpu", E)
         got = conv_learn(dict(x, x=c.shard(x["x"])), c.shard(dy), dlast,
-                         torch.device("cuda", r), cp_context=c)
+                         torch.device("cuda", LOCAL), cp_context=c)
         got = {n: t.detach().float() for n, t in got.items()}
         for n in ("dweight", "dinitial_state", "last"):
             dist.all_reduce(got[n])
@@ -435,7 +447,7 @@ def ranks():
         cuts = [0] + [700 + (1000 - 700) * i // (R - 1) for i in range(R)]
         c = kcp_torch.build_cp_context(PACKED, group, cuts=cuts)
         mine = {n: c.shard(t) if n in TOKENS + ("do",) else t for n, t in x.items()}
-        got = learn(mine, torch.device("cuda", r), cp_context=c, form=form, **o)
+        got = learn(mine, torch.device("cuda", LOCAL), cp_context=c, form=form, **o)
         for n in ("ht", "dA_log", "ddt_bias", "dh0"):
             dist.all_reduce(got[n])
         if PLANT == "local" and r < R - 1:    # what FLA's kernels got wrong once
@@ -450,13 +462,23 @@ def ranks():
     expect(t.item() == R, "the group's communicator is alive after release")
 
 
+def own_gpu():
+    """A GPU a rank. Where ranks must share one, NCCL takes each for another host."""
+    global LOCAL
+    gpus = torch.cuda.device_count()
+    if int(os.environ["LOCAL_WORLD_SIZE"]) > gpus:
+        os.environ.update(NCCL_HOSTID=f"rank{LOCAL}", NCCL_SOCKET_IFNAME="lo")
+        LOCAL %= gpus
+    torch.cuda.set_device(LOCAL)
+
+
 def main():
     if not torch.cuda.is_available():
         print("torch_gpu.py: no GPU here: nothing was run")
         return 0
     warnings.simplefilter("ignore", UserWarning)
     if "WORLD_SIZE" in os.environ:
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        own_gpu()
         dist.init_process_group("nccl")
         parts = (ranks,)
     else:

@@ -6,9 +6,35 @@ logs.  Next: ../fla_tests.py.
 FLA's tests over ranks start their ranks by multiprocessing; pytest's -p reaches its own
 process alone. Python reads this file at its start where its folder is in PYTHONPATH.
 All of those tests meet at one port; those that run side by side meet at KCP_PORT.
+KCP_ONE_GPU=N: a test of at most N ranks has them all on one GPU. NCCL takes such ranks
+as those of several hosts (NCCL_HOSTID); what says cuda:3 gets cuda:0.
 """
 import os
 import sys
+
+
+def share_a_gpu(torch, rank):
+    """What a rank needs before it meets the others."""
+    os.environ.update(NCCL_HOSTID=f"rank{rank}", NCCL_SOCKET_IFNAME="lo")
+    real, choose = torch.device, torch.cuda.set_device
+
+    class Kind(type):
+        def __instancecheck__(cls, x):
+            return isinstance(x, real)
+
+    class Device(metaclass=Kind):
+        def __new__(cls, *words, **more):
+            device = real(*words, **more)
+            return real("cuda", 0) if device.type == "cuda" and device.index else device
+    torch.device = Device
+    torch.cuda.set_device = lambda device: choose(0)
+
+
+def wait_on_the_host(dist):
+    """NCCL's barrier spins on the GPU, which rank 0 needs for the reference."""
+    host, barrier = dist.new_group(backend="gloo"), dist.barrier
+    dist.barrier = lambda: barrier(group=host)
+
 
 if "--multiprocessing-fork" in sys.orig_argv:
     sys.modules.setdefault("transformers", None)      # as in told.py
@@ -17,11 +43,16 @@ if "--multiprocessing-fork" in sys.orig_argv:
         ahead.install(first=True)
     import kcp_torch.fla  # noqa: F401
 
+    import torch
     import torch.distributed as dist
     meet = dist.init_process_group
 
     def meet_at(*args, **more):
         if "KCP_PORT" in os.environ:
             os.environ["MASTER_PORT"] = os.environ["KCP_PORT"]
-        return meet(*args, **more)
+        if "KCP_ONE_GPU" not in os.environ:
+            return meet(*args, **more)
+        share_a_gpu(torch, more["rank"])
+        meet(*args, **more)
+        wait_on_the_host(dist)
     dist.init_process_group = meet_at

@@ -9,7 +9,6 @@ Gates begin as published layers' do: exp(A_log) uniform in [1, 16], a step of ti
 between 1e-3 and 0.1 by channel. The file is [layers * heads, tokens, 3 K + 1] in half
 precision: the normalised key, the value, the natural log of the decay, beta.
 """
-import argparse
 import math
 
 import torch
@@ -44,12 +43,8 @@ class Tap:
         return self.call(q, k, v, g, beta, A_log=A_log, dt_bias=dt_bias, **rest)
 
 
-def bytes_of(files):
-    return torch.tensor(list(b"".join(open(x, "rb").read() for x in files)))
-
-
 def main():
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p = train.Parser(description=__doc__.splitlines()[0])
     p.add_argument("--text", nargs="+", required=True, help="files to learn")
     p.add_argument("--unseen", nargs="+", required=True, help="files to look at after")
     p.add_argument("--out", required=True, help="the .npy file to write")
@@ -57,9 +52,18 @@ def main():
     p.add_argument("--tokens", type=int, default=1024, help="of the file")
     o = p.parse_args()
     torch.manual_seed(1)
-    text, unseen = bytes_of(o.text), bytes_of(o.unseen)[:o.tokens + 1]
-    if len(unseen) <= o.tokens or len(text) < 1026:
-        p.error(f"--unseen: found {len(unseen) - 1} bytes, expected {o.tokens}")
+    text, unseen = train.bytes_of(p, o.text), train.bytes_of(p, o.unseen)
+    if o.tokens < 1 or o.steps < 0:
+        p.error(f"--tokens, --steps: found {o.tokens}, {o.steps}, expected numbers")
+    if len(text) < 1026:
+        p.error(f"--text: found {len(text)} bytes, expected 1026")
+    if len(unseen) <= o.tokens:
+        p.error(f"--unseen: found {len(unseen)} bytes, expected {o.tokens + 1}")
+    unseen = unseen[:o.tokens + 1]
+    try:
+        open(o.out, "ab").close()             # before hours of work, not after
+    except OSError as e:
+        p.error(f"--out: {o.out}: found {e.strerror}, expected a file I can write")
     model = train.Model(width=64, H=2, K=64).double()
     begin_gates(model)
     tap = kcp_torch.chunk_kda = Tap()

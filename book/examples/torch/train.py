@@ -79,8 +79,21 @@ def batch_of(text, step, lengths):
     return pieces
 
 
+def bytes_of(p, files):
+    """All files' bytes, one behind the other."""
+    try:
+        return torch.tensor(list(b"".join(open(x, "rb").read() for x in files)))
+    except OSError as e:
+        p.error(f"{e.filename}: found {e.strerror}, expected a file to read")
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):                 # one line
+        self.exit(2, f"{self.prog}: {message.removeprefix('argument ')}\n")
+
+
 def main():
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p = Parser(description=__doc__.splitlines()[0])
     p.add_argument("--text", nargs="+", required=True, help="files to learn")
     p.add_argument("--steps", type=int, default=8)
     p.add_argument("--cp", type=int, default=0, help="ranks a sequence; 0: all")
@@ -90,10 +103,16 @@ def main():
     o = p.parse_args()
     R, r = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
     cp = o.cp or R
-    if cp < 1 or R % cp or len(o.lengths) % (R // cp):
-        p.error(f"--cp: found {cp}, expected a divisor of {R} ranks, and as many"
-                f" sequences for each of the {R // max(cp, 1)} replicas")
-    text = torch.tensor(list(b"".join(open(x, "rb").read() for x in o.text)))
+    if cp < 1 or R % cp:
+        p.error(f"--cp: found {cp}, expected a divisor of {R}, the ranks")
+    if len(o.lengths) % (R // cp) or min(o.lengths) < 1:
+        p.error(f"--lengths: found {o.lengths}, expected lengths of 1 or more, as many"
+                f" for each of {R // cp} replicas")
+    if o.steps < 0:
+        p.error(f"--steps: found {o.steps}, expected 0 or more")
+    if o.device == "cuda" and not torch.cuda.is_available():
+        p.error("--device: found no GPU, expected one that PyTorch sees")
+    text = bytes_of(p, o.text)
     if len(text) < sum(o.lengths) + 2:
         p.error(f"--text: found {len(text)} bytes, expected {sum(o.lengths) + 2}")
     device = torch.device(o.device)

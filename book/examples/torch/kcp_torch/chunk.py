@@ -10,7 +10,8 @@ rank the whole.
 import torch
 
 from . import groups, ops
-from .core import Spec, cast, floating, option, placed, split_of, storage
+from .core import (Alike, Spec, cast, current_gpu, floating, in_memory, maker, option,
+                   placed, refuse_transforms, shortest, split_of, storage)
 
 FORMS = {"all_gather": "KCP_ALL_GATHER", "chain": "KCP_CHAIN",
          "pipeline": "KCP_PIPELINE", "scan": "KCP_SCAN"}
@@ -57,18 +58,25 @@ class Options:
             H=H, HV=HV, K=K, V=V, KG=1 if self.gdn else K)
 
 
+def plain(shape):
+    """Numbers, also where torch.compile has symbols for them: each shape is then
+    compiled for itself."""
+    return tuple(map(int, shape))
+
+
 class Site(Spec):
     """A call's sizes, types, options and split, and its two passes."""
 
     def __init__(self, options, cu, cuts, group, inputs):
         q, k, v, g, beta, A_log, dt_bias, h0 = inputs
-        H, K, HV, V = q.shape[2], q.shape[3], v.shape[2], v.shape[3]
+        shapes = [None if x is None else plain(x.shape) for x in inputs]
+        (_, tokens, H, K), (HV, V) = shapes[0], shapes[2][2:]
         super().__init__((cu, cuts, options.chunk_size, 0), group,
                          options.words(H, HV, K, V), bool(options.whole), q.device)
         self.store, self.act, self.acc = storage(
             "q", q, (("g", g.dtype), ("beta", beta.dtype)), options.rounded)
         self.types = (self.act,) * 5 + (self.acc,) * 3
-        self.gate, self.tokens = options.gate, q.shape[1]
+        self.gate, self.tokens, self.shapes = options.gate, tokens, shapes
         self.A_log = (HV,)
         self.dt_bias = (HV,) if options.gdn else (HV, K)
         self.states = (len(cu) - 1, HV) + ((V, K) if options.turned else (K, V))
@@ -77,7 +85,7 @@ class Site(Spec):
                                               h0.dtype == torch.float64)
         self.wide, self.like = torch.float64 if double else torch.float32, v.dtype
         # Rows of sequences that end elsewhere are not written.
-        self.written, self.none = group is None and self.tokens, None
+        self.written, self.makers = group is None and self.tokens, None
         given = (True,) * 5 + (self.gate, dt_bias is not None, h0 is not None)
         some = lambda names, also: tuple(n for n, x in zip(names, also) if x)
         self.given = given
@@ -87,8 +95,10 @@ class Site(Spec):
         self.names13_dht = some(INPUTS, given) + ("do_", "dht") + grads
         self.dtypes = [None if x is None else x.dtype for x in inputs]
         # What here() looks for: the next call's tensors are mostly like these.
-        self.like_these = [None if x is None else (x.shape, x.dtype) for x in inputs]
-        self.index = q.get_device()
+        self.alike = Alike()
+        self.like_these = [None if x is None else (n, x.dtype)
+                           for x, n in zip(inputs, shapes)]
+        self.index, self.gpu = q.get_device(), q.device.type == "cuda"
         if any(x is not None and x.dtype is not t for x, t in zip(inputs, self.types)) \
                 or self.gate and (A_log is None or A_log.dim() != 1 or dt_bias is not
                                   None and dt_bias.dim() != len(self.dt_bias)):
@@ -97,18 +107,24 @@ class Site(Spec):
     def here(self, inputs):
         """The addresses of tensors that are as in the first call, and can be read as
         they are; else None."""
+        tensors = [x for x in inputs if x is not None]
+        places = self.alike(tensors)
+        if places is not None:
+            return places
         places = []
         for x, like in zip(inputs, self.like_these or ()):
             if x is None and like is None:
                 continue
             if x is None or like is None or x.dtype is not like[1] or \
                     x.shape != like[0] or x.get_device() != self.index or \
-                    not x.is_contiguous():
+                    not x.is_contiguous() or x.is_neg():
                 return None
             place = x.data_ptr()              # 0: none, or of a device without memory
             if not place or place & 15:
                 return None
             places.append(place)
+        if places:
+            self.alike.remember(tensors)
         return places or None
 
     def parameters(self, A_log, dt_bias):
@@ -123,13 +139,19 @@ class Site(Spec):
             dt_bias = dt_bias.reshape(self.dt_bias)
         return A_log, dt_bias
 
-    def fresh(self):
-        """Memory for the states; from a tensor without numbers, the shortest way."""
-        if self.none is None:                 # not in __init__: torch.compile may look
-            self.none = torch.empty(0, dtype=self.acc, device=self.device)
-        if self.written:
-            return self.none.new_empty(self.states)
-        return self.none.new_zeros(self.states)
+    def made(self):
+        """Functions that make o, the states, and the gradients but the states'."""
+        if self.makers is None:               # not in __init__: torch.compile may look
+            new = lambda shape, dtype: maker(shape, dtype, self.device)
+            states = new(self.states, self.acc)
+            shapes = [*self.shapes[:5], self.A_log if self.gate else None,
+                      self.dt_bias if self.given[6] else None]
+            self.makers = (
+                new(shapes[2], self.act),
+                states if self.written else lambda: states().zero_(),
+                [x and new(x, self.acc if i > 2 else self.act)
+                 for i, x in enumerate(shapes)])
+        return self.makers
 
     def prepared(self):
         return self.call("forward", self.store, self.names)
@@ -137,15 +159,15 @@ class Site(Spec):
     def forward(self, inputs, keep, places=None):
         """o, ht, the saved block, and the tensors that the way back reads. places: what
         here() said of the inputs."""
+        if self.gpu and self.index != current_gpu():
+            with torch.cuda.device(self.device):
+                return self.forward(inputs, keep, places)
         call, arrays = self.prepared(), inputs
         if places is None:
             arrays, places = placed(inputs, self.types)
-        o = torch.empty_like(arrays[2])
-        ht = self.fresh()
-        saved = None
-        if keep:
-            saved = call.bytes_of(call.saved_bytes)
-        call((*places, o.data_ptr(), ht.data_ptr()), saved)
+        new_o, new_states, _ = self.makers or self.made()
+        o, ht = new_o(), new_states()
+        saved = call((*places, o.data_ptr(), ht.data_ptr()), keep)
         if self.act is not self.like:
             o = o.to(self.like)
         if self.acc is not self.wide:
@@ -154,16 +176,18 @@ class Site(Spec):
 
     def backward(self, saved, arrays, do, dht, dtypes):
         """The gradients of the eight inputs, in their own types."""
+        if self.gpu and self.index != current_gpu():
+            with torch.cuda.device(self.device):
+                return self.backward(saved, arrays, do, dht, dtypes)
         names = self.names13 if dht is None else self.names13_dht
         call = self.call("backward", self.store, names)
-        acc = self.acc
-        out = [torch.empty_like(x) for x in arrays[:3]]
-        out += [None if x is None else torch.empty_like(x, dtype=acc)
-                for x in arrays[3:7]]
-        out.append(self.fresh())
+        _, new_states, new = self.makers or self.made()
+        out = [f and f() for f in new]
+        out.append(new_states())
         do = torch.zeros_like(arrays[2]) if do is None else cast(do, self.act)
-        dht = cast(dht, acc)
-        call([x.data_ptr() for x in (*arrays, do, dht, *out) if x is not None], saved)
+        dht = cast(dht, self.acc)
+        call([x.data_ptr() for x in (*arrays, do, dht, *out) if x is not None],
+             saved=saved)
         out[5:7] = self.part(call, out[5:7])
         return [None if d is None else x if x.dtype is d else x.to(d)
                 for x, d in zip(out, dtypes)]
@@ -190,18 +214,7 @@ class Chunk(torch.autograd.Function):
 _once = torch.autograd.function.once_differentiable(Chunk.backward)
 
 
-def _shortest():
-    """Chunk.apply without what torch.func's transforms need of it: under one of them
-    apply itself is called, which says that it has no rule for it."""
-    try:
-        busy = torch._C._are_functorch_transforms_active
-        short = super(torch.autograd.Function, Chunk).apply
-    except AttributeError:
-        return Chunk.apply
-    return lambda *x: Chunk.apply(*x) if busy() else short(*x)
-
-
-_apply = _shortest()
+_apply = shortest(Chunk)
 
 
 def checked(options, q, k, v, g, beta, A_log, dt_bias, h0, N):
@@ -212,10 +225,20 @@ def checked(options, q, k, v, g, beta, A_log, dt_bias, h0, N):
     floating("k", k, (B, T, H, K), q)
     floating("v", v, (B, T, None, None), q, f"[{B}, {T}, HV, V]")
     HV, V = v.shape[2:]
+    if not K or not V:
+        raise ValueError(f"{'v' if K else 'q'}: found a head of 0 channels, expected"
+                         " 1 or more")
     if not H or HV % H:
         raise ValueError(f"v: found {HV} heads, expected a multiple of q's {H}")
     floating("g", g, (B, T, HV) if o.gdn else (B, T, HV, K), q)
     floating("beta", beta, (B, T, HV), q)
+    if not isinstance(o.chunk_size, int) or o.chunk_size < 1:
+        raise ValueError(f"chunk_size: found {o.chunk_size!r}, expected a whole number,"
+                         " 1 or more")
+    try:
+        o.scale is None or float(o.scale)
+    except (TypeError, ValueError):
+        raise ValueError(f"scale: found {o.scale!r}, expected a number") from None
     if o.form not in FORMS:
         raise ValueError(f"form: found {o.form!r}, expected one of {', '.join(FORMS)}")
     if o.gate and A_log is None and o.lower_bound is None:
@@ -261,8 +284,7 @@ def _site(all_, where, inputs, split):
         pass
     if site is None:
         options = Options(all_)
-        if not isinstance(q, torch.Tensor) or q.dim() != 4:
-            floating("q", q, (None,) * 4, None, "[B, T, H, K]")
+        floating("q", q, (None,) * 4, None, "[B, T, H, K]")
         cu, cuts, group = split_of(q.shape[0], q.shape[1], *split, "q")
         checked(options, *inputs, len(cu) - 1)
         for seen in (_known, _latest):
@@ -271,8 +293,13 @@ def _site(all_, where, inputs, split):
         if not options.gate:
             inputs = q, k, v, g, beta, None, None, h0
         site = _known[key] = Site(options, cu, cuts, group, inputs)
-    _latest[all_, where] = site
+    _latest[_kind(all_, where, inputs)] = site
     return site
+
+
+def _kind(all_, where, inputs):
+    """Which of the tensors are given belongs to it: Site.here takes them in turn."""
+    return all_, where, inputs[5] is None, inputs[6] is None, inputs[7] is None
 
 
 def _layer(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
@@ -281,22 +308,19 @@ def _layer(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
     if ops.wanted():
         return _traced(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
                        cu_seqlens_cpu, cp_context)
-    where = cp_context
-    if where is None:
-        where = cu_seqlens if cu_seqlens_cpu is None else cu_seqlens_cpu
-        if isinstance(where, torch.Tensor):
-            where = groups.boundaries(where)
-        elif where is not None:
-            where = tuple(where)
+    refuse_transforms()
+    where = groups.where_of(cu_seqlens, cu_seqlens_cpu, cp_context)
     inputs = q, k, v, g, beta, A_log, dt_bias, h0
     site = places = None
     try:
-        site = _latest.get((all_, where))
+        site = _latest.get(_kind(all_, where, inputs))
         places = site and site.here(inputs)
     except (AttributeError, TypeError):       # something that is no tensor
         pass
     if places is None:
         site = _site(all_, where, inputs, (cu_seqlens, cu_seqlens_cpu, cp_context))
+        in_memory(q=q, k=k, v=v, g=g, beta=beta, A_log=A_log, dt_bias=dt_bias,
+                  initial_state=h0)
         A_log, dt_bias = site.parameters(A_log, dt_bias)
         inputs = q, k, v, g, beta, A_log, dt_bias, h0
     if torch.is_grad_enabled():

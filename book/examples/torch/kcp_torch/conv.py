@@ -7,13 +7,16 @@ import functools
 import torch
 
 from . import groups, ops
-from .core import Spec, cast, floating, option, split_of, storage
+from .core import (Alike, Spec, cast, floating, in_memory, option, refuse_transforms,
+                   shortest, split_of, storage)
+
+FORWARD, BACKWARD = (option(**{"pass": x}) for x in ("KCP_FORWARD", "KCP_BACKWARD"))
 
 
 def call_of(spec, which, store, **arrays):
     """The call with those of these arrays that are given, made."""
     given = {n: t for n, t in arrays.items() if t is not None}
-    call = spec.call("conv", store, tuple(given), option(**{"pass": which}))
+    call = spec.call("conv", store, tuple(given), which)
     call([t.data_ptr() for t in given.values()])
     return call
 
@@ -63,7 +66,7 @@ def forward(spec, x, weight, bias, state, final):
     x0 = cast(state_[:, :, 1:].transpose(1, 2), act) if reach and state is not None \
         else None
     xt = x_.new_zeros(spec.N, reach, x.shape[-1]) if reach and final else None
-    call_of(spec, "KCP_FORWARD", store, x=x_, weight=arrays[1], bias=arrays[2], x0=x0,
+    call_of(spec, FORWARD, store, x=x_, weight=arrays[1], bias=arrays[2], x0=x0,
             y=y, xt=xt)
     last = None
     if final:
@@ -86,7 +89,7 @@ def backward(spec, store, arrays, dy, dlast, dtypes):
     x0, dlast = turned(state), cast(dlast, x.dtype)
     dx0 = None if x0 is None else torch.zeros_like(x0)
     dy = torch.zeros_like(x) if dy is None else cast(dy, x.dtype)
-    call = call_of(spec, "KCP_BACKWARD", store, x=x, weight=weight, bias=bias, x0=x0,
+    call = call_of(spec, BACKWARD, store, x=x, weight=weight, bias=bias, x0=x0,
                    dy=dy, dxt=turned(dlast), dx=dx, dweight=dw, dbias=db, dx0=dx0)
     dstate = None if state is None else torch.zeros_like(state)
     if dx0 is not None:
@@ -116,40 +119,93 @@ class Conv(torch.autograd.Function):
                 *backward(spec, store, ctx.saved_tensors, dy, dlast, dtypes))
 
 
+_apply = shortest(Conv)
 _known = groups.cache()                       # as in chunk.py
+_latest = groups.cache()                      # of each kind of call, the last one
 
 
 def spec_of(what, group, x):
-    key = what, group, x.shape[-1], x.dtype, x.device
+    D = int(x.shape[-1])                      # torch.compile may have a symbol for it
+    key = what, group, D, x.dtype, x.device
     spec = _known.get(key)
     if spec is None:
         if len(_known) >= 1024:
             _known.clear()
         starts, cuts, W, silu, whole = what
         options = option(act="KCP_ACT_SILU" if silu else "KCP_ACT_NONE",
-                         D=x.shape[-1], Wc=W)
+                         D=D, Wc=W)
         spec = Convolution((starts, cuts, 64, W), group, options, whole, x.device)
         _known[key] = spec
     return spec
 
 
 def causal_conv1d(x, weight, bias=None, residual=None, initial_state=None,
-                  output_final_state=False, activation=None, cu_seqlens=None,
-                  cu_seqlens_cpu=None, cp_context=None, reduce_gradients=False,
-                  **more):
+                  output_final_state=False, activation=None, backend=None,
+                  cu_seqlens=None, cu_seqlens_cpu=None, chunk_indices=None,
+                  cp_context=None, reduce_gradients=False, **more):
     """y_t = act(bias + sum_j weight_j x_{t+j-W+1}) + residual_t, each sequence alone.
     x [B,T,D], weight [D,W], bias [D]. States [N,D,W] hold the last W rows of each
     sequence, as the cache of FLA's layers does, but under cp_context the last W - 1 and
     a column of zeros before them: no window of W reaches that one. There they are by
     global sequence, and of the final ones a rank has those that end on it, and zeros.
-    Returns y and, if asked for, the final states."""
-    if set(more) - {"backend"}:
-        raise TypeError(f"{sorted(set(more) - {'backend'})[0]}: found an argument of"
-                        " this name, expected those of FLA's function")
+    Returns y and, if asked for, the final states. backend and chunk_indices are FLA's
+    own and not read."""
+    if more:
+        raise TypeError(f"{sorted(more)[0]}: found an argument of this name, expected"
+                        " those of FLA's function")
+    if backend is not None and not isinstance(backend, str):
+        raise ValueError(f"backend: found {type(backend).__name__}, expected FLA's"
+                         " word, which is not read")
+    final, inputs = bool(output_final_state), (x, weight, bias, initial_state)
+    every = [t for t in (*inputs, residual) if t is not None]
+    spec = kind = None
+    if not ops.wanted():                      # a call like one before costs no check
+        refuse_transforms()
+        where = groups.where_of(cu_seqlens, cu_seqlens_cpu, cp_context)
+        try:
+            kind = (where, activation, reduce_gradients, bias is None,
+                    initial_state is None, residual is None)
+            spec, alike = _latest.get(kind, (None, None))
+            if spec is not None and alike(every) is None:
+                spec = None
+        except (AttributeError, TypeError):   # something that is no tensor
+            spec = None
+    if spec is None:
+        what, group = checked(x, weight, bias, residual, initial_state, activation,
+                              (cu_seqlens, cu_seqlens_cpu, cp_context),
+                              reduce_gradients)
+    if weight.dim() == 3:
+        weight = weight.squeeze(1)
+        inputs = x, weight, bias, initial_state
+    if ops.wanted():
+        out = ops.conv(what, group, final, inputs)
+    else:
+        if spec is None:
+            in_memory(x=x, weight=weight, bias=bias, residual=residual,
+                      initial_state=initial_state)
+            spec = spec_of(what, group, x)
+            if len(_latest) >= 1024:
+                _latest.clear()
+            of, alike = _latest.get(kind, (None, None))
+            if of is not spec:
+                alike = Alike()
+                _latest[kind] = spec, alike
+            alike.remember(every)
+        if torch.is_grad_enabled() and any(t.requires_grad for t in every):
+            out = _apply(spec, final, *inputs)
+        else:
+            out = forward(spec, *inputs, final)[:2]
+            out = out if final else out[0]
+    y, last = out if final else (out, None)
+    return y if residual is None else y + residual, last
+
+
+def checked(x, weight, bias, residual, initial_state, activation, split, whole):
+    """Every shape and type, or the error that names the first that is wrong."""
     floating("x", x, (None,) * 3, None, "[B, T, D]")
     B, T, D = x.shape
-    weight = weight.squeeze(1) if isinstance(weight, torch.Tensor) and \
-        weight.dim() == 3 else weight
+    if isinstance(weight, torch.Tensor) and weight.dim() == 3:
+        weight = weight.squeeze(1)
     floating("weight", weight, (D, None), x, f"[{D}, W]")
     if bias is not None:
         floating("bias", bias, (D,), x)
@@ -158,18 +214,11 @@ def causal_conv1d(x, weight, bias=None, residual=None, initial_state=None,
     if activation not in (None, "silu", "swish"):
         raise ValueError(f"activation: found {activation!r}, expected None, 'silu' or"
                          " 'swish'")
-    cu, cuts, group = split_of(B, T, cu_seqlens, cu_seqlens_cpu, cp_context, "x")
+    cu, cuts, group = split_of(B, T, *split, "x")
     W, N = weight.shape[1], len(cu) - 1
     if initial_state is not None:
         floating("initial_state", initial_state, (N, D, W), x)
-    what = cu, cuts, W, bool(activation), bool(reduce_gradients)
-    final, inputs = bool(output_final_state), (x, weight, bias, initial_state)
-    if ops.wanted():
-        out = ops.conv(what, group, final, inputs)
-    else:
-        out = Conv.apply(spec_of(what, group, x), final, *inputs)
-    y, last = out if final else (out, None)
-    return y if residual is None else y + residual, last
+    return (cu, cuts, W, bool(activation), bool(whole)), group
 
 
 class ShortConvolution(torch.nn.Conv1d):

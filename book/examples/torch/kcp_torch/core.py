@@ -9,6 +9,7 @@ made once before.
 """
 import ctypes as C
 import functools
+import operator
 import struct
 import warnings
 
@@ -55,6 +56,8 @@ def floating(name, x, shape, like, letters=None):
         raise ValueError(f"{name}: found {type(x).__name__}, expected a tensor")
     if not x.dtype.is_floating_point:
         raise ValueError(f"{name}: found {x.dtype}, expected a floating-point type")
+    if x.layout is not torch.strided:
+        raise ValueError(f"{name}: found {x.layout}, expected a dense tensor")
     good = x.dim() == len(shape) and all(b is None or a == b
                                          for a, b in zip(x.shape, shape))
     if not good:
@@ -63,6 +66,14 @@ def floating(name, x, shape, like, letters=None):
         raise ValueError(f"{name}: found {list(x.shape)}, expected {want}")
     if like is not None and x.device != like.device:
         raise ValueError(f"{name}: found device {x.device}, expected {like.device}")
+
+
+def in_memory(**tensors):
+    """Not a stand-in for numbers that are elsewhere."""
+    for name, x in tensors.items():
+        if x is not None and x.numel() and not x.data_ptr():
+            raise ValueError(f"{name}: found {type(x).__name__} without memory of its"
+                             " own, expected a plain tensor, as a DTensor's to_local()")
 
 
 def split_of(B, T, cu_seqlens, cu_seqlens_cpu, cp_context, names):
@@ -94,7 +105,75 @@ def split_of(B, T, cu_seqlens, cu_seqlens_cpu, cp_context, names):
 # The current stream's address; the short way is what PyTorch's own kernels take.
 _stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or \
     (lambda index: torch.cuda.current_stream(index).cuda_stream)
-_current = getattr(torch._C, "_cuda_getDevice", None) or torch.cuda.current_device
+current_gpu = getattr(torch._C, "_cuda_getDevice", None) or torch.cuda.current_device
+
+
+# What PyTorch's own compiler puts into the code that it writes: memory without the
+# dispatcher, and a question about many tensors in one call. Both are private to
+# PyTorch, so each has a longer way beside it.
+_dynamo = getattr(torch._C, "_dynamo", None)
+_guards = getattr(_dynamo, "guards", None)
+
+
+@functools.lru_cache(1024)
+def maker(shape, dtype, device):
+    """A function that makes a dense tensor of this shape, its numbers unwritten. On a
+    GPU it must be the current one."""
+    strides, n = [], 1
+    for m in reversed(shape):
+        strides.insert(0, n)
+        n *= max(m, 1)
+    made = getattr(_guards, f"_empty_strided_{device.type}", None)
+    if made is not None:
+        return functools.partial(made, shape, tuple(strides), dtype)
+    return functools.partial(torch.empty(0, dtype=dtype, device=device).new_empty,
+                             shape)
+
+
+# torch.func's transforms, and forward mode, ask each function for a rule of its own.
+_transforms = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
+_forward_mode = torch.autograd.forward_ad
+
+
+def refuse_transforms():
+    if _transforms() or _forward_mode._current_level >= 0:
+        raise NotImplementedError("kcp_torch: found a transform of torch.func or"
+                                  " forward-mode derivatives, expected backward alone:"
+                                  " there is no rule for them")
+
+
+def shortest(function):
+    """function.apply without what torch.func's transforms need of it."""
+    if hasattr(torch._C, "_are_functorch_transforms_active"):
+        return super(torch.autograd.Function, function).apply
+    return function.apply
+
+
+class Alike:
+    """Are tensors as others were that could be read as they are? By their types, sizes,
+    strides, devices and requires_grad; a few kinds of them are remembered."""
+    KINDS = 4
+
+    def __init__(self):
+        self.seen = []
+
+    def remember(self, tensors):
+        known = getattr(_guards, "TensorGuards", None)
+        if known is None or len(self.seen) == self.KINDS or \
+                not all(x.numel() for x in tensors):
+            return
+        check = known(*tensors, dynamic_dims_sizes=None,
+                      dynamic_dims_strides=None).check
+        if check(*tensors):                   # not of one tensor that is given twice
+            self.seen.append(check)
+
+    def __call__(self, tensors):
+        """Their addresses; None: not known, or off a boundary of 16 bytes."""
+        for check in self.seen:
+            if check(*tensors):
+                places = [x.data_ptr() for x in tensors]
+                return None if functools.reduce(operator.or_, places) & 15 else places
+        return None
 
 
 class Prepared:
@@ -148,8 +227,11 @@ class Prepared:
         if pass_ != "conv":
             ends.append(member(self.struct, "saved_bytes")[0])
         slot = lambda offset: (offset - first) // 8
-        self.first, n = first, slot(max(ends)) + 1
-        self.pack, self.blank = struct.Struct(f"{n}Q").pack_into, [0] * n
+        n = slot(max(ends)) + 1
+        self.head, self.tail = self.args[:first], self.args[first + 8 * n:]
+        self.pack = struct.Struct(f"={first}s{n}Q{len(self.tail)}s").pack
+        self.blank = [0] * n
+        self.blank[1] = self.work_bytes
         self.slots = [slot(at[x]) for x in names]
         start, end = self.slots[0], self.slots[0] + len(names)
         self.straight = slice(start, end) if self.slots == list(range(start, end)) \
@@ -157,19 +239,16 @@ class Prepared:
         self.stream = slot(member("kcp_call", "stream")[0])
         if pass_ != "conv":
             self.saved = slot(member(self.struct, "saved")[0])
-        self.at, self.arrived, self.work_slot = at, False, slot
-        self.event = self.kept = self.none = None
-
-    def bytes_of(self, n):
-        """From PyTorch's allocator, the shortest way."""
-        if self.none is None:
-            self.none = torch.empty(0, dtype=torch.uint8, device=self.device)
-        return self.none.new_empty(n)
+        self.at, self.arrived, self.slot_of = at, False, slot
+        self.event = self.kept = self.work = self.block = None
 
     def grid(self):
         """The plan's grid into blank; on a GPU a copy, which other streams wait for
         until it has arrived."""
         capturing = self.gpu and torch.cuda.is_current_stream_capturing()
+        if self.work is None:                 # not before: torch.compile may look
+            self.work = maker((self.work_bytes,), torch.uint8, self.device)
+            self.block = maker((self.saved_bytes,), torch.uint8, self.device)
         if self.kept is None:
             if capturing:
                 raise RuntimeError("kcp_torch: found sizes that are new while a graph"
@@ -184,7 +263,7 @@ class Prepared:
                 self.event = torch.cuda.Event()
                 self.event.record()
             for name, x in kept.items():
-                self.blank[self.work_slot(self.at[name])] = x.data_ptr()
+                self.blank[self.slot_of(self.at[name])] = x.data_ptr()
             self.kept = kept
         # A capture begins after all that came before it has ended.
         if not self.gpu or capturing or self.event.query():
@@ -192,36 +271,39 @@ class Prepared:
         else:
             torch.cuda.current_stream(self.device).wait_event(self.event)
 
-    def __call__(self, places, saved=None):
-        """places: the addresses of names' arrays, dense; 0: not given."""
+    def __call__(self, places, keep=False, saved=None):
+        """places: the addresses of names' arrays, dense; 0: not given. Returns the
+        saved block: a new one where it is to be kept, or the one given."""
         gpu = self.gpu
-        if gpu and self.index != _current():
+        if gpu and self.index != current_gpu():
             with torch.cuda.device(self.device):
-                return self(places, saved)
+                return self(places, keep, saved)
         if not self.arrived:
             self.grid()
+        if keep:
+            saved = self.block()
         slots = self.blank.copy()
         if self.straight:
             slots[self.straight] = places
         else:
             for at, place in zip(self.slots, places):
                 slots[at] = place
-        work = self.bytes_of(self.work_bytes)
-        slots[0], slots[1] = work.data_ptr(), self.work_bytes
+        work = self.work()
+        slots[0] = work.data_ptr()
         if gpu:
             slots[self.stream] = _stream(self.index)
         if saved is not None:
             slots[self.saved] = saved.data_ptr()
             slots[self.saved + 1] = self.saved_bytes
-        view = self.view.from_buffer_copy(self.args)
-        self.pack(view, self.first, *slots)
+        args = self.pack(self.head, *slots, self.tail)
         if self.comm is None:
-            status = self.run(self.layer.at, view)
+            status = self.run(self.layer.at, args)
         else:
             with self.comm:
-                status = self.run(self.layer.at, view)
+                status = self.run(self.layer.at, args)
         if status:
             check(status, self.what, self.comm)
+        return saved
 
 
 class Spec:
@@ -265,8 +347,8 @@ def cast(x, dtype):
     """As the kernels want it: of this type, dense, on a boundary of 16 bytes."""
     if x is None:
         return None
-    if x.dtype is not dtype or not x.is_contiguous():
-        x = x.to(dtype).contiguous()
+    if x.dtype is not dtype or not x.is_contiguous() or x.is_neg():
+        x = x.to(dtype).contiguous().resolve_neg()
     return x.clone() if x.data_ptr() & 15 else x
 
 
@@ -275,8 +357,8 @@ def placed(tensors, dtypes):
     arrays, places = [], []
     for x, dtype in zip(tensors, dtypes):
         if x is not None:
-            if x.dtype is not dtype or not x.is_contiguous():
-                x = x.to(dtype).contiguous()
+            if x.dtype is not dtype or not x.is_contiguous() or x.is_neg():
+                x = x.to(dtype).contiguous().resolve_neg()
             place = x.data_ptr()
             if place & 15:
                 x = x.clone()

@@ -11,6 +11,8 @@ import atexit
 import ctypes as C
 import functools
 import gc
+import operator
+import sys
 import threading
 import warnings
 import weakref
@@ -233,6 +235,9 @@ def _leave():
     last tensor, and to let go of it needs an interpreter that is no more: the process
     is aborted. So nothing here holds one: NCCL's stay, for nobody waits at an exit."""
     _forget(lambda of, device: device == "cpu")
+    for comm in _comms.values():          # an end in order is no loss to the others
+        if getattr(sys, "last_value", None) is None and hasattr(lib, "kcp_nccl_leave"):
+            lib.kcp_nccl_leave(P(comm.address))
     gc.collect()                          # HostComm and its callbacks hold each other
 
 
@@ -258,6 +263,14 @@ class CPContext:
 _read = {}                               # cu_seqlens on GPUs that were waited for
 
 
+def whole(cu, name="cu_seqlens"):
+    """A tuple of whole numbers, or the error."""
+    try:
+        return tuple(map(operator.index, cu))
+    except TypeError:
+        raise ValueError(f"{name}: found {cu!r:.60}, expected whole numbers") from None
+
+
 def boundaries(cu, name="cu_seqlens"):
     """cu_seqlens as a tuple. A tensor on a GPU must be waited for, once while nobody
     writes to it; one on the host, a list or a tuple costs no wait."""
@@ -274,10 +287,23 @@ def boundaries(cu, name="cu_seqlens"):
                     _read.clear()
                 known = _read[id(cu)] = weakref.ref(cu), cu._version, cu.tolist()
             cu = known[2]
-    cu = tuple(int(x) for x in cu)
+    cu = whole(cu, name)
+    if max(cu, default=0) >= 2 ** 62:         # the library's are of 64 bits
+        raise ValueError(f"{name}: found {max(cu)}, expected less than 2^62")
     if len(cu) < 2 or cu[0] != 0 or any(a > b for a, b in zip(cu, cu[1:])):
         raise ValueError(f"{name}: found {cu[:6]}, expected 0 first and never less")
     return cu
+
+
+def where_of(cu_seqlens, cu_seqlens_cpu, cp_context):
+    """What tells one packing from another before anything is checked: the context, or
+    the boundaries as a tuple, or None."""
+    if cp_context is not None:
+        return cp_context
+    where = cu_seqlens if cu_seqlens_cpu is None else cu_seqlens_cpu
+    if isinstance(where, torch.Tensor):
+        return boundaries(where)
+    return None if where is None else whole(where)
 
 
 def build_cp_context(cu_seqlens, group=None, conv1d_kernel_size=None,
@@ -286,5 +312,11 @@ def build_cp_context(cu_seqlens, group=None, conv1d_kernel_size=None,
     holds tokens [cuts[r], cuts[r+1]); None: [r T / R], rounded down."""
     cu = boundaries(cu_seqlens if cu_seqlens_cpu is None else cu_seqlens_cpu)
     group = dist.distributed_c10d._get_default_group() if group is None else group
+    if not isinstance(group, dist.ProcessGroup):
+        raise ValueError(f"group: found {type(group).__name__}, expected a process"
+                         " group that this rank is one of")
+    if conv1d_kernel_size is not None and not isinstance(conv1d_kernel_size, int):
+        raise ValueError(f"conv1d_kernel_size: found {conv1d_kernel_size!r}, expected"
+                         " a whole number")
     return CPContext(cu, group, conv1d_kernel_size,
-                     None if cuts is None else tuple(int(x) for x in cuts))
+                     None if cuts is None else whole(cuts, "cuts"))

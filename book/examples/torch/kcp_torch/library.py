@@ -125,7 +125,10 @@ class Plan:
         where = (C.c_int64 * len(cuts))(*cuts) if cuts else None
         if lib.kcp_plan_make(C.byref(self.at), len(cu) - 1, array(*cu), R, where, 0,
                              chunk, window, C.byref(why)):
-            raise ValueError(f"cu_seqlens: {(why.value or b'no memory').decode()}")
+            why = (why.value or b"no memory").decode()
+            about = "cuts" if "cuts" in why else "conv1d_kernel_size" if "Wc" in why \
+                else "cu_seqlens"
+            raise ValueError(f"{about}: {why}")
         self.context = get("kcp_plan", self.at.value, "ctx") + r * size("kcp_context")
         know = functools.partial(get, "kcp_context", self.context)
         self.begin, self.end = know("begin"), know("end")

@@ -50,8 +50,8 @@ _sites = groups.cache()
 def site_of(words, inputs):
     """The Site of these words and tensors, fake ones too: a fake tensor's device is
     the one that it stands for."""
-    from .chunk import Options, Site
-    key = (words,) + tuple(None if x is None else (x.shape, x.dtype, x.device)
+    from .chunk import Options, Site, plain
+    key = (words,) + tuple(None if x is None else (plain(x.shape), x.dtype, x.device)
                            for x in inputs)
     site = _sites.get(key)
     if site is None:
