@@ -8,7 +8,7 @@ BEGIN {
     ncolumns = split("kind machine driver date commit nvcc case stage variant path " \
         "row storage digest comm cc model gate T H HV K V C sequences segments " \
         "ranks save walk reuse_M pass form head_parts us us_p10 us_p90 bytes flops work saved " \
-        "front sum exchange main replay unsent cuts lengths copy product gather_bytes gather_us peer verdict " \
+        "front sum exchange main replay unsent replay_beside unsent_beside cuts lengths copy product gather_bytes gather_us peer verdict " \
         "cases worst error allowed alive memcheck racecheck initcheck synccheck " \
         "repeats what how n status seconds says chunks size fp32 tf32x3 tf32 bf16 " \
         "bf16_size registers smem cycles instructions warps issue fma tensor dram " \

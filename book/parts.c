@@ -15,7 +15,7 @@
 enum { COLUMNS = 96, RANKS = 4 };
 struct row {
     struct parts part;
-    double us, low, replay, unsent, saved, copy, T, HV;
+    double us, low, replay, unsent, beside, saved, copy, gather, T, HV;
     char file[80], form[16];
 };
 
@@ -70,8 +70,10 @@ static int find(const char *path, const char *what, const char *stage, const cha
         row->low = NUMBER("us_p10");
         row->replay = NUMBER("replay");
         row->unsent = NUMBER("unsent");
+        row->beside = NUMBER("unsent_beside");
         row->saved = NUMBER("saved");
         row->copy = NUMBER("copy");
+        row->gather = NUMBER("gather_us");
         row->T = NUMBER("T");
         row->HV = NUMBER("HV");
         snprintf(row->form, sizeof row->form, "%s", form);
@@ -241,6 +243,10 @@ static void replays(void)
             printf("%8.0f   %-12s %9.0f %15.0f %14.0f\n", row.T / 2, forms[f], row.us,
                    row.low, row.replay);
         }
+    const struct row all = newest(cases[1], "08_forward", "all_gather");
+    const struct row hop = newest(cases[1], "08_forward", "chain_window");
+    printf("@20/fuse_all %.0f\n@20/fuse_gather %.0f\n@20/fuse_window %.0f\n",
+           all.part.exchange, all.gather, hop.part.exchange);
     const struct row far = newest("kda_2x1_bare", "08_forward", "chain");
     const struct row near = newest("kda_2x1_bare", "08_forward", "chain_window");
     printf("@20/window_more %.0f\n@20/messages %.0f\n", near.us - far.us, far.us);
@@ -261,15 +267,18 @@ static void unsent(void)
     for (int c = 0; c < 2; c++)
         for (int f = 0; f < 3; f++) {
             const struct row row = newest(list[c].what, "08_forward", forms[f]);
-            const double share = 100 * (1 - row.unsent / row.us);
+            const double us = row.beside > 0 ? row.beside : row.us;
+            const double share = 100 * (1 - row.unsent / us);
             if (!(row.unsent > 0))
                 continue;
             printf("%-13s %-12s %8.0f %10.0f %8.0f %16.1f %%\n", list[c].says,
-                   row.form, row.us, row.part.exchange, row.unsent, share);
+                   row.form, us, row.part.exchange, row.unsent, share);
             if (!strcmp(forms[f], "chain") && share > most)
                 most = share;
             rows++;
         }
+    const struct row uneven = newest("kda_2x1_cuts_46_54_bare", "08_forward", "chain");
+    printf("@20/uneven_low %.0f\n", uneven.low);
     if (rows)
         printf("@20/unsent_most %.1f\n", most);
     else

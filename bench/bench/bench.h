@@ -77,10 +77,17 @@ enum { CONV_WIDTH = 4 };               /* taps of chapter 14, as the models have
 /* Microseconds: the median of the calls, 10 % and 90 %; and the medians of the parts of
  * a layer (cuda/host/profile_hooks.cuh), 0 where it marks none. */
 enum { FRONT, SUM, EXCHANGE, MAIN, PARTS };
-struct times { double median, low, high, part[PARTS], replay, unsent; };
+struct times {
+    double median, low, high, part[PARTS], replay, unsent, replay_beside, unsent_beside;
+};
 int  time_calls(int (*run)(void *), void *args, struct CUstream_st *stream, int warmup,
                 int iters, struct times *t);
-/* The same call captured in a graph: the median of its replays, to t->replay. */
+/* Two kinds of call, five of each by turns: a GPU at its power limit lowers its clock,
+ * so that whichever came second would be slower. The first kind warms up; medians to
+ * us. */
+struct turn { int (*run)(void *); void *args; double us; };
+int  time_turns(struct turn x[2], struct CUstream_st *stream, int warmup, int iters);
+/* The same call captured in a graph, by turns with the plain call. */
 int  time_replays(int (*run)(void *), void *args, struct CUstream_st *stream,
                   int warmup, int iters, struct times *t);
 int  measure_controls(struct bench *b);

@@ -56,8 +56,8 @@ void print_row(const struct runner *x, const struct kcp_stage *st,
                has_pass(st) ? pass : "", v->name,
                t->median, t->low, t->high, bytes / t->median / 1e3, rate, share);
     const double then = b->against ? recorded_us(b, &row) : 0;
-    if (t->replay > 0) printf("  replayed %.1f", t->replay);
-    if (t->unsent > 0) printf("  unsent %.1f", t->unsent);
+    if (t->replay > 0) printf("  replayed %.1f for %.1f", t->replay, t->replay_beside);
+    if (t->unsent > 0) printf("  unsent %.1f for %.1f", t->unsent, t->unsent_beside);
     if (then > 0) printf("%9.3f", t->median / then);
     else if (b->against) printf("%9s", "-");
     if (j->outcome != NA)

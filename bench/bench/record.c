@@ -101,6 +101,10 @@ void time_cells(struct cells *row, const struct runner *x, const struct times *t
     put(row, NUMBER, "main", part, t->part[MAIN]);
     put(row, NUMBER, "replay", t->replay > 0 ? "%.2f" : "", t->replay);
     put(row, NUMBER, "unsent", t->unsent > 0 ? "%.2f" : "", t->unsent);
+    put(row, NUMBER, "replay_beside", t->replay_beside > 0 ? "%.2f" : "",
+        t->replay_beside);
+    put(row, NUMBER, "unsent_beside", t->unsent_beside > 0 ? "%.2f" : "",
+        t->unsent_beside);
     put(row, WORD, "peer", "");
     const int known = j->outcome != NA;
     put(row, WORD, "verdict", "%s", known ? outcome_name[j->outcome] : "");

@@ -23,8 +23,8 @@ static const char usage[] =
 static const char files[] =
 "\n"
 "Runs the KDA or GDN layer, or a relative, over R ranks, in double or on GPUs, on\n"
-"arrays in .npy files (C order, little-endian; float64, float32 or float16; whole\n"
-"numbers int64 or int32).\n"
+"arrays in .npy files (C or Fortran order, little-endian; float64, float32 or\n"
+"float16; whole numbers int64 or int32).\n"
 "\n"
 "read from --in           T tokens, N sequences, H query/key heads, HV value heads (a\n"
 "                         multiple of H), K and V the key and value size of a head\n"

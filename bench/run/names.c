@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <string.h>
+#include <strings.h>
 
 /* Is this a field's name: "q_raw", or as a file of the layer "q"; "do" is do_? */
 static int is_field(const char *field, const char *name, size_t n)
@@ -60,8 +61,10 @@ int names_check(struct run *x)
                          "be read", strerror(errno));
     for (struct dirent *e = readdir(d); e && !unknown[0]; e = readdir(d)) {
         const size_t n = strlen(e->d_name);
-        const int is_array = n > 4 && strcmp(e->d_name + n - 4, ".npy") == 0;
-        if (is_array && e->d_name[0] != '.' && !is_known(e->d_name, n - 4) &&
+        const char *end = e->d_name + (n > 4 ? n - 4 : 0);
+        const int is_array = strcasecmp(end, ".npy") == 0;        /* q.NPY: a mistake */
+        const int is_read = strcmp(end, ".npy") == 0 && is_known(e->d_name, n - 4);
+        if (is_array && e->d_name[0] != '.' && !is_read &&
             !is_asked(x->o.conv, e->d_name))
             snprintf(unknown, sizeof unknown, "%.255s", e->d_name);
     }

@@ -10,8 +10,9 @@ get("kind") == "counter" && get("what") != "" && get("case") != "" {
     bound_file[c] = file
     bound_from[c] = machine_of() ", commit `" get("commit") "`, `" file "`"
     b = c SUBSEP (bound_rows[c]++)
-    split("what instructions issue tensor warps stalled T HV", name, " ")
-    for (n in name) bound_cell[b, name[n]] = get(name[n])
+    split("what instructions issue tensor warps stalled T HV wavefronts cycles", name,
+          " ")
+    for (i in name) bound_cell[b, name[i]] = get(name[i])
 }
 
 get("kind") == "time" && get("stage") == "08_forward" && get("peer") == "" {
@@ -19,24 +20,33 @@ get("kind") == "time" && get("stage") == "08_forward" && get("peer") == "" {
     bound_us[c] = num("us"); bound_words[c] = lengths_in_words()
 }
 
+# Of the clocks of 132 processors, those in which shared memory served a warp's load or store, of all.
+function bound_shared(b)
+{
+    if (!(bound_cell[b, "cycles"] > 0)) return ""
+    return sprintf("%.0f %%", bound_cell[b, "wavefronts"] / bound_cell[b, "cycles"] \
+                   / 1.32)
+}
+
 function bound_row(c, b, f,   chunks)
 {
     chunks = bound_cell[b, "T"] / 64 * bound_cell[b, "HV"]
-    printf "| | `%s` | %.1f | %.0f %% | %.0f %% | %.0f %% | %s |\n", bound_cell[b, "what"],
-        bound_cell[b, "instructions"] / chunks / 1e3, bound_cell[b, "issue"],
-        bound_cell[b, "tensor"], bound_cell[b, "warps"], bound_cell[b, "stalled"] > f
+    printf "| | `%s` | %.1f | %.0f %% | %.0f %% | %s | %.0f %% | %s |\n",
+        bound_cell[b, "what"], bound_cell[b, "instructions"] / chunks / 1e3,
+        bound_cell[b, "issue"], bound_cell[b, "tensor"], bound_shared(b),
+        bound_cell[b, "warps"], bound_cell[b, "stalled"] > f
 }
 
 function bound_table(f,   i, j, c)
 {
     if (!bounds) { print "No counters are recorded." > f; close(f); return }
     print "| sequences | kernel | instructions a chunk and head, thousands | issue " \
-          "| tensor | warps | waits most for |" > f
-    print "|:--|:--|--:|--:|--:|--:|:--|" > f
+          "| tensor | shared memory | warps | waits most for |" > f
+    print "|:--|:--|--:|--:|--:|--:|--:|:--|" > f
     for (i = 1; i <= bounds; i++) {
         c = bound_key[i]
         if (!(bound_us[c] > 0)) continue
-        printf "| %s | both, %.3f ms unprofiled | | | | | |\n", bound_words[c],
+        printf "| %s | both, %.3f ms unprofiled | | | | | | |\n", bound_words[c],
                bound_us[c] / 1e3 > f
         for (j = 0; j < bound_rows[c]; j++) bound_row(c, c SUBSEP j, f)
     }

@@ -12,7 +12,7 @@ function fastest(model, gate, T, H, s,   i, best)
     return best
 }
 
-function prediction_table(tsv, f,   line, c, i, floor_, b, o, rate)
+function prediction_table(tsv, f,   line, c, i, floor_, b, o, rate, n)
 {
     while ((getline line < tsv) > 0) {
         if (line ~ /^# rates/) split(line, rate, " ")
@@ -45,9 +45,8 @@ function fastest_layer(s, T, H,   i, best)
     return best
 }
 
-function part_table(tsv, f,   line, c, key, i, t)
+function part_table(tsv, f,   line, c, key, i, t, n)
 {
-    n = 0
     while ((getline line < tsv) > 0) {
         if (line ~ /^#/) continue
         split(line, c, "\t")
