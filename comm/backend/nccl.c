@@ -39,31 +39,56 @@ static void wait_for_group(struct nccl_rank *w)
     }
 }
 
-/* A communicator of ours is aborted, so that no stream waits for ever. One that was
- * lent is let go: it is its owner's to abort. */
-int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why, int tell)
+/* The first failure counts. Nothing that may hang is waited for here, so that lost()
+ * answers while another thread hangs in a call of a blocking communicator. */
+static int remember(struct nccl_rank *w, int rank, int is_loss, const char *why)
 {
-    struct kcp_comm *host = w->host;
-    const int is_loss = status == KCP_COMM;
-    int other = rank;
-    char known[160] = "";
-    for (int i = 0; i < 30 && tell && host; i++) {       /* NCCL may notice first who */
-        if (host->lost(host, &other, known, sizeof known))
-            break;
-        poll(NULL, 0, is_loss ? 10 : 0);
-    }
-    if (w->window.lost)                                  /* kernels wait no longer */
-        *(volatile int *)w->window.lost = 1;
-    ncclComm_t at = NULL;
-    const int locked = lock_to_fail(w);
-    const int first = !w->failed;
-    if (first) {                   /* who reads them has seen failed, which is atomic */
-        w->rank = other;
-        snprintf(w->why, sizeof w->why, "%s%s%s", known[0] ? known : why,
-                 is_loss && !host && w->unwatched[0] ? "; " : "",
-                 is_loss && !host ? w->unwatched : "");
+    pthread_mutex_lock(&w->telling);
+    const int first = !w->failed, is_unwatched = is_loss && !w->host;
+    if (first) {
+        w->rank = rank;
+        snprintf(w->why, sizeof w->why, "%s%s%s", why,
+                 is_unwatched && w->unwatched[0] ? "; " : "",
+                 is_unwatched ? w->unwatched : "");
         w->failed = 1;
     }
+    pthread_mutex_unlock(&w->telling);
+    return first;
+}
+
+/* Does the host know of a loss already? Asked so many times as `tell` says. */
+static int host_knows(struct kcp_comm *host, enum telling tell, int *rank, char *why,
+                      size_t n)
+{
+    int knows = 0;
+    for (int i = 0; i < (int)tell && host && !knows; i++) {
+        if (i)
+            poll(NULL, 0, 10);
+        knows = host->lost(host, rank, why, n);
+    }
+    return knows;
+}
+
+/* The others are told before NCCL is touched: it may keep us, and tells them less. A
+ * communicator of ours is aborted, so that no stream waits for ever. One that was lent
+ * is let go: it is its owner's to abort. */
+int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
+              enum telling tell)
+{
+    struct kcp_comm *host = w->host;
+    int who = rank == THIS_RANK ? w->comm.r : rank;
+    char known[160] = "";
+    const int is_known = host_knows(host, tell, &who, known, sizeof known);
+    if (w->window.lost)                                  /* kernels wait no longer */
+        *(volatile int *)w->window.lost = 1;
+    const int first = remember(w, who, status == KCP_COMM, is_known ? known : why);
+    const int is_news = first && host && tell != TELL_NOBODY && !is_known;
+    if (is_news && rank == THIS_RANK)
+        host->fail(host, status, why);
+    else if (is_news)                                    /* so says nccl_stand_still */
+        tcp_fail((struct tcp_rank *)host, rank, status, why);
+    ncclComm_t at = NULL;
+    const int locked = lock_to_fail(w);
     if (locked && !w->grouped) {                         /* else the group's end does */
         at = w->at;
         w->at = NULL;
@@ -72,10 +97,6 @@ int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why, int te
         pthread_mutex_unlock(&w->lock);
     if (at && w->ours)
         w->nccl->ncclCommAbort(at);
-    if (first && tell && host && !known[0] && rank != w->comm.r)
-        tcp_fail((struct tcp_rank *)host, rank, status, why);
-    else if (first && tell && host && !known[0])
-        host->fail(host, status, why);
     if (!w->ours)
         wait_for_group(w);
     return KCP_COMM;
@@ -86,11 +107,22 @@ int nccl_stand_still(struct nccl_rank *w, const char *why)
     struct kcp_comm *host = w->host;
     char words[200];
     const int are_processes = host && !strcmp(host->backend, "processes");
-    const int r = are_processes ? tcp_suspect(host) : -1;
-    if (r < 0)
-        return nccl_fail(w, w->comm.r, KCP_COMM, why, 1);
-    snprintf(words, sizeof words, "it has left or says nothing; %.160s", why);
-    return nccl_fail(w, r, KCP_COMM, words, 1);
+    const int r = are_processes ? tcp_suspect(host) : THIS_RANK;
+    const char *gone = r == THIS_RANK ? "" : "it has left or says nothing; ";
+    snprintf(words, sizeof words, "%s%.160s", gone, why);
+    return nccl_fail(w, r, KCP_COMM, words, TELL_LATER);
+}
+
+/* What NCCL says of itself. Who hangs in a call has the lock: then it is not asked. */
+static ncclResult_t async_error(struct nccl_rank *w)
+{
+    ncclResult_t result = ncclSuccess;
+    if (pthread_mutex_trylock(&w->lock))
+        return ncclSuccess;
+    if (w->at && !w->failed)
+        w->nccl->ncclCommGetAsyncError(w->at, &result);
+    pthread_mutex_unlock(&w->lock);
+    return result == ncclInProgress ? ncclSuccess : result;
 }
 
 //> watch
@@ -101,19 +133,15 @@ static void *watch_thread(void *arg)
     int rank;
     cudaSetDevice(w->device);
     while (!w->stop && !w->failed) {
-        ncclResult_t result = ncclSuccess;
         struct kcp_comm *host = w->host;
         if (host && host->lost(host, &rank, why, sizeof why)) {
-            nccl_fail(w, rank, KCP_COMM, why, 0);
+            nccl_fail(w, rank, KCP_COMM, why, TELL_NOBODY);
             break;
         }
-        pthread_mutex_lock(&w->lock);
-        if (w->at)
-            w->nccl->ncclCommGetAsyncError(w->at, &result);
-        pthread_mutex_unlock(&w->lock);
-        if (result != ncclSuccess && result != ncclInProgress) {
+        const ncclResult_t result = async_error(w);
+        if (result != ncclSuccess) {
             snprintf(why, sizeof why, "NCCL: %s", w->nccl->ncclGetErrorString(result));
-            nccl_fail(w, w->comm.r, KCP_COMM, why, 1);
+            nccl_fail(w, THIS_RANK, KCP_COMM, why, TELL_LATER);
         }
         poll(NULL, 0, 10);
     }
@@ -122,21 +150,24 @@ static void *watch_thread(void *arg)
 }
 //< watch
 
+/* A caller's word is told at once, unless he may have it from NCCL, which may have
+ * noticed another rank's end. */
 static void nccl_comm_fail(struct kcp_comm *c, int status, const char *why)
 {
-    nccl_fail((struct nccl_rank *)c, c->r, status, why, 1);
+    struct nccl_rank *w = (struct nccl_rank *)c;
+    nccl_fail(w, THIS_RANK, status, why, async_error(w) ? TELL_LATER : TELL_NOW);
 }
 
 static int nccl_comm_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->telling);
     const int failed = w->failed;
     if (failed && rank)
         *rank = w->rank;
     if (failed && why)
         snprintf(why, n, "%s", w->why);
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->telling);
     return failed;
 }
 
@@ -164,6 +195,7 @@ static void nccl_comm_free(struct kcp_comm *c)
         cudaFree(w->token);
     if (w->shown)
         cudaFree(w->shown);
+    pthread_mutex_destroy(&w->telling);
     pthread_mutex_destroy(&w->lock);
     free(w);
 }
@@ -181,6 +213,7 @@ static struct nccl_rank *make_rank(struct kcp_comm *host, char *why, size_t n)
     w->host = host;
     w->ours = 1;
     pthread_mutex_init(&w->lock, NULL);
+    pthread_mutex_init(&w->telling, NULL);
     if (launcher_env_timeout(&w->seconds, why, n) || cudaGetDevice(&w->device) ||
         cudaMalloc((void **)&w->token, sizeof *w->token) ||
         cudaMemset(w->token, 0, sizeof *w->token)) {

@@ -37,26 +37,32 @@ struct nccl_rank {                          /* one rank; comm is its first membe
     struct kcp_comm *_Atomic host;     /* who knows the lost; may be NULL */
     struct kcp_comm *lent_watch;       /* the same, where it is our own */
     int watch_asked;
-    char unwatched[120];               /* why a lent communicator has none */
+    char unwatched[120];               /* under telling: why a lent one has none */
     int ours, device, *token;
     char *shown;                       /* what ranks show one another, on the GPU */
     size_t shown_bytes;
     double seconds;
-    pthread_mutex_t lock;
+    pthread_mutex_t lock, telling;     /* lock: while NCCL is called */
     pthread_t watch;
     int watching;
     atomic_int grouped;                /* under lock written; by whose thread: */
     pthread_t group_of;
     atomic_int watched, stop, failed;  /* the watch thread's and the caller's */
-    int rank;                          /* of the first failure, under lock: */
+    int rank;                          /* of the first failure, under telling: */
     char why[300];
     struct kcp_window window;          /* comm.window leads here, where there are any */
     char opened[KCP_WINDOW_RANKS];     /* rank's memory is of another process */
     struct window_process process[KCP_WINDOW_RANKS];
 };
 
-/* Remember the first failure, tell the host ranks when it is ours, abort. */
-int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why, int tell);
+/* When the host ranks are told of a failure: at once, or when they were asked so many
+ * times, 10 ms apart, whether they know of one: NCCL may notice first that another rank
+ * is gone, which is not this one's failure. */
+enum telling { TELL_NOBODY = 0, TELL_NOW = 1, TELL_LATER = 30 };
+enum { THIS_RANK = -1 };               /* else the rank's number among the host's */
+/* Remember the first failure, tell it, abort; returns KCP_COMM. */
+int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
+              enum telling tell);
 /* The same, when nothing has moved for so long: of who has left or says nothing. */
 int nccl_stand_still(struct nccl_rank *w, const char *why);
 /* After a call: wait until NCCL has taken it over, or has failed, or time is up. */

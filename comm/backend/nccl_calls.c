@@ -38,7 +38,7 @@ int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
         return nccl_stand_still(w, why);
     snprintf(why, sizeof why, "%s: NCCL: %s", call,
              w->nccl->ncclGetErrorString(result));
-    return nccl_fail(w, w->comm.r, KCP_COMM, why, 1);
+    return nccl_fail(w, THIS_RANK, KCP_COMM, why, TELL_LATER);
 }
 
 /* The call, unless the communicator is gone; in a group its end settles. */
@@ -93,8 +93,8 @@ static int nccl_group(struct kcp_comm *c, int begin)
         w->grouped = 1;
     }
     if (!begin && was) {
+        w->grouped = 0;                    /* an owner may abort who hangs in its end */
         result = w->nccl->ncclGroupEnd();
-        w->grouped = 0;
         if (w->failed && w->at && w->ours)
             w->nccl->ncclCommAbort(w->at);
         if (w->failed)
@@ -127,7 +127,8 @@ static int wait_for_stream(struct nccl_rank *w, struct CUstream_st *stream,
             continue;
         }
         return cuda == cudaErrorNotReady ? nccl_stand_still(w, why)
-                                         : nccl_fail(w, w->comm.r, KCP_CUDA, why, 1);
+                                         : nccl_fail(w, THIS_RANK, KCP_CUDA, why,
+                                                     TELL_NOW);
     }
 }
 
@@ -168,12 +169,14 @@ int nccl_show_rows(struct kcp_comm *c, const void *mine, void *all, size_t bytes
         w->shown = NULL;
         w->shown_bytes = 0;
         if (cudaMalloc((void **)&w->shown, (R + 1) * bytes))
-            return nccl_fail(w, c->r, KCP_NO_MEMORY, "no memory to compare plans", 1);
+            return nccl_fail(w, THIS_RANK, KCP_NO_MEMORY,
+                             "no memory to compare plans", TELL_NOW);
         w->shown_bytes = (R + 1) * bytes;
     }
     char *own = w->shown + R * bytes;
     int err = cudaMemcpyAsync(own, mine, bytes, cudaMemcpyHostToDevice, stream)
-            ? nccl_fail(w, c->r, KCP_CUDA, "the device refused", 1) : KCP_OK;
+            ? nccl_fail(w, THIS_RANK, KCP_CUDA, "the device refused", TELL_NOW)
+            : KCP_OK;
     if (!err)
         err = nccl_all_gather(c, own, w->shown, bytes, stream);
     c->traffic = before;
@@ -181,7 +184,7 @@ int nccl_show_rows(struct kcp_comm *c, const void *mine, void *all, size_t bytes
         err = wait_for_stream(w, stream, "the comparison of plans");
     if (!err && cudaMemcpyAsync(all, w->shown, R * bytes, cudaMemcpyDeviceToHost,
                                 stream))
-        err = nccl_fail(w, c->r, KCP_CUDA, "the device refused", 1);
+        err = nccl_fail(w, THIS_RANK, KCP_CUDA, "the device refused", TELL_NOW);
     return err ? err : wait_for_stream(w, stream, "the comparison of plans");
 }
 

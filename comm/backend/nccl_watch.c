@@ -24,13 +24,18 @@ int nccl_watch(struct nccl_rank *w, struct CUstream_st *stream)
 {
     struct watched_call call = { w, stream };
     const struct watch_gather by = { w->comm.R, w->comm.r, gather_rows, &call };
+    char why[sizeof w->unwatched] = "";
     if (w->host || w->watch_asked || w->comm.R < 2)
         return KCP_OK;
     w->watch_asked = 1;
-    const int err = watch_open(&w->lent_watch, &by, w->unwatched, sizeof w->unwatched);
+    const int err = watch_open(&w->lent_watch, &by, why, sizeof why);
+    pthread_mutex_lock(&w->telling);
+    memcpy(w->unwatched, why, sizeof why);
     w->host = w->lent_watch;
-    return err && !w->failed ? nccl_fail(w, w->comm.r, err, "no memory to watch", 1)
-                             : err;
+    pthread_mutex_unlock(&w->telling);
+    if (err && !w->failed)
+        nccl_fail(w, THIS_RANK, err, "no memory to watch", TELL_NOW);
+    return err ? KCP_COMM : KCP_OK;
 }
 
 void kcp_nccl_leave(struct kcp_comm *comm)

@@ -133,7 +133,8 @@ int kcp_nccl_windows(struct kcp_comm *c)
         return c->window ? KCP_OK : KCP_NA;
     windows_left_before();
     if (!(all = calloc((size_t)c->R, sizeof *all)))
-        return nccl_fail(w, c->r, KCP_NO_MEMORY, "no memory to show windows", 1);
+        return nccl_fail(w, THIS_RANK, KCP_NO_MEMORY, "no memory to show windows",
+                         TELL_NOW);
     w->window = (struct kcp_window){ .R = c->R, .r = c->r, .blocks = blocks_of(c->R) };
     memset(&mine, 0, sizeof mine);
     mine.able = make_own(w, &mine);

@@ -7,7 +7,9 @@
  * on its stream only then. What waits for a rank that is gone waits for ever, and hangs
  * its stream; nobody is told. An abort ends the calls of this rank alone. A caller who
  * uses a communicator that is gone, or aborts one inside a group, is stopped with one
- * line. Ranks meet in a file whose name is the id, in KCP_STAND_IN (/tmp). */
+ * line. Ranks meet in a file whose name is the id, in KCP_STAND_IN (/tmp). With
+ * KCP_STAND_IN_CONNECTS=1 calls of a communicator that blocks connect, and hang when
+ * their peer is gone. */
 #include <fcntl.h>
 #include <nccl.h>
 #include <pthread.h>
@@ -29,6 +31,7 @@ struct wish { atomic_int round, color, key; };
 struct meeting {
     atomic_int here[RANKS];
     struct wish wish[SPLITS][RANKS];
+    atomic_int called[2][RANKS][RANKS];    /* rank has called of peer; of a gather: 1 */
     struct box box[RANKS][RANKS];          /* from, to */
 };
 
@@ -37,7 +40,7 @@ struct op {
     struct op *next, *in_group;
     ncclComm_t comm;
     cudaStream_t stream;
-    int n, captured;
+    int n, captured, is_gather;
     struct move move[MOVES];
     const int *part;                       /* of a sum: this rank's, what is gathered */
     int *gathered, *sum;
@@ -139,6 +142,13 @@ static void clear_away(ncclComm_t c)
     }
 }
 
+static void drop(struct op *op)
+{
+    if (op)
+        free(op->gathered);
+    free(op);
+}
+
 /* A kernel, on its stream. */
 static void run_op(void *arg)
 {
@@ -159,10 +169,8 @@ static void run_op(void *arg)
         op->sum[i] = sum;
     }
     const int is_last = !op->captured;
-    if (is_last) {
-        free(op->gathered);
-        free(op);
-    }
+    if (is_last)
+        drop(op);
     pthread_mutex_lock(&c->lock);
     c->running -= goes;
     c->on_stream -= is_last;
@@ -189,9 +197,34 @@ static void launch(ncclComm_t c, struct op *op)
     cudaSetDevice(device);
 }
 
+/* The first call of a kind makes a connection to its peers, for which a communicator
+ * that blocks waits. 0: it was aborted meanwhile. */
+static int connect_peers(const struct op *op)
+{
+    ncclComm_t c = op->comm;
+    atomic_int (*called)[RANKS] = c->at->called[op->is_gather];
+    pthread_mutex_lock(&c->lock);
+    c->running++;                          /* an abort waits until this has ended */
+    pthread_mutex_unlock(&c->lock);
+    for (int i = 0; i < op->n; i++)
+        called[c->r][op->move[i].peer] = 1;
+    for (int i = 0; i < op->n; i++)
+        while (!called[op->move[i].peer][c->r] && !c->aborted)
+            nap();
+    pthread_mutex_lock(&c->lock);
+    c->running--;
+    pthread_cond_broadcast(&c->change);
+    pthread_mutex_unlock(&c->lock);
+    return !c->aborted;
+}
+
 static ncclResult_t submit(struct op *op)
 {
     ncclComm_t c = op->comm;
+    if (c->blocking && getenv("KCP_STAND_IN_CONNECTS") && !connect_peers(op)) {
+        drop(op);
+        return ncclInternalError;
+    }
     pthread_mutex_lock(&c->lock);
     if (c->state != THERE || c->waiting)
         misuse("a call", "the one before is still in progress");
@@ -301,6 +334,7 @@ ncclResult_t ncclAllGather(const void *mine, void *rows, size_t n, ncclDataType_
     struct own_row *own = malloc(sizeof *own);
     if (type != ncclChar || !own || depth)
         misuse("ncclAllGather", "of characters, and in no group");
+    op->is_gather = 1;
     *own = (struct own_row){ (char *)rows + (size_t)c->r * n, mine, n };
     for (int r = 0; r < c->R; r++) {
         if (r == c->r)
@@ -326,6 +360,7 @@ ncclResult_t ncclAllReduce(const void *mine, void *sum, size_t n, ncclDataType_t
     struct op *op = op_of(c, stream, "ncclAllReduce");
     if (type != ncclInt || what != ncclSum || depth)
         misuse("ncclAllReduce", "of int, a sum, and in no group");
+    op->is_gather = 1;
     op->part = mine;
     op->sum = sum;
     op->numbers = n;
@@ -410,6 +445,16 @@ static int have_split(ncclComm_t c)
     return 1;
 }
 
+/* KCP_STAND_IN_NOTICES: a file says that another rank is gone, as sockets may. */
+static int notices(const ncclComm_t c)
+{
+    char path[320];
+    if (!getenv("KCP_STAND_IN_NOTICES"))
+        return 0;
+    path_of(c->name, path, sizeof path - sizeof ".gone");
+    return !access(strcat(path, ".gone"), F_OK);
+}
+
 ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *result)
 {
     must_be(c, "ncclCommGetAsyncError");
@@ -425,6 +470,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *result)
         launch(c, op);
     }
     *result = is_early || c->state != THERE ? ncclInProgress : ncclSuccess;
+    if (notices(c))
+        *result = ncclRemoteError;
     pthread_mutex_unlock(&c->lock);
     return ncclSuccess;
 }
@@ -489,9 +536,7 @@ ncclResult_t ncclCommAbort(ncclComm_t c)
     c->aborted = 1;
     while (c->running)
         pthread_cond_wait(&c->change, &c->lock);
-    if (c->waiting)
-        free(c->waiting->gathered);
-    free(c->waiting);
+    drop(c->waiting);
     c->waiting = NULL;
     c->state = GONE;
     forget_file(c);

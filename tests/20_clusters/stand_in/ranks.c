@@ -13,6 +13,7 @@
 #include "stand_in.h"
 #include "tests/entries.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -21,12 +22,13 @@
 #include <unistd.h>
 
 enum { LOST = 1, AT_ONCE = 6, MOST_SECONDS = 60 };
-enum way { NOBODY, KILLED, STOPPED, ABORTED, OUTSIDE, IN_GROUP, KNOWN_IN_GROUP, OURS,
-           EARLY, UNWATCHED, DEAF, DROPPED, FREED, CAPTURED, TWO, WAYS };
+enum way { NOBODY, KILLED, STOPPED, ABORTED, OUTSIDE, IN_GROUP, KNOWN_IN_GROUP, HANGS,
+           NOTICED, OURS, EARLY, UNWATCHED, DEAF, DROPPED, FREED, CAPTURED, TWO, WAYS };
 static const char *const way_names[] = { "nobody", "killed", "stopped", "aborted",
     "aborted from outside", "aborted from outside in a group",
-    "known inside a group", "killed, communicator of ours", "killed before the watch",
-    "killed, KCP_WATCH=0",
+    "known inside a group", "killed, the others hang in a call",
+    "noticed by NCCL first",
+    "killed, communicator of ours", "killed before the watch", "killed, KCP_WATCH=0",
     "no descriptors", "a call is left out", "freed early", "captured first",
     "two at once" };
 
@@ -91,10 +93,38 @@ static void *abort_outside(void *arg)
     return NULL;
 }
 
-static void send_outsider(void)
+/* He looks who is lost, while another thread hangs in a call. */
+static void *abort_when_lost(void *arg)
+{
+    const struct outside *o = arg;
+    char why[80];
+    while (!o->comm->lost(o->comm, NULL, NULL, 0))
+        poll(NULL, 0, 1);
+    o->comm->fail(o->comm, KCP_COMM, "its owner aborts it");
+    nccl_open(why, sizeof why)->ncclCommAbort(o->at);
+    return NULL;
+}
+
+/* Where NCCL has told him, and nobody yet by name. */
+static const char *gone_path(char *path, size_t n)
+{
+    snprintf(path, n, "%s/nccl.%.32s.gone", now->dir, now->meet[0].id.internal);
+    return path;
+}
+
+static void *abort_when_noticed(void *arg)
+{
+    char path[300];
+    gone_path(path, sizeof path);
+    while (access(path, F_OK))
+        poll(NULL, 0, 1);
+    return abort_outside(arg);
+}
+
+static void send_outsider(void *(*does)(void *))
 {
     me.lent = NULL;                        /* who ends it is he */
-    if (pthread_create(&outsider, NULL, abort_outside, &outside))
+    if (pthread_create(&outsider, NULL, does, &outside))
         _exit(1);
     has_outsider = 1;
 }
@@ -103,8 +133,8 @@ static void send_outsider(void)
 static void in_group(void)
 {
     if (now->way == IN_GROUP && me.comm->r == LOST) {
-        send_outsider();
-        poll(NULL, 0, 700);                /* fail asks for 0.3 s who was lost */
+        send_outsider(abort_outside);
+        poll(NULL, 0, 300);                /* he comes while it is open */
     }
     for (int i = 0; now->way == KNOWN_IN_GROUP && me.comm->r != LOST && i < 1000 &&
                     !me.own.lost(me.comm, NULL, NULL, 0); i++)
@@ -113,9 +143,15 @@ static void in_group(void)
 
 static void strike(void)
 {
+    char path[300];
     now->struck = monotonic_seconds();
+    if (now->way == NOTICED) {
+        close(open(gone_path(path, sizeof path), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+        poll(NULL, 0, 100);                /* its other connections close later */
+    }
     if (now->way == KILLED || now->way == OURS || now->way == EARLY ||
-        now->way == UNWATCHED || now->way == KNOWN_IN_GROUP)
+        now->way == UNWATCHED || now->way == KNOWN_IN_GROUP || now->way == HANGS ||
+        now->way == NOTICED)
         raise(SIGKILL);
     if (now->way == STOPPED)
         raise(SIGSTOP);
@@ -165,6 +201,10 @@ static void set_environment(const struct trial *t, int r)
         setenv("KCP_WATCH", "0", 1);
     if (t->way == DROPPED)
         setenv("KCP_STAND_IN_DROPS", "1", 1);
+    if (t->way == HANGS)
+        setenv("KCP_STAND_IN_CONNECTS", "1", 1);
+    if (t->way == NOTICED)
+        setenv("KCP_STAND_IN_NOTICES", "1", 1);
     setenv("KCP_STAND_IN", t->dir, 1);
     setenv("KCP_KEY_DIR", t->dir, 1);
     snprintf(word, sizeof word, "file:%s/meet", t->dir);
@@ -189,7 +229,7 @@ static void lose_one(struct trial *t, int r)
     hold(x, 0);
     if (ours)
         x->status = kcp_processes(&host, &who, x->why, sizeof x->why);
-    else if (!(at = lend(&t->meet[0], t->R, r, t->at % 2)))
+    else if (!(at = lend(&t->meet[0], t->R, r, t->way == HANGS || t->at % 2)))
         x->status = KCP_CUDA;
     if (!x->status)
         x->status = ours ? kcp_nccl_over(&comm, host, x->why, sizeof x->why)
@@ -213,7 +253,11 @@ static void lose_one(struct trial *t, int r)
     if (t->way == IN_GROUP || t->way == KNOWN_IN_GROUP)
         me.in_its_group = in_group;
     if (t->way == OUTSIDE && r == LOST)
-        send_outsider();
+        send_outsider(abort_outside);
+    if (t->way == HANGS && r != LOST)
+        send_outsider(abort_when_lost);
+    if (t->way == NOTICED && r == 0)
+        send_outsider(abort_when_noticed);
     for (int i = 0; !x->status && (!i || t->way == OUTSIDE); i++)
         x->status = pass_on(comm, a, t->R, (enum kcp_form)t->form);
     x->ended = monotonic_seconds();
@@ -420,6 +464,8 @@ static void judge(const struct trial *t)
                "watch: %s", name, r, x->why);
         EXPECT(t->way != UNWATCHED || strstr(x->why, "no watch: rank 2: KCP_WATCH=0"),
                "%s: rank %d says '%s'", name, r, x->why);
+        if (t->way == ABORTED && r != LOST && x->ended - t->struck < shared->soonest)
+            shared->soonest = x->ended - t->struck;
         EXPECT(!is_late, "%s: rank %d knew it after %.1f s", name, r,
                x->ended - t->struck);
         EXPECT(x->files[0] == x->files[1] && x->tasks[0] == x->tasks[1], "%s: rank %d: "
@@ -559,6 +605,8 @@ static void lose_everywhere(int full)
             start(R, form, KNOWN_IN_GROUP, 4);
         }
     for (int form = 0; form < FORMS && !full; form++) {
+        start(3, form, HANGS, 2);
+        start(3, form, NOTICED, 1 + shared->calls[3][form] / 2);
         start(3, form, STOPPED, 1 + shared->calls[3][form] / 2);
         start(3, form, OURS, 1 + shared->calls[3][form] / 2);
     }
@@ -566,9 +614,10 @@ static void lose_everywhere(int full)
 
 static void lose_some(void)
 {
+    static const int few_at[WAYS] = { [KNOWN_IN_GROUP] = 4, [HANGS] = 2 };
     for (int way = KILLED; way <= OURS; way++)
         if (way != STOPPED)
-            start(3, KCP_CHAIN, way, way == KNOWN_IN_GROUP ? 4 : 9);
+            start(3, KCP_CHAIN, way, few_at[way] ? few_at[way] : 9);
 }
 
 int main(int argc, char **argv)
@@ -589,6 +638,7 @@ int main(int argc, char **argv)
                 why[0] ? why : "expected nothing, full or few");
         return 2;
     }
+    shared->soonest = MOST_SECONDS;
     fflush(stdout);
     if (!fork())
         exit(forms());
@@ -611,6 +661,11 @@ int main(int argc, char **argv)
         start(3, KCP_CHAIN, CAPTURED, 0);
         start(3, KCP_ALL_GATHER, TWO, 0);
         wait_for_all();
+        if (!few && shared->soonest > 0.2) {
+            printf("  FAIL  a caller's fail was known after %.2f s at the soonest\n",
+                   shared->soonest);
+            failed++;
+        }
     }
     for (int model = 0; model < 2; model++)
         free(layer_of_model[model]);

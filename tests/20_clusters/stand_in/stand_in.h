@@ -16,6 +16,7 @@ enum { MOST = 4, FORMS = 4, IDS = 4 };
 struct shared {
     struct answers want[MOST + 1][FORMS][2];
     int calls[MOST + 1][FORMS];            /* of rank 1 in a pass */
+    _Atomic double soonest;                /* that another knew of a caller's fail */
 };
 extern struct shared *shared;
 extern struct lossy_layer *layer_of_model[2];     /* their inputs: KDA, GDN */
