@@ -147,7 +147,7 @@ static void strike(void)
     now->struck = monotonic_seconds();
     if (now->way == NOTICED) {
         close(open(gone_path(path, sizeof path), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-        poll(NULL, 0, 100);                /* its other connections close later */
+        poll(NULL, 0, 20);                 /* its other connections close later */
     }
     if (now->way == KILLED || now->way == OURS || now->way == EARLY ||
         now->way == UNWATCHED || now->way == KNOWN_IN_GROUP || now->way == HANGS ||
