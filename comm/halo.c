@@ -3,6 +3,7 @@
  * Book: chapter 14.  Checked by: tests/14_conv/checks.c.  Next: comm/segment_sum.c.
  * Every rank knows the plan, so nobody asks: each computes who needs what. */
 #include "checked.h"
+#include "group.h"
 
 #include <string.h>
 
@@ -187,14 +188,14 @@ int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
     const int R = h->plan->R, r = R > 1 ? h->comm->r : 0;
     if (!h->plan->crossing)
         return KCP_OK;
-    int status = h->comm->group(h->comm, 1);
+    const int opened = h->comm->group(h->comm, 1);
+    int status = opened;
     for (int j = 0; j < R && !status; j++)
         if (j != r)
             status = move_all(h, j, r, x, NULL);
     if (!status)
         status = move_all(h, r, r, x, halo);
-    const int closed = h->comm->group(h->comm, 0);
-    return status ? status : closed;
+    return group_end(h->comm, opened, status);
 }
 
 /* The sequence whose state rank r lacks for its local segment s, or -1: the segment is
@@ -225,7 +226,8 @@ int kcp_halo_states(const struct kcp_halo *h, void *states)
     if (p->R == 1 || !p->crossing || !bytes)
         return KCP_OK;
     const int *owner = h->backward ? p->ht_rank : p->h0_rank, r = h->comm->r;
-    int status = h->comm->group(h->comm, 1);
+    const int opened = h->comm->group(h->comm, 1);
+    int status = opened;
     for (int i = 1; i <= p->R; i++) {
         const int to = (r + i) % p->R;                   /* this rank is the last */
         for (int s = 0; s < p->ctx[to].NS && !status; s++) {
@@ -237,8 +239,7 @@ int kcp_halo_states(const struct kcp_halo *h, void *states)
                 status = h->comm->send(h->comm, rows, bytes, to, h->stream);
         }
     }
-    const int closed = h->comm->group(h->comm, 0);
-    return status ? status : closed;
+    return group_end(h->comm, opened, status);
 }
 
 struct kcp_traffic kcp_halo_formula(const struct kcp_halo *h, int r)

@@ -3,6 +3,7 @@
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/pipeline.c.
  * One message of S bytes a cut; t_sum + (R-1)(a + S/bw + t_MS) + t_main. */
 #include "exchange.h"
+#include "comm/group.h"
 
 //> chain
 /* Hop h moves the states of all visits with h visits before them. What starts here and
@@ -23,9 +24,8 @@ static int hop(const struct fold *f, int h)
             err = fold_last_state(f, &v, 0, x->V, out);
         out += v.leaves ? f->state : 0;
     }
-    if (!err)
-        err = x->comm->group(x->comm, 1);
-    const int is_open = !err;              /* it is closed, whatever fails in it */
+    const int opened = err ? err : x->comm->group(x->comm, 1);
+    err = opened;
     out = x->work;
     for (int p = 0; p < f->NS && !err; p = v.p1) {
         v = fold_visit(f, p);
@@ -40,8 +40,7 @@ static int hop(const struct fold *f, int h)
             err = x->comm->recv(x->comm, fold_state(f, p), f->state,
                                 fold_previous_rank(f, &v), x->stream);
     }
-    const int closed = is_open ? x->comm->group(x->comm, 0) : err;
-    err = err ? err : closed;
+    err = group_end(x->comm, opened, err);
     for (int p = 0; p < f->NS && !err; p = v.p1) {
         v = fold_visit(f, p);
         if (v.enters && fold_receives_at(f, &v) == h)

@@ -6,6 +6,7 @@
  * moves when, and all that it sends and receives at one time is one group.
  * B messages of S/B bytes a cut; t_sum + (R+B-2)(a + S/(B bw) + t_MS/B) + t_main. */
 #include "exchange.h"
+#include "comm/group.h"
 
 enum { BLOCKS = 4 };          /* unless asked; never more than there are columns */
 
@@ -134,15 +135,11 @@ static int pipeline_run(const struct fold *f)
     }
     for (int t = next_time(f, -1); t >= 0 && !err; t = next_time(f, t)) {
         err = round_of(f, MAKE, t);
-        if (!err)
-            err = x->comm->group(x->comm, 1);
-        const int is_open = !err;          /* it is closed, whatever fails in it */
-        if (!err)
-            err = round_of(f, SEND, t);
+        const int opened = err ? err : x->comm->group(x->comm, 1);
+        err = opened ? opened : round_of(f, SEND, t);
         if (!err)
             err = round_of(f, RECEIVE, t);
-        const int closed = is_open ? x->comm->group(x->comm, 0) : err;
-        err = err ? err : closed;
+        err = group_end(x->comm, opened, err);
         if (!err)
             err = round_of(f, TAKE, t);
     }

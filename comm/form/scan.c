@@ -11,6 +11,7 @@
  * may make several visits, each with its own W and X; to itself it copies.
  * t_sum + l (a + (B + B_M)/bw) + 2 (l - 1) t_MM + t_main, l = log2 R rounded up. */
 #include "exchange.h"
+#include "comm/group.h"
 
 #include "core/visits.h"
 
@@ -101,8 +102,8 @@ static int pass_on(const struct fold *f, struct scanning *list, int n, int d)
 {
     const struct kcp_exchange *x = f->x;
     struct kcp_comm *comm = x->comm;
-    int err = comm->group(comm, 1);
-    const int is_open = !err;              /* it is closed, whatever fails in it */
+    const int opened = comm->group(comm, 1);
+    int err = opened;
     for (int i = 0; i < n && !err; i++) {
         const int to = d <= list[i].after ? visit_at(f, &list[i].v, d, 1)->rank : f->r;
         if (to != f->r)
@@ -114,8 +115,7 @@ static int pass_on(const struct fold *f, struct scanning *list, int n, int d)
         if (from != f->r)
             err = comm->recv(comm, list[i].buffer[4], f->map, from, x->stream);
     }
-    const int closed = is_open ? comm->group(comm, 0) : err;
-    err = err ? err : closed;
+    err = group_end(comm, opened, err);
     for (int i = 0; i < n; i++)
         for (int j = 0; j < i && !err; j++)
             if (list[j].v.hops + d == list[i].v.hops &&
