@@ -69,6 +69,9 @@ row 08_forward v2_stages 1000 $old
 row 08_forward v9_gone 7000 $old
 head s.t 8192 1 1 strong
 row 08_forward v2_stages 3100 $old
+head u.t 32768 1 1 strong
+row 08_forward v2_stages 700 $new
+row 08_forward flashkda 900 peer=FlashKDA
 
 # A packed batch is another case than an even one, and its lengths are said.
 head n.t 8192 1 1 live
@@ -197,6 +200,8 @@ wants 08_forward.md '`v2_stages` | 3.000 | 3.000.*3.000 | 8.*% | 1.50'
 wants 08_forward.md '`v2_stages`† | 3.100'
 wants 08_forward.md '^| KDA.*32, lengths 4.*×.*1024, 4096 |'
 wants 08_forward.md '`v2_stages` | 3.300'
+lacks readme.md 'strong gates, T.*8192'          # nobody else was timed on it
+wants readme.md 'strong gates, T.*32768.*| 0.700 .*`flashkda` 0.900'
 wants readme.md '32, lengths 4.*×.*1024, 4096 |  | 3.300 '
 wants 08_forward.md '`v9_gone`† | 7.000'
 lacks 08_forward.md '| 1.000 |'
