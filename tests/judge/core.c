@@ -176,7 +176,8 @@ static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant
         struct kcase *more = o->alone ? NULL : cases_of(s, v, &one, paths_device(), &n);
         const struct kcase *from = o->alone ? o->alone : more;
         const size_t to = (size_t)first[i];
-        struct kcase *list = from ? realloc(all, (to + (size_t)n) * sizeof *all) : NULL;
+        struct kcase *list = from ? realloc(all, (to + (size_t)n + 1) * sizeof *all)
+                                   : NULL;
         if (list) memcpy(list + to, from, (size_t)n * sizeof *list);
         free(more);
         if (!list) {

@@ -34,10 +34,10 @@ int paths_judged_by(const struct kcp_path *p, const char *stage);
 /* The kernel of the stage whose cases are drawn for the row: the row's own, or of 13
  * the first that reads the block which a row of 08 leaves. NULL: not that stage's. */
 const char *paths_reached_by(const struct kcp_path *p, const char *stage);
-/* A case of a variant passed: its paths are judged. At the end of a stage a path that
- * is here and was not judged fails; those that are not here are one skip. */
 /* Of several seeds each is counted by itself: seed 0 of them, 1, ... from here on. */
 void paths_count_for(int seed);
+/* A case of a variant passed: its paths are judged. At the end of a stage a path that
+ * is here and was not judged fails; those that are not here are one skip. */
 void paths_were_judged(const struct kcp_stage *s, const struct kcp_variant *v,
                        const struct kcase *k);
 void paths_close(const struct kcp_stage *s, const struct options *o,

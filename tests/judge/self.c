@@ -274,6 +274,28 @@ KCP_CHECK(check_00_sees) = { "00_judge", "sees",
     "NaN, Inf, n/a, stray writes, moving bits, one head, unwanted parts: each named",
     sees };
 
+/* Three calls, of which the last two have one size: what the first one left is laid
+ * before the third is run again, and not what the second one left. */
+static int kept_by_size(struct kcp_report *rep)
+{
+    static const char *const lengths[] = { "40", "17", "17" };
+    const struct kcp_variant v = { "04_chunk", "tampered", "", KCP_F64, KCP_HOST, "any",
+                                   marks, work_of_tokens };
+    struct verdict t;
+    char words[120], why[120];
+    for (int i = 0; i < 3; i++) {
+        struct kcase k;
+        const int id = i < 2 ? 2 : 1;                  /* 2: as the last one left it */
+        snprintf(words, sizeof words, "live kda H=1 HV=1 K=8 V=8 C=16 lengths=%s id=%d",
+                 lengths[i], id);
+        if (case_parse(words, &k, why, sizeof why)) return KCP_BAD;
+        judge_case(stage_find("04"), &v, &k, KCP_F64, &t);
+    }
+    EXPECT(rep, t.outcome == FAIL && strstr(t.why, "again"), "a workspace as a call of "
+           "another size left it, after one of its own size: %s", t.why);
+    return KCP_OK;
+}
+
 static int remains(struct kcp_report *rep)
 {
     struct verdict t;
@@ -307,7 +329,7 @@ static int remains(struct kcp_report *rep)
                own ? "its own" : "another");
     }
     free(list);
-    return KCP_OK;
+    return kept_by_size(rep);
 }
 KCP_CHECK(check_00_remains) = { "00_judge", "remains",
     "what remains of other calls, what is wrong now and then or in one token: seen",

@@ -42,6 +42,9 @@ struct rank_args {
 /* leftovers.c: what is in a workspace before a run: NaN, or what the last run left, or
  * the last one that wanted another size (the last one, when all wanted the same). */
 enum leftovers { LEFT_NONE, LEFT_BY_LAST, LEFT_OTHER_SIZE };
+void leftovers_keep(const struct rank_args *s, const void *work, size_t bytes);
+int  leftovers_lay(const struct rank_args *s, void *work, size_t bytes,
+                   enum leftovers which);
 
 struct trial {
     const struct kcp_stage *stage;
@@ -122,9 +125,6 @@ int  row_a(const struct kcp_field *f, const char *letter);  /* a row a token, "T
  * same bits on every number of ranks (canonical.c). KCP_NA: not asked of its stage. */
 int  alone_variant(struct kcp_report *rep, const struct kcp_variant *v);
 int  canonical_variant(struct kcp_report *rep, const struct kcp_variant *v);
-void leftovers_keep(const struct rank_args *s, const void *work, size_t bytes);
-int  leftovers_lay(const struct rank_args *s, void *work, size_t bytes,
-                   enum leftovers which);
 const struct memory *gpu_of_threads(void);     /* NULL: none, or ranks have their own */
 /* Where the judge fills the arrays of a trial; NULL: no device. A shared object's are
  * filled on the host, for they are copied to its process. */
