@@ -1,6 +1,6 @@
 /* entries.h -- how many entries a folder has: what a process holds, by /proc.
  *
- * Book: chapter 20.  Checked by: lent.sh and nccl_stand_in.sh, which use it.
+ * Book: chapter 20.  Checked by: nccl_stand_in.sh, which uses it.
  * Next: tests/20_clusters/stand_in/ranks.c, which counts threads too. */
 #ifndef KCP_TEST_ENTRIES_H
 #define KCP_TEST_ENTRIES_H

@@ -5,18 +5,6 @@ $B/kcp-stranger: $(call obj,$(ref) $(comm) tests/cli/stranger.c) $(list_at)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) -lpthread -lm -ldl $(cuda_ldlibs) -o $@
 
-# NCCL's own code over a library that stands for CUDA and NCCL: processes, no GPU.
-ifneq ($(findstring KCP_WITH_NCCL,$(cuda_cflags)),)
-fake_gpu := $B/fake/libnccl.so.2
-$(fake_gpu): $B/tests/cli/fake_gpu.o
-	@mkdir -p $(@D)
-	@$(CC) $(LDFLAGS) -shared -Wl,-soname,libnccl.so.2 $< -o $@
-endif
-$B/kcp-lent: $(call obj,$(ref) $(comm) tests/cli/lent.c) $(fake_gpu) $(list_at)
-	@echo "  link $@"
-	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(fake_gpu) -Wl,-rpath,$(abspath $B)/fake \
-	  -lpthread -lm -ldl $(if $(fake_gpu),,$(cuda_ldlibs)) -o $@
-
 # The judge whose GPU is memory of the host's, and waits as long as it may.
 ifneq ($(cuda_cflags),)
 far_calls := Malloc Free Memset MemsetAsync Memcpy MemcpyAsync Memcpy2D StreamSynchronize \
@@ -28,12 +16,12 @@ $B/kcp-check-far: $(core) $B/tests/judge/main.o $B/tests/cli/far_gpu.o $(list_at
 	  $(cuda_ldlibs) -o $@
 test_needs   += $B/kcp-check-far
 endif
-test_needs   += $B/kcp-check $B/kcp-stranger $B/kcp-lent
+test_needs   += $B/kcp-check $B/kcp-stranger
 test_scripts += tests/cli/house.sh tests/cli/lanes_cli.sh tests/cli/cli.sh tests/cli/lies.sh \
                 tests/cli/misuse.sh tests/cli/generated.sh \
                 tests/cli/processes.sh tests/cli/promises.sh \
                 tests/cli/wrong_comm.sh tests/cli/far.sh tests/cli/run_processes.sh
-test_waiting += tests/cli/slurm.sh tests/cli/network.sh tests/cli/lent.sh
+test_waiting += tests/cli/slurm.sh tests/cli/network.sh
 # Ranks as threads and as processes under the thread sanitizer, which must first find a
 # race that is there. Some minutes: the forms of chapter 07 take the longest.
 .PHONY: sanitize-threads

@@ -6,6 +6,11 @@
 # Usage: nccl_stand_in.sh BUILD [few]; FULL=1: ranks lost at every call, in every way;
 # few: one of each, for a build under a sanitizer.
 # Next: ../20_clusters/stand_in/ranks.c.
+#
+# Of a lent communicator a rank is killed, stopped, aborted by its owner: named, also by
+# ranks that hang in a call. It is freed, or left in order: no loss. KCP_WATCH=0: why
+# nobody is named. A call that is captured first, a pair that talks first: nothing is
+# asked of the others. Two communicators at once: each its own.
 B=$(cd "${1:-build}" && pwd) || exit 2
 cd "$(dirname "$0")/../20_clusters/stand_in" || exit 2
 failed=0
@@ -14,7 +19,7 @@ failed=0
 home=${CUDA_HOME:-/usr/local/cuda}
 headers=""
 if [ -f "$home/include/cuda_runtime_api.h" ] && [ -f "$home/include/nccl.h" ]; then
-    for file in cudart.c libnccl.c; do
+    for file in cudart.c moves.c libnccl.c; do
         ${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -fsyntax-only -isystem "$home/include" \
             "$file" || failed=1
     done

@@ -41,9 +41,43 @@ int  pass_on(struct kcp_comm *comm, struct lossy_layer *a, int R, enum kcp_form 
 /* Numbers of this rank's rows that are not the threads'. */
 int  wrong_rows(const struct lossy_layer *a, int R, int r, enum kcp_form form);
 
+struct lossy_layer *own_layer(int model);  /* of this rank, with the inputs of all */
+
 /* What a caller does who knows nothing of us; share: rank 0's id goes to the others. */
 struct meet { ncclUniqueId id; atomic_int is_there; };
 ncclComm_t lend(struct meet *m, int R, int r, int blocking);
+
+/* ---- ranks.c: a trial, of ranks that are processes */
+enum { LOST = 1 };
+enum way { NOBODY, KILLED, STOPPED, ABORTED, OUTSIDE, IN_GROUP, KNOWN_IN_GROUP, HANGS,
+           NOTICED, OURS, EARLY, UNWATCHED, DEAF, DROPPED, FREED, LEFT, CAPTURED, PAIR,
+           TWO, WAYS };
+struct seen {
+    int done, status, lost, files[2], tasks[2], wrong, again, other;
+    double ended;
+    char why[320];
+};
+struct trial {
+    int R, form, way, at;
+    struct meet meet[IDS];
+    _Atomic double struck;
+    atomic_int calls;
+    struct seen seen[MOST];
+    char dir[200];
+};
+extern struct trial *now;                  /* of this process */
+/* What a process holds, files and threads, before and after. */
+void hold(struct seen *x);
+void hold_again(struct seen *x);
+
+/* ---- lose.c: one is lost. uses.c: nobody is, of what a caller may do */
+void lose_one(struct trial *t, int r);
+void abort_ours(void);
+void use_and_end(struct trial *t, int r);
+void capture_first(struct trial *t, int r);
+void pair_first(struct trial *t, int r);
+void use_two(struct trial *t, int r);
+int  stand_in_gathers(ncclComm_t at);      /* that this rank has called: libnccl.c */
 
 /* ---- forms.c: every form bit for bit; the number of what is wrong */
 int forms_threads(int lent);
