@@ -4,13 +4,9 @@
 # Book: chapter 08.  Checked by: --device cpu, in double, on the same files.
 # Usage: run_device.sh BUILD [a table of the errors].  Next: ../../bench/run/device.c.
 #
-# SHARED=1: ranks are processes over NCCL that share one GPU (../share_gpu.sh), and only
-# what has ranks is run.
-#
 # An error is RMS(gpu - cpu) / RMS(cpu) of a whole array. The CPU's inputs are not
 # rounded to bf16, so more than a kernel's own error is allowed; the judge is strict.
 B=$(cd "${1:-build}" && pwd) || exit 1
-tests=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 table=${2:-/dev/null}
 W=$(mktemp -d) || exit 1
 trap 'rm -rf "$W"' EXIT
@@ -44,36 +40,14 @@ compare() {
     done
     printf '%-22s worst %-9s %s of %s\n' "$1" "$at" "$worst" "$2" | tee -a "$table"
 }
-# ranks_of option...: how many; 1 if nothing says so.
-ranks_of() {
-    n=1
-    while [ $# -gt 0 ]; do
-        case $1 in
-            --ranks) n=$2 ;;
-            --cuts) n=$(echo "$2" | tr -cd , | wc -c) ;;
-        esac
-        shift
-    done
-    echo $n
-}
-# on_gpu option...: kcp-run there, from in to dev.
-on_gpu() {
-    n=$(ranks_of "$@")
-    if [ -z "$SHARED" ] || [ "$n" = 1 ]; then
-        "$run" --in in --out dev --device gpu "$@" >stdout 2>stderr
-    else
-        LIMIT=100 sh "$tests/share_gpu.sh" "$n" "$run" --in in --out dev --device gpu \
-            "$@" >stdout 2>stderr
-    fi
-}
 # near NAME bound GPU-OPTIONS option...: cpu and gpu on in.
 near() {
     name=$1 bound=$2 gpu=$3; shift 3
-    [ -z "$SHARED" ] || [ "$(ranks_of "$@")" -gt 1 ] || return
     rm -rf cpu dev
     "$run" --in in --out cpu "$@" >stdout 2>stderr || fail "cpu $*: $(cat stderr)"
     # shellcheck disable=SC2086
-    on_gpu $gpu "$@" || { fail "$gpu $*: $(cat stderr)"; return; }
+    "$run" --in in --out dev --device gpu $gpu "$@" >stdout 2>stderr || {
+        fail "$gpu $*: $(cat stderr)"; return; }
     grep -q '^on the GPU by' stdout || fail "$gpu: does not say whose kernels"
     cp stdout ran                     # compare has a stdout of its own
     compare "$name" "$bound"
@@ -143,14 +117,14 @@ near gdn-bf16-4-pipeline 3e-2 '' --model gdn --gate softplus $layer --ranks 4 \
 same() {
     rm -rf dev
     # shellcheck disable=SC2086
-    on_gpu $all --canonical 64 "$@" || { fail "$*: $(cat stderr)"; return; }
+    "$run" --in in --out dev --device gpu $all --canonical 64 "$@" >stdout 2>stderr || {
+        fail "$*: $(cat stderr)"; return; }
     [ -d one ] || { mv dev one; return; }
     for f in one/*.npy; do
         cmp -s "$f" "dev/${f##*/}" && pass || fail "$*: ${f##*/}: other bits"
     done
 }
 for model in kda gdn; do
-    [ -z "$SHARED" ] || break
     rm -rf in one; "$arrays" layer in 450 1 2 10 128 128 $model free 3
     all="--model $model --gate softplus $layer"
     same
@@ -196,7 +170,6 @@ rm -rf in out; "$arrays" layer in 20 1 1 1 272 16 kda raw 3
 refused 'ranks: .*no variant of 08_forward takes' --l2norm
 # One stage at a time, on the judge's own cases.
 for stage in 03 07 13; do
-    [ -z "$SHARED" ] || break
     rm -rf e; "$B/kcp-check" --emit e --stage $stage --storage bf16 >stdout
     for d in e/case_000/*ward e/case_001/*ward; do
         rm -rf in; cp -r "$d" in
