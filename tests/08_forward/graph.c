@@ -262,12 +262,6 @@ static int of_rank(struct kcp_comm *comm, void *arg)
     return one(j->rep, &j->layer, comm, j->words, j->captured);
 }
 
-static int run_ranks(int R, struct ranks *j, char *why, size_t n)
-{
-    if (!ranks_started()) return kcp_nccl_threads_run(R, of_rank, j, why, n);
-    return ranks_run(device_memory(), R, of_rank, j, why, n);
-}
-
 static int graph_ranks(struct kcp_report *rep)
 {
     static const char *const words[] = {
@@ -291,7 +285,7 @@ static int graph_ranks(struct kcp_report *rep)
         for (int i = 0; i < 5 + BATCHES; i++) {
             j.words = i < 5 ? words[i] : batches[i - 5][1];
             j.captured = i < 5 ? words[i] : batches[i - 5][0];
-            const int err = run_ranks(R, &j, why, sizeof why);
+            const int err = ranks_over_nccl(R, of_rank, &j, why, sizeof why);
             if (err == KCP_NA) return KCP_NA;
             EXPECT(rep, !err, "%d ranks, %s: status %d %s", R, j.words, err, why);
         }

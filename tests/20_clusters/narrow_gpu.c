@@ -167,10 +167,8 @@ static void narrow_forms(struct kcp_report *rep, struct narrow_trial *t,
         t[i].V = sizes[kind / PASSES % SIZES][1];
         t[i].form = (enum kcp_form)(kind / PASSES / SIZES);
     }
-    int status = KCP_OK;
-    if (!nccl) status = m->threads_run(R, narrow_all, &list, why, 200);
-    else if (ranks_started()) status = ranks_run(m, R, narrow_all, &list, why, 200);
-    else status = kcp_nccl_threads_run(R, narrow_all, &list, why, 200);
+    const int status = nccl ? ranks_over_nccl(R, narrow_all, &list, why, 200)
+                            : m->threads_run(R, narrow_all, &list, why, 200);
     EXPECT(rep, !status, "R %d, NCCL %d: status %d, %s", R, nccl, status, why);
     for (int i = 0; i < LIST && !status; i += EACH)
         narrow_judge(rep, &t[i], R);

@@ -120,22 +120,14 @@ static int split(struct kcp_comm *world, void *arg)
     return err ? err : talk(world, bad);
 }
 
-static int run_ranks(int R, int (*body)(struct kcp_comm *, void *), int over_nccl,
-                     struct job *j, char *why, size_t n)
-{
-    const struct memory *m = over_nccl ? device_memory() : &host_memory;
-    if (ranks_started()) return ranks_run(m, R, body, j, why, n);
-    return over_nccl ? kcp_nccl_threads_run(R, body, j, why, n)
-                     : kcp_threads_run(R, body, j, why, n);
-}
-
 static void one(struct kcp_report *rep, int R, const struct nccl *nccl,
                 int (*body)(struct kcp_comm *, void *), int over_nccl, int blocking)
 {
     struct job j = { .nccl = nccl, .blocking = blocking };
     const int mine = ranks_started() ? ranks_mine() : 0;
     char why[200] = "";
-    const int err = run_ranks(R, body, over_nccl, &j, why, sizeof why);
+    const int err = over_nccl ? ranks_over_nccl(R, body, &j, why, sizeof why)
+                              : ranks_run(&host_memory, R, body, &j, why, sizeof why);
     EXPECT(rep, !err, "%d ranks: status %d, %s", R, err, why);
     for (int r = 0; r < R; r++)
         EXPECT(rep, !j.bad[r] && !j.wrong[r], "rank %d of %d: %d answers, %lld "

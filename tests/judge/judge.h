@@ -215,6 +215,9 @@ int  ranks_started(void);                    /* by a launcher; 0: all are here *
 int  ranks_apart(void);                       /* each on a GPU of its own? */
 int  ranks_run(const struct memory *m, int R, int (*body)(struct kcp_comm *, void *),
                void *arg, char *why, size_t n);
+/* Over NCCL: the processes that were started, else threads, a GPU each. */
+int  ranks_over_nccl(int R, int (*body)(struct kcp_comm *, void *), void *arg,
+                     char *why, size_t n);
 void ranks_doing(const char *what);           /* said when a rank is lost */
 void ranks_agree(struct verdict *t);            /* the worst of all processes' */
 /* Exchanges of random plans and maps, every form, bit for bit: trials of them. */

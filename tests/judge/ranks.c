@@ -192,6 +192,13 @@ int ranks_run(const struct memory *m, int R, int (*body)(struct kcp_comm *, void
     return status;
 }
 
+int ranks_over_nccl(int R, int (*body)(struct kcp_comm *, void *), void *arg, char *why,
+                    size_t n)
+{
+    return host ? ranks_run(device_memory(), R, body, arg, why, n)
+                : kcp_nccl_threads_run(R, body, arg, why, n);
+}
+
 /* Kept to plain numbers and words: every process is of one build. */
 void ranks_agree(struct verdict *t)
 {
