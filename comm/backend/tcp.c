@@ -33,6 +33,58 @@ static int tcp_comm_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
     return failed;
 }
 
+/* ---- children of a fork
+ * They have no reader, and are no rank. A connection that one of them held would stay
+ * open when this process is killed: nobody would know it for long. */
+static pthread_mutex_t reading_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct tcp_rank *reading;
+static pthread_once_t at_fork = PTHREAD_ONCE_INIT;
+
+static void before_fork(void) { pthread_mutex_lock(&reading_lock); }
+static void after_fork(void) { pthread_mutex_unlock(&reading_lock); }
+
+static void in_child(void)
+{
+    for (struct tcp_rank *p = reading; p; p = p->next) {
+        for (int r = 0; r < p->comm.R; r++) {
+            if (p->fd[r] >= 0)
+                close(p->fd[r]);
+            p->fd[r] = -1;
+            p->gone[r] = 1;
+        }
+        for (int i = 0; i < 2; i++) {
+            close(p->wake[i]);
+            p->wake[i] = -1;
+        }
+        p->started = 0;
+    }
+    reading = NULL;
+    after_fork();
+}
+
+static void watch_forks(void) { pthread_atfork(before_fork, after_fork, in_child); }
+
+static void add_reading(struct tcp_rank *p)
+{
+    pthread_once(&at_fork, watch_forks);
+    pthread_mutex_lock(&reading_lock);
+    p->next = reading;
+    reading = p;
+    pthread_mutex_unlock(&reading_lock);
+}
+
+static void remove_reading(const struct tcp_rank *p)
+{
+    pthread_mutex_lock(&reading_lock);
+    for (struct tcp_rank **at = &reading; *at; at = &(*at)->next)
+        if (*at == p) {
+            *at = p->next;
+            break;
+        }
+    pthread_mutex_unlock(&reading_lock);
+}
+
+/* ---- its end */
 /* Goodbye, and a moment for the others' goodbyes: nobody takes our end for a loss. One
  * deadline for all of it. Who has said goodbye is told too: of three ranks that end at
  * once each could wait for one that it had not told. */
@@ -72,6 +124,7 @@ void tcp_drop(struct kcp_comm *c)
         const ssize_t woken = write(p->wake[1], "", 1);
         (void)woken;                   /* else it looks at stop every 250 ms */
         pthread_join(p->reader, NULL);
+        remove_reading(p);
     }
     for (int r = 0; r < c->R; r++)
         if (p->fd && p->fd[r] >= 0)
@@ -157,6 +210,8 @@ static int start_reader(struct tcp_rank *p)
             setsockopt(p->fd[r], IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     }
     p->started = !pthread_create(&p->reader, NULL, tcp_reader, p);
+    if (p->started)
+        add_reading(p);
     return p->started ? KCP_OK : KCP_NO_MEMORY;
 }
 

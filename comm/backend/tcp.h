@@ -35,6 +35,7 @@ enum { NOTHING_EXPECTED = -1 };
 /* What the reader thread and the callers share is atomic, or under lock. */
 struct tcp_rank {                      /* comm is its first member */
     struct kcp_comm comm;
+    struct tcp_rank *next;             /* of this process, those with a reader */
     double seconds;                    /* the timeout */
     double parting;                    /* how long free waits for the others' goodbye */
     int *fd;                           /* [R] */

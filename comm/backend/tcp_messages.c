@@ -320,13 +320,24 @@ static void poll_all(struct tcp_rank *p)
         poll(NULL, 0, 10);
 }
 
+/* Who stood still himself, as a job does that is suspended, has heard nobody: that is
+ * not their silence. */
+static double forgive_all(struct tcp_rank *p, double last_turn)
+{
+    const double now = monotonic_seconds();
+    for (int r = 0; r < p->comm.R && now - last_turn > HEARD_MS / 1e3; r++)
+        p->heard[r] = now;
+    return now;
+}
+
 void *tcp_reader(void *arg)
 {
     struct tcp_rank *p = arg;
     const int R = p->comm.R;
-    double said = monotonic_seconds();
+    double said = monotonic_seconds(), turn = said;
     while (!p->stop) {
         poll_all(p);
+        turn = forgive_all(p, turn);
         for (int r = 0; r < R && !p->stop; r++)
             if (r != p->comm.r && !p->gone[r])
                 listen_to(p, r, p->polled[r].revents);

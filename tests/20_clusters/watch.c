@@ -86,13 +86,14 @@ static int fake_rows(void *arg, const void *mine, void *all, size_t bytes)
 }
 
 /* ---- a rank's process: what it did, and what it saw */
-enum way { DIES, ABORTS, LEAVES, FREES, TWO, FEW_FILES, REFUSES, NO_KEY, CLOSED,
-           NONSENSE, WAYS };
-static const char *const way_names[] = { "is killed", "its owner aborts", "leaves",
-    "frees", "two at once", "no descriptors", "KCP_WATCH=0", "another key",
-    "closed ports", "shows nonsense" };
+enum way { DIES, FORKS, ABORTS, LEAVES, FREES, TWO, SUSPENDED, FEW_FILES, REFUSES,
+           NO_KEY, CLOSED, NONSENSE, WAYS };
+static const char *const way_names[] = { "is killed", "is killed, its child is left",
+    "its owner aborts", "leaves", "frees", "two at once", "suspended", "no descriptors",
+    "KCP_WATCH=0", "another key", "closed ports", "shows nonsense" };
 struct seen {
-    int status, has, lost, files[2], done;
+    atomic_int has;
+    int status, lost, files[2], done;
     double seconds, opened;
     char why[200], said[200];
 };
@@ -154,10 +155,25 @@ static int look(struct kcp_comm *watch, double seconds, char *said, size_t n)
     return lost;
 }
 
+static double seconds_of(int way)
+{
+    if (way == SUSPENDED)                  /* 4 of them it stands still */
+        return 6;
+    return way == LEAVES || way == FREES ? 1 : 10;
+}
+
 static void strike(struct kcp_comm *watch, int way)
 {
     poll(NULL, 0, 100);
-    if (way == DIES)
+    if (way == FORKS && fork() == 0) {     /* a child holds what is open, and leaves */
+        close(1);
+        close(2);
+        watch_leave(watch);
+        watch->free(watch);
+        sleep(8);
+        _exit(0);
+    }
+    if (way == DIES || way == FORKS)
         raise(SIGKILL);
     if (way == ABORTS || way == TWO)
         watch->fail(watch, KCP_COMM, "its owner aborts it");
@@ -174,7 +190,8 @@ static void rank(struct trial *t, int r, int way)
     struct second second = { t, r, NULL, { 0 } };
     pthread_t thread;
     const int strikes = way <= FREES || way == TWO;
-    setenv("KCP_TIMEOUT_S", way == NO_KEY || way == CLOSED ? "2" : "20", 1);
+    const int is_short = way == NO_KEY || way == CLOSED || way == SUSPENDED;
+    setenv("KCP_TIMEOUT_S", is_short ? "3" : "20", 1);
     unsetenv("KCP_WATCH");
     if (way == REFUSES && r == LOST)
         setenv("KCP_WATCH", "0", 1);
@@ -196,8 +213,7 @@ static void rank(struct trial *t, int r, int way)
         strike(watch, way);
         watch = NULL;
     } else if (watch)
-        x->lost = look(watch, way == LEAVES || way == FREES ? 1 : 10, x->said,
-                       sizeof x->said);
+        x->lost = look(watch, seconds_of(way), x->said, sizeof x->said);
     x->seconds = monotonic_seconds() - began;
     if (way == TWO && second.watch && r != LOST &&
         look(second.watch, 0.3, second.seen.said, sizeof second.seen.said) >= 0)
@@ -216,6 +232,20 @@ static void rank(struct trial *t, int r, int way)
     _exit(0);
 }
 
+/* All of them stand still for longer than the timeout, as a suspended job. */
+static void suspend(const struct trial *t, const pid_t *child)
+{
+    for (int r = 0; r < R; r++)
+        for (int i = 0; i < 1000 && !t->seen[r].has; i++)
+            poll(NULL, 0, 10);
+    poll(NULL, 0, 100);
+    for (int r = 0; r < R; r++)
+        kill(child[r], SIGSTOP);
+    poll(NULL, 0, 4000);
+    for (int r = 0; r < R; r++)
+        kill(child[r], SIGCONT);
+}
+
 static void watch_run(struct kcp_report *rep, struct trial *t, int way)
 {
     pid_t child[R];
@@ -224,13 +254,15 @@ static void watch_run(struct kcp_report *rep, struct trial *t, int way)
     for (int r = 0; r < R; r++)
         if (!(child[r] = fork()))
             rank(t, r, way);
+    if (way == SUSPENDED)
+        suspend(t, child);
     for (int r = 0; r < R; r++)
         waitpid(child[r], NULL, 0);
-    const int named = way == DIES || way == ABORTS || way == TWO;
-    const int watched = way <= TWO;
+    const int named = way == DIES || way == FORKS || way == ABORTS || way == TWO;
+    const int watched = way <= SUSPENDED;
     for (int r = 0; r < R; r++) {
         const struct seen *x = &t->seen[r];
-        if (r == LOST && (way == DIES || way == LEAVES))
+        if (r == LOST && (way == DIES || way == FORKS || way == LEAVES))
             continue;
         EXPECT(rep, x->done && !x->status && x->has == watched, "%s: rank %d: done %d, "
                "status %d, watch %d: %s", way_names[way], r, x->done, x->status, x->has,
