@@ -55,8 +55,8 @@ int job_key_prove(const struct job_key *key, const void *data, size_t bytes,
     memset(proof, 0, PROOF_BYTES);
     if (key->source == KEY_NONE)
         return KCP_OK;
-    if (!job_key_can_prove() || !hmac(sha256(), key->bytes, (int)key->n, data, bytes,
-                                   proof, &made))
+    if (!job_key_can_prove() ||
+        !hmac(sha256(), key->bytes, (int)key->n, data, bytes, proof, &made))
         return KCP_COMM;
     return made == PROOF_BYTES ? KCP_OK : KCP_COMM;
 }

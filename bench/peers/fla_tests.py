@@ -153,7 +153,7 @@ def ranks(limit, where, peer, only):
     shared = int(os.environ.get("KCP_ONE_GPU", "0"))
     gpus = shared or len(subprocess.run(["nvidia-smi", "-L"], capture_output=True,
                                         text=True).stdout.splitlines())
-    where_ = ", its ranks on one GPU" if shared else ""
+    how = ", its ranks on one GPU" if shared else ""
 
     def row(file, name, says):
         print(f"{file}::{name}\t{says}", flush=True)
@@ -176,7 +176,7 @@ def ranks(limit, where, peer, only):
         for _, verdict, why, said in found:
             if verdict == "failed" and ours:
                 bad.append(label)
-            row(file, label, whose(verdict, why, said, True) + where_)
+            row(file, label, whose(verdict, why, said, True) + how)
 
     jobs = []
     for file in RANKS:
