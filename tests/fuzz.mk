@@ -1,8 +1,9 @@
 # fuzz.mk -- make fuzz: the .npy reader, the plan, command lines, the judge's case words,
 # frames and hellos of the network, and calls of the C interface against any bytes.
-# SECONDS= for each of the seven: 12 are a minute and a half in all, 500 an hour. With clang: libFuzzer, guided by coverage. Always: a plain mutator, by
-# $(CC). Both under the address and undefined-behaviour sanitizers, from seeds that the
-# build makes.
+# SECONDS= for each of the seven: 12 are a minute and a half in all, 500 an hour. With
+# clang: libFuzzer, guided by coverage; SEED= of its draws, else another one each time.
+# Always: a plain mutator, by $(CC). Both under the address and undefined-behaviour
+# sanitizers, from seeds that the build makes.
 
 SECONDS ?= 12
 fuzz_c   = $(CFLAGS) -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
@@ -88,6 +89,7 @@ $B/corpus: $B/kcp-arrays tests/fuzz.mk
 fuzz-seconds:
 	@case '$(SECONDS)' in ''|0*|*[!0-9]*) echo "SECONDS=$(SECONDS): expected a number" >&2; \
 	  exit 2 ;; esac
+	@case '$(SEED)' in *[!0-9]*) echo "SEED=$(SEED): expected a number" >&2; exit 2 ;; esac
 fuzz: fuzz-seconds $(fuzz_all:%=$B/replay_%) $B/corpus
 	@$(MAKE) --no-print-directory $(at_once) $(fuzz_all:%=fuzz-replay-%)
 	@if echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | \
@@ -102,7 +104,7 @@ fuzz-replay-%:
 	echo "replay_$*: $$said"
 fuzz-guided-%:
 	@mkdir -p $B/found/$*; log=$B/found/$*.log; \
-	$B/fuzz_$* -max_total_time=$(SECONDS) -max_len=4096 -timeout=60 -rss_limit_mb=2048 \
-	  -print_final_stats=1 -verbosity=0 -artifact_prefix=$B/found/ $B/found/$* \
+	$B/fuzz_$* -seed=$(or $(SEED),0) -max_total_time=$(SECONDS) -max_len=4096 \
+	  -timeout=60 -rss_limit_mb=2048 -print_final_stats=1 -verbosity=0 -artifact_prefix=$B/found/ $B/found/$* \
 	  $B/corpus/$* >$$log.out 2>$$log || { tail -30 $$log; exit 1; }; \
 	sed -n "s/^stat::number_of_executed_units: */fuzz_$*, $(SECONDS) s: /p" $$log

@@ -114,6 +114,7 @@ makes 'STAGES: found no such name' 'check STAGES=07'
 makes 'CUDA_HOME=/nowhere: found no bin/nvcc' 'check CUDA_HOME=/nowhere'
 makes 'NCCL_HOME=/nowhere: found no' 'check NCCL_HOME=/nowhere'
 for x in x -3 0 "''"; do makes 'expected a number' "fuzz SECONDS=$x"; done
+for x in x -3; do makes 'expected a number' "fuzz SEED=$x"; done
 for x in zzz "''" ../07; do makes 'found no such lab' "lab LAB=$x"; done
 for x in rel "''"; do makes 'expected a path from /' "install PREFIX=$x"; done
 # What CONTRIBUTING says of mutate is taken.
