@@ -20,10 +20,10 @@ struct meeting {
 
 /* As kcp_who, and the meeting. */
 int launcher_env_read(struct kcp_who *who, struct meeting *at, char *why, size_t n);
-/* KCP_TIMEOUT_S; a bad value is KCP_BAD. */
-int launcher_env_timeout(double *seconds, char *why, size_t n);
-/* KCP_WINDOWS: may ranks on GPUs write to one another? */
-int launcher_env_windows(void);
+/* KCP_TIMEOUT_S; KCP_WATCH: do ranks that lend a communicator connect? KCP_WINDOWS: may
+ * ranks on GPUs write to one another? A bad value of any is KCP_BAD. */
+struct env_options { long seconds, watch, windows; };
+int launcher_env_options(struct env_options *o, char *why, size_t n);
 /* FNV-1a, so that a job's names have one short number: no secret is made of it. */
 uint64_t launcher_env_hash(uint64_t h, const char *s);
 /* One number for all processes of this machine since it started; 0: not known. */

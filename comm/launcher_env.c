@@ -269,19 +269,14 @@ static int alone(char *why, size_t n)
     return err;
 }
 
-int launcher_env_timeout(double *seconds, char *why, size_t n)
+int launcher_env_options(struct env_options *o, char *why, size_t n)
 {
-    long s;
-    const int err = number("KCP_TIMEOUT_S", 1, 86400, 60, &s, why, n);
-    *seconds = (double)s;
+    int err = number("KCP_TIMEOUT_S", 1, 86400, 60, &o->seconds, why, n);
+    if (!err)
+        err = number("KCP_WATCH", 0, 1, 1, &o->watch, why, n);
+    if (!err)
+        err = number("KCP_WINDOWS", 0, 1, 0, &o->windows, why, n);
     return err;
-}
-
-/* Windows are made where they are asked for. */
-int launcher_env_windows(void)
-{
-    const char *asked = getenv("KCP_WINDOWS");
-    return asked && strcmp(asked, "0");
 }
 
 double monotonic_seconds(void)
@@ -294,10 +289,10 @@ double monotonic_seconds(void)
 int launcher_env_read(struct kcp_who *who, struct meeting *at, char *why, size_t n)
 {
     long R, r, local;
-    double seconds;
+    struct env_options o;
     *who = (struct kcp_who){ 1, 0, 0, NULL };
     memset(at, 0, sizeof *at);
-    int err = launcher_env_timeout(&seconds, why, n);
+    int err = launcher_env_options(&o, why, n);
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers && !err; i++) {
         const struct launcher *l = &launchers[i];
         if (!launched_by(l))

@@ -112,7 +112,8 @@ static void listen_everywhere(struct watch_row *row, int *fd)
     freeifaddrs(all);
 }
 
-static void make_row(struct watch_row *row, const struct watch_gather *by, int *fd)
+static void make_row(struct watch_row *row, const struct watch_gather *by, int asked,
+                     int *fd)
 {
     struct stat network;
     memset(row, 0, sizeof *row);
@@ -122,8 +123,7 @@ static void make_row(struct watch_row *row, const struct watch_gather *by, int *
     row->machine = launcher_env_machine();
     if (!stat("/proc/self/ns/net", &network))
         row->network = (uint64_t)network.st_ino;
-    const char *asked = getenv("KCP_WATCH");
-    if (asked && !strcmp(asked, "0"))
+    if (!asked)
         snprintf(row->why, sizeof row->why, "KCP_WATCH=0");
     else if (!job_key_can_prove())
         snprintf(row->why, sizeof row->why, "libcrypto.so.3 was not found");
@@ -265,19 +265,20 @@ int watch_open(struct kcp_comm **watch, const struct watch_gather *by, char *why
     const struct kcp_who who = { R, r, 0, NULL };
     struct watch_row mine, *all = calloc((size_t)R, sizeof *all);
     int *fd = malloc(sizeof *fd * (size_t)R), listening[MOST_LISTENING], well = 0;
-    double seconds;
+    struct env_options asked;
     *watch = NULL;
     why[0] = 0;
     for (int i = 0; i < MOST_LISTENING; i++)
         listening[i] = -1;
     for (int i = 0; i < R && fd; i++)
         fd[i] = -1;
-    int err = all && fd ? launcher_env_timeout(&seconds, why, n) : KCP_NO_MEMORY;
+    int err = all && fd ? launcher_env_options(&asked, why, n) : KCP_NO_MEMORY;
     if (!err) {
-        make_row(&mine, by, listening);
+        make_row(&mine, by, asked.watch != 0, listening);
         err = by->rows(by->arg, &mine, all, sizeof mine);
     }
     if (!err && all_listen(all, R, why, n)) {
+        const double seconds = (double)asked.seconds;
         const double patience = seconds / 2 < MOST_PATIENCE ? seconds / 2
                                                             : MOST_PATIENCE;
         int bad = connect_all(all, R, r, listening, patience, fd, why, n);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #ifdef KCP_WITH_NCCL
+#include "checked.h"
 #include "nccl.h"
 #include "tcp.h"
 
@@ -200,12 +201,18 @@ static void nccl_comm_free(struct kcp_comm *c)
     free(w);
 }
 
-static struct nccl_rank *make_rank(struct kcp_comm *host, char *why, size_t n)
+/* Not KCP_OK: why says it. */
+static int make_rank(struct nccl_rank **made, struct kcp_comm *host, char *why,
+                     size_t n)
 {
+    struct env_options asked;
+    *made = NULL;
+    if (launcher_env_options(&asked, why, n))
+        return KCP_BAD;
     const struct nccl *nccl = nccl_open(why, n);
     struct nccl_rank *w = nccl ? calloc(1, sizeof *w) : NULL;
     if (!w)
-        return NULL;
+        return KCP_CUDA;
     w->comm = (struct kcp_comm){ .backend = "nccl", .fail = nccl_comm_fail,
                                  .lost = nccl_comm_lost, .free = nccl_comm_free };
     nccl_calls(&w->comm);
@@ -214,15 +221,16 @@ static struct nccl_rank *make_rank(struct kcp_comm *host, char *why, size_t n)
     w->ours = 1;
     pthread_mutex_init(&w->lock, NULL);
     pthread_mutex_init(&w->telling, NULL);
-    if (launcher_env_timeout(&w->seconds, why, n) || cudaGetDevice(&w->device) ||
+    w->seconds = (double)asked.seconds;
+    if (cudaGetDevice(&w->device) ||
         cudaMalloc((void **)&w->token, sizeof *w->token) ||
         cudaMemset(w->token, 0, sizeof *w->token)) {
-        if (!why[0])
-            snprintf(why, n, "no CUDA device");
+        snprintf(why, n, "no CUDA device");
         nccl_comm_free(&w->comm);
-        return NULL;
+        return KCP_CUDA;
     }
-    return w;
+    *made = w;
+    return KCP_OK;
 }
 
 static int begin_rank(struct nccl_rank *w, struct kcp_comm **comm)
@@ -247,8 +255,8 @@ int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size
         return KCP_BAD;
     *comm = NULL;
     why[0] = 0;
-    struct nccl_rank *w = make_rank(host, why, n);
-    int err = w ? KCP_OK : KCP_CUDA;
+    struct nccl_rank *w;
+    int err = make_rank(&w, host, why, n);
     if (w && host->r == 0 && w->nccl->ncclGetUniqueId(&id))
         err = KCP_COMM;
     for (int r = 1; r < host->R && !err; r++)
@@ -288,15 +296,16 @@ int kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl)
     if (!comm || !nccl)
         return KCP_BAD;
     *comm = NULL;
-    struct nccl_rank *w = make_rank(NULL, why, sizeof why);
-    if (!w)
-        return KCP_CUDA;
+    struct nccl_rank *w;
+    int err = make_rank(&w, NULL, why, sizeof why);
+    if (err)
+        return kcp_refuse(err, "kcp_nccl_from: %s", why);
     w->at = nccl;
     w->ours = 0;
-    const int err = begin_rank(w, comm);
+    err = begin_rank(w, comm);
     if (err)
         nccl_comm_free(&w->comm);
-    return err;
+    return err ? kcp_refuse(err, "kcp_nccl_from: no communicator of NCCL's") : KCP_OK;
 }
 
 int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **comm)
@@ -309,8 +318,9 @@ int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **
     *comm = NULL;
     if (strcmp(from->backend, "nccl"))
         return KCP_NA;
-    if (!(w = make_rank(all->host, why, sizeof why)))
-        return KCP_CUDA;
+    int err = make_rank(&w, all->host, why, sizeof why);
+    if (err)
+        return kcp_refuse(err, "kcp_nccl_split: %s", why);
     config.blocking = 0;
     pthread_mutex_lock(&all->lock);
     const int nccl_color = color < 0 ? NCCL_SPLIT_NOCOLOR : color;
@@ -321,7 +331,7 @@ int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **
     pthread_mutex_unlock(&all->lock);
     if (result == ncclSuccess)                /* which NCCL says too early: w->at is */
         result = ncclInProgress;              /* written when all has settled */
-    int err = all->failed ? KCP_COMM : nccl_settle(all, whole, result, "split");
+    err = all->failed ? KCP_COMM : nccl_settle(all, whole, result, "split");
     if (!err && !w->at && color >= 0)
         err = KCP_COMM;
     if (!err && w->at)

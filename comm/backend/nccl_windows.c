@@ -49,12 +49,15 @@ static int make_own(struct nccl_rank *w, struct card *mine)
     struct kcp_window *x = &w->window;
     const size_t words = sizeof(int) * (size_t)x->R;   /* who has left: nccl_left.c */
     const size_t bytes = kcp_window_bytes(x->R, x->blocks) + words;
+    struct env_options asked;
+    char why[120];
     pthread_once(&drawn, draw);
     mine->process = process_number;
     mine->machine = launcher_env_machine();
     mine->device = w->device;
     mine->is = window_process_here();
-    if (!launcher_env_windows() || !mine->process || !mine->machine)
+    if (launcher_env_options(&asked, why, sizeof why) || !asked.windows ||
+        !mine->process || !mine->machine)
         return 0;
     if (cudaHostAlloc((void **)&x->lost, sizeof *x->lost, cudaHostAllocPortable) ||
         cudaMalloc(&x->at[x->r], bytes) || cudaMemset(x->at[x->r], 0, bytes) ||

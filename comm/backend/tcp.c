@@ -240,21 +240,21 @@ int tcp_over(struct kcp_comm **comm, const struct kcp_who *who, double seconds,
 int kcp_processes(struct kcp_comm **comm, struct kcp_who *who, char *why, size_t n)
 {
     struct meeting at;
-    double seconds;
+    struct env_options asked;
     if (!comm || !who)
         return KCP_BAD;
     *comm = NULL;
-    int err = launcher_env_timeout(&seconds, why, n);
+    int err = launcher_env_options(&asked, why, n);
     if (!err)
         err = launcher_env_read(who, &at, why, n);
     if (err)
         return err;
-    struct tcp_rank *p = make_rank(who, seconds);
+    struct tcp_rank *p = make_rank(who, (double)asked.seconds);
     if (!p) {
         snprintf(why, n, "no memory, or no file descriptors, for %d ranks", who->R);
         return KCP_NO_MEMORY;
     }
-    err = bootstrap_meet(who, &at, seconds, p->fd, why, n);
+    err = bootstrap_meet(who, &at, p->seconds, p->fd, why, n);
     if (!err && start_reader(p)) {
         snprintf(why, n, "no thread to read what other ranks send");
         err = KCP_NO_MEMORY;

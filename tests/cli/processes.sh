@@ -113,6 +113,8 @@ refuses '^kcp-check: RANK=one: ' WORLD_SIZE=3 RANK=one
 refuses '^kcp-check: LOCAL_RANK=-1: ' WORLD_SIZE=3 RANK=0 LOCAL_RANK=-1
 refuses '^kcp-check: MASTER_PORT=70000: ' WORLD_SIZE=3 RANK=1 MASTER_PORT=70000
 refuses '^kcp-check: KCP_TIMEOUT_S=soon: ' KCP_TIMEOUT_S=soon
+refuses '^kcp-check: KCP_WATCH=off: expected a whole number from 0 to 1$' KCP_WATCH=off
+refuses '^kcp-check: KCP_WINDOWS=yes: ' KCP_WINDOWS=yes
 refuses '^kcp-check: KCP_RENDEZVOUS=tcp:x: ' WORLD_SIZE=3 RANK=1 KCP_RENDEZVOUS=tcp:x
 refuses '^kcp-check: SLURM_PROCID=4: ' SLURM_NTASKS=4 SLURM_PROCID=4
 refuses '^kcp-check: OMPI_COMM_WORLD_RANK= : ' OMPI_COMM_WORLD_SIZE=2 \

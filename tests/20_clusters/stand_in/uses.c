@@ -9,6 +9,23 @@
 #include <poll.h>
 #include <unistd.h>
 
+/* A value that is none: said by its name, and no rank is made. */
+static int taken_in_spite_of(const char *name, const char *value, ncclComm_t at)
+{
+    struct kcp_comm *comm = (void *)at;
+    char was[40] = "", word[80];
+    if (getenv(name))
+        snprintf(was, sizeof was, "%s", getenv(name));
+    setenv(name, value, 1);
+    const int status = kcp_nccl_from(&comm, at);
+    if (was[0])
+        setenv(name, was, 1);
+    else
+        unsetenv(name);
+    snprintf(word, sizeof word, "kcp_nccl_from: %s=%s: expected", name, value);
+    return status != KCP_BAD || comm || strncmp(kcp_why(), word, strlen(word));
+}
+
 /* A rank that has done frees what it was lent, or leaves and ends its process; the
  * others go on with what they have. */
 void use_and_end(struct trial *t, int r)
@@ -18,6 +35,8 @@ void use_and_end(struct trial *t, int r)
     struct lossy_layer *a = own_layer(0);
     hold(x);
     ncclComm_t at = lend(&t->meet[0], t->R, r, 0);
+    x->other += taken_in_spite_of("KCP_TIMEOUT_S", "soon", at);
+    x->other += taken_in_spite_of("KCP_WATCH", "off", at);
     x->status = at ? kcp_nccl_from(&comm, at) : KCP_CUDA;
     if (x->status)
         _exit(1);
