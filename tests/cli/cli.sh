@@ -91,6 +91,7 @@ KCP_ARCH=hopper "$check" --paths >stdout 2>stderr
     fail "KCP_ARCH=hopper: $(cat stderr)"
 says 0 '0 numbers wrong' --exchange 3 --ranks 3
 says 0 '0 numbers wrong' --exchange 2 --ranks 16
+says 1 '^FAILED: .* 0 of 2 plans .* expected more plans' --exchange 2 --ranks 2
 says 0 '^1 passed, 0 failed, 0 skipped' --stage=03 --variant=twin
 # make hears no name that nobody reads: STAGES= would judge everything.
 root=$(cd "$here/../.." && pwd)

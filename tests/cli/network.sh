@@ -334,6 +334,11 @@ rm "$X"; mkdir "$X"
 refused "a folder"
 [ -d "$X" ] || wrong "a folder as rendezvous file is gone"
 rmdir "$X"
+if mknod "$X" c 1 3 2>/dev/null; then                   # root's, as /dev/null
+    refused "a device"
+    [ -c "$X" ] || wrong "a device as rendezvous file is gone"
+    rm "$X"
+fi
 ln -s "$dir/dear" "$X.new"
 # A dead job's file that names a silent listener is told from a live one's; and what we
 # made is gone when we have met.
