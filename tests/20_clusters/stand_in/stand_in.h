@@ -61,6 +61,7 @@ struct trial {
     int R, form, way, at;
     struct meet meet[IDS];
     _Atomic double struck;
+    double died;                           /* rank 1, as the trial's process saw it */
     atomic_int calls;
     struct seen seen[MOST];
     char dir[200];
