@@ -68,6 +68,36 @@ umask 027; "$run" --in in --out at/new --scale 1 >stdout; umask 022
 [ "$(stat -c %a at/new at/new/o.npy | tr '\n' ' ')" = "750 640 " ] && pass || fail umask
 rm -rf at/new
 
+# ---- synced: each result and the staged folder before names are exchanged, the folder
+# above afterwards; no test sees a power cut.
+synced() {                                 # what is amiss of the steps in log, a line each
+    awk '{ name = $2; sub(".*/", "", name) }
+        $1 == "write" && name ~ /\.npy$/ { dirty[name] = entered = 1; results++ }
+        $1 == "fsync" { delete dirty[name] }
+        $1 == "symlinkat" || ($1 == "renameat" && name ~ /^\.kcp-/) { entered = 1 }
+        $1 == "fsync" && name ~ /^\.kcp-/ { entered = 0 }
+        $1 == "fsync" && name == "at" { renamed = 0 }
+        /^renameat2? .*\/at$/ {
+            for (file in dirty) print file " is not synced before names change"
+            if (entered) print "the staged folder is not"
+            renamed = results; changes++ }
+        renamed && ($1 == "linkat" || ($1 == "unlinkat" && name ~ /^\.kcp-/)) {
+            print "the folder above is not synced before " $1 }
+        END { if (renamed) print "the folder above is not synced at the end"
+              if (!results || !changes) print results + 0 " writes, " changes + 0 " changes" }
+        ' log
+}
+for new in out new; do
+    fresh
+    LD_PRELOAD=$halt HALT_LOG=$W/log "$run" --in in --out at/$new --scale 2 >stdout 2>&1
+    [ -z "$(synced)" ] && pass || fail "$new: $(synced)"
+    for without in 'fsync .*\.npy$' 'fsync .*/\.kcp-[^/]*$' 'fsync .*/at$'; do
+        mv log whole; grep -v "$without" whole >log
+        [ -n "$(synced)" ] && pass || fail "no $without is not seen"
+        mv whole log
+    done
+done
+
 # ---- killed at each step, then run again
 steps_of() {                   # HALT_COUNT is only written by a run that ends
     fresh
