@@ -21,7 +21,7 @@ function alone(i,   j, t, uncut)
 {
     for (j = 1; j <= rows; j++) {
         if (peer[j] != "" || kase[j] != kase[i] || stage[j] != stage[i] ||
-            ranks_[j] != 1) continue
+            direction(j) != direction(i) || ranks_[j] != 1) continue
         if (!t || time[j] < t) t = time[j]
         uncut = uncut || segments_[j] == 1
     }
@@ -32,7 +32,8 @@ function is_best(i,   j)
 {
     for (j = 1; j <= rows; j++)
         if (peer[j] == "" && is_layer[j] && kase[j] == kase[i] &&
-            stage[j] == stage[i] && ranks_[j] == ranks_[i] && time[j] < time[i])
+            stage[j] == stage[i] && direction(j) == direction(i) &&
+            ranks_[j] == ranks_[i] && time[j] < time[i])
             return 0
     return 1
 }
@@ -43,26 +44,31 @@ function times_alone(i,   t)
     return (t && ranks_[i] > 1) ? sprintf("%.2f", t / time[i]) : ""
 }
 
-# The plan, with its form where there is an exchange; front, sum, exchange, main.
+# The plan, with its form where there is an exchange; front, sum, exchange, main, which
+# a family's layers are not asked for.
 function layer_cells(i,   s)
 {
     s = plan_of(i)
     if (ranks_[i] > 1) s = form[i] ", " s
+    if (!main_[i])
+        return sprintf("%s | %.3f | | | | | %s", s, time[i] / 1e3, times_alone(i))
     return sprintf("%s | %.3f | %.3f | %.3f | %.3f | %.3f | %s", s, time[i] / 1e3,
                    front[i] / 1e3, sum[i] / 1e3, exchange[i] / 1e3, main_[i] / 1e3,
                    times_alone(i))
 }
 
 # By pass, then by GPUs, ours first.
-function layers_of(what, f,   s, R, theirs, j, i, n)
+function layers_of(what, f,   s, to, R, theirs, j, i, n)
 {
-    n = split("08_forward 13_backward forward_backward", s, " ")
+    n = split("08_forward 13_backward forward_backward 16_family 16_family", s, " ")
+    split("forward backward both forward backward", to, " ")
     for (j = 1; j <= n; j++)
         for (R = 1; R <= most; R++)
             for (theirs = 0; theirs <= 1; theirs++)
                 for (i = 1; i <= rows; i++) {
                     if (!is_layer[i] || kase[i] != what || stage[i] != s[j] ||
-                        ranks_[i] != R || (peer[i] != "") != theirs) continue
+                        direction(i) != to[j] || ranks_[i] != R ||
+                        (peer[i] != "") != theirs) continue
                     if (theirs)
                         print "| " direction(i) " | " R " | " whose(i) " | | " \
                               sprintf("%.3f", time[i] / 1e3) " | | | | | |" > f
@@ -118,27 +124,28 @@ function form_row(group, f,   k, i, n, name, p, head)
 {
     n = split("all_gather chain chain_window pipeline scan", name, " ")
     split(group, p, SUBSEP)
-    head = sprintf("%s | %s | %s", p[1], p[2] ~ /back/ ? "backward" : "forward", p[4])
+    head = sprintf("%s | %s | %s", p[1], p[2], p[4])
     printf "| %s | %s |", head == head_above ? " | | " : head, p[5] > f
     head_above = head
     for (k = 1; k <= n; k++) {
         if (!((group, name[k]) in form_at)) { printf " |" > f; continue }
         i = form_at[group, name[k]]
-        printf " %.3f\302\240(%.3f) |", time[i] / 1e3, exchange[i] / 1e3 > f
+        printf " %.3f%s |", time[i] / 1e3,
+            main_[i] ? sprintf("\302\240(%.3f)", exchange[i] / 1e3) : "" > f
     }
     print "" > f
 }
 
 function form_tables(f,   s, R, x, j, i, g, begun, seen)
 {
-    split("08_forward 13_backward", s, " ")
-    for (x = 1; x <= 2; x++)
+    split("08_forward 13_backward 16_family", s, " ")
+    for (x = 1; x <= 3; x++)
         for (R = 2; R <= most; R++)
             for (j = 1; j <= rows; j++) {
                 i = sorted[j]
                 if (!is_layer[i] || ranks_[i] != R || stage[i] != s[x] || peer[i] != "")
                     continue
-                g = kase[i] SUBSEP s[x] SUBSEP variant[i] SUBSEP R SUBSEP plan_of(i)
+                g = kase[i] SUBSEP direction(i) SUBSEP variant[i] SUBSEP R SUBSEP plan_of(i)
                 form_at[g, form[i]] = i
                 if (!(g in seen)) groups[++ngroups] = g
                 seen[g] = 1

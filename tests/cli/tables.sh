@@ -98,6 +98,12 @@ row 08_forward v2_stages 1500 $new "$(layer chain 1 500 200 50 750)"
 row 08_forward v2_stages 1400 $new "$(layer chain 1 500 200 40 650) cuts=46,54"
 row 08_forward v2_stages 1450 $new "$(layer chain 1 500 200 40 650) cuts=44,56"
 row 08_forward v2_stages 1300 $new "$(layer chain_bf16 1 500 200 20 580)"
+# A family's layers over ranks, both passes of one stage, without their parts.
+head g2.t 131072 2 2 live model=gla comm=fresh cc=GCC:12
+for f in all_gather chain; do
+    row 16_family v2_tiles 2700 $new "form=$f head_parts=1 pass=0"
+    row 16_family v2_tiles 5700 $new "form=$f head_parts=1 pass=1"
+done
 head r1.t 131072 8 1 live
 row 08_forward v2_stages 9000 $new "$(layer all_gather 1 3000 2000 0 3000)"
 row 07_merge v1_column 8000 $old
@@ -222,6 +228,9 @@ wants 17.md '| forward | `v2_stages` | 4.100'
 wants 18-gpu.md '| live | 16 | 9.2e-01 | 1.0e-07 | 9.6e-08 | 3.6e-06 | 6.6e-03 | +0.6 % |'
 wants 19.md '`fla_kda_cp4`'
 wants 19.md '| 4.0 | 4 | 65 |'
+wants 19.md '| forward | 2 | `v2_tiles`.* one segment a rank | 2.700 | | | | |  |'
+wants 19.md '| backward | 2 | `v2_tiles`.* one segment a rank | 5.700 | | | | |  |'
+wants 19-forms.md '^| GLA.*| backward | 2 | .*| 5.700 | 5.700 |'
 wants 19-forms.md '\(| 2.500[^|]*(0.100) \)\{5\}|'
 wants 19.md '| forward | 2 | `v2_stages` | chain, one segment a rank, shares 46.*:.*54 | 1.400'
 wants 19.md '65536, .*, bf16 on the wire; a GPU'
@@ -249,6 +258,8 @@ done
 # The README has 20 rows at most, of all that is recorded.
 unset DIGESTS
 sh bench/tables.sh "$W/t" || failed=1
+awk '/^\|[-:|]+$/ { head = FILENAME; next } head == FILENAME && !/^\|/ { exit 1 } { head = "" }' \
+    "$W"/t/*.md || { echo "tables.sh: a table without a row"; failed=1; }
 n=$(grep -c '^| [A-Z].*[0-9]' "$W/t/readme.md")
 [ "$n" -ge 10 ] && [ "$n" -le 20 ] ||
     { echo "tables.sh: $n rows for README.md"; failed=1; }
