@@ -7,6 +7,7 @@
  * and with it cudaFree and every synchronisation, as on a GPU. While a stream is
  * captured its tasks are kept for the graph, and a query breaks the capture. */
 #include <cuda_runtime_api.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -267,15 +268,19 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 }
 
 /* ---- memory: a device's is the host's, and free waits for the device */
+static _Atomic size_t held;
+
 cudaError_t cudaMalloc(void **p, size_t n)
 {
     *p = malloc(n ? n : 1);
+    held += malloc_usable_size(*p);
     return *p ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
 cudaError_t cudaFree(void *p)
 {
     cudaDeviceSynchronize();
+    held -= malloc_usable_size(p);
     free(p);
     return cudaSuccess;
 }
@@ -290,7 +295,8 @@ cudaError_t cudaFreeHost(void *p) { return cudaFree(p); }
 
 cudaError_t cudaMemGetInfo(size_t *left, size_t *total)
 {
-    *left = *total = (size_t)1 << 36;
+    *total = (size_t)1 << 36;
+    *left = *total - held;
     return cudaSuccess;
 }
 

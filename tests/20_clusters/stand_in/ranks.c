@@ -36,8 +36,10 @@ int wrongs;
 /* ---- what a process holds */
 static void look(struct seen *x, int i)
 {
+    size_t total;
     x->files[i] = entries("/proc/self/fd");
     x->tasks[i] = entries("/proc/self/task");
+    cudaMemGetInfo(&x->free[i], &total);
 }
 
 void hold(struct seen *x) { look(x, 0); }
@@ -142,6 +144,8 @@ static void judge(const struct trial *t)
         EXPECT(x->files[0] == x->files[1] && x->tasks[0] == x->tasks[1], "%s: rank %d: "
                "files %d, then %d; threads %d, then %d", name, r, x->files[0],
                x->files[1], x->tasks[0], x->tasks[1]);
+        EXPECT(x->free[0] == x->free[1], "%s: rank %d: %zu bytes are missing", name, r,
+               x->free[0] - x->free[1]);
         EXPECT(!x->wrong && !x->again && !x->other, "%s: rank %d: %d arrays wrong, "
                "anew status %d, %d other: %s", name, r, x->wrong, x->again, x->other,
                x->why);

@@ -54,6 +54,7 @@ enum way { NOBODY, KILLED, STOPPED, ABORTED, OUTSIDE, IN_GROUP, KNOWN_IN_GROUP, 
            TWO, WAYS };
 struct seen {
     int done, status, lost, files[2], tasks[2], wrong, again, other;
+    size_t free[2];                        /* of its GPU's memory */
     double ended;
     char why[320];
 };
@@ -67,7 +68,7 @@ struct trial {
     char dir[200];
 };
 extern struct trial *now;                  /* of this process */
-/* What a process holds, files and threads, before and after. */
+/* What a process holds, files, threads and memory of its GPU, before and after. */
 void hold(struct seen *x);
 void hold_again(struct seen *x);
 
