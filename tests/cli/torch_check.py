@@ -288,10 +288,17 @@ def errors():
     for bad in (7, "0,20", [0, 7.5, 20]):
         refuses(ValueError, ("cu_seqlens", "whole numbers"),
                 lambda: f(q, k, v, g, beta, cu_seqlens=bad))
-    for bad in (0, "64"):
+    # C's int and int64_t would cut these short: to 64, to 20.
+    refuses(ValueError, ("cu_seqlens", str(2 ** 64 + 20)),
+            lambda: f(q, k, v, g, beta, cu_seqlens=[0, 2 ** 64 + 20]))
+    refuses(ValueError, ("cu_seqlens", "-"),
+            lambda: f(q, k, v, g, beta, cu_seqlens=[0, -2 ** 64 + 20]))
+    for bad in (0, "64", 2 ** 32 + 64):
         refuses(ValueError, ("chunk_size", repr(bad)),
                 lambda: f(q, k, v, g, beta, chunk_size=bad))
-    refuses(ValueError, ("scale", "'a'"), lambda: f(q, k, v, g, beta, scale="a"))
+    for bad in ("a", 10 ** 400, float("nan"), float("inf")):
+        refuses(ValueError, ("scale", repr(bad)[:9]),
+                lambda: f(q, k, v, g, beta, scale=bad))
     refuses(ValueError, ("q", "0 channels"),
             lambda: f(q[..., :0], k[..., :0], v, g[..., :0], beta))
     refuses(ValueError, ("q", "sparse"), lambda: f(q.to_sparse(), k, v, g, beta))
@@ -619,6 +626,10 @@ def ranks():
     refuses(ValueError, ("cuts", "whole numbers"), lambda: make([0, 9], cuts="ab"))
     refuses(ValueError, ("conv1d_kernel_size", "'4'"),
             lambda: make([0, 9], conv1d_kernel_size="4"))
+    refuses(ValueError, ("conv1d_kernel_size", "4294967300"),
+            lambda: make([0, 9], conv1d_kernel_size=2 ** 32 + 4))
+    refuses(ValueError, ("cuts", "2^62"),
+            lambda: make([0, 9], cuts=[0] * R + [2 ** 64 + 9]))
     refuses(ValueError, ("cu_seqlens", "2^62"), lambda: make([0, 2 ** 70]))
     if kcp_torch.ops.available:
         compiled_ranks(world, x, do)

@@ -7,6 +7,8 @@ dt_bias, rows of the initial state) is its part, and the parts add up to the who
 DistributedDataParallel and an all_reduce want it. reduce_gradients=True gives every
 rank the whole.
 """
+import math
+
 import torch
 
 from . import groups, ops
@@ -232,13 +234,15 @@ def checked(options, q, k, v, g, beta, A_log, dt_bias, h0, N):
         raise ValueError(f"v: found {HV} heads, expected a multiple of q's {H}")
     floating("g", g, (B, T, HV) if o.gdn else (B, T, HV, K), q)
     floating("beta", beta, (B, T, HV), q)
-    if not isinstance(o.chunk_size, int) or o.chunk_size < 1:
+    if not isinstance(o.chunk_size, int) or not 0 < o.chunk_size < 2 ** 31:
         raise ValueError(f"chunk_size: found {o.chunk_size!r}, expected a whole number,"
-                         " 1 or more")
+                         " 1 or more, less than 2^31")
     try:
-        o.scale is None or float(o.scale)
-    except (TypeError, ValueError):
-        raise ValueError(f"scale: found {o.scale!r}, expected a number") from None
+        finite = o.scale is None or math.isfinite(o.scale)
+    except (TypeError, ValueError, OverflowError):
+        finite = False
+    if not finite:
+        raise ValueError(f"scale: found {o.scale!r:.40}, expected a number")
     if o.form not in FORMS:
         raise ValueError(f"form: found {o.form!r}, expected one of {', '.join(FORMS)}")
     if o.gate and A_log is None and o.lower_bound is None:

@@ -264,11 +264,14 @@ _read = {}                               # cu_seqlens on GPUs that were waited f
 
 
 def whole(cu, name="cu_seqlens"):
-    """A tuple of whole numbers, or the error."""
+    """A tuple of whole numbers that C has too, or the error."""
     try:
-        return tuple(map(operator.index, cu))
+        cu = tuple(map(operator.index, cu))
     except TypeError:
         raise ValueError(f"{name}: found {cu!r:.60}, expected whole numbers") from None
+    if max(map(abs, cu), default=0) >= 2 ** 62:      # the library's are of 64 bits
+        raise ValueError(f"{name}: found {max(cu, key=abs)}, expected less than 2^62")
+    return cu
 
 
 def boundaries(cu, name="cu_seqlens"):
@@ -288,8 +291,6 @@ def boundaries(cu, name="cu_seqlens"):
                 known = _read[id(cu)] = weakref.ref(cu), cu._version, cu.tolist()
             cu = known[2]
     cu = whole(cu, name)
-    if max(cu, default=0) >= 2 ** 62:         # the library's are of 64 bits
-        raise ValueError(f"{name}: found {max(cu)}, expected less than 2^62")
     if len(cu) < 2 or cu[0] != 0 or any(a > b for a, b in zip(cu, cu[1:])):
         raise ValueError(f"{name}: found {cu[:6]}, expected 0 first and never less")
     return cu
@@ -315,8 +316,9 @@ def build_cp_context(cu_seqlens, group=None, conv1d_kernel_size=None,
     if not isinstance(group, dist.ProcessGroup):
         raise ValueError(f"group: found {type(group).__name__}, expected a process"
                          " group that this rank is one of")
-    if conv1d_kernel_size is not None and not isinstance(conv1d_kernel_size, int):
+    if conv1d_kernel_size is not None and not (
+            isinstance(conv1d_kernel_size, int) and 0 <= conv1d_kernel_size < 2 ** 31):
         raise ValueError(f"conv1d_kernel_size: found {conv1d_kernel_size!r}, expected"
-                         " a whole number")
+                         " a whole number, less than 2^31")
     return CPContext(cu, group, conv1d_kernel_size,
                      None if cuts is None else whole(cuts, "cuts"))
