@@ -238,7 +238,7 @@ def checked(options, q, k, v, g, beta, A_log, dt_bias, h0, N):
         raise ValueError(f"chunk_size: found {o.chunk_size!r}, expected a whole number,"
                          " 1 or more, less than 2^31")
     try:
-        finite = o.scale is None or math.isfinite(o.scale)
+        finite = o.scale is None or math.isfinite(float(o.scale))
     except (TypeError, ValueError, OverflowError):
         finite = False
     if not finite:
