@@ -299,6 +299,9 @@ def errors():
     for bad in ("a", 10 ** 400, float("nan"), float("inf")):
         refuses(ValueError, ("scale", repr(bad)[:9]),
                 lambda: f(q, k, v, g, beta, scale=bad))
+    for name in "scale", "lower_bound":
+        refuses(ValueError, (name, "tensor"),
+                lambda: f(q, k, v, g, beta, **{name: torch.tensor(-.5)}))
     refuses(ValueError, ("q", "0 channels"),
             lambda: f(q[..., :0], k[..., :0], v, g[..., :0], beta))
     refuses(ValueError, ("q", "sparse"), lambda: f(q.to_sparse(), k, v, g, beta))

@@ -237,6 +237,9 @@ def checked(options, q, k, v, g, beta, A_log, dt_bias, h0, N):
     if not isinstance(o.chunk_size, int) or not 0 < o.chunk_size < 2 ** 31:
         raise ValueError(f"chunk_size: found {o.chunk_size!r}, expected a whole number,"
                          " 1 or more, less than 2^31")
+    for name in "scale", "lower_bound":       # what was prepared would outlive its value
+        if isinstance(getattr(o, name), torch.Tensor):
+            raise ValueError(f"{name}: found a tensor, expected a number, as its item()")
     try:
         finite = o.scale is None or math.isfinite(float(o.scale))
     except (TypeError, ValueError, OverflowError):
