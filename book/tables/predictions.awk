@@ -45,6 +45,15 @@ function fastest_layer(s, T, H,   i, best)
     return best
 }
 
+# A map applied to the states of one rank, of as many heads as were timed.
+function one_map(   i, best)
+{
+    for (i = 1; i <= rows; i++)
+        if (peer[i] == "" && stage[i] == "07_merge" && ranks_[i] == 1 && !is_layer[i] &&
+            segments_[i] == 1 && (!best || time[i] < time[best])) best = i
+    return best ? sprintf("%.3f, %d heads", time[best] / 1e3, HV_[best]) : "not recorded"
+}
+
 function part_table(tsv, f,   line, c, key, i, t, n)
 {
     while ((getline line < tsv) > 0) {
@@ -57,12 +66,13 @@ function part_table(tsv, f,   line, c, key, i, t, n)
             continue
         }
         t = ""
-        if (c[6] != "" && split(c[6], key, " ") == 2) {
+        if (c[6] == "07_merge") t = one_map()
+        else if (split(c[6], key, " ") == 2) {
             i = fastest_layer(key[1], 131072, 32)
-            t = 0
-            if (i && key[2] != "exchange") t += sum[i]
-            if (i && key[2] != "sum") t += exchange[i]
-            t = i ? sprintf("%.3f", t / 1e3) : "not recorded"
+            t = key[2] == "gather" ? gather_us[i] : 0
+            if (i && key[2] ~ /sum|both/) t += sum[i]
+            if (i && key[2] ~ /exchange|both/) t += exchange[i]
+            t = i && t ? sprintf("%.3f", t / 1e3) : "not recorded"
         }
         printf "| %s | %s | %s | %s | %s | %s |\n", c[1], c[2], c[3], c[4], c[5], t > f
     }

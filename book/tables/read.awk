@@ -90,9 +90,10 @@ function in_words(   s)
 function case_order(   m)
 {
     m = index("kda gdn", get("model"))
-    return sprintf("%d %09d %05d %05d %d %s %d %s", m ? m : 9, get("T"), get("H"),
-                   get("K"), 10 + index("livestrongsaturated", get("gate")),
-                   get("model"), get("sequences"), get("lengths") get("save") get("walk"))
+    return sprintf("%d %09d %05d %05d %05d %d %s %d %s", m ? m : 9, get("T"),
+                   get("H"), num("HV"), get("K"),
+                   10 + index("livestrongsaturated", get("gate")), get("model"),
+                   get("sequences"), get("lengths") get("save") get("walk"))
 }
 
 # The all-gather alone, measured once a case.
@@ -115,6 +116,7 @@ function keep(i, what, s, v, p, standing_)
     sum[i] = num("sum"); exchange[i] = num("exchange"); main_[i] = num("main")
     work[i] = get("work"); saved[i] = num("saved"); copy_[i] = num("copy")
     product_[i] = num("product"); T_[i] = num("T"); HV_[i] = num("HV")
+    gather_us[i] = num("gather_us")
     model_[i] = get("model"); gate_[i] = get("gate"); path_[i] = get("path")
     machine_[i] = machine_of(); commit_[i] = get("commit"); file_[i] = file
     case_[i] = get("case")
