@@ -114,12 +114,16 @@ int nccl_stand_still(struct nccl_rank *w, const char *why)
     return nccl_fail(w, r, KCP_COMM, words, TELL_LATER);
 }
 
-/* What NCCL says of itself. Who hangs in a call has the lock: then it is not asked. */
-static ncclResult_t async_error(struct nccl_rank *w)
+/* What NCCL says of itself. Who hangs in a call has the lock: then it is not asked. A
+ * call that does not hang has it for a moment, for which `ms` may wait. */
+static ncclResult_t async_error(struct nccl_rank *w, int ms)
 {
     ncclResult_t result = ncclSuccess;
-    if (pthread_mutex_trylock(&w->lock))
-        return ncclSuccess;
+    for (; pthread_mutex_trylock(&w->lock); ms--) {
+        if (ms <= 0)
+            return ncclSuccess;
+        poll(NULL, 0, 1);
+    }
     if (w->at && !w->failed)
         w->nccl->ncclCommGetAsyncError(w->at, &result);
     pthread_mutex_unlock(&w->lock);
@@ -139,7 +143,7 @@ static void *watch_thread(void *arg)
             nccl_fail(w, rank, KCP_COMM, why, TELL_NOBODY);
             break;
         }
-        const ncclResult_t result = async_error(w);
+        const ncclResult_t result = async_error(w, 0);
         if (result != ncclSuccess) {
             snprintf(why, sizeof why, "NCCL: %s", w->nccl->ncclGetErrorString(result));
             nccl_fail(w, THIS_RANK, KCP_COMM, why, TELL_LATER);
@@ -156,7 +160,7 @@ static void *watch_thread(void *arg)
 static void nccl_comm_fail(struct kcp_comm *c, int status, const char *why)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
-    nccl_fail(w, THIS_RANK, status, why, async_error(w) ? TELL_LATER : TELL_NOW);
+    nccl_fail(w, THIS_RANK, status, why, async_error(w, 50) ? TELL_LATER : TELL_NOW);
 }
 
 static int nccl_comm_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
