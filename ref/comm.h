@@ -125,7 +125,7 @@ struct ncclComm;
 int  kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl);
 void kcp_nccl_leave(struct kcp_comm *comm);
 /* Ranks of one color, ordered by key, r among equals: every rank calls it; color < 0
- * gets *comm NULL. free it before the comm that it came from. */
+ * gets *comm NULL. free it before from. lost() names ranks by their number in from. */
 int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **comm);
 
 /* ---- maps: compose and apply, one implementation a backend

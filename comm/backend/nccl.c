@@ -1,6 +1,6 @@
 /* nccl.c -- ranks as GPUs: a communicator each, watched, aborted when a rank is lost.
  *
- * Book: chapter 20.  Checked by: bench/gpu_nccl.sh, a process killed in an exchange.
+ * Book: chapter 20.  Checked by: bench/gpu_nccl.sh; nccl_stand_in.sh, without a GPU.
  * Next: comm/backend/nccl_threads.c; nccl_calls.c, what a rank may call.
  *
  * Other ranks are known through host, ranks that can talk without a GPU: threads of
@@ -77,7 +77,7 @@ int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
               enum telling tell)
 {
     struct kcp_comm *host = w->host;
-    int who = rank == THIS_RANK ? w->comm.r : rank;
+    int who = rank == THIS_RANK ? w->number : rank;
     char known[160] = "";
     const int is_known = host_knows(host, tell, &who, known, sizeof known);
     if (w->window.lost)                                  /* kernels wait no longer */
@@ -222,6 +222,7 @@ static int make_rank(struct nccl_rank **made, struct kcp_comm *host, char *why,
     nccl_calls(&w->comm);
     w->nccl = nccl;
     w->host = host;
+    w->number = host ? host->r : -1;          /* else its own, when that is known */
     w->ours = 1;
     pthread_mutex_init(&w->lock, NULL);
     pthread_mutex_init(&w->telling, NULL);
@@ -242,6 +243,8 @@ static int begin_rank(struct nccl_rank *w, struct kcp_comm **comm)
     if (w->nccl->ncclCommCount(w->at, &w->comm.R) ||
         w->nccl->ncclCommUserRank(w->at, &w->comm.r))
         return KCP_COMM;
+    if (w->number < 0)
+        w->number = w->comm.r;
     w->watching = !pthread_create(&w->watch, NULL, watch_thread, w);
     *comm = &w->comm;
     return KCP_OK;
@@ -322,9 +325,13 @@ int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **
     *comm = NULL;
     if (strcmp(from->backend, "nccl"))
         return KCP_NA;
+    if (nccl_watch(all, NULL))                /* its parts are watched by it */
+        return KCP_COMM;
     int err = make_rank(&w, all->host, why, sizeof why);
     if (err)
         return kcp_refuse(err, "kcp_nccl_split: %s", why);
+    w->number = all->number;
+    w->watch_asked = 1;
     config.blocking = 0;
     pthread_mutex_lock(&all->lock);
     const int nccl_color = color < 0 ? NCCL_SPLIT_NOCOLOR : color;

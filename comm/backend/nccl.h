@@ -38,6 +38,7 @@ struct nccl_rank {                          /* one rank; comm is its first membe
     struct kcp_comm *lent_watch;       /* the same, where it is our own */
     int watch_asked;
     char unwatched[120];               /* under telling: why a lent one has none */
+    int number;                        /* by which lost() names this rank: the host's */
     int ours, device, *token;
     char *shown;                       /* what ranks show one another, on the GPU */
     size_t shown_bytes;

@@ -1,6 +1,6 @@
 /* nccl_watch.c -- a caller's communicator gets connections by which the lost are known.
  *
- * Book: chapter 20.  Checked by: bench/gpu_faults.sh, lent; tests/20_clusters/watch.c.
+ * Book: chapter 20.  Checked by: nccl_stand_in.sh; bench/gpu_faults.sh, lent.
  * Next: comm/watch.c.
  *
  * Our own communicators are made over ranks that can talk. A lent one is not: at the

@@ -7,9 +7,12 @@
  * GPU has it: maps are applied on the stream too, and the host waits once, at last. */
 #include "stand_in.h"
 
+#include <poll.h>
+
 /* ---- a layer, on ranks that are threads */
 struct layer_job {
     int form, model, lent;
+    int fails, misnamed[MOST];             /* of a half: one does, and who says whom */
     struct meet meet;
     struct lossy_layer *a[MOST];
 };
@@ -213,6 +216,18 @@ int forms_exchange(void)
 }
 
 /* ---- halves of four, turned round by their keys */
+/* Rank 3 fails on its half: all of the four say so, by its number among them. */
+static void fail_half(struct kcp_comm *world, struct kcp_comm *half,
+                      struct layer_job *j)
+{
+    int lost = -1;
+    if (world->r == 3)
+        half->fail(half, KCP_CUDA, "its device is on fire");
+    for (int i = 0; i < 1000 && !half->lost(half, &lost, NULL, 0); i++)
+        poll(NULL, 0, 10);
+    j->misnamed[world->r] = lost != 3;
+}
+
 static int split_rank(struct kcp_comm *world, void *arg)
 {
     struct layer_job *j = arg;
@@ -227,6 +242,10 @@ static int split_rank(struct kcp_comm *world, void *arg)
         calls_as_before();
         if (!status && wrong_rows(j->a[world->r], 2, half->r, (enum kcp_form)j->form))
             status = KCP_MISMATCH;
+    }
+    if (!status && j->fails) {             /* some may hear of rank 3 in the barrier */
+        status = world->barrier(world, NULL);
+        fail_half(world, half, j);
     }
     if (half)
         half->free(half);
@@ -249,6 +268,18 @@ int forms_split(void)
             printf("  halves, %s: status %d: %s\n", kcp_form_names[j.form], status,
                    why);
         wrong += status != KCP_OK;
+    }
+    j.fails = 1;
+    j.form = KCP_CHAIN;
+    for (int r = 0; r < MOST; r++) {
+        *j.a[r] = *layer_of_model[0];
+        j.misnamed[r] = 1;
+    }
+    kcp_nccl_threads_run(MOST, split_rank, &j, why, sizeof why);
+    for (int r = 0; r < MOST; r++) {
+        if (j.misnamed[r])
+            printf("  halves: rank %d does not say that 3 has failed\n", r);
+        wrong += j.misnamed[r];
     }
     for (int r = 0; r < MOST; r++)
         free(j.a[r]);
