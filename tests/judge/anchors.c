@@ -88,6 +88,10 @@ static void crossing(struct anchors *a, const struct kcp_stage *s)
                 add(a, "live %s R=%d H=2 HV=2 K=8 V=6 C=16 lengths=9,171 h0 dht reuse_M"
                     " l2norm save=%s", model[m], R, m ? "all" : "none");
         }
+    /* Half of the tokens repeat: among 28 cuts the first one of some rank does. */
+    for (int f = 0; f < 4 && is(s, "15 "); f++)
+        add(a, "live kda %s R=8 H=1 HV=2 K=8 V=6 C=16 lengths=9,171,12 h0 dht "
+            "spike masks=2 D=3", kcp_form_names[f]);
 }
 
 /* The last case again, but a rank in the middle of its sequence has no tokens. */
