@@ -13,12 +13,14 @@
 #include "comm/watch.h"
 #include "tests/entries.h"
 
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -86,10 +88,11 @@ static int fake_rows(void *arg, const void *mine, void *all, size_t bytes)
 }
 
 /* ---- a rank's process: what it did, and what it saw */
-enum way { DIES, FORKS, ABORTS, LEAVES, FREES, TWO, SUSPENDED, FEW_FILES, REFUSES,
-           NO_KEY, CLOSED, NONSENSE, WAYS };
+enum way { DIES, FORKS, ABORTS, LEAVES, FREES, TWO, STRANGERS, SUSPENDED, FEW_FILES,
+           REFUSES, NO_KEY, CLOSED, NONSENSE, WAYS };
 static const char *const way_names[] = { "is killed", "is killed, its child is left",
-    "its owner aborts", "leaves", "frees", "two at once", "suspended", "no descriptors",
+    "its owner aborts", "leaves", "frees", "two at once",
+    "strangers call first", "suspended", "no descriptors",
     "KCP_WATCH=0", "another key", "closed ports", "shows nonsense" };
 struct seen {
     atomic_int has;
@@ -121,8 +124,45 @@ static void nonsense(unsigned char *row, int of, int to, size_t bytes)
         memset(row, 0x5a, bytes);
 }
 
+/* Strangers who know where a rank listens call it before any rank does: some say
+ * nothing, some what no rank says, and none hangs up. */
+enum { STRANGERS_A_PORT = 12 };
+static int stranger[R * 16 * STRANGERS_A_PORT], strangers;
+
+static void call_as_strangers(unsigned char *row, int of, int to, size_t bytes)
+{
+    struct sockaddr_in at = { .sin_family = AF_INET };
+    const size_t end = bytes > 200 && of != to ? bytes : 0;
+    for (size_t i = FIRST_SPOT; i + SPOT <= end; i += SPOT) {
+        uint16_t family, port;
+        memcpy(&family, row + i, sizeof family);
+        memcpy(&port, row + i + 2, sizeof port);
+        if (family != AF_INET || row[i + 8] != 127)
+            continue;
+        at.sin_port = htons(port);
+        memcpy(&at.sin_addr, row + i + 8, 4);
+        for (int k = 0; k < STRANGERS_A_PORT; k++) {
+            const int fd = socket(AF_INET, SOCK_STREAM, 0);
+            char words[300];
+            if (connect(fd, (struct sockaddr *)&at, sizeof at))
+                _exit(1);
+            memset(words, 'x', sizeof words);
+            if (k % 2 && send(fd, words, sizeof words, MSG_NOSIGNAL) < 0)
+                _exit(1);
+            stranger[strangers++] = fd;
+        }
+    }
+}
+
+static void hang_up(void)
+{
+    while (strangers)
+        close(stranger[--strangers]);
+}
+
 static void (*const forges[WAYS])(unsigned char *, int, int, size_t) = {
-    [NO_KEY] = other_key, [CLOSED] = closed_ports, [NONSENSE] = nonsense };
+    [STRANGERS] = call_as_strangers, [NO_KEY] = other_key, [CLOSED] = closed_ports,
+    [NONSENSE] = nonsense };
 
 static struct kcp_comm *open_one(struct shared *s, int r, int way, struct seen *x)
 {
@@ -159,7 +199,7 @@ static double seconds_of(int way)
 {
     if (way == SUSPENDED)                  /* 4 of them it stands still */
         return 6;
-    return way == LEAVES || way == FREES ? 1 : 10;
+    return way == LEAVES || way == FREES || way == STRANGERS ? 1 : 10;
 }
 
 static void strike(struct kcp_comm *watch, int way)
@@ -206,7 +246,7 @@ static void rank(struct trial *t, int r, int way)
     struct kcp_comm *watch = open_one(&t->gather[0], r, way, x);
     if (way == TWO)
         pthread_join(thread, NULL);
-    if (meet(&t->gather[0]))
+    if (meet(&t->gather[0]) || (way == STRANGERS && strangers < 2 * STRANGERS_A_PORT))
         _exit(1);
     const double began = monotonic_seconds();
     if (watch && strikes && r == LOST) {
@@ -224,6 +264,7 @@ static void rank(struct trial *t, int r, int way)
         second.watch->free(second.watch);
     else if (way == TWO)
         x->has = 0;
+    hang_up();
     if (way != FEW_FILES || r != 2)
         x->files[1] = entries("/proc/self/fd");
     else
