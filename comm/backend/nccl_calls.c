@@ -88,9 +88,10 @@ static int nccl_group(struct kcp_comm *c, int begin)
     pthread_mutex_lock(&w->lock);
     const int was = w->grouped, failed = w->failed || !w->at;
     ncclResult_t result = ncclSuccess;
+    int opened = 0;
     if (begin && !failed && (result = w->nccl->ncclGroupStart()) == ncclSuccess) {
         w->group_of = pthread_self();
-        w->grouped = 1;
+        w->grouped = opened = 1;
     }
     if (!begin && was) {
         w->grouped = 0;                    /* an owner may abort who hangs in its end */
@@ -102,6 +103,8 @@ static int nccl_group(struct kcp_comm *c, int begin)
     }
     const ncclComm_t at = w->at;
     pthread_mutex_unlock(&w->lock);
+    if (opened)                            /* whatever fails meanwhile: it is open, */
+        return KCP_OK;                     /* and its opener ends it */
     return failed ? KCP_COMM : nccl_settle(w, at, result, "group");
 }
 

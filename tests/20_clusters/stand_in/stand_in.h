@@ -79,6 +79,7 @@ void use_and_end(struct trial *t, int r);
 void capture_first(struct trial *t, int r);
 void pair_first(struct trial *t, int r);
 void use_two(struct trial *t, int r);
+int  stand_in_groups(void);                /* that this thread has open: moves.c */
 int  stand_in_gathers(ncclComm_t at);      /* that this rank has called: libnccl.c */
 
 /* ---- forms.c: every form bit for bit; the number of what is wrong */

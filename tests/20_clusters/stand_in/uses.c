@@ -106,6 +106,29 @@ void capture_first(struct trial *t, int r)
     hold_again(x);
 }
 
+static void *fail_soon(void *arg)
+{
+    struct kcp_comm *comm = arg;
+    poll(NULL, 0, 20);
+    comm->fail(comm, KCP_COMM, "its owner aborts it");
+    return NULL;
+}
+
+/* Its owner fails it while a group is being opened: who is told that it is open ends
+ * it, and who is told otherwise has none. */
+static int leaves_a_group_open(struct kcp_comm *comm)
+{
+    pthread_t owner;
+    setenv("KCP_STAND_IN_OPENS", "1", 1);
+    if (pthread_create(&owner, NULL, fail_soon, comm))
+        return 1;
+    if (!comm->group(comm, 1))
+        comm->group(comm, 0);
+    pthread_join(owner, NULL);
+    unsetenv("KCP_STAND_IN_OPENS");
+    return stand_in_groups();
+}
+
 /* A pair talks first: nothing is asked of the third rank. Then all open the watch, with
  * two gathers, or with the one that says why there is none (at 1: KCP_WATCH=0 on rank
  * 2); and later calls ask for nothing. */
@@ -135,6 +158,8 @@ void pair_first(struct trial *t, int r)
     }
     x->lost = -1;
     comm->lost(comm, &x->lost, x->why, sizeof x->why);
+    if (t->at == 1)                        /* nobody is told: there is no watch */
+        x->other += leaves_a_group_open(comm);
     comm->free(comm);
     nccl_open(why, sizeof why)->ncclCommDestroy(at);
     hold_again(x);
