@@ -126,7 +126,10 @@ graded "calls errx"
 # Two ranks that both send first: thread ranks keep what is sent, but NCCL would hang.
 src=comm/form/chain.c
 awk '/^[ \t]*\/\/< chain/ { on = 0 } on
-    /^[ \t]*\/\/> chain/ { on = 1 }' $src | sed '/err = x->comm->group/s/=.*/= KCP_OK;/' >"$W/fill"
+    /^[ \t]*\/\/> chain/ { on = 1 }' $src >"$W/grouped"
+sed 's/= err ? err : x->comm->group.*/= err;/; s/err = group_end(.*/;/' "$W/grouped" >"$W/fill"
+[ "$(diff "$W/grouped" "$W/fill" | grep -c '^>')" = 2 ] ||
+    wrong "$lab: its group is opened and closed otherwise"
 rm -f "$W"/*.c
 awk -v fill="$W/fill" -f book/labs/new.awk book/labs/$lab.lab $src >"$W/$lab.c"
 graded "over NCCL a send ends when it is received"
