@@ -3,8 +3,8 @@
 # runtime and NCCL: every form bit for bit, ranks that are lost, a watch that is late.
 #
 # Book: chapter 20, "What is promised to whom".  Checked by: tests/stand_in.mk.
-# Usage: nccl_stand_in.sh BUILD [few]; FULL=1: ranks lost at every call, in every way;
-# few: one of each, for a build under a sanitizer.
+# Usage: nccl_stand_in.sh BUILD [few]; ALL=1: ranks lost at every call, in every way, as
+# .ci/nightly asks; few: one of each, for a build under a sanitizer.
 # Next: ../20_clusters/stand_in/ranks.c.
 #
 # Of a lent communicator a rank is killed, stopped, aborted by its owner: named, also by
@@ -30,6 +30,6 @@ unset MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCAL_RANK KCP_RENDEZVOUS KCP_SECR
     KCP_TRUST_NETWORK KCP_JOB KCP_WATCH KCP_WINDOWS KCP_TIMEOUT_S KCP_STAND_IN_DROPS \
     SLURM_NTASKS OMPI_COMM_WORLD_SIZE TORCHELASTIC_RUN_ID
 said=$(LD_LIBRARY_PATH="$B/stand_in" timeout 900 "$B/stand_in/kcp-stand-in" \
-    ${2:-${FULL:+full}} 2>&1) || failed=1
+    ${2:-${ALL:+full}} 2>&1) || failed=1
 echo "$said$headers"
 exit $failed
