@@ -280,8 +280,9 @@ static int graph_ranks(struct kcp_report *rep)
         return KCP_NA;
     }
     if (kcp_layer_gpu(&j.layer, KCP_BF16, NULL, why, sizeof why)) return KCP_NA;
-    const int most = gpus < 4 ? gpus : 4, started = ranks_started();
-    for (int R = started ? started : 2; R <= (started ? started : most); R *= 2)
+    const int started = ranks_started(), here = gpus < 4 ? gpus : 4;
+    const int fewest = started ? started : 2, most = started ? started : here;
+    for (int R = fewest; R <= most; R *= 2)
         for (int i = 0; i < 5 + BATCHES; i++) {
             j.words = i < 5 ? words[i] : batches[i - 5][1];
             j.captured = i < 5 ? words[i] : batches[i - 5][0];

@@ -47,13 +47,15 @@ static int step(const ncclComm_t c, struct move *m)
     const size_t n = m->bytes < PIECE ? m->bytes : PIECE;
     if (m->is_send ? sent != taken : sent == taken)
         return 0;
-    memcpy(m->is_send ? b->piece : m->at, m->is_send ? m->at : b->piece, n);
+    if (m->is_send) {
+        memcpy(b->piece, m->at, n);
+        atomic_store(&b->sent, sent + 1);
+    } else {
+        memcpy(m->at, b->piece, n);
+        atomic_store(&b->taken, taken + 1);
+    }
     m->at += n;
     m->bytes -= n;
-    if (m->is_send)
-        atomic_store(&b->sent, sent + 1);
-    else
-        atomic_store(&b->taken, taken + 1);
     return 1;
 }
 
