@@ -255,19 +255,40 @@ static void states_of_sequences(struct tensor_set *b, const struct kcp_plan *p,
                8 * n);
 }
 
+/* States as a layer's interface has them become as the chapters do, [K,V], or back. */
+static void turn_states(struct tensor_set *b, const struct kcp_call *c,
+                        const char *name, int rows, int columns)
+{
+    const struct tensor *t = tensor_find(b, name);
+    const size_t n = (size_t)c->K * c->V;
+    double *one = t && c->layout == KCP_VK ? alloc_or_exit(8 * n) : NULL;
+    for (int64_t at = 0; one && at < t->n; at += n) {
+        double *x = (double *)t->p + at;
+        memcpy(one, x, 8 * n);
+        for (int i = 0; i < rows; i++)
+            for (int j = 0; j < columns; j++) x[j * rows + i] = one[i * columns + j];
+    }
+    free(one);
+}
+
 int pipeline_disturbed(struct tensor_set *b, const struct kcase *k,
                        enum kcp_storage storage)
 {
+    const struct kcp_call *c = &k->call;
     struct kcase one = *k;
     one.call.R = 1;
     one.uneven = 0;
     one.L = 0;
     one.mixed_want = 0;
+    turn_states(b, c, "h0", c->V, c->K);
+    turn_states(b, c, "dht", c->V, c->K);
     struct kcp_plan *p = case_plan(&one, 1);
     int status = p ? chunk_stages(b, &one, pipeline_disturb, storage) : KCP_NO_MEMORY;
     if (!status) {
         states_of_sequences(b, p, &one.call, "ht", "h_out", "h0");
         states_of_sequences(b, p, &one.call, "dh0", "dh_in", "dht");
+        turn_states(b, c, "ht", c->K, c->V);
+        turn_states(b, c, "dh0", c->K, c->V);
         sum_parts(b, &one.call);
     }
     kcp_plan_free(p);

@@ -111,9 +111,10 @@ static int moved(struct kcp_report *rep)
 {
     static const char *const sizes = "R=3 H=2 HV=4 K=8 V=6 C=16 lengths=0,40,0,61,1 "
                                      "h0 dht l2norm beta=sigmoid gate=softplus";
-    for (int m = 0; m < 2; m++) {
+    for (int m = 0; m < 4; m++) {
         char words[200];
-        snprintf(words, sizeof words, "live %s %s", model_name[m], sizes);
+        snprintf(words, sizeof words, "live %s %s%s", model_name[m & 1], sizes,
+                 m > 1 ? " layout=vk" : "");
         moved_of(rep, "08", KCP_FORWARD, words);
         moved_of(rep, "13", KCP_BACKWARD, words);
     }
