@@ -181,7 +181,7 @@ static int limits(struct kcp_report *rep)
         "sixty-four numbers", "what moves", "what moves by much", "off by more",
         "fp32 that moves", "fp32 that moves by much", "fp32 off by more",
         "a bench row's dA_log", "a bench row's dg_raw", "longer sums in fp32",
-        "a bench row's ddt_bias" };
+        "a bench row's ddt_bias", "one token", "two tokens", "one token off by more" };
     enum { ROWS = sizeof what / sizeof *what };
     const struct limit x[] = {
         { 3, 4, KCP_BF16, 6.3e-3, 0, 1, NULL },
@@ -196,15 +196,18 @@ static int limits(struct kcp_report *rep)
         { 64, 16, KCP_BF16, 5e-2, 0, 0, "dA_log" },
         { 64, 16, KCP_BF16, 5e-2, 0, 0, "dg_raw" },
         { 4, 64, KCP_F32, 3e-5, 2e-6, 1, NULL },
-        { 64, 16, KCP_BF16, 5e-2, 0, 0, "ddt_bias" } };
+        { 64, 16, KCP_BF16, 5e-2, 0, 0, "ddt_bias" },
+        { 1, 16, KCP_BF16, 2.5e-2, 1e-1, 1, NULL },
+        { 2, 16, KCP_BF16, 2.5e-2, 1e-1, 1, NULL },
+        { 1, 16, KCP_BF16, 1e-1, 1e-1, 1, NULL } };
     const double want[] = { 6e-3 * few, 6e-3 * few, 6e-3, 9e-3, 2.4e-2, 6e-3,
                             1.8e-5, 4e-4, 1e-5, 2e-2 * (1 + 3 / sqrt(2)), 2e-2,
-                            2.4e-5, 2e-2 * (1 + 3 / sqrt(32)) };
+                            2.4e-5, 2e-2 * (1 + 3 / sqrt(32)), 9.6e-2, 4.8e-2, 6e-3 };
     for (int i = 0; i < ROWS; i++)
         EXPECT(rep, fabs(limit_of(&x[i]) - want[i]) < 1e-9, "%s: %g, not %g", what[i],
                limit_of(&x[i]), want[i]);
     /* Draws are made until a limit is far enough off, and none where none may help. */
-    const int draws[] = { 1, 0, 8, 8, 1, 0, 8, 8, 0, 0, 0, 8, 0 };
+    const int draws[] = { 1, 0, 8, 8, 1, 0, 8, 8, 0, 0, 0, 8, 0, 1, 1, 0 };
     for (int i = 0; i < ROWS; i++) {
         most_draws = 0;
         limit_of(&x[i]);

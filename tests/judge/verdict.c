@@ -85,8 +85,8 @@ static void judge_ranks(const struct trial *t, enum kcp_storage judged, struct w
         *w = (struct worst){ .err = 0 };
         for (int r = 0; r < t->R; r++)
             judge_rank(t, &t->rank[r], judged, is_plain, w);
-        if (w->nan || w->err <= w->tol || w->err > limit_rises_by(judged) * w->tol)
-            return;
+        const double most = limit_rises_by(judged, &t->rank[0].call);
+        if (w->nan || w->err <= w->tol || w->err > most * w->tol) return;
     }
 }
 
