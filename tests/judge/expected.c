@@ -124,7 +124,7 @@ static int inputs_before(struct tensor_set *in, const struct kcp_stage *s,
 {
     int status = KCP_OK;
     if (source_of(s) == OF_STEP) status = pipeline_oracle(in, k, pass == KCP_BACKWARD);
-    else if (source_of(s) == OF_CHAPTERS) status = pipeline_chunks(in, k);
+    else if (source_of(s) == OF_CHAPTERS) status = pipeline_chunks(in, k, s, pass);
     else return KCP_OK;
     tensor_set_round(in, judged);
     if (k->no_states && source_of(s) == OF_CHAPTERS) leave_out(in, s);

@@ -106,9 +106,11 @@ static void fill_ladder(struct tensor_set *b, const struct kcp_call *c,
     }
 }
 
-/* 02, 03, 05, 04 and 09, 11, 10, 02 back, over the stretches of one rank. `after`, if
- * any, is told what each has written. */
+/* 02, 03, 04, 05 and 09, 11, 10, 02 back, over the stretches of one rank, as far as
+ * `end` in this pass, which is not run; NULL: all. `after`, if any, is told what each
+ * has written. */
 static int chunk_stages(struct tensor_set *b, const struct kcase *k,
+                        const struct kcp_stage *end, enum kcp_pass pass,
                         void (*after)(struct tensor_set *, const struct kcase *,
                                       const struct kcp_stage *, enum kcp_pass,
                                       enum kcp_storage), enum kcp_storage storage)
@@ -135,6 +137,7 @@ static int chunk_stages(struct tensor_set *b, const struct kcase *k,
         { "02_gate", KCP_BACKWARD },
     };
     for (size_t i = 0; i < sizeof walk / sizeof *walk && !status; i++) {
+        if (stage_find(walk[i].stage) == end && walk[i].pass == pass) break;
         if (!strcmp(walk[i].stage, "05_affine")) {  /* every map, for the fold of 07 */
             int *want = tensor_find(b, "want")->p;
             int *kept = alloc_or_exit(4 * (size_t)c.NS + 4);
@@ -153,14 +156,15 @@ static int chunk_stages(struct tensor_set *b, const struct kcase *k,
         if (!status && after)
             after(b, k, stage_find(walk[i].stage), walk[i].pass, storage);
     }
-    if (!status) fill_ladder(b, &c, &p->ctx[0]);
+    if (!status && tensor_find(b, "G")) fill_ladder(b, &c, &p->ctx[0]);
     kcp_plan_free(p);
     return status;
 }
 
-int pipeline_chunks(struct tensor_set *b, const struct kcase *k)
+int pipeline_chunks(struct tensor_set *b, const struct kcase *k,
+                    const struct kcp_stage *end, enum kcp_pass pass)
 {
-    return chunk_stages(b, k, NULL, KCP_F64);
+    return chunk_stages(b, k, end, pass, NULL, KCP_F64);
 }
 
 void tensor_disturb(struct tensor *t, const struct kcase *k, enum kcp_storage storage,
@@ -283,7 +287,7 @@ int pipeline_disturbed(struct tensor_set *b, const struct kcase *k,
     turn_states(b, c, "h0", c->V, c->K);
     turn_states(b, c, "dht", c->V, c->K);
     struct kcp_plan *p = case_plan(&one, 1);
-    int status = p ? chunk_stages(b, &one, pipeline_disturb, storage) : KCP_NO_MEMORY;
+    int status = p ? chunk_stages(b, &one, NULL, KCP_FORWARD, pipeline_disturb, storage) : KCP_NO_MEMORY;
     if (!status) {
         states_of_sequences(b, p, &one.call, "ht", "h_out", "h0");
         states_of_sequences(b, p, &one.call, "dh0", "dh_in", "dht");
