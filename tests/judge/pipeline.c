@@ -287,7 +287,8 @@ int pipeline_disturbed(struct tensor_set *b, const struct kcase *k,
     turn_states(b, c, "h0", c->V, c->K);
     turn_states(b, c, "dht", c->V, c->K);
     struct kcp_plan *p = case_plan(&one, 1);
-    int status = p ? chunk_stages(b, &one, NULL, KCP_FORWARD, pipeline_disturb, storage) : KCP_NO_MEMORY;
+    int status = KCP_NO_MEMORY;
+    if (p) status = chunk_stages(b, &one, NULL, KCP_FORWARD, pipeline_disturb, storage);
     if (!status) {
         states_of_sequences(b, p, &one.call, "ht", "h_out", "h0");
         states_of_sequences(b, p, &one.call, "dh0", "dh_in", "dht");
