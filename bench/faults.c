@@ -227,8 +227,8 @@ static double free_mib(void)
     return (double)was / (1 << 20);
 }
 
-/* Free memory counts where nobody else is on the GPU, which KCP_FAULTS_ALONE says.
- * Else it is printed as -, and nothing follows from it. */
+/* Free memory counts where nobody else is on the GPU, or nobody who dies, which
+ * KCP_FAULTS_ALONE says. Else it is printed as -, and nothing follows from it. */
 static const char *memory_words(double missing, char *words, size_t n)
 {
     const char *alone = getenv("KCP_FAULTS_ALONE");
@@ -407,6 +407,7 @@ static int lent_body(struct kcp_comm *host, void *arg)
     if (rehearse(host, x->form, why, sizeof why)) return KCP_CUDA;
     if (host->barrier(host, NULL)) return KCP_COMM;
     const double before = free_mib();
+    if (host->barrier(host, NULL)) return KCP_COMM;     /* nobody else's is in it yet */
     if (make(host, x->nccl, &at)) return KCP_CUDA;
     if ((status = kcp_nccl_from(&comm, at))) return status;
     struct outside o = { comm, x, at };
