@@ -19,39 +19,62 @@ static int seeds_of(const struct options *o)
     return o->seeds > 1 && !o->alone ? o->seeds : 1;
 }
 
+/* Every mutant has a process of its own, and most fail in the same few cases: those
+ * that rejected mutants of the stage before it are asked first, and what is expected of
+ * them is made once for all. */
+enum { MOST_REMEMBERED = 8 };
+static struct { const struct kcp_stage *stage; int cases, n[3], at[3][MOST_REMEMBERED];
+} told;
+
+static int is_told(int judged, int at)
+{
+    for (int i = 0; i < told.n[judged]; i++)
+        if (told.at[judged][i] == at) return 1;
+    return 0;
+}
+
+/* The case that is asked as number i: those that told, then all others in order. */
+static int asked_as(int judged, int i)
+{
+    if (i < told.n[judged]) return told.at[judged][i];
+    int at = 0;
+    for (int others = i - told.n[judged];; at++)
+        if (!is_told(judged, at) && !others--) break;
+    return at;
+}
+
+static void foresee(const struct isolated *x, int n)
+{
+    if (told.stage != x->stage || told.cases != n) memset(&told, 0, sizeof told);
+    told.stage = x->stage;
+    told.cases = n;
+    for (int judged = KCP_F64; judged <= KCP_BF16; judged++) {
+        struct kcase list[MOST_REMEMBERED];
+        for (int i = 0; i < told.n[judged]; i++) list[i] = x->list[told.at[judged][i]];
+        if (told.n[judged]) expected_ahead(x->stage, list, told.n[judged], judged);
+    }
+}
+
+static void remember(int judged, int at)
+{
+    const int n = told.n[judged];
+    if (is_told(judged, at) || n == MOST_REMEMBERED) return;
+    told.at[judged][n] = at;
+    told.n[judged]++;
+}
+
 /* A mutant is rejected when, in some case, a value is off, at the tolerance held to. */
 static int rejected(struct isolated *x, int n, enum kcp_storage judged,
                     struct verdict *t, int *at)
 {
     for (int i = 0; i < n; i++) {
-        if (isolated_case(x, i, judged, t)) return 0;
-        *at = i;
+        *at = asked_as(judged, i);
+        if (isolated_case(x, *at, judged, t)) return 0;
         if (t->outcome == FAIL && t->worst.tol > 0 &&
             (t->worst.nan || !(t->worst.err <= t->worst.tol))) return 1;
         if (t->outcome == FAIL) return 0;            /* broke, instead of being wrong */
     }
     return 0;
-}
-
-/* Every mutant has a process of its own, and most fail in the same few cases: what is
- * expected of as many as one before it needed is made once for all. */
-enum { MOST_FORESEEN = 8 };
-static struct { const struct kcp_stage *stage; int cases[3]; } foreseen;
-
-static void foresee(const struct isolated *x, int n)
-{
-    if (foreseen.stage != x->stage) memset(&foreseen, 0, sizeof foreseen);
-    foreseen.stage = x->stage;
-    for (int judged = KCP_F64; judged <= KCP_BF16; judged++)
-        if (foreseen.cases[judged])
-            expected_ahead(x->stage, x->list, foreseen.cases[judged] < n ?
-                           foreseen.cases[judged] : n, judged);
-}
-
-static void remember(int judged, int cases)
-{
-    const int most = cases < MOST_FORESEEN ? cases : MOST_FORESEEN;
-    if (most > foreseen.cases[judged]) foreseen.cases[judged] = most;
 }
 
 static void judge_mutant(struct isolated *x, int n, struct kcp_report *rep)
@@ -73,7 +96,7 @@ static void judge_mutant(struct isolated *x, int n, struct kcp_report *rep)
             rep->fail--;
             return;
         }
-        remember(judged, at + 1);
+        if (ranks_mine() < 0) remember(judged, at);
         size_t used = strlen(line);
         snprintf(line + used, sizeof line - used, "  %s: %s off by %.1e (case %d)",
                  storage_name[judged], t.worst.field, t.worst.err, list[at].id);

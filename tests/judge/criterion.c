@@ -85,6 +85,7 @@ ParameterizedTest(int *at, kcp, judged)
     struct options o = { .stage = asked("STAGE"), .variant = asked("VARIANT"),
                          .seed = 1 };
     struct kcp_report rep = { .quiet = 1 };
+    memory_settle();
     find_items();
     const struct item *x = &items[*at];
     judge_full = o.full = asked("FULL") != NULL;

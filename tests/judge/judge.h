@@ -195,6 +195,8 @@ extern int arrays_apart;                      /* each in an allocation of its ow
 void *fenced_unwritten(const struct memory *m, size_t n);
 const char *fenced_free(const struct memory *m, void *p, size_t n);
 extern const struct memory host_memory;
+void memory_settle(void);                     /* once, before a process's trials */
+void blas_alone(void);                        /* OpenBLAS: no threads of its own */
 const struct memory *device_memory(void);     /* NULL: no device, or built without */
 
 /* ---- ranks in turn (in_turn.c): one at a time on what they share, where asked for */

@@ -376,6 +376,7 @@ int main(int argc, char **argv)
 {
     const int fd = plugin_asked_for();
     if (fd >= 0) return plugin_serve(fd);
+    memory_settle();
     say_notices();
     return all_said("kcp-check", do_all(argc, argv));
 }

@@ -3,6 +3,9 @@
  * Book: CONTRIBUTING.md.  Checked by: every trial.  Next: trial.c.
  */
 #include "judge.h"
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +34,28 @@ const struct memory host_memory = { "host", host_alloc, free, host_copy, host_sy
                                     kcp_threads_run, &ref_mapops, host_gpu,
                                     host_fill, NULL, NULL, host_fill, host_copy,
                                     host_copy_ends, 0 };
+
+/* A rank is a thread: OpenBLAS, where it is linked, must not start more of its own.
+ * Asked of it again, a process that was forked would start them first. */
+extern void openblas_set_num_threads(int n) __attribute__((weak));
+extern int openblas_get_num_threads(void) __attribute__((weak));
+
+void blas_alone(void)
+{
+    if (openblas_get_num_threads && openblas_get_num_threads() != 1)
+        openblas_set_num_threads(1);
+}
+
+/* A trial's arrays are like those of the one before. Their pages stay this process's:
+ * given back each time and taken anew, they were half of the faults. */
+void memory_settle(void)
+{
+#ifdef M_TRIM_THRESHOLD
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
+#endif
+    blas_alone();
+}
 
 int bare_workspaces;
 

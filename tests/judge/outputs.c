@@ -168,8 +168,6 @@ static int draw(const struct kcp_stage *s, const struct options *o, struct kcase
     return n;
 }
 
-extern void openblas_set_num_threads(int n) __attribute__((weak));
-
 static int each_stage(struct outputs *w, const struct kcp_stage *s,
                       const struct options *o)
 {
@@ -191,7 +189,7 @@ static int each_stage(struct outputs *w, const struct kcp_stage *s,
 static int outputs_all(struct outputs *w, const struct options *o)
 {
     int going = 1;
-    if (openblas_set_num_threads) openblas_set_num_threads(1);
+    blas_alone();
     for (int i = 0; going && i < kcp_nstages; i++)
         if (!o->stage || stage_find(o->stage) == &kcp_stages[i])
             going = each_stage(w, &kcp_stages[i], o);

@@ -257,8 +257,6 @@ static int serve_one(const struct kcp_stage *s, const struct kcp_variant *v,
     return 0;
 }
 
-extern void openblas_set_num_threads(int n) __attribute__((weak));
-
 int plugin_serve(int fd)
 {
     struct trial t = { .R = 0 };
@@ -273,7 +271,7 @@ int plugin_serve(int fd)
     const int status = ranks_open(x->backend[0] ? x->backend : NULL, x->device,
                                   &x->ranks);
     if (status) return status;
-    if (openblas_set_num_threads) openblas_set_num_threads(1);
+    memory_settle();
     const struct kcp_variant *v = variant_load(x->object, why, sizeof why);
     const struct kcp_stage *s = v ? stage_find(v->stage) : NULL;
     if (!s) {

@@ -199,13 +199,10 @@ static void merge(struct verdict *a, const struct verdict *b)
     a->traffic.messages += b->traffic.messages;
 }
 
-/* A rank is a thread: OpenBLAS, where it is linked, must not start more of its own. */
-extern void openblas_set_num_threads(int n) __attribute__((weak));
-
 int judge_case(const struct kcp_stage *s, const struct kcp_variant *v,
               const struct kcase *k, enum kcp_storage judged, struct verdict *out)
 {
-    if (openblas_set_num_threads) openblas_set_num_threads(1);
+    blas_alone();
     struct kcp_plan *p = case_plan(k, s->ranks ? k->call.R : 1);
     if (!p) return KCP_NO_MEMORY;
     pass_run(s, v, k, judged, KCP_FORWARD, p, out);
