@@ -137,7 +137,9 @@ static int chunk_stages(struct tensor_set *b, const struct kcase *k,
         { "02_gate", KCP_BACKWARD },
     };
     for (size_t i = 0; i < sizeof walk / sizeof *walk && !status; i++) {
-        if (stage_find(walk[i].stage) == end && walk[i].pass == pass) break;
+        /* Part KCP_REVERSE of 09 reads what its part KCP_LOCAL writes. */
+        const int here = stage_find(walk[i].stage) == end && walk[i].pass == pass;
+        if (here && k->call.part != KCP_REVERSE) break;
         if (!strcmp(walk[i].stage, "05_affine")) {  /* every map, for the fold of 07 */
             int *want = tensor_find(b, "want")->p;
             int *kept = alloc_or_exit(4 * (size_t)c.NS + 4);
@@ -155,6 +157,7 @@ static int chunk_stages(struct tensor_set *b, const struct kcase *k,
         if (status == KCP_NA) status = KCP_OK;     /* a reference still to be written */
         if (!status && after)
             after(b, k, stage_find(walk[i].stage), walk[i].pass, storage);
+        if (here) break;
     }
     if (!status && tensor_find(b, "G")) fill_ladder(b, &c, &p->ctx[0]);
     kcp_plan_free(p);
