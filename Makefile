@@ -117,7 +117,7 @@ check: said $B/kcp-check
 # since scripts wait too), the longest first. Scripts that fill every place themselves,
 # test_last, come at the end; those that wait more than they compute, test_waiting, run
 # in turn beside all others.
-longest := $(patsubst %,tests/cli/%.sh,torch labs lies cli misuse run_cli results generated \
+longest := $(patsubst %,tests/cli/%.sh,torch labs cli misuse run_cli results generated \
              sanitize processes)
 at_once = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(or $(JOBS),2))
 test: setup
