@@ -52,9 +52,9 @@ said=$(cd "$W" && KCP_LIB="$W/none.so" "$python" -c 'import kcp_torch' 2>&1) &&
     stop "KCP_LIB of a file that is not there is taken"
 case $said in *"KCP_LIB: found no file"*expected*) ;; *) stop "KCP_LIB: $said" ;; esac
 
-# Real ranks of torchrun, which it looks at every fifth of a second. One version of it loses its way without --redirects; and
-# --standalone is port 29400 there, which two of them share: the second one ends when the
-# first one does.
+# Real ranks of torchrun, which looks at them every fifth of a second. One version of it
+# loses its way without --redirects; and --standalone is port 29400 there, which two of
+# them share: the second one ends when the first one does.
 ranks() {
     n=$1; shift
     "$python" -m torch.distributed.run --redirects 9:3 --tee 9:3 \
