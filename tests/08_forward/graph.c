@@ -281,7 +281,8 @@ static int graph_ranks(struct kcp_report *rep)
     }
     if (kcp_layer_gpu(&j.layer, KCP_BF16, NULL, why, sizeof why)) return KCP_NA;
     const int started = ranks_started(), here = gpus < 4 ? gpus : 4;
-    const int fewest = started ? started : 2, most = started ? started : here;
+    const int fewest = started ? started : 2;
+    const int most = started ? started : here;
     for (int R = fewest; R <= most; R *= 2)
         for (int i = 0; i < 5 + BATCHES; i++) {
             j.words = i < 5 ? words[i] : batches[i - 5][1];

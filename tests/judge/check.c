@@ -107,10 +107,12 @@ static int untouched(double x)
 static double rms_head(const struct slice *s, const struct view *w, const double *x,
                        int64_t outer, int64_t head)           /* head < 0: all */
 {
+    const int64_t first = head < 0 ? 0 : head;
+    const int64_t end = head < 0 ? w->heads : head + 1;
     double sum = 0;
     int64_t n = 0;
     for (int64_t a = 0; a < outer; a++)
-        for (int64_t h = head < 0 ? 0 : head; h < (head < 0 ? w->heads : head + 1); h++)
+        for (int64_t h = first; h < end; h++)
             for (int64_t i = 0; i < w->inner; i++) {
                 const double y = x[(a * w->heads + h) * w->inner + i];
                 if (!inside(s, w, i) || untouched(y)) continue;
@@ -229,8 +231,9 @@ static double by_chance(const struct view *v)
  * gate a fifth. */
 double limit_rises_by(enum kcp_storage judged, const struct kcp_call *c)
 {
-    const int64_t tokens = c->plan ? c->plan->T : c->T;
-    return judged == KCP_F32 ? 40 : 4 * fmax(1, 4 / fmax(1, (double)tokens));
+    const double tokens = fmax(1, (double)(c->plan ? c->plan->T : c->T));
+    if (judged == KCP_F32) return 40;
+    return tokens < 4 ? 16 / tokens : 4;
 }
 
 /* So many roundings of a number in fp32 there are behind one that is handed on. It is a

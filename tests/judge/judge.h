@@ -80,7 +80,8 @@ enum source source_of(const struct kcp_stage *s);   /* whence a stage's numbers 
 int  inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_stage *s,
                  enum kcp_storage storage);
 void tensor_set_round(struct tensor_set *b, enum kcp_storage storage);
-/* Of 02 to 11 those that come before `end` in this pass; all, if it is none of them. */
+/* Of 02 to 11 what `end` reads in this pass: those before it; of 17 before 04. All, if
+ * it is 07 or 12; `end` too for a case of part KCP_REVERSE, which reads KCP_LOCAL's. */
 int  pipeline_chunks(struct tensor_set *b, const struct kcase *k,
                      const struct kcp_stage *end, enum kcp_pass pass);
 /* Off by up to half a place of its type, number by number: as when it is rounded once

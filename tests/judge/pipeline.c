@@ -62,7 +62,8 @@ static void fill_states(struct tensor_set *b, const struct kcase *k,
     struct stream s = stream_of(k->seed, all);
     for (int j = 0; j < c->NS; j++) {
         const struct kcp_segment *g = &p->seg[j];
-        const int at = backward ? c->NS - 1 : 0, sure = backward ? g->last : g->first;
+        const int at = backward ? c->NS - 1 : 0;
+        const int sure = backward ? g->last : g->first;
         const int from_elsewhere = !sure || (k->uneven && !k->L && j == at);
         const double *row = t ? (double *)t->p + g->n * n : NULL;
         for (size_t i = 0; i < n; i++) {
@@ -106,9 +107,9 @@ static void fill_ladder(struct tensor_set *b, const struct kcp_call *c,
     }
 }
 
-/* 02, 03, 04, 05 and 09, 11, 10, 02 back, over the stretches of one rank, as far as
- * `end` in this pass, which is not run; NULL: all. `after`, if any, is told what each
- * has written. */
+/* 02, 03, 04, 05 and 09, 11, 10, 02 back, over the stretches of one rank, before `end`
+ * in this pass; of 17 before 04; NULL, or none of these: all. A case of part
+ * KCP_REVERSE runs `end` as well. `after`, if any, is told what each has written. */
 static int chunk_stages(struct tensor_set *b, const struct kcase *k,
                         const struct kcp_stage *end, enum kcp_pass pass,
                         void (*after)(struct tensor_set *, const struct kcase *,
@@ -193,7 +194,8 @@ static double terms_of(const struct tensor_set *b, const struct kcp_call *c, int
 {
     static const char *const pair[][2] = { { "q", "dq" }, { "k", "dk" } };
     const int n = (int)(gate / c->KG) / (c->HV / c->H), all = c->KG == 1;
-    const int first = all ? 0 : (int)(gate % c->KG), end = all ? c->K : first + 1;
+    const int first = all ? 0 : (int)(gate % c->KG);
+    const int end = all ? c->K : first + 1;
     double sum = 0;
     for (int i = 0; i < 2; i++) {
         const struct tensor *x = tensor_find(b, pair[i][0]);
