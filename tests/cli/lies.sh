@@ -98,6 +98,22 @@ enemy LEAVES 1 'S head 0: error 1.00e+00'
 [ -s left ] && ! kill -0 "$(cat left)" 2>/dev/null && pass ||
     fail "LEAVES: process $(cat left) is still there"
 
+# ---- of 13's trials the forward before it is judged, in a shared object's process too
+# behind WRONG STATUS WORDS
+behind() {
+    ${CC:-cc} -std=c11 -O1 -shared -fPIC -I"$top/ref" -DWRONG="$1" \
+        "$top/tests/judge/plants/behind.c" -o behind.so || fail 'behind.c does not compile'
+    timeout 100 "$B/kcp-check" --stage 13 --variant ./behind.so --case \
+        'live kda R=2 HV=2 K=8 V=6 C=16 lengths=40,9 h0 dht save=all' >said 2>&1
+    status=$?
+    if [ $status -ne "$2" ]; then fail "behind $1: status $status: $(tail -1 said)"
+    elif ! grep -q -- "$3" said; then fail "behind $1: no '$3': $(tail -3 said)"
+    else pass; fi
+}
+behind 0 0 '^1 passed, 0 failed'
+behind 1 1 'behind: forward: o rank 0 head 0: error'
+behind 2 1 "behind: rank 0 wrote past forward's ht"
+
 # ---- mutate.sh finds mistakes, and refuses what is no file; it calls this file too
 if [ -z "${MUTATED:-}" ]; then
 (cd "$top" && JOBS=1 sh tests/mutate.sh "$B" 1 7 ref/04_chunk.c) >said 2>&1 &&

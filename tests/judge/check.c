@@ -158,6 +158,7 @@ static void note(struct worst *w, const struct slice *s, const struct view *v,
     w->rank = s->rank;
     w->head = (int)head;
     w->nan = nan;
+    w->of_forward = s->of_forward;
     w->got = s->got[at];
     w->want = s->want[at];
     const char *name = s->field->name;

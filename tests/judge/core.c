@@ -125,6 +125,8 @@ static void show_failure(const struct isolated *x, const struct kcase *k,
     const struct kcp_variant *v = x->variant;
     const struct worst *w = &t->worst;
     char about[1024], rank[24] = "", got[32], want[48], name[4200];
+    const char *before = t->backward ? "backward, " : "";
+    if (w->of_forward) before = "forward: ";
     case_print(k, about, sizeof about);
     if (s->ranks) snprintf(rank, sizeof rank, " rank %d", w->rank);
     snprintf(got, sizeof got, "is %.9g", w->got);
@@ -134,7 +136,7 @@ static void show_failure(const struct isolated *x, const struct kcase *k,
     if (w->tol > 0 && !(w->err <= w->tol))
         report_fail(rep, "%s %s: %s%s%s head %d: error %.2e > %.1e; worst at %s%s: it"
                     " %s, %s; off from %s on", s->name, v->name,
-                    t->backward ? "backward, " : "", w->field,
+                    before, w->field,
                     rank, w->head, w->err, w->tol, w->field, w->where, got, want,
                     w->first);
     else report_fail(rep, "%s %s: %s", s->name, v->name, t->why);

@@ -133,11 +133,13 @@ struct worst {
     double err, tol, got, want;         /* err / tol is the largest seen */
     char field[16], where[96], first[64];
     int rank, head, nan;
+    int of_forward;                 /* an output of the forward before 13 */
 };
 /* One rank's slice of a tensor, and what it should be. */
 struct slice {
     const struct kcp_stage *stage;
     const struct kcp_field *field;
+    int of_forward;                     /* before 13: of 08, on 13's case */
     const struct kcp_call *call;        /* of the rank */
     const double *got, *want;           /* dim[0] rows each */
     int64_t dim[4];

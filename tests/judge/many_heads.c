@@ -100,7 +100,7 @@ static int fill_many(struct trial *many, const struct trial *one, int heads)
     *s = *from;
     s->call.H = s->call.HV = heads;
     s->n = 0;
-    s->args = calloc(1, one->stage->args + 64);
+    s->args = calloc(1, one->stage->args + BEHIND_ARGS);
     if (!s->args) return KCP_NO_MEMORY;
     memcpy(s->args, &s->call, sizeof s->call);
     for (int i = 0; i < from->n && !status; i++) {
@@ -139,7 +139,7 @@ static struct worst first_head(const struct trial *one, const struct buffer *o,
     struct worst w = { .tol = 0 };
     double *got = alloc_or_exit(8 * (size_t)o->n + 8);
     decode(got, first, o->n, o->n ? o->bytes / (size_t)o->n : 8);
-    struct slice x = { .stage = one->stage, .field = o->field,
+    struct slice x = { .stage = stage_of_field(one->stage, o->field), .field = o->field,
                        .call = &one->rank[0].call, .got = got, .want = o->want,
                        .nd = o->nd, .all = o->want, .all_rows = o->dim[0],
                        .rms_v = e->rms_v, .rms_sum = e->rms_sum, .rms_dA = e->rms_dA,

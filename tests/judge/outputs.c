@@ -56,7 +56,8 @@ static void compare(struct outputs *w, const struct trial *t, const struct rank_
                     const double *got, double *before, double alike)
 {
     struct worst worst = { .err = 0 };
-    struct slice x = { .stage = t->stage, .field = o->field, .call = &s->call,
+    struct slice x = { .stage = stage_of_field(t->stage, o->field),
+                       .field = o->field, .call = &s->call,
                        .got = got, .want = before, .nd = o->nd, .rank = h->rank,
                        .first = o->first, .all = before, .all_rows = o->dim[0],
                        .rms_v = h->rms_v, .rms_sum = h->rms_sum, .rms_dA = h->rms_dA,

@@ -93,7 +93,7 @@ static void head_of(const struct trial *t, int r, struct head *h)
     memset(h, 0, sizeof *h);
     h->n = s->n;
     for (int i = 0; i < s->n; i++) {
-        h->field[i] = (int)(s->buffer[i].field - t->stage->fields);
+        while (trial_field(t->stage, h->field[i]) != s->buffer[i].field) h->field[i]++;
         h->bytes[i] = s->buffer[i].bytes;
     }
 }
@@ -193,14 +193,14 @@ static int hear_rank(struct trial *t, int r, int again)
     int status = KCP_OK;
     if (plugin_hears(&h, sizeof h)) _exit(0);
     if (!again) {
-        s->args = calloc(1, t->stage->args + 64);
+        s->args = calloc(1, t->stage->args + BEHIND_ARGS);
         if (!s->args) alloc_or_exit(SIZE_MAX);
         memcpy(s->args, &s->call, sizeof s->call);
     }
     s->n = h.n;
     for (int i = 0; i < h.n; i++) {
-        const int err = hear_buffer(s, &s->buffer[i], &t->stage->fields[h.field[i]],
-                                    h.bytes[i]);
+        const int err = hear_buffer(s, &s->buffer[i],
+                                    trial_field(t->stage, h.field[i]), h.bytes[i]);
         if (err) status = err;
     }
     return status;

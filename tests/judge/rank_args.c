@@ -147,8 +147,9 @@ static int gaps_hold(const struct rank_args *s, const char *whole, char *why, si
         size_t at = i ? arena_offset(s, i - 1) + s->buffer[i - 1].bytes + 2 * FENCE : 0;
         for (; at < to; at++) {
             if (whole[at] == (char)0xff) continue;
-            snprintf(why, n, "rank %d wrote far %s %s", s->call.r,
-                     i ? "past" : "before", s->buffer[i ? i - 1 : 0].field->name);
+            const struct kcp_field *f = s->buffer[i ? i - 1 : 0].field;
+            snprintf(why, n, "rank %d wrote far %s %s%s", s->call.r,
+                     i ? "past" : "before", whose_field(f), f->name);
             return 0;
         }
     }
@@ -212,13 +213,13 @@ int rank_args_fill(struct rank_args *s, const struct kcp_stage *stage,
                    const struct tensor_set *in,
               const struct tensor_set *want)
 {
-    s->args = calloc(1, stage->args + 64);
+    s->args = calloc(1, stage->args + BEHIND_ARGS);
     if (!s->args) return KCP_NO_MEMORY;
     memcpy(s->args, &s->call, sizeof s->call);
     int status = KCP_OK;
-    for (int i = 0; i < stage->nfields && !status; i++)
-        if (field_used(&stage->fields[i], &s->call))
-            status = fill_buffer(s, &stage->fields[i], in, want);
+    const struct kcp_field *f;
+    for (int i = 0; (f = trial_field(stage, i)) && !status; i++)
+        if (field_used(f, &s->call)) status = fill_buffer(s, f, in, want);
     return status ? status : send_all(s);
 }
 
@@ -245,7 +246,8 @@ int rank_args_keep(struct rank_args *s, struct buffer *o, char *now, char *why,
     if (memcmp(now, o->image, FENCE)) broken = "before";
     free(broken ? now : o->image);
     if (!broken) o->image = now;
-    else snprintf(why, n, "rank %d wrote %s %s", s->call.r, broken, o->field->name);
+    else snprintf(why, n, "rank %d wrote %s %s%s", s->call.r, broken,
+                  whose_field(o->field), o->field->name);
     return broken ? KCP_BAD : KCP_OK;
 }
 

@@ -59,8 +59,8 @@ static void moved_of(struct kcp_report *rep, const char *stage, enum kcp_pass pa
     }
     struct kcp_plan *p = case_plan(&k, k.call.R);
     const struct expected *x = expected_of(s, &k, pass, KCP_F32, p);
-    for (int i = 0; i < s->nfields && x; i++) {
-        const struct kcp_field *f = &s->fields[i];
+    const struct kcp_field *f;
+    for (int i = 0; x && (f = trial_field(s, i)); i++) {
         const struct tensor *want = tensor_find(&x->want, f->name);
         if (field_in(f) || !want) continue;
         const double *by = expected_moved(f->name, MOVED_DRAWS);

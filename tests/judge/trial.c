@@ -97,9 +97,35 @@ static size_t block_bytes(const struct kcp_forward *a, const struct kcp_variant 
     return !none && of.bytes > all ? of.bytes : all;
 }
 
+static const struct kcp_field forward_o = { "o", "T HV V", KCP_OUT, KCP_ALWAYS,
+    KCP_ACTV, sizeof(struct kcp_backward) };
+static const struct kcp_field forward_ht = { "ht", "N HV K V", KCP_OUT, KCP_ALWAYS,
+    KCP_ACC, sizeof(struct kcp_backward) + sizeof(void *) };
+
+const struct kcp_field *trial_field(const struct kcp_stage *s, int i)
+{
+    if (i < s->nfields) return &s->fields[i];
+    if (strncmp(s->name, "13", 2)) return NULL;
+    if (i == s->nfields) return &forward_o;
+    return i == s->nfields + 1 ? &forward_ht : NULL;
+}
+
+const struct kcp_stage *stage_of_field(const struct kcp_stage *s,
+                                       const struct kcp_field *f)
+{
+    return f == &forward_o || f == &forward_ht ? stage_find("08_forward") : s;
+}
+
+const char *whose_field(const struct kcp_field *f)
+{
+    return stage_of_field(NULL, f) ? "forward's " : "";
+}
+
+int (*trial_forward)(struct kcp_forward *) = ref_forward;
+
 /* Forward first, when backward is tried: the table's, whose block has the format that
  * backward reads (paths.c), or the reference's. A mutant and its twin follow the
- * reference's: theirs leave no block. */
+ * reference's: theirs leave no block. Its o and ht are outputs of the trial. */
 static int run_forward(struct rank_args *s, const struct kcp_variant *v)
 {
     const struct kcp_stage *back = stage_find("13_backward");
@@ -113,14 +139,12 @@ static int run_forward(struct rank_args *s, const struct kcp_variant *v)
             if (!strcmp(fw->fields[i].name, back->fields[j].name))
                 memcpy((char *)&a + fw->fields[i].at, s->args + back->fields[j].at, 8);
     const size_t width = store_bytes(KCP_ACTV, s->storage);
-    const size_t no = (size_t)a.T * a.HV * a.V * width + 8;
-    const size_t nh = (size_t)a.N * a.HV * a.K * a.V * (width == 8 ? 8 : 4) + 8;
     s->saved_bytes = block_bytes(&a, v, width);
     s->saved = a.saved = fenced_unwritten_soon(s->mem, s->saved_bytes);
     a.saved_bytes = s->saved_bytes;
-    a.o = unwritten_soon(s->mem, no);
-    a.ht = unwritten_soon(s->mem, nh);
-    int status = !a.saved || !a.o || !a.ht ? KCP_NO_MEMORY : KCP_OK;
+    memcpy(&a.o, s->args + forward_o.at, sizeof a.o);
+    memcpy(&a.ht, s->args + forward_ht.at, sizeof a.ht);
+    int status = a.saved ? KCP_OK : KCP_NO_MEMORY;
     const int wrong = is_mutant(v) || !strcmp(v->name, "twin");
     const struct kcp_variant *first = NULL;
     if (!wrong) first = paths_forward_before(v, &a, s->id);
@@ -128,10 +152,8 @@ static int run_forward(struct rank_args *s, const struct kcp_variant *v)
         a.work = fenced_unwritten_soon(s->mem, a.work_bytes);
     if (!status && !first && v->where == KCP_DEVICE) status = KCP_NA;
     if (!status && s->mem->sync()) status = KCP_CUDA;
-    if (!status) status = first ? first->run(&a) : ref_forward(&a);
+    if (!status) status = first ? first->run(&a) : trial_forward(&a);
     if (s->mem->sync()) status = KCP_CUDA;
-    s->mem->free(a.o);
-    s->mem->free(a.ht);
     free_fenced(s, a.work, a.work_bytes, "forward's workspace");
     return status;
 }

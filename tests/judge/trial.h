@@ -93,6 +93,17 @@ struct sizes_by_chance { double rms_v, rms_sum, rms_dA; };
 struct sizes_by_chance sizes_by_chance(const struct tensor_set *b,
                                        const struct kcp_call *c);
 int  has_backward(const struct kcp_stage *s);
+/* What a trial has arrays of: a stage's fields, NULL behind the last. Of 13 the outputs
+ * of the forward before it too, which is judged where it saves: their pointers lie
+ * behind 13's arguments, and they are fields of 08. */
+const struct kcp_field *trial_field(const struct kcp_stage *s, int i);
+const struct kcp_stage *stage_of_field(const struct kcp_stage *s,
+                                       const struct kcp_field *f);
+/* "forward's " of such an output, else "". */
+const char *whose_field(const struct kcp_field *f);
+enum { BEHIND_ARGS = 64 };                    /* bytes, for pointers and for guards */
+/* The reference's forward before 13; the judge's own checks put a wrong one here. */
+extern int (*trial_forward)(struct kcp_forward *);
 
 int  rank_args_fill(struct rank_args *s, const struct kcp_stage *stage,
                     const struct tensor_set *in,

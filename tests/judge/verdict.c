@@ -62,7 +62,9 @@ static void judge_rank(const struct trial *t, const struct rank_args *s,
         double *got = alloc_or_exit(8 * (size_t)o->n + 8);
         const struct tensor *all = tensor_find(&kept->want, o->field->name);
         decode(got, o->image + FENCE, o->n, o->n ? o->bytes / (size_t)o->n : 8);
-        struct slice x = { .stage = t->stage, .field = o->field, .call = &s->call,
+        struct slice x = { .stage = stage_of_field(t->stage, o->field),
+                           .field = o->field, .call = &s->call,
+                           .of_forward = stage_of_field(t->stage, o->field) != t->stage,
                            .got = got, .want = o->want, .nd = o->nd, .rank = s->call.r,
                            .first = o->first, .all = all->p, .all_rows = all->dim[0],
                            .rms_v = kept->rms_v, .rms_sum = kept->rms_sum,
@@ -97,8 +99,9 @@ static int same_bits(const struct trial *a, const struct trial *b, char *why, si
         for (int i = 0; i < a->rank[r].n; i++)
             if (memcmp(a->rank[r].buffer[i].image, b->rank[r].buffer[i].image,
                        a->rank[r].buffer[i].bytes + 2 * FENCE)) {
-                snprintf(why, n, "rank %d: %s differs when run again", r,
-                         a->rank[r].buffer[i].field->name);
+                const struct kcp_field *f = a->rank[r].buffer[i].field;
+                snprintf(why, n, "rank %d: %s%s differs when run again", r,
+                         whose_field(f), f->name);
                 return 0;
             }
     return 1;
