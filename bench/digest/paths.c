@@ -49,11 +49,13 @@ static char *row_text(const char *s)
 
 int paths_print(const char *table, FILE *to)
 {
-    static const char begins[] = "KCP_PATH(";
-    for (const char *at = table; (at = strstr(at, begins)) != NULL; at++) {
+    for (const char *at = table; (at = strstr(at, "KCP_")) != NULL; at++) {
+        const size_t begins = strcspn(at, "(") + 1;
+        if (strncmp(at, "KCP_PATH(", begins) && strncmp(at, "KCP_BRANCH(", begins))
+            continue;
         char *row = row_text(at);
         if (!row) return 2;
-        const char *name = row + strlen(begins) + 1;
+        const char *name = row + begins + 1;
         fprintf(to, "path\t%.*s\t-\t%016llx\n", (int)strcspn(name, "\""), name,
                 (unsigned long long)digest_bytes(DIGEST_SEED, row, strlen(row)));
         free(row);

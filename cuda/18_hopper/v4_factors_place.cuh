@@ -164,23 +164,21 @@ static int next_strip(const struct factors_backward *f, struct strip *s)
     return 1;
 }
 
-// Which jobs of a strip a launch has, as bits. Nothing cut: both scans, in one launch.
-// Where ranks share a sequence the first launch, before the exchange, has the states
-// and what dh_ext others want; the second the gradients. Of strips the first has the
-// states, what the last strip of a sequence leaves, and dh_ext of the others but the
-// first; the second, behind the fold, the rest. With save-all nobody scans states.
+static_assert(KCP_JOB_STATES == 1 << SCAN_STATES
+                  && KCP_JOB_REVERSE == 1 << SCAN_REVERSE
+                  && KCP_JOB_DH_EXT == 1 << SCAN_DH_EXT, "bits of jobs");
+
+// Which jobs of a strip a launch has, as bits. Where nothing is cut split.h says it, as
+// it does to the table of paths. Of strips the first launch has the states, what the
+// last strip of a sequence leaves, and dh_ext of the others but the first; the second,
+// behind the fold, the rest. With save-all nobody scans states.
 static int jobs_of(const struct factors_backward *f, const struct strip *s, int launch)
 {
     const struct kcp_backward *a = &f->x.a;
-    const int states = (a->save != KCP_SAVE_ALL) << SCAN_STATES;
-    const int reverse = 1 << SCAN_REVERSE;
-    const int dh_ext = 1 << SCAN_DH_EXT;
-    const int seg0 = a->plan->ctx[a->r].seg0;
-    if (f->alone && !f->p.L) return launch ? 0 : states | reverse;
-    if (!f->p.L && launch) return reverse;
+    const int states = a->save != KCP_SAVE_ALL ? KCP_JOB_STATES : 0;
+    const int reverse = KCP_JOB_REVERSE, dh_ext = KCP_JOB_DH_EXT;
     if (!f->p.L)
-        return states
-             | (kcp_plan_want(a->plan, seg0 + s->at, 1) & KCP_WANT_H ? dh_ext : 0);
+        return kcp_scan_jobs((const struct kcp_call *)a, f->alone, s->at, launch);
     if (launch) return s->last ? 0 : reverse;
     if (s->last) return reverse | states;
     return s->first ? states : dh_ext | states;

@@ -46,10 +46,7 @@ static inline struct split split_grid(const struct kcp_call *a, struct arena *r,
                                       const struct split *whole)
 {
     struct split p = *whole;
-    const struct kcp_context *ctx = &a->plan->ctx[a->r];
-    if (a->plan->L) p.L = 0;
-    else if (a->strip_chunks) p.L = (int64_t)a->strip_chunks * a->C;
-    else p.L = kcp_strip_length(ctx, a->HV, a->C, processors());
+    p.L = kcp_piece_length(a, processors());
     if (!p.L) return p;
     p.NS = 0;
     for (int s = 0; s < a->NS; s++) p.NS += strips_of(&p, segments_of(a) + s);

@@ -62,7 +62,7 @@ static const struct kcp_variant *first(const char *stage, enum kcp_storage stora
 {
     for (int i = 0; i < kcp_npaths; i++) {
         const struct kcp_path *p = &kcp_paths[i];
-        if (strcmp(p->stage, stage) || p->storage != storage) continue;
+        if (p->within || strcmp(p->stage, stage) || p->storage != storage) continue;
         if (name && strcmp(p->kernel, kcp_path_alias(stage, name))) continue;
         if ((!format || p->format == format) && runs(p, d)) return kernel_of(p);
     }
@@ -82,6 +82,7 @@ static void list_forwards(enum kcp_storage storage, char *out, size_t n)
     for (int i = 0; i < kcp_npaths; i++) {
         const struct kcp_path *p = &kcp_paths[i];
         if (strcmp(p->stage, "08_forward") || p->storage != storage) continue;
+        if (p->within) continue;
         if (!strcmp(p->kernel, last) || !kernel_of(p)) continue;
         const size_t used = strlen(out);
         snprintf(out + used, n - used, " %s", p->kernel);

@@ -15,21 +15,29 @@
 
 #define KCP_PATH(name, stage, arch, storage, K, V, C, model, condition, kernel, format,\
                  geometry)                                                            \
-    { name, stage, arch, storage, K, V, C, model, condition, kernel, format, geometry },
+    { name, stage, arch, storage, K, V, C, model, condition, kernel, format, geometry,\
+      NULL },
+#define KCP_BRANCH(name, stage, arch, storage, K, V, C, model, condition, kernel,     \
+                   format, geometry, within)                                          \
+    { name, stage, arch, storage, K, V, C, model, condition, kernel, format, geometry,\
+      within },
 #define KCP_ALIAS(stage, old, now)
 const struct kcp_path kcp_paths[] = {
 #include "paths.def"
 };
 #undef KCP_PATH
+#undef KCP_BRANCH
 #undef KCP_ALIAS
 const int kcp_npaths = sizeof kcp_paths / sizeof *kcp_paths;
 
 #define KCP_PATH(...)
+#define KCP_BRANCH(...)
 #define KCP_ALIAS(stage, old, now) { stage, old, now },
 static const struct { const char *stage, *old, *now; } aliases[] = {
 #include "paths.def"
 };
 #undef KCP_PATH
+#undef KCP_BRANCH
 #undef KCP_ALIAS
 
 const char *kcp_path_alias(const char *stage, const char *kernel)
@@ -51,7 +59,8 @@ int kcp_path_format(const char *stage, const char *kernel)
 int kcp_path_knows(const char *stage, const char *kernel)
 {
     for (int i = 0; i < kcp_npaths; i++)
-        if (!strcmp(kcp_paths[i].stage, stage) && !strcmp(kcp_paths[i].kernel, kernel))
+        if (!kcp_paths[i].within && !strcmp(kcp_paths[i].stage, stage) &&
+            !strcmp(kcp_paths[i].kernel, kernel))
             return 1;
     return 0;
 }
@@ -185,16 +194,17 @@ static int64_t exchange_kept(const struct kcp_call *a)
 }
 
 enum fact { SAVED, SAVE_ALL, LIGHT, ALIGNED, ALL_ALIGNED, CROSSING, ALONE, CANONICAL,
-            STRIPS, CHAINS, WINDOWS, WALKS, SMS, SMEM, KDA, FORMAT, ACTV_BYTES,
-            ACC_BYTES, STATES, EXCHANGE, FACTS };
+            STRIPS, CHAINS, WINDOWS, WALKS, JOBS, PIECES, SHARE, TURNS, SMS, SMEM, KDA,
+            FORMAT, ACTV_BYTES, ACC_BYTES, STATES, EXCHANGE, FACTS };
 static const char *const fact_name[FACTS] = {
     "saved", "save_all", "light", "aligned", "all_aligned", "crossing", "alone",
-    "canonical", "strips", "chains", "windows", "walks", "sms", "smem", "kda", "format",
-    "actv", "acc", "states", "exchange" };
+    "canonical", "strips", "chains", "windows", "walks", "jobs", "pieces", "share",
+    "turns", "sms", "smem", "kda", "format", "actv", "acc", "states", "exchange" };
 
 static int64_t fact_of(struct kcp_facts *f, enum fact which)
 {
     const struct kcp_call *c = f->call;
+    const int sms = f->device ? f->device->sms : 1;
     if (which >= STRIPS && which <= WALKS) work_out_split(f);
     switch (which) {
     case SAVED: return f->saved;
@@ -209,6 +219,11 @@ static int64_t fact_of(struct kcp_facts *f, enum fact which)
     case CHAINS: return f->chains;
     case WINDOWS: return f->windows;
     case WALKS: return f->walks != 0;
+    case JOBS: return c->plan ? kcp_most_jobs(c) : 0;
+    case PIECES: return c->plan ? kcp_pieces(c, sms) : c->NS;
+    case SHARE:
+        return c->plan ? kcp_prepare_share(kcp_most_prepared(c, sms), c->HV, sms) : 0;
+    case TURNS: return kcp_finish_turns(c->NC, c->H, c->K, sms);
     case SMS: return f->device ? f->device->sms : 0;
     case SMEM: return f->device ? f->device->smem : 0;
     case KDA: return c->model == KCP_KDA;
@@ -443,7 +458,7 @@ const struct kcp_path *kcp_path_find(const struct kcp_ask *q,
     for (int i = after ? (int)(after - kcp_paths) + 1 : first_row(q); i < kcp_npaths;
          i++) {
         const struct kcp_path *p = &kcp_paths[i];
-        if (q->only && strcmp(p->kernel, q->kernel)) continue;
+        if (p->within || (q->only && strcmp(p->kernel, q->kernel))) continue;
         if (!q->device != !strcmp(p->arch, "host")) continue;
         if (!takes(p, q, &f)) continue;
         if (fits_arch(p, q->device) && (q->unlinked || linked(p))) {
@@ -460,6 +475,17 @@ const struct kcp_path *kcp_path_find(const struct kcp_ask *q,
         snprintf(why, n, "%s: no path takes K %d, V %d, C %d%s", q->stage, q->call->K,
                  q->call->V, q->call->C, q->format ? " and this format of block" : "");
     return NULL;
+}
+
+int kcp_path_branches(const struct kcp_path *branch, const struct kcp_path *row,
+                      const struct kcp_ask *q)
+{
+    struct kcp_facts f = facts_of(q);
+    const char *kernel = row ? row->kernel : q->kernel;
+    if (!branch->within || !kernel || strcmp(branch->kernel, kernel)) return 0;
+    if (!row && kcp_path_knows(q->stage, kernel)) return 0;
+    if (branch->within[0] && (!row || strcmp(branch->within, row->name))) return 0;
+    return fits_arch(branch, q->device) && takes(branch, q, &f);
 }
 
 const struct kcp_path *kcp_path_of(const char *stage, const char *kernel,

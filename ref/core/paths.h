@@ -26,6 +26,7 @@ struct kcp_path {
     const char *kernel;            /* the variant's name */
     int format;                    /* of the saved block, saved.def; 0: none */
     const char *geometry;          /* "columns=64 chunks=1 ... 04=v2_warp" */
+    const char *within;            /* a branch: of this path, "": of any */
 };
 extern const struct kcp_path kcp_paths[];
 extern const int kcp_npaths;
@@ -64,6 +65,10 @@ struct kcp_ask {
  * program has not, or is empty. */
 const struct kcp_path *kcp_path_find(const struct kcp_ask *q,
                                      const struct kcp_path *after, char *why, size_t n);
+/* Does q's call take this branch? row: the path that takes the call; NULL: none does,
+ * and of a stage without paths q's kernel decides. */
+int kcp_path_branches(const struct kcp_path *branch, const struct kcp_path *row,
+                      const struct kcp_ask *q);
 /* What a call's kernel asks of itself: the row of its own that takes the call. */
 const struct kcp_path *kcp_path_of(const char *stage, const char *kernel,
                                    enum kcp_storage storage, const void *args);

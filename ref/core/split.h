@@ -75,6 +75,22 @@ static inline int64_t kcp_strip_length(const struct kcp_context *x, int HV, int 
     return best;
 }
 
+/* Tokens of a strip of such a program, 0: segments stay whole, as a canonical plan's
+ * do; and how many strips this rank has. */
+static inline int64_t kcp_piece_length(const struct kcp_call *a, int P)
+{
+    const struct kcp_context *x = &a->plan->ctx[a->r];
+    if (a->plan->L) return 0;
+    if (a->strip_chunks) return (int64_t)a->strip_chunks * a->C;
+    return kcp_strip_length(x, a->HV, a->C, P);
+}
+
+static inline int64_t kcp_pieces(const struct kcp_call *a, int P)
+{
+    const int64_t L = kcp_piece_length(a, P);
+    return L ? kcp_strips_at(&a->plan->ctx[a->r], L) : a->NS;
+}
+
 /* ---- the fused forward */
 
 /* What is cut: a rank's stretches, on P processors. KG: gates a head, 1 or K.
@@ -303,6 +319,88 @@ static inline int kcp_walk_next(struct kcp_walk_window *x, int NC,
     x->strip = strip;
     x->is_read = is_read;
     return 1;
+}
+
+/* ---- what a launch of chapter 18's kernels gives to a block */
+
+/* Chunks of the largest launch that makes factors: of a whole call, a launch, a
+ * window. */
+static inline int kcp_most_prepared(const struct kcp_call *a, int processors)
+{
+    const struct kcp_cut c = kcp_cut_of(a, processors);
+    const int strip = kcp_fused_strip(a, processors);
+    const int walk = kcp_fused_walk(a, processors);
+    const int launches = kcp_alone(a) && !strip && a->NC ? kcp_launches(&c) : 1;
+    const double ratio = kcp_launch_ratio(&c);
+    int most = launches > 1 || walk ? 0 : a->NC;
+    for (int i = 0; launches > 1 && i < launches; i++) {
+        const int begin = kcp_launch_begin(a->NC, ratio, launches, i);
+        const int end = kcp_launch_begin(a->NC, ratio, launches, i + 1);
+        if (end - begin > most) most = end - begin;
+    }
+    const int leaves = !a->plan->seg[a->plan->ctx[a->r].seg0].last;
+    struct kcp_walk_window w = { 0, 0, 0, 0, 0 };
+    while (walk && kcp_walk_next(&w, a->NC, strip, leaves))
+        if (w.count > most) most = w.count;
+    return most;
+}
+
+/* Chunks of a block that makes factors with a gate a channel: up to three, so that
+ * their loads hide, while there are four waves of blocks; and as many as a grid needs
+ * that is at most 65535 high. */
+static inline int kcp_prepare_share(int chunks, int heads, int processors)
+{
+    const int64_t n = (int64_t)chunks * heads / (4 * 3 * processors);
+    const int some = n > 3 ? 3 : (int)n, least = chunks / 65535 + 1;
+    return some > least ? some : least;
+}
+
+/* Blocks that finish backward. They take pairs of a chunk and query/key head by
+ * turns. */
+static inline int kcp_finish_blocks(int NC, int H, int K, int processors)
+{
+    const int64_t pairs = (int64_t)NC * H;
+    const int most = K == 128 ? processors : 2 * processors;
+    return pairs < most ? (int)pairs : most;
+}
+
+/* Pairs of the block that has most of them. */
+static inline int64_t kcp_finish_turns(int NC, int H, int K, int processors)
+{
+    const int64_t blocks = kcp_finish_blocks(NC, H, K, processors);
+    return blocks ? ((int64_t)NC * H + blocks - 1) / blocks : 0;
+}
+
+/* Backward's scans, a job each of a segment: the states, walking forward; their
+ * gradients, walking back; of those only the one that other ranks ask for. */
+enum kcp_scan_job { KCP_JOB_STATES = 1, KCP_JOB_REVERSE = 2, KCP_JOB_DH_EXT = 4 };
+
+/* Which jobs segment s has in a launch. alone: both scans in one launch. Where ranks
+ * share a sequence the first launch, before the exchange, has the states and what
+ * others want; the second the gradients. With save-all nobody scans states. */
+static inline int kcp_scan_jobs(const struct kcp_call *a, int alone, int s, int launch)
+{
+    const int states = a->save != KCP_SAVE_ALL ? KCP_JOB_STATES : 0;
+    const int seg0 = a->plan->ctx[a->r].seg0;
+    if (alone) return launch ? 0 : states | KCP_JOB_REVERSE;
+    if (launch) return KCP_JOB_REVERSE;
+    const int wanted = kcp_plan_want(a->plan, seg0 + s, 1) & KCP_WANT_H;
+    return states | (wanted ? KCP_JOB_DH_EXT : 0);
+}
+
+/* Jobs of the larger launch, of whole segments. */
+static inline int kcp_most_jobs(const struct kcp_call *a)
+{
+    const int alone = kcp_alone(a);
+    int most = 0;
+    for (int launch = 0; launch < 2; launch++) {
+        int n = 0;
+        for (int s = 0; s < a->NS; s++)
+            for (int jobs = kcp_scan_jobs(a, alone, s, launch); jobs; jobs &= jobs - 1)
+                n++;
+        if (n > most) most = n;
+    }
+    return most;
 }
 
 #endif

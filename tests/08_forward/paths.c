@@ -189,7 +189,8 @@ static int choices(struct kcp_report *rep)
         { 128, 128, 32, 0, KCP_SAVE_ALL, 1, 1, 8192, &h200,
           "forward_kda_kept_windows" },
         { 128, 128, 96, 1, KCP_SAVE_ALL, 1, 1, 8192, &h200, "forward_gdn_kept_wide" },
-        { 128, 128, 8, 0, KCP_SAVE_ALL, 1, 1, 65536, &h200, "forward_kda_kept_maps" },
+        { 128, 128, 8, 0, KCP_SAVE_ALL, 1, 1, 65536, &h200,
+          "forward_kda_kept_maps_narrow" },
         { 128, 128, 96, 0, KCP_SAVE_LIGHT, 1, 1, 8192, &h200, "forward_kda_wide" },
         { 128, 256, 96, 0, KCP_SAVE_ALL, 1, 1, 8192, &h200, "forward_stages" },
         { 128, 128, 32, 0, KCP_SAVE_ALL, 0, 1, 8192, &h200, "forward_kda_windows" },
@@ -233,7 +234,7 @@ static int absent(struct kcp_report *rep)
     const struct kcp_device h200 = { 90, 132, 232448, 1, 0 };
     struct kcp_device ada = h200;
     struct kcp_path p = { "test", "08_forward", "sm_90a", KCP_BF16, "any", "any", "any",
-                          "any", "1", "v9_none", 1, "" };
+                          "any", "1", "v9_none", 1, "", NULL };
     const struct kcp_call c = { .K = 128, .V = 128, .C = 64 };
     const struct kcp_ask q = { .stage = "13_backward", .storage = KCP_BF16, .call = &c,
                                .device = &h200, .saved = 1, .format = 7,

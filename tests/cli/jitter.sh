@@ -31,11 +31,16 @@ export LC_ALL=C
 # Walks. walk_wait: a window's factors are made by the kernel before. walk_order: each
 # window but a strip's first goes on from what the one before it left. walk_last: the
 # last window, whose map other ranks ask for, is left out.
+# No waits, but sizes that a list without a case for every branch does not reach: a wrong
+# beta in the second chunk of a block of chunk_prepare; a decay left out in the second
+# chunk of a scan of 128 columns, with a gate a channel and with one a head. Each names
+# the case that reaches it.
 mistakes() {
     all_mistakes | awk -F '|' -v only=" $MISTAKES " \
         'only == "  " || index(only, " " $1 " ")'
 }
-all_mistakes() {  # name|stage:variant|kernels|file, in cuda/18_hopper|line to take away|in its place
+# name|stage:variant|kernels|file, in cuda/18_hopper|line to take away|in its place|case
+all_mistakes() {
     cat <<'LIST'
 wait_a|08:v3_records|forward_scan/scan|forward_scan/scan_sm90.cu|consumer_wait(smem, PIPE_A, chunk);
 wait_aqk|08:v3_records|forward_scan/scan|forward_scan/scan_sm90.cu|consumer_wait(smem, PIPE_AQK, chunk);
@@ -56,10 +61,13 @@ triangles|13:v4_factors|backward/finish_kda|backward/finish_kda_sm90.cu|named_ba
 walk_wait|08:v3_records|maps/maps|maps/maps_sm90.cu|griddepcontrol_wait();
 walk_order|08:v3_records|v3_records|v3_records_sm90.cu|w.from, w.strip,|status = forward_maps_walk(&x, w.strip - 1, w.strip, f->walk == KCP_WANT_H);
 walk_last|08:v3_records|v3_records|v3_records_sm90.cu|if (!status && w.is_read)|if (!status && w.is_read && w.first + w.count < x.a.NC)
+share_beta|08:v3_records|kda_forward/chunk_prepare|kda_forward/chunk_prepare_sm90.cu|smem.beta[threadIdx.x] = beta_of_row(|smem.beta[threadIdx.x] = (chunk == 1 ? 0.5f : 1.0f) * beta_of_row(x, z.len, c, n, loaded.beta);|share
+wide_decay|08:v3_records|forward_scan/scan|forward_scan/scan_sm90.cu|scale_columns<K / 8>(S, smem.decay[at]);|if (!(WGS == 2 && chunk == 1)) scale_columns<K / 8>(S, smem.decay[at]);|wide kda
+wide_decay_gdn|08:v3_records|forward_scan/scan|forward_scan/scan_sm90.cu|scale_state(S, K / 8, f.decay[0]);|if (!(WGS == 2 && chunk == 1)) scale_state(S, K / 8, f.decay[0]);|wide gdn
 LIST
 }
 lines() {
-    mistakes | while IFS='|' read -r name _ _ file line _; do
+    mistakes | while IFS='|' read -r name _ _ file line _ _; do
         grep -qF -e "$line" "cuda/18_hopper/$file" ||
             echo "tests/cli/jitter.sh: $name: $file has no line $line"
     done
@@ -88,7 +96,7 @@ if [ "$half" != run ]; then
     make -s -j"$(nproc)" B="$B" "$B/kcp-check-jitter" || exit 1
     mistakes >"$B/jitter/mistakes"
     ids=
-    while IFS='|' read -r name _ kernels file line place; do
+    while IFS='|' read -r name _ kernels file line place _; do
         without "$name" "$kernels" "$file" "$line" "$place" & ids="$ids $!"
     done <"$B/jitter/mistakes"
     for id in $ids; do wait "$id" || exit 1; done
@@ -102,9 +110,28 @@ cases="live kda $kda; live kda $kda strip=2; live gdn $kda; live kda $kda R=2 ch
 walk="beta=sigmoid H=2 HV=8 K=128 V=128 C=64 lengths=1900 l2norm h0 gate=softplus R=2"
 walk="$walk chain strip=4 walk=sequential"
 cases="$cases; live kda $walk; live gdn $walk"
-judged() {                      # JUDGE STAGE VARIANT LOG
-    timeout "${EACH:-150}" "$1" --device --quiet --limit 10 --repeats 5 --stage "$2" \
-        --variant "$3" --case "$cases" >"$4" 2>&1
+# More heads: 33 chunks of 144, three a block; chains for all SMs, in blocks of 128.
+many="beta=sigmoid K=128 V=128 C=64 l2norm h0 dht gate=softplus"
+share="live kda $many H=36 HV=144 lengths=193"
+for n in 1 2 1 3 1 1 2 1 1 4 1 1 2 1 3 1 1 1 2 1 5 1 1 2 1 1 3 1 1; do share="$share,$n"; done
+wide="$many H=10 HV=70 lengths=150"
+cases_of() {                    # WHAT, a mistake's last word: its own cases, else all
+    case $1 in
+    share) echo "$share" ;;
+    wide*) echo "live ${1#wide } $wide" ;;
+    *) echo "$cases" ;;
+    esac
+}
+judged() {                      # JUDGE STAGE VARIANT LOG [WHAT]
+    timeout "${EACH:-150}" "$1" --device --quiet --limit 30 --repeats 5 --stage "$2" \
+        --variant "$3" --case "$(cases_of "$5")" >"$4" 2>&1
+}
+judged "$B/kcp-check-jitter" 08 v3_records "$B/jitter/many.txt" share &&
+    judged "$B/kcp-check-jitter" 08 v3_records "$B/jitter/many.txt" "wide kda" &&
+    judged "$B/kcp-check-jitter" 08 v3_records "$B/jitter/many.txt" "wide gdn" || {
+    echo "jitter.sh: with sleeps and many heads v3_records fails:" \
+         "$(grep -m 2 FAIL "$B/jitter/many.txt")"
+    failed=1
 }
 for v in 08:v3_records 13:v2_stages 13:v4_factors ${MORE:-}; do
     judged "$B/kcp-check-jitter" "${v%:*}" "${v#*:}" "$B/jitter/${v#*:}.txt" && continue
@@ -117,7 +144,9 @@ started=0
 for at in $(mistakes | cut -d'|' -f1,2); do
     name=${at%|*} v=${at#*|}
     [ -x "$B/without/$name/kcp-check" ] || continue
-    judged "$B/without/$name/kcp-check" "${v%:*}" "${v#*:}" "$B/without/$name/said" &
+    what=$(mistakes | awk -F '|' -v name="$name" '$1 == name { print $7 }')
+    judged "$B/without/$name/kcp-check" "${v%:*}" "${v#*:}" "$B/without/$name/said" \
+        "$what" &
     started=$((started + 1))
     [ $((started % 3)) != 0 ] || wait
 done

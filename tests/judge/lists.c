@@ -56,9 +56,12 @@ static int sizes_of(const char *set, int out[2])
 
 int case_for_path(const struct kcp_stage *s, const char *kernel,
                   const struct kcp_path *p, const struct kcp_device *d,
-                  const struct options *o, int id, struct kcase *k)
+                  const struct options *o, int id, int K_owed, struct kcase *k)
 {
-    static const char *const lengths[] = { "130", "150,33", "400", "1500", "6000" };
+    /* Many chunks of few tokens each, and three full ones of one block. */
+    static const char *const lengths[] = {
+        "130", "150,33", "400", "193,1,2,1,3,1,1,2,1,1,4,1,1,2,1,3,1,1,1,2,1,5,1,1,2,"
+        "1,1,3,1,1", "1500", "6000" };
     static const char *const more[] = { "h0 dht", "h0 dht save=all", "strip=1",
                                         "strip=64", "strip=64 save=all", "R=2 h0",
                                         "R=2 strip=2", "R=2 save=all",
@@ -66,19 +69,21 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
                                         "h0 dht save=light", "strip=1 save=light",
                                         "strip=1 save=all" };
     static const int heads[][2] = { { 1, 2 }, { 2, 4 }, { 10, 70 }, { 36, 144 },
-                                   { 8, 24 } };
-    enum { MORE = sizeof more / sizeof *more };
+                                   { 8, 24 }, { 48, 96 }, { 96, 96 } };
+    enum { MORE = sizeof more / sizeof *more, HEADS = sizeof heads / sizeof *heads,
+           LENGTHS = sizeof lengths / sizeof *lengths };
     static const char *const model[] = { "kda", "gdn", "dplr", "gdn2", "gla" };
     int K[2], V[2], C[2] = { 64, 0 };
     const int nK = sizes_of(p->K, K), nV = sizes_of(p->V, V);
     if (strcmp(p->C, "any")) sizes_of(p->C, C);
     if (C[0] == 1) C[0] = 64;
-    const int tries = 5 * MORE * 5 * 5 * nK * nV;
+    const int tries = 5 * MORE * HEADS * LENGTHS * nK * nV;
     for (int i = 0; i < tries; i++) {
-        char words[200], why[160];
+        char words[300], why[160];
         int at = i;
         const int m = at % 5, iK = (at /= 5) % nK, iV = (at /= nK) % nV;
-        const int w = (at /= nV) % MORE, h = (at /= MORE) % 5, l = at / 5 % 5;
+        const int w = (at /= nV) % MORE, h = (at /= MORE) % HEADS, l = at / HEADS;
+        if (K_owed && K[iK] != K_owed) continue;
         if (strcmp(p->model, "any") && !strstr(p->model, model[m])) continue;
         if (!strcmp(p->model, "gdn2 gla") && m == KCP_GDN) continue;
         if (o->ranks > 1 && !strstr(more[w], "R=")) continue;
@@ -97,21 +102,26 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
     return 0;
 }
 
+/* A row is owed a case; one that names two K, whose code differs, a case of each. */
 struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
                               enum kcp_storage storage, const struct options *o,
                               const struct kcp_device *d, struct kcase *list, int *n)
 {
     int id = 3000;
-    for (int i = 0; i < kcp_npaths && d; i++) {
-        const struct kcp_path *p = &kcp_paths[i];
+    for (int i = 0; i < 2 * kcp_npaths && d; i++) {
+        const struct kcp_path *p = &kcp_paths[i / 2];
         struct kcase *k;
-        int first = 0;
+        int first = 0, K[2] = { 0, 0 };
         const char *by = paths_reached_by(p, s->name);
         if (p->storage != storage || !by || strcmp(by, kernel)) continue;
-        while (first < *n && !reaches(s, kernel, p, &list[first], d)) first++;
+        if (!strcmp(p->K, "64 128")) sizes_of(p->K, K);
+        else if (i % 2) continue;
+        const int of_K = K[i % 2];
+        while (first < *n && !((!of_K || list[first].call.K == of_K) &&
+                               reaches(s, kernel, p, &list[first], d))) first++;
         if (first < *n) list[first].again = 1;
         if (first < *n || !(k = malloc(sizeof *k))) continue;
-        if (case_for_path(s, kernel, p, d, o, id++, k)) {
+        if (case_for_path(s, kernel, p, d, o, id++, of_K, k)) {
             k->again = 1;
             list = joined(list, n, k, 1);
         } else free(k);

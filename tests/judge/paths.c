@@ -20,6 +20,18 @@ static int add_once(const struct kcp_path *p, const struct kcp_path **out, int n
     return n + 1;
 }
 
+/* The row that takes q's call, and the branches that it takes within. */
+static int add_taken(const struct kcp_ask *q, const struct kcp_path **out, int n,
+                     int max)
+{
+    const struct kcp_path *row = kcp_path_find(q, NULL, NULL, 0);
+    n = add_once(row, out, n, max);
+    for (int i = 0; i < kcp_npaths; i++)
+        if (kcp_path_branches(&kcp_paths[i], row, q))
+            n = add_once(&kcp_paths[i], out, n, max);
+    return n;
+}
+
 /* Of odd cases a layer of that name, of even ones the layer that takes all rows: both
  * ship. */
 static int before_all(int id) { return id % 2 == 0; }
@@ -54,13 +66,13 @@ int paths_of_case(const struct kcp_stage *s, const char *kernel,
         struct kcp_ask q = { .stage = s->name, .storage = storage, .call = &call,
                              .device = storage == KCP_F64 ? NULL : d, .kernel = kernel,
                              .only = kernel != NULL, .saved = back, .unlinked = 1 };
-        n = add_once(kcp_path_find(&q, NULL, NULL, 0), out, n, max);
+        n = add_taken(&q, out, n, max);
         const int same = kernel && kcp_variants("08_forward", kernel, &v, 1);
         q.format = back && kernel ? kcp_path_format(s->name, kernel) : 0;
         q.stage = "08_forward";
         q.kernel = same && !before_all(k->id) ? kernel : NULL;
         q.only = q.kernel != NULL;
-        if (back) n = add_once(kcp_path_find(&q, NULL, NULL, 0), out, n, max);
+        if (back) n = add_taken(&q, out, n, max);
     }
     kcp_plan_free(plan);
     return n;
@@ -117,7 +129,7 @@ static int needs_other_ranks(const struct kcp_path *p, const struct kcp_stage *s
     struct kcase k;
     const char *kernel = paths_reached_by(p, s->name);
     return o->ranks > 1 && s->ranks && kernel &&
-           !case_for_path(s, kernel, p, paths_device(), o, 3000, &k);
+           !case_for_path(s, kernel, p, paths_device(), o, 3000, 0, &k);
 }
 
 void paths_close(const struct kcp_stage *s, const struct options *o,
@@ -249,7 +261,7 @@ static void print_smallest(const struct kcp_path *p, const struct kcp_device *d,
 {
     struct kcase k;
     char words[600] = "none";
-    if (case_for_path(stage_find(p->stage), p->kernel, p, d, o, 3000, &k))
+    if (case_for_path(stage_find(p->stage), p->kernel, p, d, o, 3000, 0, &k))
         case_print(&k, words, sizeof words);
     printf("\t%s", words);
 }

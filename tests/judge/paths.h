@@ -22,10 +22,10 @@ struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
                               enum kcp_storage storage, const struct options *o,
                               const struct kcp_device *d, struct kcase *list, int *n);
 /* A case of the kernel that reaches the row, with that number: of sizes from small to
- * large the first that does. 0: none of those tried. */
+ * large the first that does; of this K alone, 0: of any. 0: none of those tried. */
 int case_for_path(const struct kcp_stage *s, const char *kernel,
                   const struct kcp_path *p, const struct kcp_device *d,
-                  const struct options *o, int id, struct kcase *k);
+                  const struct options *o, int id, int K, struct kcase *k);
 /* The device that paths are judged on, asked in a process of its own; NULL: none. */
 const struct kcp_device *paths_device(void);
 /* Is it this stage whose cases reach the row? A forward that keeps a whole block is

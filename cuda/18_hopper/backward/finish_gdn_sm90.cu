@@ -2,6 +2,7 @@
 // Book: chapter 18, "Code: kernels".
 // Checked by: bench/finish.cu, tests/13_backward/checks.c.
 // Next: ../../13_backward/v1_stages.cu.
+#include "core/split.h"
 #include "finish_gdn.cuh"
 
 // With one gate a head D_ij = exp2(G_i - G_j) is a matrix of the chunk, at most 1 where
@@ -390,11 +391,10 @@ template <int K>
 static int launch_gdn_finish(const struct backward_params *x, int processors)
 {
     const size_t bytes = sizeof(struct gdn_storage<K>);
-    const int64_t pairs = (int64_t)x->a.NC * x->a.H;
-    const int most = K == 128 ? processors : 2 * processors;
+    const int blocks = kcp_finish_blocks(x->a.NC, x->a.H, K, processors);
     auto kernel = gdn_finish_kernel<K>;
     struct gdn_maps from;
-    if (!pairs) return KCP_OK;
+    if (!blocks) return KCP_OK;
     const int status = make_gdn_maps<K>(&from, x->a);
     if (status) return status;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
@@ -402,7 +402,7 @@ static int launch_gdn_finish(const struct backward_params *x, int processors)
     how.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     how.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t on = {};
-    on.gridDim = dim3(pairs < most ? (int)pairs : most);
+    on.gridDim = dim3(blocks);
     on.blockDim = dim3(finish_threads<K>::ALL);
     on.dynamicSmemBytes = bytes;
     on.stream = x->a.stream;

@@ -4,6 +4,7 @@
 // Next: finish_gdn.cuh.
 #include "finish_consumer.cuh"
 #include "core/paths.h"
+#include "core/split.h"
 
 // Registers of a thread; for K = 64 two blocks share an SM.
 template <int K>
@@ -317,12 +318,9 @@ static int finish_of_K(const struct backward_params *x, unsigned char *marks,
 
 // ---- the launcher
 
-// Pairs of a chunk and query/key head, and the blocks that take them by turns.
 static int finish_blocks(const struct kcp_backward *a, int processors)
 {
-    const int64_t pairs = (int64_t)a->NC * a->H;
-    const int most = a->K == 128 ? processors : 2 * processors;
-    return pairs < most ? (int)pairs : most;
+    return kcp_finish_blocks(a->NC, a->H, a->K, processors);
 }
 
 // The scratch: a mark a pair, then sums a block.

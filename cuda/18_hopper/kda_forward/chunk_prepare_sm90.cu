@@ -2,6 +2,7 @@
 // Book: chapter 18, "Code: kernels".
 // Checked by: tests/08_forward/checks.c.
 // Next: ../gdn_forward/blocks.cuh.
+#include "core/split.h"
 #include "rows.cuh"
 
 // A warp's scores: rows of subchunk I, of q or of k, against k of the subchunks above,
@@ -270,15 +271,6 @@ static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
         griddepcontrol_wait();
 }
 
-// Chunks of a block: up to three, so that their loads hide, while there are four waves
-// of blocks; and as many as a grid needs that is at most 65535 high.
-static inline int chunks_per_block(int chunks, int heads, int processors)
-{
-    const int64_t n = (int64_t)chunks * heads / (4 * 3 * processors);
-    const int some = n > 3 ? 3 : (int)n, least = chunks / 65535 + 1;
-    return some > least ? some : least;
-}
-
 template <int K, int form>
 static int launch_kda(const struct forward_params *x, int share)
 {
@@ -303,7 +295,7 @@ static int launch_kda_gate(const struct forward_params *x, int share)
 
 int kda_chunk_prepare(const struct forward_params *x, int processors)
 {
-    const int share = chunks_per_block(launched_chunks(*x), x->a.HV, processors);
+    const int share = kcp_prepare_share(launched_chunks(*x), x->a.HV, processors);
     return x->a.K == 128 ? launch_kda_gate<128>(x, share)
                          : launch_kda_gate<64>(x, share);
 }
