@@ -67,6 +67,7 @@ says 0 '^1 passed' --stage 08 --variant ref --case 'kda lengths=9; gdn lengths=9
 grep -q 'ok .* 2 ok' stdout && pass || fail 'two cases are not two'
 refused --case --stage 08 --case ';'
 refused --case --stage 08 --case 'kda; ring'
+refused alike --stage 14 --case 'live alike=0.9'
 refused --case --stage 08 --variant ref --case "kda lengths=9$(printf '%4100s' ring)"
 refused --case --stage 08 --case "$(printf 'kda;%.0s' 1 2 3 4 5 6 7 8 9)"
 refused 'pieces' --stage 08 --case 'live kda L=14 lengths=639470947,4'

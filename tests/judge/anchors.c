@@ -279,6 +279,26 @@ static void conv_states(struct anchors *a)
     add(a, "live kda R=4 D=5 Wc=7 C=16 lengths=11,30,3 x0 dxt owners=dealt");
 }
 
+/* Likewise of 15 and 16, whose gates come activated: in 16 what is alike goes through
+ * I + L of a model's own, of DPLR the rows a and b too. */
+static void unlike_relatives(struct anchors *a, const struct kcp_stage *s,
+                             const char *sizes)
+{
+    const int first = is(s, "16 ") ? KCP_DPLR : KCP_KDA;
+    const char *more = is(s, "15 ") ? "spike masks=1 D=3" : "";
+    for (int m = 0; m < models_of(s); m++) {
+        const char *model = model_name[first + m];
+        const char *exact = first + m == KCP_GLA ? "" : "exact";
+        add(a, "live %s %s R=3 %s lengths=150,21 h0 dht alike=0.9 %s", model,
+            kcp_form_names[m], sizes, more);
+        add(a, "live %s %s R=2 %s lengths=150,21 h0 dht alike=1 %s", model,
+            kcp_form_names[m + 1], sizes, more);
+        add(a, "turns %s %s R=3 %s lengths=70,65 h0 dht plain %s %s", model,
+            kcp_form_names[(m + 3) % 4], sizes, exact, more);
+        add(a, "live %s R=2 %s lengths=100,7 h0 dht null big %s", model, sizes, more);
+    }
+}
+
 struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
                             int ranks, int first, int *n)
 {
@@ -304,6 +324,10 @@ struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
         unlike(&a, "H=1 HV=2 K=128 V=128 C=64");
     }
     if (wide == 1 && layer) walks(&a, s);       /* last: no other case's seed moves */
+    if (wide == 0 && is(s, "15 16 "))
+        unlike_relatives(&a, s, "H=1 HV=2 K=16 V=12 C=16");
+    if (wide == 1 && is(s, "15 16 "))
+        unlike_relatives(&a, s, "H=1 HV=2 K=64 V=64 C=64");
     *n = a.n;
     return a.list;
 }

@@ -28,11 +28,15 @@ static int is_state(const char *f)
 /* Alike keys in bf16: with beta up to 1 the limits hold, but for dv and dbeta
  * beyond a cosine of 0.9; with beta up to 2, which doubles them already, dbeta has
  * more; and beyond 0.9 there I + L itself is ill-conditioned: twice what is known of
- * others. (There fp32 has four times its own: L is a sum of K products, rounded.) */
+ * others. (There fp32 has four times its own: L is a sum of K products, rounded.)
+ * Chapters 15 and 16 have dv and dbeta under other names. Inputs rounded to bf16 once
+ * move DPLR's da, GDN-2's domega and db, and 15's dbeta_base by 1e-2 where keys are
+ * the same, as they move dv, and DPLR's db by 2e-3 alone. */
 static double alike_limit(const struct slice *s, double limit, int twice)
 {
-    const int beta = one_of(s->field->name, "dbeta dbeta_raw");
-    const int v = one_of(s->field->name, "dv");
+    const int erase = !strcmp(s->field->name, "db") && s->call->model == KCP_GDN2;
+    const int beta = erase || one_of(s->field->name, "dbeta dbeta_raw dbeta_base");
+    const int v = one_of(s->field->name, "dv da domega");
     if (twice && s->alike > 0.9) return fmax(limit, 0.4);
     if (beta && (twice || s->alike > 0.9)) return 6e-2;
     return v && s->alike > 0.9 ? 3e-2 : limit;

@@ -5,7 +5,7 @@
  *
  * Unrelated random a and b make DPLR's state explode. As in RWKV-7, a = -κ with
  * |κ| = 1 and b = η κ with 0 < η < 1 channel by channel: the token forgets along κ
- * what it finds there.
+ * what it finds there. Where keys are alike, so are the κ, and the gates are near 1.
  */
 #include "judge.h"
 #include "ref/sigmoid.h"
@@ -13,10 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of unit length. */
-static void unit_rows(struct tensor *t, uint64_t seed, int K)
+/* Rows of unit length, and then as the case wants them. */
+static void unit_rows(struct tensor *t, const struct kcase *k, int alike)
 {
-    struct stream s = stream_of(seed, t->name);
+    const int K = k->call.K;
+    struct stream s = stream_of(k->seed, t->name);
     double (*x)[K] = t->p;
     for (int64_t i = 0; i < t->n / K; i++) {
         double sum = 1e-30;
@@ -26,39 +27,46 @@ static void unit_rows(struct tensor *t, uint64_t seed, int K)
         }
         for (int j = 0; j < K; j++) x[i][j] /= sqrt(sum);
     }
+    rows_unlike(t, k, alike);
 }
 
-/* sigmoid(center + token + channel): one size a token, a little apart in channels. */
-static void gates(struct tensor *t, uint64_t seed, int width, double center)
+/* sigmoid(center + token + channel): one size a token, a little apart in channels; or
+ * of a third of all exactly 0, of a third 1. */
+static void gates(struct tensor *t, const struct kcase *k, int width, double center)
 {
-    struct stream s = stream_of(seed, t->name);
+    struct stream s = stream_of(k->seed, t->name);
     double (*x)[width] = t->p;
     for (int64_t i = 0; i < t->n / width; i++) {
         const double token = normal(&s) + center;
-        for (int j = 0; j < width; j++) x[i][j] = sigmoid(token + .5 * normal(&s));
+        for (int j = 0; j < width; j++) {
+            x[i][j] = sigmoid(token + .5 * normal(&s));
+            if (k->exact_beta && i % 3) x[i][j] = i % 3 == 1 ? 0 : 1;
+        }
     }
 }
 
 void family_draw(struct tensor_set *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;
-    const double center = k->regime == LIVE ? -3 : 0;
     const char *const plain[] = { "v", "do_" };
-    unit_rows(tensor_add(b, "q", "T H K", KCP_ACTV, c), k->seed, c->K);
-    unit_rows(tensor_add(b, "k", "T H K", KCP_ACTV, c), k->seed, c->K);
+    double center = k->regime == LIVE ? -3 : 0;
+    if (k->alike > 0) center = 3;
+    unit_rows(tensor_add(b, "q", "T H K", KCP_ACTV, c), k, 0);
+    unit_rows(tensor_add(b, "k", "T H K", KCP_ACTV, c), k, 1);
     for (int j = 0; j < 2; j++) {
         struct tensor *t = tensor_add(b, plain[j], "T HV V", KCP_ACTV, c);
         struct stream s = stream_of(k->seed, t->name);
-        for (int64_t i = 0; i < t->n; i++) ((double *)t->p)[i] = normal(&s);
+        const double size = k->big && !j ? 1e4 : 1;
+        for (int64_t i = 0; i < t->n; i++) ((double *)t->p)[i] = size * normal(&s);
     }
     if (c->model != KCP_GLA)
-        gates(tensor_add(b, "b", "T HV K", KCP_ACTV, c), k->seed, c->K, center);
+        gates(tensor_add(b, "b", "T HV K", KCP_ACTV, c), k, c->K, center);
     if (c->model == KCP_GDN2)
-        gates(tensor_add(b, "omega", "T HV V", KCP_ACTV, c), k->seed, c->V, 0);
+        gates(tensor_add(b, "omega", "T HV V", KCP_ACTV, c), k, c->V, 0);
     if (c->model == KCP_DPLR) {
         struct tensor *a = tensor_add(b, "a", "T HV K", KCP_ACTV, c);
         struct tensor *e = tensor_find(b, "b");
-        unit_rows(a, k->seed, c->K);
+        unit_rows(a, k, 1);
         for (int64_t i = 0; i < a->n; i++) {
             ((double *)e->p)[i] *= ((double *)a->p)[i];
             ((double *)a->p)[i] *= -1;

@@ -142,6 +142,12 @@ static void spoil_rows(struct tensor *t, const struct kcase *k)
     }
 }
 
+void rows_unlike(struct tensor *t, const struct kcase *k, int alike)
+{
+    if (alike && k->alike > 0) make_alike(t, k->seed, k->call.K, k->alike);
+    spoil_rows(t, k);
+}
+
 /* Rows of normals, of unit length when the layer will not normalise them itself. */
 static void fill_rows(struct tensor *t, uint64_t seed, int K, int unit)
 {
@@ -185,9 +191,8 @@ static void draw_layer(struct tensor_set *b, const struct kcase *k)
     const int unit = !c->l2norm;
     fill_rows(tensor_add(b, "q_raw", "T H K", KCP_ACTV, c), k->seed, c->K, unit);
     fill_rows(tensor_add(b, "k_raw", "T H K", KCP_ACTV, c), k->seed, c->K, unit);
-    if (k->alike > 0) make_alike(tensor_find(b, "k_raw"), k->seed, c->K, k->alike);
-    spoil_rows(tensor_find(b, "q_raw"), k);
-    spoil_rows(tensor_find(b, "k_raw"), k);
+    rows_unlike(tensor_find(b, "q_raw"), k, 0);
+    rows_unlike(tensor_find(b, "k_raw"), k, 1);
     fill_normal(tensor_add(b, "v", "T HV V", KCP_ACTV, c), k->seed, k->big ? 1e4 : 1);
     fill_gate(b, k);
     fill_beta(b, k);
@@ -257,4 +262,23 @@ int inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_st
     }
     tensor_set_round(b, storage);
     return KCP_OK;
+}
+
+/* What it has no use for: 14 has no keys; 15 and 16 are given gates that have been
+ * activated, and a decay alone gates GLA. */
+const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k)
+{
+    const enum source from = source_of(s);
+    const int gla = from == OF_FAMILY && k->call.model == KCP_GLA;
+    const struct { const char *word; int is, reads; } words[] = {
+        { "alike", k->alike > 0, from != OF_CONV },
+        { "exact", k->exact_beta, from != OF_CONV && !gla },
+        { "null", k->null_rows, from != OF_CONV },
+        { "plain", k->plain_rows, from != OF_CONV },
+        { "big", k->big, from != OF_CONV },
+        { "lb", k->call.lower_bound != -5,
+          from != OF_CONV && from != OF_SPIKE && from != OF_FAMILY } };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (words[i].is && !words[i].reads) return words[i].word;
+    return NULL;
 }

@@ -79,6 +79,10 @@ enum source { OF_CHAPTERS, OF_STEP, OF_LAYER, OF_CONV, OF_SPIKE, OF_FAMILY };
 enum source source_of(const struct kcp_stage *s);   /* whence a stage's numbers come */
 int  inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_stage *s,
                  enum kcp_storage storage);
+/* Rows of K numbers as the case wants them besides: alike, null, of other lengths. */
+void rows_unlike(struct tensor *t, const struct kcase *k, int alike);
+/* A word of the case that the stage's inputs do not read; NULL: none. */
+const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k);
 void tensor_set_round(struct tensor_set *b, enum kcp_storage storage);
 /* Of 02 to 11 what `end` reads in this pass: those before it; of 17 before 04. All, if
  * it is 07 or 12; `end` too for a case of part KCP_REVERSE, which reads KCP_LOCAL's. */

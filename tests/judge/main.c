@@ -141,6 +141,10 @@ static int read_values(struct asked *x)
     if (x->words && !(o->nalone = cases_parse(x->words, x->alone, 8, why, sizeof why)))
         return bad("--case", why, "words as a failure prints them");
     if (x->words) o->alone = x->alone;
+    for (int i = 0; i < o->nalone && o->stage && stage_find(o->stage); i++) {
+        const char *word = inputs_ignore(stage_find(o->stage), &x->alone[i]);
+        if (word) return bad("--case", word, "words that this stage's inputs read");
+    }
     if (x->exact) fence_bytes = 0;
     arrays_apart = x->apart;
     return 0;

@@ -48,17 +48,24 @@ void spike_draw(struct tensor_set *b, const struct kcase *k)
     struct tensor *base = tensor_find(b, "alpha_base");
     unit(normals(b, k, "q", "T H K", KCP_ACTV, 1), c->K);
     unit(normals(b, k, "k", "T H K", KCP_ACTV, 1), c->K);
-    normals(b, k, "v", "T HV V", KCP_ACTV, 1);
+    rows_unlike(tensor_find(b, "q"), k, 0);
+    rows_unlike(tensor_find(b, "k"), k, 1);
+    normals(b, k, "v", "T HV V", KCP_ACTV, k->big ? 1e4 : 1);
     normals(b, k, "do_", "T HV V", KCP_ACTV, 1);
     normals(b, k, "W_alpha", "HV K D", KCP_ACC, .3);
     normals(b, k, "w_beta", "HV D", KCP_ACC, .3);
     for (int64_t i = 0; i < base->n; i++) {                     /* logit of exp(g) */
-        const double g = ((double *)base->p)[i];
+        const double g = fmin(((double *)base->p)[i], -1e-9);
         ((double *)base->p)[i] = g - log(-expm1(g));
     }
     struct tensor *beta = normals(b, k, "beta_base", "T HV", KCP_ACTV, 1);
-    for (int64_t i = 0; i < beta->n; i++)
-        ((double *)beta->p)[i] -= k->regime == LIVE ? 3 : 0;
+    double center = k->regime == LIVE ? -3 : 0;
+    if (k->alike > 0) center = 3;
+    for (int64_t i = 0; i < beta->n; i++) {
+        double *x = (double *)beta->p + i;
+        *x += center;
+        if (k->exact_beta && i % 3) *x = i % 3 == 1 ? -1e3 : 1e3;    /* 0 and 1 */
+    }
     struct tensor *spike = tensor_add(b, "spike", "T HV D", KCP_ACTV, c);
     struct stream s = stream_of(k->seed, "spike");
     for (int64_t i = 0; i < spike->n; i++) ((double *)spike->p)[i] = uniform(&s) < .3;
