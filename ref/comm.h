@@ -28,7 +28,7 @@ extern const char *const kcp_form_names[];      /* "all_gather", ..: of the four
  * Pointers are host or device, as the backend says; stream may be NULL. Every call
  * returns a status; after fail() on any rank, calls on every rank return KCP_COMM.
  * traffic counts what this rank handed to the wire; an all_gather of b bytes counts as
- * (R-1) b bytes and one collective. */
+ * (R-1) b bytes and one collective. A layer sends and receives inside groups. */
 struct kcp_traffic { int64_t bytes, messages, collectives; };
 
 struct kcp_comm {

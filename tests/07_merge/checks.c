@@ -168,7 +168,13 @@ int merge_body(struct kcp_comm *comm, void *arg)
             memcpy((double *)e.states + s * STATE, a->start[x->seg0 + s],
                    sizeof a->start[0]);
     }
-    const int err = kcp_exchange_run(&e);
+    groups_count(comm);
+    int err = kcp_exchange_run(&e);
+    const char *ungrouped = groups_end(comm);
+    if (ungrouped && !err) {
+        err = KCP_BAD;
+        comm->fail(comm, err, ungrouped);
+    }
     if (!err)
         memcpy(a->got[x->seg0], e.states, sizeof(double) * x->NS * STATE);
     a->counted[comm->r] = comm->traffic;

@@ -231,6 +231,9 @@ int  ranks_over_nccl(int R, int (*body)(struct kcp_comm *, void *), void *arg,
                      char *why, size_t n);
 void ranks_doing(const char *what);           /* said when a rank is lost */
 void ranks_agree(struct verdict *t);            /* the worst of all processes' */
+/* groups.c: from here on to the end, where it says what was wrong, or NULL. */
+void groups_count(struct kcp_comm *c);
+const char *groups_end(struct kcp_comm *c);
 /* Exchanges of random plans and maps, every form, bit for bit: trials of them. */
 int  exchange_trials(int trials, int R, int device);
 /* One such plan over ranks that are there already, each with its own copy of it. *wrong

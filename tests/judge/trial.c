@@ -49,33 +49,6 @@ void trial_free(struct trial *t)
     t->rank = NULL;
 }
 
-/* A group of messages that is begun is ended: counted on every rank. */
-static struct { int (*call)(struct kcp_comm *, int); int open, wrong; } groups[16];
-
-static int counted_group(struct kcp_comm *c, int begin)
-{
-    const int r = c->r % 16;
-    groups[r].open += begin ? 1 : -1;
-    groups[r].wrong |= groups[r].open < 0 || groups[r].open > 1;
-    return groups[r].call(c, begin);
-}
-
-static void count_groups(struct kcp_comm *c)
-{
-    const int r = c->r % 16;
-    groups[r].call = c->group;
-    groups[r].open = groups[r].wrong = 0;
-    c->group = counted_group;
-}
-
-static void end_groups(struct kcp_comm *c, struct rank_args *s)
-{
-    const int r = c->r % 16;
-    c->group = groups[r].call;
-    if (groups[r].open || groups[r].wrong)
-        snprintf(s->why, sizeof s->why, "begins and ends groups of messages unevenly");
-}
-
 /* Given back; whoever wrote around it is remembered. */
 static void free_fenced(struct rank_args *s, void *p, size_t bytes, const char *what)
 {
@@ -169,7 +142,7 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     struct CUstream_st *stream = s->id % 2 && s->mem->stream ? s->mem->stream() : NULL;
     if (stream && s->mem->sync()) return KCP_CUDA;
     c->stream = stream;
-    if (comm && comm->group) count_groups(comm);
+    if (comm) groups_count(comm);
     c->work = NULL;                    /* of a run before: it has been given back */
     c->work_bytes = 0;
     c->comm = comm;
@@ -189,7 +162,8 @@ static int rank_body(struct kcp_comm *comm, void *arg)
         status = leftovers_lay(s, work, c->work_bytes, t->stale);
     if (s->mem->sync() && !status) status = KCP_CUDA;
     if (!status) status = t->variant->run(s->args);
-    if (comm && comm->group) end_groups(comm, s);
+    const char *ungrouped = comm ? groups_end(comm) : NULL;
+    if (ungrouped) snprintf(s->why, sizeof s->why, "%s", ungrouped);
     /* Over NCCL a stream that ran to its end may have been aborted. */
     if (comm && !status && ranks_apart()) {
         s->traffic = comm->traffic;
