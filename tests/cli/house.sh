@@ -1,8 +1,9 @@
 #!/bin/sh
 # house.sh -- the rooms as CONTRIBUTING.md draws them: who may include whom, how wide a
 # line is, how many files a fast kernel has, where asm may stand, words that the field
-# has better ones for, statements that a reader must decode, and mistakes of jitter.sh
-# whose line is gone.
+# has better ones for, statements that a reader must decode, mistakes of jitter.sh whose
+# line is gone, commits of records that the history has not, and scores that are not those
+# of tests/mutants.tsv.
 #
 # Book: none.  Checked by: itself, on planted mistakes.  Next: words.tsv, statements.awk.
 # Usage: house.sh BUILD.
@@ -113,7 +114,46 @@ code() {
            print FILENAME ":" FNR ": " s }' "$@"
 }
 
+# What a record was made at is in the history, or CONTRIBUTING says that it is not. Asked
+# where the whole history is: not of a copy without .git, not of a shallow clone.
+gone="4c1a007 6b09393 7087bc2 ceca11a"
+commits() {
+    [ -s "$W/history" ] || return 0
+    for f in tests/seeds.tsv tests/mutants.tsv bench/results/*.tsv; do
+        awk -F '\t' -v f="$f" '
+            FNR == 1 { for (i = 1; i <= NF; i++) if ($i == "commit") at = i; next }
+            at && $at != "" && !n[$at]++ { print $at, f }' "$f"
+    done | awk -v gone="$gone" '
+        function lack(c, why) { print why c "  (CONTRIBUTING, \"A recorded run\")" }
+        BEGIN { n = split(gone, g, " "); for (i = 1; i <= n; i++) left[g[i]] = 1 }
+        FILENAME == "CONTRIBUTING.md" {
+            for (c in left) if (index($0, "`" c "`")) said[c] = 1
+            next }
+        FILENAME != "-" { known[substr($0, 1, 7)] = $0; next }
+        $1 in left { named[$1] = 1; next }
+        length($1) < 7 || index(known[substr($1, 1, 7)], $1) != 1 {
+            lack($1, $2 ": not in the history: ") }
+        END { for (c in left) {
+            if (!(c in named)) lack(c, "house.sh: no record names any more: ")
+            if (!(c in said)) lack(c, "CONTRIBUTING.md: does not say what is gone: ") } }
+    ' CONTRIBUTING.md "$W/history" -
+}
+if [ "$(git rev-parse --is-shallow-repository 2>/dev/null)" = false ]; then
+    git rev-list HEAD >"$W/history"
+fi
+
+# scores.sh, asked in a folder of its own, changes nothing.
+scores() {
+    mkdir -p "$W/scores/tests"
+    cp CONTRIBUTING.md "$W/scores" && cp tests/mutants.tsv "$W/scores/tests" || return
+    (script=$PWD/tests/scores.sh && cd "$W/scores" && sh "$script")
+    cmp -s CONTRIBUTING.md "$W/scores/CONTRIBUTING.md" ||
+        echo "CONTRIBUTING.md: not the scores of tests/mutants.tsv: sh tests/scores.sh"
+}
+
 look() {
+    commits
+    scores
     includes >"$W/includes"
     arrows <"$W/includes"
     rebuilds <"$W/includes"
@@ -173,7 +213,8 @@ seen() {
     rm -rf "$W/kept" "$W/planted"
 }
 (
-    mkdir -p "$W/tree" && tar -cf - $(cat "$W/files") tests/cli book/[0-9]*.md | tar -xf - -C "$W/tree"
+    mkdir -p "$W/tree" && tar -cf - $(cat "$W/files") tests/cli book/[0-9]*.md \
+        CONTRIBUTING.md tests/scores.sh tests/*.tsv bench/results/*.tsv | tar -xf - -C "$W/tree"
 ) 2>/dev/null
 cd "$W/tree" || exit 2
 plant ref/01_step.c '#include "comm/bootstrap.h"' 'ref/01_step.c: includes comm'
@@ -196,6 +237,15 @@ plant bench/run/ranks.c 'int f(int *x) { return *x = 1, 2; }' 'a comma in a retu
 plant tests/judge/check.c 'int f(int *x) { return x[1] = 1; }' 'an assignment that is'
 plant tests/judge/check.c '#define F(x) do { x = 1, x++; } while (0)' \
     'check.c.*a comma in place of'
+if [ -s "$W/history" ]; then
+    tab=$(printf '\t')
+    plant tests/seeds.tsv "abcdef0${tab}1" 'seeds.tsv: not in the history: abcdef0'
+    plant tests/mutants.tsv "$(head -1 "$W/history" | cut -c1-6)${tab}tests/x.c" \
+        'mutants.tsv: not in the history: '
+fi
+plant tests/mutants.tsv \
+    "$(printf 'c57c18f\tref/01_step.c\t9\t9\t + \t - \t90217\tSURVIVED\t')" \
+    'not the scores of tests/mutants.tsv'
 seen
 # Of includes one alone: what it drags along would show another.
 plant cuda/tile/mma.cuh '#include "cuda/18_hopper/chunk_factors.cuh"' 'rebuilds [0-9]* obj'
@@ -207,5 +257,7 @@ cp "$W/without" cuda/18_hopper/maps/maps_sm90.cu
 plant ref/01_step.c '' 'jitter.sh: walk_wait: '
 seen
 [ ! -e "$W/unseen" ] || exit 1
+[ -s "$W/history" ] && dated="records name commits of the history" ||
+    dated="commits of records were not asked for (no history here)"
 echo "house.sh: includes go one way, headers rebuild their own, asm is in tile, words are" \
-    "the field's, statements are plain; $plants plants seen"
+    "the field's, statements are plain, $dated; $plants plants seen"
