@@ -127,6 +127,7 @@ base == "sanitize" {
     next
 }
 base == "nccl" { begin("run"); fields(); next }
+base == "notes" { begin("note"); fields(); next }
 base == "torch" { begin("torch"); fields(); next }
 base == "precision" { begin("precision"); fields(); next }
 base == "ncu" { begin("counter"); fields(); stand($1, $2, 1); next }
@@ -135,15 +136,19 @@ base == "ncu" { begin("counter"); fields(); stand($1, $2, 1); next }
     split("", now)
     for (i = 1; i <= NF; i++) now[head[i]] = $i
     s = now["stage"]; v = now["variant"]
+    # Of one GPU the process that timed a row has judged it, or nobody has: a table
+    # without that column is of a program that judged nothing.
+    if (now["peer"] == "" && now["form"] == "" && !("verdict" in now))
+        bad(FILENAME ": found no column \047verdict\047, expected one: rows of one" \
+            " GPU need their own")
     if (now["peer"] == "" && !((s, v, now["path"]) in ok)) {
         if (now["path"] != "") v = v ", path " now["path"]
         print "record.sh: " s " " v ": no verdict ok in this run, left out" \
             > "/dev/stderr"
         next
     }
-    # Of one GPU the process that timed it has judged it. Over ranks --judge is asked
-    # for; a program of before wrote no such column: there judge.txt speaks alone.
-    said = "verdict" in now && (now["form"] == "" || now["verdict"] != "")
+    # Over ranks --judge is asked for: where it was not, judge.txt speaks alone.
+    said = now["form"] == "" || now["verdict"] != ""
     if (now["peer"] == "" && said && now["verdict"] !~ /^(ok|MARGINAL)$/) {
         print "record.sh: " s " " v ": found verdict \047" now["verdict"] \
             "\047 in its row, expected ok from the process that timed it: left out" \

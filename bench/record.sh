@@ -8,11 +8,12 @@
 # the new rows follow. FOLDER holds machine.txt (one line: GPU, driver, date) and any of
 # judge.txt (kcp-check's output), repeats.txt (a line "repeats N", then kcp-check's
 # output with --repeats N), CASE.tsv (kcp-bench's, the peers'), sanitize.tsv,
-# nccl.tsv, precision.tsv, ncu.tsv. A row that was timed enters only when the judge passed its
-# variant in the same run, and with the digest of the kernels (digests.tsv; without it
-# of BUILD, else build), so that stale.sh can say when they have changed. Other systems'
-# rows ("peer") enter as they are: what they compute is not judged here. The README's
-# tables are made anew; the book's are when the book is.
+# nccl.tsv, precision.tsv, ncu.tsv, notes.tsv (wrong_row.sh's). A row that was timed
+# enters only when the judge passed its variant in the same run, of one GPU also when the
+# row's own verdict is ok (a table without that column is refused), and with the digest of
+# the kernels (digests.tsv; without it of BUILD, else build), so that stale.sh can say when
+# they have changed. Other systems' rows ("peer") enter as they are: what they compute is
+# not judged here. The README's tables are made anew; the book's are when the book is.
 dir=$1 name=$2 commit=$3
 [ -r "$dir/machine.txt" ] || {
     echo "record.sh: $dir/machine.txt: not found, expected a run's output" >&2

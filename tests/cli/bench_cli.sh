@@ -192,6 +192,86 @@ for verdict in FAIL ''; do
     [ "$(grep -c '^time.*v2_stages' $kept)" = 1 ] || wrong "a row of '$verdict' entered"
 done
 
+# Over ranks a row needs no verdict of its own, but judge.txt's; notes enter as they are.
+ranks() {                       # VARIANT COLUMNS: a row over two ranks, with a verdict or not
+    awk -v v="$1" -v columns="$2" 'BEGIN { FS = OFS = "\t" }
+        NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; last = at["product"] }
+        NR > 1 && $2 != v { next }
+        NR > 1 { $(at["form"]) = "chain"; $(at["ranks"]) = 2; $(at["verdict"]) = "" }
+        columns == "none" { NF = last } { print }' "$W/a.tsv" >"$W/unjudged/c.tsv"
+}
+printf 'comm\t-\tGCC:12\tc1\n' >>"$W/unjudged/digests.tsv"
+printf 'what\tsays\njudged rows\t1 of 1 rows say FAIL\n' >"$W/unjudged/notes.tsv"
+for columns in all none; do
+    cp $kept "$W/before"
+    ranks v2_stages $columns
+    record "$W/unjudged" bench-cli-test abc1234 || wrong "$(cat "$W/err")"
+    [ "$(grep -c '^time.*v2_stages.*chain' $kept)" = 1 ] ||
+        wrong "a row over ranks with judge.txt's verdict, $columns columns: $(cat "$W/err")"
+    is '^note' what 'judged rows'; is '^note' says '1 of 1 rows say FAIL'
+    cp "$W/before" $kept
+    ranks v1_stages $columns                            # judge.txt says FAIL
+    record "$W/unjudged" bench-cli-test abc1234 || wrong "$(cat "$W/err")"
+    grep -q 'v1_stages: no verdict ok' "$W/err" || wrong "over ranks: $(cat "$W/err")"
+    mv "$W/unjudged/judge.txt" "$W/judged"; ranks v2_stages $columns
+    record "$W/unjudged" bench-cli-test abc1234 || wrong "$(cat "$W/err")"
+    grep -q 'v2_stages: no verdict ok' "$W/err" || wrong "no judge.txt: $(cat "$W/err")"
+    mv "$W/judged" "$W/unjudged/judge.txt"
+    grep -q '^time.*chain' $kept && wrong "a row over ranks that nobody judged entered"
+    cp "$W/before" $kept
+done
+rm "$W/unjudged/notes.tsv"
+
+# A table of one GPU without the column is of a program that judged nothing: refused.
+cp $kept "$W/before"
+cut -f 1-27 "$W/a.tsv" >"$W/unjudged/c.tsv"
+head -1 "$W/unjudged/c.tsv" | grep -q 'product$' || wrong "the column is elsewhere"
+KEEP_README=1 sh bench/record.sh "$W/unjudged" bench-cli-test abc1234 >"$W/out" 2>"$W/err"
+[ $? = 2 ] && [ "$(wc -l <"$W/err")" = 1 ] &&
+    grep -q "c.tsv: found no column 'verdict', expected one" "$W/err" ||
+    wrong "a table of one GPU without verdicts: $(cat "$W/err")"
+cmp -s "$W/before" $kept || wrong "a table without verdicts changed the record"
+
+# Rows of a wrong number: all of them say FAIL, or nothing is timed. Programs stand in.
+mkdir -p "$W/fake" "$W/told"
+cat >"$W/fake/kcp-bench" <<'END'
+#!/bin/sh
+[ "$KCP_BENCH_WRONG" = 1 ] || exit 9
+while [ $# -gt 0 ]; do [ "$1" != --tsv ] || to=$2; shift; done
+[ "$ROWS" = none ] || { printf 'stage\tverdict\n'; for v in $ROWS; do
+    printf '08_forward\t%s\n' "$v"; done; } >"$to"
+exit $STATUS
+END
+chmod +x "$W/fake/kcp-bench"
+wrong_row() {                   # STATUS ROWS: what a program does; the status is wrong_row's
+    STATUS=$1 ROWS=$2 sh bench/wrong_row.sh "$W/fake" "$W/told" >"$W/out" 2>&1
+}
+wrong_row 1 'FAIL FAIL' || wrong "rows that say FAIL are not believed: $(cat "$W/out")"
+tail -1 "$W/told/notes.tsv" | grep -q '^judged rows.*2 of 2 rows say FAIL$' ||
+    wrong "wrong_row.sh notes $(cat "$W/told/notes.tsv")"
+for case in '0 ok' '1 FAIL ok' '0 FAIL' '1 MARGINAL' '1 none' '1' '137 FAIL'; do
+    wrong_row ${case%% *} "$(echo "$case" | cut -s -d ' ' -f 2-)" &&
+        wrong "a wrong row passes: status and rows $case"
+    grep -q '^wrong_row.sh: with a wrong number planted .* expected all of them' "$W/out" ||
+        wrong "it does not say: $(cat "$W/out")"
+    [ ! -e "$W/told/notes.tsv" ] || wrong "a wrong row that passes leaves a note"
+done
+sh bench/wrong_row.sh "$W/fake" >"$W/out" 2>&1; [ $? = 2 ] || wrong "wrong_row.sh: no folder"
+# gpu_bench.sh asks it first, and stops; so does gpu_ranks.sh where it judges rows.
+printf '#!/bin/sh\necho "a GPU, a driver"; echo "another, a driver"\n' >"$W/fake/nvidia-smi"
+printf '#!/bin/sh\n' >"$W/fake/make"
+printf '#!/bin/sh\necho "0 passed"\n' >"$W/fake/kcp-check"
+chmod +x "$W"/fake/*
+for script in gpu_bench gpu_ranks; do
+    rm -rf "$W/run"
+    PATH="$W/fake:$PATH" STATUS=0 ROWS=ok OUT="$W/run" MORE=--judge CASES=dplr LIMIT=90 \
+        sh bench/$script.sh "$W/fake" >"$W/out" 2>&1
+    [ $? = 1 ] && grep -q 'stopped: a wrong row passes' "$W/out" ||
+        wrong "$script.sh goes on though a wrong row passes: $(tail -3 "$W/out")"
+    [ "$(ls "$W/run" | grep -cvE '^(machine.txt|digests.tsv|judge.txt)$')" = 0 ] ||
+        wrong "$script.sh timed though a wrong row passes: $(ls "$W/run")"
+done
+
 # A second run of that machine and commit: its rows follow, its path needs its verdict.
 mkdir "$W/second"
 cp "$W/machine.txt" "$W/judge.txt" "$W/digests.tsv" "$W/second"
