@@ -56,9 +56,11 @@ static int is_chunk(struct kcp_report *rep)
         EXPECT(rep, status || (v <= 1e-13 && S <= 1e-13),
                "%s, gate %g: v_new differs from chapter 04's by %g, the state by %g",
                of[i % WAYS].name, gates[j / 3], v, S);
+        EXPECT(rep, status != KCP_NA, "%s takes no chunks of %d", of[i % WAYS].name,
+               x.c.C);
         front_free(&x);
     }
-    return status;
+    return status == KCP_NA ? KCP_BAD : status;
 }
 KCP_CHECK(check_17_is_chunk) = { "17_ladder", "is_chunk",
     "the ladder, and its rungs in C, are chapter 04's scan",
