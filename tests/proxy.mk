@@ -26,7 +26,7 @@ $B/kcp-check-jitter: $(call asleep,$(jitter_obj)) $(list_at)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -o $@
 ifneq ($(WITHOUT),)
-lacking = $(or $(wildcard $(WITHOUT)/$(notdir $1)),$1)
+lacking = $(or $(wildcard $(WITHOUT)/$(patsubst $B/jitter/%,%,$1)),$1)
 $(WITHOUT)/kcp-check: $(call asleep,$(foreach o,$(jitter_obj),$(call lacking,$o)))
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -o $@
 endif

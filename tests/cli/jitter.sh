@@ -85,7 +85,7 @@ without() {          # NAME KERNELS FILE LINE PLACE: a judge whose kernels lack 
         { print } END { exit !done }' "$file" >"$W/tree/$file" ||
         { echo "jitter.sh: $file has no line $4"; return 1; }
     make -s -C "$W/tree" B=build "build/jitter/$object" >"$W/log" 2>&1 &&
-        mv "$W/tree/build/jitter/$object" "$W/" &&
+        mkdir -p "$W/${object%/*}" && mv "$W/tree/build/jitter/$object" "$W/$object" &&
         make -s B="$B" WITHOUT="$W" "$W/kcp-check" >>"$W/log" 2>&1
     status=$?
     rm -rf "$W/tree"
