@@ -95,14 +95,18 @@ static __global__ void debts_of_segment(const struct repeats x)
     if (threadIdx.x == 0) mine[x.row] = !all || last;
 }
 
-// dO [t] = do_ [t] + what the dropped tokens after it owe; block -1 of the grid is the
-// sequence's start, whose debt is do0.
+// dO [t] = do_ [t] + what the dropped tokens after it owe, 0 of a dropped one; block -1
+// of the grid is the sequence's start, whose debt is do0.
 template <class X>
 static __global__ void spread_debts(const struct repeats x, int s)
 {
     const int *f = x.facts + FACTS * s, t = f[0] + blockIdx.x - 1, start = t < f[0];
     const int c = blockIdx.y * blockDim.x + threadIdx.x;
-    if (c >= x.row || (start ? !(f[2] & FIRST) : dropped(x.a, t))) return;
+    if (c >= x.row || (start && !(f[2] & FIRST))) return;
+    if (!start && dropped(x.a, t)) {
+        x.dO[(int64_t)t * x.row + c] = 0.0f;
+        return;
+    }
     int to = t + 1, j = f[4] + 1;
     while (to < f[1] && dropped(x.a, to)) to++;
     float after = 0.0f;

@@ -81,12 +81,14 @@ static int start_walked(struct fused *f)
 static int carry_walked(struct fused *f)
 {
     const struct kcp_call *call = (const struct kcp_call *)&f->x.a;
-    const size_t map = sizeof(float) * call->HV * call->K * (call->V + call->K);
+    const size_t row = sizeof(float) * (call->V + call->K);
+    const size_t made = f->walk == KCP_WANT_H ? sizeof(float) * call->V : row;
     int status = prepare_and_walk(f);
     profile_hook(PART_SUM, call->stream);
     if (f->p.L && f->leaves)
-        cudaMemcpyAsync(f->maps, map_at(call, f->p.maps, f->p.NS - 1), map,
-                        cudaMemcpyDeviceToDevice, call->stream);
+        cudaMemcpy2DAsync(f->maps, row, map_at(call, f->p.maps, f->p.NS - 1), row, made,
+                          (size_t)call->HV * call->K, cudaMemcpyDeviceToDevice,
+                          call->stream);
     profile_hook(PART_EXCHANGE, call->stream);
     if (!status) status = exchange(&f->e);
     if (!status) status = start_walked(f);
