@@ -217,6 +217,23 @@ static void walks(struct anchors *a, const struct kcp_stage *s)
     }
 }
 
+/* The same sizes over four ranks of few tokens each, two chunks: maps that are
+ * composed, and, in backward, those that forward kept. */
+static void wide_ranks(struct anchors *a, const struct kcp_stage *s)
+{
+    static const int sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
+                                    { 128, 64 } };
+    for (int i = 0; i < 4; i++)
+        for (int m = 0; m < 2; m++) {
+            char size[120];
+            snprintf(size, sizeof size, "R=4 H=1 HV=2 K=%d V=%d C=64 lengths=9,300 h0 "
+                     "dht l2norm beta=sigmoid gate=softplus", sizes[i][0], sizes[i][1]);
+            add(a, "live %s scan %s", model_name[m], size);
+            if (is(s, "13 "))
+                add(a, "live %s all_gather %s reuse_M", model_name[m], size);
+        }
+}
+
 /* More heads, groups, sequences, tokens and channels than are drawn. */
 static void larger(struct anchors *a, const struct kcp_stage *s)
 {
@@ -328,6 +345,7 @@ struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
         unlike_relatives(&a, s, "H=1 HV=2 K=16 V=12 C=16");
     if (wide == 1 && is(s, "15 16 "))
         unlike_relatives(&a, s, "H=1 HV=2 K=64 V=64 C=64");
+    if (wide == 1 && layer) wide_ranks(&a, s);
     *n = a.n;
     return a.list;
 }

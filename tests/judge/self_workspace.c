@@ -72,6 +72,58 @@ static int gpu_unwritten(struct kcp_report *rep)
 KCP_CHECK(check_00_gpu_unwritten) = { "00_judge", "gpu_unwritten",
     "the same on a GPU, around a kernel", gpu_unwritten };
 
+/* 04 that reads its workspace, which it has written, or the number past its end; 13 of
+ * the block that forward left likewise. */
+static int past;
+static size_t four_numbers(const void *a) { return 32; }
+static int reads_past_work(void *args)
+{
+    struct kcp_chunk *a = args;
+    double x;
+    memset(a->work, 0, a->work_bytes);
+    const int status = ref_chunk(args);
+    memcpy(&x, (const char *)a->work + a->work_bytes - (past ? 0 : sizeof x), sizeof x);
+    ((double *)a->o)[0] += 1000 * x;
+    return status;
+}
+
+static int reads_past_saved(void *args)
+{
+    struct kcp_backward *a = args;
+    const struct kcp_saved *s = a->saved;
+    const char *block = a->saved;
+    double x;
+    const int status = ref_backward(args);
+    memcpy(&x, block + (past ? a->saved_bytes : s->bytes - sizeof x), sizeof x);
+    if (a->T) ((double *)a->dv)[0] += 0 * x;               /* NaN alone is to be seen */
+    return status;
+}
+
+static int read_past(struct kcp_report *rep)
+{
+    static const struct { const char *what; struct kcp_variant v; } plants[] = {
+        { "the workspace", { "04_chunk", "reads_past", "", KCP_F64, KCP_HOST, "any",
+                             reads_past_work, four_numbers } },
+        { "the saved block", { "13_backward", "reads_past", "", KCP_F64, KCP_HOST,
+                               "any", reads_past_saved, NULL } } };
+    for (int i = 0; i < 4; i++) {
+        const struct kcp_variant *v = &plants[i / 2].v;
+        struct verdict t = { .outcome = SKIP };
+        struct kcase k;
+        char why[100];
+        past = i % 2;
+        case_parse("live kda R=2 H=1 HV=2 K=8 V=8 C=16 lengths=40 h0 dht", &k, why,
+                   sizeof why);
+        judge_case(stage_find(v->stage), v, &k, KCP_F64, &t);
+        EXPECT(rep, t.outcome == (past ? FAIL : PASS) && t.worst.nan == past,
+               "%s: a read %s its end: %s %s", plants[i / 2].what,
+               past ? "past" : "before", outcome_name[t.outcome], t.why);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_00_read_past) = { "00_judge", "read_past",
+    "a read past the end of a workspace, or of what forward left, is NaN", read_past };
+
 /* A backward that has a workspace in its first two runs alone: the second is the first
  * with the arguments that the others get. Nobody may give it back once more: not the
  * judge's own forward, which begins from the arguments of backward. */
