@@ -58,6 +58,8 @@ lie 2 'ran past its time' HANGS_LOADED --limit 1
 lie 0 'backward n/a in' NO_BACKWARD
 lie 1 'FAIL' ONCE
 again
+lie 1 'differs when run again' ONCE_WIDE       # and it refuses case 0
+again
 lie 1 'liar: S head' EMPTY             # in cases whose number says so
 again
 cp liar.so 'a b.so'

@@ -234,6 +234,70 @@ static void wide_ranks(struct anchors *a, const struct kcp_stage *s)
         }
 }
 
+/* What a layer is told besides its model and sizes. */
+static const char *told_of(const struct kcp_stage *s)
+{
+    if (is(s, "15 ")) return "spike masks=1 D=3";
+    if (is(s, "16 ")) return "";
+    return "l2norm beta=sigmoid gate=softplus";
+}
+
+/* Two cases of the same sizes one after the other, with sequences of other lengths: who
+ * keeps what was made of `cu` by its sizes has the wrong one. And what may be left out,
+ * left out. All at sizes of tensor cores, where other code may ask for it. (No kernel
+ * of 01 is for these alone: it has the small list's.) */
+static void wide_options(struct anchors *a, const struct kcp_stage *s)
+{
+    static const int size[] = { 128, 64 };
+    const int has_states = is(s, "04 05 09 11 17 ");
+    for (int i = 0; i < 2; i++)
+        for (int m = 0; m < 2; m++) {
+            char about[80];
+            snprintf(about, sizeof about, "live %s H=1 HV=2 K=%d V=%d C=64",
+                     model_name[m], size[i], size[i]);
+            add(a, "%s lengths=130,40 h0 dht %s", about, told_of(s));
+            add(a, "%s lengths=40,130 h0 dht %s", about, told_of(s));
+            if (has_states)
+                add(a, "%s lengths=150,21 no_states %s", about, told_of(s));
+            for (int part = 1; part < 3 && is(s, "09 "); part++)
+                add(a, "%s lengths=70,33 h0 dht part=%d %s", about, part, told_of(s));
+        }
+}
+
+/* The same of layers over ranks: each form with each of two sizes; blocks of a pipeline
+ * of which the last is smaller; and what once passed its limits, four ranks of it. */
+static void wide_layers(struct anchors *a, const struct kcp_stage *s)
+{
+    const int first = is(s, "16 ") ? KCP_DPLR : KCP_KDA;
+    const int models = models_of(s);
+    for (int f = 0; f < 4; f++) {
+        const int size = f % 2 ? 64 : 128, m = (models == 2 ? f + f / 2 : f) % models;
+        char about[80];
+        snprintf(about, sizeof about, "live %s %s R=3 H=1 HV=2 K=%d V=%d C=64",
+                 model_name[first + m], kcp_form_names[f], size, size);
+        add(a, "%s lengths=21,170,30 h0 dht %s", about, told_of(s));
+        add(a, "%s lengths=30,170,21 h0 dht %s", about, told_of(s));
+    }
+    for (int m = 0; m < models; m++)
+        add(a, "live %s pipeline blocks=3 R=3 H=1 HV=2 K=%d V=%d C=64 lengths=9,210,12 "
+            "h0 dht %s", model_name[first + m], m % 2 ? 64 : 128, m % 2 ? 64 : 128,
+            told_of(s));
+    for (int m = 0; m < 2 && is(s, "08 13 "); m++)
+        add(a, "live %s %s R=4 H=1 HV=2 K=128 V=64 C=64 lengths=700,129 h0 dht %s",
+            model_name[m], m ? "all_gather" : "scan", told_of(s));
+}
+
+/* For kernels that refuse case 0: they run the first of these that they take fifty
+ * times, so they are small. The last of the list; cases_of puts them second. */
+static void first_wide(struct anchors *a, const struct kcp_stage *s)
+{
+    static const int size[FIRST_WIDE] = { 64, 128 };
+    for (int i = 0; i < FIRST_WIDE; i++)
+        add(a, "live %s %s H=1 HV=2 K=%d V=%d C=64 lengths=200,70 h0 dht %s",
+            model_name[is(s, "16 ") ? KCP_DPLR : KCP_KDA], s->ranks ? "R=2" : "",
+            size[i], size[i], told_of(s));
+}
+
 /* More heads, groups, sequences, tokens and channels than are drawn. */
 static void larger(struct anchors *a, const struct kcp_stage *s)
 {
@@ -340,12 +404,16 @@ struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
         unlike(&a, "H=1 HV=2 K=64 V=64 C=64");
         unlike(&a, "H=1 HV=2 K=128 V=128 C=64");
     }
-    if (wide == 1 && layer) walks(&a, s);       /* last: no other case's seed moves */
+    if (wide == 1 && layer) walks(&a, s);
     if (wide == 0 && is(s, "15 16 "))
         unlike_relatives(&a, s, "H=1 HV=2 K=16 V=12 C=16");
     if (wide == 1 && is(s, "15 16 "))
         unlike_relatives(&a, s, "H=1 HV=2 K=64 V=64 C=64");
     if (wide == 1 && layer) wide_ranks(&a, s);
+    /* From here on last: the seed of no other case moves. */
+    if (wide == 1 && !s->ranks && !is(s, "01 ")) wide_options(&a, s);
+    if (wide == 1 && s->ranks) wide_layers(&a, s);
+    if (wide == 1) first_wide(&a, s);
     *n = a.n;
     return a.list;
 }

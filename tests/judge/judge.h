@@ -58,7 +58,9 @@ struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t
                          int ranks, int *n);
 /* The cases that every list owes, whatever is drawn (anchors.c): what must live across
  * every form and model, several chunks for each size of the tensor cores, alike keys,
- * gates by turns, null rows, options left out. ids count from first. */
+ * gates by turns, null rows, options left out. ids count from first. Of wide ones the
+ * last FIRST_WIDE are small: cases_of puts them behind case 0. */
+enum { FIRST_WIDE = 2 };
 struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
                             int ranks, int first, int *n);
 /* Four of K and V beyond 128, unequal, HV > H: for kernels that claim any size. */

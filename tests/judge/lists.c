@@ -39,7 +39,10 @@ static int reaches(const struct kcp_stage *s, const char *kernel,
     return found && taken;
 }
 
-/* The first two sizes of a set, "64 128" or "64..256": how many, into out. */
+/* The first two sizes of a set, "64 128" or "64..256": how many, into out. Of a range
+ * from 1 on it is 16, with which lists begin: one number, normalised, is a sign, and a
+ * state of one number is no matrix. */
+enum { LEAST = 16 };
 static int sizes_of(const char *set, int out[2])
 {
     int n = 0;
@@ -47,7 +50,8 @@ static int sizes_of(const char *set, int out[2])
         char *end;
         const long x = strtol(s, &end, 10);
         if (end == s) break;
-        out[n++] = (int)x;
+        const int below = !strncmp(end, "..", 2) && x < LEAST;
+        out[n++] = below ? LEAST : (int)x;
         s = end + strspn(end, ". ");
     }
     if (!n) out[n++] = 16;
@@ -75,8 +79,7 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
     static const char *const model[] = { "kda", "gdn", "dplr", "gdn2", "gla" };
     int K[2], V[2], C[2] = { 64, 0 };
     const int nK = sizes_of(p->K, K), nV = sizes_of(p->V, V);
-    if (strcmp(p->C, "any")) sizes_of(p->C, C);
-    if (C[0] == 1) C[0] = 64;
+    if (strcmp(p->C, "any") && !strstr(p->C, "..")) sizes_of(p->C, C);
     const int tries = 5 * MORE * HEADS * LENGTHS * nK * nV;
     for (int i = 0; i < tries; i++) {
         char words[300], why[160];
@@ -129,6 +132,15 @@ struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
     return list;
 }
 
+/* The last few go behind case 0: a kernel that refuses it takes one of them first. */
+static void put_second(struct kcase *list, int n, int few)
+{
+    struct kcase last[FIRST_WIDE];
+    memcpy(last, list + n - few, (size_t)few * sizeof *list);
+    memmove(list + 1 + few, list + 1, (size_t)(n - few - 1) * sizeof *list);
+    memcpy(list + 1, last, (size_t)few * sizeof *list);
+}
+
 struct kcase *cases_of(const struct kcp_stage *s, const struct kcp_variant *v,
                        const struct options *o, const struct kcp_device *d, int *n)
 {
@@ -141,6 +153,7 @@ struct kcase *cases_of(const struct kcp_stage *s, const struct kcp_variant *v,
     list = joined(list, n, more, m);
     more = cases_anchors(s, 1, o->seed, o->ranks, m, &m);
     list = joined(list, n, more, m);
+    if (m > FIRST_WIDE) put_second(list, *n, FIRST_WIDE);
     if (!strncmp(v->name, "v1", 2) || strstr(v->shapes, "up to 256")) {
         more = cases_tall(s, o->seed, o->ranks, &m);
         list = joined(list, n, more, m);

@@ -2,6 +2,7 @@
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.  Next: main.c.
  */
+#include "paths.h"
 #include "trial.h"
 #include <glob.h>
 #include <stdlib.h>
@@ -165,6 +166,102 @@ static int carries(struct kcp_report *rep)
 KCP_CHECK(check_00_carries) = { "00_judge", "carries",
     "at the sizes of tensor cores layers carry a live state over chunks and ranks",
     carries };
+
+/* Everything is the same but where sequences are cut. */
+static int is_cut_else(const struct kcase *a, const struct kcase *b)
+{
+    struct kcase x = *a;
+    x.id = b->id;
+    x.seed = b->seed;
+    memcpy(x.cu, b->cu, sizeof x.cu);
+    return !memcmp(&x, b, sizeof x) && memcmp(a->cu, b->cu, sizeof a->cu);
+}
+
+/* What a kernel may be told or spared besides its arrays, counted in what one is judged
+ * on that takes sizes of tensor cores alone. */
+struct owed {
+    int cut_else[5], no_states[5], part[5][3], in_form[4], blocks[5], over_four[5];
+};
+
+static void count_owed(const struct kcase *list, int n, struct owed *x)
+{
+    for (int i = 0; i < n; i++) {
+        const struct kcase *k = &list[i];
+        const struct kcp_call *c = &k->call;
+        if (c->K % 64 || c->V % 64 || k->id < 1000 || k->id > 1999) continue;
+        const int twin = i + 1 < n && is_cut_else(k, k + 1);
+        x->cut_else[c->model] += twin;
+        x->in_form[c->form] += twin && c->R > 2;
+        x->no_states[c->model] += k->no_states;
+        for (int part = 1; part < 3; part++) x->part[c->model][part] += c->part == part;
+        x->blocks[c->model] += c->form == KCP_PIPELINE && c->blocks && c->V % c->blocks;
+        x->over_four[c->model] += c->R == 4 && k->regime == LIVE && c->K == 128 &&
+                                  c->V == 64 && c->N == 2 && c->T > 800;
+    }
+}
+
+/* May a state that this stage begins with be NULL? */
+static int has_states(const struct kcp_stage *s)
+{
+    for (int i = 0; i < s->nfields; i++)
+        if (s->fields[i].when == KCP_MAYBE && !strcmp(s->fields[i].shape, "NS HV K V"))
+            return 1;
+    return 0;
+}
+
+/* Case 0, then one of K = V = 64 and one of 128, small: fifty runs of each cost little.
+ */
+static void begins(struct kcp_report *rep, const struct kcp_stage *s,
+                   const struct kcase *list)
+{
+    EXPECT(rep, list[0].id == 0, "%s begins with case %d", s->name, list[0].id);
+    for (int i = 1; i <= FIRST_WIDE; i++) {
+        const struct kcp_call *c = &list[i].call;
+        EXPECT(rep, c->K == 64 * i && c->V == 64 * i && c->C == 64 && c->T < 300 &&
+               c->HV < 3 && c->R < 3, "%s: number %d, of K=%d V=%d and %lld tokens",
+               s->name, i, c->K, c->V, (long long)c->T);
+    }
+}
+
+static int wide_owed(struct kcp_report *rep)
+{
+    const struct options o = { .seed = 1 };
+    for (int i = 0; i < kcp_nstages; i++) {
+        const struct kcp_stage *s = &kcp_stages[i];
+        const struct kcp_variant v = { s->name, "wide", "", KCP_BF16, KCP_DEVICE, "",
+                                       NULL, NULL };
+        const int layer = !strncmp(s->name, "08", 2) || !strncmp(s->name, "13", 2);
+        const int family = !strncmp(s->name, "16", 2);
+        const int last = strncmp(s->name, "15", 2) ? KCP_GDN : KCP_KDA;
+        if (strstr("01 07 12 14", (char[]){ s->name[0], s->name[1], 0 })) continue;
+        struct owed x = { .cut_else = { 0 } };
+        int n;
+        struct kcase *list = cases_of(s, &v, &o, NULL, &n);
+        count_owed(list, n, &x);
+        begins(rep, s, list);
+        for (int f = 0; f < 4 && s->ranks; f++)
+            EXPECT(rep, x.in_form[f], "%s, %s: sizes alike, no other sequences",
+                   s->name, kcp_form_names[f]);
+        for (int m = family ? KCP_DPLR : 0; m <= (family ? KCP_GLA : last); m++) {
+            EXPECT(rep, x.cut_else[m], "%s, %s: sizes alike, no other sequences",
+                   s->name, model_name[m]);
+            EXPECT(rep, x.no_states[m] || !has_states(s) || s->ranks,
+                   "%s, %s: states are always given", s->name, model_name[m]);
+            EXPECT(rep, x.blocks[m] || !s->ranks, "%s, %s: no blocks of a pipeline",
+                   s->name, model_name[m]);
+            EXPECT(rep, x.over_four[m] || !layer, "%s, %s: no K=128 V=64 over four",
+                   s->name, model_name[m]);
+            for (int part = 1; part < 3 && !strncmp(s->name, "09", 2); part++)
+                EXPECT(rep, x.part[m][part], "%s, %s: never part %d alone", s->name,
+                       model_name[m], part);
+        }
+        free(list);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_00_wide_owed) = { "00_judge", "wide_owed",
+    "at sizes of tensor cores: other sequences, states and parts left out, blocks",
+    wide_owed };
 
 /* K or V beyond 128, unequal, HV > H, in words that can be said again; and references
  * that take them, shown by the mutants' twin of one stage of ranks and one without. */

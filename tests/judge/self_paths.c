@@ -66,6 +66,8 @@ static int reached_by(const struct kcp_path *p, const struct walked *w, int n,
 static int reached(struct kcp_report *rep)
 {
     const struct kcp_device d = kcp_device_assumed();
+    const struct options o = { .seed = 1 };
+    struct kcase k;
     int drawn = 0;
     for (int i = 0; i < kcp_npaths; i++) {
         const struct kcp_path *p = &kcp_paths[i];
@@ -77,6 +79,10 @@ static int reached(struct kcp_report *rep)
                                        NULL, NULL };
         const struct walked *w = list_walked(s, &v, &d);
         int few = 0;
+        if (case_for_path(s, v.name, p, &d, &o, 3000, 0, &k))
+            EXPECT(rep, k.call.K >= 16 && k.call.V >= 16 && k.call.C >= 16,
+                   "path %s: its case has K=%d V=%d C=%d: too small to say much",
+                   p->name, k.call.K, k.call.V, k.call.C);
         EXPECT(rep, w != NULL, "path %s: no list of %s", p->name, v.name);
         if (!w) break;
         EXPECT(rep, reached_by(p, w, w->n, 0), "path %s: no case reaches it", p->name);

@@ -124,12 +124,36 @@ static int run_again(struct trial *t, char *why, size_t n)
 
 int repeats_asked = 1;
 
-/* The first case of all runs fifty times, the next two once more, and so does a case of
- * each path: what is wrong now and then, or depends on what lay in the workspace. */
-static int repeats_of(const struct kcase *k)
+/* Whose list is judged, and which passes of it ran: numbers of a list's cases begin at
+ * its seed. */
+static struct list_run {
+    const struct kcp_stage *stage;
+    int (*run)(void *);
+    enum kcp_storage storage;
+    uint64_t seed;
+    int ran[2];
+} walked;
+
+/* The first case that the variant takes? Asked once of each that it did. */
+static int is_first(const struct trial *t, const struct kcase *k)
 {
-    if (k->id % 1000 > 2) return k->again ? repeats_asked : 0;
-    return k->id == 0 && repeats_asked == 1 ? 50 : repeats_asked;
+    const struct list_run now = { t->stage, t->variant->run, t->variant->storage,
+                                  k->seed - (unsigned)k->id, { 0 } };
+    const int pass = t->pass == KCP_BACKWARD;
+    const int same = walked.stage == now.stage && walked.run == now.run &&
+                     walked.storage == now.storage && walked.seed == now.seed;
+    if (!same) walked = now;
+    return !walked.ran[pass]++;
+}
+
+/* The first case that a variant takes runs fifty times, in each pass. The list's first
+ * three run once more, and so does a case of each path: what is wrong now and then, or
+ * depends on what lay in the workspace. */
+static int repeats_of(const struct trial *t, const struct kcase *k)
+{
+    const int first = is_first(t, k) || k->id == 0;
+    if (first && repeats_asked == 1) return 50;
+    return first || k->id % 1000 < 3 || k->again ? repeats_asked : 0;
 }
 
 static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
@@ -169,7 +193,7 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
         draw_map(&t, w->field, w->tol, out->map, sizeof out->map);
     } else if (w->err > 0.9 * w->tol) out->outcome = MARGINAL;
     if (s->ranks) ranks_agree(out);
-    const int times = is_mutant(v) ? 0 : repeats_of(k);
+    const int times = is_mutant(v) ? 0 : repeats_of(&t, k);
     for (int i = 0; i < times && out->outcome != FAIL; i++) {            /* and again */
         if (!bare_workspaces)
             again.stale = (i + k->id) % 2 ? LEFT_OTHER_SIZE : LEFT_BY_LAST;

@@ -1,0 +1,206 @@
+/* self_wide.c -- the judge judged: kernels that take sizes of tensor cores alone.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself: the reference
+ * passes.  Next: self_lists.c.
+ *
+ * They refuse every small case, so what small ones alone ask for nobody asks of
+ * them. Planted: metadata kept by its sizes, an option that is ignored, wrong once in
+ * fifty calls.
+ */
+#include "checked.h"
+#include "paths.h"
+#include "trial.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int is_small(const struct kcp_call *c) { return c->K % 64 || c->V % 64; }
+
+/* What was made of the first call's `cu` serves each call of the same sizes. */
+struct grid_kept {
+    int64_t T;
+    int NS, NC, cu[64], cn[64], sc[64];
+};
+
+static void keep_grid(struct grid_kept *g, int64_t T, int NS, int NC, const int **cu,
+                      const int **cn, const int **sc)
+{
+    if (NS >= 64 || NC > 64) return;
+    if (g->T != T || g->NS != NS || g->NC != NC) {
+        *g = (struct grid_kept){ .T = T, .NS = NS, .NC = NC };
+        memcpy(g->cu, *cu, sizeof(int) * (size_t)(NS + 1));
+        memcpy(g->cn, *cn, sizeof(int) * (size_t)(NS + 1));
+        memcpy(g->sc, *sc, sizeof(int) * (size_t)NC);
+    }
+    *cu = g->cu;
+    *cn = g->cn;
+    *sc = g->sc;
+}
+
+static int kept_grid_04(void *args)
+{
+    static struct grid_kept g;
+    struct kcp_chunk a = *(struct kcp_chunk *)args;
+    const int *cu = a.cu, *cn = a.cn, *sc = a.sc;
+    if (is_small(args)) return KCP_NA;
+    keep_grid(&g, a.T, a.NS, a.NC, &cu, &cn, &sc);
+    a.cu = cu;
+    a.cn = cn;
+    a.sc = sc;
+    return ref_chunk(&a);
+}
+
+static int kept_grid_08(void *args)
+{
+    static struct grid_kept g[CASE_RANKS];
+    struct kcp_forward a = *(struct kcp_forward *)args;
+    const int *cu = a.cu, *cn = a.cn, *sc = a.sc;
+    if (is_small(args)) return KCP_NA;
+    keep_grid(&g[a.r], a.T, a.NS, a.NC, &cu, &cn, &sc);
+    a.cu = cu;
+    a.cn = cn;
+    a.sc = sc;
+    kcp_checked_enter();                 /* else the plan and the grid do not agree */
+    const int status = ref_forward(&a);
+    kcp_checked_leave();
+    return status;
+}
+
+/* Without h_in it begins with the states that the last call was given. */
+static int last_h_in(void *args)
+{
+    static double *h;
+    static size_t n;
+    struct kcp_chunk a = *(struct kcp_chunk *)args;
+    const size_t numbers = (size_t)a.NS * a.HV * a.K * a.V;
+    if (is_small(args)) return KCP_NA;
+    if (a.h_in) {
+        free(h);
+        n = numbers;
+        h = malloc(n * sizeof *h);
+        if (h) memcpy(h, a.h_in, n * sizeof *h);
+    } else if (h && n >= numbers) a.h_in = h;
+    return ref_chunk(&a);
+}
+
+/* 09 that does both parts, whatever it is asked for. */
+static int both_parts(void *args)
+{
+    struct kcp_chunk_backward a = *(struct kcp_chunk_backward *)args;
+    if (is_small(args)) return KCP_NA;
+    a.part = KCP_LOCAL | KCP_REVERSE;
+    return ref_chunk_backward(&a);
+}
+
+/* Blocks of a pipeline are all as wide as V / blocks: the columns left over stay where
+ * they are, and what came from ranks before is missing there. */
+static int even_blocks(void *args)
+{
+    struct kcp_forward *a = args;
+    if (is_small(args)) return KCP_NA;
+    const int status = ref_forward(a);
+    const int over = a->form == KCP_PIPELINE && a->blocks > 0 ? a->V % a->blocks : 0;
+    double *o = a->o;
+    for (int64_t row = 0; row < a->T * a->HV && a->r > 0; row++)
+        for (int v = a->V - over; v < a->V; v++) o[row * a->V + v] = 0;
+    return status;
+}
+
+/* The fiftieth call of one size is wrong. */
+static int sized_calls;
+static int once_in_fifty(void *args)
+{
+    static int64_t T;
+    struct kcp_chunk *a = args;
+    if (is_small(args)) return KCP_NA;
+    const int status = ref_chunk(a);
+    sized_calls = T == a->T ? sized_calls + 1 : 1;
+    T = a->T;
+    if (sized_calls == 50) *(double *)a->o += 1;
+    return status;
+}
+
+/* In how many of the cases, in their order, a value is off by more than its limit; the
+ * order counts, for these keep what calls before were given. */
+static int seen(const char *stage, int (*run)(void *), const struct kcase *list, int n)
+{
+    const struct kcp_variant v = { stage, "planted", "", KCP_F64, KCP_HOST, "any", run,
+                                   NULL };
+    int cases = 0;
+    for (int i = 0; i < n; i++) {
+        struct verdict t;
+        judge_case(stage_find(stage), &v, &list[i], KCP_F64, &t);
+        cases += t.outcome == FAIL && t.worst.tol > 0;
+    }
+    return cases;
+}
+
+/* Of the wide list those of few tokens and random keys, which cost little; all: of any
+ * length. */
+static struct kcase *wide_few(const char *stage, int all, int *n)
+{
+    const struct options o = { .seed = 1 };
+    const struct kcp_stage *s = stage_find(stage);
+    const struct kcp_variant v = { s->name, "", "", KCP_F64, KCP_DEVICE, "", NULL,
+                                   NULL };
+    int kept = 0;
+    struct kcase *list = cases_of(s, &v, &o, NULL, n);
+    for (int i = 0; i < *n; i++) {
+        const struct kcase *k = &list[i];
+        const int wide = k->id >= 1000 && k->id < 2000;
+        const int plain = !k->null_rows && !k->exact_beta && k->alike == 0 &&
+                          k->regime == LIVE && k->call.T <= 240;
+        if ((wide && plain) || all) list[kept++] = *k;
+    }
+    *n = kept;
+    return list;
+}
+
+static int wide(struct kcp_report *rep)
+{
+    static const struct { const char *stage, *what; int (*run)(void *); } plants[] = {
+        { "04_chunk", "metadata kept by its sizes", kept_grid_04 },
+        { "04_chunk", "states of an earlier call", last_h_in },
+        { "08_forward", "metadata kept by its sizes", kept_grid_08 },
+        { "08_forward", "the last block left out", even_blocks },
+        { "09_chunk_backward", "parts", both_parts } };
+    const int asked = repeats_asked;
+    repeats_asked = 0;                           /* it is the lists that are asked */
+    for (int p = 0; p < 5; p++) {
+        int n;
+        struct kcase *list = wide_few(plants[p].stage, 0, &n);
+        const struct kcp_stage *s = stage_find(plants[p].stage);
+        if (!p || strcmp(plants[p].stage, plants[p - 1].stage))
+            EXPECT(rep, !seen(s->name, s->ref, list, n),
+                   "%s: the reference fails", s->name);
+        EXPECT(rep, seen(plants[p].stage, plants[p].run, list, n),
+               "%s at sizes of tensor cores: %s, and no case sees it", plants[p].stage,
+               plants[p].what);
+        free(list);
+    }
+    repeats_asked = asked;
+    return KCP_OK;
+}
+KCP_CHECK(check_00_wide) = { "00_judge", "wide",
+    "kernels of 64 and 128 alone that keep metadata, or ignore an option, are seen",
+    wide };
+
+/* Who refuses case 0 is run fifty times too, of the first case that it takes. */
+static int fifty(struct kcp_report *rep)
+{
+    int n, few = 0;
+    struct kcase *list = wide_few("04", 1, &n);
+    const struct kcp_variant v = { "04_chunk", "planted", "", KCP_F64, KCP_HOST, "any",
+                                   once_in_fifty, NULL };
+    struct verdict t = { .outcome = NA };
+    for (; few < n && t.outcome == NA; few++)
+        judge_case(stage_find("04"), &v, &list[few], KCP_F64, &t);
+    EXPECT(rep, few > 1 && t.outcome == FAIL && strstr(t.why, "differs"),
+           "case number %d, after %d calls: %s %s", few, sized_calls,
+           outcome_name[t.outcome], t.why);
+    EXPECT(rep, few < 4 && list[few - 1].call.T < 300, "the first taken: not small");
+    free(list);
+    return KCP_OK;
+}
+KCP_CHECK(check_00_fifty) = { "00_judge", "fifty",
+    "wrong once in fifty calls, and takes no small sizes: seen", fifty };
