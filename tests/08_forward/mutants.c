@@ -122,7 +122,7 @@ static int mutate(void *args, int flags)
 #define RECORD(ident, name, flags, why)                                               \
     static int run_##ident(void *args) { return mutate(args, flags); }                \
     KCP_VARIANT(m08_##ident) = { "08_forward", name, why, KCP_F64, KCP_HOST,           \
-                                 "any shape", run_##ident, NULL }
+                                 "a rank with one range of tokens", run_##ident, NULL }
 #define MUTANT(ident, flags, why) RECORD(ident, "mutant_" #ident, flags, why)
 
 RECORD(twin, "twin", 0, "the same code, every flag off");

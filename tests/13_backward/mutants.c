@@ -111,7 +111,7 @@ static int mutate(const struct kcp_backward *a, struct plot plot)
         return mutate(args, (struct plot){ __VA_ARGS__ });                            \
     }                                                                                 \
     KCP_VARIANT(m13_##ident) = { "13_backward", name, why, KCP_F64, KCP_HOST,          \
-                                 "any shape", run_##ident, NULL }
+                                 "a rank with one range of tokens", run_##ident, NULL }
 #define MUTANT(ident, why, ...) RECORD(ident, "mutant_" #ident, why, __VA_ARGS__)
 
 RECORD(twin, "twin", "the same code, every flag off", .flags = 0);

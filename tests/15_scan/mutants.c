@@ -221,7 +221,7 @@ static int mutate(void *args, int flags)
 #define MUTANT(what, flag, why)                                                       \
     static int run_##what(void *args) { return mutate(args, flag); }                  \
     KCP_VARIANT(spike_mutant_##what) = { "15_scan", "mutant_" #what, why, KCP_F64,    \
-                                         KCP_HOST, "any", run_##what, NULL }
+                                         KCP_HOST, "tokens in order", run_##what, NULL }
 MUTANT(undecayed, UNDECAYED, "errata 1: the delta looks at the undecayed state");
 MUTANT(scaled, SCALED, "errata 26: KDA's scale on q");
 MUTANT(no_spikes, NO_SPIKES, "the bases alone make the gates");
@@ -244,4 +244,4 @@ MUTANT(no_beta_spike, NO_BETA_SPIKE, "dspike without what beta asks for");
 
 static int twin(void *args) { return mutate(args, 0); }
 KCP_VARIANT(spike_twin) = { "15_scan", "twin", "nothing wrong", KCP_F64, KCP_HOST,
-                            "any", twin, NULL };
+                            "tokens in order", twin, NULL };

@@ -8,7 +8,7 @@ top=$PWD
 W=$(mktemp -d) || exit 1
 trap 'rm -rf "$W"' EXIT
 cd "$W" || exit 1
-passed=0 failed=0
+passed=0 failed=0 ids=
 unset WORLD_SIZE RANK SLURM_NTASKS OMPI_COMM_WORLD_SIZE
 fail() { failed=$((failed + 1)); echo "  FAIL  lies: $*"; }
 pass() { passed=$((passed + 1)); }
@@ -27,7 +27,7 @@ lie() {
 
 # again: the command that the failure printed, as it stands there, fails in the same way.
 again() {
-    sed -n 's/^ *case [0-9]* alone: //p' said | head -1 >command
+    sed -n 's/^ *case [0-9]* [a-z0-9 ]*: //p' said | head -1 >command
     grep '^  FAIL ' said | head -1 >before
     timeout 100 sh ./command >said.again 2>&1
     status=$?
@@ -55,10 +55,26 @@ lie 1 'nothing ran: what was asked for' REFUSES
 lie 2 'found .mutant_liar., expected a variant' NAMED
 lie 2 'ended its process with status 0' EXITS_LOADED
 lie 2 'ran past its time' HANGS_LOADED --limit 1
+# A pass that is n/a is said, and counted, and no 0 under --strict.
 lie 0 'backward n/a in' NO_BACKWARD
+lie 0 ' backward n/a in [0-9]' NO_BACKWARD --quiet
+lie 0 ' forward n/a in [0-9]' NO_FORWARD --quiet
+grep -q '^OK, INCOMPLETE: .* 1 n/a$' said && pass || fail "n/a is not counted: $(tail -2 said)"
+lie 3 ' forward n/a in [0-9]' NO_FORWARD --strict
+lie 3 ' backward n/a in [0-9]' NO_BACKWARD --strict
+# "any shape" is a promise; what is refused is counted where less is promised.
+lie 1 "FAIL  .* n/a, and its record says 'any shape'" SOME
+again
+lie 0 ' takes [0-9]* of [0-9]* cases: V up to 8' SOME_SAID --quiet
 lie 1 'FAIL' ONCE
 again
 lie 1 'differs when run again' ONCE_WIDE       # and it refuses case 0
+again
+# What takes other calls before it to fail: they are in the command.
+lie 1 'S differs when run again' MARKS
+grep -q "case [0-9]* behind .* --case '.*;" said && pass || fail "no case before it: $(cat said)"
+again
+lie 1 'S differs when run again' TWICE --case 'kda H=1 HV=2 K=4 V=4 lengths=20 R=2 id=3007 again'
 again
 lie 1 'liar: S head' EMPTY             # in cases whose number says so
 again
@@ -71,16 +87,40 @@ if "$B/kcp-check" --stage 07 --device | grep -q 'no device'; then
     lie 1 'nothing ran: what was asked for' NO_GPU
 fi
 
+# ---- ranks: those that were asked for are in the command, and a launcher is named
+cat >nothing.c <<'C'
+#include "kcp.h"
+static int run(void *args) { return args ? KCP_OK : KCP_BAD; }
+static const struct kcp_variant nothing = { "14_conv", "nothing", "it writes nothing",
+                                            KCP_F64, KCP_HOST, "any shape", run, NULL };
+const struct kcp_variant *const kcp_variant = &nothing;
+C
+${CC:-cc} -std=c11 -shared -fPIC -I"$top/ref" nothing.c -o nothing.so || fail 'nothing.c'
+name=nothing ranked='--stage 14 --variant ./nothing.so --ranks 2'
+"$B/kcp-check" $ranked --quick >said 2>&1
+grep -q ' alone: .* --ranks 2$' said && pass || fail "--ranks is not said: $(cat said)"
+again
+for r in 1 0; do
+    WORLD_SIZE=2 RANK=$r LOCAL_RANK=$r LOCAL_WORLD_SIZE=2 KCP_RENDEZVOUS="file:$W/meet" \
+        KCP_KEY_DIR="$W/keys" KCP_TIMEOUT_S=60 "$B/kcp-check" $ranked \
+        --case 'kda lengths=20 R=2' >said.$r 2>&1 &
+    ids="$ids $!"
+done
+wait $ids
+grep -q ' alone, under a launcher with 2 ranks (torchrun): .* --ranks 2$' said.0 && pass ||
+    fail "no launcher is named: $(cat said.0)"
+
 # ---- who attacks the judge: wrong values, and whatever makes them look right
 case='live kda H=1 HV=2 K=8 V=6 C=16 lengths=90'
 at=$(nm "$B/kcp-check" 2>/dev/null | awk '$3 == "check_slice" { print "0x" $1 }')
-# enemy WAY STATUS WORDS: what the judge says, on stdout alone, ends with its own line.
+# enemy WAY STATUS WORDS [LIMIT]: what the judge says, on stdout alone, ends with its own
+# line.
 enemy() {
     ${CC:-cc} -std=c11 -O1 -shared -fPIC -I"$top/ref" \
         -DWAY="$1" -DCHECK_SLICE="${at:-0}" "$top/tests/judge/plants/enemy.c" \
         -o enemy.so || fail "$1 does not compile"
     timeout 100 "$B/kcp-check" --stage 07 --variant ./enemy.so --case "$case" \
-        --limit 30 >said 2>errors
+        --limit ${4:-30} >said 2>errors
     status=$?
     if [ $status -ne "$2" ]; then fail "$1: status $status: $(tail -1 said)"
     elif ! grep -q -- "$3" said errors; then fail "$1: no '$3': $(tail -3 said)"
@@ -96,6 +136,9 @@ enemy PART 1 'it wrote where only the judge speaks'
 enemy PRINTS 1 'S head 0: error 1.00e+00'
 enemy NAMED 1 'enemy?1 passed, 0 failed, 0 skipped?: S head 0'
 enemy STORED 2 'its record has storage 99'
+began=$(date +%s)
+enemy RETURNS 1 'it ran past its time' 1
+[ $(($(date +%s) - began)) -lt 12 ] && pass || fail "RETURNS: $(($(date +%s) - began)) s of --limit 1"
 enemy LEAVES 1 'S head 0: error 1.00e+00'
 [ -s left ] && ! kill -0 "$(cat left)" 2>/dev/null && pass ||
     fail "LEAVES: process $(cat left) is still there"

@@ -56,7 +56,8 @@ static int *flag_of(struct kcase *k, const char *word)
         { "spike", &k->spike },        { "exact", &k->exact_beta },
         { "null", &k->null_rows },     { "plain", &k->plain_rows },
         { "big", &k->big },            { "no_states", &k->no_states },
-        { "x0", &k->with_x0 },         { "dxt", &k->with_dxt } };
+        { "x0", &k->with_x0 },         { "dxt", &k->with_dxt },
+        { "again", &k->again } };
     for (int i = 0; i < LEN(flags); i++)
         if (!strcmp(word, flags[i].word)) return flags[i].at;
     return NULL;
@@ -74,7 +75,7 @@ void case_print(const struct kcase *k, char *buf, size_t n)
 {
     static const char *const words[] = { "l2norm", "reuse_M", "shift", "h0", "dht",
                                          "mixed", "spike", "exact", "null", "plain",
-                                         "big", "no_states", "x0", "dxt" };
+                                         "big", "no_states", "x0", "dxt", "again" };
     struct kcase copy = *k;
     struct kcp_call *c = &copy.call;
     char real[40];

@@ -3,7 +3,7 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
  * Next: main.c (kcp-check) and criterion.c drive it.
  */
-#include "isolation.h"
+#include "failure.h"
 #include "paths.h"
 #include "talk.h"
 #include "trial.h"
@@ -106,44 +106,9 @@ static void judge_mutant(struct isolated *x, int n, struct kcp_report *rep)
 }
 
 struct tally {
-    int ok, marginal, fail, na, skip, no_backward, at;
+    int ok, marginal, fail, na, skip, no_forward, no_backward, at;
     struct verdict worst, alive;
 };
-
-static int never_written(double x)
-{
-    uint64_t u;
-    memcpy(&u, &x, 8);
-    return u == ~(uint64_t)0;
-}
-
-/* Which tensor is off, by how much, its worst element; the case in --case's words. */
-static void show_failure(const struct isolated *x, const struct kcase *k,
-                         const struct verdict *t, struct kcp_report *rep)
-{
-    const struct kcp_stage *s = x->stage;
-    const struct kcp_variant *v = x->variant;
-    const struct worst *w = &t->worst;
-    char about[1024], rank[24] = "", got[32], want[48], name[4200];
-    const char *before = t->backward ? "backward, " : "";
-    if (w->of_forward) before = "forward: ";
-    case_print(k, about, sizeof about);
-    if (s->ranks) snprintf(rank, sizeof rank, " rank %d", w->rank);
-    snprintf(got, sizeof got, "is %.9g", w->got);
-    snprintf(want, sizeof want, "should be %.9g", w->want);
-    if (never_written(w->got)) snprintf(got, sizeof got, "was never written");
-    if (never_written(w->want)) snprintf(want, sizeof want, "nobody may write there");
-    if (w->tol > 0 && !(w->err <= w->tol))
-        report_fail(rep, "%s %s: %s%s%s head %d: error %.2e > %.1e; worst at %s%s: it"
-                    " %s, %s; off from %s on", s->name, v->name,
-                    before, w->field,
-                    rank, w->head, w->err, w->tol, w->field, w->where, got, want,
-                    w->first);
-    else report_fail(rep, "%s %s: %s", s->name, v->name, t->why);
-    shell_word(x->object ? x->object : v->name, name, sizeof name);
-    printf("        case %d alone: %s --stage %.2s --variant %s --case '%s'%s\n%s",
-           k->id, judge_program, s->name, name, about, judge_options, t->map);
-}
 
 static void count(struct tally *y, const struct verdict *t, int at)
 {
@@ -152,6 +117,7 @@ static void count(struct tally *y, const struct verdict *t, int at)
     y->na += t->outcome == NA;
     y->skip += t->outcome == SKIP;
     y->fail += t->outcome == FAIL;
+    y->no_forward += t->no_forward;
     y->no_backward += t->no_backward;
     if (t->worst.tol > 0 && (!(y->worst.worst.tol > 0) ||
         t->worst.err / t->worst.tol > y->worst.worst.err / y->worst.worst.tol)) {
@@ -182,8 +148,10 @@ static void show_tally(const struct kcp_variant *v, const struct tally *y,
     if (y->alive.traffic.messages)
         printf("  %lld messages, %.2f MB", (long long)y->alive.traffic.messages,
                y->alive.traffic.bytes / 1e6);
+    if (y->no_forward) printf("  forward n/a in %d", y->no_forward);
     if (y->no_backward) printf("  backward n/a in %d", y->no_backward);
-    if (y->na) printf("  n/a: takes %s", v->shapes);
+    if (y->na) printf("  takes %d of %d cases: %s", y->ok + y->marginal + y->fail,
+                      y->ok + y->marginal + y->fail + y->na, v->shapes);
     printf("\n");
 }
 
@@ -225,6 +193,14 @@ static void prepare(const struct isolated *x, int n)
         expected_ahead(x->stage, x->list, n, v->storage);
 }
 
+/* Of two passes those that were n/a where the other was not; but for one that its
+ * record leaves out, which is no news. */
+static int passes_not_taken(const struct kcp_variant *v, const struct tally *y)
+{
+    return (y->no_forward && strncmp(v->shapes, "backward;", 9)) +
+           (y->no_backward && strncmp(v->shapes, "forward;", 8));
+}
+
 /* Cases `from` to `to` of the list; what a failure is called and shown as. The last of
  * them end the process, which must end as it should. */
 static void judge_right(struct isolated *x, int from, int to, int are_last,
@@ -237,25 +213,32 @@ static void judge_right(struct isolated *x, int from, int to, int are_last,
     char why[160];
     x->lost = 0;
     for (int i = from; i < to; i++) {
+        const double begin = talk_seconds();
         if (isolated_case(x, i, v->storage, &t)) t.outcome = FAIL;
+        x->took = talk_seconds() - begin;
+        hold_to_record(v, x->object != NULL, &t);
         count(&y, &t, i);
         if (t.outcome == PASS || t.outcome == MARGINAL)
             paths_were_judged(s, v, &x->list[i]);
-        if (t.outcome == FAIL && y.fail <= 3) show_failure(x, &x->list[i], &t, rep);
+        if (t.outcome == FAIL && y.fail <= 3) show_failure(x, i, &t, rep);
         if (t.outcome == SKIP || (rep->stop && y.fail)) break;
     }
     if (are_last && isolated_end(x, why, sizeof why)) {
         y.fail++;
         report_fail(rep, "%s %s: %s", s->name, v->name, why);
     }
+    rep->lost += x->lost;
     const int good = !y.fail && y.ok + y.marginal;
     rep->pass += good && y.ok;
     rep->marginal += good && !y.ok;
     rep->skip += !y.fail && !good && y.skip;
     rep->na += !y.fail && !good && !y.skip && y.na;
+    const int halves = good ? passes_not_taken(v, &y) : 0;
+    rep->na += halves;
     if (y.fail > 3) report_fail(rep, "%s %s: %d more cases", s->name, v->name,
                                 y.fail - 3);
-    if (!rep->quiet || y.fail) show_tally(v, &y, x->list, t.why);
+    if (!rep->quiet || y.fail || halves || (good && y.na && x->object))
+        show_tally(v, &y, x->list, t.why);
 }
 
 /* Its process is one for all seeds: a fresh one on a GPU takes half a second. */
@@ -336,7 +319,8 @@ int judge_object(const struct kcp_variant *v, const struct options *o,
     const int fixed = o->alone || o->reference || ranks_mine() >= 0;
     int err = judge_variant(s, v, o, rep);
     for (int i = 0; i < 2 && !err && !fixed; i++) {
-        struct isolated x = { .stage = s, .variant = v, .object = o->object };
+        struct isolated x = { .stage = s, .variant = v, .object = o->object,
+                              .lost = rep->lost };
         struct kcp_report own = { .quiet = rep->quiet }, all = *rep;
         const int status = isolated_object_check(&x, of_objects[i].run, &own);
         const struct kcp_check c = { s->name, of_objects[i].name, of_objects[i].what,

@@ -211,29 +211,53 @@ static uint64_t draw_nonce(void)
     return got ? x : (uint64_t)(talk_seconds() * 1e9) * 0x9e3779b97f4a7c15u;
 }
 
-int talk_listen(pid_t pid, int fd, enum kind kind, double limit, struct message *m,
-                char *why, size_t n)
+/* When time is up for what a shared object's process says. The run has its limit. All
+ * else there has as much before, and a moment behind, which lasts for bulk seconds more:
+ * nothing that it says by itself gets it longer. */
+struct clock { double until, last, limit, moment; };
+
+static struct clock clock_of(double limit, double bulk)
+{
+    const double now = talk_seconds(), moment = bulk + fmax(limit / 3, 2);
+    return (struct clock){ now + fmax(limit, 10) + bulk, now + limit + 10 + moment,
+                           limit, moment };
+}
+
+static double clock_runs(const struct clock *c)
+{
+    return fmin(talk_seconds() + c->limit, c->last);
+}
+
+static double clock_after_run(const struct clock *c)
+{
+    return fmin(fmax(c->until, talk_seconds() + c->moment), c->last);
+}
+
+int talk_listen(pid_t pid, int fd, enum kind kind, double limit, double bulk,
+                struct message *m, char *why, size_t n)
 {
     const double day = 86400;
     const double patience = isolation_limit ? 20.0 * isolation_limit : day;
+    const int theirs = kind == RAN || kind == RECORD;
     if (!isolation_limit) limit = day;
-    double until = talk_seconds() + patience;
+    struct clock c = clock_of(limit, bulk);
+    if (!theirs) c.until = talk_seconds() + patience;
     uint64_t nonce = 0;
-    int starts = 0, ends = 0;                  /* a plug-in's run does each once */
+    int starts = 0, ends = kind == RECORD;     /* each once at most, of theirs */
     for (int done = 0;;) {
-        if (wait_for(pid, fd, until, why, n)) return 1;
-        const int cut = talk_move_until(fd, m, sizeof *m, 0, until);
-        if (!cut && m->kind == STARTED && !done && (kind != RAN || !starts++))
-            until = talk_seconds() + limit;
-        else if (!cut && m->kind == RETURNED && !done && (kind != RAN || !ends++))
-            until = talk_seconds() + patience;
+        if (wait_for(pid, fd, c.until, why, n)) return 1;
+        const int cut = talk_move_until(fd, m, sizeof *m, 0, c.until);
+        if (!cut && m->kind == STARTED && !done && (!theirs || !starts++))
+            c.until = theirs ? clock_runs(&c) : talk_seconds() + limit;
+        else if (!cut && m->kind == RETURNED && !done && (!theirs || !ends++))
+            c.until = theirs ? clock_after_run(&c) : talk_seconds() + patience;
         else if (!cut && m->kind == NO_MEMORY) {       /* it has said so on stderr */
             fflush(stdout);
             _Exit(2);
         } else if (!cut && m->kind == DONE && !done) {
             done = 1;
             nonce = draw_nonce();
-            until = talk_seconds() + patience;
+            if (!theirs) c.until = talk_seconds() + patience;
             if (talk_send(fd, &nonce, sizeof nonce)) continue;    /* it is ending */
         } else if (!cut && done && m->kind == kind && m->nonce == nonce) return 0;
         else {
@@ -259,6 +283,7 @@ int isolated_case(struct isolated *x, int index, enum kcp_storage judged,
     const struct request ask = { index, (int)judged };
     const double all = isolation_limit * 5 / 3.0, begin = talk_seconds();
     struct message m;
+    if (!x->pid) x->begun = index;
     if (x->object && plugin_guarded()) return plugin_case(x, index, judged, out);
     *out = (struct verdict){ .outcome = FAIL, .alive = NAN };
     if (isolation_limit && x->lost >= all) {
@@ -279,7 +304,8 @@ int isolated_case(struct isolated *x, int index, enum kcp_storage judged,
     if (limit > all - x->lost) limit = all - x->lost;
     if (talk_send(x->fd, &ask, sizeof ask))
         snprintf(out->why, sizeof out->why, "its process takes no more cases");
-    if (talk_listen(x->pid, x->fd, VERDICT, limit, &m, out->why, sizeof out->why)) {
+    if (talk_listen(x->pid, x->fd, VERDICT, limit, 0, &m, out->why,
+                    sizeof out->why)) {
         talk_forget(x);
         x->lost += talk_seconds() - begin;
     } else *out = m.is.verdict;
@@ -325,7 +351,8 @@ int isolated_check(const struct kcp_check *c, struct kcp_report *own)
         end_here();
     }
     struct isolated x = { .pid = pid, .fd = fd };
-    const int lost = talk_listen(pid, fd, REPORT, isolation_limit, &m, why, sizeof why);
+    const int lost = talk_listen(pid, fd, REPORT, isolation_limit, 0, &m, why,
+                                 sizeof why);
     if (!lost) *own = m.is.check.report;
     if (lost) talk_forget(&x);
     if (lost || isolated_end(&x, why, sizeof why)) {
@@ -349,7 +376,8 @@ int isolated_device(struct kcp_device *d)
         talk_answer(&m, DEVICE);
         _exit(0);
     }
-    const int lost = talk_listen(pid, fd, DEVICE, isolation_limit, &m, why, sizeof why);
+    const int lost = talk_listen(pid, fd, DEVICE, isolation_limit, 0, &m, why,
+                                 sizeof why);
     if (!lost) talk_kill(pid);
     close(fd);
     if (!lost) *d = m.is.device.is;

@@ -21,6 +21,8 @@ struct isolated {
     pid_t pid;                     /* 0: no process now */
     int fd;
     double lost;                   /* seconds that ended in no verdict */
+    double took;                   /* by the case that was judged last */
+    int begun;                     /* the first case of its process */
 };
 
 /* judge_case of list[index], there. A process that crashes, hangs or ends is FAIL, and

@@ -225,6 +225,7 @@ int  ranks_open(const char *backend, int device, int *R);
 void ranks_close(void);
 int  ranks_mine(void);                       /* this process's rank; -1: all are here */
 int  ranks_started(void);                    /* by a launcher; 0: all are here */
+const char *ranks_launcher(void);            /* its name, as "torchrun" */
 int  ranks_apart(void);                       /* each on a GPU of its own? */
 int  ranks_run(const struct memory *m, int R, int (*body)(struct kcp_comm *, void *),
                void *arg, char *why, size_t n);
@@ -247,7 +248,9 @@ int  exchange_on(struct kcp_comm *comm, const struct memory *m, uint64_t seed,
 struct verdict {
     enum outcome outcome;
     int backward;                             /* in which of the two walks */
-    int no_backward;                          /* which it answered with n/a */
+    int no_forward, no_backward;              /* which alone it answered with n/a */
+    int refused;                              /* n/a of its own, not of what it needs */
+    int again;                                /* wrong when it was run again */
     struct worst worst;
     double alive;
     struct kcp_traffic traffic;               /* of all ranks */
@@ -295,6 +298,7 @@ struct kcp_report {
     int stop;                                 /* --stop: no case after a failure */
     char first[256];                          /* the first failure, for Criterion */
     double seconds;                           /* of many seeds: of this one */
+    double lost;                              /* of them without a verdict */
 };
 void expect_(struct kcp_report *r, int ok, const char *file, int line, const char *expr,
              const char *fmt, ...) __attribute__((format(printf, 6, 7)));

@@ -51,7 +51,8 @@ static const char usage[] =
     "  each; under mpirun, torchrun or srun they are its processes, with --device a\n"
     "  GPU each\n"
     "  of an option given twice the last counts; --help, --version\n"
-    "exit status: 0 all right, 1 something failed, 2 usage, 3 skips under --strict\n";
+    "exit status: 0 all right, 1 something failed, 2 usage,\n"
+    "3 skips or n/a under --strict\n";
 
 /* What the command line asks for, beside the judge's options; -1: not given. */
 struct asked {
@@ -155,17 +156,18 @@ static int read_values(struct asked *x)
 static void say_again(const struct asked *x, const char *program)
 {
     static char name[4200], options[9000], number[40];
-    char word[4200];
+    char word[4200], ranks[40];
     const struct { int on; const char *option, *value; } rows[] = {
         { x->o.only_device, "--device", NULL }, { x->bare, "--bare", NULL },
         { x->in_turn, "--in-turn", NULL },      { x->here, "--here", NULL },
         { x->exact, "--exact", NULL },          { x->apart, "--apart", NULL },
         { x->backend != NULL, "--backend", x->backend },
         { x->reference != NULL, "--reference", x->reference },
-        { x->limit >= 0, "--limit", number } };
+        { x->limit >= 0, "--limit", number },  { x->o.ranks > 0, "--ranks", ranks } };
     size_t at = 0;
     judge_program = shell_word(program, name, sizeof name);
     snprintf(number, sizeof number, "%d", x->limit);
+    snprintf(ranks, sizeof ranks, "%d", x->o.ranks);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *value = rows[i].value;
         if (!rows[i].on || at + 4300 > sizeof options) continue;

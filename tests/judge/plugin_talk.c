@@ -8,6 +8,7 @@
  */
 #include "talk.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -34,11 +35,19 @@ static int lose(const char *how, char *why, size_t n)
     return KCP_COMM;
 }
 
-/* Each part of a trial, there and back, in the time that the judge's own part has. */
+/* Seconds that arrays may take there or back, at 50 MB a second. */
+static double seconds_of(const struct plugin_part *part, int count)
+{
+    double bytes = 0;
+    for (int i = 0; i < count; i++) bytes += (double)part[i].n;
+    return bytes / 50e6;
+}
+
+/* Each part of a trial, there or back; its process may have to start first. */
 static int move_parts(const struct plugin_part *part, int count, int writes)
 {
-    const double patience = isolation_limit ? 20.0 * isolation_limit : 86400;
-    const double until = talk_seconds() + patience;
+    const double most = isolation_limit ? fmax(isolation_limit / 3.0, 10) : 86400;
+    const double until = talk_seconds() + most + seconds_of(part, count);
     for (int i = 0; i < count; i++)
         if (talk_move_until(plugin->fd, part[i].p, part[i].n, writes, until)) return 1;
     return 0;
@@ -79,7 +88,8 @@ int plugin_exchange(const struct plugin_part *to, int nto,
     if (fresh) send_start(x);
     /* Who takes nothing may have ended: talk_listen says how. */
     move_parts(to, nto, 1);
-    if (talk_listen(x->pid, x->fd, RAN, limit, &m, why, n)) status = lose(NULL, why, n);
+    if (talk_listen(x->pid, x->fd, RAN, limit, seconds_of(to, nto), &m, why, n))
+        status = lose(NULL, why, n);
     else if (!m.is.ran.status && move_parts(from, nfrom, 0))
         status = lose("it gives no arrays back", why, n);
     if (status) x->lost += talk_seconds() - begin;
@@ -137,7 +147,7 @@ int isolated_probe(const char *path, struct kcp_variant *record, char *why, size
         talk_answer(&m, RECORD);
         _exit(0);
     }
-    const int lost = talk_listen(pid, fd, RECORD, isolation_limit, &m, why, n);
+    const int lost = talk_listen(pid, fd, RECORD, isolation_limit, 0, &m, why, n);
     if (!lost) talk_kill(pid);
     close(fd);
     if (!lost && !m.is.record.found) snprintf(why, n, "%s", m.is.record.why);

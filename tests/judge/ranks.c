@@ -15,6 +15,7 @@
 
 static struct kcp_comm *host, *gpu;        /* of this process; NULL: threads */
 static int apart;
+static const char *launcher = "";
 
 /* ---- GPUs of one process: NCCL starts slowly, so its ranks stay for all trials */
 static struct pool {
@@ -126,6 +127,7 @@ static void lost(void)
 int ranks_mine(void) { return host ? host->r : -1; }
 int ranks_started(void) { return host ? host->R : 0; }
 int ranks_apart(void) { return apart; }
+const char *ranks_launcher(void) { return launcher; }
 
 int ranks_open(const char *backend, int device, int *R)
 {
@@ -149,6 +151,7 @@ int ranks_open(const char *backend, int device, int *R)
     }
     if (who.R == 1) return 0;
     *R = who.R;
+    launcher = who.launcher;
     const struct memory *m = device ? device_memory() : NULL;
     status = kcp_processes(&host, &who, why, sizeof why);
     if (!status && m) {

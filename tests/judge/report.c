@@ -58,7 +58,8 @@ int report_close(const struct kcp_report *r, int strict)
     const int nothing = !ran && (r->asked || !(r->skip || r->na));
     const int bad = r->fail || r->survived || nothing;
     printf("%s%s: %d mutants caught, %d survived; %d n/a\n",
-           bad ? "FAILED" : "OK", r->skip ? ", INCOMPLETE" : "", r->caught, r->survived,
+           bad ? "FAILED" : "OK", r->skip || r->na ? ", INCOMPLETE" : "", r->caught,
+           r->survived,
            r->na);
     if (nothing && (r->skip || r->na))
         printf("nothing ran: what was asked for takes none of the cases, or needs what"
@@ -67,5 +68,5 @@ int report_close(const struct kcp_report *r, int strict)
     printf("%d passed, %d failed, %d skipped\n", r->pass + r->marginal + r->caught,
            r->fail + r->survived, r->skip);
     if (bad) return 1;
-    return r->skip && strict ? 3 : 0;
+    return (r->skip || r->na) && strict ? 3 : 0;
 }

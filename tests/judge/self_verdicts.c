@@ -6,6 +6,7 @@
  * failure, how much of a state is alive, what few numbers are allowed by chance, and
  * the last line of who asked for what ran nowhere.
  */
+#include "failure.h"
 #include "trial.h"
 
 #include <math.h>
@@ -247,8 +248,9 @@ static int closes(struct kcp_report *rep)
         { { .na = 1, .asked = 1 }, "takes none of the cases", 1 },
         { { .skip = 1, .asked = 1 }, "takes none of the cases", 1 },
         { { .asked = 1 }, "no such stage", 1 },
-        { { .pass = 1, .na = 1 }, "1 passed, 0 failed", 0 } };
-    for (int i = 0; i < 4; i++) {
+        { { .pass = 1, .na = 1 }, "INCOMPLETE", 0 },
+        { { .pass = 1 }, "1 passed, 0 failed", 0 } };
+    for (int i = 0; i < 5; i++) {
         int status = -1;
         const int said = closes_with(&row[i].of, row[i].says, &status);
         EXPECT(rep, said && status == row[i].status, "row %d: status %d, '%s' is %s", i,
@@ -258,3 +260,75 @@ static int closes(struct kcp_report *rep)
 }
 KCP_CHECK(check_00_closes) = { "00_judge", "closes",
     "who asked for what ran nowhere is told why, and gets status 1", closes };
+
+/* ---- what a record promises: a built-in's pass that is n/a where the other is not */
+static int held(const char *shapes, int is_object, struct verdict t)
+{
+    const struct kcp_variant v = { "07_merge", "half", "", KCP_F64, KCP_HOST, shapes,
+                                   NULL, NULL };
+    hold_to_record(&v, is_object, &t);
+    return t.outcome;
+}
+
+static int promises(struct kcp_report *rep)
+{
+    static const struct {
+        const char *shapes;
+        int is_object;
+        struct verdict of;
+        enum outcome is;
+    } row[] = {
+        { "any shape", 0, { .outcome = PASS }, PASS },
+        { "any shape", 0, { .outcome = PASS, .no_backward = 1 }, FAIL },
+        { "K up to 8", 0, { .outcome = PASS, .no_forward = 1 }, FAIL },
+        { "K up to 8", 1, { .outcome = PASS, .no_forward = 1 }, PASS },
+        { "forward; K up to 8", 0, { .outcome = PASS, .no_backward = 1 }, PASS },
+        { "forward; K up to 8", 0, { .outcome = PASS, .no_forward = 1 }, FAIL },
+        { "backward; any", 0, { .outcome = MARGINAL, .no_forward = 1 }, MARGINAL },
+        { "any shape", 1, { .outcome = NA, .refused = 1 }, FAIL },
+        { "any shape", 0, { .outcome = NA, .refused = 1 }, FAIL },
+        { "any shape", 0, { .outcome = NA }, NA },
+        { "K up to 8", 0, { .outcome = NA, .refused = 1 }, NA } };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        const int is = held(row[i].shapes, row[i].is_object, row[i].of);
+        EXPECT(rep, is == (int)row[i].is, "row %zu: %s", i, outcome_name[is]);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_00_promises) = { "00_judge", "promises",
+    "n/a against the record, or in one pass of a variant of ours, is a failure",
+    promises };
+
+/* The same through all that judges: a fold that has forgotten its backward. */
+static int forgets(void *args)
+{
+    const struct kcp_merge *a = args;
+    return a->pass == KCP_BACKWARD ? KCP_NA : ref_merge(args);
+}
+
+static int forgotten(struct kcp_report *rep)
+{
+    const struct kcp_variant v = { "07_merge", "forgets", "", KCP_F64, KCP_HOST,
+                                   "V up to 8", forgets, NULL };
+    struct kcp_report own = { .quiet = 1, .fail = 20 };        /* it says no line */
+    struct kcase k;
+    char why[160];
+    if (case_parse("live kda H=1 HV=2 K=4 V=4 C=16 lengths=20", &k, why, sizeof why))
+        return KCP_BAD;
+    const struct options o = { .seed = 1, .quiet = 1, .alone = &k, .nalone = 1 };
+    const int keep = dup(1), off = isolation_off;
+    fflush(stdout);
+    isolation_off = 1;
+    const int silent = freopen("/dev/null", "w", stdout) != NULL;
+    const int status = judge_variant(stage_find(v.stage), &v, &o, &own);
+    fflush(stdout);
+    dup2(keep, 1);
+    close(keep);
+    isolation_off = off;
+    EXPECT(rep, silent && !status && own.fail == 21 && !own.pass &&
+           strstr(own.first, "backward is n/a where forward is not"),
+           "a backward that became n/a: %d failures, %s", own.fail - 20, own.first);
+    return KCP_OK;
+}
+KCP_CHECK(check_00_forgotten) = { "00_judge", "forgotten",
+    "a built-in whose backward begins to answer n/a fails", forgotten };

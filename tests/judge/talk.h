@@ -37,9 +37,10 @@ void talk_answer(struct message *m, enum kind kind);
 pid_t talk_start(int *fd);
 int  talk_kill(pid_t pid);
 /* Until the process says what is asked for. The variant may run for limit seconds, and
- * the judge's own part in it for twenty times as long; 0 stands for no limit. */
-int  talk_listen(pid_t pid, int fd, enum kind kind, double limit, struct message *m,
-                 char *why, size_t n);
+ * the judge's own part in it for twenty times as long; in a shared object's process the
+ * judge has none: bulk, the seconds that its arrays may take. 0 stands for no limit. */
+int  talk_listen(pid_t pid, int fd, enum kind kind, double limit, double bulk,
+                 struct message *m, char *why, size_t n);
 void talk_forget(struct isolated *x);
 /* judge_case of a shared object's variant: trials here, their runs there. */
 int  plugin_case(struct isolated *x, int index, enum kcp_storage judged,

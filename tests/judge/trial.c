@@ -151,6 +151,7 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     c->plan = s->plan;
     if (s->ranks && !strncmp(t->stage->name, "13", 2)) {
         status = run_forward(s, t->variant);
+        s->lacks_forward = status == KCP_NA;
         ((struct kcp_backward *)s->args)->saved = s->saved;
         ((struct kcp_backward *)s->args)->saved_bytes = s->saved_bytes;
     }
@@ -188,6 +189,8 @@ int trial_launch(struct trial *t, char *why, size_t n)
         ? ranks_run(t->mem, t->R, rank_body, t, why, n) : rank_body(NULL, t);
     isolation_returned();
     for (int r = 0; r < t->R && !status; r++) status = t->rank[r].status;
+    for (int r = 0; r < t->R && status == KCP_NA; r++)
+        if (t->rank[r].lacks_forward) snprintf(why, n, "no forward before it takes it");
     for (int r = 0; r < t->R && !status; r++)
         if (t->rank[r].why[0]) {
             snprintf(why, n, "rank %d %s", r, t->rank[r].why);

@@ -29,6 +29,7 @@ struct rank_args {
     const struct memory *mem;
     enum kcp_storage storage;
     int ranks, status, n, id;       /* the case's */
+    int lacks_forward;              /* its forward is n/a: it did not run */
     int poison;                     /* NaN where nobody reads; mutants fail by values */
     struct buffer buffer[32];
     char *arena;                    /* on a GPU: all of them, NaN between; or NULL */

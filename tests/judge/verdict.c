@@ -174,7 +174,8 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
     if (kept) out->alive = kept->alive;
     if (status) {
         out->outcome = status == KCP_NA ? NA : FAIL;
-        if (status == KCP_NA)
+        out->refused = status == KCP_NA && !out->why[0];
+        if (out->refused)
             snprintf(out->why, sizeof out->why, "takes %s", v->shapes);
         else if (!out->why[0])
             snprintf(out->why, sizeof out->why, "returned status %d", status);
@@ -195,6 +196,7 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
     if (s->ranks) ranks_agree(out);
     const int times = is_mutant(v) ? 0 : repeats_of(&t, k);
     for (int i = 0; i < times && out->outcome != FAIL; i++) {            /* and again */
+        out->again = 1;
         if (!bare_workspaces)
             again.stale = (i + k->id) % 2 ? LEFT_OTHER_SIZE : LEFT_BY_LAST;
         status = i ? run_again(&again, out->why, sizeof out->why)
@@ -206,17 +208,21 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
         if (s->ranks) ranks_agree(out);
         out->traffic = first;
     }
+    out->again &= out->outcome == FAIL;
     trial_free(&again);
     trial_free(&t);
 }
 
-/* Two passes of one case: a failure of either fails; n/a only when both are. */
+/* Two passes of one case: a failure of either fails; n/a only when both are, and said
+ * of the one that is. */
 static void merge(struct verdict *a, const struct verdict *b)
 {
-    if (b->outcome == NA && a->outcome != NA) a->no_backward = 1;
+    const int no_forward = a->outcome == NA && b->outcome != NA;
+    a->no_backward = b->outcome == NA && a->outcome != NA;
     if (a->outcome == FAIL || b->outcome == NA) return;
     if (b->outcome == FAIL || a->outcome == NA) {
         *a = *b;
+        a->no_forward = no_forward;
         return;
     }
     if (b->outcome == MARGINAL) a->outcome = MARGINAL;

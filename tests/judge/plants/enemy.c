@@ -5,7 +5,8 @@
  *
  * Each returns zeros for the merged states of chapter 07, unless its way gives it
  * something better. PATCHES, SEES and FORGES were called right when a verdict was made
- * where the variant ran; PART stopped the judge for ever, and LEAVES left a process. */
+ * where the variant ran; PART stopped the judge for ever, RETURNS for twenty times its
+ * limit, and LEAVES left a process. */
 #define _GNU_SOURCE
 #include "../judge.h"
 
@@ -22,7 +23,7 @@
 #include <unistd.h>
 
 enum { PATCHES, SEES, SEES_PARENT, TRACES, FORGES, PART, LEAVES, PRINTS, NAMED,
-       STORED };
+       STORED, RETURNS };
 
 /* The function that compares returns at once: nothing is off. CHECK_SLICE: where it
  * lies, as nm says. */
@@ -77,7 +78,7 @@ static int find_expected(pid_t pid, double *S, int64_t n)
 
 /* What the judge's socket carries, as tests/judge/isolation.c has it. */
 struct message { int kind; uint64_t nonce; struct verdict verdict; };
-enum { STARTED = 0x51, DONE = 0x53, VERDICT = 0x54 };
+enum { STARTED = 0x51, RETURNED, DONE, VERDICT = 0x54 };
 
 static int socket_of_judge(void)
 {
@@ -98,6 +99,14 @@ static void forge(void)
     if (recv(fd, &verdict.nonce, 8, MSG_WAITALL) != 8) return;
     if (send(fd, &verdict, sizeof verdict, MSG_NOSIGNAL) < 0) return;
     if (recv(fd, &verdict.nonce, 8, MSG_WAITALL) <= 0) _exit(0);    /* the next case */
+}
+
+/* "Returned": from here on the judge's own part would run. It does not. */
+static void stay(void)
+{
+    const struct message returned = { .kind = RETURNED };
+    send(socket_of_judge(), &returned, sizeof returned, MSG_NOSIGNAL);
+    for (;;) sleep(1);
 }
 
 /* A process that outlives everything: its number stands in ./left. */
@@ -133,6 +142,7 @@ static int run(void *args)
     for (int i = 0; WAY == FORGES && i < 1000; i++) forge();
     if (WAY == PART && write(socket_of_judge(), "\x53", 1) == 1) for (;;) sleep(1);
     if (WAY == LEAVES) leave();
+    if (WAY == RETURNS) stay();
     if (WAY == PRINTS) printf("OK: 0 mutants caught, 0 survived; 0 n/a\n"
                               "1 passed, 0 failed, 0 skipped\n");
     return KCP_OK;

@@ -14,7 +14,7 @@
 
 enum { HONEST, EXITS, EXITS_AT_ONCE, HANGS, CRASHES, KILLS_ITSELF, SPEAKS, REFUSES,
        NAMED, NO_GPU, EXITS_LOADED, HANGS_LOADED, EXITS_LATE, NO_BACKWARD, ONCE,
-       EMPTY, ONCE_WIDE };
+       EMPTY, ONCE_WIDE, NO_FORWARD, SOME, SOME_SAID, MARKS, TWICE };
 
 /* S <- M S + h, map after map; the first gives its h alone. */
 static int honest(struct kcp_merge *a)
@@ -40,6 +40,23 @@ static int honest(struct kcp_merge *a)
     }
     free(next);
     return KCP_OK;
+}
+
+/* A workspace that is marked as made ready, for as many numbers as it was made for: one
+ * that a call of another size left is taken for this one's. */
+static int is_marked(const struct kcp_merge *a)
+{
+    int64_t *work = a->work, numbers = (int64_t)a->HV * a->K * a->V;
+    const int was = work[0] == 0x4d41524b && work[1] != numbers;
+    work[0] = 0x4d41524b;
+    work[1] = numbers;
+    return was;
+}
+
+static size_t work_of(const void *args)
+{
+    const struct kcp_merge *a = args;
+    return sizeof(int64_t) * (size_t)(2 + a->HV * a->K * a->V);
 }
 
 /* Whatever is open takes a verdict of ours: PASS is all zeros. */
@@ -81,6 +98,10 @@ static int run(void *args)
     if (LIE == SPEAKS) speak();
     if (LIE == REFUSES) return KCP_NA;
     if (LIE == NO_BACKWARD && a->pass == KCP_BACKWARD) return KCP_NA;
+    if (LIE == NO_FORWARD && a->pass == KCP_FORWARD) return KCP_NA;
+    if ((LIE == SOME || LIE == SOME_SAID) && a->V > 8) return KCP_NA;
+    if (LIE == MARKS && is_marked(a)) *(double *)a->S += 1;
+    if (LIE == TWICE && runs % 3 == 2) *(double *)a->S += 1;
     if (LIE == ONCE && runs % 50 == 7) *(double *)a->S += 1;
     if (LIE == ONCE_WIDE && is_fiftieth(a)) *(double *)a->S += 1;
     if (LIE == EMPTY && ((int *)a->range)[0] == ((int *)a->range)[1])
@@ -89,9 +110,14 @@ static int run(void *args)
     return status;
 }
 
+#define SHAPES \
+    (LIE == REFUSES || LIE == SOME_SAID ? "V up to 8" \
+     : LIE == ONCE_WIDE ? "K and V from 64 on" : "any shape")
 static const struct kcp_variant liar = {
     "07_merge", LIE == NAMED ? "mutant_liar" : "liar", "not what it says", KCP_F64,
-    LIE == NO_GPU ? KCP_DEVICE : KCP_HOST, "any shape", run, NULL };
+    LIE == NO_GPU ? KCP_DEVICE : KCP_HOST,
+    SHAPES, run,
+    LIE == MARKS ? work_of : NULL };
 const struct kcp_variant *const kcp_variant = &liar;
 
 __attribute__((constructor)) static void loaded(void)

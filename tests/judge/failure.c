@@ -1,0 +1,135 @@
+/* failure.c -- a failure as it is shown: what is off, and a command that fails again.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh, which
+ * runs such commands.  Next: core.c.
+ *
+ * A variant that finds what other calls left may be right on its case alone. So that
+ * case is tried again in a process of its own, with more and more of those before it.
+ */
+#include "failure.h"
+#include "talk.h"
+#include "trial.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_BEFORE = 7, MOST_WORDS = 4096 };      /* --case takes eight, in so many */
+
+static int begins_with(const char *s, const char *word)
+{
+    return !strncmp(s, word, strlen(word));
+}
+
+void hold_to_record(const struct kcp_variant *v, int is_object, struct verdict *t)
+{
+    const int is_half = (t->no_forward && !begins_with(v->shapes, "backward;")) ||
+                        (t->no_backward && !begins_with(v->shapes, "forward;"));
+    const char *n_a = NULL;
+    if (t->outcome == NA && t->refused && begins_with(v->shapes, "any"))
+        n_a = "n/a";
+    else if (is_half && !is_object && t->outcome != FAIL)
+        n_a = t->no_forward ? "forward is n/a where backward is not"
+                            : "backward is n/a where forward is not";
+    if (!n_a) return;
+    t->outcome = FAIL;
+    t->worst.tol = 0;
+    snprintf(t->why, sizeof t->why, "%s, and its record says '%.80s'", n_a, v->shapes);
+}
+
+static int never_written(double x)
+{
+    uint64_t u;
+    memcpy(&u, &x, 8);
+    return u == ~(uint64_t)0;
+}
+
+/* Does case i fail in a process of its own, behind the n cases before it? */
+static int fails_behind(struct isolated *x, int i, int n)
+{
+    struct isolated own = { .stage = x->stage, .variant = x->variant, .lost = x->lost,
+                            .object = x->object, .list = x->list };
+    struct verdict t = { .outcome = PASS };
+    char why[160];
+    for (int j = i - n; j <= i; j++)
+        if (isolated_case(&own, j, x->variant->storage, &t)) t.outcome = FAIL;
+    hold_to_record(x->variant, x->object != NULL, &t);
+    isolated_end(&own, why, sizeof why);
+    x->lost = own.lost;
+    return t.outcome == FAIL;
+}
+
+/* So many cases of before it takes to see the failure again; *seen: it was. Nobody
+ * waits twice for one that took its time. */
+static int cases_before(struct isolated *x, int i, const struct verdict *t, int *seen)
+{
+    const int before = i - x->begun, most = before < MOST_BEFORE ? before : MOST_BEFORE;
+    char why[160];
+    *seen = 1;
+    if (isolation_off || ranks_mine() >= 0) return most && t->again;
+    if (!most || (isolation_limit && 2 * x->took > isolation_limit)) return 0;
+    isolated_end(x, why, sizeof why);
+    for (int n = 0;; n = 2 * n + 1 < most ? 2 * n + 1 : most) {
+        if (fails_behind(x, i, n)) return n;
+        if (n == most) break;
+    }
+    *seen = 0;
+    return most;
+}
+
+/* Cases from `from` to i in the words of --case: as many of the last as have room. */
+static int words_of(const struct isolated *x, int from, int i, char words[MOST_WORDS])
+{
+    char one[1024];
+    words[0] = 0;
+    for (int j = i; j >= from; j--) {
+        const size_t used = strlen(words);
+        case_print(&x->list[j], one, sizeof one);
+        const size_t more = strlen(one) + (used ? 2 : 0);
+        if (used + more >= MOST_WORDS) return i - j - 1;
+        memmove(words + more, words, used + 1);
+        memcpy(words, one, strlen(one));
+        if (used) memcpy(words + more - 2, "; ", 2);
+    }
+    return i - from;
+}
+
+static void show_command(struct isolated *x, int i, const struct verdict *t)
+{
+    char words[MOST_WORDS], name[4200], behind[80] = " alone";
+    int seen = 1, n = cases_before(x, i, t, &seen);
+    n = words_of(x, i - n, i, words);
+    if (n == 1) snprintf(behind, sizeof behind, " behind case %d", x->list[i - 1].id);
+    else if (n) snprintf(behind, sizeof behind, " behind %d others", n);
+    shell_word(x->object ? x->object : x->variant->name, name, sizeof name);
+    printf("        case %d%s", x->list[i].id, behind);
+    if (!seen) printf(" (where it did not fail again)");
+    if (ranks_started())
+        printf(", under a launcher with %d ranks (%s)", ranks_started(),
+               ranks_launcher());
+    printf(": %s --stage %.2s --variant %s --case '%s'%s\n%s", judge_program,
+           x->stage->name, name, words, judge_options, t->map);
+}
+
+void show_failure(struct isolated *x, int i, const struct verdict *t,
+                  struct kcp_report *rep)
+{
+    const struct kcp_stage *s = x->stage;
+    const struct kcp_variant *v = x->variant;
+    const struct worst *w = &t->worst;
+    char rank[24] = "", got[32], want[48];
+    const char *before = t->backward ? "backward, " : "";
+    if (w->of_forward) before = "forward: ";
+    if (s->ranks) snprintf(rank, sizeof rank, " rank %d", w->rank);
+    snprintf(got, sizeof got, "is %.9g", w->got);
+    snprintf(want, sizeof want, "should be %.9g", w->want);
+    if (never_written(w->got)) snprintf(got, sizeof got, "was never written");
+    if (never_written(w->want)) snprintf(want, sizeof want, "nobody may write there");
+    if (w->tol > 0 && !(w->err <= w->tol))
+        report_fail(rep, "%s %s: %s%s%s head %d: error %.2e > %.1e; worst at %s%s: it"
+                    " %s, %s; off from %s on", s->name, v->name,
+                    before, w->field,
+                    rank, w->head, w->err, w->tol, w->field, w->where, got, want,
+                    w->first);
+    else report_fail(rep, "%s %s: %s", s->name, v->name, t->why);
+    show_command(x, i, t);
+}
