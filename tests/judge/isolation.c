@@ -212,7 +212,7 @@ static uint64_t draw_nonce(void)
 }
 
 /* When time is up for what a shared object's process says. The run has its limit. All
- * else there has as much before, and a moment behind, which lasts for bulk seconds more:
+ * else there has as much before, and a moment behind, which lasts bulk seconds more:
  * nothing that it says by itself gets it longer. */
 struct clock { double until, last, limit, moment; };
 
