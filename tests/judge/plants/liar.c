@@ -110,9 +110,8 @@ static int run(void *args)
     return status;
 }
 
-#define SHAPES \
-    (LIE == REFUSES || LIE == SOME_SAID ? "V up to 8" \
-     : LIE == ONCE_WIDE ? "K and V from 64 on" : "any shape")
+#define IS_FEW (LIE == REFUSES || LIE == SOME_SAID || LIE == ONCE_WIDE)
+#define SHAPES (IS_FEW ? "V up to 8, or from 64 on" : "any shape")
 static const struct kcp_variant liar = {
     "07_merge", LIE == NAMED ? "mutant_liar" : "liar", "not what it says", KCP_F64,
     LIE == NO_GPU ? KCP_DEVICE : KCP_HOST,
