@@ -51,7 +51,9 @@ struct sight plant_seen(const struct plant *p, const struct kcase *list, int n,
                                    p->run, NULL };
     const struct kcase **here = alloc_or_exit(sizeof *here * (size_t)(n + 1));
     struct sight seen = { 0 };
+    const int asked = repeats_asked;
     int m = 0;
+    repeats_asked = 0;                  /* it is the lists that are asked */
     for (int i = 0; i < n; i++)
         if (planted_here(&list[i].call)) here[m++] = &list[i];
     qsort(here, (size_t)m, sizeof *here, by_cost);
@@ -64,6 +66,7 @@ struct sight plant_seen(const struct plant *p, const struct kcase *list, int n,
         const double limits = t.worst.nan ? HUGE_VAL : t.worst.err / t.worst.tol;
         if (limits > seen.limits) seen.limits = limits;
     }
+    repeats_asked = asked;
     free(here);
     return seen;
 }
