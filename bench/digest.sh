@@ -6,7 +6,8 @@
 #   sh bench/digest.sh 04_chunk v2_warp [BUILD]   its digest, or - (see below)
 #   sh bench/digest.sh --all [BUILD]              stage, variant, nvcc, digest, as TSV;
 #                                                 also: recorded digests that hold it
-#   sh bench/digest.sh --sets [BUILD]             the same; functions: of what it is
+#   sh bench/digest.sh --sets [BUILD]             the same; functions: of what it is;
+#                                                 record.sh keeps these
 #   sh bench/digest.sh --functions [BUILD]        every GPU function of every object
 #   sh bench/digest.sh --compare A B              two folders of builds; 1: some differ
 #   sh bench/digest.sh --added A B                functions of B that A has not; 1: some
@@ -79,7 +80,12 @@ built() {
     done
 }
 case $1 in
---sets) checked=1; all "${2:-build}" --sets ;;
+--sets)
+    checked=1
+    { all "${2:-build}" --sets; echo; besides "${2:-build}"; } | awk -F '\t' '
+        NF < 4 { second = 1; next }
+        second { if (n > 1 && $1 != "stage") print $1, $2, $3, $4, ""; next }
+        { n++; print }' OFS='\t' ;;
 --all)
     checked=1
     { all "${2:-build}" --sets; echo; besides "${2:-build}"; } |

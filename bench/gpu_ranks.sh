@@ -29,7 +29,7 @@ name=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -
 echo "$gpus x $name, $(date -u +%F)" | tee "$OUT/machine.txt"
 
 # The kernels that will run, for record.sh; - where only the programs were carried here.
-{ sh bench/digest.sh --sets "$B"; sh bench/digest.sh --all "$B" | grep "^comm"; } >"$OUT/digests.tsv"
+sh bench/digest.sh --sets "$B" >"$OUT/digests.tsv"
 [ "$(wc -l <"$OUT/digests.tsv")" -gt 1 ] || rm "$OUT/digests.tsv"
 
 # Once over all GPUs, every form: the verdicts that a record needs.

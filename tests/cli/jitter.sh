@@ -20,7 +20,7 @@ export LC_ALL=C
 # channel and one warpgroup k is released first (new_values), and o leaves later
 # (update_state): there it is needed, in a stretch of more chunks than stages. V = 64, and
 # V = 128 while there is an SM for each 64 columns, are of one warpgroup; the first case
-# has stretches of 11 and 15 chunks of it. Neither of the last two was run on a GPU.
+# has stretches of 11 and 15 chunks of it.
 # Backward. reverse_full, reverse_empty: a stage of the reverse scan is there, is free.
 # sums_full: sums of h dS come from other warps. sums_dS: those warps wait for dS by
 # themselves. dbeta: so does the warp of dbeta for the diagonal that consumers store.
