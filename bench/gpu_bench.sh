@@ -2,7 +2,7 @@
 # gpu_bench.sh -- one run on a GPU: judged, timed, beside other systems; a table last.
 #
 # Book: chapter 18.  Checked by: bench/record.sh, which takes no row without a verdict;
-# wrong_row.sh, without whose wrong row seen nothing is timed.  Next: peers/fla_ops.py.
+# and wrong_row.sh: nothing is timed unless it sees a wrong row fail.  Next: peers/fla_ops.py.
 #
 #   sh bench/gpu_bench.sh [BUILD]        everything goes to $OUT, else BUILD/bench
 #   sh bench/record.sh $OUT NAME COMMIT  afterwards, where the results are kept
@@ -31,7 +31,7 @@ make -j"$(nproc)" B="$B" "$B/kcp-check" "$B/kcp-bench" >"$B.txt" 2>&1 ||
 sh bench/digest.sh --sets "$B" >"$OUT/digests.tsv"        # for record.sh
 say built
 
-within 5 sh bench/wrong_row.sh "$B" "$OUT" || { say "stopped: a wrong row passes"; exit 1; }
+within 5 sh bench/wrong_row.sh "$B" "$OUT" || { say "stopped: no row of a wrong number was seen to FAIL"; exit 1; }
 
 # The verdicts: a process a stage, since the references take the time, not the GPU.
 judged=$(mktemp -d) || exit 1

@@ -3,7 +3,7 @@
 # judges timed rows is asked this before a run's rows are believed.
 #
 # Book: chapter 18.  Checked by: tests/cli/bench_cli.sh, with programs that stand in.
-# Next: bench/judged.c, where KCP_BENCH_WRONG plants the number.
+# Next: bench/bench/judged.c, where KCP_BENCH_WRONG plants the number.
 #
 #   sh bench/wrong_row.sh BUILD FOLDER [options of kcp-bench]
 #

@@ -338,7 +338,7 @@ static inline int kcp_most_prepared(const struct kcp_call *a, int processors)
         const int end = kcp_launch_begin(a->NC, ratio, launches, i + 1);
         if (end - begin > most) most = end - begin;
     }
-    const int leaves = !a->plan->seg[a->plan->ctx[a->r].seg0].last;
+    const int leaves = walk && !a->plan->seg[a->plan->ctx[a->r].seg0].last;
     struct kcp_walk_window w = { 0, 0, 0, 0, 0 };
     while (walk && kcp_walk_next(&w, a->NC, strip, leaves))
         if (w.count > most) most = w.count;

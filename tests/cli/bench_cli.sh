@@ -266,7 +266,7 @@ for script in gpu_bench gpu_ranks; do
     rm -rf "$W/run"
     PATH="$W/fake:$PATH" STATUS=0 ROWS=ok OUT="$W/run" MORE=--judge CASES=dplr LIMIT=90 \
         sh bench/$script.sh "$W/fake" >"$W/out" 2>&1
-    [ $? = 1 ] && grep -q 'stopped: a wrong row passes' "$W/out" ||
+    [ $? = 1 ] && grep -q 'stopped: no row of a wrong number' "$W/out" ||
         wrong "$script.sh goes on though a wrong row passes: $(tail -3 "$W/out")"
     [ "$(ls "$W/run" | grep -cvE '^(machine.txt|digests.tsv|judge.txt)$')" = 0 ] ||
         wrong "$script.sh timed though a wrong row passes: $(ls "$W/run")"

@@ -281,9 +281,9 @@ static double conditioned(const struct slice *s, const struct view *v, int64_t h
  * a limit of its own: three times what the whole may be off, or half as much again as
  * that row moves by itself (conditioned). Right kernels come to 2.9 times with keys as
  * they are drawn, to 1.8 backward; of chapter 16's gradients, which no chunk's products
- * share, to 2.8: five times there. Alike keys make single rows far worse than what they
- * move says, at a chunk's end: there five times what the head may be off. (H200, seeds
- * 4 to 6.) a: the row, h: the head. */
+ * share, to 2.8: five times in all of 16, and where nobody knows what moves. Alike keys
+ * make single rows far worse than what they move says, at a chunk's end: there five
+ * times what the head may be off. (H200, seeds 4 to 6.) a: the row, h: the head. */
 static double row_limit(const struct slice *s, const struct view *v, int64_t a,
                         int64_t h, double size, double own, int64_t all_outer,
                         double err)
@@ -291,7 +291,8 @@ static double row_limit(const struct slice *s, const struct view *v, int64_t a,
     const double tol = tolerance(s, v->is_M), all = fmax(size, own);
     const int family = !strncmp(s->stage->name, "16", 2);
     const double plain = (family || !s->moved ? 5 : 3) * tol;
-    const double most = limit_rises_by(s->judged, s->call) * plain;
+    const double rises = limit_rises_by(s->judged, s->call);
+    const double most = rises * (s->alike > 0 ? 5 * tol : plain);
     if (s->is_plain || !s->moved || !(err > plain) || !(err <= most)) return plain;
     if (s->alike > 0)
         return fmax(plain, 5 * conditioned(s, v, h, size, all_outer, tol, err / 5));

@@ -50,12 +50,20 @@ static int fails_behind(struct isolated *x, int i, int n)
                             .object = x->object, .list = x->list };
     struct verdict t = { .outcome = PASS };
     char why[160];
+    repeats_begin();
     for (int j = i - n; j <= i; j++)
         if (isolated_case(&own, j, x->variant->storage, &t)) t.outcome = FAIL;
     hold_to_record(x->variant, x->object != NULL, &t);
-    isolated_end(&own, why, sizeof why);
+    const double ends = talk_seconds();
+    if (isolated_end(&own, why, sizeof why)) own.lost += talk_seconds() - ends;
     x->lost = own.lost;
     return t.outcome == FAIL;
+}
+
+/* Nothing more is run when five thirds of the limit went by without a verdict. */
+static int has_time(const struct isolated *x)
+{
+    return !isolation_limit || 3 * x->lost < 5.0 * isolation_limit;
 }
 
 /* So many cases of before it takes to see the failure again; *seen: it was. Nobody
@@ -68,8 +76,9 @@ static int cases_before(struct isolated *x, int i, const struct verdict *t, int 
     if (isolation_off || ranks_mine() >= 0) return most && t->again;
     if (!most || (isolation_limit && 2 * x->took > isolation_limit)) return 0;
     isolated_end(x, why, sizeof why);
-    for (int n = 0;; n = 2 * n + 1 < most ? 2 * n + 1 : most) {
-        if (fails_behind(x, i, n)) return n;
+    for (int n = 0; has_time(x); n = 2 * n + 1 < most ? 2 * n + 1 : most) {
+        const int fails = fails_behind(x, i, n);
+        if (fails && has_time(x)) return n;
         if (n == most) break;
     }
     *seen = 0;

@@ -211,9 +211,10 @@ static uint64_t draw_nonce(void)
     return got ? x : (uint64_t)(talk_seconds() * 1e9) * 0x9e3779b97f4a7c15u;
 }
 
-/* When time is up for what a shared object's process says. The run has its limit. All
- * else there has as much before, and a moment behind, which lasts bulk seconds more:
- * nothing that it says by itself gets it longer. */
+/* When time is up for what a shared object's process says. Before its run it has as
+ * much as the run's limit, ten seconds at least; the run has its limit; behind it there
+ * is a moment. All of it together ends at `last`, limit + 10 + the moment, so who
+ * starts late has less; bulk seconds more for arrays. What it says changes no end. */
 struct clock { double until, last, limit, moment; };
 
 static struct clock clock_of(double limit, double bulk)

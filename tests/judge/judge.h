@@ -275,6 +275,7 @@ struct options {
 enum { MOST_SEEDS = 32 };
 /* judged: the tolerance held to, and the rounding of the inputs; a mutant, written in
  * double, is held to all three. */
+void repeats_begin(void);                     /* the next case is a first one */
 extern int repeats_asked;                     /* the same bits so many times: 1 */
 int judge_case(const struct kcp_stage *s, const struct kcp_variant *v,
               const struct kcase *k, enum kcp_storage judged, struct verdict *out);

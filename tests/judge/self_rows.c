@@ -67,7 +67,8 @@ static int rows(struct kcp_report *rep)
         { "nobody knows", "08", "o", 2.9e-2, 0, 0, 0, 0, 0 },
         { "nobody knows: five", "08", "o", 3.1e-2, 0, 0, 0, 0, 3e-2 },
         { "alike keys", "08", "o", 2.9e-2, 0, 0, 0.9, 1, 0 },
-        { "alike keys: five", "08", "o", 3.1e-2, 0, 0, 0.9, 1, 3e-2 } };
+        { "alike keys: five", "08", "o", 3.1e-2, 0, 0, 0.9, 1, 3e-2 },
+        { "of what the head may be off", "08", "o", 1e-1, 1, 1, 0.9, 1, 0 } };
     for (int i = 0; i < (int)(sizeof x / sizeof *x); i++)
         EXPECT(rep, fabs(limit_of(&x[i]) - x[i].limit) < 1e-9, "%s: %g, not %g",
                x[i].what, limit_of(&x[i]), x[i].limit);

@@ -3,7 +3,7 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself: the reference
  * passes.  Next: self_lists.c.
  *
- * They refuse every small case, so what small ones alone ask for nobody asks of
+ * They refuse every small case, so what small ones alone asked for nobody asked of
  * them. Planted: metadata kept by its sizes, an option that is ignored, wrong once in
  * fifty calls.
  */

@@ -124,8 +124,8 @@ static int run_again(struct trial *t, char *why, size_t n)
 
 int repeats_asked = 1;
 
-/* Whose list is judged, and which passes of it ran: numbers of a list's cases begin at
- * its seed. */
+/* Whose list is judged, and which passes of it ran. A case's seed less its number is
+ * the same for all of a list. */
 static struct list_run {
     const struct kcp_stage *stage;
     int (*run)(void *);
@@ -133,6 +133,8 @@ static struct list_run {
     uint64_t seed;
     int ran[2];
 } walked;
+
+void repeats_begin(void) { walked = (struct list_run){ 0 }; }
 
 /* The first case that the variant takes? Asked once of each that it did. */
 static int is_first(const struct trial *t, const struct kcase *k)
@@ -146,9 +148,9 @@ static int is_first(const struct trial *t, const struct kcase *k)
     return !walked.ran[pass]++;
 }
 
-/* The first case that a variant takes runs fifty times, in each pass. The list's first
- * three run once more, and so does a case of each path: what is wrong now and then, or
- * depends on what lay in the workspace. */
+/* The first case that a variant takes runs fifty times, in each pass. The first three
+ * of each list run once more, and so does a case of each path: what is wrong now and
+ * then, or depends on what lay in the workspace. */
 static int repeats_of(const struct trial *t, const struct kcase *k)
 {
     const int first = is_first(t, k) || k->id == 0;
