@@ -65,6 +65,8 @@ paths_of() {
     ${CC:-cc} -x c -E -P "$1" >"$tool.$$" && "$tool" --paths "$tool.$$"
     rm -f "$tool.$$"
 }
+# The kernels' rows, an empty line, the others.
+sets() { all "$1" --sets; echo; besides "$1"; }
 # Is a source of this object newer than the object? Its list is nvcc's own (-MMD).
 newer() {
     d=${1%.o}.d
@@ -82,13 +84,13 @@ built() {
 case $1 in
 --sets)
     checked=1
-    { all "${2:-build}" --sets; echo; besides "${2:-build}"; } | awk -F '\t' '
+    sets "${2:-build}" | awk -F '\t' '
         NF < 4 { second = 1; next }
         second { if (n > 1 && $1 != "stage") print $1, $2, $3, $4, ""; next }
         { n++; print }' OFS='\t' ;;
 --all)
     checked=1
-    { all "${2:-build}" --sets; echo; besides "${2:-build}"; } |
+    sets "${2:-build}" |
         awk -F '\t' -v kept="${FUNCTIONS:-bench/results/functions.tsv}" '
         function within(a, b,   f, i, m, had) {
             m = split(b, f, " ")
