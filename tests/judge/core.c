@@ -21,10 +21,11 @@ static int seeds_of(const struct options *o)
 
 /* Every mutant has a process of its own, and most fail in the same few cases: those
  * that rejected mutants of the stage before it are asked first, and what is expected of
- * them is made once for all. */
+ * them is made once for all. Then the others, small ones first. */
 enum { MOST_REMEMBERED = 8 };
 static struct { const struct kcp_stage *stage; int cases, n[3], at[3][MOST_REMEMBERED];
 } told;
+static int *by_size;                             /* of a mutant's list */
 
 static int is_told(int judged, int at)
 {
@@ -33,14 +34,33 @@ static int is_told(int judged, int at)
     return 0;
 }
 
-/* The case that is asked as number i: those that told, then all others in order. */
+/* The case that is asked as number i: those that told, then all others by size. */
 static int asked_as(int judged, int i)
 {
     if (i < told.n[judged]) return told.at[judged][i];
     int at = 0;
     for (int others = i - told.n[judged];; at++)
-        if (!is_told(judged, at) && !others--) break;
-    return at;
+        if (!is_told(judged, by_size[at]) && !others--) break;
+    return by_size[at];
+}
+
+static double work_of(const struct kcase *k)
+{
+    const struct kcp_call *c = &k->call;
+    return (double)c->T * c->HV * c->K * c->V;
+}
+
+static int sort_by_size(const struct kcase *list, int n)
+{
+    free(by_size);
+    if (!(by_size = malloc(sizeof *by_size * (size_t)n))) return KCP_NO_MEMORY;
+    for (int i = 0; i < n; i++) {
+        int at = i;
+        for (; at && work_of(&list[by_size[at - 1]]) > work_of(&list[i]); at--)
+            by_size[at] = by_size[at - 1];
+        by_size[at] = i;
+    }
+    return KCP_OK;
 }
 
 static void foresee(const struct isolated *x, int n)
@@ -63,12 +83,15 @@ static void remember(int judged, int at)
     told.n[judged]++;
 }
 
-/* A mutant is rejected when, in some case, a value is off, at the tolerance held to. */
+/* A mutant is rejected when, in some case, a value is off, at the tolerance held to.
+ * *at: the case to ask first, that told at another tolerance, or -1; then the one that
+ * tells at this one. */
 static int rejected(struct isolated *x, int n, enum kcp_storage judged,
                     struct verdict *t, int *at)
 {
-    for (int i = 0; i < n; i++) {
-        *at = asked_as(judged, i);
+    const int first = *at;
+    for (int i = first >= 0 ? -1 : 0; i < n; i++) {
+        *at = i < 0 ? first : asked_as(judged, i);
         if (isolated_case(x, *at, judged, t)) return 0;
         if (t->outcome == FAIL && t->worst.tol > 0 &&
             (t->worst.nan || !(t->worst.err <= t->worst.tol))) return 1;
@@ -85,9 +108,9 @@ static void judge_mutant(struct isolated *x, int n, struct kcp_report *rep)
     const int last = strstr(v->shapes, "double only") ? KCP_F64 : KCP_BF16;
     struct verdict t;
     char line[160] = "";
+    int at = -1;
     if (ranks_mine() < 0) foresee(x, n);
     for (int judged = KCP_F64; judged <= last; judged++) {
-        int at = 0;
         if (!rejected(x, n, judged, &t, &at)) {
             rep->survived++;
             report_fail(rep, "%s %s SURVIVES at the %s tolerance%s%s: %s", s->name,
@@ -259,7 +282,7 @@ int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
                   const struct options *o, struct kcp_report *rep)
 {
     static struct kcp_stage held;                 /* to another reference, when asked */
-    int first[MOST_SEEDS + 1];
+    int first[MOST_SEEDS + 1], status = KCP_OK;
     if (o->reference && !strcmp(o->reference->stage, s->name)) {
         held = *s;
         held.ref = o->reference->run;
@@ -270,11 +293,12 @@ int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
     struct isolated x = { .stage = s, .variant = v, .object = o->object, .list = list };
     if (is_mutant(v)) {
         char why[160];
-        judge_mutant(&x, first[1], rep);
+        status = sort_by_size(list, first[1]);
+        if (!status) judge_mutant(&x, first[1], rep);
         isolated_end(&x, why, sizeof why);
     } else judge_seeds(&x, first, seeds_of(o), rep);
     free(list);
-    return KCP_OK;
+    return status;
 }
 
 /* A check that ran, as its line and in the counts. */
