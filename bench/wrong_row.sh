@@ -16,7 +16,8 @@ shift 2
 w=$(mktemp -d) || exit 2
 trap 'rm -rf "$w"' EXIT
 rm -f "$to/notes.tsv"
-[ $# -gt 0 ] || set -- --stages 08 --newest
+# Variants old and new in one process: what is kept for one must do for the next.
+[ $# -gt 0 ] || set -- --stages 08,13
 KCP_BENCH_WRONG=1 "$B/kcp-bench" --judge --tsv "$w/rows.tsv" -T 1024 -H 4 -w 0 -n 5 "$@" \
     >"$w/said" 2>&1
 status=$?

@@ -42,7 +42,9 @@ int bench_bad(const char *option, const char *found, const char *expected);
 
 /* Tensors on the device, by the names of the field tables. */
 void *device_find(const struct tensor_set *s, const char *name);
-/* Room for a field under this call; NULL when the device is full. */
+size_t device_bytes(const struct tensor_set *s, const char *name);
+/* Room for a field under this call: what is there, unless that is smaller. NULL when
+ * the device is full. */
 void *device_add(struct tensor_set *s, const char *name, size_t bytes);
 void  device_free(struct tensor_set *s);
 

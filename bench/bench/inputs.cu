@@ -13,16 +13,27 @@ void *device_find(const struct tensor_set *s, const char *name)
     return t ? t->p : NULL;
 }
 
+size_t device_bytes(const struct tensor_set *s, const char *name)
+{
+    const struct tensor *t = tensor_find(s, name);
+    return t ? (size_t)t->n : 0;
+}
+
+// The next variant may need more of it: a saved block has as many bytes as its format.
 void *device_add(struct tensor_set *s, const char *name, size_t bytes)
 {
-    void *p = device_find(s, name);
-    if (p) return p;
+    struct tensor *t = tensor_find(s, name);
+    void *p = NULL;
     const int most = sizeof s->t / sizeof s->t[0];
-    if (s->n == most || cudaMalloc(&p, bytes ? bytes : 1) != cudaSuccess) return NULL;
+    if (t && (size_t)t->n >= bytes) return t->p;
+    if ((!t && s->n == most) || cudaMalloc(&p, bytes ? bytes : 1) != cudaSuccess)
+        return NULL;
     cudaMemset(p, 0xff, bytes);
-    snprintf(s->t[s->n].name, sizeof s->t[0].name, "%s", name);
-    s->t[s->n].p = p;
-    s->n++;
+    if (t) cudaFree(t->p);
+    else t = &s->t[s->n++];
+    snprintf(t->name, sizeof t->name, "%s", name);
+    t->p = p;
+    t->n = (int64_t)bytes;
     return p;
 }
 

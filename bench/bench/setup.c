@@ -145,8 +145,15 @@ char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_cal
         void *p = device_find(s, shared_as);
         const int nd = shape_dims(c, f->shape, dim);
         for (int d = 0; d < nd; d++) n *= dim[d];
-        if (!p && !field_in(f))
-            p = device_add(s, f->name, (size_t)n * store_bytes(f->store, as));
+        const size_t bytes = (size_t)n * store_bytes(f->store, as);
+        if (!p) shared_as = f->name;
+        if (!field_in(f)) p = device_add(s, shared_as, bytes);
+        if (p && device_bytes(s, shared_as) < bytes) {
+            fprintf(stderr, "kcp-bench: %s: found %zu bytes of %s, expected %zu\n",
+                    st->name, device_bytes(s, shared_as), shared_as, bytes);
+            free(args);
+            return NULL;
+        }
         if (!p && f->when != KCP_MAYBE) {
             fprintf(stderr, "kcp-bench: %s: no room or no input for %s\n", st->name,
                     f->name);
