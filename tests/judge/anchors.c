@@ -287,6 +287,21 @@ static void wide_layers(struct anchors *a, const struct kcp_stage *s)
             model_name[m], m ? "all_gather" : "scan", told_of(s));
 }
 
+/* More heads, groups and sequences at once than other cases of these sizes have; and
+ * five heads of their own keys, one sequence of sixteen chunks beside a short one. */
+static void wide_larger(struct anchors *a, const struct kcp_stage *s)
+{
+    const int first = is(s, "16 ") ? KCP_DPLR : KCP_KDA;
+    const char *R = s->ranks ? "R=2" : "";
+    for (int m = 0; m < models_of(s); m++) {
+        const char *model = model_name[first + m];
+        add(a, "live %s %s H=3 HV=15 K=128 V=128 C=64 "
+            "lengths=3,1,70,20,5,0,7,9,130,1,2,8,0,6 h0 dht %s", model, R, told_of(s));
+        add(a, "live %s %s H=5 HV=5 K=64 V=64 C=64 lengths=130,1000 h0 dht %s", model,
+            R, told_of(s));
+    }
+}
+
 /* For kernels that refuse case 0: they run the first of these that they take fifty
  * times, so they are small. The last of the list; cases_of puts them second. */
 static void first_wide(struct anchors *a, const struct kcp_stage *s)
@@ -413,6 +428,7 @@ struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
     /* From here on last: the seed of no other case moves. */
     if (wide == 1 && !s->ranks && !is(s, "01 ")) wide_options(&a, s);
     if (wide == 1 && s->ranks) wide_layers(&a, s);
+    if (wide == 1 && !is(s, "01 ")) wide_larger(&a, s);
     if (wide == 1) first_wide(&a, s);
     *n = a.n;
     return a.list;

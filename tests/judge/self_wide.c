@@ -5,7 +5,7 @@
  *
  * They refuse every small case, so what small ones alone asked for nobody asked of
  * them. Planted: metadata kept by its sizes, an option that is ignored, wrong once in
- * fifty calls.
+ * fifty calls; and what few heads and few sequences cannot show.
  */
 #include "checked.h"
 #include "paths.h"
@@ -204,3 +204,133 @@ static int fifty(struct kcp_report *rep)
 }
 KCP_CHECK(check_00_fifty) = { "00_judge", "fifty",
     "wrong once in fifty calls, and takes no small sizes: seen", fifty };
+
+/* ---- more than two key heads, three heads a group, six sequences */
+enum { FEW_HEADS = 2, FEW_IN_GROUP = 3, FEW_SEQUENCES = 6 };
+
+/* Rows [T][HV][W]: head n's are those of head from(n), one of the few. */
+static void mix_heads(const struct kcp_call *c, int W, double *rows, int by_group)
+{
+    const int group = c->HV / c->H;
+    for (int64_t i = 0; i < c->T * c->HV && rows; i++) {
+        const int n = (int)(i % c->HV), m = n / group, j = n % group;
+        const int few = by_group ? m * group + j % FEW_IN_GROUP
+                                 : m % FEW_HEADS * group + j;
+        memcpy(rows + i * W, rows + (i - n + few) * W, sizeof *rows * (size_t)W);
+    }
+}
+
+static int by_group;
+static int few_heads_04(void *args)
+{
+    struct kcp_chunk *a = args;
+    const int status = ref_chunk(a);
+    if (!status) mix_heads(args, a->V, a->o, by_group);
+    return status;
+}
+
+static int few_heads_08(void *args)
+{
+    struct kcp_forward *a = args;
+    const int status = ref_forward(a);
+    if (!status) mix_heads(args, a->V, a->o, by_group);
+    return status;
+}
+
+/* The states [n][HV][K][V] given to sequences past the sixth are the first ones'. */
+static double *few_states(const struct kcp_call *c, const void *states, int n)
+{
+    const size_t state = (size_t)c->HV * (size_t)c->K * (size_t)c->V;
+    double *few = malloc(sizeof *few * state * (size_t)n);
+    for (int i = 0; i < n && few; i++)
+        memcpy(few + state * (size_t)i, (const double *)states
+               + state * (size_t)(i % FEW_SEQUENCES), sizeof *few * state);
+    return few;
+}
+
+static int few_sequences_04(void *args)
+{
+    struct kcp_chunk a = *(struct kcp_chunk *)args;
+    double *few = few_states(args, a.h_in, a.NS);
+    a.h_in = few;
+    const int status = few ? ref_chunk(&a) : KCP_NO_MEMORY;
+    free(few);
+    return status;
+}
+
+static int few_sequences_08(void *args)
+{
+    struct kcp_forward a = *(struct kcp_forward *)args;
+    double *few = few_states(args, a.h0, a.N);
+    a.h0 = few;
+    const int status = few ? ref_forward(&a) : KCP_NO_MEMORY;
+    free(few);
+    return status;
+}
+
+static int few_sequences_13(void *args)
+{
+    struct kcp_backward a = *(struct kcp_backward *)args;
+    double *few = few_states(args, a.dht, a.N);
+    a.dht = few;
+    const int status = few ? ref_backward(&a) : KCP_NO_MEMORY;
+    free(few);
+    return status;
+}
+
+static int is_larger(const struct kcase *k)
+{
+    const struct kcp_call *c = &k->call;
+    return c->H > FEW_HEADS && c->HV / c->H > FEW_IN_GROUP && c->N > FEW_SEQUENCES &&
+           c->K == 128 && c->V == 128;
+}
+
+static int models_asked(const struct kcp_stage *s)
+{
+    if (!strncmp(s->name, "16", 2)) return 1 << KCP_DPLR | 1 << KCP_GDN2 | 1 << KCP_GLA;
+    return 1 << KCP_KDA | (strncmp(s->name, "15", 2) ? 1 << KCP_GDN : 0);
+}
+
+/* Each stage that has kernels for these sizes has such a case in each model; and what
+ * they alone show is seen there. */
+static int wide_larger(struct kcp_report *rep)
+{
+    static const struct { const char *stage, *what; int (*run)(void *); int by_group; }
+        plants[] = {
+            { "04_chunk", "heads past the second", few_heads_04, 0 },
+            { "04_chunk", "heads of a group past the third", few_heads_04, 1 },
+            { "04_chunk", "sequences past the sixth", few_sequences_04, 0 },
+            { "08_forward", "heads past the second", few_heads_08, 0 },
+            { "08_forward", "sequences past the sixth", few_sequences_08, 0 },
+            { "13_backward", "sequences past the sixth", few_sequences_13, 0 } };
+    const int asked = repeats_asked;
+    repeats_asked = 0;
+    for (int i = 0; i < kcp_nstages; i++) {
+        const struct kcp_stage *s = &kcp_stages[i];
+        const int asked_of = models_asked(s);
+        int n, larger = 0, models = 0;
+        if (strstr("01 06 07 12 14", (char[]){ s->name[0], s->name[1], 0 })) continue;
+        struct kcase *list = wide_few(s->name, 1, &n);
+        for (int j = 0; j < n; j++)
+            if (is_larger(&list[j])) {
+                models |= 1 << list[j].call.model;
+                list[larger++] = list[j];
+            }
+        EXPECT(rep, (models & asked_of) == asked_of,
+               "%s: no case of many heads, groups and sequences in each model",
+               s->name);
+        for (size_t p = 0; p < sizeof plants / sizeof *plants && larger; p++) {
+            by_group = plants[p].by_group;
+            if (strcmp(plants[p].stage, s->name)) continue;
+            EXPECT(rep, seen(s->name, plants[p].run, list, 1),
+                   "%s at sizes of tensor cores: %s, and the case does not see it",
+                   s->name, plants[p].what);
+        }
+        free(list);
+    }
+    repeats_asked = asked;
+    return KCP_OK;
+}
+KCP_CHECK(check_00_wide_larger) = { "00_judge", "wide_larger",
+    "kernels of 64 and 128 alone that know few heads or few sequences are seen",
+    wide_larger };
