@@ -8,7 +8,8 @@ B=${1:-build}
 here=$(cd "$(dirname "$0")/../.." && pwd)
 B=$(cd "$B" && pwd) || exit 2
 W=$(mktemp -d) || exit 2
-trap 'rm -rf "$W"' EXIT
+forks=
+trap '[ -z "$forks" ] || kill $forks 2>/dev/null; rm -rf "$W"' EXIT
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT KCP_LIB KCP_PLANT PYTHONPATH
 export OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 # Ranks of this machine meet on its own interface, whatever its name resolves to.
@@ -48,9 +49,35 @@ KCP_LIB="$B/libkcp.so" "$python" -m pip install -q "$@" \
 at=$(cd "$W" && "$python" -c 'import kcp_torch.library as l; print(l.lib._name)' \
     2>"$W/log") || stop "kcp_torch is not importable: $(heard "$W/log")"
 case $at in "$W"/*) ;; *) stop "found $at, expected the installed libkcp.so" ;; esac
-said=$(cd "$W" && KCP_LIB="$W/none.so" "$python" -c 'import kcp_torch' 2>&1) &&
+
+# What follows is forked from one process that has imported PyTorch (torch_forks.py), with
+# FULL=1 started anew each time.
+# alone STDOUT STDERR [NAME=value...] PROGRAM WORD...; spread RANKS STDOUT STDERR PROGRAM...
+mkfifo "$W/ask" "$W/told" || exit 2
+"$python" "$here/tests/cli/torch_forks.py" <"$W/ask" >"$W/told" &
+forks=$!
+exec 3>"$W/ask" 4<"$W/told"
+forked() {
+    printf '%s\n' $# "$@" >&3
+    read -r status <&4 || stop "torch_forks.py: it is gone"
+    return "$status"
+}
+alone() {
+    [ -n "$FULL" ] || { forked 1 0 "$@"; return; }
+    (out=$1 err=$2; shift 2; : >"$err"
+     while case $1 in *=*) true ;; *) false ;; esac; do export "$1"; shift; done
+     "$python" "$@" >"$out" 2>>"$err")
+}
+spread() {
+    n=$1 out=$2 err=$3; shift 3; : >"$err"
+    if [ -n "$FULL" ]; then ranks "$n" "$@" >"$out" 2>>"$err"
+    else forked "$n" "$(free_ports 1)" "$out" "$err" "$@"; fi
+}
+
+echo 'import kcp_torch' >"$W/first.py"
+alone "$W/log" "$W/log" KCP_LIB="$W/none.so" "$W/first.py" &&
     stop "KCP_LIB of a file that is not there is taken"
-case $said in *"KCP_LIB: found no file"*expected*) ;; *) stop "KCP_LIB: $said" ;; esac
+grep -q 'KCP_LIB: found no file.*expected' "$W/log" || stop "KCP_LIB: $(heard "$W/log")"
 
 # Real ranks of torchrun, which looks at them every fifth of a second. One version of it
 # loses its way without --redirects; and --standalone is port 29400 there, which two of
@@ -66,48 +93,48 @@ ranks() {
 ranks 3 "$here/tests/cli/torch_check.py" >"$W/log" 2>&1 ||
     stop "torch_check.py: $(heard "$W/log")"
 grep 'torch' "$W/log"
-KCP_PLANT=local "$python" "$here/tests/cli/torch_check.py" >"$W/log" 2>&1 &&
+alone "$W/log" "$W/log" KCP_PLANT=local "$here/tests/cli/torch_check.py" &&
     stop "a gradient that is cut off is not seen"
 grep -q 'FAIL .* dv: error' "$W/log" || stop "a planted mistake: $(heard "$W/log")"
-KCP_PLANT=late "$python" "$here/tests/cli/torch_check.py" >"$W/log" 2>&1 &&
+alone "$W/log" "$W/log" KCP_PLANT=late "$here/tests/cli/torch_check.py" &&
     stop "a convolution's state whose gradient is a row late is not seen"
 grep -q 'FAIL .* conv 4 dstates: error' "$W/log" ||
     stop "a planted mistake: $(heard "$W/log")"
 
 # ---- the backend of FLA, chosen by a stand-in: alone, over two ranks, and a mistake
-fla() { "$@" "$here/tests/cli/torch_fla.py" >"$W/log" 2>&1; }
-fla ranks 2 || stop "torch_fla.py: $(heard "$W/log")"
+fla=$here/tests/cli/torch_fla.py
+spread 2 "$W/log" "$W/log" "$fla" || stop "torch_fla.py: $(heard "$W/log")"
 said=$(grep -ao 'torch_fla.py: .*' "$W/log" | head -1)
-KCP_PLANT=order fla "$python" && stop "an argument in another's place is not seen"
+alone "$W/log" "$W/log" KCP_PLANT=order "$fla" && stop "an argument in another's place is not seen"
 grep -q 'FAIL .* by position' "$W/log" || stop "a planted mistake: $(heard "$W/log")"
 echo "torch.sh: ${said#*: } (FLA's choice of a backend, 2 ranks)"
 
 # ---- what chapter 19 says of the reference of FLA's tests over ranks
-"$python" "$here/bench/peers/rounded_keys.py" T=512 >"$W/log" 2>&1 ||
+alone "$W/log" "$W/log" "$here/bench/peers/rounded_keys.py" T=512 ||
     stop "rounded_keys.py: $(heard "$W/log")"
 
 # ---- the example: one loss, however it is spread
 train="$here/book/examples/torch/train.py --steps 4 --text $here/README.md"
-"$python" $train >"$W/one" 2>"$W/log" || stop "train.py: $(heard "$W/log")"
+alone "$W/one" "$W/log" $train || stop "train.py: $(heard "$W/log")"
 close() {
     awk 'NR == FNR { want[$2] = $4; n++; next }
          { d = $4 - want[$2]; if (d < 0) d = -d; m++; if (!(d <= 1e-9)) exit 1 }
          END { if (n != 4 || m != 4) exit 1 }' "$W/one" "$1"
 }
-for spread in "3 3" "4 2"; do
-    ranks ${spread% *} $train --cp ${spread#* } >"$W/many" 2>"$W/log" ||
-        stop "train.py, $spread: $(heard "$W/log")"
-    close "$W/many" || stop "ranks, cp $spread: $(tail -1 "$W/many"), not" \
+for how in "3 3" "4 2"; do
+    spread ${how% *} "$W/many" "$W/log" $train --cp ${how#* } ||
+        stop "train.py, $how: $(heard "$W/log")"
+    close "$W/many" || stop "ranks, cp $how: $(tail -1 "$W/many"), not" \
         "$(tail -1 "$W/one")"
 done
 awk 'NR == 1 { a = $4 } END { exit !($4 < a) }' "$W/one" ||
     stop "the loss does not fall"
 sed 's/loss ./loss 9/' "$W/one" >"$W/many"
 close "$W/many" && stop "another loss is taken for the same"
-"$python" $train --cp 2 >"$W/log" 2>&1
+alone "$W/log" "$W/log" $train --cp 2
 [ $? -eq 2 ] && grep -q -- '--cp: found 2, expected' "$W/log" ||
     stop "--cp 2 of one rank: $(heard "$W/log")"
-"$python" "$here/book/examples/torch/train.py" --text "$W/none" >"$W/log" 2>&1
+alone "$W/log" "$W/log" "$here/book/examples/torch/train.py" --text "$W/none"
 [ $? -eq 2 ] && [ "$(grep -c . "$W/log")" = 1 ] && grep -q 'none: found No' "$W/log" ||
     stop "a text that is not there: $(heard "$W/log")"
 echo "torch.sh: train.py, $(tail -1 "$W/one") on 1 rank, 3 (cp 3) and 4 (cp 2)"
