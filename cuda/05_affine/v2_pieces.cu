@@ -41,7 +41,8 @@ static __device__ void affine_step(const struct tiles<K> *s, int v, float (*S)[4
         for (int j = 0; j < 4; j++) x[c][j] -= y[c][j];
     scale_columns<CHUNK / 8>(x, s->ek);
     scale_columns<K / 8>(S, s->decay);
-    add_rows_to<K, pieces>(S, x, s->k[0]);
+    if (pieces == 1) add_rows_to<K, 1>(S, x, s->k[0]);
+    else add_sum_of_rows_to<K, pieces>(S, x, s->k[0]);
 }
 
 template <int K, int pieces>

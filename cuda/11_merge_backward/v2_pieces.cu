@@ -52,7 +52,8 @@ static __device__ void reverse_step(const struct tiles<K> *s, int v, float (*y)[
     }
     for (int c = 0; c < CHUNK / 8; c++)
         for (int j = 0; j < 4; j++) x[c][j] = -x[c][j] - d[c][j];
-    add_rows_to<K, pieces>(y, x, s->w[0]);
+    if (pieces == 1) add_rows_to<K, 1>(y, x, s->w[0]);
+    else add_sum_of_rows_to<K, pieces>(y, x, s->w[0]);
 }
 
 template <int K, int pieces>

@@ -77,4 +77,44 @@ static __device__ __forceinline__ void add_rows_to(float (*S)[4], const float (*
     }
 }
 
+// The same, its sum formed apart: the tensor core rounds a sum towards 0, which would
+// bias a state that is to stay exact through many chunks.
+template <int K, int pieces, int rows = CHUNK>
+static __device__ __forceinline__ void add_sum_of_rows_to(float (*S)[4],
+                                                          const float (*y)[4],
+                                                          const bf16 *X)
+{
+    const bf16 *row = X + ldmatrix_offset_a(threadIdx.x % 32, K + PAD);
+    uint32_t a[rows / 16][pieces][4];
+    #pragma unroll
+    for (int c = 0; c < rows / 16; c++) {
+        float rest[8] = { y[2 * c][0], y[2 * c][1], y[2 * c][2], y[2 * c][3],
+                          y[2 * c + 1][0], y[2 * c + 1][1], y[2 * c + 1][2],
+                          y[2 * c + 1][3] };
+        #pragma unroll
+        for (int p = 0; p < pieces; p++)
+            #pragma unroll
+            for (int j = 0; j < 4; j++) {
+                a[c][p][j] = pack_bf16x2(rest[2 * j], rest[2 * j + 1]);
+                unpack_residual(a[c][p][j], rest[2 * j], rest[2 * j + 1]);
+            }
+    }
+    #pragma unroll
+    for (int i = 0; i < K / 16; i++) {
+        float sum[2][4] = {};
+        #pragma unroll
+        for (int c = 0; c < rows / 16; c++) {
+            uint32_t b[4];
+            ldmatrix_x4_trans(b, row + c * 16 * (K + PAD) + i * 16);
+            #pragma unroll
+            for (int p = 0; p < pieces; p++) {
+                mma_m16n8k16(sum[0], a[c][p], b[0], b[1]);
+                mma_m16n8k16(sum[1], a[c][p], b[2], b[3]);
+            }
+        }
+        #pragma unroll
+        for (int j = 0; j < 8; j++) S[2 * i + j / 4][j % 4] += sum[j / 4][j % 4];
+    }
+}
+
 #endif
