@@ -52,13 +52,14 @@ LDLIBS    += $(if $(has_blas),-lopenblas)
 # ---- the rooms -------------------------------------------------------------------------
 obj      = $(patsubst %.cu,$B/%.cu.o,$(patsubst %.c,$B/%.o,$1))
 ref      := $(wildcard ref/*.c ref/core/*.c)
+base     := $(wildcard ref/base/*.c)
 comm     := $(wildcard comm/*.c comm/*/*.c)
 blas     := $(wildcard cuda/*/vB_blas*.c)
 hostv    := $(filter-out $(blas),$(wildcard cuda/*/*.c)) $(if $(has_blas),$(blas))
 judge    := $(filter-out tests/judge/main.c tests/judge/criterion.c,\
-              $(wildcard tests/judge/*.c tests/npy/*.c tests/options/*.c tests/[0-9]*/*.c))
+              $(wildcard tests/judge/*.c tests/[0-9]*/*.c))
 include  $(wildcard cuda/cuda.mk)
-core     := $(call obj,$(ref) $(comm) $(hostv) $(judge)) $(cuda_obj) $(cuda_check)
+core     := $(call obj,$(ref) $(base) $(comm) $(hostv) $(judge)) $(cuda_obj) $(cuda_check)
 
 # How it is compiled, and of what it is linked: where either has become another, as with
 # CUDA_HOME=none, or when a file is gone, what was made of the old is made anew.

@@ -1,14 +1,13 @@
 # run.mk -- kcp-run: the layer, or one stage, on arrays in .npy files.
 
-run_obj := $(call obj,$(wildcard bench/run/*.c) $(wildcard tests/npy/*.c) tests/options/options.c tests/judge/tensor_set.c \
-             tests/judge/check.c tests/judge/in_turn.c tests/judge/memory.c tests/judge/said.c)
+run_obj := $(call obj,$(wildcard bench/run/*.c) $(base) tests/judge/check.c tests/judge/in_turn.c tests/judge/memory.c)
 
 $B/kcp-run: $(call obj,$(ref) $(comm)) $(run_obj) $(cuda_obj) $(list_at)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) -lpthread -lm -ldl $(cuda_ldlibs) -o $@
 
 # Files for tests of the command line, made and compared without Python.
-$B/kcp-arrays: $(call obj,tests/cli/arrays.c ref/core/version.c $(wildcard tests/npy/*.c))
+$B/kcp-arrays: $(call obj,tests/cli/arrays.c ref/core/version.c $(wildcard ref/base/npy_*.c))
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $^ -lm -o $@
 

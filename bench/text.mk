@@ -3,7 +3,7 @@
 
 text_wrap := ref_gate ref_wy ref_affine ref_chunk ref_chunk_backward ref_wy_backward \
              ref_merge_backward ref_conv kcp_exchange_run
-text_obj  := $(call obj,$(wildcard bench/text/*.c) tests/options/options.c tests/judge/said.c)
+text_obj  := $(call obj,$(wildcard bench/text/*.c) $(base))
 
 $B/kcp-text: $(call obj,$(ref) $(comm)) $(text_obj)
 	@echo "  link $@"

@@ -61,7 +61,7 @@ $(bk)/smem_desc.h: cuda/tile/smem_desc.cuh
 $(bk)/figures/ladder_descriptor.bin: $(bk)/smem_desc.h
 $(bk)/figures/ladder_descriptor.bin: CFLAGS += -include $(bk)/smem_desc.h
 # One of them reads the keys of a trained model.
-booknpy := $(call obj,$(wildcard tests/npy/*.c))
+booknpy := $(call obj,$(wildcard ref/base/npy_*.c))
 $(bk)/trained.bin: $(booknpy) book/data/keys.npy
 $(bk)/trained.bin: LDLIBS := $(booknpy) $(LDLIBS)
 bookprogs := $(patsubst book/%.c,$(bk)/%.bin,$(wildcard book/*.c))

@@ -6,7 +6,7 @@
  * One chunk with all gates equal; the truth is the adjoint of the
  * recurrence, chapter 01. "in bf16" rounds each path's sum before it enters dG. */
 #include "ref.h"
-#include "tests/random.h"
+#include "base/random.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
  * Tokens are drawn as chapter 05's figure draws them: random unit keys, gates of a
  * given mean, beta = sigmoid(N(b,1)); K = V = 64. Keys may be alike: of cosine c. */
 #include "maps.h"
-#include "tests/random.h"
+#include "base/random.h"
 
 #include <stdint.h>
 #include <stdio.h>

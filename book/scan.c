@@ -6,7 +6,7 @@
  * Times and memory are those of the machine that builds the page. */
 #include "ref/15_scan.h"
 #include "tokens.h"
-#include "tests/random.h"
+#include "base/random.h"
 
 #include <math.h>
 #include <stdio.h>

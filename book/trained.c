@@ -8,7 +8,7 @@
  * 512 bytes, to 1.92 nats a byte of text that it had not seen (the README); its first
  * 1024 tokens are here. Small, but nobody chose its keys. */
 #include "maps.h"
-#include "tests/npy/npy.h"
+#include "base/npy.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -9,16 +9,16 @@ SECONDS ?= 12
 fuzz_c   = $(CFLAGS) -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
            -fno-sanitize-recover=all
 fuzz_all         := npy plan options words frames hello calls
-fuzz_npy_src     := tests/npy/read.c tests/npy/head.c tests/npy/write.c
+fuzz_npy_src     := ref/base/npy_read.c ref/base/npy_head.c ref/base/npy_write.c
 fuzz_plan_src    := ref/06_plan.c ref/06_owners.c tests/fuzz/no_checks.c
-fuzz_options_src := tests/options/options.c ref/core/version.c
+fuzz_options_src := ref/base/options.c ref/core/version.c
 fuzz_words_src   := tests/judge/case_text.c tests/judge/cases.c tests/judge/inputs.c \
-                    tests/judge/tensor_set.c ref/core/names.c ref/06_plan.c ref/06_owners.c tests/fuzz/no_checks.c
+                    ref/base/tensor_set.c ref/core/names.c ref/06_plan.c ref/06_owners.c tests/fuzz/no_checks.c
 fuzz_calls_src   := $(ref) $(comm)
 fuzz_frames_src  := comm/backend/tcp_messages.c
 fuzz_frames_in   := comm/backend/tcp_messages.c        # the target includes it
 fuzz_hello_src   := comm/handshake.c comm/job_key.c comm/own_file.c
-fuzz_head        := $(wildcard tests/npy/*.h tests/options/*.h tests/judge/*.h ref/*.h \
+fuzz_head        := $(wildcard ref/base/*.h tests/judge/*.h ref/*.h \
                       tests/*.h comm/*.h comm/backend/*.h)
 
 define fuzz_rules

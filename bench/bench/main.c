@@ -7,7 +7,7 @@
  * of references. Buffers are far larger than the L2 at bench shapes.
  */
 #include "record.h"
-#include "tests/judge/said.h"
+#include "base/program.h"
 #include <string.h>
 
 /* The last of a stage's variants that takes the shape. */
@@ -121,6 +121,6 @@ static int do_all(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    say_notices();
-    return all_said("kcp-bench", do_all(argc, argv));
+    print_notices();
+    return finish_stdout("kcp-bench", do_all(argc, argv));
 }

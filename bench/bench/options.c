@@ -3,7 +3,7 @@
  * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: setup.c.
  */
 #include "bench.h"
-#include "tests/options/options.h"
+#include "base/options.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

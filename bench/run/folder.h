@@ -12,7 +12,7 @@
 #ifndef KCP_FOLDER_H
 #define KCP_FOLDER_H
 
-#include "tests/npy/npy.h"
+#include "base/npy.h"
 
 enum { FOLDER_FILES = 64, FOLDER_NAME = 256 };
 

@@ -3,7 +3,7 @@
  * Book: chapters 08, 13, 14.  Checked by: tests/cli/run_cli.sh.  Next: run.h.
  */
 #include "run.h"
-#include "tests/judge/said.h"
+#include "base/program.h"
 
 #include <math.h>
 #include <signal.h>
@@ -120,6 +120,6 @@ static int do_all(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    say_notices();
-    return all_said("kcp-run", do_all(argc, argv));
+    print_notices();
+    return finish_stdout("kcp-run", do_all(argc, argv));
 }

@@ -4,7 +4,7 @@
  * One table: what an option is called, takes and expects. Nothing is guessed.
  */
 #include "run.h"
-#include "tests/options/options.h"
+#include "base/options.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -8,8 +8,8 @@
 #ifndef KCP_RUN_H
 #define KCP_RUN_H
 
-#include "tests/judge/tensor_set.h"
-#include "tests/npy/npy.h"
+#include "base/tensor_set.h"
+#include "base/npy.h"
 #include "ref.h"
 #include "wire.h"
 #include "device.h"

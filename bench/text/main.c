@@ -5,8 +5,8 @@
  * Next: read.c.
  */
 #include "text.h"
-#include "tests/judge/said.h"
-#include "tests/options/options.h"
+#include "base/program.h"
+#include "base/options.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -221,6 +221,6 @@ static int do_all(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    say_notices();
-    return all_said("kcp-text", do_all(argc, argv));
+    print_notices();
+    return finish_stdout("kcp-text", do_all(argc, argv));
 }

@@ -7,7 +7,7 @@
  *   loss = mean over tokens of -log softmax(z U)[next byte of the same sequence]
  */
 #include "text.h"
-#include "tests/random.h"
+#include "base/random.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

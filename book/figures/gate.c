@@ -2,7 +2,7 @@
  *
  * Book: chapter 02.  Checked by: make book-lint.  Next: book/figures/squares.c. */
 #include "svg.h"
-#include "tests/random.h"
+#include "base/random.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
  * Book: chapter 05.  Checked by: make book-lint.  Next: book/figures/timelines.c.
  * M is the product of the tokens' A_t = (I - beta k k^T) diag(exp g); K = 64. */
 #include "svg.h"
-#include "tests/random.h"
+#include "base/random.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -4,7 +4,7 @@
  * Next: tests/19_precision/checks.c. */
 #include "core/split.h"
 #include "tests/judge/front.h"
-#include "tests/random.h"
+#include "base/random.h"
 
 #include <math.h>
 

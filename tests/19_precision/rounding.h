@@ -5,7 +5,7 @@
 #ifndef BOOK_ROUNDING_H
 #define BOOK_ROUNDING_H
 
-#include "tests/random.h"
+#include "base/random.h"
 
 #include <math.h>
 #include <stdint.h>

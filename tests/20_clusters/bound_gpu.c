@@ -5,7 +5,7 @@
 #include "core/narrowing.h"
 #include "ref.h"
 #include "tests/judge/judge.h"
-#include "tests/random.h"
+#include "base/random.h"
 #include "wire.h"
 
 #include <math.h>

@@ -9,7 +9,7 @@
 #include "ref.h"
 #include "ref/layer.h"
 #include "wire.h"
-#include "tests/random.h"
+#include "base/random.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  * processes that a launcher has started. */
 #include "comm/lossy.h"
 #include "tests/judge/judge.h"
-#include "tests/random.h"
+#include "base/random.h"
 
 #include <math.h>
 #include <stdlib.h>

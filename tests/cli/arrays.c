@@ -13,8 +13,8 @@
  *     arrays inside MIB PROGRAM...                          run by a process so large
  */
 #include "kcp.h"
-#include "tests/npy/npy.h"
-#include "tests/random.h"
+#include "base/npy.h"
+#include "base/random.h"
 
 #include <inttypes.h>
 #include <math.h>

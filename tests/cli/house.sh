@@ -71,7 +71,7 @@ rebuilds() {
             for (h in objects) {
                 if (h ~ /^cuda\/18_hopper\// && objects[h] > 6)
                     print h ": rebuilds " objects[h] " objects of nvcc, at most 6"
-                if (h ~ /^tests\/npy/) print h ": rebuilds objects of nvcc"
+                if (h ~ /^ref\/base\/npy/) print h ": rebuilds objects of nvcc"
             }
         }'
 }
@@ -251,7 +251,7 @@ seen
 plant cuda/tile/mma.cuh '#include "cuda/18_hopper/chunk_factors.cuh"' 'rebuilds [0-9]* obj'
 seen
 plant cuda/18_hopper/backward/finish_gate.cuh '#include "states.cuh"' 'a kernel of 5 files'
-plant cuda/host/workspace.cuh '#include "tests/npy/npy.h"' 'npy.h: rebuilds'
+plant cuda/host/workspace.cuh '#include "ref/base/npy.h"' 'npy.h: rebuilds'
 grep -v 'griddepcontrol_wait();' cuda/18_hopper/maps/maps_sm90.cu >"$W/without"
 cp "$W/without" cuda/18_hopper/maps/maps_sm90.cu
 plant ref/01_step.c '' 'jitter.sh: walk_wait: '

@@ -48,9 +48,9 @@ makes() {                                               # WORDS option...
         "$one/tests/judge/said.o" 2>&1 | grep -v 'up to date')
     [ "$said" = "$words" ] || stop "make $*: $said"
 }
-makes '  cc tests/judge/said.c'
+makes '  cc ref/base/program.c'
 makes ''
-makes '  cc tests/judge/said.c' EXTRA=-DOTHER
+makes '  cc ref/base/program.c' EXTRA=-DOTHER
 # Or when a header is newer that lies beside the kernels: what is C, and what is CUDA.
 for object in tests/08_forward/split_sequence.o cuda/18_hopper/v3_records_sm90.cu.o; do
     [ -f "$B/$object" ] || continue

@@ -3,7 +3,7 @@
  * Book: none.  Checked by: make fuzz.  Next: ../fuzz.mk.
  * Usage: replay SECONDS FILE...; every file, then changes of them until time is up.
  */
-#include "tests/random.h"
+#include "base/random.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * Book: none.  Checked by: make fuzz.  Next: plan.c.
  * What was read is written and read again: the same shape and the same bits.
  */
-#include "tests/npy/npy.h"
+#include "base/npy.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  * The bytes are the words, with a zero behind each. What was read lies in its range,
  * and what no row names is as it was.
  */
-#include "tests/options/options.h"
+#include "base/options.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -373,35 +373,3 @@ void check_slice(const struct slice *s, struct worst *w)
         for (int64_t h = 0; h < v.heads; h++) check_head(s, &v, h, nat, all_outer, w);
     }
 }
-
-/* Doubles to and from 8, 4 or 2 bytes. Bytes that are all ones mean: never written. */
-void encode(void *to, const double *from, int64_t n, size_t bytes)
-{
-    for (int64_t i = 0; i < n; i++) {
-        float f = (float)from[i];
-        uint32_t u;
-        memcpy(&u, &f, 4);
-        uint16_t hi = (uint16_t)(u >> 16);
-        if (bytes == 8) ((double *)to)[i] = from[i];
-        else if (bytes == 4) ((float *)to)[i] = f;
-        else ((uint16_t *)to)[i] = hi;
-        if (untouched(from[i])) memset((char *)to + i * bytes, 0xff, bytes);
-    }
-}
-
-void decode(double *to, const void *from, int64_t n, size_t bytes)
-{
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t u;
-        float f;
-        if (bytes == 8) { to[i] = ((const double *)from)[i]; continue; }
-        if (bytes == 4) memcpy(&u, (const char *)from + 4 * i, 4);
-        else {
-            const uint32_t hi = ((const uint16_t *)from)[i];
-            u = hi << 16 | (hi == 0xffff ? 0xffff : 0);
-        }
-        memcpy(&f, &u, 4);
-        to[i] = f;
-        if (u == 0xffffffffu) memset(&to[i], 0xff, 8);
-    }
-}

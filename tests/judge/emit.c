@@ -10,7 +10,7 @@
  * 128 and more channels; --shapes: those of these sizes; --case: those in words.
  */
 #include "emit.h"
-#include "tests/npy/npy.h"
+#include "base/npy.h"
 #include "trial.h"
 #include <errno.h>
 #include <stdlib.h>

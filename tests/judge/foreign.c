@@ -5,7 +5,7 @@
  *
  * A case whose folder holds a file na.txt is n/a: who computed does not take it. */
 #include "emit.h"
-#include "tests/npy/npy.h"
+#include "base/npy.h"
 #include "trial.h"
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
  * bound, channel by channel and token by token. Every head has its own A_log.
  */
 #include "judge.h"
-#include "tests/random.h"
+#include "base/random.h"
 #include "ref/sigmoid.h"
 #include <math.h>
 #include <string.h>

@@ -13,7 +13,8 @@
 #include "ref.h"
 #include <stdio.h>
 
-#include "tensor_set.h"
+#include "base/storage.h"
+#include "base/tensor_set.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -169,8 +170,6 @@ double limit_rises_by(enum kcp_storage judged, const struct kcp_call *c);
 double tolerance(const struct slice *s, int is_M);
 void   check_slice(const struct slice *s, struct worst *w);
 double to_storage(double x, enum kcp_storage storage);
-void   encode(void *to, const double *from, int64_t n, size_t bytes);
-void   decode(double *to, const void *from, int64_t n, size_t bytes);
 
 /* ---- memory (memory.c; device.cu when CUDA was found) */
 struct memory {

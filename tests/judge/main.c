@@ -8,8 +8,8 @@
 #include "outputs.h"
 #include "paths.h"
 #include "plugin.h"
-#include "said.h"
-#include "tests/options/options.h"
+#include "base/program.h"
+#include "base/options.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -383,6 +383,6 @@ int main(int argc, char **argv)
     const int fd = plugin_asked_for();
     if (fd >= 0) return plugin_serve(fd);
     memory_settle();
-    say_notices();
-    return all_said("kcp-check", do_all(argc, argv));
+    print_notices();
+    return finish_stdout("kcp-check", do_all(argc, argv));
 }

@@ -8,7 +8,7 @@
  * of ranks are held to the token recurrence, which knows no chunk and no rank.
  */
 #include "judge.h"
-#include "tests/random.h"
+#include "base/random.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

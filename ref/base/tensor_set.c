@@ -3,7 +3,8 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
  * Next: inputs.c, which draws the first ones.
  */
-#include "judge.h"
+#include "tensor_set.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,8 +6,8 @@
  * splitmix64: a counter, stirred. The same seed gives the same numbers on every machine
  * but for the last bits of log and cos.
  */
-#ifndef TESTS_RANDOM_H
-#define TESTS_RANDOM_H
+#ifndef KCP_BASE_RANDOM_H
+#define KCP_BASE_RANDOM_H
 
 #include <math.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* options.c -- a command line read by a table: one way for every program of the tree.
  *
  * Book: CONTRIBUTING.md.  Checked by: tests/fuzz/options.c, tests/cli/run_cli.sh.
- * Next: tests/judge/said.c, which asks whether what was printed arrived.
+ * Next:, which asks whether what was printed arrived.
  */
 #include "options.h"
 #include "kcp.h"
