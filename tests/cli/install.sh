@@ -45,7 +45,7 @@ readelf -d "$W/lib/libkcp.so" | grep -q "SONAME.*libkcp.so.${version%%.*}\]" ||
 makes() {                                               # WORDS option...
     words=$1; shift
     said=$(make --no-print-directory -C "$here" CUDA_HOME=none B="$one" "$@" \
-        "$one/tests/judge/said.o" 2>&1 | grep -v 'up to date')
+        "$one/ref/base/program.o" 2>&1 | grep -v 'up to date')
     [ "$said" = "$words" ] || stop "make $*: $said"
 }
 makes '  cc ref/base/program.c'
