@@ -18,7 +18,7 @@ LDFLAGS := -rdynamic $(EXTRA)
 LDLIBS   = -lpthread -lm -ldl
 .DEFAULT_GOAL := help
 # A name that nobody reads is a mistake: make check STAGES=07 would judge everything.
-names    := ARCH B CC CFLAGS CHROMIUM CUDA_HOME DESTDIR DIR DRAFT EXTRA FILES FULL JOBS KCP_JITTER \
+names    := ARCH B CC CFLAGS CHROMIUM CUDA_HOME DESTDIR DIR DRAFT EXTRA FILES FULL JOBS JUDGE KCP_JITTER \
             LAB LABDIR LABFILE LABKIND LABWORK LAUNCH LDFLAGS LDLIBS LIMIT MISSING N NCCL_HOME \
             NVFLAGS PREFIX RANKS SECONDS SEED STAFF STAGE STEPS STRICT TABLE TEXT VARIANT \
             WARN WITHOUT has_blas has_crit
@@ -103,6 +103,7 @@ setup:
 said:
 	@PATH=$$PATH:/usr/sbin:/sbin; ldconfig -p 2>/dev/null | grep -q 'libcrypto\.so\.[13]' || \
 	  echo "libcrypto not found (OpenSSL): processes meet with KCP_TRUST_NETWORK=1 only"
+	@$(if $(has_crit),true,echo "Criterion not found: kcp-check runs the tests")
 	@$(if $(has_blas),true,echo "OpenBLAS not found: the vB_blas variants are left out")
 	@$(if $(filter none,$(CUDA_HOME)),echo "CUDA not found (CUDA_HOME=): host variants only",true)
 	@$(if $(filter none,$(CUDA_HOME))$(filter-out none,$(NCCL_HOME)),true,\
@@ -114,24 +115,38 @@ flags = $(if $(STAGE),--stage '$(STAGE)') $(if $(VARIANT),--variant '$(VARIANT)'
 check: said $B/kcp-check
 	@$B/kcp-check $(flags)
 
-# Sub-makes, so that what setup installed is seen: JOBS= at once compile (2), and run (3,
-# since scripts wait too), the longest first. Scripts that fill every place themselves,
-# test_last, come at the end; those that wait more than they compute, test_waiting, run
-# in turn beside all others.
-longest := $(patsubst %,tests/cli/%.sh,torch labs cli misuse run_cli results generated \
-             sanitize processes)
-at_once = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(or $(JOBS),2))
+# A sub-make after setup finds what setup installed. JOBS= at once compile (2) and run
+# (3, because scripts also wait). make starts targets in this order, so the longest are
+# first; the output of a script is printed when it ends.
+at_once  = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(or $(JOBS),2))
+longest := $(patsubst %,tests/cli/%.sh,run_cli torch labs cli cases lies network processes)
+scripts  = $(foreach s,$(longest),$(filter $s,$(test_scripts))) \
+           $(filter-out $(longest),$(test_scripts))
 test: setup
 	@$(MAKE) --no-print-directory $(at_once) test-needs
-	@$(MAKE) --no-print-directory test-here
-.PHONY: test-needs test-here
-test-needs: $(if $(has_crit),$B/kcp-test,$B/kcp-check) $(test_needs)
-test-here: said test-needs
-	@FULL=$(FULL) STAGE=$(STAGE) SEED=$(SEED) JOBS="$(or $(JOBS),3)" \
-	  JUDGE="$(if $(has_crit),kcp-test,kcp-check $(flags))" sh tests/cli/lanes.sh $B \
-	  tests/cli/judged.sh $(foreach s,$(longest),$(filter $s,$(test_scripts))) \
-	  $(filter-out $(longest),$(test_scripts)) $(test_last) -- $(test_waiting)
+	@$(MAKE) --no-print-directory -j$(or $(JOBS),3) -Otarget test-here
 	@sh bench/stale.sh
+.PHONY: test-needs test-here judged $(scripts:%=run/%)
+test-needs: $(if $(has_crit),$B/kcp-test,$B/kcp-check) $(test_needs)
+test-here: said $(if $(has_crit),judged,by-stage) $(scripts:%=run/%)
+judged: $B/kcp-test
+	@FULL=$(FULL) STAGE=$(STAGE) SEED=$(SEED) $B/kcp-test -j2
+# A make that a script starts gets this one's variables, but not its job server.
+$(scripts:%=run/%): run/%:
+	@FULL=$(FULL) SEED=$(SEED) MAKEFLAGS='$(MAKEOVERRIDES)' sh $* $B
+
+# kcp-check, a process per stage; JUDGE= is the command. Stage 00 checks the judge itself;
+# the stages in `checks` have no variants, and --quick judges variants alone.
+.PHONY: by-stage
+JUDGE   ?= $B/kcp-check $(flags)
+slowest := 13 15 16 00 14
+checks  := 00 06 18 19 20
+stages  := $(slowest) $(filter-out $(slowest),$(sort $(foreach d,$(wildcard tests/[0-9]*),\
+             $(firstword $(subst _, ,$(notdir $d))))))
+by-stage: $(if $(STAGE),stage/$(STAGE),$(patsubst %,stage/%,\
+            $(if $(findstring --quick,$(JUDGE)),$(filter-out $(checks),$(stages)),$(stages))))
+stage/%:
+	@$(JUDGE) --stage $*
 
 # The C code under the sanitizers; the references are double and small, so it is quick.
 .PHONY: sanitize-host
@@ -139,8 +154,8 @@ sanitize-host:
 	@$(MAKE) --no-print-directory $(at_once) B=build/asan CUDA_HOME=none \
 	  EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=all -O1" build/asan/kcp-check \
 	  build/asan/stand_in/kcp-stand-in
-	@ASAN_OPTIONS=detect_leaks=1 JOBS="$(JOBS)" sh tests/cli/by_stage.sh build/asan/kcp-check \
-	  --quiet --quick --here
+	@ASAN_OPTIONS=detect_leaks=1 $(MAKE) --no-print-directory $(at_once) -Otarget by-stage \
+	  JUDGE="build/asan/kcp-check --quiet --quick --here"
 	@ASAN_OPTIONS=detect_leaks=1 build/asan/kcp-check --quiet --here --stage 00
 	@ASAN_OPTIONS=detect_leaks=1 sh tests/cli/nccl_stand_in.sh build/asan few
 

@@ -35,7 +35,7 @@ else
 bench-gpu:
 	@echo "CUDA not found (CUDA_HOME=): the kernels were not timed"
 endif
-test_scripts += tests/cli/digest.sh tests/cli/bench_cli.sh tests/cli/beside.sh tests/cli/sanitize.sh tests/cli/tables.sh
+test_scripts += tests/cli/bench_cli.sh
 
 # Every kernel under compute-sanitizer, one process a tool; JOBS= at once, STAGE= one.
 .PHONY: sanitize

@@ -17,11 +17,10 @@ $B/kcp-check-far: $(core) $B/tests/judge/main.o $B/tests/cli/far_gpu.o $(list_at
 test_needs   += $B/kcp-check-far
 endif
 test_needs   += $B/kcp-check $B/kcp-stranger
-test_scripts += tests/cli/house.sh tests/cli/lanes_cli.sh tests/cli/cli.sh \
-                tests/cli/misuse.sh tests/cli/generated.sh \
-                tests/cli/processes.sh tests/cli/promises.sh \
-                tests/cli/wrong_comm.sh tests/cli/far.sh tests/cli/run_processes.sh
-test_waiting += tests/cli/slurm.sh tests/cli/lies.sh tests/cli/network.sh
+test_scripts += tests/cli/house.sh tests/cli/cli.sh tests/cli/misuse.sh \
+                tests/cli/generated.sh tests/cli/processes.sh tests/cli/wrong_comm.sh \
+                tests/cli/far.sh tests/cli/run_processes.sh tests/cli/slurm.sh \
+                tests/cli/lies.sh tests/cli/network.sh
 # Ranks as threads and as processes under the thread sanitizer, which must first find a
 # race that is there. Some minutes: the forms of chapter 07 take the longest.
 .PHONY: sanitize-threads
