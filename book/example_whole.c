@@ -131,7 +131,7 @@ static void whole(void)
     for (int t = 0; t < T; t++)
         row("o_", t, j[1].o[t], j[2].o[t], j[3].o[t]);
     printf("\nthree ranks, bytes (messages) that each handed to the wire\n");
-    for (int f = 0; f < 4; f++) {
+    for (int f = 0; f < KCP_FORMS; f++) {
         struct job x = { .p = j[3].p, .form = (enum kcp_form)f };
         run(&x);
         printf("%-11s", kcp_form_names[f]);

@@ -49,7 +49,7 @@ static void narrow(void)
                                     8e-3 };
     double most = 0, least = 1;
     lossy_draw(&a, KCP_KDA, GATES_LIVE, 20);
-    for (int form = KCP_ALL_GATHER; form <= KCP_SCAN; form++)
+    for (int form = 0; form < KCP_FORMS; form++)
         for (int R = 2; R <= 16; R *= 2) {
             static struct answers want;
             want = exact(R, form);

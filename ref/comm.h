@@ -21,8 +21,16 @@ extern "C" {
 struct CUstream_st;
 struct kcp_plan;
 
-enum kcp_form  { KCP_ALL_GATHER, KCP_CHAIN, KCP_PIPELINE, KCP_SCAN };
-extern const char *const kcp_form_names[];      /* "all_gather", ..: of the four */
+/* The forms of the exchange: FORM(number, name). A form is one line here and one file,
+ * comm/form/name.c, that defines form_name (comm/form/exchange.h). */
+#define KCP_FORM_LIST(FORM)                                                            \
+    FORM(KCP_ALL_GATHER, all_gather)                                                   \
+    FORM(KCP_CHAIN, chain)                                                             \
+    FORM(KCP_PIPELINE, pipeline)                                                       \
+    FORM(KCP_SCAN, scan)
+#define KCP_FORM_NUMBER(number, name) number,
+enum kcp_form { KCP_FORM_LIST(KCP_FORM_NUMBER) KCP_FORMS };
+extern const char *const kcp_form_names[KCP_FORMS];           /* "all_gather", ... */
 
 /* ---- ranks: comm/
  * Pointers are host or device, as the backend says; stream may be NULL. Every call

@@ -111,7 +111,7 @@ static int is_number_of_stage(const char *word, size_t n)
 static int is_form(const char *word, size_t n)
 {
     if (n == strlen(CHAIN_WINDOW) && !memcmp(word, CHAIN_WINDOW, n)) return 1;
-    for (int form = 0; form <= KCP_SCAN; form++)
+    for (int form = 0; form < KCP_FORMS; form++)
         if (strlen(kcp_form_names[form]) == n && !memcmp(word, kcp_form_names[form], n))
             return 1;
     return 0;

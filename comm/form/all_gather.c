@@ -4,6 +4,7 @@
  * One collective; t_sum + a + (R-1) 2S/bw + fold + t_main. The only form that leaves
  * M of other ranks behind, which backward may use again (reuse_M). */
 #include "exchange.h"
+#include "comm/lossy.h"
 
 /* What one gather carries: of each rank one row of P maps, unit bytes each: those of
  * its segments that another rank's fold goes over later in their sequence (leaving), or
@@ -186,11 +187,20 @@ static struct kcp_traffic all_gather_formula(const struct fold *f)
     return (struct kcp_traffic){ (R - 1) * g.P * (int64_t)g.unit, 0, 1 };
 }
 
-size_t all_gather_kept(const struct fold *f)
+static size_t all_gather_narrow(const struct fold *f)
+{
+    const size_t elem = f->x->ops ? f->x->ops->elem : sizeof(double);
+    const struct gather_layout g = layout_sent(f);
+    return narrow_bytes((size_t)f->x->plan->R * g.P * (g.unit / elem));
+}
+
+static size_t all_gather_kept(const struct fold *f)
 {
     const struct gather_layout g = layout_kept(f);
     return (size_t)f->x->plan->R * g.P * f->map;
 }
 
-const struct form form_all_gather = { all_gather_run, all_gather_work,
-                                      all_gather_formula };
+const struct form form_all_gather = {
+    .run = all_gather_run, .work_bytes = all_gather_work,
+    .formula = all_gather_formula, .narrow_bytes = all_gather_narrow,
+    .kept_bytes = all_gather_kept, .needs_all = 1 };

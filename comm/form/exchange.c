@@ -1,15 +1,14 @@
 /* exchange.c -- from local maps to the state with which every segment begins.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.
- * Next: comm/form/all_gather.c, chain.c, pipeline.c, scan.c: one file a form. */
+ * Next: comm/form/all_gather.c, chain.c, pipeline.c, scan.c: one file per form. */
 #include "exchange.h"
 
 #include "checked.h"
 #include "comm/lossy.h"
 
-static const struct form *const forms[] = {
-    [KCP_ALL_GATHER] = &form_all_gather, [KCP_CHAIN] = &form_chain,
-    [KCP_PIPELINE] = &form_pipeline, [KCP_SCAN] = &form_scan };
+#define FORM_ENTRY(number, name) [number] = &form_##name,
+static const struct form *const forms[KCP_FORMS] = { KCP_FORM_LIST(FORM_ENTRY) };
 
 struct fold fold_of(const struct kcp_exchange *x)
 {
@@ -191,7 +190,7 @@ int fold_last_state(const struct fold *f, const struct visit *v, int v0, int Vb,
 
 static int form_is_known(const struct kcp_exchange *x)
 {
-    return (int)x->form >= KCP_ALL_GATHER && (int)x->form <= KCP_SCAN;
+    return (int)x->form >= 0 && (int)x->form < KCP_FORMS;
 }
 
 /* Products of sizes that nobody has looked at may be of any size. */
@@ -223,7 +222,6 @@ static const char *what_cannot_be_lost(const struct fold *f, const struct kcp_wi
 {
     const struct kcp_exchange *x = f->x;
     const int on_gpu = x->ops->elem != sizeof(double);
-    const int waits = x->form == KCP_ALL_GATHER || x->form == KCP_SCAN;
     if (!w->bf16 && !(w->tolerance > 0)) return NULL;
     if (!narrowing_of(x->ops->elem))
         return "a lossy wire: expected doubles of host memory, or floats of a GPU";
@@ -231,8 +229,8 @@ static const char *what_cannot_be_lost(const struct fold *f, const struct kcp_wi
         return "a tolerance: expected bounds of this rank's maps, found none";
     if (w->bf16 && x->plan->L)
         return "canonical segments give the same bits for any cuts: bf16 would not";
-    if (w->tolerance > 0 && waits)
-        return "every rank waits for all of a step: a tolerance is for chain and "
+    if (w->tolerance > 0 && forms[x->form]->needs_all)
+        return "each rank needs the maps of all others: a tolerance is for chain and "
                "pipeline";
     if (w->tolerance > 0 && (x->plan->L || x->plan->scattered))
         return "a tolerance is for one range a rank, of classic segments";
@@ -260,29 +258,20 @@ static struct kcp_wire_told told_of(const struct fold *f)
     return told;
 }
 
-/* A chain whose ranks reach one another's memory, where KCP_WINDOWS asks for it, is a
- * kernel a rank. */
-static int run_form(const struct fold *f)
-{
-    if (f->x->form == KCP_CHAIN && chain_window_fits(f))
-        return chain_window_run(f);
-    return forms[f->x->form]->run(f);
-}
-
 /* For bf16: what one group moves at most. */
 static size_t narrow_room(const struct fold *f)
 {
     const struct kcp_exchange *x = f->x;
     const struct kcp_wire *w = wire_of(x->comm);
-    const size_t elem = x->ops ? x->ops->elem : sizeof(double);
     if (!w || !w->bf16 || x->plan->R < 2)
         return 0;
-    if (x->form == KCP_ALL_GATHER) {
-        const size_t others = (size_t)forms[x->form]->formula(f).bytes / elem;
-        return narrow_bytes(others / (size_t)(x->plan->R - 1) * (size_t)x->plan->R);
-    }
-    const size_t one = x->form == KCP_SCAN ? f->map : f->state;
-    return (size_t)(fold_entering(f) + fold_leaving(f)) * narrow_bytes(one / elem);
+    return forms[x->form]->narrow_bytes(f);
+}
+
+size_t narrow_per_visit(const struct fold *f, size_t bytes)
+{
+    const size_t elem = f->x->ops ? f->x->ops->elem : sizeof(double);
+    return (size_t)(fold_entering(f) + fold_leaving(f)) * narrow_bytes(bytes / elem);
 }
 
 /* Where it begins in work: behind the form's own. */
@@ -306,7 +295,7 @@ static int lossy_run(struct fold *f, const struct kcp_wire *w)
     if (w->bf16)
         on.comm = &n.comm;
     f->x = &on;
-    const int status = run_form(f);
+    const int status = forms[on.form]->run(f);
     narrow_close(&n);
     if (!status)
         wire_tell(comm, told_of(f));
@@ -326,7 +315,7 @@ int kcp_exchange_run(const struct kcp_exchange *x)
         wire_tell(x->comm, (struct kcp_wire_told){ 0, -1, 0 });
     if (!x->plan->crossing)
         return fold_states(&f, 0, f.NS, 0, x->V);
-    return w ? lossy_run(&f, w) : run_form(&f);
+    return w ? lossy_run(&f, w) : forms[x->form]->run(&f);
 }
 
 size_t kcp_exchange_work(const struct kcp_exchange *x)
@@ -345,8 +334,9 @@ size_t kcp_exchange_kept(const struct kcp_exchange *x)
     if (!x || !x->plan || !sizes_are_right(x))
         return 0;
     const struct fold f = fold_of(x);
-    const int any = x->plan->crossing && x->form == KCP_ALL_GATHER;
-    return any ? all_gather_kept(&f) : 0;
+    if (!x->plan->crossing || !form_is_known(x) || !forms[x->form]->kept_bytes)
+        return 0;
+    return forms[x->form]->kept_bytes(&f);
 }
 
 struct kcp_traffic kcp_exchange_formula(const struct kcp_exchange *x)

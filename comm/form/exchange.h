@@ -65,14 +65,27 @@ int fold_states(const struct fold *f, int p0, int p1, int v0, int Vb);
 int fold_last_state(const struct fold *f, const struct visit *v, int v0, int Vb,
                     void *out);
 
-/* One file a form; each counts its own work and what it hands to the wire. */
+/* What a form is: comm/form/name.c defines one as form_name. */
 struct form {
     int (*run)(const struct fold *f);
+    /* Bytes of x->work. */
     size_t (*work_bytes)(const struct fold *f);
+    /* What this rank sends: the judge compares it with what the wire counted. */
     struct kcp_traffic (*formula)(const struct fold *f);
+    /* Payloads in bf16: the most bytes that one group sends and receives, counted in
+     * x->ops->elem bytes per number (narrow_bytes of each message: comm/lossy.h). */
+    size_t (*narrow_bytes)(const struct fold *f);
+    /* Bytes of x->kept, which backward reads with reuse_M. NULL: the form keeps none. */
+    size_t (*kept_bytes)(const struct fold *f);
+    /* Each rank needs the maps of all others, so no message may be left out. */
+    int needs_all;
 };
-extern const struct form form_all_gather, form_chain, form_pipeline, form_scan;
-size_t all_gather_kept(const struct fold *f);
+#define FORM_DECLARED(number, name) extern const struct form form_##name;
+KCP_FORM_LIST(FORM_DECLARED)
+#undef FORM_DECLARED
+/* narrow_bytes of a form that sends one block of `bytes` per visit that leaves and
+ * receives one per visit that enters. */
+size_t narrow_per_visit(const struct fold *f, size_t bytes);
 /* The chain over windows: chain_window.c. Every rank gets the same answer. */
 int chain_window_fits(const struct fold *f);
 int chain_window_run(const struct fold *f);

@@ -207,4 +207,11 @@ static struct kcp_traffic scan_formula(const struct fold *f)
     return t;
 }
 
-const struct form form_scan = { scan_run, scan_work, scan_formula };
+static size_t scan_narrow(const struct fold *f)
+{
+    return narrow_per_visit(f, f->map);
+}
+
+const struct form form_scan = {
+    .run = scan_run, .work_bytes = scan_work, .formula = scan_formula,
+    .narrow_bytes = scan_narrow, .needs_all = 1 };

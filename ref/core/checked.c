@@ -183,7 +183,7 @@ int64_t kcp_field_numbers(const struct kcp_call *c, const struct kcp_field *f)
 static const struct option { const char *name; size_t at; int values; } options[] = {
 #define OPTION(name, values) { #name, offsetof(struct kcp_call, name), values }
     OPTION(model, 5), OPTION(pass, 2), OPTION(gate, 3), OPTION(beta_form, 3),
-    OPTION(act, 2), OPTION(layout, 2), OPTION(save, 3), OPTION(form, 4),
+    OPTION(act, 2), OPTION(layout, 2), OPTION(save, 3), OPTION(form, KCP_FORMS),
     OPTION(walk, 3), OPTION(part, 8), OPTION(blocks, INT_MAX),
     OPTION(strip_chunks, INT_MAX),
 #undef OPTION

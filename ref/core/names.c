@@ -4,4 +4,5 @@
  */
 #include "ref.h"
 
-const char *const kcp_form_names[] = { "all_gather", "chain", "pipeline", "scan" };
+#define FORM_NAME(number, name) #name,
+const char *const kcp_form_names[KCP_FORMS] = { KCP_FORM_LIST(FORM_NAME) };

@@ -77,15 +77,17 @@ static const struct { const char *name; size_t bytes; } sizes[] = {
 };
 
 #define E(name) { #name, name }
+#define FORM_VALUE(number, name) { #number, number },
 static const struct { const char *name; int value; } values[] = {
     E(KCP_OK), E(KCP_NA), E(KCP_BAD), E(KCP_NO_MEMORY), E(KCP_COMM), E(KCP_CUDA),
     E(KCP_MISMATCH), E(KCP_KDA), E(KCP_GDN), E(KCP_DPLR), E(KCP_GDN2), E(KCP_GLA),
     E(KCP_FORWARD), E(KCP_BACKWARD), E(KCP_GATE_RAW), E(KCP_GATE_SOFTPLUS),
     E(KCP_GATE_BOUNDED), E(KCP_BETA_RAW), E(KCP_BETA_SIGMOID), E(KCP_BETA_SIGMOID2),
     E(KCP_ACT_NONE), E(KCP_ACT_SILU), E(KCP_RECOMPUTE), E(KCP_SAVE_ALL),
-    E(KCP_SAVE_LIGHT), E(KCP_KV), E(KCP_VK), E(KCP_ALL_GATHER), E(KCP_CHAIN),
-    E(KCP_PIPELINE), E(KCP_SCAN), E(KCP_LOCAL), E(KCP_REVERSE), E(KCP_SUM_LOCAL),
-    E(KCP_F64), E(KCP_F32), E(KCP_BF16), E(KCP_HOST), E(KCP_DEVICE),
+    E(KCP_SAVE_LIGHT), E(KCP_KV), E(KCP_VK), E(KCP_LOCAL), E(KCP_REVERSE),
+    E(KCP_SUM_LOCAL),
+    E(KCP_F64), E(KCP_F32), E(KCP_BF16), E(KCP_HOST), E(KCP_DEVICE), E(KCP_FORMS),
+    KCP_FORM_LIST(FORM_VALUE)
 };
 
 size_t kcp_struct_size(const char *name)

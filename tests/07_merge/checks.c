@@ -287,7 +287,7 @@ static int forms(struct kcp_report *rep)
         crossing += a->plan->crossing;
         scattered += a->plan->scattered;
         a->blocks = merge_pick(&s, 8);
-        for (int form = KCP_ALL_GATHER; form <= KCP_SCAN; form++) {
+        for (int form = 0; form < KCP_FORMS; form++) {
             const struct kcp_exchange e = { .form = form, .HV = HV, .K = K, .V = V,
                                             .plan = a->plan, .ops = &ref_mapops };
             a->form = form; a->reuse_M = 0;

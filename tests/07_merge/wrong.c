@@ -96,7 +96,7 @@ static int middle(struct kcp_report *rep)
     if (!a || kcp_plan_make(&a->plan, 1, cu, 6, NULL, 0, 4, 0, NULL))
         return KCP_NO_MEMORY;
     a->ops = &ref_mapops; a->bad_ops = &refuses; a->bad_rank = 3;
-    for (int form = KCP_ALL_GATHER; form <= KCP_SCAN; form++) {
+    for (int form = 0; form < KCP_FORMS; form++) {
         char why[200] = "";
         const double t = seconds();
         a->form = form;
@@ -231,7 +231,7 @@ static int wrong_maps(struct kcp_report *rep)
         for (int trial = 0; trial < 30 && !wrong; trial++) {
             if (!merge_draw(a, &s, 3 + trial % 7, trial % 2 * 3))
                 return KCP_NO_MEMORY;
-            for (int form = KCP_ALL_GATHER; form <= KCP_SCAN; form++)
+            for (int form = 0; form < KCP_FORMS; form++)
                 for (a->backward = 0; a->backward < 2; a->backward++) {
                     char why[200] = "";
                     a->form = form;

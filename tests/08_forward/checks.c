@@ -146,7 +146,7 @@ static int forms(struct kcp_report *rep)
         struct layer *a = draw(model), *one = draw(model), *twice = draw(model);
         if (!a || !one || !twice || run_ranks(rep, one, 1, NULL, 0, KCP_CHAIN))
             return KCP_NO_MEMORY;
-        for (int form = KCP_ALL_GATHER; form <= KCP_SCAN; form++)
+        for (int form = 0; form < KCP_FORMS; form++)
             for (int R = 2; R <= MAX_R; R++) {
                 const int64_t *cuts = R == MAX_R ? uneven : NULL;
                 run_ranks(rep, a, R, cuts, 0, form);
@@ -168,7 +168,7 @@ static int silence(struct kcp_report *rep)
     if (!a || !one || run_ranks(rep, one, 1, NULL, 0, KCP_CHAIN))
         return KCP_NO_MEMORY;
     for (int64_t L = 0; L < 48; L += 24)
-        for (int form = KCP_ALL_GATHER; form <= KCP_SCAN; form++) {
+        for (int form = 0; form < KCP_FORMS; form++) {
             run_ranks(rep, a, 5, cuts, L, form);
             for (int r = 0; r < 5; r++)
                 EXPECT(rep, !(a->traffic[r].bytes | a->traffic[r].messages |

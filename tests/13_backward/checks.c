@@ -73,12 +73,12 @@ static const int64_t late[] = { 0, 0, 0, 64, 400, 421, 421 };
 static int cut_anyhow(struct kcp_report *rep, struct batch x, const struct batch *one)
 {
     int status = KCP_OK;
-    for (int form = 0; form < 4 && !status; form++)
+    for (int form = 0; form < KCP_FORMS && !status; form++)
         for (int R = 2; R <= MOST && !status; R += R < 5 ? 1 : 7) {
             x.form = form; x.R = R; x.cuts = NULL;
             status = hold(rep, x, one, 1e-12, "even cuts against one rank");
         }
-    for (int form = 0; form < 4 && !status; form++) {
+    for (int form = 0; form < KCP_FORMS && !status; form++) {
         x.form = form; x.R = 7; x.cuts = uneven;
         status = hold(rep, x, one, 1e-12, "uneven cuts, an empty rank");
         x.R = 6; x.cuts = late;

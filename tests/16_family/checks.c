@@ -53,12 +53,12 @@ static int cut_anyhow(struct kcp_report *rep, struct batch x, const struct batch
 {
     int status = KCP_OK;
     x.walk = 0;
-    for (int form = 0; form < 4 && !status; form++)
+    for (int form = 0; form < KCP_FORMS && !status; form++)
         for (int R = 1; R <= MOST && !status; R += R < 5 ? 1 : 7) {
             x.form = form; x.R = R; x.cuts = NULL;
             status = hold(rep, x, one, 1e-12, "even cuts against token by token");
         }
-    for (int form = 0; form < 4 && !status; form++) {
+    for (int form = 0; form < KCP_FORMS && !status; form++) {
         x.form = form; x.R = 7; x.cuts = uneven; x.keep = 0;
         status = hold(rep, x, one, 1e-12, "uneven cuts, an empty rank");
         x.R = 6; x.cuts = late; x.keep = 1;

@@ -70,7 +70,7 @@ static int bytes(struct kcp_report *rep)
         struct batch x = { .model = models[j], .R = 5 };
         const int m = models[j] == KCP_GLA ? 1 : K;
         status = draw(&x);
-        for (int form = 0; form < 4 && !status; form++)
+        for (int form = 0; form < KCP_FORMS && !status; form++)
             for (x.keep = 0; x.keep < 2 && !status; x.keep++) {
                 x.form = form;
                 x.ops = NULL;
@@ -93,7 +93,7 @@ static int diagonal(struct kcp_report *rep)
     struct batch x = { .model = KCP_GLA };
     int status = draw(&x);
     whole.diagonal = NULL;
-    for (int form = 0; form < 4 && !status; form++)
+    for (int form = 0; form < KCP_FORMS && !status; form++)
         for (int j = 0; j < 6 && !status; j++) {
             struct batch own = x, all = x;
             char why[160];

@@ -200,7 +200,7 @@ static int narrow(struct kcp_report *rep)
 {
     for (int model = KCP_KDA; model <= KCP_GDN; model++)
         for (int R = 2; R <= 8; R += 1 + (R > 3))
-            for (int form = KCP_ALL_GATHER; form <= KCP_SCAN; form++) {
+            for (int form = 0; form < KCP_FORMS; form++) {
                 struct lossy_layer *a = layer_of(model, GATES_LIVE);
                 char why[200];
                 if (!a || lossy_run(a, R, form, why, sizeof why))
