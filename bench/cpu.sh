@@ -10,7 +10,7 @@ cd "$W" || exit 1
 
 # "seconds MiB" from the last line that kcp-run prints.
 cost() {
-    "$B/kcp-run" --in in --out out "$@" >said || exit 1
+    rm -rf out; "$B/kcp-run" --in in --out out "$@" >said || exit 1
     sed -n 's/.*; \([0-9.]*\) s, peak memory \([0-9]*\) MiB$/\1 \2/p' said
 }
 row() { printf '%-34s %7s %9s %9s\n' "$@"; }

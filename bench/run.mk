@@ -11,14 +11,8 @@ $B/kcp-arrays: $(call obj,tests/cli/arrays.c ref/core/version.c $(wildcard ref/b
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $^ -lm -o $@
 
-# A program ends at any step on disk, or that step fails: tests/cli/results.sh.
-$B/halt.so: tests/cli/halt.c $(flags_at)
-	@mkdir -p $(@D)
-	@echo "  cc $<"
-	@$(CC) $(filter-out -fsanitize=%,$(CFLAGS)) -fvisibility=default -shared $< -ldl -o $@
-
-test_needs   += $B/kcp-run $B/kcp-arrays $B/kcp-check $B/halt.so
-test_scripts += tests/cli/run_cli.sh tests/cli/results.sh tests/cli/run_device.sh tests/cli/run_owners.sh \
+test_needs   += $B/kcp-run $B/kcp-arrays $B/kcp-check
+test_scripts += tests/cli/run_cli.sh tests/cli/run_device.sh tests/cli/run_owners.sh \
   tests/cli/run_sum.sh tests/cli/run_relatives.sh tests/cli/run_wire.sh
 
 .PHONY: bench bench-cpu

@@ -1,102 +1,84 @@
-/* alive.c -- how much of a state that enters a rank is left when it leaves.
+/* alive.c -- the share of a state that enters a rank and is still there at its end.
  *
  * Book: chapters 05, 07.  Checked by: tests/cli/run_cli.sh.  Next: print.c.
- * Inputs that forget everything make every exchange look right; so say how much lives.
+ * Inputs whose gates forget everything make every exchange look right, so the share is
+ * printed: |M|_F / sqrt(K) over all heads; 1 where nothing is forgotten.
  */
 #include "run.h"
+#include "layer.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Norms of M over all heads: sqrt(sum M^2 / (HV K)); 1 is nothing forgotten. */
-static double norm_M(const struct kcp_call *c, const double *map)
+/* With v = 0 the final state of an initial unit vector is a column of M; V columns per
+ * run. sum <- the squares of all elements of M. */
+static int sum_columns(const struct kcp_stage *s, union pass_args *a, double *h0,
+                       const double *ht, double *sum)
 {
-    const int wide = c->V + c->K;
-    double sum = 0;
-    for (int64_t i = 0; i < (int64_t)c->HV * c->K; i++)
-        for (int p = c->V; p < wide; p++)
-            sum += map[i * wide + p] * map[i * wide + p];
-    return sqrt(sum / ((double)c->HV * c->K));
+    const struct kcp_call *c = &a->call;
+    const int64_t KV = (int64_t)c->K * c->V;
+    for (int j = 0; j < c->K; j += c->V) {
+        memset(h0, 0, sizeof *h0 * (size_t)(c->HV * KV));
+        for (int n = 0; n < c->HV; n++)
+            for (int v = 0; v < c->V && j + v < c->K; v++)
+                h0[n * KV + (j + v) * c->V + v] = 1;
+        const int status = s->ref(a);
+        if (status)
+            return status;
+        for (int64_t e = 0; e < c->HV * KV; e++)
+            *sum += ht[e] * ht[e];
+    }
+    return KCP_OK;
 }
 
-/* Chapters 02, 03, 05 on the first local sequence as one stretch. *alive: -1 where the
- * rank is empty or its first sequence starts there. */
-int rank_alive(const struct kcp_forward *f, double *alive)
+/* The stage's reference on the first local sequence as one rank's whole batch. *alive:
+ * -1 where no state enters. */
+int rank_alive(struct run *x, const struct kcp_stage *s, const union pass_args *of,
+               double *alive)
 {
-    const struct kcp_context *ctx = &f->plan->ctx[f->r];
+    const struct kcp_context *ctx = &x->plan->ctx[of->call.r];
+    union pass_args a = *of;
+    struct kcp_call *c = &a.call;
+    struct kcp_plan *plan = NULL;
     *alive = -1;
     if (ctx->n_local == 0 || ctx->is_first_rank)
         return KCP_OK;
-    const int64_t T = ctx->cu_seqlens[1], TH = T * f->H, TV = T * f->HV;
-    const int NC = (int)((T - 1) / f->C + 1), want = KCP_WANT_M;
-    const int cu[2] = { 0, (int)T }, cn[2] = { 0, NC };
-    const int64_t need[13] = { TH * f->K, TH * f->K, TH, TH, TV * f->KG, TV * f->KG, TV,
-                               TV * f->C, TV * f->C, TV * f->V, TV * f->K, TV * f->K,
-                               TV * f->K };
-    int64_t all = NC + (int64_t)f->HV * f->K * (f->V + f->K), at = 0;
-    double *p[13];
-    for (int i = 0; i < 13; i++)
-        all += need[i];
-    double *block = calloc((size_t)all, sizeof *block);
-    if (!block)
+    const int64_t cu[2] = { 0, ctx->cu_seqlens[1] };
+    if (kcp_plan_make(&plan, 1, cu, 1, NULL, 0, c->C, 0, NULL))
         return KCP_NO_MEMORY;
-    for (int i = 0; i < 13; at += need[i++])
-        p[i] = block + at;
-    double *map = block + at;
-    int *sc = (int *)(map + (int64_t)f->HV * f->K * (f->V + f->K));
-
-#define STAGE(type, name)                                                             \
-    struct type name = { 0 };                                                         \
-    memcpy(&name, f, sizeof(struct kcp_call));                                        \
-    name.T = T;                                                                       \
-    name.NS = 1;                                                                      \
-    name.NC = NC;                                                                     \
-    name.cu = cu;                                                                     \
-    name.cn = cn;                                                                     \
-    name.sc = sc
-    STAGE(kcp_gate, g);
-    g.pass = KCP_FORWARD;
-    g.q_raw = f->q_raw;
-    g.k_raw = f->k_raw;
-    g.g_raw = f->g_raw;
-    g.beta_raw = f->beta_raw;
-    g.A_log = f->A_log;
-    g.dt_bias = f->dt_bias;
-    g.q = p[0];
-    g.k = p[1];
-    g.rstd_q = p[2];
-    g.rstd_k = p[3];
-    g.g = p[4];
-    g.G = p[5];
-    g.beta = p[6];
-    STAGE(kcp_wy, wy);
-    wy.q = p[0];
-    wy.k = p[1];
-    wy.v = f->v;
-    wy.G = p[5];
-    wy.beta = p[6];
-    wy.Aqk = p[7];
-    wy.A = p[8];
-    wy.u = p[9];
-    wy.w = p[10];
-    if (f->model == KCP_KDA) {
-        wy.kg = p[11];
-        wy.qg = p[12];
+    const size_t state = (size_t)c->HV * (size_t)c->K * (size_t)c->V;
+    const size_t value = (size_t)cu[1] * (size_t)c->HV * (size_t)c->V;
+    double *v = calloc(2 * value + 2 * state + (size_t)(c->HV * c->V), sizeof *v);
+    double *o = v + value, *h0 = o + value, *ht = h0 + state, sum = 0;
+    kcp_layer_call(&(struct kcp_layer){ .ops = &ref_mapops }, c, plan, NULL);
+    c->pass = KCP_FORWARD;
+    c->layout = KCP_KV;
+#define SET_ARRAYS(args)                                                              \
+    do {                                                                              \
+        args.cu = plan->ctx[0].cu;                                                    \
+        args.cn = plan->ctx[0].cn;                                                    \
+        args.sc = plan->ctx[0].sc;                                                    \
+        args.v = v;                                                                   \
+        args.o = o;                                                                   \
+        args.h0 = h0;                                                                 \
+        args.ht = ht;                                                                 \
+    } while (0)
+    if (s == stage_of("08")) {
+        SET_ARRAYS(a.forward);
+        a.forward.saved = NULL;
+    } else if (s == stage_of("16")) {
+        SET_ARRAYS(a.family);
+        a.family.h_kept = NULL;
+    } else {
+        SET_ARRAYS(a.scan);
+        a.scan.o0 = NULL;
+        a.scan.ot = ht + state;
     }
-    STAGE(kcp_affine, m);
-    m.want = &want;
-    m.k = p[1];
-    m.kg = p[11];
-    m.w = p[10];
-    m.u = p[9];
-    m.G = p[5];
-    m.map = map;
-    int status = ref_gate(&g);
-    status = status ? status : ref_wy(&wy);
-    status = status ? status : ref_affine(&m);
-    if (!status)
-        *alive = norm_M((const struct kcp_call *)f, map);
-    free(block);
+#undef SET_ARRAYS
+    const int status = v ? sum_columns(s, &a, h0, ht, &sum) : KCP_NO_MEMORY;
+    *alive = sqrt(sum / ((double)c->HV * c->K));
+    free(v);
+    kcp_plan_free(plan);
     return status;
 }

@@ -1,10 +1,9 @@
-/* device.c -- kcp-run --device gpu: every field up in the variant's storage, down.
+/* device.c -- kcp-run --device gpu: arrays to the GPU, a kernel, results back.
  *
  * Book: chapter 08.  Checked by: tests/cli/run_device.sh, against --device cpu.
  * Next: write.c.
- * Which kernel runs the table of paths says, where it knows the stage. Nothing here
- * knows one but 08 and 13, which go in pairs. Each call makes its copies every time:
- * this is for results, kcp-bench is for time.
+ * The table of paths names the kernel, for stages that it has. 08 and 13 are chosen as
+ * a pair. Every call copies all its arrays, so times are kcp-bench's task.
  */
 #include "device.h"
 #include "core/bounded.h"
@@ -17,15 +16,15 @@
 struct device {
     const struct memory *mem;
     enum kcp_storage storage;
-    const char *variant;               /* asked for, or NULL: the newest */
-    const struct kcp_stage *stage;     /* asked for, or NULL: the layer */
+    const char *variant;               /* --variant; NULL: the newest */
+    const struct kcp_stage *stage;     /* --stage; NULL: the layer */
     struct kcp_layer layer;
-    const char *ran;                   /* whose kernels; NULL: none yet */
+    const char *ran;                   /* variant that ran; NULL: none yet */
 };
 
 enum { MOST = 64 };
 
-/* 1: forward, 2: backward, whose kernels meet by the block; 0: another stage. */
+/* 1: forward, 2: backward, which share the saved block; 0: another stage. */
 static int pair_of(const struct kcp_stage *s)
 {
     if (strncmp(s->name, "08", 2) == 0)
@@ -33,7 +32,7 @@ static int pair_of(const struct kcp_stage *s)
     return strncmp(s->name, "13", 2) == 0 ? 2 : 0;
 }
 
-/* Newest first: those of a stage that may run here. */
+/* The variants of a stage that can run here, newest first. */
 static int candidates(const struct device *d, const struct kcp_stage *s,
                       const struct kcp_variant *out[MOST])
 {
@@ -51,18 +50,17 @@ static int candidates(const struct device *d, const struct kcp_stage *s,
     return n;
 }
 
-/* No such variant of a stage by itself: the line that lists those there are. */
+/* why <- the list of variants, because the stage has none of this name. */
 static void list(struct device *d, const char *found, char *why, size_t n)
 {
     const struct kcp_variant *v[MOST];
     d->variant = NULL;
     const int count = candidates(d, d->stage, v);
-    size_t at = (size_t)snprintf(why, n, "found %.60s, expected one of", found);
+    size_t at = (size_t)snprintf(why, n, "found '%.60s', expected one of", found);
     for (int i = 0; i < count && at < n; i++)
         at += (size_t)snprintf(why + at, n - at, " %s", v[i]->name);
     if (!count)
-        snprintf(why, n, "found %s, expected a stage with a variant for a GPU in this "
-                 "storage", d->stage->name);
+        snprintf(why, n, "%s has no GPU kernel in this storage", d->stage->name);
 }
 
 struct device *device_open(enum kcp_storage storage, const char *variant,
@@ -72,7 +70,7 @@ struct device *device_open(enum kcp_storage storage, const char *variant,
     const struct kcp_variant *v[MOST];
     struct device *d = calloc(1, sizeof *d);
     *what = "--device";
-    snprintf(why, n, "found no memory for it, expected some");
+    snprintf(why, n, "out of memory");
     if (!d)
         return NULL;
     *d = (struct device){ .mem = device_memory(), .storage = storage,
@@ -81,14 +79,13 @@ struct device *device_open(enum kcp_storage storage, const char *variant,
     const int status = kcp_layer_gpu(&d->layer, storage, pair ? variant : NULL, why, n);
     int bad = 1;
     if (status == KCP_NA)
-        snprintf(why, n, "found gpu, expected cpu: this kcp-run was built without "
-                 "CUDA");
+        snprintf(why, n, "this kcp-run was built without CUDA");
     else if (status || (!pair && !candidates(d, stage, v))) {
         *what = variant ? "--variant" : "--stage";
         if (!status)
             list(d, variant ? variant : "none", why, n);
     } else if (!d->mem)
-        snprintf(why, n, "found gpu, expected cpu: there is no GPU here");
+        snprintf(why, n, "no GPU found");
     else
         bad = 0;
     if (!bad)
@@ -130,7 +127,7 @@ const char *device_name(const struct device *d)
 
 /* ---- one call */
 
-/* One array of the args: n numbers of so many bytes in rows; on the GPU at `at`. */
+/* One array of the args: n numbers of width bytes; at: its address on the GPU. */
 struct ship {
     const struct kcp_field *f;
     double *host;
@@ -189,8 +186,8 @@ static int field_down(const struct device *d, const struct kcp_call *c,
     return status;
 }
 
-/* The row of the table of paths that takes the call; NULL: none does. Forward's and
- * backward's are the layer's to say, for they meet by the block. */
+/* The row of the table of paths that takes the call; NULL: none. The layer chooses 08
+ * and 13 as a pair. */
 static const struct kcp_path *row_of(const struct device *d, const struct kcp_stage *s,
                                      const void *args)
 {
@@ -207,8 +204,8 @@ static const struct kcp_path *row_of(const struct device *d, const struct kcp_st
     return NULL;
 }
 
-/* Those that are tried: the table's row alone, where it knows the stage and none was
- * asked for by name; else the candidates. */
+/* The kernels to try: that of the table's row, or all candidates if the table does not
+ * have the stage or --variant names one. */
 static int kernels_of(const struct device *d, const struct kcp_stage *s,
                       const void *args, const struct kcp_variant *out[MOST])
 {
@@ -248,8 +245,8 @@ static int kernel_run(struct device *d, const struct kcp_stage *s, void *args,
             __atomic_store_n(&d->ran, v[i]->name, __ATOMIC_RELAXED);
     }
     if (status == KCP_NA) {
-        snprintf(takes, sizeof takes, "found a shape that no variant of %s takes here, "
-                 "expected %s", s->name, known ? any[0]->shapes : "--device cpu");
+        snprintf(takes, sizeof takes, "no variant of %s takes this shape; %s", s->name,
+                 known ? any[0]->shapes : "use --device cpu");
         if (kcp_why()[0])
             snprintf(takes, sizeof takes, "%s", kcp_why());
         comm->fail(comm, KCP_NA, takes);

@@ -1,4 +1,4 @@
-/* device.h -- the same stages on a GPU: host doubles up, a variant, doubles back.
+/* device.h -- stages on a GPU, from and to arrays of doubles on the host.
  *
  * Book: chapter 08.  Checked by: tests/cli/run_device.sh.  Next: device.c.
  */
@@ -7,21 +7,20 @@
 
 #include "kcp.h"
 
-struct device;                         /* whose kernels, in which storage */
+struct device;                         /* which kernels, in which storage */
 
-/* The kernels that the table of paths names for a call, or variant's: of the layer
- * (stage NULL), or of this stage. NULL: what and why make a line, "what: found ...,
- * expected ...". */
+/* The kernels of the table of paths, or of variant; stage NULL: the layer's. NULL: what
+ * and why make the error line "what: why". */
 struct device *device_open(enum kcp_storage storage, const char *variant,
                            const struct kcp_stage *stage, const char **what, char *why,
                            size_t n);
 void device_close(struct device *d);
-/* R threads; a GPU each where there are as many and NCCL is, else they share one. */
+/* R threads; one GPU per thread if there are R GPUs and NCCL, else a shared GPU. */
 int  device_ranks(const struct device *d, int R,
                   int (*body)(struct kcp_comm *, void *), void *arg, char *why,
                   size_t n);
-/* As the stage's ref on args, whose arrays are the host's; saved is the GPU's. KCP_NA,
- * and comm knows the reason: no variant takes this shape. */
+/* Runs the stage on args with host arrays; args->saved is on the GPU. KCP_NA: no variant
+ * takes this shape; the reason was given to comm->fail. */
 int  device_go(struct device *d, const struct kcp_stage *s, void *args,
                struct kcp_comm *comm);
 /* The saved block, on the calling rank's GPU. */

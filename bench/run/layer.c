@@ -1,51 +1,22 @@
 /* layer.c -- the layer on real arrays: 14, 08, and back through 13 and 14.
  *
  * Book: chapters 08, 13, 14.  Checked by: tests/cli/run_cli.sh.  Next: stage.c.
- * Files have the names of the fields, less "_raw" and "_": q.npy is q_raw, do.npy do_.
  */
 #include "run.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static const char *const conv_in[] = { "q_raw", "k_raw", "v" };
 static const char *const conv_dx[] = { "dq_raw", "dk_raw", "dv" };
 static const char *const conv_w[] = { "w_q", "w_k", "w_v" };
 static const char *const conv_dw[] = { "dw_q", "dw_k", "dw_v" };
-/* Rows before the sequences, their last rows, and the gradients of these. */
+/* Rows before the sequences, last rows of the sequences, and their gradients. */
 static const char *const conv_x0[] = { "x0_q", "x0_k", "x0_v" };
 static const char *const conv_xt[] = { "xt_q", "xt_k", "xt_v" };
 static const char *const conv_dxt[] = { "dxt_q", "dxt_k", "dxt_v" };
 static const char *const conv_dx0[] = { "dx0_q", "dx0_k", "dx0_v" };
 static const char conv_rows[] = "N Wc-1 D";
-
-static const char *file_of(const char *name, char file[24])
-{
-    size_t n = strlen(name);
-    n -= n > 4 && strcmp(name + n - 4, "_raw") == 0 ? 4 : name[n - 1] == '_';
-    snprintf(file, 24, "%.*s", (int)n, name);
-    return file;
-}
-
-/* One input; one that may be NULL only if it is there. */
-static int input_load(struct run *x, const struct kcp_field *f)
-{
-    char file[24];
-    if (!field_in(f) || field_is_grid(f) || tensor_find(&x->a, f->name))
-        return 0;
-    if (f->when == KCP_MAYBE && !array_exists(x, file_of(f->name, file)))
-        return 0;
-    if (array_load(x, &x->size, f->name, file_of(f->name, file), field_shape(x, f),
-                   f->store) != 0)
-        return -1;
-    struct tensor *a = tensor_find(&x->a, f->name);
-    snprintf(a->file, sizeof a->file, "%s", file);
-    const int raw = x->o.gate == KCP_GATE_RAW;
-    if (raw && strncmp(f->shape, "HV", 2) == 0)
-        x->note = "A_log.npy and dt_bias.npy: not used by --gate raw, gradients 0";
-    return array_check(x, a, raw && strcmp(f->name, "g_raw") == 0);
-}
 
 /* The sizes of --conv's i-th convolution. */
 static struct sizes conv_sizes(const struct run *x, int i)
@@ -57,14 +28,14 @@ static struct sizes conv_sizes(const struct run *x, int i)
     return own;
 }
 
-/* Rows before or after sequences, if they are there. */
+/* Optional rows before or after the sequences. */
 static int load_rows(struct run *x, int i, const char *name, int used)
 {
     struct sizes own = conv_sizes(x, i);
     if (!array_exists(x, name))
         return 0;
     if (!used) {
-        x->note = "dxt_q.npy, dxt_k.npy, dxt_v.npy: not used, for there is no do.npy";
+        x->note = "dxt_q.npy, dxt_k.npy, dxt_v.npy: not used without do.npy";
         return 0;
     }
     if (array_load(x, &own, name, name, conv_rows, KCP_ACTV) != 0)
@@ -94,8 +65,8 @@ static int load_conv(struct run *x)
         s += n;
     }
     if (count != 3 || s[-1])
-        return run_error(x, RUN_BAD, "--conv", "found \"%.80s\", expected three files, "
-                         "of q, k and v, with commas", x->o.conv);
+        return run_error(x, RUN_BAD, "--conv", "found '%.80s', expected three files, of "
+                         "q, k and v, with commas", x->o.conv);
     x->conv = 1;
     for (int i = 0; i < 3; i++)
         if (load_rows(x, i, conv_x0[i], 1) != 0 ||
@@ -106,40 +77,21 @@ static int load_conv(struct run *x)
 
 static int load_all(struct run *x)
 {
-    const struct kcp_stage *fw = stage_of("08"), *bw = stage_of("13");
-    if (plan_read(x) != 0)
+    if (plan_read(x) != 0 || inputs_load(x, stage_of("08")) != 0)
         return -1;
-    for (int i = 0; i < fw->nfields; i++)
-        if (input_load(x, &fw->fields[i]) != 0)
-            return -1;
     x->both = array_exists(x, "do");
     if (!x->both && array_exists(x, "dht"))
-        x->note = "dht.npy: not used, for there is no do.npy";
-    for (int i = 0; x->both && i < bw->nfields; i++)
-        if (input_load(x, &bw->fields[i]) != 0)
-            return -1;
+        x->note = "dht.npy: not used without do.npy";
+    if (x->both && inputs_load(x, stage_of("13")) != 0)
+        return -1;
     return x->o.conv ? load_conv(x) : 0;
-}
-
-/* An output of 08 or 13; of a parameter's gradient only if the parameter is there. */
-static int make_out(struct run *x, const struct kcp_field *f)
-{
-    char file[24];
-    if (field_in(f) || (f->when == KCP_MAYBE && !tensor_find(&x->a, f->name + 1)))
-        return 0;
-    return array_out(x, &x->size, f->name, file_of(f->name, file), field_shape(x, f),
-                     f->store);
 }
 
 static int make_outs(struct run *x)
 {
-    const struct kcp_stage *fw = stage_of("08"), *bw = stage_of("13");
-    for (int i = 0; i < fw->nfields; i++)
-        if (make_out(x, &fw->fields[i]) != 0)
-            return -1;
-    for (int i = 0; x->both && i < bw->nfields; i++)
-        if (make_out(x, &bw->fields[i]) != 0)
-            return -1;
+    if (outputs_make(x, stage_of("08")) != 0 ||
+        (x->both && outputs_make(x, stage_of("13")) != 0))
+        return -1;
     for (int i = 0; x->conv && i < 3; i++) {
         const struct sizes own = conv_sizes(x, i);
         const int before = x->both && tensor_find(&x->a, conv_x0[i]);
@@ -157,20 +109,14 @@ static int make_outs(struct run *x)
 
 /* ---- one rank */
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void *array_of(struct run *x, const char *name)
 {
     struct tensor *a = tensor_find(&x->a, name);
     return a ? a->p : NULL;
 }
 
-/* The convolution of q (0), k (1) or v (2) on this rank; x, dx are the files' own. */
+/* The convolution of q (0), k (1) or v (2) on this rank, from and to the arrays of
+ * the files. */
 static struct kcp_conv conv_args(struct run *x, int i, struct kcp_comm *comm)
 {
     struct kcp_conv a;
@@ -202,15 +148,15 @@ struct rank {
     double *y[6];              /* convolved q, k, v, and their gradients */
 };
 
-/* Where a rank did not wait, its M is made once more by rank_alive, and compared with
- * the bound: |M|_F / sqrt(K) is at most |M|_2. */
+/* If a rank did not wait, the M that rank_alive computed is compared with the bound on
+ * |M|_2, which is at least |M|_F / sqrt(K). */
 static int check_bound(const struct told *told, struct kcp_comm *comm)
 {
     char why[160];
     if (!told->cut.cut || told->alive <= told->cut.bound * (1 + 1e-9))
         return KCP_OK;
-    snprintf(why, sizeof why, "--truncate: found |M| %.3g, expected at most its bound "
-             "%.3g", told->alive, told->cut.bound);
+    snprintf(why, sizeof why, "--truncate: found |M| = %.3g, expected at most %.3g",
+             told->alive, told->cut.bound);
     comm->fail(comm, KCP_MISMATCH, why);
     return KCP_COMM;
 }
@@ -218,7 +164,7 @@ static int check_bound(const struct told *told, struct kcp_comm *comm)
 static int rank_forward(struct run *x, struct rank *a, struct kcp_comm *comm)
 {
     struct told *told = &x->told[comm->r];
-    const double start = now();
+    const double start = seconds_now();
     int status = KCP_OK;
     rank_args(x, stage_of("08"), comm, KCP_FORWARD, &a->f);
     if (x->o.gate == KCP_GATE_RAW)
@@ -247,17 +193,18 @@ static int rank_forward(struct run *x, struct rank *a, struct kcp_comm *comm)
         return KCP_NO_MEMORY;
     status = status ? status : stage_go(x, stage_of("08"), &a->f, comm);
     told->sent_forward = comm->traffic;
-    told->forward = now() - start;
+    told->forward = seconds_now() - start;
     if (!status && x->o.truncate > 0)
         kcp_wire_told(comm, &told->cut);
-    status = status ? status : rank_alive(&a->f, &told->alive);
+    const union pass_args forward = { .forward = a->f };
+    status = status ? status : rank_alive(x, stage_of("08"), &forward, &told->alive);
     return status ? status : check_bound(told, comm);
 }
 
 static int rank_backward(struct run *x, struct rank *a, struct kcp_comm *comm)
 {
     struct told *told = &x->told[comm->r];
-    const double start = now();
+    const double start = seconds_now();
     comm->traffic = (struct kcp_traffic){ 0, 0, 0 };
     rank_args(x, stage_of("13"), comm, KCP_BACKWARD, &a->b);
     a->b.q_raw = a->f.q_raw;
@@ -279,7 +226,15 @@ static int rank_backward(struct run *x, struct rank *a, struct kcp_comm *comm)
         status = stage_go(x, stage_of("14"), &a->conv[i], comm);
     }
     told->sent_backward = comm->traffic;
-    told->backward = now() - start;
+    told->backward = seconds_now() - start;
+    return status;
+}
+
+/* A failing rank's words reach the other ranks, and the error line. */
+int rank_status(struct kcp_comm *comm, int status)
+{
+    if (status && status != KCP_COMM && kcp_why()[0])
+        comm->fail(comm, status, kcp_why());
     return status;
 }
 
@@ -300,12 +255,13 @@ static int layer_rank(struct kcp_comm *over, void *arg)
     for (int i = 0; i < 6; i++)
         free(a.y[i]);
     saved_free(x, a.f.saved);
+    status = rank_status(comm, status);
     if (comm != over)
         comm->free(comm);
     return status;
 }
 
-/* Sums over ranks came back the same on each, and every number is finite. */
+/* Sums over ranks have the same bits on every rank; all results are finite. */
 int outs_check(struct run *x)
 {
     for (int i = 0; i < x->a.n; i++) {
@@ -315,8 +271,8 @@ int outs_check(struct run *x)
             memset(a->p, 0, sizeof(double) * (size_t)(a->n * a->copies));
         for (int r = 1; a->out && r < a->copies; r++)
             if (memcmp(a->p, (double *)a->p + r * a->n, sizeof(double) * (size_t)a->n))
-                return run_error(x, RUN_FAILED, a->file, "found another sum on rank "
-                                 "%d, expected the same bits on every rank", r);
+                return run_error(x, RUN_FAILED, a->file, "the sum on rank %d differs "
+                                 "from the sum on rank 0", r);
         if (a->out && array_check(x, a, 0) != 0)
             return -1;
     }
@@ -329,5 +285,5 @@ int layer_run(struct run *x)
         return -1;
     if (ranks_go(x, x->plan->R, layer_rank) != 0)
         return -1;
-    return x->who.r == 0 ? outs_check(x) : 0;      /* the others have their shards */
+    return x->who.r == 0 ? outs_check(x) : 0;      /* other processes have parts */
 }

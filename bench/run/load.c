@@ -1,13 +1,15 @@
-/* load.c -- from .npy files to the arrays that the references take, checked.
+/* load.c -- .npy files to checked arrays in double or int.
  *
  * Book: chapter 00.  Checked by: tests/cli/run_cli.sh.  Next: plan.c.
  */
 #include "run.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 static struct tensor *array_new(struct run *x, const char *name, const char *file,
@@ -49,11 +51,11 @@ int sums_check(struct run *x)
     for (int i = 0; i < x->a.n; i++)
         n += x->a.t[i].by_rank;
     return n || !x->o.sum ? 0 :
-        run_error(x, RUN_BAD, "--sum", "found local and no result that ranks add up, "
-                  "expected do.npy, and A_log.npy, dt_bias.npy or --conv");
+        run_error(x, RUN_BAD, "--sum", "no result is a sum over ranks; local needs "
+                  "do.npy, and A_log.npy, dt_bias.npy or --conv");
 }
 
-/* DIR/file.npy; or file itself, where it is the name of a file already (--conv). */
+/* DIR/file.npy; or file itself if it is the path of a file (--conv). */
 static const char *path_of(struct run *x, const char *file, char *path)
 {
     struct stat st;
@@ -87,8 +89,8 @@ static int narrow(struct run *x, const char *path, struct tensor *a)
     return 0;
 }
 
-/* What a header must say: asked before the data is read, and its room is paid. */
-struct wanted {
+/* What a header must contain, checked before memory is allocated. */
+struct expected {
     struct run *x;
     struct sizes *z;
     const char *path, *shape;
@@ -97,7 +99,7 @@ struct wanted {
 
 static int refuse(const struct npy *head, void *arg)
 {
-    const struct wanted *w = arg;
+    const struct expected *w = arg;
     const int whole = w->store == KCP_I32 || w->store == KCP_I64;
     const int is_whole = head->kind == NPY_I64 || head->kind == NPY_I32;
     char found[200], want[300];
@@ -112,9 +114,8 @@ static int refuse(const struct npy *head, void *arg)
     const double need = 8 * (double)npy_count(head->nd, head->dim);
     const double have = memory_here();
     if (have > 0 && need > have)
-        return run_error(w->x, RUN_BAD, w->path, "found shape %s, %.3g GiB, expected "
-                         "at most the %.3g GiB of this machine", found, need / 0x1p30,
-                         have / 0x1p30);
+        return run_error(w->x, RUN_BAD, w->path, "shape %s needs %.3g GiB, this machine "
+                         "has %.3g", found, need / 0x1p30, have / 0x1p30);
     return 0;
 }
 
@@ -123,7 +124,7 @@ int array_load(struct run *x, struct sizes *z, const char *name, const char *fil
 {
     char path[NPY_NAME];
     struct npy in;
-    struct wanted w = { x, z, path_of(x, file, path), shape, store };
+    struct expected w = { x, z, path_of(x, file, path), shape, store };
     x->exit = RUN_BAD;
     if (npy_read_if(path, &in, refuse, &w, x->why, sizeof x->why) != 0)
         return -1;
@@ -153,7 +154,7 @@ int array_out(struct run *x, const struct sizes *z, const char *name, const char
         a->copies = x->plan->R;
     const size_t bytes = sizeof(double) * (size_t)a->n * (size_t)a->copies;
     if (a->n < 0 || !(a->p = malloc(bytes + 8)))
-        return run_error(x, RUN_FAILED, name, "found no memory for it");
+        return run_error(x, RUN_FAILED, name, "out of memory");
     memset(a->p, 0xff, bytes);
     return 0;
 }
@@ -173,17 +174,77 @@ int array_check(struct run *x, const struct tensor *a, int below)
 {
     const double *p = a->p;
     char name[64], at[200];
-    snprintf(name, sizeof name, "%s%s.npy", a->out ? "result " : "",
-             strcmp(a->name, "do_") ? a->file : "do");
+    snprintf(name, sizeof name, "%s%s.npy", a->out ? "result " : "", a->file);
     for (int64_t e = 0; e < a->n; e++) {
         if (!isfinite(p[e]))
             return run_error(x, a->out ? RUN_FAILED : RUN_BAD, name,
                              "found %g at %s, expected finite numbers", p[e],
                              index_text(a, e, at, sizeof at));
         if (below && p[e] > 0)
-            return run_error(x, RUN_BAD, name, "found %g at %s, expected log decays, "
-                             "which are at most 0", p[e],
-                             index_text(a, e, at, sizeof at));
+            return run_error(x, RUN_BAD, name, "found %g at %s, expected a log decay, "
+                             "at most 0", p[e], index_text(a, e, at, sizeof at));
     }
     return 0;
+}
+
+/* ---- names of files: a misspelt "cu_seqlen.npy" must not be ignored. Known are the
+ * fields of every stage, so that stages may share a folder, and the files of --conv. */
+
+/* Is this a field's name: "q_raw", or as a file of the layer "q"; "do" is do_? */
+static int is_field(const char *field, const char *name, size_t n)
+{
+    const size_t m = strlen(field);
+    if (m < n || memcmp(field, name, n) != 0)
+        return 0;
+    return m == n || strcmp(field + n, "_raw") == 0 || strcmp(field + n, "_") == 0;
+}
+
+static int is_known(const char *name, size_t n)
+{
+    static const char *const conv[] = { "dw", "x0", "xt", "dxt", "dx0" };
+    for (int i = 0; i < kcp_nstages; i++)
+        for (int j = 0; j < kcp_stages[i].nfields; j++)
+            if (is_field(kcp_stages[i].fields[j].name, name, n))
+                return 1;
+    for (size_t i = 0; i < sizeof conv / sizeof *conv; i++) {
+        const size_t m = strlen(conv[i]);
+        if (n == m + 2 && !memcmp(name, conv[i], m) && name[m] == '_' &&
+            strchr("qkv", name[m + 1]))
+            return 1;
+    }
+    return 0;
+}
+
+/* Is the file named by --conv? */
+static int is_in_list(const char *list, const char *file)
+{
+    const size_t n = strlen(file);
+    for (const char *s = list; s && *s; ) {
+        const size_t m = strcspn(s, ",");
+        if (m == n && memcmp(s, file, n) == 0)
+            return 1;
+        s += m + (s[m] == ',');
+    }
+    return 0;
+}
+
+int names_check(struct run *x)
+{
+    char unknown[256] = "";
+    DIR *d = opendir(x->o.in);
+    if (!d)
+        return run_error(x, RUN_BAD, "--in", "cannot read %s: %s", x->o.in,
+                         strerror(errno));
+    for (struct dirent *e = readdir(d); e && !unknown[0]; e = readdir(d)) {
+        const size_t n = strlen(e->d_name);
+        const char *end = e->d_name + (n > 4 ? n - 4 : 0);
+        const int is_array = strcasecmp(end, ".npy") == 0;        /* q.NPY is refused */
+        const int is_read = strcmp(end, ".npy") == 0 && is_known(e->d_name, n - 4);
+        if (is_array && e->d_name[0] != '.' && !is_read &&
+            !is_in_list(x->o.conv, e->d_name))
+            snprintf(unknown, sizeof unknown, "%.255s", e->d_name);
+    }
+    closedir(d);
+    return !unknown[0] ? 0 : run_error(x, RUN_BAD, unknown, "no field has this name; "
+                                       "kcp-run --help lists the names");
 }

@@ -1,7 +1,6 @@
-/* options.c -- the command line of kcp-run, strictly.
+/* options.c -- the command line of kcp-run and its --help, both from options.def.
  *
- * Book: chapters 08, 13, 14.  Checked by: tests/cli/run_cli.sh.  Next: help.c.
- * One table: what an option is called, takes and expects. Nothing is guessed.
+ * Book: chapters 08, 13, 14.  Checked by: tests/cli/run_cli.sh.  Next: shape.c.
  */
 #include "run.h"
 #include "base/options.h"
@@ -11,63 +10,121 @@
 #include <stdio.h>
 #include <string.h>
 
+#define FORM_WORD(number, name) "|" #name
+#define FORM_WORDS (KCP_FORM_LIST(FORM_WORD) + 1)          /* "all_gather|chain|.." */
+
+#define KCP_OPTION(type, field, name, value, kind, expects, low, high, help)          \
+    { name, OPTION_##kind, offsetof(struct options, field), expects, low, high },
 static const struct option_row rows[] = {
-#define AT(field) offsetof(struct options, field)
-    { "--in", OPTION_TEXT, AT(in), "a directory", 0, 0 },
-    { "--out", OPTION_TEXT, AT(out), "a directory", 0, 0 },
-    { "--model", OPTION_WORD, AT(model), "kda|gdn|dplr|gdn2|gla|spike", 0, 0 },
-    { "--ranks", OPTION_WHOLE, AT(ranks), NULL, 1, MOST_RANKS },
-    { "--cuts", OPTION_TEXT, AT(cuts), "R+1 whole numbers from 0 to T, with commas",
-      0, 0 },
-    { "--layout", OPTION_WORD, AT(spread), "contiguous|zigzag|striped", 0, 0 },
-    { "--stripe", OPTION_WHOLE, AT(stripe), NULL, 1, 1e15 },
-    { "--owners", OPTION_TEXT, AT(owners), "a file [B,2]: first token, rank", 0, 0 },
-    { "--form", OPTION_WORD, AT(form), "all_gather|chain|pipeline|scan", 0, 0 },
-    { "--blocks", OPTION_INT, AT(blocks), NULL, 1, MOST_SIZE },
-    { "--wire", OPTION_WORD, AT(wire), "exact|bf16", 0, 0 },
-    { "--truncate", OPTION_REAL, AT(truncate), "a number from 0 to below 1", 0, 1 },
-    { "--canonical", OPTION_WHOLE, AT(canonical), NULL, 1, 1e15 },
-    { "--gate", OPTION_WORD, AT(gate), "raw|softplus|bounded", 0, 0 },
-    { "--lower-bound", OPTION_REAL, AT(lower_bound), "a number from -5 to below 0",
-      -5, 0 },
-    { "--l2norm", OPTION_FLAG, AT(l2norm), NULL, 0, 0 },
-    { "--beta", OPTION_WORD, AT(beta), "raw|sigmoid|sigmoid2", 0, 0 },
-    { "--scale", OPTION_REAL, AT(scale), "a finite number", -HUGE_VAL, HUGE_VAL },
-    { "--chunk", OPTION_INT, AT(chunk), NULL, 1, MOST_CHUNK },
-    { "--save", OPTION_WORD, AT(save), "recompute|all|light", 0, 0 },
-    { "--sum", OPTION_WORD, AT(sum), "all|local", 0, 0 },
-    { "--reuse-m", OPTION_FLAG, AT(reuse_M), NULL, 0, 0 },
-    { "--state-layout", OPTION_WORD, AT(layout), "kv|vk", 0, 0 },
-    { "--device", OPTION_WORD, AT(device), "cpu|gpu", 0, 0 },
-    { "--dtype", OPTION_WORD, AT(dtype), "bf16|f32", 0, 0 },
-    { "--variant", OPTION_TEXT, AT(variant), "a name that kcp-check --list prints",
-      0, 0 },
-    { "--conv", OPTION_TEXT, AT(conv), "three files, of q, k and v, with commas",
-      0, 0 },
-    { "--act", OPTION_WORD, AT(act), "none|silu", 0, 0 },
-    { "--stage", OPTION_TEXT, AT(stage), "a stage, NN or NN_name", 0, 0 },
-    { "--shift", OPTION_FLAG, AT(shift), NULL, 0, 0 },
-    { "--backward", OPTION_FLAG, AT(backward), NULL, 0, 0 },
-#undef AT
+#include "options.def"
 };
+#undef KCP_OPTION
+
+/* Of each row: its value in --help, NULL for the words of the row; and its text. */
+#define KCP_OPTION(type, field, name, value, kind, expects, low, high, help)          \
+    { value, help },
+static const struct { const char *value, *help; } texts[] = {
+#include "options.def"
+};
+#undef KCP_OPTION
+
+static const char usage[] = "usage: kcp-run --in DIR --out DIR [options]\n"
+                            "       kcp-run --help | --version\n";
+
+static const char files[] =
+"\n"
+"Runs the KDA or GDN layer, or a related model, over R ranks, in double or on GPUs,\n"
+"on arrays in .npy files (C or Fortran order, little-endian; float64, float32 or\n"
+"float16; whole numbers int64 or int32).\n"
+"\n"
+"read from --in           T tokens, N sequences, H query/key heads, HV value heads (a\n"
+"                         multiple of H), K and V the key and value size of a head\n"
+"  q k [T,H,K]   v [T,HV,V]   beta [T,HV]\n"
+"  g [T,HV,K] for kda, [T,HV] for gdn\n"
+"  cu_seqlens [N+1]       boundaries of sequences, 0 to T; absent: one sequence\n"
+"  A_log [HV]             optional, 0 if absent; not used by --gate raw\n"
+"  dt_bias [HV,K] or [HV] as g; optional, 0 if absent; not used by --gate raw\n"
+"  h0 [N,HV,K,V]          optional, 0 if absent; [N,HV,V,K] with --state-layout vk\n"
+"  do [T,HV,V]            if present, backward runs too\n"
+"  dht                    as h0; optional, 0 if absent\n"
+"  a b (dplr), b omega (gdn2): shapes as in stage 16 below\n"
+"  x0_q x0_k x0_v         with --conv: the W-1 rows before each sequence, [N,W-1,D],\n"
+"                         and dxt_q dxt_k dxt_v; optional, 0 if absent\n"
+"written to --out, float64\n"
+"  o [T,HV,V]   ht as h0\n"
+"  dq dk dv dg dbeta dh0  with do; shapes of q k v g beta h0\n"
+"  dA_log ddt_bias        with do and A_log, dt_bias; summed over the ranks\n"
+"  xt_q xt_k xt_v         with --conv: the last W-1 rows, x0_q .. of the next call\n"
+"  dw_q dw_k dw_v         with do and --conv; summed over the ranks\n"
+"  dx0_q dx0_k dx0_v      with do and x0_q, x0_k, x0_v\n";
 
 int run_error(struct run *x, int code, const char *what, const char *format, ...)
 {
-    char said[sizeof x->why];
+    char text[sizeof x->why];
     va_list args;
     va_start(args, format);
-    vsnprintf(said, sizeof said, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
     x->exit = code;
-    return npy_error(x->why, sizeof x->why, what, "%s", said);
+    return npy_error(x->why, sizeof x->why, what, "%s", text);
 }
 
-/* 0; 1: help or the version was printed; -1 with run_error said. */
+void options_usage(FILE *to)
+{
+    fputs(usage, to);
+}
+
+/* "  --save recompute|all|light" and the text in columns 26 to 84. */
+static void print_option(int i)
+{
+    const char *value = texts[i].value ? texts[i].value : rows[i].expects;
+    int at = printf("  %s%s%s", rows[i].name, *value ? " " : "", value);
+    for (const char *s = texts[i].help; *s; s += strcspn(s, " "), s += *s == ' ') {
+        const int n = (int)strcspn(s, " "), first = s == texts[i].help;
+        if (at + n >= 84 || (first && at > 24))
+            at = printf("\n") - 1;
+        at += printf("%*s%.*s", at < 25 ? 25 - at : 1, "", n, s);
+    }
+    printf("\n");
+}
+
+/* "  03_wy   q[T H K] .." on lines of about 80 columns, inputs and then outputs. */
+static void print_stage(const struct kcp_stage *s)
+{
+    for (int out = 0; out < 2; out++) {
+        int at = printf("  %-20s", out ? "    ->" : s->name);
+        for (int j = 0; j < s->nfields; j++) {
+            const struct kcp_field *f = &s->fields[j];
+            if (field_in(f) == out || (s->ranks && field_is_grid(f)))
+                continue;
+            if (at > 72)
+                at = printf("\n%22s", "") - 1;
+            at += printf(" %s[%s]", strcmp(f->name, "do_") ? f->name : "do", f->shape);
+        }
+        printf("\n");
+    }
+}
+
+static void print_help(void)
+{
+    fputs(usage, stdout);
+    fputs(files, stdout);
+    printf("\noptions\n");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        print_option((int)i);
+    printf("\nstages, inputs -> outputs\n");
+    for (int i = 0; i < kcp_nstages; i++)
+        print_stage(&kcp_stages[i]);
+    printf("\nexit status: 0; 1 a rank failed or a result is not finite; 2 bad input. "
+           "1 and 2:\none line says what failed, and nothing is written.\n");
+}
+
+/* 0; 1: help or the version was printed; -1 after run_error. */
 int run_options(struct run *x, int argc, char **argv)
 {
     static const struct option_table table = {
         .program = "kcp-run", .row = rows, .n = sizeof rows / sizeof *rows, .once = 1,
-        .help = options_help,
+        .help = print_help,
     };
     x->o = (struct options){ .lower_bound = NAN, .scale = NAN, .dtype = -1 };
     const int status = options_read(&table, argc, argv, &x->o, x->why, sizeof x->why);
@@ -77,7 +134,6 @@ int run_options(struct run *x, int argc, char **argv)
     if (status == OPTIONS_BAD)
         return -1;
     if (!x->o.in || !x->o.out)
-        return run_error(x, RUN_BAD, x->o.in ? "--out" : "--in",
-                         "found none, expected a directory");
+        return run_error(x, RUN_BAD, x->o.in ? "--out" : "--in", "no folder was given");
     return 0;
 }

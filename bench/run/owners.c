@@ -1,9 +1,8 @@
-/* owners.c -- who owns which tokens: --layout, --owners; rows to shards and back.
+/* owners.c -- which rank owns which tokens: --layout, --owners; rows to shards and back.
  *
  * Book: chapter 06.  Checked by: tests/cli/run_owners.sh.  Next: plan.c.
- * Files are in token order. Where a rank owns several ranges its rows do not stand
- * together there, so the arrays are put in shard order for the run: rank 0's rows, then
- * rank 1's, ... (chapter 06). */
+ * Files are in token order. If a rank owns several ranges, the arrays are permuted for
+ * the run to shard order: rank 0's rows, then rank 1's, ... (chapter 06). */
 #include "run.h"
 
 #include <inttypes.h>
@@ -31,7 +30,7 @@ static int read_table(struct run *x, struct kcp_owners *o)
     o->bound = bad ? NULL : malloc(sizeof *o->bound * (size_t)(B + 1));
     o->owner = bad ? NULL : malloc(sizeof *o->owner * (size_t)B);
     if (!bad && (!o->bound || !o->owner))
-        bad = run_error(x, RUN_FAILED, file, "found no memory for it");
+        bad = run_error(x, RUN_FAILED, file, "out of memory");
     for (int64_t b = 0; b < B && !bad; b++) {
         o->bound[b] = row[2 * b];
         o->owner[b] = (int)row[2 * b + 1];
@@ -47,30 +46,12 @@ static int read_table(struct run *x, struct kcp_owners *o)
     return bad;
 }
 
-/* The one of --cuts, --layout and --owners that was given, twice is refused. */
-static int only_one(struct run *x)
-{
-    const struct options *o = &x->o;
-    if (o->cuts && (o->spread || o->owners))
-        return run_error(x, RUN_BAD, "--cuts", "found with %s, expected one of them",
-                         o->owners ? "--owners" : "--layout");
-    if (o->spread && o->owners)
-        return run_error(x, RUN_BAD, "--owners", "found with --layout, expected one of "
-                         "them");
-    if (o->stripe && o->spread != KCP_STRIPED)
-        return run_error(x, RUN_BAD, "--stripe", "found without --layout striped, "
-                         "expected with it");
-    return 0;
-}
-
-/* The table that the options ask for; B = 0: none, one range a rank. *R: as many ranks
- * as the table names, unless --ranks says. */
+/* The table of --owners or --layout; B = 0: neither, one range per rank. *R <- the
+ * largest rank of the file plus 1, unless --ranks was given. */
 int owners_read(struct run *x, const int64_t *cu, int *R, struct kcp_owners *o)
 {
     const char *why = "";
     *o = (struct kcp_owners){ 0 };
-    if (only_one(x) != 0)
-        return -1;
     if (x->o.owners) {
         if (read_table(x, o) != 0)
             return -1;
@@ -83,8 +64,7 @@ int owners_read(struct run *x, const int64_t *cu, int *R, struct kcp_owners *o)
         return 0;
     const int64_t stripe = x->o.stripe ? x->o.stripe : x->size.of[LC];
     if (kcp_owners_make(o, x->o.spread, (int)x->size.of[LN], cu, *R, stripe, &why))
-        return run_error(x, RUN_BAD, "--layout", "found that %s, expected another "
-                         "batch", why);
+        return run_error(x, RUN_BAD, "--layout", "%s", why);
     return 0;
 }
 
@@ -100,7 +80,7 @@ int owners_turn(struct run *x, int back)
         const size_t bytes = elem * (size_t)a->n, row = bytes / (size_t)a->dim[0];
         char *whole = malloc(bytes + 1);
         if (!whole)
-            return run_error(x, RUN_FAILED, a->file, "found no memory to order it");
+            return run_error(x, RUN_FAILED, a->file, "out of memory");
         memcpy(whole, a->p, bytes);
         for (int r = 0; r < p->R; r++) {
             const size_t at = row * (size_t)p->ctx[r].begin;
@@ -114,7 +94,7 @@ int owners_turn(struct run *x, int back)
     return 0;
 }
 
-/* "0..16 +3": a rank's first range, and how many more it owns. */
+/* "0..16 +3": a rank's first range and the number of its other ranges. */
 void owners_text(const struct kcp_plan *p, int r, char *text, size_t n)
 {
     int first = -1, more = -1;

@@ -1,4 +1,4 @@
-/* plan.c -- sequences and cuts from files and options; will it fit in memory?
+/* plan.c -- sequences and cuts from files and options; does the run fit in memory?
  *
  * Book: chapter 06.  Checked by: tests/cli/run_cli.sh, tests/fuzz/plan.c.
  * Next: layer.c.
@@ -27,20 +27,19 @@ static int check_sequences(struct run *x, const int64_t *cu)
     const int64_t N = x->size.of[LN], T = x->size.of[LT];
     const char *file = "cu_seqlens.npy";
     if (cu[0] != 0)
-        return run_error(x, RUN_BAD, file, "found %" PRId64 " first, expected 0",
-                         cu[0]);
+        return run_error(x, RUN_BAD, file, "the first boundary is %" PRId64
+                         ", expected 0", cu[0]);
     for (int64_t n = 0; n < N; n++)
         if (cu[n + 1] < cu[n])
-            return run_error(x, RUN_BAD, file, "found %" PRId64 " after %" PRId64
-                             ", expected boundaries that do not decrease", cu[n + 1],
-                             cu[n]);
+            return run_error(x, RUN_BAD, file, "boundary %" PRId64 " follows %"
+                             PRId64 ", expected no decrease", cu[n + 1], cu[n]);
     if (cu[N] != T)
-        return run_error(x, RUN_BAD, file, "found %" PRId64 " last, expected T = %"
-                         PRId64, cu[N], T);
+        return run_error(x, RUN_BAD, file, "the last boundary is %" PRId64
+                         ", expected T = %" PRId64, cu[N], T);
     return 0;
 }
 
-/* "0,5,12": digits and commas, nothing else; from 0 to T, never down. */
+/* "0,5,12": digits and commas only; from 0 to T, without a decrease. */
 static int read_cuts(struct run *x, int64_t **cuts, int *count)
 {
     const char *s = x->o.cuts;
@@ -49,18 +48,17 @@ static int read_cuts(struct run *x, int64_t **cuts, int *count)
     int n = 0;
     *cuts = cut;
     if (!cut)
-        return run_error(x, RUN_FAILED, "--cuts", "found no memory for them");
+        return run_error(x, RUN_FAILED, "--cuts", "out of memory");
     for (int more = 1; more; more = *s++ == ',') {
         char *end;
         errno = 0;
         const long long at = strtoll(s, &end, 10);
         if (!isdigit((unsigned char)*s) || errno || (*end && *end != ','))
-            return run_error(x, RUN_BAD, "--cuts", "found \"%.60s\", expected R+1 "
+            return run_error(x, RUN_BAD, "--cuts", "found '%.60s', expected R+1 "
                              "whole numbers with commas, as 0,5,12", x->o.cuts);
         if (n && at < cut[n - 1])
-            return run_error(x, RUN_BAD, "--cuts", "found %lld after %" PRId64
-                             ", expected boundaries that do not decrease", at,
-                             cut[n - 1]);
+            return run_error(x, RUN_BAD, "--cuts", "%lld follows %" PRId64
+                             ", expected no decrease", at, cut[n - 1]);
         cut[n++] = at;
         s = end;
     }
@@ -75,8 +73,8 @@ static int read_cuts(struct run *x, int64_t **cuts, int *count)
     return 0;
 }
 
-/* Sizes and options to the struct that every stage's args begin with. A stage that has
- * no query/key heads has as many as value heads. */
+/* Sizes and options to the struct with which every stage's args begin. H is HV in a
+ * stage without query/key heads. */
 int call_make(struct run *x)
 {
     int64_t *z = x->size.of;
@@ -111,8 +109,8 @@ int call_make(struct run *x)
     return 0;
 }
 
-/* Bytes, about: arrays in and out, what 08 and 13 hold per token and per chunk, and
- * the maps that the form gathers. In double precision, so that nothing overflows. */
+/* Estimated bytes: arrays in and out, the memory of 08 and 13 per token and chunk, and
+ * the maps that the form gathers. A double cannot overflow here. */
 static double memory_needed(const struct run *x)
 {
     const struct kcp_plan *p = x->plan;
@@ -144,9 +142,9 @@ static int check_memory(struct run *x)
     const double have = memory_here();
     const double need = memory_needed(x);
     if (have > 0 && need > have)
-        return run_error(x, RUN_BAD, "--in", "found arrays that need about %.3g GiB on "
-                         "%d ranks, expected at most the %.3g GiB of this machine",
-                         need / 0x1p30, x->plan->R, have / 0x1p30);
+        return run_error(x, RUN_BAD, "--in", "these arrays need about %.3g GiB on %d "
+                         "ranks, this machine has %.3g", need / 0x1p30, x->plan->R,
+                         have / 0x1p30);
     return 0;
 }
 
@@ -189,10 +187,9 @@ int plan_make(struct run *x)
     kcp_owners_free(&owners);
     free(cuts);
     if (!x->plan)
-        return run_error(x, RUN_BAD, "plan", "found that %s, expected another batch",
-                         why);
+        return run_error(x, RUN_BAD, "plan", "%s", why);
     x->told = calloc((size_t)R, sizeof *x->told);
     if (!x->told)
-        return run_error(x, RUN_FAILED, "plan", "found no memory for it");
+        return run_error(x, RUN_FAILED, "plan", "out of memory");
     return call_make(x) != 0 ? -1 : check_memory(x);
 }

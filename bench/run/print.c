@@ -1,4 +1,4 @@
-/* print.c -- the summary: who held what, what went over the wire, what it cost.
+/* print.c -- the summary: tokens, bytes sent, seconds and memory of each rank.
  *
  * Book: chapters 06, 07, 12.  Checked by: tests/cli/run_cli.sh.  Next: main.c.
  */
@@ -6,12 +6,11 @@
 
 #include <inttypes.h>
 #include <string.h>
-#include <sys/resource.h>
 
 static const char *const models[] = { "KDA", "GDN", "DPLR", "GDN-2", "GLA",
                                       "Spike-KDA" };
 
-enum { ROWS = 32 };            /* ranks that are printed one by one */
+enum { ROWS = 32 };            /* at most so many ranks are printed */
 
 static void print_rank(const struct run *x, int r)
 {
@@ -29,7 +28,7 @@ static void print_rank(const struct run *x, int r)
            t->sent_backward.messages + t->sent_backward.collectives, t->backward);
 }
 
-/* What the wire lost, where it was allowed to. */
+/* What --wire and --truncate did. */
 static void print_wire(const struct run *x)
 {
     double bound = 0, lost = 0;
@@ -44,7 +43,7 @@ static void print_wire(const struct run *x)
         lost = t->lost > lost ? t->lost : lost;
     }
     if (x->o.wire)
-        printf("over cuts in bf16, rounded once a message\n");
+        printf("messages between ranks were rounded to bf16\n");
     if (x->o.truncate > 0)
         printf("--truncate %g: %d of %d ranks between others did not wait; "
                "their |M| at most %.2g, of a state at most %.2g lost\n",
@@ -68,31 +67,25 @@ static void print_ranks(const struct run *x)
     }
     print_wire(x);
     if (x->relative) {
-        printf("kept for backward %.1f MiB, of all ranks\n", saved[0]);
+        printf("saved for backward: %.1f MiB on all ranks\n", saved[0]);
         return;
     }
-    printf("kept for backward by --save recompute %.1f MiB, by --save all %.1f MiB, by "
-           "--save light %.1f MiB, of all ranks\n", saved[KCP_RECOMPUTE],
+    printf("saved for backward on all ranks: --save recompute %.1f MiB, --save all %.1f "
+           "MiB, --save light %.1f MiB\n", saved[KCP_RECOMPUTE],
            saved[KCP_SAVE_ALL], saved[KCP_SAVE_LIGHT]);
 }
 
-/* Peak memory of this program, in MiB. Linux's ru_maxrss counts what its parent held
- * before the exec as well; VmHWM is of this image alone. */
+/* Peak memory in MiB; 0: not known. ru_maxrss would include the parent's before exec. */
 static double peak_memory(void)
 {
     char line[200];
-    long kib = -1;
+    long kib = 0;
     FILE *f = fopen("/proc/self/status", "r");
-    while (f && kib < 0 && fgets(line, sizeof line, f))
-        if (sscanf(line, "VmHWM: %ld kB", &kib) != 1)
-            kib = -1;
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "VmHWM: %ld kB", &kib) == 1)
+            break;
     if (f)
         fclose(f);
-    if (kib < 0) {
-        struct rusage used;
-        getrusage(RUSAGE_SELF, &used);
-        kib = used.ru_maxrss;
-    }
     return (double)kib / 1024;
 }
 
@@ -105,7 +98,7 @@ void print_summary(const struct run *x, double seconds)
         printf("%s %s, %s, %d rank%s%s", models[x->model], x->both
                ? "forward and backward" : "forward", kcp_form_names[c->form],
                x->plan->R,
-               x->plan->R == 1 ? "" : "s", x->conv ? ", convolutions before it" : "");
+               x->plan->R == 1 ? "" : "s", x->conv ? ", after convolutions" : "");
     printf("; T %" PRId64 ", N %d, H %d, HV %d, K %d, V %d, C %d\n", c->T, c->N, c->H,
            c->HV, c->K, c->V, c->C);
     if (x->plan && x->plan->L)
@@ -114,7 +107,7 @@ void print_summary(const struct run *x, double seconds)
     if (!x->stage || x->relative)
         print_ranks(x);
     if (x->gpu)
-        printf("on the GPU by %s in %s; seconds hold the copies there and back\n",
+        printf("on the GPU by %s in %s; seconds include the copies\n",
                device_name(x->gpu), x->o.dtype == 1 ? "f32" : "bf16");
     if (x->note)
         printf("note: %s\n", x->note);

@@ -1,9 +1,9 @@
-/* run.h -- kcp-run from the inside: options, named arrays, the walk over the ranks.
+/* run.h -- what the files of kcp-run share: options, named arrays, one run.
  *
  * Book: chapters 08, 13, 14.  Checked by: tests/cli/run_cli.sh.  Next: options.c.
  *
  * main reads the options, loads arrays by the field tables of ref/core/registry.c,
- * makes the plan, runs the references on thread ranks, and writes every output or none.
+ * makes the plan, runs the references or kernels on the ranks and writes the results.
  */
 #ifndef KCP_RUN_H
 #define KCP_RUN_H
@@ -13,40 +13,34 @@
 #include "ref.h"
 #include "wire.h"
 #include "device.h"
-#include "folder.h"
 
+#include <math.h>
 #include <stdio.h>
 
-/* Limits, stated in --help. */
+/* Limits, also in --help. */
 enum { MOST_RANKS = 1024, MOST_SIZE = 65536, MOST_CHUNK = 256 };
-/* What main exits with. RUN_BAD: an input is wrong, and nothing was written. */
+/* Exit statuses. RUN_BAD: an input is wrong, and nothing was written. */
 enum { RUN_OK = 0, RUN_FAILED = 1, RUN_BAD = 2 };
-/* --model: enum kcp_model, and what is a recurrence of its own stage. */
+/* --model: enum kcp_model, and Spike-KDA, which is stage 15. */
 enum { MODEL_SPIKE = KCP_GLA + 1 };
 
+/* The options; 0 or NULL if not given. dtype is -1 then, lower_bound and scale NAN. */
 struct options {
-    const char *in, *out, *stage, *cuts, *conv, *variant, *owners;
-    int64_t ranks, canonical, stripe;              /* 0: not given */
-    int chunk, blocks;
-    int model, form, gate, beta, save, layout, device, act;       /* enums of kcp.h */
-    int spread;                                    /* enum kcp_spread */
-    int sum;                                       /* 1: each rank's own */
-    int l2norm, reuse_M, shift, backward;
-    int dtype;                                     /* 0: bf16, 1: f32; -1: not given */
-    int wire;                                      /* 1: bf16 */
-    double truncate;                               /* 0: not given */
-    double lower_bound, scale;                     /* NAN: -5, K^-1/2 */
+#define KCP_OPTION(type, field, name, value, kind, expects, low, high, help) type field;
+#include "options.def"
+#undef KCP_OPTION
 };
 
-/* The letters of shapes and what they stand for; -1: not known yet. GDN's KG is 1. */
+/* The letters of shapes and their sizes; -1: not known yet. GDN's KG is 1. */
 enum letter { LT, LN, LNS, LNC, LR, LH, LHV, LK, LV, LC, LD, LWC, LETTERS };
 struct sizes { int64_t of[LETTERS]; int gdn; };
 
-/* What one rank tells main. Seconds, and what it handed to the wire. */
+/* What one rank reports: seconds, bytes sent, bytes saved. */
 struct told {
-    double forward, backward, alive;       /* alive < 0: no state enters this rank */
+    double forward, backward;
+    double alive;                          /* below 0: no state enters this rank */
     struct kcp_traffic sent_forward, sent_backward;
-    size_t saved[3];                       /* bytes of each mode, by enum kcp_save */
+    size_t saved[3];                       /* of each mode of enum kcp_save */
     struct kcp_wire_told cut;              /* of forward, with --truncate */
 };
 
@@ -54,19 +48,19 @@ struct run {
     struct options o;
     struct sizes size;
     struct kcp_call call;
-    struct tensor_set a;           /* file: a name in a directory */
-    int both;                      /* backward too */
+    struct tensor_set a;           /* inputs and results */
+    int both;                      /* forward and backward */
     int from, to;                  /* the passes of a stage */
-    int conv;                      /* the layer has convolutions before it */
-    int model, relative;           /* --model; the main job is 16's or 15's */
-    const char *note;              /* what was given and not used; NULL: nothing */
+    int conv;                      /* the layer begins with convolutions */
+    int model, relative;           /* --model; 1: a relative's stage, both passes */
+    const char *note;              /* about unused inputs; or NULL */
     const struct kcp_stage *stage; /* NULL: the whole layer */
     struct kcp_plan *plan;
-    struct device *gpu;            /* NULL: the references, on the host */
+    struct device *gpu;            /* NULL: the references on the host */
     struct told *told;             /* [R] */
-    struct folder folder;          /* --out */
-    struct kcp_who who;            /* under a launcher: this process's rank */
-    char why[600];                 /* one line, when anything returns non-zero */
+    char target[NPY_NAME];         /* --out, without a last slash */
+    struct kcp_who who;            /* this process's rank under a launcher */
+    char why[600];                 /* the error, one line */
     int exit;
 };
 
@@ -74,62 +68,77 @@ struct run {
 int run_error(struct run *x, int code, const char *what, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Each below returns 0, or -1 with run_error said; run_options 1 where help or the
- * version was printed. */
-int  run_options(struct run *x, int argc, char **argv);         /* options.c */
-void options_help(void);                                        /* help.c */
-void options_usage(FILE *to);
+/* Functions below that return int and a struct run *: 0, or -1 after run_error. */
 
-/* shape.c. bind: dim has this shape, and unknown letters become known; or -1, and want
- * says what was expected. */
+/* options.c. run_options: 1 if help or the version was printed. */
+int  run_options(struct run *x, int argc, char **argv);
+void options_usage(FILE *to);
+double seconds_now(void);                      /* main.c */
+
+/* shape.c. bind: 0 if dim has this shape, and unknown letters become known; else -1,
+ * and want describes the expected shape. */
 int  sizes_bind(struct sizes *z, const char *shape, int nd, const int64_t *dim,
                 char *want, size_t n);
 int  sizes_dims(const struct sizes *z, const char *shape, int64_t *dim);
 char *sizes_text(const struct sizes *z, const char *shape, char *s, size_t n);
 
-/* names.c: is every array in --in one that some table knows? */
+/* load.c. names_check: does some stage or option read every array in --in? */
 int  names_check(struct run *x);
-/* load.c */
-int  array_exists(struct run *x, const char *file);    /* in --in, or as a path */
+int  array_exists(struct run *x, const char *file);    /* in --in, or a path */
 int  array_load(struct run *x, struct sizes *z, const char *name, const char *file,
                 const char *shape, enum kcp_store store);
-/* An output, filled with NaN; of a sum over ranks there are R, one a rank, and with
- * --sum local they are its rows. */
+/* An output filled with NaN. A sum over ranks has R copies; with --sum local one array
+ * of R rows. */
 int  array_out(struct run *x, const struct sizes *z, const char *name, const char *file,
                const char *shape, enum kcp_store store);
-int  array_split(const struct tensor *a);       /* do ranks hold rows of it? */
-/* The elements of a that are rank r's: its tokens' rows, its own sum, or all. */
+int  array_split(const struct tensor *a);      /* is it sharded by tokens? */
+/* Rank r's elements of a: the rows of its tokens, its own sum, or all. */
 void array_part(const struct run *x, const struct tensor *a, int r, int64_t *at,
                 int64_t *n);
-/* --sum local, and no result that is a sum: said. */
-int  sums_check(struct run *x);
-/* Every number finite; at most 0 where below says so. */
+int  sums_check(struct run *x);                /* --sum local needs a sum */
+/* Are all numbers finite, and with below at most 0? */
 int  array_check(struct run *x, const struct tensor *a, int below);
 
-/* plan.c. plan_read: cu_seqlens before the other arrays, for N; plan_make: after
- * them, with the cuts, the sizes in x->call, and whether all this fits in memory. */
+/* fields.c: the arrays of a stage's table. field_file: the name without ".npy". */
+int  inputs_load(struct run *x, const struct kcp_stage *s);
+int  outputs_make(struct run *x, const struct kcp_stage *s);
+const char *field_file(const struct run *x, const char *name, char file[24]);
+
+/* plan.c. plan_read: cu_seqlens, before the other arrays, for N. plan_make: after
+ * them: cuts, sizes in x->call, and whether the run fits in memory. */
 int  plan_read(struct run *x);
 int  plan_make(struct run *x);
 int  call_make(struct run *x);
-/* owners.c: --layout and --owners as a table, B = 0: neither; arrays of tokens in shard
- * order (back: in token order); a rank's ranges in a few letters. */
+/* owners.c: --layout and --owners as a table; B = 0: neither is given. owners_turn:
+ * arrays of tokens to shard order, or back to token order. owners_text: a rank's
+ * ranges. */
 int  owners_read(struct run *x, const int64_t *cu, int *R, struct kcp_owners *o);
 int  owners_turn(struct run *x, int back);
 void owners_text(const struct kcp_plan *p, int r, char *text, size_t n);
 double memory_here(void);                      /* bytes of this machine; 0: not known */
 
-/* layer.c, stage.c: load, run; outputs are left in x->a. */
+/* layer.c, stage.c: load and run; results are left in x->a. */
 int  layer_run(struct run *x);
 int  stage_run(struct run *x);
-/* relatives.c: the main job of a model that is not KDA or GDN. Its options; has its
- * stage this field, and must it be there; one rank's run. */
+int  outs_check(struct run *x);                /* equal sums, finite numbers */
+int  rank_status(struct kcp_comm *comm, int status);
+/* relatives.c: models other than KDA and GDN. relative_has: does the model have this
+ * field of its stage? relative_needs: is it required? */
 int  relative_read(struct run *x);
 int  relative_has(const struct run *x, const char *field);
 int  relative_needs(const struct run *x, const char *field);
 int  relative_rank(struct kcp_comm *comm, void *x);
-int  outs_check(struct run *x);            /* layer.c: sums alike, numbers finite */
-/* ranks.c: a stage's args, computed by its reference or on the GPU; the block that
- * 08 leaves there, its bytes and its memory. */
+/* alive.c: |M|_F / sqrt(K) of the sequence that enters this rank. */
+union pass_args {
+    struct kcp_call call;
+    struct kcp_forward forward;
+    struct kcp_family family;
+    struct kcp_scan scan;
+};
+int  rank_alive(struct run *x, const struct kcp_stage *s, const union pass_args *of,
+                double *alive);
+/* ranks.c. stage_go: the reference or the kernel. saved_*: the block of 08, on the host
+ * or the GPU. */
 int    stage_go(struct run *x, const struct kcp_stage *s, void *args,
                 struct kcp_comm *comm);
 size_t saved_size(const struct run *x, const struct kcp_forward *f);
@@ -142,15 +151,13 @@ int  field_is_grid(const struct kcp_field *f);
 void rank_args(struct run *x, const struct kcp_stage *s, struct kcp_comm *comm,
                enum kcp_pass pass, void *args);
 int  ranks_go(struct run *x, int R, int (*body)(struct kcp_comm *, void *));
-/* processes.c: ranks as a launcher's processes, where there is one; rank 0 gets all. */
+/* processes.c: ranks as processes of a launcher; rank 0 collects the results. */
 int  processes_open(struct run *x);
 int  processes_run(struct run *x, int (*body)(struct kcp_comm *, void *));
-/* run_alive.c: |M|_F / sqrt(K) of this rank's part of the sequence that enters it. */
-int  rank_alive(const struct kcp_forward *f, double *alive);
 const struct kcp_stage *stage_of(const char *name);     /* "08" or "08_forward" */
 
-/* write.c: all outputs appear, or none. */
-int  outputs_ready(struct run *x);         /* before any work: can DIR be written? */
+/* write.c. outputs_ready: before any work, can --out be written? */
+int  outputs_ready(struct run *x);
 int  outputs_write(struct run *x);
 
 /* print.c */

@@ -1,9 +1,9 @@
-/* shape.c -- shapes in letters, against the shapes of files.
+/* shape.c -- shapes in letters, compared with the shapes of files.
  *
  * Book: chapter 00 (the letters).  Checked by: tests/cli/run_cli.sh.  Next: load.c.
  *
- * "T HV K" and [12,4,8] agree when every letter that is known has its number; letters
- * that are not become known. So the first arrays say the sizes and the others obey.
+ * "T HV K" and [12,4,8] match if every known letter has its size; unknown letters become
+ * known. So the first arrays define the sizes of the others.
  */
 #include "run.h"
 
@@ -44,7 +44,7 @@ static struct word word(const struct sizes *z, const char *s, size_t n)
     return w;
 }
 
-/* The number a word stands for; -1 while a letter of it is unknown. */
+/* The size of a word; -1 while one of its letters is unknown. */
 static int64_t number(const struct sizes *z, struct word w)
 {
     if (w.letter < 0)
@@ -54,8 +54,7 @@ static int64_t number(const struct sizes *z, struct word w)
     return z->of[w.letter] + w.more + (w.plus >= 0 ? z->of[w.plus] : 0);
 }
 
-/* Counts may be 0 and long; sizes are at least 1, and their products stay far from the
- * end of 64 bits. */
+/* Counts may be 0 and large; sizes are at least 1, and their products fit in 64 bits. */
 static int64_t least(int letter) { return letter <= LNC ? 0 : 1; }
 
 static int64_t most(int letter)
@@ -65,7 +64,7 @@ static int64_t most(int letter)
     return letter <= LNC || letter == LD ? INT_MAX - 1 : MOST_SIZE;
 }
 
-/* want <- "[T,H,K] = [12,?,8]", and the range of a letter that dim leaves. */
+/* want <- "[T,H,K] = [12,?,8]", and the range of a letter whose size is outside. */
 static int refuse(const struct sizes *z, const char *shape, int letter, char *want,
                   size_t n)
 {
@@ -106,7 +105,7 @@ int sizes_bind(struct sizes *z, const char *shape, int nd, const int64_t *dim,
     return 0;
 }
 
-/* The numbers of a shape whose letters are all known; returns how many. */
+/* The sizes of a shape, -1 if unknown; returns how many. */
 int sizes_dims(const struct sizes *z, const char *shape, int64_t *dim)
 {
     int nd = 0;

@@ -1,50 +1,13 @@
 /* stage.c -- --stage NN: one stage's reference on the stage's own arrays.
  *
  * Book: chapter 00.  Checked by: tests/cli/run_cli.sh.  Next: write.c.
- * Nothing here knows a stage: fields, shapes and passes come from kcp_stages[].
  */
 #include "run.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Of another model, or of a pass that does not run. */
-static int unused(const struct run *x, const struct kcp_field *f)
-{
-    struct kcp_call c = { .model = x->o.model };
-    int used = 0;
-    for (int pass = x->from; pass <= x->to; pass++) {
-        c.pass = pass;
-        used |= field_used(f, &c);
-    }
-    return !used || (x->relative && !relative_has(x, f->name));
-}
-
-/* Log decays are at most 0. A map may hold NaN where nobody reads it. */
-static int input_check(struct run *x, const struct kcp_field *f, const struct tensor *a)
-{
-    const int raw = x->o.gate == KCP_GATE_RAW && strcmp(f->name, "g_raw") == 0;
-    if (f->store == KCP_I32 || f->store == KCP_I64 || f->store == KCP_MAP)
-        return 0;
-    return array_check(x, a, raw || !strcmp(f->name, "g") || !strcmp(f->name, "G"));
-}
-
-static int input_load(struct run *x, const struct kcp_field *f)
-{
-    const char *file = strcmp(f->name, "do_") ? f->name : "do";
-    if (!field_in(f) || unused(x, f) || tensor_find(&x->a, f->name))
-        return 0;
-    if (field_is_grid(f) && (x->stage->ranks || !array_exists(x, "cu")))
-        return 0;
-    if (!array_exists(x, file) && !relative_needs(x, f->name) &&
-        (f->when == KCP_MAYBE || strcmp(f->name, "cu_seqlens") == 0))
-        return 0;
-    if (array_load(x, &x->size, f->name, file, field_shape(x, f), f->store) != 0)
-        return -1;
-    return input_check(x, f, tensor_find(&x->a, f->name));
-}
-
-/* A local grid of strangers: the references index by it. */
+/* A local grid from files: the references use it as indices. */
 static int check_grid(struct run *x)
 {
     const struct tensor *cu = tensor_find(&x->a, "cu"), *cn = tensor_find(&x->a, "cn");
@@ -62,12 +25,11 @@ static int check_grid(struct run *x)
         for (int c = n[j]; good && c < n[j + 1]; c++)
             good = s[c] == j;
     }
-    return good ? 0 : run_error(x, RUN_BAD, "cu.npy, cn.npy, sc.npy", "found a grid "
-                                "that is none, expected stretches of chunks of C = %d "
-                                "from 0 to T", C);
+    return good ? 0 : run_error(x, RUN_BAD, "cu.npy, cn.npy, sc.npy", "these do not cut "
+                                "tokens 0 to T into chunks of C = %d", C);
 }
 
-/* Small integers that a reference trusts. */
+/* Small integers that a reference does not check. */
 static int check_whole(struct run *x)
 {
     const struct tensor *want = tensor_find(&x->a, "want");
@@ -83,7 +45,7 @@ static int check_whole(struct run *x)
     return 0;
 }
 
-/* No cu.npy: the grid of one rank that holds all, from cu_seqlens or one sequence. */
+/* Without cu.npy: the grid of one rank that holds all of cu_seqlens. */
 static int make_grid(struct run *x)
 {
     if (plan_make(x) != 0)
@@ -94,8 +56,8 @@ static int make_grid(struct run *x)
         return 0;
     if ((z->of[LNS] >= 0 && z->of[LNS] != ctx->NS) ||
         (z->of[LNC] >= 0 && z->of[LNC] != ctx->NC))
-        return run_error(x, RUN_BAD, "cu_seqlens.npy", "found %d stretches, %d chunks, "
-                         "expected those of the other arrays (or give cu, cn, sc)",
+        return run_error(x, RUN_BAD, "cu_seqlens.npy", "%d stretches, %d chunks: other "
+                         "arrays have other sizes; add cu.npy, cn.npy, sc.npy",
                          ctx->NS, ctx->NC);
     z->of[LNS] = ctx->NS;
     z->of[LNC] = ctx->NC;
@@ -118,14 +80,13 @@ static int load_all(struct run *x)
     x->to = x->o.backward || (inputs && there) ? KCP_BACKWARD : KCP_FORWARD;
     x->both = x->to > x->from;
     if (x->relative && !x->both && array_exists(x, "dht"))
-        x->note = "dht.npy: not used, for there is no do.npy";
+        x->note = "dht.npy: not used without do.npy";
     if (x->o.chunk)
         x->size.of[LC] = x->o.chunk;
     if (needs_grid && plan_read(x) != 0)
         return -1;
-    for (int i = 0; i < s->nfields; i++)
-        if (input_load(x, &s->fields[i]) != 0)
-            return -1;
+    if (inputs_load(x, s) != 0)
+        return -1;
     const int given = tensor_find(&x->a, "cu") != NULL;
     if (given && x->size.of[LC] < 0)
         x->size.of[LC] = 64;
@@ -134,25 +95,7 @@ static int load_all(struct run *x)
     return check_grid(x) != 0 ? -1 : check_whole(x);
 }
 
-/* Every output the passes write; a MAYBE one only where its sizes are known. */
-static int make_outs(struct run *x)
-{
-    for (int i = 0; i < x->stage->nfields; i++) {
-        const struct kcp_field *f = &x->stage->fields[i];
-        int64_t dim[NPY_RANK];
-        const int nd = sizes_dims(&x->size, field_shape(x, f), dim);
-        int known = 1;
-        for (int d = 0; d < nd; d++)
-            known &= dim[d] >= 0;
-        if (field_in(f) || unused(x, f) || (f->when == KCP_MAYBE && !known))
-            continue;
-        if (array_out(x, &x->size, f->name, f->name, field_shape(x, f), f->store) != 0)
-            return -1;
-    }
-    return sums_check(x);
-}
-
-/* 13 reads what 08 left: the same inputs through 08 first. */
+/* 13 reads the block that 08 saves: run 08 on the same inputs first. */
 static int before_13(struct run *x, struct kcp_comm *comm, struct kcp_backward *b)
 {
     struct kcp_forward f;
@@ -186,14 +129,14 @@ static int stage_rank(struct kcp_comm *comm, void *arg)
     x->told[comm->r].sent_forward = comm->traffic;
     saved_free(x, saved);
     free(args);
-    return status;
+    return rank_status(comm, status);
 }
 
 int stage_run(struct run *x)
 {
     x->stage = stage_of(x->o.stage);
     if (!x->stage)
-        return run_error(x, RUN_BAD, "--stage", "found \"%.40s\", expected NN or "
+        return run_error(x, RUN_BAD, "--stage", "found '%.40s', expected NN or "
                          "NN_name from kcp-run --help", x->o.stage);
     const char *many = x->o.ranks > 1 ? "--ranks" : NULL;
     if (x->o.cuts || x->o.spread)
@@ -201,14 +144,14 @@ int stage_run(struct run *x)
     if (x->o.owners)
         many = "--owners";
     if (!x->stage->ranks && many)
-        return run_error(x, RUN_BAD, many, "found with --stage %s, expected one rank",
+        return run_error(x, RUN_BAD, many, "--stage %s runs on one rank",
                          x->stage->name);
     if (x->o.conv)
-        return run_error(x, RUN_BAD, "--conv", "found with --stage, expected without");
-    if (load_all(x) != 0 || make_outs(x) != 0)
+        return run_error(x, RUN_BAD, "--conv", "not possible with --stage");
+    if (load_all(x) != 0 || outputs_make(x, x->stage) != 0 || sums_check(x) != 0)
         return -1;
     if (!x->told && !(x->told = calloc(1, sizeof *x->told)))
-        return run_error(x, RUN_FAILED, "--stage", "found no memory");
+        return run_error(x, RUN_FAILED, "--stage", "out of memory");
     if (ranks_go(x, x->stage->ranks ? x->plan->R : 1,
                  x->relative ? relative_rank : stage_rank) != 0)
         return -1;

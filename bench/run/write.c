@@ -1,70 +1,185 @@
-/* write.c -- every output appears in --out, or none.
+/* write.c -- the results: complete in a new folder beside --out, then renamed to it.
  *
- * Book: chapters 00 and 20.  Checked by: tests/cli/run_cli.sh, tests/cli/results.sh.
+ * Book: chapter 20, what is promised.  Checked by: tests/cli/refusals.sh.
  * Next: print.c.
+ *
+ * A reader of --out finds all results of one run or none. With --force the earlier
+ * folder is renamed to OUT.old first; a run that is killed between the two renames
+ * leaves the earlier set there and the new set in OUT.XXXXXX, both complete.
  */
+#define _XOPEN_SOURCE 700              /* realpath */
 #include "run.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Before any work, and without leaving a trace: --out is a directory that can be
- * written and switched, or can be made. */
-int outputs_ready(struct run *x)
+/* x->target <- the path of --out without links at its end and without a last slash. */
+static int target_path(struct run *x, int exists)
 {
+    char *whole = exists ? realpath(x->o.out, NULL) : strdup(x->o.out);
+    size_t n = whole ? strlen(whole) : 0;
+    while (n > 1 && whole[n - 1] == '/')
+        whole[--n] = 0;
+    const int fits = whole && n + 16 < sizeof x->target;
+    if (fits)
+        strcpy(x->target, whole);
+    free(whole);
+    return fits ? 0 : run_error(x, RUN_BAD, "--out", "%s: this path cannot be used, "
+                                "choose another folder", x->o.out);
+}
+
+/* parent <- the folder in which the target is, or will be. */
+static const char *parent_of(const struct run *x, char parent[NPY_NAME])
+{
+    snprintf(parent, NPY_NAME, "%s", x->target);
+    char *slash = strrchr(parent, '/');
+    if (!slash)
+        return ".";
+    slash[slash == parent] = 0;
+    return parent;
+}
+
+static int is_empty(const char *path)
+{
+    int entries = 0;
+    DIR *d = opendir(path);
+    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d))
+        entries += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+    if (d)
+        closedir(d);
+    return d && entries == 0;
+}
+
+static void old_name(const struct run *x, char old[NPY_NAME + 8])
+{
+    snprintf(old, NPY_NAME + 8, "%s.old", x->target);
+}
+
+/* An existing target: an empty folder, or with --force a full one. */
+static int check_target(struct run *x, const struct stat *in, const struct stat *out)
+{
+    char old[NPY_NAME + 8];
     struct stat st;
-    char found[500];
-    if (stat(x->o.in, &st) != 0 || !S_ISDIR(st.st_mode))
-        return run_error(x, RUN_BAD, "--in", "found %.200s, expected a directory",
-                         x->o.in);
-    if (folder_open(&x->folder, x->o.out, found, sizeof found) != 0)
-        return run_error(x, RUN_BAD, "--out", "%s", found);
+    if (!S_ISDIR(out->st_mode))
+        return run_error(x, RUN_BAD, "--out", "%s is not a folder", x->o.out);
+    if (in->st_dev == out->st_dev && in->st_ino == out->st_ino)
+        return run_error(x, RUN_BAD, "--out", "%s is also --in: choose another folder",
+                         x->o.out);
+    if (is_empty(x->target))
+        return 0;
+    if (!x->o.force)
+        return run_error(x, RUN_BAD, "--out", "%s is not empty: choose another folder, "
+                         "or add --force, which moves it to %s.old", x->o.out,
+                         x->o.out);
+    old_name(x, old);
+    if (lstat(old, &st) == 0)
+        return run_error(x, RUN_BAD, "--force", "%s exists: move or remove it", old);
     return 0;
 }
 
-static int write_one(struct run *x, const struct tensor *a, const char *name)
+/* Before any work, and without leaving a trace. */
+int outputs_ready(struct run *x)
+{
+    struct stat in, out;
+    char parent[NPY_NAME];
+    if (stat(x->o.in, &in) != 0 || !S_ISDIR(in.st_mode))
+        return run_error(x, RUN_BAD, "--in", "%s is not a folder", x->o.in);
+    const int exists = stat(x->o.out, &out) == 0;
+    if (target_path(x, exists) != 0 || (exists && check_target(x, &in, &out) != 0))
+        return -1;
+    if (access(parent_of(x, parent), W_OK | X_OK) != 0)
+        return run_error(x, RUN_BAD, "--out", "cannot make %s: %s", x->o.out,
+                         strerror(errno));
+    return 0;
+}
+
+static int file_error(struct run *x, const char *path)
+{
+    return run_error(x, RUN_BAD, "--out", "cannot write %s: %s", path, strerror(errno));
+}
+
+static int write_one(struct run *x, const struct tensor *a, const char *folder)
 {
     struct npy out = { .kind = NPY_F64, .nd = a->nd, .data = a->p };
+    char path[NPY_NAME + 40];
     memcpy(out.dim, a->dim, sizeof out.dim);
-    const int fd = openat(x->folder.new, name,
-                          O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    snprintf(path, sizeof path, "%s/%s.npy", folder, a->file);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
-        return run_error(x, RUN_BAD, name, "found %s, expected to write it",
-                         strerror(errno));
-    int bad = npy_put(fd, name, &out, x->why, sizeof x->why);
-    if (bad)
-        x->exit = RUN_BAD;
-    const int synced = fsync(fd);
-    const int closed = close(fd);
+        return file_error(x, path);
+    int bad = npy_put(fd, path, &out, x->why, sizeof x->why);
+    x->exit = bad ? RUN_BAD : x->exit;
+    const int synced = fsync(fd), closed = close(fd);
     if (!bad && (synced != 0 || closed != 0))
-        bad = run_error(x, RUN_BAD, name, "found %s, expected to write it",
-                        strerror(errno));
+        bad = file_error(x, path);
     return bad;
 }
 
-/* All into a folder of their own, then that takes the name at once. */
+static int sync_folder(const char *path)
+{
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int bad = fd < 0 || fsync(fd) != 0;
+    if (fd >= 0)
+        close(fd);
+    return bad ? -1 : 0;
+}
+
+static int write_all(struct run *x, const char *folder)
+{
+    for (int i = 0; i < x->a.n; i++)
+        if (x->a.t[i].out && write_one(x, &x->a.t[i], folder) != 0)
+            return -1;
+    return sync_folder(folder) != 0 ? file_error(x, folder) : 0;
+}
+
+static void remove_all(const struct run *x, const char *folder)
+{
+    char path[NPY_NAME + 40];
+    for (int i = 0; i < x->a.n; i++) {
+        snprintf(path, sizeof path, "%s/%s.npy", folder, x->a.t[i].file);
+        if (x->a.t[i].out)
+            unlink(path);
+    }
+    rmdir(folder);
+}
+
+/* The complete folder takes the target's name, which an empty folder may have. What
+ * is there now is moved away with --force alone: another run may have made it. */
+static int take_name(struct run *x, const char *folder)
+{
+    char old[NPY_NAME + 8], parent[NPY_NAME];
+    old_name(x, old);
+    int bad = rename(folder, x->target);
+    const int full = bad && (errno == ENOTEMPTY || errno == EEXIST);
+    if (full && x->o.force) {
+        bad = rename(x->target, old);
+        bad = bad ? bad : rename(folder, x->target);
+    }
+    if (!bad)
+        return sync_folder(parent_of(x, parent)) ? file_error(x, parent) : 0;
+    return run_error(x, RUN_BAD, "--out", "cannot rename %s to %s: %s; the "
+                     "results are complete in the first", folder, x->target,
+                     strerror(errno));
+}
+
 int outputs_write(struct run *x)
 {
-    const char *names[FOLDER_FILES + 1] = { NULL };
-    const struct tensor *of[FOLDER_FILES + 1];
-    char text[FOLDER_FILES + 1][32], found[500];
-    int n = 0;
-    for (int i = 0; i < x->a.n && n <= FOLDER_FILES; i++) {
-        if (!x->a.t[i].out)
-            continue;
-        snprintf(text[n], sizeof text[n], "%.23s.npy", x->a.t[i].file);
-        names[n] = text[n];
-        of[n++] = &x->a.t[i];
+    char folder[NPY_NAME + 8];
+    snprintf(folder, sizeof folder, "%s.XXXXXX", x->target);
+    if (!mkdtemp(folder))
+        return file_error(x, folder);
+    const mode_t mask = umask(0);
+    umask(mask);
+    if (write_all(x, folder) != 0) {
+        remove_all(x, folder);
+        return -1;
     }
-    if (folder_stage(&x->folder, names, n, found, sizeof found) != 0)
-        return run_error(x, RUN_BAD, "--out", "%s", found);
-    for (int i = 0; i < n; i++)
-        if (write_one(x, of[i], names[i]) != 0)
-            return -1;
-    if (folder_commit(&x->folder, found, sizeof found) != 0)
-        return run_error(x, RUN_BAD, "--out", "%s", found);
-    return 0;
+    if (chmod(folder, 0777 & ~mask) != 0)
+        return file_error(x, folder);
+    return take_name(x, folder);
 }

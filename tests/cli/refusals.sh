@@ -70,7 +70,7 @@ do refused --conv --conv "$conv"; done
 refused wq.npy --conv w/wq.npy,w/w2.npy,w/wv.npy
 refused w3.npy --conv w/w3.npy,w/w2.npy,w/w3.npy
 
-# Files that nobody would read.
+# Files that no stage reads.
 for f in cu_seqlen Q q_ raw dh0_raw w3; do
     cp in/q.npy bad/$f.npy; refused "$f.npy" --ranks 2
 done
@@ -158,7 +158,7 @@ done
 sparse q "{$f8, 'shape': (2000000000, 1000, 1000)}" 0; refused q.npy
 if truncate -s 1P bad/x 2>/dev/null; then
     rm bad/x; sparse q "{$f8, 'shape': (1000000, 60000, 300)}" 144000000000000
-    refused 'q.npy.*of this machine'
+    refused 'q.npy: .*this machine'
 fi
 # Memory that no machine has, from files that are small.
 rm bad/*; for f in q k; do "$arrays" fill bad/$f.npy f8 0,1,65536 0; done
@@ -181,12 +181,47 @@ if "$run" --in in --out no/where >stdout 2>stderr; then fail "no parent"; else p
 [ $? -eq 2 ] && pass || fail "a file"
 "$run" --in nowhere --out out >stdout 2>stderr; [ $? -eq 2 ] && pass || fail "no --in"
 "$run" --in in >stdout 2>stderr; [ $? -eq 2 ] && pass || fail "no --out"
-# An output whose name is taken by a directory: none of the others appears.
-mkdir -p out/dv.npy; "$run" --in in --out out >stdout 2>stderr
-[ $? -eq 2 ] && [ "$(ls out)" = dv.npy ] && pass || fail "dv.npy taken: $(ls out)"
-rm -rf out; mkdir out; chmod 555 out
-if [ "$(id -u)" -ne 0 ]; then refused --out; fi
-chmod 755 out; rm -rf out
+# A folder that is not empty is kept without --force, and moved to out.old with it.
+mkdir out; echo mine >out/notes.txt
+cannot() { "$run" --out out "$@" >stdout 2>stderr
+    [ $? -eq 2 ] && [ "$(wc -l <stderr)" -eq 1 ] && [ "$(ls out)" = notes.txt ]; }
+cannot --in in && grep -q -- '--out: out is not empty: .*--force' stderr && pass ||
+    fail "a full folder: $(cat stderr)"
+cannot --in out --force && grep -q -- 'out is also --in' stderr && pass ||
+    fail "--out is --in: $(cat stderr)"
+mkdir out.old
+cannot --in in --force && grep -q -- '--force: .*/out.old exists' stderr && pass ||
+    fail "out.old exists: $(cat stderr)"
+rmdir out.old
+(ulimit -f 1; cannot --in in --force) && [ "$(echo out*)" = out ] && pass ||
+    fail "a limit on files with --force: $(cat stderr) $(echo out*)"
+"$run" --in in --out out --force >stdout 2>stderr && [ "$(ls out.old)" = notes.txt ] &&
+    [ -s out/dq.npy ] && [ ! -e out/notes.txt ] && [ "$(echo out*)" = "out out.old" ] &&
+    pass || fail "--force: $(cat stderr) $(echo out*)"
+rm -rf out out.old
+# An empty folder is filled, through a link too, with the modes that umask leaves.
+mkdir out; ln -s out link; (umask 027; exec "$run" --in in --out link/ >stdout 2>stderr)
+[ -s out/dq.npy ] && [ -L link ] && pass || fail "an empty folder: $(cat stderr)"
+[ "$(stat -c %a out out/o.npy | tr '\n' ' ')" = "750 640 " ] && pass || fail umask
+rm -rf out link
+# Killed at any time, with --force: each folder has a complete set or does not exist.
+"$run" --in in --out first >stdout; n=$(ls first | wc -l)
+for ms in 1 2 3 5 8 13 21 34; do
+    rm -rf out out.*; cp -r first out
+    timeout -s KILL 0.0$(printf %02d $ms) "$run" --in in --out out --force --scale 2 \
+        >/dev/null 2>&1
+    good=1
+    for d in out out.old; do
+        [ ! -e $d ] || [ "$(ls $d | wc -l)" = "$n" ] || good=0
+    done
+    { [ -e out ] || [ -e out.old ]; } && [ $good = 1 ] && pass ||
+        fail "killed after $ms ms: $(ls out*)"
+done
+rm -rf out out.* first
+mkdir no; chmod 555 no
+if [ "$(id -u)" -ne 0 ]; then "$run" --in in --out no/out >stdout 2>stderr
+    [ $? -eq 2 ] && grep -q 'cannot make no/out' stderr && pass || fail "$(cat stderr)"; fi
+chmod 755 no; rm -rf no
 if [ -c /dev/full ]; then
     "$run" --help >/dev/full 2>stderr
     [ $? -eq 2 ] && grep -q '^kcp-run: stdout: found' stderr && pass ||
@@ -194,5 +229,5 @@ if [ -c /dev/full ]; then
 fi
 # A limit on the size of a file, as a disk that is full: nothing is left behind.
 (ulimit -f 1; exec "$run" --in in --out out >/dev/null 2>stderr)
-[ $? -eq 2 ] && [ "$(wc -l <stderr)" -eq 1 ] && [ ! -e out ] && pass ||
+[ $? -eq 2 ] && [ "$(wc -l <stderr)" -eq 1 ] && [ "$(echo out*)" = "out*" ] && pass ||
     fail "a limit on files: $(cat stderr)"

@@ -7,8 +7,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/run_common.sh"
 trap 'chmod -R u+w "$W"; rm -rf "$W"' EXIT
 
-# refused WHAT option...: status 2, one line on stderr that names WHAT and says what was
-# expected, nothing on stdout, nothing in out. Its inputs are a fresh copy of in.
+# refused WHAT option...: status 2, one line on stderr that names WHAT, nothing on stdout,
+# nothing in out. Its inputs are a fresh copy of in.
 refused() {
     what=$1; shift
     "$run" --in bad --out out "$@" >stdout 2>stderr
@@ -63,28 +63,28 @@ done
 stream="--conv w4.npy,w4.npy,wv4.npy --act silu --l2norm --chunk 4"
 # shellcheck disable=SC2086
 for cut in 2 7; do
-    rm -rf whole a b; cp -r text a; cp -r text b
+    rm -rf whole a b ra ra.old rb; cp -r text a; cp -r text b
     for f in q k v g beta do; do
         "$arrays" rows text/$f.npy 0 $cut a/$f.npy
         "$arrays" rows text/$f.npy $cut 13 b/$f.npy
     done
     rm -f [ab]/cu_seqlens.npy
     "$run" --in text --out whole $stream >stdout 2>stderr &&
-        mv a/do.npy a/do && "$run" --in a --out a --ranks 2 $stream >stdout 2>stderr &&
-        mv a/do a/do.npy && cp a/ht.npy b/h0.npy &&
-        for i in q k v; do cp a/xt_$i.npy b/x0_$i.npy || exit 1; done &&
-        "$run" --in b --out b --ranks 5 $stream >stdout 2>stderr &&
-        cp b/dh0.npy a/dht.npy &&
-        for i in q k v; do cp b/dx0_$i.npy a/dxt_$i.npy || exit 1; done &&
-        "$run" --in a --out a --ranks 2 $stream >stdout 2>stderr ||
+        mv a/do.npy a/do && "$run" --in a --out ra --ranks 2 $stream >stdout 2>stderr &&
+        mv a/do a/do.npy && cp ra/ht.npy b/h0.npy &&
+        for i in q k v; do cp ra/xt_$i.npy b/x0_$i.npy || exit 1; done &&
+        "$run" --in b --out rb --ranks 5 $stream >stdout 2>stderr &&
+        cp rb/dh0.npy a/dht.npy &&
+        for i in q k v; do cp rb/dx0_$i.npy a/dxt_$i.npy || exit 1; done &&
+        "$run" --in a --out ra --force --ranks 2 $stream >stdout 2>stderr ||
         fail "a text in two pieces: $(cat stderr)"
     for f in o dq dk dv dg dbeta; do
         "$arrays" rows whole/$f.npy 0 $cut r.npy
-        "$arrays" same a/$f.npy r.npy 1e-11 2>stderr && pass || fail "first, $(cat stderr)"
+        "$arrays" same ra/$f.npy r.npy 1e-11 2>stderr && pass || fail "first, $(cat stderr)"
         "$arrays" rows whole/$f.npy $cut 13 r.npy
-        "$arrays" same b/$f.npy r.npy 1e-11 2>stderr && pass || fail "then, $(cat stderr)"
+        "$arrays" same rb/$f.npy r.npy 1e-11 2>stderr && pass || fail "then, $(cat stderr)"
     done
-    for f in b/ht b/xt_q b/xt_v a/dh0 a/dx0_k a/dx0_v; do
+    for f in rb/ht rb/xt_q rb/xt_v ra/dh0 ra/dx0_k ra/dx0_v; do
         "$arrays" same $f.npy whole/${f##*/}.npy 1e-11 2>stderr && pass ||
             fail "$f of two pieces: $(cat stderr)"
     done
@@ -99,14 +99,14 @@ rm -rf one many; gives one --ranks 2
 if "$run" --in turned --out many --ranks 2 >stdout 2>stderr; then alike many one 0
 else fail "Fortran order: $(cat stderr)"; fi
 # What is printed as our memory is not what the program that started us had.
-"$arrays" inside 400 "$run" --in in --out many >stdout 2>stderr
+rm -rf many; "$arrays" inside 400 "$run" --in in --out many >stdout 2>stderr
 peak=$(sed -n 's/.*peak memory \([0-9]*\) MiB/\1/p' stdout)
 [ "${peak:-9999}" -lt 200 ] && pass || fail "peak memory ${peak:-unsaid}: its parent's"
 rm -rf turned
 rm -rf vk; cp -r in vk
 "$arrays" fill vk/h0.npy f8 4,4,5,3 0.5; "$arrays" fill vk/dht.npy f8 4,4,5,3 0
-if "$run" --in vk --out vk --state-layout vk >stdout && [ -e vk/dh0.npy ]; then pass
-else fail "--state-layout vk, in and out the same"; fi
+if "$run" --in vk --out kv --state-layout vk >stdout && [ -e kv/dh0.npy ]; then pass
+else fail "--state-layout vk"; fi
 # Nothing to do is done: no token, and no backward without do.
 "$arrays" layer none 0 3 1 2 3 2 kda raw 3
 if "$run" --in none --out none/out --ranks 3 >stdout; then pass; else fail "T = 0"; fi
@@ -127,8 +127,8 @@ for stage in $stages; do
     "$B/kcp-check" --emit e --stage $stage --ranks 3 >stdout || fail "emit $stage"
     for d in e/case_*/*ward; do
         # shellcheck disable=SC2046
-        "$run" --stage $stage --in "$d" --out "$d" $(cat "$d/options.txt") >stdout ||
-            fail "--stage $stage, $d"
+        "$run" --stage $stage --in "$d" --out r $(cat "$d/options.txt") >stdout &&
+            mv r/* "$d" && rmdir r || fail "--stage $stage, $d"
     done
     "$B/kcp-check" --foreign e >stdout && pass || fail "stage $stage: $(tail -1 stdout)"
 done
@@ -136,6 +136,7 @@ done
 # One sequence of all tokens where cu_seqlens is not given.
 rm -rf e; mkdir e; for f in q k v g beta do; do cp in/$f.npy e; done
 "$arrays" fill whole.npy i8 2 0; "$arrays" poke whole.npy 1 13
+rm -rf one many
 if "$run" --stage 01 --in e --out one >stdout 2>stderr &&
     cp whole.npy e/cu_seqlens.npy &&
     "$run" --stage 01 --in e --out many >stdout 2>stderr

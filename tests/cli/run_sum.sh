@@ -9,7 +9,7 @@ refused() {
     "$run" --in in --out out "$@" >stdout 2>stderr
     status=$?
     if [ $status -eq 2 ] && [ "$(wc -l <stderr)" -eq 1 ] && [ ! -s stdout ] &&
-        grep -q -- "^kcp-run: .*--sum: found.*expected" stderr && [ ! -e out ]; then pass
+        grep -q -- "^kcp-run: .*--sum: " stderr && [ ! -e out ]; then pass
     else fail "status $status for $*: $(cat stderr)"; fi
     rm -rf out
 }

@@ -55,7 +55,7 @@ mv in far; mv near in
 refused() {
     # shellcheck disable=SC2086
     "$run" --in in --out no $all --ranks 4 "$@" >said 2>&1
-    [ $? = 2 ] && [ "$(wc -l <said)" = 1 ] && grep -q "expected" said && pass ||
+    [ $? = 2 ] && [ "$(wc -l <said)" = 1 ] && grep -q -- "^kcp-run: ${1}: " said && pass ||
         fail "$*: $(cat said)"
     [ -e no ] && fail "$*: it wrote"
 }

@@ -1,0 +1,100 @@
+/* fields.c -- the arrays of a stage's table: inputs from files, outputs filled with NaN.
+ *
+ * Book: chapter 00.  Checked by: tests/cli/run_cli.sh.  Next: layer.c.
+ * Nothing here knows a stage: names, shapes and passes come from kcp_stages[].
+ */
+#include "run.h"
+
+#include <string.h>
+
+/* The layer's files are named without "_raw" and "_": q.npy is q_raw, do.npy do_. */
+const char *field_file(const struct run *x, const char *name, char file[24])
+{
+    size_t n = strlen(name);
+    if (!x->stage && n > 4 && strcmp(name + n - 4, "_raw") == 0)
+        n -= 4;
+    n -= name[n - 1] == '_';
+    snprintf(file, 24, "%.*s", (int)n, name);
+    return file;
+}
+
+/* Does no pass of this run read or write the field, or does the model not have it? */
+static int is_unused(const struct run *x, const struct kcp_field *f)
+{
+    struct kcp_call c = { .model = x->o.model };
+    int used = 0;
+    for (int pass = x->from; pass <= x->to; pass++) {
+        c.pass = pass;
+        used |= field_used(f, &c);
+    }
+    return !used || (x->relative && !relative_has(x, f->name));
+}
+
+/* Log decays are at most 0. A map may hold NaN in elements that are never read. */
+static int check_input(struct run *x, const struct kcp_field *f, const struct tensor *a)
+{
+    const int raw = x->o.gate == KCP_GATE_RAW && strcmp(f->name, "g_raw") == 0;
+    if (f->store == KCP_I32 || f->store == KCP_I64 || f->store == KCP_MAP)
+        return 0;
+    return array_check(x, a, raw || !strcmp(f->name, "g") || !strcmp(f->name, "G"));
+}
+
+static int load_input(struct run *x, const struct kcp_stage *s,
+                      const struct kcp_field *f)
+{
+    char file[24];
+    field_file(x, f->name, file);
+    if (!field_in(f) || is_unused(x, f) || tensor_find(&x->a, f->name))
+        return 0;
+    if (field_is_grid(f) && (s->ranks || !array_exists(x, "cu")))
+        return 0;
+    if (!array_exists(x, file) && !relative_needs(x, f->name) &&
+        (f->when == KCP_MAYBE || strcmp(f->name, "cu_seqlens") == 0))
+        return 0;
+    if (array_load(x, &x->size, f->name, file, field_shape(x, f), f->store) != 0)
+        return -1;
+    struct tensor *a = tensor_find(&x->a, f->name);
+    snprintf(a->file, sizeof a->file, "%s", file);
+    if (!x->stage && x->o.gate == KCP_GATE_RAW && strncmp(f->shape, "HV", 2) == 0)
+        x->note = "A_log.npy and dt_bias.npy: not used by --gate raw, gradients 0";
+    return check_input(x, f, a);
+}
+
+int inputs_load(struct run *x, const struct kcp_stage *s)
+{
+    for (int i = 0; i < s->nfields; i++)
+        if (load_input(x, s, &s->fields[i]) != 0)
+            return -1;
+    return 0;
+}
+
+/* An optional output has all its sizes, and the input whose gradient it is. */
+static int is_missing(const struct run *x, const struct kcp_stage *s,
+                      const struct kcp_field *f)
+{
+    int64_t dim[NPY_RANK];
+    const int nd = sizes_dims(&x->size, field_shape(x, f), dim);
+    for (int d = 0; d < nd; d++)
+        if (dim[d] < 0)
+            return 1;
+    for (int i = 0; i < s->nfields && f->name[0] == 'd'; i++)
+        if (strcmp(s->fields[i].name, f->name + 1) == 0)
+            return !tensor_find(&x->a, f->name + 1);
+    return 0;
+}
+
+int outputs_make(struct run *x, const struct kcp_stage *s)
+{
+    char file[24];
+    for (int i = 0; i < s->nfields; i++) {
+        const struct kcp_field *f = &s->fields[i];
+        if (field_in(f) || is_unused(x, f))
+            continue;
+        if (f->when == KCP_MAYBE && is_missing(x, s, f))
+            continue;
+        if (array_out(x, &x->size, f->name, field_file(x, f->name, file),
+                      field_shape(x, f), f->store) != 0)
+            return -1;
+    }
+    return 0;
+}
