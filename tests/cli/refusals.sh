@@ -224,7 +224,7 @@ if [ "$(id -u)" -ne 0 ]; then "$run" --in in --out no/out >stdout 2>stderr
 chmod 755 no; rm -rf no
 if [ -c /dev/full ]; then
     "$run" --help >/dev/full 2>stderr
-    [ $? -eq 2 ] && grep -q '^kcp-run: stdout: found' stderr && pass ||
+    [ $? -eq 2 ] && grep -q '^kcp-run: cannot write to stdout' stderr && pass ||
         fail "stdout full"
 fi
 # A limit on the size of a file, as a disk that is full: nothing is left behind.

@@ -15,7 +15,7 @@ gives exact $all --ranks 4 --form chain
 for form in all_gather chain pipeline scan; do
     # shellcheck disable=SC2086
     gives threads $all --ranks 4 --form $form --wire bf16
-    grep -q "in bf16, rounded once" stdout stderr || fail "$form: $(cat stdout stderr)"
+    grep -q "rounded to bf16" stdout stderr || fail "$form: $(cat stdout stderr)"
     cmp -s threads/o.npy exact/o.npy && fail "$form: nothing was rounded"
     for x in o dq dk dv dg; do
         off=$("$arrays" off threads/$x.npy exact/$x.npy)
