@@ -83,8 +83,14 @@ static void remember(int judged, int at)
     told.n[judged]++;
 }
 
-/* A mutant is rejected when, in some case, a value is off, at the tolerance held to.
- * *at: the case to ask first, that told at another tolerance, or -1; then the one that
+/* A mutant is rejected by a case when a value is off by more than the tolerance. */
+static int is_wrong(const struct verdict *t)
+{
+    return t->outcome == FAIL && t->worst.tol > 0 &&
+           (t->worst.nan || !(t->worst.err <= t->worst.tol));
+}
+
+/* *at: the case to ask first, that told at another tolerance, or -1; then the one that
  * tells at this one. */
 static int rejected(struct isolated *x, int n, enum kcp_storage judged,
                     struct verdict *t, int *at)
@@ -93,14 +99,45 @@ static int rejected(struct isolated *x, int n, enum kcp_storage judged,
     for (int i = first >= 0 ? -1 : 0; i < n; i++) {
         *at = i < 0 ? first : asked_as(judged, i);
         if (isolated_case(x, *at, judged, t)) return 0;
-        if (t->outcome == FAIL && t->worst.tol > 0 &&
-            (t->worst.nan || !(t->worst.err <= t->worst.tol))) return 1;
+        if (is_wrong(t)) return 1;
         if (t->outcome == FAIL) return 0;            /* broke, instead of being wrong */
     }
     return 0;
 }
 
-static void judge_mutant(struct isolated *x, int n, struct kcp_report *rep)
+/* With --ranks R, or R processes, all cases have R ranks, and some mistakes need more
+ * (or one). A mutant that survives these cases is not decidable with R if a case of
+ * another number of ranks rejects it, and no case of R ranks in that list does. */
+static int is_decidable(const struct kcp_stage *s, const struct kcp_variant *v,
+                        const struct options *o, enum kcp_storage judged)
+{
+    struct options any = *o;
+    struct verdict t;
+    char why[160];
+    int n, rejects = 0, rejects_with_R = 0;
+    if (!s->ranks || !o->ranks || o->alone) return 1;
+    any.ranks = 0;
+    struct kcase *list = cases_of(s, v, &any, NULL, &n);
+    struct isolated x = { .stage = s, .variant = v, .list = list };
+    const int off = isolation_off;
+    isolation_off |= ranks_mine() >= 0;              /* no fork under a launcher */
+    ranks_as_threads(1);
+    for (int i = 0; list && i < n && !rejects_with_R; i++) {
+        const int has_R = list[i].call.R == o->ranks;
+        if (rejects && !has_R) continue;
+        if (isolated_case(&x, i, judged, &t) || !is_wrong(&t)) continue;
+        rejects = 1;
+        rejects_with_R = has_R;
+    }
+    isolated_end(&x, why, sizeof why);
+    ranks_as_threads(0);
+    isolation_off = off;
+    free(list);
+    return rejects_with_R || !rejects;
+}
+
+static void judge_mutant(struct isolated *x, int n, const struct options *o,
+                         struct kcp_report *rep)
 {
     const struct kcp_stage *s = x->stage;
     const struct kcp_variant *v = x->variant;
@@ -112,6 +149,13 @@ static void judge_mutant(struct isolated *x, int n, struct kcp_report *rep)
     if (ranks_mine() < 0) foresee(x, n);
     for (int judged = KCP_F64; judged <= last; judged++) {
         if (!rejected(x, n, judged, &t, &at)) {
+            if (!is_decidable(s, v, o, judged)) {
+                rep->skip++;
+                if (!rep->quiet)
+                    printf("  skip    %-30s  not decidable with R = %d\n", v->name,
+                           o->ranks);
+                return;
+            }
             rep->survived++;
             report_fail(rep, "%s %s SURVIVES at the %s tolerance%s%s: %s", s->name,
                         v->name,
@@ -294,7 +338,7 @@ int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
     if (is_mutant(v)) {
         char why[160];
         status = sort_by_size(list, first[1]);
-        if (!status) judge_mutant(&x, first[1], rep);
+        if (!status) judge_mutant(&x, first[1], o, rep);
         isolated_end(&x, why, sizeof why);
     } else judge_seeds(&x, first, seeds_of(o), rep);
     free(list);

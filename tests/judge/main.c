@@ -318,6 +318,13 @@ static int judge(struct asked *x, const struct kcp_variant *mine)
     struct options *o = &x->o;
     char why[160];
     int status = ranks_open(x->backend, o->only_device, &o->ranks);
+    const struct kcp_stage *s = o->stage ? stage_find(o->stage) : NULL;
+    if (!status && s && !s->ranks && ranks_mine() >= 0) {
+        status = 2;
+        if (ranks_mine() == 0)
+            fprintf(stderr, "kcp-check: stage %.2s is one rank's work: run it without "
+                    "%s\n", s->name, ranks_launcher());
+    }
     for (int i = 0; i < o->nalone && !status; i++) status = case_fits(&o->alone[i], o);
     if (status) {
         ranks_close();

@@ -127,6 +127,13 @@ static void lost(void)
 int ranks_mine(void) { return host ? host->r : -1; }
 int ranks_started(void) { return host ? host->R : 0; }
 int ranks_apart(void) { return apart; }
+
+void ranks_as_threads(int on)
+{
+    static struct kcp_comm *kept;
+    if (on) kept = host;
+    host = on ? NULL : kept;
+}
 const char *ranks_launcher(void) { return launcher; }
 
 int ranks_open(const char *backend, int device, int *R)
