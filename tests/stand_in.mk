@@ -3,7 +3,8 @@
 
 stand_in      := tests/20_clusters/stand_in
 stand_in_nccl := $(patsubst %.c,$B/stand_in/%.o,$(wildcard comm/backend/nccl*.c) \
-                   $(addprefix $(stand_in)/,calls.c forms.c lose.c uses.c ranks.c))
+                   $(addprefix $(stand_in)/,calls.c forms.c late.c lose.c uses.c ranks.c) \
+                   tests/judge/blocks.c)
 stand_in_rest := $(filter-out comm/backend/nccl%,$(ref) $(comm))
 stand_in_rest := $(patsubst %.c,$B/$(if $(filter none,$(CUDA_HOME)),,stand_in/)%.o,\
                    $(stand_in_rest))

@@ -243,6 +243,8 @@ static int begin_rank(struct nccl_rank *w, struct kcp_comm **comm)
     if (w->nccl->ncclCommCount(w->at, &w->comm.R) ||
         w->nccl->ncclCommUserRank(w->at, &w->comm.r))
         return KCP_COMM;
+    if (cudaMalloc((void **)&w->shown, ((size_t)w->comm.R + 1) * SHOWN_ROW))
+        return KCP_NO_MEMORY;
     if (w->number < 0)
         w->number = w->comm.r;
     w->watching = !pthread_create(&w->watch, NULL, watch_thread, w);

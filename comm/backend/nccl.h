@@ -30,6 +30,8 @@ const struct nccl *nccl_open(char *why, size_t n);
 /* A process of this machine, in a space of process numbers; pid 0: not known. */
 struct window_process { int pid; uint64_t began, space; };
 
+enum { SHOWN_ROW = 1024 };              /* the most bytes that a rank shows at once */
+
 struct nccl_rank {                          /* one rank; comm is its first member */
     struct kcp_comm comm;
     const struct nccl *nccl;
@@ -40,8 +42,7 @@ struct nccl_rank {                          /* one rank; comm is its first membe
     char unwatched[120];               /* under telling: why a lent one has none */
     int number;                        /* by which lost() names this rank: the host's */
     int ours, device, *token;
-    char *shown;                       /* what ranks show one another, on the GPU */
-    size_t shown_bytes;
+    char *shown;                       /* R + 1 rows on the GPU, that ranks compare */
     double seconds;
     pthread_mutex_t lock, telling;     /* lock: while NCCL is called */
     pthread_t watch;
@@ -78,9 +79,10 @@ int nccl_watch(struct nccl_rank *w, struct CUstream_st *stream);
 /* quiet: all ranks have come here, and none writes any more. */
 void nccl_windows_free(struct nccl_rank *w, int quiet);
 /* After a failure: this rank leaves the others' windows. Its own is given back when all
- * of them have left it or have ended, now or when somebody else makes or leaves one. */
+ * of them have left it or have ended: now, or when a rank on the same GPU makes or
+ * leaves one. */
 void window_leave(struct nccl_rank *w);
-void windows_left_before(void);
+void windows_left_before(int device);
 struct window_process window_process_here(void);
 int window_process_ended(const struct window_process *p);
 

@@ -167,15 +167,8 @@ int nccl_show_rows(struct kcp_comm *c, const void *mine, void *all, size_t bytes
     struct nccl_rank *w = (struct nccl_rank *)c;
     const struct kcp_traffic before = c->traffic;
     const size_t R = (size_t)c->R;
-    if (w->shown_bytes < (R + 1) * bytes) {
-        cudaFree(w->shown);
-        w->shown = NULL;
-        w->shown_bytes = 0;
-        if (cudaMalloc((void **)&w->shown, (R + 1) * bytes))
-            return nccl_fail(w, THIS_RANK, KCP_NO_MEMORY,
-                             "no memory to compare plans", TELL_NOW);
-        w->shown_bytes = (R + 1) * bytes;
-    }
+    if (bytes > SHOWN_ROW)
+        return KCP_BAD;
     char *own = w->shown + R * bytes;
     int err = cudaMemcpyAsync(own, mine, bytes, cudaMemcpyHostToDevice, stream)
             ? nccl_fail(w, THIS_RANK, KCP_CUDA, "the device refused", TELL_NOW)

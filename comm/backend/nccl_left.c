@@ -25,6 +25,7 @@ enum { LEFT_WAITS = 100, LEFT_WAIT_MS = 20 };     /* two seconds, for those who 
 
 struct left_window {
     struct left_window *next;
+    int device;
     void *at;
     int *lost;
     struct kcp_window w;
@@ -100,37 +101,55 @@ static int is_free(const struct left_window *x)
     return 1;
 }
 
-/* Those that nobody writes any more, of all of this process's threads. How many of the
- * others there are. */
-static int give_back(void)
+/* The kept windows of this GPU, off the list. */
+static struct left_window *take_kept(int device)
 {
-    int n = 0;
+    struct left_window *mine = NULL;
     pthread_mutex_lock(&lock);
     for (struct left_window **at = &kept; *at;) {
         struct left_window *x = *at;
-        if (!is_free(x)) {
+        if (x->device != device) {
             at = &x->next;
-            n++;
             continue;
         }
         *at = x->next;
+        x->next = mine;
+        mine = x;
+    }
+    pthread_mutex_unlock(&lock);
+    return mine;
+}
+
+static void keep(struct left_window *x)
+{
+    pthread_mutex_lock(&lock);
+    x->next = kept;
+    kept = x;
+    pthread_mutex_unlock(&lock);
+}
+
+/* Frees the windows of this GPU that no rank writes any more; returns how many others
+ * the GPU has. A copy and a free wait for their GPU, which may itself wait for a rank:
+ * so each rank does this for its own GPU, and without the lock. */
+static int give_back(int device)
+{
+    int n = 0;
+    for (struct left_window *x = take_kept(device), *next; x; x = next) {
+        next = x->next;
+        if (!is_free(x)) {
+            keep(x);
+            n++;
+            continue;
+        }
         cudaFree(x->at);
         cudaFreeHost(x->lost);
         free(x);
     }
-    pthread_mutex_unlock(&lock);
     cudaGetLastError();
     return n;
 }
 
-void windows_left_before(void)
-{
-    pthread_mutex_lock(&lock);
-    const int any = kept != NULL;
-    pthread_mutex_unlock(&lock);
-    if (any)
-        give_back();
-}
+void windows_left_before(int device) { give_back(device); }
 
 void window_leave(struct nccl_rank *w)
 {
@@ -148,14 +167,12 @@ void window_leave(struct nccl_rank *w)
     if (!mine || !x->at[x->r])
         free(mine);
     else {
-        *mine = (struct left_window){ .at = x->at[x->r], .lost = x->lost, .w = *x };
+        *mine = (struct left_window){ .device = w->device, .at = x->at[x->r],
+                                      .lost = x->lost, .w = *x };
         memcpy(mine->process, w->process, sizeof mine->process);
-        pthread_mutex_lock(&lock);
-        mine->next = kept;
-        kept = mine;
-        pthread_mutex_unlock(&lock);
+        keep(mine);
     }
-    for (int i = 0; i < LEFT_WAITS && give_back(); i++)
+    for (int i = 0; i < LEFT_WAITS && give_back(w->device); i++)
         poll(NULL, 0, LEFT_WAIT_MS);
 }
 #endif

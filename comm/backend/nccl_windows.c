@@ -134,7 +134,7 @@ int kcp_nccl_windows(struct kcp_comm *c)
         return KCP_NA;
     if (c->window || c->R == 1)
         return c->window ? KCP_OK : KCP_NA;
-    windows_left_before();
+    windows_left_before(w->device);
     if (!(all = calloc((size_t)c->R, sizeof *all)))
         return nccl_fail(w, THIS_RANK, KCP_NO_MEMORY, "no memory to show windows",
                          TELL_NOW);

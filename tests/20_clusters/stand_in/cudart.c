@@ -181,19 +181,21 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t run, void *arg)
 }
 
 /* One after the other: a stream is not destroyed while its device is waited for. */
-cudaError_t cudaDeviceSynchronize(void)
+static cudaError_t wait_for_device(int device)
 {
     struct CUstream_st *s[64];
     int n = 0;
     pthread_mutex_lock(&all_lock);
     for (struct CUstream_st *x = all; x && n < 64; x = x->next)
-        if (x->device == device_now)
+        if (x->device == device)
             s[n++] = x;
     pthread_mutex_unlock(&all_lock);
     for (int i = 0; i < n; i++)
         cudaStreamSynchronize(s[i]);
     return cudaSuccess;
 }
+
+cudaError_t cudaDeviceSynchronize(void) { return wait_for_device(device_now); }
 
 /* ---- capture */
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
@@ -267,21 +269,29 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
     return cudaSuccess;
 }
 
-/* ---- memory: a device's is the host's, and free waits for the device */
+/* ---- memory: a device's is the host's, and free waits for the device that it is of */
 static _Atomic size_t held;
+struct head { _Alignas(16) int device; };
 
 cudaError_t cudaMalloc(void **p, size_t n)
 {
-    *p = malloc(n ? n : 1);
-    held += malloc_usable_size(*p);
-    return *p ? cudaSuccess : cudaErrorMemoryAllocation;
+    struct head *x = malloc(sizeof *x + n);
+    *p = x ? x + 1 : NULL;
+    if (!x)
+        return cudaErrorMemoryAllocation;
+    x->device = device_now;
+    held += malloc_usable_size(x);
+    return cudaSuccess;
 }
 
 cudaError_t cudaFree(void *p)
 {
-    cudaDeviceSynchronize();
-    held -= malloc_usable_size(p);
-    free(p);
+    struct head *x = p ? (struct head *)p - 1 : NULL;
+    if (!x)
+        return cudaSuccess;
+    wait_for_device(x->device);
+    held -= malloc_usable_size(x);
+    free(x);
     return cudaSuccess;
 }
 

@@ -259,7 +259,7 @@ static int forms(void)
     int wrong = answers_of_threads();
     for (int lent = 0; lent < 3 && !wrong; lent++)
         wrong += forms_threads(lent);
-    wrong = wrong ? wrong : forms_exchange() + forms_split();
+    wrong = wrong ? wrong : forms_exchange() + forms_split() + late_ranks();
     return wrong > 0;
 }
 

@@ -86,6 +86,7 @@ int  stand_in_gathers(ncclComm_t at);      /* that this rank has called: libnccl
 int forms_threads(int lent);
 int forms_exchange(void);
 int forms_split(void);
+int late_ranks(void);                      /* late.c */
 
 #pragma GCC visibility push(hidden)
 extern int wrongs;
