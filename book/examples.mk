@@ -1,6 +1,6 @@
 # examples.mk -- two programs to copy: KDA and GDN over ranks, through layer.h alone.
 
-examples := $(patsubst book/examples/%.c,$B/%,$(wildcard book/examples/*.c))
+examples := $(patsubst book/examples/%.c,$B/%,$(wildcard book/examples/kda.c book/examples/gdn.c))
 .PHONY: examples
 examples: $(examples)
 $(examples): $B/%: $B/book/examples/%.o $(call obj,$(ref) $(comm)) $(cuda_lib_obj)

@@ -41,6 +41,16 @@ for name in kda gdn; do
         done
     done
 done
+# The program of one file, as its first lines say; and with M in place of M^T.
+one=book/examples/kcp_in_one_file.c
+W=$(mktemp -d) && trap 'rm -rf "$W"' EXIT
+sed 's/m->X\[p\]\[V + i\]/m->X[i][V + p]/' $one >"$W/wrong.c"
+cmp -s $one "$W/wrong.c" && fail "$one: the line with M^T was not found"
+for f in "$PWD/$one" "$W/wrong.c"; do
+    (cd "$W" && cc -O2 "$f" -lm -lpthread && ./a.out) >"$W/out" 2>&1
+    echo "$?" >>"$W/status"
+done
+[ "$(tr '\n' ' ' <"$W/status")" = "0 1 " ] || fail "$one: $(cat "$W/status" "$W/out")"
 [ $failed = 0 ] &&
     echo "examples.sh: KDA and GDN say the same on 1, 2, 3 and 5 ranks; $gpu"
 exit $failed

@@ -1,0 +1,350 @@
+/* kcp_in_one_file.c -- KDA cut across ranks: the whole idea in one program.
+ *     cc -O2 kcp_in_one_file.c -lm -lpthread && ./a.out
+ * One head of Kimi Delta Attention in double: the token recurrence and its adjoint; the
+ * same by chunks (WY form); the affine map (M, h) of a rank; its exchange by all-gather
+ * and by chain between thread ranks; forward and backward of every rank's tokens.
+ * Prints the largest error of each result against the recurrence: at most 1e-12.
+ * Book: "The idea".  Checked by: tests/cli/examples.sh. */
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+enum { T = 70, K = 6, V = 5, C = 8, R = 4 };  /* tokens, key and value size, chunk */
+static const int cuts[R + 1] = { 0, 13, 30, 57, T };  /* rank r has cuts[r] .. */
+static const double scale = 0.4;
+typedef double state[K][V];
+static struct { double q[T][K], k[T][K], v[T][V], g[T][K], beta[T], dO[T][V]; } x;
+struct outputs { double o[T][V], dq[T][K], dk[T][K], dv[T][V], dg[T][K], dbeta[T]; };
+
+/* ---- 1. The definition, token by token, and its adjoint */
+static state S[T + 1];                          /* S[t]: the state before token t */
+
+/* S <- diag(e^g) S;  S <- S + k beta (v - S^T k)^T;  o = scale S^T q */
+static void recurrence(struct outputs *y)
+{
+    for (int t = 0; t < T; t++)
+        for (int j = 0; j < V; j++) {
+            double kS = 0;
+            for (int i = 0; i < K; i++) {
+                S[t + 1][i][j] = exp(x.g[t][i]) * S[t][i][j];
+                kS += x.k[t][i] * S[t + 1][i][j];
+            }
+            for (int i = 0; i < K; i++) {
+                S[t + 1][i][j] += x.k[t][i] * x.beta[t] * (x.v[t][j] - kS);
+                y->o[t][j] += scale * S[t + 1][i][j] * x.q[t][i];
+            }
+        }
+}
+
+/* Last token first; dS: the gradient of the state after token t. */
+static void recurrence_backward(struct outputs *y)
+{
+    state dS = { { 0 } };
+    for (int t = T - 1; t >= 0; t--)
+        for (int j = 0; j < V; j++) {
+            double kS = 0, dr = 0;
+            for (int i = 0; i < K; i++) {
+                y->dq[t][i] += scale * S[t + 1][i][j] * x.dO[t][j];
+                dS[i][j] += scale * x.q[t][i] * x.dO[t][j];
+                kS += x.k[t][i] * exp(x.g[t][i]) * S[t][i][j];
+                dr += x.k[t][i] * dS[i][j];
+            }
+            const double error = x.v[t][j] - kS, dv = x.beta[t] * dr;
+            y->dbeta[t] += dr * error;
+            y->dv[t][j] = dv;
+            for (int i = 0; i < K; i++) {
+                const double decayed = exp(x.g[t][i]) * S[t][i][j];
+                y->dk[t][i] += dS[i][j] * x.beta[t] * error - dv * decayed;
+                dS[i][j] -= dv * x.k[t][i];
+                y->dg[t][i] += dS[i][j] * decayed;
+                dS[i][j] *= exp(x.g[t][i]);
+            }
+        }
+}
+
+/* ---- 2. A chunk of n tokens at once: G sums g, A = (I + L)^-1 solves the coupling */
+struct chunk {
+    int t0, n;
+    double G[C][K], kk[C][C], qk[C][C], A[C][C], u[C][V], w[C][K], h[K][V], v_new[C][V];
+};
+
+static double decay(const struct chunk *c, int i, int j, int p)
+{
+    return exp(c->G[i][p] - c->G[j][p]);                     /* at most 1 for i >= j */
+}
+
+/* kk_ij = k_i . k_j and qk_ij = scale q_i . k_j, both decayed from j to i;
+ * L_ij = beta_i kk_ij for j < i; u = A (beta v); w = A (beta e^G k). */
+static void prepare(struct chunk *c, int t0, int n)
+{
+    *c = (struct chunk){ .t0 = t0, .n = n };
+    for (int i = 0; i < n; i++) {
+        for (int p = 0; p < K; p++)
+            c->G[i][p] = x.g[t0 + i][p] + (i ? c->G[i - 1][p] : 0);
+        for (int j = 0; j <= i; j++)
+            for (int p = 0; p < K; p++) {
+                const double kD = x.k[t0 + j][p] * decay(c, i, j, p);
+                c->qk[i][j] += scale * x.q[t0 + i][p] * kD;
+                c->kk[i][j] += x.k[t0 + i][p] * kD;
+            }
+        for (int j = 0; j <= i; j++) {
+            c->A[i][j] = i == j;
+            for (int m = j; m < i; m++)
+                c->A[i][j] -= x.beta[t0 + i] * c->kk[i][m] * c->A[m][j];
+            const double a = c->A[i][j] * x.beta[t0 + j];
+            for (int m = 0; m < V; m++) c->u[i][m] += a * x.v[t0 + j][m];
+            for (int p = 0; p < K; p++)
+                c->w[i][p] += a * exp(c->G[j][p]) * x.k[t0 + j][p];
+        }
+    }
+}
+
+/* Any columns X [K,W] through the chunk: y = [u | 0] - w X with u in the first V, then
+ * X <- e^G_last X + (e^(G_last - G) k)^T y. Columns never mix. */
+static void advance(const struct chunk *c, int W, double X[K][W], double y[C][W])
+{
+    const int last = c->n - 1;
+    for (int j = 0; j < W; j++) {
+        for (int i = 0; i < c->n; i++) {
+            y[i][j] = j < V ? c->u[i][j] : 0;
+            for (int p = 0; p < K; p++) y[i][j] -= c->w[i][p] * X[p][j];
+        }
+        for (int p = 0; p < K; p++) {
+            X[p][j] *= exp(c->G[last][p]);
+            for (int i = 0; i < c->n; i++)
+                X[p][j] += decay(c, last, i, p) * x.k[c->t0 + i][p] * y[i][j];
+        }
+    }
+}
+
+/* The adjoint: dU = (e^(G_last - G) k) dS + qk^T dO; y = A^T dU, so dv = beta y; then
+ * dS <- e^G_last dS + scale (e^G q)^T dO - w^T dU. */
+static void retreat(const struct chunk *c, state dS, double y[C][V])
+{
+    const int n = c->n, last = n - 1, t0 = c->t0;
+    for (int j = 0; j < V; j++) {
+        double dU[C] = { 0 };
+        for (int i = 0; i < n; i++) {
+            for (int p = 0; p < K; p++)
+                dU[i] += decay(c, last, i, p) * x.k[t0 + i][p] * dS[p][j];
+            for (int m = i; m < n; m++) dU[i] += c->qk[m][i] * x.dO[t0 + m][j];
+        }
+        for (int i = 0; i < n; i++) {
+            y[i][j] = 0;
+            for (int m = i; m < n; m++) y[i][j] += c->A[m][i] * dU[m];
+        }
+        for (int p = 0; p < K; p++) {
+            dS[p][j] *= exp(c->G[last][p]);
+            for (int i = 0; i < n; i++)
+                dS[p][j] += scale * exp(c->G[i][p]) * x.q[t0 + i][p] * x.dO[t0 + i][j] -
+                            c->w[i][p] * dU[i];
+        }
+    }
+}
+
+/* Token i's gradients through the states h and dS (of the chunk's END), y = A^T dU. */
+static void through_states(const struct chunk *c, int i, state dS, double y[C][V],
+                           double dG[C][K], struct outputs *d)
+{
+    const int t = c->t0 + i, last = c->n - 1;
+    for (int j = 0; j < V; j++) {
+        double error = x.v[t][j];
+        for (int p = 0; p < K; p++) error -= exp(c->G[i][p]) * x.k[t][p] * c->h[p][j];
+        d->dv[t][j] = x.beta[t] * y[i][j];
+        d->dbeta[t] += y[i][j] * error;
+    }
+    for (int p = 0; p < K; p++) {
+        double q = 0, k_out = 0, k_in = 0;
+        for (int j = 0; j < V; j++) {
+            q += scale * exp(c->G[i][p]) * x.dO[t][j] * c->h[p][j];
+            k_out -= x.beta[t] * exp(c->G[i][p]) * y[i][j] * c->h[p][j];
+            k_in += decay(c, last, i, p) * c->v_new[i][j] * dS[p][j];
+        }
+        d->dq[t][p] += q;
+        d->dk[t][p] += k_out + k_in;
+        dG[i][p] += x.q[t][p] * q + x.k[t][p] * (k_out - k_in);
+        dG[last][p] += x.k[t][p] * k_in;
+    }
+}
+
+/* Gradients through qk_im and L_im of the pair of tokens m <= i. */
+static void through_pair(const struct chunk *c, int i, int m, double y[C][V],
+                         double dG[C][K], struct outputs *d)
+{
+    const int t = c->t0 + i, s = c->t0 + m;
+    double dqk = 0, dL = 0;
+    for (int j = 0; j < V; j++) {
+        dqk += scale * x.dO[t][j] * c->v_new[m][j];
+        dL -= m < i ? y[i][j] * c->v_new[m][j] : 0;
+    }
+    d->dbeta[t] += dL * c->kk[i][m];
+    for (int p = 0; p < K; p++) {
+        const double D = decay(c, i, m, p);
+        const double row = dqk * x.q[t][p] + dL * x.beta[t] * x.k[t][p];
+        d->dq[t][p] += dqk * x.k[s][p] * D;
+        d->dk[t][p] += dL * x.beta[t] * x.k[s][p] * D;
+        d->dk[s][p] += row * D;
+        dG[i][p] += row * x.k[s][p] * D;
+        dG[m][p] -= row * x.k[s][p] * D;
+    }
+}
+
+static void chunk_gradients(const struct chunk *c, state dS, double y[C][V],
+                            struct outputs *d)
+{
+    double dG[C][K] = { { 0 } };
+    const int last = c->n - 1;
+    for (int i = 0; i <= last; i++) through_states(c, i, dS, y, dG, d);
+    for (int i = 0; i <= last; i++)
+        for (int m = 0; m <= i; m++) through_pair(c, i, m, y, dG, d);
+    for (int p = 0; p < K; p++) {
+        double sum = 0;                         /* G sums g forward: dg sums dG back */
+        for (int j = 0; j < V; j++) sum += exp(c->G[last][p]) * c->h[p][j] * dS[p][j];
+        for (int i = last; i >= 0; i--) d->dg[c->t0 + i][p] = sum += dG[i][p];
+    }
+}
+
+/* ---- 3. A rank: its chunks, its map, and the states that its neighbours send */
+/* S_out = M S + h and dS_in = M^T dS + dh; X = [h | M]. */
+struct map { double X[K][V + K], dh[K][V]; };
+struct rank { int r, n; struct chunk c[T / C + 1]; struct map map; state S, dS; };
+
+/* The scan of [h | M] from [0 | I], fed with [u | 0]; dh: the adjoint scan from 0. */
+static void rank_map(struct rank *me)
+{
+    double y[C][V + K], z[C][V];
+    for (int i = 0; i < K; i++) me->map.X[i][V + i] = 1;
+    for (int n = 0; n < me->n; n++) advance(&me->c[n], V + K, me->map.X, y);
+    for (int n = me->n - 1; n >= 0; n--) retreat(&me->c[n], me->map.dh, z);
+}
+
+/* The rank's tokens as if alone: from S that enters, and from dS of what leaves.
+ * o_i = scale (e^G q_i)^T h + sum_{m<=i} qk_im v_new_m; h: the state at the start. */
+static void rank_tokens(struct rank *me, struct outputs *y)
+{
+    double z[C][V];
+    for (struct chunk *c = me->c; c < me->c + me->n; c++) {
+        memcpy(c->h, me->S, sizeof(state));
+        advance(c, V, me->S, c->v_new);
+        for (int i = 0; i < c->n; i++)
+            for (int j = 0; j < V; j++) {
+                double o = 0;
+                for (int p = 0; p < K; p++)
+                    o += scale * exp(c->G[i][p]) * x.q[c->t0 + i][p] * c->h[p][j];
+                for (int m = 0; m <= i; m++) o += c->qk[i][m] * c->v_new[m][j];
+                y->o[c->t0 + i][j] = o;
+            }
+    }
+    for (int n = me->n - 1; n >= 0; n--) {
+        state at_end;
+        memcpy(at_end, me->dS, sizeof(state));
+        retreat(&me->c[n], me->dS, z);
+        chunk_gradients(&me->c[n], at_end, z, y);
+    }
+}
+
+/* ---- 4. The exchange, in two forms */
+static pthread_barrier_t meet;
+static struct map gathered[R];                      /* row r is written by rank r */
+static state message;                               /* from rank to rank of the chain */
+static struct outputs got;
+static int by_chain;
+
+static void apply(const struct map *m, int back, state in, state out)
+{
+    state S;
+    for (int i = 0; i < K; i++)
+        for (int j = 0; j < V; j++) {
+            S[i][j] = back ? m->dh[i][j] : m->X[i][j];
+            for (int p = 0; p < K; p++)
+                S[i][j] += (back ? m->X[p][V + i] : m->X[i][V + p]) * in[p][j];
+        }
+    memcpy(out, S, sizeof S);
+}
+
+/* Each rank sends its map to all, and folds the maps of the ranks before it (S) and, in
+ * reverse, of the ranks after it (dS). */
+static void all_gather(struct rank *me)
+{
+    gathered[me->r] = me->map;
+    pthread_barrier_wait(&meet);
+    for (int r = 0; r < me->r; r++) apply(&gathered[r], 0, me->S, me->S);
+    for (int r = R - 1; r > me->r; r--) apply(&gathered[r], 1, me->dS, me->dS);
+}
+
+/* The state itself travels from rank to rank; M stays where it was computed. */
+static void chain(struct rank *me)
+{
+    for (int hop = 0; hop < 2 * R; hop++) {
+        const int back = hop >= R;
+        double (*S)[V] = back ? me->dS : me->S;
+        if (me->r == (back ? 2 * R - 1 - hop : hop)) {
+            if (hop % R) memcpy(S, message, sizeof message);
+            apply(&me->map, back, S, message);
+        }
+        pthread_barrier_wait(&meet);
+    }
+}
+
+static void *rank_main(void *arg)
+{
+    struct rank *me = arg;
+    const int t1 = cuts[me->r + 1];
+    for (int t = cuts[me->r]; t < t1; t += C)
+        prepare(&me->c[me->n++], t, t + C < t1 ? C : t1 - t);
+    rank_map(me);
+    if (by_chain) chain(me);
+    else all_gather(me);
+    rank_tokens(me, &got);
+    return NULL;
+}
+
+/* ---- 5. Everything against the recurrence */
+static void compare(const char *name, const void *got_, const void *want_, int n)
+{
+    const double *a = got_, *b = want_;
+    double worst = 0, size = 0;
+    for (int i = 0; i < n; i++) {
+        if (!(fabs(a[i] - b[i]) <= worst)) worst = fabs(a[i] - b[i]); /* NaN too */
+        size = fmax(size, fabs(b[i]));
+    }
+    printf("  %-6s largest error %.1e\n", name, worst / size);
+    if (!(worst <= 1e-12 * size)) exit(1);
+}
+
+int main(void)
+{
+    static struct outputs want;
+    struct rank ranks[R];
+    pthread_t thread[R];
+    unsigned long long seed = 1;
+    for (size_t i = 0; i < sizeof x / sizeof(double); i++) {
+        seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+        ((double *)&x)[i] = (double)(seed >> 11) * 0x1p-53 - 0.5;
+    }
+    for (int t = 0; t < T; t++) {
+        x.beta[t] += 0.5;
+        for (int p = 0; p < K; p++) x.g[t][p] = 0.1 * x.g[t][p] - 0.05;
+    }                                         /* slow decay: states outlive a rank */
+    pthread_barrier_init(&meet, NULL, R);
+    recurrence(&want);
+    recurrence_backward(&want);
+    for (by_chain = 0; by_chain < 2; by_chain++) {
+        printf("%d tokens on %d ranks, %s\n", T, R, by_chain ? "chain" : "all-gather");
+        memset(&got, 0, sizeof got);
+        memset(got.o, 0xff, sizeof got.o);        /* NaN where no rank writes */
+        for (int r = 0; r < R; r++) {
+            ranks[r] = (struct rank){ .r = r };
+            if (pthread_create(&thread[r], NULL, rank_main, &ranks[r])) return 2;
+        }
+        for (int r = 0; r < R; r++) pthread_join(thread[r], NULL);
+        compare("o", got.o, want.o, T * V);
+        compare("dq", got.dq, want.dq, T * K);
+        compare("dk", got.dk, want.dk, T * K);
+        compare("dv", got.dv, want.dv, T * V);
+        compare("dg", got.dg, want.dg, T * K);
+        compare("dbeta", got.dbeta, want.dbeta, T);
+    }
+    return 0;
+}
