@@ -38,7 +38,6 @@ void tensor_drop(struct tensor_set *b, const char *name);
 void tensor_set_free(struct tensor_set *b);
 /* What `to` had is freed. */
 void tensor_set_copy(struct tensor_set *to, const struct tensor_set *from);
-extern void (*memory_is_out)(void);           /* NULL, or who else is told */
 void *alloc_or_exit(size_t bytes);            /* exit status 2 where there is none */
 /* The number a letter of a shape stands for, e.g. "NS+1"; -1 when there is none. */
 int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len);

@@ -54,6 +54,7 @@ static int fill_pair(struct pair *x, const struct kcase *k, const struct kcp_pla
         t->plan = p; t->mem = device_memory(); t->ranks = p->R;
         t->storage = x->layer.storage;
         err = rank_args_fill(t, s, &e->in, &e->want);
+        if (!err) err = rank_args_send(t);
     }
     return err;
 }
@@ -97,7 +98,8 @@ static int go(struct pair *x)
 static int collect(struct pair *x, char *why, size_t n)
 {
     int err = cudaStreamSynchronize(x->stream) ? KCP_CUDA : KCP_OK;
-    for (int i = 0; i < 2 && !err; i++) err = rank_args_collect(&x->rank[i], why, n);
+    for (int i = 0; i < 2 && !err; i++) err = rank_args_fetch(&x->rank[i], why, n);
+    for (int i = 0; i < 2 && !err; i++) err = rank_args_check(&x->rank[i], why, n);
     return err;
 }
 

@@ -1,8 +1,8 @@
 #!/bin/sh
-# lies.sh -- a variant that lies, or attacks the judge, is not believed, and ends nothing.
+# lies.sh -- a variant that crashes, hangs, exits or refuses is a failure, and is named.
 #
 # Book: CONTRIBUTING.md, "How the judge works".  Checked by: the honest one, which passes.
-# Usage: lies.sh BUILD.  Next: tests/judge/plants/liar.c, the lies; enemy.c.
+# Usage: lies.sh BUILD.  Next: tests/judge/plants/liar.c.
 B=$(cd "${1:-build}" && pwd) || exit 1
 top=$PWD
 W=$(mktemp -d) || exit 1
@@ -50,7 +50,7 @@ again
 lie 1 'liar: it was killed by signal 11' CRASHES
 again
 lie 1 'liar: it was killed by signal 9' KILLS_ITSELF
-lie 1 'liar: it wrote where only the judge speaks' SPEAKS
+lie 1 'liar: returned status 3' TAKES_MEMORY
 lie 1 'nothing ran: what was asked for' REFUSES
 lie 2 'found .mutant_liar., expected a variant' NAMED
 lie 2 'ended its process with status 0' EXITS_LOADED
@@ -107,39 +107,6 @@ done
 wait $ids
 grep -q ' alone, under a launcher with 2 ranks (torchrun): .* --ranks 2$' said.0 && pass ||
     fail "no launcher is named: $(cat said.0)"
-
-# ---- who attacks the judge: wrong values, and whatever makes them look right
-case='live kda H=1 HV=2 K=8 V=6 C=16 lengths=90'
-at=$(nm "$B/kcp-check" 2>/dev/null | awk '$3 == "check_slice" { print "0x" $1 }')
-# enemy WAY STATUS WORDS [LIMIT]: what the judge says, on stdout alone, ends with its own
-# line.
-enemy() {
-    ${CC:-cc} -std=c11 -O1 -shared -fPIC -I"$top/ref" \
-        -DWAY="$1" -DCHECK_SLICE="${at:-0}" "$top/tests/judge/plants/enemy.c" \
-        -o enemy.so || fail "$1 does not compile"
-    timeout 100 "$B/kcp-check" --stage 07 --variant ./enemy.so --case "$case" \
-        --limit ${4:-30} >said 2>errors
-    status=$?
-    if [ $status -ne "$2" ]; then fail "$1: status $status: $(tail -1 said)"
-    elif ! grep -q -- "$3" said errors; then fail "$1: no '$3': $(tail -3 said)"
-    elif grep -q '^1 passed' said; then fail "$1: it speaks where the judge speaks"
-    else pass; fi
-}
-[ -n "$at" ] && enemy PATCHES 1 'S head 0: error 1.00e+00'
-enemy SEES 1 'S head 0: error 1.00e+00'
-enemy SEES_PARENT 1 'S head 0: error 1.00e+00'
-enemy TRACES 1 'S head 0: error 1.00e+00'
-enemy FORGES 1 'it wrote where only the judge speaks'
-enemy PART 1 'it wrote where only the judge speaks'
-enemy PRINTS 1 'S head 0: error 1.00e+00'
-enemy NAMED 1 'enemy?1 passed, 0 failed, 0 skipped?: S head 0'
-enemy STORED 2 'its record has storage 99'
-began=$(date +%s)
-enemy RETURNS 1 'it ran past its time' 1
-[ $(($(date +%s) - began)) -lt 12 ] && pass || fail "RETURNS: $(($(date +%s) - began)) s of --limit 1"
-enemy LEAVES 1 'S head 0: error 1.00e+00'
-[ -s left ] && ! kill -0 "$(cat left)" 2>/dev/null && pass ||
-    fail "LEAVES: process $(cat left) is still there"
 
 # ---- of 13's trials the forward before it is judged, in a shared object's process too
 # behind WRONG STATUS WORDS

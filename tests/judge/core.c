@@ -5,7 +5,7 @@
  */
 #include "failure.h"
 #include "paths.h"
-#include "talk.h"
+#include "isolation.h"
 #include "trial.h"
 #include <math.h>
 #include <stdlib.h>
@@ -19,30 +19,9 @@ static int seeds_of(const struct options *o)
     return o->seeds > 1 && !o->alone ? o->seeds : 1;
 }
 
-/* Every mutant has a process of its own, and most fail in the same few cases: those
- * that rejected mutants of the stage before it are asked first, and what is expected of
- * them is made once for all. Then the others, small ones first. */
-enum { MOST_REMEMBERED = 8 };
-static struct { const struct kcp_stage *stage; int cases, n[3], at[3][MOST_REMEMBERED];
-} told;
-static int *by_size;                             /* of a mutant's list */
-
-static int is_told(int judged, int at)
-{
-    for (int i = 0; i < told.n[judged]; i++)
-        if (told.at[judged][i] == at) return 1;
-    return 0;
-}
-
-/* The case that is asked as number i: those that told, then all others by size. */
-static int asked_as(int judged, int i)
-{
-    if (i < told.n[judged]) return told.at[judged][i];
-    int at = 0;
-    for (int others = i - told.n[judged];; at++)
-        if (!is_told(judged, by_size[at]) && !others--) break;
-    return by_size[at];
-}
+/* Most mutants of a stage fail in the same few cases, so a mutant is tried in order of
+ * size, small cases first, and a case that rejected one comes first for the next. */
+static struct { const struct kcp_stage *stage; int n, *at; } order;
 
 static double work_of(const struct kcase *k)
 {
@@ -50,37 +29,27 @@ static double work_of(const struct kcase *k)
     return (double)c->T * c->HV * c->K * c->V;
 }
 
-static int sort_by_size(const struct kcase *list, int n)
+static int order_cases(const struct kcp_stage *s, const struct kcase *list, int n)
 {
-    free(by_size);
-    if (!(by_size = malloc(sizeof *by_size * (size_t)n))) return KCP_NO_MEMORY;
+    if (order.stage == s && order.n == n) return KCP_OK;
+    free(order.at);
+    order.stage = s;
+    order.n = n;
+    if (!(order.at = malloc(sizeof *order.at * (size_t)n))) return KCP_NO_MEMORY;
     for (int i = 0; i < n; i++) {
         int at = i;
-        for (; at && work_of(&list[by_size[at - 1]]) > work_of(&list[i]); at--)
-            by_size[at] = by_size[at - 1];
-        by_size[at] = i;
+        for (; at && work_of(&list[order.at[at - 1]]) > work_of(&list[i]); at--)
+            order.at[at] = order.at[at - 1];
+        order.at[at] = i;
     }
     return KCP_OK;
 }
 
-static void foresee(const struct isolated *x, int n)
+static void move_to_front(int i)
 {
-    if (told.stage != x->stage || told.cases != n) memset(&told, 0, sizeof told);
-    told.stage = x->stage;
-    told.cases = n;
-    for (int judged = KCP_F64; judged <= KCP_BF16; judged++) {
-        struct kcase list[MOST_REMEMBERED];
-        for (int i = 0; i < told.n[judged]; i++) list[i] = x->list[told.at[judged][i]];
-        if (told.n[judged]) expected_ahead(x->stage, list, told.n[judged], judged);
-    }
-}
-
-static void remember(int judged, int at)
-{
-    const int n = told.n[judged];
-    if (is_told(judged, at) || n == MOST_REMEMBERED) return;
-    told.at[judged][n] = at;
-    told.n[judged]++;
+    const int at = order.at[i];
+    memmove(order.at + 1, order.at, sizeof *order.at * (size_t)i);
+    order.at[0] = at;
 }
 
 /* A mutant is rejected by a case when a value is off by more than the tolerance. */
@@ -90,19 +59,20 @@ static int is_wrong(const struct verdict *t)
            (t->worst.nan || !(t->worst.err <= t->worst.tol));
 }
 
-/* *at: the case to ask first, that told at another tolerance, or -1; then the one that
- * tells at this one. */
-static int rejected(struct isolated *x, int n, enum kcp_storage judged,
-                    struct verdict *t, int *at)
+/* The index in the list of the first case that rejects it, or -1. */
+static int rejected_by(struct isolated *x, int n, enum kcp_storage judged,
+                       struct verdict *t)
 {
-    const int first = *at;
-    for (int i = first >= 0 ? -1 : 0; i < n; i++) {
-        *at = i < 0 ? first : asked_as(judged, i);
-        if (isolated_case(x, *at, judged, t)) return 0;
-        if (is_wrong(t)) return 1;
-        if (t->outcome == FAIL) return 0;            /* broke, instead of being wrong */
+    for (int i = 0; i < n; i++) {
+        const int at = order.at[i];
+        if (isolated_case(x, at, judged, t)) return -1;
+        if (is_wrong(t)) {
+            move_to_front(i);
+            return at;
+        }
+        if (t->outcome == FAIL) return -1;       /* it broke, instead of being wrong */
     }
-    return 0;
+    return -1;
 }
 
 /* With --ranks R, or R processes, all cases have R ranks, and some mistakes need more
@@ -141,32 +111,29 @@ static void judge_mutant(struct isolated *x, int n, const struct options *o,
 {
     const struct kcp_stage *s = x->stage;
     const struct kcp_variant *v = x->variant;
-    const struct kcase *list = x->list;
     const int last = strstr(v->shapes, "double only") ? KCP_F64 : KCP_BF16;
     struct verdict t;
     char line[160] = "";
-    int at = -1;
-    if (ranks_mine() < 0) foresee(x, n);
     for (int judged = KCP_F64; judged <= last; judged++) {
-        if (!rejected(x, n, judged, &t, &at)) {
-            if (!is_decidable(s, v, o, judged)) {
-                rep->skip++;
-                if (!rep->quiet)
-                    printf("  skip    %-30s  not decidable with R = %d\n", v->name,
-                           o->ranks);
-                return;
-            }
+        const int at = rejected_by(x, n, judged, &t);
+        if (at < 0 && !is_decidable(s, v, o, judged)) {
+            rep->skip++;
+            if (!rep->quiet)
+                printf("  skip    %-30s  not decidable with R = %d\n", v->name,
+                       o->ranks);
+            return;
+        }
+        if (at < 0) {
             rep->survived++;
             report_fail(rep, "%s %s SURVIVES at the %s tolerance%s%s: %s", s->name,
-                        v->name,
-                        storage_name[judged], t.why[0] ? ", " : "", t.why, v->why);
+                        v->name, storage_name[judged], t.why[0] ? ", " : "", t.why,
+                        v->why);
             rep->fail--;
             return;
         }
-        if (ranks_mine() < 0) remember(judged, at);
-        size_t used = strlen(line);
+        const size_t used = strlen(line);
         snprintf(line + used, sizeof line - used, "  %s: %s off by %.1e (case %d)",
-                 storage_name[judged], t.worst.field, t.worst.err, list[at].id);
+                 storage_name[judged], t.worst.field, t.worst.err, x->list[at].id);
     }
     rep->caught++;
     if (!rep->quiet) printf("  caught  %-30s%s\n", v->name, line);
@@ -250,13 +217,11 @@ static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant
     return all;
 }
 
-/* What is expected of all of them, made by all cores before their process starts.
- * Others of the stage have the same cases: a twin and the reference, kernels. */
 static void prepare(const struct isolated *x, int n)
 {
     const struct kcp_variant *v = x->variant;
     const int runs = v->where == KCP_HOST || paths_device();
-    if (runs && !x->object && ranks_mine() < 0 && n > 1)
+    if (runs && ranks_mine() < 0 && n > 1)
         expected_ahead(x->stage, x->list, n, v->storage);
 }
 
@@ -280,9 +245,9 @@ static void judge_right(struct isolated *x, int from, int to, int are_last,
     char why[160];
     x->lost = 0;
     for (int i = from; i < to; i++) {
-        const double begin = talk_seconds();
+        const double begin = seconds_now();
         if (isolated_case(x, i, v->storage, &t)) t.outcome = FAIL;
-        x->took = talk_seconds() - begin;
+        x->took = seconds_now() - begin;
         hold_to_record(v, x->object != NULL, &t);
         count(&y, &t, i);
         if (t.outcome == PASS || t.outcome == MARGINAL)
@@ -312,13 +277,12 @@ static void judge_right(struct isolated *x, int from, int to, int are_last,
 static void judge_seeds(struct isolated *x, const int *first, int seeds,
                         struct kcp_report *rep)
 {
-    if (seeds > 1) expected_make_room(x->stage, x->variant->storage);
     prepare(x, first[seeds]);
     for (int i = 0; i < seeds; i++) {
-        const double begin = talk_seconds();
+        const double begin = seconds_now();
         paths_count_for(i);
         judge_right(x, first[i], first[i + 1], i + 1 == seeds, &rep[i]);
-        rep[i].seconds += talk_seconds() - begin;
+        rep[i].seconds += seconds_now() - begin;
     }
 }
 
@@ -337,7 +301,7 @@ int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
     struct isolated x = { .stage = s, .variant = v, .object = o->object, .list = list };
     if (is_mutant(v)) {
         char why[160];
-        status = sort_by_size(list, first[1]);
+        status = order_cases(s, list, first[1]);
         if (!status) judge_mutant(&x, first[1], o, rep);
         isolated_end(&x, why, sizeof why);
     } else judge_seeds(&x, first, seeds_of(o), rep);

@@ -10,13 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Inputs and expected outputs of a case; kept for the next variant of the same case. */
-static struct expected last, *kept = &last;
-/* Those that more than one process asks for, made before they begin. */
-enum { MOST_AHEAD = 4096 };
-static struct expected ahead[MOST_AHEAD];
-static int ahead_count;
-static size_t ahead_bytes;
+/* All variants of a stage have the same cases: what is made for one of them is kept for
+ * the others, and given up at the next stage. `last` is one that did not fit. */
+enum { MOST_CACHED = 4096 };
+static struct { struct expected x[MOST_CACHED]; int n; size_t bytes; } cache;
+static struct expected last, *current = &last;
 
 struct kcp_call call_of(const struct kcp_stage *s, const struct kcase *k,
                                const struct kcp_plan *p, int r, enum kcp_pass pass)
@@ -148,16 +146,16 @@ static double alive_of(const struct expected *x, const struct kcp_stage *s,
 static int move_once(struct tensor_set *to, const struct kcase *k,
                      const struct kcp_plan *p)
 {
-    tensor_set_copy(to, &kept->in);
-    round_once_more(to, k, kept->judged);
-    const int status = source_of(kept->stage) == OF_LAYER
-        ? pipeline_disturbed(to, k, kept->judged)
-        : outputs_of(to, kept->stage, &kept->k, kept->pass, p);
-    if (!status && !strncmp(kept->stage->name, "10", 2))
-        pipeline_disturb(to, k, kept->stage, kept->pass, kept->judged);
+    tensor_set_copy(to, &current->in);
+    round_once_more(to, k, current->judged);
+    const int status = source_of(current->stage) == OF_LAYER
+        ? pipeline_disturbed(to, k, current->judged)
+        : outputs_of(to, current->stage, &current->k, current->pass, p);
+    if (!status && !strncmp(current->stage->name, "10", 2))
+        pipeline_disturb(to, k, current->stage, current->pass, current->judged);
     for (int j = 0; j < to->n && !status; j++) {
         const struct tensor *t = &to->t[j];
-        const struct tensor *from = tensor_find(&kept->want, t->name);
+        const struct tensor *from = tensor_find(&current->want, t->name);
         if (!from || t->store == KCP_I32 || t->store == KCP_I64 || t->n != from->n)
             continue;
         for (int64_t i = 0; i < t->n; i++)
@@ -171,50 +169,50 @@ static int move_once(struct tensor_set *to, const struct kcase *k,
 static int add_draw(const struct kcp_plan *p)
 {
     struct tensor_set one = { 0 };
-    struct kcase k = kept->k;
-    k.seed += 7919u * (unsigned)kept->draws;
+    struct kcase k = current->k;
+    k.seed += 7919u * (unsigned)current->draws;
     const int status = move_once(&one, &k, p);
-    if (!kept->draws) tensor_set_copy(&kept->sums, &one);
-    for (int j = 0; j < kept->sums.n && !status; j++) {
-        const struct tensor *t = &kept->sums.t[j], *more = tensor_find(&one, t->name);
+    if (!current->draws) tensor_set_copy(&current->sums, &one);
+    for (int j = 0; j < current->sums.n && !status; j++) {
+        const struct tensor *t = &current->sums.t[j], *more = tensor_find(&one, t->name);
         if (!more || t->store == KCP_I32 || t->store == KCP_I64 || more->n != t->n)
             continue;
         double *sum = t->p;
         const double *x = more->p;
         for (int64_t e = 0; e < t->n; e++)
-            sum[e] = (kept->draws ? sum[e] : 0) + x[e] * x[e];
+            sum[e] = (current->draws ? sum[e] : 0) + x[e] * x[e];
     }
     tensor_set_free(&one);
-    kept->draws++;
+    current->draws++;
     return status;
 }
 
-/* `kept->moved`: the RMS of MOVED_DRAWS of which the last ones may not have been made,
+/* `current->moved`: the RMS of MOVED_DRAWS of which the last ones may not have been made,
  * and count as 0. */
 static int find_moved(int draws)
 {
-    struct kcp_plan *p = case_plan(&kept->k, kept->stage->ranks ? kept->k.call.R : 1);
+    struct kcp_plan *p = case_plan(&current->k, current->stage->ranks ? current->k.call.R : 1);
     int status = p ? KCP_OK : KCP_NO_MEMORY;
-    while (!status && kept->draws < draws) status = add_draw(p);
+    while (!status && current->draws < draws) status = add_draw(p);
     kcp_plan_free(p);
-    tensor_set_free(&kept->moved);
-    tensor_set_copy(&kept->moved, &kept->sums);
-    for (int j = 0; j < kept->moved.n && !status; j++) {
-        const struct tensor *t = &kept->moved.t[j];
+    tensor_set_free(&current->moved);
+    tensor_set_copy(&current->moved, &current->sums);
+    for (int j = 0; j < current->moved.n && !status; j++) {
+        const struct tensor *t = &current->moved.t[j];
         if (t->store == KCP_I32 || t->store == KCP_I64) continue;
         for (int64_t e = 0; e < t->n; e++)
             ((double *)t->p)[e] = sqrt(((double *)t->p)[e] / MOVED_DRAWS);
     }
-    if (status) kept->draws = -1;
+    if (status) current->draws = -1;
     return status;
 }
 
 const double *expected_moved(const char *field, int draws)
 {
-    const struct tensor *want = tensor_find(&kept->want, field);
-    if (!kept->stage || !want || kept->draws < 0) return NULL;
-    if (kept->draws < draws && find_moved(draws)) return NULL;
-    const struct tensor *moved = tensor_find(&kept->moved, field);
+    const struct tensor *want = tensor_find(&current->want, field);
+    if (!current->stage || !want || current->draws < 0) return NULL;
+    if (current->draws < draws && find_moved(draws)) return NULL;
+    const struct tensor *moved = tensor_find(&current->moved, field);
     return moved && moved->n == want->n ? moved->p : NULL;
 }
 
@@ -254,55 +252,84 @@ static int make(struct expected *x, const struct kcp_stage *s, const struct kcas
     return status;
 }
 
-static struct expected *at_hand(const struct kcp_stage *s, const struct kcase *k,
-                                enum kcp_pass pass, enum kcp_storage judged)
+static size_t bytes_of(const struct expected *x)
 {
-    if (is_of(kept, s, k, pass, judged)) return kept;
-    if (is_of(&last, s, k, pass, judged)) return &last;
-    for (int i = 0; i < ahead_count; i++)
-        if (is_of(&ahead[i], s, k, pass, judged)) return &ahead[i];
-    return NULL;
-}
-
-/* Inputs and outputs of a case, unless they are at hand. */
-static int expect(const struct kcp_stage *s, const struct kcase *k, enum kcp_pass pass,
-                  enum kcp_storage judged, const struct kcp_plan *p)
-{
-    struct expected *x = at_hand(s, k, pass, judged);
-    kept = x ? x : &last;
-    if (x) return KCP_OK;
-    forget(&last);
-    return make(&last, s, k, pass, judged, p);
-}
-
-static size_t bytes_of(const struct tensor_set *b)
-{
+    const struct tensor_set *const sets[] = { &x->in, &x->want, &x->sums, &x->moved };
     size_t n = 0;
-    for (int i = 0; i < b->n; i++) n += 8 * (size_t)b->t[i].n;
+    for (int j = 0; j < 4; j++)
+        for (int i = 0; i < sets[j]->n; i++) n += 8 * (size_t)sets[j]->t[i].n;
     return n;
 }
 
-/* ---- cases that are made ahead, side by side on the cores that there are */
-static struct todo {
+/* A thirty-second of the machine's memory, because judges run concurrently. */
+static size_t most_bytes(void)
+{
+    const double all = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    return (size_t)fmin(fmax(all / 32, 64 << 20), (double)((size_t)4 << 30));
+}
+
+static int cache_is_full(void)
+{
+    return cache.n == MOST_CACHED || cache.bytes >= most_bytes();
+}
+
+static struct expected *cache_find(const struct kcp_stage *s, const struct kcase *k,
+                                   enum kcp_pass pass, enum kcp_storage judged)
+{
+    for (int i = 0; i < cache.n; i++)
+        if (is_of(&cache.x[i], s, k, pass, judged)) return &cache.x[i];
+    return is_of(&last, s, k, pass, judged) ? &last : NULL;
+}
+
+static struct expected *cache_add(const struct expected *x)
+{
+    struct expected *to = cache_is_full() ? &last : &cache.x[cache.n];
+    if (to == &last) forget(&last);
+    else {
+        cache.n++;
+        cache.bytes += bytes_of(x);
+    }
+    *to = *x;
+    return to;
+}
+
+/* Another stage's are given up; those of other storages where half of it is used. */
+static void cache_begin(const struct kcp_stage *s, enum kcp_storage judged)
+{
+    const int is_tight = cache.bytes > most_bytes() / 2;
+    int n = 0;
+    cache.bytes = 0;
+    current = &last;
+    for (int i = 0; i < cache.n; i++) {
+        struct expected *x = &cache.x[i];
+        if (x->stage != s || (is_tight && x->judged != judged)) {
+            forget(x);
+            continue;
+        }
+        cache.bytes += bytes_of(x);
+        cache.x[n++] = *x;
+    }
+    cache.n = n;
+}
+
+/* ---- a list of cases, by all cores */
+static struct {
     const struct kcp_stage *s;
     const struct kcase *list;
     enum kcp_storage judged;
-    int next, n;                             /* a case's passes, one after another */
-    size_t most;
+    int next, n;                             /* passes: of case 0, 0, 1, 1, ... */
     pthread_mutex_t lock;
 } todo = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* The next case and pass that nobody has; 0 when there is none, or no more memory. */
 static int take_todo(const struct kcase **k, enum kcp_pass *pass)
 {
     const int passes = 1 + has_backward(todo.s);
     int found = 0;
     pthread_mutex_lock(&todo.lock);
-    while (!found && todo.next < todo.n * passes && ahead_count < MOST_AHEAD &&
-           ahead_bytes < todo.most) {
+    while (!found && todo.next < todo.n * passes && !cache_is_full()) {
         *k = &todo.list[todo.next / passes];
         *pass = todo.next++ % passes ? KCP_BACKWARD : KCP_FORWARD;
-        found = !at_hand(todo.s, *k, *pass, todo.judged);
+        found = !cache_find(todo.s, *k, *pass, todo.judged);
     }
     pthread_mutex_unlock(&todo.lock);
     return found;
@@ -319,40 +346,11 @@ static void *make_todo(void *unused)
         if (p) status = make(&x, todo.s, k, pass, todo.judged, p);
         kcp_plan_free(p);
         pthread_mutex_lock(&todo.lock);
-        const int is_kept = !status && ahead_count < MOST_AHEAD;
-        if (is_kept) {
-            ahead_bytes += bytes_of(&x.in) + bytes_of(&x.want);
-            ahead[ahead_count++] = x;
-        }
+        if (!status) cache_add(&x);
         pthread_mutex_unlock(&todo.lock);
-        if (!is_kept) forget(&x);
+        if (status) forget(&x);
     }
     return unused;
-}
-
-/* A thirty-second of the machine's memory, for judges run side by side. */
-static size_t most_bytes(void)
-{
-    const double all = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-    return (size_t)fmin(fmax(all / 32, 64 << 20), (double)((size_t)4 << 30));
-}
-
-void expected_make_room(const struct kcp_stage *s, enum kcp_storage judged)
-{
-    int n = 0;
-    if (ahead_bytes < most_bytes() / 2) return;
-    ahead_bytes = 0;
-    for (int i = 0; i < ahead_count; i++) {
-        struct expected *x = &ahead[i];
-        if (x->stage != s || x->judged != judged) {
-            forget(x);
-            continue;
-        }
-        ahead_bytes += bytes_of(&x->in) + bytes_of(&x->want);
-        ahead[n++] = *x;
-    }
-    ahead_count = n;
-    kept = &last;
 }
 
 void expected_ahead(const struct kcp_stage *s, const struct kcase *list, int n,
@@ -362,17 +360,12 @@ void expected_ahead(const struct kcp_stage *s, const struct kcase *list, int n,
     pthread_t thread[MOST_CORES];
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     int started = 0;
-    if (ahead_count && ahead[0].stage != s) {
-        while (ahead_count) forget(&ahead[--ahead_count]);
-        ahead_bytes = 0;
-    }
-    kept = &last;
+    cache_begin(s, judged);
     todo.s = s;
     todo.list = list;
     todo.judged = judged;
     todo.next = 0;
     todo.n = n;
-    todo.most = most_bytes();
     for (int i = 1; i < cores && i < MOST_CORES && n > 1; i++)
         started += !pthread_create(&thread[started], NULL, make_todo, NULL);
     make_todo(NULL);
@@ -383,8 +376,11 @@ int expected_find(const struct kcp_stage *s, const struct kcase *k, enum kcp_pas
                   enum kcp_storage judged, const struct kcp_plan *p,
                   const struct expected **x)
 {
-    const int status = expect(s, k, pass, judged, p);
-    *x = status ? NULL : kept;
+    struct expected made = { .stage = NULL }, *found = cache_find(s, k, pass, judged);
+    const int status = found ? KCP_OK : make(&made, s, k, pass, judged, p);
+    if (status) forget(&made);
+    else current = found ? found : cache_add(&made);
+    *x = status ? NULL : current;
     return status;
 }
 

@@ -7,7 +7,6 @@
  * case is tried again in a process of its own, with more and more of those before it.
  */
 #include "failure.h"
-#include "talk.h"
 #include "trial.h"
 
 #include <stdlib.h>
@@ -54,8 +53,8 @@ static int fails_behind(struct isolated *x, int i, int n)
     for (int j = i - n; j <= i; j++)
         if (isolated_case(&own, j, x->variant->storage, &t)) t.outcome = FAIL;
     hold_to_record(x->variant, x->object != NULL, &t);
-    const double ends = talk_seconds();
-    if (isolated_end(&own, why, sizeof why)) own.lost += talk_seconds() - ends;
+    const double ends = seconds_now();
+    if (isolated_end(&own, why, sizeof why)) own.lost += seconds_now() - ends;
     x->lost = own.lost;
     return t.outcome == FAIL;
 }

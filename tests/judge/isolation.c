@@ -1,15 +1,16 @@
-/* isolation.c -- a variant in a process of its own: nothing it does ends the judge.
+/* isolation.c -- a variant in a process of its own; the verdict is made from its bytes.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh.
  * Next: core.c.
  *
- * The judge asks for one case at a time over a socket. The process answers "done", is
- * given a number that nobody could know before, and returns its verdict with it: what a
- * variant writes to the socket by itself is no verdict. The clock runs while the
- * variant does; the references may take their time. Under a launcher, and with --here,
- * there is no process apart. A shared object gets less: plugin.c.
+ * Images of arrays are in memory that both processes share. A request names the ranks
+ * of a trial; the process copies their images into arrays, runs the variant, copies the
+ * arrays back and answers with a status. With --here, and under a launcher, everything
+ * runs in the judge's process. Not a defence against an enemy: a container is.
  */
-#include "talk.h"
+#define _DEFAULT_SOURCE                        /* MAP_ANONYMOUS, madvise */
+#include "isolation.h"
+#include "core/paths.h"
 
 #include <errno.h>
 #include <math.h>
@@ -17,7 +18,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -26,16 +29,54 @@
 int isolation_off;
 int isolation_limit = 30;
 
-int to_judge = -1;
+static struct isolated *runner;                /* whose process runs trials; or NULL */
 
-double talk_seconds(void)
+double seconds_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-int talk_send(int fd, const void *data, size_t n)
+/* ---- memory that both processes see: it is taken in order, and given back as a whole
+ * when the last image of all trials is freed */
+static const size_t SHARED = (size_t)64 << 30, KEPT = 64 << 20;
+static struct { char *base; size_t used; int images; } shared;
+
+static int open_shared(void)
+{
+    if (shared.base) return KCP_OK;
+    void *p = mmap(NULL, SHARED, PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p != MAP_FAILED) shared.base = p;
+    return shared.base ? KCP_OK : KCP_NO_MEMORY;
+}
+
+void *image_alloc(size_t n)
+{
+    const size_t bytes = (n + 255) / 256 * 256;
+    if (!isolated_runs_trials()) return malloc(n + 1);
+    if (open_shared() || shared.used + bytes > SHARED) return NULL;
+    char *p = shared.base + shared.used;
+    shared.used += bytes;
+    shared.images++;
+    return p;
+}
+
+void image_free(void *p)
+{
+    char *at = p;
+    const int is_shared = shared.base && at >= shared.base && at < shared.base + SHARED;
+    if (!is_shared) free(p);
+    if (!is_shared || --shared.images) return;
+    if (shared.used > KEPT)
+        madvise(shared.base + KEPT, (shared.used - KEPT + 4095) / 4096 * 4096,
+                MADV_REMOVE);
+    shared.used = 0;
+}
+
+/* ---- bytes over a socket */
+static int send_all(int fd, const void *data, size_t n)
 {
     for (const char *at = data; n;) {
         const ssize_t sent = send(fd, at, n, MSG_NOSIGNAL);
@@ -59,104 +100,25 @@ static int receive_all(int fd, void *data, size_t n)
     return 0;
 }
 
-int talk_move_until(int fd, void *data, size_t n, int writes, double until)
-{
-    for (char *at = data; n;) {
-        struct pollfd p = { fd, writes ? POLLOUT : POLLIN, 0 };
-        if (talk_seconds() > until) return 1;
-        if (poll(&p, 1, 100) <= 0) continue;
-        const ssize_t moved = writes ? send(fd, at, n, MSG_NOSIGNAL | MSG_DONTWAIT)
-                                     : recv(fd, at, n, MSG_DONTWAIT);
-        if (moved < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-        if (moved <= 0) return 1;
-        at += moved;
-        n -= (size_t)moved;
-    }
-    return 0;
-}
+/* ---- processes */
 
-/* ---- in the process of the variant */
-static void say(enum kind kind)
-{
-    const struct message m = { .kind = kind };
-    if (to_judge >= 0 && talk_send(to_judge, &m, sizeof m)) _exit(1);
-}
-
-void isolation_started(void) { say(STARTED); }
-void isolation_returned(void) { say(RETURNED); }
-static void isolation_no_memory(void) { say(NO_MEMORY); }
-
-void talk_answer(struct message *m, enum kind kind)
-{
-    fflush(stdout);
-    say(DONE);
-    if (receive_all(to_judge, &m->nonce, sizeof m->nonce)) _exit(1);
-    m->kind = kind;
-    if (talk_send(to_judge, m, sizeof *m)) _exit(1);
-}
-
-/* Nothing is left to say. Leaks are looked for with --here: make sanitize-host. */
-static _Noreturn void end_here(void)
-{
-    ranks_close();
-    _exit(0);
-}
-
-int plugin_hears(void *data, size_t n) { return receive_all(to_judge, data, n); }
-int plugin_says(const void *data, size_t n) { return talk_send(to_judge, data, n); }
-
-void plugin_answers(const struct plugin_ran *ran)
-{
-    struct message m = { .kind = RAN, .is.ran = *ran };
-    talk_answer(&m, RAN);
-}
-
-void plugin_connects(int fd)
-{
-    to_judge = fd;
-    memory_is_out = isolation_no_memory;
-}
-
-static void serve(const struct isolated *x)
-{
-    char why[160] = "";
-    const struct kcp_variant *v = x->variant;
-    struct request ask;
-    if (x->object) v = variant_load(x->object, why, sizeof why);
-    while (!receive_all(to_judge, &ask, sizeof ask)) {
-        struct message m = { .is.verdict.outcome = FAIL };
-        if (!v) snprintf(m.is.verdict.why, sizeof m.is.verdict.why, "%s", why);
-        else if (judge_case(x->stage, v, &x->list[ask.index], ask.judged,
-                            &m.is.verdict)) {
-            m.is.verdict.outcome = FAIL;
-            snprintf(m.is.verdict.why, sizeof m.is.verdict.why, "memory: found none");
-        }
-        talk_answer(&m, VERDICT);
-    }
-}
-
-/* ---- in the judge's process */
-
-pid_t talk_start(int *fd)
+/* 0 in the new process; in this one its number, or -1. *fd: the socket between them. */
+static pid_t start(int *fd)
 {
     int pair[2];
     fflush(stdout);
     fflush(stderr);
-    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair)) return -1;
+    if (open_shared() || socketpair(AF_UNIX, SOCK_STREAM, 0, pair)) return -1;
     const pid_t judge = getpid(), pid = fork();
-    if (pid) {
-        close(pair[1]);
-        *fd = pair[0];
-        if (pid < 0) close(pair[0]);
-        else setpgid(pid, pid);
-        return pid;
-    }
-    close(pair[0]);
+    close(pair[pid != 0]);
+    *fd = pair[pid == 0];
+    if (pid < 0) close(*fd);
+    else if (pid) setpgid(pid, pid);
+    if (pid) return pid;
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != judge) _exit(1);
-    to_judge = pair[1];
-    memory_is_out = isolation_no_memory;
+    runner = NULL;
     return 0;
 }
 
@@ -169,7 +131,7 @@ static void describe_end(int status, char *why, size_t n)
                   WEXITSTATUS(status));
 }
 
-int talk_kill(pid_t pid)
+static int end_group(pid_t pid)
 {
     int status = 0;
     kill(-pid, SIGKILL);
@@ -178,209 +140,328 @@ int talk_kill(pid_t pid)
     return status;
 }
 
-/* Something to read before the time is up? 0; or 1 with why: the process is gone. */
-static int wait_for(pid_t pid, int fd, double until, char *why, size_t n)
+static double limit_or_day(double limit) { return isolation_limit ? limit : 86400; }
+
+/* The answer of a process within so many seconds: 0; or 1 with why, and it is gone. */
+static int answer(pid_t pid, int fd, double seconds, void *to, size_t n, char *why,
+                  size_t nwhy)
 {
-    struct pollfd p = { fd, POLLIN, 0 };
-    for (;;) {
-        int status;
-        if (poll(&p, 1, 100) > 0 && (p.revents & POLLIN)) {
-            char first;
-            if (recv(fd, &first, 1, MSG_PEEK) > 0) return 0;
-        }
+    const double until = seconds_now() + limit_or_day(seconds);
+    size_t got = 0;
+    while (got < n && seconds_now() < until) {
+        struct pollfd p = { fd, POLLIN, 0 };
+        if (poll(&p, 1, 100) <= 0) continue;
+        const ssize_t more = recv(fd, (char *)to + got, n - got, MSG_DONTWAIT);
+        if (more < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+        if (more <= 0) break;
+        got += (size_t)more;
+    }
+    if (got == n) return 0;
+    const int is_late = seconds_now() >= until;
+    int status = 0;
+    for (int i = 0; i < 100 && !is_late; i++) {         /* closed: it ends by itself */
         if (waitpid(pid, &status, WNOHANG) == pid) {
             kill(-pid, SIGKILL);
-            describe_end(status, why, n);
+            describe_end(status, why, nwhy);
             return 1;
         }
-        if (p.revents & POLLHUP) poll(NULL, 0, 20);
-        if (talk_seconds() < until) continue;
-        talk_kill(pid);
-        snprintf(why, n, "it ran past its time and was ended (--limit %d)",
-                 isolation_limit);
-        return 1;
+        poll(NULL, 0, 10);
     }
+    end_group(pid);
+    snprintf(why, nwhy, is_late ? "it ran past its time and was ended (--limit %d)"
+                                : "it closed its socket (--limit %d)", isolation_limit);
+    return 1;
 }
 
-static uint64_t draw_nonce(void)
+/* Code on the host may take 4 GiB more than its process has at its start. */
+static void limit_memory(const struct kcp_variant *v)
 {
-    uint64_t x = 0;
-    FILE *f = fopen("/dev/urandom", "r");
-    const int got = f && fread(&x, sizeof x, 1, f) == 1;
+    long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    const int found = f && fscanf(f, "%ld", &pages) == 1;
     if (f) fclose(f);
-    return got ? x : (uint64_t)(talk_seconds() * 1e9) * 0x9e3779b97f4a7c15u;
+    if (!found || v->where != KCP_HOST) return;
+    const rlim_t most = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) +
+                        ((rlim_t)4 << 30);
+    setrlimit(RLIMIT_AS, &(struct rlimit){ most, most });
 }
 
-/* When time is up for what a shared object's process says. Before its run it has as
- * much as the run's limit, ten seconds at least; the run has its limit; behind it there
- * is a moment. All of it together ends at `last`, limit + 10 + the moment, so who
- * starts late has less; bulk seconds more for arrays. What it says changes no end. */
-struct clock { double until, last, limit, moment; };
+/* ---- trials: what the judge's process requests, and what the variant's answers */
+struct request {
+    struct kcase k;
+    enum kcp_pass pass;
+    int R, plan_R, again;                      /* again: into the arrays of before */
+    enum leftovers stale;
+    const struct rank_args *rank;              /* R of them, in shared memory */
+};
+struct reply {
+    int status;
+    char why[160];
+    struct kcp_traffic traffic[CASE_RANKS];
+};
 
-static struct clock clock_of(double limit, double bulk)
+/* The arrays of the trial before are released when the next trial has its own, so that
+ * no array has the address of an earlier one. */
+static void run_request(const struct request *q, struct trial *t, struct kcp_plan **p,
+                        struct reply *out)
 {
-    const double now = talk_seconds(), moment = bulk + fmax(limit / 3, 2);
-    return (struct clock){ now + fmax(limit, 10) + bulk, now + limit + 10 + moment,
-                           limit, moment };
-}
-
-static double clock_runs(const struct clock *c)
-{
-    return fmin(talk_seconds() + c->limit, c->last);
-}
-
-static double clock_after_run(const struct clock *c)
-{
-    return fmin(fmax(c->until, talk_seconds() + c->moment), c->last);
-}
-
-int talk_listen(pid_t pid, int fd, enum kind kind, double limit, double bulk,
-                struct message *m, char *why, size_t n)
-{
-    const double day = 86400;
-    const double patience = isolation_limit ? 20.0 * isolation_limit : day;
-    const int theirs = kind == RAN || kind == RECORD;
-    if (!isolation_limit) limit = day;
-    struct clock c = clock_of(limit, bulk);
-    if (!theirs) c.until = talk_seconds() + patience;
-    uint64_t nonce = 0;
-    int starts = 0, ends = kind == RECORD;     /* each once at most, of theirs */
-    for (int done = 0;;) {
-        if (wait_for(pid, fd, c.until, why, n)) return 1;
-        const int cut = talk_move_until(fd, m, sizeof *m, 0, c.until);
-        if (!cut && m->kind == STARTED && !done && (!theirs || !starts++))
-            c.until = theirs ? clock_runs(&c) : talk_seconds() + limit;
-        else if (!cut && m->kind == RETURNED && !done && (!theirs || !ends++))
-            c.until = theirs ? clock_after_run(&c) : talk_seconds() + patience;
-        else if (!cut && m->kind == NO_MEMORY) {       /* it has said so on stderr */
-            fflush(stdout);
-            _Exit(2);
-        } else if (!cut && m->kind == DONE && !done) {
-            done = 1;
-            nonce = draw_nonce();
-            if (!theirs) c.until = talk_seconds() + patience;
-            if (talk_send(fd, &nonce, sizeof nonce)) continue;    /* it is ending */
-        } else if (!cut && done && m->kind == kind && m->nonce == nonce) return 0;
-        else {
-            talk_kill(pid);
-            snprintf(why, n, "it wrote where only the judge speaks");
-            return 1;
-        }
+    struct trial old = *t;
+    struct kcp_plan *old_plan = *p;
+    const size_t bytes = (size_t)q->R * sizeof *t->rank;
+    const int again = q->again && t->rank;
+    t->k = &q->k;
+    t->pass = q->pass;
+    t->stale = q->stale;
+    if (!again) {
+        t->R = q->R;
+        t->mem = t->variant->where == KCP_HOST ? &host_memory : device_memory();
+        t->rank = alloc_or_exit(bytes);
+        memcpy(t->rank, q->rank, bytes);
+        *p = case_plan(&q->k, q->plan_R);
+        if (!*p || !t->mem) _exit(2);
     }
+    for (int r = 0; r < t->R; r++) {
+        struct rank_args *s = &t->rank[r];
+        for (int i = 0; i < s->n; i++) {       /* images change places after a run */
+            s->buffer[i].image = q->rank[r].buffer[i].image;
+            s->buffer[i].back = q->rank[r].buffer[i].back;
+        }
+        s->plan = *p;
+        s->mem = t->mem;
+    }
+    out->status = trial_here(t, out->why, sizeof out->why);
+    for (int r = 0; r < t->R; r++) out->traffic[r] = t->rank[r].traffic;
+    for (int r = 0; r < old.R && !again; r++) rank_args_release(&old.rank[r]);
+    if (again) return;
+    free(old.rank);
+    kcp_plan_free(old_plan);
 }
 
-void talk_forget(struct isolated *x)
+/* Until no request comes. What a variant prints is no line of the judge's: stderr. */
+static _Noreturn void serve(const struct isolated *x, int fd)
+{
+    struct trial t = { .stage = x->stage, .variant = x->variant };
+    struct kcp_plan *p = NULL;
+    static struct request q;
+    char why[160];
+    dup2(2, 1);
+    if (x->object) t.variant = variant_load(x->object, why, sizeof why);
+    if (!t.variant) _exit(2);
+    limit_memory(t.variant);
+    while (!receive_all(fd, &q, sizeof q)) {
+        struct reply out = { .why = "" };
+        run_request(&q, &t, &p, &out);
+        if (send_all(fd, &out, sizeof out)) break;
+    }
+    ranks_close();
+    _exit(0);              /* leaks are looked for with --here: make sanitize-host */
+}
+
+int isolated_runs_trials(void) { return runner != NULL; }
+
+static int may_start(struct isolated *x, char *why, size_t n)
+{
+    if (isolation_limit && 3 * x->lost >= 5.0 * isolation_limit) {
+        snprintf(why, n, "not run: %.0f s went by without a verdict", x->lost);
+        return KCP_COMM;
+    }
+    if (x->pid) return KCP_OK;
+    const pid_t pid = start(&x->fd);
+    if (!pid) serve(x, x->fd);
+    if (pid < 0) return KCP_NO_MEMORY;
+    x->pid = pid;
+    return KCP_OK;
+}
+
+static void forget(struct isolated *x)
 {
     if (x->pid) close(x->fd);
     x->pid = 0;
-    if (x->object && plugin_guarded()) plugin_ends_orphans();
+}
+
+/* The limit; ten seconds more for a process that has to start; 50 MB a second. */
+static double seconds_for(const struct isolated *x, const struct trial *t, int fresh)
+{
+    double bytes = 0;
+    for (int r = 0; r < t->R; r++)
+        for (int i = 0; i < t->rank[r].n; i++) bytes += (double)t->rank[r].buffer[i].bytes;
+    const double left = isolation_limit * 5 / 3.0 - x->lost;
+    return fmin(isolation_limit, left) + (fresh ? 10 : 0) + bytes / 50e6;
+}
+
+int isolated_trial(struct trial *t, char *why, size_t n)
+{
+    struct isolated *x = runner;
+    struct reply out;
+    const int fresh = !x->pid;
+    const size_t bytes = (size_t)t->R * sizeof *t->rank;
+    const int status = may_start(x, why, n);
+    if (status) return status;
+    struct rank_args *ranks = image_alloc(bytes);
+    if (!ranks) return KCP_NO_MEMORY;
+    memcpy(ranks, t->rank, bytes);
+    const struct request q = { .k = *t->k, .pass = t->pass, .R = t->R,
+        .plan_R = t->rank[0].plan->R, .again = t->runs > 0, .stale = t->stale,
+        .rank = ranks };
+    const double begin = seconds_now();
+    send_all(x->fd, &q, sizeof q);             /* a process that ended does not answer */
+    const int lost = answer(x->pid, x->fd, seconds_for(x, t, fresh), &out, sizeof out,
+                            why, n);
+    image_free(ranks);
+    if (lost) {
+        forget(x);
+        x->lost += seconds_now() - begin;
+        return KCP_COMM;
+    }
+    for (int r = 0; r < t->R; r++) t->rank[r].traffic = out.traffic[r];
+    if (out.why[0]) snprintf(why, n, "%.*s", (int)sizeof out.why - 1, out.why);
+    return out.status;
 }
 
 int isolated_case(struct isolated *x, int index, enum kcp_storage judged,
                   struct verdict *out)
 {
-    if (isolation_off || ranks_mine() >= 0)
-        return judge_case(x->stage, x->variant, &x->list[index], judged, out);
-    const struct request ask = { index, (int)judged };
-    const double all = isolation_limit * 5 / 3.0, begin = talk_seconds();
-    struct message m;
     if (!x->pid) x->begun = index;
-    if (x->object && plugin_guarded()) return plugin_case(x, index, judged, out);
-    *out = (struct verdict){ .outcome = FAIL, .alive = NAN };
-    if (isolation_limit && x->lost >= all) {
-        snprintf(out->why, sizeof out->why, "not run: %.0f s went by without a verdict",
-                 x->lost);
-        return KCP_OK;
-    }
-    if (!x->pid) x->pid = talk_start(&x->fd);
-    if (x->pid < 0) {
-        x->pid = 0;
-        return KCP_NO_MEMORY;
-    }
-    if (!x->pid) {
-        serve(x);
-        end_here();
-    }
-    double limit = isolation_limit;
-    if (limit > all - x->lost) limit = all - x->lost;
-    if (talk_send(x->fd, &ask, sizeof ask))
-        snprintf(out->why, sizeof out->why, "its process takes no more cases");
-    if (talk_listen(x->pid, x->fd, VERDICT, limit, 0, &m, out->why,
-                    sizeof out->why)) {
-        talk_forget(x);
-        x->lost += talk_seconds() - begin;
-    } else *out = m.is.verdict;
-    return KCP_OK;
+    if (!isolation_off && ranks_mine() < 0) runner = x;
+    const int status = judge_case(x->stage, x->variant, &x->list[index], judged, out);
+    runner = NULL;
+    return status;
 }
 
-int isolated_end(struct isolated *x, char *why, size_t n)
+int isolated_object_check(struct isolated *x,
+                          int (*run)(struct kcp_report *, const struct kcp_variant *),
+                          struct kcp_report *own)
 {
-    int status = 0, bad = 0;
-    if (!x->pid) return 0;
-    const double until = talk_seconds() + (isolation_limit ? isolation_limit : 86400);
-    shutdown(x->fd, SHUT_WR);
-    while (waitpid(x->pid, &status, WNOHANG) == 0 && talk_seconds() < until)
+    char why[160];
+    if (isolation_off || ranks_mine() >= 0) return run(own, x->variant);
+    runner = x;
+    const int status = run(own, x->variant);
+    runner = NULL;
+    if (isolated_end(x, why, sizeof why))
+        report_fail(own, "%s: %s", x->variant->name, why);
+    return status;
+}
+
+/* A process that has nothing more to do: status 0 is expected, and soon. */
+static int await_end(pid_t pid, char *why, size_t n)
+{
+    int status = 0;
+    const double until = seconds_now() + limit_or_day(isolation_limit);
+    while (waitpid(pid, &status, WNOHANG) == 0 && seconds_now() < until)
         poll(NULL, 0, 1);
-    if (talk_seconds() >= until) {
-        talk_kill(x->pid);
+    const int is_late = seconds_now() >= until;
+    if (is_late) {
+        end_group(pid);
         snprintf(why, n, "after its last case it does not end");
-        bad = 1;
     } else if (status) {
         char how[120];
         describe_end(status, how, sizeof how);
         snprintf(why, n, "after its last case %s", how);
-        bad = 1;
     }
-    kill(-x->pid, SIGKILL);
-    talk_forget(x);
+    kill(-pid, SIGKILL);
+    return is_late || status;
+}
+
+int isolated_end(struct isolated *x, char *why, size_t n)
+{
+    if (!x->pid) return 0;
+    shutdown(x->fd, SHUT_WR);
+    const int bad = await_end(x->pid, why, n);
+    forget(x);
     return bad;
+}
+
+/* ---- one answer from a process: `body` fills it there */
+static int ask_process(void (*body)(const void *arg, void *to), const void *arg, void *to,
+                       size_t bytes, double seconds, char *why, size_t n)
+{
+    int fd, status = 0;
+    const pid_t pid = start(&fd);
+    if (pid < 0) return 1;
+    if (!pid) {
+        body(arg, to);
+        fflush(stdout);
+        status = send_all(fd, to, bytes);
+        ranks_close();
+        _exit(status);
+    }
+    const int lost = answer(pid, fd, seconds, to, bytes, why, n);
+    close(fd);
+    return lost || await_end(pid, why, n);
+}
+
+struct checked { struct kcp_report report; int status; };
+
+static void run_check(const void *arg, void *to)
+{
+    const struct kcp_check *c = arg;
+    struct checked *x = to;
+    x->status = c->run(&x->report);
 }
 
 int isolated_check(const struct kcp_check *c, struct kcp_report *own)
 {
-    int fd;
-    struct message m;
+    struct checked x = { .report = *own };
     char why[160];
     if (isolation_off || ranks_mine() >= 0) return c->run(own);
-    const pid_t pid = talk_start(&fd);
-    if (pid < 0) return KCP_NO_MEMORY;
-    if (!pid) {
-        m = (struct message){ .kind = REPORT };
-        m.is.check.report = *own;
-        m.is.check.status = c->run(&m.is.check.report);
-        talk_answer(&m, REPORT);
-        end_here();
-    }
-    struct isolated x = { .pid = pid, .fd = fd };
-    const int lost = talk_listen(pid, fd, REPORT, isolation_limit, 0, &m, why,
+    const int lost = ask_process(run_check, c, &x, sizeof x, 20.0 * isolation_limit, why,
                                  sizeof why);
-    if (!lost) *own = m.is.check.report;
-    if (lost) talk_forget(&x);
-    if (lost || isolated_end(&x, why, sizeof why)) {
-        report_fail(own, "%s %s: %s", c->stage, c->name, why);
-        return KCP_OK;
-    }
-    return m.is.check.status;
+    *own = x.report;
+    if (lost) report_fail(own, "%s %s: %s", c->stage, c->name, why);
+    return lost ? KCP_OK : x.status;
+}
+
+struct found_device { struct kcp_device is; int status; };
+
+static void find_device(const void *arg, void *to)
+{
+    struct found_device *x = to;
+    (void)arg;
+    x->status = kcp_device_here(&x->is);
 }
 
 int isolated_device(struct kcp_device *d)
 {
-    int fd;
-    struct message m;
+    struct found_device x = { .status = KCP_NA };
     char why[160];
     if (isolation_off || ranks_mine() >= 0) return kcp_device_here(d) != KCP_OK;
-    const pid_t pid = talk_start(&fd);
-    if (pid < 0) return 1;
-    if (!pid) {
-        m = (struct message){ .kind = DEVICE };
-        m.is.device.status = kcp_device_here(&m.is.device.is);
-        talk_answer(&m, DEVICE);
-        _exit(0);
-    }
-    const int lost = talk_listen(pid, fd, DEVICE, isolation_limit, 0, &m, why,
-                                 sizeof why);
-    if (!lost) talk_kill(pid);
-    close(fd);
-    if (!lost) *d = m.is.device.is;
-    return lost || m.is.device.status;
+    const int lost = ask_process(find_device, NULL, &x, sizeof x, isolation_limit + 10.0,
+                                 why, sizeof why);
+    *d = x.is;
+    return lost || x.status;
+}
+
+struct record {
+    char stage[32], name[64], why[160], shapes[160];
+    int storage, where, found;
+};
+
+static void load_record(const void *path, void *to)
+{
+    struct record *x = to;
+    const struct kcp_variant *v = variant_load(path, x->why, sizeof x->why);
+    if (!v) return;
+    snprintf(x->stage, sizeof x->stage, "%s", v->stage);
+    snprintf(x->name, sizeof x->name, "%s", v->name);
+    snprintf(x->why, sizeof x->why, "%s", v->why);
+    snprintf(x->shapes, sizeof x->shapes, "%s", v->shapes);
+    x->storage = v->storage;
+    x->where = v->where;
+    x->found = 1;
+}
+
+int isolated_probe(const char *path, struct kcp_variant *record, char *why, size_t n)
+{
+    static struct record x;                    /* the record's words stay here */
+    x = (struct record){ .found = 0 };
+    if (ask_process(load_record, path, &x, sizeof x, isolation_limit, why, n)) return 1;
+    const int known = x.storage >= KCP_F64 && x.storage <= KCP_BF16 &&
+                      (x.where == KCP_HOST || x.where == KCP_DEVICE);
+    if (!x.found) snprintf(why, n, "%s", x.why);
+    else if (!known)
+        snprintf(why, n, "its record has storage %d and place %d", x.storage, x.where);
+    if (!x.found || !known) return 1;
+    *record = (struct kcp_variant){ x.stage, x.name, x.why,
+        (enum kcp_storage)x.storage, (enum kcp_where)x.where, x.shapes, NULL, NULL };
+    return 0;
 }

@@ -286,11 +286,9 @@ int is_mutant(const struct kcp_variant *v);
 /* A variant from a shared object; NULL and *why on failure. */
 const struct kcp_variant *variant_load(const char *path, char *why, size_t n);
 
-/* ---- isolation.c: a variant in a process of its own, which tells when it runs */
+/* ---- isolation.c: a variant in a process of its own */
 extern int isolation_off;                     /* --here: all in this process */
-extern int isolation_limit;                   /* seconds a case may take; 0: any */
-void isolation_started(void);
-void isolation_returned(void);
+extern int isolation_limit;                   /* seconds for a run; 0: no limit */
 
 /* ---- report.c */
 struct kcp_report {

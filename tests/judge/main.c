@@ -7,7 +7,6 @@
 #include "isolation.h"
 #include "outputs.h"
 #include "paths.h"
-#include "plugin.h"
 #include "base/program.h"
 #include "base/options.h"
 #include <stdlib.h>
@@ -330,10 +329,6 @@ static int judge(struct asked *x, const struct kcp_variant *mine)
         ranks_close();
         return status;
     }
-    plugin_start.device = o->only_device;
-    plugin_start.ranks = o->ranks;
-    if (x->backend)
-        snprintf(plugin_start.backend, sizeof plugin_start.backend, "%s", x->backend);
     if (mine && (isolation_off || ranks_mine() >= 0))
         mine = variant_load(o->object, why, sizeof why);
     printf("seed %llu%s\n", (unsigned long long)o->seed, o->full ? ", full" : "");
@@ -365,7 +360,6 @@ static int do_all(int argc, char **argv)
     if (x.reference && (status = other_reference(&x))) return status;
     rep.quiet = o->quiet;
     if (o->variant && strchr(o->variant, '/')) {
-        if (!isolation_off) plugin_guard();
         mine = object_record(o);
         if (!mine) return 2;
         if (o->stage && stage_find(o->stage) != stage_find(mine->stage))
@@ -380,15 +374,11 @@ static int do_all(int argc, char **argv)
     if (x.keep) return outputs_keep(x.keep, o);
     if (x.against) return outputs_against(x.against, o);
     if (x.foreign) return judge_foreign(x.foreign, o, &rep);
-    status = judge(&x, mine);
-    if (mine) plugin_unguard();
-    return status;
+    return judge(&x, mine);
 }
 
 int main(int argc, char **argv)
 {
-    const int fd = plugin_asked_for();
-    if (fd >= 0) return plugin_serve(fd);
     memory_settle();
     print_notices();
     return finish_stdout("kcp-check", do_all(argc, argv));

@@ -100,6 +100,7 @@ static int fill_many(struct trial *many, const struct trial *one, int heads)
     *s = *from;
     s->call.H = s->call.HV = heads;
     s->n = 0;
+    s->arena = NULL;
     s->args = calloc(1, one->stage->args + BEHIND_ARGS);
     if (!s->args) return KCP_NO_MEMORY;
     memcpy(s->args, &s->call, sizeof s->call);

@@ -1,11 +1,12 @@
-/* rank_args.c -- one rank of a trial: fenced, poisoned buffers in, what it wrote out.
+/* rank_args.c -- the arguments of one rank of a trial: filled, sent, fetched, checked.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
  * Next: trial.c.
  *
- * A rank gets arrays of its own: its shard of every token tensor, and of the states
- * only the rows it owns (the others are NaN, so that reading them shows). Stages of one
- * rank are tried the same way with R = 1.
+ * A rank gets its shard of every token tensor, and of the states the rows that it owns;
+ * the other rows are NaN, so that reading them shows. A stage without ranks is tried in
+ * the same way with R = 1. Every buffer has an image on the host, fences included;
+ * arrays in the variant's memory are made from the images when the variant runs.
  */
 #include "trial.h"
 #include <math.h>
@@ -18,37 +19,44 @@ int row_a(const struct kcp_field *f, const char *letter)
     return !strncmp(f->shape, letter, n) && (f->shape[n] == ' ' || !f->shape[n]);
 }
 
+static int is_integer(const struct kcp_field *f)
+{
+    return f->store == KCP_I32 || f->store == KCP_I64;
+}
+
+/* The rank that has a sequence's last token owns its final states. */
 static int owns(const struct rank_args *s, const struct kcp_field *f, int n)
 {
-    const int at_end = !strcmp(f->name, "ht") || !strcmp(f->name, "dht") ||
-                       !strcmp(f->name, "ot") || !strcmp(f->name, "dot") ||
-                       !strcmp(f->name, "xt") || !strcmp(f->name, "dxt");
+    static const char *const final[] = { "ht", "dht", "ot", "dot", "xt", "dxt" };
+    int at_end = 0;
+    for (int i = 0; i < 6; i++) at_end |= !strcmp(f->name, final[i]);
     return (at_end ? s->plan->ht_rank : s->plan->h0_rank)[n] == s->call.r;
 }
 
-/* The rows of the whole tensor that this rank holds, as doubles it may change. */
-static double *rows_of(const struct rank_args *s, const struct kcp_field *f,
-                       const struct tensor *t, int64_t dim[4], int64_t *first)
+/* The rows of a tensor that this rank holds: `width` bytes a number, rows of others all
+ * ones, which is NaN. The caller frees them. */
+static void *rows_of(const struct rank_args *s, const struct kcp_field *f,
+                     const struct tensor *t, size_t width, struct buffer *o)
 {
-    int64_t row = 1, n = 1;
-    shape_dims(&s->call, f->shape, dim);
-    for (int d = 0; d < t->nd; d++) n *= dim[d];
-    for (int d = 1; d < t->nd; d++) row *= dim[d];
-    double *x = malloc(8 * (size_t)n + 8);
-    *first = s->ranks && row_a(f, "T") ? s->plan->ctx[s->call.r].begin : 0;
+    int64_t row = 1;
+    shape_dims(&s->call, f->shape, o->dim);
+    for (int d = 1; d < t->nd; d++) row *= o->dim[d];
+    o->nd = t->nd;
+    o->n = t->nd ? row * o->dim[0] : 1;
+    char *x = malloc(width * (size_t)o->n + 8);
     if (!x) return NULL;
-    if (s->ranks && row_a(f, "T"))
-        kcp_plan_take(s->plan, s->call.r, 8 * (size_t)row, t->p, x);
-    else
-        memcpy(x, t->p, 8 * (size_t)n);
-    if (s->ranks && row_a(f, "N"))
-        for (int i = 0; i < s->call.N; i++)
-            if (!owns(s, f, i)) memset(x + i * row, 0xff, 8 * (size_t)row);
+    const size_t bytes = width * (size_t)row;
+    if (s->ranks && row_a(f, "T")) {
+        o->first = s->plan->ctx[s->call.r].begin;
+        kcp_plan_take(s->plan, s->call.r, bytes, t->p, x);
+    } else memcpy(x, t->p, width * (size_t)o->n);
+    for (int i = 0; i < s->call.N && s->ranks && row_a(f, "N"); i++)
+        if (!owns(s, f, i)) memset(x + (size_t)i * bytes, 0xff, bytes);
     return x;
 }
 
-/* The fold starts from h of its first map; M of that one may never have been written,
- * nor any map outside the range. */
+/* The fold starts from h of its first map: M of that map, and maps outside the range,
+ * may never have been written. */
 static void poison_maps(const struct kcp_call *c, const struct tensor *range,
                         const struct tensor *t, double *maps)
 {
@@ -60,32 +68,85 @@ static void poison_maps(const struct kcp_call *c, const struct tensor *range,
     }
 }
 
-static int place(struct rank_args *s, struct buffer *o, const void *bytes, size_t n)
+/* bytes NULL: an output, all NaN. */
+static int make_image(struct buffer *o, const void *bytes, size_t n)
 {
-    char *image = malloc(n + 2 * FENCE);
     o->bytes = n;
-    o->image = image;
-    if (!image) return KCP_NO_MEMORY;
-    memset(image, 0xff, n + 2 * FENCE);
-    if (bytes) memcpy(image + FENCE, bytes, n);                 /* else NaN too */
+    o->image = image_alloc(n + 2 * FENCE);
+    o->back = image_alloc(n + 2 * FENCE);
+    if (!o->image || !o->back) return KCP_NO_MEMORY;
+    memset(o->image, 0xff, n + 2 * FENCE);
+    if (bytes) memcpy(o->image + FENCE, bytes, n);
     return KCP_OK;
+}
+
+static int fill_numbers(struct rank_args *s, struct buffer *o, const struct tensor *t,
+                        const struct tensor_set *in)
+{
+    const struct kcp_field *f = o->field;
+    const size_t width = store_bytes(f->store, s->storage);
+    double *rows = rows_of(s, f, t, sizeof *rows, o);
+    void *coded = malloc((size_t)o->n * width + 8);
+    const int given = field_in(f) || field_given(f, &s->call);
+    int status = rows && coded ? KCP_OK : KCP_NO_MEMORY;
+    if (!status && s->poison && !strcmp(f->name, "maps"))
+        poison_maps(&s->call, tensor_find(in, "range"), t, rows);
+    if (!status && given) encode(coded, rows, o->n, width);
+    if (!status) status = make_image(o, given ? coded : NULL, (size_t)o->n * width);
+    free(coded);
+    if (field_in(f)) free(rows);
+    else o->want = rows;
+    return status;
+}
+
+static int fill_integers(struct rank_args *s, struct buffer *o, const struct tensor *t)
+{
+    const size_t width = store_bytes(o->field->store, s->storage);
+    void *rows = rows_of(s, o->field, t, width, o);
+    const int status = rows ? make_image(o, rows, (size_t)o->n * width) : KCP_NO_MEMORY;
+    free(rows);
+    return status;
+}
+
+static int fill_buffer(struct rank_args *s, const struct kcp_field *f,
+                       const struct tensor_set *in, const struct tensor_set *want)
+{
+    const struct kcp_context *x = s->ranks ? &s->plan->ctx[s->call.r] : NULL;
+    const struct tensor *t = tensor_find(field_in(f) ? in : want, f->name);
+    const int bounds = !strcmp(f->shape, "NS+1"), chunks = !strcmp(f->shape, "NC");
+    const int is_grid = x && (bounds || chunks);
+    if (!is_grid && !t) return f->when == KCP_MAYBE ? KCP_OK : KCP_BAD;
+    struct buffer *o = &s->buffer[s->n++];
+    *o = (struct buffer){ .field = f };
+    if (is_grid) {
+        const int *grid = !strcmp(f->name, "cu") ? x->cu : x->cn;
+        return make_image(o, chunks ? x->sc : grid,
+                          4 * (size_t)(bounds ? x->NS + 1 : x->NC));
+    }
+    return is_integer(f) ? fill_integers(s, o, t) : fill_numbers(s, o, t, in);
+}
+
+int rank_args_fill(struct rank_args *s, const struct kcp_stage *stage,
+                   const struct tensor_set *in, const struct tensor_set *want)
+{
+    int status = KCP_OK;
+    const struct kcp_field *f;
+    s->args_bytes = stage->args + BEHIND_ARGS;
+    for (int i = 0; (f = trial_field(stage, i)) && !status; i++)
+        if (field_used(f, &s->call)) status = fill_buffer(s, f, in, want);
+    return status;
 }
 
 /* ---- images to arrays and back
  *
- * On the host, and for tools that follow each allocation, every array has one of its
- * own. On a GPU all arrays of a rank lie in one, with more NaN between them: a copy
- * waits for the GPU, which others use too, so one goes and one comes back. */
+ * On the host, and for tools that follow each allocation, every array is an allocation.
+ * On a GPU all arrays of a rank are parts of one, with more NaN between them, because a
+ * copy waits for the GPU: one copy each way instead of one for each array. */
 enum { GAP = 4096 };
 
 int arrays_apart;
 
-static int has_arena(const struct rank_args *s)
-{
-    return s->mem->is_far && FENCE && !arrays_apart;
-}
-
-/* Where buffer i begins, its fence first; i == s->n: how long the arena is. */
+/* Offset of buffer i, its fence first; i == s->n: the size of the arena. */
 static size_t arena_offset(const struct rank_args *s, int i)
 {
     size_t at = GAP;
@@ -94,52 +155,45 @@ static size_t arena_offset(const struct rank_args *s, int i)
     return at;
 }
 
-static int send_arena(struct rank_args *s)
+static int make_arrays(struct rank_args *s)
 {
-    char *whole = malloc(s->arena_bytes);
-    if (!whole) return KCP_NO_MEMORY;
-    memset(whole, 0xff, s->arena_bytes);
-    for (int i = 0; i < s->n; i++)
-        memcpy(whole + arena_offset(s, i), s->buffer[i].image,
-               s->buffer[i].bytes + 2 * FENCE);
-    const int status = s->mem->copy(s->arena, whole, s->arena_bytes);
-    free(whole);
-    return status;
-}
-
-static int send_all(struct rank_args *s)
-{
-    int status = KCP_OK;
-    if (has_arena(s)) {
+    s->args = calloc(1, s->args_bytes);
+    if (!s->args) return KCP_NO_MEMORY;
+    memcpy(s->args, &s->call, sizeof s->call);
+    if (s->mem->is_far && FENCE && !arrays_apart) {
         s->arena_bytes = arena_offset(s, s->n);
         s->arena = s->mem->alloc(s->arena_bytes);
         if (!s->arena) return KCP_NO_MEMORY;
     }
-    for (int i = 0; i < s->n && !status; i++) {
+    for (int i = 0; i < s->n; i++) {
         struct buffer *o = &s->buffer[i];
-        const size_t all = o->bytes + 2 * FENCE;
-        o->base = s->arena ? s->arena + arena_offset(s, i) : s->mem->alloc(all);
+        o->base = s->arena ? s->arena + arena_offset(s, i)
+                           : s->mem->alloc(o->bytes + 2 * FENCE);
         if (!o->base) return KCP_NO_MEMORY;
-        if (!s->arena) status = s->mem->copy(o->base, o->image, all);
         void *p = (char *)o->base + FENCE;
         memcpy(s->args + o->field->at, &p, sizeof p);
     }
-    return s->arena ? send_arena(s) : status;
+    return KCP_OK;
 }
 
-int rank_args_again(struct rank_args *s)
+int rank_args_send(struct rank_args *s)
 {
-    int status = KCP_OK;
+    int status = s->args ? KCP_OK : make_arrays(s);
+    char *whole = s->arena ? malloc(s->arena_bytes) : NULL;
+    if (s->arena && !whole) status = KCP_NO_MEMORY;
+    if (whole) memset(whole, 0xff, s->arena_bytes);
     for (int i = 0; i < s->n && !status; i++) {
-        struct buffer *o = &s->buffer[i];
-        if (!o->want || field_given(o->field, &s->call)) continue;
-        memset(o->image + FENCE, 0xff, o->bytes);
-        if (!s->arena) status = s->mem->copy(o->base, o->image, o->bytes + 2 * FENCE);
+        const struct buffer *o = &s->buffer[i];
+        const size_t all = o->bytes + 2 * FENCE;
+        if (whole) memcpy(whole + arena_offset(s, i), o->image, all);
+        else status = s->mem->copy(o->base, o->image, all);
     }
-    return s->arena ? send_arena(s) : status;
+    if (whole && !status) status = s->mem->copy(s->arena, whole, s->arena_bytes);
+    free(whole);
+    return status;
 }
 
-/* What lies between two arrays, beyond their fences, is as it was? Else who wrote. */
+/* Beyond the fences, between two arrays of an arena, all bytes are still NaN? */
 static int gaps_hold(const struct rank_args *s, const char *whole, char *why, size_t n)
 {
     for (int i = 0; i <= s->n; i++) {
@@ -156,121 +210,70 @@ static int gaps_hold(const struct rank_args *s, const char *whole, char *why, si
     return 1;
 }
 
-static int fill_buffer(struct rank_args *s, const struct kcp_field *f,
-                       const struct tensor_set *in,
-                     const struct tensor_set *want)
-{
-    struct buffer *o = &s->buffer[s->n];
-    const struct kcp_context *x = s->ranks ? &s->plan->ctx[s->call.r] : NULL;
-    const struct tensor *t = tensor_find(field_in(f) ? in : want, f->name);
-    const size_t width = store_bytes(f->store, s->storage);
-    *o = (struct buffer){ .field = f };
-    if (x && !strcmp(f->shape, "NS+1"))
-        s->n++;
-    else if (x && !strcmp(f->shape, "NC"))
-        s->n++;
-    else if (!t)
-        return f->when == KCP_MAYBE ? KCP_OK : KCP_BAD;
-    else {
-        s->n++;
-        int64_t n = 1;
-        if (f->store == KCP_I32 || f->store == KCP_I64) {
-            shape_dims(&s->call, f->shape, o->dim);
-            for (int d = 0; d < t->nd; d++) n *= o->dim[d];
-            const int64_t row = o->dim[0] ? n / o->dim[0] : 0;
-            if (!x || !row_a(f, "T")) return place(s, o, t->p, (size_t)n * width);
-            void *rows = malloc((size_t)n * width + 8);
-            if (!rows) return KCP_NO_MEMORY;
-            kcp_plan_take(s->plan, s->call.r, (size_t)row * width, t->p, rows);
-            const int placed = place(s, o, rows, (size_t)n * width);
-            free(rows);
-            return placed;
-        }
-        double *rows = rows_of(s, f, t, o->dim, &o->first);
-        if (!rows) return KCP_NO_MEMORY;
-        for (int d = 0; d < t->nd; d++) n *= o->dim[d];
-        o->nd = t->nd;
-        o->n = n;
-        if (s->poison && !strcmp(f->name, "maps"))
-            poison_maps(&s->call, tensor_find(in, "range"), t, rows);
-        void *coded = malloc((size_t)n * width + 8);
-        const int given = field_in(f) || field_given(f, &s->call);
-        if (coded && given) encode(coded, rows, n, width);
-        int status = KCP_NO_MEMORY;
-        if (coded) status = place(s, o, given ? coded : NULL, (size_t)n * width);
-        free(coded);
-        if (field_in(f)) free(rows);
-        else o->want = rows;
-        return status;
-    }
-    const int *grid = x->sc;
-    if (!strcmp(f->name, "cu")) grid = x->cu;
-    if (!strcmp(f->name, "cn")) grid = x->cn;
-    return place(s, o, grid, 4 * (size_t)(f->shape[1] == 'S' ? x->NS + 1 : x->NC));
-}
-
-int rank_args_fill(struct rank_args *s, const struct kcp_stage *stage,
-                   const struct tensor_set *in,
-              const struct tensor_set *want)
-{
-    s->args = calloc(1, stage->args + BEHIND_ARGS);
-    if (!s->args) return KCP_NO_MEMORY;
-    memcpy(s->args, &s->call, sizeof s->call);
-    int status = KCP_OK;
-    const struct kcp_field *f;
-    for (int i = 0; (f = trial_field(stage, i)) && !status; i++)
-        if (field_used(f, &s->call)) status = fill_buffer(s, f, in, want);
-    return status ? status : send_all(s);
-}
-
-void rank_args_free(struct rank_args *s)
-{
-    for (int i = 0; i < s->n; i++) {
-        if (s->buffer[i].base && !s->arena) s->mem->free(s->buffer[i].base);
-        free(s->buffer[i].image);
-        free(s->buffer[i].want);
-    }
-    if (s->arena) s->mem->free(s->arena);
-    free(s->args);
-    *s = (struct rank_args){ 0 };
-}
-
-int rank_args_keep(struct rank_args *s, struct buffer *o, char *now, char *why,
-                   size_t n)
-{
-    const size_t all = o->bytes + 2 * FENCE;
-    const int in = field_in(o->field);
-    const char *broken = in && memcmp(now, o->image, all) ? "into input" : NULL;
-    if (memcmp(now + FENCE + o->bytes, o->image + FENCE + o->bytes, FENCE))
-        broken = "past";
-    if (memcmp(now, o->image, FENCE)) broken = "before";
-    free(broken ? now : o->image);
-    if (!broken) o->image = now;
-    else snprintf(why, n, "rank %d wrote %s %s%s", s->call.r, broken,
-                  whose_field(o->field), o->field->name);
-    return broken ? KCP_BAD : KCP_OK;
-}
-
-/* Copy all of it back. Outputs replace their image; inputs and fences must match. */
-int rank_args_collect(struct rank_args *s, char *why, size_t size)
+int rank_args_fetch(struct rank_args *s, char *why, size_t n)
 {
     int status = KCP_OK;
     char *whole = s->arena ? malloc(s->arena_bytes) : NULL;
     if (s->arena && !whole) return KCP_NO_MEMORY;
     if (whole) status = s->mem->copy(whole, s->arena, s->arena_bytes);
     for (int i = 0; i < s->n && !status; i++) {
-        struct buffer *o = &s->buffer[i];
+        const struct buffer *o = &s->buffer[i];
         const size_t all = o->bytes + 2 * FENCE;
-        char *now = malloc(all);
-        if (now && whole) memcpy(now, whole + arena_offset(s, i), all);
-        else if (!now || s->mem->copy(now, o->base, all)) {
-            free(now);
-            status = KCP_NO_MEMORY;
-            break;
-        }
-        status = rank_args_keep(s, o, now, why, size);
+        if (whole) memcpy(o->back, whole + arena_offset(s, i), all);
+        else status = s->mem->copy(o->back, o->base, all);
     }
-    if (!status && whole && !gaps_hold(s, whole, why, size)) status = KCP_BAD;
+    if (!status && whole && !gaps_hold(s, whole, why, n)) status = KCP_BAD;
     free(whole);
     return status;
+}
+
+int rank_args_check(struct rank_args *s, char *why, size_t n)
+{
+    for (int i = 0; i < s->n; i++) {
+        struct buffer *o = &s->buffer[i];
+        char *now = o->back, *before = o->image;
+        const size_t end = FENCE + o->bytes;
+        const char *broken = NULL;
+        if (field_in(o->field) && memcmp(now, before, end + FENCE))
+            broken = "into input";
+        if (memcmp(now + end, before + end, FENCE)) broken = "past";
+        if (memcmp(now, before, FENCE)) broken = "before";
+        if (broken) {
+            snprintf(why, n, "rank %d wrote %s %s%s", s->call.r, broken,
+                     whose_field(o->field), o->field->name);
+            return KCP_BAD;
+        }
+        o->image = now;
+        o->back = before;
+    }
+    return KCP_OK;
+}
+
+void rank_args_reset(struct rank_args *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        struct buffer *o = &s->buffer[i];
+        if (o->want && !field_given(o->field, &s->call))
+            memset(o->image + FENCE, 0xff, o->bytes);
+    }
+}
+
+void rank_args_release(struct rank_args *s)
+{
+    for (int i = 0; i < s->n && !s->arena; i++)
+        if (s->buffer[i].base) s->mem->free(s->buffer[i].base);
+    if (s->arena) s->mem->free(s->arena);
+    free(s->args);
+    s->arena = s->args = NULL;
+}
+
+void rank_args_free(struct rank_args *s)
+{
+    rank_args_release(s);
+    for (int i = 0; i < s->n; i++) {
+        image_free(s->buffer[i].image);
+        image_free(s->buffer[i].back);
+        free(s->buffer[i].want);
+    }
+    *s = (struct rank_args){ 0 };
 }

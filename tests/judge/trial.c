@@ -3,17 +3,16 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
  * Next: verdict.c.
  */
+#include "isolation.h"
 #include "paths.h"
-#include "plugin.h"
 #include "trial.h"
 #include <stdlib.h>
 #include <string.h>
 
-void trial_seat(struct trial *t, int r, const struct kcase *k, const struct kcp_plan *p,
-                enum kcp_pass pass)
+static void begin_rank(struct trial *t, int r, const struct kcase *k,
+                       const struct kcp_plan *p, enum kcp_pass pass)
 {
     struct rank_args *s = &t->rank[r];
-    if (t->stage->ranks && ranks_apart() && ranks_mine() < 0) t->mem->gpu(r);
     s->call = call_of(t->stage, k, p, r, pass);
     s->plan = p;
     s->mem = t->mem;
@@ -36,7 +35,7 @@ int trial_fill(struct trial *t, const struct kcase *k, const struct kcp_plan *p,
     if (!t->rank) return KCP_NO_MEMORY;
     for (int r = 0; r < t->R && !status; r++) {
         if (t->stage->ranks && ranks_mine() >= 0 && r != ranks_mine()) continue;
-        trial_seat(t, r, k, p, pass);
+        begin_rank(t, r, k, p, pass);
         status = rank_args_fill(&t->rank[r], t->stage, in, want);
     }
     return status;
@@ -184,10 +183,8 @@ static int rank_body(struct kcp_comm *comm, void *arg)
 
 int trial_launch(struct trial *t, char *why, size_t n)
 {
-    isolation_started();
     int status = t->stage->ranks
         ? ranks_run(t->mem, t->R, rank_body, t, why, n) : rank_body(NULL, t);
-    isolation_returned();
     for (int r = 0; r < t->R && !status; r++) status = t->rank[r].status;
     for (int r = 0; r < t->R && status == KCP_NA; r++)
         if (t->rank[r].lacks_forward) snprintf(why, n, "no forward before it takes it");
@@ -199,12 +196,31 @@ int trial_launch(struct trial *t, char *why, size_t n)
     return status;
 }
 
+/* Of a process of ranks this one's alone, whose arrays exist. */
+static int is_mine(int r) { return ranks_mine() < 0 || ranks_mine() == r; }
+
+int trial_here(struct trial *t, char *why, size_t n)
+{
+    int status = KCP_OK;
+    for (int r = 0; r < t->R && !status; r++) {
+        if (t->stage->ranks && !is_mine(r)) continue;
+        if (t->stage->ranks && ranks_apart() && ranks_mine() < 0) t->mem->gpu(r);
+        t->rank[r].why[0] = 0;
+        status = rank_args_send(&t->rank[r]);
+    }
+    if (!status) status = trial_launch(t, why, n);
+    for (int r = 0; r < t->R && !status; r++)
+        status = rank_args_fetch(&t->rank[r], why, n);
+    return status;
+}
+
 int trial_run(struct trial *t, char *why, size_t n)
 {
-    if (plugin_runs_trials()) return plugin_trial(t, why, n);
-    int status = trial_launch(t, why, n);
+    int status = isolated_runs_trials() ? isolated_trial(t, why, n)
+                                        : trial_here(t, why, n);
     for (int r = 0; r < t->R && !status; r++)
-        status = rank_args_collect(&t->rank[r], why, n);
+        status = rank_args_check(&t->rank[r], why, n);
+    t->runs++;
     return status;
 }
 
@@ -216,6 +232,6 @@ const struct memory *gpu_of_threads(void)
 const struct memory *trial_memory(enum kcp_where where)
 {
     if (where == KCP_HOST) return &host_memory;
-    if (!plugin_runs_trials()) return device_memory();
+    if (!isolated_runs_trials()) return device_memory();
     return paths_device() ? &host_memory : NULL;
 }

@@ -16,9 +16,9 @@
 struct buffer {
     const struct kcp_field *field;
     void *base;                    /* in the variant's memory, fences included */
-    char *image;                   /* on the host: what was put there, then what is */
+    char *image, *back;            /* on the host: as sent, and as fetched after a run */
     size_t bytes;
-    double *want;                  /* outputs: what should be there */
+    double *want;                  /* outputs: the expected numbers */
     int64_t dim[4], n, first;
     int nd;
 };
@@ -28,17 +28,21 @@ struct rank_args {
     const struct kcp_plan *plan;
     const struct memory *mem;
     enum kcp_storage storage;
-    int ranks, status, n, id;       /* the case's */
-    int lacks_forward;              /* its forward is n/a: it did not run */
-    int poison;                     /* NaN where nobody reads; mutants fail by values */
+    int ranks, status, n, id;       /* id: the case's */
+    int lacks_forward;              /* 13: no forward takes this call */
+    int poison;                     /* NaN where nothing reads; not for mutants */
     struct buffer buffer[32];
-    char *arena;                    /* on a GPU: all of them, NaN between; or NULL */
-    size_t arena_bytes;
-    char *args, why[96];            /* why: what was written that is not its own */
+    char *arena;                    /* on a GPU: one allocation of all arrays; or NULL */
+    size_t arena_bytes, args_bytes;
+    char *args, why[96];            /* why: which array it wrote outside of */
     void *saved;
     size_t saved_bytes;
     struct kcp_traffic traffic;
 };
+
+/* Memory of an image: shared with the variant's process where it has one (isolation.c) */
+void *image_alloc(size_t n);
+void image_free(void *p);
 
 /* leftovers.c: what is in a workspace before a run: NaN, or what the last run left, or
  * the last one that wanted another size (the last one, when all wanted the same). */
@@ -59,33 +63,30 @@ struct trial {
     int runs;                       /* since it was filled */
 };
 
-/* The inputs of a case and what should come of them, until the next is asked for. */
+/* The inputs of a case and its expected outputs. */
 struct expected {
     const struct kcp_stage *stage;
     struct kcase k;
     enum kcp_storage judged;
     enum kcp_pass pass;
     struct tensor_set in, want;
-    struct tensor_set sums, moved;      /* of draws' squares; what is made of them */
+    struct tensor_set sums, moved;      /* squares of draws; their RMS */
     int draws;                          /* -1: none can be made */
     double alive, rms_v, rms_sum, rms_dA;
 };
+/* Made by the references, or found in the cache: valid until the next call. */
 int expected_find(const struct kcp_stage *s, const struct kcase *k, enum kcp_pass pass,
                   enum kcp_storage judged, const struct kcp_plan *p,
                   const struct expected **x);
-/* Made now by all cores, for processes that are started later; while memory lasts. */
-void expected_ahead(const struct kcp_stage *s, const struct kcase *list, int n,
-                    enum kcp_storage judged);
-/* Of many seeds not all storages' have room: those of others than this one are given up
- * where what was made so far leaves too little. */
-void expected_make_room(const struct kcp_stage *s, enum kcp_storage judged);
-/* Of the case that expected_of made last: how far its expected tensor `name` moves
- * when every input is off by half a place of its type, as judge.h says; NULL: not
- * known. */
-const double *expected_moved(const char *field, int draws);
 const struct expected *expected_of(const struct kcp_stage *s, const struct kcase *k,
                                    enum kcp_pass pass, enum kcp_storage judged,
                                    const struct kcp_plan *p);
+/* All cases of a list, made by all cores, while the cache has memory for them. */
+void expected_ahead(const struct kcp_stage *s, const struct kcase *list, int n,
+                    enum kcp_storage judged);
+/* How far output `field` of the case found last moves when every input is off by half a
+ * place of its type (judge.h); NULL: unknown. */
+const double *expected_moved(const char *field, int draws);
 struct kcp_call call_of(const struct kcp_stage *s, const struct kcase *k,
                         const struct kcp_plan *p, int r, enum kcp_pass pass);
 /* What slices of a layer are held against, of inputs and outputs in one set: RMS(v),
@@ -106,26 +107,25 @@ enum { BEHIND_ARGS = 64 };                    /* bytes, for pointers and for gua
 /* The reference's forward before 13; the judge's own checks put a wrong one here. */
 extern int (*trial_forward)(struct kcp_forward *);
 
+/* Images of all arrays of a rank; then arrays made from them (again from the same images
+ * where they exist), fetched after a run, and compared: fences and inputs must be as they
+ * were sent. After that `image` is what the run left. */
 int  rank_args_fill(struct rank_args *s, const struct kcp_stage *stage,
-                    const struct tensor_set *in,
-               const struct tensor_set *want);
-int  rank_args_collect(struct rank_args *s, char *why, size_t n);
-/* Where it ran before: the inputs are as they were, the outputs NaN again. */
-int  rank_args_again(struct rank_args *s);
-/* What came back of a buffer: its image, if fences and inputs are as they were; or why
- * not. `now` belongs to the buffer then. */
-int  rank_args_keep(struct rank_args *s, struct buffer *o, char *now, char *why,
-                    size_t n);
+                    const struct tensor_set *in, const struct tensor_set *want);
+int  rank_args_send(struct rank_args *s);
+int  rank_args_fetch(struct rank_args *s, char *why, size_t n);
+int  rank_args_check(struct rank_args *s, char *why, size_t n);
+/* Outputs are NaN again, for another run. */
+void rank_args_reset(struct rank_args *s);
+void rank_args_release(struct rank_args *s);     /* the arrays, not the images */
 void rank_args_free(struct rank_args *s);
-/* Seats for all ranks of a case; this process's alone where it has one. */
+/* Images of all ranks of a case; of processes, of this one's rank. */
 int  trial_fill(struct trial *t, const struct kcase *k, const struct kcp_plan *p,
-               enum kcp_pass pass, const struct tensor_set *in,
-               const struct tensor_set *want);
-/* Rank r's sizes and options, before its arrays. */
-void trial_seat(struct trial *t, int r, const struct kcase *k, const struct kcp_plan *p,
-                enum kcp_pass pass);
+                enum kcp_pass pass, const struct tensor_set *in,
+                const struct tensor_set *want);
 int  trial_launch(struct trial *t, char *why, size_t n);
-int  trial_run(struct trial *t, char *why, size_t n);    /* and copy outputs back */
+int  trial_here(struct trial *t, char *why, size_t n);   /* send, launch, fetch */
+int  trial_run(struct trial *t, char *why, size_t n);    /* where it belongs; checked */
 /* Bytes of output o that are not those of another run's, `to`. There o's first row is
  * row `first`: o->first, where one rank has them all. Rows of tokens, states that this
  * rank owns, sums whole. */

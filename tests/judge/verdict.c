@@ -116,10 +116,8 @@ static int run_once(struct trial *t, const struct kcase *k, const struct kcp_pla
 
 static int run_again(struct trial *t, char *why, size_t n)
 {
-    int status = KCP_OK;
-    for (int r = 0; r < t->R; r++)
-        if (!status) status = rank_args_again(&t->rank[r]);
-    return status ? status : trial_run(t, why, n);
+    for (int r = 0; r < t->R; r++) rank_args_reset(&t->rank[r]);
+    return trial_run(t, why, n);
 }
 
 int repeats_asked = 1;

@@ -1,8 +1,7 @@
-/* liar.c -- variants that lie about themselves, one a word: -DLIE=name.
+/* liar.c -- variants of 07 that break their process or their promise: -DLIE=name.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh, which
- * wants a failure of each.  Next: tests/judge/isolation.c.
- * The honest one beneath computes what chapter 07 says, forward and backward. */
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh: HONEST
+ * passes, each other one fails.  Next: tests/judge/isolation.c. */
 #define _GNU_SOURCE
 #include "kcp.h"
 
@@ -12,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { HONEST, EXITS, EXITS_AT_ONCE, HANGS, CRASHES, KILLS_ITSELF, SPEAKS, REFUSES,
+enum { HONEST, EXITS, EXITS_AT_ONCE, HANGS, CRASHES, KILLS_ITSELF, TAKES_MEMORY, REFUSES,
        NAMED, NO_GPU, EXITS_LOADED, HANGS_LOADED, EXITS_LATE, NO_BACKWARD, ONCE,
        EMPTY, ONCE_WIDE, NO_FORWARD, SOME, SOME_SAID, MARKS, TWICE };
 
@@ -59,15 +58,15 @@ static size_t work_of(const void *args)
     return sizeof(int64_t) * (size_t)(2 + a->HV * a->K * a->V);
 }
 
-/* Whatever is open takes a verdict of ours: PASS is all zeros. */
-static void speak(void)
+/* Memory without end: it stops where the process's limit is. */
+static int take_memory(void)
 {
-    static char words[4096];
-    for (int fd = 3; fd < 40; fd++)
-        if (write(fd, words, sizeof words) < 0) continue;
-    printf("1 passed, 0 failed, 0 skipped\n");
-    fflush(stdout);
-    _exit(0);
+    size_t taken = 0;
+    for (char *p; taken < (size_t)16 << 30 && (p = malloc(1 << 28)); taken += 1 << 28)
+        p[0] = 1;
+    if (taken >> 30 < 16) return KCP_NO_MEMORY;
+    fprintf(stderr, "16 GiB, and no limit\n");
+    return KCP_OK;
 }
 
 /* The fiftieth call in a row of one size? Of the larger ones, which alone are taken. */
@@ -95,7 +94,7 @@ static int run(void *args)
     if (LIE == HANGS && runs > 1) for (;;) sleep(1);
     if (LIE == CRASHES) *(volatile int *)8 = 1;
     if (LIE == KILLS_ITSELF) kill(getpid(), SIGKILL);
-    if (LIE == SPEAKS) speak();
+    if (LIE == TAKES_MEMORY) return take_memory();
     if (LIE == REFUSES) return KCP_NA;
     if (LIE == NO_BACKWARD && a->pass == KCP_BACKWARD) return KCP_NA;
     if (LIE == NO_FORWARD && a->pass == KCP_FORWARD) return KCP_NA;
