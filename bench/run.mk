@@ -12,8 +12,7 @@ $B/kcp-arrays: $(call obj,tests/cli/arrays.c ref/core/version.c $(wildcard ref/b
 	@$(CC) $(LDFLAGS) $^ -lm -o $@
 
 test_needs   += $B/kcp-run $B/kcp-arrays $B/kcp-check
-test_scripts += tests/cli/run_cli.sh tests/cli/run_device.sh tests/cli/run_owners.sh \
-  tests/cli/run_sum.sh tests/cli/run_relatives.sh tests/cli/run_wire.sh
+test_scripts += tests/cli/run_cli.sh tests/cli/run_folder.sh tests/cli/run_device.sh
 
 .PHONY: bench bench-cpu
 bench: bench-cpu
@@ -26,4 +25,4 @@ sanitize-run:
 	@$(MAKE) --no-print-directory $(at_once) B=build/asan CUDA_HOME=none \
 	  EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=all -O1" \
 	  build/asan/kcp-run build/asan/kcp-arrays build/asan/kcp-check
-	@sh tests/cli/run_cli.sh build/asan
+	@sh tests/cli/cases.sh build/asan kcp-run && sh tests/cli/run_cli.sh build/asan

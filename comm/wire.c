@@ -1,6 +1,6 @@
 /* wire.c -- a communicator over another, which says what an exchange may lose on it.
  *
- * Book: chapter 20.  Checked by: tests/20_clusters/wire.c, tests/cli/run_wire.sh.
+ * Book: chapter 20.  Checked by: tests/20_clusters/wire.c, tests/cli/run_cli.sh.
  * Next: comm/narrow.c.
  *
  * Every call goes to the communicator below and is counted here as well. What may be

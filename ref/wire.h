@@ -1,7 +1,7 @@
 /* wire.h -- what an exchange may lose on request: half of a number's bits, and states
  * that hardly count.
  *
- * Book: chapter 20.  Checked by: tests/20_clusters/wire.c, tests/cli/run_wire.sh.
+ * Book: chapter 20.  Checked by: tests/20_clusters/wire.c, tests/cli/run_cli.sh.
  * Next: comm/wire.c.
  *
  * Both are off unless asked for, and belong to the communicator: a call that is given

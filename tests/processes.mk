@@ -17,7 +17,7 @@ $B/kcp-check-far: $(core) $B/tests/judge/main.o $B/tests/cli/far_gpu.o $(list_at
 test_needs   += $B/kcp-check-far
 endif
 test_needs   += $B/kcp-check $B/kcp-stranger
-test_scripts += tests/cli/house.sh tests/cli/cli.sh tests/cli/misuse.sh \
+test_scripts += tests/cli/house.sh tests/cli/cases.sh tests/cli/cli.sh \
                 tests/cli/generated.sh tests/cli/processes.sh tests/cli/wrong_comm.sh \
                 tests/cli/far.sh tests/cli/run_processes.sh tests/cli/slurm.sh \
                 tests/cli/lies.sh tests/cli/network.sh

@@ -19,8 +19,8 @@ void device_close(struct device *d);
 int  device_ranks(const struct device *d, int R,
                   int (*body)(struct kcp_comm *, void *), void *arg, char *why,
                   size_t n);
-/* Runs the stage on args with host arrays; args->saved is on the GPU. KCP_NA: no variant
- * takes this shape; the reason was given to comm->fail. */
+/* Runs the stage on args with host arrays; args->saved is on the GPU. KCP_NA: no
+ * variant takes this shape; the reason was given to comm->fail. */
 int  device_go(struct device *d, const struct kcp_stage *s, void *args,
                struct kcp_comm *comm);
 /* The saved block, on the calling rank's GPU. */

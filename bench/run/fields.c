@@ -1,4 +1,4 @@
-/* fields.c -- the arrays of a stage's table: inputs from files, outputs filled with NaN.
+/* fields.c -- the arrays of a stage's table: inputs from files, outputs full of NaN.
  *
  * Book: chapter 00.  Checked by: tests/cli/run_cli.sh.  Next: layer.c.
  * Nothing here knows a stage: names, shapes and passes come from kcp_stages[].

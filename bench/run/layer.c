@@ -65,8 +65,8 @@ static int load_conv(struct run *x)
         s += n;
     }
     if (count != 3 || s[-1])
-        return run_error(x, RUN_BAD, "--conv", "found '%.80s', expected three files, of "
-                         "q, k and v, with commas", x->o.conv);
+        return run_error(x, RUN_BAD, "--conv", "found '%.80s', expected three files, "
+                         "of q, k and v, with commas", x->o.conv);
     x->conv = 1;
     for (int i = 0; i < 3; i++)
         if (load_rows(x, i, conv_x0[i], 1) != 0 ||

@@ -76,8 +76,8 @@ static int run_all(struct run *x, int argc, char **argv)
     const struct kcp_stage *stage = x->o.stage ? stage_of(x->o.stage) : NULL;
     const int family = stage && !strncmp(stage->name, "16", 2);
     if ((x->o.model >= KCP_DPLR) != family)
-        return run_error(x, RUN_BAD, "--model", "--stage 16 takes dplr, gdn2 and gla, other "
-                         "stages kda and gdn");
+        return run_error(x, RUN_BAD, "--model", "--stage 16 takes dplr, gdn2 and gla, "
+                         "other stages kda and gdn");
     if (open_device(x, stage) != 0)
         return -1;
     const double start = seconds_now();

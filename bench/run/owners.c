@@ -1,6 +1,6 @@
-/* owners.c -- which rank owns which tokens: --layout, --owners; rows to shards and back.
+/* owners.c -- which rank owns which tokens: --layout, --owners; rows to shards, back.
  *
- * Book: chapter 06.  Checked by: tests/cli/run_owners.sh.  Next: plan.c.
+ * Book: chapter 06.  Checked by: tests/cli/run_cli.sh.  Next: plan.c.
  * Files are in token order. If a rank owns several ranges, the arrays are permuted for
  * the run to shard order: rank 0's rows, then rank 1's, ... (chapter 06). */
 #include "run.h"

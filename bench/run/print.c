@@ -70,12 +70,12 @@ static void print_ranks(const struct run *x)
         printf("saved for backward: %.1f MiB on all ranks\n", saved[0]);
         return;
     }
-    printf("saved for backward on all ranks: --save recompute %.1f MiB, --save all %.1f "
-           "MiB, --save light %.1f MiB\n", saved[KCP_RECOMPUTE],
+    printf("saved for backward on all ranks: --save recompute %.1f MiB, --save all "
+           "%.1f MiB, --save light %.1f MiB\n", saved[KCP_RECOMPUTE],
            saved[KCP_SAVE_ALL], saved[KCP_SAVE_LIGHT]);
 }
 
-/* Peak memory in MiB; 0: not known. ru_maxrss would include the parent's before exec. */
+/* Peak memory in MiB; 0: not known. ru_maxrss includes the parent's before exec. */
 static double peak_memory(void)
 {
     char line[200];

@@ -1,6 +1,6 @@
 /* relatives.c -- DPLR, GDN-2, GLA and Spike-KDA as kcp-run's main job.
  *
- * Book: chapters 15, 16.  Checked by: tests/cli/run_relatives.sh.  Next: stage.c.
+ * Book: chapters 15, 16.  Checked by: tests/cli/run_cli.sh.  Next: stage.c.
  * Arrays are those of stage 16 or 15. Both passes run on every rank, and forward's
  * initial states are kept for backward.
  */
@@ -57,8 +57,8 @@ int relative_needs(const struct run *x, const char *field)
     return x->relative && gate && relative_has(x, field);
 }
 
-static int one_pass(struct run *x, union pass_args *a, struct kcp_comm *comm, void *kept,
-                    enum kcp_pass pass)
+static int one_pass(struct run *x, union pass_args *a, struct kcp_comm *comm,
+                    void *kept, enum kcp_pass pass)
 {
     struct told *told = &x->told[comm->r];
     const double start = seconds_now();

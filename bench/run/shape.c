@@ -2,8 +2,8 @@
  *
  * Book: chapter 00 (the letters).  Checked by: tests/cli/run_cli.sh.  Next: load.c.
  *
- * "T HV K" and [12,4,8] match if every known letter has its size; unknown letters become
- * known. So the first arrays define the sizes of the others.
+ * "T HV K" and [12,4,8] match if every known letter has its size; unknown letters
+ * become known. So the first arrays define the sizes of the others.
  */
 #include "run.h"
 
@@ -54,7 +54,7 @@ static int64_t number(const struct sizes *z, struct word w)
     return z->of[w.letter] + w.more + (w.plus >= 0 ? z->of[w.plus] : 0);
 }
 
-/* Counts may be 0 and large; sizes are at least 1, and their products fit in 64 bits. */
+/* Counts may be 0 and large; sizes are at least 1, their products fit in 64 bits. */
 static int64_t least(int letter) { return letter <= LNC ? 0 : 1; }
 
 static int64_t most(int letter)

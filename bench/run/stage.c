@@ -25,8 +25,8 @@ static int check_grid(struct run *x)
         for (int c = n[j]; good && c < n[j + 1]; c++)
             good = s[c] == j;
     }
-    return good ? 0 : run_error(x, RUN_BAD, "cu.npy, cn.npy, sc.npy", "these do not cut "
-                                "tokens 0 to T into chunks of C = %d", C);
+    return good ? 0 : run_error(x, RUN_BAD, "cu.npy, cn.npy, sc.npy", "these do not "
+                                "cut tokens 0 to T into chunks of C = %d", C);
 }
 
 /* Small integers that a reference does not check. */

@@ -1,6 +1,6 @@
 /* write.c -- the results: complete in a new folder beside --out, then renamed to it.
  *
- * Book: chapter 20, what is promised.  Checked by: tests/cli/refusals.sh.
+ * Book: chapter 20, what is promised.  Checked by: tests/cli/run_folder.sh.
  * Next: print.c.
  *
  * A reader of --out finds all results of one run or none. With --force the earlier

@@ -75,7 +75,7 @@ struct form {
     /* Payloads in bf16: the most bytes that one group sends and receives, counted in
      * x->ops->elem bytes per number (narrow_bytes of each message: comm/lossy.h). */
     size_t (*narrow_bytes)(const struct fold *f);
-    /* Bytes of x->kept, which backward reads with reuse_M. NULL: the form keeps none. */
+    /* Bytes of x->kept, which backward reads with reuse_M. NULL: it keeps none. */
     size_t (*kept_bytes)(const struct fold *f);
     /* Each rank needs the maps of all others, so no message may be left out. */
     int needs_all;

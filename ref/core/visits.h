@@ -1,6 +1,6 @@
 /* visits.h -- how often a rank may come to its sequences in a scan.
  *
- * Book: chapter 07.  Checked by: tests/cli/run_owners.sh.
+ * Book: chapter 07.  Checked by: tests/cli/run_cli.sh.
  * Next: ../../comm/form/scan.c, which keeps five maps for each. */
 #ifndef KCP_VISITS_H
 #define KCP_VISITS_H

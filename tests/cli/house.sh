@@ -52,6 +52,11 @@ rules() {
         grep -q -- "#$label[ }]" book/[0-9]*.md || echo "$at: the book has no $label"
     done
     sh tests/cli/jitter.sh build lines
+    # The judge calls each function of the installed headers with NULL and wrong numbers.
+    printf '#include "layer.h"\n#include "wire.h"\n' | ${CC:-cc} -E -P -Iref - |
+        grep -o 'kcp_[a-z0-9_]*(' | grep -v '^kcp_copy(' | sort -u | while read -r f; do
+        grep -qF "$f" tests/judge/*.c || echo "tests/judge: $f) is not called"
+    done
     for f in bench/results/*.tsv; do
         awk -F '\t' -v f="$f" 'FNR == 1 { n = NF } NF != n {
             print f ":" FNR ": " NF " fields, the first line has " n }' "$f"

@@ -88,9 +88,10 @@ static struct CUstream_st *own_stream(void)
 
 static void end_stream(struct CUstream_st *s) { cudaStreamDestroy(s); }
 
-static const struct memory gpu = { "gpu", alloc, blocks_release, copy, sync, threads_run,
-                                   &cuda_mapops, choose, fill, own_stream, end_stream,
-                                   fill_soon, copy_soon, copy_ends, 1 };
+static const struct memory gpu = { "gpu", alloc, blocks_release, copy, sync,
+                                   threads_run, &cuda_mapops, choose, fill,
+                                   own_stream, end_stream, fill_soon, copy_soon,
+                                   copy_ends, 1 };
 
 const struct memory *device_memory(void)
 {

@@ -1,6 +1,6 @@
 /* self_nulls.c -- every function of the installed headers, given nothing: none crashes.
  *
- * Book: chapter 20, "What is promised to whom".  Checked by: tests/cli/misuse.sh, which
+ * Book: chapter 20, "What is promised to whom".  Checked by: tests/cli/house.sh, which
  * looks whether all of them are here.  Next: self_calls.c, arguments that are wrong.
  *
  * No object, no place for an answer, and numbers that are no rank and no size. What

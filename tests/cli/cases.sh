@@ -1,0 +1,91 @@
+#!/bin/sh
+# cases.sh -- exit status and message of each program for given arguments: cases.tsv.
+#
+# Book: chapter 20.  Checked by: make test, which runs it.  Next: cases.tsv, cli.sh.
+# Usage: cases.sh BUILD [PROGRAM]: the rows of all programs, or of one.
+#
+# A row has a program, an exit status, a pattern of grep, arguments, values and commands
+# that run before it, as a shell reads them. With values the row runs once for each of
+# them as $x; arguments that begin with $x begin with that text. Pattern `=` is the first
+# word of the arguments. Each run has a fresh copy of the folder that the last row
+# `folder` made.
+#   Status 2: stderr is one line, "kcp-...: ...", with the pattern in it; nothing is on
+# stdout, and no file `out` is made. Other statuses: the pattern is in the output.
+B=$(cd "${1:-build}" && pwd) || exit 2
+top=$(cd "$(dirname "$0")/../.." && pwd) only=${2:-}
+W=$(mktemp -d) || exit 2
+trap 'chmod -R u+w "$W"; rm -rf "$W"' EXIT
+unset MASTER_ADDR MASTER_PORT RANK WORLD_SIZE SLURM_NTASKS OMPI_COMM_WORLD_SIZE
+export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$W/work" KCP_TIMEOUT_S=20
+for python in "${PYTHON:-python3}" /usr/bin/python3; do
+    "$python" -c 'import numpy' 2>/dev/null && break
+done
+
+# ---- what rows call
+layer() { "$B/kcp-arrays" layer "$@"; }
+fill() { "$B/kcp-arrays" fill "$@"; }
+poke() { "$B/kcp-arrays" poke "$@"; }
+header() {             # FILE DICTIONARY [BYTES]: a .npy header, then so many zero bytes
+    printf '\223NUMPY\001\000%b%s' "$(printf '\\%03o\\%03o' $((${#2} % 256)) \
+        $((${#2} / 256)))" "$2" >"$1"
+    truncate -s +"${3:-0}" "$1"
+}
+f8="'descr': '<f8', 'fortran_order': False" good="'shape': (13, 2, 3)"
+# 2 GB of addresses, except under the address sanitizer, which needs more.
+little_memory=true
+(ulimit -v 2000000; exec "$B/kcp-run" --version) >/dev/null 2>&1 &&
+    little_memory='ulimit -v 2000000'
+
+set_program() {        # NAME: $exe, empty when it was not built; $said, its name
+    said=${1%%:*} exe=$B/$said more=
+    case $1 in
+        kcp-run:in) more='--in in --out out' ;;
+        kcp-text:page) more="--out out" ;;
+        kcp_check.py) exe=
+            "$python" -c 'import numpy' 2>/dev/null && exe="$python $top/tests/$said" ;;
+        make) exe="make --no-print-directory -C $top CUDA_HOME=none B=$W/b" ;;
+    esac
+    case $exe in "$B"/*) [ -x "$exe" ] || exe= ;; esac
+    exe="${exe:+timeout 60 $exe}"
+}
+run_row() {            # one value: $x
+    rm -rf "$W/work"; cp -Rp "$W/kept" "$W/work"; cd "$W/work" || exit 2
+    case $arguments in '$x'*) line="$x${arguments#\$x}" ;; *) line=$arguments ;; esac
+    # shellcheck disable=SC2086
+    (   eval "$before" >/dev/null 2>&1 || exit 99
+        eval "exec $exe $more $line" ) >"$W/stdout" 2>"$W/stderr" </dev/null
+    got=$? want=$pattern why=
+    [ "$pattern" = = ] && want=${line%%[ =]*}
+    eval "want=\"$want\""
+    if [ $got != "$status" ]; then why="status $got, expected $status"
+    elif [ "$status" != 2 ]; then
+        cat "$W/stdout" "$W/stderr" | grep -q -e "$want" || why="no '$want' in the output"
+    elif [ "$said" = make ]; then
+        grep -q -e "$want" "$W/stderr" || why="no '$want' on stderr"
+    elif [ "$(wc -l <"$W/stderr")" != 1 ]; then why="$(wc -l <"$W/stderr") lines on stderr"
+    elif ! grep -q -e "^kcp[a-z_.-]*: .*$want" "$W/stderr"; then why="no '$want' in the message"
+    elif [ -s "$W/stdout" ]; then why="output: $(head -1 "$W/stdout")"
+    elif [ -e out ] && [ ! -e "$W/kept/out" ]; then why="it made a file"
+    fi
+    rows=$((rows + 1))
+    [ -z "$why" ] || { failed=$((failed + 1))
+        echo "  FAIL  $said $line${before:+ after $before}${x:+ (x is $x)}: $why:" \
+            "$(head -c 300 "$W/stderr")"; }
+}
+rows=0 failed=0 missing=
+mkdir "$W/kept"
+tr '\t' '\037' <"$top/tests/cli/cases.tsv" | grep -v '^#' >"$W/rows"
+while IFS=$(printf '\037') read -r program status pattern arguments values before; do
+    if [ "$program" = folder ]; then
+        rm -rf "$W/kept"; mkdir "$W/kept"; cd "$W/kept" || exit 2
+        eval "$before" >/dev/null || { echo "cases.sh: cannot make: $before"; exit 1; }
+        continue
+    fi
+    [ -z "$only" ] || [ "${program%%:*}" = "$only" ] || continue
+    set_program "$program"
+    [ -n "$exe" ] || { case $missing in *"$said"*) ;; *) missing="$missing $said" ;; esac
+        continue; }
+    eval "for x in ${values:-''}; do run_row; done"
+done <"$W/rows"
+echo "cases.sh: $rows command lines, $failed wrong${missing:+; not built:$missing}"
+[ $failed = 0 ] && [ $rows -gt 0 ]
