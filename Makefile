@@ -1,13 +1,22 @@
 # KCP: context parallelism for delta-rule linear attention, in C, CUDA and NCCL.
 #
-#   make run            the layer on real text over several ranks     RANKS= TEXT= STEPS=
-#   make test           every stage checked, every mutant caught       FULL=1
-#   make check          the judge alone       STAGE= VARIANT= RANKS= SEED= FULL=1 STRICT=1
-#   make bench | sanitize | book | lab LAB= | grade LAB= | fuzz
-#   make install PREFIX= | uninstall PREFIX= | compile_commands.json
+#   make run        the layer on real text over several ranks       RANKS= TEXT= STEPS=
+#   make test       judge all stages and mutants, run all scripts   FULL=1 JOBS=
+#   make check      the judge alone    STAGE= VARIANT= RANKS= SEED= FULL=1 STRICT=1
+#   make examples   build book/examples: KDA and GDN over ranks
+#   make test-torch test the PyTorch module
+#   make bench      time stages and layers (kcp-bench on a GPU, else kcp-run)
+#   make proxy      search the kernels' PTX for missing proxy fences
+#   make sanitize | sanitize-host | sanitize-threads    compute-sanitizer; ASan; TSan
+#   make fuzz       feed random bytes to readers and the C interface    SECONDS= SEED=
+#   make mutate     change one operator at a time, count what tests miss    N= SEED=
+#   make book | book-lint      build the book; check links and included code
+#   make lab | grade | grade-all | try    labs of the book    LAB= STAFF= LAUNCH= DIR=
+#   make install | uninstall              PREFIX= DESTDIR=
+#   make setup | clean | compile_commands.json
 #
-# CUDA_HOME=, NCCL_HOME= say where they are (CUDA_HOME=none: build without), ARCH= for
-# what to compile. What is missing is installed by .ci/setup, or named.
+# CUDA_HOME=, NCCL_HOME=: where they are installed (none: build without). ARCH=: the GPU
+# (sm_90a). make setup installs missing packages with apt, or prints the command.
 
 CC      ?= gcc
 B       ?= build
@@ -17,7 +26,7 @@ CFLAGS  := -std=c11 -D_POSIX_C_SOURCE=200809L -O3 -g -fPIC -fvisibility=hidden -
 LDFLAGS := -rdynamic $(EXTRA)
 LDLIBS   = -lpthread -lm -ldl
 .DEFAULT_GOAL := help
-# A name that nobody reads is a mistake: make check STAGES=07 would judge everything.
+# Refuse unknown variables: make check STAGES=07 (for STAGE=07) would judge everything.
 names    := ARCH B CC CFLAGS CHROMIUM CUDA_HOME DESTDIR DIR DRAFT EXTRA FILES FULL JOBS JUDGE KCP_JITTER \
             LAB LABDIR LABFILE LABKIND LABWORK LAUNCH LDFLAGS LDLIBS LIMIT MISSING N NCCL_HOME \
             NVFLAGS PREFIX RANKS SECONDS SEED STAFF STAGE STEPS STRICT TABLE TEXT VARIANT \
@@ -25,7 +34,7 @@ names    := ARCH B CC CFLAGS CHROMIUM CUDA_HOME DESTDIR DIR DRAFT EXTRA FILES FU
 unread   := $(filter-out $(names),$(foreach v,$(.VARIABLES),\
               $(if $(findstring command line,$(origin $v)),$v)))
 ifneq ($(strip $(unread)),)
-$(error $(firstword $(unread)): found no such name, expected one of $(names))
+$(error $(firstword $(unread)): no such variable; known: $(names))
 endif
 override FULL   := $(filter-out 0,$(FULL))
 override STRICT := $(filter-out 0,$(STRICT))
@@ -34,11 +43,11 @@ override STRICT := $(filter-out 0,$(STRICT))
 CUDA_HOME ?= $(firstword $(patsubst %/bin/nvcc,%,$(wildcard /usr/local/cuda/bin/nvcc)) \
              $(patsubst %/bin/nvcc,%,$(shell command -v nvcc 2>/dev/null)) none)
 ifeq ($(filter none,$(CUDA_HOME))$(wildcard $(CUDA_HOME)/bin/nvcc),)
-$(error CUDA_HOME=$(CUDA_HOME): found no bin/nvcc there, expected where CUDA is, or none)
+$(error CUDA_HOME=$(CUDA_HOME): bin/nvcc not found there (CUDA_HOME=none builds without))
 endif
 ifneq ($(NCCL_HOME),)
 ifeq ($(filter none,$(NCCL_HOME))$(wildcard $(NCCL_HOME)/include/nccl.h),)
-$(error NCCL_HOME=$(NCCL_HOME): found no include/nccl.h there, expected NCCL's, or none)
+$(error NCCL_HOME=$(NCCL_HOME): include/nccl.h not found there (none builds without))
 endif
 endif
 ARCH      ?= sm_90a
@@ -61,8 +70,8 @@ judge    := $(filter-out tests/judge/main.c tests/judge/criterion.c,\
 include  $(wildcard cuda/cuda.mk)
 core     := $(call obj,$(ref) $(base) $(comm) $(hostv) $(judge)) $(cuda_obj) $(cuda_check)
 
-# How it is compiled, and of what it is linked: where either has become another, as with
-# CUDA_HOME=none, or when a file is gone, what was made of the old is made anew.
+# The flags and the list of objects, kept in files: objects and programs depend on these,
+# so a change of flags (CUDA_HOME=none) or a removed source file causes a rebuild.
 kept = $(if $(findstring n,$(firstword -$(MAKEFLAGS))),$(wildcard $B/$1),$(shell \
          mkdir -p $B; s='$(subst ','\'',$(strip $2))'; printf '%s\n' "$$s" | \
          cmp -s - $B/$1 || printf '%s\n' "$$s" >$B/$1)$B/$1)
@@ -73,7 +82,7 @@ nvcc_at  := $(if $(cuda_obj),$(call kept,made.nvcc,$(NVFLAGS) $(ARCH)))
 endif
 $(cuda_obj) $(cuda_check): $(nvcc_at)
 
-# What each object includes the compiler says itself (-MMD): a header rebuilds its own.
+# -MMD: the compiler lists the headers that each object depends on.
 $B/%.o: %.c $(flags_at)
 	@mkdir -p $(@D)
 	@echo "  cc $<"
@@ -95,7 +104,7 @@ $B/kcp-test: $(core) $B/tests/judge/criterion.o $(list_at)
 # ---- the commands ------------------------------------------------------------------------
 .PHONY: help setup said test check clean install
 help:
-	@sed -n '3,10s/^# \{0,1\}//p' Makefile
+	@sed -n '3,20s/^# \{0,1\}//p' Makefile
 
 setup:
 	@sh .ci/setup $(if $(filter none,$(CUDA_HOME)),,cuda)
@@ -148,7 +157,7 @@ by-stage: $(if $(STAGE),stage/$(STAGE),$(patsubst %,stage/%,\
 stage/%:
 	@$(JUDGE) --stage $*
 
-# The C code under the sanitizers; the references are double and small, so it is quick.
+# The C code under the address and undefined-behaviour sanitizers.
 .PHONY: sanitize-host
 sanitize-host:
 	@$(MAKE) --no-print-directory $(at_once) B=build/asan CUDA_HOME=none \
@@ -159,7 +168,7 @@ sanitize-host:
 	@ASAN_OPTIONS=detect_leaks=1 build/asan/kcp-check --quiet --here --stage 00
 	@ASAN_OPTIONS=detect_leaks=1 sh tests/cli/nccl_stand_in.sh build/asan few
 
-# The library. Its SONAME has the number that a change of the interface raises.
+# The library. A change of the interface raises the first number of its version.
 PREFIX  ?= /usr/local
 version := $(shell sed -n 's/.*return "\([0-9.]*\)".*/\1/p' ref/core/version.c)
 soname  := libkcp.so.$(firstword $(subst ., ,$(version)))
@@ -185,7 +194,7 @@ install: prefix $B/libkcp.so
 	printf 'prefix=%s\nName: kcp\nDescription: context parallelism for delta-rule linear attention\nVersion: $(version)\nLibs: -L"$${prefix}/lib" -lkcp\nCflags: -I"$${prefix}/include/kcp"\n' \
 	  '$(PREFIX)' > '$(DESTDIR)$(PREFIX)/lib/pkgconfig/kcp.pc'
 
-# What install put there, and nothing else: a folder goes when it is empty.
+# Removes what install created, and folders that are then empty.
 uninstall: prefix
 	rm -f '$(DESTDIR)$(PREFIX)/lib/libkcp.so' '$(DESTDIR)$(PREFIX)/lib/$(soname)' \
 	  '$(DESTDIR)$(PREFIX)/lib/libkcp.so.$(version)' \
@@ -197,7 +206,7 @@ uninstall: prefix
 	rmdir '$(DESTDIR)$(PREFIX)/include/kcp/stages' '$(DESTDIR)$(PREFIX)/include/kcp' \
 	  '$(DESTDIR)$(PREFIX)/share/doc/kcp' 2>/dev/null || true
 
-# For editors: how every file is compiled, as make itself would say it.
+# For editors: the compile command of every file, from make -n.
 .PHONY: compile_commands.json
 compile_commands.json:
 	@$(MAKE) --no-print-directory -n -B B=$B $B/kcp-check | awk -v dir='$(CURDIR)' ' \
