@@ -134,7 +134,8 @@ scripts  = $(foreach s,$(longest),$(filter $s,$(test_scripts))) \
 test: setup
 	@$(MAKE) --no-print-directory $(at_once) test-needs
 	@$(MAKE) --no-print-directory -j$(or $(JOBS),3) -Otarget test-here
-	@sh bench/stale.sh
+	@sh bench/readme.sh --check
+	@! command -v python3 >/dev/null || python3 bench/records.py stale $B
 .PHONY: test-needs test-here judged $(scripts:%=run/%)
 test-needs: $(if $(has_crit),$B/kcp-test,$B/kcp-check) $(test_needs)
 test-here: said $(if $(has_crit),judged,by-stage) $(scripts:%=run/%)

@@ -1,15 +1,16 @@
 #!/bin/sh
-# gpu_bench.sh -- one run on a GPU: judged, timed, beside other systems; a table last.
+# gpu_bench.sh -- one run on a GPU: all stages judged, kernels and other systems timed.
 #
-# Book: chapter 18.  Checked by: bench/record.sh, which takes no row without a verdict;
-# and wrong_row.sh: nothing is timed unless it sees a wrong row fail.  Next: peers/fla_ops.py.
+# Book: chapter 18.  Checked by: bench/records.py, which keeps no row without a verdict;
+# and wrong_row.sh: nothing is timed unless a planted mistake fails.
+# Next: peers/fla_ops.py.
 #
-#   sh bench/gpu_bench.sh [BUILD]        everything goes to $OUT, else BUILD/bench
-#   sh bench/record.sh $OUT NAME COMMIT  afterwards, where the results are kept
+#   sh bench/gpu_bench.sh [BUILD]                      writes to $OUT, default BUILD/bench
+#   python3 bench/records.py add $OUT NAME COMMIT      afterwards: rows of bench/results
 #
-# LIMIT: seconds that it may take (470). ALL=1: the slow first variants too. CASES: what
-# of the list below to time, and packed GDN by lengths: gdn_4x8192. .peers/ (see peers/fetch.sh) holds the other systems'
-# sources; what is not there is said and skipped.
+# LIMIT: seconds (470). ALL=1: also the slow first variants. CASES: cases of the list
+# below, and packed GDN by lengths, as gdn_4x8192. .peers/ has the sources of other systems
+# (peers/fetch.sh); a system that is not there is skipped with one line.
 B=${1:-build} LIMIT=${LIMIT:-470}
 OUT=${OUT:-$B/bench}
 began=$(date +%s)
@@ -21,19 +22,19 @@ within() {           # seconds to keep back, command...: what remains is its lim
     timeout $t "$@"
 }
 gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
-[ "$gpus" -ge 1 ] || { echo "gpu_bench.sh: no GPU here: nothing was run"; exit 1; }
+[ "$gpus" -ge 1 ] || { echo "gpu_bench.sh: no GPU found: nothing was run"; exit 1; }
 mkdir -p "$OUT" || exit 1
 echo "$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1)," \
     "$(date -u +%F)" | tee "$OUT/machine.txt"
 
 make -j"$(nproc)" B="$B" "$B/kcp-check" "$B/kcp-bench" >"$B.txt" 2>&1 ||
     { tail -5 "$B.txt"; exit 1; }
-sh bench/digest.sh --sets "$B" >"$OUT/digests.tsv"        # for record.sh
+! command -v cuobjdump >/dev/null || python3 bench/digest.py "$B" >"$OUT/digests.tsv"
 say built
 
-within 5 sh bench/wrong_row.sh "$B" "$OUT" || { say "stopped: no row of a wrong number was seen to FAIL"; exit 1; }
+within 5 sh bench/wrong_row.sh "$B" "$OUT" || { say "stopped: no row with a wrong number failed"; exit 1; }
 
-# The verdicts: a process a stage, since the references take the time, not the GPU.
+# The verdicts: one process per stage, because the references take most of the time.
 judged=$(mktemp -d) || exit 1
 trap 'rm -rf "$judged"' EXIT
 ids="" failed=0
@@ -45,7 +46,7 @@ cat "$judged"/* >"$OUT/judge.txt"
 grep -E '^ +(FAIL|MARGINAL|skip)' "$OUT/judge.txt"
 say "judged: $failed stages failed"
 
-# Ours: a file a case, to which the peers append.
+# Our kernels: one file per case, to which the peers append.
 CASES=${CASES:-a_live a_strong a_less a_more a_gdn b_live h8 gdn32 gdn64 packed dplr}
 for c in $CASES; do
     options="--newest --stages 08,13"
@@ -68,7 +69,7 @@ for c in $CASES; do
 done
 say "timed ours"
 
-# Theirs: the first case compiles, by all cores, and tunes.
+# Other systems: the first case compiles on all cores and tunes.
 export TRITON_CACHE_AUTOTUNING=1 FLA_FLASH_KDA=0 PYTHONDONTWRITEBYTECODE=1
 export PYTHONPATH="$PWD/.peers${PYTHONPATH:+:$PYTHONPATH}"
 [ -r .peers/FLA_COMMIT ] && FLA_COMMIT=$(cat .peers/FLA_COMMIT) && export FLA_COMMIT
@@ -76,5 +77,3 @@ files=$(for c in $CASES; do [ -s "$OUT/$c.tsv" ] && echo "$OUT/$c.tsv"; done)
 within 60 python3 bench/peers/flashkda.py $files
 within 5 python3 bench/peers/fla_ops.py --seconds $(($(left) - 60)) $files
 say "timed theirs"
-
-sh bench/table.sh $files | tee "$OUT/table.txt"

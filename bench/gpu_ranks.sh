@@ -2,11 +2,11 @@
 # gpu_ranks.sh -- one run on several GPUs: judged over NCCL, then whole layers timed
 # over 1, 2 and all ranks, and another system's context parallelism; a table last.
 #
-# Book: chapter 20.  Checked by: bench/record.sh, which takes no row without a verdict.
+# Book: chapter 20.  Checked by: bench/records.py, which keeps no row without a verdict.
 # Next: peers/fla_ops.py.
 #
 #   sh bench/gpu_ranks.sh [BUILD]        BUILD/kcp-check, kcp-bench are there
-#   sh bench/record.sh $OUT NAME COMMIT  afterwards, where the results are kept
+#   python3 bench/records.py add $OUT NAME COMMIT       afterwards, on this machine
 #
 # LIMIT: seconds that it may take (240); KEEP of them after theirs (60). TOKENS, HEADS:
 # the case (131072, 32). JUDGED: stages, or 08/v3_records (08 13). MORE: further options
@@ -28,8 +28,8 @@ mkdir -p "$OUT" || exit 1
 name=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1)
 echo "$gpus x $name, $(date -u +%F)" | tee "$OUT/machine.txt"
 
-# The kernels that will run, for record.sh; - where only the programs were carried here.
-sh bench/digest.sh --sets "$B" >"$OUT/digests.tsv"
+# The kernels that will run, for records.py; - where only the programs were carried here.
+! command -v cuobjdump >/dev/null || python3 bench/digest.py "$B" >"$OUT/digests.tsv"
 [ "$(wc -l <"$OUT/digests.tsv")" -gt 1 ] || rm "$OUT/digests.tsv"
 
 # Once over all GPUs, every form: the verdicts that a record needs.
@@ -101,4 +101,3 @@ ours kda_${gpus}x4_strong $four --gate strong
 ours kda_${gpus}x4_reuse $four --reuse-M
 ours kda_2x1 --ranks 2
 say "timed ours"
-sh bench/table.sh $(ls "$OUT"/*_*.tsv) | tee "$OUT/table.txt"

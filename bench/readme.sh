@@ -1,10 +1,10 @@
 #!/bin/sh
-# readme.sh -- put the tables of recorded runs into README.md, between their marks.
+# readme.sh -- writes the tables of recorded runs into README.md, between two marks.
 #
-# Book: none.  Checked by: make test, which asks whether it is due.  Next: none.
-# usage: sh bench/readme.sh [--check]      --check: say whether it would change
-# Where the kernels are not built the records cannot be compared with them: README.md
-# stays as it is. DIGESTS: as for tables.sh.
+# Book: none.  Checked by: make test, by --check.  Next: none.
+# usage: sh bench/readme.sh [--check]      --check: only report whether it would change
+# README.md is not changed if no kernels are built, because then records cannot be compared
+# with the kernels. DIGESTS: as for tables.sh.
 cd "$(dirname "$0")/.." || exit 1
 w=$(mktemp -d) || exit 1
 trap 'rm -rf "$w"' EXIT
@@ -20,7 +20,7 @@ awk -v table="$w/t/readme.md" '
     /^<!-- until here -->$/ { inside = 0; found++ }
     !inside { if (!/^<!-- measured -->$/) print }
     END { exit found != 2 }' README.md > "$w/new" ||
-    { echo "readme.sh: README.md: found no marks, expected two" >&2; exit 1; }
+    { echo "readme.sh: README.md: a mark is missing" >&2; exit 1; }
 cmp -s "$w/new" README.md && exit 0
 if [ "$1" = --check ]; then
     echo "README.md: its tables are not those of the records: sh bench/readme.sh"

@@ -1,45 +1,41 @@
 #!/bin/sh
-# sanitize.sh -- every kernel on tiny cases under compute-sanitizer, one process a tool.
+# sanitize.sh -- every kernel on tiny cases under compute-sanitizer, one process per tool.
 #
-# Book: chapter 18.  Checked by: tests/cli/sanitize.sh.  Next: record.sh, which keeps it.
+# Book: chapter 18.  Checked by: sanitize_control.cu, a fault for each tool.
+# Next: records.py, which keeps the table.
 #
-#   make sanitize        STAGE= one stage, NEWEST=1 each stage's last variant first,
-#                        MISSING=1 what no table of these sources knows yet
+#   make sanitize        STAGE= one stage; MISSING=1: only what no record of the present
+#                        code has; PATHS=1: the smallest case of each row of the table of
+#                        paths, as variant@path, instead of the variants' own cases
 #
-# $OUT/sanitize.tsv gets the table: 0: clean, and right by the judge; a number: so
-# much was found, "7+" before it was stopped ("c": bytes that were copied, none that a
-# kernel read; "broken", "slow", "none": the tool's own end; "wrong": clean, but not
-# what the judge expects; "0l": 0 in the build for racecheck and initcheck, where every
-# lane arrives for itself and threads write, see CONTRIBUTING.md). JOBS processes at once
-# (all cores), EACH seconds each; after LIMIT seconds none is started; what was not run
-# says "-". MISSING may be a file, too, of lines "stage variant tool"; ALONE=racecheck:
-# one rank where there are more. PATHS=1: instead of the variants' own cases the smallest
-# case of each row of the table of paths (kcp-check --paths --smallest), in the table as
-# variant@path; rows of other stages' cases, and of convolutions' channels, have none, and
-# are reached by the variants'. Status 1 unless all that was asked for is 0.
+# $OUT/sanitize.tsv: 0: no fault, and right by the judge; "0l": the same in the build for
+# sanitizers (CONTRIBUTING.md); a number of faults, "7+" before the time limit; "c": of
+# bytes that were copied and not read by a kernel; "wrong": the judge rejects the result;
+# "broken", "slow", "none": the tool failed; "-": not run. JOBS processes at a time (all
+# cores), EACH seconds for a process; none is started after LIMIT seconds. Exit status 1
+# unless all is 0.
 B=${1:-build} JOBS=${JOBS:-$(nproc)} LIMIT=${LIMIT:-3600} EACH=${EACH:-120}
 OUT=${OUT:-$B/sanitize}
 tools="memcheck racecheck initcheck synccheck"
-[ -n "$(nvidia-smi -L 2>/dev/null)" ] ||
-    { echo "sanitize.sh: no GPU here: nothing was run"; exit 1; }
+stop() { echo "sanitize.sh: $*"; exit 1; }
+[ -n "$(nvidia-smi -L 2>/dev/null)" ] || stop "no GPU found: nothing was run"
 command -v compute-sanitizer >/dev/null ||
-    { echo "sanitize.sh: found no compute-sanitizer, expected CUDA's on PATH"; exit 1; }
+    stop "compute-sanitizer not found: add the CUDA toolkit's bin to PATH"
 rm -rf "$OUT/logs"; mkdir -p "$OUT/logs" || exit 2
 
-# Two cases that every variant takes: two sequences over two ranks, a ragged chunk, a
-# lone token; and the other model, other heads, the states in strips. Of a layer there
-# is a third, on one rank and with everything kept, of a convolution one with the rows
-# before and after sequences. The plain kernels, v1, take any
-# shape: a small one. The others have rings of buffers, which go round within six
-# chunks. racecheck, which is slow, gets fewer tokens of what reads much shared memory.
+# Cases that every variant takes: two sequences on two ranks, a ragged chunk, a sequence
+# of one token; the other model, other heads, states in strips. A layer also runs on one
+# rank with everything saved, a convolution with rows before and after the sequences. v1
+# kernels take any shape, so a small one. Other kernels have rings of buffers, which wrap
+# within six chunks. racecheck is slow and gets fewer tokens.
 cases() {       # STAGE TOOL VARIANT
     case $3 in
         v1*) sizes="K=48 V=32 C=16 h0 dht" many="lengths=70,0,1" one="lengths=17"
              few="lengths=40,0,1" layer="HV=2 R=2 $sizes lengths=90,0,1"
-             strip="lengths=50" ranks="lengths=70,0,1" ;;
+             strip="lengths=50" ranks="lengths=70,0,1" odd=D=5 ;;
         *) sizes="K=128 V=128 C=64 h0 dht" many="lengths=330,0,1" one="lengths=65"
            few="lengths=70,0,1" layer="HV=2 R=2 $sizes lengths=450,0,1"
-           strip="lengths=200" ranks="lengths=270,0,1"
+           strip="lengths=200" ranks="lengths=270,0,1" odd=D=8
            [ "$2" != racecheck ] || layer="HV=1 R=2 $sizes lengths=400" ;;
     esac
     spike="$sizes $few" walk="$sizes $one"
@@ -54,8 +50,7 @@ cases() {       # STAGE TOOL VARIANT
                   "live gdn chain H=1 HV=1 R=2 strip=1 $sizes $strip" ;;
         07*) echo "live kda H=1 HV=2 R=4 $sizes $ranks;" \
                   "live gdn H=1 HV=1 R=3 $sizes $one" ;;
-        14*) case $3 in v1*) odd=D=5 ;; *) odd=D=8 ;; esac
-             echo "live kda act=silu R=2 D=40 Wc=4 $sizes $many;" \
+        14*) echo "live kda act=silu R=2 D=40 Wc=4 $sizes $many;" \
                   "live kda R=2 $odd Wc=9 shift $sizes lengths=9,3;" \
                   "live kda act=silu R=2 D=40 Wc=4 x0 dxt $sizes $many" ;;
         15*) echo "live kda spike H=1 HV=2 R=2 masks=1 $spike;" \
@@ -66,33 +61,31 @@ cases() {       # STAGE TOOL VARIANT
         *) echo "live kda H=1 HV=2 $sizes $many; live gdn H=1 HV=1 $sizes $one" ;;
     esac
 }
-# What this tool takes besides: a find is a line, and racecheck, whose work is done on
-# the host, keeps to its share of the cores.
-help=$(compute-sanitizer --help 2>&1)
-given() { case $help in *"$1"*) echo "$*" ;; esac; }
+
+# one.sh TOOL STAGE VARIANT CASES writes the result to a file. initcheck sees workspaces as
+# the allocator leaves them, other tools see NaN there. racecheck fails when two ranks,
+# threads that share the GPU, launch at the same time, so ranks take turns. The sm_90a
+# kernels run in the build for sanitizers under racecheck and initcheck.
 share=$((($(nproc) + JOBS - 1) / JOBS + 1))
-PLAIN="$(given --show-backtrace no) $(given --print-limit 20)"
-PLAIN="$PLAIN $(given --max-connections 100)"
-RACE="--force-blocking-launches $(given --racecheck-num-workers $share)"
-export B OUT EACH PLAIN RACE
-# one TOOL STAGE VARIANT CASES: found N, or what went wrong, in its own file. initcheck
-# sees workspaces as the allocator leaves them, the others full of NaN. racecheck loses
-# its way when two ranks, threads that share the GPU, launch at once.
+export B OUT EACH share END=$(($(date +%s) + LIMIT))
 cat >"$OUT/one.sh" <<'ONE'
 tool=$1 stage=$2 name=$3; shift 3
-log=$OUT/logs/$tool.$stage.$name start=$(date +%s) how= options=$PLAIN
-left=$((END - start)) judge=$B/kcp-check lanes=
-# The forward before a backward of its blocks is v3_records too.
+log=$OUT/logs/$tool.$stage.$name judge=$B/kcp-check lanes=
+options="--show-backtrace no --print-limit 20"
 case $tool.$stage.${name%@*} in
-racecheck.*.v3_records | initcheck.*.v3_records | \
-racecheck.13*.v[34]_* | initcheck.13*.v[34]_*)
+racecheck.08*.v3_* | initcheck.08*.v3_* | racecheck.13*.v[34]_* | initcheck.13*.v[34]_*)
     [ ! -x "$judge-lanes" ] || judge=$judge-lanes lanes=l ;;
 esac
+left=$((END - $(date +%s)))
 [ $left -gt 0 ] || exit 0
 [ $((left + 10)) -gt "$EACH" ] || EACH=$((left + 10))
-[ $tool != initcheck ] || how=--bare
-[ $tool != memcheck ] || how=--exact
-[ $tool != racecheck ] || how=--in-turn options="$PLAIN $RACE"
+case $tool in
+memcheck) how=--exact ;;
+initcheck) how=--bare ;;
+racecheck) how=--in-turn
+    options="$options --force-blocking-launches --racecheck-num-workers $share" ;;
+*) how= ;;
+esac
 if [ "$stage" = control ]; then set -- "$B/sanitize-control" $name
 else set -- "$judge" --device --here --repeats 0 $how --stage $stage --variant "${name%@*}" \
     --case "$*"; fi
@@ -100,11 +93,11 @@ timeout -k 5 "$EACH" compute-sanitizer --tool $tool $options "$@" >"$log" 2>&1
 rc=$?
 found=$(sed -n 's/.*ERROR SUMMARY: \([0-9]*\) error.*/\1/p
     s/.*RACECHECK SUMMARY: \([0-9]*\) hazard.*/\1/p' "$log" | head -1)
-if [ "$tool" = initcheck ] && [ "${found:-0}" != 0 ]; then      # copied, or read?
+if [ $tool = initcheck ] && [ "${found:-0}" != 0 ]; then
     grep -q 'Uninitialized __' "$log" || found=${found}c
 fi
 ! grep -q 'Internal Sanitizer Error' "$log" || found=broken
-if [ $rc = 124 ] || [ $rc = 137 ]; then                         # what it had found
+if [ $rc = 124 ] || [ $rc = 137 ]; then
     found=$(grep -cE '^=+ (Error|Warning|Invalid|Uninit|Barrier|Missing)' "$log")
     [ "$found" = 0 ] && found=slow || found=$found+
 fi
@@ -112,93 +105,64 @@ fi
     { grep -q "^1 passed, 0 failed" "$log" && ! grep -q ' ok.*, [0-9]* n/a' "$log"; } ||
     found=wrong
 [ "$found" != 0 ] || found=0$lanes
-echo "$stage $name $tool ${found:-none} $(($(date +%s) - start)) s" >"$log.row"
+echo "${found:-none}" >"$log.row"
 ONE
-END=$(($(date +%s) + LIMIT)); export END
-list=$OUT/list; : >"$list"
+
 stage=${STAGE:+--stage $STAGE}
-# The age of a variant in its stage: 0 the last, behind it the ones before, then fp32.
 if [ -z "$PATHS" ]; then
     "$B/kcp-check" --list --device $stage | awk '{ print $1, $2 }' >"$OUT/variants"
 else
-    "$B/kcp-check" --paths --smallest $stage | awk -F '\t' -v out="$OUT" 'NR == 1 {
-            for (i = 1; i <= NF; i++) at[$i] = i
-            next
-        }
+    "$B/kcp-check" --paths --smallest $stage | awk -F '\t' -v out="$OUT" '
+        NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
         $(at["arch"]) != "host" && $(at["here"]) == "here" && $(at["smallest"]) != "none" {
             name = $(at["kernel"]) "@" $(at["path"])
-            print $(at["stage"]), name >(out "/variants")
+            print $(at["stage"]), name
             print name, $(at["smallest"]) >(out "/smallest")
-        }'
-    [ -s "$OUT/variants" ] || { echo "sanitize.sh: found no paths that are here"; exit 1; }
+        }' >"$OUT/variants"
 fi
-for t in $tools; do echo "$t control $t"; echo "$t control none"; done >>"$list"
-for c in turns late lane mapped both; do
-    ! grep -q _sm90 "$OUT/variants" || echo "racecheck control $c" >>"$list"
-done
-! grep -q _sm90 "$OUT/variants" || echo "initcheck control stored" >>"$list"
-case $MISSING in
-    '') while read -r s v; do for t in $tools; do echo $s $v $t; done; done \
-            <"$OUT/variants" >"$OUT/asked" ;;
-    1) sh bench/sanitized.sh "$B" missing | grep "^${STAGE:-[0-9]}" >"$OUT/asked" ;;
-    *) cp "$MISSING" "$OUT/asked" ;;
-esac
-# The long ones first, so that none of them is alone in the end.
-awk '{ s[NR] = $1; v[NR] = $2 }
-    END { for (i = NR; i; i--) {
-        old = v[i] ~ /_f32$/ ? 100 + single[s[i]]++ : own[s[i]]++
-        print old, s[i], v[i] } }' "$OUT/variants" |
-    sort -s $([ -n "$NEWEST" ] || echo -k 2,2) -k 1,1n |
-    while read -r age s v; do
-        for t in $tools; do
-            grep -q "^$s $v $t\$" "$OUT/asked" || continue
-            what=$(cases $s $t $v) long=2
-            [ -z "$PATHS" ] || what=$(sed -n "s/^$v //p" "$OUT/smallest")
-            case $t in racecheck) long=1; case $s in 08*|1[356]*) long=0 ;; esac ;; esac
-            [ "$ALONE" != $t ] || what=$(echo "$what" | sed 's/ R=[0-9]*//g')
-            echo "$long $t $s $v $what"
-        done
-    done | sort -s -k 1,1n | cut -d' ' -f2- >>"$list"
-xargs -P "$JOBS" -L 1 sh "$OUT/one.sh" <"$list"
+[ -s "$OUT/variants" ] || stop "no variant of stage '$STAGE' runs here"
+if [ -n "$MISSING" ]; then
+    python3 bench/records.py missing ${PATHS:+--paths} "$B" | grep "^${STAGE:-[0-9]}"
+else
+    while read -r s v; do for t in $tools; do echo $s $v $t; done; done <"$OUT/variants"
+fi >"$OUT/asked"
 
-# The controls: a tool that misses its own fault, or finds one where none is, is none.
+# The controls, then racecheck, then the rest: the long processes start first.
+controls="$(for t in $tools; do echo "$t $t"; echo "$t none"; done)"
+! grep -q _sm90 "$OUT/variants" || controls="$controls
+racecheck turns
+racecheck late"
+{
+    echo "$controls" | sed 's/ / control /'
+    sort -s -k 3,3r "$OUT/asked" | while read -r s v t; do
+        if [ -z "$PATHS" ]; then what=$(cases $s $t $v)
+        else what=$(sed -n "s/^$v //p" "$OUT/smallest"); fi
+        case $t in racecheck) first=0 ;; *) first=1 ;; esac
+        echo "$first $t $s $v $what"
+    done | sort -s -k 1,1n | cut -d' ' -f2-
+} | xargs -P "$JOBS" -L 1 sh "$OUT/one.sh"
+
+# A tool must find its own fault, and none in a right program.
+found() { cat "$OUT/logs/$1.$2.$3.row" 2>/dev/null || echo -; }
 bad=0
-of() { awk '{ print $4 }' "$OUT/logs/$1.control.$2.row" 2>/dev/null; }
 pair() {        # TOOL FAULT RIGHT
-    hit=$(of $1 $2) none=$(of $1 $3)
-    case ${hit:-none} in [1-9]*) [ "$none" != 0 ] || return 0 ;; esac
-    echo "sanitize.sh: $1 finds '$hit' in its own fault, '$none' in $3"; bad=1
+    case $(found $1 control $2),$(found $1 control $3) in [1-9]*,0) return ;; esac
+    echo "sanitize.sh: $1 found '$(found $1 control $2)' in its fault $2 and" \
+        "'$(found $1 control $3)' in $3"
+    bad=1
 }
 for t in $tools; do pair $t $t none; done
-if grep -q _sm90 "$OUT/variants"; then
-    pair racecheck late turns
-    echo "sanitize.sh: racecheck, barriers in shared memory: each thread arrives:" \
-         "$(of racecheck turns); so in a pair of blocks: $(of racecheck both); nobody" \
-         "waits: $(of racecheck late); right, but lane 0 arrives for its warp:" \
-         "$(of racecheck lane), or at a mapped address: $(of racecheck mapped);" \
-         "initcheck, written by the copy engine: $(of initcheck stored)"
-fi
+! grep -q _sm90 "$OUT/variants" || pair racecheck late turns
 {
     printf 'stage\tvariant'; printf '\t%s' $tools; echo
     while read -r s v; do
         printf '%s\t%s' "$s" "$v"
-        for t in $tools; do
-            x=$(cat "$OUT/logs/$t.$s.$v.row" 2>/dev/null) && x=${x#* * * } || x=-
-            printf '\t%s' "${x%% *}"
-        done
+        for t in $tools; do printf '\t%s' "$(found $t $s $v)"; done
         echo
     done <"$OUT/variants"
 } >"$OUT/sanitize.tsv"
-awk -F '\t' -v wide="${PATHS:+44}" '
-    { printf "%-20s %-" (wide ? wide : 18) "s %9s %9s %9s %9s\n", $1, $2, $3, $4, $5, $6 }' \
-    "$OUT/sanitize.tsv"
-all=$(awk '{ print $1, $2 }' "$OUT/asked" | sort -u | grep -c .)
-clean=$(awk 'FILENAME ~ /asked$/ { n[$1 " " $2]++; next }
-    FNR == 1 { for (i = 3; i <= 6; i++) tool[i] = $i; next }
-    { for (i = 3; i <= 6; i++) got[$1 " " $2] += $i ~ /^0l?$/ }
-    END { for (x in n) if (got[x] == n[x]) clean++; print clean + 0 }' \
-    "$OUT/asked" "$OUT/sanitize.tsv")
-late=$(while read -r s v t; do [ -e "$OUT/logs/$t.$s.$v.row" ] || echo "$s $v"
-       done <"$OUT/asked" | sort -u | wc -l)
-echo "sanitize.sh: $clean of $all variants clean under $tools; $late not reached"
-[ $bad = 0 ] && [ "$all" -gt 0 ] && [ "$clean" = "$all" ]
+column -t "$OUT/sanitize.tsv" 2>/dev/null || cat "$OUT/sanitize.tsv"
+while read -r s v t; do found $t $s $v; done <"$OUT/asked" | awk -v bad=$bad '
+    /^0l?$/ { clean++ } /^-$/ { late++ }
+    END { printf "sanitize.sh: %d of %d runs without a fault; %d not run\n", clean, NR, late
+          exit bad || !NR || clean < NR }'

@@ -1,30 +1,26 @@
-// sanitize_control.cu -- one fault a tool of compute-sanitizer must see, and none.
+// sanitize_control.cu -- a fault for each tool of compute-sanitizer, and programs without.
 //
 // Book: chapter 18.  Checked by: sanitize.sh, which runs it first.
 // Next: sanitize.sh.  sanitize-control memcheck|racecheck|initcheck|synccheck|none, and
-// for racecheck turns|late|lane|mapped|both: barriers in shared memory, as kernels for
-// sm_90a use; for initcheck stored: numbers that the copy engine wrote.
+// for racecheck late (a fault) and turns (none): mbarriers, as in kernels for sm_90a.
 #include "kcp.h"
 
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <string.h>
 #ifdef KCP_HOPPER
-#include "cuda/tile/cluster.cuh"
 #include "cuda/tile/launch.cuh"
 #include "cuda/tile/setmaxnreg.cuh"
 #include "cuda/tile/tma.cuh"
 #include "cuda/tile/wgmma.cuh"
 #endif
 
-enum fault { NONE, MEMCHECK, RACECHECK, INITCHECK, SYNCCHECK, TURNS, LATE, LANE,
-             MAPPED, BOTH, STORED };
-static const char *const faults[] = { "none", "memcheck", "racecheck", "initcheck",
-                                      "synccheck", "turns", "late", "lane",
-                                      "mapped", "both", "stored" };
+enum fault { NONE, MEMCHECK, RACECHECK, INITCHECK, SYNCCHECK, TURNS, LATE, FAULTS };
+static const char *const faults[FAULTS] = { "none", "memcheck", "racecheck", "initcheck",
+                                            "synccheck", "turns", "late" };
 
-// Each thread adds its neighbour's number: past the end, unwritten, with no barrier
-// between write and read, or a barrier without half a warp.
+// Each thread reads another's number. The faults: past the end of x, x not written, no
+// barrier between write and read, a barrier that half a warp does not reach.
 __global__ void neighbour(int fault, const int *x, int *y)
 {
     __shared__ int row[64];
@@ -39,38 +35,19 @@ __global__ void neighbour(int fault, const int *x, int *y)
 enum { THREADS = 128, COUNT = 8, STAGES = 2 };
 
 #ifdef KCP_HOPPER
-// The pipeline of tile/pipeline.cuh, small: each thread copies 16 bytes and reads
-// another's. TURNS: right, each thread arrives for itself. LATE: nobody waits until all
-// have read what is replaced. LANE: right too, lane 0 arrives for its warp behind
-// __syncwarp; the tool does not follow that from lane to lane, and reports 31 lanes of
-// 32. MAPPED: right too, each thread arrives for itself at the address that a cluster
-// has for the barrier. BOTH: right, two blocks at the same pace: each thread tells its
-// own block's barrier directly and the other's at its address.
-__device__ void arrive(int fault, uint64_t *bar)
-{
-    if (fault == LANE) __syncwarp();
-    if (fault != LANE || threadIdx.x % 32 == 0) mbarrier_arrive(bar);
-}
-
-__device__ void consumer_release(int fault, uint64_t *bar)
-{
-    if (fault == MAPPED) mbarrier_arrive_cluster(bar, cluster_rank());
-    else arrive(fault, bar);
-    if (fault == BOTH) mbarrier_arrive_cluster(bar, cluster_rank() ^ 1);
-}
-
+// A pipeline as in tile/pipeline.cuh: each thread copies 16 bytes and reads another's.
+// LATE does not wait until all threads have read what it overwrites.
 __global__ void pipeline_phases(int fault, const int4 *x, int *y)
 {
     __shared__ int4 tile[STAGES][THREADS];
     __shared__ uint64_t full[STAGES], empty[STAGES];
-    const int t = threadIdx.x, arrivals = fault == LANE ? THREADS / 32 : THREADS;
+    const int t = threadIdx.x;
     int sum = 0;
     if (t < STAGES) {
-        mbarrier_init(&full[t], arrivals);
-        mbarrier_init(&empty[t], fault == BOTH ? 2 * THREADS : arrivals);
+        mbarrier_init(&full[t], THREADS);
+        mbarrier_init(&empty[t], THREADS);
     }
-    if (fault == BOTH) cluster_sync();
-    else __syncthreads();
+    __syncthreads();
     for (int i = -1; i < COUNT; i++) {
         const int at = i & 1, next = at ^ 1;
         if (i + 1 < COUNT) {
@@ -79,49 +56,14 @@ __global__ void pipeline_phases(int fault, const int4 *x, int *y)
             cp_async_16(&tile[next][t], x + (i + 1) * THREADS + t, 1);
             cp_async_commit();
             cp_async_wait<0>();
-            arrive(fault, &full[next]);
+            mbarrier_arrive(&full[next]);
         }
         if (i < 0) continue;
         mbarrier_wait(&full[at], i / STAGES);
         sum += tile[at][THREADS - 1 - t].x;
-        consumer_release(fault, &empty[at]);
+        mbarrier_arrive(&empty[at]);
     }
-    y[blockIdx.x * THREADS + t] = sum;
-    if (fault == BOTH) cluster_sync();
-}
-
-// STORED: right, each number is written by the copy engine before it is read.
-__global__ void stored(int *x)
-{
-    __shared__ __align__(16) int row[64];
-    row[threadIdx.x] = threadIdx.x;
-    fence_proxy_async();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        tma_store_1d(x, row, sizeof row);
-        tma_store_wait_read();
-    }
-    __syncthreads();                     // the row lives until it has been read
-}
-
-static void launch_pipeline(int fault, int4 *x, int *y)
-{
-    if (fault == STORED) {
-        stored<<<1, 64>>>((int *)x);
-        neighbour<<<1, 64>>>(NONE, (const int *)x, y);
-        return;
-    }
-    cudaLaunchAttribute a = {};
-    cudaLaunchConfig_t c = {};
-    const unsigned blocks = fault == BOTH ? 2 : 1;
-    a.id = cudaLaunchAttributeClusterDimension;
-    a.val.clusterDim.x = blocks;
-    a.val.clusterDim.y = a.val.clusterDim.z = 1;
-    c.gridDim = dim3(blocks);
-    c.blockDim = dim3(THREADS);
-    c.attrs = &a;
-    c.numAttrs = 1;
-    cudaLaunchKernelEx(&c, pipeline_phases, fault, x, y);
+    y[t] = sum;
 }
 #endif
 
@@ -132,22 +74,22 @@ int main(int argc, char **argv)
         printf("sanitize-control %s\n", kcp_version());
         return 0;
     }
-    for (int i = NONE; argc == 2 && i <= STORED; i++)
+    for (int i = NONE; argc == 2 && i < FAULTS; i++)
         if (!strcmp(argv[1], faults[i])) fault = i;
     if (fault < 0) {
-        fprintf(stderr, "sanitize-control: found '%s', expected a tool, none, turns, "
-                "late, lane, mapped, both or stored\n", argc == 2 ? argv[1] : "");
+        fprintf(stderr, "sanitize-control: found '%s', expected memcheck, racecheck, "
+                "initcheck, synccheck, none, turns or late\n", argc == 2 ? argv[1] : "");
         return 2;
     }
     const size_t bytes = COUNT * THREADS * sizeof(int4);
     if (cudaMalloc((void **)&x, bytes) || cudaMalloc((void **)&y, bytes)) {
-        puts("sanitize-control: no device");
+        fprintf(stderr, "sanitize-control: no GPU found\n");
         return 3;
     }
-    if (fault != INITCHECK && fault != STORED) cudaMemset(x, 0, bytes);
+    if (fault != INITCHECK) cudaMemset(x, 0, bytes);
     if (fault < TURNS) neighbour<<<1, 64>>>(fault, x, y);
 #ifdef KCP_HOPPER
-    else launch_pipeline(fault, (int4 *)x, y);
+    else pipeline_phases<<<1, THREADS>>>(fault, (int4 *)x, y);
 #endif
     return cudaDeviceSynchronize() != cudaSuccess;
 }

@@ -1,15 +1,15 @@
 #!/bin/sh
-# tables.sh -- tables made from recorded runs, as Markdown: the book's, the README's.
+# tables.sh -- recorded runs as tables in Markdown, for the book and README.md.
 #
 # Book: chapters 01 to 20.  Checked by: tests/cli/tables.sh.  Next: readme.sh.
-# usage: sh bench/tables.sh DIR [FILE...]     from bench/results/ unless files are named
-# Later goes after earlier: by day, the first word of a file's name. DIGESTS: a file to
-# take for what digest.sh --all says.
+# usage: sh bench/tables.sh DIR [FILE...]     FILE: default all of bench/results/
+# A later file replaces an earlier one. DIGESTS: the output of digest.py.
 out=$1; shift
-[ -n "$out" ] || { echo "tables.sh: found no folder, expected one" >&2; exit 2; }
+[ -n "$out" ] || { echo "tables.sh: usage: tables.sh DIR [FILE...]" >&2; exit 2; }
 rm -rf "$out"; mkdir -p "$out" || exit 1
 if [ -n "$DIGESTS" ]; then cat "$DIGESTS"
-else sh bench/digest.sh --all; fi >"$out/digests" || exit 1
+elif command -v python3 >/dev/null; then python3 bench/digest.py
+fi >"$out/digests" || exit 1
 [ $# -gt 0 ] || set -- bench/results/[0-9]*.tsv
 [ -r "$1" ] || set -- /dev/null
 t=book/tables

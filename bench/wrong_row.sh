@@ -1,14 +1,12 @@
 #!/bin/sh
-# wrong_row.sh -- does a row of kcp-bench whose output has a wrong number say FAIL? What
-# judges timed rows is asked this before a run's rows are believed.
+# wrong_row.sh -- does a row of kcp-bench with a planted mistake FAIL?
 #
-# Book: chapter 18.  Checked by: tests/cli/bench_cli.sh, with programs that stand in.
-# Next: bench/bench/judged.c, where KCP_BENCH_WRONG plants the number.
+# Book: chapter 18.  Checked by: gpu_bench.sh, which stops unless it does.
+# Next: bench/bench/judged.c, where KCP_BENCH_WRONG plants the mistake.
 #
 #   sh bench/wrong_row.sh BUILD FOLDER [options of kcp-bench]
 #
-# FOLDER/notes.tsv says what was asked and seen, for record.sh. Status 1: not seen, in
-# words, and FOLDER has no notes.tsv.
+# FOLDER/notes.tsv records the result for records.py. Exit status 1: a row did not fail.
 B=$1 to=$2
 [ $# -ge 2 ] && [ -d "$to" ] || {
     echo "wrong_row.sh: found '$*', expected BUILD FOLDER [options]" >&2; exit 2; }
@@ -16,7 +14,7 @@ shift 2
 w=$(mktemp -d) || exit 2
 trap 'rm -rf "$w"' EXIT
 rm -f "$to/notes.tsv"
-# Variants old and new in one process: what is kept for one must do for the next.
+# Old and new variants in one process, because they share cached references.
 [ $# -gt 0 ] || set -- --stages 08,13
 KCP_BENCH_WRONG=1 "$B/kcp-bench" --judge --tsv "$w/rows.tsv" -T 1024 -H 4 -w 0 -n 5 "$@" \
     >"$w/said" 2>&1

@@ -1,16 +1,16 @@
-/* main.c -- kcp-bench: every variant of every stage, timed, beside the machine's own
- * copy and product measured in the same run; or whole layers over ranks.
+/* main.c -- kcp-bench: times every variant of every stage, or whole layers on ranks, and
+ * the machine's copy and matrix product in the same run.
  *
  * Book: chapter 18.  Checked by: its controls.  Next: options.c.
  *
- * Inputs come from a chain of variants on the device, as the judge's come from a chain
- * of references. Buffers are far larger than the L2 at bench shapes.
+ * Inputs are computed by a chain of variants on the device. At these shapes buffers are
+ * far larger than the L2 cache.
  */
 #include "record.h"
 #include "base/program.h"
 #include <string.h>
 
-/* The last of a stage's variants that takes the shape. */
+/* The newest variant of a stage that takes the shape. */
 static int newest(struct runner *x, const struct kcp_stage *st,
                   const struct kcp_variant **v, int n)
 {
@@ -46,33 +46,23 @@ static int stages(struct runner *x)
 
 static int body(struct kcp_comm *comm, void *arg)
 {
-    static const char writable[] = "a file I can write";
     struct runner x = { .b = arg, .world = comm };
-    struct record_file json, tsv;
     const int first = comm->r == 0;
     int e = runner_open(&x, comm, 1);
     if (!e && x.b->ranks > 1)
         e = measure_gather(&x, sizeof(float) * x.call.HV * x.call.K
                                    * (size_t)(x.call.V + x.call.K));
-    if (!e && first && x.b->json) {
-        if (json_open(&json, x.b)) e = bench_bad("--json", x.b->json, writable);
-        else x.json = &json;
-    }
-    if (!e && first && x.b->tsv) {
-        if (record_file_open(&tsv, x.b->tsv))
-            e = bench_bad("--tsv", x.b->tsv, writable);
-        else x.tsv = &tsv;
-    }
+    if (!e && first && x.b->tsv && !(x.tsv = fopen(x.b->tsv, "w")))
+        e = bench_bad("--tsv", x.b->tsv, "a file in a folder that can be written");
     if (!e) e = x.b->ranks ? runner_layers(&x) : stages(&x);
-    if (x.json && json_close(x.json, !e) && !e)
-        e = bench_bad("--json", x.b->json, "room for the record");
-    if (x.tsv && record_file_close(x.tsv, !e) && !e)
-        e = bench_bad("--tsv", x.b->tsv, "room for the record");
+    const int lost = x.tsv && ferror(x.tsv);
+    if (x.tsv && (fclose(x.tsv) || lost) && !e)
+        e = bench_bad("--tsv", x.b->tsv, "a disk that is not full");
     runner_close(&x);
     return e;
 }
 
-static void say_case(const struct bench *b)
+static void print_case(const struct bench *b)
 {
     const struct kcp_call *c = &b->call;
     printf("# copy %.2f TB/s, bf16 product %.0f TFLOP/s; T=%lld H=%d HV=%d K=%d V=%d"
@@ -84,7 +74,7 @@ static void say_case(const struct bench *b)
         printf("# %d sequences of %s tokens\n", c->N, b->lengths);
 }
 
-static int do_all(int argc, char **argv)
+static int kcp_bench(int argc, char **argv)
 {
     struct bench b = { .warmup = 20, .iters = 100 };
     const int status = bench_options(argc, argv, &b);
@@ -93,34 +83,34 @@ static int do_all(int argc, char **argv)
         return bench_bad("--against", b.against, "a record of this case");
     const struct memory *m = device_memory();
     if (!m) {
-        fprintf(stderr, "kcp-bench: no GPU here: nothing was timed\n");
+        fprintf(stderr, "kcp-bench: no GPU found: nothing was timed\n");
         return 1;
     }
-    if (!b.backend && b.ranks > 1) {         /* a GPU each when there are as many */
+    if (!b.backend && b.ranks > 1) {         /* NCCL needs one GPU per rank */
         if (!m->gpu(b.ranks - 1)) b.backend = "nccl";
         m->gpu(0);
     }
     int e = ranks_open(b.backend, 1, &b.ranks);
     if (e) return e;
     if (measure_controls(&b)) {
-        fprintf(stderr, "kcp-bench: no room for controls\n");
+        fprintf(stderr, "kcp-bench: out of GPU memory for the controls\n");
         return 1;
     }
     for (int64_t T = b.from; T <= b.to && !e; T *= b.factor) {
         char why[200] = "";
         b.call.T = T;
-        say_case(&b);
+        print_case(&b);
         e = ranks_run(m, b.ranks > 1 ? b.ranks : 1, body, &b, why, sizeof why);
         if (e) fprintf(stderr, "kcp-bench: status %d: %s\n", e, why);
     }
     ranks_close();
     if (b.wrong)
-        fprintf(stderr, "kcp-bench: %d rows failed: they are wrong\n", b.wrong);
+        fprintf(stderr, "kcp-bench: %d rows FAIL: the results are wrong\n", b.wrong);
     return e || b.wrong ? 1 : 0;
 }
 
 int main(int argc, char **argv)
 {
     print_notices();
-    return finish_stdout("kcp-bench", do_all(argc, argv));
+    return finish_stdout("kcp-bench", kcp_bench(argc, argv));
 }

@@ -7,36 +7,27 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-static const char usage[] =
-    "usage: kcp-bench [option value]...      times variants; kcp-check judges them\n"
-    "what:    --stage NN | --stages 08,13   --variant NAME   --newest (of each stage)\n"
-    "case:    -T tokens   -H heads   --HV heads   -K size   -V size   -C chunk\n"
-    "         -D spikes   --walk auto|sequential|scan (15; 08 over ranks: are maps\n"
-    "                     made in one walk beside the factors, or strip by strip)\n"
-    "         --model kda|gdn|dplr|gdn2|gla   --gate live|strong   --segments S\n"
-    "         --sequences N (packed, of uneven lengths)\n"
-    "         --lengths 4x8192,1024 (packed, of these: five sequences)\n"
-    "         --save recompute|all|light|none   --reuse-M (13 takes M from 08)\n"
-    "ranks:   -g, --ranks R   whole layers over R ranks, each with T / R tokens:\n"
-    "                         front, t_sum, t_exchange, t_main apart, every form\n"
-    "         --forms all_gather,chain,chain_window,pipeline,scan (chain_window: the\n"
-    "                 chain over windows)      --backend nccl|threads\n"
-    "         --cuts 45,55   tokens of the ranks, as shares\n"
-    "         --wire exact|bf16     what crosses cuts: as it is, or rounded\n"
-    "         --replay       each call once more from a CUDA graph, by turns with it\n"
-    "         --unsent       by turns with the same call, its messages left out: the\n"
-    "                        least that hiding the exchange could come to\n"
-    "sweep:   -b, -e   tokens from and to   -f factor\n"
-    "timing:  -w, --warmup n   -n, --iters n\n"
-    "judged:  --judge   each row, once more: four value heads against the reference\n"
-    "         in double, in this process; --tsv and --json mean it too, but over\n"
-    "         ranks, whose references take long\n"
-    "records: --tsv FILE (what record.sh keeps)   --json FILE   --against RECORD.tsv\n"
-    "         --help   --version\n"
-    "Under mpirun, torchrun or srun every process is a rank, on a GPU of its own.\n";
+#define KCP_OPTION(field, name, value, kind, expects, low, high, help)                \
+    { name, OPTION_##kind, offsetof(struct bench, field), expects, low, high },
+static const struct option_row rows[] = {
+#include "options.def"
+};
+#undef KCP_OPTION
+#define KCP_OPTION(field, name, value, kind, expects, low, high, help) { value, help },
+static const struct option_text texts[] = {
+#include "options.def"
+};
+#undef KCP_OPTION
 
-static void print_usage(void) { fputs(usage, stdout); }
+static void print_help(void)
+{
+    printf("usage: kcp-bench [options]\n       kcp-bench --help | --version\n\n"
+           "Times kernels on a GPU. A process of mpirun, torchrun or srun is a rank with "
+           "its own\nGPU.\n\n");
+    options_print(rows, texts, sizeof rows / sizeof *rows);
+}
 
 int bench_bad(const char *option, const char *found, const char *expected)
 {
@@ -45,60 +36,11 @@ int bench_bad(const char *option, const char *found, const char *expected)
     return options_say("kcp-bench", why);
 }
 
-/* --save has a last word, which is no mode of the layer: 08 leaves nothing at all. */
+/* The last word of --save is not a mode of the layer: 08 saves nothing. */
 enum { SAVE_NONE = 3 };
 _Static_assert(KCP_RECOMPUTE == 0 && KCP_SAVE_ALL == 1 && KCP_SAVE_LIGHT == 2 &&
                LIVE == 0 && STRONG == 1,
-               "the words of --save and --gate stand in the order of their enums");
-
-static const struct option_row rows[] = {
-#define AT(field) offsetof(struct bench, field)
-#define INT(name, field, low, high) { name, OPTION_INT, AT(field), NULL, low, high }
-#define TEXT(name, field, expects) { name, OPTION_TEXT, AT(field), expects, 0, 0 }
-#define WORD(name, field, words) { name, OPTION_WORD, AT(field), words, 0, 0 }
-    TEXT("--stage", stage, "a stage, e.g. 04"),
-    TEXT("--stages", stages, "numbers of stages, with commas"),
-    TEXT("--variant", variant, "a name that kcp-check --list prints"),
-    { "--newest", OPTION_FLAG, AT(newest), NULL, 0, 0 },
-    INT("-T", tokens, 1, 1 << 24),
-    INT("-H", call.H, 1, 1024),
-    INT("--HV", call.HV, 1, 1024),
-    INT("-K", call.K, 16, 256),
-    INT("-V", call.V, 16, 256),
-    INT("-C", call.C, 1, 8192),
-    INT("-D", call.D, 1, 64),
-    INT("--segments", call.NS, 1, 65536),
-    INT("--sequences", call.N, 1, LENGTHS_MOST),
-    TEXT("--lengths", lengths, "lengths, as 4x8192,1024"),
-    WORD("--walk", call.walk, "auto|sequential|scan"),
-    WORD("--model", call.model, "kda|gdn|dplr|gdn2|gla"),
-    WORD("--gate", regime, "live|strong"),
-    WORD("--save", save, "recompute|all|light|none"),
-    { "--reuse-M", OPTION_FLAG, AT(call.reuse_M), NULL, 0, 0 },
-    INT("--ranks", ranks, 1, 8),
-    INT("-g", ranks, 1, 8),
-    TEXT("--forms", forms, "forms, with commas"),
-    TEXT("--cuts", cuts, "shares of the ranks, with commas"),
-    WORD("--wire", wire, "exact|bf16"),
-    { "--replay", OPTION_FLAG, AT(replay), NULL, 0, 0 },
-    { "--unsent", OPTION_FLAG, AT(unsent), NULL, 0, 0 },
-    TEXT("--backend", backend, "nccl or threads"),
-    INT("-b", from, 1, 1 << 24),
-    INT("-e", to, 1, 1 << 24),
-    INT("-f", factor, 2, 1024),
-    INT("--warmup", warmup, 0, 10000),
-    INT("-w", warmup, 0, 10000),
-    INT("--iters", iters, 5, 100000),
-    INT("-n", iters, 5, 100000),
-    { "--judge", OPTION_FLAG, AT(judge), NULL, 0, 0 },
-    TEXT("--tsv", tsv, "a file"),
-    TEXT("--json", json, "a file"),
-    TEXT("--against", against, "a record"),
-#undef WORD
-#undef TEXT
-#undef INT
-#undef AT
-};
+               "the words of --save and --gate are in the order of their enums");
 
 static int is_number_of_stage(const char *word, size_t n)
 {
@@ -117,7 +59,7 @@ static int is_form(const char *word, size_t n)
     return 0;
 }
 
-/* Words with commas, all of them known: else nothing would be timed, and unsaid. */
+/* Known words, separated by commas. */
 static int is_list(const char *s, int (*is_known)(const char *, size_t))
 {
     for (;;) {
@@ -128,7 +70,7 @@ static int is_list(const char *s, int (*is_known)(const char *, size_t))
     }
 }
 
-/* So many shares as ranks. */
+/* One share per rank. */
 static int cuts_are_right(const struct bench *b)
 {
     const char *s = b->cuts;
@@ -144,8 +86,7 @@ static int cuts_are_right(const struct bench *b)
     return !*s && n == b->ranks;
 }
 
-/* A list of lengths says how many sequences and tokens there are; records have it in
- * one way of writing. */
+/* --lengths defines the numbers of sequences and tokens; rows have one spelling of it. */
 static int take_lengths(struct bench *b)
 {
     static char word[LENGTHS_TEXT];
@@ -165,14 +106,14 @@ static int take_lengths(struct bench *b)
     return 0;
 }
 
-/* The options together: what one says about another. */
+/* Defaults, and checks of options against one another. */
 static int settle(struct bench *b)
 {
     struct kcp_call *c = &b->call;
     if (b->lengths && take_lengths(b)) return 2;
     if (!b->tokens) b->tokens = 8192;
     if (!c->N) c->N = 1;
-    b->judge |= (b->tsv || b->json) && !b->ranks;
+    b->judge |= b->tsv && !b->ranks;
     if (!b->from) b->from = b->tokens;
     b->unsaved = b->save == SAVE_NONE;
     c->save = b->unsaved ? KCP_RECOMPUTE : (enum kcp_save)b->save;
@@ -200,12 +141,10 @@ static int settle(struct bench *b)
     if (!b->lengths && c->N > 1 && c->N > c->T / 16)
         return bench_bad("--sequences", "", "sixteen tokens a sequence or more");
     if (c->NS > c->T) return bench_bad("--segments", "", "at most -T");
-    if (b->to > b->from && (b->json || b->tsv || b->against))
-        return bench_bad("-e", "", "one size with --json, --tsv and --against");
-    if (b->tsv && b->against && strcmp(b->tsv, b->against) == 0)
-        return bench_bad("--tsv", b->tsv, "another file than that of --against");
-    if (b->json && b->against && strcmp(b->json, b->against) == 0)
-        return bench_bad("--json", b->json, "another file than that of --against");
+    if (b->to > b->from && (b->tsv || b->against))
+        return bench_bad("-e", "", "one size with --tsv and --against");
+    if (b->tsv && access(b->tsv, F_OK) == 0)
+        return bench_bad("--tsv", b->tsv, "a file that does not exist yet");
     if (b->backend && strcmp(b->backend, "nccl") && strcmp(b->backend, "threads"))
         return bench_bad("--backend", b->backend, "nccl or threads");
     return 0;
@@ -215,7 +154,7 @@ int bench_options(int argc, char **argv, struct bench *b)
 {
     static const struct option_table table = {
         .program = "kcp-bench", .row = rows, .n = sizeof rows / sizeof *rows,
-        .help = print_usage,
+        .help = print_help,
     };
     char why[300];
     b->call = (struct kcp_call){ .H = 96, .K = 128, .V = 128, .C = 64, .D = 4, .NS = 1,
@@ -227,8 +166,7 @@ int bench_options(int argc, char **argv, struct bench *b)
     return settle(b);
 }
 
-/* --stage names one, --stages a list of numbers; else all of 01 to 14, and for the
- * other models 16, which alone takes them. */
+/* By --stage or --stages; default: 01 to 14, or 16 for models that only 16 takes. */
 int bench_asked(const struct bench *b, const struct kcp_stage *st)
 {
     const char two[] = { st->name[0], st->name[1], 0 };

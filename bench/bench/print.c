@@ -1,4 +1,4 @@
-/* print.c -- what is printed of a case: a line a variant, beside its floor.
+/* print.c -- a line per variant, compared with its bound.
  *
  * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: record.c.
  */
@@ -70,6 +70,5 @@ void print_row(const struct runner *x, const struct kcp_stage *st,
                j->worst.head, j->worst.err, j->worst.tol, j->worst.field,
                j->worst.where, j->worst.got, j->worst.want);
     time_cells(&row, x, t, bytes, flops, j);
-    if (x->json) json_row(x->json, &row);
-    if (x->tsv) tsv_row(x->tsv, b, &row);
+    if (x->tsv) tsv_row(x, &row);
 }

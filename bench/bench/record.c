@@ -1,8 +1,8 @@
-/* record.c -- records: written as TSV (what is kept) or JSON, and rows of earlier ones.
+/* record.c -- rows of a TSV: written, and found in an earlier one.
  *
- * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: bench/record.sh.
- * A TSV opens with the names of its columns, and nothing is found by its position: a
- * reader asks for columns by name, and takes one that is not there as empty.
+ * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: bench/records.py.
+ * The first line names the columns. Readers find a column by its name; a missing column
+ * is empty.
  */
 #include "record.h"
 #include <stdarg.h>
@@ -10,15 +10,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { NUMBER, WORD };
-
-static void put(struct cells *to, int is_word, const char *name,
-                const char *format, ...)
+static void put(struct cells *to, const char *name, const char *format, ...)
 {
     struct cell *c = &to->at[to->n++];
     va_list more;
     c->name = name;
-    c->is_word = is_word;
     va_start(more, format);
     vsnprintf(c->text, sizeof c->text, format, more);
     va_end(more);
@@ -36,35 +32,35 @@ static const char *walk_word(const struct kcp_call *c)
     return c->walk == KCP_BLELLOCH ? "scan" : "";
 }
 
-/* What two runs must share to be compared. */
+/* Two runs can be compared if these are equal. */
 static void case_cells(struct cells *to, const struct bench *b)
 {
     const struct kcp_call *c = &b->call;
-    put(to, WORD, "model", "%s", model_name[c->model]);
-    put(to, WORD, "gate", "%s", regime_name[b->regime]);
-    put(to, NUMBER, "T", "%lld", (long long)c->T);
-    put(to, NUMBER, "H", "%d", c->H);
-    put(to, NUMBER, "HV", "%d", c->HV);
-    put(to, NUMBER, "K", "%d", c->K);
-    put(to, NUMBER, "V", "%d", c->V);
-    put(to, NUMBER, "C", "%d", c->C);
-    put(to, NUMBER, "sequences", "%d", c->N);
-    put(to, NUMBER, "segments", "%d", c->NS);
-    put(to, NUMBER, "ranks", "%d", b->ranks ? b->ranks : 1);
-    put(to, WORD, "save", "%s", save_word(b));
-    put(to, WORD, "walk", "%s", walk_word(c));
-    put(to, NUMBER, "reuse_M", "%s", c->reuse_M ? "1" : "");
-    put(to, WORD, "cuts", "%s", b->cuts ? b->cuts : "");
-    put(to, WORD, "lengths", "%s", b->lengths ? b->lengths : "");
+    put(to, "model", "%s", model_name[c->model]);
+    put(to, "gate", "%s", regime_name[b->regime]);
+    put(to, "T", "%lld", (long long)c->T);
+    put(to, "H", "%d", c->H);
+    put(to, "HV", "%d", c->HV);
+    put(to, "K", "%d", c->K);
+    put(to, "V", "%d", c->V);
+    put(to, "C", "%d", c->C);
+    put(to, "sequences", "%d", c->N);
+    put(to, "segments", "%d", c->NS);
+    put(to, "ranks", "%d", b->ranks ? b->ranks : 1);
+    put(to, "save", "%s", save_word(b));
+    put(to, "walk", "%s", walk_word(c));
+    put(to, "reuse_M", "%s", c->reuse_M ? "1" : "");
+    put(to, "cuts", "%s", b->cuts ? b->cuts : "");
+    put(to, "lengths", "%s", b->lengths ? b->lengths : "");
 }
 
 /* The machine's own rates in this run, beside which the times stand. */
 static void control_cells(struct cells *to, const struct bench *b)
 {
-    put(to, NUMBER, "copy", "%.4g", b->copy);
-    put(to, NUMBER, "product", "%.4g", b->product);
-    put(to, NUMBER, "gather_bytes", b->ranks > 1 ? "%zu" : "", b->gather_bytes);
-    put(to, NUMBER, "gather_us", b->ranks > 1 ? "%.2f" : "", b->gather_us);
+    put(to, "copy", "%.4g", b->copy);
+    put(to, "product", "%.4g", b->product);
+    put(to, "gather_bytes", b->ranks > 1 ? "%zu" : "", b->gather_bytes);
+    put(to, "gather_us", b->ranks > 1 ? "%.2f" : "", b->gather_us);
 }
 
 static const char *form_word(const struct runner *x, const struct kcp_call *c)
@@ -76,78 +72,41 @@ void row_cells(struct cells *row, const struct runner *x, const struct kcp_stage
                const struct kcp_variant *v, const struct kcp_call *c)
 {
     row->n = 0;
-    put(row, WORD, "stage", "%s", st->name);
-    put(row, WORD, "variant", "%s", v->name);
-    put(row, WORD, "path", "");                 /* until a variant says which it took */
-    put(row, WORD, "form", "%s", x->b->ranks ? form_word(x, c) : "");
-    put(row, NUMBER, "head_parts", x->b->ranks ? "%d" : "", x->head_parts);
-    put(row, NUMBER, "pass", "%d", c->pass);
+    put(row, "stage", "%s", st->name);
+    put(row, "variant", "%s", v->name);
+    put(row, "path", "");                 /* until a variant says which it took */
+    put(row, "form", "%s", x->b->ranks ? form_word(x, c) : "");
+    put(row, "head_parts", x->b->ranks ? "%d" : "", x->head_parts);
+    put(row, "pass", "%d", c->pass);
 }
 
 void time_cells(struct cells *row, const struct runner *x, const struct times *t,
                 double bytes, double flops, const struct judged *j)
 {
     const char *part = x->b->ranks ? "%.2f" : "";
-    put(row, NUMBER, "us", "%.2f", t->median);
-    put(row, NUMBER, "us_p10", "%.2f", t->low);
-    put(row, NUMBER, "us_p90", "%.2f", t->high);
-    put(row, NUMBER, "bytes", "%.0f", bytes);
-    put(row, NUMBER, "flops", "%.0f", flops);
-    put(row, NUMBER, "work", "%zu", x->work);
-    put(row, NUMBER, "saved", "%zu", x->saved);
-    put(row, NUMBER, "front", part, t->part[FRONT]);
-    put(row, NUMBER, "sum", part, t->part[SUM]);
-    put(row, NUMBER, "exchange", part, t->part[EXCHANGE]);
-    put(row, NUMBER, "main", part, t->part[MAIN]);
-    put(row, NUMBER, "replay", t->replay > 0 ? "%.2f" : "", t->replay);
-    put(row, NUMBER, "unsent", t->unsent > 0 ? "%.2f" : "", t->unsent);
-    put(row, NUMBER, "replay_beside", t->replay_beside > 0 ? "%.2f" : "",
+    put(row, "us", "%.2f", t->median);
+    put(row, "us_p10", "%.2f", t->low);
+    put(row, "us_p90", "%.2f", t->high);
+    put(row, "bytes", "%.0f", bytes);
+    put(row, "flops", "%.0f", flops);
+    put(row, "work", "%zu", x->work);
+    put(row, "saved", "%zu", x->saved);
+    put(row, "front", part, t->part[FRONT]);
+    put(row, "sum", part, t->part[SUM]);
+    put(row, "exchange", part, t->part[EXCHANGE]);
+    put(row, "main", part, t->part[MAIN]);
+    put(row, "replay", t->replay > 0 ? "%.2f" : "", t->replay);
+    put(row, "unsent", t->unsent > 0 ? "%.2f" : "", t->unsent);
+    put(row, "replay_beside", t->replay_beside > 0 ? "%.2f" : "",
         t->replay_beside);
-    put(row, NUMBER, "unsent_beside", t->unsent_beside > 0 ? "%.2f" : "",
+    put(row, "unsent_beside", t->unsent_beside > 0 ? "%.2f" : "",
         t->unsent_beside);
-    put(row, WORD, "peer", "");
+    put(row, "peer", "");
     const int known = j->outcome != NA;
-    put(row, WORD, "verdict", "%s", known ? outcome_name[j->outcome] : "");
-    put(row, WORD, "worst", "%s", known ? j->worst.field : "");
-    put(row, NUMBER, "error", known ? "%.2e" : "", j->worst.err);
-    put(row, NUMBER, "allowed", known ? "%.2e" : "", j->worst.tol);
-}
-
-static void json_cells(FILE *json, const struct cells *c)
-{
-    for (int i = 0, said = 0; i < c->n; i++) {
-        const char *quote = c->at[i].is_word ? "\"" : "";
-        if (!c->at[i].text[0]) continue;
-        fprintf(json, "%s\"%s\":%s%s%s", said++ ? "," : "", c->at[i].name, quote,
-                c->at[i].text, quote);
-    }
-}
-
-int json_open(struct record_file *json, const struct bench *b)
-{
-    struct cells head = { 0 };
-    if (record_file_open(json, b->json)) return 1;
-    case_cells(&head, b);
-    control_cells(&head, b);
-    fprintf(json->at, "{");
-    json_cells(json->at, &head);
-    fprintf(json->at, ",\"rows\":[\n  {}");
-    return 0;
-}
-
-void json_row(struct record_file *json, const struct cells *row)
-{
-    fprintf(json->at, ",\n  {");
-    json_cells(json->at, row);
-    fprintf(json->at, "}");
-    fflush(json->at);
-    json->rows++;
-}
-
-int json_close(struct record_file *json, int is_whole)
-{
-    fprintf(json->at, "\n]}\n");
-    return record_file_close(json, is_whole);
+    put(row, "verdict", "%s", known ? outcome_name[j->outcome] : "");
+    put(row, "worst", "%s", known ? j->worst.field : "");
+    put(row, "error", known ? "%.2e" : "", j->worst.err);
+    put(row, "allowed", known ? "%.2e" : "", j->worst.tol);
 }
 
 static void tsv_line(FILE *tsv, const struct cells *c, int names)
@@ -157,17 +116,17 @@ static void tsv_line(FILE *tsv, const struct cells *c, int names)
                 i + 1 < c->n ? "\t" : "\n");
 }
 
-void tsv_row(struct record_file *tsv, const struct bench *b, const struct cells *row)
+void tsv_row(const struct runner *x, const struct cells *row)
 {
     struct cells all = *row;
-    case_cells(&all, b);
-    control_cells(&all, b);
-    if (tsv->rows++ == 0) tsv_line(tsv->at, &all, 1);
-    tsv_line(tsv->at, &all, 0);
-    fflush(tsv->at);
+    case_cells(&all, x->b);
+    control_cells(&all, x->b);
+    if (x->b->rows++ == 0) tsv_line(x->tsv, &all, 1);
+    tsv_line(x->tsv, &all, 0);
+    fflush(x->tsv);
 }
 
-/* Cuts a line at its tabs; its pieces, at most max. */
+/* Cuts a line at its tabs; returns the number of pieces, at most max. */
 static int pieces(char *line, char **piece, int max)
 {
     int n = 0;
@@ -191,7 +150,7 @@ static const char *named(char **head, char **row, int n, const char *name)
     return "";
 }
 
-/* Is this line of the file all that want says? */
+/* Does this line have the cells of want? */
 static int is_row(char **head, char **row, int n, const struct cells *want)
 {
     for (int i = 0; i < want->n; i++)
@@ -199,14 +158,14 @@ static int is_row(char **head, char **row, int n, const struct cells *want)
     return 1;
 }
 
-/* The last row that says what want says: its median; 0: there is none. */
+/* The median of the last row with the cells of want; 0: there is none. */
 static double find_us(const char *path, const struct cells *want)
 {
     static char first[LINE], line[LINE];
     char *head[COLUMNS], *row[COLUMNS];
     struct stat st;
     double us = 0;
-    if (stat(path, &st) || !S_ISREG(st.st_mode)) return 0;      /* a pipe would wait */
+    if (stat(path, &st) || !S_ISREG(st.st_mode)) return 0;      /* reading a pipe could block */
     FILE *f = fopen(path, "r");
     if (!f) return 0;
     const int n = fgets(first, sizeof first, f) ? pieces(first, head, COLUMNS) : 0;

@@ -1,4 +1,4 @@
-/* record.h -- a row of a record as cells with names: written, and found again.
+/* record.h -- a row of a TSV as cells with names.
  *
  * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: record.c.
  */
@@ -7,20 +7,19 @@
 
 #include "judged.h"
 
-struct cell { const char *name; int is_word; char text[LENGTHS_TEXT]; };
+struct cell { const char *name; char text[LENGTHS_TEXT]; };
 struct cells { int n; struct cell at[48]; };
 
-/* What names a row: of whole layers over ranks also the form and the heads' parts. */
+/* Stage, variant and pass; of layers on ranks also the form and the parts of heads. */
 void row_cells(struct cells *row, const struct runner *x, const struct kcp_stage *st,
                const struct kcp_variant *v, const struct kcp_call *c);
-/* The mode of the saved block, or that there is none. */
+/* "recompute", "all", "light" or "none": the saved block. */
 const char *save_word(const struct bench *b);
-/* What was measured, behind what names the row. */
+/* The measurements of the row, and its verdict. */
 void time_cells(struct cells *row, const struct runner *x, const struct times *t,
                 double bytes, double flops, const struct judged *j);
-void json_row(struct record_file *json, const struct cells *row);
-/* A new file gets the line of column names first. */
-void tsv_row(struct record_file *tsv, const struct bench *b, const struct cells *row);
+/* The first row follows a line of column names. */
+void tsv_row(const struct runner *x, const struct cells *row);
 /* The median of the row of --against with this name and case; 0 if it is not there. */
 double recorded_us(const struct bench *b, const struct cells *row);
 

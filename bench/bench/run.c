@@ -3,8 +3,8 @@
  * Book: chapter 18.  Checked by: its parts, which add up to the whole.
  * Next: inputs.cu.
  *
- * Over ranks every number is the slowest rank's. A rank that comes early waits in the
- * exchange: its part holds the others' lateness too, as in any run of a model.
+ * On ranks every number is the maximum over the ranks. A rank that is early waits in the
+ * exchange, so that part includes the delay of other ranks, as in training.
  */
 #include "judged.h"
 #include "setup.h"
@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Who writes the block that a backward reads: the forward of that name, or the newest
- * of that format. */
+/* The forward whose block a backward reads: of the same name, or the newest of the
+ * format. */
 static const struct kcp_variant *writer_of(const struct kcp_variant *v)
 {
     const int format = kcp_path_format(v->stage, v->name);
@@ -27,7 +27,7 @@ static const struct kcp_variant *writer_of(const struct kcp_variant *v)
     return NULL;
 }
 
-/* Of the format that the variant writes. */
+/* The size of the block in the variant's format. */
 static size_t block_bytes(const struct kcp_forward *f, const struct kcp_variant *v)
 {
     struct kcp_saved of;
@@ -37,7 +37,7 @@ static size_t block_bytes(const struct kcp_forward *f, const struct kcp_variant 
     return bad ? kcp_saved_bytes(f) : of.bytes;
 }
 
-/* 16 keeps states; 08 fills a saved block; 13 reads the one that an 08 has filled. */
+/* 16 keeps states, 08 writes a saved block, 13 reads a block that 08 has written. */
 static int save_forward(struct runner *x, const struct kcp_variant *v,
                         const struct kcp_stage *st, char *args)
 {
@@ -73,7 +73,7 @@ static int save_forward(struct runner *x, const struct kcp_variant *v,
     return e;
 }
 
-/* What a call holds beside its inputs and outputs: all of it was handed to it. */
+/* Memory of a call besides its inputs and outputs. */
 static void note_room(struct runner *x, const struct kcp_stage *st, const char *args)
 {
     x->work = ((const struct kcp_call *)(const void *)args)->work_bytes;
@@ -84,7 +84,7 @@ static void note_room(struct runner *x, const struct kcp_stage *st, const char *
         x->saved = ((const struct kcp_backward *)(const void *)args)->saved_bytes;
 }
 
-/* ---- what is left when the exchange is hidden */
+/* ---- the bound of an exchange that is hidden completely */
 
 static int no_gather(struct kcp_comm *comm, const void *mine, void *all, size_t bytes,
                      struct CUstream_st *stream)
@@ -127,8 +127,7 @@ struct unsent_call {
     void *args;
 };
 
-/* The same call, nothing sent and nobody waited for: the kernels and what folds their
- * maps, on states that nobody brought. */
+/* The same call with communication stubbed out: kernels and folds run on stale states. */
 static int run_unsent(void *arg)
 {
     const struct unsent_call *c = arg;
@@ -145,8 +144,8 @@ static int run_unsent(void *arg)
     return e;
 }
 
-/* By turns with the call as it is. Over windows a hop is one kernel, and there is no
- * message to leave out. */
+/* Alternately with the real call. Over windows a hop is one kernel, so there is no
+ * message to stub out. */
 static int time_unsent(struct runner *x, const struct kcp_variant *v, char *args,
                        struct times *t)
 {
@@ -178,7 +177,7 @@ int runner_variant(struct runner *x, const struct kcp_stage *st,
         }
         char *args = args_of(x, st, &c, v->storage);
         int e = args ? KCP_OK : KCP_NO_MEMORY;
-        /* The block first: what lies in it takes no workspace. */
+        /* The block first: arrays inside the block need no workspace. */
         if (!e && st->ranks && !(x->b->unsaved && !strncmp(st->name, "08", 2)))
             e = save_forward(x, v, st, args);
         if (!e) e = prepare(v, args, &room);
@@ -204,7 +203,7 @@ int runner_variant(struct runner *x, const struct kcp_stage *st,
     return status;
 }
 
-/* The newest variant of a stage, or the one that was asked for. */
+/* --variant, or the newest variant of a stage. */
 static const struct kcp_variant *choose(const struct bench *b,
                                         const struct kcp_stage *st)
 {
@@ -224,11 +223,11 @@ static int form_is_asked(const struct bench *b, const char *form)
     return !b->forms;
 }
 
-/* As rows name the forms with --wire bf16. */
+/* The forms' names in rows with --wire bf16. */
 static const char *const narrow_forms[] = { "all_gather_bf16", "chain_bf16",
                                             "pipeline_bf16", "scan_bf16" };
 
-/* by_messages: as if there were no windows. */
+/* by_messages: without memory windows. */
 static int one_form(struct runner *x, const struct kcp_stage *st,
                     const struct kcp_variant *v, const char *form, int by_messages)
 {
@@ -250,7 +249,7 @@ static int layers(struct runner *x)
     for (int s = family ? 2 : 0; s < (family ? 3 : 2) && !e; s++) {
         const struct kcp_stage *st = stage_find(names[s]);
         const struct kcp_variant *v = bench_asked(x->b, st) ? choose(x->b, st) : NULL;
-        for (int form = 0; form <= KCP_SCAN && !e && v; form++) {
+        for (int form = 0; form < KCP_FORMS && !e && v; form++) {
             if (!x->b->forms && x->call.R == 1 && form) continue;
             x->call.form = form;
             e = one_form(x, st, v, kcp_form_names[form], form == KCP_CHAIN);
@@ -261,11 +260,10 @@ static int layers(struct runner *x)
     return e;
 }
 
-/* The same ranks, half as many in each of two groups that have half of the heads. */
+/* Two groups of half the ranks, each with half of the heads. */
 static int heads_in_two(struct runner *x)
 {
-    struct runner half = { .b = x->b, .world = x->world, .json = x->json,
-                           .tsv = x->tsv };
+    struct runner half = { .b = x->b, .world = x->world, .tsv = x->tsv };
     const struct kcp_comm *all = x->world;
     struct kcp_comm *comm = NULL;
     const int color = all->r / (all->R / 2);

@@ -23,7 +23,7 @@ static const struct option_row rows[] = {
 /* Of each row: its value in --help, NULL for the words of the row; and its text. */
 #define KCP_OPTION(type, field, name, value, kind, expects, low, high, help)          \
     { value, help },
-static const struct { const char *value, *help; } texts[] = {
+static const struct option_text texts[] = {
 #include "options.def"
 };
 #undef KCP_OPTION
@@ -74,20 +74,6 @@ void options_usage(FILE *to)
     fputs(usage, to);
 }
 
-/* "  --save recompute|all|light" and the text in columns 26 to 84. */
-static void print_option(int i)
-{
-    const char *value = texts[i].value ? texts[i].value : rows[i].expects;
-    int at = printf("  %s%s%s", rows[i].name, *value ? " " : "", value);
-    for (const char *s = texts[i].help; *s; s += strcspn(s, " "), s += *s == ' ') {
-        const int n = (int)strcspn(s, " "), first = s == texts[i].help;
-        if (at + n >= 84 || (first && at > 24))
-            at = printf("\n") - 1;
-        at += printf("%*s%.*s", at < 25 ? 25 - at : 1, "", n, s);
-    }
-    printf("\n");
-}
-
 /* "  03_wy   q[T H K] .." on lines of about 80 columns, inputs and then outputs. */
 static void print_stage(const struct kcp_stage *s)
 {
@@ -110,8 +96,7 @@ static void print_help(void)
     fputs(usage, stdout);
     fputs(files, stdout);
     printf("\noptions\n");
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        print_option((int)i);
+    options_print(rows, texts, sizeof rows / sizeof *rows);
     printf("\nstages, inputs -> outputs\n");
     for (int i = 0; i < kcp_nstages; i++)
         print_stage(&kcp_stages[i]);

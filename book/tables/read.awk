@@ -4,8 +4,8 @@
 # usage: awk -F '\t' -v out=DIR -v digests=FILE -f read.awk -f ... bench/results/*.tsv
 # A file opens with the names of its columns; `kind` says what a row is. The same row
 # may be recorded often: one of the kernels as they stand goes before one that cannot be
-# compared, then one of other kernels; of alike the later. `digests` is what digest.sh
-# --all says; its row `comm` is of what moves maps between GPUs.
+# compared, then one of other kernels; of alike the later. `digests` is what digest.py
+# prints; its row `comm` is of what moves maps between GPUs.
 BEGIN {
     while ((getline line < digests) > 0) {
         split(line, f, "\t")
@@ -42,7 +42,7 @@ function standing(s, v,   kernels, exchange_)
     kernels = built == "" ? UNCOMPARED : STALE                   # it is gone
     if ((s, v) in now) kernels = compared(get("digest"), get("nvcc"), s, v)
     if (get("row") != "" && ("path", get("path")) in now &&
-        get("row") != now["path", get("path")]) return STALE
+        compared(get("row"), "-", "path", get("path")) == STALE) return STALE
     if (get("comm") == "") return kernels
     exchange_ = compared(get("comm"), get("cc"), "comm", "-")
     return kernels < exchange_ ? kernels : exchange_

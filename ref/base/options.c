@@ -190,3 +190,22 @@ int options_read(const struct option_table *t, int argc, char **argv, void *into
     }
     return OPTIONS_READ;
 }
+
+void options_print(const struct option_row *row, const struct option_text *text, int n)
+{
+    enum { INDENT = 25, WIDTH = 84 };
+    for (int i = 0; i < n; i++) {
+        const char *value = text[i].value ? text[i].value : row[i].expects;
+        int at = printf("  %s%s%s", row[i].name, *value ? " " : "", value);
+        if (at >= INDENT)
+            at = printf("\n") - 1;
+        for (const char *s = text[i].help; *s; s += *s == ' ') {
+            const int length = (int)strcspn(s, " ");
+            if (at + length >= WIDTH)
+                at = printf("\n") - 1;
+            at += printf("%*s%.*s", at < INDENT ? INDENT - at : 1, "", length, s);
+            s += length;
+        }
+        printf("\n");
+    }
+}

@@ -44,6 +44,11 @@ enum { OPTIONS_READ, OPTIONS_DONE, OPTIONS_BAD };
 int options_read(const struct option_table *t, int argc, char **argv, void *into,
                  char *why, size_t n);
 
+/* --help from the rows: "  --name value" and the help, wrapped at column 84. value NULL:
+ * the row's words. */
+struct option_text { const char *value, *help; };
+void options_print(const struct option_row *row, const struct option_text *text, int n);
+
 /* why <- "what: found 'found', expected expected" in printable letters; OPTIONS_BAD.
  * found NULL: ''. */
 int options_refuse(char *why, size_t n, const char *what, const char *found,

@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+# digest.py -- a hash of the machine code of each kernel variant: does a record still hold?
+#
+# Book: chapter 18.  Checked by: itself, against bench/results.  Next: stale.sh.
+#
+#   python3 bench/digest.py [BUILD]        TSV: stage, variant, nvcc, digest, also
+#   python3 bench/digest.py --compare A B  GPU functions of two builds; status 1: they differ
+#
+# A variant's digest is over the instructions of all GPU functions in its object and in the
+# objects whose host functions it calls, as `cuobjdump -sass` prints them, without names
+# and order: a rename keeps it. It is - if an object is missing or older than a source.
+# Digests of different compilers cannot be compared. The row "comm" is over the host code
+# of the exchange, a row "path" over a row of the table of paths without its names. also:
+# earlier digests of the same code (bench/results/digests.tsv).
+import collections
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SEED, PRIME = 0xcbf29ce484222325, 0x100000001b3                # FNV-1a, 64 bits
+Object = collections.namedtuple("Object", "path nvcc functions defines needs")
+
+
+def fnv(data, h=SEED):
+    for byte in data:
+        h = (h ^ byte) * PRIME & 0xffffffffffffffff
+    return h
+
+
+def of_set(hashes):
+    return "%016x" % fnv(b"".join(h.to_bytes(8, "little") for h in sorted(set(hashes))))
+
+
+def output(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def cuobjdump():
+    home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    return shutil.which("cuobjdump", path=os.environ["PATH"] + ":" + home + "/bin")
+
+
+def functions_of(path):
+    """The hash of each GPU function: 16 bytes per instruction, in two lines of the dump."""
+    hashes, code = [], None
+    for line in output(cuobjdump(), "-sass", path).splitlines() + ["Function :"]:
+        if "Function :" in line:
+            hashes += [] if code is None else [fnv(code)]
+            code = bytearray()
+        elif code is not None:
+            word = re.search(r"/\* 0x([0-9a-f]{16}) \*/\s*$", line)
+            code += int(word[1], 16).to_bytes(8, "little") if word else b""
+    return hashes
+
+
+def read_object(path):
+    with open(path, "rb") as f:
+        version = re.search(rb"release \d+\.\d+, V(\d+\.\d+\.\d+)", f.read())
+    symbols = [line.split() for line in output("nm", "-g", path).splitlines()]
+    defines = [s[-1] for s in symbols if len(s) == 3]
+    needs = [s[-1] for s in symbols if len(s) == 2]
+    functions = functions_of(path) if version else []
+    return Object(path, version[1].decode() if version else "-", functions, defines, needs)
+
+
+def objects_of(build):
+    """All objects of kernels; BUILD/digest.json keeps what was read of unchanged files."""
+    cache_file, cache, new = os.path.join(build, "digest.json"), {}, {}
+    if os.path.exists(cache_file):
+        with open(cache_file, encoding="utf-8") as f:
+            cache = json.load(f)
+    for path in sorted(glob.glob(build + "/cuda/**/*.cu.o", recursive=True)):
+        st = os.stat(path)
+        key = "%s %d %d" % (path, st.st_mtime_ns, st.st_size)
+        new[key] = cache.get(key) or read_object(path)
+    if new.keys() != cache.keys() and os.access(build, os.W_OK):
+        with open(cache_file, "w", encoding="utf-8") as f:
+            json.dump(new, f)
+    return [Object(*o) for o in new.values()]
+
+
+def is_old(path):
+    """Is a source that nvcc listed for this object newer than the object?"""
+    with open(path[:-2] + ".d", encoding="utf-8") as f:
+        words = re.findall(r"[^\s:\\]+", f.read())
+    sources = [os.path.join(ROOT, w) for w in words if re.match(r"(cuda|ref|comm)/", w)]
+    time = os.path.getmtime(path)
+    return any(not os.path.exists(s) or os.path.getmtime(s) > time for s in sources)
+
+
+def reached(objects, start):
+    """The objects that define what `start` calls, directly or not, and start."""
+    by_symbol = {symbol: o for o in objects for symbol in o.defines}
+    found, todo = {}, [start]
+    while todo:
+        o = todo.pop()
+        if o.path not in found:
+            found[o.path] = o
+            todo += [by_symbol[symbol] for symbol in o.needs if symbol in by_symbol]
+    return list(found.values())
+
+
+def print_variants(build, also):
+    objects = objects_of(build) if cuobjdump() else []
+    for o in objects:
+        source = os.path.join(ROOT, os.path.relpath(o.path, build)[:-2])
+        if not os.path.exists(source):
+            continue
+        with open(source, encoding="utf-8") as f:
+            records = re.findall(r'KCP_VARIANT\(\w+\)\s*=\s*{\s*"(\w+)",\s*"(\w+)"', f.read())
+        parts = reached(objects, o) if records else []
+        old = any(is_old(part.path) for part in parts)
+        digest = "-" if old else of_set(h for part in parts for h in part.functions)
+        for stage, variant in records:
+            print(stage, variant, o.nvcc, digest, also.get(digest, ""), sep="\t")
+
+
+def print_comm(build, also):
+    """Instructions of the host code that exchanges maps; calls are holes for the linker."""
+    paths = glob.glob(build + "/comm/form/*.o") + glob.glob(build + "/comm/backend/nccl*.o")
+    if not paths:
+        return
+    code = []
+    for function in output("objdump", "-d", *sorted(paths)).split("\n\n"):
+        columns = [line.split("\t") for line in function.splitlines()]
+        code.append(fnv("".join(c[1] for c in columns if len(c) > 1).encode()))
+    compiler = re.search(r"\(.*\) (\S+)", output("gcc", "--version"))
+    digest = of_set(code)
+    print("comm", "-", "GCC:" + compiler[1] if compiler else "-", digest,
+          also.get(digest, ""), sep="\t")
+
+
+def print_paths(build, also):
+    check = build + "/kcp-check"
+    if not os.path.exists(check):
+        return
+    rows = [line.split("\t") for line in output(check, "--paths").splitlines()]
+    names = "arch storage K V C model condition format geometry".split()
+    for row in rows[1:]:
+        cell = dict(zip(rows[0], row))
+        digest = "%016x" % fnv("\t".join(cell[n] for n in names).encode())
+        print("path", cell["path"], "-", digest, also.get(digest, ""), sep="\t")
+
+
+def read_also():
+    also = {}
+    file = os.path.join(ROOT, "bench/results/digests.tsv")
+    if os.path.exists(file):
+        with open(file, encoding="utf-8") as f:
+            for line in f.read().splitlines()[1:]:
+                digest, earlier = line.split("\t")
+                also[digest] = (also.get(digest, "") + " " + earlier).strip()
+    return also
+
+
+def compare(a, b):
+    sets = []
+    for build in (a, b):
+        where = {}
+        for o in objects_of(build):
+            where.update((h, o.path) for h in o.functions)
+        if not where:
+            sys.exit("digest.py: %s: no objects of kernels; build them first" % build)
+        sets.append(where)
+    differ = 0
+    for have, other, name in (sets[1], sets[0], b), (sets[0], sets[1], a):
+        for h in have.keys() - other.keys():
+            print("%016x\tonly in %s\t%s" % (h, name, have[h]))
+            differ += 1
+    print("digest.py: %d functions in %s, %d in %s, %d in one alone"
+          % (len(sets[0]), a, len(sets[1]), b, differ))
+    sys.exit(differ > 0)
+
+
+def main(arguments):
+    if arguments[:1] == ["--compare"] and len(arguments) == 3:
+        if not cuobjdump():
+            sys.exit("digest.py: cuobjdump not found: add the CUDA toolkit's bin to PATH")
+        compare(*arguments[1:])
+    if len(arguments) > 1 or arguments[:1] == ["--help"] or arguments[:1] == ["--compare"]:
+        sys.exit("usage: digest.py [BUILD] | digest.py --compare BUILD BUILD")
+    build = arguments[0] if arguments else os.path.join(ROOT, "build")
+    print("stage", "variant", "nvcc", "digest", "also", sep="\t")
+    also = read_also()
+    print_variants(build, also)
+    print_comm(build, also)
+    print_paths(build, also)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,349 @@
+#!/usr/bin/env python3
+# records.py -- measurements of a GPU run as rows of bench/results; which rows are stale?
+#
+# Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: digest.py.
+#
+#   records.py add FOLDER NAME COMMIT   rows of a run into bench/results/NAME.tsv
+#   records.py stale [--all] [BUILD]    variants without a record of their present code
+#   records.py missing [--paths] [BUILD]   "stage variant tool" per sanitizer without a 0
+#
+# FOLDER has machine.txt ("GPU, driver, date") and any of: judge.txt (kcp-check's output),
+# repeats.txt ("repeats N", then kcp-check --repeats N), CASE.tsv (kcp-bench, peers),
+# sanitize.tsv, nccl.tsv, precision.tsv, torch.tsv, notes.tsv, digests.tsv (digest.py;
+# default: of BUILD=build), and raw pages of Nsight Compute, ncu.NAME.csv: with ncu.txt
+# "stage T H" NAME is a variant, and its first kernel is a row; with "stage T H HV variant"
+# NAME is a case, and each kernel is a row. A timed row is kept only if the judge passed its variant in
+# the same run and, on one GPU, if the row's own verdict is ok. Rows of other systems
+# (column peer) are kept without a verdict.
+import csv
+import glob
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+KINDS = {"sanitize": "sanitizer", "nccl": "run", "notes": "note", "torch": "torch",
+         "precision": "precision"}
+COUNTERS = {
+    "registers": "launch__registers_per_thread", "smem": "launch__shared_mem_per_block",
+    "cycles": "sm__cycles_elapsed.max", "instructions": "smsp__inst_executed.sum",
+    "warps": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "issue": "smsp__issue_active.avg.pct_of_peak_sustained_active",
+    "fma": "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active",
+    "tensor": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+    "dram": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+    "conflicts": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
+    "loads": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
+    "load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+    "stores": "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
+    "store_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+    "local_sectors": "l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum"}
+
+
+def stop(text):
+    sys.exit("records.py: " + text)
+
+
+def read_tsv(path):
+    with open(path, encoding="utf-8", newline="") as f:
+        return list(csv.DictReader(f, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def read_lines(path):
+    with open(path, encoding="utf-8") as f:
+        return f.read().splitlines()
+
+
+def results():
+    return sorted(glob.glob(ROOT + "/bench/results/[0-9]*.tsv"))
+
+
+class Digests:
+    """What digest.py prints: the digest of each variant, of paths and of the exchange."""
+    def __init__(self, rows):
+        self.rows = {(r["stage"], r["variant"]): r for r in rows}
+
+    @classmethod
+    def of_build(cls, build):
+        tool = [sys.executable, ROOT + "/bench/digest.py", build]
+        text = subprocess.run(tool, capture_output=True, text=True, check=True).stdout
+        return cls(list(csv.DictReader(text.splitlines(), delimiter="\t")))
+
+    def state(self, key, digest, compiler):
+        """fresh: of the present code; stale: of other code; or not comparable."""
+        now = self.rows.get(key)
+        if not now or now["digest"] == "-" or now["nvcc"] != compiler:
+            return "not comparable"
+        known = [now["digest"]] + (now.get("also") or "").split()
+        return "fresh" if digest in known else "stale"
+
+    def stamp(self, row, stage, variant, ranks, path=""):
+        row["nvcc"], row["digest"] = self.get((stage, variant))
+        if path:
+            row["row"] = self.get(("path", path))[1]
+        if ranks > 1:
+            row["cc"], row["comm"] = self.get(("comm", "-"))
+
+    def get(self, key):
+        now = self.rows.get(key)
+        if not now or now["digest"] == "-":
+            stop("%s %s: no digest in digests.tsv, and no build has it" % key)
+        return now["nvcc"], now["digest"]
+
+
+# ---- the output of kcp-check: the name of a stage, then its variants
+
+def verdicts(path):
+    """(stage, words of a line, line) for each line about a variant or a path."""
+    stage = ""
+    for line in read_lines(path) if os.path.exists(path) else []:
+        if re.fullmatch(r"\d\d_[a-z0-9_]+", line):
+            stage = line
+        elif line.split():
+            yield stage, line.split(), line
+
+
+def passed(folder):
+    """What was judged ok: (stage, variant, path)."""
+    ok = set()
+    for stage, word, _ in verdicts(folder + "/judge.txt"):
+        if word[0] == "ok" and len(word) > 3:
+            ok.add((stage, word[3], word[2]) if word[1] == "path" else (stage, word[1], ""))
+    return ok
+
+
+def verdict_rows(folder, digests, gpus):
+    for stage, word, line in verdicts(folder + "/judge.txt"):
+        at = line.find(" worst ")
+        if word[0] not in ("ok", "FAIL", "MARGINAL") or at < 0:
+            continue
+        worst = line[at:].split()
+        alive = re.search(r"alive ([0-9.e+-]+)", line)
+        row = {"kind": "verdict", "stage": stage, "variant": word[1], "storage": word[2],
+               "verdict": word[0], "ranks": str(gpus), "worst": worst[1],
+               "cases": line[:at].split(None, 3)[3].strip(), "error": worst[2],
+               "allowed": worst[4], "alive": alive[1] if alive else ""}
+        digests.stamp(row, stage, word[1], gpus)
+        yield row
+
+
+def repeat_rows(folder, digests):
+    times = ""
+    for stage, word, line in verdicts(folder + "/repeats.txt"):
+        if word[0] == "repeats":
+            times = word[1]
+        if word[0] not in ("ok", "MARGINAL") or " worst " not in line:
+            continue
+        if not times:
+            stop(folder + "/repeats.txt: the line \"repeats N\" is missing")
+        row = {"kind": "repeat", "stage": stage, "variant": word[1], "storage": word[2],
+               "verdict": "same", "repeats": times}
+        digests.stamp(row, stage, word[1], 1)
+        yield row
+
+
+# ---- tables
+
+def time_rows(path, digests, ok):
+    case = os.path.basename(path)[:-4]
+    rows = read_tsv(path)
+    for r in rows:
+        stage, variant, taken = r["stage"], r["variant"], r.get("path") or ""
+        one_gpu, verdict = not r.get("form"), r.get("verdict")
+        why = ""
+        if not r.get("peer"):
+            if one_gpu and verdict is None:
+                stop(path + ": rows of one GPU need a column 'verdict'")
+            if (stage, variant, taken) not in ok:
+                why = "no verdict ok in this run"
+            elif (one_gpu or verdict) and verdict not in ("ok", "MARGINAL"):
+                why = "verdict '%s' in its row" % verdict
+        if why:
+            where = ", path " + taken if taken else ""
+            print("records.py: %s %s%s: %s, left out" % (stage, variant, where, why),
+                  file=sys.stderr)
+            continue
+        row = {"kind": "time", "case": case, **r}
+        if not r.get("peer"):
+            digests.stamp(row, stage, variant, int(r["ranks"]), taken)
+        yield row
+
+
+def table_rows(path, kind, digests):
+    for r in read_tsv(path):
+        row = {"kind": kind, **r}
+        if kind == "sanitizer":            # a row of a path is named variant@path
+            row["variant"], _, row["path"] = r["variant"].partition("@")
+            digests.stamp(row, r["stage"], row["variant"], 1, row["path"])
+        yield row
+
+
+def counter_rows(path, folder, digests):
+    stage, T, H, *more = read_lines(folder + "/ncu.txt")[0].split()
+    name = re.search(r"ncu\.(.*)\.csv$", path)[1]
+    with open(path, encoding="utf-8", newline="") as f:
+        lines = list(csv.reader(line for line in f if line.startswith('"')))
+    head, unit, kernels = lines[0], lines[1], lines[2:] if more else lines[2:3]
+    at = {column: i for i, column in enumerate(head)}
+
+    def number(cells, column, scale=None):
+        if column not in at:
+            return ""
+        text = cells[at[column]].replace(",", "")
+        return float(text) * scale.get(unit[at[column]][:1], 1) if scale else text
+
+    bytes_of = {"K": 1e3, "M": 1e6, "G": 1e9}
+    prefix, suffix = "smsp__average_warps_issue_stalled_", "_per_issue_active.ratio"
+    reasons = [n for n in head if n.startswith(prefix) and n.endswith(suffix)
+               and "_selected_" not in n]
+    for cells in kernels:
+        row = {"kind": "counter", "stage": stage, "variant": name, "T": T, "H": H}
+        row.update((n, number(cells, counter)) for n, counter in COUNTERS.items())
+        row["dram_bytes"] = "%.0f" % sum(number(cells, n, bytes_of) for n in
+                                         ("dram__bytes_read.sum", "dram__bytes_write.sum"))
+        stalls = [(float(number(cells, n)), n[len(prefix):-len(suffix)].replace("_", " "))
+                  for n in reasons]
+        row["stalled"] = "%s %.1f" % max(stalls)[::-1] if stalls else ""
+        if more:
+            kernel = re.sub(r"^void |[<(].*|_kernel.*", "", cells[at["Kernel Name"]])
+            us = number(cells, "gpu__time_duration.sum", {"n": 1e-3, "m": 1e3})
+            row.update(variant=more[1], HV=more[0], case=name, us="%g" % us,
+                       what=re.sub("^(gdn|kda)_", "", kernel))
+        digests.stamp(row, stage, row["variant"], 1)
+        yield row
+
+
+def add(folder, name, commit):
+    if not os.path.exists(folder + "/machine.txt"):
+        stop(folder + "/machine.txt: not found; it has the line \"GPU, driver, date\"")
+    machine = read_lines(folder + "/machine.txt")[0].split(", ")
+    if len(machine) != 3 or not re.fullmatch(r"\d+-\d+-\d+", machine[2]):
+        stop("machine.txt: found '%s', expected GPU, driver, date" % ", ".join(machine))
+    count = re.match(r"(\d+) x ", machine[0])
+    gpus = int(count[1]) if count else 1
+    file = folder + "/digests.tsv"
+    digests = Digests(read_tsv(file)) if os.path.exists(file) else \
+        Digests.of_build(os.environ.get("BUILD", "build"))
+    ok = passed(folder)
+    new = list(verdict_rows(folder, digests, gpus)) + list(repeat_rows(folder, digests))
+    for path in sorted(glob.glob(folder + "/*.tsv")):
+        base = os.path.basename(path)[:-4]
+        if base in KINDS:
+            new += table_rows(path, KINDS[base], digests)
+        elif base != "digests":
+            new += time_rows(path, digests, ok)
+    for path in sorted(glob.glob(folder + "/ncu.*.csv")):
+        new += counter_rows(path, folder, digests)
+    if not new:
+        stop(folder + ": no rows; it needs judge.txt or a table")
+    stamp = dict(zip(("machine", "driver", "date"), machine), commit=commit)
+    to = ROOT + "/bench/results/%s.tsv" % name
+    rows = (read_tsv(to) if os.path.exists(to) else []) + [{**r, **stamp} for r in new]
+    columns = ["kind", "machine", "driver", "date", "commit", "nvcc", "case", "path"]
+    columns += [c for c in dict.fromkeys(c for r in rows for c in r) if c not in columns]
+    columns = [c for c in columns if c == "path" or any(r.get(c) for r in rows)]
+    with open(to, "w", encoding="utf-8", newline="") as f:
+        for row in [dict(zip(columns, columns))] + rows:
+            f.write("\t".join(row.get(c) or "" for c in columns) + "\n")
+    print("%s: %d rows, %d new" % (to, len(rows), len(new)))
+
+
+# ---- what is recorded of the present code
+
+def recorded(digests):
+    """The best state of (what, stage, variant): fresh, not comparable, stale."""
+    rank = {"fresh": 3, "not comparable": 2, "stale": 1}
+    best = {}
+    for r in (r for path in results() for r in read_tsv(path)):
+        kind, variant, path = r["kind"], r.get("variant"), r.get("path") or ""
+        if kind == "time" and not r.get("peer"):
+            what = ["timed"]
+        elif kind == "repeat":
+            what = ["repeated"]
+        elif kind == "sanitizer":
+            what = [t for t in TOOLS if re.fullmatch("0l?", r.get(t) or "")]
+            variant += "@" + path if path else ""
+        else:
+            continue
+        state = digests.state((r["stage"], r["variant"]), r["digest"], r["nvcc"])
+        if path and kind == "sanitizer" and \
+                digests.state(("path", path), r.get("row"), "-") != "fresh":
+            state = "stale"
+        for w in what:
+            key = w, r["stage"], variant
+            if rank[state] > rank.get(best.get(key), 0):
+                best[key] = state
+    return best
+
+
+def sanitized(best, stage, variant):
+    states = [best.get((tool, stage, variant), "none") for tool in TOOLS]
+    for state in ("none", "stale", "not comparable"):
+        if state in states:
+            return state
+    return "fresh"
+
+
+def stale(build, every):
+    digests = Digests.of_build(build)
+    best = recorded(digests)
+    keys = [k for k in digests.rows if k[0] not in ("comm", "path")]
+    counts = {}
+    for stage, variant in keys:
+        states = {"timed": best.get(("timed", stage, variant), "none"),
+                  "sanitized": sanitized(best, stage, variant),
+                  "repeated": best.get(("repeated", stage, variant), "none")}
+        if every:
+            print(stage, variant, *states.values(), sep="\t")
+            continue
+        if variant.endswith("_f32"):
+            del states["timed"]
+        for what, state in states.items():
+            counts[state] = counts.get(state, 0) + 1
+            if state in ("stale", "none"):
+                print("records: %s %s: %s: %s" % (stage, variant, what, state))
+    if not keys:
+        print("records: not compared: no kernels are built here")
+    elif not every and set(counts) == {"fresh"}:
+        print("records: every kernel is recorded with its present code")
+
+
+def missing(build, paths):
+    digests = Digests.of_build(build)
+    best = recorded(digests)
+    check = build + "/kcp-check"
+    options = ["--paths", "--smallest"] if paths else ["--list", "--device"]
+    text = subprocess.run([check] + options, capture_output=True, text=True,
+                          check=False).stdout.splitlines()
+    if paths:
+        rows = csv.DictReader(text, delimiter="\t")
+        asked = [(r["stage"], r["kernel"] + "@" + r["path"]) for r in rows
+                 if r["arch"] != "host" and r["smallest"] != "none"]
+    else:
+        asked = [tuple(line.split()[:2]) for line in text]
+    for stage, variant in asked:
+        for tool in TOOLS:
+            if best.get((tool, stage, variant)) != "fresh":
+                print(stage, variant, tool)
+
+
+def main(arguments):
+    command, options = arguments[:1], [a for a in arguments[1:] if a.startswith("--")]
+    words = [a for a in arguments[1:] if not a.startswith("--")]
+    build = words[0] if words else "build"
+    if command == ["add"] and len(words) == 3 and not options:
+        add(*words)
+    elif command == ["stale"] and len(words) < 2 and options in ([], ["--all"]):
+        stale(build, options != [])
+    elif command == ["missing"] and len(words) < 2 and options in ([], ["--paths"]):
+        missing(build, options != [])
+    else:
+        stop("usage: add FOLDER NAME COMMIT | stale [--all] [BUILD] | "
+             "missing [--paths] [BUILD]")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
