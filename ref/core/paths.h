@@ -22,7 +22,7 @@ struct kcp_path {
     enum kcp_storage storage;
     const char *K, *V, *C;         /* "64 128", "1..256", "any" */
     const char *model;             /* "kda gdn", "any" */
-    const char *condition;         /* over the facts of paths.c: "alone && NC >= 4" */
+    const char *condition;         /* as C: "alone && NC >= 4" */
     const char *kernel;            /* the variant's name */
     int format;                    /* of the saved block, saved.def; 0: none */
     const char *geometry;          /* "columns=64 chunks=1 ... 04=v2_warp" */
@@ -84,20 +84,24 @@ const char *kcp_path_alias(const char *stage, const char *kernel);
 /* The word behind key= in a row's geometry, into out: its length, 0: there is none. */
 int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n);
 
-/* ---- expressions: C's integers, ! * / % + - < <= > >= == != && || and brackets */
-struct kcp_facts {
-    const struct kcp_call *call;
-    const struct kcp_device *device;
-    int saved, aligned, format;
-    int64_t actv, acc;             /* saved.def: bytes of a number */
-    int split_known, strips, windows;    /* the rest is worked out when asked for */
-    int64_t chains;
-    int walks;
-};
-/* 0, or 1 with what is wrong in why. */
-int kcp_expression(const char *text, struct kcp_facts *f, int64_t *value, char *why,
-                   size_t n);
-/* Does every text of a row parse? 0, or 1 with what is wrong in why. */
+/* ---- facts: the words of conditions in paths.def and of sizes in saved.def. The first
+ * rows are members of struct kcp_call by their own names; paths.def explains the rest. */
+#define KCP_FACTS(F)                                                                   \
+    F(T) F(N) F(NS) F(NC) F(R) F(H) F(HV) F(K) F(V) F(C) F(KG) F(D) F(Wc) F(blocks)     \
+    F(l2norm) F(reuse_M) F(shift) F(strip_chunks)                                      \
+    F(saved) F(save_all) F(light) F(aligned) F(all_aligned) F(crossing) F(alone)       \
+    F(canonical) F(strips) F(chains) F(windows) F(walks) F(jobs) F(pieces) F(share)    \
+    F(turns) F(sms) F(smem) F(kda) F(format) F(actv) F(acc) F(states) F(exchange)
+#define KCP_FACT_MEMBER(name) int64_t name;
+struct kcp_facts { KCP_FACTS(KCP_FACT_MEMBER) };
+/* Conditions are C over locals of these names. 128 bits: no product of three sizes
+ * overflows, so calls whose sizes nothing has checked yet are safe. */
+#define KCP_FACT_LOCAL(name) const __int128 name = f->name; (void)name;
+/* Facts of a call, except saved, aligned, all_aligned, format, actv, acc, exchange.
+ * device NULL: the host. */
+struct kcp_facts kcp_facts_of(const struct kcp_call *call,
+                              const struct kcp_device *device);
+/* Are a row's sets, models and architecture well formed? 0, or 1 with why. */
 int kcp_path_parses(const struct kcp_path *p, char *why, size_t n);
 
 /* ---- formats of the saved block, saved.def */

@@ -21,14 +21,7 @@ static const struct { int id, version; const char *name; } formats[] = {
 #undef KCP_FORMAT
 #undef KCP_KEPT
 
-#define KCP_FORMAT(id, version, name, what)
-#define KCP_KEPT(name, count, bytes, when) { name, count, bytes, when },
-static const struct { const char *name, *count, *bytes, *when; } kept[] = {
-#include "saved.def"
-};
-#undef KCP_FORMAT
-#undef KCP_KEPT
-enum { FORMATS = sizeof formats / sizeof *formats, KEPT = sizeof kept / sizeof *kept };
+enum { FORMATS = sizeof formats / sizeof *formats };
 
 int kcp_format_version(int format)
 {
@@ -56,13 +49,17 @@ int kcp_saved_states(const struct kcp_call *a)
     return every ? a->NS : a->NS > 0;
 }
 
-/* KCP_BAD: no memory has so many bytes. */
-static int add(struct kcp_saved *s, const char *name, int64_t count, int64_t each)
+/* The product of two counts; -1 if it is negative or more than MOST_BYTES. */
+static int64_t product(__int128 count, __int128 each)
+{
+    if (count < 0 || each < 0 || count > MOST_BYTES || each > MOST_BYTES) return -1;
+    return count * each > MOST_BYTES ? -1 : (int64_t)(count * each);
+}
+
+static int add(struct kcp_saved *s, const char *name, int64_t bytes)
 {
     struct kcp_saved_item *item = &s->item[s->items];
-    int64_t bytes;
-    if (s->items == sizeof s->item / sizeof *s->item || count < 0 || each < 0 ||
-        __builtin_mul_overflow(count, each, &bytes) || bytes > MOST_BYTES ||
+    if (s->items == sizeof s->item / sizeof *s->item || bytes < 0 ||
         s->bytes > MOST_BYTES)
         return KCP_BAD;
     s->items++;
@@ -71,6 +68,29 @@ static int add(struct kcp_saved *s, const char *name, int64_t count, int64_t eac
     item->bytes = (uint64_t)bytes;
     s->bytes += (item->bytes + SAVED_ALIGN - 1) / SAVED_ALIGN * SAVED_ALIGN;
     return KCP_OK;
+}
+
+/* Every tensor of saved.def whose condition holds. */
+static int add_all(struct kcp_saved *s, const struct kcp_facts *f)
+{
+    KCP_FACTS(KCP_FACT_LOCAL)
+#define KCP_FORMAT(id, version, name, what)
+#define KCP_KEPT(name, count, bytes, when)                                             \
+    if ((when) && add(s, name, product(count, bytes))) return KCP_BAD;
+#include "saved.def"
+#undef KCP_FORMAT
+#undef KCP_KEPT
+    return KCP_OK;
+}
+
+static int64_t exchange_bytes(const struct kcp_call *a)
+{
+    const struct kcp_exchange x = {
+        .form = a->form, .blocks = a->blocks, .reuse_M = 1,
+        .HV = a->HV, .K = a->K, .V = a->V, .plan = a->plan, .comm = a->comm,
+        .ops = a->ops, .stream = a->stream,
+    };
+    return (int64_t)kcp_exchange_kept(&x);
 }
 
 /* The header of the block of a format for this call: sizes, then name, offset and bytes
@@ -101,18 +121,15 @@ int kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int forma
     struct kcp_device device = { 0 };  /* where it cuts, only the fused forward asks */
     if (format == KCP_FORMAT_CHUNKS && kcp_device_here(&device))
         device = kcp_device_assumed();
-    struct kcp_facts f = { .call = a, .device = &device, .saved = 1, .format = format,
-                           .actv = (int64_t)actv, .acc = (int64_t)acc };
-    for (int i = 0; i < KEPT; i++) {
-        int64_t when = 0, count = 0, bytes = 0;
-        int bad = kcp_expression(kept[i].when, &f, &when, NULL, 0);
-        if (!bad && !when) continue;
-        bad |= kcp_expression(kept[i].count, &f, &count, NULL, 0);
-        bad |= kcp_expression(kept[i].bytes, &f, &bytes, NULL, 0);
-        if (bad || add(s, kept[i].name, count, bytes)) {
-            s->bytes = s->items = 0;
-            return KCP_BAD;
-        }
+    struct kcp_facts f = kcp_facts_of(a, &device);
+    f.saved = 1;
+    f.format = format;
+    f.actv = (int64_t)actv;
+    f.acc = (int64_t)acc;
+    f.exchange = a->reuse_M ? exchange_bytes(a) : 0;
+    if (add_all(s, &f)) {
+        s->bytes = s->items = 0;
+        return KCP_BAD;
     }
     return s->format_version ? KCP_OK : KCP_BAD;
 }
