@@ -1,4 +1,4 @@
-/* cost.c -- bytes and flops that a stage cannot do without.
+/* cost.c -- lower bounds of a stage: bytes and operations.
  *
  * Book: chapter 18, "Floors".  Checked by: itself against field notes' bytes a
  * token-head.  Next: inputs.cu.
@@ -6,8 +6,8 @@
 #include "bench.h"
 #include <string.h>
 
-/* Chapters 04, 05, 09 and 11 have kg and qg where each channel has a gate: of G they
- * read a chunk's last row. */
+/* With a gate per channel chapters 04, 05, 09 and 11 use kg and qg, and read only the
+ * last row of G in a chunk. */
 static double rows_of_G(const struct kcp_stage *s, const struct kcp_call *c)
 {
     const char two[] = { s->name[0], s->name[1], 0 };
@@ -34,7 +34,7 @@ double cost_bytes(const struct kcp_stage *s, const struct kcp_call *c,
     return bytes;
 }
 
-/* Flops a token and value head, in K, V, C, by the equations of the chapter. */
+/* Operations per token and value head, by the equations of the chapters. */
 double cost_flops(const struct kcp_stage *s, const struct kcp_call *c)
 {
     const double K = c->K, V = c->V, C = c->C, th = (double)c->T * c->HV;

@@ -1,12 +1,12 @@
-/* judged.c -- what was timed is judged: a few heads of it, at the size that was timed.
+/* judged.c -- timed variants are judged: a few heads of the call that was timed.
  *
  * Book: chapter 18.  Checked by: KCP_BENCH_WRONG, a mistake that must fail.
- * Next: print.c, where the verdict stands in the row.
+ * Next: print.c, which prints the verdict.
  *
- * Heads are independent, so four value heads of 96 say what all would: the first, the
- * last, and what lies between. Their inputs come back from the GPU as they are there,
- * rounded, and the reference computes the same in double on the host, a thread a group
- * of heads, over as many ranks as the kernel has. The limits are the judge's own.
+ * Heads are independent, so four of 96 value heads are enough: the first, the last and
+ * two between. Their inputs are copied from the GPU, already rounded, and the reference
+ * runs in double on the host, one thread per group of heads, on as many ranks as the
+ * kernel. Tolerances are the judge's.
  */
 #include "judged.h"
 #include "tests/judge/trial.h"
@@ -18,15 +18,15 @@
 
 enum { PARTS_MOST = 4, RANKS_MOST = 8, CHANNELS = 128 };
 
-/* Some heads of one rank: its inputs, and what the reference made of them. */
+/* Some heads of one rank: inputs and reference results. */
 struct part {
     struct kcp_call call;
     struct tensor_set set;
-    int64_t from, n;                   /* the first of its query heads, how many */
+    int64_t from, n;                   /* its first query head, the number of them */
     int status;
 };
 
-/* A rank's parts of one pass; `last`: of the inputs as they were. Ranks are threads. */
+/* The parts of one rank and pass; last: a checksum of their inputs. */
 static struct side {
     const struct kcp_stage *stage;
     struct part part[PARTS_MOST];
@@ -42,7 +42,7 @@ static struct side *side_of(const struct runner *x, int pass)
 
 static int is_conv(const struct kcp_stage *st) { return !strncmp(st->name, "14", 2); }
 
-/* A field's elements as [outer][all heads][inner]; heads 0: it has no such axis. */
+/* The elements of a field as [outer][heads][inner]; heads 0: no axis of heads. */
 struct axes { int64_t outer, heads, inner, per; };
 
 static struct axes axes_of(const struct kcp_stage *st, const struct kcp_field *f,
@@ -73,8 +73,8 @@ static void *pointer_of(const char *args, const struct kcp_field *f)
     return p;
 }
 
-/* The part's elements of a field, from the GPU, as doubles or as the integers they are:
- * the caller frees. NULL: no memory, or the copy failed. */
+/* The part's elements of a field, copied from the GPU as doubles or integers; the
+ * caller frees. NULL: out of memory, or the copy failed. */
 static void *taken(const struct kcp_stage *st, const struct kcp_field *f,
                    const char *args, const struct part *t, enum kcp_storage as)
 {
@@ -302,8 +302,8 @@ static int compare_part(struct worst *w, const struct part *t,
     return KCP_OK;
 }
 
-/* Once more, into outputs that nobody wrote. KCP_BENCH_WRONG plants a mistake: the
- * output that is compared first has a number that is not its own. */
+/* Runs the variant again, into NaN. KCP_BENCH_WRONG plants a mistake: wrong numbers in
+ * the first output. */
 static int run_once_more(const struct kcp_stage *st, const struct kcp_variant *v,
                          char *args)
 {

@@ -1,4 +1,4 @@
-/* judged.h -- the verdict on what was timed, in the process that timed it.
+/* judged.h -- a verdict on each timed row, in the process that timed it.
  *
  * Book: chapter 18.  Checked by: KCP_BENCH_WRONG, a mistake that must fail.
  * Next: judged.c.
@@ -8,19 +8,19 @@
 
 #include "bench.h"
 
-/* How many value heads were judged, and the worst of their slices. heads 0: none was,
- * for ranks that are processes have no memory that one of them can read. */
+/* The number of judged value heads, and their worst slice. heads 0: not judged, because
+ * ranks are processes without shared memory. */
 struct judged {
     int heads, channels;
     enum outcome outcome;
     struct worst worst;
 };
 
-/* Runs the variant once more, into outputs that are NaN before, and holds four value
- * heads (groups whole; of a convolution as many parts of its channels) to the reference
- * in double. What the references say is kept until the inputs are others. */
+/* Runs the variant again into outputs filled with NaN and compares four value heads
+ * (whole groups; of a convolution parts of its channels) with the reference in double.
+ * Reference results are cached until the inputs change. */
 int judge_timed(struct runner *x, const struct kcp_stage *st,
                 const struct kcp_variant *v, char *args, struct judged *out);
-void judge_timed_end(const struct runner *x);          /* what was kept is freed */
+void judge_timed_end(const struct runner *x);          /* frees the cache */
 
 #endif

@@ -1,12 +1,11 @@
-/* lengths.c -- a packed batch in words: read, and written in one way.
+/* lengths.c -- a list of lengths of sequences: text to boundaries, and back.
  *
- * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh, with lengths_try.c.
- * Next: setup.c.
+ * Book: chapter 18.  Checked by: tests/cli/cases.tsv.  Next: setup.c.
  */
 #include "lengths.h"
 #include <stdio.h>
 
-/* Digits alone, a number from 1 to `most`; behind it, or NULL. */
+/* *to <- a number from 1 to most, digits only; returns the rest of s, or NULL. */
 static const char *number(const char *s, int64_t most, int64_t *to)
 {
     int64_t n = 0;

@@ -1,5 +1,5 @@
-/* main.c -- kcp-bench: times every variant of every stage, or whole layers on ranks, and
- * the machine's copy and matrix product in the same run.
+/* main.c -- kcp-bench: times every variant of every stage, or whole layers on ranks,
+ * and the machine's copy and matrix product in the same run.
  *
  * Book: chapter 18.  Checked by: its controls.  Next: options.c.
  *

@@ -24,8 +24,8 @@ static const struct option_text texts[] = {
 static void print_help(void)
 {
     printf("usage: kcp-bench [options]\n       kcp-bench --help | --version\n\n"
-           "Times kernels on a GPU. A process of mpirun, torchrun or srun is a rank with "
-           "its own\nGPU.\n\n");
+           "Times kernels on a GPU. Each process of mpirun, torchrun or srun is a rank "
+           "with\nits own GPU.\n\n");
     options_print(rows, texts, sizeof rows / sizeof *rows);
 }
 
@@ -86,7 +86,7 @@ static int cuts_are_right(const struct bench *b)
     return !*s && n == b->ranks;
 }
 
-/* --lengths defines the numbers of sequences and tokens; rows have one spelling of it. */
+/* --lengths defines sequences and tokens; rows have one spelling of it. */
 static int take_lengths(struct bench *b)
 {
     static char word[LENGTHS_TEXT];

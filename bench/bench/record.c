@@ -165,7 +165,7 @@ static double find_us(const char *path, const struct cells *want)
     char *head[COLUMNS], *row[COLUMNS];
     struct stat st;
     double us = 0;
-    if (stat(path, &st) || !S_ISREG(st.st_mode)) return 0;      /* reading a pipe could block */
+    if (stat(path, &st) || !S_ISREG(st.st_mode)) return 0;    /* a pipe could block */
     FILE *f = fopen(path, "r");
     if (!f) return 0;
     const int n = fgets(first, sizeof first, f) ? pieces(first, head, COLUMNS) : 0;

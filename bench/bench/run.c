@@ -3,8 +3,8 @@
  * Book: chapter 18.  Checked by: its parts, which add up to the whole.
  * Next: inputs.cu.
  *
- * On ranks every number is the maximum over the ranks. A rank that is early waits in the
- * exchange, so that part includes the delay of other ranks, as in training.
+ * On ranks every number is the maximum over the ranks. A rank that is early waits in
+ * the exchange, so that part includes the delay of other ranks, as in training.
  */
 #include "judged.h"
 #include "setup.h"
@@ -127,7 +127,7 @@ struct unsent_call {
     void *args;
 };
 
-/* The same call with communication stubbed out: kernels and folds run on stale states. */
+/* The call with communication stubbed out; kernels and folds run on stale states. */
 static int run_unsent(void *arg)
 {
     const struct unsent_call *c = arg;

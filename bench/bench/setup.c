@@ -1,6 +1,6 @@
-/* setup.c -- a rank's plan, grid and tensors, and the args of a stage over them.
+/* setup.c -- the plan, grid and tensors of a rank, and the args of a stage over them.
  *
- * Book: chapter 18.  Checked by: kcp-check, which judges what makes the inputs.
+ * Book: chapter 18.  Checked by: kcp-check, which judges the variants used here.
  * Next: run.c.
  */
 #include "judged.h"
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where the sequences of a packed batch begin: lengths as 1 to 5, by turns, and few of
- * them whole chunks. cu [N+1]. */
+/* cu [N+1] of a packed batch: lengths in the proportions 1 to 5, few of them a multiple
+ * of the chunk. */
 static void pack(int N, int64_t T, int64_t *cu)
 {
     int64_t all = 0, before = 0;
@@ -22,14 +22,14 @@ static void pack(int N, int64_t T, int64_t *cu)
     }
 }
 
-/* The batch: as many tokens in each sequence as --lengths says, or uneven ones. */
+/* cu of --lengths, or of uneven lengths. */
 static void pack_batch(const struct bench *b, int64_t *cu)
 {
     if (b->lengths) lengths_read(b->lengths, cu);
     else pack(b->call.N, b->call.T, cu);
 }
 
-/* This rank's grid, as the plan cut it, on the device. */
+/* The grid of this rank, on the device. */
 static int fill_grid(struct runner *x, const int64_t *sequences)
 {
     const struct kcp_context *at = &x->plan->ctx[x->call.r];
@@ -57,7 +57,7 @@ static int fill_grid(struct runner *x, const int64_t *sequences)
     return e;
 }
 
-/* cuts [R+1] by shares, at whole chunks of 64. */
+/* cuts [R+1] by shares, at multiples of 64 tokens. */
 static void share_out(const char *shares, int R, int64_t T, int64_t *cuts)
 {
     int64_t share[CASE_RANKS], all = 0, before = 0;
@@ -73,7 +73,7 @@ static void share_out(const char *shares, int R, int64_t T, int64_t *cuts)
     }
 }
 
-/* With --wire bf16: the ranks' calls go through a communicator that rounds. */
+/* --wire bf16: a communicator that rounds messages. */
 static int put_wire(struct runner *x)
 {
     const struct kcp_wire bf16 = { 1, 0 };
@@ -83,7 +83,7 @@ static int put_wire(struct runner *x)
     return status;
 }
 
-/* More segments than ranks: a canonical plan, so that each rank has several chains. */
+/* With more segments than ranks the plan is canonical: each rank has several chains. */
 int runner_open(struct runner *x, struct kcp_comm *comm, int head_parts)
 {
     const struct kcp_call *all = &x->b->call;
@@ -128,7 +128,7 @@ void runner_close(struct runner *x)
     x->call.stream = NULL;
 }
 
-/* The stage's args over the tensors: inputs must be there, outputs get room. */
+/* The args of a stage: inputs must exist, outputs are allocated. */
 char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_call *c,
               enum kcp_storage as)
 {
@@ -155,8 +155,8 @@ char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_cal
             return NULL;
         }
         if (!p && f->when != KCP_MAYBE) {
-            fprintf(stderr, "kcp-bench: %s: no room or no input for %s\n", st->name,
-                    f->name);
+            fprintf(stderr, "kcp-bench: %s: %s is missing, or out of GPU memory\n",
+                    st->name, f->name);
             free(args);
             return NULL;
         }
@@ -188,8 +188,8 @@ static int run_once(struct runner *x, const struct kcp_stage *st,
     return e;
 }
 
-/* Of each stage the newest variant that takes the shape. 15 needs no more of it than q
- * and k, and has longer tiles than the others' chunks. */
+/* Of each stage the newest variant that takes the shape. 15 needs only q and k, and its
+ * chunks can be longer than other stages take. */
 int runner_chain(struct runner *x)
 {
     static const char *const chain[] = { "02_gate", "03_wy", "04_chunk", "05_affine",

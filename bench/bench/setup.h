@@ -1,4 +1,4 @@
-/* setup.h -- a stage's args over a rank's tensors: made, given room, freed.
+/* setup.h -- the args of a stage over the tensors of a rank.
  *
  * Book: chapter 18.  Checked by: as bench.h.  Next: setup.c.
  */
@@ -7,10 +7,10 @@
 
 #include "bench.h"
 
-/* The caller frees; NULL, and one line said, when there is no room or no input. */
+/* The caller frees. NULL after an error line: out of memory, or a missing input. */
 char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_call *c,
               enum kcp_storage as);
-/* The work that the variant asks for: cudaFree(*room) afterwards. */
+/* Allocates the variant's workspace; the caller frees *room. */
 int prepare(const struct kcp_variant *v, char *args, void **room);
 
 #endif

@@ -1,6 +1,6 @@
-/* find.c -- runs held against each other, and how much state is alive.
+/* find.c -- errors of one run relative to another, and the share of the state alive.
  *
- * Book: chapter 05 and the spec's accuracy.  Checked by: make run's closing line.
+ * Book: chapter 05.  Checked by: make run's closing line.
  * Next: print.c.
  */
 #include "text.h"
@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Token tensors by rank and head; then parameters' gradients, states and the loss. */
+/* Token tensors, compared per rank and head. */
 static const struct { enum tensor t; int heads; } token[] = {
     { Q_, HEADS }, { K_, HEADS }, { V_, VALUE_HEADS }, { O, VALUE_HEADS },
     { DQ, HEADS }, { DK, HEADS }, { DV, VALUE_HEADS }, { DG, VALUE_HEADS },
     { DB, VALUE_HEADS }, { DX, 1 },
 };
-enum { TOKENS = 10 };                  /* TOKENS + PARAMS + ht + loss = CHECKED */
+enum { TOKENS = 10 };                  /* CHECKED: TOKENS, PARAMS, ht, loss */
 const char *const checked_name[CHECKED] = {
     "q", "k", "v", "o", "dq", "dk", "dv", "dg", "dbeta", "dx", "d embedding", "d Wq",
     "d Wk", "d Wv", "d Wg", "d Wb", "d Wo", "d U", "d conv q", "d conv k", "d conv v",
@@ -39,7 +39,8 @@ static double ratio(double diff, double size)
     return isfinite(e) ? e : INFINITY;
 }
 
-/* sec:accuracy: the worst rank and head; a short slice has its whole head's size. */
+/* The worst rank and head. Of fewer than 64 tokens the error is relative to the RMS of
+ * the whole head. */
 static double token_error(const struct run *got, const struct run *want, int i)
 {
     const struct kcp_plan *p = got->plan;
@@ -91,7 +92,7 @@ double compare_runs(const struct run *got, const struct run *want, double *err)
     return worst;
 }
 
-/* ---- what is alive: |M|_F / sqrt(K), 1 for the identity */
+/* ---- the share alive: |M|_F / sqrt(K), 1 for the identity */
 
 static double norm(const double *M)
 {
@@ -102,7 +103,7 @@ static double norm(const double *M)
 }
 
 /* P <- M P */
-static void onto(const double *M, double *P)
+static void compose(const double *M, double *P)
 {
     double next[KEY * KEY] = { 0 };
     for (int i = 0; i < KEY; i++)
@@ -112,8 +113,8 @@ static void onto(const double *M, double *P)
     memcpy(P, next, sizeof next);
 }
 
-/* Of what the sequence's first rank hands on, the share alive where it ends: the maps
- * of all its later segments, composed; RMS over the heads. */
+/* The share of the state that leaves segment `first` and is alive at the end of `last`:
+ * the maps of the segments between, composed; RMS over heads. */
 static double share(const struct run *run, int first, int last)
 {
     double s = 0;
@@ -122,13 +123,13 @@ static double share(const struct run *run, int first, int last)
         for (int i = 0; i < KEY; i++)
             P[i * KEY + i] = 1;
         for (int j = first + 1; j <= last; j++)
-            onto(run->M + ((int64_t)j * VALUE_HEADS + n) * KEY * KEY, P);
+            compose(run->M + ((int64_t)j * VALUE_HEADS + n) * KEY * KEY, P);
         s += norm(P) * norm(P) / VALUE_HEADS;
     }
     return sqrt(s);
 }
 
-/* The farthest: the sequence that lies on most ranks. */
+/* far: of the sequence with the most segments. */
 int measure_alive(struct finding *f)
 {
     const struct kcp_plan *p = f->many->plan;

@@ -1,4 +1,4 @@
-/* layer.c -- the layer of make run: convolutions and KDA on one rank's rows.
+/* layer.c -- the layer of make run: convolutions and KDA on the rows of one rank.
  *
  * Book: chapters 08, 13, 14.  Checked by: make run's closing line.
  * Next: trace.c, which times the stages inside.
@@ -35,7 +35,8 @@ struct kcp_call layer_call(const struct rank *a)
     return c;
 }
 
-/* Chapter 14 on q, k and v; the last rank's copy of the weights' gradients is kept. */
+/* Chapter 14 on q, k and v. Every rank has the gradients of the weights; the last rank
+ * stores them. */
 int layer_conv(struct rank *a, enum kcp_pass pass)
 {
     int status = KCP_OK;
@@ -60,10 +61,10 @@ int layer_conv(struct rank *a, enum kcp_pass pass)
     return status;
 }
 
-/* ---- the chapters' programs, 08 and 13 */
+/* ---- chapters 08 and 13 */
 
-/* For the report: M of every segment, whether anybody else wants it or not. */
-static int look(struct rank *a, const struct kcp_forward *f)
+/* M of every segment for the report, although the layer needs only some. */
+static int keep_maps(struct rank *a, const struct kcp_forward *f)
 {
     const int64_t map = VALUE_HEADS * KEY * (VALUE + KEY), M = VALUE_HEADS * KEY * KEY;
     const int NS = a->ctx->NS;
@@ -106,9 +107,9 @@ int layer_forward(struct rank *a)
     if (!f.saved)
         return KCP_NO_MEMORY;
     int status = ref_forward(&f);
-    if (!status && run->look) {
+    if (!status && run->keep_maps) {
         struct lane *lane = trace_on(NULL, 0);
-        status = look(a, &f);
+        status = keep_maps(a, &f);
         trace_on(lane, run->start);
     }
     return status;

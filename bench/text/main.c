@@ -1,5 +1,5 @@
-/* main.c -- make run: a KDA layer on real text over R ranks, held to one rank and to
- * the token recurrence; then, if asked, trained on R ranks and on one.
+/* main.c -- make run: a KDA layer on real text on R ranks, compared with one rank and
+ * with the token recurrence; optionally trained on R ranks and on one.
  *
  * Book: chapters 08 and 13, "Run it".  Checked by: its closing line and exit status.
  * Next: read.c.
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum { SEED = 2026, MOST_BYTES = 3072, MOST_STEPS = 10000 };
-#define RATE 1.0                       /* of plain gradient steps */
+#define RATE 1.0                       /* learning rate of gradient descent */
 
 struct options { int ranks, steps; const char *text, *out; };
 
@@ -27,7 +27,11 @@ static const struct option_row rows[] = {
 static void print_usage(void)
 {
     puts("usage: kcp-text [--ranks R] [--text 'FILE ...'] [--steps N] [--out PAGE]\n"
-         "       kcp-text --help | --version");
+         "       kcp-text --help | --version\n\n"
+         "  --ranks R       threads, 1 to 64 [4]\n"
+         "  --text 'FILE'   one sequence per file [README.md and the book]\n"
+         "  --steps N       gradient steps, on R ranks and on one [0]\n"
+         "  --out PAGE      the page with figures [build/run/index.html]");
 }
 
 static const struct option_table table = {
@@ -35,7 +39,7 @@ static const struct option_table table = {
     .help = print_usage, .h = 1,
 };
 
-/* On a terminal, after two seconds: what is being done. */
+/* After two seconds a terminal shows the current step. */
 static double began;
 static void progress(const char *what, int i, int n)
 {
@@ -49,7 +53,7 @@ static void progress(const char *what, int i, int n)
     }
 }
 
-static int say(const struct run *run, int status)
+static int report(const struct run *run, int status)
 {
     progress(NULL, 0, 0);
     if (status)
@@ -57,7 +61,7 @@ static int say(const struct run *run, int status)
     return status;
 }
 
-/* The same step under each form; all but the first are compared and forgotten. */
+/* The same step in each form; only the first form's run is kept. */
 static int run_forms(struct finding *f, struct run *many, const struct run *one,
                      const double *theta)
 {
@@ -65,11 +69,11 @@ static int run_forms(struct finding *f, struct run *many, const struct run *one,
         struct run other, *run = form ? &other : many;
         progress(kcp_form_names[form], FORMS - form, FORMS);
         int status = run_open(run, f->text, f->R, form);
-        run->look = form == 0;
+        run->keep_maps = form == 0;
         if (!status)
             status = run_step(run, theta);
         if (status)
-            return say(run, status);
+            return report(run, status);
         for (int r = 0; r < f->R; r++) {
             const struct lane *l = &run->lane[r];
             f->form[form].bytes += l->wire.bytes;
@@ -109,7 +113,7 @@ static int train(struct finding *f, int which, const double *theta0)
         for (int64_t j = 0; j < trained && !status; j++)
             theta[j] -= RATE * run.grad[j];
     }
-    status = say(&run, status);
+    status = report(&run, status);
     run_close(&run);
     free(theta);
     return status;
@@ -128,7 +132,7 @@ static int run_all(struct finding *f, struct run *many, struct run *one,
         status = run_step(step, theta);
     }
     if (status)
-        return say(*step->why ? step : one, status);
+        return report(*step->why ? step : one, status);
     if ((status = run_forms(f, many, one, theta)))
         return status;
     f->worst_one = compare_runs(many, one, f->error_one);
@@ -155,8 +159,8 @@ static int run_all(struct finding *f, struct run *many, struct run *one,
     return 0;
 }
 
-/* Ranks are threads here: processes would all do the same, and write one page. */
-static int alone(void)
+/* Ranks are threads here. Processes would all compute the same page. */
+static int check_launcher(void)
 {
     struct kcp_who who;
     char why[200];
@@ -164,12 +168,12 @@ static int alone(void)
         return options_say("kcp-text", why);
     if (who.R <= 1)
         return 0;
-    fprintf(stderr, "kcp-text: %s started %d processes; expected one, with --ranks\n",
+    fprintf(stderr, "kcp-text: %s started %d processes: start one, with --ranks\n",
             who.launcher, who.R);
     return 2;
 }
 
-static int do_all(int argc, char **argv)
+static int kcp_text(int argc, char **argv)
 {
     struct options o;
     static struct text text;
@@ -183,7 +187,7 @@ static int do_all(int argc, char **argv)
         return 0;
     if (read == OPTIONS_BAD)
         return options_say("kcp-text", why);
-    int status = alone();
+    int status = check_launcher();
     if (!status)
         status = text_read(&text, o.text, MOST_BYTES);
     if (status)
@@ -222,5 +226,5 @@ static int do_all(int argc, char **argv)
 int main(int argc, char **argv)
 {
     print_notices();
-    return finish_stdout("kcp-text", do_all(argc, argv));
+    return finish_stdout("kcp-text", kcp_text(argc, argv));
 }

@@ -39,7 +39,7 @@ int64_t param_at(int p)
     return at;
 }
 
-/* A normal by twelve of (0, 1): the same numbers on every machine. */
+/* A normal number as a sum of twelve uniform ones, equal on every machine. */
 static double normal(uint64_t *s)
 {
     double sum = -6;
@@ -48,9 +48,8 @@ static double normal(uint64_t *s)
     return sum;
 }
 
-/* Gates as trained ones are (chapter 02): exp(A_log) from 1 to 16, one a head, evenly;
- * dt log-uniform in [1e-3, 0.1]. Heads write gently (beta about 0.05), the regime in
- * which a state outlives a rank. */
+/* Gates as in trained models (chapter 02): exp(A_log) from 1 to 16 over the heads, dt
+ * log-uniform in [1e-3, 0.1]. beta is about 0.05, so that states survive a rank. */
 double *params_make(uint64_t seed)
 {
     double *theta = malloc(sizeof *theta * param_at(PARAMS));
@@ -136,8 +135,8 @@ void model_embed(const struct rank *a)
         project(a, i);
 }
 
-/* LOGIT becomes the loss's gradient; the loss itself is the last column of part. The
- * byte after a shard's last one lies on a later rank: a halo of one row of one byte. */
+/* LOGIT <- the gradient of the loss; the last column of part <- the loss. The byte
+ * after a shard's last byte is on a later rank: a halo of one row of one byte. */
 int model_loss(const struct rank *a, double *part, int64_t n)
 {
     const struct text *x = a->run->text;
@@ -172,14 +171,14 @@ int model_loss(const struct rank *a, double *part, int64_t n)
     return status;
 }
 
-/* dz and do, what the layer's backward starts from. */
+/* dz and do, the inputs of the layer's backward. */
 void model_into_layer(const struct rank *a)
 {
     project_back(a, INTO_LAYER + 1, DZ);
     project_back(a, INTO_LAYER, DO);
 }
 
-/* Behind the layer: projections and embedding; part [NS, n], one row a segment. */
+/* Gradients of projections and embedding; part [NS, n], one row per segment. */
 void model_gradients(const struct rank *a, double *part, int64_t n)
 {
     const struct kcp_context *c = a->ctx;

@@ -1,6 +1,6 @@
-/* page.c -- build/run/index.html: what make run found, on one page without a net.
+/* page.c -- build/run/index.html: the results of make run on one page, without links.
  *
- * Book: its style is the book's.  Checked by: eyes, light and dark, broad and narrow.
+ * Book: style.c.  Checked by: tests/cli/text.sh, and reading the page.
  * Next: svg.c, the figures.
  */
 #include "text.h"
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* n bytes (-1: to the end) as text: markup escaped, bytes beyond ASCII as dots. */
+/* n bytes of text (-1: the whole string), escaped; bytes above 127 are dots. */
 void print_html(FILE *o, const char *s, int64_t n)
 {
     for (int64_t i = 0; n < 0 ? s[i] != 0 : i < n; i++) {
@@ -24,7 +24,7 @@ void print_html(FILE *o, const char *s, int64_t n)
     }
 }
 
-/* What stands on both sides of each cut that a sequence crosses. */
+/* The text on both sides of each cut that a sequence crosses. */
 static void cuts(FILE *o, const struct finding *f)
 {
     const struct kcp_plan *p = f->many->plan;
@@ -51,17 +51,16 @@ static void cuts(FILE *o, const struct finding *f)
 static void plan(FILE *o, const struct finding *f)
 {
     const struct kcp_plan *p = f->many->plan;
-    fprintf(o, "<h2>Who holds what</h2><p>%d sequence%s, one a file, lie one after "
-            "another: %lld bytes, one token each. The batch is cut into %d equal "
-            "shards wherever the cuts fall. A ring marks where a sequence crosses a "
-            "cut: there a state must arrive, and %d rows for the "
-            "convolution.</p><figure>",
+    fprintf(o, "<h2>The plan</h2><p>A batch of %d sequence%s, one per file: %lld "
+            "bytes, one token each. It is cut into %d equal shards, at any place of a "
+            "sequence. A ring marks a sequence that crosses a cut: there a rank "
+            "receives a state, and %d rows for the convolution.</p><figure>",
             f->text->N, f->text->N > 1 ? "s" : "", (long long)p->T, f->R, WINDOW - 1);
     svg_ribbon(o, f);
     fputs("</figure>\n", o);
     if (p->crossing)
-        fputs("<p class='note'>The text at those cuts; left of the bar one rank, right "
-              "of it the next:</p>", o);
+        fputs("<p class='note'>The text at these cuts, the end of one rank left of the "
+              "bar and the beginning of the next right of it:</p>", o);
     cuts(o, f);
     fputs("<div class='wide'><table><tr><th>rank<th>tokens<th>sequences<th>state "
           "from<th>state to</tr>\n", o);
@@ -79,9 +78,9 @@ static void plan(FILE *o, const struct finding *f)
 static void stages(FILE *o, const struct finding *f)
 {
     const int shown = f->R < 8 ? f->R : 8;
-    fprintf(o, "<h2>What each rank did</h2><p>Forward, loss and backward by the wall "
-            "clock. Ranks are threads here and share %ld cores: in a gap another one "
-            "has the core. In the table, milliseconds at work.</p><figure>",
+    fprintf(o, "<h2>Stages</h2><p>Forward, loss and backward over wall-clock time. "
+            "Ranks are threads on %ld cores; in a gap the core ran another rank. The "
+            "table has milliseconds of CPU time.</p><figure>",
             sysconf(_SC_NPROCESSORS_ONLN));
     svg_lanes(o, f);
     fputs("</figure><div class='wide'><table><tr><th>stage", o);
@@ -101,13 +100,13 @@ static void stages(FILE *o, const struct finding *f)
 static void alive(FILE *o, const struct finding *f)
 {
     const struct kcp_plan *p = f->many->plan;
-    fputs("<h2>How much state is alive</h2><p>A stretch of tokens acts on the state as "
-          "<i>S</i> &#8594; <i>MS</i> + <i>h</i>. The share of <i>S</i> that survives "
-          "is |<i>M</i>|/&#8730;<i>K</i>, by head: gates as trained models have them, "
-          "so one head remembers and another forgets.", o);
+    fputs("<h2>The share of the state that is alive</h2><p>A stretch of tokens acts on "
+          "the state as <i>S</i> &#8594; <i>MS</i> + <i>h</i>. The share of <i>S</i> "
+          "that remains is |<i>M</i>|/&#8730;<i>K</i>, per head. Gates are those of "
+          "trained models, so some heads remember and others forget.", o);
     if (f->far_seq >= 0)
-        fprintf(o, " Of what the first rank of %s hands on, <b>%.1f %%</b> is alive "
-                "where it ends, on rank %d.", f->text->name[f->far_seq], 100 * f->far,
+        fprintf(o, " <b>%.1f %%</b> of the state at the first cut of %s is alive at "
+                "its end, on rank %d.", 100 * f->far, f->text->name[f->far_seq],
                 f->far_rank);
     fputs("</p><div class='wide'><table class='heat'><tr><th>rank, tokens", o);
     for (int n = 0; n < VALUE_HEADS; n++)
@@ -127,7 +126,7 @@ static void alive(FILE *o, const struct finding *f)
     fputs("</tr></table></div>\n", o);
 }
 
-/* 1572864 as 1 572 864, by thin spaces. */
+/* 1572864 as 1 572 864, with thin spaces. */
 static void print_count(FILE *o, long long n)
 {
     if (n >= 1000) {
@@ -142,12 +141,12 @@ static void forms(FILE *o, const struct finding *f)
     double most = 1;
     for (int i = 0; i < FORMS; i++)
         most = fmax(most, (double)f->form[i].bytes);
-    fprintf(o, "<h2>What went over the wire</h2><p>Four forms of the exchange compute "
-            "the same states. Bytes that all ranks sent, forward and backward, states "
-            "and maps only, counted; %s.</p><div class='wide'><table><tr><th>form<th "
-            "class='bar'><th>bytes<th>messages<th>gathers<th>against one rank</tr>\n",
-            f->counted ? "chapter 07&#8217;s formulas give the same numbers"
-            : "<b>chapter 07&#8217;s formulas give other numbers</b>");
+    fprintf(o, "<h2>The exchange</h2><p>Four forms of the exchange compute the same "
+            "states. Bytes of states and maps that all ranks sent in forward and "
+            "backward; %s.</p><div class='wide'><table><tr><th>form<th "
+            "class='bar'><th>bytes<th>messages<th>gathers<th>error</tr>\n",
+            f->counted ? "the formulas of chapter 07 give the same numbers"
+            : "<b>the formulas of chapter 07 give other numbers</b>");
     for (int i = 0; i < FORMS; i++) {
         const struct kcp_traffic *t = &f->form[i];
         fprintf(o, "<tr><td>%s<td><svg width='100%%' height='12'><rect width='%.2f%%' "
@@ -166,21 +165,21 @@ static void losses(FILE *o, const struct finding *f)
     fputs("<h2>Training</h2>", o);
     if (!f->steps) {
         fputs("<p><code>make run STEPS=20</code> trains the embedding and the "
-              "projections over these ranks and on one rank, and draws both losses "
+              "projections on these ranks and on one rank, and plots both losses "
               "here.</p>\n", o);
         return;
     }
     for (int i = 0; i <= f->steps; i++)
         apart = fmax(apart, fabs(f->loss[0][i] - f->loss[1][i]));
-    fprintf(o, "<p>The next byte&#8217;s cross-entropy, in nats, over %d plain "
-            "gradient steps on the embedding and the projections: broad, with %d "
-            "ranks; thin, with one. They are at most %.1e apart.</p><figure>",
+    fprintf(o, "<p>Cross-entropy of the next byte in nats, over %d steps of gradient "
+            "descent on the embedding and the projections: broad, on %d ranks; thin, "
+            "on one. They differ by at most %.1e.</p><figure>",
             f->steps, f->R, apart);
     svg_losses(o, f);
     fputs("</figure>\n", o);
 }
 
-/* Written beside its place and then moved there: no reader sees half a page. */
+/* The page is written to PATH.part and then renamed, so it is complete or absent. */
 FILE *page_open(const char *path)
 {
     char temp[512];
@@ -190,11 +189,11 @@ FILE *page_open(const char *path)
     if (snprintf(temp, sizeof temp, "%s.part", path) >= (int)sizeof temp)
         errno = ENAMETOOLONG;
     else if (there && !S_ISREG(st.st_mode))
-        errno = S_ISDIR(st.st_mode) ? EISDIR : EEXIST;    /* a device is not replaced */
+        errno = S_ISDIR(st.st_mode) ? EISDIR : EEXIST;    /* never replace a device */
     else
         o = fopen(temp, "w");
     if (!o)
-        fprintf(stderr, "kcp-text: %.400s: %s; expected a place to write the page\n",
+        fprintf(stderr, "kcp-text: %.400s: %s; choose another --out\n",
                 there ? path : temp, strerror(errno));
     return o;
 }
@@ -223,26 +222,26 @@ int write_page(const struct finding *f, FILE *o, const char *path)
             f->pass ? "Pass" : "Fail");
     print_html(o, rest, -1);
     fprintf(o, "</div><p>A KDA layer (%d query heads, %d value heads, <i>K</i> = %d, "
-            "<i>V</i> = %d, chunks of %d) inside a small model that predicts the next "
-            "byte: embedding, projections, short convolutions, the layer, logits. In "
-            "double, in plain C.</p>\n", HEADS, VALUE_HEADS, KEY, VALUE, CHUNK);
+            "<i>V</i> = %d, chunks of %d) in a small model that predicts the next "
+            "byte: embedding, projections, short convolutions, the layer, logits; in "
+            "double precision, in C.</p>\n", HEADS, VALUE_HEADS, KEY, VALUE, CHUNK);
     plan(o, f);
     stages(o, f);
     alive(o, f);
     forms(o, f);
-    fputs("<h2>The errors</h2><p>Relative RMS of every output and gradient, the worst "
-          "rank and head.</p><p class='legend'><span><i class='d'></i>against one "
-          "rank</span> <span><i class='r'></i>against the token "
+    fputs("<h2>The errors</h2><p>Relative RMS error of every output and gradient, of "
+          "the worst rank and head.</p><p class='legend'><span><i class='d'></i>"
+          "compared with one rank</span> <span><i class='r'></i>with the token "
           "recurrence</span></p><figure>", o);
     svg_errors(o, f);
     fputs("</figure>\n", o);
     losses(o, f);
-    fprintf(o, "<p class='note'>%.1f seconds in all.</p></main></body></html>\n",
+    fprintf(o, "<p class='note'>%.1f seconds.</p></main></body></html>\n",
             f->took);
     const int lost = ferror(o);
     if (!(fclose(o) || lost || rename(temp, path)))
         return 0;
-    fprintf(stderr, "kcp-text: %s: %s; expected room for the page\n", path,
+    fprintf(stderr, "kcp-text: %s: cannot write the page: %s\n", path,
             strerror(errno));
     remove(temp);
     return 2;

@@ -1,6 +1,6 @@
-/* print.c -- what make run says on the terminal.
+/* print.c -- the output of make run on the terminal.
  *
- * Book: chapter 06 explains the plan.  Checked by: eyes.  Next: page.c.
+ * Book: chapter 06 explains the plan.  Checked by: tests/cli/text.sh.  Next: page.c.
  */
 #include "text.h"
 #include <math.h>
@@ -20,14 +20,14 @@ static const char *name_of(const struct text *x, int n)
     return x->name[n] + (len > 24 ? len - 24 : 0);
 }
 
-/* Of a sequence, what a rank holds of it. */
+/* The part of a sequence that a segment is. */
 static const char *how_much(const struct kcp_segment *g)
 {
     if (g->first && g->last)
         return " whole";
     if (g->first)
         return " begins";
-    return g->last ? " ends" : " goes through";
+    return g->last ? " ends" : " continues";
 }
 
 static void print_rank(const struct finding *f, int r)
@@ -43,7 +43,7 @@ static void print_rank(const struct finding *f, int r)
                how_much(g));
     }
     if (!c->NS)
-        printf(" holds nothing, joins in");
+        printf(" no tokens");
     else if (c->pre_num_ranks)
         printf("; state from %d rank%s, %d halo rows", c->pre_num_ranks,
                c->pre_num_ranks > 1 ? "s" : "", c->pre_num_conv_tokens < WINDOW - 1
@@ -57,9 +57,9 @@ void print_plan(const struct finding *f)
     const struct kcp_plan *p = f->many->plan;
     printf("KCP  a KDA layer, forward and backward, on %d bytes of text, %d rank%s\n",
            (int)x->T, f->R, f->R > 1 ? "s" : "");
-    printf("     H %d, HV %d, K %d, V %d, chunk %d, double; one map a rank\n", HEADS,
+    printf("     H %d, HV %d, K %d, V %d, chunk %d, double\n", HEADS,
            VALUE_HEADS, KEY, VALUE, CHUNK);
-    printf("\nWho holds what  (one line a sequence; the digit is the rank)\n");
+    printf("\nPlan  (one line per sequence; a digit is the rank of these tokens)\n");
     for (int n = 0; n < x->N; n++) {
         printf("  %-24s ", name_of(x, n));
         for (int i = 0; i < RIBBON; i++) {
@@ -98,7 +98,7 @@ void print_stages(const struct finding *f)
 {
     const struct kcp_plan *p = f->many->plan;
     const int shown = f->R < COLUMNS ? f->R : COLUMNS;
-    printf("\nStages  (milliseconds at work, by thread CPU time%s)\n  %-22s",
+    printf("\nStages  (milliseconds of CPU time%s)\n  %-22s",
            shown < f->R ? "; the first 8 ranks" : "", "");
     for (int r = 0; r < shown; r++)
         printf("   rank %-2d", r);
@@ -109,7 +109,7 @@ void print_stages(const struct finding *f)
             print_row(f, MARK_EXCHANGE, 1, "07 exchange, back");
     }
     print_row(f, -1, -1, "all");
-    printf("  %-22s", "alive, % a stretch");
+    printf("  %-22s", "state alive, %");
     for (int r = 0; r < shown; r++) {
         const struct kcp_context *c = &p->ctx[r];
         double s = 0;
@@ -117,18 +117,18 @@ void print_stages(const struct finding *f)
             s += f->alive[c->seg0][n] * f->alive[c->seg0][n] / VALUE_HEADS;
         c->NS ? printf(" %8.2f", 100 * sqrt(s)) : printf(" %8s", "-");
     }
-    printf("\n  alive: |M|_F / sqrt(K) of the rank's first stretch, RMS over heads:\n"
-           "  how much of the state that enters leaves it.\n");
+    printf("\n  state alive: |M|_F / sqrt(K) of the rank's first stretch, RMS over "
+           "heads:\n  the share of an entering state that remains at its end.\n");
     if (f->far_seq >= 0)
-        printf("  Of what %s's first rank hands on, %.2f %% is alive at its end on "
-               "rank %d.\n", name_of(f->text, f->far_seq), 100 * f->far, f->far_rank);
+        printf("  %.2f %% of the state at the first cut of %s is alive at its end, on "
+               "rank %d.\n", 100 * f->far, name_of(f->text, f->far_seq), f->far_rank);
 }
 
 void print_forms(const struct finding *f)
 {
-    printf("\nOn the wire  (state only, both walks, all ranks)\n"
+    printf("\nExchange  (states and maps, forward and backward, all ranks)\n"
            "  %-12s %12s %12s %9s %9s   %s\n", "form", "bytes", "formula", "messages",
-           "gathers", "against one rank");
+           "gathers", "error");
     for (int i = 0; i < FORMS; i++)
         printf("  %-12s %12lld %12lld %9lld %9lld   %.1e\n", kcp_form_names[i],
                (long long)f->form[i].bytes, (long long)f->formula[i].bytes,
@@ -138,7 +138,7 @@ void print_forms(const struct finding *f)
 
 void print_errors(const struct finding *f)
 {
-    printf("\nErrors  (relative RMS, the worst rank and head)\n"
+    printf("\nErrors  (relative RMS, the worst rank and head, compared with ..)\n"
            "  %-12s %9s %10s   %-12s %9s %10s\n", "", "one rank", "recurrence", "",
            "one rank", "recurrence");
     for (int i = 0; i < CHECKED / 2; i++)
@@ -152,7 +152,7 @@ void print_training(const struct finding *f)
     double apart = 0;
     if (!f->steps)
         return;
-    printf("\nTraining  (nats a byte, plain gradient steps)\n  step ");
+    printf("\nTraining  (nats per byte, gradient descent)\n  step ");
     const int every = (f->steps + 7) / 8;
     for (int i = 0; i <= f->steps; i += every)
         printf(" %7d", i);
@@ -177,7 +177,7 @@ void close_line(const struct finding *f, char *buf, size_t n)
         forms = fmax(forms, f->form_err[i]);
     if (f->far_seq >= 0)
         snprintf(alive, sizeof alive, "; %.2g %% of the state is alive at the far "
-                 "end%s", 100 * f->far, f->far < 0.01 ? ", too little to count" : "");
+                 "end%s", 100 * f->far, f->far < 0.01 ? ", too little for a test" : "");
     const double one = fmax(f->worst_one, forms);
     const char *s = f->R > 1 ? "s" : "";
     if (f->pass)
@@ -185,8 +185,9 @@ void close_line(const struct finding *f, char *buf, size_t n)
                  "rank to %.1e in every form and with the token recurrence to %.1e "
                  "(limit %.0e)%s.", f->R, s, one, f->worst_step, f->limit, alive);
     else
-        snprintf(buf, n, "FAIL: forward and backward over %d rank%s are %.1e off one "
-                 "rank in the worst form and %.1e off the token recurrence (limit %.0e)"
+        snprintf(buf, n, "FAIL: forward and backward over %d rank%s differ from one "
+                 "rank by %.1e in the worst form and from the token recurrence by %.1e "
+                 "(limit %.0e)"
                  "%s%s.", f->R, s, one, f->worst_step, f->limit,
-                 f->counted ? "" : "; the bytes are not the formula's", alive);
+                 f->counted ? "" : "; bytes differ from the formulas", alive);
 }

@@ -1,4 +1,4 @@
-/* read.c -- the text of make run: files, or this repository's own prose.
+/* read.c -- the text of make run: files, or README.md and the book.
  *
  * Book: none.  Checked by: tests/cli/text.sh.  Next: model.c.
  */
@@ -11,16 +11,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FEW = 256, FILE_MOST = 1 << 24 };     /* prose shorter than FEW is not enough */
+enum { FEW = 256, FILE_MOST = 1 << 24 };     /* FEW bytes are too short a text */
 
 static int refuse(const char *name, const char *found)
 {
-    fprintf(stderr, "kcp-text: TEXT=%s: %s; expected a file of at least 2 bytes\n",
+    fprintf(stderr, "kcp-text: TEXT=%s: %s; name files of at least 2 bytes\n",
             name, found);
     return 2;
 }
 
-/* A regular file, or NULL and why: a pipe that nobody writes to would be waited for. */
+/* A regular file, or NULL and why; opening a pipe could block. */
 static FILE *open_file(const char *path, const char **why)
 {
     struct stat st;
@@ -38,13 +38,13 @@ static FILE *open_file(const char *path, const char **why)
     return f;
 }
 
-/* The whole file, *n its bytes; NULL, and why, when there is nothing to read. */
+/* The bytes of a file, *n of them; or NULL and why. */
 static unsigned char *slurp(const char *path, int64_t *n, const char **why)
 {
     FILE *f = open_file(path, why);
     unsigned char *buf = f ? malloc(FILE_MOST) : NULL;
     if (f)
-        *why = buf ? "it is empty" : "there is no memory";
+        *why = buf ? "it is empty" : "out of memory";
     if (buf)
         *n = (int64_t)fread(buf, 1, FILE_MOST, f);
     if (f)
@@ -55,7 +55,7 @@ static unsigned char *slurp(const char *path, int64_t *n, const char **why)
     return NULL;
 }
 
-/* Keep what stands between comment marks: C sources read as prose. */
+/* Keeps the comments of a C source. */
 static int64_t comments(unsigned char *s, int64_t n)
 {
     int64_t kept = 0;
@@ -72,8 +72,8 @@ static int64_t comments(unsigned char *s, int64_t n)
     return kept;
 }
 
-/* Share of the rest a file may take: the first is long, so that it covers a whole rank,
- * and the others make the batch uneven. It ends with a line or a word. */
+/* The bytes of a file that are used: at most 5/8 of the rest, so that the first
+ * sequence covers a whole rank and lengths are uneven. The end is at a line or word. */
 static int64_t take(const unsigned char *s, int64_t n, int64_t rest, int last)
 {
     int64_t most = last ? rest : rest * 5 / 8;
@@ -100,17 +100,17 @@ static void append(struct text *x, const char *path, const unsigned char *s, int
     x->cu[++x->N] = x->T += m;
 }
 
-/* Names with spaces between them; or one name that has spaces in it. */
+/* Names separated by spaces, or one name with spaces. */
 static int read_list(struct text *x, const char *paths, int64_t most)
 {
     char *list = strdup(paths), *save = NULL;
     struct stat st;
-    const char *between = stat(paths, &st) ? " " : "";
+    const char *separator = stat(paths, &st) ? " " : "";
     int left = 0, status = 0;
     for (const char *p = paths; *p; p++)
-        left += *between ? *p != ' ' && (p[1] == ' ' || !p[1]) : !p[1];
-    for (char *p = list ? strtok_r(list, between, &save) : NULL; p && !status;
-         p = strtok_r(NULL, between, &save)) {
+        left += *separator ? *p != ' ' && (p[1] == ' ' || !p[1]) : !p[1];
+    for (char *p = list ? strtok_r(list, separator, &save) : NULL; p && !status;
+         p = strtok_r(NULL, separator, &save)) {
         int64_t n;
         const char *why;
         unsigned char *s = slurp(p, &n, &why);
@@ -122,11 +122,11 @@ static int read_list(struct text *x, const char *paths, int64_t most)
     }
     free(list);
     if (!status && !x->N)
-        return refuse(paths, "no name in it");
+        return refuse(paths, "it has no name");
     return status;
 }
 
-/* README.md and the book's chapters; if they are hardly there, what the sources say. */
+/* README.md and the book; if these are too short, comments of the sources. */
 static int read_own(struct text *x, int64_t most)
 {
     const char *const prose[] = { "README.md", "book/[0-9]*.md", "ref/*.[ch]" };
@@ -149,8 +149,8 @@ static int read_own(struct text *x, int64_t most)
         globfree(&g);
     }
     if (!x->T)
-        fprintf(stderr, "kcp-text: no README.md, book/*.md or ref/*.c here: run it in "
-                "the repository's root, or give TEXT=\n");
+        fprintf(stderr, "kcp-text: no README.md, book/*.md or ref/*.c found: run it in "
+                "the root of the repository, or add TEXT=\n");
     return x->T ? 0 : 2;
 }
 

@@ -1,14 +1,14 @@
-/* run.c -- one step of the model on R thread ranks, and one rank's part of it.
+/* run.c -- one step of the model on R threads, and the part of one rank.
  *
  * Book: chapters 08 and 13, "Run it".  Checked by: make run's closing line.
- * Next: oracle.c, the same without chunks, maps and ranks.
+ * Next: oracle.c, the step without chunks, maps and ranks.
  */
 #include "text.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* Forward, loss, backward. Every gradient of a parameter is a sum over tokens: one row
- * a segment, added in the order of the segments. */
+/* Forward, loss, backward. A parameter's gradient is a sum over tokens: one row per
+ * segment, added in the order of the segments. */
 static int forward_backward(struct rank *a, double *part, int64_t n, double *sum)
 {
     struct run *run = a->run;
@@ -47,7 +47,7 @@ static int forward_backward(struct rank *a, double *part, int64_t n, double *sum
     return status;
 }
 
-/* One rank's program: it touches rows begin..end of every tensor and no others. */
+/* The program of one rank, which uses only rows begin..end of every tensor. */
 static int body(struct kcp_comm *comm, void *arg)
 {
     struct run *run = arg;

@@ -1,6 +1,6 @@
-/* style.c -- how make run's page looks: the book's paper and ink, light and dark.
+/* style.c -- the style sheet of make run's page, with the colours of the book.
  *
- * Book: book/book.css.  Checked by: eyes.  Next: page.c.
+ * Book: book/book.css.  Checked by: reading the page.  Next: page.c.
  */
 #include "text.h"
 

@@ -1,7 +1,8 @@
 /* svg.c -- the figures of make run's page.
  *
- * Book: none.  Checked by: eyes.  Next: page.c, which sets them in their places.
- * x is in percent and y in pixels: a figure widens with the page and its words do not.
+ * Book: none.  Checked by: reading the page.  Next: page.c.
+ * x is in percent and y in pixels, so a figure is as wide as the page and text keeps
+ * its size.
  */
 #include "text.h"
 #include <math.h>
@@ -41,13 +42,13 @@ static void vline(FILE *o, double x, double y0, double y1, const char *css)
             y0, y1, css);
 }
 
-/* The plan: a bar a sequence, a colour a rank, a mark where a state crosses a cut. */
+/* The plan: one bar per sequence, one colour per rank, a ring at each crossed cut. */
 void svg_ribbon(FILE *o, const struct finding *f)
 {
     const struct kcp_plan *p = f->many->plan;
     const double per = 100.0 / (double)p->T, row = 46, high = 26 + row * p->N;
     char s[200];
-    open_figure(o, high, "who holds what");
+    open_figure(o, high, "tokens of each rank");
     for (int r = 0; r < p->R; r++) {
         const double mid = per * 0.5 * (double)(p->cuts[r] + p->cuts[r + 1]);
         snprintf(s, sizeof s, p->R <= 6 ? "rank %d" : "%d", r);
@@ -59,13 +60,13 @@ void svg_ribbon(FILE *o, const struct finding *f)
     for (int j = 0; j < p->S; j++) {
         const struct kcp_segment *g = &p->seg[j];
         const double y = 26 + row * g->n, x = per * (double)g->begin;
-        snprintf(s, sizeof s, "rank %d holds tokens %lld..%lld of %s", g->rank,
+        snprintf(s, sizeof s, "rank %d: tokens %lld..%lld of %s", g->rank,
                  (long long)(g->begin - p->cu_seqlens[g->n]),
                  (long long)(g->end - p->cu_seqlens[g->n]), f->text->name[g->n]);
         rect(o, x, y + 18, per * (double)(g->end - g->begin), 18, colour(g->rank), s);
         if (!g->first)
             fprintf(o, "<circle cx='%.3f%%' cy='%.0f' r='5' class='hop'><title>the "
-                    "state crosses here</title></circle>", x, y + 27);
+                    "state crosses this cut</title></circle>", x, y + 27);
     }
     for (int n = 0; n < p->N; n++) {
         const double x = per * (double)p->cu_seqlens[n];
@@ -94,7 +95,7 @@ static int kind_of(enum mark m)
     }
 }
 
-/* Each rank's stages by the wall clock. */
+/* The stages of each rank over wall-clock time. */
 void svg_lanes(FILE *o, const struct finding *f)
 {
     const int shown = f->R < 16 ? f->R : 16;
@@ -104,13 +105,13 @@ void svg_lanes(FILE *o, const struct finding *f)
         for (int i = 0; i < f->many->lane[r].n; i++)
             end = fmax(end, f->many->lane[r].e[i].to);
     const double high = 40.0 * shown + 22;
-    open_figure(o, high, "stages by the clock");
+    open_figure(o, high, "stages over time");
     for (int r = 0; r < shown; r++) {
         snprintf(s, sizeof s, "rank %d", r);
         text(o, 0, 40.0 * r + 12, "small", s);
         for (int i = 0; i < f->many->lane[r].n; i++) {
             const struct event *e = &f->many->lane[r].e[i];
-            snprintf(s, sizeof s, "rank %d: %s%s, %.2f ms, %.2f ms of them at work", r,
+            snprintf(s, sizeof s, "rank %d: %s%s, %.2f ms, CPU time %.2f ms", r,
                      mark_name[e->mark],
                      e->mark == MARK_EXCHANGE && e->back ? " back" : "",
                      1e3 * (e->to - e->from), 1e3 * e->busy);
@@ -128,7 +129,7 @@ void svg_lanes(FILE *o, const struct finding *f)
     fputs("</p>\n", o);
 }
 
-/* Relative errors on a logarithmic axis; what agrees to the bit stands at the left. */
+/* Relative errors on a logarithmic axis; equal bits are at the left. */
 void svg_errors(FILE *o, const struct finding *f)
 {
     const double left = 22, right = 97, low = -18, top = -10, row = 21;
@@ -150,7 +151,8 @@ void svg_errors(FILE *o, const struct finding *f)
         for (int w = 0; w < 2; w++) {
             const double at = e[w] > 0 ? fmin(fmax(log10(e[w]), low), top) : low;
             fprintf(o, "<circle cx='%.2f%%' cy='%.0f' r='%d' class='dot%d'><title>%s, "
-                    "against %s: %.2e</title></circle>", left + per * (at - low), y,
+                    "compared with %s: %.2e</title></circle>", left + per * (at - low),
+                    y,
                     w ? 4 : 5, w, checked_name[i], w ? "the recurrence" : "one rank",
                     e[w]);
         }
@@ -158,7 +160,7 @@ void svg_errors(FILE *o, const struct finding *f)
     fputs("</svg>\n", o);
 }
 
-/* Loss by step: R ranks drawn broad, one rank drawn thin on top of it. */
+/* Loss by step: a broad curve of R ranks under a thin curve of one rank. */
 void svg_losses(FILE *o, const struct finding *f)
 {
     double low = f->loss[0][0], top = low;

@@ -1,6 +1,6 @@
-/* text.h -- make run: a small language model whose one layer is KDA over R ranks.
+/* text.h -- make run: a small language model with one KDA layer on R ranks.
  *
- * Book: chapter 08 and 13, "Run it".  Checked by: its own closing line.
+ * Book: chapters 08 and 13, "Run it".  Checked by: its closing line.
  * Next: read.c, model.c, trace.c, print.c, page.c.
  */
 #ifndef KCP_TEXT_H
@@ -12,27 +12,27 @@
 enum { WIDTH = 48, HEADS = 2, VALUE_HEADS = 4, KEY = 32, VALUE = 32, WINDOW = 4,
        CHUNK = 64, BYTES = 256, MAX_SEQS = 16, MAX_RANKS = 64, FORMS = 4 };
 
-/* ---- text_read.c: one file a sequence */
+/* ---- read.c: one sequence per file */
 struct text {
     int N;
     int64_t T, cu[MAX_SEQS + 1];
     unsigned char *byte;               /* [T] */
     char name[MAX_SEQS][64];
-    int64_t size[MAX_SEQS];            /* of the file; more than was taken, perhaps */
+    int64_t size[MAX_SEQS];            /* of the file, of which a part may be used */
 };
-/* paths: NULL or space separated names; at most `most` bytes are taken. 0, or 2 after
- * one line on stderr. */
+/* paths: NULL, or names with spaces between them; reads at most `most` bytes. 0, or 2
+ * after one line on stderr. */
 int  text_read(struct text *x, const char *paths, int64_t most);
 
-/* ---- text_model.c: parameters; text_run.c: one rank's program, and all of them */
-enum param {       /* before P_CQ: trained */
+/* ---- model.c: parameters; run.c: the program of a rank, and all ranks */
+enum param {       /* those before P_CQ are trained */
              P_EMBED, P_Q, P_K, P_V, P_G, P_BETA, P_O, P_LOGIT,
              P_CQ, P_CK, P_CV, P_ALOG, P_DT, P_BBIAS, PARAMS };
 extern const struct shape { const char *name; int rows, cols; } param_shape[PARAMS];
-int64_t param_at(int p);               /* its offset in theta; of PARAMS: the total */
+int64_t param_at(int p);               /* offset in theta; of PARAMS: the total */
 double *params_make(uint64_t seed);    /* malloc */
 
-/* Token tensors of a whole run, [T, row] each; a rank touches its own rows only. */
+/* Token tensors of a run, [T, row] each; a rank uses only its own rows. */
 enum tensor { X, PQ, PK, PV, Q_, K_, V_, GRAW, BRAW, O, Z, LOGIT,
               DZ, DO, DQ, DK, DV, DG, DB, DPQ, DPK, DPV, DX, TENSORS };
 extern const struct row { const char *name; int n; } tensor_row[TENSORS];
@@ -49,12 +49,13 @@ struct run {
     const double *theta;
     struct kcp_plan *plan;
     enum kcp_form form;
-    int oracle, look;                  /* use the token recurrence; keep every M */
-    double loss, start;                /* nats a byte; when the ranks set off */
+    int oracle;                        /* use the token recurrence */
+    int keep_maps;                     /* M of every segment */
+    double loss, start;                /* nats per byte; time at which ranks start */
     double *tensor[TENSORS];
-    double *grad;                      /* as theta, and the loss behind it */
+    double *grad;                      /* as theta, followed by the loss */
     double *ht, *dh0;                  /* [N, HV, K, V] */
-    double *M;                         /* look: [S, HV, K, K] of every segment */
+    double *M;                         /* [S, HV, K, K], with keep_maps */
     struct lane lane[MAX_RANKS];
     char why[160];
 };
@@ -62,14 +63,14 @@ int  run_open(struct run *run, const struct text *text, int R, enum kcp_form for
 int  run_step(struct run *run, const double *theta);   /* forward and backward */
 void run_close(struct run *run);
 
-/* What one rank has in hand: its rows of every tensor, its context, its wire. */
+/* One rank: its rows of every tensor, its part of the plan, its communicator. */
 struct rank {
     struct run *run;
     struct kcp_comm *comm;
     const struct kcp_context *ctx;
     int64_t T;
     double *t[TENSORS];
-    void *saved;                       /* between the layer's two walks */
+    void *saved;                       /* from the layer's forward to its backward */
     size_t saved_bytes;
 };
 void model_embed(const struct rank *a);
@@ -77,9 +78,9 @@ int  model_loss(const struct rank *a, double *part, int64_t n);
 void model_into_layer(const struct rank *a);
 void model_gradients(const struct rank *a, double *part, int64_t n);
 
-/* ---- text_layer.c: convolutions and KDA, by the chapters' programs */
+/* ---- layer.c: convolutions and KDA, by the references */
 struct kcp_call layer_call(const struct rank *a);
-/* A stage's args: the layer's sizes and options, this rank's grid. */
+/* The args of a stage: sizes and options of the layer, the grid of this rank. */
 #define CALL(type, name, a)                                                           \
     struct type name = { 0 };                                                         \
     const struct kcp_call name##_call = layer_call(a);                                \
@@ -90,36 +91,38 @@ struct kcp_call layer_call(const struct rank *a);
 int layer_conv(struct rank *a, enum kcp_pass pass);
 int layer_forward(struct rank *a);
 int layer_backward(struct rank *a);
-int oracle_layer(struct rank *a, enum kcp_pass pass);      /* text_oracle.c */
+int oracle_layer(struct rank *a, enum kcp_pass pass);      /* oracle.c */
 
-/* ---- text_trace.c: who did what when (the linker's --wrap puts it in between) */
+/* ---- trace.c: times of every stage, by the linker's --wrap */
 double seconds(void);
-struct lane *trace_on(struct lane *lane, double start); /* of this thread; the last */
+/* Events of this thread go to lane from now on; returns the lane before. */
+struct lane *trace_on(struct lane *lane, double start);
 void   trace_mark(enum mark mark, int back, double from, double busy_from);
 double busy_seconds(void);                              /* of this thread */
 
-/* ---- text_find.c: what was found */
-enum { CHECKED = 26 };                 /* tensors and gradients held against others */
+/* ---- find.c: comparisons of runs */
+enum { CHECKED = 26 };                 /* tensors and gradients that are compared */
 extern const char *const checked_name[CHECKED];
 struct finding {
     const struct text *text;
     const struct run *many, *one, *step;
     int R, steps, pass;
-    int counted;                       /* every form's traffic is its formula's */
-    double *loss[2];                   /* [steps + 1] with R ranks, with one */
+    int counted;                       /* every form's traffic equals its formula */
+    double *loss[2];                   /* [steps + 1] on R ranks, on one */
     double error_one[CHECKED], error_step[CHECKED], worst_one, worst_step, limit;
-    double form_err[FORMS];            /* against one rank */
-    struct kcp_traffic form[FORMS], formula[FORMS];    /* of all ranks, both walks */
-    double (*alive)[VALUE_HEADS];      /* [S] share of what enters that leaves */
-    double far;                        /* of what the first cut hands on, at the end */
-    int far_seq, far_rank;             /* -1: nothing crosses a cut */
+    double form_err[FORMS];            /* relative to one rank */
+    struct kcp_traffic form[FORMS], formula[FORMS];    /* all ranks, both passes */
+    double (*alive)[VALUE_HEADS];      /* [S]: |M|_F / sqrt(K) of each segment */
+    double far;                        /* the same from the first cut to the far end */
+    int far_seq, far_rank;             /* -1: no sequence crosses a cut */
     double took;
 };
-/* The largest relative RMS of all checked tensors, any rank and head; each in err. */
+/* The largest relative RMS error of all tensors, ranks and heads; err (may be NULL) <-
+ * the error of each tensor. */
 double compare_runs(const struct run *got, const struct run *want, double *err);
 int    measure_alive(struct finding *f);
 
-/* ---- text_print.c, text_page.c, text_svg.c */
+/* ---- print.c, page.c, svg.c */
 void print_plan(const struct finding *f);
 void print_stages(const struct finding *f);
 void print_forms(const struct finding *f);
@@ -129,7 +132,7 @@ void close_line(const struct finding *f, char *buf, size_t n);
 FILE *page_open(const char *path);     /* PATH.part; NULL after a line on stderr */
 void page_drop(FILE *o, const char *path);
 int  write_page(const struct finding *f, FILE *o, const char *path);
-void print_html(FILE *o, const char *s, int64_t n);         /* n -1: to the end */
+void print_html(FILE *o, const char *s, int64_t n);         /* n -1: whole string */
 extern const char page_style[];
 double busy(const struct lane *l, int mark, int back);      /* seconds; -1: all */
 void svg_ribbon(FILE *o, const struct finding *f);

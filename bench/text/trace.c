@@ -1,7 +1,7 @@
-/* trace.c -- who did which stage, when, and what it put on the wire.
+/* trace.c -- start, end and CPU time of every stage, and bytes of the exchange.
  *
- * Book: none.  Checked by: eyes.  Next: print.c.
- * The linker's --wrap=f sends every call of f here first: nothing in ref/ knows of it.
+ * Book: none.  Checked by: reading the page.  Next: print.c.
+ * The linker's --wrap=f redirects every call of f to this file, so ref/ is unchanged.
  */
 #include "text.h"
 #include <time.h>
@@ -70,7 +70,7 @@ BETWEEN(kcp_chunk_backward, ref_chunk_backward, MARK_CHUNK_BACK, 1)
 BETWEEN(kcp_merge_backward, ref_merge_backward, MARK_MERGE_BACK, 1)
 BETWEEN(kcp_wy_backward, ref_wy_backward, MARK_WY_BACK, 1)
 
-/* The exchange: its time, and what its two walks handed to the wire. */
+/* The exchange: its time, its traffic, and the traffic by the formula. */
 int __real_kcp_exchange_run(const struct kcp_exchange *x);
 int __wrap_kcp_exchange_run(const struct kcp_exchange *x);
 int __wrap_kcp_exchange_run(const struct kcp_exchange *x)

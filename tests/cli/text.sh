@@ -56,14 +56,14 @@ refuses 'torchrun started 2 processes' --text "$self"
 unset RANK WORLD_SIZE
 if [ -c /dev/full ]; then
     "$program" --text "$self" --out page.html >/dev/full 2>err
-    [ $? = 2 ] && grep -q '^kcp-text: stdout: found' err ||
+    [ $? = 2 ] && grep -q '^kcp-text: cannot write to stdout' err ||
         wrong "a full disk is not said: $(cat err)"
 fi
 # A page that finds no room is no page, and the old one stays.
 echo old >page.html
 (trap '' XFSZ; ulimit -f 2
     "$program" --text "$self" --out page.html 2>&1 >/dev/null) |
-    grep -q 'expected room for the page' || wrong "a lack of room is not said"
+    grep -q 'cannot write the page' || wrong "a lack of room is not said"
 [ "$(cat page.html)" = old ] && [ ! -e page.html.part ] ||
     wrong "a page without room: $(ls -l "$dir")"
 # A name with spaces is a name; away from the tree nothing is left there but the page.
