@@ -121,6 +121,7 @@ static int run_again(struct trial *t, char *why, size_t n)
 }
 
 int repeats_asked = 1;
+static const int64_t LARGE_STATES = 1 << 22;
 
 /* Whose list is judged, and which passes of it ran. A case's seed less its number is
  * the same for all of a list. */
@@ -146,13 +147,16 @@ static int is_first(const struct trial *t, const struct kcase *k)
     return !walked.ran[pass]++;
 }
 
-/* The first case that a variant takes runs fifty times, in each pass. The first three
- * of each list run once more, and so does a case of each path: what is wrong now and
+/* The first case that a variant takes runs fifty times, in each pass; four times where
+ * its states have more numbers than those of any first case of a list (--case), for the
+ * references in double would take a minute. The first three of each list run once more, and so does a case of each path: what is wrong now and
  * then, or depends on what lay in the workspace. */
 static int repeats_of(const struct trial *t, const struct kcase *k)
 {
     const int first = is_first(t, k) || k->id == 0;
-    if (first && repeats_asked == 1) return 50;
+    const struct kcp_call *c = &k->call;
+    const int64_t states = (int64_t)c->N * c->HV * c->K * c->V;
+    if (first && repeats_asked == 1) return states > LARGE_STATES ? 4 : 50;
     return first || k->id % 1000 < 3 || k->again ? repeats_asked : 0;
 }
 
