@@ -40,14 +40,13 @@ uint64_t kcp_plan_digest(const struct kcp_plan *p)
 
 /* ---- what a rank says */
 static const struct said { const char *name; size_t at; int is_double; } said[] = {
-#define INT(name) { #name, offsetof(struct kcp_call, name), 0 }
-#define DOUBLE(name) { #name, offsetof(struct kcp_call, name), 1 }
-    INT(N), INT(R), INT(H), INT(HV), INT(K), INT(V), INT(C), INT(KG), INT(D), INT(Wc),
-    INT(model), INT(pass), INT(part), INT(gate), INT(beta_form), INT(act), INT(layout),
-    INT(save), INT(form), INT(walk), INT(blocks), INT(l2norm), INT(reuse_M), INT(shift),
-    DOUBLE(scale), DOUBLE(lower_bound),
-#undef INT
-#undef DOUBLE
+#define FLAG(name) { #name, offsetof(struct kcp_call, name), 0 },
+#define SIZE(name, least, most) FLAG(name)
+#define OPTION(name, values) FLAG(name)
+#define OWN_SIZE(name, least, most)
+#define OWN_OPTION(name, values)
+#define REAL(name) { #name, offsetof(struct kcp_call, name), 1 },
+#include "members.def"
 };
 enum { NUMBERS = sizeof said / sizeof *said, STAGE = NUMBERS, CU, CUTS, L, ARRAYS, PLAN,
        ALL };

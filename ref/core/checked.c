@@ -70,12 +70,13 @@ enum {
 static const int64_t most_row = INT64_C(1) << 30, most_numbers = INT64_C(1) << 50;
 
 static const struct size { const char *name; size_t at; int least, most; } sizes[] = {
-#define SIZE(name, least, most) { #name, offsetof(struct kcp_call, name), least, most }
-    SIZE(N, 0, INT_MAX),  SIZE(NS, 0, INT_MAX),      SIZE(NC, 0, INT_MAX),
-    SIZE(R, 1, INT_MAX),  SIZE(H, 1, MOST_SIZE),     SIZE(HV, 1, MOST_SIZE),
-    SIZE(K, 1, MOST_SIZE), SIZE(V, 1, MOST_SIZE),    SIZE(C, 1, MOST_SIZE),
-    SIZE(KG, 1, MOST_SIZE), SIZE(D, 1, MOST_CHANNELS), SIZE(Wc, 1, MOST_SIZE),
-#undef SIZE
+#define SIZE(name, least, most) { #name, offsetof(struct kcp_call, name), least, most },
+#define OWN_SIZE SIZE
+#define OPTION(name, values)
+#define OWN_OPTION(name, values)
+#define FLAG(name)
+#define REAL(name)
+#include "members.def"
 };
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
@@ -181,13 +182,25 @@ int64_t kcp_field_numbers(const struct kcp_call *c, const struct kcp_field *f)
 
 /* ---- options */
 static const struct option { const char *name; size_t at; int values; } options[] = {
-#define OPTION(name, values) { #name, offsetof(struct kcp_call, name), values }
-    OPTION(model, 5), OPTION(pass, 2), OPTION(gate, 3), OPTION(beta_form, 3),
-    OPTION(act, 2), OPTION(layout, 2), OPTION(save, 3), OPTION(form, KCP_FORMS),
-    OPTION(walk, 3), OPTION(part, 8), OPTION(blocks, INT_MAX),
-    OPTION(strip_chunks, INT_MAX),
-#undef OPTION
+#define OPTION(name, values) { #name, offsetof(struct kcp_call, name), values },
+#define OWN_OPTION OPTION
+#define SIZE(name, least, most)
+#define OWN_SIZE(name, least, most)
+#define FLAG(name)
+#define REAL(name)
+#include "members.def"
 };
+
+/* members.def gives each of these 4 bytes; the compiler checks them. */
+#define SIZE(name, least, most)                                                        \
+    _Static_assert(sizeof ((struct kcp_call *)0)->name == sizeof(int), #name);
+#define OWN_SIZE SIZE
+#define OPTION(name, values) SIZE(name, 0, 0)
+#define OWN_OPTION OPTION
+#define FLAG(name) SIZE(name, 0, 0)
+#define REAL(name)                                                                     \
+    _Static_assert(sizeof ((struct kcp_call *)0)->name == sizeof(double), #name);
+#include "members.def"
 
 /* The models of a stage, first to last: the exchange and the copies take all. */
 static void models_of(const struct kcp_stage *s, int *first, int *last)

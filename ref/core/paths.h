@@ -85,9 +85,9 @@ const char *kcp_path_alias(const char *stage, const char *kernel);
 int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n);
 
 /* ---- facts: the words of conditions in paths.def and of sizes in saved.def. The first
- * rows are members of struct kcp_call by their own names; paths.def explains the rest. */
+ * rows are members of struct kcp_call; paths.def explains the others. */
 #define KCP_FACTS(F)                                                                   \
-    F(T) F(N) F(NS) F(NC) F(R) F(H) F(HV) F(K) F(V) F(C) F(KG) F(D) F(Wc) F(blocks)     \
+    F(T) F(N) F(NS) F(NC) F(R) F(H) F(HV) F(K) F(V) F(C) F(KG) F(D) F(Wc) F(blocks)    \
     F(l2norm) F(reuse_M) F(shift) F(strip_chunks)                                      \
     F(saved) F(save_all) F(light) F(aligned) F(all_aligned) F(crossing) F(alone)       \
     F(canonical) F(strips) F(chains) F(windows) F(walks) F(jobs) F(pieces) F(share)    \

@@ -44,12 +44,14 @@ static int number(struct input *in)
 }
 
 static const size_t ints[] = {
-#define INT(name) offsetof(struct kcp_call, name)
-    INT(N), INT(NS), INT(NC), INT(R), INT(r), INT(H), INT(HV), INT(K), INT(V), INT(C),
-    INT(KG), INT(D), INT(Wc), INT(model), INT(pass), INT(part), INT(gate),
-    INT(beta_form), INT(act), INT(layout), INT(save), INT(form), INT(walk), INT(blocks),
-    INT(strip_chunks), INT(l2norm), INT(reuse_M), INT(shift) };
-#undef INT
+#define FLAG(name) offsetof(struct kcp_call, name),
+#define SIZE(name, least, most) FLAG(name)
+#define OWN_SIZE SIZE
+#define OPTION(name, values) FLAG(name)
+#define OWN_OPTION OPTION
+#define REAL(name)
+#include "core/members.def"
+    offsetof(struct kcp_call, r) };
 enum { INTS = sizeof ints / sizeof *ints };
 
 /* Sizes and options first: the arrays are made by them. */
