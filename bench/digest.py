@@ -11,7 +11,8 @@
 # and order: a rename keeps it. It is - if an object is missing or older than a source.
 # Digests of different compilers cannot be compared. The row "comm" is over the host code
 # of the exchange, a row "path" over a row of the table of paths without its names. also:
-# earlier digests of the same code (bench/results/digests.tsv).
+# earlier digests of the same code (bench/results/digests.tsv). A row "alias" maps a
+# stage and a former name of a kernel to its present name, in place of a digest.
 import collections
 import glob
 import json
@@ -147,6 +148,13 @@ def print_paths(build, also):
         print("path", cell["path"], "-", digest, also.get(digest, ""), sep="\t")
 
 
+def print_aliases():
+    """The former names of kernels: records keep the name that the kernel had."""
+    with open(os.path.join(ROOT, "ref/core/paths.def"), encoding="utf-8") as f:
+        for stage, old, now in re.findall(r'KCP_ALIAS\("(\w+)", "(\w+)", "(\w+)"\)', f.read()):
+            print("alias", stage + " " + old, "-", now, "", sep="\t")
+
+
 def read_also():
     also = {}
     file = os.path.join(ROOT, "bench/results/digests.tsv")
@@ -190,6 +198,7 @@ def main(arguments):
     print_variants(build, also)
     print_comm(build, also)
     print_paths(build, also)
+    print_aliases()
 
 
 if __name__ == "__main__":

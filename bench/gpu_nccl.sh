@@ -6,7 +6,7 @@
 #   sh bench/gpu_nccl.sh [BUILD]     on a machine of 2 GPUs or more; its table: $OUT
 #   SHARED=1 sh bench/gpu_nccl.sh [BUILD]          on one: all ranks share it
 #
-# STAGES are judged (08 13 14 15 16; 08/v3_records: one variant), with the options ASK
+# STAGES are judged (08 13 14 15 16; 08/v3_prepare_scan: one variant), with the options ASK
 # (--quick), over COUNTS ranks (2 4), HOW as (threads processes), REPEATED a hundred
 # times (08 13); CHECKS over processes alone (08/gpu_graph_ranks ..). Empty, each of these
 # leaves something out: ONE, what needs no second GPU; SPLIT, a caller's communicator as
@@ -102,7 +102,7 @@ alone() {           # ranks what command...: a run that finds its GPUs by itself
 }
 has() { for f in "$@"; do
     [ -x "$B/$f" ] || { echo "no $B/$f: not run"; return 1; }; done; }
-only() { echo "--stage $1" | sed 's#/# --variant #'; }      # 08, or 08/v3_records
+only() { echo "--stage $1" | sed 's#/# --variant #'; }      # 08, or 08/v3_prepare_scan
 most=4; [ "$gpus" -ge 4 ] || most=2
 for v in gpu_from gpu_split; do      # a caller's communicator, and one that is split
     [ -n "$SPLIT" ] && [ -z "$SHARED" ] &&

@@ -9,7 +9,7 @@
 #   python3 bench/records.py add $OUT NAME COMMIT       afterwards, on this machine
 #
 # LIMIT: seconds that it may take (240); KEEP of them after theirs (60). TOKENS, HEADS:
-# the case (131072, 32). JUDGED: stages, or 08/v3_records (08 13). MORE: further options
+# the case (131072, 32). JUDGED: stages, or 08/v3_prepare_scan (08 13). MORE: further options
 # of kcp-bench; ASK: of kcp-check (--quick). .peers/ as for gpu_bench.sh; without it
 # nothing of theirs is timed, and no time is kept for it.
 B=${1:-build} LIMIT=${LIMIT:-240} TOKENS=${TOKENS:-131072} HEADS=${HEADS:-32}

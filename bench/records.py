@@ -80,6 +80,10 @@ class Digests:
         known = [now["digest"]] + (now.get("also") or "").split()
         return "fresh" if digest in known else "stale"
 
+    def present_name(self, stage, variant):
+        alias = self.rows.get(("alias", "%s %s" % (stage, variant)))
+        return alias["digest"] if alias else variant
+
     def stamp(self, row, stage, variant, ranks, path=""):
         row["nvcc"], row["digest"] = self.get((stage, variant))
         if path:
@@ -258,7 +262,8 @@ def recorded(digests):
     rank = {"fresh": 3, "not comparable": 2, "stale": 1}
     best = {}
     for r in (r for path in results() for r in read_tsv(path)):
-        kind, variant, path = r["kind"], r.get("variant"), r.get("path") or ""
+        kind, path = r["kind"], r.get("path") or ""
+        name = variant = digests.present_name(r["stage"], r.get("variant"))
         if kind == "time" and not r.get("peer"):
             what = ["timed"]
         elif kind == "repeat":
@@ -268,7 +273,7 @@ def recorded(digests):
             variant += "@" + path if path else ""
         else:
             continue
-        state = digests.state((r["stage"], r["variant"]), r["digest"], r["nvcc"])
+        state = digests.state((r["stage"], name), r["digest"], r["nvcc"])
         if path and kind == "sanitizer" and \
                 digests.state(("path", path), r.get("row"), "-") != "fresh":
             state = "stale"
@@ -290,7 +295,7 @@ def sanitized(best, stage, variant):
 def stale(build, every):
     digests = Digests.of_build(build)
     best = recorded(digests)
-    keys = [k for k in digests.rows if k[0] not in ("comm", "path")]
+    keys = [k for k in digests.rows if k[0] not in ("comm", "path", "alias")]
     counts = {}
     for stage, variant in keys:
         states = {"timed": best.get(("timed", stage, variant), "none"),

@@ -25,7 +25,14 @@ FNR == 1 {
     next
 }
 
-function get(name) { return name in column ? $(column[name]) : "" }
+# A column of the row. A kernel that was renamed has its present name.
+function get(name,   value, key)
+{
+    value = name in column ? $(column[name]) : ""
+    if (name != "variant") return value
+    key = "alias" SUBSEP get("stage") " " value
+    return key in now ? now[key] : value
+}
 function num(name) { return get(name) + 0 }
 
 # A record stands when the code that it timed is the code of now: the same compilers

@@ -1,14 +1,15 @@
-// v1_adjoint.cu -- the recurrence backwards: a block a head, a state kept in 64.
+// v1_adjoint.cu -- the adjoint recurrence: a block per head, checkpoints.
 // Book: chapter 01, "Code: kernels".
 // Checked by: tests/01_step/checks.c.
 // Next: ../02_gate/v1_walk.cu.
 #include "cuda/tile/device.cuh"
 #include "token_decay.cuh"
 
-// Bound: latency, three walks over the tokens: forward to keep the state every KEEP
-// tokens; then, the last KEEP first, forward to keep each decayed state, and back. dS
-// and the kept states lie in work. Column sums are a thread's, row sums a warp's,
-// always in the same order. dq, dk of each head wait in work for their sum.
+// Bound: latency, three passes over the tokens: forward, storing the state every KEEP
+// tokens; then for each group of KEEP tokens, from the last, forward, storing each
+// decayed state, and backward. dS and the stored states are in work. A thread sums over
+// columns, a warp over rows, always in the same order. dq and dk of each value head are
+// stored in work before they are summed.
 enum { KEEP = 64, THREADS = 256 };
 
 struct adjoint_arrays {
@@ -53,7 +54,8 @@ static __device__ void read_token(const struct kcp_step &a, int64_t t, int n,
     __syncthreads();
 }
 
-// S <- diag(exp g) S, kept in Sd and e if asked; S <- S + k (beta e)^T. Column v.
+// S <- diag(exp g) S, stored in Sd and e if these are given; S <- S + k (beta e)^T.
+// Column v.
 template <class X>
 static __device__ void forward(const struct kcp_step &a, int64_t t, int n, int v,
                                const struct token *s, float *S, float *Sd, float *e)
@@ -68,8 +70,9 @@ static __device__ void forward(const struct kcp_step &a, int64_t t, int n, int v
     for (int i = 0; i < a.K; i++) S[i] += s->k[i] * (s->beta * x);
 }
 
-// One token back. Columns: dS += scale q do^T, de = beta dS^T k = dv. Rows: dq = scale
-// S do, dk = beta dS e - Sd de, dSd = dS - k de^T, dg = dSd Sd, dS <- diag(exp g) dSd.
+// One token backward. Columns: dS += scale q do^T, de = beta dS^T k = dv. Rows: dq =
+// scale S do, dk = beta dS e - Sd de, dSd = dS - k de^T, dg = dSd Sd, dS <- diag(exp g)
+// dSd.
 template <class X>
 static __device__ void adjoint_step(const struct kcp_step &a,
                                     const struct adjoint_arrays &w, int64_t t, int n,
@@ -172,7 +175,7 @@ static __global__ __launch_bounds__(THREADS) void adjoint(const struct kcp_step 
             dS[i * a.V + v];
 }
 
-// dq, dk: the sum over the value heads of each query/key head.
+// Sums dq and dk over the value heads of each query/key head.
 template <class X>
 static __global__ void add_heads(const struct kcp_step a)
 {

@@ -1,13 +1,13 @@
-// v1_column.cu -- the recurrence on the GPU: a block a head, a thread a column of S.
+// v1_column.cu -- the recurrence: a block per head, a thread per column of S.
 // Book: chapter 01, "Code: kernels".
 // Checked by: tests/01_step/checks.c.
 // Next: ../02_gate/v1_walk.cu.
 #include "cuda/tile/device.cuh"
 #include "token_decay.cuh"
 
-// Bound: latency, one token after another; 4 K V flops a token and head. Thread v owns
-// column v of S [K,V], so no sum crosses threads. Two barriers a token: the rows k, q
-// and the decay are complete before they are read, and read before they are replaced.
+// Bound: latency, one token after another; 4 K V flops per token and head. Thread v
+// owns column v of S [K,V], so no sum crosses threads. Two barriers per token: k, q and
+// the decay are stored before they are read, and read before they are replaced.
 template <class X>
 static __global__ void step(const struct kcp_step a)
 {

@@ -1,13 +1,13 @@
-// v1_walk.cu -- the front end: a warp a row to normalise, a thread a channel to walk.
+// v1_walk.cu -- the front end: a warp per row, a thread per channel of a chunk.
 // Book: chapter 02, "Code: kernels".
 // Checked by: tests/02_gate/checks.c.
 // Next: ../03_wy/v1_pairs.cu.
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
-// All kernels here are bound by memory: each input and output is touched once, in rows
-// of contiguous channels. dA_log and ddt_bias are summed chunk by chunk, then the
-// chunks of a stretch in their order, so that the same bits come back every time.
+// Bound of all kernels here: memory; each input and output is accessed once, in rows of
+// contiguous channels. dA_log and ddt_bias are summed per chunk, then over the chunks
+// of a stretch in order, so results are reproducible bit for bit.
 
 static __device__ float warp_sum(float x)
 {
@@ -25,7 +25,7 @@ static __device__ float softplus(float x)
     return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
 }
 
-// y = x rstd, rstd = 1/sqrt(sum x^2 + 1e-6); with l2norm off rstd = 1. A warp a row.
+// y = x rstd, rstd = 1/sqrt(sum x^2 + 1e-6), or 1 without l2norm. A warp per row.
 template <class X>
 static __global__ void norm(int64_t rows, int K, int l2norm, const void *x_, void *y_,
                             void *rstd_)
@@ -41,7 +41,7 @@ static __global__ void norm(int64_t rows, int K, int l2norm, const void *x_, voi
     if (threadIdx.x == 0) ((float *)rstd_)[at] = rstd;
 }
 
-// dx = rstd (dy - y sum(dy y)). A warp a row.
+// dx = rstd (dy - y sum(dy y)). A warp per row.
 template <class X>
 static __global__ void norm_backward(int64_t rows, int K, int l2norm, const void *x_,
                                      const void *dy_, void *dx_)
@@ -60,8 +60,8 @@ static __global__ void norm_backward(int64_t rows, int K, int l2norm, const void
         ((X *)dx_)[at * K + i] = rstd * ((float)dy[i] - along * (float)x[i]);
 }
 
-// beta = s sigmoid(raw), s = 1 or 2, and d raw = d beta s sigmoid' . A thread a token
-// and head.
+// beta = s sigmoid(raw), s = 1 or 2; backward d raw = d beta s sigmoid'. A thread per
+// token and head.
 template <class X>
 static __global__ void beta(const struct kcp_gate a)
 {
@@ -110,7 +110,8 @@ static __device__ float gate_slope(const struct gate_form &f, float x)
     }
 }
 
-// g and G: a block a chunk and head, a thread a channel, walking down the chunk.
+// g and G: a block per chunk and head, a thread per channel, which adds along the
+// chunk.
 template <class X>
 static __global__ void gate_forward(const struct kcp_gate a)
 {
@@ -128,8 +129,9 @@ static __global__ void gate_forward(const struct kcp_gate a)
     //< kernel-gate
 }
 
-// dx, and this chunk's part of dA_log = sum dg g (softplus) or sum dx (x + dt_bias)
-// (bounded), and of ddt_bias = sum dx; raw has neither: 0. Parts [NC,HV,KG] in work.
+// dx, and the chunk's term of dA_log = sum dg g (softplus) or sum dx (x + dt_bias)
+// (bounded) and of ddt_bias = sum dx; both are 0 for a raw gate. Terms [NC,HV,KG] in
+// work.
 template <class X>
 static __global__ void gate_backward(const struct kcp_gate a)
 {
@@ -153,7 +155,7 @@ static __global__ void gate_backward(const struct kcp_gate a)
     ddt[part] = sum_dt;
 }
 
-// The parts of a stretch's chunks, added in their order; dA_log over the channels too.
+// Adds the terms of a stretch's chunks in order; for dA_log also over the channels.
 static __global__ void gate_parts(const struct kcp_gate a)
 {
     const int s = blockIdx.x, n = blockIdx.y, i = threadIdx.x;

@@ -1,25 +1,25 @@
-// v2_vector.cu -- the front end at the memory's speed: 16 bytes, 16 rows ahead.
+// v2_vector.cu -- the front end at memory speed: 16-byte loads, 16 rows in flight.
 // Book: chapter 02, "Code: kernels".
 // Checked by: tests/02_gate/checks.c.
 // Next: ../03_wy/v2_halves.cu.
 //
-// Bound: memory. A token-head reads 2 (2K + K) and writes 2 2K + 4K bytes: 1792 at K =
-// 128, 0.35 ms for case A. v1 reached 60 % of it: its threads asked for two bytes at a
-// time, and walked a chunk with one load in flight. Here 16 lanes take a row of q or k,
-// 8 numbers each; a warp takes 16 tokens of a chunk's gate, all loaded before the first
-// is used. g itself is written only where somebody asks for it (NULL: nobody).
+// Bound: memory. Per token and head it reads 2 (2K + K) and writes 2 2K + 4K bytes:
+// 1792 at K = 128, 0.35 ms for case A. v1 reaches 60 % of that, because its threads
+// load two bytes at a time with one load in flight. Here 16 lanes load a row of q or k,
+// 8 numbers each; a warp has 16 tokens of a chunk's gate, all loaded before the first
+// is used. g itself is stored only if requested (non-NULL).
 #include "v2_vector_back.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-enum { ROWS = 16, SUBCHUNKS = 4 }; // a chunk of 64 is four subchunks of 16 tokens
+enum { ROWS = SUBCHUNK };
 
-// y = x rstd. K / 8 lanes a row; blockIdx.y picks q or k.
+// y = x rstd. K / 8 lanes per row; blockIdx.y selects q or k.
 template <int K>
 static __global__ __launch_bounds__(256) void norm_rows(const struct kcp_gate a)
 {
     const int lanes = K / 8, lane = threadIdx.x % lanes;
     const int64_t row = (blockIdx.x * 256ll + threadIdx.x) / lanes;
-    if (row >= a.T * a.H) return;        // whole groups of lanes leave together
+    if (row >= a.T * a.H) return;        // whole groups of lanes
     const void *from = blockIdx.y ? a.k_raw : a.q_raw;
     void *to = blockIdx.y ? a.k : a.q, *rstd_ = blockIdx.y ? a.rstd_k : a.rstd_q;
     if (!to) return;
@@ -40,8 +40,8 @@ static __global__ __launch_bounds__(256) void norm_rows(const struct kcp_gate a)
 
 struct gate_of_channel { float expA, dt; };
 
-// exp by the special function unit; its error, 2 ulp and 1e-7 of the exponent, is far
-// below bf16's input.
+// exp by the special function unit: its error, 2 ulp and 1e-7 of the exponent, is far
+// below the rounding of the bf16 input.
 static __device__ __forceinline__ float activate(const struct kcp_gate &a,
                                                  struct gate_of_channel f, float x)
 {
@@ -53,8 +53,8 @@ static __device__ __forceinline__ float activate(const struct kcp_gate &a,
     return -f.expA * (fmaxf(y, 0.0f) + log1pf(__expf(-fabsf(y))));
 }
 
-// G of a chunk and head: warp w sums tokens 16 w .. of four channels a lane; the sums
-// of the subchunks before are added from shared memory.
+// G of a chunk and head: warp w sums tokens 16 w to 16 w + 15, four channels per lane,
+// and adds the sums of earlier subchunks from shared memory.
 template <int K>
 static __global__ __launch_bounds__(K) void gate_sums(const struct kcp_gate a)
 {
@@ -108,7 +108,7 @@ static __global__ __launch_bounds__(K) void gate_sums(const struct kcp_gate a)
     }
 }
 
-// GDN's G, one number a head: a lane a head, a warp eight tokens of the chunk.
+// GDN's G, one number per head: a lane per head, a warp per eight tokens of the chunk.
 static __global__ __launch_bounds__(256) void head_sums(const struct kcp_gate a)
 {
     __shared__ float last[WARPS][32];
@@ -140,7 +140,7 @@ static __global__ __launch_bounds__(256) void head_sums(const struct kcp_gate a)
     }
 }
 
-// beta = s sigmoid(raw), and d raw = d beta s sigmoid'.
+// beta = s sigmoid(raw); backward d raw = d beta s sigmoid'.
 static __global__ void beta_all(const struct kcp_gate a)
 {
     const int64_t at = blockIdx.x * 256ll + threadIdx.x;

@@ -1,13 +1,13 @@
-// v2_vector_back.cuh -- the front end backwards: 16 bytes and eight tokens a thread.
+// v2_vector_back.cuh -- backward of the front end: 16-byte loads, eight tokens ahead.
 // Book: chapter 02, "Code: kernels".
 // Checked by: tests/02_gate/checks.c.
 // Next: v2_vector.cu.
 #include "cuda/tile/warp_scan.cuh"
 
-// Bound: memory. A token-head reads 4 2K of q, k, their gradients and 2K + 4K of the
-// gate and its own, and writes 2 2K + 4K: 2816 bytes at K = 128, 0.52 ms for case A.
-// Sums of dA_log and ddt_bias are made by eight tokens, by chunk, by stretch, in the
-// same order.
+// Bound: memory. Per token and head it reads 4 2K of q, k and their gradients and 2K +
+// 4K of the gate and its gradient, and writes 2 2K + 4K: 2816 bytes at K = 128, 0.52 ms
+// for case A. dA_log and ddt_bias are summed over eight tokens, over the chunk, over
+// the stretch, always in the same order.
 enum { TOKENS = 8, AHEAD = 4, WARPS = CHUNK / TOKENS, SUMS = 512 };
 
 static __device__ __forceinline__ float low(uint32_t x)
@@ -19,7 +19,7 @@ static __device__ __forceinline__ float high(uint32_t x)
     return __uint_as_float(x & 0xffff0000u);
 }
 
-// The lanes of a group of `lanes`, a power of two, add up.
+// The sum over a group of `lanes` lanes, a power of two.
 static __device__ __forceinline__ float group_sum(float x, int lanes)
 {
     const unsigned mask = lanes == 32 ? ~0u
@@ -28,13 +28,14 @@ static __device__ __forceinline__ float group_sum(float x, int lanes)
     return x;
 }
 
-// dx = rstd (dy - y sum(dy y)), y = rstd x. K / 8 lanes a row; blockIdx.y picks q or k.
+// dx = rstd (dy - y sum(dy y)), y = rstd x. K / 8 lanes per row; blockIdx.y selects q
+// or k.
 template <int K>
 static __global__ __launch_bounds__(256) void norm_rows_back(const struct kcp_gate a)
 {
     const int lanes = K / 8;
     const int64_t at = blockIdx.x * 256ll + threadIdx.x;
-    if (at >= a.T * a.H * lanes) return; // whole groups of lanes leave together
+    if (at >= a.T * a.H * lanes) return; // whole groups of lanes
     const uint4 x = ((const uint4 *)(blockIdx.y ? a.k_raw : a.q_raw))[at];
     const uint4 dy = ((const uint4 *)(blockIdx.y ? a.dk : a.dq))[at];
     const uint32_t *u = &x.x, *w = &dy.x;
@@ -57,7 +58,7 @@ static __global__ __launch_bounds__(256) void norm_rows_back(const struct kcp_ga
     ((uint4 *)(blockIdx.y ? a.dk_raw : a.dq_raw))[at] = dx;
 }
 
-// A channel's gate, and what a token adds: dx, and its part of dA_log.
+// Gate constants of a channel; then dx of one token and its term of dA_log.
 struct slope { float expA, dt; };
 
 static __device__ __forceinline__ float gate_slope(const struct kcp_gate &a,
@@ -81,12 +82,12 @@ static __device__ __forceinline__ float gate_slope(const struct kcp_gate &a,
     return dg;
 }
 
-// N neighbouring numbers of a row: g in bf16, gradients in fp32.
+// N adjacent numbers of a row: g in bf16, gradients in fp32.
 template <int N> struct vec;
 template <> struct vec<4> { typedef float4 f; typedef uint2 b; };
 template <> struct vec<1> { typedef float f; typedef bf16 b; };
 
-// AHEAD tokens of a lane's N columns from t on: all loaded before the first is used.
+// AHEAD tokens of a lane's N columns from t on, all loaded before the first is used.
 template <int N>
 static __device__ __forceinline__ void tokens_back(const struct kcp_gate &a,
                                                    struct token_range z, int t,
@@ -121,8 +122,8 @@ static __device__ __forceinline__ void tokens_back(const struct kcp_gate &a,
     //< kernel-gate-back
 }
 
-// One chunk's dg_raw and its parts [NC,HV KG] of dA_log and ddt_bias, in work. A lane N
-// of the HV KG columns, a warp eight tokens.
+// One chunk's dg_raw, and its terms [NC,HV KG] of dA_log and ddt_bias in work. A lane
+// has N of the HV KG columns, a warp eight tokens.
 template <int N>
 static __global__ __launch_bounds__(256, 3) void gate_back(const struct kcp_gate a)
 {
@@ -154,8 +155,8 @@ static __global__ __launch_bounds__(256, 3) void gate_back(const struct kcp_gate
     }
 }
 
-// The parts of a stretch's chunks: SUMS / KG threads a channel take every so many
-// chunks each; dA_log over the channels too.
+// Adds the terms of a stretch's chunks: SUMS / KG threads per channel take every (SUMS
+// / KG)-th chunk each; for dA_log also over the channels.
 static __global__ __launch_bounds__(SUMS) void add_parts(const struct kcp_gate a)
 {
     __shared__ float sums[2][SUMS];

@@ -1,16 +1,16 @@
-// v1_pairs.cu -- the WY form: a block a chunk and head, every pair of rows on its own.
+// v1_pairs.cu -- the WY form: a block per chunk and head, pairs one by one.
 // Book: chapter 03, "Code: kernels".
 // Checked by: tests/03_wy/checks.c.
 // Next: ../04_chunk/v1_column.cu.
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
-// Bound: C^2 K/2 exponentials a chunk and head; no factoring of exp2(G_i - G_j), so no
-// exponent is above 0 and no gate overflows. q, k, G come from the cache, L and A [C,C]
-// stay in shared memory (32 KiB).
+// Bound: C^2 K/2 exponentials per chunk and head. exp2(G_i - G_j) is not factored, so
+// no exponent is above 0 and no gate overflows. q, k, G are read through the cache; L
+// and A [C,C] are in shared memory (32 KiB).
 
 // Aqk_ij = scale sum_d q_i k_j exp2(G_i - G_j), i >= j, and L_ij = beta_i sum_d k_i k_j
-// exp2(G_i - G_j), i > j. A thread a pair.
+// exp2(G_i - G_j), i > j. A thread per pair.
 template <class X>
 static __device__ void pairs(const struct kcp_wy &a, struct token_range z, int n,
                              float (*L)[CMAX])
@@ -36,7 +36,8 @@ static __device__ void pairs(const struct kcp_wy &a, struct token_range z, int n
     }
 }
 
-// A = (I + L)^-1 by substitution: thread j owns column j, so it waits for nobody.
+// A = (I + L)^-1 by forward substitution. Thread j owns column j, so it needs no
+// barrier.
 template <class X>
 static __device__ void inverse(const struct kcp_wy &a, struct token_range z, int n,
                                const float (*L)[CMAX], float (*A)[CMAX])
@@ -50,7 +51,7 @@ static __device__ void inverse(const struct kcp_wy &a, struct token_range z, int
         }
 }
 
-// u = A (beta v) and w = A (beta exp2(G) k): a thread a column.
+// u = A (beta v) and w = A (beta exp2(G) k): a thread per column.
 template <class X>
 static __device__ void columns(const struct kcp_wy &a, struct token_range z, int n,
                                const float (*A)[CMAX])
@@ -81,7 +82,7 @@ static __device__ void columns(const struct kcp_wy &a, struct token_range z, int
     }
 }
 
-// kg = exp2(G_last - G) k, qg = exp2(G) q; GDN makes neither.
+// kg = exp2(G_last - G) k, qg = exp2(G) q; KDA only.
 template <class X>
 static __device__ void gated_rows(const struct kcp_wy &a, struct token_range z, int n)
 {
@@ -98,7 +99,7 @@ static __device__ void gated_rows(const struct kcp_wy &a, struct token_range z, 
     }
 }
 
-// Two barriers: L is whole before it is inverted, A before it is multiplied.
+// Two barriers: L is complete before it is inverted, A before it is multiplied.
 template <class X>
 static __global__ void wy(const struct kcp_wy a)
 {

@@ -1,18 +1,18 @@
-// v2_halves.cu -- the WY form by tensor cores: blocks with an anchor each, halved.
+// v2_halves.cu -- the WY form on tensor cores, by recursive halving with anchors.
 // Book: chapter 03, "Tensor cores".
 // Checked by: tests/03_wy/checks.c.
 // Next: ../04_chunk/v2_warp.cu.
 #include "v2_halves_pairs.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// 16 warps: one for each tile of the pairs. Two blocks of them fill the registers of an
-// SM and hide each other's barriers.
+// 16 warps, one per tile of pairs. Two blocks fill the registers of an SM and overlap
+// their barriers.
 enum { THREADS = 512 };
 
-// kg = exp2(G_last - G) k, qg = exp2(G) q (KDA alone); k <- k~ = exp2(G) k, in place.
+// kg = exp2(G_last - G) k, qg = exp2(G) q (KDA only); k <- k~ = exp2(G) k in place.
 template <int K>
 static __device__ void gated_rows(const struct kcp_wy &a, struct token_range z, int n,
-                                  struct shared_storage<K> &s, int first)
+                                  struct wy_storage<K> &s, int first)
 {
     const int kda = a.KG > 1;
     for (int at = threadIdx.x - first; at < CHUNK * K / 2; at += blockDim.x - first) {
@@ -33,7 +33,7 @@ static __device__ void gated_rows(const struct kcp_wy &a, struct token_range z, 
     }
 }
 
-// Rows of a [64,64] matrix in shared memory to a tensor [T,HV,64].
+// Stores rows of a [64,64] matrix in shared memory to a tensor [T,HV,64].
 template <class Row>
 static __device__ void store_block(const struct kcp_wy &a, struct token_range z, int n,
                                    void *to, const Row *x, int ld)
@@ -47,8 +47,8 @@ static __device__ void store_block(const struct kcp_wy &a, struct token_range z,
     }
 }
 
-// y = (A diag beta) x, x [64,ld] in shared memory: warps take 16 rows and a fourth of
-// the columns each. A is lower triangular: rows 16 r .. need columns up to them.
+// y = (A diag beta) x, x [64,ld] in shared memory: each warp has 16 rows and a fourth
+// of the columns. A is lower triangular: rows from 16 r on need x up to row 16 r + 15.
 static __device__ void multiply(const bf16 *Ab, const bf16 *x, int ld, int columns,
                                 bf16 *y, int64_t stride, int len)
 {
@@ -70,10 +70,11 @@ static __device__ void multiply(const bf16 *Ab, const bf16 *x, int ld, int colum
     }
 }
 
-// q, k and G of a chunk; the rows past its end get zeros, and the last row's gate.
+// Loads q, k and G of a chunk; rows past its end become zero, with the gate of the last
+// row.
 template <int K>
 static __device__ void load_chunk(const struct kcp_wy &a, struct token_range z, int n,
-                                  struct shared_storage<K> &s)
+                                  struct wy_storage<K> &s)
 {
     const int m = n / (a.HV / a.H);
     cp_async_rows<K>(s.q[0], in<bf16>(a.q, z.t, a.H, m, K), (int64_t)a.H * K, z.len);
@@ -96,7 +97,7 @@ template <int K>
 static __global__ __launch_bounds__(THREADS, 2) void wy(const struct kcp_wy a)
 {
     extern __shared__ __align__(128) unsigned char shared[];
-    struct shared_storage<K> &s = *(struct shared_storage<K> *)shared;
+    struct wy_storage<K> &s = *(struct wy_storage<K> *)shared;
     const int c = blockIdx.x, n = blockIdx.y, ld = a.V + PAD;
     const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
 
@@ -135,7 +136,7 @@ static __global__ __launch_bounds__(THREADS, 2) void wy(const struct kcp_wy a)
 template <int K>
 static int wy_v2_halves_launch(const struct kcp_wy *a)
 {
-    const size_t bytes = sizeof(struct shared_storage<K>);
+    const size_t bytes = sizeof(struct wy_storage<K>);
     cudaFuncSetAttribute(wy<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     wy<K><<<dim3(a->NC, a->HV), THREADS, bytes, a->stream>>>(*a);
     return launched();

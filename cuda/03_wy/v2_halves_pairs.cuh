@@ -1,23 +1,24 @@
-// v2_halves_pairs.cuh -- Aqk and L of a chunk, blocks with an anchor each, halved.
+// v2_halves_pairs.cuh -- Aqk and L of a chunk, by recursive halving with anchors.
 // Book: chapter 03, "Tensor cores".
 // Checked by: tests/03_wy/checks.c.
 // Next: v2_halves.cu.
 #include "cuda/tile/triangle_inverse.cuh"
 
-enum { LD = CHUNK + 4 }; // rows aligned to 16 bytes, spread over banks
+enum { LD = CHUNK + 4 }; // 16-byte aligned rows without bank conflicts
 
-// The strict lower triangle of a chunk is blocks: rows 32-63 by columns 0-31, then
-// half as large twice, and so on down to single pairs (i, i-1). In a block of size s,
-// row a its first, D_ij = exp2(G_i - G_a) exp2(G_a - G_j): both exponents are <= 0
-// whatever the gate, so the block is a product of two scaled matrices, and bf16 has
-// the range. Blocks of one size are packed: 32 rows, 32 columns, tiles of 16 x 16.
+// The strict lower triangle of a chunk is divided into blocks: rows 32-63 by columns
+// 0-31, then two blocks of half the size, and so on down to single pairs (i, i-1). In a
+// block of size s with first row a, D_ij = exp2(G_i - G_a) exp2(G_a - G_j): both
+// exponents are <= 0 for any gate, so the block is a product of two scaled matrices
+// within the range of bf16. Blocks of one size are packed: 32 rows, 32 columns, tiles
+// of 16 x 16.
 //
-// Bound: v1's was C^2 K/2 exponentials of pairs; here they are 7 C K, plus 3 C K for
-// kg, qg and k~, on 16 units an SM: about 4 us a chunk and head at K = 128, two blocks
-// an SM. Shared memory (112 KiB): q, k, G; L and A; Aqk, then A diag(beta). v takes G's
-// place. A barrier stands between two phases that share one of these.
+// Bound: 7 C K exponentials instead of v1's C^2 K/2, plus 3 C K for kg, qg and k~, on
+// 16 units per SM: about 4 us per chunk and head at K = 128, two blocks per SM. Shared
+// memory (112 KiB): q, k, G; L and A; Aqk, then A diag(beta). v replaces G. A barrier
+// separates two phases that share memory.
 template <int K>
-struct shared_storage {
+struct wy_storage {
     union {
         float G[CHUNK][K + PAD];
         bf16 v[CHUNK][2 * K + PAD];
@@ -27,10 +28,11 @@ struct shared_storage {
     bf16 Aqk[CHUNK][CHUNK + PAD];
 };
 
-// A 16 x 16 tile of the products q k^T and k k^T: rows lane % 16 and columns are given
-// as pointers' rows; scaled by the gate through anchors when KDA.
+// A 16 x 16 tile of the products q k^T and k k^T. rg and cg map the tile's rows and
+// columns to rows of the chunk; for KDA both operands are scaled with the anchor's
+// gate.
 template <int K, int kda>
-static __device__ void block_scores(const struct shared_storage<K> &s, int size, int rg,
+static __device__ void block_scores(const struct wy_storage<K> &s, int size, int rg,
                                     int cg, float (*qk)[4], float (*kk)[4])
 {
     const int lane = threadIdx.x % 32, g = lane / 4, e = lane % 4 * 2;
@@ -64,10 +66,10 @@ static __device__ void block_scores(const struct shared_storage<K> &s, int size,
     }
 }
 
-// KDA: 14 tiles, four of the largest block and two of every size below; then the
-// diagonal, D_ii = 1, a row a warp.
+// KDA: 14 tiles, four of the largest block and two of every smaller size; then the
+// diagonal, D_ii = 1, one row per warp.
 template <int K>
-static __device__ void pairs_kda(const struct kcp_wy &a, struct shared_storage<K> &s)
+static __device__ void pairs_kda(const struct kcp_wy &a, struct wy_storage<K> &s)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
     for (int task = warp; task < 14; task += warps) {
@@ -79,7 +81,7 @@ static __device__ void pairs_kda(const struct kcp_wy &a, struct shared_storage<K
         for (int h = 0; h < 8; h++) {
             const int r = 16 * rg + lane / 4 + h % 4 / 2 * 8;
             const int c = 16 * cg + h / 4 * 8 + lane % 4 * 2 + h % 2;
-            if ((r ^ c) & ~(size - 1)) continue; // of two blocks
+            if ((r ^ c) & ~(size - 1)) continue; // in different blocks
             const int i = block_row(r, size), j = block_column(c, size);
             s.Aqk[i][j] = (float)a.scale * qk[h / 4][h % 4];
             s.L[i][j] = s.beta[i] * kk[h / 4][h % 4];
@@ -93,9 +95,9 @@ static __device__ void pairs_kda(const struct kcp_wy &a, struct shared_storage<K
     }
 }
 
-// GDN: one gate a row, so the ten lower tiles are plain products, decayed afterwards.
+// GDN: one gate per row, so the ten lower tiles are plain products, scaled afterwards.
 template <int K>
-static __device__ void pairs_gdn(const struct kcp_wy &a, struct shared_storage<K> &s)
+static __device__ void pairs_gdn(const struct kcp_wy &a, struct wy_storage<K> &s)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
     for (int task = warp; task < 16; task += warps) {

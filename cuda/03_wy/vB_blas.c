@@ -1,10 +1,10 @@
-/* vB_blas.c -- chapter 03 as products and triangular solves, by OpenBLAS, on the host.
+/* vB_blas.c -- chapter 03 by OpenBLAS products and triangular solves, on the host.
  *
  * Book: chapter 03.  Checked by: make check STAGE=03 VARIANT=vB_blas.
  * Next: v1_pairs.cu.
- * KDA's exp2(G_i - G_j) becomes a product's factors by an anchor per 16 rows: the first
- * row of the query block, so that both exponents are <= 0 at any gate. On the diagonal
- * of 16 rows no anchor is safe, and pairs are taken one by one.
+ * KDA's exp2(G_i - G_j) is factored with one anchor per 16 rows, the first row of the
+ * query block, so both exponents are <= 0 for any gate. Within a diagonal block of 16
+ * rows no anchor is safe, so the pairs are computed one by one.
  */
 #include "kcp.h"
 
@@ -54,7 +54,7 @@ static void product_t(int m, int n, int k, double x, const double *A, int lda,
                 C, ldc);
 }
 
-/* GDN: the gate does not depend on p, so q k^T and k k^T are formed first. */
+/* GDN: the gate is the same for all channels, so q k^T and k k^T come first. */
 static void scores_gdn(const struct kcp_wy *a, const struct cut *x, double *L)
 {
     product_t(x->rows, x->rows, a->K, a->scale, x->q, x->qk, x->k, x->qk, x->Aqk,
@@ -110,7 +110,7 @@ static void scores_diagonal(const struct kcp_wy *a, const struct cut *x, int i0,
         }
 }
 
-/* What lies on and above L's diagonal is never read: the solve takes it as 1 and 0. */
+/* The solve takes L's diagonal as 1 and does not read above it. */
 static void inverse(const struct kcp_wy *a, const struct cut *x, double *L)
 {
     for (int i = 0; i < x->rows; i++) {

@@ -1,13 +1,13 @@
-// v1_column.cu -- state scan and output: a block a stretch and head, a thread a column.
+// v1_column.cu -- state scan and output: a thread per column of the state.
 // Book: chapter 04, "Code: kernels".
 // Checked by: tests/04_chunk/checks.c.
 // Next: ../05_affine/v1_column.cu.
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
-// Bound: latency, one chunk after another on one SM; 6 C K V flops a chunk. Column v of
-// the state needs only column v: thread v keeps it, and the chunk's v_new, in its own
-// memory, and no thread waits for another. w, q, k are read by all threads at once.
+// Bound: latency, one chunk after another on one SM; 6 C K V flops per chunk. Column v
+// of the state depends only on column v, so thread v keeps it and the chunk's v_new in
+// local memory, and no barrier is needed. All threads read the same w, q, k.
 template <class X>
 static __global__ void chunk(const struct kcp_chunk a)
 {

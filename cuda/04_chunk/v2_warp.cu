@@ -1,4 +1,4 @@
-// v2_warp.cu -- state scan and output by tensor cores: 16 columns of S^T a warp.
+// v2_warp.cu -- state scan and output on tensor cores: 16 columns of S^T per warp.
 // Book: chapter 04, "Tensor cores".
 // Checked by: tests/04_chunk/checks.c.
 // Next: ../05_affine/v2_pieces.cu.
@@ -6,17 +6,16 @@
 #include "cuda/host/processors.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// Bound: v1's was one multiply-add at a time out of local memory. Here 6 C K V + 2 C^2
-// V flops a chunk go to the tensor core, 7.3 MFLOP at K = V = 128, about 2 us of one
-// SM; the other bound is shared memory, each warp reading all of w, qg, kg, Aqk (56
-// KiB). Chunk c+1 is copied while chunk c is computed. Two barriers a chunk: its tiles
-// have arrived; nobody reads them any more. K/2 + 64 accumulators a thread stay in
-// registers.
+// Bound: 6 C K V + 2 C^2 V flops per chunk on the tensor core, 7.3 MFLOP at K = V =
+// 128, about 2 us of one SM; close to it shared memory, because each warp reads all of
+// w, qg, kg and Aqk (56 KiB). Chunk c+1 is copied while chunk c is computed. Two
+// barriers per chunk: its tiles have arrived; all warps have read them. K/2 + 64
+// accumulators per thread stay in registers.
 template <int K, int VB>
 struct tiles {
     bf16 w[CHUNK][K + PAD], q[CHUNK][K + PAD], k[CHUNK][K + PAD];
     bf16 Aqk[CHUNK][CHUNK + PAD], u[CHUNK][VB + PAD];
-    float decay[K], eq[CHUNK], ek[CHUNK];    // exp2(G_last), of the rows of q, of k
+    float decay[K], eq[CHUNK], ek[CHUNK];    // exp2(G_last), row factors of q, of k
 };
 
 template <int K, int VB>
@@ -28,7 +27,7 @@ static __device__ void load_chunk(const struct kcp_chunk &a, struct token_range 
     const int64_t HV = a.HV;
     cp_async_rows<K>(s->w[0], in<bf16>(a.w, z.t, a.HV, n, K), HV * K, z.len);
     cp_async_rows<K>(s->k[0], k.x, k.ld, z.len);
-    if (a.o) {                           // NULL: chapter 13 wants h and v_new alone
+    if (a.o) {                           // NULL: chapter 13 needs only h and v_new
         cp_async_rows<K>(s->q[0], q.x, q.ld, z.len);
         cp_async_rows<CHUNK>(s->Aqk[0], in<bf16>(a.Aqk, z.t, a.HV, n, CHUNK),
                              HV * CHUNK, z.len);
@@ -37,7 +36,8 @@ static __device__ void load_chunk(const struct kcp_chunk &a, struct token_range 
     cp_async_commit();
 }
 
-// o^T [16,64] += v_new^T Aqk^T: Aqk is lower triangular, so columns c' feed rows >= c'.
+// o^T [16,64] += v_new^T Aqk^T. Aqk is lower triangular: column c' contributes to rows
+// >= c'.
 static __device__ __forceinline__ void add_inner(float (*o)[4], const float (*x)[4],
                                                  const bf16 *Aqk)
 {
@@ -58,7 +58,7 @@ static __device__ __forceinline__ void add_inner(float (*o)[4], const float (*x)
     }
 }
 
-// One chunk of one warp's columns, v0 and warp 16 columns of the head's.
+// One chunk for one warp's 16 columns of the head.
 template <int K, int VB>
 static __device__ void scan_step(const struct kcp_chunk &a, struct token_range z, int n,
                                  int v, const struct tiles<K, VB> *s, float (*S)[4])
@@ -138,7 +138,8 @@ static int chunk_v2_warp_launch(const struct kcp_chunk *a)
     return launched();
 }
 
-// Few chains: 64 columns a block, so that more SMs have one. The sums are the same.
+// With few stretches and heads, 64 columns per block, so that more SMs have work. The
+// sums are the same.
 template <int K>
 static int widths(const struct kcp_chunk *a)
 {

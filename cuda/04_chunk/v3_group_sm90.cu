@@ -6,11 +6,11 @@
 #include "cuda/host/processors.cuh"
 #include "cuda/host/stages_v3.cuh"
 
-// v2's warps each read all of w, qg, kg and Aqk through their registers: 8 x 56 KiB of
-// shared memory a chunk. Here the tensor core reads them, once for 64 columns. Bound: 6
-// C K V + 2 C^2 V flops a chunk, 7.3 MFLOP, 1.02 us of a processor at its peak, and 88
-// KiB of memory a chunk when h and v_new are not asked for. S is rounded once for both
-// wS and qg S, v_new once for o and S. Three stages of 72 KiB; phases as in chapter 05.
+// v2's warps each read all of w, qg, kg and Aqk into registers: 8 x 56 KiB of shared
+// memory per chunk. Here the tensor core reads them once per 64 columns. Bound: 6 C K V
+// + 2 C^2 V flops per chunk, 7.3 MFLOP, 1.02 us of an SM at its peak, and 88 KiB of
+// memory per chunk if h and v_new are not stored. S is rounded once for both wS and qg
+// S, v_new once for o and S. Three stages of 72 KiB; barriers as in chapter 05.
 enum { W, QG, KG, U, STAGES = 3 };
 
 template <int groups>
@@ -37,7 +37,7 @@ static __device__ void load_chunk(const struct kcp_chunk &a, struct token_range 
         s->Aqk[at], in<bf16>(a.Aqk, z.t, HV, n, CHUNK), HV * CHUNK, z.len);
 }
 
-// One product of registers a [steps] with a tile; the sum goes on with `add`.
+// One product of registers a [steps] with a tile; `add` continues a sum.
 template <int steps>
 static __device__ __forceinline__ void multiply_tile(float (*y)[4],
                                                      const uint32_t (*a)[1][4],
@@ -52,7 +52,7 @@ static __device__ __forceinline__ void multiply_tile(float (*y)[4],
     wgmma_commit();
 }
 
-// y = S^T w^T and o = S^T qg^T, both under way on return: they share S, rounded.
+// Issues y = S^T w^T and o = S^T qg^T without waiting; they share the rounded S.
 template <class Tile>
 static __device__ __forceinline__ void begin_step(const Tile *tile, const float (*S)[4],
                                                   uint32_t (*b)[1][4], float (*y)[4],
@@ -108,7 +108,7 @@ static __device__ __forceinline__ void finish_step(const struct kcp_chunk &a,
     //< kernel-group
 }
 
-// This thread's copies of the next chunk have come; the gate's g is of that chunk.
+// Completes this thread's copies of the next chunk; g is the gate of that chunk.
 template <int groups>
 static __device__ __forceinline__ void producer_commit(const struct kcp_chunk &a,
                                                        struct gate_share g,
@@ -120,8 +120,8 @@ static __device__ __forceinline__ void producer_commit(const struct kcp_chunk &a
     mbarrier_arrive(&s->r.full[at]);
 }
 
-// All chunks of stretch z. Chunk i+2 is fetched, and chunk i+1 declared to be there,
-// while the products of chunk i run.
+// All chunks of stretch z. While the products of chunk i run, the copies of chunk i+2
+// are issued and those of chunk i+1 are completed.
 template <int groups>
 static __device__ __forceinline__ void scan_stretch(const struct kcp_chunk &a, int z,
                                                     int n, int v0, tiles<groups> *s,
@@ -190,7 +190,7 @@ static int chunk_v3_group_launch(const struct kcp_chunk *a)
     return launched();
 }
 
-// Few chains: a warpgroup a block, so that more processors have one.
+// With few stretches and heads, one warpgroup per block, so that more SMs have work.
 int v3_chunk(void *args)
 {
     const struct kcp_chunk *a = (const struct kcp_chunk *)args;

@@ -1,15 +1,15 @@
-// v4_rows_sm90.cu -- state scan and output by warpgroups: a head on one processor.
+// v4_rows_sm90.cu -- state scan and output by warpgroups, with stores of whole rows.
 // Book: chapter 09, "Whole rows".
 // Checked by: tests/04_chunk/checks.c.
 // Next: ../05_affine/v2_pieces.cu.
 #include "cuda/tile/warpgroup_store.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// v3's bound, with h and v_new asked for, is the unit that stores: its warps write 32
-// bytes a row, and it takes a row at a time, 3000 clocks a scan step. Here rows leave
-// whole. Then memory: 144 KiB a scan step, or 96 without o (chapter 13); 8 C K V flops
-// are 1.4 us of a processor. One barrier a scan step: the chunk is here, and the last
-// is done with.
+// If h and v_new are stored, v3 is bound by the load-store unit: its warps store 32
+// bytes per row and the unit processes one row at a time, 3000 cycles per step. Here
+// whole rows are stored. Bound: memory, 144 KiB per step, or 96 without o (chapter 13);
+// 8 C K V flops take 1.4 us of an SM. One barrier per step: the chunk has arrived and
+// the previous one has been read.
 enum { W, KG, U, QG, TENSORS };
 
 struct tiles {
@@ -18,7 +18,7 @@ struct tiles {
     float decay[2][DIM], eq[2][CHUNK], ek[2][CHUNK];
 };
 
-// Rows of 64 numbers to a swizzle128 tile.
+// Copies rows of 64 numbers to a swizzle128 tile.
 static __device__ __forceinline__ void fetch_panel(bf16 *to, const bf16 *from,
                                                    int64_t stride, int len)
 {
@@ -45,7 +45,8 @@ static __device__ void load_chunk(const struct kcp_chunk &a, struct token_range 
     cp_async_commit();
 }
 
-// o = scale qg S + Aqk v_new, to v_new's place; columns past Aqk's diagonal are 0.
+// o = scale qg S + Aqk v_new, staged in place of v_new; columns past Aqk's diagonal are
+// 0.
 static __device__ __forceinline__ void output(struct tiles *s, int at,
                                               const float (*S)[4],
                                               const uint32_t (*x_)[1][4], float (*y)[4])
@@ -63,8 +64,8 @@ static __device__ __forceinline__ void output(struct tiles *s, int at,
     fence_operand<8>(y);
 }
 
-// v_new = u - w S, in u's place; o; then S <- Lambda S + kg^T v_new. S of the chunk's
-// start and v_new, or o, leave while the tensor core works.
+// v_new = u - w S in place of u; o; then S <- Lambda S + kg^T v_new. The state before
+// the chunk and v_new, or o, are stored while the tensor core works.
 template <int of_o>
 static __device__ __forceinline__ void scan_step(const struct kcp_chunk &a,
                                                  struct token_range z, int n, int c,
@@ -153,8 +154,8 @@ static int chunk_v4_rows_launch(const struct kcp_chunk *a)
     return launched();
 }
 
-// Without h and v_new, as chapter 08 asks when nobody keeps them, v3 is the faster: it
-// copies two chunks ahead. Without o it is chapter 13's.
+// Without h and v_new (chapter 08 when nothing is saved) v3 is faster, because it
+// copies two chunks ahead. Without o: chapter 13.
 int v4_chunk(void *args)
 {
     const struct kcp_chunk *a = (const struct kcp_chunk *)args;

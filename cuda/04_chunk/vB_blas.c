@@ -2,7 +2,7 @@
  *
  * Book: chapter 04.  Checked by: make check STAGE=04 VARIANT=vB_blas.
  * Next: v1_column.cu.
- * GDN's gate scales rows of q S and of v_new: no gated k or q is ever formed.
+ * GDN's gate scales rows of q S and of v_new; gated k and q are not computed.
  */
 #include "kcp.h"
 

@@ -1,4 +1,4 @@
-// v1_column.cu -- (M, h_ext) of a stretch: a thread a column of [h_ext | M].
+// v1_column.cu -- (M, h_ext) of a stretch: a thread per column of [h_ext | M].
 // Book: chapter 05, "Code: kernels".
 // Checked by: tests/05_affine/checks.c.
 // Next: ../07_merge/v1_column.cu.
@@ -6,8 +6,8 @@
 #include "cuda/host/stages_v1.cuh"
 
 // Chapter 04's scan on the augmented state [h_ext | M], V+K columns wide, from [0 | I]
-// with u_aug = [u | 0]. Bound: latency, as there; 4 C K (K+V) flops a chunk, all in
-// fp32, so M is as good as fp32 makes it.
+// with u_aug = [u | 0]. Bound: latency, as there; 4 C K (K+V) flops per chunk, all in
+// fp32.
 template <class X>
 static __global__ void affine(const struct kcp_affine a)
 {

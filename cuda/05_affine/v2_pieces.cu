@@ -1,14 +1,14 @@
-// v2_pieces.cu -- (M, h_ext) by tensor cores: M enters each product in three pieces.
+// v2_pieces.cu -- (M, h_ext) on tensor cores: M enters each product as three bf16.
 // Book: chapter 05, "Tensor cores"; chapter 19.
 // Checked by: tests/05_affine/checks.c.
 // Next: ../09_chunk_backward/v2_warp.cu.
 #include "cuda/tile/warp_scan.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// Chapter 04's v2 on the augmented state. w and kg are bf16, hence exact; an fp32 is
-// the sum of three bf16, so three products of bf16 pieces lose nothing of M but what
-// the accumulator rounds. Bound: 4 C K (V + 3 K) flops a chunk, 16.8 MFLOP at K = V =
-// 128: twice chapter 04's, spread over (V+K)/64 blocks a head. h_ext enters rounded, as
+// Chapter 04's v2 on the augmented state. w and kg are bf16 and therefore exact; an
+// fp32 is the sum of three bf16, so three products lose nothing of M except the
+// accumulator's rounding. Bound: 4 C K (V + 3 K) flops per chunk, 16.8 MFLOP at K = V =
+// 128: twice chapter 04's, spread over (V+K)/64 blocks per head. h_ext is rounded, as
 // in chapter 04. Barriers and copies as there.
 template <int K>
 struct tiles {
@@ -73,7 +73,7 @@ static __device__ void affine_stretch(const struct kcp_affine &a, int z, int n, 
     }
 }
 
-// A block is 64 columns of [h_ext | M]: four warps of 16.
+// A block has 64 columns of [h_ext | M]: four warps of 16.
 template <int K>
 static __global__ __launch_bounds__(128, 1) void affine(const struct kcp_affine a)
 {

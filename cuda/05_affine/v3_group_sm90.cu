@@ -1,18 +1,18 @@
-// v3_group_sm90.cu -- (M, h_ext) by warpgroups: a head's whole map on one processor.
+// v3_group_sm90.cu -- (M, h_ext) by warpgroups: a head's whole map on one SM.
 // Book: chapter 05, "A warpgroup at once".
 // Checked by: tests/05_affine/checks.c.
 // Next: ../11_merge_backward/v3_group_sm90.cu.
 #include "cuda/tile/warpgroup_scan.cuh"
 #include "cuda/host/stages_v3.cuh"
 
-// v2 reads w and kg once for every 64 columns and multiplies M in three pieces. Here a
-// block owns all 256 columns of [h_ext | M], 128 KiB of fp32 in the registers of two
-// warpgroups, each with 64 columns of both. M has two pieces: what they leave out,
-// 2^-18 of an element, is a fifth of what chapter 19 asks. Bound: 4 C K (V + 2 K) flops
-// a chunk, 12.6 MFLOP, 1.75 us of a processor at its peak; 48 KiB a chunk, read once.
-// While one warpgroup has M the other has h_ext, so that one splits numbers while the
-// other's products run. Copies run three chunks ahead. No block-wide barrier: a tile is
-// full when the copies of all threads have come, empty when all have read it.
+// v2 reads w and kg once per 64 columns and multiplies M in three pieces. Here a block
+// owns all 256 columns of [h_ext | M], 128 KiB of fp32 in the registers of two
+// warpgroups, each with 64 columns of both. M has two pieces; the remainder, 2^-18 of
+// an element, is a fifth of the tolerance of chapter 19. Bound: 4 C K (V + 2 K) flops
+// per chunk, 12.6 MFLOP, 1.75 us of an SM at its peak; 48 KiB per chunk, read once. One
+// warpgroup processes M while the other processes h_ext, so one splits numbers while
+// the other's products run. Copies run three chunks ahead. No block-wide barrier: full,
+// the copies of all threads have arrived; empty, all threads have read the stage.
 enum { W, KG, U, STAGES = 4, THREADS = 256 };
 typedef struct chunk_pipeline<3, STAGES> tiles;
 

@@ -2,8 +2,8 @@
  *
  * Book: chapter 05.  Checked by: make check STAGE=05 VARIANT=vB_blas.
  * Next: v1_column.cu.
- * h_ext and M walk apart: two scans of the same chunks, K x V and K x K, so that a
- * stretch of which one part is wanted costs that part alone.
+ * h_ext and M are two separate scans of the same chunks, K x V and K x K, so a stretch
+ * of which only one is wanted costs only that one.
  */
 #include "kcp.h"
 

@@ -1,4 +1,4 @@
-// hop.cuh -- a hop of the chain as one kernel: wait, fold, put into the next window.
+// hop.cuh -- a hop of the chain as one kernel: wait, fold, store to the next rank.
 // Book: chapter 20, "Code: kernels".
 // Checked by: tests/07_merge/checks.c and every pass over NCCL, form chain.
 // Next: hops.cu.
@@ -9,8 +9,8 @@
 #include "cuda/tile/peer_flag.cuh"
 #include "core/window.h"
 
-// What a hop does: S comes from rank `from` (-1: it is there), op(M) S + h goes to rank
-// `to` (-1: nowhere); first: h alone goes.
+// A hop: S arrives from rank `from` (-1: it is local), and op(M) S + h is stored to
+// rank `to` (-1: nowhere). first: only h is stored.
 struct hop {
     int K, V, backward, first, from, to;
     const float *maps;
@@ -18,8 +18,8 @@ struct hop {
     struct kcp_window w;
 };
 
-// Piece b, by the block that owns it. Everything it counts is its own, so blocks never
-// meet: a head and 16 columns are under way while others are still made.
+// The counters of the piece that this block owns. Blocks do not synchronize: a head and
+// 16 columns can be in flight while others are still computed.
 static __device__ __forceinline__ uint32_t *hop_count(const struct hop &x, int of,
                                                       enum kcp_window_count what,
                                                       int other)
@@ -35,7 +35,8 @@ static __device__ __forceinline__ float *hop_piece(const struct hop &x, int of,
     return kcp_window_piece(&x.w, of, from, b, place);
 }
 
-// Until piece number `taken` is here; where it lies. NULL: nobody will send it.
+// Waits for piece number `taken` and returns its address; NULL: the exchange was
+// aborted.
 static __device__ __forceinline__ const float *hop_wait(const struct hop &x,
                                                         uint32_t taken)
 {
@@ -47,7 +48,7 @@ static __device__ __forceinline__ const float *hop_wait(const struct hop &x,
     return here ? hop_piece(x, x.w.r, x.from, taken) : NULL;
 }
 
-// The piece was read by all: rank `from` may write there again.
+// All threads have read the piece: rank `from` may overwrite it.
 static __device__ __forceinline__ void hop_taken(const struct hop &x, uint32_t taken)
 {
     __syncthreads();
@@ -56,8 +57,8 @@ static __device__ __forceinline__ void hop_taken(const struct hop &x, uint32_t t
     peer_flag_raise(hop_count(x, x.from, KCP_EMPTY, x.w.r), taken + 1);
 }
 
-// Where the next rank's piece number `filled` goes, when the one before the last has
-// been read there.
+// Where piece number `filled` is stored in the next rank's window, after the piece
+// before the last has been read there.
 static __device__ __forceinline__ float *hop_place(const struct hop &x, uint32_t filled)
 {
     __shared__ int free;
@@ -77,7 +78,7 @@ static __device__ __forceinline__ void hop_filled(const struct hop &x, uint32_t 
     peer_flag_raise(hop_count(x, x.to, KCP_FULL, x.w.r), filled + 1);
 }
 
-// n numbers of a row, 16 bytes at a time; ldcg: another GPU wrote them.
+// n numbers of a row, 16 bytes at a time; ldcg, because another GPU wrote them.
 template <int n, int ldcg>
 static __device__ __forceinline__ void hop_load(float *x, const float *from)
 {
@@ -100,8 +101,8 @@ static __device__ __forceinline__ void hop_store(float *to, const float *x)
         *(float4 *)(to + c) = make_float4(x[c], x[c + 1], x[c + 2], x[c + 3]);
 }
 
-// A piece [K,COLS] from shared memory to the next rank's window: whole lines, 512 bytes
-// a warp at once.
+// Stores a piece [K,COLS] from shared memory to the next rank's window, 512 contiguous
+// bytes per warp.
 template <int K, int COLS>
 static __device__ __forceinline__ void hop_put(float *to, struct fold<K, COLS> &s)
 {
@@ -113,10 +114,10 @@ static __device__ __forceinline__ void hop_put(float *to, struct fold<K, COLS> &
     }
 }
 
-// Bound: the wire, 4 K V bytes a head, and what a flag takes from GPU to GPU. A block
-// has 16 columns of a head; a thread a row of M and a part of its columns, as in
-// fold_once. M and h are on chip before anybody waits. Barriers: M and S are there;
-// the piece was read; the sums are there; the piece was written.
+// Bound: the link, 4 K V bytes per head, and the latency of a flag between GPUs. A
+// block has 16 columns of a head; a thread has a row of M and a part of its columns, as
+// in fold_once. M and h are loaded before the wait. Barriers: M and S have arrived; the
+// piece has been read; the sums are stored; the piece has been written.
 template <int K>
 static __global__ __launch_bounds__(FOLD_THREADS) void hop_columns(const struct hop x)
 {
@@ -165,7 +166,7 @@ static __global__ __launch_bounds__(FOLD_THREADS) void hop_columns(const struct 
     hop_filled(x, filled);
 }
 
-// Any K up to 256 and any V: a thread a column, some rows of it after another.
+// Any K up to 256 and any V: a thread per column, groups of rows one after another.
 static __global__ __launch_bounds__(FOLD_THREADS) void hop_plain(const struct hop x)
 {
     enum { COLS = KCP_PIECE_COLUMNS, ROWS = FOLD_THREADS / COLS };

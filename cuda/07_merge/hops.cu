@@ -1,4 +1,4 @@
-// hops.cu -- the hops of the chain over windows: an object that passes on one GPU lack.
+// hops.cu -- the hops of the chain over windows, a separate object.
 // Book: chapter 20, "Code: kernels".
 // Checked by: tests/07_merge/hops.c.
 // Next: mapops.cu.

@@ -1,4 +1,4 @@
-// mapops.cu -- apply one map, compose two: what every form of the exchange calls.
+// mapops.cu -- apply a map, compose two maps: used by all forms of the exchange.
 // Book: chapter 07, "Code: kernels".
 // Checked by: tests/07_merge/checks.c.
 // Next: ../08_forward/v1_stages.cu.
@@ -18,10 +18,10 @@ static __device__ __forceinline__ float M_of(const float *map, int K, int V,
                     : map[(int64_t)i * (V + K) + V + p];
 }
 
-// S_out = op(M) S_in + h, fp32. Bound: 2 K^2 flops a column against 4 (K^2 + 2 K V)
-// bytes a head: memory, once enough columns share M through the cache. A block owns 16
-// columns of one head. S_in is copied to shared memory before any of it is written, so
-// S_out may be S_in; the barrier separates the two.
+// S_out = op(M) S_in + h, fp32. Bound: memory, 4 (K^2 + 2 K V) bytes per head for 2 K^2
+// flops per column, if enough columns share M through the cache. A block owns 16
+// columns of one head. S_in is copied to shared memory before S_out is written, so they
+// may be the same array; the barrier separates the two.
 static __global__ void apply_map(int K, int V, const float *maps, int backward,
                                  int first, int v0, int Vb, const float *S_in,
                                  int ld_in, float *S_out, int ld_out)
@@ -45,8 +45,8 @@ static __global__ void apply_map(int K, int V, const float *maps, int backward,
     //< kernel-apply
 }
 
-// The usual sizes: rows of M and columns of S from shared memory. A scan step of this
-// chapter's fold by tensor cores takes longer to begin than all of this.
+// The usual sizes: rows of M and columns of S in shared memory. A step of this
+// chapter's tensor-core fold has a longer startup than this whole kernel.
 template <int K, int back>
 static int apply_once(int HV, int V, const void *map, int v0, int Vb, const void *S_in,
                       int ld_in, void *S_out, int ld_out, struct CUstream_st *stream)
@@ -61,9 +61,9 @@ static int apply_once(int HV, int V, const void *map, int v0, int Vb, const void
     return launched();
 }
 
-// Which kernel, is said by the whole state, never by the columns of one call: canonical
-// segments have the same bits in every form, and the pipeline calls block by block. The
-// chain over windows adds in the order of fold_once too, see hop.cuh.
+// The kernel depends on the whole state, not on the columns of one call: canonical
+// segments have the same bits in every form, and the pipeline calls this per block of
+// columns. The chain over windows also adds in the order of fold_once, see hop.cuh.
 static int apply(int HV, int K, int V, const void *map, int backward, int first, int v0,
                  int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
                  struct CUstream_st *stream)
@@ -81,9 +81,9 @@ static int apply(int HV, int K, int V, const void *map, int backward, int first,
     return launched();
 }
 
-// (b after a): h = op(M_b) h_a + h_b; M = M_b M_a, or M_a M_b backward. A block a row i
-// of one head, a thread a column; rows of the left factor are read by all threads at
-// once, rows of the right one in order.
+// (b after a): h = op(M_b) h_a + h_b; M = M_b M_a, or M_a M_b backward. A block per row
+// i of one head, a thread per column; all threads read the same rows of the left
+// factor, and rows of the right one in order.
 static __global__ void compose_maps(int K, int V, const float *b_, const float *a_,
                                     int backward, int a_first, float *out_)
 {

@@ -1,11 +1,12 @@
-// v1_column.cu -- the fold of gathered maps: a block a head, a thread a column of S.
+// v1_column.cu -- the fold of gathered maps: a thread per column of S.
 // Book: chapter 07, "Code: kernels".
 // Checked by: tests/07_merge/checks.c.
 // Next: mapops.cu.
 #include "cuda/tile/device.cuh"
 
-// Bound: latency, K^2 multiply-adds a thread and map, one map after another. Column v
-// of M S + h needs column v of S alone: no barrier. All threads read M at once.
+// Bound: latency, K^2 multiply-adds per thread and map, one map after another. Column v
+// of M S + h depends only on column v of S, so no barrier is needed. All threads read
+// the same M.
 static __global__ void merge(const struct kcp_merge a)
 {
     const int *range = (const int *)a.range;

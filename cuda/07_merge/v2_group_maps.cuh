@@ -4,11 +4,10 @@
 // Next: v2_group_sm90.cu.
 //
 // X <- op(M) X + h on 64 columns of a head, K = 128: a block of one warpgroup, X^T in
-// its registers as in warpgroup_scan.cuh. Both factors are fp32 here. Each is the sum
-// of three bf16 pieces, and of the nine products the six largest are formed, the small
-// ones first: what is left out is below 2^-24. Bound: 6 x 2 K^2 64 flops a scan step,
-// 1.75 us of a processor at its peak, behind 64 KiB of M from memory; the next M is
-// copied meanwhile.
+// registers as in warpgroup_scan.cuh. Both factors are fp32, each the sum of three bf16
+// pieces; of the nine products the six largest are computed, the smallest first; the
+// rest is below 2^-24. Bound: 6 x 2 K^2 64 flops per step, 1.75 us of an SM at its
+// peak, and close to it 64 KiB of M from memory; the next M is copied meanwhile.
 #ifndef KCP_07_V2_GROUP_MAPS_CUH
 #define KCP_07_V2_GROUP_MAPS_CUH
 
@@ -16,10 +15,10 @@
 
 struct map_storage {
     bf16 M[3][4 * SWIZZLE128_TILE]; // pieces: all rows, 64 columns and 64 more
-    float raw[DIM * DIM];           // a thread reads what it copied itself
+    float raw[DIM * DIM];           // each thread reads only what it copied
 };
 
-// M, rows VK apart, to where this thread will find its share.
+// Copies M (row stride VK) to raw, in the order in which this thread reads it.
 static __device__ __forceinline__ void load_M(const float *M, int VK,
                                               struct map_storage *s)
 {
@@ -78,16 +77,16 @@ static __device__ __forceinline__ void times_M(float (*X)[4],
     fence_operand<16>(X);
 }
 
-// What a block walks over: map [1], [2], ... of a head, `step` floats apart, each with
-// its h left of its M, V columns of it; X has columns v .. v+63 of h, or none: h NULL.
+// The maps of a head that a block applies: map [1], [2], ..., `step` floats apart, each
+// with its h (V columns) left of its M; X has columns v to v+63 of h, or no h: NULL.
 struct map_sequence {
     const float *M, *h;
     int64_t step;
     int count, VK;
 };
 
-// X <- ... M_2 (M_1 X + h_1) + h_2 ... Each barrier: all pieces are there; nobody reads
-// them any more.
+// X <- ... M_2 (M_1 X + h_1) + h_2 ... Barriers: all pieces are stored; all have been
+// read.
 template <int backward>
 static __device__ __forceinline__ void apply_maps(struct map_sequence w, float (*X)[4],
                                                   struct map_storage *s)

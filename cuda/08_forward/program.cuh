@@ -1,27 +1,28 @@
 // program.cuh -- the whole forward: the taught stages, one after another on a stream.
 // Book: chapter 08, "Code: kernels".
 // Checked by: tests/08_forward/checks.c.
-// Next: v1_stages.cu, which says whose kernels.
+// Next: v1_stages.cu.
 #include "cuda/host/stage_args.cuh"
 #include "cuda/host/mapops.cuh"
 #include "cuda/host/profile_hooks.cuh"
 #include "cuda/host/stages_v1.cuh"
 #include "cuda/host/split_sequence.cuh"
 
-// Bound: the sum of its stages'; what they hand to one another goes through memory.
-// Nothing is allocated and the host waits for nothing but comm, so one rank's program
-// can be captured in a graph.
+// Bound: the sum of the stages' bounds; data between stages goes through global memory.
+// Nothing is allocated, and the host waits only for comm, so one rank's program can be
+// captured in a graph.
 struct forward {
-    struct kcp_forward a;                // the caller's, its ops filled in
+    struct kcp_forward a;                // the caller's, with ops filled in
     struct stages t;
     struct arena r;
     struct pass_arrays s;
-    void *h_out, *maps, *states, *h_kept;                 // of segments: 04, 05, 07, 12
+    void *h_out, *maps, *states, *h_kept;                 // per segment: 04, 05, 07, 12
     struct split p;
     struct kcp_exchange e;
 };
 
-// Where everything lies: in the saved block what it keeps, the rest in work.
+// Fills x with pointers into the saved block and the workspace; returns the bytes of
+// workspace.
 template <class X>
 static size_t place(struct forward *x, const struct kcp_forward *args,
                     const struct stages &t)
@@ -46,7 +47,7 @@ static size_t place(struct forward *x, const struct kcp_forward *args,
     s->beta = arena_named(r, "beta", TV, f);
     s->Aqk = arena_named(r, "Aqk", TV * a->C, sizeof(X));
     s->A = arena_named(r, "A", TV * a->C, sizeof(X));
-    place_recomputed<X>(r, call, s);     // nobody reads g itself here
+    place_recomputed<X>(r, call, s);     // g itself is not read
     x->h_out = arena_take(r, a->NS * KV, f);
     x->states = arena_take(r, a->NS * KV, f);
     x->maps = arena_named(r, "maps", a->NS * (KV + KK), f);
@@ -75,8 +76,8 @@ static int front(struct forward *x)
     return status ? status : x->t.wy(&wy);
 }
 
-// Chapters 05 and 07: states [s] becomes the state with which segment s begins, and
-// those of its strips follow.
+// Chapters 05 and 07: states [s] becomes the first state of segment s; the first states
+// of its strips follow.
 static int carry(struct forward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;
@@ -96,7 +97,7 @@ static int carry(struct forward *x)
     return status;
 }
 
-// Does the block keep v_new and h for backward?
+// Are v_new and h saved for backward?
 static int keeps_all(const struct forward *x)
 {
     return x->a.saved && x->a.save == KCP_SAVE_ALL;
@@ -108,7 +109,7 @@ static int outputs(struct forward *x)
     const struct kcp_call *call = (struct kcp_call *)&x->a;
     struct kcp_chunk chunk = stage_args<struct kcp_chunk>(call, x->s);
     ON_SPLIT(chunk, x->p);
-    if (!keeps_all(x)) chunk.v_new = chunk.h = NULL;     // nobody reads them here
+    if (!keeps_all(x)) chunk.v_new = chunk.h = NULL;
 
     const int status = x->t.chunk(&chunk);
     if (status) return status;
@@ -144,5 +145,5 @@ static int forward_run(void *args, const struct stages &t)
     if (!status) status = carry(&x);
     if (!status) status = outputs(&x);
     //< kernel-forward
-    return tell((const struct kcp_call *)a, status, t.name);
+    return report_failure((const struct kcp_call *)a, status, t.name);
 }

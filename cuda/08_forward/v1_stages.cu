@@ -1,4 +1,4 @@
-// v1_stages.cu -- the whole forward, of the first kernels.
+// v1_stages.cu -- the whole forward from the v1 kernels.
 // Book: chapter 08, "Code: kernels".
 // Checked by: tests/08_forward/checks.c.
 // Next: v2_stages.cu.

@@ -1,4 +1,4 @@
-// v2_stages.cu -- the whole forward, of the tensor-core kernels that its row names.
+// v2_stages.cu -- the whole forward from the tensor-core kernels of its row.
 // Book: chapter 08, "Code: kernels".
 // Checked by: tests/08_forward/checks.c.
 // Next: ../09_chunk_backward/v1_column.cu.

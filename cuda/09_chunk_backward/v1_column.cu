@@ -1,12 +1,12 @@
-// v1_column.cu -- scan and output backwards: pairs alone, then a thread a column.
+// v1_column.cu -- backward of scan and output: pairs first, then a thread per column.
 // Book: chapter 09, "Code: kernels".
 // Checked by: tests/09_chunk_backward/checks.c.
 // Next: ../10_wy_backward/v1_column.cu.
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
-// dAqk = scale tril(dO v_new^T), a thread a pair; dv_local = tril(Aqk)^T dO, a thread a
-// column. Chunks do not wait for one another: the bound is their reads.
+// dAqk = scale tril(dO v_new^T), a thread per pair; dv_local = tril(Aqk)^T dO, a thread
+// per column. Bound: memory; chunks are independent.
 template <class X>
 static __global__ void local_gradients(const struct kcp_chunk_backward a)
 {
@@ -34,7 +34,7 @@ static __global__ void local_gradients(const struct kcp_chunk_backward a)
 }
 
 // One chunk of one column: dU = kg dS + dv_local, then dS <- Lambda dS + scale qg^T dO
-// - w^T dU. x [C] takes the column of dU.
+// - w^T dU. x [C] receives the column of dU.
 template <class X>
 static __device__ void reverse_chunk(const struct kcp_chunk_backward &a,
                                      struct token_range z, int n, int v, float *dS,
@@ -60,8 +60,8 @@ static __device__ void reverse_chunk(const struct kcp_chunk_backward &a,
     //< kernel-reverse
 }
 
-// Bound: latency, one chunk after another. A block a stretch and head; thread v owns
-// column v of dS and waits for nobody.
+// Bound: latency, one chunk after another. A block per stretch and head; thread v owns
+// column v of dS and needs no barrier.
 template <class X>
 static __global__ void reverse(const struct kcp_chunk_backward a)
 {

@@ -1,4 +1,4 @@
-// v2_warp.cu -- scan and output backwards by tensor cores: 16 columns of dS^T a warp.
+// v2_warp.cu -- backward of scan and output on tensor cores, by warps.
 // Book: chapter 09, "Tensor cores".
 // Checked by: tests/09_chunk_backward/checks.c.
 // Next: ../11_merge_backward/v2_pieces.cu.
@@ -6,9 +6,10 @@
 #include "cuda/host/processors.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// Chapter 04's v2, walked backwards: dS^T stays in registers, chunk c-1 is copied while
-// chunk c is computed, and the two barriers a chunk stand for the same reasons. 6 C K V
-// flops a chunk in series; the local part, 4 C^2 V of them, is a grid of its own.
+// Chapter 04's v2 from the last chunk to the first: dS^T stays in registers, and chunk
+// c-1 is copied while chunk c is computed, with the same two barriers per chunk. Bound:
+// 6 C K V sequential flops per chunk; the local part, 4 C^2 V flops, is a separate
+// grid.
 template <int K, int VB>
 struct tiles {
     bf16 w[CHUNK][K + PAD], q[CHUNK][K + PAD], k[CHUNK][K + PAD];
@@ -100,12 +101,13 @@ void reverse(const struct kcp_chunk_backward a)
     store_state<K>((float *)a.dh_in + state, 1, a.V, dS);
 }
 
-// The local part: 64 columns of v at a time pass through shared memory, 128 threads.
+// The local part: 64 columns of V at a time pass through shared memory, 128 threads.
 struct locals {
     bf16 dO[CHUNK][64 + PAD], v_new[CHUNK][64 + PAD], Aqk[CHUNK][CHUNK + PAD];
 };
 
-// dv_local [64 rows j, 64] = tril(Aqk)^T dO: a warp 16 rows j, fed by rows i >= j.
+// dv_local [64 rows j, 64] = tril(Aqk)^T dO: a warp has 16 rows j, sums over rows i >=
+// j.
 static __device__ void inner(const struct locals &s, bf16 *to, int64_t ld, int len)
 {
     const int lane = threadIdx.x % 32, j0 = threadIdx.x / 32 * 16;
@@ -128,7 +130,7 @@ static __device__ void inner(const struct locals &s, bf16 *to, int64_t ld, int l
     }
 }
 
-// d [16 rows i, 64 columns j] += dO v_new^T; a warp 16 rows.
+// d [16 rows i, 64 columns j] += dO v_new^T; a warp has 16 rows.
 static __device__ void outer(const struct locals &s, float (*d)[4])
 {
     const int lane = threadIdx.x % 32, i0 = threadIdx.x / 32 * 16;
@@ -180,14 +182,15 @@ static int chunk_backward_v2_warp_launch(const struct kcp_chunk_backward *a)
     const size_t bytes = 2 * sizeof(struct tiles<K, VB>);
     const cudaFuncAttribute most = cudaFuncAttributeMaxDynamicSharedMemorySize;
     if (cudaFuncSetAttribute(reverse<K, VB>, most, bytes) != cudaSuccess) {
-        cudaGetLastError();              // this chip has less: the narrower block fits
+        cudaGetLastError();              // too little shared memory: narrower blocks
         return KCP_NA;
     }
     reverse<K, VB><<<dim3(a->NS, a->HV, a->V / VB), 2 * VB, bytes, a->stream>>>(*a);
     return launched();
 }
 
-// Few chains: 64 columns a block, so that more SMs have one. The sums are the same.
+// With few stretches and heads, 64 columns per block, so that more SMs have work. The
+// sums are the same.
 template <int K>
 static int widths(const struct kcp_chunk_backward *a)
 {

@@ -1,13 +1,13 @@
-// v3_rows_local.cuh -- dAqk and dv_local of a chunk: every tile read once, rows whole.
+// v3_rows_local.cuh -- dAqk and dv_local of a chunk, with stores of whole rows.
 // Book: chapter 09, "Whole rows".
 // Checked by: tests/09_chunk_backward/checks.c.
 // Next: v3_rows_sm90.cu.
 #include "cuda/tile/warp_scan.cuh"
 
-// Bound: memory, 40 KiB in and 24 KiB out a chunk and head, 0.19 ms for case A. v2
-// waits for each half of V apart, and writes 16 bytes a row. Eight warps: 16 rows and
-// half of the columns each. Barriers: the tiles are here; they have been read, and
-// results take their places; results are there.
+// Bound: memory, 40 KiB read and 24 KiB written per chunk and head, 0.19 ms for case A.
+// v2 waits for each half of V separately and writes 16 bytes per row. Eight warps have
+// 16 rows and half of the columns each. Barriers: the tiles have arrived; they have
+// been read, and results replace them; the results are stored.
 template <int V>
 struct locals {
     bf16 dO[CHUNK][V + PAD], v_new[CHUNK][V + PAD], Aqk[CHUNK][CHUNK + PAD];

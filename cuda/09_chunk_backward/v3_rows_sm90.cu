@@ -1,4 +1,4 @@
-// v3_rows_sm90.cu -- the reverse scan by warpgroups: a head on one processor.
+// v3_rows_sm90.cu -- the reverse scan by warpgroups: a head per SM.
 // Book: chapter 09, "Whole rows".
 // Checked by: tests/09_chunk_backward/checks.c.
 // Next: ../10_wy_backward/v1_column.cu.
@@ -6,12 +6,12 @@
 #include "v3_rows_local.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// v2's scan step takes 7 us: eight warps read every tile of 16 KiB from shared memory,
-// and write dh and dU 32 bytes a row. Here two warpgroups of 64 columns each read them
-// once, and rows leave whole. Bound: memory, 128 KiB a scan step for 96 processors of
-// 132: 2.9 us of their share; 6 C K V flops are 1 us of a processor. Chunk c-1 is
-// copied all through scan step c. One barrier a scan step: the chunk is here, and
-// everybody is done with the last.
+// v2's step takes 7 us: eight warps read every tile of 16 KiB from shared memory, and
+// write dh and dU 32 bytes per row. Here two warpgroups of 64 columns each read the
+// tiles once and store whole rows. Bound: memory, 128 KiB per step for 96 of 132 SMs,
+// 2.9 us of their share; 6 C K V flops take 1 us of an SM. Chunk c-1 is copied during
+// step c. One barrier per step: the chunk has arrived, and all warps have read the
+// previous one.
 enum { W, KG, QG, DO, DV, TENSORS };
 
 struct tiles {
@@ -34,8 +34,8 @@ static __device__ void load_chunk(const struct kcp_chunk_backward &a,
     cp_async_commit();
 }
 
-// dU = kg dS + dv_local, in dv_local's place, then dS <- Lambda dS + scale qg^T dO -
-// w^T dU; dS of the chunk's end and dU leave while the tensor core works.
+// dU = kg dS + dv_local in place of dv_local, then dS <- Lambda dS + scale qg^T dO -
+// w^T dU; the dS after the chunk and dU are stored while the tensor core works.
 static __device__ __forceinline__ void reverse_step(const struct kcp_chunk_backward &a,
                                                     struct token_range z, int n, int c,
                                                     struct tiles *s, int at,

@@ -2,7 +2,7 @@
  *
  * Book: chapter 09.  Checked by: make check STAGE=09 VARIANT=vB_blas.
  * Next: v1_column.cu.
- * GDN never forms a gated k or q: the gate scales rows of k dS and of dO instead.
+ * For GDN the gate scales rows of k dS and of dO; gated k and q are not computed.
  */
 #include "kcp.h"
 

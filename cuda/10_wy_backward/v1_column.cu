@@ -1,16 +1,16 @@
-// v1_column.cu -- dq dk dv dbeta dg through WY: a block a chunk and query/key head.
+// v1_column.cu -- dq dk dv dbeta dg: a block per chunk and query/key head.
 // Book: chapter 10, "Code: kernels".
 // Checked by: tests/10_wy_backward/checks.c.
 // Next: ../11_merge_backward/v1_column.cu.
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
-// Bound: reads; every dot product walks rows in the cache; 5 C/2 exponentials a token,
-// head and column. Thread d owns column d of q, k, G and all gradients of it, for the
-// value heads of its group one after another, so that no sum crosses blocks. Sums over
-// columns go through work, [T,HV,V+2K] fp32: row (t, n) holds what dbeta adds over v,
-// then dw and later what dbeta adds over d, then GDN's dG. A barrier stands between two
-// phases because the second reads what other threads wrote in the first.
+// Bound: reads through the cache; 5 C/2 exponentials per token, head and column. Thread
+// d owns column d of q, k, G and all their gradients, for the value heads of its group
+// one after another, so no sum crosses blocks. Sums over columns go through work,
+// [T,HV,V+2K] fp32: row (t, n) holds the terms of dbeta over v, then dw and later the
+// terms of dbeta over d, then GDN's dG. Barriers separate phases, because each reads
+// what other threads wrote before.
 
 template <class Args>
 static __device__ __forceinline__ float *sums(const Args &a, int64_t t, int n)
@@ -24,7 +24,7 @@ static __device__ __forceinline__ float beta_of(const Args &a, int64_t t, int n)
     return in<float>(a.beta, t, 1, 0, a.HV)[n];
 }
 
-// dot of two rows of length D.
+// Dot product of two rows of length D.
 template <class X, class Y>
 static __device__ float dot(const X *x, const Y *y, int D)
 {
@@ -44,7 +44,7 @@ static __device__ void state_products(const struct kcp_wy_backward &a,
                 -dot(in<X>(a.dU, t, a.HV, n, a.V), h + d * a.V, a.V);
 }
 
-// dA = tril((dU v^T + dw k~^T) diag(beta), -1); a thread a pair.
+// dA = tril((dU v^T + dw k~^T) diag(beta), -1); a thread per pair.
 template <class X>
 static __device__ void factors(const struct kcp_wy_backward &a, struct token_range z,
                                int n, float (*dA)[CMAX])
@@ -84,7 +84,7 @@ static __device__ void inverse(const struct kcp_wy_backward &a, struct token_ran
     }
 }
 
-// dvb = A^T dU, dv = beta dvb, and what dbeta adds over v; a thread a column.
+// dvb = A^T dU, dv = beta dvb, and the terms of dbeta over v; a thread per column.
 template <class X>
 static __device__ void values(const struct kcp_wy_backward &a, struct token_range z,
                               int n)
@@ -101,12 +101,12 @@ static __device__ void values(const struct kcp_wy_backward &a, struct token_rang
         }
 }
 
-// What thread d gathers, row by row; dq and dk over the group's value heads.
+// Accumulators of thread d, per row; dq and dk over the group's value heads.
 struct column { float dq[CMAX], dk[CMAX], dq2[CMAX], dk2[CMAX], dkt[CMAX]; };
 
 // dq2*_i = sum_{j<i} dAqk_ij k_j D_ij, dk2_i = sum_{j<i} dL_ij k_j D_ij, dkt*_j =
 // sum_{i>j} (dAqk_ij q_i + dL_ij beta_i k_i) D_ij: pair by pair, all exponents <= 0.
-// The starred sums leave out i = j, which would cancel in dG.
+// The starred sums omit i = j, which would cancel in dG.
 template <class X>
 static __device__ void pairs(const struct kcp_wy_backward &a, struct token_range z,
                              int n, int d, const float (*dL)[CMAX], struct column *x)
@@ -130,8 +130,8 @@ static __device__ void pairs(const struct kcp_wy_backward &a, struct token_range
     //< kernel-starred
 }
 
-// All paths of column d brought together. dG goes to dg (KDA) or to work (GDN), not yet
-// summed over the rows; its last row adds exp2(G_last) sum_v h dS and all k dk_s*.
+// Adds all paths of column d. dG goes to dg (KDA) or to work (GDN), not yet summed over
+// the rows; its last row adds exp2(G_last) sum_v h dS and all k dk_s*.
 template <class X>
 static __device__ void combine_paths(const struct kcp_wy_backward &a,
                                      struct token_range z, int n, int d, const X *h,
@@ -162,7 +162,7 @@ static __device__ void combine_paths(const struct kcp_wy_backward &a,
         dG_last += k * dk_s_star;
         const float dG = q * (dq1 + x->dq2[i]) - k * dk_s_star
                        + k * (beta * dk_b - x->dkt[i]) + (t == last ? dG_last : 0.0f);
-        sums(a, t, n)[a.V + d] = dk_b * k;     // no row above i reads row i of dw again
+        sums(a, t, n)[a.V + d] = dk_b * k;     // row i of dw is not read again
         if (kda) out<float>(a.dg, t, a.HV, n, a.K)[d] = dG;
         else sums(a, t, n)[a.V + a.K + d] = dG;
     }
@@ -175,7 +175,7 @@ static __device__ void combine_paths(const struct kcp_wy_backward &a,
 }
 
 // dbeta = sum_v dvb v + sum_d (dkgb k~ + dk2 k); GDN's dG = its sum over d, dg = the
-// sum of dG over rows t .. last. A thread a row.
+// sum of dG over rows t to last. A thread per row.
 static __device__ void row_sums(const struct kcp_wy_backward &a, struct token_range z,
                                 int n, float *dG)
 {

@@ -1,4 +1,4 @@
-// v3_split.cu -- dq dk dv dbeta dg in two kernels: through the inverse, then the pairs.
+// v3_split.cu -- dq dk dv dbeta dg in two kernels: the inverse, then the pairs.
 // Book: chapter 10, "Two kernels".
 // Checked by: tests/10_wy_backward/checks.c.
 // Next: ../11_merge_backward/v1_column.cu.
@@ -6,14 +6,14 @@
 #include "v3_split_pairs.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// Bound: memory, for K = V = 128 a token and head 4100 bytes in the first kernel, 0.75
-// ms for case A, and 3080 in the second, 0.56 ms. The second has 55 000 instructions a
-// chunk and head besides, 0.7 ms if every clock issued one. Both have two blocks of
-// eight warps an SM, 112 KiB and 128 registers a thread each; barriers stand where a
-// phase reads what other warps wrote.
+// Bound: memory, at K = V = 128 4100 bytes per token and head in the first kernel, 0.75
+// ms for case A, and 3080 in the second, 0.56 ms. The second also has 55,000
+// instructions per chunk and head, 0.7 ms at one per cycle. Both have two blocks of
+// eight warps per SM, with 112 KiB and 128 registers per thread each. A barrier
+// precedes each phase that reads what other warps wrote.
 
-// Row by row from the last, so that dkt of a row is whole when its turn comes: dq, dk,
-// and what dbeta and dg add up; the block's own sums to whole.
+// Rows in descending order, so that dkt of a row is complete when it is used: dq, dk,
+// and the terms of dbeta and dg; adds the block's own sums to whole.
 template <int K, int heads>
 static __device__ __forceinline__ void combine_paths(const struct kcp_wy_backward &a,
                                                      const struct intermediates &b,
@@ -65,7 +65,7 @@ static __device__ __forceinline__ void combine_paths(const struct kcp_wy_backwar
         keep(s, i, x.d, k * dk2);
         if (i >= z.len) continue;
         float2 y = { dq2 + A * k, W + dkt + x.dkt[r] + beta * dk2 + A * q };
-        if (heads > 1) {                 // the heads before the last leave their sum
+        if (heads > 1) {                 // sum over the heads so far
             float2 *sum = row_at(b.sums + first, i, 8 * ld);
             if (more) {
                 y.x += sum->x;
@@ -84,7 +84,7 @@ static __device__ __forceinline__ void combine_paths(const struct kcp_wy_backwar
     s.whole[3][x.B][x.d] = far[3];
 }
 
-// dg_t = exp2(G_last) sum_v h dS + what lies in other blocks + sums of the own one.
+// dg_t = exp2(G_last) sum_v h dS + sums of other row blocks + sums of the own block.
 template <int K>
 static __device__ __forceinline__ void gates(const struct kcp_wy_backward &a,
                                              struct token_range z, int n, int d0,
@@ -111,7 +111,7 @@ static __device__ __forceinline__ void gates(const struct kcp_wy_backward &a,
     if (a.KG == 1) reduce_rows(x.up, d0 == 0, s.of_gate[x.d / 32] + 16 * x.B);
 }
 
-// A block a chunk and query/key head, 64 columns of K at a time.
+// A block per chunk and query/key head, 64 columns of K at a time.
 template <int K, int heads>
 static __global__ __launch_bounds__(256, 2)
 void wy_pairs(const struct kcp_wy_backward a, const struct intermediates b)
@@ -162,8 +162,8 @@ void wy_pairs(const struct kcp_wy_backward a, const struct intermediates b)
     }
 }
 
-// Where the first kernel's results lie; dq and dk hold P and W until they are known,
-// unless several value heads share them.
+// The layout of the first kernel's results. dq and dk hold P and W until they are
+// computed, unless several value heads share them.
 static size_t intermediates_layout(const struct kcp_wy_backward *a,
                                    struct intermediates *b)
 {
@@ -191,13 +191,13 @@ template <int K, int V>
 static int wy_backward_v3_split_launch(const struct kcp_wy_backward *a)
 {
     struct intermediates b = {};
-    const size_t one = sizeof(struct shared_storage<K, V>),
+    const size_t one = sizeof(struct solve_storage<K, V>),
                  two = sizeof(struct pair_storage);
     const cudaFuncAttribute most = cudaFuncAttributeMaxDynamicSharedMemorySize;
     if (cudaFuncSetAttribute(wy_solve<K, V>, most, one) != cudaSuccess ||
         cudaFuncSetAttribute(wy_pairs<K, 1>, most, two) != cudaSuccess ||
         cudaFuncSetAttribute(wy_pairs<K, 2>, most, two) != cudaSuccess) {
-        cudaGetLastError();              // this chip has less shared memory
+        cudaGetLastError();              // too little shared memory on this GPU
         return KCP_NA;
     }
     intermediates_layout(a, &b);

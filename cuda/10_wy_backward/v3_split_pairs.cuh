@@ -1,4 +1,4 @@
-// v3_split_pairs.cuh -- v3's second kernel: the pairs, and all paths brought together.
+// v3_split_pairs.cuh -- v3's second kernel: the pairs, and the sum of all paths.
 // Book: chapter 10, "Two kernels".
 // Checked by: tests/10_wy_backward/checks.c.
 // Next: v3_split.cu.
@@ -6,21 +6,21 @@
 
 // Off the diagonal, tile (I, J) of 16 rows and columns has the first row a of I as
 // anchor: D_ij = E_i F_j, E_i = exp2(G_i - G_a), F_j = exp2(G_a - G_j), both <= 1. A
-// thread owns 16 rows (block B) of a column d: it makes the factors, the tensor core
-// multiplies, and the thread applies what factor is left. The tiles on the diagonal it
-// takes pair by pair, in fp32, out of registers.
-// dg_t is the sum over pairs j < t <= i. Off the diagonal those are summed as such:
-// sums by rows i >= t, sums by columns j < t, and whole tiles (I, J) with J < B < I.
-// Nothing is added to be taken away again, so no rounding has to match another.
+// thread owns 16 rows (block B) of a column d: it computes the factors, the tensor core
+// multiplies, and the thread applies the remaining factor. Tiles on the diagonal are
+// computed pair by pair in fp32 in registers. dg_t is the sum over pairs j < t <= i.
+// Off the diagonal those pairs are summed directly: by rows i >= t, by columns j < t,
+// and whole tiles (I, J) with J < B < I. No term is added and later subtracted, so
+// roundings need not match.
 enum { COLS = 64, LX = COLS + PAD, TILES = 6, LT = 56 };
 
 struct pair_storage {
-    float G[CHUNK][COLS];                // first: its address is the block's own
+    float G[CHUNK][COLS];                // first, at offset 0
     bf16 k[CHUNK][COLS];
-    struct token_range z;                // here, for registers are short,
-    int end;                             // and the end of the value heads
+    struct token_range z;                // kept here to save registers,
+    int end;                             // like the end of the value heads
     __align__(16) bf16 tri[2][48][LT];   // dAqk, dL: rows from 16, columns to 47
-    float2 diagonal[CHUNK][16];          // dAqk_ij, dL_ij of the tiles on the diagonal
+    float2 diagonal[CHUNK][16];          // dAqk_ij, dL_ij of the diagonal tiles
     bf16 raw[3][CHUNK][LX], q[CHUNK][LX];   // P, W, Q; then k (Q + dk2), in halves
     bf16 kF[TILES][16][LX];              // k F of tile (I, J); then its sums by columns
     bf16 qE[2][3][16][LX];               // q E and beta k E; then the sums by rows
@@ -34,7 +34,8 @@ static __device__ __forceinline__ int tile_of(int I, int J)
     return I * (I - 1) / 2 + J;
 }
 
-// The chunk's dAqk, dL and beta; four columns of a row of the diagonal tiles a thread.
+// Loads the chunk's dAqk, dL and beta; a thread has four columns of a row of the
+// diagonal tiles.
 static __device__ void fetch_matrices(const struct kcp_wy_backward &a, const bf16 *dL_,
                                       struct token_range z, int n,
                                       struct pair_storage &s)
@@ -64,7 +65,7 @@ static __device__ void fetch_matrices(const struct kcp_wy_backward &a, const bf1
             ? in<float>(a.beta, z.t + threadIdx.x, 1, 0, a.HV)[n] : 0.0f;
 }
 
-// What dbeta sums, k (Q + dk2), in the places of P and W, which its thread has used.
+// The terms of dbeta, k (Q + dk2), in place of P and W, which the same thread has used.
 static __device__ __forceinline__ void keep(struct pair_storage &s, int i, int d,
                                             float x)
 {
@@ -77,7 +78,7 @@ static __device__ __forceinline__ float kept(const struct pair_storage &s, int i
     return __uint_as_float(high << 16 | *(const uint16_t *)&s.raw[1][i][d]);
 }
 
-// P, W, Q and q of 64 columns.
+// Loads P, W, Q and q of 64 columns.
 static __device__ void fetch_raw(const struct kcp_wy_backward &a,
                                  const struct intermediates &b, struct token_range z,
                                  int m, int n, int d0, struct pair_storage &s)
@@ -91,8 +92,8 @@ static __device__ void fetch_raw(const struct kcp_wy_backward &a,
     cp_async_commit();
 }
 
-// G and k of 64 columns, on their way while the 64 before are worked on. Rows past the
-// last repeat its G, and have no k.
+// Issues the copies of G and k of the next 64 columns while the current ones are
+// processed. Rows past the last repeat its G and have k = 0.
 static __device__ __forceinline__ void load_columns_async(
     const struct kcp_wy_backward &a, struct token_range z, int m, int n, int d0,
     struct pair_storage &s)
@@ -110,7 +111,7 @@ static __device__ __forceinline__ void load_columns_async(
         const int i = t / 16 + 16 * r, d = t % 16 * 4;
         cp_async_16(&s.G[i][d], row_at(G, min(i, z.len - 1), 4 * a.HV * a.KG) + d, 1);
     }
-    if (a.KG == 1 && d0 == 0) {          // GDN: one number a row, for all columns
+    if (a.KG == 1 && d0 == 0) {          // GDN: one number per row for all columns
         const float g = *row_at(G, min(t / 4, z.len - 1), 4 * a.HV);
         for (int r = 0; r < 4; r++)
             *(float4 *)&s.G[t / 4][16 * r + t % 4 * 4] = make_float4(g, g, g, g);
@@ -118,15 +119,15 @@ static __device__ __forceinline__ void load_columns_async(
     cp_async_commit();
 }
 
-// What thread (d, B) holds of its 16 rows.
+// Registers of thread (d, B) for its 16 rows.
 struct column {
-    int d, B;                            // of the half of K that is being worked on
+    int d, B;                            // within the current 64 columns
     float G[16], k[16];
     float dkt[16];                       // of the tile on the diagonal
     float up[16], down[16];              // sums of dG by rows, by columns
 };
 
-// Its place, made anew each time: no register need hold it in between.
+// Recomputes d and B, so that no register holds them across phases.
 static __device__ __forceinline__ void column_of_thread(struct column &x)
 {
     const int i = opaque(threadIdx.x);
@@ -166,8 +167,9 @@ static __device__ __forceinline__ void make_factors(struct pair_storage &s,
         }
 }
 
-// Four warps sum by rows, sum_J dAqk (kF) and dL (kF), over the factors qE; four by
-// columns, dAqk^T (qE) + dL^T (beta kE) tile by tile, over the factors kF.
+// Four warps sum by rows, sum_J dAqk (kF) and dL (kF), and store over the factors qE;
+// four sum by columns, dAqk^T (qE) + dL^T (beta kE) per tile, and store over the
+// factors kF.
 static __device__ __forceinline__ void products(struct pair_storage &s)
 {
     const int i = opaque(threadIdx.x);
@@ -208,8 +210,8 @@ static __device__ __forceinline__ void products(struct pair_storage &s)
     __syncthreads();
 }
 
-// Row i of the tile on the diagonal, pair by pair, j < i, exponents <= 0: dq2* and dk2
-// of the row, and its share of all dkt*_j.
+// Row i of the diagonal tile, pair by pair, j < i, exponents <= 0: dq2* and dk2 of the
+// row, and its terms of all dkt*_j.
 static __device__ __forceinline__ void row_pairs(const struct pair_storage &s, int i,
                                                  float q, float beta_k,
                                                  struct column &x, float &dq2,
@@ -229,8 +231,8 @@ static __device__ __forceinline__ void row_pairs(const struct pair_storage &s, i
     //< kernel-diagonal
 }
 
-// 16 rows' sums over the warp's 32 columns: halves change places, so that lane l ends
-// with row l / 2. Added to the sums of the columns before.
+// Sums of 16 rows over the warp's 32 columns by exchanging halves; lane l ends with row
+// l / 2. Adds to the sums of the previous columns.
 template <int half>
 static __device__ __forceinline__ void reduce_halves(float (&x)[16])
 {

@@ -6,7 +6,7 @@
 
 template <int K, int V>
 static __device__ void load_chunk(const struct kcp_wy_backward &a, struct token_range z,
-                                  int c, int n, struct shared_storage<K, V> &s)
+                                  int c, int n, struct solve_storage<K, V> &s)
 {
     const int64_t state = ((int64_t)c * a.HV + n) * K * V, row = z.t * a.HV + n;
     const int ld = a.HV * V;
@@ -22,7 +22,7 @@ static __device__ void load_chunk(const struct kcp_wy_backward &a, struct token_
         s.beta[i] = i < z.len ? in<float>(a.beta, z.t + i, 1, 0, a.HV)[n] : 0.0f;
 }
 
-// sum_v h dS of a warp's 16 columns, two lanes a column.
+// sum_v h dS of a warp's 16 columns, two lanes per column.
 template <int V>
 static __device__ void dot_states(const bf16 *h, const bf16 *dS, float *to)
 {
@@ -41,7 +41,7 @@ static __device__ void dot_states(const bf16 *h, const bf16 *dS, float *to)
     if (lane % 2 == 0) to[lane / 2] = x;
 }
 
-// k and G of the elements that a thread will make k~ of: eight at a time.
+// k and G of the elements from which a thread computes k~, eight at a time.
 template <int K>
 struct keys { uint4 k[4]; float4 G[8]; };
 
@@ -68,7 +68,7 @@ static __device__ __forceinline__ void load_keys(const struct kcp_wy_backward &a
 
 // k~ = exp2(G) k.
 template <int K, int V>
-static __device__ __forceinline__ void decayed_keys(struct shared_storage<K, V> &s,
+static __device__ __forceinline__ void decayed_keys(struct solve_storage<K, V> &s,
                                                     const struct keys<K> &x)
 {
     #pragma unroll
@@ -88,12 +88,12 @@ static __device__ __forceinline__ void decayed_keys(struct shared_storage<K, V> 
     }
 }
 
-// P and dw need h, W needs dS; each leaves room for what comes next.
+// P and dw read h, W reads dS; their space is then reused.
 template <int K, int V>
 static __device__ void state_products(const struct kcp_wy_backward &a,
                                       const struct intermediates &b,
                                       struct token_range z, int c, int n,
-                                      struct shared_storage<K, V> &s, int d0,
+                                      struct solve_storage<K, V> &s, int d0,
                                       struct keys<K> &keys)
 {
     const int64_t row = z.t * a.HV + n;
@@ -126,7 +126,7 @@ static __device__ void state_products(const struct kcp_wy_backward &a,
 
 // dA = tril((dU v^T + dw k~^T) diag(beta), -1).
 template <int K, int V>
-static __device__ void make_dA(struct shared_storage<K, V> &s)
+static __device__ void make_dA(struct solve_storage<K, V> &s)
 {
     for (int task = threadIdx.x / 32; task < 10; task += K / 16) {
         const int I = tile_row(task), J = task - I * (I + 1) / 2;
@@ -146,7 +146,7 @@ static __device__ void make_dA(struct shared_storage<K, V> &s)
 
 // X = dA A^T.
 template <int K, int V>
-static __device__ void make_X(struct shared_storage<K, V> &s)
+static __device__ void make_X(struct solve_storage<K, V> &s)
 {
     const int lane = threadIdx.x % 32;
     for (int task = threadIdx.x / 32; task < 10; task += K / 16) {
@@ -166,7 +166,7 @@ static __device__ void make_X(struct shared_storage<K, V> &s)
 
 // dL = -tril(A^T X, -1), to global memory.
 template <int K, int V>
-static __device__ void make_dL(struct shared_storage<K, V> &s, bf16 *dL, int stride,
+static __device__ void make_dL(struct solve_storage<K, V> &s, bf16 *dL, int stride,
                                int len)
 {
     const int lane = threadIdx.x % 32;
@@ -190,11 +190,11 @@ static __device__ void make_dL(struct shared_storage<K, V> &s, bf16 *dL, int str
     }
 }
 
-// dvb = A^T dU, dv = beta dvb, and by rows the sum of dvb v; Q = A^T dw.
+// dvb = A^T dU, dv = beta dvb, and per row the sum of dvb v; Q = A^T dw.
 template <int K, int V>
 static __device__ void through_A(const struct kcp_wy_backward &a, bf16 *Q_,
                                  struct token_range z, int n,
-                                 struct shared_storage<K, V> &s, int d0)
+                                 struct solve_storage<K, V> &s, int d0)
 {
     float x[8] = {};
     for (int v0 = d0; v0 < V; v0 += K) {
@@ -220,14 +220,14 @@ static __device__ void through_A(const struct kcp_wy_backward &a, bf16 *Q_,
     store_slab(Q_ + d0, a.HV * K, z.len, Q);
 }
 
-// A block a chunk and value head, two blocks an SM. A warp owns 16 columns of all
-// [64,K] and [64,V]; a barrier stands before each phase that reads others' columns.
+// A block per chunk and value head, two blocks per SM. A warp owns 16 columns of all
+// [64,K] and [64,V]; a barrier precedes each phase that reads columns of other warps.
 template <int K, int V>
 static __global__ __launch_bounds__(2 * K, 2)
 void wy_solve(const struct kcp_wy_backward a, const struct intermediates b)
 {
     extern __shared__ __align__(128) unsigned char shared[];
-    struct shared_storage<K, V> &s = *(struct shared_storage<K, V> *)shared;
+    struct solve_storage<K, V> &s = *(struct solve_storage<K, V> *)shared;
     const int c = blockIdx.x, n = blockIdx.y, d0 = threadIdx.x / 32 * 16;
     const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
     const int64_t row = z.t * a.HV + n;

@@ -1,4 +1,4 @@
-// v3_split_storage.cuh -- what v3's two kernels share; the first one's shared storage.
+// v3_split_storage.cuh -- data between v3's two kernels; shared storage of the first.
 // Book: chapter 10, "Two kernels".
 // Checked by: tests/10_wy_backward/checks.c.
 // Next: v3_split_solve.cuh.
@@ -8,18 +8,18 @@
 
 enum { LC = CHUNK + PAD }; // a row of a [64,64] matrix
 
-// What the first kernel leaves for the second, before the factors of the gate: P = dO
-// h^T, W = v_new dS^T, Q = A^T dw [T,HV,K]; dL [T,HV,C]; h_dS = sum_v h dS [NC,HV,K].
-// sums [T,H,K] gathers dq and dk of a group of heads.
+// Results of the first kernel, without the factors of the gate: P = dO h^T, W = v_new
+// dS^T, Q = A^T dw [T,HV,K]; dL [T,HV,C]; h_dS = sum_v h dS [NC,HV,K]. sums [T,H,K]: dq
+// and dk summed over a group of heads.
 struct intermediates {
     bf16 *P, *W, *Q, *dL;
     float *h_dS;
     float2 *sums;
 };
 
-// h and dS, once used, give way: dS to k~ and dA, h to dw and v, dO to v_new and X.
+// After use dS is replaced by k~ and dA, h by dw and v, dO by v_new and X.
 template <int K, int V>
-struct shared_storage {
+struct solve_storage {
     union {
         bf16 h[K][V + PAD];
         struct {
@@ -40,8 +40,8 @@ struct shared_storage {
     float beta[CHUNK];
 };
 
-// Rows 0 .. of a tensor, `stride` elements apart, to shared memory [rows,width+PAD];
-// those from len on become 0.
+// Rows of a tensor, row stride `stride` elements, to shared memory [rows,width+PAD];
+// rows from len on become 0.
 template <int rows, int width, int threads>
 static __device__ __forceinline__ void load_block(bf16 *to, const void *from,
                                                   int stride, int len)
@@ -57,7 +57,7 @@ static __device__ __forceinline__ void load_block(bf16 *to, const void *from,
     }
 }
 
-// A warp's share of a [64,16] result: D tiles, [16 rows][8 columns][4].
+// A warp's [64,16] result as D tiles, [16 rows][8 columns][4].
 typedef float slab[4][2][4];
 
 static __device__ __forceinline__ int row_in(int t, int j)
@@ -109,8 +109,8 @@ static __device__ __forceinline__ void transposed_by_columns(slab &d, const bf16
     }
 }
 
-// A slab to rows [64] of a tensor, `stride` apart, as bf16. Two lanes trade halves, so
-// that each has four columns and a row's 16 leave as one sector.
+// Stores a slab to rows [64] of a tensor in bf16. Two lanes exchange halves so that
+// each has four columns, and the 16 columns of a row are one sector.
 static __device__ __forceinline__ void store_slab(bf16 *to, int stride, int len,
                                                   const slab &x)
 {
@@ -128,7 +128,7 @@ static __device__ __forceinline__ void store_slab(bf16 *to, int stride, int len,
     }
 }
 
-// The ten 16 x 16 tiles on and below the diagonal, one a warp after another.
+// The ten 16 x 16 tiles on and below the diagonal, distributed over the warps.
 static __device__ __forceinline__ int tile_row(int task)
 {
     const int late = task < 6 ? 2 : 3;
@@ -136,7 +136,7 @@ static __device__ __forceinline__ int tile_row(int task)
     return task < 1 ? 0 : I;
 }
 
-// d += X Y^T of two rows of tiles, [16,depth] each.
+// d += X Y^T, X and Y [16,depth].
 template <int depth>
 static __device__ __forceinline__ void tile_product(float (*d)[4], const bf16 *X,
                                                     const bf16 *Y)

@@ -1,4 +1,4 @@
-// v1_column.cu -- the map of a stretch for gradients: a thread a column [dh_ext | N].
+// v1_column.cu -- the map for gradients: a thread per column of [dh_ext | N].
 // Book: chapter 11, "Code: kernels".
 // Checked by: tests/11_merge_backward/checks.c.
 // Next: ../12_h0/v1_copy.cu.
@@ -6,8 +6,8 @@
 #include "cuda/host/stages_v1.cuh"
 
 // Chapter 09's reverse scan on the augmented gradient [dh_ext | N], from [dh_end | I]:
-// columns of N have no dv_local and no dO, so that N = M^T at the end, and it is stored
-// transposed. Bound: latency, one chunk after another; all sums in fp32.
+// columns of N have no dv_local and no dO, so N = M^T at the end, stored transposed.
+// Bound: latency, one chunk after another; all sums in fp32.
 
 // One chunk of one column: x = kg y + dv_local, then y <- Lambda y + scale qg^T dO -
 // w^T x.

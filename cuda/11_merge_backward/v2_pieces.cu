@@ -1,13 +1,13 @@
-// v2_pieces.cu -- a stretch's map for gradients by tensor cores, M in three pieces.
+// v2_pieces.cu -- the map for gradients on tensor cores, M in three pieces.
 // Book: chapter 11, "Tensor cores".
 // Checked by: tests/11_merge_backward/checks.c.
 // Next: ../12_h0/v1_copy.cu.
 #include "cuda/tile/warp_scan.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// Chapter 05's v2, walked backwards on [dh_ext | N], N = M^T: fp32 columns of N enter
-// each product in three exact bf16 pieces, those of dh_ext rounded. 64 columns a block,
-// four warps. Bound, copies and barriers as there.
+// Chapter 05's v2 from the last chunk to the first, on [dh_ext | N], N = M^T: fp32
+// columns of N enter each product in three exact bf16 pieces, those of dh_ext rounded.
+// 64 columns per block, four warps. Bound, copies and barriers as there.
 template <int K>
 struct tiles {
     bf16 w[CHUNK][K + PAD], k[CHUNK][K + PAD], q[CHUNK][K + PAD];
@@ -35,8 +35,8 @@ static __device__ void load_chunk(const struct kcp_merge_backward &a,
     cp_async_commit();
 }
 
-// x = kg y + dv_local, then y <- Lambda y + scale qg^T dO - w^T x; no dv_local and no
-// dO for columns of N.
+// x = kg y + dv_local, then y <- Lambda y + scale qg^T dO - w^T x; columns of N have no
+// dv_local and no dO.
 template <int K, int pieces>
 static __device__ void reverse_step(const struct tiles<K> *s, int v, float (*y)[4])
 {

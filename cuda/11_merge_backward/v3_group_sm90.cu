@@ -1,15 +1,16 @@
-// v3_group_sm90.cu -- a stretch's map for gradients by warpgroups, a head a processor.
+// v3_group_sm90.cu -- the map for gradients by warpgroups, a head per SM.
 // Book: chapter 11, "A warpgroup at once".
 // Checked by: tests/11_merge_backward/checks.c.
 // Next: ../12_h0/v1_copy.cu.
 #include "cuda/tile/warpgroup_scan.cuh"
 #include "cuda/host/stages_v3.cuh"
 
-// Chapter 05's v3, walked backwards on [dh_ext | N], N = M^T: 64 columns of both to
-// each of two warpgroups, N in two pieces. Bound: C K (6 V + 8 K) flops a chunk, 14.7
-// MFLOP, 2 us of a processor at its peak; 80 KiB a chunk, read once, which leaves room
-// for two stages: a chunk is copied while the one before it is in its second half. With
-// reuse_M there are no columns of N. Turns as in chapter 05.
+// Chapter 05's v3 from the last chunk to the first, on [dh_ext | N], N = M^T: 64
+// columns of both in each of two warpgroups, N in two pieces. Bound: C K (6 V + 8 K)
+// flops per chunk, 14.7 MFLOP, 2 us of an SM at its peak; 80 KiB per chunk, read once,
+// which leaves space for two stages: a chunk is copied during the second half of the
+// previous one. With reuse_M there are no columns of N. Roles of the warpgroups and
+// barriers as in chapter 05.
 enum { W, KG, QG, DO, DV, STAGES = 2, THREADS = 256 };
 typedef struct chunk_pipeline<5, STAGES> tiles;
 

@@ -2,8 +2,8 @@
  *
  * Book: chapter 11.  Checked by: make check STAGE=11 VARIANT=vB_blas.
  * Next: v1_column.cu.
- * X = [dh_ext | M^T], K rows of V+K columns: the same three products walk both, and
- * what is not wanted is a range of columns that is left out.
+ * X = [dh_ext | M^T], K rows of V+K columns: the same three products compute both; a
+ * part that is not wanted is a range of columns that is skipped.
  */
 #include "kcp.h"
 

@@ -1,10 +1,11 @@
-// v1_copy.cu -- initial states compressed and expanded: copies on the stream.
+// v1_copy.cu -- compression and expansion of initial states: copies on the stream.
 // Book: chapter 12, "Code: kernels".
 // Checked by: tests/12_h0/checks.c.
 // Next: ../14_conv/v1_row.cu.
 #include "cuda/tile/device.cuh"
 
-// Bound: memory, each state read and written once. States are fp32 in any storage.
+// Bound: memory, each state read and written once. States are fp32 for any storage
+// type.
 static int h0_v1_copy_run(void *args)
 {
     const struct kcp_h0 *a = (const struct kcp_h0 *)args;

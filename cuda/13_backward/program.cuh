@@ -1,18 +1,18 @@
 // program.cuh -- the whole backward: the taught stages, one after another on a stream.
 // Book: chapter 13, "Code: kernels".
 // Checked by: tests/13_backward/checks.c.
-// Next: v1_stages.cu, which says whose kernels.
+// Next: v1_stages.cu.
 #include "workspace.cuh"
 #include "cuda/host/refused.cuh"
 #include "cuda/host/profile_hooks.cuh"
 
-// Bound: the sum of its stages'. As in 08, nothing is allocated and the host waits for
-// nothing but comm. Limit: the block's mode and reuse_M must be this call's; a block
-// that is not what this call expects turns every gradient into NaN.
+// Bound: the sum of the stages' bounds. As in 08, nothing is allocated, and the host
+// waits only for comm. The block's mode and reuse_M must be this call's; if the block
+// is not what this call expects, every gradient becomes NaN.
 
-// Chapters 02, 03 once more: what save-all would have kept and no more (q, k and beta
-// are in the block; of light q and k are not, and the gate that makes them is not made
-// again). Aqk and A, where 03 makes them again, are dropped.
+// Recomputes chapters 02 and 03: the arrays that KCP_SAVE_ALL would have saved. q, k
+// and beta are in the block, except q and k with KCP_SAVE_LIGHT; beta is never
+// recomputed then. If 03 recomputes Aqk and A, they are discarded.
 static int front_recompute(struct backward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;
@@ -35,8 +35,8 @@ static int front_recompute(struct backward *x)
     return status ? status : x->t.wy(&wy);
 }
 
-// Chapters 12 and 05: the states with which segments began were kept, or are h0; those
-// of strips follow by maps made again.
+// Chapters 12 and 05: the first states of segments were saved, or are h0; those of
+// strips follow from recomputed maps.
 static int starts_recompute(struct backward *x, const struct split *f)
 {
     const struct kcp_call *call = (struct kcp_call *)&x->a;
@@ -54,7 +54,7 @@ static int starts_recompute(struct backward *x, const struct split *f)
     return status ? status : start_strips(call, f, 0, x->h_start);
 }
 
-// What save-all would have kept: chapter 04 after the ones above.
+// Recomputes what KCP_SAVE_ALL would have saved: the above, then chapter 04.
 static int recompute(struct backward *x)
 {
     struct split f = x->p;
@@ -82,9 +82,9 @@ static int chunks(struct backward *x, int part)
     return status;
 }
 
-// Chapters 11 and 07: states [s] becomes the gradient of the state with which segment s
-// ends, and those of its strips follow. With reuse_M, M is the one that forward made;
-// of strips it was not kept, and is made again.
+// Chapters 11 and 07: states [s] becomes the gradient of the state after segment s;
+// those of its strips follow. With reuse_M, M is forward's; M of strips was not saved
+// and is recomputed.
 static int carry(struct backward *x)
 {
     const struct kcp_backward *a = &x->a;
@@ -110,7 +110,7 @@ static int carry(struct backward *x)
     return status;
 }
 
-// Chapters 10 and 02: down to the raw inputs and, per segment, the parameters.
+// Chapters 10 and 02: gradients of the raw inputs and, per segment, of the parameters.
 static int down(struct backward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;
@@ -128,7 +128,8 @@ static int down(struct backward *x)
     return status ? status : x->t.gate(&gate);
 }
 
-// dh0 of the sequences that start here; dA_log and ddt_bias summed over the ranks.
+// dh0 of the sequences that start on this rank; dA_log and ddt_bias summed over the
+// ranks.
 static int last(struct backward *x)
 {
     const struct kcp_backward *a = &x->a;
@@ -170,6 +171,6 @@ static int backward_run(void *args, const struct stages &t)
     if (!status) status = down(&x);
     if (!status) status = last(&x);
     //< kernel-backward
-    if (!status) refuse_others(&x.a, &x.r, x.differs, sizeof(X));
-    return tell((const struct kcp_call *)a, status, t.name);
+    if (!status) nan_if_block_differs(&x.a, &x.r, x.differs, sizeof(X));
+    return report_failure((const struct kcp_call *)a, status, t.name);
 }

@@ -1,4 +1,4 @@
-// realigned.cuh -- a backward call whose arrays lie on 16 bytes, copied where needed.
+// realigned.cuh -- copies of a backward call's arrays to 16-byte alignment.
 // Book: chapter 13, "Code: kernels".
 // Checked by: tests/13_backward/checks.c.
 // Next: v3_stages.cu.
@@ -6,16 +6,16 @@
 #include "checked.h"
 #include "ref.h"
 
-// The tensor-core kernels read and write 16 bytes at once. Which of the caller's arrays
-// lie elsewhere is seen from their addresses; each has a place in the workspace, from
-// which (to which) it is copied. Tables of indices may lie anywhere.
+// The tensor-core kernels access 16 bytes at once. Arrays of the caller with other
+// alignment are copied from or to the workspace. Index tables may have any alignment.
 struct realigned {
     int count;
     struct { void *theirs, *ours; size_t bytes; int out; } at[24];
     size_t used;                         // bytes of work
 };
 
-// a's arrays become the realigned ones, and its work what is left of it.
+// Replaces a's unaligned arrays by places in its workspace, and its workspace by the
+// rest.
 static inline struct realigned realign(struct kcp_backward *a)
 {
     const struct kcp_stage *stage = kcp_stage_find("13_backward");
@@ -38,8 +38,8 @@ static inline struct realigned realign(struct kcp_backward *a)
     return x;
 }
 
-// The arrays' numbers, in or out of the realigned places. An output is copied in too:
-// rows that this rank does not own keep what they had.
+// Copies the arrays to (out: from) the aligned places. Outputs are copied in too,
+// because rows that this rank does not own must keep their values.
 static inline void copy_realigned(const struct realigned *x, int out,
                                   struct CUstream_st *stream)
 {

@@ -1,4 +1,4 @@
-// v1_stages.cu -- the whole backward, of the first kernels.
+// v1_stages.cu -- the whole backward from the v1 kernels.
 // Book: chapter 13, "Code: kernels".
 // Checked by: tests/13_backward/checks.c.
 // Next: v2_stages.cu.

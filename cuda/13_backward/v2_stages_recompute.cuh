@@ -1,20 +1,22 @@
-// v2_stages_recompute.cuh -- what backward needs once more, from the A that was kept.
+// v2_stages_recompute.cuh -- recomputes G, u, w, kg, qg from the saved A.
 // Book: chapter 13, "Code: kernels".
 // Checked by: tests/13_backward/checks.c.
 // Next: v2_stages.cu.
 #include "v2_stages_recompute_rows.cuh"
 
-// G, u, w, and KDA's kg and qg: chapters 02 and 03 without the pairs and the inverse,
-// for the block holds q, k, beta and A. [w | u] = A [beta k~ | beta v] is one product.
+// G, u, w, and for KDA kg and qg: chapters 02 and 03 without the pairs and the inverse,
+// because q, k, beta and A are in the block. [w | u] = A [beta k~ | beta v] is one
+// product.
 //
-// Bound: memory. A token-head reads q, k, v, g (8 K) and A (2 C), and writes G (4 K),
-// u, w, kg, qg (8 K): 2690 bytes at K = V = 128, 0.49 ms for case A; 02 and 03 had 1.8.
-// All of a block's reads leave at once, g to registers and the rest to shared memory;
-// three blocks hide each other's phases. A thread walks K/16 tokens of four channels.
-// Barriers: copies and the spans' sums are there; X is; X has been read; [w | u] is.
+// Bound: memory. Per token and head reads q, k, v, g (8 K) and A (2 C), and writes G (4
+// K), u, w, kg, qg (8 K): 2690 bytes at K = V = 128, 0.49 ms for case A; the kernels of
+// 02 and 03 take 1.8. A block issues all its reads at once, g to registers and the rest
+// to shared memory; three blocks per SM overlap their phases. A thread has K/16 tokens
+// of four channels. Barriers: copies and partial sums have arrived; X is stored; X has
+// been read; [w | u] is stored.
 
-// X <- A X: a warp 16 rows and half of the columns, a fourth at a time; A is lower
-// triangular.
+// X <- A X, A lower triangular: a warp has 16 rows and half of the columns, a fourth of
+// these at a time.
 template <int K, int V>
 static __device__ void times_A(struct recompute_storage<K, V> &s)
 {
@@ -52,7 +54,7 @@ static __device__ void times_A(struct recompute_storage<K, V> &s)
     }
 }
 
-// A's and q's rows, k beside v in X; zeros past the chunk's end.
+// Loads the rows of A and q, and [k | v] into X; zeros past the chunk's end.
 template <int K, int V>
 static __device__ void load_rows(const struct kcp_wy &a, struct token_range z, int n,
                                  struct recompute_storage<K, V> &s)
@@ -115,7 +117,7 @@ static int launch_recompute(const struct kcp_gate *f, const struct kcp_wy *a)
     return launched();
 }
 
-// KCP_NA leaves it to chapters 02 and 03.
+// KCP_NA: the caller runs chapters 02 and 03 instead.
 static int v2_recompute(const struct kcp_gate *f, const struct kcp_wy *a)
 {
     const void *p[] = { f->g_raw, f->dt_bias, a->q, a->k, a->v, a->G, a->A, a->u, a->w,

@@ -1,19 +1,19 @@
-// v2_stages_recompute_rows.cuh -- G and the gated rows of a chunk, made once more.
+// v2_stages_recompute_rows.cuh -- recomputes G and the gated rows of a chunk.
 // Book: chapter 13, "Code: kernels".
 // Checked by: tests/13_backward/checks.c.
 // Next: v2_stages_recompute.cuh.
 #include "cuda/tile/warp_scan.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// X: k beside v, then beta k~ beside beta v, then w beside u.
+// X is [k | v], then [beta k~ | beta v], then [w | u].
 template <int K, int V>
 struct recompute_storage {
     bf16 X[CHUNK][K + V + PAD], A[CHUNK][CHUNK + PAD], q[CHUNK][K + PAD];
     float sums[1024 / K][K], beta[CHUNK], E[CHUNK];
 };
 
-// exp and log by the special function unit, as forward's v2 (chapter 02) has it;
-// `bounded`, known when this is compiled, keeps the other forms off its path.
+// The gate, with exp and log of the special function unit as in chapter 02's v2.
+// `bounded` is a template argument, which keeps the other forms out of its code.
 template <int bounded>
 static __device__ __forceinline__ float activated(const struct kcp_gate &a, float expA,
                                                   float dt, float x)
@@ -38,7 +38,7 @@ static __device__ __forceinline__ uint2 pack4(const float *x)
     return make_uint2(pack_bf16x2(x[0], x[1]), pack_bf16x2(x[2], x[3]));
 }
 
-// g of R tokens and four channels, summed: the first len of them, later ones add 0.
+// Sums g over R tokens, four channels: the first len of them; later ones add 0.
 template <int R, int bounded>
 static __device__ __forceinline__ void sum_rows(const struct kcp_gate &f, float expA,
                                                 const float *dt, int len,
@@ -53,7 +53,7 @@ static __device__ __forceinline__ void sum_rows(const struct kcp_gate &f, float 
         }
 }
 
-// KDA: G, qg, kg of a thread's tokens and channels, and beta k~ in k's place in X.
+// KDA: G, qg, kg of a thread's tokens and channels, and beta k~ in place of k in X.
 template <int K, int V>
 static __device__ void gate_rows_kda(const struct kcp_gate &f, const struct kcp_wy &a,
                                      struct token_range z, int n,
@@ -116,7 +116,8 @@ static __device__ void gate_rows_kda(const struct kcp_gate &f, const struct kcp_
     }
 }
 
-// GDN: one gate a token, summed by the lanes of two warps; beta k~ in k's place in X.
+// GDN: one gate per token, summed across the lanes of two warps; beta k~ in place of k
+// in X.
 template <int K, int V>
 static __device__ void gate_rows_gdn(const struct kcp_gate &f, const struct kcp_wy &a,
                                      struct token_range z, int n,

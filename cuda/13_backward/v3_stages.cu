@@ -1,14 +1,14 @@
 // v3_stages.cu -- the whole backward from a block of chunk factors, by v2's kernels.
 // Book: chapter 13, "Code: kernels".
 // Checked by: tests/13_backward/checks.c.
-// Next: ../18_hopper/v4_factors_sm90.cu, for most calls.
+// Next: ../18_hopper/v4_scans_finish_sm90.cu, for most calls.
 #include "cuda/host/stages_v2.cuh"
 #include "program.cuh"
 #include "realigned.cuh"
 
-// For the few calls that chapter 18's kernels leave: sizes that they do not have, and
-// arrays off 16 bytes. Of such a block this program reads states and maps; chapters 02
-// and 03 are made again.
+// For calls that chapter 18's kernels do not support: other sizes, and arrays without
+// 16-byte alignment. Only states and maps of the block are used; chapters 02 and 03 are
+// recomputed.
 static int run(void *args)
 {
     struct kcp_backward a = *(const struct kcp_backward *)args;
@@ -34,6 +34,6 @@ static size_t work(const void *args)
 }
 
 KCP_VARIANT(backward_v3_stages) = {
-    "13_backward", "v3_stages", "from a block of chunk factors: the front made again",
+    "13_backward", "v3_stages", "from a block of chunk factors: the front recomputed",
     KCP_BF16, KCP_DEVICE, "K, V 64 or 128, C 64; a block of chunk factors; sm_90a", run,
     work };

@@ -1,4 +1,4 @@
-// workspace.cuh -- where the arrays of a whole backward lie.
+// workspace.cuh -- the arrays of a whole backward.
 // Book: chapter 13, "Code: kernels".
 // Checked by: tests/13_backward/checks.c.
 // Next: program.cuh.
@@ -9,33 +9,35 @@
 #include "cuda/host/split_sequence.cuh"
 
 struct backward {
-    struct kcp_backward a;               // the caller's, its ops filled in
+    struct kcp_backward a;               // the caller's, with ops filled in
     struct stages t;
     struct arena r;
-    struct pass_arrays s;                // of forward's: in the block, or made again
-    void *h_kept, *dmap, *states, *dh_in;                 // of segments: 12, 11, 07, 09
-    void *A_recomputed, *h_start;                         // of recompute alone
-    float *all;                                           // the ranks' sums, gathered
+    struct pass_arrays s;                // forward's: in the block, or recomputed
+    void *h_kept, *dmap, *states, *dh_in;                 // per segment: 12, 11, 07, 09
+    void *A_recomputed, *h_start;                         // used by recompute only
+    float *all;                                           // sums of all ranks
     void *work_10, *work_02;
     size_t bytes_10;
     int *differs;
-    struct split p;                      // backward's; recompute has them first
+    struct split p;                      // recompute uses these arrays first
     struct kcp_exchange e;
 };
 
-// Has the block chapters 02 and 03 by tokens? Else it has the factors of chunks.
+// Does the block contain the results of chapters 02 and 03 per token? Otherwise it
+// contains chunk factors.
 static inline int front_was_kept(const struct backward *x)
 {
     return x->t.path->format == KCP_FORMAT_FACTORS;
 }
 
-// Do states and v_new lie in it by tokens, so that nothing is made again?
+// Does the block also contain states and v_new per token, so that nothing is
+// recomputed?
 static inline int all_was_kept(const struct backward *x)
 {
     return front_was_kept(x) && x->a.save == KCP_SAVE_ALL;
 }
 
-// What they leave, to be made again.
+// Arrays of chapters 02 and 03 to be recomputed.
 template <class X>
 static void place_front(struct backward *x)
 {
@@ -52,7 +54,7 @@ static void place_front(struct backward *x)
     s->A = arena_take(r, TV * a->C, sizeof(X));
 }
 
-// What forward left, and what it made and did not leave.
+// Forward's arrays: saved, or recomputed.
 template <class X>
 static void place_forward(struct backward *x)
 {
@@ -60,7 +62,7 @@ static void place_forward(struct backward *x)
     struct arena *r = &x->r;
     struct pass_arrays *s = &x->s;
     const int64_t rows = a->save == KCP_SAVE_LIGHT ? a->T * a->H : 0;
-    if (front_was_kept(x)) {             // of light without q and k
+    if (front_was_kept(x)) {             // KCP_SAVE_LIGHT: without q and k
         s->q = arena_named(r, "q", rows * a->K, sizeof(X));
         s->k = arena_named(r, "k", rows * a->K, sizeof(X));
         s->rstd_q = arena_take(r, rows, sizeof(float));
@@ -76,7 +78,7 @@ static void place_forward(struct backward *x)
     x->h_start = arena_take(r, (int64_t)a->NS * a->HV * a->K * a->V, sizeof(float));
 }
 
-// What backward makes. The sums for the parameters have padded rows.
+// Backward's arrays. The sums for the parameters have padded rows.
 template <class X>
 static void place_backward(struct backward *x)
 {

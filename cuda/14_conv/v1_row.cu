@@ -247,7 +247,7 @@ static int backward(const struct conv *x)
                 *x, z);
     }
     if (x->st.dx0)
-        status = hand_on(a, sizeof(X), a->plan->h0_rank, x->st.dxt, x->st.dx0);
+        status = pass_empty_rows(a, sizeof(X), a->plan->h0_rank, x->st.dxt, x->st.dx0);
     if (status) return status;
     return a->dweight || a->dbias ? add_up(x) : launched();
 }
@@ -263,7 +263,7 @@ static int forward(const struct conv *x)
             last_rows<X><<<blocks((a->Wc - 1) * (int64_t)a->D), 256, 0, a->stream>>>(
                 *x, z);
     }
-    return hand_on(a, sizeof(X), a->plan->ht_rank, x->st.x0, x->st.xt);
+    return pass_empty_rows(a, sizeof(X), a->plan->ht_rank, x->st.x0, x->st.xt);
 }
 
 template <class X, int STATES>

@@ -504,7 +504,8 @@ static int backward(const struct conv *x)
         backward_tokens<Wc, STATES><<<blocks_of(a, N_BACKWARD), THREADS, 0,
                                       a->stream>>>(*x);
     if (STATES && x->st.dx0)
-        status = hand_on(a, sizeof(bf16), a->plan->h0_rank, x->st.dxt, x->st.dx0);
+        status =
+            pass_empty_rows(a, sizeof(bf16), a->plan->h0_rank, x->st.dxt, x->st.dx0);
     if (status) return status;
     return a->dweight || a->dbias ? add_up(x) : launched();
 }
@@ -520,7 +521,7 @@ static int forward(const struct conv *x)
     const int per_row = (a->D / N_FORWARD + THREADS - 1) / THREADS;
     if (a->NS)
         last_rows<<<per_row * a->NS * (Wc - 1), THREADS, 0, a->stream>>>(*x);
-    return hand_on(a, sizeof(bf16), a->plan->ht_rank, x->st.x0, x->st.xt);
+    return pass_empty_rows(a, sizeof(bf16), a->plan->ht_rank, x->st.x0, x->st.xt);
 }
 
 template <int Wc, int STATES>

@@ -1,25 +1,23 @@
 // chunk_prepare.cuh -- for KDA and GDN: the gate, and the inverse by 16x16 blocks.
 // Book: chapter 18, "Code: kernels".
 // Checked by: tests/08_forward/checks.c.
-// Next: kda_forward/rows.cuh.
+// Next: kda_prepare/rows.cuh.
 #ifndef KCP_CHUNK_PREPARE_CUH
 #define KCP_CHUNK_PREPARE_CUH
 
 #include "cuda/18_hopper/chunk_factors.cuh"
 
-enum { SUBCHUNK = 16, SUBCHUNKS = 4 };
-
-// A warp's share of a chunk: subchunk I, which is rows 16 I .. 16 I + 15, of the matrix
-// Aqk (of_A = 0) or of A (of_A = 1).
+// A warp's part of a chunk: rows 16 I to 16 I + 15 of Aqk (of_A = 0) or of A (of_A =
+// 1).
 struct warp_role { int I, of_A; };
 
-// The place of the 16x16 block (I, J) in a list of the ten on and below the diagonal.
+// Index of the 16x16 block (I, J) among the ten on and below the diagonal.
 static __device__ __forceinline__ int block16_index(int I, int J)
 {
     return I * (I + 1) / 2 + J;
 }
 
-// The tokens of this rank's chunk c. A single stretch needs no look into the tables.
+// The tokens of this rank's chunk c; a single stretch needs no table lookup.
 static __device__ __forceinline__ struct token_range tokens_of_chunk(
     const struct kcp_forward &a, int c)
 {
@@ -32,8 +30,8 @@ static __device__ __forceinline__ struct token_range tokens_of_chunk(
     return { (uint32_t)t, min(end - t, (int)CHUNK) }; // t has 32 bits
 }
 
-// beta of a token. Its absolute value has a floor: backward divides by beta, and a
-// factor of 2^-40 is as good as 0 to forward.
+// beta of a token. |beta| >= 2^-40, because backward divides by beta; forward cannot
+// tell 2^-40 from 0.
 static __device__ __forceinline__ float beta_from_raw(const struct forward_params &x,
                                                       float raw)
 {
@@ -43,8 +41,8 @@ static __device__ __forceinline__ float beta_from_raw(const struct forward_param
     return copysignf(fmaxf(fabsf(b), 0x1p-40f), b);
 }
 
-// The decay of one token and channel in base 2, from the raw gate, form by form. It is
-// at least -1000: 2^-1000 is 0 already, and differences of sums stay finite.
+// Constants of the log2 decay of one token and channel, per form of the gate. The decay
+// is at least -1000: 2^-1000 is already 0, and differences of sums stay finite.
 struct gate_constants { float times, plus, top; };
 
 template <int form>
@@ -78,8 +76,8 @@ static __device__ __forceinline__ float log2_decay(struct gate_constants f, floa
                  -1000.0f);
 }
 
-// With one gate a head: the decay of two rows. It is at least -200: 2^-200 is 0 in
-// fp32, and sums of such numbers keep their digits.
+// GDN: log2 decay of two rows. It is at least -200: 2^-200 is 0 in fp32, and sums of
+// such numbers stay accurate.
 template <int form>
 static __device__ __forceinline__ void log2_decays(const struct forward_params &x,
                                                    int n, float *g)
@@ -89,8 +87,8 @@ static __device__ __forceinline__ void log2_decays(const struct forward_params &
     for (int h = 0; h < 2; h++) g[h] = fmaxf(log2_decay<form>(f, g[h]), -200.0f);
 }
 
-// G and beta of a value head, by a warp. A lane has rows lane and lane + 32. Past the
-// chunk's end there is no decay, and beta is 0.
+// G and beta of a value head, by one warp; a lane has rows lane and lane + 32. Past the
+// chunk's end the decay is 1 and beta 0.
 static __device__ __forceinline__ void cumulative_decay(
     const struct forward_params &x, struct token_range z, int n, float *G, float *beta)
 {
@@ -122,12 +120,11 @@ static __device__ __forceinline__ void cumulative_decay(
 
 // ---- the inverse (I + L)^-1 of a chunk, by 16x16 blocks
 //
-// An operand of its products is split into two bf16 numbers, top + rest, so that 16
-// bits of it count.
+// Operands are split into two bf16 numbers, top + rest, which keeps 16 bits.
 struct split_operand { uint32_t top[4], rest[4]; };
 
-// A 16x16 block in an accumulator, d[2][4], as operand A of a product. The same
-// registers in the same order are operand B of a product with its transpose.
+// A 16x16 block in an accumulator d[2][4] as operand A. The same registers in the same
+// order are operand B of a product with the transpose.
 static __device__ __forceinline__ struct split_operand split_accumulator(
     const float (*d)[4])
 {
@@ -142,7 +139,7 @@ static __device__ __forceinline__ struct split_operand split_accumulator(
     return p;
 }
 
-// Fragments lie in shared memory as the lanes hold them: b0 and b1 of rows 0 to 7, then
+// Fragments in shared memory, in the order of the lanes: b0 and b1 of rows 0 to 7, then
 // of rows 8 to 15.
 static __device__ __forceinline__ void store_fragments(uint4 (*at)[32],
                                                        const struct split_operand &p)
@@ -152,8 +149,8 @@ static __device__ __forceinline__ void store_fragments(uint4 (*at)[32],
     at[1][lane] = make_uint4(p.rest[0], p.rest[2], p.rest[1], p.rest[3]);
 }
 
-// d [16,16] += x y^T: three of the four products of tops and rests; the fourth is too
-// small to count.
+// d [16,16] += x y^T by three of the four products of tops and rests; the product of
+// the rests is below the rounding error.
 static __device__ __forceinline__ void mma_split(
     float (*d)[4], const struct split_operand &x, const uint4 (*y)[32])
 {
@@ -166,7 +163,7 @@ static __device__ __forceinline__ void mma_split(
     mma_m16n8k16(d[1], x.rest, top.z, top.w);
 }
 
-// A 16x16 block of fp32 in shared memory as operand A.
+// A 16x16 fp32 block in shared memory as operand A.
 static __device__ __forceinline__ struct split_operand block16_as_a(
     const float (*x)[SUBCHUNK + 4])
 {
@@ -181,8 +178,8 @@ static __device__ __forceinline__ struct split_operand block16_as_a(
     return split_accumulator(d);
 }
 
-// (I + L)^-1 of a block on the diagonal, in L's place, by forward substitution in fp32.
-// A lane owns column j. Half a warp does it; or a whole one, in pairs with equal work.
+// Replaces a diagonal block of L by (I + L)^-1, by forward substitution in fp32. A lane
+// owns column j; the two halves of a warp do the same work, or invert two blocks.
 static __device__ __forceinline__ void invert_block16(float (*L)[SUBCHUNK + 4], int j)
 {
     float x[SUBCHUNK];
@@ -204,20 +201,21 @@ static __device__ __forceinline__ void invert_block16(float (*L)[SUBCHUNK + 4], 
     __syncwarp();
 }
 
-// Where a lane's four elements of a block's first eight rows lie in a triangle. The
-// next eight rows are 256 bytes on, the next block of the column 512.
+// Byte offset of a lane's four elements in the first eight rows of a block in a
+// triangle. The next eight rows are 256 bytes further, the next block of the column
+// 512.
 static __device__ __forceinline__ int block16_offset(void)
 {
     const int lane = opaque_thread_id() % 32;
     return triangle_offset(lane / 4, lane % 2) + lane % 4 / 2 * 8;
 }
 
-// Block (I, J) of A, given as A_IJ^T in an accumulator: A beta to the factors, where
-// this lane's elements lie.
+// Block (I, J) of A, given as A_IJ^T in an accumulator: stores A beta at `to`, this
+// lane's address in the factors.
 static __device__ __forceinline__ void store_inverse_block16(
     int J, const float (*d)[4], const float *beta, unsigned char *to)
 {
-    const int g = lane_id() / 4;         // read anew: no address is kept from before
+    const int g = lane_id() / 4;         // re-read, so that no address is kept live
     const float b[2] = { beta[J * SUBCHUNK + g], beta[J * SUBCHUNK + 8 + g] };
     #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -228,7 +226,7 @@ static __device__ __forceinline__ void store_inverse_block16(
     }
 }
 
-// A_JJ^T from shared memory to an accumulator.
+// Loads A_JJ^T from shared memory into an accumulator.
 template <class Storage>
 static __device__ __forceinline__ void load_diagonal_block16(float (*d)[4], int J,
                                                              const Storage &smem)
@@ -239,10 +237,10 @@ static __device__ __forceinline__ void load_diagonal_block16(float (*d)[4], int 
         d[h / 4][h % 4] = smem.block16[J][h / 4 * 8 + e + h % 2][g + h % 4 / 2 * 8];
 }
 
-// Block column J of A, by a warp, from the diagonal down:
+// Block column J of A, by one warp, from the diagonal down:
 //     A_IJ^T = -(sum_M A_MJ^T L_IM^T) A_II^T,  J <= M < I.
-// What a product leaves in registers is split there and feeds the next one. The block
-// on the diagonal itself goes to memory elsewhere.
+// The accumulator of each product is split in registers and is an operand of the next.
+// The diagonal block itself is stored elsewhere.
 template <class Storage>
 static __device__ __forceinline__ void invert_block_column(int J, const Storage &smem,
                                                            unsigned char *Ab)

@@ -1,12 +1,13 @@
-// bound.cu -- how much of a state each segment can leave at most, from raw inputs.
+// bound.cu -- upper bound on how much of a state each segment keeps.
 // Book: chapter 20, "A tolerance".
 // Checked by: tests/20_clusters/bound_gpu.c, against ref/20_bound.c.
 // Next: ../../ref/core/bounded.c, which gives the bounds to the wire.
 //
-// Bound: memory, one read of k_raw and g_raw. A block owns a chunk of a head, a warp a
-// token at a time, a lane every 32nd channel. Sums are double. Each token adds what its
-// own float arithmetic may be off by, so that the bound holds as computed. The barrier
-// lets the last sum see those of all warps. Then a block a segment adds its chunks.
+// Bound: memory, one read of k_raw and g_raw. A block owns a chunk of a head, a warp
+// one token at a time, a lane every 32nd channel. Sums are double. Each token adds a
+// margin for its own float rounding, so the result is a true upper bound. The barrier
+// makes all warps' sums visible before they are added. A second kernel adds the chunks
+// of a segment, one block per segment.
 #include "cuda/tile/device.cuh"
 #include "core/narrowing.h"
 
@@ -29,7 +30,7 @@ static __device__ float sigmoid(float x)
     return 1.0f / (1.0f + expf(-x));
 }
 
-// log alpha of one channel, natural.
+// Natural logarithm of alpha of one channel.
 static __device__ float log_decay(const struct kcp_forward &a, int n, int i, float x)
 {
     const float *A_log = (const float *)a.A_log, *dt = (const float *)a.dt_bias;
@@ -47,7 +48,7 @@ static __device__ float beta_of(const struct kcp_forward &a, float raw)
     return (a.beta_form == KCP_BETA_SIGMOID2 ? 2.0f : 1.0f) * sigmoid(raw);
 }
 
-// log2 of a bound on |A_t|_2 of token t, head n: the slowest channel, and the
+// log2 of a bound on |A_t|_2 of token t, head n: the slowest channel times the
 // reflection's eigenvalue 1 - beta |k|^2.
 template <class X>
 static __device__ double step_bound(const struct kcp_forward &a, int64_t t, int n)
@@ -63,12 +64,12 @@ static __device__ double step_bound(const struct kcp_forward &a, int64_t t, int 
     slowest = warp_max(slowest);
     const double length = a.l2norm ? square / (square + 1e-6) : square;
     const double beta = beta_of(a, (float)((const X *)a.beta_raw)[t * a.HV + n]);
-    const double off = 4e-6 + 1e-6 * fabs((double)slowest);
-    return 1.4426950408889634 * slowest + off +
+    const double margin = 4e-6 + 1e-6 * fabs((double)slowest);
+    return 1.4426950408889634 * slowest + margin +
            log2(fmax(1.0, fabs(1.0 - beta * length) * (1.0 + 4e-6)));
 }
 
-// of_chunk [NC,HV]
+// of_chunk [NC,HV]: log2 bounds.
 template <class X>
 static __global__ void bound_chunks(const struct kcp_forward a, double *of_chunk)
 {
@@ -85,8 +86,8 @@ static __global__ void bound_chunks(const struct kcp_forward a, double *of_chunk
     of_chunk[(int64_t)c * a.HV + n] = sum;
 }
 
-// bound [NS]: of the head that leaves most. Each barrier: all have written; all have
-// read.
+// bound [NS]: maximum over the heads. The barriers separate writes from reads of each
+// step of the reduction.
 static __global__ void bound_segments(const struct kcp_forward a,
                                       const double *of_chunk, double *bound)
 {

@@ -1,16 +1,16 @@
-// device.cu -- what the table of paths asks of a GPU: architecture, SMs, shared memory.
+// device.cu -- properties of a GPU: architecture, SMs, shared memory.
 // Book: chapter 08, "Paths".
 // Checked by: tests/08_forward/paths.c.
-// Next: ../../ref/core/paths.c, which asks.
+// Next: ../../ref/core/paths.c.
 #include "core/paths.h"
 #include <cuda_runtime.h>
 
-// There is code for a device where this kernel loads.
+// This kernel loads on a device if the program contains code for it.
 static __global__ void has_code(void) {}
 
 enum { DEVICES = 64 };
 
-static int ask(int device, struct kcp_device *d)
+static int query_device(int device, struct kcp_device *d)
 {
     int major = 0, minor = 0, sms = 0, smem = 0;
     struct cudaFuncAttributes of_kernel;
@@ -21,28 +21,28 @@ static int ask(int device, struct kcp_device *d)
                                   device);
     if (bad) return KCP_CUDA;
     const int code = cudaFuncGetAttributes(&of_kernel, has_code) == cudaSuccess;
-    if (!code) cudaGetLastError();       // asked and answered: nobody else's error
+    if (!code) cudaGetLastError();       // clear the error of this query
     *d = { 10 * major + minor, sms, smem, code, 0 };
     return KCP_OK;
 }
 
-// The calling thread's device; what was asked once is kept.
+// Properties of the calling thread's device, queried once per device.
 extern "C" int cuda_device_here(struct kcp_device *d)
 {
     static struct kcp_device known[DEVICES];
-    static int asked[DEVICES];
+    static int queried[DEVICES];
     int device = 0, count = 0;
     if (cudaGetDeviceCount(&count) != cudaSuccess || count < 1) {
         cudaGetLastError();
         return KCP_NA;
     }
     if (cudaGetDevice(&device) != cudaSuccess || device >= DEVICES) return KCP_CUDA;
-    if (!__atomic_load_n(&asked[device], __ATOMIC_ACQUIRE)) {
+    if (!__atomic_load_n(&queried[device], __ATOMIC_ACQUIRE)) {
         struct kcp_device fresh = {};
-        const int status = ask(device, &fresh);
+        const int status = query_device(device, &fresh);
         if (status) return status;
-        known[device] = fresh;           // every thread would write the same
-        __atomic_store_n(&asked[device], 1, __ATOMIC_RELEASE);
+        known[device] = fresh;           // all threads write the same values
+        __atomic_store_n(&queried[device], 1, __ATOMIC_RELEASE);
     }
     *d = known[device];
     return KCP_OK;

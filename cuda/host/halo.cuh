@@ -1,4 +1,4 @@
-// halo.cuh -- what surrounds a segment in its shard, and the rows that it lacks.
+// halo.cuh -- the rows around a segment: in the shard, and in the halo.
 // Book: chapter 14.
 // Checked by: tests/14_conv/checks.c.
 // Next: cuda/14_conv/v1_row.cu.
@@ -9,8 +9,8 @@
 #include "cuda/host/mapops.cuh"
 #include "cuda/tile/device.cuh"
 
-// struct kcp_conv as the kernels take it, without its last members, the rows before and
-// after sequences. Those stand beside it in struct conv_states.
+// struct kcp_conv as the kernels take it: without its last members, the rows before and
+// after sequences, which are in struct conv_states.
 #define KCP_CONV_WITHOUT_STATES
 #define KCP_FIELD(io, when, name, shape, store) KCP_CONST_##io KCP_TYPE_##store *name;
 struct conv_call {
@@ -22,13 +22,13 @@ struct conv_call {
 static_assert(sizeof(struct conv_call) == offsetof(struct kcp_conv, x0),
               "a call begins as struct kcp_conv does");
 
-// [N,Wc-1,D] each, or NULL. x0 and dxt have besides this rank's rows those of other
-// ranks that its windows reach.
+// Each [N,Wc-1,D] or NULL. x0 and dxt hold this rank's rows and the rows of other ranks
+// that its windows reach.
 struct conv_states { const void *x0, *dxt; void *xt, *dx0; };
 
-// Segment s of rank r lies in a run of local tokens, low to high, that follow one
-// another. Row t below low is row low_at + t of the halo before, from high on row
-// high_at + t of the halo after.
+// Segment s of rank r is part of a run of contiguous local tokens, low to high. Token t
+// < low is row low_at + t of the halo before; t >= high is row high_at + t of the halo
+// after.
 struct surround { int64_t low, high, low_at, high_at; };
 
 static inline struct surround surround_of(const struct kcp_plan *p, int r, int s,
@@ -48,7 +48,7 @@ static inline struct surround surround_of(const struct kcp_plan *p, int r, int s
              kcp_halo_at(&after, r, j) - high };
 }
 
-// The halo of a window of Wc rows, backward the gradient's; bytes a number.
+// The halo of a window of Wc rows; backward: of the gradient. bytes per number.
 static inline struct kcp_halo halo_of(const struct conv_call *a, int Wc, int backward,
                                       size_t bytes)
 {
@@ -56,7 +56,7 @@ static inline struct kcp_halo halo_of(const struct conv_call *a, int Wc, int bac
              a->ops ? a->ops : &cuda_mapops, 0 };
 }
 
-// The states that this pass has.
+// The states of this pass.
 static inline struct conv_states states_of(const struct kcp_conv *a)
 {
     if (a->pass == KCP_FORWARD) return { a->x0, NULL, a->xt, NULL };
@@ -68,15 +68,15 @@ static inline int has_states(const struct conv_states *st)
     return st->x0 || st->dxt || st->xt || st->dx0;
 }
 
-// Rows of x0 and dxt travel where a sequence crosses a cut between ranks. They are
-// copied to work first, all N of them: the bytes of that, by the halo of x.
+// If a sequence crosses a cut between ranks, rows of x0 and dxt must be sent. All N are
+// first copied to work; returns the bytes of that copy.
 static inline size_t states_copied(const struct kcp_halo *h, const void *own)
 {
     const struct kcp_plan *p = h->plan;
     return own && p->R > 1 && p->crossing ? h->row_bytes * h->reach * p->N : 0;
 }
 
-// own to its copy in work, with the rows that this rank's windows reach.
+// Copies own to work and receives the rows that this rank's windows reach.
 static inline int bring_states(const struct kcp_halo *h, const void *own,
                                const void *copy)
 {
@@ -96,10 +96,10 @@ static inline int bring_both(const struct kcp_conv *from, const struct conv_call
     return status ? status : bring_states(&back, own.dxt, to->dxt);
 }
 
-// A sequence without tokens hands its rows on: xt is x0, dx0 is dxt, or zeros. Those
-// that follow one another are copied at once.
-static inline int hand_on(const struct conv_call *a, size_t bytes, const int *owner,
-                          const void *from, void *to)
+// For a sequence without tokens xt is x0 and dx0 is dxt, or zeros. Adjacent sequences
+// are copied together.
+static inline int pass_empty_rows(const struct conv_call *a, size_t bytes,
+                                  const int *owner, const void *from, void *to)
 {
     const int64_t *cu = a->plan->cu_seqlens;
     const size_t row = bytes * (a->Wc - 1) * a->D;

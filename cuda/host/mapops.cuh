@@ -1,4 +1,4 @@
-// mapops.cuh -- the maps' arithmetic on the device: compose, apply, copy in fp32.
+// mapops.cuh -- arithmetic of maps on the device: compose, apply, copy in fp32.
 // Book: chapter 07.
 // Checked by: tests/07_merge/checks.c and every form of the exchange.
 // Next: ../07_merge/mapops.cu.

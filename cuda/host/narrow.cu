@@ -1,10 +1,10 @@
-// narrow.cu -- a GPU's floats to bfloat16 and back, for what travels between ranks.
+// narrow.cu -- floats to bf16 and back on a GPU, for messages between ranks.
 // Book: chapter 20.
 // Checked by: tests/20_clusters/narrow_gpu.c.
 // Next: ../../comm/narrow.c, which calls it.
 //
-// Bound: memory, 6 bytes a number. A thread takes four numbers where the addresses
-// allow it, else one. No barrier: nobody reads what another thread writes.
+// Bound: memory, 6 bytes per number. A thread converts four numbers if the addresses
+// allow it, else one. No barrier: threads do not share data.
 #include "cuda/tile/device.cuh"
 #include "core/narrowing.h"
 
@@ -86,7 +86,8 @@ static int widen(void *to, const uint16_t *from, size_t numbers,
     return launched();
 }
 
-// A state's: asked for only where a tolerance has cut something off.
+// The 2-norm of a state, on the host; called only when a tolerance has dropped a
+// message.
 static int norm(const void *of, size_t numbers, double *norm,
                 struct CUstream_st *stream)
 {

@@ -1,17 +1,17 @@
-// profile_hooks.cuh -- where a layer goes from part to part, for a bench to time.
+// profile_hooks.cuh -- a hook at the boundaries between a layer's parts, for timing.
 // Book: chapter 18.
 // Checked by: bench/bench/time.cu, whose parts add up to the whole.
 // Next: ../08_forward/program.cuh.
 //
-// A program that links a kcp_part is called there, on the stream, and may record an
-// event; the library has none, and nothing happens.
+// A program may define kcp_part; it is called at each boundary with the stream and may
+// record an event. The library does not define it, and the hook then does nothing.
 #ifndef KCP_PROFILE_HOOKS_CUH
 #define KCP_PROFILE_HOOKS_CUH
 
 struct CUstream_st;
 
-// What begins: the local (h_ext, M) pass, the exchange with its fold, the local output
-// pass. What comes before the first is the front: norms, gate, WY.
+// The part that starts: the local (h_ext, M) pass; the exchange with its fold; the
+// local output pass. Everything before the first is the front: norms, gate, WY.
 enum profile_part { PART_SUM, PART_EXCHANGE, PART_MAIN };
 
 #ifdef __cplusplus

@@ -1,9 +1,9 @@
-// putter.cuh -- a few numbers to the device, as arguments of a kernel, 256 at a time.
+// putter.cuh -- small integer arrays to the device as kernel arguments, 256 at a time.
 // Book: chapters 08 and 14.
 // Checked by: tests/08_forward/graph.c.
 // Next: workspace.cuh.
 //
-// No host memory is read after the call returns, so that a graph may replay it.
+// No host memory is read after the call returns, so a graph may replay it.
 #ifndef KCP_PUTTER_CUH
 #define KCP_PUTTER_CUH
 

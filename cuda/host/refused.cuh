@@ -1,4 +1,4 @@
-// refused.cuh -- gradients of a block that is another call's: NaN.
+// refused.cuh -- sets gradients to NaN if the saved block is another call's.
 // Book: chapter 13, "Code: kernels".
 // Checked by: tests/13_backward/checks.c.
 // Next: ../13_backward/program.cuh.
@@ -7,8 +7,8 @@
 
 #include "workspace.cuh"
 
-// All gradients become NaN if the block is not what this call expects.
-static void refuse_others(const struct kcp_backward *a, const struct arena *r,
+// Sets all gradients to NaN if the block is not the one that this call expects.
+static void nan_if_block_differs(const struct kcp_backward *a, const struct arena *r,
                           int *differs, int elem)
 {
     const int64_t qk = a->T * a->H * a->K * elem, vo = a->T * a->HV * a->V * elem;
@@ -17,14 +17,14 @@ static void refuse_others(const struct kcp_backward *a, const struct arena *r,
                   a->ddt_bias };
     const int64_t bytes[] = { qk, qk, vo, a->T * gate, a->T * a->HV * f, a->HV * f,
                               gate };
-    struct refused out = {};
+    struct nan_outputs out = {};
     for (int j = 0; j < 7; j++)
         if (p[j]) {
             out.p[out.count] = p[j];
             out.bytes[out.count++] = bytes[j];
         }
     compare_head<<<1, 256, 0, a->stream>>>(a->saved, r->head, differs);
-    refuse<<<264, 256, 0, a->stream>>>(differs, out);
+    fill_nan<<<264, 256, 0, a->stream>>>(differs, out);
 }
 
 #endif

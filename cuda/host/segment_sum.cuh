@@ -7,7 +7,7 @@
 
 #include "cuda/tile/device.cuh"
 
-// sum [n] of rows [count,n], in their order: a thread a column.
+// sum [n] over rows [count,n] in order; one thread per column.
 static __global__ void add_rows(int64_t n, int64_t count, const float *rows, float *sum)
 {
     const int64_t e = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
@@ -16,7 +16,7 @@ static __global__ void add_rows(int64_t n, int64_t count, const float *rows, flo
     if (e < n) sum[e] = s;
 }
 
-// The same of runs of rows, one run after another; more: on top of sum.
+// The same over runs of rows, one run after another. more: adds to sum.
 struct row_runs { int count, first[128], rows[128]; };
 
 static __global__ void add_row_runs(int64_t n, const struct row_runs run, int more,
@@ -31,7 +31,8 @@ static __global__ void add_row_runs(int64_t n, const struct row_runs run, int mo
     sum[e] = s;
 }
 
-// The most segments that a rank holds, at least 1: every rank's rows are padded to it.
+// The maximum number of segments of a rank, at least 1; every rank's rows are padded to
+// it.
 static inline int64_t padded_rows(const struct kcp_plan *plan)
 {
     int64_t rows = 1;
@@ -40,7 +41,8 @@ static inline int64_t padded_rows(const struct kcp_plan *plan)
     return rows;
 }
 
-// Rows in token order where the shards stand in another: as runs, some a launch.
+// Sums rows in token order if the shards are stored in another order, as runs of
+// adjacent rows, up to 128 per launch.
 static inline int add_in_order(const struct kcp_plan *plan, const float *part,
                                int64_t n, float *sum, struct CUstream_st *stream)
 {
@@ -68,9 +70,9 @@ static inline int add_in_order(const struct kcp_plan *plan, const float *part,
     return launched();
 }
 
-// part [rows,n], one row a segment of this rank, the rest 0; all [R,rows,n] is scratch.
-// sum [n], the same bits on every rank, by one all_gather when R > 1; or, where the
-// call says so, of this rank's rows alone.
+// part [rows,n] has one row per segment of this rank, the rest 0; all [R,rows,n] is
+// scratch. sum [n] has the same bits on every rank: one all_gather when R > 1. With
+// KCP_SUM_LOCAL it is the sum of this rank's rows only.
 static int parameter_sum(const struct kcp_call *c, const float *part, int64_t n,
                          float *all, float *sum)
 {

@@ -1,4 +1,4 @@
-// split_sequence.cuh -- a rank's segments cut into strips: one set of maps, two uses.
+// split_sequence.cuh -- cuts a rank's segments into strips when there are few heads.
 // Book: chapter 18, "When to split a sequence".
 // Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
 // Next: ../08_forward/program.cuh.
@@ -10,20 +10,21 @@
 #include "core/split.h"
 #include "split_sequence_fold.cuh"
 
-// The plan's unit is the segment; a rank with few chains cuts its segments further, at
-// multiples of L tokens, chunks as they were. Chapter 05 makes the maps of the strips,
-// once: composed, they are the segment's map, which the exchange wants; applied one
-// after another to the state that came, they are the states with which the strips
-// begin. L = 0: a strip is a segment, and everything here is the segment's own. So it
-// is with a canonical plan, whose bits may depend on nothing but its segments.
+// The plan's unit is the segment. A rank with few (segment, head) pairs cuts its
+// segments into strips at multiples of L tokens; chunks do not change. Chapter 05
+// computes the maps of the strips once, and they are used twice: composed, they are the
+// segment's map for the exchange; applied one after another to the segment's first
+// state, they give the first state of each strip. L = 0: a strip is a segment, and all
+// arrays here are the segments' own. This is always so for a canonical plan, whose bits
+// may depend on nothing but its segments.
 struct split {
     int64_t L;
     int NS;                              // strips on this rank
     int *cu, *cn, *want;                 // [NS+1], [NS+1], [NS]
-    void *maps, *starts, *ends, *spare;  // [NS] maps, states; one map [1]
+    void *maps, *starts, *ends, *spare;  // [NS] maps, states; spare: one map
 };
 
-// Grid and arrays of a stage's call are the strips'.
+// Replaces grid and boundary arrays of a stage's call by the strips'.
 #define ON_SPLIT(c, p)                                                                \
     do {                                                                              \
         (c).NS = (p).NS;                                                              \
@@ -41,7 +42,8 @@ static inline int strips_of(const struct split *p, const struct kcp_segment *s)
     return p->L ? (int)((s->end - s->begin + p->L - 1) / p->L) : 1;
 }
 
-// The grid alone. whole: what a rank that does not split has, its arrays and grid.
+// The grid of strips, without maps and states. whole: the arrays and grid to use if the
+// rank does not split.
 static inline struct split split_grid(const struct kcp_call *a, struct arena *r,
                                       const struct split *whole)
 {
@@ -69,7 +71,8 @@ static inline struct split split_sequence(const struct kcp_call *a, struct arena
     return p;
 }
 
-// The strips' grid, one of three rows: boundaries, chunks, wants.
+// One entry of the strips' grid: row 0 token boundaries, row 1 chunks, row 2 wanted
+// maps.
 static inline int row_of(const struct kcp_call *a, int row, int backward, int at,
                          int64_t t, int64_t end)
 {
@@ -81,7 +84,7 @@ static inline int row_of(const struct kcp_call *a, int row, int backward, int at
     return first || last ? KCP_WANT_H : KCP_WANT_H | KCP_WANT_M;
 }
 
-// Fills the grid and the wants; L = 0: the wants, as put_wants does.
+// Fills the grid and the wanted maps; if L = 0 only the latter, as put_wants does.
 static inline void put_split(const struct kcp_call *a, int backward,
                              const struct split *p)
 {
@@ -103,8 +106,8 @@ static inline void put_split(const struct kcp_call *a, int backward,
     put_rest(&x);
 }
 
-// Rows of y [strips] that begin (end, backward) a segment from x [NS]; others become 0,
-// or with `only` are left alone.
+// Copies x [NS] to the rows of y [strips] that start (backward: end) a segment. Other
+// rows become 0, or with `only` are not changed.
 static inline void spread(const struct kcp_call *a, const struct split *p,
                           int backward, int only, void *x, void *y)
 {
@@ -121,7 +124,7 @@ static inline void spread(const struct kcp_call *a, const struct split *p,
     flush(&m);
 }
 
-// Rows of y [NS] from the last (first, backward) strip of each segment of x.
+// Copies to y [NS] the last (backward: first) strip of each segment of x.
 static inline void gather(const struct kcp_call *a, const struct split *p,
                           int backward, void *x, void *y)
 {
@@ -145,8 +148,9 @@ static inline char *state_at(const struct kcp_call *a, void *states, int at)
     return (char *)states + sizeof(float) * at * a->HV * a->K * a->V;
 }
 
-// maps [s] <- the maps of segment s's strips, one after another, where it is wanted.
-// The spare map and maps [s] alternate so that the last product lands in maps [s].
+// maps [s] <- the composition of the maps of segment s's strips, if wanted. The
+// products alternate between the spare map and maps [s] so that the last one is in maps
+// [s].
 static inline int compose_strips(const struct kcp_call *a, const struct split *p,
                                 int backward, void *maps)
 {
@@ -172,7 +176,7 @@ static inline int compose_strips(const struct kcp_call *a, const struct split *p
     return status;
 }
 
-// On the device: one kernel a chain of strips, all segments at once.
+// Folds all segments in one kernel per FOLD_MOST segments.
 template <int back>
 static inline int fold_chains(const struct kcp_call *a, const struct split *p,
                               const struct fold_arrays *x)
@@ -207,8 +211,7 @@ static inline int fold_forward(const struct kcp_call *a, const struct split *p,
     return fold_chains<0>(a, p, &x);
 }
 
-// starts <- the state with which every strip begins (ends, backward), from those of the
-// segments.
+// starts <- the state before (backward: after) every strip, from those of the segments.
 static inline int start_strips(const struct kcp_call *a, const struct split *p,
                               int backward, void *states)
 {

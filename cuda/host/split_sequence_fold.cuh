@@ -1,4 +1,4 @@
-// split_sequence_fold.cuh -- the states with which strips begin, all in one kernel.
+// split_sequence_fold.cuh -- the states before all strips, in one kernel.
 // Book: chapter 18, "When to split a sequence".
 // Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
 // Next: split_sequence.cuh.
@@ -7,21 +7,22 @@
 
 #include "cuda/tile/device.cuh"
 
-// S <- M S + h, strip after strip, in plain fp32; back: dS <- M^T dS + dh, from the
-// last strip to the first. A block has COLS columns of a head's
-// state, which never meet another block's: only its own barriers are in series.
-// A thread has a row of M and a PARTth of its columns; the next M is on its way to
-// registers while this one, in shared memory, is multiplied. Bound: reads of shared
-// memory, a float4 of S for four products.
+// S <- M S + h for one strip after another in fp32; back: dS <- M^T dS + dh, from the
+// last strip to the first. Bound: reads of shared memory, one float4 of S per four
+// products.
+//
+// Ownership: a block has COLS columns of a head's state, which do not depend on other
+// columns. A thread has a row of M and a PARTth of its columns; the next M is loaded
+// into registers while the current one is multiplied from shared memory.
 enum { FOLD_THREADS = 256, FOLD_MOST = 64 };
 
-// Segments first .. of a rank: the first strip of each (back: the last), how many, and
-// whether a sequence begins (ends) there, so that the first map is its h alone.
+// For the segments from `first` on: the first strip (back: the last), the number of
+// strips, and whether a sequence starts (ends) there, so that the first map is h alone.
 struct folds { int first, count, at[FOLD_MOST], strips[FOLD_MOST], begins[FOLD_MOST]; };
 
-// Where maps lie, [strips,HV,K,..], rows ld numbers apart; the states [NS,HV,K,V] with
-// which segments begin (end), NULL: every segment is a whole sequence, and its first
-// strip's state is known; and starts [strips,HV,K,V], what is made.
+// The maps [strips,HV,K,..] with row strides h_ld and M_ld; states [NS,HV,K,V] before
+// (after) the segments, NULL if every segment is a whole sequence, because its first
+// state is then known; the result starts [strips,HV,K,V].
 struct fold_arrays {
     const float *h, *M;
     int h_ld, M_ld;
@@ -29,8 +30,7 @@ struct fold_arrays {
     float *starts;
 };
 
-// Rows of M lie four numbers apart more than they are long, rows of S four more from
-// part to part: what the lanes of a warp read at once lies in different banks.
+// Rows of M are padded by four numbers, parts of S by four, to avoid bank conflicts.
 template <int K, int COLS>
 struct fold {
     enum { PARTS = FOLD_THREADS / K, OWN = K / PARTS, OUT = COLS / PARTS,
@@ -45,7 +45,7 @@ static __device__ __forceinline__ float *fold_row(struct fold<K, COLS> &s, int s
     return s.S[side] + p * COLS + p / fold<K, COLS>::OWN * 4;
 }
 
-// A thread's pieces of M [K,K], 16 bytes each, rows VK apart.
+// Loads a thread's pieces of M [K,K], 16 bytes each, row stride VK.
 template <int K, int COLS>
 static __device__ __forceinline__ void fold_read(float4 *next, const float *M, int VK)
 {
@@ -67,9 +67,8 @@ static __device__ __forceinline__ void fold_put(struct fold<K, COLS> &s,
     }
 }
 
-// x [COLS] of a row over the thread's columns of M, or of M^T; then the sum over the
-// parts, of which each keeps OUT columns: part's own half changes sides with the
-// other's.
+// x [COLS] of a row over the thread's columns of M (back: of M^T); then the sum over
+// the parts by exchanges between lanes, after which each part has OUT of the columns.
 template <int K, int COLS, int back>
 static __device__ __forceinline__ void fold_times(float *x, struct fold<K, COLS> &s,
                                                   int side, int row, int part)
@@ -149,7 +148,7 @@ static __global__ __launch_bounds__(FOLD_THREADS) void fold_strips(
     }
 }
 
-// More columns a block while every processor has one.
+// The launcher; fold_chains chooses COLS.
 template <int K, int COLS, int back>
 static int fold_launch(int HV, int V, const struct fold_arrays *x,
                        const struct folds *f, struct CUstream_st *stream)
@@ -162,10 +161,10 @@ static int fold_launch(int HV, int V, const struct fold_arrays *x,
     return launched();
 }
 
-// One map and one state, for a rank that has one: S_out = M S_in + h, back: M^T S_in +
-// h, columns v0 .. v0 + Vb - 1 of h. The last block may have fewer than COLS; its sums
-// are those of a whole one. S_in is on chip before any of S_out is written: they may be
-// the same.
+// One map and one state, for a rank with one segment: S_out = M S_in + h (back: M^T
+// S_in + h), for columns v0 to v0 + Vb - 1 of h. The last block may have fewer than
+// COLS columns. S_in is in shared memory before S_out is written, so they may be the
+// same array.
 template <int K, int COLS, int back>
 static __global__ __launch_bounds__(FOLD_THREADS) void fold_once(
     int V, const float *maps, int v0, int Vb, const float *S_in, int ld_in,

@@ -1,4 +1,4 @@
-// stage_args.cuh -- a whole pass's arrays by their fields' names, and args from them.
+// stage_args.cuh -- the arrays of a whole pass by field name, and stage arguments.
 // Book: chapters 08 and 13, "Code: kernels".
 // Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
 // Next: ../08_forward/program.cuh.
@@ -7,7 +7,8 @@
 
 #include "workspace.cuh"
 
-// One name is one array in every stage that has it. What a pass does not have is NULL.
+// A field name denotes the same array in all stages. Arrays that a pass does not have
+// are NULL.
 struct pass_arrays {
     const int *cu, *cn, *sc;
     const void *q_raw, *k_raw, *v, *g_raw, *beta_raw;     // the caller's
@@ -19,12 +20,12 @@ struct pass_arrays {
     void *dAqk, *dv_local, *dU, *dh;                      // 09
     void *dq, *dk, *dbeta, *dg;                           // 10
     void *dA_part, *ddt_part;                             // 02, summed over the ranks
-    int *want;                                            // of stretches: 05, 11
+    int *want;                                            // per stretch: 05, 11
     void *h_start, *map, *h_in, *h_out;                   // 05, 04
     void *dh_end, *dmap, *dh_out, *dh_in;                 // 11, 09
 };
 
-// The caller's arrays.
+// Copies the caller's arrays.
 #define KCP_FIELD(io, when, name, shape, storage) x->name = a->name;
 static inline void take_args(struct pass_arrays *x, const struct kcp_forward *a)
 {
@@ -37,7 +38,7 @@ static inline void take_args(struct pass_arrays *x, const struct kcp_backward *a
 }
 #undef KCP_FIELD
 
-// A stage's fields.
+// Fills a stage's fields.
 #define KCP_FIELD(io, when, name, shape, storage) a->name = x.name;
 static inline void give_args(struct kcp_gate *a, const struct pass_arrays &x)
 {
@@ -75,7 +76,8 @@ static inline void give_args(struct kcp_merge_backward *a, const struct pass_arr
 }
 #undef KCP_FIELD
 
-// A stage's args struct: this rank's call, with which every one opens, and its fields.
+// A stage's args struct: this rank's call, which is the first part of each, and its
+// fields.
 template <class Args>
 static inline Args stage_args(const struct kcp_call *call, const struct pass_arrays &x)
 {
@@ -85,8 +87,8 @@ static inline Args stage_args(const struct kcp_call *call, const struct pass_arr
     return a;
 }
 
-// What forward makes and the block keeps with KCP_SAVE_ALL alone, so that backward may
-// have to make it once more.
+// Forward's results that the block contains only with KCP_SAVE_ALL, so that backward
+// may have to recompute them.
 template <class X>
 static void place_recomputed(struct arena *r, const struct kcp_call *a,
                              struct pass_arrays *x)

@@ -1,24 +1,25 @@
-// stages_v1.cuh -- the kernels of the stages, for 08, 13 and 16 to string together.
+// stages_v1.cuh -- the kernels of which 08, 13 and 16 compose whole passes.
 // Book: chapter 08, "Code: kernels".
 // Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
-// Next: stages_v2.cuh, which finds them by a row of the table of paths.
+// Next: stages_v2.cuh.
 #ifndef KCP_STAGES_V1_CUH
 #define KCP_STAGES_V1_CUH
 
 #include "core/paths.h"
 #include <string.h>
 
-// The kernels that a whole forward or backward is made of: those that its row names.
+// The kernels of a whole forward or backward, as named by its row of the table of
+// paths.
 struct stages {
-    const char *name;                    // who writes the saved block
-    const struct kcp_path *path;         // the row; NULL: none takes the call
+    const char *name;                    // the variant, recorded in the saved block
+    const struct kcp_path *path;         // the row; NULL: no row accepts the call
     int (*gate)(void *), (*wy)(void *), (*chunk)(void *), (*affine)(void *);
     int (*chunk_backward)(void *), (*wy_backward)(void *), (*merge_backward)(void *);
     size_t (*gate_work)(const void *), (*wy_backward_work)(const void *);
     int (*recompute)(const struct kcp_gate *, const struct kcp_wy *);  // 13; or NULL
 };
 
-// Each takes its stage's args struct, launches on its stream, and returns kcp_status;
+// Each takes its stage's args struct, launches on its stream, and returns a kcp_status;
 // X is the storage type, float or bf16.
 template <class X> int v1_gate(void *args);
 template <class X> int v1_wy(void *args);
@@ -28,11 +29,11 @@ template <class X> int v1_chunk_backward(void *args);
 template <class X> int v1_wy_backward(void *args);
 template <class X> int v1_merge_backward(void *args);
 
-// Bytes of work that they need.
+// Bytes of workspace.
 size_t v1_gate_work(const void *args);
 size_t v1_wy_backward_work(const void *args);
 
-// What a row may name; a kernel that this program was built without is not in a list.
+// A kernel that a row may name. Kernels not built into this program are not listed.
 struct stage_kernel {
     const char *key, *name;              // "04", "v2_warp"
     int (*run)(void *);
@@ -48,8 +49,8 @@ static inline const struct stage_kernel *stage_kernel_of(
     return NULL;
 }
 
-// The kernels that the row of this call strings together. Without a row, or with one
-// that names what is not in the list, path is NULL.
+// The kernels of this call's row. path is NULL if no row accepts the call or the row
+// names a kernel that is not listed.
 template <int n>
 static inline struct stages stages_of_row(const char *stage, const char *kernel,
                                           enum kcp_storage storage, const void *args,
@@ -73,7 +74,7 @@ static inline struct stages stages_of_row(const char *stage, const char *kernel,
     return t;
 }
 
-// The first ones: "v1_column", in fp32 "v1_column_f32".
+// The v1 kernels; names in fp32 end in _f32.
 template <class X>
 static inline struct stages stages_v1(const char *stage, const void *args)
 {

@@ -1,4 +1,4 @@
-// stages_v2.cuh -- the tensor-core kernels of the stages, as a row of paths names them.
+// stages_v2.cuh -- the tensor-core kernels of the stages, by name.
 // Book: chapters 08 and 13, "Code: kernels".
 // Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
 // Next: ../08_forward/v2_stages.cu.
@@ -9,8 +9,8 @@
 #include "stages_v1.cuh"
 #include "stages_v3.cuh"
 
-// Each takes its stage's args struct, bf16, and returns kcp_status: KCP_NA for shapes
-// that it does not take.
+// Each takes its stage's args struct, bf16, and returns a kcp_status; KCP_NA for
+// unsupported shapes.
 int v2_gate(void *args);
 int v2_wy(void *args);
 int v2_chunk(void *args);

@@ -1,18 +1,18 @@
-// stages_v3.cuh -- the warpgroup kernels of the stages, when they were built.
+// stages_v3.cuh -- the warpgroup kernels of the stages (sm_90a).
 // Book: chapter 08, "Code: kernels".
 // Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
 // Next: ../08_forward/v2_stages.cu.
 #ifndef KCP_STAGES_V3_CUH
 #define KCP_STAGES_V3_CUH
 
-// As in stages_v2.cuh: bf16, KCP_NA for shapes that they leave to v2.
+// As in stages_v2.cuh: bf16; KCP_NA for shapes that only v2 supports.
 int v3_chunk(void *args);
 int v3_affine(void *args);
 int v3_merge_backward(void *args);
 int v4_chunk(void *args);
 int v3_chunk_backward(void *args);
 
-// Of kcp_mapops; KCP_NA likewise.
+// compose of struct kcp_mapops; KCP_NA likewise.
 int v2_compose(int HV, int K, int V, const void *b, const void *a, int backward,
                int a_first, void *out, struct CUstream_st *stream);
 

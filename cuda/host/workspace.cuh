@@ -1,4 +1,4 @@
-// workspace.cuh -- what whole passes share: the arena, marks, states, the block.
+// workspace.cuh -- workspace, small arrays, states and saved block of whole passes.
 // Book: chapters 08, 12 and 13.
 // Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
 // Next: ../08_forward/v1_stages.cu.
@@ -8,12 +8,12 @@
 #include "putter.cuh"
 #include <string.h>
 
-// The caller's work, handed out piece by piece; base NULL only counts. Pieces that the
-// saved block keeps lie there instead (chapter 12).
+// Allocates from the caller's workspace; base NULL only counts. Arrays that the saved
+// block contains are taken from there (chapter 12).
 struct arena {
     char *base, *saved;
     size_t used;
-    struct kcp_saved head;               // what the block opens with
+    struct kcp_saved head;               // header of the saved block
 };
 
 static inline void *arena_take(struct arena *x, int64_t count, size_t elem)
@@ -32,7 +32,8 @@ static inline void *arena_named(struct arena *x, const char *name, int64_t count
     return arena_take(x, count, elem);
 }
 
-// A whole pass's call: its workspace and, by its format and its writer, the block.
+// Opens the arena of a whole pass: its workspace and, by format and writer, the saved
+// block.
 static inline void arena_open(struct arena *x, const struct kcp_call *a,
                               const void *saved, int format, const char *writer,
                               size_t elem)
@@ -42,7 +43,7 @@ static inline void arena_open(struct arena *x, const struct kcp_call *a,
     kcp_saved_layout_of(&x->head, a, format, writer, elem, sizeof(float));
 }
 
-// want [NS] of this rank's segments.
+// Fills want [NS] for this rank's segments.
 static inline void put_wants(const struct kcp_call *a, int backward, int *want)
 {
     const int seg0 = a->plan->ctx[a->r].seg0;
@@ -52,15 +53,15 @@ static inline void put_wants(const struct kcp_call *a, int backward, int *want)
     put_rest(&x);
 }
 
-// ---- states between the interface, [V,K] if asked so, and [K,V]
+// ---- states between the interface, [V,K] or [K,V], and the kernels, [K,V]
 struct states {
     float *x;
-    int turned;                          // [V,K]
+    int transposed;                      // [V,K]
 };
 struct moves { int count, from[128], to[128]; };
 
-// State to[j] of y = state from[j] of x, or 0 where from[j] < 0. 32 blocks a state
-// and head; bound by memory, x or y being read or written across its rows when turned.
+// State to[j] of y = state from[j] of x, or 0 if from[j] < 0. 32 blocks per state and
+// head. Bound: memory; a transposed side is accessed across its rows.
 static __global__ void move_states(int HV, int K, int V, const struct states x,
                                    const struct states y, const struct moves m)
 {
@@ -71,7 +72,7 @@ static __global__ void move_states(int HV, int K, int V, const struct states x,
     const int step = gridDim.z * blockDim.x;
     for (int e = blockIdx.z * blockDim.x + threadIdx.x; e < KV; e += step) {
         const int t = e % V * K + e / V;
-        b[y.turned ? t : e] = a ? a[x.turned ? t : e] : 0.0f;
+        b[y.transposed ? t : e] = a ? a[x.transposed ? t : e] : 0.0f;
     }
 }
 
@@ -96,7 +97,8 @@ static inline void move(struct mover *x, int from, int to)
     x->m.to[x->m.count++] = to;
 }
 
-// Rows of y [NS,HV,K,V] that begin (end) a sequence from x (h0, dht), 0 elsewhere.
+// Rows of y [NS,HV,K,V] that start (ends: end) a sequence get its state from x (h0,
+// dht), others 0.
 static inline void states_in(const struct kcp_call *a, int ends, const void *x, void *y)
 {
     const struct kcp_segment *seg = a->plan->seg + a->plan->ctx[a->r].seg0;
@@ -106,10 +108,10 @@ static inline void states_in(const struct kcp_call *a, int ends, const void *x, 
     flush(&m);
 }
 
-// A sequence without tokens hands what was given (h0, dht) through to y (ht, dh0), on
-// the rank that owns it.
-static inline void hand_through(const struct kcp_call *a, int ends, const void *given,
-                                void *y)
+// For a sequence without tokens copies its given state (h0, dht) to y (ht, dh0), on the
+// rank that owns it.
+static inline void pass_empty_states(const struct kcp_call *a, int ends,
+                                     const void *given, void *y)
 {
     const struct kcp_plan *p = a->plan;
     const int *owner = ends ? p->ht_rank : p->h0_rank;
@@ -120,7 +122,7 @@ static inline void hand_through(const struct kcp_call *a, int ends, const void *
     flush(&m);
 }
 
-// The converse of states_in: states that end (begin) a sequence to y (ht, dh0).
+// The inverse of states_in: copies states that end (start) a sequence to y (ht, dh0).
 static inline void states_out(const struct kcp_call *a, int ends, const void *x,
                               const void *given, void *y)
 {
@@ -129,15 +131,15 @@ static inline void states_out(const struct kcp_call *a, int ends, const void *x,
     for (int s = 0; s < a->NS; s++)
         if (ends ? seg[s].last : seg[s].first) move(&m, s, seg[s].n);
     flush(&m);
-    hand_through(a, ends, given, y);
+    pass_empty_states(a, ends, given, y);
 }
 
-// ---- the exchange: of an all-gather's row a rank fills what is wanted of its maps,
-// and the rest travels too; so that nothing unwritten leaves a GPU, it is 0
+// ---- the exchange. A rank fills only the wanted maps of its row in an all-gather, but
+// the whole row is sent, so it is zeroed first: uninitialized memory never leaves a GPU
 static inline int exchange(const struct kcp_exchange *e)
 {
     if (e->form == KCP_ALL_GATHER && e->plan->crossing) {
-        struct kcp_exchange exact = *e;      // rows lie in fp32 also where bf16 travels
+        struct kcp_exchange exact = *e;      // rows are in fp32 even if sent as bf16
         exact.comm = NULL;
         const int64_t row = kcp_exchange_formula(&exact).bytes / (e->plan->R - 1);
         char *all = (char *)(e->kept && !e->backward ? e->kept : e->work);
@@ -146,7 +148,7 @@ static inline int exchange(const struct kcp_exchange *e)
     return kcp_exchange_run(e);
 }
 
-// The exchange of a pass: its maps, its states, and what the block keeps of it.
+// The exchange of a pass: its maps, its states, and the arrays in the saved block.
 static inline struct kcp_exchange place_exchange(struct arena *r,
                                                  const struct kcp_call *a, int backward,
                                                  void *maps, void *states)
@@ -159,7 +161,7 @@ static inline struct kcp_exchange place_exchange(struct arena *r,
     return e;
 }
 
-// The states with which segments begin, to or from the block.
+// Copies the first states of segments to or from the block.
 static inline void copy_kept(const struct kcp_call *a, void *to, const void *from)
 {
     const size_t state = sizeof(float) * a->HV * a->K * a->V;
@@ -167,15 +169,15 @@ static inline void copy_kept(const struct kcp_call *a, void *to, const void *fro
                     a->stream);
 }
 
-// A pass that failed by itself tells the other ranks.
-static inline int tell(const struct kcp_call *a, int status, const char *name)
+// Reports a local failure to the other ranks; returns status.
+static inline int report_failure(const struct kcp_call *a, int status, const char *name)
 {
     if (status && status != KCP_COMM && a->comm) a->comm->fail(a->comm, status, name);
     return status;
 }
 
 // ---- the header of the saved block, written and compared on the device: format, mode
-// and sizes must agree; who wrote it does not matter
+// and sizes must agree; the writer may differ
 static __global__ void write_head(void *saved, const struct kcp_saved head)
 {
     for (int i = threadIdx.x; i < (int)sizeof head; i += blockDim.x)
@@ -194,11 +196,12 @@ static __global__ void compare_head(const void *saved, const struct kcp_saved he
     if (threadIdx.x == 0) *differs = d;
 }
 
-// What is made from a block of another format or call becomes NaN: asking the block
-// first would make the host wait for the device. 0xff bytes are a NaN in fp32 and bf16.
-struct refused { void *p[8]; int64_t bytes[8]; int count; };
+// Outputs computed from a block of another format or call become NaN, because testing
+// the block on the host would make it wait for the device. Bytes 0xff are a NaN in fp32
+// and bf16.
+struct nan_outputs { void *p[8]; int64_t bytes[8]; int count; };
 
-static __global__ void refuse(const int *differs, const struct refused x)
+static __global__ void fill_nan(const int *differs, const struct nan_outputs x)
 {
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int j = 0; j < x.count && *differs; j++)

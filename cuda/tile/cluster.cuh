@@ -1,4 +1,4 @@
-// cluster.cuh -- blocks of a cluster: who am I, and arrivals at another's barrier.
+// cluster.cuh -- thread-block clusters: rank, synchronization, remote arrivals.
 // Book: chapter 18.
 // Checked by: every variant that includes it.
 // Next: launch.cuh.
@@ -7,7 +7,7 @@
 
 #include "mbarrier.cuh"
 
-// %cluster_ctarank: this block's number in its cluster. By any thread.
+// %cluster_ctarank: the rank of this block in its cluster. May be called by any thread.
 static __device__ __forceinline__ uint32_t cluster_rank(void)
 {
     uint32_t r;
@@ -15,9 +15,10 @@ static __device__ __forceinline__ uint32_t cluster_rank(void)
     return r;
 }
 
-// mapa and mbarrier.arrive.shared::cluster, by one thread for one arrival: at the
-// barrier of block `rank` that lies where `bar` lies here. Before: cluster_sync, after
-// every block has set its barriers up; and the other block has not ended.
+// mapa and mbarrier.arrive.shared::cluster: one arrival per calling thread at the
+// barrier that block `rank` keeps at the same shared-memory offset as `bar`. Requires a
+// cluster_sync after every block has initialized its barriers, and block `rank` must
+// not have exited.
 static __device__ __forceinline__ void mbarrier_arrive_cluster(uint64_t *bar, int rank)
 {
     jitter();
@@ -28,7 +29,8 @@ static __device__ __forceinline__ void mbarrier_arrive_cluster(uint64_t *bar, in
         : "memory");
 }
 
-// barrier.cluster.arrive and .wait, by all threads of all blocks of the cluster.
+// barrier.cluster.arrive and barrier.cluster.wait, called by all threads of all blocks
+// of the cluster.
 static __device__ __forceinline__ void cluster_sync(void)
 {
     jitter();
@@ -37,8 +39,8 @@ static __device__ __forceinline__ void cluster_sync(void)
                      : "memory");
 }
 
-// st.shared::cluster, by one thread: x to where `at` lies here, in block `rank`. Who
-// reads it there does so after cluster_sync.
+// st.shared::cluster, called by one thread: stores x in block `rank`, at the
+// shared-memory offset of `at`. Threads of that block may read x after cluster_sync.
 static __device__ __forceinline__ void store_in_block(int *at, int rank, int x)
 {
     asm volatile(

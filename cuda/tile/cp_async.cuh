@@ -1,4 +1,4 @@
-// cp_async.cuh -- sm_80: 16 bytes from global to shared memory, no register between.
+// cp_async.cuh -- sm_80: asynchronous copies of 16 bytes from global to shared memory.
 // Book: chapter 17, "Copies in the background".
 // Checked by: every variant that includes it.
 // Next: mbarrier.cuh.
@@ -7,14 +7,15 @@
 
 #include "device.cuh"
 
-// The address of a place in shared memory, as PTX counts it.
+// Shared-memory address as PTX instructions take it.
 static __device__ __forceinline__ uint32_t smem_addr(const void *p)
 {
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-// cp.async.cg, by each thread for itself: 16 bytes, both ends aligned to 16; zeros when
-// !there, and then `from` is not read. Before: whoever read `to` is done (a barrier).
+// cp.async.cg: each thread copies 16 bytes; both addresses are multiples of 16. With
+// there = 0 the destination is filled with zeros and `from` is not read. A barrier must
+// separate this call from earlier reads of `to`.
 static __device__ __forceinline__ void cp_async_16(void *to, const void *from,
                                                    int there)
 {
@@ -24,14 +25,15 @@ static __device__ __forceinline__ void cp_async_16(void *to, const void *from,
                  : "memory");
 }
 
-// cp.async.commit_group: this thread's copies since the last one are a group.
+// cp.async.commit_group: the copies that this thread issued since the last commit form
+// a group.
 static __device__ __forceinline__ void cp_async_commit(void)
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-// cp.async.wait_group: until at most `left` of this thread's newest groups are still
-// under way. Other threads' copies are there after a barrier that follows.
+// cp.async.wait_group: waits until at most `left` groups of this thread are in flight.
+// A barrier must follow before other threads read the data.
 template <int left>
 static __device__ __forceinline__ void cp_async_wait(void)
 {

@@ -1,4 +1,4 @@
-// decay.cuh -- what a gate gives: factors of rows, of columns, of a chunk.
+// decay.cuh -- decay factors from the gate: per row, per column and per chunk.
 // Book: chapter 04, "Tensor cores".
 // Checked by: every variant that includes it.
 // Next: warp_scan.cuh.
@@ -7,7 +7,8 @@
 
 #include "state_io.cuh"
 
-// Which columns of D tiles a lane holds, and a factor for each of them.
+// Multiplies each column of D tiles by its factor. A lane holds columns 8 i + e and 8 i
+// + e + 1 of tile i, e = 2 (lane % 4).
 template <int tiles>
 static __device__ __forceinline__ void scale_columns(float (*y)[4], const float *factor)
 {
@@ -22,7 +23,7 @@ static __device__ __forceinline__ void scale_columns(float (*y)[4], const float 
     }
 }
 
-// x <- x exp2(G_i - G_a), two neighbours.
+// exp2(to - from) for two adjacent channels.
 static __device__ __forceinline__ float2 decay_between(const float *to,
                                                        const float *from)
 {
@@ -35,7 +36,7 @@ static __device__ __forceinline__ uint32_t scale_bf16x2(uint32_t x, float2 y)
     return pack_bf16x2(bf16x2_low(x) * y.x, bf16x2_high(x) * y.y);
 }
 
-// The gate of a chunk: thread i's share of it, read early and turned into factors late.
+// Gate values that thread i loads early; write_gate turns them into factors later.
 struct gate_share {
     float last, row;
 };
@@ -51,8 +52,8 @@ static __device__ __forceinline__ struct gate_share read_gate(const Args &a,
              a.KG == 1 && i < CHUNK ? gate(a, z.t + row, n, 0) : 0.0f };
 }
 
-// decay [K] = exp2(G_last). GDN's rows of q have the factor exp2(G), those of k
-// exp2(G_last - G); KDA's are gated already.
+// decay [K] = exp2(G_last). For GDN eq = scale exp2(G) scales the rows of q, and ek =
+// exp2(G_last - G) those of k; for KDA qg and kg already contain these factors.
 template <class Args>
 static __device__ __forceinline__ void write_gate(const Args &a, struct gate_share g,
                                                   int K, float *decay, float *eq,
@@ -65,7 +66,8 @@ static __device__ __forceinline__ void write_gate(const Args &a, struct gate_sha
     ek[i] = kda ? 1.0f : exp2f(g.last - g.row);
 }
 
-// Rows of qg, kg (KDA) or of the query/key head (GDN): the first, and their distance.
+// First row of qg or kg (KDA), or of q or k of the query/key head (GDN), and the row
+// stride in elements.
 struct rows {
     const bf16 *x;
     int64_t ld;

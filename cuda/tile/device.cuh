@@ -1,4 +1,4 @@
-// device.cuh -- what every kernel file shares: rows of tensors, chunks, the gate.
+// device.cuh -- definitions shared by all kernels: tensor rows, chunks, the gate.
 // Book: chapter 04, "Code: kernels".
 // Checked by: every variant that includes it.
 // Next: ../01_step/v1_column.cu.
@@ -13,10 +13,10 @@
 
 typedef __nv_bfloat16 bf16;
 
-// The widest head and the longest chunk that a v1 kernel keeps on chip.
+// Largest K or V, and largest chunk, that the v1 kernels support.
 enum { KMAX = 256, CMAX = 64 };
 
-// Row (t, n) of a tensor [T,H,D] in storage type X.
+// Row (t, n) of a tensor [T,H,D] with elements of type X.
 template <class X>
 static __device__ __forceinline__ const X *in(const void *a, int64_t t, int H, int n,
                                               int D)
@@ -30,7 +30,7 @@ static __device__ __forceinline__ X *out(void *a, int64_t t, int H, int n, int D
     return (X *)a + (t * H + n) * D;
 }
 
-// Chunk c of stretch s: its first token, and how many tokens it has.
+// First token and number of tokens of chunk c of stretch s.
 struct token_range {
     int64_t t;
     int len;
@@ -45,15 +45,15 @@ static __device__ __forceinline__ struct token_range chunk_tokens(const Args &a,
     return { t, left < a.C ? (int)left : a.C };
 }
 
-// G of channel i in row t: KDA has one a key row, GDN one a head.
+// G of channel i at token t. KDA has one gate per channel, GDN one per head.
 template <class Args>
 static __device__ __forceinline__ float gate(const Args &a, int64_t t, int n, int i)
 {
     return in<float>(a.G, t, a.HV, n, a.KG)[a.KG == 1 ? 0 : i];
 }
 
-// Row t of qg or kg. KDA reads it; GDN reads the raw row of the query/key head and has
-// the scalar e = exp2(G), or exp2(G_last - G), for the caller to multiply with.
+// Row t of qg or kg. For KDA the row is stored and e = 1. For GDN x is the raw row of
+// the query/key head, and the caller multiplies by e = exp2(G) or exp2(G_last - G).
 template <class X>
 struct gated {
     const X *x;
@@ -77,7 +77,7 @@ static __device__ __forceinline__ struct gated<X> gated_k(const Args &a, int64_t
              exp2f(gate(a, last, n, 0) - gate(a, t, n, 0)) };
 }
 
-// What the v1 kernels take: any K and V up to 256, chunks up to 64.
+// Supported by the v1 kernels: K and V up to 256, chunks up to 64.
 static inline int v1_takes(const struct kcp_call *a)
 {
     return a->K <= KMAX && a->V <= KMAX && a->C <= CMAX;

@@ -1,18 +1,20 @@
-// fragment.cuh -- a warp's fragments: from shared memory, to it, and transposed.
+// fragment.cuh -- mma fragments: loads from shared memory, stores, transposition.
 // Book: chapter 17, "ldmatrix"; chapter 04, "Tensor cores".
 // Checked by: every variant that includes it.
 // Next: mma.cuh.
 //
-// All of these are called by a whole warp (.sync.aligned). What they read others wrote
-// before a barrier; what they write others read after one.
+// All functions here are called by a whole warp (.sync.aligned). A barrier must
+// separate them from other threads' writes to what they read, and from other threads'
+// reads of what they write.
 #ifndef KCP_TILE_FRAGMENT_CUH
 #define KCP_TILE_FRAGMENT_CUH
 
 #include "cp_async.cuh"
 #include "pack.cuh"
 
-// ldmatrix.m8n8.x4.b16: four 8 x 8 tiles; lane 8 j + i points at row i of tile j, 16
-// bytes. Of tile j lane l gets row l / 4, columns 2 (l % 4) and the next, in r[j].
+// ldmatrix.m8n8.x4.b16 loads four 8 x 8 tiles. Lane 8 j + i passes the address of row i
+// of tile j (16 bytes). Lane l receives in r[j] columns 2 (l % 4) and 2 (l % 4) + 1 of
+// row l / 4 of tile j.
 static __device__ __forceinline__ void ldmatrix_x4(uint32_t *r, const bf16 *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -21,7 +23,7 @@ static __device__ __forceinline__ void ldmatrix_x4(uint32_t *r, const bf16 *row)
                  : "memory");
 }
 
-// ldmatrix.trans: the same, each tile transposed on its way.
+// ldmatrix.trans: as ldmatrix_x4, with each tile transposed.
 static __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t *r, const bf16 *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -30,8 +32,8 @@ static __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t *r, const bf16
                  : "memory");
 }
 
-// stmatrix.m8n8.x4.trans.b16, sm_90: four 8 x 8 tiles to shared memory, each transposed
-// on its way; lane 8 j + i gives the address of row i of tile j.
+// stmatrix.m8n8.x4.trans.b16 (sm_90) stores four 8 x 8 tiles, each transposed. Lane 8 j
+// + i passes the address of row i of tile j.
 static __device__ __forceinline__ void stmatrix_x4_trans(uint32_t row,
                                                          const uint32_t *r)
 {
@@ -47,7 +49,7 @@ static __device__ __forceinline__ void stmatrix_x4_trans(bf16 *row, const uint32
     stmatrix_x4_trans(smem_addr(row), r);
 }
 
-// movmatrix.m8n8.trans.b16: an 8 x 8 tile of bf16, transposed between the lanes.
+// movmatrix.m8n8.trans.b16: transposes an 8 x 8 tile of bf16 across the lanes.
 static __device__ __forceinline__ uint32_t movmatrix_trans(uint32_t x)
 {
     uint32_t y;
@@ -55,9 +57,10 @@ static __device__ __forceinline__ uint32_t movmatrix_trans(uint32_t x)
     return y;
 }
 
-// Where a lane's row pointer goes for the four tiles of a 16 x 16 block of a row-major
-// matrix, rows `pitch` elements apart. As A, or as B with _trans: tiles (0,0), (8,0),
-// (0,8), (8,8) as (row, column). As B, or as A with _trans: the middle two swapped.
+// Element offset of the row that a lane passes to ldmatrix for a 16 x 16 block of a
+// row-major matrix, row stride `pitch` elements. For operand A, or B with _trans, the
+// tiles are (0,0), (8,0), (0,8), (8,8) as (row, column). For operand B, or A with
+// _trans, the middle two are swapped.
 static __device__ __forceinline__ int ldmatrix_offset_a(int lane, int pitch)
 {
     return (lane % 16) * pitch + lane / 16 * 8;

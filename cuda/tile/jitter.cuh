@@ -1,16 +1,18 @@
-// jitter.cuh -- in the build that looks for races, sleeps of random length; else none.
+// jitter.cuh -- random sleeps for the build that looks for races; no code otherwise.
 // Book: chapter 18, "Real world".
-// Checked by: tests/18_hopper/primitives_sm90.cu, what each primitive is without.
+// Checked by: tests/18_hopper/primitives_sm90.cu, which removes each primitive.
 // Next: cp_async.cuh.
 //
-// With KCP_JITTER the waits, arrivals, copies and barriers of this room sleep now and
-// then, a warp at a time, so that who should have waited meets what is not there yet.
-// make KCP_JITTER=1 B=build/jitter build/jitter/kcp-check is such a judge.
+// With KCP_JITTER defined, the waits, arrivals, copies and barriers of cuda/tile/ sleep
+// at random, one warp at a time. A warp that lacks a wait then reads data that has not
+// arrived, and the judge sees wrong values. To build that judge: make KCP_JITTER=1
+// B=build/jitter build/jitter/kcp-check.
 #ifndef KCP_TILE_JITTER_CUH
 #define KCP_TILE_JITTER_CUH
 
 #ifdef KCP_JITTER
-// One call of 2^few sleeps, for up to 4 us; a warp has one clock, so all of it does.
+// Sleeps in one call of 2^few on average, for up to 4 us. All lanes of a warp read the
+// same clock and therefore sleep together.
 static __device__ __forceinline__ void jitter(int few = 3)
 {
     unsigned x;

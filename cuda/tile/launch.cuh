@@ -1,4 +1,4 @@
-// launch.cuh -- what a kernel asks of the chip, and of the kernel before it.
+// launch.cuh -- device check and programmatic dependent launch.
 // Book: chapter 18.
 // Checked by: every variant that includes it.
 // Next: ../18_hopper/chunk_factors.cuh.
@@ -9,7 +9,7 @@
 
 #include <cuda_runtime.h>
 
-// On the host. Kernels for sm_90a are for no other chip.
+// Host. Code compiled for sm_90a runs on compute capability 9.0 only.
 static inline int device_is_sm90(void)
 {
     int device = 0, major = 0;
@@ -18,21 +18,22 @@ static inline int device_is_sm90(void)
     return major == 9;
 }
 
-// Programmatic dependent launch: a kernel launched with the attribute of programmatic
-// stream serialization may begin before the kernel ahead of it in the stream has ended.
+// Programmatic dependent launch: a kernel launched with the attribute "programmatic
+// stream serialization" may start before the previous kernel in the stream has
+// finished.
 
-// griddepcontrol.launch_dependents, by any thread: once every block of this kernel has
-// called it or has ended, the next kernel's blocks may begin. It promises nothing of
-// what this kernel has written.
+// griddepcontrol.launch_dependents, called by any thread: the next kernel's blocks may
+// start once every block of this kernel has called it or has exited. It does not make
+// this kernel's writes visible.
 static __device__ __forceinline__ void griddepcontrol_launch_dependents(void)
 {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
     jitter();
 }
 
-// griddepcontrol.wait, by each thread that reads what came before: until the kernel
-// ahead in the stream has ended and its writes are visible; and so with all before
-// that.
+// griddepcontrol.wait, called by each thread that reads results of earlier kernels:
+// waits until the previous kernel in the stream has finished and its writes are
+// visible. By induction this covers all earlier kernels.
 static __device__ __forceinline__ void griddepcontrol_wait(void)
 {
     asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -1,4 +1,4 @@
-// math.cuh -- what the special function unit computes, roughly and quickly.
+// math.cuh -- approximate functions of the special function unit (MUFU).
 // Book: chapter 18.
 // Checked by: every variant that includes it.
 // Next: pack.cuh.
@@ -7,7 +7,7 @@
 
 #include <cuda_runtime.h>
 
-// ex2.approx.ftz: 2^x to 2 ulp; below 2^-126 it is 0.
+// ex2.approx.ftz: 2^x, error 2 ulp; 0 below 2^-126.
 static __device__ __forceinline__ float ex2_approx(float x)
 {
     float y;
@@ -15,7 +15,7 @@ static __device__ __forceinline__ float ex2_approx(float x)
     return y;
 }
 
-// rcp.approx.ftz: 1/x to 1 ulp; of what is above 2^126 it is 0.
+// rcp.approx.ftz: 1/x, error 1 ulp; 0 for x above 2^126.
 static __device__ __forceinline__ float rcp_approx(float x)
 {
     float y;

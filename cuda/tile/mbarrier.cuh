@@ -1,27 +1,28 @@
-// mbarrier.cuh -- barriers in shared memory: so many arrivals, or bytes, end a phase.
+// mbarrier.cuh -- mbarriers: barriers in shared memory that count arrivals and bytes.
 // Book: chapter 17, "Warps with roles".
 // Checked by: every variant that includes it.
 // Next: tma.cuh.
 //
-// A barrier counts phases 0, 1, ... A phase ends when its arrivals are all there and so
-// are the bytes that were announced; the next one begins by itself. A thread may wait
-// for the phase that is under way or the one before it, for only the parity is
-// compared.
+// A barrier counts phases 0, 1, ... A phase completes when all expected arrivals and
+// all announced bytes are in; the next phase starts at once. A wait compares parity
+// only, so a thread may wait for the current phase or the one before it, never for an
+// older one.
 #ifndef KCP_TILE_MBARRIER_CUH
 #define KCP_TILE_MBARRIER_CUH
 
 #include "cp_async.cuh"
 
-// mbarrier.init: `count` arrivals end a phase. By one thread; others use the barrier
-// after __syncthreads, the copy engine after mbarrier_fence_init too (tma.cuh).
+// mbarrier.init, called by one thread: `count` arrivals complete a phase. Other threads
+// may use the barrier after __syncthreads; TMA and other blocks also need
+// mbarrier_fence_init (tma.cuh).
 static __device__ __forceinline__ void mbarrier_init(uint64_t *bar, int count)
 {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(smem_addr(bar)), "r"(count)
                  : "memory");
 }
 
-// mbarrier.arrive, one arrival a calling thread. What it wrote before is seen by
-// whoever has waited for this phase.
+// mbarrier.arrive: one arrival per calling thread. A thread that has waited for this
+// phase sees what the arriving threads wrote before.
 static __device__ __forceinline__ void mbarrier_arrive(uint64_t *bar)
 {
     jitter();
@@ -29,8 +30,8 @@ static __device__ __forceinline__ void mbarrier_arrive(uint64_t *bar)
                  : "memory");
 }
 
-// mbarrier.try_wait.parity, by each thread that must know: until phase number `phase`
-// (0, 1, ...) is over.
+// mbarrier.try_wait.parity, called by each waiting thread: waits until phase number
+// `phase` (0, 1, ...) has completed.
 static __device__ __forceinline__ void mbarrier_wait(uint64_t *bar, int phase)
 {
     asm volatile("{ .reg .pred p;\n"
@@ -41,8 +42,8 @@ static __device__ __forceinline__ void mbarrier_wait(uint64_t *bar, int phase)
     jitter();
 }
 
-// mbarrier.arrive.expect_tx, by the thread that starts the copies: an arrival, and so
-// many bytes that the phase waits for.
+// mbarrier.arrive.expect_tx, called by the thread that issues the copies: one arrival,
+// and `bytes` more bytes that the phase waits for.
 static __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *bar,
                                                                  uint32_t bytes)
 {
@@ -53,8 +54,9 @@ static __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *bar,
         : "memory");
 }
 
-// cp.async.mbarrier.arrive.noinc: an arrival of the calling thread, made when all that
-// it asked of cp_async_16 is there. It counts among mbarrier_init's.
+// cp.async.mbarrier.arrive.noinc: one arrival per calling thread, triggered when all
+// its earlier cp_async_16 have completed. The count passed to mbarrier_init includes
+// it.
 static __device__ __forceinline__ void cp_async_mbarrier_arrive(uint64_t *bar)
 {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(smem_addr(bar))

@@ -1,22 +1,24 @@
-// mma.cuh -- the tensor core of sm_80 and up: a warp at once.
+// mma.cuh -- warp-level tensor-core products, sm_80 and later.
 // Book: chapter 17, "The tensor core".
 // Checked by: every variant that includes it.
 // Next: ../04_chunk/v2_warp.cu.
 //
-// A fragment is a warp's share of a small matrix, in registers. With g = lane / 4 and
-// e = 2 (lane % 4), an 8 x 8 tile of bf16 gives a lane the pair [g][e], [g][e+1]:
+// A fragment is the part of a small matrix that a lane holds in registers. With g =
+// lane / 4 and e = 2 (lane % 4), a lane holds the pair [g][e], [g][e+1] of an 8 x 8
+// tile of bf16:
 //   A  16 x 16   a[0] rows g, a[1] rows g+8, columns e;  a[2], a[3] columns e+8
 //   B  16 x 8    b[0] rows e, e+1 of column g;  b[1] rows e+8, e+9
 //   D  16 x 8    d[0], d[1] = [g][e], [g][e+1];  d[2], d[3] = [g+8][e], [g+8][e+1]
-// so two tiles of D, packed to bf16, are an A: a product can feed the next one without
-// leaving the registers.
+// Two tiles of D packed to bf16 have the layout of A, so the result of one product can
+// be the operand of the next without leaving the registers.
 #ifndef KCP_TILE_MMA_CUH
 #define KCP_TILE_MMA_CUH
 
 #include "fragment.cuh"
 #include "math.cuh"
 
-// mma.m16n8k16, bf16 with fp32 sums, by a whole warp: d [16,8] += a [16,16] b [16,8].
+// mma.m16n8k16, bf16 with fp32 accumulators, by a whole warp: d [16,8] += a [16,16] b
+// [16,8].
 static __device__ __forceinline__ void mma_m16n8k16(float *d, const uint32_t *a,
                                                     uint32_t b0, uint32_t b1)
 {
@@ -26,7 +28,8 @@ static __device__ __forceinline__ void mma_m16n8k16(float *d, const uint32_t *a,
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Its 16 columns: d[0] and d[1] are two tiles, b a 16 x 16 block as ldmatrix leaves it.
+// d [16,16] += a [16,16] b [16,16]: d[0] and d[1] are two tiles; b is a 16 x 16 block
+// as ldmatrix_x4 returns it.
 static __device__ __forceinline__ void mma_m16n16k16(float (*d)[4], const uint32_t *a,
                                                      const uint32_t *b)
 {

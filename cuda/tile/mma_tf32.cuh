@@ -1,17 +1,17 @@
-// mma_tf32.cuh -- fp32 on the tensor core: tf32, and three products of it.
+// mma_tf32.cuh -- fp32 products on the tensor core by tf32 and splitting.
 // Book: chapter 15, "Code: kernels"; chapter 19.
 // Checked by: every variant that includes it.
 // Next: ../15_scan/v2_mma.cu.
 //
-// With g = lane / 4 and e = lane % 4: A 16 x 8 has a[0] = [g][e], a[1] = [g+8][e], a[2]
-// and a[3] the same in column e+4; B 8 x 8 has b[0] = [e][g], b[1] = [e+4][g]; D is
-// mma.cuh's.
+// Fragments, with g = lane / 4 and e = lane % 4: A 16 x 8 has a[0] = [g][e], a[1] =
+// [g+8][e], and a[2], a[3] the same rows in column e+4; B 8 x 8 has b[0] = [e][g], b[1]
+// = [e+4][g]; D is as in mma.cuh.
 #ifndef KCP_TILE_MMA_TF32_CUH
 #define KCP_TILE_MMA_TF32_CUH
 
 #include <cuda_runtime.h>
 
-// cvt.rna.tf32: x rounded to 11 bits. By any thread.
+// cvt.rna.tf32: x rounded to 11 significant bits.
 static __device__ __forceinline__ uint32_t cvt_rna_tf32(float x)
 {
     uint32_t y;
@@ -19,7 +19,7 @@ static __device__ __forceinline__ uint32_t cvt_rna_tf32(float x)
     return y;
 }
 
-// x = big + small, each of 11 bits.
+// x = big + small, each with 11 significant bits.
 static __device__ __forceinline__ void split_tf32(float x, uint32_t *big,
                                                   uint32_t *small)
 {
@@ -27,7 +27,8 @@ static __device__ __forceinline__ void split_tf32(float x, uint32_t *big,
     *small = cvt_rna_tf32(x - __uint_as_float(*big));
 }
 
-// mma.m16n8k8, tf32 with fp32 sums, by a whole warp: d [16,8] += a [16,8] b [8,8].
+// mma.m16n8k8, tf32 with fp32 accumulators, by a whole warp: d [16,8] += a [16,8] b
+// [8,8].
 static __device__ __forceinline__ void mma_m16n8k8_tf32(float *d, const uint32_t *a,
                                                         const uint32_t *b)
 {

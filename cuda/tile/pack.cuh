@@ -1,4 +1,4 @@
-// pack.cuh -- pairs of bf16 in one register.
+// pack.cuh -- pairs of bf16 in one 32-bit register.
 // Book: chapter 17, "The tensor core".
 // Checked by: every variant that includes it.
 // Next: mma.cuh.
@@ -7,14 +7,14 @@
 
 #include "device.cuh"
 
-// Two numbers, rounded (cvt.rn.bf16x2); the first in the low half.
+// Two floats rounded to bf16 (cvt.rn.bf16x2); the first is in the low half.
 static __device__ __forceinline__ uint32_t pack_bf16x2(float low, float high)
 {
     const __nv_bfloat162 x = __floats2bfloat162_rn(low, high);
     return *(const uint32_t *)&x;
 }
 
-// A pair's halves, exact.
+// The halves of a pair as floats, exact.
 static __device__ __forceinline__ float bf16x2_low(uint32_t x)
 {
     return __uint_as_float(x << 16);
@@ -25,7 +25,7 @@ static __device__ __forceinline__ float bf16x2_high(uint32_t x)
     return __uint_as_float(x & 0xffff0000u);
 }
 
-// What is left of a pair after it was packed: x - bf16(x), exact.
+// Rounding errors of a packed pair: x - bf16(x), exact.
 static __device__ __forceinline__ void unpack_residual(uint32_t p, float &low,
                                                        float &high)
 {

@@ -1,4 +1,4 @@
-// peer_flag.cuh -- a number that another GPU raises when what it wrote here is whole.
+// peer_flag.cuh -- a counter in memory that another GPU sets when its data is complete.
 // Book: chapter 20, "Code: kernels".
 // Checked by: every form of the exchange over NCCL, bench/gpu_faults.sh.
 // Next: ../07_merge/hop.cuh.
@@ -8,8 +8,8 @@
 #include "jitter.cuh"
 #include <stdint.h>
 
-// st.release.sys: what this thread wrote or has seen before, on any GPU, is there for
-// whoever reads the number with peer_flag_read.
+// st.release.sys: all writes that this thread made or observed before, on any GPU, are
+// visible to a thread that reads the new value with peer_flag_read.
 static __device__ __forceinline__ void peer_flag_raise(uint32_t *flag, uint32_t to)
 {
     jitter();
@@ -25,8 +25,8 @@ static __device__ __forceinline__ uint32_t peer_flag_read(const uint32_t *flag)
     return x;
 }
 
-// By one thread: until the flag has come to `to`, counted modulo 2^32; or until `lost`,
-// which the host writes, is not 0. Returns 0 then.
+// Called by one thread: waits until the flag reaches `to`, modulo 2^32, and returns 1;
+// or until the host sets `lost`, and returns 0.
 static __device__ __forceinline__ int peer_flag_wait(const uint32_t *flag, uint32_t to,
                                                      const volatile int *lost)
 {

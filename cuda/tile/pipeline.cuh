@@ -1,4 +1,4 @@
-// pipeline.cuh -- stages of shared memory between a chunk's copies and its products.
+// pipeline.cuh -- a ring of chunks in shared memory for the warpgroup scans.
 // Book: chapter 17, "Warps with roles"; chapter 05, "A warpgroup at once".
 // Checked by: every variant that includes it.
 // Next: warpgroup_scan.cuh.
@@ -11,10 +11,11 @@
 
 enum { DIM = 128 }; // K and V
 
-// A pipeline of stages, chunk i in stage i % stages, phase i / stages: the chunk's
-// tensors, two swizzle128 tiles each, what its gate gives, and two barriers, of threads
-// whose copies have come (full) and of threads that have read (empty). Each thread
-// arrives itself: what a lane does for its warp, no checker of races can follow.
+// Ring of pipeline stages: chunk i is in stage i % stages, phase i / stages. A stage
+// holds the chunk's tensors as two swizzle128 tiles each, its decay factors, and two
+// mbarriers: full (all copies have arrived) and empty (all threads have read). Every
+// thread arrives for itself, because racecheck cannot follow one lane that arrives for
+// its warp.
 template <int tensors, int stages>
 struct chunk_pipeline {
     bf16 tile[stages][tensors][2 * SWIZZLE128_TILE];

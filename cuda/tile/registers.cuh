@@ -1,25 +1,25 @@
-// registers.cuh -- what the compiler may know of a register, and what it may move.
+// registers.cuh -- constraints on what the compiler keeps in registers and moves.
 // Book: chapter 10, "Two kernels"; chapter 18.
 // Checked by: every variant that includes it.
 // Next: warp.cuh.
 //
-// None of these costs more than an instruction. They tell the compiler which values to
-// make again instead of keeping them: a register that is kept is one that a tile lacks.
+// Each of these costs at most one instruction. They make the compiler recompute a value
+// instead of keeping it in a register across a loop.
 #ifndef KCP_TILE_REGISTERS_CUH
 #define KCP_TILE_REGISTERS_CUH
 
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-// x, of which the compiler knows nothing (no instruction): what is computed from it is
-// computed here, and never taken over from before. By any thread.
+// Returns x, whose value the compiler can no longer derive (no instruction):
+// expressions of it are computed here and not reused from earlier code.
 static __device__ __forceinline__ int opaque(int x)
 {
     asm volatile("" : "+r"(x));
     return x;
 }
 
-// threadIdx.x, read anew (mov %tid.x). By any thread.
+// threadIdx.x, read from the special register at every call (mov %tid.x).
 static __device__ __forceinline__ int opaque_thread_id(void)
 {
     int t;
@@ -27,7 +27,7 @@ static __device__ __forceinline__ int opaque_thread_id(void)
     return t;
 }
 
-// The lane within its warp, read anew (mov %laneid). By any thread.
+// Lane number, read from the special register at every call (mov %laneid).
 static __device__ __forceinline__ int lane_id(void)
 {
     int lane;
@@ -35,14 +35,14 @@ static __device__ __forceinline__ int lane_id(void)
     return lane;
 }
 
-// The compiler moves no access to memory across this line (no instruction). It orders
-// nothing on the chip: other threads see what a barrier or a fence shows them.
+// The compiler moves no memory access across this call (no instruction). It orders
+// nothing between threads.
 static __device__ __forceinline__ void compiler_fence(void)
 {
     asm volatile("" ::: "memory");
 }
 
-// i * bytes in 64 bits by one instruction (mul.wide.s32); C's has five.
+// i * bytes in 64 bits by one instruction (mul.wide.s32); plain C compiles to five.
 static __device__ __forceinline__ int64_t mul_wide(int i, int bytes)
 {
     int64_t at;
@@ -50,7 +50,7 @@ static __device__ __forceinline__ int64_t mul_wide(int i, int bytes)
     return at;
 }
 
-// Row i of rows that lie `bytes` apart.
+// Row i of an array of rows, row stride `bytes`.
 template <class X>
 static __device__ __forceinline__ X *row_at(X *p, int i, int bytes)
 {

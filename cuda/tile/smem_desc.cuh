@@ -1,4 +1,4 @@
-// smem_desc.cuh -- what tells wgmma where an operand lies in shared memory.
+// smem_desc.cuh -- matrix descriptors of wgmma operands in shared memory.
 // Book: chapter 17, "A warpgroup".
 // Checked by: every variant that includes it.
 // Next: wgmma.cuh.
@@ -8,25 +8,40 @@
 #include "cp_async.cuh"
 #include "swizzle.cuh"
 
-// The matrix descriptor of B (wgmma): the address, the distance of tiles and of groups
-// of eight rows, in 16 bytes, and the swizzle of 128 bytes. X begins at a multiple of
-// 1024 bytes. K-major: rows of X are B's columns (B = X^T); 16 columns of X a step, the
-// next step 32 bytes on.
-static __device__ __forceinline__ uint64_t smem_desc_k_major(const bf16 *X)
+// The swizzle mode of a matrix descriptor, bits 62 and 63.
+enum smem_swizzle { SWIZZLE_128_BYTES = 1, SWIZZLE_32_BYTES = 3 };
+
+// The descriptor of an operand at X, a multiple of 1024 bytes: bits 0 to 13 hold the
+// address, 16 to 29 the leading offset, 32 to 45 the stride offset, all in units of 16
+// bytes. The arguments are in bytes. K-major: stride is the distance between groups of
+// 8 rows, and leading is not read. MN-major: leading is the distance between blocks
+// along M or N, each one swizzle wide, and stride that between groups of 8 along K.
+static __device__ __forceinline__ uint64_t smem_desc(const void *X,
+                                                     enum smem_swizzle swizzle,
+                                                     int leading, int stride)
 {
-    return 1ull << 62 | 64ull << 32 | 1ull << 16 | (smem_addr(X) >> 4 & 0x3fff);
+    return (uint64_t)swizzle << 62 | (uint64_t)(stride / 16) << 32
+           | (uint64_t)(leading / 16) << 16 | (smem_addr(X) >> 4 & 0x3fff);
 }
 
-// MN-major: rows of X are B's rows (B = X); 16 rows of X a step, 2048 bytes on; a
-// second tile, of X's next 64 columns, `tile` elements on.
+// K-major swizzle128 tiles: rows of X are columns of B (B = X^T). A step along K is 16
+// columns of X, 32 bytes.
+static __device__ __forceinline__ uint64_t smem_desc_k_major(const bf16 *X)
+{
+    return smem_desc(X, SWIZZLE_128_BYTES, 16, 1024);
+}
+
+// MN-major swizzle128 tiles: rows of X are rows of B (B = X). A step along K is 16 rows
+// of X, 2048 bytes. The next 64 columns of X are in a second tile, `tile` elements
+// after the first.
 static __device__ __forceinline__ uint64_t smem_desc_mn_major(
     const bf16 *X, int tile = SWIZZLE128_TILE)
 {
-    return 1ull << 62 | 64ull << 32 | (uint64_t)(tile / 8) << 16
-           | (smem_addr(X) >> 4 & 0x3fff);
+    return smem_desc(X, SWIZZLE_128_BYTES, 2 * tile, 1024);
 }
 
-// What is added to a descriptor for the next step of 16, or for the next tile.
+// Increments of a descriptor, in units of 16 bytes: for the next step of 16 along K,
+// and for the next tile.
 enum {
     DESC_STEP_K_MAJOR = 32 >> 4,
     DESC_STEP_MN_MAJOR = 2048 >> 4,

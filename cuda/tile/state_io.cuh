@@ -7,10 +7,11 @@
 
 #include "mma.cuh"
 
-enum { CHUNK = 64, PAD = 8 }; // PAD spreads rows over the banks
+// Tokens per chunk, as subchunks of 16; PAD elements avoid bank conflicts.
+enum { CHUNK = 64, SUBCHUNK = 16, SUBCHUNKS = CHUNK / SUBCHUNK, PAD = 8 };
 
-// Rows t .. t+len-1 of a tensor, `stride` apart, to shared memory [rows,width+PAD];
-// rows from len on become 0.
+// len rows of a tensor, row stride `stride` elements, to shared memory
+// [rows,width+PAD]; rows from len on become 0.
 template <int width, int rows = CHUNK>
 static __device__ __forceinline__ void cp_async_rows(bf16 *to, const bf16 *from,
                                                      int64_t stride, int len)
@@ -22,7 +23,8 @@ static __device__ __forceinline__ void cp_async_rows(bf16 *to, const bf16 *from,
     }
 }
 
-// y^T [16,rows] from X [rows,ld] in shared memory, columns v .. v+15 of it.
+// Loads y^T [16,rows]: 16 columns, starting at X, of a matrix [rows,ld] in shared
+// memory.
 template <int rows = CHUNK>
 static __device__ __forceinline__ void from_rows(float (*y)[4], const bf16 *X, int ld)
 {
@@ -38,8 +40,9 @@ static __device__ __forceinline__ void from_rows(float (*y)[4], const bf16 *X, i
     }
 }
 
-// D tiles of y^T, rows v, columns i, to rows i of a tensor, `stride` apart; i < len.
-// The tiles are transposed in registers, so that a row's 16 columns leave together.
+// Stores D tiles of y^T (rows v, columns i) to rows i < len of a tensor, row stride
+// `stride`. The tiles are transposed in registers so that the 16 columns of a row are
+// stored together.
 template <int tiles>
 static __device__ __forceinline__ void store_rows(bf16 *to, int64_t stride, int len,
                                                   const float (*y)[4])
@@ -55,7 +58,8 @@ static __device__ __forceinline__ void store_rows(bf16 *to, int64_t stride, int 
     }
 }
 
-// S^T between registers and an fp32 state: element (v, i) at S[v * dv + i * di].
+// Loads S^T [16,K] from an fp32 state: element (v, i) is at x[v * dv + i * di]. x NULL:
+// zeros.
 template <int K>
 static __device__ __forceinline__ void load_state(float (*S)[4], const float *x,
                                                   int64_t dv, int64_t di)
@@ -68,7 +72,7 @@ static __device__ __forceinline__ void load_state(float (*S)[4], const float *x,
             S[i][j] = x ? x[(g + j / 2 * 8) * dv + (i * 8 + e + j % 2) * di] : 0.0f;
 }
 
-// Columns first .. first+15 of the identity.
+// Columns first to first+15 of the identity.
 template <int K>
 static __device__ __forceinline__ void set_identity(float (*S)[4], int first)
 {
@@ -92,7 +96,7 @@ static __device__ __forceinline__ void store_state(float *x, int64_t dv, int64_t
             x[(g + j / 2 * 8) * dv + (i * 8 + e + j % 2) * di] = S[i][j];
 }
 
-// Pointers for the copies must be aligned to 16 bytes.
+// 16-byte copies need 16-byte alignment.
 static inline int is_aligned_16(const void *p)
 {
     return ((uintptr_t)p & 15) == 0;

@@ -1,4 +1,4 @@
-// tma.cuh -- Hopper's copy engine: bytes, and boxes of a tensor.
+// tma.cuh -- TMA, the copy engine of Hopper: contiguous bytes and boxes of a tensor.
 // Book: chapter 17, "Warps with roles"; chapter 18.
 // Checked by: every variant that includes it.
 // Next: ../18_hopper/chunk_factors.cuh.
@@ -11,10 +11,10 @@
 #include "proxy.cuh"
 #include "swizzle.cuh"
 
-// cp.async.bulk, by one thread: a contiguous piece of global memory to shared memory,
-// both aligned to 16 bytes. Before: mbarrier_arrive_expect_tx announced the bytes to
-// `bar`; whoever used `to` has released it, through fence_proxy_async if it was
-// written.
+// cp.async.bulk, called by one thread: copies contiguous bytes from global to shared
+// memory, both addresses multiples of 16. Requires that mbarrier_arrive_expect_tx has
+// announced the bytes at `bar`, and that all users of `to` have released it; a thread
+// that wrote `to` must have called fence_proxy_async first.
 static __device__ __forceinline__ void tma_load_1d(void *to, const void *from,
                                                    uint32_t bytes, uint64_t *bar)
 {
@@ -25,8 +25,9 @@ static __device__ __forceinline__ void tma_load_1d(void *to, const void *from,
                  : "memory");
 }
 
-// cp.async.bulk and its commit_group, by one thread: back to global memory. Before:
-// whoever wrote `from` called fence_proxy_async and then met this thread at a barrier.
+// cp.async.bulk with commit_group, called by one thread: copies from shared to global
+// memory. The threads that wrote `from` must have called fence_proxy_async and then met
+// this thread at a barrier.
 static __device__ __forceinline__ void tma_store_1d(void *to, const void *from,
                                                     uint32_t bytes)
 {
@@ -37,16 +38,16 @@ static __device__ __forceinline__ void tma_store_1d(void *to, const void *from,
                  : "memory");
 }
 
-// cp.async.bulk.wait_group.read, by the thread that stored: what it sent has been read,
-// and its place is free.
+// cp.async.bulk.wait_group.read, called by the thread that issued the stores: waits
+// until their sources have been read and may be overwritten.
 static __device__ __forceinline__ void tma_store_wait_read(void)
 {
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
-// cp.async.bulk.multicast, by one thread of one block: to this place in both blocks of
-// a cluster of two. Each block has announced the bytes to its own `bar`, and both have
-// released their place.
+// cp.async.bulk.multicast, called by one thread of one block: copies to the same offset
+// in both blocks of a cluster of two. Each block has announced the bytes at its own
+// `bar`, and both blocks have released the destination.
 static __device__ __forceinline__ void tma_load_1d_multicast(void *to, const void *from,
                                                              uint32_t bytes,
                                                              uint64_t *bar)
@@ -59,13 +60,13 @@ static __device__ __forceinline__ void tma_load_1d_multicast(void *to, const voi
                  : "memory");
 }
 
-// On the host: the tensor map (cuTensorMapEncodeTiled) of x [T,heads,K], bf16. A box is
-// 64 channels of one head in so many rows, in the order of a swizzle128 tile; zeros
-// past row T. Returns 0 where the driver does not know how.
+// Host: encodes the tensor map of x [T,heads,K], bf16 (cuTensorMapEncodeTiled). A box
+// is 64 channels of one head in `rows` rows, written as a swizzle128 tile; rows past T
+// become zero. Returns 0 if the driver lacks the function or rejects the arguments.
 static inline int tensor_map_of_heads(CUtensorMap *map, const void *x, int64_t T,
                                       int heads, int K, uint32_t rows)
 {
-    static void *known;                  // ranks that are threads find the same
+    static void *known;                  // all threads store the same value
     void *found = __atomic_load_n(&known, __ATOMIC_RELAXED);
     cudaDriverEntryPointQueryResult how = cudaDriverEntryPointSuccess;
     if (!found)
@@ -84,9 +85,9 @@ static inline int tensor_map_of_heads(CUtensorMap *map, const void *x, int64_t T
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-// cp.async.bulk.tensor.3d, by one thread: rows from t on of head n, 64 channels from
-// `channel` on, to a swizzle128 tile. Before: as tma_load_1d; `map` is a kernel's
-// __grid_constant__ argument.
+// cp.async.bulk.tensor.3d, called by one thread: rows from t on of head n, 64 channels
+// from `channel` on, to a swizzle128 tile. Requirements as for tma_load_1d; `map` is a
+// __grid_constant__ kernel argument.
 static __device__ __forceinline__ void tma_load_3d(void *to, const CUtensorMap &map,
                                                    int channel, int n, int t,
                                                    uint64_t *bar)
@@ -99,7 +100,8 @@ static __device__ __forceinline__ void tma_load_3d(void *to, const CUtensorMap &
                  : "memory");
 }
 
-// The same to this place in both blocks of a cluster of two, as tma_load_1d_multicast.
+// tma_load_3d to the same offset in both blocks of a cluster of two; requirements as
+// for tma_load_1d_multicast.
 static __device__ __forceinline__ void tma_load_3d_multicast(void *to,
                                                              const CUtensorMap &map,
                                                              int channel, int n, int t,
@@ -115,8 +117,8 @@ static __device__ __forceinline__ void tma_load_3d_multicast(void *to,
                  : "memory");
 }
 
-// cp.async.bulk.tensor.3d and its commit_group, by one thread: a swizzle128 tile back
-// to the same box of a tensor. Before: as tma_store_1d.
+// cp.async.bulk.tensor.3d with commit_group, called by one thread: stores a swizzle128
+// tile to a box of a tensor. Requirements as for tma_store_1d.
 static __device__ __forceinline__ void tma_store_3d(const CUtensorMap &map,
                                                     const void *from, int channel,
                                                     int n, int t)
@@ -128,8 +130,8 @@ static __device__ __forceinline__ void tma_store_3d(const CUtensorMap &map,
                  : "memory");
 }
 
-// fence.mbarrier_init and the proxy fence, by the thread that called mbarrier_init,
-// after it and before __syncthreads: then the copy engine and other blocks see the
+// fence.mbarrier_init and the proxy fence, called by the thread that initialized the
+// barriers, before __syncthreads or cluster_sync: TMA and other blocks then see the
 // barriers.
 static __device__ __forceinline__ void mbarrier_fence_init(void)
 {

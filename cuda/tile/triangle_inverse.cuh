@@ -1,4 +1,4 @@
-// triangle_inverse.cuh -- blocks of a chunk's pairs; (I + L)^-1, block by block.
+// triangle_inverse.cuh -- (I + L)^-1 of a chunk, block by block.
 // Book: chapter 03, "Tensor cores".
 // Checked by: every variant that includes it.
 // Next: ../03_wy/v2_halves_pairs.cuh.
@@ -7,7 +7,8 @@
 
 #include "decay.cuh"
 
-// Rows of a block: the r-th row and column of all blocks of size s, and their anchor.
+// The blocks of size s below the diagonal, at (odd, even) block positions: r-th row and
+// r-th column over all of them, and the first row of row r's block (its anchor).
 static __device__ __forceinline__ int block_row(int r, int s)
 {
     return (r & ~(s - 1)) * 2 + s + (r & (s - 1));
@@ -21,8 +22,8 @@ static __device__ __forceinline__ int block_anchor(int r, int s)
     return block_row(r & ~(s - 1), s);
 }
 
-// The four blocks of 16 on the diagonal: thread (b, j) owns column j of block b. The
-// rows of L that it reads are the same for 16 threads.
+// Inverts the four 16 x 16 blocks on the diagonal. Thread (b, j) owns column j of block
+// b; 16 threads read the same rows of L.
 template <int ld>
 static __device__ void invert_diagonal_blocks(const float (*L)[ld], float (*A)[ld])
 {
@@ -38,7 +39,8 @@ static __device__ void invert_diagonal_blocks(const float (*L)[ld], float (*A)[l
     }
 }
 
-// Four rows of a product: y_r = sum_p x_rp A_p over p < H, rows of x aligned.
+// Four rows of a product: y_r = sum_p x_rp A_p over p < H. Rows of x are 16-byte
+// aligned.
 template <int H, int ld>
 static __device__ __forceinline__ void four_rows(float *y, const float *x,
                                                  const float *A)
@@ -54,9 +56,10 @@ static __device__ __forceinline__ void four_rows(float *y, const float *x,
     }
 }
 
-// Two neighbouring blocks of size H become one of 2 H: with A_0, A_1 their inverses,
-// the block below the diagonal is -A_1 (L A_0). The inner product waits in L above the
-// diagonal, which nobody reads. Two barriers: it is whole; so is the result.
+// Joins two adjacent blocks of size H into one of size 2 H. With A_0, A_1 their
+// inverses, the block below the diagonal is -A_1 (L A_0). The inner product L A_0 is
+// stored above the diagonal of L, which is not used otherwise. The first barrier
+// separates the inner product from its readers, the second the result.
 template <int H, int ld>
 static __device__ void join_blocks(float (*L)[ld], float (*A)[ld])
 {

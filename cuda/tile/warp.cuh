@@ -1,4 +1,4 @@
-// warp.cuh -- what the lanes of a warp tell one another, and 8 bytes of shared memory.
+// warp.cuh -- shuffles in program order, and 8-byte loads from shared memory.
 // Book: chapter 15, "Code: kernels"; chapter 18.
 // Checked by: every variant that includes it.
 // Next: fragment.cuh.
@@ -7,9 +7,9 @@
 
 #include "cp_async.cuh"
 
-// x of lane ^ mask (shfl.sync.bfly), by all lanes of a warp. Volatile: several of them
-// stay behind one another as written, so that none is waited for before the last is on
-// its way.
+// x of lane ^ mask (shfl.sync.bfly), called by all lanes of a warp. Volatile, so that
+// the compiler keeps several shuffles together in program order and issues all of them
+// before it waits for the first.
 static __device__ __forceinline__ float shfl_bfly_in_order(float x, int mask)
 {
     float y;
@@ -18,8 +18,8 @@ static __device__ __forceinline__ float shfl_bfly_in_order(float x, int mask)
     return y;
 }
 
-// Eight bytes at p, aligned to 8 (ld.shared.v2.b32), read each time it is called. By
-// any thread, after the barrier that stands behind whoever wrote them.
+// Eight bytes at p, aligned to 8 (ld.shared.v2.b32), loaded at every call. A barrier
+// must separate the call from the write.
 static __device__ __forceinline__ uint2 ld_shared_v2(const void *p)
 {
     uint2 y;

@@ -1,19 +1,20 @@
-// warp_scan.cuh -- a state in registers: what the warps' scans of 04, 05, 09, 11 share.
+// warp_scan.cuh -- a state in the registers of a warp, for 04, 05, 09 and 11.
 // Book: chapter 04, "Tensor cores".
 // Checked by: every variant that includes it.
 // Next: ../04_chunk/v2_warp.cu.
 //
-// A warp holds 16 columns of a state S [K,V], transposed: D tiles of S^T, rows v,
-// columns i. S^T is then the A of S^T X^T (rows of X are the chunk's), the result,
-// packed, is the A of the update, and no warp ever needs another warp's columns. All
+// A warp holds 16 columns of a state S [K,V] as D tiles of S^T (rows v, columns i). S^T
+// is operand A of S^T X^T, where the rows of X are the chunk's; the packed result is
+// operand A of the update. A warp therefore never needs columns of another warp. All
 // warps of a block read the same X from shared memory.
 #ifndef KCP_TILE_WARP_SCAN_CUH
 #define KCP_TILE_WARP_SCAN_CUH
 
 #include "decay.cuh"
 
-// y^T [16,rows] += S^T [16,K] X^T, X [rows,K] in shared memory. The state enters in
-// bf16 pieces: 1 rounds it, 3 keep all of an fp32, for X is exact already.
+// y^T [16,rows] += S^T [16,K] X^T, X [rows,K] in shared memory. S enters as a sum of
+// bf16 pieces: one piece rounds it, three pieces keep all bits of an fp32. X is exact
+// in bf16.
 template <int K, int pieces, int rows = CHUNK>
 static __device__ __forceinline__ void times_rows(float (*y)[4], const float (*S)[4],
                                                   const bf16 *X)
@@ -45,7 +46,7 @@ static __device__ __forceinline__ void times_rows(float (*y)[4], const float (*S
     }
 }
 
-// S^T [16,K] += y^T [16,rows] X, in as many pieces of y.
+// S^T [16,K] += y^T [16,rows] X, y as a sum of bf16 pieces.
 template <int K, int pieces, int rows = CHUNK>
 static __device__ __forceinline__ void add_rows_to(float (*S)[4], const float (*y)[4],
                                                    const bf16 *X)
@@ -77,8 +78,9 @@ static __device__ __forceinline__ void add_rows_to(float (*S)[4], const float (*
     }
 }
 
-// The same, its sum formed apart: the tensor core rounds a sum towards 0, which would
-// bias a state that is to stay exact through many chunks.
+// As add_rows_to, with a separate accumulator for the sum over the chunk. The tensor
+// core rounds sums towards 0, which would bias a state that accumulates over many
+// chunks.
 template <int K, int pieces, int rows = CHUNK>
 static __device__ __forceinline__ void add_sum_of_rows_to(float (*S)[4],
                                                           const float (*y)[4],

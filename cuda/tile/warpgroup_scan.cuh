@@ -1,4 +1,4 @@
-// warpgroup_scan.cuh -- what warpgroup scans share: copies, products, the state.
+// warpgroup_scan.cuh -- copies, products and the state of the warpgroup scans.
 // Book: chapter 05, "A warpgroup at once".
 // Checked by: every variant that includes it.
 // Next: ../05_affine/v3_group_sm90.cu.
@@ -11,8 +11,8 @@
 #include "wgmma.cuh"
 #include "warp_scan.cuh"
 
-// Rows t .. t+len-1 of a tensor, `stride` apart, to so many tiles, by all threads of
-// the block; later rows become 0.
+// len rows of a tensor, row stride `stride` elements, to swizzle128 tiles, by all
+// threads of the block; rows from len on become 0.
 template <int tiles = 2, int threads = 256>
 static __device__ __forceinline__ void cp_async_swizzled_rows(bf16 *to,
                                                               const bf16 *from,
@@ -30,7 +30,7 @@ static __device__ __forceinline__ void cp_async_swizzled_rows(bf16 *to,
     }
 }
 
-// A's registers for 16 columns of y, two tiles of D, in `pieces` pieces.
+// Operand A for 16 columns of y (two D tiles) as a sum of bf16 pieces.
 template <int pieces>
 static __device__ __forceinline__ void split_bf16(uint32_t (*a)[4], const float (*y)[4])
 {
@@ -45,7 +45,8 @@ static __device__ __forceinline__ void split_bf16(uint32_t (*a)[4], const float 
         }
 }
 
-// y^T [64,64] = S^T [64,128] X^T. Two steps of 16 are split while two are multiplied.
+// y^T [64,64] = S^T [64,128] X^T. Two steps of 16 are split into pieces while two
+// others are multiplied.
 template <int pieces>
 static __device__ __forceinline__ void warpgroup_times_rows(float (*y)[4],
                                                             const float (*S)[4],
@@ -72,8 +73,9 @@ static __device__ __forceinline__ void warpgroup_times_rows(float (*y)[4],
     fence_operand<8>(y);
 }
 
-// S^T [64,128] <- S^T Lambda - y^T X, y in two pieces. The sum over the chunk is formed
-// apart: the tensor core rounds a sum towards 0, which would bias what it is added to.
+// S^T [64,128] <- S^T Lambda - y^T X, y in two pieces. The sum over the chunk has a
+// separate accumulator: the tensor core rounds sums towards 0, which would bias the
+// state.
 static __device__ __forceinline__ void warpgroup_decay_minus(float (*S)[4],
                                                              const float (*y)[4],
                                                              const bf16 *X,
@@ -130,7 +132,7 @@ static __device__ __forceinline__ void warpgroup_add_rows(float (*S)[4],
     fence_operand<16>(S);
 }
 
-// y^T [64,64] of a warpgroup from a tile of X, D tiles as products leave them.
+// Loads y^T [64,64] from a tile of X into the D layout of a warpgroup.
 static __device__ __forceinline__ void ldmatrix_swizzled(float (*y)[4], const bf16 *X)
 {
     const int lane = threadIdx.x % 32, row = lane % 8 + lane / 16 * 8;

@@ -1,18 +1,19 @@
-// warpgroup_store.cuh -- a warpgroup's results to memory, whole rows at a time.
+// warpgroup_store.cuh -- results of a warpgroup to global memory by whole rows.
 // Book: chapter 09, "Whole rows".
 // Checked by: every variant that includes it.
 // Next: ../09_chunk_backward/v3_rows_sm90.cu.
 //
-// Registers hold S^T: a warp that stored them itself would write 32 bytes a row, and
-// the load-store unit takes a row at a time. Four warps transpose their 64 columns in
-// shared memory and write 128 bytes a row, while the tensor core has the next product.
+// Registers hold S^T, so direct stores would write only 32 bytes per row, and the
+// load-store unit processes one row at a time. Instead four warps transpose their 64
+// columns in shared memory and write 128 bytes per row, while the tensor core computes
+// the next product.
 #ifndef KCP_TILE_WARPGROUP_STORE_CUH
 #define KCP_TILE_WARPGROUP_STORE_CUH
 
 #include "warpgroup_scan.cuh"
 
-// y^T [16,8 tiles] of a warp to its 16 columns of a swizzle128 tile, rounded: what
-// ldmatrix_swizzled reads.
+// Stores y^T [16,8 tiles] of a warp, rounded to bf16, to the warp's 16 columns of a
+// swizzle128 tile; ldmatrix_swizzled reads this layout.
 template <int tiles>
 static __device__ __forceinline__ void stmatrix_swizzled(bf16 *X, const float (*y)[4])
 {
@@ -29,7 +30,8 @@ static __device__ __forceinline__ void stmatrix_swizzled(bf16 *X, const float (*
     }
 }
 
-// Rows of a swizzle128 tile to rows of a tensor, `stride` apart, by the warpgroup.
+// Copies rows of a swizzle128 tile to rows of a tensor, row stride `stride`, by the
+// warpgroup.
 template <int rows>
 static __device__ __forceinline__ void copy_swizzled_rows(bf16 *to, int64_t stride,
                                                           int len, const bf16 *X)
@@ -43,15 +45,18 @@ static __device__ __forceinline__ void copy_swizzled_rows(bf16 *to, int64_t stri
                 *(const uint4 *)(from + 2048 * i);
 }
 
-// bar.sync: the four warps of a warpgroup meet, at named barrier 1 + its number.
+// Named barrier WARPGROUP_BARRIER + w synchronizes warpgroup w.
+enum { WARPGROUP_BARRIER = 1 };
+
 static __device__ __forceinline__ void warpgroup_sync(void)
 {
     jitter();
-    asm volatile("bar.sync %0, 128;" :: "r"(1 + (int)threadIdx.x / 128) : "memory");
+    const int id = WARPGROUP_BARRIER + (int)threadIdx.x / 128;
+    asm volatile("bar.sync %0, 128;" :: "r"(id) : "memory");
 }
 
-// No instruction: A's registers stay what they are until the products that read them
-// are over.
+// Keeps operand A in its registers until the products that read it are complete (no
+// instruction).
 static __device__ __forceinline__ void keep_operand(const uint32_t (*a)[1][4])
 {
     #pragma unroll
@@ -60,8 +65,8 @@ static __device__ __forceinline__ void keep_operand(const uint32_t (*a)[1][4])
                            "r"(a[c][0][3]) : "memory");
 }
 
-// S^T [64,128] += y^T X begun, y in a: wgmma_wait, keep_operand and fence_operand
-// end it.
+// Issues S^T [64,128] += y^T X, y packed in a. The caller completes it with wgmma_wait,
+// keep_operand and fence_operand.
 static __device__ __forceinline__ void warpgroup_add_rows_async(
     float (*S)[4], const uint32_t (*a)[1][4], const bf16 *X)
 {

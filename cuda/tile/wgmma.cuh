@@ -1,41 +1,42 @@
-// wgmma.cuh -- the tensor core of sm_90a: a warpgroup at once.
+// wgmma.cuh -- warpgroup-level tensor-core products, sm_90a.
 // Book: chapter 17, "A warpgroup"; chapter 18.
 // Checked by: every variant that includes it.
 // Next: ../05_affine/v3_group_sm90.cu.
 //
-// A warpgroup is four warps, and its A is 64 x 16: each warp holds 16 rows of it as in
-// mma.cuh. So is D, 64 x N: warp i has rows 16 i .. 16 i + 15, in tiles of 8 columns. B
-// lies in shared memory (swizzle.cuh, smem_desc.cuh). All of these are called by the
-// whole warpgroup. The order is: fence_proxy_async and a barrier behind whoever wrote
-// B; wgmma_fence; products; wgmma_commit; wgmma_wait; fence_operand on what is read
-// then.
+// A warpgroup is four warps. Operand A is 64 x 16 and D is 64 x N; warp i holds rows 16
+// i to 16 i + 15 of both, with the fragments of mma.cuh. Operand B is in shared memory
+// (swizzle.cuh, smem_desc.cuh). Every function here is called by the whole warpgroup.
+// Order of calls: the threads that wrote B call fence_proxy_async and a barrier; then
+// wgmma_fence; products; wgmma_commit; wgmma_wait; fence_operand on the accumulators
+// that are read next.
 #ifndef KCP_TILE_WGMMA_CUH
 #define KCP_TILE_WGMMA_CUH
 
 #include "mma.cuh"
 #include "smem_desc.cuh"
 
-// wgmma.fence: registers written before are seen by the products that follow.
+// wgmma.fence: makes earlier register writes visible to the following products.
 static __device__ __forceinline__ void wgmma_fence(void)
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-// wgmma.commit_group: the products since the last one are a group.
+// wgmma.commit_group: the products issued since the last commit form a group.
 static __device__ __forceinline__ void wgmma_commit(void)
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// wgmma.wait_group: until at most `left` of the newest groups are still under way.
+// wgmma.wait_group: waits until at most `left` groups are in flight.
 template <int left>
 static __device__ __forceinline__ void wgmma_wait(void)
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(left) : "memory");
 }
 
-// The compiler may not move what touches d across this line (no instruction): for after
-// wgmma_wait, for it does not know that the products were still writing d.
+// The compiler moves no access to d across this call (no instruction). Needed after
+// wgmma_wait, because the compiler does not know that the products were still writing
+// d.
 template <int tiles>
 static __device__ __forceinline__ void fence_operand(float (*d)[4])
 {
@@ -48,8 +49,8 @@ static __device__ __forceinline__ void fence_operand(float (*d)[4])
 #define D4(i) "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
 #define D16(i) D4(i), D4(i + 1), D4(i + 2), D4(i + 3)
 
-// wgmma.m64n64k16, A in registers: d [64,64] = a b, or += with add. trans_b: b is given
-// by smem_desc_mn_major, else by smem_desc_k_major.
+// wgmma.m64n64k16, A in registers: d [64,64] = a b, or += if add. trans_b: b is a
+// descriptor of smem_desc_mn_major, else of smem_desc_k_major.
 template <int trans_b>
 static __device__ __forceinline__ void wgmma_m64n64k16_rs(float (*d)[4],
                                                           const uint32_t *a, uint64_t b,
@@ -64,8 +65,8 @@ static __device__ __forceinline__ void wgmma_m64n64k16_rs(float (*d)[4],
           "n"(trans_b));
 }
 
-// Both in shared memory: d [64,64] = X Y^T, or += with add, of 16 columns of both,
-// given by smem_desc_k_major.
+// Both operands in shared memory, K-major descriptors: d [64,64] = X Y^T over 16
+// columns of both, or += if add.
 static __device__ __forceinline__ void wgmma_m64n64k16_ss(float (*d)[4], uint64_t X,
                                                           uint64_t Y, int add)
 {
@@ -77,9 +78,9 @@ static __device__ __forceinline__ void wgmma_m64n64k16_ss(float (*d)[4], uint64_
         : D16(0), D16(4) : "l"(X), "l"(Y), "r"(add));
 }
 
-// Both in shared memory, either given by smem_desc_mn_major when its trans is set: d
-// [64,64] += A B, where trans_a says that rows of the tile are A's columns, and trans_b
-// that they are B's rows.
+// Both operands in shared memory: d [64,64] += A B. trans_a: A's descriptor is
+// MN-major, so rows of the tile are columns of A; trans_b: B's descriptor is MN-major,
+// so rows of the tile are rows of B.
 template <int trans_a, int trans_b>
 static __device__ __forceinline__ void wgmma_m64n64k16_ss_trans(float (*d)[4],
                                                                 uint64_t A, uint64_t B)
@@ -109,7 +110,7 @@ static __device__ __forceinline__ void wgmma_m64n128k16_rs(float (*d)[4],
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(trans_b));
 }
 
-// d [64,64] = X Y^T; X and Y [64,K] lie in swizzle128 tiles. Begun, and not waited for.
+// Issues d [64,64] = X Y^T without waiting; X and Y [64,K] are swizzle128 tiles.
 template <int K>
 static __device__ __forceinline__ void wgmma_tiles_begin(
     float (*d)[4], const unsigned char (*X)[TILE_BYTES],

@@ -52,7 +52,7 @@ makes '  cc ref/base/program.c'
 makes ''
 makes '  cc ref/base/program.c' EXTRA=-DOTHER
 # Or when a header is newer that lies beside the kernels: what is C, and what is CUDA.
-for object in tests/08_forward/split_sequence.o cuda/18_hopper/v3_records_sm90.cu.o; do
+for object in tests/08_forward/split_sequence.o cuda/18_hopper/v3_prepare_scan_sm90.cu.o; do
     [ -f "$B/$object" ] || continue
     make -n -C "$here" B="$B" -W ref/core/split.h "$B/$object" |
         grep -q "cc ${object%.o}" || stop "$object is not made anew for split.h"

@@ -42,28 +42,28 @@ mistakes() {
 # name|stage:variant|kernels|file, in cuda/18_hopper|line to take away|in its place|case
 all_mistakes() {
     cat <<'LIST'
-wait_a|08:v3_records|forward_scan/scan|forward_scan/scan_sm90.cu|consumer_wait(smem, PIPE_A, chunk);
-wait_aqk|08:v3_records|forward_scan/scan|forward_scan/scan_sm90.cu|consumer_wait(smem, PIPE_AQK, chunk);
-wait_v|08:v3_records|forward_scan/scan|forward_scan/pipeline.cuh|if (storage::IS_SCAN && phase) mbarrier_wait(&smem.v_empty[at],
-reverse_full|13:v4_factors|backward/scans|backward/reverse.cuh|mbarrier_wait(&smem.full[at], phase);
-reverse_empty|13:v4_factors|backward/scans|backward/reverse.cuh|if (phase) mbarrier_wait(&smem.empty[at], phase - 1);
-sums_full|13:v4_factors|backward/finish_kda|backward/finish_kda_sm90.cu|mbarrier_wait(&smem.sums_full, i.chunk);
-sums_dS|13:v4_factors|backward/finish_kda|backward/finish_producer.cuh|mbarrier_wait(&smem.full[PART_dS], i.chunk);
-dbeta|13:v4_factors|backward/finish_kda|backward/finish_producer.cuh|named_barrier_sync(4,
-gdn_dS|13:v4_factors|backward/finish_gdn|backward/finish_gdn_sm90.cu|mbarrier_wait(&smem.full[GDN_dS], i.chunk);
-gdn_sums|13:v4_factors|backward/finish_gdn|backward/finish_gdn.cuh|mbarrier_wait(&smem.sums_full, i.chunk);
-states_k|13:v4_factors|backward/scans|backward/states.cuh|consumer_wait(smem.in, PIPE_K, chunk);
-states_a|13:v4_factors|backward/scans|backward/states.cuh|consumer_wait(in, PIPE_A, chunk);
-rows_full|13:v4_factors|backward/finish_kda|backward/finish_kda_sm90.cu|mbarrier_wait(&smem.full[PART_ROWS + i.chunk % 2], i.chunk / 2);
-dO_full|13:v4_factors|backward/finish_kda|backward/finish_kda_sm90.cu|mbarrier_wait(&smem.full[PART_dO], i.chunk);
-dO_empty|13:v4_factors|backward/finish_kda|backward/finish_producer.cuh|if (i.chunk) mbarrier_wait(&smem.empty[OF_dO], before);
-triangles|13:v4_factors|backward/finish_kda|backward/finish_kda_sm90.cu|named_barrier_sync(1, CONSUMERS); // the triangles are there
-walk_wait|08:v3_records|maps/maps|maps/maps_sm90.cu|griddepcontrol_wait();
-walk_order|08:v3_records|v3_records|v3_records_sm90.cu|w.from, w.strip,|status = forward_maps_walk(&x, w.strip - 1, w.strip, f->walk == KCP_WANT_H);
-walk_last|08:v3_records|v3_records|v3_records_sm90.cu|if (!status && w.is_read)|if (!status && w.is_read && w.first + w.count < x.a.NC)
-share_beta|08:v3_records|kda_forward/chunk_prepare|kda_forward/chunk_prepare_sm90.cu|smem.beta[threadIdx.x] = beta_of_row(|smem.beta[threadIdx.x] = (chunk == 1 ? 0.5f : 1.0f) * beta_of_row(x, z.len, c, n, loaded.beta);|share
-wide_decay|08:v3_records|forward_scan/scan|forward_scan/scan_sm90.cu|scale_columns<K / 8>(S, smem.decay[at]);|if (!(WGS == 2 && chunk == 1)) scale_columns<K / 8>(S, smem.decay[at]);|wide kda
-wide_decay_gdn|08:v3_records|forward_scan/scan|forward_scan/scan_sm90.cu|scale_state(S, K / 8, f.decay[0]);|if (!(WGS == 2 && chunk == 1)) scale_state(S, K / 8, f.decay[0]);|wide gdn
+wait_a|08:v3_prepare_scan|forward_scan/scan|forward_scan/scan_sm90.cu|consumer_wait(smem, PIPE_A, chunk);
+wait_aqk|08:v3_prepare_scan|forward_scan/scan|forward_scan/scan_sm90.cu|consumer_wait(smem, PIPE_AQK, chunk);
+wait_v|08:v3_prepare_scan|forward_scan/scan|forward_scan/pipeline.cuh|if (storage::HAS_O && phase) mbarrier_wait(&smem.v_empty[at],
+reverse_full|13:v4_scans_finish|backward/scans|backward/reverse.cuh|mbarrier_wait(&smem.full[at], phase);
+reverse_empty|13:v4_scans_finish|backward/scans|backward/reverse.cuh|if (phase) mbarrier_wait(&smem.empty[at], phase - 1);
+sums_full|13:v4_scans_finish|backward/finish_kda|backward/finish_kda_sm90.cu|mbarrier_wait(&smem.sums_full, i.chunk);
+sums_dS|13:v4_scans_finish|backward/finish_kda|backward/finish_producer.cuh|mbarrier_wait(&smem.full[PART_dS], i.chunk);
+dbeta|13:v4_scans_finish|backward/finish_kda|backward/finish_producer.cuh|named_barrier_sync(DIAGONAL_STORED,
+gdn_dS|13:v4_scans_finish|backward/finish_gdn|backward/finish_gdn_sm90.cu|mbarrier_wait(&smem.full[GDN_dS], i.chunk);
+gdn_sums|13:v4_scans_finish|backward/finish_gdn|backward/finish_gdn.cuh|mbarrier_wait(&smem.sums_full, i.chunk);
+states_k|13:v4_scans_finish|backward/scans|backward/states.cuh|consumer_wait(smem.in, PIPE_K, chunk);
+states_a|13:v4_scans_finish|backward/scans|backward/states.cuh|consumer_wait(in, PIPE_A, chunk);
+rows_full|13:v4_scans_finish|backward/finish_kda|backward/finish_kda_sm90.cu|mbarrier_wait(&smem.full[PART_ROWS + i.chunk % 2], i.chunk / 2);
+dO_full|13:v4_scans_finish|backward/finish_kda|backward/finish_kda_sm90.cu|mbarrier_wait(&smem.full[PART_dO], i.chunk);
+dO_empty|13:v4_scans_finish|backward/finish_kda|backward/finish_producer.cuh|if (i.chunk) mbarrier_wait(&smem.empty[OF_dO], before);
+triangles|13:v4_scans_finish|backward/finish_kda|backward/finish_kda_sm90.cu|named_barrier_sync(CONSUMERS_SYNC, CONSUMERS); // the triangles are stored
+walk_wait|08:v3_prepare_scan|maps/maps|maps/maps_sm90.cu|griddepcontrol_wait();
+walk_order|08:v3_prepare_scan|v3_prepare_scan|v3_prepare_scan_sm90.cu|w.from, w.strip,|status = forward_maps_walk(&x, w.strip - 1, w.strip, f->walk == KCP_WANT_H);
+walk_last|08:v3_prepare_scan|v3_prepare_scan|v3_prepare_scan_sm90.cu|if (!status && w.is_read)|if (!status && w.is_read && w.first + w.count < x.a.NC)
+share_beta|08:v3_prepare_scan|kda_prepare/chunk_prepare|kda_prepare/chunk_prepare_sm90.cu|smem.beta[threadIdx.x] = beta_of_row(|smem.beta[threadIdx.x] = (chunk == 1 ? 0.5f : 1.0f) * beta_of_row(x, z.len, c, n, loaded.beta);|share
+wide_decay|08:v3_prepare_scan|forward_scan/scan|forward_scan/scan_sm90.cu|scale_columns<K / 8>(S, smem.decay[at]);|if (!(WGS == 2 && chunk == 1)) scale_columns<K / 8>(S, smem.decay[at]);|wide kda
+wide_decay_gdn|08:v3_prepare_scan|forward_scan/scan|forward_scan/scan_sm90.cu|scale_state(S, K / 8, f.decay[0]);|if (!(WGS == 2 && chunk == 1)) scale_state(S, K / 8, f.decay[0]);|wide gdn
 LIST
 }
 lines() {
@@ -126,14 +126,14 @@ judged() {                      # JUDGE STAGE VARIANT LOG [WHAT]
     timeout "${EACH:-150}" "$1" --device --quiet --limit 30 --repeats 5 --stage "$2" \
         --variant "$3" --case "$(cases_of "$5")" >"$4" 2>&1
 }
-judged "$B/kcp-check-jitter" 08 v3_records "$B/jitter/many.txt" share &&
-    judged "$B/kcp-check-jitter" 08 v3_records "$B/jitter/many.txt" "wide kda" &&
-    judged "$B/kcp-check-jitter" 08 v3_records "$B/jitter/many.txt" "wide gdn" || {
-    echo "jitter.sh: with sleeps and many heads v3_records fails:" \
+judged "$B/kcp-check-jitter" 08 v3_prepare_scan "$B/jitter/many.txt" share &&
+    judged "$B/kcp-check-jitter" 08 v3_prepare_scan "$B/jitter/many.txt" "wide kda" &&
+    judged "$B/kcp-check-jitter" 08 v3_prepare_scan "$B/jitter/many.txt" "wide gdn" || {
+    echo "jitter.sh: with sleeps and many heads v3_prepare_scan fails:" \
          "$(grep -m 2 FAIL "$B/jitter/many.txt")"
     failed=1
 }
-for v in 08:v3_records 13:v2_stages 13:v4_factors ${MORE:-}; do
+for v in 08:v3_prepare_scan 13:v2_stages 13:v4_scans_finish ${MORE:-}; do
     judged "$B/kcp-check-jitter" "${v%:*}" "${v#*:}" "$B/jitter/${v#*:}.txt" && continue
     why=$(grep -m 2 FAIL "$B/jitter/${v#*:}.txt") || why="no verdict in ${EACH:-150} s"
     echo "jitter.sh: with sleeps $v fails: $why"

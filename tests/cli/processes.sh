@@ -152,7 +152,7 @@ fi
 begin=$(now)
 for i in 1 2 3 4 5 6 7 8 9 10; do
     KCP_TIMEOUT_S=40 sh "$(dirname "$0")/../share_gpu.sh" 4 env CUDA_VISIBLE_DEVICES= \
-        "$program" --device --quiet --stage 13 --variant v4_factors >"$dir/out" 2>&1
+        "$program" --device --quiet --stage 13 --variant v4_scans_finish >"$dir/out" 2>&1
 done
 [ $(($(now) - begin)) -lt 40 ] || wrong "ranks that end at once: $(($(now) - begin)) s"
 # share_gpu.sh, which wants no GPU of a command that wants none: rank 0 is heard, then

@@ -35,8 +35,8 @@ cases_of() {     # STAGE FORM
 }
 for stage in ${STAGES:-08 13 14 15 16}; do
     case $stage in
-        08) of 08 08_forward v3_records twin ;;
-        13) of 13 13_backward v4_factors twin ;;
+        08) of 08 08_forward v3_prepare_scan twin ;;
+        13) of 13 13_backward v4_scans_finish twin ;;
         14) of 14 14_conv v2_tokens twin ;;
         15) of 15 15_scan v2_mma twin ;;
         16) of 16 16_family v2_tiles twin_dplr ;;

@@ -1,4 +1,4 @@
-// finish_consumer.cuh -- KDA's finishing kernel: a warpgroup's share of a chunk's work.
+// finish_consumer.cuh -- KDA's finishing kernel: the work of a consumer warpgroup.
 // Book: chapter 18, "Code: kernels".
 // Checked by: bench/finish.cu, tests/13_backward/checks.c.
 // Next: finish_kda_sm90.cu.
@@ -7,8 +7,8 @@
 
 #include "finish_gate.cuh"
 
-// Everything is done on q and k as they came: the norms are factors of rows of dA, dB,
-// P, Q and W. Per chunk and value head, D_ij = exp2(G_i - G_j):
+// All products use the raw q and k; the norms are factors of rows of dA, dB, P, Q and
+// W. Per chunk and value head, with D_ij = exp2(G_i - G_j):
 //
 //     dA = scale tril(dO v_new^T, -1)   dB = -tril(dv v_new^T, -1)   (beta dL)
 //     P  = scale dO h^T    Q = -dv h^T    W = v_new dS^T
@@ -17,11 +17,11 @@
 //            + exp2(G_last - G_i) W_i + sum_{j>i} (dA_ji q_j + dB_ji k_j) D_ji
 //            + dA_ii q_i
 //
-// A subchunk's anchor b is a whole number near the middle of its G, a channel each. The
-// operands are rounded once, and D_ij is exp2(G_i - b_I) exp2(b_I - b_J) exp2(b_J -
-// G_j), of which the middle is a power of two. dG_i adds q_i (or k_i) times row sums
-// and takes away k_i times column sums. Each sum is multiplied by the very operand that
-// the other one reads, so that a pair is added and taken away as the same product.
+// The anchor b of a subchunk is an integer near the middle of its G, per channel. D_ij
+// = exp2(G_i - b_I) exp2(b_I - b_J) exp2(b_J - G_j); the middle factor is a power of
+// two, so each operand is rounded only once. dG_i adds q_i (or k_i) times row sums and
+// subtracts k_i times column sums. Each sum is multiplied by the rounded operand that
+// the other sum reads, so a pair is added and subtracted as exactly the same product.
 struct operands {
     pairs_of_tokens kb, kf, qf; // k exp2(b-G), k exp2(G-b), q exp2(G-b)
 };
@@ -33,8 +33,8 @@ static __device__ __forceinline__ uint32_t mul_bf16x2(uint32_t x, uint32_t y)
     return *(const uint32_t *)&z;
 }
 
-// Subchunk I of a warp's rows as operand A, and the same times one power of two a
-// channel, which is exact.
+// Subchunk I of a warp's rows as operand A; scaled_operand_a also multiplies by one
+// power of two per channel, which is exact.
 static __device__ __forceinline__ void operand_a(uint32_t *a, const pairs_of_tokens &x,
                                                  int I)
 {
@@ -53,10 +53,10 @@ static __device__ __forceinline__ void scaled_operand_a(uint32_t *a,
     for (int i = 0; i < 4; i++) a[i] = mul_bf16x2(a[i], power[i % 2]);
 }
 
-// The anchors of a subchunk's rows and of its columns. They are the same, but on the
-// underflow path, where they lie at its beginning and at its end: then no exponent is
-// above 0, and only pairs of different subchunks come this way.
-// step [I] is exp2(b_I+1 - b_I) as a pair of bf16.
+// Anchors of a subchunk's rows and columns. They are equal, except on the underflow
+// path, where they are the subchunk's first and last G: then no exponent is above 0,
+// and only pairs of different subchunks use them. step[I] is exp2(b_I+1 - b_I) as a
+// pair of bf16.
 struct anchors {
     float row[SUBCHUNKS][2], column[SUBCHUNKS][2];
     uint32_t step[SUBCHUNKS - 1][2];
@@ -83,8 +83,7 @@ static __device__ __forceinline__ struct anchors anchors_of(const float (*bound)
     return b;
 }
 
-// exp2(b_I - b_J), I > J, for a warp's two rows of channels: exact, as a product of
-// powers of two is.
+// exp2(b_I - b_J), I > J, for two rows of channels: an exact product of powers of two.
 template <int underflow>
 static __device__ __forceinline__ void power_between(const struct anchors &b, int I,
                                                      int J, uint32_t *power)
@@ -99,8 +98,8 @@ static __device__ __forceinline__ void power_between(const struct anchors &b, in
     }
 }
 
-// What is kept of G is exp2(G - b), of which the other is the reciprocal; on the
-// underflow path, where it may be 0, G - b.row itself.
+// After make_operands G holds exp2(G - b); the column factor is its reciprocal. On the
+// underflow path, where it may be 0, G holds G - b.row instead.
 template <int underflow>
 static __device__ __forceinline__ float row_factor(float G)
 {
@@ -115,7 +114,7 @@ static __device__ __forceinline__ float column_factor(const struct anchors &b, i
     return ex2_approx(b.column[I][h] - b.row[I][h] - G);
 }
 
-// The operands of a warp's channels; and what is kept of G, in its place.
+// Computes the operands of a warp's channels, and replaces G as described above.
 template <int underflow>
 static __device__ __forceinline__ void make_operands(const struct anchors &b,
                                                      const unsigned char *q_tile,
@@ -143,14 +142,14 @@ static __device__ __forceinline__ void make_operands(const struct anchors &b,
         }
 }
 
-// A warp's rows i of X = dO v_new^T or Y = dv v_new^T become rows of dA or dB, in bf16.
-// The diagonal stays apart, and in fp32: dA_ii, with its norms, or Y_ii.
+// Converts a warp's rows of X = dO v_new^T or Y = dv v_new^T to rows of dA or dB, in
+// bf16. The diagonal is stored separately in fp32: dA_ii with its norms, or Y_ii.
 template <int K>
 static __device__ __forceinline__ void store_triangle(
     int of_dv, float scale, const struct finish_vectors<K> &of, const float (*d)[4],
-    struct shared_storage<K> &smem)
+    struct kda_finish_storage<K> &smem)
 {
-    const struct place p = place_of_thread();
+    const struct mma_coords p = mma_coords_of_thread();
     unsigned char *to = of_dv ? smem.dB : smem.dA;
     float *diagonal = of_dv ? smem.dv_v_new : smem.dA_diagonal;
     const float *rstd = of_dv ? of.rstd_k : of.rstd_q;
@@ -178,13 +177,13 @@ static __device__ __forceinline__ void store_triangle(
     }
 }
 
-// d = W^T becomes exp2(G_last - b) W times the norm.
+// Scales d = W^T to exp2(G_last - b) W times the norm.
 template <int K>
 static __device__ __forceinline__ void scale_columns_of_W(
     const struct finish_vectors<K> &of, const struct anchors &b, const float *G_last,
     float (*d)[4])
 {
-    const int e = place_of_thread().e;
+    const int e = mma_coords_of_thread().e;
     #pragma unroll
     for (int t = 0; t < 8; t++) {
         const float2 norm = *(const float2 *)&of.rstd_k[8 * t + e];
@@ -197,11 +196,11 @@ static __device__ __forceinline__ void scale_columns_of_W(
     }
 }
 
-// The chunk's last row has no part in dG (eq:dG: dk_s*). So its term goes past the
-// sums: out of d into star here, and to dk afterwards.
+// The chunk's last row contributes nothing to dG (eq:dG: dk_s*). Its term is moved from
+// d to star here and added to dk afterwards.
 static __device__ __forceinline__ void take_star(int len, float (*d)[4], float *star)
 {
-    const int at = len - 1 - place_of_thread().e;
+    const int at = len - 1 - mma_coords_of_thread().e;
     #pragma unroll
     for (int h = 0; h < 2; h++) {
         star[h] = 0.0f;
@@ -225,7 +224,7 @@ static __device__ __forceinline__ void add_star(int len, const struct anchors &b
                                                 const float (*G)[4], const float *star,
                                                 float (*dk)[4])
 {
-    const int at = len - 1 - place_of_thread().e;
+    const int at = len - 1 - mma_coords_of_thread().e;
     #pragma unroll
     for (int h = 0; h < 2; h++) {
         if (len == CHUNK) {
@@ -250,7 +249,7 @@ static __device__ __forceinline__ void add_star(int len, const struct anchors &b
     }
 }
 
-// k exp2(b - G) times exp2(G_last - b) W: what the rows add to dG_last.
+// Adds k exp2(b - G) times exp2(G_last - b) W to dG_last.
 static __device__ __forceinline__ void add_to_dG_last(const pairs_of_tokens &kb,
                                                       const float (*d)[4], float *last)
 {
@@ -266,7 +265,7 @@ static __device__ __forceinline__ void add_to_dG_last(const pairs_of_tokens &kb,
         }
 }
 
-// Column sums z: dk = exp2(b - G) z, and dG takes k exp2(b - G) z away.
+// From column sums z: dk = exp2(b - G) z, and dG = -k exp2(b - G) z.
 template <int underflow>
 static __device__ __forceinline__ void spread_columns(const struct anchors &b,
                                                       const float (*G)[4],
@@ -285,10 +284,11 @@ static __device__ __forceinline__ void spread_columns(const struct anchors &b,
         }
 }
 
-// d += sum over rows i of dA_ij q_i D_ij + dB_ij k_i D_ij, all but exp2(b_J - G_j).
+// d += sum over rows i of dA_ij q_i D_ij + dB_ij k_i D_ij, without the factor exp2(b_J
+// - G_j).
 template <int underflow, int K>
 static __device__ __forceinline__ void add_column_products(
-    const struct shared_storage<K> &smem, const struct operands &o,
+    const struct kda_finish_storage<K> &smem, const struct operands &o,
     const struct anchors &b, float (*d)[4])
 {
     const int lane = opaque_thread_id() % 32;
@@ -310,7 +310,8 @@ static __device__ __forceinline__ void add_column_products(
         }
 }
 
-// d += sum over columns j of A_ij k_j D_ij, all but exp2(G_i - b_I); A is dA or dB.
+// d += sum over columns j of A_ij k_j D_ij, without the factor exp2(G_i - b_I); A is dA
+// or dB.
 template <int underflow>
 static __device__ __forceinline__ void add_row_products(const unsigned char *A,
                                                         const struct operands &o,
@@ -333,13 +334,13 @@ static __device__ __forceinline__ void add_row_products(const unsigned char *A,
         }
 }
 
-// d = P^T or Q^T times exp2(b), its factor and the norms of its rows.
+// Scales d = P^T or Q^T by exp2(b), its factor and the norms of its rows.
 static __device__ __forceinline__ void scale_rows_of_state(const struct anchors &b,
                                                            float factor,
                                                            const float *rstd,
                                                            float (*d)[4])
 {
-    const int e = place_of_thread().e;
+    const int e = mma_coords_of_thread().e;
     #pragma unroll
     for (int t = 0; t < 8; t++) {
         const float2 norm = *(const float2 *)&rstd[8 * t + e];
@@ -352,12 +353,12 @@ static __device__ __forceinline__ void scale_rows_of_state(const struct anchors 
     }
 }
 
-// What exp2(G_last) sum_v h dS adds to dG_last: each channel once.
+// Adds exp2(G_last) sum_v h dS to dG_last, once per channel.
 template <int K>
-static __device__ __forceinline__ void add_h_dS(struct shared_storage<K> &smem,
+static __device__ __forceinline__ void add_h_dS(struct kda_finish_storage<K> &smem,
                                                 const float *G_last, float *last)
 {
-    const struct place p = place_of_thread();
+    const struct mma_coords p = mma_coords_of_thread();
     if (p.e) return;
     #pragma unroll
     for (int h = 0; h < 2; h++)
@@ -365,11 +366,11 @@ static __device__ __forceinline__ void add_h_dS(struct shared_storage<K> &smem,
                        last[h]);
 }
 
-// What the lanes of a channel have of dG_last, to the chunk's last row.
+// Adds the sum of dG_last over a channel's lanes to the chunk's last row.
 static __device__ __forceinline__ void add_to_last_row(int len, const float *last,
                                                        float (*dG)[4])
 {
-    const int e = place_of_thread().e;
+    const int e = mma_coords_of_thread().e;
     #pragma unroll
     for (int h = 0; h < 2; h++) {
         const float2 other = quad_sums(last[h]);
@@ -386,15 +387,14 @@ static __device__ __forceinline__ void add_to_last_row(int len, const float *las
     }
 }
 
-// The pairs of a token with itself, which no decay enters. Also, per token, this
-// thread's share of q dq and k dk.
+// Adds the pairs of a token with itself, which have no decay.
 static __device__ __forceinline__ void add_own_pairs(const float *dA_diagonal,
                                                      const pairs_of_tokens &q,
                                                      const pairs_of_tokens &k,
                                                      pairs_of_tokens &dq,
                                                      float (*dk)[4])
 {
-    const int e = place_of_thread().e;
+    const int e = mma_coords_of_thread().e;
     #pragma unroll
     for (int t = 0; t < 8; t++) {
         const float2 A = *(const float2 *)&dA_diagonal[8 * t + e];
@@ -410,7 +410,8 @@ static __device__ __forceinline__ void add_own_pairs(const float *dA_diagonal,
     }
 }
 
-// Sums over a warp's channels of q dq and k dk of each token, to part [2][64].
+// Stores the sums of q dq and k dk of each token over a warp's channels in part
+// [2][64].
 static __device__ __forceinline__ void store_dots(const pairs_of_tokens &q,
                                                   const pairs_of_tokens &k,
                                                   const pairs_of_tokens &dq,
@@ -437,23 +438,22 @@ static __device__ __forceinline__ void store_dots(const pairs_of_tokens &q,
     *(float2 *)&part[CHUNK + 2 * lane] = sum_over_channels(of_k);
 }
 
-// The norms' factors become what the projection needs: -rstd^2 (q dq), or 0.
+// Replaces the norms by the factors of their gradient: -rstd^2 (q dq), or 0.
 template <int K>
 static __device__ __forceinline__ void projection_factors(int l2norm,
-                                                          const float *parts,
+                                                          const float *dots,
                                                           struct finish_vectors<K> &of)
 {
     const int i = opaque_thread_id();
     if (i >= 2 * CHUNK) return;
     float sum = 0.0f;
     #pragma unroll
-    for (int w = 0; w < K / 16; w++) sum += parts[w * 2 * CHUNK + i];
+    for (int w = 0; w < K / 16; w++) sum += dots[w * 2 * CHUNK + i];
     float *rstd = (i < CHUNK ? of.rstd_q : of.rstd_k) + i % CHUNK;
     *rstd = l2norm ? -sum * *rstd * *rstd : 0.0f;
 }
 
-// dq and dk of the raw rows: what the norm's gradient takes away, and off they go, to
-// where q and k were.
+// Adds the norms' gradient to dq and dk, and stages them in the tiles of q and k.
 template <int K>
 static __device__ __forceinline__ void stage_rows(const struct finish_vectors<K> &of,
                                                   unsigned char *q_tile,
@@ -461,7 +461,7 @@ static __device__ __forceinline__ void stage_rows(const struct finish_vectors<K>
                                                   pairs_of_tokens &dq,
                                                   const float (*dk)[4])
 {
-    const int e = place_of_thread().e;
+    const int e = mma_coords_of_thread().e;
     pairs_of_tokens q, k;
     load_channels(k, k_tile);
     load_channels(q, q_tile);
@@ -483,10 +483,10 @@ static __device__ __forceinline__ void stage_rows(const struct finish_vectors<K>
     store_channels(k_tile, k);
 }
 
-// Rows past the chunk's end are another sequence's: they become 0.
+// Zeroes the rows past the chunk's end, which belong to another sequence.
 template <int K>
-static __device__ __forceinline__ void zero_past_end(int len, int stage,
-                                                     struct shared_storage<K> &smem)
+static __device__ __forceinline__ void zero_finish_rows(int len, int stage,
+                                                     struct kda_finish_storage<K> &smem)
 {
     struct finish_rows<K> &rows = smem.rows[stage];
     for (int at = len * 8 + threadIdx.x; at < CHUNK * 8; at += 2 * K)

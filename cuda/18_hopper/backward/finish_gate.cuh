@@ -1,4 +1,4 @@
-// finish_gate.cuh -- KDA's finishing kernel: decays from the raw gate, and back to it.
+// finish_gate.cuh -- KDA's finishing kernel: decay from the raw gate, and its gradient.
 // Book: chapter 18, "Code: kernels".
 // Checked by: bench/finish.cu, tests/13_backward/checks.c.
 // Next: finish_consumer.cuh.
@@ -7,8 +7,9 @@
 
 #include "finish_producer.cuh"
 
-// A thread's two channels: with y = x + dt_bias, u = times y. Bounded: times is
-// -exp(A_log) in base 2, and g = lb / (1 + 2^u); softplus: times is -exp(A_log).
+// Gate constants of a thread's two channels: with y = x + dt_bias, u = times y.
+// Bounded: times = -exp(A_log) log2(e), g = lb / (1 + 2^u). Softplus: times =
+// -exp(A_log).
 struct finish_gate {
     float times, plus[2];
 };
@@ -19,7 +20,7 @@ template <int K, int form>
 static __device__ __forceinline__ struct finish_gate finish_gate_of(
     const struct finish_vectors<K> &of)
 {
-    const int channel = place_of_thread().channel;
+    const int channel = mma_coords_of_thread().channel;
     const float dt[2] = { of.dt_bias[channel], of.dt_bias[channel + 8] };
     const float e = of.exp_A;
     if (form == KCP_GATE_BOUNDED) {
@@ -35,8 +36,8 @@ static __device__ __forceinline__ float log_1_plus(float e)
     return e < 0.01f ? e * (1.0f - e * (0.5f - e * (1.0f / 3.0f))) : __logf(1.0f + e);
 }
 
-// The decay of a token in base 2. Where the gate has no bound it is at least -256:
-// 2^-256 is 0 in fp32, and sums of such numbers keep their digits.
+// log2 decay of a token. Without a bound on the gate it is clamped at -256: 2^-256 is 0
+// in fp32, and sums of such numbers stay accurate.
 static __device__ __forceinline__ float softplus_decay(float times, float plus, float x)
 {
     const float y = x + plus, e = __expf(-fabsf(y));
@@ -78,10 +79,10 @@ static __device__ __forceinline__ void decays_of_tokens(const struct kcp_backwar
             for (int j = 0; j < 4; j++) G[t][j] = fmaxf(LOG2_E * G[t][j], -256.0f);
 }
 
-// Past the chunk's end there is no decay.
+// Past the chunk's end the decay is 1.
 static __device__ __forceinline__ void zero_tokens_from(int len, float (*x)[4])
 {
-    const int e = place_of_thread().e;
+    const int e = mma_coords_of_thread().e;
     #pragma unroll
     for (int t = 0; t < 8; t++)
         #pragma unroll
@@ -89,14 +90,14 @@ static __device__ __forceinline__ void zero_tokens_from(int len, float (*x)[4])
             if (8 * t + e + j % 2 >= len) x[t][j] = 0.0f;
 }
 
-// What a lane adds of its neighbours' sums: of the lane beside it, of the pair across.
+// Weights of the neighbouring lane's and the other pair's sums in a prefix sum.
 struct quad_weights {
     float beside, across;
 };
 
-// Inclusive sums along the tokens; bound [I] is the sum before subchunk I, [4] the
-// whole. Four lanes hold a channel's eight tokens of a tile, and the total of a tile is
-// known to all of them.
+// Inclusive sums along the tokens. bound[I] is the sum before subchunk I, bound[4] the
+// total. Four lanes hold a channel's eight tokens of a tile; all of them know the
+// tile's total.
 static __device__ __forceinline__ void sum_along_tokens(float (*x)[4],
                                                         float (*bound)[2])
 {
@@ -138,8 +139,8 @@ static __device__ __forceinline__ void sum_from_the_end(float (*x)[4])
         }
 }
 
-// dx of one element from dg, with the slope that all of a head share left out; and what
-// it adds to dA_log, likewise.
+// dx of one element from dg, without the slope factor that is common to the head, and
+// its term of dA_log, likewise:
 //     bounded   dx = dg lb exp(A_log) s (1 - s), s = 1 / (1 + 2^u);  dA_log += dx y
 //     softplus  dx = -exp(A_log) sigma(y) dg;                        dA_log += dg g
 static __device__ __forceinline__ float bounded_back(float u, float dg, float *dA)
@@ -157,15 +158,15 @@ static __device__ __forceinline__ float softplus_back(float y, float dg, float *
     return dg * (y >= 0.0f ? r : e * r);
 }
 
-// dg becomes the gradient of the raw gate and leaves; its sums over the chunk's rows
-// are the chunk's part of dA_log and ddt_bias.
+// Converts dg to the gradient of the raw gate and stores it, and stores the chunk's
+// terms of dA_log and ddt_bias, its sums over the chunk's rows.
 template <int K, int form>
 static __device__ __forceinline__ void gate_gradient(
-    const struct backward_params &x, const struct finish_gate &f, struct position z,
-    const unsigned char *tile, float (*dg)[4])
+    const struct backward_params &x, const struct finish_gate &f,
+    struct finish_position z, const unsigned char *tile, float (*dg)[4])
 {
     const struct kcp_backward &a = x.a;
-    const struct place p = place_of_thread();
+    const struct mma_coords p = mma_coords_of_thread();
     const float bounded_slope = -(float)a.lower_bound * (1.0f / LOG2_E);
     const float slope_A = form == KCP_GATE_BOUNDED ? bounded_slope : f.times;
     float slope = 1.0f;
@@ -201,11 +202,11 @@ static __device__ __forceinline__ void gate_gradient(
     }
 }
 
-// ---- where the gate underflows: pairs of tokens, one by one
+// ---- the underflow path: pairs of tokens one by one
 
-// A gate may forget so much within a subchunk that no anchor holds the decay of two of
-// its rows. A first pass marks such a chunk; the second takes it again, with pairs of
-// one subchunk made here: slowly, and exactly at any decay.
+// A gate may decay so much within a subchunk that no anchor represents the decay of two
+// of its rows. The first pass marks such a chunk; the second pass processes it again,
+// with the pairs within subchunks computed here: slowly, but exactly for any decay.
 
 static __device__ __forceinline__ void mark_underflow(const float (*bound)[2],
                                                       unsigned char *mark)
@@ -216,10 +217,10 @@ static __device__ __forceinline__ void mark_underflow(const float (*bound)[2],
         #pragma unroll
         for (int h = 0; h < 2; h++)
             deepest = fminf(deepest, bound[I + 1][h] - bound[I][h]);
-    if (deepest < -118.0f) *mark = 1; // exp2 of it is still a number of bf16
+    if (deepest < -118.0f) *mark = 1; // above, exp2 is a normal bf16 number
 }
 
-// What a lane has of a subchunk and one channel: four tokens.
+// A lane's four tokens of a subchunk and one channel.
 struct four_tokens {
     float G[4], q[4], k[4];
 };
@@ -258,7 +259,7 @@ static __device__ __forceinline__ float element_of(const unsigned char *triangle
     return (float)*(const bf16 *)(triangle + swizzle128_offset(i, j / 8) + j % 8 * 2);
 }
 
-// Rows and columns of subchunk I against those of lane ^ mask:
+// Row and column sums of subchunk I against the tokens of lane ^ mask:
 //     row_q_i = sum_{j<i} dA_ij D_ij k_j    row_k_i likewise with dB
 //     column_j = sum_{i>j} (dA_ij q_i + dB_ij k_i) D_ij
 struct pair_sums {
@@ -266,11 +267,9 @@ struct pair_sums {
 };
 
 template <int K>
-static __device__ __forceinline__ void add_pairs(const struct shared_storage<K> &smem,
-                                                 int first, int e, int e_other,
-                                                 const struct four_tokens &x,
-                                                 const struct four_tokens &y,
-                                                 struct pair_sums &s)
+static __device__ __forceinline__ void add_pairs(
+    const struct kda_finish_storage<K> &smem, int first, int e, int e_other,
+    const struct four_tokens &x, const struct four_tokens &y, struct pair_sums &s)
 {
     #pragma unroll
     for (int m = 0; m < 4; m++)
@@ -289,14 +288,14 @@ static __device__ __forceinline__ void add_pairs(const struct shared_storage<K> 
         }
 }
 
-// All pairs within subchunks, to dq, dk and dG.
+// Adds all pairs within subchunks to dq, dk and dG.
 template <int K>
 static __device__ __noinline__ void add_pairs_of_subchunks(
-    const struct shared_storage<K> &smem, const unsigned char *q_tile,
+    const struct kda_finish_storage<K> &smem, const unsigned char *q_tile,
     const unsigned char *k_tile, const float (*G)[4], pairs_of_tokens &dq,
     float (*dk)[4], float (*dG)[4])
 {
-    const int e = place_of_thread().e;
+    const int e = mma_coords_of_thread().e;
     pairs_of_tokens q, k;
     load_channels(q, q_tile);
     load_channels(k, k_tile);

@@ -1,4 +1,4 @@
-// finish_gdn.cuh -- GDN's finishing kernel: storage, who loads, and the gate's warps.
+// finish_gdn.cuh -- GDN's finishing kernel: storage, producer, warps of the gate.
 // Book: chapter 18, "Code: kernels".
 // Checked by: bench/finish.cu, tests/13_backward/checks.c.
 // Next: finish_gdn_sm90.cu.
@@ -7,25 +7,26 @@
 
 #include "finish_producer.cuh"
 
-// What arrives and is released together: q and k with their norms, once for the value
-// heads that share them, in two stages; of a value head dO and v_new; dv and h; dS.
+// Parts that are loaded and released together: q and k with their norms, once for the
+// value heads that share them, in two stages; and per value head dO and v_new; dv and
+// h; dS.
 enum { GDN_QK, GDN_dO = GDN_QK + 2, GDN_h, GDN_dS, GDN_PARTS };
 
-// What the gate's warp says of a chunk, a chunk ahead: G of its rows.
+// Result of the gate warp, one chunk ahead: G of the rows.
 struct gdn_gate {
     float G[CHUNK];
 };
 
-// What the consumers say of a chunk to the gate's second warp: of each row, sums of
-// pairs with rows above and below, of q dq and k dk through the states, and dv v_new.
+// Results of the consumers for the gradient warp: per row, sums of pairs with earlier
+// and later rows, of q dq and k dk through the states, and the diagonal of dv v_new^T.
 struct gdn_sums {
     float rows[2][CHUNK], columns[2][SUBCHUNKS][CHUNK]; // of dA, of dB
-    float states[2][CHUNK], last[2][CHUNK];             // a warpgroup's channels
+    float states[2][CHUNK], last[2][CHUNK];             // per warpgroup
     float h_dS[8], dv_v_new[CHUNK];
 };
 
 template <int K>
-struct gdn_storage {
+struct gdn_finish_storage {
     unsigned char h[K / 64][K / 64][TILE_BYTES], dS[K / 64][K / 64][TILE_BYTES];
     unsigned char dO[K / 64][TILE_BYTES], v_new[K / 64][TILE_BYTES];
     unsigned char dv[K / 64][TILE_BYTES];
@@ -34,7 +35,7 @@ struct gdn_storage {
     struct {
         float rstd_q[CHUNK], rstd_k[CHUNK];
     } norm[2];
-    float dots[2][2][CHUNK]; // of a warpgroup's channels: q dq, k dk
+    float dots[2][2][CHUNK]; // per warpgroup: q dq, k dk
     struct gdn_gate gate[2];
     struct gdn_sums sums;
     uint64_t full[GDN_PARTS], empty[GDN_PARTS];
@@ -55,13 +56,13 @@ static int make_gdn_maps(struct gdn_maps *m, const struct kcp_backward &a)
     return made ? KCP_OK : KCP_CUDA;
 }
 
-// q and k of a pair: number `pair` of this block.
+// Loads q and k of a pair, the block's pair number `pair`.
 template <int K>
 static __device__ __forceinline__ void load_qk_part(const struct backward_params &x,
                                                     const struct gdn_maps &from,
                                                     const struct block_chunk &i,
                                                     int pair,
-                                                    struct gdn_storage<K> &smem)
+                                                    struct gdn_finish_storage<K> &smem)
 {
     const struct kcp_backward &a = x.a;
     const int stage = pair % 2, m = i.pair % a.H;
@@ -79,11 +80,11 @@ static __device__ __forceinline__ void load_qk_part(const struct backward_params
                 sizeof smem.norm[0].rstd_k, full);
 }
 
-// The producer is one thread. The next pair's q and k go a chunk ahead.
+// The producer is one thread. It loads the next pair's q and k one chunk ahead.
 template <int K>
-static __device__ __forceinline__ void gdn_producer(const struct backward_params &x,
-                                                    const struct gdn_maps &from,
-                                                    struct gdn_storage<K> &smem)
+static __device__ __forceinline__ void gdn_finish_producer(
+    const struct backward_params &x, const struct gdn_maps &from,
+    struct gdn_finish_storage<K> &smem)
 {
     struct block_chunk i;
     int more = first_of_block<0>(x.a, NULL, i), pair = 0;
@@ -95,8 +96,7 @@ static __device__ __forceinline__ void gdn_producer(const struct backward_params
     }
 }
 
-// ---- the gate: a token's y = x + dt_bias (raw: x), and its decay in base 2, -200 at
-// the least
+// ---- the gate: a token's y = x + dt_bias (raw: x), and its log2 decay, at least -200
 
 static __device__ __forceinline__ float gdn_gate_input(const struct kcp_backward &a,
                                                        int64_t t, int n)
@@ -129,7 +129,7 @@ static __device__ __forceinline__ float gdn_decay(const struct kcp_backward &a, 
     return fmaxf(g, -200.0f);
 }
 
-// dg to the raw gate; adds to dA_log.
+// Gradient of the raw gate from dg; adds to dA_log.
 static __device__ __forceinline__ float gdn_gate_back(const struct kcp_backward &a,
                                                       float y, float exp_A, float dg,
                                                       float *dA)
@@ -148,11 +148,11 @@ static __device__ __forceinline__ float gdn_gate_back(const struct kcp_backward 
     return dg;
 }
 
-// The gate's first warp: G of each chunk, inclusive sums, past the end what it
-// was. A lane has rows 2 lane and 2 lane + 1.
+// The gate warp: G of each chunk, inclusive sums, constant past the end. A lane has
+// rows 2 lane and 2 lane + 1.
 template <int K>
 static __device__ __forceinline__ void gdn_gate_warp(const struct backward_params &x,
-                                                     struct gdn_storage<K> &smem)
+                                                     struct gdn_finish_storage<K> &smem)
 {
     const struct kcp_backward &a = x.a;
     const int lane = threadIdx.x % 32;
@@ -179,11 +179,11 @@ static __device__ __forceinline__ void gdn_gate_warp(const struct backward_param
     }
 }
 
-// The gate's second warp: dg is the sum of dG from a row to the chunk's last; then
-// through the gate. dbeta besides.
+// The gradient warp: dg of a row is the sum of dG from that row to the chunk's last;
+// then the gradient of the raw gate. It also computes dbeta.
 template <int K>
 static __device__ __forceinline__ void gdn_gradient_warp(
-    const struct backward_params &x, struct gdn_storage<K> &smem)
+    const struct backward_params &x, struct gdn_finish_storage<K> &smem)
 {
     const struct kcp_backward &a = x.a;
     const struct gdn_sums &s = smem.sums;

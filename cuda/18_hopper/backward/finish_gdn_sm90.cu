@@ -1,13 +1,13 @@
-// finish_gdn_sm90.cu -- GDN: all gradients of a chunk but dv, down to the raw inputs.
+// finish_gdn_sm90.cu -- GDN: all gradients of a chunk except dv, for the raw inputs.
 // Book: chapter 18, "Code: kernels".
 // Checked by: bench/finish.cu, tests/13_backward/checks.c.
 // Next: ../../13_backward/v1_stages.cu.
 #include "core/split.h"
 #include "finish_gdn.cuh"
 
-// With one gate a head D_ij = exp2(G_i - G_j) is a matrix of the chunk, at most 1 where
-// it is needed, so that no anchor is: any gate is exact. Everything is done on q and k
-// as they came: the norms are factors of rows.
+// With one gate per head D_ij = exp2(G_i - G_j) is a matrix of the chunk, at most 1
+// where it is needed, so no anchors are needed and any gate is exact. All products use
+// the raw q and k; the norms are factors of rows.
 //
 //     dA_ij = scale D_ij (dO v_new^T)_ij, j <= i
 //     dB_ij = -D_ij (dv v_new^T)_ij, j < i
@@ -16,12 +16,12 @@
 //            + sum_j dA_ji q_j + dB_ij k_j + dB_ji k_j
 //     Z = dA . (q k^T) + dB . (k k^T), j < i:  dG_i = sum_j Z_ij - sum_j Z_ji + ...
 //
-// so that what a pair adds to one row of dG and takes from another is the same number.
+// so a pair adds to one row of dG exactly what it subtracts from another.
 
-// Rows past the chunk's end are another sequence's: they become 0.
+// Zeroes the rows past the chunk's end, which belong to another sequence.
 template <int K>
 static __device__ __forceinline__ void zero_gdn_rows(int len, int stage,
-                                                     struct gdn_storage<K> &smem)
+                                                     struct gdn_finish_storage<K> &smem)
 {
     for (int at = len * 8 + threadIdx.x; at < CHUNK * 8; at += 2 * K)
         for (int d = 0; d < K / 64; d++) {
@@ -33,10 +33,11 @@ static __device__ __forceinline__ void zero_gdn_rows(int len, int stage,
     fence_proxy_async();
 }
 
-// A thread has rows i and i + 8 of a product; in tile t columns 8 t + e and the next.
+// A thread has rows i and i + 8 of a product, and in tile t columns 8 t + e and 8 t + e
+// + 1.
 static __device__ __forceinline__ int row_of_thread(void)
 {
-    const struct place p = place_of_thread();
+    const struct mma_coords p = mma_coords_of_thread();
     return p.warp * 16 + p.g;
 }
 
@@ -46,16 +47,14 @@ static __device__ __forceinline__ float sum_of_quad(float x)
     return x + other.x + other.y;
 }
 
-// X = dO v_new^T or dv v_new^T and S = q k^T or k k^T become dA or dB, in bf16, and the
-// sums of Z by rows and by columns.
+// Converts X = dO v_new^T or dv v_new^T, with S = q k^T or k k^T, to dA or dB in bf16
+// and to the row and column sums of Z.
 template <int K>
-static __device__ __forceinline__ void store_gdn_triangle(int of_dv, int stage,
-                                                          int buffer, float scale,
-                                                          const float (*X)[4],
-                                                          const float (*S)[4],
-                                                          struct gdn_storage<K> &smem)
+static __device__ __forceinline__ void store_gdn_triangle(
+    int of_dv, int stage, int buffer, float scale, const float (*X)[4],
+    const float (*S)[4], struct gdn_finish_storage<K> &smem)
 {
-    const int e = place_of_thread().e, warp = place_of_thread().warp;
+    const int e = mma_coords_of_thread().e, warp = mma_coords_of_thread().warp;
     const int i = row_of_thread(), lane = opaque_thread_id() % 32;
     const float *G = smem.gate[buffer].G, *rstd_k = smem.norm[stage].rstd_k;
     const float *rstd = of_dv ? rstd_k : smem.norm[stage].rstd_q;
@@ -87,7 +86,7 @@ static __device__ __forceinline__ void store_gdn_triangle(int of_dv, int stage,
                 pack_bf16x2(low, high);
         }
     }
-// above the diagonal, where products read too
+    // The products also read above the diagonal.
     #pragma unroll
     for (int t = 2; t < 8; t++)
         #pragma unroll
@@ -102,11 +101,11 @@ static __device__ __forceinline__ void store_gdn_triangle(int of_dv, int stage,
     *(float2 *)&smem.sums.columns[of_dv][warp][2 * lane] = sum_over_channels(columns);
 }
 
-// Both products of one triangle, by a warpgroup.
+// Both products of one triangle, by one warpgroup.
 template <int K>
 static __device__ __forceinline__ void make_gdn_triangle(
     const struct backward_params &x, const struct block_chunk &i, int of_dv, int stage,
-    struct gdn_storage<K> &smem)
+    struct gdn_finish_storage<K> &smem)
 {
     float X[8][4], S[8][4];
     wgmma_tiles_begin<K>(X, of_dv ? smem.dv : smem.dO, smem.v_new);
@@ -118,10 +117,10 @@ static __device__ __forceinline__ void make_gdn_triangle(
     store_gdn_triangle<K>(of_dv, stage, i.chunk % 2, (float)x.a.scale, X, S, smem);
 }
 
-// exp2(G_last) sum_v h dS of a warpgroup's channels, a part a warp.
+// exp2(G_last) sum_v h dS over a warpgroup's channels, one partial sum per warp.
 template <int K>
 static __device__ __forceinline__ void sum_h_dS(int wg, float decay,
-                                                struct gdn_storage<K> &smem)
+                                                struct gdn_finish_storage<K> &smem)
 {
     const int thread = opaque_thread_id();
     float sum = 0.0f;
@@ -148,17 +147,17 @@ static __device__ __forceinline__ uint32_t pair_of_channels(const unsigned char 
                                                             int row, int t)
 {
     return *(const uint32_t *)(tile + swizzle128_offset(row, t)
-                               + place_of_thread().e * 2);
+                               + mma_coords_of_thread().e * 2);
 }
 
-// P = dO h^T, Q = dv h^T and W = v_new dS^T to dq and dk, and their part of dG.
+// Adds P = dO h^T, Q = dv h^T and W = v_new dS^T to dq and dk, and their part of dG.
 template <int K>
 static __device__ __forceinline__ void add_states(
     const struct backward_params &x, int wg, int len, int stage, int buffer,
     const float (*P)[4], const float (*Q)[4], const float (*W)[4], float (*dq)[4],
-    float (*dk)[4], struct gdn_storage<K> &smem)
+    float (*dk)[4], struct gdn_finish_storage<K> &smem)
 {
-    const int i = row_of_thread(), e = place_of_thread().e;
+    const int i = row_of_thread(), e = mma_coords_of_thread().e;
     const float *G = smem.gate[buffer].G;
     #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -195,9 +194,9 @@ static __device__ __forceinline__ void add_states(
 
 // dq += dA k;  dk += dA^T q + dB k + dB^T k.
 template <int K>
-static __device__ __forceinline__ void add_gdn_pairs(int wg, int stage, int buffer,
-                                                     float (*dq)[4], float (*dk)[4],
-                                                     const struct gdn_storage<K> &smem)
+static __device__ __forceinline__ void add_gdn_pairs(
+    int wg, int stage, int buffer, float (*dq)[4], float (*dk)[4],
+    const struct gdn_finish_storage<K> &smem)
 {
     const bf16 *A = (const bf16 *)smem.dA[buffer], *B = (const bf16 *)smem.dB[buffer];
     const uint64_t q = smem_desc_mn_major((const bf16 *)smem.q[stage][wg]);
@@ -217,16 +216,14 @@ static __device__ __forceinline__ void add_gdn_pairs(int wg, int stage, int buff
     fence_operand<8>(dk);
 }
 
-// The last value head of a pair: what the norms' gradients take away, and the rows.
+// After the last value head of a pair: adds the norms' gradients and stores the rows.
 template <int K>
-static __device__ __forceinline__ void store_gdn_rows(const struct backward_params &x,
-                                                      const struct block_chunk &i,
-                                                      int wg, int stage, float (*dq)[4],
-                                                      float (*dk)[4],
-                                                      struct gdn_storage<K> &smem)
+static __device__ __forceinline__ void store_gdn_rows(
+    const struct backward_params &x, const struct block_chunk &i, int wg, int stage,
+    float (*dq)[4], float (*dk)[4], struct gdn_finish_storage<K> &smem)
 {
     const struct kcp_backward &a = x.a;
-    const int first = row_of_thread(), e = place_of_thread().e;
+    const int first = row_of_thread(), e = mma_coords_of_thread().e;
     unsigned char *q_tile = smem.q[stage][wg], *k_tile = smem.k[stage][wg];
     #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -246,7 +243,7 @@ static __device__ __forceinline__ void store_gdn_rows(const struct backward_para
         if (e == 0) smem.dots[wg][0][row] = of_q;
         if (e == 0) smem.dots[wg][1][row] = of_k;
     }
-    named_barrier_sync(1, 2 * K); // the dots are there, all tiles have been read
+    named_barrier_sync(CONSUMERS_SYNC, 2 * K); // dots stored, all tiles have been read
     #pragma unroll
     for (int h = 0; h < 2; h++) {
         const int row = first + 8 * h;
@@ -273,23 +270,21 @@ static __device__ __forceinline__ void store_gdn_rows(const struct backward_para
                             fmaf(of_k, bf16x2_high(k), dk[t][2 * h + 1]));
         }
     }
-    named_barrier_sync(2 + wg, 128);
+    named_barrier_sync(WARPGROUP_SYNC + wg, 128);
     const struct token_range z = finish_tokens(a, chunk_of(a, i));
     const int64_t at = (z.t * a.H + i.pair % a.H) * K + wg * 64;
     store_tile(q_tile, (bf16 *)a.dq_raw + at, (int64_t)a.H * K, z.len);
     store_tile(k_tile, (bf16 *)a.dk_raw + at, (int64_t)a.H * K, z.len);
-    fence_proxy_async(); // copies will write where rows were staged
+    fence_proxy_async(); // TMA will overwrite the staged rows
     mbarrier_arrive(&smem.empty[GDN_QK + stage]);
 }
 
-// One chunk and value head, by a warpgroup; dq and dk wait in registers for the other
+// One chunk and value head, by one warpgroup; dq and dk stay in registers for the other
 // heads of the pair.
 template <int K>
-static __device__ __forceinline__ void finish_gdn_chunk(const struct backward_params &x,
-                                                        const struct block_chunk &i,
-                                                        int pair, float (*dq)[4],
-                                                        float (*dk)[4],
-                                                        struct gdn_storage<K> &smem)
+static __device__ __forceinline__ void finish_gdn_chunk(
+    const struct backward_params &x, const struct block_chunk &i, int pair,
+    float (*dq)[4], float (*dk)[4], struct gdn_finish_storage<K> &smem)
 {
     const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0), stage = pair % 2;
     const int buffer = i.chunk % 2, len = finish_tokens(x.a, chunk_of(x.a, i)).len;
@@ -304,7 +299,7 @@ static __device__ __forceinline__ void finish_gdn_chunk(const struct backward_pa
     if (wg || K == 64 || len < CHUNK) mbarrier_wait(&smem.full[GDN_h], i.chunk);
     if (len < CHUNK) {
         zero_gdn_rows<K>(len, stage, smem);
-        named_barrier_sync(1, 2 * K);
+        named_barrier_sync(CONSUMERS_SYNC, 2 * K); // rows past the end are 0
     }
     make_gdn_triangle<K>(x, i, wg, stage, smem);
     if (K == 64) make_gdn_triangle<K>(x, i, 1, stage, smem);
@@ -326,31 +321,34 @@ static __device__ __forceinline__ void finish_gdn_chunk(const struct backward_pa
     mbarrier_arrive(&smem.gate_empty[buffer]);
     mbarrier_arrive(&smem.sums_full);
     fence_proxy_async();
-    named_barrier_sync(1, 2 * K); // the triangles are there
+    named_barrier_sync(CONSUMERS_SYNC, 2 * K); // the triangles are stored
     add_gdn_pairs<K>(wg, stage, buffer, dq, dk, smem);
     if (i.head + 1 == group_of(x.a)) store_gdn_rows<K>(x, i, wg, stage, dq, dk, smem);
 }
 
-// Bound: memory, at K = V = 128 1810 bytes a token and value head and 1024 a token and
-// query/key head. Flops: per warpgroup 56 products of 64 x 64 x 16. Shared memory: 214
-// KiB. Who owns what: a block takes pairs of a chunk and a query/key head by turns, and
-// their value heads one after another; a warpgroup has 64 channels. Of the last
-// warpgroup one thread loads; a warp makes G a chunk ahead; another takes dG through
-// the gate, while the consumers go on. Barriers: full and empty of what is loaded, of
-// G, and of the sums of dG; named barrier 1 of all consumers, when rows past the end
-// are zero, when the triangles are there (they have two buffers, so that this one also
-// says that those of the chunk before have been read), and when the dots are; 2 and 3
-// of a warpgroup, when its rows are staged.
+// Bound: memory, at K = V = 128 1810 bytes per token and value head and 1024 per token
+// and query/key head. Flops: per warpgroup 56 products of 64 x 64 x 16. Shared memory:
+// 214 KiB.
+//
+// Ownership: a block processes pairs of a chunk and a query/key head one after another,
+// and for each pair its value heads; each consumer warpgroup has 64 channels. In the
+// last warpgroup one thread is the producer, one warp computes G one chunk ahead, and
+// another computes the gate's gradient from dG while the consumers continue.
+//
+// Barriers: full and empty of each part, of G (gate_*) and of the sums of dG (sums_*);
+// CONSUMERS_SYNC: rows past the end are zero; the triangles are stored (they have two
+// buffers, so this also says that the previous chunk's have been read); the dots are
+// stored; WARPGROUP_SYNC: the warpgroup's rows are staged.
 template <int K>
 static __global__ __launch_bounds__(finish_threads<K>::ALL, finish_threads<K>::BLOCKS)
 void gdn_finish_kernel(const __grid_constant__ struct backward_params x,
                        const __grid_constant__ struct gdn_maps from)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
-    struct gdn_storage<K> &smem = *(struct gdn_storage<K> *)shared;
+    struct gdn_finish_storage<K> &smem = *(struct gdn_finish_storage<K> *)shared;
     static_assert(sizeof smem <= 227 * 1024, "one block on an SM");
     static_assert(K > 64 || 2 * (sizeof smem + 1024) <= 228 * 1024, "two blocks");
-    enum { CONSUMERS = finish_threads<K>::CONSUMERS };
+    enum { CONSUMERS = finish_threads<K>::CONSUMERS, GATE_LANES = 32 };
 
     if (threadIdx.x == 0) {
         for (int p = 0; p < GDN_PARTS; p++) {
@@ -358,11 +356,11 @@ void gdn_finish_kernel(const __grid_constant__ struct backward_params x,
             mbarrier_init(&smem.empty[p], CONSUMERS);
         }
         for (int s = 0; s < 2; s++) {
-            mbarrier_init(&smem.gate_full[s], 32);
+            mbarrier_init(&smem.gate_full[s], GATE_LANES);
             mbarrier_init(&smem.gate_empty[s], CONSUMERS);
         }
         mbarrier_init(&smem.sums_full, CONSUMERS);
-        mbarrier_init(&smem.sums_empty, 32);
+        mbarrier_init(&smem.sums_empty, GATE_LANES);
         mbarrier_fence_init();
     }
     __syncthreads();
@@ -370,7 +368,7 @@ void gdn_finish_kernel(const __grid_constant__ struct backward_params x,
     if (threadIdx.x >= CONSUMERS) {
         setmaxnreg_dec<40>();
         const int warp = threadIdx.x / 32 - CONSUMERS / 32;
-        if (threadIdx.x == CONSUMERS) gdn_producer<K>(x, from, smem);
+        if (threadIdx.x == CONSUMERS) gdn_finish_producer<K>(x, from, smem);
         if (warp == 1) gdn_gate_warp<K>(x, smem);
         if (warp == 2) gdn_gradient_warp<K>(x, smem);
         return;
@@ -390,7 +388,7 @@ void gdn_finish_kernel(const __grid_constant__ struct backward_params x,
 template <int K>
 static int launch_gdn_finish(const struct backward_params *x, int processors)
 {
-    const size_t bytes = sizeof(struct gdn_storage<K>);
+    const size_t bytes = sizeof(struct gdn_finish_storage<K>);
     const int blocks = kcp_finish_blocks(x->a.NC, x->a.H, K, processors);
     auto kernel = gdn_finish_kernel<K>;
     struct gdn_maps from;

@@ -1,4 +1,4 @@
-// finish_kda_sm90.cu -- KDA: all gradients of a chunk but dv, down to the raw inputs.
+// finish_kda_sm90.cu -- KDA: all gradients of a chunk except dv, for the raw inputs.
 // Book: chapter 18, "Code: kernels".
 // Checked by: bench/finish.cu, tests/13_backward/checks.c.
 // Next: finish_gdn.cuh.
@@ -6,17 +6,17 @@
 #include "core/paths.h"
 #include "core/split.h"
 
-// Registers of a thread; for K = 64 two blocks share an SM.
+// Registers per thread; for K = 64 two blocks share an SM.
 template <int K>
 struct finish_registers {
     enum { CONSUMER = K == 128 ? 240 : 216, PRODUCER = K == 128 ? 24 : 40 };
 };
 
-// X = dO v_new^T and Y = dv v_new^T, their rows by warps, to the triangles. Two
-// warpgroups take one each.
+// X = dO v_new^T and Y = dv v_new^T for the triangles, rows by warps. With K = 128 each
+// of two warpgroups computes one; with K = 64 the warpgroup computes both.
 template <int K>
 static __device__ __forceinline__ void begin_triangles(
-    const struct shared_storage<K> &s, int tile, float (*d)[4])
+    const struct kda_finish_storage<K> &s, int tile, float (*d)[4])
 {
     wgmma_tiles_begin<K>(d, tile ? s.dv : s.dO, s.v_new);
 }
@@ -24,7 +24,7 @@ static __device__ __forceinline__ void begin_triangles(
 template <int K>
 static __device__ __forceinline__ void finish_triangles(
     const struct backward_params &x, int tile, const struct finish_vectors<K> &of,
-    float (*d)[4], struct shared_storage<K> &smem)
+    float (*d)[4], struct kda_finish_storage<K> &smem)
 {
     wgmma_tiles_wait(d);
     store_triangle<K>(tile, (float)x.a.scale, of, d, smem);
@@ -34,7 +34,7 @@ static __device__ __forceinline__ void finish_triangles(
     store_triangle<K>(1, 1.0f, of, d, smem);
 }
 
-// A block's part of the scratch where sums of a group of heads wait.
+// A block's part of the scratch, for sums over a group of value heads.
 template <int K>
 static __device__ __forceinline__ float4 *sums_of_block(const struct backward_params &x)
 {
@@ -43,8 +43,8 @@ static __device__ __forceinline__ float4 *sums_of_block(const struct backward_pa
            + (int64_t)blockIdx.x * 16 * finish_threads<K>::CONSUMERS + threadIdx.x;
 }
 
-// Value heads that share q and k: sums of dq and dk in fp32 wait in the second-level
-// cache, each thread's own, from head to head.
+// Sums dq and dk over the value heads of a query/key head. Each thread keeps its fp32
+// sums in global memory (L2) from head to head.
 static __device__ __forceinline__ void add_to_group(float4 *sums, int threads,
                                                     int first, int last,
                                                     pairs_of_tokens &dq, float (*dk)[4])
@@ -67,16 +67,16 @@ static __device__ __forceinline__ void add_to_group(float4 *sums, int threads,
         }
 }
 
-// One chunk and value head, by a warpgroup. whole: the chunk has all of its rows, and
-// what a last chunk needs besides is not there to take registers. unread: this thread
-// has sent rows of the chunk before on their way, and releases their stage when they
-// have been read. Returns the same of this one.
+// One chunk and value head, by a warpgroup. whole: the chunk has 64 rows; the code for
+// a partial last chunk is compiled separately because it needs registers. unread: this
+// thread issued TMA stores of the previous chunk's rows, and must release their stage
+// when they have been read. Returns the new value of unread.
 template <int K, int underflow, int form, int whole>
 static __device__ __forceinline__ int finish_chunk(const struct backward_params &x,
                                                    const struct finish_maps &from,
                                                    const struct block_chunk &i,
                                                    int unread, unsigned char *marks,
-                                                   struct shared_storage<K> &smem)
+                                                   struct kda_finish_storage<K> &smem)
 {
     enum { CONSUMERS = finish_threads<K>::CONSUMERS };
     const struct kcp_backward &a = x.a;
@@ -90,8 +90,8 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     const int len = whole ? (int)CHUNK : of.len;
     if (wg || K == 64 || len < CHUNK) mbarrier_wait(&smem.full[PART_h], i.chunk);
     if (len < CHUNK) {
-        zero_past_end<K>(len, stage, smem);
-        named_barrier_sync(1, CONSUMERS);
+        zero_finish_rows<K>(len, stage, smem);
+        named_barrier_sync(CONSUMERS_SYNC, CONSUMERS); // rows past the end are 0
     }
     begin_triangles<K>(smem, wg, d);
     decays_of_tokens<form>(a, finish_gate_of<K, form>(of), rows.g[wg], G);
@@ -112,10 +112,10 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     struct operands o;
     make_operands<underflow>(b, rows.q[wg], rows.k[wg], G, o);
     wgmma_tiles_wait(d);
-    named_barrier_sync(1, CONSUMERS); // the triangles are there
-    // Once a chunk, behind its full[PART_h]: the warp of dbeta gives h back behind this
-    // barrier, so that no consumer comes here twice before that warp has passed.
-    named_barrier_arrive(4, CONSUMERS + 32);
+    named_barrier_sync(CONSUMERS_SYNC, CONSUMERS); // the triangles are stored
+    // Once per chunk, after full[PART_h]. The dbeta warp releases h only after this
+    // barrier, so no consumer can arrive twice before that warp has passed.
+    named_barrier_arrive(DIAGONAL_STORED, CONSUMERS + 32);
     float dG[8][4], dk[8][4], last[2] = {}, star[2];
     scale_columns_of_W<K>(of, b, G_last, d);
     take_star(len, d, star);
@@ -166,7 +166,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     // ---- dg, and through the gate
     add_to_last_row(len, last, dG);
     sum_from_the_end(dG);
-    struct position z = position_of<K>(of);
+    struct finish_position z = finish_position_of<K>(of);
     if (whole) z.len = CHUNK;
     gate_gradient<K, form>(x, finish_gate_of<K, form>(of), z, rows.g[wg], dG);
 
@@ -180,20 +180,21 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
         if (heads > 1)
             add_to_group(sums_of_block<K>(x), CONSUMERS, i.head == 0, last_head, dq,
                          dk);
-        named_barrier_sync(1, CONSUMERS); // dA and dB have been read
+        named_barrier_sync(CONSUMERS_SYNC, CONSUMERS); // dA and dB have been read
         if (!last_head) {
             mbarrier_arrive(&smem.empty[PART_ROWS + stage]);
             return 0;
         }
+        // The dots [K / 16][2][CHUNK], one part per warp, replace dA.
         store_dots(q, k, dq, dk,
                    (float *)smem.dA + opaque_thread_id() / 32 * 2 * CHUNK);
     }
-    named_barrier_sync(1, CONSUMERS);
+    named_barrier_sync(CONSUMERS_SYNC, CONSUMERS); // the dots are stored
     projection_factors<K>(a.l2norm, (const float *)smem.dA, of);
-    named_barrier_sync(1, CONSUMERS);
+    named_barrier_sync(CONSUMERS_SYNC, CONSUMERS); // the projection factors are stored
     stage_rows<K>(of, rows.q[wg], rows.k[wg], dq, dk);
-    fence_proxy_async(); // the engine reads what was staged, and writes there later
-    named_barrier_sync(2 + wg, 128);
+    fence_proxy_async(); // TMA reads the staged rows, and later overwrites them
+    named_barrier_sync(WARPGROUP_SYNC + wg, 128);
     const int m = i.pair % a.H;
     if (!whole) {
         const int64_t at = (z.t * a.H + m) * K + wg * 64;
@@ -208,15 +209,19 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     return 0;
 }
 
-// Bound: what an SM issues; close behind it memory, 3600 bytes a token-head at
-// K = V = 128. Flops: five products 64 x 64 x 128 of a warpgroup, and 80 of 16 x 8 x 16
-// a warp. Shared memory: 227 KiB. Registers: 240. Who owns what: a block takes chunks
-// of heads by turns; its warpgroups have 64 channels each, its producer is one thread,
-// and three warps beside it have dbeta and the sums over v of h dS.
-// Barriers: full and empty of each part; named barrier 1 of all consumers, when rows
-// past the end are zero, when the triangles are there, when they have been read, when
-// the dots are there, when they are summed; 2 and 3 of a warpgroup, when its rows are
-// staged; 4 tells the warp of dbeta that diagonals are there; sums_full: the sums are.
+// Bound: the issue rate of an SM, and close to it memory, 3600 bytes per token and head
+// at K = V = 128. Flops: five products 64 x 64 x 128 per warpgroup, and 80 of 16 x 8 x
+// 16 per warp. Shared memory: 227 KiB. Registers: 240.
+//
+// Ownership: a block processes (chunk, head) pairs one after another; each consumer
+// warpgroup has 64 channels; one thread is the producer; three warps compute dbeta and
+// the sums over v of h dS.
+//
+// Barriers: full and empty of each part; sums_full, the sums of h dS are stored;
+// CONSUMERS_SYNC, in order: rows past the end are zero, the triangles are stored, they
+// have been read, the dots are stored, the projection factors are stored;
+// WARPGROUP_SYNC, the warpgroup's rows are staged; DIAGONAL_STORED, the dbeta warp may
+// read the diagonal.
 template <int K, int underflow, int form>
 static __global__ __launch_bounds__(finish_threads<K>::ALL, finish_threads<K>::BLOCKS)
 void kda_finish_kernel(const __grid_constant__ struct backward_params x,
@@ -224,7 +229,7 @@ void kda_finish_kernel(const __grid_constant__ struct backward_params x,
                        unsigned char *marks)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
-    struct shared_storage<K> &smem = *(struct shared_storage<K> *)shared;
+    struct kda_finish_storage<K> &smem = *(struct kda_finish_storage<K> *)shared;
     static_assert(sizeof smem <= 227 * 1024, "one block on an SM");
     static_assert(K > 64 || 2 * (sizeof smem + 1024) <= 228 * 1024, "two blocks");
     enum { CONSUMERS = finish_threads<K>::CONSUMERS };
@@ -245,7 +250,8 @@ void kda_finish_kernel(const __grid_constant__ struct backward_params x,
     griddepcontrol_wait();
     if (threadIdx.x >= CONSUMERS) {
         setmaxnreg_dec<finish_registers<K>::PRODUCER>();
-        if (threadIdx.x == CONSUMERS) producer_warp<K, underflow>(x, from, marks, smem);
+        if (threadIdx.x == CONSUMERS)
+            kda_finish_producer<K, underflow>(x, from, marks, smem);
         const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0) - CONSUMERS / 32;
         if (warp > 0) sums_warp<K, underflow>(x, marks, warp - 1, smem);
         return;
@@ -272,7 +278,7 @@ static int launch_finish(const struct backward_params *x,
                          const struct finish_maps &from, unsigned char *marks,
                          int blocks)
 {
-    const size_t bytes = sizeof(struct shared_storage<K>);
+    const size_t bytes = sizeof(struct kda_finish_storage<K>);
     auto kernel = kda_finish_kernel<K, underflow, form>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     cudaLaunchAttribute how = {};
@@ -298,7 +304,7 @@ static int launch_with_underflow(const struct backward_params *x,
     return status ? status : launch_finish<K, 1, form>(x, from, marks, blocks);
 }
 
-// A pair's mark says that the underflow pass takes it: no bounded gate goes so deep.
+// The underflow pass processes the marked pairs. A bounded gate never needs it.
 template <int K>
 static int finish_of_K(const struct backward_params *x, unsigned char *marks,
                        int blocks)
@@ -323,7 +329,7 @@ static int finish_blocks(const struct kcp_backward *a, int processors)
     return kcp_finish_blocks(a->NC, a->H, a->K, processors);
 }
 
-// The scratch: a mark a pair, then sums a block.
+// Scratch: one mark per pair, then the sums of each block.
 static int64_t bytes_of_marks(const struct kcp_backward *a)
 {
     return ((int64_t)a->NC * a->H + 255) / 256 * 256;
@@ -331,7 +337,7 @@ static int64_t bytes_of_marks(const struct kcp_backward *a)
 
 static size_t kda_finish_scratch(const struct kcp_backward *a, int processors)
 {
-    const int64_t bytes = 16 * 2 * a->K * sizeof(float4); // of a block
+    const int64_t bytes = 16 * 2 * a->K * sizeof(float4); // per block
     return bytes_of_marks(a)
            + (a->HV > a->H ? finish_blocks(a, processors) * bytes : 0);
 }

@@ -1,40 +1,48 @@
-// finish_producer.cuh -- KDA's finishing kernel: shared storage, and who fills it.
+// finish_producer.cuh -- KDA's finishing kernel: storage, producer, warps of sums.
 // Book: chapter 18, "Code: kernels".
 // Checked by: bench/finish.cu, tests/13_backward/checks.c.
 // Next: finish_gate.cuh.
 //
-// First what GDN's finishing kernel has too: chunks by turns, their parts, rows to
-// memory. Then KDA's own: storage, fragments, the producer, three warps of sums.
+// The first part is shared with GDN's finishing kernel: iteration over chunks, their
+// loads, named barriers, stores of rows. The second part is KDA's: storage, fragments,
+// the producer, and the three warps that compute sums.
 #ifndef KCP_FINISH_PRODUCER_CUH
 #define KCP_FINISH_PRODUCER_CUH
 
 #include "cuda/18_hopper/backward/storage.cuh"
 #include "cuda/tile/named_barrier.cuh"
 
-enum { SUBCHUNKS = 4 }; // of 16 tokens
-
-// The launcher of the other model's kernels, which are an object of their own.
+// The launcher of GDN's kernel, a separate object.
 int gdn_finish(const struct backward_params *x, int processors);
 
-// The consumers: a warpgroup 64 channels, a warp 16, all tokens of the chunk.
+// Threads of a block: consumers (one warpgroup per 64 channels, one warp per 16, all
+// tokens of the chunk) and the producer's warpgroup; and blocks per SM.
 template <int K>
 struct finish_threads {
     enum { CONSUMERS = 2 * K, ALL = 2 * K + 128, BLOCKS = K == 128 ? 1 : 2 };
 };
 
-struct place {
+// Named barriers. Barrier CONSUMERS_SYNC is reached by all consumers several times per
+// chunk; each call says what it separates. WARPGROUP_SYNC + w is for warpgroup w.
+// DIAGONAL_STORED: consumers arrive when they have stored the diagonal of dv v_new^T,
+// and the warp that computes dbeta waits.
+enum { CONSUMERS_SYNC = 1, WARPGROUP_SYNC = 2, DIAGONAL_STORED = 4 };
+
+// This thread's coordinates in a D tile: row g (and g + 8), column e (and e + 1), warp
+// of the warpgroup, first channel.
+struct mma_coords {
     int g, e, warp, channel;
 };
 
-static __device__ __forceinline__ struct place place_of_thread(void)
+static __device__ __forceinline__ struct mma_coords mma_coords_of_thread(void)
 {
     const int thread = opaque_thread_id(), lane = thread % 32;
     return { lane / 4, lane % 4 * 2, thread / 32 % 4, thread / 32 * 16 + lane / 4 };
 }
 
-// A block's work: pairs of a chunk and a query/key head, every so many of them, and of
-// each pair all value heads, one after another. `chunk` counts chunks of value
-// heads.
+// Iteration state of a block. A block processes every gridDim.x-th pair of a chunk and
+// a query/key head, and for each pair all its value heads. `chunk` counts (pair, value
+// head) combinations.
 struct block_chunk {
     int pair, head, chunk;
 };
@@ -44,7 +52,7 @@ static __device__ __forceinline__ int group_of(const struct kcp_backward &a)
     return a.HV / a.H;
 }
 
-// The underflow pass takes the pairs that the first pass marked.
+// The underflow pass processes the pairs that the first pass marked.
 template <int underflow>
 static __device__ __forceinline__ int taken(const unsigned char *marks, int pair)
 {
@@ -76,7 +84,7 @@ static __device__ __forceinline__ int first_of_block(const struct kcp_backward &
     return next_of_block<underflow>(a, marks, i);
 }
 
-// Which chunk of the rank, and which value head.
+// The chunk of the rank and the value head of an iteration.
 static __device__ __forceinline__ int chunk_of(const struct kcp_backward &a,
                                                const struct block_chunk &i)
 {
@@ -89,7 +97,7 @@ static __device__ __forceinline__ int value_head_of(const struct kcp_backward &a
     return i.pair % a.H * group_of(a) + i.head;
 }
 
-// A single stretch needs no look into the tables.
+// The tokens of chunk c; a single stretch needs no table lookup.
 static __device__ __forceinline__ struct token_range finish_tokens(
     const struct kcp_backward &a, int c)
 {
@@ -98,8 +106,9 @@ static __device__ __forceinline__ struct token_range finish_tokens(
     return { t, left < CHUNK ? (int)left : (int)CHUNK };
 }
 
-// Of a chunk: dO and v_new, dv and h, dS, each as soon as the one before has released
-// it. Their barriers are number `first` and the two behind it.
+// Loads three parts of a chunk: dO and v_new; dv and h; dS. Each is loaded as soon as
+// the previous chunk's part has been released. Their barriers have the indices first,
+// first + 1, first + 2.
 template <int K, int first, class storage, class maps>
 static __device__ __forceinline__ void load_chunk(const struct backward_params &x,
                                                   const maps &from,
@@ -128,7 +137,8 @@ static __device__ __forceinline__ void load_chunk(const struct backward_params &
                 &smem.full[OF_dS]);
 }
 
-// Over the four lanes of a channel: the sum of the lane beside, and of the pair across.
+// Sums over the four lanes of a channel: of the neighbouring lane, and of the other
+// pair of lanes.
 static __device__ __forceinline__ float2 quad_sums(float own)
 {
     const float beside = __shfl_xor_sync(~0u, own, 1);
@@ -136,8 +146,9 @@ static __device__ __forceinline__ float2 quad_sums(float own)
     return make_float2(beside, across);
 }
 
-// Sixteen numbers a lane, of tokens 8 t + e and the next; lanes of the same e add up.
-// Each keeps two: tokens 2 lane and 2 lane + 1.
+// Sums over the channels of a warp: each lane has sixteen numbers, of tokens 8 t + e
+// and 8 t + e + 1; lanes with the same e are added. Lane l returns tokens 2 l and 2 l +
+// 1.
 static __device__ __forceinline__ float2 sum_over_channels(float (&y)[16])
 {
     const int lane = opaque_thread_id() % 32;
@@ -155,7 +166,7 @@ static __device__ __forceinline__ float2 sum_over_channels(float (&y)[16])
     return make_float2(y[0], y[1]);
 }
 
-// A warpgroup's tile of rows to a tensor [T,H,K], 16 bytes a thread.
+// Stores a warpgroup's tile of rows to a tensor [T,H,K], 16 bytes per thread.
 static __device__ __forceinline__ void store_tile(const unsigned char *tile, bf16 *to,
                                                   int64_t row_step, int len)
 {
@@ -168,11 +179,11 @@ static __device__ __forceinline__ void store_tile(const unsigned char *tile, bf1
             *(uint4 *)(to + 16 * i * row_step) = *(const uint4 *)(from + 2048 * i);
 }
 
-// dbeta_i = (dv v_new^T)_ii / beta_i^2, and through the sigmoid.
+// dbeta_i = (dv v_new^T)_ii / beta_i^2, then through the sigmoid.
 static __device__ __forceinline__ float dbeta_raw_of(enum kcp_beta_form form,
                                                      float beta, float dv_v_new)
 {
-    const float least = 9.094947e-13f; // 2^-40: an absent token's, which is 0
+    const float least = 9.094947e-13f; // 2^-40: beta is 0 past the chunk's end
     const float b = fabsf(beta) < least ? copysignf(least, beta) : beta;
     const float dbeta = dv_v_new * __fdividef(1.0f, b) * __fdividef(1.0f, b);
     if (form == KCP_BETA_RAW) return dbeta;
@@ -182,16 +193,15 @@ static __device__ __forceinline__ float dbeta_raw_of(enum kcp_beta_form form,
 
 // ---- KDA: shared storage
 
-// Of a chunk and value head, by parts that arrive and are released together: dO and
-// v_new; dv and h; dS; and, in two stages, the rows of q, k and the gate.
+// Parts of a chunk and value head that are loaded and released together: dO and v_new;
+// dv and h; dS; and in two stages the rows of q, k and the gate.
 enum { PART_dO, PART_h, PART_dS, PART_ROWS, PARTS = PART_ROWS + 2 };
 
-// What belongs to a chunk's rows. The factors of the norms' projection take the place
-// of the norms.
+// Vectors of a chunk. The factors of the norms' gradient later replace the norms.
 template <int K>
 struct finish_vectors {
     float rstd_q[CHUNK], rstd_k[CHUNK], dt_bias[K];
-    int t, len, c, n; // first token, how many; chunk, value head
+    int t, len, c, n; // first token, number of tokens, chunk, value head
     float exp_A, none[3];
 };
 
@@ -200,10 +210,10 @@ struct finish_rows {
     unsigned char q[K / 64][TILE_BYTES], k[K / 64][TILE_BYTES], g[K / 64][TILE_BYTES];
 };
 
-// All in swizzle128 tiles: tokens by channels of K or V, 64 each; h and dS have tiles
-// of 64 rows of K by 64 columns of V. dA and dB are the chunk's triangles.
+// All in swizzle128 tiles: 64 tokens by 64 channels of K or V; h and dS in tiles of 64
+// rows of K by 64 columns of V. dA and dB are the chunk's triangles.
 template <int K>
-struct shared_storage {
+struct kda_finish_storage {
     unsigned char h[K / 64][K / 64][TILE_BYTES], dS[K / 64][K / 64][TILE_BYTES];
     unsigned char dO[K / 64][TILE_BYTES], v_new[K / 64][TILE_BYTES],
         dv[K / 64][TILE_BYTES];
@@ -214,30 +224,30 @@ struct shared_storage {
     uint64_t full[PARTS], empty[PARTS], sums_full;
 };
 
-// Where a chunk lies, read from shared memory each time: a register that is kept
-// is one that a tile lacks.
-struct position {
+// The position of a chunk, read from shared memory at every call to save registers.
+struct finish_position {
     int64_t t;
     int len, c, n;
 };
 
 template <int K>
-static __device__ __forceinline__ struct position position_of(
+static __device__ __forceinline__ struct finish_position finish_position_of(
     const struct finish_vectors<K> &of)
 {
     const uint2 tokens = ld_shared_v2(&of.t), head = ld_shared_v2(&of.c);
     return { tokens.x, (int)tokens.y, (int)head.x, (int)head.y };
 }
 
-// A warp has 16 channels by 64 tokens, as D tiles, channels along M: with g = lane / 4
-// and e = 2 (lane % 4), element [t][2 h + j] is channel g + 8 h, token 8 t + e + j. In
-// bf16 a pair of tokens is one register, [t][h], and two neighbouring tiles are an A.
+// A warp has 16 channels by 64 tokens as D tiles with channels along M: with g = lane /
+// 4 and e = 2 (lane % 4), element [t][2 h + j] is channel g + 8 h, token 8 t + e + j.
+// In bf16 a pair of tokens is one register [t][h], and two adjacent tiles are an
+// operand A.
 typedef uint32_t pairs_of_tokens[8][2];
 
-// Warps beside the consumers have sums over v of h dS, of each channel. They lie above
-// the diagonal of dB, where nothing else does.
+// The sum over v of h dS of a channel, from the warps of sums. It is stored above the
+// diagonal of dB, which is not used otherwise.
 template <int K>
-static __device__ __forceinline__ float *h_dS_of(struct shared_storage<K> &smem,
+static __device__ __forceinline__ float *h_dS_of(struct kda_finish_storage<K> &smem,
                                                  int channel)
 {
     const int piece = channel / 4;
@@ -245,8 +255,9 @@ static __device__ __forceinline__ float *h_dS_of(struct shared_storage<K> &smem,
            + channel % 4;
 }
 
-// Where a warp's lanes point in a tile [64 tokens][64 channels], to read its 16
-// channels transposed, or to write them so: 16 tokens a step, 2048 bytes on.
+// Byte offset that a lane passes to ldmatrix or stmatrix for the warp's 16 channels of
+// a tile [64 tokens][64 channels], transposed; the next 16 tokens are 2048 bytes
+// further.
 static __device__ __forceinline__ int channels_offset(void)
 {
     const int lane = opaque_thread_id() % 32, warp = opaque_thread_id() / 32 % 4;
@@ -282,7 +293,7 @@ static __device__ __forceinline__ void store_channels(unsigned char *tile,
 
 // ---- the producer
 
-// Boxes of 64 tokens by 64 channels of the caller's rows.
+// Tensor maps of the caller's rows: boxes of 64 tokens by 64 channels.
 struct finish_maps {
     CUtensorMap q, k, g, dO, dv, dq, dk;
 };
@@ -300,12 +311,11 @@ static int make_finish_maps(struct finish_maps *m, const struct kcp_backward &a)
     return made ? KCP_OK : KCP_CUDA;
 }
 
-// Rows of q, k and the gate, and the vectors, of one chunk.
+// Loads the rows of q, k and the gate, and the vectors, of one chunk.
 template <int K>
-static __device__ __forceinline__ void load_rows_part(const struct backward_params &x,
-                                                      const struct finish_maps &from,
-                                                      const struct block_chunk &i,
-                                                      struct shared_storage<K> &smem)
+static __device__ __forceinline__ void load_rows_part(
+    const struct backward_params &x, const struct finish_maps &from,
+    const struct block_chunk &i, struct kda_finish_storage<K> &smem)
 {
     const struct kcp_backward &a = x.a;
     const int stage = i.chunk % 2, m = i.pair % a.H, n = value_head_of(a, i);
@@ -333,12 +343,12 @@ static __device__ __forceinline__ void load_rows_part(const struct backward_para
     if (dt) tma_load_1d(of.dt_bias, dt, sizeof of.dt_bias, full);
 }
 
-// The producer is one thread. The rows, which are needed first, go a chunk ahead.
+// The producer is one thread. It loads the rows one chunk ahead, because they are
+// needed first.
 template <int K, int underflow>
-static __device__ __forceinline__ void producer_warp(const struct backward_params &x,
-                                                     const struct finish_maps &from,
-                                                     const unsigned char *marks,
-                                                     struct shared_storage<K> &smem)
+static __device__ __forceinline__ void kda_finish_producer(
+    const struct backward_params &x, const struct finish_maps &from,
+    const unsigned char *marks, struct kda_finish_storage<K> &smem)
 {
     struct block_chunk i;
     int more = first_of_block<underflow>(x.a, marks, i);
@@ -350,14 +360,15 @@ static __device__ __forceinline__ void producer_warp(const struct backward_param
     }
 }
 
-// ---- the warps beside it
+// ---- the warps of sums
 
 enum { SUMS_THREADS = 96 };
 
-// Sums over v of h dS of rows 8 warp .., every 24: four lanes have a row.
+// Sums over v of h dS, for rows 8 warp to 8 warp + 7 of every 24; four lanes have a
+// row.
 template <int K>
 static __device__ __forceinline__ void make_h_dS(int warp,
-                                                 struct shared_storage<K> &smem)
+                                                 struct kda_finish_storage<K> &smem)
 {
     const int lane = threadIdx.x % 32;
     #pragma unroll 1
@@ -381,11 +392,11 @@ static __device__ __forceinline__ void make_h_dS(int warp,
     }
 }
 
-// dbeta of a chunk, by a warp: a lane has two tokens.
+// dbeta of a chunk, by one warp; a lane has two tokens.
 template <int K>
-static __device__ __forceinline__ void store_dbeta(const struct backward_params &x,
-                                                   const struct block_chunk &i,
-                                                   const struct shared_storage<K> &smem)
+static __device__ __forceinline__ void store_dbeta(
+    const struct backward_params &x, const struct block_chunk &i,
+    const struct kda_finish_storage<K> &smem)
 {
     const struct kcp_backward &a = x.a;
     const int row = 2 * (threadIdx.x % 32), c = chunk_of(a, i), n = value_head_of(a, i);
@@ -393,18 +404,18 @@ static __device__ __forceinline__ void store_dbeta(const struct backward_params 
     const float2 beta =
         *(const float2 *)&x.beta[((int64_t)c * a.HV + n) * CHUNK + row];
     float *to = out<float>(a.dbeta_raw, z.t + row, 1, 0, a.HV) + n;
-    named_barrier_sync(4, finish_threads<K>::CONSUMERS + 32);
+    named_barrier_sync(DIAGONAL_STORED, finish_threads<K>::CONSUMERS + 32);
     const float2 y = *(const float2 *)&smem.dv_v_new[row];
     if (row < z.len) to[0] = dbeta_raw_of(a.beta_form, beta.x, y.x);
     if (row + 1 < z.len) to[a.HV] = dbeta_raw_of(a.beta_form, beta.y, y.y);
 }
 
-// What needs no registers of a consumer: the producer's warpgroup has three warps to
-// spare, and 24 registers for each of their threads.
+// A warp of sums: work that needs none of the consumers' registers. The producer's
+// warpgroup has three spare warps with 24 registers per thread.
 template <int K, int underflow>
 static __device__ __forceinline__ void sums_warp(const struct backward_params &x,
                                                  const unsigned char *marks, int warp,
-                                                 struct shared_storage<K> &smem)
+                                                 struct kda_finish_storage<K> &smem)
 {
     struct block_chunk i;
     #pragma unroll 1

@@ -1,4 +1,4 @@
-// reverse.cuh -- backward: the gradient of a head's state walks back over its chunks.
+// reverse.cuh -- backward: the gradient of a head's state, last chunk to first.
 // Book: chapter 18, "Backward".
 // Checked by: tests/13_backward/checks.c.
 // Next: scans_sm90.cu.
@@ -7,9 +7,8 @@
 
 #include "states.cuh"
 
-// A stage has all of a chunk that the step reads, and one barrier. dS of a chunk's end
-// is staged on its way to memory. dv leaves through the place of dO, when that has been
-// read.
+// A stage has all data of a chunk and one pair of barriers. dv of a chunk is staged in
+// dO, after dO has been read; dS has staging tiles of its own.
 template <int K, int WGS, int kda>
 struct reverse_storage {
     enum { STAGES = kda ? 2 : 3 };
@@ -23,7 +22,7 @@ struct reverse_storage {
     uint64_t full[STAGES], empty[STAGES];
 };
 
-// One thread loads a stretch's chunks, the last one first.
+// The producer is one thread. It loads the chunks of a stretch, the last one first.
 template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void reverse_producer(
     const struct forward_params &f, const CUtensorMap &dO, int z, int n, int v0,
@@ -61,10 +60,11 @@ static __device__ __forceinline__ void reverse_producer(
     }
 }
 
-// Where this warpgroup's results of a chunk go; dS NULL: nowhere.
+// Where this warpgroup stores its part of a chunk; dS NULL: it stores neither dS nor
+// dv.
 struct reverse_out {
     unsigned char *dS;
-    bf16 *dv;                            // this thread's 16 bytes of the first row
+    bf16 *dv;                            // this thread's 16 bytes of its first row
     int64_t dS_step, dv_row;
     int column, columns;
 };
@@ -85,8 +85,8 @@ static __device__ __forceinline__ struct reverse_out reverse_out_of(
              columns };
 }
 
-// dO^T of this warp's 16 columns as operand A; 0 past the chunk's end, where rows are
-// another stretch's.
+// dO^T of this warp's 16 columns as operand A. Rows past the chunk's end belong to
+// another stretch and become 0.
 static __device__ __forceinline__ void load_dO(uint32_t (*o)[4],
                                                const unsigned char *dO, int len)
 {
@@ -105,8 +105,8 @@ static __device__ __forceinline__ void load_dO(uint32_t (*o)[4],
     }
 }
 
-// dv of a chunk to rows of memory by way of dO's place, where its warps have staged it:
-// each has read there what it wrote.
+// Stores the staged dv of a chunk by whole rows; a barrier of the warpgroup separates
+// staging from reading.
 static __device__ __forceinline__ void send_dv(struct reverse_out &to,
                                                const unsigned char *staged, int len)
 {
@@ -120,24 +120,24 @@ static __device__ __forceinline__ void send_dv(struct reverse_out &to,
     to.dv -= CHUNK * to.dv_row;
 }
 
-// dS of the chunk's end, as operand A, leaves.
+// Stages dS (operand A) and stores it by TMA.
 template <int K>
 static __device__ __forceinline__ void send_dS(struct reverse_out &to,
                                                unsigned char (*staged)[TILE_BYTES],
                                                const uint32_t (*a)[4])
 {
-    wait_for_stores();
+    staged_wait_read();
     store_operand_transposed<K / 16>(staged[0], a);
-    show_stores();
+    staged_publish();
     if (threadIdx.x % 128 == 0)
         tma_store_state<K>(to.dS, to.column, to.columns, staged);
     to.dS -= to.dS_step;
 }
 
-// ---- a gate a channel (KDA)
+// ---- one gate per channel (KDA)
 //
-// x = kg dS + Aqk^T dO, dv = (A beta)^T x, dS <- Lambda dS + qg^T dO - k~^T dv. In
-// series are x, dv and the last product; qg^T dO runs beside dv.
+// x = kg dS + Aqk^T dO, dv = (A beta)^T x, dS <- Lambda dS + qg^T dO - k~^T dv. The
+// critical path is x, dv and the last product; qg^T dO overlaps with dv.
 template <int K, int WGS>
 static __device__ __forceinline__ void kda_reverse_step(
     typename reverse_storage<K, WGS, 1>::stage &s, const float *decay,
@@ -178,12 +178,12 @@ static __device__ __forceinline__ void kda_reverse_step(
     fence_operand<K / 8>(dS);
 }
 
-// ---- one gate a head (GDN)
+// ---- one gate per head (GDN)
 //
-// With k and q as they are: x = B (k dS) + Aqk^T dO, dv = (A beta)^T x, dS <- decay dS
-// + q^T (Q dO) - k^T (F dv).
+// With the raw k and q: x = B (k dS) + Aqk^T dO, dv = (A beta)^T x, dS <- decay dS +
+// q^T (Q dO) - k^T (F dv).
 
-// Operand A, its columns times factors, rounded again.
+// Operand A with its columns scaled by factors, rounded again.
 static __device__ __forceinline__ void scale_operand(uint32_t (*a)[4],
                                                      const float *factor)
 {
@@ -244,7 +244,7 @@ static __device__ __forceinline__ void gdn_reverse_step(
 
 // ---- the block
 
-// Where the gradient of a stretch's first state goes; p NULL: nowhere.
+// Where the gradient of a stretch's first state is stored; p NULL: not at all.
 static __device__ __forceinline__ struct state_view start_of(
     const struct backward_params &x, int job, int z, int n, int v)
 {
@@ -253,24 +253,15 @@ static __device__ __forceinline__ struct state_view start_of(
     return { x.dh_ext + ((int64_t)z * x.a.HV + n) * x.a.K * x.pitch + v, 1, x.pitch };
 }
 
-// Columns v0 .. of value head n along stretch z, by a block, as states_block. Bound:
-// memory, 6K + 2.5C + 2V bytes read and 2 KV / C + 2V written a token-head; with few
-// chains the series of steps. full: a chunk's bytes are there; empty: every consumer
-// has read them, and what it wrote in their place; of a cluster, in both blocks.
-template <int K, int WGS, int kda, int blocks>
-static __device__ __forceinline__ void reverse_block(const struct backward_params &x,
-                                                     const struct forward_params &f,
-                                                     const CUtensorMap &dO, int job,
-                                                     int z, int n, int v0,
-                                                     void *on_chip)
+// Initializes the barriers and the zeros above the diagonals.
+template <int blocks, int K, int WGS, int kda>
+static __device__ __forceinline__ void reverse_init(
+    struct reverse_storage<K, WGS, kda> &smem)
 {
-    struct reverse_storage<K, WGS, kda> &smem =
-        *(struct reverse_storage<K, WGS, kda> *)on_chip;
     if (threadIdx.x == 0) {
         for (int i = 0; i < smem.STAGES; i++) {
             mbarrier_init(&smem.full[i], 1);
-            mbarrier_init(&smem.empty[i],
-                          blocks > 1 ? RELEASE_ARRIVALS * WGS * blocks : 128 * WGS);
+            mbarrier_init(&smem.empty[i], release_count<blocks, WGS>());
         }
         mbarrier_fence_init();
     }
@@ -281,14 +272,15 @@ static __device__ __forceinline__ void reverse_block(const struct backward_param
     fence_proxy_async();
     if (blocks > 1) cluster_sync();
     else __syncthreads();
-    griddepcontrol_wait();
-    const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0);
-    if (wg == WGS) {
-        setmaxnreg_dec<WGS == 1 ? 56 : 40>();
-        if (threadIdx.x % 128 == 0) reverse_producer<blocks>(f, dO, z, n, v0, smem);
-        return;
-    }
-    setmaxnreg_inc<232>();
+}
+
+// Loads 64 columns of the gradient after stretch z, and scans its chunks from the last
+// to the first.
+template <int blocks, int K, int WGS, int kda>
+static __device__ __forceinline__ void reverse_consumer_warpgroup(
+    const struct backward_params &x, const struct forward_params &f, int job, int z,
+    int n, int v0, int wg, struct reverse_storage<K, WGS, kda> &smem)
+{
     const int count = __shfl_sync(~0u, chunk_count(f, z), 0);
     const int c = first_chunk(f, z) + count - 1, v = v0 + threadIdx.x / 32 * 16;
     const struct token_range last = chunk_tokens(f.a, z, c);
@@ -308,13 +300,41 @@ static __device__ __forceinline__ void reverse_block(const struct backward_param
         else
             gdn_reverse_step<K, WGS>(smem.at[at], smem.head[at], smem.out.dS[wg], to,
                                      len, dS);
-        fence_proxy_async();             // the engine writes where dv was staged
+        fence_proxy_async();             // TMA will overwrite the staged dv
         release_stage<blocks>(&smem.empty[at]);
         at = at + 1 == smem.STAGES ? 0 : at + 1;
         phase += at == 0;
     }
     if (start.p) store_state<K>(start.p, start.dv, start.di, dS);
     if (threadIdx.x % 128 == 0) tma_store_wait_read();
+}
+
+// One block: columns v0 to v0 + 64 WGS - 1 of value head n along stretch z; arguments
+// as for states_block.
+//
+// Bound: memory, 6K + 2.5C + 2V bytes read and 2 KV / C + 2V written per token and
+// head; with few stretches and heads the latency of the sequential steps. Barriers:
+// full, the chunk's bytes have arrived; empty, every consumer (of both blocks of a
+// cluster) has read them and has stored what it staged in dO; the warpgroup's around
+// staged tiles.
+template <int K, int WGS, int kda, int blocks>
+static __device__ __forceinline__ void reverse_block(const struct backward_params &x,
+                                                     const struct forward_params &f,
+                                                     const CUtensorMap &dO, int job,
+                                                     int z, int n, int v0,
+                                                     void *on_chip)
+{
+    auto &smem = *(struct reverse_storage<K, WGS, kda> *)on_chip;
+    reverse_init<blocks>(smem);
+    griddepcontrol_wait();
+    const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0);
+    if (wg == WGS) {
+        setmaxnreg_dec<scan_registers<WGS>::PRODUCER>();
+        if (threadIdx.x % 128 == 0) reverse_producer<blocks>(f, dO, z, n, v0, smem);
+    } else {
+        setmaxnreg_inc<scan_registers<WGS>::CONSUMER>();
+        reverse_consumer_warpgroup<blocks>(x, f, job, z, n, v0, wg, smem);
+    }
 }
 
 #endif

@@ -1,16 +1,17 @@
-// scans_sm90.cu -- backward's two scans: states walk forward, their gradients back.
+// scans_sm90.cu -- backward's two scans: states forward, their gradients backward.
 // Book: chapter 18, "Backward".
 // Checked by: tests/13_backward/checks.c.
-// Next: ../v4_factors_sm90.cu.
+// Next: ../v4_scans_finish_sm90.cu.
 #include "reverse.cuh"
 
-// Neither scan waits for the other, so both are in one grid, and so are strips. A block
-// has a job's columns of a head. Two blocks of 64 columns are a cluster that shares its
-// copies of the factors; left alone they drift apart, and memory is read for each.
+// The two scans are independent, so both run in one grid, with a block per job, head
+// and 64 WGS columns. Two blocks of 64 columns are a cluster that shares its copies of
+// the factors; as separate blocks they drift apart and read the factors twice.
 //
-// Bound: that of states_block and reverse_block. Flops: 5.2e6 and 8.4e6 a chunk and
-// head at K = V = 128. Shared memory: up to 226 KiB, one block an SM. Registers, of 232
-// a consumer thread: the state 64, rounded 32, products 32 to 64, operands 16 or 32.
+// Bound: as for states_block and reverse_block; 5.2e6 and 8.4e6 flops per chunk and
+// head at K = V = 128. Shared memory: up to 226 KiB, one block per SM. Registers, of
+// 232 per consumer thread: the state 64, in bf16 32, products 32 to 64, operands 16 or
+// 32.
 template <int K, int WGS, int kda, int blocks>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void backward_scan_kernel(
     const __grid_constant__ struct forward_params f,
@@ -27,11 +28,11 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void backward_scan_kerne
         reverse_block<K, WGS, kda, blocks>(x, f, dO, job % SCAN_JOBS, z, n, v0,
                                            on_chip);
     if (blocks == 1) return;
-    __syncwarp();                        // whole warps meet the cluster
+    __syncwarp();                        // cluster_sync is .aligned
     cluster_sync();                      // the other block may still write here
 }
 
-// The call as forward's kernels read it.
+// The call in the form that forward's kernels take.
 static struct forward_params forward_of(const struct backward_params *x)
 {
     struct forward_params f = {};
@@ -55,9 +56,9 @@ static int launch_scans(const struct backward_params *x, const CUtensorMap *dO)
                            128 * WGS + 128, blocks, &f, *x, *dO);
 }
 
-// Blocks of 64 columns while there is an SM for each, and with a gate a channel for
-// twice as many: two such blocks read so much that they share memory's rate. Then of
-// 128. Strips are cut so that blocks of 64 are as many as SMs, or twice as many.
+// Blocks of 64 columns while there is one SM for each, else of 128. For KDA only while
+// there are two SMs for each, because pairs of such blocks are bound by memory. Strips
+// are cut so that blocks of 64 columns fill the SMs once or twice.
 template <int kda>
 static int launch_128(const struct backward_params *x, const CUtensorMap *dO,
                       int processors, int strips)
@@ -68,7 +69,7 @@ static int launch_128(const struct backward_params *x, const CUtensorMap *dO,
                : launch_scans<128, 2, kda, 1>(x, dO);
 }
 
-// K = V, as the rows of the table of paths say.
+// K = V (rows of the table of paths).
 int backward_scans(const struct backward_params *x, int processors, int strips)
 {
     const int kda = x->a.KG != 1;

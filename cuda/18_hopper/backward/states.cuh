@@ -1,4 +1,4 @@
-// states.cuh -- backward: a head's state walks over its chunks again, and is kept.
+// states.cuh -- backward: recomputes and stores the states of a head before each chunk.
 // Book: chapter 18, "Backward".
 // Checked by: tests/13_backward/checks.c.
 // Next: reverse.cuh.
@@ -8,18 +8,18 @@
 #include "cuda/18_hopper/backward/storage.cuh"
 #include "cuda/18_hopper/forward_scan/staged_stores.cuh"
 
-// Forward's scan without q and without o: its stages, its producers. What leaves is
-// staged in tiles and goes by the copy engine: h when it has become operand A of the
-// first product, v_new when it has become that of the last.
+// Forward's scan without q and o: the same pipelines and producers, and staged tiles
+// for the results. h is stored when it has become operand A of the first product, v_new
+// when it has become operand A of the last.
 template <int K, int WGS, int kda>
 struct states_storage {
-    struct shared_storage<K, WGS, OF_STATES, kda> in;
+    struct scan_storage<K, WGS, STATES_SCAN, kda> in;
     struct __align__(1024) {
         unsigned char h[WGS][K / 64][TILE_BYTES], v_new[WGS][TILE_BYTES];
     } out;
 };
 
-// What this warpgroup writes of a chunk, and how far the next chunk's is.
+// Where this warpgroup stores its part of a chunk, and the bytes to the next chunk.
 struct states_out { unsigned char *h, *v_new; int64_t h_step, v_step; int column; };
 
 template <int K>
@@ -45,23 +45,23 @@ static __device__ __forceinline__ void send_h(const struct states_out &to,
                                               const struct backward_params &x,
                                               const unsigned char (*h)[TILE_BYTES])
 {
-    show_stores();
+    staged_publish();
     if (threadIdx.x % 128 == 0) tma_store_state<K>(to.h, to.column, x.a.V / 64, h);
 }
 
 static __device__ __forceinline__ void send_v_new(struct states_out &to,
                                                   const unsigned char *v_new)
 {
-    show_stores();
+    staged_publish();
     if (threadIdx.x % 128 == 0)
         tma_store_tile(to.v_new + to.column * TILE_BYTES, v_new);
     to.h += to.h_step;
     to.v_new += to.v_step;
 }
 
-// ---- a gate a channel (KDA)
+// ---- one gate per channel (KDA)
 
-// A scan step begins when k~ is there: y is v of the chunk.
+// Starts a scan step: waits for k~ and v, and sets y to v of the chunk.
 template <int K, int WGS>
 static __device__ __forceinline__ void begin_states_step(
     float (*y)[4], int chunk, struct states_storage<K, WGS, 1> &smem)
@@ -88,7 +88,7 @@ static __device__ __forceinline__ void kda_states_consumer(
         wgmma_fence();
         wgmma_times_tiles<K / 16>(y, a, in.k[chunk % in.K_STAGES].tile[0], 1);
         wgmma_commit();                                        // v - k~ S
-        wait_for_stores();
+        staged_wait_read();
         store_operand_transposed<K / 16>(smem.out.h[wg][0], a);
         wgmma_wait<0>();
         fence_operand<CHUNK / 8>(y);
@@ -115,7 +115,7 @@ static __device__ __forceinline__ void kda_states_consumer(
     }
 }
 
-// ---- one gate a head (GDN): row factors stay outside the products
+// ---- one gate per head (GDN): row factors scale accumulators, not operands
 template <int K, int WGS, int blocks>
 static __device__ __forceinline__ void gdn_states_consumer(
     const struct backward_params &x, int count, struct states_out to,
@@ -136,7 +136,7 @@ static __device__ __forceinline__ void gdn_states_consumer(
         wgmma_fence();
         wgmma_times_tiles<K / 16>(y, a, in.k[at].tile[0], 0);
         wgmma_commit();                                        // k S
-        wait_for_stores();
+        staged_wait_read();
         store_operand_transposed<K / 16>(smem.out.h[wg][0], a);
         consumer_wait(in, PIPE_A, chunk);
         wgmma_wait<0>();
@@ -166,38 +166,25 @@ static __device__ __forceinline__ void gdn_states_consumer(
 
 // ---- the block
 
-// Two warps copy the rows of v by turns, as for maps.
+// Warps 0 and 1 load pipelines K and A; warps 2 and 3 copy v.
 template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void states_producer_warpgroup(
     const struct forward_params &f, int z, int n, int v0,
-    struct shared_storage<K, WGS, OF_STATES, kda> &in)
+    struct scan_storage<K, WGS, STATES_SCAN, kda> &in)
 {
     const int warp = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
-    if (warp == 0) producer_warp<PIPE_K, 1, 0, blocks>(f, z, n, v0, in);
-    if (warp == 1) producer_warp<PIPE_A, 1, 0, blocks>(f, z, n, v0, in);
-    if (warp >= 2) producer_warp<PIPE_K, 0, 64, blocks>(f, z, n, v0, in);
+    if (warp == 0) scan_producer_warp<PIPE_K, 1, 0, blocks>(f, z, n, v0, in);
+    if (warp == 1) scan_producer_warp<PIPE_A, 1, 0, blocks>(f, z, n, v0, in);
+    if (warp >= 2) scan_producer_warp<PIPE_K, 0, MAP_V_LANES, blocks>(f, z, n, v0, in);
 }
 
-// Columns v0 .. of value head n along stretch z, by a block: WGS consumer warpgroups of
-// 64 columns and a warpgroup of producers. Bound: memory, 4K + 1.25C + 2V bytes read
-// and 2 KV / C + 2V written a token-head; with few chains the series of scan steps. f:
-// the same call, as forward's kernels read it. blocks: 2, a cluster has all columns and
-// shares its copies.
-template <int K, int WGS, int kda, int blocks>
-static __device__ __forceinline__ void states_block(const struct backward_params &x,
-                                                    const struct forward_params &f,
-                                                    int z, int n, int v0, void *on_chip)
+// Loads 64 columns of the state before stretch z, scans its chunks, and stores h and
+// v_new of each.
+template <int blocks, int K, int WGS, int kda>
+static __device__ __forceinline__ void states_consumer_warpgroup(
+    const struct backward_params &x, const struct forward_params &f, int z, int n,
+    int v0, struct states_storage<K, WGS, kda> &smem)
 {
-    struct states_storage<K, WGS, kda> &smem =
-        *(struct states_storage<K, WGS, kda> *)on_chip;
-    pipeline_init<blocks>(smem.in, 65);
-    griddepcontrol_wait();
-    if (__shfl_sync(~0u, threadIdx.x / 128, 0) == WGS) {
-        setmaxnreg_dec<WGS == 1 ? 56 : 40>();
-        states_producer_warpgroup<blocks>(f, z, n, v0, smem.in);
-        return;
-    }
-    setmaxnreg_inc<232>();
     const int count = __shfl_sync(~0u, chunk_count(f, z), 0);
     const struct state_view h =
         scan_state_of(x, x.first, z, n, v0 + threadIdx.x / 32 * 16);
@@ -207,6 +194,32 @@ static __device__ __forceinline__ void states_block(const struct backward_params
     if constexpr (kda) kda_states_consumer<K, WGS, blocks>(x, count, to, smem, S);
     else gdn_states_consumer<K, WGS, blocks>(x, count, to, smem, S);
     if (threadIdx.x % 128 == 0) tma_store_wait_read();
+}
+
+// One block: columns v0 to v0 + 64 WGS - 1 of value head n along stretch z, by WGS
+// consumer warpgroups of 64 columns and one producer warpgroup. f is the same call in
+// the form that forward's kernels take. blocks = 2: a cluster has all columns of a head
+// and shares its copies.
+//
+// Bound: memory, 4K + 1.25C + 2V bytes read and 2 KV / C + 2V written per token and
+// head; with few stretches and heads the latency of the sequential steps. Barriers:
+// full and empty as in scan_kernel; one barrier of a warpgroup before it overwrites
+// staged tiles, one after it has staged h, and one after v_new.
+template <int K, int WGS, int kda, int blocks>
+static __device__ __forceinline__ void states_block(const struct backward_params &x,
+                                                    const struct forward_params &f,
+                                                    int z, int n, int v0, void *on_chip)
+{
+    auto &smem = *(struct states_storage<K, WGS, kda> *)on_chip;
+    pipeline_init<blocks>(smem.in, MAP_V_LANES);
+    griddepcontrol_wait();
+    if (__shfl_sync(~0u, threadIdx.x / 128, 0) == WGS) {
+        setmaxnreg_dec<scan_registers<WGS>::PRODUCER>();
+        states_producer_warpgroup<blocks>(f, z, n, v0, smem.in);
+    } else {
+        setmaxnreg_inc<scan_registers<WGS>::CONSUMER>();
+        states_consumer_warpgroup<blocks>(x, f, z, n, v0, smem);
+    }
 }
 
 #endif

@@ -1,4 +1,4 @@
-// storage.cuh -- backward from chunk factors: what travels between its three kernels.
+// storage.cuh -- backward from chunk factors: the data between its three kernels.
 // Book: chapter 18, "Backward".
 // Checked by: tests/13_backward/checks.c.
 // Next: states.cuh.
@@ -13,11 +13,11 @@
 #include "cuda/tile/wgmma.cuh"
 #include "cuda/tile/warp_scan.cuh"
 
-// Three kernels make a backward. `states` walks forward over a stretch as the scan did
-// and leaves the state h with which each chunk begins, and v_new. `reverse` walks
-// backward and leaves dS, the gradient of the state with which each chunk ends, and dv.
-// `finish` has a chunk and head at a time, in any order, and makes all other gradients.
-// With x = A^T dU (eq:short-adjoint):
+// Backward has three kernels. `states` scans a stretch forward as forward's scan did,
+// and stores v_new and the state h before each chunk. `reverse` scans backward and
+// stores dv and dS, the gradient of the state after each chunk. `finish` processes
+// (chunk, head) pairs in any order and computes all other gradients. With x = A^T dU
+// (eq:short-adjoint):
 //
 //     v_new = A beta (v - k~ h)                 h  <- Lambda h + kg^T v_new
 //     dv    = (A beta)^T (kg dS + Aqk^T dO)     dS <- Lambda dS + (scale qg)^T dO
@@ -26,64 +26,65 @@
 //     P = scale dO h^T    Q = -dv h^T    W = v_new dS^T
 //     dbeta_i = (dv v_new^T)_ii / beta_i^2
 //
-// Everything here is by chunks of 64 rows: rows past the end of a stretch's last chunk
-// are 0 in v_new, in the norms and in beta, and absent (another stretch's) in whatever
-// has the caller's layout. |beta| is at least 2^-40 for a token's row, so that it may
-// divide.
+// All arrays between the kernels have 64 rows per chunk. Rows past the end of a stretch
+// are 0 in v_new, in the norms and in beta; arrays in the caller's layout have another
+// stretch's rows there. |beta| >= 2^-40 for every token, so that finish can divide by
+// it.
 
-// h and dS of a chunk and head: bf16 in swizzle128 tiles, 64 key rows of 64 value
-// columns each. Tile (i, j) has rows 64 i .. and columns 64 j ..
+// h or dS of a chunk and head, bf16 in swizzle128 tiles: tile (i, j) has rows 64 i to
+// 64 i + 63 of K and columns 64 j to 64 j + 63 of V.
 template <int K, int V>
 struct packed_state { unsigned char tile[K / 64][V / 64][TILE_BYTES]; };
 
-// v_new of a chunk and head: tile j has 64 tokens of columns 64 j ..
+// v_new of a chunk and head: tile j has 64 tokens of columns 64 j to 64 j + 63.
 template <int V>
 struct packed_rows { unsigned char tile[V / 64][TILE_BYTES]; };
 
-// States of stretches: stretch z has row[z] of x. -1: none; it begins with 0, or what
-// comes out goes nowhere. x NULL: no stretch has one.
+// States of stretches: stretch z uses row[z] of x. Row -1: the stretch starts with 0,
+// or its result is not stored. x NULL: row -1 for all.
 struct scan_states {
-    const void *x;                       // [..,HV,K,V], or as layout says
+    const void *x;                       // [..,HV,K,V], or in `layout`
     const int *row;
     enum kcp_layout layout;
 };
 
-// The parameters of all three. Chunk c of the rank and value head n: number c HV + n;
-// of a query/key head m: c H + m.
+// Parameters of all three kernels. Chunk c of the rank and value head n have index c HV
+// + n; with query/key head m, c H + m.
 struct backward_params {
     struct kcp_backward a;               // the call; reverse writes a.dv
-    // Of the block, format 2 (ref/core/saved.def).
+    // From the saved block, format 2 (ref/core/saved.def).
     const void *factors;                 // [NC][HV] chunk_factors or gdn_head_factors
     const void *qk_rows;                 // GDN: [NC][H] gdn_qk_rows
     const float *rstd_q, *rstd_k;        // [NC][H][64]; 1 where there is no norm
     const float *beta;                   // [NC][HV][64], sigmoid applied, floor too
     // Between the kernels, in the workspace.
-    void *h;                             // [NC][HV] packed_state, of a chunk's start
-    void *dS;                            // [NC][HV] packed_state, of a chunk's end
+    void *h;                             // [NC][HV] packed_state, before each chunk
+    void *dS;                            // [NC][HV] packed_state, after each chunk
     void *v_new;                         // [NC][HV] packed_rows
-    // What finish leaves of the parameters' gradients, a chunk and head each: the terms
-    // of dA_log and ddt_bias summed over the chunk's rows, a channel each.
+    // The terms of dA_log and ddt_bias that finish computes: per chunk, head and
+    // channel, summed over the chunk's rows.
     float *dA_part, *ddt_part;           // [NC][HV][KG]
-    // Where HV > H: place for sums of dq and dk over the value heads of a query/key
-    // head; backward_finish_scratch() bytes, 256-byte aligned.
+    // If HV > H: sums of dq and dk over the value heads of a query/key head;
+    // backward_finish_scratch() bytes, 256-byte aligned.
     void *scratch;
-    // The stretches that the scans walk over: a's, or strips of them. A launch has
-    // jobs, a stretch times SCAN_JOBS and which scan each, long ones first.
+    // The jobs of a launch: SCAN_JOBS times the stretch (a segment or a strip of one)
+    // plus the enum scan_job, long stretches first.
     const int *jobs;
     int njobs;
-    // A stretch begins with a state, ends with a gradient, and leaves that of its first
-    // state. dh_ext is left by jobs of that name, pitch numbers from key row to key
-    // row, and by reverse where of_first has no row.
+    // Per stretch: the state before it, the gradient after it, and where the gradient
+    // of its first state goes. dh_ext receives the results of SCAN_DH_EXT jobs, and of
+    // SCAN_REVERSE jobs whose stretch has no row in of_first; `pitch` elements between
+    // key rows.
     struct scan_states first, last, of_first;    // h, dS, dS
     float *dh_ext;                       // [stretches,HV,K,pitch]; NULL: nowhere
     int pitch;
-    // backward_maps: M of the stretches that want asks for.
+    // backward_maps: M of the stretches whose `want` has KCP_WANT_M.
     float *maps;                         // [stretches,HV,K,V+K]
     const int *want;
 };
 
-// SCAN_REVERSE leaves dS of every chunk and dv; SCAN_DH_EXT, the same scan, only the
-// gradient with which it comes out at the first chunk.
+// SCAN_REVERSE stores dS of every chunk and dv. SCAN_DH_EXT is the same scan, but
+// stores only the gradient of the stretch's first state.
 enum scan_job { SCAN_STATES, SCAN_REVERSE, SCAN_DH_EXT, SCAN_JOBS };
 
 template <int K, int V>
@@ -100,12 +101,18 @@ static __device__ __forceinline__ struct packed_rows<V> *v_new_of(
     return (struct packed_rows<V> *)x.v_new + ((int64_t)c * x.a.HV + n);
 }
 
-// The launchers. backward_maps: M of the stretches, of the block's factors, as forward
-// makes it; own [NS]: -1. backward_scans: the jobs, in one grid; strips: the stretches
-// are.
-// finish_scratch: bytes of x->scratch for this call (0: none).
-// backward_factors: a block without factors; forward's kernel makes them again where x
-// says, of size bytes a chunk and value head, with rstd and beta.
+// The launchers.
+//
+// backward_maps: M of stretches from the block's factors, as forward computes it; own
+// [NS] is -1.
+//
+// backward_scans: all jobs in one grid. strips: the stretches are strips of segments.
+//
+// backward_finish_scratch: bytes of x->scratch for this call (0: none).
+//
+// backward_factors: for a block without factors, runs forward's chunk_prepare, which
+// stores factors, rstd and beta where x points; backward_factors_size: bytes of factors
+// per chunk and value head.
 int backward_maps(const struct backward_params *x, const int *own);
 int backward_factors(const struct backward_params *x, int processors);
 size_t backward_factors_size(const struct kcp_backward *a);

@@ -1,43 +1,56 @@
-// pipeline.cuh -- chunk factors on chip: shared storage, stages, the producer warps.
+// pipeline.cuh -- shared storage, pipelines and producer warps of the scans.
 // Book: chapter 18, "Code: kernels".
 // Checked by: tests/08_forward/checks.c.
 // Next: products.cuh.
 //
-// A block's chunks pass through four pipelines, each with its own stages and barriers:
-// k, with the rows of v beside it; A beta, with kg and the decay; q; Aqk. One producer
-// warp fills each; the consumer warpgroups release a stage as soon as they have read
-// it.
+// The chunk factors of a block pass through up to four pipelines, each with its own
+// stages and mbarriers: K (k~ and rows of v), A (A beta, kg, decay), Q (q) and Aqk. One
+// producer warp fills each. The consumer warpgroups release a stage as soon as they
+// have read it, so a short product does not hold the bytes of a long one.
 #ifndef KCP_SCAN_PIPELINE_CUH
 #define KCP_SCAN_PIPELINE_CUH
 
 #include "cuda/18_hopper/chunk_factors.cuh"
 
-// A map needs the first two pipelines alone; so does backward's scan of states, which
-// has results on chip besides, and is told apart by a number more. So is a scan that
-// keeps its states.
-enum { PIPE_K, PIPE_A, PIPE_Q, PIPE_AQK, MAX_STAGES = 4, OF_STATES = 3, KEEPING = 5 };
+// The pipelines of a scan, and the barrier slots of each.
+enum { PIPE_K, PIPE_A, PIPE_Q, PIPE_AQK, MAX_STAGES = 4 };
 
-// Three stages are the rule. Four of k and v, for one warpgroup with one gate a head,
-// where kg is k; four of A beta, for a map. Two of all, for two warpgroups with a gate
-// a channel: memory is their bound, and 96 blocks that read farther ahead drift apart,
-// which cost 4 % of its rate. A scan that keeps its states stages them on chip: two of
-// all for two warpgroups, two of q for one with a gate a channel. A warpgroup has 64
-// columns of the state.
-template <int K, int WGS, int pipelines, int kda>
-struct shared_storage {
+// What a scan computes. MAP_SCAN: the affine maps (maps_sm90.cu); STATES_SCAN: the
+// states, for backward (states.cuh); both use the pipelines K and A. OUTPUT_SCAN: o;
+// KEEPING_SCAN: o, h and v_new; both use all four. The value is the number of rows of
+// barriers in the storage.
+enum scan_kind { MAP_SCAN = 2, STATES_SCAN = 3, OUTPUT_SCAN = 4, KEEPING_SCAN = 5 };
+
+// Lanes that copy rows of v. In the scan it is the producer warp of pipeline K. Maps
+// and states use two separate warps, because their steps are shorter and one warp that
+// issued both copies was too slow. Each lane arrives once per chunk.
+enum { SCAN_V_LANES = 32, MAP_V_LANES = 64 };
+
+// Registers per thread after setmaxnreg.
+template <int WGS>
+struct scan_registers { enum { PRODUCER = WGS == 1 ? 56 : 40, CONSUMER = 232 }; };
+
+// Shared memory of a block with WGS consumer warpgroups of 64 state columns each. The
+// default is three stages. Pipeline K has four for GDN with one warpgroup (kg is k
+// there); pipeline A has four for KDA maps. KDA with two warpgroups has two of each: it
+// is memory-bound, and blocks that read further ahead drift apart in L2 and lose 4 % of
+// the rate. KEEPING_SCAN stages its results in shared memory, so it has two stages with
+// two warpgroups, and two of Q for KDA with one.
+template <int K, int WGS, scan_kind kind, int kda>
+struct scan_storage {
     enum {
-        KEEPS = pipelines == KEEPING,
-        IS_SCAN = pipelines == 4 || KEEPS,
-        TWO = (kda || KEEPS) && IS_SCAN && WGS == 2,
+        KEEPS = kind == KEEPING_SCAN,
+        HAS_O = kind == OUTPUT_SCAN || KEEPS,
+        TWO = (kda || KEEPS) && HAS_O && WGS == 2,
         TWO_OF_Q = kda && KEEPS && WGS == 1,
-        FOUR_OF_K = !kda && IS_SCAN && WGS == 1,
-        FOUR_OF_A = kda && pipelines == 2,
+        FOUR_OF_K = !kda && HAS_O && WGS == 1,
+        FOUR_OF_A = kda && kind == MAP_SCAN,
         K_STAGES = 3 - TWO + FOUR_OF_K,
         A_STAGES = 3 - TWO + FOUR_OF_A,
         Q_STAGES = 3 - TWO - TWO_OF_Q
     };
-    static_assert(K_STAGES > 1, "o of a chunk lies where another's v does not");
-    static_assert(kda || (int)A_STAGES == (int)Q_STAGES, "Q lies with the row factors");
+    static_assert(K_STAGES > 1, "o of a chunk is in the stage of the next chunk's v");
+    static_assert(kda || (int)A_STAGES == (int)Q_STAGES, "head[] serves both A and Q");
     struct __align__(1024) k_stage { unsigned char tile[K / 64][TILE_BYTES]; };
     struct __align__(1024) a_stage {
         unsigned char Ab[TILE_BYTES], kg[kda ? K / 64 : 0][TILE_BYTES];
@@ -47,16 +60,18 @@ struct shared_storage {
     };
     k_stage k[K_STAGES];
     a_stage a[A_STAGES];
-    q_stage q[IS_SCAN ? Q_STAGES : 0];
+    q_stage q[HAS_O ? Q_STAGES : 0];
     float decay[kda ? A_STAGES : 0][K];
     struct gdn_row_factors head[kda ? 0 : A_STAGES];
-    bf16 v[K_STAGES][CHUNK][64 * WGS + PAD];
-    uint64_t full[pipelines][MAX_STAGES], empty[pipelines][MAX_STAGES];
-    uint64_t v_empty[IS_SCAN ? K_STAGES : 0];
-    uint64_t o_ready[WGS];               // o of a chunk lies in a stage of v
+    union {                              // o of chunk i replaces v of chunk i + 1
+        bf16 v[K_STAGES][CHUNK][64 * WGS + PAD], o[K_STAGES][CHUNK][64 * WGS + PAD];
+    };
+    uint64_t full[kind][MAX_STAGES], empty[kind][MAX_STAGES];
+    uint64_t v_empty[HAS_O ? K_STAGES : 0];
+    uint64_t o_ready[WGS];               // a warpgroup's o of a chunk is staged
 };
 
-// The chunks of stretch z that this launch has.
+// The first chunk of stretch z in this launch, and the number of its chunks.
 static __device__ __forceinline__ int first_chunk(const struct forward_params &x, int z)
 {
     return ((const int *)x.a.cn)[z] + x.first;
@@ -75,8 +90,7 @@ static __host__ __device__ constexpr int stages_of(int pipeline)
     return Storage::Q_STAGES;
 }
 
-// Chunk 0, 1, ... of the block: the stage it lies in, and the phase of that stage's
-// barriers.
+// Stage of the block's chunk 0, 1, ..., and the phase of that stage's barriers.
 template <class Storage>
 static __device__ __forceinline__ int stage_of(const Storage &, int pipeline, int chunk)
 {
@@ -97,15 +111,15 @@ static __device__ __forceinline__ void consumer_wait(Storage &smem, int pipeline
                   phase_of(smem, pipeline, chunk));
 }
 
-// A cluster of two blocks fills the stages of both, so both must have released them. A
-// lane for each block arrives there for its warp: the warp's barrier orders what the
-// lanes have read before that arrival. racecheck follows neither this nor arrivals at
-// mapped addresses. In the sanitizers' build each thread arrives at both, at its own
-// directly.
+// Releases a stage. In a cluster of two, each block's copies fill the stages of both,
+// so both blocks must have released them. One lane per block arrives there for its
+// warp; __syncwarp orders the reads of all lanes before that arrival. racecheck cannot
+// follow an arrival on behalf of other lanes, nor one at a mapped address: in the
+// sanitizers' build every thread arrives at both barriers, at its own without mapping.
 #ifdef KCP_FOR_SANITIZERS
-enum { RELEASE_ARRIVALS = 128 };         // of a warpgroup
+enum { RELEASE_ARRIVALS = 128 };         // per warpgroup: every thread
 #else
-enum { RELEASE_ARRIVALS = 4 };
+enum { RELEASE_ARRIVALS = 4 };           // per warpgroup: one per warp
 #endif
 template <int blocks>
 static __device__ __forceinline__ void release_stage(uint64_t *bar)
@@ -130,8 +144,8 @@ static __device__ __forceinline__ void consumer_release(Storage &smem, int pipel
     release_stage<blocks>(&smem.empty[pipeline][stage_of(smem, pipeline, chunk)]);
 }
 
-// A triangle's 16x16 blocks above the diagonal are 0. No copy writes there, so once is
-// enough.
+// Zeroes the 16x16 blocks above the diagonal of a triangle. Copies never write them, so
+// once per launch is enough.
 static __device__ __forceinline__ void zero_above_diagonal(unsigned char *to)
 {
     for (int J = 1; J < 4; J++)
@@ -139,32 +153,40 @@ static __device__ __forceinline__ void zero_above_diagonal(unsigned char *to)
             *(uint4 *)(to + 2048 * J + 16 * i) = make_uint4(0, 0, 0, 0);
 }
 
-// Arrivals at a full barrier: one lane announces the bytes; at k's also the lanes that
-// copy v.
-template <int blocks, int K, int WGS, int pipelines, int kda>
+// Arrivals that release a stage of a scan with WGS warpgroups in clusters of `blocks`.
+template <int blocks, int WGS>
+static __device__ __forceinline__ int release_count(void)
+{
+    return blocks > 1 ? RELEASE_ARRIVALS * WGS * blocks : 128 * WGS;
+}
+
+// Initializes barriers and the zeros above the diagonals. v_lanes: lanes that copy v;
+// at a full barrier of pipeline K these arrive besides the lane that announces the
+// bytes.
+template <int blocks, int K, int WGS, scan_kind kind, int kda>
 static __device__ __forceinline__ void pipeline_init(
-    struct shared_storage<K, WGS, pipelines, kda> &smem, int k_arrivals)
+    struct scan_storage<K, WGS, kind, kda> &smem, int v_lanes)
 {
     if (threadIdx.x == 0) {
-        for (int i = 0; i < pipelines * MAX_STAGES; i++) {
-            mbarrier_init(&smem.full[0][0] + i, i < MAX_STAGES ? k_arrivals : 1);
-            mbarrier_init(&smem.empty[0][0] + i,
-                          blocks > 1 ? RELEASE_ARRIVALS * WGS * blocks : 128 * WGS);
+        for (int i = 0; i < kind * MAX_STAGES; i++) {
+            mbarrier_init(&smem.full[0][0] + i, i < MAX_STAGES ? 1 + v_lanes : 1);
+            mbarrier_init(&smem.empty[0][0] + i, release_count<blocks, WGS>());
         }
-        for (int i = 0; i < smem.K_STAGES && smem.IS_SCAN; i++)
+        for (int i = 0; i < smem.K_STAGES && smem.HAS_O; i++)
             mbarrier_init(&smem.v_empty[i], 128 * WGS);
         for (int i = 0; i < WGS; i++) mbarrier_init(&smem.o_ready[i], 128);
         mbarrier_fence_init();
     }
     for (int i = 0; i < smem.A_STAGES; i++) zero_above_diagonal(smem.a[i].Ab);
-    for (int i = 0; i < smem.Q_STAGES && smem.IS_SCAN; i++)
+    for (int i = 0; i < smem.Q_STAGES && smem.HAS_O; i++)
         zero_above_diagonal(smem.q[i].Aqk);
     fence_proxy_async();
     if (blocks > 1) cluster_sync();
     else __syncthreads();
 }
 
-// A piece of the factors. In a cluster each block copies its half to both.
+// Copies a contiguous part of the factors. In a cluster each block copies half of it to
+// both blocks.
 template <int blocks>
 static __device__ __forceinline__ void tma_load_bytes(void *to, const void *from,
                                                       uint32_t bytes, uint64_t *bar)
@@ -175,7 +197,7 @@ static __device__ __forceinline__ void tma_load_bytes(void *to, const void *from
         tma_load_1d_multicast((char *)to + at, (const char *)from + at, bytes / 2, bar);
 }
 
-// A triangle, to where its columns have all 64 rows.
+// Copies a packed triangle; in shared memory each block column has all 64 rows.
 template <int blocks>
 static __device__ __forceinline__ void tma_load_triangle(
     unsigned char *to, const unsigned char *from, uint64_t *full)
@@ -186,13 +208,13 @@ static __device__ __forceinline__ void tma_load_triangle(
                                full);
 }
 
-// With one gate a head factors have no rows of k and q: they are the caller's, turned
-// over to the order of bytes that the tensor core reads. The copy engine can do that
-// too, for chunks that have all of their rows. there 0: they lie with the factors.
+// GDN factors contain no rows of k and q, only the caller's rows in the byte order of
+// wgmma. For chunks with all 64 rows TMA can load these directly from the caller's
+// tensors. there = 0: it does not, and the rows are read from gdn_qk_rows.
 struct raw_rows { CUtensorMap k, q; int there; };
 
-// Rows of one chunk by such a map, NULL: as factors. In a cluster each block copies 64
-// channels to both.
+// The box of one chunk in such a map; map NULL: read gdn_qk_rows. In a cluster each
+// block copies 64 channels to both blocks.
 struct chunk_box { const CUtensorMap *map; int m, t; };
 
 template <int blocks, int K>
@@ -208,8 +230,8 @@ static __device__ __forceinline__ void tma_load_box(unsigned char (*to)[TILE_BYT
             tma_load_3d(to[i], *from.map, 64 * i, from.m, from.t, full);
 }
 
-// Where the factors of the next chunk lie. A producer warp must keep ahead, so it steps
-// from chunk to chunk and computes no address anew.
+// Pointers to the factors of the next chunk. They are advanced from chunk to chunk,
+// because a producer warp that recomputed the addresses would fall behind.
 template <int K>
 struct factors_cursor {
     const struct chunk_factors<K> *kda;
@@ -241,12 +263,12 @@ static __device__ __forceinline__ struct factors_cursor<K> factors_cursor_of(
              gdn_head_factors_of(x, c, n), x.a.H, x.a.HV };
 }
 
-// One lane starts the copies of a chunk into a stage. With one gate a head, row factors
-// take the place of kg and decay.
-template <int pipeline, int blocks, int K, int WGS, int pipelines, int kda>
+// Issues the copies of a chunk into a stage; called by one lane. For GDN the row
+// factors replace kg and decay.
+template <int pipeline, int blocks, int K, int WGS, scan_kind kind, int kda>
 static __device__ __forceinline__ void tma_load_stage(
     const struct factors_cursor<K> &from, const struct chunk_box &box, int at,
-    struct shared_storage<K, WGS, pipelines, kda> &smem)
+    struct scan_storage<K, WGS, kind, kda> &smem)
 {
     const auto *f = from.kda;
     const auto *rows = from.rows;
@@ -279,11 +301,11 @@ static __device__ __forceinline__ void tma_load_stage(
     }
 }
 
-// A stretch's rows of v, chunk after chunk, by `lanes` lanes, 16 bytes each: for the
-// copy engine the rows are too short and too many. Past the end they are 0.
+// Copies the rows of v of a stretch, chunk by chunk, by `lanes` lanes with 16 bytes
+// each: the rows are too short and too many for TMA. Rows past the end become 0.
 template <int WGS, int lanes>
 struct v_rows {
-    const bf16 *v;                       // this lane's 16 bytes of the first row
+    const bf16 *v;                       // this lane's 16 bytes of its first row
     int64_t ld;
     int left;
 
@@ -311,22 +333,23 @@ static __device__ __forceinline__ struct v_rows<WGS, lanes> v_rows_of(
              (int)min(left, (int64_t)x.count * CHUNK) };
 }
 
-// A producer warp fills one pipeline, a stage as soon as it is empty; with factors or
-// without; and with v by `lanes` lanes (0: without).
+// Producer warp of one pipeline: fills each stage as soon as it is empty. of_factors:
+// it issues the copies of the factors. lanes > 0: it also copies v, as one of the warps
+// that share `lanes` lanes.
 template <int pipeline, int of_factors, int lanes, int blocks, int K, int WGS,
-          int pipelines, int kda>
-static __device__ void producer_warp(
+          scan_kind kind, int kda>
+static __device__ void scan_producer_warp(
     const struct forward_params &x, int z, int n, int v0,
-    struct shared_storage<K, WGS, pipelines, kda> &smem,
+    struct scan_storage<K, WGS, kind, kda> &smem,
     const struct raw_rows *raw = NULL)
 {
-    typedef struct shared_storage<K, WGS, pipelines, kda> storage;
+    typedef struct scan_storage<K, WGS, kind, kda> storage;
     enum { STAGES = stages_of<storage>(pipeline) };
     struct factors_cursor<K> from = factors_cursor_of<K>(x, first_chunk(x, z), n);
     struct v_rows<WGS, lanes> v = {};
     if constexpr (lanes > 0) v = v_rows_of<WGS, lanes>(x, z, n, v0);
     struct chunk_box box = {};
-    int at = 0, phase = 0, last = 0;     // the last token at which a whole chunk begins
+    int at = 0, phase = 0, last = 0;     // last: the last first token of a full chunk
     if (raw && raw->there) {
         box.m = n / (x.a.HV / x.a.H);
         box.t = (int)chunk_tokens(x.a, z, first_chunk(x, z)).t;
@@ -334,7 +357,7 @@ static __device__ void producer_warp(
     }
     for (int left = chunk_count(x, z); left > 0; left--, from.next_chunk()) {
         if (phase) mbarrier_wait(&smem.empty[pipeline][at], phase - 1);
-        __syncwarp();                    // a late lane might miss the phase
+        __syncwarp();                    // else a slow lane could miss a phase
         if (raw && raw->there) {
             const CUtensorMap *map = pipeline == PIPE_K ? &raw->k : &raw->q;
             box.map = box.t > last ? NULL : map;
@@ -343,7 +366,7 @@ static __device__ void producer_warp(
             tma_load_stage<pipeline, blocks>(from, box, at, smem);
         box.t += CHUNK;
         if constexpr (lanes > 0) {
-            if (storage::IS_SCAN && phase) mbarrier_wait(&smem.v_empty[at], phase - 1);
+            if (storage::HAS_O && phase) mbarrier_wait(&smem.v_empty[at], phase - 1);
             v.copy(smem.v[at], &smem.full[PIPE_K][at]);
         }
         at = at + 1 == STAGES ? 0 : at + 1;

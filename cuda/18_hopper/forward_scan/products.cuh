@@ -1,4 +1,4 @@
-// products.cuh -- a consumer's products with chunk factors, for the scan and the maps.
+// products.cuh -- products of a consumer warpgroup with chunk factors.
 // Book: chapter 18, "Code: kernels".
 // Checked by: tests/08_forward/checks.c.
 // Next: scan_sm90.cu.
@@ -7,11 +7,11 @@
 
 #include "pipeline.cuh"
 
-// A consumer warpgroup has 64 columns of the state, transposed: S^T [64,K] is an
-// accumulator, and so are y^T and o^T [64,CHUNK]. Operand A of every product is one of
-// them in registers, rounded to bf16; operand B lies in shared memory.
+// A consumer warpgroup holds 64 columns of the state as the accumulator S^T [64,K]; y^T
+// and o^T [64,CHUNK] are accumulators too. Operand A of every product is one of these,
+// rounded to bf16, in registers; operand B is in shared memory.
 
-// v^T of a chunk, as pairs of bf16.
+// v^T of a chunk as pairs of bf16.
 static __device__ __forceinline__ void ldmatrix_v(uint32_t (*r)[4], const bf16 *v,
                                                   int ld)
 {
@@ -20,7 +20,7 @@ static __device__ __forceinline__ void ldmatrix_v(uint32_t (*r)[4], const bf16 *
     for (int c = 0; c < CHUNK / 16; c++) ldmatrix_x4_trans(r[c], v + c * 16 * ld);
 }
 
-// y^T <- v^T - y^T, the columns of y^T times F. v is 0 past the chunk's end.
+// y^T <- v^T - y^T diag(F). v is 0 from row len on.
 static __device__ __forceinline__ void v_minus_scaled(
     float (*y)[4], const uint32_t (*r)[4], const float *F, int len)
 {
@@ -42,7 +42,7 @@ static __device__ __forceinline__ void scale_state(float (*S)[4], int tiles, flo
         for (int j = 0; j < 4; j++) S[i][j] *= by;
 }
 
-// An accumulator, rounded to bf16, as operand A of the next product.
+// An accumulator rounded to bf16, as operand A of the next product.
 template <int tiles>
 static __device__ __forceinline__ void pack_accumulator(uint32_t (*a)[4],
                                                         const float (*d)[4])
@@ -52,7 +52,7 @@ static __device__ __forceinline__ void pack_accumulator(uint32_t (*a)[4],
         a[i / 4][i % 4] = pack_bf16x2(d[i / 2][i % 2 * 2], d[i / 2][i % 2 * 2 + 1]);
 }
 
-// d [64,64] = a X^T, or += with add. X [64,16 steps] lies in swizzle128 tiles.
+// d [64,64] = a X^T, or += if add. X [64,16 steps] in swizzle128 tiles.
 template <int steps>
 static __device__ __forceinline__ void wgmma_times_tiles(
     float (*d)[4], const uint32_t (*a)[4], const unsigned char *X, int add)
@@ -65,14 +65,14 @@ static __device__ __forceinline__ void wgmma_times_tiles(
                               add || p);
 }
 
-// The descriptor of a triangle: K-major in wgmma's 32-byte swizzle. A step is 16 of its
-// columns; the next step is 2048 bytes on.
+// Descriptor of a triangle, K-major with the 32-byte swizzle. A step is 16 columns; the
+// next step is 2048 bytes further.
 static __device__ __forceinline__ uint64_t smem_desc_triangle(const unsigned char *X)
 {
-    return 3ull << 62 | 16ull << 32 | 1ull << 16 | (smem_addr(X) >> 4 & 0x3fff);
+    return smem_desc(X, SWIZZLE_32_BYTES, 16, 256);
 }
 
-// d [64,64] = a X^T, or += with add. X [64,64] is a triangle.
+// d [64,64] = a X^T, or += if add. X [64,64] is a triangle.
 static __device__ __forceinline__ void wgmma_times_triangle(
     float (*d)[4], const uint32_t (*a)[4], const unsigned char *X, int add)
 {
@@ -81,19 +81,18 @@ static __device__ __forceinline__ void wgmma_times_triangle(
         wgmma_m64n64k16_rs<0>(d, a[J], smem_desc_triangle(X) + 128 * J, add || J);
 }
 
-// d [64,64] = a X, or += with add: the triangle transposed. Rows of X are summed over;
-// a step is 16 of them, 512 bytes; eight columns of squares lie 2048 bytes apart.
+// d [64,64] = a X, or += if add: a triangle transposed. The product sums over rows of
+// X. A step is 16 rows, 512 bytes; blocks of 16 columns are 2048 bytes apart.
 static __device__ __forceinline__ void wgmma_times_triangle_transposed(
     float (*d)[4], const uint32_t (*a)[4], const unsigned char *X, int add)
 {
-    const uint64_t at =
-        3ull << 62 | 16ull << 32 | 128ull << 16 | (smem_addr(X) >> 4 & 0x3fff);
+    const uint64_t at = smem_desc(X, SWIZZLE_32_BYTES, 2048, 256);
     #pragma unroll
     for (int I = 0; I < 4; I++)
         wgmma_m64n64k16_rs<1>(d, a[I], at + 32 * I, add || I);
 }
 
-// An accumulator, its columns times factors, rounded, as operand A.
+// An accumulator with its columns scaled by factors, rounded to bf16, as operand A.
 template <int tiles>
 static __device__ __forceinline__ void pack_accumulator_times(
     uint32_t (*a)[4], const float (*d)[4], const float *factor)
@@ -107,7 +106,8 @@ static __device__ __forceinline__ void pack_accumulator_times(
     }
 }
 
-// Where a state lies: its column v of key row 0, the distance of columns, of key rows.
+// A view of a state from column v on: pointer to (key row 0, column v), distance of
+// columns dv and of key rows di.
 struct state_view { float *p; int64_t dv, di; };
 
 template <class Call>
@@ -119,7 +119,7 @@ static __device__ __forceinline__ struct state_view state_view_of(
     return { x ? (float *)x + at + v * dv : NULL, dv, di };
 }
 
-// S^T [64,K] += a X. X [64,K] lies in tiles; one instruction takes all of K.
+// S^T [64,K] += a X, X [64,K] in tiles; one instruction covers all of K.
 template <int K>
 static __device__ __forceinline__ void wgmma_add_tiles(
     float (*S)[4], const uint32_t (*a)[4], const unsigned char *X)

@@ -1,19 +1,20 @@
-// scan_sm90.cu -- the scan: a head's state walks over the factors of its chunks.
+// scan_sm90.cu -- the scan: a head's state through the factors of its chunks.
 // Book: chapter 18, "Code: kernels".
 // Checked by: tests/08_forward/checks.c.
 // Next: ../maps/maps_sm90.cu.
 #include "staged_stores.cuh"
 
-// ---- the way of o to memory
+// ---- o to global memory
 //
-// o^T of a chunk is packed to bf16 as soon as it is there: an accumulator may not be
-// read while later products are under way. Each warp stores its 16 columns, transposed,
-// in the stage of v from which it has just read the next chunk's columns. Later the
-// warpgroup copies whole rows of 128 bytes to memory, and then releases that stage. A
-// barrier, o_ready, stands between the two; by then it has long been passed.
+// o^T of a chunk is packed to bf16 as soon as it is complete, because an accumulator
+// may not be read while later products are in flight. Each warp stores its 16 columns,
+// transposed, into the stage of the next chunk's v, from which it has just read. Later
+// the warpgroup copies whole rows of 128 bytes from there to global memory and releases
+// the stage. The barrier o_ready separates the two; it is usually complete when the
+// copy starts.
 
-// Where this thread's 16 bytes of each row go: its first row of the next chunk, the
-// distance of rows, and how many rows are left from there.
+// This thread's 16 bytes in rows of o: pointer to its first row of the next chunk, row
+// stride, and the number of rows left from there.
 struct o_rows { bf16 *to; int64_t step; int left; };
 
 static __device__ __forceinline__ struct o_rows o_rows_of(
@@ -29,21 +30,21 @@ static __device__ __forceinline__ struct o_rows o_rows_of(
 }
 
 template <int ld>
-static __device__ __forceinline__ void store_o_tile(bf16 *v, const uint32_t (*p)[4],
+static __device__ __forceinline__ void store_o_tile(bf16 *o, const uint32_t (*p)[4],
                                                     uint64_t *o_ready)
 {
     const int lane = threadIdx.x % 32;
-    v += threadIdx.x / 32 * 16;
-    __syncwarp();
+    o += threadIdx.x / 32 * 16;
+    __syncwarp();                        // the warp has read v of these columns
     #pragma unroll
     for (int i = 0; i < 4; i++)
         stmatrix_x4_trans(
-            v + (i * 16 + lane / 16 * 8 + lane % 8) * ld + lane / 8 % 2 * 8, p[i]);
+            o + (i * 16 + lane / 16 * 8 + lane % 8) * ld + lane / 8 % 2 * 8, p[i]);
     mbarrier_arrive(o_ready + threadIdx.x / 128);
 }
 
 template <int ld>
-static __device__ __forceinline__ void copy_o_rows(struct o_rows &to, const bf16 *v,
+static __device__ __forceinline__ void copy_o_rows(struct o_rows &to, const bf16 *o,
                                                    uint64_t *o_ready, int chunk)
 {
     const int wg = threadIdx.x / 128, at = threadIdx.x % 128;
@@ -52,28 +53,28 @@ static __device__ __forceinline__ void copy_o_rows(struct o_rows &to, const bf16
     for (int i = 0; i < CHUNK; i += 16)
         if (i < to.left)
             *(uint4 *)(to.to + i * to.step) =
-                *(const uint4 *)&v[(i + at / 8) * ld + 64 * wg + at % 8 * 8];
+                *(const uint4 *)&o[(i + at / 8) * ld + 64 * wg + at % 8 * 8];
     to.to += CHUNK * to.step;
     to.left -= CHUNK;
 }
 
-// The last chunk's o. No other chunk's v is there, so any stage will do.
+// o of the last chunk. All rows of v have been read, so any stage is free.
 template <class Consumer>
 static __device__ __forceinline__ void store_last_o(Consumer &c, int count)
 {
     uint32_t packed[4][4];
-    bf16 *v = c.smem.v[count % c.smem.K_STAGES][0];
+    bf16 *o = c.smem.o[count % c.smem.K_STAGES][0];
     wgmma_wait<0>();
     fence_operand<CHUNK / 8>(c.o);
     pack_accumulator<CHUNK / 8>(packed, c.o);
-    store_o_tile<Consumer::LD>(v, packed, c.smem.o_ready);
-    copy_o_rows<Consumer::LD>(c.to, v, c.smem.o_ready, count - 1);
+    store_o_tile<Consumer::LD>(o, packed, c.smem.o_ready);
+    copy_o_rows<Consumer::LD>(c.to, o, c.smem.o_ready, count - 1);
 }
 
-// ---- what backward wants of every chunk
+// ---- what is stored per chunk for backward
 //
-// A scan that keeps nothing, and one that keeps the state h with which each chunk
-// begins and v_new, packed as backward's three kernels read them.
+// Policies of a scan: keeps_nothing stores only o; keeps_states also stores h, the
+// state before each chunk, and v_new, packed as backward's kernels read them.
 template <int K>
 struct keeps_nothing {
     __device__ __forceinline__ void stage_h(const uint32_t (*)[4]) {}
@@ -85,19 +86,19 @@ struct keeps_nothing {
 template <int K>
 struct keeps_states {
     unsigned char (*staged)[TILE_BYTES];         // K / 64 tiles of h, one of v_new
-    unsigned char *h, *v_new;                    // of this chunk, of these columns
-    int64_t h_step, v_step;                      // to the next chunk's
-    int columns;                                 // warpgroups' of a head
+    unsigned char *h, *v_new;                    // this chunk's, these columns
+    int64_t h_step, v_step;                      // bytes to the next chunk's
+    int columns;                                 // V / 64
 
     __device__ __forceinline__ void stage_h(const uint32_t (*a)[4])
     {
-        wait_for_stores();
+        staged_wait_read();
         store_operand_transposed<K / 16>(staged[0], a);
     }
 
     __device__ __forceinline__ void send_h(void)
     {
-        show_stores();
+        staged_publish();
         if (threadIdx.x % 128 == 0) tma_store_state<K>(h, 0, columns, staged);
         h += h_step;
     }
@@ -105,7 +106,7 @@ struct keeps_states {
     __device__ __forceinline__ void send_v_new(const uint32_t (*b)[4])
     {
         store_operand_transposed<CHUNK / 16>(staged[K / 64], b);
-        show_stores();
+        staged_publish();
         if (threadIdx.x % 128 == 0) tma_store_tile(v_new, staged[K / 64]);
         v_new += v_step;
     }
@@ -117,10 +118,11 @@ struct keeps_states {
     }
 };
 
-// A scan step has two halves. new_values makes v_new and q S from the state before the
-// chunk. update_state adds v_new to the state and to o. The loop is cut between them,
-// where no product is under way: where a loop begins the compiler waits for all
-// products. The next new_values runs beside the end of update_state.
+// A scan step has two halves: new_values computes v_new and q S from the state before
+// the chunk; update_state adds v_new to the state and Aqk v_new to o. The loop boundary
+// is between them, where no product is in flight, because the compiler waits for all
+// products at the head of a loop. So new_values of the next chunk overlaps with the end
+// of update_state.
 template <class Consumer>
 static __device__ __forceinline__ void scan_chunks(Consumer c, int count, float (*S)[4])
 {
@@ -134,33 +136,33 @@ static __device__ __forceinline__ void scan_chunks(Consumer c, int count, float 
     store_last_o(c, count);
 }
 
-// ---- a gate a channel (KDA)
+// ---- one gate per channel (KDA)
 //
-// y = v - k~ S, v_new = A beta y, S <- Lambda S + kg^T v_new, o = qg S + Aqk v_new. A
-// product is waited for as late as its result is needed. In series are k~ S, v_new and
-// S; the products of o run behind them. Rows of the chunk before leave in update_state,
-// while S takes v_new. With two warpgroups they leave in new_values (O_EARLY): the
-// other one has products to run then.
-template <int K, int WGS, int blocks, int pipelines, class Keep>
+// y = v - k~ S, v_new = A beta y, S <- Lambda S + kg^T v_new, o = qg S + Aqk v_new.
+// Each product is waited for as late as possible. The critical path is k~ S, v_new, S;
+// the products of o overlap with it. Rows of the previous chunk's o are stored in
+// update_state, while S takes v_new; with two warpgroups (O_EARLY) they are stored in
+// new_values, because the other warpgroup then has products to run.
+template <int K, int WGS, int blocks, scan_kind kind, class Keep>
 struct kda_consumer {
-    enum { LD = 64 * WGS + PAD, O_EARLY = WGS == 2 };    // LD: from row to row of v
-    struct shared_storage<K, WGS, pipelines, 1> &smem;
+    enum { LD = 64 * WGS + PAD, O_EARLY = WGS == 2 };    // LD: row stride of v and o
+    struct scan_storage<K, WGS, kind, 1> &smem;
     struct o_rows to;
     Keep keep;
     float y[CHUNK / 8][4], o[CHUNK / 8][4];
 
-    // y = v of a chunk, 0 past its end.
+    // y = v of a chunk; 0 past its end.
     __device__ __forceinline__ void load_v(int chunk)
     {
         consumer_wait(smem, PIPE_K, chunk);
         from_rows(y, smem.v[chunk % smem.K_STAGES][0] + threadIdx.x / 32 * 16, LD);
     }
 
-    // o of the chunk before leaves the stage of this one's v, which is released.
+    // Stores the previous chunk's o from the stage of this chunk's v, and releases it.
     __device__ __forceinline__ void copy_previous_o(int chunk)
     {
         const int at = chunk % smem.K_STAGES;
-        if (chunk) copy_o_rows<LD>(to, smem.v[at][0], smem.o_ready, chunk - 1);
+        if (chunk) copy_o_rows<LD>(to, smem.o[at][0], smem.o_ready, chunk - 1);
         mbarrier_arrive(&smem.v_empty[at]);
     }
 
@@ -170,7 +172,7 @@ struct kda_consumer {
         uint32_t a[K / 16][4], b[CHUNK / 16][4], packed[4][4];
         if (chunk == 0) load_v(0);
         pack_accumulator<K / 8>(a, S);
-        //> kernel-records-walk
+        //> kernel-scan-walk
         wgmma_fence();
         wgmma_times_tiles<K / 16>(y, a, smem.k[chunk % smem.K_STAGES].tile[0], 1);
         wgmma_commit();                                                // v - k~ S
@@ -183,7 +185,7 @@ struct kda_consumer {
         wgmma_times_tiles<K / 16>(o, a, smem.q[chunk % smem.Q_STAGES].q[0], 0);
         wgmma_commit();
         if (chunk)
-            store_o_tile<LD>(smem.v[chunk % smem.K_STAGES][0], packed, smem.o_ready);
+            store_o_tile<LD>(smem.o[chunk % smem.K_STAGES][0], packed, smem.o_ready);
         if (O_EARLY) copy_previous_o(chunk);
         keep.stage_h(a);
         consumer_wait(smem, PIPE_A, chunk);
@@ -214,7 +216,7 @@ struct kda_consumer {
         wgmma_fence();
         wgmma_times_triangle(o, b, smem.q[chunk % smem.Q_STAGES].Aqk, 1);
         wgmma_commit();
-        //< kernel-records-walk
+        //< kernel-scan-walk
         keep.send_v_new(b);
         if (!O_EARLY) copy_previous_o(chunk);
         if (next) load_v(next);
@@ -224,19 +226,19 @@ struct kda_consumer {
     }
 };
 
-// ---- one gate a head (GDN)
+// ---- one gate per head (GDN)
 
-// With k and q as they are: y = v - F (k S), v_new = A beta y, S <- decay S + k^T (B
-// v_new) and o = Q (q S) + Aqk v_new. One k on chip serves two products.
-template <int K, int WGS, int blocks, int pipelines, class Keep>
+// With the raw k and q: y = v - F (k S), v_new = A beta y, S <- decay S + k^T (B
+// v_new), o = Q (q S) + Aqk v_new. One copy of k in shared memory serves two products.
+template <int K, int WGS, int blocks, scan_kind kind, class Keep>
 struct gdn_consumer {
-    enum { LD = 64 * WGS + PAD };        // from a row of v to the next
-    struct shared_storage<K, WGS, pipelines, 0> &smem;
+    enum { LD = 64 * WGS + PAD };        // row stride of v and o
+    struct scan_storage<K, WGS, kind, 0> &smem;
     struct o_rows to;
     Keep keep;
     float y[CHUNK / 8][4], o[CHUNK / 8][4];
 
-    // S before the chunk gives v_new in y and Q (q S) in o; then S decays.
+    // Computes v_new in y and Q (q S) in o from S before the chunk; then S decays.
     __device__ __forceinline__ void new_values(int chunk, float (*S)[4])
     {
         const auto &f = smem.head[chunk % smem.A_STAGES];
@@ -256,7 +258,7 @@ struct gdn_consumer {
         wgmma_times_tiles<K / 16>(o, a, smem.q[chunk % smem.Q_STAGES].q[0], 0);
         wgmma_commit();
         ldmatrix_v(v, smem.v[at][0], LD);
-        if (chunk) store_o_tile<LD>(smem.v[at][0], packed, smem.o_ready);
+        if (chunk) store_o_tile<LD>(smem.o[at][0], packed, smem.o_ready);
         keep.stage_h(a);
         consumer_wait(smem, PIPE_A, chunk);
         wgmma_wait<1>();
@@ -278,7 +280,7 @@ struct gdn_consumer {
         fence_operand<CHUNK / 8>(y);
     }
 
-    // v_new into S, and beside it into o.
+    // S += k^T (B v_new), and concurrently o += Aqk v_new.
     __device__ __forceinline__ void update_state(int chunk, int next, float (*S)[4])
     {
         uint32_t a[CHUNK / 16][4], b[CHUNK / 16][4];
@@ -293,7 +295,7 @@ struct gdn_consumer {
         wgmma_commit();
         keep.send_v_new(b);
         if (chunk)
-            copy_o_rows<LD>(to, smem.v[chunk % smem.K_STAGES][0], smem.o_ready,
+            copy_o_rows<LD>(to, smem.o[chunk % smem.K_STAGES][0], smem.o_ready,
                             chunk - 1);
         mbarrier_arrive(&smem.v_empty[chunk % smem.K_STAGES]);
         wgmma_wait<1>();
@@ -305,28 +307,30 @@ struct gdn_consumer {
 
 // ---- the kernel
 
-// A producer warp for each pipeline.
-template <int blocks, int K, int WGS, int pipelines, int kda>
-static __device__ __forceinline__ void producer_warpgroup(
+// One producer warp per pipeline.
+template <int blocks, int K, int WGS, scan_kind kind, int kda>
+static __device__ __forceinline__ void scan_producer_warpgroup(
     const struct forward_params &x, const struct raw_rows *rows, int z, int n, int v0,
-    struct shared_storage<K, WGS, pipelines, kda> &smem)
+    struct scan_storage<K, WGS, kind, kda> &smem)
 {
     const struct raw_rows *raw = !kda && K == 128 ? rows : NULL;
     const int pipeline = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
     if (pipeline == PIPE_K)
-        producer_warp<PIPE_K, 1, 32, blocks>(x, z, n, v0, smem, raw);
-    if (pipeline == PIPE_A) producer_warp<PIPE_A, 1, 0, blocks>(x, z, n, v0, smem);
+        scan_producer_warp<PIPE_K, 1, SCAN_V_LANES, blocks>(x, z, n, v0, smem, raw);
+    if (pipeline == PIPE_A) scan_producer_warp<PIPE_A, 1, 0, blocks>(x, z, n, v0, smem);
     if (pipeline == PIPE_Q)
-        producer_warp<PIPE_Q, 1, 0, blocks>(x, z, n, v0, smem, raw);
-    if (pipeline == PIPE_AQK) producer_warp<PIPE_AQK, 1, 0, blocks>(x, z, n, v0, smem);
+        scan_producer_warp<PIPE_Q, 1, 0, blocks>(x, z, n, v0, smem, raw);
+    if (pipeline == PIPE_AQK)
+        scan_producer_warp<PIPE_AQK, 1, 0, blocks>(x, z, n, v0, smem);
 }
 
-// A consumer warpgroup loads 64 columns of the state, walks over the chunks of this
-// window, and stores them: as ht where the stretch ends, else for the next window.
-template <int blocks, int K, int WGS, int pipelines, int kda, class Keep>
-static __device__ __forceinline__ void consumer_warpgroup(
+// A consumer warpgroup loads 64 columns of the state, scans the chunks of this window,
+// and stores the state: to ht at the end of the stretch, otherwise to carry for the
+// next window.
+template <int blocks, int K, int WGS, scan_kind kind, int kda, class Keep>
+static __device__ __forceinline__ void scan_consumer_warpgroup(
     const struct forward_params &x, int z, int n, int v0,
-    struct shared_storage<K, WGS, pipelines, kda> &smem, Keep keep)
+    struct scan_storage<K, WGS, kind, kda> &smem, Keep keep)
 {
     const int count = __shfl_sync(~0u, chunk_count(x, z), 0);
     const int v = v0 + threadIdx.x / 32 * 16, to = x.to[z];
@@ -342,10 +346,10 @@ static __device__ __forceinline__ void consumer_warpgroup(
     }
     const struct o_rows o = o_rows_of(x, z, n, v0, count);
     if constexpr (kda)
-        scan_chunks(kda_consumer<K, WGS, blocks, pipelines, Keep>{ smem, o, keep },
+        scan_chunks(kda_consumer<K, WGS, blocks, kind, Keep>{ smem, o, keep },
                     count, S);
     else
-        scan_chunks(gdn_consumer<K, WGS, blocks, pipelines, Keep>{ smem, o, keep },
+        scan_chunks(gdn_consumer<K, WGS, blocks, kind, Keep>{ smem, o, keep },
                     count, S);
     const struct state_view t =
         !ends ? c : state_view_of(x.a, x.a.ht, x.a.layout, to, n, v);
@@ -353,43 +357,44 @@ static __device__ __forceinline__ void consumer_warpgroup(
     keep.finish();
 }
 
-// Bound: memory, 6K + 2.5C + 2V bytes read and 2V written a token-head; with few states
-// the series of T / C scan steps, three products each, about 1000 cycles a step. Flops:
-// 8.4e6 a chunk and head at K = V = 128. Shared memory: up to 164 KiB, one block an SM.
-// Registers, of 232 a consumer thread: S 64, S in bf16 32, y 32, o 32, o packed 16, y
-// in bf16 16. Who owns what: a block has 64 WGS columns of a head's state; each
-// consumer warpgroup 64 of them; each producer warp one pipeline. full: the stage's
-// bytes are there; empty: every consumer has read them; o_ready: all four warps have
-// stored their columns of o.
+// Bound: memory, 6K + 2.5C + 2V bytes read and 2V written per token and head; with few
+// heads the latency of T / C sequential steps of three products, about 1000 cycles per
+// step. 8.4e6 flops per chunk and head at K = V = 128. Shared memory: up to 164 KiB,
+// one block per SM. Registers, of 232 per consumer thread: S 64, S in bf16 32, y 32, o
+// 32, o packed 16, y in bf16 16.
+//
+// Ownership: a block has 64 WGS columns of one head's state, each consumer warpgroup 64
+// of them, each producer warp one pipeline. Barriers: full, the stage's bytes have
+// arrived; empty, every consumer has read them; v_empty, o has left the stage of v;
+// o_ready, all four warps have staged their columns of o.
 template <int K, int WGS, int kda, int blocks>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
     const __grid_constant__ struct forward_params x,
     const __grid_constant__ struct raw_rows rows)
 {
     extern __shared__ __align__(1024) unsigned char on_chip[];
-    auto &smem = *(struct shared_storage<K, WGS, 4, kda> *)on_chip;
+    auto &smem = *(struct scan_storage<K, WGS, OUTPUT_SCAN, kda> *)on_chip;
     const int n = blockIdx.x, z = x.order[blockIdx.y], v0 = blockIdx.z * 64 * WGS;
 
     griddepcontrol_launch_dependents();
-    pipeline_init<blocks>(smem, 33);
+    pipeline_init<blocks>(smem, SCAN_V_LANES);
     griddepcontrol_wait();
     const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0);
     if (wg == WGS) {
-        setmaxnreg_dec<WGS == 1 ? 56 : 40>();
-        producer_warpgroup<blocks>(x, &rows, z, n, v0, smem);
+        setmaxnreg_dec<scan_registers<WGS>::PRODUCER>();
+        scan_producer_warpgroup<blocks>(x, &rows, z, n, v0, smem);
     } else {
-        setmaxnreg_inc<232>();
-        consumer_warpgroup<blocks>(x, z, n, v0, smem, keeps_nothing<K>{});
+        setmaxnreg_inc<scan_registers<WGS>::CONSUMER>();
+        scan_consumer_warpgroup<blocks>(x, z, n, v0, smem, keeps_nothing<K>{});
     }
     if (blocks > 1) cluster_sync();      // the other block may still write here
 }
 
-// The same, keeping the states. Bound: memory, 2 KV / C + 2V bytes more written a
-// token-head. Shared memory: up to 223 KiB. Two barriers of a warpgroup a chunk more
-// stand behind the tiles that it has staged, one before tiles are staged anew.
+// The storage of a scan that keeps states: per warpgroup, K / 64 tiles of h and one of
+// v_new.
 template <int K, int WGS, int kda>
 struct keeping_storage {
-    struct shared_storage<K, WGS, KEEPING, kda> in;
+    struct scan_storage<K, WGS, KEEPING_SCAN, kda> in;
     struct __align__(1024) { unsigned char tile[WGS][K / 64 + 1][TILE_BYTES]; } out;
 };
 
@@ -407,6 +412,10 @@ static __device__ __forceinline__ struct keeps_states<K> keeps_states_of(
              x.a.HV * state, x.a.HV * rows, columns };
 }
 
+// As scan_kernel, and stores h and v_new of every chunk: 2 KV / C + 2V more bytes
+// written per token and head; up to 223 KiB of shared memory. Each warpgroup has three
+// more barriers per chunk: one before it overwrites staged tiles, and one after it has
+// staged h and v_new each.
 template <int K, int WGS, int kda, int blocks>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_keeping_kernel(
     const __grid_constant__ struct forward_params x, const struct chunk_states to)
@@ -416,22 +425,22 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_keeping_kernel
     const int n = blockIdx.x, z = x.order[blockIdx.y], v0 = blockIdx.z * 64 * WGS;
 
     griddepcontrol_launch_dependents();
-    pipeline_init<blocks>(smem.in, 33);
+    pipeline_init<blocks>(smem.in, SCAN_V_LANES);
     griddepcontrol_wait();
     const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0);
     if (wg == WGS) {
-        setmaxnreg_dec<WGS == 1 ? 56 : 40>();
-        producer_warpgroup<blocks>(x, NULL, z, n, v0, smem.in);
+        setmaxnreg_dec<scan_registers<WGS>::PRODUCER>();
+        scan_producer_warpgroup<blocks>(x, NULL, z, n, v0, smem.in);
     } else {
-        setmaxnreg_inc<232>();
-        consumer_warpgroup<blocks>(
+        setmaxnreg_inc<scan_registers<WGS>::CONSUMER>();
+        scan_consumer_warpgroup<blocks>(
             x, z, n, v0, smem.in,
             keeps_states_of<K, WGS>(x, to, z, n, v0, smem.out.tile[wg]));
     }
     if (blocks > 1) cluster_sync();      // the other block may still write here
 }
 
-// Maps of the caller's k and q. Returns 0 where the driver makes none.
+// Tensor maps of the caller's k and q. Returns 0 if the driver cannot encode them.
 static int make_raw_rows(const struct kcp_forward *a, struct raw_rows *rows)
 {
     rows->there = tensor_map_of_heads(&rows->k, a->k_raw, a->T, a->H, a->K, CHUNK)
@@ -439,13 +448,13 @@ static int make_raw_rows(const struct kcp_forward *a, struct raw_rows *rows)
     return rows->there;
 }
 
-// blocks: 2 makes the two halves of a head's columns a cluster that shares its copies.
-// to: where states go, or NULL.
+// blocks = 2: the two halves of a head's columns are a cluster that shares its copies.
+// to: where states are stored, or NULL.
 template <int K, int WGS, int kda, int blocks>
 static int launch_scan_blocks(const struct forward_params *x,
                               const struct chunk_states *to)
 {
-    const size_t bytes = sizeof(struct shared_storage<K, WGS, 4, kda>);
+    const size_t bytes = sizeof(struct scan_storage<K, WGS, OUTPUT_SCAN, kda>);
     const size_t keeping = sizeof(struct keeping_storage<K, WGS, kda>);
     static_assert(bytes <= 227 * 1024 && keeping <= 227 * 1024, "on chip");
     const dim3 grid(x->a.HV, x->a.NS, x->a.V / (64 * WGS));
@@ -459,7 +468,7 @@ static int launch_scan_blocks(const struct forward_params *x,
                            blocks, x, rows);
 }
 
-// Blocks of 64 columns while there is an SM for each of them, then of 128.
+// Blocks of 64 columns while there is one SM for each of them, else of 128.
 template <int K, int kda>
 static int launch_scan(const struct forward_params *x, const struct chunk_states *to,
                        int processors)

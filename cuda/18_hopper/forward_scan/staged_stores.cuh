@@ -1,4 +1,4 @@
-// staged_stores.cuh -- a scan's states and v_new on their way to memory, by tiles.
+// staged_stores.cuh -- h and v_new of a scan, staged in tiles and stored by TMA.
 // Book: chapter 18, "Backward".
 // Checked by: tests/08_forward/checks.c, tests/13_backward/checks.c.
 // Next: scan_sm90.cu; ../backward/states.cuh.
@@ -8,12 +8,12 @@
 #include "products.cuh"
 #include "cuda/tile/warpgroup_store.cuh"
 
-// What a scan leaves of every chunk for the kernel that finishes backward: h, when it
-// has become operand A of the first product, and v_new, when it has become that of the
-// last. Both are staged in tiles and go by the copy engine.
+// A scan that feeds backward's finishing kernel stores two results per chunk: h, as
+// rounded to operand A of the first product, and v_new, as rounded to operand A of the
+// last one. Both are staged in tiles in shared memory and stored by TMA.
 
-// Operand A in registers, [64 v, 16 steps], to tiles of its transpose: a row of a tile
-// is a column of the operand, and this warp has 16 of its 64 columns.
+// Stores operand A [64 v, 16 steps] transposed to tiles: a row of a tile is a column of
+// the operand, and each warp writes 16 of its 64 columns.
 template <int steps>
 static __device__ __forceinline__ void store_operand_transposed(
     unsigned char *to, const uint32_t (*a)[4])
@@ -25,9 +25,9 @@ static __device__ __forceinline__ void store_operand_transposed(
     for (int i = 0; i < steps; i++) stmatrix_x4_trans(at + i * 2048, a[i]);
 }
 
-// A staged tile to memory, by one thread. initcheck does not see what the copy engine
-// stores, and the kernels after this one read it: in the sanitizers' build the thread
-// copies.
+// Stores a staged tile to global memory; called by one thread. initcheck does not see
+// TMA stores, and later kernels read the tile, so in the sanitizers' build the thread
+// copies it.
 static __device__ __forceinline__ void tma_store_tile(unsigned char *to,
                                                       const unsigned char *from)
 {
@@ -39,7 +39,8 @@ static __device__ __forceinline__ void tma_store_tile(unsigned char *to,
 #endif
 }
 
-// A warpgroup's 64 columns of a state, staged in K / 64 tiles, to memory by one thread.
+// Stores a warpgroup's 64 columns of a state, staged in K / 64 tiles; called by one
+// thread.
 template <int K>
 static __device__ __forceinline__ void tma_store_state(
     unsigned char *to, int column, int columns, const unsigned char (*from)[TILE_BYTES])
@@ -49,15 +50,17 @@ static __device__ __forceinline__ void tma_store_state(
         tma_store_tile(to + (i * columns + column) * TILE_BYTES, from[i]);
 }
 
-// Tiles of the chunk before have left. All threads of the warpgroup.
-static __device__ __forceinline__ void wait_for_stores(void)
+// Waits until the previous chunk's tiles have been read by TMA, so that they may be
+// overwritten. All threads of the warpgroup.
+static __device__ __forceinline__ void staged_wait_read(void)
 {
     if (threadIdx.x % 128 == 0) tma_store_wait_read();
     warpgroup_sync();
 }
 
-// Staged tiles are whole: behind this one thread may send them.
-static __device__ __forceinline__ void show_stores(void)
+// Makes staged tiles visible to TMA. All threads of the warpgroup; afterwards one
+// thread may store them.
+static __device__ __forceinline__ void staged_publish(void)
 {
     fence_proxy_async();
     warpgroup_sync();

@@ -1,40 +1,41 @@
-// maps_sm90.cu -- chapter 05's (M, h_ext) of stretches, from the factors of their
-// chunks.
+// maps_sm90.cu -- chapter 05's (M, h_ext) of stretches from chunk factors.
 // Book: chapter 18, "Code: kernels"; chapter 05.
 // Checked by: tests/08_forward/checks.c.
-// Next: ../v3_records_place.cuh.
+// Next: ../v3_prepare_scan_workspace.cuh.
 //
-// With v a stretch walks from its first state to h_ext; without v, from I, to M.
+// A scan of the chunk factors with v, from the first state, yields h_ext; without v,
+// from the identity, it yields M.
 #include "cuda/18_hopper/forward_scan/products.cuh"
 
-// Two warps copy the rows of v by turns: a warp that copied -k~ as well came too late.
+// Warps 0 and 1 load pipelines K and A; warps 2 and 3 copy v.
 template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void map_producer_warpgroup(
     const struct forward_params &x, int z, int n, int v0, int of_v,
-    struct shared_storage<K, WGS, 2, kda> &smem)
+    struct scan_storage<K, WGS, MAP_SCAN, kda> &smem)
 {
     const int warp = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
-    if (warp == 0) producer_warp<PIPE_K, 1, 0, blocks>(x, z, n, v0, smem);
-    if (warp == 1) producer_warp<PIPE_A, 1, 0, blocks>(x, z, n, v0, smem);
-    if (warp >= 2 && of_v) producer_warp<PIPE_K, 0, 64, blocks>(x, z, n, v0, smem);
+    if (warp == 0) scan_producer_warp<PIPE_K, 1, 0, blocks>(x, z, n, v0, smem);
+    if (warp == 1) scan_producer_warp<PIPE_A, 1, 0, blocks>(x, z, n, v0, smem);
+    if (warp >= 2 && of_v)
+        scan_producer_warp<PIPE_K, 0, MAP_V_LANES, blocks>(x, z, n, v0, smem);
 }
 
-// A scan step begins when k~ is there: y is v of the chunk; for M it is 0.
+// Starts a scan step: waits for k~ and sets y to v of the chunk (h_ext only).
 template <int K, int WGS>
 static __device__ __forceinline__ void begin_step(
-    float (*y)[4], int chunk, int of_v, struct shared_storage<K, WGS, 2, 1> &smem)
+    float (*y)[4], int chunk, int of_v, struct scan_storage<K, WGS, MAP_SCAN, 1> &smem)
 {
     const bf16 *v = smem.v[chunk % smem.K_STAGES][0] + threadIdx.x / 32 * 16;
     consumer_wait(smem, PIPE_K, chunk);
     if (of_v) from_rows(y, v, 64 * WGS + PAD);
 }
 
-// S <- Lambda S + kg^T A beta (v - k~ S) along stretch z. S is kept in fp32 and enters
-// products rounded to bf16, as in the scan.
+// S <- Lambda S + kg^T A beta (v - k~ S) along stretch z. S is fp32 and is rounded to
+// bf16 as an operand, as in the scan.
 template <int K, int WGS, int blocks>
 static __device__ __forceinline__ void kda_map_consumer(
     const struct forward_params &x, int z, int of_v,
-    struct shared_storage<K, WGS, 2, 1> &smem, float (*S)[4])
+    struct scan_storage<K, WGS, MAP_SCAN, 1> &smem, float (*S)[4])
 {
     const int count = __shfl_sync(~0u, chunk_count(x, z), 0);
     float y[CHUNK / 8][4];
@@ -69,11 +70,11 @@ static __device__ __forceinline__ void kda_map_consumer(
     }
 }
 
-// The same with one gate a head: row factors stay outside the products.
+// The same for GDN: row factors scale accumulators, not operands.
 template <int K, int WGS, int blocks>
 static __device__ __forceinline__ void gdn_map_consumer(
     const struct forward_params &x, int z, int of_v,
-    struct shared_storage<K, WGS, 2, 0> &smem, float (*S)[4])
+    struct scan_storage<K, WGS, MAP_SCAN, 0> &smem, float (*S)[4])
 {
     const int c0 = __shfl_sync(~0u, first_chunk(x, z), 0);
     const int count = __shfl_sync(~0u, chunk_count(x, z), 0);
@@ -114,24 +115,27 @@ static __device__ __forceinline__ void gdn_map_consumer(
     }
 }
 
-// A launch makes the maps of all stretches that want one; or, where a rank has one
-// segment, it walks on along it: from map `from` (-1: from the beginning) over the
-// chunks of a window to map `to`, of h_ext alone or of both. Then the next window's
-// factors are made beside it, as beside a scan.
+// A launch computes the maps of all stretches whose `want` is set (walks = 0). With
+// walks = 1 it continues the map of a rank's only segment over one window of chunks:
+// from map `from` (-1: from the identity) to map `to`, of h_ext only or of both. The
+// next window's factors are computed concurrently.
 struct map_walk { int walks, from, to, only_h; };
 
-// Bound: the tensor core, 4 C K (V + K) + 2 C^2 (V + K) flops a chunk and head; 4K +
-// 1.25C + 2V bytes a token-head. One block an SM; S has 64 of a thread's 232 registers.
-// Who owns what: a block has 64 WGS columns of [h_ext | M], a consumer warpgroup 64 of
-// them. blocks: 2 makes a block of h_ext and one of M a cluster that shares its copies;
-// left alone they drift apart, and memory is read for each. Barriers: as in the scan.
+// Bound: the tensor core, 4 C K (V + K) + 2 C^2 (V + K) flops per chunk and head; 4K +
+// 1.25C + 2V bytes per token and head. One block per SM; S takes 64 of a thread's 232
+// registers.
+//
+// Ownership: a block has 64 WGS columns of [h_ext | M], a consumer warpgroup 64 of
+// them. blocks = 2: a block of h_ext and one of M are a cluster that shares its copies;
+// as separate blocks they drift apart and read the factors twice. Barriers: full and
+// empty as in scan_kernel.
 template <int K, int WGS, int kda, int blocks>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
     const struct forward_params x, const struct map_walk w)
 {
     extern __shared__ __align__(1024) unsigned char on_chip[];
-    struct shared_storage<K, WGS, 2, kda> &smem =
-        *(struct shared_storage<K, WGS, 2, kda> *)on_chip;
+    struct scan_storage<K, WGS, MAP_SCAN, kda> &smem =
+        *(struct scan_storage<K, WGS, MAP_SCAN, kda> *)on_chip;
     const int wide = 64 * WGS, n = blockIdx.x, z = blockIdx.y;
     const int of_M = w.only_h ? 0 : K / wide, of_v = blockIdx.z >= of_M;
     const int VK = x.a.V + K, v0 = (blockIdx.z - (of_v ? of_M : 0)) * wide;
@@ -140,15 +144,15 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
     if (!w.walks && !(x.want[z] & mine)) return;
 
     griddepcontrol_launch_dependents();
-    pipeline_init<blocks>(smem, of_v ? 65 : 1);
+    pipeline_init<blocks>(smem, of_v ? (int)MAP_V_LANES : 0);
     griddepcontrol_wait();
     if (__shfl_sync(~0u, threadIdx.x / 128, 0) == WGS) {
-        setmaxnreg_dec<WGS == 1 ? 56 : 40>();
+        setmaxnreg_dec<scan_registers<WGS>::PRODUCER>();
         map_producer_warpgroup<blocks>(x, z, n, v0, of_v, smem);
         if (blocks > 1) cluster_sync();
         return;
     }
-    setmaxnreg_inc<232>();
+    setmaxnreg_inc<scan_registers<WGS>::CONSUMER>();
     const int64_t v = v0 + threadIdx.x / 32 * 16, column = v + (of_v ? 0 : x.a.V);
     const int64_t state = ((int64_t)(w.walks ? w.to : z) * x.a.HV + n) * K;
     const int64_t before = ((int64_t)w.from * x.a.HV + n) * K;
@@ -168,15 +172,16 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
 template <int K, int WGS, int kda, int blocks>
 static int launch_maps_blocks(const struct forward_params *x, struct map_walk w)
 {
-    const size_t bytes = sizeof(struct shared_storage<K, WGS, 2, kda>);
+    const size_t bytes = sizeof(struct scan_storage<K, WGS, MAP_SCAN, kda>);
     const int columns = w.only_h ? x->a.V : K + x->a.V;
     const dim3 grid(x->a.HV, x->a.NS, columns / (64 * WGS));
     return launch_clusters(maps_kernel<K, WGS, kda, blocks>, bytes, grid,
                            128 * WGS + 128, blocks, x, w);
 }
 
-// h_ext alone, beside other work. With a gate a channel a block of all columns is the
-// fastest. With one a head its step is too long: two blocks of 64 share their copies.
+// Launches h_ext alone, concurrent with other kernels. For KDA one block with all
+// columns is fastest. For GDN its step would be too long, so two blocks of 64 columns
+// share their copies.
 template <int K, int kda>
 static int launch_h_columns(const struct forward_params *x, struct map_walk w)
 {
@@ -186,7 +191,7 @@ static int launch_h_columns(const struct forward_params *x, struct map_walk w)
                          : launch_maps_blocks<K, 1, kda, 1>(x, w);
 }
 
-// Where M and h_ext have as many columns each has a block, whose warpgroups share the
+// If K = V, M and h_ext have one block each, and the warpgroups of a block share the
 // factors of a chunk.
 template <int K, int kda>
 static int launch_maps_columns(const struct forward_params *x, struct map_walk w)

@@ -13,7 +13,7 @@
 enum { HONEST, SHORT, SHIFTED, SILENT };
 #ifndef LAYER
 #define STAGE "08_forward"
-#define LAYER "v3_records"
+#define LAYER "v3_prepare_scan"
 #endif
 
 /* A rank's communicator behind the one that its layer sees: ranks may be threads. */

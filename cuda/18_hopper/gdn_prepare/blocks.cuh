@@ -1,4 +1,4 @@
-// blocks.cuh -- GDN: shared storage, loads, products of rows, 16x16 blocks of them.
+// blocks.cuh -- GDN: shared storage, loads, products of rows, their 16x16 blocks.
 // Book: chapter 18, "Code: kernels".
 // Checked by: tests/08_forward/checks.c.
 // Next: chunk_prepare_sm90.cu.
@@ -9,12 +9,12 @@
 
 // ---- 16x16 blocks in a warp's registers
 //
-// A lane has rows g = lane / 4 and g + 8 of a block d[2][4], and of each row the four
-// columns from 4 (lane % 4) on: two in d[0] and two in d[1]. So it stores 8 bytes at
-// once. To the tensor core these are accumulators whose columns come in another order.
-// The index that is summed over may, if both operands have the same order.
+// A lane has rows g = lane / 4 and g + 8 of a block d[2][4], and in each row the four
+// columns from 4 (lane % 4) on, two in d[0] and two in d[1], so that it stores 8 bytes
+// at once. For the tensor core these are accumulators with permuted columns; the
+// summation index may be permuted if both operands are.
 
-// A block in fp32, to be inverted. Two of them side by side meet all banks.
+// A block in fp32 that will be inverted. Two adjacent ones use all banks.
 struct block16 { float x[SUBCHUNK][SUBCHUNK + 4], pad[16]; };
 
 static __device__ __forceinline__ int lane_row(void) { return threadIdx.x % 32 / 4; }
@@ -36,8 +36,8 @@ static __device__ __forceinline__ void load_block16(float (*d)[4],
         set_lane_row(d, h, *(const float4 *)&s.x[h * 8 + lane_row()][lane_column()]);
 }
 
-// Operand B of a product whose result is such a block: its tile t has columns 4 m + 2 t
-// and their right neighbours.
+// Operand B of a product whose result is such a block: tile t has columns 4 m + 2 t and
+// 4 m + 2 t + 1.
 static __device__ __forceinline__ struct split_operand block16_as_b(
     const struct block16 &s)
 {
@@ -49,8 +49,8 @@ static __device__ __forceinline__ struct split_operand block16_as_b(
     return split_accumulator(d);
 }
 
-// y[I] += A[I] N for `count` blocks: three of the four products of tops and rests.
-// Blocks come by turns, so that few products wait for the one before.
+// y[I] += A[I] N for `count` blocks, by three of the four products of tops and rests.
+// The blocks are interleaved to hide the latency of dependent products.
 static __device__ __forceinline__ void mma_split_blocks(
     float (*y)[2][4], const struct split_operand *A, const struct split_operand &N,
     int count)
@@ -67,22 +67,23 @@ static __device__ __forceinline__ void mma_split_blocks(
     }
 }
 
-// A value head of a chunk: its G and beta, the norms of the chunk's rows, and where
-// this lane's part of its factors lies.
+// A value head of a chunk: its G and beta, the norms of the chunk's rows, and this
+// lane's address in the factors.
 struct head_of_chunk {
     const float *G, *beta;
     const float2 *norm;
     unsigned char *to;
 };
 
-// The byte of this lane's four elements in a block of a triangle (triangle_offset).
+// Byte offset of this lane's four elements in a block of a triangle (triangle_offset).
 static __device__ __forceinline__ int lane_offset(void)
 {
     const int g = lane_row(), piece = threadIdx.x % 4 / 2;
     return g * 32 + ((piece ^ g / 4) % 2 << 4) + threadIdx.x % 2 * 8;
 }
 
-// Block (I, J), a lane's four elements of rows g and g + 8: to the factors.
+// Stores block (I, J), four elements per lane in each of rows g and g + 8, in the
+// factors.
 static __device__ __forceinline__ void store_block16(
     const struct head_of_chunk &w, int matrix, int I, int J, const uint2 *four)
 {
@@ -92,7 +93,7 @@ static __device__ __forceinline__ void store_block16(
             four[h];
 }
 
-// Block (I, J) of A: A beta to the factors.
+// Stores block (I, J) of A beta in the factors.
 static __device__ __forceinline__ void store_inverse(const struct head_of_chunk &w,
                                                      int I, int J, const float (*d)[4])
 {
@@ -113,10 +114,10 @@ static __device__ __forceinline__ void store_scores(const struct head_of_chunk &
     store_block16(w, offsetof(struct gdn_head_factors, Aqk), I, J, four);
 }
 
-// Between subchunks the decay of a pair is a product of two factors, at most 1 at any
-// gate: from row i up to the first row of its subchunk I, and from there to a row j
-// above. Norms and beta are in them. q[i] and k[i], with the sign of -L, are the first;
-// to[row_pairs_before(I) + j] is the second.
+// Between subchunks the decay of a pair is a product of two factors, each at most 1 for
+// any gate: from row i back to the first row of its subchunk I, and from there to a row
+// j of an earlier subchunk. Norms and beta are included. q[i] and k[i] (with the sign
+// of -L) are the first factor; to[row_pairs_before(I) + j] is the second.
 struct pair_factors { float q[CHUNK], k[CHUNK], to[96]; };
 
 static __device__ __forceinline__ int row_pairs_before(int I)
@@ -124,17 +125,17 @@ static __device__ __forceinline__ int row_pairs_before(int I)
     return 8 * I * (I - 1);
 }
 
-// The place of block (I, J), J < I, in a list of the six below the diagonal.
+// Index of block (I, J), J < I, among the six below the diagonal.
 static __device__ __forceinline__ int below_diagonal(int I, int J)
 {
     return I * (I - 1) / 2 + J;
 }
 
-// Products of rows on chip, in blocks as lanes hold them: block (I, J), J <= I, of q
-// k^T. Of k k^T, which is its own transpose, block (J, I) lies in that place.
+// Products of rows in shared memory, blocks in lane order: block (I, J), J <= I, of q
+// k^T; of k k^T, which is symmetric, block (J, I) is stored in that position.
 typedef float4 scores[SUBCHUNKS * (SUBCHUNKS + 1) / 2][2][32];
 
-// Block (I, J) of Aqk, J < I.
+// Block (I, J) of Aqk, J < I: scales the scores and stores them.
 static __device__ __forceinline__ void scale_scores(const struct head_of_chunk &w,
                                                     int I, int J, const scores &qk,
                                                     const struct pair_factors &f)
@@ -152,7 +153,7 @@ static __device__ __forceinline__ void scale_scores(const struct head_of_chunk &
     store_scores(w, I, J, four);
 }
 
-// Block (I, J) of N = -L as operand B: rows of its transpose are rows of k k^T.
+// Block (I, J) of N = -L as operand B, from rows of k k^T.
 static __device__ __forceinline__ struct split_operand minus_L(
     int I, int J, const scores &kk, const struct pair_factors &f)
 {
@@ -169,8 +170,9 @@ static __device__ __forceinline__ struct split_operand minus_L(
     return split_accumulator(y);
 }
 
-// The block on the diagonal takes an exponential a pair, for no two factors hold that
-// decay at any gate. Aqk goes to memory, L to where it is inverted.
+// A diagonal block needs one exponential per pair, because no product of two factors
+// represents its decay for every gate. Stores Aqk in the factors and L in shared
+// memory.
 static __device__ __forceinline__ void diagonal_scores(
     const struct head_of_chunk &w, int I, const scores &qk, const scores &kk,
     struct block16 &L)
@@ -202,25 +204,25 @@ static __device__ __forceinline__ void diagonal_scores(
 
 // ---- shared storage, and the products of rows
 //
-// With one gate a head the decay leaves the products over channels. q k^T and k k^T are
-// made of the raw rows, once for all value heads of a query/key head; the decay of a
-// pair is exp2 of a difference, exact at any gate. A block is a warpgroup, and warp I
-// has subchunk I: 16 rows of both products.
-enum { HEADS_PER_BLOCK = 4 };            // value heads, at most
+// With one gate per head the decay is not part of the products over channels: q k^T and
+// k k^T are computed from the raw rows, once for all value heads of a query/key head,
+// and the decay of a pair is exp2 of a difference, exact for any gate. A block is one
+// warpgroup; warp I has the 16 rows of subchunk I of both products.
+enum { HEADS_PER_BLOCK = 4 };            // maximum number of value heads
 
-// What a value head needs besides the products: to invert two blocks at a time, or
+// Storage per value head besides the products: space to invert two blocks at a time, or
 // four.
 template <int blocks>
 struct head_storage { struct block16 block16[blocks]; struct pair_factors f; };
 
-// Where four warps have one head: N = -L and the inverses of the diagonal, as operand
+// Where four warps share one head: N = -L and the inverted diagonal blocks as operand
 // B.
 struct shared_blocks { uint4 N[6][2][32], B[SUBCHUNKS - 1][2][32]; };
 
-// heads_by_warp: there are several value heads, a warp each; else four warps have one.
-// qk takes the place of rows of q, and kk that of rows of k, when these have been read.
+// heads_by_warp: the block has several value heads, one per warp; else its four warps
+// share one. qk replaces rows of q, and kk rows of k, after these have been read.
 template <int K, int heads_by_warp>
-struct __align__(1024) shared_storage {
+struct __align__(1024) gdn_prepare_storage {
     union {
         struct gdn_qk_rows<K> raw;
         struct {
@@ -234,13 +236,14 @@ struct __align__(1024) shared_storage {
     float G[heads_by_warp ? HEADS_PER_BLOCK : 1][CHUNK],
         beta[heads_by_warp ? HEADS_PER_BLOCK : 1][CHUNK];
     float2 norm[CHUNK];                  // scale / |q|, 1 / |k|, 0 past the end
-    struct token_range z;                // these lie here to free registers:
+    struct token_range z;                // kept here to free registers:
     int c, n, heads;                     // the chunk, the first head, how many
 };
 
-// Rows of q and k of query/key head m to swizzle128 tiles; 0 past the chunk's end.
+// Loads rows of q and k of query/key head m into swizzle128 tiles; 0 past the chunk's
+// end.
 template <int K>
-static __device__ __forceinline__ void load_rows(const struct forward_params &x,
+static __device__ __forceinline__ void gdn_load_rows(const struct forward_params &x,
                                                  struct token_range z, int m,
                                                  struct gdn_qk_rows<K> &to)
 {
@@ -258,8 +261,8 @@ static __device__ __forceinline__ void load_rows(const struct forward_params &x,
     }
 }
 
-// Products of subchunk I's rows with one another. Operand A's registers are operand B
-// of the transpose.
+// Products of subchunk I's rows with each other. The registers of operand A are operand
+// B of the transpose.
 template <int K>
 static __device__ __forceinline__ void mma_gram_diagonal(
     float (*d)[4], int I, const unsigned char (*X)[TILE_BYTES])
@@ -275,10 +278,10 @@ static __device__ __forceinline__ void mma_gram_diagonal(
     }
 }
 
-// times / |row| of the subchunk's rows g and g + 8, from the diagonal of their
-// products, which lanes with lane % 4 = g / 2 have. 0 past the chunk's end.
+// Stores times / |row| of the subchunk's rows g and g + 8, from the diagonal of their
+// products, which lanes with lane % 4 = g / 2 hold. 0 past the chunk's end.
 template <int K>
-static __device__ __forceinline__ void row_norms(
+static __device__ __forceinline__ void gdn_row_norms(
     const struct forward_params &x, int I, int len,
     const unsigned char (*X)[TILE_BYTES], float times, float *norm)
 {
@@ -294,8 +297,9 @@ static __device__ __forceinline__ void row_norms(
     }
 }
 
-// The warp's blocks (I, J), J from first to last, to where heads find them: a lane's
-// pairs to the four neighbours that they belong to. transposed: to the place of (J, I).
+// Stores the warp's blocks (I, J), first <= J <= last, in shared memory, each lane's
+// pairs in the groups of four that they belong to. transposed: at the position of (J,
+// I).
 static __device__ __forceinline__ void store_blocks(
     int I, int first, int last, const float (*d)[4], int transposed, scores &to)
 {
@@ -312,8 +316,7 @@ static __device__ __forceinline__ void store_blocks(
     }
 }
 
-// The block for backward keeps beta and, once for the heads that share them, the norms
-// of rows.
+// Stores beta in the saved block and, once for the heads that share them, the norms.
 template <class Storage>
 static __device__ __forceinline__ void save_row_scalars(const struct forward_params &x,
                                                         const Storage &smem, int kv)
@@ -328,8 +331,8 @@ static __device__ __forceinline__ void save_row_scalars(const struct forward_par
     else x.saved.rstd_k[m * CHUNK + i] = smem.norm[i].y;
 }
 
-// Raw rows to memory by the copy engine. initcheck does not see its stores, so in the
-// sanitizers' build threads copy.
+// Stores the raw rows by TMA. initcheck does not see TMA stores, so in the sanitizers'
+// build threads copy.
 template <class Rows>
 static __device__ __forceinline__ void store_rows(void *to, const Rows &from)
 {
@@ -341,19 +344,19 @@ static __device__ __forceinline__ void store_rows(void *to, const Rows &from)
 #endif
 }
 
-// Norms, and q k^T, which takes the place of q's rows; then k k^T is left under way, so
-// that no thread holds both. Meanwhile the raw rows go to memory.
+// Computes the norms and q k^T, which replaces the rows of q; then issues k k^T without
+// waiting, so that no thread holds both products. The raw rows are stored meanwhile.
 template <int K, int heads_by_warp>
 static __device__ __forceinline__ void products(
     const struct forward_params &x, int I, int m, struct gdn_qk_rows<K> *to,
-    float (*d)[4], struct shared_storage<K, heads_by_warp> &smem)
+    float (*d)[4], struct gdn_prepare_storage<K, heads_by_warp> &smem)
 {
-    typedef struct shared_storage<K, heads_by_warp> storage;
+    typedef struct gdn_prepare_storage<K, heads_by_warp> storage;
     static_assert(offsetof(storage, qk) >= sizeof smem.raw.k, "qk clear of k's rows");
     wgmma_tiles_begin<K>(d, smem.raw.q, smem.raw.k);
     store_rows(to, smem.raw);
-    row_norms<K>(x, I, smem.z.len, smem.raw.q, (float)x.a.scale, &smem.norm[0].x);
-    row_norms<K>(x, I, smem.z.len, smem.raw.k, 1.0f, &smem.norm[0].y);
+    gdn_row_norms<K>(x, I, smem.z.len, smem.raw.q, (float)x.a.scale, &smem.norm[0].x);
+    gdn_row_norms<K>(x, I, smem.z.len, smem.raw.k, 1.0f, &smem.norm[0].y);
     wgmma_wait<0>();
     fence_operand<2 * SUBCHUNKS>(d);
     if (threadIdx.x == 0) tma_store_wait_read();

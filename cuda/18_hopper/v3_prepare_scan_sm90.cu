@@ -1,11 +1,11 @@
-// v3_records_sm90.cu -- the whole forward: chunk_prepare, maps, scan.
+// v3_prepare_scan_sm90.cu -- the forward: chunk_prepare, maps, scan.
 // Book: chapter 18, "Code: kernels".
 // Checked by: tests/08_forward/checks.c.
-// Next: ../13_backward/v2_stages.cu, which reads the block that this one leaves.
-#include "v3_records_place.cuh"
+// Next: ../13_backward/v2_stages.cu, which reads the saved block.
+#include "v3_prepare_scan_workspace.cuh"
 
-// What the kernels take is said by their rows of the table of paths, and o's rows leave
-// by 16 bytes. NULL: not this call.
+// The row of the table of paths that accepts this call, or NULL. o is stored in pieces
+// of 16 bytes, which the table does not test.
 static const struct kcp_path *path_of(const struct kcp_forward *a)
 {
     if (!a->plan || !is_aligned_16(a->o)) return NULL;
@@ -17,13 +17,13 @@ static int chunk_prepare(const struct forward_params *x)
     return x->a.KG == 1 ? gdn_chunk_prepare(x) : kda_chunk_prepare(x, processors());
 }
 
-// With save-all the states on its way stay in the block.
+// With KCP_SAVE_ALL the scan also stores h and v_new in the block.
 static int scan(const struct fused *f, const struct forward_params *on_strips)
 {
     return forward_scan(on_strips, f->kept.h ? &f->kept : NULL, processors());
 }
 
-// Chapters 05 and 07: the state with which every strip begins.
+// Chapters 05 and 07: computes the state with which every strip starts.
 static int carry_fused(struct fused *f, const struct forward_params *on_strips)
 {
     const struct kcp_call *call = (const struct kcp_call *)&f->x.a;
@@ -38,20 +38,22 @@ static int carry_fused(struct fused *f, const struct forward_params *on_strips)
     return status;
 }
 
-// ---- a rank's one segment: its map is made beside the factors
+// ---- a rank with one segment: its map is computed concurrently with the factors
 //
-// The walk goes over the whole segment. At the end of each strip it leaves the map up
-// to there: applied to the state that came, that is the state with which the next strip
-// begins. Where the sequence begins here that state is h_ext.
+// The walk covers the whole segment, and stores at the end of each strip the map of
+// everything up to there. Applied to the segment's first state, that map gives the
+// state with which the next strip starts. If the sequence starts in this segment, that
+// state is h_ext.
 
 //> kernel-walk
-// Factors of a window, and beside those of the next one the walk over it.
+// For each window: its factors, then the walk over it, concurrently with the next
+// window's factors.
 static int prepare_and_walk(struct fused *f)
 {
     struct forward_params x = f->x;
     int status = KCP_OK;
     for (struct kcp_walk_window w = {};
-         !status && kcp_walk_next(&w, x.a.NC, f->strip_chunks, f->leaves);) {
+         !status && kcp_walk_next(&w, x.a.NC, f->strip_chunks, f->map_is_read);) {
         x.first = w.first;
         x.count = w.count;
         status = chunk_prepare(&x);
@@ -62,7 +64,7 @@ static int prepare_and_walk(struct fused *f)
 }
 //< kernel-walk
 
-// The states with which strips begin.
+// The states with which the strips start.
 static int start_walked(struct fused *f)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;
@@ -82,12 +84,12 @@ static int carry_walked(struct fused *f)
 {
     const struct kcp_call *call = (const struct kcp_call *)&f->x.a;
     const size_t row = sizeof(float) * (call->V + call->K);
-    const size_t made = f->walk == KCP_WANT_H ? sizeof(float) * call->V : row;
+    const size_t width = f->walk == KCP_WANT_H ? sizeof(float) * call->V : row;
     int status = prepare_and_walk(f);
     profile_hook(PART_SUM, call->stream);
-    if (f->p.L && f->leaves)
-        cudaMemcpy2DAsync(f->maps, row, map_at(call, f->p.maps, f->p.NS - 1), row, made,
-                          (size_t)call->HV * call->K, cudaMemcpyDeviceToDevice,
+    if (f->p.L && f->map_is_read)
+        cudaMemcpy2DAsync(f->maps, row, map_at(call, f->p.maps, f->p.NS - 1), row,
+                          width, (size_t)call->HV * call->K, cudaMemcpyDeviceToDevice,
                           call->stream);
     profile_hook(PART_EXCHANGE, call->stream);
     if (!status) status = exchange(&f->e);
@@ -96,8 +98,8 @@ static int carry_walked(struct fused *f)
     return status;
 }
 
-// Factors of some chunks, and their scan, launch after launch; or all factors first,
-// for maps and states that cross cuts.
+// If no sequence crosses a cut: for each launch window, the factors and then the scan.
+// Otherwise all factors, the maps and the exchange, then the scan.
 static int prepare_and_scan(struct fused *f, struct forward_params *on_strips)
 {
     const struct kcp_forward *a = &f->x.a;
@@ -139,9 +141,9 @@ static int fused_run(const struct kcp_forward *args, const struct kcp_path *path
 
     if (!status && a->NS) status = prepare_and_scan(&f, &on_strips);
     else if (!status && !f.alone) status = carry_fused(&f, &on_strips);
-    if (!status) hand_through((const struct kcp_call *)a, 1, a->h0, a->ht);
+    if (!status) pass_empty_states((const struct kcp_call *)a, 1, a->h0, a->ht);
     if (!status && a->saved) write_head<<<1, 256, 0, a->stream>>>(a->saved, f.r.head);
-    tell((const struct kcp_call *)a, status, fused_name);
+    report_failure((const struct kcp_call *)a, status, fused_name);
     return status ? status : launched();
 }
 
@@ -161,7 +163,7 @@ static size_t work(const void *args)
     return path ? place_fused(&f, a, path) : 0;
 }
 
-KCP_VARIANT(forward_v3_records) = {
-    "08_forward", "v3_records", "two kernels: packed records of chunks, and their scan",
-    KCP_BF16, KCP_DEVICE,
+KCP_VARIANT(forward_v3_prepare_scan) = {
+    "08_forward", "v3_prepare_scan",
+    "two kernels: the factors of each chunk, and a scan of them", KCP_BF16, KCP_DEVICE,
     "K, V 64 or 128, C 64; sm_90a", run, work };

@@ -1,10 +1,11 @@
-// chunk_prepare_sm90.cu -- GDN: the factors of a chunk, a warp a value head.
+// chunk_prepare_sm90.cu -- GDN: the factors of a chunk, one warp per value head.
 // Book: chapter 18, "Code: kernels".
 // Checked by: tests/08_forward/checks.c.
 // Next: ../forward_scan/pipeline.cuh.
 #include "blocks.cuh"
 
-// Factors of row i: to memory for the scan, and for the blocks of this kernel.
+// Row factors of row i: to global memory for the scan, and for the blocks of this
+// kernel.
 static __device__ __forceinline__ void store_gdn_row_factors(
     const struct head_of_chunk &w, int i, struct gdn_row_factors &to,
     struct pair_factors &f)
@@ -20,7 +21,7 @@ static __device__ __forceinline__ void store_gdn_row_factors(
     f.k[i] = -n.y * w.beta[i] * to_first;
 }
 
-// All factors of a head, by a warp or by the block.
+// All row factors of a head, by one warp or by the block.
 template <int threads>
 static __device__ __forceinline__ void store_factors(
     const struct head_of_chunk &w, struct gdn_row_factors &to, struct pair_factors &f)
@@ -41,7 +42,7 @@ static __device__ __forceinline__ void store_factors(
     }
 }
 
-// What warp I needs of its value head.
+// The value head of warp I.
 template <int heads_by_warp, class Storage>
 static __device__ __forceinline__ struct head_of_chunk head_of_chunk(
     const struct forward_params &x, int I, const Storage &smem)
@@ -55,11 +56,11 @@ static __device__ __forceinline__ struct head_of_chunk head_of_chunk(
     return w;
 }
 
-// A head by one warp. Since A (I + L) = I, block columns come from the last to the
-// first:
+// A head by one warp. Since A (I + L) = I, block columns are computed from the last to
+// the first:
 //     A_IJ = (sum_M A_IM N_MJ) A_JJ,  J < M <= I.
-// Of N one block column is wanted at a time; what is kept of A stays in registers.
-// Blocks on the diagonal are inverted two at a time, by half a warp each.
+// One block column of N is needed at a time, and A stays in registers. Two diagonal
+// blocks are inverted at a time, by half a warp each.
 static __device__ __forceinline__ void head_by_warp(const struct head_of_chunk &w,
                                                     const scores &qk, const scores &kk,
                                                     struct head_storage<2> &own)
@@ -77,7 +78,7 @@ static __device__ __forceinline__ void head_by_warp(const struct head_of_chunk &
             diagonal_scores(w, J - 1, qk, kk, own.block16[0]);
             diagonal_scores(w, J, qk, kk, own.block16[1]);
             __syncwarp();
-            const int column = (threadIdx.x + 4 * J) % 16; // no unit vector is kept
+            const int column = (threadIdx.x + 4 * J) % 16; // varies: not kept live
             invert_block16(own.block16[threadIdx.x % 32 / 16].x, column);
         }
         load_block16(d, own.block16[J % 2]);
@@ -99,8 +100,8 @@ static __device__ __forceinline__ void head_by_warp(const struct head_of_chunk &
     }
 }
 
-// A head by four warps: warp I has block row I of Aqk, block column I of N, and block
-// row I of A.
+// A head by four warps: warp I computes block row I of Aqk, block column I of N, and
+// block row I of A.
 static __device__ __forceinline__ void head_by_four_warps(
     const struct head_of_chunk &w, int I, const scores &qk, const scores &kk,
     struct head_storage<SUBCHUNKS> &own, struct shared_blocks &to)
@@ -134,26 +135,29 @@ static __device__ __forceinline__ void head_by_four_warps(
     }
 }
 
-// How the kv value heads of a query/key head share its rows: `blocks` blocks, of
-// `heads` heads each or what is left.
+// The kv value heads of a query/key head are divided among `blocks` blocks, up to
+// `heads` heads each.
 struct head_shares { int kv, heads; uint32_t blocks, H; };
 
-// Bound: memory, 4K bytes read and 4K written a token and query/key head, 2.5C + 13
-// written a token-head. Flops: 4 C^2 K a chunk and query/key head, and the inverses.
-// Registers: 80 a thread, six blocks an SM. Who owns what: a block has up to four value
-// heads of one query/key head. Rows come by cp.async to the storage and leave by the
-// copy engine. Each head is one warp's, which stores block after block and waits for no
-// other; a lone head is shared by four warps. Barriers: rows, G and beta are there;
-// rows of q are read, norms are there; rows of k are read; the products are there (a
-// lone head: N and the inverses of the diagonal).
+// Bound: memory, 4K bytes read and 4K written per token and query/key head, 2.5C + 13
+// written per token and value head. Flops: 4 C^2 K per chunk and query/key head, and
+// the inverses. Registers: 80 per thread, six blocks per SM.
+//
+// Ownership: a block has up to four value heads of one query/key head. cp.async loads
+// the rows, TMA stores them. Each head belongs to one warp, which stores its blocks
+// without waiting for other warps; a single head is shared by four warps.
+//
+// Barriers: rows, G and beta have arrived; rows of q have been read and norms stored;
+// rows of k have been read; the products are stored (single head: N and the inverted
+// diagonal blocks).
 template <int K, int heads_by_warp>
 static __global__ __launch_bounds__(128, 6) void
 gdn_chunk_prepare_kernel(const struct forward_params x, struct head_shares share)
 {
     griddepcontrol_launch_dependents();
     extern __shared__ __align__(1024) unsigned char on_chip[];
-    struct shared_storage<K, heads_by_warp> &smem =
-        *(struct shared_storage<K, heads_by_warp> *)on_chip;
+    struct gdn_prepare_storage<K, heads_by_warp> &smem =
+        *(struct gdn_prepare_storage<K, heads_by_warp> *)on_chip;
     const int part = blockIdx.x % share.blocks, m = blockIdx.x / share.blocks % share.H;
     const int c =
         x.first + launched_chunks(x) - 1 - blockIdx.x / share.blocks / share.H;
@@ -163,7 +167,7 @@ gdn_chunk_prepare_kernel(const struct forward_params x, struct head_shares share
     const struct token_range z = tokens_of_chunk(x.a, c);
     float d[2 * SUBCHUNKS][4];
 
-    load_rows<K>(x, z, m, smem.raw);
+    gdn_load_rows<K>(x, z, m, smem.raw);
     cp_async_commit();
     if (I < heads) cumulative_decay(x, z, n + I, smem.G[own], smem.beta[own]);
     if (threadIdx.x == 0) {
@@ -201,7 +205,7 @@ template <int K, int heads_by_warp>
 static int launch_gdn_heads(const struct forward_params *x, struct head_shares s)
 {
     return launch_dependent(gdn_chunk_prepare_kernel<K, heads_by_warp>,
-                            sizeof(struct shared_storage<K, heads_by_warp>),
+                            sizeof(struct gdn_prepare_storage<K, heads_by_warp>),
                             launched_chunks(*x) * s.H * s.blocks, 128, x, s);
 }
 

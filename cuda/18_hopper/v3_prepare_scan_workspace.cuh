@@ -1,29 +1,29 @@
-// v3_records_place.cuh -- a rank's fused forward: where everything lies, which rows.
+// v3_prepare_scan_workspace.cuh -- the workspace and index arrays of the fused forward.
 // Book: chapter 18, "Code: kernels".
 // Checked by: tests/08_forward/checks.c.
-// Next: v3_records_sm90.cu.
-#ifndef KCP_V3_RECORDS_PLACE_CUH
-#define KCP_V3_RECORDS_PLACE_CUH
+// Next: v3_prepare_scan_sm90.cu.
+#ifndef KCP_V3_PREPARE_SCAN_WORKSPACE_CUH
+#define KCP_V3_PREPARE_SCAN_WORKSPACE_CUH
 
 #include "cuda/host/mapops.cuh"
 #include "cuda/host/profile_hooks.cuh"
 #include "cuda/host/split_sequence.cuh"
 #include "chunk_factors.cuh"
 
-static const char *const fused_name = "v3_records";
+static const char *const fused_name = "v3_prepare_scan";
 
-// This rank's forward. alone: every stretch is a whole sequence and nothing crosses a
-// cut, so that h0 and ht are all the states there are; else states and maps as in v1's
-// program, of strips where a rank cuts its segments (split_sequence.cuh).
+// The forward of this rank. alone: every stretch is a whole sequence, so h0 and ht are
+// the only states; else states and maps are as in v1's program, of strips if a rank
+// cuts its segments (split_sequence.cuh).
 struct fused {
     struct forward_params x;
     struct arena r;
     struct kcp_exchange e;
     struct split p;
-    void *states, *maps, *h_kept;        // [NS] of the segments
-    struct chunk_states kept;            // of save-all
+    void *states, *maps, *h_kept;        // [NS], per segment
+    struct chunk_states kept;            // KCP_SAVE_ALL only
     int alone, strip_chunks;
-    int walk, leaves;                    // split.h; is the whole segment's map read?
+    int walk, map_is_read;               // split.h; does a rank read the segment's map?
 };
 
 static void place_block(struct fused *f)
@@ -40,8 +40,8 @@ static void place_block(struct fused *f)
     f->kept.v_new = arena_named(r, "v_new_chunks", 0, 1);
 }
 
-// Strips. Where nothing crosses a cut, backward splits as forward did, and is left what
-// strips begin with and their maps.
+// Workspace of the strips. If no sequence crosses a cut, backward cuts the same strips,
+// so their start states and maps are in the saved block.
 static void place_strips(struct fused *f)
 {
     const struct kcp_forward *a = &f->x.a;
@@ -56,7 +56,7 @@ static void place_strips(struct fused *f)
     f->p.maps = arena_named(r, "strip_maps", 0, 1);
 }
 
-// What maps and their exchange need.
+// Workspace of the maps and their exchange.
 static void place_maps(struct fused *f)
 {
     struct kcp_forward *a = &f->x.a;
@@ -77,7 +77,7 @@ static void place_maps(struct fused *f)
     f->x.h_own = f->states;
 }
 
-// Where everything lies; returns the bytes of work.
+// Fills f with pointers into workspace and saved block; returns the bytes of workspace.
 static size_t place_fused(struct fused *f, const struct kcp_forward *args,
                           const struct kcp_path *path)
 {
@@ -106,7 +106,7 @@ static size_t place_fused(struct fused *f, const struct kcp_forward *args,
     const int kept = a->saved && a->save != KCP_SAVE_LIGHT;
     f->x.raw_rows = a->KG == 1 && a->K == 128 && f->alone && !kept;
     f->walk = kcp_fused_walk(call, processors());
-    f->leaves = f->walk && !segments_of(call)->last;
+    f->map_is_read = f->walk && !segments_of(call)->last;
     if (!f->alone) place_maps(f);
     f->x.from = (int *)arena_take(r, 4 * f->p.NS, sizeof(int));
     f->x.to = f->x.from + f->p.NS;
@@ -124,8 +124,8 @@ static int64_t strip_length(const struct split *p, const struct kcp_segment *g, 
     return p->L && p->L < rest ? p->L : rest;
 }
 
-// Stretches in the order in which the scan begins them: long ones first, by sixteenths
-// of the longest, so that the blocks that end alone are short.
+// The order in which the scan starts the stretches: long ones first, in steps of 1/16
+// of the longest, so that the last blocks to finish are short.
 static void put_order(const struct fused *f, struct putter *x)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;
@@ -141,8 +141,8 @@ static void put_order(const struct fused *f, struct putter *x)
                     put(x, at);
 }
 
-// Row of h_in that a stretch begins with; of ht that it ends with, of h_own that its
-// map begins with, -1: none.
+// Per stretch: row of h_in with its first state; row of ht for its last state; row of
+// h_own with which its map starts; -1: none.
 static void put_rows(const struct fused *f)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;

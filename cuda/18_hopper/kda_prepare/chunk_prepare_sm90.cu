@@ -1,17 +1,17 @@
-// chunk_prepare_sm90.cu -- KDA: the factors of a chunk, from its raw rows.
+// chunk_prepare_sm90.cu -- KDA: the factors of a chunk from its raw rows.
 // Book: chapter 18, "Code: kernels".
 // Checked by: tests/08_forward/checks.c.
-// Next: ../gdn_forward/blocks.cuh.
+// Next: ../gdn_prepare/blocks.cuh.
 #include "core/split.h"
 #include "rows.cuh"
 
-// A warp's scores: rows of subchunk I, of q or of k, against k of the subchunks above,
-// y[J], and of its own, y[3], in 16x16 blocks. Within a subchunk the decay from row j
-// to row i is exp2(G_i) exp2(-G_j); both are in the range of bf16, except on the
-// underflow path. Between subchunks all factors are at most 1, at any gate.
+// Scores of one warp in 16x16 blocks: rows of subchunk I of q or k against k of earlier
+// subchunks J in y[J], and of the same subchunk in y[3]. Within a subchunk the decay
+// from row j to row i is exp2(G_i) exp2(-G_j); both fit bf16 except on the underflow
+// path. Between subchunks all factors are at most 1, for any gate.
 template <int K, int I>
 static __device__ __forceinline__ void subchunk_scores(
-    int of_k, const struct shared_storage<K> &smem, float (*y)[2][4])
+    int of_k, const struct kda_prepare_storage<K> &smem, float (*y)[2][4])
 {
     const int lane = opaque_thread_id() % 32, across = lane % 8 + lane / 16 * 8;
     const int a_at =
@@ -39,7 +39,7 @@ static __device__ __forceinline__ void subchunk_scores(
 
 template <int K>
 static __device__ __forceinline__ void scores_of_subchunk(
-    int I, int of_k, const struct shared_storage<K> &smem, float (*y)[2][4])
+    int I, int of_k, const struct kda_prepare_storage<K> &smem, float (*y)[2][4])
 {
     switch (I) {
         case 0: subchunk_scores<K, 0>(of_k, smem, y); break;
@@ -49,7 +49,7 @@ static __device__ __forceinline__ void scores_of_subchunk(
     }
 }
 
-// Scores of q are blocks of Aqk: to the factors.
+// Scores of q are blocks of Aqk; stores them in the factors.
 static __device__ __forceinline__ void store_q_scores(
     int I, float (*y)[2][4], const bf16 *diagonal, unsigned char *Aqk)
 {
@@ -78,8 +78,8 @@ static __device__ __forceinline__ void store_q_scores(
     }
 }
 
-// Scores of k, times beta, are blocks of L: those above the subchunk's own as
-// fragments; its own is inverted.
+// Scores of k times beta are blocks of L. Those left of the diagonal are stored as
+// fragments; the diagonal block is inverted.
 static __device__ __forceinline__ void invert_k_scores(
     int I, float (*y)[2][4], const struct inverse_storage &smem)
 {
@@ -113,16 +113,11 @@ static __device__ __forceinline__ void store_diagonal_inverse(
 
 // ---- the underflow path
 //
-// A gate may forget so much within a subchunk that no pair of factors holds the decay
-// of two rows. Then these scores are made pair by pair: slowly, and exactly at any
-// decay. The storage lies where the tiles were.
-template <int K>
-struct underflow_storage {
-    float G[CHUNK][K], block16[SUBCHUNKS][2][SUBCHUNK][SUBCHUNK];
-};
-
-// Not inlined, as underflow_pairs: rare code stays out of the way of the loop.
-
+// A gate may decay so much within a subchunk that the two factors of a pair leave the
+// range of bf16. The scores within subchunks are then computed pair by pair: slowly,
+// but exactly for any decay.
+// G of every row relative to its subchunk. Not inlined, like underflow_pairs, to keep
+// rare code out of the main loop.
 template <int K, int form>
 static __device__ __noinline__ void underflow_decay_sums(
     const struct kcp_forward &a, struct token_range z, int n,
@@ -140,7 +135,7 @@ static __device__ __noinline__ void underflow_decay_sums(
     }
 }
 
-// The pairs of rows of subchunk I, of q or of k.
+// The pairs of rows within subchunk I, of q or of k.
 template <int K>
 static __device__ __noinline__ void underflow_pairs(
     const struct kcp_forward &a, struct token_range z, int n, int I, int of_k,
@@ -168,10 +163,10 @@ static __device__ __noinline__ void underflow_pairs(
 template <int K, int form>
 static __device__ __forceinline__ void underflow_block16(
     const struct kcp_forward &a, struct token_range z, int n, int I, int of_k,
-    struct shared_storage<K> &smem, float (*y)[4])
+    struct kda_prepare_storage<K> &smem, float (*y)[4])
 {
-    struct underflow_storage<K> &storage = *(struct underflow_storage<K> *)&smem;
-    static_assert(sizeof storage <= sizeof smem.half, "where the tiles were");
+    auto &storage = *(struct underflow_storage<K> *)smem.half;
+    static_assert(sizeof storage <= sizeof smem.half, "replaces the tiles");
     const int g = threadIdx.x % 32 / 4, e = threadIdx.x % 4 * 2;
     underflow_decay_sums<K, form>(a, z, n, storage);
     __syncthreads();
@@ -182,17 +177,17 @@ static __device__ __forceinline__ void underflow_block16(
         const int there = j <= i && I * SUBCHUNK + i < z.len;
         y[x / 4][x % 4] = there ? storage.block16[I][of_k][i][j] : 0.0f;
     }
-    __syncthreads();                     // now the next chunk's rows may come
+    __syncthreads();                     // then the next chunk's rows may be loaded
 }
 
 // ---- the kernel
 
-// A warp's scores to the factors. A is made of those of k: the inverse of each block on
-// the diagonal by a warp of k, then a column of blocks by each warp of q.
+// Stores the factors that depend on scores. A is computed from the scores of k: each
+// warp of k inverts one diagonal block, then each warp of q computes one block column.
 template <int K>
 static __device__ __forceinline__ void scores_to_factors(
     const struct forward_params &x, int c, int n, int I, int of_k,
-    struct shared_storage<K> &smem, float (*y)[2][4])
+    struct kda_prepare_storage<K> &smem, float (*y)[2][4])
 {
     const struct inverse_storage storage = inverse_storage_of(smem);
     struct chunk_factors<K> *r = chunk_factors_of<K>(x, c, n);
@@ -203,23 +198,27 @@ static __device__ __forceinline__ void scores_to_factors(
     else invert_block_column(I, storage, r->Ab);
 }
 
-// Bound: memory, 6K bytes read and 6K + 2.5C written a token-head; close behind it what
-// the SM issues, 15,000 instructions a chunk. Flops: 640 products of 16 x 8 x 16 and
-// the inverse, a chunk and head. Shared memory: 75 KiB. Registers: 80, three blocks an
-// SM. Who owns what: a block has some chunks of a head, the last one first. Of its
-// eight warps two have a subchunk, one for q and one for k. The last subchunk has the
-// most scores, so heads deal subchunks to the four schedulers by turns. One thread is
-// the producer: it loads the next rows as soon as all warps have read the tiles.
-// Barriers: smem.full, the rows are there; then __syncthreads behind norms, beta and
-// sums; behind the operands of the scores; behind the scores, so that rows may arrive;
-// behind L and the inverses of the diagonal.
+// Bound: memory, 6K bytes read and 6K + 2.5C written per token and head, and close to
+// it the issue rate, 15,000 instructions per chunk. Flops: 640 products of 16 x 8 x 16
+// and the inverse, per chunk and head. Shared memory: 75 KiB. Registers: 80, three
+// blocks per SM.
+//
+// Ownership: a block has several chunks of a head, the last one first. Two of its eight
+// warps share a subchunk, one for q and one for k. The last subchunk has the most
+// scores, so the assignment of subchunks to the four schedulers rotates with the head.
+// One thread is the producer: it loads the next rows as soon as all warps have read the
+// tiles.
+//
+// Barriers: smem.full, the rows have arrived; then __syncthreads after norms, beta and
+// sums; after the operands of the scores; after the scores, so that new rows may
+// arrive; after L and the inverses of the diagonal.
 template <int K, int form>
 static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
     const __grid_constant__ struct forward_params x,
     const __grid_constant__ struct row_descriptors from, int share)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
-    struct shared_storage<K> &smem = *(struct shared_storage<K> *)shared;
+    struct kda_prepare_storage<K> &smem = *(struct kda_prepare_storage<K> *)shared;
     static_assert(3 * (sizeof smem + 1024) <= 228 * 1024, "three blocks on an SM");
     const struct kcp_forward &a = x.a;
     const int n = blockIdx.x;
@@ -258,7 +257,7 @@ static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
         scores_of_subchunk<K>(w.I, of_k, smem, y);
         z = position_of(smem, chunk);
         if (underflow) {
-            __syncthreads();             // all have read the tiles
+            __syncthreads();             // all warps have read the tiles
             underflow_block16<K, form>(a, z, n, w.I, of_k, smem, y[3]);
         }
         fence_proxy_async();
@@ -279,7 +278,7 @@ static int launch_kda(const struct forward_params *x, int share)
     const int status = make_row_descriptors<K>(&from, x->a);
     if (status) return status;
     return launch_dependent(kda_chunk_prepare_kernel<K, form>,
-                            sizeof(struct shared_storage<K>), blocks, 256, x, from,
+                            sizeof(struct kda_prepare_storage<K>), blocks, 256, x, from,
                             share);
 }
 

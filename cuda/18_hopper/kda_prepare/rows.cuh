@@ -1,4 +1,4 @@
-// rows.cuh -- KDA: shared storage, the TMA loads of rows, and what rows become.
+// rows.cuh -- KDA: shared storage, TMA loads of rows, conversion of rows to factors.
 // Book: chapter 18, "Code: kernels".
 // Checked by: tests/08_forward/checks.c.
 // Next: chunk_prepare_sm90.cu.
@@ -7,37 +7,56 @@
 
 #include "cuda/18_hopper/chunk_prepare.cuh"
 
-// A chunk on chip, by halves of 64 channels. Rows of q, k and the gate arrive as
-// swizzle128 tiles. Later the operands of the scores take their places: q F and k F of
-// every row, with F = exp2(G) from the beginning of the row's subchunk, and in g's
-// place k / F for pairs within a subchunk. ahead1, 2, 3: k at the end of its subchunk,
-// decayed to the beginning of the first, second and third subchunk below.
+// A chunk in shared memory, by halves of 64 channels. TMA writes rows of q, k and the
+// gate as swizzle128 tiles. The operands of the scores then replace them: q F and k F
+// of every row, with F = exp2(G) relative to the start of the row's subchunk, and in
+// place of g the rows k / F, for pairs within a subchunk. ahead1, ahead2, ahead3: k
+// decayed to the start of the first, second and third subchunk after its own.
+//
+// After the scores the space of ahead1 to ahead3 holds the operands of the inverse: L
+// in the first half, the inverted diagonal blocks in the second, as fragments (A) and
+// in fp32 (block16).
 struct channel_half {
     unsigned char q[TILE_BYTES], k[TILE_BYTES], g[TILE_BYTES];
-    unsigned char ahead1[3][TILE_BYTES / SUBCHUNKS];
-    unsigned char ahead3[TILE_BYTES / SUBCHUNKS];
-    unsigned char ahead2[2][TILE_BYTES / SUBCHUNKS];
+    union {
+        struct {
+            unsigned char ahead1[3][TILE_BYTES / SUBCHUNKS];
+            unsigned char ahead3[TILE_BYTES / SUBCHUNKS];
+            unsigned char ahead2[2][TILE_BYTES / SUBCHUNKS];
+        };
+        uint4 L[SUBCHUNKS * (SUBCHUNKS + 1) / 2][2][32];
+        struct {
+            uint4 A[SUBCHUNKS][2][32];
+            float block16[SUBCHUNKS][SUBCHUNK][SUBCHUNK + 4];
+        };
+    };
 };
 
-// A chunk's first token and its length. Shared memory keeps them: a register that
-// spills comes back from the second-level cache.
+// The operands of the underflow path, which replace the tiles: G of every row relative
+// to its subchunk, and the scores within subchunks, of q and of k.
+template <int K>
+struct underflow_storage {
+    float G[CHUNK][K], block16[SUBCHUNKS][2][SUBCHUNK][SUBCHUNK];
+};
+
+// A chunk's first token and its length. They are kept in shared memory, because a
+// spilled register would be reloaded from L2.
 struct __align__(8) chunk_position { uint32_t t; int len; };
 
-// 75 KiB, so that three blocks fill an SM to the byte.
-
+// 75 KiB, so that three blocks exactly fill an SM.
 template <int K>
-struct shared_storage {
-    struct channel_half half[2];         // K = 64 has one half; L lies in the other
+struct kda_prepare_storage {
+    struct channel_half half[2];         // K = 64: rows in half[0] only
     float sum[8][64], beta[CHUNK];
     float2 norm[CHUNK];                  // scale / |q|, 1 / |k|
     bf16 diagonal[CHUNK];                // Aqk_ii
-    uint64_t full;                       // a chunk's rows are there
-    struct chunk_position position[2];   // of the chunk in work, and of the next
+    uint64_t full;                       // a chunk's rows have arrived
+    struct chunk_position position[2];   // of the current chunk and the next
     int first_chunk;                     // of the stretch
-    int qk_head, saved_head;             // saved_head: the same, or -1: norms not kept
+    int qk_head, saved_head;             // saved_head: qk_head, or -1: norms not saved
 };
 
-// The inverse's storage lies where ahead1, 2 and 3 were.
+// The parts of the storage that the inverse uses.
 struct inverse_storage {
     uint4 (*L)[2][32], (*A)[2][32];
     float (*block16)[SUBCHUNK][SUBCHUNK + 4], *beta;
@@ -45,24 +64,18 @@ struct inverse_storage {
 
 template <int K>
 static __device__ __forceinline__ struct inverse_storage inverse_storage_of(
-    struct shared_storage<K> &smem)
+    struct kda_prepare_storage<K> &smem)
 {
-    static_assert(10 * 1024 <= 6 * sizeof *smem.half->ahead1, "ahead1 to 3 of a half");
-    struct inverse_storage r;
-    r.L = (uint4 (*)[2][32])smem.half[0].ahead1;
-    r.A = (uint4 (*)[2][32])smem.half[1].ahead1;
-    r.block16 = (float (*)[SUBCHUNK][SUBCHUNK + 4])(r.A + SUBCHUNKS);
-    r.beta = smem.beta;
-    return r;
+    return { smem.half[0].L, smem.half[1].A, smem.half[1].block16, smem.beta };
 }
 
-// What a thread owns: two neighbouring channels of all rows of a subchunk; of half of
-// them for K = 64, where a warp is as wide as K. It reads its elements and writes what
-// becomes of them in place. A warp has 128 bytes of a row.
+// What a thread owns: two adjacent channels of all 16 rows of a subchunk; for K = 64,
+// where a warp covers all channels, of 8 rows. It replaces its elements in place. A
+// warp covers 128 bytes of a row.
 template <int K>
 struct thread_rows {
     enum { ROWS = K / 8, PARTS = SUBCHUNK / ROWS };
-    int I, row, channel, at;             // subchunk, first row and channel; their byte
+    int I, row, channel, at;             // subchunk, first row, channel, byte offset
 };
 
 template <int K>
@@ -76,14 +89,14 @@ static __device__ __forceinline__ struct thread_rows<K> thread_rows_of(int warp)
              (wide ? h * (int)sizeof(struct channel_half) : 0) + row * 128 + lane * 4 };
 }
 
-// The byte of its channels in the r-th of its rows.
+// Byte offset of the thread's channels in the r-th of its rows.
 template <int K>
 static __device__ __forceinline__ int row_offset(const struct thread_rows<K> &w, int r)
 {
     return (w.at ^ (r % 8) << 4) + r * 128;
 }
 
-// Tensor maps of the rows of q, k and the gate: boxes of 64 tokens by 64 channels.
+// Tensor maps of q, k and the gate: boxes of 64 tokens by 64 channels.
 struct row_descriptors { CUtensorMap q, k, g; };
 
 template <int K>
@@ -95,11 +108,12 @@ static int make_row_descriptors(struct row_descriptors *m, const struct kcp_forw
     return made ? KCP_OK : KCP_CUDA;
 }
 
-// One thread loads 64 rows from token t on, of query/key head m and value head n.
+// Loads 64 rows from token t on, of query/key head m and value head n; called by one
+// thread.
 template <int K>
-static __device__ __forceinline__ void tma_load_rows(const struct row_descriptors &from,
-                                                     int t, int m, int n,
-                                                     struct shared_storage<K> &smem)
+static __device__ __forceinline__ void tma_load_rows(
+    const struct row_descriptors &from, int t, int m, int n,
+    struct kda_prepare_storage<K> &smem)
 {
     mbarrier_arrive_expect_tx(&smem.full, 3 * K / 64 * TILE_BYTES);
     #pragma unroll
@@ -110,12 +124,12 @@ static __device__ __forceinline__ void tma_load_rows(const struct row_descriptor
     }
 }
 
-// The producer is one thread. It loads chunk c, the last of a block's share; and later,
-// as soon as all have read the tiles, the chunk before.
+// The producer is one thread. It loads chunk c, the last of the block's share;
+// load_next_chunk loads the chunk before, as soon as all warps have read the tiles.
 template <int K>
 static __device__ __forceinline__ void load_first_chunk(
     const struct forward_params &x, const struct row_descriptors &from, int c, int n,
-    struct shared_storage<K> &smem)
+    struct kda_prepare_storage<K> &smem)
 {
     const int kv = x.a.HV / x.a.H;
     const struct token_range z = tokens_of_chunk(x.a, c);
@@ -130,7 +144,7 @@ static __device__ __forceinline__ void load_first_chunk(
 template <int K>
 static __device__ __forceinline__ void load_next_chunk(
     const struct kcp_forward &a, const struct row_descriptors &from, int c, int chunk,
-    int n, struct shared_storage<K> &smem)
+    int n, struct kda_prepare_storage<K> &smem)
 {
     struct token_range z = { smem.position[chunk % 2].t - CHUNK, CHUNK };
     if (c < smem.first_chunk) z = tokens_of_chunk(a, c);
@@ -138,19 +152,19 @@ static __device__ __forceinline__ void load_next_chunk(
     tma_load_rows(from, z.t, smem.qk_head, n, smem);
 }
 
-// The tokens of the block's chunk 0, 1, ..., read from shared memory each time.
+// Tokens of the block's chunk 0, 1, ..., read from shared memory at every call.
 template <int K>
 static __device__ __forceinline__ struct token_range position_of(
-    const struct shared_storage<K> &smem, int chunk)
+    const struct kda_prepare_storage<K> &smem, int chunk)
 {
     const uint2 y = ld_shared_v2(&smem.position[chunk % 2]);
     return { y.x, (int)y.y };
 }
 
-// Rows past the chunk's end are another sequence's: all threads zero them.
+// Rows past the chunk's end belong to another sequence; all threads zero them.
 template <int K>
-static __device__ __forceinline__ void zero_past_end(int len,
-                                                     struct shared_storage<K> &smem)
+static __device__ __forceinline__ void zero_past_end(
+    int len, struct kda_prepare_storage<K> &smem)
 {
     for (int at = len * 8 + threadIdx.x; at < CHUNK * 8; at += blockDim.x)
         for (int h = 0; h < K / 64; h++)
@@ -159,8 +173,8 @@ static __device__ __forceinline__ void zero_past_end(int len,
     __syncthreads();
 }
 
-// What a thread needs besides its rows, loaded before it waits for them: the constants
-// of its gates, and beta of its row, as they are in memory.
+// Per-thread inputs besides the rows, loaded before the wait for the rows: constants of
+// its two gates and the raw beta of its row.
 struct gate_operands { float A_log, dt[2]; unsigned short beta; };
 
 static __device__ __forceinline__ struct gate_operands load_gate_operands(
@@ -178,7 +192,7 @@ static __device__ __forceinline__ struct gate_operands load_gate_operands(
     return y;
 }
 
-// beta of the thread's row, 0 past the chunk's end; the block for backward keeps it.
+// beta of the thread's row, 0 past the chunk's end; also stored in the saved block.
 static __device__ __forceinline__ float beta_of_row(const struct forward_params &x,
                                                     int len, int c, int n,
                                                     unsigned short raw)
@@ -189,13 +203,13 @@ static __device__ __forceinline__ float beta_of_row(const struct forward_params 
     return b;
 }
 
-// G from the first of a thread's rows on, and their sum, which other threads need. Past
-// the chunk's end nothing is added. Returns whether 1 / F of this subchunk may leave
-// the range of bf16, so that its scores must take the underflow path.
+// Sums G from the thread's first row on, and stores their total for other threads. G is
+// constant past the chunk's end. Returns 1 if 1 / F of this subchunk may exceed the
+// range of bf16, so that its scores need the underflow path.
 template <int K, int form>
 static __device__ __forceinline__ int decay_sums(
     const struct kcp_forward &a, const struct gate_operands &loaded, int len,
-    const struct thread_rows<K> &w, struct shared_storage<K> &smem, float (*G)[2])
+    const struct thread_rows<K> &w, struct kda_prepare_storage<K> &smem, float (*G)[2])
 {
     const float e = a.A_log ? expf(loaded.A_log) : 1.0f;
     const struct gate_constants f[2] = {
@@ -214,7 +228,7 @@ static __device__ __forceinline__ int decay_sums(
             G[r][d] = sum[d];
         }
     }
-    if (w.row + w.ROWS > len)            // past the end G stays what it was
+    if (w.row + w.ROWS > len)            // G is constant past the end
         #pragma unroll
         for (int r = 0; r < w.ROWS; r++)
             #pragma unroll
@@ -227,13 +241,14 @@ static __device__ __forceinline__ int decay_sums(
     return fminf(sum[0], sum[1]) < -118.0f / w.PARTS;
 }
 
-// |q|^2 and |k|^2 of rows are the diagonals of q q^T and k k^T, which the tensor core
-// makes of the raw rows. So is the diagonal of q k^T, which no decay enters. Operand A
-// has eight rows of q and the same eight of k. The block for backward keeps the norms.
+// |q|^2 and |k|^2 of the rows are the diagonals of q q^T and k k^T, computed on the
+// tensor core from the raw rows, together with the diagonal of q k^T, which has no
+// decay. Operand A has eight rows of q and the same eight of k. Also stores the norms
+// in the saved block.
 template <int K>
 static __device__ __forceinline__ void row_norms(const struct forward_params &x,
                                                  int len, int c, int first,
-                                                 struct shared_storage<K> &smem)
+                                                 struct kda_prepare_storage<K> &smem)
 {
     const int lane = opaque_thread_id() % 32, g = lane / 4;
     const int a_at =
@@ -270,16 +285,17 @@ static __device__ __forceinline__ void row_norms(const struct forward_params &x,
     }
 }
 
-// Decay over whole subchunks, D_J = exp2 of subchunk J's sum, for a thread's two
-// channels: from the chunk's start to subchunk I, from its end to the chunk's end, over
-// the next subchunk and the next two; last is subchunk I's own sum.
+// Decay over whole subchunks, with D_J = exp2 of subchunk J's sum, for a thread's two
+// channels: from the chunk's start to subchunk I, from subchunk I to the chunk's end,
+// over the next subchunk and the next two. last is the sum of subchunk I itself.
 struct subchunk_decay { float start[2], end[2], ahead1[2], ahead2[2], last[2]; };
 
-// G becomes the sum from the beginning of the subchunk.
+// Also makes G relative to the start of the subchunk (K = 64: adds the first half's
+// sum).
 template <int K>
 static __device__ __forceinline__ struct subchunk_decay subchunk_decays(
-    const struct thread_rows<K> &w, const struct shared_storage<K> &smem, float (*G)[2],
-    float *decay)
+    const struct thread_rows<K> &w, const struct kda_prepare_storage<K> &smem,
+    float (*G)[2], float *decay)
 {
     struct subchunk_decay f;
     #pragma unroll
@@ -317,14 +333,14 @@ static __device__ __forceinline__ void store_scaled_pair(unsigned char *to,
     *(uint32_t *)to = pack_bf16x2(x[0] * f[0], x[1] * f[1]);
 }
 
-// A thread's rows to the chunk factors and to the operands of the scores. Beyond its
+// Converts a thread's rows to chunk factors and to operands of the scores. Outside its
 // subchunk every decay is F = exp2(G), or B = exp2(G_last - G), times the decay over
-// whole subchunks, so at most 1. B is exp2(G_last) / F; on the underflow path, where
-// 1 / F may be infinite, it takes an exponential of its own.
+// whole subchunks, hence at most 1. B is exp2(G_last) / F; on the underflow path, where
+// 1 / F may be infinite, it is a separate exponential.
 template <int K, int underflow>
 static __device__ __forceinline__ void rows_to_factors(
     const struct thread_rows<K> &w, const float (*G)[2], const struct subchunk_decay &f,
-    struct shared_storage<K> &smem, struct chunk_factors<K> *r)
+    struct kda_prepare_storage<K> &smem, struct chunk_factors<K> *r)
 {
     struct channel_half &m = *smem.half;
     unsigned char *to = (unsigned char *)r;
@@ -347,7 +363,7 @@ static __device__ __forceinline__ void rows_to_factors(
             const float2 norm = smem.norm[w.row + r];
             const uint32_t qs = *(const uint32_t *)(m.q + at);
             const uint32_t ks = *(const uint32_t *)(m.k + at);
-            //> kernel-records-row
+            //> kernel-prepare-row
             float q[2] = { norm.x * bf16x2_low(qs), norm.x * bf16x2_high(qs) }, up[2];
             float k[2] = { norm.y * bf16x2_low(ks), norm.y * bf16x2_high(ks) };
             for (int d = 0; d < 2; d++) {
@@ -364,7 +380,7 @@ static __device__ __forceinline__ void rows_to_factors(
             store_scaled_pair(row + in_k, k, minus);
             store_scaled_pair(row + in_kg, kB[j], f.end);
             if (w.I < 3) store_pair(m.ahead1[0] + at, kB[j]);
-            //< kernel-records-row
+            //< kernel-prepare-row
         }
         if (w.I < 2)
             #pragma unroll

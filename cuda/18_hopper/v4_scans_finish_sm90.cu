@@ -1,23 +1,23 @@
-// v4_factors_sm90.cu -- the whole backward from chunk factors: two scans, and the rest.
+// v4_scans_finish_sm90.cu -- the backward from chunk factors: two scans, then finish.
 // Book: chapter 18, "Backward".
 // Checked by: tests/13_backward/checks.c.
 // Next: backward/states.cuh.
-#include "v4_factors_place.cuh"
+#include "v4_scans_finish_workspace.cuh"
 
-// What the kernels take is said by their rows of the table of paths. NULL: not this
-// call.
+// The row of the table of paths that accepts this call, or NULL.
 static const struct kcp_path *path_of(const struct kcp_backward *a)
 {
     return a->plan ? kcp_path_of("13_backward", factors_name, KCP_BF16, a) : NULL;
 }
 
-// ---- the parameters' gradients: terms of chunks, added in an order that depends on
-// nothing but the segment
+// ---- the parameters' gradients: terms of chunks, added in an order that depends only
+// on the segment
 
 enum { SUM_THREADS = 1024 };
 
-// sum[KG] of a segment's chunks, by a block for each segment and head; then over the
-// channels too. A thread has a channel of every so many chunks.
+// Sums the terms of a segment's chunks per channel; for dA_log also over the channels.
+// One block per segment and head; a thread has one channel of every (SUM_THREADS /
+// KG)-th chunk.
 static __global__ __launch_bounds__(SUM_THREADS) void add_chunk_parts(
     const struct backward_params x, float *dA_rows, float *ddt_rows)
 {
@@ -49,7 +49,7 @@ static int sum_parameters(struct factors_backward *f)
     int status = KCP_OK;
     if (!a->dA_log && !a->ddt_bias) return KCP_OK;
     const int terms = a->NS && a->gate != KCP_GATE_RAW;  // a raw gate has no parameters
-    if (terms && a->NS == 1 && a->plan->R == 1) {        // nothing else is added
+    if (terms && a->NS == 1 && a->plan->R == 1) {        // a single term
         add_chunk_parts<<<a->HV, SUM_THREADS, 0, a->stream>>>(
             f->x, (float *)a->dA_log, (float *)a->ddt_bias);
         return launched();
@@ -70,9 +70,9 @@ static int sum_parameters(struct factors_backward *f)
     return status;
 }
 
-// ---- chapters 11 and 07: the gradient of the state with which every segment ends
+// ---- chapters 11 and 07: the gradient of the state after every segment
 
-// A launch of the scans.
+// One launch of the scans.
 static int scans(struct factors_backward *f, struct backward_params *x, int launch)
 {
     x->jobs = f->jobs[launch];
@@ -80,8 +80,8 @@ static int scans(struct factors_backward *f, struct backward_params *x, int laun
     return x->njobs ? backward_scans(x, processors(), f->p.L > 0) : KCP_OK;
 }
 
-// A sequence covers this rank, and more on either side.
-static int is_M_wanted(const struct kcp_call *a)
+// Does a sequence extend beyond this rank on both sides, so that M is needed?
+static int needs_M(const struct kcp_call *a)
 {
     const int seg0 = a->plan->ctx[a->r].seg0;
     for (int s = 0; s < a->NS; s++)
@@ -89,8 +89,8 @@ static int is_M_wanted(const struct kcp_call *a)
     return 0;
 }
 
-// dh_ext is the reverse scan's, without what it leaves on its way; M is forward's, kept
-// or made again of the same factors: backward's linear part is its transpose.
+// dh_ext comes from SCAN_DH_EXT jobs. M is forward's, saved or recomputed from the same
+// factors; the linear part of backward is its transpose.
 static int make_maps(struct factors_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -106,15 +106,16 @@ static int make_maps(struct factors_backward *f)
     if (a->reuse_M)
         cudaMemcpyAsync(f->dmap, arena_named(&f->r, "maps", 0, 1), maps,
                         cudaMemcpyDeviceToDevice, a->stream);
-    else if (is_M_wanted(call)) {
+    else if (needs_M(call)) {
         cudaMemsetAsync(f->own, 0xff, sizeof(int) * a->NS, a->stream);
         status = backward_maps(&of_maps, f->own);
     }
     return status ? status : scans(f, &of_maps, 0);
 }
 
-// The scans of strips: what does not wait for other strips; the gradients with which
-// strips end, from the last of a sequence to the first; and the rest.
+// The scans of strips: first the jobs that do not depend on other strips; then the fold
+// of the gradients after the strips, from the last of a sequence to the first; then the
+// remaining jobs.
 static int scan_strips(struct factors_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -168,10 +169,10 @@ static int run_factors(const struct kcp_backward *args, const struct kcp_path *p
     if (!status && a->NS) status = backward_finish(&f.x, processors());
     if (!status) status = sum_parameters(&f);
     //< kernel-backward-factors
-    if (!status && f.alone) hand_through(call, 0, a->dht, a->dh0);
+    if (!status && f.alone) pass_empty_states(call, 0, a->dht, a->dh0);
     if (!status && !f.alone) states_out(call, 0, f.dh_in, a->dht, a->dh0);
-    if (!status) refuse_others(a, &f.r, f.differs, sizeof(bf16));
-    tell(call, status, factors_name);
+    if (!status) nan_if_block_differs(a, &f.r, f.differs, sizeof(bf16));
+    report_failure(call, status, factors_name);
     return status ? status : launched();
 }
 
@@ -191,7 +192,7 @@ static size_t work(const void *args)
     return path ? place_backward(&f, a, path) : 0;
 }
 
-KCP_VARIANT(backward_v4_factors) = {
-    "13_backward", "v4_factors", "from chunk factors: two scans and one kernel behind",
-    KCP_BF16, KCP_DEVICE, "K, V 64 or 128, C 64; a block of chunk factors; sm_90a", run,
-    work };
+KCP_VARIANT(backward_v4_scans_finish) = {
+    "13_backward", "v4_scans_finish",
+    "from chunk factors: two scans in one grid, then one finishing kernel", KCP_BF16,
+    KCP_DEVICE, "K, V 64 or 128, C 64; a block of chunk factors; sm_90a", run, work };

@@ -1,9 +1,9 @@
-// v4_factors_place.cuh -- a rank's backward from chunk factors: where what lies.
+// v4_scans_finish_workspace.cuh -- the workspace and jobs of the fused backward.
 // Book: chapter 18, "Backward".
 // Checked by: tests/13_backward/checks.c.
-// Next: v4_factors_sm90.cu.
-#ifndef KCP_V4_FACTORS_PLACE_CUH
-#define KCP_V4_FACTORS_PLACE_CUH
+// Next: v4_scans_finish_sm90.cu.
+#ifndef KCP_V4_SCANS_FINISH_WORKSPACE_CUH
+#define KCP_V4_SCANS_FINISH_WORKSPACE_CUH
 
 #include "cuda/host/refused.cuh"
 #include "cuda/host/mapops.cuh"
@@ -12,28 +12,30 @@
 #include "cuda/host/split_sequence.cuh"
 #include "cuda/18_hopper/backward/storage.cuh"
 
-static const char *const factors_name = "v4_factors";
+static const char *const factors_name = "v4_scans_finish";
 
-// This rank's backward. alone: every stretch is a whole sequence and nothing crosses a
-// cut, so that h0, dht and dh0 are all the states there are; else states and maps of
-// the segments. Where forward cut sequences into strips, and left their starts and maps
-// M, so are they here: p, of alone only.
+// The backward of this rank. alone: every stretch is a whole sequence, so h0, dht and
+// dh0 are the only states; else states and maps are per segment. If forward cut
+// sequences into strips and saved their start states and maps M, p describes the same
+// strips (alone only).
 struct factors_backward {
     struct backward_params x;
     struct arena r;
     struct kcp_exchange e;
     struct split p;
-    void *h_kept, *h_start, *states, *dh_in, *dmap;       // [NS] of the segments
+    void *h_kept, *h_start, *states, *dh_in, *dmap;       // [NS], per segment
     int *want, *own;
-    // By stretch, segment or strip: rows of states (struct scan_states), and the jobs
-    // of two launches, count of which each has; the first alone where nothing is cut.
+    // Per stretch (segment or strip): rows of states (struct scan_states), and the jobs
+    // of the two launches with their counts. Without strips and maps there is only the
+    // first launch.
     int *first, *last, *of_first, *own_row, *jobs[2], count[2];
-    float *dA_rows, *ddt_rows, *all;     // sums of segments; the ranks', gathered
+    float *dA_rows, *ddt_rows, *all;     // sums per segment; gathered from all ranks
     int *differs;
     int alone;
 };
 
-// What forward made of chunks: in the block, or of light in the workspace, made again.
+// Forward's results per chunk: in the saved block, or with KCP_SAVE_LIGHT in the
+// workspace, recomputed.
 static void place_block(struct factors_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -48,7 +50,8 @@ static void place_block(struct factors_backward *f)
     f->h_kept = arena_named(r, "h_kept", 0, 1);
 }
 
-// h and v_new of every chunk: of save-all in the block, else the states scan's.
+// h and v_new of every chunk: with KCP_SAVE_ALL in the block, else results of the
+// states scan.
 static void place_states(struct factors_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -59,7 +62,7 @@ static void place_states(struct factors_backward *f)
     f->x.v_new = arena_named(r, "v_new_chunks", heads * CHUNK * a->V, sizeof(bf16));
 }
 
-// What maps and their exchange need.
+// Workspace of the maps and their exchange.
 static void place_maps(struct factors_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -74,7 +77,7 @@ static void place_maps(struct factors_backward *f)
     f->e = place_exchange(r, (const struct kcp_call *)a, 1, f->dmap, f->states);
 }
 
-// Strips as forward cut them, if it did and a row of the table splits this call.
+// The strips that forward cut, if it did and the path's row has split=yes.
 static void place_strips(struct factors_backward *f, const struct kcp_path *path)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -103,7 +106,7 @@ static void place_strips(struct factors_backward *f, const struct kcp_path *path
     f->p.ends = arena_take(r, n * state, sizeof(float));
 }
 
-// Where everything lies; returns the bytes of work.
+// Fills f with pointers into workspace and saved block; returns the bytes of workspace.
 static size_t place_backward(struct factors_backward *f,
                              const struct kcp_backward *args,
                              const struct kcp_path *path)
@@ -141,11 +144,12 @@ static size_t place_backward(struct factors_backward *f,
     return r->used;
 }
 
-// A strip, number `at` of this rank's: its sequence, and if that begins or ends here.
+// Iterator over this rank's strips: index `at`, sequence, whether the sequence starts
+// (first) or ends (last) in it, first row and number of tokens.
 struct strip { int at, sequence, first, last, row, next, segment, j; int64_t tokens; };
 
-// Strip after strip, from one that is 0, and where nothing is cut segment after
-// segment; returns 0 behind the last one.
+// Advances to the next strip (or segment, if nothing is cut), from { 0 }; returns 0
+// after the last one.
 static int next_strip(const struct factors_backward *f, struct strip *s)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;
@@ -168,10 +172,11 @@ static_assert(KCP_JOB_STATES == 1 << SCAN_STATES
                   && KCP_JOB_REVERSE == 1 << SCAN_REVERSE
                   && KCP_JOB_DH_EXT == 1 << SCAN_DH_EXT, "bits of jobs");
 
-// Which jobs of a strip a launch has, as bits. Where nothing is cut split.h says it, as
-// it does to the table of paths. Of strips the first launch has the states, what the
-// last strip of a sequence leaves, and dh_ext of the others but the first; the second,
-// behind the fold, the rest. With save-all nobody scans states.
+// Bitmask of the scan jobs of a strip in a launch. Without strips see split.h, which
+// the table of paths uses too. With strips the first launch has the states, the reverse
+// scan of a sequence's last strip, and dh_ext of the others except the first; the
+// second launch, after the fold, has the remaining reverse scans. With KCP_SAVE_ALL the
+// states were saved, so no job computes them.
 static int jobs_of(const struct factors_backward *f, const struct strip *s, int launch)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -184,8 +189,8 @@ static int jobs_of(const struct factors_backward *f, const struct strip *s, int 
     return s->first ? states : dh_ext | states;
 }
 
-// Jobs in the order in which the scans begin them: long ones first, by sixteenths of
-// the longest; of equal ones reverse, which has the longer step.
+// The jobs in the order in which the scans start: long ones first, in steps of 1/16 of
+// the longest; of equal length SCAN_REVERSE first, because its steps are longer.
 static void put_jobs(struct factors_backward *f, struct putter *x, int launch)
 {
     int64_t longest = 1;
@@ -203,7 +208,8 @@ static void put_jobs(struct factors_backward *f, struct putter *x, int launch)
     for (int i = f->count[launch]; i < 2 * f->p.NS; i++) put(x, 0);
 }
 
-// Boundaries and chunks of the strips, as a plan has them of segments.
+// Token and chunk boundaries of the strips, in the format in which a plan has those of
+// segments.
 static void put_grid(const struct factors_backward *f, struct putter *x)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -217,8 +223,8 @@ static void put_grid(const struct factors_backward *f, struct putter *x)
     put(x, chunks);
 }
 
-// The numbers that the scans read, in the order in which place_strips laid them. Of
-// segments that ranks share every one has states of its own.
+// The index arrays, in the order in which place_strips allocated them. If segments
+// cross ranks, every segment has its own row of states.
 static void put_rows(struct factors_backward *f)
 {
     struct putter x = { f->first, {}, f->x.a.stream };
