@@ -1,13 +1,12 @@
-/* device.c -- kcp-run --device gpu: arrays to the GPU, a kernel, results back.
+/* device.c -- kcp-run --device gpu: arrays to the GPU, the layer's call, results back.
  *
  * Book: chapter 08.  Checked by: tests/cli/run_device.sh, against --device cpu.
  * Next: write.c.
- * The table of paths names the kernel, for stages that it has. 08 and 13 are chosen as
- * a pair. Every call copies all its arrays, so times are kcp-bench's task.
+ * The layer (ref/layer.h) chooses the kernel by the table of paths. Every call copies all
+ * its arrays, so times are kcp-bench's task.
  */
 #include "device.h"
-#include "core/bounded.h"
-#include "core/paths.h"
+#include "layer.h"
 #include "tests/judge/judge.h"
 
 #include <stdlib.h>
@@ -15,76 +14,36 @@
 
 struct device {
     const struct memory *mem;
-    enum kcp_storage storage;
-    const char *variant;               /* --variant; NULL: the newest */
     const struct kcp_stage *stage;     /* --stage; NULL: the layer */
     struct kcp_layer layer;
-    const char *ran;                   /* variant that ran; NULL: none yet */
+    const char *ran;                   /* path or variant that ran; NULL: none yet */
 };
 
 enum { MOST = 64 };
-
-/* 1: forward, 2: backward, which share the saved block; 0: another stage. */
-static int pair_of(const struct kcp_stage *s)
-{
-    if (strncmp(s->name, "08", 2) == 0)
-        return 1;
-    return strncmp(s->name, "13", 2) == 0 ? 2 : 0;
-}
-
-/* The variants of a stage that can run here, newest first. */
-static int candidates(const struct device *d, const struct kcp_stage *s,
-                      const struct kcp_variant *out[MOST])
-{
-    const struct kcp_variant *v[256];
-    const int pair = pair_of(s);
-    int n = 0;
-    if (pair) {
-        out[0] = pair == 1 ? d->layer.forward : d->layer.backward;
-        return 1;
-    }
-    const char *name = d->stage == s ? d->variant : NULL;
-    for (int i = kcp_variants(s->name, name, v, 256) - 1; i >= 0 && n < MOST; i--)
-        if (v[i]->where == KCP_DEVICE && v[i]->storage == d->storage)
-            out[n++] = v[i];
-    return n;
-}
-
-/* why <- the list of variants, because the stage has none of this name. */
-static void list(struct device *d, const char *found, char *why, size_t n)
-{
-    const struct kcp_variant *v[MOST];
-    d->variant = NULL;
-    const int count = candidates(d, d->stage, v);
-    size_t at = (size_t)snprintf(why, n, "found '%.60s', expected one of", found);
-    for (int i = 0; i < count && at < n; i++)
-        at += (size_t)snprintf(why + at, n - at, " %s", v[i]->name);
-    if (!count)
-        snprintf(why, n, "%s has no GPU kernel in this storage", d->stage->name);
-}
 
 struct device *device_open(enum kcp_storage storage, const char *variant,
                            const struct kcp_stage *stage, const char **what, char *why,
                            size_t n)
 {
-    const struct kcp_variant *v[MOST];
+    const int number = stage ? atoi(stage->name) : 8;
     struct device *d = calloc(1, sizeof *d);
     *what = "--device";
     snprintf(why, n, "out of memory");
     if (!d)
         return NULL;
-    *d = (struct device){ .mem = device_memory(), .storage = storage,
-                          .variant = variant, .stage = stage };
-    const int pair = !stage || pair_of(stage);
-    const int status = kcp_layer_gpu(&d->layer, storage, pair ? variant : NULL, why, n);
+    *d = (struct device){ .mem = device_memory(), .stage = stage };
+    const int status = kcp_layer_gpu(&d->layer, storage, variant, why, n);
     int bad = 1;
     if (status == KCP_NA)
         snprintf(why, n, "this kcp-run was built without CUDA");
-    else if (status || (!pair && !candidates(d, stage, v))) {
-        *what = variant ? "--variant" : "--stage";
-        if (!status)
-            list(d, variant ? variant : "none", why, n);
-    } else if (!d->mem)
+    else if (status)
+        *what = "--variant";
+    else if (number != 8 && (number < 13 || number > 16))
+        snprintf(why, n, "%s runs on the CPU only; kcp-check judges its kernels",
+                 stage->name);
+    else if (variant && number > 13)
+        snprintf(why, n, "--variant is for the layer and stages 08 and 13");
+    else if (!d->mem)
         snprintf(why, n, "no GPU found");
     else
         bad = 0;
@@ -115,14 +74,8 @@ void device_release(void *p) { if (p) device_memory()->free(p); }
 
 const char *device_name(const struct device *d)
 {
-    const struct kcp_variant *v[MOST];
-    const int n = d->stage ? candidates(d, d->stage, v) : 0;
     const char *ran = __atomic_load_n(&d->ran, __ATOMIC_RELAXED);
-    if (ran)
-        return ran;
-    if (!d->stage)
-        return d->layer.forward->name;
-    return n ? v[0]->name : d->stage->name;
+    return ran ? ran : d->layer.forward->name;
 }
 
 /* ---- one call */
@@ -149,7 +102,7 @@ static int field_up(const struct device *d, const struct kcp_call *c, struct shi
     const int whole = x->f->store == KCP_I32 || x->f->store == KCP_I64;
     int64_t dim[4] = { 0 };
     const int nd = shape_dims(c, x->f->shape, dim);
-    x->width = store_bytes(x->f->store, d->storage);
+    x->width = store_bytes(x->f->store, d->layer.storage);
     x->n = x->row = 1;
     for (int i = 0; i < nd; i++) {
         x->n *= dim[i];
@@ -186,71 +139,56 @@ static int field_down(const struct device *d, const struct kcp_call *c,
     return status;
 }
 
-/* The row of the table of paths that takes the call; NULL: none. The layer chooses 08
- * and 13 as a pair. */
-static const struct kcp_path *row_of(const struct device *d, const struct kcp_stage *s,
-                                     const void *args)
+/* The layer's functions of a stage. */
+static size_t work_bytes(const struct kcp_layer *layer, int number, const void *args)
 {
-    const int pair = pair_of(s);
-    struct kcp_device here;
-    const struct kcp_ask q = { .stage = s->name, .storage = d->storage, .call = args,
-                               .args = args, .device = &here };
-    if (!pair)
-        return kcp_device_here(&here) ? NULL : kcp_path_find(&q, NULL, NULL, 0);
-    const char *name = kcp_layer_path(&d->layer, args, pair == 2);
-    for (int i = 0; name && i < kcp_npaths; i++)
-        if (!strcmp(kcp_paths[i].name, name))
-            return &kcp_paths[i];
-    return NULL;
+    switch (number) {
+    case 8: return kcp_layer_forward_work(layer, args);
+    case 13: return kcp_layer_backward_work(layer, args);
+    case 14: return kcp_layer_conv_work(layer, args);
+    case 15: return kcp_layer_scan_work(layer, args);
+    default: return kcp_layer_family_work(layer, args);
+    }
 }
 
-/* The kernels to try: that of the table's row, or all candidates if the table does not
- * have the stage or --variant names one. */
-static int kernels_of(const struct device *d, const struct kcp_stage *s,
-                      const void *args, const struct kcp_variant *out[MOST])
+static int call_layer(const struct kcp_layer *layer, int number, void *args)
 {
-    const int n = candidates(d, s, out);
-    const int named = d->variant && (d->stage == s || !d->stage);
-    if (named || !n || !kcp_path_knows(s->name, out[0]->name))
-        return n;
-    const struct kcp_path *p = row_of(d, s, args);
-    return p ? kcp_variants(s->name, p->kernel, out, 1) : 0;
+    switch (number) {
+    case 8: return kcp_layer_forward(layer, args);
+    case 13: return kcp_layer_backward(layer, args);
+    case 14: return kcp_layer_conv(layer, args);
+    case 15: return kcp_layer_scan(layer, args);
+    default: return kcp_layer_family(layer, args);
+    }
 }
 
-static int one_run(const struct device *d, const struct kcp_stage *s,
-                   const struct kcp_variant *v, void *args, struct kcp_comm *comm)
+static const char *name_of(const struct kcp_layer *layer, int number, const void *args)
 {
+    switch (number) {
+    case 8: return kcp_layer_path(layer, args, 0);
+    case 13: return kcp_layer_path(layer, args, 1);
+    case 14: return layer->conv->name;
+    case 15: return layer->scan->name;
+    default: return layer->family->name;
+    }
+}
+
+static int run_kernel(struct device *d, const struct kcp_stage *s, void *args,
+                      struct kcp_comm *comm)
+{
+    const int number = atoi(s->name);
     struct kcp_call *c = args;
-    c->work_bytes = v->work ? v->work(args) : 0;
+    c->work_bytes = work_bytes(&d->layer, number, args);
     c->work = c->work_bytes ? d->mem->alloc(c->work_bytes) : NULL;
-    int status = c->work || !c->work_bytes ? kcp_run_bounded(v, args) : KCP_NO_MEMORY;
-    if (!status && s->ranks)
+    int status = c->work || !c->work_bytes ? call_layer(&d->layer, number, args)
+                                           : KCP_NO_MEMORY;
+    if (!status)
         status = comm->barrier(comm, c->stream);
     if (d->mem->sync() && !status)
         status = KCP_CUDA;
     device_release(c->work);
-    return status;
-}
-
-static int kernel_run(struct device *d, const struct kcp_stage *s, void *args,
-                      struct kcp_comm *comm)
-{
-    const struct kcp_variant *v[MOST], *any[MOST];
-    char takes[200];
-    const int n = kernels_of(d, s, args, v), known = candidates(d, s, any);
-    int status = KCP_NA;
-    for (int i = 0; i < n && status == KCP_NA; i++) {
-        status = one_run(d, s, v[i], args, comm);
-        if (!status && (d->stage ? s == d->stage : pair_of(s) == 1))
-            __atomic_store_n(&d->ran, v[i]->name, __ATOMIC_RELAXED);
-    }
-    if (status == KCP_NA) {
-        snprintf(takes, sizeof takes, "no variant of %s takes this shape; %s", s->name,
-                 known ? any[0]->shapes : "use --device cpu");
-        if (kcp_why()[0])
-            snprintf(takes, sizeof takes, "%s", kcp_why());
-        comm->fail(comm, KCP_NA, takes);
-    }
+    if (!status && (d->stage ? s == d->stage : number == 8))
+        __atomic_store_n(&d->ran, name_of(&d->layer, number, args), __ATOMIC_RELAXED);
     return status;
 }
 
@@ -276,7 +214,7 @@ int device_go(struct device *d, const struct kcp_stage *s, void *args,
         memcpy(on + f->at, &x[n++].at, sizeof host);
     }
     if (!status)
-        status = kernel_run(d, s, on, comm);
+        status = run_kernel(d, s, on, comm);
     for (int i = 0; i < n; i++) {
         if (!status && !field_in(x[i].f))
             status = field_down(d, c, &x[i]);

@@ -9,8 +9,8 @@
 
 struct device;                         /* which kernels, in which storage */
 
-/* The kernels of the table of paths, or of variant; stage NULL: the layer's. NULL: what
- * and why make the error line "what: why". */
+/* The kernels of the table of paths, from variant's rows on unless it is NULL. stage: 08,
+ * 13 to 16, or NULL for the layer. NULL: what and why make the error line. */
 struct device *device_open(enum kcp_storage storage, const char *variant,
                            const struct kcp_stage *stage, const char **what, char *why,
                            size_t n);
@@ -27,6 +27,6 @@ int  device_go(struct device *d, const struct kcp_stage *s, void *args,
 size_t device_saved(const struct device *d, const struct kcp_call *c);
 void *device_room(size_t bytes);
 void  device_release(void *p);
-const char *device_name(const struct device *d);      /* of the variant, or its stage */
+const char *device_name(const struct device *d);      /* of the path or kernel */
 
 #endif
