@@ -6,46 +6,40 @@ $B/kcp-bench: $(core) $(benchobj) $(list_at)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -lcublas -o $@
 
-# The chain of M in four arithmetics, for chapter 19.
+# M of many chunks in four arithmetics, for chapter 19.
 $B/kcp-precision: bench/precision.cu tests/19_precision/rounding.h $B/ref/core/version.o
 	@mkdir -p $(@D)
 	@echo "  nvcc $<"
 	@$(nvcc) -std=c++17 -O3 -Iref -I. -Xcompiler -Wall $(gencode) $(filter %.cu %.o,$^) -o $@
 
-# Backward's last kernel alone, for chapter 18.
-$B/kcp-finish: $(core) $B/bench/finish.cu.o $(list_at)
-	@echo "  link $@"
-	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -o $@
-$B/bench/finish.cu.o: gencode := -gencode arch=compute_90a,code=sm_90a
-
-# Ranks on GPUs that are lost: bench/gpu_faults.sh.
+# Ranks on GPUs that fail: bench/gpu_faults.sh.
 $B/kcp-faults: $(call obj,$(ref) $(comm) bench/faults.c) $(cuda_lib_obj) $(list_at)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -o $@
 
-# On a machine with a GPU `make bench` times the newest kernels too; without, says so.
+# `make bench` also times the newest kernels, if there is a GPU.
 .PHONY: bench-gpu
 bench: bench-gpu
 ifneq ($(CUDA_HOME),none)
 test_needs   += $(if $(wildcard $(CUDA_HOME)/include/cublas_v2.h),$B/kcp-bench)
 bench-gpu: $B/kcp-bench
 	@if nvidia-smi -L >/dev/null 2>&1; then $B/kcp-bench --newest; \
-	  else echo "no GPU here: the kernels were not timed"; fi
+	  else echo "no GPU found: the kernels were not timed"; fi
 else
 bench-gpu:
 	@echo "CUDA not found (CUDA_HOME=): the kernels were not timed"
 endif
 test_scripts += tests/cli/bench_cli.sh
 
-# Every kernel under compute-sanitizer, one process a tool; JOBS= at once, STAGE= one.
+# Every kernel under compute-sanitizer. JOBS= processes at a time, STAGE= one stage.
 .PHONY: sanitize
 ifneq ($(CUDA_HOME),none)
 $B/sanitize-control: bench/sanitize_control.cu $(wildcard cuda/tile/*.cuh) \
                      $B/ref/core/version.o
 	@mkdir -p $(@D)
 	@$(nvcc) $(NVFLAGS) $(gencode) $(filter %.cu %.o,$^) -o $@
-# The sanitizers' own build: each lane arrives where one does for its warp, and threads
-# write what the copy engine does.
+# The build for sanitizers: each lane arrives at barriers, not one for its warp, and
+# threads write instead of the copy engine.
 lanes := $(if $(filter sm_90a,$(ARCH)),$B/kcp-check-lanes)
 lanes_obj := $(patsubst %,$B/lanes/cuda/18_hopper/%_sm90.cu.o,\
                 gdn_prepare/chunk_prepare forward_scan/scan maps/maps backward/scans)

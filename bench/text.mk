@@ -1,5 +1,5 @@
-# text.mk -- make run: the layer on real text over several ranks.   RANKS= TEXT= STEPS=
-# --wrap sends these calls through bench/text/trace.c, which reads the clock.
+# text.mk -- make run: the layer on real text on several ranks.   RANKS= TEXT= STEPS=
+# --wrap redirects these calls to bench/text/trace.c, which measures time.
 
 text_wrap := ref_gate ref_wy ref_affine ref_chunk ref_chunk_backward ref_wy_backward \
              ref_merge_backward ref_conv kcp_exchange_run

@@ -1,6 +1,6 @@
 // finish_gdn_sm90.cu -- GDN: all gradients of a chunk except dv, for the raw inputs.
 // Book: chapter 18, "Code: kernels".
-// Checked by: bench/finish.cu, tests/13_backward/checks.c.
+// Checked by: tests/13_backward/checks.c.
 // Next: ../../13_backward/v1_stages.cu.
 #include "core/split.h"
 #include "finish_gdn.cuh"

@@ -1,6 +1,6 @@
 // finish_kda_sm90.cu -- KDA: all gradients of a chunk except dv, for the raw inputs.
 // Book: chapter 18, "Code: kernels".
-// Checked by: bench/finish.cu, tests/13_backward/checks.c.
+// Checked by: tests/13_backward/checks.c.
 // Next: finish_gdn.cuh.
 #include "finish_consumer.cuh"
 #include "core/paths.h"
