@@ -1,6 +1,7 @@
 /* random.h -- random numbers of tests, of text runs and of the book's programs.
  *
- * Book: field notes "Inputs are part of the proof".  Checked by: tests/judge/self.c.
+ * Book: field notes "Inputs are part of the proof".
+ * Checked by: tests/judge/self_inputs.c.
  * Next: tests/judge/inputs.c, which draws cases from them.
  *
  * splitmix64: a counter, stirred. The same seed gives the same numbers on every machine

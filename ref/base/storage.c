@@ -1,6 +1,6 @@
 /* storage.c -- doubles to and from bf16, float and double arrays.
  *
- * Book: chapter 00.  Checked by: tests/judge/self.c.  Next: tensor_set.c.
+ * Book: chapter 00.  Checked by: tests/judge/self_trials.c.  Next: tensor_set.c.
  */
 #include "storage.h"
 #include <string.h>

@@ -1,6 +1,6 @@
 /* storage.h -- doubles to and from bf16, float and double arrays.
  *
- * Book: chapter 00.  Checked by: tests/judge/self.c.  Next: storage.c.
+ * Book: chapter 00.  Checked by: tests/judge/self_trials.c.  Next: storage.c.
  */
 #ifndef KCP_BASE_STORAGE_H
 #define KCP_BASE_STORAGE_H

@@ -1,6 +1,6 @@
 /* tensor_set.c -- named tensors, by the book's letters: what references read and write.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: inputs.c, which draws the first ones.
  */
 #include "tensor_set.h"

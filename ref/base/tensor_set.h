@@ -1,6 +1,6 @@
 /* tensor_set.h -- named tensors, by the book's letters: the judge's and kcp-run's.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: tensor_set.c.
  */
 #ifndef KCP_TENSOR_SET_H

@@ -1,6 +1,6 @@
 /* names.c -- the exchange forms as options, cases and tables write them.
  *
- * Book: chapter 07.  Checked by: tests/judge/self_lists.c.  Next: ref/comm.h.
+ * Book: chapter 07.  Checked by: tests/judge/self_cases.c.  Next: ref/comm.h.
  */
 #include "ref.h"
 

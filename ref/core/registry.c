@@ -1,7 +1,7 @@
 /* registry.c -- the stages as data: name, field table, reference. Read by the judge, by
  * kcp-run --stage and by kcp-check --emit.
  *
- * Book: chapter 00.  Checked by: tests/judge/self.c.  Next: ref/01_step.c.
+ * Book: chapter 00.  Checked by: tests/judge/self_cases.c.  Next: ref/01_step.c.
  */
 #include "ref.h"
 

@@ -1,6 +1,6 @@
 /* structs.c -- how the public structs lie in memory, by name, for other languages.
  *
- * Book: none.  Checked by: tests/judge/self_structs.c, tests/cli/torch.sh.
+ * Book: none.  Checked by: tests/judge/self_calls.c, tests/cli/torch.sh.
  * Next: ../../book/examples/torch/kcp_torch/library.py, which asks.
  *
  * A binding that asks need not copy the headers, so it cannot grow stale. A name that

@@ -1,6 +1,6 @@
 /* variants.c -- the variants of this program, as the linker found them.
  *
- * Book: CONTRIBUTING.md, "Adding".  Checked by: tests/judge/self_lists.c, their number
+ * Book: CONTRIBUTING.md, "Adding".  Checked by: tests/judge/self_cases.c, their number
  * against the files on disk.  Next: layer.c, which picks a pair of them.
  *
  * What is listed is a copy of the record whose run looks at the call first: checked.c.

@@ -1,6 +1,6 @@
 /* alive.c -- how much of a state that enters a sequence is left at its last cut.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_lists.c.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_inputs.c.
  * Next: family.c and spike.c, which walk their own recurrences.
  *
  * A dead state hides every mistake of what crosses a cut. So each verdict says how much

@@ -1,7 +1,7 @@
 /* anchors.c -- cases that no list does without, whatever is drawn.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_lists.c,
- * tests/judge/self_plants.c.  Next: case_text.c, whose words these are.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_lists.c,
+ * tests/judge/self_lists.c.  Next: case_text.c, whose words these are.
  *
  * What is drawn axis by axis meets by chance alone. These meet on purpose: a state that
  * lives over four ranks and more in every form and model; several chunks, several heads

@@ -1,6 +1,6 @@
 /* case_text.c -- a case in words, as a failure prints it, and back: kcp-check --case.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
  * Next: check.c.
  */
 #include "judge.h"

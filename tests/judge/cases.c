@@ -1,6 +1,6 @@
 /* cases.c -- which cases a stage is tried on: a covering array, chosen greedily.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
  * Next: case_text.c.
  *
  * An axis is something that can go wrong alone (a length, a number of ranks, a form).

@@ -1,6 +1,6 @@
 /* check.c -- how far a slice of a tensor is from what it should be (sec:accuracy).
  *
- * Book: chapter 19, and CONTRIBUTING.md.  Checked by: tests/judge/self.c.
+ * Book: chapter 19, and CONTRIBUTING.md.  Checked by: tests/judge/self_limits.c.
  * Next: trial.c.
  *
  * error = RMS(x - ref) / max(RMS(ref), 1e-6 natural), per tensor, rank and head.

@@ -1,6 +1,6 @@
 /* core.c -- the walk: stage by stage, mutants first, then what must be right.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: main.c (kcp-check) and criterion.c drive it.
  */
 #include "failure.h"

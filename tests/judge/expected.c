@@ -1,6 +1,6 @@
 /* expected.c -- what should come of a case: its inputs, and the references on them.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: verdict.c.
  */
 #include "trial.h"
@@ -174,7 +174,8 @@ static int add_draw(const struct kcp_plan *p)
     const int status = move_once(&one, &k, p);
     if (!current->draws) tensor_set_copy(&current->sums, &one);
     for (int j = 0; j < current->sums.n && !status; j++) {
-        const struct tensor *t = &current->sums.t[j], *more = tensor_find(&one, t->name);
+        const struct tensor *t = &current->sums.t[j];
+        const struct tensor *more = tensor_find(&one, t->name);
         if (!more || t->store == KCP_I32 || t->store == KCP_I64 || more->n != t->n)
             continue;
         double *sum = t->p;
@@ -187,11 +188,12 @@ static int add_draw(const struct kcp_plan *p)
     return status;
 }
 
-/* `current->moved`: the RMS of MOVED_DRAWS of which the last ones may not have been made,
- * and count as 0. */
+/* `current->moved`: the RMS of MOVED_DRAWS of which the last ones may not have been
+ * made, and count as 0. */
 static int find_moved(int draws)
 {
-    struct kcp_plan *p = case_plan(&current->k, current->stage->ranks ? current->k.call.R : 1);
+    const int R = current->stage->ranks ? current->k.call.R : 1;
+    struct kcp_plan *p = case_plan(&current->k, R);
     int status = p ? KCP_OK : KCP_NO_MEMORY;
     while (!status && current->draws < draws) status = add_draw(p);
     kcp_plan_free(p);

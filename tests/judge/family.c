@@ -1,7 +1,7 @@
 /* family.c -- chapter 16 for the judge: inputs that live, and the token recurrence.
  *
  * Book: chapter 16, and field notes "Inputs are part of the proof".
- * Checked by: tests/judge/self.c.  Next: tests/16_family/checks.c.
+ * Checked by: tests/judge/self_inputs.c.  Next: tests/16_family/checks.c.
  *
  * Unrelated random a and b make DPLR's state explode. As in RWKV-7, a = -κ with
  * |κ| = 1 and b = η κ with 0 < η < 1 channel by channel: the token forgets along κ

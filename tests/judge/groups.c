@@ -1,6 +1,6 @@
 /* groups.c -- groups of messages, counted: is what is sent and received inside one?
  *
- * Book: chapter 07.  Checked by: self_groups.c, self.c.  Next: trial.c, which asks it
+ * Book: chapter 07.  Checked by: self_trials.c.  Next: trial.c, which asks it
  * of every variant.
  *
  * Over threads and TCP a send does not wait, so no value and no time shows a group that

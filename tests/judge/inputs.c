@@ -1,7 +1,7 @@
 /* inputs.c -- random inputs that keep the state alive, or kill it, on purpose.
  *
  * Book: chapter 19, and field notes "Inputs are part of the proof".
- * Checked by: tests/judge/self.c.  Next: pipeline.c.
+ * Checked by: tests/judge/self_inputs.c.  Next: pipeline.c.
  *
  * Four regimes. LIVE: g = -|N|/T and small beta, a token of the first rank is felt at
  * the last. STRONG: g = logsigmoid(N), everything is forgotten within a rank.

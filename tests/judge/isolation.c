@@ -284,7 +284,8 @@ static double seconds_for(const struct isolated *x, const struct trial *t, int f
 {
     double bytes = 0;
     for (int r = 0; r < t->R; r++)
-        for (int i = 0; i < t->rank[r].n; i++) bytes += (double)t->rank[r].buffer[i].bytes;
+        for (int i = 0; i < t->rank[r].n; i++)
+            bytes += (double)t->rank[r].buffer[i].bytes;
     const double left = isolation_limit * 5 / 3.0 - x->lost;
     return fmin(isolation_limit, left) + (fresh ? 10 : 0) + bytes / 50e6;
 }
@@ -304,7 +305,7 @@ int isolated_trial(struct trial *t, char *why, size_t n)
         .plan_R = t->rank[0].plan->R, .again = t->runs > 0, .stale = t->stale,
         .rank = ranks };
     const double begin = seconds_now();
-    send_all(x->fd, &q, sizeof q);             /* a process that ended does not answer */
+    send_all(x->fd, &q, sizeof q);            /* a process that ended does not answer */
     const int lost = answer(x->pid, x->fd, seconds_for(x, t, fresh), &out, sizeof out,
                             why, n);
     image_free(ranks);
@@ -372,8 +373,8 @@ int isolated_end(struct isolated *x, char *why, size_t n)
 }
 
 /* ---- one answer from a process: `body` fills it there */
-static int ask_process(void (*body)(const void *arg, void *to), const void *arg, void *to,
-                       size_t bytes, double seconds, char *why, size_t n)
+static int ask_process(void (*body)(const void *arg, void *to), const void *arg,
+                       void *to, size_t bytes, double seconds, char *why, size_t n)
 {
     int fd, status = 0;
     const pid_t pid = start(&fd);
@@ -404,8 +405,8 @@ int isolated_check(const struct kcp_check *c, struct kcp_report *own)
     struct checked x = { .report = *own };
     char why[160];
     if (isolation_off || ranks_mine() >= 0) return c->run(own);
-    const int lost = ask_process(run_check, c, &x, sizeof x, 20.0 * isolation_limit, why,
-                                 sizeof why);
+    const int lost = ask_process(run_check, c, &x, sizeof x, 20.0 * isolation_limit,
+                                 why, sizeof why);
     *own = x.report;
     if (lost) report_fail(own, "%s %s: %s", c->stage, c->name, why);
     return lost ? KCP_OK : x.status;
@@ -425,8 +426,8 @@ int isolated_device(struct kcp_device *d)
     struct found_device x = { .status = KCP_NA };
     char why[160];
     if (isolation_off || ranks_mine() >= 0) return kcp_device_here(d) != KCP_OK;
-    const int lost = ask_process(find_device, NULL, &x, sizeof x, isolation_limit + 10.0,
-                                 why, sizeof why);
+    const int lost = ask_process(find_device, NULL, &x, sizeof x,
+                                 isolation_limit + 10.0, why, sizeof why);
     *d = x.is;
     return lost || x.status;
 }

@@ -32,7 +32,8 @@ struct isolated {
 double seconds_now(void);
 int  isolated_runs_trials(void);               /* in another process, at this moment? */
 int  isolated_trial(struct trial *t, char *why, size_t n);
-/* judge_case of list[index]. After a failure of the process the next case starts one. */
+/* judge_case of list[index]. After a failure of the process the next case starts
+ * one. */
 int  isolated_case(struct isolated *x, int index, enum kcp_storage judged,
                    struct verdict *out);
 /* Ends the process. 0; or 1 with why: it did not end, or not with status 0. */
@@ -45,8 +46,8 @@ int  isolated_object_check(struct isolated *x,
 int  isolated_check(const struct kcp_check *c, struct kcp_report *own);
 /* The record of a shared object, loaded in a process: 0, or 1 with why. */
 int  isolated_probe(const char *path, struct kcp_variant *record, char *why, size_t n);
-/* The GPU, looked up in a process, because a process that uses CUDA cannot fork. 0 or 1:
- * there is none. */
+/* The GPU, looked up in a process, because a process that uses CUDA cannot fork. 0 or
+ * 1: there is none. */
 int  isolated_device(struct kcp_device *d);
 
 #endif

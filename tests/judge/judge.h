@@ -1,6 +1,6 @@
 /* judge.h -- what the judge's own files share: tensors, cases, trials, reports.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: core.c, which walks stages, variants and cases.
  *
  * A stage's inputs and outputs are known by the names of its field table, so nothing

@@ -1,6 +1,6 @@
 /* leftovers.c -- what a run leaves in its workspace, for a later one to find there.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: trial.c.
  *
  * A rank's last one is kept, and the last one of another size before it: who marks its

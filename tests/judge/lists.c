@@ -1,7 +1,7 @@
 /* lists.c -- all cases a variant is judged on: drawn, anchored, and one for each path.
  *
  * Book: CONTRIBUTING.md, "How the judge works", and chapter 08, "Paths".
- * Checked by: tests/judge/self_paths.c.  Next: core.c, which walks them.
+ * Checked by: tests/judge/self_cases.c.  Next: core.c, which walks them.
  *
  * What is drawn reaches the paths that it happens to reach. For a row of the table that
  * no case of a kernel's list reaches, sizes are tried from small to large until one

@@ -189,20 +189,9 @@ static struct kcase *cases_all(const struct kcp_stage *s, const char *kernel,
 
 enum { MOST_IDS = 4096 };
 
-/* The list of a kernel, with the rows that each of its cases reaches. */
-struct listed {
-    const char *stage, *kernel;
-    enum kcp_storage storage;
-    int n;
-    struct kcase *cases;
-    struct reached { const struct kcp_path *row[16]; int rows; } *reached;
-    struct listed *next;
-};
-
-/* Every row of a stage asks for the same few lists: each is made once, and kept. */
-static const struct listed *listed(const char *stage, const char *kernel,
-                                   enum kcp_storage storage, const struct kcp_device *d,
-                                   const struct options *o)
+const struct listed *paths_list(const char *stage, const char *kernel,
+                                enum kcp_storage storage, const struct kcp_device *d,
+                                const struct options *o)
 {
     static struct listed *first;
     for (struct listed *l = first; l; l = l->next)
@@ -230,7 +219,7 @@ static int print_cases_of(const struct kcp_path *p, const char *stage,
                           const char *kernel, const struct kcp_device *d,
                           const struct options *o, char *printed, int found)
 {
-    const struct listed *l = listed(stage, kernel, p->storage, d, o);
+    const struct listed *l = paths_list(stage, kernel, p->storage, d, o);
     for (int i = 0; l && i < l->n; i++)
         for (int j = 0; j < l->reached[i].rows; j++)
             if (l->reached[i].row[j] == p && !printed[l->cases[i].id % MOST_IDS]++)

@@ -26,6 +26,18 @@ struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
 int case_for_path(const struct kcp_stage *s, const char *kernel,
                   const struct kcp_path *p, const struct kcp_device *d,
                   const struct options *o, int id, int K, struct kcase *k);
+/* The list of a kernel on a device, and the rows that each case reaches; kept. */
+struct listed {
+    const char *stage, *kernel;
+    enum kcp_storage storage;
+    int n;
+    struct kcase *cases;
+    struct reached { const struct kcp_path *row[16]; int rows; } *reached;
+    struct listed *next;
+};
+const struct listed *paths_list(const char *stage, const char *kernel,
+                                enum kcp_storage storage, const struct kcp_device *d,
+                                const struct options *o);
 /* The device that paths are judged on, asked in a process of its own; NULL: none. */
 const struct kcp_device *paths_device(void);
 /* Is it this stage whose cases reach the row? A forward that keeps a whole block is

@@ -1,6 +1,6 @@
 /* pipeline.c -- what the references make of a case: the expected side of every trial.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: cases.c.
  *
  * Stages of one rank get their inputs from the chain of references before them, so that

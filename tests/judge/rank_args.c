@@ -1,6 +1,6 @@
 /* rank_args.c -- the arguments of one rank of a trial: filled, sent, fetched, checked.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: trial.c.
  *
  * A rank gets its shard of every token tensor, and of the states the rows that it owns;

@@ -1,7 +1,7 @@
 /* registry.c -- checks as the linker found them, sorted by stage and name; a variant
  * from a shared object. ref/core/variants.c has those of the program.
  *
- * Book: CONTRIBUTING.md, "Adding".  Checked by: tests/judge/self_lists.c.
+ * Book: CONTRIBUTING.md, "Adding".  Checked by: tests/judge/self_cases.c.
  * Next: report.c.
  */
 #include "judge.h"

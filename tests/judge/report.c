@@ -1,6 +1,6 @@
 /* report.c -- counts, the closing line, and the exit status that never lies.
  *
- * Book: CONTRIBUTING.md.  Checked by: tests/judge/self.c.  Next: core.c.
+ * Book: CONTRIBUTING.md.  Checked by: tests/judge/self_limits.c.  Next: core.c.
  */
 #include "judge.h"
 #include <stdarg.h>

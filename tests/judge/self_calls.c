@@ -281,6 +281,32 @@ static int nothing(struct kcp_report *rep)
     return KCP_OK;
 }
 
+/* What the library says of its structs by name is what the compiler says. */
+#define SAME(s, m, k)                                                                 \
+    (kcp_struct_member(#s, #m, &at, &kind) == KCP_OK && at == offsetof(struct s, m) && \
+     kind == k)
+static int structs(struct kcp_report *rep)
+{
+    size_t at = 0;
+    char kind = 0, name[32];
+    int x = -1;
+    EXPECT(rep, kcp_struct_size("kcp_call") == sizeof(struct kcp_call) &&
+           SAME(kcp_call, T, 'l') && SAME(kcp_call, form, 'i') &&
+           SAME(kcp_call, scale, 'd') && SAME(kcp_call, work, 'p') &&
+           SAME(kcp_call, work_bytes, 'z') && SAME(kcp_comm, recv, 'p') &&
+           SAME(kcp_plan, ctx, 'p') && SAME(kcp_backward, saved_bytes, 'z'),
+           "sizes, offsets and kinds");
+    EXPECT(rep, !kcp_struct_size("kcp_none") && kcp_enum_value("KCP_NONE", &x) &&
+           kcp_struct_member("kcp_call", "none", &at, &kind) == KCP_BAD, "no name");
+    EXPECT(rep, kcp_enum_value("KCP_SCAN", &x) == KCP_OK && x == KCP_SCAN, "%d", x);
+    for (int i = 0; i < kcp_nstages; i++) {
+        snprintf(name, sizeof name, "kcp_%s", kcp_stages[i].name + 3);
+        EXPECT(rep, kcp_struct_size(name) == kcp_stages[i].args, "%s", name);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_00_structs) = { "00_judge", "structs",
+    "sizes, offsets and values, by name, are the compiler's", structs };
 KCP_CHECK(check_00_misuse) = { "00_judge", "calls",
     "a wrong size, option, array or index of any stage is refused by name", misuse };
 KCP_CHECK(check_00_misuse_variants) = { "00_judge", "calls_variants",

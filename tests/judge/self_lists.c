@@ -1,364 +1,570 @@
-/* self_lists.c -- the judge judged: its lists of cases, and its list of variants.
+/* self_lists.c -- the judge judged: its lists of cases reject what once passed.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.  Next: main.c.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself: each plant is
+ * right on a case that cannot show it.  Next: self_cases.c.
+ *
+ * Each mistake was once in a kernel and passed. A plant is rejected as a mutant is, by
+ * a value off by more than its limit; two are refusals, and rejected by their
+ * status.
  */
+#include "checked.h"
 #include "paths.h"
-#include "trial.h"
-#include <glob.h>
+#include "plants.h"
+
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What --case reads is the case that was printed, of every stage, short and full. */
-static int words(struct kcp_report *rep)
+struct planted_at planted_at;
+int planted_chapter;
+
+int planted_here(const struct kcp_call *c)
 {
-    for (int i = 0; i < 4 * kcp_nstages; i++) {
-        const struct kcp_stage *s = &kcp_stages[i / 4];
-        int n;
-        struct kcase *list = i % 4 < 2 ? cases_make(s, i % 4, 0, 1, 0, &n)
-                                       : cases_anchors(s, i % 4 - 2, 1, 0, 0, &n), back;
-        char text[600], why[300] = "";
-        for (int j = 0; j < n; j++) {
-            case_print(&list[j], text, sizeof text);
-            const int bad = case_parse(text, &back, why, sizeof why);
-            back.id = list[j].id;
-            EXPECT(rep, !bad && !memcmp(&back, &list[j], sizeof back), "%s: %s", text,
-                   why);
-        }
-        free(list);
+    return !planted_at.K || (c->K == planted_at.K && c->V == planted_at.V &&
+                             (int)c->model == planted_at.model);
+}
+
+/* ---- maps: composed wrongly, and forward's maps of which backward takes M */
+static int compose_wrong(int HV, int K, int V, const void *b, const void *a,
+                         int backward, int a_first, void *out,
+                         struct CUstream_st *stream)
+{
+    double *x = out;
+    const int status = ref_mapops.compose(HV, K, V, b, a, backward, a_first, out,
+                                          stream);
+    for (int64_t i = 0; i < (int64_t)HV * K * (V + K); i++)
+        if (i % (V + K) < V) x[i] = ((const double *)b)[i];     /* no M_b h_a */
+    return status;
+}
+
+static int composed_08(void *args)
+{
+    struct kcp_forward a = *(struct kcp_forward *)args;
+    struct kcp_mapops ops = ref_mapops;
+    ops.compose = compose_wrong;
+    a.ops = &ops;
+    return ref_forward(&a);
+}
+
+static int composed_13(void *args)
+{
+    struct kcp_backward a = *(struct kcp_backward *)args;
+    struct kcp_mapops ops = ref_mapops;
+    ops.compose = compose_wrong;
+    a.ops = &ops;
+    return ref_backward(&a);
+}
+
+static int kept_times(struct kcp_backward *a, double factor)
+{
+    const struct kcp_saved *s = a->saved;
+    double *kept = a->reuse_M ? kcp_saved_at(a->saved, "kept") : NULL;
+    for (uint32_t i = 0; kept && i < s->items; i++)
+        if (!strcmp(s->item[i].name, "kept"))
+            for (uint64_t j = 0; j < s->item[i].bytes / 8; j++) kept[j] *= factor;
+    return ref_backward(a);
+}
+static int kept_halved(void *args) { return kept_times(args, .5); }
+static int kept_zeroed(void *args) { return kept_times(args, 0); }
+
+/* ---- options */
+static int both_parts(void *args)
+{
+    struct kcp_chunk_backward a = *(struct kcp_chunk_backward *)args;
+    a.part = KCP_LOCAL | KCP_REVERSE;
+    return ref_chunk_backward(&a);
+}
+
+static int needs_h_in(void *args)
+{
+    return ((struct kcp_chunk *)args)->h_in ? ref_chunk(args) : KCP_BAD;
+}
+
+static int needs_ops(void *args)
+{
+    return ((struct kcp_forward *)args)->ops ? ref_forward(args) : KCP_BAD;
+}
+
+/* All blocks of a pipeline have V / blocks columns: the columns left over lack what
+ * earlier ranks sent. */
+static int even_blocks(void *args)
+{
+    struct kcp_forward *a = args;
+    const int status = ref_forward(a);
+    const int over = a->form == KCP_PIPELINE && a->blocks > 0 ? a->V % a->blocks : 0;
+    double *o = a->o;
+    for (int64_t row = 0; row < a->T * a->HV && a->r > 0; row++)
+        for (int v = a->V - over; v < a->V; v++) o[row * a->V + v] = 0;
+    return status;
+}
+
+/* ---- what an earlier call of the same sizes was given */
+struct grid { int64_t T; int NS, NC, cu[64], cn[64], sc[64]; };
+
+static void keep_grid(struct grid *g, const struct kcp_call *c, const int **cu,
+                      const int **cn, const int **sc)
+{
+    if (c->NS >= 64 || c->NC > 64) return;
+    if (g->T != c->T || g->NS != c->NS || g->NC != c->NC) {
+        *g = (struct grid){ .T = c->T, .NS = c->NS, .NC = c->NC };
+        memcpy(g->cu, *cu, sizeof(int) * (size_t)(c->NS + 1));
+        memcpy(g->cn, *cn, sizeof(int) * (size_t)(c->NS + 1));
+        memcpy(g->sc, *sc, sizeof(int) * (size_t)c->NC);
     }
+    *cu = g->cu;
+    *cn = g->cn;
+    *sc = g->sc;
+}
+
+static int kept_grid_04(void *args)
+{
+    static struct grid g;
+    struct kcp_chunk a = *(struct kcp_chunk *)args;
+    keep_grid(&g, (const struct kcp_call *)&a, &a.cu, &a.cn, &a.sc);
+    return ref_chunk(&a);
+}
+
+static int kept_grid_08(void *args)
+{
+    static struct grid g[CASE_RANKS];
+    struct kcp_forward a = *(struct kcp_forward *)args;
+    keep_grid(&g[a.r], (const struct kcp_call *)&a, &a.cu, &a.cn, &a.sc);
+    kcp_checked_enter();                /* the grid is not the plan's: no check of it */
+    const int status = ref_forward(&a);
+    kcp_checked_leave();
+    return status;
+}
+
+/* Without h_in it begins with the states that the last call was given. */
+static int last_h_in(void *args)
+{
+    static double *h;
+    static size_t n;
+    struct kcp_chunk a = *(struct kcp_chunk *)args;
+    const size_t numbers = (size_t)a.NS * a.HV * a.K * a.V;
+    if (a.h_in) {
+        free(h);
+        n = numbers;
+        h = alloc_or_exit(n * sizeof *h);
+        memcpy(h, a.h_in, n * sizeof *h);
+    } else if (h && n >= numbers) a.h_in = h;
+    return ref_chunk(&a);
+}
+
+/* The fiftieth call of one size is wrong; sizes of tensor cores alone are taken. */
+static int once_in_fifty(void *args)
+{
+    static int64_t T;
+    static int calls;
+    struct kcp_chunk *a = args;
+    if (a->K % 64 || a->V % 64) return KCP_NA;
+    const int status = ref_chunk(a);
+    calls = T == a->T ? calls + 1 : 1;
+    T = a->T;
+    if (calls == 50) *(double *)a->o += 1;
+    return status;
+}
+
+/* ---- two key heads, three heads in a group, six sequences: more repeat these */
+enum { FEW_HEADS = 2, FEW_IN_GROUP = 3, FEW_SEQUENCES = 6 };
+
+static void repeat_heads(const struct kcp_call *c, double *rows, int by_group)
+{
+    const int group = c->HV / c->H, W = c->V;
+    for (int64_t i = 0; i < c->T * c->HV && rows; i++) {
+        const int n = (int)(i % c->HV), m = n / group, j = n % group;
+        const int few = by_group ? m * group + j % FEW_IN_GROUP
+                                 : m % FEW_HEADS * group + j;
+        memcpy(rows + i * W, rows + (i - n + few) * W, sizeof *rows * (size_t)W);
+    }
+}
+
+static int few_heads_04(void *args)
+{
+    const int status = ref_chunk(args);
+    if (!status) repeat_heads(args, ((struct kcp_chunk *)args)->o, 0);
+    return status;
+}
+
+static int few_in_group_04(void *args)
+{
+    const int status = ref_chunk(args);
+    if (!status) repeat_heads(args, ((struct kcp_chunk *)args)->o, 1);
+    return status;
+}
+
+static int few_heads_08(void *args)
+{
+    const int status = ref_forward(args);
+    if (!status) repeat_heads(args, ((struct kcp_forward *)args)->o, 0);
+    return status;
+}
+
+/* The states [n][HV][K][V]: those after the sixth are the first ones. */
+static double *few_states(const struct kcp_call *c, const void *states, int n)
+{
+    const size_t state = (size_t)c->HV * (size_t)c->K * (size_t)c->V;
+    double *few = alloc_or_exit(sizeof *few * state * (size_t)n);
+    for (int i = 0; i < n; i++)
+        memcpy(few + state * (size_t)i, (const double *)states
+               + state * (size_t)(i % FEW_SEQUENCES), sizeof *few * state);
+    return few;
+}
+
+static int few_sequences_04(void *args)
+{
+    struct kcp_chunk a = *(struct kcp_chunk *)args;
+    double *few = few_states(args, a.h_in, a.NS);
+    a.h_in = few;
+    const int status = ref_chunk(&a);
+    free(few);
+    return status;
+}
+
+static int few_sequences_08(void *args)
+{
+    struct kcp_forward a = *(struct kcp_forward *)args;
+    double *few = few_states(args, a.h0, a.N);
+    a.h0 = few;
+    const int status = ref_forward(&a);
+    free(few);
+    return status;
+}
+
+static int few_sequences_13(void *args)
+{
+    struct kcp_backward a = *(struct kcp_backward *)args;
+    double *few = few_states(args, a.dht, a.N);
+    a.dht = few;
+    const int status = ref_backward(&a);
+    free(few);
+    return status;
+}
+
+/* ---- 03 whose inverse is a Neumann series in half precision, the field's known
+ * mistake: (I - L)(I + L^2)(I + L^4)...; or whose A, or u, is off by 15 % */
+static double half(double x)
+{
+    int e;
+    frexp(x, &e);
+    const double step = ldexp(1, e - 11 > -24 ? e - 11 : -24);
+    const double y = rint(x / step) * step;
+    return fabs(y) > 65504 ? copysign(INFINITY, y) : y;
+}
+
+enum { C = 64 };
+static void multiply(double (*a)[C], double (*b)[C], double (*out)[C])
+{
+    for (int i = 0; i < C; i++)
+        for (int j = 0; j < C; j++) {
+            double x = 0;
+            for (int k = 0; k < C; k++) x += a[i][k] * b[k][j];
+            out[i][j] = half(x);
+        }
+}
+
+/* A of a chunk of n tokens, which inverts I + L, by the series. */
+static void series(double (*A)[C], int n)
+{
+    static double L[C][C], P[C][C], X[C][C], Y[C][C];
+    memset(P, 0, sizeof P);
+    memset(X, 0, sizeof X);
+    for (int i = 0; i < n; i++)                       /* I + L by substitution */
+        for (int j = 0; j < n; j++) {
+            double x = i == j;
+            for (int k = j; k < i; k++) x -= A[i][k] * L[k][j];
+            L[i][j] = i >= j ? x : 0;
+            P[i][j] = half(-(L[i][j] - (i == j)));
+            X[i][j] = P[i][j] + (i == j);
+        }
+    for (int power = 2; power < n; power *= 2) {
+        multiply(P, P, Y);
+        memcpy(P, Y, sizeof P);
+        for (int i = 0; i < n; i++) Y[i][i] += 1;
+        multiply(X, Y, L);
+        memcpy(X, L, sizeof X);
+    }
+    memcpy(A, X, sizeof X);
+}
+
+static int inverse_by_series(void *args)
+{
+    struct kcp_wy *a = args;
+    const int *cu = a->cu, status = ref_wy(a);
+    if (a->C != C || status) return status ? status : KCP_NA;
+    double (*A)[a->HV][C] = a->A, (*u)[a->HV][a->V] = a->u, one[C][C];
+    const double (*v)[a->HV][a->V] = a->v, (*beta)[a->HV] = a->beta;
+    for (int s = 0; s < a->NS; s++)
+        for (int t0 = cu[s]; t0 < cu[s + 1]; t0 += C)
+            for (int h = 0; h < a->HV; h++) {
+                const int n = t0 + C < cu[s + 1] ? C : cu[s + 1] - t0;
+                for (int i = 0; i < n; i++) memcpy(one[i], A[t0 + i][h], sizeof one[i]);
+                series(one, n);
+                for (int i = 0; i < n; i++) {
+                    memcpy(A[t0 + i][h], one[i], sizeof one[i]);
+                    for (int d = 0; d < a->V; d++) {
+                        double x = 0;
+                        for (int j = 0; j <= i; j++)
+                            x += one[i][j] * beta[t0 + j][h] * v[t0 + j][h][d];
+                        u[t0 + i][h][d] = x;
+                    }
+                }
+            }
+    return status;
+}
+
+static int off_by_15_percent(double *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) x[i] *= i % 2 ? 1.15 : .85;
     return KCP_OK;
 }
-KCP_CHECK(check_00_words) = { "00_judge", "words",
-    "a case that is printed and read again is the same case", words };
-
-/* Every pair of regime, ranks and form; every length, in the short list of a stage of
- * ranks: what cases.c promises, counted from outside. */
-static int covers(struct kcp_report *rep)
+static int A_off(void *args)
 {
-    int n, pair[3][9][4] = { { { 0 } } }, lengths = 0;
-    struct kcase *list = cases_make(stage_find("08_forward"), 0, 0, 1, 0, &n);
-    for (int i = 0; i < n; i++) {
-        const struct kcp_call *c = &list[i].call;
-        for (int f = 0; f < 4; f++) {
-            pair[list[i].regime][c->R][f] |= f == (int)c->form;
-        }
-        lengths |= (c->T == 1025) | (c->T == 1023) << 1 | (c->T == 1) << 2;
-    }
-    for (int r = 0; r < 3; r++)
-        for (int f = 0; f < 4; f++) {
-            int any = 0;
-            for (int R = 1; R < 9; R++) any |= pair[r][R][f];
-            EXPECT(rep, any, "no case of %s with %s", regime_name[r],
-                   kcp_form_names[f]);
-        }
-    static const int ranks[] = { 1, 2, 3, 4, 5, 8 };
-    for (int i = 0; i < 6; i++)
-        for (int f = 0; f < 4; f++) {
-            const int any =
-                pair[0][ranks[i]][f] | pair[1][ranks[i]][f] | pair[2][ranks[i]][f];
-            EXPECT(rep, any, "no case of R = %d with %s", ranks[i], kcp_form_names[f]);
-        }
-    EXPECT(rep, lengths == 7, "lengths 1, 1023, 1025: %d", lengths);
-    static const char *const of_ranks[] = { "08_forward", "13_backward", "15_scan",
-                                            "16_family" };
-    for (int i = 0; i < 4; i++) {               /* one head, several, HV > H, on many */
-        free(list);
-        list = cases_make(stage_find(of_ranks[i]), 0, 0, 1, 0, &n);
-        int seen[9] = { 0 };
-        for (int j = 0; j < n; j++) {
-            const struct kcp_call *c = &list[j].call;
-            if (c->HV == 1) seen[c->R] |= 1;
-            else if (c->HV == c->H) seen[c->R] |= 2;
-            else seen[c->R] |= c->H == 1 ? 4 : 8;
-        }
-        for (int j = 0; j < 6; j++)
-            EXPECT(rep, seen[ranks[j]] == 15, "%s, R = %d: heads %x", of_ranks[i],
-                   ranks[j], seen[ranks[j]]);
-    }
-    free(list);
-    return KCP_OK;
+    struct kcp_wy *a = args;
+    const int status = ref_wy(a);
+    return status ? status : off_by_15_percent(a->A, a->T * a->HV * a->C);
 }
-KCP_CHECK(check_00_covers) = { "00_judge", "covers",
-    "the short list holds every pair of regime, ranks and form, of ranks and heads, and"
-    " the long lengths", covers };
-
-/* How many ranks the longest way of a sequence of this plan leads over. */
-static int ranks_crossed(const struct kcp_plan *p)
+static int u_off(void *args)
 {
-    int most = 0;
-    for (int i = 0; i < p->S; i++) {
-        int ranks = 1;
-        for (int j = i + 1; j < p->S && p->seg[j].n == p->seg[i].n; j++)
-            ranks += p->seg[j].rank != p->seg[j - 1].rank;
-        if (ranks > most) most = ranks;
-    }
-    return most;
+    struct kcp_wy *a = args;
+    const int status = ref_wy(a);
+    return status ? status : off_by_15_percent(a->u, a->T * a->HV * a->V);
 }
 
-/* What crosses, counted by what is alive at the far rank and not by what a case is
- * called: every form and model of 08, 13, 15 and 16 over four ranks and more. */
-static int crosses(struct kcp_report *rep)
+/* ---- which cases of which list */
+static int is_wide(const struct kcp_call *c) { return !(c->K % 64 || c->V % 64); }
+static int over_three(const struct kcase *k) { return k->call.R > 2; }
+static int any_case(const struct kcase *k) { (void)k; return 1; }
+static int is_alike(const struct kcase *k) { return k->alike > 1e-3; }
+static int is_alike_below_1(const struct kcase *k)
 {
-    static const char *const stages[] = { "08_forward", "13_backward", "15_scan",
-                                          "16_family" };
-    for (int i = 0; i < 4; i++) {
-        const struct kcp_stage *s = stage_find(stages[i]);
-        int n, far[5][4] = { { 0 } }, kept = 0;
-        struct kcase *list = cases_anchors(s, 0, 1, 0, 0, &n);
-        for (int j = 0; j < n; j++) {
-            const struct kcp_call *c = &list[j].call;
-            struct kcp_plan *p = case_plan(&list[j], c->R);
-            const struct expected *e = NULL;
-            if (p && c->R > 3) e = expected_of(s, &list[j], KCP_FORWARD, KCP_F64, p);
-            const int lives = e && e->alive >= 1e-2 && ranks_crossed(p) > 3;
-            far[c->model][c->form] |= lives;
-            kept |= lives && c->reuse_M && c->form == KCP_ALL_GATHER;
-            kcp_plan_free(p);
-        }
-        for (int m = 0; m < 5; m++) {
-            int own = i == 3 ? m >= KCP_DPLR : m < KCP_DPLR;
-            if (i == 2) own = m == KCP_KDA;
-            for (int f = 0; f < 4 && own; f++)
-                EXPECT(rep, far[m][f], "%s, %s, %s: no state is alive over four ranks",
-                       s->name, model_name[m], kcp_form_names[f]);
-        }
-        if (i == 1) EXPECT(rep, kept, "no kept map is used where a state is alive");
-        free(list);
-    }
-    return KCP_OK;
+    return k->alike > .89 && k->alike < .995;
 }
-KCP_CHECK(check_00_crosses) = { "00_judge", "crosses",
-    "a state is alive over four ranks and more in every form and model", crosses };
-
-/* Of layers at each size that tensor cores take: several chunks on each of three ranks,
- * with what is carried from chunk to chunk and from rank to rank alive at the last. */
-static int carries(struct kcp_report *rep)
+static int is_independent(const struct kcase *k)
 {
-    static const char *const stages[] = { "08_forward", "13_backward", "16_family" };
-    static const int sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
-                                    { 128, 64 } };
-    for (int i = 0; i < 3; i++) {
-        const struct kcp_stage *s = stage_find(stages[i]);
-        const struct kcp_stage *forward = i == 1 ? stage_find(stages[0]) : s;
-        int n, lives[5][4] = { { 0 } };
-        struct kcase *list = cases_anchors(s, 1, 1, 0, 0, &n);
-        for (int j = 0; j < n; j++) {
-            const struct kcp_call *c = &list[j].call;
-            struct kcp_plan *p = c->R > 2 ? case_plan(&list[j], c->R) : NULL;
-            int size = 0, chunks = p && list[j].regime == LIVE && ranks_crossed(p) > 2;
-            while (size < 4 && (sizes[size][0] != c->K || sizes[size][1] != c->V))
-                size++;
-            for (int r = 0; p && r < c->R; r++) chunks &= p->ctx[r].NC > 3;
-            if (chunks && size < 4 && !lives[c->model][size])
-                lives[c->model][size] =
-                    expected_of(forward, &list[j], KCP_FORWARD, KCP_F64, p)->alive >=
-                    1e-2;
-            kcp_plan_free(p);
-        }
-        for (int m = i == 2 ? KCP_DPLR : 0; m < (i == 2 ? 5 : KCP_DPLR); m++)
-            for (int size = 0; size < 4; size++)
-                EXPECT(rep, lives[m][size], "%s, %s, K=%d V=%d: nothing is carried",
-                       s->name, model_name[m], sizes[size][0], sizes[size][1]);
-        free(list);
-    }
-    return KCP_OK;
+    return k->alike <= 0 && k->call.C == C && k->call.T < 400 && !k->exact_beta &&
+           !k->null_rows && k->regime != TURNS;
 }
-KCP_CHECK(check_00_carries) = { "00_judge", "carries",
-    "at the sizes of tensor cores layers carry a live state over chunks and ranks",
-    carries };
-
-/* Everything is the same but where sequences are cut. */
-static int is_cut_else(const struct kcase *a, const struct kcase *b)
+/* Of few tokens and random keys, which cost little. */
+static int is_plain(const struct kcase *k)
 {
-    struct kcase x = *a;
-    x.id = b->id;
-    x.seed = b->seed;
-    memcpy(x.cu, b->cu, sizeof x.cu);
-    return !memcmp(&x, b, sizeof x) && memcmp(a->cu, b->cu, sizeof a->cu);
+    return is_wide(&k->call) && !k->null_rows && !k->exact_beta && k->alike == 0 &&
+           k->regime == LIVE && k->call.T <= 240 && k->id >= 1000 && k->id < 2000;
+}
+static int is_live(const struct kcase *k)
+{
+    return k->with_h0 && k->with_dht && k->regime == LIVE;
+}
+static int has_many(const struct kcase *k)
+{
+    const struct kcp_call *c = &k->call;
+    return is_live(k) && c->H > FEW_HEADS && c->HV / c->H > FEW_IN_GROUP &&
+           c->N > FEW_SEQUENCES && c->K == 128 && c->V == 128;
+}
+/* Every head has keys, and a sequence has many chunks. */
+static int has_own_keys(const struct kcase *k)
+{
+    const struct kcp_call *c = &k->call;
+    return is_live(k) && c->H > FEW_HEADS && c->HV == c->H && c->N > 1 && c->K == 64 &&
+           c->V == 64 && c->T > 17 * c->C;
 }
 
-/* What a kernel may be told or spared besides its arrays, counted in what one is judged
- * on that takes sizes of tensor cores alone. */
-struct owed {
-    int cut_else[5], no_states[5], part[5][3], in_form[4], blocks[5], over_four[5];
+/* EACH: rejected at each size and model of the list; ALL: by all of these cases; ONE:
+ * by one of them; NONE: right on all; STATUS: by a status, and by no value. */
+enum demand { ONE, EACH, ALL, NONE, STATUS };
+struct row {
+    const char *name, *stage;
+    int (*run)(void *);
+    int wide;                      /* anchors: 0 small, 1 wide; 2: a device's list */
+    int (*takes)(const struct kcase *);
+    enum demand demand;
+    enum kcp_storage judged;
+    int chapter;                   /* of the layer, where the mistake is */
+};
+static const struct row rows[] = {
+    { "composed_08", "08_forward", composed_08, 0, over_three, EACH, KCP_BF16, 0 },
+    { "composed_08", "08_forward", composed_08, 1, over_three, EACH, KCP_BF16, 0 },
+    { "composed_13", "13_backward", composed_13, 0, over_three, EACH, KCP_BF16, 0 },
+    { "composed_13", "13_backward", composed_13, 1, over_three, EACH, KCP_BF16, 0 },
+    { "kept_halved", "13_backward", kept_halved, 0, over_three, EACH, KCP_BF16, 0 },
+    { "kept_halved", "13_backward", kept_halved, 1, over_three, EACH, KCP_BF16, 0 },
+    { "kept_zeroed", "13_backward", kept_zeroed, 0, over_three, EACH, KCP_BF16, 0 },
+    { "kept_zeroed", "13_backward", kept_zeroed, 1, over_three, EACH, KCP_BF16, 0 },
+    { "both_parts", "09_chunk_backward", both_parts, 0, any_case, ONE, KCP_F64, 0 },
+    { "both_parts", "09_chunk_backward", both_parts, 2, is_plain, ONE, KCP_F64, 0 },
+    { "needs_h_in", "04_chunk", needs_h_in, 0, any_case, STATUS, KCP_F64, 0 },
+    { "needs_ops", "08_forward", needs_ops, 0, any_case, STATUS, KCP_F64, 0 },
+    { "remembers", "04_chunk", kept_grid_04, 0, any_case, ONE, KCP_F64, 0 },
+    { "kept_grid_04", "04_chunk", kept_grid_04, 2, is_plain, ONE, KCP_F64, 0 },
+    { "kept_grid_08", "08_forward", kept_grid_08, 2, is_plain, ONE, KCP_F64, 0 },
+    { "last_h_in", "04_chunk", last_h_in, 2, is_plain, ONE, KCP_F64, 0 },
+    { "even_blocks", "08_forward", even_blocks, 2, is_plain, ONE, KCP_F64, 0 },
+    { "uncarried_04", "04_chunk", uncarried_04, 1, any_case, EACH, KCP_BF16, 0 },
+    { "uncarried_05", "05_affine", uncarried_05, 1, any_case, EACH, KCP_BF16, 0 },
+    { "uncarried_09", "09_chunk_backward", uncarried_09, 1, any_case, EACH, KCP_BF16,
+      0 },
+    { "uncarried_11", "11_merge_backward", uncarried_11, 1, any_case, EACH, KCP_BF16,
+      0 },
+    { "uncarried_04 in 08", "08_forward", planted_08, 1, over_three, EACH, KCP_BF16,
+      4 },
+    { "uncarried_05 in 08", "08_forward", planted_08, 1, over_three, EACH, KCP_BF16,
+      5 },
+    { "uncarried_09 in 13", "13_backward", planted_13, 1, over_three, EACH, KCP_BF16,
+      9 },
+    { "uncarried_11 in 13", "13_backward", planted_13, 1, over_three, EACH, KCP_BF16,
+      11 },
+    { "series", "03_wy", inverse_by_series, 0, is_independent, NONE, KCP_BF16, 0 },
+    { "series", "03_wy", inverse_by_series, 0, is_alike, ONE, KCP_BF16, 0 },
+    { "A_off", "03_wy", A_off, 0, is_alike_below_1, ALL, KCP_BF16, 0 },
+    { "u_off", "03_wy", u_off, 0, is_alike_below_1, ALL, KCP_BF16, 0 },
+    { "few_heads_04", "04_chunk", few_heads_04, 2, has_many, ALL, KCP_F64, 0 },
+    { "few_heads_04", "04_chunk", few_heads_04, 2, has_own_keys, ALL, KCP_F64, 0 },
+    { "few_in_group_04", "04_chunk", few_in_group_04, 2, has_many, ALL, KCP_F64, 0 },
+    { "few_sequences_04", "04_chunk", few_sequences_04, 2, has_many, ALL, KCP_F64, 0 },
+    { "few_heads_08", "08_forward", few_heads_08, 2, has_many, ONE, KCP_F64, 0 },
+    { "few_sequences_08", "08_forward", few_sequences_08, 2, has_many, ONE, KCP_F64,
+      0 },
+    { "few_sequences_13", "13_backward", few_sequences_13, 2, has_many, ONE, KCP_F64,
+      0 },
 };
 
-static void count_owed(const struct kcase *list, int n, struct owed *x)
+static double cost(const struct kcase *k)
 {
-    for (int i = 0; i < n; i++) {
-        const struct kcase *k = &list[i];
-        const struct kcp_call *c = &k->call;
-        if (c->K % 64 || c->V % 64 || k->id < 1000 || k->id > 1999) continue;
-        const int twin = i + 1 < n && is_cut_else(k, k + 1);
-        x->cut_else[c->model] += twin;
-        x->in_form[c->form] += twin && c->R > 2;
-        x->no_states[c->model] += k->no_states;
-        for (int part = 1; part < 3; part++) x->part[c->model][part] += c->part == part;
-        x->blocks[c->model] += c->form == KCP_PIPELINE && c->blocks && c->V % c->blocks;
-        x->over_four[c->model] += c->R == 4 && k->regime == LIVE && c->K == 128 &&
-                                  c->V == 64 && c->N == 2 && c->T > 800;
-    }
+    return (double)k->call.T * k->call.HV * k->call.K * (k->call.V + k->call.K);
 }
 
-/* May a state that this stage begins with be NULL? */
-static int has_states(const struct kcp_stage *s)
+static int by_cost(const void *a, const void *b)
 {
-    for (int i = 0; i < s->nfields; i++)
-        if (s->fields[i].when == KCP_MAYBE && !strcmp(s->fields[i].shape, "NS HV K V"))
-            return 1;
-    return 0;
+    const double x = cost(a), y = cost(b);
+    return (x > y) - (x < y);
 }
 
-/* Case 0, then one of K = V = 64 and one of 128, small: fifty runs of each cost little.
- */
-static void begins(struct kcp_report *rep, const struct kcp_stage *s,
-                   const struct kcase *list)
+static struct kcase *list_of(const struct row *x, int *n)
 {
-    EXPECT(rep, list[0].id == 0, "%s begins with case %d", s->name, list[0].id);
-    for (int i = 1; i <= FIRST_WIDE; i++) {
-        const struct kcp_call *c = &list[i].call;
-        EXPECT(rep, c->K == 64 * i && c->V == 64 * i && c->C == 64 && c->T < 300 &&
-               c->HV < 3 && c->R < 3, "%s: number %d, of K=%d V=%d and %lld tokens",
-               s->name, i, c->K, c->V, (long long)c->T);
-    }
-}
-
-static int wide_owed(struct kcp_report *rep)
-{
+    const struct kcp_stage *s = stage_find(x->stage);
     const struct options o = { .seed = 1 };
-    for (int i = 0; i < kcp_nstages; i++) {
-        const struct kcp_stage *s = &kcp_stages[i];
-        const struct kcp_variant v = { s->name, "wide", "", KCP_BF16, KCP_DEVICE, "",
-                                       NULL, NULL };
-        const int layer = !strncmp(s->name, "08", 2) || !strncmp(s->name, "13", 2);
-        const int family = !strncmp(s->name, "16", 2);
-        const int last = strncmp(s->name, "15", 2) ? KCP_GDN : KCP_KDA;
-        if (strstr("01 07 12 14", (char[]){ s->name[0], s->name[1], 0 })) continue;
-        struct owed x = { .cut_else = { 0 } };
-        int n;
-        struct kcase *list = cases_of(s, &v, &o, NULL, &n);
-        count_owed(list, n, &x);
-        begins(rep, s, list);
-        for (int f = 0; f < 4 && s->ranks; f++)
-            EXPECT(rep, x.in_form[f], "%s, %s: sizes alike, no other sequences",
-                   s->name, kcp_form_names[f]);
-        for (int m = family ? KCP_DPLR : 0; m <= (family ? KCP_GLA : last); m++) {
-            EXPECT(rep, x.cut_else[m], "%s, %s: sizes alike, no other sequences",
-                   s->name, model_name[m]);
-            EXPECT(rep, x.no_states[m] || !has_states(s) || s->ranks,
-                   "%s, %s: states are always given", s->name, model_name[m]);
-            EXPECT(rep, x.blocks[m] || !s->ranks, "%s, %s: no blocks of a pipeline",
-                   s->name, model_name[m]);
-            EXPECT(rep, x.over_four[m] || !layer, "%s, %s: no K=128 V=64 over four",
-                   s->name, model_name[m]);
-            for (int part = 1; part < 3 && !strncmp(s->name, "09", 2); part++)
-                EXPECT(rep, x.part[m][part], "%s, %s: never part %d alone", s->name,
-                       model_name[m], part);
-        }
-        free(list);
-    }
-    return KCP_OK;
+    const struct kcp_variant v = { s->name, "", "", KCP_F64, KCP_DEVICE, "", NULL,
+                                   NULL };
+    int all, kept = 0;
+    struct kcase *list = x->wide == 2 ? cases_of(s, &v, &o, NULL, &all)
+                                      : cases_anchors(s, x->wide, 1, 0, 0, &all);
+    for (int i = 0; i < all; i++)
+        if (x->takes(&list[i])) list[kept++] = list[i];
+    /* Plants that keep what calls were given need the list's order. */
+    if (x->demand == EACH) qsort(list, (size_t)kept, sizeof *list, by_cost);
+    *n = kept;
+    return list;
 }
-KCP_CHECK(check_00_wide_owed) = { "00_judge", "wide_owed",
-    "at sizes of tensor cores: other sequences, states and parts left out, blocks",
-    wide_owed };
 
-/* K or V beyond 128, unequal, HV > H, in words that can be said again; and references
- * that take them, shown by the mutants' twin of one stage of ranks and one without. */
-static int tall(struct kcp_report *rep)
+/* How many cases reject it, until one does unless all must. */
+static int rejections(const struct row *x, const struct kcase *list, int n,
+                      int by_status)
+{
+    const struct kcp_variant v = { x->stage, x->name, "", KCP_F64, KCP_HOST, "any",
+                                   x->run, NULL };
+    int count = 0;
+    for (int i = 0; i < n && (x->demand == ALL || x->demand == NONE || !count); i++) {
+        struct verdict t = { .outcome = SKIP };
+        if (!planted_here(&list[i].call)) continue;
+        judge_case(stage_find(x->stage), &v, &list[i], x->judged, &t);
+        const int by_value = t.worst.tol > 0 &&
+                             (t.worst.nan || !(t.worst.err <= t.worst.tol));
+        count += t.outcome == FAIL && by_value != by_status;
+    }
+    return count;
+}
+
+static void at_each_size(struct kcp_report *rep, const struct row *x,
+                         const struct kcase *list, int n)
+{
+    static const int sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
+                                    { 128, 64 }, { 8, 6 } };
+    for (int i = x->wide ? 0 : 8; i < (x->wide ? 8 : 10); i++) {
+        planted_at = (struct planted_at){ sizes[i / 2][0], sizes[i / 2][1], i % 2 };
+        EXPECT(rep, rejections(x, list, n, 0), "%s %s, %s K=%d V=%d: no case of %d "
+               "rejects it", x->stage, x->name, model_name[i % 2], planted_at.K,
+               planted_at.V, n);
+    }
+    planted_at.K = 0;
+}
+
+static int lists(struct kcp_report *rep)
 {
     const int asked = repeats_asked;
-    repeats_asked = 0;                           /* once is enough */
-    for (int i = 0; i < kcp_nstages; i++) {
-        const struct kcp_stage *s = &kcp_stages[i];
+    repeats_asked = 0;                           /* the lists alone must reject it */
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct row *x = &rows[i];
         int n;
-        struct kcase *list = cases_tall(s, 1, 0, &n), back;
-        char text[600], why[300] = "";
-        for (int j = 0; j < n; j++) {
-            const struct kcp_call *c = &list[j].call;
-            case_print(&list[j], text, sizeof text);
-            EXPECT(rep, c->HV > c->H && c->K != c->V && (c->K > 128 || c->V > 128) &&
-                   c->K % 16 + c->V % 16 == 0 && c->K < 257 && c->V < 257, "%s", text);
-            EXPECT(rep, !case_parse(text, &back, why, sizeof why), "%s: %s", text, why);
+        struct kcase *list = list_of(x, &n);
+        planted_chapter = x->chapter;
+        EXPECT(rep, n > 0, "%s %s: no case", x->stage, x->name);
+        if (x->demand == EACH) at_each_size(rep, x, list, n);
+        else {
+            const int count = rejections(x, list, n, x->demand == STATUS);
+            int good = count > 0;
+            if (x->demand == ALL) good = count == n;
+            if (x->demand == NONE) good = !count;
+            EXPECT(rep, good, "%s %s: %d of %d cases reject it", x->stage, x->name,
+                   count, n);
         }
-        const struct kcp_variant *v;
-        const int shown = !strncmp(s->name, "05", 2) || !strncmp(s->name, "08", 2);
-        if (shown && kcp_variants(s->name, "twin", &v, 1) == 1) {
-            struct verdict t;
-            judge_case(s, v, &list[0], KCP_F64, &t);
-            EXPECT(rep, t.outcome == PASS, "%s: %s", s->name, t.why);
-        }
+        if (x->demand == STATUS)
+            EXPECT(rep, !rejections(x, list, n, 0), "%s %s: a status is taken for a "
+                   "value", x->stage, x->name);
+        planted_chapter = 0;
         free(list);
     }
     repeats_asked = asked;
     return KCP_OK;
 }
-KCP_CHECK(check_00_tall) = { "00_judge", "tall",
-    "what only the first kernels claim is asked of them", tall };
+KCP_CHECK(check_00_lists) = { "00_judge", "lists",
+    "each mistake that once passed is rejected by the judge's lists, by its values",
+    lists };
 
-/* As many segments as nobody draws: a case of 100 and of 400, judged. And of a rank's
- * buffers one at least is left, empty, behind the last. */
-static int many_segments(struct kcp_report *rep)
+/* Plants that are right where nothing can show the mistake: one chunk in a stretch. */
+static int fair(struct kcp_report *rep)
 {
     static const char *const words[] = {
-        "live gdn H=1 HV=2 K=3 V=5 C=16 lengths=200,100 L=3",
-        "live kda H=1 HV=1 K=2 V=3 C=4 lengths=400 L=1" };
-    const struct kcp_variant *v;
-    const struct rank_args *one = NULL;
-    const int buffers = (int)(sizeof one->buffer / sizeof *one->buffer);
-    for (int i = 0; i < kcp_nstages; i++)
-        EXPECT(rep, kcp_stages[i].nfields < buffers, "%s: %d fields, room for %d",
-               kcp_stages[i].name, kcp_stages[i].nfields, buffers);
-    for (int i = 0; i < 2; i++) {
-        struct verdict t = { .outcome = FAIL };
-        struct kcase k;
-        char why[160];
-        const int bad = case_parse(words[i], &k, why, sizeof why) ||
-                        kcp_variants("07_merge", "twin", &v, 1) != 1 ||
-                        judge_case(stage_find("07"), v, &k, KCP_F64, &t);
-        EXPECT(rep, !bad && t.outcome == PASS, "%s: %s", words[i], t.why);
+        "live kda H=1 HV=2 K=8 V=12 C=16 lengths=16,7,0,12 h0 dht l2norm",
+        "live gdn H=1 HV=2 K=8 V=12 C=16 lengths=16,7,0,12 h0 dht l2norm",
+        "live kda R=3 H=1 HV=2 K=8 V=12 C=16 lengths=36,9 h0 dht l2norm",
+        "live gdn R=3 H=1 HV=2 K=8 V=12 C=16 lengths=36,9 h0 dht l2norm" };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct row *x = &rows[i];
+        const struct kcp_variant v = { x->stage, x->name, "", KCP_F64, KCP_HOST, "any",
+                                       x->run, NULL };
+        for (int j = 0; j < 2 && !strncmp(x->name, "uncarried", 9); j++) {
+            struct verdict t = { .outcome = SKIP };
+            struct kcase k;
+            char why[160];
+            planted_chapter = x->chapter;
+            case_parse(words[j + (x->chapter ? 2 : 0)], &k, why, sizeof why);
+            judge_case(stage_find(x->stage), &v, &k, KCP_F64, &t);
+            planted_chapter = 0;
+            EXPECT(rep, t.outcome == PASS && t.worst.tol > 0, "%s %s: %s", x->stage,
+                   x->name, t.why);
+        }
     }
     return KCP_OK;
 }
-KCP_CHECK(check_00_many_segments) = { "00_judge", "many_segments",
-    "hundreds of segments are judged as few are", many_segments };
+KCP_CHECK(check_00_fair) = { "00_judge", "fair",
+    "a state that is not carried is right where there is one chunk", fair };
 
-/* Records linked, against the files on disk: a variant must not get lost on its way. */
-static int counts(struct kcp_report *rep)
+/* A kernel that refuses case 0 runs its first case fifty times too, a small one. */
+static int fifty(struct kcp_report *rep)
 {
-    glob_t files;
-    int on_disk = 0, linked = 0;
-    if (glob("cuda/*/v*.c", 0, NULL, &files)) {
-        printf("  (no sources here: the number of variants is not compared)\n");
-        return KCP_NA;
-    }
-    const struct kcp_variant *v[1024];
-    const int n = kcp_variants(NULL, NULL, v, 1024);
-    for (int i = 0; i < n; i++) linked += !strncmp(v[i]->name, "vB_blas", 7);
-    on_disk = (int)files.gl_pathc;
-    globfree(&files);
-    EXPECT(rep, linked == on_disk || linked == 0,
-           "%d vB records linked, %d files on disk",
-           linked, on_disk);
-#ifdef KCP_WITH_CUDA
-    int kernels = 0, seen = 0;
-    if (!glob("cuda/*/v*.cu", 0, NULL, &files)) kernels = (int)files.gl_pathc;
-    globfree(&files);
-#ifndef KCP_HOPPER
-    if (!glob("cuda/*/v*_sm90.cu", 0, NULL, &files)) kernels -= (int)files.gl_pathc;
-    globfree(&files);
-#endif
-    const char *last_stage = "", *last = "";
-    for (int i = 0; i < n; i++) {                /* v1_x and v1_x_f32 are one file */
-        if (v[i]->where != KCP_DEVICE || strstr(v[i]->name, "_f32")) continue;
-        seen += strcmp(last_stage, v[i]->stage) || strcmp(last, v[i]->name);
-        last_stage = v[i]->stage;
-        last = v[i]->name;
-    }
-    EXPECT(rep, seen == kernels, "%d device variants linked, %d files on disk", seen,
-           kernels);
-#endif
+    const struct row x = { "", "04_chunk", NULL, 2, any_case, ONE, KCP_F64, 0 };
+    const struct kcp_variant v = { "04_chunk", "once_in_fifty", "", KCP_F64, KCP_HOST,
+                                   "any", once_in_fifty, NULL };
+    int n, i = 0;
+    struct kcase *list = list_of(&x, &n);
+    struct verdict t = { .outcome = NA };
+    for (; i < n && t.outcome == NA; i++)
+        judge_case(stage_find("04"), &v, &list[i], KCP_F64, &t);
+    EXPECT(rep, i > 1 && i < 4 && t.outcome == FAIL && strstr(t.why, "differs") &&
+           list[i - 1].call.T < 300, "case number %d: %s %s", i,
+           outcome_name[t.outcome], t.why);
+    free(list);
     return KCP_OK;
 }
-KCP_CHECK(check_00_counts) = { "00_judge", "counts",
-    "as many variant records as files on disk", counts };
+KCP_CHECK(check_00_fifty) = { "00_judge", "fifty",
+    "wrong once in fifty calls, and takes no small sizes: rejected", fifty };

@@ -1,7 +1,7 @@
 /* spike.c -- chapter 15 for the judge: spikes, gates that keep the state alive, masks.
  *
  * Book: chapter 15, and field notes "Inputs are part of the proof".
- * Checked by: tests/judge/self.c.  Next: tests/15_scan/checks.c.
+ * Checked by: tests/judge/self_inputs.c.  Next: tests/15_scan/checks.c.
  */
 #include "judge.h"
 #include <math.h>

@@ -1,6 +1,6 @@
 /* trial.c -- a trial: the arguments of every rank filled, run, and collected.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: verdict.c.
  */
 #include "isolation.h"
@@ -229,8 +229,11 @@ const struct memory *gpu_of_threads(void)
     return ranks_apart() || ranks_mine() >= 0 ? NULL : trial_memory(KCP_DEVICE);
 }
 
+const struct memory *memory_forced;
+
 const struct memory *trial_memory(enum kcp_where where)
 {
+    if (memory_forced) return memory_forced;
     if (where == KCP_HOST) return &host_memory;
     if (!isolated_runs_trials()) return device_memory();
     return paths_device() ? &host_memory : NULL;

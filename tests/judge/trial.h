@@ -1,6 +1,6 @@
 /* trial.h -- a trial of R ranks, each with arguments and buffers of its own.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: rank_args.c fills a rank, trial.c runs them, expected.c, verdict.c judges.
  */
 #ifndef KCP_TRIAL_H
@@ -16,7 +16,7 @@
 struct buffer {
     const struct kcp_field *field;
     void *base;                    /* in the variant's memory, fences included */
-    char *image, *back;            /* on the host: as sent, and as fetched after a run */
+    char *image, *back;           /* on the host: as sent, and as fetched after a run */
     size_t bytes;
     double *want;                  /* outputs: the expected numbers */
     int64_t dim[4], n, first;
@@ -32,7 +32,7 @@ struct rank_args {
     int lacks_forward;              /* 13: no forward takes this call */
     int poison;                     /* NaN where nothing reads; not for mutants */
     struct buffer buffer[32];
-    char *arena;                    /* on a GPU: one allocation of all arrays; or NULL */
+    char *arena;                   /* on a GPU: one allocation of all arrays; or NULL */
     size_t arena_bytes, args_bytes;
     char *args, why[96];            /* why: which array it wrote outside of */
     void *saved;
@@ -40,7 +40,8 @@ struct rank_args {
     struct kcp_traffic traffic;
 };
 
-/* Memory of an image: shared with the variant's process where it has one (isolation.c) */
+/* Memory of an image: shared with the variant's process where it has one
+ * (isolation.c) */
 void *image_alloc(size_t n);
 void image_free(void *p);
 
@@ -107,9 +108,9 @@ enum { BEHIND_ARGS = 64 };                    /* bytes, for pointers and for gua
 /* The reference's forward before 13; the judge's own checks put a wrong one here. */
 extern int (*trial_forward)(struct kcp_forward *);
 
-/* Images of all arrays of a rank; then arrays made from them (again from the same images
- * where they exist), fetched after a run, and compared: fences and inputs must be as they
- * were sent. After that `image` is what the run left. */
+/* Images of all arrays of a rank; then arrays made from them (again from the same
+ * images where they exist), fetched after a run, and compared: fences and inputs must
+ * be as they were sent. After that `image` is what the run left. */
 int  rank_args_fill(struct rank_args *s, const struct kcp_stage *stage,
                     const struct tensor_set *in, const struct tensor_set *want);
 int  rank_args_send(struct rank_args *s);
@@ -141,5 +142,6 @@ const struct memory *gpu_of_threads(void);     /* NULL: none, or ranks have thei
 /* Where the judge fills the arrays of a trial; NULL: no device. A shared object's are
  * filled on the host, for they are copied to its process. */
 const struct memory *trial_memory(enum kcp_where where);
+extern const struct memory *memory_forced;     /* instead, for the judge's own checks */
 
 #endif

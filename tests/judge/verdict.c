@@ -1,6 +1,6 @@
 /* verdict.c -- from a run to a verdict: what is off, where, and a map of it.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self.c.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: core.c.
  */
 #include "trial.h"

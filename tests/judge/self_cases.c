@@ -1,0 +1,377 @@
+/* self_cases.c -- the judge judged: what its lists of cases contain.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.
+ * Next: self_inputs.c.
+ */
+#include "paths.h"
+#include "trial.h"
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int is(const struct kcp_stage *s, const char *numbers)
+{
+    return strstr(numbers, (char[]){ s->name[0], s->name[1], 0 }) != NULL;
+}
+
+static int is_model(const struct kcp_stage *s, int m)
+{
+    if (is(s, "16")) return m >= KCP_DPLR;
+    return m == KCP_KDA || (m == KCP_GDN && !is(s, "15"));
+}
+
+static int words(struct kcp_report *rep)
+{
+    for (int i = 0; i < 5 * kcp_nstages; i++) {
+        const struct kcp_stage *s = &kcp_stages[i / 5];
+        const int kind = i % 5;
+        int n;
+        struct kcase *list, back;
+        if (kind < 2) list = cases_make(s, kind, 0, 1, 0, &n);
+        else list = kind < 4 ? cases_anchors(s, kind - 2, 1, 0, 0, &n)
+                             : cases_tall(s, 1, 0, &n);
+        char text[600], why[300] = "";
+        for (int j = 0; j < n; j++) {
+            const struct kcp_call *c = &list[j].call;
+            case_print(&list[j], text, sizeof text);
+            const int bad = case_parse(text, &back, why, sizeof why);
+            back.id = list[j].id;
+            EXPECT(rep, !bad && !memcmp(&back, &list[j], sizeof back), "%s: %s", text,
+                   why);
+            EXPECT(rep, kind < 4 || (c->HV > c->H && c->K != c->V && c->K < 257 &&
+                   (c->K > 128 || c->V > 128) && c->V < 257), "tall: %s", text);
+            EXPECT(rep, !inputs_ignore(s, &list[j]) || kind < 2 || kind > 3,
+                   "%s ignores %s", s->name, inputs_ignore(s, &list[j]));
+        }
+        free(list);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_00_words) = { "00_judge", "words",
+    "a case that is printed and read again is the same case, and its inputs read it",
+    words };
+
+/* What cases.c promises: pairs of regime, ranks and form; of ranks and heads;
+ * lengths. */
+static int covers(struct kcp_report *rep)
+{
+    static const char *const stages[] = { "08", "13", "15", "16" };
+    static const int ranks[] = { 1, 2, 3, 4, 5, 8 };
+    for (int i = 0; i < 4; i++) {
+        const struct kcp_stage *s = stage_find(stages[i]);
+        int n, regimes = 0, forms[9] = { 0 }, heads[9] = { 0 }, lengths = 0;
+        struct kcase *list = cases_make(s, 0, 0, 1, 0, &n);
+        for (int j = 0; j < n; j++) {
+            const struct kcp_call *c = &list[j].call;
+            int kind = c->H == 1 ? 2 : 3;
+            if (c->HV == c->H) kind = c->H > 1;
+            regimes |= 1 << (list[j].regime * 4 + c->form);
+            forms[c->R] |= 1 << c->form;
+            heads[c->R] |= 1 << kind;
+            lengths |= (c->T == 1025) | (c->T == 1023) << 1 | (c->T == 1) << 2;
+        }
+        EXPECT(rep, regimes == 0xfff || is(s, "15"), "%s: regimes and forms %x",
+               s->name, regimes);
+        EXPECT(rep, lengths == 7, "%s: lengths 1, 1023, 1025: %x", s->name, lengths);
+        for (int j = 0; j < 6; j++)
+            EXPECT(rep, forms[ranks[j]] == 15 && heads[ranks[j]] == 15, "%s, R = %d: "
+                   "forms %x, heads %x", s->name, ranks[j], forms[ranks[j]],
+                   heads[ranks[j]]);
+        free(list);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_00_covers) = { "00_judge", "covers",
+    "the short list holds every pair of regime, ranks and form, of ranks and heads, and"
+    " the long lengths", covers };
+
+/* The most ranks that one sequence of this plan has. */
+static int ranks_crossed(const struct kcp_plan *p)
+{
+    int most = 0;
+    for (int i = 0; i < p->S; i++) {
+        int ranks = 1;
+        for (int j = i + 1; j < p->S && p->seg[j].n == p->seg[i].n; j++)
+            ranks += p->seg[j].rank != p->seg[j - 1].rank;
+        if (ranks > most) most = ranks;
+    }
+    return most;
+}
+
+/* Does a state reach the last rank alive? Of wide ones there are several chunks on each
+ * of three ranks. */
+static int is_alive(const struct kcp_stage *s, const struct kcase *k, int wide)
+{
+    const struct kcp_stage *forward = is(s, "13") ? stage_find("08") : s;
+    struct kcp_plan *p = k->call.R > 2 ? case_plan(k, k->call.R) : NULL;
+    int crosses = p && k->regime == LIVE && ranks_crossed(p) > (wide ? 2 : 3);
+    for (int r = 0; p && r < k->call.R && wide; r++) crosses &= p->ctx[r].NC > 3;
+    const struct expected *e =
+        crosses ? expected_of(forward, k, KCP_FORWARD, KCP_F64, p) : NULL;
+    kcp_plan_free(p);
+    return e && e->alive >= 1e-2;
+}
+
+static int crosses(struct kcp_report *rep)
+{
+    static const char *const stages[] = { "08", "13", "15", "16" };
+    static const int sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
+                                    { 128, 64 } };
+    for (int i = 0; i < 8; i++) {
+        const struct kcp_stage *s = stage_find(stages[i / 2]);
+        const int wide = i % 2;
+        int n, alive[5][4] = { { 0 } }, kept = 0;
+        struct kcase *list = cases_anchors(s, wide, 1, 0, 0, &n);
+        for (int j = 0; j < n && !(wide && is(s, "15")); j++) {
+            const struct kcp_call *c = &list[j].call;
+            int at = wide ? 0 : (int)c->form;
+            while (wide && at < 4 && (sizes[at][0] != c->K || sizes[at][1] != c->V))
+                at++;
+            const int reuses = c->reuse_M && c->form == KCP_ALL_GATHER;
+            if (at > 3 || (alive[c->model][at] && !(reuses && !kept))) continue;
+            const int lives = is_alive(s, &list[j], wide);
+            alive[c->model][at] |= lives;
+            kept |= lives && reuses;
+        }
+        for (int m = 0; m < 5 && !(wide && is(s, "15")); m++)
+            for (int at = 0; at < 4 && is_model(s, m); at++)
+                EXPECT(rep, alive[m][at], "%s, %s, %s %d: no state is alive at the "
+                       "last rank", s->name, model_name[m], wide ? "size" : "form", at);
+        EXPECT(rep, kept || wide || !is(s, "13"), "no kept map is used where a state "
+               "is alive");
+        free(list);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_00_crosses) = { "00_judge", "crosses",
+    "a state is alive over four ranks in every form and model, and over three of "
+    "several chunks at each size of tensor cores", crosses };
+
+/* Equal but for the lengths of sequences. */
+static int is_cut_else(const struct kcase *a, const struct kcase *b)
+{
+    struct kcase x = *a;
+    x.id = b->id;
+    x.seed = b->seed;
+    memcpy(x.cu, b->cu, sizeof x.cu);
+    return !memcmp(&x, b, sizeof x) && memcmp(a->cu, b->cu, sizeof a->cu);
+}
+
+/* What the list of a kernel for sizes of tensor cores alone has, of each model. */
+struct counted {
+    int other_cuts[5], no_states[5], part[5][3], in_form[4], blocks[5], over_four[5];
+    int many[5], own_keys[5];
+};
+
+static struct counted count_wide(const struct kcp_stage *s, const struct kcase *list,
+                                 int n)
+{
+    struct counted x = { .other_cuts = { 0 } };
+    for (int i = 0; i < n; i++) {
+        const struct kcase *k = &list[i];
+        const struct kcp_call *c = &k->call;
+        const int m = c->model;
+        if (c->K % 64 || c->V % 64 || k->id < 1000 || k->id > 1999) continue;
+        const int twin = i + 1 < n && is_cut_else(k, k + 1);
+        const int whole = k->with_h0 && k->with_dht && k->regime == LIVE &&
+                          (!s->ranks || c->R > 1);
+        x.other_cuts[m] += twin;
+        x.in_form[c->form] += twin && c->R > 2;
+        x.no_states[m] += k->no_states;
+        for (int part = 1; part < 3; part++) x.part[m][part] += c->part == part;
+        x.blocks[m] += c->form == KCP_PIPELINE && c->blocks && c->V % c->blocks;
+        x.over_four[m] += c->R == 4 && k->regime == LIVE && c->K == 128 && c->V == 64 &&
+                          c->N == 2 && c->T > 800;
+        x.many[m] += whole && c->H > 2 && c->HV / c->H > 3 && c->N > 6 && c->K == 128 &&
+                     c->V == 128;
+        x.own_keys[m] += whole && c->H > 2 && c->HV == c->H && c->N > 1 && c->K == 64 &&
+                         c->V == 64 && c->T > 17 * c->C;
+    }
+    return x;
+}
+
+/* May a state that this stage begins with be NULL? */
+static int has_states(const struct kcp_stage *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->nfields; i++)
+        n += s->fields[i].when == KCP_MAYBE && !strcmp(s->fields[i].shape, "NS HV K V");
+    return n > 0 && !s->ranks;
+}
+
+static int wide(struct kcp_report *rep)
+{
+    const struct options o = { .seed = 1 };
+    for (int i = 0; i < kcp_nstages; i++) {
+        const struct kcp_stage *s = &kcp_stages[i];
+        const struct kcp_variant v = { s->name, "wide", "", KCP_BF16, KCP_DEVICE, "",
+                                       NULL, NULL };
+        int n;
+        if (is(s, "01 07 12 14")) continue;
+        struct kcase *list = cases_of(s, &v, &o, NULL, &n);
+        const struct counted x = count_wide(s, list, n);
+        /* Case 0, then small ones of K = V = 64 and 128: each runs fifty times. */
+        for (int j = 1; j <= FIRST_WIDE; j++) {
+            const struct kcp_call *c = &list[j].call;
+            EXPECT(rep, list[0].id == 0 && c->K == 64 * j && c->V == 64 * j &&
+                   c->C == 64 && c->T < 300 && c->HV < 3 && c->R < 3,
+                   "%s: number %d, of K=%d V=%d and %lld tokens", s->name, j, c->K,
+                   c->V, (long long)c->T);
+        }
+        for (int f = 0; f < 4 && s->ranks; f++)
+            EXPECT(rep, x.in_form[f], "%s, %s: no two cases of the same sizes",
+                   s->name, kcp_form_names[f]);
+        for (int m = 0; m < 5; m++) {
+            const struct { const char *what; int is, required; } rows[] = {
+                { "two cases of the same sizes", x.other_cuts[m], 1 },
+                { "states left out", x.no_states[m], has_states(s) },
+                { "uneven blocks of a pipeline", x.blocks[m], s->ranks },
+                { "K=128 V=64 over four ranks", x.over_four[m], is(s, "08 13") },
+                { "part 1 alone", x.part[m][1], is(s, "09") },
+                { "part 2 alone", x.part[m][2], is(s, "09") },
+                { "many heads, groups and sequences", x.many[m], 1 },
+                { "a key head for each head, and many chunks", x.own_keys[m], 1 } };
+            for (size_t j = 0; j < sizeof rows / sizeof *rows && is_model(s, m); j++)
+                EXPECT(rep, rows[j].is || !rows[j].required, "%s, %s: no case of %s",
+                       s->name, model_name[m], rows[j].what);
+        }
+        free(list);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_00_wide) = { "00_judge", "wide",
+    "at sizes of tensor cores: other lengths, states and parts left out, blocks, many "
+    "heads", wide };
+
+/* Right variants pass on cases that nothing draws: hundreds of segments, tall sizes. */
+static int rare(struct kcp_report *rep)
+{
+    static const struct { const char *stage, *words; } rows[] = {
+        { "07", "live gdn H=1 HV=2 K=3 V=5 C=16 lengths=200,100 L=3" },
+        { "07", "live kda H=1 HV=1 K=2 V=3 C=4 lengths=400 L=1" },
+        { "05", NULL }, { "08", NULL } };
+    const struct rank_args *one = NULL;
+    const int buffers = (int)(sizeof one->buffer / sizeof *one->buffer);
+    const int asked = repeats_asked;
+    for (int i = 0; i < kcp_nstages; i++)
+        EXPECT(rep, kcp_stages[i].nfields < buffers, "%s: %d fields, %d buffers",
+               kcp_stages[i].name, kcp_stages[i].nfields, buffers);
+    repeats_asked = 0;
+    for (int i = 0; i < 4; i++) {
+        const struct kcp_stage *s = stage_find(rows[i].stage);
+        const struct kcp_variant *v;
+        struct verdict t = { .outcome = FAIL };
+        struct kcase k;
+        char why[160];
+        int n;
+        struct kcase *list = cases_tall(s, 1, 0, &n);
+        k = list[0];
+        if (rows[i].words) case_parse(rows[i].words, &k, why, sizeof why);
+        if (kcp_variants(s->name, "twin", &v, 1) == 1)
+            judge_case(s, v, &k, KCP_F64, &t);
+        EXPECT(rep, t.outcome == PASS, "%s: %s", s->name, t.why);
+        free(list);
+    }
+    repeats_asked = asked;
+    return KCP_OK;
+}
+KCP_CHECK(check_00_rare) = { "00_judge", "rare",
+    "hundreds of segments, and sizes that only the first kernels claim, are judged",
+    rare };
+
+/* ---- a case for each path, as on the machine of the records */
+static int reaches(const struct kcp_path *p, const struct listed *l, int n, int again)
+{
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < l->reached[i].rows; j++)
+            if (l->reached[i].row[j] == p && (!again || l->cases[i].again)) return 1;
+    return 0;
+}
+
+static int reached(struct kcp_report *rep)
+{
+    const struct kcp_device d = kcp_device_assumed();
+    const struct options o = { .seed = 1 };
+    int drawn = 0;
+    for (int i = 0; i < kcp_npaths; i++) {
+        const struct kcp_path *p = &kcp_paths[i];
+        const struct kcp_stage *s =
+            stage_find(paths_judged_by(p, p->stage) ? p->stage : "13");
+        const char *kernel = paths_reached_by(p, s->name);
+        const int host = !strcmp(p->arch, "host");
+        const struct listed *l = paths_list(s->name, kernel, p->storage, &d, &o);
+        struct kcase k;
+        int few = 0;
+        if (case_for_path(s, kernel, p, &d, &o, 3000, 0, &k))
+            EXPECT(rep, k.call.K >= 16 && k.call.V >= 16 && k.call.C >= 16,
+                   "path %s: its case has K=%d V=%d C=%d", p->name, k.call.K, k.call.V,
+                   k.call.C);
+        EXPECT(rep, reaches(p, l, l->n, 0), "path %s: no case reaches it", p->name);
+        EXPECT(rep, host || reaches(p, l, l->n, 1), "path %s: no case is repeated",
+               p->name);
+        while (few < l->n && l->cases[few].id < 3000) few++;
+        drawn += !reaches(p, l, few, 0);
+    }
+    EXPECT(rep, drawn > 0, "no case is drawn for a path");
+    return KCP_OK;
+}
+KCP_CHECK(check_00_reached) = { "00_judge", "reached",
+    "a case for every path of the table, as on the machine of the records", reached };
+
+/* ---- what is linked */
+static int enough(struct kcp_report *rep)
+{
+    for (int i = 0; i < kcp_nstages; i++) {
+        const struct kcp_variant *v[256];
+        const int n = kcp_variants(kcp_stages[i].name, NULL, v, 256);
+        int mutants = 0, twins = 0;
+        for (int j = 0; j < n; j++) {
+            mutants += is_mutant(v[j]);
+            twins += !strncmp(v[j]->name, "twin", 4);
+        }
+        EXPECT(rep, mutants >= 5 && twins >= 1, "%s: %d mutants, %d twins",
+               kcp_stages[i].name, mutants, twins);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_00_enough) = { "00_judge", "enough",
+    "every stage has at least five mutants and a twin", enough };
+
+static int files(const char *pattern)
+{
+    glob_t found;
+    const int n = glob(pattern, 0, NULL, &found) ? 0 : (int)found.gl_pathc;
+    if (n) globfree(&found);
+    return n;
+}
+
+/* Records linked, against the files on disk; v1_x and v1_x_f32 are one file. */
+static int counts(struct kcp_report *rep)
+{
+    const struct kcp_variant *v[1024];
+    const int n = kcp_variants(NULL, NULL, v, 1024);
+    const char *stage = "", *name = "";
+    int kernels = files("cuda/*/v*.cu"), blas = 0, device = 0;
+    if (!kernels) {
+        printf("  (no sources found: variants are not counted)\n");
+        return KCP_NA;
+    }
+#ifndef KCP_HOPPER
+    kernels -= files("cuda/*/v*_sm90.cu");
+#endif
+    for (int i = 0; i < n; i++) {
+        blas += !strncmp(v[i]->name, "vB_blas", 7);
+        if (v[i]->where != KCP_DEVICE || strstr(v[i]->name, "_f32")) continue;
+        device += strcmp(stage, v[i]->stage) || strcmp(name, v[i]->name);
+        stage = v[i]->stage;
+        name = v[i]->name;
+    }
+    EXPECT(rep, !blas || blas == files("cuda/*/v*.c"), "%d vB records linked", blas);
+#ifdef KCP_WITH_CUDA
+    EXPECT(rep, device == kernels, "%d device variants linked, %d files on disk",
+           device, kernels);
+#endif
+    return KCP_OK;
+}
+KCP_CHECK(check_00_counts) = { "00_judge", "counts",
+    "as many variant records as files on disk", counts };

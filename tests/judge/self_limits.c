@@ -1,0 +1,247 @@
+/* self_limits.c -- the judge judged: errors and limits of slices that are made by hand.
+ *
+ * Book: CONTRIBUTING.md, "When a limit rises".  Checked by: itself.  Next: check.c.
+ */
+#include "failure.h"
+#include "trial.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { NUMBERS = 70 * 64 };
+static double moves[NUMBERS], so_far[NUMBERS];
+static int most_draws;
+
+static const double *moved(const char *field, int draws)
+{
+    (void)field;
+    most_draws = draws > most_draws ? draws : most_draws;
+    for (int i = 0; i < NUMBERS; i++)
+        so_far[i] = moves[i] * sqrt((double)draws / MOVED_DRAWS);
+    return so_far;
+}
+
+/* Each number of a field is `want`, and `off` more in the first `rows`, or in row 10
+ * alone where rows is -1; the whole tensor is `all`. Numbers move by `moves`; in row 10
+ * by `row_moves`. */
+struct made {
+    const char *what, *stage, *field;
+    int tokens, of, width, rows;
+    enum kcp_storage judged;
+    double want, off, all, moves, row_moves, alike;
+    int known;                     /* is it known what moves? */
+    double err, tol;             /* expected; 0: not compared; of rows: 0 is no error */
+    int draws;                     /* -1: not compared */
+};
+
+static struct worst judge_made(const struct made *m)
+{
+    const struct kcp_stage *s = stage_find(m->stage);
+    static double got[NUMBERS], right[NUMBERS], all[NUMBERS];
+    const int W = m->width;
+    const struct kcp_call call = { .T = m->tokens, .H = 1, .HV = 1, .K = W, .V = W,
+                                   .KG = W, .N = 1, .NS = 1, .R = 1,
+                                   .model = m->stage[1] == '6' ? KCP_DPLR : KCP_KDA };
+    struct worst w = { 0 };
+    for (int i = 0; i < s->nfields; i++) {
+        const int is_token = s->fields[i].shape[0] == 'T';
+        struct slice x = { .stage = s, .field = &s->fields[i], .call = &call,
+                           .got = got, .want = right, .all = all, .rms_v = 2,
+                           .rms_sum = 3, .rms_dA = 5, .alike = m->alike,
+                           .moved = m->known ? moved : NULL, .judged = m->judged };
+        int64_t row = 1;
+        if (strcmp(s->fields[i].name, m->field)) continue;
+        x.nd = shape_dims(&call, s->fields[i].shape, x.dim);
+        x.all_rows = is_token ? m->of : x.dim[0];
+        for (int d = 1; d < x.nd; d++) row *= x.dim[d];
+        for (int j = 0; j < NUMBERS; j++) {
+            const int here = m->rows < 0 ? j / row == 10 : j / row < m->rows;
+            right[j] = m->want;
+            all[j] = m->all;
+            got[j] = m->want + (here ? m->off : 0);
+            moves[j] = j / row == 10 && m->rows < 0 ? m->row_moves : m->moves;
+        }
+        most_draws = 0;
+        check_slice(&x, &w);
+    }
+    return w;
+}
+
+#define ALL 70
+#define OF(stage, field, want, off, err) \
+    stage, field, 70, 70, 16, ALL, KCP_F32, want, off, want, 0, 0, 0, 0, err
+#define FEW(stage, field, tokens, of, all, err) \
+    stage, field, tokens, of, 16, ALL, KCP_F32, 1e-9, 1e-4, all, 0, 0, 0, 0, err
+#define LIMIT(field, tokens, width, judged, off, moves, known, tol) \
+    field[0] == 'o' ? "08" : "13", field, tokens, tokens, width, ALL, judged, 1, off, \
+    1, moves, moves, 0, known, 0, tol
+#define TOKEN(stage, field, off, own, others, alike, known, tol) \
+    stage, field, 64, 64, 16, -1, KCP_BF16, 1, off, 1, others, own, alike, known, 0, tol
+
+static int limits(struct kcp_report *rep)
+{
+    const double few = 1 + 1 / sqrt(24), row = 1 + 1 / sqrt(32);
+    const struct made x[] = {
+        /* what an error is measured against */
+        { "a null slice: 1e-6 of v", OF("08", "o", 0, 1e-12, 1e-12 / 2e-6), 0, -1 },
+        { "its own size", OF("08", "o", 4, 1e-4, 1e-4 / 4), 1e-5, -1 },
+        { "dA_log: a sum of terms", OF("13", "dA_log", 1e-9, 1e-5, 1e-5 / 5), 0, -1 },
+        { "ddt_bias: likewise", OF("13", "ddt_bias", 1e-9, 1e-5, 1e-5 / 3), 0, -1 },
+        { "a null gradient", OF("13", "dq_raw", 0, 1e-12, INFINITY), 0, -1 },
+        { "a null M: 1e-6 of K^-1/2", OF("05", "map", 0, 1e-12, 4e-6), 0, -1 },
+        { "limits of fp32", OF("13", "dv", 1, 1e-6, 1e-6), 1e-5, -1 },
+        { "limits of gates", OF("13", "dg_raw", 1, 1e-6, 1e-6), 1e-4, -1 },
+        { "few tokens: their head", FEW("08", "o", 10, 70, 4, 1e-4 / 4), 0, -1 },
+        { "a short batch: 1e-2 of v", FEW("08", "o", 10, 10, 1e-9, 5e-3), 0, -1 },
+        { "one number per token", FEW("13", "dbeta_raw", 10, 10, 3, 1e-4 / 3), 0, -1 },
+        { "64 tokens are not few", FEW("08", "o", 64, 70, 4, 1e-4 / 2e-6), 0, -1 },
+        /* limits of few numbers, and of numbers that move by themselves */
+        { "twelve numbers", LIMIT("o", 3, 4, KCP_BF16, 6.3e-3, 0, 1, 6e-3 * few), 1 },
+        { "a bench row's", LIMIT("o", 3, 4, KCP_BF16, 6.3e-3, 0, 0, 6e-3 * few), 0 },
+        { "sixty-four", LIMIT("o", 4, 16, KCP_BF16, 6.3e-3, 0, 1, 6e-3), 8 },
+        { "it moves", LIMIT("o", 4, 16, KCP_BF16, 6.3e-3, 3e-3, 1, 9e-3), 8 },
+        { "by much", LIMIT("o", 4, 16, KCP_BF16, 6.3e-3, 1e-1, 1, 2.4e-2), 1 },
+        { "off by more", LIMIT("o", 4, 16, KCP_BF16, 2.5e-2, 1e-1, 1, 6e-3), 0 },
+        { "fp32", LIMIT("o", 4, 16, KCP_F32, 3e-5, 2e-6, 1, 1.8e-5), 8 },
+        { "by much", LIMIT("o", 4, 16, KCP_F32, 3.9e-4, 1e-3, 1, 4e-4), 8 },
+        { "off by more", LIMIT("o", 4, 16, KCP_F32, 4.1e-4, 1e-3, 1, 1e-5), 0 },
+        { "longer sums", LIMIT("o", 4, 64, KCP_F32, 3e-5, 2e-6, 1, 2.4e-5), 8 },
+        { "a bench row's", LIMIT("dA_log", 64, 16, KCP_BF16, 2.5e-1, 0, 0,
+                                 2e-2 * (1 + 3 / sqrt(2))), 0 },
+        { "a bench row's", LIMIT("dg_raw", 64, 16, KCP_BF16, 5e-2, 0, 0, 2e-2), 0 },
+        { "a bench row's", LIMIT("ddt_bias", 64, 16, KCP_BF16, 2e-1, 0, 0,
+                                 2e-2 * (1 + 3 / sqrt(32))), 0 },
+        { "one token", LIMIT("o", 1, 16, KCP_BF16, 2.5e-2, 1e-1, 1, 9.6e-2), 1 },
+        { "two tokens", LIMIT("o", 2, 16, KCP_BF16, 2.5e-2, 1e-1, 1, 4.8e-2), 1 },
+        { "off by more", LIMIT("o", 1, 16, KCP_BF16, 1.9e-1, 1e-1, 1, 6e-3), 0 },
+        /* one token of 64 */
+        { "three times o's", TOKEN("08", "o", 1.9e-2, 0, 0, 0, 1, 1.8e-2), -1 },
+        { "and not less", TOKEN("08", "o", 1.7e-2, 0, 0, 0, 1, 0), -1 },
+        { "three times dv's", TOKEN("13", "dv", 2.5e-2, 0, 0, 0, 1, 2.4e-2), -1 },
+        { "of a family five", TOKEN("16", "dv", 4.1e-2, 0, 0, 0, 1, 4e-2), -1 },
+        { "it moves", TOKEN("08", "o", 4.5e-2, 8e-3, 0, 0, 1, 3.6e-2 * row), -1 },
+        { "within that", TOKEN("08", "o", 4e-2, 8e-3, 0, 0, 1, 0), -1 },
+        { "others move", TOKEN("08", "o", 1.9e-2, 0, 8e-3, 0, 1, 1.8e-2), -1 },
+        { "up to a bound", TOKEN("08", "o", 7.1e-2, 1, 0, 0, 1, 0), -1 },
+        { "which ends", TOKEN("08", "o", 7.3e-2, 1, 0, 0, 1, 1.8e-2), -1 },
+        { "unknown", TOKEN("08", "o", 2.9e-2, 0, 0, 0, 0, 0), -1 },
+        { "unknown: five", TOKEN("08", "o", 3.1e-2, 0, 0, 0, 0, 3e-2), -1 },
+        { "alike keys", TOKEN("08", "o", 2.9e-2, 0, 0, 0.9, 1, 0), -1 },
+        { "alike keys: five", TOKEN("08", "o", 3.1e-2, 0, 0, 0.9, 1, 3e-2), -1 },
+        { "of the head", TOKEN("08", "o", 1e-1, 1, 1, 0.9, 1, 0), -1 } };
+    for (size_t i = 0; i < sizeof x / sizeof *x; i++) {
+        const struct worst w = judge_made(&x[i]);
+        const double tol = x[i].rows < 0 && w.err <= w.tol ? 0 : w.tol;
+        const int same = x[i].err == w.err || fabs(w.err - x[i].err) <= 1e-9 * x[i].err;
+        EXPECT(rep, x[i].err <= 0 || same, "%s, %s: error %g, not %g", x[i].what,
+               x[i].field, w.err, x[i].err);
+        EXPECT(rep, (x[i].tol <= 0 && x[i].rows >= 0) || fabs(tol - x[i].tol) < 1e-9,
+               "%s, %s: limit %g, not %g", x[i].what, x[i].field, tol, x[i].tol);
+        EXPECT(rep, x[i].draws < 0 || most_draws == x[i].draws, "%s, %s: %d draws",
+               x[i].what, x[i].field, most_draws);
+    }
+    const struct made nan = { "NaN", OF("13", "dv", 1, NAN, 0), 0, -1 };
+    const struct made none = { "right", OF("08", "o", 0, 0, 0), 0, -1 };
+    EXPECT(rep, judge_made(&nan).nan && !judge_made(&none).nan &&
+           judge_made(&none).err == 0, "NaN, and a null slice that is right");
+    return KCP_OK;
+}
+KCP_CHECK(check_00_limits) = { "00_judge", "limits",
+    "what an error is measured against, and its limit, on slices made by hand",
+    limits };
+
+/* ---- the closing lines */
+static int closes_with(const struct kcp_report *r, const char *what, int *status)
+{
+    char text[2000] = "";
+    FILE *f = tmpfile();
+    const int keep = dup(1);
+    fflush(stdout);
+    if (!f || keep < 0 || dup2(fileno(f), 1) < 0) return 0;
+    *status = report_close(r, 0);
+    fflush(stdout);
+    dup2(keep, 1);
+    close(keep);
+    rewind(f);
+    text[fread(text, 1, sizeof text - 1, f)] = 0;
+    fclose(f);
+    return strstr(text, what) != NULL;
+}
+
+static int closes(struct kcp_report *rep)
+{
+    static const struct { struct kcp_report of; const char *line; int status; }
+    row[] = {
+        { { .na = 1, .asked = 1 }, "nothing ran", 1 },
+        { { .skip = 1, .asked = 1 }, "nothing ran", 1 },
+        { { .asked = 1 }, "no such stage", 1 },
+        { { .pass = 1, .na = 1 }, "INCOMPLETE", 0 },
+        { { .pass = 1 }, "1 passed, 0 failed", 0 } };
+    for (int i = 0; i < 5; i++) {
+        int status = -1;
+        const int found = closes_with(&row[i].of, row[i].line, &status);
+        EXPECT(rep, found && status == row[i].status, "row %d: status %d, '%s' is %s",
+               i, status, row[i].line, found ? "printed" : "not printed");
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_00_closes) = { "00_judge", "closes",
+    "when nothing ran, a line says why, and the status is 1", closes };
+
+/* ---- n/a against a record */
+static int promises(struct kcp_report *rep)
+{
+    static const struct {
+        const char *shapes;
+        int is_object;
+        struct verdict of;
+        enum outcome is;
+    } row[] = {
+        { "any shape", 0, { .outcome = PASS }, PASS },
+        { "any shape", 0, { .outcome = PASS, .no_backward = 1 }, FAIL },
+        { "K up to 8", 0, { .outcome = PASS, .no_forward = 1 }, FAIL },
+        { "K up to 8", 1, { .outcome = PASS, .no_forward = 1 }, PASS },
+        { "forward; K up to 8", 0, { .outcome = PASS, .no_backward = 1 }, PASS },
+        { "forward; K up to 8", 0, { .outcome = PASS, .no_forward = 1 }, FAIL },
+        { "backward; any", 0, { .outcome = MARGINAL, .no_forward = 1 }, MARGINAL },
+        { "any shape", 1, { .outcome = NA, .refused = 1 }, FAIL },
+        { "any shape", 0, { .outcome = NA, .refused = 1 }, FAIL },
+        { "any shape", 0, { .outcome = NA }, NA },
+        { "K up to 8", 0, { .outcome = NA, .refused = 1 }, NA } };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        const struct kcp_variant v = { "07_merge", "half", "", KCP_F64, KCP_HOST,
+                                       row[i].shapes, NULL, NULL };
+        struct verdict t = row[i].of;
+        hold_to_record(&v, row[i].is_object, &t);
+        EXPECT(rep, t.outcome == row[i].is, "row %zu: %s", i, outcome_name[t.outcome]);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_00_promises) = { "00_judge", "promises",
+    "n/a against the record, or in one pass of a built-in variant, is a failure",
+    promises };
+
+/* ---- bf16 rounds to nearest even; NaN of all ones survives every storage */
+static int rounds(struct kcp_report *rep)
+{
+    static const double row[][2] = {
+        { 1 + 0x1p-8, 1 },                    { 1 + 3 * 0x1p-8, 1 + 0x1p-6 },
+        { 1 + 0x1p-8 + 0x1p-20, 1 + 0x1p-7 }, { -1 - 0x1.8p-8, -1 - 0x1p-7 } };
+    double x[3] = { 0.5, -2, NAN }, y[3];
+    unsigned char bytes[24];
+    for (int i = 0; i < 4; i++)
+        EXPECT(rep, to_storage(row[i][0], KCP_BF16) == row[i][1], "%a becomes %a",
+               row[i][0], to_storage(row[i][0], KCP_BF16));
+    memset(&x[2], 0xff, 8);
+    for (size_t width = 2; width <= 8; width *= 2) {
+        encode(bytes, x, 3, width);
+        decode(y, bytes, 3, width);
+        EXPECT(rep, !memcmp(x, y, sizeof x), "%zu bytes: numbers or NaN change", width);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_00_rounds) = { "00_judge", "rounds",
+    "bf16 to nearest even; the NaN of unwritten memory survives every storage",
+    rounds };

@@ -1,0 +1,139 @@
+/* self_trials.c -- the judge judged: each plant of one call gets its verdict.
+ *
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself: right rows pass.
+ * Next: self_lists.c.
+ *
+ * Each plant runs in the host's memory, and in memory that the judge takes for a GPU's:
+ * all arrays of a rank in one allocation.
+ */
+#include "plants.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void verdict_text(const struct verdict *t, char *text, size_t n)
+{
+    const struct worst *w = &t->worst;
+    const char *forward = w->of_forward ? "forward " : "";
+    const char *field = w->field;
+    if (t->outcome == MARGINAL) snprintf(text, n, "marginal");
+    else if (t->outcome != FAIL)
+        snprintf(text, n, "%s, %s at %.2f", outcome_name[t->outcome], field,
+                 w->tol > 0 ? w->err / w->tol : 0);
+    else if (w->nan) snprintf(text, n, "NaN in %s%s", forward, field);
+    else if (w->tol > 0 && w->err > w->tol)
+        snprintf(text, n, "%s%s wrong in head %d: %s", forward, field, w->head, t->map);
+    else snprintf(text, n, "%s", t->why);
+}
+
+static void judge_plant(struct kcp_report *rep, const struct plant *p,
+                        const struct memory *m)
+{
+    static const char *const usual = "live kda H=1 HV=2 K=8 V=6 C=16 lengths=90,7 h0";
+    const struct kcp_stage *s = stage_find(p->stage);
+    const struct kcp_variant v = { s->name, p->name, "", KCP_F64, KCP_HOST, "any",
+                                   p->run, p->work };
+    const char *words = p->cases ? p->cases : usual;
+    const int is_bf16 = !strncmp(words, "bf16: ", 6);
+    struct kcase list[8];
+    struct verdict t = { .outcome = SKIP };
+    char text[1400], why[160];
+    const int n = cases_parse(words + (is_bf16 ? 6 : 0), list, 8, why, sizeof why);
+    EXPECT(rep, n > 0, "%s: %s", p->name, why);
+    planted = p;
+    memory_forced = m;
+    if (p->forward) trial_forward = p->forward;
+    repeats_begin();
+    for (int i = 0; i < n; i++)
+        judge_case(s, &v, &list[i], is_bf16 ? KCP_BF16 : KCP_F64, &t);
+    trial_forward = ref_forward;
+    memory_forced = NULL;
+    verdict_text(&t, text, sizeof text);
+    EXPECT(rep, strstr(text, p->verdict), "%s %s, %s memory: found '%s', expected '%s'",
+           p->stage, p->name, m->name, text, p->verdict);
+}
+
+static int in_memory(struct kcp_report *rep, const struct memory *m, int but)
+{
+    for (int i = 0; i < nplants; i++)
+        if ((int)plants[i].memory != but) judge_plant(rep, &plants[i], m);
+    return KCP_OK;
+}
+
+static int on_host(struct kcp_report *rep)
+{
+    return in_memory(rep, &host_memory, FAR_ONLY);
+}
+
+static int copies;
+static int counted_copy(void *to, const void *from, size_t n)
+{
+    copies++;
+    return host_memory.copy(to, from, n);
+}
+
+static int far(struct kcp_report *rep)
+{
+    struct memory m = host_memory;
+    m.name = "far";
+    m.is_far = 1;
+    m.copy = counted_copy;
+    const int asked = repeats_asked;
+    repeats_asked = 0;
+    judge_plant(rep, &plants[0], &m);
+    repeats_asked = asked;
+    EXPECT(rep, copies == 2, "%d copies, expected one there and one back", copies);
+    return in_memory(rep, &m, HOST_ONLY);
+}
+
+KCP_CHECK(check_00_plants) = { "00_judge", "plants",
+    "each mistake of one call is named: values, bounds, workspaces, messages, other "
+    "calls", on_host };
+KCP_CHECK(check_00_plants_far) = { "00_judge", "plants_far",
+    "the same where a rank's arrays are one allocation, as on a GPU; one copy each way",
+    far };
+
+/* ---- on a GPU, around a kernel: a workspace that nothing wrote is NaN */
+static int (*kernel)(void *), is_written;
+static size_t one_number(const void *a) { (void)a; return 64; }
+
+static int reads_work_there(void *args)
+{
+    const struct memory *m = device_memory();
+    struct kcp_chunk *a = args;
+    char x[2], work[2];                        /* a number of o in bf16 */
+    int status = kernel(args);
+    if (!status && m->sync()) status = KCP_CUDA;
+    if (!status) status = m->copy(x, a->o, 2);
+    if (!status && is_written) status = m->copy(a->work, x, 2);
+    if (!status) status = m->copy(work, a->work, 2);
+    for (int i = 0; i < 2; i++) x[i] |= work[i];
+    return status ? status : m->copy(a->o, x, 2);
+}
+
+static int gpu_unwritten(struct kcp_report *rep)
+{
+    const struct kcp_variant *v;
+    struct kcase k;
+    char why[100];
+    if (!device_memory() || kcp_variants("04_chunk", "v1_column", &v, 1) != 1) {
+        printf("  00_judge gpu_unwritten: no GPU found\n");
+        return KCP_NA;
+    }
+    struct kcp_variant reads = *v;
+    kernel = v->run;
+    reads.run = reads_work_there;
+    reads.work = one_number;
+    case_parse("live kda H=1 HV=2 K=64 V=64 C=64 lengths=70", &k, why, sizeof why);
+    for (is_written = 0; is_written < 2; is_written++) {
+        struct verdict t;
+        judge_case(stage_find(v->stage), &reads, &k, v->storage, &t);
+        EXPECT(rep, t.outcome == (is_written ? PASS : FAIL) &&
+               t.worst.nan == !is_written, "written %d: %s %s", is_written,
+               outcome_name[t.outcome], t.why);
+    }
+    return KCP_OK;
+}
+KCP_CHECK(check_00_gpu_unwritten) = { "00_judge", "gpu_unwritten",
+    "on a GPU, around a kernel: a read of a workspace that nothing wrote is NaN",
+    gpu_unwritten };
