@@ -72,19 +72,20 @@ run_row() {            # one value: $x
         echo "  FAIL  $said $line${before:+ after $before}${x:+ (x is $x)}: $why:" \
             "$(head -c 300 "$W/stderr")"; }
 }
-rows=0 failed=0 missing=
+rows=0 failed=0 missing= folder=
 mkdir "$W/kept"
 tr '\t' '\037' <"$top/tests/cli/cases.tsv" | grep -v '^#' >"$W/rows"
 while IFS=$(printf '\037') read -r program status pattern arguments values before; do
-    if [ "$program" = folder ]; then
-        rm -rf "$W/kept"; mkdir "$W/kept"; cd "$W/kept" || exit 2
-        eval "$before" >/dev/null || { echo "cases.sh: cannot make: $before"; exit 1; }
-        continue
-    fi
+    [ "$program" != folder ] || { folder=$before; continue; }
     [ -z "$only" ] || [ "${program%%:*}" = "$only" ] || continue
     set_program "$program"
     [ -n "$exe" ] || { case $missing in *"$said"*) ;; *) missing="$missing $said" ;; esac
         continue; }
+    if [ -n "$folder" ]; then
+        rm -rf "$W/kept"; mkdir "$W/kept"; cd "$W/kept" || exit 2
+        eval "$folder" >/dev/null || { echo "cases.sh: cannot make: $folder"; exit 1; }
+        folder=
+    fi
     eval "for x in ${values:-''}; do run_row; done"
 done <"$W/rows"
 echo "cases.sh: $rows command lines, $failed wrong${missing:+; not built:$missing}"
