@@ -1,4 +1,4 @@
-// gradients.cuh -- all gradients of a tile's tokens, from the states around each.
+// gradients.cuh -- all gradients of a tile's tokens, from the states around each token.
 // Book: chapter 15, "Code: kernels".
 // Checked by: tests/15_scan/checks.c.
 // Next: repeat.cuh.
@@ -7,11 +7,11 @@
 
 #include "token.cuh"
 
-// With F = dS + q dO^T, e = v - S_d^T k, z = F^T k (columns, first half), then
+// With F = dS + q dO^T, e = v - S_d^T k, z = F^T k (by columns, first half):
 //   dq = S' dO      dk = beta (F e - S_d z)      dalpha = sum_v (F - beta k z^T) S
-// (rows, second half: a warp a row, lanes over v). Bound: memory, two states read twice
-// a token. dq, dk of a value head go to dq_part, dk_part [C,HV,K]. Barriers: vectors
-// before columns, columns before rows, rows before dspike.
+// (by rows, second half: a warp per row, lanes over v). Bound: memory, two states read
+// twice per token. dq and dk of a value head go to dq_part, dk_part [C,HV,K]. Barriers:
+// vectors before columns, columns before rows, rows before dspike.
 template <class X>
 static __global__ void gradients(const struct tile x, float *dq_part, float *dk_part)
 {
@@ -70,7 +70,7 @@ static __global__ void gradients(const struct tile x, float *dq_part, float *dk_
     }
 }
 
-// dq, dk of a query/key head: its value heads, in their order.
+// Sums dq and dk over the value heads of a query/key head, in order.
 template <class X>
 static __global__ void add_group(const struct tile x, const float *dq_part,
                                  const float *dk_part)
@@ -89,7 +89,7 @@ static __global__ void add_group(const struct tile x, const float *dq_part,
     }
 }
 
-// A chunk's part of dW_alpha [HV,K,D] and dw_beta [HV,D], one behind the other.
+// A chunk's term of dW_alpha [HV,K,D], followed by its term of dw_beta [HV,D].
 template <class X>
 static __global__ void into_weights(const struct kcp_scan a, float *part)
 {
@@ -109,7 +109,7 @@ static __global__ void into_weights(const struct kcp_scan a, float *part)
     part[c * all + j] = sum;
 }
 
-// A map [start | I]; or [start | 0] with a decay [HV,K] of 1, for a tree.
+// A map [start | I]; or, for a tree, [start | 0] with a decay [HV,K] of 1.
 static __global__ void begin_map(int K, int V, const float *start, float *decay,
                                  float *map)
 {
@@ -124,7 +124,7 @@ static __global__ void begin_map(int K, int V, const float *start, float *decay,
     for (int i = threadIdx.x; i < K && decay; i += blockDim.x) decay[n * K + i] = 1.0f;
 }
 
-// As the exchange wants it: M whole, and not M^T. A block a head.
+// In the exchange's format: M with its diagonal, and not transposed. A block per head.
 static __global__ void end_map(int K, int V, const float *decay, int transpose,
                                float *maps)
 {

@@ -1,4 +1,4 @@
-// program.cuh -- one rank's Spike-KDA: tiles walked or scanned, maps, repeats, back.
+// program.cuh -- one rank's Spike-KDA: tiles, maps, repeated outputs, backward.
 // Book: chapter 15, "Code: kernels".
 // Checked by: tests/15_scan/checks.c.
 // Next: program_bf16.cu and program_f32.cu; v1_plain.cu, how products are done.
@@ -8,7 +8,7 @@
 #include "core/paths.h"
 #include "rank.cuh"
 
-// Tile c of segment s, its gates made.
+// Tile c of segment s, with its gates computed.
 template <class X>
 static struct tile tile_of(const struct scan *x, int s, int c)
 {
@@ -31,7 +31,7 @@ static void copy_floats(const struct scan *x, float *to, const float *from, int6
     cudaMemcpyAsync(to, from, sizeof(float) * n, cudaMemcpyDeviceToDevice, x->a.stream);
 }
 
-// Updates and the way up.
+// The leaves and the upward pass.
 template <class X>
 static int build_tree(const struct scan *x, const struct tile &y, int back)
 {
@@ -40,7 +40,8 @@ static int build_tree(const struct scan *x, const struct tile &y, int back)
     return tree_up(product_of(x, y, NULL), x->by.run, x->a.stream);
 }
 
-// The root of a tile's tree on W columns of S: a map's, or V of a state's, ld apart.
+// Applies the root of a tile's tree to W columns of S: a map's, or V of a state's, ld
+// apart.
 static int apply_root(const struct scan *x, const struct tile &y, int W, int ld,
                       float *S)
 {
@@ -75,7 +76,7 @@ static int advance_tile(const struct scan *x, int s, int c, int back, int W, int
     return launched();
 }
 
-// Segment maps, tile by tile, then chapter 07.
+// The maps of segments, tile by tile, then chapter 07.
 template <class X>
 static int carry_maps(struct scan *x, int back, float *states)
 {
@@ -87,7 +88,7 @@ static int carry_maps(struct scan *x, int back, float *states)
     for (int s = 0; s < a->NS && !status; s++) {
         const int want = kcp_plan_want(a->plan, x->ctx->seg0 + s, back);
         const int W = want & KCP_WANT_M ? ld : a->V;
-        if (!want && a->plan->R > 1)             // nobody asks, but it may travel
+        if (!want && a->plan->R > 1)             // not wanted, but it may be sent
             cudaMemsetAsync(x->maps + s * map, 0, sizeof(float) * map, a->stream);
         if (!want) continue;
         float *decay = scanned(x, s) ? x->decay : NULL;
@@ -127,7 +128,8 @@ static int outputs(struct scan *x)
     return status ? status : launched();
 }
 
-// States before all tokens of a tile, or gradients after them; S moves over the tile.
+// Fills the states before all tokens of a tile, or the gradients after them; S becomes
+// the state after (before) the tile.
 template <class X>
 static int fill_states(struct scan *x, int s, const struct tile &y, int back, float *S,
                        float *states)
@@ -168,8 +170,8 @@ static int tile_gradients(struct scan *x)
     return status ? status : launched();
 }
 
-// dW_alpha, dw_beta: chunks, then segments, then ranks, each in their order. A rank
-// without tokens may ask for neither.
+// dW_alpha and dw_beta, summed over chunks, then segments, then ranks, in order. A rank
+// without tokens may have neither.
 template <class X>
 static int weights(struct scan *x)
 {
@@ -189,7 +191,7 @@ static int weights(struct scan *x)
     return status;
 }
 
-// What a sequence without tokens hands through.
+// Copies the rows of sequences without tokens.
 static void rows_on(const struct scan *x, const int *owner, const void *from, void *to)
 {
     const struct kcp_plan *p = x->a.plan;

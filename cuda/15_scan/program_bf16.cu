@@ -1,4 +1,4 @@
-// program_bf16.cu -- the program of chapter 15 on arrays of bf16, an object of its own.
+// program_bf16.cu -- the program of chapter 15 on arrays of bf16, a separate object.
 // Book: chapter 15, "Code: kernels".
 // Checked by: tests/15_scan/checks.c.
 // Next: v1_plain.cu.

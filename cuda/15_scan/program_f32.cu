@@ -1,4 +1,4 @@
-// program_f32.cu -- the program of chapter 15 on arrays of float, an object of its own.
+// program_f32.cu -- the program of chapter 15 on arrays of float, a separate object.
 // Book: chapter 15, "Code: kernels".
 // Checked by: tests/15_scan/checks.c.
 // Next: v1_plain.cu.

@@ -1,4 +1,4 @@
-// rank.cuh -- one rank's rooms for Spike-KDA: a tile's, its segments', its tokens'.
+// rank.cuh -- the workspace of one rank's Spike-KDA: per tile, segment and token.
 // Book: chapter 15, "Code: kernels".
 // Checked by: tests/15_scan/checks.c.
 // Next: program.cuh, which fills them.
@@ -12,8 +12,8 @@
 #include "scan.cuh"
 #include "sequential.cuh"
 
-// Nothing is allocated and the host waits for nothing but comm. Forward holds, of all
-// tokens, nothing; backward dO of each and a state a tile.
+// Nothing is allocated, and the host waits only for comm. Forward stores nothing per
+// token; backward stores dO per token and one state per tile.
 struct scan {
     struct kcp_scan a;
     struct scan_kernel by;
@@ -23,11 +23,12 @@ struct scan {
     struct repeats p;
     struct kcp_exchange e;
     int *want;
-    float *maps, *decay, *states, *ends, *tmp, *tile_h;    // decay: of one map
+    float *maps, *decay, *states, *ends, *tmp, *tile_h;    // decay: for one map
     float *dq_part, *dk_part, *part, *mine, *all, *sum;
 };
 
-// Stretch s by the scan? auto: where its tiles are long enough to pay for the levels.
+// Is stretch s processed by the parallel scan? auto: if its tiles are long enough to
+// pay for the levels.
 static int scanned(const struct scan *x, int s)
 {
     const struct kcp_scan *a = &x->a;
@@ -106,7 +107,7 @@ static size_t scan_layout(struct scan *x, const struct kcp_scan *args,
     return r->used;
 }
 
-// Small tables of the plan to the device.
+// Copies small tables of the plan to the device.
 static void store_tables(struct scan *x)
 {
     const struct kcp_plan *p = x->a.plan;

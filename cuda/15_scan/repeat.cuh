@@ -1,4 +1,4 @@
-// repeat.cuh -- outputs that dropped tokens repeat, and what they owe, across cuts too.
+// repeat.cuh -- outputs that dropped tokens repeat, and their gradients, across cuts.
 // Book: chapter 15, "Code: kernels".
 // Checked by: tests/15_scan/checks.c.
 // Next: program.cuh.
@@ -8,9 +8,9 @@
 #include "cuda/host/segment_sum.cuh"
 #include "token.cuh"
 
-// rows [padded,row]: a segment's HV V numbers, then 1 where a walk may stop; all
-// [R,padded,row]: everybody's, the plan's segment j in token order at place [j]. facts
-// [NS,FACTS]: begin, end, flags, sequence, the segment's own j.
+// rows [padded,row]: per segment HV V numbers, then 1 if a search may stop there; all
+// [R,padded,row]: the rows of all ranks; the plan's segment j in token order is at
+// place [j]. facts [NS,FACTS]: begin, end, flags, sequence, the segment's j.
 enum { FIRST = 1, LAST = 2, FACTS = 5 };
 struct repeats {
     struct kcp_scan a;
@@ -31,8 +31,8 @@ static __device__ __forceinline__ float boundary_row(const void *rows, int n,
     return rows ? ((const float *)rows)[(int64_t)n * x.row + c] : 0.0f;
 }
 
-// What a segment tells those after it: the last output it knows of. A block a segment;
-// every thread finds the same token.
+// A segment's row for later segments: the last output that it knows. A block per
+// segment; every thread finds the same token.
 template <class X>
 static __global__ void last_of(const struct repeats x)
 {
@@ -49,8 +49,8 @@ static __global__ void last_of(const struct repeats x)
     if (threadIdx.x == 0) mine[x.row] = t >= f[0] || f[2] & FIRST;
 }
 
-// o_t of a dropped token, and ot: a block a token and a part of its row. Emitted rows
-// are read, dropped ones written, so no block waits for another.
+// o_t of a dropped token, and ot: a block per token and part of its row. Emitted rows
+// are read, dropped rows written, so blocks are independent.
 template <class X>
 static __global__ void repeat_rows(const struct repeats x, int s)
 {
@@ -71,7 +71,8 @@ static __global__ void repeat_rows(const struct repeats x, int s)
     if (ends) ((float *)x.a.ot)[(int64_t)f[3] * x.row + c] = o;
 }
 
-// What tokens t0 .. t1-1, all dropped, owe on top of what is owed after them.
+// The gradient that tokens t0 to t1-1, all dropped, add to `after`, that of the tokens
+// after them.
 template <class X>
 static __device__ __forceinline__ float debt_of(const struct repeats &x, int t0, int t1,
                                                 float after, int c)
@@ -95,8 +96,8 @@ static __global__ void debts_of_segment(const struct repeats x)
     if (threadIdx.x == 0) mine[x.row] = !all || last;
 }
 
-// dO [t] = do_ [t] + what the dropped tokens after it owe, 0 of a dropped one; block -1
-// of the grid is the sequence's start, whose debt is do0.
+// dO [t] = do_ [t] + the gradients of the dropped tokens after it, 0 for a dropped
+// token; block -1 of the grid is the sequence's start, whose sum is do0.
 template <class X>
 static __global__ void spread_debts(const struct repeats x, int s)
 {
@@ -121,7 +122,7 @@ static __global__ void spread_debts(const struct repeats x, int s)
         (float)((const X *)x.a.do_)[(int64_t)t * x.row + c] + debt;
 }
 
-// The rows of all ranks; without a mask, or a cut inside a sequence, nobody asks.
+// Gathers the rows of all ranks; not needed without a mask or a cut inside a sequence.
 static int gather_rows(const struct repeats *x, int64_t padded, struct kcp_comm *comm)
 {
     const struct kcp_scan *a = &x->a;

@@ -1,4 +1,4 @@
-// scan.cuh -- what a variant of the scan gives: its products, and how fast they are.
+// scan.cuh -- the interface of a variant of the scan: its products and their speed.
 // Book: chapter 15, "Code: kernels".
 // Checked by: tests/15_scan/checks.c.
 // Next: tree.cuh, which products there are; program.cuh, what is done with them.
@@ -8,19 +8,19 @@
 #include "cuda/host/workspace.cuh"
 #include "tree.cuh"
 
-// What auto goes by, in nanoseconds: a walked token, whatever the heads; a launch that
-// the next one waits for; a number of a leaf's map, through all levels. Fitted to
-// forward passes timed on an H200 (bench/results/, case scan): 256 ns a token of K = 16
-// and 32, 315 of 64. They choose between two right results and change neither.
+// The cost model of auto, in nanoseconds: per token of the sequential form, for any
+// number of heads; per dependent launch; per number of a leaf's map, through all
+// levels. Fitted to forward passes on an H200 (bench/results/, case scan): 256 ns per
+// token at K = 16 and 32, 315 at 64. Both forms give the same results up to rounding.
 struct pace { float token, launch, number; };
 struct scan_kernel {
-    const char *name[2];                 // of its rows of paths: in bf16, in fp32
+    const char *name[2];                 // in the table of paths: bf16, fp32
     products *run;
     struct pace pace;
 };
 
-// One rank's pass of args, struct kcp_scan, and the bytes that it needs: a status, as
-// kcp.h says. The program compiles once a type, whatever the products.
+// One rank's pass of args (struct kcp_scan): a status as in kcp.h; and its bytes of
+// workspace. The program is compiled once per storage type, for all variants.
 template <class X>
 int scan_run(void *args, const struct scan_kernel &by);
 template <class X>

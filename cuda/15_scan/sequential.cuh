@@ -8,14 +8,14 @@
 #include "token.cuh"
 #include "cuda/tile/warp.cuh"
 
-// Bound: latency. A token needs the state of the one before it, and within it a sum
-// over rows comes before the update. A state or map [HV,K,ld] stays in registers, its
-// columns over warps: of 8 columns a warp has, eight lanes own two, each every eighth
-// four of their rows. A sum over rows is then three shuffles deep and needs no barrier;
-// the sums for o, S'^T q = S_d^T q + beta (k q) e, go in the same three rounds. A
-// block's warps share tokens: it stages GROUP of them at a time in shared memory, and
-// fetches the next into registers while it walks these. The barrier parts what is read
-// from what is written; with two buffers there is one a group.
+// Bound: latency. A token needs the state of the previous one, and within a token a sum
+// over rows precedes the update. A state or map [HV,K,ld] stays in registers, its
+// columns divided among warps: a warp has 8 columns, and eight lanes share two of
+// these, each with every eighth group of four rows. A sum over rows is then three
+// shuffles and no barrier; the sums for o, S'^T q = S_d^T q + beta (k q) e, share the
+// same three rounds. The warps of a block share tokens: GROUP of them are staged in
+// shared memory, and the next group is loaded into registers meanwhile. The barrier
+// separates reads from writes; with two buffers there is one per group.
 enum {
     COLUMNS = 2,
     LANES = 8,
@@ -25,15 +25,15 @@ enum {
 };
 
 template <int rows>
-struct group_storage { // of GROUP tokens, rows * 32 keys each
+struct group_storage { // GROUP tokens with rows * 32 keys each
     enum { GROUP = 32 / rows, KEYS = 32 * rows };
     float k[GROUP][KEYS], q[GROUP][KEYS], alpha[GROUP][KEYS], value[GROUP][ACROSS];
     float beta[GROUP];
     int lives[GROUP];
 };
 
-// What a thread holds of the group that comes next, as it lies in memory: a number that
-// is not looked at is not waited for. v is forward's, dO backward's value.
+// A thread's raw part of the next group: values are not converted here, because using a
+// loaded value waits for it. v is forward's value, dO backward's.
 enum { HOLDS = 1024 / SCAN_THREADS, VALUES = 32 * ACROSS / SCAN_THREADS };
 template <class X>
 struct next_group {
@@ -99,8 +99,8 @@ static __device__ __forceinline__ void store_group(const struct next_group<X> &y
     }
 }
 
-// Sums over eight lanes: the shuffles of a round stand behind one another (in order),
-// and only then is the first one waited for.
+// Sums over eight lanes: all shuffles of a round are issued before the first is waited
+// for.
 template <int many>
 static __device__ __forceinline__ void lane_sums(float (&y)[many])
 {
@@ -114,7 +114,7 @@ static __device__ __forceinline__ void lane_sums(float (&y)[many])
     }
 }
 
-// A thread's rows of a token's vector: four together.
+// A thread's rows of a token's vector, in groups of four.
 template <int rows>
 static __device__ __forceinline__ void rows_of(const float *from, float (&y)[rows][4])
 {
@@ -170,7 +170,8 @@ static __device__ __forceinline__ void scan_token(const struct group_storage<row
     }
 }
 
-// A thread's part of [K,W], rows ld apart, to or from memory: two columns from v on.
+// Moves a thread's part of [K,W], row stride ld, to or from memory: two columns from v
+// on.
 template <int rows, int put>
 static __device__ __forceinline__ void move_state(float (&S)[rows][4][COLUMNS], int K,
                                                   int W, int ld, int v, float *at)
@@ -192,7 +193,7 @@ static __device__ __forceinline__ void move_state(float (&S)[rows][4][COLUMNS], 
         }
 }
 
-// keep [C,HV,K,V]: the state that each token finds.
+// keep [C,HV,K,V]: the state before each token.
 template <class X, int rows, int back, int emits>
 static __global__ void __launch_bounds__(SCAN_THREADS, 3)
     sequential_scan(const struct tile x, int W, int ld, float *state, float *keep)

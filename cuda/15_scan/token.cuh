@@ -1,4 +1,4 @@
-// token.cuh -- Spike-KDA's token on the device: gates, updates, emit.
+// token.cuh -- one token of Spike-KDA on the device: gates, updates, output.
 // Book: chapter 15, "Code: kernels".
 // Checked by: tests/15_scan/checks.c, through v1_plain.cu and v2_mma.cu.
 // Next: sequential.cuh.
@@ -7,10 +7,11 @@
 
 #include "tree.cuh"
 
-// A tile of n tokens from t0 on, and the arrays of one: gates [C,HV,K], [C,HV], maps
+// A tile of n tokens from t0 on, and its arrays: gates [C,HV,K], [C,HV], maps
 // [C,HV,K,V+K] and their decays [C,HV,K], states [C,HV,K,V] before and after its
-// tokens. fade is 1 - alpha, as exact as alpha however close to 1 that is. A masked
-// token has alpha = 1 and fade = beta = 0. dO [T,HV,V] is do_ with what repeats owe.
+// tokens. fade is 1 - alpha, accurate even if alpha is close to 1. A masked token has
+// alpha = 1 and fade = beta = 0. dO [T,HV,V] is do_ plus the gradients of repeated
+// outputs.
 struct tile {
     struct kcp_scan a;
     int64_t t0;
@@ -24,7 +25,7 @@ static __device__ __forceinline__ int dropped(const struct kcp_scan &a, int64_t 
     return a.drop ? ((const int *)a.drop)[t] : 0;
 }
 
-// Token of leaf e: in reverse the last one comes first.
+// Token of leaf e; in reverse order the last token is first.
 static __device__ __forceinline__ int token_of(const struct tile &x, int e, int back)
 {
     return back ? x.n - 1 - e : e;
@@ -35,7 +36,7 @@ static __device__ __forceinline__ float sigma(float y)
     return 1.0f / (1.0f + expf(-y));
 }
 
-// alpha and beta of a tile: a block a token and head, a thread a channel.
+// alpha and beta of a tile: a block per token and head, a thread per channel.
 template <class X>
 static __global__ void gates(const struct tile x)
 {
@@ -59,14 +60,14 @@ static __global__ void gates(const struct tile x)
     x.beta_slope[at] = acts ? sigma(y) * sigma(-y) : 0.0f;
 }
 
-// The sum of one number a thread over a warp, the same on every lane.
+// The sum over a warp of one number per thread, returned to every lane.
 static __device__ __forceinline__ float warp_sum(float y)
 {
     for (int m = 16; m; m /= 2) y += __shfl_xor_sync(0xffffffffu, y, m);
     return y;
 }
 
-// Rows of a token into shared memory: the caller's barrier follows.
+// Loads rows of a token into shared memory; the caller's barrier follows.
 template <class X>
 static __device__ __forceinline__ void load_token(const struct tile &x, int at, int n,
                                                   float *k, float *q, float *alpha)
@@ -80,10 +81,10 @@ static __device__ __forceinline__ void load_token(const struct tile &x, int at, 
     }
 }
 
-// Pass 1.  A = diag(alpha) - beta k (alpha k)^T: leaf e <- [beta k v^T | A
-// - diag(alpha)], in reverse [A^T q dO^T | A^T - diag(alpha)], and its decay alpha.
-// Bound: memory, 4 K (K+V) bytes written a leaf. A block a leaf and head, a thread a
-// column; the barrier parts the vectors from their products.
+// Pass 1.  A = diag(alpha) - beta k (alpha k)^T: leaf e <- [beta k v^T | A -
+// diag(alpha)], in reverse [A^T q dO^T | A^T - diag(alpha)], and its decay alpha.
+// Bound: memory, 4 K (K+V) bytes written per leaf. A block per leaf and head, a thread
+// per column; the barrier separates the vectors from their products.
 template <class X>
 static __global__ void updates(const struct tile x, int back)
 {
@@ -114,8 +115,8 @@ static __global__ void updates(const struct tile x, int back)
     }
 }
 
-// Pass 3.  o = S'^T q from the state before the token; the last one's S' goes to S. A
-// thread a column: S' = S_d + beta k e^T is not needed for o, only k q is.
+// Pass 3.  o = S'^T q from the state before the token; the last token's S' goes to S. A
+// thread per column: o does not need S' = S_d + beta k e^T itself, only k q.
 template <class X>
 static __global__ void emit(const struct tile x, float *S_last)
 {

@@ -1,5 +1,4 @@
-// tree.cuh -- which products the scan of a tile is made of; how they are done is the
-// variants' own affair.
+// tree.cuh -- the products of a tile's scan; each variant implements them.
 // Book: chapter 15, "Code: kernels".
 // Checked by: tests/15_scan/checks.c.
 // Next: gradients.cuh.
@@ -8,12 +7,12 @@
 
 #include "cuda/tile/device.cuh"
 
-// One level of the tree, for each of its blocks and heads. A map is [h | X] and D, M =
-// diag(D) + X: what decays, and what is corrected. Composing 2 after 1,
+// One level of the tree, for each of its blocks and heads. A map is [h | X] and D, with
+// M = diag(D) + X: D is the decay, X the correction. Composing 2 after 1,
 //   D = D_2 D_1     h = h_2 + D_2 h_1 + X_2 h_1     X = X_2 D_1 + D_2 X_1 + X_2 X_1
-// and applying, h + D z + X z, are one rule: out = L E + D R + X_L R, E = D_1 on the
-// columns of X, else 1. Where memory lives long X is small, and so is what rounding the
-// product adds; where it dies at once D is small, and nothing cancels.
+// and applying, h + D z + X z, are one rule: out = L E + D R + X_L R, with E = D_1 on
+// the columns of X, else 1. If memory is long, X is small, and so is the rounding of
+// the product; if it is short, D is small, and nothing cancels.
 //   UP    right <- right o left, in place: rows of L are read before they are written
 //   DOWN  z [i + d] = left's map of z [i]
 //   ROOT  to = the root's map of from, V columns, ld apart
@@ -26,7 +25,8 @@ struct product {
     const float *from, *from_decay;
 };
 
-// D [K] is L's and becomes D E when there is an E [K], R's; a state R has none.
+// D [K] belongs to L and becomes D E if there is an E [K], which belongs to R; a state
+// R has none.
 struct factors {
     const float *L, *R, *E;
     float *D, *out;
@@ -60,7 +60,7 @@ static __device__ __forceinline__ struct factors factors_of(const struct product
     }
 }
 
-// Whole warps, one thread a number, up to most.
+// Whole warps, one thread per number, at most `most`.
 static inline int threads_for(int numbers, int most)
 {
     const int threads = (numbers + 31) / 32 * 32;

@@ -1,4 +1,4 @@
-// v1_plain.cu -- the scan's products on the plain units, in fp32: a thread a column.
+// v1_plain.cu -- the scan's products in fp32 without tensor cores: a thread per column.
 // Book: chapter 15, "Code: kernels".
 // Checked by: tests/15_scan/checks.c.
 // Next: v2_mma.cu.
@@ -6,9 +6,9 @@
 
 enum { ROWS = 16, THREADS = 256 };
 
-// Bound: 2 K flops an element of out, fp32 units; R comes from the L2 once for each 16
-// rows. A block owns 16 whole rows of out, and has X_L's in shared memory before any is
-// written: so out may be L's map. The barrier separates the two.
+// Bound: 2 K flops per element of out, fp32 units; R is read from L2 once per 16 rows.
+// A block owns 16 whole rows of out, and has loaded X_L's rows into shared memory
+// before it writes, so out may be L's map. The barrier separates the two.
 static __global__ void multiply(const struct product x)
 {
     __shared__ float X[ROWS][KMAX], D[ROWS];

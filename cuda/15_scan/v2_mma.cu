@@ -1,4 +1,4 @@
-// v2_mma.cu -- the scan's products on the tensor cores, fp32 by three products of tf32.
+// v2_mma.cu -- the scan's products on tensor cores, fp32 as three tf32 products.
 // Book: chapter 15, "Code: kernels".
 // Checked by: tests/15_scan/checks.c.
 // Next: ../16_family/v1_stages.cu.
@@ -6,15 +6,15 @@
 #include "cuda/tile/cp_async.cuh"
 #include "cuda/tile/mma_tf32.cuh"
 
-// Bound: memory. Composing reads two maps and writes one, 12 K (K+V) bytes, for
-// 2 K^2 (K+V) flops: K / 6 flops a byte, 21 at K = 128, where tf32x3 could do 50. So a
-// block owns a whole product, R is read once, and out may be L's map: all of L has been
-// read before the first store. A warp owns 32 x 64 of out, 64 registers of sums. Slices
-// of 32 p come by copies in flight, two buffers; the barriers part their reader and
-// their writer.
+// Bound: memory. Composing reads two maps and writes one, 12 K (K+V) bytes, for 2 K^2
+// (K+V) flops: K / 6 flops per byte, 21 at K = 128, where tf32x3 could sustain 50. So a
+// block owns a whole product, R is read once, and out may be L's map, because all of L
+// is read before the first store. A warp owns 32 x 64 of out, 64 accumulators per
+// thread. Slices of 32 p are copied asynchronously into two buffers; the barriers
+// separate their reader and their writer.
 enum { DEPTH = 32, PITCH = DEPTH + 4, TALL = 32, WIDE = 64 };
 
-// Slice p0 .. p0+31: columns of X_L to [K,PITCH], rows of R to [32,columns+8].
+// Copies slice p0 to p0+31: columns of X_L to [K,PITCH], rows of R to [32,columns+8].
 template <int K, int columns>
 static __device__ __forceinline__ void fetch_slice(const struct factors &f, int V,
                                                    int p0, float *L, float *R)
@@ -31,7 +31,7 @@ static __device__ __forceinline__ void fetch_slice(const struct factors &f, int 
 }
 
 // y [32,64] += rows of L by columns of R, 8 p at a time; the smallest of the four
-// products of the parts, of the size 2^-22, is left out.
+// products of the parts, of relative size 2^-22, is omitted.
 template <int columns>
 static __device__ __forceinline__ void add_slice(float (*y)[8][4], const float *L,
                                                  const float *R)

@@ -1,4 +1,4 @@
-// program.cuh -- one rank's forward or backward of any model, of any version's kernels.
+// program.cuh -- one rank's forward or backward of any model.
 // Book: chapter 16, "Code: kernels".
 // Checked by: tests/16_family/checks.c.
 // Next: v1_form.cuh.
@@ -7,7 +7,7 @@
 
 #include "workspace.cuh"
 
-// The grid to the device, in rows of the form.
+// Copies the grid to the device, in rows of the form.
 static void store_grid(struct program *x)
 {
     const struct kcp_family *a = &x->f.a;
@@ -29,7 +29,7 @@ static void store_grid(struct program *x)
     put_rest(&of);
 }
 
-// Chapters 05, 07 and 04; with h_kept, backward needs no exchange here.
+// Chapters 05, 07 and 04; with h_kept backward needs no exchange here.
 static int family_forward(struct program *x)
 {
     const struct kcp_family *a = &x->f.a;
@@ -71,7 +71,7 @@ static int family_forward(struct program *x)
     return x->by.t.chunk(&c);
 }
 
-// Chapter 09, a part of it.
+// One part of chapter 09.
 static int family_reverse(struct program *x, int part)
 {
     FORM(kcp_chunk_backward, c);
@@ -115,7 +115,8 @@ static int family_carry_back(struct program *x)
     return status ? status : exchange(&x->e);
 }
 
-// Rows in which queries read, of the form's [mT,..] and of the caller's [T,..].
+// Copies the rows with which queries read, between the form's [mT,..] and the caller's
+// [T,..].
 template <class X>
 static void query_rows(const struct program *x, void *of_form, void *of_caller, int out)
 {

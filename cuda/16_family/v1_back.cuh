@@ -1,4 +1,4 @@
-// v1_back.cuh -- back through the form of any model: a block a chunk and head.
+// v1_back.cuh -- backward through the form of any model: a block per chunk and head.
 // Book: chapter 16, "Code: kernels".
 // Checked by: tests/16_family/checks.c, through v1_stages.cu.
 // Next: v1_stages.cu.
@@ -7,7 +7,8 @@
 
 #include "v1_form.cuh"
 
-// z = (I + L)^-T dU, from the last row up: a thread a value column; then dv and domega.
+// z = (I + L)^-T dU, from the last row to the first: a thread per value column; then dv
+// and domega.
 template <class X>
 static __global__ void family_solve_back(const struct family x)
 {
@@ -33,8 +34,8 @@ static __global__ void family_solve_back(const struct family x)
     }
 }
 
-// The gradients of the scores that make the systems, z_i x_j and z_i v_j, as those of
-// "what is found": for GDN-2, whose system subtracts, with a minus. A thread a pair.
+// The gradients of the scores in the systems, z_i x_j and z_i v_j, as gradients of
+// "what is read"; negated for GDN-2, whose system subtracts. A thread per pair.
 template <class X>
 static __global__ void family_pairs_back(const struct family x)
 {
@@ -53,10 +54,10 @@ static __global__ void family_pairs_back(const struct family x)
     }
 }
 
-// A channel's gradients in one chunk; q and k go on adding over a group's value heads.
+// A channel's gradients in one chunk; q and k accumulate over a group's value heads.
 struct channel { float q[CMAX], k[CMAX], b[CMAX], look[CMAX], G[CMAX]; };
 
-// Through the two states that the chunk touches.
+// Through the states before and after the chunk.
 template <class X>
 static __device__ void states_back(const struct family &x, struct token_range s, int c,
                                    int n, int d, struct channel &y)
@@ -101,7 +102,7 @@ static __device__ void states_back(const struct family &x, struct token_range s,
     y.G[last] += exp2f(G_last) * decay;
 }
 
-// Pair by pair; gradients of G that are one number with two signs are left out.
+// Pair by pair; terms of dG that cancel exactly are omitted.
 template <class X>
 static __device__ void scores_back(const struct family &x, struct token_range s, int n,
                                    int d, struct channel &y)
@@ -140,8 +141,8 @@ static __device__ void scores_back(const struct family &x, struct token_range s,
     }
 }
 
-// A thread a channel of a query/key head, walking its group's value heads in order: no
-// sum crosses threads. Bound: latency; C^2 pairs, one after another, in each thread.
+// A thread per channel of a query/key head, for its value heads in order, so no sum
+// crosses threads. Bound: latency; C^2 pairs, one after another, in each thread.
 template <class X>
 static __global__ void family_channels_back(const struct family x)
 {

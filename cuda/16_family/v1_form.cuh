@@ -1,4 +1,4 @@
-// v1_form.cuh -- the form of a chunk of any model: a block a chunk and head.
+// v1_form.cuh -- the form of a chunk of any model: a block per chunk and head.
 // Book: chapter 16, "Code: kernels".
 // Checked by: tests/16_family/checks.c, through v1_stages.cu.
 // Next: v1_back.cuh.
@@ -7,7 +7,7 @@
 
 #include "workspace.cuh"
 
-// G of token t, channel d: any of its rows.
+// G of token t, channel d; equal in all rows of the token.
 static __device__ __forceinline__ float G_of(const struct family &x, int64_t t, int n,
                                              int d)
 {
@@ -35,7 +35,7 @@ static __device__ __forceinline__ float gate_b(const struct family &x, int64_t t
     return (float)in<X>(x.a.b, t, x.a.HV, n, x.a.K)[d];
 }
 
-// What a token looks with: a, or b k.
+// The vector with which a token reads: a, or b k.
 template <class X>
 static __device__ __forceinline__ float look(const struct family &x, int64_t t, int n,
                                              int d)
@@ -44,7 +44,7 @@ static __device__ __forceinline__ float look(const struct family &x, int64_t t, 
     return gate_b<X>(x, t, n, d) * key<X>(x, t, n, d);
 }
 
-// What row r of a token writes along: b and k, or k.
+// The key along which row r of a token writes: b and k, or k.
 template <class X>
 static __device__ __forceinline__ float along(const struct family &x, int64_t t, int n,
                                               int r, int d)
@@ -52,7 +52,8 @@ static __device__ __forceinline__ float along(const struct family &x, int64_t t,
     return r < x.m - 1 ? gate_b<X>(x, t, n, d) : key<X>(x, t, n, d);
 }
 
-// G in base 2, summed within the chunk: a thread a channel. A gate below -750 is shut.
+// G in base 2, summed within the chunk: a thread per channel. A gate below -750 counts
+// as -750.
 static __global__ void family_gate(const struct family x)
 {
     const struct token_range s = tokens(x, blockIdx.x);
@@ -65,9 +66,9 @@ static __global__ void family_gate(const struct family x)
     }
 }
 
-// Bound: C^2 K / 2 exponentials a score. A thread a pair i, j: the columns of Aqk, and
-// the systems' matrices, none of whose exponents is above 0. What looks before the
-// decay (DPLR) has faded by G of the token before.
+// Bound: C^2 K / 2 exponentials per score. A thread per pair i, j: the columns of Aqk,
+// and the matrices of the systems, with no exponent above 0. For a read before the
+// decay (DPLR) the decay is G of the previous token.
 template <class X>
 static __global__ void family_scores(const struct family x)
 {
@@ -111,7 +112,7 @@ static __device__ void key_column(const struct family &x, struct token_range s, 
         if (m == 1) faded = exp2f(G);
         else if (i) faded = exp2f(G_of(x, t - 1, n, d));
         w[i] = x.a.model == KCP_GLA ? 0.0f : faded * look<X>(x, t, n, d);
-        if (m == 2) w[i] = -w[i];                            // the form says u - w S
+        if (m == 2) w[i] = -w[i];                            // the form has u - w S
         for (int j = 0; j < i && x.a.model != KCP_GLA; j++)
             w[i] -= x.L[(t * HV + n) * x.C + j] * w[j];
         out<X>(x.w, e, HV, n, K)[d] = w[i];
@@ -144,8 +145,8 @@ static __device__ void value_column(const struct family &x, struct token_range s
     }
 }
 
-// A thread a column of w or of u: the systems are solved from the first row down, and
-// no column waits for another.
+// A thread per column of w or of u: the systems are solved from the first row to the
+// last, and the columns are independent.
 template <class X>
 static __global__ void family_columns(const struct family x)
 {

@@ -1,4 +1,4 @@
-// v2_back.cuh -- back through the form of any model by tensor cores: a block a chunk.
+// v2_back.cuh -- backward through the form on tensor cores: a block per chunk.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.
 // Next: v2_scan_step.cuh.
@@ -7,11 +7,12 @@
 
 #include "v2_back_diagonal.cuh"
 
-// Bound: v1's was C^2 pairs one after another in each thread. A warp owns 16 channels d
-// of everything [C,K] and keeps dq, d(look), dk and db in registers; products go to the
-// tensor core, exponentials, about 22 C K a size of block, are what is left.
+// Bound: about 22 C K exponentials per size of block, instead of v1's C^2 sequential
+// pairs. A warp owns 16 channels d of all [C,K] arrays and keeps dq, d(look), dk and db
+// in registers; the products run on the tensor core.
 
-// dG = q dq + look d(look) - k dk - b db, of the states; the pairs add theirs later.
+// dG = q dq + look d(look) - k dk - b db, terms of the states; the pairs add theirs
+// later.
 template <int model, int K, int V, int C>
 static __device__ void start_dG(struct back_storage<model, K, V> &s, int d0, int last,
                                 const struct slab<C> &P, const struct slab<C> &Y,
@@ -37,7 +38,7 @@ static __device__ void start_dG(struct back_storage<model, K, V> &s, int d0, int
     }
 }
 
-// The slabs, rounded, to where the rows' last step finds them.
+// Stores the slabs, rounded, where the last step of the rows reads them.
 template <int model, int K, int V, int C>
 static __device__ void put_far(struct back_storage<model, K, V> &s, int d0,
                                const struct slab<C> &P, const struct slab<C> &Y,
@@ -49,7 +50,7 @@ static __device__ void put_far(struct back_storage<model, K, V> &s, int d0,
     if (s.m == 2) put_columns<C>(s.far[s.m + 1][0] + d0, K + PAD, U.x, 0);
 }
 
-// Rows of a tile to a tensor [T,heads,width].
+// Stores rows of a tile to a tensor [T,heads,width].
 template <int width>
 static __device__ void put_tokens(struct token_range z, int heads, int n, void *to,
                                   const bf16 *from)
@@ -61,7 +62,7 @@ static __device__ void put_tokens(struct token_range z, int heads, int n, void *
     }
 }
 
-// dv, and GDN-2's domega = z v, before z's neighbours give way.
+// dv, and GDN-2's domega = z v, before the memory around z is reused.
 template <int model, int K, int V>
 static __device__ void put_values(const struct family &x, struct token_range z, int n,
                                   const struct back_storage<model, K, V> &s)
@@ -78,7 +79,7 @@ static __device__ void put_values(const struct family &x, struct token_range z, 
     }
 }
 
-// dg: the sum of dG over rows t .. last; dE of a row belongs to the token before it.
+// dg: the sum of dG over rows t to last; dE of a row belongs to the previous token.
 template <int model, int K, int V>
 static __device__ void put_gate(const struct family &x, struct token_range z, int n,
                                 const struct back_storage<model, K, V> &s)

@@ -1,4 +1,4 @@
-// v2_back_diagonal.cuh -- back through the pairs of the same 16 rows, one by one.
+// v2_back_diagonal.cuh -- backward through the pairs within 16 rows, one by one.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.
 // Next: v2_back.cuh.
@@ -7,15 +7,15 @@
 
 #include "v2_back_pairs.cuh"
 
-// On the diagonal, four sizes of blocks would be four tiles each, most of them masked.
-// Pair by pair is 15 instructions and one exponential a pair and channel, in registers.
+// On the diagonal, four sizes of blocks would be four tiles each, mostly masked. Pair
+// by pair takes 15 instructions and one exponential per pair and channel, in registers.
 
-// A channel's columns j of 16 rows: their keys, gate, and gradients so far.
+// A channel's columns j of 16 rows: their keys, gates, and gradients so far.
 struct columns {
     float k[16], b[16], G[16], dk[16], db[16];
 };
 
-// qk, qb, ab, ak as floats; GDN-2 looks at what k wrote, so its only other is ak.
+// qk, qb, ab, ak as floats; GDN-2 reads what k wrote, so it has only qk and ak.
 static __device__ __forceinline__ float4 scores_of(const struct near<2> &A)
 {
     return make_float4((float)A.qk, (float)A.qb, (float)A.ab, (float)A.ak);
@@ -26,8 +26,8 @@ static __device__ __forceinline__ float4 scores_of(const struct near<1> &A)
     return make_float4((float)A.qk, 0.0f, 0.0f, (float)A.ab);
 }
 
-// Row e of 16: q and what looks from G_e, look, to all columns before it; their
-// gradients are x and y.
+// Row e of 16: q and `look`, the vector that reads with the decay of G_e, against all
+// columns before it; their gradients are x and y.
 template <int model, class Near>
 static __device__ __forceinline__ void row_of_pairs(const Near *near, int e, float q,
                                                     float look, struct columns &c,
@@ -51,8 +51,8 @@ static __device__ __forceinline__ void row_of_pairs(const Near *near, int e, flo
     //< kernel-near
 }
 
-// One number of dq, dk: of the whole group when n is its last head; heads before it
-// leave their sum in x.z [2,T,H,K].
+// Stores one number of dq and dk: the group's total if n is its last head; earlier
+// heads store their sum in x.z [2,T,H,K].
 static __device__ __forceinline__ void store_shared(const struct family &x, int64_t t,
                                                     int n, int d, float dq, float dk)
 {
@@ -71,9 +71,10 @@ static __device__ __forceinline__ void store_shared(const struct family &x, int6
     }
 }
 
-// Rows i of channel d, 16 B <= i < 16 B + 16: pairs among them, those set apart, and
-// what is far; from the last row up, so that dk and db of a row are whole when its turn
-// comes. What looks from G_e is row e + 1 where the look comes before the decay.
+// Rows i of channel d, 16 B <= i < 16 B + 16: pairs among them, the special pairs (i, i
+// - early), and the far terms; in descending order, so that dk and db of a row are
+// complete when it is processed. The vector that reads with G_e is that of row e + 1 if
+// the read precedes the decay.
 template <int model, int K, int V>
 static __device__ void rows_back(const struct family &x, struct token_range z, int n,
                                  struct back_storage<model, K, V> &s, int B, int d)

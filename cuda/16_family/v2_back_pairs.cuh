@@ -1,4 +1,4 @@
-// v2_back_pairs.cuh -- back through the scores of a chunk of any model, tile by tile.
+// v2_back_pairs.cuh -- backward through the scores of a chunk, tile by tile.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.
 // Next: v2_back_diagonal.cuh.
@@ -9,11 +9,11 @@
 
 // Chapter 10's tiles below the diagonal, with the anchor one token earlier as in
 // v2_form_pairs.cuh, and up to four matrices: gradients of the scores q k, q b, a b and
-// a k. dG is made of the very factors, rounded to bf16, that entered the products, for
-// the reason given there.
+// a k. dG uses the same factors, rounded to bf16, that entered the products, for the
+// reason given there.
 
-// Squares of size 2^b: is row i in the lower half of one, column j in a left one? G at
-// their anchors; of what looks before the decay, `early`, G is the row's before.
+// Blocks of size 2^b: is row i in a lower half, is column j in a left half? G at their
+// anchors; for a read before the decay (`early`) G is that of the previous row.
 static __device__ __forceinline__ int lower(int i, int b) { return i >> b & 1; }
 
 template <class Storage>
@@ -30,7 +30,7 @@ static __device__ __forceinline__ float of_column(const Storage &s, int j, int d
     return lower(j, b) ? 0.0f : ex2_approx(s.G[anchor][d] - s.G[j + 1][d]);
 }
 
-// Two entries of a tile, (i0, j0) and its neighbour, 0 where they are in no block.
+// Two adjacent entries of a tile, (i0, j0) and its neighbour; 0 outside the blocks.
 static __device__ __forceinline__ uint32_t mask_entries(uint32_t x, int i0, int j0,
                                                         int i1, int j1, int b)
 {
@@ -44,7 +44,7 @@ static __device__ __forceinline__ float rounded(float x)
     return (float)(bf16)x;
 }
 
-// Tile (I, J) of a matrix as A fragments: rows i; or transposed, rows j. Masked.
+// Tile (I, J) of a matrix as operand A, by rows i or, transposed, by rows j. Masked.
 static __device__ __forceinline__ void rows_of_tile(uint32_t *a, const bf16 *M, int ld,
                                                     int I, int J, int b)
 {
@@ -69,7 +69,7 @@ static __device__ __forceinline__ void columns_of_tile(uint32_t *a, const bf16 *
     }
 }
 
-// Sums over j, for the rows of tile (I, J): x of q, y of what looks.
+// Sums over j for the rows of tile (I, J): x for q, y for `look`.
 template <class Storage>
 static __device__ __forceinline__ void sum_rows(const Storage &s, int I, int J, int b,
                                                 int d0, float (*x)[4], float (*y)[4])
@@ -100,7 +100,7 @@ static __device__ __forceinline__ void sum_rows(const Storage &s, int I, int J, 
     mma_m16n16k16(y, a, k);
 }
 
-// Sums over i, for the columns of tile (I, J): w of k, u of b.
+// Sums over i for the columns of tile (I, J): w for k, u for b.
 template <class Storage>
 static __device__ __forceinline__ void sum_columns(const Storage &s, int I, int J,
                                                    int b, int d0, float (*w)[4],
@@ -140,7 +140,7 @@ static __device__ __forceinline__ void sum_columns(const Storage &s, int I, int 
     mma_m16n16k16(w, a, l);
 }
 
-// S[I] += x, I the same in the whole warp: the slab stays in registers.
+// S[I] += x, with I uniform in the warp, so that the slab stays in registers.
 template <int C>
 static __device__ __forceinline__ void add_tile(struct slab<C> &S, int I,
                                                 const float (*x)[4])

@@ -1,4 +1,4 @@
-// v2_back_states.cuh -- back through a chunk: its systems, and the two states it meets.
+// v2_back_states.cuh -- backward through a chunk's systems and its two states.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.
 // Next: v2_back_pairs.cuh.
@@ -7,7 +7,7 @@
 
 #include "v2_back_storage.cuh"
 
-// y [C,16] += A^T x, A [C,C] lower triangular in shared memory, x as B fragments.
+// y [C,16] += A^T x, A [C,C] lower triangular in shared memory, x as operand B.
 template <int C>
 static __device__ __forceinline__ void upper_times(float (*y)[2][4], const bf16 *A,
                                                    const uint32_t (*x)[4])
@@ -25,7 +25,7 @@ static __device__ __forceinline__ void upper_times(float (*y)[2][4], const bf16 
         }
 }
 
-// 16 columns of a result [C,16], to shared memory; add: to what is there.
+// Stores 16 columns of a result [C,16] in shared memory; add: adds to its content.
 template <int C>
 static __device__ __forceinline__ void put_columns(bf16 *to, int ld,
                                                    const float (*y)[2][4], int add)
@@ -41,7 +41,7 @@ static __device__ __forceinline__ void put_columns(bf16 *to, int ld,
     }
 }
 
-// z = A^T dU in its place, and dv = dV + Aak^T z: 16 value columns a warp.
+// z = A^T dU in place of dU, and dv = dV + Aak^T z: 16 value columns per warp.
 template <int model, int K, int V>
 static __device__ void solve_back(struct back_storage<model, K, V> &s)
 {
@@ -84,7 +84,7 @@ static __device__ __forceinline__ void rows_by_rows(struct slab<C> &d, const bf1
     }
 }
 
-// P = dq, Y = d(look), W, U = dk, db through the states at the chunk's start and end.
+// P = dq, Y = d(look), W, U = dk, db through the states before and after the chunk.
 template <int model, int K, int V, int C>
 static __device__ void state_gradients(struct back_storage<model, K, V> &s, float scale,
                                        int d0, struct slab<C> &P, struct slab<C> &Y,
@@ -111,9 +111,9 @@ static __device__ void state_gradients(struct back_storage<model, K, V> &s, floa
     if (lane % 2 == 0) s.h_dS[d] = x;
 }
 
-// A 16 x 16 tile of factor X Y^T, rows of values: below the diagonal to a matrix, on it
-// to near[I][i - early][j]. The pairs (i, i - early) count as nothing there: they go
-// apart.
+// A 16 x 16 tile of factor X Y^T, rows of values: below the diagonal stored in a
+// matrix, on it in near[I][i - early][j]. The pairs (i, i - early) are 0 there and
+// handled separately.
 template <int V, int C>
 static __device__ void tile_of(const bf16 (*X)[V + PAD], const bf16 (*Y)[V + PAD],
                                int I, int J, float factor, bf16 (*to)[C + PAD],
@@ -139,7 +139,7 @@ static __device__ void tile_of(const bf16 (*X)[V + PAD], const bf16 (*Y)[V + PAD
     }
 }
 
-// DPLR's other three; the overload is for models that have none.
+// DPLR's other three scores; the overload is for models that do not have them.
 template <int model, int K, int V>
 static __device__ __forceinline__ void other_of(struct back_storage<model, K, V> &s,
                                                 struct near<2> *e, int which, int I,

@@ -1,4 +1,4 @@
-// v2_back_storage.cuh -- the way back through a chunk: shared storage and its copies.
+// v2_back_storage.cuh -- backward through a chunk: shared storage and its copies.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.
 // Next: v2_back_states.cuh.
@@ -7,8 +7,8 @@
 
 #include "v2_form.cuh"
 
-// Gradients of the scores that share a decay, of G_e to column j: of q k and q b with q
-// of row e, of a b and a k with what looks from there; within the same 16 rows.
+// Gradients of the scores within 16 rows that share the decay from G_e to column j: q k
+// and q b with q of row e, a b and a k with `look` of the row that reads with G_e.
 template <int m>
 struct near {
     bf16 qk, qb, ab, ak;
@@ -18,10 +18,10 @@ struct near<1> {
     bf16 qk, ab;
 };
 
-// h and dS give way to q, k, a and b; what belongs to values to dG. x is what the first
-// row of a token wrote; z begins as its dU, dV is the second row's, and becomes dv. dE
-// is dG of what looks before the decay: row i belongs to G of token i - 1. far: dq, dk,
-// d(look), db but for pairs of the same 16 rows.
+// h and dS are replaced by q, k, a and b; the value arrays by dG. x is the value of a
+// token's first row; z starts as its dU; dV is the second row's dU and becomes dv. dE
+// is dG of reads before the decay: its row i belongs to G of token i - 1. far: dq, dk,
+// d(look), db without pairs within the same 16 rows.
 template <int model, int K, int V>
 struct back_storage : traits<model> {
     enum {
@@ -58,7 +58,7 @@ struct back_storage : traits<model> {
     float by_k[C], by_b[D], next_k[D + 1], next_b[D + 1], h_dS[K], sum_k[K];
 };
 
-// A warp's share of a [C,16] result: D tiles.
+// A warp's [C,16] result as D tiles.
 template <int C>
 struct slab {
     float x[C / 16][2][4];
@@ -106,7 +106,7 @@ static __device__ void load_states(const struct family &x, struct token_range z,
     cp_async_commit();
 }
 
-// The inputs, in the place of h and dS.
+// Loads the inputs in place of h and dS.
 template <int model, int K, int V>
 static __device__ void load_inputs(const struct family &x, struct token_range z, int n,
                                    struct back_storage<model, K, V> &s)

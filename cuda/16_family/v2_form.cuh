@@ -1,4 +1,4 @@
-// v2_form.cuh -- the form of a chunk of any model by tensor cores: a block a chunk.
+// v2_form.cuh -- the form of a chunk of any model on tensor cores: a block per chunk.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.
 // Next: v2_back_storage.cuh.
@@ -7,12 +7,12 @@
 
 #include "v2_form_pairs.cuh"
 
-// Bound: memory. DPLR at K = V = 64 reads 896 bytes a token and head and writes 1280,
-// rows of zeros among them. Five exponentials a number and size of block are half of
-// that. 51 KiB of shared memory let four blocks hide each other's barriers.
+// Bound: memory. DPLR at K = V = 64 reads 896 bytes per token and head and writes 1280,
+// rows of zeros included. Five exponentials per number and size of block take half of
+// that time. With 51 KiB of shared memory four blocks per SM overlap their barriers.
 
-// q, k, b and a become qg, kg, bg and what looks at the chunk's first state; v becomes
-// omega v. A thread has a pair of channels from here to the stores.
+// q, k, b and a become qg, kg, bg and the vector that reads the state before the chunk;
+// v becomes omega v. A thread has a pair of channels until the stores.
 template <int model, int K, int V>
 static __device__ void gate_rows(const struct family &x, struct token_range z, int n,
                                  struct form_storage<model, K, V> &s, int first)
@@ -46,7 +46,7 @@ static __device__ void gate_rows(const struct family &x, struct token_range z, i
     }
 }
 
-// A matrix of the systems, kept for the way back: [T,HV,C].
+// Stores a matrix of the systems for backward: [T,HV,C].
 template <int C>
 static __device__ void store_block(const struct family &x, struct token_range z, int n,
                                    void *to, const bf16 *from)
@@ -58,12 +58,12 @@ static __device__ void store_block(const struct family &x, struct token_range z,
     }
 }
 
-// What is known before the systems are solved.
+// Stores the results that do not depend on the systems.
 template <int model, int K, int V>
 static __device__ void put_known(const struct family &x, struct token_range z, int n,
                                  struct form_storage<model, K, V> &s)
 {
-    const int own = s.m - 1;             // the row in which a token writes k and reads
+    const int own = s.m - 1;             // the row that writes k and reads
     store_rows_of_form<K>(x, z, n, own, x.kg, s.k[0], K + PAD);
     store_rows_of_form<K>(x, z, n, own, x.qg, s.q[0], K + PAD);
     store_rows_of_form<CHUNK>(x, z, n, own, x.Aqk, s.Aqk[0], CHUNK + PAD);
@@ -79,7 +79,7 @@ static __device__ void put_known(const struct family &x, struct token_range z, i
     }
 }
 
-// y [C,16] = A x, A [C,C] lower triangular in shared memory, x as B fragments.
+// y [C,16] = A x, A [C,C] lower triangular in shared memory, x as operand B.
 template <int C>
 static __device__ __forceinline__ void lower_times(float (*y)[2][4], const bf16 *A,
                                                    const uint32_t (*x)[4])
@@ -96,7 +96,7 @@ static __device__ __forceinline__ void lower_times(float (*y)[2][4], const bf16 
         }
 }
 
-// A result as the next product's B fragments: its tiles, rounded and transposed.
+// A result as operand B of the next product: its tiles, rounded and transposed.
 template <int C>
 static __device__ __forceinline__ void pack_transposed(uint32_t (*x)[4],
                                                        const float (*y)[2][4])
@@ -109,8 +109,8 @@ static __device__ __forceinline__ void pack_transposed(uint32_t (*x)[4],
                 pack_bf16x2(y[r][h / 2][h % 2 * 2], y[r][h / 2][h % 2 * 2 + 1]));
 }
 
-// u or w in their right side's place, 16 columns a warp: u = A Aak v, w = -A ag (DPLR);
-// u = A omega v, w = A bk_g (GDN-2).
+// u or w in place of the right-hand side, 16 columns per warp: u = A Aak v, w = -A ag
+// (DPLR); u = A omega v, w = A bk_g (GDN-2).
 template <int model, int K, int V>
 static __device__ void solve(struct form_storage<model, K, V> &s)
 {

@@ -1,4 +1,4 @@
-// v2_form_pairs.cuh -- scores of a chunk of any model: blocks with an anchor each.
+// v2_form_pairs.cuh -- scores of a chunk of any model, with anchors.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.
 // Next: v2_form.cuh.
@@ -7,9 +7,9 @@
 
 #include "v2_form_storage.cuh"
 
-// Chapter 03's blocks, with the anchor one token earlier: the last of the columns, not
-// the first of the rows. What looks before the decay has faded by G_{i-1}, and in the
-// block's first row that is the anchor itself: no exponent is above 0.
+// Chapter 03's blocks, with the anchor one token earlier: the last of the columns
+// instead of the first of the rows. A read before the decay has the decay of G_{i-1},
+// which in a block's first row is the anchor itself, so no exponent is above 0.
 //
 // A 16 x 16 tile of two products, rows (q or a) by columns (k and b).
 template <class Storage>
@@ -37,7 +37,7 @@ static __device__ void block_scores(const Storage &s, int size, int rg, int cg,
             const int at = d + e + h / 2 * 8, i = r + g + h % 2 * 8;
             float2 D = decay_between(&s.G[block_row(i, size) + 1 - early][at],
                                      &s.G[block_anchor(i, size)][at]);
-            if (s.m == 1 && look) {                       // GDN-2 looks with b k
+            if (s.m == 1 && look) {                       // GDN-2 reads with b k
                 D.x *= __uint_as_float(k[h] << 16);
                 D.y *= __uint_as_float(k[h] & 0xffff0000u);
             }
@@ -60,18 +60,18 @@ static __device__ void block_scores(const Storage &s, int size, int rg, int cg,
     }
 }
 
-// Where a pair's scores go: columns of Aqk, or the systems' matrices; x = r - L x.
+// Stores a pair's scores: columns of Aqk, or the matrices of the systems; x = r - L x.
 template <class Storage>
 static __device__ __forceinline__ void put_pair(Storage &s, int look, float scale,
                                                 int i, int j, float by_k, float by_b)
 {
-    if (!look) s.Aqk[i][s.early * s.C + j] = scale * by_k;       // DPLR: Aqb before it
+    if (!look) s.Aqk[i][s.early * s.C + j] = scale * by_k;       // DPLR: after Aqb
     if (!look && s.m == 2) s.Aqk[i][j] = scale * by_b;
     if (look) s.L[i][j] = s.m == 2 ? -by_b : by_k;
     if (look && s.m == 2) s.B[i][j] = by_k;
 }
 
-// C = 64: four tiles of the largest block and two of every size below. C = 32: one of
+// C = 64: four tiles of the largest block and two of every smaller size. C = 32: one of
 // each size.
 template <class Storage>
 static __device__ void scores(Storage &s, float scale)
@@ -90,14 +90,14 @@ static __device__ void scores(Storage &s, float scale)
         for (int h = 0; h < 8; h++) {
             const int r = 16 * rg + lane / 4 + h % 4 / 2 * 8;
             const int c = 16 * cg + h / 4 * 8 + lane % 4 * 2 + h % 2;
-            if ((r ^ c) & ~(size - 1)) continue; // of two blocks
+            if ((r ^ c) & ~(size - 1)) continue; // in different blocks
             put_pair(s, look, scale, block_row(r, size), block_column(c, size),
                      by_k[h / 4][h % 4], by_b[h / 4][h % 4]);
         }
     }
 }
 
-// The diagonal of Aqk: D_ii = 1. A row a warp.
+// The diagonal of Aqk: D_ii = 1. A row per warp.
 template <class Storage>
 static __device__ void diagonal(Storage &s, float scale)
 {

@@ -1,4 +1,4 @@
-// v2_form_storage.cuh -- a chunk of any model in shared storage: rows, gate, copies.
+// v2_form_storage.cuh -- shared storage of a chunk of any model: rows, gate, copies.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.
 // Next: v2_form_pairs.cuh.
@@ -8,8 +8,8 @@
 #include "workspace.cuh"
 #include "cuda/tile/triangle_inverse.cuh"
 
-// What a model is to the kernels: rows of the form a token has, tokens of a chunk, does
-// it look at the state before it writes, and does that look come before the decay.
+// Properties of a model: rows of the form per token, tokens per chunk, whether a token
+// reads the state before it writes, and whether that read precedes the decay.
 template <int model>
 struct traits {
     enum {
@@ -24,9 +24,9 @@ struct traits {
 
 enum { GATE = 4 }; // PAD for rows of fp32
 
-// a is what a token looks with: DPLR's a, or GDN-2's gate b, for which b k is made on
-// the fly. G of token i stands in row i + 1, row 0 is the chunk's start. Tensors that a
-// model lacks have one row.
+// a is DPLR's a, or GDN-2's gate b, from which b k is computed where it is used. G of
+// token i is in row i + 1; row 0 is the chunk's start. Tensors that a model does not
+// have have one row.
 template <int model, int K, int V>
 struct form_storage : traits<model> {
     enum {
@@ -43,7 +43,7 @@ struct form_storage : traits<model> {
     bf16 Ab[S][LB], B[D][LB], Aqk[C][CHUNK + PAD];
 };
 
-// g of a chunk, to the rows from 1 on; past the chunk's end zeros.
+// Loads g of a chunk into rows 1 and following; zeros past the chunk's end.
 template <int C, int ld>
 static __device__ void load_gate(const struct kcp_family &a, struct token_range z,
                                  int n, float (*G)[ld])
@@ -57,7 +57,7 @@ static __device__ void load_gate(const struct kcp_family &a, struct token_range 
     }
 }
 
-// q, k, v, a, b and g of a chunk; rows past its end get zeros.
+// Loads q, k, v, a, b and g of a chunk; rows past its end become zero.
 template <int model, int K, int V>
 static __device__ void load_chunk(const struct family &x, struct token_range z, int n,
                                   struct form_storage<model, K, V> &s)
@@ -79,8 +79,8 @@ static __device__ void load_chunk(const struct family &x, struct token_range z, 
     cp_async_commit();
 }
 
-// G in base 2, summed within the chunk, in place; past its end it stays. A gate below
-// -750 is shut.
+// G in base 2, summed within the chunk in place, constant past its end. A gate below
+// -750 counts as -750.
 template <int C, int ld>
 static __device__ void sum_gate(float (*G)[ld])
 {
@@ -93,7 +93,7 @@ static __device__ void sum_gate(float (*G)[ld])
         G[i][d] = sum += fmaxf(G[i][d], -750.0f) * 1.4426950408889634f;
 }
 
-// Row r of each of a chunk's tokens, of a tensor in rows of the form.
+// Loads row r of each of a chunk's tokens from a tensor in rows of the form.
 template <int width, int C>
 static __device__ void load_form_rows(const struct family &x, struct token_range z,
                                       int n, int r, bf16 *to, const void *from)
@@ -102,7 +102,7 @@ static __device__ void load_form_rows(const struct family &x, struct token_range
                             (int64_t)x.m * x.a.HV * width, z.len);
 }
 
-// Rows r of the form, r < m, of the chunk's tokens: from a tile, or zeros.
+// Stores row r of the form, r < m, of the chunk's tokens: from a tile, or zeros.
 template <int width>
 static __device__ void store_rows_of_form(const struct family &x, struct token_range z,
                                           int n, int r, void *to, const bf16 *from,

@@ -1,4 +1,4 @@
-// v2_scan_step.cuh -- a step of DPLR's scan and of its reverse: a token's two writes.
+// v2_scan_step.cuh -- a step of DPLR's scan and reverse scan: a token's two writes.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.
 // Next: v2_scan.cuh.
@@ -7,26 +7,25 @@
 
 #include "v2_back_storage.cuh"
 
-// Half of the form's rows are zeros for w, qg and Aqk. Chapter 04's v2 reads them and
-// multiplies by them; here a scan step takes 32 tokens, x and v apart. Bound: latency.
-// A head is one chain of T / 32 scan steps, and only what the next scan step needs is
-// in the chain: four warps, 16 columns each, make x and S. Four more make what leaves,
-// a scan step behind, from the very fragments that the chain multiplied with: o, or h
-// and x. One barrier a scan step: its tiles have arrived, and everybody is done with
-// the scan step before.
+// Half of the form's rows are zero for w, qg and Aqk. Chapter 04's v2 reads and
+// multiplies them; here a step takes 32 tokens, x and v separately. Bound: latency, T /
+// 32 sequential steps per head. Only what the next step needs is on the critical path:
+// four warps, 16 columns each, compute x and S. Four more compute the outputs one step
+// later from the same fragments: o, or h and x. One barrier per step: its tiles have
+// arrived, and all warps are done with the previous step.
 enum { TOKENS = CHUNK / 2 };
 
-// u and v are 64 columns; the reverse scan has dO in u's place.
+// u and v have 64 columns; the reverse scan stores dO in u.
 template <int K>
 struct step_storage {
     bf16 w[TOKENS][K + PAD], q[TOKENS][K + PAD], k[TOKENS][K + PAD], b[TOKENS][K + PAD];
-    bf16 Aqb[TOKENS][CHUNK + PAD]; // and Aqk behind it
+    bf16 Aqb[TOKENS][CHUNK + PAD]; // followed by Aqk in each row
     bf16 u[TOKENS][64 + PAD], v[TOKENS][64 + PAD];
     float G[K];
 };
 
-// What the chain hands over: S of the scan step's start (end) and x (dx), as A
-// fragments.
+// Data from the computing warps to the storing warps: S before (dS after) the step and
+// x (dx), as operand A.
 template <int K>
 struct step_fragments {
     uint4 S[K / 16][128], x[TOKENS / 16][128];
@@ -80,7 +79,7 @@ static __device__ __forceinline__ void fade(float (*S)[4], const float *G)
     }
 }
 
-// S in fragments, rounded; kept for the others.
+// Rounds S to operand A and stores it for the other warps.
 template <int K>
 static __device__ __forceinline__ void share_fragments(uint4 (*to)[128],
                                                        const float (*S)[4],
@@ -145,7 +144,7 @@ static __device__ __forceinline__ void by_columns(float (*y)[4], const uint32_t 
         }
 }
 
-// 16 columns of a tile [32,64], as they are, in fragments; as numbers.
+// 16 columns of a tile [32,64] as fragments of bf16; as floats.
 static __device__ __forceinline__ void fragments(uint32_t (*a)[4], const bf16 *X)
 {
     const bf16 *row = X + ldmatrix_offset_b(threadIdx.x % 32, 64 + PAD);
@@ -192,7 +191,7 @@ static __device__ __forceinline__ void scan_step(const struct step_storage<K> *s
     //< kernel-scan-step
 }
 
-// o = scale qg S + Aqb x + Aqk v; on the way back h and x are kept instead.
+// o = scale qg S + Aqb x + Aqk v; for backward stores h and x instead.
 template <int K>
 static __device__ __forceinline__ void store_step(const struct family &x,
                                                   struct token_range z, int64_t at,
@@ -245,7 +244,7 @@ static __device__ __forceinline__ void reverse_step(const struct step_storage<K>
     by_columns<K, 0>(dS, x_, s->w[0], K + PAD);
 }
 
-// dS and both rows of dU; the second is dv = kg dS + Aqk^T dO.
+// Stores dS and both rows of dU; the second is dv = kg dS + Aqk^T dO.
 template <int K>
 static __device__ __forceinline__ void store_reverse_step(
     const struct family &x, struct token_range z, int64_t at,

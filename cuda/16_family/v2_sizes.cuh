@@ -1,4 +1,4 @@
-// v2_sizes.cuh -- from a call's model, K and V to the kernel that is made for them.
+// v2_sizes.cuh -- dispatch from a call's model, K and V to template arguments.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.
 // Next: tiles_form.cu, tiles_back.cu, tiles_back_dplr.cu: they compile side by side.
@@ -7,12 +7,12 @@
 
 #include "workspace.cuh"
 
-// The form of a batch (chapter 16, "Form") and its way back; KCP_OK or CUDA's refusal.
+// The form of a batch (chapter 16, "Form") and its backward; KCP_OK or KCP_CUDA.
 int family_tiles_form(const struct family *x);
 int family_tiles_back(const struct family *x);
-int family_tiles_back_dplr(const struct family *x);    // the model with two columns
+int family_tiles_back_dplr(const struct family *x);    // DPLR
 
-// What one model does at one size: each object that includes this defines it.
+// One model at one size; each object that includes this file defines it.
 template <int model, int K, int V>
 static int one_size(const struct family *x);
 

@@ -1,4 +1,4 @@
-// v2_tiles.cu -- any model of the family by tensor cores, on the rows of its form.
+// v2_tiles.cu -- any model of the family on tensor cores, on the rows of its form.
 // Book: chapter 16, "Tensor cores".
 // Checked by: tests/16_family/checks.c.
 // Next: ../../book/16-family.md, the recipe.
@@ -8,7 +8,7 @@
 #include "v2_sizes.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// Has a block of this chip the shared memory?
+// Does this GPU have enough shared memory per block?
 template <int model, int K, int V>
 static int one_size(const struct family *)
 {

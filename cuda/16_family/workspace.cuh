@@ -1,4 +1,4 @@
-// workspace.cuh -- what a version of the family's kernels brings, and its arrays.
+// workspace.cuh -- the interface of a version of the family's kernels, and its arrays.
 // Book: chapter 16, "Code: kernels".
 // Checked by: tests/16_family/checks.c.
 // Next: program.cuh.
@@ -9,8 +9,8 @@
 #include "cuda/host/mapops.cuh"
 #include "cuda/host/stages_v1.cuh"
 
-// The call and where its form lies. Row e of the form belongs to token e / m; G is the
-// same for every row of a token. Chunks are of C tokens, C m rows: at most CMAX.
+// The call and the arrays of its form. Row e of the form belongs to token e / m; G is
+// the same for all rows of a token. Chunks have C tokens, C m rows: at most CMAX.
 struct family {
     struct kcp_family a;
     int m, C, NC, spread;                // spread: chapters 05 and 11 read the rows
@@ -21,7 +21,7 @@ struct family {
     float *z, *dL, *dB;                  // [T,HV,V], [T,HV,C] twice: v1's
 };
 
-// Chunk c: its first token, and how many.
+// First token and number of tokens of chunk c.
 static __device__ __forceinline__ struct token_range tokens(const struct family &x,
                                                             int c)
 {
@@ -31,24 +31,24 @@ static __device__ __forceinline__ struct token_range tokens(const struct family 
     return { t, left < x.C ? (int)left : x.C };
 }
 
-// What a version brings: the form, the way back through it, and the kernels of 04, 05,
-// 09 and 11 for its rows. whole: chunks have CMAX rows whatever the plan's are, and the
-// way back keeps what it needs on chip.
+// A version's kernels: the form, backward through it, and those of 04, 05, 09 and 11
+// for its rows. whole: chunks have CMAX rows whatever the plan's chunk size, and
+// backward keeps its intermediates in shared memory.
 struct program;
 struct engine {
     struct stages t;
     int (*form)(const struct family *), (*back)(const struct family *);
     int whole;
     int (*scan)(const struct program *), (*local)(const struct program *);
-    int (*reverse)(const struct program *);     // of two rows a token; or NULL
+    int (*reverse)(const struct program *);     // two rows per token; or NULL
 };
 
-// Bound: the sum of its stages'. Only the form and the way back through it are the
-// family's own; scan, map, reverse scan and reverse map are KDA's kernels on its rows.
+// Bound: the sum of the stages' bounds. Only the form and its backward are specific to
+// the family; scan, map, reverse scan and reverse map are KDA's kernels on its rows.
 struct program {
     struct family f;
     struct engine by;
-    struct kcp_call form;                // the call, told in rows
+    struct kcp_call form;                // the call in rows of the form
     struct arena r;
     int *cu, *cn, *sc, *want;
     void *states, *ends, *maps, *o, *v_new, *h, *h_out;
@@ -63,7 +63,7 @@ struct program {
     name.cn = x->cn;                                                                  \
     name.sc = x->sc
 
-// Tokens of a chunk: as many as make CMAX rows, whatever the plan's chunk is.
+// Chunks of as many tokens as give CMAX rows, whatever the plan's chunk size.
 static int chunks_of(const struct kcp_family *a, int C)
 {
     const struct kcp_context *ctx = &a->plan->ctx[a->r];

@@ -1,4 +1,4 @@
-// ladder.cuh -- what the rungs share: the sizes, and where a head's rows are.
+// ladder.cuh -- shared by the rungs: sizes and the rows of a head.
 // Book: chapter 17.
 // Checked by: every rung.
 // Next: v1_thread.cu.
@@ -7,8 +7,8 @@
 
 #include "cuda/tile/pipeline.cuh"
 
-// From the second rung on K = V = DIM, and a chunk has CHUNK tokens: constants, so that
-// the compiler can keep a state in registers.
+// From the second rung on K = V = DIM and a chunk has CHUNK tokens: constants, so the
+// compiler can keep a state in registers.
 static inline int ladder_takes(const struct kcp_ladder *a)
 {
     const void *p[] = { a->u, a->w, a->kg, a->decay, a->v_new };

@@ -1,13 +1,13 @@
-// v1_thread.cu -- the first rung: a thread keeps one column of the state.
+// v1_thread.cu -- rung 1: a thread per column of the state.
 // Book: chapter 17, "A thread".
 // Checked by: tests/17_ladder/checks.c.
 // Next: v2_shared.cu.
 #include "cuda/tile/device.cuh"
 
-// Bound: latency. A thread does 2 C K multiply-adds a chunk, and each waits for a load:
-// S and x are indexed at run time, so they lie in local memory and not in registers,
-// and w and kg come from global memory, two bytes at a time. No thread needs another:
-// column v of the state meets only column v of u.
+// Bound: latency. A thread does 2 C K multiply-adds per chunk, and each waits for a
+// load: S and x are indexed at run time, so they are in local memory instead of
+// registers, and w and kg are read from global memory two bytes at a time. Threads are
+// independent: column v of the state depends only on column v of u.
 template <class X>
 static __global__ void ladder(const struct kcp_ladder a)
 {

@@ -1,23 +1,23 @@
-// v2_shared.cu -- the second rung: coalesced copies to shared memory, S in registers.
+// v2_shared.cu -- rung 2: coalesced copies to shared memory, S in registers.
 // Book: chapter 17, "Shared memory".
 // Checked by: tests/17_ladder/checks.c.
 // Next: v3_mma.cu.
 #include "ladder.cuh"
 
-// Bound: what feeds the multiply-adds. 2 C K V of them a chunk, 2.1 million, take 16384
-// clocks at 128 a clock. For four of them a thread loads 16 bytes, at an address that
-// is the same for all lanes; such a load takes shared memory two clocks, and 16384 of
-// them take 32768. The block copies w and kg once for its 128 threads. Two barriers a
-// chunk: the tiles are here; nobody reads them any more.
+// Bound: shared-memory loads. The 2 C K V multiply-adds of a chunk, 2.1 million, take
+// 16384 cycles at 128 per cycle. For four of them a thread loads 16 bytes at an address
+// common to all lanes; such a load takes two cycles of shared memory, and 16384 of them
+// take 32768. The block copies w and kg once for its 128 threads. Two barriers per
+// chunk: the tiles have arrived; all threads have read them.
 //> storage
 struct tiles {
     float w[CHUNK][DIM], kg[CHUNK][DIM];
-    float x[CHUNK][DIM];         // row j, column v: thread v's own, no barrier
+    float x[CHUNK][DIM];         // column v: only thread v uses it, no barrier
 };
 //< storage
 
-// Rows of a head to shared memory, as fp32. Sixteen neighbouring threads take the 256
-// bytes of a row: a warp's load is two whole rows. Rows from len on become 0.
+// Copies rows of a head to shared memory as fp32. Sixteen adjacent threads load the 256
+// bytes of a row, so a warp loads two whole rows. Rows from len on become 0.
 static __device__ void load_rows(float (*to)[DIM], const bf16 *from, int64_t stride,
                                  int len)
 {
@@ -33,7 +33,7 @@ static __device__ void load_rows(float (*to)[DIM], const bf16 *from, int64_t str
     }
 }
 
-// x = u - w S for four tokens at once: four sums that do not wait for one another.
+// x = u - w S for four tokens at once: four independent sums.
 static __device__ __forceinline__ void four_tokens(float *y, const float (*w)[DIM],
                                                    const float *S)
 {
@@ -49,7 +49,7 @@ static __device__ __forceinline__ void four_tokens(float *y, const float (*w)[DI
         }
 }
 
-// S += x kg for one token: 128 sums that do not wait for one another.
+// S += x kg for one token: 128 independent sums.
 static __device__ __forceinline__ void one_update(float *S, const float *kg, float x)
 {
     #pragma unroll

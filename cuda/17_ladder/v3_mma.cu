@@ -1,14 +1,14 @@
-// v3_mma.cu -- the third rung: the tensor core, its fragments gathered by hand.
+// v3_mma.cu -- rung 3: the tensor core, with fragments loaded element by element.
 // Book: chapter 17, "The tensor core".
 // Checked by: tests/17_ladder/checks.c.
 // Next: v4_ldmatrix.cu.
 #include "ladder.cuh"
 
-// Bound: shared memory. 4 C K V flops a chunk are 1024 clocks of the tensor cores, but
-// each of the eight warps reads all of w and all of kg: 256 KiB, 2048 clocks at 128
-// bytes a clock, and eight times that, for the eight rows that a load touches begin in
-// the same bank. A warp holds 16 columns of S, transposed, as tiles of D: 64 registers
-// a thread. Two barriers a chunk, as before.
+// Bound: shared memory. 4 C K V flops per chunk take 1024 cycles of the tensor cores,
+// but each of the eight warps reads all of w and kg: 256 KiB, 2048 cycles at 128 bytes
+// per cycle, and eight times that, because the eight rows of a load start in the same
+// bank. A warp holds 16 columns of S, transposed, as D tiles: 64 registers per thread.
+// Two barriers per chunk, as before.
 struct tiles {
     bf16 w[CHUNK][DIM], kg[CHUNK][DIM];
 };
@@ -25,7 +25,7 @@ static __device__ void load_rows(bf16 (*to)[DIM], const bf16 *from, int64_t stri
 }
 
 //> pack-a
-// Two neighbouring tiles of D, rounded to bf16, are an A of 16 x 16.
+// Two adjacent D tiles rounded to bf16 are an operand A of 16 x 16.
 static __device__ __forceinline__ void pack_a(uint32_t *a, const float (*d)[4])
 {
     a[0] = pack_bf16x2(d[0][0], d[0][1]);
@@ -35,8 +35,8 @@ static __device__ __forceinline__ void pack_a(uint32_t *a, const float (*d)[4])
 }
 //< pack-a
 
-// y^T [16,64] = S^T w^T. B's column is a token, its row a key: the pair of keys that a
-// lane needs lies side by side in the token's row of w.
+// y^T [16,64] = S^T w^T. A column of B is a token, a row a key: the pair of keys that a
+// lane needs is adjacent in the token's row of w.
 static __device__ __forceinline__ void times_w(float (*y)[4], const float (*S)[4],
                                                const bf16 (*w)[DIM])
 {
@@ -53,7 +53,7 @@ static __device__ __forceinline__ void times_w(float (*y)[4], const float (*S)[4
     }
 }
 
-// Two tokens of one key: they lie in two rows of kg, so they are two loads.
+// Two tokens of one key are in two rows of kg and need two loads.
 static __device__ __forceinline__ uint32_t two_rows(const bf16 (*kg)[DIM], int token,
                                                     int key)
 {
@@ -62,7 +62,7 @@ static __device__ __forceinline__ uint32_t two_rows(const bf16 (*kg)[DIM], int t
     return low | high << 16;
 }
 
-// S^T [16,128] += x^T kg. Here B's column is a key and its row a token.
+// S^T [16,128] += x^T kg. Here a column of B is a key and a row a token.
 static __device__ __forceinline__ void add_kg(float (*S)[4], const float (*x)[4],
                                               const bf16 (*kg)[DIM])
 {
@@ -78,7 +78,7 @@ static __device__ __forceinline__ void add_kg(float (*S)[4], const float (*x)[4]
     }
 }
 
-// x^T = u^T - y^T, and x to v_new: element (v, token) of a tile is where D has it.
+// x^T = u^T - y^T; stores x to v_new by element (v, token), in the layout of D.
 static __device__ __forceinline__ void subtract(float (*y)[4], const bf16 *u,
                                                 bf16 *v_new, int64_t ld, int len)
 {

@@ -1,14 +1,14 @@
-// v4_ldmatrix.cu -- the fourth rung: ldmatrix and movmatrix hand the fragments out.
+// v4_ldmatrix.cu -- rung 4: ldmatrix and movmatrix load and transpose fragments.
 // Book: chapter 17, "ldmatrix".
 // Checked by: tests/17_ladder/checks.c.
 // Next: v5_async.cu.
 #include "ladder.cuh"
 #include "cuda/tile/decay.cuh"
 
-// Bound: still the banks of shared memory, 256 KiB a chunk eight deep. But one
-// instruction now fills four registers where two to eight loads did, and turns a tile
-// where it must be turned: u and kg need it. What goes to memory is turned too, so that
-// a row's 16 columns, 32 bytes, leave together. Two barriers a chunk.
+// Bound: still bank conflicts, 256 KiB per chunk with eightfold conflicts. But one
+// instruction fills four registers instead of two to eight loads, and transposes a tile
+// where needed (u and kg). Stores are transposed too, so that the 16 columns of a row,
+// 32 bytes, are stored together. Two barriers per chunk.
 //> storage
 struct tiles {
     bf16 w[CHUNK][DIM], kg[CHUNK][DIM], u[CHUNK][DIM];
@@ -35,7 +35,7 @@ static __device__ __forceinline__ void pack_a(uint32_t *a, const float (*d)[4])
     a[3] = pack_bf16x2(d[1][2], d[1][3]);
 }
 
-// y^T [16,64] = S^T w^T: a 16 x 16 block of w is two B's, for 16 tokens.
+// y^T [16,64] = S^T w^T: a 16 x 16 block of w is operand B for 16 tokens.
 static __device__ __forceinline__ void times_w(float (*y)[4], const float (*S)[4],
                                                const bf16 *w)
 {
@@ -52,7 +52,7 @@ static __device__ __forceinline__ void times_w(float (*y)[4], const float (*S)[4
     }
 }
 
-// S^T [16,128] += x^T kg: a block of kg turned is two B's, for 16 keys.
+// S^T [16,128] += x^T kg: a transposed block of kg is operand B for 16 keys.
 static __device__ __forceinline__ void add_kg(float (*S)[4], const float (*x)[4],
                                               const bf16 *kg)
 {

@@ -1,14 +1,14 @@
-// v5_async.cu -- the fifth rung: three stages, two of them on their way.
+// v5_async.cu -- rung 5: three pipeline stages, two of them in flight.
 // Book: chapter 17, "Copies in the background".
 // Checked by: tests/17_ladder/checks.c.
 // Next: v6_swizzle.cu.
 #include "ladder.cuh"
 #include "cuda/tile/decay.cuh"
 
-// Bound: as before, but the wait for global memory is gone. A stage is 48.5 KiB; while
-// chunk c is multiplied, chunks c + 1 and c + 2 are under way, 97 KiB a processor. One
-// barrier a chunk: it says that stage c is here, for every thread has waited for its
-// own copies, and that stage c - 1 is free, for every thread has left it.
+// Bound: as before, without the wait for global memory. A stage is 48.5 KiB; while
+// chunk c is multiplied, chunks c + 1 and c + 2 are in flight, 97 KiB per SM. One
+// barrier per chunk: stage c has arrived, because every thread has waited for its own
+// copies, and stage c - 1 is free, because every thread has read it.
 //> storage
 enum { STAGES = 3 };
 
@@ -18,7 +18,7 @@ struct stage {
 };
 //< storage
 
-// Rows of a head to shared memory, and nothing in registers; rows from len on become 0.
+// Copies rows of a head to shared memory asynchronously; rows from len on become 0.
 static __device__ void async_rows(bf16 (*to)[DIM], const bf16 *from, int64_t stride,
                                  int len)
 {
@@ -30,8 +30,8 @@ static __device__ void async_rows(bf16 (*to)[DIM], const bf16 *from, int64_t str
 }
 
 //> load-stage
-// Chunk c of stretch s, if there is one. The group is committed even when it is empty:
-// then the newest but one is always chunk c - 1.
+// Loads chunk c of stretch s, if it exists. An empty group is committed too, so the
+// newest group but one is always chunk c - 1.
 static __device__ void load_stage(const struct kcp_ladder &a, int s, int n, int c,
                                   struct stage *to)
 {

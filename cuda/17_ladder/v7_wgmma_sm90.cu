@@ -1,15 +1,16 @@
-// v7_wgmma_sm90.cu -- the seventh rung: a warpgroup, and B straight from shared memory.
+// v7_wgmma_sm90.cu -- rung 7: a warpgroup, operand B directly from shared memory.
 // Book: chapter 17, "A warpgroup".
 // Checked by: tests/17_ladder/checks.c.
 // Next: v8_tma_sm90.cu.
 #include "ladder.cuh"
 #include "cuda/tile/warpgroup_scan.cuh"
 
-// Bound: the chain. w and kg are now read once for 64 columns, not once for 16: 64 KiB
-// a chunk, 512 clocks, half of what the products take. What is left is their order: a
-// chunk's update waits for its v_new, that for its product w S, that for the chunk
-// before. Two warpgroups, 64 columns each, fill one another's gaps. One barrier a
-// chunk, and before it each thread's fence: the tensor core reads what threads wrote.
+// Bound: the sequential products. w and kg are read once per 64 columns instead of 16:
+// 64 KiB per chunk, 512 cycles, half of the time of the products. The limit is their
+// order: a chunk's update waits for its v_new, which waits for w S, which waits for the
+// previous chunk. Two warpgroups with 64 columns each fill each other's gaps. One
+// barrier per chunk, preceded by each thread's proxy fence, because the tensor core
+// reads what threads wrote.
 //> storage
 enum { STAGES = 3 };
 
@@ -17,7 +18,7 @@ struct stage {
     bf16 w[2 * SWIZZLE128_TILE], kg[2 * SWIZZLE128_TILE], u[2 * SWIZZLE128_TILE];
 };
 
-// The tiles first: each begins at a multiple of 1024 bytes.
+// The tiles first, because each starts at a multiple of 1024 bytes.
 struct stages {
     struct stage at[STAGES];
     float decay[STAGES][DIM];
@@ -52,7 +53,7 @@ static __device__ __forceinline__ void pack_a(uint32_t *a, const float (*d)[4])
 }
 
 //> wgmma-products
-// y^T [64,64] = S^T w^T, begun: rows of w are B's columns, 16 keys a step.
+// Issues y^T [64,64] = S^T w^T: rows of w are columns of B, 16 keys per step.
 static __device__ __forceinline__ void times_w(float (*y)[4], uint32_t (*a)[4],
                                                const float (*S)[4], const bf16 *w)
 {
@@ -67,7 +68,7 @@ static __device__ __forceinline__ void times_w(float (*y)[4], uint32_t (*a)[4],
     wgmma_commit();
 }
 
-// S^T [64,128] += x^T kg: rows of kg are B's rows, 16 tokens a step.
+// S^T [64,128] += x^T kg: rows of kg are rows of B, 16 tokens per step.
 static __device__ __forceinline__ void add_kg(float (*S)[4], uint32_t (*a)[4],
                                               const float (*x)[4], const bf16 *kg)
 {

@@ -1,4 +1,4 @@
-// v8_tma_sm90.cu -- the eighth rung: one thread copies, two warpgroups compute.
+// v8_tma_sm90.cu -- rung 8: one thread copies by TMA, two warpgroups compute.
 // Book: chapter 17, "Warps with roles".
 // Checked by: tests/17_ladder/checks.c.
 // Next: ../18_hopper/chunk_factors.cuh.
@@ -7,12 +7,11 @@
 #include "cuda/tile/tma.cuh"
 #include "cuda/tile/warpgroup_store.cuh"
 
-// Bound: memory, or the chain: 64.5 KiB of memory a chunk and head; and one product
-// after the other. A warpgroup waits for its own chunk and for nobody else, so that the
-// two drift apart and fill one another's gaps. No barrier of the whole block is left in
-// the loop: `full` is met by bytes that have come, `empty` by threads that have read.
-// Seven copies, asked for by one thread, take the place of 3104 pieces of 16 bytes that
-// 256 threads asked for.
+// Bound: memory, 64.5 KiB per chunk and head, or the sequential products. A warpgroup
+// waits only for its own chunk, so the two drift apart and fill each other's gaps. The
+// loop has no block-wide barrier: `full` completes when the bytes have arrived, `empty`
+// when all consumers have read them. Seven copies issued by one thread replace 3104
+// copies of 16 bytes issued by 256 threads.
 //> storage
 enum { STAGES = 4, CONSUMERS = 256 };
 
@@ -30,8 +29,8 @@ struct maps { CUtensorMap w, kg, u; };
 //< storage
 
 //> producer
-// One thread asks for everything. A stage is free when all consumers have arrived at
-// its `empty`; it is there when as many bytes as announced have come.
+// One thread issues all copies. A stage is free when all consumers have arrived at its
+// `empty`, and full when all announced bytes have arrived.
 static __device__ void producer_warp(const struct kcp_ladder &a,
                                      const struct maps &map, int s, int n,
                                      struct stages *m)
@@ -89,8 +88,8 @@ static __device__ __forceinline__ void add_kg(float (*S)[4], uint32_t (*a)[4],
     wgmma_commit();
 }
 
-// x^T = u^T - y^T. A copy takes 64 rows: behind the stretch's end they are another's,
-// and their x is 0.
+// x^T = u^T - y^T. A copy always loads 64 rows: past the stretch's end they belong to
+// another stretch, and their x is 0.
 static __device__ __forceinline__ void subtract(float (*x)[4], const float (*y)[4],
                                                 int len)
 {
@@ -103,8 +102,8 @@ static __device__ __forceinline__ void subtract(float (*x)[4], const float (*y)[
 }
 
 //> consumer
-// All chunks of a stretch, 64 columns of the state. v_new takes u's place in the stage,
-// and leaves from there in whole rows while the tensor core adds to S.
+// All chunks of a stretch, 64 columns of the state. v_new replaces u in the stage and
+// is stored from there by whole rows while the tensor core updates S.
 static __device__ void consumer_warpgroup(const struct kcp_ladder &a, int s, int n,
                                           struct stages *m)
 {
