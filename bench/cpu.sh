@@ -1,14 +1,14 @@
 #!/bin/sh
-# cpu.sh -- what the reference costs on this machine: time, memory, memory against T.
+# cpu.sh -- time and memory of the reference on this machine, for two lengths T.
 #
-# Book: chapter 08.  Checked by: its own limits; exit 1 above them.
+# Book: chapter 08.  Checked by: its limits; exit status 1 above them.
 # Usage: cpu.sh BUILD.  Next: text/main.c.
 B=$(cd "${1:-build}" && pwd) || exit 1
 W=$(mktemp -d) || exit 1
 trap 'rm -rf "$W"' EXIT
 cd "$W" || exit 1
 
-# "seconds MiB" from the last line that kcp-run prints.
+# "seconds MiB" from the last line of kcp-run.
 cost() {
     rm -rf out; "$B/kcp-run" --in in --out out "$@" >said || exit 1
     sed -n 's/.*; \([0-9.]*\) s, peak memory \([0-9]*\) MiB$/\1 \2/p' said
@@ -23,13 +23,13 @@ for T in 4096 8192; do
     layer=$(cost --gate softplus --beta sigmoid --l2norm --ranks 4) || exit 1
     row "layer over 4 ranks" $T $layer
     [ $T = 4096 ] && first=$layer || second=$layer
-    # The recurrence wants log decays: those of the gate, from its own stage.
+    # The recurrence takes log decays.
     "$B/kcp-arrays" layer in $T 1 4 4 64 64 kda raw 1 || exit 1
     step=$(cost --stage 01) || exit 1
     row "token recurrence and its adjoint" $T $step
 done
 echo "$first $second $(getconf _NPROCESSORS_ONLN)" | awk '{
     printf "layer: memory x %.2f for 2 T, on %d cores; ", $4 / $2, $5
-    printf "asked of 2 cores at T = 4096: 10 s, 1024 MiB\n"
+    printf "limits on 2 cores at T = 4096: 10 s, 1024 MiB\n"
     exit !($1 < 10 && $2 < 1024 && $4 < 2.2 * $2)
 }'

@@ -1,4 +1,4 @@
-// inputs.cu -- kcp-bench's tensors: their memory, and raw inputs in a regime.
+// inputs.cu -- tensors of kcp-bench: memory, and random inputs of a regime.
 // Book: chapter 18.
 // Checked by: the regimes are those of tests/judge/inputs.c.
 // Next: time.cu.
@@ -19,7 +19,7 @@ size_t device_bytes(const struct tensor_set *s, const char *name)
     return t ? (size_t)t->n : 0;
 }
 
-// The next variant may need more of it: a saved block has as many bytes as its format.
+// A saved block grows if the format of the next variant needs more bytes.
 void *device_add(struct tensor_set *s, const char *name, size_t bytes)
 {
     struct tensor *t = tensor_find(s, name);
@@ -59,7 +59,7 @@ static __device__ float normal_at(unsigned long long seed, unsigned long long i)
     return sqrtf(-2 * logf(u)) * cospif(2 * w);
 }
 
-// What a number is drawn for.
+// The tensor that a random number belongs to.
 enum draw { ROWS, GATE, BETA, A_LOG, DT_BIAS, ALPHA, SPIKES, WEIGHTS };
 
 static __device__ float gate_input(float z, const struct kcp_call &c, int regime,
@@ -103,7 +103,7 @@ static __global__ void draw_all(X *x, long long n, int what, unsigned long long 
     x[i] = (X)y;
 }
 
-// Every rank draws its own; live gates are as weak as the whole sequence is long.
+// Each rank draws its own numbers. Live gates depend on the length of the sequence.
 template <class X>
 static int draw_one(struct runner *x, const char *name, size_t n, int what)
 {
@@ -121,7 +121,7 @@ static int draw_one(struct runner *x, const char *name, size_t n, int what)
     return cudaDeviceSynchronize() == cudaSuccess ? KCP_OK : KCP_CUDA;
 }
 
-// ---- chapter 16: rows of unit length; DPLR forgets along a (tests/judge/family.c)
+// ---- chapter 16: rows of unit length; DPLR decays along a (tests/judge/family.c)
 template <class X>
 static __global__ void unit_rows(X *x, X *minus, int K, unsigned long long seed)
 {
@@ -138,7 +138,7 @@ static __global__ void unit_rows(X *x, X *minus, int K, unsigned long long seed)
     }
 }
 
-// y = sigmoid(normal + center), times -a where there is one.
+// y = sigmoid(normal + center), times -a unless a is NULL.
 template <class X>
 static __global__ void rates(X *y, const X *a, long long n, float center,
                              unsigned long long seed)
@@ -186,7 +186,7 @@ static int fill_spikes(struct runner *x)
     return e ? e : draw_one<float>(x, "w_beta", c->HV * D, WEIGHTS);
 }
 
-// Chapter 14 over the rows of v: D channels.
+// Chapter 14 on the rows of v: D channels.
 static int fill_conv(struct runner *x)
 {
     typedef __nv_bfloat16 X;
@@ -197,8 +197,8 @@ static int fill_conv(struct runner *x)
     return e ? e : draw_one<float>(x, "bias", D, WEIGHTS);
 }
 
-// A_log and dt_bias are the same on all ranks. Over ranks there are no states to begin
-// and end with, as in the other systems' context parallelism.
+// A_log and dt_bias are equal on all ranks. On ranks there are no initial and final
+// states, as in the context parallelism of other systems.
 int fill_inputs(struct runner *x)
 {
     typedef __nv_bfloat16 X;
@@ -221,7 +221,7 @@ int fill_inputs(struct runner *x)
     return e || !bench_asked(x->b, stage_find("15")) ? e : fill_spikes(x);
 }
 
-// ---- chapter 17: exp2(G_last) of each chunk, and for GDN kg, as a rung reads them
+// ---- chapter 17: exp2(G_last) of each chunk, and kg for GDN
 static __global__ void ladder_inputs(struct kcp_call c, const int *cu, const int *cn,
                                      const int *sc, const float *G,
                                      const __nv_bfloat16 *k, float *decay,

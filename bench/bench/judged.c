@@ -151,8 +151,8 @@ static int fetch(struct part *t, const struct kcp_stage *st, const char *args,
     return KCP_OK;
 }
 
-/* Which heads: whole groups of query heads, four value heads or one group in all, from
- * the first to the last. Of a convolution four parts of its channels. */
+/* Selects whole groups of query heads, with at least four value heads or one group,
+ * from the first to the last; of a convolution four parts of its channels. */
 static void choose_parts(struct side *s, const struct kcp_stage *st,
                          const struct kcp_call *c)
 {
@@ -175,7 +175,7 @@ static void forget(struct side *s)
     *s = (struct side){ 0 };
 }
 
-/* The inputs of this rank: as they were, and then what is known of them stands. */
+/* Copies the inputs of this rank. The cache stays valid if they are unchanged. */
 static int take_inputs(struct side *s, const struct kcp_stage *st, const char *args,
                        enum kcp_storage as)
 {
@@ -196,10 +196,10 @@ static int take_inputs(struct side *s, const struct kcp_stage *st, const char *a
     return e;
 }
 
-/* ---- the reference, a thread a part, over all ranks of the part */
+/* ---- the reference: one thread per part, on all ranks of the part */
 struct work { struct side *first; const struct kcp_stage *stage; int at, R, pass; };
 
-/* Backward reads what forward keeps. */
+/* Backward reads the block that forward saves. */
 static int backward_of(struct part *t, struct kcp_comm *comm,
                        const struct kcp_stage *st)
 {
@@ -274,7 +274,7 @@ static int references(struct side *first, const struct kcp_stage *st, int R)
     return e;
 }
 
-/* ---- what the kernel wrote, against it */
+/* ---- the kernel's results compared with the reference */
 static int compare_part(struct worst *w, const struct part *t,
                         const struct kcp_stage *st, const char *args,
                         enum kcp_storage as)

@@ -1,10 +1,10 @@
-// time.cu -- how kcp-bench times: events on the stream, and the controls.
+// time.cu -- timing by events on the stream, and the controls.
 // Book: chapter 18.
-// Checked by: a copy and a product whose speed is known.
+// Checked by: a copy and a matrix product of known speed.
 // Next: record.c.
 //
-// Calls stand in line behind one another and the host waits only at the end; what a
-// layer marks (cuda/host/profile_hooks.cuh) is timed by events of the stream inside.
+// Calls are enqueued without waiting; the host waits once at the end. The parts that a
+// layer marks (cuda/host/profile_hooks.cuh) are timed by further events.
 #include "bench.h"
 #include "cuda/host/profile_hooks.cuh"
 #include <algorithm>
@@ -13,8 +13,8 @@
 #include <cuda_runtime.h>
 #include <vector>
 
-// Of this thread: the events of call i, begin and the parts; the begin of the next call
-// is the end of this one.
+// The events of call i on this thread: its begin and its parts. The begin of the next
+// call is its end.
 struct call_events { cudaEvent_t begin, part[3]; };
 static thread_local struct call_events *now;
 static thread_local unsigned marked;
@@ -32,7 +32,7 @@ static float quantile(std::vector<float> us, double q)
     return us[(size_t)(q * (double)us.size())];
 }
 
-// The medians of from..to over all calls; parts that are not marked are 0.
+// The medians of from..to over all calls; 0 for parts without marks.
 static void read_times(const std::vector<struct call_events> &at, struct times *t)
 {
     const size_t n = at.size() - 1;
@@ -80,7 +80,7 @@ int time_calls(int (*run)(void *), void *args, struct CUstream_st *stream, int w
     return e;
 }
 
-// So many of a kind in a turn that the host is ahead again after the first.
+// Calls of one kind in a turn, enough for the host to be ahead of the GPU.
 enum { TURN = 5 };
 static int kind_of(int i) { return i / TURN % 2; }
 
@@ -122,7 +122,7 @@ static int launch(void *args)
     return cudaGraphLaunch(c->exec, c->stream) ? KCP_CUDA : KCP_OK;
 }
 
-// What allocates or waits cannot be captured: then there is no time, and it is said.
+// A call that allocates or waits cannot be captured; this is reported, and not timed.
 int time_replays(int (*run)(void *), void *args, struct CUstream_st *stream, int warmup,
                  int iters, struct times *t)
 {
@@ -142,7 +142,7 @@ int time_replays(int (*run)(void *), void *args, struct CUstream_st *stream, int
     return e;
 }
 
-// ---- over ranks
+// ---- on ranks
 int slowest(struct runner *x, struct times *t)
 {
     struct kcp_comm *comm = x->world;
@@ -177,7 +177,7 @@ static int run_gather(void *args)
     return g->comm->all_gather(g->comm, mine, g->all, g->bytes, g->stream);
 }
 
-// The control of every exchange: one all_gather of one map a rank, in place.
+// The control of every exchange: an in-place all_gather of one map per rank.
 int measure_gather(struct runner *x, size_t bytes)
 {
     struct times t;
@@ -219,8 +219,8 @@ static int run_product(void *)
         ? KCP_CUDA : KCP_OK;
 }
 
-// A copy of 2 GiB, bytes read and written counted, and an 8192^3 bf16 product on random
-// numbers: every percentage has its control in the same run.
+// A copy of 2 GiB, counting bytes read and written, and an 8192^3 bf16 product of
+// random numbers, so that every percentage has a control in the same run.
 int measure_controls(struct bench *b)
 {
     struct tensor_set s = {};

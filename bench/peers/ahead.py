@@ -1,16 +1,15 @@
-"""ahead.py -- Triton's candidates compiled by many processes, before one is chosen.
+"""ahead.py -- compiles Triton's candidates on all cores before the tuner times them.
 
-Book: chapter 18.  Checked by: the same choice, made by their tuner on the GPU.
+Book: chapter 18.  Checked by: the tuner, which makes the choice on the GPU.
 Next: flashkda.py.
 
     python3 bench/peers/ahead.py [tune] [ranks=4] [T=131072 H=32 model=kda]
 
-Triton compiles the candidates of a kernel one after another as it times them: many
-minutes of one core. Here each is compiled first, by as many processes as there are
-cores, into Triton's cache; the tuner then finds it there. What is tried and what is
-chosen stays theirs. As a program: only the compiling, nothing timed and nothing
-chosen, so that it may share its GPU; of ranks, as their first, second and last. With
-tune, on a GPU of its own: the choice too, kept in the cache.
+Triton compiles the candidates of a kernel one at a time on one core, which takes many
+minutes. Here processes on all cores compile the candidates into Triton's cache, where the
+tuner finds them. The candidates and the choice are Triton's. As a program this file only
+compiles: for one GPU, or for the first, second and last of several ranks. With tune it
+also makes the choice, on a GPU that nothing else uses, and keeps it in the cache.
 """
 import math
 import os
@@ -22,7 +21,7 @@ JOBS = int(os.environ.get("JOBS", "0")) or len(os.sched_getaffinity(0))
 
 
 def compile_one(tuner, config, args, meta, active, target):
-    """In a child: CUDA must not be asked for anything here."""
+    """Runs in a child process, where CUDA must not be called."""
     active.get_current_device = lambda: 0
     active.get_current_stream = lambda device: 0
     active.get_current_target = lambda: target
@@ -32,7 +31,7 @@ def compile_one(tuner, config, args, meta, active, target):
 
 
 def compile_all(tuner, args, meta):
-    """Children take numbers of candidates from a pipe until it is empty."""
+    """Children read numbers of candidates from a pipe until it is empty."""
     from triton.runtime import driver
     active = driver.active
     target = active.get_current_target()
@@ -104,7 +103,7 @@ def keep_choices(keep):
 
 
 def pretended(torch, ops, case, ranks):
-    """A rank's share without the others: Torch's group of nobody."""
+    """The share of one rank without other ranks: a group of Torch with no members."""
     import torch.distributed as dist
     from fla.ops.cp import build_cp_context
     from torch.testing._internal.distributed.fake_pg import FakeStore

@@ -1,11 +1,11 @@
-"""common.py -- what the adapters share: cases, inputs, timing, rows.
+"""common.py -- code shared by the adapters: cases, inputs, timing, rows.
 
-Book: chapter 18.  Checked by: the heads and rows of the files that it writes.
+Book: chapter 18.  Checked by: the columns of the files that it writes.
 Next: fla_ops.py.
 
-A case is what the rows of a file (TSV) that kcp-bench wrote share; an adapter appends
-its rows to that file, each with "peer": whose they are. Inputs are drawn as ../bench_inputs.cu
-draws them: the same regimes through the same gates, not the same bits.
+A case is what the rows of one file of kcp-bench share. An adapter appends its rows to that
+file; their column "peer" names the other system. Inputs come from the same distributions
+as in ../bench/inputs.cu, with other bits.
 """
 import csv
 import math
@@ -48,7 +48,7 @@ def head(path, words):
 
 
 def append(path, case, rows):
-    """Behind kcp-bench's rows, by the names of its columns; a new file gets them first."""
+    """Appends rows by the file's column names; a new file begins with these names."""
     columns = []
     if os.path.exists(path):
         columns = read(path)[0]
@@ -67,7 +67,7 @@ def append(path, case, rows):
 
 
 def row(stage, variant, back, us, peer, **more):
-    """us: median, 10 % and 90 %. Bytes and flops are 0: we did not count a peer's."""
+    """us: median, 10 % and 90 %. Bytes and flops are 0 because they were not counted."""
     return {"stage": stage, "variant": variant, "pass": back, "us": round(us[0], 2),
             "us_p10": round(us[1], 2), "us_p90": round(us[2], 2), "bytes": 0,
             "flops": 0, "peer": peer, **more}
@@ -142,7 +142,7 @@ def starts(lengths):
 
 
 def packed(torch, case):
-    """Where a batch's sequences begin, as pack_batch in ../bench/setup.c says."""
+    """Boundaries of the sequences, as by pack_batch in ../bench/setup.c."""
     if case["lengths"]:
         return torch.tensor(starts(case["lengths"]), dtype=torch.long, device="cuda")
     T, N, cu, before = case["T"], case["sequences"], [], 0
@@ -154,7 +154,7 @@ def packed(torch, case):
 
 
 def inputs(torch, case, tokens, seed, states=True):
-    """tokens rows of the case's tensors; gates and regimes: ../bench_inputs.cu."""
+    """Tensors of the case for these tokens; gates and regimes as in ../bench/inputs.cu."""
     T, H, HV, K, V = tokens, case["H"], case["HV"], case["K"], case["V"]
     kda = case["model"] == "kda"
     KG = K if kda else 1
@@ -225,5 +225,5 @@ def say(row):
 
 
 def gone(limit):
-    """Has this process used its seconds?"""
+    """Is the time limit of this process over?"""
     return bool(limit) and time.monotonic() - began > limit

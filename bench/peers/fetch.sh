@@ -1,15 +1,14 @@
 #!/bin/sh
-# fetch.sh -- put flash-linear-attention's sources in .peers/, which git ignores.
+# fetch.sh -- copies flash-linear-attention's sources to .peers/, which git ignores.
 #
-#   sh bench/peers/fetch.sh REPOSITORY [COMMIT]       any clone of it, bare or not
+#   sh bench/peers/fetch.sh REPOSITORY [COMMIT]       a clone, bare or not
 #
-# Its package and its tests are taken, 9 MB of Python; they are read from there by
-# PYTHONPATH and are no part of this repository. FlashKDA must be built where it runs,
-# from its sources and CUTLASS's include/: python3 setup.py build_ext --inplace, its
-# folder in PYTHONPATH.
+# The package and its tests, 9 MB of Python, are used from there by PYTHONPATH. FlashKDA
+# must be built on the machine with the GPU, from its sources and CUTLASS's include/:
+# python3 setup.py build_ext --inplace, with its folder in PYTHONPATH.
 from=$1 commit=${2:-HEAD}
 if [ -z "$from" ]; then
-    echo "fetch.sh: found no repository, expected a clone" >&2; exit 2
+    echo "fetch.sh: usage: fetch.sh REPOSITORY [COMMIT]" >&2; exit 2
 fi
 cd "$(dirname "$0")/../.." || exit 1
 rm -rf .peers && mkdir .peers || exit 1

@@ -1,4 +1,4 @@
-"""fla_ops.py -- the Triton kernels of flash-linear-attention, timed beside ours.
+"""fla_ops.py -- times the Triton kernels of flash-linear-attention (FLA).
 
 Book: chapter 18.  Checked by: its controls, measured in the same run.
 Next: ahead.py.
@@ -6,12 +6,12 @@ Next: ahead.py.
     python3 bench/peers/fla_ops.py [--seconds S] FILE.tsv... [T=8192 H=96 model=kda]
     torchrun --nproc-per-node 4 bench/peers/fla_ops.py FILE.tsv T=131072 H=32
 
-Each file is a case that kcp-bench timed, or a new one made of the words. As processes
-of torchrun it times their context parallelism instead: the forward, then forward and
-backward; one rank's share alone; and, for four, two groups of two with half the heads
-each. Medians there are the slowest rank's. With TRITON_CACHE_AUTOTUNING=1 what was
-chosen is kept; the first case compiles and chooses, a minute or two on many cores
-(ahead.py). Not installed: one line says so, exit 0.
+A file is a case that kcp-bench timed; a file that does not exist is a case of the words.
+Under torchrun FLA's context parallelism is timed: the forward, then forward and backward,
+the share of one rank alone, and on four ranks two groups of two with half of the heads.
+Medians are those of the slowest rank. TRITON_CACHE_AUTOTUNING=1 keeps the tuner's choice;
+the first case compiles and tunes for a minute or two on many cores (ahead.py). If FLA is
+not installed, one line says so and the exit status is 0.
 """
 import os
 import sys
@@ -42,7 +42,7 @@ LEARNED = ("q", "k", "v", "a", "b", "gk", "g", "beta", "A_log", "dt_bias", "h0")
 
 
 def layer(case, x, context=None):
-    """The layer as they call it: norm, gate and beta inside, but for DPLR."""
+    """FLA's layer with norm, gate and beta inside, except for DPLR."""
     if case["model"] == "dplr":
         return chunk_dplr(x["q"], x["k"], x["v"], x["a"], x["b"], x["gk"], x["scale"],
                           x["h0"], True, lower_bound=-0.6065)
@@ -61,7 +61,7 @@ def layer(case, x, context=None):
 
 
 def passes(case, x, context=None, iters=100):
-    """Spreads of the forward without gradients, the backward, and of both."""
+    """Times of the forward without gradients, of the backward, and of both."""
     def inference():
         with torch.no_grad():
             layer(case, x, context)
@@ -117,7 +117,7 @@ def one_gpu(path, words):
 
 
 def slowest(times):
-    """Of all ranks, element by element."""
+    """The maximum over the ranks, element by element."""
     import torch.distributed as dist
     n = [len(t) if t else 0 for t in times]
     flat = torch.tensor([u for t in times for u in t or ()], device="cuda")

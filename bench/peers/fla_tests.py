@@ -1,26 +1,23 @@
-"""fla_tests.py -- flash-linear-attention's own tests, run on kcp_torch's backend.
+"""fla_tests.py -- runs flash-linear-attention's own tests on kcp_torch's backend.
 
-Book: chapter 19.  Checked by: the words "-> kcp" in the log of each test, without which
-a test that passed is said to be theirs.  Next: rounded_keys.py.
+Book: chapter 19.  Checked by: the words "-> kcp" in the log of each test; without them a
+passed test counts as one of FLA's kernels.  Next: rounded_keys.py.
 
     python3 bench/peers/fla_tests.py torch.tsv chunk     one GPU
     python3 bench/peers/fla_tests.py torch.tsv ranks     two or more
         [--limit S] [--keep DIR] [--only WORDS]
 
-.peers/ holds their package and tests (fetch.sh); pytest runs them as they are. chunk:
-tests/ops/test_kda.py, the tests of chunk_kda. ranks: tests/context_parallel, each test
-of KDA and GDN in a process of its own, whose ranks meet at a port of its own
-(backend/sitecustomize.py). Those of KDA run as they are; as FLA's own continuous
-integration runs them (FLA_CI_ENV=1: an error beyond their limit is a warning where no
-number is off by more than 0.3); with the rounding of their reference (KCP_ROUND_KEYS);
-and two on FLA's own kernels (KCP_FLA=0). The reference of each is on the first GPU,
-and a rank that waits for it spins on its own: nothing else should run there.
-KCP_ONE_GPU=4: a test's ranks share one GPU, up to four (backend/sitecustomize.py).
+.peers/ has FLA's package and tests (fetch.sh), unchanged. chunk: tests/ops/test_kda.py, the
+tests of chunk_kda. ranks: tests/context_parallel, each test of KDA and GDN in a process of
+its own with its own port (backend/sitecustomize.py). The tests of KDA run four times: as
+they are; as in FLA's continuous integration (FLA_CI_ENV=1: an error above the limit is a
+warning if no number differs by more than 0.3); with the rounding of their reference
+(KCP_ROUND_KEYS); and two of them on FLA's kernels (KCP_FLA=0). The references run on the
+first GPU, which should be idle. KCP_ONE_GPU=4: at most four ranks of a test share one GPU.
 
-A line a test goes to standard output, a row to the table; exit status 1 when one failed
-that FLA's integration would not let pass. DIR keeps what was said; --only chooses:
-tests over ranks by a regex of file, name and variables, those of chunk in the words of
-pytest's -k.
+One line per test goes to stdout, and one row to the table. Exit status 1: a test failed
+that FLA's integration would reject. DIR keeps the output. --only selects tests on ranks by
+a regex of file, name and variables, and tests of chunk by pytest's -k.
 """
 import importlib.util
 import json

@@ -1,12 +1,12 @@
-"""flashkda.py -- FlashKDA's forward, timed beside ours.
+"""flashkda.py -- times the forward of FlashKDA.
 
 Book: chapter 18.  Checked by: its controls, measured in the same run.
 Next: ../gpu_bench.sh.
 
     python3 bench/peers/flashkda.py FILE.tsv... [T=8192 H=96 gate=live]
 
-Files as for fla_ops.py. KDA with K = V = 128 and HV = H alone; its states are [V,K].
-Not installed: one line says so, exit 0.
+Files as for fla_ops.py. FlashKDA takes KDA with K = V = 128 and HV = H; its states are
+[V,K]. If it is not installed, one line says so and the exit status is 0.
 """
 import os
 import sys

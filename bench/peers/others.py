@@ -1,5 +1,5 @@
-"""others.py -- kernels of other projects behind FLA's signature, so that one judge and
-one clock take them all: FlashKDA, cuDNN's front end, FlashQLA.
+"""others.py -- kernels of FlashKDA, cuDNN's front end and FlashQLA with FLA's signature,
+so that one judge and one timer take them all.
 
 Book: chapter 19.  Checked by: tests/kcp_check.py --as fla, and its controls when timed.
 Next: flashkda.py.
@@ -7,10 +7,10 @@ Next: flashkda.py.
     python3 tests/kcp_check.py others:cudnn_chunk_kda --stage 13 --as fla --device cuda
     python3 bench/peers/others.py [--replay] FILE.tsv... [T=8192 H=96 model=kda]
 
-Files as for fla_ops.py; what is not installed, or does not take a case, is one line.
---replay: both passes of what is ready once more, each from a CUDA graph.
-Where a kernel lacks a gate, a norm or the sigmoid in one of its passes, PyTorch
-computes it in front, inside the time where the row's name says so.
+Files as for fla_ops.py. A package that is not installed, or does not take a case, is
+reported in one line. --replay also times both passes from CUDA graphs. A gate, norm or
+sigmoid that a kernel lacks is computed by PyTorch before the call, and included in the
+time if the name of the row says so.
 """
 import os
 import sys
@@ -26,8 +26,8 @@ def unit(x):
 
 
 def ready(g, beta, q, k, options):
-    """Gate, beta and norm computed in front, by PyTorch; the gate in double, for where
-    it is saturated float32 has nothing left of its slope."""
+    """Gate, beta and norm by PyTorch before the call. The gate is in double, because the
+    slope of a saturated gate is lost in float32."""
     if options.get("use_gate_in_kernel"):
         low, A = options.get("lower_bound"), options["A_log"].double().exp()
         bias = options.get("dt_bias")
@@ -61,7 +61,7 @@ def rows_of(q, cu_seqlens, kind):
 
 def flash_kda_chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
                         output_final_state=False, cu_seqlens=None, **o):
-    """Their forward: bounded gate, sigmoid and norm inside, nothing else."""
+    """FlashKDA's forward: bounded gate, sigmoid and norm are inside."""
     import flash_kda
     takes(not grows(q, k, v, g, beta), "no backward")
     takes(o.get("use_gate_in_kernel") and o.get("lower_bound") is not None and
@@ -87,8 +87,8 @@ def flash_kda_chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
 
 def cudnn_chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
                     output_final_state=False, cu_seqlens=None, **o):
-    """Their kernels for Hopper, by name, so that no other engine stands in. Forward
-    takes the bounded gate, sigmoid and norm inside; backward takes them ready."""
+    """cuDNN's kernels for Hopper by name, so that no other engine is used. Forward has
+    the bounded gate, sigmoid and norm inside; backward takes them computed."""
     import cudnn
     from cudnn.linear_attention.ops import kimi_delta_attention
     takes(q.shape[3] == v.shape[3] == 128, "K = V = 128")
@@ -127,7 +127,7 @@ CUDNN = "kda_hopper_cuda"
 
 def flash_qla_chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state=None,
                                      output_final_state=False, cu_seqlens=None, **o):
-    """Their kernels; gate and sigmoid in front."""
+    """FlashQLA's kernels; gate and sigmoid are computed before the call."""
     from flash_qla import chunk_gated_delta_rule
     takes(q.shape[3] == v.shape[3] == 128, "K = V = 128")
     takes(q.dtype == torch.bfloat16, "bfloat16 alone")
@@ -139,7 +139,7 @@ def flash_qla_chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state
         cu_seqlens=cu_seqlens, state_v_first=bool(o.get("state_v_first")))
 
 
-# ---- timed behind kcp-bench's rows
+# ---- timed, after kcp-bench's rows
 
 def version(package):
     from importlib.metadata import PackageNotFoundError, version as of
@@ -150,7 +150,7 @@ def version(package):
 
 
 def timed(case, x, name, f, peer, replay=False, iters=60):
-    """Forward as a user calls it, and forward and backward of what is ready."""
+    """Forward as a user calls it; forward and backward of computed gates and norms."""
     more = dict(scale=x["scale"], use_qk_l2norm_in_kernel=True, A_log=x["A_log"],
                 use_gate_in_kernel=True, use_beta_sigmoid_in_kernel=True,
                 dt_bias=x["dt_bias"], initial_state=x["h0"], output_final_state=True,

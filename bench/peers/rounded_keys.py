@@ -1,17 +1,16 @@
-"""rounded_keys.py -- how far the reference of FLA's tests over ranks is from the exact
-result, on tensors drawn as those tests draw them; on a GPU, how far kernels are.
+"""rounded_keys.py -- the error of the reference in FLA's tests on ranks, relative to the
+exact result, on tensors drawn as in those tests; on a GPU also the errors of kernels.
 
-Book: chapter 19.  Checked by: tests/cli/torch.sh, which wants it beyond their limit;
-the exact half is what tests/cli/torch_check.py holds.  Next: fla_tests.py.
+Book: chapter 19.  Checked by: tests/cli/torch.sh, which requires an error above FLA's
+limit; tests/cli/torch_check.py checks the exact half.  Next: fla_tests.py.
 
     python3 bench/peers/rounded_keys.py [torch.tsv] [T=1024] [cuda] [fla]
 
-tests/context_parallel/test_cp_kda.py normalises q and k in bfloat16 and lets autograd
-go back through that; FLA's kernels normalise in float32 and round once. Its keys have a
-mean of five times their spread, so they are alike, and errors grow. Everything else is
-double here, so what is printed is what exact kernels of either kind would show. cuda:
-our kernels on the same tensors, fla: FLA's too, each against double and against that
-reference, as the tests measure.
+tests/context_parallel/test_cp_kda.py normalises q and k in bfloat16 and differentiates
+through that; FLA's kernels normalise in float32 and round once. The keys of these tests
+have a mean of five times their spread, so they are alike, and errors grow. Everything
+else is in double here. cuda: also our kernels, fla: also FLA's kernels on the same
+tensors, compared with double and with that reference, as in the tests.
 """
 import math
 import sys
@@ -40,13 +39,13 @@ def draw(T):
 
 
 def once(x):
-    """As FLA's kernels round: after a norm in float32."""
+    """Rounds as FLA's kernels do: after a norm in float32."""
     wide = x.float()
     return (wide * torch.rsqrt(wide.square().sum(-1, keepdim=True) + 1e-6)).to(x.dtype)
 
 
 def passes(tensors, do, A, bias, norm=None):
-    """norm: what rounds q and k in their own type; None: everything in double."""
+    """norm: the function that normalises and rounds q and k; None: all in double."""
     x = [t.clone() if norm and i < 2 else t.double() for i, t in enumerate(tensors)]
     q, k, v, g, beta = x = [t.requires_grad_() for t in x]
     gate = -5 * torch.sigmoid(A[:, None] * (g + bias))
@@ -66,7 +65,7 @@ def kernels(tensors, do, A, bias, chunk_kda):
 
 
 def on_gpu(case, exact, theirs, fla):
-    """Rows: by whom, errors against double and against their reference."""
+    """Rows: kernels, errors relative to double and to the reference of FLA's tests."""
     functions = [("kcp_torch", kcp_torch.chunk_kda)]
     if fla:
         import ahead

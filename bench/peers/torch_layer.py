@@ -1,16 +1,16 @@
-"""torch_layer.py -- kcp_torch and FLA's functions on the same tensors: time, and the
-error of outputs and gradients against the references in double.
+"""torch_layer.py -- kcp_torch and FLA on the same tensors: times, and errors of outputs
+and gradients relative to the references in double.
 
-Book: chapter 19.  Checked by: tests/cli/torch_gpu.py, which holds kcp_torch to limits.
-Next: ../record.sh, which keeps torch.tsv.
+Book: chapter 19.  Checked by: tests/cli/torch_gpu.py, which has limits for kcp_torch.
+Next: ../records.py, which keeps torch.tsv.
 
     python3 bench/peers/torch_layer.py torch.tsv [--no-fla] T=8192 H=96 model=kda ...
     torchrun --nproc-per-node 2 bench/peers/torch_layer.py torch.tsv T=131072 H=32 ...
 
-Words up to the next model= are one case. As processes of torchrun each rank holds its
-tokens, FLA by its cp_context and kcp_torch by the same, and times are the slowest
-rank's. Errors are of one head, root mean square and relative, the worst of all
-outputs; over ranks of the whole sequence, where it has 32768 tokens at most.
+The words before the next model= are one case. Under torchrun each rank has its tokens, FLA
+and kcp_torch get the same cp_context, and times are those of the slowest rank. Errors are
+relative RMS of one head, the worst of all outputs; on ranks of the whole sequence, if it
+has at most 32768 tokens.
 """
 import csv
 import os
@@ -60,7 +60,7 @@ def learn(f, case, x, context=None):
 
 
 def head(x, i):
-    """One value head of everything, in double on the host; HV is H here."""
+    """One value head of all tensors, in double on the host; HV is H here."""
     cut = dict(q=2, k=2, v=2, g=2, beta=2, do=2, A_log=0, h0=1, dht=1, o=2, ht=1, dq=2,
                dk=2, dv=2, dg=2, dbeta=2, dA_log=0, dh0=1)
     out = {}
@@ -76,7 +76,7 @@ def head(x, i):
 
 
 def gathered(x):
-    """A head's shards as the whole sequence, on every rank; parts of sums added."""
+    """The whole sequence of a head on every rank, from its shards; sums are added."""
     import torch
     import torch.distributed as dist
     out = {}
@@ -190,7 +190,7 @@ def main(words):
         cases[-1].append(word)
     import torch
     if not torch.cuda.is_available():
-        sys.exit("torch_layer.py: no GPU here: nothing was run")
+        sys.exit("torch_layer.py: no GPU found: nothing was run")
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         import torch.distributed as dist
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))

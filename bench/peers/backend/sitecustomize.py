@@ -1,20 +1,20 @@
-"""sitecustomize.py -- processes that a test spawns get FLA's backend too.
+"""sitecustomize.py -- gives FLA's backend to processes that a test starts.
 
-Book: chapter 19.  Checked by: fla_tests.py, which wants the backend's name in their
-logs.  Next: ../fla_tests.py.
+Book: chapter 19.  Checked by: fla_tests.py, which looks for the backend in their logs.
+Next: ../fla_tests.py.
 
-FLA's tests over ranks start their ranks by multiprocessing; pytest's -p reaches its own
-process alone. Python reads this file at its start where its folder is in PYTHONPATH.
-All of those tests meet at one port; those that run side by side meet at KCP_PORT.
-KCP_ONE_GPU=N: a test of at most N ranks has them all on one GPU. NCCL takes such ranks
-as those of several hosts (NCCL_HOSTID); what says cuda:3 gets cuda:0.
+FLA's tests on ranks start their ranks by multiprocessing, where pytest's -p has no effect.
+Python runs this file at its start if PYTHONPATH has its folder. KCP_PORT replaces the one
+port of all those tests, so that tests can run concurrently. KCP_ONE_GPU=N: the ranks of a
+test of at most N ranks share one GPU: NCCL accepts ranks that seem to be on several hosts
+(NCCL_HOSTID), and cuda:3 becomes cuda:0.
 """
 import os
 import sys
 
 
 def share_a_gpu(torch, rank):
-    """What a rank needs before it meets the others."""
+    """Settings of a rank before it connects to the others."""
     os.environ.update(NCCL_HOSTID=f"rank{rank}", NCCL_SOCKET_IFNAME="lo")
     real, choose = torch.device, torch.cuda.set_device
 

@@ -1,11 +1,10 @@
-"""told.py -- a plugin of pytest: the backend is there, and each test says whose kernels
-it ran on.
+"""told.py -- a pytest plugin: installs the backend, and logs which kernels a test ran on.
 
 Book: chapter 19.  Checked by: fla_tests.py.  Next: sitecustomize.py.
 
-FLA logs a choice of backend once a process; here once a test. A test's verdict and all
-that it printed go to KCP_TOLD as a line of JSON when it ends, so that a run which is
-cut off loses nothing of what had ended.
+FLA logs its choice of a backend once per process; this plugin makes it log once per test.
+At the end of a test its verdict and output are appended to the file KCP_TOLD as a line of
+JSON, so that an interrupted run keeps the finished tests.
 """
 import json
 import os
@@ -13,7 +12,7 @@ import sys
 
 import pytest
 
-# FLA's models, which no test here asks for: ten seconds of import in forty processes.
+# FLA's models are not used here; their import would take ten seconds per process.
 sys.modules.setdefault("transformers", None)
 import ahead  # noqa: E402
 
