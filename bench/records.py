@@ -263,7 +263,7 @@ def recorded(digests):
     best = {}
     for r in (r for path in results() for r in read_tsv(path)):
         kind, path = r["kind"], r.get("path") or ""
-        name = variant = digests.present_name(r["stage"], r.get("variant"))
+        name = variant = digests.present_name(r.get("stage"), r.get("variant"))
         if kind == "time" and not r.get("peer"):
             what = ["timed"]
         elif kind == "repeat":
