@@ -27,7 +27,7 @@ def compile_one(tuner, config, args, meta, active, target):
     active.get_current_target = lambda: target
     kernel = tuner.fn.run(*args, **{**meta, **config.all_kwargs(), "warmup": True})
     if config == tuner.prune_configs(meta)[0]:
-        active.launcher_cls(kernel.src, kernel.metadata)      # one stub in C for all
+        active.launcher_cls(kernel.src, kernel.metadata)      # one C stub for all
 
 
 def compile_all(tuner, args, meta):
@@ -50,7 +50,7 @@ def compile_all(tuner, args, meta):
             config = configs[int.from_bytes(number, "little")]
             try:
                 compile_one(tuner, config, args, meta, active, target)
-            except Exception as e:           # the tuner meets it again, and judges it
+            except Exception as e:           # the tuner gets the same error
                 say(f"{tuner.base_fn.__name__}: {config}: {e!r}"[:200])
         os._exit(0)
     os.close(take)
@@ -64,9 +64,10 @@ def say(words):
 
 
 def install(choose=True, first=False):
-    """From now on. A candidate is timed for 25 ms, not their 100. Without choose each
-    runs once, the first that can stands, and nothing is kept. first: no other is even
-    compiled, for what is asked for its values alone; before FLA is imported."""
+    """Replaces Triton's tuner; call it before FLA is imported. A candidate is timed for 25
+    ms instead of 100. Without choose every candidate runs once, the first that works is
+    used, and the choice is not kept. first: compile only the first candidate, for runs
+    whose results count and not their times."""
     from triton.runtime.autotuner import Autotuner
     from triton.testing import do_bench
     time_one = Autotuner._bench

@@ -60,7 +60,7 @@ def append(path, case, rows):
     for r in new:
         lost = [n for n in r if n not in columns and r[n] != ""]
         if lost:
-            raise ValueError(f"{path}: found no column {lost[0]}, expected kcp-bench's")
+            raise ValueError(f"{path}: no column {lost[0]}; use a file of kcp-bench")
     with open(path, "a") as f:
         for r in new:
             f.write("\t".join(str(r.get(n, "")) for n in columns) + "\n")
@@ -79,9 +79,8 @@ def spread(us):
 
 
 def time_calls(torch, calls, warmup=20, iters=100):
-    """Microseconds of each of calls, run one after another, iters times over: events
-    between them, nothing waits in between, as time_calls in ../bench_time.cu. The
-    last of the list is the time of all of them."""
+    """Microseconds of each call, measured by events over iters repetitions without a
+    host wait, as by time_calls in ../bench/time.cu; the last element is their sum."""
     n = len(calls)
     at = [torch.cuda.Event(enable_timing=True) for _ in range(n * iters + 1)]
     for _ in range(warmup):
@@ -100,9 +99,8 @@ def time_calls(torch, calls, warmup=20, iters=100):
 
 
 def replays(torch, first, then, kept):
-    """first and then (which takes kept["y"]) as replays of a CUDA graph each, so that
-    what the host does is not timed. As PyTorch wants it: tried on a stream of its own
-    before, memory of both from one pool."""
+    """first and then (which reads kept["y"]) as replays of two CUDA graphs, so that host
+    time is excluded. PyTorch requires a warm-up on another stream, and one memory pool."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):

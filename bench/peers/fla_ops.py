@@ -80,9 +80,9 @@ def passes(case, x, context=None, iters=100):
     alone = common.time_calls(torch, [inference], iters=iters)[0]
     try:
         back = common.time_calls(torch, [forward, backward], iters=iters)
-    except RuntimeError as e:               # e.g. Triton of a version they refuse
+    except RuntimeError as e:               # for example an unsupported version of Triton
         if context is not None and "Triton" not in str(e):
-            raise                           # else every rank refuses, and none waits
+            raise                           # a Triton error occurs on all ranks alike
         print(f"fla_ops.py: {case['model']} backward not run: {str(e)[:200]!r}")
         return alone, None, None
     return alone, back[1], back[2]

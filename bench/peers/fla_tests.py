@@ -35,9 +35,9 @@ ROOT = os.path.normpath(os.path.join(HERE, "..", ".."))
 PEERS = os.path.join(ROOT, ".peers")
 CHUNK = "ops/test_kda.py"
 RANKS = "context_parallel/test_cp_kda.py", "context_parallel/test_cp_gdn.py"
-AT_ONCE = int(os.environ.get("AT_ONCE", "8"))     # the reference of KDA holds 20 GB
+AT_ONCE = int(os.environ.get("AT_ONCE", "8"))     # the reference of KDA needs 20 GB
 CI = ("FLA_CI_ENV", "1")
-# Tests of something else than the chunk functions: why they do not reach us.
+# Tests that do not call the chunk functions, and the reason.
 OTHERS = {"test_cp_conv": "their convolution asks no backend",
           "test_cp_context": "their split alone, without a kernel",
           "test_cp_bwd_gk_offset": "their kernel alone, called by its name",
@@ -53,7 +53,7 @@ def free_port():
 
 
 def start(test, words, limit, where, env=()):
-    """pytest on a file or a test; a line a test as it ends, and all that was said."""
+    """Runs pytest on a file or a test; prints a line per finished test."""
     name = re.sub(r"\W", ".", test.split("/")[-1] + "".join("_".join(e) for e in env))
     told = os.path.join(where, name + ".told")
     env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", KCP_TOLD=told,
@@ -69,7 +69,7 @@ def start(test, words, limit, where, env=()):
 
 
 def tests_of(told):
-    """name, verdict, why, what it printed."""
+    """Yields name, verdict, reason and output of each test."""
     if not os.path.exists(told):
         return
     for line in open(told):
@@ -92,7 +92,7 @@ def version():
 
 
 def write(path, rows):
-    """Rows of judged things, in the columns of torch_layer.py."""
+    """Appends rows with the columns of torch_layer.py."""
     from torch_layer import FIELDS
     new = not os.path.exists(path)
     with open(path, "a") as f:
@@ -103,12 +103,12 @@ def write(path, rows):
 
 
 def ran(said):
-    """Did our kernels run? FLA's log names a backend that refused, too."""
+    """Did kcp_torch's kernels run? FLA also logs backends that reject a call."""
     return re.search(r"-> kcp(?! rejected)", said) is not None
 
 
 def whose(verdict, why, said, errors=False):
-    """In words: what came out, and by whose kernels; what they measured."""
+    """A summary of a test: verdict, kernels, measured errors."""
     if verdict == "skipped":
         return f"not run: {why}"
     by = "by kcp_torch" if ran(said) else "not by kcp_torch"

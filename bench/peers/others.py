@@ -216,7 +216,7 @@ def main(words):
         for name, f, package in PEERS.get(case["model"], ()):
             try:
                 rows = timed(case, x, name, f, version(package), replay)
-            except Exception as e:          # theirs, of any kind: said, and the next
+            except Exception as e:          # any error of a package: report it and go on
                 print(f"others.py: {path}: {name}: not timed: {e!r}"[:400])
                 continue
             for r in rows:

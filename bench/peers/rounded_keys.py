@@ -21,7 +21,7 @@ import torch.nn.functional as F
 
 import kcp_torch
 
-LIMIT, HEADS, D = 8e-3, (0, 5, 11), 128       # theirs; three of their twelve heads
+LIMIT, HEADS, D = 8e-3, (0, 5, 11), 128       # FLA's limit; three of the twelve heads
 NAMES = "o dq dk dv dg db".split()
 
 
@@ -108,7 +108,7 @@ def main(words):
                  " reference rounds normalised q and k: errors against double,"
                  f" T = {T}", how=name, n=len(HEADS), peer=peer,
             says=f"{words}; the tests allow {LIMIT:.0e}"))
-    return int(min(max(off), max(more)) < LIMIT)     # 1: it is good enough
+    return int(min(max(off), max(more)) < LIMIT)     # 1: the reference is within the limit
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ def gathered(x):
         parts = [torch.empty_like(t, device="cuda") for _ in
                  range(dist.get_world_size())]
         dist.all_gather(parts, t.cuda())
-        if n in ("A_log", "dt_bias"):         # held by all, not cut
+        if n in ("A_log", "dt_bias"):         # replicated, not sharded
             whole = parts[0]
         else:
             whole = sum(parts) if n in ("dA_log", "ddt_bias") else torch.cat(parts, 1)

@@ -1,4 +1,4 @@
-/* layer.c -- the layer on real arrays: 14, 08, and back through 13 and 14.
+/* layer.c -- the layer on arrays: stages 14 and 08, then 13 and 14 backward.
  *
  * Book: chapters 08, 13, 14.  Checked by: tests/cli/run_cli.sh.  Next: stage.c.
  */

@@ -73,8 +73,8 @@ static int read_cuts(struct run *x, int64_t **cuts, int *count)
     return 0;
 }
 
-/* Sizes and options to the struct with which every stage's args begin. H is HV in a
- * stage without query/key heads. */
+/* Fills x->call, which every stage's args begin with, from sizes and options. H is HV
+ * in a stage without query/key heads. */
 int call_make(struct run *x)
 {
     int64_t *z = x->size.of;

@@ -10,7 +10,7 @@
 static const char *const models[] = { "KDA", "GDN", "DPLR", "GDN-2", "GLA",
                                       "Spike-KDA" };
 
-enum { ROWS = 32 };            /* at most so many ranks are printed */
+enum { ROWS = 32 };            /* ranks that are printed, at most */
 
 static void print_rank(const struct run *x, int r)
 {

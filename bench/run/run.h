@@ -92,7 +92,7 @@ int  array_load(struct run *x, struct sizes *z, const char *name, const char *fi
 int  array_out(struct run *x, const struct sizes *z, const char *name, const char *file,
                const char *shape, enum kcp_store store);
 int  array_split(const struct tensor *a);      /* is it sharded by tokens? */
-/* Rank r's elements of a: the rows of its tokens, its own sum, or all. */
+/* The elements of a that belong to rank r: rows of its tokens, its sum, or all. */
 void array_part(const struct run *x, const struct tensor *a, int r, int64_t *at,
                 int64_t *n);
 int  sums_check(struct run *x);                /* --sum local needs a sum */

@@ -1,4 +1,4 @@
-/* stage.c -- --stage NN: one stage's reference on the stage's own arrays.
+/* stage.c -- --stage NN: one stage on the arrays of its table.
  *
  * Book: chapter 00.  Checked by: tests/cli/run_cli.sh.  Next: write.c.
  */

@@ -16,12 +16,12 @@ import pytest
 sys.modules.setdefault("transformers", None)
 import ahead  # noqa: E402
 
-ahead.install(first=True)                     # what falls back to FLA's own kernels
+ahead.install(first=True)                     # for calls that fall back to FLA's kernels
 from fla.ops.backends import BackendRegistry  # noqa: E402
 
 import kcp_torch.fla  # noqa: E402,F401
 
-if "KCP_ONE_GPU" in os.environ:               # what a test asks before it runs
+if "KCP_ONE_GPU" in os.environ:               # tests look at the number of GPUs
     import torch
     torch.cuda.device_count = lambda: int(os.environ["KCP_ONE_GPU"])
 
