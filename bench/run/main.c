@@ -34,11 +34,19 @@ static int check_options(struct run *x)
 {
     struct options *o = &x->o;
     const int number = o->stage ? atoi(o->stage) : 13, given = !isnan(o->lower_bound);
-    const int layer = !o->stage || x->relative;
+    const int other = x->relative, layer = !o->stage || other;
     const int chained = o->form == KCP_CHAIN || o->form == KCP_PIPELINE;
+    _Static_assert(!KCP_GATE_RAW && !KCP_BETA_RAW && !KCP_RECOMPUTE, "defaults are 0");
     const struct { int wrong; const char *option, *needs; } rows[] = {
         { o->variant && !o->device, "--variant", "--device gpu" },
         { o->dtype >= 0 && !o->device, "--dtype", "--device gpu" },
+        { other && o->gate, "--gate", "--model kda or gdn" },
+        { other && o->beta, "--beta", "--model kda or gdn" },
+        { other && o->l2norm, "--l2norm", "--model kda or gdn" },
+        { other && o->reuse_M, "--reuse-m", "--model kda or gdn" },
+        { other && o->save, "--save", "--model kda or gdn" },
+        { other && o->conv, "--conv", "--model kda or gdn" },
+        { x->model == MODEL_SPIKE && !isnan(o->scale), "--scale", "another --model" },
         { layer && o->shift, "--shift", "--stage" },
         { layer && o->backward, "--backward", "--stage" },
         { layer && o->act && !o->conv, "--act", "--conv" },

@@ -6,10 +6,9 @@
  */
 #include "run.h"
 
-#include <math.h>
 #include <string.h>
 
-/* --model of a relative without --stage: run its stage, refuse options of KDA alone. */
+/* --model of a relative without --stage: its stage is the job. */
 int relative_read(struct run *x)
 {
     struct options *o = &x->o;
@@ -20,21 +19,9 @@ int relative_read(struct run *x)
     if (o->stage && spike && stage_of(o->stage) != stage_of("15"))
         return run_error(x, RUN_BAD, "--model", "spike is stage 15, not %.40s",
                          o->stage);
-    if (o->stage || (o->model < KCP_DPLR && !spike))
-        return 0;
-    const struct { int wrong; const char *option; } rows[] = {
-        { o->gate != KCP_GATE_RAW, "--gate" }, { o->beta != KCP_BETA_RAW, "--beta" },
-        { o->l2norm, "--l2norm" }, { o->reuse_M, "--reuse-m" },
-        { o->save != KCP_RECOMPUTE, "--save" }, { o->conv != NULL, "--conv" },
-        { !isnan(o->lower_bound), "--lower-bound" }, { o->act, "--act" },
-        { o->shift, "--shift" }, { o->backward, "--backward" },
-        { spike && !isnan(o->scale), "--scale" } };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].wrong)
-            return run_error(x, RUN_BAD, rows[i].option, "this option is for --model "
-                             "kda and gdn");
-    x->relative = 1;
-    o->stage = spike ? "15" : "16";
+    x->relative = !o->stage && (o->model >= KCP_DPLR || spike);
+    if (x->relative)
+        o->stage = spike ? "15" : "16";
     return 0;
 }
 
