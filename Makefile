@@ -3,6 +3,7 @@
 #   make run        the layer on real text over several ranks       RANKS= TEXT= STEPS=
 #   make test       judge all stages and mutants, run all scripts   FULL=1 JOBS=
 #   make check      the judge alone    STAGE= VARIANT= RANKS= SEED= FULL=1 STRICT=1
+#   make check-gpus judge what communicates over NCCL, on all GPUs and on two    LIMIT=
 #   make examples   build book/examples: KDA and GDN over ranks
 #   make test-torch test the PyTorch module
 #   make bench      time stages and layers (kcp-bench on a GPU, else kcp-run)
@@ -104,7 +105,7 @@ $B/kcp-test: $(core) $B/tests/judge/criterion.o $(list_at)
 # ---- the commands ------------------------------------------------------------------------
 .PHONY: help setup said test check clean install
 help:
-	@sed -n '3,20s/^# \{0,1\}//p' Makefile
+	@sed -n '3,21s/^# \{0,1\}//p' Makefile
 
 setup:
 	@sh .ci/setup $(if $(filter none,$(CUDA_HOME)),,cuda)
@@ -123,6 +124,10 @@ flags = $(if $(STAGE),--stage '$(STAGE)') $(if $(VARIANT),--variant '$(VARIANT)'
         $(if $(FULL),--full) $(if $(STRICT),--strict)
 check: said $B/kcp-check
 	@$B/kcp-check $(flags)
+
+.PHONY: check-gpus
+check-gpus: said $B/kcp-check
+	@LIMIT=$(LIMIT) sh bench/check_gpus.sh $B
 
 # A sub-make after setup finds what setup installed. JOBS= at once compile (2) and run
 # (3, because scripts also wait). make starts targets in this order, so the longest are

@@ -97,8 +97,8 @@ int wrong_recompute(struct wrong_rank *x)
     return status;
 }
 
-/* Does a fold read the map of segment j: of a cut sequence, or (errata 6) the last one of
- * its rank? Of thirty short sequences on four ranks few do. */
+/* Does a fold read the map of segment j: of a cut sequence, or (errata 6) the last one
+ * of its rank? Of thirty short sequences on four ranks few are read. */
 static int travels(const struct kcp_plan *p, int j)
 {
     const struct kcp_segment *s = &p->seg[j];

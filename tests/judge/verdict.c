@@ -147,10 +147,11 @@ static int is_first(const struct trial *t, const struct kcase *k)
     return !walked.ran[pass]++;
 }
 
-/* The first case that a variant takes runs fifty times, in each pass; four times where
- * its states have more numbers than those of any first case of a list (--case), for the
- * references in double would take a minute. The first three of each list run once more, and so does a case of each path: what is wrong now and
- * then, or depends on what lay in the workspace. */
+/* The first case that a variant takes runs fifty times, in each pass; four times if its
+ * states have more numbers than a list's first case has (--case), because fifty would
+ * take the references a minute. The first three of each list run once more, and so does
+ * a case of each path: what is wrong now and then, or depends on what lay in the
+ * workspace. */
 static int repeats_of(const struct trial *t, const struct kcase *k)
 {
     const int first = is_first(t, k) || k->id == 0;
