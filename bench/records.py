@@ -69,8 +69,10 @@ class Digests:
     @classmethod
     def of_build(cls, build):
         tool = [sys.executable, ROOT + "/bench/digest.py", build]
-        text = subprocess.run(tool, capture_output=True, text=True, check=True).stdout
-        return cls(list(csv.DictReader(text.splitlines(), delimiter="\t")))
+        run = subprocess.run(tool, stdout=subprocess.PIPE, text=True, check=False)
+        if run.returncode:
+            stop("digest.py %s failed" % build)
+        return cls(list(csv.DictReader(run.stdout.splitlines(), delimiter="\t")))
 
     def state(self, key, digest, compiler):
         """fresh: of the present code; stale: of other code; or not comparable."""
