@@ -1,7 +1,7 @@
 """torch_layer.py -- kcp_torch and FLA on the same tensors: times, and errors of outputs
 and gradients relative to the references in double.
 
-Book: chapter 19.  Checked by: tests/cli/torch_gpu.py, which has limits for kcp_torch.
+Book: chapter 19.  Checked by: tests/cli/torch_check.py --cuda, which has limits.
 Next: ../records.py, which keeps torch.tsv.
 
     python3 bench/peers/torch_layer.py torch.tsv [--no-fla] T=8192 H=96 model=kda ...

@@ -1,37 +1,36 @@
 #!/bin/sh
-# plugins.sh -- book/examples/plugins, as who copies them would: built, judged, and
-# rejected with a mistake in them; in the languages that are here.
+# plugins.sh -- book/examples/plugins in C, Rust and Python: built, judged, rejected with a
+# mistake; Python functions that crash, hang, or return what is no output.
 #
-# Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: its mistakes.
-# Usage: plugins.sh BUILD.  Next: torch.sh.
+# Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: make test, which runs it.
+# Usage: plugins.sh BUILD.  Next: ../kcp_check.py.
 B=$(cd "${1:-build}" && pwd) || exit 2
 here=$(cd "$(dirname "$0")/../.." && pwd)
 W=$(mktemp -d) || exit 2
 trap 'rm -rf "$W"' EXIT
 stop() { echo "plugins.sh: $*"; exit 1; }
 cd "$W" || exit 2
-said=""
-judged() {                               # WHAT STATUS words of the verdict, command...
+found=""
+judged() {                       # WHAT STATUS PATTERN command...
     what=$1 want=$2 words=$3; shift 3
     "$@" >out 2>&1
     status=$?
     [ $status = "$want" ] || stop "$what: status $status, not $want: $(tail -2 out)"
-    grep -q "$words" out || stop "$what: lacks '$words': $(tail -2 out)"
+    grep -q -e "$words" out || stop "$what: lacks '$words': $(tail -2 out)"
 }
-# SUFFIX NAME command...: right, and the state that is kept where it should be given.
+# SUFFIX NAME command...: right; and wrong, with the kept state where another one belongs.
 language() {
     suffix=$1 name=$2; shift 2
     cp "$here/book/examples/plugins/h0.$suffix" .
-    lines=$(grep -vc '^ *\(//\|/\*\|\*\|"""\|#!\|$\)' "h0.$suffix")
-    "$@" "h0.$suffix" -o h0.so >out 2>&1 || stop "$name: $(head -5 out)"
-    judged "$name" 0 "ok  *from_" "$B/kcp-check" --variant ./h0.so
     sed 's/a->h_kept_in, state)/a->h_in, 0)/
          s/copy(a.kept_in, a.back, state)/copy(a.kept_in, a.back, 0)/' \
         "h0.$suffix" >"wrong.$suffix"
     cmp -s "h0.$suffix" "wrong.$suffix" && stop "$name: no mistake was made"
+    "$@" "h0.$suffix" -o h0.so >out 2>&1 || stop "$name: $(head -5 out)"
+    judged "$name" 0 "ok  *from_" "$B/kcp-check" --variant ./h0.so
     "$@" "wrong.$suffix" -o h0.so >out 2>&1 || stop "$name, wrong: $(head -5 out)"
     judged "$name, wrong" 1 'h_back' "$B/kcp-check" --variant ./h0.so
-    said="$said, $name ($lines lines)"
+    found="$found, $name"
 }
 # shellcheck disable=SC2086
 language c C ${CC:-cc} -std=c11 -Wall -Wextra -Werror -shared -fPIC -I"$here/ref"
@@ -42,18 +41,56 @@ fi
 for python in "${PYTHON:-python3}" /usr/bin/python3 none; do
     "$python" -c 'import numpy' 2>/dev/null && break
 done
-if [ "$python" = none ]; then echo "plugins.sh: NumPy not found: Python is left out"
-else
-    export PYTHONDONTWRITEBYTECODE=1
-    rm -f h0.so
-    cp "$here/book/examples/plugins/h0.py" .
-    check="$here/tests/kcp_check.py --stage 12 --numpy --check $B/kcp-check"
-    [ -n "$FULL" ] || check="$check --drawn"            # not the wide cases too
-    # shellcheck disable=SC2086
-    judged Python 0 ' 0 failed' "$python" $check h0:run
-    sed 's/back\[:1\] = .*/pass/' h0.py >wrong.py
-    # shellcheck disable=SC2086
-    judged "Python, wrong" 1 'h_back' "$python" $check wrong:run
-    said="$said, Python ($(grep -vc '^ *\("""\|Book\|Next\|$\)' h0.py) lines)"
-fi
-echo "plugins.sh: chapter 12 in ${said#, }: right is passed, wrong is not"
+[ "$python" != none ] || { echo "plugins.sh: NumPy not found: Python is left out"
+    echo "plugins.sh: chapter 12 in ${found#, }: right passes, wrong fails"; exit 0; }
+
+export PYTHONDONTWRITEBYTECODE=1
+rm -f h0.so
+cp "$here/book/examples/plugins/h0.py" .
+cat >mine.py <<'PY'
+import os, time
+import h0
+
+here = lambda case: case.backward and case.T == 20
+def wrong(case):
+    out = h0.run(case)
+    if here(case): out["h_back"] += 1e-3
+    return out
+def unreal(case): return {n: x + 0j for n, x in h0.run(case).items()}
+def inputs(case): return {"h_in": case.h_in}
+def none(case): return None
+def gone(case):
+    if here(case): os.kill(os.getpid(), 9)
+    return h0.run(case)
+def silent(case):
+    if here(case) and not os.path.exists("silent"):
+        open("silent", "w").close()
+        time.sleep(1000)
+    return h0.run(case)
+PY
+check() {                        # STATUS PATTERN FUNCTION option...
+    want=$1 words=$2; shift 2
+    judged "$*" "$want" "$words" "$python" "$here/tests/kcp_check.py" --stage 12 --numpy \
+        --check "$B/kcp-check" "$@"
+}
+list=--drawn
+[ -z "$FULL" ] || list=
+# shellcheck disable=SC2086
+check 0 ' 0 failed' h0:run $list
+few="kda lengths=9 h0; gdn lengths=20,30 L=8 h0; gdn lengths=20 L=8 h0"
+check 1 h_back mine:wrong --case "$few" --json json --junit xml
+"$python" - <<'PY' || stop "kcp_check.py: --json or --junit"
+import json, xml.etree.ElementTree as tree
+said, suite = json.load(open("json")), tree.parse("xml").getroot()
+count = lambda v: sum(c["verdict"] == v for c in said["cases"])
+assert said["status"] == 1 and count("fail") and count("pass")
+assert int(suite.get("failures")) == len(suite.findall("*/failure")) == count("fail")
+PY
+check 1 complex128 mine:unreal --case "$few"
+check 1 h_in mine:inputs --case "$few"
+check 1 'nothing was judged' mine:none --case "$few"
+check 1 'nothing was judged' h0:run --drawn --shapes 1x1
+check 1 'status .-9' mine:gone --case "$few"
+check 1 ', 1 failed' mine:silent --case "$few" --limit 1
+grep -q 'in 1 s' out || stop "a function that hangs: $(tail -2 out)"
+echo "plugins.sh: chapter 12 in ${found#, }, Python: right passes, wrong fails"
