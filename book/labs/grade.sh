@@ -48,17 +48,21 @@ add() {                                     # title points outcome note
     json="$json\"points\": $2, \"note\": \"$(quoted "$4")\"}"
 }
 
+exec </dev/null
 . book/labs/rows.sh
 [ $ext = cu ] && [ -z "$NVCC" ] || held_to
 twist=$(sed -n 's/^twist *//p' "$dir/rows" | head -1)
 [ -z "$twist" ] || edited twist "$twist"
 build
-while read -r key points rest; do
+# Rows are read on descriptor 3: a launcher (mpirun, srun) reads all of its stdin.
+while read -r key points rest <&3; do
     [ "$key" = score ] || continue
     n=$((n + 1)) out=$dir/out.$n
     title=$(echo "${rest%%|*}" | sed 's/ *$//') how=${rest#*|}
     row "$title" "$points" "$how"
-done <"$dir/rows"
+done 3<"$dir/rows"
+[ $n = "$(grep -c '^score ' "$dir/rows")" ] ||
+    { echo "grade: $n rows of $(grep -c '^score ' "$dir/rows") were judged"; exit 2; }
 echo "Score: $score/$of$([ $skipped -gt 0 ] && echo ", $skipped not run")"
 printf '{"lab": "%s", "score": %d, "of": %d, "not_run": %d, "tests": [%s]}\n' "$id" \
     $score $of $skipped "$json" >"$dir/result.json"

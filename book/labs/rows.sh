@@ -244,6 +244,10 @@ line_of() {
 # judge TITLE POINTS option...: the judge on the student's object so, say what came of
 # it. One that prints without end is stopped at 16 MiB, before it fills the disk.
 small='ulimit -f 32768; exec "$0" "$@"'
+# A host lab's process has 4 GiB of addresses. (CUDA reserves more: a GPU lab is limited
+# by a cgroup or a container, STAFF.md.)
+limits=$small
+[ $ext = cu ] || limits="ulimit -v 4194304; $small"
 stuck='it was here when it was stopped'
 last() { tail -1 "$out" | grep . || echo "it ended without a verdict"; }
 judge() {
@@ -255,7 +259,7 @@ judge() {
         *) set -- "$B/kcp-check" --stage "${stage%%_*}" --variant "$so" "$@" ;;
     esac
     # shellcheck disable=SC2086
-    sh -c "$small" timeout -k 5 ${LIMIT:-120} $LAUNCH "$@" >"$out" 2>&1
+    sh -c "$limits" timeout -k 5 ${LIMIT:-120} $LAUNCH "$@" >"$out" 2>&1
     rc=$?
     case $kind in
         check) shift 2; set -- - "$@" ;;
@@ -296,7 +300,7 @@ elsewhere() {
     if [ -z "$asked" ]; then
         asked=yes
         # shellcheck disable=SC2086
-        sh -c "$small" timeout -k 5 ${LIMIT:-120} "$B/kcp-lab-check" survivor "$so" ${SEED:-$OUTSIDE} \
+        sh -c "$limits" timeout -k 5 ${LIMIT:-120} "$B/kcp-lab-check" survivor "$so" ${SEED:-$OUTSIDE} \
             >"$dir/outside" 2>&1 && wrong_elsewhere=yes
         sed 's/^ *FAIL *//; s/^ */   /' "$dir/outside" | head -2
     fi
