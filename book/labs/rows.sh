@@ -244,10 +244,10 @@ line_of() {
 # judge TITLE POINTS option...: the judge on the student's object so, say what came of
 # it. One that prints without end is stopped at 16 MiB, before it fills the disk.
 small='ulimit -f 32768; exec "$0" "$@"'
-# A host lab's process has 4 GiB of addresses. (CUDA reserves more: a GPU lab is limited
-# by a cgroup or a container, STAFF.md.)
-limits=$small
-[ $ext = cu ] || limits="ulimit -v 4194304; $small"
+# A host lab's process has 4 GiB of addresses: kcp-check limits a variant's process, this
+# limits kcp-lab-check and what a launcher starts. (CUDA reserves more: a GPU lab is
+# limited by a cgroup or a container, STAFF.md.)
+limited="ulimit -v 4194304; $small"
 stuck='it was here when it was stopped'
 last() { tail -1 "$out" | grep . || echo "it ended without a verdict"; }
 judge() {
@@ -258,6 +258,9 @@ judge() {
         exchange) set -- "$B/kcp-lab-check" chain "$so" "$@" ;;
         *) set -- "$B/kcp-check" --stage "${stage%%_*}" --variant "$so" "$@" ;;
     esac
+    limits=$small
+    case $kind.$ext in check.c | exchange.c) limits=$limited ;; esac
+    [ -z "$LAUNCH" ] || [ $ext = cu ] || limits=$limited
     # shellcheck disable=SC2086
     sh -c "$limits" timeout -k 5 ${LIMIT:-120} $LAUNCH "$@" >"$out" 2>&1
     rc=$?
@@ -300,7 +303,7 @@ elsewhere() {
     if [ -z "$asked" ]; then
         asked=yes
         # shellcheck disable=SC2086
-        sh -c "$limits" timeout -k 5 ${LIMIT:-120} "$B/kcp-lab-check" survivor "$so" ${SEED:-$OUTSIDE} \
+        sh -c "$limited" timeout -k 5 ${LIMIT:-120} "$B/kcp-lab-check" survivor "$so" ${SEED:-$OUTSIDE} \
             >"$dir/outside" 2>&1 && wrong_elsewhere=yes
         sed 's/^ *FAIL *//; s/^ */   /' "$dir/outside" | head -2
     fi

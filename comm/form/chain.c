@@ -75,17 +75,5 @@ static struct kcp_traffic chain_formula(const struct fold *f)
     return (struct kcp_traffic){ n * (int64_t)f->state, n, 0 };
 }
 
-static size_t chain_narrow(const struct fold *f)
-{
-    return narrow_per_visit(f, f->state);
-}
-
-/* Where ranks reach each other's memory and KCP_WINDOWS is set: one kernel per rank. */
-static int chain_by_fastest(const struct fold *f)
-{
-    return chain_window_fits(f) ? chain_window_run(f) : chain_run(f);
-}
-
 const struct form form_chain = {
-    .run = chain_by_fastest, .work_bytes = chain_work, .formula = chain_formula,
-    .narrow_bytes = chain_narrow };
+    .run = chain_run, .work_bytes = chain_work, .formula = chain_formula, .windows = 1 };

@@ -258,6 +258,12 @@ static struct kcp_wire_told told_of(const struct fold *f)
     return told;
 }
 
+static int run_form(const struct fold *f)
+{
+    const struct form *form = forms[f->x->form];
+    return form->windows && chain_window_fits(f) ? chain_window_run(f) : form->run(f);
+}
+
 /* For bf16: what one group moves at most. */
 static size_t narrow_room(const struct fold *f)
 {
@@ -265,7 +271,8 @@ static size_t narrow_room(const struct fold *f)
     const struct kcp_wire *w = wire_of(x->comm);
     if (!w || !w->bf16 || x->plan->R < 2)
         return 0;
-    return forms[x->form]->narrow_bytes(f);
+    const struct form *form = forms[x->form];
+    return form->narrow_bytes ? form->narrow_bytes(f) : narrow_per_visit(f, f->state);
 }
 
 size_t narrow_per_visit(const struct fold *f, size_t bytes)
@@ -295,7 +302,7 @@ static int lossy_run(struct fold *f, const struct kcp_wire *w)
     if (w->bf16)
         on.comm = &n.comm;
     f->x = &on;
-    const int status = forms[on.form]->run(f);
+    const int status = run_form(f);
     narrow_close(&n);
     if (!status)
         wire_tell(comm, told_of(f));
@@ -315,7 +322,7 @@ int kcp_exchange_run(const struct kcp_exchange *x)
         wire_tell(x->comm, (struct kcp_wire_told){ 0, -1, 0 });
     if (!x->plan->crossing)
         return fold_states(&f, 0, f.NS, 0, x->V);
-    return w ? lossy_run(&f, w) : forms[x->form]->run(&f);
+    return w ? lossy_run(&f, w) : run_form(&f);
 }
 
 size_t kcp_exchange_work(const struct kcp_exchange *x)

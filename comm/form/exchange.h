@@ -72,19 +72,20 @@ struct form {
     size_t (*work_bytes)(const struct fold *f);
     /* What this rank sends: the judge compares it with what the wire counted. */
     struct kcp_traffic (*formula)(const struct fold *f);
-    /* Payloads in bf16: the most bytes that one group sends and receives, counted in
-     * x->ops->elem bytes per number (narrow_bytes of each message: comm/lossy.h). */
+    /* Payloads in bf16: bytes for the most that one group sends and receives
+     * (narrow_bytes of comm/lossy.h). NULL: a state per visit that enters or leaves. */
     size_t (*narrow_bytes)(const struct fold *f);
     /* Bytes of x->kept, which backward reads with reuse_M. NULL: it keeps none. */
     size_t (*kept_bytes)(const struct fold *f);
     /* Each rank needs the maps of all others, so no message may be left out. */
     int needs_all;
+    /* chain_window.c runs it where all ranks can write each other's memory. */
+    int windows;
 };
 #define FORM_DECLARED(number, name) extern const struct form form_##name;
 KCP_FORM_LIST(FORM_DECLARED)
 #undef FORM_DECLARED
-/* narrow_bytes of a form that sends one block of `bytes` per visit that leaves and
- * receives one per visit that enters. */
+/* Bytes for one block of `bytes` per visit that enters or leaves, in bf16. */
 size_t narrow_per_visit(const struct fold *f, size_t bytes);
 /* The chain over windows: chain_window.c. Every rank gets the same answer. */
 int chain_window_fits(const struct fold *f);

@@ -158,11 +158,5 @@ static struct kcp_traffic pipeline_formula(const struct fold *f)
     return (struct kcp_traffic){ n * (int64_t)f->state, n * blocks(f->x), 0 };
 }
 
-static size_t pipeline_narrow(const struct fold *f)
-{
-    return narrow_per_visit(f, f->state);
-}
-
 const struct form form_pipeline = {
-    .run = pipeline_run, .work_bytes = pipeline_work, .formula = pipeline_formula,
-    .narrow_bytes = pipeline_narrow };
+    .run = pipeline_run, .work_bytes = pipeline_work, .formula = pipeline_formula };

@@ -127,16 +127,16 @@ done
 # A launcher that reads its standard input, as mpirun and srun do: all rows are judged.
 printf '#!/bin/sh\ncat >/dev/null\nexec "$@"\n' >"$W/eats"
 chmod +x "$W/eats"
-$MAKE -s grade B="$B" LAB=04 LABWORK="$W/b" SEED= STAFF= LAUNCH="$W/eats" >"$W/said" 2>&1
-grep -q '^Score: 0/6' "$W/said" && [ "$(grep -c '^==' "$W/said")" -ge 4 ] && holds ||
-    wrong "a launcher that reads stdin: $(cat "$W/said")"
+answer 04_chunk 's/S\[i\]\[v\] \*= decay;/;/' >"$W/04_chunk.c"
+grade 04 LAUNCH="$W/eats" && fail "status 0 under a launcher"
+grep -q '^Score: 0/6' "$W/said" && [ "$(grep -c '^==' "$W/said")" = 4 ] && pass ||
+    fail "under a launcher that reads stdin: $(cat "$W/said")"
 # A host lab has 4 GiB of addresses.
-lab=07b_check
-hand_in $lab 'extern void *malloc(unsigned long); extern int puts(const char *); puts(malloc(5ul << 30) ? "unlimited" : "limited"); return 1;'
-graded "Score: 2/8"
+rm -f "$W"/*.c
+hand_in 07b_check 'extern void *malloc(unsigned long); extern int puts(const char *); puts(malloc(5ul << 30) ? "unlimited" : "limited"); return 1;'
+grade 07b_check
 own=$B/grade/$lab-$(realpath "$file" | cksum | cut -d' ' -f1)
-grep -q '^limited' "$own"/out.[1-6] && ! grep -q unlimited "$own"/out.[1-6] && holds ||
-    wrong "5 GiB were given: $(cat "$own"/out.1)"
+grep -q '^limited' "$own/out.1" && pass || fail "5 GiB: $(cat "$own/out.1")"
 for d in "$B"/grade/*/; do
     case $(cat "$d/work" 2>/dev/null) in "$W"/*) rm -rf "$d" ;; esac
 done
