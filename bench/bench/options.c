@@ -99,7 +99,7 @@ static int take_lengths(struct bench *b)
         return bench_bad("--lengths", b->lengths, "a list of 255 letters");
     if (b->tokens || b->from || b->to || b->call.N)
         return bench_bad("--lengths", b->lengths,
-                         "no -T, -b, -e or --sequences beside");
+                         "no -T, -b, -e or --sequences with it");
     b->lengths = word;
     b->tokens = (int)cu[N];
     b->call.N = N;

@@ -54,7 +54,7 @@ static void case_cells(struct cells *to, const struct bench *b)
     put(to, "lengths", "%s", b->lengths ? b->lengths : "");
 }
 
-/* The machine's own rates in this run, beside which the times stand. */
+/* Rates of the machine, measured in the same run. */
 static void control_cells(struct cells *to, const struct bench *b)
 {
     put(to, "copy", "%.4g", b->copy);

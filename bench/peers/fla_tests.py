@@ -55,31 +55,31 @@ def free_port():
 def start(test, words, limit, where, env=()):
     """Runs pytest on a file or a test; prints a line per finished test."""
     name = re.sub(r"\W", ".", test.split("/")[-1] + "".join("_".join(e) for e in env))
-    told = os.path.join(where, name + ".told")
-    env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", KCP_TOLD=told,
+    verdicts = os.path.join(where, name + ".verdicts")
+    env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", KCP_VERDICTS=verdicts,
                KCP_PORT=free_port(), **dict(env))
     env["PYTHONPATH"] = os.pathsep.join(
         [os.path.join(HERE, "backend"), HERE, PEERS,
          os.path.join(ROOT, "book", "examples", "torch"), env.get("PYTHONPATH", "")])
-    log = open(told[:-4] + "log", "w")
+    log = open(verdicts[:-8] + "log", "w")
     command = ["timeout", str(limit), sys.executable, "-m", "pytest", "-q",
-               "-p", "told", "-p", "no:cacheprovider", "--log-level=INFO", *words,
+               "-p", "verdicts", "-p", "no:cacheprovider", "--log-level=INFO", *words,
                os.path.join("tests", test)]
-    return told, subprocess.Popen(command, cwd=PEERS, env=env, stdout=log, stderr=log)
+    return verdicts, subprocess.Popen(command, cwd=PEERS, env=env, stdout=log, stderr=log)
 
 
-def tests_of(told):
+def tests_of(verdicts):
     """Yields name, verdict, reason and output of each test."""
-    if not os.path.exists(told):
+    if not os.path.exists(verdicts):
         return
-    for line in open(told):
+    for line in open(verdicts):
         x = json.loads(line)
         why = (x["why"].splitlines() or [""])[0][:160]
         yield x["name"], x["verdict"], why, x["said"]
 
 
-def tail_of(told):
-    return open(told[:-4] + "log").read()[-1500:]
+def tail_of(verdicts):
+    return open(verdicts[:-8] + "log").read()[-1500:]
 
 
 def version():
@@ -123,10 +123,10 @@ def whose(verdict, why, said, errors=False):
 def chunk(limit, where, peer, only):
     many = ["-n", "6"] if importlib.util.find_spec("xdist") else []
     chosen = ["-k", only or "test_chunk"]      # here in pytest's words
-    told, process = start(CHUNK, [*chosen, *many], limit, where)
+    verdicts, process = start(CHUNK, [*chosen, *many], limit, where)
     cut = process.wait() == 124
     count, ours, rows = {"passed": 0, "failed": 0, "skipped": 0}, 0, []
-    for name, verdict, why, said in tests_of(told):
+    for name, verdict, why, said in tests_of(verdicts):
         words = whose(verdict, why, said)
         count[verdict] += 1
         ours += verdict == "passed" and ran(said)
@@ -135,7 +135,7 @@ def chunk(limit, where, peer, only):
             rows.append(dict(what=f"FLA's tests/{CHUNK}", how=name, n=1, says=words,
                              peer=peer))
     if cut or not sum(count.values()):
-        print(tail_of(told), flush=True)
+        print(tail_of(verdicts), flush=True)
     rows.append(dict(
         what=f"FLA's tests/{CHUNK}, chunk_kda", how="kcp_torch.fla",
         n=sum(count.values()), peer=peer,
@@ -163,12 +163,12 @@ def ranks(limit, where, peer, only):
         ours = "kda" not in file or env == (CI,)
         if left < 20:
             return row(file, label, "not run: no time left")
-        told, process = start(f"{file}::{name}", [], left, where, env)
+        verdicts, process = start(f"{file}::{name}", [], left, where, env)
         process.wait()
-        found = list(tests_of(told))
+        found = list(tests_of(verdicts))
         if not found:
             bad.append(label)
-            print(tail_of(told), flush=True)
+            print(tail_of(verdicts), flush=True)
             row(file, label, "no verdict in time")
         for _, verdict, why, said in found:
             if verdict == "failed" and ours:
@@ -179,10 +179,10 @@ def ranks(limit, where, peer, only):
     for file in RANKS:
         names = re.findall(r"^def (test_\w+)", open(
             os.path.join(PEERS, "tests", file)).read(), re.M)
-        wants = {n: int(re.match(r"test_cp(\d+)", n).group(1)) for n in names}
-        for n in [n for n in names if wants[n] > gpus]:
-            row(file, n, f"not run: it asks for {wants[n]} GPUs")
-        names = [n for n in names if wants[n] <= gpus]
+        needs = {n: int(re.match(r"test_cp(\d+)", n).group(1)) for n in names}
+        for n in [n for n in names if needs[n] > gpus]:
+            row(file, n, f"not run: it needs {needs[n]} GPUs")
+        names = [n for n in names if needs[n] <= gpus]
         ways = [()]
         if "kda" in file:
             ways = [(CI,), (), (("KCP_ROUND_KEYS", "reference"),), (("KCP_FLA", "0"),)]

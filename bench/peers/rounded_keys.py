@@ -74,10 +74,10 @@ def on_gpu(case, exact, theirs, fla):
         functions.append(("fla", chunk_kda))
     for name, f in functions:
         got = kernels(*case, f)
-        yield name, told(got, exact)[0], told(got, theirs)[0]
+        yield name, errors_of(got, exact)[0], errors_of(got, theirs)[0]
 
 
-def told(got, want):
+def errors_of(got, want):
     off = [((a.double() - b.double()).square().mean() /
             b.double().square().mean()).sqrt().item() for a, b in zip(got, want)]
     return ", ".join(f"{n} {e:.1e}" for n, e in zip(NAMES, off)), off
@@ -88,10 +88,10 @@ def main(words):
     where = words[0] if words and words[0].endswith(".tsv") else None
     case = draw(T)
     exact, theirs = passes(*case), passes(*case, partial(F.normalize, p=2, dim=-1))
-    says, off = told(theirs, exact)
+    says, off = errors_of(theirs, exact)
     print(f"rounded_keys.py: T = {T}: their reference against double: {says};"
           f" their limit is {LIMIT:.0e}")
-    again, more = told(passes(*case, once), theirs)
+    again, more = errors_of(passes(*case, once), theirs)
     print(f"rounded_keys.py: rounded once, against their reference: {again}")
     rows = [("their reference", f"torch {torch.__version__}",
              f"{says}; q and k rounded once, as FLA's kernels do, against that"

@@ -37,7 +37,7 @@ def wait_on_the_host(dist):
 
 
 if "--multiprocessing-fork" in sys.orig_argv:
-    sys.modules.setdefault("transformers", None)      # as in told.py
+    sys.modules.setdefault("transformers", None)      # as in verdicts.py
     if os.environ.get("KCP_FLA") == "0":      # FLA's own kernels, their values alone
         import ahead
         ahead.install(first=True)

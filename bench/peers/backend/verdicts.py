@@ -1,9 +1,9 @@
-"""told.py -- a pytest plugin: installs the backend, and logs which kernels a test ran on.
+"""verdicts.py -- a pytest plugin: installs the backend, and logs which kernels a test ran on.
 
 Book: chapter 19.  Checked by: fla_tests.py.  Next: sitecustomize.py.
 
 FLA logs its choice of a backend once per process; this plugin makes it log once per test.
-At the end of a test its verdict and output are appended to the file KCP_TOLD as a line of
+At the end of a test its verdict and output are appended to the file KCP_VERDICTS as a line of
 JSON, so that an interrupted run keeps the finished tests.
 """
 import json
@@ -34,7 +34,7 @@ def say_it_again():
 
 
 def pytest_runtest_logreport(report):
-    path = os.environ.get("KCP_TOLD")
+    path = os.environ.get("KCP_VERDICTS")
     if not path or "PYTEST_XDIST_WORKER" in os.environ or \
             (report.when != "call" and report.outcome == "passed"):
         return
