@@ -8,6 +8,7 @@
  * Forward and backward by the references on thread ranks, once over the wire as it is
  * and once over a lossy one; nothing else differs. */
 #include "tests/20_clusters/layer.h"
+#include "tests/judge/tolerance.h"
 
 #include <stdio.h>
 
@@ -45,8 +46,11 @@ static void narrow(void)
     printf("== 20-wire\nKDA, %d tokens, live gates, payloads in bf16: relative errors "
            "of the whole layer\nagainst the same in double\n\nform          R        o"
            "       ht       dq       dk       dv       dg    dbeta      dh0\n", LT);
-    static const double limit[] = { 6e-3, 6e-3, 8e-3, 8e-3, 8e-3, 2e-2, 2e-2,
-                                    8e-3 };
+    const double layer = tolerance_of(TOLERANCE_LAYER, KCP_BF16);
+    const double gradient = tolerance_of(TOLERANCE_GRADIENTS, KCP_BF16);
+    const double gate = tolerance_of(TOLERANCE_GATES, KCP_BF16);
+    const double limit[] = { layer, layer, gradient, gradient, gradient, gate, gate,
+                             gradient };
     double most = 0, least = 1;
     lossy_draw(&a, KCP_KDA, GATES_LIVE, 20);
     for (int form = 0; form < KCP_FORMS; form++)

@@ -5,6 +5,7 @@
 #include "layer.h"
 #include "comm/lossy.h"
 #include "tests/judge/judge.h"
+#include "tests/judge/tolerance.h"
 
 static struct lossy_layer *layer_of(enum kcp_model model, enum strength strength)
 {
@@ -216,7 +217,9 @@ static int narrow(struct kcp_report *rep)
                 const double dq = lossy_apart(a->got.dq, want.dq, sizeof want.dq);
                 const size_t gates = sizeof want.dg / (model == KCP_GDN ? LK : 1);
                 const double dg = lossy_apart(a->got.dg, want.dg, gates);
-                EXPECT(rep, o <= 6e-3 && dq <= 8e-3 && dg <= 2e-2, "form %d R %d: o "
+                EXPECT(rep, o <= tolerance_of(TOLERANCE_LAYER, KCP_BF16) &&
+                       dq <= tolerance_of(TOLERANCE_GRADIENTS, KCP_BF16) &&
+                       dg <= tolerance_of(TOLERANCE_GATES, KCP_BF16), "form %d R %d: o "
                        "%.1e dq %.1e dg %.1e", form, R, o, dq, dg);
                 EXPECT(rep, o > 1e-6, "form %d R %d: nothing was rounded", form, R);
                 for (int r = 0; r < R; r++)

@@ -1,12 +1,13 @@
-/* check.c -- how far a slice of a tensor is from what it should be (sec:accuracy).
+/* check.c -- how far a slice of a tensor is from what is expected.
  *
- * Book: chapter 19, and CONTRIBUTING.md.  Checked by: tests/judge/self_limits.c.
- * Next: trial.c.
+ * Book: chapter 19, and CONTRIBUTING.md.  Checked by: tests/judge/self_limits.c. Next:
+ * trial.c.
  *
- * error = RMS(x - ref) / max(RMS(ref), 1e-6 natural), per tensor, rank and head.
- * NaN and Inf always fail; what the reference did not touch must be untouched.
+ * error = RMS(x - ref) / max(RMS(ref), 1e-6 natural), per tensor, rank and head. NaN
+ * and Inf always fail; what the reference did not write must be unwritten.
  */
 #include "judge.h"
+#include "tolerance.h"
 #include <math.h>
 #include <string.h>
 
@@ -25,66 +26,74 @@ static int is_state(const char *f)
     return one_of(f, "o v_new u S map maps h h_out h_in h_back h_kept ht ot");
 }
 
-/* Alike keys in bf16: with beta up to 1 the limits hold, but for dv and dbeta
- * beyond a cosine of 0.9; with beta up to 2, which doubles them already, dbeta has
- * more; and beyond 0.9 there I + L itself is ill-conditioned: twice what is known of
- * others. (There fp32 has four times its own: L is a sum of K products, rounded.)
- * Chapters 15 and 16 have dv and dbeta under other names. Inputs rounded to bf16 once
- * move DPLR's da, GDN-2's domega and db, and 15's dbeta_base by 1e-2 where keys are
- * the same, as they move dv. DPLR's db they move by 2e-3 alone; yet 16 v2_tiles is off
- * by 1.4e-2 on an H200, at a cosine of 0.9 too (v1_stages keeps to 8e-3 there). */
+/* GDN-2's b is a gate, so that db is like dbeta: per token and channel one dot product
+ * with the state. */
+static int is_gate_b(const struct slice *s)
+{
+    return !strcmp(s->field->name, "db") && s->call->model == KCP_GDN2;
+}
+
+static enum tolerance row_of(const struct slice *s, int is_M)
+{
+    const char *f = s->field->name;
+    if (is_M) return TOLERANCE_MAPS;
+    if (is_gate_b(s) ||
+        one_of(f, "dg dbeta dg_raw dbeta_raw dA_part ddt_part dA_log ddt_bias dspike "
+                  "dalpha_base dbeta_base dW_alpha dw_beta")) return TOLERANCE_GATES;
+    if (f[0] == 'd') return TOLERANCE_GRADIENTS;
+    if (!strncmp(s->stage->name, "08", 2)) return TOLERANCE_LAYER;
+    return one_of(f, "g G beta rstd_q rstd_k") ? TOLERANCE_ACTIVATED : TOLERANCE_STATES;
+}
+
+/* Alike keys make I + L ill-conditioned. Inputs rounded to bf16 once move DPLR's da,
+ * GDN-2's domega and 15's dbeta_base by 1e-2 where keys are equal, as they move dv.
+ * DPLR's db moves by 2e-3, but 16 v2_tiles is off by 1.4e-2 at a cosine of 0.9. */
 static double alike_limit(const struct slice *s, double limit, int twice)
 {
-    const int erase = !strcmp(s->field->name, "db") && s->call->model == KCP_GDN2;
-    const int beta = erase || one_of(s->field->name, "dbeta dbeta_raw dbeta_base");
-    const int v = one_of(s->field->name, "dv da domega");
-    const int db = !erase && !strcmp(s->field->name, "db");
-    if (twice && s->alike > 0.9) return fmax(limit, 0.4);
-    if (beta && (twice || s->alike > 0.9)) return 6e-2;
-    if (db && s->alike >= 0.9) return 3e-2;
-    return v && s->alike > 0.9 ? 3e-2 : limit;
+    const char *f = s->field->name;
+    const int beta = is_gate_b(s) || one_of(f, "dbeta dbeta_raw dbeta_base");
+    const int far = s->alike > 0.9, at_least = s->alike >= 0.9;
+    if (twice && far) return fmax(limit, tolerance_of(TOLERANCE_ALIKE_TWICE, KCP_BF16));
+    if (beta && (twice || far)) return tolerance_of(TOLERANCE_ALIKE_BETA, KCP_BF16);
+    if ((one_of(f, "dv da domega") && far) || (one_of(f, "db") && !beta && at_least))
+        return tolerance_of(TOLERANCE_ALIKE_V, KCP_BF16);
+    return limit;
 }
 
-/* The table of sec:accuracy, by field name and by what is judged. GDN-2's b is a gate,
- * and db the analogue of dbeta: one dot product with the state a token and channel,
- * behind every rounding of both passes (chapter 16 has the sizes). */
+/* With beta up to 2 the limits of bf16 double. In fp32 L is a sum of K products,
+ * rounded: ALIKE_TWICE is four times the limit. */
 double tolerance(const struct slice *s, int is_M)
 {
-    static const double state[] = { 1e-12, 1e-5, 5e-3 }, grad[] = { 1e-11, 1e-5, 8e-3 },
-                        gates[] = { 1e-11, 1e-4, 2e-2 },
-                        whole[] = { 1e-12, 1e-5, 6e-3 };
-    const char *f = s->field->name;
     const enum kcp_storage as = s->judged;
-    const int twice = as == KCP_BF16 && s->call->beta_form == KCP_BETA_SIGMOID2;
-    const double *row = state;
-    if (is_M) return as == KCP_F64 ? 1e-12 : 1e-5;
-    if (one_of(f, "dg dbeta dg_raw dbeta_raw dA_part ddt_part dA_log ddt_bias dspike "
-                  "dalpha_base dbeta_base dW_alpha dw_beta")) row = gates;
-    else if (!strcmp(f, "db") && s->call->model == KCP_GDN2) row = gates;
-    else if (f[0] == 'd') row = grad;
-    else if (!strncmp(s->stage->name, "08", 2)) row = whole;
-    else if (one_of(f, "g G beta rstd_q rstd_k") && as == KCP_BF16) return 1e-5;
-    const double limit = row[as] * (twice ? 2 : 1);
-    if (as == KCP_F32 && s->call->beta_form == KCP_BETA_SIGMOID2 && s->alike > 0.9)
-        return 4 * limit;
-    return as == KCP_BF16 && s->alike > 0 ? alike_limit(s, limit, twice) : limit;
+    const int twice = s->call->beta_form == KCP_BETA_SIGMOID2;
+    const enum tolerance row = row_of(s, is_M);
+    const double limit = tolerance_of(row, as);
+    const int is_fp32 = row == TOLERANCE_MAPS || row == TOLERANCE_ACTIVATED;
+    if (is_fp32 || as == KCP_F64) return limit;
+    if (as == KCP_F32) return twice && s->alike > 0.9 ? 4 * limit : limit;
+    return s->alike > 0 ? alike_limit(s, limit * (1 + twice), twice)
+                        : limit * (1 + twice);
 }
 
-/* The slice seen as [outer][heads][inner]; a map's columns are checked in two parts. */
+/* A slice as [outer][heads][inner]; the columns of a map are checked in two parts. */
 struct view { int64_t outer, heads, inner, from, to; int is_M; };
+
+int head_axis(const struct kcp_field *f)
+{
+    int axis = 0;
+    for (const char *p = f->shape; *p; axis++) {
+        const size_t len = strcspn(p, " ");
+        if ((len == 2 && !strncmp(p, "HV", 2)) || (len == 1 && *p == 'H')) return axis;
+        p += len + (p[len] == ' ');
+    }
+    return -1;
+}
 
 static struct view view_of(const struct slice *s, int part)
 {
     struct view w = { 1, 1, 1, 0, 0, part };
-    const char *shape = s->field->shape;
-    int axis = -1, i = 0;
-    for (const char *p = shape; *p; i++) {
-        size_t len = strcspn(p, " ");
-        if (axis < 0 && ((len == 2 && !strncmp(p, "HV", 2)) || (len == 1 && *p == 'H')))
-            axis = i;
-        p += len + (p[len] == ' ');
-    }
-    for (i = 0; i < s->nd; i++)
+    const int axis = head_axis(s->field);
+    for (int i = 0; i < s->nd; i++)
         if (axis < 0 || i < axis) w.outer *= s->dim[i];
         else if (i == axis) w.heads = s->dim[i];
         else w.inner *= s->dim[i];
@@ -96,7 +105,7 @@ static struct view view_of(const struct slice *s, int part)
     return w;
 }
 
-/* Columns of a map repeat every V+K; elsewhere the whole inner block counts. */
+/* Is this column of the part? A map's row has V+K columns. */
 static int inside(const struct slice *s, const struct view *w, int64_t i)
 {
     if (s->field->store != KCP_MAP) return 1;
@@ -154,10 +163,11 @@ static int index_of(const struct slice *s, int64_t at, char *text, size_t n)
     return (int)(p - text);
 }
 
-/* at is the worst element, first the first that is further off than the mean may be. */
+/* Keeps the larger error. at: the worst element; first: the first that is off by more
+ * than the limit. */
 static void note(struct worst *w, const struct slice *s, const struct view *v,
-                 double err,
-                 double tol, int64_t head, int64_t at, int64_t first, int nan)
+                 double err, double tol, int64_t head, int64_t at, int64_t first,
+                 int nan)
 {
     if (!(err / tol > w->err / w->tol) && w->tol > 0 && !(nan && !w->nan)) return;
     w->err = err;
@@ -177,16 +187,15 @@ static void note(struct worst *w, const struct slice *s, const struct view *v,
     index_of(s, first, w->first, sizeof w->first);
 }
 
-/* What an error is measured against: the slice's RMS, and
- * - for a few tokens at least their head's over all ranks: they may happen to be small;
- *   when the whole batch is that short, at least a hundredth of the natural size, and
- *   all of it for one number a token (dbeta, GDN's dg), a dot product: with the states
- *   rounded to bf16 and nothing else, one that happens to cancel is off by 4e-2;
- * - for a parameter's gradient at least a random sum of as many terms: what is left of
- *   terms that cancel is no measure of them. */
+/* What an error is measured against: the RMS of the slice, but at least
+ * - for fewer than 64 tokens, that of their head over all ranks; when the whole batch
+ * is that short, a hundredth of the natural size, and all of it for one number per
+ * token (dbeta, GDN's dg), a dot product: with states rounded to bf16 and nothing else,
+ * one that happens to cancel is off by 4e-2;
+ * - for the gradient of a parameter, a random sum of as many terms: if terms cancel,
+ * the rest does not say how large they are. */
 static double size_of(const struct slice *s, const struct view *v, int64_t h,
-                      double nat,
-                      int64_t all_outer)
+                      double nat, int64_t all_outer)
 {
     double size = fmax(rms_head(s, v, s->want, v->outer, h), 1e-6 * nat);
     if (s->field->shape[0] == 'T' && s->dim[0] < 64) {
@@ -200,19 +209,17 @@ static double size_of(const struct slice *s, const struct view *v, int64_t h,
     return size;
 }
 
-/* The RMS of n rounding errors is itself uncertain, by 1 / sqrt(2 n) of it: twelve
- * numbers are off by a fifth more than many would be. */
+/* The RMS of n rounding errors is uncertain by 1 / sqrt(2 n): that of twelve is larger
+ * by a fifth. */
 static double by_chance(int64_t n)
 {
     return n < 64 ? 1 + 1 / sqrt(2 * fmax((double)n, 1)) : 1;
 }
 
-/* In bf16 fourfold. Of a batch of one token all that is handed on is one dot product
- * times a row, and where its terms cancel nothing makes up for it: an H200 asked for
- * five times the limit in three of seventeen seeds. So there sixteenfold, of two tokens
- * eightfold. In fp32, whose limits are hundreds of times less, fortyfold: an output
- * then still is a twelfth of what bf16's may be off (4e-4 of 5e-3), a gradient of a
- * gate a fifth. */
+/* The upper bound on how a limit rises: in bf16 4; for a batch of one token, whose
+ * output is one dot product times a row, 16, because terms cancel (an H200 needed 5 in
+ * three of seventeen seeds); for two tokens 8. In fp32 40, which is a twelfth of the
+ * limit of bf16 for an output and a fifth for the gradient of a gate. */
 double limit_rises_by(enum kcp_storage judged, const struct kcp_call *c)
 {
     const double tokens = fmax(1, (double)(c->plan ? c->plan->T : c->T));
@@ -220,23 +227,22 @@ double limit_rises_by(enum kcp_storage judged, const struct kcp_call *c)
     return tokens < 4 ? 16 / tokens : 4;
 }
 
-/* So many roundings of a number in fp32 there are behind one that is handed on. It is a
- * sum of n products, K of them or a chunk's tokens: of random ones the first k come to
- * sqrt(k), each such sum is rounded, so all of it is off by sqrt(n / 2) roundings of
- * what it comes to, and by its own: 5.7 for 64. At most four are granted, for kernels
- * sum in several registers. A kernel in bf16 sums in fp32: one rounding. */
+/* Roundings in fp32 within one output number. It is a sum of n products, n = K or the
+ * tokens of a chunk. Random partial sums grow as sqrt(k) and each is rounded, so that
+ * the sum is off by sqrt(n / 2) roundings, and by its own: 5.7 for n = 64. At most 4
+ * count, because kernels sum in several registers. A kernel in bf16 sums in fp32: 1. */
 static double roundings(const struct slice *s)
 {
     const double n = fmax(s->call->K, fmin(s->call->C, (double)s->call->T));
     return s->judged == KCP_F32 ? fmin(4, sqrt(1 + n / 2)) : 1;
 }
 
-/* The same where nobody computed how far a result moves (a bench row). A parameter's
- * gradient is a sum over tokens, held against a random sum of as many (size_of): if a
- * token's part may be off by the limit of dg, such a sum is off by a normal number of
- * that deviation. One of these is beyond three times it once in 370, and the RMS of n
- * beyond 1 + 3 / sqrt(2 n) times it about as seldom. Measured: of GDN and 32768 tokens
- * one more rounding moves dA_log of four heads by 1.7e-2, 3e-3, 1.2e-2 and 5e-4. */
+/* by_chance where it is unknown how far a result moves (a bench row). The gradient of a
+ * parameter is a sum over tokens, measured against a random sum of as many (size_of):
+ * if each part is off by the limit of dg, the sum is off by a normal number of that
+ * deviation, which exceeds three times it once in 370; the RMS of n of these exceeds 1
+ * + 3 / sqrt(2 n) times it about as rarely. Measured for GDN and 32768 tokens: one more
+ * rounding moves dA_log of four heads by 1.7e-2, 3e-3, 1.2e-2 and 5e-4. */
 static double by_chance_alone(const struct slice *s, const struct view *v)
 {
     const double n = fmax(1, (double)(v->outer * v->inner));
@@ -244,18 +250,17 @@ static double by_chance_alone(const struct slice *s, const struct view *v)
     return over_tokens ? 1 + 3 / sqrt(2 * n) : by_chance(v->outer * v->inner);
 }
 
-/* A slice whose exact result moves when the inputs, and of a layer what each chapter
- * hands on, are rounded once more cannot be held to less than three times that: a
- * kernel rounds its own numbers on the way too. Six times where chapter 10, or a
- * family's, is within: six products come one behind another there, and what is between
- * them is handed on to nobody. */
+/* If one more rounding of the inputs (of a layer: of what each chapter hands on) moves
+ * the exact result, the limit is at least three times that, because a kernel rounds its
+ * intermediate numbers too. Six times for chapter 10 and the families, which have six
+ * products in a row with intermediates that no other chapter sees. */
 static double times_moved(const struct slice *s)
 {
     const int many = one_of(s->stage->name, "10_wy_backward 13_backward 16_family");
     return (many ? 6 : 3) * roundings(s);
 }
 
-/* A head's limit. It is asked only where the plain limit is passed; M's never rises. */
+/* The limit of a head whose error exceeds the plain limit; that of M never rises. */
 static double conditioned(const struct slice *s, const struct view *v, int64_t h,
                           double size, int64_t all_outer, double tol, double err)
 {
@@ -267,23 +272,22 @@ static double conditioned(const struct slice *s, const struct view *v, int64_t h
         const double *moved = s->moved ? s->moved(s->field->name, draws) : NULL;
         if (!moved) return tol * by_chance_alone(s, v);
         double by = rms_head(s, v, moved, outer, h);
-        if (s->field->shape[0] == 'T')            /* or these tokens alone, when more */
+        if (s->field->shape[0] == 'T')            /* or these tokens', if larger */
             by = fmax(by, rms_head(s, v, moved + s->first * v->heads * v->inner,
                                    v->outer, h));
         limit = fmax(tol, times_moved(s) * by / size);
         limit = fmin(limit * by_chance(v->outer * v->inner), most);
-        if (err <= 0.9 * limit) break;            /* more draws would raise it alone */
+        if (err <= 0.9 * limit) break;            /* more draws only raise it */
     }
     return limit;
 }
 
-/* What is wrong in one token of many hardly shows in the whole. So each token's row has
- * a limit of its own: three times what the whole may be off, or half as much again as
- * that row moves by itself (conditioned). Right kernels come to 2.9 times with keys as
- * they are drawn, to 1.8 backward; of chapter 16's gradients, which no chunk's products
- * share, to 2.8: five times in all of 16, and where nobody knows what moves. Alike keys
- * make single rows far worse than what they move says, at a chunk's end: there five
- * times what the head may be off. (H200, seeds 4 to 6.) a: the row, h: the head. */
+/* A mistake in one token of many hardly shows in the whole, so each token's row has a
+ * limit: three times that of the head, or one and a half times what the row moves by
+ * itself (conditioned). Correct kernels reach 2.9 times forward and 1.8 backward; in
+ * chapter 16 the factor is five, and where it is unknown what moves. With alike keys,
+ * rows at the end of a chunk are far worse than what they move says: five times the
+ * limit of the head. (H200, seeds 4 to 6.) a: the row, h: the head. */
 static double row_limit(const struct slice *s, const struct view *v, int64_t a,
                         int64_t h, double size, double own, int64_t all_outer,
                         double err)

@@ -168,6 +168,7 @@ enum { MOVED_DRAWS = 8 };
 /* So many times its plain limit a slice may be off at most, however it moves. */
 double limit_rises_by(enum kcp_storage judged, const struct kcp_call *c);
 double tolerance(const struct slice *s, int is_M);
+int    head_axis(const struct kcp_field *f);     /* of its shape; -1: none */
 void   check_slice(const struct slice *s, struct worst *w);
 double to_storage(double x, enum kcp_storage storage);
 

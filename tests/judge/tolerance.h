@@ -1,0 +1,26 @@
+/* tolerance.h -- the table of tolerances in C.
+ *
+ * Book: chapter 19.  Checked by: tests/judge/self_limits.c.  Next: check.c.
+ */
+#ifndef KCP_TOLERANCE_H
+#define KCP_TOLERANCE_H
+
+#include "kcp.h"
+
+#define TOLERANCE(name, f64, f32, bf16) TOLERANCE_##name,
+enum tolerance {
+#include "tolerance.def"
+};
+#undef TOLERANCE
+
+static inline double tolerance_of(enum tolerance row, enum kcp_storage storage)
+{
+#define TOLERANCE(name, f64, f32, bf16) { f64, f32, bf16 },
+    static const double table[][3] = {
+#include "tolerance.def"
+    };
+#undef TOLERANCE
+    return table[row][storage];
+}
+
+#endif
