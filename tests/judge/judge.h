@@ -191,16 +191,14 @@ struct memory {
     int   (*copy_ends)(void *to, const void *from, size_t n, size_t apart);
     int   is_far;                             /* a copy costs more than its bytes do */
 };
-/* What nobody wrote: all ones, a NaN in every storage type. With bare_workspaces it
- * stays as the allocator left it, which is what initcheck wants to see. */
+/* Unwritten memory between fences: all ones, which is NaN in every storage type. With
+ * bare_workspaces the memory between the fences is as the allocator left it, which is
+ * what initcheck needs. _soon: filled at the next sync. fenced_free: NULL, or "before"
+ * or "past": where it was written outside. */
 extern int bare_workspaces;
-void *alloc_unwritten(const struct memory *m, size_t n);
-/* The same between fences of NaN. fenced_free: whole, or who wrote where it may not?
- * unwritten_soon: filled at the next sync, for one that is awaited anyway. */
-void *unwritten_soon(const struct memory *m, size_t n);
-void *fenced_unwritten_soon(const struct memory *m, size_t n);
 extern size_t fence_bytes;                    /* 256; with --exact 0 */
-extern int arrays_apart;                      /* each in an allocation of its own */
+extern int arrays_apart;                      /* an allocation for each array */
+void *fenced_unwritten_soon(const struct memory *m, size_t n);
 void *fenced_unwritten(const struct memory *m, size_t n);
 const char *fenced_free(const struct memory *m, void *p, size_t n);
 extern const struct memory host_memory;
@@ -208,10 +206,14 @@ void memory_settle(void);                     /* once, before a process's trials
 void blas_alone(void);                        /* OpenBLAS: no threads of its own */
 const struct memory *device_memory(void);     /* NULL: no device, or built without */
 
-/* ---- ranks in turn (in_turn.c): one at a time on what they share, where asked for */
-extern int ranks_in_turn;
-void turn_begin(void);                        /* a copy between two ranks has it too */
+/* ---- calls between ranks (hooks.c) */
+extern int ranks_in_turn;                    /* --in-turn: one uses the GPU at a time */
+void turn_begin(void);                        /* around a copy between two ranks */
 void turn_end(void);
+/* Counts groups of messages from here to groups_end: NULL, or what is wrong with
+ * them. */
+void groups_count(struct kcp_comm *c);
+const char *groups_end(struct kcp_comm *c);
 int  ranks_threads(const struct memory *m, int R,
                    int (*body)(struct kcp_comm *, void *), void *arg, char *why,
                    size_t n);
@@ -235,9 +237,6 @@ int  ranks_over_nccl(int R, int (*body)(struct kcp_comm *, void *), void *arg,
                      char *why, size_t n);
 void ranks_doing(const char *what);           /* said when a rank is lost */
 void ranks_agree(struct verdict *t);            /* the worst of all processes' */
-/* groups.c: from here on to the end, where it says what was wrong, or NULL. */
-void groups_count(struct kcp_comm *c);
-const char *groups_end(struct kcp_comm *c);
 /* Exchanges of random plans and maps, every form, bit for bit: trials of them. */
 int  exchange_trials(int trials, int R, int device);
 /* One such plan over ranks that are there already, each with its own copy of it. *wrong

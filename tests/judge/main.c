@@ -12,49 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char usage[] =
-    "usage: kcp-check [--stage NN] [--variant NAME|./mine.so] [--ranks R] [--seed S]\n"
-    "                 [--full] [--quick] [--stop] [--quiet] [--strict] [--device]\n"
-    "                 [--list] [--backend threads|nccl] [--case TEXT]\n"
-    "                 [--reference ./its.so]\n"
-    "                 [--repeats N] [--bare] [--in-turn] [--limit S] [--here]\n"
-    "                 [--exact] [--apart]\n"
-    "       kcp-check --paths [--cases] [--smallest] [--stage NN]\n"
-    "                                            every path a call can take, as TSV;\n"
-    "                                            the judge's cases that reach it,\n"
-    "                                            and words of a small one\n"
-    "       kcp-check --emit DIR --stage NN [--storage f64|f32|bf16] [--wide]\n"
-    "                 [--shapes 128x128,64x64] [--case TEXT]\n"
-    "                                            write the judge's cases as .npy;\n"
-    "                                            --wide: of every list\n"
-    "       kcp-check --foreign DIR              judge outputs computed elsewhere\n"
-    "       kcp-check --keep FILE [--stage NN] [--seed S] [--quick]\n"
-    "       kcp-check --against FILE ...         outputs of 50 cases a stage, or 10,\n"
-    "                                            kept; what moves in another build\n"
-    "       kcp-check --exchange N [--device]    N random exchanges, every form;\n"
-    "                                            0: without end\n"
-    "  --case 'live kda H=1 HV=3 K=5 V=7 C=64 lengths=150,0,70 R=4 chain h0' is one\n"
-    "  case alone, in the words that a failure prints, or up to eight, apart by ';'\n"
-    "  --variant: or a check's name; --reference: what --stage is held to\n"
-    "  --repeats N: a variant's first cases N times more, the same bits each time (1)\n"
-    "  --bare: workspaces as the allocator leaves them, not full of NaN\n"
-    "  --in-turn: ranks that share a GPU use it one at a time\n"
-    "  --limit S: seconds that a variant may take for a case (30; 0: any number)\n"
-    "  --here: in this process, not each variant in one of its own: for debuggers\n"
-    "  --exact: no fences around the arrays: for tools that know each array's end\n"
-    "  --apart: on a GPU each array in an allocation of its own: slower\n"
-    "  --quick: variants alone, no mutants and no checks: for many seeds\n"
-    "  --seeds N: with --quick N seeds from --seed S on, a variant's in one process\n"
-    "  --stop: at the first failure\n"
-    "  --ranks R are threads, which share a GPU; with --device --backend nccl a GPU\n"
-    "  each; under mpirun, torchrun or srun they are its processes, with --device a\n"
-    "  GPU each\n"
-    "  of an option given twice the last counts; --help, --version\n"
-    "exit status: 0 all right, 1 something failed, 2 usage,\n"
-    "3 skips or n/a under --strict\n";
-
-/* What the command line asks for, beside the judge's options; -1: not given. */
-struct asked {
+/* What the command line sets, beside the judge's options; -1: not given. */
+struct command {
     struct options o;
     const char *emit, *foreign, *backend, *reference, *words, *keep, *against;
     int64_t seed;
@@ -63,56 +22,37 @@ struct asked {
     struct kcase alone[8];
 };
 
+#define OPTION(name, field, kind, value, expects, low, high, help)                    \
+    { name, OPTION_##kind, offsetof(struct command, field), expects, low, high },
 static const struct option_row rows[] = {
-#define AT(field) offsetof(struct asked, field)
-#define FLAG(name, field) { name, OPTION_FLAG, AT(field), NULL, 0, 0 }
-#define TEXT(name, field, expects) { name, OPTION_TEXT, AT(field), expects, 0, 0 }
-    FLAG("--full", o.full),
-    FLAG("--quick", o.quick),
-    FLAG("--stop", o.stop),
-    FLAG("--quiet", o.quiet),
-    FLAG("--strict", o.strict),
-    FLAG("--device", o.only_device),
-    FLAG("--list", list),
-    FLAG("--paths", paths),
-    FLAG("--cases", cases),
-    FLAG("--smallest", smallest),
-    FLAG("--bare", bare),
-    FLAG("--here", here),
-    FLAG("--exact", exact),
-    FLAG("--apart", apart),
-    FLAG("--wide", o.wide),
-    FLAG("--in-turn", in_turn),
-    TEXT("--stage", o.stage, "a stage, e.g. 05 or 05_affine"),
-    TEXT("--variant", o.variant, "a name that --list prints, or ./mine.so"),
-    TEXT("--emit", emit, "a directory"),
-    TEXT("--foreign", foreign, "a directory"),
-    TEXT("--keep", keep, "a file to write"),
-    TEXT("--against", against, "a file that --keep wrote"),
-    TEXT("--shapes", o.shapes, "K x V, as 128x128,64x64"),
-    TEXT("--backend", backend, "threads or nccl"),
-    TEXT("--case", words, "words as a failure prints them"),
-    TEXT("--reference", reference, "a shared object, ./its.so"),
-    { "--storage", OPTION_WORD, AT(o.storage), "f64|f32|bf16", 0, 0 },
-    { "--ranks", OPTION_INT, AT(o.ranks), NULL, 1, CASE_RANKS },
-    { "--seed", OPTION_WHOLE, AT(seed), NULL, 0, 1e12 },
-    { "--seeds", OPTION_INT, AT(o.seeds), NULL, 1, MOST_SEEDS },
-    { "--repeats", OPTION_INT, AT(repeats), NULL, 0, 100000 },
-    { "--limit", OPTION_INT, AT(limit), NULL, 0, 86400 },
-    { "--exchange", OPTION_INT, AT(exchange), NULL, 0, 1000000 },
-#undef TEXT
-#undef FLAG
-#undef AT
+#include "options.def"
 };
+#undef OPTION
+#define OPTION(name, field, kind, value, expects, low, high, help) { value, help },
+static const struct option_text texts[] = {
+#include "options.def"
+};
+#undef OPTION
 
-static void print_usage(void) { fputs(usage, stdout); }
+static void print_usage(void)
+{
+    printf("usage: kcp-check [options]\n"
+           "       kcp-check --list | --paths | --emit DIR | --foreign DIR\n"
+           "                 --keep FILE | --against FILE | --exchange N [options]\n"
+           "\n"
+           "Judges the variants of every stage against the references.\n\n");
+    options_print(rows, texts, sizeof rows / sizeof *rows);
+    printf("\nOf an option given twice the last counts.\n"
+           "exit status: 0 right, 1 something failed or nothing ran, 2 usage,\n"
+           "             3 skips or n/a under --strict\n");
+}
 
 static const struct option_table table = {
     .program = "kcp-check", .row = rows, .n = sizeof rows / sizeof *rows,
     .help = print_usage,
 };
 
-/* What was found may hold anything, as line ends: one line all the same. */
+/* "option: found 'found', expected expected", one line whatever the value holds. */
 static int bad(const char *option, const char *found, const char *expected)
 {
     char why[600];
@@ -120,9 +60,8 @@ static int bad(const char *option, const char *found, const char *expected)
     return options_say("kcp-check", why);
 }
 
-/* The values that say something about the judge: numbers to their places, names that
- * must be some stage's. */
-static int read_values(struct asked *x)
+/* Values of the judge; names that must be those of a stage. */
+static int read_values(struct command *x)
 {
     struct options *o = &x->o;
     char why[300];
@@ -150,9 +89,8 @@ static int read_values(struct asked *x)
     return 0;
 }
 
-/* What a failure's command is told besides stage, variant and case, so that it fails
- * alone as it did here. */
-static void say_again(const struct asked *x, const char *program)
+/* The options that the command of a failure needs besides stage, variant and case. */
+static void keep_options(const struct command *x, const char *program)
 {
     static char name[4200], options[9000], number[40];
     char word[4200], ranks[40];
@@ -194,39 +132,45 @@ static int shapes_read(const char *s)
     return 1;
 }
 
-/* What cannot be asked for together: nothing that was said is left unsaid. */
-static int agrees(const struct asked *x)
+static int needs(const char *option, const char *other)
 {
+    fprintf(stderr, "kcp-check: %s: needs %s\n", option, other);
+    return 2;
+}
+
+/* Options that exclude one another, or need another: none is ignored. */
+static int combine(const struct command *x)
+{
+    const struct options *o = &x->o;
     const int ways = !!x->emit + !!x->foreign + (x->exchange >= 0) + x->list +
                      x->paths + !!x->keep + !!x->against;
-    const int other = ways || x->words || x->o.stop || x->o.reference || x->o.full;
-    const int is_object = x->o.variant && strchr(x->o.variant, '/');
-    if (x->o.seeds > 1 && (other || is_object || !x->o.quick))
-        return bad("--seeds", "it", "--quick too, and variants of this program");
-    if (x->cases && !x->paths) return bad("--cases", "it", "--paths too");
-    if (x->smallest && !x->paths) return bad("--smallest", "it", "--paths too");
-    const char *second = x->foreign ? "--foreign" : "--exchange";
-    if (ways > 1)
-        return bad("option", x->emit ? "--emit" : second,
-                   "one of --list, --paths, --emit, --foreign, --keep, --against, "
-                   "--exchange");
-    if ((ways && x->words && !x->emit) || (x->words && !x->o.stage))
-        return bad("--case", x->words, "a --stage to be judged on it");
-    if (ways && x->reference)
-        return bad("--reference", x->reference, "a --stage to be held to it");
-    if (ways && !x->list && x->o.variant)
-        return bad("--variant", x->o.variant, "no --emit, --foreign or --exchange");
-    if (ways && x->repeats >= 0)
-        return bad("--repeats", "it", "variants to judge");
-    if (x->o.storage && !x->emit) return bad("--storage", "it", "--emit too");
-    if (x->o.wide && !x->emit) return bad("--wide", "it", "--emit too");
-    if (x->o.shapes && !x->emit) return bad("--shapes", x->o.shapes, "--emit too");
-    if (x->o.shapes && !shapes_read(x->o.shapes))
-        return bad("--shapes", x->o.shapes, "K x V, as 128x128,64x64");
+    const int is_object = o->variant && strchr(o->variant, '/');
+    const int one_seed = ways || x->words || o->stop || x->reference || o->full ||
+                         is_object || !o->quick;
+    if (o->seeds > 1 && one_seed)
+        return needs("--seeds", "--quick, and variants of this program");
+    if ((x->cases || x->smallest) && !x->paths)
+        return needs(x->cases ? "--cases" : "--smallest", "--paths");
+    if (ways > 1) {
+        fprintf(stderr, "kcp-check: found %d of --list, --paths, --emit, --foreign, "
+                "--keep, --against and --exchange, at most one can be given\n", ways);
+        return 2;
+    }
+    if ((ways && x->words && !x->emit) || (x->words && !o->stage))
+        return needs("--case", "--stage, and variants to judge");
+    if (ways && x->reference) return needs("--reference", "--stage, and variants");
+    if (ways && !x->list && o->variant)
+        return needs("--variant", "no --emit, --foreign or --exchange");
+    if (ways && x->repeats >= 0) return needs("--repeats", "variants to judge");
+    if (o->storage && !x->emit) return needs("--storage", "--emit");
+    if (o->wide && !x->emit) return needs("--wide", "--emit");
+    if (o->shapes && !x->emit) return bad("--shapes", o->shapes, "--emit too");
+    if (o->shapes && !shapes_read(o->shapes))
+        return bad("--shapes", o->shapes, "K x V, as 128x128,64x64");
     return 0;
 }
 
-/* The models of a stage are its own, and so many ranks as somebody said. */
+/* A stage has models, and --ranks sets R. */
 static int case_fits(const struct kcase *k, const struct options *o)
 {
     const struct kcp_stage *s = stage_find(o->stage);
@@ -236,13 +180,13 @@ static int case_fits(const struct kcase *k, const struct options *o)
     if (s && family != (k->call.model >= KCP_DPLR))
         return bad("--case", found, family ? "dplr, gdn2 or gla" : "kda or gdn");
     snprintf(found, sizeof found, "R=%d", R);
-    snprintf(expected, sizeof expected, "R=%d, as many as there are", o->ranks);
+    snprintf(expected, sizeof expected, "R=%d, the number of ranks", o->ranks);
     const int other = s && s->ranks && o->ranks && R != o->ranks;
     return other ? bad("--case", found, expected) : 0;
 }
 
-/* A variant or a check, of the stage if one was said. */
-static int known(const struct options *o)
+/* Is it the name of a variant or a check? */
+static int is_known(const struct options *o)
 {
     const struct kcp_variant *v = NULL;
     const struct kcp_check *c[MOST_CHECKS];
@@ -262,8 +206,8 @@ static int list(const struct options *o)
     return 0;
 }
 
-/* A variant of a stage from a shared object; NULL after one line. */
-static const struct kcp_variant *object(const char *option, const char *path)
+/* A variant of a shared object, loaded in this process; NULL after one line. */
+static const struct kcp_variant *load(const char *option, const char *path)
 {
     char why[256] = "", expected[400];
     const struct kcp_variant *v = variant_load(path, why, sizeof why);
@@ -274,8 +218,8 @@ static const struct kcp_variant *object(const char *option, const char *path)
     return NULL;
 }
 
-/* The record of a variant of a shared object: the object itself is loaded where it
- * runs, so that nothing it does ends the judge. NULL after one line. */
+/* The record of a shared object's variant, which is loaded in a process. NULL after one
+ * line. */
 static const struct kcp_variant *object_record(struct options *o)
 {
     static struct kcp_variant record;
@@ -291,26 +235,25 @@ static const struct kcp_variant *object_record(struct options *o)
         return NULL;
     }
     if (is_mutant(&record)) {
-        bad("--variant", record.name, "a variant: only the judge's own are mutants");
+        bad("--variant", record.name, "a name without mutant_");
         return NULL;
     }
     o->object = o->variant;
     return &record;
 }
 
-/* What the stage is held to instead of its own reference: a function that has one. */
-static int other_reference(struct asked *x)
+static int set_reference(struct command *x)
 {
-    const struct kcp_variant *v = object("--reference", x->reference);
+    const struct kcp_variant *v = load("--reference", x->reference);
     const struct kcp_stage *s = v ? stage_find(v->stage) : NULL;
     if (!v) return 2;
     if (s->ranks || !x->o.stage || s != stage_find(x->o.stage))
-        return bad("--reference", v->stage, "--stage, one without ranks");
+        return bad("--reference", v->stage, "the stage of --stage, one without ranks");
     x->o.reference = v;
     return 0;
 }
 
-static int judge(struct asked *x, const struct kcp_variant *mine)
+static int judge(struct command *x, const struct kcp_variant *mine)
 {
     struct kcp_report rep = { .quiet = x->o.quiet, .asked = x->o.variant != NULL,
                               .stop = x->o.stop };
@@ -343,9 +286,9 @@ static int judge(struct asked *x, const struct kcp_variant *mine)
     return status;
 }
 
-static int do_all(int argc, char **argv)
+static int run(int argc, char **argv)
 {
-    static struct asked x = { .seed = 1, .exchange = -1, .repeats = -1, .limit = -1 };
+    static struct command x = { .seed = 1, .exchange = -1, .repeats = -1, .limit = -1 };
     struct kcp_report rep = { 0 };
     const struct kcp_variant *mine = NULL;
     char why[300];
@@ -353,18 +296,18 @@ static int do_all(int argc, char **argv)
     if (read == OPTIONS_DONE) return 0;
     if (read == OPTIONS_BAD) return options_say("kcp-check", why);
     int status = read_values(&x);
-    say_again(&x, argv[0]);
-    if (!status) status = agrees(&x);
+    keep_options(&x, argv[0]);
+    if (!status) status = combine(&x);
     if (status) return status;
     struct options *o = &x.o;
-    if (x.reference && (status = other_reference(&x))) return status;
+    if (x.reference && (status = set_reference(&x))) return status;
     rep.quiet = o->quiet;
     if (o->variant && strchr(o->variant, '/')) {
         mine = object_record(o);
         if (!mine) return 2;
         if (o->stage && stage_find(o->stage) != stage_find(mine->stage))
             return bad("--variant", mine->stage, "one of --stage");
-    } else if (o->variant && !known(o))
+    } else if (o->variant && !is_known(o))
         return bad("--variant", o->variant, "a name that --list prints, or ./mine.so");
     if (x.list) return list(o);
     if (x.paths) return paths_print(o, x.cases, x.smallest);
@@ -381,5 +324,5 @@ int main(int argc, char **argv)
 {
     memory_settle();
     print_notices();
-    return finish_stdout("kcp-check", do_all(argc, argv));
+    return finish_stdout("kcp-check", run(argc, argv));
 }

@@ -21,18 +21,9 @@ struct copies { int64_t outer, inner; int heads; };
 
 static struct copies copies_of(const struct buffer *o)
 {
-    struct copies c = { 1, (int64_t)o->bytes, 0 };
-    const char *at = o->field->shape;
-    for (int d = 0; *at && d < 4; d++) {
-        const size_t len = strcspn(at, " ");
-        if ((len == 2 && !strncmp(at, "HV", 2)) || (len == 1 && *at == 'H')) {
-            c.heads = 1;
-            break;
-        }
-        c.outer *= o->dim[d];
-        at += len + (at[len] == ' ');
-    }
-    if (!c.heads) c.outer = 1;
+    const int axis = head_axis(o->field);
+    struct copies c = { .outer = 1, .heads = axis >= 0 };
+    for (int d = 0; d < axis; d++) c.outer *= o->dim[d];
     c.inner = c.outer ? (int64_t)o->bytes / c.outer : 0;
     return c;
 }
@@ -138,14 +129,8 @@ static struct worst first_head(const struct trial *one, const struct buffer *o,
                                const char *first, const struct expected *e)
 {
     struct worst w = { .tol = 0 };
-    double *got = alloc_or_exit(8 * (size_t)o->n + 8);
-    decode(got, first, o->n, o->n ? o->bytes / (size_t)o->n : 8);
-    struct slice x = { .stage = stage_of_field(one->stage, o->field), .field = o->field,
-                       .call = &one->rank[0].call, .got = got, .want = o->want,
-                       .nd = o->nd, .all = o->want, .all_rows = o->dim[0],
-                       .rms_v = e->rms_v, .rms_sum = e->rms_sum, .rms_dA = e->rms_dA,
-                       .judged = one->variant->storage };
-    memcpy(x.dim, o->dim, sizeof x.dim);
+    double *got = numbers_of(o, first - FENCE);
+    const struct slice x = slice_of(one, &one->rank[0], o, e, got, o->want, NULL);
     check_slice(&x, &w);
     free(got);
     return w;

@@ -1,4 +1,4 @@
-/* memory.c -- where a trial's arrays live: the host, or what device.cu gives.
+/* memory.c -- the memory of a trial's arrays: the host's, or that of device.cu.
  *
  * Book: CONTRIBUTING.md.  Checked by: every trial.  Next: trial.c.
  */
@@ -35,8 +35,8 @@ const struct memory host_memory = { "host", host_alloc, free, host_copy, host_sy
                                     host_fill, NULL, NULL, host_fill, host_copy,
                                     host_copy_ends, 0 };
 
-/* A rank is a thread: OpenBLAS, where it is linked, must not start more of its own.
- * Asked of it again, a process that was forked would start them first. */
+/* OpenBLAS, where it is linked, must not start threads: ranks are threads already. Set
+ * again in a forked process, it would start them first. */
 extern void openblas_set_num_threads(int n) __attribute__((weak));
 extern int openblas_get_num_threads(void) __attribute__((weak));
 
@@ -46,8 +46,8 @@ void blas_alone(void)
         openblas_set_num_threads(1);
 }
 
-/* A trial's arrays are like those of the one before. Their pages stay this process's:
- * given back each time and taken anew, they were half of the faults. */
+/* Trials allocate like sizes again and again. Their pages stay in the process: returned
+ * each time, they were half of all page faults. */
 void memory_settle(void)
 {
 #ifdef M_TRIM_THRESHOLD
@@ -58,43 +58,28 @@ void memory_settle(void)
 }
 
 int bare_workspaces;
-
-void *unwritten_soon(const struct memory *m, size_t n)
-{
-    void *p = m->alloc(n);
-    if (!p || bare_workspaces || !m->fill_soon(p, 0xff, n)) return p;
-    m->free(p);
-    return NULL;
-}
-
 size_t fence_bytes = 256;
 
 void *fenced_unwritten_soon(const struct memory *m, size_t n)
 {
-    char *p = unwritten_soon(m, n + 2 * fence_bytes);
+    const size_t before = fence_bytes, all = n + 2 * before;
+    char *p = m->alloc(all);
+    int status = KCP_OK;
     if (!p) return NULL;
-    if (!bare_workspaces ||
-        (!m->fill_soon(p, 0xff, fence_bytes) &&
-         !m->fill_soon(p + fence_bytes + n, 0xff, fence_bytes))) return p + fence_bytes;
+    if (!bare_workspaces) status = m->fill_soon(p, 0xff, all);
+    else if (!(status = m->fill_soon(p, 0xff, before)))
+        status = m->fill_soon(p + before + n, 0xff, before);
+    if (!status) return p + before;
     m->free(p);
     return NULL;
 }
 
-static void *awaited(const struct memory *m, void *p, size_t before)
-{
-    if (!p || !m->sync()) return p;
-    m->free((char *)p - before);
-    return NULL;
-}
-
-void *alloc_unwritten(const struct memory *m, size_t n)
-{
-    return awaited(m, unwritten_soon(m, n), 0);
-}
-
 void *fenced_unwritten(const struct memory *m, size_t n)
 {
-    return awaited(m, fenced_unwritten_soon(m, n), fence_bytes);
+    char *p = fenced_unwritten_soon(m, n);
+    if (!p || !m->sync()) return p;
+    m->free(p - fence_bytes);
+    return NULL;
 }
 
 const char *fenced_free(const struct memory *m, void *p, size_t n)

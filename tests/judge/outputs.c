@@ -53,17 +53,14 @@ static int same_head(struct outputs *w, const void *head, size_t n, const char *
 /* Numbers of a rank's output against those kept: its own limit, as it was then. */
 static void compare(struct outputs *w, const struct trial *t, const struct rank_args *s,
                     const struct buffer *o, const struct slice_head *h,
-                    const double *got, double *before, double alike)
+                    const double *got, double *before, const struct expected *e)
 {
     struct worst worst = { .err = 0 };
-    struct slice x = { .stage = stage_of_field(t->stage, o->field),
-                       .field = o->field, .call = &s->call,
-                       .got = got, .want = before, .nd = o->nd, .rank = h->rank,
-                       .first = o->first, .all = before, .all_rows = o->dim[0],
-                       .rms_v = h->rms_v, .rms_sum = h->rms_sum, .rms_dA = h->rms_dA,
-                       .alike = alike, .judged = t->variant->storage };
+    struct slice x = slice_of(t, s, o, e, got, before, NULL);
     char where[200];
-    memcpy(x.dim, o->dim, sizeof x.dim);
+    x.rms_v = h->rms_v;
+    x.rms_sum = h->rms_sum;
+    x.rms_dA = h->rms_dA;
     if (!memcmp(got, before, 8 * (size_t)o->n)) return;
     check_slice(&x, &worst);
     snprintf(where, sizeof where, "%s %s case %d rank %d %s", t->stage->name,
@@ -88,9 +85,8 @@ static int each_rank(struct outputs *w, const struct trial *t,
         h.rms_v = x->rms_v;
         h.rms_sum = x->rms_sum;
         h.rms_dA = x->rms_dA;
-        double *got = alloc_or_exit(8 * (size_t)o->n + 8);
+        double *got = numbers_of(o, o->image);
         double *before = alloc_or_exit(8 * (size_t)o->n + 8);
-        decode(got, o->image + FENCE, o->n, o->n ? o->bytes / (size_t)o->n : 8);
         int good = 1;
         if (!w->compare) {
             good = fwrite(&h, sizeof h, 1, w->f) == 1 &&
@@ -100,7 +96,7 @@ static int each_rank(struct outputs *w, const struct trial *t,
                    fread(before, 8, (size_t)o->n, w->f) != (size_t)o->n) {
             moved(w, INFINITY, "an output has another size");
             good = 0;
-        } else compare(w, t, s, o, &kept, got, before, x->k.alike);
+        } else compare(w, t, s, o, &kept, got, before, x);
         free(got);
         free(before);
         if (!good) return 0;

@@ -8,127 +8,71 @@
 #include "checked.h"
 #include "plants.h"
 
-/* One stretch of at most one chunk, tokens from..to of the rank. A grid of a part of
- * the tokens would be refused, so the check of the call is left out. */
-struct grid { int cu[2], cn[2], sc[1]; };
+#include <stdlib.h>
+#include <string.h>
 
-static struct grid grid_of(int from, int to)
+static const int *ints(const struct kcp_stage *s, const char *args, const char *name)
 {
-    return (struct grid){ { from, to }, { 0, to > from }, { 0 } };
+    for (int i = 0; i < s->nfields; i++)
+        if (!strcmp(s->fields[i].name, name))
+            return *(const int *const *)(const void *)(args + s->fields[i].at);
+    return NULL;
 }
 
-#define ALONE(x, grid)                                                                \
-    (x).NS = 1;                                                                       \
-    (x).NC = (grid).cn[1];                                                            \
-    (x).cu = (grid).cu;                                                               \
-    (x).cn = (grid).cn;                                                               \
-    (x).sc = (grid).sc
-
-/* Chunk c of stretch s; of a stretch without tokens there is one, which is empty. */
-static struct grid chunk_of(const int *cu, const int *cn, int s, int c, int C)
+/* Arrays with a row per stretch, or per chunk, begin at these rows; a state with which
+ * the stretch begins is left out of all chunks but the first. */
+static void move_rows(const struct kcp_stage *s, char *args, int stretch, int chunk,
+                      int is_first)
 {
-    const int from = cu[s] + c * C;
-    return grid_of(from, c + 1 < cn[s + 1] - cn[s] ? from + C : cu[s + 1]);
+    for (int i = 0; i < s->nfields; i++) {
+        const struct kcp_field *f = &s->fields[i];
+        char **p = (char **)(void *)(args + f->at);
+        int64_t dim[4] = { 1, 1, 1, 1 }, row = f->store == KCP_I32 ? 4 : 8;
+        const int by_stretch = row_a(f, "NS");
+        if (!*p || (!by_stretch && !row_a(f, "NC")) || !strcmp(f->name, "sc")) continue;
+        const int nd = shape_dims((const struct kcp_call *)(const void *)args, f->shape,
+                                  dim);
+        for (int d = 1; d < nd; d++) row *= dim[d];
+        *p += row * (by_stretch ? stretch : chunk);
+        if (!is_first && field_in(f) && !strcmp(f->shape, "NS HV K V")) *p = NULL;
+    }
 }
 
-static int chunks_of(const int *cn, int s)
+/* A grid of a part of the tokens would be refused: the check of the call is left out. A
+ * map is that of the chunk that comes last. */
+static int uncarried(const char *number, void *args)
 {
-    return cn[s + 1] > cn[s] ? cn[s + 1] - cn[s] : 1;
-}
-
-static const void *row(const void *states, int64_t at)
-{
-    return states ? (const double *)states + at : NULL;
-}
-
-int uncarried_04(void *args)
-{
-    const struct kcp_chunk *a = args;
-    const int64_t KV = (int64_t)a->HV * a->K * a->V;
-    const int *cu = a->cu, *cn = a->cn;
+    const struct kcp_stage *s = stage_find(number);
+    const struct kcp_call *c = args;
+    const int *cu = ints(s, args, "cu"), *cn = ints(s, args, "cn");
+    const int is_back = atoi(number) > 5, is_map = atoi(number) % 6 == 5;
     int status = KCP_OK;
-    if (!planted_here(args)) return ref_chunk(args);
+    if (!planted_here(c)) return s->ref(args);
+    char *one = alloc_or_exit(s->args);
     kcp_checked_enter();
-    for (int s = 0; s < a->NS; s++)
-        for (int c = 0; c < chunks_of(cn, s) && !status; c++) {
-            struct kcp_chunk x = *a;
-            struct grid grid = chunk_of(cu, cn, s, c, a->C);
-            ALONE(x, grid);
-            x.h = (double *)a->h + (cn[s] + c) * KV;
-            x.h_out = (double *)a->h_out + s * KV;
-            x.h_in = c ? NULL : row(a->h_in, s * KV);
-            status = ref_chunk(&x);
+    for (int j = 0; j < c->NS; j++) {
+        const int chunks = cn[j + 1] > cn[j] ? cn[j + 1] - cn[j] : 1;
+        for (int i = is_map ? chunks - 1 : 0; i < chunks && !status; i++) {
+            const int at = is_back ? chunks - 1 - i : i, from = cu[j] + at * c->C;
+            const int to = at + 1 < chunks ? from + c->C : cu[j + 1];
+            const int grid[] = { from, to }, count[] = { 0, to > from }, zero[] = { 0 };
+            struct kcp_chunk *x = (struct kcp_chunk *)(void *)one;
+            memcpy(one, args, s->args);
+            move_rows(s, one, j, cn[j] + at, !i);
+            x->NS = 1;
+            x->NC = count[1];
+            x->cu = grid;
+            x->cn = count;
+            x->sc = zero;
+            status = s->ref(one);
         }
-    kcp_checked_leave();
-    return status;
-}
-
-/* Each chunk begins with [0 | I] again: the map is that of the last one. */
-int uncarried_05(void *args)
-{
-    const struct kcp_affine *a = args;
-    const int64_t KV = (int64_t)a->HV * a->K * a->V;
-    const int64_t map = (int64_t)a->HV * a->K * (a->V + a->K);
-    const int *cu = a->cu, *cn = a->cn;
-    int status = KCP_OK;
-    if (!planted_here(args)) return ref_affine(args);
-    kcp_checked_enter();
-    for (int s = 0; s < a->NS && !status; s++) {
-        struct kcp_affine x = *a;
-        const int last = chunks_of(cn, s) - 1;
-        struct grid grid = chunk_of(cu, cn, s, last, a->C);
-        ALONE(x, grid);
-        x.want = (const int *)a->want + s;
-        x.h_start = last ? NULL : row(a->h_start, s * KV);
-        x.map = (double *)a->map + s * map;
-        status = ref_affine(&x);
     }
     kcp_checked_leave();
+    free(one);
     return status;
 }
 
-int uncarried_09(void *args)
-{
-    const struct kcp_chunk_backward *a = args;
-    const int64_t KV = (int64_t)a->HV * a->K * a->V;
-    const int *cu = a->cu, *cn = a->cn;
-    int status = KCP_OK;
-    if (!planted_here(args)) return ref_chunk_backward(args);
-    kcp_checked_enter();
-    for (int s = 0; s < a->NS; s++)
-        for (int c = chunks_of(cn, s) - 1; c >= 0 && !status; c--) {
-            struct kcp_chunk_backward x = *a;
-            struct grid grid = chunk_of(cu, cn, s, c, a->C);
-            const int is_last = c == chunks_of(cn, s) - 1;
-            ALONE(x, grid);
-            x.dh = (double *)a->dh + (cn[s] + c) * KV;
-            x.dh_in = (double *)a->dh_in + s * KV;
-            x.dh_out = is_last ? row(a->dh_out, s * KV) : NULL;
-            status = ref_chunk_backward(&x);
-        }
-    kcp_checked_leave();
-    return status;
-}
-
-/* Backwards: the map is that of the first chunk, which comes last. */
-int uncarried_11(void *args)
-{
-    const struct kcp_merge_backward *a = args;
-    const int64_t KV = (int64_t)a->HV * a->K * a->V;
-    const int64_t map = (int64_t)a->HV * a->K * (a->V + a->K);
-    const int *cu = a->cu, *cn = a->cn;
-    int status = KCP_OK;
-    if (!planted_here(args)) return ref_merge_backward(args);
-    kcp_checked_enter();
-    for (int s = 0; s < a->NS && !status; s++) {
-        struct kcp_merge_backward x = *a;
-        struct grid grid = chunk_of(cu, cn, s, 0, a->C);
-        ALONE(x, grid);
-        x.want = (const int *)a->want + s;
-        x.dh_end = chunks_of(cn, s) > 1 ? NULL : row(a->dh_end, s * KV);
-        x.dmap = (double *)a->dmap + s * map;
-        status = ref_merge_backward(&x);
-    }
-    kcp_checked_leave();
-    return status;
-}
+int uncarried_04(void *args) { return uncarried("04", args); }
+int uncarried_05(void *args) { return uncarried("05", args); }
+int uncarried_09(void *args) { return uncarried("09", args); }
+int uncarried_11(void *args) { return uncarried("11", args); }

@@ -24,6 +24,31 @@ int planted_here(const struct kcp_call *c)
                              (int)c->model == planted_at.model);
 }
 
+/* ---- a copy of the arguments, and one of their pointers by its field's name */
+static const struct kcp_stage *stage;          /* of the plant that runs */
+
+static char *copy_of(const void *args)
+{
+    char *copy = alloc_or_exit(stage->args);
+    memcpy(copy, args, stage->args);
+    return copy;
+}
+
+static void **pointer(char *args, const char *name)
+{
+    for (int i = 0; i < stage->nfields; i++)
+        if (!strcmp(stage->fields[i].name, name))
+            return (void **)(void *)(args + stage->fields[i].at);
+    return NULL;
+}
+
+static int run_copy(char *copy)
+{
+    const int status = stage->ref(copy);
+    free(copy);
+    return status;
+}
+
 /* ---- maps: composed wrongly, and forward's maps of which backward takes M */
 static int compose_wrong(int HV, int K, int V, const void *b, const void *a,
                          int backward, int a_first, void *out,
@@ -37,22 +62,13 @@ static int compose_wrong(int HV, int K, int V, const void *b, const void *a,
     return status;
 }
 
-static int composed_08(void *args)
+static int composed(void *args)
 {
-    struct kcp_forward a = *(struct kcp_forward *)args;
+    char *copy = copy_of(args);
     struct kcp_mapops ops = ref_mapops;
     ops.compose = compose_wrong;
-    a.ops = &ops;
-    return ref_forward(&a);
-}
-
-static int composed_13(void *args)
-{
-    struct kcp_backward a = *(struct kcp_backward *)args;
-    struct kcp_mapops ops = ref_mapops;
-    ops.compose = compose_wrong;
-    a.ops = &ops;
-    return ref_backward(&a);
+    ((struct kcp_call *)(void *)copy)->ops = &ops;
+    return run_copy(copy);
 }
 
 static int kept_times(struct kcp_backward *a, double factor)
@@ -70,9 +86,9 @@ static int kept_zeroed(void *args) { return kept_times(args, 0); }
 /* ---- options */
 static int both_parts(void *args)
 {
-    struct kcp_chunk_backward a = *(struct kcp_chunk_backward *)args;
-    a.part = KCP_LOCAL | KCP_REVERSE;
-    return ref_chunk_backward(&a);
+    char *copy = copy_of(args);
+    ((struct kcp_call *)(void *)copy)->part = KCP_LOCAL | KCP_REVERSE;
+    return run_copy(copy);
 }
 
 static int needs_h_in(void *args)
@@ -99,38 +115,26 @@ static int even_blocks(void *args)
 }
 
 /* ---- what an earlier call of the same sizes was given */
-struct grid { int64_t T; int NS, NC, cu[64], cn[64], sc[64]; };
-
-static void keep_grid(struct grid *g, const struct kcp_call *c, const int **cu,
-                      const int **cn, const int **sc)
+static int kept_grid(void *args)
 {
-    if (c->NS >= 64 || c->NC > 64) return;
-    if (g->T != c->T || g->NS != c->NS || g->NC != c->NC) {
-        *g = (struct grid){ .T = c->T, .NS = c->NS, .NC = c->NC };
-        memcpy(g->cu, *cu, sizeof(int) * (size_t)(c->NS + 1));
-        memcpy(g->cn, *cn, sizeof(int) * (size_t)(c->NS + 1));
-        memcpy(g->sc, *sc, sizeof(int) * (size_t)c->NC);
+    static const char *const name[] = { "cu", "cn", "sc" };
+    static struct { int64_t T; int NS, NC, array[3][64]; } grid[CASE_RANKS], *g;
+    const struct kcp_call *c = args;
+    const int n[] = { c->NS + 1, c->NS + 1, c->NC };
+    if (c->NS >= 64 || c->NC > 64) return stage->ref(args);
+    char *copy = copy_of(args);
+    g = &grid[stage->ranks ? c->r : 0];
+    const int is_new = g->T != c->T || g->NS != c->NS || g->NC != c->NC;
+    g->T = c->T;
+    g->NS = c->NS;
+    g->NC = c->NC;
+    for (int i = 0; i < 3; i++) {
+        void **p = pointer(copy, name[i]);
+        if (is_new) memcpy(g->array[i], *p, sizeof(int) * (size_t)n[i]);
+        *p = g->array[i];
     }
-    *cu = g->cu;
-    *cn = g->cn;
-    *sc = g->sc;
-}
-
-static int kept_grid_04(void *args)
-{
-    static struct grid g;
-    struct kcp_chunk a = *(struct kcp_chunk *)args;
-    keep_grid(&g, (const struct kcp_call *)&a, &a.cu, &a.cn, &a.sc);
-    return ref_chunk(&a);
-}
-
-static int kept_grid_08(void *args)
-{
-    static struct grid g[CASE_RANKS];
-    struct kcp_forward a = *(struct kcp_forward *)args;
-    keep_grid(&g[a.r], (const struct kcp_call *)&a, &a.cu, &a.cn, &a.sc);
     kcp_checked_enter();                /* the grid is not the plan's: no check of it */
-    const int status = ref_forward(&a);
+    const int status = run_copy(copy);
     kcp_checked_leave();
     return status;
 }
@@ -140,15 +144,17 @@ static int last_h_in(void *args)
 {
     static double *h;
     static size_t n;
-    struct kcp_chunk a = *(struct kcp_chunk *)args;
-    const size_t numbers = (size_t)a.NS * a.HV * a.K * a.V;
-    if (a.h_in) {
+    const struct kcp_call *c = args;
+    char *copy = copy_of(args);
+    void **p = pointer(copy, "h_in");
+    const size_t numbers = (size_t)c->NS * c->HV * c->K * c->V;
+    if (*p) {
         free(h);
         n = numbers;
         h = alloc_or_exit(n * sizeof *h);
-        memcpy(h, a.h_in, n * sizeof *h);
-    } else if (h && n >= numbers) a.h_in = h;
-    return ref_chunk(&a);
+        memcpy(h, *p, n * sizeof *h);
+    } else if (h && n >= numbers) *p = h;
+    return run_copy(copy);
 }
 
 /* The fiftieth call of one size is wrong; sizes of tensor cores alone are taken. */
@@ -179,64 +185,35 @@ static void repeat_heads(const struct kcp_call *c, double *rows, int by_group)
     }
 }
 
-static int few_heads_04(void *args)
+static int few_heads(void *args)
 {
-    const int status = ref_chunk(args);
-    if (!status) repeat_heads(args, ((struct kcp_chunk *)args)->o, 0);
+    const int status = stage->ref(args);
+    if (!status) repeat_heads(args, *pointer(args, "o"), 0);
     return status;
 }
 
-static int few_in_group_04(void *args)
+static int few_in_group(void *args)
 {
-    const int status = ref_chunk(args);
-    if (!status) repeat_heads(args, ((struct kcp_chunk *)args)->o, 1);
+    const int status = stage->ref(args);
+    if (!status) repeat_heads(args, *pointer(args, "o"), 1);
     return status;
 }
 
-static int few_heads_08(void *args)
+/* The states given to sequences after the sixth are the first ones. */
+static int few_sequences(void *args)
 {
-    const int status = ref_forward(args);
-    if (!status) repeat_heads(args, ((struct kcp_forward *)args)->o, 0);
-    return status;
-}
-
-/* The states [n][HV][K][V]: those after the sixth are the first ones. */
-static double *few_states(const struct kcp_call *c, const void *states, int n)
-{
+    const struct kcp_call *c = args;
     const size_t state = (size_t)c->HV * (size_t)c->K * (size_t)c->V;
+    const int n = stage->ranks ? c->N : c->NS;
+    char *copy = copy_of(args);
+    void **p = pointer(copy, "dht");
+    if (!p) p = pointer(copy, stage->ranks ? "h0" : "h_in");
     double *few = alloc_or_exit(sizeof *few * state * (size_t)n);
     for (int i = 0; i < n; i++)
-        memcpy(few + state * (size_t)i, (const double *)states
+        memcpy(few + state * (size_t)i, (double *)*p
                + state * (size_t)(i % FEW_SEQUENCES), sizeof *few * state);
-    return few;
-}
-
-static int few_sequences_04(void *args)
-{
-    struct kcp_chunk a = *(struct kcp_chunk *)args;
-    double *few = few_states(args, a.h_in, a.NS);
-    a.h_in = few;
-    const int status = ref_chunk(&a);
-    free(few);
-    return status;
-}
-
-static int few_sequences_08(void *args)
-{
-    struct kcp_forward a = *(struct kcp_forward *)args;
-    double *few = few_states(args, a.h0, a.N);
-    a.h0 = few;
-    const int status = ref_forward(&a);
-    free(few);
-    return status;
-}
-
-static int few_sequences_13(void *args)
-{
-    struct kcp_backward a = *(struct kcp_backward *)args;
-    double *few = few_states(args, a.dht, a.N);
-    a.dht = few;
-    const int status = ref_backward(&a);
+    *p = few;
+    const int status = run_copy(copy);
     free(few);
     return status;
 }
@@ -382,10 +359,10 @@ struct row {
     int chapter;                   /* of the layer, where the mistake is */
 };
 static const struct row rows[] = {
-    { "composed_08", "08_forward", composed_08, 0, over_three, EACH, KCP_BF16, 0 },
-    { "composed_08", "08_forward", composed_08, 1, over_three, EACH, KCP_BF16, 0 },
-    { "composed_13", "13_backward", composed_13, 0, over_three, EACH, KCP_BF16, 0 },
-    { "composed_13", "13_backward", composed_13, 1, over_three, EACH, KCP_BF16, 0 },
+    { "composed_08", "08_forward", composed, 0, over_three, EACH, KCP_BF16, 0 },
+    { "composed_08", "08_forward", composed, 1, over_three, EACH, KCP_BF16, 0 },
+    { "composed_13", "13_backward", composed, 0, over_three, EACH, KCP_BF16, 0 },
+    { "composed_13", "13_backward", composed, 1, over_three, EACH, KCP_BF16, 0 },
     { "kept_halved", "13_backward", kept_halved, 0, over_three, EACH, KCP_BF16, 0 },
     { "kept_halved", "13_backward", kept_halved, 1, over_three, EACH, KCP_BF16, 0 },
     { "kept_zeroed", "13_backward", kept_zeroed, 0, over_three, EACH, KCP_BF16, 0 },
@@ -394,9 +371,9 @@ static const struct row rows[] = {
     { "both_parts", "09_chunk_backward", both_parts, 2, is_plain, ONE, KCP_F64, 0 },
     { "needs_h_in", "04_chunk", needs_h_in, 0, any_case, STATUS, KCP_F64, 0 },
     { "needs_ops", "08_forward", needs_ops, 0, any_case, STATUS, KCP_F64, 0 },
-    { "remembers", "04_chunk", kept_grid_04, 0, any_case, ONE, KCP_F64, 0 },
-    { "kept_grid_04", "04_chunk", kept_grid_04, 2, is_plain, ONE, KCP_F64, 0 },
-    { "kept_grid_08", "08_forward", kept_grid_08, 2, is_plain, ONE, KCP_F64, 0 },
+    { "remembers", "04_chunk", kept_grid, 0, any_case, ONE, KCP_F64, 0 },
+    { "kept_grid_04", "04_chunk", kept_grid, 2, is_plain, ONE, KCP_F64, 0 },
+    { "kept_grid_08", "08_forward", kept_grid, 2, is_plain, ONE, KCP_F64, 0 },
     { "last_h_in", "04_chunk", last_h_in, 2, is_plain, ONE, KCP_F64, 0 },
     { "even_blocks", "08_forward", even_blocks, 2, is_plain, ONE, KCP_F64, 0 },
     { "uncarried_04", "04_chunk", uncarried_04, 1, any_case, EACH, KCP_BF16, 0 },
@@ -417,14 +394,14 @@ static const struct row rows[] = {
     { "series", "03_wy", inverse_by_series, 0, is_alike, ONE, KCP_BF16, 0 },
     { "A_off", "03_wy", A_off, 0, is_alike_below_1, ALL, KCP_BF16, 0 },
     { "u_off", "03_wy", u_off, 0, is_alike_below_1, ALL, KCP_BF16, 0 },
-    { "few_heads_04", "04_chunk", few_heads_04, 2, has_many, ALL, KCP_F64, 0 },
-    { "few_heads_04", "04_chunk", few_heads_04, 2, has_own_keys, ALL, KCP_F64, 0 },
-    { "few_in_group_04", "04_chunk", few_in_group_04, 2, has_many, ALL, KCP_F64, 0 },
-    { "few_sequences_04", "04_chunk", few_sequences_04, 2, has_many, ALL, KCP_F64, 0 },
-    { "few_heads_08", "08_forward", few_heads_08, 2, has_many, ONE, KCP_F64, 0 },
-    { "few_sequences_08", "08_forward", few_sequences_08, 2, has_many, ONE, KCP_F64,
+    { "few_heads_04", "04_chunk", few_heads, 2, has_many, ALL, KCP_F64, 0 },
+    { "few_heads_04", "04_chunk", few_heads, 2, has_own_keys, ALL, KCP_F64, 0 },
+    { "few_in_group_04", "04_chunk", few_in_group, 2, has_many, ALL, KCP_F64, 0 },
+    { "few_sequences_04", "04_chunk", few_sequences, 2, has_many, ALL, KCP_F64, 0 },
+    { "few_heads_08", "08_forward", few_heads, 2, has_many, ONE, KCP_F64, 0 },
+    { "few_sequences_08", "08_forward", few_sequences, 2, has_many, ONE, KCP_F64,
       0 },
-    { "few_sequences_13", "13_backward", few_sequences_13, 2, has_many, ONE, KCP_F64,
+    { "few_sequences_13", "13_backward", few_sequences, 2, has_many, ONE, KCP_F64,
       0 },
 };
 
@@ -463,6 +440,7 @@ static int rejections(const struct row *x, const struct kcase *list, int n,
     const struct kcp_variant v = { x->stage, x->name, "", KCP_F64, KCP_HOST, "any",
                                    x->run, NULL };
     int count = 0;
+    stage = stage_find(x->stage);
     for (int i = 0; i < n && (x->demand == ALL || x->demand == NONE || !count); i++) {
         struct verdict t = { .outcome = SKIP };
         if (!planted_here(&list[i].call)) continue;

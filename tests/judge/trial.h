@@ -96,6 +96,13 @@ struct sizes_by_chance { double rms_v, rms_sum, rms_dA; };
 struct sizes_by_chance sizes_by_chance(const struct tensor_set *b,
                                        const struct kcp_call *c);
 int  has_backward(const struct kcp_stage *s);
+/* The slice of output o of a rank: `got` numbers against `want`, `all` the whole tensor
+ * of that name or NULL: `want`. */
+struct slice slice_of(const struct trial *t, const struct rank_args *s,
+                      const struct buffer *o, const struct expected *x,
+                      const double *got, const double *want, const struct tensor *all);
+/* The numbers of an image; the caller frees them. */
+double *numbers_of(const struct buffer *o, const char *image);
 /* What a trial has arrays of: a stage's fields, NULL behind the last. Of 13 the outputs
  * of the forward before it too, which is judged where it saves: their pointers lie
  * behind 13's arguments, and they are fields of 08. */

@@ -31,8 +31,7 @@ static void draw_map(const struct trial *t, const char *field, double tol, char 
                           t->stage->ranks ? "    rank %d  " : "    chunks  ",
                           r);
             const int64_t row = o->n / (o->dim[0] ? o->dim[0] : 1), C = s->call.C;
-            double *x = malloc(8 * (size_t)o->n + 8);
-            decode(x, o->image + FENCE, o->n, o->n ? o->bytes / o->n : 8);
+            double *x = numbers_of(o, o->image);
             for (int64_t c = 0; c * C < o->dim[0] && end - p > 40; c++) {
                 double e = 0, f = 1e-300;
                 for (int64_t j = c * C * row; j < (c + 1) * C * row && j < o->n; j++)
@@ -53,26 +52,42 @@ static void draw_map(const struct trial *t, const char *field, double tol, char 
     *p = 0;
 }
 
+double *numbers_of(const struct buffer *o, const char *image)
+{
+    double *x = alloc_or_exit(8 * (size_t)o->n + 8);
+    decode(x, image + FENCE, o->n, o->n ? o->bytes / (size_t)o->n : 8);
+    return x;
+}
+
+struct slice slice_of(const struct trial *t, const struct rank_args *s,
+                      const struct buffer *o, const struct expected *x,
+                      const double *got, const double *want, const struct tensor *all)
+{
+    struct slice y = { .stage = stage_of_field(t->stage, o->field), .field = o->field,
+                       .call = &s->call, .got = got, .want = want, .nd = o->nd,
+                       .rank = s->call.r, .first = o->first, .all = want,
+                       .all_rows = o->dim[0], .rms_v = x->rms_v, .rms_sum = x->rms_sum,
+                       .rms_dA = x->rms_dA, .alike = x->k.alike, .judged = x->judged };
+    y.of_forward = y.stage != t->stage;
+    memcpy(y.dim, o->dim, sizeof y.dim);
+    if (all) {
+        y.all = all->p;
+        y.all_rows = all->dim[0];
+    }
+    return y;
+}
+
 static void judge_rank(const struct trial *t, const struct rank_args *s,
                        enum kcp_storage judged, int is_plain, struct worst *w)
 {
     for (int i = 0; i < s->n; i++) {
         const struct buffer *o = &s->buffer[i];
         if (!o->want) continue;
-        double *got = alloc_or_exit(8 * (size_t)o->n + 8);
-        const struct tensor *all = tensor_find(&kept->want, o->field->name);
-        decode(got, o->image + FENCE, o->n, o->n ? o->bytes / (size_t)o->n : 8);
-        struct slice x = { .stage = stage_of_field(t->stage, o->field),
-                           .field = o->field, .call = &s->call,
-                           .of_forward = stage_of_field(t->stage, o->field) != t->stage,
-                           .got = got, .want = o->want, .nd = o->nd, .rank = s->call.r,
-                           .first = o->first, .all = all->p, .all_rows = all->dim[0],
-                           .rms_v = kept->rms_v, .rms_sum = kept->rms_sum,
-                           .rms_dA = kept->rms_dA,
-                           .alike = kept->k.alike, .judged = judged,
-                           .is_plain = is_plain,
-                           .moved = judged == KCP_F64 ? NULL : expected_moved };
-        memcpy(x.dim, o->dim, sizeof x.dim);
+        double *got = numbers_of(o, o->image);
+        struct slice x = slice_of(t, s, o, kept, got, o->want,
+                                  tensor_find(&kept->want, o->field->name));
+        x.is_plain = is_plain;
+        x.moved = judged == KCP_F64 ? NULL : expected_moved;
         check_slice(&x, w);
         free(got);
     }
@@ -147,11 +162,11 @@ static int is_first(const struct trial *t, const struct kcase *k)
     return !walked.ran[pass]++;
 }
 
-/* The first case that a variant takes runs fifty times, in each pass; four times if its
- * states have more numbers than a list's first case has (--case), because fifty would
- * take the references a minute. The first three of each list run once more, and so does
- * a case of each path: what is wrong now and then, or depends on what lay in the
- * workspace. */
+/* The first case that a variant takes runs fifty times, in each pass; four times where
+ * its states have more numbers than those of any first case of a list (--case), for the
+ * references in double would take a minute. The first three of each list run once more,
+ * and so does a case of each path: what is wrong now and then, or depends on what lay
+ * in the workspace. */
 static int repeats_of(const struct trial *t, const struct kcase *k)
 {
     const int first = is_first(t, k) || k->id == 0;

@@ -1,0 +1,137 @@
+/* hooks.c -- calls between ranks: counted by group, and one rank at a time.
+ *
+ * Book: chapter 07.  Checked by: self_trials.c; --in-turn by tests/cli/cases.tsv. Next:
+ * trial.c.
+ *
+ * Over threads a send does not wait, so that no value and no time shows a missing
+ * group. Over NCCL a send outside of a group waits for its receiver, and two ranks that
+ * both send first wait for ever. So comm.h demands groups, and trials count them.
+ *
+ * With --in-turn one rank uses the GPU at a time, because compute-sanitizer's racecheck
+ * fails, or never ends, when two threads launch kernels concurrently. A rank's calls
+ * give the turn away until they return, and a copy between two ranks holds it.
+ */
+#include "judge.h"
+#include <pthread.h>
+
+int ranks_in_turn;
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+
+/* Of each rank; only the rank's thread uses it. */
+static struct hook {
+    struct kcp_comm real;
+    int open, is_uneven, is_outside;
+} hook[CASE_RANKS];
+
+void turn_begin(void)
+{
+    if (ranks_in_turn) pthread_mutex_lock(&turn);
+}
+
+void turn_end(void)
+{
+    if (ranks_in_turn) pthread_mutex_unlock(&turn);
+}
+
+static int all_gather(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
+                      struct CUstream_st *stream)
+{
+    turn_end();
+    const int status = hook[c->r].real.all_gather(c, mine, all, bytes, stream);
+    turn_begin();
+    return status;
+}
+
+static int send_to(struct kcp_comm *c, const void *data, size_t bytes, int to,
+                   struct CUstream_st *stream)
+{
+    hook[c->r].is_outside |= !hook[c->r].open;
+    turn_end();
+    const int status = hook[c->r].real.send(c, data, bytes, to, stream);
+    turn_begin();
+    return status;
+}
+
+static int receive(struct kcp_comm *c, void *data, size_t bytes, int from,
+                   struct CUstream_st *stream)
+{
+    hook[c->r].is_outside |= !hook[c->r].open;
+    turn_end();
+    const int status = hook[c->r].real.recv(c, data, bytes, from, stream);
+    turn_begin();
+    return status;
+}
+
+static int show(struct kcp_comm *c, const void *mine, void *all, size_t bytes,
+                struct CUstream_st *stream)
+{
+    turn_end();
+    const int status = hook[c->r].real.show(c, mine, all, bytes, stream);
+    turn_begin();
+    return status;
+}
+
+static int barrier(struct kcp_comm *c, struct CUstream_st *stream)
+{
+    turn_end();
+    const int status = hook[c->r].real.barrier(c, stream);
+    turn_begin();
+    return status;
+}
+
+static int group(struct kcp_comm *c, int begin)
+{
+    struct hook *h = &hook[c->r];
+    h->open += begin ? 1 : -1;
+    h->is_uneven |= h->open < 0 || h->open > 1;
+    return h->real.group(c, begin);
+}
+
+static void install(struct kcp_comm *c)
+{
+    hook[c->r].real = *c;
+    c->all_gather = all_gather;
+    c->send = send_to;
+    c->recv = receive;
+    c->barrier = barrier;
+    if (c->group) c->group = group;
+    if (c->show) c->show = show;
+}
+
+void groups_count(struct kcp_comm *c)
+{
+    struct hook *h = &hook[c->r];
+    if (!ranks_in_turn) install(c);
+    h->open = h->is_uneven = h->is_outside = 0;
+}
+
+const char *groups_end(struct kcp_comm *c)
+{
+    const struct hook *h = &hook[c->r];
+    const struct kcp_traffic traffic = c->traffic;
+    if (!ranks_in_turn) *c = h->real;
+    c->traffic = traffic;
+    if (h->open || h->is_uneven) return "begins and ends groups of messages unevenly";
+    return h->is_outside ? "sends or receives outside a group of messages" : NULL;
+}
+
+struct started { int (*body)(struct kcp_comm *, void *); void *arg; };
+
+static int body_in_turn(struct kcp_comm *c, void *arg)
+{
+    const struct started *s = arg;
+    turn_begin();
+    install(c);
+    const int status = s->body(c, s->arg);
+    turn_end();
+    return status;
+}
+
+int ranks_threads(const struct memory *m, int R,
+                  int (*body)(struct kcp_comm *, void *), void *arg, char *why,
+                  size_t n)
+{
+    struct started s = { body, arg };
+    return ranks_in_turn ? m->threads_run(R, body_in_turn, &s, why, n)
+                         : m->threads_run(R, body, arg, why, n);
+}
