@@ -64,7 +64,7 @@ SOME|1|FAIL  .* n/a, and its record says 'any shape'|again|
 SOME_SAID|0| takes [0-9]* of [0-9]* cases: V up to 8||--quiet
 ONCE|1|FAIL|again|
 ONCE_WIDE|1|differs when run again|again|
-MARKS|1|case [0-9]* behind .* --case '.*;|again|
+MARKS|1|case [0-9]* after .* --case '.*;|again|
 TWICE|1|S differs when run again|again|--case 'kda H=1 HV=2 K=4 V=4 lengths=20 R=2 id=3007 again'
 EMPTY|1|liar: S head|again|
 END

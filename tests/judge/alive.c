@@ -3,15 +3,16 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_inputs.c.
  * Next: family.c and spike.c, which walk their own recurrences.
  *
- * A dead state hides every mistake of what crosses a cut. So each verdict says how much
- * is alive where the last rank takes a sequence over; NaN where no sequence crosses.
+ * If the state is dead, no mistake in what crosses a cut can show. So each verdict has
+ * the share that is alive where the last rank begins; NaN if no sequence crosses a
+ * cut.
  */
 #include "judge.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The tokens of a sequence before the last cut that one crosses: T from t0 on. 0: no
+/* T tokens from t0 on: those of a sequence before the last cut that one crosses. 0: no
  * sequence crosses a cut. */
 static int stretch_before(const struct kcp_plan *p, int64_t *t0, int64_t *T)
 {
@@ -72,9 +73,8 @@ double alive_state(const struct tensor_set *b, const struct kcp_stage *s,
     return status ? NAN : sqrt(after / before);
 }
 
-/* How much of a state that enters the sequence's first token is alive where the last
- * rank takes over: |product of the token maps|_F / sqrt(K), mean over heads. NaN when
- * no sequence reaches across that cut. Needs k, g, beta in the set. */
+/* |product of the token maps|_F / sqrt(K) from the sequence's first token to the last
+ * cut, mean over heads. Needs k, g, beta in the set. */
 double alive_far(const struct tensor_set *b, const struct kcase *k,
                  const struct kcp_plan *p)
 {

@@ -1,18 +1,18 @@
-/* alone.c -- a sequence of NaN stays alone: the others' bits are as without it.
+/* alone.c -- one sequence is all NaN: no bit of the others changes.
  *
  * Book: chapters 08, 13, 16.  Checked by: itself: a twin that spills must be seen.
  * Next: ../08_forward/graph.c.
  *
- * Rows behind a chunk's end are the next sequence's. Times a beta of 0 they change no
- * number that the judge draws; but 0 times what is no number is none.
+ * Rows after the end of a chunk belong to the next sequence. A kernel that multiplies
+ * them by 0 is right for all finite numbers; 0 times NaN is NaN.
  */
 #include "trial.h"
 
 #include <math.h>
 #include <string.h>
 
-/* The same inputs, but all of sequence `bad` is NaN. */
-static void spoil(struct tensor_set *to, const struct tensor_set *from,
+/* The inputs with all rows of sequence `bad` NaN. */
+static void fill_nan(struct tensor_set *to, const struct tensor_set *from,
                   const struct kcp_stage *s,
                   const struct kcase *k, int bad)
 {
@@ -35,9 +35,9 @@ static int sequence_of(const struct kcase *k, int64_t token)
     return s;
 }
 
-/* Bytes of an output that are others than before: of the other sequences, and of the
- * bad one. A rank's rows of states that it does not own are expected to be NaN. */
-static void other_bytes(const struct buffer *now, const struct buffer *then,
+/* Bytes of an output that differ: [0] of the other sequences, [1] of the bad one. Rows
+ * of states that the rank does not own are not compared. */
+static void count_bytes(const struct buffer *now, const struct buffer *then,
                         const struct kcase *k, int bad, int64_t bytes[2])
 {
     const int64_t rows = now->dim[0];
@@ -53,9 +53,8 @@ static void other_bytes(const struct buffer *now, const struct buffer *then,
     }
 }
 
-/* One variant, one pass, one case: each sequence in turn is no number. Bytes that
- * changed in the others, and in those that were spoiled. */
-static int one_by_one(const struct kcp_variant *v, const struct kcp_stage *s,
+/* Each sequence in turn is NaN; bytes as in count_bytes. */
+static int run_each(const struct kcp_variant *v, const struct kcp_stage *s,
                       const struct memory *mem, const struct kcase *k,
                       enum kcp_pass pass, int64_t bytes[2], char *why, size_t n)
 {
@@ -67,12 +66,12 @@ static int one_by_one(const struct kcp_variant *v, const struct kcp_stage *s,
     if (!status) status = trial_run(&clean, why, n);
     for (int bad = 0; bad < k->call.N && !status; bad++) {
         if (k->cu[bad] == k->cu[bad + 1]) continue;
-        spoil(&in, &e->in, s, k, bad);
+        fill_nan(&in, &e->in, s, k, bad);
         status = trial_fill(&x, k, p, pass, &in, &e->want);
         if (!status) status = trial_run(&x, why, n);
         for (int r = 0; r < x.R && !status; r++)
             for (int i = 0; i < x.rank[r].n; i++)
-                other_bytes(&x.rank[r].buffer[i], &clean.rank[r].buffer[i], k, bad,
+                count_bytes(&x.rank[r].buffer[i], &clean.rank[r].buffer[i], k, bad,
                             bytes);
         trial_free(&x);
     }
@@ -82,8 +81,8 @@ static int one_by_one(const struct kcp_variant *v, const struct kcp_stage *s,
     return status;
 }
 
-/* Both passes of a case: the bad sequence's bytes change, and no others. */
-static int held(struct kcp_report *rep, const struct kcp_variant *v,
+/* In both passes the bytes of the bad sequence change, and no others. */
+static int judge_words(struct kcp_report *rep, const struct kcp_variant *v,
                 const struct kcp_stage *s, const struct memory *mem, const char *words)
 {
     struct kcase k;
@@ -91,7 +90,7 @@ static int held(struct kcp_report *rep, const struct kcp_variant *v,
     if (case_parse(words, &k, why, sizeof why)) return KCP_BAD;
     for (int pass = 0; pass <= has_backward(s); pass++) {
         int64_t bytes[2] = { 0 };
-        const int status = one_by_one(v, s, mem, &k, (enum kcp_pass)pass, bytes, why,
+        const int status = run_each(v, s, mem, &k, (enum kcp_pass)pass, bytes, why,
                                       sizeof why);
         if (status == KCP_NO_MEMORY) return status;
         if (status == KCP_NA) continue;
@@ -118,7 +117,7 @@ static const char *const families[] = {
     "dplr live H=1 HV=2 K=64 V=64 C=64 lengths=100,33,70 R=2 h0 dht",
     "gdn2 live H=1 HV=2 K=64 V=64 C=64 lengths=100,33,70 h0 dht",
     "gla live H=2 K=64 V=64 C=64 lengths=100,33,70 h0 dht", NULL };
-static const struct { const char *stage, *const *words; } asked[] = {
+static const struct { const char *stage, *const *words; } table[] = {
     { "03", chunks },
     { "08", layers },
     { "13", layers },
@@ -132,15 +131,15 @@ int alone_variant(struct kcp_report *rep, const struct kcp_variant *v)
     const struct memory *mem = v->where == KCP_DEVICE ? gpu_of_threads() : &host_memory;
     const char *const *words = NULL;
     int err = KCP_OK;
-    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
-        if (stage_find(asked[i].stage) == s) words = asked[i].words;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (stage_find(table[i].stage) == s) words = table[i].words;
     if (!words || !mem) return KCP_NA;
-    for (; *words && !err; words++) err = held(rep, v, s, mem, *words);
+    for (; *words && !err; words++) err = judge_words(rep, v, s, mem, *words);
     return err;
 }
 
-/* On the host all that is right; on a GPU whose ranks are threads every kernel. */
-static int alone(struct kcp_report *rep, const char *stage)
+/* All variants but mutants, on the host and on a GPU that threads share. */
+static int judge_stage(struct kcp_report *rep, const char *stage)
 {
     const struct kcp_variant *v[256];
     const int n = kcp_variants(stage_find(stage)->name, NULL, v, 256);
@@ -152,7 +151,7 @@ static int alone(struct kcp_report *rep, const char *stage)
     return KCP_OK;
 }
 
-/* The twin, but the last token of a stretch sees the row behind it, times 0. */
+/* The twin, but 0 times the row after a stretch is added to its last token. */
 static int (*twin_run)(void *);
 static int spills(void *args)
 {
@@ -178,17 +177,17 @@ static int of_08(struct kcp_report *rep)
     struct kcp_variant wrong = *twin;
     twin_run = twin->run;
     wrong.run = spills;
-    const int status = one_by_one(&wrong, s, &host_memory, &k, KCP_FORWARD, bytes, why,
+    const int status = run_each(&wrong, s, &host_memory, &k, KCP_FORWARD, bytes, why,
                                   sizeof why);
-    EXPECT(rep, !status && bytes[0], "status %d %s: a forward that spills is not seen",
-           status, why);
-    return alone(rep, "08");
+    EXPECT(rep, !status && bytes[0], "status %d %s: a forward that reads the next "
+           "sequence passes", status, why);
+    return judge_stage(rep, "08");
 }
 
-static int of_03(struct kcp_report *rep) { return alone(rep, "03"); }
-static int of_13(struct kcp_report *rep) { return alone(rep, "13"); }
-static int of_14(struct kcp_report *rep) { return alone(rep, "14"); }
-static int of_16(struct kcp_report *rep) { return alone(rep, "16"); }
+static int of_03(struct kcp_report *rep) { return judge_stage(rep, "03"); }
+static int of_13(struct kcp_report *rep) { return judge_stage(rep, "13"); }
+static int of_14(struct kcp_report *rep) { return judge_stage(rep, "14"); }
+static int of_16(struct kcp_report *rep) { return judge_stage(rep, "16"); }
 
 #define WHAT "one sequence is NaN: not a bit of the others changes, on the host and " \
              "by every kernel"

@@ -104,15 +104,15 @@ static const char *const families[] = {
     "gdn2 strong H=1 HV=2 K=64 V=64 lengths=300 L=64 h0 dht",
     "gla live H=2 K=64 V=64 lengths=300 L=64 h0 dht", NULL };
 
-static const struct { const char *stage, *const *words; } asked[] = {
+static const struct { const char *stage, *const *words; } table[] = {
     { "08", layers }, { "13", layers }, { "15", scans }, { "16", families } };
 
 int canonical_variant(struct kcp_report *rep, const struct kcp_variant *v)
 {
     const struct kcp_stage *s = stage_find(v->stage);
     const char *const *words = NULL;
-    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
-        if (stage_find(asked[i].stage) == s) words = asked[i].words;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (stage_find(table[i].stage) == s) words = table[i].words;
     if (!words || (v->where == KCP_DEVICE && !gpu_of_threads())) return KCP_NA;
     for (; *words; words++) {
         struct kcase k;
@@ -132,7 +132,7 @@ static int canonical(struct kcp_report *rep, const char *stage)
     const int n = kcp_variants(stage_find(stage)->name, NULL, v, 256);
     int err = KCP_OK;
     if (!gpu_of_threads()) {
-        printf("  (no GPU that threads share: canonical bits not looked at)\n");
+        printf("  (no GPU that threads share: canonical bits not compared)\n");
         return KCP_NA;
     }
     for (int i = 0; i < n && !err; i++)

@@ -1,4 +1,4 @@
-/* case_text.c -- a case in words, as a failure prints it, and back: kcp-check --case.
+/* case_text.c -- a case in words, as a failure prints it and --case reads it.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
  * Next: check.c.
@@ -17,9 +17,9 @@ static const char *const acts[] = { "none", "silu" };
 static const char *const owners[] = { "", "zigzag", "striped", "dealt" };
 static const char *const walks[] = { "auto", "sequential", "blelloch" };
 
-/* Whole numbers of the call by their letters; the word is "HV=4". */
-static const struct { const char *word; size_t at; int low, high, unsaid; }
-letters[] = {
+/* Whole numbers of the call, as "HV=4"; the usual one is not printed. */
+static const struct { const char *word; size_t at; int low, high, usual; }
+numbers[] = {
     { "H=", offsetof(struct kcp_call, H), 1, 1024, 0 },
     { "HV=", offsetof(struct kcp_call, HV), 1, 1024, 0 },
     { "K=", offsetof(struct kcp_call, K), 1, 1024, 0 },
@@ -31,7 +31,7 @@ letters[] = {
     { "strip=", offsetof(struct kcp_call, strip_chunks), 0, 64, 0 },
     { "blocks=", offsetof(struct kcp_call, blocks), 0, 64, 0 },
     { "part=", offsetof(struct kcp_call, part), 0, 3, 0 } };
-/* One of a list of names: of the call, bare or behind a word. */
+/* Enums of the call: the name alone, or after a word. */
 static const struct { const char *word; size_t at; const char *const *name; int n; }
 lists[] = {
     { "", offsetof(struct kcp_call, model), model_name, 5 },
@@ -46,24 +46,17 @@ lists[] = {
 
 static int *int_at(struct kcp_call *c, size_t at) { return (int *)((char *)c + at); }
 
-/* Flags: one word, there or not. */
-static int *flag_of(struct kcase *k, const char *word)
-{
-    const struct { const char *word; int *at; } flags[] = {
-        { "l2norm", &k->call.l2norm }, { "reuse_M", &k->call.reuse_M },
-        { "shift", &k->call.shift },   { "h0", &k->with_h0 },
-        { "dht", &k->with_dht },       { "mixed", &k->mixed_want },
-        { "spike", &k->spike },        { "exact", &k->exact_beta },
-        { "null", &k->null_rows },     { "plain", &k->plain_rows },
-        { "big", &k->big },            { "no_states", &k->no_states },
-        { "x0", &k->with_x0 },         { "dxt", &k->with_dxt },
-        { "again", &k->again } };
-    for (int i = 0; i < LEN(flags); i++)
-        if (!strcmp(word, flags[i].word)) return flags[i].at;
-    return NULL;
-}
+static const struct { const char *word; size_t at; } flags[] = {
+#define IN_CALL(name) { #name, offsetof(struct kcase, call) + \
+                               offsetof(struct kcp_call, name) }
+#define IN_CASE(word, name) { word, offsetof(struct kcase, name) }
+    IN_CALL(l2norm), IN_CALL(reuse_M), IN_CALL(shift), IN_CASE("h0", with_h0),
+    IN_CASE("dht", with_dht), IN_CASE("mixed", mixed_want), IN_CASE("spike", spike),
+    IN_CASE("exact", exact_beta), IN_CASE("null", null_rows),
+    IN_CASE("plain", plain_rows), IN_CASE("big", big), IN_CASE("no_states", no_states),
+    IN_CASE("x0", with_x0), IN_CASE("dxt", with_dxt), IN_CASE("again", again) };
 
-/* Nine digits where they are read back as the same number, else all that it has. */
+/* Nine digits, or seventeen if nine are read back as another number. */
 static const char *real_text(double x, char text[40])
 {
     snprintf(text, 40, "%.9g", x);
@@ -73,9 +66,6 @@ static const char *real_text(double x, char text[40])
 
 void case_print(const struct kcase *k, char *buf, size_t n)
 {
-    static const char *const words[] = { "l2norm", "reuse_M", "shift", "h0", "dht",
-                                         "mixed", "spike", "exact", "null", "plain",
-                                         "big", "no_states", "x0", "dxt", "again" };
     struct kcase copy = *k;
     struct kcp_call *c = &copy.call;
     char real[40];
@@ -84,13 +74,13 @@ void case_print(const struct kcase *k, char *buf, size_t n)
     for (int i = 0; i < LEN(lists); i++)
         if (!i || (i == 1 && c->R > 1) || *int_at(c, lists[i].at))
             ADD(" %s%s", lists[i].word, lists[i].name[*int_at(c, lists[i].at)]);
-    for (int i = 0; i < LEN(letters); i++)
-        if (*int_at(c, letters[i].at) != letters[i].unsaid)
-            ADD(" %s%d", letters[i].word, *int_at(c, letters[i].at));
+    for (int i = 0; i < LEN(numbers); i++)
+        if (*int_at(c, numbers[i].at) != numbers[i].usual)
+            ADD(" %s%d", numbers[i].word, *int_at(c, numbers[i].at));
     for (int i = 0; i < c->N; i++)
         ADD("%s%lld", i ? "," : " lengths=", (long long)(k->cu[i + 1] - k->cu[i]));
-    for (int i = 0; i < LEN(words); i++)
-        if (*flag_of(&copy, words[i])) ADD(" %s", words[i]);
+    for (int i = 0; i < LEN(flags); i++)
+        if (*(const int *)((const char *)k + flags[i].at)) ADD(" %s", flags[i].word);
     for (int r = 0; k->uneven && r <= c->R; r++)
         ADD("%s%lld", r ? "," : " cuts=", (long long)k->cuts[r]);
     if (k->spread) ADD(" owners=%s", owners[k->spread]);
@@ -99,7 +89,7 @@ void case_print(const struct kcase *k, char *buf, size_t n)
     if (k->alike != 0) ADD(" alike=%s", real_text(k->alike, real));
     if (c->lower_bound != -5) ADD(" lb=%s", real_text(c->lower_bound, real));
     if (c->scale != case_scale(c->K)) ADD(" scale=%s", real_text(c->scale, real));
-    if (k->id) ADD(" id=%d", k->id);           /* ranges, streams, layers by turns */
+    if (k->id) ADD(" id=%d", k->id);           /* it selects ranges, streams, layers */
     ADD(" seed=%llu", (unsigned long long)k->seed);
 #undef ADD
 }
@@ -120,7 +110,7 @@ static int real(const char *s, double low, double high, double *out)
 }
 
 /* "64,0,17" into at most max numbers; how many, or -1. */
-static int numbers(char *s, int64_t *out, int max)
+static int read_numbers(char *s, int64_t *out, int max)
 {
     int n = 0;
     for (char *next; s; s = next, n++) {
@@ -140,10 +130,10 @@ static int read_word(struct kcase *k, char *word, int *ncuts)
     const size_t n = value ? (size_t)(value - word) + 1 : 0;
     long long x;
     value = value ? value + 1 : word;
-    for (int i = 0; i < LEN(letters); i++)
-        if (n && strlen(letters[i].word) == n && !strncmp(word, letters[i].word, n)) {
-            if (!whole(value, letters[i].low, letters[i].high, &x)) return 0;
-            *int_at(c, letters[i].at) = (int)x;
+    for (int i = 0; i < LEN(numbers); i++)
+        if (n && strlen(numbers[i].word) == n && !strncmp(word, numbers[i].word, n)) {
+            if (!whole(value, numbers[i].low, numbers[i].high, &x)) return 0;
+            *int_at(c, numbers[i].at) = (int)x;
             return 1;
         }
     for (int i = 0; i < LEN(lists); i++)
@@ -158,14 +148,15 @@ static int read_word(struct kcase *k, char *word, int *ncuts)
             k->regime = j;
             return 1;
         }
-    if (!n) {
-        int *flag = flag_of(k, word);
-        if (flag) *flag = 1;
-        return flag != NULL;
-    }
+    for (int i = 0; i < LEN(flags) && !n; i++)
+        if (!strcmp(word, flags[i].word)) {
+            *(int *)((char *)k + flags[i].at) = 1;
+            return 1;
+        }
+    if (!n) return 0;
     if (!strncmp(word, "lengths=", n)) {
         int64_t length[MOST_SEQUENCES];
-        const int count = numbers(value, length, MOST_SEQUENCES);
+        const int count = read_numbers(value, length, MOST_SEQUENCES);
         for (int i = 0; i < count; i++) k->cu[i + 1] = k->cu[i] + length[i];
         if (count < 1) return 0;
         c->N = count;
@@ -173,7 +164,7 @@ static int read_word(struct kcase *k, char *word, int *ncuts)
         return 1;
     }
     if (!strncmp(word, "cuts=", n)) {
-        *ncuts = numbers(value, k->cuts, CASE_RANKS + 1);
+        *ncuts = read_numbers(value, k->cuts, CASE_RANKS + 1);
         return *ncuts > 1;
     }
     for (int j = 1; j < LEN(owners) && !strncmp(word, "owners=", n); j++)
@@ -181,24 +172,16 @@ static int read_word(struct kcase *k, char *word, int *ncuts)
             k->spread = j;
             return 1;
         }
-    if (!strncmp(word, "L=", n)) {
-        if (!whole(value, 1, INT32_MAX, &x)) return 0;
-        k->L = x;
-        return 1;
-    }
-    if (!strncmp(word, "masks=", n)) {
-        if (!whole(value, 0, 3, &x)) return 0;
-        k->masks = (int)x;
-        return 1;
-    }
-    if (!strncmp(word, "id=", n)) {
-        if (!whole(value, 0, 99999, &x)) return 0;
-        k->id = (int)x;
-        return 1;
-    }
-    if (!strncmp(word, "seed=", n)) {
-        if (!whole(value, 0, INT64_MAX, &x)) return 0;
-        k->seed = (uint64_t)x;
+    const struct { const char *word; long long low, high; } longs[] = {
+        { "L=", 1, INT32_MAX }, { "masks=", 0, 3 }, { "id=", 0, 99999 },
+        { "seed=", 0, INT64_MAX } };
+    for (int i = 0; i < LEN(longs); i++) {
+        if (strncmp(word, longs[i].word, n)) continue;
+        if (!whole(value, longs[i].low, longs[i].high, &x)) return 0;
+        if (i == 0) k->L = x;
+        if (i == 1) k->masks = (int)x;
+        if (i == 2) k->id = (int)x;
+        if (i == 3) k->seed = (uint64_t)x;
         return 1;
     }
     if (!strncmp(word, "alike=", n)) return real(value, 0, 1, &k->alike);
@@ -207,11 +190,11 @@ static int read_word(struct kcase *k, char *word, int *ncuts)
     return real(value, -1e30, 1e30, &c->scale) && c->scale != 0;
 }
 
-/* A plan has tables by chunk and by strip: no case that anybody waits for has more. */
+/* At most so many chunks: a plan has tables by chunk and by strip. */
 enum { PIECES = 1 << 20 };
 
-/* Words apart by blanks, in any order; what is not said is small and plain. 0, or 1 and
- * what is wrong in why. */
+/* Words in any order; what they leave out is small and plain. 0, or 1 and what is wrong
+ * in why. */
 int case_parse(const char *text, struct kcase *k, char *why, size_t n)
 {
     struct kcp_call *c = &k->call;
@@ -268,7 +251,7 @@ int case_parse(const char *text, struct kcase *k, char *why, size_t n)
     return 0;
 }
 
-/* Cases apart by semicolons: how many, 0 with what is wrong in why. */
+/* Cases separated by semicolons: how many; 0 with what is wrong in why. */
 int cases_parse(const char *text, struct kcase *k, int max, char *why, size_t n)
 {
     char copy[4096], *rest = NULL;

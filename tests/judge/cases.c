@@ -1,4 +1,4 @@
-/* cases.c -- which cases a stage is tried on: a covering array, chosen greedily.
+/* cases.c -- the drawn cases of a stage: a covering array, chosen greedily.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
  * Next: case_text.c.
@@ -20,11 +20,11 @@ enum axis { MODEL, REGIME, GATE, BETA, NORM, HEADS, SIZES, CHUNK, LENS, RANKS, F
 static const int heads[][2] = { { 2, 2 }, { 1, 3 }, { 1, 1 }, { 2, 4 } };
 static const int sizes[][2] = { { 16, 16 }, { 5, 7 }, { 32, 16 }, { 16, 48 }, { 8, 3 },
                                 { 64, 64 }, { 128, 64 }, { 64, 128 } };
-/* Tensor-core versions take these alone; they are tried on them beside the list. */
+/* The sizes that kernels for tensor cores take. */
 static const int wide_sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
                                      { 128, 64 } };
-/* What only the first kernels claim: a few, small, all with more value heads than
- * query heads. Case i takes row i of these, and value i of every other axis. */
+/* Sizes that only the first kernels claim, with more value heads than query heads. Case
+ * i takes row i of these, and value i of every other axis. */
 static const int tall_sizes[][2] = { { 192, 16 }, { 144, 256 }, { 48, 208 },
                                      { 256, 240 } };
 static const int tall_lens[] = { 0, 2, 9, 1 };
@@ -44,7 +44,7 @@ static const int values[AXES] = { 2, 3, 3, 3, 2, LEN(heads), LEN(sizes), LEN(chu
 static int spike(const struct kcp_stage *s) { return !strncmp(s->name, "15", 2); }
 static int family(const struct kcp_stage *s) { return !strncmp(s->name, "16", 2); }
 
-/* Which axes mean anything to a stage. */
+/* Does a stage read this axis? */
 static int matters(const struct kcp_stage *s, int axis)
 {
     const int conv = !strncmp(s->name, "14", 2);
@@ -60,9 +60,9 @@ static int matters(const struct kcp_stage *s, int axis)
     return !conv;
 }
 
-/* Does the list owe this pair? (a == b: the single value) A halo is a matter of short
- * shards and wide windows; overflow is a matter of gates and long chunks. */
-static int owed(const struct kcp_stage *s, int full, int a, int b)
+/* Must the list have this pair? (a == b: the single value) A halo depends on short
+ * shards and wide windows, overflow on gates and long chunks. */
+static int is_required(const struct kcp_stage *s, int full, int a, int b)
 {
     int core = 1 << REGIME | 1 << MODEL | 1 << GATE | 1 << CHUNK | 1 << HEADS;
     if (s->ranks) core = 1 << REGIME | 1 << RANKS | 1 << FORM | 1 << HEADS;
@@ -77,7 +77,7 @@ static int owed(const struct kcp_stage *s, int full, int a, int b)
 static int first_model(const struct kcp_stage *s) { return family(s) ? KCP_DPLR : 0; }
 static int values_of(const struct kcp_stage *s, int axis)
 {
-    if (axis == CUTS && !s->ranks) return 3;      /* one rank owns all there is */
+    if (axis == CUTS && !s->ranks) return 3;      /* there is one rank */
     return axis == MODEL && family(s) ? 3 : values[axis];
 }
 
@@ -90,7 +90,8 @@ static int gain(const struct kcp_stage *s, int full, covered seen, const int *ro
     int fresh = 0;
     for (int a = 0; a < AXES; a++)
         for (int b = a; b < AXES; b++) {
-            if (!matters(s, a) || !matters(s, b) || !owed(s, full, a, b)) continue;
+            if (!matters(s, a) || !matters(s, b)) continue;
+            if (!is_required(s, full, a, b)) continue;
             fresh += !seen[a][row[a]][b][row[b]];
             if (mark) seen[a][row[a]][b][row[b]] = 1;
         }
@@ -122,8 +123,8 @@ double case_scale(int K)
     return x;
 }
 
-/* Channels of chapter 14: few and odd, and whole pieces of 16 bytes, more than a block
- * of threads has; of long tensors few, for the reference is slow. */
+/* Channels of chapter 14: few and odd; multiples of 16 bytes, more than a block has
+ * threads; few for long tensors, because the reference is slow. */
 static int channels(const struct kcp_call *c, int id)
 {
     static const int odd[] = { 5, 16, 40, 8 }, shifted[] = { 6, 16 };
@@ -148,7 +149,7 @@ static void case_of(struct kcase *k, int id, const int *row,
     if (wide) size = wide == 2 ? tall_sizes[id % 4] : wide_sizes[row[SIZES] % 4];
     const int slow = c->T > 400 && size[0] * size[1] > 1024;    /* for the references */
     if (slow && !wide) size = sizes[0];
-    /* 15 multiplies two maps a token; sizes beyond this have cases of few tokens. */
+    /* 15 multiplies two maps per token: large sizes have few tokens. */
     if (spike(stage) && !wide && c->T > 100 && size[0] * size[1] > 64 * 64)
         size = sizes[5];
     c->model = first_model(stage) + row[MODEL];
@@ -233,8 +234,7 @@ struct kcase *cases_tall(const struct kcp_stage *s, uint64_t seed, int ranks, in
     return list;
 }
 
-/* Ranges of any length and any owners, by the case's seed: ranks own several, or none.
- */
+/* Random ranges with random owners: ranks own several, or none. */
 static int deal(const struct kcase *k, int R, struct kcp_owners *o)
 {
     struct stream s = stream_of(k->seed, "owners");

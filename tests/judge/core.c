@@ -1,4 +1,4 @@
-/* core.c -- the walk: stage by stage, mutants first, then what must be right.
+/* core.c -- stage by stage: mutants first, then variants, then checks.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: main.c (kcp-check) and criterion.c drive it.
@@ -13,7 +13,7 @@
 
 static const char *const storage_name[] = { "f64", "f32", "bf16" };
 
-/* From o->seed on; cases that were given in words have one. */
+/* Cases given in words have one seed. */
 static int seeds_of(const struct options *o)
 {
     return o->seeds > 1 && !o->alone ? o->seeds : 1;
@@ -189,8 +189,8 @@ static void show_tally(const struct kcp_variant *v, const struct tally *y,
     printf("\n");
 }
 
-/* The cases of a variant, of every seed that was asked for: those of seed i, counted
- * from 0, are first[i] to first[i + 1]. */
+/* The cases of a variant, of all seeds: those of seed i are first[i] to first[i +
+ * 1]. */
 static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant *v,
                              const struct options *o, int first[MOST_SEEDS + 1])
 {
@@ -225,17 +225,17 @@ static void prepare(const struct isolated *x, int n)
         expected_ahead(x->stage, x->list, n, v->storage);
 }
 
-/* Of two passes those that were n/a where the other was not; but for one that its
- * record leaves out, which is no news. */
-static int passes_not_taken(const struct kcp_variant *v, const struct tally *y)
+/* Passes that are n/a where the other is not, and that its record does not leave
+ * out. */
+static int count_passes_na(const struct kcp_variant *v, const struct tally *y)
 {
     return (y->no_forward && strncmp(v->shapes, "backward;", 9)) +
            (y->no_backward && strncmp(v->shapes, "forward;", 8));
 }
 
-/* Cases `from` to `to` of the list; what a failure is called and shown as. The last of
- * them end the process, which must end as it should. */
-static void judge_right(struct isolated *x, int from, int to, int are_last,
+/* Cases `from` to `to` of the list. After the last of all, its process must end with
+ * status 0. */
+static void judge_cases(struct isolated *x, int from, int to, int are_last,
                         struct kcp_report *rep)
 {
     const struct kcp_stage *s = x->stage;
@@ -265,7 +265,7 @@ static void judge_right(struct isolated *x, int from, int to, int are_last,
     rep->marginal += good && !y.ok;
     rep->skip += !y.fail && !good && y.skip;
     rep->na += !y.fail && !good && !y.skip && y.na;
-    const int halves = good ? passes_not_taken(v, &y) : 0;
+    const int halves = good ? count_passes_na(v, &y) : 0;
     rep->na += halves;
     if (y.fail > 3) report_fail(rep, "%s %s: %d more cases", s->name, v->name,
                                 y.fail - 3);
@@ -273,7 +273,7 @@ static void judge_right(struct isolated *x, int from, int to, int are_last,
         show_tally(v, &y, x->list, t.why);
 }
 
-/* Its process is one for all seeds: a fresh one on a GPU takes half a second. */
+/* One process for all seeds, because its start on a GPU takes half a second. */
 static void judge_seeds(struct isolated *x, const int *first, int seeds,
                         struct kcp_report *rep)
 {
@@ -281,7 +281,7 @@ static void judge_seeds(struct isolated *x, const int *first, int seeds,
     for (int i = 0; i < seeds; i++) {
         const double begin = seconds_now();
         paths_count_for(i);
-        judge_right(x, first[i], first[i + 1], i + 1 == seeds, &rep[i]);
+        judge_cases(x, first[i], first[i + 1], i + 1 == seeds, &rep[i]);
         rep[i].seconds += seconds_now() - begin;
     }
 }
@@ -289,7 +289,7 @@ static void judge_seeds(struct isolated *x, const int *first, int seeds,
 int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
                   const struct options *o, struct kcp_report *rep)
 {
-    static struct kcp_stage held;                 /* to another reference, when asked */
+    static struct kcp_stage held;                 /* with another reference */
     int first[MOST_SEEDS + 1], status = KCP_OK;
     if (o->reference && !strcmp(o->reference->stage, s->name)) {
         held = *s;
@@ -309,14 +309,13 @@ int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
     return status;
 }
 
-/* A check that ran, as its line and in the counts. */
-static void tell_check(const struct kcp_check *c, int status, struct kcp_report *own,
+static void count_check(const struct kcp_check *c, int status, struct kcp_report *own,
                        struct kcp_report *rep)
 {
     if (status == KCP_NA) rep->skip++;
     else if (status) report_fail(own, "%s %s: status %d", c->stage, c->name, status);
     else if (!own->expectations)
-        report_fail(own, "%s %s expects nothing", c->stage, c->name);
+        report_fail(own, "%s %s: no expectation ran", c->stage, c->name);
     const char *word = status ? "skip" : "ok";
     if (own->fail) word = "FAIL";
     if (!rep->quiet || own->fail)
@@ -331,11 +330,11 @@ static void tell_check(const struct kcp_check *c, int status, struct kcp_report 
 int judge_check(const struct kcp_check *c, struct kcp_report *rep)
 {
     struct kcp_report own = { .quiet = rep->quiet };
-    tell_check(c, isolated_check(c, &own), &own, rep);
+    count_check(c, isolated_check(c, &own), &own, rep);
     return KCP_OK;
 }
 
-/* What checks ask of the built-in kernels is asked of a shared object's too. */
+/* Checks of built-in kernels that a shared object's kernel must pass too. */
 static const struct {
     const char *name, *what;
     int (*run)(struct kcp_report *, const struct kcp_variant *);
@@ -357,13 +356,13 @@ int judge_object(const struct kcp_variant *v, const struct options *o,
         const int status = isolated_object_check(&x, of_objects[i].run, &own);
         const struct kcp_check c = { s->name, of_objects[i].name, of_objects[i].what,
                                      NULL };
-        tell_check(&c, status, &own, &all);
-        if (status != KCP_NA) *rep = all;            /* n/a: not asked of its stage */
+        count_check(&c, status, &own, &all);
+        if (status != KCP_NA) *rep = all;            /* n/a: not of its stage */
     }
     return err;
 }
 
-/* The reference of a stage of ranks is judged too, as if it were a variant. */
+/* The reference of a stage of ranks is judged like a variant, by the recurrence. */
 static void judge_reference(const struct kcp_stage *s, const struct options *o,
                             struct kcp_report *rep)
 {
@@ -374,12 +373,12 @@ static void judge_reference(const struct kcp_stage *s, const struct options *o,
         judge_variant(s, &ref, o, rep);
 }
 
-static int stops(const struct options *o, const struct kcp_report *rep)
+static int has_to_stop(const struct options *o, const struct kcp_report *rep)
 {
     return o->stop && (rep->fail || rep->survived);
 }
 
-/* The stage with every seed: its variants alone. A line a seed, for seeds.sh. */
+/* The variants of a stage with every seed; one line per seed. */
 static void judge_stage_seeds(const struct kcp_stage *s, const struct kcp_variant **v,
                               int nv, const struct options *o, struct kcp_report *rep)
 {
@@ -417,31 +416,31 @@ int judge_all(const struct options *o, struct kcp_report *rep)
         if (o->stage && stage_find(o->stage) != s) continue;
         const int nv = kcp_variants(s->name, o->variant, v, 256);
         const int nc = kcp_checks(s->name, c, MOST_CHECKS);
-        const int apart = ranks_mine() >= 0;          /* processes: what has ranks */
+        const int apart = ranks_mine() >= 0;         /* processes run stages of ranks */
         if (apart && !s->ranks) continue;
         printf("%s\n", s->name);
         if (o->seeds > 1) {
             judge_stage_seeds(s, v, nv, o, rep);
             continue;
         }
-        for (int j = 0; j < nv && !stops(o, rep); j++) {
+        for (int j = 0; j < nv && !has_to_stop(o, rep); j++) {
             const int device = v[j]->where == KCP_DEVICE;
             const int ours = device ? o->only_device || !apart : !o->only_device;
             if (ours && !(o->quick && is_mutant(v[j]))) judge_variant(s, v[j], o, rep);
         }
-        if (stops(o, rep)) return report_close(rep, o->strict);
+        if (has_to_stop(o, rep)) return report_close(rep, o->strict);
         if (!o->only_device) judge_reference(s, o, rep);
         if (!o->variant && !o->alone && !apart) paths_close(s, o, rep);
         else if (nv && !apart) paths_left_out(s, o);
-        for (int j = 0; j < nc && !stops(o, rep); j++)
+        for (int j = 0; j < nc && !has_to_stop(o, rep); j++)
             if (check_is_here(o, c[j]) && check_asked(o, c[j])) judge_check(c[j], rep);
         fflush(stdout);
     }
-    /* Checks of what is no stage of the table: 06_plan, and the judge itself. */
+    /* Checks of what is no stage: 06_plan, the judge. */
     const struct kcp_check *c[MOST_CHECKS];
     const int nc = kcp_checks(o->stage, c, MOST_CHECKS);
     const char *shown = "";
-    for (int j = 0; j < nc && !stops(o, rep); j++) {
+    for (int j = 0; j < nc && !has_to_stop(o, rep); j++) {
         if (stage_find(c[j]->stage) || !check_is_here(o, c[j])) continue;
         if (!check_asked(o, c[j])) continue;
         if (strcmp(c[j]->stage, shown)) printf("%s\n", c[j]->stage);

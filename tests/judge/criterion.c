@@ -1,6 +1,6 @@
-/* criterion.c -- Criterion on one node: one test, a process of its own, per variant.
- * A stage's mutants, their twins and its reference are one: they share their cases, and
- * what is expected of these is made once. Each still runs in a process of its own.
+/* criterion.c -- Criterion on one node: a test per variant, each in a process. A
+ * stage's mutants, twins and reference are one test, because they share expected
+ * outputs.
  *
  * Book: CONTRIBUTING.md.  Checked by: itself.  Next: main.c, the same core without it.
  *
@@ -15,28 +15,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one parameter stands for: a variant, a stage's own reference, a check; or, of a
- * stage alone, all its mutants, twins and the reference. */
+/* A test: a variant, a stage's reference, a check; or, of a stage alone, all its
+ * mutants, twins and the reference. */
 struct item { const struct kcp_stage *stage; const struct kcp_variant *v;
               const struct kcp_check *c; };
 static struct item items[1400];
 static struct kcp_variant refs[32];
 
-static const char *asked(const char *name)
+static const char *setting(const char *name)
 {
     const char *s = getenv(name);
     return s && *s ? s : NULL;
 }
 
-/* Is a variant judged together with others? */
+/* Is it one of those that share a test? */
 static int is_one_of_many(const struct kcp_variant *v)
 {
-    return !asked("VARIANT") && (is_mutant(v) || !strncmp(v->name, "twin", 4));
+    return !setting("VARIANT") && (is_mutant(v) || !strncmp(v->name, "twin", 4));
 }
 
 static int find_items(void)
 {
-    const char *stage = asked("STAGE"), *variant = asked("VARIANT");
+    const char *stage = setting("STAGE"), *variant = setting("VARIANT");
     const struct kcp_check *c[MOST_CHECKS];
     int n = 0;
     for (int i = 0; i < kcp_nstages; i++) {
@@ -44,17 +44,17 @@ static int find_items(void)
         const struct kcp_variant *v[256];
         if (stage && stage_find(stage) != s) continue;
         const int nv = kcp_variants(s->name, variant, v, 256);
-        if (!asked("DEVICE") && !variant) items[n++] = (struct item){ s, NULL, NULL };
+        if (!setting("DEVICE") && !variant) items[n++] = (struct item){ s, NULL, NULL };
         for (int j = 0; j < nv; j++)
-            if (!asked("DEVICE") ? !is_one_of_many(v[j]) : v[j]->where == KCP_DEVICE)
+            if (!setting("DEVICE") ? !is_one_of_many(v[j]) : v[j]->where == KCP_DEVICE)
                 items[n++] = (struct item){ s, v[j], NULL };
         refs[i] = (struct kcp_variant){ s->name, "ref", "the reference, on R ranks",
                                         KCP_F64, KCP_HOST, "any", s->ref, NULL };
-        if (!asked("DEVICE") && s->ranks && variant && !strcmp(variant, "ref"))
+        if (!setting("DEVICE") && s->ranks && variant && !strcmp(variant, "ref"))
             items[n++] = (struct item){ s, &refs[i], NULL };
     }
     const struct options o = { .variant = variant,
-                               .only_device = asked("DEVICE") != NULL };
+                               .only_device = setting("DEVICE") != NULL };
     const int nc = kcp_checks(stage, c, MOST_CHECKS);
     for (int j = 0; j < nc; j++)
         if (check_asked(&o, c[j])) items[n++] = (struct item){ NULL, NULL, c[j] };
@@ -82,17 +82,17 @@ static void judge_many(const struct kcp_stage *s, const struct options *o,
 
 ParameterizedTest(int *at, kcp, judged)
 {
-    struct options o = { .stage = asked("STAGE"), .variant = asked("VARIANT"),
+    struct options o = { .stage = setting("STAGE"), .variant = setting("VARIANT"),
                          .seed = 1 };
     struct kcp_report rep = { .quiet = 1 };
     memory_settle();
     find_items();
     const struct item *x = &items[*at];
-    judge_full = o.full = asked("FULL") != NULL;
-    o.only_device = asked("DEVICE") != NULL;
-    if (asked("RANKS")) o.ranks = atoi(asked("RANKS"));
-    cr_assert(!ranks_open(asked("BACKEND"), o.only_device, &o.ranks), "no such ranks");
-    if (asked("SEED")) o.seed = strtoull(asked("SEED"), NULL, 10);
+    judge_full = o.full = setting("FULL") != NULL;
+    o.only_device = setting("DEVICE") != NULL;
+    if (setting("RANKS")) o.ranks = atoi(setting("RANKS"));
+    cr_assert(!ranks_open(setting("BACKEND"), o.only_device, &o.ranks), "no ranks");
+    if (setting("SEED")) o.seed = strtoull(setting("SEED"), NULL, 10);
     if (x->c) judge_check(x->c, &rep);
     else if (x->v) judge_variant(x->stage, x->v, &o, &rep);
     else judge_many(x->stage, &o, &rep);
@@ -118,5 +118,5 @@ ReportHook(POST_ALL)(struct criterion_global_stats *g)
     const size_t failed = g->tests_failed;
     printf("%s%s\n", failed ? "FAILED" : "OK", skipped ? ", INCOMPLETE" : "");
     printf("%zu passed, %zu failed, %zu skipped\n", g->tests_passed, failed, skipped);
-    if (skipped && asked("STRICT") && !failed) exit(3);
+    if (skipped && setting("STRICT") && !failed) exit(3);
 }

@@ -3,11 +3,11 @@
  * Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: tests/cli/cli.sh.
  * Next: foreign.c, the verdict on what came back.
  *
- * DIR/cases.txt names stage, seed, lists and storage; DIR/case_007/forward/ holds the
- * inputs, one file a field, and case.txt the sizes and options. A foreign kernel adds
- * its outputs beside them under their fields' names (do_ is do.npy, of course). The
- * cases are those drawn for any variant; --wide: also those anchored and those of 64,
- * 128 and more channels; --shapes: those of these sizes; --case: those in words.
+ * DIR/cases.txt has stage, seed, lists and storage; DIR/case_007/forward/ has the
+ * inputs, one file per field (do_ is do.npy), and case.txt with sizes and options.
+ * Another program writes its outputs beside them, named by field. The cases are those
+ * drawn for any variant; --wide: also anchored ones and those of 64, 128 and more
+ * channels; --shapes: those of these sizes; --case: those in words.
  */
 #include "emit.h"
 #include "base/npy.h"
@@ -30,18 +30,18 @@ void emit_path(char *path, size_t n, const char *dir, int id, int pass,
 static int make_dir(const char *path)
 {
     if (!mkdir(path, 0777) || errno == EEXIST) return 0;
-    fprintf(stderr, "kcp-check: %s: %s, expected a directory I can make\n", path,
+    fprintf(stderr, "kcp-check: %s: cannot make the directory: %s\n", path,
             strerror(errno));
     return 2;
 }
 
-/* The last bytes of a file are lost or found when it is closed. */
+/* Whether all bytes were written is known when the file is closed. */
 static int close_file(FILE *f, const char *path)
 {
     errno = 0;
     const int lost = ferror(f);
     if (!fclose(f) && !lost) return 0;
-    fprintf(stderr, "kcp-check: %s: %s, expected room to write it\n", path,
+    fprintf(stderr, "kcp-check: %s: cannot write: %s\n", path,
             errno ? strerror(errno) : "an error");
     return 2;
 }
@@ -98,7 +98,7 @@ static int write_sizes(const char *path, const struct kcp_call *c,
     return close_file(f, path);
 }
 
-/* The same for kcp-run, in its own words: kcp-run --stage NN $(cat options.txt) ... */
+/* The options of kcp-run: kcp-run --stage NN $(cat options.txt) ... */
 static int write_options(const char *path, const struct kcp_stage *s,
                          const struct kcp_call *c, const struct kcp_plan *p)
 {
@@ -166,7 +166,7 @@ static int of_shapes(const struct kcase *k, const char *shapes)
     return !shapes;
 }
 
-static struct kcase *alone(const struct kcp_stage *s, const struct options *o, int *n)
+static struct kcase *cases_in_words(const struct options *o, int *n)
 {
     struct kcase *list = calloc((size_t)o->nalone + 1, sizeof *list);
     for (int i = 0; list && i < o->nalone; i++) {
@@ -181,7 +181,7 @@ static struct kcase *alone(const struct kcp_stage *s, const struct options *o, i
 
 struct kcase *emit_list(const struct kcp_stage *s, const struct options *o, int *n)
 {
-    if (o->nalone) return alone(s, o, n);
+    if (o->nalone) return cases_in_words(o, n);
     struct kcase *list = cases_make(s, o->full, 0, o->seed, o->ranks, n), *more;
     for (int i = 0; i < 4 && list && o->wide; i++) {
         int m = 0, drawn = *n;
@@ -204,21 +204,21 @@ struct kcase *emit_list(const struct kcp_stage *s, const struct options *o, int 
     return list;
 }
 
-/* What emit_list needs to make the same list again. */
+/* Everything that emit_list needs to make the list again. */
 static int write_list(const char *path, const struct kcp_stage *s,
                       const struct options *o, const struct kcase *list, int n)
 {
     FILE *f = fopen(path, "r");
     char words[1024];
-    if (f) {                       /* another list's cases, and outputs beside them */
+    if (f) {                       /* cases of another list, perhaps with outputs */
         fclose(f);
-        fprintf(stderr, "kcp-check: %s: found one, expected a directory without"
-                " cases\n", path);
+        fprintf(stderr, "kcp-check: %s: exists: choose a directory without cases\n",
+                path);
         return 2;
     }
     f = fopen(path, "w");
     if (!f) {
-        fprintf(stderr, "kcp-check: %s: %s, expected a file I can write\n", path,
+        fprintf(stderr, "kcp-check: %s: cannot write: %s\n", path,
                 strerror(errno));
         return 2;
     }
@@ -231,7 +231,7 @@ static int write_list(const char *path, const struct kcp_stage *s,
         fprintf(f, "case %s\n", words);
     }
     const int lost = close_file(f, path);
-    if (lost) remove(path);                        /* so that it may be tried again */
+    if (lost) remove(path);                        /* the next try must find none */
     return lost;
 }
 
@@ -239,15 +239,14 @@ int emit_cases(const char *dir, const struct options *o)
 {
     const struct kcp_stage *s = o->stage ? stage_find(o->stage) : NULL;
     if (!s) {
-        fprintf(stderr, "kcp-check: --emit: found no stage, expected --stage of a stage"
-                " with arrays\n");
+        fprintf(stderr, "kcp-check: --emit: needs --stage, one with arrays\n");
         return 2;
     }
     int n = 0;
     struct kcase *list = emit_list(s, o, &n);
     if (!n) {
-        fprintf(stderr, "kcp-check: --shapes: found %s, expected one that a case has;"
-                " --wide has more\n", o->shapes ? o->shapes : "none");
+        fprintf(stderr, "kcp-check: --shapes: found %s: no case has these sizes; --wide"
+                " has more\n", o->shapes ? o->shapes : "none");
         free(list);
         return 2;
     }
@@ -263,7 +262,7 @@ int emit_cases(const char *dir, const struct options *o)
             status = emit_pass(dir, s, &list[i], pass, o->storage);
     }
     snprintf(path, sizeof path, "%s/cases.txt", dir);
-    if (status && began) remove(path);             /* likewise */
+    if (status && began) remove(path);
     if (!status) printf("%d cases of %s in %s, inputs rounded to %s\n", n, s->name, dir,
                         emit_storage[o->storage]);
     free(list);

@@ -1,10 +1,10 @@
-/* exchange_trials.c -- every form of the exchange where the ranks really are.
+/* exchange_trials.c -- random exchanges in every form, over threads, processes or GPUs.
  *
  * Book: chapter 07.  Checked by: tests/cli/processes.sh, bench/gpu_nccl.sh.
  * Next: 07_merge.c, whose plans and maps these are.
  *
- * Maps are small integers: whoever adds them up, in fp32 or double, over threads, TCP
- * or NCCL, gets the same bits. It is also what a rank is killed in the middle of. */
+ * Maps are small integers, so that sums have equal bits in fp32 and double, over every
+ * backend. Tests that kill a rank run these too. */
 #include "tests/07_merge/folded.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@
 
 struct round { struct whole *a; const struct memory *m; int wrong[MOST_R]; };
 
-/* Doubles to the ranks' memory, in its numbers; and back. */
+/* Doubles to the ranks' memory, in its type; and back. */
 static int put(const struct memory *m, void *to, const double *from, int64_t n,
                size_t e)
 {

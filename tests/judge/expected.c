@@ -1,4 +1,5 @@
-/* expected.c -- what should come of a case: its inputs, and the references on them.
+/* expected.c -- the expected outputs of a case, by the references; and how far they
+ * move.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: verdict.c.
@@ -10,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* All variants of a stage have the same cases: what is made for one of them is kept for
- * the others, and given up at the next stage. `last` is one that did not fit. */
+/* All variants of a stage have the same cases, so expected outputs are cached until the
+ * next stage. `last` did not fit into the cache. */
 enum { MOST_CACHED = 4096 };
 static struct { struct expected x[MOST_CACHED]; int n; size_t bytes; } cache;
 static struct expected last, *current = &last;
@@ -39,15 +40,15 @@ static double rms(const struct tensor *t)
     return t && t->n ? sqrt(s / t->n) : 0;
 }
 
-/* A token's dg is a sum over the rest of its chunk, so what is off in one dG is off in
+/* dg of a token is a sum of dG over the rest of its chunk, so an error in one dG is in
  * all dg before it: a sum of C such terms is sqrt(2 C / 3) times a random one. */
-static double in_step(const struct kcp_call *c)
+static double correlation(const struct kcp_call *c)
 {
     return sqrt(fmax(1, 2.0 / 3 * fmin(c->C, (double)c->T)));
 }
 
-/* What tokens add to dA_log is dx (x + dt), of softplus dx softplus / sigmoid of that:
- * the RMS of a sum of them, as many as a head has, if their signs were random. */
+/* A token adds dx (x + dt) to dA_log; with softplus, dx softplus / sigmoid of x + dt.
+ * The RMS of the sum over a head's tokens, if their signs were random. */
 static double rms_dA(const struct tensor_set *in, const struct tensor_set *want,
                      const struct kcp_call *c)
 {
@@ -70,13 +71,13 @@ struct sizes_by_chance sizes_by_chance(const struct tensor_set *b,
                                        const struct kcp_call *c)
 {
     struct sizes_by_chance x = { .rms_v = rms(tensor_find(b, "v")) };
-    x.rms_sum = in_step(c) * sqrt((double)c->T) * rms(tensor_find(b, "dg_raw"));
-    x.rms_dA = fmax(x.rms_sum * sqrt(c->KG), in_step(c) * rms_dA(b, b, c));
+    x.rms_sum = correlation(c) * sqrt((double)c->T) * rms(tensor_find(b, "dg_raw"));
+    x.rms_dA = fmax(x.rms_sum * sqrt(c->KG), correlation(c) * rms_dA(b, b, c));
     return x;
 }
 
-/* States that may be NULL are. */
-static void leave_out(struct tensor_set *b, const struct kcp_stage *s)
+/* NULL for optional states. */
+static void drop_states(struct tensor_set *b, const struct kcp_stage *s)
 {
     static const char *const states[] = { "h_in", "h_start", "dh_out", "dh_end" };
     for (int i = 0; i < s->nfields; i++)
@@ -85,8 +86,8 @@ static void leave_out(struct tensor_set *b, const struct kcp_stage *s)
                 tensor_drop(b, states[j]);
 }
 
-/* Inputs, each off by up to half a place of its type; beta too, for a kernel in bf16
- * rounds A beta. */
+/* Inputs, each off by up to half a place of its type; beta too, because kernels in bf16
+ * round A beta. */
 static void round_once_more(struct tensor_set *in, const struct kcase *k,
                             enum kcp_storage judged)
 {
@@ -95,8 +96,8 @@ static void round_once_more(struct tensor_set *in, const struct kcase *k,
         tensor_disturb(&in->t[j], k, judged, &seed);
 }
 
-/* What the reference of the stage makes of its inputs, which become its outputs too:
- * the oracle for the layer on ranks, one rank for the convolution. */
+/* The outputs of the stage's reference, added to its inputs in `want`: for a layer on
+ * ranks the token recurrence, for the convolution one rank. */
 static int outputs_of(struct tensor_set *want, const struct kcp_stage *s,
                       const struct kcase *k, enum kcp_pass pass,
                       const struct kcp_plan *p)
@@ -114,8 +115,8 @@ static int outputs_of(struct tensor_set *want, const struct kcp_stage *s,
     }
 }
 
-/* What the chapters before it leave a stage, rounded, becomes its inputs: of 01, which
- * has no state to begin with, from the whole recurrence. */
+/* Inputs that earlier chapters compute, rounded; those of 01 by the whole
+ * recurrence. */
 static int inputs_before(struct tensor_set *in, const struct kcp_stage *s,
                          const struct kcase *k, enum kcp_pass pass,
                          enum kcp_storage judged)
@@ -125,11 +126,11 @@ static int inputs_before(struct tensor_set *in, const struct kcp_stage *s,
     else if (source_of(s) == OF_CHAPTERS) status = pipeline_chunks(in, k, s, pass);
     else return KCP_OK;
     tensor_set_round(in, judged);
-    if (k->no_states && source_of(s) == OF_CHAPTERS) leave_out(in, s);
+    if (k->no_states && source_of(s) == OF_CHAPTERS) drop_states(in, s);
     return status;
 }
 
-/* How much is alive at the last cut; NaN where nothing crosses one. */
+/* How much of a state is alive at the last cut; NaN if no sequence crosses one. */
 static double alive_of(const struct expected *x, const struct kcp_stage *s,
                        const struct kcase *k, const struct kcp_plan *p)
 {
@@ -142,7 +143,7 @@ static double alive_of(const struct expected *x, const struct kcp_stage *s,
     }
 }
 
-/* `to`: what comes of numbers rounded once more, less what should come. */
+/* to: the outputs for inputs rounded once more, less the expected outputs. */
 static int move_once(struct tensor_set *to, const struct kcase *k,
                      const struct kcp_plan *p)
 {
@@ -164,8 +165,8 @@ static int move_once(struct tensor_set *to, const struct kcase *k,
     return status;
 }
 
-/* Squares of what one more draw moves, number by number. One draw says little where an
- * output hangs on few numbers: eight of one gradient were between 2e-3 and 1.4e-2. */
+/* Adds the squares of one more draw, number by number. One draw says little where an
+ * output depends on few numbers: eight of one gradient were from 2e-3 to 1.4e-2. */
 static int add_draw(const struct kcp_plan *p)
 {
     struct tensor_set one = { 0 };
@@ -188,8 +189,7 @@ static int add_draw(const struct kcp_plan *p)
     return status;
 }
 
-/* `current->moved`: the RMS of MOVED_DRAWS of which the last ones may not have been
- * made, and count as 0. */
+/* current->moved: the RMS of MOVED_DRAWS draws; those that were not made count as 0. */
 static int find_moved(int draws)
 {
     const int R = current->stage->ranks ? current->k.call.R : 1;
@@ -243,9 +243,9 @@ static int make(struct expected *x, const struct kcp_stage *s, const struct kcas
     if (!status) status = outputs_of(&x->want, s, k, pass, p);
     x->alive = status ? NAN : alive_of(x, s, k, p);
     x->rms_v = rms(tensor_find(&x->in, "v"));
-    x->rms_sum = in_step(&k->call) * sqrt((double)k->call.T)
+    x->rms_sum = correlation(&k->call) * sqrt((double)k->call.T)
                * rms(tensor_find(&x->want, "dg_raw"));
-    x->rms_dA = fmax(x->rms_sum * sqrt(k->call.KG), in_step(&k->call)
+    x->rms_dA = fmax(x->rms_sum * sqrt(k->call.KG), correlation(&k->call)
                      * rms_dA(&x->in, &x->want, &k->call));
     x->k = *k;
     x->judged = judged;
@@ -295,7 +295,7 @@ static struct expected *cache_add(const struct expected *x)
     return to;
 }
 
-/* Another stage's are given up; those of other storages where half of it is used. */
+/* Drops those of another stage; and of other storages, if half of the cache is used. */
 static void cache_begin(const struct kcp_stage *s, enum kcp_storage judged)
 {
     const int is_tight = cache.bytes > most_bytes() / 2;

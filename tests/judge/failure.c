@@ -1,10 +1,10 @@
-/* failure.c -- a failure as it is shown: what is off, and a command that fails again.
+/* failure.c -- how a failure is printed: what is off, and a command that repeats it.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh, which
  * runs such commands.  Next: core.c.
  *
- * A variant that finds what other calls left may be right on its case alone. So that
- * case is tried again in a process of its own, with more and more of those before it.
+ * A variant that depends on earlier calls may be right on its case alone. So the case
+ * is run again in a new process, after more and more of the cases before it.
  */
 #include "failure.h"
 #include "trial.h"
@@ -35,15 +35,15 @@ void hold_to_record(const struct kcp_variant *v, int is_object, struct verdict *
     snprintf(t->why, sizeof t->why, "%s, and its record says '%.80s'", n_a, v->shapes);
 }
 
-static int never_written(double x)
+static int is_unwritten(double x)
 {
     uint64_t u;
     memcpy(&u, &x, 8);
     return u == ~(uint64_t)0;
 }
 
-/* Does case i fail in a process of its own, behind the n cases before it? */
-static int fails_behind(struct isolated *x, int i, int n)
+/* Does case i fail in a new process, after the n cases before it? */
+static int fails_after(struct isolated *x, int i, int n)
 {
     struct isolated own = { .stage = x->stage, .variant = x->variant, .lost = x->lost,
                             .object = x->object, .list = x->list };
@@ -59,14 +59,14 @@ static int fails_behind(struct isolated *x, int i, int n)
     return t.outcome == FAIL;
 }
 
-/* Nothing more is run when five thirds of the limit went by without a verdict. */
+/* Nothing more runs when five thirds of the limit passed without an answer. */
 static int has_time(const struct isolated *x)
 {
     return !isolation_limit || 3 * x->lost < 5.0 * isolation_limit;
 }
 
-/* So many cases of before it takes to see the failure again; *seen: it was. Nobody
- * waits twice for one that took its time. */
+/* How many cases before it the failure needs; *seen: it failed again. A case that took
+ * more than half of the limit is not run again. */
 static int cases_before(struct isolated *x, int i, const struct verdict *t, int *seen)
 {
     const int before = i - x->begun, most = before < MOST_BEFORE ? before : MOST_BEFORE;
@@ -76,7 +76,7 @@ static int cases_before(struct isolated *x, int i, const struct verdict *t, int 
     if (!most || (isolation_limit && 2 * x->took > isolation_limit)) return 0;
     isolated_end(x, why, sizeof why);
     for (int n = 0; has_time(x); n = 2 * n + 1 < most ? 2 * n + 1 : most) {
-        const int fails = fails_behind(x, i, n);
+        const int fails = fails_after(x, i, n);
         if (fails && has_time(x)) return n;
         if (n == most) break;
     }
@@ -84,7 +84,7 @@ static int cases_before(struct isolated *x, int i, const struct verdict *t, int 
     return most;
 }
 
-/* Cases from `from` to i in the words of --case: as many of the last as have room. */
+/* Cases `from` to i in the words of --case; the last of them, if not all fit. */
 static int words_of(const struct isolated *x, int from, int i, char words[MOST_WORDS])
 {
     char one[1024];
@@ -103,14 +103,14 @@ static int words_of(const struct isolated *x, int from, int i, char words[MOST_W
 
 static void show_command(struct isolated *x, int i, const struct verdict *t)
 {
-    char words[MOST_WORDS], name[4200], behind[80] = " alone";
+    char words[MOST_WORDS], name[4200], after[80] = " alone";
     int seen = 1, n = cases_before(x, i, t, &seen);
     n = words_of(x, i - n, i, words);
-    if (n == 1) snprintf(behind, sizeof behind, " behind case %d", x->list[i - 1].id);
-    else if (n) snprintf(behind, sizeof behind, " behind %d others", n);
+    if (n == 1) snprintf(after, sizeof after, " after case %d", x->list[i - 1].id);
+    else if (n) snprintf(after, sizeof after, " after %d others", n);
     shell_word(x->object ? x->object : x->variant->name, name, sizeof name);
-    printf("        case %d%s", x->list[i].id, behind);
-    if (!seen) printf(" (where it did not fail again)");
+    printf("        case %d%s", x->list[i].id, after);
+    if (!seen) printf(" (it did not fail again)");
     if (ranks_started())
         printf(", under a launcher with %d ranks (%s)", ranks_started(),
                ranks_launcher());
@@ -130,11 +130,11 @@ void show_failure(struct isolated *x, int i, const struct verdict *t,
     if (s->ranks) snprintf(rank, sizeof rank, " rank %d", w->rank);
     snprintf(got, sizeof got, "is %.9g", w->got);
     snprintf(want, sizeof want, "should be %.9g", w->want);
-    if (never_written(w->got)) snprintf(got, sizeof got, "was never written");
-    if (never_written(w->want)) snprintf(want, sizeof want, "nobody may write there");
+    if (is_unwritten(w->got)) snprintf(got, sizeof got, "was never written");
+    if (is_unwritten(w->want)) snprintf(want, sizeof want, "must stay unwritten");
     if (w->tol > 0 && !(w->err <= w->tol))
         report_fail(rep, "%s %s: %s%s%s head %d: error %.2e > %.1e; worst at %s%s: it"
-                    " %s, %s; off from %s on", s->name, v->name,
+                    " %s, %s; first off at %s", s->name, v->name,
                     before, w->field,
                     rank, w->head, w->err, w->tol, w->field, w->where, got, want,
                     w->first);

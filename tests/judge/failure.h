@@ -1,4 +1,4 @@
-/* failure.h -- a failure as it is shown, and what a record promises.
+/* failure.h -- how a failure is printed, and what a record promises.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh.
  * Next: failure.c.
@@ -8,12 +8,11 @@
 
 #include "isolation.h"
 
-/* A record that says "any" is held to it: n/a is FAIL then. So is n/a in one pass of a
- * case whose other pass a variant of this program takes, if its record does not begin
- * with "forward;" or "backward;". Of a shared object that is said, and no failure. */
+/* n/a is a failure if the record says "any"; and, of a built-in variant, n/a in one
+ * pass alone, unless the record begins with "forward;" or "backward;". */
 void hold_to_record(const struct kcp_variant *v, int is_object, struct verdict *t);
-/* Of list[i]: which tensor is off, by how much, its worst element; and a command that
- * fails in the same way. */
+/* Of list[i]: the tensor that is off, by how much, its worst element; and a command
+ * that repeats it. */
 void show_failure(struct isolated *x, int i, const struct verdict *t,
                   struct kcp_report *rep);
 

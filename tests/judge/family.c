@@ -1,11 +1,11 @@
-/* family.c -- chapter 16 for the judge: inputs that live, and the token recurrence.
+/* family.c -- chapter 16: inputs that keep the state alive, and the token recurrence.
  *
  * Book: chapter 16, and field notes "Inputs are part of the proof".
  * Checked by: tests/judge/self_inputs.c.  Next: tests/16_family/checks.c.
  *
- * Unrelated random a and b make DPLR's state explode. As in RWKV-7, a = -κ with
- * |κ| = 1 and b = η κ with 0 < η < 1 channel by channel: the token forgets along κ
- * what it finds there. Where keys are alike, so are the κ, and the gates are near 1.
+ * With independent random a and b the state of DPLR grows without bound. As in RWKV-7,
+ * a = -κ with |κ| = 1 and b = η κ with 0 < η < 1 per channel: a token removes the state
+ * along κ. If keys are alike, κ are alike too, and the gates are near 1.
  */
 #include "judge.h"
 #include "ref/sigmoid.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of unit length, and then as the case wants them. */
+/* Rows of unit length, changed as the case says. */
 static void unit_rows(struct tensor *t, const struct kcase *k, int alike)
 {
     const int K = k->call.K;
@@ -30,8 +30,8 @@ static void unit_rows(struct tensor *t, const struct kcase *k, int alike)
     rows_unlike(t, k, alike);
 }
 
-/* sigmoid(center + token + channel): one size a token, a little apart in channels; or
- * of a third of all exactly 0, of a third 1. */
+/* sigmoid(center + token + channel), which differs more by token than by channel; with
+ * `exact` a third is 0 and a third 1. */
 static void gates(struct tensor *t, const struct kcase *k, int width, double center)
 {
     struct stream s = stream_of(k->seed, t->name);
@@ -74,7 +74,7 @@ void family_draw(struct tensor_set *b, const struct kcase *k)
     }
 }
 
-/* The batch on one rank: what the family's stage is held to. */
+/* The whole batch on one rank, by the oracle. */
 int pipeline_family(struct tensor_set *b, const struct kcp_stage *s,
                     const struct kcase *k,
                     enum kcp_pass pass)

@@ -1,16 +1,16 @@
-/* foreign.c -- outputs that somebody else computed from emitted cases: the verdict.
+/* foreign.c -- the verdict on outputs that another program computed from emitted cases.
  *
  * Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: tests/cli/cli.sh.
  * Next: main.c.
  *
- * A case whose folder holds a file na.txt is n/a: who computed does not take it. */
+ * A case with a file na.txt is n/a: the program does not take it. */
 #include "emit.h"
 #include "base/npy.h"
 #include "trial.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* One output file against what it should be, by rank where ranks cut it. */
+/* One output file against the expected tensor, by rank where ranks cut it. */
 static int judge_file(const char *path, const struct kcp_stage *s,
                       const struct kcp_field *f, const struct expected *x,
                       const struct kcase *k, const struct kcp_plan *p, struct worst *w,
@@ -63,7 +63,7 @@ static void judge_dir(const char *dir, const struct kcp_stage *s, const struct k
     char path[4096], file[32];
     int bad = !x;
     emit_path(path, sizeof path, dir, k->id, pass, "na.txt");
-    FILE *na = fopen(path, "r");                /* its writer does not take this one */
+    FILE *na = fopen(path, "r");
     if (na) {
         fclose(na);
         kcp_plan_free(p);
@@ -90,7 +90,7 @@ static void judge_dir(const char *dir, const struct kcp_stage *s, const struct k
                emit_pass_name[pass], w.field, w.err, w.tol);
 }
 
-/* What --emit wrote of its list, into o: 0, or 2 after one line. text keeps shapes. */
+/* cases.txt into o: 0, or 2 after one line. */
 static int read_list(const char *path, struct options *o, char stage[32],
                      char shapes[256], struct kcase alone[8])
 {

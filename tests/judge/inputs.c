@@ -1,12 +1,12 @@
-/* inputs.c -- random inputs that keep the state alive, or kill it, on purpose.
+/* inputs.c -- random inputs: whether the state stays alive is chosen, not chance.
  *
- * Book: chapter 19, and field notes "Inputs are part of the proof".
- * Checked by: tests/judge/self_inputs.c.  Next: pipeline.c.
+ * Book: chapter 19, and field notes "Inputs are part of the proof". Checked by:
+ * tests/judge/self_inputs.c.  Next: pipeline.c.
  *
- * Four regimes. LIVE: g = -|N|/T and small beta, a token of the first rank is felt at
- * the last. STRONG: g = logsigmoid(N), everything is forgotten within a rank.
- * SATURATED: g close to -5, the bound of the bounded gate. TURNS: no decay and the
- * bound, channel by channel and token by token. Every head has its own A_log.
+ * Four regimes. LIVE: g = -|N|/T and small beta, so that tokens of the first rank
+ * matter at the last. STRONG: g = logsigmoid(N), everything decays within a rank.
+ * SATURATED: g close to -5, the bound of the bounded gate. TURNS: each channel of each
+ * token has no decay or the bound. A_log differs from head to head.
  */
 #include "judge.h"
 #include "base/random.h"
@@ -33,7 +33,7 @@ double normal(struct stream *s)
     return random_normal(&s->s);
 }
 
-/* The decay a regime asks for, as g = log(alpha) <= 0, of one channel of one token. */
+/* The decay of one channel of one token in a regime, as g = log(alpha) <= 0. */
 static double decay(const struct kcase *k, struct stream *s)
 {
     switch (k->regime) {
@@ -89,7 +89,7 @@ static void fill_gate(struct tensor_set *b, const struct kcase *k)
             }
 }
 
-/* Small where the state shall live; large where keys are alike, for then it matters. */
+/* Small in LIVE; large for alike keys, because then L is large. */
 static void fill_beta(struct tensor_set *b, const struct kcase *k)
 {
     struct tensor *t = tensor_add(b, "beta_raw", "T HV", KCP_ACTV, &k->call);
@@ -111,8 +111,8 @@ static void scale_row(double *x, int K, double length)
     for (int j = 0; j < K; j++) x[j] *= length / sqrt(sum);
 }
 
-/* Rows of unit length whose cosine with each other is c: one direction a tensor, and
- * what is left across it. */
+/* Rows of unit length with pairwise cosine c: sqrt(c) of one common direction, and a
+ * random row orthogonal to it. */
 static void make_alike(struct tensor *t, uint64_t seed, int K, double c)
 {
     struct stream s = stream_of(seed, "alike");
@@ -128,8 +128,8 @@ static void make_alike(struct tensor *t, uint64_t seed, int K, double c)
     }
 }
 
-/* What is asked of the rows besides: null ones, other lengths, large ones. */
-static void spoil_rows(struct tensor *t, const struct kcase *k)
+/* Null rows, other lengths, large rows, as the case says. */
+static void scale_rows(struct tensor *t, const struct kcase *k)
 {
     const int K = k->call.K;
     struct stream s = stream_of(k->seed, t->name);
@@ -145,10 +145,10 @@ static void spoil_rows(struct tensor *t, const struct kcase *k)
 void rows_unlike(struct tensor *t, const struct kcase *k, int alike)
 {
     if (alike && k->alike > 0) make_alike(t, k->seed, k->call.K, k->alike);
-    spoil_rows(t, k);
+    scale_rows(t, k);
 }
 
-/* Rows of normals, of unit length when the layer will not normalise them itself. */
+/* Rows of normals; of unit length if the layer does not normalise them. */
 static void fill_rows(struct tensor *t, uint64_t seed, int K, int unit)
 {
     fill_normal(t, seed, 1);
@@ -240,8 +240,8 @@ static void draw_spike(struct tensor_set *b, const struct kcase *k)
     spike_draw(b, k);
 }
 
-/* Stages of ranks: a layer of its own each. Of one rank: the chapters of a layer, of
- * which 01 begins the chain. */
+/* A stage of ranks has the inputs of its layer; one without ranks those that the
+ * chapters before it compute. */
 enum source source_of(const struct kcp_stage *s)
 {
     if (!strncmp(s->name, "01", 2)) return OF_STEP;
@@ -264,8 +264,7 @@ int inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_st
     return KCP_OK;
 }
 
-/* What it has no use for: 14 has no keys; 15 and 16 are given gates that have been
- * activated, and a decay alone gates GLA. */
+/* 14 has no keys; 15 and 16 get activated gates; GLA has no beta. */
 const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k)
 {
     const enum source from = source_of(s);

@@ -1,17 +1,17 @@
-/* leftovers.c -- what a run leaves in its workspace, for a later one to find there.
+/* leftovers.c -- the bytes that a run leaves in its workspace, for a later run.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: trial.c.
  *
- * A rank's last one is kept, and the last one of another size before it: who marks its
- * workspace as made ready finds the mark, and behind it another size's numbers. They
- * stay where the workspace is: on a GPU nothing is copied to the host.
+ * Of each rank the last workspace is kept, and the last one of another size: a variant
+ * that marks its workspace as prepared finds the mark, and then numbers of another
+ * size. The copies are in the memory of the workspace.
  */
 #include "trial.h"
 
 struct leftover {
     char *bytes;
-    size_t n, of_bytes;                    /* kept: n bytes of so many */
+    size_t n, of_bytes;                    /* the first n of so many bytes */
     const struct memory *of;
 };
 enum { RANKS = 16, MOST_LEFT = 8 << 20 };

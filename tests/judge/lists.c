@@ -1,12 +1,12 @@
-/* lists.c -- all cases a variant is judged on: drawn, anchored, and one for each path.
+/* lists.c -- all cases of a variant: drawn, anchored, and one for each path.
  *
- * Book: CONTRIBUTING.md, "How the judge works", and chapter 08, "Paths".
- * Checked by: tests/judge/self_cases.c.  Next: core.c, which walks them.
+ * Book: CONTRIBUTING.md, "How the judge works", and chapter 08, "Paths". Checked by:
+ * tests/judge/self_cases.c.  Next: core.c, which walks them.
  *
- * What is drawn reaches the paths that it happens to reach. For a row of the table that
- * no case of a kernel's list reaches, sizes are tried from small to large until one
- * does: many heads for a scan of 128 columns, long sequences for windows. The first
- * case that reaches a row is run twice: the same bits.
+ * Drawn cases reach paths by chance. For a row of the table that no case of a kernel's
+ * list reaches, sizes are tried from small to large until one does: many heads for a
+ * scan of 128 columns, long sequences for windows. The first case that reaches a row is
+ * repeated.
  */
 #include "paths.h"
 
@@ -24,7 +24,7 @@ static struct kcase *joined(struct kcase *list, int *n, struct kcase *more, int 
     return both ? both : list;
 }
 
-/* Judging this kernel of the stage, which must take the case itself. */
+/* Does the case reach the row when this kernel is judged, which must take it? */
 static int reaches(const struct kcp_stage *s, const char *kernel,
                    const struct kcp_path *p, const struct kcase *k,
                    const struct kcp_device *d)
@@ -39,9 +39,9 @@ static int reaches(const struct kcp_stage *s, const char *kernel,
     return found && taken;
 }
 
-/* The first two sizes of a set, "64 128" or "64..256": how many, into out. Of a range
- * from 1 on it is 16, with which lists begin: one number, normalised, is a sign, and a
- * state of one number is no matrix. */
+/* The first two sizes of a set, "64 128" or "64..256", and how many. A range from 1
+ * gives 16: one number, normalised, is a sign, and a state of one number is no
+ * matrix. */
 enum { LEAST = 16 };
 static int sizes_of(const char *set, int out[2])
 {
@@ -60,7 +60,7 @@ static int sizes_of(const char *set, int out[2])
 
 int case_for_path(const struct kcp_stage *s, const char *kernel,
                   const struct kcp_path *p, const struct kcp_device *d,
-                  const struct options *o, int id, int K_owed, struct kcase *k)
+                  const struct options *o, int id, int K_required, struct kcase *k)
 {
     /* Many chunks of few tokens each, and three full ones of one block. */
     static const char *const lengths[] = {
@@ -86,7 +86,7 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
         int at = i;
         const int m = at % 5, iK = (at /= 5) % nK, iV = (at /= nK) % nV;
         const int w = (at /= nV) % MORE, h = (at /= MORE) % HEADS, l = at / HEADS;
-        if (K_owed && K[iK] != K_owed) continue;
+        if (K_required && K[iK] != K_required) continue;
         if (strcmp(p->model, "any") && !strstr(p->model, model[m])) continue;
         if (!strcmp(p->model, "gdn2 gla") && m == KCP_GDN) continue;
         if (o->ranks > 1 && !strstr(more[w], "R=")) continue;
@@ -105,7 +105,7 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
     return 0;
 }
 
-/* A row is owed a case; one that names two K, whose code differs, a case of each. */
+/* A case for each row; for each K of a row that names two, whose code differs. */
 struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
                               enum kcp_storage storage, const struct options *o,
                               const struct kcp_device *d, struct kcase *list, int *n)
@@ -132,7 +132,7 @@ struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
     return list;
 }
 
-/* The last few go behind case 0: a kernel that refuses it takes one of them first. */
+/* Moves the last few after case 0: a kernel that refuses case 0 takes one of them. */
 static void put_second(struct kcase *list, int n, int few)
 {
     struct kcase last[FIRST_WIDE];

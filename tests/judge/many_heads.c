@@ -3,10 +3,10 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself: a forward whose
  * offsets wrap must be seen.  Next: alone.c.
  *
- * No reference computes so many numbers. But heads are independent: one head alone is
- * judged like any case, and here as many copies of it stand side by side as make a
- * tensor long. Every copy must have the bits of the first, and the first the numbers of
- * the head alone. Copies go to the GPU, and come back, in slabs of tokens.
+ * The references are too slow for so many numbers. But heads are independent: the
+ * inputs of one head are repeated until the tensors are long. All heads must have the
+ * bits of the first, and the first the expected numbers of one head. Copies go to the
+ * GPU and back in slabs of tokens.
  */
 #include "trial.h"
 
@@ -16,7 +16,8 @@
 
 enum { SLAB = 64 << 20 };
 
-/* A buffer of one head as [outer][inner bytes]; heads: it has an axis of them. */
+/* A buffer of one head as [outer][inner bytes]; heads: does it have an axis of
+ * heads? */
 struct copies { int64_t outer, inner; int heads; };
 
 static struct copies copies_of(const struct buffer *o)
@@ -33,7 +34,7 @@ static size_t bytes_of(const struct buffer *o, int heads)
     return o->bytes * (size_t)(copies_of(o).heads ? heads : 1);
 }
 
-/* Calls `with` for each slab: rows from..to of c, on the device at `at`. */
+/* Calls `with` for each slab: rows from..to of c, at `at` on the device. */
 typedef int on_slab(const struct memory *m, const struct copies *c, int heads,
                     int64_t from, int64_t to, const char *one, char *slab, char *at,
                     int64_t *wrong);
@@ -82,7 +83,7 @@ static int take_copies(const struct memory *m, const struct copies *c, int heads
     return status;
 }
 
-/* The args of so many heads, of what one head was given and gave. */
+/* Arguments of many heads from the inputs of one. */
 static int fill_many(struct trial *many, const struct trial *one, int heads)
 {
     const struct rank_args *from = &one->rank[0];
@@ -113,8 +114,8 @@ static int fill_many(struct trial *many, const struct trial *one, int heads)
     return status;
 }
 
-/* What this takes at the least, in bytes. */
-static double bytes_wanted(const struct trial *one, int heads)
+/* The least number of bytes that this needs. */
+static double bytes_needed(const struct trial *one, int heads)
 {
     double sum = 0;
     for (int i = 0; i < one->rank[0].n; i++)
@@ -124,7 +125,7 @@ static double bytes_wanted(const struct trial *one, int heads)
     return sum;
 }
 
-/* The first head as any slice is judged: its worst. */
+/* The worst error of the first head. */
 static struct worst first_head(const struct trial *one, const struct buffer *o,
                                const char *first, const struct expected *e)
 {
@@ -136,11 +137,11 @@ static struct worst first_head(const struct trial *one, const struct buffer *o,
     return w;
 }
 
-/* What was found: rows of copies that are not as the first head's, and how far that one
- * is beyond its limit, at the worst. */
+/* rows: of other heads that differ from the first; over: the first head's worst error
+ * by its limit. */
 struct found { int64_t rows; double over; };
 
-/* The outputs: copies that are not the first, and the first against what should be. */
+/* All outputs of all heads. */
 static int compare_many(struct kcp_report *rep, const struct trial *many,
                         const struct trial *one, const struct expected *e, int heads,
                         struct found *found)
@@ -169,7 +170,7 @@ static int compare_many(struct kcp_report *rep, const struct trial *many,
     return status;
 }
 
-/* KCP_NA: not its shape, or no memory, which is said. rep NULL: found says it all. */
+/* KCP_NA: not its shape, or out of memory, which is printed. rep NULL: only `found`. */
 static int many_heads(struct kcp_report *rep, const struct kcp_variant *v,
                       const struct memory *m, const char *words, int64_t numbers,
                       struct found *found)
@@ -191,8 +192,8 @@ static int many_heads(struct kcp_report *rep, const struct kcp_variant *v,
     if (!status) status = trial_launch(&many, why, sizeof why);
     if (!status) status = compare_many(rep, &many, &one, e, heads, found);
     if (status == KCP_NO_MEMORY)
-        printf("  skip    many heads: %s: %d heads of '%s' want %.0f GB and more: not"
-               " here\n", v->name, heads, words, bytes_wanted(&one, heads) / 1e9);
+        printf("  skip    many heads: %s: %d heads of '%s' need %.0f GB or more: out"
+               " of memory\n", v->name, heads, words, bytes_needed(&one, heads) / 1e9);
     else if (status && status != KCP_NA && rep)
         EXPECT(rep, 0, "%s: status %d %s", v->name, status, why);
     trial_free(&many);
@@ -204,7 +205,7 @@ static int many_heads(struct kcp_report *rep, const struct kcp_variant *v,
 /* ---- on the host, with few numbers: the check itself */
 static int64_t wraps_at;
 
-/* The reference, but what lies from wraps_at on in o is what lies so much before. */
+/* The reference, but o from wraps_at on repeats o from 0 on. */
 static int wrapping(void *args)
 {
     const struct kcp_forward *a = args;
@@ -231,7 +232,7 @@ static const char small[] = "live kda H=1 K=8 V=6 C=16 lengths=40,0,33 h0 dht l2
 static int right_08(void *args) { return ref_forward(args); }
 static int right_13(void *args) { return ref_backward(args); }
 
-static int seen(struct kcp_report *rep)
+static int by_hand(struct kcp_report *rep)
 {
     static const struct { const char *stage; int (*run)(void *); } right[] = {
         { "08_forward", right_08 }, { "13_backward", right_13 } };
@@ -248,17 +249,17 @@ static int seen(struct kcp_report *rep)
     v.run = wrapping;
     wraps_at = 2999;
     many_heads(NULL, &v, &host_memory, small, 3000, &x);
-    EXPECT(rep, x.rows > 0, "offsets that wrap at %lld are not seen",
+    EXPECT(rep, x.rows > 0, "offsets that wrap at %lld pass",
            (long long)wraps_at);
     v.run = alike_but_wrong;
     x = (struct found){ 0 };
     many_heads(NULL, &v, &host_memory, small, 3000, &x);
-    EXPECT(rep, !x.rows && x.over > 1, "heads that are all wrong alike are not seen");
+    EXPECT(rep, !x.rows && x.over > 1, "heads that are all equally wrong pass");
     return KCP_OK;
 }
 KCP_CHECK(check_08_many_heads) = { "08_forward", "many_heads",
     "as many equal heads as make a tensor long: equal bits, and one head's numbers; "
-    "offsets that wrap are seen", seen };
+    "offsets that wrap are found", by_hand };
 
 /* ---- on a GPU, with more than 2^31 numbers: --full */
 static int on_gpu(struct kcp_report *rep, const char *stage, const char *const *words)

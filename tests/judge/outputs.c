@@ -1,11 +1,11 @@
-/* outputs.c -- does a change of the code change a result? Two builds, compared.
+/* outputs.c -- outputs of one build, compared with those of another.
  *
  * Book: CONTRIBUTING.md, "Mutation testing".  Checked by: tests/cli/lies.sh.
  * Next: ../mutate.sh, which asks it of every mistake that it makes.
  *
- * A judge holds variants to references of the same build: a mistake in what both share
- * moves both. So the outputs themselves are kept, fifty cases a stage, and another
- * build is held to them, each slice by its tensor's own limit.
+ * The judge compares variants with references of the same build: a mistake in code that
+ * both share moves both. So outputs of fifty cases per stage are written to a file, and
+ * those of another build are compared with them, each slice by its tensor's tolerance.
  */
 #include "outputs.h"
 #include "trial.h"
@@ -19,7 +19,7 @@ struct outputs {
     FILE *f;
     int compare;
     double most;                   /* of err / limit, over all slices */
-    int bits;                      /* some bit is another */
+    int bits;                      /* some bit differs */
     char where[200];
 };
 
@@ -40,7 +40,7 @@ static void moved(struct outputs *w, double by, const char *where)
     snprintf(w->where, sizeof w->where, "%s", where);
 }
 
-/* A head is written, or must be the one that the file has next: 1 when it is. */
+/* Writes a head, or compares it with the next one of the file: 1 if equal. */
 static int same_head(struct outputs *w, const void *head, size_t n, const char *where)
 {
     char other[sizeof(struct trial_head) + sizeof(struct slice_head)];
@@ -50,7 +50,7 @@ static int same_head(struct outputs *w, const void *head, size_t n, const char *
     return 0;
 }
 
-/* Numbers of a rank's output against those kept: its own limit, as it was then. */
+/* Numbers of a rank's output against those of the file, with the sizes of then. */
 static void compare(struct outputs *w, const struct trial *t, const struct rank_args *s,
                     const struct buffer *o, const struct slice_head *h,
                     const double *got, double *before, const struct expected *e)
@@ -104,7 +104,7 @@ static int each_rank(struct outputs *w, const struct trial *t,
     return 1;
 }
 
-/* One pass of one case; 0: nothing more can be read or written. */
+/* One pass of one case; 0: the file ended. */
 static int each_pass(struct outputs *w, const struct kcp_stage *s,
                      const struct kcp_variant *v, const struct kcase *k,
                      enum kcp_pass pass, const struct kcp_plan *p)
@@ -146,7 +146,7 @@ static int each_case(struct outputs *w, const struct kcp_stage *s,
     return good;
 }
 
-/* The cases of a stage: as many drawn lists as it takes, each of a seed of its own. */
+/* The cases of a stage: drawn lists of several seeds, until there are enough. */
 static int draw(const struct kcp_stage *s, const struct options *o, struct kcase *out)
 {
     const int most = o->quick ? FEW : CASES;
@@ -195,7 +195,7 @@ static int outputs_all(struct outputs *w, const struct options *o)
 
 static int unopened(const char *path)
 {
-    fprintf(stderr, "kcp-check: %s: found no file, expected one of --keep\n", path);
+    fprintf(stderr, "kcp-check: %s: cannot open, expected a file of --keep\n", path);
     return 2;
 }
 

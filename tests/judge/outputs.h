@@ -1,4 +1,4 @@
-/* outputs.h -- what a build computes, kept; and how far another build's results move.
+/* outputs.h -- outputs of one build, kept in a file and compared with another build's.
  *
  * Book: CONTRIBUTING.md, "Mutation testing".  Checked by: tests/cli/lies.sh.
  * Next: outputs.c.
@@ -9,10 +9,9 @@
 #include "judge.h"
 
 /* Fifty cases of each stage (o->quick: ten), drawn with o->seed, run by the references
- * and by every variant of the host in this process. keep: the outputs go to a file.
- * against: they are compared with such a file. An exit status: 0 kept, or nothing
- * moved; 1 an output moved by more than ten limits, or another status came back; 2 no
- * such file; 3 moved, but less than that. */
+ * and every host variant in this process. Exit status: 0 written, or no bit moved; 1 an
+ * output moved by more than ten tolerances, or a status changed; 2 no such file; 3
+ * moved less. */
 int outputs_keep(const char *path, const struct options *o);
 int outputs_against(const char *path, const struct options *o);
 

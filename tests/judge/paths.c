@@ -1,9 +1,9 @@
-/* paths.c -- the table of paths, printed; and which rows a case of the judge reaches.
+/* paths.c -- which rows of the table of paths a case reaches; the table, printed.
  *
  * Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c, tests/cli/cli.sh.
  * Next: ../../ref/core/paths.def, the table.
  *
- * A path belongs to a rank: ranks of one case may take different rows. */
+ * Ranks of one case may take different rows. */
 #include "isolation.h"
 #include "paths.h"
 #include "trial.h"
@@ -20,7 +20,7 @@ static int add_once(const struct kcp_path *p, const struct kcp_path **out, int n
     return n + 1;
 }
 
-/* The row that takes q's call, and the branches that it takes within. */
+/* The row that takes the call of q, and the branches within it. */
 static int add_taken(const struct kcp_ask *q, const struct kcp_path **out, int n,
                      int max)
 {
@@ -32,9 +32,9 @@ static int add_taken(const struct kcp_ask *q, const struct kcp_path **out, int n
     return n;
 }
 
-/* Of odd cases a layer of that name, of even ones the layer that takes all rows: both
+/* In odd cases the layer of one name runs, in even ones the layer of all rows: both
  * ship. */
-static int before_all(int id) { return id % 2 == 0; }
+static int is_layer_of_all(int id) { return id % 2 == 0; }
 
 const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,
                                                const struct kcp_forward *a, int id)
@@ -46,7 +46,7 @@ const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,
         .format = kcp_path_format("13_backward", back->name),
         .call = (const struct kcp_call *)a, .device = &d };
     const int same = kcp_variants("08_forward", back->name, &v, 1);
-    if (same && (!before_all(id) || back->where == KCP_HOST)) return v;
+    if (same && (!is_layer_of_all(id) || back->where == KCP_HOST)) return v;
     if (back->where == KCP_HOST || kcp_device_here(&d)) return same ? v : NULL;
     const struct kcp_path *p = kcp_path_find(&q, NULL, NULL, 0);
     return p && kcp_variants(p->stage, p->kernel, &v, 1) ? v : NULL;
@@ -70,7 +70,7 @@ int paths_of_case(const struct kcp_stage *s, const char *kernel,
         const int same = kernel && kcp_variants("08_forward", kernel, &v, 1);
         q.format = back && kernel ? kcp_path_format(s->name, kernel) : 0;
         q.stage = "08_forward";
-        q.kernel = same && !before_all(k->id) ? kernel : NULL;
+        q.kernel = same && !is_layer_of_all(k->id) ? kernel : NULL;
         q.only = q.kernel != NULL;
         if (back) n = add_taken(&q, out, n, max);
     }
@@ -78,7 +78,7 @@ int paths_of_case(const struct kcp_stage *s, const char *kernel,
     return n;
 }
 
-/* ---- which were judged */
+/* ---- which paths were judged */
 enum { MOST_PATHS = 256 };
 static char judged_with[MOST_SEEDS][MOST_PATHS], *judged = judged_with[0];
 
@@ -87,10 +87,10 @@ void paths_count_for(int seed) { judged = judged_with[seed]; }
 const struct kcp_device *paths_device(void)
 {
     static struct kcp_device d;
-    static int asked, there;
-    if (!asked) there = isolated_device(&d) == 0;
-    asked = 1;
-    return there ? &d : NULL;
+    static int is_known, is_found;
+    if (!is_known) is_found = isolated_device(&d) == 0;
+    is_known = 1;
+    return is_found ? &d : NULL;
 }
 
 void paths_were_judged(const struct kcp_stage *s, const struct kcp_variant *v,
@@ -122,7 +122,7 @@ const char *paths_reached_by(const struct kcp_path *p, const char *stage)
     return NULL;
 }
 
-/* With --ranks nothing reaches the row of a rank that is alone. */
+/* With --ranks no case reaches a row that needs another number of ranks. */
 static int needs_other_ranks(const struct kcp_path *p, const struct kcp_stage *s,
                              const struct options *o)
 {
@@ -148,9 +148,9 @@ void paths_close(const struct kcp_stage *s, const struct options *o,
         } else if (judged[i]) seen++;
         else if (needs_other_ranks(p, s, o)) {
             absent++;
-            snprintf(why, sizeof why, ", the last wants other ranks than %d", o->ranks);
-        } else report_fail(rep, "%s: path %s is here and no case of it was judged",
-                         s->name, p->name);
+            snprintf(why, sizeof why, ", the last needs other ranks than %d", o->ranks);
+        } else report_fail(rep, "%s: path %s can run here, but no case was judged",
+                           s->name, p->name);
     }
     rep->skip += absent > 0;
     if (seen + absent && !rep->quiet)
@@ -169,15 +169,15 @@ void paths_left_out(const struct kcp_stage *s, const struct options *o)
         if (judged[i]) seen++;
         else if (!strcmp(here, "here")) others++;
     }
-    if (others) printf("  paths   %d judged; %d that are here were not: --variant or"
-                       " --case left them out\n", seen, others);
+    if (others) printf("  paths   %d judged; %d that can run here were left out by"
+                       " --variant or --case\n", seen, others);
 }
 
 /* ---- kcp-check --paths */
 
 static const char *const storage_name[] = { "f64", "f32", "bf16" };
 
-/* The judge's list of the kernel, as if it were here. */
+/* The judge's list of the kernel, whether it is linked or not. */
 static struct kcase *cases_all(const struct kcp_stage *s, const char *kernel,
                                enum kcp_storage storage, const struct kcp_device *d,
                                const struct options *o, int *n)
@@ -227,7 +227,7 @@ static int print_cases_of(const struct kcp_path *p, const char *stage,
     return found;
 }
 
-/* A row of 08 is reached by 13's cases too, whose forward leaves a block. */
+/* Cases of 13 reach rows of 08, because their forward writes a block. */
 static void print_cases(const struct kcp_path *p, const struct kcp_device *d,
                         const struct options *o)
 {
@@ -262,7 +262,7 @@ int paths_print(const struct options *o, int cases, int smallest)
     if (status == KCP_BAD) return 2;
     if (status) d = kcp_device_assumed();
     if (status && (cases || smallest))
-        fprintf(stderr, "kcp-check: no GPU here: cases as on sm_%d with %d SMs\n",
+        fprintf(stderr, "kcp-check: no GPU found: cases as on sm_%d with %d SMs\n",
                 d.arch, d.sms);
     printf("path\tstage\tarch\tstorage\tK\tV\tC\tmodel\tcondition\tkernel\tgeometry"
            "\there\tformat%s%s\n", cases ? "\tcases" : "",

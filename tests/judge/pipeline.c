@@ -1,11 +1,11 @@
-/* pipeline.c -- what the references make of a case: the expected side of every trial.
+/* pipeline.c -- the references of all chapters in a row: inputs and expected outputs.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: cases.c.
  *
- * Stages of one rank get their inputs from the chain of references before them, so that
- * w, kg, h are those of a real layer (unrelated random ones grow without bound). Stages
- * of ranks are held to the token recurrence, which knows no chunk and no rank.
+ * A stage without ranks gets its inputs from the references before it, so that w, kg, h
+ * are those of a layer (independent random ones grow without bound). A stage of ranks
+ * is compared with the token recurrence, which has no chunks and no ranks.
  */
 #include "judge.h"
 #include "base/random.h"
@@ -30,7 +30,7 @@ int grid_add(struct tensor_set *b, const struct kcp_context *x,
     return KCP_OK;
 }
 
-/* The gradients of parameters, of which each stretch has a part. */
+/* Gradients of parameters, summed over the stretches. */
 static void add_parts(struct tensor_set *b, const struct kcp_call *c, const char *name,
                       const char *shape, const char *parts)
 {
@@ -47,9 +47,9 @@ static void sum_parts(struct tensor_set *b, const struct kcp_call *c)
     add_parts(b, c, "ddt_bias", "HV KG", "ddt_part");
 }
 
-/* The state each stretch begins (ends) with: its own row of h0 (dht), nothing, or,
- * where the sequence came from elsewhere, a random one. h_start knows only the first
- * kind. */
+/* The state with which each stretch begins (ends): its row of h0 (dht), nothing, or a
+ * random one if the sequence began on another rank. h_start has the first kind
+ * alone. */
 static void fill_states(struct tensor_set *b, const struct kcase *k,
                         const struct kcp_plan *p,
                         const struct kcp_call *c, const char *of_sequence,
@@ -84,7 +84,7 @@ static void fill_marks(struct tensor_set *b, const struct kcase *k,
     range[1] = k->id % 7 == 6 ? range[0] : c->NS;   /* sometimes empty */
 }
 
-/* What 17 reads in one form for both models: exp2(G_last) a key row, and GDN's kg. */
+/* 17 reads one form for both models: exp2(G_last) per key row, and kg for GDN too. */
 static void fill_ladder(struct tensor_set *b, const struct kcp_call *c,
                         const struct kcp_context *x)
 {
@@ -107,9 +107,9 @@ static void fill_ladder(struct tensor_set *b, const struct kcp_call *c,
     }
 }
 
-/* 02, 03, 04, 05 and 09, 11, 10, 02 back, over the stretches of one rank, before `end`
- * in this pass; of 17 before 04; NULL, or none of these: all. A case of part
- * KCP_REVERSE runs `end` as well. `after`, if any, is told what each has written. */
+/* 02, 03, 04, 05, then 09, 11, 10, 02 backward, over the stretches of one rank, as far
+ * as before `end` in this pass (NULL: all; 17 counts as 04). For part KCP_REVERSE `end`
+ * runs too. `after`, if any, is called after each. */
 static int chunk_stages(struct tensor_set *b, const struct kcase *k,
                         const struct kcp_stage *end, enum kcp_pass pass,
                         void (*after)(struct tensor_set *, const struct kcase *,
@@ -187,8 +187,8 @@ void tensor_disturb(struct tensor *t, const struct kcase *k, enum kcp_storage st
     }
 }
 
-/* What dG of a token and gate is a sum of, besides itself: q dq and k dk, of a channel
- * or of all. The square of their RMS. */
+/* dG of a token and gate is a sum of q dq and k dk, of one channel or of all: the sum
+ * of their squares. */
 static double terms_of(const struct tensor_set *b, const struct kcp_call *c, int64_t t,
                        int64_t gate)
 {
@@ -208,8 +208,8 @@ static double terms_of(const struct tensor_set *b, const struct kcp_call *c, int
     return sum;
 }
 
-/* dg of a token is the sum of dG over the rest of its chunk: it is these that are
- * rounded, and what is left of them, where they cancel, has their error. */
+/* dg of a token is the sum of dG over the rest of its chunk. The dG are rounded; where
+ * they cancel, the sum keeps their errors. */
 static void disturb_sums(struct tensor *dg, const struct tensor_set *b,
                          const struct kcase *k, enum kcp_storage storage,
                          uint64_t *seed)
@@ -248,8 +248,7 @@ void pipeline_disturb(struct tensor_set *b, const struct kcase *k,
     }
 }
 
-/* The states at the sequences' ends, as the stretches have them, under a layer's
- * name. */
+/* The states at the ends of sequences, from those of the stretches. */
 static void states_of_sequences(struct tensor_set *b, const struct kcp_plan *p,
                                 const struct kcp_call *c, const char *name,
                                 const char *of_stretches, const char *given)
@@ -265,7 +264,7 @@ static void states_of_sequences(struct tensor_set *b, const struct kcp_plan *p,
                8 * n);
 }
 
-/* States as a layer's interface has them become as the chapters do, [K,V], or back. */
+/* Transposes states between the layer's layout and that of the chapters, [K,V]. */
 static void turn_states(struct tensor_set *b, const struct kcp_call *c,
                         const char *name, int rows, int columns)
 {
@@ -328,12 +327,12 @@ int pipeline_oracle(struct tensor_set *b, const struct kcase *k, int backward)
     return status;
 }
 
-/* The convolution on one rank: the reference alone, with nothing to exchange. */
-struct alone { struct tensor_set *b; struct kcp_call c; };
+/* The convolution on one rank. */
+struct one_rank { struct tensor_set *b; struct kcp_call c; };
 
-static int alone_body(struct kcp_comm *comm, void *arg)
+static int one_rank_body(struct kcp_comm *comm, void *arg)
 {
-    struct alone *a = arg;
+    struct one_rank *a = arg;
     a->c.comm = comm;
     return reference_run(a->b, stage_find("14_conv"), &a->c);
 }
@@ -342,7 +341,7 @@ int pipeline_conv(struct tensor_set *b, const struct kcase *k, enum kcp_pass pas
 {
     struct kcp_plan *p = case_plan(k, 1);
     if (!p) return KCP_NO_MEMORY;
-    struct alone a = { b, k->call };
+    struct one_rank a = { b, k->call };
     a.c.pass = pass;
     a.c.R = 1;
     a.c.r = 0;
@@ -350,7 +349,7 @@ int pipeline_conv(struct tensor_set *b, const struct kcase *k, enum kcp_pass pas
     a.c.NS = p->ctx[0].NS;
     a.c.NC = p->ctx[0].NC;
     grid_add(b, &p->ctx[0], &a.c);
-    int status = kcp_threads_run(1, alone_body, &a, NULL, 0);
+    int status = kcp_threads_run(1, one_rank_body, &a, NULL, 0);
     kcp_plan_free(p);
     return status;
 }

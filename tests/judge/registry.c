@@ -1,5 +1,5 @@
-/* registry.c -- checks as the linker found them, sorted by stage and name; a variant
- * from a shared object. ref/core/variants.c has those of the program.
+/* registry.c -- checks, which the linker collects; a variant of a shared object.
+ * ref/core/variants.c has the variants of this program.
  *
  * Book: CONTRIBUTING.md, "Adding".  Checked by: tests/judge/self_cases.c.
  * Next: report.c.
@@ -17,7 +17,7 @@ int is_mutant(const struct kcp_variant *v) { return !strncmp(v->name, "mutant_",
 
 const struct kcp_stage *stage_find(const char *name) { return kcp_stage_find(name); }
 
-/* Of the stage asked for; or of what is no stage, "06" for 06_plan. */
+/* asked: NULL for all, a name, or its number, "06" for 06_plan. */
 static int of_stage(const char *asked, const char *stage)
 {
     if (!asked || !strcmp(asked, stage)) return 1;
@@ -34,8 +34,8 @@ int kcp_checks(const char *stage, const struct kcp_check **out, int max)
         if (!of_stage(stage, (*c)->stage)) continue;
         if (n < max)
             out[n++] = *c;
-        else if (max > 1)                       /* one that is left out is never told */
-            errx(2, "more than %d checks: MOST_CHECKS wants to be larger", max);
+        else if (max > 1)
+            errx(2, "more than %d checks: raise MOST_CHECKS", max);
     }
     for (int i = 1; i < n; i++)                                /* by stage, then name */
         for (int j = i; j > 0; j--) {
@@ -80,7 +80,7 @@ const struct kcp_variant *variant_load(const char *path, char *why, size_t n)
         return NULL;
     }
     if (*at && (*at)->stage && (*at)->name && (*at)->run) return *at;
-    snprintf(why, n, "%s: kcp_variant leads to %s", path,
+    snprintf(why, n, "%s: kcp_variant points to %s", path,
              *at ? "a record without a stage, a name or a function" : "no record");
     return NULL;
 }

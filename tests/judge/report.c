@@ -1,4 +1,4 @@
-/* report.c -- counts, the closing line, and the exit status that never lies.
+/* report.c -- counts, the closing lines and the exit status.
  *
  * Book: CONTRIBUTING.md.  Checked by: tests/judge/self_limits.c.  Next: core.c.
  */
@@ -31,8 +31,6 @@ void expect_(struct kcp_report *r, int ok, const char *file, int line, const cha
     report_fail(r, "%s:%d: %s: %s", file, line, expr, text);
 }
 
-/* Exit status: 0; 1: something failed, or nothing ran, or not what was asked for by its
- * name; 3: strict and incomplete. */
 const char *judge_program = "build/kcp-check", *judge_options = "";
 int judge_full;
 
@@ -52,6 +50,7 @@ const char *shell_word(const char *s, char *buf, size_t n)
     return buf;
 }
 
+/* 0; 1: something failed, or nothing ran; 3: --strict, and something was skipped. */
 int report_close(const struct kcp_report *r, int strict)
 {
     const int ran = r->pass + r->marginal + r->fail + r->caught + r->survived;
@@ -62,8 +61,8 @@ int report_close(const struct kcp_report *r, int strict)
            r->survived,
            r->na);
     if (nothing && (r->skip || r->na))
-        printf("nothing ran: what was asked for takes none of the cases, or needs what"
-               " is not here\n");
+        printf("nothing ran: the variant takes none of the cases, or its device was not"
+               " found\n");
     else if (nothing) printf("nothing ran: no such stage or variant\n");
     printf("%d passed, %d failed, %d skipped\n", r->pass + r->marginal + r->caught,
            r->fail + r->survived, r->skip);

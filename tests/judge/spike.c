@@ -1,4 +1,4 @@
-/* spike.c -- chapter 15 for the judge: spikes, gates that keep the state alive, masks.
+/* spike.c -- inputs of chapter 15: spikes, gates that keep the state alive, masks.
  *
  * Book: chapter 15, and field notes "Inputs are part of the proof".
  * Checked by: tests/judge/self_inputs.c.  Next: tests/15_scan/checks.c.
@@ -28,7 +28,8 @@ static void unit(struct tensor *t, int K)
     }
 }
 
-/* 1 with a chance, alone or in runs of so many; a run may cover whole ranks. */
+/* `value` with this chance, in runs of this mean length, which may cover whole
+ * ranks. */
 static void mask(struct tensor_set *b, const struct kcase *k, const char *name,
                  const char *shape, double chance, double run, int value)
 {
@@ -41,7 +42,8 @@ static void mask(struct tensor_set *b, const struct kcase *k, const char *name,
     }
 }
 
-/* alpha_base holds the decays' logarithms already: the spikes move them a little. */
+/* alpha_base holds logarithms of decays, which become logits; spikes move them a
+ * little. */
 void spike_draw(struct tensor_set *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;

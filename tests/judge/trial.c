@@ -1,4 +1,4 @@
-/* trial.c -- a trial: the arguments of every rank filled, run, and collected.
+/* trial.c -- a trial: the arguments of every rank are filled, run and fetched.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: verdict.c.
@@ -48,7 +48,7 @@ void trial_free(struct trial *t)
     t->rank = NULL;
 }
 
-/* Given back; whoever wrote around it is remembered. */
+/* Frees it; s->why keeps a write outside of it. */
 static void free_fenced(struct rank_args *s, void *p, size_t bytes, const char *what)
 {
     const char *broken = fenced_free(s->mem, p, bytes);
@@ -56,7 +56,7 @@ static void free_fenced(struct rank_args *s, void *p, size_t bytes, const char *
         snprintf(s->why, sizeof s->why, "wrote %s %s", broken, what);
 }
 
-/* Room for the block that backward reads, and for the reference's. */
+/* The larger of the block that backward reads and the reference's. */
 static size_t block_bytes(const struct kcp_forward *a, const struct kcp_variant *v,
                           size_t width)
 {
@@ -95,9 +95,9 @@ const char *whose_field(const struct kcp_field *f)
 
 int (*trial_forward)(struct kcp_forward *) = ref_forward;
 
-/* Forward first, when backward is tried: the table's, whose block has the format that
- * backward reads (paths.c), or the reference's. A mutant and its twin follow the
- * reference's: theirs leave no block. Its o and ht are outputs of the trial. */
+/* The forward before a backward: that of the table, whose block has the format that
+ * this backward reads (paths.c), or the reference. For a mutant and its twin the
+ * reference, because theirs write no block. o and ht are outputs of the trial. */
 static int run_forward(struct rank_args *s, const struct kcp_variant *v)
 {
     const struct kcp_stage *back = stage_find("13_backward");
@@ -137,15 +137,15 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     struct kcp_call *c = (struct kcp_call *)s->args;
     void *work = NULL;
     int status = KCP_OK;
-    /* Every other case on a stream that no other work waits for. */
+    /* Every other case runs on a stream that does not wait for other streams. */
     struct CUstream_st *stream = s->id % 2 && s->mem->stream ? s->mem->stream() : NULL;
     if (stream && s->mem->sync()) return KCP_CUDA;
     c->stream = stream;
     if (comm) groups_count(comm);
-    c->work = NULL;                    /* of a run before: it has been given back */
+    c->work = NULL;                    /* that of an earlier run is freed */
     c->work_bytes = 0;
     c->comm = comm;
-    /* Who gives none gets those of the memory where its arrays are. */
+    /* Without ops a layer must use those of the memory of its arrays. */
     c->ops = s->ranks && s->id % 3 == 2 ? NULL : s->mem->mapops;
     c->plan = s->plan;
     if (s->ranks && !strncmp(t->stage->name, "13", 2)) {
@@ -164,7 +164,7 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     if (!status) status = t->variant->run(s->args);
     const char *ungrouped = comm ? groups_end(comm) : NULL;
     if (ungrouped) snprintf(s->why, sizeof s->why, "%s", ungrouped);
-    /* Over NCCL a stream that ran to its end may have been aborted. */
+    /* Over NCCL a stream may end because it was aborted: the barrier fails then. */
     if (comm && !status && ranks_apart()) {
         s->traffic = comm->traffic;
         status = comm->barrier(comm, NULL);
@@ -177,7 +177,7 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     free_fenced(s, s->saved, s->saved_bytes, "the saved block");
     s->saved = NULL;
     s->status = status;
-    /* "Not my shape" must not look like a lost rank. */
+    /* n/a is no lost rank. */
     return status == KCP_NA ? KCP_OK : status;
 }
 
@@ -187,7 +187,7 @@ int trial_launch(struct trial *t, char *why, size_t n)
         ? ranks_run(t->mem, t->R, rank_body, t, why, n) : rank_body(NULL, t);
     for (int r = 0; r < t->R && !status; r++) status = t->rank[r].status;
     for (int r = 0; r < t->R && status == KCP_NA; r++)
-        if (t->rank[r].lacks_forward) snprintf(why, n, "no forward before it takes it");
+        if (t->rank[r].lacks_forward) snprintf(why, n, "no forward takes this case");
     for (int r = 0; r < t->R && !status; r++)
         if (t->rank[r].why[0]) {
             snprintf(why, n, "rank %d %s", r, t->rank[r].why);
@@ -196,7 +196,7 @@ int trial_launch(struct trial *t, char *why, size_t n)
     return status;
 }
 
-/* Of a process of ranks this one's alone, whose arrays exist. */
+/* Under a launcher this process has the arrays of its rank alone. */
 static int is_mine(int r) { return ranks_mine() < 0 || ranks_mine() == r; }
 
 int trial_here(struct trial *t, char *why, size_t n)

@@ -1,4 +1,4 @@
-/* trial.h -- a trial of R ranks, each with arguments and buffers of its own.
+/* trial.h -- a trial: R ranks, each with arguments and buffers.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: rank_args.c fills a rank, trial.c runs them, expected.c, verdict.c judges.
@@ -8,9 +8,9 @@
 
 #include "judge.h"
 
-/* Around every array, workspace and saved block lie so many bytes of NaN: who reads
- * past the end computes NaN, who writes there is seen. --exact: none, so that memcheck,
- * which knows how long an allocation is, sees it too. */
+/* Bytes of NaN around every array, workspace and saved block: reads outside give NaN,
+ * writes outside are found. With --exact there are none, so that memcheck, which knows
+ * the size of an allocation, reports them. */
 #define FENCE fence_bytes
 
 struct buffer {
@@ -45,8 +45,8 @@ struct rank_args {
 void *image_alloc(size_t n);
 void image_free(void *p);
 
-/* leftovers.c: what is in a workspace before a run: NaN, or what the last run left, or
- * the last one that wanted another size (the last one, when all wanted the same). */
+/* leftovers.c: the bytes of a workspace before a run: NaN, or those that the last run
+ * left, or the last run of another size (if none had another size, the last run). */
 enum leftovers { LEFT_NONE, LEFT_BY_LAST, LEFT_OTHER_SIZE };
 void leftovers_keep(const struct rank_args *s, const void *work, size_t bytes);
 int  leftovers_lay(const struct rank_args *s, void *work, size_t bytes,
@@ -58,8 +58,8 @@ struct trial {
     const struct memory *mem;
     int R;
     struct rank_args *rank;
-    enum leftovers stale;           /* workspaces as an earlier run left them */
-    const struct kcase *k;          /* what it is a trial of */
+    enum leftovers stale;           /* the bytes of its workspace */
+    const struct kcase *k;
     enum kcp_pass pass;
     int runs;                       /* since it was filled */
 };
@@ -90,8 +90,8 @@ void expected_ahead(const struct kcp_stage *s, const struct kcase *list, int n,
 const double *expected_moved(const char *field, int draws);
 struct kcp_call call_of(const struct kcp_stage *s, const struct kcase *k,
                         const struct kcp_plan *p, int r, enum kcp_pass pass);
-/* What slices of a layer are held against, of inputs and outputs in one set: RMS(v),
- * and the sums of parameters' gradients as they would be by chance. */
+/* Natural sizes, from inputs and outputs in one set: RMS(v), and sums of gradients of
+ * parameters if the signs of their terms were random. */
 struct sizes_by_chance { double rms_v, rms_sum, rms_dA; };
 struct sizes_by_chance sizes_by_chance(const struct tensor_set *b,
                                        const struct kcp_call *c);
@@ -103,16 +103,15 @@ struct slice slice_of(const struct trial *t, const struct rank_args *s,
                       const double *got, const double *want, const struct tensor *all);
 /* The numbers of an image; the caller frees them. */
 double *numbers_of(const struct buffer *o, const char *image);
-/* What a trial has arrays of: a stage's fields, NULL behind the last. Of 13 the outputs
- * of the forward before it too, which is judged where it saves: their pointers lie
- * behind 13's arguments, and they are fields of 08. */
+/* The i-th field of a trial: the stage's fields, then NULL. For 13 also the outputs of
+ * the forward before it, fields of 08 whose pointers follow 13's arguments. */
 const struct kcp_field *trial_field(const struct kcp_stage *s, int i);
 const struct kcp_stage *stage_of_field(const struct kcp_stage *s,
                                        const struct kcp_field *f);
 /* "forward's " of such an output, else "". */
 const char *whose_field(const struct kcp_field *f);
-enum { BEHIND_ARGS = 64 };                    /* bytes, for pointers and for guards */
-/* The reference's forward before 13; the judge's own checks put a wrong one here. */
+enum { BEHIND_ARGS = 64 };                    /* bytes for these pointers */
+/* The reference's forward before 13; self_trials.c replaces it. */
 extern int (*trial_forward)(struct kcp_forward *);
 
 /* Images of all arrays of a rank; then arrays made from them (again from the same
@@ -133,21 +132,21 @@ int  trial_fill(struct trial *t, const struct kcase *k, const struct kcp_plan *p
                 const struct tensor_set *want);
 int  trial_launch(struct trial *t, char *why, size_t n);
 int  trial_here(struct trial *t, char *why, size_t n);   /* send, launch, fetch */
-int  trial_run(struct trial *t, char *why, size_t n);    /* where it belongs; checked */
-/* Bytes of output o that are not those of another run's, `to`. There o's first row is
- * row `first`: o->first, where one rank has them all. Rows of tokens, states that this
- * rank owns, sums whole. */
+int  trial_run(struct trial *t, char *why, size_t n);    /* here or there, checked */
+/* How many bytes of output o differ from those of another run, `to`, where the first
+ * row of o is row `first`. Rows of tokens, states that this rank owns, whole sums. */
 int64_t buffer_other_bytes(const struct buffer *o, const struct buffer *to,
                            int64_t first);
 void trial_free(struct trial *t);
-int  row_a(const struct kcp_field *f, const char *letter);  /* a row a token, "T"? */
-/* A sequence of NaN changes no bit of the others (alone.c); canonical segments give the
- * same bits on every number of ranks (canonical.c). KCP_NA: not asked of its stage. */
+int  row_a(const struct kcp_field *f, const char *letter); /* "T": one row per token? */
+/* A sequence of NaN changes no bit of the others (alone.c); canonical segments give
+ * equal bits on every number of ranks (canonical.c). KCP_NA: not a check of its
+ * stage. */
 int  alone_variant(struct kcp_report *rep, const struct kcp_variant *v);
 int  canonical_variant(struct kcp_report *rep, const struct kcp_variant *v);
-const struct memory *gpu_of_threads(void);     /* NULL: none, or ranks have their own */
-/* Where the judge fills the arrays of a trial; NULL: no device. A shared object's are
- * filled on the host, for they are copied to its process. */
+const struct memory *gpu_of_threads(void);     /* NULL: none, or one for each rank */
+/* The memory of a trial's arrays; NULL: no device. If the variant has a process, the
+ * host's for both places, because only that process has the arrays. */
 const struct memory *trial_memory(enum kcp_where where);
 extern const struct memory *memory_forced;     /* instead, for the judge's own checks */
 

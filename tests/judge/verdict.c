@@ -8,55 +8,57 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the case that is being judged. */
-static const struct expected *kept;
-
-/* An error map in text: a row a rank, a column a chunk, a digit the size of the error
- * (0: within tolerance, n: n powers of ten above it, N: NaN). */
-static void draw_map(const struct trial *t, const char *field, double tol, char *map,
-                     size_t size)
-{
-    char *p = map, *end = map + size;
-    for (int r = 0; r < t->R; r++) {
-        const struct rank_args *s = &t->rank[r];
-        for (int i = 0; i < s->n; i++) {
-            const struct buffer *o = &s->buffer[i];
-            if (strcmp(o->field->name, field) || !o->want || o->field->shape[0] != 'T')
-                continue;
-            if (p == map)
-                p += snprintf(p, end - p,
-                              "        by chunk: . right, a digit: powers of"
-                              " ten beyond what is allowed\n");
-            p += snprintf(p, end - p,
-                          t->stage->ranks ? "    rank %d  " : "    chunks  ",
-                          r);
-            const int64_t row = o->n / (o->dim[0] ? o->dim[0] : 1), C = s->call.C;
-            double *x = numbers_of(o, o->image);
-            for (int64_t c = 0; c * C < o->dim[0] && end - p > 40; c++) {
-                double e = 0, f = 1e-300;
-                for (int64_t j = c * C * row; j < (c + 1) * C * row && j < o->n; j++)
-                    {
-                        e += pow(x[j] - o->want[j], 2);
-                        f += pow(o->want[j], 2);
-                    }
-                const double over = log10(sqrt(e / f) / tol);
-                char digit = (char)('1' + (int)fmin(8, over));
-                if (over <= 0) digit = '.';
-                *p++ = isnan(over) ? 'N' : digit;
-            }
-            free(x);
-            p += snprintf(p, end - p, "\n");
-        }
-        if (end - p < 80) break;
-    }
-    *p = 0;
-}
+static const struct expected *expected;        /* of the case that is judged */
 
 double *numbers_of(const struct buffer *o, const char *image)
 {
     double *x = alloc_or_exit(8 * (size_t)o->n + 8);
     decode(x, image + FENCE, o->n, o->n ? o->bytes / (size_t)o->n : 8);
     return x;
+}
+
+/* One digit per chunk of an output: '.' within the tolerance, n: 10^(n-1) times above
+ * it or more, N: NaN. Returns the end of the text. */
+static char *map_chunks(const struct buffer *o, int64_t C, double tol, char *p,
+                        const char *end)
+{
+    const int64_t row = o->n / (o->dim[0] ? o->dim[0] : 1);
+    double *x = numbers_of(o, o->image);
+    for (int64_t c = 0; c * C < o->dim[0] && end - p > 40; c++) {
+        double off = 0, own = 1e-300;
+        for (int64_t j = c * C * row; j < (c + 1) * C * row && j < o->n; j++) {
+            off += pow(x[j] - o->want[j], 2);
+            own += pow(o->want[j], 2);
+        }
+        const double over = log10(sqrt(off / own) / tol);
+        char digit = (char)('1' + (int)fmin(8, over));
+        if (over <= 0) digit = '.';
+        *p++ = isnan(over) ? 'N' : digit;
+    }
+    free(x);
+    return p + snprintf(p, (size_t)(end - p), "\n");
+}
+
+/* A row of the map per rank. */
+static void draw_map(const struct trial *t, const char *field, double tol, char *map,
+                     size_t size)
+{
+    char *p = map, *end = map + size;
+    *p = 0;
+    for (int r = 0; r < t->R && end - p > 80; r++) {
+        const struct rank_args *s = &t->rank[r];
+        for (int i = 0; i < s->n; i++) {
+            const struct buffer *o = &s->buffer[i];
+            if (strcmp(o->field->name, field) || !o->want || o->field->shape[0] != 'T')
+                continue;
+            if (p == map)
+                p += snprintf(p, (size_t)(end - p), "        by chunk: . right, a "
+                              "digit: powers of ten above the tolerance\n");
+            p += snprintf(p, (size_t)(end - p),
+                          t->stage->ranks ? "    rank %d  " : "    chunks  ", r);
+            p = map_chunks(o, s->call.C, tol, p, end);
+        }
+    }
 }
 
 struct slice slice_of(const struct trial *t, const struct rank_args *s,
@@ -84,8 +86,8 @@ static void judge_rank(const struct trial *t, const struct rank_args *s,
         const struct buffer *o = &s->buffer[i];
         if (!o->want) continue;
         double *got = numbers_of(o, o->image);
-        struct slice x = slice_of(t, s, o, kept, got, o->want,
-                                  tensor_find(&kept->want, o->field->name));
+        struct slice x = slice_of(t, s, o, expected, got, o->want,
+                                  tensor_find(&expected->want, o->field->name));
         x.is_plain = is_plain;
         x.moved = judged == KCP_F64 ? NULL : expected_moved;
         check_slice(&x, w);
@@ -93,9 +95,9 @@ static void judge_rank(const struct trial *t, const struct rank_args *s,
     }
 }
 
-/* The worst of all ranks: by the limits as they stand, and only where one is passed, by
- * less than any limit rises, by what moves of itself. Who is further off is the worst
- * either way. */
+/* The worst of all ranks, first by the plain limits. What moves by itself (expensive)
+ * is computed only for an error between a plain limit and the most that a limit
+ * rises. */
 static void judge_ranks(const struct trial *t, enum kcp_storage judged, struct worst *w)
 {
     for (int is_plain = 1; is_plain >= 0; is_plain--) {
@@ -125,7 +127,7 @@ static int same_bits(const struct trial *a, const struct trial *b, char *why, si
 static int run_once(struct trial *t, const struct kcase *k, const struct kcp_plan *p,
                     enum kcp_pass pass, char *why, size_t n)
 {
-    const int status = trial_fill(t, k, p, pass, &kept->in, &kept->want);
+    const int status = trial_fill(t, k, p, pass, &expected->in, &expected->want);
     return status ? status : trial_run(t, why, n);
 }
 
@@ -138,8 +140,8 @@ static int run_again(struct trial *t, char *why, size_t n)
 int repeats_asked = 1;
 static const int64_t LARGE_STATES = 1 << 22;
 
-/* Whose list is judged, and which passes of it ran. A case's seed less its number is
- * the same for all of a list. */
+/* The list that is judged, and how many cases ran in each pass. A case's seed less its
+ * number is equal for all cases of a list. */
 static struct list_run {
     const struct kcp_stage *stage;
     int (*run)(void *);
@@ -150,7 +152,7 @@ static struct list_run {
 
 void repeats_begin(void) { walked = (struct list_run){ 0 }; }
 
-/* The first case that the variant takes? Asked once of each that it did. */
+/* The first case of the list that the variant takes, in this pass? */
 static int is_first(const struct trial *t, const struct kcase *k)
 {
     const struct list_run now = { t->stage, t->variant->run, t->variant->storage,
@@ -162,11 +164,11 @@ static int is_first(const struct trial *t, const struct kcase *k)
     return !walked.ran[pass]++;
 }
 
-/* The first case that a variant takes runs fifty times, in each pass; four times where
- * its states have more numbers than those of any first case of a list (--case), for the
- * references in double would take a minute. The first three of each list run once more,
- * and so does a case of each path: what is wrong now and then, or depends on what lay
- * in the workspace. */
+/* The first case that a variant takes runs fifty times, in each pass; four times if its
+ * states have more numbers than those of any first case of a list (--case), because the
+ * references in double would take a minute. The first three of each list, and a case of
+ * each path, run once more. This shows what is wrong now and then, or depends on the
+ * bytes in a workspace. */
 static int repeats_of(const struct trial *t, const struct kcase *k)
 {
     const int first = is_first(t, k) || k->id == 0;
@@ -186,12 +188,12 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
                            .backward = pass == KCP_BACKWARD };
     snprintf(out->why, sizeof out->why, "%s", mem ? "" : "no device");
     if (!mem) return;
-    int status = expected_find(s, k, pass, judged, p, &kept);
+    int status = expected_find(s, k, pass, judged, p, &expected);
     snprintf(out->why, sizeof out->why, "%s %s, case %d", s->name, v->name, k->id);
     ranks_doing(out->why);
     out->why[0] = 0;
     if (!status) status = run_once(&t, k, p, pass, out->why, sizeof out->why);
-    if (kept) out->alive = kept->alive;
+    if (expected) out->alive = expected->alive;
     if (status) {
         out->outcome = status == KCP_NA ? NA : FAIL;
         out->refused = status == KCP_NA && !out->why[0];
@@ -233,8 +235,7 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
     trial_free(&t);
 }
 
-/* Two passes of one case: a failure of either fails; n/a only when both are, and said
- * of the one that is. */
+/* Two passes of one case: it fails when one fails, and is n/a when both are. */
 static void merge(struct verdict *a, const struct verdict *b)
 {
     const int no_forward = a->outcome == NA && b->outcome != NA;
