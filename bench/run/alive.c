@@ -32,8 +32,15 @@ static int sum_columns(const struct kcp_stage *s, union pass_args *a, double *h0
     return KCP_OK;
 }
 
-/* The stage's reference on the first local sequence as one rank's whole batch. *alive:
- * -1 where no state enters. */
+static void set_array(const struct kcp_stage *s, void *args, const char *name, void *p)
+{
+    for (int i = 0; i < s->nfields; i++)
+        if (strcmp(s->fields[i].name, name) == 0)
+            memcpy((char *)args + s->fields[i].at, &p, sizeof p);
+}
+
+/* Runs the stage's reference with the first local sequence as a batch on one rank.
+ * *alive: -1 where no state enters. */
 int rank_alive(struct run *x, const struct kcp_stage *s, const union pass_args *of,
                double *alive)
 {
@@ -51,31 +58,20 @@ int rank_alive(struct run *x, const struct kcp_stage *s, const union pass_args *
     const size_t value = (size_t)cu[1] * (size_t)c->HV * (size_t)c->V;
     double *v = calloc(2 * value + 2 * state + (size_t)(c->HV * c->V), sizeof *v);
     double *o = v + value, *h0 = o + value, *ht = h0 + state, sum = 0;
+    const struct { const char *name; void *p; } arrays[] = {
+        { "cu", plan->ctx[0].cu }, { "cn", plan->ctx[0].cn }, { "sc", plan->ctx[0].sc },
+        { "v", v }, { "o", o }, { "h0", h0 }, { "ht", ht }, { "o0", NULL },
+        { "ot", ht + state },
+    };
     kcp_layer_call(&(struct kcp_layer){ .ops = &ref_mapops }, c, plan, NULL);
     c->pass = KCP_FORWARD;
     c->layout = KCP_KV;
-#define SET_ARRAYS(args)                                                              \
-    do {                                                                              \
-        args.cu = plan->ctx[0].cu;                                                    \
-        args.cn = plan->ctx[0].cn;                                                    \
-        args.sc = plan->ctx[0].sc;                                                    \
-        args.v = v;                                                                   \
-        args.o = o;                                                                   \
-        args.h0 = h0;                                                                 \
-        args.ht = ht;                                                                 \
-    } while (0)
-    if (s == stage_of("08")) {
-        SET_ARRAYS(a.forward);
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+        set_array(s, &a, arrays[i].name, arrays[i].p);
+    if (s == stage_of("08"))
         a.forward.saved = NULL;
-    } else if (s == stage_of("16")) {
-        SET_ARRAYS(a.family);
+    if (s == stage_of("16"))
         a.family.h_kept = NULL;
-    } else {
-        SET_ARRAYS(a.scan);
-        a.scan.o0 = NULL;
-        a.scan.ot = ht + state;
-    }
-#undef SET_ARRAYS
     const int status = v ? sum_columns(s, &a, h0, ht, &sum) : KCP_NO_MEMORY;
     *alive = sqrt(sum / ((double)c->HV * c->K));
     free(v);
