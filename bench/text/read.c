@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FEW = 256, FILE_MOST = 1 << 24 };     /* FEW bytes are too short a text */
+enum { FILE_MOST = 1 << 24 };
 
 static int refuse(const char *name, const char *found)
 {
@@ -53,23 +53,6 @@ static unsigned char *slurp(const char *path, int64_t *n, const char **why)
         return buf;
     free(buf);
     return NULL;
-}
-
-/* Keeps the comments of a C source. */
-static int64_t comments(unsigned char *s, int64_t n)
-{
-    int64_t kept = 0;
-    for (int64_t i = 0, in = 0; i + 1 < n; i++) {
-        const int opens = !in && s[i] == '/' && s[i + 1] == '*';
-        const int closes = in && s[i] == '*' && s[i + 1] == '/';
-        if (opens || closes) {
-            in = opens;
-            i++;
-            s[kept++] = '\n';
-        } else if (in && !(s[i] == '*' && i && s[i - 1] == ' '))
-            s[kept++] = s[i];
-    }
-    return kept;
 }
 
 /* The bytes of a file that are used: at most 5/8 of the rest, so that the first
@@ -126,31 +109,24 @@ static int read_list(struct text *x, const char *paths, int64_t most)
     return status;
 }
 
-/* README.md and the book; if these are too short, comments of the sources. */
+/* README.md and the first chapters of the book. */
 static int read_own(struct text *x, int64_t most)
 {
-    const char *const prose[] = { "README.md", "book/[0-9]*.md", "ref/*.[ch]" };
-    for (int p = 0; p < 3 && (p < 2 || x->T < FEW); p++) {
-        glob_t g;
-        if (glob(prose[p], 0, NULL, &g))
-            continue;
-        for (size_t i = 0; i < g.gl_pathc && x->N < 3; i++) {
-            int64_t n, size;
-            const char *why;
-            unsigned char *s = slurp(g.gl_pathv[i], &n, &why);
-            if (!s)
-                continue;
-            size = n;
-            if (p == 2)
-                n = comments(s, n);
-            append(x, g.gl_pathv[i], s, n, size, most, x->N == 2);
-            free(s);
-        }
-        globfree(&g);
+    glob_t g = { 0 };
+    glob("README.md", 0, NULL, &g);
+    glob("book/[0-9]*.md", GLOB_APPEND, NULL, &g);
+    for (size_t i = 0; i < g.gl_pathc && x->N < 3; i++) {
+        int64_t n;
+        const char *why;
+        unsigned char *s = slurp(g.gl_pathv[i], &n, &why);
+        if (s)
+            append(x, g.gl_pathv[i], s, n, n, most, x->N == 2);
+        free(s);
     }
+    globfree(&g);
     if (!x->T)
-        fprintf(stderr, "kcp-text: no README.md, book/*.md or ref/*.c found: run it in "
-                "the root of the repository, or add TEXT=\n");
+        fprintf(stderr, "kcp-text: no README.md and book/*.md found: run it in the root "
+                "of the repository, or add TEXT=\n");
     return x->T ? 0 : 2;
 }
 
