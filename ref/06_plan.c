@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Limits: a plan larger than these is a mistake of whoever asked for it. */
+/* Limits: a larger plan is refused as a mistake. */
 enum { MOST_RANKS = 65536, MOST_ITEMS = 1 << 26 };
 
 /* The integers of all contexts lie in one block, freed with the plan. */
@@ -18,14 +18,14 @@ struct owned {
     int *block;
 };
 
-/* What is asked: ranges and their owners, or cuts, or neither. */
-struct asked {
+/* The arguments: ranges and their owners, or cuts, or neither. */
+struct request {
     const int64_t *cuts;
     const struct kcp_owners *owners;
     int Wc;
 };
 
-static const char *refuse_ranges(const struct asked *a, int64_t T, int R)
+static const char *refuse_ranges(const struct request *a, int64_t T, int R)
 {
     const struct kcp_owners *o = a->owners;
     if (o) {
@@ -48,7 +48,7 @@ static const char *refuse_ranges(const struct asked *a, int64_t T, int R)
     return NULL;
 }
 
-static const char *refuse(int N, const int64_t *cu, int R, const struct asked *a,
+static const char *refuse(int N, const int64_t *cu, int R, const struct request *a,
                           int64_t L, int C)
 {
     if (N < 0 || N > MOST_ITEMS) return "N, the number of sequences, is out of range";
@@ -124,9 +124,9 @@ static void join_ranges(struct kcp_plan *p)
         p->cuts[r + 1] += p->cuts[r];
 }
 
-/* The ranges as asked for: rank r owns range r between cuts, cuts[r] = floor(r T / R)
+/* The ranges: rank r owns range r between cuts, cuts[r] = floor(r T / R)
  * without forming r T; or any owners. */
-static int ranges(struct kcp_plan *p, const struct asked *a)
+static int ranges(struct kcp_plan *p, const struct request *a)
 {
     const int64_t q = p->T / p->R, rest = p->T % p->R;
     const struct kcp_owners *o = a->owners;
@@ -284,7 +284,7 @@ static int own_segments(struct kcp_plan *p, const char **why)
 }
 
 /* Ranges, segments, holders, contexts, in this order: each needs the ones before. */
-static int build(struct owned *own, const struct asked *a, const char **why)
+static int build(struct owned *own, const struct request *a, const char **why)
 {
     struct kcp_plan *p = &own->plan;
     int64_t chunks;
@@ -312,7 +312,7 @@ static int build(struct owned *own, const struct asked *a, const char **why)
 }
 
 static int make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
-                const struct asked *a, int64_t L, int C, const char **why)
+                const struct request *a, int64_t L, int C, const char **why)
 {
     const char *unread;
     int err = KCP_BAD;
@@ -353,7 +353,7 @@ static int make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
 int kcp_plan_make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
                   const int64_t *cuts, int64_t L, int C, int Wc, const char **why)
 {
-    const struct asked a = { cuts, NULL, Wc };
+    const struct request a = { cuts, NULL, Wc };
     return make(plan, N, cu_seqlens, R, &a, L, C, why);
 }
 
@@ -361,7 +361,7 @@ int kcp_plan_owned(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int
                    const struct kcp_owners *owners, int64_t L, int C, int Wc,
                    const char **why)
 {
-    const struct asked a = { NULL, owners, Wc };
+    const struct request a = { NULL, owners, Wc };
     return make(plan, N, cu_seqlens, R, &a, L, C, why);
 }
 

@@ -3,15 +3,15 @@
  * Book: chapter 06, "The next batch".  Checked by: tests/06_plan/refresh.c.
  * Next: ref/07_merge.c.
  *
- * A caller who has prepared a step, as a graph or as args structs whose pointers lead
+ * A caller that has prepared a step, as a graph or as args structs whose pointers lead
  * into a plan, serves another batch with it when nothing but lengths has changed.
  */
 #include "checked.h"
 
 #include <string.h>
 
-/* What a prepared step holds apart from the arrays: sizes, and who talks to whom. NULL,
- * or what is another. */
+/* What a prepared step holds apart from the arrays: sizes, and which ranks exchange
+ * messages. NULL, or what is another. */
 static const char *differs(const struct kcp_plan *p, const struct kcp_plan *next)
 {
     if (p->N != next->N || p->R != next->R || p->C != next->C || p->T != next->T ||

@@ -89,7 +89,7 @@ static void bound_maps(struct fore *x)
     kcp_wire_bounds(a->comm, x->bound);
 }
 
-/* Chapters 05 and 07: the maps that somebody reads, then over the cuts. On return
+/* Chapters 05 and 07: the maps that a later rank reads, then the exchange. On return
  * states [s] is the state with which segment s begins. */
 static int carry(struct fore *x)
 {
@@ -148,7 +148,7 @@ static int keep(struct fore *x)
 }
 
 /* Chapter 04, and the final states of the sequences that end here; one without tokens
- * hands h0 through, in whatever layout it came. */
+ * copies h0 to ht, in the layout of h0. */
 static int output(struct fore *x)
 {
     const struct kcp_forward *a = x->a;
@@ -188,7 +188,7 @@ static int program(struct fore *x)
         if (status)
             return kcp_refuse(status, "08_forward: saved_bytes: found %zu, expected "
                               "%zu", a->saved_bytes, kcp_saved_bytes(a));
-        struct kcp_saved *s = a->saved;          /* what is not wanted reads as 0 */
+        struct kcp_saved *s = a->saved;   /* parts not computed read as 0 */
         memset((char *)a->saved + sizeof *s, 0, s->bytes - sizeof *s);
     }
     //> program
@@ -203,7 +203,7 @@ static int program(struct fore *x)
 /* o of this rank's shard; ht of the sequences that end here, or that
  * have no token and are ours by the plan; other rows of ht are not touched. h0 enters
  * on the rank where its sequence starts. saved (may be NULL) becomes what ref_backward
- * needs. On a failure the other ranks are told, and end too. */
+ * needs. If a rank fails, the other ranks return an error too. */
 int ref_forward(struct kcp_forward *a)
 {
     const int refused = kcp_begin("08_forward", KCP_HOST, a, NULL);

@@ -13,7 +13,7 @@
  *
  *   dAqk = scale tril(dO v_new^T)          dv_local = tril(Aqk)^T dO
  *
- * Rows t, tokens of chunk c; column j stands for the chunk's token j. Aqk holds scale
+ * Rows t, tokens of chunk c; column j is the chunk's token j. Aqk holds scale
  * already. Columns of dAqk past the diagonal or past the chunk's end become 0. */
 static void local(const struct kcp_chunk_backward *a, int n, int64_t t0, int rows)
 {
@@ -88,7 +88,7 @@ static void reverse(const struct kcp_chunk_backward *a, int n, int64_t t0, int r
  *
  *   dh [c] = dS at the END of chunk c       dh_in [s] = dS at the beginning of s
  *
- * Shapes: stages/09.def; the caller owns every array. KCP_BAD when no part is asked. */
+ * Shapes: stages/09.def; the caller owns every array. KCP_BAD: part is 0. */
 int ref_chunk_backward(struct kcp_chunk_backward *a)
 {
     const int refused = kcp_begin("09_chunk_backward", KCP_HOST, a, NULL);

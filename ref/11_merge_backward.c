@@ -146,7 +146,7 @@ static void stretch(struct reverse_scan *x, int s, int want, void *out_)
  * (NULL: 0), which is dht where a sequence ends and 0 elsewhere. M is chapter 05's: the
  * reverse walk yields its transpose, stored back as M, so both passes share one format.
  * want [s] KCP_WANT_H, KCP_WANT_M; with reuse_M no M is made: forward's is at hand.
- * dmap [NS,HV,K,V+K] is the caller's; what is not wanted is not touched. */
+ * dmap [NS,HV,K,V+K] is the caller's; parts that `want` leaves out are not written. */
 int ref_merge_backward(struct kcp_merge_backward *a)
 {
     const int refused = kcp_begin("11_merge_backward", KCP_HOST, a, NULL);

@@ -103,7 +103,7 @@ static int parameters(struct backward_rank *x)
     return status;
 }
 
-/* dh0 of the sequences that start here; one without tokens hands dht through. */
+/* dh0 of the sequences that start here; one without tokens copies dht. */
 static void initial(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
@@ -157,7 +157,7 @@ static int program(struct backward_rank *x)
  * sequence ends, dht; dh0 on the rank where it starts; dA_log and ddt_bias summed over
  * the ranks. saved is what ref_forward left: its own mode says what is made again.
  * Rows of dh0 that other ranks own are not touched. On any failure the other ranks are
- * told, and end too. KCP_MISMATCH: a block that someone else wrote. */
+ * told, and end too. KCP_MISMATCH: a block of another writer. */
 int ref_backward(struct kcp_backward *a)
 {
     const int refused = kcp_begin("13_backward", KCP_HOST, a, NULL);

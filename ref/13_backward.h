@@ -38,7 +38,7 @@ struct backward_rank {
 void   *backward_zeros(struct backward_rank *x, int64_t numbers);
 void    backward_rows(const struct backward_rank *x, int ends, const double *given,
                       double *to);
-/* KCP_MISMATCH: somebody else's block, or another mode's; why says whose. */
+/* KCP_MISMATCH: a block of another writer or mode; why names it. */
 int     backward_open(struct backward_rank *x);
 int     backward_recompute(struct backward_rank *x);        /* KCP_NO_MEMORY */
 

@@ -78,7 +78,7 @@ static void window(const struct kcp_conv *a, const struct rows *x, int s,
     }
 }
 
-/* A sequence without tokens hands its rows on: xt is x0, dx0 is dxt, or zeros. */
+/* A sequence without tokens copies its rows: xt is x0, dx0 is dxt, or zeros. */
 static void hand_on(const struct kcp_conv *a, const int *owner, const double *from,
                     double *to)
 {
@@ -134,10 +134,11 @@ static void through_act(const struct kcp_conv *a, const struct rows *x, const do
     }
 }
 
-/* dx_t = sum_{i<Wc} weight_{Wc-1-i} dpre_{t+i}, rows past the sequence's end 0; of the
- * last Wc - 1 rows dxt is a part. t may be a row of x0, which has no dpre. The adjoint
- * of a halo taken from earlier ranks is a halo taken from later ones: each term is
- * added by the owner of x_t, in the order of i, whoever made dpre_{t+i}. */
+/* dx_t = sum_{i<Wc} weight_{Wc-1-i} dpre_{t+i}, rows past the sequence's end 0; of
+ * the last Wc - 1 rows dxt is a part. t may be a row of x0, which has no dpre. The
+ * adjoint of a halo taken from earlier ranks is a halo taken from later ones: each
+ * term is added by the owner of x_t, in the order of i, on whichever rank dpre_{t+i}
+ * is computed. */
 static void into_row(const struct kcp_conv *a, const struct rows *dpre,
                      const struct around *z, const double *w, int64_t t, double *dx)
 {

@@ -1,8 +1,8 @@
-/* 15_rank.c -- Spike-KDA between ranks: maps of segments, the exchange, who gets what.
+/* 15_rank.c -- Spike-KDA between ranks: maps of segments, the exchange, the states
+ * received.
  *
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c and its mutants.
- * Next: ref/16_family.h.
- */
+ * Next: ref/16_family.h. */
 #include "15_scan.h"
 
 #include <stdlib.h>
@@ -119,7 +119,7 @@ static int tile_states(struct spike_rank *x)
     return status;
 }
 
-/* A sequence without tokens hands `from` through, or 0. */
+/* A sequence without tokens: a copy of `from`, or 0. */
 static void pass_on(const struct spike_rank *x, const int *owner, const double *from,
                     int64_t numbers, double *to)
 {
@@ -181,8 +181,8 @@ static int program(struct spike_rank *x)
     return status;
 }
 
-/* o, ht and ot, or all gradients, of this rank's shard. KCP_BAD: no
- * plan, or not this call's; KCP_NO_MEMORY. On a failure the other ranks are told. */
+/* o, ht and ot, or all gradients, of this rank's shard. KCP_BAD: no plan, or not
+ * this call's; KCP_NO_MEMORY. If a rank fails, all ranks return an error. */
 int ref_scan(struct kcp_scan *a)
 {
     const int refused = kcp_begin("15_scan", KCP_HOST, a, NULL);

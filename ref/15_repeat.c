@@ -25,7 +25,7 @@ static int64_t rows_a_rank(const struct spike_rank *x)
     return rows;
 }
 
-/* Without a mask nobody repeats, and the rows, all 0, need not travel. */
+/* Without a mask no token repeats an output, so the rows are 0 and not sent. */
 static int gather(struct spike_rank *x)
 {
     const size_t bytes = sizeof(double) * rows_a_rank(x) * width(x);

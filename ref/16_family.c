@@ -3,9 +3,8 @@
  * Book: chapter 16.  Checked by: tests/16_family/checks.c and its mutants.
  * Next: the book's recipe, and a model of your own.
  *
- * Nothing here knows a model: it makes the form, and hands it to chapters 04, 05, 07,
- * 09, 11 and 12 as if KDA had made it.
- */
+ * Nothing here depends on the model: it computes the form and calls chapters 04, 05,
+ * 07, 09, 11 and 12 as if KDA had made it. */
 #include "16_family.h"
 
 #include <stdlib.h>
@@ -193,7 +192,7 @@ static int program(struct family_rank *x)
 
 /* As ref_forward and ref_backward: o, and ht of the sequences that end
  * here; or all gradients of this rank's shard, and dh0 of those that start here. On a
- * failure the other ranks are told, and end too. */
+ * failure all ranks return an error. */
 int kcp_family_run(const struct family_model *m, const struct kcp_family *a)
 {
     struct family_rank x = { .m = m, .a = a, .plan = a->plan };

@@ -95,7 +95,7 @@ struct family_rank {
     const struct kcp_family *a;
     const struct kcp_plan *plan;
     const struct kcp_segment *seg;         /* this rank's segments */
-    struct kcp_call form;                  /* the call, told in rows of the form */
+    struct kcp_call form;                  /* the call, in rows of the form */
     int full, ngot;
     void *got[40];
     int *cu;                               /* [NS+1] in rows of the form */

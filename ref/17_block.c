@@ -23,7 +23,7 @@ void block_launch(void kernel(const struct kcp_ladder *a, int s, int n, int v),
             for (int v = 0; v < a->V; v++) kernel(a, s, n, v);
 }
 
-/* Two lanes that write one number at once: nobody knows which one it will be. */
+/* Two lanes write one number at once: the result is undefined. */
 static void spoil_shared(double *shared, const int *to, const int *count)
 {
     for (int l = 0; l < LANES; l++)
@@ -112,7 +112,7 @@ void block_arrive_expect(struct block_barrier *b, int64_t bytes)
     end_phase(b);
 }
 
-/* Phase `phase` is over when the one under way has the other parity. */
+/* Phase `phase` is complete when the current phase has the other parity. */
 int block_passed(const struct block_barrier *b, int phase)
 {
     return (b->phase & 1) != (phase & 1);

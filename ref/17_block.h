@@ -1,11 +1,10 @@
-/* 17_block.h -- a block in plain C: loads, copies under way, barriers, descriptors.
+/* 17_block.h -- a block in plain C: loads, copies in flight, barriers, descriptors.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_block.c.
  *
- * As in 17_warp.h numbers are double and lie where bf16 would. A copy that is under way
- * makes its place NaN at once, and brings its numbers only when somebody has waited for
- * it: who reads too early, or fills a place that is still read, gets NaN.
- */
+ * As in 17_warp.h numbers are double, at the places of bf16. A copy in flight fills
+ * its destination with NaN at once and delivers the numbers when a role has waited
+ * for it: a read that is too early, or a buffer refilled too early, gives NaN. */
 #ifndef KCP_17_BLOCK_H
 #define KCP_17_BLOCK_H
 
@@ -44,7 +43,7 @@ void block_arrive(struct block_barrier *b);
 void block_arrive_expect(struct block_barrier *b, int64_t bytes);
 int block_passed(const struct block_barrier *b, int phase);   /* compares the parity */
 
-/* Copies under way, in the order in which they were asked for. */
+/* Copies in flight, in the order of issue. */
 enum { BLOCK_COPIES = 64 };
 struct block_copy {
     double *to;
@@ -56,7 +55,7 @@ struct block_copy {
 struct block_copies { struct block_copy ask[BLOCK_COPIES]; int n, group; };
 
 /* cp.async: rows of `columns` numbers, `stride` apart, into the group that is open.
- * commit closes it; wait lets at most the n newest closed groups stay under way. */
+ * commit closes it; wait leaves at most the n newest closed groups in flight. */
 void block_async(struct block_copies *q, double *to, const double *from, int64_t stride,
                  int rows, int columns);
 void block_commit(struct block_copies *q);

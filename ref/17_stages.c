@@ -1,4 +1,4 @@
-/* 17_stages.c -- the fifth rung in C: two chunks under way while one is multiplied.
+/* 17_stages.c -- the fifth rung in C: two chunks in flight while one is multiplied.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_banks.c.
  */
@@ -12,7 +12,7 @@ enum { STAGES = 3 };
 
 struct block { struct block_stage at[STAGES]; struct block_copies copies; };
 
-/* Asks for the four copies of chunk c, into the group that is open. */
+/* Issues the four copies of chunk c, in the open group. */
 static void copy_chunk(const struct kcp_ladder *a, struct block_copies *q,
                        struct block_stage *to, int s, int n, int c)
 {

@@ -1,4 +1,4 @@
-/* 17_threads.c -- the first rung in C: a thread keeps a column and needs nobody.
+/* 17_threads.c -- the first rung in C: each thread computes one column alone.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_shared.c.
  */

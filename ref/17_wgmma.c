@@ -1,4 +1,4 @@
-/* 17_wgmma.c -- the seventh rung in C: descriptors say where the tensor core finds B.
+/* 17_wgmma.c -- the seventh rung in C: descriptors locate B for the tensor core.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_roles.c.
  */

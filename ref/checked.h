@@ -1,7 +1,7 @@
-/* checked.h -- what every call of a stage begins with, and what it says when refused.
+/* checked.h -- the check of every call of a stage, and the words of a refusal.
  *
  * Book: chapter 20, "What is promised to whom".  Checked by: tests/judge/self_calls.c.
- * Next: core/checked.c; core/agree.c, the part that asks the other ranks.
+ * Next: core/checked.c; core/agree.c, the comparison between ranks.
  */
 #ifndef KCP_CHECKED_H
 #define KCP_CHECKED_H
@@ -16,7 +16,7 @@ extern "C" {
 
 /* The call of a stage that is about to run: kcp_check_call, and, where there are ranks,
  * the same plan and options on all of them. may_lack: names of arrays, apart by blanks,
- * that this function does without. A call that is refused here tells the other ranks.
+ * that this function does without. A refused call fails on all ranks.
  * Inside of another checked call nothing is done: its arrays are known. */
 int kcp_begin(const char *stage, enum kcp_where where, const void *args,
               const char *may_lack);
@@ -28,12 +28,12 @@ int64_t kcp_field_numbers(const struct kcp_call *c, const struct kcp_field *f);
 void kcp_checked_enter(void);
 void kcp_checked_leave(void);
 
-/* Returns status; kcp_why() is what the format says. */
+/* Returns status; kcp_why() then returns the formatted text. */
 int kcp_refuse(int status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* What has been said of this call, else its name: for comm->fail. */
+/* The reason of this call's refusal, else its name: for comm->fail. */
 const char *kcp_why_or(const char *name);
-/* One line to whoever asked for notices. */
+/* One line to the function that kcp_notices set. */
 void kcp_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* agree.c: KCP_MISMATCH on every rank where one differs; kcp_why() names what. */

@@ -99,7 +99,7 @@ struct kcp_field {
  * a contiguous plan it is the token order. */
 struct kcp_segment {
     int n;                     /* global sequence */
-    int rank;                  /* who owns it */
+    int rank;                  /* its owner */
     int64_t begin, end;        /* global tokens */
     int first, last;           /* is it the first, the last segment of its sequence */
     int prev, next;            /* its neighbours in the sequence, in plan->seg; or -1 */
@@ -107,10 +107,10 @@ struct kcp_segment {
     int at;                    /* its place in token order: plan->order[at] */
 };
 
-/* What one rank knows: the fields that the sources call the CP context. Where a rank
- * owns several ranges, is_first_rank and the counts are of its first (last) segment,
- * pre_num_ranks and post_num_ranks count changes of owner, and cu_seqlens has an entry
- * for each run of tokens that follow one another. */
+/* The plan as one rank needs it: the fields that the sources call the CP context.
+ * Where a rank owns several ranges, is_first_rank and the counts are of its first
+ * (last) segment, pre_num_ranks and post_num_ranks count changes of owner, and
+ * cu_seqlens has an entry for each run of tokens that follow one another. */
 struct kcp_context {
     int64_t begin, end;        /* its rows in shard order: contiguous, global tokens */
     int seg0, NS, NC;          /* its first segment in plan->seg; how many; chunks */
@@ -131,7 +131,7 @@ struct kcp_plan {
     int64_t *cuts;             /* [R+1] as used: boundaries of shards in shard order */
     int moved;                 /* how many boundaries canonical mode moved */
     struct kcp_segment *seg;   /* [S] rank 0's, rank 1's, ... */
-    int *h0_rank, *ht_rank;    /* [N] who owns row n of h0 and dh0; of ht and dht */
+    int *h0_rank, *ht_rank;    /* [N] owner of row n of h0 and dh0; of ht and dht */
     struct kcp_context *ctx;   /* [R] */
     int crossing;              /* does any sequence cross a cut? the same everywhere */
     uint64_t digest;           /* of all of it: ranks compare theirs */
@@ -142,7 +142,7 @@ struct kcp_plan {
     int *owner;                /* [B] */
 };
 
-/* Who owns what, where it is not one range a rank: tokens [bound[b], bound[b+1]) are
+/* Owners, where a rank has more than one range: tokens [bound[b], bound[b+1]) are
  * owner[b]'s, b < B. bound goes from 0 to T and does not decrease. */
 struct kcp_owners { int B; int64_t *bound; int *owner; };
 
@@ -184,8 +184,8 @@ int64_t kcp_plan_token(const struct kcp_plan *plan, int64_t i);
 int  kcp_plan_want(const struct kcp_plan *plan, int j, int backward);
 
 /* ---- chapter 12: the saved block
- * The caller's memory. It opens with this header; every tensor stands at the offset its
- * item gives, dense, aligned to 64 bytes from the start of the block. A stage may
+ * The caller's memory. It opens with this header; every tensor is at the offset that
+ * its item gives, dense, aligned to 64 bytes from the start of the block. A stage may
  * write straight into its place: kcp_saved_begin, then kcp_saved_at(saved, "q").
  * Names: q k (not in light) rstd_q rstd_k beta Aqk A h_kept, with reuse_M maps kept,
  * and with save-all G w u qg kg v_new h. */

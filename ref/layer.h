@@ -41,7 +41,7 @@ void kcp_layer_ref(struct kcp_layer *layer);
 int  kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage,
                    const char *name, char *why, size_t n);
 
-/* What a rank knows of itself, into the call that opens every args struct: T, N, NS,
+/* Fills the call that opens every args struct with what this rank has: T, N, NS,
  * NC, C, R, r of plan (chapter 06), plan, comm, ops. comm may be NULL when R is 1. Left
  * to the caller: H, HV, K, V, KG, the options, the stream; and the grid cu [NS+1],
  * cn [NS+1], sc [NC]: plan->ctx[r] has it on the host, a GPU wants a copy. */
@@ -64,9 +64,9 @@ size_t kcp_layer_conv_work(const struct kcp_layer *layer, const struct kcp_conv 
  * stages.h. Every rank of the plan calls it, with the same options; a rank without
  * tokens too. a->saved NULL: forward leaves nothing, and there is no way back.
  * KCP_BAD: an array is missing, work or saved is too short, or the grid is not the
- * plan's. KCP_NA: no path takes this shape. KCP_CUDA: a launch
- * was refused. KCP_COMM: comm->lost says who. KCP_MISMATCH: the block is of another
- * format or another call; a GPU does not wait to say so, its gradients are NaN. */
+ * plan's. KCP_NA: no path takes this shape. KCP_CUDA: a launch was refused.
+ * KCP_COMM: comm->lost names the rank. KCP_MISMATCH: the block is of another format
+ * or another call; a GPU does not wait for that check: its gradients are NaN. */
 int kcp_layer_forward(const struct kcp_layer *layer, struct kcp_forward *a);
 int kcp_layer_backward(const struct kcp_layer *layer, struct kcp_backward *a);
 int kcp_layer_conv(const struct kcp_layer *layer, struct kcp_conv *a);

@@ -37,7 +37,7 @@ int ref_ladder_lanes(struct kcp_ladder *a);   /* 17 the same by 32 lanes that st
 int ref_ladder_banks(struct kcp_ladder *a);   /* 17 and by swizzled tiles */
 int ref_ladder_threads(struct kcp_ladder *a); /* 17 by threads, a column each */
 int ref_ladder_shared(struct kcp_ladder *a);  /* 17 by a block with shared memory */
-int ref_ladder_stages(struct kcp_ladder *a);  /* 17 by copies under way, in stages */
+int ref_ladder_stages(struct kcp_ladder *a);  /* 17 by copies in flight, in stages */
 int ref_ladder_wgmma(struct kcp_ladder *a);   /* 17 by a warpgroup and descriptors */
 int ref_ladder_roles(struct kcp_ladder *a);   /* 17 by a producer and consumers */
 

@@ -20,7 +20,7 @@ enum { NPY_RANK = 8, NPY_NAME = 4096 };
 enum { NPY_BLOCK = 8192 };     /* inside: elements converted at a time */
 
 struct npy {
-    enum npy_kind kind;        /* as it stands in the file */
+    enum npy_kind kind;        /* in the file */
     int nd;                    /* 0 to NPY_RANK */
     int64_t dim[NPY_RANK];
     void *data;                /* double *, or int64_t * for NPY_I64 and NPY_I32 */
@@ -31,8 +31,8 @@ struct npy {
  * expected. read allocates in->data (never NULL on success): npy_free it. */
 int  npy_read(const char *path, struct npy *in, char *why, size_t n);
 void npy_free(struct npy *a);
-/* The same, but refuse is asked about the header before memory is taken and data is
- * read. Not 0: it has said why itself, and npy_read_if returns -1. */
+/* The same, but calls refuse with the header before it allocates and reads. Not 0:
+ * refuse has set the reason, and npy_read_if returns -1. */
 typedef int npy_refuse(const struct npy *head, void *arg);
 int  npy_read_if(const char *path, struct npy *in, npy_refuse *refuse, void *arg,
                  char *why, size_t n);

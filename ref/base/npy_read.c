@@ -75,7 +75,7 @@ static ssize_t read_all(int fd, void *to, size_t m)
     return (ssize_t)got;
 }
 
-/* Where element e of a file in Fortran order stands in C order: its first index runs
+/* The place in C order of element e of a file in Fortran order: its first index runs
  * fastest there, and its last one here. */
 static int64_t transposed(const struct npy *in, int64_t e)
 {

@@ -71,7 +71,7 @@ static int write_open(int fd, const struct npy *out)
         [NPY_F64] = "<f8", [NPY_F32] = "<f4", [NPY_BF16] = "<u2",
         [NPY_I64] = "<i8", [NPY_I32] = "<i4",
     };
-    /* The data begins at a multiple of 64, as the format asks. */
+    /* The data begins at a multiple of 64, as the format requires. */
     char head[321];
     int at = 10 + snprintf(head + 10, 300, "{'descr': '%s', 'fortran_order': False, "
                            "'shape': (", descr[out->kind]);
@@ -99,7 +99,7 @@ static int write_open(int fd, const struct npy *out)
     return 0;
 }
 
-/* What cannot be written is said before anything is. */
+/* Refuse what cannot be written before any byte is written. */
 static int check(const struct npy *out, const char *path, char *why, size_t n)
 {
     const int64_t count = npy_count(out->nd, out->dim);

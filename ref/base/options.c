@@ -1,7 +1,7 @@
 /* options.c -- a command line read by a table: one way for every program of the tree.
  *
  * Book: CONTRIBUTING.md.  Checked by: tests/fuzz/options.c, tests/cli/run_cli.sh.
- * Next:, which asks whether what was printed arrived.
+ * Next: program.c.
  */
 #include "options.h"
 #include "kcp.h"
@@ -131,7 +131,7 @@ static const struct option_row *row_of(const struct option_table *t, const char 
     return NULL;
 }
 
-/* --help or --version, wherever it stands. */
+/* --help or --version, at any position. */
 static int asked_about(const struct option_table *t, int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {

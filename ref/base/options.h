@@ -4,7 +4,7 @@
  * Next: options.c.
  *
  * "--name value" or "--name=value"; nothing is guessed, and no name is shortened. Every
- * program also takes --help and --version, and either wins over what stands beside it.
+ * program also takes --help and --version, and either wins over all other words.
  */
 #ifndef KCP_OPTIONS_H
 #define KCP_OPTIONS_H
@@ -24,7 +24,7 @@ struct option_row {
     const char *name;          /* "--ranks"; two rows may share what they set */
     enum option_kind kind;
     size_t at;                 /* offsetof in the struct that is filled */
-    const char *expects;       /* WORD: the words; INT, WHOLE: NULL says the range */
+    const char *expects;       /* WORD: the words; INT, WHOLE: NULL for the range */
     double low, high;
 };
 
@@ -34,7 +34,7 @@ struct option_table {
     int n;
     int once;                  /* given twice it is refused; else the last counts */
     void (*help)(void);        /* on stdout */
-    int h;                     /* -h asks for it too */
+    int h;                     /* -h is the same */
 };
 
 /* What is not named stays as it was in *into. OPTIONS_DONE: help or the version was
@@ -44,8 +44,8 @@ enum { OPTIONS_READ, OPTIONS_DONE, OPTIONS_BAD };
 int options_read(const struct option_table *t, int argc, char **argv, void *into,
                  char *why, size_t n);
 
-/* --help from the rows: "  --name value" and the help, wrapped at column 84. value NULL:
- * the row's words. */
+/* --help from the rows: "  --name value" and the help, wrapped at column 84. value
+ * NULL: the row's words. */
 struct option_text { const char *value, *help; };
 void options_print(const struct option_row *row, const struct option_text *text, int n);
 

@@ -72,7 +72,7 @@ struct tensor *tensor_new(struct tensor_set *b, const char *name)
     return t;
 }
 
-/* Outputs start as NaN, so that what a reference leaves untouched can be told. */
+/* Outputs start as NaN, so that elements that a reference does not write are found. */
 struct tensor *tensor_add(struct tensor_set *b, const char *name, const char *shape,
                           enum kcp_store store, const struct kcp_call *c)
 {
@@ -130,8 +130,8 @@ int field_given(const struct kcp_field *f, const struct kcp_call *c)
     return c->part == KCP_REVERSE && !strcmp(f->name, "dv_local") && !field_in(f);
 }
 
-/* The gradient of a parameter is asked for where the parameter is given. */
-static int asked_for(const struct tensor_set *b, const struct kcp_field *f)
+/* The gradient of a parameter is computed if the parameter is given. */
+static int is_computed(const struct tensor_set *b, const struct kcp_field *f)
 {
     static const char *const of[][2] = {
         { "dA_part", "A_log" },   { "ddt_part", "dt_bias" }, { "dA_log", "A_log" },
@@ -152,7 +152,7 @@ int reference_run(struct tensor_set *b, const struct kcp_stage *s,
     memcpy(args, c, sizeof *c);
     for (int i = 0; i < s->nfields; i++) {
         const struct kcp_field *f = &s->fields[i];
-        if (!field_used(f, c) || !asked_for(b, f)) continue;
+        if (!field_used(f, c) || !is_computed(b, f)) continue;
         struct tensor *t = tensor_find(b, f->name);
         if (!field_in(f) && !field_given(f, c))
             t = tensor_add(b, f->name, f->shape, f->store, c);

@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* double *, int * or int64_t *, as store says, which references take. */
+/* double *, int * or int64_t *, as store says: the arrays of references. */
 struct tensor {
     char name[16];
     int nd;
@@ -39,7 +39,7 @@ void tensor_set_free(struct tensor_set *b);
 /* What `to` had is freed. */
 void tensor_set_copy(struct tensor_set *to, const struct tensor_set *from);
 void *alloc_or_exit(size_t bytes);            /* exit status 2 where there is none */
-/* The number a letter of a shape stands for, e.g. "NS+1"; -1 when there is none. */
+/* The value of a letter of a shape, e.g. "NS+1"; -1: no such letter. */
 int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len);
 int     shape_dims(const struct kcp_call *c, const char *shape, int64_t dim[4]);
 /* Fill args' pointers from the set and run the stage's reference into the set. */

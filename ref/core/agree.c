@@ -1,4 +1,4 @@
-/* agree.c -- do all ranks make the same call? Asked before the first exchange.
+/* agree.c -- compares the calls of all ranks before the first exchange.
  *
  * Book: chapter 20, "What is promised to whom".
  * Checked by: tests/08_forward/agree.c, tests/cli/processes.sh.  Next: layer.c.
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SAID 40                /* places; more than are used */
+#define WORDS 40               /* of a row; more than are used */
 
 /* ---- digests: no secret is made of them */
 static uint64_t mix(uint64_t h, uint64_t x)
@@ -38,8 +38,8 @@ uint64_t kcp_plan_digest(const struct kcp_plan *p)
     return h;
 }
 
-/* ---- what a rank says */
-static const struct said { const char *name; size_t at; int is_double; } said[] = {
+/* ---- the row of a rank */
+static const struct member { const char *name; size_t at; int is_double; } members[] = {
 #define FLAG(name) { #name, offsetof(struct kcp_call, name), 0 },
 #define SIZE(name, least, most) FLAG(name)
 #define OPTION(name, values) FLAG(name)
@@ -48,9 +48,9 @@ static const struct said { const char *name; size_t at; int is_double; } said[] 
 #define REAL(name) { #name, offsetof(struct kcp_call, name), 1 },
 #include "members.def"
 };
-enum { NUMBERS = sizeof said / sizeof *said, STAGE = NUMBERS, CU, CUTS, L, ARRAYS, PLAN,
-       ALL };
-_Static_assert(ALL <= SAID, "what a rank says has a place");
+enum { NUMBERS = sizeof members / sizeof *members, STAGE = NUMBERS, CU, CUTS, L,
+       ARRAYS, PLAN, ALL };
+_Static_assert(ALL <= WORDS, "a row holds every number");
 static const char *const more[] = { "stage", "cu_seqlens", "cuts", "L",
                                     "arrays that may be NULL", "plan" };
 
@@ -70,14 +70,14 @@ static uint64_t arrays_given(const struct kcp_stage *s, const void *args)
     return given;
 }
 
-static void say(const struct kcp_stage *s, const void *args, uint64_t x[SAID])
+static void fill_row(const struct kcp_stage *s, const void *args, uint64_t x[WORDS])
 {
     const struct kcp_call *c = args;
     const struct kcp_plan *p = c->plan;
-    memset(x, 0, SAID * sizeof *x);
+    memset(x, 0, WORDS * sizeof *x);
     for (int i = 0; i < NUMBERS; i++) {
-        const char *at = (const char *)c + said[i].at;
-        if (said[i].is_double) memcpy(&x[i], at, sizeof(double));
+        const char *at = (const char *)c + members[i].at;
+        if (members[i].is_double) memcpy(&x[i], at, sizeof(double));
         else x[i] = (uint64_t)*(const int *)at;
     }
     x[STAGE] = (uint64_t)strtol(s->name, NULL, 10);
@@ -95,13 +95,13 @@ static int differ(const struct kcp_stage *s, int i, int r, const uint64_t *their
     if (i >= NUMBERS)
         return kcp_refuse(KCP_MISMATCH, "%s: %s: rank %d's are not rank 0's", s->name,
                           more[i - NUMBERS], r);
-    if (!said[i].is_double)
+    if (!members[i].is_double)
         return kcp_refuse(KCP_MISMATCH, "%s: %s: rank %d has %d, rank 0 has %d",
-                          s->name, said[i].name, r, (int)theirs[i], (int)first[i]);
+                          s->name, members[i].name, r, (int)theirs[i], (int)first[i]);
     memcpy(&x, &theirs[i], sizeof x);
     memcpy(&y, &first[i], sizeof y);
     return kcp_refuse(KCP_MISMATCH, "%s: %s: rank %d has %.17g, rank 0 has %.17g",
-                      s->name, said[i].name, r, x, y);
+                      s->name, members[i].name, r, x, y);
 }
 
 /* ---- all of them */
@@ -117,7 +117,7 @@ static int is_known(const struct kcp_comm *comm, uint64_t digest)
 /* A rank without tokens passes no arrays, so of those only ranks with some are held to
  * one another. */
 static int compare(const struct kcp_stage *s, const struct kcp_call *c,
-                   const uint64_t (*row)[SAID])
+                   const uint64_t (*row)[WORDS])
 {
     const struct kcp_plan *p = c->plan;
     int with_tokens = -1;
@@ -138,19 +138,19 @@ int kcp_agree(const struct kcp_stage *s, const void *args)
 {
     const struct kcp_call *c = args;
     struct kcp_comm *comm = c->comm;
-    uint64_t mine[SAID];
+    uint64_t mine[WORDS];
     if (!comm->show) return KCP_OK;
-    say(s, args, mine);
-    const uint64_t digest = mix_all((const int64_t *)mine, SAID);
+    fill_row(s, args, mine);
+    const uint64_t digest = mix_all((const int64_t *)mine, WORDS);
     if (comm->show_waits && is_known(comm, digest)) return KCP_OK;
-    uint64_t (*row)[SAID] = malloc(sizeof *row * (size_t)comm->R);
+    uint64_t (*row)[WORDS] = malloc(sizeof *row * (size_t)comm->R);
     if (!row) {
         kcp_refuse(KCP_NO_MEMORY, "%s: no memory to compare ranks", s->name);
         comm->fail(comm, KCP_NO_MEMORY, kcp_why());
         return KCP_NO_MEMORY;
     }
     int status = comm->show(comm, mine, row, sizeof mine, c->stream);
-    if (!status) status = compare(s, c, (const uint64_t (*)[SAID])row);
+    if (!status) status = compare(s, c, (const uint64_t (*)[WORDS])row);
     if (!status && comm->show_waits) {
         const int most = sizeof comm->agreed / sizeof *comm->agreed;
         comm->agreed[comm->agreements++ % most] = digest;

@@ -1,4 +1,4 @@
-/* bounded.c -- who bounds the maps that a GPU makes, where the wire has a tolerance.
+/* bounded.c -- bounds of the maps that a GPU computes, for a wire with a tolerance.
  *
  * Book: chapter 20.  Checked by: tests/20_clusters/bound_gpu.c, run_device.sh.
  * Next: ../../cuda/host/bound.cu. */

@@ -1,12 +1,12 @@
-/* checked.c -- is this call one? Asked before a stage reads a byte.
+/* checked.c -- checks a call before a stage reads a byte.
  *
  * Book: chapter 20, "What is promised to whom".
  * Checked by: tests/judge/self_calls.c, tests/fuzz/calls.c.  Next: agree.c.
  *
- * What a stage needs stands in its field table: which arrays, of which sizes, in which
+ * A stage's field table lists what it needs: which arrays, of which sizes, in which
  * pass and model. So one function looks at the calls of all stages, and a field that is
- * added to stages/NN.def is looked at too. What the table cannot say, as that HV is a
- * multiple of H, is said here once for all stages that have the letters. */
+ * added to stages/NN.def is checked too. What the table does not express (HV is a
+ * multiple of H) is here, once for all stages that have the letters. */
 #include "checked.h"
 #include "visits.h"
 
@@ -302,7 +302,7 @@ static int is_needed_here(const struct kcp_stage *s, const struct kcp_field *f,
     return !strcmp(name, "b") || !strcmp(name, "omega");
 }
 
-/* Rows by sequence are for who owns a sequence's start or end: a rank without tokens
+/* Rows by sequence belong to the owner of its start or end: a rank without tokens
  * may own none. */
 static int owns_a_sequence(const struct kcp_call *c)
 {
@@ -371,7 +371,7 @@ static const void *array_of(const struct kcp_stage *s, const void *args,
     return f ? *(void *const *)((const char *)args + f->at) : NULL;
 }
 
-/* Chunks restart with every stretch, and each knows its own. */
+/* Chunks restart with every stretch; sc gives the stretch of each. */
 static int check_grid(const struct kcp_stage *s, const void *args)
 {
     const struct kcp_call *c = args;

@@ -46,7 +46,7 @@ static const struct kcp_variant *kernel_of(const struct kcp_path *p)
     return p && kcp_variants(p->stage, p->kernel, &v, 1) ? v : NULL;
 }
 
-/* Does a layer's row run here? Where no GPU can be asked, all do. */
+/* Does a layer's row run here? Without a GPU to query, all do. */
 static int runs(const struct kcp_path *p, const struct kcp_device *d)
 {
     char here[120];
@@ -137,7 +137,7 @@ void kcp_layer_call(const struct kcp_layer *layer, struct kcp_call *call,
 
 /* ---- bytes */
 
-/* A variant of the layer, as the table is asked about it. args NULL: by sizes alone. */
+/* The query of the table for a variant of the layer. args NULL: by sizes alone. */
 static struct kcp_ask ask_of(const struct kcp_variant *v, const struct kcp_call *call,
                              const void *args, struct kcp_device *d)
 {
@@ -180,18 +180,18 @@ size_t kcp_layer_saved(const struct kcp_layer *layer, const struct kcp_call *cal
 
 /* ---- which kernel */
 
-/* One line, once for each row that stands in for a better one. */
-static void say(const struct kcp_path *p, const char *why)
+/* One line, once for each row that replaces a better one. */
+static void notice_once(const struct kcp_path *p, const char *why)
 {
-    static unsigned char said[256];
+    static unsigned char printed[256];
     const int at = (int)(p - kcp_paths);
-    if (!why[0] || at >= 256 || __atomic_exchange_n(&said[at], 1, __ATOMIC_RELAXED))
+    if (!why[0] || at >= 256 || __atomic_exchange_n(&printed[at], 1, __ATOMIC_RELAXED))
         return;
     kcp_notice("%s", why);
 }
 
 /* The next row for this call after `after`, its kernel; v itself where the table does
- * not know it. NULL: none, and why says so. */
+ * not know it. NULL: none, with the reason in why. */
 static const struct kcp_variant *choose(const struct kcp_layer *layer,
                                         const struct kcp_variant *v, const void *args,
                                         const struct kcp_path **at, char *why, size_t n)
@@ -209,7 +209,7 @@ static const struct kcp_variant *choose(const struct kcp_layer *layer,
         q.saved = ((const struct kcp_forward *)args)->saved != NULL;
     if (after) q.format = after->format;
     *at = kcp_path_find(&q, after, why, n);
-    if (*at) say(*at, why);
+    if (*at) notice_once(*at, why);
     return kernel_of(*at);
 }
 
@@ -275,8 +275,8 @@ size_t kcp_layer_family_kept(const struct kcp_layer *layer, const struct kcp_cal
 /* ---- calls */
 
 /* Row after row, until one takes the call: a kernel may refuse what its row does not
- * say, and a row of another format never stands in. Each sizes its work as it places it
- * and refuses what is too short. short_block: the saved block is. */
+ * say, and a row of another format never replaces it. Each sizes its work as it
+ * places it and refuses what is too short. short_block: the saved block is. */
 static int first_that_takes(const struct kcp_layer *layer, const struct kcp_variant *v,
                             void *args, char *none, size_t n)
 {
@@ -291,7 +291,7 @@ static int first_that_takes(const struct kcp_layer *layer, const struct kcp_vari
     return status;
 }
 
-/* What a status means where nobody has said it better. */
+/* The words of a status without a reason of its own. */
 static const char *reason(int status, const struct kcp_variant *v, const char *none)
 {
     if (status == KCP_NA) return none[0] ? none : v->shapes;

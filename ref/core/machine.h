@@ -1,15 +1,15 @@
 /* machine.h -- what steps cost on the machine of the records: the only such numbers.
  *
  * Book: chapter 18, "When to split a sequence" and "Records".
- * Checked by: tests/08_forward/split_sequence.c.  Next: split.h, whose rules ask.
+ * Checked by: tests/08_forward/split_sequence.c.  Next: split.h, whose rules read it.
  *
  * Measured on one H200 (sm_90a, CUDA 13.0), chunks of 64 tokens, K = V = 128. Another
- * chip runs by the same numbers until somebody measures it: they only choose where to
+ * chip uses the same numbers until it is measured: they only choose where to
  * cut, and no result depends on them. */
 #ifndef KCP_MACHINE_H
 #define KCP_MACHINE_H
 
-/* The machine that a listing of paths assumes where no GPU is there to be asked. */
+/* The machine that a listing of paths assumes without a GPU. */
 #define KCP_MACHINE "NVIDIA H200"
 #define KCP_MACHINE_ARCH 90
 #define KCP_MACHINE_SMS 132

@@ -1,4 +1,4 @@
-/* narrowing.h -- what a lossy wire asks of numbers where they lie, host or GPU.
+/* narrowing.h -- operations of a lossy wire on numbers in host or GPU memory.
  *
  * Book: chapter 20.  Checked by: tests/20_clusters/wire.c, narrow_gpu.c.
  * Next: ../../comm/narrow.c, which calls these for what an exchange sends. */

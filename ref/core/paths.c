@@ -128,7 +128,7 @@ static int arch_number(const char *text)
     return whole && n > 0 && n < 1000 ? (int)n : 0;
 }
 
-/* KCP_ARCH's, 0 where nothing was said; -1: it is none. */
+/* The number of KCP_ARCH; 0: not set; -1: no architecture. */
 static int arch_forced(void)
 {
     const char *text = getenv("KCP_ARCH");
@@ -236,8 +236,8 @@ struct kcp_facts kcp_facts_of(const struct kcp_call *c, const struct kcp_device 
 
 static int off_16(const void *p) { return ((uintptr_t)p & 15) != 0; }
 
-/* 0: a raw row or the block lies off 16 bytes; 1: another array does; 2: none. Raw rows
- * are what both passes read, so that both find the same answer. */
+/* 0: a raw row or the block is not aligned to 16 bytes; 1: another array does; 2:
+ * none. Raw rows are what both passes read, so that both find the same answer. */
 static int aligned_of(const struct kcp_ask *q)
 {
     static const char *const raw[] = { "q_raw", "k_raw", "v", "g_raw" };

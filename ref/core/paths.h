@@ -1,11 +1,11 @@
-/* paths.h -- which kernel takes which call: the rows of paths.def, and how to ask them.
+/* paths.h -- which kernel takes which call: the rows of paths.def and queries of them.
  *
  * Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c, kcp-check --paths.
  * Next: paths.def, the table.
  *
  * A row is text: it names a variant and calls nothing, so that this room needs no other
  * and variants go on registering themselves. A layer, the judge and the kernels
- * themselves ask the same rows: what a kernel takes is said once. */
+ * themselves query the same rows: the shapes that a kernel takes are in one place. */
 #ifndef KCP_PATHS_H
 #define KCP_PATHS_H
 
@@ -37,13 +37,13 @@ struct kcp_device {
     int sms;
     int64_t smem;                  /* bytes of shared memory that a block may have */
     int code;                      /* has this program code for it? */
-    int assumed;                   /* nothing was asked: machine.h's */
+    int assumed;                   /* no device was queried: machine.h's */
 };
 /* The calling thread's GPU. KCP_NA: there is none, or this program has no CUDA.
  * KCP_ARCH=sm_80 in the environment lets a newer one pass for sm_80; KCP_BAD, with a
  * notice: it is none. */
 int kcp_device_here(struct kcp_device *d);
-/* machine.h's, where nothing can be asked. */
+/* machine.h's, without a GPU to query. */
 struct kcp_device kcp_device_assumed(void);
 
 /* ---- one question */
@@ -69,7 +69,7 @@ const struct kcp_path *kcp_path_find(const struct kcp_ask *q,
  * and of a stage without paths q's kernel decides. */
 int kcp_path_branches(const struct kcp_path *branch, const struct kcp_path *row,
                       const struct kcp_ask *q);
-/* What a call's kernel asks of itself: the row of its own that takes the call. */
+/* For a kernel: its own row that takes the call; NULL: none, so KCP_NA. */
 const struct kcp_path *kcp_path_of(const char *stage, const char *kernel,
                                    enum kcp_storage storage, const void *args);
 /* "here", or "not here: ..." with the reason. */

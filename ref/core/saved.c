@@ -1,9 +1,10 @@
-/* saved.c -- the block that forward leaves and backward reads: a header, then tensors.
+/* saved.c -- the block that forward leaves and backward reads: a header, then
+ * tensors.
  *
  * Book: chapter 12.  Checked by: tests/12_h0/checks.c.  Next: ../13_recompute.c.
  *
- * What a block holds is saved.def's: a format says which tensors, the header says which
- * format, and who reads asks for the format and not for who wrote. */
+ * saved.def lists what a block holds: a format says which tensors, the header says
+ * which format, and a reader checks the format, not the writer. */
 #include "paths.h"
 
 #include <stdio.h>
@@ -118,7 +119,7 @@ int kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int forma
     s->reuse_M = a->reuse_M; s->form = a->form;
     s->bytes = (sizeof *s + SAVED_ALIGN - 1) / SAVED_ALIGN * SAVED_ALIGN;
 
-    struct kcp_device device = { 0 };  /* where it cuts, only the fused forward asks */
+    struct kcp_device device = { 0 };  /* only the fused forward cuts by the device */
     if (format == KCP_FORMAT_CHUNKS && kcp_device_here(&device))
         device = kcp_device_assumed();
     struct kcp_facts f = kcp_facts_of(a, &device);
@@ -192,7 +193,7 @@ static int differs(const struct kcp_saved *s, const struct kcp_saved *want, char
 }
 
 /* Can a reader of this format use this block for this call? Mode and reuse_M are the
- * block's own, and who wrote it does not matter. KCP_BAD: no block, or cut short.
+ * block's own, and the writer does not matter. KCP_BAD: no block, or cut short.
  * KCP_MISMATCH: of another format, or another call's; why (may be NULL) then holds what
  * was found and what was expected. */
 int kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a,
@@ -200,11 +201,11 @@ int kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a
                        char *why, size_t n)
 {
     const struct kcp_saved *s = saved;
-    struct kcp_call asked;
+    struct kcp_call call;
     struct kcp_saved want;
 
     if (!a) return KCP_BAD;
-    asked = *a;
+    call = *a;
 
     if (!s || bytes < sizeof *s) {
         snprintf(why, n, "saved block: %zu bytes, its header alone has %zu",
@@ -223,11 +224,11 @@ int kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a
                  format, kcp_format_version(format), kcp_format_name(format));
         return KCP_MISMATCH;
     }
-    asked.save = s->save;
-    asked.reuse_M = s->reuse_M;
+    call.save = s->save;
+    call.reuse_M = s->reuse_M;
     if (s->reuse_M)
-        asked.form = s->form;
-    kcp_saved_layout_of(&want, &asked, format, reader, actv, acc);
+        call.form = s->form;
+    kcp_saved_layout_of(&want, &call, format, reader, actv, acc);
     want.form = s->form;
     memcpy(want.writer, s->writer, sizeof want.writer);
     if (differs(s, &want, why, n))

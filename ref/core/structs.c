@@ -1,11 +1,11 @@
 /* structs.c -- how the public structs lie in memory, by name, for other languages.
  *
  * Book: none.  Checked by: tests/judge/self_calls.c, tests/cli/torch.sh.
- * Next: ../../book/examples/torch/kcp_torch/library.py, which asks.
+ * Next: ../../book/examples/torch/kcp_torch/library.py, which reads them.
  *
- * A binding that asks need not copy the headers, so it cannot grow stale. A name that
- * is misspelt here does not compile. The fields of stages stand in kcp_stages.
- */
+ * A binding that reads them need not copy the headers, so it cannot grow stale. A
+ * name that is misspelt here does not compile. The fields of stages stand in
+ * kcp_stages. */
 #include "kcp.h"
 #include "layer.h"
 

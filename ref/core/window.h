@@ -1,11 +1,11 @@
-/* window.h -- where in a rank's window what lies: flags, counts, pieces of states.
+/* window.h -- the layout of a rank's window: flags, counts, pieces of states.
  *
  * Book: chapter 20, "Code: kernels".  Checked by: the chain over NCCL, bit for bit.
  * Next: ../../cuda/07_merge/hop.cuh, which reads and writes it.
  *
  * Rank r keeps for every other rank o and piece b of a state: how often o has filled
  * the piece here (full, written by o), how often o has emptied what r put there (empty,
- * written by o), and its own counts of both. Message i of a piece lies in place i % 2:
+ * written by o), and its own counts of both. Message i of a piece is in slot i % 2:
  * so o may be one message ahead, and waits before it writes a second one over it. The
  * counts live on the device, so that a graph that is replayed goes on counting. */
 #ifndef KCP_WINDOW_H
