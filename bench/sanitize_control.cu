@@ -1,4 +1,4 @@
-// sanitize_control.cu -- a fault for each tool of compute-sanitizer, and programs without.
+// sanitize_control.cu -- a fault for each tool of compute-sanitizer, and right programs.
 //
 // Book: chapter 18.  Checked by: sanitize.sh, which runs it first.
 // Next: sanitize.sh.  sanitize-control memcheck|racecheck|initcheck|synccheck|none, and
@@ -16,8 +16,8 @@
 #endif
 
 enum fault { NONE, MEMCHECK, RACECHECK, INITCHECK, SYNCCHECK, TURNS, LATE, FAULTS };
-static const char *const faults[FAULTS] = { "none", "memcheck", "racecheck", "initcheck",
-                                            "synccheck", "turns", "late" };
+static const char *const faults[FAULTS] = { "none", "memcheck", "racecheck",
+                                            "initcheck", "synccheck", "turns", "late" };
 
 // Each thread reads another's number. The faults: past the end of x, x not written, no
 // barrier between write and read, a barrier that half a warp does not reach.
@@ -78,7 +78,8 @@ int main(int argc, char **argv)
         if (!strcmp(argv[1], faults[i])) fault = i;
     if (fault < 0) {
         fprintf(stderr, "sanitize-control: found '%s', expected memcheck, racecheck, "
-                "initcheck, synccheck, none, turns or late\n", argc == 2 ? argv[1] : "");
+                "initcheck, synccheck, none, turns or late\n",
+                argc == 2 ? argv[1] : "");
         return 2;
     }
     const size_t bytes = COUNT * THREADS * sizeof(int4);

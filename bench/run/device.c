@@ -2,8 +2,8 @@
  *
  * Book: chapter 08.  Checked by: tests/cli/run_device.sh, against --device cpu.
  * Next: write.c.
- * The layer (ref/layer.h) chooses the kernel by the table of paths. Every call copies all
- * its arrays, so times are kcp-bench's task.
+ * The layer (ref/layer.h) chooses the kernel by the table of paths. Every call copies
+ * all its arrays, so times are kcp-bench's task.
  */
 #include "device.h"
 #include "layer.h"

@@ -125,8 +125,8 @@ static int read_own(struct text *x, int64_t most)
     }
     globfree(&g);
     if (!x->T)
-        fprintf(stderr, "kcp-text: no README.md and book/*.md found: run it in the root "
-                "of the repository, or add TEXT=\n");
+        fprintf(stderr, "kcp-text: no README.md and book/*.md found: run it in the "
+                "root of the repository, or add TEXT=\n");
     return x->T ? 0 : 2;
 }
 
