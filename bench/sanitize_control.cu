@@ -1,4 +1,4 @@
-// sanitize_control.cu -- a fault for each tool of compute-sanitizer, and right programs.
+// sanitize_control.cu -- a fault for each tool of compute-sanitizer; right programs.
 //
 // Book: chapter 18.  Checked by: sanitize.sh, which runs it first.
 // Next: sanitize.sh.  sanitize-control memcheck|racecheck|initcheck|synccheck|none, and
