@@ -76,4 +76,5 @@ static struct kcp_traffic chain_formula(const struct fold *f)
 }
 
 const struct form form_chain = {
-    .run = chain_run, .work_bytes = chain_work, .formula = chain_formula, .windows = 1 };
+    .run = chain_run, .work_bytes = chain_work, .formula = chain_formula,
+    .windows = 1 };
