@@ -1,6 +1,6 @@
 /* self_limits.c -- the judge judged: errors and limits of slices that are made by hand.
  *
- * Book: CONTRIBUTING.md, "When a limit rises".  Checked by: itself.  Next: check.c.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.  Next: check.c.
  */
 #include "failure.h"
 #include "trial.h"
