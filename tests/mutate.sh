@@ -1,19 +1,18 @@
 #!/bin/sh
-# mutate.sh -- mutation testing: small mistakes at random places, and who sees them.
+# mutate.sh -- mutation testing: small mistakes at random places; does the judge fail?
 #
 # Book: CONTRIBUTING.md, "Mutation testing".  Checked by: tests/cli/lies.sh, a mistake
-# that it must catch.  Next: tests/processes.mk, mutate.
+# that it must catch.  Next: tests/processes.mk, make mutate.
 # Usage: mutate.sh BUILD N SEED FILE...; LIMIT= seconds in all (0: any), MIN= percent,
-# TABLE= a file of rows, which is continued, CASE= seconds a variant may take (120),
-# JOBS= workers side by side (1), each with a folder of its own.
+# TABLE= a file of rows, which the next run continues, CASE= seconds a variant may take
+# (120), JOBS= workers at once (1), each with a copy of the tree.
 #
-# A mutant is one operator or number of one line, compiled into a copy of the tree. It
-# changes a result when an output of fifty cases of its stage, and ten of each that may
-# use it, drawn with seeds from outside the lists, moves by more than ten limits against the tree without the mistake
-# (kcp-check --keep, --against). Then the lists must see it: the judge fails, or does
-# not end, where the tree without the mistake passes, the stage of the file's number
-# first. What moves nothing is not counted. Of the judge's own files, those of tests/,
-# there are no outputs: the lists and scripts run, and who survives is to be looked at.
+# A mutant changes one operator or number of one line. It changes a result when an output
+# of fifty cases of its stage, and ten of each other stage that may use it, with seeds
+# that no list has, moves by more than ten limits against the tree without the mistake
+# (kcp-check --keep, --against). Then the lists must fail, or not end, where they pass
+# without the mistake, the stage of the file's number first. Mutants that move nothing are
+# not counted.
 set -u
 export LC_ALL=C
 B=${1:?} N=${2:?} SEED=${3:?}; shift 3
@@ -52,10 +51,10 @@ if grep -q '\.cu\.o' "$tree/build/made.list"; then
 fi
 build() { make -s -C "$tree" $cuda CC="${CC:-gcc}" build/kcp-check; }
 build >"$W/log" 2>&1 || { tail -3 "$W/log"; exit 1; }
-# The files as they are now: somebody may edit them meanwhile.
+# The files as they are now, in case they are edited meanwhile.
 mkdir "$W/clean" && tar cf - "$@" | tar xf - -C "$W/clean" || exit 1
 
-# Every place: file, line, column, what stands there, what will; no strings.
+# Every place: file, line, column, text, its replacement; no strings.
 cat >"$W/sites.awk" <<'AWK'
 BEGIN {
     pair(" + ", " - "); pair(" - ", " + "); pair(" * ", " + "); pair(" / ", " * ")
@@ -87,9 +86,7 @@ awk -f "$W/sites.awk" "$@" |
         { next_x(); print x "\t" $0 }' |
     sort -n | head -n "$N" | cut -f2- >"$W/sites"
 
-# The judge on the copy. The file's own stage first: most are seen there. For the judge's
-# own files: what looks at the judge, and a few stages; the others, and the scripts that
-# look at it from outside, for those that survive these.
+# The file's own stage first: it catches most.
 stages() {
     own=$(basename "$1" | sed -n 's/^\([0-9][0-9]\)_.*/\1/p')
     [ -n "$own" ] || own=$(echo "$1" | sed -n 's|.*/\([0-9][0-9]\)_[^/]*/.*|\1|p')
@@ -97,27 +94,14 @@ stages() {
     case $1 in
         comm/*) all="07 06 14 08 13 16 15 20 18 19 12 00" ;;
         ref/core/*) all="08 00 13 07 12 06 04 14 16 15" ;;
-        tests/judge/family.c) own=16 all="00 04 07 08" ;;
-        tests/judge/spike.c) own=15 all="00 04 07 08" ;;
-        tests/*) all="00 04 07 08" ;;
     esac
     echo $own $all | tr ' ' '\n' | awk '!seen[$0]++'
-}
-other_stages() {
-    few=$(stages "$1" | tr '\n' ' ')
-    for s in 05 06 12 14 01 02 03 09 10 11 17 13 18 19 20 16 15; do
-        case " $few" in *" $s "*) ;; *) echo $s ;; esac
-    done
-}
-scripts() {
-    case $1 in tests/judge/* | tests/options/*) echo lies cli ;; esac
 }
 failed_on() {                  # KCP-CHECK option...
     (cd "$tree" && timeout 1200 "$@" --quiet --stop --limit "$CASE") >"$me/out" 2>&1
     [ $? -ne 0 ]
 }
-# A stage that fails without a mistake too, as on a machine that is too busy, is no
-# witness. Each is tried once.
+# A stage counts only if it passes without the mistake on this machine. Each is run once.
 passes() {                     # KCP-CHECK option...: with no mistake
     name=right.$(echo "$*" | tr -c 'a-z0-9\n' _)
     [ -s "$W/$name" ] || {
@@ -138,15 +122,6 @@ caught() {                     # STAGE...: 0 when one of them fails
     done
     return 1
 }
-caught_late() {                # FILE: 0 when some other stage, or a script, fails
-    for s in $(scripts "$1"); do
-        (cd "$tree" && MUTATED=1 timeout 1200 sh tests/cli/$s.sh build) >"$me/out" \
-            2>&1 && continue
-        why="tests/cli/$s.sh"
-        return 0
-    done
-    caught $(other_stages "$1")
-}
 # The stages whose outputs can move: 15 and 17 share no chapter with others.
 outputs_of() {
     for s in $(stages "$1"); do
@@ -159,8 +134,8 @@ outputs_of() {
         esac
     done
 }
-# Fifty cases of the file's own stage, ten of others; of what has none, as what moves
-# data, fifty of the layer's.
+# Fifty cases of the file's own stage, ten of others; files without a stage of their own
+# get fifty of the layer's.
 many() {                       # FILE STAGE
     own=$(basename "$1" | sed -n 's/^\([0-9][0-9]\)_.*/\1/p')
     [ -n "$own" ] || own=$(echo "$1" | sed -n 's|.*/\([0-9][0-9]\)_[^/]*/.*|\1|p')
@@ -170,8 +145,8 @@ many() {                       # FILE STAGE
     esac
     return 1
 }
-# The outputs of a stage without a mistake, made when they are first asked for: twice at
-# once, for what differs by itself is no witness.
+# The outputs of a stage without a mistake, made when first needed, twice: a stage whose
+# outputs differ from run to run does not count.
 kept() {                       # STAGE [--quick]
     f=$W/kept/$1${2:-}
     if [ ! -e "$f" ] && mkdir "$f.taken" 2>/dev/null; then
@@ -216,32 +191,27 @@ restore() { cp "$W/clean/$1" "$tree/$1"; touch "$tree/$1"; }
 OUTSIDE=7000001
 start=$(date +%s) tab=$(printf '\t')
 late() { [ "$LIMIT" != 0 ] && [ $(($(date +%s) - start)) -ge "$LIMIT" ]; }
-said_already() { awk -F"$tab" -v r="$row$tab" 'index($0, r) == 1 { n = 1 }
+is_in_table() { awk -F"$tab" -v r="$row$tab" 'index($0, r) == 1 { n = 1 }
     END { exit !n }' "$W/table"; }
 : "${TABLE:=$W/table}"
 [ -s "$TABLE" ] || echo "file	line	column	was	became	seed	verdict	why" >"$TABLE"
 [ "$TABLE" = "$W/table" ] || ln -sf "$(realpath "$TABLE")" "$W/table"
 cp "$W/tree/build/kcp-check" "$W/right"
-tell() {                       # VERDICT WHY: a row of the table
+record() {                       # VERDICT WHY: a row of the table
     echo "$1 $file:$line '$from' -> '$to': $2"
     printf '%s\t%s\t%s\t%s\n' "$row" "$SEED" "$1" "$2" >>"$TABLE"
 }
 tried() {                      # one mutant, built: its verdict
-    if [ "${file#tests/}" != "$file" ]; then
-        if caught $(stages "$file") || caught_late "$file"; then tell caught "$why"
-        else tell SURVIVED "neither a stage nor a script saw it"; fi
-        return
-    fi
     moves "$file"
     case $moved in
-        0) tell same "not a bit of any output moves" ;;
-        2) if caught $(stages "$file" | head -1); then tell small "$by; seen by $why"
-           else tell small "$by; its own stage does not see it"; fi ;;
-        1) if caught $(stages "$file"); then tell caught "$why; $by"
-           else tell SURVIVED "$by"; fi ;;
+        0) record same "not a bit of any output moves" ;;
+        2) if caught $(stages "$file" | head -1); then record small "$by; seen by $why"
+           else record small "$by; its own stage does not see it"; fi ;;
+        1) if caught $(stages "$file"); then record caught "$why; $by"
+           else record SURVIVED "$by"; fi ;;
     esac
 }
-# A worker takes the next mutant that nobody took, in a tree of its own.
+# A worker takes the next free mutant, in its own tree.
 worker() {                     # NUMBER
     me=$W/worker$1 tree=$W/worker$1/tree n=0
     mkdir -p "$me" && cp -Rp "$W/tree" "$me/" || exit 1
@@ -250,10 +220,10 @@ worker() {                     # NUMBER
         late && break
         mkdir "$W/taken/$n" 2>/dev/null || continue
         row="$file$tab$line$tab$column$tab$from$tab$to"
-        said_already && continue
+        is_in_table && continue
         mutant "$file" "$line" "$column" "$from" "$to"
         if build >"$me/log" 2>&1; then tried
-        else tell none "it does not compile"; fi
+        else record none "it does not compile"; fi
         restore "$file"
     done <"$W/sites"
     rm -rf "$me"

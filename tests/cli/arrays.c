@@ -7,7 +7,7 @@
  *     arrays poke FILE element x                            one element changed
  *     arrays same A B tolerance                             exit 0, or 1 and why
  *     arrays off A B                                        RMS(A - B) / RMS(B)
- *     arrays add A B tolerance                              same, of A's rows added up
+ *     arrays add A B tolerance                              same, of the sum of A's rows
  *     arrays fortran A B                                    B is A, first index fastest
  *     arrays rows A first end B                             B is these rows of A
  *     arrays inside MIB PROGRAM...                          run by a process so large
@@ -133,7 +133,7 @@ static int poke(char **v)
     return bad ? fail() : 0;
 }
 
-/* [R,...] to [...], row on row; rows that are all alike are no ranks' own sums. */
+/* [R,...] to [...], the sum of its rows. Equal rows are not sums of ranks. */
 static void add_rows(struct npy *a)
 {
     double *x = a->data;
@@ -149,33 +149,47 @@ static void add_rows(struct npy *a)
     memmove(a->dim, a->dim + 1, sizeof *a->dim * (size_t)--a->nd);
 }
 
+static int read_two(char **v, struct npy *a, struct npy *b)
+{
+    if (npy_read(v[0], a, why, sizeof why) != 0)
+        return fail();
+    if (npy_read(v[1], b, why, sizeof why) == 0)
+        return 0;
+    npy_free(a);
+    return fail();
+}
+
+/* |a - b| and |b|, of arrays of floating point numbers. */
+static void norms(const struct npy *a, const struct npy *b, double *error, double *size)
+{
+    const double *x = a->data, *y = b->data;
+    *error = *size = 0;
+    for (int64_t e = 0; e < npy_count(b->nd, b->dim) && b->kind < NPY_I64; e++) {
+        *error += (x[e] - y[e]) * (x[e] - y[e]);
+        *size += y[e] * y[e];
+    }
+    *error = sqrt(*error);
+    *size = sqrt(*size);
+}
+
 static int compare(char **v, int add)
 {
     struct npy a, b;
-    if (npy_read(v[0], &a, why, sizeof why) != 0)
-        return fail();
-    if (npy_read(v[1], &b, why, sizeof why) != 0) {
-        npy_free(&a);
-        return fail();
-    }
+    if (read_two(v, &a, &b))
+        return 1;
     if (add)
         add_rows(&a);
     const double tolerance = atof(v[2]);
-    const int64_t n = npy_count(b.nd, b.dim);
+    double error = 0, size = 0;
     int bad = a.kind != b.kind || a.nd != b.nd ||
               memcmp(a.dim, b.dim, sizeof *a.dim * (size_t)a.nd) != 0;
-    const double *x = a.data, *y = b.data;
-    double error = 0, size = 0;
-    for (int64_t e = 0; !bad && e < n && b.kind < NPY_I64; e++) {
-        error += (x[e] - y[e]) * (x[e] - y[e]);
-        size += y[e] * y[e];
+    if (!bad) {
+        norms(&a, &b, &error, &size);
+        bad = tolerance > 0 ? !(error <= tolerance * size)
+            : memcmp(a.data, b.data, 8 * (size_t)npy_count(b.nd, b.dim)) != 0;
     }
-    if (!bad)
-        bad = tolerance > 0 ? !(sqrt(error) <= tolerance * sqrt(size))
-                            : memcmp(x, y, 8 * (size_t)n) != 0;
     if (bad)
-        fprintf(stderr, "%s and %s differ: %g of %g\n", v[0], v[1], sqrt(error),
-                sqrt(size));
+        fprintf(stderr, "%s and %s differ: %g of %g\n", v[0], v[1], error, size);
     npy_free(&a);
     npy_free(&b);
     return bad;
@@ -188,25 +202,18 @@ static int add(char **v) { return compare(v, 1); }
 static int off(char **v)
 {
     struct npy a, b;
-    if (npy_read(v[0], &a, why, sizeof why) != 0)
-        return fail();
-    if (npy_read(v[1], &b, why, sizeof why) != 0) {
-        npy_free(&a);
-        return fail();
-    }
-    const double *x = a.data, *y = b.data;
     double error = 0, size = 0;
+    if (read_two(v, &a, &b))
+        return 1;
     int bad = a.kind != NPY_F64 || b.kind != NPY_F64 ||
               npy_count(a.nd, a.dim) != npy_count(b.nd, b.dim);
-    for (int64_t e = 0; !bad && e < npy_count(b.nd, b.dim); e++) {
-        error += (x[e] - y[e]) * (x[e] - y[e]);
-        size += y[e] * y[e];
-    }
+    if (!bad)
+        norms(&a, &b, &error, &size);
     bad = bad || !isfinite(error);
     if (bad)
-        fprintf(stderr, "%s and %s: other numbers\n", v[0], v[1]);
+        fprintf(stderr, "%s and %s: not the same count of finite numbers\n", v[0], v[1]);
     else
-        printf("%.2e\n", error > 0 ? sqrt(error / size) : error);
+        printf("%.2e\n", error > 0 ? error / size : error);
     npy_free(&a);
     npy_free(&b);
     return bad;
@@ -228,8 +235,7 @@ static int fortran(char **v)
                            "'shape': %s, }\n", a.kind == NPY_I64 ? "i8" : "f8", shape);
     if (f)
         fprintf(f, "\x93NUMPY%c%c%c%c%s", 1, 0, m & 255, m >> 8, head);
-    /* The element at an index is written when all before it are: count in the file's
-     * order, the first index fastest. */
+    /* In the order of the file: the first index fastest. */
     int64_t at[NPY_RANK] = { 0 };
     for (int64_t e = 0; f && e < n; e++) {
         int64_t from = 0;
