@@ -302,6 +302,23 @@ static void wide_larger(struct anchors *a, const struct kcp_stage *s)
     }
 }
 
+/* Bounded gates: from one step of a kernel to the next the state decays by up to
+ * 2^-230, which is no fp32 number though its halves are. -3: every token's g. */
+static void bounded_gates(struct anchors *a)
+{
+    static const char *const more[] = {
+        "turns lengths=130", "turns lengths=33,64,1,95 layout=vk",
+        "saturated lengths=97 lb=-3", "saturated lengths=64,32 layout=vk",
+        "spread lengths=150,21 beta=sigmoid2 alike=0.9", "strong lengths=70,33",
+        "live lengths=31,200,2 alike=1", "live lengths=96,130 null big layout=vk" };
+    for (int i = 0; i < (int)(sizeof more / sizeof *more); i++)
+        for (int m = 0; m < 2; m++)
+            add(a, "%.*s %s H=%d HV=%d K=128 V=128 C=64 gate=bounded h0 dht%s %s%s",
+                (int)strcspn(more[i], " "), more[i], model_name[m], 1 + i % 2,
+                2 + 2 * (i % 2), i == 1 ? "" : " l2norm",
+                i == 4 ? "" : "beta=sigmoid", more[i] + strcspn(more[i], " "));
+}
+
 /* For kernels that refuse case 0: they run the first of these that they take fifty
  * times, so they are small. The last of the list; cases_of puts them second. */
 static void first_wide(struct anchors *a, const struct kcp_stage *s)
@@ -429,6 +446,7 @@ struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
     if (wide == 1 && !s->ranks && !is(s, "01 ")) wide_options(&a, s);
     if (wide == 1 && s->ranks) wide_layers(&a, s);
     if (wide == 1 && !is(s, "01 ")) wide_larger(&a, s);
+    if (wide == 1 && layer) bounded_gates(&a);
     if (wide == 1) first_wide(&a, s);
     *n = a.n;
     return a.list;

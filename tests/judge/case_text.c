@@ -143,7 +143,7 @@ static int read_word(struct kcase *k, char *word, int *ncuts)
                 *int_at(c, lists[i].at) = j;
                 return 1;
             }
-    for (int j = 0; j < 4 && !n; j++)
+    for (int j = 0; j < REGIMES && !n; j++)
         if (!strcmp(word, regime_name[j])) {
             k->regime = j;
             return 1;

@@ -3,10 +3,11 @@
  * Book: chapter 19, and field notes "Inputs are part of the proof". Checked by:
  * tests/judge/self_inputs.c.  Next: pipeline.c.
  *
- * Four regimes. LIVE: g = -|N|/T and small beta, so that tokens of the first rank
+ * Five regimes. LIVE: g = -|N|/T and small beta, so that tokens of the first rank
  * matter at the last. STRONG: g = logsigmoid(N), everything decays within a rank.
  * SATURATED: g close to -5, the bound of the bounded gate. TURNS: each channel of each
- * token has no decay or the bound. A_log differs from head to head.
+ * token has no decay or the bound. SPREAD: -5 times the sigmoid of a normal number.
+ * A_log differs from head to head.
  */
 #include "judge.h"
 #include "base/random.h"
@@ -14,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-const char *const regime_name[] = { "live", "strong", "saturated", "turns" };
+const char *const regime_name[] = { "live", "strong", "saturated", "turns", "spread" };
 
 struct stream stream_of(uint64_t seed, const char *name)
 {
@@ -40,6 +41,7 @@ static double decay(const struct kcase *k, struct stream *s)
     case LIVE:   return -fabs(normal(s)) / (double)(k->call.T ? k->call.T : 1) - 1e-7;
     case STRONG: return -log1p(exp(-normal(s)));
     case TURNS:  return uniform(s) < .5 ? 0 : -5;
+    case SPREAD: return -5 * sigmoid(normal(s));
     default:     return -5 * sigmoid(6 + normal(s));
     }
 }

@@ -27,7 +27,7 @@ double uniform(struct stream *s);       /* (0, 1) */
 double normal(struct stream *s);
 
 /* ---- cases (cases.c) */
-enum regime { LIVE, STRONG, SATURATED, TURNS };
+enum regime { LIVE, STRONG, SATURATED, TURNS, SPREAD, REGIMES };
 enum { CASE_RANKS = 16 };                /* as many at most */
 enum { MOST_SEQUENCES = 64 };
 enum { STRIPE = 17, DEALT = KCP_STRIPED + 1 };     /* of cases with such owners */

@@ -91,8 +91,9 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
         if (!strcmp(p->model, "gdn2 gla") && m == KCP_GDN) continue;
         if (o->ranks > 1 && !strstr(more[w], "R=")) continue;
         snprintf(words, sizeof words, "live %s H=%d HV=%d K=%d V=%d C=%d lengths=%s"
-                 " l2norm beta=sigmoid gate=softplus %s", model[m], heads[h][0],
-                 heads[h][1], K[iK], V[iV], C[0], lengths[l], more[w]);
+                 " l2norm beta=sigmoid gate=%s %s", model[m], heads[h][0],
+                 heads[h][1], K[iK], V[iV], C[0], lengths[l],
+                 strstr(p->condition, "bounded") ? "bounded" : "softplus", more[w]);
         char *R = strstr(words, "R=2");
         if (R && o->ranks > 1 && o->ranks < 10) R[2] = (char)('0' + o->ranks);
         if (case_parse(words, k, why, sizeof why)) continue;

@@ -1,0 +1,79 @@
+/* one_factor.c -- a state whose decay from step to step is one factor underflows.
+ *
+ * Book: chapter 18.  Checked by: the judge, which must reject it, and pass the twin.
+ * Next: ../../cuda/18_hopper/forward_one/factors.cuh, which writes one factor or two.
+ * A kernel that walks in steps of 32 rows with an anchor in row 15 keeps its state
+ * times 2^a, a being the sum of log2 decays up to the anchor. From a step to the next
+ * the state decays by 2^(E - a + a'). Below 2^-126 that is 0 in fp32, although the next
+ * step's tokens multiply by 2^(G - a') and still need the state. */
+#include "ref.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEP = 32, ANCHOR = 15 };
+
+/* The state is 0 before token t, the first of a step, where the factor is 0: as if g of
+ * that token were so low. */
+static void underflow(const struct kcp_forward *a, double *g, int64_t begin,
+                      int64_t end)
+{
+    const int row = a->HV * a->KG;
+    for (int64_t t = begin + STEP; t < end; t += STEP)
+        for (int at = 0; at < row; at++) {
+            double sum = 0;
+            for (int64_t r = t - STEP + ANCHOR + 1; r <= t + ANCHOR && r < end; r++)
+                sum += g[r * row + at];
+            if (sum / log(2) < -126) g[t * row + at] = -2000;
+        }
+}
+
+static int recurrence(struct kcp_forward *a, double *x[7], int one_factor)
+{
+    const struct kcp_plan *p = a->plan;
+    struct kcp_gate gate = { 0 };
+    struct kcp_step step = { 0 };
+    memcpy(&gate, a, sizeof(struct kcp_call));
+    memcpy(&step, a, sizeof(struct kcp_call));
+    gate.pass = step.pass = KCP_FORWARD;
+    gate.cu = a->cu; gate.cn = a->cn; gate.sc = a->sc;
+    gate.q_raw = a->q_raw; gate.k_raw = a->k_raw; gate.g_raw = a->g_raw;
+    gate.beta_raw = a->beta_raw; gate.A_log = a->A_log; gate.dt_bias = a->dt_bias;
+    gate.q = x[0]; gate.k = x[1]; gate.rstd_q = x[2]; gate.rstd_k = x[3];
+    gate.g = x[4]; gate.G = x[5]; gate.beta = x[6];
+    const int status = ref_gate(&gate);
+    if (status) return status;
+    for (int n = 0; n < p->N && one_factor; n++)
+        underflow(a, x[4], p->cu_seqlens[n], p->cu_seqlens[n + 1]);
+    step.cu_seqlens = p->cu_seqlens;
+    step.q = x[0]; step.k = x[1]; step.v = a->v; step.g = x[4]; step.beta = x[6];
+    step.h0 = a->h0; step.o = a->o; step.ht = a->ht;
+    return ref_step(&step);
+}
+
+static int steps(struct kcp_forward *a, int one_factor)
+{
+    const int64_t TH = a->T * a->H, TV = a->T * a->HV;
+    const int64_t n[7] = { TH * a->K, TH * a->K, TH, TH, TV * a->KG, TV * a->KG, TV };
+    double *x[7];
+    int full = 0;
+    if (a->R > 1 || a->plan->scattered) return KCP_NA;
+    for (int i = 0; i < 7; i++) {
+        x[i] = calloc((size_t)n[i] + 1, sizeof *x[i]);
+        full |= !x[i];
+    }
+    const int status = full ? KCP_NO_MEMORY : recurrence(a, x, one_factor);
+    for (int i = 0; i < 7; i++) free(x[i]);
+    return status;
+}
+
+static int run_twin(void *args) { return steps(args, 0); }
+static int run_mutant(void *args) { return steps(args, 1); }
+
+KCP_VARIANT(m08_step_twin) = { "08_forward", "twin_steps",
+    "one rank, the recurrence with the decays that there are", KCP_F64, KCP_HOST,
+    "one rank", run_twin, NULL };
+KCP_VARIANT(m08_one_factor) = { "08_forward", "mutant_one_factor",
+    "decay from a step of 32 rows to the next as one factor, 0 below 2^-126", KCP_F64,
+    KCP_HOST, "one rank", run_mutant, NULL };
