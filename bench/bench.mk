@@ -42,7 +42,8 @@ $B/sanitize-control: bench/sanitize_control.cu $(wildcard cuda/tile/*.cuh) \
 # threads write instead of the copy engine.
 lanes := $(if $(filter sm_90a,$(ARCH)),$B/kcp-check-lanes)
 lanes_obj := $(patsubst %,$B/lanes/cuda/18_hopper/%_sm90.cu.o,\
-                gdn_prepare/chunk_prepare forward_scan/scan maps/maps backward/scans)
+                gdn_prepare/chunk_prepare forward_scan/scan maps/maps backward/scans \
+                forward_one/v5_one_kernel)
 $B/lanes/%_sm90.cu.o: %_sm90.cu $(nvcc_at)
 	@mkdir -p $(@D)
 	@echo "  nvcc $< for the sanitizers"

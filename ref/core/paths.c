@@ -210,6 +210,7 @@ static void add_split(struct kcp_facts *f, const struct kcp_call *c, int sms)
     f->walks = kcp_fused_walk(c, sms) != 0;
     f->chains = kcp_strips(c, c->plan->L ? 0 : (int)f->strips) * c->HV;
     if (!cut.crossing && !f->strips && c->NC) f->windows = kcp_launches(&cut);
+    f->longest = kcp_steps_at(&c->plan->ctx[c->r], c->C, INT64_MAX);
     f->crossing = c->plan->crossing;
     f->alone = kcp_alone(c);
     f->canonical = c->plan->L > 0;
@@ -227,6 +228,8 @@ struct kcp_facts kcp_facts_of(const struct kcp_call *c, const struct kcp_device 
         .shift = c->shift, .strip_chunks = c->strip_chunks,
         .save_all = c->save == KCP_SAVE_ALL, .light = c->save == KCP_SAVE_LIGHT,
         .sms = d ? d->sms : 0, .smem = d ? d->smem : 0, .kda = c->model == KCP_KDA,
+        .bounded = c->gate == KCP_GATE_BOUNDED && c->lower_bound >= -5,
+        .longest = c->NC,
         .states = kcp_saved_states(c) };
     add_split(&f, c, d && d->sms > 0 ? d->sms : 1);
     return f;

@@ -91,7 +91,8 @@ int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n
     F(l2norm) F(reuse_M) F(shift) F(strip_chunks)                                      \
     F(saved) F(save_all) F(light) F(aligned) F(all_aligned) F(crossing) F(alone)       \
     F(canonical) F(strips) F(chains) F(windows) F(walks) F(jobs) F(pieces) F(share)    \
-    F(turns) F(sms) F(smem) F(kda) F(format) F(actv) F(acc) F(states) F(exchange)
+    F(turns) F(sms) F(smem) F(kda) F(format) F(actv) F(acc) F(states) F(exchange)   \
+    F(bounded) F(longest)
 #define KCP_FACT_MEMBER(name) int64_t name;
 struct kcp_facts { KCP_FACTS(KCP_FACT_MEMBER) };
 /* Conditions are C over locals of these names. 128 bits: no product of three sizes

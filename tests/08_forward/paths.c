@@ -135,39 +135,50 @@ static int choices(struct kcp_report *rep)
         int64_t T;
         const struct kcp_device *d;
         const char *row;
+        int bounded;
     } is[] = {
-        { 128, 128, 32, 0, 0, 1, 1, 65536, &h200, "forward_kda_windows" },
-        { 128, 128, 96, 0, 0, 1, 1, 8192, &h200, "forward_kda_wide" },
-        { 128, 128, 96, 0, 0, 1, 1, 8192, &twice, "forward_kda_narrow" },
-        { 128, 128, 4, 0, 0, 1, 1, 150, &h200, "forward_kda_narrow" },
-        { 128, 128, 8, 0, 0, 0, 1, 65536, &h200, "forward_kda_maps_narrow" },
-        { 128, 128, 96, 1, 0, 0, 2, 8192, &h200, "forward_gdn_maps_wide" },
-        { 128, 128, 32, 0, 0, 1, 2, 131072, &h200, "forward_kda_walk_narrow" },
-        { 128, 128, 32, 1, 0, 1, 2, 131072, &h200, "forward_gdn_walk_narrow" },
-        { 128, 128, 32, 0, 0, 1, 2, 8192, &h200, "forward_kda_maps_narrow" },
-        { 128, 128, 8, 0, 0, 1, 2, 131072, &h200, "forward_kda_maps_narrow" },
-        { 64, 64, 32, 1, 0, 1, 1, 8192, &h200, "forward_gdn_windows" },
+        { 128, 128, 96, 0, 0, 0, 1, 8192, &h200, "forward_kda_one", 1 },
+        { 128, 128, 66, 1, 0, 0, 1, 8192, &h200, "forward_gdn_one", 1 },
+        { 128, 128, 65, 1, 0, 0, 1, 8192, &h200, "forward_gdn_narrow", 1 },
+        { 128, 128, 96, 0, 0, 1, 1, 8192, &h200, "forward_kda_wide", 1 },
+        { 128, 128, 96, 0, 0, 0, 2, 8192, &h200, "forward_kda_maps_wide", 1 },
+        { 128, 128, 96, 0, 0, 0, 1, 8192, &h200, "forward_kda_wide", 0 },
+        { 128, 64, 96, 0, 0, 0, 1, 8192, &h200, "forward_kda_narrow", 1 },
+        { 128, 128, 32, 0, 0, 1, 1, 65536, &h200, "forward_kda_windows", 0 },
+        { 128, 128, 96, 0, 0, 1, 1, 8192, &h200, "forward_kda_wide", 0 },
+        { 128, 128, 96, 0, 0, 1, 1, 8192, &twice, "forward_kda_narrow", 0 },
+        { 128, 128, 4, 0, 0, 1, 1, 150, &h200, "forward_kda_narrow", 0 },
+        { 128, 128, 8, 0, 0, 0, 1, 65536, &h200, "forward_kda_maps_narrow", 0 },
+        { 128, 128, 96, 1, 0, 0, 2, 8192, &h200, "forward_gdn_maps_wide", 0 },
+        { 128, 128, 32, 0, 0, 1, 2, 131072, &h200, "forward_kda_walk_narrow", 0 },
+        { 128, 128, 32, 1, 0, 1, 2, 131072, &h200, "forward_gdn_walk_narrow", 0 },
+        { 128, 128, 32, 0, 0, 1, 2, 8192, &h200, "forward_kda_maps_narrow", 0 },
+        { 128, 128, 8, 0, 0, 1, 2, 131072, &h200, "forward_kda_maps_narrow", 0 },
+        { 64, 64, 32, 1, 0, 1, 1, 8192, &h200, "forward_gdn_windows", 0 },
         { 128, 128, 32, 0, KCP_SAVE_ALL, 1, 1, 8192, &h200,
-          "forward_kda_kept_windows" },
-        { 128, 128, 96, 1, KCP_SAVE_ALL, 1, 1, 8192, &h200, "forward_gdn_kept_wide" },
+          "forward_kda_kept_windows", 0 },
+        { 128, 128, 96, 1, KCP_SAVE_ALL, 1, 1, 8192, &h200,
+          "forward_gdn_kept_wide", 0 },
         { 128, 128, 8, 0, KCP_SAVE_ALL, 1, 1, 65536, &h200,
-          "forward_kda_kept_maps_narrow" },
-        { 128, 128, 96, 0, KCP_SAVE_LIGHT, 1, 1, 8192, &h200, "forward_kda_wide" },
-        { 128, 256, 96, 0, KCP_SAVE_ALL, 1, 1, 8192, &h200, "forward_stages" },
-        { 128, 128, 32, 0, KCP_SAVE_ALL, 0, 1, 8192, &h200, "forward_kda_windows" },
-        { 128, 64, 32, 0, KCP_SAVE_ALL, 1, 1, 8192, &h200, "forward_kda_kept_windows" },
-        { 128, 256, 32, 0, 0, 1, 1, 8192, &h200, "forward_stages" },
-        { 64, 192, 32, 0, 0, 1, 1, 8192, &h200, "forward_plain" },
-        { 5, 7, 3, 0, 0, 1, 1, 300, &h200, "forward_plain" },
-        { 300, 64, 3, 0, 0, 1, 1, 300, &h200, NULL },
-        { 128, 128, 32, 0, 0, 1, 1, 8192, &ada, "forward_stages" },
-        { 128, 128, 32, 0, 0, 1, 1, 8192, &none, NULL } };
+          "forward_kda_kept_maps_narrow", 0 },
+        { 128, 128, 96, 0, KCP_SAVE_LIGHT, 1, 1, 8192, &h200, "forward_kda_wide", 0 },
+        { 128, 256, 96, 0, KCP_SAVE_ALL, 1, 1, 8192, &h200, "forward_stages", 0 },
+        { 128, 128, 32, 0, KCP_SAVE_ALL, 0, 1, 8192, &h200, "forward_kda_windows", 0 },
+        { 128, 64, 32, 0, KCP_SAVE_ALL, 1, 1, 8192, &h200,
+          "forward_kda_kept_windows", 0 },
+        { 128, 256, 32, 0, 0, 1, 1, 8192, &h200, "forward_stages", 0 },
+        { 64, 192, 32, 0, 0, 1, 1, 8192, &h200, "forward_plain", 0 },
+        { 5, 7, 3, 0, 0, 1, 1, 300, &h200, "forward_plain", 0 },
+        { 300, 64, 3, 0, 0, 1, 1, 300, &h200, NULL, 0 },
+        { 128, 128, 32, 0, 0, 1, 1, 8192, &ada, "forward_stages", 0 },
+        { 128, 128, 32, 0, 0, 1, 1, 8192, &none, NULL, 0 } };
     char why[300];
     for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
         const struct kcp_call c = {
             .H = is[i].HV, .HV = is[i].HV, .K = is[i].K, .V = is[i].V, .C = 64,
             .KG = is[i].gdn ? 1 : is[i].K, .model = is[i].gdn ? KCP_GDN : KCP_KDA,
-            .save = is[i].save };
+            .save = is[i].save, .lower_bound = -5,
+            .gate = is[i].bounded ? KCP_GATE_BOUNDED : KCP_GATE_RAW };
         const struct kcp_path *p = row_of(c, is[i].T, is[i].R, is[i].d, is[i].saved,
                                           why, sizeof why);
         const char *name = p ? p->name : "none", *row = is[i].row ? is[i].row : "none";

@@ -31,6 +31,11 @@ export LC_ALL=C
 # Walks. walk_wait: a window's factors are made by the kernel before. walk_order: each
 # window but a strip's first goes on from what the one before it left. walk_last: the
 # last window, whose map other ranks ask for, is left out.
+# The forward in one kernel (v5_one_kernel). one_raw, one_empty: rows are there, a stage
+# is free. one_gated, one_squares, one_queries: gate warps have replaced q, k and g, and
+# left |q|^2, which Aqk overwrites. one_decayed, one_inverted, one_scored: what the scan
+# reads comes from three warps. one_o: four warps write o before it leaves. one_factor:
+# no wait, but a decay of the state that underflows.
 # No waits, but sizes that a list without a case for every branch does not reach: a wrong
 # beta in the second chunk of a block of chunk_prepare; a decay left out in the second
 # chunk of a scan of 128 columns, with a gate a channel and with one a head. Each names
@@ -61,6 +66,16 @@ triangles|13:v4_scans_finish|backward/finish_kda|backward/finish_kda_sm90.cu|nam
 walk_wait|08:v3_prepare_scan|maps/maps|maps/maps_sm90.cu|griddepcontrol_wait();
 walk_order|08:v3_prepare_scan|v3_prepare_scan|v3_prepare_scan_sm90.cu|w.from, w.strip,|status = forward_maps_walk(&x, w.strip - 1, w.strip, f->walk == KCP_WANT_H);
 walk_last|08:v3_prepare_scan|v3_prepare_scan|v3_prepare_scan_sm90.cu|if (!status && w.is_read)|if (!status && w.is_read && w.first + w.count < x.a.NC)
+one_raw|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/factors.cuh|mbarrier_wait(&smem.raw[at.stage], at.phase);||one
+one_empty|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/storage.cuh|if (at.phase && !mbarrier_test(&smem.empty[at.stage], at.phase - 1)) return;||one
+one_gated|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/factors.cuh|mbarrier_wait(kda ? &smem.gated[st] : &smem.raw[st], at.phase);||one
+one_squares|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/factors.cuh|if (!mbarrier_test(&smem.gated[st], at.phase)) continue;||one
+one_queries|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/factors.cuh|mbarrier_wait(&smem.decayed[st], at.phase);    // squares||one
+one_decayed|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/step_scan.cuh|mbarrier_wait(&smem.decayed[st], at.phase);||one
+one_inverted|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/step_scan.cuh|if (kda) mbarrier_wait(&smem.inverted[st], at.phase);||one
+one_scored|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/step_scan.cuh|mbarrier_wait(&smem.scored[st], at.phase);||one
+one_o|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/step_scan.cuh|warpgroup_sync();||one
+one_factor|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/factors.cuh|if (__any_sync(~0u, lowest < -120.0f)) {|if (lowest < -1000.0f) {|turns
 share_beta|08:v3_prepare_scan|kda_prepare/chunk_prepare|kda_prepare/chunk_prepare_sm90.cu|smem.beta[threadIdx.x] = beta_of_row(|smem.beta[threadIdx.x] = (chunk == 1 ? 0.5f : 1.0f) * beta_of_row(x, z.len, c, n, loaded.beta);|share
 wide_decay|08:v3_prepare_scan|forward_scan/scan|forward_scan/scan_sm90.cu|scale_columns<K / 8>(S, smem.decay[at]);|if (!(WGS == 2 && chunk == 1)) scale_columns<K / 8>(S, smem.decay[at]);|wide kda
 wide_decay_gdn|08:v3_prepare_scan|forward_scan/scan|forward_scan/scan_sm90.cu|scale_state(S, K / 8, f.decay[0]);|if (!(WGS == 2 && chunk == 1)) scale_state(S, K / 8, f.decay[0]);|wide gdn
@@ -110,6 +125,8 @@ cases="live kda $kda; live kda $kda strip=2; live gdn $kda; live kda $kda R=2 ch
 walk="beta=sigmoid H=2 HV=8 K=128 V=128 C=64 lengths=1900 l2norm h0 gate=softplus R=2"
 walk="$walk chain strip=4 walk=sequential"
 cases="$cases; live kda $walk; live gdn $walk"
+one="beta=sigmoid H=2 HV=8 K=128 V=128 C=64 lengths=700,900,65 l2norm h0 dht"
+one="$one gate=bounded"
 # More heads: 33 chunks of 144, three a block; chains for all SMs, in blocks of 128.
 many="beta=sigmoid K=128 V=128 C=64 l2norm h0 dht gate=softplus"
 share="live kda $many H=36 HV=144 lengths=193"
@@ -119,6 +136,8 @@ cases_of() {                    # WHAT, a mistake's last word: its own cases, el
     case $1 in
     share) echo "$share" ;;
     wide*) echo "live ${1#wide } $wide" ;;
+    one) echo "live kda $one; live gdn $one" ;;
+    turns) echo "turns kda $one" ;;
     *) echo "$cases" ;;
     esac
 }
@@ -133,8 +152,12 @@ judged "$B/kcp-check-jitter" 08 v3_prepare_scan "$B/jitter/many.txt" share &&
          "$(grep -m 2 FAIL "$B/jitter/many.txt")"
     failed=1
 }
-for v in 08:v3_prepare_scan 13:v2_stages 13:v4_scans_finish ${MORE:-}; do
-    judged "$B/kcp-check-jitter" "${v%:*}" "${v#*:}" "$B/jitter/${v#*:}.txt" && continue
+for v in 08:v3_prepare_scan 08:v5_one_kernel 13:v2_stages 13:v4_scans_finish \
+         ${MORE:-}; do
+    what=
+    [ "$v" != 08:v5_one_kernel ] || what=one
+    judged "$B/kcp-check-jitter" "${v%:*}" "${v#*:}" "$B/jitter/${v#*:}.txt" "$what" &&
+        continue
     why=$(grep -m 2 FAIL "$B/jitter/${v#*:}.txt") || why="no verdict in ${EACH:-150} s"
     echo "jitter.sh: with sleeps $v fails: $why"
     failed=1

@@ -1,0 +1,205 @@
+// storage.cuh -- the forward in one kernel: its pipeline stages, barriers and loads.
+// Book: chapter 18, "Code: kernels".
+// Checked by: tests/08_forward/checks.c.
+// Next: factors.cuh.
+#ifndef KCP_FORWARD_ONE_STORAGE_CUH
+#define KCP_FORWARD_ONE_STORAGE_CUH
+
+#include "cuda/18_hopper/chunk_prepare.cuh"
+#include "cuda/18_hopper/forward_scan/products.cuh"
+#include "cuda/tile/narrow.cuh"
+
+// One block walks over a stretch of one value head in steps of 32 tokens. With G the
+// sum of log2 decays within a step, a = G of row 15 (the anchor) and E = G of row 31,
+//
+//     qf = q 2^(G - a)    kf = k 2^(G - a)    kb = k 2^(a - G)
+//
+// serve both the scores of the step, qf kb^T and kf kb^T, and the state: registers hold
+// S 2^a, so that o = qf S + Aqk v_new and S += kb^T v_new need no other operands. At
+// g >= -5 exponents reach +-115, which bf16 can hold; so this kernel takes bounded
+// gates alone. From a step to the next the state has the factor 2^(E - a + a'). Norms
+// are factors of rows and stay outside the products. With one gate per head (GDN) q and
+// k stay as they came, and decays are factors of rows too.
+//
+// Limit: elements of q and k in magnitude below 2^12 where 16 tokens in series have
+// g = -5, because kb is k times 2^115 then.
+enum {
+    STEP_ROWS = 32,
+    STEP_STAGES = 6,
+    STEP_TILE = 128 * STEP_ROWS,         // bytes of 32 rows of 64 channels, swizzled
+    STEP_TRIANGLE = 64 * STEP_ROWS,
+    SCAN_WARPS = 8,
+    GATE_WARPS = 8,                      // KDA alone
+    INVERSE_WARPS = 2,
+};
+
+// Tiles of a half of the channels. Gate warps replace q, k and g by qf, kf and kb.
+enum { ROW_Q, ROW_K, ROW_G };
+
+template <int kda>
+struct step_stage {
+    unsigned char rows[2][kda ? 3 : 2][STEP_TILE];
+    unsigned char v[2][STEP_TILE];       // v, then o
+    unsigned char Ab[STEP_TRIANGLE], Aqk[STEP_TRIANGLE];  // wgmma's 64-byte swizzle
+};
+
+template <int kda>
+struct head_shape {
+    enum {
+        QUERY_WARPS = kda ? 1 : 2,
+        THREADS = kda ? 640 : 512,
+        HALF = (kda ? 3 : 2) * STEP_TILE,          // from channel 0 to channel 64
+        KB = (kda ? ROW_G : ROW_K) * STEP_TILE,    // kb, or k
+        SCAN_REGISTERS = 160,
+        GATE_REGISTERS = 40,
+        TRIANGLE_REGISTERS = kda ? 80 : 88,
+    };
+};
+
+// Barriers. raw: rows are loaded. gated: gate warps have replaced them (KDA). decayed:
+// the factors of the state are written. inverted: A beta is written. scored: Aqk is
+// written. empty: the scan has read the stage, and o has left it.
+//
+// A barrier compares parity alone, so a warp must wait for every phase of a barrier or
+// for none: the number of warps that take steps alternately divides STEP_STAGES.
+template <int kda>
+struct __align__(1024) head_storage {
+    struct step_stage<kda> stage[STEP_STAGES];
+    // KDA: a, then the factor of the state; E - a. Where the factor is in two parts all
+    // of decay and carried are minus these. GDN: 2^(E - G) of rows, then 2^E.
+    float decay[STEP_STAGES][128], carried[STEP_STAGES][128];
+    float end[128];                      // KDA: 2^(E - a) of the last step
+    float k_factor[STEP_STAGES][STEP_ROWS], q_factor[STEP_STAGES][STEP_ROWS];
+    // Of a triangle warp: beta, 1 / |k|, factors of rows and columns of its scores.
+    float beta[INVERSE_WARPS][STEP_ROWS], k_norm[INVERSE_WARPS][STEP_ROWS];
+    float row[INVERSE_WARPS + 2][STEP_ROWS], column[INVERSE_WARPS + 2][STEP_ROWS];
+    uint64_t raw[STEP_STAGES], gated[STEP_STAGES], decayed[STEP_STAGES];
+    uint64_t inverted[STEP_STAGES], scored[STEP_STAGES], empty[STEP_STAGES];
+};
+
+static_assert(sizeof(struct step_stage<1>) % 1024 == 0
+                  && sizeof(struct step_stage<0>) % 1024 == 0
+                  && sizeof(struct head_storage<1>) <= 227 * 1024,
+              "stages are aligned, and a block is on chip");
+
+// Tokens begin .. begin + len - 1 are a whole sequence, whose states are row `row` of
+// h0 and of ht.
+enum { FEW_STRETCHES = 64 };
+struct stretch { int begin, len, row; };
+
+struct head_params {
+    CUtensorMap q, k, g, v, o;           // boxes of 32 rows; g: KDA alone
+    struct forward_params f;
+    const struct stretch *stretch;       // the longest first; NULL: they are these few
+    struct stretch few[FEW_STRETCHES];
+};
+
+// What a block walks over: value head n, query/key head m.
+struct head_walk { int n, m, begin, len, row, steps; };
+
+static __device__ __forceinline__ struct head_walk head_walk_of(
+    const struct head_params &x)
+{
+    const struct stretch s = x.stretch ? x.stretch[blockIdx.y] : x.few[blockIdx.y];
+    const int n = blockIdx.x;
+    return { n, n / (x.f.a.HV / x.f.a.H), s.begin, s.len, s.row,
+             (s.len + STEP_ROWS - 1) / STEP_ROWS };
+}
+
+// The pipeline stage of a step, and how often it was used before.
+struct step_position {
+    int stage, phase;
+    __device__ __forceinline__ void advance(int steps)
+    {
+        stage += steps;
+        if (stage < STEP_STAGES) return;
+        stage -= STEP_STAGES;
+        phase++;
+    }
+};
+
+// By all lanes of a warp: what they have written and read is ordered before one arrival.
+// racecheck does not follow __syncwarp, so in its build every lane arrives.
+#ifdef KCP_FOR_SANITIZERS
+enum { WARP_ARRIVALS = 32 };
+#else
+enum { WARP_ARRIVALS = 1 };
+#endif
+
+static __device__ __forceinline__ void warp_arrive(uint64_t *bar)
+{
+    __syncwarp();
+    if (WARP_ARRIVALS == 32 || threadIdx.x % 32 == 0) mbarrier_arrive(bar);
+}
+
+template <int kda>
+static __device__ __forceinline__ void init_barriers(struct head_storage<kda> &smem)
+{
+    for (int i = 0; i < STEP_STAGES; i++) {
+        mbarrier_init(&smem.raw[i], 1);
+        mbarrier_init(&smem.gated[i], GATE_WARPS * WARP_ARRIVALS);
+        mbarrier_init(&smem.decayed[i], WARP_ARRIVALS);
+        mbarrier_init(&smem.inverted[i], WARP_ARRIVALS);
+        mbarrier_init(&smem.scored[i], WARP_ARRIVALS);
+        // And the thread of each warpgroup that stores o.
+        mbarrier_init(&smem.empty[i], SCAN_WARPS * WARP_ARRIVALS + 2);
+    }
+    mbarrier_fence_init();
+}
+
+// ---- loads, by one warp
+
+template <int kda>
+struct step_loader {
+    int step;
+    struct step_position at;
+
+    __device__ __forceinline__ void load(const struct head_params &x,
+                                         const struct head_walk &w,
+                                         struct head_storage<kda> &smem)
+    {
+        if (elect_sync()) {
+            struct step_stage<kda> &s = smem.stage[at.stage];
+            uint64_t *bar = &smem.raw[at.stage];
+            const int t = w.begin + step * STEP_ROWS;
+            mbarrier_arrive_expect_tx(bar, (kda ? 8 : 6) * STEP_TILE);
+            #pragma unroll
+            for (int h = 0; h < 2; h++) {
+                if (kda)
+                    tma_load_3d(s.rows[h][kda ? ROW_G : 0], x.g, 64 * h, w.n, t, bar);
+                tma_load_3d(s.rows[h][ROW_Q], x.q, 64 * h, w.m, t, bar);
+                tma_load_3d(s.rows[h][ROW_K], x.k, 64 * h, w.m, t, bar);
+                tma_load_3d(s.v[h], x.v, 64 * h, w.n, t, bar);
+            }
+        }
+        __syncwarp();
+        step++;
+        at.advance(1);
+    }
+
+    // Loads the next step if its stage is free.
+    __device__ __forceinline__ void poll(const struct head_params &x,
+                                         const struct head_walk &w,
+                                         struct head_storage<kda> &smem)
+    {
+        if (step >= w.steps) return;
+        if (at.phase && !mbarrier_test(&smem.empty[at.stage], at.phase - 1)) return;
+        load(x, w, smem);
+    }
+};
+
+template <int kda>
+static __device__ __forceinline__ void load_warp(const struct head_params &x,
+                                                 const struct head_walk &w,
+                                                 struct head_storage<kda> &smem)
+{
+    struct step_loader<kda> l = {};
+    #pragma unroll 1
+    while (l.step < w.steps) {
+        if (l.at.phase) mbarrier_wait(&smem.empty[l.at.stage], l.at.phase - 1);
+        __syncwarp();
+        l.load(x, w, smem);
+    }
+}
+
+#endif

@@ -1,0 +1,152 @@
+// v5_one_kernel_sm90.cu -- the whole forward in one kernel, one block per head.
+// Book: chapter 18, "Code: kernels".
+// Checked by: tests/08_forward/checks.c.
+// Next: ../v3_prepare_scan_place.cuh.
+#include "cuda/host/profile_hooks.cuh"
+#include "cuda/host/workspace.cuh"
+#include "core/paths.h"
+#include "core/split.h"
+#include "step_scan.cuh"
+
+static const char *const one_kernel_name = "v5_one_kernel";
+
+// Bound: latency of the steps in series, T / 32 of about 1.75 us (KDA) or 1.3 us (GDN);
+// with 96 heads on an H100 that is 1.3 times the time of the bytes, 6K + 4V per token
+// and head (KDA).
+// Shared memory: 226 KiB (KDA), one block per SM. Who owns what: two warpgroups have 64
+// columns of the state each. KDA: two warpgroups gate rows, two warps make A beta, one
+// Aqk, and one loads and writes decays. GDN: two warps A beta, two Aqk, one loads.
+// Barriers: storage.cuh.
+template <int kda>
+static __global__ __launch_bounds__(head_shape<kda>::THREADS, 1) void one_kernel(
+    const __grid_constant__ struct head_params x)
+{
+    typedef struct head_shape<kda> shape;
+    extern __shared__ __align__(1024) unsigned char on_chip[];
+    struct head_storage<kda> &smem = *(struct head_storage<kda> *)on_chip;
+    const struct head_walk w = head_walk_of(x);
+
+    if (threadIdx.x == 0) init_barriers(smem);
+    // Above the diagonal Aqk is 0, which is written here alone.
+    for (int i = threadIdx.x; i < STEP_STAGES * STEP_TRIANGLE / 16; i += blockDim.x)
+        ((uint4 *)smem.stage[i / (STEP_TRIANGLE / 16)].Aqk)[i % (STEP_TRIANGLE / 16)] =
+            make_uint4(0, 0, 0, 0);
+    fence_proxy_async();
+    __syncthreads();
+    const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0);
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
+    if (wg < 2) {
+        setmaxnreg_inc<shape::SCAN_REGISTERS>();
+        scan_warpgroup<kda>(x, w, smem);
+    } else if (!kda || wg == 4) {
+        setmaxnreg_dec<shape::TRIANGLE_REGISTERS>();
+        const int role = kda ? warp : (wg - 2) * 4 + warp;
+        if (role < INVERSE_WARPS) inverse_warp<kda>(x, w, smem, role);
+        else if (role < INVERSE_WARPS + shape::QUERY_WARPS) {
+            if constexpr (kda) query_warp(x, w, smem);
+            else query_warp(x, w, smem, role - INVERSE_WARPS);
+        } else if (role == INVERSE_WARPS + shape::QUERY_WARPS) {
+            if constexpr (kda) decay_warp(x, w, smem);
+            else load_warp(x, w, smem);
+        }
+    } else if constexpr (kda) {
+        setmaxnreg_dec<shape::GATE_REGISTERS>();
+        gate_warp(x, w, smem, wg - 2, warp);
+    }
+}
+
+// ---- the host's part
+
+static int make_tensor_maps(struct head_params *x)
+{
+    const struct kcp_forward *a = &x->f.a;
+    const struct { CUtensorMap *map; const void *rows; int heads, there; } maps[] = {
+        { &x->q, a->q_raw, a->H, 1 }, { &x->k, a->k_raw, a->H, 1 },
+        { &x->g, a->g_raw, a->HV, a->KG != 1 }, { &x->v, a->v, a->HV, 1 },
+        { &x->o, a->o, a->HV, 1 } };
+    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
+        if (maps[i].there
+            && !tensor_map_of_heads(maps[i].map, maps[i].rows, a->T, maps[i].heads, 128,
+                                    STEP_ROWS))
+            return KCP_CUDA;
+    return KCP_OK;
+}
+
+template <int kda>
+static int launch_one_kernel(struct head_params *x)
+{
+    const size_t bytes = sizeof(struct head_storage<kda>);
+    const dim3 grid(x->f.a.HV, x->f.a.NS);
+    const int status = make_tensor_maps(x);
+    if (status) return status;
+    cudaFuncSetAttribute(one_kernel<kda>,
+                         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    one_kernel<kda><<<grid, head_shape<kda>::THREADS, bytes, x->f.a.stream>>>(*x);
+    return launched();
+}
+
+// Long sequences first, by sixteenths of the longest, so that the blocks that end last
+// are short.
+static void put_stretches(struct head_params *x)
+{
+    const struct kcp_forward *a = &x->f.a;
+    const struct kcp_context *c = &a->plan->ctx[a->r];
+    const struct kcp_segment *seg = a->plan->seg + c->seg0;
+    const int64_t longest = kcp_longest(c);
+    struct putter to = { (int *)x->stretch, {}, a->stream };
+    int at = 0;
+    for (int sixteenth = 16; sixteenth >= 0; sixteenth--)
+        for (int s = 0; s < a->NS; s++) {
+            const int len = c->cu[s + 1] - c->cu[s];
+            if (16 * (int64_t)len / longest != sixteenth) continue;
+            const struct stretch y = { c->cu[s], len, seg[s].n };
+            if (!x->stretch) x->few[at++] = y;
+            else for (int i = 0; i < 3; i++) put(&to, ((const int *)&y)[i]);
+        }
+    put_rest(&to);
+}
+
+static const struct kcp_path *path_of(const struct kcp_forward *a)
+{
+    if (!a->plan || !is_aligned_16(a->o)) return NULL;
+    return kcp_path_of("08_forward", one_kernel_name, KCP_BF16, a);
+}
+
+static size_t place(struct head_params *x, const struct kcp_forward *a)
+{
+    struct arena r = { (char *)a->work };
+    x->f.a = *a;
+    if (a->NS > FEW_STRETCHES)
+        x->stretch = (struct stretch *)arena_take(&r, a->NS, sizeof(struct stretch));
+    return r.used;
+}
+
+static int run(void *args)
+{
+    const struct kcp_forward *a = (const struct kcp_forward *)args;
+    struct head_params x = {};
+    if (!a->plan) return KCP_BAD;
+    if (!path_of(a)) return KCP_NA;
+    int status = place(&x, a) <= a->work_bytes ? KCP_OK : KCP_BAD;
+    for (int p = PART_SUM; p <= PART_MAIN; p++)
+        profile_hook((enum profile_part)p, a->stream);
+    if (!status && a->NS) {
+        put_stretches(&x);
+        status = a->KG == 1 ? launch_one_kernel<0>(&x) : launch_one_kernel<1>(&x);
+    }
+    if (!status) pass_empty_states((const struct kcp_call *)a, 1, a->h0, a->ht);
+    report_failure((const struct kcp_call *)a, status, one_kernel_name);
+    return status ? status : launched();
+}
+
+static size_t work(const void *args)
+{
+    const struct kcp_forward *a = (const struct kcp_forward *)args;
+    struct head_params x = {};
+    return path_of(a) ? place(&x, a) : 0;
+}
+
+KCP_VARIANT(forward_v5_one_kernel) = {
+    "08_forward", "v5_one_kernel", "one kernel, a block per head and sequence",
+    KCP_BF16, KCP_DEVICE,
+    "K, V 128, bounded gates, whole sequences; sm_90a", run, work };
