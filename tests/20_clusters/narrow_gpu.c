@@ -146,7 +146,7 @@ static void narrow_judge(struct kcp_report *rep, const struct narrow_trial *t, i
 }
 
 /* Forms, passes, sizes: three trials of each. */
-enum { PASSES = 2, SIZES = 2, EACH = 3, LIST = (KCP_SCAN + 1) * PASSES * SIZES * EACH };
+enum { PASSES = 2, SIZES = 2, EACH = 3, LIST = KCP_FORMS * PASSES * SIZES * EACH };
 
 static void narrow_forms(struct kcp_report *rep, struct narrow_trial *t,
                          const struct memory *m, int R, int nccl)

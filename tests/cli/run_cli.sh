@@ -106,7 +106,7 @@ for x in 0 2 9 0 10 1 30 0 32 2; do "$arrays" poke owners.npy $i $x; i=$((i + 1)
 layer="--gate softplus --l2norm --beta sigmoid"
 all="$layer --chunk 4 --conv wq.npy,wq.npy,wv.npy --act silu"
 set --
-for form in all_gather chain pipeline scan; do
+for form in $forms; do
     for owners in "--layout zigzag --ranks 3" "--layout striped --stripe 3 --ranks 4" \
         "--layout zigzag --ranks 5 --canonical 4" "--layout striped --ranks 2 --save all" \
         "--owners owners.npy --ranks 6"; do
@@ -144,7 +144,7 @@ done
 
 # ---- --wire bf16: near and not equal; --truncate: every bit, or within what it prints
 rm -rf in; "$arrays" layer in 48 1 2 4 6 5 kda raw 1
-for form in all_gather chain pipeline scan; do
+for form in $forms; do
     # shellcheck disable=SC2086
     gives exact $kda --ranks 4 --form $form
     # shellcheck disable=SC2086
@@ -181,7 +181,7 @@ for model in dplr gdn2 gla spike; do
     mv e/case_000/backward in; mv in/case.txt in/options.txt .
     all="--model $model --chunk 16 $(grep -o -- '--state-layout [kv]*' options.txt)"
     set --
-    for form in all_gather chain pipeline scan; do
+    for form in $forms; do
         for ranks in "--ranks 4" "--ranks 40" "--layout zigzag --ranks 3" \
             "--layout striped --stripe 11 --ranks 2"; do
             set -- "$@" "$ranks --form $form"

@@ -29,7 +29,7 @@ CUDA = "--cuda" in sys.argv
 DEV = "cuda" if CUDA else "cpu"
 D, B16, F32, F16 = torch.float64, torch.bfloat16, torch.float32, torch.float16
 TOKENS = ("q", "k", "v", "g", "beta")
-FORMS = ("all_gather", "chain", "pipeline", "scan")
+FORMS = tuple(kcp_torch.chunk.FORMS)
 
 
 def tolerances(row):

@@ -69,7 +69,7 @@ static void crossing(struct anchors *a, const struct kcp_stage *s)
     static const int ranks[] = { 4, 5, 8, 4 };
     const char *const *model = is(s, "16 ") ? family : plain;
     const int models = models_of(s);
-    for (int f = 0; f < 4; f++)
+    for (int f = 0; f < KCP_FORMS; f++)
         for (int m = 0; m < models; m++) {
             const int R = ranks[(f + m) % 4];
             const char *more = "l2norm beta=sigmoid%.0s";
@@ -89,7 +89,7 @@ static void crossing(struct anchors *a, const struct kcp_stage *s)
                     " l2norm save=%s", model[m], R, m ? "all" : "none");
         }
     /* Half of the tokens repeat: among 28 cuts the first one of some rank does. */
-    for (int f = 0; f < 4 && is(s, "15 "); f++)
+    for (int f = 0; f < KCP_FORMS && is(s, "15 "); f++)
         add(a, "live kda %s R=8 H=1 HV=2 K=8 V=6 C=16 lengths=9,171,12 h0 dht "
             "spike masks=2 D=3", kcp_form_names[f]);
 }
@@ -116,7 +116,7 @@ static void owners(struct anchors *a, const struct kcp_stage *s)
 {
     static const char *const owner[] = { "zigzag", "striped", "dealt" };
     const int first = is(s, "16 ") ? KCP_DPLR : KCP_KDA;
-    for (int f = 0; f < 4; f++)
+    for (int f = 0; f < KCP_FORMS; f++)
         for (int i = 0; i < 3; i++) {
             const char *more = is(s, "15 ") ? "spike masks=2 D=3" : "l2norm";
             if (is(s, "16 ")) more = "blocks=2";
@@ -190,7 +190,7 @@ static void wide_chunks(struct anchors *a, const struct kcp_stage *s)
                      kcp_form_names[(i + m) % 4], more);
         }
     /* And ranks that own two ranges each, in every form. */
-    for (int f = 0; f < 4 && s->ranks; f++) {
+    for (int f = 0; f < KCP_FORMS && s->ranks; f++) {
         const char *more = is(s, "15 ") ? "spike masks=1 D=3" : "l2norm";
         if (is(s, "16 ")) more = "";
         add(a, "live %s %s R=2 K=%d V=%d C=64 H=1 HV=2 lengths=21,810,30 h0 dht "
@@ -270,7 +270,7 @@ static void wide_layers(struct anchors *a, const struct kcp_stage *s)
 {
     const int first = is(s, "16 ") ? KCP_DPLR : KCP_KDA;
     const int models = models_of(s);
-    for (int f = 0; f < 4; f++) {
+    for (int f = 0; f < KCP_FORMS; f++) {
         const int size = f % 2 ? 64 : 128, m = (models == 2 ? f + f / 2 : f) % models;
         char about[80];
         snprintf(about, sizeof about, "live %s %s R=3 H=1 HV=2 K=%d V=%d C=64",

@@ -35,7 +35,7 @@ numbers[] = {
 static const struct { const char *word; size_t at; const char *const *name; int n; }
 lists[] = {
     { "", offsetof(struct kcp_call, model), model_name, 5 },
-    { "", offsetof(struct kcp_call, form), kcp_form_names, 4 },
+    { "", offsetof(struct kcp_call, form), kcp_form_names, KCP_FORMS },
     { "gate=", offsetof(struct kcp_call, gate), gates, 3 },
     { "beta=", offsetof(struct kcp_call, beta_form), betas, 3 },
     { "layout=", offsetof(struct kcp_call, layout), layouts, 2 },

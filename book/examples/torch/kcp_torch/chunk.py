@@ -11,12 +11,11 @@ import math
 
 import torch
 
-from . import groups, ops
+from . import groups, library, ops
 from .core import (Alike, Spec, cast, current_gpu, floating, in_memory, maker, option,
                    placed, refuse_transforms, shortest, split_of, storage)
 
-FORMS = {form: "KCP_" + form.upper()
-         for form in ("all_gather", "chain", "pipeline", "scan")}
+FORMS = library.forms()
 INPUTS = ("q_raw", "k_raw", "v", "g_raw", "beta_raw", "A_log", "dt_bias", "h0")
 GRADIENTS = ("dq_raw", "dk_raw", "dv", "dg_raw", "dbeta_raw", "dA_log", "ddt_bias",
              "dh0")

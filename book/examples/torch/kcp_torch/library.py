@@ -89,6 +89,13 @@ def value(name):
     return x.value
 
 
+@functools.lru_cache(None)
+def forms():
+    """The exchange forms by name: {"all_gather": "KCP_ALL_GATHER", ...}."""
+    names = (C.c_char_p * value("KCP_FORMS")).in_dll(lib, "kcp_form_names")
+    return {name.decode(): "KCP_" + name.decode().upper() for name in names}
+
+
 def get(struct, address, name):
     """A member of the struct at this address."""
     at, kind = member(struct, name)
